@@ -1,0 +1,116 @@
+# nbserved: hand-written GNU make, out of tree.  `make help` lists the targets.
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+
+BUILD    ?= build
+CC       ?= gcc
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+PREFIX   ?= /usr
+SYSCONFDIR ?= /etc
+UNITDIR  ?= $(PREFIX)/lib/systemd/system
+PYTHON   ?= /usr/bin/python3
+RDMA     ?= auto
+SANITIZE ?=
+STATS    ?= 1
+WERROR   ?=
+V        ?=
+Q        := $(if $(V),,@)
+
+PACKAGES := liburing libsystemd inih jansson
+RDMA_PACKAGES := librdmacm libibverbs
+LIBURING_MIN := 2.3
+
+# ---- Flags ---------------------------------------------------------------------------------------
+OPT      ?= -O2
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wconversion \
+	    -Wno-sign-conversion $(if $(WERROR),-Werror)
+CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing -D_GNU_SOURCE -DNB_STATS=$(STATS) \
+	     $(WARNINGS) -MMD -MP -pthread $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
+LDFLAGS_ALL = -pthread $(SANITIZE_FLAGS) $(LDFLAGS)
+SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
+		  -fno-sanitize-recover=all)
+ifeq ($(filter-out deps help clean uninstall,$(or $(MAKECMDGOALS),all)),)
+else
+PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
+PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
+endif
+
+# ---- Sources: a folder may include only what stands before it ------------------------------------
+LAYERS   := base core engine service server
+INC_base    := -Idaemon/base
+INC_core    := $(INC_base) -Idaemon/core
+INC_engine  := $(INC_core)
+INC_service := $(INC_core)
+INC_server  := $(INC_core)
+INC_main    := $(INC_core) -Idaemon/server
+INC_ctl     := $(INC_base)
+
+SRC      := $(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c))
+OBJ      := $(SRC:%.c=$(BUILD)/%.o)
+CTL_SRC  := $(wildcard ctl/*.c)
+CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)
+BASE_OBJ := $(filter $(BUILD)/daemon/base/%,$(OBJ))
+UNIT_SRC := $(wildcard tests/unit/test_*.c)
+UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ     := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
+BENCH_SRC := $(wildcard tests/bench/*.c)
+BENCH    := $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
+
+include tests/tests.mk
+
+# ---- Build ---------------------------------------------------------------------------------------
+.PHONY: all
+all: $(BUILD)/nbserved $(BUILD)/nbctl ## build the daemon and nbctl (the default)
+
+$(BUILD)/nbserved: $(BUILD)/daemon/main.o $(BUILD)/libnbserved.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS) -lm
+
+$(BUILD)/nbctl: $(CTL_OBJ) $(BASE_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS) -lm
+
+$(BUILD)/libnbserved.a: $(OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/daemon/main.o: INC := $(INC_main)
+$(BUILD)/ctl/%.o: INC := $(INC_ctl)
+$(foreach l,$(LAYERS),$(eval $(BUILD)/daemon/$(l)/%.o: INC := $(INC_$(l))))
+
+$(BUILD)/%.o: %.c $(BUILD)/flags | packages
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) $(INC) -c -o $@ $<
+
+# A change of compiler or flags rebuilds everything.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL)' | cmp -s - $@ || \
+		echo '$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL)' >$@
+FORCE:
+
+.PHONY: packages
+packages:
+	@pkg-config --exists $(PACKAGES) && pkg-config --atleast-version=$(LIBURING_MIN) liburing || \
+		{ echo "missing build packages (liburing >= $(LIBURING_MIN), libsystemd, inih, jansson): run 'make deps'" >&2; exit 1; }
+
+say = @printf '  %-5s %s\n' $(1) $(2:$(BUILD)/%=%)
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BUILD)
+
+.PHONY: help
+help: ## this list
+	@echo 'Targets:'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | \
+		sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@echo 'Variables: BUILD CC CFLAGS SANITIZE=address,undefined|thread STATS=0|1 RDMA=auto|yes|no'
+	@echo '           WERROR=1 V=1 DESTDIR PREFIX SYSCONFDIR UNITDIR PYTHON'
+
+-include $(shell test -d $(BUILD) && find $(BUILD) -name '*.d')

@@ -1,0 +1,57 @@
+/* The value syntax of the configuration file and of nbctl's options.
+ *
+ * Every function is pure: text in, value out, no logging.  They return 0, or -EINVAL / -ERANGE and
+ * leave *ret_value untouched.  Leading or trailing text, negative numbers, overflow and an empty
+ * string are errors. */
+#pragma once
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* Decimal number. */
+int parse_uint(const char *text, uint64_t *ret_value);
+
+/* Bytes: a number with an optional K, M, G or T (1024^n), upper case. */
+int parse_size(const char *text, uint64_t *ret_bytes);
+
+/* Nanoseconds: a number with us, ms, s, min or h; a bare 0 is allowed, any other bare number is
+ * ambiguous and an error. */
+int parse_duration(const char *text, uint64_t *ret_ns);
+
+/* `yes` or `no`. */
+int parse_bool(const char *text, bool *ret_value);
+
+/* CPU list as the kernel writes it: `0-3,6`. */
+int parse_cpus(const char *text, cpu_set_t *ret_cpus);
+
+/* IPv4, [IPv6] or IPv6 with a port or an inclusive range of ports. */
+struct address {
+	struct sockaddr_storage sa; /* port 0 in here */
+	uint16_t port_first, port_last;
+};
+
+/* `127.0.0.1:7008`, `[::1]:7008`, `0.0.0.0:7008-7011`; port 0 lets the kernel choose (no range). */
+int parse_address(const char *text, struct address *ret_address);
+
+enum { ADDRESS_TEXT_MAX = 64 };
+/* Writes `127.0.0.1:7008` or `[::1]:7008`, at most ADDRESS_TEXT_MAX bytes with the NUL; returns text. */
+char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX]);
+
+/* A network: `127.0.0.0/8`, `::1`, `2001:db8::/32`. Bits beyond the prefix must be zero. */
+struct network {
+	struct in6_addr prefix; /* IPv4 as ::ffff:a.b.c.d */
+	uint8_t bits;           /* 0..128, of the mapped form */
+};
+int parse_network(const char *text, struct network *ret_network);
+bool network_contains(const struct network *network, const struct in6_addr *mapped);
+
+/* The address of sa in the mapped form that struct network uses. */
+struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa);
+
+/* Writers that parse back to the same value: "16K", "30s".  Return text. */
+enum { NUMBER_TEXT_MAX = 32 };
+char *format_size(uint64_t bytes, char text[static NUMBER_TEXT_MAX]);
+char *format_duration(uint64_t ns, char text[static NUMBER_TEXT_MAX]);

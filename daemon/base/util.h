@@ -1,0 +1,31 @@
+/* What every file may use: no state, libc only. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#define NB_VERSION "0.1.0"
+#define NB_URL     "https://github.com/nbserved/nbserved"
+
+#define container_of(p, type, member) ((type *)(void *)((char *)(p) - offsetof(type, member)))
+#define ARRAY_SIZE(a)                 (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)                     ((a) < (b) ? (a) : (b))
+#define MAX(a, b)                     ((a) > (b) ? (a) : (b))
+#define likely(x)                     __builtin_expect(!!(x), 1)
+#define unlikely(x)                   __builtin_expect(!!(x), 0)
+
+enum {
+	NS_PER_US = 1000,
+	NS_PER_MS = 1000 * 1000,
+	NS_PER_S = 1000 * 1000 * 1000,
+	CACHE_LINE = 64,
+};
+
+/* CLOCK_MONOTONIC in nanoseconds (vDSO: no system call). */
+static inline uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}

@@ -1,0 +1,135 @@
+/* The buffer pool and the slower half of the queue operations.  See buf.h. */
+#include "buf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { VIEWS_PER_BLOCK = 255 };
+
+struct view_block {
+	struct view_block *next;
+	struct view views[VIEWS_PER_BLOCK];
+};
+
+int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size)
+{
+	*p = (struct pool){ .chunk_count = chunk_count, .chunk_size = chunk_size };
+	p->slab = mmap(NULL, (size_t)chunk_count * chunk_size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p->chunks = calloc(chunk_count, sizeof(*p->chunks));
+	p->free = calloc(chunk_count, sizeof(struct chunk *));
+	if (p->slab == MAP_FAILED || !p->chunks || !p->free) {
+		pool_fini(p);
+		return -ENOMEM;
+	}
+	/* The lowest chunk is on top of the stack: a light load stays within few pages. */
+	for (uint32_t i = chunk_count; i-- > 0;) {
+		p->chunks[i] = (struct chunk){ .base = p->slab + (size_t)i * chunk_size, .id = i };
+		p->free[p->free_count++] = &p->chunks[i];
+	}
+	return 0;
+}
+
+void pool_fini(struct pool *p)
+{
+	if (p->slab && p->slab != MAP_FAILED)
+		munmap(p->slab, (size_t)p->chunk_count * p->chunk_size);
+	while (p->blocks) {
+		struct view_block *block = p->blocks;
+
+		p->blocks = block->next;
+		free(block);
+	}
+	free(p->chunks);
+	free(p->free);
+	*p = (struct pool){ 0 };
+}
+
+void pool_grow_views(struct pool *p)
+{
+	struct view_block *block = malloc(sizeof(*block));
+
+	if (!block)
+		abort();
+	block->next = p->blocks;
+	p->blocks = block;
+	for (unsigned i = 0; i < VIEWS_PER_BLOCK; i++) {
+		block->views[i].next = p->views;
+		p->views = &block->views[i];
+	}
+}
+
+static struct view *bufq_pop(struct bufq *q)
+{
+	struct view *v = q->head;
+
+	q->head = v->next;
+	if (!q->head)
+		q->tail = NULL;
+	q->bytes -= v->len;
+	v->next = NULL;
+	return v;
+}
+
+static void bufq_advance(struct bufq *q, size_t bytes)
+{
+	q->head->data += bytes;
+	q->head->len -= (uint32_t)bytes;
+	q->bytes -= bytes;
+}
+
+void bufq_take(struct pool *p, struct bufq *to, struct bufq *from, size_t bytes)
+{
+	assert(bytes <= from->bytes);
+	while (bytes > 0 && from->head->len <= bytes) {
+		bytes -= from->head->len;
+		bufq_push(to, bufq_pop(from));
+	}
+	if (bytes > 0) { /* the boundary falls inside this view: share its chunk */
+		struct view *v = from->head;
+
+		bufq_push(to, view_new(p, v->chunk, v->data, (uint32_t)bytes));
+		bufq_advance(from, bytes);
+	}
+}
+
+void bufq_drop(struct pool *p, struct bufq *q, size_t bytes)
+{
+	assert(bytes <= q->bytes);
+	while (bytes > 0 && q->head->len <= bytes) {
+		bytes -= q->head->len;
+		view_free(p, bufq_pop(q));
+	}
+	if (bytes > 0)
+		bufq_advance(q, bytes);
+}
+
+void bufq_read(struct pool *p, struct bufq *q, void *to, size_t bytes)
+{
+	uint8_t *out = to;
+
+	assert(bytes <= q->bytes);
+	while (bytes > 0) {
+		size_t n = q->head->len < bytes ? q->head->len : bytes;
+
+		memcpy(out, q->head->data, n);
+		out += n;
+		bytes -= n;
+		bufq_drop(p, q, n);
+	}
+}
+
+unsigned bufq_iov(const struct bufq *q, struct iovec *iov, unsigned iov_max, size_t *ret_bytes)
+{
+	unsigned n = 0;
+	size_t bytes = 0;
+
+	for (const struct view *v = q->head; v && n < iov_max; v = v->next) {
+		iov[n++] = (struct iovec){ v->data, v->len };
+		bytes += v->len;
+	}
+	*ret_bytes = bytes;
+	return n;
+}

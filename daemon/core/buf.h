@@ -1,0 +1,136 @@
+/* Buffers: reference-counted chunks of one slab per worker, and queues of views into them.
+ *
+ * A view has exactly one owner: a queue or a pointer.  A chunk goes back to its pool when its last
+ * reference is dropped: each view holds one, and so does the kernel while it may write into the
+ * chunk.  All of it belongs to one worker: no locks, no atomics. */
+#pragma once
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct chunk {
+	uint8_t *base;
+	uint32_t refs;
+	uint32_t used; /* bytes the engine has filled (incremental buffers) */
+	uint32_t id;   /* index in the pool */
+};
+
+struct view {
+	struct view *next;
+	uint8_t *data;
+	struct chunk *chunk;
+	uint32_t len;
+};
+
+struct bufq {
+	struct view *head, *tail;
+	size_t bytes;
+};
+
+struct pool {
+	struct chunk **free; /* stack: the chunk used last is still in the cache */
+	uint32_t free_count;
+	uint32_t chunk_size, chunk_count;
+	struct view *views; /* free list */
+	struct chunk *chunks;
+	uint8_t *slab; /* chunk_count * chunk_size bytes, page aligned: registered once */
+	struct view_block *blocks;
+};
+
+/* 0 or -ENOMEM.  Pages of the slab are touched only when used. */
+int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size);
+void pool_fini(struct pool *p);
+
+/* More views on the free list; aborts when the host has no memory left for 8 KiB. */
+void pool_grow_views(struct pool *p);
+
+/* A chunk with refs == 1 and used == 0, or NULL when the pool is exhausted. */
+static inline struct chunk *chunk_get(struct pool *p)
+{
+	struct chunk *k;
+
+	if (p->free_count == 0)
+		return NULL;
+	k = p->free[--p->free_count];
+	assert(k->refs == 0);
+	k->refs = 1;
+	k->used = 0;
+	return k;
+}
+
+static inline void chunk_put(struct pool *p, struct chunk *k)
+{
+	assert(k->refs > 0);
+	if (--k->refs == 0)
+		p->free[p->free_count++] = k;
+}
+
+/* Takes a reference of k. */
+static inline struct view *view_new(struct pool *p, struct chunk *k, uint8_t *data, uint32_t len)
+{
+	struct view *v;
+
+	if (!p->views)
+		pool_grow_views(p);
+	v = p->views;
+	p->views = v->next;
+	v->next = NULL;
+	v->data = data;
+	v->len = len;
+	v->chunk = k;
+	k->refs++;
+	return v;
+}
+
+static inline void view_free(struct pool *p, struct view *v)
+{
+	chunk_put(p, v->chunk);
+	v->next = p->views;
+	p->views = v;
+}
+
+static inline void bufq_push(struct bufq *q, struct view *v)
+{
+	if (q->tail)
+		q->tail->next = v;
+	else
+		q->head = v;
+	q->tail = v;
+	q->bytes += v->len;
+}
+
+/* Moves all of from behind to; O(1); from becomes empty. */
+static inline void bufq_splice(struct bufq *to, struct bufq *from)
+{
+	if (!from->head)
+		return;
+	if (to->tail)
+		to->tail->next = from->head;
+	else
+		to->head = from->head;
+	to->tail = from->tail;
+	to->bytes += from->bytes;
+	*from = (struct bufq){ 0 };
+}
+
+/* Moves all of from before to. */
+static inline void bufq_prepend(struct bufq *to, struct bufq *from)
+{
+	bufq_splice(from, to);
+	*to = *from;
+	*from = (struct bufq){ 0 };
+}
+
+/* Moves the first bytes of from behind to; a view on the boundary is split and its chunk shared.
+ * bytes <= from->bytes. */
+void bufq_take(struct pool *p, struct bufq *to, struct bufq *from, size_t bytes);
+
+/* Frees the first bytes of q; bytes <= q->bytes. */
+void bufq_drop(struct pool *p, struct bufq *q, size_t bytes);
+
+/* Copies the first bytes of q to `to` and frees them: for headers only. */
+void bufq_read(struct pool *p, struct bufq *q, void *to, size_t bytes);
+
+/* Fills iov with q's first views; returns how many and their bytes. */
+unsigned bufq_iov(const struct bufq *q, struct iovec *iov, unsigned iov_max, size_t *ret_bytes);

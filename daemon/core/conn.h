@@ -1,0 +1,105 @@
+/* A connection: one client on one worker, for its whole life.
+ *
+ * Only conn_run() decides its fate.  It is freed when nothing is in flight (pending == 0) and it is
+ * on no list; until then every pointer to it stays valid. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "op.h"
+#include "worker.h"
+
+enum {
+	CONN_HELD_MAX = 512 * 1024, /* bytes a connection may hold before its input is paused */
+	CONN_VIEWS_MAX = 256,       /* and views: small ones pin a whole chunk each */
+	CONN_COPY_MAX = 512,        /* input up to this size is packed behind the last view */
+};
+
+enum conn_flags {
+	CONN_READY = 1 << 0,    /* on the ready list */
+	CONN_STARVED = 1 << 1,  /* waits for the pool */
+	CONN_EOF = 1 << 2,      /* the peer has sent its FIN */
+	CONN_CLOSING = 1 << 3,  /* engine->close() was called */
+	CONN_RECV_OFF = 1 << 4, /* input is paused by backpressure */
+	CONN_OPEN = 1 << 5,     /* service->open() succeeded */
+	CONN_ENGINE = 1 << 8,   /* this bit and all above belong to the engine */
+};
+
+enum conn_end {
+	CONN_END_PEER,
+	CONN_END_RESET,
+	CONN_END_IDLE,
+	CONN_END_PROTOCOL,
+	CONN_END_DRAIN,
+	CONN_END_ERROR,
+};
+
+struct conn {
+	struct worker *worker;
+	uint32_t flags;
+	uint32_t pending;  /* operations in flight that name this connection */
+	struct bufq rx;    /* received, not yet consumed by the service */
+	struct bufq tx;    /* to send */
+	struct bufq sending; /* handed to the kernel, not yet taken (completion engines) */
+	struct conn *ready_next;
+	uint64_t op_start_ns; /* a sampled operation is being timed; 0: none */
+	uint64_t active_ns;
+	int fd;
+	uint32_t slot; /* the engine's: registered file, epoll events */
+	struct op recv_op, send_op;
+	uint64_t bytes_in, bytes_out;
+	void *state; /* the service's */
+	/* Not touched while bytes flow. */
+	struct op control_op; /* the engine's, for what is rare */
+	void *engine_state;
+	uint64_t opened_ns;
+	uint64_t id;
+	struct conn *next, *prev; /* all of the worker's */
+	struct conn *starved_next;
+	void *ticket; /* the owner's, from admit() */
+	uint8_t op_index, end;
+};
+
+/* Called by engines. */
+
+/* Takes fd over in every case.  Runs admission; may close it at once. */
+void conn_new(struct worker *w, int fd);
+
+/* Chunk k holds len bytes at data.  The view takes a reference of its own; the caller keeps its. */
+void conn_input(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len);
+
+/* The peer has sent its FIN. */
+void conn_eof(struct conn *c);
+
+/* The kernel took `bytes` of q (c->tx or c->sending); sent_ns: when, 0: now. */
+void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns);
+
+/* The kernel did not take all: `errno` of a failed receive or send. */
+void conn_failed(struct conn *c, int error);
+
+/* Called by engines and services. */
+
+void conn_ready(struct conn *c);   /* run me in this turn, or the next */
+void conn_starved(struct conn *c); /* run me again when the pool has chunks */
+void conn_close(struct conn *c, enum conn_end end);
+
+/* Counts an operation of the service (index in service->operations).  On sampled turns it starts
+ * the clock, which conn_sent() stops when all of tx is with the kernel: the latency runs from the
+ * moment the worker held the request's bytes to the moment the kernel had taken the reply. */
+static inline void conn_op_begin(struct conn *c, unsigned operation)
+{
+	struct worker *w = c->worker;
+
+	stat_add(w->stats.operations[operation].count, 1);
+	if (w->sampling && !c->op_start_ns) {
+		c->op_start_ns = w->now_ns;
+		c->op_index = (uint8_t)operation;
+	}
+}
+
+/* Stops the clock of an operation that sends nothing. */
+void conn_op_end(struct conn *c);
+
+/* Called by the worker: runs the service, flushes, throttles, decides the fate. */
+void conn_run(struct conn *c);

@@ -1,0 +1,69 @@
+/* An engine: how bytes move and how a worker sleeps.
+ *
+ * Every function runs on the worker's thread.  An engine appends to c->rx through conn_input(),
+ * drains c->tx and reports it through conn_sent(), and counts every operation that will still name
+ * a connection in c->pending: a connection is freed only when that is 0, so a pointer that comes
+ * back from the kernel is always valid.
+ *
+ * To add one: a file in engine/ that defines a `const struct engine`, and its line in
+ * engine/engines.c. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct conn;
+struct op;
+struct worker;
+
+/* One listening socket of one worker; owned by the worker. */
+struct acceptor;
+
+/* Why an engine or a feature is not available: what, why, and how to mend it. */
+enum { REASON_MAX = 256 };
+struct reason {
+	char text[REASON_MAX];
+};
+/* Formats into reason, returns error (so that `return reason_set(...)` reads well). */
+int reason_set(struct reason *reason, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+struct engine {
+	const char *name; /* as in `engine = NAME` */
+
+	/* Allocates w->engine_state and whatever the engine's kernel side needs; sets the features
+	 * that are really in use with worker_feature().  0, or -errno with the reason. */
+	int (*init)(struct worker *w, struct reason *reason);
+	void (*fini)(struct worker *w);
+
+	/* Starts (on) or stops accepting on a->fd. */
+	void (*listen)(struct worker *w, struct acceptor *a, bool on);
+
+	/* op->done(op, 0, 0) on every turn that finds fd readable, until the worker ends. */
+	int (*watch)(struct worker *w, int fd, struct op *op);
+
+	/* Submits what is queued, sleeps if block (until w->deadline_ns at most, 0: for ever), and
+	 * runs op->done() of what completed. */
+	void (*wait)(struct worker *w, bool block);
+
+	/* A new connection: start receiving.  0 or -errno. */
+	int (*open)(struct conn *c);
+
+	/* Backpressure: stop or resume receiving. */
+	void (*recv)(struct conn *c, bool on);
+
+	/* Hand c->tx to the kernel, as much as it takes. */
+	void (*flush)(struct conn *c);
+
+	/* Stop: every operation in flight completes soon; must not free c, nor close c->fd. */
+	void (*close)(struct conn *c);
+
+	/* Nothing is in flight any more: close c->fd and drop what open() made. */
+	void (*release)(struct conn *c);
+};
+
+/* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */
+extern const struct engine *const engines[];
+
+/* NULL when there is none of that name. */
+const struct engine *engine_find(const char *name);

@@ -1,0 +1,31 @@
+/* A service: what bytes mean.  Written once, runs over every engine.
+ *
+ * To add one: a file in service/ that defines a `const struct service`, and its line in
+ * service/services.c. */
+#pragma once
+
+struct conn;
+
+enum { SERVICE_OPERATIONS_MAX = 8 };
+
+struct service {
+	const char *name;       /* as in `service = NAME` */
+	const char *operations[SERVICE_OPERATIONS_MAX + 1]; /* what it counts, NULL-terminated */
+
+	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional. */
+	int (*open)(struct conn *c);
+
+	/* Moves views from c->rx to c->tx, or keeps them; never blocks.  Called when rx grew, tx
+	 * drained, an operation of this connection completed, or the pool recovered.  To refuse
+	 * input, leave it in c->rx. */
+	void (*run)(struct conn *c);
+
+	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
+	void (*close)(struct conn *c);
+};
+
+/* service/services.c, NULL-terminated. */
+extern const struct service *const services[];
+
+/* NULL when there is none of that name. */
+const struct service *service_find(const char *name);

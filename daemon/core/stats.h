@@ -1,0 +1,74 @@
+/* Counters of one worker: exact, monotonic, one writer (the worker), any number of readers.
+ *
+ * To add one: a line here; it is then in GetStats (see server/document.c for its place there).
+ * There is no snapshot across counters. */
+#pragma once
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "histogram.h"
+#include "service.h"
+
+/* X(name) */
+#define STATS_COUNTERS(X)                                                                          \
+	X(accepted)                                                                                \
+	X(closed_peer)     /* the client ended it */                                               \
+	X(closed_reset)    /* the client reset it */                                               \
+	X(closed_idle)     /* idle-timeout */                                                      \
+	X(closed_protocol) /* the client broke the protocol */                                     \
+	X(closed_drain)    /* still open when the drain ended */                                   \
+	X(closed_error)    /* an error of this host: no memory, ... */                             \
+	X(refused_limit)                                                                           \
+	X(refused_denied)                                                                          \
+	X(accept_paused)   /* out of descriptors: accepting stopped until one was free */           \
+	X(bytes_in)                                                                                \
+	X(bytes_out)                                                                               \
+	X(bytes_copied)    /* in user space, by the core */                                        \
+	X(turns)                                                                                   \
+	X(starved)         /* times a connection found the pool empty */                           \
+	X(tx_blocked)      /* times the peer did not take all that was sent */                     \
+	X(throttled)       /* times receiving was paused because too much was held */              \
+	X(zero_copied)     /* sends that the kernel did without a copy (SEND_ZC) */                \
+	X(zero_copy_copied) /* SEND_ZC sends that the kernel copied after all */                   \
+	STATS_SYSCALLS(X)
+
+/* System calls made by the worker's thread. */
+#define STATS_SYSCALLS(X)                                                                          \
+	X(sys_accept)                                                                              \
+	X(sys_recv)                                                                                \
+	X(sys_send)                                                                                \
+	X(sys_close)                                                                               \
+	X(sys_shutdown)                                                                            \
+	X(sys_epoll_wait)                                                                          \
+	X(sys_epoll_ctl)                                                                           \
+	X(sys_io_uring_enter)                                                                      \
+	X(sys_other)
+
+struct operation_stats {
+	_Atomic uint64_t count, errors;
+	struct histogram latency; /* sampled: see conn_op_begin() */
+};
+
+struct stats {
+#define X(name) _Atomic uint64_t name;
+	STATS_COUNTERS(X)
+#undef X
+	/* Gauges. */
+	_Atomic uint64_t open;       /* connections */
+	_Atomic uint64_t chunks_free; /* refreshed every turn */
+	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
+};
+
+/* A plain load, add and store: no lock prefix.  NB_STATS=0 builds the yardstick of `make bench`. */
+#ifndef NB_STATS
+#define NB_STATS 1
+#endif
+#define stat_add(counter, n)                                                                       \
+	do {                                                                                       \
+		if (NB_STATS)                                                                      \
+			atomic_store_explicit(                                                     \
+				&(counter),                                                        \
+				atomic_load_explicit(&(counter), memory_order_relaxed) + (n),      \
+				memory_order_relaxed);                                             \
+	} while (0)
+#define stat_load(counter) atomic_load_explicit(&(counter), memory_order_relaxed)

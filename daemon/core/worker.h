@@ -1,0 +1,184 @@
+/* A worker: one thread of one listener, with its own event loop, pool, connections and counters.
+ *
+ * The owner (server/listener.c, or a test) runs on another thread and talks to it only through the
+ * functions at the end of this file, through worker_call(), and by reading stats. */
+#pragma once
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "buf.h"
+#include "engine.h"
+#include "mailbox.h"
+#include "op.h"
+#include "service.h"
+#include "stats.h"
+#include "util.h"
+
+enum {
+	WORKER_TURN_MAX = 64,      /* events one turn handles: what was received is still cached */
+	WORKER_SAMPLE_NS = 1 << 20, /* mean time between sampled turns under load */
+	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
+	WORKER_RETRY_NS = 100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
+};
+
+/* What a listener's section says that its workers must know; the key table writes into it. */
+struct worker_options {
+	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
+	uint64_t idle_timeout_ns;      /* 0: never */
+	uint64_t busy_poll_ns;         /* spin that long before sleeping; 0: sleep at once */
+	uint64_t zero_copy_min;        /* bytes; sends from this size use SEND_ZC; 0: never */
+	bool sqpoll;
+	uint64_t sqpoll_idle_ns;
+	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
+	cpu_set_t cpus;      /* empty: wherever the process may run */
+};
+
+/* Engine features that are really in use, as GetStats lists them: X(name). */
+#define ENGINE_FEATURES(X)                                                                         \
+	X(registered_ring)                                                                         \
+	X(single_issuer)                                                                           \
+	X(defer_taskrun)                                                                           \
+	X(multishot_accept)                                                                        \
+	X(multishot_recv)                                                                          \
+	X(multishot_poll)                                                                          \
+	X(buffer_ring)                                                                             \
+	X(incremental_buffers)                                                                     \
+	X(recv_bundle)                                                                             \
+	X(registered_files)                                                                        \
+	X(send_zc)                                                                                 \
+	X(sqpoll)                                                                                  \
+	X(min_wait)                                                                                \
+	X(busy_poll)                                                                               \
+	X(socket_busy_poll)                                                                        \
+	X(napi_busy_poll)
+enum engine_feature {
+#define X(name) FEATURE_##name,
+	ENGINE_FEATURES(X)
+#undef X
+	FEATURE_COUNT
+};
+extern const char *const engine_feature_names[FEATURE_COUNT];
+
+/* What the worker asks of its owner; every function is called on the worker's thread. */
+struct worker_owner {
+	/* May this connection in?  0, -EUSERS (a limit) or -EACCES (not allowed).  *ret_ticket goes
+	 * back through release() when the connection ends. */
+	int (*admit)(struct worker *w, int fd, void **ret_ticket);
+	void (*release)(struct worker *w, void *ticket);
+	/* Draining, and no connection is left. */
+	void (*drained)(struct worker *w);
+};
+
+struct acceptor {
+	struct op op;
+	struct worker *worker;
+	int fd;      /* owned; -1 when closed */
+	bool paused; /* out of descriptors */
+};
+
+struct worker {
+	/* Hot. */
+	const struct service *service;
+	const struct engine *engine;
+	void *engine_state;
+	struct conn *ready, **ready_tail; /* in order of arrival */
+	uint64_t now_ns;                  /* CLOCK_MONOTONIC when this turn had received its input */
+	uint64_t sample_ns;               /* the next turn to be sampled */
+	size_t held_max;                  /* what a connection may hold, from how full the pool is */
+	bool sampling;                    /* this turn's latencies are measured */
+	bool draining, stop;
+	struct pool pool;
+	uint32_t pool_lent; /* chunks that the kernel holds to receive into */
+
+	/* Warm. */
+	struct conn *starved;
+	struct conn *conns;
+	uint64_t deadline_ns; /* wait() must return by then; 0: none */
+	uint64_t scan_ns;     /* next look at idle connections; 0: none */
+	uint64_t drain_deadline_ns;
+	uint64_t retry_ns; /* accept again; 0: not paused */
+	struct acceptor *acceptors;
+	unsigned acceptor_count;
+	uint64_t next_conn_id;
+	struct worker_options options;
+	uint64_t service_state; /* the service's, zeroed at start: one word or a pointer */
+
+	/* Shared. */
+	struct mailbox mailbox;
+	struct op mailbox_op;
+	_Atomic bool idle; /* asleep, or about to be: the watchdog expects no turns */
+	struct stats stats __attribute__((aligned(CACHE_LINE)));
+
+	/* Set before the thread starts or by it before worker_start() returns; constant then. */
+	pthread_t thread;
+	bool started;
+	int tid;
+	uint32_t features; /* bit mask of enum engine_feature */
+	const struct worker_owner *owner;
+	void *owner_context;
+	unsigned index; /* of the listener's workers */
+	char name[16];  /* the thread's */
+};
+
+static inline void worker_feature(struct worker *w, enum engine_feature feature)
+{
+	w->features |= 1U << feature;
+}
+
+/* ---- For the owner's thread ---- */
+
+/* Starts the thread; returns when its engine is ready (0) or has failed (-errno with the reason).
+ * The caller has zeroed w and set service, engine, options, owner, owner_context, index and name.
+ * Takes the listening sockets over, in both cases; accepting begins with worker_listen(). */
+int worker_start(struct worker *w, const int *listen_fds, unsigned listen_count,
+		 struct reason *reason);
+
+/* Runs call->fn on the worker's thread, soon. */
+void worker_call(struct worker *w, struct call *call);
+
+/* All of these return at once; the worker obeys soon. */
+void worker_listen(struct worker *w);
+/* Close the listening sockets; connections may finish until deadline_ns (CLOCK_MONOTONIC), those
+ * that are silent for WORKER_QUIET_NS are closed.  owner->drained() follows. */
+void worker_drain(struct worker *w, uint64_t deadline_ns);
+void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
+
+/* Ends the thread with whatever is open, joins it and frees all that worker_start() made. */
+void worker_stop(struct worker *w);
+
+/* One connection as ListConnections shows it. */
+struct conn_info {
+	uint64_t id, age_ns, idle_ns, bytes_in, bytes_out;
+	uint64_t held_bytes; /* received and not answered, or not yet taken by the kernel */
+	struct sockaddr_storage peer;
+	uint32_t rtt_us, retransmits, unsent_bytes; /* TCP_INFO */
+	const char *state; /* "open", "eof", "throttled", "starved", "closing" */
+};
+
+/* A request for them; lives until done() was called (on the worker's thread).  The worker looks at
+ * WORKER_TURN_MAX connections a turn, so that a long list does not stall its traffic. */
+struct worker_list {
+	struct call call;
+	struct worker *worker;
+	struct conn_info *infos; /* room for max */
+	unsigned max, count;
+	uint64_t after_id; /* the worker's: where it is */
+	void (*done)(struct worker_list *list);
+};
+void worker_list_connections(struct worker *w, struct worker_list *list);
+
+/* ---- For engines and the worker's own thread ---- */
+
+/* A connection arrived (fd), or accepting failed (-errno). */
+void worker_accepted(struct acceptor *a, int fd);
+/* A descriptor was closed: paused acceptors may go on. */
+void worker_fd_freed(struct worker *w);
+/* Chunks that can be had: free ones and those lent to the kernel. */
+static inline uint32_t worker_chunks(const struct worker *w)
+{
+	return w->pool.free_count + w->pool_lent;
+}

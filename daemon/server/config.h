@@ -1,0 +1,99 @@
+/* The configuration: read from INI files, validated, printed back.  Main thread only.
+ *
+ * One table (config_keys) drives parsing, validation, --dump-config, "did you mean" and the table
+ * in nbserved.ini(5): a key is one line there and one field in a struct here. */
+#pragma once
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "parse.h"
+#include "worker.h"
+
+enum {
+	CONFIG_NAME_MAX = 64,       /* bytes with the NUL, of a section's name */
+	CONFIG_PATH_MAX = 108,      /* sun_path */
+	CONFIG_ADDRESSES_MAX = 16,  /* `address` lines of one listener */
+	CONFIG_SOCKETS_MAX = 256,   /* ports of all of them together */
+	CONFIG_NETWORKS_MAX = 64,   /* entries of one `allow` */
+	CONFIG_LISTENERS_MAX = 256, /* sections */
+	CONFIG_KEYS_MAX = 40,       /* keys of one kind of section */
+	CONFIG_ERRORS_MAX = 200,    /* reported; the rest is counted */
+	CONFIG_FILES_MAX = 256,     /* nbserved.ini and its drop-ins */
+};
+
+enum config_section { CONFIG_SERVER, CONFIG_LISTENER };
+enum config_class { CONFIG_LIVE, CONFIG_REPLACE, CONFIG_RESTART }; /* what a reload does */
+
+/* Where a value came from; file == NULL: the default. */
+struct config_origin {
+	const char *file; /* owned by struct config */
+	unsigned line;
+};
+
+struct server_config {
+	struct config_origin origins[CONFIG_KEYS_MAX]; /* by index in config_keys */
+	char control[CONFIG_PATH_MAX];
+	char control_group[CONFIG_NAME_MAX];
+	int log_level; /* syslog's LOG_ERR..LOG_DEBUG */
+	uint64_t drain_timeout_ns;
+};
+
+struct listener_config {
+	struct config_origin origins[CONFIG_KEYS_MAX];
+	struct config_origin section;
+	char name[CONFIG_NAME_MAX];
+	struct address addresses[CONFIG_ADDRESSES_MAX];
+	unsigned address_count;
+	unsigned transport;              /* index in config_transports; tcp is 0 */
+	const struct engine *engine;     /* NULL: auto */
+	const struct service *service;
+	unsigned workers;                /* 0: auto, the CPUs this process may use */
+	bool optional;
+	uint64_t max_connections;        /* of the listener; 0: no limit */
+	uint64_t max_connections_per_address;
+	struct network allow[CONFIG_NETWORKS_MAX];
+	unsigned allow_count;            /* 0: everyone */
+	struct worker_options options;   /* what each worker needs to know */
+};
+
+struct config {
+	struct server_config server;
+	struct listener_config *listeners; /* in the order of the file */
+	unsigned listener_count;
+	char *files[CONFIG_FILES_MAX]; /* the names that were read */
+	unsigned file_count;
+};
+
+/* All that was wrong, in the order of the files. */
+struct config_errors {
+	char *text[CONFIG_ERRORS_MAX]; /* `file:line: [section] key: expected ..., got '...'` */
+	unsigned count;                /* may exceed CONFIG_ERRORS_MAX: the rest was not kept */
+};
+
+/* Reads path and then path's directory's conf.d/ *.ini in byte order, validates every key and across
+ * keys.  On success returns 0 and *ret_config, to be freed with config_free().  Otherwise returns
+ * -EINVAL with at least one error. `errors` must be zeroed by the caller and is freed with
+ * config_errors_free() in both cases. */
+int config_load(const char *path, struct config **ret_config, struct config_errors *errors);
+
+/* The same from memory, one file, no drop-ins (tests and fuzzing). */
+int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
+		     struct config_errors *errors);
+
+void config_free(struct config *config);
+void config_errors_free(struct config_errors *errors);
+
+/* The effective configuration as an INI file that parses back to the same, each key with a comment
+ * that says its origin and what a reload does with it. */
+void config_dump(const struct config *config, FILE *to);
+
+/* The same as JSON: {"server":{KEY:{"value":..,"origin":..,"class":..}},"listeners":[{"name":..,
+ * "keys":{...}}]}.  A new reference. */
+struct json_t *config_to_json(const struct config *config);
+
+/* The key table as the man page's tbl source (nbserved --dump-keys is not a user option: the build
+ * calls it). */
+void config_dump_keys(FILE *to);
