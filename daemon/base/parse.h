@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Decimal number. */
+/* Decimal number, without leading zeros: `010` is eight to some. */
 int parse_uint(const char *text, uint64_t *ret_value);
 
 /* Bytes: a number with an optional K, M, G or T (1024^n), upper case. */
@@ -27,7 +27,7 @@ int parse_bool(const char *text, bool *ret_value);
 /* CPU list as the kernel writes it: `0-3,6`. */
 int parse_cpus(const char *text, cpu_set_t *ret_cpus);
 
-/* IPv4, [IPv6] or IPv6 with a port or an inclusive range of ports. */
+/* IPv4 or [IPv6] with a port or an inclusive range of ports. */
 struct address {
 	struct sockaddr_storage sa; /* port 0 in here */
 	uint16_t port_first, port_last;
@@ -39,6 +39,8 @@ int parse_address(const char *text, struct address *ret_address);
 enum { ADDRESS_TEXT_MAX = 64 };
 /* Writes `127.0.0.1:7008` or `[::1]:7008`, at most ADDRESS_TEXT_MAX bytes with the NUL; returns text. */
 char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX]);
+/* The same with the range of ports. */
+char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX]);
 
 /* A network: `127.0.0.0/8`, `::1`, `2001:db8::/32`. Bits beyond the prefix must be zero. */
 struct network {
@@ -51,7 +53,10 @@ bool network_contains(const struct network *network, const struct in6_addr *mapp
 /* The address of sa in the mapped form that struct network uses. */
 struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa);
 
-/* Writers that parse back to the same value: "16K", "30s".  Return text. */
+/* Writers that parse back to the same value: "16K", "30s" (whole microseconds).  Return text. */
 enum { NUMBER_TEXT_MAX = 32 };
 char *format_size(uint64_t bytes, char text[static NUMBER_TEXT_MAX]);
 char *format_duration(uint64_t ns, char text[static NUMBER_TEXT_MAX]);
+char *format_network(const struct network *network, char text[static ADDRESS_TEXT_MAX]);
+/* Cut after the last range that fits in text_size bytes with the NUL; "" when cpus is empty. */
+char *format_cpus(const cpu_set_t *cpus, char *text, size_t text_size);

@@ -1,0 +1,364 @@
+/* The value syntax of the configuration file and of nbctl's options.  Pure: no state, no logging,
+ * any thread.  See parse.h. */
+#include "parse.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util.h"
+
+struct unit {
+	const char *suffix;
+	uint64_t factor;
+};
+
+/* From large to small: the writers take the first that divides. */
+static const struct unit size_units[] = {
+	{ "T", 1ULL << 40 }, { "G", 1ULL << 30 }, { "M", 1ULL << 20 },
+	{ "K", 1ULL << 10 }, { "", 1 },
+};
+static const struct unit duration_units[] = {
+	{ "h", 3600ULL * NS_PER_S }, { "min", 60ULL * NS_PER_S }, { "s", NS_PER_S },
+	{ "ms", NS_PER_MS },         { "us", NS_PER_US },
+};
+
+/* ---- Numbers ---- */
+
+/* Reads digits at *text and moves *text behind them. */
+static int parse_digits(const char **text, uint64_t *ret_value)
+{
+	const char *s = *text;
+	uint64_t value = 0;
+
+	if (*s < '0' || *s > '9' || (s[0] == '0' && s[1] >= '0' && s[1] <= '9'))
+		return -EINVAL;
+	for (; *s >= '0' && *s <= '9'; s++)
+		if (__builtin_mul_overflow(value, 10, &value) ||
+		    __builtin_add_overflow(value, (uint64_t)(*s - '0'), &value))
+			return -ERANGE;
+	*text = s;
+	*ret_value = value;
+	return 0;
+}
+
+int parse_uint(const char *text, uint64_t *ret_value)
+{
+	uint64_t value;
+	int err = parse_digits(&text, &value);
+
+	if (err)
+		return err;
+	if (*text)
+		return -EINVAL;
+	*ret_value = value;
+	return 0;
+}
+
+static int parse_scaled(const char *text, const struct unit *units, size_t count,
+			uint64_t *ret_value)
+{
+	uint64_t value;
+	int err = parse_digits(&text, &value);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(text, units[i].suffix) != 0)
+			continue;
+		if (__builtin_mul_overflow(value, units[i].factor, &value))
+			return -ERANGE;
+		*ret_value = value;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int parse_size(const char *text, uint64_t *ret_bytes)
+{
+	return parse_scaled(text, size_units, ARRAY_SIZE(size_units), ret_bytes);
+}
+
+int parse_duration(const char *text, uint64_t *ret_ns)
+{
+	if (!strcmp(text, "0")) {
+		*ret_ns = 0;
+		return 0;
+	}
+	return parse_scaled(text, duration_units, ARRAY_SIZE(duration_units), ret_ns);
+}
+
+int parse_bool(const char *text, bool *ret_value)
+{
+	if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
+		return -EINVAL;
+	*ret_value = text[0] == 'y';
+	return 0;
+}
+
+int parse_cpus(const char *text, cpu_set_t *ret_cpus)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	for (;;) {
+		uint64_t first, last;
+		int err = parse_digits(&text, &first);
+
+		last = first;
+		if (!err && *text == '-') {
+			text++;
+			err = parse_digits(&text, &last);
+		}
+		if (err)
+			return err;
+		if (first > last)
+			return -EINVAL;
+		if (last >= CPU_SETSIZE)
+			return -ERANGE;
+		for (uint64_t cpu = first; cpu <= last; cpu++)
+			CPU_SET(cpu, &cpus);
+		if (*text == '\0')
+			break;
+		if (*text++ != ',')
+			return -EINVAL;
+	}
+	*ret_cpus = cpus;
+	return 0;
+}
+
+/* ---- Addresses ---- */
+
+static int parse_ports(const char *text, uint16_t *ret_first, uint16_t *ret_last)
+{
+	uint64_t first, last;
+	int err = parse_digits(&text, &first);
+
+	last = first;
+	if (!err && *text == '-') {
+		text++;
+		err = parse_digits(&text, &last);
+		if (!err && first == 0)
+			return -EINVAL;
+	}
+	if (err)
+		return err;
+	if (*text || first > last)
+		return -EINVAL;
+	if (last > UINT16_MAX)
+		return -ERANGE;
+	*ret_first = (uint16_t)first;
+	*ret_last = (uint16_t)last;
+	return 0;
+}
+
+/* Copies text[0..bytes) as a string; false when it does not fit. */
+static bool copy_text(char *to, size_t to_size, const char *text, size_t bytes)
+{
+	if (bytes >= to_size)
+		return false;
+	memcpy(to, text, bytes);
+	to[bytes] = '\0';
+	return true;
+}
+
+int parse_address(const char *text, struct address *ret_address)
+{
+	struct address address = { 0 };
+	struct sockaddr_in *in = (struct sockaddr_in *)&address.sa;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address.sa;
+	bool bracket = text[0] == '[';
+	const char *end = strchr(text, bracket ? ']' : ':');
+	char host[INET6_ADDRSTRLEN];
+	int err;
+
+	text += bracket;
+	if (!end || !copy_text(host, sizeof(host), text, (size_t)(end - text)))
+		return -EINVAL;
+	address.sa.ss_family = bracket ? AF_INET6 : AF_INET;
+	if (inet_pton(address.sa.ss_family, host,
+		      bracket ? (void *)&in6->sin6_addr : (void *)&in->sin_addr) != 1)
+		return -EINVAL;
+	end += bracket;
+	if (*end != ':')
+		return -EINVAL;
+	err = parse_ports(end + 1, &address.port_first, &address.port_last);
+	if (err)
+		return err;
+	*ret_address = address;
+	return 0;
+}
+
+char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX])
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+	char host[INET6_ADDRSTRLEN];
+
+	if (sa->ss_family == AF_INET) {
+		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+		snprintf(text, ADDRESS_TEXT_MAX, "%s:%u", host, ntohs(in->sin_port));
+	} else if (sa->ss_family == AF_INET6) {
+		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+		snprintf(text, ADDRESS_TEXT_MAX, "[%s]:%u", host, ntohs(in6->sin6_port));
+	} else {
+		snprintf(text, ADDRESS_TEXT_MAX, "unknown");
+	}
+	return text;
+}
+
+char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX])
+{
+	size_t length;
+
+	format_sockaddr(&address->sa, text);
+	length = (size_t)(strrchr(text, ':') - text);
+	length += (size_t)snprintf(text + length, ADDRESS_TEXT_MAX - length, ":%u",
+				   address->port_first);
+	if (address->port_last != address->port_first)
+		snprintf(text + length, ADDRESS_TEXT_MAX - length, "-%u", address->port_last);
+	return text;
+}
+
+/* ---- Networks: all of them in IPv6, IPv4 as ::ffff:a.b.c.d ---- */
+
+enum { IPV4_BITS = 32, IPV6_BITS = 128, MAPPED_BITS = IPV6_BITS - IPV4_BITS };
+
+static struct in6_addr map_ipv4(const struct in_addr *address)
+{
+	struct in6_addr mapped = { 0 };
+
+	mapped.s6_addr[10] = mapped.s6_addr[11] = 0xff;
+	memcpy(&mapped.s6_addr[12], address, sizeof(*address));
+	return mapped;
+}
+
+struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET)
+		return map_ipv4(&((const struct sockaddr_in *)sa)->sin_addr);
+	if (sa->ss_family == AF_INET6)
+		return ((const struct sockaddr_in6 *)sa)->sin6_addr;
+	return (struct in6_addr){ 0 };
+}
+
+/* Are bits first..last-1 of a and b the same? */
+static bool bits_equal(const struct in6_addr *a, const struct in6_addr *b, unsigned first,
+		       unsigned last)
+{
+	for (unsigned bit = first; bit < last; bit++)
+		if ((a->s6_addr[bit / 8] ^ b->s6_addr[bit / 8]) & (0x80 >> bit % 8))
+			return false;
+	return true;
+}
+
+/* One host, without a prefix length. */
+static int parse_host(const char *host, struct network *ret_network)
+{
+	struct in_addr ipv4;
+	struct in6_addr ipv6;
+
+	if (inet_pton(AF_INET, host, &ipv4) == 1)
+		ipv6 = map_ipv4(&ipv4);
+	else if (inet_pton(AF_INET6, host, &ipv6) != 1)
+		return -EINVAL;
+	*ret_network = (struct network){ .prefix = ipv6, .bits = IPV6_BITS };
+	return 0;
+}
+
+int parse_network(const char *text, struct network *ret_network)
+{
+	size_t length = strcspn(text, "/");
+	bool has_prefix = text[length] == '/', ipv6;
+	char host[INET6_ADDRSTRLEN];
+	struct network network;
+	uint64_t bits;
+	int err;
+
+	if (!copy_text(host, sizeof(host), text, length))
+		return -EINVAL;
+	err = parse_host(host, &network);
+	if (!err && has_prefix)
+		err = parse_uint(text + length + 1, &bits);
+	if (err)
+		return err;
+	if (has_prefix) {
+		ipv6 = strchr(host, ':') != NULL;
+		if (bits > (ipv6 ? IPV6_BITS : IPV4_BITS))
+			return -ERANGE;
+		network.bits = (uint8_t)(ipv6 ? bits : bits + MAPPED_BITS);
+	}
+	if (!bits_equal(&network.prefix, &in6addr_any, network.bits, IPV6_BITS))
+		return -EINVAL;
+	*ret_network = network;
+	return 0;
+}
+
+bool network_contains(const struct network *network, const struct in6_addr *mapped)
+{
+	return bits_equal(&network->prefix, mapped, 0, network->bits);
+}
+
+char *format_network(const struct network *network, char text[static ADDRESS_TEXT_MAX])
+{
+	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&network->prefix) && network->bits >= MAPPED_BITS;
+	unsigned bits = ipv4 ? network->bits - MAPPED_BITS : network->bits;
+	size_t length;
+
+	inet_ntop(ipv4 ? AF_INET : AF_INET6, &network->prefix.s6_addr[ipv4 ? 12 : 0], text,
+		  ADDRESS_TEXT_MAX);
+	length = strlen(text);
+	if (network->bits < IPV6_BITS)
+		snprintf(text + length, ADDRESS_TEXT_MAX - length, "/%u", bits);
+	return text;
+}
+
+/* ---- Writers ---- */
+
+static char *format_scaled(uint64_t value, const struct unit *units, size_t count,
+			   char text[static NUMBER_TEXT_MAX])
+{
+	size_t i = 0;
+
+	while (i < count - 1 && (value == 0 || value % units[i].factor != 0))
+		i++;
+	snprintf(text, NUMBER_TEXT_MAX, "%" PRIu64 "%s", value / units[i].factor,
+		 value ? units[i].suffix : "");
+	return text;
+}
+
+char *format_size(uint64_t bytes, char text[static NUMBER_TEXT_MAX])
+{
+	return format_scaled(bytes, size_units, ARRAY_SIZE(size_units), text);
+}
+
+char *format_duration(uint64_t ns, char text[static NUMBER_TEXT_MAX])
+{
+	return format_scaled(ns, duration_units, ARRAY_SIZE(duration_units), text);
+}
+
+char *format_cpus(const cpu_set_t *cpus, char *text, size_t text_size)
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		unsigned first = cpu;
+		char range[NUMBER_TEXT_MAX];
+		int bytes;
+
+		if (!CPU_ISSET(cpu, cpus))
+			continue;
+		while (cpu + 1 < CPU_SETSIZE && CPU_ISSET(cpu + 1, cpus))
+			cpu++;
+		bytes = snprintf(range, sizeof(range), first == cpu ? "%s%u" : "%s%u-%u",
+				 length ? "," : "", first, cpu);
+		if (length + (size_t)bytes >= text_size)
+			break;
+		memcpy(text + length, range, (size_t)bytes + 1);
+		length += (size_t)bytes;
+	}
+	return text;
+}
