@@ -23,12 +23,19 @@ PACKAGES := liburing libsystemd inih jansson
 RDMA_PACKAGES := librdmacm libibverbs
 LIBURING_MIN := 2.3
 
+# RDMA=auto builds with it when its packages are there, `yes` insists, `no` leaves it out.  The
+# engine comes with its own issue: until then NB_RDMA=1 is all that changes and nothing is linked.
+ifeq ($(filter auto yes no,$(RDMA)),)
+$(error RDMA=$(RDMA): expected auto, yes or no)
+endif
+RDMA_FOUND := $(if $(filter no,$(RDMA)),,$(shell pkg-config --exists $(RDMA_PACKAGES) 2>/dev/null && echo 1))
+
 # ---- Flags ---------------------------------------------------------------------------------------
 OPT      ?= -O2
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wconversion \
 	    -Wno-sign-conversion $(if $(WERROR),-Werror)
 CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing -D_GNU_SOURCE -DNB_STATS=$(STATS) \
-	     $(WARNINGS) -MMD -MP -pthread $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
+	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(WARNINGS) -MMD -MP -pthread $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
 		  -fno-sanitize-recover=all)
@@ -61,6 +68,9 @@ BENCH_SRC := $(wildcard tests/bench/*.c)
 BENCH    := $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
 
 include tests/tests.mk
+-include tests/bench/bench.mk
+include tools/install.mk
+include tools/lint.mk
 
 # ---- Build ---------------------------------------------------------------------------------------
 .PHONY: all
@@ -98,8 +108,16 @@ FORCE:
 packages:
 	@pkg-config --exists $(PACKAGES) && pkg-config --atleast-version=$(LIBURING_MIN) liburing || \
 		{ echo "missing build packages (liburing >= $(LIBURING_MIN), libsystemd, inih, jansson): run 'make deps'" >&2; exit 1; }
+	@[ '$(RDMA)$(RDMA_FOUND)' != yes ] || \
+		{ echo "RDMA=yes, but $(RDMA_PACKAGES) are missing: run 'make deps RDMA=yes'" >&2; exit 1; }
 
 say = @printf '  %-5s %s\n' $(1) $(2:$(BUILD)/%=%)
+
+# What `all` and `check` need; `make deps DEPS='build lint fuzz'` for other groups of tools/deps.sh.
+DEPS ?= build test systemd
+.PHONY: deps
+deps: ## install the packages that are missing, or say how
+	@tools/deps.sh $(DEPS) $(if $(filter yes,$(RDMA)),rdma)
 
 .PHONY: clean
 clean: ## remove what was built
@@ -111,6 +129,6 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | \
 		sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 	@echo 'Variables: BUILD CC CFLAGS SANITIZE=address,undefined|thread STATS=0|1 RDMA=auto|yes|no'
-	@echo '           WERROR=1 V=1 DESTDIR PREFIX SYSCONFDIR UNITDIR PYTHON'
+	@echo '           WERROR=1 V=1 DESTDIR PREFIX SYSCONFDIR UNITDIR PYTHON DEPS TESTS FUZZ_SECONDS'
 
 -include $(shell test -d $(BUILD) && find $(BUILD) -name '*.d')

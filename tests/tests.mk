@@ -1,5 +1,11 @@
-# Tests, fuzz targets and benchmarks; included by the Makefile.
+# Tests and fuzz targets; included by the Makefile.  tests/bench/bench.mk has the benchmarks.
+#
+# Packages may be installed by a target's first line, and pkg-config is asked when a makefile is
+# read: so what needs them is built by a second make.
 TEST_INC := $(INC_core) -Idaemon/server -Ictl
+JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+AGAIN     = $(Q)$(MAKE) --no-print-directory
+PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	@mkdir -p $(@D)
@@ -10,3 +16,60 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 .PHONY: units
 units: $(UNIT) ## run the unit tests
 	@set -e; for t in $(UNIT); do echo "== $$t"; $$t; done
+
+.PHONY: system
+system: all ## run the system tests (TESTS=FILE or `-k WORDS` for some of them)
+	$(Q)$(PYTEST) $(or $(TESTS),$(wildcard tests/system))
+
+.PHONY: check
+check: ## unit tests, system tests, and as root the service under real systemd
+	@tools/deps.sh build test systemd
+	$(AGAIN) $(JOBS) all units
+	$(Q)$(PYTEST) $(wildcard tests/system tests/vm)
+
+# ---- The same on sanitized builds ----------------------------------------------------------------
+ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined
+TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread
+# TSan of gcc 12 does not know the address space that a high vm.mmap_rnd_bits makes.
+TSAN_RUN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+check-asan check-tsan: export ASAN_OPTIONS := detect_stack_use_after_return=1:strict_string_checks=1
+check-asan check-tsan: export UBSAN_OPTIONS := print_stacktrace=1
+check-asan check-tsan: export TSAN_OPTIONS := halt_on_error=1:second_deadlock_stack=1
+
+.PHONY: check-asan check-tsan
+check-asan: ## unit and system tests under AddressSanitizer and UBSan
+	@tools/deps.sh build test
+	$(AGAIN) $(JOBS) $(ASAN) all units
+	$(AGAIN) $(ASAN) system
+check-tsan: ## unit and system tests under ThreadSanitizer
+	@tools/deps.sh build test
+	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) all units
+	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(TSAN) system
+
+# ---- Fuzzing: clang's libFuzzer, the corpus is kept in $(BUILD)/fuzz/corpus -----------------------
+FUZZ_SECONDS ?= 20
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< \
+		$(BUILD)/libnbserved.a $(PKG_LIBS) -lm
+
+.PHONY: fuzz fuzz-run
+fuzz: ## fuzz each of tests/fuzz for FUZZ_SECONDS (20)
+	@tools/deps.sh build fuzz
+	$(AGAIN) $(JOBS) BUILD=$(BUILD)/fuzz CC=clang SANITIZE=fuzzer-no-link,address,undefined \
+		fuzz-run
+
+# A crash stops the run; its input stays beside the corpus.
+fuzz-run: $(FUZZ)
+	@set -e; for t in $(FUZZ); do \
+		name=$${t##*/}; corpus=$(BUILD)/corpus/$$name; log=$(BUILD)/$$name.log; \
+		seeds=tests/fuzz/corpus/$$name; [ -d "$$seeds" ] || seeds=; mkdir -p "$$corpus"; \
+		$$t -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+			-print_final_stats=1 -artifact_prefix="$$corpus-" "$$corpus" $$seeds \
+			>"$$log" 2>&1 || { tail -n 60 "$$log"; echo "$$name failed: $$log"; exit 1; }; \
+		echo "$$name: $$(awk '/number_of_executed_units/ { print $$2 }' "$$log") inputs," \
+			"$$(ls "$$corpus" | wc -l) kept"; \
+	done

@@ -1,0 +1,56 @@
+# install and uninstall; included by the Makefile.
+#
+# The files in the tree are written for PREFIX=/usr and SYSCONFDIR=/etc; other values are put in
+# while installing.
+INSTALL    ?= install
+BINDIR      = $(DESTDIR)$(PREFIX)/bin
+SBINDIR     = $(DESTDIR)$(PREFIX)/sbin
+MANDIR      = $(DESTDIR)$(PREFIX)/share/man
+CONFDIR     = $(DESTDIR)$(SYSCONFDIR)/nbserved
+SHAREDIR    = $(DESTDIR)$(PREFIX)/share/nbserved
+COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+SYSUSERS    = $(DESTDIR)$(PREFIX)/lib/sysusers.d/nbserved.conf
+TMPFILES    = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nbserved.conf
+
+MAN        := $(wildcard man/*.[1-9])
+MAN_FILES   = $(foreach m,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
+RELOCATE    = sed -e 's|/usr/sbin/nbserved|$(PREFIX)/sbin/nbserved|g' \
+		  -e 's|/usr/bin/nbctl|$(PREFIX)/bin/nbctl|g' \
+		  -e 's|/etc/nbserved|$(SYSCONFDIR)/nbserved|g'
+
+# $(call place,FROM,TO): a text file with this installation's paths.
+define place
+$(Q)$(INSTALL) -d $(dir $(2))
+$(Q)$(RELOCATE) $(1) >$(2) && chmod 644 $(2)
+
+endef
+
+.PHONY: install
+install: all ## install below DESTDIR; a configuration that was edited stays
+	$(Q)$(INSTALL) -d $(BINDIR) $(SBINDIR) $(CONFDIR)/conf.d $(SHAREDIR)
+	$(Q)$(INSTALL) -m 755 $(BUILD)/nbctl $(BINDIR)/nbctl
+	$(Q)$(INSTALL) -m 755 $(BUILD)/nbserved $(SBINDIR)/nbserved
+	$(call place,systemd/nbserved.service,$(DESTDIR)$(UNITDIR)/nbserved.service)
+	$(call place,systemd/nbserved.sysusers,$(SYSUSERS))
+	$(call place,systemd/nbserved.tmpfiles,$(TMPFILES))
+	$(foreach m,$(MAN),$(call place,$(m),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m))))
+	$(if $(wildcard ctl/nbctl.bash-completion),\
+		$(call place,ctl/nbctl.bash-completion,$(COMPLETIONS)/nbctl))
+	$(Q)if $(PRISTINE); then $(RELOCATE) conf/nbserved.ini >$(CONFDIR)/nbserved.ini; else \
+		echo "kept $(CONFDIR)/nbserved.ini: it was edited; $(SHAREDIR)/nbserved.ini is new"; fi
+	$(call place,conf/nbserved.ini,$(SHAREDIR)/nbserved.ini)
+	$(if $(DESTDIR),,@echo "next: systemd-sysusers && systemd-tmpfiles --create nbserved.conf \
+		&& systemctl daemon-reload && systemctl enable --now nbserved")
+
+# The installed configuration is the default of the version that was installed with it, or missing.
+PRISTINE = { [ ! -e $(CONFDIR)/nbserved.ini ] || \
+	     cmp -s $(CONFDIR)/nbserved.ini $(SHAREDIR)/nbserved.ini; }
+
+.PHONY: uninstall
+uninstall: ## remove what install put there, but not an edited configuration
+	$(Q)if $(PRISTINE); then rm -f $(CONFDIR)/nbserved.ini; else \
+		echo "kept $(CONFDIR)/nbserved.ini: it was edited"; fi
+	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(DESTDIR)$(UNITDIR)/nbserved.service \
+		$(SYSUSERS) $(TMPFILES) $(MAN_FILES) $(COMPLETIONS)/nbctl $(SHAREDIR)/nbserved.ini
+	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)
+	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(CONFDIR))

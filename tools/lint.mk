@@ -1,0 +1,70 @@
+# Static checks; included by the Makefile.  A file is looked at again when it or a header changed.
+HEADERS   := $(wildcard daemon/*/*.h ctl/*.h)
+TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
+C_FILES   := daemon/main.c $(SRC) $(CTL_SRC) $(TEST_SRC) $(HEADERS) $(wildcard tests/*/*.h)
+SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion)
+PY_FILES    = $(wildcard tests/*/*.py tests/*.py tools/*.py)
+TIDY      := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/main.c) $(SRC) $(CTL_SRC) \
+	     $(TEST_SRC))
+STAGE      = $(abspath $(BUILD)/lint/stage)
+
+$(BUILD)/lint/daemon/main.tidy: INC := $(INC_main)
+$(BUILD)/lint/ctl/%.tidy: INC := $(INC_ctl)
+$(BUILD)/lint/tests/%.tidy: INC := $(TEST_INC)
+$(foreach l,$(LAYERS),$(eval $(BUILD)/lint/daemon/$(l)/%.tidy: INC := $(INC_$(l))))
+
+# The compiler's own warnings are checked by the builds with WERROR=1.
+$(BUILD)/lint/%.tidy: %.c $(HEADERS) .clang-tidy
+	@mkdir -p $(@D)
+	$(call say,TIDY,$<)
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' $< -- -std=gnu17 -D_GNU_SOURCE -DNB_STATS=1 \
+		$(PKG_CFLAGS) $(INC) >$@.log 2>&1 || { grep -v 'warnings generated' $@.log; exit 1; }
+	@touch $@
+
+.PHONY: lint lint-run lint-c lint-cppcheck lint-format lint-man lint-unit lint-scripts
+lint: ## static checks of sources, scripts, man pages and the unit
+	@tools/deps.sh build test lint
+	$(AGAIN) lint-format lint-scripts lint-man lint-unit
+	$(AGAIN) $(JOBS) lint-c lint-cppcheck
+	@echo 'lint: clean'
+
+lint-c: $(TIDY)
+
+# What it must know of headers that it does not read.
+CPPCHECK_DEFINES := -D__linux__ -D_GNU_SOURCE -DNB_STATS=1 \
+	'-Djson_object_foreach(object,key,value)=for (;;)' \
+	'-Djson_array_foreach(array,index,value)=for (;;)'
+lint-cppcheck: | packages
+	$(call say,CHECK,cppcheck)
+	@mkdir -p $(BUILD)/lint/cppcheck
+	$(Q)cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+		--suppress=missingInclude --suppress=missingIncludeSystem --error-exitcode=1 \
+		--cppcheck-build-dir=$(BUILD)/lint/cppcheck $(CPPCHECK_DEFINES) \
+		$(TEST_INC) -Idaemon/engine -Idaemon/service daemon ctl
+
+lint-format:
+	$(call say,CHECK,clang-format)
+	$(Q)clang-format --dry-run -Werror $(wildcard $(C_FILES))
+
+lint-scripts:
+	$(call say,CHECK,scripts)
+	$(Q)shellcheck $(wildcard $(SHELL_FILES))
+	$(Q)$(PYTHON) -B -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' $(PY_FILES)
+
+# mandoc for the language, man for what groff makes of it.
+lint-man: all
+	$(call say,CHECK,man)
+	$(Q)! command -v mandoc >/dev/null || mandoc -Tlint -Wwarning $(MAN)
+	$(Q)for page in $(MAN); do \
+		warnings=$$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -Tutf8 -Z -l $$page 2>&1 >/dev/null); \
+		[ -z "$$warnings" ] || { echo "$$page: $$warnings"; exit 1; }; \
+	done
+
+# Installed under another prefix, so that verify finds the daemon and its man page.
+lint-unit: all
+	$(call say,CHECK,nbserved.service)
+	$(AGAIN) install PREFIX=$(STAGE)/usr SYSCONFDIR=$(STAGE)/etc UNITDIR=$(STAGE)/unit >/dev/null
+	$(Q)said=$$(MANPATH=$(STAGE)/usr/share/man systemd-analyze verify --recursive-errors=no \
+		$(STAGE)/unit/nbserved.service 2>&1) && [ -z "$$said" ] || { echo "$$said"; exit 1; }
+	$(Q)said=$$(systemd-analyze security --offline=true --threshold=15 --no-pager \
+		$(STAGE)/unit/nbserved.service) || { echo "$$said"; exit 1; }; echo "$$said" | tail -n 1
