@@ -1,0 +1,159 @@
+"""The installed service under a real systemd: one container, booted once, and what was seen there."""
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
+ENGINES = ("epoll", "io_uring", "io_uring-poll")
+
+
+def why_not():
+    """The reason why this host cannot run the tests, or None."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if not shutil.which("systemd-nspawn"):
+        return "needs systemd-nspawn (package systemd-container)"
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+        return "this host's root may not mount (a container without CAP_SYS_ADMIN?)"
+    return None
+
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory):
+    where = tmp_path_factory.mktemp("nspawn")
+    shutil.copy(TOP / "tests/vm/inside_systemd.py", where)
+    install = f'make --no-print-directory -C "{TOP}" BUILD="{BUILD}" DESTDIR="$ROOT" install'
+    done = subprocess.run([TOP / "tests/vm/nspawn.sh", "-p", install, where, "/usr/bin/python3",
+                           "/run/nspawn/inside_systemd.py"], capture_output=True, text=True)
+    output = (where / "output").read_text() if (where / "output").exists() else ""
+    print(output, done.stderr)
+    assert done.returncode == 0, f"status {done.returncode}\n{output}\n{done.stderr}"
+    return json.loads((where / "facts.json").read_text())
+
+
+@pytest.fixture
+def step(facts):
+    """The facts of one step; fails with what went wrong in it."""
+    def get(name):
+        assert name not in facts.get("failed", {}), facts["failed"][name]
+        return facts[name]
+    return get
+
+
+def test_sysusers_and_tmpfiles_make_user_and_state_directory(step):
+    users = step("users")
+    assert users["user"].startswith("nbserved:")
+    assert users["uid"] == users["nbserved"] != 0
+    assert users["mode"] == "0o750"
+
+
+def test_verify_is_silent(step):
+    verify = step("analyze")["verify"]
+    assert (verify["status"], verify["out"], verify["err"]) == (0, "", "")
+
+
+def test_exposure_is_low(step):
+    overall = step("analyze")["security"]["out"].strip().splitlines()[-1]
+    print(overall)
+    assert float(re.search(r"service: ([0-9.]+)", overall).group(1)) <= 1.5
+
+
+def test_start_waits_for_ready(step):
+    start = step("start")
+    assert start["start"]["status"] == 0, start["start"]
+    unit = start["unit"]
+    assert unit["Type"] == "notify"
+    assert (unit["ActiveState"], unit["SubState"]) == ("active", "running")
+    assert unit["StatusText"] != ""  # only sd_notify() sets it
+
+
+def test_runs_as_its_user_without_any_right(step):
+    start, uid = step("start"), step("users")["nbserved"]
+    status = start["process"]["status"]
+    assert status["Uid"].split() == [str(uid)] * 4
+    assert status["Groups"].strip() in ("", status["Gid"].split()[0])
+    for capabilities in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(status[capabilities], 16) == 0, capabilities
+    assert status["NoNewPrivs"] == "1"
+    assert status["Seccomp"] == "2"
+
+
+def test_limits_are_the_units(step):
+    limits = step("start")["process"]["limits"]
+    assert limits["Max locked memory"] == "unlimited"
+    assert int(limits["Max open files"]) >= 524288
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_echo_in_the_sandbox(step, engine):
+    assert step("traffic")[engine] is True
+
+
+def test_discard_and_chargen_in_the_sandbox(step):
+    assert step("traffic")["discard"] is True
+    assert step("traffic")["chargen"] > 0
+
+
+def test_no_listener_fell_back_in_the_sandbox(step):
+    listeners = step("control")["listeners"]
+    assert {listener["state"] for listener in listeners.values()} == {"serving"}
+    assert {listener["engine"] for listener in listeners.values()} == set(ENGINES)
+    assert all(listener["bytes_in"] >= 300_000 for listener in listeners.values()
+               if listener["engine"] == "io_uring-poll")
+
+
+def test_control_socket_is_for_root_and_the_group(step):
+    control = step("control")
+    assert step("start")["socket"] == "0o660"
+    assert control["root"]["status"] == 0, control["root"]
+    assert control["member"]["status"] == 0, control["member"]
+    assert control["nobody"]["status"] == 3, control["nobody"]
+    assert "control.sock" in control["nobody"]["err"]
+    assert control["root_changes"]["status"] == 0, control["root_changes"]
+    assert control["member_changes"]["status"] == 1, control["member_changes"]
+
+
+def test_killed_daemon_is_started_again(step):
+    kill = step("kill")
+    assert kill["restarts"] == "1"
+    assert all(kill["echo"].values())
+    assert kill["nbctl"]["status"] == 0, kill["nbctl"]
+
+
+def test_watchdog_is_fed_and_bites(step):
+    watchdog = step("watchdog")
+    assert watchdog["fed"] is True
+    assert int(watchdog["restarts"]) == 1
+
+
+def test_stop_drains_and_is_clean(step):
+    stop = step("stop")
+    assert stop["stop"]["status"] == 0, stop["stop"]
+    assert (stop["answer"], stop["end"]) == ("hello", "")
+    assert stop["ended"] == "success exited 0"
+    assert stop["seconds"] < 10
+    assert stop["runtime"] is False
+
+
+def test_wrong_configuration_fails_once_with_its_line(step, facts):
+    bad = step("bad_config")
+    assert bad["start"]["status"] != 0
+    assert bad["unit"]["ActiveState"] == "failed"
+    assert bad["unit"]["NRestarts"] == "0"
+    assert any(f"nbserved.ini:{bad['lines']}:" in entry["MESSAGE"] for entry in step("journal"))
+
+
+def test_journal_has_fields(step):
+    journal = step("journal")
+    assert any("ready" in entry["MESSAGE"] for entry in journal)
+    assert {entry["SYSLOG_IDENTIFIER"] for entry in journal} == {"nbserved"}
+    assert {entry.get("LISTENER") for entry in journal} >= {"echo-epoll", "echo-uring"}
