@@ -1,0 +1,263 @@
+/* Varlink server: the socket, the interfaces, and the way of a call.  See varlink.h. */
+#include "varlink.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "varlink_internal.h"
+
+enum {
+	ACCEPT_PAUSE_US = 1000 * 1000, /* when we are out of descriptors */
+	ACCURACY_US = 100 * 1000,
+};
+
+static bool peer_may(const struct varlink_peer *peer, enum varlink_access access)
+{
+	if (peer->uid == 0 || peer->uid == geteuid())
+		return true;
+	return access == VARLINK_READ && peer->in_group;
+}
+
+static const struct varlink_method *find_method(const struct varlink_interface *interface,
+						const char *name)
+{
+	for (const struct varlink_method *m = interface->methods; m->name; m++) {
+		if (strcmp(m->name, name) == 0)
+			return m;
+	}
+	return NULL;
+}
+
+/* Finds call->method and call->userdata, or answers with the reason why not. */
+static bool call_resolve(struct varlink_call *call)
+{
+	static const struct varlink_method unknown = { .name = "" };
+	const struct varlink *v = call->client->varlink;
+	const char *method = call->request.method, *dot = strrchr(method, '.');
+	size_t length = dot ? (size_t)(dot - method) : 0;
+
+	call->method = &unknown;
+	if (!dot || length == 0 || dot[1] == '\0') {
+		varlink_invalid_parameter(call, "method");
+		return false;
+	}
+	for (unsigned i = 0; i < v->interface_count; i++) {
+		const struct varlink_interface *interface = v->interfaces[i].interface;
+		const struct varlink_method *found;
+
+		if (strlen(interface->name) != length || memcmp(interface->name, method, length))
+			continue;
+		found = find_method(interface, dot + 1);
+		if (!found) {
+			varlink_service_error(call, "MethodNotFound", "method", method);
+			return false;
+		}
+		call->method = found;
+		call->userdata = v->interfaces[i].userdata;
+		return true;
+	}
+	varlink_error(call, "org.varlink.service.InterfaceNotFound",
+		      json_pack("{s:s%}", "interface", method, length));
+	return false;
+}
+
+void varlink_call_start(struct varlink_call *call)
+{
+	const char *invalid;
+
+	if (!call_resolve(call))
+		return;
+	if (!call->method->handle) {
+		varlink_service_error(call, "MethodNotImplemented", "method", call->request.method);
+		return;
+	}
+	if (!peer_may(&call->client->peer, call->method->access)) {
+		varlink_service_error(call, "PermissionDenied", NULL, NULL);
+		return;
+	}
+	if (call->method->more == VARLINK_MORE_NEEDED && !call->request.more) {
+		varlink_service_error(call, "ExpectedMore", NULL, NULL);
+		return;
+	}
+	invalid = varlink_check_parameters(call->method->parameters, call->request.parameters);
+	if (invalid) {
+		varlink_invalid_parameter(call, invalid);
+		return;
+	}
+	call->method->handle(call, call->request.parameters);
+	assert(!call->method || call->cancel); /* the handler has answered, or will */
+}
+
+/* Sends one message of the answer, unless the client wants none. */
+static void call_send(struct varlink_call *call, json_t *message)
+{
+	if (call->request.oneway)
+		json_decref(message);
+	else
+		varlink_client_send(call->client, message);
+	varlink_client_kick(call->client);
+}
+
+static void call_finish(struct varlink_call *call, json_t *message)
+{
+	assert(call->method);
+	call_send(call, message);
+	varlink_request_free(&call->request);
+	call->method = NULL;
+	call->userdata = call->state = NULL;
+	call->cancel = NULL;
+}
+
+void *varlink_call_userdata(const struct varlink_call *call)
+{
+	return call->userdata;
+}
+
+const struct varlink_peer *varlink_call_peer(const struct varlink_call *call)
+{
+	return &call->client->peer;
+}
+
+bool varlink_call_more(const struct varlink_call *call)
+{
+	return call->request.more && call->method->more != VARLINK_MORE_NEVER;
+}
+
+void varlink_defer(struct varlink_call *call,
+		   void (*cancel)(struct varlink_call *call, void *state), void *state)
+{
+	call->cancel = cancel;
+	call->state = state;
+}
+
+void varlink_reply(struct varlink_call *call, json_t *parameters)
+{
+	call_finish(call, json_pack("{s:o}", "parameters", parameters));
+}
+
+void varlink_error(struct varlink_call *call, const char *error, json_t *parameters)
+{
+	call_finish(call, json_pack("{s:s, s:o}", "error", error, "parameters", parameters));
+}
+
+void varlink_invalid_parameter(struct varlink_call *call, const char *parameter)
+{
+	varlink_service_error(call, "InvalidParameter", "parameter", parameter);
+}
+
+void varlink_notify(struct varlink_call *call, json_t *parameters)
+{
+	assert(varlink_call_more(call) && call->cancel);
+	call_send(call, json_pack("{s:o, s:b}", "parameters", parameters, "continues", 1));
+}
+
+bool varlink_can_notify(const struct varlink_call *call)
+{
+	return !call->client->dropped && !varlink_client_owed(call->client);
+}
+
+static int on_accept_resume(sd_event_source *source, uint64_t time_us, void *userdata)
+{
+	struct varlink *v = userdata;
+
+	(void)source, (void)time_us;
+	sd_event_source_set_enabled(v->accept, SD_EVENT_ON);
+	return 0;
+}
+
+/* Out of descriptors or memory: the listening socket stays readable, so look away for a while. */
+static void accept_pause(struct varlink *v, int error)
+{
+	log_warning("%s: accept: %s", v->socket.address.sun_path, strerror(error));
+	sd_event_source_set_enabled(v->accept, SD_EVENT_OFF);
+	sd_event_source_set_time_relative(v->accept_timer, ACCEPT_PAUSE_US);
+	sd_event_source_set_enabled(v->accept_timer, SD_EVENT_ONESHOT);
+}
+
+static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, void *userdata)
+{
+	struct varlink *v = userdata;
+	unsigned slot = 0;
+	int fd, rc;
+
+	(void)source, (void)events;
+	fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0) {
+		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+			accept_pause(v, errno);
+		return 0;
+	}
+	while (slot < VARLINK_CLIENTS_MAX && v->clients[slot])
+		slot++;
+	if (slot == VARLINK_CLIENTS_MAX) {
+		if (!v->full)
+			log_warning("%s: %d clients are connected: more are refused",
+				    v->socket.address.sun_path, VARLINK_CLIENTS_MAX);
+		v->full = true;
+		close(fd);
+		return 0;
+	}
+	rc = varlink_client_new(v, fd, slot);
+	if (rc < 0)
+		log_warning("%s: new client: %s", v->socket.address.sun_path, strerror(-rc));
+	return 0;
+}
+
+int varlink_new(sd_event *event, const struct varlink_info *info, struct varlink **ret_varlink)
+{
+	struct varlink *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	v->event = sd_event_ref(event);
+	v->info = info;
+	v->group = (gid_t)-1;
+	v->socket.fd = -1;
+	varlink_add_interface(v, &varlink_service, v);
+	*ret_varlink = v;
+	return 0;
+}
+
+void varlink_add_interface(struct varlink *v, const struct varlink_interface *interface,
+			   void *userdata)
+{
+	assert(v->interface_count < VARLINK_INTERFACES_MAX);
+	v->interfaces[v->interface_count].interface = interface;
+	v->interfaces[v->interface_count++].userdata = userdata;
+}
+
+int varlink_listen(struct varlink *v, const char *path, gid_t group, struct reason *reason)
+{
+	int rc = varlink_socket_open(path, group, &v->socket, reason);
+
+	if (rc < 0)
+		return rc;
+	v->group = group;
+	rc = sd_event_add_io(v->event, &v->accept, v->socket.fd, EPOLLIN, on_accept, v);
+	if (rc >= 0)
+		rc = sd_event_add_time(v->event, &v->accept_timer, CLOCK_MONOTONIC, UINT64_MAX,
+				       ACCURACY_US, on_accept_resume, v);
+	if (rc < 0)
+		return reason_set(reason, rc, "cannot watch %s: %s", path, strerror(-rc));
+	return 0;
+}
+
+void varlink_free(struct varlink *v)
+{
+	if (!v)
+		return;
+	for (unsigned slot = 0; slot < VARLINK_CLIENTS_MAX; slot++) {
+		if (v->clients[slot])
+			varlink_client_free(v->clients[slot]);
+	}
+	sd_event_source_disable_unref(v->accept);
+	sd_event_source_disable_unref(v->accept_timer);
+	varlink_socket_close(&v->socket);
+	sd_event_unref(v->event);
+	free(v);
+}

@@ -1,0 +1,102 @@
+/* A Varlink server on a Unix socket, on the main thread's sd-event loop.  It knows nothing of what
+ * it serves: interfaces are tables.  https://varlink.org
+ *
+ * The calls of one connection are answered strictly one after the other; a client may send many
+ * ahead.  While a call is being answered, or its answer has not been taken, nothing more is read
+ * from that client, so that it holds at most one message and one answer of ours.
+ *
+ * A client is dropped when it sends what is not a call (see varlink_request_parse()), leaves a
+ * message unfinished for VARLINK_TIMEOUT_S, takes nothing of an answer for as long, or would be
+ * owed more than VARLINK_OUTPUT_MAX. */
+#pragma once
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+#include "varlink_frame.h"
+#include "varlink_socket.h"
+
+enum {
+	VARLINK_CLIENTS_MAX = 64,             /* more are closed at once */
+	VARLINK_INTERFACES_MAX = 8,           /* org.varlink.service is one of them */
+	VARLINK_OUTPUT_MAX = 8 * 1024 * 1024, /* bytes; systemd's clients take 16 MiB */
+	VARLINK_TIMEOUT_S = 10,
+};
+
+struct varlink;
+struct varlink_call;
+
+enum varlink_access {
+	VARLINK_READ,   /* root, our own user, members of the group */
+	VARLINK_CHANGE, /* root, our own user */
+};
+
+enum varlink_more {
+	VARLINK_MORE_NEVER,   /* answered once, asked for more or not */
+	VARLINK_MORE_ALLOWED, /* see varlink_call_more() */
+	VARLINK_MORE_NEEDED,  /* otherwise org.varlink.service.ExpectedMore */
+};
+
+struct varlink_method {
+	const char *name;
+	enum varlink_access access;
+	enum varlink_more more;
+	const struct varlink_parameter *parameters; /* checked before the handler; NULL: none */
+
+	/* Ends with exactly one varlink_reply() or varlink_error(), now or, after varlink_defer(),
+	 * later.  The parameters live as long as the call.  NULL: MethodNotImplemented. */
+	void (*handle)(struct varlink_call *call, json_t *parameters);
+};
+
+struct varlink_interface {
+	const char *name;
+	const char *description;              /* in Varlink's interface definition language */
+	const struct varlink_method *methods; /* ended by one without a name */
+};
+
+/* What GetInfo tells. */
+struct varlink_info {
+	const char *vendor, *product, *version, *url;
+};
+
+/* All strings and tables must outlive it.  0 or -ENOMEM. */
+int varlink_new(sd_event *event, const struct varlink_info *info, struct varlink **ret_varlink);
+
+/* userdata: for varlink_call_userdata().  Before varlink_listen(). */
+void varlink_add_interface(struct varlink *v, const struct varlink_interface *interface,
+			   void *userdata);
+
+/* group: whose members may read; -1: nobody.  See varlink_socket_open().  0, or -errno with the
+ * reason. */
+int varlink_listen(struct varlink *v, const char *path, gid_t group, struct reason *reason);
+
+/* Cancels all calls, closes all connections, removes the socket.  NULL is fine.  Not to be called
+ * from a handler. */
+void varlink_free(struct varlink *v);
+
+/* ---- For handlers ---- */
+
+void *varlink_call_userdata(const struct varlink_call *call);
+const struct varlink_peer *varlink_call_peer(const struct varlink_call *call);
+/* The client asked for a stream, and the method may give one. */
+bool varlink_call_more(const struct varlink_call *call);
+
+/* The answer comes later.  cancel(call, state) is called when the client goes away before: after
+ * it the call is gone.  It may not answer. */
+void varlink_defer(struct varlink_call *call,
+		   void (*cancel)(struct varlink_call *call, void *state), void *state);
+
+/* Both end the call: it is gone when they return.  They take `parameters` over; NULL stands for "no
+ * memory" and drops the client. */
+void varlink_reply(struct varlink_call *call, json_t *parameters);
+void varlink_error(struct varlink_call *call, const char *error, json_t *parameters);
+
+/* org.varlink.service.InvalidParameter, for what the table cannot check. */
+void varlink_invalid_parameter(struct varlink_call *call, const char *parameter);
+
+/* One part of a stream (continues: true); only if varlink_call_more() and after varlink_defer().
+ * May cancel nothing: a failure shows as a cancel() later. */
+void varlink_notify(struct varlink_call *call, json_t *parameters);
+
+/* False while the client has not taken what it was sent: leave this part out.  A stream so holds
+ * one part at most. */
+bool varlink_can_notify(const struct varlink_call *call);

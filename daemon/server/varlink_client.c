@@ -1,0 +1,269 @@
+/* The connections of a Varlink server: what they sent, the one call that is being answered, and
+ * what they are owed.  See varlink.h.
+ *
+ * A client is freed only from its own event sources (client_run()) and from varlink_free(), never
+ * below a handler: whoever finds that it must go marks it with varlink_client_drop(). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "util.h"
+#include "varlink_internal.h"
+
+enum {
+	READ_BYTES = 64 * 1024,
+	OUTPUT_MIN = 4096,
+	RUN_MAX = 16, /* messages of one client before others get their turn */
+	US_PER_S = 1000 * 1000,
+	ACCURACY_US = 100 * 1000,
+};
+
+void varlink_client_kick(struct varlink_client *c)
+{
+	if (!c->running)
+		sd_event_source_set_enabled(c->kick, SD_EVENT_ONESHOT);
+}
+
+void varlink_client_drop(struct varlink_client *c, const char *why)
+{
+	if (!c->dropped)
+		c->dropped = why;
+	varlink_client_kick(c);
+}
+
+void varlink_client_free(struct varlink_client *c)
+{
+	struct varlink *v = c->varlink;
+
+	if (c->dropped)
+		log_debug("%s: client of uid %u, pid %d: dropped: %s", v->socket.address.sun_path,
+			  (unsigned)c->peer.uid, (int)c->peer.pid, c->dropped);
+	c->dropped = "gone";
+	if (c->call.method && c->call.cancel)
+		c->call.cancel(&c->call, c->call.state);
+	varlink_request_free(&c->call.request);
+	varlink_reader_free(&c->reader);
+	free(c->output.data);
+	sd_event_source_disable_unref(c->io);
+	sd_event_source_disable_unref(c->timer);
+	sd_event_source_disable_unref(c->kick);
+	close(c->fd);
+	v->clients[c->slot] = NULL;
+	v->full = false;
+	free(c);
+}
+
+/* A json_dump_callback_t. */
+static int output_append(const char *data, size_t bytes, void *userdata)
+{
+	struct varlink_output *o = userdata;
+
+	if (o->bytes + bytes > VARLINK_OUTPUT_MAX)
+		return -1;
+	if (o->bytes + bytes > o->room) {
+		size_t room = MAX(MAX(o->room * 2, (size_t)OUTPUT_MIN), o->bytes + bytes);
+		char *grown = realloc(o->data, room);
+
+		if (!grown)
+			return -1;
+		o->data = grown;
+		o->room = room;
+	}
+	memcpy(o->data + o->bytes, data, bytes);
+	o->bytes += bytes;
+	return 0;
+}
+
+static uint64_t client_now_us(const struct varlink_client *c)
+{
+	uint64_t now_us = 0;
+
+	sd_event_now(c->varlink->event, CLOCK_MONOTONIC, &now_us);
+	return now_us;
+}
+
+/* Hands the kernel what it takes. */
+static void client_flush(struct varlink_client *c)
+{
+	struct varlink_output *o = &c->output;
+	ssize_t sent;
+
+	if (!varlink_client_owed(c))
+		return;
+	sent = send(c->fd, o->data + o->start, o->bytes - o->start, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+		varlink_client_drop(c, "it went away");
+		return;
+	}
+	if (sent > 0)
+		o->start += (size_t)sent;
+	if (sent > 0 || !c->write_deadline_us)
+		c->write_deadline_us = client_now_us(c) + VARLINK_TIMEOUT_S * US_PER_S;
+	if (!varlink_client_owed(c)) {
+		free(o->data);
+		*o = (struct varlink_output){ 0 };
+		c->write_deadline_us = 0;
+	}
+}
+
+/* Appends message as `{...}\n\0`. */
+static int client_queue(struct varlink_client *c, const json_t *message)
+{
+	int rc = json_dump_callback(message, output_append, &c->output, JSON_COMPACT);
+
+	return rc < 0 ? rc : output_append("\n", 2, &c->output);
+}
+
+void varlink_client_send(struct varlink_client *c, json_t *message)
+{
+	if (!message)
+		varlink_client_drop(c, "no memory");
+	else if (c->dropped)
+		;
+	else if (client_queue(c, message) < 0)
+		varlink_client_drop(c, "an answer is too large");
+	else
+		client_flush(c);
+	json_decref(message);
+}
+
+/* The next message may be handled. */
+static bool client_idle(const struct varlink_client *c)
+{
+	return !c->dropped && !c->call.method && !varlink_client_owed(c);
+}
+
+static bool client_handle_next(struct varlink_client *c)
+{
+	const char *text;
+	size_t bytes;
+	int rc = varlink_reader_next(&c->reader, &text, &bytes);
+
+	if (rc == -EMSGSIZE)
+		varlink_client_drop(c, "a message is too long");
+	if (rc <= 0)
+		return false;
+	c->read_deadline_us = 0;
+	rc = varlink_request_parse(text, bytes, &c->call.request);
+	if (rc < 0)
+		varlink_client_drop(c, rc == -ENOMEM ? "no memory" : "not a Varlink call");
+	else
+		varlink_call_start(&c->call);
+	return true;
+}
+
+/* Tells the event loop what to wait for. */
+static void client_arm(struct varlink_client *c, bool again)
+{
+	bool reading = client_idle(c) && !c->eof && !again;
+	uint64_t deadline_us = UINT64_MAX;
+
+	/* The kernel reports EPOLLHUP, that the client is gone, in any case. */
+	sd_event_source_set_io_events(c->io, (reading ? EPOLLIN : 0U) |
+						     (varlink_client_owed(c) ? EPOLLOUT : 0U));
+	if (!reading || !varlink_reader_pending(&c->reader))
+		c->read_deadline_us = 0;
+	else if (!c->read_deadline_us)
+		c->read_deadline_us = client_now_us(c) + VARLINK_TIMEOUT_S * US_PER_S;
+	if (c->read_deadline_us)
+		deadline_us = c->read_deadline_us;
+	if (c->write_deadline_us)
+		deadline_us = MIN(deadline_us, c->write_deadline_us);
+	if (deadline_us != UINT64_MAX)
+		sd_event_source_set_time(c->timer, deadline_us);
+	sd_event_source_set_enabled(c->timer,
+				    deadline_us == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+	sd_event_source_set_enabled(c->kick, again ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
+/* Handles what has arrived; c may be gone afterwards. */
+static void client_run(struct varlink_client *c)
+{
+	unsigned handled = 0;
+
+	c->running = true;
+	while (handled < RUN_MAX && client_idle(c) && client_handle_next(c))
+		handled++;
+	c->running = false;
+	if (c->dropped || (c->eof && client_idle(c) && handled < RUN_MAX))
+		varlink_client_free(c);
+	else
+		client_arm(c, handled == RUN_MAX);
+}
+
+static void client_receive(struct varlink_client *c)
+{
+	char data[READ_BYTES];
+	ssize_t received = recv(c->fd, data, sizeof(data), MSG_DONTWAIT);
+
+	if (received == 0)
+		c->eof = true;
+	else if (received > 0 && varlink_reader_feed(&c->reader, data, (size_t)received) < 0)
+		varlink_client_drop(c, "no memory");
+	else if (received < 0 && errno != EAGAIN && errno != EINTR)
+		varlink_client_drop(c, "it went away");
+}
+
+static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *userdata)
+{
+	struct varlink_client *c = userdata;
+
+	(void)source, (void)fd;
+	if (events & EPOLLIN)
+		client_receive(c);
+	else if (events & (EPOLLHUP | EPOLLERR) && !client_idle(c)) /* else: handle what it sent */
+		varlink_client_drop(c, "it went away");
+	if (events & EPOLLOUT)
+		client_flush(c);
+	client_run(c);
+	return 0;
+}
+
+static int client_on_timer(sd_event_source *source, uint64_t time_us, void *userdata)
+{
+	struct varlink_client *c = userdata;
+
+	(void)source, (void)time_us;
+	varlink_client_drop(c, c->write_deadline_us ? "it does not read" : "an unfinished message");
+	client_run(c);
+	return 0;
+}
+
+static int client_on_kick(sd_event_source *source, void *userdata)
+{
+	(void)source;
+	client_run(userdata);
+	return 0;
+}
+
+int varlink_client_new(struct varlink *v, int fd, unsigned slot)
+{
+	struct varlink_client *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c) {
+		close(fd);
+		return -ENOMEM;
+	}
+	c->varlink = v;
+	c->slot = slot;
+	c->fd = fd;
+	c->call.client = c;
+	v->clients[slot] = c;
+	rc = varlink_socket_peer(fd, v->group, &c->peer);
+	if (rc == 0)
+		rc = sd_event_add_io(v->event, &c->io, fd, EPOLLIN, client_on_io, c);
+	if (rc >= 0)
+		rc = sd_event_add_time(v->event, &c->timer, CLOCK_MONOTONIC, UINT64_MAX,
+				       ACCURACY_US, client_on_timer, c);
+	if (rc >= 0)
+		rc = sd_event_add_defer(v->event, &c->kick, client_on_kick, c);
+	if (rc >= 0)
+		rc = sd_event_source_set_enabled(c->kick, SD_EVENT_OFF);
+	if (rc < 0)
+		varlink_client_free(c);
+	return rc < 0 ? rc : 0;
+}

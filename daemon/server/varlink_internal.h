@@ -1,0 +1,83 @@
+/* What varlink.c (server, calls), varlink_client.c (connections) and varlink_service.c share; for
+ * nobody else. */
+#pragma once
+#include "varlink.h"
+
+struct varlink_call {
+	struct varlink_client *client;
+	struct varlink_request request;
+	const struct varlink_method *method; /* NULL: no call is being answered */
+	void *userdata;
+	void (*cancel)(struct varlink_call *call, void *state);
+	void *state;
+};
+
+/* What the kernel has not taken yet: bytes [start, bytes) of data. */
+struct varlink_output {
+	char *data;
+	size_t start, bytes, room;
+};
+
+struct varlink_client {
+	struct varlink *varlink;
+	unsigned slot; /* in varlink->clients */
+	int fd;
+	struct varlink_peer peer;
+	const char *dropped; /* why it must go; NULL: it may stay */
+	bool eof;            /* it sends no more */
+	bool running;        /* in client_run() */
+	struct varlink_reader reader;
+	struct varlink_output output;
+	uint64_t read_deadline_us, write_deadline_us; /* CLOCK_MONOTONIC; 0: none */
+	sd_event_source *io, *timer, *kick;
+	struct varlink_call call;
+};
+
+struct varlink {
+	sd_event *event;
+	const struct varlink_info *info;
+	struct {
+		const struct varlink_interface *interface;
+		void *userdata;
+	} interfaces[VARLINK_INTERFACES_MAX];
+	unsigned interface_count;
+	gid_t group;
+	struct varlink_socket socket;
+	sd_event_source *accept, *accept_timer;
+	bool full; /* said so */
+	struct varlink_client *clients[VARLINK_CLIENTS_MAX];
+};
+
+/* ---- varlink_client.c ---- */
+
+/* Takes fd over in every case.  0 or -errno. */
+int varlink_client_new(struct varlink *v, int fd, unsigned slot);
+void varlink_client_free(struct varlink_client *c);
+
+/* It will be freed, soon. */
+void varlink_client_drop(struct varlink_client *c, const char *why);
+
+/* Takes message over; NULL: there was no memory for it.  A failure drops the client. */
+void varlink_client_send(struct varlink_client *c, json_t *message);
+
+/* It has not taken all that it was sent. */
+static inline bool varlink_client_owed(const struct varlink_client *c)
+{
+	return c->output.start < c->output.bytes;
+}
+
+/* Its call ended, or there is something to send: look after it, soon. */
+void varlink_client_kick(struct varlink_client *c);
+
+/* ---- varlink.c ---- */
+
+/* Handles call->request. */
+void varlink_call_start(struct varlink_call *call);
+
+/* ---- varlink_service.c ---- */
+
+extern const struct varlink_interface varlink_service; /* its userdata: struct varlink */
+
+/* Answers org.varlink.service.NAME with one parameter, or none (key == NULL). */
+void varlink_service_error(struct varlink_call *call, const char *name, const char *key,
+			   const char *value);

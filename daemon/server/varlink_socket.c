@@ -1,0 +1,198 @@
+/* Making, removing and identifying Unix sockets.  See varlink_socket.h. */
+#include "varlink_socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "util.h"
+
+enum {
+	BACKLOG = 64,
+	LOCK_TRIES = 100,
+	LOCK_PAUSE_US = 10 * 1000,
+};
+
+/* Holds a lock on the directory while we look at the old socket and replace it, so that two
+ * servers which start together do not remove each other's.  A descriptor, or -errno. */
+static int directory_lock(const char *path)
+{
+	char copy[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	int fd, rc = -EBUSY;
+
+	strcpy(copy, path);
+	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	for (unsigned i = 0; i < LOCK_TRIES && rc == -EBUSY; i++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return fd;
+		if (errno == EWOULDBLOCK)
+			usleep(LOCK_PAUSE_US);
+		else
+			rc = -errno;
+	}
+	close(fd);
+	return rc;
+}
+
+/* Mode 0660 from the first moment: the umask is the process's, but no other thread makes files. */
+static int bind_private(const struct varlink_socket *s)
+{
+	mode_t mask = umask(0117);
+	int rc = bind(s->fd, (const struct sockaddr *)&s->address, sizeof(s->address));
+
+	rc = rc < 0 ? -errno : 0;
+	umask(mask);
+	return rc;
+}
+
+/* 0: nobody listens on it. */
+static int check_stale(const struct varlink_socket *s, struct reason *reason)
+{
+	const char *path = s->address.sun_path;
+	struct stat st;
+	int fd, rc;
+
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0 : reason_set(reason, -errno, "%s: %m", path);
+	if (!S_ISSOCK(st.st_mode))
+		return reason_set(reason, -EEXIST, "%s exists and is not a socket: left alone",
+				  path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return reason_set(reason, -errno, "socket: %m");
+	rc = connect(fd, (const struct sockaddr *)&s->address, sizeof(s->address));
+	rc = rc < 0 ? -errno : 0;
+	close(fd);
+	if (rc == -ECONNREFUSED || rc == -ENOENT)
+		return 0;
+	if (rc == 0 || rc == -EAGAIN)
+		return reason_set(reason, -EADDRINUSE,
+				  "%s is in use: another server is listening on it", path);
+	return reason_set(reason, rc, "%s: is it in use? connect: %s", path, strerror(-rc));
+}
+
+static int bind_replacing(struct varlink_socket *s, struct reason *reason)
+{
+	const char *path = s->address.sun_path;
+	int rc = bind_private(s);
+
+	if (rc == -EADDRINUSE) {
+		rc = check_stale(s, reason);
+		if (rc < 0)
+			return rc;
+		if (unlink(path) < 0 && errno != ENOENT)
+			return reason_set(reason, -errno, "remove the stale %s: %m", path);
+		rc = bind_private(s);
+	}
+	return rc < 0 ? reason_set(reason, rc, "bind %s: %s", path, strerror(-rc)) : 0;
+}
+
+/* Nobody can connect before listen(), so there is no moment with the wrong group. */
+static int bind_and_listen(struct varlink_socket *s, gid_t group, struct reason *reason)
+{
+	const char *path = s->address.sun_path;
+	int rc = bind_replacing(s, reason);
+
+	if (rc < 0)
+		return rc;
+	if (group != (gid_t)-1 && lchown(path, (uid_t)-1, group) < 0)
+		log_warning("control: %s: cannot give it to group %u: %m", path, (unsigned)group);
+	if (lstat(path, &s->stat) < 0 || listen(s->fd, BACKLOG) < 0) {
+		rc = reason_set(reason, -errno, "listen %s: %m", path);
+		unlink(path);
+	}
+	return rc;
+}
+
+int varlink_socket_open(const char *path, gid_t group, struct varlink_socket *ret_socket,
+			struct reason *reason)
+{
+	struct varlink_socket s = { .address.sun_family = AF_UNIX };
+	int lock, rc;
+
+	if (strlen(path) >= sizeof(s.address.sun_path))
+		return reason_set(reason, -ENAMETOOLONG, "%s: longer than %zu bytes", path,
+				  sizeof(s.address.sun_path) - 1);
+	strcpy(s.address.sun_path, path);
+	lock = directory_lock(path);
+	if (lock < 0)
+		return reason_set(reason, lock, "lock the directory of %s: %s", path,
+				  strerror(-lock));
+	s.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s.fd < 0)
+		rc = reason_set(reason, -errno, "socket: %m");
+	else
+		rc = bind_and_listen(&s, group, reason);
+	close(lock);
+	if (rc == 0)
+		*ret_socket = s;
+	else if (s.fd >= 0)
+		close(s.fd);
+	return rc;
+}
+
+void varlink_socket_close(struct varlink_socket *socket)
+{
+	const char *path = socket->address.sun_path;
+	struct stat st;
+
+	if (socket->fd < 0)
+		return;
+	if (lstat(path, &st) == 0 && st.st_dev == socket->stat.st_dev &&
+	    st.st_ino == socket->stat.st_ino)
+		unlink(path);
+	close(socket->fd);
+	socket->fd = -1;
+}
+
+/* 1: it is one of the peer's supplementary groups.  0 or -errno. */
+static int in_supplementary_group(int fd, gid_t group)
+{
+	socklen_t bytes = 64 * sizeof(gid_t), room;
+	gid_t *groups = NULL;
+	int rc = 0;
+
+	/* The kernel answers ERANGE with the size it takes. */
+	do {
+		gid_t *grown = realloc(groups, bytes);
+
+		if (!grown) {
+			free(groups);
+			return -ENOMEM;
+		}
+		groups = grown;
+		room = bytes;
+		rc = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) < 0 ? -errno : 0;
+	} while (rc == -ERANGE && bytes > room);
+	for (size_t i = 0; rc == 0 && i < bytes / sizeof(gid_t); i++)
+		rc = groups[i] == group;
+	free(groups);
+	return rc;
+}
+
+int varlink_socket_peer(int fd, gid_t group, struct varlink_peer *ret_peer)
+{
+	struct ucred cred;
+	socklen_t bytes = sizeof(cred);
+	int member = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) < 0)
+		return -errno;
+	if (group != (gid_t)-1)
+		member = cred.gid == group ? 1 : in_supplementary_group(fd, group);
+	if (member < 0 && member != -ENODATA)
+		return member;
+	*ret_peer = (struct varlink_peer){
+		.pid = cred.pid,
+		.uid = cred.uid,
+		.in_group = member > 0,
+	};
+	return 0;
+}

@@ -1,0 +1,633 @@
+/* The Varlink server over a real socket: the client and the server share this thread and its event
+ * loop.  Its limits in time are tested against the daemon, in tests/system. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "util.h"
+#include "varlink.h"
+
+enum { ANSWER_MAX = 4 * 1024 * 1024, LOOPS_MAX = 10000 };
+
+/* ---- The service under test ---- */
+
+static struct varlink_call *deferred; /* of Later and Stream */
+static unsigned cancelled, onces;
+
+static void echo(struct varlink_call *call, json_t *parameters)
+{
+	varlink_reply(call, json_incref(parameters));
+}
+
+static void once(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	onces++;
+	varlink_reply(call, json_object());
+}
+
+static void on_cancel(struct varlink_call *call, void *state)
+{
+	assert_ptr_equal(state, &cancelled);
+	assert_ptr_equal(call, deferred);
+	deferred = NULL;
+	cancelled++;
+}
+
+static void later(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	assert_null(deferred);
+	deferred = call;
+	varlink_defer(call, on_cancel, &cancelled);
+}
+
+static void large(struct varlink_call *call, json_t *parameters)
+{
+	size_t bytes = (size_t)json_integer_value(json_object_get(parameters, "bytes"));
+	char *text = malloc(bytes + 1);
+
+	assert_non_null(text);
+	memset(text, 'x', bytes);
+	text[bytes] = '\0';
+	varlink_reply(call, json_pack("{s:s}", "text", text));
+	free(text);
+}
+
+static void refuse(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	assert_ptr_equal(varlink_call_userdata(call), &cancelled);
+	assert_int_equal(varlink_call_peer(call)->pid, getpid());
+	assert_int_equal(varlink_call_peer(call)->uid, getuid());
+	varlink_error(call, "org.example.Test.Failed", json_pack("{s:i}", "x", 1));
+}
+
+static const struct varlink_parameter echo_parameters[] = {
+	{ "text", VARLINK_STRING, .optional = true },
+	{ 0 },
+};
+static const struct varlink_parameter large_parameters[] = {
+	{ "bytes", VARLINK_INT, .min = 0, .max = 64 * 1024 * 1024 },
+	{ 0 },
+};
+static const struct varlink_method methods[] = {
+	{ "Echo", VARLINK_READ, VARLINK_MORE_NEVER, echo_parameters, echo },
+	{ "Once", VARLINK_CHANGE, VARLINK_MORE_ALLOWED, NULL, once },
+	{ "Later", VARLINK_READ, VARLINK_MORE_NEVER, NULL, later },
+	{ "Stream", VARLINK_READ, VARLINK_MORE_NEEDED, NULL, later },
+	{ "Large", VARLINK_READ, VARLINK_MORE_NEVER, large_parameters, large },
+	{ "Fail", VARLINK_READ, VARLINK_MORE_NEVER, NULL, refuse },
+	{ "Planned", VARLINK_READ, VARLINK_MORE_NEVER, NULL, NULL },
+	{ 0 },
+};
+static const struct varlink_interface interface = {
+	"org.example.Test",
+	"interface org.example.Test\n",
+	methods,
+};
+static const struct varlink_info info = { "v", "p", "1", "u" };
+
+/* ---- The world around it ---- */
+
+struct world {
+	sd_event *event;
+	struct varlink *varlink;
+	char directory[32], path[64];
+};
+
+static struct varlink *start(struct world *w)
+{
+	struct varlink *v;
+	struct reason reason = { 0 };
+
+	assert_int_equal(varlink_new(w->event, &info, &v), 0);
+	varlink_add_interface(v, &interface, &cancelled);
+	assert_int_equal(varlink_listen(v, w->path, (gid_t)-1, &reason), 0);
+	return v;
+}
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	assert_non_null(w);
+	strcpy(w->directory, "/tmp/nbserved-XXXXXX");
+	assert_non_null(mkdtemp(w->directory));
+	snprintf(w->path, sizeof(w->path), "%s/s", w->directory);
+	assert_true(sd_event_new(&w->event) >= 0);
+	w->varlink = start(w);
+	cancelled = onces = 0;
+	deferred = NULL;
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	varlink_free(w->varlink);
+	sd_event_unref(w->event);
+	assert_int_equal(access(w->path, F_OK), -1);
+	assert_int_equal(rmdir(w->directory), 0);
+	free(w);
+	return 0;
+}
+
+/* Runs the server until it has nothing more to do; how many events that were. */
+static unsigned pump(struct world *w)
+{
+	unsigned events = 0;
+
+	while (sd_event_run(w->event, 0) > 0)
+		assert_true(++events < LOOPS_MAX);
+	return events;
+}
+
+static int dial(struct world *w)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	strcpy(sa.sun_path, w->path);
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
+	pump(w);
+	return fd;
+}
+
+static void say_bytes(struct world *w, int fd, const char *text, size_t bytes)
+{
+	assert_int_equal(send(fd, text, bytes, MSG_NOSIGNAL), bytes);
+	pump(w);
+}
+
+/* With its NUL. */
+static void say(struct world *w, int fd, const char *text)
+{
+	say_bytes(w, fd, text, strlen(text) + 1);
+}
+
+/* Reads what there is: its bytes, or -1 for the end of the connection. */
+static ssize_t hear_bytes(struct world *w, int fd, char *answer)
+{
+	size_t bytes = 0;
+	ssize_t got;
+
+	do {
+		pump(w);
+		got = recv(fd, answer + bytes, ANSWER_MAX - bytes, 0);
+		if (got > 0)
+			bytes += (size_t)got;
+	} while (got > 0);
+	if (bytes == 0 && (got == 0 || errno != EAGAIN))
+		return -1;
+	return (ssize_t)bytes;
+}
+
+static void expect_bytes(struct world *w, int fd, const char *expected, size_t bytes)
+{
+	char *answer = calloc(1, ANSWER_MAX + 1);
+	ssize_t got = hear_bytes(w, fd, answer);
+
+	if (got != (ssize_t)bytes || memcmp(answer, expected, bytes))
+		fail_msg("got %zd bytes: %s", got, answer);
+	free(answer);
+}
+
+static void expect(struct world *w, int fd, const char *expected)
+{
+	expect_bytes(w, fd, expected, strlen(expected) + 1);
+}
+
+static void expect_nothing(struct world *w, int fd)
+{
+	expect_bytes(w, fd, "", 0);
+}
+
+static void expect_end(struct world *w, int fd)
+{
+	char *answer = calloc(1, ANSWER_MAX);
+
+	assert_int_equal(hear_bytes(w, fd, answer), -1);
+	free(answer);
+	close(fd);
+}
+
+#define SERVICE "org.varlink.service"
+
+/* ---- Calls ---- */
+
+static void answers_have_the_documented_form(void **state)
+{
+	static const char *const talks[][2] = {
+		{ "{\"method\":\"org.example.Test.Echo\",\"parameters\":{\"text\":\"x\"}}",
+		  "{\"parameters\":{\"text\":\"x\"}}\n" },
+		{ "{\"method\":\"org.example.Test.Echo\"}", "{\"parameters\":{}}\n" },
+		{ "{\"method\":\"org.example.Test.Echo\",\"more\":true}", "{\"parameters\":{}}\n" },
+		{ "{\"method\":\"org.example.Test.Fail\"}",
+		  "{\"error\":\"org.example.Test.Failed\",\"parameters\":{\"x\":1}}\n" },
+		{ "{\"method\":\"" SERVICE ".GetInfo\"}",
+		  "{\"parameters\":{\"vendor\":\"v\",\"product\":\"p\",\"version\":\"1\","
+		  "\"url\":\"u\",\"interfaces\":[\"" SERVICE "\",\"org.example.Test\"]}}\n" },
+		{ "{\"method\":\"" SERVICE ".GetInterfaceDescription\","
+		  "\"parameters\":{\"interface\":\"org.example.Test\"}}",
+		  "{\"parameters\":{\"description\":\"interface org.example.Test\\n\"}}\n" },
+		{ "{\"method\":\"" SERVICE ".GetInterfaceDescription\","
+		  "\"parameters\":{\"interface\":\"org.example\"}}",
+		  "{\"error\":\"" SERVICE ".InterfaceNotFound\","
+		  "\"parameters\":{\"interface\":\"org.example\"}}\n" },
+		{ "{\"method\":\"org.example.Echo\"}",
+		  "{\"error\":\"" SERVICE ".InterfaceNotFound\","
+		  "\"parameters\":{\"interface\":\"org.example\"}}\n" },
+		{ "{\"method\":\"org.example.Test.echo\"}",
+		  "{\"error\":\"" SERVICE ".MethodNotFound\","
+		  "\"parameters\":{\"method\":\"org.example.Test.echo\"}}\n" },
+		{ "{\"method\":\"org.example.Test.Planned\"}",
+		  "{\"error\":\"" SERVICE ".MethodNotImplemented\","
+		  "\"parameters\":{\"method\":\"org.example.Test.Planned\"}}\n" },
+		{ "{\"method\":\"org.example.Test.Stream\"}",
+		  "{\"error\":\"" SERVICE ".ExpectedMore\",\"parameters\":{}}\n" },
+		{ "{\"method\":\"org.example.Test.Echo\",\"parameters\":{\"text\":1}}",
+		  "{\"error\":\"" SERVICE ".InvalidParameter\","
+		  "\"parameters\":{\"parameter\":\"text\"}}\n" },
+		{ "{\"method\":\"Echo\"}", "{\"error\":\"" SERVICE ".InvalidParameter\","
+					   "\"parameters\":{\"parameter\":\"method\"}}\n" },
+	};
+	struct world *w = *state;
+	int fd = dial(w);
+
+	for (unsigned i = 0; i < ARRAY_SIZE(talks); i++) {
+		say(w, fd, talks[i][0]);
+		expect(w, fd, talks[i][1]);
+	}
+	close(fd);
+}
+
+static void oneway_calls_are_never_answered(void **state)
+{
+	struct world *w = *state;
+	int fd = dial(w);
+
+	say(w, fd, "{\"method\":\"org.example.Test.Once\",\"oneway\":true}");
+	say(w, fd, "{\"method\":\"org.example.Test.Nonsense\",\"oneway\":true}");
+	say(w, fd, "{\"method\":\"org.example.Test.Fail\",\"oneway\":true}");
+	expect_nothing(w, fd);
+	say(w, fd, "{\"method\":\"org.example.Test.Echo\"}");
+	expect(w, fd, "{\"parameters\":{}}\n");
+	assert_int_equal(onces, 1);
+	close(fd);
+}
+
+/* More of them than one turn handles, and the client does not wait. */
+static void oneway_calls_of_a_client_that_left_are_done(void **state)
+{
+	static const char text[] = "{\"method\":\"org.example.Test.Once\",\"oneway\":true}";
+	struct world *w = *state;
+	int fd = dial(w);
+
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(send(fd, text, sizeof(text), 0), sizeof(text));
+	close(fd);
+	pump(w);
+	assert_int_equal(onces, 100);
+}
+
+static void pipelined_calls_are_answered_in_order(void **state)
+{
+	static const char deferred_call[] = "{\"method\":\"org.example.Test.Later\"}";
+	struct world *w = *state;
+	char text[128], answers[8192];
+	int fd = dial(w), bytes, length = 0;
+
+	assert_int_equal(send(fd, deferred_call, sizeof(deferred_call), 0), sizeof(deferred_call));
+	length += sprintf(answers, "{\"parameters\":{\"a\":1}}\n") + 1;
+	for (unsigned i = 0; i < 100; i++) {
+		bytes = sprintf(text,
+				"{\"method\":\"org.example.Test.Echo\","
+				"\"parameters\":{\"text\":\"%u\"}}",
+				i);
+		assert_int_equal(send(fd, text, (size_t)bytes + 1, 0), bytes + 1);
+		length += sprintf(answers + length, "{\"parameters\":{\"text\":\"%u\"}}\n", i) + 1;
+	}
+	expect_nothing(w, fd);
+	varlink_reply(deferred, json_pack("{s:i}", "a", 1));
+	deferred = NULL;
+	expect_bytes(w, fd, answers, (size_t)length);
+	close(fd);
+	pump(w);
+	assert_int_equal(cancelled, 0);
+}
+
+static void a_client_that_leaves_cancels_its_call(void **state)
+{
+	struct world *w = *state;
+	int fd = dial(w);
+
+	say(w, fd, "{\"method\":\"org.example.Test.Later\"}");
+	assert_non_null(deferred);
+	close(fd);
+	pump(w);
+	assert_int_equal(cancelled, 1);
+}
+
+static void the_end_of_the_server_cancels_its_calls(void **state)
+{
+	struct world *w = *state;
+	int fd = dial(w);
+
+	say(w, fd, "{\"method\":\"org.example.Test.Later\"}");
+	varlink_free(w->varlink);
+	assert_int_equal(cancelled, 1);
+	expect_end(w, fd);
+	w->varlink = start(w);
+}
+
+static void half_closed_clients_get_their_answers(void **state)
+{
+	static const char text[] = "{\"method\":\"org.example.Test.Echo\"}\0"
+				   "{\"method\":\"org.example.Test.Later\"}\0"
+				   "{\"method\":\"org.example.Test.Echo\"}";
+	static const char answers[] = "{\"parameters\":{}}\n\0{\"parameters\":{}}\n\0"
+				      "{\"parameters\":{}}\n";
+	struct world *w = *state;
+	int fd = dial(w);
+
+	assert_int_equal(send(fd, text, sizeof(text), 0), sizeof(text));
+	shutdown(fd, SHUT_WR);
+	pump(w); /* and does not spin */
+	varlink_reply(deferred, json_object());
+	expect_bytes(w, fd, answers, sizeof(answers));
+	expect_end(w, fd);
+}
+
+/* ---- Streams ---- */
+
+static void a_stream_continues_until_its_reply(void **state)
+{
+	static const char parts[] = "{\"parameters\":{},\"continues\":true}\n\0"
+				    "{\"parameters\":{},\"continues\":true}\n\0"
+				    "{\"parameters\":{\"last\":true}}\n";
+	struct world *w = *state;
+	int fd = dial(w);
+
+	say(w, fd, "{\"method\":\"org.example.Test.Stream\",\"more\":true}");
+	expect_nothing(w, fd);
+	assert_true(varlink_call_more(deferred));
+	varlink_notify(deferred, json_object());
+	varlink_notify(deferred, json_object());
+	varlink_reply(deferred, json_pack("{s:b}", "last", 1));
+	expect_bytes(w, fd, parts, sizeof(parts));
+	close(fd);
+}
+
+static void a_stream_holds_one_part_for_who_does_not_read(void **state)
+{
+	struct world *w = *state;
+	int fd = dial(w);
+	unsigned parts = 0;
+	char *answer = malloc(ANSWER_MAX);
+
+	say(w, fd, "{\"method\":\"org.example.Test.Stream\",\"more\":true}");
+	while (varlink_can_notify(deferred)) {
+		varlink_notify(deferred,
+			       json_pack("{s:i, s:[i,i,i]}", "part", parts++, "x", 1, 2, 3));
+		pump(w);
+		assert_true(parts < 1000000);
+	}
+	pump(w);
+	assert_false(varlink_can_notify(deferred));
+	assert_true(hear_bytes(w, fd, answer) > 0); /* the kernel's buffer, and the part */
+	pump(w);
+	assert_true(varlink_can_notify(deferred));
+	free(answer);
+	close(fd);
+	pump(w);
+	assert_int_equal(cancelled, 1);
+}
+
+/* ---- What is not tolerated ---- */
+
+static void what_is_not_a_call_ends_the_connection(void **state)
+{
+	static const char *const texts[] = {
+		"", "x", "[]", "{}", "{\"method\":1}", "{\"method\":\"a.b\",\"x\":1}"
+	};
+	struct world *w = *state;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
+		int fd = dial(w);
+
+		say(w, fd, texts[i]);
+		expect_end(w, fd);
+	}
+}
+
+static void oversize_ends_the_connection(void **state)
+{
+	static char text[VARLINK_MESSAGE_MAX + 2];
+	struct world *w = *state;
+	int fd = dial(w);
+	ssize_t sent = 0;
+
+	memset(text, ' ', sizeof(text));
+	for (size_t at = 0; at < sizeof(text) && sent >= 0; at += (size_t)sent) {
+		sent = send(fd, text + at, sizeof(text) - at, MSG_NOSIGNAL);
+		if (sent < 0 && errno == EAGAIN)
+			sent = 0;
+		pump(w);
+	}
+	expect_end(w, fd);
+}
+
+static void an_answer_above_the_bound_ends_the_connection(void **state)
+{
+	struct world *w = *state;
+	int fd = dial(w);
+	char text[128];
+
+	sprintf(text, "{\"method\":\"org.example.Test.Large\",\"parameters\":{\"bytes\":%d}}",
+		VARLINK_OUTPUT_MAX);
+	say(w, fd, text);
+	expect_end(w, fd);
+}
+
+/* It gets its answers when it begins to read; until then only one is held. */
+static void nothing_is_read_from_who_does_not_read(void **state)
+{
+	static const char text[] = "{\"method\":\"org.example.Test.Large\","
+				   "\"parameters\":{\"bytes\":1000000}}";
+	static const char once_text[] = "{\"method\":\"org.example.Test.Once\"}";
+	struct world *w = *state;
+	int fd = dial(w);
+	char *answer = malloc(ANSWER_MAX);
+	ssize_t bytes;
+
+	say_bytes(w, fd, text, sizeof(text));
+	say_bytes(w, fd, text, sizeof(text));
+	say_bytes(w, fd, once_text, sizeof(once_text));
+	assert_int_equal(onces, 0);
+	bytes = hear_bytes(w, fd, answer);
+	assert_true(bytes > 2000000 && bytes < 2000200);
+	assert_int_equal(onces, 1);
+	free(answer);
+	close(fd);
+}
+
+static void more_clients_than_the_limit_are_refused(void **state)
+{
+	struct world *w = *state;
+	int fds[VARLINK_CLIENTS_MAX];
+
+	for (unsigned i = 0; i < VARLINK_CLIENTS_MAX; i++)
+		fds[i] = dial(w);
+	expect_end(w, dial(w));
+	say(w, fds[VARLINK_CLIENTS_MAX - 1], "{\"method\":\"org.example.Test.Echo\"}");
+	expect(w, fds[VARLINK_CLIENTS_MAX - 1], "{\"parameters\":{}}\n");
+	close(fds[0]);
+	pump(w);
+	fds[0] = dial(w);
+	say(w, fds[0], "{\"method\":\"org.example.Test.Echo\"}");
+	expect(w, fds[0], "{\"parameters\":{}}\n");
+	for (unsigned i = 0; i < VARLINK_CLIENTS_MAX; i++)
+		close(fds[i]);
+}
+
+static void out_of_descriptors_it_does_not_spin(void **state)
+{
+	struct world *w = *state;
+	struct rlimit old, none;
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	strcpy(sa.sun_path, w->path);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none = (struct rlimit){ .rlim_cur = (rlim_t)fd, .rlim_max = old.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_true(pump(w) < 10);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(sd_event_run(w->event, 5000 * 1000), 1); /* a second later */
+	say(w, fd, "{\"method\":\"org.example.Test.Echo\"}");
+	expect(w, fd, "{\"parameters\":{}}\n");
+	close(fd);
+}
+
+/* ---- The socket ---- */
+
+static void the_socket_is_for_its_owner_and_group(void **state)
+{
+	struct world *w = *state;
+	struct stat st;
+
+	assert_int_equal(lstat(w->path, &st), 0);
+	assert_true(S_ISSOCK(st.st_mode));
+	assert_int_equal(st.st_mode & 07777, 0660);
+}
+
+static int try_to_listen(struct world *w, struct reason *reason)
+{
+	struct varlink *v;
+	int rc;
+
+	assert_int_equal(varlink_new(w->event, &info, &v), 0);
+	rc = varlink_listen(v, w->path, (gid_t)-1, reason);
+	varlink_free(v);
+	return rc;
+}
+
+static void a_live_socket_is_an_error_and_stays(void **state)
+{
+	struct world *w = *state;
+	struct reason reason = { 0 };
+	int fd;
+
+	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
+	assert_non_null(strstr(reason.text, "another server"));
+	fd = dial(w);
+	say(w, fd, "{\"method\":\"org.example.Test.Echo\"}");
+	expect(w, fd, "{\"parameters\":{}}\n");
+	close(fd);
+}
+
+static void a_stale_socket_is_replaced(void **state)
+{
+	struct world *w = *state;
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	varlink_free(w->varlink);
+	strcpy(sa.sun_path, w->path);
+	assert_int_equal(bind(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
+	close(fd);
+	w->varlink = start(w);
+	close(dial(w));
+}
+
+static void what_is_not_a_socket_is_left_alone(void **state)
+{
+	struct world *w = *state;
+	struct reason reason = { 0 };
+
+	varlink_free(w->varlink);
+	w->varlink = NULL;
+	assert_int_equal(symlink("nowhere", w->path), 0);
+	assert_int_equal(try_to_listen(w, &reason), -EEXIST);
+	assert_int_equal(unlink(w->path), 0);
+	close(open(w->path, O_CREAT | O_WRONLY, 0600));
+	assert_int_equal(try_to_listen(w, &reason), -EEXIST);
+	assert_non_null(strstr(reason.text, "not a socket"));
+	assert_int_equal(unlink(w->path), 0);
+}
+
+static void a_file_put_in_its_place_is_not_removed(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(unlink(w->path), 0);
+	close(open(w->path, O_CREAT | O_WRONLY, 0600));
+	varlink_free(w->varlink);
+	w->varlink = NULL;
+	assert_int_equal(unlink(w->path), 0);
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		test(answers_have_the_documented_form),
+		test(oneway_calls_are_never_answered),
+		test(oneway_calls_of_a_client_that_left_are_done),
+		test(pipelined_calls_are_answered_in_order),
+		test(a_client_that_leaves_cancels_its_call),
+		test(the_end_of_the_server_cancels_its_calls),
+		test(half_closed_clients_get_their_answers),
+		test(a_stream_continues_until_its_reply),
+		test(a_stream_holds_one_part_for_who_does_not_read),
+		test(what_is_not_a_call_ends_the_connection),
+		test(oversize_ends_the_connection),
+		test(an_answer_above_the_bound_ends_the_connection),
+		test(nothing_is_read_from_who_does_not_read),
+		test(more_clients_than_the_limit_are_refused),
+		test(out_of_descriptors_it_does_not_spin),
+		test(the_socket_is_for_its_owner_and_group),
+		test(a_live_socket_is_an_error_and_stays),
+		test(a_stale_socket_is_replaced),
+		test(what_is_not_a_socket_is_left_alone),
+		test(a_file_put_in_its_place_is_not_removed),
+	};
+
+	return cmocka_run_group_tests_name("varlink server", tests, NULL, NULL);
+}
