@@ -69,6 +69,7 @@ static struct view *bufq_pop(struct bufq *q)
 	if (!q->head)
 		q->tail = NULL;
 	q->bytes -= v->len;
+	q->views--;
 	v->next = NULL;
 	return v;
 }

@@ -26,6 +26,7 @@ struct view {
 struct bufq {
 	struct view *head, *tail;
 	size_t bytes;
+	size_t views;
 };
 
 struct pool {
@@ -98,6 +99,7 @@ static inline void bufq_push(struct bufq *q, struct view *v)
 		q->head = v;
 	q->tail = v;
 	q->bytes += v->len;
+	q->views++;
 }
 
 /* Moves all of from behind to; O(1); from becomes empty. */
@@ -111,6 +113,7 @@ static inline void bufq_splice(struct bufq *to, struct bufq *from)
 		to->head = from->head;
 	to->tail = from->tail;
 	to->bytes += from->bytes;
+	to->views += from->views;
 	*from = (struct bufq){ 0 };
 }
 

@@ -12,7 +12,7 @@
 
 enum {
 	CONN_HELD_MAX = 512 * 1024, /* bytes a connection may hold before its input is paused */
-	CONN_VIEWS_MAX = 256,       /* and views: small ones pin a whole chunk each */
+	CONN_VIEWS_MAX = 128,       /* and views: a small one may pin a whole chunk */
 	CONN_COPY_MAX = 512,        /* input up to this size is packed behind the last view */
 };
 
@@ -49,7 +49,8 @@ struct conn {
 	uint32_t slot; /* the engine's: registered file, epoll events */
 	struct op recv_op, send_op;
 	uint64_t bytes_in, bytes_out;
-	void *state; /* the service's */
+	void *state;       /* the service's */
+	size_t lent_bytes; /* sent without a copy, not yet given back by the kernel */
 	/* Not touched while bytes flow. */
 	struct op control_op; /* the engine's, for what is rare */
 	void *engine_state;

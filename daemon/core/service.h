@@ -3,6 +3,7 @@
  * To add one: a file in service/ that defines a `const struct service`, and its line in
  * service/services.c. */
 #pragma once
+#include <stdbool.h>
 
 struct conn;
 
@@ -11,6 +12,9 @@ enum { SERVICE_OPERATIONS_MAX = 8 };
 struct service {
 	const char *name;       /* as in `service = NAME` */
 	const char *operations[SERVICE_OPERATIONS_MAX + 1]; /* what it counts, NULL-terminated */
+
+	/* It sends without being asked: run() is also called whenever tx has drained. */
+	bool source;
 
 	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional. */
 	int (*open)(struct conn *c);

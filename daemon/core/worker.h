@@ -69,6 +69,8 @@ struct worker_owner {
 	 * back through release() when the connection ends. */
 	int (*admit)(struct worker *w, int fd, void **ret_ticket);
 	void (*release)(struct worker *w, void *ticket);
+	/* Accepting stopped because descriptors or memory ran out (errno), or goes on (0). */
+	void (*paused)(struct worker *w, int error);
 	/* Draining, and no connection is left. */
 	void (*drained)(struct worker *w);
 };
@@ -101,15 +103,17 @@ struct worker {
 	uint64_t scan_ns;     /* next look at idle connections; 0: none */
 	uint64_t drain_deadline_ns;
 	uint64_t retry_ns; /* accept again; 0: not paused */
+	bool drained;      /* owner->drained() was called */
 	struct acceptor *acceptors;
 	unsigned acceptor_count;
 	uint64_t next_conn_id;
 	struct worker_options options;
-	uint64_t service_state; /* the service's, zeroed at start: one word or a pointer */
+	void *service_state; /* the service's, shared by its connections; NULL at start */
 
 	/* Shared. */
 	struct mailbox mailbox;
 	struct op mailbox_op;
+	uint64_t watched_turns; /* the watchdog's, not the worker's */
 	_Atomic bool idle; /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
@@ -147,6 +151,11 @@ void worker_listen(struct worker *w);
 void worker_drain(struct worker *w, uint64_t deadline_ns);
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
 
+/* What would this engine give on this host, with these options?  Starts and stops a worker of it
+ * without sockets.  0 and a mask of enum engine_feature, or -errno with the reason. */
+int worker_probe(const struct engine *engine, const struct worker_options *options,
+		 uint32_t *ret_features, struct reason *reason);
+
 /* Ends the thread with whatever is open, joins it and frees all that worker_start() made. */
 void worker_stop(struct worker *w);
 
@@ -155,7 +164,8 @@ struct conn_info {
 	uint64_t id, age_ns, idle_ns, bytes_in, bytes_out;
 	uint64_t held_bytes; /* received and not answered, or not yet taken by the kernel */
 	struct sockaddr_storage peer;
-	uint32_t rtt_us, retransmits, unsent_bytes; /* TCP_INFO */
+	uint32_t rtt_us, retransmits; /* TCP_INFO */
+	uint32_t unsent_bytes;        /* in the socket, not yet acknowledged (SIOCOUTQ) */
 	const char *state; /* "open", "eof", "throttled", "starved", "closing" */
 };
 
@@ -175,6 +185,8 @@ void worker_list_connections(struct worker *w, struct worker_list *list);
 
 /* A connection arrived (fd), or accepting failed (-errno). */
 void worker_accepted(struct acceptor *a, int fd);
+/* A connection was made: the idle timer may have to run. */
+void worker_conn_opened(struct worker *w);
 /* A descriptor was closed: paused acceptors may go on. */
 void worker_fd_freed(struct worker *w);
 /* Chunks that can be had: free ones and those lent to the kernel. */

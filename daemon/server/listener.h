@@ -1,9 +1,12 @@
 /* A listener at run time: its sockets, its workers, its state.  Main thread only, except for the
  * admission that its workers ask for. */
 #pragma once
+#include "admission.h"
 #include "config.h"
 #include "proc.h"
 #include "worker.h"
+
+struct server;
 
 enum listener_state {
 	LISTENER_SERVING,
@@ -13,10 +16,9 @@ enum listener_state {
 };
 extern const char *const listener_state_names[];
 
-struct admission; /* limits and allow list, shared by the workers */
-
 struct listener {
 	const struct listener_config *config; /* owned by the server's struct config */
+	struct server *server;
 	enum listener_state state;
 	struct reason reason;        /* of LISTENER_UNAVAILABLE */
 	const struct engine *engine; /* what `auto` became; NULL when unavailable */
@@ -27,19 +29,26 @@ struct listener {
 	unsigned address_count;
 	struct admission *admission;
 	struct proc_cost retired; /* cost of kernel threads that have ended */
-	struct proc_threads threads;
-	struct server *server;
 };
+
+/* The engine of config, or the one that `auto` means on this host. */
+const struct engine *listener_pick_engine(const struct listener_config *config);
 
 /* Binds, starts the workers, does not accept yet.  0, or -errno with the reason; an `optional`
  * listener that this host cannot serve returns 0 and is LISTENER_UNAVAILABLE. */
 int listener_prepare(struct server *server, const struct listener_config *config,
 		     struct listener **ret_listener, struct reason *reason);
 
-void listener_serve(struct listener *l);                      /* start accepting */
-void listener_drain(struct listener *l, uint64_t deadline_ns); /* returns at once */
-void listener_free(struct listener *l);                       /* stops its workers */
+void listener_serve(struct listener *l); /* start accepting */
+/* Returns at once.  Connections may finish until deadline_ns, CLOCK_MONOTONIC; then, and when all
+ * have ended, the listener is drained. */
+void listener_drain(struct listener *l, uint64_t deadline_ns);
+void listener_free(struct listener *l); /* stops its workers */
 
-/* CPU time and context switches since the start, of its workers and of the kernel's threads that
- * work for them (SQPOLL, io-wq). */
-void listener_cost(struct listener *l, struct proc_cost *ret_cost);
+/* CPU time and context switches since the start: of its workers with the kernel's threads that work
+ * for them (SQPOLL, io-wq), and of those kernel threads alone, with how many live now. */
+void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_cost *ret_kernel,
+		   unsigned *ret_kernel_threads);
+
+/* Is the worker with this TID one of l's? */
+bool listener_owns(const struct listener *l, pid_t tid);

@@ -3,22 +3,40 @@
  * Works alike for our own threads and for the kernel's that serve a worker's ring: `iou-sqp-PID`
  * (SQPOLL) and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process. */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+/* The sum is exact (schedstat); Linux samples how it splits into user and system time. */
 struct proc_cost {
 	uint64_t cpu_user_ns, cpu_system_ns;
 	uint64_t switches_voluntary, switches_involuntary;
 };
 
+void proc_cost_add(struct proc_cost *to, const struct proc_cost *from);
+
+/* 0 or -errno (-ENOENT: there is no such thread). */
+int proc_cost_of(pid_t tid, struct proc_cost *ret_cost);
+
 enum { PROC_THREADS_MAX = 1024 };
 
-/* What the kernel's threads of one listener had cost when last seen, so that nothing is lost when
- * they end. */
+/* The kernel's threads of this process: who they work for, and what they had cost when last seen. */
+struct proc_thread {
+	pid_t tid, worker; /* worker: TID of the thread that made the ring */
+	struct proc_cost cost;
+	bool seen;
+};
+
 struct proc_threads {
-	struct proc_thread {
-		pid_t tid;
-		struct proc_cost cost;
-	} *seen;
+	struct proc_thread list[PROC_THREADS_MAX];
 	unsigned count;
 };
+
+/* Looks again.  A thread that has ended is handed to retire() with its last known cost, and
+ * forgotten. */
+void proc_threads_scan(struct proc_threads *t,
+		       void (*retire)(void *context, const struct proc_thread *thread),
+		       void *context);
+
+/* `iou-wrk-123` and `iou-sqp-123` give 123, the name of any other thread 0.  Pure. */
+pid_t proc_thread_owner(const char *comm);

@@ -1,12 +1,15 @@
 /* The running daemon: the configuration in force and its listeners.  Main thread only. */
 #pragma once
+#include <stdbool.h>
+#include <stdint.h>
 #include <systemd/sd-event.h>
 
 #include "config.h"
 #include "listener.h"
 #include "mailbox.h"
+#include "proc.h"
 
-struct varlink;
+struct control;
 
 struct server {
 	sd_event *event;
@@ -16,9 +19,25 @@ struct server {
 	uint64_t generation; /* 1 after the start */
 	uint64_t started_ns; /* CLOCK_MONOTONIC */
 	struct mailbox mailbox; /* for the workers to reach the main thread */
-	struct varlink *control;
+	struct control *control;
+	struct proc_threads threads;
+	uint64_t threads_ns; /* when they were last looked at */
 	bool stopping;
 };
 
+/* Takes config over, on success.  Starts every listener, or none: 0, or -errno with all reasons
+ * logged. */
+int server_start(struct server *s, struct config *config);
+
+/* Stops accepting; the event loop ends when every listener is drained, or at the latest when
+ * drain-timeout has passed. */
+void server_drain(struct server *s);
+void server_stop(struct server *s);
+
 /* NULL when there is none of that name. */
 struct listener *server_find_listener(struct server *s, const char *name);
+
+/* Called by a listener. */
+void server_listener_drained(struct server *s);
+/* The kernel's threads of this process, looked at now or within the last millisecond. */
+struct proc_threads *server_scan_threads(struct server *s);

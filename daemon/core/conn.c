@@ -1,0 +1,296 @@
+/* Connections: input, output accounting, backpressure, and the one place where a connection's fate
+ * is decided (conn_run).  Worker's thread only. */
+#include "conn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine.h"
+
+/* ---- Life ---- */
+
+static void conn_link(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	c->next = w->conns;
+	if (w->conns)
+		w->conns->prev = c;
+	w->conns = c;
+	stat_add(w->stats.open, 1);
+}
+
+static void conn_unlink(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		w->conns = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	stat_add(w->stats.open, UINT64_C(-1));
+}
+
+static void conn_drop(struct worker *w, int fd, void *ticket)
+{
+	w->owner->release(w, ticket);
+	close(fd);
+	stat_add(w->stats.sys_close, 1);
+	worker_fd_freed(w);
+}
+
+void conn_new(struct worker *w, int fd)
+{
+	void *ticket = NULL;
+	int rc = w->owner->admit(w, fd, &ticket);
+	struct conn *c;
+
+	if (rc == -EACCES)
+		stat_add(w->stats.refused_denied, 1);
+	else if (rc < 0)
+		stat_add(w->stats.refused_limit, 1);
+	if (rc < 0) {
+		conn_drop(w, fd, NULL);
+		return;
+	}
+	stat_add(w->stats.accepted, 1);
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		stat_add(w->stats.closed_error, 1);
+		conn_drop(w, fd, ticket);
+		return;
+	}
+	c->worker = w;
+	c->fd = fd;
+	c->ticket = ticket;
+	c->id = ++w->next_conn_id;
+	c->opened_ns = c->active_ns = clock_ns();
+	conn_link(c);
+	worker_conn_opened(w);
+	rc = w->service->open ? w->service->open(c) : 0;
+	if (rc == 0) {
+		c->flags |= CONN_OPEN;
+		rc = w->engine->open(c);
+	}
+	if (rc < 0)
+		conn_failed(c, -rc);
+	conn_ready(c);
+}
+
+static void conn_count_end(struct conn *c)
+{
+	struct stats *s = &c->worker->stats;
+
+	switch ((enum conn_end)c->end) {
+	case CONN_END_PEER:
+		stat_add(s->closed_peer, 1);
+		break;
+	case CONN_END_RESET:
+		stat_add(s->closed_reset, 1);
+		break;
+	case CONN_END_IDLE:
+		stat_add(s->closed_idle, 1);
+		break;
+	case CONN_END_PROTOCOL:
+		stat_add(s->closed_protocol, 1);
+		break;
+	case CONN_END_DRAIN:
+		stat_add(s->closed_drain, 1);
+		break;
+	case CONN_END_ERROR:
+		stat_add(s->closed_error, 1);
+		break;
+	}
+}
+
+static void conn_free(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if ((c->flags & CONN_OPEN) && w->service->close)
+		w->service->close(c);
+	bufq_drop(&w->pool, &c->rx, c->rx.bytes);
+	bufq_drop(&w->pool, &c->tx, c->tx.bytes);
+	bufq_drop(&w->pool, &c->sending, c->sending.bytes);
+	conn_count_end(c);
+	conn_unlink(c);
+	w->engine->release(c);
+	w->owner->release(w, c->ticket);
+	worker_fd_freed(w);
+	free(c);
+}
+
+void conn_close(struct conn *c, enum conn_end end)
+{
+	if (c->flags & CONN_CLOSING)
+		return;
+	c->flags |= CONN_CLOSING;
+	c->end = (uint8_t)end;
+	c->worker->engine->close(c);
+	conn_ready(c);
+}
+
+void conn_failed(struct conn *c, int error)
+{
+	bool reset = error == ECONNRESET || error == EPIPE || error == ETIMEDOUT ||
+		     error == ENOTCONN || error == EHOSTUNREACH || error == ENETUNREACH;
+
+	conn_close(c, reset ? CONN_END_RESET : CONN_END_ERROR);
+}
+
+/* ---- Input ---- */
+
+/* Input that follows the last view in memory only makes that view longer; small input is copied into
+ * the room behind it, so that a peer who sends single bytes cannot pin a chunk for each. */
+static inline bool conn_input_append(struct conn *c, struct chunk *k, const uint8_t *data,
+				     uint32_t len)
+{
+	struct view *v = c->rx.tail;
+	uint8_t *end;
+
+	if (!v)
+		return false;
+	end = v->data + v->len;
+	if (v->chunk == k && end == data) {
+		v->len += len;
+		c->rx.bytes += len;
+		return true;
+	}
+	if (len > CONN_COPY_MAX || v->chunk->refs != 1 ||
+	    end + len > v->chunk->base + c->worker->pool.chunk_size)
+		return false;
+	memcpy(end, data, len);
+	v->len += len;
+	c->rx.bytes += len;
+	stat_add(c->worker->stats.bytes_copied, len);
+	return true;
+}
+
+void conn_input(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len)
+{
+	struct worker *w = c->worker;
+
+	stat_add(w->stats.bytes_in, len);
+	c->bytes_in += len;
+	if (c->flags & CONN_CLOSING)
+		return;
+	if (!conn_input_append(c, k, data, len))
+		bufq_push(&c->rx, view_new(&w->pool, k, data, len));
+	conn_ready(c);
+}
+
+void conn_eof(struct conn *c)
+{
+	c->flags |= CONN_EOF;
+	conn_ready(c);
+}
+
+/* ---- Output ---- */
+
+static void conn_op_time(struct conn *c, uint64_t end_ns)
+{
+	struct worker *w = c->worker;
+
+	if (end_ns < c->op_start_ns)
+		end_ns = clock_ns();
+	histogram_add(&w->stats.operations[c->op_index].latency, end_ns - c->op_start_ns);
+	c->op_start_ns = 0;
+}
+
+void conn_op_end(struct conn *c)
+{
+	if (c->op_start_ns)
+		conn_op_time(c, 0);
+}
+
+void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns)
+{
+	struct worker *w = c->worker;
+
+	stat_add(w->stats.bytes_out, bytes);
+	c->bytes_out += bytes;
+	bufq_drop(&w->pool, q, bytes);
+	if (c->op_start_ns && c->tx.bytes == 0 && c->sending.bytes == 0)
+		conn_op_time(c, sent_ns);
+	/* Somebody waits for room: the service with refused input, a source, backpressure. */
+	if (c->rx.bytes || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)) ||
+	    w->service->source)
+		conn_ready(c);
+}
+
+/* ---- Scheduling ---- */
+
+void conn_ready(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (c->flags & CONN_READY)
+		return;
+	c->flags |= CONN_READY;
+	c->ready_next = NULL;
+	*w->ready_tail = c;
+	w->ready_tail = &c->ready_next;
+}
+
+void conn_starved(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (c->flags & CONN_STARVED)
+		return;
+	stat_add(w->stats.starved, 1);
+	c->flags |= CONN_STARVED;
+	c->starved_next = w->starved;
+	w->starved = c;
+}
+
+static inline void conn_throttle(struct conn *c)
+{
+	struct worker *w = c->worker;
+	size_t bytes = c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes;
+	size_t views = c->rx.views + c->tx.views + c->sending.views;
+
+	if (!(c->flags & CONN_RECV_OFF)) {
+		if (likely(bytes < w->held_max && views < CONN_VIEWS_MAX))
+			return;
+		stat_add(w->stats.throttled, 1);
+		c->flags |= CONN_RECV_OFF;
+		w->engine->recv(c, false);
+	} else if (bytes <= w->held_max / 2 && views <= CONN_VIEWS_MAX / 2) {
+		c->flags &= ~(uint32_t)CONN_RECV_OFF;
+		if (!(c->flags & CONN_EOF))
+			w->engine->recv(c, true);
+	}
+}
+
+/* Everything received before the peer's FIN was answered, and the service has nothing more to do. */
+static bool conn_finished(const struct conn *c)
+{
+	return (c->flags & CONN_EOF) && c->tx.bytes == 0 && c->pending == 0 &&
+	       !(c->flags & (CONN_STARVED | CONN_READY));
+}
+
+void conn_run(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (!(c->flags & CONN_CLOSING)) {
+		c->active_ns = w->now_ns;
+		w->service->run(c);
+	}
+	if (!(c->flags & CONN_CLOSING) && c->tx.bytes)
+		w->engine->flush(c);
+	if (!(c->flags & CONN_CLOSING)) {
+		conn_throttle(c);
+		if (conn_finished(c))
+			conn_close(c, CONN_END_PEER);
+	}
+	/* On a list: the turn that takes it from there runs it again. */
+	if ((c->flags & CONN_CLOSING) && c->pending == 0 &&
+	    !(c->flags & (CONN_STARVED | CONN_READY)))
+		conn_free(c);
+}

@@ -1,0 +1,555 @@
+/* The worker's thread: its turn, its timers, and how its owner reaches it.  See worker.h. */
+#include "worker.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "conn.h"
+
+const char *const engine_feature_names[FEATURE_COUNT] = {
+#define X(name) #name,
+	ENGINE_FEATURES(X)
+#undef X
+};
+
+int reason_set(struct reason *reason, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reason->text, sizeof(reason->text), format, args);
+	va_end(args);
+	return error;
+}
+
+/* ---- Timers: a worker sleeps for ever unless one of these is set ---- */
+
+static void worker_set_deadline(struct worker *w)
+{
+	w->deadline_ns = w->scan_ns;
+	if (w->retry_ns && (!w->deadline_ns || w->retry_ns < w->deadline_ns))
+		w->deadline_ns = w->retry_ns;
+}
+
+void worker_conn_opened(struct worker *w)
+{
+	if (w->scan_ns || !w->options.idle_timeout_ns)
+		return;
+	w->scan_ns = clock_ns() + w->options.idle_timeout_ns;
+	worker_set_deadline(w);
+}
+
+static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
+{
+	return now_ns - c->active_ns >= WORKER_QUIET_NS && c->tx.bytes == 0 &&
+	       c->sending.bytes == 0 && c->lent_bytes == 0;
+}
+
+/* Closes what has been idle for too long, and says when to look again. */
+static void worker_scan(struct worker *w)
+{
+	uint64_t now = clock_ns(), timeout = w->options.idle_timeout_ns, next = 0;
+	struct conn *following;
+
+	for (struct conn *c = w->conns; c; c = following) {
+		following = c->next;
+		if (w->draining && now >= w->drain_deadline_ns)
+			conn_close(c, CONN_END_DRAIN);
+		else if (w->draining && conn_is_quiet(c, now))
+			conn_close(c, CONN_END_DRAIN);
+		else if (timeout && now - c->active_ns >= timeout)
+			conn_close(c, CONN_END_IDLE);
+		else if (timeout && (!next || c->active_ns + timeout < next))
+			next = c->active_ns + timeout;
+	}
+	if (next && next < now + timeout / 16)
+		next = now + timeout / 16; /* not a wake-up for each of many connections */
+	if (w->draining && w->conns && (!next || next > now + WORKER_QUIET_NS / 10))
+		next = now + WORKER_QUIET_NS / 10;
+	w->scan_ns = next;
+	worker_set_deadline(w);
+}
+
+/* ---- Accepting ---- */
+
+static void worker_resume_accept(struct worker *w)
+{
+	w->retry_ns = 0;
+	worker_set_deadline(w);
+	for (unsigned i = 0; i < w->acceptor_count; i++) {
+		struct acceptor *a = &w->acceptors[i];
+
+		if (!a->paused || a->fd < 0)
+			continue;
+		a->paused = false;
+		w->engine->listen(w, a, true);
+	}
+}
+
+void worker_fd_freed(struct worker *w)
+{
+	if (unlikely(w->retry_ns) && w->retry_ns != 1) {
+		w->retry_ns = 1; /* at the end of this turn, when more may have been freed */
+		worker_set_deadline(w);
+	}
+}
+
+static void worker_pause_accept(struct acceptor *a, int error)
+{
+	struct worker *w = a->worker;
+
+	a->paused = true;
+	w->engine->listen(w, a, false);
+	stat_add(w->stats.accept_paused, 1);
+	if (!w->retry_ns)
+		w->owner->paused(w, error);
+	w->retry_ns = clock_ns() + WORKER_RETRY_NS;
+	worker_set_deadline(w);
+}
+
+void worker_accepted(struct acceptor *a, int fd)
+{
+	if (fd >= 0)
+		conn_new(a->worker, fd);
+	else if (!a->paused && a->fd >= 0 &&
+		 (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM))
+		worker_pause_accept(a, -fd);
+	/* Anything else is the fate of one connection that ended before it was accepted. */
+}
+
+static void worker_close_acceptors(struct worker *w)
+{
+	for (unsigned i = 0; i < w->acceptor_count; i++) {
+		struct acceptor *a = &w->acceptors[i];
+
+		if (a->fd < 0)
+			continue;
+		if (w->started && !a->paused)
+			w->engine->listen(w, a, false);
+		close(a->fd);
+		a->fd = -1;
+	}
+	w->retry_ns = 0;
+}
+
+/* ---- A turn ---- */
+
+static void worker_run_ready(struct worker *w)
+{
+	struct conn *c = w->ready;
+
+	w->ready = NULL;
+	w->ready_tail = &w->ready;
+	while (c) {
+		struct conn *next = c->ready_next;
+
+		c->flags &= ~(uint32_t)CONN_READY;
+		conn_run(c);
+		c = next;
+	}
+}
+
+/* A quarter of the pool is there again: all that waited for it may go on. */
+static void worker_feed_starved(struct worker *w)
+{
+	struct conn *c = w->starved;
+	bool closing = false;
+
+	for (struct conn *i = c; i; i = i->starved_next)
+		closing |= i->flags & CONN_CLOSING;
+	if (!closing && worker_chunks(w) < w->pool.chunk_count / 4)
+		return;
+	w->starved = NULL;
+	while (c) {
+		struct conn *next = c->starved_next;
+
+		c->flags &= ~(uint32_t)CONN_STARVED;
+		if (!(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
+			w->engine->recv(c, true);
+		conn_ready(c);
+		c = next;
+	}
+}
+
+/* What one connection may hold shrinks as the pool empties, so that some who never read cannot take
+ * it all; never below two chunks. */
+static void worker_set_held_max(struct worker *w)
+{
+	size_t chunk = w->pool.chunk_size, share = worker_chunks(w) * chunk / 4;
+
+	w->held_max = share > CONN_HELD_MAX ? CONN_HELD_MAX : MAX(share, 2 * chunk);
+}
+
+static void worker_set_sampling(struct worker *w)
+{
+	w->sampling = NB_STATS && w->now_ns >= w->sample_ns;
+	if (w->sampling) /* a jitter of half the mean: no resonance with a periodic load */
+		w->sample_ns = w->now_ns + WORKER_SAMPLE_NS / 2 +
+			       (w->now_ns * UINT64_C(0x9E3779B97F4A7C15) >> 44);
+}
+
+static void worker_turn(struct worker *w)
+{
+	bool block = !w->ready;
+
+	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
+	w->engine->wait(w, block);
+	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
+	if (NB_STATS || w->deadline_ns)
+		w->now_ns = clock_ns();
+	worker_set_sampling(w);
+	worker_set_held_max(w);
+	stat_add(w->stats.turns, 1);
+	if (unlikely(w->deadline_ns) && w->now_ns >= w->deadline_ns) {
+		if (w->retry_ns && w->now_ns >= w->retry_ns)
+			worker_resume_accept(w);
+		if (w->scan_ns && w->now_ns >= w->scan_ns)
+			worker_scan(w);
+	}
+	worker_run_ready(w);
+	if (unlikely(w->starved != NULL))
+		worker_feed_starved(w);
+	atomic_store_explicit(&w->stats.chunks_free, worker_chunks(w), memory_order_relaxed);
+	if (unlikely(w->draining) && !w->conns && !w->drained) {
+		w->drained = true;
+		w->owner->drained(w);
+	}
+}
+
+/* ---- The thread ---- */
+
+struct worker_start {
+	struct worker *worker;
+	struct reason *reason;
+	int result;
+	sem_t done;
+};
+
+static void worker_mailbox(struct op *op, int res, uint32_t flags)
+{
+	struct worker *w = container_of(op, struct worker, mailbox_op);
+
+	(void)res, (void)flags;
+	stat_add(w->stats.sys_other, 1);
+	mailbox_run(&w->mailbox);
+}
+
+static int worker_init(struct worker *w, struct reason *reason)
+{
+	int rc;
+
+	pthread_setname_np(pthread_self(), w->name);
+	w->tid = (int)syscall(SYS_gettid);
+	if (CPU_COUNT(&w->options.cpus) > 0) {
+		rc = pthread_setaffinity_np(pthread_self(), sizeof(cpu_set_t), &w->options.cpus);
+		if (rc != 0)
+			return reason_set(reason, -rc,
+					  "cannot run on the CPUs of `cpus`: %s; choose among those "
+					  "that this process may use",
+					  strerror(rc));
+	}
+	rc = pool_init(&w->pool, (uint32_t)w->options.buffers, (uint32_t)w->options.buffer_size);
+	if (rc < 0)
+		return reason_set(reason, rc, "no memory for %llu buffers of %llu bytes; lower "
+				  "`buffers` or `buffer-size`",
+				  (unsigned long long)w->options.buffers,
+				  (unsigned long long)w->options.buffer_size);
+	atomic_store_explicit(&w->stats.chunks_free, w->pool.chunk_count, memory_order_relaxed);
+	w->ready_tail = &w->ready;
+	w->now_ns = clock_ns();
+	w->mailbox_op.done = worker_mailbox;
+	rc = w->engine->init(w, reason);
+	if (rc < 0) {
+		pool_fini(&w->pool);
+		return rc;
+	}
+	rc = w->engine->watch(w, w->mailbox.fd, &w->mailbox_op);
+	if (rc < 0) {
+		w->engine->fini(w);
+		pool_fini(&w->pool);
+		return reason_set(reason, rc, "cannot watch the mailbox: %s", strerror(-rc));
+	}
+	return 0;
+}
+
+/* After stop: until the last operation in flight has completed, or is given up. */
+static void worker_close_all(struct worker *w)
+{
+	uint64_t give_up_ns = clock_ns() + 2 * (uint64_t)NS_PER_S;
+
+	worker_close_acceptors(w);
+	for (struct conn *c = w->conns; c; c = c->next)
+		conn_close(c, CONN_END_DRAIN);
+	while (w->conns && clock_ns() < give_up_ns) {
+		w->scan_ns = clock_ns() + NS_PER_MS;
+		worker_set_deadline(w);
+		worker_turn(w);
+	}
+}
+
+static void *worker_thread(void *arg)
+{
+	struct worker_start *start = arg;
+	struct worker *w = start->worker;
+
+	start->result = worker_init(w, start->reason);
+	w->started = start->result == 0;
+	sem_post(&start->done);
+	if (!w->started)
+		return NULL;
+	while (!w->stop)
+		worker_turn(w);
+	worker_close_all(w);
+	w->engine->fini(w);
+	while (w->conns) { /* given up: the engine is gone, nothing can name them any more */
+		struct conn *c = w->conns;
+
+		w->conns = c->next;
+		close(c->fd);
+		free(c);
+	}
+	return NULL;
+}
+
+static void worker_free(struct worker *w)
+{
+	pool_fini(&w->pool);
+	worker_close_acceptors(w);
+	free(w->acceptors);
+	w->acceptors = NULL;
+	w->acceptor_count = 0;
+	mailbox_fini(&w->mailbox);
+}
+
+int worker_start(struct worker *w, const int *listen_fds, unsigned listen_count,
+		 struct reason *reason)
+{
+	struct worker_start start = { .worker = w, .reason = reason };
+	int rc = mailbox_init(&w->mailbox);
+
+	w->acceptors = calloc(listen_count + 1, sizeof(*w->acceptors));
+	if (rc < 0 || !w->acceptors) {
+		for (unsigned i = 0; i < listen_count; i++)
+			close(listen_fds[i]);
+		worker_free(w);
+		return reason_set(reason, rc < 0 ? rc : -ENOMEM, "cannot make a worker: %s",
+				  strerror(rc < 0 ? -rc : ENOMEM));
+	}
+	w->acceptor_count = listen_count;
+	for (unsigned i = 0; i < listen_count; i++)
+		w->acceptors[i] = (struct acceptor){ .worker = w, .fd = listen_fds[i] };
+	sem_init(&start.done, 0, 0);
+	rc = -pthread_create(&w->thread, NULL, worker_thread, &start);
+	if (rc == 0) {
+		while (sem_wait(&start.done) < 0)
+			;
+		rc = start.result;
+		if (rc < 0)
+			pthread_join(w->thread, NULL);
+	} else {
+		reason_set(reason, rc, "cannot start a thread: %s", strerror(-rc));
+	}
+	sem_destroy(&start.done);
+	if (rc < 0)
+		worker_free(w);
+	return rc;
+}
+
+/* ---- What the owner asks for ---- */
+
+/* A request to a worker that nobody waits for: frees itself. */
+struct worker_request {
+	struct call call;
+	struct worker *worker;
+	uint64_t value;
+};
+
+static void worker_request(struct worker *w, void (*fn)(struct call *), uint64_t value)
+{
+	struct worker_request *r = malloc(sizeof(*r));
+
+	if (!r)
+		abort();
+	*r = (struct worker_request){ .call.fn = fn, .worker = w, .value = value };
+	mailbox_post(&w->mailbox, &r->call);
+}
+
+static struct worker *worker_request_take(struct call *call, uint64_t *ret_value)
+{
+	struct worker_request *r = container_of(call, struct worker_request, call);
+	struct worker *w = r->worker;
+
+	*ret_value = r->value;
+	free(r);
+	return w;
+}
+
+static void worker_do_listen(struct call *call)
+{
+	uint64_t value;
+	struct worker *w = worker_request_take(call, &value);
+
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		w->engine->listen(w, &w->acceptors[i], true);
+}
+
+static void worker_do_drain(struct call *call)
+{
+	uint64_t deadline_ns;
+	struct worker *w = worker_request_take(call, &deadline_ns);
+
+	w->draining = true;
+	w->drain_deadline_ns = deadline_ns;
+	worker_close_acceptors(w);
+	w->scan_ns = clock_ns();
+	worker_set_deadline(w);
+	for (struct conn *c = w->conns; c; c = c->next)
+		conn_ready(c); /* sources stop, finished ones end */
+}
+
+static void worker_do_idle_timeout(struct call *call)
+{
+	uint64_t timeout_ns;
+	struct worker *w = worker_request_take(call, &timeout_ns);
+
+	w->options.idle_timeout_ns = timeout_ns;
+	w->scan_ns = clock_ns();
+	worker_set_deadline(w);
+}
+
+static void worker_do_stop(struct call *call)
+{
+	uint64_t value;
+
+	worker_request_take(call, &value)->stop = true;
+}
+
+void worker_call(struct worker *w, struct call *call)
+{
+	mailbox_post(&w->mailbox, call);
+}
+
+void worker_listen(struct worker *w)
+{
+	worker_request(w, worker_do_listen, 0);
+}
+
+void worker_drain(struct worker *w, uint64_t deadline_ns)
+{
+	worker_request(w, worker_do_drain, deadline_ns);
+}
+
+void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns)
+{
+	worker_request(w, worker_do_idle_timeout, idle_timeout_ns);
+}
+
+void worker_stop(struct worker *w)
+{
+	if (!w->started)
+		return;
+	worker_request(w, worker_do_stop, 0);
+	pthread_join(w->thread, NULL);
+	mailbox_run(&w->mailbox); /* what came too late still frees itself */
+	w->started = false;
+	worker_free(w);
+}
+
+int worker_probe(const struct engine *engine, const struct worker_options *options,
+		 uint32_t *ret_features, struct reason *reason)
+{
+	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
+	int rc;
+
+	if (!w)
+		return reason_set(reason, -ENOMEM, "no memory");
+	memset(w, 0, sizeof(*w));
+	w->engine = engine;
+	w->options = *options;
+	strcpy(w->name, "probe");
+	rc = worker_start(w, NULL, 0, reason);
+	if (rc == 0)
+		*ret_features = w->features;
+	worker_stop(w);
+	free(w);
+	return rc;
+}
+
+/* ---- ListConnections ---- */
+
+static const char *conn_state(const struct conn *c)
+{
+	if (c->flags & CONN_CLOSING)
+		return "closing";
+	if (c->flags & CONN_STARVED)
+		return "starved";
+	if (c->flags & CONN_RECV_OFF)
+		return "throttled";
+	return c->flags & CONN_EOF ? "eof" : "open";
+}
+
+static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *info)
+{
+	struct tcp_info tcp = { 0 };
+	socklen_t len = sizeof(info->peer), tcp_len = sizeof(tcp);
+	int unsent = 0;
+
+	*info = (struct conn_info){
+		.id = c->id,
+		.age_ns = now_ns - c->opened_ns,
+		.idle_ns = now_ns > c->active_ns ? now_ns - c->active_ns : 0,
+		.bytes_in = c->bytes_in,
+		.bytes_out = c->bytes_out,
+		.held_bytes = c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes,
+		.state = conn_state(c),
+	};
+	stat_add(c->worker->stats.sys_other, 3);
+	if (getpeername(c->fd, (struct sockaddr *)&info->peer, &len) < 0)
+		info->peer.ss_family = AF_UNSPEC;
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &tcp, &tcp_len) == 0) {
+		info->rtt_us = tcp.tcpi_rtt;
+		info->retransmits = tcp.tcpi_total_retrans;
+	}
+	if (ioctl(c->fd, SIOCOUTQ, &unsent) == 0)
+		info->unsent_bytes = (uint32_t)unsent;
+}
+
+/* Newest first, WORKER_TURN_MAX a turn. */
+static void worker_do_list(struct call *call)
+{
+	struct worker_list *list = container_of(call, struct worker_list, call);
+	struct worker *w = list->worker;
+	uint64_t now_ns = clock_ns();
+	unsigned slice = 0;
+
+	for (struct conn *c = w->conns; c && list->count < list->max; c = c->next) {
+		if (list->after_id && c->id >= list->after_id)
+			continue;
+		if (slice++ == WORKER_TURN_MAX) {
+			mailbox_post(&w->mailbox, &list->call);
+			return;
+		}
+		conn_describe(c, now_ns, &list->infos[list->count++]);
+		list->after_id = c->id;
+	}
+	list->done(list);
+}
+
+void worker_list_connections(struct worker *w, struct worker_list *list)
+{
+	list->call.fn = worker_do_list;
+	list->worker = w;
+	list->count = 0;
+	list->after_id = 0;
+	mailbox_post(&w->mailbox, &list->call);
+}

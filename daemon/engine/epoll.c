@@ -1,0 +1,217 @@
+/* Engine `epoll`: level-triggered readiness, the classic server and the baseline of every comparison.
+ *
+ * The epoll set is changed only when the interest really changes; EPOLLOUT is armed only while tx
+ * could not be sent.  c->slot holds the events that are armed. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "engine.h"
+#include "readiness.h"
+#include "worker.h"
+
+struct epoll {
+	int fd;
+	struct epoll_event events[WORKER_TURN_MAX];
+};
+
+static int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op)
+{
+	struct epoll *e = w->engine_state;
+	struct epoll_event event = { .events = events, .data.ptr = op };
+
+	stat_add(w->stats.sys_epoll_ctl, 1);
+	return epoll_ctl(e->fd, operation, fd, &event) < 0 ? -errno : 0;
+}
+
+static void epoll_interest(struct conn *c, uint32_t events)
+{
+	if (events == c->slot)
+		return;
+	c->slot = events;
+	epoll_change(c->worker, EPOLL_CTL_MOD, c->fd, events, &c->recv_op);
+}
+
+static void epoll_event(struct op *op, int ready, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, recv_op);
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	(void)flags;
+	if (c->flags & CONN_CLOSING)
+		return;
+	if (ready & EPOLLOUT)
+		conn_ready(c);
+	if ((ready & EPOLLIN) && (c->slot & EPOLLIN)) {
+		/* After the FIN most connections are closed in this turn: disarm only when the
+		 * event comes again. */
+		if (c->flags & (CONN_EOF | CONN_STARVED))
+			epoll_interest(c, c->slot & ~(uint32_t)EPOLLIN);
+		else
+			readiness_recv(c, false);
+		return;
+	}
+	if (!(ready & (EPOLLERR | EPOLLHUP)))
+		return;
+	/* Input is off, and the peer is gone: reported until we close. */
+	stat_add(c->worker->stats.sys_other, 1);
+	getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+	conn_failed(c, error ? error : ECONNRESET);
+}
+
+static int epoll_open(struct conn *c)
+{
+	c->recv_op.done = epoll_event;
+	c->slot = EPOLLIN;
+	return epoll_change(c->worker, EPOLL_CTL_ADD, c->fd, EPOLLIN, &c->recv_op);
+}
+
+static void epoll_recv(struct conn *c, bool on)
+{
+	epoll_interest(c, on ? c->slot | EPOLLIN : c->slot & ~(uint32_t)EPOLLIN);
+}
+
+static void epoll_flush(struct conn *c)
+{
+	bool sent = readiness_send(c);
+
+	if (!(c->flags & CONN_CLOSING))
+		epoll_interest(c, sent ? c->slot & ~(uint32_t)EPOLLOUT : c->slot | EPOLLOUT);
+}
+
+static void epoll_close(struct conn *c)
+{
+	(void)c; /* nothing is ever in flight */
+}
+
+static void epoll_release(struct conn *c)
+{
+	stat_add(c->worker->stats.sys_close, 1);
+	close(c->fd); /* leaves the epoll set by itself */
+}
+
+static void epoll_accept(struct op *op, int ready, uint32_t flags)
+{
+	(void)ready, (void)flags;
+	readiness_accept(container_of(op, struct acceptor, op));
+}
+
+static void epoll_listen(struct worker *w, struct acceptor *a, bool on)
+{
+	a->op.done = epoll_accept;
+	epoll_change(w, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->fd, EPOLLIN, &a->op);
+}
+
+static int epoll_watch(struct worker *w, int fd, struct op *op)
+{
+	return epoll_change(w, EPOLL_CTL_ADD, fd, EPOLLIN, op);
+}
+
+/* Sockets inherit the listening socket's value: no system call per connection. */
+static void epoll_socket_busy_poll(struct worker *w)
+{
+	int us = (int)(w->options.busy_poll_ns / NS_PER_US);
+
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		if (setsockopt(w->acceptors[i].fd, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof(us)) < 0)
+			return;
+	worker_feature(w, FEATURE_socket_busy_poll);
+}
+
+static int epoll_init(struct worker *w, struct reason *reason)
+{
+	struct epoll *e = malloc(sizeof(*e));
+
+	if (!e)
+		return reason_set(reason, -ENOMEM, "epoll: no memory");
+	e->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (e->fd < 0) {
+		int error = errno;
+
+		free(e);
+		return reason_set(reason, -error, "epoll_create1: %s", strerror(error));
+	}
+	w->engine_state = e;
+	if (w->options.busy_poll_ns) {
+		worker_feature(w, FEATURE_busy_poll);
+		epoll_socket_busy_poll(w);
+	}
+	return 0;
+}
+
+static void epoll_fini(struct worker *w)
+{
+	struct epoll *e = w->engine_state;
+
+	close(e->fd);
+	free(e);
+	w->engine_state = NULL;
+}
+
+/* Milliseconds until the deadline, rounded up; -1: no deadline. */
+static int epoll_timeout(uint64_t deadline_ns)
+{
+	uint64_t now;
+
+	if (!deadline_ns)
+		return -1;
+	now = clock_ns();
+	if (now >= deadline_ns)
+		return 0;
+	return (int)MIN((deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS, 3600 * 1000);
+}
+
+static int epoll_poll(struct worker *w, int timeout_ms)
+{
+	struct epoll *e = w->engine_state;
+
+	stat_add(w->stats.sys_epoll_wait, 1);
+	return epoll_wait(e->fd, e->events, ARRAY_SIZE(e->events), timeout_ms);
+}
+
+/* Looks again and again for busy-poll before it sleeps. */
+static int epoll_spin(struct worker *w)
+{
+	uint64_t end_ns = clock_ns() + w->options.busy_poll_ns;
+	int n;
+
+	do
+		n = epoll_poll(w, 0);
+	while (n == 0 && clock_ns() < end_ns);
+	return n;
+}
+
+static void epoll_wait_turn(struct worker *w, bool block)
+{
+	struct epoll *e = w->engine_state;
+	int n = 0;
+
+	if (block && w->options.busy_poll_ns)
+		n = epoll_spin(w);
+	if (n == 0)
+		n = epoll_poll(w, block ? epoll_timeout(w->deadline_ns) : 0);
+	for (int i = 0; i < n; i++) {
+		struct op *op = e->events[i].data.ptr;
+
+		op->done(op, (int)e->events[i].events, 0);
+	}
+}
+
+const struct engine engine_epoll = {
+	.name = "epoll",
+	.init = epoll_init,
+	.fini = epoll_fini,
+	.listen = epoll_listen,
+	.watch = epoll_watch,
+	.wait = epoll_wait_turn,
+	.open = epoll_open,
+	.recv = epoll_recv,
+	.flush = epoll_flush,
+	.close = epoll_close,
+	.release = epoll_release,
+};

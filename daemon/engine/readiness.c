@@ -1,0 +1,138 @@
+/* Non-blocking accept, recv and send for the readiness engines.  See readiness.h. */
+#include "readiness.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "conn.h"
+#include "worker.h"
+
+/* The last receive filled all it was given: the next one may fill READINESS_CHUNKS. */
+enum { CONN_WIDE = CONN_ENGINE << 7 };
+
+static ssize_t recv_one(struct conn *c)
+{
+	struct pool *p = &c->worker->pool;
+	struct chunk *k = chunk_get(p);
+	ssize_t n;
+
+	if (!k)
+		return -ENOBUFS;
+	stat_add(c->worker->stats.sys_recv, 1);
+	n = recv(c->fd, k->base, p->chunk_size, MSG_DONTWAIT);
+	if (n > 0)
+		conn_input(c, k, k->base, (uint32_t)n);
+	else if (n < 0)
+		n = -errno;
+	chunk_put(p, k);
+	return n;
+}
+
+static ssize_t recv_wide(struct conn *c, unsigned max)
+{
+	struct pool *p = &c->worker->pool;
+	struct chunk *chunks[READINESS_CHUNKS];
+	struct iovec iov[READINESS_CHUNKS];
+	struct msghdr msg = { .msg_iov = iov };
+	unsigned count = 0;
+	ssize_t n, left;
+
+	while (count < max && (chunks[count] = chunk_get(p)) != NULL) {
+		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
+		count++;
+	}
+	if (count == 0)
+		return -ENOBUFS;
+	msg.msg_iovlen = count;
+	stat_add(c->worker->stats.sys_recv, 1);
+	n = recvmsg(c->fd, &msg, MSG_DONTWAIT);
+	if (n < 0)
+		n = -errno;
+	left = n;
+	for (unsigned i = 0; i < count; i++) {
+		if (left > 0)
+			conn_input(c, chunks[i], chunks[i]->base,
+				   (uint32_t)MIN(left, (ssize_t)p->chunk_size));
+		left -= (ssize_t)p->chunk_size;
+		chunk_put(p, chunks[i]);
+	}
+	return n;
+}
+
+enum readiness readiness_recv(struct conn *c, bool to_eagain)
+{
+	size_t chunk_size = c->worker->pool.chunk_size;
+
+	for (unsigned i = 0; i < READINESS_READS; i++) {
+		bool wide = c->flags & CONN_WIDE;
+		size_t room = chunk_size * (wide ? READINESS_CHUNKS : 1);
+		ssize_t n = wide ? recv_wide(c, READINESS_CHUNKS) : recv_one(c);
+
+		if (n > 0) {
+			if ((size_t)n >= chunk_size)
+				c->flags |= CONN_WIDE;
+			else
+				c->flags &= ~(uint32_t)CONN_WIDE;
+			if ((size_t)n < room && !to_eagain)
+				return READINESS_DRAINED;
+			continue;
+		}
+		if (n == -EAGAIN)
+			return READINESS_DRAINED;
+		if (n == -EINTR)
+			continue;
+		if (n == 0)
+			conn_eof(c);
+		else if (n == -ENOBUFS && worker_chunks(c->worker) == 0)
+			conn_starved(c);
+		else
+			conn_failed(c, (int)-n);
+		return READINESS_ENDED;
+	}
+	return READINESS_MORE;
+}
+
+bool readiness_send(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	while (c->tx.bytes > 0) {
+		struct iovec iov[READINESS_IOV];
+		struct msghdr msg = { .msg_iov = iov };
+		size_t bytes;
+		ssize_t n;
+
+		msg.msg_iovlen = bufq_iov(&c->tx, iov, READINESS_IOV, &bytes);
+		stat_add(w->stats.sys_send, 1);
+		if (msg.msg_iovlen == 1)
+			n = send(c->fd, iov[0].iov_base, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+		else
+			n = sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno != EAGAIN) {
+			conn_failed(c, errno);
+			return false;
+		}
+		if (n > 0)
+			conn_sent(c, &c->tx, (size_t)n, 0);
+		if (n < (ssize_t)bytes) {
+			stat_add(w->stats.tx_blocked, 1);
+			return false;
+		}
+	}
+	return true;
+}
+
+bool readiness_accept(struct acceptor *a)
+{
+	for (unsigned i = 0; i < READINESS_ACCEPTS && a->fd >= 0 && !a->paused; i++) {
+		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);
+
+		stat_add(a->worker->stats.sys_accept, 1);
+		if (fd < 0 && errno == EAGAIN)
+			return false;
+		worker_accepted(a, fd < 0 ? -errno : fd);
+	}
+	return a->fd >= 0 && !a->paused;
+}

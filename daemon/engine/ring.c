@@ -1,0 +1,313 @@
+/* Ring set-up, entering, reaping, and what both io_uring engines arm on it.  See ring.h. */
+#include "ring.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "uring_compat.h"
+
+/* ---- Set-up ---- */
+
+/* From the best to the least; each needs a newer kernel than the next (6.1, 5.19, 5.6). */
+static const unsigned ring_setups[] = {
+	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER |
+		IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN |
+		IORING_SETUP_TASKRUN_FLAG,
+	IORING_SETUP_CQSIZE,
+};
+
+static const unsigned ring_setups_sqpoll[] = {
+	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER,
+	IORING_SETUP_CQSIZE,
+};
+
+static int ring_setup(struct ring *r, const struct worker_options *o, unsigned flags)
+{
+	struct io_uring_params params = { .flags = flags, .cq_entries = RING_CQ_ENTRIES };
+	int rc;
+
+	if (r->sqpoll) {
+		params.flags |= IORING_SETUP_SQPOLL;
+		params.sq_thread_idle = (unsigned)MAX(o->sqpoll_idle_ns / NS_PER_MS, 1);
+		if (o->sqpoll_cpu != UINT64_MAX) {
+			params.flags |= IORING_SETUP_SQ_AFF;
+			params.sq_thread_cpu = (unsigned)o->sqpoll_cpu;
+		}
+	}
+	rc = io_uring_queue_init_params(RING_SQ_ENTRIES, &r->io, &params);
+	if (rc == 0) {
+		r->features = params.features;
+		r->deferred = params.flags & IORING_SETUP_DEFER_TASKRUN;
+		if (params.flags & IORING_SETUP_SINGLE_ISSUER)
+			worker_feature(r->worker, FEATURE_single_issuer);
+	}
+	return rc;
+}
+
+static int ring_unavailable(struct reason *reason, int error)
+{
+	switch (-error) {
+	case ENOSYS:
+		return reason_set(reason, error,
+				  "this kernel has no io_uring; use engine = epoll, or a kernel "
+				  "from Linux 5.19 on with CONFIG_IO_URING");
+	case EPERM:
+	case EACCES:
+		return reason_set(reason, error,
+				  "io_uring is not permitted here; allow it with `sysctl "
+				  "kernel.io_uring_disabled=0`, or in the sandbox or container "
+				  "(seccomp: io_uring_setup, io_uring_enter, io_uring_register)");
+	case ENOMEM:
+		return reason_set(reason, error,
+				  "no locked memory for a ring; raise it with LimitMEMLOCK= of the "
+				  "unit or `ulimit -l`");
+	case EMFILE:
+		return reason_set(reason, error,
+				  "no descriptor left for a ring; raise LimitNOFILE= of the unit "
+				  "or `ulimit -n`");
+	default:
+		return reason_set(reason, error, "io_uring_setup: %s", strerror(-error));
+	}
+}
+
+/* liburing 2.3 fills the index array at each submission; with the identity in it for good, moving
+ * the tail is all that a submission takes. */
+static void ring_fill_array(struct ring *r)
+{
+	for (unsigned i = 0; i < r->io.sq.ring_entries; i++)
+		r->io.sq.array[i] = i;
+}
+
+int ring_init(struct ring *r, struct worker *w, struct reason *reason)
+{
+	const unsigned *setups = w->options.sqpoll ? ring_setups_sqpoll : ring_setups;
+	unsigned count = w->options.sqpoll ? ARRAY_SIZE(ring_setups_sqpoll) : ARRAY_SIZE(ring_setups);
+	int rc = -EINVAL;
+
+	*r = (struct ring){ .worker = w, .sqpoll = w->options.sqpoll };
+	for (unsigned i = 0; i < count && rc == -EINVAL; i++)
+		rc = ring_setup(r, &w->options, setups[i]);
+	if (rc < 0)
+		return ring_unavailable(reason, rc);
+	if (!(r->features & IORING_FEAT_EXT_ARG) || !(r->features & IORING_FEAT_NODROP)) {
+		io_uring_queue_exit(&r->io);
+		return reason_set(reason, -ENOSYS, "this kernel's io_uring is too old; use engine = "
+				  "epoll, or Linux 5.19 or newer");
+	}
+	r->sq_flags = r->io.sq.kflags;
+	ring_fill_array(r);
+	if (io_uring_register_ring_fd(&r->io) == 1)
+		worker_feature(w, FEATURE_registered_ring);
+	if (r->deferred)
+		worker_feature(w, FEATURE_defer_taskrun);
+	if (r->sqpoll)
+		worker_feature(w, FEATURE_sqpoll);
+	if (w->options.busy_poll_ns)
+		worker_feature(w, FEATURE_busy_poll);
+	if (w->options.busy_poll_ns) {
+		struct nb_io_uring_napi napi = {
+			.busy_poll_to = (uint32_t)(w->options.busy_poll_ns / NS_PER_US),
+		};
+
+		if (syscall(__NR_io_uring_register, r->io.ring_fd, NB_REGISTER_NAPI, &napi, 1) == 0)
+			worker_feature(w, FEATURE_napi_busy_poll);
+	}
+	return 0;
+}
+
+void ring_fini(struct ring *r)
+{
+	io_uring_queue_exit(&r->io);
+}
+
+/* ---- Entering the kernel ---- */
+
+/* Publishes what was queued; returns how many the kernel has not taken yet. */
+static unsigned ring_publish(struct ring *r)
+{
+	struct io_uring_sq *sq = &r->io.sq;
+
+	if (sq->sqe_tail != *sq->ktail)
+		io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
+	return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead);
+}
+
+static unsigned ring_sq_flags(const struct ring *r)
+{
+	return __atomic_load_n(r->sq_flags, __ATOMIC_RELAXED);
+}
+
+static int ring_call(struct ring *r, unsigned submit, unsigned want, unsigned flags,
+		     struct io_uring_getevents_arg *arg)
+{
+	struct io_uring *io = &r->io;
+	int rc;
+
+	stat_add(r->worker->stats.sys_io_uring_enter, 1);
+	if (io->enter_ring_fd != io->ring_fd)
+		flags |= IORING_ENTER_REGISTERED_RING;
+	if (arg)
+		rc = io_uring_enter2((unsigned)io->enter_ring_fd, submit, want,
+				     flags | IORING_ENTER_EXT_ARG, (sigset_t *)arg, sizeof(*arg));
+	else
+		rc = io_uring_enter2((unsigned)io->enter_ring_fd, submit, want, flags, NULL, 0);
+	return rc;
+}
+
+/* SQPOLL: the kernel's thread sleeps and has to be woken for what we published. */
+static bool ring_needs_wakeup(const struct ring *r)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	return ring_sq_flags(r) & IORING_SQ_NEED_WAKEUP;
+}
+
+void ring_submit(struct ring *r)
+{
+	unsigned submit = ring_publish(r);
+
+	if (!submit)
+		return;
+	if (!r->sqpoll)
+		ring_call(r, submit, 0, 0, NULL);
+	else if (ring_needs_wakeup(r))
+		ring_call(r, submit, 0, IORING_ENTER_SQ_WAKEUP, NULL);
+}
+
+void ring_enter(struct ring *r, unsigned want, uint64_t deadline_ns)
+{
+	struct __kernel_timespec ts;
+	struct io_uring_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
+	unsigned submit = ring_publish(r), flags = IORING_ENTER_GETEVENTS;
+	uint64_t now;
+
+	if (r->sqpoll) {
+		if (submit && ring_needs_wakeup(r))
+			flags |= IORING_ENTER_SQ_WAKEUP;
+		else if (want == 0 && !(ring_sq_flags(r) & IORING_SQ_CQ_OVERFLOW))
+			return;
+	}
+	if (!want || !deadline_ns) {
+		ring_call(r, submit, want, flags, NULL);
+		return;
+	}
+	now = clock_ns();
+	ts.tv_sec = now < deadline_ns ? (long long)((deadline_ns - now) / NS_PER_S) : 0;
+	ts.tv_nsec = now < deadline_ns ? (long long)((deadline_ns - now) % NS_PER_S) : 0;
+	ring_call(r, submit, want, flags, &arg);
+}
+
+bool ring_spin(struct ring *r, uint64_t ns)
+{
+	uint64_t end_ns;
+
+	if (io_uring_sq_ready(&r->io) || !r->sqpoll)
+		ring_enter(r, 0, 0); /* what is queued goes out before we wait */
+	end_ns = clock_ns() + ns;
+	do {
+		if (ring_ready(r))
+			return true;
+		if (ring_sq_flags(r) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW))
+			ring_enter(r, 0, 0);
+		__builtin_ia32_pause();
+	} while (clock_ns() < end_ns);
+	return ring_ready(r);
+}
+
+struct io_uring_sqe *ring_sqe(struct ring *r)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->io);
+
+	while (unlikely(!sqe)) {
+		ring_submit(r);
+		sqe = io_uring_get_sqe(&r->io);
+	}
+	return sqe;
+}
+
+void ring_reap(struct ring *r)
+{
+	struct io_uring_cq *cq = &r->io.cq;
+	unsigned head = *cq->khead, tail = io_uring_smp_load_acquire(cq->ktail);
+
+	if (tail - head > WORKER_TURN_MAX)
+		tail = head + WORKER_TURN_MAX;
+	for (; head != tail; head++) {
+		const struct io_uring_cqe *cqe = &cq->cqes[head & cq->ring_mask];
+		struct op *op = io_uring_cqe_get_data(cqe);
+
+		if (likely(op != NULL))
+			op->done(op, cqe->res, cqe->flags);
+	}
+	io_uring_smp_store_release(cq->khead, head);
+}
+
+/* ---- Watching and accepting ---- */
+
+static void ring_watch_arm(struct ring_watch *watch)
+{
+	struct io_uring_sqe *sqe = ring_sqe(watch->ring);
+
+	io_uring_prep_poll_multishot(sqe, watch->fd, POLLIN);
+	ring_op(sqe, &watch->op);
+}
+
+static void ring_watch_done(struct op *op, int res, uint32_t flags)
+{
+	struct ring_watch *watch = container_of(op, struct ring_watch, op);
+
+	if (res == -ECANCELED)
+		return;
+	watch->target->done(watch->target, 0, 0);
+	if (!(flags & IORING_CQE_F_MORE))
+		ring_watch_arm(watch);
+}
+
+void ring_watch(struct ring *r, struct ring_watch *watch, int fd, struct op *target)
+{
+	*watch = (struct ring_watch){
+		.op.done = ring_watch_done,
+		.ring = r,
+		.target = target,
+		.fd = fd,
+	};
+	ring_watch_arm(watch);
+}
+
+static void ring_accept_arm(struct ring *r, struct acceptor *a)
+{
+	struct io_uring_sqe *sqe = ring_sqe(r);
+
+	io_uring_prep_multishot_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);
+	ring_op(sqe, &a->op);
+}
+
+static void ring_accept_done(struct op *op, int res, uint32_t flags)
+{
+	struct acceptor *a = container_of(op, struct acceptor, op);
+	struct ring *r = a->worker->engine_state; /* each engine's state begins with its ring */
+
+	if (res != -ECANCELED)
+		worker_accepted(a, res);
+	if (!(flags & IORING_CQE_F_MORE) && res != -ECANCELED && a->fd >= 0 && !a->paused)
+		ring_accept_arm(r, a);
+}
+
+void ring_listen(struct ring *r, struct acceptor *a, bool on)
+{
+	struct io_uring_sqe *sqe;
+
+	a->op.done = ring_accept_done;
+	if (on) {
+		ring_accept_arm(r, a);
+		return;
+	}
+	sqe = ring_sqe(r);
+	io_uring_prep_cancel(sqe, &a->op, 0);
+	ring_op(sqe, NULL);
+}

@@ -1,0 +1,66 @@
+/* A worker's io_uring: set up with the best the kernel has, submitted with one system call a turn.
+ *
+ * Enters the kernel by itself rather than through liburing's submit functions: every system call is
+ * counted, and one call submits, waits and runs the deferred work.  Worker's thread only. */
+#pragma once
+#include <liburing.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine.h"
+#include "op.h"
+#include "util.h"
+#include "worker.h"
+
+enum { RING_SQ_ENTRIES = 64, RING_CQ_ENTRIES = 1024 };
+
+struct ring {
+	struct io_uring io;
+	struct worker *worker;
+	unsigned *sq_flags;
+	unsigned long long features; /* IORING_FEAT_* */
+	bool sqpoll, deferred;
+};
+
+/* Sets the ring up, registers it and says so in the worker's features.  0, or -errno with the
+ * reason: what is missing and how to mend it. */
+int ring_init(struct ring *r, struct worker *w, struct reason *reason);
+void ring_fini(struct ring *r);
+
+/* Submits what is queued, without waiting. */
+void ring_submit(struct ring *r);
+
+/* Submits, waits for `want` completions (0: does not) until deadline_ns (0: for ever), and runs the
+ * work that the kernel deferred. */
+void ring_enter(struct ring *r, unsigned want, uint64_t deadline_ns);
+
+/* Looks at the completion queue, without a system call, for `ns`; true: something is there. */
+bool ring_spin(struct ring *r, uint64_t ns);
+
+/* A submission whose completion runs op->done().  Never NULL: a full queue is submitted first.  The
+ * caller's prep call comes next, and then ring_op(): prep clears user_data. */
+struct io_uring_sqe *ring_sqe(struct ring *r);
+static inline void ring_op(struct io_uring_sqe *sqe, struct op *op)
+{
+	io_uring_sqe_set_data(sqe, op);
+}
+
+static inline unsigned ring_ready(const struct ring *r)
+{
+	return io_uring_cq_ready(&r->io);
+}
+
+/* Runs op->done() for up to WORKER_TURN_MAX completions; one without an op is passed over. */
+void ring_reap(struct ring *r);
+
+/* op->done() on every turn that finds fd readable (multishot poll, armed again as needed). */
+struct ring_watch {
+	struct op op;
+	struct ring *ring;
+	struct op *target;
+	int fd;
+};
+void ring_watch(struct ring *r, struct ring_watch *watch, int fd, struct op *target);
+
+/* Multishot accept on a->fd, and its end. */
+void ring_listen(struct ring *r, struct acceptor *a, bool on);

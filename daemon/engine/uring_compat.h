@@ -1,0 +1,23 @@
+/* What Linux has and liburing 2.3 (Debian 12) does not name yet.  Our own names, since enum members
+ * cannot be tested with #ifdef; every use is probed at run time. */
+#pragma once
+#include <liburing.h>
+
+/* Values from include/uapi/linux/io_uring.h. */
+enum {
+	NB_FEAT_RECVSEND_BUNDLE = 1U << 14, /* Linux 6.10 */
+	NB_FEAT_MIN_TIMEOUT = 1U << 15,     /* Linux 6.12 */
+	NB_RECVSEND_BUNDLE = 1U << 4,       /* sqe->ioprio; Linux 6.10 */
+	NB_SEND_ZC_REPORT_USAGE = 1U << 3,  /* sqe->ioprio; Linux 6.2 */
+	NB_NOTIF_ZC_COPIED = 1U << 31,      /* cqe->res of the notification */
+	NB_PBUF_RING_INC = 2,               /* io_uring_buf_reg.flags; Linux 6.12 */
+	NB_CQE_F_NOTIF = 1U << 3,
+	NB_REGISTER_NAPI = 27, /* Linux 6.9 */
+};
+
+struct nb_io_uring_napi {
+	uint32_t busy_poll_to; /* us */
+	uint8_t prefer_busy_poll;
+	uint8_t pad[3];
+	uint64_t resv;
+};

@@ -1,0 +1,252 @@
+/* Engine `io_uring-poll`: io_uring as a reactor.  Multishot polls tell which sockets are ready, then
+ * accept, recv and send are plain system calls, as with epoll.
+ *
+ * A multishot poll is edge-like: it completes when something arrives, not while it is there.  So a
+ * connection that was not drained is kept on the `again` list and continued in the next turn. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "engine.h"
+#include "readiness.h"
+#include "ring.h"
+#include "worker.h"
+
+enum { URING_POLL_WATCHES = 4 };
+
+enum uring_poll_flags {
+	POLL_ARMED = CONN_ENGINE << 0,     /* the multishot POLLIN */
+	POLL_READABLE = CONN_ENGINE << 1,  /* there may be input */
+	POLL_GONE = CONN_ENGINE << 2,      /* the peer has closed: receive until EAGAIN */
+	POLL_AGAIN = CONN_ENGINE << 3,     /* on the again list */
+	POLL_OUT_ARMED = CONN_ENGINE << 4, /* a POLLOUT is armed: tx is blocked */
+};
+
+struct uring_poll {
+	struct ring ring; /* first: see ring_accept_done() */
+	struct conn *again; /* linked by engine_state; each is counted in pending */
+	unsigned watch_count;
+	struct ring_watch watches[URING_POLL_WATCHES];
+};
+
+static void poll_again(struct conn *c)
+{
+	struct uring_poll *u = c->worker->engine_state;
+
+	if (c->flags & POLL_AGAIN)
+		return;
+	c->flags |= POLL_AGAIN;
+	c->pending++;
+	c->engine_state = u->again;
+	u->again = c;
+}
+
+/* A poll does not end by itself with the connection. */
+static void poll_cancel(struct conn *c, struct op *op)
+{
+	struct uring_poll *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	io_uring_prep_poll_remove(sqe, (uint64_t)(uintptr_t)op);
+	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+	ring_op(sqe, NULL);
+}
+
+static void poll_receive(struct conn *c)
+{
+	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_STARVED))
+		return; /* stays readable, for when input is on again */
+	switch (readiness_recv(c, c->flags & POLL_GONE)) {
+	case READINESS_DRAINED:
+		c->flags &= ~(uint32_t)POLL_READABLE;
+		break;
+	case READINESS_MORE:
+		poll_again(c);
+		break;
+	case READINESS_ENDED:
+		if (c->flags & CONN_EOF)
+			poll_cancel(c, &c->recv_op);
+		break;
+	}
+}
+
+static void poll_arm(struct conn *c)
+{
+	struct uring_poll *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	io_uring_prep_poll_multishot(sqe, c->fd, POLLIN | POLLRDHUP);
+	ring_op(sqe, &c->recv_op);
+	c->flags |= POLL_ARMED;
+	c->pending++;
+}
+
+static void poll_event(struct op *op, int ready, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, recv_op);
+
+	if (!(flags & IORING_CQE_F_MORE)) {
+		c->pending--;
+		c->flags &= ~(uint32_t)POLL_ARMED;
+		if (c->flags & (CONN_CLOSING | CONN_EOF)) {
+			conn_ready(c);
+			return;
+		}
+		poll_arm(c);
+	}
+	if (ready < 0 || (c->flags & CONN_CLOSING))
+		return;
+	c->flags |= POLL_READABLE;
+	if (ready & (POLLRDHUP | POLLHUP | POLLERR))
+		c->flags |= POLL_GONE;
+	poll_receive(c);
+	if ((ready & (POLLERR | POLLHUP)) && (c->flags & (CONN_EOF | CONN_RECV_OFF)))
+		conn_failed(c, ECONNRESET); /* nothing we are willing to read will tell us */
+}
+
+static void poll_out_event(struct op *op, int ready, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, send_op);
+
+	(void)ready, (void)flags;
+	c->pending--;
+	c->flags &= ~(uint32_t)POLL_OUT_ARMED;
+	conn_ready(c);
+}
+
+static int poll_open(struct conn *c)
+{
+	c->recv_op.done = poll_event;
+	c->send_op.done = poll_out_event;
+	poll_arm(c);
+	return 0;
+}
+
+static void poll_recv(struct conn *c, bool on)
+{
+	if (on && (c->flags & POLL_READABLE))
+		poll_again(c);
+}
+
+static void poll_flush(struct conn *c)
+{
+	struct uring_poll *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe;
+
+	if ((c->flags & POLL_OUT_ARMED) || readiness_send(c) || (c->flags & CONN_CLOSING))
+		return;
+	sqe = ring_sqe(&u->ring);
+	io_uring_prep_poll_add(sqe, c->fd, POLLOUT);
+	ring_op(sqe, &c->send_op);
+	c->flags |= POLL_OUT_ARMED;
+	c->pending++;
+}
+
+static void poll_close(struct conn *c)
+{
+	if (c->flags & POLL_ARMED)
+		poll_cancel(c, &c->recv_op);
+	if (c->flags & POLL_OUT_ARMED)
+		poll_cancel(c, &c->send_op);
+}
+
+static void poll_release(struct conn *c)
+{
+	stat_add(c->worker->stats.sys_close, 1);
+	close(c->fd);
+}
+
+static void poll_run_again(struct worker *w)
+{
+	struct uring_poll *u = w->engine_state;
+	struct conn *c = u->again;
+
+	u->again = NULL;
+	while (c) {
+		struct conn *next = c->engine_state;
+
+		c->flags &= ~(uint32_t)POLL_AGAIN;
+		c->pending--;
+		conn_ready(c);
+		poll_receive(c);
+		c = next;
+	}
+}
+
+static void poll_listen(struct worker *w, struct acceptor *a, bool on)
+{
+	struct uring_poll *u = w->engine_state;
+
+	ring_listen(&u->ring, a, on);
+}
+
+static int poll_watch(struct worker *w, int fd, struct op *op)
+{
+	struct uring_poll *u = w->engine_state;
+
+	if (u->watch_count == URING_POLL_WATCHES)
+		return -ENOSPC;
+	ring_watch(&u->ring, &u->watches[u->watch_count++], fd, op);
+	return 0;
+}
+
+static void poll_wait(struct worker *w, bool block)
+{
+	struct uring_poll *u = w->engine_state;
+
+	block = block && !u->again;
+	if (!ring_ready(&u->ring)) {
+		if (!block)
+			ring_enter(&u->ring, 0, 0);
+		else if (!w->options.busy_poll_ns || !ring_spin(&u->ring, w->options.busy_poll_ns))
+			ring_enter(&u->ring, 1, w->deadline_ns);
+	}
+	poll_run_again(w);
+	ring_reap(&u->ring);
+}
+
+static void poll_fini(struct worker *w)
+{
+	struct uring_poll *u = w->engine_state;
+
+	ring_fini(&u->ring);
+	free(u);
+	w->engine_state = NULL;
+}
+
+static int poll_init(struct worker *w, struct reason *reason)
+{
+	struct uring_poll *u = calloc(1, sizeof(*u));
+	int rc;
+
+	if (!u)
+		return reason_set(reason, -ENOMEM, "io_uring-poll: no memory");
+	w->engine_state = u;
+	rc = ring_init(&u->ring, w, reason);
+	if (rc < 0) {
+		free(u);
+		w->engine_state = NULL;
+		return rc;
+	}
+	worker_feature(w, FEATURE_multishot_poll);
+	worker_feature(w, FEATURE_multishot_accept);
+	return 0;
+}
+
+const struct engine engine_uring_poll = {
+	.name = "io_uring-poll",
+	.init = poll_init,
+	.fini = poll_fini,
+	.listen = poll_listen,
+	.watch = poll_watch,
+	.wait = poll_wait,
+	.open = poll_open,
+	.recv = poll_recv,
+	.flush = poll_flush,
+	.close = poll_close,
+	.release = poll_release,
+};

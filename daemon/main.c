@@ -1,0 +1,232 @@
+/* nbserved: options, start, the service manager, the event loop of the main thread. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+
+#include "config.h"
+#include "doctor.h"
+#include "log.h"
+#include "server.h"
+#include "util.h"
+#include "watchdog.h"
+
+#define DEFAULT_CONFIG "/etc/nbserved/nbserved.ini"
+
+enum action { ACTION_SERVE, ACTION_CHECK, ACTION_DUMP, ACTION_DUMP_JSON, ACTION_DUMP_KEYS,
+	      ACTION_DOCTOR };
+
+static const char usage[] =
+	"usage: nbserved [OPTION]...\n"
+	"Serves echo, discard and chargen over epoll and io_uring, and shows what each costs.\n"
+	"\n"
+	"  -c, --config FILE      the configuration (default " DEFAULT_CONFIG ")\n"
+	"      --check-config     say whether FILE is good, open nothing\n"
+	"      --dump-config[=json]\n"
+	"                         print the effective configuration with its origins\n"
+	"      --doctor           say what this host allows, and what FILE would get\n"
+	"      --version\n"
+	"  -h, --help\n"
+	"\n"
+	"SIGTERM drains and ends; a second one ends at once.  nbctl(1) looks inside.\n";
+
+static int parse_options(int argc, char **argv, const char **config, enum action *action)
+{
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "check-config", no_argument, NULL, 'k' },
+		{ "dump-config", optional_argument, NULL, 'd' },
+		{ "dump-keys", no_argument, NULL, 'K' },
+		{ "doctor", no_argument, NULL, 'D' },
+		{ "version", no_argument, NULL, 'V' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) >= 0) {
+		switch (c) {
+		case 'c':
+			*config = optarg;
+			break;
+		case 'k':
+			*action = ACTION_CHECK;
+			break;
+		case 'd':
+			if (optarg && strcmp(optarg, "json") != 0) {
+				fprintf(stderr, "nbserved: --dump-config=%s: expected json\n",
+					optarg);
+				return -EINVAL;
+			}
+			*action = optarg ? ACTION_DUMP_JSON : ACTION_DUMP;
+			break;
+		case 'K':
+			*action = ACTION_DUMP_KEYS;
+			break;
+		case 'D':
+			*action = ACTION_DOCTOR;
+			break;
+		case 'V':
+			puts("nbserved " NB_VERSION);
+			exit(EXIT_SUCCESS);
+		case 'h':
+			fputs(usage, stdout);
+			exit(EXIT_SUCCESS);
+		default:
+			return -EINVAL;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "nbserved: unexpected argument '%s'; try --help\n", argv[optind]);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* The configuration, or NULL with every error printed. */
+static struct config *load(const char *path)
+{
+	struct config_errors errors = { 0 };
+	struct config *config = NULL;
+
+	if (config_load(path, &config, &errors) < 0) {
+		for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
+			log_error("%s", errors.text[i]);
+		if (errors.count > CONFIG_ERRORS_MAX)
+			log_error("and %u more errors", errors.count - CONFIG_ERRORS_MAX);
+	}
+	config_errors_free(&errors);
+	return config;
+}
+
+static int dump_json(const struct config *config)
+{
+	json_t *json = config_to_json(config);
+
+	if (!json || json_dumpf(json, stdout, JSON_INDENT(2)) < 0)
+		return -ENOMEM;
+	putchar('\n');
+	json_decref(json);
+	return 0;
+}
+
+/* ---- Serving ---- */
+
+static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+{
+	struct server *s = context;
+
+	(void)source;
+	if (s->stopping) {
+		log_warning("second %s: ending at once", strsignal((int)info->ssi_signo));
+		return sd_event_exit(s->event, 0);
+	}
+	log_info("%s: draining", strsignal((int)info->ssi_signo));
+	sd_notify(0, "STOPPING=1\nSTATUS=Draining");
+	server_drain(s);
+	return 0;
+}
+
+static int watch_signals(struct server *s)
+{
+	static const int signals[] = { SIGTERM, SIGINT };
+	sigset_t set;
+	int rc;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		sigaddset(&set, signals[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread is started */
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		rc = sd_event_add_signal(s->event, NULL, signals[i], on_terminate, s);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* The first loop iteration follows when every listener accepts or has said why not. */
+static void notify_ready(const struct server *s)
+{
+	unsigned serving = 0;
+
+	for (unsigned i = 0; i < s->listener_count; i++)
+		serving += s->listeners[i]->state == LISTENER_SERVING;
+	sd_notifyf(0, "READY=1\nSTATUS=Serving %u of %u listeners, generation %llu", serving,
+		   s->listener_count, (unsigned long long)s->generation);
+	log_info("nbserved " NB_VERSION ": serving %u of %u listeners", serving,
+		 s->listener_count);
+}
+
+static int serve(struct config *config)
+{
+	static struct server server;
+	int rc, code;
+
+	rc = sd_event_default(&server.event);
+	if (rc < 0) {
+		log_error("sd-event: %s", strerror(-rc));
+		config_free(config);
+		return rc;
+	}
+	rc = watch_signals(&server);
+	if (rc == 0)
+		rc = server_start(&server, config);
+	if (rc == 0)
+		rc = watchdog_start(&server);
+	if (rc == 0) {
+		notify_ready(&server);
+		code = sd_event_loop(server.event);
+		rc = code < 0 ? code : 0;
+	}
+	server_stop(&server);
+	sd_event_unref(server.event);
+	if (rc == 0)
+		log_info("ended");
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	const char *path = DEFAULT_CONFIG;
+	enum action action = ACTION_SERVE;
+	struct config *config;
+	int rc = 0;
+
+	log_open(LOG_INFO);
+	if (parse_options(argc, argv, &path, &action) < 0)
+		return 2;
+	if (action == ACTION_DUMP_KEYS) {
+		config_dump_keys(stdout);
+		return EXIT_SUCCESS;
+	}
+	config = load(path);
+	if (!config)
+		return EXIT_FAILURE;
+	log_set_level(config->server.log_level);
+	switch (action) {
+	case ACTION_SERVE:
+		return serve(config) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	case ACTION_CHECK:
+		printf("%s: good, %u listeners\n", path, config->listener_count);
+		break;
+	case ACTION_DUMP:
+		config_dump(config, stdout);
+		break;
+	case ACTION_DUMP_JSON:
+		rc = dump_json(config);
+		break;
+	case ACTION_DOCTOR:
+		rc = doctor_print(config, stdout);
+		break;
+	case ACTION_DUMP_KEYS:
+		break;
+	}
+	config_free(config);
+	return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

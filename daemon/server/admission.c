@@ -1,0 +1,164 @@
+/* Limits and allow list.  See admission.h. */
+#include "admission.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ADMISSION_BUCKETS = 1024 };
+
+/* The connections of one address. */
+struct admission_peer {
+	struct admission_peer *next;
+	struct in6_addr address;
+	uint64_t count;
+};
+
+struct admission {
+	_Atomic uint64_t open, max;
+	pthread_mutex_t lock; /* all below */
+	uint64_t max_per_address;
+	struct network allow[CONFIG_NETWORKS_MAX];
+	unsigned allow_count;
+	struct admission_peer *peers[ADMISSION_BUCKETS];
+	_Atomic bool needs_peer; /* some rule asks who it is */
+};
+
+struct admission *admission_new(const struct listener_config *config)
+{
+	struct admission *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	pthread_mutex_init(&a->lock, NULL);
+	admission_set(a, config);
+	return a;
+}
+
+void admission_free(struct admission *a)
+{
+	if (!a)
+		return;
+	for (unsigned i = 0; i < ADMISSION_BUCKETS; i++) {
+		while (a->peers[i]) {
+			struct admission_peer *p = a->peers[i];
+
+			a->peers[i] = p->next;
+			free(p);
+		}
+	}
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+}
+
+void admission_set(struct admission *a, const struct listener_config *config)
+{
+	pthread_mutex_lock(&a->lock);
+	a->max_per_address = config->max_connections_per_address;
+	memcpy(a->allow, config->allow, sizeof(a->allow));
+	a->allow_count = config->allow_count;
+	pthread_mutex_unlock(&a->lock);
+	atomic_store(&a->needs_peer, a->max_per_address || a->allow_count);
+	atomic_store(&a->max, config->max_connections ? config->max_connections : UINT64_MAX);
+}
+
+static bool admission_allowed(const struct admission *a, const struct in6_addr *peer)
+{
+	for (unsigned i = 0; i < a->allow_count; i++)
+		if (network_contains(&a->allow[i], peer))
+			return true;
+	return a->allow_count == 0;
+}
+
+static struct admission_peer **admission_bucket(struct admission *a, const struct in6_addr *peer)
+{
+	uint64_t parts[2];
+
+	memcpy(parts, peer, sizeof(parts));
+	parts[0] = (parts[0] ^ parts[1]) * UINT64_C(0x9E3779B97F4A7C15);
+	return &a->peers[(parts[0] >> 32) % ADMISSION_BUCKETS];
+}
+
+/* With the lock held: counts one more of this address.  NULL: no memory. */
+static struct admission_peer *admission_count(struct admission *a, const struct in6_addr *address)
+{
+	struct admission_peer **bucket = admission_bucket(a, address), *p = *bucket;
+
+	while (p && memcmp(&p->address, address, sizeof(*address)) != 0)
+		p = p->next;
+	if (!p) {
+		p = malloc(sizeof(*p));
+		if (!p)
+			return NULL;
+		*p = (struct admission_peer){ .next = *bucket, .address = *address };
+		*bucket = p;
+	}
+	p->count++;
+	return p;
+}
+
+static void admission_uncount(struct admission *a, struct admission_peer *peer)
+{
+	struct admission_peer **p = admission_bucket(a, &peer->address);
+
+	if (--peer->count > 0)
+		return;
+	while (*p != peer)
+		p = &(*p)->next;
+	*p = peer->next;
+	free(peer);
+}
+
+static int admission_check_peer(struct admission *a, int fd, void **ret_ticket)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+	struct admission_peer *peer;
+	struct in6_addr address;
+	int rc = 0;
+
+	if (getpeername(fd, (struct sockaddr *)&sa, &len) < 0)
+		return -EACCES; /* gone already */
+	address = sockaddr_mapped(&sa);
+	pthread_mutex_lock(&a->lock);
+	if (!admission_allowed(a, &address)) {
+		rc = -EACCES;
+	} else if (a->max_per_address) {
+		peer = admission_count(a, &address);
+		if (!peer || peer->count > a->max_per_address) {
+			if (peer)
+				admission_uncount(a, peer);
+			rc = -EUSERS;
+		} else {
+			*ret_ticket = peer;
+		}
+	}
+	pthread_mutex_unlock(&a->lock);
+	return rc;
+}
+
+int admission_enter(struct admission *a, int fd, void **ret_ticket)
+{
+	int rc = 0;
+
+	*ret_ticket = NULL;
+	if (atomic_fetch_add(&a->open, 1) >= atomic_load(&a->max))
+		rc = -EUSERS;
+	else if (atomic_load(&a->needs_peer))
+		rc = admission_check_peer(a, fd, ret_ticket);
+	if (rc < 0)
+		atomic_fetch_sub(&a->open, 1);
+	return rc;
+}
+
+void admission_release(struct admission *a, void *ticket)
+{
+	atomic_fetch_sub(&a->open, 1);
+	if (!ticket)
+		return;
+	pthread_mutex_lock(&a->lock);
+	admission_uncount(a, ticket);
+	pthread_mutex_unlock(&a->lock);
+}

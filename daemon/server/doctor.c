@@ -1,0 +1,294 @@
+/* The doctor: tries out what a worker would try.  See doctor.h. */
+#include "doctor.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "listener.h"
+#include "server.h"
+
+/* ---- The report ---- */
+
+static void check(json_t *checks, const char *name, bool ok, const char *value, const char *reason,
+		  const char *fix)
+{
+	json_array_append_new(checks, json_pack("{s:s, s:b, s:s, s:s, s:s}", "name", name, "ok", ok,
+						"value", value, "reason", ok ? "" : reason, "fix",
+						ok ? "" : fix));
+}
+
+static char *format(char *text, size_t size, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static char *format(char *text, size_t size, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, size, fmt, args);
+	va_end(args);
+	return text;
+}
+
+/* First line of a file, without its end; false: it cannot be read. */
+static bool read_line(const char *path, char *text, int size)
+{
+	FILE *file = fopen(path, "re");
+	bool ok = file && fgets(text, size, file);
+
+	if (file)
+		fclose(file);
+	if (ok)
+		text[strcspn(text, "\n")] = '\0';
+	return ok;
+}
+
+/* ---- The host ---- */
+
+static void check_kernel(json_t *checks)
+{
+	struct utsname name;
+	char text[64];
+
+	uname(&name);
+	check(checks, "kernel", true, name.release, "", "");
+	if (read_line("/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
+		check(checks, "kernel.io_uring_disabled", text[0] == '0', text,
+		      text[0] == '1' ? "only members of kernel.io_uring_group may use io_uring"
+				     : "nobody may use io_uring",
+		      "sysctl kernel.io_uring_disabled=0");
+}
+
+static void check_limit(json_t *checks, const char *name, int resource, rlim_t wanted,
+			const char *reason, const char *fix)
+{
+	struct rlimit limit = { 0 };
+	char text[64];
+
+	getrlimit(resource, &limit);
+	if (limit.rlim_cur == RLIM_INFINITY)
+		format(text, sizeof(text), "unlimited");
+	else
+		format(text, sizeof(text), "%llu", (unsigned long long)limit.rlim_cur);
+	check(checks, name, limit.rlim_cur >= wanted, text, reason, fix);
+}
+
+static void check_cpus(json_t *checks)
+{
+	char text[32];
+	cpu_set_t cpus;
+	int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+
+	format(text, sizeof(text), "%d", count);
+	check(checks, "cpus", count > 1, text, "the load generator and the server share one CPU",
+	      "give the process more CPUs, or read CPU time rather than throughput");
+}
+
+static void check_rdma(json_t *checks)
+{
+	DIR *dir = opendir("/sys/class/infiniband");
+	const struct dirent *entry;
+	char devices[200] = "";
+
+	while (dir && (entry = readdir(dir)) != NULL) {
+		size_t used = strlen(devices);
+
+		if (entry->d_name[0] != '.')
+			format(devices + used, sizeof(devices) - used, "%s%s", used ? " " : "",
+			       entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	check(checks, "rdma devices", devices[0], devices, "this host has no RDMA device",
+	      "load its driver; without hardware: modprobe rdma_rxe; rdma link add rxe0 type rxe "
+	      "netdev DEVICE (this version does not serve RDMA yet)");
+}
+
+/* ---- Engines and features, each by trying ---- */
+
+/* What each feature needs; X-macro order is not relied on. */
+static const struct {
+	enum engine_feature feature;
+	const char *needs;
+} feature_needs[] = {
+	{ FEATURE_registered_ring, "Linux 5.18" },
+	{ FEATURE_single_issuer, "Linux 6.0" },
+	{ FEATURE_defer_taskrun, "Linux 6.1" },
+	{ FEATURE_multishot_accept, "Linux 5.19" },
+	{ FEATURE_multishot_recv, "Linux 6.0" },
+	{ FEATURE_multishot_poll, "Linux 5.13" },
+	{ FEATURE_buffer_ring, "Linux 5.19" },
+	{ FEATURE_incremental_buffers, "Linux 6.12" },
+	{ FEATURE_recv_bundle, "Linux 6.10" },
+	{ FEATURE_registered_files, "Linux 5.19; RLIMIT_NOFILE" },
+	{ FEATURE_send_zc, "Linux 6.1" },
+	{ FEATURE_sqpoll, "Linux 5.11" },
+	{ FEATURE_busy_poll, "nothing" },
+	{ FEATURE_socket_busy_poll, "CAP_NET_ADMIN, or sysctl net.core.busy_read" },
+	{ FEATURE_napi_busy_poll, "Linux 6.9" },
+};
+
+static const char *feature_need(enum engine_feature feature)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(feature_needs); i++)
+		if (feature_needs[i].feature == feature)
+			return feature_needs[i].needs;
+	return "a newer kernel";
+}
+
+/* Every option that asks for a feature, so that each is tried once. */
+static const struct worker_options doctor_options[] = {
+	{ .buffer_size = 16384, .buffers = 64, .zero_copy_min = 8192, .busy_poll_ns = 1000,
+	  .sqpoll_cpu = UINT64_MAX },
+	{ .buffer_size = 16384, .buffers = 64, .sqpoll = true, .sqpoll_idle_ns = NS_PER_MS,
+	  .sqpoll_cpu = UINT64_MAX },
+};
+
+/* Features that belong to an engine: what some engine never uses is no "no". */
+static bool feature_of(const struct engine *engine, enum engine_feature feature)
+{
+	bool completion = engine == engine_find("io_uring");
+	bool reactor = engine == engine_find("io_uring-poll");
+
+	switch (feature) {
+	case FEATURE_busy_poll:
+		return true;
+	case FEATURE_socket_busy_poll:
+		return !completion && !reactor;
+	case FEATURE_multishot_poll:
+		return reactor;
+	case FEATURE_multishot_recv:
+	case FEATURE_buffer_ring:
+	case FEATURE_incremental_buffers:
+	case FEATURE_recv_bundle:
+	case FEATURE_registered_files:
+	case FEATURE_send_zc:
+		return completion;
+	default:
+		return completion || reactor;
+	}
+}
+
+static void check_engine(json_t *checks, const struct engine *engine)
+{
+	struct reason reason = { "" };
+	uint32_t features = 0, more = 0;
+	int rc = worker_probe(engine, &doctor_options[0], &features, &reason);
+
+	check(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable", reason.text,
+	      "see the reason");
+	if (rc < 0)
+		return;
+	if (feature_of(engine, FEATURE_sqpoll) &&
+	    worker_probe(engine, &doctor_options[1], &more, &reason) == 0)
+		features |= more;
+	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
+		bool has = features & (1U << f);
+		char name[64], fix[128];
+
+		if (!feature_of(engine, f))
+			continue;
+		format(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
+		format(fix, sizeof(fix), "needs %s", feature_need(f));
+		check(checks, name, has, has ? "yes" : "no", "this host does not grant it", fix);
+	}
+}
+
+/* ---- The configuration's listeners ---- */
+
+static json_t *feature_list(uint32_t features)
+{
+	json_t *list = json_array();
+
+	for (unsigned f = 0; f < FEATURE_COUNT; f++)
+		if (features & (1U << f))
+			json_array_append_new(list, json_string(engine_feature_names[f]));
+	return list;
+}
+
+static json_t *check_listener(const struct listener_config *lc)
+{
+	const struct engine *engine = listener_pick_engine(lc);
+	struct reason reason = { "" };
+	uint32_t features = 0;
+	int rc = worker_probe(engine, &lc->options, &features, &reason);
+
+	return json_pack("{s:s, s:s, s:o, s:b, s:s}", "name", lc->name, "engine", engine->name,
+			 "engine_features", feature_list(features), "available", rc == 0, "reason",
+			 reason.text);
+}
+
+json_t *doctor_check(const struct config *config)
+{
+	json_t *checks = json_array(), *listeners = json_array();
+
+	check_kernel(checks);
+	check_cpus(checks);
+	check_limit(checks, "memlock (bytes)", RLIMIT_MEMLOCK, 64 << 20,
+		    "little memory may be locked for rings and registered buffers",
+		    "LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited");
+	check_limit(checks, "nofile", RLIMIT_NOFILE, 16384, "few connections can be open at once",
+		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
+	for (unsigned i = 0; engines[i]; i++)
+		check_engine(checks, engines[i]);
+	check_rdma(checks);
+	for (unsigned i = 0; i < config->listener_count; i++)
+		json_array_append_new(listeners, check_listener(&config->listeners[i]));
+	return json_pack("{s:o, s:o}", "checks", checks, "listeners", listeners);
+}
+
+json_t *doctor_report(struct server *s)
+{
+	return doctor_check(s->config);
+}
+
+static void print_features(const json_t *listener, FILE *to)
+{
+	const json_t *feature;
+	size_t i;
+
+	json_array_foreach (json_object_get(listener, "engine_features"), i, feature)
+		fprintf(to, "%s %s", i ? "," : ":", json_string_value(feature));
+	fputc('\n', to);
+}
+
+int doctor_print(const struct config *config, FILE *to)
+{
+	json_t *report = doctor_check(config), *item;
+	size_t i;
+
+	if (!report)
+		return -ENOMEM;
+	json_array_foreach (json_object_get(report, "checks"), i, item) {
+		bool ok = json_is_true(json_object_get(item, "ok"));
+
+		fprintf(to, "%-3s %-36s %s\n", ok ? "ok" : "no",
+			json_string_value(json_object_get(item, "name")),
+			json_string_value(json_object_get(item, "value")));
+		if (!ok)
+			fprintf(to, "      why: %s\n      fix: %s\n",
+				json_string_value(json_object_get(item, "reason")),
+				json_string_value(json_object_get(item, "fix")));
+	}
+	json_array_foreach (json_object_get(report, "listeners"), i, item) {
+		bool ok = json_is_true(json_object_get(item, "available"));
+
+		fprintf(to, "%-3s listener %-27s %s", ok ? "ok" : "no",
+			json_string_value(json_object_get(item, "name")),
+			json_string_value(json_object_get(item, "engine")));
+		if (ok)
+			print_features(item, to);
+		else
+			fprintf(to, "\n      why: %s\n",
+				json_string_value(json_object_get(item, "reason")));
+	}
+	json_decref(report);
+	return 0;
+}

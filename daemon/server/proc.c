@@ -1,0 +1,161 @@
+/* CPU time and context switches of threads, read from /proc.  See proc.h. */
+#include "proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util.h"
+
+void proc_cost_add(struct proc_cost *to, const struct proc_cost *from)
+{
+	to->cpu_user_ns += from->cpu_user_ns;
+	to->cpu_system_ns += from->cpu_system_ns;
+	to->switches_voluntary += from->switches_voluntary;
+	to->switches_involuntary += from->switches_involuntary;
+}
+
+/* Reads /proc/self/task/TID/name as a string. */
+static int proc_read(pid_t tid, const char *name, char *text, size_t size)
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/%s", (int)tid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, size - 1);
+	close(fd);
+	if (n <= 0)
+		return n < 0 ? -errno : -ENODATA;
+	text[n] = '\0';
+	return 0;
+}
+
+/* proc_pid_stat(5): fields 14 and 15, after the name, which may hold anything but ends with the last
+ * parenthesis. */
+static int proc_ticks(pid_t tid, uint64_t *ret_user, uint64_t *ret_system)
+{
+	char text[1024], *end;
+	unsigned long long user, sys;
+	int rc = proc_read(tid, "stat", text, sizeof(text));
+
+	if (rc < 0)
+		return rc;
+	end = strrchr(text, ')');
+	if (!end || sscanf(end, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
+			   &sys) != 2)
+		return -EIO;
+	*ret_user = user;
+	*ret_system = sys;
+	return 0;
+}
+
+static uint64_t proc_status_number(const char *status, const char *key)
+{
+	const char *line = strstr(status, key);
+
+	return line ? strtoull(line + strlen(key), NULL, 10) : 0;
+}
+
+int proc_cost_of(pid_t tid, struct proc_cost *ret_cost)
+{
+	uint64_t user, sys, ticks, total_ns;
+	char text[4096];
+	struct proc_cost cost;
+	int rc = proc_ticks(tid, &user, &sys);
+
+	if (rc < 0)
+		return rc;
+	ticks = user + sys;
+	if (proc_read(tid, "schedstat", text, sizeof(text)) == 0)
+		total_ns = strtoull(text, NULL, 10);
+	else /* a kernel without schedstat: 10 ms steps */
+		total_ns = ticks * NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+	cost.cpu_user_ns = ticks ? (uint64_t)((__uint128_t)total_ns * user / ticks) : total_ns;
+	cost.cpu_system_ns = total_ns - cost.cpu_user_ns;
+	rc = proc_read(tid, "status", text, sizeof(text));
+	if (rc < 0)
+		return rc;
+	cost.switches_voluntary = proc_status_number(text, "\nvoluntary_ctxt_switches:");
+	cost.switches_involuntary = proc_status_number(text, "nonvoluntary_ctxt_switches:");
+	*ret_cost = cost;
+	return 0;
+}
+
+pid_t proc_thread_owner(const char *comm)
+{
+	if (strncmp(comm, "iou-wrk-", 8) != 0 && strncmp(comm, "iou-sqp-", 8) != 0)
+		return 0;
+	return (pid_t)strtol(comm + 8, NULL, 10);
+}
+
+static struct proc_thread *proc_threads_find(struct proc_threads *t, pid_t tid)
+{
+	for (unsigned i = 0; i < t->count; i++)
+		if (t->list[i].tid == tid)
+			return &t->list[i];
+	return NULL;
+}
+
+static void proc_threads_see(struct proc_threads *t, pid_t tid)
+{
+	struct proc_thread *thread = proc_threads_find(t, tid);
+	char comm[64];
+	pid_t worker;
+
+	if (!thread) {
+		if (proc_read(tid, "comm", comm, sizeof(comm)) < 0)
+			return;
+		worker = proc_thread_owner(comm);
+		if (!worker || t->count == PROC_THREADS_MAX)
+			return;
+		thread = &t->list[t->count++];
+		*thread = (struct proc_thread){ .tid = tid, .worker = worker };
+	}
+	if (proc_cost_of(tid, &thread->cost) == 0)
+		thread->seen = true;
+}
+
+/* An io-wq thread of a ring with SQPOLL works for the SQPOLL thread, which works for the worker. */
+static void proc_threads_resolve(struct proc_threads *t)
+{
+	for (unsigned i = 0; i < t->count; i++) {
+		const struct proc_thread *sqp = proc_threads_find(t, t->list[i].worker);
+
+		if (sqp)
+			t->list[i].worker = sqp->worker;
+	}
+}
+
+void proc_threads_scan(struct proc_threads *t,
+		       void (*retire)(void *context, const struct proc_thread *thread),
+		       void *context)
+{
+	DIR *dir = opendir("/proc/self/task");
+	const struct dirent *entry;
+	unsigned kept = 0;
+
+	if (!dir)
+		return; /* out of descriptors: the figures stay as they were */
+	for (unsigned i = 0; i < t->count; i++)
+		t->list[i].seen = false;
+	while ((entry = readdir(dir)) != NULL)
+		if (entry->d_name[0] != '.')
+			proc_threads_see(t, (pid_t)strtol(entry->d_name, NULL, 10));
+	closedir(dir);
+	proc_threads_resolve(t);
+	for (unsigned i = 0; i < t->count; i++) {
+		if (t->list[i].seen)
+			t->list[kept++] = t->list[i];
+		else
+			retire(context, &t->list[i]);
+	}
+	t->count = kept;
+}

@@ -1,0 +1,177 @@
+/* Starting, draining and stopping all listeners; what concerns the process as a whole. */
+#include "server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "control.h"
+#include "log.h"
+#include "util.h"
+
+/* ---- Start ---- */
+
+static int server_on_mailbox(sd_event_source *source, int fd, uint32_t events, void *context)
+{
+	struct server *s = context;
+
+	(void)source, (void)fd, (void)events;
+	mailbox_run(&s->mailbox);
+	return 0;
+}
+
+static void server_log_listener(const struct listener *l)
+{
+	const char *name = l->config->name;
+
+	if (l->state == LISTENER_UNAVAILABLE) {
+		log_write(LOG_WARNING, name, "listener '%s': unavailable: %s", name,
+			  l->reason.text);
+		return;
+	}
+	for (unsigned i = 0; i < l->address_count; i++)
+		log_write(LOG_INFO, name, "listener '%s': %s on %s over %s, %u worker%s", name,
+			  l->config->service->name, l->addresses[i], l->engine->name,
+			  l->worker_count, l->worker_count == 1 ? "" : "s");
+}
+
+/* All of them, so that every error is said at once. */
+static int server_prepare(struct server *s)
+{
+	int result = 0;
+
+	for (unsigned i = 0; i < s->config->listener_count; i++) {
+		const struct listener_config *lc = &s->config->listeners[i];
+		struct reason reason = { "" };
+		int rc = listener_prepare(s, lc, &s->listeners[s->listener_count], &reason);
+
+		if (rc < 0) {
+			log_write(LOG_ERR, lc->name, "listener '%s' (%s:%u): %s", lc->name,
+				  lc->section.file, lc->section.line, reason.text);
+			result = rc;
+		} else {
+			s->listener_count++;
+		}
+	}
+	return result;
+}
+
+int server_start(struct server *s, struct config *config)
+{
+	struct reason reason = { "" };
+	int rc;
+
+	s->config = config;
+	s->started_ns = clock_ns();
+	s->generation = 1;
+	s->listeners = calloc(config->listener_count + 1, sizeof(struct listener *));
+	rc = mailbox_init(&s->mailbox);
+	if (rc == 0)
+		rc = s->listeners ? sd_event_add_io(s->event, NULL, s->mailbox.fd, EPOLLIN,
+						    server_on_mailbox, s)
+				  : -ENOMEM;
+	if (rc < 0) {
+		log_error("cannot start: %s", strerror(-rc));
+		return rc;
+	}
+	rc = server_prepare(s);
+	if (rc == 0) {
+		rc = control_start(s, &reason);
+		if (rc < 0)
+			log_error("%s", reason.text);
+	}
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; i < s->listener_count; i++) {
+		server_log_listener(s->listeners[i]);
+		listener_serve(s->listeners[i]);
+	}
+	return 0;
+}
+
+/* ---- Drain and stop ---- */
+
+static bool server_drained(const struct server *s)
+{
+	for (unsigned i = 0; i < s->listener_count; i++)
+		if (s->listeners[i]->state == LISTENER_SERVING ||
+		    s->listeners[i]->state == LISTENER_DRAINING)
+			return false;
+	return true;
+}
+
+void server_listener_drained(struct server *s)
+{
+	if (s->stopping && server_drained(s))
+		sd_event_exit(s->event, 0);
+}
+
+/* A worker that does not answer must not keep us from ending. */
+static int server_on_drain_timeout(sd_event_source *source, uint64_t usec, void *context)
+{
+	struct server *s = context;
+
+	(void)source, (void)usec;
+	log_warning("drain-timeout has passed; ending with connections open");
+	return sd_event_exit(s->event, 0);
+}
+
+void server_drain(struct server *s)
+{
+	uint64_t timeout_ns = s->config->server.drain_timeout_ns;
+
+	s->stopping = true;
+	for (unsigned i = 0; i < s->listener_count; i++)
+		listener_drain(s->listeners[i], clock_ns() + timeout_ns);
+	/* The workers close what is left at the deadline; give them the time to say so. */
+	sd_event_add_time_relative(s->event, NULL, CLOCK_MONOTONIC,
+				   timeout_ns / NS_PER_US + 2 * 1000 * 1000, 10 * 1000,
+				   server_on_drain_timeout, s);
+	server_listener_drained(s);
+}
+
+void server_stop(struct server *s)
+{
+	control_stop(s);
+	for (unsigned i = 0; i < s->listener_count; i++)
+		listener_free(s->listeners[i]);
+	if (s->mailbox.fd > 0)
+		mailbox_run(&s->mailbox); /* what the workers still had to say */
+	mailbox_fini(&s->mailbox);
+	free(s->listeners);
+	s->listeners = NULL;
+	s->listener_count = 0;
+	config_free(s->config);
+	s->config = NULL;
+}
+
+/* ---- Look-ups ---- */
+
+struct listener *server_find_listener(struct server *s, const char *name)
+{
+	for (unsigned i = 0; i < s->listener_count; i++)
+		if (!strcmp(s->listeners[i]->config->name, name))
+			return s->listeners[i];
+	return NULL;
+}
+
+static void server_retire_thread(void *context, const struct proc_thread *thread)
+{
+	struct server *s = context;
+
+	for (unsigned i = 0; i < s->listener_count; i++)
+		if (listener_owns(s->listeners[i], thread->worker))
+			proc_cost_add(&s->listeners[i]->retired, &thread->cost);
+}
+
+struct proc_threads *server_scan_threads(struct server *s)
+{
+	uint64_t now = clock_ns();
+
+	if (now - s->threads_ns >= NS_PER_MS) {
+		proc_threads_scan(&s->threads, server_retire_thread, s);
+		s->threads_ns = now;
+	}
+	return &s->threads;
+}

@@ -1,0 +1,67 @@
+/* The service manager's watchdog: fed only while every worker is alive.  See watchdog.h. */
+#include "watchdog.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <systemd/sd-daemon.h>
+
+#include "log.h"
+#include "server.h"
+
+struct watchdog {
+	struct server *server;
+	uint64_t interval_us;
+};
+
+/* A worker lives when it sleeps by its own will, or has made a turn since we last looked. */
+static bool worker_alive(struct worker *w)
+{
+	uint64_t turns = stat_load(w->stats.turns);
+	bool alive = atomic_load(&w->idle) || turns != w->watched_turns;
+
+	w->watched_turns = turns;
+	return alive;
+}
+
+static bool server_alive(struct server *s)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < s->listener_count; i++) {
+		struct listener *l = s->listeners[i];
+
+		for (unsigned j = 0; j < l->worker_count; j++) {
+			if (worker_alive(&l->workers[j]))
+				continue;
+			all = false;
+			log_write(LOG_ERR, l->config->name,
+				  "listener '%s': worker %u makes no turns; the watchdog is not fed",
+				  l->config->name, j);
+		}
+	}
+	return all;
+}
+
+static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
+{
+	struct watchdog *watchdog = context;
+
+	(void)usec;
+	if (server_alive(watchdog->server))
+		sd_notify(0, "WATCHDOG=1");
+	sd_event_source_set_time_relative(source, watchdog->interval_us);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+int watchdog_start(struct server *s)
+{
+	static struct watchdog watchdog;
+	uint64_t usec;
+	int rc = sd_watchdog_enabled(0, &usec);
+
+	if (rc <= 0)
+		return rc;
+	watchdog = (struct watchdog){ .server = s, .interval_us = usec / 3 };
+	return sd_event_add_time_relative(s->event, NULL, CLOCK_MONOTONIC, watchdog.interval_us,
+					  watchdog.interval_us / 10, watchdog_tick, &watchdog);
+}

@@ -1,0 +1,67 @@
+/* chargen (RFC 864): sends lines of the rotating pattern as fast as the peer takes them, ignores
+ * what it receives.  One operation is one batch queued; its latency is what the peer makes it wait.
+ *
+ * A FIN does not end it (as with inetd's: the client may have closed only its own direction); the
+ * connection ends when a send fails or a drain begins. */
+#include <errno.h>
+
+#include "conn.h"
+
+enum {
+	CHARGEN_CHARS = 95, /* ' ' to '~' */
+	CHARGEN_LINE = 72,
+	CHARGEN_PERIOD = CHARGEN_CHARS * (CHARGEN_LINE + 2), /* bytes until the text repeats */
+	CHARGEN_QUEUE = 256 * 1024, /* bytes kept ahead of the peer */
+};
+
+/* The connection's share of the pattern: a chunk of the worker's, made for its first client and kept.
+ * Chunks shorter than the period hold as many whole lines as fit. */
+static struct chunk *chargen_pattern(struct worker *w, uint32_t *ret_bytes)
+{
+	uint32_t lines = w->pool.chunk_size / (CHARGEN_LINE + 2);
+	struct chunk *k = w->service_state;
+
+	if (lines >= CHARGEN_CHARS)
+		lines -= lines % CHARGEN_CHARS;
+	*ret_bytes = lines * (CHARGEN_LINE + 2);
+	if (k)
+		return k;
+	k = chunk_get(&w->pool);
+	if (!k)
+		return NULL;
+	for (uint32_t i = 0; i < *ret_bytes; i++) {
+		uint32_t line = i / (CHARGEN_LINE + 2), column = i % (CHARGEN_LINE + 2);
+
+		if (column < CHARGEN_LINE)
+			k->base[i] = (uint8_t)(' ' + (line + column) % CHARGEN_CHARS);
+		else
+			k->base[i] = column == CHARGEN_LINE ? '\r' : '\n';
+	}
+	w->service_state = k;
+	return k;
+}
+
+static void chargen_run(struct conn *c)
+{
+	struct worker *w = c->worker;
+	uint32_t bytes;
+	struct chunk *k = chargen_pattern(w, &bytes);
+
+	bufq_drop(&w->pool, &c->rx, c->rx.bytes);
+	if (!k) {
+		conn_starved(c);
+		return;
+	}
+	if (w->draining || c->tx.bytes + c->sending.bytes >= CHARGEN_QUEUE / 2)
+		return;
+	conn_op_begin(c, 0);
+	while (c->tx.bytes + c->sending.bytes < CHARGEN_QUEUE)
+		bufq_push(&c->tx, view_new(&w->pool, k, k->base, bytes));
+}
+
+const struct service service_chargen = {
+	.name = "chargen",
+	.operations = { "chargen" },
+	.run = chargen_run,
+	.source = true,
+};

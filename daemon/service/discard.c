@@ -1,0 +1,17 @@
+/* discard (RFC 863): read and drop.  One operation is one batch of received bytes dropped. */
+#include "conn.h"
+
+static void discard_run(struct conn *c)
+{
+	if (!c->rx.bytes)
+		return;
+	conn_op_begin(c, 0);
+	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	conn_op_end(c);
+}
+
+const struct service service_discard = {
+	.name = "discard",
+	.operations = { "discard" },
+	.run = discard_run,
+};

@@ -1,0 +1,13 @@
+/* echo (RFC 862): what was received is what is sent; no byte is copied.  One operation is one batch
+ * of received bytes answered. */
+#include "conn.h"
+
+static void echo_run(struct conn *c)
+{
+	if (!c->rx.bytes)
+		return;
+	conn_op_begin(c, 0);
+	bufq_splice(&c->tx, &c->rx);
+}
+
+const struct service service_echo = { .name = "echo", .operations = { "echo" }, .run = echo_run };

@@ -1,0 +1,21 @@
+/* The table of services: one line each. */
+#include "service.h"
+
+#include <string.h>
+
+extern const struct service service_echo, service_discard, service_chargen;
+
+const struct service *const services[] = {
+	&service_echo,
+	&service_discard,
+	&service_chargen,
+	NULL,
+};
+
+const struct service *service_find(const char *name)
+{
+	for (unsigned i = 0; services[i]; i++)
+		if (!strcmp(services[i]->name, name))
+			return services[i];
+	return NULL;
+}
