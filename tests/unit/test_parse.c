@@ -1,0 +1,350 @@
+/* base/parse.c: what each kind of value accepts, refuses and prints. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "parse.h"
+#include "util.h"
+
+/* A parser fails on each of the texts with err and leaves its result alone. */
+#define assert_refused(parse, type, err, ...)                                                      \
+	do {                                                                                       \
+		static const char *const texts_[] = { __VA_ARGS__ };                               \
+		for (size_t i_ = 0; i_ < ARRAY_SIZE(texts_); i_++) {                               \
+			type value_, before_;                                                      \
+			memset(&value_, 0xa5, sizeof(value_));                                     \
+			before_ = value_;                                                          \
+			if (parse(texts_[i_], &value_) != (err))                                   \
+				fail_msg("'%s': not " #err, texts_[i_]);                           \
+			assert_memory_equal(&value_, &before_, sizeof(value_));                    \
+		}                                                                                  \
+	} while (0)
+
+static uint64_t uint_of(const char *text)
+{
+	uint64_t value;
+
+	assert_int_equal(parse_uint(text, &value), 0);
+	return value;
+}
+
+static void uint_reads_every_64_bit_number(void **state)
+{
+	(void)state;
+	assert_int_equal(uint_of("0"), 0);
+	assert_int_equal(uint_of("7008"), 7008);
+	assert_true(uint_of("18446744073709551615") == UINT64_MAX);
+}
+
+static void uint_refuses_what_is_not_a_plain_number(void **state)
+{
+	(void)state;
+	assert_refused(parse_uint, uint64_t, -EINVAL, "", " 1", "1 ", "+1", "-1", "0x10", "1.0",
+		       "1e3", "a", "1K", "010", "00", "\xef\xbc\x91");
+	assert_refused(parse_uint, uint64_t, -ERANGE, "18446744073709551616",
+		       "99999999999999999999", "184467440737095516150");
+}
+
+static uint64_t size_of(const char *text)
+{
+	uint64_t value;
+
+	assert_int_equal(parse_size(text, &value), 0);
+	return value;
+}
+
+static void size_suffixes_are_powers_of_1024(void **state)
+{
+	(void)state;
+	assert_int_equal(size_of("0"), 0);
+	assert_int_equal(size_of("100"), 100);
+	assert_int_equal(size_of("16K"), 16384);
+	assert_int_equal(size_of("3M"), 3 << 20);
+	assert_true(size_of("2G") == 2ULL << 30);
+	assert_true(size_of("16777215T") == 16777215ULL << 40);
+}
+
+static void size_refuses_other_suffixes_and_overflow(void **state)
+{
+	(void)state;
+	assert_refused(parse_size, uint64_t, -EINVAL, "", "K", "1k", "1KB", "1KiB", "1 K", "-1K",
+		       "1K ", "1.5K", "1P");
+	assert_refused(parse_size, uint64_t, -ERANGE, "16777216T", "18446744073709551615K",
+		       "18446744073709551616");
+}
+
+static uint64_t duration_of(const char *text)
+{
+	uint64_t value;
+
+	assert_int_equal(parse_duration(text, &value), 0);
+	return value;
+}
+
+static void duration_units_are_exact(void **state)
+{
+	(void)state;
+	assert_int_equal(duration_of("0"), 0);
+	assert_int_equal(duration_of("0us"), 0);
+	assert_int_equal(duration_of("50us"), 50 * NS_PER_US);
+	assert_int_equal(duration_of("500ms"), 500 * NS_PER_MS);
+	assert_true(duration_of("30s") == 30ULL * NS_PER_S);
+	assert_true(duration_of("5min") == 300ULL * NS_PER_S);
+	assert_true(duration_of("24h") == 86400ULL * NS_PER_S);
+}
+
+static void duration_without_a_unit_is_ambiguous(void **state)
+{
+	(void)state;
+	assert_refused(parse_duration, uint64_t, -EINVAL, "", "30", "1", "00", "s", "1m", "1sec",
+		       "1 s", "1S", "-1s", "1.5s", "1s ", "1d", "1ns");
+	assert_refused(parse_duration, uint64_t, -ERANGE, "18446744073709551615us", "5124096h");
+}
+
+static void bool_is_yes_or_no_only(void **state)
+{
+	static const char *const others[] = { "", "y", "Yes", "true", "1", "on", "no ", " no" };
+	bool value;
+
+	(void)state;
+	assert_int_equal(parse_bool("yes", &value), 0);
+	assert_true(value);
+	assert_int_equal(parse_bool("no", &value), 0);
+	assert_false(value);
+	value = true;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		assert_int_equal(parse_bool(others[i], &value), -EINVAL);
+	assert_true(value);
+}
+
+static void numbers_print_in_the_largest_unit_that_is_exact(void **state)
+{
+	char text[NUMBER_TEXT_MAX];
+
+	(void)state;
+	assert_string_equal(format_size(0, text), "0");
+	assert_string_equal(format_size(1023, text), "1023");
+	assert_string_equal(format_size(16384, text), "16K");
+	assert_string_equal(format_size((1 << 20) + 1024, text), "1025K");
+	assert_string_equal(format_size(UINT64_MAX, text), "18446744073709551615");
+	assert_string_equal(format_duration(0, text), "0");
+	assert_string_equal(format_duration(90ULL * NS_PER_S, text), "90s");
+	assert_string_equal(format_duration(3600ULL * NS_PER_S, text), "1h");
+	assert_string_equal(format_duration(1500 * NS_PER_US, text), "1500us");
+}
+
+static void printed_numbers_read_back_the_same(void **state)
+{
+	char text[NUMBER_TEXT_MAX];
+
+	(void)state;
+	for (uint64_t value = 1; value < UINT64_MAX / 7; value = value * 3 + value / 2 + 1) {
+		uint64_t ns = value / NS_PER_US * NS_PER_US;
+
+		assert_true(size_of(format_size(value, text)) == value);
+		assert_true(duration_of(format_duration(ns, text)) == ns);
+	}
+}
+
+static void cpus_are_lists_of_numbers_and_ranges(void **state)
+{
+	cpu_set_t cpus;
+	char text[64];
+
+	(void)state;
+	assert_int_equal(parse_cpus("6,0-3,2", &cpus), 0);
+	assert_int_equal(CPU_COUNT(&cpus), 5);
+	assert_string_equal(format_cpus(&cpus, text, sizeof(text)), "0-3,6");
+	assert_int_equal(parse_cpus("1023", &cpus), 0);
+	assert_string_equal(format_cpus(&cpus, text, sizeof(text)), "1023");
+	CPU_ZERO(&cpus);
+	assert_string_equal(format_cpus(&cpus, text, sizeof(text)), "");
+}
+
+static void cpus_refuse_what_the_kernel_would_not_write(void **state)
+{
+	(void)state;
+	assert_refused(parse_cpus, cpu_set_t, -EINVAL, "", ",", "1,", ",1", "3-1", "-1", "1-",
+		       "1--2", "0-3/2", "a", "0 ", "0, 1", "1-2-3");
+	assert_refused(parse_cpus, cpu_set_t, -ERANGE, "1024", "0-1024", "99999999999999999999");
+}
+
+static void cpus_that_do_not_fit_are_cut_between_ranges(void **state)
+{
+	cpu_set_t cpus;
+	char text[6];
+
+	(void)state;
+	assert_int_equal(parse_cpus("1,3,10-11", &cpus), 0);
+	assert_string_equal(format_cpus(&cpus, text, sizeof(text)), "1,3");
+}
+
+static const char *address_of(const char *text)
+{
+	static char printed[ADDRESS_TEXT_MAX];
+	struct address address;
+
+	if (parse_address(text, &address) != 0)
+		return "refused";
+	return format_address(&address, printed);
+}
+
+static void addresses_have_a_host_and_ports(void **state)
+{
+	struct address address;
+
+	(void)state;
+	assert_string_equal(address_of("127.0.0.1:7008"), "127.0.0.1:7008");
+	assert_string_equal(address_of("127.0.0.1:0"), "127.0.0.1:0");
+	assert_string_equal(address_of("[::1]:65535"), "[::1]:65535");
+	assert_string_equal(address_of("[2001:DB8:0::1]:1"), "[2001:db8::1]:1");
+	assert_string_equal(address_of("0.0.0.0:7008-7011"), "0.0.0.0:7008-7011");
+	assert_string_equal(address_of("0.0.0.0:7008-7008"), "0.0.0.0:7008");
+
+	assert_int_equal(parse_address("10.1.2.3:5-9", &address), 0);
+	assert_int_equal(address.sa.ss_family, AF_INET);
+	assert_int_equal(((struct sockaddr_in *)&address.sa)->sin_port, 0);
+	assert_int_equal(address.port_first, 5);
+	assert_int_equal(address.port_last, 9);
+}
+
+static void addresses_refuse_what_is_ambiguous(void **state)
+{
+	(void)state;
+	assert_refused(parse_address, struct address, -EINVAL, "", ":", ":7008", "7008",
+		       "127.0.0.1", "127.0.0.1:", "127.0.0.1:7008 ", " 127.0.0.1:7008",
+		       "127.0.0.1:+1", "127.0.0.1:-1", "127.0.0.1:0-5", "127.0.0.1:9-8",
+		       "127.0.0.1:1-", "127.0.0.1:1-2-3", "127.1:1", "127.0.0.01:1", "localhost:1",
+		       "::1:7008", "[::1]", "[::1]7008", "[::1:7008", "[127.0.0.1]:1", "[]:1",
+		       "[fe80::1%lo]:1", "127.0.0.1:7008,127.0.0.1:7009",
+		       "[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000]:1");
+	assert_refused(parse_address, struct address, -ERANGE, "127.0.0.1:65536",
+		       "127.0.0.1:1-65536", "127.0.0.1:99999999999999999999");
+}
+
+static void socket_addresses_print_with_their_port(void **state)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNIX };
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&sa;
+	char text[ADDRESS_TEXT_MAX];
+
+	(void)state;
+	assert_string_equal(format_sockaddr(&sa, text), "unknown");
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = htons(80);
+	memset(&in6->sin6_addr, 0xff, sizeof(in6->sin6_addr));
+	assert_string_equal(format_sockaddr(&sa, text),
+			    "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:80");
+}
+
+/* Is host in network? */
+static bool contains(const char *network_text, const char *host)
+{
+	struct network network, one;
+
+	assert_int_equal(parse_network(network_text, &network), 0);
+	assert_int_equal(parse_network(host, &one), 0);
+	return network_contains(&network, &one.prefix);
+}
+
+static void networks_contain_what_shares_their_prefix(void **state)
+{
+	(void)state;
+	assert_true(contains("127.0.0.0/8", "127.255.0.1"));
+	assert_false(contains("127.0.0.0/8", "128.0.0.1"));
+	assert_true(contains("10.0.0.128/25", "10.0.0.129"));
+	assert_false(contains("10.0.0.128/25", "10.0.0.127"));
+	assert_true(contains("10.0.0.1", "10.0.0.1"));
+	assert_false(contains("10.0.0.1", "10.0.0.2"));
+	assert_true(contains("2001:db8::/33", "2001:db8:7fff::1"));
+	assert_false(contains("2001:db8::/33", "2001:db8:8000::1"));
+}
+
+static void networks_of_one_family_leave_the_other_out(void **state)
+{
+	(void)state;
+	assert_true(contains("0.0.0.0/0", "255.255.255.255"));
+	assert_false(contains("0.0.0.0/0", "::1"));
+	assert_false(contains("0.0.0.0/0", "::"));
+	assert_true(contains("::/0", "10.0.0.1"));
+	assert_true(contains("::ffff:10.0.0.0/104", "10.1.2.3"));
+}
+
+static void a_peer_is_looked_up_in_its_mapped_form(void **state)
+{
+	struct address address;
+	struct network network;
+	struct in6_addr mapped;
+
+	(void)state;
+	assert_int_equal(parse_network("127.0.0.0/8", &network), 0);
+	assert_int_equal(parse_address("127.0.0.1:1", &address), 0);
+	mapped = sockaddr_mapped(&address.sa);
+	assert_true(network_contains(&network, &mapped));
+	assert_int_equal(parse_address("[::ffff:127.0.0.1]:1", &address), 0);
+	mapped = sockaddr_mapped(&address.sa);
+	assert_true(network_contains(&network, &mapped));
+	assert_int_equal(parse_address("[::1]:1", &address), 0);
+	mapped = sockaddr_mapped(&address.sa);
+	assert_false(network_contains(&network, &mapped));
+}
+
+static void networks_print_what_reads_back_the_same(void **state)
+{
+	static const char *const texts[] = { "127.0.0.0/8", "0.0.0.0/0", "10.0.0.1",     "::/0",
+					     "::1",         "::/95",     "2001:db8::/32" };
+	struct network network, again;
+	char text[ADDRESS_TEXT_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		assert_int_equal(parse_network(texts[i], &network), 0);
+		assert_string_equal(format_network(&network, text), texts[i]);
+		assert_int_equal(parse_network(text, &again), 0);
+		assert_memory_equal(&network.prefix, &again.prefix, sizeof(again.prefix));
+		assert_int_equal(network.bits, again.bits);
+	}
+}
+
+static void networks_refuse_bits_behind_the_prefix(void **state)
+{
+	(void)state;
+	assert_refused(parse_network, struct network, -EINVAL, "", "/", "/8", "10.0.0.1/8",
+		       "10.0.0.0/", "10.0.0.0/8 ", "10.0.0.0/-1", "10.0.0.0/08", "10.0.0.0/8/8",
+		       "10/8", "::1/127", "[::1]", "any", "localhost");
+	assert_refused(parse_network, struct network, -ERANGE, "10.0.0.0/33", "::/129",
+		       "0.0.0.0/256");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(uint_reads_every_64_bit_number),
+		cmocka_unit_test(uint_refuses_what_is_not_a_plain_number),
+		cmocka_unit_test(size_suffixes_are_powers_of_1024),
+		cmocka_unit_test(size_refuses_other_suffixes_and_overflow),
+		cmocka_unit_test(duration_units_are_exact),
+		cmocka_unit_test(duration_without_a_unit_is_ambiguous),
+		cmocka_unit_test(bool_is_yes_or_no_only),
+		cmocka_unit_test(numbers_print_in_the_largest_unit_that_is_exact),
+		cmocka_unit_test(printed_numbers_read_back_the_same),
+		cmocka_unit_test(cpus_are_lists_of_numbers_and_ranges),
+		cmocka_unit_test(cpus_refuse_what_the_kernel_would_not_write),
+		cmocka_unit_test(cpus_that_do_not_fit_are_cut_between_ranges),
+		cmocka_unit_test(addresses_have_a_host_and_ports),
+		cmocka_unit_test(addresses_refuse_what_is_ambiguous),
+		cmocka_unit_test(socket_addresses_print_with_their_port),
+		cmocka_unit_test(networks_contain_what_shares_their_prefix),
+		cmocka_unit_test(networks_of_one_family_leave_the_other_out),
+		cmocka_unit_test(a_peer_is_looked_up_in_its_mapped_form),
+		cmocka_unit_test(networks_print_what_reads_back_the_same),
+		cmocka_unit_test(networks_refuse_bits_behind_the_prefix),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
