@@ -1,0 +1,301 @@
+/* Builds the documents of the control socket.  See document.h. */
+#include "document.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "listener.h"
+#include "server.h"
+#include "util.h"
+
+/* Varlink's integers are signed: a counter stops at their end. */
+static json_t *count(uint64_t n)
+{
+	return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
+}
+
+/* JSON is UTF-8; what came from elsewhere may not be. */
+static json_t *text(const char *string)
+{
+	json_t *json = json_string(string);
+
+	return json ? json : json_string("(not UTF-8)");
+}
+
+/* RFC 3339, UTC. */
+static json_t *time_now(void)
+{
+	char date[32], full[48];
+	struct timespec now;
+	struct tm tm;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &tm));
+	snprintf(full, sizeof(full), "%s.%03ldZ", date, now.tv_nsec / NS_PER_MS);
+	return json_string(full);
+}
+
+/* Of the last reload; its time is empty while there was none. */
+static json_t *document_reload(const struct server *s)
+{
+	return json_pack("{s:o, s:b, s:s, s:[]}", "generation", count(s->generation), "ok", 1,
+			 "time", "", "errors");
+}
+
+/* ---- What a listener is ---- */
+
+/* What every worker has: on one host that is what each has. */
+static json_t *listener_features(const struct listener *l)
+{
+	json_t *features = json_array();
+	uint32_t mask = l->worker_count ? UINT32_MAX : 0;
+
+	for (unsigned i = 0; i < l->worker_count; i++)
+		mask &= l->workers[i].features;
+	for (unsigned i = 0; i < FEATURE_COUNT; i++) {
+		if (mask & (1U << i))
+			json_array_append_new(features, json_string(engine_feature_names[i]));
+	}
+	return features;
+}
+
+/* As bound; as configured when it could not be. */
+static json_t *listener_addresses(const struct listener *l)
+{
+	json_t *addresses = json_array();
+	char address[ADDRESS_TEXT_MAX];
+
+	for (unsigned i = 0; i < l->address_count; i++)
+		json_array_append_new(addresses, text(l->addresses[i]));
+	for (unsigned i = 0; l->address_count == 0 && i < l->config->address_count; i++)
+		json_array_append_new(addresses,
+				      text(format_address(&l->config->addresses[i], address)));
+	return addresses;
+}
+
+static const char *listener_engine_name(const struct listener *l)
+{
+	const struct engine *engine = l->engine ? l->engine : l->config->engine;
+
+	return engine ? engine->name : "auto";
+}
+
+/* What status and stats say alike. */
+static json_t *listener_to_json(const struct listener *l)
+{
+	json_t *json;
+
+	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:s, s:i}", "name", text(l->config->name),
+			 "transport", config_transports[l->config->transport], "engine",
+			 listener_engine_name(l), "engine_features", listener_features(l),
+			 "service", l->config->service->name, "addresses", listener_addresses(l),
+			 "state", listener_state_names[l->state], "workers", (int)l->worker_count);
+	if (l->state == LISTENER_UNAVAILABLE)
+		json_object_set_new(json, "reason", text(l->reason.text));
+	return json;
+}
+
+/* ---- What it did ---- */
+
+/* The sum over a listener's workers. */
+struct totals {
+#define X(name) uint64_t name;
+	STATS_COUNTERS(X)
+	X(open)
+	X(chunks_free)
+#undef X
+	uint64_t chunks;
+};
+
+static void totals_of(const struct listener *l, struct totals *t)
+{
+	*t = (struct totals){ 0 };
+	for (unsigned i = 0; i < l->worker_count; i++) {
+		const struct stats *s = &l->workers[i].stats;
+
+#define X(name) t->name += stat_load(s->name);
+		STATS_COUNTERS(X)
+		X(open)
+		X(chunks_free)
+#undef X
+		t->chunks += l->workers[i].pool.chunk_count;
+	}
+}
+
+static json_t *connections_to_json(const struct totals *t)
+{
+	json_t *refused = json_pack("{s:o, s:o}", "limit", count(t->refused_limit), "denied",
+				    count(t->refused_denied));
+	json_t *closed = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "peer", count(t->closed_peer),
+				   "reset", count(t->closed_reset), "idle", count(t->closed_idle),
+				   "protocol", count(t->closed_protocol), "drain",
+				   count(t->closed_drain), "error", count(t->closed_error));
+
+	return json_pack("{s:o, s:o, s:o, s:o}", "open", count(t->open), "accepted",
+			 count(t->accepted), "refused", refused, "closed", closed);
+}
+
+static json_t *buckets_to_json(const struct histogram_sum *h)
+{
+	json_t *buckets = json_array();
+
+	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+		if (h->buckets[i])
+			json_array_append_new(buckets,
+					      json_pack("[o, o]", count(histogram_bucket_max(i)),
+							count(h->buckets[i])));
+	}
+	return buckets;
+}
+
+static json_t *latency_to_json(const struct histogram_sum *h)
+{
+	return json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count", count(h->count), "sum",
+		count(h->sum), "min", count(h->min), "p50", count(histogram_quantile(h, 0.5)),
+		"p90", count(histogram_quantile(h, 0.9)), "p99", count(histogram_quantile(h, 0.99)),
+		"p99_9", count(histogram_quantile(h, 0.999)), "max", count(h->max), "buckets",
+		buckets_to_json(h));
+}
+
+static json_t *operations_to_json(const struct listener *l)
+{
+	const char *const *names = l->config->service->operations;
+	json_t *operations = json_object();
+
+	for (unsigned i = 0; names[i]; i++) {
+		struct histogram_sum latency = { 0 };
+		uint64_t done = 0, errors = 0;
+
+		for (unsigned j = 0; j < l->worker_count; j++) {
+			const struct operation_stats *o = &l->workers[j].stats.operations[i];
+
+			done += stat_load(o->count);
+			errors += stat_load(o->errors);
+			histogram_merge(&latency, &o->latency);
+		}
+		json_object_set_new(operations, names[i],
+				    json_pack("{s:o, s:o, s:o}", "count", count(done), "errors",
+					      count(errors), "latency_ns",
+					      latency_to_json(&latency)));
+	}
+	return operations;
+}
+
+static json_t *syscalls_to_json(const struct totals *t)
+{
+	json_t *syscalls = json_object();
+
+#define X(name) json_object_set_new(syscalls, &#name[strlen("sys_")], count(t->name));
+	STATS_SYSCALLS(X)
+#undef X
+	return syscalls;
+}
+
+static json_t *cost_to_json(struct listener *l, const struct totals *t)
+{
+	struct proc_cost cost, kernel;
+	unsigned kernel_threads;
+	json_t *threads;
+
+	listener_cost(l, &cost, &kernel, &kernel_threads);
+	threads =
+		json_pack("{s:o, s:i}", "cpu_ns", count(kernel.cpu_user_ns + kernel.cpu_system_ns),
+			  "count", (int)kernel_threads);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_user_ns",
+			 count(cost.cpu_user_ns), "cpu_system_ns", count(cost.cpu_system_ns),
+			 "context_switches_voluntary", count(cost.switches_voluntary),
+			 "context_switches_involuntary", count(cost.switches_involuntary),
+			 "kernel_threads", threads, "turns", count(t->turns), "syscalls",
+			 syscalls_to_json(t));
+}
+
+static json_t *listener_to_stats(struct listener *l)
+{
+	json_t *json = listener_to_json(l), *stats, *pool, *zero_copy;
+	struct totals t;
+
+	totals_of(l, &t);
+	pool = json_pack("{s:o, s:o, s:o}", "chunks", count(t.chunks), "free", count(t.chunks_free),
+			 "starved", count(t.starved));
+	zero_copy = json_pack("{s:o, s:o}", "sent", count(t.zero_copied), "copied",
+			      count(t.zero_copy_copied));
+	stats = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "connections",
+			  connections_to_json(&t), "accept_paused", count(t.accept_paused),
+			  "bytes_in", count(t.bytes_in), "bytes_out", count(t.bytes_out),
+			  "bytes_copied", count(t.bytes_copied), "operations",
+			  operations_to_json(l), "cost", cost_to_json(l, &t), "pool", pool,
+			  "tx_blocked", count(t.tx_blocked), "throttled", count(t.throttled),
+			  "zero_copy", zero_copy);
+	json_object_update_new(json, stats);
+	return json;
+}
+
+/* ---- Documents ---- */
+
+static bool is_wanted(const json_t *names, const char *name)
+{
+	size_t wanted = json_array_size(names);
+
+	for (size_t i = 0; i < wanted; i++) {
+		if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+			return true;
+	}
+	return wanted == 0;
+}
+
+/* What every document begins with. */
+static json_t *document_new(const struct server *s)
+{
+	return json_pack("{s:s, s:o, s:o, s:o}", "version", NB_VERSION, "generation",
+			 count(s->generation), "uptime_ns", count(clock_ns() - s->started_ns),
+			 "time", time_now());
+}
+
+json_t *document_stats(struct server *s, const json_t *names)
+{
+	json_t *document = document_new(s), *listeners = json_array();
+
+	for (unsigned i = 0; i < s->listener_count; i++) {
+		if (is_wanted(names, s->listeners[i]->config->name))
+			json_array_append_new(listeners, listener_to_stats(s->listeners[i]));
+	}
+	json_object_set_new(document, "listeners", listeners);
+	json_object_set_new(document, "exports", json_array());
+	json_object_set_new(document, "reload", document_reload(s));
+	return document;
+}
+
+json_t *document_status(struct server *s)
+{
+	json_t *document = document_new(s), *listeners = json_array();
+
+	for (unsigned i = 0; i < s->listener_count; i++) {
+		json_t *listener = listener_to_json(s->listeners[i]);
+		struct totals t;
+
+		totals_of(s->listeners[i], &t);
+		json_object_set_new(listener, "connections_open", count(t.open));
+		json_array_append_new(listeners, listener);
+	}
+	json_object_set_new(document, "pid", json_integer(getpid()));
+	json_object_set_new(document, "stopping", json_boolean(s->stopping));
+	json_object_set_new(document, "listeners", listeners);
+	json_object_set_new(document, "reload", document_reload(s));
+	return document;
+}
+
+json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info)
+{
+	char peer[ADDRESS_TEXT_MAX];
+
+	return json_pack("{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "listener", text(listener), "worker", (int)worker, "id", count(info->id),
+			 "peer", format_sockaddr(&info->peer, peer), "state", info->state, "age_ns",
+			 count(info->age_ns), "idle_ns", count(info->idle_ns), "bytes_in",
+			 count(info->bytes_in), "bytes_out", count(info->bytes_out), "held_bytes",
+			 count(info->held_bytes), "unsent_bytes", count(info->unsent_bytes),
+			 "rtt_us", count(info->rtt_us), "retransmits", count(info->retransmits));
+}

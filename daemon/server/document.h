@@ -1,0 +1,18 @@
+/* The documents that the control socket gives out, as nbserved-control(7) describes them field by
+ * field.  Main thread; what workers write is read with relaxed loads, without stopping them.
+ *
+ * All of them are new references, or NULL when there was no memory. */
+#pragma once
+#include <jansson.h>
+
+struct conn_info;
+struct server;
+
+/* GetStats, of the listeners in names (an array of strings; NULL or empty: all). */
+json_t *document_stats(struct server *s, const json_t *names);
+
+/* GetStatus. */
+json_t *document_status(struct server *s);
+
+/* One connection, for ListConnections; worker: its index. */
+json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info);
