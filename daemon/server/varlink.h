@@ -16,9 +16,9 @@
 #include "varlink_socket.h"
 
 enum {
-	VARLINK_CLIENTS_MAX = 64,             /* more are closed at once */
-	VARLINK_INTERFACES_MAX = 8,           /* org.varlink.service is one of them */
-	VARLINK_OUTPUT_MAX = 8 * 1024 * 1024, /* bytes; systemd's clients take 16 MiB */
+	VARLINK_CLIENTS_MAX = 64,              /* more are closed at once */
+	VARLINK_INTERFACES_MAX = 8,            /* org.varlink.service is one of them */
+	VARLINK_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes; what systemd's clients take */
 	VARLINK_TIMEOUT_S = 10,
 };
 

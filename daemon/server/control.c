@@ -1,0 +1,212 @@
+/* The control socket: its methods, except those that take their time (control_stats.c,
+ * control_connections.c).  See control.h. */
+#include "control.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control_internal.h"
+#include "doctor.h"
+#include "document.h"
+#include "log.h"
+#include "util.h"
+
+#define INTERFACE "org.nbserved.Control"
+
+void control_error(struct varlink_call *call, const char *name, const char *listener,
+		   const char *format, ...)
+{
+	char error[64];
+	json_t *message;
+	va_list args;
+
+	va_start(args, format);
+	message = json_vsprintf(format, args);
+	va_end(args);
+	snprintf(error, sizeof(error), INTERFACE ".%s", name);
+	varlink_error(call, error,
+		      json_pack("{s:s, s:o}", "listener", listener, "message", message));
+}
+
+const char *control_unknown_listener(struct server *s, const json_t *names)
+{
+	size_t count = json_array_size(names);
+
+	if (json_is_string(names) && !server_find_listener(s, json_string_value(names)))
+		return json_string_value(names);
+	for (size_t i = 0; i < count; i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+
+		if (!server_find_listener(s, name))
+			return name;
+	}
+	return NULL;
+}
+
+void control_no_such_listener(struct varlink_call *call, const char *name)
+{
+	control_error(call, "NoSuchListener", name, "there is no listener '%s'", name);
+}
+
+/* ---- Methods ---- */
+
+static void get_status(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	varlink_reply(call, document_status(varlink_call_userdata(call)));
+}
+
+static void get_config(struct varlink_call *call, json_t *parameters)
+{
+	const struct server *s = varlink_call_userdata(call);
+
+	(void)parameters;
+	varlink_reply(call, config_to_json(s->config));
+}
+
+static void doctor(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	varlink_reply(call, doctor_report(varlink_call_userdata(call)));
+}
+
+/* Changes are in the log with who made them. */
+static void log_change(const struct varlink_call *call, const char *what, const char *object)
+{
+	const struct varlink_peer *peer = varlink_call_peer(call);
+
+	log_info("control: %s %s, by uid %u, pid %d", what, object, (unsigned)peer->uid,
+		 (int)peer->pid);
+}
+
+static void set_log_level(struct varlink_call *call, json_t *parameters)
+{
+	const char *name = json_string_value(json_object_get(parameters, "level"));
+	int level = log_level_parse(name);
+
+	if (level < 0) {
+		varlink_invalid_parameter(call, "level");
+		return;
+	}
+	log_set_level(level);
+	log_change(call, "log level", name);
+	varlink_reply(call, json_object());
+}
+
+static void drain(struct varlink_call *call, json_t *parameters)
+{
+	struct server *s = varlink_call_userdata(call);
+	const json_t *name = json_object_get(parameters, "listener");
+	uint64_t deadline_ns = clock_ns() + s->config->server.drain_timeout_ns;
+	json_t *draining;
+
+	if (control_unknown_listener(s, name)) {
+		control_no_such_listener(call, json_string_value(name));
+		return;
+	}
+	log_change(call, "drain", json_is_string(name) ? json_string_value(name) : "everything");
+	draining = json_array();
+	for (unsigned i = 0; i < s->listener_count; i++) {
+		struct listener *l = s->listeners[i];
+
+		if (json_is_string(name) && strcmp(json_string_value(name), l->config->name) != 0)
+			continue;
+		listener_drain(l, deadline_ns);
+		if (l->state == LISTENER_DRAINING)
+			json_array_append_new(draining, json_string(l->config->name));
+	}
+	varlink_reply(call, json_pack("{s:o}", "draining", draining));
+}
+
+/* ---- The interface ---- */
+
+static const struct varlink_parameter listener_parameter[] = {
+	{ "listener", VARLINK_STRING, .optional = true },
+	{ 0 },
+};
+static const struct varlink_parameter level_parameter[] = {
+	{ "level", VARLINK_STRING, .optional = false },
+	{ 0 },
+};
+static const struct varlink_parameter stats_parameters[] = {
+	{ "listeners", VARLINK_STRINGS, .optional = true, .max = CONFIG_LISTENERS_MAX },
+	{ "interval_ms", VARLINK_INT, .optional = true, .min = STATS_INTERVAL_MIN_MS,
+	  .max = STATS_INTERVAL_MAX_MS },
+	{ 0 },
+};
+static const struct varlink_parameter connections_parameters[] = {
+	{ "listener", VARLINK_STRING, .optional = true },
+	{ "limit", VARLINK_INT, .optional = true, .min = 1, .max = CONNECTIONS_LIMIT_MAX },
+	{ 0 },
+};
+
+static const struct varlink_method control_methods[] = {
+	{ "GetStatus", VARLINK_READ, VARLINK_MORE_NEVER, NULL, get_status },
+	{ "GetStats", VARLINK_READ, VARLINK_MORE_ALLOWED, stats_parameters, control_get_stats },
+	{ "ListConnections", VARLINK_READ, VARLINK_MORE_NEVER, connections_parameters,
+	  control_list_connections },
+	{ "GetConfig", VARLINK_READ, VARLINK_MORE_NEVER, NULL, get_config },
+	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, NULL, doctor },
+	{ "SetLogLevel", VARLINK_CHANGE, VARLINK_MORE_NEVER, level_parameter, set_log_level },
+	{ "Drain", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, drain },
+	{ 0 },
+};
+
+static const struct varlink_interface control_interface = {
+	INTERFACE,
+	control_description,
+	control_methods,
+};
+
+static const struct varlink_info control_info = {
+	.vendor = "nbserved",
+	.product = "nbserved",
+	.version = NB_VERSION,
+	.url = NB_URL,
+};
+
+/* -1: there is none of that name. */
+static gid_t find_group(const char *name)
+{
+	const struct group *group = getgrnam(name);
+
+	if (group)
+		return group->gr_gid;
+	log_info("control: there is no group '%s': only root and the daemon's user may read", name);
+	return (gid_t)-1;
+}
+
+int control_start(struct server *s, struct reason *reason)
+{
+	const struct server_config *config = &s->config->server;
+	struct reason why = { "no memory" };
+	struct control *c = calloc(1, sizeof(*c));
+	int rc = c ? varlink_new(s->event, &control_info, &c->varlink) : -ENOMEM;
+
+	s->control = c;
+	if (rc == 0) {
+		varlink_add_interface(c->varlink, &control_interface, s);
+		rc = varlink_listen(c->varlink, config->control, find_group(config->control_group),
+				    &why);
+	}
+	if (rc < 0) {
+		control_stop(s);
+		return reason_set(reason, rc, "control socket: %.*s", REASON_MAX - 32, why.text);
+	}
+	return 0;
+}
+
+void control_stop(struct server *s)
+{
+	struct control *c = s->control;
+
+	if (!c)
+		return;
+	varlink_free(c->varlink);
+	s->control = NULL;
+	free(c);
+}

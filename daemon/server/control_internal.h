@@ -1,0 +1,28 @@
+/* What the files of the control socket share; for nobody else. */
+#pragma once
+#include "server.h"
+#include "varlink.h"
+
+struct control {
+	struct varlink *varlink;
+	unsigned listing_count; /* answers that workers owe */
+};
+
+/* control_idl.c: the interface in Varlink's definition language. */
+extern const char control_description[];
+
+/* Answers org.nbserved.Control.NAME {listener, message}. */
+void control_error(struct varlink_call *call, const char *name, const char *listener,
+		   const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* The first of names (a string, an array of them, or NULL) that is no listener's; NULL: all are. */
+const char *control_unknown_listener(struct server *s, const json_t *names);
+void control_no_such_listener(struct varlink_call *call, const char *name);
+
+/* control_stats.c */
+enum { STATS_INTERVAL_MIN_MS = 50, STATS_INTERVAL_MS = 1000, STATS_INTERVAL_MAX_MS = 86400000 };
+void control_get_stats(struct varlink_call *call, json_t *parameters);
+
+/* control_connections.c */
+enum { CONNECTIONS_LIMIT = 100, CONNECTIONS_LIMIT_MAX = 10000 };
+void control_list_connections(struct varlink_call *call, json_t *parameters);

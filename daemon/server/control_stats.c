@@ -1,0 +1,91 @@
+/* GetStats: one document, or a stream of them.
+ *
+ * A client that does not read misses documents, not counts: they are sums since the start. */
+#include <stdlib.h>
+
+#include "control_internal.h"
+#include "document.h"
+
+enum { US_PER_MS = 1000 };
+
+struct stream {
+	struct server *server;
+	struct varlink_call *call;
+	json_t *names; /* the call's */
+	sd_event_source *timer;
+	uint64_t interval_us, next_us; /* CLOCK_MONOTONIC */
+};
+
+static void stream_free(struct stream *stream)
+{
+	sd_event_source_disable_unref(stream->timer);
+	free(stream);
+}
+
+static void stream_cancel(struct varlink_call *call, void *state)
+{
+	(void)call;
+	stream_free(state);
+}
+
+static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userdata)
+{
+	struct stream *stream = userdata;
+	const char *unknown = control_unknown_listener(stream->server, stream->names);
+	uint64_t now_us = due_us;
+
+	if (unknown) { /* a reload took it away */
+		control_no_such_listener(stream->call, unknown);
+		stream_free(stream);
+		return 0;
+	}
+	if (varlink_can_notify(stream->call))
+		varlink_notify(stream->call, document_stats(stream->server, stream->names));
+	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &now_us);
+	stream->next_us += stream->interval_us;
+	if (stream->next_us < now_us)
+		stream->next_us = now_us + stream->interval_us;
+	sd_event_source_set_time(source, stream->next_us);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static void stream_start(struct varlink_call *call, json_t *names, json_t *interval_ms)
+{
+	json_int_t ms =
+		json_is_integer(interval_ms) ? json_integer_value(interval_ms) : STATS_INTERVAL_MS;
+	struct stream *stream = calloc(1, sizeof(*stream));
+	int rc;
+
+	if (!stream) {
+		varlink_reply(call, NULL);
+		return;
+	}
+	stream->server = varlink_call_userdata(call);
+	stream->call = call;
+	stream->names = names;
+	stream->interval_us = (uint64_t)ms * US_PER_MS;
+	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &stream->next_us);
+	/* The first document at once: the timer is due. */
+	rc = sd_event_add_time(stream->server->event, &stream->timer, CLOCK_MONOTONIC,
+			       stream->next_us, US_PER_MS, stream_on_timer, stream);
+	if (rc < 0) {
+		stream_free(stream);
+		varlink_reply(call, NULL);
+		return;
+	}
+	varlink_defer(call, stream_cancel, stream);
+}
+
+void control_get_stats(struct varlink_call *call, json_t *parameters)
+{
+	struct server *s = varlink_call_userdata(call);
+	json_t *names = json_object_get(parameters, "listeners");
+	const char *unknown = control_unknown_listener(s, names);
+
+	if (unknown)
+		control_no_such_listener(call, unknown);
+	else if (varlink_call_more(call))
+		stream_start(call, names, json_object_get(parameters, "interval_ms"));
+	else
+		varlink_reply(call, document_stats(s, names));
+}
