@@ -1,0 +1,105 @@
+/* Access to the daemon's documents that never fails.  See field.h. */
+#include "field.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *field_get(const json_t *object, const char *path)
+{
+	while (object && *path) {
+		size_t bytes = strcspn(path, ".");
+
+		object = json_object_getn(object, path, bytes);
+		path += bytes;
+		if (*path == '.')
+			path++;
+	}
+	return (json_t *)object;
+}
+
+uint64_t field_uint(const json_t *object, const char *path)
+{
+	const json_t *value = field_get(object, path);
+
+	if (json_is_integer(value) && json_integer_value(value) > 0)
+		return (uint64_t)json_integer_value(value);
+	if (json_is_real(value) && json_real_value(value) > 0 && json_real_value(value) < 9e18)
+		return (uint64_t)json_real_value(value);
+	return 0;
+}
+
+const char *field_text(const json_t *object, const char *path)
+{
+	const char *text = json_string_value(field_get(object, path));
+
+	return text ? text : "";
+}
+
+bool field_bool(const json_t *object, const char *path)
+{
+	return json_is_true(field_get(object, path));
+}
+
+uint64_t field_sum(const json_t *object, const char *path)
+{
+	json_t *values = field_get(object, path), *value;
+	const char *key;
+	uint64_t sum = 0;
+
+	json_object_foreach(values, key, value)
+		sum += field_uint(value, "");
+	return sum;
+}
+
+json_t *field_named(const json_t *object, const char *path, const char *name)
+{
+	json_t *array = field_get(object, path), *element;
+	size_t i;
+
+	json_array_foreach(array, i, element)
+		if (!strcmp(field_text(element, "name"), name))
+			return element;
+	return NULL;
+}
+
+static void show(const json_t *value, FILE *to)
+{
+	json_t *element;
+	size_t i;
+
+	switch (value ? json_typeof(value) : JSON_NULL) {
+	case JSON_STRING:
+		fputs(json_string_value(value), to);
+		break;
+	case JSON_TRUE:
+		fputs("yes", to);
+		break;
+	case JSON_FALSE:
+		fputs("no", to);
+		break;
+	case JSON_NULL:
+		break;
+	case JSON_ARRAY:
+		json_array_foreach(value, i, element) {
+			fputs(i ? ", " : "", to);
+			show(element, to);
+		}
+		break;
+	default:
+		json_dumpf(value, to, JSON_ENCODE_ANY | JSON_COMPACT);
+	}
+}
+
+char *field_show(const json_t *value)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		abort();
+	show(value, to);
+	fclose(to);
+	return text;
+}

@@ -1,0 +1,27 @@
+/* Fields of the daemon's documents by dotted path, with defaults: an older daemon lacks some, a
+ * newer one has more, and neither may crash nbctl.  Every function accepts NULL. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Borrowed; NULL when missing. */
+json_t *field_get(const json_t *object, const char *path);
+
+/* 0 when missing, negative or no number. */
+uint64_t field_uint(const json_t *object, const char *path);
+
+/* "" when missing or no text. */
+const char *field_text(const json_t *object, const char *path);
+
+bool field_bool(const json_t *object, const char *path);
+
+/* The sum of the numbers in the object at path (system calls, refusals by reason). */
+uint64_t field_sum(const json_t *object, const char *path);
+
+/* The element of the array at path whose "name" is `name`; borrowed, NULL when there is none. */
+json_t *field_named(const json_t *object, const char *path, const char *name);
+
+/* Any value as the text a user would write: yes/no, numbers, text, list elements with ", ".  To be
+ * freed. */
+char *field_show(const json_t *value);

@@ -1,0 +1,60 @@
+/* Printing: tables that fit the terminal, colour where it is wanted, JSON.
+ *
+ * A table measures its cells, then fits them to the width: first the gaps shrink, then the columns
+ * of the lowest rank go, and a line under the table says which.  Knows nothing about the daemon. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+enum style { STYLE_PLAIN, STYLE_BOLD, STYLE_DIM, STYLE_GOOD, STYLE_WARN, STYLE_BAD };
+
+struct output {
+	FILE *file;
+	unsigned width; /* columns; 0: unlimited */
+	bool colour;
+	bool json; /* --json was given */
+};
+
+/* Colour and width as the terminal, NO_COLOR, TERM and COLUMNS say. */
+void output_init(struct output *out, FILE *file);
+
+void output_text(struct output *out, enum style style, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* One paragraph: words wrapped at the width, continuation lines indented by `indent`. */
+void output_wrapped(struct output *out, enum style style, unsigned indent, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* One document and a newline; a stream of documents is one per line. */
+void output_json(struct output *out, const json_t *document, bool one_line);
+
+/* Width of UTF-8 text, one column per character. */
+unsigned text_width(const char *text);
+
+struct column {
+	const char *title;
+	const char *unit; /* second line of the header; may be NULL */
+	bool left;        /* adjusted; numbers are right */
+	bool optional;    /* not shown while every cell is empty */
+	unsigned rank;    /* 0: always shown; the highest goes first when space is short */
+	unsigned width_min;
+};
+
+struct table;
+struct table *table_new(const struct column *columns, unsigned count);
+void table_free(struct table *t);
+
+/* The next cell, in reading order; a row ends when it has a cell for every column. */
+void table_cell(struct table *t, enum style style, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* `count` empty cells. */
+void table_skip(struct table *t, unsigned count);
+/* A row of one text over all columns. */
+void table_heading(struct table *t, enum style style, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+bool table_is_empty(const struct table *t);
+
+/* Prints and forgets the rows, each line indented by `indent`.  Column widths never shrink, so that
+ * a table printed again and again (--watch) stays aligned. */
+void table_print(struct table *t, struct output *out, unsigned indent, bool header);
