@@ -13,6 +13,9 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
+CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table field human measure openmetrics render)
+$(patsubst %,$(BUILD)/unit/test_%,measure openmetrics render): $(CTL_TESTED)
+
 .PHONY: units
 units: $(UNIT) ## run the unit tests
 	@set -e; for t in $(UNIT); do echo "== $$t"; $$t; done

@@ -1,0 +1,69 @@
+/* What an interval cost: one row per operation of a listener, from two GetStats documents or from a
+ * file of saved rows.  Pure: no daemon, no output.
+ *
+ * Counts are exact.  Latencies are sampled, so a row's histogram has at most as many values as it
+ * has operations.  The cost (CPU, system calls, turns, bytes) is the listener's; when it served
+ * several operations each row carries all of it, to be divided by listener_count. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "histogram.h"
+
+struct measure {
+	const char *label, *listener, *engine, *service, *operation; /* "" when unknown */
+	const json_t *features;                                      /* array of names, or NULL */
+	uint64_t interval_ns;
+	uint64_t count, errors;  /* of this operation */
+	uint64_t listener_count; /* of all the listener's operations */
+	uint64_t bytes_in, bytes_out, cpu_ns, syscalls, turns;
+	struct histogram_sum latency;
+	json_t *source; /* owns the texts above, except label when it was passed in */
+};
+
+struct measures {
+	struct measure **rows;
+	unsigned count;
+};
+
+void measures_free(struct measures *m);
+
+/* What happened between two documents; rows in the order of `after`.  A listener that `before`
+ * lacks, or whose counters went backwards (a reload replaced it), counts from zero.  `label` is
+ * borrowed. */
+void measures_delta(struct measures *m, const json_t *before, const json_t *after,
+		    uint64_t interval_ns, const char *label);
+
+/* Nanoseconds between two documents, by the daemon's clock; -ESTALE when the daemon was restarted
+ * in between. */
+int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_interval_ns);
+
+/* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts).
+ * Returns the first name that has no row, or NULL. */
+const char *measures_select(struct measures *m, const json_t *names);
+
+/* Sums rows of the same label, listener, engine, service and operation into the first of them. */
+void measures_merge(struct measures *m);
+
+/* A saved row; a new reference, and back: 0 or -EINVAL. */
+json_t *measure_to_json(const struct measure *row);
+int measures_add_json(struct measures *m, json_t *source);
+
+/* Reads a file of saved rows, one per line.  0, or -errno; with -EINVAL *ret_line is the line that
+ * is no row. */
+int measures_load(struct measures *m, FILE *from, unsigned *ret_line);
+
+/* Adds the buckets of a document's latency_ns object; false when it makes no sense. */
+bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
+
+/* Per second, per operation and so on; 0 when nothing ran. */
+double measure_rate(const struct measure *row);         /* operations/s */
+double measure_bandwidth(const struct measure *row);    /* bytes/s, in and out */
+double measure_cpu_per_op(const struct measure *row);   /* ns */
+double measure_cpu_per_byte(const struct measure *row); /* ns, which is s per GB */
+double measure_bytes_per_op(const struct measure *row);
+double measure_syscalls_per_op(const struct measure *row);
+double measure_ops_per_turn(const struct measure *row);
+double measure_cpu_share(const struct measure *row); /* 1: one CPU all the time */

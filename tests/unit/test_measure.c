@@ -1,0 +1,285 @@
+/* ctl/measure.c and compare_table.c: intervals out of two documents, sums, files, the table. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compare_table.h"
+#include "measure.h"
+
+/* A document of one listener; latency buckets as JSON text. */
+static json_t *document(const char *listener, const char *service, int count, int bytes, int cpu,
+			const char *buckets)
+{
+	json_t *pairs = json_loads(buckets, 0, NULL);
+	json_t *operation = json_pack("{s:i, s:i, s:{s:i, s:i, s:o}}", "count", count, "errors", 0,
+				      "latency_ns", "count", 0, "sum", 0, "buckets", pairs);
+	json_t *row = json_pack("{s:s, s:s, s:s, s:[s], s:i, s:i, s:{s:o}, s:{s:i, s:i, s:i, "
+				"s:{s:i, s:i}}}",
+				"name", listener, "engine", "epoll", "service", service,
+				"engine_features", "sqpoll", "bytes_in", bytes, "bytes_out", bytes,
+				"operations", service, operation, "cost", "cpu_user_ns", cpu,
+				"cpu_system_ns", cpu, "turns", count / 4, "syscalls", "recv", count,
+				"send", count);
+
+	assert_non_null(row);
+	return json_pack("{s:i, s:[o]}", "uptime_ns", count + 1, "listeners", row);
+}
+
+/* Appends the delta of two documents, which are dropped. */
+static void add_delta(struct measures *m, json_t *before, json_t *after, const char *label)
+{
+	measures_delta(m, before, after, 1000000000, label);
+	json_decref(before);
+	json_decref(after);
+}
+
+static char *rendered(const struct measures *m)
+{
+	struct output out = { .width = 100 };
+	char *text;
+	size_t bytes;
+
+	out.file = open_memstream(&text, &bytes);
+	compare_render(&out, m);
+	fclose(out.file);
+	return text;
+}
+
+static void delta_subtracts_every_counter(void **state)
+{
+	struct measures m = {};
+	const struct measure *row;
+
+	(void)state;
+	add_delta(&m, document("a", "echo", 100, 1000, 50000, "[[1023, 10]]"),
+		  document("a", "echo", 300, 5000, 250000, "[[1023, 15], [2047, 5]]"), "");
+	assert_int_equal(m.count, 1);
+	row = m.rows[0];
+	assert_string_equal(row->listener, "a");
+	assert_string_equal(row->operation, "echo");
+	assert_int_equal(row->count, 200);
+	assert_int_equal(row->listener_count, 200);
+	assert_int_equal(row->bytes_in, 4000);
+	assert_int_equal(row->cpu_ns, 400000);
+	assert_int_equal(row->syscalls, 400);
+	assert_int_equal(row->turns, 50);
+	assert_int_equal(row->latency.count, 10);
+	assert_int_equal(histogram_quantile(&row->latency, 0.5), 1023);
+	assert_int_equal(histogram_quantile(&row->latency, 0.99), 2047);
+	assert_float_equal(measure_cpu_per_op(row), 2000, 0.001);
+	assert_float_equal(measure_syscalls_per_op(row), 2, 0.001);
+	assert_float_equal(measure_rate(row), 200, 0.001);
+	measures_free(&m);
+}
+
+static void new_or_replaced_listener_counts_from_zero(void **state)
+{
+	struct measures m = {};
+
+	(void)state;
+	add_delta(&m, document("other", "echo", 100, 0, 0, "[]"),
+		  document("a", "echo", 300, 0, 0, "[[1023, 3]]"), "");
+	add_delta(&m, document("a", "echo", 1000, 9, 9, "[[1023, 500]]"),
+		  document("a", "echo", 300, 5, 5, "[[1023, 3]]"), "");
+	assert_int_equal(m.rows[0]->count, 300);
+	assert_int_equal(m.rows[1]->count, 300);
+	assert_int_equal(m.rows[1]->cpu_ns, 10);
+	assert_int_equal(m.rows[1]->latency.count, 3);
+	measures_free(&m);
+}
+
+static void restarted_daemon_is_noticed(void **state)
+{
+	json_t *early = document("a", "echo", 100, 0, 0, "[]");
+	json_t *late = document("a", "echo", 300, 0, 0, "[]");
+	uint64_t interval_ns;
+
+	(void)state;
+	assert_int_equal(measures_interval(early, late, &interval_ns), 0);
+	assert_int_equal(interval_ns, 200);
+	assert_int_equal(measures_interval(late, early, &interval_ns), -ESTALE);
+	json_decref(early);
+	json_decref(late);
+}
+
+static void missing_and_odd_fields_do_no_harm(void **state)
+{
+	static const char *const texts[] = {
+		"{}",
+		"{\"listeners\": 7}",
+		"{\"listeners\": [null, 3, {}, {\"name\": 5, \"operations\": []}]}",
+		"{\"listeners\": [{\"name\": \"a\", \"operations\": {\"echo\": 1, \"x\": {}}}]}",
+		"{\"listeners\": [{\"name\": \"a\", \"operations\": {\"echo\": {\"count\": -4,"
+		" \"latency_ns\": {\"buckets\": [[1], 7, [\"a\", {}], [-1, -1]]}}},"
+		" \"cost\": {\"syscalls\": 9}, \"engine_features\": {\"a\": 1}}]}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		json_t *document = json_loads(texts[i], 0, NULL);
+		struct measures m = {};
+
+		assert_non_null(document);
+		measures_delta(&m, NULL, document, 0, "");
+		measures_delta(&m, document, document, 1, "");
+		free(rendered(&m));
+		json_decref(compare_to_json(&m));
+		measures_free(&m);
+		json_decref(document);
+	}
+}
+
+static void select_keeps_the_order_of_the_names(void **state)
+{
+	json_t *names = json_pack("[s, s, s]", "b", "a", "b");
+	json_t *wrong = json_pack("[s]", "c");
+	struct measures m = {};
+
+	(void)state;
+	add_delta(&m, NULL, document("a", "echo", 1, 0, 0, "[]"), "");
+	add_delta(&m, NULL, document("b", "echo", 1, 0, 0, "[]"), "");
+	assert_null(measures_select(&m, names));
+	assert_int_equal(m.count, 2);
+	assert_string_equal(m.rows[0]->listener, "b");
+	assert_string_equal(m.rows[1]->listener, "a");
+	assert_string_equal(measures_select(&m, wrong), "c");
+	assert_int_equal(m.count, 0);
+	measures_free(&m);
+	json_decref(names);
+	json_decref(wrong);
+}
+
+static void merge_sums_rows_of_one_label_and_listener(void **state)
+{
+	struct measures m = {};
+
+	(void)state;
+	add_delta(&m, NULL, document("a", "echo", 100, 10, 5, "[[1023, 10]]"), "x");
+	add_delta(&m, NULL, document("a", "echo", 200, 20, 7, "[[2047, 30]]"), "x");
+	add_delta(&m, NULL, document("a", "echo", 400, 40, 9, "[[2047, 50]]"), "y");
+	measures_merge(&m);
+	assert_int_equal(m.count, 2);
+	assert_int_equal(m.rows[0]->count, 300);
+	assert_int_equal(m.rows[0]->interval_ns, 2000000000);
+	assert_int_equal(m.rows[0]->bytes_out, 30);
+	assert_int_equal(m.rows[0]->cpu_ns, 24);
+	assert_int_equal(m.rows[0]->latency.count, 40);
+	assert_int_equal(histogram_quantile(&m.rows[0]->latency, 0.5), 2047);
+	assert_int_equal(m.rows[0]->latency.min, 1023);
+	assert_int_equal(m.rows[1]->count, 400);
+	measures_free(&m);
+}
+
+static void saved_rows_come_back_the_same(void **state)
+{
+	struct measures m = {}, back = {};
+	char *text, *again;
+	unsigned line;
+	json_t *row;
+	FILE *file;
+
+	(void)state;
+	add_delta(&m, NULL, document("a", "echo", 100, 10, 5, "[[1023, 10], [9087, 1]]"),
+		  "x \"y\"");
+	row = measure_to_json(m.rows[0]);
+	text = json_dumps(row, JSON_COMPACT);
+	file = fmemopen(text, strlen(text), "r");
+	assert_int_equal(measures_load(&back, file, &line), 0);
+	fclose(file);
+	assert_int_equal(back.count, 1);
+	assert_string_equal(back.rows[0]->label, "x \"y\"");
+	json_decref(row);
+	row = measure_to_json(back.rows[0]);
+	again = json_dumps(row, JSON_COMPACT);
+	assert_string_equal(again, text);
+	json_decref(row);
+	free(again);
+	free(text);
+	measures_free(&m);
+	measures_free(&back);
+}
+
+static void load_names_the_bad_line(void **state)
+{
+	char text[] = "{\"listener\":\"a\",\"count\":1}\n\n{\"listener\":\"a\"}\n";
+	struct measures m = {};
+	unsigned line;
+	FILE *file = fmemopen(text, strlen(text), "r");
+
+	(void)state;
+	assert_int_equal(measures_load(&m, file, &line), -EINVAL);
+	assert_int_equal(line, 3);
+	fclose(file);
+	measures_free(&m);
+}
+
+static void table_has_a_baseline_and_marks_the_best(void **state)
+{
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_delta(&m, NULL, document("slow", "echo", 1000, 10, 2000000, "[[1023, 100]]"), "load");
+	add_delta(&m, NULL, document("fast", "echo", 1000, 10, 1000000, "[[1023, 1000]]"), "load");
+	add_delta(&m, NULL, document("none", "echo", 0, 0, 0, "[]"), "load");
+	text = rendered(&m);
+	assert_non_null(strstr(text, "echo: load\n"));
+	assert_non_null(strstr(text, "1.00x "));
+	assert_non_null(strstr(text, "0.50x *"));
+	assert_null(strstr(text, "1.00x *"));
+	assert_non_null(strstr(text, "epoll+sqpoll"));
+	assert_non_null(strstr(text, "100 to 1,000 samples"));
+	assert_non_null(strstr(text, "No operations in the interval: none"));
+	free(text);
+	measures_free(&m);
+}
+
+static void nothing_ran_is_said(void **state)
+{
+	struct measures m = {};
+	char *text = rendered(&m);
+
+	(void)state;
+	assert_string_equal(text, "No operations in the interval.\n");
+	free(text);
+}
+
+static void operations_of_other_sizes_are_compared_by_bytes(void **state)
+{
+	struct measures m = {};
+
+	(void)state;
+	add_delta(&m, NULL, document("a", "echo", 1000, 64000, 1, "[]"), "");
+	add_delta(&m, NULL, document("b", "echo", 1000, 65000, 1, "[]"), "");
+	assert_false(compare_by_bytes(m.rows, 2));
+	add_delta(&m, NULL, document("c", "echo", 1000, 128000, 1, "[]"), "");
+	assert_true(compare_by_bytes(m.rows, 3));
+	measures_free(&m);
+	add_delta(&m, NULL, document("d", "discard", 1000, 64000, 1, "[]"), "");
+	assert_true(compare_by_bytes(m.rows, 1));
+	measures_free(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(delta_subtracts_every_counter),
+		cmocka_unit_test(new_or_replaced_listener_counts_from_zero),
+		cmocka_unit_test(restarted_daemon_is_noticed),
+		cmocka_unit_test(missing_and_odd_fields_do_no_harm),
+		cmocka_unit_test(select_keeps_the_order_of_the_names),
+		cmocka_unit_test(merge_sums_rows_of_one_label_and_listener),
+		cmocka_unit_test(saved_rows_come_back_the_same),
+		cmocka_unit_test(load_names_the_bad_line),
+		cmocka_unit_test(table_has_a_baseline_and_marks_the_best),
+		cmocka_unit_test(nothing_ran_is_said),
+		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,132 @@
+/* ctl/openmetrics.c: what Prometheus gets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "openmetrics.h"
+
+#define LISTENER                                                                                   \
+	"{\"name\":\"e\\\"1\\\\\\n\",\"engine\":\"epoll\",\"service\":\"echo\",\"bytes_in\":42,"   \
+	"\"connections\":{\"open\":3,\"refused\":{\"limit\":1,\"denied\":2}},"                     \
+	"\"operations\":{\"echo\":{\"count\":9,\"errors\":0,\"latency_ns\":{\"count\":6,"          \
+	"\"sum\":1500000007,\"buckets\":[[999,1],[1007,2],[9983,2],[20000000000,1]]}}},"           \
+	"\"cost\":{\"cpu_user_ns\":1,\"cpu_system_ns\":2000000000,"                                \
+	"\"syscalls\":{\"recv\":5,\"send\":6}}}"
+
+static char *text_of(const char *document)
+{
+	json_t *stats = json_loads(document, 0, NULL);
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(stats);
+	openmetrics_write(to, stats);
+	fclose(to);
+	json_decref(stats);
+	return text;
+}
+
+#define LABELS "listener=\"e\\\"1\\\\\\n\",engine=\"epoll\",service=\"echo\""
+
+static void assert_line(const char *text, const char *line)
+{
+	const char *found = strstr(text, line);
+
+	if (!found || (found > text && found[-1] != '\n'))
+		fail_msg("no line '%s' in:\n%s", line, text);
+}
+
+static void counters_have_total_labels_and_exact_seconds(void **state)
+{
+	char *text = text_of("{\"listeners\":[" LISTENER "]}");
+
+	(void)state;
+	assert_line(text, "# TYPE nbserved_received_bytes counter\n"
+			  "# UNIT nbserved_received_bytes bytes\n"
+			  "# HELP nbserved_received_bytes Bytes received.\n"
+			  "nbserved_received_bytes_total{" LABELS "} 42\n");
+	assert_line(text, "nbserved_connections_open{" LABELS "} 3\n");
+	assert_line(text, "nbserved_connections_refused_total{" LABELS ",reason=\"denied\"} 2\n");
+	assert_line(text, "nbserved_operations_total{" LABELS ",operation=\"echo\"} 9\n");
+	assert_line(text, "nbserved_cpu_seconds_total{" LABELS ",mode=\"user\"} 0.000000001\n"
+			  "nbserved_cpu_seconds_total{" LABELS ",mode=\"system\"} 2.000000000\n");
+	assert_line(text, "nbserved_syscalls_total{" LABELS ",syscall=\"send\"} 6\n");
+	free(text);
+}
+
+/* A bucket whose upper bound lies above a `le` counts under the next one. */
+static void histogram_is_cumulative(void **state)
+{
+	char *text = text_of("{\"listeners\":[" LISTENER "]}");
+	const char *prefix = "nbserved_operation_latency_seconds";
+	char line[200];
+	static const char *const expected[] = {
+		"_bucket{" LABELS ",operation=\"echo\",le=\"1e-06\"} 1\n",
+		"_bucket{" LABELS ",operation=\"echo\",le=\"2.5e-06\"} 3\n",
+		"_bucket{" LABELS ",operation=\"echo\",le=\"1e-05\"} 5\n",
+		"_bucket{" LABELS ",operation=\"echo\",le=\"10.0\"} 5\n",
+		"_bucket{" LABELS ",operation=\"echo\",le=\"+Inf\"} 6\n",
+		"_count{" LABELS ",operation=\"echo\"} 6\n",
+		"_sum{" LABELS ",operation=\"echo\"} 1.500000007\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+		snprintf(line, sizeof(line), "%s%s", prefix, expected[i]);
+		assert_line(text, line);
+	}
+	free(text);
+}
+
+/* All samples of a metric stand together, and its header comes once. */
+static void families_are_not_interleaved(void **state)
+{
+	char *text = text_of("{\"uptime_ns\":5,\"listeners\":[" LISTENER "," LISTENER "]}");
+	char family[100] = "", *line, *rest;
+	unsigned headers = 0;
+	json_t *seen = json_object();
+
+	(void)state;
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		if (!strncmp(line, "# TYPE ", 7)) {
+			sscanf(line, "# TYPE %99s", family);
+			assert_null(json_object_get(seen, family));
+			json_object_set_new(seen, family, json_true());
+			headers++;
+		} else if (*line != '#') {
+			assert_int_equal(strncmp(line, family, strlen(family)), 0);
+		}
+	}
+	assert_true(headers > 20);
+	json_decref(seen);
+	free(text);
+}
+
+static void empty_document_ends_well(void **state)
+{
+	char *text = text_of("{}");
+	size_t bytes = strlen(text);
+
+	(void)state;
+	assert_true(bytes > 6);
+	assert_string_equal(text + bytes - 6, "# EOF\n");
+	assert_null(strstr(text, "nbserved_generation 0"));
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(counters_have_total_labels_and_exact_seconds),
+		cmocka_unit_test(histogram_is_cumulative),
+		cmocka_unit_test(families_are_not_interleaved),
+		cmocka_unit_test(empty_document_ends_well),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
