@@ -1,0 +1,187 @@
+/* Varlink client: one JSON object and a NUL per message.  See client.h. */
+#include "client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "util.h"
+
+enum {
+	CLIENT_SEND_TIMEOUT_MS = 5000,
+	CLIENT_MESSAGE_MAX = 256 << 20, /* bytes: a daemon with thousands of listeners fits */
+	CLIENT_READ = 64 << 10,
+};
+
+struct client {
+	int fd;
+	char *buffer; /* received and not yet consumed */
+	size_t used, room;
+};
+
+int client_open(const char *path, struct client **ret_client)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	struct timeval limit = { .tv_sec = CLIENT_SEND_TIMEOUT_MS / 1000 };
+	struct client *c;
+	int fd;
+
+	if (strlen(path) >= sizeof(sa.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(sa.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	/* A full backlog makes connect() wait, for the time limit of sending. */
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0 ||
+	    connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
+	    fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || !(c = calloc(1, sizeof(*c)))) {
+		int error = errno == EAGAIN ? ETIMEDOUT : errno;
+
+		close(fd);
+		return -error;
+	}
+	c->fd = fd;
+	*ret_client = c;
+	return 0;
+}
+
+void client_close(struct client *c)
+{
+	if (!c)
+		return;
+	close(c->fd);
+	free(c->buffer);
+	free(c);
+}
+
+/* Waits for events until deadline_ns.  0, -ETIMEDOUT or -errno. */
+static int wait_for(int fd, short events, uint64_t deadline_ns)
+{
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = events };
+		uint64_t now = clock_ns();
+		int left_ms = now >= deadline_ns ? 0 : (int)((deadline_ns - now) / NS_PER_MS) + 1;
+		int n = poll(&p, 1, left_ms);
+
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0 && left_ms == 0)
+			return -ETIMEDOUT;
+	}
+}
+
+static int send_all(struct client *c, const char *data, size_t bytes)
+{
+	uint64_t deadline_ns = clock_ns() + CLIENT_SEND_TIMEOUT_MS * (uint64_t)NS_PER_MS;
+
+	while (bytes) {
+		ssize_t n = send(c->fd, data, bytes, MSG_NOSIGNAL);
+		int rc = 0;
+
+		if (n >= 0) {
+			data += n;
+			bytes -= (size_t)n;
+		} else if (errno == EAGAIN) {
+			rc = wait_for(c->fd, POLLOUT, deadline_ns);
+		} else if (errno != EINTR) {
+			rc = -errno;
+		}
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int client_send(struct client *c, const char *method, json_t *parameters, bool more)
+{
+	json_t *call = json_pack("{s:s, s:o*}", "method", method, "parameters", parameters);
+	char *text;
+	int rc;
+
+	if (!call)
+		return -ENOMEM;
+	if (more)
+		json_object_set_new(call, "more", json_true());
+	text = json_dumps(call, JSON_COMPACT);
+	json_decref(call);
+	if (!text)
+		return -ENOMEM;
+	rc = send_all(c, text, strlen(text) + 1);
+	free(text);
+	return rc;
+}
+
+/* Reads some bytes.  0 or -errno. */
+static int fill(struct client *c, uint64_t deadline_ns)
+{
+	ssize_t n;
+	int rc;
+
+	if (c->room - c->used < CLIENT_READ) {
+		size_t room = c->room * 2 + CLIENT_READ;
+		char *buffer = room > CLIENT_MESSAGE_MAX ? NULL : realloc(c->buffer, room);
+
+		if (!buffer)
+			return -EMSGSIZE;
+		c->buffer = buffer;
+		c->room = room;
+	}
+	rc = wait_for(c->fd, POLLIN, deadline_ns);
+	if (rc < 0)
+		return rc;
+	n = recv(c->fd, c->buffer + c->used, c->room - c->used, 0);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	if (n == 0)
+		return -ECONNRESET;
+	c->used += (size_t)n;
+	return 0;
+}
+
+static int parse_reply(const char *text, size_t bytes, json_t **ret_parameters, json_t **ret_error,
+		       bool *ret_continues)
+{
+	json_t *reply = json_loadb(text, bytes, 0, NULL);
+	json_t *parameters = json_object_get(reply, "parameters");
+	json_t *error = json_object_get(reply, "error");
+
+	if (!json_is_object(reply) || (parameters && !json_is_object(parameters)) ||
+	    (error && !json_is_string(error))) {
+		json_decref(reply);
+		return -EPROTO;
+	}
+	*ret_parameters = parameters ? json_incref(parameters) : json_object();
+	*ret_error = json_incref(error);
+	*ret_continues = json_is_true(json_object_get(reply, "continues"));
+	json_decref(reply);
+	return 0;
+}
+
+int client_receive(struct client *c, unsigned timeout_ms, json_t **ret_parameters,
+		   json_t **ret_error, bool *ret_continues)
+{
+	uint64_t deadline_ns = clock_ns() + timeout_ms * (uint64_t)NS_PER_MS;
+	size_t seen = 0, bytes;
+	char *end;
+	int rc;
+
+	while (!(end = c->used > seen ? memchr(c->buffer + seen, 0, c->used - seen) : NULL)) {
+		seen = c->used;
+		rc = fill(c, deadline_ns);
+		if (rc < 0)
+			return rc;
+	}
+	bytes = (size_t)(end - c->buffer);
+	rc = parse_reply(c->buffer, bytes, ret_parameters, ret_error, ret_continues);
+	c->used -= bytes + 1;
+	memmove(c->buffer, end + 1, c->used);
+	return rc;
+}

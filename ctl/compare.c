@@ -1,0 +1,314 @@
+/* `nbctl compare`: what each listener's operations cost over an interval, or while a command runs.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compare_table.h"
+#include "ctl.h"
+#include "field.h"
+#include "measure.h"
+#include "util.h"
+
+enum { COMPARE_INTERVAL_MS = 2000 };
+
+enum { VALUE_INTERVAL, VALUE_LABEL, VALUE_SAVE, VALUE_LOAD, VALUE_QUIET };
+
+/* ---- The command to be measured ---- */
+
+static void copy_out(int fd)
+{
+	char data[4096];
+	ssize_t n;
+
+	lseek(fd, 0, SEEK_SET);
+	while ((n = read(fd, data, sizeof(data))) > 0)
+		fwrite(data, 1, (size_t)n, stderr);
+}
+
+/* Starts argv with the signals as they were for us; output to fd unless that is < 0. */
+static int spawn(char **argv, int fd, pid_t *ret_pid)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t signals;
+	int error;
+
+	posix_spawn_file_actions_init(&actions);
+	if (fd >= 0) {
+		posix_spawn_file_actions_adddup2(&actions, fd, STDOUT_FILENO);
+		posix_spawn_file_actions_adddup2(&actions, fd, STDERR_FILENO);
+	}
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGQUIT);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigdefault(&attributes, &signals);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+	error = posix_spawnp(ret_pid, argv[0], &actions, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return -error;
+}
+
+/* Runs argv to its end.  Its wait status, or -errno when it could not be started.  Ctrl-C ends it
+ * and not nbctl. */
+static int run_command(char **argv, bool quiet)
+{
+	void (*interrupt)(int) = signal(SIGINT, SIG_IGN), (*quit)(int) = signal(SIGQUIT, SIG_IGN);
+	int fd = quiet ? memfd_create("output", MFD_CLOEXEC) : -1, status;
+	pid_t pid;
+	int rc = spawn(argv, fd, &pid);
+
+	if (rc == 0) {
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+		rc = status;
+	}
+	signal(SIGINT, interrupt);
+	signal(SIGQUIT, quit);
+	if (fd >= 0) {
+		if (rc > 0)
+			copy_out(fd);
+		close(fd);
+	}
+	return rc;
+}
+
+/* Says what became of the command; its exit code for nbctl. */
+static int command_result(const char *name, int status)
+{
+	if (status < 0) {
+		ctl_warn("cannot run %s: %s", name, strerror(-status));
+		return CTL_USAGE;
+	}
+	if (WIFSIGNALED(status))
+		ctl_warn("%s was killed by signal %d (%s)", name, WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+	else if (WEXITSTATUS(status))
+		ctl_warn("%s failed with exit status %d", name, WEXITSTATUS(status));
+	return status ? CTL_REFUSED : CTL_DONE;
+}
+
+/* ---- Measuring ---- */
+
+static void wait_ms(unsigned ms)
+{
+	struct timespec left = { ms / 1000, (long)(ms % 1000) * NS_PER_MS };
+
+	while (nanosleep(&left, &left) < 0 && errno == EINTR)
+		;
+}
+
+/* The parameters of GetStats.  Names go to the daemon, which knows them all. */
+static json_t *parameters(struct ctl *ctl)
+{
+	json_t *names = ctl_words(ctl);
+
+	return names ? json_pack("{s:o}", "listeners", names) : NULL;
+}
+
+static void drop_idle(struct measures *m)
+{
+	json_t *active = json_array();
+
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->rows[i]->listener_count)
+			json_array_append_new(active, json_string(m->rows[i]->listener));
+	measures_select(m, active);
+	json_decref(active);
+}
+
+static int delta(struct ctl *ctl, const json_t *before, const json_t *after, struct measures *m)
+{
+	const char *label = ctl->values[VALUE_LABEL];
+	uint64_t interval_ns;
+
+	if (measures_interval(before, after, &interval_ns) < 0) {
+		ctl_warn("the daemon was restarted during the interval: nothing to compare");
+		return CTL_REFUSED;
+	}
+	measures_delta(m, before, after, interval_ns, label ? label : "");
+	return CTL_DONE;
+}
+
+static int measure(struct ctl *ctl, unsigned interval_ms, struct measures *m)
+{
+	json_t *before, *after;
+	int rc, result = CTL_DONE;
+
+	rc = ctl_call(ctl, "GetStats", parameters(ctl), &before);
+	if (rc != CTL_DONE)
+		return rc;
+	if (ctl->rest) {
+		fflush(ctl->out.file);
+		result = command_result(ctl->rest[0],
+					run_command(ctl->rest, ctl->values[VALUE_QUIET]));
+	} else {
+		wait_ms(interval_ms);
+	}
+	if (result != CTL_USAGE) {
+		rc = ctl_call(ctl, "GetStats", parameters(ctl), &after);
+		if (rc == CTL_DONE) {
+			rc = delta(ctl, before, after, m);
+			json_decref(after);
+		}
+	}
+	json_decref(before);
+	return rc == CTL_DONE ? result : rc;
+}
+
+/* ---- Files of rows ---- */
+
+static int file_error(const char *path, int error)
+{
+	ctl_warn("%s: %s", path, strerror(error));
+	return CTL_USAGE;
+}
+
+static int save(const char *path, const struct measures *m)
+{
+	FILE *to = fopen(path, "ae");
+	int error;
+
+	if (!to)
+		return file_error(path, errno);
+	for (unsigned i = 0; i < m->count; i++) {
+		json_t *row;
+
+		if (m->rows[i]->count == 0)
+			continue;
+		row = measure_to_json(m->rows[i]);
+		json_dumpf(row, to, JSON_COMPACT);
+		putc('\n', to);
+		json_decref(row);
+	}
+	error = ferror(to) ? EIO : 0;
+	if (fclose(to) < 0)
+		error = errno;
+	return error ? file_error(path, error) : CTL_DONE;
+}
+
+static int load(const char *path, struct measures *m)
+{
+	FILE *from = strcmp(path, "-") ? fopen(path, "re") : stdin;
+	unsigned line;
+	int rc;
+
+	if (!from)
+		return file_error(path, errno);
+	rc = measures_load(m, from, &line);
+	if (from != stdin)
+		fclose(from);
+	if (rc == -EINVAL) {
+		ctl_warn("%s:%u: expected a row that `nbctl compare --save` wrote", path, line);
+		return CTL_USAGE;
+	}
+	if (rc < 0)
+		return file_error(path, -rc);
+	measures_merge(m);
+	return CTL_DONE;
+}
+
+/* ---- The command ---- */
+
+static void show(struct ctl *ctl, const struct measures *m)
+{
+	json_t *document;
+
+	if (!ctl->out.json) {
+		compare_render(&ctl->out, m);
+		return;
+	}
+	document = compare_to_json(m);
+	output_json(&ctl->out, document, false);
+	json_decref(document);
+}
+
+/* Keeps the rows of the named listeners; CTL_REFUSED when one is not there. */
+static int select_named(struct ctl *ctl, struct measures *m)
+{
+	json_t *names = ctl_words(ctl);
+	const char *missing = names ? measures_select(m, names) : NULL;
+
+	if (missing)
+		ctl_warn("there is no listener '%s'", missing);
+	else if (!names && ctl->rest)
+		drop_idle(m);
+	json_decref(names);
+	return missing ? CTL_REFUSED : CTL_DONE;
+}
+
+static int check(struct ctl *ctl, unsigned *ret_interval_ms)
+{
+	const char *interval = ctl->values[VALUE_INTERVAL];
+
+	*ret_interval_ms = COMPARE_INTERVAL_MS;
+	if (ctl->rest && !ctl->rest[0])
+		return ctl_usage(ctl, "there is no command after `--`");
+	if (interval && ctl->rest)
+		return ctl_usage(ctl, "the interval is the command's run time: no --interval");
+	if (interval && ctl_parse_interval(interval, ret_interval_ms) < 0)
+		return ctl_usage(ctl, "--interval: expected seconds, got '%s'", interval);
+	if (ctl->values[VALUE_QUIET] && !ctl->rest)
+		return ctl_usage(ctl, "--quiet is about the command after `--`");
+	if (ctl->values[VALUE_LOAD] && (ctl->rest || interval || ctl->values[VALUE_SAVE]))
+		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
+	return CTL_DONE;
+}
+
+static int run(struct ctl *ctl)
+{
+	const char *from = ctl->values[VALUE_LOAD], *to = ctl->values[VALUE_SAVE];
+	struct measures m = {};
+	unsigned interval_ms;
+	int rc = check(ctl, &interval_ms), result;
+
+	if (rc != CTL_DONE)
+		return rc;
+	result = from ? load(from, &m) : measure(ctl, interval_ms, &m);
+	rc = m.count || result == CTL_DONE ? select_named(ctl, &m) : CTL_DONE;
+	if (result == CTL_DONE && rc == CTL_DONE && to)
+		rc = save(to, &m);
+	else if (to && m.count)
+		ctl_warn("%s: nothing saved", to);
+	if (m.count || (result == CTL_DONE && rc == CTL_DONE))
+		show(ctl, &m);
+	measures_free(&m);
+	return result != CTL_DONE ? result : rc;
+}
+
+const struct command command_compare = {
+	.name = "compare",
+	.arguments = "[LISTENER...] [-- COMMAND ARG...]",
+	.summary = "what an operation costs on each listener, side by side",
+	.details =
+		"Takes the counters twice and shows the difference: rates, latency, CPU time and\n"
+		"system calls per operation.  With COMMAND, usually a load generator, the interval is\n"
+		"its run time, and only listeners that did something are shown.  The first listener\n"
+		"of each service is the baseline: name them in the order you like.\n"
+		"\n"
+		"Operations, bytes, CPU time and system calls are counted; latency is sampled, and\n"
+		"the table says how many samples there were.  CPU time is that of the listener's own\n"
+		"threads and of the kernel's threads that work for them; interrupts are charged by\n"
+		"Linux to whoever they interrupt.\n",
+	.example = "nbctl compare echo-epoll echo-uring --interval 5\n"
+		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
+		   "nbctl compare --label '50 conn' --save rows.jsonl echo-uring -- LOAD ARG...\n"
+		   "nbctl compare --load rows.jsonl",
+	.options = {
+		[VALUE_INTERVAL] = { "interval", OPTION_VALUE, "SECONDS", "how long (default: 2)" },
+		[VALUE_LABEL] = { "label", OPTION_VALUE, "TEXT", "names the load in saved rows" },
+		[VALUE_SAVE] = { "save", OPTION_VALUE, "FILE", "append each row to FILE as JSON" },
+		[VALUE_LOAD] = { "load", OPTION_VALUE, "FILE", "show saved rows; asks no daemon" },
+		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
+	},
+	.words_max = 256,
+	.runs_command = true,
+	.run = run,
+};

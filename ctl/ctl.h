@@ -1,0 +1,88 @@
+/* What every command of nbctl sees: its options, where to print, and how to ask the daemon.
+ *
+ * A command is one line in main.c's table, one struct command and one function in the file of its
+ * family. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "render.h"
+
+/* nbctl's exit codes. */
+enum {
+	CTL_DONE = 0,
+	CTL_REFUSED = 1,     /* by the daemon; its reasons were printed */
+	CTL_USAGE = 2,       /* also: a file that nbctl was given is no good */
+	CTL_UNREACHABLE = 3, /* the daemon */
+	CTL_RESTART = 4,     /* done only by a restart of the daemon */
+};
+
+enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_OPTIONAL /* --name[=VALUE] */ };
+
+struct option_spec {
+	const char *name; /* NULL ends the list */
+	enum option_kind kind;
+	const char *argument; /* how help calls the value */
+	const char *help;
+};
+
+enum { COMMAND_OPTIONS_MAX = 12 };
+
+struct ctl;
+struct command {
+	const char *name, *arguments, *summary; /* one line of help */
+	const char *details;                    /* more of it, ends with a newline; may be NULL */
+	const char *example;
+	struct option_spec options[COMMAND_OPTIONS_MAX];
+	unsigned words_min, words_max; /* arguments that are not options */
+	bool runs_command;             /* `-- COMMAND ARG...` may follow */
+	int (*run)(struct ctl *ctl);   /* an exit code */
+};
+
+struct ctl {
+	const struct command *command;
+	const char *socket;
+	struct output out;
+	/* By index in command->options: NULL when not given, "" for a flag and for a bare --name of
+	 * OPTION_OPTIONAL. */
+	const char *values[COMMAND_OPTIONS_MAX];
+	char **words;
+	unsigned word_count;
+	char **rest; /* what follows `--`, NULL-terminated; NULL without `--` */
+};
+
+/* The commands, by file. */
+extern const struct command command_status;
+extern const struct command command_stats;
+extern const struct command command_compare;
+extern const struct command command_connections;
+extern const struct command command_drain, command_log_level;
+extern const struct command command_doctor, command_config;
+
+/* Calls a method of org.nbserved.Control.  Takes `parameters` over (NULL: none).  Returns CTL_DONE
+ * and a new reference, or prints what went wrong and returns another exit code. */
+int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply);
+
+/* ctl_call(), then prints the reply: as JSON with --json, else with render(). */
+int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,
+	     void (*render)(struct output *out, const json_t *reply));
+
+/* ctl_call() with `more`: calls reply() for every answer until it returns false or the daemon ends
+ * the stream.  interval_ms: the longest time between two answers that is normal. */
+int ctl_stream(struct ctl *ctl, const char *method, json_t *parameters, unsigned interval_ms,
+	       bool (*reply)(void *context, const json_t *reply), void *context);
+
+/* `nbctl: ...` and how to get help, on stderr; returns CTL_USAGE. */
+int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int ctl_try_help(const struct ctl *ctl); /* the second half */
+/* `nbctl: ...` on stderr. */
+void ctl_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Seconds as `2`, `0.5`, or a duration with its unit, `500ms`; 1 ms to 1 day.  0 or -EINVAL. */
+int ctl_parse_interval(const char *text, unsigned *ret_ms);
+
+/* The words from `first` on as a JSON array; NULL when there is none. */
+json_t *ctl_words(const struct ctl *ctl);
+
+/* The name out of `names` that begins with `text` or is near to it; NULL when none is. */
+const char *ctl_suggest(const char *text, const char *const *names, unsigned count);

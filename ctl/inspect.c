@@ -1,0 +1,138 @@
+/* Commands that look at what the daemon was given: `nbctl config`, `nbctl doctor`. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "field.h"
+#include "util.h"
+
+/* ---- config ---- */
+
+enum { ORIGIN_COLUMN = 40 };
+
+/* `key = value ; where it came from (what a reload does)`; a line for each value of a list key that
+ * the file repeats. */
+static void render_key(struct output *out, const char *name, const json_t *key)
+{
+	const json_t *value = field_get(key, "value");
+	const char *origin = field_text(key, "origin"), *class = field_text(key, "class");
+	bool repeated = json_is_array(value) && !strcmp(name, "address");
+	size_t count = repeated ? json_array_size(value) : 1;
+
+	for (size_t i = 0; i < count; i++) {
+		char *text = field_show(repeated ? json_array_get(value, i) : value);
+		unsigned used = text_width(name) + 3 + text_width(text);
+		bool is_default = !*origin || !strcmp(origin, "default");
+
+		output_text(out, STYLE_PLAIN, "%s =%s%s", name, *text ? " " : "", text);
+		output_text(out, STYLE_DIM, "%*s; %s%s%s%s\n",
+			    (int)(used < ORIGIN_COLUMN ? ORIGIN_COLUMN - used : 1), "",
+			    is_default ? "default" : origin, *class ? " (" : "", class,
+			    *class ? ")" : "");
+		free(text);
+	}
+}
+
+static void render_keys(struct output *out, const json_t *keys)
+{
+	const char *name;
+	json_t *key;
+
+	json_object_foreach((json_t *)keys, name, key)
+		render_key(out, name, key);
+}
+
+static void render_config(struct output *out, const json_t *reply)
+{
+	json_t *listener;
+	size_t i;
+
+	output_text(out, STYLE_DIM,
+		    "; the configuration in force: each key's origin (what a reload "
+		    "does with it)\n");
+	output_text(out, STYLE_BOLD, "[server]\n");
+	render_keys(out, field_get(reply, "server"));
+	json_array_foreach(field_get(reply, "listeners"), i, listener) {
+		output_text(out, STYLE_BOLD, "\n[listener %s]\n", field_text(listener, "name"));
+		render_keys(out, field_get(listener, "keys"));
+	}
+}
+
+static int run_config(struct ctl *ctl)
+{
+	return ctl_show(ctl, "GetConfig", NULL, render_config);
+}
+
+const struct command command_config = {
+	.name = "config",
+	.arguments = "",
+	.summary = "the configuration in force, and where each value came from",
+	.example = "nbctl config\nnbctl config --json",
+	.run = run_config,
+};
+
+/* ---- doctor ---- */
+
+static void render_verdict(struct output *out, bool ok, const char *name, const char *value)
+{
+	output_text(out, ok ? STYLE_GOOD : STYLE_BAD, "%s", ok ? "  ok  " : "  NO  ");
+	output_text(out, STYLE_BOLD, "%-26s", name);
+	output_text(out, STYLE_PLAIN, "%s%s\n", *value ? " " : "", value);
+}
+
+/* `label: text` under a verdict. */
+static void render_line(struct output *out, enum style style, const char *label, const char *text)
+{
+	if (*text)
+		output_wrapped(out, style, 8, "      %s%s", label, text);
+}
+
+static void render_check(struct output *out, const json_t *check)
+{
+	bool ok = field_bool(check, "ok");
+	char *value = field_show(field_get(check, "value"));
+
+	render_verdict(out, ok, field_text(check, "name"), value);
+	render_line(out, STYLE_PLAIN, "", field_text(check, "reason"));
+	render_line(out, STYLE_WARN, "fix: ", field_text(check, "fix"));
+	free(value);
+}
+
+static void render_doctor_listener(struct output *out, const json_t *listener)
+{
+	char *features = field_show(field_get(listener, "engine_features"));
+
+	render_verdict(out, field_bool(listener, "available"), field_text(listener, "name"),
+		       field_text(listener, "engine"));
+	render_line(out, STYLE_DIM, "", features);
+	render_line(out, STYLE_WARN, "", field_text(listener, "reason"));
+	free(features);
+}
+
+static void render_doctor(struct output *out, const json_t *reply)
+{
+	json_t *item;
+	size_t i;
+
+	output_text(out, STYLE_BOLD, "This host\n");
+	json_array_foreach(field_get(reply, "checks"), i, item)
+		render_check(out, item);
+	if (json_array_size(field_get(reply, "listeners")))
+		output_text(out, STYLE_BOLD, "\nListeners\n");
+	json_array_foreach(field_get(reply, "listeners"), i, item)
+		render_doctor_listener(out, item);
+}
+
+static int run_doctor(struct ctl *ctl)
+{
+	return ctl_show(ctl, "Doctor", NULL, render_doctor);
+}
+
+const struct command command_doctor = {
+	.name = "doctor",
+	.arguments = "",
+	.summary = "what this host allows, and how to fix each \"no\"",
+	.details = "Without a running daemon: `nbserved --doctor`.\n",
+	.example = "nbctl doctor",
+	.run = run_doctor,
+};

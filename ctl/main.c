@@ -1,0 +1,227 @@
+/* nbctl: the command line of nbserved's control socket.
+ *
+ * Finds the command in the table, reads its options from the command's own table, runs it.  To add
+ * a command: a struct command in a file of its family, and a line here and in ctl.h. */
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "parse.h"
+#include "util.h"
+
+#define DEFAULT_SOCKET "/run/nbserved/control.sock"
+
+static const struct command *const commands[] = {
+	&command_status, &command_stats,     &command_compare, &command_connections,
+	&command_drain,  &command_log_level, &command_config,  &command_doctor,
+};
+
+/* ---- Options: those of every command first, then the command's own ---- */
+
+enum { GLOBAL_SOCKET, GLOBAL_JSON, GLOBAL_NO_COLOR, GLOBAL_VERSION, GLOBAL_HELP, GLOBAL_COUNT };
+
+static const struct option_spec global_options[] = {
+	[GLOBAL_SOCKET] = { "socket", OPTION_VALUE, "SOCKET",
+			    "the daemon's control socket (or NBSERVED_SOCKET)" },
+	[GLOBAL_JSON] = { "json", OPTION_FLAG, NULL, "print JSON" },
+	[GLOBAL_NO_COLOR] = { "no-color", OPTION_FLAG, NULL, "no colour (or NO_COLOR=1)" },
+	[GLOBAL_VERSION] = { "version", OPTION_FLAG, NULL, "print nbctl's version" },
+	[GLOBAL_HELP] = { "help", OPTION_FLAG, NULL, "print this help" },
+	[GLOBAL_COUNT] = { NULL, OPTION_FLAG, NULL, NULL },
+};
+
+enum { OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX };
+
+/* getopt's table out of ours; `val` is the index in both lists, one after the other, plus 1000. */
+static void make_options(const struct command *command, struct option *options)
+{
+	unsigned count = 0, max = command ? OPTIONS_MAX : GLOBAL_COUNT;
+
+	for (unsigned i = 0; i < max; i++) {
+		const struct option_spec *spec =
+			i < GLOBAL_COUNT ? &global_options[i] : &command->options[i - GLOBAL_COUNT];
+
+		if (spec->name)
+			options[count++] =
+				(struct option){ spec->name, (int)spec->kind, NULL, 1000 + (int)i };
+	}
+	options[count] = (struct option){};
+}
+
+static void print_options(const struct option_spec *options, unsigned max)
+{
+	for (unsigned i = 0; i < max && options[i].name; i++) {
+		const struct option_spec *o = &options[i];
+		char text[64];
+
+		snprintf(text, sizeof(text),
+			 o->kind == OPTION_FLAG       ? "--%s"
+			 : o->kind == OPTION_OPTIONAL ? "--%s[=%s]"
+						      : "--%s %s",
+			 o->name, o->argument);
+		printf("  %s%-21s %s\n", options == global_options && i == 0 ? "-s, " : "    ",
+		       text, o->help);
+	}
+}
+
+static void print_examples(const char *example)
+{
+	printf("\nExample:\n");
+	while (*example) {
+		size_t bytes = strcspn(example, "\n");
+
+		printf("  %.*s\n", (int)bytes, example);
+		example += bytes + (example[bytes] != '\0');
+	}
+}
+
+static int help(const struct command *command)
+{
+	if (command) {
+		printf("Usage: nbctl %s [OPTION...]%s%s\n\n%c%s.\n", command->name,
+		       *command->arguments ? " " : "", command->arguments,
+		       toupper((unsigned char)*command->summary), command->summary + 1);
+		if (command->details)
+			printf("\n%s", command->details);
+		printf("\nOptions:\n");
+		print_options(command->options, COMMAND_OPTIONS_MAX);
+		print_options(global_options, GLOBAL_COUNT);
+		print_examples(command->example);
+		return CTL_DONE;
+	}
+	printf("Usage: nbctl [-s SOCKET] COMMAND [ARGUMENT...]\n\nAsks and controls a running "
+	       "nbserved.\n\nCommands:\n");
+	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
+		printf("  %-13s %s\n", commands[i]->name, commands[i]->summary);
+	printf("\nOptions of every command:\n");
+	print_options(global_options, GLOBAL_COUNT);
+	printf("\n`nbctl COMMAND --help` says more and has an example.\n\n"
+	       "Exit status: 0 done, 1 refused by the daemon, 2 usage, 3 daemon unreachable, 4 a "
+	       "restart\nof the daemon is needed.\n");
+	return CTL_DONE;
+}
+
+static int version(void)
+{
+	printf("nbctl %s\n", NB_VERSION);
+	return CTL_DONE;
+}
+
+/* Reads the options of argv.  Before the command is known: up to the first other word.  CTL_DONE
+ * with `done` set: --help or --version did all there is to do. */
+static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
+{
+	struct option options[OPTIONS_MAX + 1];
+	int option;
+
+	make_options(ctl->command, options);
+	optind = 0; /* glibc: start afresh */
+	while ((option = getopt_long(argc, argv, ctl->command ? "s:" : "+s:", options, NULL)) >=
+	       0) {
+		switch (option) {
+		case '?':
+			return ctl_try_help(ctl);
+		case 's':
+		case 1000 + GLOBAL_SOCKET:
+			ctl->socket = optarg;
+			break;
+		case 1000 + GLOBAL_JSON:
+			ctl->out.json = true;
+			break;
+		case 1000 + GLOBAL_NO_COLOR:
+			ctl->out.colour = false;
+			break;
+		case 1000 + GLOBAL_VERSION:
+			*ret_done = true;
+			return version();
+		case 1000 + GLOBAL_HELP:
+			*ret_done = true;
+			return help(ctl->command);
+		default:
+			ctl->values[option - 1000 - GLOBAL_COUNT] = optarg ? optarg : "";
+		}
+	}
+	return CTL_DONE;
+}
+
+/* ---- Commands ---- */
+
+static const struct command *find_command(const char *name)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static int unknown_command(const struct ctl *ctl, const char *name)
+{
+	const char *names[ARRAY_SIZE(commands)], *near;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
+		names[i] = commands[i]->name;
+	near = ctl_suggest(name, names, ARRAY_SIZE(names));
+	if (near)
+		return ctl_usage(ctl, "there is no command '%s'; did you mean '%s'?", name, near);
+	return ctl_usage(ctl, "there is no command '%s'", name);
+}
+
+static int run_command(struct ctl *ctl, int argc, char **argv)
+{
+	const struct command *command = ctl->command;
+	bool done = false;
+	int rc;
+
+	for (int i = 1; command->runs_command && i < argc; i++) {
+		if (strcmp(argv[i], "--"))
+			continue;
+		ctl->rest = argv + i + 1;
+		argc = i;
+		break;
+	}
+	argv[0] = program_invocation_short_name; /* getopt's messages begin with it */
+	rc = read_options(ctl, argc, argv, &done);
+	if (rc != CTL_DONE || done)
+		return rc;
+	ctl->words = argv + optind;
+	ctl->word_count = (unsigned)(argc - optind);
+	if (ctl->word_count < command->words_min)
+		return ctl_usage(ctl, "expected: nbctl %s %s", command->name, command->arguments);
+	if (ctl->word_count > command->words_max)
+		return ctl_usage(ctl, "unexpected argument '%s'", ctl->words[command->words_max]);
+	return command->run(ctl);
+}
+
+int main(int argc, char **argv)
+{
+	const char *socket = getenv("NBSERVED_SOCKET");
+	struct ctl ctl = { .socket = socket && *socket ? socket : DEFAULT_SOCKET };
+	bool done = false;
+	int rc;
+
+	setlocale(LC_CTYPE, "");
+	output_init(&ctl.out, stdout);
+	rc = read_options(&ctl, argc, argv, &done);
+	if (rc != CTL_DONE || done)
+		return rc;
+	argc -= optind;
+	argv += optind;
+	if (argc == 0)
+		return ctl_usage(&ctl, "which command?");
+	if (!strcmp(argv[0], "help") && (argc == 1 || find_command(argv[1])))
+		return help(argc == 1 ? NULL : find_command(argv[1]));
+	ctl.command = find_command(argv[0]);
+	if (!ctl.command)
+		return unknown_command(&ctl, argv[0]);
+	rc = run_command(&ctl, argc, argv);
+	if (fflush(stdout) < 0 && errno != EPIPE) {
+		ctl_warn("standard output: %s", strerror(errno));
+		return rc ? rc : CTL_USAGE;
+	}
+	return rc;
+}

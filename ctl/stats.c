@@ -1,0 +1,333 @@
+/* `nbctl stats`: the counters since the start, or a line per listener and interval. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ctl.h"
+#include "field.h"
+#include "human.h"
+#include "measure.h"
+#include "openmetrics.h"
+#include "util.h"
+
+enum { WATCH_INTERVAL_MS = 1000, WATCH_HEADER_LINES = 24 };
+
+enum { VALUE_OPENMETRICS, VALUE_WATCH };
+
+/* ---- The table since the start ---- */
+
+static const struct column stats_columns[] = {
+	{ .title = "listener", .left = true },
+	{ .title = "engine", .left = true, .rank = 2 },
+	{ .title = "operation", .left = true, .optional = true },
+	{ .title = "open" },
+	{ .title = "accepted", .rank = 4 },
+	{ .title = "ops" },
+	{ .title = "in" },
+	{ .title = "out" },
+	{ .title = "p50", .unit = "us" },
+	{ .title = "p99", .unit = "us" },
+	{ .title = "max", .unit = "us", .rank = 5 },
+	{ .title = "CPU", .unit = "time", .rank = 3 },
+	{ .title = "CPU", .unit = "us/op" },
+	{ .title = "calls", .unit = "/op", .rank = 1 },
+	{ .title = "pool", .unit = "% used", .rank = 6 },
+};
+
+/* Cells of the listener, in front of those of the operation. */
+static void add_listener_cells(struct table *t, const json_t *listener, const char *operation)
+{
+	bool named = strcmp(operation, field_text(listener, "service")) != 0;
+
+	table_cell(t, STYLE_BOLD, "%s", field_text(listener, "name"));
+	table_cell(t, STYLE_PLAIN, "%s", field_text(listener, "engine"));
+	table_cell(t, STYLE_PLAIN, "%s", named ? operation : "");
+	table_cell(t, STYLE_PLAIN, "%s",
+		   human_short(field_uint(listener, "connections.open")).text);
+	table_cell(t, STYLE_PLAIN, "%s",
+		   human_short(field_uint(listener, "connections.accepted")).text);
+}
+
+static void quantile_cell(struct table *t, const struct histogram_sum *h, double quantile)
+{
+	if ((1 - quantile) * (double)h->count < 0.999)
+		table_cell(t, STYLE_DIM, "-");
+	else
+		table_cell(t, STYLE_PLAIN, "%s", human_us(histogram_quantile(h, quantile)).text);
+}
+
+static void add_cost_cells(struct table *t, const struct measure *row, const json_t *listener)
+{
+	uint64_t chunks = field_uint(listener, "pool.chunks");
+	double used = (double)chunks - (double)field_uint(listener, "pool.free");
+
+	table_cell(t, STYLE_PLAIN, "%s", human_time(row->cpu_ns).text);
+	if (row->listener_count) {
+		table_cell(t, STYLE_PLAIN, "%s",
+			   human_number(measure_cpu_per_op(row) / NS_PER_US).text);
+		table_cell(t, STYLE_PLAIN, "%.2f", measure_syscalls_per_op(row));
+	} else {
+		table_cell(t, STYLE_DIM, "-");
+		table_cell(t, STYLE_DIM, "-");
+	}
+	if (chunks)
+		table_cell(t, STYLE_PLAIN, "%.0f", used / (double)chunks * 100);
+	else
+		table_cell(t, STYLE_DIM, "-");
+}
+
+/* One row; `first` of its listener: with the listener's own numbers. */
+static void add_row(struct table *t, const struct measure *row, bool first)
+{
+	if (first) {
+		add_listener_cells(t, row->source, row->operation);
+	} else {
+		table_skip(t, 2);
+		table_cell(t, STYLE_PLAIN, "%s", row->operation);
+		table_skip(t, 2);
+	}
+	table_cell(t, STYLE_PLAIN, "%s", human_short(row->count).text);
+	if (first) {
+		table_cell(t, STYLE_PLAIN, "%s", human_bytes(row->bytes_in).text);
+		table_cell(t, STYLE_PLAIN, "%s", human_bytes(row->bytes_out).text);
+	} else {
+		table_skip(t, 2);
+	}
+	quantile_cell(t, &row->latency, 0.5);
+	quantile_cell(t, &row->latency, 0.99);
+	if (row->latency.count)
+		table_cell(t, STYLE_PLAIN, "%s", human_us(row->latency.max).text);
+	else
+		table_cell(t, STYLE_DIM, "-");
+	if (first)
+		add_cost_cells(t, row, row->source);
+	else
+		table_skip(t, 4);
+}
+
+/* ---- What went wrong ---- */
+
+static const struct trouble {
+	const char *path, *text;
+} troubles[] = {
+	{ "connections.refused.limit", "refused (too many)" },
+	{ "connections.refused.denied", "refused (`allow`)" },
+	{ "connections.closed.reset", "reset by the client" },
+	{ "connections.closed.idle", "closed (idle-timeout)" },
+	{ "connections.closed.protocol", "closed (broke the protocol)" },
+	{ "connections.closed.drain", "closed (drain-timeout)" },
+	{ "connections.closed.error", "closed (error of this host)" },
+	{ "accept_paused", "pauses of accepting (out of descriptors)" },
+	{ "pool.starved", "waits for a free buffer" },
+	{ "throttled", "pauses of receiving (too much held)" },
+};
+
+/* A paragraph per listener that has something to tell. */
+static void render_troubles(struct output *out, const json_t *stats)
+{
+	json_t *listener;
+	size_t i;
+
+	json_array_foreach(field_get(stats, "listeners"), i, listener) {
+		char *text = NULL;
+		size_t bytes;
+		FILE *to = open_memstream(&text, &bytes);
+
+		if (!to)
+			abort();
+		for (unsigned j = 0; j < ARRAY_SIZE(troubles); j++) {
+			uint64_t count = field_uint(listener, troubles[j].path);
+
+			if (count)
+				fprintf(to, "%s%s %s", ftell(to) ? "; " : "",
+					human_count(count).text, troubles[j].text);
+		}
+		fclose(to);
+		if (*text)
+			output_wrapped(out, STYLE_WARN, 2, "%s: %s", field_text(listener, "name"),
+				       text);
+		free(text);
+	}
+}
+
+static void render_footer(struct output *out, const struct measures *m)
+{
+	uint64_t samples = 0, count = 0, errors = 0;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		samples += m->rows[i]->latency.count;
+		count += m->rows[i]->count;
+		errors += m->rows[i]->errors;
+	}
+	if (count)
+		output_wrapped(out, STYLE_DIM, 2,
+			       "Since the start. Latency from %s samples of %s operations.",
+			       human_count(samples).text, human_count(count).text);
+	if (errors)
+		output_wrapped(out, STYLE_BAD, 2, "%s operations failed.",
+			       human_count(errors).text);
+}
+
+static void render_stats(struct output *out, const json_t *stats)
+{
+	struct table *t = table_new(stats_columns, ARRAY_SIZE(stats_columns));
+	const json_t *last = NULL;
+	struct measures m = {};
+
+	measures_delta(&m, NULL, stats, field_uint(stats, "uptime_ns"), "");
+	for (unsigned i = 0; i < m.count; i++) {
+		add_row(t, m.rows[i], m.rows[i]->source != last);
+		last = m.rows[i]->source;
+	}
+	if (table_is_empty(t))
+		output_text(out, STYLE_PLAIN, "No listeners.\n");
+	else
+		table_print(t, out, 0, true);
+	render_footer(out, &m);
+	render_troubles(out, stats);
+	measures_free(&m);
+	table_free(t);
+}
+
+static void render_openmetrics(struct output *out, const json_t *stats)
+{
+	openmetrics_write(out->file, stats);
+}
+
+/* ---- Watching ---- */
+
+static const struct column watch_columns[] = {
+	{ .title = "time", .left = true, .width_min = 8, .rank = 5 },
+	{ .title = "listener", .left = true, .width_min = 10 },
+	{ .title = "operation", .left = true, .optional = true },
+	{ .title = "open", .width_min = 5, .rank = 4 },
+	{ .title = "ops", .unit = "/s", .width_min = 9 },
+	{ .title = "in MB", .unit = "/s", .width_min = 7 },
+	{ .title = "out MB", .unit = "/s", .width_min = 7 },
+	{ .title = "p50", .unit = "us", .width_min = 6 },
+	{ .title = "p99", .unit = "us", .width_min = 7 },
+	{ .title = "CPU", .unit = "%", .width_min = 4 },
+	{ .title = "CPU", .unit = "us/op", .width_min = 6, .rank = 1 },
+	{ .title = "calls", .unit = "/op", .width_min = 5, .rank = 2 },
+	{ .title = "ops", .unit = "/turn", .width_min = 5, .rank = 3 },
+};
+
+struct watch {
+	struct ctl *ctl;
+	struct table *table;
+	json_t *before; /* NULL before the first document */
+	unsigned lines; /* since the header */
+};
+
+static void add_watch_row(struct table *t, const struct measure *row, const char *time)
+{
+	double seconds = (double)row->interval_ns / NS_PER_S;
+	bool named = strcmp(row->operation, row->service) != 0;
+
+	table_cell(t, STYLE_DIM, "%s", time);
+	table_cell(t, STYLE_BOLD, "%s", row->listener);
+	table_cell(t, STYLE_PLAIN, "%s", named ? row->operation : "");
+	table_cell(t, STYLE_PLAIN, "%s",
+		   human_short(field_uint(row->source, "connections.open")).text);
+	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_rate(row)).text);
+	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_in / 1e6 / seconds).text);
+	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_out / 1e6 / seconds).text);
+	quantile_cell(t, &row->latency, 0.5);
+	quantile_cell(t, &row->latency, 0.99);
+	table_cell(t, STYLE_PLAIN, "%s", human_percent(measure_cpu_share(row)).text);
+	if (row->listener_count == 0) {
+		for (unsigned i = 0; i < 3; i++)
+			table_cell(t, STYLE_DIM, "-");
+		return;
+	}
+	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_cpu_per_op(row) / NS_PER_US).text);
+	table_cell(t, STYLE_PLAIN, "%.2f", measure_syscalls_per_op(row));
+	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_ops_per_turn(row)).text);
+}
+
+static void print_interval(struct watch *w, const json_t *stats, uint64_t interval_ns)
+{
+	struct measures m = {};
+	struct tm now;
+	time_t seconds = time(NULL);
+	char text[16];
+
+	measures_delta(&m, w->before, stats, interval_ns, "");
+	strftime(text, sizeof(text), "%H:%M:%S", localtime_r(&seconds, &now));
+	for (unsigned i = 0; i < m.count; i++)
+		add_watch_row(w->table, m.rows[i], i ? "" : text);
+	table_print(w->table, &w->ctl->out, 0, w->lines == 0);
+	w->lines += m.count;
+	if (w->lines >= WATCH_HEADER_LINES)
+		w->lines = 0;
+	measures_free(&m);
+}
+
+static bool watch_reply(void *context, const json_t *stats)
+{
+	struct watch *w = context;
+	uint64_t interval_ns;
+
+	if (w->ctl->out.json) {
+		output_json(&w->ctl->out, stats, true);
+		return !ferror(w->ctl->out.file);
+	}
+	if (w->before && measures_interval(w->before, stats, &interval_ns) == 0)
+		print_interval(w, stats, interval_ns);
+	json_decref(w->before);
+	w->before = json_incref((json_t *)stats);
+	return !ferror(w->ctl->out.file);
+}
+
+static int watch(struct ctl *ctl, json_t *parameters, unsigned interval_ms)
+{
+	struct watch w = { .ctl = ctl };
+	int rc;
+
+	w.table = table_new(watch_columns, ARRAY_SIZE(watch_columns));
+	rc = ctl_stream(ctl, "GetStats", parameters, interval_ms, watch_reply, &w);
+	json_decref(w.before);
+	table_free(w.table);
+	return rc;
+}
+
+/* ---- The command ---- */
+
+static int run_stats(struct ctl *ctl)
+{
+	const char *interval = ctl->values[VALUE_WATCH];
+	bool openmetrics = ctl->values[VALUE_OPENMETRICS];
+	unsigned interval_ms = WATCH_INTERVAL_MS;
+	json_t *parameters;
+
+	if (openmetrics && (interval || ctl->out.json))
+		return ctl_usage(ctl, "--openmetrics goes neither with --watch nor with --json");
+	if (interval && *interval && ctl_parse_interval(interval, &interval_ms) < 0)
+		return ctl_usage(ctl, "--watch: expected seconds, got '%s'", interval);
+	parameters = json_pack("{s:o*}", "listeners", ctl_words(ctl));
+	if (!interval)
+		return ctl_show(ctl, "GetStats", parameters,
+				openmetrics ? render_openmetrics : render_stats);
+	json_object_set_new(parameters, "interval_ms", json_integer(interval_ms));
+	return watch(ctl, parameters, interval_ms);
+}
+
+const struct command command_stats = {
+	.name = "stats",
+	.arguments = "[LISTENER...]",
+	.summary = "counters of each listener since the start, or live",
+	.details = "Operations, bytes, CPU time and system calls are counted.  Latency is sampled: the\n"
+		   "samples are fewer than the operations, and the table says how many there were.\n"
+		   "MB and GB are powers of ten.\n",
+	.example = "nbctl stats\n"
+		   "nbctl stats echo-uring --watch=5\n"
+		   "nbctl stats --openmetrics > /var/lib/node_exporter/nbserved.prom",
+	.options = {
+		[VALUE_OPENMETRICS] = { "openmetrics", OPTION_FLAG, NULL,
+					"OpenMetrics text, for Prometheus" },
+		[VALUE_WATCH] = { "watch", OPTION_OPTIONAL, "SECONDS",
+				  "a line per listener every second, or so many" },
+	},
+	.words_max = 256,
+	.run = run_stats,
+};
