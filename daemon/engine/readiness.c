@@ -10,7 +10,8 @@
 /* The last receive filled all it was given: the next one may fill READINESS_CHUNKS. */
 enum { CONN_WIDE = CONN_ENGINE << 7 };
 
-static ssize_t recv_one(struct conn *c)
+/* Both return the bytes, or -errno; *ret_room: what they could have taken. */
+static ssize_t recv_one(struct conn *c, size_t *ret_room)
 {
 	struct pool *p = &c->worker->pool;
 	struct chunk *k = chunk_get(p);
@@ -18,6 +19,7 @@ static ssize_t recv_one(struct conn *c)
 
 	if (!k)
 		return -ENOBUFS;
+	*ret_room = p->chunk_size;
 	stat_add(c->worker->stats.sys_recv, 1);
 	n = recv(c->fd, k->base, p->chunk_size, MSG_DONTWAIT);
 	if (n > 0)
@@ -28,7 +30,7 @@ static ssize_t recv_one(struct conn *c)
 	return n;
 }
 
-static ssize_t recv_wide(struct conn *c, unsigned max)
+static ssize_t recv_wide(struct conn *c, size_t *ret_room)
 {
 	struct pool *p = &c->worker->pool;
 	struct chunk *chunks[READINESS_CHUNKS];
@@ -37,13 +39,14 @@ static ssize_t recv_wide(struct conn *c, unsigned max)
 	unsigned count = 0;
 	ssize_t n, left;
 
-	while (count < max && (chunks[count] = chunk_get(p)) != NULL) {
+	while (count < READINESS_CHUNKS && (chunks[count] = chunk_get(p)) != NULL) {
 		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
 		count++;
 	}
 	if (count == 0)
 		return -ENOBUFS;
 	msg.msg_iovlen = count;
+	*ret_room = (size_t)count * p->chunk_size;
 	stat_add(c->worker->stats.sys_recv, 1);
 	n = recvmsg(c->fd, &msg, MSG_DONTWAIT);
 	if (n < 0)
@@ -64,9 +67,8 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 	size_t chunk_size = c->worker->pool.chunk_size;
 
 	for (unsigned i = 0; i < READINESS_READS; i++) {
-		bool wide = c->flags & CONN_WIDE;
-		size_t room = chunk_size * (wide ? READINESS_CHUNKS : 1);
-		ssize_t n = wide ? recv_wide(c, READINESS_CHUNKS) : recv_one(c);
+		size_t room = 0;
+		ssize_t n = c->flags & CONN_WIDE ? recv_wide(c, &room) : recv_one(c, &room);
 
 		if (n > 0) {
 			if ((size_t)n >= chunk_size)

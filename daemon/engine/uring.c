@@ -44,7 +44,7 @@ struct uring_send {
 
 struct uring {
 	struct ring ring; /* first: see ring_accept_done() */
-	unsigned sends;   /* queued since the last submission, each completes at once */
+	unsigned sends;   /* quiet ones queued since the last submission: see uring_wait() */
 	uint64_t sent_ns; /* when the last sampled turn's sends were with the kernel */
 	struct io_uring_buf_ring *buf_ring;
 	unsigned buf_entries, buf_mask;
@@ -60,6 +60,15 @@ struct uring {
 };
 
 static const int uring_no_file = -1;
+
+/* Something waits for the completion of c's send after all. */
+static void uring_hurry(struct conn *c)
+{
+	struct uring *u = c->worker->engine_state;
+
+	if (c->sending.bytes)
+		u->sends = 0;
+}
 
 /* ---- Provided buffers ---- */
 
@@ -147,6 +156,7 @@ static void uring_recv_ended(struct conn *c, int res)
 
 	c->pending--;
 	c->flags &= ~(uint32_t)URING_RECV_ARMED;
+	uring_hurry(c);
 	conn_ready(c);
 	if (res == 0) {
 		conn_eof(c);
@@ -195,6 +205,7 @@ static void uring_recv(struct conn *c, bool on)
 		uring_recv_arm(c, 0);
 		return;
 	}
+	uring_hurry(c);
 	if (!(c->flags & URING_RECV_ARMED))
 		return;
 	sqe = ring_sqe(&u->ring);
@@ -325,8 +336,10 @@ static void uring_flush(struct conn *c)
 	size_t bytes;
 	unsigned n;
 
-	if (c->sending.bytes)
-		return; /* one in flight: two on a full socket would interleave */
+	if (c->sending.bytes) { /* one in flight: two on a full socket would interleave */
+		uring_hurry(c);
+		return;
+	}
 	n = bufq_iov(&c->tx, iov, URING_IOV, &bytes);
 	zero_copy = u->zero_copy && bytes >= w->options.zero_copy_min;
 	if (n == 1 && !zero_copy) {
@@ -351,7 +364,8 @@ static void uring_flush(struct conn *c)
 	else
 		bufq_take(&w->pool, &c->sending, &c->tx, bytes);
 	c->pending++;
-	if (!wait)
+	if (!wait && !c->tx.bytes && !c->rx.bytes && !w->service->source &&
+	    !(c->flags & (CONN_EOF | CONN_RECV_OFF)))
 		u->sends++;
 }
 
@@ -383,6 +397,7 @@ static void uring_close(struct conn *c)
 {
 	if (!c->pending)
 		return;
+	uring_hurry(c);
 	stat_add(c->worker->stats.sys_shutdown, 1);
 	shutdown(c->fd, SHUT_RDWR);
 }
@@ -583,9 +598,10 @@ static int uring_watch(struct worker *w, int fd, struct op *op)
 	return 0;
 }
 
-/* One io_uring_enter per turn, none while completions are waiting.  Each queued send completes at
- * once (MSG_DONTWAIT), so waiting for one completion more submits them, reaps them and sleeps until
- * something new in a single call. */
+/* One io_uring_enter per turn, none while completions are waiting.  A send with MSG_DONTWAIT
+ * completes at once; it is `quiet` when nothing waits for that completion (no more to send, no
+ * paused input, no FIN).  Waiting for one completion more than there are quiet sends submits them,
+ * reaps them and sleeps until something new, in a single call. */
 static void uring_wait(struct worker *w, bool block)
 {
 	struct uring *u = w->engine_state;

@@ -45,13 +45,14 @@ static void poll_again(struct conn *c)
 	u->again = c;
 }
 
-/* A poll does not end by itself with the connection. */
+/* A poll does not end by itself with the connection.  (Not by POLL_REMOVE: that fails with EALREADY
+ * while an event of the poll is being delivered.) */
 static void poll_cancel(struct conn *c, struct op *op)
 {
 	struct uring_poll *u = c->worker->engine_state;
 	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
 
-	io_uring_prep_poll_remove(sqe, (uint64_t)(uintptr_t)op);
+	io_uring_prep_cancel(sqe, op, 0);
 	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 	ring_op(sqe, NULL);
 }
