@@ -1,0 +1,211 @@
+"""Fixtures of the system tests: the real daemon on ports that the kernel chooses, seen from outside.
+
+NBSERVED_BUILD names the build to test (default: build/), so that the same tests run on sanitized
+builds.  A sanitizer's report, a crash or a wrong exit status fails the test that started the daemon.
+"""
+
+import os
+import pathlib
+import resource
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+import varlink_client
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", ROOT / "build"))
+NBSERVED = BUILD / "nbserved"
+NBCTL = BUILD / "nbctl"
+ENGINES = ["epoll", "io_uring", "io_uring-poll"]
+TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
+
+
+def wait_until(condition, what, timeout=TIMEOUT):
+    """Polls until condition() is true; its value."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            pytest.fail(f"timed out after {timeout} s: {what}")
+        time.sleep(0.01)
+
+
+class Daemon:
+    """One running nbserved with a directory, a control socket and a log of its own."""
+
+    def __init__(self, config, directory, options=(), nofile=None, ready=True, env=None):
+        self.directory = pathlib.Path(directory)
+        self.control = str(self.directory / "control.sock")
+        self.config_path = self.directory / "nbserved.ini"
+        self.log_path = self.directory / "log"
+        if "[server]" not in config:
+            config = "[server]\n" + config
+        config = config.replace("[server]", f"[server]\ncontrol = {self.control}", 1)
+        self.config_path.write_text(config)
+
+        def limits():
+            if nofile:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
+
+        # READY=1 arrives on a socket of ours, as a service manager would hear it.
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify_path = str(self.directory / "notify.sock")
+        self.notify.bind(notify_path)
+        environment = dict(os.environ, NOTIFY_SOCKET=notify_path, **(env or {}))
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [str(NBSERVED), "-c", str(self.config_path), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                preexec_fn=limits,
+            )
+        self.pid = self.process.pid
+        if ready:
+            self.wait_ready()
+
+    def wait_ready(self):
+        end = time.monotonic() + TIMEOUT
+        while time.monotonic() < end:
+            if select.select([self.notify], [], [], 0.05)[0]:
+                if b"READY=1" in self.notify.recv(4096):
+                    return
+            if self.process.poll() is not None:
+                pytest.fail(f"nbserved ended with {self.process.returncode}:\n{self.log()}")
+        pytest.fail(f"nbserved was not ready in {TIMEOUT} s:\n{self.log()}")
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def call(self, method, **parameters):
+        return varlink_client.call(self.control, f"org.nbserved.Control.{method}", parameters)
+
+    def stats(self, name):
+        """The GetStats entry of one listener."""
+        return self.call("GetStats", listeners=[name])["listeners"][0]
+
+    def status(self, name):
+        for listener in self.call("GetStatus")["listeners"]:
+            if listener["name"] == name:
+                return listener
+        pytest.fail(f"no listener {name}")
+
+    def addresses(self, name):
+        """[(host, port), ...] as really bound."""
+        result = []
+        for text in self.status(name)["addresses"]:
+            host, port = text.rsplit(":", 1)
+            result.append((host.strip("[]"), int(port)))
+        return result
+
+    def port(self, name):
+        return self.addresses(name)[0][1]
+
+    def connect(self, name, timeout=TIMEOUT):
+        s = socket.create_connection(self.addresses(name)[0], timeout=timeout)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s
+
+    def nbctl(self, *arguments, check=True, **options):
+        return subprocess.run(
+            [str(NBCTL), "-s", self.control, *arguments],
+            check=check,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT,
+            **options,
+        )
+
+    def wait_closed(self, name, count=0):
+        """Until the listener has only count connections open."""
+        wait_until(
+            lambda: self.stats(name)["connections"]["open"] <= count,
+            f"{name} still has more than {count} connections",
+        )
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def terminate(self, timeout=TIMEOUT):
+        """SIGTERM; the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def stop(self):
+        """SIGTERM, twice if it drains for long; fails on anything but a clean end."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            pytest.fail(f"nbserved did not end:\n{self.log()}")
+        self.notify.close()
+        log = self.log()
+        assert "Sanitizer" not in log and "runtime error:" not in log, log
+        return status
+
+
+@pytest.fixture
+def start_daemon():
+    """start_daemon(config_text, ...) -> Daemon; all are stopped, and must end cleanly, after the test."""
+    daemons = []
+    directories = []
+
+    def start(config, **options):
+        directory = tempfile.mkdtemp(prefix="nbserved-test-")
+        directories.append(directory)
+        os.chmod(directory, 0o755)
+        daemon = Daemon(config, directory, **options)
+        daemons.append(daemon)
+        return daemon
+
+    yield start
+    expected = []
+    for daemon in daemons:
+        killed = daemon.process.poll() == -signal.SIGKILL
+        status = daemon.stop()
+        if status != 0 and not killed and not getattr(daemon, "may_fail", False):
+            expected.append(f"nbserved ended with {status}:\n{daemon.log()}")
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)
+    assert not expected, "\n".join(expected)
+
+
+def listener(name, service="echo", engine="epoll", **keys):
+    """A [listener] section on a port that the kernel chooses."""
+    lines = [f"[listener {name}]", f"service = {service}", f"engine = {engine}"]
+    keys.setdefault("address", "127.0.0.1:0")
+    for key, value in keys.items():
+        values = value if isinstance(value, list) else [value]
+        lines += [f"{key.replace('_', '-')} = {v}" for v in values]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    """Every scenario runs over each engine; none is skipped where io_uring works."""
+    return request.param
+
+
+def requires(tool):
+    """Skip with the reason where a generator is not installed."""
+    path = shutil.which(tool)
+    if not path:
+        pytest.skip(f"{tool} is not installed (make deps)")
+    return path
