@@ -1,0 +1,548 @@
+"""The control socket of a running daemon: every method, and clients that behave badly."""
+import grp
+import json
+import os
+import pwd
+import re
+import select
+import socket
+import stat
+import time
+
+import pytest
+
+from varlink_client import Connection, VarlinkError, call, encode, stream
+from varlink_idl import Interface
+
+CONTROL = "org.nbserved.Control."
+SERVICE = "org.varlink.service."
+INT_MAX = 2**63 - 1
+CLIENTS_MAX = 64
+MESSAGE_MAX = 1024 * 1024
+
+CONFIG = """
+[listener first]
+address = 127.0.0.1:0
+engine = epoll
+service = echo
+workers = 2
+
+[listener second]
+address = 127.0.0.1:0
+engine = io_uring
+service = echo
+optional = yes
+"""
+
+
+@pytest.fixture
+def daemon(start_daemon):
+    return start_daemon(CONFIG)
+
+
+@pytest.fixture
+def connect(daemon):
+    """A function that connects to the control socket; all connections are closed at the end."""
+    made = []
+
+    def new():
+        made.append(Connection(daemon.control))
+        return made[-1]
+    yield new
+    for connection in made:
+        connection.close()
+
+
+def until(condition, seconds=10):
+    """Waits for it to become true, and gives what it gave."""
+    end = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.01)
+    return result
+
+
+def echo_client(daemon, listener="first"):
+    client = socket.create_connection(("127.0.0.1", daemon.port(listener)), timeout=10)
+    echo(client)
+    return client
+
+
+def echo(client, data=b"x" * 100):
+    client.sendall(data)
+    received = b""
+    while len(received) < len(data):
+        received += client.recv(len(data))
+    assert received == data
+
+
+def listener(document, name):
+    return next(one for one in document["listeners"] if one["name"] == name)
+
+
+def error_of(daemon, method, parameters=None):
+    """The error that the call gives: its name without the interface, and its parameters."""
+    with pytest.raises(VarlinkError) as caught:
+        call(daemon.control, method, parameters)
+    return caught.value.name, caught.value.parameters
+
+
+@pytest.fixture
+def interface(daemon):
+    described = call(daemon.control, SERVICE + "GetInterfaceDescription",
+                     {"interface": "org.nbserved.Control"})
+    return Interface(described["description"])
+
+
+# ---- What it says about itself ----
+
+def test_info_is_complete(daemon):
+    info = call(daemon.control, SERVICE + "GetInfo")
+    assert set(info) == {"vendor", "product", "version", "url", "interfaces"}
+    assert info["interfaces"] == ["org.varlink.service", "org.nbserved.Control"]
+    assert info["product"] == "nbserved"
+
+
+def test_every_interface_describes_itself(daemon):
+    for name in call(daemon.control, SERVICE + "GetInfo")["interfaces"]:
+        described = call(daemon.control, SERVICE + "GetInterfaceDescription", {"interface": name})
+        assert Interface(described["description"]).name == name
+    name, parameters = error_of(daemon, SERVICE + "GetInterfaceDescription", {"interface": "a.b"})
+    assert (name, parameters) == (SERVICE + "InterfaceNotFound", {"interface": "a.b"})
+
+
+def test_every_declared_method_exists_and_takes_only_what_is_declared(daemon, interface):
+    assert {"GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor", "SetLogLevel",
+            "Drain"} <= set(interface.methods)
+    for method, (takes, _) in interface.methods.items():
+        # An undeclared parameter: the method exists, and is not run.
+        good = {name: "info" for name, kind in takes[1].items() if kind[0] != "maybe"}
+        name, parameters = error_of(daemon, CONTROL + method, {**good, "undeclared": 1})
+        assert (name, parameters) == (SERVICE + "InvalidParameter", {"parameter": "undeclared"})
+        for parameter in takes[1]:
+            name, parameters = error_of(daemon, CONTROL + method, {**good, parameter: {}})
+            assert (name, parameters) == (SERVICE + "InvalidParameter", {"parameter": parameter})
+
+
+def test_every_reply_is_as_declared(daemon, interface):
+    with echo_client(daemon):
+        for method in ("GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor"):
+            interface.check_reply(method, daemon.call(method))
+    interface.check_reply("SetLogLevel", daemon.call("SetLogLevel", level="debug"))
+    interface.check_reply("Drain", daemon.call("Drain"))
+
+
+def test_declared_errors_are_as_declared(daemon, interface):
+    for method, parameters in (("GetStats", {"listeners": ["first", "third"]}),
+                               ("ListConnections", {"listener": "third"}),
+                               ("Drain", {"listener": "third"})):
+        name, parameters = error_of(daemon, CONTROL + method, parameters)
+        assert name == CONTROL + "NoSuchListener"
+        interface.check(parameters, interface.errors["NoSuchListener"], name)
+        assert parameters["listener"] == "third"
+        assert "third" in parameters["message"]
+
+
+# ---- Methods ----
+
+def test_status_says_what_serves(daemon):
+    status = daemon.call("GetStatus")
+    assert status["pid"] == daemon.pid
+    assert status["generation"] == 1
+    assert status["uptime_ns"] > 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", status["time"])
+    first = listener(status, "first")
+    assert first["engine"] == "epoll" and first["state"] == "serving" and first["workers"] == 2
+    assert re.fullmatch(r"127\.0\.0\.1:[1-9]\d*", first["addresses"][0])
+    assert "reason" not in first
+
+
+def test_an_unavailable_listener_has_its_reason(start_daemon):
+    daemon = start_daemon("""
+[listener far]
+address = 192.0.2.1:7008
+service = echo
+optional = yes
+""")
+    for method in ("GetStatus", "GetStats"):
+        far = listener(daemon.call(method), "far")
+        assert far["state"] == "unavailable" and far["workers"] == 0
+        assert "192.0.2.1:7008" in far["reason"]
+        assert far["addresses"] == ["192.0.2.1:7008"]
+    assert daemon.call("ListConnections") == {"connections": [], "open": 0}
+    assert daemon.call("Drain", listener="far") == {"draining": []}
+
+
+def test_stats_count_what_happened(daemon):
+    clients = [echo_client(daemon) for _ in range(4)]
+    for _ in range(9):
+        for client in clients:
+            echo(client)
+    clients.pop().close()
+    first = until(lambda: (s := listener(daemon.call("GetStats"), "first"))
+                  ["connections"]["closed"]["peer"] == 1 and s)
+    assert first["connections"]["accepted"] == 4 and first["connections"]["open"] == 3
+    assert first["bytes_in"] == first["bytes_out"] == 4 * 10 * 100
+    assert first["operations"]["echo"]["count"] >= 40
+    assert first["pool"]["chunks"] >= first["pool"]["free"] > 0
+    assert first["cost"]["syscalls"]["recv"] >= 40
+    assert first["cost"]["cpu_user_ns"] + first["cost"]["cpu_system_ns"] > 0
+    for client in clients:
+        client.close()
+
+
+def test_buckets_add_up_to_the_samples(daemon):
+    with echo_client(daemon) as client:
+        def sampled():
+            echo(client)
+            latency = listener(daemon.call("GetStats"), "first")["operations"]["echo"]["latency_ns"]
+            return latency["count"] > 10 and latency
+        latency = until(sampled)
+    assert sum(count for _, count in latency["buckets"]) == latency["count"]
+    bounds = [bound for bound, _ in latency["buckets"]]
+    assert bounds == sorted(set(bounds))
+    assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["p99"]
+    assert latency["p99"] <= latency["p99_9"] <= latency["max"]
+    assert latency["min"] * latency["count"] <= latency["sum"] <= latency["max"] * latency["count"]
+
+
+def test_stats_of_some_listeners(daemon):
+    def names(wanted):
+        return [one["name"] for one in daemon.call("GetStats", listeners=wanted)["listeners"]]
+    assert names(["second"]) == ["second"]
+    assert names(["second", "first", "second"]) == ["first", "second"]
+    assert names([]) == names(None) == ["first", "second"]
+
+
+def numbers(value):
+    """Every counter in a document, by its path."""
+    others = {"open", "free", "min", "p50", "p90", "p99", "p99_9", "max", "buckets",
+              "kernel_threads"}
+    if isinstance(value, dict):
+        return {(key, *path): n for key, item in value.items() if key not in others
+                for path, n in numbers(item).items()}
+    if isinstance(value, list):
+        return {(str(index), *path): n for index, item in enumerate(value)
+                for path, n in numbers(item).items()}
+    return {(): value} if type(value) is int else {}
+
+
+def test_a_stream_of_stats_only_grows(daemon):
+    with echo_client(daemon) as client:
+        before, documents = {}, stream(daemon.control, CONTROL + "GetStats", {"interval_ms": 50})
+        begin = time.monotonic()
+        for _ in range(10):
+            now = numbers(next(documents))
+            assert set(before) <= set(now)
+            for path, n in before.items():
+                assert now[path] >= n, path
+            before = now
+            for _ in range(20):
+                echo(client)
+        documents.close()
+        assert before[("listeners", "0", "bytes_in")] > 0
+        assert 0.4 < time.monotonic() - begin < 5
+
+
+def test_a_stream_begins_at_once(daemon):
+    begin = time.monotonic()
+    documents = stream(daemon.control, CONTROL + "GetStats",
+                       {"interval_ms": 3600 * 1000, "listeners": ["second"]})
+    assert [one["name"] for one in next(documents)["listeners"]] == ["second"]
+    assert time.monotonic() - begin < 5
+    documents.close()
+
+
+def test_connections_are_listed_with_a_limit(daemon):
+    clients = [echo_client(daemon) for _ in range(20)]
+    clients.append(echo_client(daemon, "second"))
+    peers = {"{}:{}".format(*client.getsockname()) for client in clients}
+    listed = daemon.call("ListConnections")
+    assert listed["open"] == 21
+    assert {one["peer"] for one in listed["connections"]} == peers
+    ids = {(one["listener"], one["worker"], one["id"]) for one in listed["connections"]}
+    assert len(ids) == 21
+    for one in listed["connections"]:
+        assert one["bytes_in"] == one["bytes_out"] == 100 and one["state"] == "open"
+    for limit in (1, 7, 20, 21, 22, 10000):
+        listed = daemon.call("ListConnections", limit=limit)
+        assert len(listed["connections"]) == min(limit, 21) and listed["open"] == 21
+    listed = daemon.call("ListConnections", listener="second")
+    assert [one["listener"] for one in listed["connections"]] == ["second"]
+    assert listed["open"] == 1
+    for client in clients:
+        client.close()
+
+
+def test_config_says_where_each_value_came_from(daemon):
+    config = daemon.call("GetConfig")
+    keys = listener(config, "first")["keys"]
+    assert keys["workers"]["value"] == "2"
+    assert re.fullmatch(r".+:\d+", keys["workers"]["origin"])
+    assert keys["optional"]["origin"] == "default"
+    assert config["server"]["control"]["value"] == str(daemon.control)
+
+
+def test_the_log_level_can_be_set(daemon):
+    for level in ("error", "warning", "info", "debug"):
+        assert daemon.call("SetLogLevel", level=level) == {}
+    for level in ("", "Debug", "7", "loud"):
+        name, parameters = error_of(daemon, CONTROL + "SetLogLevel", {"level": level})
+        assert (name, parameters) == (SERVICE + "InvalidParameter", {"parameter": "level"})
+
+
+def test_a_drained_listener_accepts_no_more_and_finishes_what_is_there(daemon):
+    port = daemon.port("first")
+    other = echo_client(daemon, "second")
+    client = echo_client(daemon)
+    client.sendall(b"last words")
+    client.shutdown(socket.SHUT_WR)
+    assert daemon.call("Drain", listener="first") == {"draining": ["first"]}
+    received = b""
+    while data := client.recv(100):
+        received += data
+    assert received == b"last words"
+    until(lambda: listener(daemon.call("GetStatus"), "first")["state"] == "drained")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=10)
+    echo(other)
+    assert listener(daemon.call("GetStatus"), "second")["state"] == "serving"
+    assert daemon.call("Drain", listener="first") == {"draining": []}
+    other.close()
+    client.close()
+
+
+# ---- The form of messages ----
+
+def test_messages_end_with_newline_and_nul_and_have_no_other_keys(connect):
+    c = connect()
+    c.send(CONTROL + "GetStatus")
+    c.send(CONTROL + "Nonsense")
+    c.send(CONTROL + "GetStats", {"interval_ms": 50}, more=True)
+    for keys in ({"parameters"}, {"error", "parameters"}, {"parameters", "continues"}):
+        message = c.receive_bytes()
+        assert message.endswith(b"}\n\0")
+        assert set(json.loads(message[:-1])) == keys
+
+
+@pytest.mark.parametrize("method, parameters, error", [
+    ("Nonsense", None, ("InvalidParameter", {"parameter": "method"})),
+    ("", None, ("InvalidParameter", {"parameter": "method"})),
+    ("org.nbserved.Nonsense.GetStatus", None,
+     ("InterfaceNotFound", {"interface": "org.nbserved.Nonsense"})),
+    (CONTROL + "Nonsense", None, ("MethodNotFound", {"method": CONTROL + "Nonsense"})),
+    (CONTROL + "getStatus", None, ("MethodNotFound", {"method": CONTROL + "getStatus"})),
+    (CONTROL + "GetStats", {"listeners": "first"}, ("InvalidParameter", {"parameter": "listeners"})),
+    (CONTROL + "GetStats", {"listeners": ["first", 1]},
+     ("InvalidParameter", {"parameter": "listeners"})),
+    (CONTROL + "GetStats", {"listeners": ["first"] * 257},
+     ("InvalidParameter", {"parameter": "listeners"})),
+    (CONTROL + "GetStats", {"interval_ms": 49}, ("InvalidParameter", {"parameter": "interval_ms"})),
+    (CONTROL + "GetStats", {"interval_ms": INT_MAX},
+     ("InvalidParameter", {"parameter": "interval_ms"})),
+    (CONTROL + "GetStats", {"interval_ms": 1000.0},
+     ("InvalidParameter", {"parameter": "interval_ms"})),
+    (CONTROL + "ListConnections", {"limit": 0}, ("InvalidParameter", {"parameter": "limit"})),
+    (CONTROL + "ListConnections", {"limit": 10001}, ("InvalidParameter", {"parameter": "limit"})),
+    (CONTROL + "SetLogLevel", {}, ("InvalidParameter", {"parameter": "level"})),
+    (CONTROL + "SetLogLevel", {"level": None}, ("InvalidParameter", {"parameter": "level"})),
+    (CONTROL + "GetStatus", {"x": None}, ("InvalidParameter", {"parameter": "x"})),
+    (SERVICE + "GetInterfaceDescription", {}, ("InvalidParameter", {"parameter": "interface"})),
+])
+def test_wrong_calls_get_their_error(daemon, method, parameters, error):
+    name, details = error_of(daemon, method, parameters)
+    assert (name, details) == (SERVICE + error[0], error[1])
+
+
+NO_CALLS = {
+    "empty": b"\0",
+    "no JSON": b"GET / HTTP/1.1\r\n\r\n\0",
+    "NUL inside": b"{\0}",
+    "no object": b"[]\0",
+    "type of method": b'{"method":1}\0',
+    "duplicate key": b'{"method":"%sGetStatus","method":"%sGetStatus"}\0',
+    "duplicate parameter": b'{"method":"%sGetStats","parameters":{"x":[],"x":[]}}\0',
+    "unknown key": b'{"method":"%sGetStatus","unknown":true}\0',
+    "more and oneway": b'{"method":"%sGetStatus","more":true,"oneway":true}\0',
+    "type of parameters": b'{"method":"%sGetStatus","parameters":[]}\0',
+    "two objects": b'{"method":"%sGetStatus"}{}\0',
+    "no UTF-8": b'{"method":"\xff"}\0',
+    "deep": b'{"method":"a.b","parameters":{"x":' + b"[" * 1000 + b"]" * 1000 + b"}}\0",
+    "deep and unfinished": b'{"method":"a.b","parameters":{"x":' + b"[" * 100000 + b"\0",
+    "oversize": b'{"method":"' + b"x" * MESSAGE_MAX + b'"}\0',
+    "oversize and unfinished": b" " * (MESSAGE_MAX + 1),
+}
+
+
+@pytest.mark.parametrize("what", NO_CALLS)
+def test_what_is_not_a_call_ends_the_connection_only(connect, what):
+    other, c = connect(), connect()
+    try:
+        c.send_bytes(NO_CALLS[what].replace(b"%s", CONTROL.encode()))
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it has seen enough
+    assert c.is_ended()
+    other.send(CONTROL + "GetStatus")
+    assert other.receive_reply()
+
+
+def test_a_message_may_come_byte_by_byte(connect):
+    c = connect()
+    for byte in encode({"method": CONTROL + "GetStatus"}):
+        c.send_bytes(bytes([byte]))
+    assert c.receive_reply()
+
+
+def test_a_message_may_be_as_long_as_the_limit(connect):
+    c = connect()
+    message = encode({"method": CONTROL + "GetStatus"})
+    c.send_bytes(b" " * (MESSAGE_MAX - len(message) + 1) + message)
+    assert c.receive_reply()
+
+
+def test_oneway_calls_are_done_and_never_answered(daemon, connect):
+    c = connect()
+    c.send(CONTROL + "GetStatus", oneway=True)
+    c.send(CONTROL + "Nonsense", oneway=True)
+    c.send(CONTROL + "Drain", {"listener": "second"}, oneway=True)
+    c.send(SERVICE + "GetInfo")
+    assert c.receive_reply()[0]["product"] == "nbserved"
+    assert listener(daemon.call("GetStatus"), "second")["state"] != "serving"
+
+
+def test_a_hundred_calls_at_once_are_answered_in_order(daemon, connect):
+    c = connect()
+    kinds = [("GetStatus", "pid"), ("ListConnections", "open"), ("GetStats", "exports"),
+             ("GetConfig", "server")]
+    c.send_bytes(b"".join(encode({"method": CONTROL + kinds[i % 4][0]}) for i in range(100)))
+    c.socket.shutdown(socket.SHUT_WR)
+    for i in range(100):
+        assert kinds[i % 4][1] in c.receive_reply()[0]
+    assert c.is_ended()
+
+
+# ---- Who may ----
+
+def ask_as(daemon, uid, gid, groups, methods):
+    """What a process of these ids gets for each method: an error's name, or None."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        answers = []
+        try:
+            os.setgroups(groups)
+            os.setgid(gid)
+            os.setuid(uid)
+            for method in methods:
+                try:
+                    call(daemon.control, method)
+                    answers.append(None)
+                except VarlinkError as error:
+                    answers.append(error.name)
+                except OSError as error:
+                    answers.append(type(error).__name__)
+        finally:
+            os.write(write_end, json.dumps(answers).encode())
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as answers:
+        result = json.load(answers)
+    os.waitpid(child, 0)
+    return result
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_methods_are_for_who_may_call_them(start_daemon):
+    nobody = pwd.getpwnam("nobody")
+    group = next(g for g in grp.getgrall() if g.gr_gid not in (0, nobody.pw_gid))
+    daemon = start_daemon(f"control-group = {group.gr_name}\n" + CONFIG)
+    methods = [SERVICE + "GetInfo", CONTROL + "GetStatus", CONTROL + "Drain"]
+    denied = SERVICE + "PermissionDenied"
+    mode = os.stat(daemon.control)
+    assert stat.S_IMODE(mode.st_mode) == 0o660 and mode.st_gid == group.gr_gid
+
+    def ask(gid, groups):
+        return ask_as(daemon, nobody.pw_uid, gid, groups, methods)
+    assert ask(nobody.pw_gid, []) == ["PermissionError"] * 3
+    assert ask(group.gr_gid, []) == [None, None, denied]
+    assert ask(nobody.pw_gid, [group.gr_gid]) == [None, None, denied]
+    many = list(range(100000, 100200)) + [group.gr_gid]
+    assert ask(nobody.pw_gid, many) == [None, None, denied]
+    os.chmod(daemon.control, 0o666)
+    assert ask(nobody.pw_gid, []) == [denied] * 3
+    assert listener(daemon.call("GetStatus"), "first")["state"] == "serving"
+    assert ask_as(daemon, 0, 0, [], methods) == [None] * 3
+
+
+# ---- Clients that are too many, too slow, or too silent ----
+
+def test_more_clients_than_the_limit_are_refused_and_the_rest_served(daemon, connect):
+    client = echo_client(daemon)
+    clients = []
+
+    def one_more():
+        c = connect()
+        try:
+            c.send(SERVICE + "GetInfo")
+            return c.receive() and c
+        except BrokenPipeError:
+            return None
+    while c := one_more():
+        clients.append(c)
+        assert len(clients) <= CLIENTS_MAX
+    assert len(clients) == CLIENTS_MAX
+    echo(client)
+    clients[0].send(SERVICE + "GetInfo")
+    assert clients[0].receive_reply()
+    clients[1].close()
+    assert until(one_more)
+    client.close()
+
+
+def hung_up(connection):
+    poll = select.poll()
+    poll.register(connection.socket, 0)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))
+
+
+def test_who_is_silent_or_does_not_read_is_dropped_and_nobody_waits(daemon, connect):
+    client, good, idle = echo_client(daemon), connect(), connect()
+    partial, deaf_streams, deaf = connect(), [connect() for _ in range(8)], connect()
+    begin = time.monotonic()
+    partial.send_bytes(b'{"method":')
+    for c in deaf_streams:
+        c.send(CONTROL + "GetStats", {"interval_ms": 50}, more=True)
+    deaf.socket.settimeout(0.5)
+    with pytest.raises(OSError):  # the daemon does not read on either
+        while True:
+            deaf.send_bytes(encode({"method": CONTROL + "GetConfig"}) * 1000)
+    assert partial.is_ended()
+    assert 9 < time.monotonic() - begin < 15
+    ended = set()
+
+    def all_ended():
+        echo(client)
+        good.send(SERVICE + "GetInfo")
+        assert good.receive_reply()
+        for c in deaf_streams + [deaf]:
+            # POLLHUP without reading: what is queued for it stays there.
+            if c not in ended and hung_up(c):
+                ended.add(c)
+        return len(ended) == len(deaf_streams) + 1
+    until(all_ended, 60)
+    idle.send(SERVICE + "GetInfo")  # to say nothing at all is no fault
+    assert idle.receive_reply()
+    client.close()
+
+
+def test_clients_that_vanish_leave_nothing_behind(daemon):
+    def descriptors():
+        return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+    before = descriptors()
+    for _ in range(50):
+        for method, flags in (("GetStats", {"more": True}), ("ListConnections", {}),
+                              ("GetStatus", {})):
+            with Connection(daemon.control) as c:
+                c.send(CONTROL + method, **flags)
+    until(lambda: descriptors() <= before)
+    assert daemon.call("GetStatus")
