@@ -28,15 +28,15 @@ enum {
 static const struct column columns[] = {
 	[COLUMN_LISTENER] = { .title = "listener", .left = true },
 	[COLUMN_ENGINE] = { .title = "engine", .left = true },
-	[COLUMN_RATE] = { .title = "ops", .unit = "/s" },
+	[COLUMN_RATE] = { .title = "ops", .unit = "/s", .apart = true },
 	[COLUMN_BANDWIDTH] = { .title = "MB", .unit = "/s" },
-	[COLUMN_P50] = { .title = "p50", .unit = "us" },
+	[COLUMN_P50] = { .title = "p50", .unit = "us", .apart = true },
 	[COLUMN_P99] = { .title = "p99", .unit = "us", .rank = 1 },
 	[COLUMN_P99_9] = { .title = "p99.9", .unit = "us", .rank = 2 },
-	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us" },
+	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .apart = true },
 	[COLUMN_CPU_PER_GB] = { .title = "CPU/GB", .unit = "ms", .optional = true },
-	[COLUMN_AGAINST] = { .title = "vs 1st  " },
-	[COLUMN_SYSCALLS] = { .title = "calls", .unit = "/op" },
+	[COLUMN_AGAINST] = { .title = "vs 1st ", .optional = true },
+	[COLUMN_SYSCALLS] = { .title = "calls", .unit = "/op", .apart = true },
 	[COLUMN_TURN] = { .title = "ops", .unit = "/turn", .rank = 4 },
 	[COLUMN_CPU] = { .title = "CPU", .unit = "%", .rank = 3 },
 };
@@ -100,11 +100,18 @@ static void groups_fini(struct groups *g)
 	free(g->list);
 }
 
+/* Services without messages: an operation is a batch of bytes. */
+static bool is_stream(const char *service)
+{
+	return !strcmp(service, "echo") || !strcmp(service, "discard") ||
+	       !strcmp(service, "chargen");
+}
+
 bool compare_by_bytes(struct measure *const *rows, unsigned count)
 {
 	double low = measure_bytes_per_op(rows[0]), high = low;
 
-	if (!strcmp(rows[0]->service, "discard") || !strcmp(rows[0]->service, "chargen"))
+	if (strcmp(rows[0]->service, "echo") && is_stream(rows[0]->service))
 		return true;
 	for (unsigned i = 1; i < count; i++) {
 		double bytes = measure_bytes_per_op(rows[i]);
@@ -193,10 +200,12 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 		table_cell(t, mark, "%s", human_number(measure_cpu_per_byte(row) * 1000).text);
 	else
 		table_skip(t, 1);
-	if (base > 0)
-		table_cell(t, mark, "%.2fx%s", group_cost(g, i) / base, row == best ? " *" : "  ");
+	if (!best)
+		table_skip(t, 1);
+	else if (base > 0)
+		table_cell(t, mark, "%.2fx%s", group_cost(g, i) / base, row == best ? "*" : " ");
 	else
-		table_cell(t, STYLE_DIM, "-  ");
+		table_cell(t, STYLE_DIM, "- ");
 	table_cell(t, STYLE_PLAIN, "%.2f", measure_syscalls_per_op(row));
 	table_cell(t, STYLE_PLAIN, "%s",
 		   row->turns ? human_number(measure_ops_per_turn(row)).text : "-");
@@ -285,10 +294,12 @@ static void render_features(struct output *out, const struct groups *all)
 static void render_notes(struct output *out, const struct groups *all)
 {
 	uint64_t low = UINT64_MAX, high = 0, errors = 0;
-	bool by_bytes = false, shared = false;
+	bool by_bytes = false, shared = false, batches = false, compared = false;
 
 	for (unsigned i = 0; i < all->count; i++) {
 		by_bytes |= all->list[i].by_bytes;
+		compared |= all->list[i].count > 1;
+		batches |= is_stream(all->list[i].service);
 		for (unsigned j = 0; j < all->list[i].count; j++) {
 			const struct measure *row = all->list[i].rows[j];
 
@@ -298,15 +309,22 @@ static void render_notes(struct output *out, const struct groups *all)
 			shared |= row->listener_count != row->count;
 		}
 	}
-	output_wrapped(out, STYLE_DIM, 2,
-		       "CPU: user and system time of the listener's threads. vs 1st: CPU/op%s "
-		       "against the first row of its group; * the lowest.",
-		       by_bytes ? " (CPU/GB where shown: operations differ in size)" : "");
+	output_wrapped(out, STYLE_DIM, 2, "CPU: user and system time of the listener's threads.%s",
+		       !compared ? ""
+		       : by_bytes
+			       ? " vs 1st: CPU/op (CPU/GB where shown: operations differ in size) "
+				 "against the first row of its group; * the lowest."
+			       : " vs 1st: CPU/op against the first row of its group; * the "
+				 "lowest.");
 	output_wrapped(out, STYLE_DIM, 2,
 		       "Operations are counted, latency is sampled: %s%s%s samples a row; - too "
 		       "few.",
 		       human_count(low).text, low == high ? "" : " to ",
 		       low == high ? "" : human_count(high).text);
+	if (batches)
+		output_wrapped(out, STYLE_DIM, 2,
+			       "An operation of echo, discard, chargen is what one receive or send "
+			       "moved: pipelined requests may be one.");
 	if (shared)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "MB, CPU, calls and turns are of all operations of a listener.");

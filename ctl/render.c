@@ -9,7 +9,7 @@
 
 #include "util.h"
 
-enum { COLUMNS_MAX = 32, GAP = 2, WIDTH_MIN = 40 };
+enum { COLUMNS_MAX = 32, GAP = 2, WIDTH_MIN = 40, WIDTH_FILE = 100 };
 
 struct cell {
 	char *text; /* NULL: empty */
@@ -28,10 +28,16 @@ struct table {
 	unsigned row_count;
 	unsigned widths[COLUMNS_MAX]; /* 0: nothing to show so far */
 	bool hidden[COLUMNS_MAX];
-	unsigned gap;
+	unsigned gap, apart_gap;
 };
 
 /* ---- Output ---- */
+
+/* What lines should fit in: a file is read somewhere, too. */
+static unsigned good_width(const struct output *out)
+{
+	return out->width ? out->width : WIDTH_FILE;
+}
 
 static void *must(void *memory)
 {
@@ -71,19 +77,31 @@ static void put_clean(FILE *file, const char *text)
 		putc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, file);
 }
 
-static void put_styled(struct output *out, enum style style, const char *text)
+static bool style_begin(struct output *out, enum style style)
 {
 	static const char *const codes[] = {
 		[STYLE_PLAIN] = "",        [STYLE_BOLD] = "\033[1m",  [STYLE_DIM] = "\033[2m",
 		[STYLE_GOOD] = "\033[32m", [STYLE_WARN] = "\033[33m", [STYLE_BAD] = "\033[31m",
 	};
-	bool colour = out->colour && style != STYLE_PLAIN;
 
-	if (colour)
-		fputs(codes[style], out->file);
-	put_clean(out->file, text);
-	if (colour)
+	if (!out->colour || style == STYLE_PLAIN)
+		return false;
+	fputs(codes[style], out->file);
+	return true;
+}
+
+static void style_end(struct output *out, bool begun)
+{
+	if (begun)
 		fputs("\033[0m", out->file);
+}
+
+static void put_styled(struct output *out, enum style style, const char *text)
+{
+	bool begun = style_begin(out, style);
+
+	put_clean(out->file, text);
+	style_end(out, begun);
 }
 
 static char *format_text(const char *format, va_list arguments)
@@ -117,6 +135,7 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 {
 	unsigned column, lead;
 	bool first = true; /* word of its line */
+	bool begun = style_begin(out, style);
 	va_list arguments;
 	char *text, *word, *rest;
 
@@ -128,7 +147,7 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
 		unsigned width = text_width(word);
 
-		if (!first && out->width && column + 1 + width > out->width) {
+		if (!first && column + 1 + width > good_width(out)) {
 			fprintf(out->file, "\n%*s", (int)indent, "");
 			column = indent;
 			first = true;
@@ -137,10 +156,11 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 			putc(' ', out->file);
 			column++;
 		}
-		put_styled(out, style, word);
+		put_clean(out->file, word);
 		column += width;
 		first = false;
 	}
+	style_end(out, begun);
 	putc('\n', out->file);
 	free(text);
 }
@@ -268,13 +288,19 @@ static void measure_columns(struct table *t)
 	}
 }
 
+/* Spaces in front of a column that is not the first. */
+static unsigned gap_before(const struct table *t, unsigned column)
+{
+	return t->columns[column].apart ? t->apart_gap : t->gap;
+}
+
 static unsigned table_width(const struct table *t, unsigned indent)
 {
 	unsigned width = 0;
 
 	for (unsigned j = 0; j < t->column_count; j++)
 		if (t->widths[j] && !t->hidden[j])
-			width += t->widths[j] + (width ? t->gap : indent);
+			width += t->widths[j] + (width ? gap_before(t, j) : indent);
 	return width;
 }
 
@@ -298,15 +324,13 @@ static void fit(struct table *t, const struct output *out, unsigned indent)
 	int j;
 
 	memset(t->hidden, 0, sizeof(t->hidden));
-	t->gap = GAP;
-	if (out->width == 0)
-		return;
-	if (table_width(t, indent) > out->width)
+	t->gap = t->apart_gap = GAP;
+	if (table_width(t, indent) > good_width(out))
 		t->gap = 1;
-	while (table_width(t, indent) > out->width && (j = least_important(t)) >= 0)
+	if (table_width(t, indent) > good_width(out))
+		t->apart_gap = 1;
+	while (out->width && table_width(t, indent) > out->width && (j = least_important(t)) >= 0)
 		t->hidden[j] = true;
-	if (table_width(t, indent) < out->width / 2)
-		t->gap = GAP;
 }
 
 static void put_row(const struct table *t, struct output *out, unsigned indent,
@@ -321,7 +345,7 @@ static void put_row(const struct table *t, struct output *out, unsigned indent,
 
 		if (width == 0 || t->hidden[j])
 			continue;
-		pad += first ? 0 : t->gap;
+		pad += first ? 0 : gap_before(t, j);
 		first = false;
 		if (!t->columns[j].left)
 			pad += width - used;

@@ -1,6 +1,6 @@
 /* Printing: tables that fit the terminal, colour where it is wanted, JSON.
  *
- * A table measures its cells, then fits them to the width: first the gaps shrink, then the columns
+ * A table measures its cells, then fits them to the width: first gaps shrink, then the columns
  * of the lowest rank go, and a line under the table says which.  Knows nothing about the daemon. */
 #pragma once
 #include <jansson.h>
@@ -11,7 +11,7 @@ enum style { STYLE_PLAIN, STYLE_BOLD, STYLE_DIM, STYLE_GOOD, STYLE_WARN, STYLE_B
 
 struct output {
 	FILE *file;
-	unsigned width; /* columns; 0: unlimited */
+	unsigned width; /* columns; 0: a file, which need not hide any */
 	bool colour;
 	bool json; /* --json was given */
 };
@@ -37,6 +37,7 @@ struct column {
 	const char *unit; /* second line of the header; may be NULL */
 	bool left;        /* adjusted; numbers are right */
 	bool optional;    /* not shown while every cell is empty */
+	bool apart;       /* begins a group: the gap before it shrinks last */
 	unsigned rank;    /* 0: always shown; the highest goes first when space is short */
 	unsigned width_min;
 };
