@@ -4,27 +4,25 @@
 
 #include "ctl.h"
 #include "field.h"
+#include "log.h"
 
-/* What the daemon says it did; old daemons say nothing. */
-static void render_done(struct output *out, const json_t *reply)
+static void render_drain(struct output *out, const json_t *reply)
 {
-	const char *message = field_text(reply, "message");
+	char *names = field_show(field_get(reply, "draining"));
 
-	if (*message)
-		output_wrapped(out, STYLE_PLAIN, 2, "%s", message);
+	if (*names)
+		output_wrapped(out, STYLE_PLAIN, 2,
+			       "Draining: %s. `nbctl status` shows how far it is.", names);
+	else
+		output_text(out, STYLE_PLAIN, "Nothing to drain.\n");
+	free(names);
 }
 
 static int run_drain(struct ctl *ctl)
 {
 	const char *listener = ctl->word_count ? ctl->words[0] : NULL;
-	int rc = ctl_show(ctl, "Drain", json_pack("{s:s*}", "listener", listener), render_done);
 
-	if (rc == CTL_DONE && !ctl->out.json)
-		output_text(&ctl->out, STYLE_PLAIN,
-			    "Draining%s%s%s; `nbctl status` shows how far it is.\n",
-			    listener ? " '" : " every listener", listener ? listener : "",
-			    listener ? "'" : "");
-	return rc;
+	return ctl_show(ctl, "Drain", json_pack("{s:s*}", "listener", listener), render_drain);
 }
 
 const struct command command_drain = {
@@ -38,10 +36,19 @@ const struct command command_drain = {
 	.run = run_drain,
 };
 
+static void render_nothing(struct output *out, const json_t *reply)
+{
+	(void)out;
+	(void)reply;
+}
+
 static int run_log_level(struct ctl *ctl)
 {
-	return ctl_show(ctl, "SetLogLevel", json_pack("{s:s}", "level", ctl->words[0]),
-			render_done);
+	const char *level = ctl->words[0];
+
+	if (log_level_parse(level) < 0)
+		return ctl_usage(ctl, "expected error, warning, info or debug, got '%s'", level);
+	return ctl_show(ctl, "SetLogLevel", json_pack("{s:s}", "level", level), render_nothing);
 }
 
 const struct command command_log_level = {

@@ -73,11 +73,27 @@ const struct command command_config = {
 
 /* ---- doctor ---- */
 
-static void render_verdict(struct output *out, bool ok, const char *name, const char *value)
+/* Width of the longest name in a list. */
+static unsigned names_width(const json_t *list)
+{
+	unsigned width = 0;
+	json_t *item;
+	size_t i;
+
+	json_array_foreach(list, i, item)
+		width = MAX(width, text_width(field_text(item, "name")));
+	return width;
+}
+
+static void render_verdict(struct output *out, bool ok, unsigned width, const char *name,
+			   const char *value)
 {
 	output_text(out, ok ? STYLE_GOOD : STYLE_BAD, "%s", ok ? "  ok  " : "  NO  ");
-	output_text(out, STYLE_BOLD, "%-26s", name);
-	output_text(out, STYLE_PLAIN, "%s%s\n", *value ? " " : "", value);
+	output_text(out, STYLE_BOLD, "%s", name);
+	if (*value)
+		output_text(out, STYLE_PLAIN, "%*s%s", (int)(width + 2 - text_width(name)), "",
+			    value);
+	output_text(out, STYLE_PLAIN, "\n");
 }
 
 /* `label: text` under a verdict. */
@@ -87,22 +103,22 @@ static void render_line(struct output *out, enum style style, const char *label,
 		output_wrapped(out, style, 8, "      %s%s", label, text);
 }
 
-static void render_check(struct output *out, const json_t *check)
+static void render_check(struct output *out, unsigned width, const json_t *check)
 {
 	bool ok = field_bool(check, "ok");
 	char *value = field_show(field_get(check, "value"));
 
-	render_verdict(out, ok, field_text(check, "name"), value);
+	render_verdict(out, ok, width, field_text(check, "name"), value);
 	render_line(out, STYLE_PLAIN, "", field_text(check, "reason"));
 	render_line(out, STYLE_WARN, "fix: ", field_text(check, "fix"));
 	free(value);
 }
 
-static void render_doctor_listener(struct output *out, const json_t *listener)
+static void render_doctor_listener(struct output *out, unsigned width, const json_t *listener)
 {
 	char *features = field_show(field_get(listener, "engine_features"));
 
-	render_verdict(out, field_bool(listener, "available"), field_text(listener, "name"),
+	render_verdict(out, field_bool(listener, "available"), width, field_text(listener, "name"),
 		       field_text(listener, "engine"));
 	render_line(out, STYLE_DIM, "", features);
 	render_line(out, STYLE_WARN, "", field_text(listener, "reason"));
@@ -111,16 +127,17 @@ static void render_doctor_listener(struct output *out, const json_t *listener)
 
 static void render_doctor(struct output *out, const json_t *reply)
 {
+	json_t *checks = field_get(reply, "checks"), *listeners = field_get(reply, "listeners");
 	json_t *item;
 	size_t i;
 
 	output_text(out, STYLE_BOLD, "This host\n");
-	json_array_foreach(field_get(reply, "checks"), i, item)
-		render_check(out, item);
-	if (json_array_size(field_get(reply, "listeners")))
+	json_array_foreach(checks, i, item)
+		render_check(out, names_width(checks), item);
+	if (json_array_size(listeners))
 		output_text(out, STYLE_BOLD, "\nListeners\n");
-	json_array_foreach(field_get(reply, "listeners"), i, item)
-		render_doctor_listener(out, item);
+	json_array_foreach(listeners, i, item)
+		render_doctor_listener(out, names_width(listeners), item);
 }
 
 static int run_doctor(struct ctl *ctl)

@@ -113,6 +113,11 @@ const struct command command_status = {
 
 /* ---- connections ---- */
 
+enum {
+	CONNECTIONS_SHOWN = 100, /* without --limit */
+	CONNECTIONS_MAX = 10000, /* that the daemon lists */
+};
+
 enum { VALUE_LISTENER, VALUE_SORT, VALUE_LIMIT };
 
 static uint64_t bytes_of(const json_t *c)
@@ -231,36 +236,42 @@ static const struct sort_key *find_sort_key(struct ctl *ctl, const char *name)
 	return NULL;
 }
 
+static void print_connections(struct ctl *ctl, const json_t *reply)
+{
+	json_t *list = field_get(reply, "connections");
+	uint64_t open = field_uint(reply, "open"), shown = json_array_size(list);
+
+	if (ctl->out.json) {
+		output_json(&ctl->out, reply, false);
+		return;
+	}
+	render_connections(&ctl->out, list);
+	if (open > shown)
+		output_text(&ctl->out, STYLE_DIM, "%s of %s\n", human_count(shown).text,
+			    human_count(open).text);
+}
+
 static int run_connections(struct ctl *ctl)
 {
-	const char *listener = ctl->values[VALUE_LISTENER], *sort = ctl->values[VALUE_SORT];
+	const char *sort = ctl->values[VALUE_SORT], *most = ctl->values[VALUE_LIMIT];
+	uint64_t limit = CONNECTIONS_SHOWN;
 	const struct sort_key *key = NULL;
-	uint64_t limit = UINT64_MAX, had;
-	json_t *reply, *list;
+	json_t *reply, *parameters;
 	int rc;
 
 	if (sort && !(key = find_sort_key(ctl, sort)))
 		return CTL_USAGE;
-	if (ctl->values[VALUE_LIMIT] && parse_uint(ctl->values[VALUE_LIMIT], &limit) < 0)
-		return ctl_usage(ctl, "--limit: expected a number, got '%s'",
-				 ctl->values[VALUE_LIMIT]);
-	/* The daemon would cut the list before it is sorted. */
-	rc = ctl_call(ctl, "ListConnections",
-		      json_pack("{s:s*, s:o*}", "listener", listener, "limit",
-				limit < INT32_MAX && !key ? json_integer((json_int_t)limit) : NULL),
-		      &reply);
+	if (most && (parse_uint(most, &limit) < 0 || limit < 1 || limit > CONNECTIONS_MAX))
+		return ctl_usage(ctl, "--limit: expected a number from 1 to %d, got '%s'",
+				 CONNECTIONS_MAX, most);
+	/* The daemon cuts the list before it is sorted here. */
+	parameters = json_pack("{s:s*, s:I}", "listener", ctl->values[VALUE_LISTENER], "limit",
+			       key ? (json_int_t)CONNECTIONS_MAX : (json_int_t)limit);
+	rc = ctl_call(ctl, "ListConnections", parameters, &reply);
 	if (rc != CTL_DONE)
 		return rc;
-	list = field_get(reply, "connections");
-	had = json_array_size(list);
-	sort_connections(list, key, limit);
-	if (ctl->out.json)
-		output_json(&ctl->out, reply, false);
-	else
-		render_connections(&ctl->out, list);
-	if (!ctl->out.json && had > json_array_size(list))
-		output_text(&ctl->out, STYLE_DIM, "%s more\n",
-			    human_count(had - json_array_size(list)).text);
+	sort_connections(field_get(reply, "connections"), key, limit);
+	print_connections(ctl, reply);
 	json_decref(reply);
 	return CTL_DONE;
 }
@@ -276,7 +287,7 @@ const struct command command_connections = {
 		[VALUE_LISTENER] = { "listener", OPTION_VALUE, "LISTENER", "of this one only" },
 		[VALUE_SORT] = { "sort", OPTION_VALUE, "KEY",
 				 "bytes, age, idle, held, rtt, retransmits, peer, listener" },
-		[VALUE_LIMIT] = { "limit", OPTION_VALUE, "N", "at most that many" },
+		[VALUE_LIMIT] = { "limit", OPTION_VALUE, "N", "at most that many (default: 100)" },
 	},
 	.run = run_connections,
 };
