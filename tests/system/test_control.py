@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from conftest import wait_until
 from varlink_client import Connection, VarlinkError, call, encode, stream
 from varlink_idl import Interface
 
@@ -53,17 +54,8 @@ def connect(daemon):
         connection.close()
 
 
-def until(condition, seconds=10):
-    """Waits for it to become true, and gives what it gave."""
-    end = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.01)
-    return result
-
-
 def echo_client(daemon, listener="first"):
-    client = socket.create_connection(("127.0.0.1", daemon.port(listener)), timeout=10)
+    client = daemon.connect(listener)
     echo(client)
     return client
 
@@ -74,10 +66,6 @@ def echo(client, data=b"x" * 100):
     while len(received) < len(data):
         received += client.recv(len(data))
     assert received == data
-
-
-def listener(document, name):
-    return next(one for one in document["listeners"] if one["name"] == name)
 
 
 def error_of(daemon, method, parameters=None):
@@ -151,7 +139,7 @@ def test_status_says_what_serves(daemon):
     assert status["generation"] == 1
     assert status["uptime_ns"] > 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", status["time"])
-    first = listener(status, "first")
+    first = daemon.status("first")
     assert first["engine"] == "epoll" and first["state"] == "serving" and first["workers"] == 2
     assert re.fullmatch(r"127\.0\.0\.1:[1-9]\d*", first["addresses"][0])
     assert "reason" not in first
@@ -164,8 +152,7 @@ address = 192.0.2.1:7008
 service = echo
 optional = yes
 """)
-    for method in ("GetStatus", "GetStats"):
-        far = listener(daemon.call(method), "far")
+    for far in (daemon.status("far"), daemon.stats("far")):
         assert far["state"] == "unavailable" and far["workers"] == 0
         assert "192.0.2.1:7008" in far["reason"]
         assert far["addresses"] == ["192.0.2.1:7008"]
@@ -179,8 +166,9 @@ def test_stats_count_what_happened(daemon):
         for client in clients:
             echo(client)
     clients.pop().close()
-    first = until(lambda: (s := listener(daemon.call("GetStats"), "first"))
-                  ["connections"]["closed"]["peer"] == 1 and s)
+    daemon.wait_closed("first", 3)
+    first = daemon.stats("first")
+    assert first["connections"]["closed"]["peer"] == 1
     assert first["connections"]["accepted"] == 4 and first["connections"]["open"] == 3
     assert first["bytes_in"] == first["bytes_out"] == 4 * 10 * 100
     assert first["operations"]["echo"]["count"] >= 40
@@ -195,9 +183,9 @@ def test_buckets_add_up_to_the_samples(daemon):
     with echo_client(daemon) as client:
         def sampled():
             echo(client)
-            latency = listener(daemon.call("GetStats"), "first")["operations"]["echo"]["latency_ns"]
+            latency = daemon.stats("first")["operations"]["echo"]["latency_ns"]
             return latency["count"] > 10 and latency
-        latency = until(sampled)
+        latency = wait_until(sampled, "ten samples")
     assert sum(count for _, count in latency["buckets"]) == latency["count"]
     bounds = [bound for bound, _ in latency["buckets"]]
     assert bounds == sorted(set(bounds))
@@ -276,11 +264,11 @@ def test_connections_are_listed_with_a_limit(daemon):
 
 def test_config_says_where_each_value_came_from(daemon):
     config = daemon.call("GetConfig")
-    keys = listener(config, "first")["keys"]
+    keys = next(one["keys"] for one in config["listeners"] if one["name"] == "first")
     assert keys["workers"]["value"] == "2"
     assert re.fullmatch(r".+:\d+", keys["workers"]["origin"])
     assert keys["optional"]["origin"] == "default"
-    assert config["server"]["control"]["value"] == str(daemon.control)
+    assert config["server"]["control"]["value"] == daemon.control
 
 
 def test_the_log_level_can_be_set(daemon):
@@ -302,11 +290,11 @@ def test_a_drained_listener_accepts_no_more_and_finishes_what_is_there(daemon):
     while data := client.recv(100):
         received += data
     assert received == b"last words"
-    until(lambda: listener(daemon.call("GetStatus"), "first")["state"] == "drained")
+    wait_until(lambda: daemon.status("first")["state"] == "drained", "drained")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=10)
     echo(other)
-    assert listener(daemon.call("GetStatus"), "second")["state"] == "serving"
+    assert daemon.status("second")["state"] == "serving"
     assert daemon.call("Drain", listener="first") == {"draining": []}
     other.close()
     client.close()
@@ -407,7 +395,7 @@ def test_oneway_calls_are_done_and_never_answered(daemon, connect):
     c.send(CONTROL + "Drain", {"listener": "second"}, oneway=True)
     c.send(SERVICE + "GetInfo")
     assert c.receive_reply()[0]["product"] == "nbserved"
-    assert listener(daemon.call("GetStatus"), "second")["state"] != "serving"
+    assert daemon.status("second")["state"] != "serving"
 
 
 def test_a_hundred_calls_at_once_are_answered_in_order(daemon, connect):
@@ -455,7 +443,7 @@ def ask_as(daemon, uid, gid, groups, methods):
 def test_methods_are_for_who_may_call_them(start_daemon):
     nobody = pwd.getpwnam("nobody")
     group = next(g for g in grp.getgrall() if g.gr_gid not in (0, nobody.pw_gid))
-    daemon = start_daemon(f"control-group = {group.gr_name}\n" + CONFIG)
+    daemon = start_daemon(f"[server]\ncontrol-group = {group.gr_name}\n" + CONFIG)
     methods = [SERVICE + "GetInfo", CONTROL + "GetStatus", CONTROL + "Drain"]
     denied = SERVICE + "PermissionDenied"
     mode = os.stat(daemon.control)
@@ -470,7 +458,7 @@ def test_methods_are_for_who_may_call_them(start_daemon):
     assert ask(nobody.pw_gid, many) == [None, None, denied]
     os.chmod(daemon.control, 0o666)
     assert ask(nobody.pw_gid, []) == [denied] * 3
-    assert listener(daemon.call("GetStatus"), "first")["state"] == "serving"
+    assert daemon.status("first")["state"] == "serving"
     assert ask_as(daemon, 0, 0, [], methods) == [None] * 3
 
 
@@ -495,7 +483,7 @@ def test_more_clients_than_the_limit_are_refused_and_the_rest_served(daemon, con
     clients[0].send(SERVICE + "GetInfo")
     assert clients[0].receive_reply()
     clients[1].close()
-    assert until(one_more)
+    assert wait_until(one_more, "room for one more")
     client.close()
 
 
@@ -529,20 +517,18 @@ def test_who_is_silent_or_does_not_read_is_dropped_and_nobody_waits(daemon, conn
             if c not in ended and hung_up(c):
                 ended.add(c)
         return len(ended) == len(deaf_streams) + 1
-    until(all_ended, 60)
+    wait_until(all_ended, "every client that does not read is dropped")
     idle.send(SERVICE + "GetInfo")  # to say nothing at all is no fault
     assert idle.receive_reply()
     client.close()
 
 
 def test_clients_that_vanish_leave_nothing_behind(daemon):
-    def descriptors():
-        return len(os.listdir(f"/proc/{daemon.pid}/fd"))
-    before = descriptors()
+    before = daemon.descriptors()
     for _ in range(50):
         for method, flags in (("GetStats", {"more": True}), ("ListConnections", {}),
                               ("GetStatus", {})):
             with Connection(daemon.control) as c:
                 c.send(CONTROL + method, **flags)
-    until(lambda: descriptors() <= before)
+    wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
     assert daemon.call("GetStatus")
