@@ -51,7 +51,7 @@ lint-scripts:
 	$(Q)shellcheck $(wildcard $(SHELL_FILES))
 	$(Q)$(PYTHON) -B -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' $(PY_FILES)
 
-# mandoc for the language, man for what groff makes of it.
+# mandoc for the language, man for what groff makes of it, check_man.py for the truth.
 lint-man: all
 	$(call say,CHECK,man)
 	$(Q)! command -v mandoc >/dev/null || mandoc -Tlint -Wwarning $(MAN)
@@ -59,6 +59,7 @@ lint-man: all
 		warnings=$$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -Tutf8 -Z -l $$page 2>&1 >/dev/null); \
 		[ -z "$$warnings" ] || { echo "$$page: $$warnings"; exit 1; }; \
 	done
+	$(Q)$(PYTHON) -B tools/check_man.py $(BUILD)
 
 # Installed under another prefix, so that verify finds the daemon and its man page.
 lint-unit: all

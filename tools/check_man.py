@@ -1,0 +1,160 @@
+#!/usr/bin/python3
+"""check_man.py BUILD [--update]: are the man pages true?
+
+The table of keys in nbserved.ini(5) is what the daemon prints, every option and command of the
+programs is in their pages, and every name of the control interface is in nbserved-control(7), and
+the other way round.  --update writes the table of keys.
+"""
+import json
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+MAN = TOP / "man"
+BEGIN = '.\\" The keys: written by tools/check_man.py --update, checked by make lint.\n'
+END = '.\\" End of the keys.\n'
+CONFIG = """[server]
+control = {socket}
+[listener all]
+address = 127.0.0.1:0
+engine = epoll
+service = echo
+"""
+
+
+def output(*command):
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True,
+                          text=True).stdout
+
+
+def key_table(daemon):
+    """The daemon's table of keys, which is for tbl(1), as a list of mdoc: mandoc knows no line breaks
+    in a table."""
+    table = output(daemon, "--dump-keys")
+    lines = []
+    for section, rows in re.findall(r"^\.SS ([^\n]*)\n\.TS\n(.*?)^\.TE\n", table, re.M | re.S):
+        lines += [f".Ss {section}", ".Bl -tag -width Ds"]
+        for name, reload, text in re.findall(r"^\\fB(\S+)\\fR\t(\w+)\tT\{\n(.*?)^T\}\n", rows,
+                                             re.M | re.S):
+            lines += [f".It Cm {name} Pq {reload}",
+                      *(line for line in text.splitlines() if line not in (".na", ".nh"))]
+        lines.append(".El")
+    assert sum(line.startswith(".It") for line in lines) == table.count("T}"), "format of --dump-keys"
+    return "\n".join(lines) + "\n"
+
+
+def update(daemon):
+    page = MAN / "nbserved.ini.5"
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(before + BEGIN + key_table(daemon) + END + rest.split(END)[1])
+
+
+def check_keys(daemon):
+    table = (MAN / "nbserved.ini.5").read_text().split(BEGIN)[1].split(END)[0]
+    if table != key_table(daemon):
+        yield "nbserved.ini(5): the keys have changed: run tools/check_man.py BUILD --update"
+
+
+def options_in_help(text):
+    return set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.M))
+
+
+def options_in_page(page):
+    return set(re.findall(r"Fl -([a-z][a-z-]+)", page))
+
+
+def check_names(page, kind, have, want):
+    for name in sorted(want - have):
+        yield f"{page}: {kind} '{name}' is missing"
+    for name in sorted(have - want):
+        yield f"{page}: there is no {kind} '{name}'"
+
+
+def check_daemon(daemon):
+    page = (MAN / "nbserved.8").read_text()
+    yield from check_names("nbserved(8)", "option", options_in_page(page),
+                           options_in_help(output(daemon, "--help")))
+
+
+def check_nbctl(nbctl):
+    page = (MAN / "nbctl.1").read_text()
+    summary = output(nbctl, "--help")
+    commands = set(re.findall(r"^  ([a-z-]+) ", summary.split("Options")[0], re.M))
+    yield from check_names("nbctl(1)", "command",
+                           set(re.findall(r"^\.It Cm ([a-z-]+)", page, re.M)), commands)
+    options = options_in_help(summary).union(
+        *(options_in_help(output(nbctl, command, "--help")) for command in commands))
+    yield from check_names("nbctl(1)", "option", options_in_page(page), options)
+
+
+def call(path, method, **parameters):
+    """One Varlink call over a connection of its own."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(json.dumps({"method": method, "parameters": parameters}).encode() + b"\0")
+        reply = b""
+        while not reply.endswith(b"\0"):
+            data = client.recv(65536)
+            assert data, f"{method}: no answer"
+            reply += data
+    return json.loads(reply[:-1])["parameters"]
+
+
+def ask_daemon(daemon):
+    """The interface's description, and a statistics document."""
+    with tempfile.TemporaryDirectory() as where:
+        path, config = Path(where) / "control.sock", Path(where) / "nbserved.ini"
+        config.write_text(CONFIG.format(socket=path))
+        process = subprocess.Popen([str(daemon), "-c", str(config)], stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 10
+            while not path.exists():
+                assert process.poll() is None and time.monotonic() < deadline, "it does not start"
+                time.sleep(0.01)
+            return (call(path, "org.varlink.service.GetInterfaceDescription",
+                         interface="org.nbserved.Control")["description"],
+                    call(path, "org.nbserved.Control.GetStats"))
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def check_control(daemon):
+    page = (MAN / "nbserved-control.7").read_text()
+    description, stats = ask_daemon(daemon)
+    code = re.sub(r"#.*", "", description)
+    fields = set(re.findall(r"(\w+):", code)) | set(stats["listeners"][0]["cost"]["syscalls"])
+    features = set(re.findall(r": (\w+) +(?:yes|no)$", output(daemon, "-c", TOP / "conf/nbserved.ini",
+                                                             "--doctor"), re.M))
+    documented = {word for line in re.findall(r"(?:^\.|^\.It )Va (.*)", page, re.M)
+                  for word in re.findall(r"\w+", line)}
+    protocol = {"method", "parameters", "more", "continues", "error"}
+    yield from check_names("nbserved-control(7)", "field", documented - protocol - features,
+                           fields - protocol - features)
+    yield from check_names("nbserved-control(7)", "feature", documented & features, features)
+    yield from check_names("nbserved-control(7)", "method",
+                           set(re.findall(r"^\.It Fn (\w+)", page, re.M)),
+                           set(re.findall(r"^method (\w+)", code, re.M)))
+    for error in re.findall(r"^error (\w+)", code, re.M):
+        if f".It Cm {error}\n" not in page:
+            yield f"nbserved-control(7): error '{error}' is missing"
+
+
+def main():
+    build = Path(sys.argv[1])
+    daemon, nbctl = build / "nbserved", build / "nbctl"
+    if "--update" in sys.argv:
+        update(daemon)
+    problems = [*check_keys(daemon), *check_daemon(daemon), *check_nbctl(nbctl),
+                *check_control(daemon)]
+    print("\n".join(problems), end="\n" if problems else "")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
