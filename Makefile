@@ -131,4 +131,4 @@ help: ## this list
 	@echo 'Variables: BUILD CC CFLAGS SANITIZE=address,undefined|thread STATS=0|1 RDMA=auto|yes|no'
 	@echo '           WERROR=1 V=1 DESTDIR PREFIX SYSCONFDIR UNITDIR PYTHON DEPS TESTS FUZZ_SECONDS'
 
--include $(shell test -d $(BUILD) && find $(BUILD) -name '*.d')
+-include $(shell test -d $(BUILD) && find $(BUILD) -name '*.d' -type f)
