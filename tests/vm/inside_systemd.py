@@ -70,7 +70,7 @@ def echo(port):
 
 
 def process(pid):
-    """What the kernel says about the daemon's rights and limits."""
+    """What the kernel says about a process's rights and limits."""
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
                   if ":\t" in line)
     limits = {line[:26].strip(): line[26:].split()[0]
@@ -112,6 +112,7 @@ def start():
     result = run("systemctl", "start", UNIT)
     unit = show()
     return {"start": result, "unit": unit, "process": process(int(unit["MainPID"])),
+            "init": process(1),
             "socket": oct(Path("/run/nbserved/control.sock").stat().st_mode & 0o777)}
 
 

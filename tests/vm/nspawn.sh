@@ -69,14 +69,15 @@ export ROOT
 bash -euo pipefail -c "$prepare" >&2
 
 # Without systemd as the host's PID 1 nobody could make a scope for the container.  nspawn's own
-# filter refuses io_uring and mlock, which the service's filter then is to judge.
+# filter refuses io_uring and mlock: that is for the service's unit to judge.
 options=()
 [ -d /run/systemd/system ] || options=(--keep-unit)
 machine=nspawn-$$
 SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 SYSTEMD_NSPAWN_TMPFS_TMP=0 \
 	timeout -k 5 "$seconds" systemd-nspawn --quiet --directory="$ROOT" \
 	--machine="$machine" --register=no "${options[@]}" --link-journal=no --private-network \
-	--system-call-filter="@aio @memlock" --bind="$directory:/run/nspawn" --console=pipe \
+	--system-call-filter="@aio @memlock" \
+	--bind="$directory:/run/nspawn" --console=pipe \
 	/lib/systemd/systemd --unit=nspawn.target systemd.unified_cgroup_hierarchy=1 \
 	</dev/null >"$directory/console" 2>&1 || true
 rmdir "/run/systemd/nspawn/propagate/$machine" 2>/dev/null || true
