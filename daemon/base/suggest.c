@@ -5,7 +5,10 @@
 
 #include "util.h"
 
-enum { SUGGEST_MAX = 64 }; /* longer texts are no typing errors */
+enum {
+	SUGGEST_MAX = 64,   /* longer texts are no typing errors */
+	SUGGEST_PREFIX = 3, /* shorter ones are no abbreviations */
+};
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
@@ -44,7 +47,11 @@ void suggest_try(struct suggestion *s, const char *name)
 
 	if (text_length > SUGGEST_MAX || name_length > SUGGEST_MAX)
 		return;
-	distance = edit_distance(s->text, text_length, name, name_length);
+	if (text_length >= SUGGEST_PREFIX && text_length < name_length &&
+	    !strncmp(s->text, name, text_length))
+		distance = 1;
+	else
+		distance = edit_distance(s->text, text_length, name, name_length);
 	if (distance > MAX(text_length / 3, (size_t)1) || (s->best && distance >= s->distance))
 		return;
 	s->best = name;

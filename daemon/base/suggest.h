@@ -9,5 +9,6 @@ struct suggestion {
 };
 
 /* A name is near when at most a third of text, but at least one character, has to be changed,
- * inserted, removed or swapped with its neighbour.  The first of the nearest wins. */
+ * inserted, removed or swapped with its neighbour, or when text is how it begins.  The first of the
+ * nearest wins. */
 void suggest_try(struct suggestion *s, const char *name);
