@@ -37,7 +37,8 @@ struct address {
 int parse_address(const char *text, struct address *ret_address);
 
 enum { ADDRESS_TEXT_MAX = 64 };
-/* Writes `127.0.0.1:7008` or `[::1]:7008`, at most ADDRESS_TEXT_MAX bytes with the NUL; returns text. */
+/* Writes `127.0.0.1:7008` or `[::1]:7008`, at most ADDRESS_TEXT_MAX bytes with the NUL; returns
+ * text. */
 char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX]);
 /* The same with the range of ports. */
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX]);
