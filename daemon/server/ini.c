@@ -10,7 +10,7 @@
  * <ini.h> is inih's: this folder is on the include path of tests, but not of this file. */
 #include "ini.h"
 
-#include <ini.h>
+#include <ini.h> /* NOLINT(readability-duplicate-include): another file */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>

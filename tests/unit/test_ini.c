@@ -51,7 +51,7 @@ static const char *read_bytes(const char *bytes, size_t length)
 	static struct events events;
 	static const struct ini_events handlers = { on_section, on_setting, on_error };
 	/* Without a NUL behind it, so that the sanitizer sees a read too far. */
-	char *exact = malloc(length ? length : 1);
+	char *exact = calloc(1, length ? length : 1);
 
 	events = (struct events){ 0 };
 	memcpy(exact, bytes, length);
