@@ -19,7 +19,7 @@ enum {
 	CONFIG_SOCKETS_MAX = 256,   /* ports of all of them together */
 	CONFIG_NETWORKS_MAX = 64,   /* entries of one `allow` */
 	CONFIG_LISTENERS_MAX = 256, /* sections */
-	CONFIG_KEYS_MAX = 40,       /* keys of one kind of section */
+	CONFIG_KEYS_MAX = 64,       /* entries of config_keys */
 	CONFIG_ERRORS_MAX = 200,    /* reported; the rest is counted */
 	CONFIG_FILES_MAX = 256,     /* nbserved.ini and its drop-ins */
 };
@@ -32,6 +32,8 @@ struct config_origin {
 	const char *file; /* owned by struct config */
 	unsigned line;
 };
+
+extern const char *const config_transports[]; /* NULL-terminated */
 
 struct server_config {
 	struct config_origin origins[CONFIG_KEYS_MAX]; /* by index in config_keys */
@@ -46,36 +48,38 @@ struct listener_config {
 	struct config_origin section;
 	char name[CONFIG_NAME_MAX];
 	struct address addresses[CONFIG_ADDRESSES_MAX];
+	struct config_origin address_origins[CONFIG_ADDRESSES_MAX];
 	unsigned address_count;
-	unsigned transport;              /* index in config_transports; tcp is 0 */
-	const struct engine *engine;     /* NULL: auto */
+	unsigned transport;          /* index in config_transports; tcp is 0 */
+	const struct engine *engine; /* NULL: auto */
 	const struct service *service;
-	unsigned workers;                /* 0: auto, the CPUs this process may use */
+	unsigned workers; /* 0: auto, the CPUs this process may use */
 	bool optional;
-	uint64_t max_connections;        /* of the listener; 0: no limit */
+	uint64_t max_connections; /* of the listener; 0: no limit */
 	uint64_t max_connections_per_address;
 	struct network allow[CONFIG_NETWORKS_MAX];
-	unsigned allow_count;            /* 0: everyone */
-	struct worker_options options;   /* what each worker needs to know */
+	unsigned allow_count;          /* 0: everyone */
+	struct worker_options options; /* what each worker needs to know */
 };
 
 struct config {
 	struct server_config server;
 	struct listener_config *listeners; /* in the order of the file */
 	unsigned listener_count;
-	char *files[CONFIG_FILES_MAX]; /* the names that were read */
+	char *files[CONFIG_FILES_MAX]; /* names of what was read, unprintable bytes as \xNN */
 	unsigned file_count;
 };
 
-/* All that was wrong, in the order of the files. */
+/* All that was wrong, in the order of the files and lines:
+ * `file:line: [section] key: expected ..., got '...'`, in ASCII. */
 struct config_errors {
-	char *text[CONFIG_ERRORS_MAX]; /* `file:line: [section] key: expected ..., got '...'` */
-	unsigned count;                /* may exceed CONFIG_ERRORS_MAX: the rest was not kept */
+	char *text[CONFIG_ERRORS_MAX];
+	unsigned count; /* may exceed CONFIG_ERRORS_MAX: the rest was not kept */
 };
 
-/* Reads path and then path's directory's conf.d/ *.ini in byte order, validates every key and across
- * keys.  On success returns 0 and *ret_config, to be freed with config_free().  Otherwise returns
- * -EINVAL with at least one error. `errors` must be zeroed by the caller and is freed with
+/* Reads path and then path's directory's conf.d/ *.ini in byte order, validates every key and
+ * across keys.  On success returns 0 and *ret_config, to be freed with config_free().  Otherwise
+ * returns -EINVAL with at least one error. `errors` must be zeroed by the caller and is freed with
  * config_errors_free() in both cases. */
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors);
 
@@ -91,7 +95,8 @@ void config_errors_free(struct config_errors *errors);
 void config_dump(const struct config *config, FILE *to);
 
 /* The same as JSON: {"server":{KEY:{"value":..,"origin":..,"class":..}},"listeners":[{"name":..,
- * "keys":{...}}]}.  A new reference. */
+ * "keys":{...}}]}.  A value is its text in the file, that of a list an array of them.  A new
+ * reference. */
 struct json_t *config_to_json(const struct config *config);
 
 /* The key table as the man page's tbl source (nbserved --dump-keys is not a user option: the build

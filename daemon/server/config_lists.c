@@ -1,0 +1,184 @@
+/* The types of values that are lists or sets: addresses, networks, CPUs.  See config_keys.h. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config_keys.h"
+#include "util.h"
+
+#define UNUSED __attribute__((unused))
+
+/* ---- CPUs ---- */
+
+unsigned config_host_cpus(void)
+{
+	long count = sysconf(_SC_NPROCESSORS_CONF);
+
+	return count < 1 ? 1 : (unsigned)MIN(count, CPU_SETSIZE);
+}
+
+static int parse_cpu(const struct config_key *key, const char *text, struct config_origin at,
+		     void *section)
+{
+	struct config_key here = *key;
+
+	here.max = config_host_cpus() - 1;
+	return config_uint.parse(&here, text, at, section);
+}
+
+static void format_cpu(const struct config_key *key, const void *section, unsigned index,
+		       char text[static CONFIG_TEXT_MAX])
+{
+	config_uint.format(key, section, index, text);
+}
+
+static void expect_cpu(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	strcpy(text, "the number of a CPU of this host");
+}
+
+static const char *word_any(UNUSED const struct config_key *key, unsigned index)
+{
+	return index == 0 ? "any" : NULL;
+}
+
+static int parse_cpus_key(const struct config_key *key, const char *text,
+			  UNUSED struct config_origin at, void *section)
+{
+	cpu_set_t *field = (cpu_set_t *)((char *)section + key->offset);
+	cpu_set_t cpus;
+	int err;
+
+	CPU_ZERO(&cpus);
+	err = !strcmp(text, "any") ? 0 : parse_cpus(text, &cpus);
+	for (unsigned cpu = config_host_cpus(); !err && cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &cpus))
+			err = -ERANGE;
+	if (!err)
+		*field = cpus;
+	return err;
+}
+
+static void format_cpus_key(const struct config_key *key, const void *section,
+			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	const cpu_set_t *field = (const cpu_set_t *)((const char *)section + key->offset);
+
+	if (CPU_COUNT(field) == 0)
+		strcpy(text, "any");
+	else
+		format_cpus(field, text, CONFIG_TEXT_MAX);
+}
+
+static void expect_cpus(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	strcpy(text, "CPUs of this host such as 0-3,6");
+}
+
+const struct config_type config_cpu = {
+	.parse = parse_cpu,
+	.format = format_cpu,
+	.expect = expect_cpu,
+	.word = word_any,
+	.of_cpus = true,
+};
+const struct config_type config_cpus = {
+	.parse = parse_cpus_key,
+	.format = format_cpus_key,
+	.expect = expect_cpus,
+	.word = word_any,
+	.of_cpus = true,
+};
+
+/* ---- Addresses ---- */
+
+static int parse_addresses(UNUSED const struct config_key *key, const char *text,
+			   struct config_origin at, void *section)
+{
+	struct listener_config *l = section;
+	struct address address;
+	int err = parse_address(text, &address);
+
+	if (err)
+		return err;
+	if (l->address_count == CONFIG_ADDRESSES_MAX)
+		return -E2BIG;
+	l->address_origins[l->address_count] = at;
+	l->addresses[l->address_count++] = address;
+	return 0;
+}
+
+static void format_addresses(UNUSED const struct config_key *key, const void *section,
+			     unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	const struct listener_config *l = section;
+
+	format_address(&l->addresses[index], text);
+}
+
+static void expect_addresses(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	strcpy(text, "HOST:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011");
+}
+
+static unsigned *count_addresses(void *section)
+{
+	return &((struct listener_config *)section)->address_count;
+}
+
+const struct config_type config_addresses = {
+	.parse = parse_addresses,
+	.format = format_addresses,
+	.expect = expect_addresses,
+	.count = count_addresses,
+};
+
+/* ---- Networks ---- */
+
+/* `any` is the network ::/0 until config_check() makes it the empty list: so it counts as an entry
+ * while the file is read. */
+static int parse_networks(UNUSED const struct config_key *key, const char *text,
+			  UNUSED struct config_origin at, void *section)
+{
+	struct listener_config *l = section;
+	struct network network = { 0 };
+	int err = !strcmp(text, "any") ? 0 : parse_network(text, &network);
+
+	if (err)
+		return err;
+	if (l->allow_count > 0 && (network.bits == 0 || l->allow[0].bits == 0))
+		return -EEXIST;
+	if (l->allow_count == CONFIG_NETWORKS_MAX)
+		return -E2BIG;
+	l->allow[l->allow_count++] = network;
+	return 0;
+}
+
+static void format_networks(UNUSED const struct config_key *key, const void *section,
+			    unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	const struct listener_config *l = section;
+
+	if (l->allow_count == 0)
+		strcpy(text, "any");
+	else
+		format_network(&l->allow[index], text);
+}
+
+static void expect_networks(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	strcpy(text, "a network such as 127.0.0.0/8 or ::1 (no bits behind the prefix)");
+}
+
+static unsigned *count_networks(void *section)
+{
+	return &((struct listener_config *)section)->allow_count;
+}
+
+const struct config_type config_networks = {
+	.parse = parse_networks,
+	.format = format_networks,
+	.expect = expect_networks,
+	.word = word_any,
+	.count = count_networks,
+};

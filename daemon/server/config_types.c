@@ -1,0 +1,375 @@
+/* The types of values in the configuration: how each reads and prints.  See config_keys.h. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "config_keys.h"
+#include "log.h"
+#include "util.h"
+
+/* Parameters of config_type's functions that most of them do not need. */
+#define UNUSED __attribute__((unused))
+
+static void *field_of(const struct config_key *key, void *section)
+{
+	return (char *)section + key->offset;
+}
+
+static const void *const_field_of(const struct config_key *key, const void *section)
+{
+	return (const char *)section + key->offset;
+}
+
+/* ---- Words ---- */
+
+static const char *word_key(const struct config_key *key, unsigned index)
+{
+	return index == 0 ? key->word : NULL;
+}
+
+static const char *word_bool(UNUSED const struct config_key *key, unsigned index)
+{
+	return (const char *const[]){ "yes", "no", NULL }[index];
+}
+
+static const char *word_choice(const struct config_key *key, unsigned index)
+{
+	return key->words[index];
+}
+
+static const char *word_log_level(UNUSED const struct config_key *key, unsigned index)
+{
+	for (int level = LOG_EMERG; level <= LOG_DEBUG; level++)
+		if (log_level_name(level) && index-- == 0)
+			return log_level_name(level);
+	return NULL;
+}
+
+static const char *word_engine(UNUSED const struct config_key *key, unsigned index)
+{
+	if (index == 0)
+		return "auto";
+	return engines[index - 1] ? engines[index - 1]->name : NULL;
+}
+
+static const char *word_service(UNUSED const struct config_key *key, unsigned index)
+{
+	return services[index] ? services[index]->name : NULL;
+}
+
+/* The index of text among the words of key, or -EINVAL. */
+static int find_word(const struct config_key *key, const char *text)
+{
+	for (unsigned i = 0; key->type->word(key, i); i++)
+		if (!strcmp(key->type->word(key, i), text))
+			return (int)i;
+	return -EINVAL;
+}
+
+static void copy_word(const struct config_key *key, unsigned index,
+		      char text[static CONFIG_TEXT_MAX])
+{
+	snprintf(text, CONFIG_TEXT_MAX, "%s", key->type->word(key, index));
+}
+
+/* ---- Numbers, in fields of 4 or 8 bytes ---- */
+
+static void store(const struct config_key *key, void *section, uint64_t value)
+{
+	if (key->size == sizeof(uint32_t))
+		*(uint32_t *)field_of(key, section) = (uint32_t)value;
+	else
+		*(uint64_t *)field_of(key, section) = value;
+}
+
+static uint64_t load(const struct config_key *key, const void *section)
+{
+	if (key->size == sizeof(uint32_t))
+		return *(const uint32_t *)const_field_of(key, section);
+	return *(const uint64_t *)const_field_of(key, section);
+}
+
+static int store_in_range(const struct config_key *key, void *section, uint64_t value)
+{
+	if (value < key->min || value > key->max)
+		return -ERANGE;
+	if (key->power_of_two && (value & (value - 1)) != 0)
+		return -EINVAL;
+	store(key, section, value);
+	return 0;
+}
+
+static int parse_uint_key(const struct config_key *key, const char *text,
+			  UNUSED struct config_origin at, void *section)
+{
+	uint64_t value;
+	int err;
+
+	if (key->word && !strcmp(key->word, text)) {
+		store(key, section, key->word_value);
+		return 0;
+	}
+	err = parse_uint(text, &value);
+	return err ? err : store_in_range(key, section, value);
+}
+
+static void format_uint_key(const struct config_key *key, const void *section,
+			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	uint64_t value = load(key, section);
+
+	if (key->word && value == key->word_value)
+		copy_word(key, 0, text);
+	else
+		snprintf(text, CONFIG_TEXT_MAX, "%" PRIu64, value);
+}
+
+static void expect_uint(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	snprintf(text, CONFIG_TEXT_MAX, "a number from %" PRIu64 " to %" PRIu64, key->min,
+		 key->max);
+}
+
+static int parse_size_key(const struct config_key *key, const char *text,
+			  UNUSED struct config_origin at, void *section)
+{
+	uint64_t bytes;
+	int err = parse_size(text, &bytes);
+
+	return err ? err : store_in_range(key, section, bytes);
+}
+
+static void format_size_key(const struct config_key *key, const void *section,
+			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	format_size(load(key, section), text);
+}
+
+static void expect_size(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	char min[NUMBER_TEXT_MAX], max[NUMBER_TEXT_MAX];
+
+	snprintf(text, CONFIG_TEXT_MAX, "%s from %s to %s",
+		 key->power_of_two ? "a power of two" : "a size", format_size(key->min, min),
+		 format_size(key->max, max));
+}
+
+static int parse_duration_key(const struct config_key *key, const char *text,
+			      UNUSED struct config_origin at, void *section)
+{
+	uint64_t ns;
+	int err = parse_duration(text, &ns);
+
+	return err ? err : store_in_range(key, section, ns);
+}
+
+static void format_duration_key(const struct config_key *key, const void *section,
+				UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	format_duration(load(key, section), text);
+}
+
+static void expect_duration(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	char min[NUMBER_TEXT_MAX], max[NUMBER_TEXT_MAX];
+
+	snprintf(text, CONFIG_TEXT_MAX, "a duration (us, ms, s, min, h) from %s to %s",
+		 format_duration(key->min, min), format_duration(key->max, max));
+}
+
+const struct config_type config_uint = {
+	.parse = parse_uint_key,
+	.format = format_uint_key,
+	.expect = expect_uint,
+	.word = word_key,
+};
+const struct config_type config_size = {
+	.parse = parse_size_key,
+	.format = format_size_key,
+	.expect = expect_size,
+};
+const struct config_type config_duration = {
+	.parse = parse_duration_key,
+	.format = format_duration_key,
+	.expect = expect_duration,
+};
+
+/* ---- One of some words ---- */
+
+static int parse_bool_key(const struct config_key *key, const char *text,
+			  UNUSED struct config_origin at, void *section)
+{
+	return parse_bool(text, field_of(key, section));
+}
+
+static void format_bool_key(const struct config_key *key, const void *section,
+			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	copy_word(key, !*(const bool *)const_field_of(key, section), text);
+}
+
+static int parse_choice(const struct config_key *key, const char *text,
+			UNUSED struct config_origin at, void *section)
+{
+	int index = find_word(key, text);
+
+	if (index < 0)
+		return index;
+	store(key, section, (uint64_t)index);
+	return 0;
+}
+
+static void format_choice(const struct config_key *key, const void *section, UNUSED unsigned index,
+			  char text[static CONFIG_TEXT_MAX])
+{
+	copy_word(key, (unsigned)load(key, section), text);
+}
+
+static int parse_log_level(const struct config_key *key, const char *text,
+			   UNUSED struct config_origin at, void *section)
+{
+	int level = log_level_parse(text);
+
+	if (level < 0)
+		return level;
+	store(key, section, (uint64_t)level);
+	return 0;
+}
+
+static void format_log_level(const struct config_key *key, const void *section,
+			     UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	snprintf(text, CONFIG_TEXT_MAX, "%s", log_level_name((int)load(key, section)));
+}
+
+static int parse_engine(const struct config_key *key, const char *text,
+			UNUSED struct config_origin at, void *section)
+{
+	const struct engine **field = field_of(key, section);
+	int index = find_word(key, text);
+
+	if (index < 0)
+		return index;
+	*field = index == 0 ? NULL : engines[index - 1];
+	return 0;
+}
+
+static void format_engine(const struct config_key *key, const void *section, UNUSED unsigned index,
+			  char text[static CONFIG_TEXT_MAX])
+{
+	const struct engine *const *field = const_field_of(key, section);
+
+	snprintf(text, CONFIG_TEXT_MAX, "%s", *field ? (*field)->name : "auto");
+}
+
+static int parse_service(const struct config_key *key, const char *text,
+			 UNUSED struct config_origin at, void *section)
+{
+	const struct service **field = field_of(key, section);
+	const struct service *service = service_find(text);
+
+	if (!service)
+		return -EINVAL;
+	*field = service;
+	return 0;
+}
+
+static void format_service(const struct config_key *key, const void *section, UNUSED unsigned index,
+			   char text[static CONFIG_TEXT_MAX])
+{
+	const struct service *const *field = const_field_of(key, section);
+
+	snprintf(text, CONFIG_TEXT_MAX, "%s", (*field)->name);
+}
+
+const struct config_type config_bool = {
+	.parse = parse_bool_key,
+	.format = format_bool_key,
+	.word = word_bool,
+};
+const struct config_type config_choice = {
+	.parse = parse_choice,
+	.format = format_choice,
+	.word = word_choice,
+};
+const struct config_type config_log_level = {
+	.parse = parse_log_level,
+	.format = format_log_level,
+	.word = word_log_level,
+};
+const struct config_type config_engine = {
+	.parse = parse_engine,
+	.format = format_engine,
+	.word = word_engine,
+};
+const struct config_type config_service = {
+	.parse = parse_service,
+	.format = format_service,
+	.word = word_service,
+};
+
+/* ---- Text ---- */
+
+static int copy_text(const struct config_key *key, const char *text, void *section)
+{
+	if (strlen(text) >= key->size)
+		return -ERANGE;
+	strcpy(field_of(key, section), text);
+	return 0;
+}
+
+static void format_text(const struct config_key *key, const void *section, UNUSED unsigned index,
+			char text[static CONFIG_TEXT_MAX])
+{
+	snprintf(text, CONFIG_TEXT_MAX, "%s", (const char *)const_field_of(key, section));
+}
+
+static int parse_path(const struct config_key *key, const char *text,
+		      UNUSED struct config_origin at, void *section)
+{
+	if (text[0] != '/')
+		return -EINVAL;
+	for (const char *s = text; *s; s++)
+		if (!isascii((unsigned char)*s) || !isgraph((unsigned char)*s))
+			return -EINVAL;
+	return copy_text(key, text, section);
+}
+
+static void expect_path(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	snprintf(text, CONFIG_TEXT_MAX,
+		 "an absolute path in ASCII, no white space, up to %zu bytes", key->size - 1);
+}
+
+bool config_name_valid(const char *text)
+{
+	size_t length = strlen(text);
+
+	return length > 0 && length < CONFIG_NAME_MAX &&
+	       strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") ==
+		       length;
+}
+
+static int parse_name(const struct config_key *key, const char *text,
+		      UNUSED struct config_origin at, void *section)
+{
+	return config_name_valid(text) ? copy_text(key, text, section) : -EINVAL;
+}
+
+static void expect_name(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	snprintf(text, CONFIG_TEXT_MAX, "a name of A-Z, a-z, 0-9, '_', '.', '-', up to %zu bytes",
+		 key->size - 1);
+}
+
+const struct config_type config_path = {
+	.parse = parse_path,
+	.format = format_text,
+	.expect = expect_path,
+};
+const struct config_type config_name = {
+	.parse = parse_name,
+	.format = format_text,
+	.expect = expect_name,
+};
