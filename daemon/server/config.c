@@ -1,0 +1,418 @@
+/* Reads the configuration: files in order, their sections and keys into structs.  Main thread only.
+ *
+ * A file may set a key once and open a section once; a later file (a drop-in) adds to the sections
+ * of earlier ones and replaces their values, whole lists at a time.  Nothing stops at an error:
+ * what cannot be kept is still validated, into scratch. */
+#include "config.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config_keys.h"
+#include "config_report.h"
+#include "ini.h"
+#include "suggest.h"
+#include "util.h"
+
+enum { CONFIG_BYTES_MAX = 1 << 20 }; /* of one file */
+
+struct loader {
+	struct config_report report;
+	struct config *config; /* the report's */
+	const char *file;      /* being read */
+	void *section;         /* where values go; NULL: unknown section, they are left out */
+	enum config_section kind;
+	char section_text[CONFIG_SECTION_TEXT_MAX];
+	struct config_origin server_header; /* the last one that was read */
+	struct config_origin headers[CONFIG_LISTENERS_MAX];
+	struct listener_config scratch;
+};
+
+static void set_defaults(enum config_section kind, void *section)
+{
+	for (unsigned i = 0; i < config_key_count; i++) {
+		const struct config_key *key = &config_keys[i];
+		int err = 0;
+
+		if (key->section == kind && key->preset)
+			err = key->type->parse(key, key->preset, (struct config_origin){ 0 },
+					       section);
+		assert(!err);
+		(void)err;
+	}
+}
+
+static struct config_origin here(const struct loader *l, unsigned line)
+{
+	return (struct config_origin){ .file = l->file, .line = line };
+}
+
+/* ---- Sections ---- */
+
+static struct listener_config *find_listener(struct config *config, const char *name)
+{
+	for (unsigned i = 0; i < config->listener_count; i++)
+		if (!strcmp(config->listeners[i].name, name))
+			return &config->listeners[i];
+	return NULL;
+}
+
+static void init_listener(struct listener_config *listener, const char *name,
+			  struct config_origin at)
+{
+	*listener = (struct listener_config){ .section = at };
+	snprintf(listener->name, sizeof(listener->name), "%s", name);
+	set_defaults(CONFIG_LISTENER, listener);
+}
+
+/* Room is in the array from the start: pointers into it stay valid. */
+static struct listener_config *add_listener(struct loader *l, const char *name, unsigned line)
+{
+	struct config *config = l->config;
+
+	if (config->listener_count == CONFIG_LISTENERS_MAX) {
+		config_report(&l->report, here(l, line), l->section_text, NULL,
+			      "expected at most %u listeners, got one more", CONFIG_LISTENERS_MAX);
+		return NULL;
+	}
+	init_listener(&config->listeners[config->listener_count], name, here(l, line));
+	return &config->listeners[config->listener_count++];
+}
+
+/* True: the section is open for the first time in this file; header is the last one. */
+static bool check_header(struct loader *l, struct config_origin *header, unsigned line)
+{
+	if (header->file == l->file) {
+		config_report(&l->report, here(l, line), l->section_text, NULL,
+			      "expected one such section in a file, got another (first in line %u)",
+			      header->line);
+		return false;
+	}
+	*header = here(l, line);
+	return true;
+}
+
+static void open_server(struct loader *l, unsigned line)
+{
+	l->kind = CONFIG_SERVER;
+	strcpy(l->section_text, config_section_names[CONFIG_SERVER]);
+	check_header(l, &l->server_header, line);
+	l->section = &l->config->server;
+}
+
+static void open_listener(struct loader *l, unsigned line, const char *name)
+{
+	struct listener_config *listener = find_listener(l->config, name);
+
+	l->kind = CONFIG_LISTENER;
+	snprintf(l->section_text, sizeof(l->section_text), "listener %s", name);
+	init_listener(&l->scratch, "", here(l, line));
+	l->section = &l->scratch;
+	if (!config_name_valid(name)) {
+		config_report(&l->report, here(l, line), NULL, NULL,
+			      "expected [listener NAME] with a name of A-Z, a-z, 0-9, '_', '.', "
+			      "'-', up to %u bytes, got '%s'",
+			      CONFIG_NAME_MAX - 1, name);
+		return;
+	}
+	if (!listener)
+		listener = add_listener(l, name, line);
+	if (listener && check_header(l, &l->headers[listener - l->config->listeners], line))
+		l->section = listener;
+}
+
+static void unknown_section(struct loader *l, unsigned line, const char *text, const char *kind)
+{
+	struct suggestion s = { .text = kind };
+	char hint[CONFIG_TEXT_MAX] = "";
+
+	for (unsigned i = CONFIG_SERVER; i <= CONFIG_LISTENER; i++)
+		suggest_try(&s, config_section_names[i]);
+	if (s.best)
+		snprintf(hint, sizeof(hint), " (did you mean '%s'?)", s.best);
+	l->section = NULL;
+	config_report(&l->report, here(l, line), NULL, NULL,
+		      "expected [server] or [listener NAME], got '[%s]'%s", text,
+		      s.distance ? hint : "");
+}
+
+static void on_section(void *context, unsigned line, const char *text)
+{
+	struct loader *l = context;
+	size_t length = strcspn(text, " \t");
+	const char *name = text + length + strspn(text + length, " \t");
+	char kind[INI_LINE_MAX];
+
+	snprintf(kind, sizeof(kind), "%.*s", (int)length, text);
+	if (!strcmp(kind, config_section_names[CONFIG_SERVER]) && !*name)
+		open_server(l, line);
+	else if (!strcmp(kind, config_section_names[CONFIG_LISTENER]) && *name)
+		open_listener(l, line, name);
+	else
+		unknown_section(l, line, text, kind);
+}
+
+/* ---- Keys ---- */
+
+static void unknown_key(struct loader *l, unsigned line, const char *name)
+{
+	struct suggestion s = { .text = name };
+	const char *owner = l->kind == CONFIG_SERVER ? "[server]" : "[listener NAME]";
+
+	for (unsigned i = 0; i < config_key_count; i++)
+		if (config_keys[i].section == l->kind)
+			suggest_try(&s, config_keys[i].name);
+	config_report(&l->report, here(l, line), l->section_text, name,
+		      "expected a key of %s, got '%s'%s%s%s", owner, name,
+		      s.best ? " (did you mean '" : "", s.best ? s.best : "", s.best ? "'?)" : "");
+}
+
+/* A value, or an entry of a list. */
+static void set_value(struct loader *l, const struct config_key *key, unsigned line,
+		      const char *value)
+{
+	char expected[CONFIG_TEXT_MAX], hint[CONFIG_TEXT_MAX];
+	int err = -ENAMETOOLONG;
+
+	if (strlen(value) <= CONFIG_VALUE_MAX)
+		err = key->type->parse(key, value, here(l, line), l->section);
+	switch (err) {
+	case 0:
+		return;
+	case -ENAMETOOLONG:
+		config_report(&l->report, here(l, line), l->section_text, key->name,
+			      "expected at most %u bytes, got '%s'", CONFIG_VALUE_MAX, value);
+		return;
+	case -E2BIG:
+		config_report(&l->report, here(l, line), l->section_text, key->name,
+			      "expected at most %u entries, got '%s' as well",
+			      *key->type->count(l->section), value);
+		return;
+	case -EEXIST:
+		config_report(&l->report, here(l, line), l->section_text, key->name,
+			      "expected either 'any' or networks, got '%s' as well", value);
+		return;
+	default:
+		config_key_expect(key, expected);
+		config_key_hint(key, value, hint);
+		config_report(&l->report, here(l, line), l->section_text, key->name,
+			      "expected %s, got '%s'%s", expected, value, hint);
+	}
+}
+
+/* Entries are separated by commas; white space around them does not count. */
+static void set_list(struct loader *l, const struct config_key *key, unsigned line,
+		     const char *value)
+{
+	for (bool more = true; more;) {
+		size_t length = strcspn(value, ",");
+		char entry[INI_LINE_MAX + 1];
+		size_t skip = strspn(value, " \t");
+
+		skip = MIN(skip, length);
+		snprintf(entry, sizeof(entry), "%.*s", (int)(length - skip), value + skip);
+		for (size_t end = strlen(entry); end > 0 && strchr(" \t", entry[end - 1]);)
+			entry[--end] = '\0';
+		set_value(l, key, line, entry);
+		more = value[length] == ',';
+		value += length + more;
+	}
+}
+
+static void on_setting(void *context, unsigned line, const char *name, const char *value)
+{
+	struct loader *l = context;
+	const struct config_key *key;
+	struct config_origin *origin;
+	bool first;
+
+	if (!l->section)
+		return;
+	key = config_key_find(l->kind, name);
+	if (!key) {
+		unknown_key(l, line, name);
+		return;
+	}
+	origin = config_key_origin(key, l->section);
+	first = origin->file != l->file;
+	if (!first && !key->type->count) {
+		config_report(&l->report, here(l, line), l->section_text, name,
+			      "expected one value, got '%s' as well (first in line %u)", value,
+			      origin->line);
+		return;
+	}
+	if (first)
+		*origin = here(l, line);
+	if (first && key->type->count)
+		*key->type->count(l->section) = 0;
+	if (key->type->count)
+		set_list(l, key, line, value);
+	else
+		set_value(l, key, line, value);
+}
+
+static void on_error(void *context, unsigned line, const char *text)
+{
+	struct loader *l = context;
+
+	config_report(&l->report, here(l, line), NULL, NULL, "%s", text);
+}
+
+/* ---- Files ---- */
+
+static const struct ini_events ini_events = {
+	.section = on_section,
+	.setting = on_setting,
+	.error = on_error,
+};
+
+/* Makes name the file being read; false when there are too many. */
+static bool begin_file(struct loader *l, const char *name)
+{
+	struct config *config = l->config;
+
+	if (config->file_count == CONFIG_FILES_MAX) {
+		config_report(&l->report, here(l, 0), NULL, NULL,
+			      "expected at most %u files, got '%s' as well", CONFIG_FILES_MAX,
+			      name);
+		return false;
+	}
+	l->section = NULL;
+	l->file = config->files[config->file_count++] = config_escape(name);
+	return true;
+}
+
+/* Reads at most CONFIG_BYTES_MAX bytes to `to`; their number or -errno. */
+static ssize_t read_file(const char *path, char *to)
+{
+	FILE *file = fopen(path, "re");
+	size_t bytes;
+	int err = 0;
+
+	if (!file)
+		return -errno;
+	bytes = fread(to, 1, CONFIG_BYTES_MAX, file);
+	if (ferror(file))
+		err = -errno;
+	else if (bytes == CONFIG_BYTES_MAX)
+		err = -EFBIG;
+	fclose(file);
+	return err ? err : (ssize_t)bytes;
+}
+
+static void load_file(struct loader *l, const char *path)
+{
+	char *bytes = malloc(CONFIG_BYTES_MAX);
+	ssize_t length;
+
+	if (begin_file(l, path)) {
+		length = bytes ? read_file(path, bytes) : -ENOMEM;
+		if (length < 0)
+			config_report(&l->report, here(l, 0), NULL, NULL, "%s",
+				      strerror((int)-length));
+		else
+			ini_read(bytes, (size_t)length, &ini_events, l);
+	}
+	free(bytes);
+}
+
+static int is_drop_in(const struct dirent *entry)
+{
+	size_t length = strlen(entry->d_name);
+
+	return entry->d_name[0] != '.' && length > 4 && !strcmp(entry->d_name + length - 4, ".ini");
+}
+
+static int in_byte_order(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* path's directory's conf.d/ *.ini; no such directory is fine. */
+static void load_drop_ins(struct loader *l, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *folder, *name;
+	struct dirent **entries;
+	int count;
+
+	if (asprintf(&folder, "%.*sconf.d", slash ? (int)(slash + 1 - path) : 0, path) < 0)
+		abort();
+	count = scandir(folder, &entries, is_drop_in, in_byte_order);
+	if (count < 0 && errno != ENOENT) {
+		int err = errno;
+
+		if (begin_file(l, folder))
+			config_report(&l->report, here(l, 0), NULL, NULL, "%s", strerror(err));
+	}
+	for (int i = 0; i < count; i++) {
+		if (asprintf(&name, "%s/%s", folder, entries[i]->d_name) < 0)
+			abort();
+		load_file(l, name);
+		free(name);
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+	free(folder);
+}
+
+/* ---- The whole ---- */
+
+static void init(struct loader *l, struct config_errors *errors)
+{
+	struct config *config = calloc(1, sizeof(*config));
+
+	*l = (struct loader){ .config = config };
+	l->report = (struct config_report){ .config = config, .errors = errors };
+	if (config)
+		config->listeners = calloc(CONFIG_LISTENERS_MAX, sizeof(*config->listeners));
+	if (!config || !config->listeners)
+		abort();
+	set_defaults(CONFIG_SERVER, &config->server);
+}
+
+static int finish(struct loader *l, struct config **ret_config)
+{
+	config_check(&l->report);
+	if (l->report.errors->count > 0) {
+		config_free(l->config);
+		return -EINVAL;
+	}
+	*ret_config = l->config;
+	return 0;
+}
+
+int config_load(const char *path, struct config **ret_config, struct config_errors *errors)
+{
+	struct loader l;
+
+	init(&l, errors);
+	load_file(&l, path);
+	load_drop_ins(&l, path);
+	return finish(&l, ret_config);
+}
+
+int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
+		     struct config_errors *errors)
+{
+	struct loader l;
+
+	init(&l, errors);
+	begin_file(&l, name);
+	ini_read(text, bytes, &ini_events, &l);
+	return finish(&l, ret_config);
+}
+
+void config_free(struct config *config)
+{
+	if (!config)
+		return;
+	for (unsigned i = 0; i < config->file_count; i++)
+		free(config->files[i]);
+	free(config->listeners);
+	free(config);
+}

@@ -1,0 +1,71 @@
+/* What the tests of the configuration share: a good listener, and the errors of a text. */
+#pragma once
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config.h"
+#include "util.h"
+
+/* A listener without errors; keys may follow. */
+#define GOOD "[listener a]\naddress = 127.0.0.1:7008\nservice = echo\n"
+
+static char joined[65536];
+
+/* The errors, one a line. */
+static inline const char *join(const struct config_errors *errors)
+{
+	joined[0] = '\0';
+	for (unsigned i = 0; i < MIN(errors->count, (unsigned)CONFIG_ERRORS_MAX); i++) {
+		strcat(joined, errors->text[i]);
+		strcat(joined, "\n");
+	}
+	return joined;
+}
+
+static inline struct config *load(const char *text)
+{
+	struct config_errors errors = { 0 };
+	struct config *config = NULL;
+	int err = config_load_text("f", text, strlen(text), &config, &errors);
+
+	if (err)
+		fail_msg("%s", join(&errors));
+	assert_int_equal(errors.count, 0);
+	config_errors_free(&errors);
+	return config;
+}
+
+/* The errors of text, one a line. */
+static inline const char *errors_of(const char *text)
+{
+	struct config_errors errors = { 0 };
+	struct config *config = NULL;
+
+	assert_int_equal(config_load_text("f", text, strlen(text), &config, &errors), -EINVAL);
+	assert_null(config);
+	assert_true(errors.count > 0);
+	join(&errors);
+	config_errors_free(&errors);
+	return joined;
+}
+
+#define assert_errors(text, expected) assert_string_equal(errors_of(text), expected)
+
+/* The error of one more line in a good listener, without where it is. */
+static inline const char *refusal(const char *setting)
+{
+	char text[1024];
+	const char *error;
+
+	snprintf(text, sizeof(text), GOOD "%s\n", setting);
+	error = errors_of(text);
+	assert_int_equal(strncmp(error, "f:4: [listener a] ", 18), 0);
+	return error + 18;
+}

@@ -1,0 +1,384 @@
+/* server/config*.c: what values a configuration accepts, and which words refuse the others. */
+#include "config_case.h"
+
+#include <syslog.h>
+#include <unistd.h>
+
+/* ---- Values ---- */
+
+static void defaults_are_those_of_the_documentation(void **state)
+{
+	struct config *c = load(GOOD);
+	const struct listener_config *l = &c->listeners[0];
+
+	(void)state;
+	assert_string_equal(c->server.control, "/run/nbserved/control.sock");
+	assert_string_equal(c->server.control_group, "nbserved");
+	assert_int_equal(c->server.log_level, LOG_INFO);
+	assert_true(c->server.drain_timeout_ns == 30ULL * NS_PER_S);
+	assert_int_equal(c->listener_count, 1);
+	assert_int_equal(l->transport, 0);
+	assert_null(l->engine);
+	assert_int_equal(l->workers, 1);
+	assert_false(l->optional);
+	assert_int_equal(l->max_connections, 10000);
+	assert_int_equal(l->max_connections_per_address, 0);
+	assert_int_equal(l->allow_count, 0);
+	assert_int_equal(l->options.buffer_size, 16384);
+	assert_int_equal(l->options.buffers, 1024);
+	assert_int_equal(l->options.idle_timeout_ns, 0);
+	assert_int_equal(l->options.busy_poll_ns, 0);
+	assert_int_equal(l->options.zero_copy_min, 0);
+	assert_false(l->options.sqpoll);
+	assert_true(l->options.sqpoll_idle_ns == NS_PER_S);
+	assert_true(l->options.sqpoll_cpu == UINT64_MAX);
+	assert_int_equal(CPU_COUNT(&l->options.cpus), 0);
+	config_free(c);
+}
+
+static void every_key_sets_its_field(void **state)
+{
+	struct config *c = load("[server]\ncontrol = /tmp/c\ncontrol-group = g-1\n"
+				"log-level = debug\ndrain-timeout = 1min\n"
+				"[listener a.b-c_D9]\naddress = [::1]:1-3, 10.0.0.1:0\n"
+				"address = 127.0.0.1:5\ntransport = tcp\nengine = io_uring\n"
+				"service = chargen\nworkers = auto\ncpus = 0\noptional = yes\n"
+				"max-connections = 0\nmax-connections-per-address = 7\n"
+				"idle-timeout = 5min\nallow = 10.0.0.0/8,::1\nallow = 127.0.0.1\n"
+				"buffer-size = 4K\nbuffers = 16\nsqpoll = yes\nsqpoll-idle = 10ms\n"
+				"sqpoll-cpu = 0\nbusy-poll = 50us\nzero-copy-min = 8K\n");
+	const struct listener_config *l = &c->listeners[0];
+
+	(void)state;
+	assert_string_equal(c->server.control, "/tmp/c");
+	assert_string_equal(c->server.control_group, "g-1");
+	assert_int_equal(c->server.log_level, LOG_DEBUG);
+	assert_true(c->server.drain_timeout_ns == 60ULL * NS_PER_S);
+	assert_string_equal(l->name, "a.b-c_D9");
+	assert_int_equal(l->address_count, 3);
+	assert_int_equal(l->addresses[0].port_last, 3);
+	assert_int_equal(l->addresses[2].port_first, 5);
+	assert_int_equal(l->address_origins[1].line, 7);
+	assert_int_equal(l->address_origins[2].line, 8);
+	assert_ptr_equal(l->engine, engine_find("io_uring"));
+	assert_ptr_equal(l->service, service_find("chargen"));
+	assert_int_equal(l->workers, 0);
+	assert_int_equal(CPU_COUNT(&l->options.cpus), 1);
+	assert_true(l->optional);
+	assert_int_equal(l->max_connections, 0);
+	assert_int_equal(l->max_connections_per_address, 7);
+	assert_true(l->options.idle_timeout_ns == 300ULL * NS_PER_S);
+	assert_int_equal(l->allow_count, 3);
+	assert_int_equal(l->allow[0].bits, 96 + 8);
+	assert_int_equal(l->options.buffer_size, 4096);
+	assert_int_equal(l->options.buffers, 16);
+	assert_true(l->options.sqpoll);
+	assert_int_equal(l->options.sqpoll_idle_ns, 10 * NS_PER_MS);
+	assert_int_equal(l->options.sqpoll_cpu, 0);
+	assert_int_equal(l->options.busy_poll_ns, 50 * NS_PER_US);
+	assert_int_equal(l->options.zero_copy_min, 8192);
+	config_free(c);
+}
+
+static void a_configuration_without_listeners_is_fine(void **state)
+{
+	struct config *c = load("");
+
+	(void)state;
+	assert_int_equal(c->listener_count, 0);
+	config_free(c);
+}
+
+static void values_out_of_range_name_the_range(void **state)
+{
+	(void)state;
+	assert_string_equal(refusal("workers = 0"),
+			    "workers: expected a number from 1 to 64 or auto, got '0'\n");
+	assert_string_equal(refusal("workers = 65"),
+			    "workers: expected a number from 1 to 64 or auto, got '65'\n");
+	assert_string_equal(refusal("max-connections = -1"),
+			    "max-connections: expected a number from 0 to 1000000, got '-1'\n");
+	assert_string_equal(refusal("buffers = 15"),
+			    "buffers: expected a number from 16 to 32768, got '15'\n");
+	assert_string_equal(refusal("busy-poll = 2s"),
+			    "busy-poll: expected a duration (us, ms, s, min, h) from 0 to 1s, "
+			    "got '2s'\n");
+	assert_string_equal(refusal("idle-timeout = 30"),
+			    "idle-timeout: expected a duration (us, ms, s, min, h) from 0 to 24h, "
+			    "got '30'\n");
+	assert_string_equal(refusal("sqpoll-idle = 0"),
+			    "sqpoll-idle: expected a duration (us, ms, s, min, h) from 1ms to 24h, "
+			    "got '0'\n");
+	assert_string_equal(refusal("zero-copy-min = 8k"),
+			    "zero-copy-min: expected a size from 0 to 1G, got '8k'\n");
+}
+
+static void buffer_size_is_a_power_of_two(void **state)
+{
+	(void)state;
+	assert_string_equal(refusal("buffer-size = 5K"),
+			    "buffer-size: expected a power of two from 4K to 1M, got '5K'\n");
+	assert_string_equal(refusal("buffer-size = 2K"),
+			    "buffer-size: expected a power of two from 4K to 1M, got '2K'\n");
+	assert_string_equal(refusal("buffer-size = 2M"),
+			    "buffer-size: expected a power of two from 4K to 1M, got '2M'\n");
+}
+
+static void an_empty_value_is_an_error(void **state)
+{
+	(void)state;
+	assert_string_equal(refusal("optional ="), "optional: expected yes or no, got ''\n");
+	assert_string_equal(refusal("allow ="),
+			    "allow: expected a network such as 127.0.0.0/8 or ::1 (no bits behind "
+			    "the prefix) or any, got ''\n");
+	assert_non_null(strstr(refusal("allow = ::1,,::2"), "got ''\n"));
+	assert_non_null(strstr(refusal("allow = ::1,"), "got ''\n"));
+}
+
+static void cpus_beyond_this_host_are_an_error(void **state)
+{
+	long last = sysconf(_SC_NPROCESSORS_CONF) - 1;
+	char text[64], expected[256];
+
+	(void)state;
+	snprintf(text, sizeof(text), "sqpoll-cpu = %ld", last + 1);
+	snprintf(expected, sizeof(expected),
+		 "sqpoll-cpu: expected the number of a CPU of this host or any, got '%ld' "
+		 "(this host has the CPUs 0-%ld)\n",
+		 last + 1, last);
+	assert_string_equal(refusal(text), expected);
+	snprintf(text, sizeof(text), "cpus = 0-%ld", last + 1);
+	snprintf(expected, sizeof(expected),
+		 "cpus: expected CPUs of this host such as 0-3,6 or any, got '0-%ld' "
+		 "(this host has the CPUs 0-%ld)\n",
+		 last + 1, last);
+	assert_string_equal(refusal(text), expected);
+}
+
+static void rdma_is_refused_as_not_there_yet(void **state)
+{
+	(void)state;
+	assert_string_equal(
+		refusal("transport = rdma"),
+		"transport: expected tcp, got 'rdma' (rdma is not in this version yet)\n");
+	assert_non_null(
+		strstr(refusal("engine = rdma"), "got 'rdma' (rdma is not in this version yet)\n"));
+}
+
+static void words_are_suggested(void **state)
+{
+	(void)state;
+	assert_string_equal(refusal("optional = yess"),
+			    "optional: expected yes or no, got 'yess' (did you mean 'yes'?)\n");
+	assert_non_null(
+		strstr(refusal("engine = iouring"), "got 'iouring' (did you mean 'io_uring'?)\n"));
+	assert_non_null(
+		strstr(refusal("engine = eploll"), "got 'eploll' (did you mean 'epoll'?)\n"));
+	assert_non_null(strstr(refusal("workers = atuo"), "(did you mean 'auto'?)\n"));
+	assert_null(strstr(refusal("engine = kqueue"), "did you mean"));
+	assert_errors("[server]\nlog-level = warn\n",
+		      "f:2: [server] log-level: expected error, warning, info or debug, "
+		      "got 'warn' (did you mean 'warning'?)\n");
+	assert_errors("[listener a]\naddress = 127.0.0.1:1\nservice = ehco\n",
+		      "f:3: [listener a] service: expected echo, discard or chargen, got 'ehco' "
+		      "(did you mean 'echo'?)\n");
+}
+
+static void paths_are_absolute_and_fit_a_socket_address(void **state)
+{
+	char text[256];
+
+	(void)state;
+	assert_errors("[server]\ncontrol = run/c\n",
+		      "f:2: [server] control: expected an absolute path in ASCII, no white space, "
+		      "up to 107 bytes, got 'run/c'\n");
+	assert_non_null(strstr(errors_of("[server]\ncontrol = /a b\n"), "got '/a b'\n"));
+	assert_non_null(
+		strstr(errors_of("[server]\ncontrol = /\xc3\xa4\n"), "got '/\\xc3\\xa4'\n"));
+	snprintf(text, sizeof(text), "[server]\ncontrol = /%0106d\n", 0);
+	config_free(load(text));
+	snprintf(text, sizeof(text), "[server]\ncontrol = /%0107d\n", 0);
+	errors_of(text);
+	assert_errors("[server]\ncontrol-group = a b\n",
+		      "f:2: [server] control-group: expected a name of A-Z, a-z, 0-9, '_', '.', "
+		      "'-', up to 63 bytes, got 'a b'\n");
+}
+
+/* Odd lengths only. */
+static void make_cpus(char *text, size_t bytes)
+{
+	strcpy(text, "0");
+	while (strlen(text) < bytes)
+		strcat(text, ",0");
+}
+
+static void a_value_has_at_most_180_bytes(void **state)
+{
+	char value[200], text[512];
+
+	(void)state;
+	make_cpus(value, 179);
+	snprintf(text, sizeof(text), GOOD "cpus=%s\n", value);
+	config_free(load(text));
+	make_cpus(value, 181);
+	snprintf(text, sizeof(text), "cpus=%s", value);
+	assert_non_null(strstr(refusal(text), "cpus: expected at most 180 bytes, got '0,0,"));
+}
+
+/* ---- Lists ---- */
+
+static void lists_have_a_limit(void **state)
+{
+	char text[4096] = GOOD;
+
+	(void)state;
+	for (unsigned i = 0; i < CONFIG_NETWORKS_MAX + 1; i++)
+		sprintf(text + strlen(text), "allow = 10.0.%u.0/24\n", i);
+	assert_errors(text, "f:68: [listener a] allow: expected at most 64 entries, got "
+			    "'10.0.64.0/24' as well\n");
+	strcpy(text, GOOD);
+	for (unsigned i = 0; i < CONFIG_ADDRESSES_MAX; i++)
+		sprintf(text + strlen(text), "address = 127.0.0.1:%u\n", i + 1);
+	assert_errors(text, "f:19: [listener a] address: expected at most 16 entries, got "
+			    "'127.0.0.1:16' as well\n");
+}
+
+static void any_stands_alone(void **state)
+{
+	struct config *c = load(GOOD "allow = any\n");
+
+	(void)state;
+	assert_int_equal(c->listeners[0].allow_count, 0);
+	config_free(c);
+	c = load(GOOD "allow = 0.0.0.0/0\n");
+	assert_int_equal(c->listeners[0].allow_count, 1);
+	config_free(c);
+	assert_string_equal(refusal("allow = any, ::1"),
+			    "allow: expected either 'any' or networks, got '::1' as well\n");
+	assert_string_equal(refusal("allow = ::1, any"),
+			    "allow: expected either 'any' or networks, got 'any' as well\n");
+}
+
+static void a_listener_has_at_most_256_ports(void **state)
+{
+	(void)state;
+	config_free(load("[listener a]\nservice = echo\naddress = 127.0.0.1:1-256\n"));
+	assert_errors("[listener a]\nservice = echo\naddress = 127.0.0.1:1-200\n"
+		      "address = 127.0.0.1:1001-1057\n",
+		      "f:4: [listener a] address: expected at most 256 ports in a listener, got "
+		      "'127.0.0.1:1001-1057'\n");
+}
+
+/* ---- Across keys ---- */
+
+/* Two listeners with these addresses; "" when that is fine. */
+static const char *overlap(const char *a, const char *b)
+{
+	char text[512];
+	struct config_errors errors = { 0 };
+	struct config *config = NULL;
+
+	snprintf(text, sizeof(text),
+		 "[listener a]\nservice = echo\naddress = %s\n"
+		 "[listener b]\nservice = echo\naddress = %s\n",
+		 a, b);
+	config_load_text("f", text, strlen(text), &config, &errors);
+	join(&errors);
+	config_errors_free(&errors);
+	config_free(config);
+	return joined;
+}
+
+static void two_listeners_cannot_share_an_address(void **state)
+{
+	(void)state;
+	assert_string_equal(overlap("127.0.0.1:7008", "127.0.0.1:7008"),
+			    "f:6: [listener b] address: expected an address of its own, got "
+			    "'127.0.0.1:7008' (f:3: [listener a] has 127.0.0.1:7008)\n");
+	assert_string_equal(overlap("127.0.0.1:7000-7010", "127.0.0.1:7010-7020"),
+			    "f:6: [listener b] address: expected an address of its own, got "
+			    "'127.0.0.1:7010-7020' (f:3: [listener a] has 127.0.0.1:7000-7010)\n");
+	assert_string_not_equal(overlap("[::1]:1", "[0::1]:1"), "");
+	assert_string_not_equal(overlap("127.0.0.1:1", "[::ffff:127.0.0.1]:1"), "");
+	assert_string_equal(overlap("127.0.0.1:1", "127.0.0.1:2"), "");
+	assert_string_equal(overlap("127.0.0.1:1", "127.0.0.2:1"), "");
+}
+
+static void wildcards_overlap_within_their_family(void **state)
+{
+	(void)state;
+	assert_string_not_equal(overlap("0.0.0.0:1", "127.0.0.1:1"), "");
+	assert_string_not_equal(overlap("127.0.0.1:1", "0.0.0.0:1"), "");
+	assert_string_not_equal(overlap("[::]:1", "[::1]:1"), "");
+	assert_string_equal(overlap("[::]:1", "127.0.0.1:1"), "");
+	assert_string_equal(overlap("[::]:1", "0.0.0.0:1"), "");
+	assert_string_equal(overlap("0.0.0.0:1", "127.0.0.1:2"), "");
+}
+
+static void port_0_overlaps_nothing(void **state)
+{
+	(void)state;
+	assert_string_equal(overlap("127.0.0.1:0", "127.0.0.1:0"), "");
+	assert_string_equal(overlap("0.0.0.0:0", "127.0.0.1:7008"), "");
+}
+
+static void one_listener_cannot_have_an_address_twice(void **state)
+{
+	(void)state;
+	assert_string_equal(refusal("address = 0.0.0.0:7008"),
+			    "address: expected an address of its own, got '0.0.0.0:7008' "
+			    "(f:2: [listener a] has 127.0.0.1:7008)\n");
+}
+
+static void features_of_io_uring_need_that_engine(void **state)
+{
+	(void)state;
+	assert_errors(GOOD "engine = epoll\nsqpoll = yes\nzero-copy-min = 8K\n",
+		      "f:5: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
+		      "(engine is epoll)\n"
+		      "f:6: [listener a] zero-copy-min: expected 0 unless engine is io_uring, got "
+		      "'8K' (engine is epoll)\n");
+	assert_errors(GOOD "sqpoll = yes\nengine = io_uring-poll\n",
+		      "f:4: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
+		      "(engine is io_uring-poll)\n");
+	config_free(
+		load(GOOD "engine = epoll\nsqpoll = no\nzero-copy-min = 0\nsqpoll-idle = 2s\n"));
+	config_free(load(GOOD "engine = auto\nsqpoll = yes\nzero-copy-min = 8K\n"));
+}
+
+static void freeing_nothing_is_fine(void **state)
+{
+	struct config_errors errors = { 0 };
+
+	(void)state;
+	config_free(NULL);
+	config_errors_free(&errors);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults_are_those_of_the_documentation),
+		cmocka_unit_test(every_key_sets_its_field),
+		cmocka_unit_test(a_configuration_without_listeners_is_fine),
+		cmocka_unit_test(values_out_of_range_name_the_range),
+		cmocka_unit_test(buffer_size_is_a_power_of_two),
+		cmocka_unit_test(an_empty_value_is_an_error),
+		cmocka_unit_test(cpus_beyond_this_host_are_an_error),
+		cmocka_unit_test(rdma_is_refused_as_not_there_yet),
+		cmocka_unit_test(words_are_suggested),
+		cmocka_unit_test(paths_are_absolute_and_fit_a_socket_address),
+		cmocka_unit_test(a_value_has_at_most_180_bytes),
+		cmocka_unit_test(lists_have_a_limit),
+		cmocka_unit_test(any_stands_alone),
+		cmocka_unit_test(a_listener_has_at_most_256_ports),
+		cmocka_unit_test(two_listeners_cannot_share_an_address),
+		cmocka_unit_test(wildcards_overlap_within_their_family),
+		cmocka_unit_test(port_0_overlaps_nothing),
+		cmocka_unit_test(one_listener_cannot_have_an_address_twice),
+		cmocka_unit_test(features_of_io_uring_need_that_engine),
+		cmocka_unit_test(freeing_nothing_is_fine),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

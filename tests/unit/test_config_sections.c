@@ -1,0 +1,194 @@
+/* server/config*.c: sections, keys, and how all errors are reported at once. */
+#include "config_case.h"
+
+/* ---- Sections and keys ---- */
+
+static void unknown_keys_are_errors_with_a_suggestion(void **state)
+{
+	(void)state;
+	assert_string_equal(refusal("adress = 127.0.0.1:1"),
+			    "adress: expected a key of [listener NAME], got 'adress' "
+			    "(did you mean 'address'?)\n");
+	assert_string_equal(refusal("max_connections = 1"),
+			    "max_connections: expected a key of [listener NAME], got "
+			    "'max_connections' (did you mean 'max-connections'?)\n");
+	assert_errors("[server]\nlisten = x\n",
+		      "f:2: [server] listen: expected a key of [server], got 'listen'\n");
+	assert_errors("[server]\nworkers = 1\n",
+		      "f:2: [server] workers: expected a key of [server], got 'workers'\n");
+}
+
+static void unknown_sections_are_errors_with_a_suggestion(void **state)
+{
+	(void)state;
+	assert_errors("[listner a]\nk = v\n",
+		      "f:1: expected [server] or [listener NAME], got '[listner a]' "
+		      "(did you mean 'listener'?)\n");
+	assert_errors("[Server]\n", "f:1: expected [server] or [listener NAME], got '[Server]' "
+				    "(did you mean 'server'?)\n");
+	assert_errors("[]\n", "f:1: expected [server] or [listener NAME], got '[]'\n");
+	assert_errors("[export disk]\n",
+		      "f:1: expected [server] or [listener NAME], got '[export disk]'\n");
+	assert_errors("[listener]\n",
+		      "f:1: expected [server] or [listener NAME], got '[listener]'\n");
+	assert_errors("[server x]\n",
+		      "f:1: expected [server] or [listener NAME], got '[server x]'\n");
+}
+
+static void names_of_listeners_are_plain_and_short(void **state)
+{
+	char text[256];
+
+	(void)state;
+	assert_errors("[listener a b]\n",
+		      "f:1: expected [listener NAME] with a name of A-Z, a-z, 0-9, '_', '.', '-', "
+		      "up to 63 bytes, got 'a b'\n");
+	assert_non_null(strstr(errors_of("[listener \xc3\xa4]\n"), "got '\\xc3\\xa4'\n"));
+	assert_non_null(strstr(errors_of("[listener a/b]\n"), "got 'a/b'\n"));
+	snprintf(text, sizeof(text), "[listener %063d]\naddress = [::1]:1\nservice = echo\n", 0);
+	config_free(load(text));
+	snprintf(text, sizeof(text), "[listener %064d]\naddress = [::1]:1\nservice = echo\n", 0);
+	errors_of(text);
+}
+
+static void names_that_differ_at_the_end_are_two_listeners(void **state)
+{
+	char text[512];
+	struct config *c;
+
+	(void)state;
+	snprintf(text, sizeof(text),
+		 "[listener %062da]\naddress = [::1]:1\nservice = echo\n"
+		 "[listener %062db]\naddress = [::1]:2\nservice = discard\n",
+		 0, 0);
+	c = load(text);
+	assert_int_equal(c->listener_count, 2);
+	config_free(c);
+}
+
+static void a_key_is_set_once_in_a_file(void **state)
+{
+	(void)state;
+	assert_errors(GOOD "service = discard\nworkers = 1\nworkers = 1\n",
+		      "f:4: [listener a] service: expected one value, got 'discard' as well "
+		      "(first in line 3)\n"
+		      "f:6: [listener a] workers: expected one value, got '1' as well "
+		      "(first in line 5)\n");
+}
+
+static void a_section_is_opened_once_in_a_file(void **state)
+{
+	(void)state;
+	assert_errors(GOOD "[server]\n[listener a]\nworkers = none\n[server]\n",
+		      "f:5: [listener a]: expected one such section in a file, got another "
+		      "(first in line 1)\n"
+		      "f:6: [listener a] workers: expected a number from 1 to 64 or auto, got "
+		      "'none'\n"
+		      "f:7: [server]: expected one such section in a file, got another "
+		      "(first in line 4)\n");
+}
+
+static void a_listener_needs_an_address_and_a_service(void **state)
+{
+	(void)state;
+	assert_errors(
+		"\n[listener a]\nworkers = 1\n",
+		"f:2: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
+		"[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
+		"f:2: [listener a] service: expected echo, discard or chargen, got nothing\n");
+}
+
+static void a_wrong_address_is_not_a_missing_one(void **state)
+{
+	(void)state;
+	assert_errors("[listener a]\nservice = echo\naddress = localhost:1\n",
+		      "f:3: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
+		      "[::1]:7008 or 0.0.0.0:7008-7011, got 'localhost:1'\n");
+}
+
+/* ---- Errors ---- */
+
+static void all_errors_come_at_once_in_the_order_of_the_lines(void **state)
+{
+	(void)state;
+	assert_errors("x = 1\n[server]\nlog-level = loud\n[listener a]\n  address = 127.0.0.1:1\n"
+		      "engine = epoll\nsqpoll = yes\n[broken\nk = v\n[listener b]\nservice = x\n",
+		      "f:1: expected a [SECTION] before the first key, got 'x = 1'\n"
+		      "f:3: [server] log-level: expected error, warning, info or debug, got "
+		      "'loud'\n"
+		      "f:4: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
+		      "[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
+		      "f:4: [listener a] service: expected echo, discard or chargen, got nothing\n"
+		      "f:5: expected no white space at the start of a line, got "
+		      "'  address = 127.0.0.1:1'\n"
+		      "f:7: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
+		      "(engine is epoll)\n"
+		      "f:8: expected [SECTION], got '[broken'\n"
+		      "f:10: [listener b] address: expected HOST:PORT such as 127.0.0.1:7008, "
+		      "[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
+		      "f:11: [listener b] service: expected echo, discard or chargen, got 'x'\n");
+}
+
+static void errors_beyond_the_limit_are_counted(void **state)
+{
+	struct config_errors errors = { 0 };
+	struct config *config = NULL;
+	char text[4096] = "";
+
+	(void)state;
+	for (unsigned i = 0; i < CONFIG_ERRORS_MAX + 50; i++)
+		strcat(text, "junk\n");
+	assert_int_equal(config_load_text("f", text, strlen(text), &config, &errors), -EINVAL);
+	assert_int_equal(errors.count, CONFIG_ERRORS_MAX + 50);
+	assert_string_equal(errors.text[CONFIG_ERRORS_MAX - 1],
+			    "f:200: expected 'KEY = VALUE', got 'junk'");
+	config_errors_free(&errors);
+	assert_int_equal(errors.count, 0);
+}
+
+static void errors_are_ascii_whatever_the_file_holds(void **state)
+{
+	struct config_errors errors = { 0 };
+	struct config *config = NULL;
+	const char *text = "[listener \xff]\n\x80\n";
+
+	(void)state;
+	assert_int_equal(config_load_text("a\nb", text, strlen(text), &config, &errors), -EINVAL);
+	assert_string_equal(join(&errors),
+			    "a\\x0ab:1: expected [listener NAME] with a name of A-Z, a-z, 0-9, "
+			    "'_', '.', '-', up to 63 bytes, got '\\xff'\n"
+			    "a\\x0ab:2: expected 'KEY = VALUE', got '\\x80'\n");
+	config_errors_free(&errors);
+}
+
+static void too_many_listeners_are_an_error(void **state)
+{
+	static char text[64 * (CONFIG_LISTENERS_MAX + 1)];
+
+	(void)state;
+	for (unsigned i = 0; i <= CONFIG_LISTENERS_MAX; i++)
+		sprintf(text + strlen(text),
+			"[listener l%u]\naddress = 127.0.0.1:%u\nservice = echo\n", i, i + 1);
+	assert_errors(text, "f:769: [listener l256]: expected at most 256 listeners, got one "
+			    "more\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(unknown_keys_are_errors_with_a_suggestion),
+		cmocka_unit_test(unknown_sections_are_errors_with_a_suggestion),
+		cmocka_unit_test(names_of_listeners_are_plain_and_short),
+		cmocka_unit_test(names_that_differ_at_the_end_are_two_listeners),
+		cmocka_unit_test(a_key_is_set_once_in_a_file),
+		cmocka_unit_test(a_section_is_opened_once_in_a_file),
+		cmocka_unit_test(a_listener_needs_an_address_and_a_service),
+		cmocka_unit_test(a_wrong_address_is_not_a_missing_one),
+		cmocka_unit_test(all_errors_come_at_once_in_the_order_of_the_lines),
+		cmocka_unit_test(errors_beyond_the_limit_are_counted),
+		cmocka_unit_test(errors_are_ascii_whatever_the_file_holds),
+		cmocka_unit_test(too_many_listeners_are_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
