@@ -1,0 +1,182 @@
+/* Writes the configuration: as INI that parses back to the same, as JSON, and the key table for the
+ * man page.  Main thread only. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config_keys.h"
+#include "config_report.h"
+#include "ini.h"
+#include "util.h"
+
+enum { DUMP_COLUMN = 44 }; /* where comments start */
+
+/* `file:line`, or `default`; owned by the caller. */
+static char *origin_text(struct config_origin origin)
+{
+	char *text;
+
+	if ((origin.file ? asprintf(&text, "%s:%u", origin.file, origin.line)
+			 : asprintf(&text, "default")) < 0)
+		abort();
+	return text;
+}
+
+static struct config_origin origin_of(const struct config_key *key, const void *section,
+				      unsigned line)
+{
+	if (key->type == &config_addresses)
+		return ((const struct listener_config *)section)->address_origins[line];
+	return *config_key_origin(key, (void *)section);
+}
+
+/* ---- INI ---- */
+
+/* The comment goes before a line that it would make longer than a line may be. */
+static void dump_line(FILE *to, const char *line, struct config_origin origin, const char *class)
+{
+	char *comment = origin_text(origin);
+
+	if (MAX(strlen(line), (size_t)DUMP_COLUMN) + strlen(comment) + strlen(class) + 5 <=
+	    INI_LINE_MAX)
+		fprintf(to, "%-*s ; %s%s%s\n", DUMP_COLUMN, line, comment, *class ? ", " : "",
+			class);
+	else
+		fprintf(to, "; %s%s%s\n%s\n", comment, *class ? ", " : "", class, line);
+	free(comment);
+}
+
+static void dump_section(FILE *to, enum config_section kind, const void *section)
+{
+	char value[CONFIG_TEXT_MAX], line[CONFIG_TEXT_MAX + CONFIG_NAME_MAX];
+
+	for (unsigned i = 0; i < config_key_count; i++) {
+		const struct config_key *key = &config_keys[i];
+
+		for (unsigned j = 0; key->section == kind && j < config_key_lines(key, section);
+		     j++) {
+			key->type->format(key, section, j, value);
+			snprintf(line, sizeof(line), "%s = %s", key->name, value);
+			dump_line(to, line, origin_of(key, section, j),
+				  config_class_names[key->class]);
+		}
+	}
+}
+
+void config_dump(const struct config *config, FILE *to)
+{
+	char name[CONFIG_SECTION_TEXT_MAX], header[CONFIG_SECTION_TEXT_MAX + 2];
+
+	fputs("[server]\n", to);
+	dump_section(to, CONFIG_SERVER, &config->server);
+	for (unsigned i = 0; i < config->listener_count; i++) {
+		const struct listener_config *l = &config->listeners[i];
+
+		snprintf(header, sizeof(header), "[%s]", config_section_text(l, name));
+		fputc('\n', to);
+		dump_line(to, header, l->section, "");
+		dump_section(to, CONFIG_LISTENER, l);
+	}
+}
+
+/* ---- JSON ---- */
+
+static json_t *value_to_json(const struct config_key *key, const void *section)
+{
+	unsigned lines = config_key_lines(key, section);
+	char text[CONFIG_TEXT_MAX];
+	json_t *list = json_array();
+
+	if (!key->type->count) {
+		json_decref(list);
+		key->type->format(key, section, 0, text);
+		return json_string(text);
+	}
+	for (unsigned i = 0; i < lines; i++) {
+		key->type->format(key, section, i, text);
+		json_array_append_new(list, json_string(text));
+	}
+	return list;
+}
+
+static json_t *section_to_json(enum config_section kind, const void *section)
+{
+	json_t *keys = json_object();
+
+	for (unsigned i = 0; i < config_key_count; i++) {
+		const struct config_key *key = &config_keys[i];
+		char *origin;
+
+		if (key->section != kind)
+			continue;
+		origin = origin_text(*config_key_origin(key, (void *)section));
+		json_object_set_new(keys, key->name,
+				    json_pack("{s:o, s:s, s:s}", "value",
+					      value_to_json(key, section), "origin", origin,
+					      "class", config_class_names[key->class]));
+		free(origin);
+	}
+	return keys;
+}
+
+json_t *config_to_json(const struct config *config)
+{
+	json_t *listeners = json_array();
+
+	for (unsigned i = 0; i < config->listener_count; i++) {
+		const struct listener_config *l = &config->listeners[i];
+
+		json_array_append_new(listeners, json_pack("{s:s, s:o}", "name", l->name, "keys",
+							   section_to_json(CONFIG_LISTENER, l)));
+	}
+	return json_pack("{s:o, s:o}", "server", section_to_json(CONFIG_SERVER, &config->server),
+			 "listeners", listeners);
+}
+
+/* ---- The man page ---- */
+
+/* In bold, if asked for; `-` is a hyphen to roff, and what people copy must be a minus. */
+static void roff(FILE *to, const char *text, bool bold)
+{
+	fputs(bold ? "\\fB" : "\\&", to);
+	for (; *text; text++)
+		if (*text == '-')
+			fputs("\\-", to);
+		else if (*text == '\\')
+			fputs("\\e", to);
+		else if (*text == '\'')
+			fputs("\\(aq", to);
+		else
+			fputc(*text, to);
+	fputs(bold ? "\\fR" : "", to);
+}
+
+/* Two columns are narrow and the third takes the rest: it has to fit in 80. */
+static void dump_key(FILE *to, const struct config_key *key)
+{
+	char expected[CONFIG_TEXT_MAX];
+
+	config_key_expect(key, expected);
+	roff(to, key->name, true);
+	fprintf(to, "\t%s\tT{\n.na\n.nh\n", config_class_names[key->class]);
+	roff(to, key->help, false);
+	fputs("\n.br\n", to);
+	roff(to, expected, false);
+	fputs(key->preset ? "; default: " : "; must be given", to);
+	roff(to, key->preset ? key->preset : "", true);
+	fputs("\nT}\n", to);
+}
+
+void config_dump_keys(FILE *to)
+{
+	static const char *const headings[] = { "[server]", "[listener NAME]" };
+
+	for (unsigned kind = CONFIG_SERVER; kind <= CONFIG_LISTENER; kind++) {
+		fprintf(to, ".SS %s\n.TS\nlb lb lb\nl l lx.\n", headings[kind]);
+		fputs("Key\tReload\tMeaning, value, default\n", to);
+		for (unsigned i = 0; i < config_key_count; i++)
+			if (config_keys[i].section == kind)
+				dump_key(to, &config_keys[i]);
+		fputs(".TE\n", to);
+	}
+}

@@ -1,0 +1,159 @@
+/* server/config_dump.c: what is printed says all, and parses back to the same. */
+#include "config_case.h"
+
+#include <jansson.h>
+
+static char *dump(const struct config *config)
+{
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	config_dump(config, to);
+	fclose(to);
+	return text;
+}
+
+/* Takes comments, spaces and empty lines out: a second dump has other origins. */
+static char *without_comments(char *text)
+{
+	char *from = text, *to = text;
+
+	for (bool comment = false; *from; from++) {
+		if (*from == '\n')
+			comment = false;
+		else if (*from == ';')
+			comment = true;
+		if (!comment && *from != ' ' && (*from != '\n' || (to > text && to[-1] != '\n')))
+			*to++ = *from;
+	}
+	*to = '\0';
+	return text;
+}
+
+static void a_dump_says_origin_and_class(void **state)
+{
+	struct config *c = load("\n" GOOD "address = 127.0.0.1:0\nallow = ::1, 10.0.0.0/8\n");
+	char *text = dump(c);
+
+	(void)state;
+	assert_non_null(
+		strstr(text, "log-level = info                             ; default, live\n"));
+	assert_non_null(strstr(text,
+			       "\n[listener a]                                 ; f:2\n"
+			       "address = 127.0.0.1:7008                     ; f:3, listener\n"
+			       "address = 127.0.0.1:0                        ; f:5, listener\n"));
+	assert_non_null(strstr(text, "allow = ::1                                  ; f:6, live\n"
+				     "allow = 10.0.0.0/8                           ; f:6, live\n"));
+	assert_non_null(strstr(text, "cpus = any                                   ; default, "
+				     "listener\n"));
+	free(text);
+	config_free(c);
+}
+
+static void a_dump_parses_back_to_the_same(void **state)
+{
+	struct config *c = load(
+		GOOD "address = [::1]:7-9\ncpus = 0\nallow = ::1, 10.0.0.0/8\nworkers = auto\n"
+		     "busy-poll = 1500us\nengine = io_uring\nsqpoll = yes\nsqpoll-cpu = 0\n"
+		     "zero-copy-min = 12345\n[server]\ncontrol = /a;b\nlog-level = debug\n"
+		     "[listener b]\naddress = 0.0.0.0:0\nservice = discard\nallow = 0.0.0.0/0\n");
+	char *first = dump(c), *second;
+	struct config *again = load(first);
+
+	(void)state;
+	second = dump(again);
+	assert_string_equal(without_comments(first), without_comments(second));
+	assert_int_equal(c->listeners[0].options.sqpoll_cpu,
+			 again->listeners[0].options.sqpoll_cpu);
+	assert_memory_equal(&c->listeners[0].options.cpus, &again->listeners[0].options.cpus,
+			    sizeof(cpu_set_t));
+	free(first);
+	free(second);
+	config_free(c);
+	config_free(again);
+}
+
+static void a_dump_parses_back_even_with_long_origins(void **state)
+{
+	struct config_errors errors = { 0 };
+	struct config *c, *again;
+	char name[400], *first, *second;
+
+	(void)state;
+	memset(name, 'n', sizeof(name));
+	memcpy(name, "a\n[b]", 5);
+	name[sizeof(name) - 1] = '\0';
+	assert_int_equal(config_load_text(name, GOOD, strlen(GOOD), &c, &errors), 0);
+	first = dump(c);
+	again = load(first);
+	second = dump(again);
+	assert_string_equal(without_comments(first), without_comments(second));
+	assert_int_equal(again->listener_count, 1);
+	free(first);
+	free(second);
+	config_free(c);
+	config_free(again);
+}
+
+static void json_has_value_origin_and_class_of_each_key(void **state)
+{
+	struct config *c = load(GOOD "allow = ::1, ::2\n");
+	json_t *json = config_to_json(c), *listener, *key;
+	const char *value, *origin, *class;
+
+	(void)state;
+	assert_int_equal(json_unpack(json, "{s:{s:{s:s, s:s, s:s !}}}", "server", "log-level",
+				     "value", &value, "origin", &origin, "class", &class),
+			 0);
+	assert_string_equal(value, "info");
+	assert_string_equal(origin, "default");
+	assert_string_equal(class, "live");
+	listener = json_array_get(json_object_get(json, "listeners"), 0);
+	assert_string_equal(json_string_value(json_object_get(listener, "name")), "a");
+	key = json_object_get(json_object_get(listener, "keys"), "allow");
+	assert_int_equal(json_array_size(json_object_get(key, "value")), 2);
+	assert_string_equal(json_string_value(json_object_get(key, "origin")), "f:4");
+	assert_int_equal(json_object_size(json_object_get(listener, "keys")), 18);
+	json_decref(json);
+	config_free(c);
+}
+
+static void the_man_page_table_has_every_key(void **state)
+{
+	struct config *c = load(GOOD);
+	json_t *json = config_to_json(c), *keys, *value;
+	const char *name;
+	char *text, escaped[64];
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	(void)state;
+	config_dump_keys(to);
+	fclose(to);
+	keys = json_object_get(json_array_get(json_object_get(json, "listeners"), 0), "keys");
+	json_object_foreach(keys, name, value)
+	{
+		char *end = escaped;
+
+		for (const char *s = name; *s; s++)
+			end += sprintf(end, *s == '-' ? "\\-" : "%c", *s);
+		assert_non_null(strstr(text, escaped));
+	}
+	free(text);
+	json_decref(json);
+	config_free(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_dump_says_origin_and_class),
+		cmocka_unit_test(a_dump_parses_back_to_the_same),
+		cmocka_unit_test(a_dump_parses_back_even_with_long_origins),
+		cmocka_unit_test(json_has_value_origin_and_class_of_each_key),
+		cmocka_unit_test(the_man_page_table_has_every_key),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
