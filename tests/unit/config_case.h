@@ -16,6 +16,9 @@
 /* A listener without errors; keys may follow. */
 #define GOOD "[listener a]\naddress = 127.0.0.1:7008\nservice = echo\n"
 
+/* What there is to choose from, as errors say it. */
+#define SERVICES "echo, discard or chargen"
+
 static char joined[65536];
 
 /* The errors, one a line. */

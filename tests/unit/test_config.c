@@ -180,7 +180,7 @@ static void words_are_suggested(void **state)
 		      "f:2: [server] log-level: expected error, warning, info or debug, "
 		      "got 'warn' (did you mean 'warning'?)\n");
 	assert_errors("[listener a]\naddress = 127.0.0.1:1\nservice = ehco\n",
-		      "f:3: [listener a] service: expected echo, discard or chargen, got 'ehco' "
+		      "f:3: [listener a] service: expected " SERVICES ", got 'ehco' "
 		      "(did you mean 'echo'?)\n");
 }
 

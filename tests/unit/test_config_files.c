@@ -142,7 +142,7 @@ static void errors_of_all_files_come_in_their_order(void **state)
 	write_file("conf.d/2.ini", "[listener b]\nservice = echo\naddress = 127.0.0.1:1\n");
 	assert_string_equal(
 		errors_of_files("main.ini"),
-		"main.ini:1: [listener a] service: expected echo, discard or chargen, got nothing\n"
+		"main.ini:1: [listener a] service: expected " SERVICES ", got nothing\n"
 		"main.ini:4: [server] x: expected a key of [server], got 'x'\n"
 		"conf.d/1.ini:2: [listener a] workers: expected a number from 1 to 64 or auto, got "
 		"'0'\n"

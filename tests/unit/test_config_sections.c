@@ -91,11 +91,10 @@ static void a_section_is_opened_once_in_a_file(void **state)
 static void a_listener_needs_an_address_and_a_service(void **state)
 {
 	(void)state;
-	assert_errors(
-		"\n[listener a]\nworkers = 1\n",
-		"f:2: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
-		"[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
-		"f:2: [listener a] service: expected echo, discard or chargen, got nothing\n");
+	assert_errors("\n[listener a]\nworkers = 1\n",
+		      "f:2: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
+		      "[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
+		      "f:2: [listener a] service: expected " SERVICES ", got nothing\n");
 }
 
 static void a_wrong_address_is_not_a_missing_one(void **state)
@@ -118,7 +117,7 @@ static void all_errors_come_at_once_in_the_order_of_the_lines(void **state)
 		      "'loud'\n"
 		      "f:4: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
 		      "[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
-		      "f:4: [listener a] service: expected echo, discard or chargen, got nothing\n"
+		      "f:4: [listener a] service: expected " SERVICES ", got nothing\n"
 		      "f:5: expected no white space at the start of a line, got "
 		      "'  address = 127.0.0.1:1'\n"
 		      "f:7: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
@@ -126,7 +125,7 @@ static void all_errors_come_at_once_in_the_order_of_the_lines(void **state)
 		      "f:8: expected [SECTION], got '[broken'\n"
 		      "f:10: [listener b] address: expected HOST:PORT such as 127.0.0.1:7008, "
 		      "[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
-		      "f:11: [listener b] service: expected echo, discard or chargen, got 'x'\n");
+		      "f:11: [listener b] service: expected " SERVICES ", got 'x'\n");
 }
 
 static void errors_beyond_the_limit_are_counted(void **state)
