@@ -19,7 +19,7 @@
 #include "util.h"
 
 enum {
-	WORKER_TURN_MAX = 64,      /* events one turn handles: what was received is still cached */
+	WORKER_TURN_MAX = 256,     /* events one turn handles */
 	WORKER_SAMPLE_NS = 1 << 20, /* mean time between sampled turns under load */
 	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
 	WORKER_RETRY_NS = 100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */

@@ -171,6 +171,7 @@ void ring_submit(struct ring *r)
 {
 	unsigned submit = ring_publish(r);
 
+	r->quiet = 0; /* their completions are in the queue when this returns */
 	if (!submit)
 		return;
 	if (!r->sqpoll)
@@ -179,14 +180,17 @@ void ring_submit(struct ring *r)
 		ring_call(r, submit, 0, IORING_ENTER_SQ_WAKEUP, NULL);
 }
 
-void ring_enter(struct ring *r, unsigned want, uint64_t deadline_ns)
+void ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 {
 	struct __kernel_timespec ts;
 	struct io_uring_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
 	unsigned submit = ring_publish(r), flags = IORING_ENTER_GETEVENTS;
+	unsigned want = block ? r->quiet + 1 : 0;
 	uint64_t now;
 
+	r->quiet = 0;
 	if (r->sqpoll) {
+		want = block; /* the kernel's thread completes them in its own time */
 		if (submit && ring_needs_wakeup(r))
 			flags |= IORING_ENTER_SQ_WAKEUP;
 		else if (want == 0 && !(ring_sq_flags(r) & IORING_SQ_CQ_OVERFLOW))
@@ -202,21 +206,31 @@ void ring_enter(struct ring *r, unsigned want, uint64_t deadline_ns)
 	ring_call(r, submit, want, flags, &arg);
 }
 
-bool ring_spin(struct ring *r, uint64_t ns)
+/* Looks at the completion queue for `ns`; true: something is there.  Without a system call, but to
+ * submit what is queued and to run deferred work. */
+static bool ring_spin(struct ring *r, uint64_t ns)
 {
 	uint64_t end_ns;
 
-	if (io_uring_sq_ready(&r->io) || !r->sqpoll)
-		ring_enter(r, 0, 0); /* what is queued goes out before we wait */
+	ring_enter(r, false, 0); /* what is queued goes out before we wait */
 	end_ns = clock_ns() + ns;
 	do {
 		if (ring_ready(r))
 			return true;
 		if (ring_sq_flags(r) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW))
-			ring_enter(r, 0, 0);
+			ring_enter(r, false, 0);
 		__builtin_ia32_pause();
 	} while (clock_ns() < end_ns);
 	return ring_ready(r);
+}
+
+void ring_wait(struct ring *r, bool block)
+{
+	const struct worker *w = r->worker;
+
+	if (block && w->options.busy_poll_ns && ring_spin(r, w->options.busy_poll_ns))
+		return;
+	ring_enter(r, block, w->deadline_ns);
 }
 
 struct io_uring_sqe *ring_sqe(struct ring *r)

@@ -12,13 +12,15 @@
 #include "util.h"
 #include "worker.h"
 
-enum { RING_SQ_ENTRIES = 64, RING_CQ_ENTRIES = 1024 };
+/* The completion queue must hold what the connections of one batch make: an overflow is slow. */
+enum { RING_SQ_ENTRIES = 256, RING_CQ_ENTRIES = 4096 };
 
 struct ring {
 	struct io_uring io;
 	struct worker *worker;
 	unsigned *sq_flags;
 	unsigned long long features; /* IORING_FEAT_* */
+	unsigned quiet; /* queued operations that complete at once and that nobody waits for */
 	bool sqpoll, deferred;
 };
 
@@ -30,12 +32,12 @@ void ring_fini(struct ring *r);
 /* Submits what is queued, without waiting. */
 void ring_submit(struct ring *r);
 
-/* Submits, waits for `want` completions (0: does not) until deadline_ns (0: for ever), and runs the
- * work that the kernel deferred. */
-void ring_enter(struct ring *r, unsigned want, uint64_t deadline_ns);
+/* Submits, sleeps if `block` until deadline_ns (0: for ever) or until there is a completion besides
+ * those of the quiet operations it submits, and runs the work that the kernel deferred. */
+void ring_enter(struct ring *r, bool block, uint64_t deadline_ns);
 
-/* Looks at the completion queue, without a system call, for `ns`; true: something is there. */
-bool ring_spin(struct ring *r, uint64_t ns);
+/* An engine's wait(): ring_enter(), after spinning for busy-poll when it may sleep. */
+void ring_wait(struct ring *r, bool block);
 
 /* A submission whose completion runs op->done().  Never NULL: a full queue is submitted first.  The
  * caller's prep call comes next, and then ring_op(): prep clears user_data. */

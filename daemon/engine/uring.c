@@ -20,7 +20,7 @@
 
 enum {
 	URING_BUF_GROUP = 0,
-	URING_LENT_MIN = 32,        /* chunks lent at first, with incremental buffers */
+	URING_LENT_BYTES = 1024 * 1024, /* lent at first, with incremental buffers: fits the cache */
 	URING_FILES_MAX = 16 * 1024, /* registered sockets; connections beyond go without */
 	URING_IOV = 32,             /* views one send may carry */
 	URING_WATCHES = 4,
@@ -44,7 +44,6 @@ struct uring_send {
 
 struct uring {
 	struct ring ring; /* first: see ring_accept_done() */
-	unsigned sends;   /* quiet ones queued since the last submission: see uring_wait() */
 	uint64_t sent_ns; /* when the last sampled turn's sends were with the kernel */
 	struct io_uring_buf_ring *buf_ring;
 	unsigned buf_entries, buf_mask;
@@ -67,7 +66,7 @@ static void uring_hurry(struct conn *c)
 	struct uring *u = c->worker->engine_state;
 
 	if (c->sending.bytes)
-		u->sends = 0;
+		u->ring.quiet = 0;
 }
 
 /* ---- Provided buffers ---- */
@@ -366,7 +365,7 @@ static void uring_flush(struct conn *c)
 	c->pending++;
 	if (!wait && !c->tx.bytes && !c->rx.bytes && !w->service->source &&
 	    !(c->flags & (CONN_EOF | CONN_RECV_OFF)))
-		u->sends++;
+		u->ring.quiet++;
 }
 
 /* ---- Connections ---- */
@@ -466,7 +465,9 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	worker_feature(w, FEATURE_buffer_ring);
 	if (u->incremental)
 		worker_feature(w, FEATURE_incremental_buffers);
-	u->lent_max = u->incremental ? MIN(URING_LENT_MIN, u->buf_entries) : u->buf_entries;
+	u->lent_max = u->buf_entries;
+	if (u->incremental)
+		u->lent_max = MIN(MAX(URING_LENT_BYTES / w->pool.chunk_size, 4), u->buf_entries);
 	return 0;
 }
 
@@ -503,7 +504,7 @@ static int uring_probe_multishot(struct worker *w)
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = URING_BUF_GROUP;
 	ring_op(sqe, NULL);
-	ring_enter(&u->ring, 1, 0);
+	ring_enter(&u->ring, true, 0);
 	rc = io_uring_peek_cqe(&u->ring.io, &cqe);
 	res = rc < 0 ? rc : cqe->res;
 	if (rc == 0)
@@ -607,20 +608,12 @@ static void uring_wait(struct worker *w, bool block)
 	struct uring *u = w->engine_state;
 
 	uring_refill(w);
-	if (w->sampling && u->sends && !u->ring.sqpoll) {
+	if (w->sampling && u->ring.quiet && !u->ring.sqpoll) {
 		ring_submit(&u->ring); /* when this returns, the sends are with the kernel */
 		u->sent_ns = clock_ns();
-		u->sends = 0;
 	}
-	if (!ring_ready(&u->ring)) {
-		unsigned want = u->ring.sqpoll ? 1 : u->sends + 1;
-
-		u->sends = 0;
-		if (!block)
-			ring_enter(&u->ring, 0, 0);
-		else if (!w->options.busy_poll_ns || !ring_spin(&u->ring, w->options.busy_poll_ns))
-			ring_enter(&u->ring, want, w->deadline_ns);
-	}
+	if (!ring_ready(&u->ring))
+		ring_wait(&u->ring, block);
 	ring_reap(&u->ring);
 }
 

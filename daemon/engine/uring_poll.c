@@ -199,13 +199,8 @@ static void poll_wait(struct worker *w, bool block)
 {
 	struct uring_poll *u = w->engine_state;
 
-	block = block && !u->again;
-	if (!ring_ready(&u->ring)) {
-		if (!block)
-			ring_enter(&u->ring, 0, 0);
-		else if (!w->options.busy_poll_ns || !ring_spin(&u->ring, w->options.busy_poll_ns))
-			ring_enter(&u->ring, 1, w->deadline_ns);
-	}
+	if (!ring_ready(&u->ring))
+		ring_wait(&u->ring, block && !u->again);
 	poll_run_again(w);
 	ring_reap(&u->ring);
 }
