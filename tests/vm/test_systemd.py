@@ -20,7 +20,8 @@ def why_not():
         return "needs root"
     if not shutil.which("systemd-nspawn"):
         return "needs systemd-nspawn (package systemd-container)"
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+    mounts = ["unshare", "--mount", "--propagation=unchanged", "true"]
+    if subprocess.run(mounts, capture_output=True).returncode != 0:
         return "this host's root may not mount (a container without CAP_SYS_ADMIN?)"
     return None
 
