@@ -4,7 +4,7 @@
 # read: so what needs them is built by a second make.
 TEST_INC := $(INC_core) -Idaemon/server -Ictl
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
-AGAIN     = $(Q)$(MAKE) --no-print-directory
+AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
@@ -21,7 +21,7 @@ units: $(UNIT) ## run the unit tests
 	@set -e; for t in $(UNIT); do echo "== $$t"; $$t; done
 
 .PHONY: system
-system: all ## run the system tests (TESTS=FILE or `-k WORDS` for some of them)
+system: all ## run the system tests (TESTS=FILE for one of them)
 	$(Q)$(PYTEST) $(or $(TESTS),$(wildcard tests/system))
 
 .PHONY: check

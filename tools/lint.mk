@@ -25,7 +25,7 @@ $(BUILD)/lint/%.tidy: %.c $(HEADERS) .clang-tidy
 lint: ## static checks of sources, scripts, man pages and the unit
 	@tools/deps.sh build test lint
 	$(AGAIN) lint-format lint-scripts lint-man lint-unit
-	$(AGAIN) $(JOBS) lint-c lint-cppcheck
+	$(AGAIN) $(JOBS) -k lint-c lint-cppcheck
 	@echo 'lint: clean'
 
 lint-c: $(TIDY)
