@@ -21,6 +21,18 @@ enum {
 	CACHE_LINE = 64,
 };
 
+/* A hint to the CPU in a loop that waits for memory to change. */
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#else
+	__asm__ volatile("" ::: "memory");
+#endif
+}
+
 /* CLOCK_MONOTONIC in nanoseconds (vDSO: no system call). */
 static inline uint64_t clock_ns(void)
 {

@@ -31,6 +31,10 @@ int reason_set(struct reason *reason, int error, const char *format, ...)
 struct engine {
 	const char *name; /* as in `engine = NAME` */
 
+	/* Turns between two sampled ones, at the least: more than 1 where knowing when a send was
+	 * taken costs a system call. */
+	unsigned sample_turns;
+
 	/* Allocates w->engine_state and whatever the engine's kernel side needs; sets the features
 	 * that are really in use with worker_feature().  0, or -errno with the reason. */
 	int (*init)(struct worker *w, struct reason *reason);

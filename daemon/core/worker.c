@@ -192,10 +192,14 @@ static void worker_set_held_max(struct worker *w)
 
 static void worker_set_sampling(struct worker *w)
 {
-	w->sampling = NB_STATS && w->now_ns >= w->sample_ns;
-	if (w->sampling) /* a jitter of half the mean: no resonance with a periodic load */
-		w->sample_ns = w->now_ns + WORKER_SAMPLE_NS / 2 +
-			       (w->now_ns * UINT64_C(0x9E3779B97F4A7C15) >> 44);
+	w->sampling = NB_STATS && ++w->sample_turns >= w->engine->sample_turns &&
+		      w->now_ns >= w->sample_ns;
+	if (likely(!w->sampling))
+		return;
+	/* A jitter of half the mean: no resonance with a periodic load. */
+	w->sample_ns = w->now_ns + WORKER_SAMPLE_NS / 2 +
+		       (w->now_ns * UINT64_C(0x9E3779B97F4A7C15) >> 44);
+	w->sample_turns = 0;
 }
 
 static void worker_turn(struct worker *w)

@@ -20,7 +20,7 @@
 
 enum {
 	WORKER_TURN_MAX = 256,     /* events one turn handles */
-	WORKER_SAMPLE_NS = 1 << 20, /* mean time between sampled turns under load */
+	WORKER_SAMPLE_NS = 1 << 20, /* mean time between sampled turns, at the least */
 	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
 	WORKER_RETRY_NS = 100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
 };
@@ -89,7 +89,8 @@ struct worker {
 	void *engine_state;
 	struct conn *ready, **ready_tail; /* in order of arrival */
 	uint64_t now_ns;                  /* CLOCK_MONOTONIC when this turn had received its input */
-	uint64_t sample_ns;               /* the next turn to be sampled */
+	uint64_t sample_ns;               /* no turn is sampled before */
+	unsigned sample_turns;            /* since the last one */
 	size_t held_max;                  /* what a connection may hold, from how full the pool is */
 	bool sampling;                    /* this turn's latencies are measured */
 	bool draining, stop;

@@ -204,6 +204,7 @@ static void epoll_wait_turn(struct worker *w, bool block)
 
 const struct engine engine_epoll = {
 	.name = "epoll",
+	.sample_turns = 1,
 	.init = epoll_init,
 	.fini = epoll_fini,
 	.listen = epoll_listen,

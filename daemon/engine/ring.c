@@ -84,6 +84,20 @@ static void ring_fill_array(struct ring *r)
 		r->io.sq.array[i] = i;
 }
 
+/* With SQPOLL the worker looks for completions as long as the kernel's thread looks for submissions,
+ * so that neither needs a system call under load; on one CPU it would only keep the other waiting. */
+static uint64_t ring_spin_ns(const struct worker *w)
+{
+	const struct worker_options *o = &w->options;
+	cpu_set_t cpus;
+
+	if (!o->sqpoll || sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+		return o->busy_poll_ns;
+	if (o->sqpoll_cpu < CPU_SETSIZE)
+		CPU_SET(o->sqpoll_cpu, &cpus);
+	return CPU_COUNT(&cpus) > 1 ? MAX(o->busy_poll_ns, o->sqpoll_idle_ns) : o->busy_poll_ns;
+}
+
 int ring_init(struct ring *r, struct worker *w, struct reason *reason)
 {
 	const unsigned *setups = w->options.sqpoll ? ring_setups_sqpoll : ring_setups;
@@ -108,13 +122,13 @@ int ring_init(struct ring *r, struct worker *w, struct reason *reason)
 		worker_feature(w, FEATURE_defer_taskrun);
 	if (r->sqpoll)
 		worker_feature(w, FEATURE_sqpoll);
-	if (w->options.busy_poll_ns)
-		worker_feature(w, FEATURE_busy_poll);
+	r->spin_ns = ring_spin_ns(w);
 	if (w->options.busy_poll_ns) {
 		struct nb_io_uring_napi napi = {
 			.busy_poll_to = (uint32_t)(w->options.busy_poll_ns / NS_PER_US),
 		};
 
+		worker_feature(w, FEATURE_busy_poll);
 		if (syscall(__NR_io_uring_register, r->io.ring_fd, NB_REGISTER_NAPI, &napi, 1) == 0)
 			worker_feature(w, FEATURE_napi_busy_poll);
 	}
@@ -206,31 +220,31 @@ void ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 	ring_call(r, submit, want, flags, &arg);
 }
 
-/* Looks at the completion queue for `ns`; true: something is there.  Without a system call, but to
- * submit what is queued and to run deferred work. */
-static bool ring_spin(struct ring *r, uint64_t ns)
+/* Looks at the completion queue; true: something is there besides what was quiet.  Makes a system
+ * call only to submit, and to run deferred work. */
+static bool ring_spin(struct ring *r)
 {
+	unsigned want = r->sqpoll ? 1 : r->quiet + 1;
 	uint64_t end_ns;
 
 	ring_enter(r, false, 0); /* what is queued goes out before we wait */
-	end_ns = clock_ns() + ns;
+	end_ns = clock_ns() + r->spin_ns;
 	do {
-		if (ring_ready(r))
+		if (ring_ready(r) >= want)
 			return true;
 		if (ring_sq_flags(r) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW))
 			ring_enter(r, false, 0);
-		__builtin_ia32_pause();
+		cpu_relax();
 	} while (clock_ns() < end_ns);
-	return ring_ready(r);
+	return ring_ready(r) >= want;
 }
 
 void ring_wait(struct ring *r, bool block)
 {
-	const struct worker *w = r->worker;
-
-	if (block && w->options.busy_poll_ns && ring_spin(r, w->options.busy_poll_ns))
+	if (block && r->spin_ns && ring_spin(r))
 		return;
-	ring_enter(r, block, w->deadline_ns);
+	if (!ring_ready(r))
+		ring_enter(r, block, r->worker->deadline_ns);
 }
 
 struct io_uring_sqe *ring_sqe(struct ring *r)

@@ -21,6 +21,7 @@ struct ring {
 	unsigned *sq_flags;
 	unsigned long long features; /* IORING_FEAT_* */
 	unsigned quiet; /* queued operations that complete at once and that nobody waits for */
+	uint64_t spin_ns; /* look for completions that long before sleeping */
 	bool sqpoll, deferred;
 };
 
@@ -36,7 +37,7 @@ void ring_submit(struct ring *r);
  * those of the quiet operations it submits, and runs the work that the kernel deferred. */
 void ring_enter(struct ring *r, bool block, uint64_t deadline_ns);
 
-/* An engine's wait(): ring_enter(), after spinning for busy-poll when it may sleep. */
+/* An engine's wait(): ring_enter(), after spinning for spin_ns when it may sleep. */
 void ring_wait(struct ring *r, bool block);
 
 /* A submission whose completion runs op->done().  Never NULL: a full queue is submitted first.  The

@@ -4,6 +4,7 @@
  *
  * The kernel holds only some chunks (`lent`): what is received soon lies in the cache.  With
  * incremental buffers (Linux 6.12) many receives share a chunk, so few are enough. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,8 @@ static void uring_recv_done(struct op *op, int res, uint32_t flags)
 	struct uring *u = w->engine_state;
 
 	if (likely(res > 0)) {
+		/* The kernel and we must agree on which chunk is the oldest, or data is lost. */
+		assert(flags >> IORING_CQE_BUFFER_SHIFT == u->order[u->buf_head & u->buf_mask]);
 		uring_received(c, (uint32_t)res);
 	} else if ((flags & IORING_CQE_F_BUFFER) && !u->incremental) {
 		/* Kernels before 6.10 consume a buffer for the FIN. */
@@ -574,7 +577,7 @@ static int uring_init(struct worker *w, struct reason *reason)
 	}
 	worker_feature(w, FEATURE_multishot_accept);
 	worker_feature(w, FEATURE_multishot_recv);
-	u->bundle = (u->ring.features & NB_FEAT_RECVSEND_BUNDLE) && getenv("NB_BUNDLE");
+	u->bundle = u->ring.features & NB_FEAT_RECVSEND_BUNDLE;
 	if (u->bundle)
 		worker_feature(w, FEATURE_recv_bundle);
 	uring_init_files(w);
@@ -619,6 +622,7 @@ static void uring_wait(struct worker *w, bool block)
 
 const struct engine engine_uring = {
 	.name = "io_uring",
+	.sample_turns = 32,
 	.init = uring_init,
 	.fini = uring_fini,
 	.listen = uring_listen,
