@@ -51,7 +51,6 @@ struct worker_options {
 	X(registered_files)                                                                        \
 	X(send_zc)                                                                                 \
 	X(sqpoll)                                                                                  \
-	X(min_wait)                                                                                \
 	X(busy_poll)                                                                               \
 	X(socket_busy_poll)                                                                        \
 	X(napi_busy_poll)
