@@ -17,8 +17,14 @@
 
 #define DEFAULT_CONFIG "/etc/nbserved/nbserved.ini"
 
-enum action { ACTION_SERVE, ACTION_CHECK, ACTION_DUMP, ACTION_DUMP_JSON, ACTION_DUMP_KEYS,
-	      ACTION_DOCTOR };
+enum action {
+	ACTION_SERVE,
+	ACTION_CHECK,
+	ACTION_DUMP,
+	ACTION_DUMP_JSON,
+	ACTION_DUMP_KEYS,
+	ACTION_DOCTOR
+};
 
 static const char usage[] =
 	"usage: nbserved [OPTION]...\n"
@@ -159,8 +165,7 @@ static void notify_ready(const struct server *s)
 		serving += s->listeners[i]->state == LISTENER_SERVING;
 	sd_notifyf(0, "READY=1\nSTATUS=Serving %u of %u listeners, generation %llu", serving,
 		   s->listener_count, (unsigned long long)s->generation);
-	log_info("nbserved " NB_VERSION ": serving %u of %u listeners", serving,
-		 s->listener_count);
+	log_info("nbserved " NB_VERSION ": serving %u of %u listeners", serving, s->listener_count);
 }
 
 static int serve(struct config *config)

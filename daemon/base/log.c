@@ -108,7 +108,8 @@ int log_limited(struct log_limit *limit, unsigned *ret_missed)
 {
 	uint64_t now = clock_ns(), since = atomic_load(&limit->window_ns);
 
-	if (now - since >= NS_PER_S && atomic_compare_exchange_strong(&limit->window_ns, &since, now))
+	if (now - since >= NS_PER_S &&
+	    atomic_compare_exchange_strong(&limit->window_ns, &since, now))
 		atomic_store(&limit->written, 0);
 	if (atomic_fetch_add(&limit->written, 1) < LOG_BURST) {
 		*ret_missed = atomic_exchange(&limit->missed, 0);

@@ -26,8 +26,8 @@ void mailbox_post(struct mailbox *m, struct call *call)
 
 	do
 		call->next = head;
-	while (!atomic_compare_exchange_weak_explicit(
-		&m->head, &head, call, memory_order_release, memory_order_relaxed));
+	while (!atomic_compare_exchange_weak_explicit(&m->head, &head, call, memory_order_release,
+						      memory_order_relaxed));
 	/* Only the first of a batch has to wake the receiver.  The write cannot fail in a way
 	 * that matters: EAGAIN means that the counter is huge, hence readable. */
 	if (!head)

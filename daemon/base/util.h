@@ -7,7 +7,7 @@
 #define NB_VERSION "0.1.0"
 #define NB_URL     "https://github.com/nbserved/nbserved"
 
-#define container_of(p, type, member) ((type *)(void *)((char *)(p) - offsetof(type, member)))
+#define container_of(p, type, member) ((type *)(void *)((char *)(p)-offsetof(type, member)))
 #define ARRAY_SIZE(a)                 (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b)                     ((a) < (b) ? (a) : (b))
 #define MAX(a, b)                     ((a) > (b) ? (a) : (b))

@@ -144,8 +144,8 @@ void conn_failed(struct conn *c, int error)
 
 /* ---- Input ---- */
 
-/* Input that follows the last view in memory only makes that view longer; small input is copied into
- * the room behind it, so that a peer who sends single bytes cannot pin a chunk for each. */
+/* Input that follows the last view in memory only makes that view longer; small input is copied
+ * into the room behind it, so that a peer who sends single bytes cannot pin a chunk for each. */
 static inline bool conn_input_append(struct conn *c, struct chunk *k, const uint8_t *data,
 				     uint32_t len)
 {
@@ -267,7 +267,8 @@ static inline void conn_throttle(struct conn *c)
 	}
 }
 
-/* Everything received before the peer's FIN was answered, and the service has nothing more to do. */
+/* Everything received before the peer's FIN was answered, and the service has nothing more to do.
+ */
 static bool conn_finished(const struct conn *c)
 {
 	return (c->flags & CONN_EOF) && c->tx.bytes == 0 && c->pending == 0 &&

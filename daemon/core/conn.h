@@ -38,9 +38,9 @@ enum conn_end {
 struct conn {
 	struct worker *worker;
 	uint32_t flags;
-	uint32_t pending;  /* operations in flight that name this connection */
-	struct bufq rx;    /* received, not yet consumed by the service */
-	struct bufq tx;    /* to send */
+	uint32_t pending;    /* operations in flight that name this connection */
+	struct bufq rx;      /* received, not yet consumed by the service */
+	struct bufq tx;      /* to send */
 	struct bufq sending; /* handed to the kernel, not yet taken (completion engines) */
 	struct conn *ready_next;
 	uint64_t op_start_ns; /* a sampled operation is being timed; 0: none */

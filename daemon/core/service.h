@@ -10,13 +10,14 @@ struct conn;
 enum { SERVICE_OPERATIONS_MAX = 8 };
 
 struct service {
-	const char *name;       /* as in `service = NAME` */
+	const char *name;                                   /* as in `service = NAME` */
 	const char *operations[SERVICE_OPERATIONS_MAX + 1]; /* what it counts, NULL-terminated */
 
 	/* It sends without being asked: run() is also called whenever tx has drained. */
 	bool source;
 
-	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional. */
+	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional.
+	 */
 	int (*open)(struct conn *c);
 
 	/* Moves views from c->rx to c->tx, or keeps them; never blocks.  Called when rx grew, tx

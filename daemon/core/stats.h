@@ -20,15 +20,15 @@
 	X(closed_error)    /* an error of this host: no memory, ... */                             \
 	X(refused_limit)                                                                           \
 	X(refused_denied)                                                                          \
-	X(accept_paused)   /* out of descriptors: accepting stopped until one was free */           \
+	X(accept_paused) /* out of descriptors: accepting stopped until one was free */            \
 	X(bytes_in)                                                                                \
 	X(bytes_out)                                                                               \
-	X(bytes_copied)    /* in user space, by the core */                                        \
+	X(bytes_copied) /* in user space, by the core */                                           \
 	X(turns)                                                                                   \
-	X(starved)         /* times a connection found the pool empty */                           \
-	X(tx_blocked)      /* times the peer did not take all that was sent */                     \
-	X(throttled)       /* times receiving was paused because too much was held */              \
-	X(zero_copied)     /* sends that the kernel did without a copy (SEND_ZC) */                \
+	X(starved)          /* times a connection found the pool empty */                          \
+	X(tx_blocked)       /* times the peer did not take all that was sent */                    \
+	X(throttled)        /* times receiving was paused because too much was held */             \
+	X(zero_copied)      /* sends that the kernel did without a copy (SEND_ZC) */               \
 	X(zero_copy_copied) /* SEND_ZC sends that the kernel copied after all */                   \
 	STATS_SYSCALLS(X)
 
@@ -54,7 +54,7 @@ struct stats {
 	STATS_COUNTERS(X)
 #undef X
 	/* Gauges. */
-	_Atomic uint64_t open;       /* connections */
+	_Atomic uint64_t open;        /* connections */
 	_Atomic uint64_t chunks_free; /* refreshed every turn */
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
 };

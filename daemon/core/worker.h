@@ -19,10 +19,11 @@
 #include "util.h"
 
 enum {
-	WORKER_TURN_MAX = 256,     /* events one turn handles */
+	WORKER_TURN_MAX = 256,      /* events one turn handles */
 	WORKER_SAMPLE_NS = 1 << 20, /* mean time between sampled turns, at the least */
 	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
-	WORKER_RETRY_NS = 100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
+	WORKER_RETRY_NS =
+		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
 };
 
 /* What a listener's section says that its workers must know; the key table writes into it. */
@@ -58,7 +59,7 @@ enum engine_feature {
 #define X(name) FEATURE_##name,
 	ENGINE_FEATURES(X)
 #undef X
-	FEATURE_COUNT
+		FEATURE_COUNT
 };
 extern const char *const engine_feature_names[FEATURE_COUNT];
 
@@ -87,11 +88,11 @@ struct worker {
 	const struct engine *engine;
 	void *engine_state;
 	struct conn *ready, **ready_tail; /* in order of arrival */
-	uint64_t now_ns;                  /* CLOCK_MONOTONIC when this turn had received its input */
-	uint64_t sample_ns;               /* no turn is sampled before */
-	unsigned sample_turns;            /* since the last one */
-	size_t held_max;                  /* what a connection may hold, from how full the pool is */
-	bool sampling;                    /* this turn's latencies are measured */
+	uint64_t now_ns;       /* CLOCK_MONOTONIC when this turn had received its input */
+	uint64_t sample_ns;    /* no turn is sampled before */
+	unsigned sample_turns; /* since the last one */
+	size_t held_max;       /* what a connection may hold, from how full the pool is */
+	bool sampling;         /* this turn's latencies are measured */
 	bool draining, stop;
 	struct pool pool;
 	uint32_t pool_lent; /* chunks that the kernel holds to receive into */
@@ -114,7 +115,7 @@ struct worker {
 	struct mailbox mailbox;
 	struct op mailbox_op;
 	uint64_t watched_turns; /* the watchdog's, not the worker's */
-	_Atomic bool idle; /* asleep, or about to be: the watchdog expects no turns */
+	_Atomic bool idle;      /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
 	/* Set before the thread starts or by it before worker_start() returns; constant then. */
@@ -166,7 +167,7 @@ struct conn_info {
 	struct sockaddr_storage peer;
 	uint32_t rtt_us, retransmits; /* TCP_INFO */
 	uint32_t unsent_bytes;        /* in the socket, not yet acknowledged (SIOCOUTQ) */
-	const char *state; /* "open", "eof", "throttled", "starved", "closing" */
+	const char *state;            /* "open", "eof", "throttled", "starved", "closing" */
 };
 
 /* A request for them; lives until done() was called (on the worker's thread).  The worker looks at
@@ -194,3 +195,8 @@ static inline uint32_t worker_chunks(const struct worker *w)
 {
 	return w->pool.free_count + w->pool_lent;
 }
+/* deadline_ns from what is armed. */
+void worker_set_deadline(struct worker *w);
+void worker_close_acceptors(struct worker *w);
+/* worker_stop()'s half on the worker's side. */
+void worker_request_stop(struct worker *w);

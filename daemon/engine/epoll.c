@@ -1,4 +1,5 @@
-/* Engine `epoll`: level-triggered readiness, the classic server and the baseline of every comparison.
+/* Engine `epoll`: level-triggered readiness, the classic server and the baseline of every
+ * comparison.
  *
  * The epoll set is changed only when the interest really changes; EPOLLOUT is armed only while tx
  * could not be sent.  c->slot holds the events that are armed. */

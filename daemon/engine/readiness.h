@@ -7,10 +7,10 @@ struct acceptor;
 struct conn;
 
 enum {
-	READINESS_READS = 4,      /* receives per event: other connections wait */
-	READINESS_CHUNKS = 8,     /* chunks one wide receive may fill */
-	READINESS_IOV = 32,       /* views one send may carry */
-	READINESS_ACCEPTS = 16,   /* connections per event */
+	READINESS_READS = 4,    /* receives per event: other connections wait */
+	READINESS_CHUNKS = 8,   /* chunks one wide receive may fill */
+	READINESS_IOV = 32,     /* views one send may carry */
+	READINESS_ACCEPTS = 16, /* connections per event */
 };
 
 enum readiness {

@@ -84,8 +84,9 @@ static void ring_fill_array(struct ring *r)
 		r->io.sq.array[i] = i;
 }
 
-/* With SQPOLL the worker looks for completions as long as the kernel's thread looks for submissions,
- * so that neither needs a system call under load; on one CPU it would only keep the other waiting. */
+/* With SQPOLL the worker looks for completions as long as the kernel's thread looks for
+ * submissions, so that neither needs a system call under load; on one CPU it would only keep the
+ * other waiting. */
 static uint64_t ring_spin_ns(const struct worker *w)
 {
 	const struct worker_options *o = &w->options;
@@ -101,7 +102,8 @@ static uint64_t ring_spin_ns(const struct worker *w)
 int ring_init(struct ring *r, struct worker *w, struct reason *reason)
 {
 	const unsigned *setups = w->options.sqpoll ? ring_setups_sqpoll : ring_setups;
-	unsigned count = w->options.sqpoll ? ARRAY_SIZE(ring_setups_sqpoll) : ARRAY_SIZE(ring_setups);
+	unsigned count =
+		w->options.sqpoll ? ARRAY_SIZE(ring_setups_sqpoll) : ARRAY_SIZE(ring_setups);
 	int rc = -EINVAL;
 
 	*r = (struct ring){ .worker = w, .sqpoll = w->options.sqpoll };
@@ -111,7 +113,8 @@ int ring_init(struct ring *r, struct worker *w, struct reason *reason)
 		return ring_unavailable(reason, rc);
 	if (!(r->features & IORING_FEAT_EXT_ARG) || !(r->features & IORING_FEAT_NODROP)) {
 		io_uring_queue_exit(&r->io);
-		return reason_set(reason, -ENOSYS, "this kernel's io_uring is too old; use engine = "
+		return reason_set(reason, -ENOSYS,
+				  "this kernel's io_uring is too old; use engine = "
 				  "epoll, or Linux 5.19 or newer");
 	}
 	r->sq_flags = r->io.sq.kflags;
@@ -277,39 +280,46 @@ void ring_reap(struct ring *r)
 
 /* ---- Watching and accepting ---- */
 
-static void ring_watch_arm(struct ring_watch *watch)
+static void ring_watched_arm(struct ring_watched *watched)
 {
-	struct io_uring_sqe *sqe = ring_sqe(watch->ring);
+	struct io_uring_sqe *sqe = ring_sqe(watched->ring);
 
-	io_uring_prep_poll_multishot(sqe, watch->fd, POLLIN);
-	ring_op(sqe, &watch->op);
+	io_uring_prep_poll_multishot(sqe, watched->fd, POLLIN);
+	ring_op(sqe, &watched->op);
 }
 
-static void ring_watch_done(struct op *op, int res, uint32_t flags)
+static void ring_watched_done(struct op *op, int res, uint32_t flags)
 {
-	struct ring_watch *watch = container_of(op, struct ring_watch, op);
+	struct ring_watched *watched = container_of(op, struct ring_watched, op);
 
 	if (res == -ECANCELED)
 		return;
-	watch->target->done(watch->target, 0, 0);
+	watched->target->done(watched->target, 0, 0);
 	if (!(flags & IORING_CQE_F_MORE))
-		ring_watch_arm(watch);
+		ring_watched_arm(watched);
 }
 
-void ring_watch(struct ring *r, struct ring_watch *watch, int fd, struct op *target)
+int ring_watch(struct worker *w, int fd, struct op *op)
 {
-	*watch = (struct ring_watch){
-		.op.done = ring_watch_done,
+	struct ring *r = w->engine_state;
+	struct ring_watched *watched = &r->watched[r->watched_count];
+
+	if (r->watched_count == RING_WATCHED_MAX)
+		return -ENOSPC;
+	r->watched_count++;
+	*watched = (struct ring_watched){
+		.op.done = ring_watched_done,
 		.ring = r,
-		.target = target,
+		.target = op,
 		.fd = fd,
 	};
-	ring_watch_arm(watch);
+	ring_watched_arm(watched);
+	return 0;
 }
 
-static void ring_accept_arm(struct ring *r, struct acceptor *a)
+static void ring_accept_arm(struct acceptor *a)
 {
-	struct io_uring_sqe *sqe = ring_sqe(r);
+	struct io_uring_sqe *sqe = ring_sqe(a->worker->engine_state);
 
 	io_uring_prep_multishot_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);
 	ring_op(sqe, &a->op);
@@ -318,24 +328,23 @@ static void ring_accept_arm(struct ring *r, struct acceptor *a)
 static void ring_accept_done(struct op *op, int res, uint32_t flags)
 {
 	struct acceptor *a = container_of(op, struct acceptor, op);
-	struct ring *r = a->worker->engine_state; /* each engine's state begins with its ring */
 
 	if (res != -ECANCELED)
 		worker_accepted(a, res);
 	if (!(flags & IORING_CQE_F_MORE) && res != -ECANCELED && a->fd >= 0 && !a->paused)
-		ring_accept_arm(r, a);
+		ring_accept_arm(a);
 }
 
-void ring_listen(struct ring *r, struct acceptor *a, bool on)
+void ring_listen(struct worker *w, struct acceptor *a, bool on)
 {
 	struct io_uring_sqe *sqe;
 
 	a->op.done = ring_accept_done;
 	if (on) {
-		ring_accept_arm(r, a);
+		ring_accept_arm(a);
 		return;
 	}
-	sqe = ring_sqe(r);
+	sqe = ring_sqe(w->engine_state);
 	io_uring_prep_cancel(sqe, &a->op, 0);
 	ring_op(sqe, NULL);
 }

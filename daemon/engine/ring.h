@@ -13,16 +13,26 @@
 #include "worker.h"
 
 /* The completion queue must hold what the connections of one batch make: an overflow is slow. */
-enum { RING_SQ_ENTRIES = 256, RING_CQ_ENTRIES = 4096 };
+enum { RING_SQ_ENTRIES = 256, RING_CQ_ENTRIES = 4096, RING_WATCHED_MAX = 4 };
+
+/* A descriptor of the worker's own that is watched until the end. */
+struct ring_watched {
+	struct op op;
+	struct ring *ring;
+	struct op *target;
+	int fd;
+};
 
 struct ring {
 	struct io_uring io;
 	struct worker *worker;
 	unsigned *sq_flags;
 	unsigned long long features; /* IORING_FEAT_* */
-	unsigned quiet; /* queued operations that complete at once and that nobody waits for */
+	unsigned quiet;   /* queued operations that complete at once and that nobody waits for */
 	uint64_t spin_ns; /* look for completions that long before sleeping */
 	bool sqpoll, deferred;
+	unsigned watched_count;
+	struct ring_watched watched[RING_WATCHED_MAX];
 };
 
 /* Sets the ring up, registers it and says so in the worker's features.  0, or -errno with the
@@ -56,14 +66,7 @@ static inline unsigned ring_ready(const struct ring *r)
 /* Runs op->done() for up to WORKER_TURN_MAX completions; one without an op is passed over. */
 void ring_reap(struct ring *r);
 
-/* op->done() on every turn that finds fd readable (multishot poll, armed again as needed). */
-struct ring_watch {
-	struct op op;
-	struct ring *ring;
-	struct op *target;
-	int fd;
-};
-void ring_watch(struct ring *r, struct ring_watch *watch, int fd, struct op *target);
-
-/* Multishot accept on a->fd, and its end. */
-void ring_listen(struct ring *r, struct acceptor *a, bool on);
+/* engine->listen and engine->watch of both io_uring engines, whose engine_state begins with its
+ * struct ring: multishot accept, multishot poll. */
+void ring_listen(struct worker *w, struct acceptor *a, bool on);
+int ring_watch(struct worker *w, int fd, struct op *op);

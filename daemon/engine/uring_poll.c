@@ -1,5 +1,5 @@
-/* Engine `io_uring-poll`: io_uring as a reactor.  Multishot polls tell which sockets are ready, then
- * accept, recv and send are plain system calls, as with epoll.
+/* Engine `io_uring-poll`: io_uring as a reactor.  Multishot polls tell which sockets are ready,
+ * then accept, recv and send are plain system calls, as with epoll.
  *
  * A multishot poll is edge-like: it completes when something arrives, not while it is there.  So a
  * connection that was not drained is kept on the `again` list and continued in the next turn. */
@@ -16,8 +16,6 @@
 #include "ring.h"
 #include "worker.h"
 
-enum { URING_POLL_WATCHES = 4 };
-
 enum uring_poll_flags {
 	POLL_ARMED = CONN_ENGINE << 0,     /* the multishot POLLIN */
 	POLL_READABLE = CONN_ENGINE << 1,  /* there may be input */
@@ -27,10 +25,8 @@ enum uring_poll_flags {
 };
 
 struct uring_poll {
-	struct ring ring; /* first: see ring_accept_done() */
+	struct ring ring;   /* first: see ring.h */
 	struct conn *again; /* linked by engine_state; each is counted in pending */
-	unsigned watch_count;
-	struct ring_watch watches[URING_POLL_WATCHES];
 };
 
 static void poll_again(struct conn *c)
@@ -178,23 +174,6 @@ static void poll_run_again(struct worker *w)
 	}
 }
 
-static void poll_listen(struct worker *w, struct acceptor *a, bool on)
-{
-	struct uring_poll *u = w->engine_state;
-
-	ring_listen(&u->ring, a, on);
-}
-
-static int poll_watch(struct worker *w, int fd, struct op *op)
-{
-	struct uring_poll *u = w->engine_state;
-
-	if (u->watch_count == URING_POLL_WATCHES)
-		return -ENOSPC;
-	ring_watch(&u->ring, &u->watches[u->watch_count++], fd, op);
-	return 0;
-}
-
 static void poll_wait(struct worker *w, bool block)
 {
 	struct uring_poll *u = w->engine_state;
@@ -238,8 +217,8 @@ const struct engine engine_uring_poll = {
 	.sample_turns = 1,
 	.init = poll_init,
 	.fini = poll_fini,
-	.listen = poll_listen,
-	.watch = poll_watch,
+	.listen = ring_listen,
+	.watch = ring_watch,
 	.wait = poll_wait,
 	.open = poll_open,
 	.recv = poll_recv,

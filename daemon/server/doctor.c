@@ -145,9 +145,15 @@ static const char *feature_need(enum engine_feature feature)
 
 /* Every option that asks for a feature, so that each is tried once. */
 static const struct worker_options doctor_options[] = {
-	{ .buffer_size = 16384, .buffers = 64, .zero_copy_min = 8192, .busy_poll_ns = 1000,
+	{ .buffer_size = 16384,
+	  .buffers = 64,
+	  .zero_copy_min = 8192,
+	  .busy_poll_ns = 1000,
 	  .sqpoll_cpu = UINT64_MAX },
-	{ .buffer_size = 16384, .buffers = 64, .sqpoll = true, .sqpoll_idle_ns = NS_PER_MS,
+	{ .buffer_size = 16384,
+	  .buffers = 64,
+	  .sqpoll = true,
+	  .sqpoll_idle_ns = NS_PER_MS,
 	  .sqpoll_cpu = UINT64_MAX },
 };
 

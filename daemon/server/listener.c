@@ -19,7 +19,8 @@ const char *const listener_state_names[] = { "serving", "draining", "drained", "
 /* ---- Sockets ---- */
 
 /* The first socket of an address is bound without SO_REUSEPORT, so that an address in use is an
- * error even when the other program is another nbserved; the workers' other sockets then join it. */
+ * error even when the other program is another nbserved; the workers' other sockets then join it.
+ */
 static int socket_open(const struct sockaddr_storage *sa, bool first)
 {
 	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;

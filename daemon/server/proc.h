@@ -20,7 +20,8 @@ int proc_cost_of(pid_t tid, struct proc_cost *ret_cost);
 
 enum { PROC_THREADS_MAX = 1024 };
 
-/* The kernel's threads of this process: who they work for, and what they had cost when last seen. */
+/* The kernel's threads of this process: who they work for, and what they had cost when last seen.
+ */
 struct proc_thread {
 	pid_t tid, worker; /* worker: TID of the thread that made the ring */
 	struct proc_cost cost;

@@ -16,8 +16,8 @@ struct server {
 	struct config *config;
 	struct listener **listeners; /* in the order of the configuration; listener_count of them */
 	unsigned listener_count;
-	uint64_t generation; /* 1 after the start */
-	uint64_t started_ns; /* CLOCK_MONOTONIC */
+	uint64_t generation;    /* 1 after the start */
+	uint64_t started_ns;    /* CLOCK_MONOTONIC */
 	struct mailbox mailbox; /* for the workers to reach the main thread */
 	struct control *control;
 	struct proc_threads threads;

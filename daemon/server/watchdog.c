@@ -34,9 +34,10 @@ static bool server_alive(struct server *s)
 			if (worker_alive(&l->workers[j]))
 				continue;
 			all = false;
-			log_write(LOG_ERR, l->config->name,
-				  "listener '%s': worker %u makes no turns; the watchdog is not fed",
-				  l->config->name, j);
+			log_write(
+				LOG_ERR, l->config->name,
+				"listener '%s': worker %u makes no turns; the watchdog is not fed",
+				l->config->name, j);
 		}
 	}
 	return all;

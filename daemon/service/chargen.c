@@ -11,11 +11,11 @@ enum {
 	CHARGEN_CHARS = 95, /* ' ' to '~' */
 	CHARGEN_LINE = 72,
 	CHARGEN_PERIOD = CHARGEN_CHARS * (CHARGEN_LINE + 2), /* bytes until the text repeats */
-	CHARGEN_QUEUE = 256 * 1024, /* bytes kept ahead of the peer */
+	CHARGEN_QUEUE = 256 * 1024,                          /* bytes kept ahead of the peer */
 };
 
-/* The connection's share of the pattern: a chunk of the worker's, made for its first client and kept.
- * Chunks shorter than the period hold as many whole lines as fit. */
+/* The connection's share of the pattern: a chunk of the worker's, made for its first client and
+ * kept. Chunks shorter than the period hold as many whole lines as fit. */
 static struct chunk *chargen_pattern(struct worker *w, uint32_t *ret_bytes)
 {
 	uint32_t lines = w->pool.chunk_size / (CHARGEN_LINE + 2);
