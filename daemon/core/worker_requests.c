@@ -1,0 +1,172 @@
+/* What a worker's owner asks of it from another thread, through the mailbox.  The functions
+ * worker_do_* run on the worker's thread.  See worker.h. */
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "worker.h"
+
+/* A request to a worker that nobody waits for: frees itself. */
+struct worker_request {
+	struct call call;
+	struct worker *worker;
+	uint64_t value;
+};
+
+static void worker_request(struct worker *w, void (*fn)(struct call *), uint64_t value)
+{
+	struct worker_request *r = malloc(sizeof(*r));
+
+	if (!r)
+		abort();
+	*r = (struct worker_request){ .call.fn = fn, .worker = w, .value = value };
+	mailbox_post(&w->mailbox, &r->call);
+}
+
+static struct worker *worker_request_take(struct call *call, uint64_t *ret_value)
+{
+	struct worker_request *r = container_of(call, struct worker_request, call);
+	struct worker *w = r->worker;
+
+	*ret_value = r->value;
+	free(r);
+	return w;
+}
+
+static void worker_do_listen(struct call *call)
+{
+	uint64_t value;
+	struct worker *w = worker_request_take(call, &value);
+
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		w->engine->listen(w, &w->acceptors[i], true);
+}
+
+static void worker_do_drain(struct call *call)
+{
+	uint64_t deadline_ns;
+	struct worker *w = worker_request_take(call, &deadline_ns);
+
+	w->draining = true;
+	w->drain_deadline_ns = deadline_ns;
+	worker_close_acceptors(w);
+	w->scan_ns = clock_ns();
+	worker_set_deadline(w);
+	for (struct conn *c = w->conns; c; c = c->next)
+		conn_ready(c); /* sources stop, finished ones end */
+}
+
+static void worker_do_idle_timeout(struct call *call)
+{
+	uint64_t timeout_ns;
+	struct worker *w = worker_request_take(call, &timeout_ns);
+
+	w->options.idle_timeout_ns = timeout_ns;
+	w->scan_ns = clock_ns();
+	worker_set_deadline(w);
+}
+
+static void worker_do_stop(struct call *call)
+{
+	uint64_t value;
+
+	worker_request_take(call, &value)->stop = true;
+}
+
+void worker_request_stop(struct worker *w)
+{
+	worker_request(w, worker_do_stop, 0);
+}
+
+void worker_call(struct worker *w, struct call *call)
+{
+	mailbox_post(&w->mailbox, call);
+}
+
+void worker_listen(struct worker *w)
+{
+	worker_request(w, worker_do_listen, 0);
+}
+
+void worker_drain(struct worker *w, uint64_t deadline_ns)
+{
+	worker_request(w, worker_do_drain, deadline_ns);
+}
+
+void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns)
+{
+	worker_request(w, worker_do_idle_timeout, idle_timeout_ns);
+}
+
+/* ---- ListConnections ---- */
+
+static const char *conn_state(const struct conn *c)
+{
+	if (c->flags & CONN_CLOSING)
+		return "closing";
+	if (c->flags & CONN_STARVED)
+		return "starved";
+	if (c->flags & CONN_RECV_OFF)
+		return "throttled";
+	return c->flags & CONN_EOF ? "eof" : "open";
+}
+
+static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *info)
+{
+	struct tcp_info tcp = { 0 };
+	socklen_t len = sizeof(info->peer), tcp_len = sizeof(tcp);
+	int unsent = 0;
+
+	*info = (struct conn_info){
+		.id = c->id,
+		.age_ns = now_ns - c->opened_ns,
+		.idle_ns = now_ns > c->active_ns ? now_ns - c->active_ns : 0,
+		.bytes_in = c->bytes_in,
+		.bytes_out = c->bytes_out,
+		.held_bytes = c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes,
+		.state = conn_state(c),
+	};
+	stat_add(c->worker->stats.sys_other, 3);
+	if (getpeername(c->fd, (struct sockaddr *)&info->peer, &len) < 0)
+		info->peer.ss_family = AF_UNSPEC;
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &tcp, &tcp_len) == 0) {
+		info->rtt_us = tcp.tcpi_rtt;
+		info->retransmits = tcp.tcpi_total_retrans;
+	}
+	if (ioctl(c->fd, SIOCOUTQ, &unsent) == 0)
+		info->unsent_bytes = (uint32_t)unsent;
+}
+
+/* Newest first, WORKER_TURN_MAX a turn. */
+static void worker_do_list(struct call *call)
+{
+	struct worker_list *list = container_of(call, struct worker_list, call);
+	struct worker *w = list->worker;
+	uint64_t now_ns = clock_ns();
+	unsigned slice = 0;
+
+	for (struct conn *c = w->conns; c && list->count < list->max; c = c->next) {
+		if (list->after_id && c->id >= list->after_id)
+			continue;
+		if (slice++ == WORKER_TURN_MAX) {
+			mailbox_post(&w->mailbox, &list->call);
+			return;
+		}
+		conn_describe(c, now_ns, &list->infos[list->count++]);
+		list->after_id = c->id;
+	}
+	list->done(list);
+}
+
+void worker_list_connections(struct worker *w, struct worker_list *list)
+{
+	list->call.fn = worker_do_list;
+	list->worker = w;
+	list->count = 0;
+	list->after_id = 0;
+	mailbox_post(&w->mailbox, &list->call);
+}

@@ -1,0 +1,167 @@
+/* Engine `io_uring`, sending: one send in flight per connection, first with MSG_DONTWAIT, which
+ * completes at once; when the peer is slow the rest waits for room.  From zero-copy-min bytes on
+ * with SEND_ZC.  See uring.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "uring.h"
+#include "uring_compat.h"
+
+/* The kernel took res bytes of c->sending, or failed. */
+static void uring_sent(struct conn *c, int res)
+{
+	struct worker *w = c->worker;
+	struct uring *u = w->engine_state;
+	bool waited = c->flags & URING_SEND_WAIT;
+
+	c->pending--;
+	c->flags &= ~(uint32_t)URING_SEND_WAIT;
+	if (res < 0 && res != -EAGAIN && res != -EINTR) {
+		conn_ready(c);
+		conn_failed(c, -res);
+		return;
+	}
+	if (res > 0)
+		conn_sent(c, &c->sending, (size_t)res, waited || u->ring.sqpoll ? 0 : u->sent_ns);
+	if (c->sending.bytes) { /* the peer is slow: what is left goes first, and may wait */
+		stat_add(w->stats.tx_blocked, 1);
+		c->flags |= URING_SEND_WAIT;
+		bufq_prepend(&c->tx, &c->sending);
+	}
+	if (c->tx.bytes || (c->flags & (CONN_EOF | CONN_CLOSING | CONN_RECV_OFF)))
+		conn_ready(c);
+}
+
+static void uring_send_done(struct op *op, int res, uint32_t flags)
+{
+	(void)flags;
+	uring_sent(container_of(op, struct conn, send_op), res);
+}
+
+static struct uring_send *uring_send_get(struct uring *u)
+{
+	struct uring_send *s = u->send_free;
+
+	if (s) {
+		u->send_free = s->next;
+		return s;
+	}
+	return malloc(sizeof(*s));
+}
+
+static void uring_send_put(struct uring *u, struct uring_send *s)
+{
+	s->next = u->send_free;
+	u->send_free = s;
+}
+
+static void uring_sendmsg_done(struct op *op, int res, uint32_t flags)
+{
+	struct uring_send *s = container_of(op, struct uring_send, op);
+	struct conn *c = s->conn;
+
+	(void)flags;
+	uring_send_put(c->worker->engine_state, s);
+	uring_sent(c, res);
+}
+
+/* Two completions: the result, and the kernel's word that it reads the buffers no more. */
+static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
+{
+	struct uring_send *s = container_of(op, struct uring_send, op);
+	struct conn *c = s->conn;
+	struct worker *w = c->worker;
+
+	if (!(flags & NB_CQE_F_NOTIF)) {
+		if (res > 0) { /* keep a reference of what was sent */
+			for (struct view *v = c->sending.head; v; v = v->next)
+				bufq_push(&s->lent, view_new(&w->pool, v->chunk, v->data, v->len));
+			c->lent_bytes += s->lent.bytes;
+		}
+		if (flags & IORING_CQE_F_MORE)
+			c->pending++; /* for the notification */
+		uring_sent(c, res);
+		if (flags & IORING_CQE_F_MORE)
+			return;
+	} else {
+		if (res & (int)NB_NOTIF_ZC_COPIED)
+			stat_add(w->stats.zero_copy_copied, 1);
+		else
+			stat_add(w->stats.zero_copied, 1);
+		c->pending--;
+		conn_ready(c);
+	}
+	c->lent_bytes -= s->lent.bytes;
+	bufq_drop(&w->pool, &s->lent, s->lent.bytes);
+	uring_send_put(w->engine_state, s);
+}
+
+static void uring_queue_sendmsg(struct conn *c, struct uring_send *s, unsigned views, int flags,
+				bool zero_copy)
+{
+	struct uring *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	s->conn = c;
+	s->lent = (struct bufq){ 0 };
+	s->msg = (struct msghdr){ .msg_iov = s->iov, .msg_iovlen = views };
+	s->op.done = zero_copy ? uring_send_zc_done : uring_sendmsg_done;
+	if (zero_copy) {
+		io_uring_prep_sendmsg_zc(sqe, c->fd, &s->msg, (unsigned)flags);
+		sqe->ioprio |= NB_SEND_ZC_REPORT_USAGE;
+	} else {
+		io_uring_prep_sendmsg(sqe, c->fd, &s->msg, (unsigned)flags);
+	}
+	uring_fd(c, sqe);
+	ring_op(sqe, &s->op);
+}
+
+void uring_flush(struct conn *c)
+{
+	struct worker *w = c->worker;
+	struct uring *u = w->engine_state;
+	bool wait = c->flags & URING_SEND_WAIT, zero_copy;
+	int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
+	struct uring_send *s;
+	struct iovec iov[URING_IOV];
+	size_t bytes;
+	unsigned n;
+
+	if (c->sending.bytes) { /* one in flight: two on a full socket would interleave */
+		uring_hurry(c);
+		return;
+	}
+	n = bufq_iov(&c->tx, iov, URING_IOV, &bytes);
+	zero_copy = u->zero_copy && bytes >= w->options.zero_copy_min;
+	if (n == 1 && !zero_copy) {
+		struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+		io_uring_prep_send(sqe, c->fd, iov[0].iov_base, bytes, flags);
+		if (wait)
+			sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
+		uring_fd(c, sqe);
+		ring_op(sqe, &c->send_op);
+	} else {
+		s = uring_send_get(u);
+		if (!s) {
+			conn_failed(c, ENOMEM);
+			return;
+		}
+		memcpy(s->iov, iov, n * sizeof(iov[0]));
+		uring_queue_sendmsg(c, s, n, flags, zero_copy);
+	}
+	if (bytes == c->tx.bytes)
+		bufq_splice(&c->sending, &c->tx);
+	else
+		bufq_take(&w->pool, &c->sending, &c->tx, bytes);
+	c->pending++;
+	if (!wait && !c->tx.bytes && !c->rx.bytes && !w->service->source &&
+	    !(c->flags & (CONN_EOF | CONN_RECV_OFF)))
+		u->ring.quiet++;
+}
+
+void uring_send_init(struct conn *c)
+{
+	c->send_op.done = uring_send_done;
+}

@@ -1,0 +1,194 @@
+/* Engine `io_uring`, set-up: the ring of provided buffers, registered files, and a run-time probe
+ * of each feature.  See uring.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "uring.h"
+#include "uring_compat.h"
+
+/* Lends chunks to the kernel up to lent_max; one release store for the batch.  A quarter of the
+ * pool stays for services. */
+void uring_refill(struct worker *w)
+{
+	struct uring *u = w->engine_state;
+	unsigned keep = w->pool.chunk_count / 4, n = 0;
+
+	while (w->pool_lent < u->lent_max && w->pool.free_count > keep) {
+		struct chunk *k = chunk_get(&w->pool);
+
+		io_uring_buf_ring_add(u->buf_ring, k->base, w->pool.chunk_size, (uint16_t)k->id,
+				      (int)u->buf_mask, (int)n++);
+		u->order[u->buf_tail++ & u->buf_mask] = (uint16_t)k->id;
+		w->pool_lent++;
+	}
+	if (n)
+		io_uring_buf_ring_advance(u->buf_ring, (int)n);
+}
+
+static int uring_register_buf_ring(struct uring *u, uint16_t flags)
+{
+	struct io_uring_buf_reg reg = {
+		.ring_addr = (uint64_t)(uintptr_t)u->buf_ring,
+		.ring_entries = u->buf_entries,
+		.bgid = URING_BUF_GROUP,
+		.pad = flags, /* named `flags` since liburing 2.7 */
+	};
+
+	return io_uring_register_buf_ring(&u->ring.io, &reg, 0);
+}
+
+static unsigned uring_power_of_two(unsigned n)
+{
+	unsigned power = 1;
+
+	while (power * 2 <= n && power < 32768)
+		power *= 2;
+	return power;
+}
+
+static int uring_init_buffers(struct worker *w, struct reason *reason)
+{
+	struct uring *u = w->engine_state;
+	int rc;
+
+	u->buf_entries = uring_power_of_two(w->pool.chunk_count * 3 / 4);
+	u->buf_mask = u->buf_entries - 1;
+	u->order = calloc(u->buf_entries, sizeof(*u->order));
+	u->buf_ring = mmap(NULL, u->buf_entries * sizeof(struct io_uring_buf),
+			   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!u->order || u->buf_ring == MAP_FAILED)
+		return reason_set(reason, -ENOMEM, "no memory for the buffer ring");
+	io_uring_buf_ring_init(u->buf_ring);
+	rc = uring_register_buf_ring(u, NB_PBUF_RING_INC);
+	u->incremental = rc == 0;
+	if (rc < 0)
+		rc = uring_register_buf_ring(u, 0);
+	if (rc < 0)
+		return reason_set(reason, rc,
+				  "no ring of provided buffers (%s); engine = io_uring needs Linux "
+				  "6.0, use epoll or io_uring-poll",
+				  strerror(-rc));
+	worker_feature(w, FEATURE_buffer_ring);
+	if (u->incremental)
+		worker_feature(w, FEATURE_incremental_buffers);
+	u->lent_max = u->buf_entries;
+	if (u->incremental)
+		u->lent_max = MIN(MAX(URING_LENT_BYTES / w->pool.chunk_size, 4), u->buf_entries);
+	return 0;
+}
+
+static void uring_init_files(struct worker *w)
+{
+	struct uring *u = w->engine_state;
+	struct rlimit limit = { 0 };
+	unsigned count;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	count = (unsigned)MIN(limit.rlim_cur, URING_FILES_MAX);
+	u->slots = calloc(count, sizeof(*u->slots));
+	if (!u->slots || io_uring_register_files_sparse(&u->ring.io, count) < 0)
+		return; /* connections go without */
+	for (unsigned i = count; i-- > 0;)
+		u->slots[u->slot_count++] = i;
+	u->slots_total = count;
+	worker_feature(w, FEATURE_registered_files);
+}
+
+/* Does this kernel know multishot receive (Linux 6.0)?  Tried on a socket pair. */
+static int uring_probe_multishot(struct worker *w)
+{
+	struct uring *u = w->engine_state;
+	struct io_uring_sqe *sqe;
+	struct io_uring_cqe *cqe;
+	int fds[2], rc, res;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
+		return -errno;
+	close(fds[1]); /* the receive completes at once, with 0 */
+	sqe = ring_sqe(&u->ring);
+	io_uring_prep_recv_multishot(sqe, fds[0], NULL, 0, 0);
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	sqe->buf_group = URING_BUF_GROUP;
+	ring_op(sqe, NULL);
+	ring_enter(&u->ring, true, 0);
+	rc = io_uring_peek_cqe(&u->ring.io, &cqe);
+	res = rc < 0 ? rc : cqe->res;
+	if (rc == 0)
+		io_uring_cqe_seen(&u->ring.io, cqe);
+	close(fds[0]);
+	return res == -EINVAL ? -EINVAL : 0;
+}
+
+static void uring_probe_send_zc(struct worker *w)
+{
+	struct uring *u = w->engine_state;
+	struct io_uring_probe *probe;
+
+	if (!w->options.zero_copy_min)
+		return;
+	probe = io_uring_get_probe_ring(&u->ring.io);
+	u->zero_copy = probe && io_uring_opcode_supported(probe, IORING_OP_SENDMSG_ZC);
+	io_uring_free_probe(probe);
+	if (u->zero_copy)
+		worker_feature(w, FEATURE_send_zc);
+}
+
+void uring_fini(struct worker *w)
+{
+	struct uring *u = w->engine_state;
+
+	ring_fini(&u->ring);
+	if (u->buf_ring && u->buf_ring != MAP_FAILED)
+		munmap(u->buf_ring, u->buf_entries * sizeof(struct io_uring_buf));
+	while (u->send_free) {
+		struct uring_send *s = u->send_free;
+
+		u->send_free = s->next;
+		free(s);
+	}
+	free(u->order);
+	free(u->slots);
+	free(u);
+	w->engine_state = NULL;
+}
+
+int uring_init(struct worker *w, struct reason *reason)
+{
+	struct uring *u = calloc(1, sizeof(*u));
+	int rc;
+
+	if (!u)
+		return reason_set(reason, -ENOMEM, "io_uring: no memory");
+	w->engine_state = u;
+	rc = ring_init(&u->ring, w, reason);
+	if (rc < 0) {
+		free(u);
+		w->engine_state = NULL;
+		return rc;
+	}
+	rc = uring_init_buffers(w, reason);
+	if (rc == 0) {
+		uring_refill(w);
+		rc = uring_probe_multishot(w);
+		if (rc < 0)
+			reason_set(reason, rc,
+				   "no multishot receive; engine = io_uring needs Linux "
+				   "6.0, use epoll or io_uring-poll");
+	}
+	if (rc < 0) {
+		uring_fini(w);
+		return rc;
+	}
+	worker_feature(w, FEATURE_multishot_accept);
+	worker_feature(w, FEATURE_multishot_recv);
+	u->bundle = u->ring.features & NB_FEAT_RECVSEND_BUNDLE;
+	if (u->bundle)
+		worker_feature(w, FEATURE_recv_bundle);
+	uring_init_files(w);
+	uring_probe_send_zc(w);
+	return 0;
+}
