@@ -73,6 +73,7 @@ BENCH    := $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
 
 include tests/tests.mk
 -include tests/bench/bench.mk
+-include tools/demo.mk
 include tools/install.mk
 include tools/lint.mk
 
