@@ -118,8 +118,8 @@ packages:
 
 say = @printf '  %-5s %s\n' $(1) $(2:$(BUILD)/%=%)
 
-# What `all` and `check` need; `make deps DEPS='build lint fuzz'` for other groups of tools/deps.sh.
-DEPS ?= build test systemd
+# Other targets ask for what they need; `make deps DEPS='lint fuzz bench'` does so beforehand.
+DEPS ?= build demo test systemd
 .PHONY: deps
 deps: ## install the packages that are missing, or say how
 	@tools/deps.sh $(DEPS) $(if $(filter yes,$(RDMA)),rdma)

@@ -16,6 +16,7 @@ MAN        := $(wildcard man/*.[1-9])
 MAN_FILES   = $(foreach m,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 RELOCATE    = sed -e 's|/usr/sbin/nbserved|$(PREFIX)/sbin/nbserved|g' \
 		  -e 's|/usr/bin/nbctl|$(PREFIX)/bin/nbctl|g' \
+		  -e 's|/usr/share/nbserved|$(PREFIX)/share/nbserved|g' \
 		  -e 's|/etc/nbserved|$(SYSCONFDIR)/nbserved|g'
 
 # $(call place,FROM,TO): a text file with this installation's paths.
