@@ -260,7 +260,7 @@ static void print_features(const json_t *listener, FILE *to)
 	const json_t *feature;
 	size_t i;
 
-	json_array_foreach (json_object_get(listener, "engine_features"), i, feature)
+	json_array_foreach(json_object_get(listener, "engine_features"), i, feature)
 		fprintf(to, "%s %s", i ? "," : ":", json_string_value(feature));
 	fputc('\n', to);
 }
@@ -272,7 +272,7 @@ int doctor_print(const struct config *config, FILE *to)
 
 	if (!report)
 		return -ENOMEM;
-	json_array_foreach (json_object_get(report, "checks"), i, item) {
+	json_array_foreach(json_object_get(report, "checks"), i, item) {
 		bool ok = json_is_true(json_object_get(item, "ok"));
 
 		fprintf(to, "%-3s %-36s %s\n", ok ? "ok" : "no",
@@ -283,7 +283,7 @@ int doctor_print(const struct config *config, FILE *to)
 				json_string_value(json_object_get(item, "reason")),
 				json_string_value(json_object_get(item, "fix")));
 	}
-	json_array_foreach (json_object_get(report, "listeners"), i, item) {
+	json_array_foreach(json_object_get(report, "listeners"), i, item) {
 		bool ok = json_is_true(json_object_get(item, "available"));
 
 		fprintf(to, "%-3s listener %-27s %s", ok ? "ok" : "no",
