@@ -222,7 +222,53 @@ void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns)
 		conn_ready(c);
 }
 
+/* Room for `bytes` in the worker's scratch chunk, which is shared by what is written in a row. */
+static struct chunk *conn_scratch(struct worker *w, size_t bytes)
+{
+	struct chunk *k = w->scratch;
+
+	if (k && k->used + bytes <= w->pool.chunk_size)
+		return k;
+	w->scratch = chunk_get(&w->pool);
+	if (k)
+		chunk_put(&w->pool, k);
+	return w->scratch;
+}
+
+int conn_write(struct conn *c, const void *data, size_t bytes)
+{
+	struct worker *w = c->worker;
+	size_t chunks = bytes / w->pool.chunk_size + 1, n;
+	const uint8_t *from = data;
+
+	if (w->pool.free_count < chunks)
+		return -ENOBUFS;
+	for (; bytes > 0; bytes -= n, from += n) {
+		struct chunk *k = conn_scratch(w, MIN(bytes, w->pool.chunk_size));
+		uint8_t *to = k->base + k->used;
+		struct view *tail = c->tx.tail;
+
+		n = MIN(bytes, w->pool.chunk_size - k->used);
+		memcpy(to, from, n);
+		k->used += (uint32_t)n;
+		if (tail && tail->chunk == k && tail->data + tail->len == to) {
+			tail->len += (uint32_t)n;
+			c->tx.bytes += n;
+		} else {
+			bufq_push(&c->tx, view_new(&w->pool, k, to, (uint32_t)n));
+		}
+	}
+	return 0;
+}
+
 /* ---- Scheduling ---- */
+
+void conn_set_deadline(struct conn *c, uint64_t ns)
+{
+	c->deadline_ns = ns;
+	if (ns)
+		worker_scan_at(c->worker, ns);
+}
 
 void conn_ready(struct conn *c)
 {

@@ -55,6 +55,7 @@ struct conn {
 	struct op control_op; /* the engine's, for what is rare */
 	void *engine_state;
 	uint64_t opened_ns;
+	uint64_t deadline_ns; /* the service's: see conn_set_deadline(); 0: none */
 	uint64_t id;
 	struct conn *next, *prev; /* all of the worker's */
 	struct conn *starved_next;
@@ -84,6 +85,14 @@ void conn_failed(struct conn *c, int error);
 void conn_ready(struct conn *c);   /* run me in this turn, or the next */
 void conn_starved(struct conn *c); /* run me again when the pool has chunks */
 void conn_close(struct conn *c, enum conn_end end);
+
+/* Copies bytes behind tx: headers and small replies.  0, or -ENOBUFS when the pool is exhausted and
+ * nothing was written (conn_starved() then has the service run again). */
+int conn_write(struct conn *c, const void *data, size_t bytes);
+
+/* Runs the service again at the latest at `ns` (CLOCK_MONOTONIC), once; 0: not at all.  The time is
+ * met within some milliseconds.  The service compares c->deadline_ns with w->now_ns. */
+void conn_set_deadline(struct conn *c, uint64_t ns);
 
 /* Counts an operation of the service (index in service->operations).  On sampled turns it starts
  * the clock, which conn_sent() stops when all of tx is with the kernel: the latency runs from the

@@ -16,6 +16,11 @@ struct service {
 	/* It sends without being asked: run() is also called whenever tx has drained. */
 	bool source;
 
+	/* What all workers of one listener share (w->shared), made before they start and freed when
+	 * they have ended; guards itself.  NULL: no memory.  Optional, both or none. */
+	void *(*shared_new)(void);
+	void (*shared_free)(void *shared);
+
 	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional.
 	 */
 	int (*open)(struct conn *c);

@@ -37,12 +37,18 @@ void worker_set_deadline(struct worker *w)
 		w->deadline_ns = w->retry_ns;
 }
 
+void worker_scan_at(struct worker *w, uint64_t ns)
+{
+	if (w->scan_ns && w->scan_ns <= ns)
+		return;
+	w->scan_ns = ns;
+	worker_set_deadline(w);
+}
+
 void worker_conn_opened(struct worker *w)
 {
-	if (w->scan_ns || !w->options.idle_timeout_ns)
-		return;
-	w->scan_ns = clock_ns() + w->options.idle_timeout_ns;
-	worker_set_deadline(w);
+	if (w->options.idle_timeout_ns && !w->scan_ns)
+		worker_scan_at(w, clock_ns() + w->options.idle_timeout_ns);
 }
 
 static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
@@ -51,25 +57,45 @@ static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 	       c->sending.bytes == 0 && c->lent_bytes == 0;
 }
 
-/* Closes what has been idle for too long, and says when to look again. */
+/* When to look at c again; 0: never.  Closes it when its time is over. */
+static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
+{
+	uint64_t timeout = w->options.idle_timeout_ns, next = 0;
+
+	if (w->draining && (now >= w->drain_deadline_ns || conn_is_quiet(c, now))) {
+		conn_close(c, CONN_END_DRAIN);
+		return 0;
+	}
+	if (timeout) {
+		next = c->active_ns + timeout;
+		if (now >= next) {
+			conn_close(c, CONN_END_IDLE);
+			return 0;
+		}
+		next = MAX(next, now + timeout / 16); /* no wake-up for each of many */
+	}
+	if (c->deadline_ns && now >= c->deadline_ns)
+		conn_ready(c);
+	else if (c->deadline_ns && (!next || c->deadline_ns < next))
+		next = c->deadline_ns;
+	return next;
+}
+
 static void worker_scan(struct worker *w)
 {
-	uint64_t now = clock_ns(), timeout = w->options.idle_timeout_ns, next = 0;
+	uint64_t now = clock_ns(), next = 0;
 	struct conn *following;
 
 	for (struct conn *c = w->conns; c; c = following) {
+		uint64_t ns;
+
 		following = c->next;
-		if (w->draining && now >= w->drain_deadline_ns)
-			conn_close(c, CONN_END_DRAIN);
-		else if (w->draining && conn_is_quiet(c, now))
-			conn_close(c, CONN_END_DRAIN);
-		else if (timeout && now - c->active_ns >= timeout)
-			conn_close(c, CONN_END_IDLE);
-		else if (timeout && (!next || c->active_ns + timeout < next))
-			next = c->active_ns + timeout;
+		ns = worker_scan_conn(w, c, now);
+		if (ns && (!next || ns < next))
+			next = ns;
 	}
-	if (next && next < now + timeout / 16)
-		next = now + timeout / 16; /* not a wake-up for each of many connections */
+	if (next)
+		next = MAX(next, now + NS_PER_MS);
 	if (w->draining && w->conns && (!next || next > now + WORKER_QUIET_NS / 10))
 		next = now + WORKER_QUIET_NS / 10;
 	w->scan_ns = next;

@@ -109,7 +109,9 @@ struct worker {
 	unsigned acceptor_count;
 	uint64_t next_conn_id;
 	struct worker_options options;
-	void *service_state; /* the service's, shared by its connections; NULL at start */
+	void *service_state;   /* the service's, of this worker; NULL at start */
+	void *shared;          /* the service's, of the listener: see service->shared_new() */
+	struct chunk *scratch; /* what conn_write() fills; NULL: none yet */
 
 	/* Shared. */
 	struct mailbox mailbox;
@@ -186,6 +188,8 @@ void worker_list_connections(struct worker *w, struct worker_list *list);
 
 /* A connection arrived (fd), or accepting failed (-errno). */
 void worker_accepted(struct acceptor *a, int fd);
+/* Look at all connections at `ns` (CLOCK_MONOTONIC), or earlier. */
+void worker_scan_at(struct worker *w, uint64_t ns);
 /* A connection was made: the idle timer may have to run. */
 void worker_conn_opened(struct worker *w);
 /* A descriptor was closed: paused acceptors may go on. */

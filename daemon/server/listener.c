@@ -229,6 +229,7 @@ static int listener_start(struct listener *l, const struct engine *engine, const
 		w->options = l->config->options;
 		w->owner = &listener_owner;
 		w->owner_context = l;
+		w->shared = l->shared;
 		w->index = i;
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->config->name, i % 100);
 		rc = worker_start(w, fds + i * stride, stride, reason);
@@ -269,7 +270,10 @@ static int listener_open(struct listener *l, struct reason *reason)
 	fds = malloc(total * sizeof(*fds));
 	l->addresses = calloc(stride, sizeof(*l->addresses));
 	l->admission = admission_new(l->config);
-	if (!fds || !l->addresses || !l->admission) {
+	if (l->config->service->shared_new)
+		l->shared = l->config->service->shared_new();
+	if (!fds || !l->addresses || !l->admission ||
+	    (l->config->service->shared_new && !l->shared)) {
 		free(fds);
 		return reason_set(reason, -ENOMEM, "no memory");
 	}
@@ -333,6 +337,8 @@ void listener_free(struct listener *l)
 	if (!l)
 		return;
 	listener_stop_workers(l);
+	if (l->shared)
+		l->config->service->shared_free(l->shared);
 	admission_free(l->admission);
 	free(l->addresses);
 	free(l);

@@ -28,6 +28,7 @@ struct listener {
 	char (*addresses)[ADDRESS_TEXT_MAX]; /* as bound: port 0 resolved, ranges expanded */
 	unsigned address_count;
 	struct admission *admission;
+	void *shared;             /* the service's: see service->shared_new() */
 	struct proc_cost retired; /* cost of kernel threads that have ended */
 };
 
