@@ -290,13 +290,16 @@ const struct command command_compare = {
 	.details =
 		"Takes the counters twice and shows the difference: rates, latency, CPU time and\n"
 		"system calls per operation.  With COMMAND, usually a load generator, the interval is\n"
-		"its run time, and only listeners that did something are shown.  The first listener\n"
-		"of each service is the baseline: name them in the order you like.\n"
+		"its run time, from its start to its end, and only listeners that did something are\n"
+		"shown.  The first listener of each service is the baseline: name them in the order\n"
+		"you like.\n"
 		"\n"
 		"Operations, bytes, CPU time and system calls are counted; latency is sampled, and\n"
-		"the table says how many samples there were.  CPU time is that of the listener's own\n"
-		"threads and of the kernel's threads that work for them; interrupts are charged by\n"
-		"Linux to whoever they interrupt.\n",
+		"the table says how many samples there were.  It runs from the moment a worker has a\n"
+		"request's bytes to the moment the kernel has taken the reply; the generator sees the\n"
+		"round trip.  CPU time is that of the listener's own threads and of the kernel's\n"
+		"threads that work for them; interrupts are charged by Linux to whoever they\n"
+		"interrupt.  Saved rows of the same label and listener are added up.\n",
 	.example = "nbctl compare echo-epoll echo-uring --interval 5\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
 		   "nbctl compare --label '50 conn' --save rows.jsonl echo-uring -- LOAD ARG...\n"

@@ -309,22 +309,26 @@ static void render_notes(struct output *out, const struct groups *all)
 			shared |= row->listener_count != row->count;
 		}
 	}
-	output_wrapped(out, STYLE_DIM, 2, "CPU: user and system time of the listener's threads.%s",
-		       !compared ? ""
-		       : by_bytes
-			       ? " vs 1st: CPU/op (CPU/GB where shown: operations differ in size) "
-				 "against the first row of its group; * the lowest."
-			       : " vs 1st: CPU/op against the first row of its group; * the "
-				 "lowest.");
-	output_wrapped(out, STYLE_DIM, 2,
-		       "Operations are counted, latency is sampled: %s%s%s samples a row; - too "
-		       "few.",
-		       human_count(low).text, low == high ? "" : " to ",
-		       low == high ? "" : human_count(high).text);
+	output_wrapped(
+		out, STYLE_DIM, 2,
+		"CPU: user and system time of the listener's threads and of the kernel's that "
+		"work for them.%s",
+		!compared  ? ""
+		: by_bytes ? " vs 1st: CPU/op (CPU/GB where shown: operations differ in size) "
+			     "against the first row of its group; * the lowest."
+			   : " vs 1st: CPU/op against the first row of its group; * the "
+			     "lowest.");
+	output_wrapped(
+		out, STYLE_DIM, 2,
+		"Latency: from the request in the worker's hands to the reply in the "
+		"kernel's, not the client's round trip. Sampled: %s%s%s samples a row; - too "
+		"few.",
+		human_count(low).text, low == high ? "" : " to ",
+		low == high ? "" : human_count(high).text);
 	if (batches)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "An operation of echo, discard, chargen is what one receive or send "
-			       "moved: pipelined requests may be one.");
+			       "moved: many pipelined requests may be one.");
 	if (shared)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "MB, CPU, calls and turns are of all operations of a listener.");
