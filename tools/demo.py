@@ -1,0 +1,408 @@
+#!/usr/bin/env python3
+"""make demo: the daemon with its default listeners on loopback, load generators against each of
+them, and what an operation cost on every engine.  usage: demo.py [BUILD]
+
+Each load visits the engines one after the other and then once more in reverse order, so that
+whatever else the host does meets all of them; `nbctl compare` measures around each visit and adds
+up.  Everything lives in a temporary directory; nothing is left behind.
+"""
+
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from statistics import median
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+CONFIG = ROOT / "conf/nbserved.ini"
+SLICE = 1.0  # seconds of one redis-benchmark run, about; there are 36
+BULK_SLICE = 2  # seconds of one fio or iperf run; there are 12
+RUN_MAX = 30  # seconds after which a generator has failed
+
+# What the default configuration has on io_uring only, on the engine to compare it with.
+BASELINE = """
+[listener {service}-epoll]
+address = 127.0.0.1:0
+engine = epoll
+service = {service}
+"""
+
+
+class Failed(Exception):
+    """The demo cannot go on; says why."""
+
+
+def say(text="", end="\n"):
+    print(text, end=end, flush=True)
+
+
+# ---- Loads ----
+
+
+class Load:
+    """One way to drive a service.  argv() is a whole command: what is measured is what runs."""
+
+    def __init__(self, service, label, argv):
+        self.service = service
+        self.label = label
+        self.argv = argv
+
+
+class RedisLoad(Load):
+    """A bounded number of requests, chosen so that one run takes about SLICE seconds here."""
+
+    def __init__(self, connections, pipeline):
+        self.requests = 1000
+        self.options = ["-t", "ping_mbulk,set", "-d", "512"]
+        self.options += ["-c", str(connections), "-P", str(pipeline)]
+        super().__init__("echo", f"redis-benchmark -c {connections} -P {pipeline}", self.redis)
+
+    def redis(self, port):
+        return ["redis-benchmark", "-p", str(port), *self.options, "-n", str(self.requests), "-q"]
+
+    def calibrate(self, demo, port):
+        """Sets the number of requests, from the rate that the generator itself finds."""
+        rate = elapsed = 0
+        while elapsed < SLICE / 20:
+            self.requests *= 4
+            output = demo.run_pinned([*self.redis(port), "--csv"])
+            found = re.search(r'"PING_MBULK","([\d.]+)"', output)
+            if not found or float(found[1]) == 0:
+                raise Failed(f"no rate in what redis-benchmark said:\n{output}")
+            rate = float(found[1])
+            elapsed = self.requests / rate
+        self.requests = max(1000, int(rate * SLICE / 2) // 1000 * 1000)  # of each of the two tests
+
+
+def fio(direction):
+    def argv(port):
+        return [
+            "fio", "--name=demo", "--ioengine=net", "--protocol=tcp", "--hostname=127.0.0.1",
+            f"--port={port}", f"--rw={direction}", "--bs=64k", "--size=1t", "--time_based",
+            f"--runtime={BULK_SLICE}",
+        ]  # fmt: skip
+
+    return argv
+
+
+def iperf(port):
+    return ["iperf", "-c", "127.0.0.1", "-p", str(port), "-t", str(BULK_SLICE)]
+
+
+LOADS = [RedisLoad(c, p) for p in (1, 16) for c in (1, 50, 200)] + [
+    Load("discard", "fio --rw=write --bs=64k", fio("write")),
+    Load("discard", "iperf -c", iperf),
+    Load("chargen", "fio --rw=read --bs=64k", fio("read")),
+]
+
+
+# ---- The configuration: the installed default, moved out of the way ----
+
+
+def is_free(port):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def demo_config(directory):
+    """The text, and the ports that are taken here."""
+    taken = []
+
+    def address(match):
+        if is_free(int(match[2])):
+            return match[0]
+        taken.append(int(match[2]))
+        return match[1] + "0"
+
+    text = CONFIG.read_text()
+    text = re.sub(r"(?m)^control = \S+", f"control = {directory}/control.sock", text)
+    text = re.sub(r"(?m)^(address = 127\.0\.0\.1:)(\d+)", address, text)
+    return text + "".join(BASELINE.format(service=s) for s in ("discard", "chargen")), taken
+
+
+# ---- CPUs ----
+
+
+def siblings(cpu):
+    """The hardware threads of cpu's core."""
+    path = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    cpus = set()
+    try:
+        for part in path.read_text().strip().split(","):
+            first, _, last = part.partition("-")
+            cpus |= set(range(int(first), int(last or first) + 1))
+    except (OSError, ValueError):
+        pass
+    return cpus | {cpu}
+
+
+def choose_cpus():
+    """One CPU for the server; others, and not of the same core if it can be, for generators."""
+    usable = os.sched_getaffinity(0)
+    server = min(usable)
+    return {server}, usable - siblings(server) or usable - {server} or usable
+
+
+def cpu_list(cpus):
+    cpus = sorted(cpus)
+    if len(cpus) > 1 and cpus == list(range(cpus[0], cpus[-1] + 1)):
+        return f"CPUs {cpus[0]}-{cpus[-1]}"
+    return ("CPUs " if len(cpus) > 1 else "CPU ") + ",".join(map(str, cpus))
+
+
+# ---- The demo ----
+
+
+class Demo:
+    def __init__(self, build, directory):
+        self.nbserved = str(build / "nbserved")
+        self.nbctl = [str(build / "nbctl"), "-s", f"{directory}/control.sock"]
+        self.build = build
+        self.directory = directory
+        self.rows = directory / "rows.jsonl"
+        self.log = directory / "log"
+        self.daemon = None
+        self.running = None  # a generator, with nbctl around it
+        self.failures = 0
+        self.server_cpus, self.client_cpus = choose_cpus()
+
+    # -- Processes --
+
+    def start(self):
+        text, taken = demo_config(self.directory)
+        config = self.directory / "nbserved.ini"
+        config.write_text(text)
+        with open(self.log, "wb") as log:
+            self.daemon = subprocess.Popen(
+                [self.nbserved, "-c", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is ours: the daemon ends after the generator
+                preexec_fn=lambda: os.sched_setaffinity(0, self.server_cpus),
+            )
+        deadline = time.monotonic() + 10
+        while True:
+            status = subprocess.run(
+                [*self.nbctl, "status", "--json"], capture_output=True, check=False
+            )
+            if status.returncode == 0:
+                return json.loads(status.stdout), taken
+            if self.daemon.poll() is not None or time.monotonic() > deadline:
+                raise Failed(f"nbserved did not start:\n{self.log.read_text()}")
+            time.sleep(0.02)
+
+    def run_pinned(self, argv):
+        """Runs a generator to its end; its output.  Failed when it fails or takes too long."""
+        self.running = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, self.client_cpus),
+        )
+        try:
+            output = self.running.communicate(timeout=RUN_MAX)[0]
+        except subprocess.TimeoutExpired as error:
+            self.end_running()
+            raise Failed(f"not finished after {RUN_MAX} s: {' '.join(argv)}") from error
+        if self.running.returncode:
+            raise Failed(f"status {self.running.returncode}: {' '.join(argv)}\n{output}")
+        self.running = None
+        return output
+
+    def end_running(self):
+        if self.running and self.running.poll() is None:
+            os.killpg(self.running.pid, signal.SIGKILL)  # its own session: it and its generator
+            self.running.wait()
+        self.running = None
+
+    def stop(self):
+        """Ends what was started; whether the daemon ended well."""
+        self.end_running()
+        if not self.daemon:
+            return True
+        self.daemon.terminate()
+        try:
+            return self.daemon.wait(10) == 0
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+            return False
+
+    # -- Measuring --
+
+    def measure(self, load, listener):
+        before = self.rows.stat().st_size if self.rows.exists() else 0
+        port = int(listener["addresses"][0].rsplit(":", 1)[1])
+        compare = ["compare", "--quiet", "--label", load.label, "--save", str(self.rows)]
+        self.run_pinned([*self.nbctl, *compare, listener["name"], "--", *load.argv(port)])
+        if not self.rows.exists() or self.rows.stat().st_size == before:
+            raise Failed(f"{listener['name']} has served nothing")
+
+    def run_load(self, load, listeners):
+        begin = time.monotonic()
+        say(f"  {load.service:8}{load.label:32}", end="")
+        try:
+            if isinstance(load, RedisLoad):
+                load.calibrate(self, listeners[0]["addresses"][0].rsplit(":", 1)[1])
+            for listener in listeners:
+                say(f"{listener['engine']} ", end="")
+                self.measure(load, listener)
+            for listener in reversed(listeners):
+                say(".", end="")
+                self.measure(load, listener)
+            say(f" {time.monotonic() - begin:.1f} s")
+        except Failed as error:
+            self.failures += 1
+            say(f"FAILED\n{error}")
+
+    def run_loads(self, status):
+        serving = [l for l in status["listeners"] if l["state"] == "serving"]
+        # The baseline of each comparison first.
+        serving.sort(key=lambda l: l["engine"] != "epoll")
+        for load in LOADS:
+            listeners = [l for l in serving if l["service"] == load.service]
+            if listeners:
+                self.run_load(load, listeners)
+
+    # -- Telling --
+
+    def introduce(self, status, taken):
+        cpus = cpu_list(os.sched_getaffinity(0))
+        say(f"nbserved {status['version']} on Linux {platform.release()}, {cpus}.")
+        if self.server_cpus & self.client_cpus:
+            say("One CPU only: server and generators share it; rates and latencies mean little.")
+        else:
+            server, clients = cpu_list(self.server_cpus), cpu_list(self.client_cpus)
+            say(f"The server is pinned to {server}, the generators to {clients}.")
+        say("Listeners: those of conf/nbserved.ini, and discard-epoll and chargen-epoll, so that")
+        say("epoll stands beside io_uring for bulk data, too.")
+        if taken:
+            say(f"Taken on this host, so others were chosen: port {', '.join(map(str, taken))}.")
+        for listener in status["listeners"]:
+            if listener["state"] != "serving":
+                say(f"{listener['name']}: {listener['state']}: {listener.get('reason', '')}")
+        say("RDMA: no rows: " + rdma_reason())
+        say()
+        say("Each load visits one engine after the other, then all again in reverse order (dots):")
+
+    def show(self):
+        """The table, and how far to trust it; whether there is one."""
+        say()
+        shown = subprocess.run([*self.nbctl, "compare", "--load", str(self.rows)], check=False)
+        spreads = self.spreads()
+        if shown.returncode == 0 and spreads:
+            say("ops/s and MB/s are over a generator's whole run, its start included.")
+            say(f"How far to trust it: the two visits to a listener differ by {median(spreads):.1f} %")
+            say(f"  in CPU (median of {len(spreads)} rows; at most {max(spreads):.0f} %): smaller "
+                "differences between engines are noise.")
+        return shown.returncode == 0
+
+    def spreads(self):
+        """For each row, by how many percent its visits differ in CPU time per byte."""
+        visits = {}
+        for line in self.rows.read_text().splitlines():
+            row = json.loads(line)
+            cost = row["cpu_ns"] / (row["bytes_in"] + row["bytes_out"])
+            visits.setdefault((row["label"], row["listener"]), []).append(cost)
+        return [(max(c) / min(c) - 1) * 100 for c in visits.values() if len(c) == 2]
+
+    def try_next(self, taken):
+        here = "" if ROOT == pathlib.Path.cwd() else f"  cd {ROOT}\n"
+        build = os.path.relpath(self.build, ROOT)
+        say(NEXT.format(here=here, build=build))
+        if taken:
+            ports = ", ".join(map(str, taken))
+            say(f"  (first stop what listens on port {ports}, or edit {build}/try.ini)")
+
+    def run(self):
+        status, taken = self.start()
+        self.introduce(status, taken)
+        self.run_loads(status)
+        if not self.rows.exists() or not self.show():
+            self.failures += 1
+        self.try_next(taken)
+        return self.failures
+
+
+def rdma_reason():
+    reason = "this version has no rdma engine yet"
+    if not any(pathlib.Path("/sys/class/infiniband").glob("*")):
+        reason += " (and this host no RDMA device)"
+    return reason + "."
+
+
+NEXT = """
+What to try next:
+
+{here}  {build}/nbserved -c conf/nbserved.ini --doctor     # what this host allows, how to fix each "no"
+
+  # The default configuration by hand, with its control socket in {build}/:
+  sed "s|/run/nbserved/|$PWD/{build}/|" conf/nbserved.ini >{build}/try.ini
+  {build}/nbserved -c {build}/try.ini &
+  export NBSERVED_SOCKET=$PWD/{build}/control.sock
+  {build}/nbctl status
+  {build}/nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -c 50 -n 500000 -q
+  iperf -c 127.0.0.1 -p 9009 -t 5 & {build}/nbctl stats discard-uring --watch    # Ctrl-C ends it
+  kill %1                                        # drains and ends
+
+  make check                                     # the tests; then `make install`, see README.md
+"""
+
+
+def check_tools():
+    missing = [t for t in ("redis-benchmark", "fio", "iperf") if not shutil.which(t)]
+    if missing:
+        raise Failed(f"not installed: {', '.join(missing)} (make deps DEPS='build demo')")
+
+
+def on_signal(number, _frame):
+    raise KeyboardInterrupt(number)
+
+
+def main():
+    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+    begin = time.monotonic()
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGHUP, on_signal)
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="nbserved-demo-"))
+    demo = Demo(build, directory)
+    failures = 1
+    try:
+        check_tools()
+        failures = demo.run()
+    except Failed as error:
+        say(f"demo: {error}")
+    except KeyboardInterrupt:
+        say("\ndemo: interrupted")
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the cleaning up is left
+        if not demo.stop():
+            failures += 1
+            say(f"demo: nbserved did not end well:\n{demo.log.read_text()}")
+        shutil.rmtree(directory, ignore_errors=True)
+    if failures:
+        say(f"demo: FAILED ({failures})")
+    else:
+        say(f"demo: done in {time.monotonic() - begin:.0f} s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
