@@ -6,6 +6,7 @@ builds.  A sanitizer's report, a crash or a wrong exit status fails the test tha
 
 import os
 import pathlib
+import random
 import resource
 import select
 import shutil
@@ -201,6 +202,14 @@ def listener(name, service="echo", engine="epoll", **keys):
 def engine(request):
     """Every scenario runs over each engine; none is skipped where io_uring works."""
     return request.param
+
+
+@pytest.fixture
+def loopback_ports():
+    """(host, port): a loopback address of this test's own, on which ports from there on are free."""
+    chosen = random.SystemRandom()
+    host = "127." + ".".join(str(chosen.randrange(1, 255)) for _ in range(3))
+    return host, chosen.randrange(10000, 30000)
 
 
 def requires(tool):

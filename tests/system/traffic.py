@@ -1,0 +1,187 @@
+"""Raw TCP clients for the tests: what no generator does, with every byte compared.
+
+Everything is seeded, has a limit, and waits on sockets or on the daemon's own counters, never for
+a time to pass.
+"""
+
+import random
+import select
+import socket
+import struct
+import threading
+import time
+
+TIMEOUT = 60  # seconds; as conftest.TIMEOUT
+CHARGEN_CHARS = bytes(range(ord(" "), ord("~") + 1))
+CHARGEN_LINE = 72
+
+
+def noise(size, seed=0):
+    """Bytes that are the same in each run, and in which no part resembles another."""
+    return random.Random(seed).randbytes(size)
+
+
+def chargen_text(size):
+    """The start of RFC 864's pattern."""
+    ring = CHARGEN_CHARS * 2
+    period = b"".join(
+        ring[i : i + CHARGEN_LINE] + b"\r\n" for i in range(len(CHARGEN_CHARS))
+    )
+    return (period * (size // len(period) + 1))[:size]
+
+
+def connect(address, receive_buffer=None, send_buffer=None, timeout=TIMEOUT):
+    """A connection with socket buffers of a given size, which must be set before it begins."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    s = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if receive_buffer:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if send_buffer:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        s.settimeout(timeout)
+        s.connect(address)
+    except OSError:
+        s.close()
+        raise
+    return s
+
+
+def receive(s, size):
+    """Exactly size bytes."""
+    parts, left = [], size
+    while left:
+        data = s.recv(min(left, 1 << 20))
+        if not data:
+            raise ConnectionError(f"ended {left} bytes early")
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts)
+
+
+def receive_all(s):
+    """Everything until the peer's FIN."""
+    parts = []
+    while data := s.recv(1 << 20):
+        parts.append(data)
+    return b"".join(parts)
+
+
+def echo(s, data=b"x" * 100):
+    """One request, and its answer compared."""
+    s.sendall(data)
+    assert receive(s, len(data)) == data
+
+
+def reset(s):
+    """Ends the connection with a RST."""
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+
+
+def is_ended(s):
+    """The peer ends the connection, with a FIN or a RST; what it had sent is dropped."""
+    try:
+        while s.recv(1 << 16):
+            pass
+    except (ConnectionResetError, BrokenPipeError):
+        pass
+    return True
+
+
+class Exchange:
+    """One connection that sends data in random pieces and reads its echo in random pieces."""
+
+    SIZES = [1, 2, 3, 16, 100, 511, 512, 513, 1460, 4096, 16384, 16385, 70000]
+
+    def __init__(self, s, data, seed):
+        self.socket, self.data = s, data
+        self.random = random.Random(seed)
+        self.sent = 0
+        self.received = bytearray()
+        self.ended = False
+        s.setblocking(False)
+
+    def send(self):
+        size = self.random.choice(self.SIZES)
+        self.sent += self.socket.send(self.data[self.sent : self.sent + size])
+        if self.sent == len(self.data):
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def receive(self):
+        data = self.socket.recv(self.random.choice(self.SIZES))
+        self.received += data
+        self.ended = not data
+
+    def is_sending(self):
+        return self.sent < len(self.data)
+
+
+def run_exchanges(exchanges, timeout=TIMEOUT):
+    """All at once, until each has got back what it sent and the daemon's FIN."""
+    end = time.monotonic() + timeout
+    left = {e.socket: e for e in exchanges}
+    while left:
+        sending = [s for s, e in left.items() if e.is_sending()]
+        readable, writable, _ = select.select(left, sending, [], 1)
+        for s in writable:
+            left[s].send()
+        for s in readable:
+            left[s].receive()
+            if left[s].ended:
+                del left[s]
+        assert time.monotonic() < end, f"{len(left)} of {len(exchanges)} did not end"
+    for e in exchanges:
+        assert e.sent == len(e.data)
+        assert e.received == e.data
+
+
+class Sender(threading.Thread):
+    """Sends data and then, if asked, a FIN, while the test reads."""
+
+    def __init__(self, s, data, fin=True):
+        super().__init__(daemon=True)
+        self.socket, self.data, self.fin = s, data, fin
+        self.error = None
+        self.start()
+
+    def run(self):
+        try:
+            self.socket.sendall(self.data)
+            if self.fin:
+                self.socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            self.error = error
+
+    def finish(self):
+        self.join(TIMEOUT)
+        assert not self.is_alive(), "the sender is stuck"
+        assert self.error is None, self.error
+
+
+class NeverReader:
+    """A client that writes and never reads."""
+
+    PIECE = bytes(64 * 1024)
+
+    def __init__(self, address, buffer_size=64 * 1024):
+        self.socket = connect(address, receive_buffer=buffer_size, send_buffer=buffer_size)
+        self.socket.setblocking(False)
+        self.sent = 0
+
+    def push(self, limit=1 << 30):
+        """Sends what is taken without waiting."""
+        while self.sent < limit:
+            try:
+                self.sent += self.socket.send(self.PIECE)
+            except BlockingIOError:
+                return
+
+    def peer(self):
+        """As ListConnections names it."""
+        host, port = self.socket.getsockname()[:2]
+        return f"{host}:{port}"
+
+    def close(self):
+        self.socket.close()
