@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from statistics import median
 
@@ -166,6 +167,11 @@ def cpu_list(cpus):
 # ---- The demo ----
 
 
+def command(argv):
+    """The generator's own command line."""
+    return " ".join(argv[argv.index("--") + 1 :] if "--" in argv else argv)
+
+
 class Demo:
     def __init__(self, build, directory):
         self.nbserved = str(build / "nbserved")
@@ -220,9 +226,9 @@ class Demo:
             output = self.running.communicate(timeout=RUN_MAX)[0]
         except subprocess.TimeoutExpired as error:
             self.end_running()
-            raise Failed(f"not finished after {RUN_MAX} s: {' '.join(argv)}") from error
+            raise Failed(f"not finished after {RUN_MAX} s: {command(argv)}") from error
         if self.running.returncode:
-            raise Failed(f"status {self.running.returncode}: {' '.join(argv)}\n{output}")
+            raise Failed(f"{command(argv)}\n{output}")
         self.running = None
         return output
 
@@ -295,9 +301,8 @@ class Demo:
         say("epoll stands beside io_uring for bulk data, too.")
         if taken:
             say(f"Taken on this host, so others were chosen: port {', '.join(map(str, taken))}.")
-        for listener in status["listeners"]:
-            if listener["state"] != "serving":
-                say(f"{listener['name']}: {listener['state']}: {listener.get('reason', '')}")
+        for reason, names in absent(status).items():
+            say(textwrap.fill(f"{', '.join(names)}: {reason}", 100, subsequent_indent="  "))
         say("RDMA: no rows: " + rdma_reason())
         say()
         say("Each load visits one engine after the other, then all again in reverse order (dots):")
@@ -339,6 +344,16 @@ class Demo:
             self.failures += 1
         self.try_next(taken)
         return self.failures
+
+
+def absent(status):
+    """The listeners that do not serve, by why."""
+    reasons = {}
+    for listener in status["listeners"]:
+        if listener["state"] != "serving":
+            reason = f"{listener['state']}: {listener.get('reason', '')}"
+            reasons.setdefault(reason, []).append(listener["name"])
+    return reasons
 
 
 def rdma_reason():
