@@ -96,7 +96,7 @@ void bufq_take(struct pool *p, struct bufq *to, struct bufq *from, size_t bytes)
 	}
 }
 
-void bufq_drop(struct pool *p, struct bufq *q, size_t bytes)
+void bufq_drop_slow(struct pool *p, struct bufq *q, size_t bytes)
 {
 	assert(bytes <= q->bytes);
 	while (bytes > 0 && q->head->len <= bytes) {

@@ -130,7 +130,19 @@ static inline void bufq_prepend(struct bufq *to, struct bufq *from)
 void bufq_take(struct pool *p, struct bufq *to, struct bufq *from, size_t bytes);
 
 /* Frees the first bytes of q; bytes <= q->bytes. */
-void bufq_drop(struct pool *p, struct bufq *q, size_t bytes);
+void bufq_drop_slow(struct pool *p, struct bufq *q, size_t bytes);
+
+static inline void bufq_drop(struct pool *p, struct bufq *q, size_t bytes)
+{
+	struct view *v = q->head;
+
+	if (v && !v->next && v->len == bytes) { /* all of the only view: what most sends take */
+		*q = (struct bufq){ 0 };
+		view_free(p, v);
+	} else {
+		bufq_drop_slow(p, q, bytes);
+	}
+}
 
 /* Copies the first bytes of q to `to` and frees them: for headers only. */
 void bufq_read(struct pool *p, struct bufq *q, void *to, size_t bytes);

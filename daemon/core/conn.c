@@ -35,9 +35,8 @@ static void conn_unlink(struct conn *c)
 	stat_add(w->stats.open, UINT64_C(-1));
 }
 
-static void conn_drop(struct worker *w, int fd, void *ticket)
+static void conn_drop(struct worker *w, int fd)
 {
-	w->owner->release(w, ticket);
 	close(fd);
 	stat_add(w->stats.sys_close, 1);
 	worker_fd_freed(w);
@@ -54,14 +53,15 @@ void conn_new(struct worker *w, int fd)
 	else if (rc < 0)
 		stat_add(w->stats.refused_limit, 1);
 	if (rc < 0) {
-		conn_drop(w, fd, NULL);
+		conn_drop(w, fd);
 		return;
 	}
 	stat_add(w->stats.accepted, 1);
 	c = calloc(1, sizeof(*c));
 	if (!c) {
 		stat_add(w->stats.closed_error, 1);
-		conn_drop(w, fd, ticket);
+		w->owner->release(w, ticket);
+		conn_drop(w, fd);
 		return;
 	}
 	c->worker = w;
@@ -317,27 +317,30 @@ static inline void conn_throttle(struct conn *c)
  */
 static bool conn_finished(const struct conn *c)
 {
-	return (c->flags & CONN_EOF) && c->tx.bytes == 0 && c->pending == 0 &&
-	       !(c->flags & (CONN_STARVED | CONN_READY));
+	return c->tx.bytes == 0 && c->pending == 0 && !(c->flags & (CONN_STARVED | CONN_READY));
+}
+
+static inline void conn_serve(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	c->active_ns = w->now_ns;
+	w->service->run(c);
+	if (c->tx.bytes && !(c->flags & CONN_CLOSING))
+		w->engine->flush(c);
+	if (unlikely(c->flags & CONN_CLOSING))
+		return;
+	conn_throttle(c);
+	if (unlikely(c->flags & CONN_EOF) && conn_finished(c))
+		conn_close(c, CONN_END_PEER);
 }
 
 void conn_run(struct conn *c)
 {
-	struct worker *w = c->worker;
-
-	if (!(c->flags & CONN_CLOSING)) {
-		c->active_ns = w->now_ns;
-		w->service->run(c);
-	}
-	if (!(c->flags & CONN_CLOSING) && c->tx.bytes)
-		w->engine->flush(c);
-	if (!(c->flags & CONN_CLOSING)) {
-		conn_throttle(c);
-		if (conn_finished(c))
-			conn_close(c, CONN_END_PEER);
-	}
+	if (likely(!(c->flags & CONN_CLOSING)))
+		conn_serve(c);
 	/* On a list: the turn that takes it from there runs it again. */
-	if ((c->flags & CONN_CLOSING) && c->pending == 0 &&
+	if (unlikely(c->flags & CONN_CLOSING) && c->pending == 0 &&
 	    !(c->flags & (CONN_STARVED | CONN_READY)))
 		conn_free(c);
 }

@@ -181,7 +181,8 @@ static void worker_run_ready(struct worker *w)
 	}
 }
 
-/* A quarter of the pool is there again: all that waited for it may go on. */
+/* More than the services' quarter of the pool is there again (of which the engine lends nothing):
+ * all that waited for it may go on. */
 static void worker_feed_starved(struct worker *w)
 {
 	struct conn *c = w->starved;
@@ -189,7 +190,7 @@ static void worker_feed_starved(struct worker *w)
 
 	for (struct conn *i = c; i; i = i->starved_next)
 		closing |= i->flags & CONN_CLOSING;
-	if (!closing && worker_chunks(w) < w->pool.chunk_count / 4)
+	if (!closing && worker_chunks(w) <= w->pool.chunk_count / 4)
 		return;
 	w->starved = NULL;
 	while (c) {

@@ -117,6 +117,7 @@ struct worker {
 	struct mailbox mailbox;
 	struct op mailbox_op;
 	uint64_t watched_turns; /* the watchdog's, not the worker's */
+	_Atomic bool owes;      /* asleep with completions not looked at: counters lag */
 	_Atomic bool idle;      /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
@@ -153,6 +154,13 @@ void worker_listen(struct worker *w);
  * that are silent for WORKER_QUIET_NS are closed.  owner->drained() follows. */
 void worker_drain(struct worker *w, uint64_t deadline_ns);
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
+
+/* Has every worker that sleeps with completions it has not looked at count them, so that a reading
+ * of an idle listener is exact.  Waits for them, some milliseconds at the most. */
+struct settle;
+struct settle *settle_new(void); /* NULL: no memory; the other two accept it */
+void worker_settle(struct worker *w, struct settle *settle);
+void settle_wait(struct settle *settle); /* and frees it, when the last worker has answered */
 
 /* What would this engine give on this host, with these options?  Starts and stops a worker of it
  * without sockets.  0 and a mask of enum engine_feature, or -errno with the reason. */

@@ -1,8 +1,10 @@
 /* What a worker's owner asks of it from another thread, through the mailbox.  The functions
  * worker_do_* run on the worker's thread.  See worker.h. */
+#include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -100,6 +102,78 @@ void worker_drain(struct worker *w, uint64_t deadline_ns)
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns)
 {
 	worker_request(w, worker_do_idle_timeout, idle_timeout_ns);
+}
+
+/* ---- Settling ---- */
+
+enum { SETTLE_WAIT_NS = 50 * NS_PER_MS };
+
+struct settle {
+	_Atomic unsigned references; /* ours, and one of each worker that has not answered */
+	unsigned asked;
+	sem_t answered;
+};
+
+struct settle_call {
+	struct call call;
+	struct settle *settle;
+};
+
+struct settle *settle_new(void)
+{
+	struct settle *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->references = 1;
+	sem_init(&s->answered, 0, 0);
+	return s;
+}
+
+static void settle_put(struct settle *s)
+{
+	if (atomic_fetch_sub(&s->references, 1) > 1)
+		return;
+	sem_destroy(&s->answered);
+	free(s);
+}
+
+/* The turn that runs this has reaped what was waiting. */
+static void worker_do_settle(struct call *call)
+{
+	struct settle_call *c = container_of(call, struct settle_call, call);
+
+	sem_post(&c->settle->answered);
+	settle_put(c->settle);
+	free(c);
+}
+
+void worker_settle(struct worker *w, struct settle *s)
+{
+	struct settle_call *c;
+
+	if (!s || !atomic_load(&w->owes))
+		return;
+	c = malloc(sizeof(*c));
+	if (!c)
+		return;
+	*c = (struct settle_call){ .call.fn = worker_do_settle, .settle = s };
+	atomic_fetch_add(&s->references, 1);
+	s->asked++;
+	mailbox_post(&w->mailbox, &c->call);
+}
+
+void settle_wait(struct settle *s)
+{
+	uint64_t end_ns = clock_ns() + SETTLE_WAIT_NS;
+	struct timespec end = { (time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S) };
+
+	if (!s)
+		return;
+	for (; s->asked > 0; s->asked--)
+		while (sem_clockwait(&s->answered, CLOCK_MONOTONIC, &end) < 0 && errno == EINTR)
+			;
+	settle_put(s);
 }
 
 /* ---- ListConnections ---- */

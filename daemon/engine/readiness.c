@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "conn.h"
 #include "worker.h"
@@ -10,8 +12,19 @@
 /* The last receive filled all it was given: the next one may fill READINESS_CHUNKS. */
 enum { CONN_WIDE = CONN_ENGINE << 7 };
 
+/* recv() and send() of libc are cancellation points, which cost each call some 50 instructions. */
+static inline ssize_t recv_now(int fd, void *data, size_t bytes)
+{
+	return syscall(SYS_recvfrom, fd, data, bytes, MSG_DONTWAIT, NULL, NULL);
+}
+
+static inline ssize_t send_now(int fd, const void *data, size_t bytes)
+{
+	return syscall(SYS_sendto, fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+}
+
 /* Both return the bytes, or -errno; *ret_room: what they could have taken. */
-static ssize_t recv_one(struct conn *c, size_t *ret_room)
+static inline ssize_t recv_one(struct conn *c, size_t *ret_room)
 {
 	struct pool *p = &c->worker->pool;
 	struct chunk *k = chunk_get(p);
@@ -21,7 +34,7 @@ static ssize_t recv_one(struct conn *c, size_t *ret_room)
 		return -ENOBUFS;
 	*ret_room = p->chunk_size;
 	stat_add(c->worker->stats.sys_recv, 1);
-	n = recv(c->fd, k->base, p->chunk_size, MSG_DONTWAIT);
+	n = recv_now(c->fd, k->base, p->chunk_size);
 	if (n > 0)
 		conn_input(c, k, k->base, (uint32_t)n);
 	else if (n < 0)
@@ -30,7 +43,7 @@ static ssize_t recv_one(struct conn *c, size_t *ret_room)
 	return n;
 }
 
-static ssize_t recv_wide(struct conn *c, size_t *ret_room)
+__attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_room)
 {
 	struct pool *p = &c->worker->pool;
 	struct chunk *chunks[READINESS_CHUNKS];
@@ -71,9 +84,9 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 		ssize_t n = c->flags & CONN_WIDE ? recv_wide(c, &room) : recv_one(c, &room);
 
 		if (n > 0) {
-			if ((size_t)n >= chunk_size)
+			if (unlikely((size_t)n >= chunk_size))
 				c->flags |= CONN_WIDE;
-			else
+			else if (c->flags & CONN_WIDE)
 				c->flags &= ~(uint32_t)CONN_WIDE;
 			if ((size_t)n < room && !to_eagain)
 				return READINESS_DRAINED;
@@ -94,32 +107,43 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 	return READINESS_MORE;
 }
 
+/* Both return the bytes taken, or -errno; *ret_bytes: what the kernel was given. */
+static inline ssize_t send_one(struct conn *c, size_t *ret_bytes)
+{
+	ssize_t n = send_now(c->fd, c->tx.head->data, c->tx.head->len);
+
+	*ret_bytes = c->tx.head->len;
+	return n < 0 ? -errno : n;
+}
+
+__attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_bytes)
+{
+	struct iovec iov[READINESS_IOV];
+	struct msghdr msg = { .msg_iov = iov };
+	ssize_t n;
+
+	msg.msg_iovlen = bufq_iov(&c->tx, iov, READINESS_IOV, ret_bytes);
+	n = sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return n < 0 ? -errno : n;
+}
+
 bool readiness_send(struct conn *c)
 {
-	struct worker *w = c->worker;
-
 	while (c->tx.bytes > 0) {
-		struct iovec iov[READINESS_IOV];
-		struct msghdr msg = { .msg_iov = iov };
 		size_t bytes;
-		ssize_t n;
+		ssize_t n = c->tx.head->next ? send_many(c, &bytes) : send_one(c, &bytes);
 
-		msg.msg_iovlen = bufq_iov(&c->tx, iov, READINESS_IOV, &bytes);
-		stat_add(w->stats.sys_send, 1);
-		if (msg.msg_iovlen == 1)
-			n = send(c->fd, iov[0].iov_base, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-		else
-			n = sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && errno == EINTR)
+		stat_add(c->worker->stats.sys_send, 1);
+		if (n == -EINTR)
 			continue;
-		if (n < 0 && errno != EAGAIN) {
-			conn_failed(c, errno);
+		if (n < 0 && n != -EAGAIN) {
+			conn_failed(c, (int)-n);
 			return false;
 		}
 		if (n > 0)
 			conn_sent(c, &c->tx, (size_t)n, 0);
 		if (n < (ssize_t)bytes) {
-			stat_add(w->stats.tx_blocked, 1);
+			stat_add(c->worker->stats.tx_blocked, 1);
 			return false;
 		}
 	}

@@ -205,6 +205,7 @@ void ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 	unsigned want = block ? r->quiet + 1 : 0;
 	uint64_t now;
 
+	atomic_store_explicit(&r->worker->owes, want > 1, memory_order_relaxed);
 	r->quiet = 0;
 	if (r->sqpoll) {
 		want = block; /* the kernel's thread completes them in its own time */

@@ -258,6 +258,7 @@ json_t *document_stats(struct server *s, const json_t *names)
 {
 	json_t *document = document_new(s), *listeners = json_array();
 
+	server_settle(s);
 	for (unsigned i = 0; i < s->listener_count; i++) {
 		if (is_wanted(names, s->listeners[i]->config->name))
 			json_array_append_new(listeners, listener_to_stats(s->listeners[i]));

@@ -202,10 +202,15 @@ static unsigned listener_workers(const struct listener_config *config)
 	return (unsigned)CPU_COUNT(&cpus);
 }
 
-static void listener_stop_workers(struct listener *l)
+void listener_stop(struct listener *l)
 {
-	for (unsigned i = 0; i < l->worker_count; i++)
+	for (unsigned i = 0; l->workers && i < l->worker_count; i++)
 		worker_stop(&l->workers[i]);
+}
+
+static void listener_free_workers(struct listener *l)
+{
+	listener_stop(l);
 	free(l->workers);
 	l->workers = NULL;
 }
@@ -236,7 +241,7 @@ static int listener_start(struct listener *l, const struct engine *engine, const
 		if (rc < 0) {
 			for (unsigned j = (i + 1) * stride; j < l->worker_count * stride; j++)
 				close(fds[j]);
-			listener_stop_workers(l);
+			listener_free_workers(l);
 			return rc;
 		}
 	}
@@ -336,7 +341,7 @@ void listener_free(struct listener *l)
 {
 	if (!l)
 		return;
-	listener_stop_workers(l);
+	listener_free_workers(l);
 	if (l->shared)
 		l->config->service->shared_free(l->shared);
 	admission_free(l->admission);

@@ -44,7 +44,8 @@ void listener_serve(struct listener *l); /* start accepting */
 /* Returns at once.  Connections may finish until deadline_ns, CLOCK_MONOTONIC; then, and when all
  * have ended, the listener is drained. */
 void listener_drain(struct listener *l, uint64_t deadline_ns);
-void listener_free(struct listener *l); /* stops its workers */
+void listener_stop(struct listener *l); /* ends its workers; calls of theirs may be on the way */
+void listener_free(struct listener *l);
 
 /* CPU time and context switches since the start: of its workers with the kernel's threads that work
  * for them (SQPOLL, io-wq), and of those kernel threads alone, with how many live now. */

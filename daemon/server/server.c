@@ -135,10 +135,12 @@ void server_stop(struct server *s)
 {
 	control_stop(s);
 	for (unsigned i = 0; i < s->listener_count; i++)
-		listener_free(s->listeners[i]);
+		listener_stop(s->listeners[i]);
 	if (s->mailbox.fd > 0)
-		mailbox_run(&s->mailbox); /* what the workers still had to say */
+		mailbox_run(&s->mailbox); /* what the workers still had to say of their listeners */
 	mailbox_fini(&s->mailbox);
+	for (unsigned i = 0; i < s->listener_count; i++)
+		listener_free(s->listeners[i]);
 	free(s->listeners);
 	s->listeners = NULL;
 	s->listener_count = 0;
@@ -154,6 +156,16 @@ struct listener *server_find_listener(struct server *s, const char *name)
 		if (!strcmp(s->listeners[i]->config->name, name))
 			return s->listeners[i];
 	return NULL;
+}
+
+void server_settle(struct server *s)
+{
+	struct settle *settle = settle_new();
+
+	for (unsigned i = 0; i < s->listener_count; i++)
+		for (unsigned j = 0; j < s->listeners[i]->worker_count; j++)
+			worker_settle(&s->listeners[i]->workers[j], settle);
+	settle_wait(settle);
 }
 
 static void server_retire_thread(void *context, const struct proc_thread *thread)

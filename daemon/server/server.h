@@ -37,6 +37,9 @@ void server_stop(struct server *s);
 /* NULL when there is none of that name. */
 struct listener *server_find_listener(struct server *s, const char *name);
 
+/* Has idle workers count what they have not looked at yet: see worker_settle(). */
+void server_settle(struct server *s);
+
 /* Called by a listener. */
 void server_listener_drained(struct server *s);
 /* The kernel's threads of this process, looked at now or within the last millisecond. */
