@@ -197,6 +197,19 @@ static int run_command(struct ctl *ctl, int argc, char **argv)
 	return command->run(ctl);
 }
 
+/* Who reads a table from a file must know that it is all there.  Tables flush themselves: an
+ * earlier failure shows only in the stream's error flag.  A reader who left wants no more. */
+static bool output_is_complete(void)
+{
+	int error = fflush(stdout) < 0 ? errno : 0;
+
+	if (error == EPIPE || (error == 0 && !ferror(stdout)))
+		return true;
+	ctl_warn("standard output: not all could be written%s%s", error ? ": " : "",
+		 error ? strerror(error) : "");
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	const char *socket = getenv("NBSERVED_SOCKET");
@@ -219,9 +232,7 @@ int main(int argc, char **argv)
 	if (!ctl.command)
 		return unknown_command(&ctl, argv[0]);
 	rc = run_command(&ctl, argc, argv);
-	if (fflush(stdout) < 0 && errno != EPIPE) {
-		ctl_warn("standard output: %s", strerror(errno));
-		return rc ? rc : CTL_USAGE;
-	}
+	if (!output_is_complete() && rc == CTL_DONE)
+		rc = CTL_USAGE;
 	return rc;
 }
