@@ -1,0 +1,613 @@
+"""nbctl against the real daemon: what every command prints, its exit codes, its JSON."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+from conftest import ENGINES, NBCTL, TIMEOUT, listener, requires, wait_until
+
+# What each needs to do its work; drain last: it ends the listeners.
+COMMANDS = {
+    "status": [],
+    "stats": [],
+    "compare": ["--interval", "0.05"],
+    "connections": [],
+    "config": [],
+    "doctor": [],
+    "log-level": ["info"],
+    "drain": [],
+}
+CONFIG = "".join(listener(f"echo-{e}", engine=e) for e in ENGINES)
+
+
+@pytest.fixture
+def daemon(start_daemon):
+    return start_daemon(CONFIG)
+
+
+def nbctl(daemon, *arguments, **options):
+    """Runs nbctl with its streams apart; socket: another one than the daemon's."""
+    path = options.pop("socket", None) or daemon.control
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+    environment.update(options.pop("env", {}))
+    return subprocess.run(
+        [str(NBCTL), "-s", path, *map(str, arguments)],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=TIMEOUT,
+        env=environment,
+        **options,
+    )
+
+
+def nbctl_json(daemon, *arguments):
+    done = nbctl(daemon, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def echo(s, data):
+    s.sendall(data)
+    received = b""
+    while len(received) < len(data):
+        part = s.recv(65536)
+        assert part
+        received += part
+    assert received == data
+
+
+# ---- Every command ----
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_prints_and_exits_0(daemon, command):
+    done = nbctl(daemon, command, *COMMANDS[command])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout or command == "log-level"
+    assert "\033" not in done.stdout  # no colour into a pipe
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_json_is_one_document(daemon, command):
+    assert isinstance(nbctl_json(daemon, command, *COMMANDS[command]), dict)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_each_option_and_has_an_example(daemon, command):
+    done = nbctl(daemon, command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: nbctl {command}")
+    assert "--json" in done.stdout and f"\n  nbctl {command}" in done.stdout
+    assert nbctl(daemon, "help", command).stdout == done.stdout
+    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_daemon_that_is_not_there_exits_3(daemon, command, tmp_path):
+    path = str(tmp_path / "no.sock")
+    done = nbctl(daemon, command, *COMMANDS[command], socket=path)
+    assert done.returncode == 3
+    assert path in done.stderr and "systemctl status nbserved" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unknown_option_exits_2(daemon, command):
+    done = nbctl(daemon, command, "--no-such-option")
+    assert done.returncode == 2
+    assert f"nbctl {command} --help" in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_an_error(daemon, command):
+    if command == "log-level":
+        return  # prints nothing
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [str(NBCTL), "-s", daemon.control, command, *COMMANDS[command]],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    assert done.returncode == 2 and "not all could be written" in done.stderr
+
+
+# ---- Usage ----
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ([], "which command?"),
+        (["comparee"], "did you mean 'compare'?"),
+        (["xyzzy"], "there is no command 'xyzzy'"),
+        (["status", "extra"], "unexpected argument 'extra'"),
+        (["log-level"], "log-level LEVEL"),
+        (["log-level", "verbose"], "error, warning, info or debug"),
+        (["drain", "a", "b"], "unexpected argument 'b'"),
+        (["stats", "--watch=never"], "expected seconds"),
+        (["stats", "--openmetrics", "--json"], "--openmetrics"),
+        (["compare", "--interval", "-1"], "expected seconds"),
+        (["compare", "--"], "no command after"),
+        (["compare", "--interval", "1", "--", "true"], "run time"),
+        (["compare", "--quiet"], "after `--`"),
+        (["compare", "--load", "/nonexistent"], "No such file"),
+        (["compare", "--", "/nonexistent/command"], "cannot run"),
+        (["connections", "--sort", "byte"], "did you mean 'bytes'?"),
+        (["connections", "--limit", "0"], "1 to 10000"),
+    ],
+)
+def test_wrong_usage_exits_2_and_says_why(daemon, arguments, said):
+    done = nbctl(daemon, *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["stats"], ["drain"], ["compare", "--interval", "0.01"], ["connections", "--listener"]],
+)
+def test_an_unknown_listener_is_refused(daemon, arguments):
+    done = nbctl(daemon, *arguments, "no-such")
+    assert done.returncode == 1
+    assert "there is no listener 'no-such'" in done.stderr
+
+
+def test_version(daemon):
+    assert re.fullmatch(r"nbctl \d+\.\d+\.\d+\n", nbctl(daemon, "--version").stdout)
+
+
+def test_the_socket_may_come_from_the_environment(daemon):
+    done = subprocess.run(
+        [str(NBCTL), "status"],
+        capture_output=True,
+        env=dict(os.environ, NBSERVED_SOCKET=daemon.control),
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+# ---- Unreachable ----
+
+
+def test_a_stale_socket_exits_3(daemon, tmp_path):
+    path = str(tmp_path / "stale.sock")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path)
+    done = nbctl(daemon, "status", socket=path)
+    assert done.returncode == 3 and "nothing listens there" in done.stderr
+
+
+def test_another_program_s_socket_exits_3(daemon, tmp_path):
+    path = str(tmp_path / "other.sock")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path)
+        s.listen()
+
+        def answer():
+            peer = s.accept()[0]
+            peer.recv(4096)
+            peer.sendall(b"220 hello\r\n\0")
+            peer.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = nbctl(daemon, "status", socket=path)
+        thread.join()
+    assert done.returncode == 3 and "not nbserved's control socket" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_user_without_rights_exits_3_and_learns_what_to_do(daemon):
+    def become_nobody():
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    os.chmod(daemon.directory, 0o755)
+    nbctl_copy = shutil.copy(NBCTL, daemon.directory / "nbctl")  # the build may not be readable
+    done = subprocess.run(
+        [nbctl_copy, "-s", daemon.control, "status"],
+        capture_output=True,
+        text=True,
+        preexec_fn=become_nobody,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 3 and "control-group" in done.stderr
+
+
+# ---- status, config, doctor ----
+
+
+def test_status_shows_each_listener(daemon):
+    lines = nbctl(daemon, "status").stdout.splitlines()
+    assert lines[0].startswith("nbserved ") and f"pid {daemon.pid}" in lines[0]
+    for engine in ENGINES:
+        (row,) = [line.split() for line in lines if line.startswith(f"echo-{engine} ")]
+        assert row[1:4] == ["serving", "echo", engine]
+        assert row[-1] == "127.0.0.1:%d" % daemon.port(f"echo-{engine}")
+
+
+def test_config_says_where_values_came_from(daemon):
+    text = nbctl(daemon, "config").stdout
+    assert "[server]\n" in text
+    for engine in ENGINES:
+        assert f"[listener echo-{engine}]\n" in text
+    assert re.search(rf"(?m)^control = {re.escape(daemon.control)} +; .*nbserved\.ini:\d+", text)
+    assert re.search(r"(?m)^drain-timeout = 30s +; default \(live\)$", text)
+
+
+def test_doctor_gives_a_verdict_for_each_listener(daemon):
+    text = nbctl(daemon, "doctor").stdout
+    assert text.startswith("This host\n")
+    for engine in ENGINES:
+        assert re.search(rf"(?m)^  (ok|NO)  echo-{engine} ", text)
+
+
+# ---- log-level, drain ----
+
+
+def test_log_level_takes_what_its_help_lists(daemon):
+    help_text = nbctl(daemon, "log-level", "--help").stdout
+    levels = re.search(r"`log-level`: ([a-z, ]+)\.", help_text)[1].split(", ")
+    assert levels == ["error", "warning", "info", "debug"]
+    for level in levels:
+        done = nbctl(daemon, "log-level", level)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_drain_of_one_listener_leaves_the_others(daemon):
+    done = nbctl(daemon, "drain", "echo-epoll")
+    assert done.returncode == 0 and "Draining: echo-epoll." in done.stdout
+    wait_until(lambda: daemon.status("echo-epoll")["state"] == "drained", "drained")
+    assert re.search(r"(?m)^echo-epoll +drained ", nbctl(daemon, "status").stdout)
+    with daemon.connect("echo-io_uring") as s:
+        echo(s, b"still here")
+    assert nbctl(daemon, "drain", "echo-epoll").stdout == "Nothing to drain.\n"
+
+
+# ---- connections ----
+
+
+def test_connections_are_listed(daemon):
+    assert nbctl(daemon, "connections").stdout == "No connections.\n"
+    with daemon.connect("echo-epoll") as a, daemon.connect("echo-io_uring") as b:
+        echo(a, b"x" * 10)
+        echo(b, b"y" * 5000)
+        reply = nbctl_json(daemon, "connections", "--sort", "bytes")
+        assert [c["listener"] for c in reply["connections"]] == ["echo-io_uring", "echo-epoll"]
+        assert [c["bytes_in"] for c in reply["connections"]] == [5000, 10]
+        assert reply["connections"][0]["peer"] == "127.0.0.1:%d" % b.getsockname()[1]
+        lines = nbctl(daemon, "connections", "--listener", "echo-epoll").stdout.splitlines()
+        assert len(lines) == 2 and lines[1].startswith("echo-epoll ")
+
+
+def test_sorting_sees_more_connections_than_are_shown(daemon):
+    oldest = daemon.connect("echo-epoll")  # the daemon lists the newest first
+    others = [daemon.connect("echo-epoll") for _ in range(150)]
+    echo(oldest, b"busy" * 1000)
+    wait_until(lambda: daemon.stats("echo-epoll")["connections"]["open"] == 151, "all accepted")
+    (first,) = nbctl_json(daemon, "connections", "--sort", "bytes", "--limit", "1")["connections"]
+    assert first["bytes_in"] == 4000
+    lines = nbctl(daemon, "connections").stdout.splitlines()
+    assert len(lines) == 102 and lines[-1] == "100 of 151"
+    for s in [oldest, *others]:
+        s.close()
+
+
+# ---- stats ----
+
+
+def test_stats_of_the_named_listeners(daemon):
+    with daemon.connect("echo-io_uring") as s:
+        echo(s, b"x" * 1234)
+    text = nbctl(daemon, "stats", "echo-io_uring").stdout
+    (row,) = [line for line in text.splitlines() if line.startswith("echo-")]
+    assert "1,234 B" in row or "1.23 kB" in row
+    names = [l["name"] for l in nbctl_json(daemon, "stats", "echo-epoll")["listeners"]]
+    assert names == ["echo-epoll"]
+
+
+def watch(daemon, *arguments):
+    """Lines as they come; the caller ends it."""
+    return subprocess.Popen(
+        [str(NBCTL), "-s", daemon.control, "stats", "echo-epoll", "--watch=0.05", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process):
+    process.stdout.close()
+    process.terminate()
+    process.wait(TIMEOUT)
+
+
+def test_watch_prints_a_line_per_interval(daemon):
+    with daemon.connect("echo-epoll") as s:
+        echo(s, b"ping")
+        process = watch(daemon)
+        header = process.stdout.readline() + process.stdout.readline()
+        rows = [process.stdout.readline().split() for _ in range(5)]
+        end(process)
+    assert "listener" in header and "/s" in header
+    for row in rows:
+        assert re.fullmatch(r"\d\d:\d\d:\d\d", row[0])
+        assert row[1:3] == ["echo-epoll", "1"]
+
+
+def test_watch_with_json_prints_a_document_per_line(daemon):
+    process = watch(daemon, "--json")
+    documents = [json.loads(process.stdout.readline()) for _ in range(3)]
+    end(process)
+    uptimes = [d["uptime_ns"] for d in documents]
+    assert uptimes == sorted(uptimes) and uptimes[0] < uptimes[2]
+
+
+def test_watch_ends_with_3_when_the_daemon_ends(daemon):
+    process = watch(daemon)
+    process.stdout.readline()
+    daemon.terminate()
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 3 and "hung up" in errors
+
+
+# ---- OpenMetrics ----
+
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+SAMPLE = re.compile(rf"({NAME})(?:\{{(.*)\}})? (\d+(?:\.\d+)?)")
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
+SUFFIXES = {
+    "counter": {"_total"},
+    "gauge": {""},
+    "info": {"_info"},
+    "histogram": {"_bucket", "_count", "_sum"},
+}
+
+
+def parse_labels(text):
+    labels, at = {}, 0
+    while at < len(text):
+        match = LABEL.match(text, at)
+        assert match, text
+        assert match[1] not in labels, text
+        labels[match[1]] = match[2]
+        at = match.end()
+    return labels
+
+
+def parse_openmetrics(text):
+    """{family: (type, [(suffix, labels, value)])}; fails on what OpenMetrics 1.0 does not allow."""
+    families, metadata, name = {}, None, None
+    lines = text.split("\n")
+    assert lines[-2:] == ["# EOF", ""]
+    for line in lines[:-2]:
+        if line.startswith("# "):
+            _, keyword, about, value = line.split(" ", 3)
+            if about != name:
+                assert about not in families, f"{about} is not in one piece"
+                name, metadata = about, {}
+            assert keyword not in metadata, line
+            metadata[keyword] = value
+            if keyword == "TYPE":
+                families[name] = (value, [])
+            else:
+                assert keyword in ("UNIT", "HELP"), line
+                assert keyword != "UNIT" or name.endswith("_" + value), line
+            assert not families[name][1], f"{line}: after its samples"
+            continue
+        match = SAMPLE.fullmatch(line)
+        assert match and match[1].startswith(name), line
+        kind, samples = families[name]
+        suffix = match[1][len(name) :]
+        assert suffix in SUFFIXES[kind], line
+        labels = parse_labels(match[2] or "")
+        assert (suffix, labels) not in [s[:2] for s in samples], f"twice: {line}"
+        samples.append((suffix, labels, float(match[3])))
+    return families
+
+
+def check_histogram(samples):
+    """Cumulative buckets in order, the last of them +Inf and equal to _count."""
+    series = {}
+    for suffix, labels, value in samples:
+        key = tuple(sorted((k, v) for k, v in labels.items() if k != "le"))
+        series.setdefault(key, {"_bucket": []})
+        if suffix == "_bucket":
+            series[key]["_bucket"].append((float(labels["le"]), value))
+        else:
+            series[key][suffix] = value
+    for found in series.values():
+        bounds = [bound for bound, _ in found["_bucket"]]
+        counts = [count for _, count in found["_bucket"]]
+        assert bounds == sorted(set(bounds)) and bounds[-1] == float("inf")
+        assert counts == sorted(counts) and counts[-1] == found["_count"]
+        assert found["_sum"] >= 0
+
+
+def test_openmetrics_is_well_formed_and_true(daemon):
+    for engine in ENGINES:
+        with daemon.connect(f"echo-{engine}") as s:
+            for _ in range(20):
+                echo(s, b"x" * 100)
+        daemon.wait_closed(f"echo-{engine}")
+    text = nbctl(daemon, "stats", "--openmetrics").stdout
+    families = parse_openmetrics(text)
+    for kind, samples in families.values():
+        assert samples
+        if kind == "histogram":
+            check_histogram(samples)
+    for engine in ENGINES:
+        name = f"echo-{engine}"
+        stats = daemon.stats(name)
+
+        def value(family, suffix, name=name):
+            (found,) = [v for s, l, v in families[family][1] if (s, l["listener"]) == (suffix, name)]
+            return found
+
+        assert value("nbserved_operations", "_total") == stats["operations"]["echo"]["count"]
+        assert value("nbserved_received_bytes", "_total") == stats["bytes_in"] == 2000
+        assert value("nbserved_connections_accepted", "_total") == 1
+        samples = stats["operations"]["echo"]["latency_ns"]["count"]
+        assert value("nbserved_operation_latency_seconds", "_count") == samples
+
+
+def test_promtool_accepts_openmetrics(daemon):
+    promtool = requires("promtool")
+    text = nbctl(daemon, "stats", "--openmetrics").stdout
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert "error while linting" not in done.stderr and "text format parsing" not in done.stderr
+
+
+# ---- compare ----
+
+
+def redis_benchmark(daemon, name, requests=2000, connections=10):
+    return [
+        requires("redis-benchmark"), "-p", str(daemon.port(name)), "-t", "ping_mbulk",
+        "-n", str(requests), "-c", str(connections), "-q",
+    ]  # fmt: skip
+
+
+def test_compare_measures_a_command(daemon):
+    load = redis_benchmark(daemon, "echo-io_uring")
+    done = nbctl(daemon, "compare", "--json", "--quiet", "--label", "x", "--", *load)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]  # the others did nothing
+    assert (row["listener"], row["label"], row["service"]) == ("echo-io_uring", "x", "echo")
+    assert row["bytes_in"] == row["bytes_out"] >= 2000 * len("*1\r\n$4\r\nPING\r\n")
+    assert 0 < row["count"] <= 2000 + 10 and row["cpu_ns"] > 0
+    assert 0 < row["latency_ns"]["count"] <= row["count"]
+    derived = row["derived"]
+    assert derived["operations_per_s"] == pytest.approx(row["count"] / row["interval_ns"] * 1e9)
+    assert derived["cpu_ns_per_operation"] == pytest.approx(row["cpu_ns"] / row["count"])
+    assert derived["p50_ns"] <= derived["p99_ns"] <= derived["p99_9_ns"]
+
+
+def test_compare_shows_a_command_s_output_unless_quiet(daemon):
+    load = redis_benchmark(daemon, "echo-epoll", requests=200)
+    loud = nbctl(daemon, "compare", "--", *load).stdout
+    quiet = nbctl(daemon, "compare", "--quiet", "--", *load).stdout
+    assert "requests per second" in loud and "requests per second" not in quiet
+    for text in (loud, quiet):
+        assert re.search(r"(?m)^  echo-epoll +epoll +[\d,.]+ ", text)
+
+
+def test_compare_of_a_failing_command_exits_1_and_shows_its_output(daemon):
+    done = nbctl(daemon, "compare", "--quiet", "--", "sh", "-c", "echo oops; exit 7")
+    assert done.returncode == 1
+    assert "oops" in done.stderr and "exit status 7" in done.stderr
+    done = nbctl(daemon, "compare", "--quiet", "--", "sh", "-c", "kill -9 $$")
+    assert done.returncode == 1 and "signal 9" in done.stderr
+
+
+def test_saved_rows_are_added_up_and_compared_without_a_daemon(daemon, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    for name in ("echo-epoll", "echo-io_uring", "echo-io_uring", "echo-epoll"):
+        load = redis_benchmark(daemon, name, requests=500)
+        done = nbctl(
+            daemon, "compare", "--quiet", "--label", "10 conn", "--save", rows, "--", *load
+        )
+        assert done.returncode == 0, done.stderr
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert len(saved) == 4
+    nowhere = str(tmp_path / "no.sock")
+    done = nbctl(daemon, "compare", "--load", rows, "--json", socket=nowhere)
+    assert done.returncode == 0, done.stderr
+    loaded = {row["listener"]: row for row in json.loads(done.stdout)["rows"]}
+    assert list(loaded) == ["echo-epoll", "echo-io_uring"]
+    for name, row in loaded.items():
+        for key in ("count", "cpu_ns", "bytes_in", "syscalls", "interval_ns"):
+            assert row[key] == sum(s[key] for s in saved if s["listener"] == name)
+    text = nbctl(daemon, "compare", "--load", rows, socket=nowhere).stdout
+    assert "echo: 10 conn\n" in text and text.count("x*") == 1
+    # Named listeners, in the order of the names: the first is the baseline.
+    done = nbctl(daemon, "compare", "--load", rows, "echo-io_uring", "echo-epoll", socket=nowhere)
+    first = done.stdout.split("echo: 10 conn\n")[1].split()[0]
+    assert first == "echo-io_uring"
+    assert nbctl(daemon, "compare", "--load", rows, "no-such", socket=nowhere).returncode == 1
+
+
+def test_a_file_that_is_no_rows_exits_2_with_its_line(daemon, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('\n{"listener": 1}\n')
+    done = nbctl(daemon, "compare", "--load", rows)
+    assert done.returncode == 2 and f"{rows}:2:" in done.stderr
+
+
+def test_compare_says_which_listeners_did_nothing(daemon):
+    text = nbctl(daemon, "compare", "--interval", "10ms").stdout
+    assert "No operations in the interval: echo-epoll, echo-io_uring, echo-io_uring-poll" in text
+
+
+# ---- Terminals ----
+
+
+def on_terminal(daemon, *arguments, **environment):
+    """What nbctl writes to a terminal."""
+    master, slave = pty.openpty()
+    environment = dict(os.environ, TERM="xterm", COLUMNS="100", **environment)
+    process = subprocess.Popen(
+        [str(NBCTL), "-s", daemon.control, *arguments], stdout=slave, env=environment
+    )
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # EIO: the other side has closed
+            break
+        if not part:
+            break
+        text += part
+    os.close(master)
+    assert process.wait(TIMEOUT) == 0
+    return text.decode()
+
+
+@pytest.mark.parametrize("command", ["status", "stats", "config", "doctor"])
+def test_colour_is_for_terminals_that_want_it(daemon, command):
+    assert "\033[" in on_terminal(daemon, command, NO_COLOR="")
+    assert "\033" not in on_terminal(daemon, command, NO_COLOR="1")
+    assert "\033" not in on_terminal(daemon, command, "--no-color", NO_COLOR="")
+    assert "\033" not in on_terminal(daemon, command, TERM_PROGRAM="x", NO_COLOR="x")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_tables_fit_the_terminal(daemon, width, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    with daemon.connect("echo-io_uring-poll") as s:
+        echo(s, b"x" * 100)
+        nbctl(daemon, "compare", "--interval", "20ms", "--save", rows)
+        for command in (["status"], ["stats"], ["connections"], ["compare", "--interval", "20ms"]):
+            text = nbctl(daemon, *command, env={"COLUMNS": str(width)}).stdout
+            # An address or a name that is longer by itself is not cut.
+            too_wide = [l for l in text.splitlines() if len(l) > width and command != ["status"]]
+            assert not too_wide, "\n".join(too_wide)
+
+
+def test_an_interrupt_ends_the_command_and_not_nbctl(daemon):
+    process = subprocess.Popen(
+        [str(NBCTL), "-s", daemon.control, "compare", "--", "sh", "-c", "kill -INT $$; sleep 60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 1 and "signal 2" in errors
