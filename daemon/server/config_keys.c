@@ -71,7 +71,7 @@ const struct config_key config_keys[] = {
 	LISTENER("sqpoll", bool, options.sqpoll, "no", REPLACE,
 		 "a kernel thread polls the submission queue", .engine = "io_uring"),
 	LISTENER("sqpoll-idle", duration, options.sqpoll_idle_ns, "1s", REPLACE,
-		 "that thread sleeps after so long without work", RANGE(NS_PER_MS, DAY)),
+		 "that thread, and on another CPU the worker, look for work so long before they sleep", RANGE(NS_PER_MS, DAY)),
 	LISTENER("sqpoll-cpu", cpu, options.sqpoll_cpu, "any", REPLACE,
 		 "CPU that this thread is bound to", .word = "any", .word_value = UINT64_MAX),
 	LISTENER("busy-poll", duration, options.busy_poll_ns, "0", REPLACE,
