@@ -80,6 +80,14 @@ int log_get_level(void)
 	return atomic_load_explicit(&log_level, memory_order_relaxed);
 }
 
+static void log_stderr(int level, const char *text)
+{
+	if (log_target == LOG_TO_STDERR_PREFIXED)
+		fprintf(stderr, "<%d>%s\n", level, text);
+	else
+		fprintf(stderr, "nbserved: %s%s\n", level <= LOG_ERR ? "error: " : "", text);
+}
+
 void log_write(int level, const char *listener, const char *format, ...)
 {
 	char text[LOG_LINE_MAX];
@@ -90,18 +98,32 @@ void log_write(int level, const char *listener, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	if (log_target == LOG_TO_JOURNAL) {
-		if (listener)
-			sd_journal_send("MESSAGE=%s", text, "PRIORITY=%d", level, "LISTENER=%s",
-					listener, NULL);
-		else
-			sd_journal_send("MESSAGE=%s", text, "PRIORITY=%d", level, NULL);
-		return;
-	}
-	if (log_target == LOG_TO_STDERR_PREFIXED)
-		fprintf(stderr, "<%d>%s\n", level, text);
+	if (log_target != LOG_TO_JOURNAL)
+		log_stderr(level, text);
+	else if (listener)
+		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%d", level, "LISTENER=%s", listener,
+				NULL);
 	else
-		fprintf(stderr, "nbserved: %s%s\n", level <= LOG_ERR ? "error: " : "", text);
+		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%d", level, NULL);
+}
+
+void log_connection(int level, const char *listener, uint64_t connection, const char *peer,
+		    const char *format, ...)
+{
+	char text[LOG_LINE_MAX];
+	va_list args;
+
+	if (level > log_get_level())
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (log_target != LOG_TO_JOURNAL)
+		log_stderr(level, text);
+	else
+		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%d", level, "LISTENER=%s", listener,
+				"CONNECTION=%llu", (unsigned long long)connection, "PEER=%s", peer,
+				NULL);
 }
 
 int log_limited(struct log_limit *limit, unsigned *ret_missed)

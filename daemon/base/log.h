@@ -19,6 +19,10 @@ int log_level_parse(const char *name);
 void log_write(int level, const char *listener, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* The same about one connection: also the fields CONNECTION= and PEER=. */
+void log_connection(int level, const char *listener, uint64_t connection, const char *peer,
+		    const char *format, ...) __attribute__((format(printf, 5, 6)));
+
 #define log_error(...)   log_write(LOG_ERR, NULL, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_WARNING, NULL, __VA_ARGS__)
 #define log_info(...)    log_write(LOG_INFO, NULL, __VA_ARGS__)

@@ -3,11 +3,14 @@
 #include "conn.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine.h"
+#include "log.h"
+#include "parse.h"
 
 /* ---- Life ---- */
 
@@ -33,6 +36,25 @@ static void conn_unlink(struct conn *c)
 	if (c->next)
 		c->next->prev = c->prev;
 	stat_add(w->stats.open, UINT64_C(-1));
+}
+
+/* For log-level debug only: asking for the peer is a system call. */
+static void conn_log(const struct conn *c, const char *what)
+{
+	struct worker *w = c->worker;
+	struct sockaddr_storage sa = { 0 };
+	socklen_t len = sizeof(sa);
+	char peer[ADDRESS_TEXT_MAX] = "?";
+
+	if (likely(log_get_level() < LOG_DEBUG))
+		return;
+	stat_add(w->stats.sys_other, 1);
+	if (getpeername(c->fd, (struct sockaddr *)&sa, &len) == 0)
+		format_sockaddr(&sa, peer);
+	log_connection(LOG_DEBUG, w->listener, c->id, peer,
+		       "listener '%s': connection %u.%llu from %s: %s, %llu bytes in, %llu out",
+		       w->listener, w->index, (unsigned long long)c->id, peer, what,
+		       (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
 }
 
 static void conn_drop(struct worker *w, int fd)
@@ -71,6 +93,7 @@ void conn_new(struct worker *w, int fd)
 	c->opened_ns = c->active_ns = clock_ns();
 	conn_link(c);
 	worker_conn_opened(w);
+	conn_log(c, "accepted");
 	rc = w->service->open ? w->service->open(c) : 0;
 	if (rc == 0) {
 		c->flags |= CONN_OPEN;
@@ -81,30 +104,24 @@ void conn_new(struct worker *w, int fd)
 	conn_ready(c);
 }
 
-static void conn_count_end(struct conn *c)
-{
-	struct stats *s = &c->worker->stats;
+static const struct {
+	const char *text;
+	size_t counter; /* offset in struct stats */
+} conn_ends[] = {
+	[CONN_END_PEER] = { "ended by the client", offsetof(struct stats, closed_peer) },
+	[CONN_END_RESET] = { "reset by the client", offsetof(struct stats, closed_reset) },
+	[CONN_END_IDLE] = { "closed: idle-timeout", offsetof(struct stats, closed_idle) },
+	[CONN_END_PROTOCOL] = { "closed: protocol error", offsetof(struct stats, closed_protocol) },
+	[CONN_END_DRAIN] = { "closed: draining", offsetof(struct stats, closed_drain) },
+	[CONN_END_ERROR] = { "closed: an error of this host",
+			     offsetof(struct stats, closed_error) },
+};
 
-	switch ((enum conn_end)c->end) {
-	case CONN_END_PEER:
-		stat_add(s->closed_peer, 1);
-		break;
-	case CONN_END_RESET:
-		stat_add(s->closed_reset, 1);
-		break;
-	case CONN_END_IDLE:
-		stat_add(s->closed_idle, 1);
-		break;
-	case CONN_END_PROTOCOL:
-		stat_add(s->closed_protocol, 1);
-		break;
-	case CONN_END_DRAIN:
-		stat_add(s->closed_drain, 1);
-		break;
-	case CONN_END_ERROR:
-		stat_add(s->closed_error, 1);
-		break;
-	}
+static void conn_count_end(const struct conn *c)
+{
+	char *stats = (char *)&c->worker->stats;
+
+	stat_add(*(_Atomic uint64_t *)(void *)(stats + conn_ends[c->end].counter), 1);
 }
 
 static void conn_free(struct conn *c)
@@ -117,6 +134,7 @@ static void conn_free(struct conn *c)
 	bufq_drop(&w->pool, &c->tx, c->tx.bytes);
 	bufq_drop(&w->pool, &c->sending, c->sending.bytes);
 	conn_count_end(c);
+	conn_log(c, conn_ends[c->end].text);
 	conn_unlink(c);
 	w->engine->release(c);
 	w->owner->release(w, c->ticket);

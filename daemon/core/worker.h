@@ -128,8 +128,9 @@ struct worker {
 	uint32_t features; /* bit mask of enum engine_feature */
 	const struct worker_owner *owner;
 	void *owner_context;
-	unsigned index; /* of the listener's workers */
-	char name[16];  /* the thread's */
+	const char *listener; /* its name, for the log */
+	unsigned index;       /* of the listener's workers */
+	char name[16];        /* the thread's */
 };
 
 static inline void worker_feature(struct worker *w, enum engine_feature feature)
@@ -140,8 +141,9 @@ static inline void worker_feature(struct worker *w, enum engine_feature feature)
 /* ---- For the owner's thread ---- */
 
 /* Starts the thread; returns when its engine is ready (0) or has failed (-errno with the reason).
- * The caller has zeroed w and set service, engine, options, owner, owner_context, index and name.
- * Takes the listening sockets over, in both cases; accepting begins with worker_listen(). */
+ * The caller has zeroed w and set service, engine, options, owner, owner_context, listener, index
+ * and name. Takes the listening sockets over, in both cases; accepting begins with worker_listen().
+ */
 int worker_start(struct worker *w, const int *listen_fds, unsigned listen_count,
 		 struct reason *reason);
 

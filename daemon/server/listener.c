@@ -234,6 +234,7 @@ static int listener_start(struct listener *l, const struct engine *engine, const
 		w->options = l->config->options;
 		w->owner = &listener_owner;
 		w->owner_context = l;
+		w->listener = l->config->name;
 		w->shared = l->shared;
 		w->index = i;
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->config->name, i % 100);

@@ -3,12 +3,13 @@
 
 #include <string.h>
 
-extern const struct service service_echo, service_discard, service_chargen;
+extern const struct service service_echo, service_discard, service_chargen, service_sockperf;
 
 const struct service *const services[] = {
 	&service_echo,
 	&service_discard,
 	&service_chargen,
+	&service_sockperf,
 	NULL,
 };
 
