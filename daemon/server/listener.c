@@ -212,7 +212,9 @@ static void listener_free_workers(struct listener *l)
 {
 	listener_stop(l);
 	free(l->workers);
+	free(l->costs);
 	l->workers = NULL;
+	l->costs = NULL;
 }
 
 /* Starts all workers on `engine`.  Takes the fds over. */
@@ -222,8 +224,14 @@ static int listener_start(struct listener *l, const struct engine *engine, const
 	int rc = 0;
 
 	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
-	if (!l->workers)
+	l->costs = calloc(l->worker_count, sizeof(*l->costs));
+	if (!l->workers || !l->costs) {
+		for (unsigned i = 0; i < l->worker_count * stride; i++)
+			close(fds[i]);
+		free(l->workers);
+		l->workers = NULL;
 		return reason_set(reason, -ENOMEM, "no memory for %u workers", l->worker_count);
+	}
 	memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	l->engine = engine;
 	for (unsigned i = 0; i < l->worker_count; i++) {
@@ -376,9 +384,7 @@ void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_c
 	}
 	*ret_cost = *ret_kernel;
 	for (unsigned i = 0; i < l->worker_count; i++) {
-		struct proc_cost cost;
-
-		if (proc_cost_of(l->workers[i].tid, &cost) == 0)
-			proc_cost_add(ret_cost, &cost);
+		proc_cost_update(l->workers[i].tid, &l->costs[i]);
+		proc_cost_add(ret_cost, &l->costs[i]);
 	}
 }

@@ -23,6 +23,7 @@ struct listener {
 	struct reason reason;        /* of LISTENER_UNAVAILABLE */
 	const struct engine *engine; /* what `auto` became; NULL when unavailable */
 	struct worker *workers;      /* worker_count of them; 0 when unavailable */
+	struct proc_cost *costs;     /* of each worker, when last read */
 	unsigned worker_count;
 	unsigned drained_count;
 	char (*addresses)[ADDRESS_TEXT_MAX]; /* as bound: port 0 resolved, ranges expanded */

@@ -64,28 +64,39 @@ static uint64_t proc_status_number(const char *status, const char *key)
 	return line ? strtoull(line + strlen(key), NULL, 10) : 0;
 }
 
-int proc_cost_of(pid_t tid, struct proc_cost *ret_cost)
+/* Shares total_ns out as user : sys, within what has passed since the earlier reading. */
+static void proc_split(struct proc_cost *cost, uint64_t total_ns, uint64_t user, uint64_t sys)
 {
-	uint64_t user, sys, ticks, total_ns;
+	uint64_t before_ns = cost->cpu_user_ns + cost->cpu_system_ns;
+	uint64_t passed_ns = total_ns > before_ns ? total_ns - before_ns : 0;
+	uint64_t user_ns = before_ns + passed_ns;
+
+	if (user + sys)
+		user_ns = (uint64_t)((__uint128_t)user_ns * user / (user + sys));
+	user_ns = MAX(user_ns, cost->cpu_user_ns);
+	user_ns = MIN(user_ns, cost->cpu_user_ns + passed_ns);
+	cost->cpu_user_ns = user_ns;
+	cost->cpu_system_ns = before_ns + passed_ns - user_ns;
+}
+
+int proc_cost_update(pid_t tid, struct proc_cost *cost)
+{
+	uint64_t user, sys, total_ns;
 	char text[4096];
-	struct proc_cost cost;
 	int rc = proc_ticks(tid, &user, &sys);
 
 	if (rc < 0)
 		return rc;
-	ticks = user + sys;
 	if (proc_read(tid, "schedstat", text, sizeof(text)) == 0)
 		total_ns = strtoull(text, NULL, 10);
 	else /* a kernel without schedstat: 10 ms steps */
-		total_ns = ticks * NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
-	cost.cpu_user_ns = ticks ? (uint64_t)((__uint128_t)total_ns * user / ticks) : total_ns;
-	cost.cpu_system_ns = total_ns - cost.cpu_user_ns;
+		total_ns = (user + sys) * NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+	proc_split(cost, total_ns, user, sys);
 	rc = proc_read(tid, "status", text, sizeof(text));
 	if (rc < 0)
 		return rc;
-	cost.switches_voluntary = proc_status_number(text, "\nvoluntary_ctxt_switches:");
-	cost.switches_involuntary = proc_status_number(text, "nonvoluntary_ctxt_switches:");
-	*ret_cost = cost;
+	cost->switches_voluntary = proc_status_number(text, "\nvoluntary_ctxt_switches:");
+	cost->switches_involuntary = proc_status_number(text, "nonvoluntary_ctxt_switches:");
 	return 0;
 }
 
@@ -119,7 +130,7 @@ static void proc_threads_see(struct proc_threads *t, pid_t tid)
 		thread = &t->list[t->count++];
 		*thread = (struct proc_thread){ .tid = tid, .worker = worker };
 	}
-	if (proc_cost_of(tid, &thread->cost) == 0)
+	if (proc_cost_update(tid, &thread->cost) == 0)
 		thread->seen = true;
 }
 

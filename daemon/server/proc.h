@@ -15,8 +15,9 @@ struct proc_cost {
 
 void proc_cost_add(struct proc_cost *to, const struct proc_cost *from);
 
-/* 0 or -errno (-ENOENT: there is no such thread). */
-int proc_cost_of(pid_t tid, struct proc_cost *ret_cost);
+/* Brings *cost, zero or an earlier reading of the same thread, up to date; no part of it decreases.
+ * 0 or -errno (-ENOENT: there is no such thread). */
+int proc_cost_update(pid_t tid, struct proc_cost *cost);
 
 enum { PROC_THREADS_MAX = 1024 };
 
