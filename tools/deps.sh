@@ -30,6 +30,7 @@ table() {
 	test      fio                  fio                       fio
 	test      iperf                iperf                     iperf
 	test      socat                socat                     socat
+	test      sockperf             sockperf                  -
 	test      iproute2             iproute                   iproute2
 	test      -                    libasan                   -
 	test      -                    libtsan                   -

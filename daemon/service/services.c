@@ -5,6 +5,7 @@
 
 extern const struct service service_echo, service_discard, service_chargen, service_sockperf;
 
+/* clang-format off */
 const struct service *const services[] = {
 	&service_echo,
 	&service_discard,
@@ -12,6 +13,7 @@ const struct service *const services[] = {
 	&service_sockperf,
 	NULL,
 };
+/* clang-format on */
 
 const struct service *service_find(const char *name)
 {

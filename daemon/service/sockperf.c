@@ -1,0 +1,142 @@
+/* sockperf's server side on TCP: pong requests go back, everything else is dropped.
+ *
+ * No payload is copied, and a message need not be in one piece: of its header one bit is cleared
+ * where it was received, and its bytes are passed on as they come.  Neighbours that share a fate
+ * move in one go.  A message counts when its last byte has arrived. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn.h"
+#include "sockperf_proto.h"
+
+enum { OPERATION_PONG, OPERATION_COUNT, OPERATIONS };
+
+struct sockperf_conn {
+	uint32_t left;           /* bytes of the current message that are still to come */
+	enum sockperf_fate fate; /* of that message */
+};
+
+/* A place in rx, behind the bytes that have been looked at. */
+struct sockperf_cursor {
+	struct view *view;
+	uint32_t offset; /* in view */
+	size_t run;      /* bytes between rx's start and here: all of one fate */
+};
+
+static void cursor_advance(struct sockperf_cursor *at, size_t bytes)
+{
+	at->run += bytes;
+	while (at->view && bytes >= at->view->len - at->offset) {
+		bytes -= at->view->len - at->offset;
+		at->view = at->view->next;
+		at->offset = 0;
+	}
+	at->offset += (uint32_t)bytes;
+}
+
+/* Copies the header at `at` out; rx holds all of it.  The place of the byte with the flags. */
+static uint8_t *cursor_header(struct sockperf_cursor at, uint8_t header[static SOCKPERF_HEADER])
+{
+	uint8_t *flags = NULL;
+
+	for (uint32_t i = 0; i < SOCKPERF_HEADER;) {
+		uint32_t n = MIN(at.view->len - at.offset, SOCKPERF_HEADER - i);
+
+		memcpy(header + i, at.view->data + at.offset, n);
+		if (i <= SOCKPERF_FLAGS_LOW && SOCKPERF_FLAGS_LOW < i + n)
+			flags = at.view->data + at.offset + (SOCKPERF_FLAGS_LOW - i);
+		i += n;
+		cursor_advance(&at, n);
+	}
+	return flags;
+}
+
+/* What was looked at leaves rx. */
+static void sockperf_move(struct conn *c, struct sockperf_cursor *at, enum sockperf_fate fate)
+{
+	struct pool *p = &c->worker->pool;
+
+	if (fate == SOCKPERF_PONG)
+		bufq_take(p, &c->tx, &c->rx, at->run);
+	else
+		bufq_drop(p, &c->rx, at->run);
+	*at = (struct sockperf_cursor){ .view = c->rx.head };
+}
+
+/* The header at `at` begins the current message.  0 or -EPROTO. */
+static int sockperf_begin(struct conn *c, struct sockperf_cursor *at)
+{
+	struct sockperf_conn *s = c->state;
+	uint8_t header[SOCKPERF_HEADER];
+	uint8_t *flags = cursor_header(*at, header);
+	enum sockperf_fate before = s->fate;
+	int fate = sockperf_parse(header, &s->left);
+
+	if (fate < 0)
+		return fate;
+	s->fate = (enum sockperf_fate)fate;
+	if (s->fate == SOCKPERF_PONG)
+		*flags &= (uint8_t)~SOCKPERF_CLIENT;
+	if (s->fate != before)
+		sockperf_move(c, at, before);
+	return 0;
+}
+
+/* Latencies are those of pongs; what is only counted has none worth timing. */
+static void sockperf_count(struct conn *c, const uint64_t done[static OPERATIONS])
+{
+	struct worker *w = c->worker;
+
+	stat_add(w->stats.operations[OPERATION_COUNT].count, done[OPERATION_COUNT]);
+	if (!done[OPERATION_PONG])
+		return;
+	conn_op_begin(c, OPERATION_PONG);
+	stat_add(w->stats.operations[OPERATION_PONG].count, done[OPERATION_PONG] - 1);
+}
+
+static void sockperf_run(struct conn *c)
+{
+	struct sockperf_conn *s = c->state;
+	struct sockperf_cursor at = { .view = c->rx.head };
+	uint64_t done[OPERATIONS] = { 0 };
+	size_t ahead;
+	int rc = 0;
+
+	while ((ahead = c->rx.bytes - at.run) > 0) {
+		uint32_t n;
+
+		if (s->left == 0 && ahead < SOCKPERF_HEADER)
+			break;
+		if (s->left == 0 && (rc = sockperf_begin(c, &at)) < 0)
+			break;
+		n = (uint32_t)MIN(c->rx.bytes - at.run, s->left);
+		cursor_advance(&at, n);
+		s->left -= n;
+		if (s->left == 0 && s->fate != SOCKPERF_IGNORE)
+			done[s->fate == SOCKPERF_PONG ? OPERATION_PONG : OPERATION_COUNT]++;
+	}
+	sockperf_move(c, &at, s->fate);
+	sockperf_count(c, done);
+	if (rc < 0)
+		conn_close(c, CONN_END_PROTOCOL);
+}
+
+static int sockperf_open(struct conn *c)
+{
+	c->state = calloc(1, sizeof(struct sockperf_conn));
+	return c->state ? 0 : -ENOMEM;
+}
+
+static void sockperf_close(struct conn *c)
+{
+	free(c->state);
+}
+
+const struct service service_sockperf = {
+	.name = "sockperf",
+	.operations = { "pong", "count" },
+	.open = sockperf_open,
+	.run = sockperf_run,
+	.close = sockperf_close,
+};

@@ -1,0 +1,202 @@
+/* One connection of a service, fed and drained by hand: no socket, no thread. */
+#pragma once
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "conn.h"
+
+struct service_case {
+	struct worker worker;
+	struct conn *conn; /* NULL: it has ended */
+	uint8_t *out;      /* what the service sent */
+	size_t out_bytes, out_max;
+	size_t room;    /* what the peer still takes; SIZE_MAX: all */
+	bool recv_off;  /* backpressure */
+	size_t closed;  /* calls of engine->close() */
+	size_t ends[6]; /* connections by enum conn_end */
+};
+
+static inline struct service_case *case_of(struct worker *w)
+{
+	return container_of(w, struct service_case, worker);
+}
+
+static inline int case_open(struct conn *c)
+{
+	(void)c;
+	return 0;
+}
+
+static inline void case_recv(struct conn *c, bool on)
+{
+	case_of(c->worker)->recv_off = !on;
+}
+
+static inline void case_flush(struct conn *c)
+{
+	struct service_case *t = case_of(c->worker);
+
+	while (c->tx.bytes && t->room) {
+		struct view *v = c->tx.head;
+		size_t n = MIN(v->len, t->room);
+
+		if (t->out_bytes + n > t->out_max) {
+			t->out_max = 2 * (t->out_bytes + n);
+			t->out = realloc(t->out, t->out_max);
+			assert_non_null(t->out);
+		}
+		memcpy(t->out + t->out_bytes, v->data, n);
+		t->out_bytes += n;
+		if (t->room != SIZE_MAX)
+			t->room -= n;
+		conn_sent(c, &c->tx, n, 0);
+	}
+}
+
+static inline void case_close(struct conn *c)
+{
+	case_of(c->worker)->closed++;
+}
+
+static inline void case_release(struct conn *c)
+{
+	struct service_case *t = case_of(c->worker);
+
+	t->ends[c->end]++;
+	t->conn = NULL;
+}
+
+static const struct engine case_engine = {
+	.name = "by hand",
+	.open = case_open,
+	.recv = case_recv,
+	.flush = case_flush,
+	.close = case_close,
+	.release = case_release,
+};
+
+static inline int case_admit(struct worker *w, int fd, void **ret_ticket)
+{
+	(void)w, (void)fd, (void)ret_ticket;
+	return 0;
+}
+
+static inline void case_ticket(struct worker *w, void *ticket)
+{
+	(void)w, (void)ticket;
+}
+
+static const struct worker_owner case_owner = { .admit = case_admit, .release = case_ticket };
+
+/* Turns until nothing is ready. */
+static inline void case_turns(struct service_case *t)
+{
+	struct worker *w = &t->worker;
+
+	for (unsigned turn = 0; w->ready; turn++) {
+		struct conn *c = w->ready;
+
+		assert_true(turn < 100000);
+		assert_null(c->ready_next);
+		w->ready = NULL;
+		w->ready_tail = &w->ready;
+		c->flags &= ~(uint32_t)CONN_READY;
+		conn_run(c);
+	}
+}
+
+static inline void case_connect(struct service_case *t)
+{
+	assert_null(t->conn);
+	t->out_bytes = 0;
+	t->room = SIZE_MAX;
+	conn_new(&t->worker, -1);
+	t->conn = t->worker.conns;
+	case_turns(t);
+}
+
+static inline struct service_case *case_new(const struct service *service, uint32_t chunks,
+					    uint32_t chunk_size)
+{
+	struct service_case *t =
+		aligned_alloc(CACHE_LINE, (sizeof(*t) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	struct worker *w = &t->worker;
+
+	assert_non_null(t);
+	memset(t, 0, sizeof(*t));
+	w->service = service;
+	w->engine = &case_engine;
+	w->owner = &case_owner;
+	w->ready_tail = &w->ready;
+	w->held_max = CONN_HELD_MAX;
+	w->now_ns = clock_ns();
+	assert_int_equal(pool_init(&w->pool, chunks, chunk_size), 0);
+	case_connect(t);
+	return t;
+}
+
+/* The connection receives all of it, `piece` bytes a turn. */
+static inline void case_input(struct service_case *t, const void *data, size_t bytes, size_t piece)
+{
+	struct pool *p = &t->worker.pool;
+
+	for (size_t at = 0; at < bytes && t->conn; at += piece) {
+		size_t n = MIN(MIN(piece, bytes - at), p->chunk_size);
+		struct chunk *k = chunk_get(p);
+
+		assert_non_null(k);
+		piece = n;
+		memcpy(k->base, (const uint8_t *)data + at, n);
+		conn_input(t->conn, k, k->base, (uint32_t)n);
+		chunk_put(p, k);
+		case_turns(t);
+	}
+}
+
+/* The same at random splits, which seed chooses. */
+static inline void case_input_random(struct service_case *t, const void *data, size_t bytes,
+				     unsigned seed)
+{
+	static const size_t most[] = { 1, 3, 20, 100, 1000, 4096 };
+
+	for (size_t at = 0, n; at < bytes && t->conn; at += n) {
+		seed = seed * 1103515245U + 12345U;
+		n = 1 + (seed >> 16) % most[(seed >> 8) % ARRAY_SIZE(most)];
+		n = MIN(n, bytes - at);
+		case_input(t, (const uint8_t *)data + at, n, n);
+	}
+}
+
+/* The peer takes so many bytes more. */
+static inline void case_take(struct service_case *t, size_t bytes)
+{
+	t->room = bytes;
+	case_flush(t->conn);
+	case_turns(t);
+}
+
+static inline void case_eof(struct service_case *t)
+{
+	conn_eof(t->conn);
+	case_turns(t);
+}
+
+static inline void case_free(struct service_case *t)
+{
+	if (t->conn) {
+		conn_close(t->conn, CONN_END_DRAIN);
+		case_turns(t);
+	}
+	assert_null(t->conn);
+	pool_fini(&t->worker.pool);
+	free(t->out);
+	free(t);
+}
