@@ -79,6 +79,12 @@ def check_daemon(daemon):
     page = (MAN / "nbserved.8").read_text()
     yield from check_names("nbserved(8)", "option", options_in_page(page),
                            options_in_help(output(daemon, "--help")))
+    words = set()
+    for key in ("engine", "service"):
+        values = re.search(rf"^\.It Cm {key} .*?\.br\n\\&(.*?);", key_table(daemon), re.M | re.S)
+        words |= set(values[1].replace("\\-", "-").replace(" or ", ", ").split(", "))
+    yield from check_names("nbserved(8)", "engine or service",
+                           set(re.findall(r"^\.It Cm (\S+)", page, re.M)), words)
 
 
 def check_nbctl(nbctl):
