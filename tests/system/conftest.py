@@ -137,6 +137,13 @@ class Daemon:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def memory(self):
+        """Bytes of resident memory that are the daemon's own."""
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+        return pytest.fail("no RssAnon in /proc/PID/status")
+
     def terminate(self, timeout=TIMEOUT):
         """SIGTERM; the exit status."""
         self.process.send_signal(signal.SIGTERM)
@@ -210,6 +217,12 @@ def loopback_ports():
     chosen = random.SystemRandom()
     host = "127." + ".".join(str(chosen.randrange(1, 255)) for _ in range(3))
     return host, chosen.randrange(10000, 30000)
+
+
+def is_sanitized():
+    """Memory of such a build says nothing."""
+    binary = NBSERVED.read_bytes()
+    return b"__asan_init" in binary or b"__tsan_init" in binary
 
 
 def requires(tool):

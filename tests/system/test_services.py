@@ -107,7 +107,7 @@ def test_a_message_comes_back_in_one_piece(start_daemon, engine):
 
 def test_a_slow_reader_gets_every_byte(start_daemon, engine):
     daemon = start_daemon(listener("echo", engine=engine))
-    data = noise(6 * MIB)
+    data = noise(12 * MIB)  # more than sockets hold
     with connect(daemon.addresses("echo")[0], receive_buffer=4 * KIB) as s:
         sender = Sender(s, data)
         wait_until(lambda: daemon.stats("echo")["throttled"] > 0, "the daemon holds too much")

@@ -1,0 +1,548 @@
+"""Clients that misbehave, hosts that run out, signals: nothing is lost, and nobody else is hurt.
+
+Each storm ends where it began: the same descriptors, the same memory, all buffers free.
+"""
+
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+from conftest import TIMEOUT, is_sanitized, listener, requires, wait_until
+from traffic import (
+    Sender,
+    chargen_text,
+    connect,
+    echo,
+    is_ended,
+    noise,
+    receive,
+    receive_all,
+    reset,
+)
+from varlink_client import Connection
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+class Before:
+    """What the daemon has now, to be compared after a storm."""
+
+    def __init__(self, daemon, name):
+        self.daemon, self.name = daemon, name
+        self.descriptors = daemon.descriptors()
+        self.memory = daemon.memory()
+
+    def check(self, memory=2 * MIB, connections=0):
+        """Back where it was; a few pages of pool and allocator may stay in use."""
+        daemon = self.daemon
+        daemon.wait_closed(self.name, connections)
+        wait_until(
+            lambda: daemon.descriptors() <= self.descriptors,
+            "descriptors are closed",
+        )
+        stats = daemon.stats(self.name)
+        assert stats["pool"]["free"] == stats["pool"]["chunks"]
+        connected = stats["connections"]
+        assert connected["accepted"] == connected["open"] + sum(connected["closed"].values())
+        if not is_sanitized():
+            assert daemon.memory() <= self.memory + memory
+
+
+# ---- Clients that break off ----
+
+
+def test_resets_in_mid_send(start_daemon, engine):
+    """The daemon is sending, receiving, or has just accepted when the RST comes."""
+    daemon = start_daemon(listener("echo", engine=engine))
+    address = daemon.addresses("echo")[0]
+    data = noise(300 * KIB)
+    with connect(address) as other:
+        echo(other)
+        for warm_up in (True, False):
+            for i in range(150):
+                s = connect(address, receive_buffer=4 * KIB if i % 2 else None)
+                s.setblocking(False)
+                try:
+                    if i % 3:
+                        s.send(data[: 1 << (i % 18)])
+                        s.send(data)
+                    if i % 5 == 0:
+                        s.shutdown(socket.SHUT_WR)
+                except BlockingIOError:
+                    pass
+                reset(s)
+                if i % 10 == 0:
+                    echo(other)
+            if warm_up:
+                daemon.wait_closed("echo", 1)
+                before = Before(daemon, "echo")
+        before.check(connections=1)
+        closed = daemon.stats("echo")["connections"]["closed"]
+        assert closed["peer"] + closed["reset"] == sum(closed.values()) == 300
+        assert closed["reset"] > 0
+        echo(other, noise(MIB // 2))
+    daemon.wait_closed("echo")
+
+
+def test_resets_of_chargen_and_discard(start_daemon, engine):
+    daemon = start_daemon(
+        listener("chargen", service="chargen", engine=engine)
+        + listener("discard", service="discard", engine=engine)
+    )
+    before = daemon.descriptors()
+    for i in range(60):
+        s = daemon.connect("chargen")
+        if i % 2:
+            receive(s, 1 << (i % 20))
+        reset(s)
+        s = daemon.connect("discard")
+        s.sendall(bytes(1 << (i % 18)))
+        reset(s)
+    for name in ("chargen", "discard"):
+        daemon.wait_closed(name)
+        closed = daemon.stats(name)["connections"]["closed"]
+        assert closed["peer"] + closed["reset"] == sum(closed.values()) == 60
+    wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
+
+
+# ---- Who may connect, and how many ----
+
+
+def test_a_flood_over_the_limit_hurts_nobody_inside(start_daemon, engine):
+    daemon = start_daemon(listener("echo", engine=engine, max_connections=20))
+    address = daemon.addresses("echo")[0]
+    inside = [connect(address) for _ in range(20)]
+    for s in inside:
+        echo(s)
+    before = Before(daemon, "echo")
+    for i in range(300):
+        with connect(address) as s:
+            assert is_ended(s)
+        if i % 30 == 0:
+            for s in inside:
+                echo(s, noise(1000, i))
+    stats = daemon.stats("echo")["connections"]
+    assert stats["refused"] == {"limit": 300, "denied": 0}
+    assert (stats["open"], stats["accepted"]) == (20, 20)
+    before.check(connections=20)
+    inside.pop().close()
+    daemon.wait_closed("echo", 19)
+    with connect(address) as s:  # there is room again
+        echo(s)
+    for s in inside:
+        echo(s)
+        s.close()
+    daemon.wait_closed("echo")
+
+
+def test_the_limit_covers_all_workers(start_daemon, engine):
+    daemon = start_daemon(listener("echo", engine=engine, max_connections=10, workers=3))
+    connections = [daemon.connect("echo") for _ in range(40)]
+    stats = wait_until(
+        lambda: (
+            lambda c: c["open"] + c["refused"]["limit"] == 40 and c
+        )(daemon.stats("echo")["connections"]),
+        "all are in or refused",
+    )
+    assert (stats["open"], stats["refused"]["limit"]) == (10, 30)
+    for s in connections:
+        s.close()
+    daemon.wait_closed("echo")
+
+
+def test_the_limit_of_an_address(start_daemon, engine):
+    daemon = start_daemon(
+        listener("echo", engine=engine, max_connections_per_address=3, address="0.0.0.0:0")
+    )
+    port = daemon.port("echo")
+
+    def from_address(source):
+        s = socket.create_connection(("127.0.0.1", port), TIMEOUT, (source, 0))
+        s.settimeout(TIMEOUT)
+        return s
+
+    inside = [from_address(f"127.0.0.{i}") for i in (2, 3) for _ in range(3)]
+    for s in inside:
+        echo(s)
+    for i in (2, 3):
+        with from_address(f"127.0.0.{i}") as s:
+            assert is_ended(s)
+    with from_address("127.0.0.4") as s:
+        echo(s)
+    daemon.wait_closed("echo", 6)
+    assert daemon.stats("echo")["connections"]["refused"] == {"limit": 2, "denied": 0}
+    inside.pop(0).close()  # one of 127.0.0.2
+    daemon.wait_closed("echo", 5)
+    with from_address("127.0.0.2") as s:
+        echo(s)
+    for s in inside:
+        echo(s)
+        s.close()
+    daemon.wait_closed("echo")
+
+
+def test_who_is_not_allowed_is_turned_away(start_daemon, engine):
+    daemon = start_daemon(
+        listener("echo", engine=engine, address="0.0.0.0:0", allow=["127.0.0.8/29, ::1", "10.0.0.0/8"])
+    )
+    port = daemon.port("echo")
+    for source, allowed in (("127.0.0.8", True), ("127.0.0.15", True), ("127.0.0.16", False),
+                            ("127.0.0.1", False), ("127.0.0.7", False)):
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT, (source, 0)) as s:
+            s.settimeout(TIMEOUT)
+            if allowed:
+                echo(s)
+            else:
+                assert is_ended(s)
+    daemon.wait_closed("echo")
+    stats = daemon.stats("echo")["connections"]
+    assert (stats["accepted"], stats["refused"]) == (2, {"limit": 0, "denied": 3})
+
+
+def test_idle_connections_are_closed_and_active_ones_are_not(start_daemon, engine):
+    """The active one outlives idle ones that began with it and after it."""
+    daemon = start_daemon(listener("echo", engine=engine, idle_timeout="400ms"))
+    with daemon.connect("echo") as active:
+        for _ in range(2):
+            idle = [daemon.connect("echo") for _ in range(5)]
+            echo(idle[0])
+            ended = set()
+            while len(ended) < len(idle):
+                echo(active)
+                for s in select.select(set(idle) - ended, [], [], 0.02)[0]:
+                    assert s.recv(1) == b""
+                    ended.add(s)
+            for s in idle:
+                s.close()
+        echo(active)
+        daemon.wait_closed("echo", 1)
+        assert daemon.stats("echo")["connections"]["closed"]["idle"] == 10
+    daemon.wait_closed("echo")
+    assert daemon.stats("echo")["connections"]["closed"]["peer"] == 1
+
+
+# ---- Many at once ----
+
+
+def raise_nofile(wanted):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(hard, wanted)))
+        except (ValueError, OSError) as error:
+            pytest.skip(f"needs {wanted} descriptors, may have {hard}: {error}")
+
+
+def test_two_thousand_connections_are_all_answered(start_daemon, engine):
+    raise_nofile(5000)
+    daemon = start_daemon(listener("echo", engine=engine))
+    address = daemon.addresses("echo")[0]
+    before = Before(daemon, "echo")
+    connections = [connect(address) for _ in range(2000)]
+    for round_ in range(2):
+        requests = [noise(64, round_ * 10000 + i) for i in range(len(connections))]
+        for s, request in zip(connections, requests):
+            assert s.send(request) == len(request)
+        for s, request in zip(connections, requests):
+            assert receive(s, len(request)) == request
+    assert daemon.stats("echo")["connections"]["open"] == 2000
+    for i, s in enumerate(connections):
+        if i % 2:
+            reset(s)
+        else:
+            s.close()
+    before.check(memory=6 * MIB)
+    closed = daemon.stats("echo")["connections"]["closed"]
+    assert closed["peer"] + closed["reset"] == sum(closed.values()) == 2000
+
+
+# ---- Running out ----
+
+
+def control_stats(control, name):
+    control.send("org.nbserved.Control.GetStats", {"listeners": [name]})
+    return control.receive_reply()[0]["listeners"][0]
+
+
+def test_out_of_descriptors_accepting_pauses_and_recovers(start_daemon, engine):
+    daemon = start_daemon(listener("echo", engine=engine), nofile=64)
+    address = daemon.addresses("echo")[0]
+    before = Before(daemon, "echo")
+    with Connection(daemon.control) as control:
+        connections = [connect(address) for _ in range(100)]  # the kernel's backlog takes the rest
+        stats = wait_until(
+            lambda: (lambda s: s["accept_paused"] > 0 and s)(control_stats(control, "echo")),
+            "accepting pauses",
+        )
+        inside = stats["connections"]["open"]
+        assert 30 < inside < 64
+        for s in connections[:inside]:
+            echo(s, noise(20 * KIB))
+        waiting = Connection(daemon.control)  # a new control client waits too
+        waiting.send("org.nbserved.Control.GetStatus")
+        # Over the next pauses: turns only to try again.
+        first = control_stats(control, "echo")
+        last = wait_until(
+            lambda: (
+                lambda s: s["accept_paused"] >= first["accept_paused"] + 5 and s
+            )(control_stats(control, "echo")),
+            "accepting is tried again",
+        )
+        pauses = last["accept_paused"] - first["accept_paused"]
+        assert last["cost"]["turns"] - first["cost"]["turns"] <= 6 * pauses
+        for s in connections[:inside]:
+            echo(s)
+        # One leaves, one comes in.
+        connections[0].close()
+        echo(connections[inside])
+        for s in connections[1:inside]:
+            s.close()
+        for s in connections[inside:]:
+            echo(s, noise(1000))
+        assert waiting.receive_reply()[0]["pid"] == daemon.pid
+        waiting.close()
+        for s in connections[inside:]:
+            s.close()
+    before.check()
+    with connect(address) as s:
+        echo(s)
+    said = [line for line in daemon.log().splitlines() if "accept:" in line and "'echo'" in line]
+    assert 1 <= len(said) <= 3, said
+    assert "nofile" in said[0].lower() or "descriptor" in said[0]
+
+
+def test_costs_do_not_decrease_without_descriptors(start_daemon, engine):
+    """They are read from /proc, which takes descriptors."""
+    daemon = start_daemon(listener("echo", engine=engine), nofile=64)
+    address = daemon.addresses("echo")[0]
+    with Connection(daemon.control) as control:
+        with daemon.connect("echo") as s:
+            for i in range(200):
+                echo(s, noise(5000, i))
+        before = control_stats(control, "echo")
+        connections = [connect(address) for _ in range(100)]
+        after = wait_until(
+            lambda: (lambda s: s["accept_paused"] > 0 and s)(control_stats(control, "echo")),
+            "accepting pauses",
+        )
+        for s in connections:
+            s.close()
+        for key, value in before["cost"].items():
+            if isinstance(value, int):
+                assert after["cost"][key] >= value, key
+    daemon.wait_closed("echo")
+
+
+def test_a_small_pool_serves_many_in_turn(start_daemon, engine):
+    """64 KiB of buffers for 100 clients that want 20 MiB of them."""
+    daemon = start_daemon(listener("echo", engine=engine, buffers=16, buffer_size="4K"))
+    address = daemon.addresses("echo")[0]
+    data = noise(200 * KIB)
+    connections = [connect(address) for _ in range(100)]
+    senders = [Sender(s, data) for s in connections]
+    left = {s: bytearray() for s in connections}
+    while left:
+        readable = select.select(left, [], [], TIMEOUT)[0]
+        assert readable, f"{len(left)} connections are stuck"
+        for s in readable:
+            part = s.recv(MIB)
+            left[s] += part
+            if not part:
+                assert left.pop(s) == data
+    for sender in senders:
+        sender.finish()
+    for s in connections:
+        s.close()
+    daemon.wait_closed("echo")
+    stats = daemon.stats("echo")
+    assert stats["bytes_in"] == stats["bytes_out"] == 100 * len(data)
+    assert stats["pool"]["free"] == stats["pool"]["chunks"] == 16
+
+
+# ---- Killed ----
+
+
+class Load:
+    """redis-benchmark, until it is stopped."""
+
+    def __init__(self, port, connections=20):
+        self.process = subprocess.Popen(
+            [
+                *(requires("redis-benchmark"), "-h", "127.0.0.1", "-p", str(port)),
+                *("-t", "ping_mbulk", "-n", "1000000000", "-c", str(connections), "-q"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait(TIMEOUT)
+
+
+def test_sigkill_in_mid_load_does_not_stop_the_next_start(start_daemon, engine, loopback_ports):
+    host, port = loopback_ports
+    sections = listener("echo", engine=engine, address=[f"{host}:{port}", "127.0.0.1:0"], workers=2)
+    first = start_daemon(sections)
+    load = Load(first.addresses("echo")[1][1])
+    s = connect((host, port))
+    try:
+        wait_until(lambda: first.stats("echo")["bytes_in"] > 1000, "load")
+        s.sendall(noise(100 * KIB))
+        first.process.send_signal(signal.SIGKILL)
+        assert first.process.wait(TIMEOUT) == -signal.SIGKILL
+        assert is_ended(s)
+    finally:
+        s.close()
+        load.stop()
+    assert os.path.exists(first.control)
+    second = start_daemon(
+        sections, options=("-c", first.config_path)  # the same files: the last -c counts
+    )
+    second.control = first.control
+    assert second.addresses("echo")[0] == (host, port)
+    with connect((host, port)) as s:
+        echo(s, noise(MIB // 4))
+    second.wait_closed("echo")
+
+
+# ---- Draining ----
+
+
+def test_sigterm_lets_a_transfer_finish(start_daemon, engine):
+    daemon = start_daemon("[server]\ndrain-timeout = 60s\n" + listener("echo", engine=engine))
+    data = noise(24 * MIB)  # more than sockets hold
+    with connect(daemon.addresses("echo")[0], receive_buffer=64 * KIB) as s:
+        sender = Sender(s, data)
+        wait_until(lambda: daemon.stats("echo")["throttled"] > 0, "the transfer is under way")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: daemon.status("echo")["state"] == "draining", "draining")
+        assert receive_all(s) == data
+        sender.finish()
+    assert daemon.process.wait(TIMEOUT) == 0
+    assert not os.path.exists(daemon.control)
+
+
+def test_sigterm_lets_requests_go_on_while_they_come(start_daemon, engine):
+    daemon = start_daemon("[server]\ndrain-timeout = 60s\n" + listener("echo", engine=engine))
+    with daemon.connect("echo") as s:
+        echo(s)
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: daemon.status("echo")["state"] == "draining", "draining")
+        for i in range(100):
+            echo(s, noise(5000, i))
+        assert daemon.process.poll() is None
+        s.shutdown(socket.SHUT_WR)
+        assert s.recv(1) == b""
+    assert daemon.process.wait(TIMEOUT) == 0
+
+
+def test_sigterm_without_connections_ends_at_once(start_daemon, engine):
+    daemon = start_daemon(
+        "[server]\ndrain-timeout = 10min\n"
+        + listener("echo", engine=engine)
+        + listener("chargen", service="chargen", engine=engine)
+    )
+    with daemon.connect("echo") as s:
+        echo(s)
+    daemon.wait_closed("echo")
+    assert daemon.terminate() == 0
+
+
+def test_a_drain_ends_at_its_timeout(start_daemon, engine):
+    """A client that goes on for ever is cut off; chargen's ends before, with what was queued."""
+    daemon = start_daemon(
+        "[server]\ndrain-timeout = 300ms\n"
+        + listener("echo", engine=engine)
+        + listener("chargen", service="chargen", engine=engine)
+    )
+    s, source = daemon.connect("echo"), daemon.connect("chargen")
+    start = receive(source, 1000)
+    daemon.process.send_signal(signal.SIGTERM)
+    rounds = 0
+    try:
+        while rounds < 1000000:
+            echo(s)
+            rounds += 1
+    except (ConnectionError, BrokenPipeError):
+        pass
+    assert 0 < rounds < 1000000
+    rest = start + source.recv(MIB)
+    assert rest == chargen_text(len(rest))
+    s.close()
+    source.close()
+    assert daemon.process.wait(TIMEOUT) == 0
+
+
+def test_a_second_sigterm_ends_at_once(start_daemon, engine):
+    daemon = start_daemon("[server]\ndrain-timeout = 10min\n" + listener("echo", engine=engine))
+    stop = threading.Event()
+    s, never_reads = daemon.connect("echo"), connect(daemon.addresses("echo")[0], 4 * KIB)
+    never_reads.setblocking(False)
+    try:
+        for _ in range(1000):
+            never_reads.send(bytes(64 * KIB))
+    except BlockingIOError:
+        pass
+
+    def go_on():
+        try:
+            while not stop.is_set():
+                echo(s)
+        except (ConnectionError, AssertionError, OSError):
+            pass
+
+    busy = threading.Thread(target=go_on, daemon=True)
+    busy.start()
+    try:
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: daemon.status("echo")["state"] == "draining", "draining")
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(TIMEOUT) == 0
+    finally:
+        stop.set()
+        busy.join(TIMEOUT)
+        s.close()
+        never_reads.close()
+    assert not os.path.exists(daemon.control)
+
+
+def test_nbctl_drain(start_daemon, engine):
+    """draining, then drained; idle connections are closed; the rest of the daemon goes on."""
+    daemon = start_daemon(
+        "[server]\ndrain-timeout = 60s\n"
+        + listener("one", engine=engine, workers=2)
+        + listener("two", engine=engine)
+    )
+    address = daemon.addresses("one")[0]
+    idle = [daemon.connect("one") for _ in range(10)]
+    busy, other = daemon.connect("one"), daemon.connect("two")
+    echo(busy)
+    echo(other)
+    assert "one" in daemon.nbctl("drain", "one").stdout
+    wait_until(lambda: daemon.status("one")["state"] == "draining", "draining")
+    with pytest.raises(ConnectionRefusedError):
+        connect(address).close()
+    ended = set()
+    while len(ended) < len(idle):
+        echo(busy)
+        echo(other)
+        for s in select.select(set(idle) - ended, [], [], 0.02)[0]:
+            assert s.recv(1) == b""
+            ended.add(s)
+    echo(busy)
+    assert daemon.status("one")["state"] == "draining"
+    assert daemon.stats("one")["connections"]["closed"]["drain"] == 10
+    busy.close()
+    wait_until(lambda: daemon.status("one")["state"] == "drained", "drained")
+    echo(other)
+    assert daemon.status("two")["state"] == "serving"
+    assert "drained" in daemon.nbctl("status").stdout
+    for s in idle + [other]:
+        s.close()
+    daemon.wait_closed("two")
