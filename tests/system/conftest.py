@@ -42,7 +42,9 @@ def wait_until(condition, what, timeout=TIMEOUT):
 class Daemon:
     """One running nbserved with a directory, a control socket and a log of its own."""
 
-    def __init__(self, config, directory, options=(), nofile=None, ready=True, env=None):
+    def __init__(
+        self, config, directory, options=(), nofile=None, ready=True, env=None, preexec=None
+    ):
         self.directory = pathlib.Path(directory)
         self.control = str(self.directory / "control.sock")
         self.config_path = self.directory / "nbserved.ini"
@@ -55,6 +57,8 @@ class Daemon:
         def limits():
             if nofile:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
+            if preexec:
+                preexec()
 
         # READY=1 arrives on a socket of ours, as a service manager would hear it.
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

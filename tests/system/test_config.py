@@ -1,0 +1,440 @@
+"""Starting: what is wrong is said at once and in full, and what this host lacks is said too."""
+
+import ctypes
+import errno
+import json
+import os
+import pathlib
+import pwd
+import re
+import socket
+import struct
+import subprocess
+import tempfile
+
+import pytest
+from conftest import ENGINES, NBSERVED, TIMEOUT, listener
+from traffic import connect, echo, noise
+
+CONF = pathlib.Path(__file__).resolve().parents[2] / "conf" / "nbserved.ini"
+IO_URING_ENGINES = [name for name in ENGINES if name != "epoll"]
+LINE_MAX = 198  # bytes
+
+
+def nbserved(*arguments, **options):
+    return subprocess.run(
+        [str(NBSERVED), *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT,
+        **options,
+    )
+
+
+@pytest.fixture
+def check(tmp_path):
+    """check(text or bytes) -> (exit status, the errors without their file)."""
+
+    def check(text):
+        path = tmp_path / "nbserved.ini"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        result = nbserved("-c", path, "--check-config")
+        errors = result.stderr.splitlines()
+        prefix = f"nbserved: error: {path}:"
+        assert all(e.startswith(prefix) for e in errors), result.stderr
+        return result.returncode, [e[len(prefix) :] for e in errors]
+
+    return check
+
+
+# ---- Files that are wrong ----
+
+
+def test_a_good_file_is_good(check):
+    assert check(listener("echo")) == (0, [])
+    assert check("") == (0, [])
+    result = nbserved("-c", CONF, "--check-config")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"{CONF}: good, 5 listeners\n"
+
+
+def test_all_errors_are_said_at_once_in_order(check):
+    status, errors = check(
+        "[server]\n"
+        "log-levle = info\n"
+        "drain-timeout = 5\n"
+        "[listener a]\n"
+        "address = 127.0.0.1:70000\n"
+        "engine = epol\n"
+        "service = echo\n"
+        "service = discard\n"
+        "workers = -1\n"
+        "buffer-size = 5K\n"
+        "optional = true\n"
+        "zero-copy-min = 4K trailing\n"
+        "max-connections = 99999999999999999999\n"
+        f"allow = {'x' * 300}\n"
+        "cpus = 0-100000\n"
+        "[lisener b]\n"
+        "unknown = but not looked at\n"
+        "[listener c]\n"
+        "address = 127.0.0.1:0\n"
+    )
+    assert status == 1
+    assert [re.match(r"(\d+): *(\[[^]]*\] [a-z-]+:)?", e).groups() for e in errors] == [
+        ("2", "[server] log-levle:"),
+        ("3", "[server] drain-timeout:"),
+        ("5", "[listener a] address:"),
+        ("6", "[listener a] engine:"),
+        ("8", "[listener a] service:"),
+        ("9", "[listener a] workers:"),
+        ("10", "[listener a] buffer-size:"),
+        ("11", "[listener a] optional:"),
+        ("12", "[listener a] zero-copy-min:"),
+        ("13", "[listener a] max-connections:"),
+        ("14", None),
+        ("15", "[listener a] cpus:"),
+        ("16", None),
+        ("18", "[listener c] service:"),
+    ]
+    assert all("expected" in e and "got" in e for e in errors)
+    assert "did you mean 'log-level'" in errors[0]
+    assert "did you mean 'epoll'" in errors[3]
+    assert "first in line 7" in errors[4]
+    assert f"at most {LINE_MAX} bytes" in errors[10]
+    assert "did you mean 'listener'" in errors[12]
+
+
+@pytest.mark.parametrize(
+    "text, line, said",
+    [
+        (b"[server]\nlog\0-level = info\n", 2, "0x00"),
+        (b"[server]\nlog-level = in\0fo\n", 2, "0x00"),
+        (b"[server]\rlog-level = info\r", 1, "CR alone"),
+        (b"[server\n", 1, "[SECTION]"),
+        (b"[server] junk\n", 1, "nothing behind"),
+        (b"[]\n", 1, "[server] or [listener NAME]"),
+        (b"log-level = info\n", 1, "a [SECTION] before"),
+        (b"[server]\n= info\n", 2, "KEY = VALUE"),
+        (b"[server]\nlog-level\n", 2, "KEY = VALUE"),
+        (b"[server]\n log-level = info\n", 2, "no white space"),
+        (b"[server]\n[server]\n", 2, "first in line 1"),
+        (b"[listener a b]\n", 1, "a b"),
+    ],
+)
+def test_what_is_no_ini_file_is_said_with_its_line(check, text, line, said):
+    status, errors = check(text)
+    assert status == 1
+    assert errors[0].startswith(f"{line}: ") or errors[0].startswith(f"{line}: [")
+    assert said in errors[0]
+
+
+def test_keys_that_exclude_each_other_are_found(check):
+    status, errors = check(
+        listener("a", engine="epoll", address="127.0.0.1:9001-9003", sqpoll="yes")
+        + listener("b", engine="io_uring", address="127.0.0.1:9002", sqpoll="yes")
+    )
+    assert status == 1 and len(errors) == 2
+    assert "sqpoll" in errors[0] and "io_uring" in errors[0]
+    assert "127.0.0.1:9002" in errors[1] and "[listener a]" in errors[1]
+
+
+def test_a_directory_or_no_file_is_said(tmp_path):
+    for path, reason in (
+        (tmp_path, "Is a directory"),
+        (tmp_path / "nowhere.ini", "No such file or directory"),
+        (tmp_path / "nowhere" / "nbserved.ini", "No such file or directory"),
+    ):
+        for options in ((), ("--check-config",), ("--dump-config",), ("--doctor",)):
+            result = nbserved("-c", path, *options)
+            assert (result.returncode, result.stdout) == (1, "")
+            assert result.stderr == f"nbserved: error: {path}: {reason}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody who may not read")
+def test_a_file_that_may_not_be_read_is_said():
+    nobody = pwd.getpwnam("nobody")
+    if not all(p.stat().st_mode & 0o001 for p in NBSERVED.resolve().parents):
+        pytest.skip(f"{NBSERVED} is in a directory that others may not enter")
+
+    def become_nobody():
+        os.setgroups([])
+        os.setgid(nobody.pw_gid)
+        os.setuid(nobody.pw_uid)
+
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        path = pathlib.Path(directory, "nbserved.ini")
+        path.write_text(listener("echo"))
+        path.chmod(0o600)
+        result = nbserved("-c", path, "--check-config", preexec_fn=become_nobody)
+    assert result.returncode == 1
+    assert result.stderr == f"nbserved: error: {path}: Permission denied\n"
+
+
+def test_drop_ins_override_key_by_key(tmp_path):
+    (tmp_path / "conf.d").mkdir()
+    path = tmp_path / "nbserved.ini"
+    path.write_text(listener("echo", workers=2, max_connections=5))
+    (tmp_path / "conf.d" / "20.ini").write_text("[listener echo]\nworkers = 4\n")
+    (tmp_path / "conf.d" / "10.ini").write_text("[listener echo]\nworkers = 3\nidle-timeout = 9s\n")
+    (tmp_path / "conf.d" / "ignored.txt").write_text("nonsense")
+    dumped = nbserved("-c", path, "--dump-config").stdout
+    assert re.search(rf"^workers = 4 +; {tmp_path}/conf.d/20.ini:2, listener$", dumped, re.M)
+    assert re.search(rf"^idle-timeout = 9s +; {tmp_path}/conf.d/10.ini:3, live$", dumped, re.M)
+    assert re.search(rf"^max-connections = 5 +; {path}:\d+, live$", dumped, re.M)
+    (tmp_path / "conf.d" / "30.ini").write_text("[listener echo]\nworkers = x\n")
+    result = nbserved("-c", path, "--check-config")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"nbserved: error: {tmp_path}/conf.d/30.ini:2: [listener echo]")
+
+
+# ---- What it prints ----
+
+
+def test_the_dumped_configuration_is_the_same_configuration(tmp_path):
+    path = tmp_path / "nbserved.ini"
+    path.write_text(
+        CONF.read_text()
+        + listener(
+            "all",
+            engine="io_uring",
+            address=["[::1]:9101-9104", "127.0.0.1:9101"],
+            workers="auto",
+            cpus="0",
+            allow=["10.0.0.0/8, ::1", "192.0.2.1"],
+            buffer_size="1M",
+            buffers=16,
+            sqpoll="yes",
+            sqpoll_idle="1500us",
+            busy_poll="50us",
+            zero_copy_min="64K",
+            idle_timeout="90s",
+            max_connections=0,
+            max_connections_per_address=7,
+        )
+    )
+
+    def values(dumped):
+        return [line.split(";")[0].rstrip() for line in dumped.splitlines()]
+
+    first = nbserved("-c", path, "--dump-config")
+    assert (first.returncode, first.stderr) == (0, "")
+    again = tmp_path / "again.ini"
+    again.write_text(first.stdout)
+    second = nbserved("-c", again, "--dump-config")
+    assert (second.returncode, second.stderr) == (0, "")
+    assert values(second.stdout) == values(first.stdout)
+    assert "default" not in second.stdout.replace("default =", "")
+
+    document = json.loads(nbserved("-c", path, "--dump-config=json").stdout)
+    (everything,) = [one for one in document["listeners"] if one["name"] == "all"]
+    assert everything["keys"]["sqpoll-idle"]["value"] == "1500us"
+    assert document["server"]["log-level"]["value"] == "info"
+
+
+def test_version_and_help():
+    result = nbserved("--version")
+    assert result.returncode == 0 and re.fullmatch(r"nbserved \d+\.\d+\.\d+\n", result.stdout)
+    for option in ("--help", "-h"):
+        result = nbserved(option)
+        assert (result.returncode, result.stderr) == (0, "")
+        for word in ("--check-config", "--dump-config", "--doctor", "--version", "SIGTERM"):
+            assert word in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--nonsense"], ["-x"], ["argument"], ["-c"], ["--config"], ["--dump-config=xml"],
+     ["--check-config=yes"], ["-c", CONF, "--check-config", "argument"]],
+)
+def test_a_wrong_command_line_ends_with_2(arguments):
+    result = nbserved(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "nbserved: " in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "--dump-config", "--dump-config=json",
+                                    "--check-config", "--doctor"])
+def test_output_that_cannot_be_written_is_an_error(option):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [str(NBSERVED), "-c", str(CONF), option],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT,
+        )
+    assert result.returncode == 1
+    assert b"No space left on device" in result.stderr
+
+
+# ---- Addresses that cannot be had ----
+
+
+def start_and_fail(start_daemon, config, **options):
+    """The log of a daemon that must not start."""
+    daemon = start_daemon(config, ready=False, **options)
+    daemon.may_fail = True
+    assert daemon.process.wait(TIMEOUT) == 1, daemon.log()
+    assert not os.path.exists(daemon.control)
+    return daemon.log()
+
+
+def test_every_address_that_cannot_be_had_is_said_at_once(start_daemon):
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    log = start_and_fail(
+        start_daemon,
+        listener("busy", address=f"127.0.0.1:{port}", workers=2)
+        + listener("good")
+        + listener("elsewhere", address="192.0.2.1:7007")  # RFC 5737: nobody has it
+        + listener("six", address="[2001:db8::1]:7007"),
+    )
+    errors = [line for line in log.splitlines() if "error:" in line]
+    assert len(errors) == 3
+    assert f"bind 127.0.0.1:{port}: Address already in use" in errors[0]
+    assert "'elsewhere'" in errors[1] and "192.0.2.1:7007" in errors[1]
+    assert "'six'" in errors[2] and "[2001:db8::1]:7007" in errors[2]
+    assert all(re.search(r"nbserved.ini:\d+", e) for e in errors)
+    taken.close()
+
+
+def test_a_port_of_another_nbserved_is_in_use(start_daemon, engine):
+    """Although both use SO_REUSEPORT, they do not share it."""
+    first = start_daemon(listener("echo", engine=engine, workers=2))
+    port = first.port("echo")
+    for workers in (1, 2):
+        log = start_and_fail(
+            start_daemon,
+            listener("echo", engine=engine, address=f"127.0.0.1:{port}", workers=workers),
+        )
+        assert f"bind 127.0.0.1:{port}: Address already in use" in log
+    connections = [first.connect("echo") for _ in range(10)]
+    for s in connections:
+        echo(s)
+        s.close()
+    first.wait_closed("echo")
+
+
+def test_the_control_socket_of_another_nbserved_is_in_use(start_daemon, tmp_path):
+    first = start_daemon(listener("echo"))
+    path = tmp_path / "second.ini"
+    path.write_text(f"[server]\ncontrol = {first.control}\n" + listener("echo"))
+    result = nbserved("-c", path)
+    assert result.returncode == 1
+    assert f"{first.control} is in use" in result.stderr
+    assert first.status("echo")["state"] == "serving"
+
+
+def test_an_optional_listener_without_its_address_is_unavailable(start_daemon, engine):
+    daemon = start_daemon(
+        listener("elsewhere", engine=engine, address="192.0.2.1:7007", optional="yes")
+        + listener("echo", engine=engine)
+    )
+    status = daemon.status("elsewhere")
+    assert status["state"] == "unavailable"
+    assert "192.0.2.1:7007" in status["reason"]
+    with daemon.connect("echo") as s:
+        echo(s)
+    daemon.wait_closed("echo")
+
+
+# ---- A host without io_uring ----
+
+
+NR_IO_URING_SETUP = 425  # on every architecture
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW = 0x00050000, 0x7FFF0000
+BPF_LOAD_WORD, BPF_JUMP_IF_EQUAL, BPF_RETURN = 0x20, 0x15, 0x06
+
+
+class SockFilterProgram(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+def deny_io_uring(error):
+    """A function that makes io_uring_setup fail with the error for this process from now on."""
+    code = b"".join(
+        struct.pack("HBBI", *instruction)
+        for instruction in (
+            (BPF_LOAD_WORD, 0, 0, 0),  # the number of the system call
+            (BPF_JUMP_IF_EQUAL, 0, 1, NR_IO_URING_SETUP),
+            (BPF_RETURN, 0, 0, SECCOMP_RET_ERRNO | error),
+            (BPF_RETURN, 0, 0, SECCOMP_RET_ALLOW),
+        )
+    )
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = SockFilterProgram(len(code) // 8, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def deny():
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) < 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+
+    deny.keep = buffer
+    return deny
+
+
+@pytest.fixture(params=[errno.EPERM, errno.ENOSYS], ids=["forbidden", "absent"])
+def no_io_uring(request):
+    mends = {errno.EPERM: "kernel.io_uring_disabled=0", errno.ENOSYS: "engine = epoll"}
+    function = deny_io_uring(request.param)
+    function.mend = mends[request.param]
+    return function
+
+
+def test_without_io_uring_optional_listeners_are_unavailable(start_daemon, no_io_uring):
+    daemon = start_daemon(
+        listener("epoll", engine="epoll")
+        + "".join(listener(name, engine=name, optional="yes") for name in IO_URING_ENGINES),
+        preexec=no_io_uring,
+    )
+    for name in IO_URING_ENGINES:
+        status = daemon.status(name)
+        assert status["state"] == "unavailable"
+        assert "io_uring" in status["reason"] and no_io_uring.mend in status["reason"]
+        assert f"listener '{name}': unavailable: " in daemon.log()
+        assert daemon.stats(name)["connections"]["accepted"] == 0
+        port = int(daemon.status(name)["addresses"][0].rsplit(":", 1)[1])
+        if port:
+            with pytest.raises(ConnectionRefusedError):
+                connect(("127.0.0.1", port)).close()
+    assert no_io_uring.mend in daemon.nbctl("status").stdout
+    with daemon.connect("epoll") as s:
+        echo(s, noise(100000))
+    daemon.wait_closed("epoll")
+
+
+@pytest.mark.parametrize("name", IO_URING_ENGINES)
+def test_without_io_uring_a_needed_listener_fails_the_start(start_daemon, no_io_uring, name):
+    log = start_and_fail(
+        start_daemon,
+        listener("epoll", engine="epoll") + listener("needed", engine=name),
+        preexec=no_io_uring,
+    )
+    (error,) = [line for line in log.splitlines() if "error:" in line]
+    assert "listener 'needed' (" in error and no_io_uring.mend in error
+
+
+def test_without_io_uring_auto_is_epoll(start_daemon, no_io_uring):
+    daemon = start_daemon(listener("echo", engine="auto"), preexec=no_io_uring)
+    assert daemon.status("echo")["engine"] == "epoll"
+    with daemon.connect("echo") as s:
+        echo(s, noise(100000))
+    daemon.wait_closed("echo")
+
+
+def test_with_io_uring_auto_is_io_uring(start_daemon):
+    daemon = start_daemon(listener("echo", engine="auto"))
+    assert daemon.status("echo")["engine"] == "io_uring"
+
+
+def test_without_io_uring_the_doctor_says_so(no_io_uring, tmp_path):
+    path = tmp_path / "nbserved.ini"
+    path.write_text("".join(listener(name, engine=name) for name in ENGINES))
+    result = nbserved("-c", path, "--doctor", preexec_fn=no_io_uring)
+    assert no_io_uring.mend in result.stdout
+    assert result.returncode == 0, result.stderr
