@@ -40,7 +40,8 @@ struct server {
 };
 
 struct load {
-	uint32_t connections, depth, size, rounds, slice_ms;
+	uint32_t connections, depth, size, rounds;
+	uint64_t slice_ms;
 	uint64_t requests; /* per slice; 0: until slice_ms is over */
 	uint64_t random;
 	struct server servers[SERVERS_MAX];
@@ -282,7 +283,7 @@ static void options_parse(struct load *load, int argc, char **argv)
 		else if (option == 'r')
 			load->rounds = (uint32_t)option_uint("-r", optarg, 1, 100000);
 		else if (option == 't')
-			load->slice_ms = (uint32_t)option_uint("-t", optarg, 1, 600 * 1000);
+			load->slice_ms = option_uint("-t", optarg, 1, 600 * 1000);
 		else if (option == 'n')
 			load->requests = option_uint("-n", optarg, 1, UINT32_MAX);
 		else if (option == 'S')

@@ -1,0 +1,23 @@
+# Benchmarks; included by the Makefile.  `make bench BENCH=quick` is shorter, BENCH=a,d picks parts.
+BENCH_SRC := $(filter-out %/slow_clock.c,$(wildcard tests/bench/*.c))
+BENCH_PROGRAMS = $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%) $(BUILD)/bench/slow_clock.so
+BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
+
+$(BUILD)/bench/%: tests/bench/%.c $(BASE_OBJ) $(BUILD)/flags | packages
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) $(INC_base) $(LDFLAGS_ALL) -o $@ $< $(BASE_OBJ) $(PKG_LIBS) -lm
+
+$(BUILD)/bench/slow_clock.so: tests/bench/slow_clock.c $(BUILD)/flags | packages
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -shared -fPIC -o $@ $<
+
+# What counting costs: the daemon without its statistics.
+.PHONY: nostats
+nostats:
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/nostats STATS=0 $(BUILD)/nostats/nbserved
+
+.PHONY: bench
+bench: all nostats $(BENCH_PROGRAMS) ## speed and memory, beside bare servers
+	$(PYTHON) tests/bench/bench.py --build $(BUILD) --parts $(BENCH_PARTS)

@@ -1,0 +1,191 @@
+"""The servers that the benchmark compares: how to start, ask and stop them.
+
+Each is one process, so that its CPU clock is its cost.  Servers run on the last CPU of those we may
+use, clients on the first; a server that needs a second thread of its own (SQPOLL) may use all.
+"""
+
+import contextlib
+import os
+import pathlib
+import resource
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "system"))
+import varlink_client  # noqa: E402
+
+ALL_CPUS = sorted(os.sched_getaffinity(0))
+CLIENT_CPU, SERVER_CPU = ALL_CPUS[0], ALL_CPUS[-1]
+START_SECONDS = 20
+CLIENT_SECONDS = 180
+
+
+def prepare(cpus):
+    """What a child does before it runs its program: descriptors, CPUs, priority."""
+
+    def child():
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        os.sched_setaffinity(0, cpus)
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, -15)  # others disturb less
+
+    return child
+
+
+def run(argv, cpus=(CLIENT_CPU,), seconds=CLIENT_SECONDS):
+    """Runs a client; its standard output.  Its errors go to ours."""
+    done = subprocess.run(
+        [str(a) for a in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        preexec_fn=prepare(cpus),
+        timeout=seconds,
+        check=True,
+    )
+    return done.stdout.decode()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+class Server:
+    """A running server: name, pid, port.  A context manager that ends it."""
+
+    def __init__(self, name, argv, cpus=(SERVER_CPU,), **popen):
+        self.name = name
+        self.port = None
+        self.process = subprocess.Popen(
+            [str(a) for a in argv],
+            stdin=subprocess.DEVNULL,
+            preexec_fn=prepare(cpus),
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, **popen},
+        )
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def target(self):
+        return f"{self.name}:{self.port}:{self.pid}"
+
+    def threads(self):
+        """Thread ids, the main thread first."""
+        tids = sorted(int(t) for t in os.listdir(f"/proc/{self.pid}/task"))
+        return [self.pid, *(t for t in tids if t != self.pid)]
+
+    def wait_port(self):
+        """Until something listens on our port."""
+        end = time.monotonic() + START_SECONDS
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} does not start")
+            time.sleep(0.05)
+
+
+class Bare(Server):
+    """One of our yardsticks: prints its port."""
+
+    def __init__(self, name, program, **options):
+        super().__init__(name, [program], **options)
+        line = self.process.stdout.readline().split()
+        if len(line) != 2:
+            raise RuntimeError(f"{program} does not start")
+        self.port = int(line[1])
+
+
+class Foreign(Server):
+    """Somebody else's server: a command with {port} in it."""
+
+    def __init__(self, name, command, **options):
+        port = free_port()
+        argv = command.format(port=port).split()
+        super().__init__(name, argv, **{"stdout": subprocess.DEVNULL, **options})
+        self.port = port
+        try:
+            self.wait_port()
+        except BaseException:
+            self.__exit__()
+            raise
+
+
+class Daemon(Server):
+    """nbserved with one listener; `keys` are the lines of its section."""
+
+    def __init__(self, name, program, prefix=(), env=None, cpus=(SERVER_CPU,), **keys):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nbserved-bench-"))
+        self.control = self.directory / "control.sock"
+        config = self.directory / "nbserved.ini"
+        lines = {"address": "127.0.0.1:0", "max-connections": "1000000", **keys}
+        config.write_text(
+            f"[server]\ncontrol = {self.control}\nlog-level = warning\ndrain-timeout = 1s\n"
+            "[listener bench]\n" + "".join(f"{k} = {v}\n" for k, v in lines.items())
+        )
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(str(self.directory / "notify.sock"))
+        environment = {**os.environ, **(env or {}), "NOTIFY_SOCKET": notify.getsockname()}
+        with notify, open(self.directory / "log", "wb") as log:
+            super().__init__(
+                name, [*prefix, program, "-c", config], cpus=cpus, env=environment,
+                stdout=subprocess.DEVNULL, stderr=log,
+            )
+            try:
+                self.wait_ready(notify)
+            except BaseException:
+                self.__exit__()
+                raise
+        self.port = int(self.stats()["addresses"][0].rsplit(":", 1)[1])
+
+    def __exit__(self, *_):
+        super().__exit__()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def wait_ready(self, notify):
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end and self.process.poll() is None:
+            if select.select([notify], [], [], 0.1)[0] and b"READY=1" in notify.recv(4096):
+                return
+        raise RuntimeError(f"{self.name}: {(self.directory / 'log').read_text()}")
+
+    def stats(self):
+        """GetStats's document of our listener."""
+        reply = varlink_client.call(self.control, "org.nbserved.Control.GetStats")
+        return reply["listeners"][0]
+
+    def syscalls(self):
+        """How often the worker has called the kernel, by name."""
+        return self.stats()["cost"]["syscalls"]
+
+
+def process_cpu_ns(pid):
+    """CPU time of all of a process's threads (the clock of clock_getcpuclockid())."""
+    return time.clock_gettime_ns((~pid << 3) | 2)
+
+
+@contextlib.contextmanager
+def started(*makers):
+    """Starts servers, in order; ends all of them in any case."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(make()) for make in makers]

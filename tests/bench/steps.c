@@ -1,0 +1,124 @@
+/* Counts the user instructions of a worker's turns, by single steps of its thread.
+ *
+ * The thread runs free most of the time, so that what it does by the clock (sampling) happens as
+ * often as it does in earnest; every few milliseconds one turn is stepped through, from the return
+ * of the call it sleeps in to the next such call.  With one connection a turn is one request.
+ * Valgrind counts the same where it can; it cannot where io_uring is used. */
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+#include "bench.h"
+
+#ifndef __x86_64__
+int main(void)
+{
+	errx(77, "instructions are counted on x86-64 only");
+}
+#else
+#include <linux/ptrace.h>
+
+enum {
+	PAUSE_MS = 3,
+	STEPS_MAX = 1000 * 1000,
+	SYSCALL_INSTRUCTION = 0x050f,
+};
+
+static bool sleeps(uint64_t number)
+{
+	return number == SYS_epoll_wait || number == SYS_epoll_pwait ||
+	       number == SYS_epoll_pwait2 || number == SYS_io_uring_enter;
+}
+
+/* Lets the stopped thread go on until its next stop. */
+static void thread_resume(pid_t tid, int request)
+{
+	int status;
+
+	if (ptrace(request, tid, NULL, NULL) < 0 || waitpid(tid, &status, __WALL) < 0)
+		err(1, "ptrace");
+	if (!WIFSTOPPED(status))
+		errx(1, "the thread has ended");
+}
+
+/* Stops the thread where the call that it slept in returns. */
+static void turn_find(pid_t tid)
+{
+	struct ptrace_syscall_info info;
+	bool entered = false;
+
+	for (;;) {
+		thread_resume(tid, PTRACE_SYSCALL);
+		if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) < 0)
+			err(1, "ptrace");
+		if (info.op == PTRACE_SYSCALL_INFO_ENTRY)
+			entered = sleeps(info.entry.nr);
+		else if (info.op == PTRACE_SYSCALL_INFO_EXIT && entered && info.exit.rval >= 0)
+			return;
+	}
+}
+
+static unsigned turn_count(pid_t tid)
+{
+	struct user_regs_struct regs;
+	unsigned steps = 0;
+	long code;
+
+	for (;; steps++) {
+		thread_resume(tid, PTRACE_SINGLESTEP);
+		if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
+			err(1, "ptrace");
+		errno = 0;
+		code = ptrace(PTRACE_PEEKTEXT, tid, regs.rip, NULL);
+		if (errno || steps > STEPS_MAX)
+			errx(1, "lost the thread's turn");
+		if ((code & 0xffff) == SYSCALL_INSTRUCTION && sleeps(regs.rax))
+			return steps + 1;
+	}
+}
+
+static int compare_counts(const void *a, const void *b)
+{
+	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+
+	return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * NS_PER_MS };
+	unsigned turns, *counts;
+	uint64_t sum = 0;
+	int status;
+	pid_t tid;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: steps TID TURNS\n");
+		return 2;
+	}
+	tid = (pid_t)option_uint("tid", argv[1], 1, INT32_MAX);
+	turns = (unsigned)option_uint("turns", argv[2], 1, 100 * 1000);
+	counts = allocate(turns, sizeof(*counts));
+	if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)PTRACE_O_TRACESYSGOOD) < 0)
+		err(77, "ptrace");
+	for (unsigned i = 0; i < turns; i++) {
+		nanosleep(&pause, NULL);
+		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 ||
+		    waitpid(tid, &status, __WALL) < 0)
+			err(1, "ptrace");
+		turn_find(tid);
+		counts[i] = turn_count(tid);
+		sum += counts[i];
+		ptrace(PTRACE_CONT, tid, NULL, NULL);
+	}
+	qsort(counts, turns, sizeof(*counts), compare_counts);
+	printf("{\"turns\":%u,\"mean\":%.1f,\"q1\":%u,\"median\":%u,\"q3\":%u,\"max\":%u}\n", turns,
+	       (double)sum / turns, counts[turns / 4], counts[turns / 2], counts[turns * 3 / 4],
+	       counts[turns - 1]);
+	free(counts);
+	return 0; /* which sets the thread free */
+}
+#endif
