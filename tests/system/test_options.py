@@ -1,0 +1,221 @@
+"""The keys that tune a listener: each is accepted, moves every byte, and the statistics say what is
+really in use."""
+
+import os
+
+import pytest
+from conftest import listener, wait_until
+from traffic import Exchange, chargen_text, connect, echo, noise, receive, run_exchanges
+
+KIB, MIB = 1024, 1024 * 1024
+SQPOLL = {"engine": "io_uring", "sqpoll": "yes", "sqpoll_idle": "20ms"}
+
+
+def exercise(daemon, name, size=MIB):
+    """Data at random splits over several connections; the counters when it is over."""
+    address = daemon.addresses(name)[0]
+    exchanges = [Exchange(connect(address), noise(size >> i, i), i) for i in range(4)]
+    run_exchanges(exchanges)
+    for e in exchanges:
+        e.socket.close()
+    daemon.wait_closed(name)
+    stats = daemon.stats(name)
+    assert stats["bytes_in"] == stats["bytes_out"] == sum(len(e.data) for e in exchanges)
+    assert stats["pool"]["free"] == stats["pool"]["chunks"]
+    return stats
+
+
+# ---- sqpoll ----
+
+
+def test_sqpoll(start_daemon):
+    """The kernel's thread submits, and its CPU time is the listener's."""
+    daemon = start_daemon(listener("echo", **SQPOLL) + listener("plain", engine="io_uring"))
+    stats = exercise(daemon, "echo")
+    assert "sqpoll" in stats["engine_features"]
+    assert "defer_taskrun" not in stats["engine_features"]  # they exclude each other
+    kernel = stats["cost"]["kernel_threads"]
+    assert kernel["count"] >= 1 and kernel["cpu_ns"] > 0
+    assert kernel["cpu_ns"] <= stats["cost"]["cpu_user_ns"] + stats["cost"]["cpu_system_ns"]
+    plain = exercise(daemon, "plain")
+    assert "sqpoll" not in plain["engine_features"]
+    assert plain["cost"]["kernel_threads"] == {"count": 0, "cpu_ns": 0}
+
+
+def test_sqpoll_sleeps_when_nothing_is_to_do(start_daemon):
+    """Neither the kernel's thread nor the worker goes on spinning behind sqpoll-idle."""
+    daemon = start_daemon(listener("echo", **SQPOLL) + listener("other", engine="epoll"))
+    with daemon.connect("echo") as s:
+        for i in range(200):
+            echo(s, noise(1000, i))
+
+    def cpu_ns():
+        cost = daemon.stats("echo")["cost"]
+        return cost["cpu_user_ns"] + cost["cpu_system_ns"]
+
+    def is_asleep():
+        before = cpu_ns()
+        with daemon.connect("other") as s:
+            for _ in range(300):
+                echo(s)
+        return cpu_ns() == before
+
+    wait_until(is_asleep, "the listener uses no CPU time")
+    with daemon.connect("echo") as s:  # and wakes
+        echo(s, noise(100 * KIB))
+    daemon.wait_closed("echo")
+
+
+def test_sqpoll_on_a_cpu_with_several_workers(start_daemon):
+    cpu = max(os.sched_getaffinity(0))
+    daemon = start_daemon(listener("echo", **SQPOLL, sqpoll_cpu=cpu, workers=2))
+    stats = exercise(daemon, "echo")
+    assert stats["cost"]["kernel_threads"]["count"] == 2
+
+
+def test_sqpoll_goes_with_the_other_options(start_daemon):
+    daemon = start_daemon(listener("echo", **SQPOLL, busy_poll="20us", zero_copy_min="8K"))
+    stats = exercise(daemon, "echo")
+    assert {"sqpoll", "busy_poll", "send_zc"} <= set(stats["engine_features"])
+
+
+# ---- busy-poll ----
+
+
+def test_busy_poll(start_daemon, engine):
+    daemon = start_daemon(listener("echo", engine=engine, busy_poll="100us"))
+    stats = exercise(daemon, "echo")
+    assert "busy_poll" in stats["engine_features"]
+
+
+def test_busy_poll_ends_in_sleep(start_daemon, engine):
+    daemon = start_daemon(
+        listener("echo", engine=engine, busy_poll="100us") + listener("other", engine="epoll")
+    )
+    with daemon.connect("echo") as s:
+        echo(s)
+
+        def is_asleep():
+            before = daemon.stats("echo")["cost"]
+            with daemon.connect("other") as o:
+                for _ in range(100):
+                    echo(o)
+            after = daemon.stats("echo")["cost"]
+            return (after["turns"], after["syscalls"]) == (before["turns"], before["syscalls"])
+
+        wait_until(is_asleep, "the worker sleeps")
+        echo(s)
+    daemon.wait_closed("echo")
+
+
+# ---- zero-copy-min ----
+
+
+def test_zero_copy_is_counted_and_intact(start_daemon):
+    """Sends below the limit are not made so.  On loopback the kernel copies, and says so."""
+    daemon = start_daemon(listener("echo", engine="io_uring", zero_copy_min="8K"))
+    assert "send_zc" in daemon.stats("echo")["engine_features"]
+    with daemon.connect("echo") as s:
+        for i in range(20):
+            echo(s, noise(8 * KIB - 1, i))
+        assert daemon.stats("echo")["zero_copy"] == {"sent": 0, "copied": 0}
+        for i in range(20):
+            echo(s, noise(8 * KIB, i))
+    daemon.wait_closed("echo")
+    zero_copy = daemon.stats("echo")["zero_copy"]
+    assert zero_copy["sent"] + zero_copy["copied"] == 20
+
+    daemon = start_daemon(listener("echo", engine="io_uring", zero_copy_min="1"))
+    stats = exercise(daemon, "echo", 4 * MIB)
+    assert sum(stats["zero_copy"].values()) > 0
+
+
+def test_zero_copy_of_chargen(start_daemon):
+    daemon = start_daemon(
+        listener("chargen", service="chargen", engine="io_uring", zero_copy_min="8K")
+    )
+    size = 4 * MIB
+    for receive_buffer in (4 * KIB, None):
+        with connect(daemon.addresses("chargen")[0], receive_buffer=receive_buffer) as s:
+            assert receive(s, size >> 2) == chargen_text(size >> 2)
+    daemon.wait_closed("chargen")
+    stats = daemon.stats("chargen")
+    assert sum(stats["zero_copy"].values()) > 0
+    assert stats["pool"]["free"] >= stats["pool"]["chunks"] - 1
+
+
+def test_without_zero_copy_min_there_is_none(start_daemon):
+    daemon = start_daemon(listener("echo", engine="io_uring"))
+    stats = exercise(daemon, "echo")
+    assert "send_zc" not in stats["engine_features"]
+    assert stats["zero_copy"] == {"sent": 0, "copied": 0}
+
+
+# ---- Buffers ----
+
+
+@pytest.mark.parametrize(
+    "buffer_size, buffers", [("4K", 16), ("4K", 32768), ("64K", 17), ("1M", 16), ("1M", 1024)]
+)
+def test_buffers_of_every_size(start_daemon, engine, buffer_size, buffers):
+    daemon = start_daemon(
+        listener("echo", engine=engine, buffer_size=buffer_size, buffers=buffers)
+        + listener("chargen", "chargen", engine=engine, buffer_size=buffer_size, buffers=buffers)
+    )
+    stats = exercise(daemon, "echo", 2 * MIB)
+    assert stats["pool"]["chunks"] == buffers
+    with daemon.connect("chargen") as s:
+        start = receive(s, 200 * 74)
+        assert start[: 50 * 74] == chargen_text(50 * 74)
+    daemon.wait_closed("chargen")
+
+
+# ---- Threads ----
+
+
+def affinity_of(daemon, name):
+    """Of each thread whose name begins so."""
+    tasks = f"/proc/{daemon.pid}/task"
+    found = []
+    for tid in os.listdir(tasks):
+        with open(f"{tasks}/{tid}/comm") as comm:
+            if comm.read().startswith(name):
+                found.append(os.sched_getaffinity(int(tid)))
+    return found
+
+
+def test_workers_and_cpus(start_daemon, engine):
+    cpus = os.sched_getaffinity(0)
+    last = max(cpus)
+    daemon = start_daemon(
+        listener("bound", engine=engine, workers=3, cpus=last)
+        + listener("auto", engine=engine, workers="auto")
+        + listener("both", engine=engine, workers="auto", cpus=last)
+    )
+    assert daemon.stats("bound")["workers"] == 3
+    assert daemon.stats("auto")["workers"] == len(cpus)
+    assert daemon.stats("both")["workers"] == 1
+    assert affinity_of(daemon, "bound/") == [{last}] * 3
+    assert affinity_of(daemon, "auto/") == [cpus] * len(cpus)
+    for name in ("bound", "auto", "both"):
+        exercise(daemon, name)
+
+
+# ---- What is in use ----
+
+
+def test_features_are_those_of_the_engine(start_daemon):
+    daemon = start_daemon(
+        listener("epoll", engine="epoll")
+        + listener("io_uring", engine="io_uring")
+        + listener("io_uring-poll", engine="io_uring-poll")
+    )
+    features = {name: daemon.stats(name)["engine_features"] for name in
+                ("epoll", "io_uring", "io_uring-poll")}
+    assert features["epoll"] == []
+    assert {"multishot_accept", "multishot_recv", "buffer_ring"} <= set(features["io_uring"])
+    assert {"multishot_accept", "multishot_poll"} <= set(features["io_uring-poll"])
+    assert "multishot_recv" not in features["io_uring-poll"]
+    for name, found in features.items():
+        assert daemon.status(name)["engine_features"] == found
+        assert len(set(found)) == len(found)

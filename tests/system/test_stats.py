@@ -1,0 +1,284 @@
+"""The statistics: exact, never decreasing, and the same to whoever asks."""
+
+import json
+import pathlib
+import re
+import subprocess
+import time
+
+import pytest
+from conftest import TIMEOUT, listener, requires, wait_until
+from traffic import connect, echo, noise, receive
+from varlink_client import stream
+
+GET_STATS = "org.nbserved.Control.GetStats"
+REQUESTS, BYTES = 300, 700
+IDLE_SECONDS = 2
+
+
+def operations(stats):
+    (counted,) = stats["operations"].values()
+    return counted
+
+
+def cpu_ns(stats):
+    return stats["cost"]["cpu_user_ns"] + stats["cost"]["cpu_system_ns"]
+
+
+def from_nbctl(daemon, name):
+    (stats,) = json.loads(daemon.nbctl("stats", name, "--json").stdout)["listeners"]
+    return stats
+
+
+def counters(value, path=""):
+    """{path: number} of everything in a document that may only grow."""
+    gauges = r"(free|chunks|open|workers|min|max|p\d.*|kernel_threads/count)$"
+    if isinstance(value, dict):
+        return {
+            p: n for key, v in value.items() if key != "buckets"
+            for p, n in counters(v, f"{path}/{key}").items()
+        }
+    return {path: value} if isinstance(value, int) and not re.search(gauges, path) else {}
+
+
+# ---- Exact ----
+
+
+def test_counters_are_exact(start_daemon, engine):
+    """One request at a time: what was sent is what is counted, while all is quiet, everywhere."""
+    daemon = start_daemon(listener("echo", engine=engine))
+    with daemon.connect("echo") as s:
+        for i in range(REQUESTS):
+            echo(s, noise(BYTES, i))
+        for read in (daemon.stats, lambda name: from_nbctl(daemon, name)):
+            # The last reply may be here before it is counted there.
+            wait_until(lambda: read("echo")["bytes_out"] == REQUESTS * BYTES, "all is counted", 10)
+            stats = read("echo")
+            assert stats["bytes_in"] == stats["bytes_out"] == REQUESTS * BYTES
+            assert operations(stats)["count"] == REQUESTS
+            assert operations(stats)["errors"] == 0
+            assert stats["connections"]["open"] == stats["connections"]["accepted"] == 1
+            assert stats["pool"]["free"] == stats["pool"]["chunks"]
+        (listed,) = daemon.call("ListConnections", listener="echo")["connections"]
+        assert listed["bytes_in"] == listed["bytes_out"] == REQUESTS * BYTES
+        assert listed["held_bytes"] == 0
+    daemon.wait_closed("echo")
+    stats = daemon.stats("echo")
+    assert stats["connections"]["closed"] == {
+        "peer": 1, "reset": 0, "idle": 0, "protocol": 0, "drain": 0, "error": 0
+    }
+
+
+def test_counters_of_discard_are_exact(start_daemon, engine):
+    daemon = start_daemon(listener("discard", service="discard", engine=engine))
+    with daemon.connect("discard") as s:
+        for i in range(100):
+            s.sendall(noise(BYTES, i))
+            wait_until(
+                lambda: daemon.stats("discard")["bytes_in"] == (i + 1) * BYTES, "it is received"
+            )
+        stats = daemon.stats("discard")
+    assert operations(stats)["count"] == 100
+    assert operations(stats)["latency_ns"]["count"] <= 100
+    daemon.wait_closed("discard")
+
+
+def test_what_nbctl_prints_is_what_the_daemon_says(start_daemon, engine):
+    daemon = start_daemon(listener("echo", engine=engine) + listener("other", engine=engine))
+    with daemon.connect("echo") as s:
+        for i in range(50):
+            echo(s, noise(BYTES, i))
+    daemon.wait_closed("echo")
+
+    def settled(stats):
+        stats = dict(stats)
+        del stats["cost"]  # the daemon's main thread reads it now, and now again
+        return stats
+
+    assert settled(from_nbctl(daemon, "echo")) == settled(daemon.stats("echo"))
+    metrics = daemon.nbctl("stats", "--openmetrics").stdout
+    found = re.findall(r'^(nbserved_\w*(?:in|received)\w*bytes\w*|nbserved_\w*bytes_in\w*)'
+                       r'\{[^}]*listener="echo"[^}]*\} (\d+)', metrics, re.M)
+    assert str(50 * BYTES) in [value for _, value in found], metrics
+    assert metrics.endswith("# EOF\n")
+
+
+# ---- Under load ----
+
+
+class Load:
+    """redis-benchmark; used as a context."""
+
+    def __init__(self, port, connections=20):
+        self.command = [
+            *(requires("redis-benchmark"), "-h", "127.0.0.1", "-p", str(port)),
+            *("-t", "ping_mbulk", "-n", "1000000000", "-c", str(connections), "-q"),
+        ]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(TIMEOUT)
+
+
+def test_counters_only_grow_and_the_cost_with_them(start_daemon, engine):
+    daemon = start_daemon(listener("echo", engine=engine, workers=2))
+    documents = []
+    with Load(daemon.port("echo")):
+        wait_until(lambda: operations(daemon.stats("echo"))["count"] > 1000, "load")
+        for document in stream(
+            daemon.control, GET_STATS, {"listeners": ["echo"], "interval_ms": 50}
+        ):
+            documents.append(document)
+            if len(documents) == 12:
+                break
+    for earlier, later in zip(documents, documents[1:]):
+        assert later["uptime_ns"] > earlier["uptime_ns"]
+        a, b = counters(earlier["listeners"][0]), counters(later["listeners"][0])
+        assert a.keys() == b.keys() and len(a) > 30
+        assert not {key: (a[key], b[key]) for key in a if b[key] < a[key]}
+    first, last = (d["listeners"][0] for d in (documents[0], documents[-1]))
+    assert last["cost"]["turns"] > first["cost"]["turns"]
+    assert cpu_ns(last) > cpu_ns(first)  # the kernel knows the sum better than the parts
+    assert operations(last)["count"] > operations(first)["count"]
+    assert sum(last["cost"]["syscalls"].values()) > sum(first["cost"]["syscalls"].values())
+    daemon.wait_closed("echo")
+
+
+def test_histograms_add_up(start_daemon, engine):
+    daemon = start_daemon(listener("echo", engine=engine, workers=2))
+    with Load(daemon.port("echo")):
+        wait_until(
+            lambda: operations(daemon.stats("echo"))["latency_ns"]["count"] > 200, "samples"
+        )
+    daemon.wait_closed("echo")
+    counted = operations(daemon.stats("echo"))
+    latency = counted["latency_ns"]
+    assert 200 < latency["count"] <= counted["count"]
+    bounds = [bound for bound, _ in latency["buckets"]]
+    assert bounds == sorted(set(bounds))
+    assert sum(n for _, n in latency["buckets"]) == latency["count"]
+    order = ["min", "p50", "p90", "p99", "p99_9", "max"]
+    assert [latency[key] for key in order] == sorted(latency[key] for key in order)
+    assert latency["max"] <= bounds[-1]
+    assert latency["count"] * latency["min"] <= latency["sum"] <= latency["count"] * latency["max"]
+    for key, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        its_bucket = min(bound for bound in bounds if bound >= latency[key])
+        below = sum(n for bound, n in latency["buckets"] if bound <= its_bucket)
+        assert below >= share * latency["count"]
+
+
+# ---- Against what the kernel saw ----
+
+
+SYSTEM_CALLS = {
+    "accept": ["accept4", "accept"],
+    "recv": ["recvfrom", "recvmsg", "read"],
+    "send": ["sendto", "sendmsg"],
+    "epoll_wait": ["epoll_wait", "epoll_pwait"],
+    "epoll_ctl": ["epoll_ctl"],
+    "io_uring_enter": ["io_uring_enter"],
+}
+
+
+def threads(daemon):
+    """{thread id: name}"""
+    tasks = pathlib.Path(f"/proc/{daemon.pid}/task")
+    return {int(task.name): (task / "comm").read_text().strip() for task in tasks.iterdir()}
+
+
+def thread_named(daemon, name):
+    (found,) = [tid for tid, comm in threads(daemon).items() if comm == name]
+    return found
+
+
+def test_system_calls_are_those_that_strace_sees(start_daemon, engine, tmp_path):
+    daemon = start_daemon(listener("echo", engine=engine))
+    report = tmp_path / "report"
+    tracer = subprocess.Popen(
+        [
+            *(requires("strace"), "-c", "-U", "calls,name", "-o", str(report)),
+            *("-p", str(thread_named(daemon, "echo/0"))),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = tracer.stderr.readline()
+    if "attached" not in said:
+        tracer.wait(TIMEOUT)
+        pytest.skip(f"strace cannot attach: {said}")
+    before = daemon.stats("echo")["cost"]["syscalls"]
+    connections = [daemon.connect("echo") for _ in range(8)]
+    for i in range(100):
+        for s in connections:
+            s.sendall(noise(500, i))
+        for s in connections:
+            assert receive(s, 500) == noise(500, i)
+    for s in connections:
+        s.close()
+    daemon.wait_closed("echo")
+    after = daemon.stats("echo")["cost"]["syscalls"]
+    tracer.terminate()
+    tracer.wait(TIMEOUT)
+    seen = {
+        name: int(calls)
+        for calls, name in re.findall(r"^ *(\d+) +(\w+)$", report.read_text(), re.M)
+        if name != "total"
+    }
+    for ours, names in SYSTEM_CALLS.items():
+        counted = after[ours] - before[ours]
+        traced = sum(seen.get(name, 0) for name in names)
+        assert abs(counted - traced) <= 3 + traced * 0.02, (ours, counted, seen)
+    total = sum(after.values()) - sum(before.values())
+    assert abs(total - sum(seen.values())) <= 10 + sum(seen.values()) * 0.03, (total, seen)
+
+
+# ---- Idle ----
+
+
+def test_an_idle_daemon_does_nothing(start_daemon):
+    """No turn, no context switch, no CPU time, with connections open and limits set."""
+    names = ["epoll", "io_uring", "io_uring-poll"]
+    daemon = start_daemon(
+        "".join(listener(name, engine=name, workers=2) for name in names)
+        + "".join(
+            listener(f"timeout-{name}", engine=name, idle_timeout="1h") for name in names
+        )
+    )
+    connections = []
+    for name in names + [f"timeout-{name}" for name in names]:
+        for i in range(10):
+            connections.append(connect(daemon.addresses(name)[0]))
+            echo(connections[-1], noise(5000, i))
+
+    def switches():
+        return {
+            (tid, name, key): int(value)
+            for tid, name in threads(daemon).items()
+            for key, value in re.findall(
+                r"^(\w+_ctxt_switches):\s+(\d+)$",
+                pathlib.Path(f"/proc/{daemon.pid}/task/{tid}/status").read_text(),
+                re.M,
+            )
+        }
+
+    def is_settled():
+        before = switches()
+        daemon.nbctl("--help")  # something else happens meanwhile
+        return switches() == before
+
+    wait_until(is_settled, "the last turns are over")
+    before = switches()
+    time.sleep(IDLE_SECONDS)
+    assert switches() == before
+    for s in connections:
+        echo(s)
+        s.close()
+    for name in names:
+        daemon.wait_closed(name)
