@@ -1,0 +1,143 @@
+"""Control clients that misbehave while data flows: no request on the data plane fails or waits for
+them."""
+
+import socket
+import subprocess
+import threading
+
+import pytest
+from conftest import TIMEOUT, listener, requires, wait_until
+from traffic import echo, noise
+from varlink_client import Connection, encode
+
+CONTROL = "org.nbserved.Control."
+GET_STATS = encode({"method": CONTROL + "GetStats"})
+
+
+def partial_message(connection):
+    """Half a message, and no more."""
+    connection.send_bytes(GET_STATS[:20])
+
+
+def flood(connection):
+    """A thousand calls in one piece, whose answers nobody reads."""
+    connection.send_bytes(GET_STATS * 1000)
+
+
+def never_reads(connection):
+    """A stream into a socket that fills."""
+    connection.send(CONTROL + "GetStats", {"interval_ms": 50}, more=True)
+
+
+def garbage(connection):
+    """No call at all."""
+    connection.send_bytes(noise(100000) + b"\0")
+
+
+def oversize(connection):
+    """More than a message may have."""
+    connection.send_bytes(b" " * (2 << 20))
+
+
+def lists_everything(connection):
+    """What asks every worker."""
+    connection.send_bytes(encode({"method": CONTROL + "ListConnections"}) * 100)
+
+
+MISBEHAVIOURS = [partial_message, flood, never_reads, garbage, oversize, lists_everything]
+
+
+class Nuisance(threading.Thread):
+    """Clients of every kind, again and again; the oldest leave."""
+
+    KEPT = 40
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.path, self.rounds = path, 0
+        self.stopping = threading.Event()
+
+    def run(self):
+        connections = []
+        while not self.stopping.is_set():
+            for misbehave in MISBEHAVIOURS:
+                try:
+                    connection = Connection(self.path)
+                except OSError:
+                    continue  # as many as there may be
+                connections.append(connection)
+                connection.socket.setblocking(False)
+                try:
+                    misbehave(connection)
+                except OSError:
+                    pass  # the daemon has seen enough, or reads no more
+            while len(connections) > self.KEPT:
+                connections.pop(0).close()
+            self.rounds += 1
+        for connection in connections:
+            connection.close()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        self.join(TIMEOUT)
+        assert not self.is_alive()
+
+
+def test_no_request_of_a_generator_fails(start_daemon, engine):
+    daemon = start_daemon(listener("echo", engine=engine, workers=2))
+    before = daemon.descriptors()
+    requests = 60000
+    with Nuisance(daemon.control) as nuisance:
+        wait_until(lambda: nuisance.rounds > 3, "nuisance")
+        result = subprocess.run(
+            [
+                *(requires("redis-benchmark"), "-h", "127.0.0.1", "-p", str(daemon.port("echo"))),
+                *("-t", "ping_mbulk", "-n", str(requests), "-c", "20", "--csv"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT,
+        )
+        rounds = nuisance.rounds
+    assert result.returncode == 0 and "rror" not in result.stdout, result.stdout
+    assert rounds > 3
+    daemon.wait_closed("echo")
+    stats = daemon.stats("echo")
+    assert stats["operations"]["echo"]["count"] >= requests
+    assert stats["operations"]["echo"]["errors"] == 0
+    assert stats["bytes_out"] == stats["bytes_in"]
+    closed = stats["connections"]["closed"]
+    assert closed["reset"] == closed["error"] == 0
+    wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
+
+
+@pytest.mark.parametrize("misbehave", MISBEHAVIOURS, ids=lambda m: m.__name__)
+def test_an_exchange_goes_on_beside(start_daemon, engine, misbehave):
+    """Every client that the socket takes misbehaves in the same way, all at once."""
+    daemon = start_daemon(listener("echo", engine=engine))
+    with daemon.connect("echo") as s:
+        echo(s)
+        connections = []
+        for i in range(60):
+            connection = Connection(daemon.control)
+            connections.append(connection)
+            connection.socket.setblocking(False)
+            try:
+                misbehave(connection)
+            except OSError:
+                pass
+            echo(s, noise(1000, i))
+        for i in range(200):
+            echo(s, noise(2000, i))
+        s.shutdown(socket.SHUT_WR)
+        assert s.recv(1) == b""
+        for connection in connections:
+            connection.close()
+    daemon.wait_closed("echo")
+    stats = daemon.stats("echo")
+    assert stats["bytes_in"] == stats["bytes_out"] == 100 + 60 * 1000 + 200 * 2000
