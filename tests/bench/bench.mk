@@ -1,6 +1,6 @@
 # Benchmarks; included by the Makefile.  `make bench BENCH=quick` is shorter, BENCH=a,d picks parts.
-BENCH_SRC := $(filter-out %/slow_clock.c,$(wildcard tests/bench/*.c))
-BENCH_PROGRAMS = $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%) $(BUILD)/bench/slow_clock.so
+BENCH_PROGRAMS = $(BUILD)/bench/slow_clock.so \
+	$(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %/slow_clock.c,$(BENCH_SRC)))
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
 
 $(BUILD)/bench/%: tests/bench/%.c $(BASE_OBJ) $(BUILD)/flags | packages

@@ -113,17 +113,16 @@ static void transfer_run(struct transfer *t)
 
 int main(int argc, char **argv)
 {
-	struct transfer *t = allocate(1, sizeof(*t));
+	struct transfer t = { .connections = 1, .duration_ms = 1000 };
 	int option;
 
-	*t = (struct transfer){ .connections = 1, .duration_ms = 1000 };
 	while ((option = getopt(argc, argv, "c:t:r")) != -1) {
 		if (option == 'c') {
-			t->connections = (uint32_t)option_uint("-c", optarg, 1, CONNECTIONS_MAX);
+			t.connections = (uint32_t)option_uint("-c", optarg, 1, CONNECTIONS_MAX);
 		} else if (option == 't') {
-			t->duration_ms = option_uint("-t", optarg, 1, 600 * 1000);
+			t.duration_ms = option_uint("-t", optarg, 1, 600 * 1000);
 		} else if (option == 'r') {
-			t->receive = true;
+			t.receive = true;
 		} else {
 			optind = argc;
 		}
@@ -133,8 +132,7 @@ int main(int argc, char **argv)
 			"usage: bulk [-c CONNECTIONS] [-t MS] [-r(eceive)] NAME:PORT:PID\n");
 		return 2;
 	}
-	t->target = target_parse(argv[optind]);
-	transfer_run(t);
-	free(t);
+	t.target = target_parse(argv[optind]);
+	transfer_run(&t);
 	return 0;
 }

@@ -7,7 +7,7 @@
 
 enum { SLOWER = 1000, NS_PER_S = 1000 * 1000 * 1000 };
 
-int clock_gettime(clockid_t clock, struct timespec *ts)
+int clock_gettime(clockid_t clock_id, struct timespec *tp)
 {
 	static int (*real)(clockid_t, struct timespec *);
 	uint64_t ns;
@@ -17,11 +17,11 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
 		real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
 	if (!real)
 		abort();
-	rc = real(clock, ts);
-	if (rc == 0 && clock == CLOCK_MONOTONIC) {
-		ns = ((uint64_t)ts->tv_sec * NS_PER_S + (uint64_t)ts->tv_nsec) / SLOWER;
-		ts->tv_sec = (time_t)(ns / NS_PER_S);
-		ts->tv_nsec = (long)(ns % NS_PER_S);
+	rc = real(clock_id, tp);
+	if (rc == 0 && clock_id == CLOCK_MONOTONIC) {
+		ns = ((uint64_t)tp->tv_sec * NS_PER_S + (uint64_t)tp->tv_nsec) / SLOWER;
+		tp->tv_sec = (time_t)(ns / NS_PER_S);
+		tp->tv_nsec = (long)(ns % NS_PER_S);
 	}
 	return rc;
 }
