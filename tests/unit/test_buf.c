@@ -1,0 +1,335 @@
+/* core/buf.c: whatever is done to queues, no chunk and no view is lost, and the bytes are right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buf.h"
+#include "util.h"
+
+enum { CHUNKS = 64, CHUNK = 256, QUEUES = 3, VIEWS_PER_BLOCK = 255, MODEL_MAX = 64 * 1024 };
+
+/* The queues under test, and what their bytes should be. */
+struct buf_case {
+	struct pool pool;
+	struct bufq q[QUEUES];
+	uint8_t model[QUEUES][MODEL_MAX];
+	size_t bytes[QUEUES];
+	uint8_t next; /* byte to be pushed */
+	unsigned seed;
+};
+
+static unsigned random_below(struct buf_case *t, unsigned n)
+{
+	t->seed = t->seed * 1103515245U + 12345U;
+	return (t->seed >> 8) % n;
+}
+
+static struct buf_case *buf_case_new(unsigned seed)
+{
+	struct buf_case *t = calloc(1, sizeof(*t));
+
+	assert_non_null(t);
+	t->seed = seed;
+	assert_int_equal(pool_init(&t->pool, CHUNKS, CHUNK), 0);
+	return t;
+}
+
+static size_t views_free(const struct pool *p)
+{
+	size_t n = 0;
+
+	for (const struct view *v = p->views; v; v = v->next)
+		n++;
+	return n;
+}
+
+/* Bytes, views, tail and contents of one queue; counts its references of each chunk. */
+static void check_queue(struct buf_case *t, unsigned i, uint32_t refs[CHUNKS])
+{
+	const struct view *last = NULL;
+	size_t bytes = 0, views = 0;
+
+	for (const struct view *v = t->q[i].head; v; v = v->next) {
+		assert_in_range(v->data - v->chunk->base, 0, CHUNK - 1);
+		assert_in_range(v->data - v->chunk->base + v->len, 1, CHUNK);
+		assert_memory_equal(v->data, t->model[i] + bytes, v->len);
+		bytes += v->len;
+		views++;
+		refs[v->chunk->id]++;
+		last = v;
+	}
+	assert_ptr_equal(t->q[i].tail, last);
+	assert_int_equal(t->q[i].bytes, bytes);
+	assert_int_equal(t->q[i].bytes, t->bytes[i]);
+	assert_int_equal(t->q[i].views, views);
+}
+
+static void check_all(struct buf_case *t)
+{
+	uint32_t refs[CHUNKS] = { 0 }, used = 0, views = 0;
+
+	for (unsigned i = 0; i < QUEUES; i++) {
+		check_queue(t, i, refs);
+		views += (uint32_t)t->q[i].views;
+	}
+	for (unsigned i = 0; i < CHUNKS; i++) {
+		assert_int_equal(t->pool.chunks[i].refs, refs[i]);
+		used += refs[i] > 0;
+	}
+	assert_int_equal(t->pool.free_count, CHUNKS - used);
+	assert_int_equal((views_free(&t->pool) + views) % VIEWS_PER_BLOCK, 0);
+}
+
+static void buf_case_free(struct buf_case *t)
+{
+	for (unsigned i = 0; i < QUEUES; i++) {
+		bufq_drop(&t->pool, &t->q[i], t->q[i].bytes);
+		t->bytes[i] = 0;
+	}
+	check_all(t);
+	assert_int_equal(t->pool.free_count, CHUNKS);
+	pool_fini(&t->pool);
+	free(t);
+}
+
+/* A chunk of its own with 1..CHUNK bytes, or two views that share one. */
+static bool push(struct buf_case *t, unsigned i)
+{
+	struct chunk *k = chunk_get(&t->pool);
+	unsigned n, first;
+
+	if (!k)
+		return false;
+	n = 1 + random_below(t, CHUNK);
+	for (unsigned j = 0; j < n; j++)
+		t->model[i][t->bytes[i]++] = k->base[j] = t->next++;
+	first = n > 1 && random_below(t, 2) ? 1 + random_below(t, n - 1) : n;
+	bufq_push(&t->q[i], view_new(&t->pool, k, k->base, first));
+	if (first < n)
+		bufq_push(&t->q[i], view_new(&t->pool, k, k->base + first, n - first));
+	chunk_put(&t->pool, k);
+	return true;
+}
+
+/* The model of moving the first `bytes` of `from` behind `to`. */
+static void model_take(struct buf_case *t, unsigned to, unsigned from, size_t bytes)
+{
+	memcpy(t->model[to] + t->bytes[to], t->model[from], bytes);
+	t->bytes[to] += bytes;
+	t->bytes[from] -= bytes;
+	memmove(t->model[from], t->model[from] + bytes, t->bytes[from]);
+}
+
+static void model_prepend(struct buf_case *t, unsigned to, unsigned from)
+{
+	memmove(t->model[to] + t->bytes[from], t->model[to], t->bytes[to]);
+	memcpy(t->model[to], t->model[from], t->bytes[from]);
+	t->bytes[to] += t->bytes[from];
+	t->bytes[from] = 0;
+}
+
+static void drop(struct buf_case *t, unsigned i, size_t bytes)
+{
+	bufq_drop(&t->pool, &t->q[i], bytes);
+	t->bytes[i] -= bytes;
+	memmove(t->model[i], t->model[i] + bytes, t->bytes[i]);
+}
+
+static void read_out(struct buf_case *t, unsigned i, size_t bytes)
+{
+	uint8_t *out = malloc(bytes + 1);
+
+	bufq_read(&t->pool, &t->q[i], out, bytes);
+	assert_memory_equal(out, t->model[i], bytes);
+	free(out);
+	t->bytes[i] -= bytes;
+	memmove(t->model[i], t->model[i] + bytes, t->bytes[i]);
+}
+
+static void random_step(struct buf_case *t)
+{
+	unsigned a = random_below(t, QUEUES), b = (a + 1 + random_below(t, QUEUES - 1)) % QUEUES;
+	size_t part = random_below(t, (unsigned)t->q[a].bytes + 1);
+
+	switch (random_below(t, 8)) {
+	case 0:
+		bufq_splice(&t->q[b], &t->q[a]);
+		model_take(t, b, a, t->bytes[a]);
+		break;
+	case 1:
+		bufq_prepend(&t->q[b], &t->q[a]);
+		model_prepend(t, b, a);
+		break;
+	case 2:
+		bufq_take(&t->pool, &t->q[b], &t->q[a], part);
+		model_take(t, b, a, part);
+		break;
+	case 3:
+		drop(t, a, part);
+		break;
+	case 4:
+		read_out(t, a, part);
+		break;
+	default:
+		if (!push(t, a))
+			drop(t, a, part);
+	}
+}
+
+static void random_operations_keep_bytes_views_and_references(void **state)
+{
+	(void)state;
+	for (unsigned seed = 1; seed <= 20; seed++) {
+		struct buf_case *t = buf_case_new(seed);
+
+		for (unsigned i = 0; i < 2000; i++) {
+			random_step(t);
+			check_all(t);
+		}
+		buf_case_free(t);
+	}
+}
+
+static void a_chunk_returns_with_its_last_reference(void **state)
+{
+	struct buf_case *t = buf_case_new(1);
+	struct chunk *k = chunk_get(&t->pool);
+	struct view *v = view_new(&t->pool, k, k->base, 10), *w;
+
+	(void)state;
+	assert_int_equal(k->refs, 2);
+	chunk_put(&t->pool, k);
+	assert_int_equal(t->pool.free_count, CHUNKS - 1);
+	w = view_new(&t->pool, k, k->base + 2, 3);
+	view_free(&t->pool, v);
+	assert_int_equal(t->pool.free_count, CHUNKS - 1);
+	view_free(&t->pool, w);
+	assert_int_equal(t->pool.free_count, CHUNKS);
+	buf_case_free(t);
+}
+
+static void an_exhausted_pool_gives_null_and_recovers(void **state)
+{
+	struct buf_case *t = buf_case_new(1);
+	struct chunk *chunks[CHUNKS];
+
+	(void)state;
+	for (unsigned i = 0; i < CHUNKS; i++) {
+		chunks[i] = chunk_get(&t->pool);
+		assert_non_null(chunks[i]);
+		assert_int_equal(chunks[i]->used, 0);
+		memset(chunks[i]->base, (int)i, CHUNK); /* ASan: all of it is ours */
+		chunks[i]->used = CHUNK;
+	}
+	assert_null(chunk_get(&t->pool));
+	for (unsigned i = 0; i < CHUNKS; i++)
+		chunk_put(&t->pool, chunks[i]);
+	assert_int_equal(chunk_get(&t->pool)->used, 0);
+	chunk_put(&t->pool, chunks[CHUNKS - 1]);
+	buf_case_free(t);
+}
+
+static void chunks_do_not_overlap(void **state)
+{
+	struct buf_case *t = buf_case_new(1);
+
+	(void)state;
+	for (unsigned i = 0; i < CHUNKS; i++) {
+		assert_int_equal(t->pool.chunks[i].id, i);
+		assert_ptr_equal(t->pool.chunks[i].base, t->pool.slab + i * CHUNK);
+	}
+	buf_case_free(t);
+}
+
+static void a_split_shares_the_chunk_and_copies_nothing(void **state)
+{
+	struct buf_case *t = buf_case_new(1);
+	struct chunk *k = chunk_get(&t->pool);
+
+	(void)state;
+	bufq_push(&t->q[0], view_new(&t->pool, k, k->base, 100));
+	chunk_put(&t->pool, k);
+	bufq_take(&t->pool, &t->q[1], &t->q[0], 30);
+	assert_int_equal(k->refs, 2);
+	assert_ptr_equal(t->q[1].head->data, k->base);
+	assert_int_equal(t->q[1].head->len, 30);
+	assert_ptr_equal(t->q[0].head->data, k->base + 30);
+	assert_int_equal(t->q[0].head->len, 70);
+	buf_case_free(t);
+}
+
+static void nothing_moved_changes_nothing(void **state)
+{
+	struct buf_case *t = buf_case_new(1);
+
+	(void)state;
+	bufq_splice(&t->q[1], &t->q[0]);
+	bufq_take(&t->pool, &t->q[1], &t->q[0], 0);
+	bufq_drop(&t->pool, &t->q[0], 0);
+	check_all(t);
+	push(t, 0);
+	bufq_take(&t->pool, &t->q[1], &t->q[0], 0);
+	bufq_drop(&t->pool, &t->q[0], 0);
+	bufq_splice(&t->q[0], &t->q[1]);
+	check_all(t);
+	buf_case_free(t);
+}
+
+static void iov_names_the_first_views_in_order(void **state)
+{
+	struct buf_case *t = buf_case_new(7);
+	struct iovec iov[4];
+	size_t bytes = 1, sum = 0;
+
+	(void)state;
+	assert_int_equal(bufq_iov(&t->q[0], iov, 4, &bytes), 0);
+	assert_int_equal(bytes, 0);
+	for (unsigned i = 0; i < 6; i++)
+		push(t, 0);
+	assert_int_equal(bufq_iov(&t->q[0], iov, 4, &bytes), 4);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_memory_equal(iov[i].iov_base, t->model[0] + sum, iov[i].iov_len);
+		sum += iov[i].iov_len;
+	}
+	assert_int_equal(bytes, sum);
+	assert_int_equal(bufq_iov(&t->q[0], iov, 1, &bytes), 1);
+	assert_int_equal(bytes, t->q[0].head->len);
+	buf_case_free(t);
+}
+
+static void more_views_than_a_block_are_made_when_needed(void **state)
+{
+	struct buf_case *t = buf_case_new(1);
+	struct chunk *k = chunk_get(&t->pool);
+
+	(void)state;
+	for (unsigned i = 0; i < 3 * VIEWS_PER_BLOCK; i++) {
+		k->base[i % CHUNK] = t->model[0][t->bytes[0]++] = (uint8_t)(i % CHUNK);
+		bufq_push(&t->q[0], view_new(&t->pool, k, k->base + i % CHUNK, 1));
+	}
+	chunk_put(&t->pool, k);
+	check_all(t);
+	buf_case_free(t);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(random_operations_keep_bytes_views_and_references),
+		cmocka_unit_test(a_chunk_returns_with_its_last_reference),
+		cmocka_unit_test(an_exhausted_pool_gives_null_and_recovers),
+		cmocka_unit_test(chunks_do_not_overlap),
+		cmocka_unit_test(a_split_shares_the_chunk_and_copies_nothing),
+		cmocka_unit_test(nothing_moved_changes_nothing),
+		cmocka_unit_test(iov_names_the_first_views_in_order),
+		cmocka_unit_test(more_views_than_a_block_are_made_when_needed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
