@@ -1,0 +1,310 @@
+/* server/admission.c: limits, the allow list, and that the counts come back to zero. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "admission.h"
+#include "util.h"
+
+enum { THREADS = 8, ROUNDS = 2000 };
+
+/* A listening socket on every IPv4 and IPv6 address, and the port that it got. */
+static int listen_any(uint16_t *ret_port)
+{
+	struct sockaddr_in6 sa = { .sin6_family = AF_INET6, .sin6_addr = in6addr_any };
+	socklen_t len = sizeof(sa);
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), off = 0;
+
+	assert_true(fd >= 0);
+	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	assert_int_equal(bind(fd, (struct sockaddr *)&sa, len), 0);
+	assert_int_equal(listen(fd, 64), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &len), 0);
+	*ret_port = ntohs(sa.sin6_port);
+	return fd;
+}
+
+/* The server's end of a connection from 127.0.0.`host`, seen as ::ffff:127.0.0.`host`, or as IPv4.
+ */
+static int accept_from(unsigned host, bool mapped)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
+	socklen_t len = sizeof(to);
+	int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), listener, fd;
+	uint16_t port;
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	from.sin_addr.s_addr = htonl(0x7f000000U + host);
+	if (mapped) {
+		listener = listen_any(&port);
+		to.sin_port = htons(port);
+	} else {
+		listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(bind(listener, (struct sockaddr *)&to, len), 0);
+		assert_int_equal(listen(listener, 1), 0);
+		assert_int_equal(getsockname(listener, (struct sockaddr *)&to, &len), 0);
+	}
+	assert_int_equal(bind(client, (struct sockaddr *)&from, sizeof(from)), 0);
+	assert_int_equal(connect(client, (struct sockaddr *)&to, sizeof(to)), 0);
+	fd = accept(listener, NULL, NULL);
+	assert_true(fd >= 0);
+	close(listener);
+	close(client); /* only its half: the peer's address stays known */
+	return fd;
+}
+
+static struct listener_config *config_with(uint64_t max, uint64_t max_per_address,
+					   const char *allow)
+{
+	struct listener_config *config = calloc(1, sizeof(*config));
+
+	assert_non_null(config);
+	config->max_connections = max;
+	config->max_connections_per_address = max_per_address;
+	if (allow)
+		assert_int_equal(parse_network(allow, &config->allow[config->allow_count++]), 0);
+	return config;
+}
+
+static struct admission *admission_with(uint64_t max, uint64_t max_per_address, const char *allow)
+{
+	struct listener_config *config = config_with(max, max_per_address, allow);
+	struct admission *a = admission_new(config);
+
+	assert_non_null(a);
+	free(config);
+	return a;
+}
+
+static void the_total_is_limited_and_a_refusal_costs_nothing(void **state)
+{
+	struct admission *a = admission_with(2, 0, NULL);
+	void *tickets[2], *ticket;
+
+	(void)state;
+	assert_int_equal(admission_enter(a, -1, &tickets[0]), 0);
+	assert_int_equal(admission_enter(a, -1, &tickets[1]), 0);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(admission_enter(a, -1, &ticket), -EUSERS);
+	admission_release(a, tickets[0]);
+	assert_int_equal(admission_enter(a, -1, &ticket), 0);
+	assert_int_equal(admission_enter(a, -1, &tickets[0]), -EUSERS);
+	admission_release(a, ticket);
+	admission_release(a, tickets[1]);
+	admission_free(a);
+}
+
+static void no_limit_lets_everyone_in(void **state)
+{
+	struct admission *a = admission_with(0, 0, NULL);
+	void *ticket;
+
+	(void)state;
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(admission_enter(a, -1, &ticket), 0);
+	for (unsigned i = 0; i < 1000; i++)
+		admission_release(a, NULL);
+	admission_free(a);
+}
+
+static void each_address_has_its_own_limit(void **state)
+{
+	struct admission *a = admission_with(0, 2, NULL);
+	int one = accept_from(1, false), two = accept_from(2, false);
+	void *tickets[4], *ticket;
+
+	(void)state;
+	assert_int_equal(admission_enter(a, one, &tickets[0]), 0);
+	assert_int_equal(admission_enter(a, one, &tickets[1]), 0);
+	assert_int_equal(admission_enter(a, one, &ticket), -EUSERS);
+	assert_int_equal(admission_enter(a, two, &tickets[2]), 0);
+	assert_int_equal(admission_enter(a, two, &tickets[3]), 0);
+	assert_int_equal(admission_enter(a, two, &ticket), -EUSERS);
+	admission_release(a, tickets[1]);
+	assert_int_equal(admission_enter(a, two, &ticket), -EUSERS);
+	assert_int_equal(admission_enter(a, one, &tickets[1]), 0);
+	for (unsigned i = 0; i < 4; i++)
+		admission_release(a, tickets[i]);
+	admission_free(a);
+	close(one);
+	close(two);
+}
+
+static void ipv4_and_its_mapped_form_are_one_address(void **state)
+{
+	struct admission *a = admission_with(0, 1, NULL);
+	int plain = accept_from(1, false), mapped = accept_from(1, true);
+	void *ticket, *other;
+
+	(void)state;
+	assert_int_equal(admission_enter(a, plain, &ticket), 0);
+	assert_int_equal(admission_enter(a, mapped, &other), -EUSERS);
+	admission_release(a, ticket);
+	assert_int_equal(admission_enter(a, mapped, &ticket), 0);
+	admission_release(a, ticket);
+	admission_free(a);
+	close(plain);
+	close(mapped);
+}
+
+static void the_allow_list_lets_only_its_networks_in(void **state)
+{
+	static const struct {
+		const char *allow;
+		unsigned host;
+		int result;
+	} cases[] = {
+		{ NULL, 9, 0 },
+		{ "127.0.0.0/8", 9, 0 },
+		{ "127.0.0.9", 9, 0 },
+		{ "127.0.0.8/31", 9, 0 },
+		{ "127.0.0.8", 9, -EACCES },
+		{ "127.0.0.10/31", 9, -EACCES },
+		{ "10.0.0.0/8", 9, -EACCES },
+		{ "::1/128", 9, -EACCES },
+		{ "::ffff:127.0.0.0/120", 9, 0 },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct admission *a = admission_with(1, 1, cases[i].allow);
+
+		for (unsigned mapped = 0; mapped < 2; mapped++) {
+			int fd = accept_from(cases[i].host, mapped);
+			void *ticket;
+
+			/* Twice: a refusal leaves the room for one that there is. */
+			for (unsigned again = 0; again < 2; again++) {
+				assert_int_equal(admission_enter(a, fd, &ticket), cases[i].result);
+				if (cases[i].result == 0)
+					admission_release(a, ticket);
+			}
+			close(fd);
+		}
+		admission_free(a);
+	}
+}
+
+static void who_is_gone_already_is_refused(void **state)
+{
+	struct admission *a = admission_with(0, 1, NULL);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	void *ticket;
+
+	(void)state;
+	assert_int_equal(admission_enter(a, fd, &ticket), -EACCES);
+	admission_free(a);
+	close(fd);
+}
+
+static void a_changed_limit_counts_those_that_are_open(void **state)
+{
+	struct admission *a = admission_with(0, 0, NULL);
+	struct listener_config *config = config_with(3, 1, "127.0.0.0/8");
+	int one = accept_from(1, false);
+	void *tickets[3], *ticket;
+
+	(void)state;
+	assert_int_equal(admission_enter(a, one, &tickets[0]), 0);
+	assert_int_equal(admission_enter(a, one, &tickets[1]), 0);
+	admission_set(a, config);
+	assert_int_equal(admission_enter(a, one, &tickets[2]), 0);
+	assert_int_equal(admission_enter(a, one, &ticket), -EUSERS); /* the total */
+	admission_release(a, tickets[0]);
+	assert_int_equal(admission_enter(a, one, &ticket), -EUSERS); /* the address */
+	admission_release(a, tickets[1]);
+	admission_release(a, tickets[2]);
+	assert_int_equal(admission_enter(a, one, &ticket), 0);
+	config->max_connections_per_address = 0;
+	admission_set(a, config);
+	admission_release(a, ticket);
+	free(config);
+	admission_free(a);
+	close(one);
+}
+
+/* ---- Threads ---- */
+
+struct crowd {
+	struct admission *a;
+	int fd;
+	_Atomic unsigned in, most, entered;
+};
+
+static void *come_and_go(void *arg)
+{
+	struct crowd *crowd = arg;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		unsigned in, most = atomic_load(&crowd->most);
+		void *ticket;
+
+		if (admission_enter(crowd->a, crowd->fd, &ticket) < 0)
+			continue;
+		in = atomic_fetch_add(&crowd->in, 1) + 1;
+		atomic_fetch_add(&crowd->entered, 1);
+		while (in > most && !atomic_compare_exchange_weak(&crowd->most, &most, in))
+			;
+		atomic_fetch_sub(&crowd->in, 1);
+		admission_release(crowd->a, ticket);
+	}
+	return NULL;
+}
+
+/* THREADS come and go under these limits; then exactly `limit` are let in. */
+static void check_crowd(uint64_t max, uint64_t max_per_address, unsigned limit)
+{
+	struct crowd crowd = { .a = admission_with(max, max_per_address, "127.0.0.0/8"),
+			       .fd = accept_from(1, false) };
+	pthread_t threads[THREADS];
+	void *tickets[THREADS], *ticket;
+
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, &crowd), 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_true(crowd.entered > 0);
+	assert_in_range(crowd.most, 1, limit);
+	for (unsigned i = 0; i < limit; i++)
+		assert_int_equal(admission_enter(crowd.a, crowd.fd, &tickets[i]), 0);
+	assert_int_equal(admission_enter(crowd.a, crowd.fd, &ticket), -EUSERS);
+	for (unsigned i = 0; i < limit; i++)
+		admission_release(crowd.a, tickets[i]);
+	admission_free(crowd.a);
+	close(crowd.fd);
+}
+
+static void threads_coming_and_going_end_at_zero(void **state)
+{
+	(void)state;
+	check_crowd(3, 0, 3);
+	check_crowd(0, 2, 2);
+	check_crowd(5, 4, 4);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_total_is_limited_and_a_refusal_costs_nothing),
+		cmocka_unit_test(no_limit_lets_everyone_in),
+		cmocka_unit_test(each_address_has_its_own_limit),
+		cmocka_unit_test(ipv4_and_its_mapped_form_are_one_address),
+		cmocka_unit_test(the_allow_list_lets_only_its_networks_in),
+		cmocka_unit_test(who_is_gone_already_is_refused),
+		cmocka_unit_test(a_changed_limit_counts_those_that_are_open),
+		cmocka_unit_test(threads_coming_and_going_end_at_zero),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

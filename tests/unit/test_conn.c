@@ -1,0 +1,711 @@
+/* core/conn.c and worker.c's turn: a connection's fate, backpressure and starvation, over an engine
+ * without a kernel. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_engine.h"
+#include "util.h"
+
+enum { CHUNKS = 32, CHUNK = 4096, MS = 1000 * 1000 };
+
+static uint8_t data[1024 * 1024];
+
+/* ---- Services of these tests ---- */
+
+static struct fake_peer *peer_of(struct conn *c)
+{
+	return c->engine_state;
+}
+
+static void end_service(struct conn *c)
+{
+	if (peer_of(c))
+		peer_of(c)->service_end = 1 + c->end;
+}
+
+static void answer(struct conn *c)
+{
+	bufq_splice(&c->tx, &c->rx);
+}
+
+static void keep(struct conn *c)
+{
+	(void)c;
+}
+
+/* Sends a byte whenever tx is empty, for ever. */
+static void pour(struct conn *c)
+{
+	if (!c->tx.bytes && !c->sending.bytes && !c->worker->draining)
+		(void)conn_write(c, "x", 1);
+}
+
+/* Ends the connection from inside run(), twice. */
+static void hang_up(struct conn *c)
+{
+	if (!c->rx.bytes)
+		return;
+	conn_close(c, CONN_END_PROTOCOL);
+	conn_close(c, CONN_END_RESET);
+}
+
+/* Wants a chunk of its own for each byte. */
+static void hoard(struct conn *c)
+{
+	struct pool *p = &c->worker->pool;
+
+	while (c->rx.bytes) {
+		struct chunk *k = chunk_get(p);
+
+		if (!k) {
+			conn_starved(c);
+			return;
+		}
+		bufq_drop(p, &c->rx, 1);
+		bufq_push(&c->tx, view_new(p, k, k->base, 1));
+		chunk_put(p, k);
+	}
+}
+
+static int refuse(struct conn *c)
+{
+	(void)c;
+	return -ENOMEM;
+}
+
+static const struct service answering = { .name = "answer", .run = answer, .close = end_service };
+static const struct service keeping = { .name = "keep", .run = keep, .close = end_service };
+static const struct service pouring = {
+	.name = "pour", .run = pour, .close = end_service, .source = true
+};
+static const struct service hanging = { .name = "hang", .run = hang_up, .close = end_service };
+static const struct service hoarding = { .name = "hoard", .run = hoard, .close = end_service };
+static const struct service refusing = {
+	.name = "refuse", .open = refuse, .run = keep, .close = end_service
+};
+
+static struct fake *start(const struct service *service)
+{
+	return fake_start(service, CHUNKS, CHUNK, 0);
+}
+
+/* ---- Fate ---- */
+
+static void half_close_answers_everything(void **state)
+{
+	struct fake *f = start(&answering);
+
+	for (unsigned completion = 0; completion < 2; completion++) {
+		struct fake_peer *p = fake_connect(f);
+
+		f->completion = completion;
+		p->send_max = 100;
+		p->room = 0;
+		fake_send(f, p, data, 3000);
+		fake_eof(f, p);
+		fake_settle(f);
+		assert_non_null(p->conn);
+		assert_int_equal(p->closes, 0);
+		fake_take(f, p, 1000);
+		fake_settle(f);
+		assert_non_null(p->conn);
+		fake_take(f, p, SIZE_MAX);
+		while (p->conn && p->out_bytes < 3000) {
+			conn_ready(p->conn);
+			fake_settle(f);
+		}
+		assert_null(p->conn);
+		assert_int_equal(p->out_bytes, 3000);
+		assert_memory_equal(p->out, data, 3000);
+		assert_int_equal(p->service_end, 1 + CONN_END_PEER);
+	}
+	assert_int_equal(stat_load(f->worker.stats.closed_peer), 2);
+	fake_stop(f);
+	(void)state;
+}
+
+static void half_close_waits_for_operations_in_flight(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_hold(p);
+	fake_eof(f, p);
+	fake_settle(f);
+	assert_non_null(p->conn);
+	assert_int_equal(p->closes, 0);
+	fake_unhold(p);
+	fake_settle(f);
+	assert_null(p->conn);
+	fake_stop(f);
+}
+
+static void eof_of_a_silent_client_ends_it(void **state)
+{
+	struct fake *f = start(&keeping);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_eof(f, p);
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_int_equal(stat_load(f->worker.stats.closed_peer), 1);
+	fake_stop(f);
+}
+
+static void close_is_idempotent_and_the_first_reason_stays(void **state)
+{
+	struct fake *f = start(&hanging);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_hold(p);
+	fake_send(f, p, data, 1);
+	fake_settle(f);
+	conn_close(p->conn, CONN_END_IDLE);
+	conn_failed(p->conn, ECONNRESET);
+	assert_int_equal(p->closes, 1);
+	fake_settle(f);
+	fake_unhold(p);
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_int_equal(p->service_end, 1 + CONN_END_PROTOCOL);
+	assert_int_equal(stat_load(f->worker.stats.closed_protocol), 1);
+	assert_int_equal(stat_load(f->worker.stats.closed_reset), 0);
+	fake_stop(f);
+}
+
+static void it_is_freed_only_when_nothing_is_pending(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_hold(p);
+	fake_hold(p);
+	fake_reset(f, p);
+	for (unsigned i = 0; i < 5; i++) {
+		fake_settle(f);
+		assert_non_null(p->conn);
+		assert_int_equal(p->service_end, 0);
+	}
+	fake_unhold(p);
+	fake_settle(f);
+	assert_non_null(p->conn);
+	fake_unhold(p);
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_int_equal(f->released, 1);
+	fake_stop(f);
+}
+
+static void a_reset_while_sending_frees_what_was_queued(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	f->completion = true;
+	p->room = 0;
+	fake_send(f, p, data, CHUNK);
+	fake_settle(f);
+	fake_send(f, p, data, CHUNK);
+	fake_settle(f);
+	assert_true(p->conn->sending.bytes > 0 && p->conn->tx.bytes > 0);
+	fake_reset(f, p);
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_int_equal(fake_chunks_used(f), 0);
+	assert_int_equal(stat_load(f->worker.stats.closed_reset), 1);
+	fake_stop(f);
+}
+
+static void input_after_the_end_is_counted_and_dropped(void **state)
+{
+	struct fake *f = start(&keeping);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_hold(p);
+	fake_reset(f, p);
+	fake_send(f, p, data, 100);
+	assert_int_equal(p->conn->rx.bytes, 0);
+	assert_int_equal(p->conn->bytes_in, 100);
+	assert_int_equal(fake_chunks_used(f), 0);
+	fake_stop(f);
+}
+
+static void a_closing_connection_that_starves_is_freed_at_once(void **state)
+{
+	struct fake *f = start(&hoarding);
+	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
+
+	(void)state;
+	greedy->room = p->room = 0;
+	fake_send(f, greedy, data, CHUNKS);
+	fake_settle(f);
+	fake_send(f, p, data, 1);
+	fake_settle(f);
+	assert_true(p->conn->flags & CONN_STARVED);
+	fake_reset(f, p);
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_non_null(greedy->conn);
+	fake_stop(f);
+}
+
+static void a_service_that_does_not_open_drops_the_connection(void **state)
+{
+	struct fake *f = start(&refusing);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	assert_null(p->conn);
+	assert_null(f->worker.conns);
+	assert_int_equal(p->service_end, 0); /* close() answers open() */
+	assert_int_equal(f->admitted, 1);
+	assert_int_equal(f->released, 1);
+	assert_int_equal(stat_load(f->worker.stats.closed_error), 1);
+	fake_stop(f);
+}
+
+static void a_refused_connection_is_not_released(void **state)
+{
+	struct fake *f = start(&answering);
+
+	(void)state;
+	f->admit = -EUSERS;
+	assert_null(fake_connect(f)->conn);
+	f->admit = -EACCES;
+	assert_null(fake_connect(f)->conn);
+	assert_int_equal(f->released, 0);
+	assert_int_equal(stat_load(f->worker.stats.refused_limit), 1);
+	assert_int_equal(stat_load(f->worker.stats.refused_denied), 1);
+	assert_int_equal(stat_load(f->worker.stats.accepted), 0);
+	f->admit = 0;
+	assert_non_null(fake_connect(f)->conn);
+	fake_stop(f);
+}
+
+/* ---- Backpressure ---- */
+
+/* A pool that is large enough to make held_max what it is at the most. */
+static struct fake *start_large(const struct service *service)
+{
+	return fake_start(service, 1024, 16 * 1024, 0);
+}
+
+static void input_is_paused_at_held_max_and_resumed_at_half(void **state)
+{
+	struct fake *f = start_large(&answering);
+	struct fake_peer *p = fake_connect(f);
+	size_t sent;
+
+	(void)state;
+	p->room = 0;
+	sent = fake_send_all(f, p, data, sizeof(data), 16 * 1024);
+	assert_int_equal(sent, CONN_HELD_MAX);
+	assert_false(p->receiving);
+	assert_true(p->conn->flags & CONN_RECV_OFF);
+	fake_take(f, p, CONN_HELD_MAX / 2 - 1);
+	fake_settle(f);
+	assert_false(p->receiving);
+	fake_take(f, p, 1);
+	fake_settle(f);
+	assert_true(p->receiving);
+	assert_int_equal(p->pauses, 1);
+	assert_int_equal(stat_load(f->worker.stats.throttled), 1);
+	fake_take(f, p, SIZE_MAX);
+	fake_settle(f);
+	assert_int_equal(p->out_bytes, sent);
+	assert_memory_equal(p->out, data, sent);
+	fake_stop(f);
+}
+
+static void many_small_views_pause_input_too(void **state)
+{
+	struct fake *f = start_large(&answering);
+	struct fake_peer *p = fake_connect(f);
+	size_t sent;
+
+	(void)state;
+	p->room = 0;
+	sent = fake_send_all(f, p, data, 10000, 1);
+	assert_in_range(sent, 1, CONN_VIEWS_MAX);
+	assert_false(p->receiving);
+	fake_take(f, p, SIZE_MAX);
+	fake_settle(f);
+	assert_true(p->receiving);
+	fake_stop(f);
+}
+
+static void a_paused_client_that_ends_is_answered(void **state)
+{
+	struct fake *f = start_large(&answering);
+	struct fake_peer *p = fake_connect(f);
+	size_t sent;
+
+	(void)state;
+	p->room = 0;
+	sent = fake_send_all(f, p, data, sizeof(data), 16 * 1024);
+	fake_eof(f, p);
+	fake_settle(f);
+	assert_non_null(p->conn);
+	fake_take(f, p, SIZE_MAX);
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_int_equal(p->out_bytes, sent);
+	fake_stop(f);
+}
+
+static void single_bytes_that_the_service_keeps_share_chunks(void **state)
+{
+	struct fake *f = start(&keeping);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	assert_int_equal(fake_send_all(f, p, data, CHUNK, 1), CHUNK);
+	assert_int_equal(p->conn->rx.bytes, CHUNK);
+	assert_int_equal(p->conn->rx.views, 1);
+	assert_int_equal(fake_chunks_used(f), 1);
+	assert_memory_equal(p->conn->rx.head->data, data, CHUNK);
+	assert_int_equal(stat_load(f->worker.stats.bytes_copied), CHUNK - 1);
+	fake_stop(f);
+}
+
+static void packing_never_writes_into_a_shared_chunk(void **state)
+{
+	struct fake *f = start(&keeping);
+	struct fake_peer *p = fake_connect(f);
+	struct bufq front = { 0 };
+
+	(void)state;
+	fake_send(f, p, data, 100);
+	bufq_take(&f->worker.pool, &front, &p->conn->rx, 40);
+	fake_send(f, p, data + 100, 50);
+	assert_int_equal(p->conn->rx.views, 2);
+	bufq_drop(&f->worker.pool, &front, 40);
+	fake_send(f, p, data + 150, 50);
+	assert_int_equal(p->conn->rx.bytes, 160);
+	fake_stop(f);
+}
+
+/* ---- Starvation ---- */
+
+static void starved_connections_go_on_when_the_pool_recovers(void **state)
+{
+	struct fake *f = start(&hoarding);
+	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
+
+	(void)state;
+	greedy->room = 0;
+	fake_send(f, greedy, data, CHUNKS);
+	fake_settle(f);
+	assert_int_equal(f->worker.pool.free_count, 0);
+	assert_int_equal(fake_send(f, p, data, 100), 0);
+	assert_true(p->conn->flags & CONN_STARVED);
+	assert_int_equal(fake_settle(f), 1); /* does not spin */
+	assert_true(p->conn->flags & CONN_STARVED);
+	fake_take(f, greedy, SIZE_MAX);
+	fake_settle(f);
+	assert_null(f->worker.starved);
+	assert_false(p->conn->flags & CONN_STARVED);
+	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
+	assert_int_equal(p->out_bytes, 100);
+	fake_stop(f);
+}
+
+static void a_starved_service_runs_again_without_new_input(void **state)
+{
+	struct fake *f = start(&hoarding);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	p->room = 0;
+	fake_send(f, p, data, CHUNKS + 20);
+	fake_settle(f);
+	assert_true(p->conn->flags & CONN_STARVED);
+	assert_true(p->conn->rx.bytes > 0);
+	assert_int_equal(fake_settle(f), 1);
+	fake_take(f, p, SIZE_MAX);
+	fake_settle(f);
+	assert_int_equal(p->conn->rx.bytes, 0);
+	assert_int_equal(p->out_bytes, CHUNKS + 20);
+	assert_true(stat_load(f->worker.stats.starved) >= 1);
+	fake_stop(f);
+}
+
+static void an_exhausted_pool_lets_the_worker_sleep(void **state)
+{
+	struct fake *f = start(&hoarding);
+	struct fake_peer *peers[8];
+
+	(void)state;
+	/* Also at exactly the quarter at which connections are fed. */
+	for (unsigned i = 0; i < ARRAY_SIZE(peers); i++) {
+		peers[i] = fake_connect(f);
+		peers[i]->room = 0;
+		fake_send(f, peers[i], data, CHUNKS);
+		fake_settle(f);
+	}
+	for (unsigned free = 0; free <= CHUNKS / 4; free++) {
+		assert_in_range(fake_settle(f), 1, 2);
+		assert_in_range(f->worker.pool.free_count, 0, CHUNKS / 4);
+		fake_take(f, peers[0], 1);
+	}
+	fake_stop(f);
+}
+
+static void one_connection_cannot_hold_the_whole_pool(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
+
+	(void)state;
+	greedy->room = 0;
+	fake_send_all(f, greedy, data, sizeof(data), CHUNK);
+	assert_false(greedy->receiving);
+	assert_true(f->worker.pool.free_count >= CHUNKS / 2);
+	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
+	assert_int_equal(p->out_bytes, 100);
+	fake_stop(f);
+}
+
+static void one_byte_messages_cannot_hold_the_whole_pool(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
+
+	(void)state;
+	greedy->room = 0;
+	fake_send_all(f, greedy, data, 1000, 1);
+	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
+	assert_int_equal(p->out_bytes, 100);
+	fake_stop(f);
+}
+
+/* ---- Sources, drain, time ---- */
+
+static void a_source_runs_again_when_tx_has_drained(void **state)
+{
+	struct fake *f = start(&pouring);
+
+	(void)state;
+	for (unsigned completion = 0; completion < 2; completion++) {
+		struct fake_peer *p;
+
+		f->completion = completion;
+		f->room = 0;
+		p = fake_connect(f);
+		assert_int_equal(p->out_bytes, 0);
+		fake_take(f, p, 100);
+		fake_settle(f);
+		assert_int_equal(p->room, 0);
+		assert_int_equal(p->out_bytes, 100);
+		fake_reset(f, p);
+		fake_settle(f);
+	}
+	fake_stop(f);
+}
+
+static void drain_answers_what_was_received(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	p->room = 0;
+	fake_send(f, p, data, 2000);
+	fake_settle(f);
+	worker_drain(&f->worker, clock_ns() + 3600ULL * NS_PER_S);
+	fake_settle(f);
+	assert_non_null(p->conn);
+	assert_int_equal(f->drained, 0);
+	fake_take(f, p, SIZE_MAX);
+	fake_eof(f, p);
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_int_equal(p->out_bytes, 2000);
+	assert_int_equal(f->drained, 1);
+	fake_settle(f);
+	assert_int_equal(f->drained, 1);
+	fake_stop(f);
+}
+
+static void drain_of_an_idle_worker_is_said_once(void **state)
+{
+	struct fake *f = start(&answering);
+
+	(void)state;
+	worker_drain(&f->worker, clock_ns());
+	fake_settle(f);
+	fake_settle(f);
+	assert_int_equal(f->drained, 1);
+	fake_stop(f);
+}
+
+static void the_drain_deadline_ends_even_a_busy_connection(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	p->room = 0;
+	fake_send(f, p, data, 2000);
+	fake_settle(f);
+	worker_drain(&f->worker, clock_ns());
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_int_equal(p->service_end, 1 + CONN_END_DRAIN);
+	assert_int_equal(f->drained, 1);
+	fake_stop(f);
+}
+
+/* Turns until the connection has ended, for ten seconds at the most. */
+static void await_end(struct fake *f, const struct fake_peer *p)
+{
+	uint64_t end_ns = clock_ns() + 10ULL * NS_PER_S;
+
+	while (p->conn && clock_ns() < end_ns)
+		fake_turn(f);
+	assert_null(p->conn);
+}
+
+static void a_silent_connection_ends_after_its_idle_timeout(void **state)
+{
+	struct fake *f = fake_start(&answering, CHUNKS, CHUNK, 20 * MS);
+	uint64_t before = clock_ns();
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	assert_true(f->worker.deadline_ns > 0);
+	await_end(f, p);
+	assert_true(clock_ns() - before >= 20 * MS);
+	assert_int_equal(p->service_end, 1 + CONN_END_IDLE);
+	fake_settle(f);
+	assert_int_equal(f->worker.deadline_ns, 0); /* nobody left: sleeps for ever */
+	fake_stop(f);
+}
+
+static void an_idle_timeout_that_is_set_later_counts(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_settle(f);
+	assert_int_equal(f->worker.deadline_ns, 0);
+	worker_set_idle_timeout(&f->worker, 20 * MS);
+	fake_turn(f);
+	await_end(f, p);
+	assert_int_equal(p->service_end, 1 + CONN_END_IDLE);
+	fake_stop(f);
+}
+
+static void without_timers_the_worker_sleeps_for_ever(void **state)
+{
+	struct fake *f = start(&answering);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_send(f, p, data, 100);
+	fake_settle(f);
+	assert_true(f->slept);
+	assert_int_equal(f->worker.deadline_ns, 0);
+	assert_int_equal(fake_settle(f), 1);
+	fake_stop(f);
+}
+
+/* ---- conn_write() ---- */
+
+static void what_is_written_comes_out_in_order_and_packed(void **state)
+{
+	struct fake *f = start(&keeping);
+	struct fake_peer *p = fake_connect(f);
+	size_t written = 0;
+
+	(void)state;
+	p->room = 0;
+	for (size_t n = 1; written + n < 5 * CHUNK; n = n * 3 % 977 + 1) {
+		assert_int_equal(conn_write(p->conn, data + written, n), 0);
+		written += n;
+	}
+	assert_int_equal(p->conn->tx.bytes, written);
+	assert_in_range(fake_chunks_used(f), 1, 7);
+	fake_take(f, p, SIZE_MAX);
+	fake_settle(f);
+	assert_int_equal(p->out_bytes, written);
+	assert_memory_equal(p->out, data, written);
+	fake_stop(f);
+}
+
+static void an_exhausted_pool_writes_nothing_rather_than_a_part(void **state)
+{
+	struct fake *f = start(&keeping);
+	struct fake_peer *p = fake_connect(f);
+	struct chunk *taken[CHUNKS];
+	unsigned count = 0;
+
+	(void)state;
+	while (count < CHUNKS - 2 && (taken[count] = chunk_get(&f->worker.pool)) != NULL)
+		count++;
+	assert_int_equal(conn_write(p->conn, data, 4 * CHUNK), -ENOBUFS);
+	assert_int_equal(p->conn->tx.bytes, 0);
+	while (count > 0)
+		chunk_put(&f->worker.pool, taken[--count]);
+	assert_int_equal(conn_write(p->conn, data, 4 * CHUNK), 0);
+	assert_int_equal(p->conn->tx.bytes, 4 * CHUNK);
+	fake_stop(f);
+}
+
+static int fill_data(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 31 + i / 256 * 7);
+	return 0;
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(half_close_answers_everything),
+		cmocka_unit_test(half_close_waits_for_operations_in_flight),
+		cmocka_unit_test(eof_of_a_silent_client_ends_it),
+		cmocka_unit_test(close_is_idempotent_and_the_first_reason_stays),
+		cmocka_unit_test(it_is_freed_only_when_nothing_is_pending),
+		cmocka_unit_test(a_reset_while_sending_frees_what_was_queued),
+		cmocka_unit_test(input_after_the_end_is_counted_and_dropped),
+		cmocka_unit_test(a_closing_connection_that_starves_is_freed_at_once),
+		cmocka_unit_test(a_service_that_does_not_open_drops_the_connection),
+		cmocka_unit_test(a_refused_connection_is_not_released),
+		cmocka_unit_test(input_is_paused_at_held_max_and_resumed_at_half),
+		cmocka_unit_test(many_small_views_pause_input_too),
+		cmocka_unit_test(a_paused_client_that_ends_is_answered),
+		cmocka_unit_test(single_bytes_that_the_service_keeps_share_chunks),
+		cmocka_unit_test(packing_never_writes_into_a_shared_chunk),
+		cmocka_unit_test(starved_connections_go_on_when_the_pool_recovers),
+		cmocka_unit_test(a_starved_service_runs_again_without_new_input),
+		cmocka_unit_test(an_exhausted_pool_lets_the_worker_sleep),
+		cmocka_unit_test(one_connection_cannot_hold_the_whole_pool),
+		cmocka_unit_test(one_byte_messages_cannot_hold_the_whole_pool),
+		cmocka_unit_test(a_source_runs_again_when_tx_has_drained),
+		cmocka_unit_test(drain_answers_what_was_received),
+		cmocka_unit_test(drain_of_an_idle_worker_is_said_once),
+		cmocka_unit_test(the_drain_deadline_ends_even_a_busy_connection),
+		cmocka_unit_test(a_silent_connection_ends_after_its_idle_timeout),
+		cmocka_unit_test(an_idle_timeout_that_is_set_later_counts),
+		cmocka_unit_test(without_timers_the_worker_sleeps_for_ever),
+		cmocka_unit_test(what_is_written_comes_out_in_order_and_packed),
+		cmocka_unit_test(an_exhausted_pool_writes_nothing_rather_than_a_part),
+	};
+
+	return cmocka_run_group_tests(tests, fill_data, NULL);
+}

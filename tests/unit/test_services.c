@@ -1,0 +1,372 @@
+/* service/echo.c, discard.c, chargen.c: what comes out depends only on what came in, however it was
+ * cut on the way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_engine.h"
+#include "util.h"
+
+enum { CHUNKS = 256, CHUNK = 16 * 1024, INPUT = 60000, TEXT_PERIOD = 95 * 74 };
+
+static uint8_t input[INPUT];
+
+static unsigned random_below(unsigned *seed, unsigned n)
+{
+	*seed = *seed * 1103515245U + 12345U;
+	return (*seed >> 8) % n;
+}
+
+static struct fake *start(const char *name)
+{
+	const struct service *service = service_find(name);
+
+	assert_non_null(service);
+	return fake_start(service, CHUNKS, CHUNK, 0);
+}
+
+/* Sends all of the input at random splits, while the peer takes some of the output now and then and
+ * sends are short; ends with a FIN when the output has come. */
+static void talk_at_random(struct fake *f, struct fake_peer *p, unsigned seed)
+{
+	static const unsigned most[] = { 1, 10, 600, 5000, CHUNK };
+	size_t sent = 0;
+
+	for (unsigned i = 0; sent < INPUT; i++) {
+		size_t n = 1 + random_below(&seed, most[random_below(&seed, ARRAY_SIZE(most))]);
+
+		assert_true(i < 1000000);
+		p->send_max = random_below(&seed, 4) ? 0 : 1 + random_below(&seed, 2000);
+		sent += fake_send(f, p, input + sent, MIN(n, INPUT - sent));
+		if (random_below(&seed, 2))
+			fake_take(f, p, random_below(&seed, 20000));
+		fake_turn(f);
+	}
+	p->send_max = 0;
+	fake_eof(f, p);
+	fake_take(f, p, SIZE_MAX);
+	fake_settle(f);
+}
+
+/* ---- echo ---- */
+
+static void check_echo(struct fake *f, struct fake_peer *p)
+{
+	fake_settle(f);
+	assert_int_equal(p->out_bytes, INPUT);
+	assert_memory_equal(p->out, input, INPUT);
+}
+
+static void echo_of_large_pieces(void **state)
+{
+	struct fake *f = start("echo");
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_send_all(f, p, input, INPUT, CHUNK);
+	check_echo(f, p);
+	assert_int_equal(stat_load(f->worker.stats.bytes_copied), 0);
+	fake_stop(f);
+}
+
+static void echo_byte_by_byte_is_the_same(void **state)
+{
+	struct fake *f = start("echo");
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	assert_int_equal(fake_send_all(f, p, input, INPUT, 1), INPUT);
+	check_echo(f, p);
+	fake_stop(f);
+}
+
+static void echo_at_random_splits_is_the_same(void **state)
+{
+	(void)state;
+	for (unsigned seed = 1; seed <= 20; seed++) {
+		struct fake *f = start("echo");
+		struct fake_peer *p = fake_connect(f);
+
+		f->completion = seed % 2;
+		talk_at_random(f, p, seed);
+		check_echo(f, p);
+		assert_null(p->conn);
+		fake_stop(f);
+	}
+}
+
+static void echo_keeps_connections_apart(void **state)
+{
+	struct fake *f = start("echo");
+	struct fake_peer *peers[10];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(peers); i++)
+		peers[i] = fake_connect(f);
+	for (size_t at = 0; at < 10000; at += 100) {
+		for (unsigned i = 0; i < ARRAY_SIZE(peers); i++)
+			fake_send(f, peers[i], input + 1000 * i + at, 100);
+		fake_turn(f);
+	}
+	fake_settle(f);
+	for (unsigned i = 0; i < ARRAY_SIZE(peers); i++) {
+		assert_int_equal(peers[i]->out_bytes, 10000);
+		assert_memory_equal(peers[i]->out, input + 1000 * i, 10000);
+	}
+	fake_stop(f);
+}
+
+static void echo_counts_one_operation_a_batch(void **state)
+{
+	struct fake *f = start("echo");
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_send_all(f, p, input, 1000, 100);
+	assert_int_equal(stat_load(f->worker.stats.operations[0].count), 10);
+	fake_send(f, p, input, 100);
+	fake_send(f, p, input, 100); /* in the same turn */
+	fake_settle(f);
+	assert_int_equal(stat_load(f->worker.stats.operations[0].count), 11);
+	assert_int_equal(stat_load(f->worker.stats.bytes_in), 1200);
+	assert_int_equal(stat_load(f->worker.stats.bytes_out), 1200);
+	fake_stop(f);
+}
+
+/* ---- discard ---- */
+
+static void discard_takes_everything_and_answers_nothing(void **state)
+{
+	static const size_t pieces[] = { CHUNK, 1, 777 };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
+		struct fake *f = start("discard");
+		struct fake_peer *p = fake_connect(f);
+
+		p->room = 0; /* a client that never reads is no reason to stop */
+		assert_int_equal(fake_send_all(f, p, input, INPUT, pieces[i]), INPUT);
+		assert_int_equal(p->out_bytes, 0);
+		assert_int_equal(p->pauses, 0);
+		assert_int_equal(fake_chunks_used(f), 0);
+		assert_int_equal(stat_load(f->worker.stats.bytes_in), INPUT);
+		fake_eof(f, p);
+		fake_settle(f);
+		assert_null(p->conn);
+		fake_stop(f);
+	}
+}
+
+/* ---- chargen ---- */
+
+/* RFC 864: lines of 72 characters out of the 95 printable ones, each line beginning one further. */
+static uint8_t text_at(size_t i)
+{
+	size_t line = i / 74, column = i % 74;
+
+	if (column >= 72)
+		return column == 72 ? '\r' : '\n';
+	return (uint8_t)(' ' + (line + column) % 95);
+}
+
+static void check_text(const struct fake_peer *p)
+{
+	for (size_t i = 0; i < p->out_bytes; i++)
+		if (p->out[i] != text_at(i))
+			fail_msg("byte %zu: %02x, not %02x", i, p->out[i], text_at(i));
+}
+
+static struct fake_peer *connect_reader(struct fake *f)
+{
+	f->room = 0;
+	return fake_connect(f);
+}
+
+static void chargen_sends_the_text_of_rfc_864(void **state)
+{
+	static const char first[] = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "[\\]^_`abcdefg\r\n!\"#";
+	struct fake *f = start("chargen");
+	struct fake_peer *p = connect_reader(f);
+
+	(void)state;
+	fake_take(f, p, 4 * TEXT_PERIOD);
+	fake_settle(f);
+	assert_int_equal(p->out_bytes, 4 * TEXT_PERIOD);
+	assert_memory_equal(p->out, first, sizeof(first) - 1);
+	check_text(p);
+	fake_stop(f);
+}
+
+static void chargen_in_small_takes_is_the_same(void **state)
+{
+	(void)state;
+	for (unsigned round = 1; round <= 10; round++) {
+		struct fake *f = start("chargen");
+		struct fake_peer *p;
+		unsigned seed = round;
+
+		f->completion = round % 2;
+		p = connect_reader(f);
+		while (p->out_bytes < 3 * CHUNK) {
+			p->send_max = random_below(&seed, 2) ? 1 + random_below(&seed, 3000) : 0;
+			fake_take(f, p, 1 + random_below(&seed, 5000));
+			fake_turn(f);
+		}
+		check_text(p);
+		fake_stop(f);
+	}
+}
+
+static void chargen_is_endless(void **state)
+{
+	struct fake *f = start("chargen");
+	struct fake_peer *p = connect_reader(f);
+
+	(void)state;
+	for (unsigned i = 0; i < 40; i++) {
+		fake_take(f, p, 100000);
+		fake_settle(f);
+		assert_int_equal(p->room, 0);
+	}
+	assert_int_equal(p->out_bytes, 40 * 100000);
+	fake_stop(f);
+}
+
+static void chargen_holds_one_chunk_for_all_clients(void **state)
+{
+	struct fake *f = start("chargen");
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++)
+		connect_reader(f);
+	assert_int_equal(fake_chunks_used(f), 1);
+	fake_stop(f);
+}
+
+static void chargen_ignores_what_it_receives(void **state)
+{
+	struct fake *f = start("chargen");
+	struct fake_peer *p = connect_reader(f);
+
+	(void)state;
+	assert_int_equal(fake_send_all(f, p, input, INPUT, 1000), INPUT);
+	assert_int_equal(fake_chunks_used(f), 1);
+	fake_take(f, p, TEXT_PERIOD);
+	fake_settle(f);
+	assert_int_equal(p->out_bytes, TEXT_PERIOD);
+	check_text(p);
+	fake_stop(f);
+}
+
+static void chargen_goes_on_after_a_fin_and_ends_with_a_drain(void **state)
+{
+	struct fake *f = start("chargen");
+	struct fake_peer *p = connect_reader(f);
+
+	(void)state;
+	fake_eof(f, p);
+	for (unsigned i = 0; i < 5; i++) {
+		fake_take(f, p, 300000);
+		fake_settle(f);
+		assert_non_null(p->conn);
+	}
+	assert_int_equal(p->out_bytes, 5 * 300000);
+	worker_drain(&f->worker, clock_ns() + 3600ULL * NS_PER_S);
+	fake_take(f, p, SIZE_MAX);
+	fake_settle(f);
+	assert_null(p->conn);
+	assert_int_equal(f->drained, 1);
+	fake_stop(f);
+}
+
+static void chargen_sends_whole_lines_out_of_small_chunks(void **state)
+{
+	struct fake *f = fake_start(service_find("chargen"), CHUNKS, 4096, 0);
+	struct fake_peer *p = connect_reader(f);
+
+	(void)state;
+	fake_take(f, p, 100000);
+	fake_settle(f);
+	assert_int_equal(p->out_bytes, 100000);
+	for (size_t i = 0; i < p->out_bytes; i++)
+		if (i % 74 >= 72)
+			assert_int_equal(p->out[i], i % 74 == 72 ? '\r' : '\n');
+	fake_stop(f);
+}
+
+/* ---- All ---- */
+
+static void every_service_survives_a_reset_at_any_time(void **state)
+{
+	(void)state;
+	for (unsigned s = 0; services[s]; s++) {
+		struct fake *f = start(services[s]->name);
+
+		if (services[s]->shared_new)
+			f->worker.shared = services[s]->shared_new();
+		f->room = 3000;
+		for (unsigned i = 0; i < 40; i++) {
+			struct fake_peer *p = fake_connect(f);
+
+			f->completion = i % 2;
+			fake_send(f, p, input, 100 * i);
+			for (unsigned turn = 0; turn < i % 5; turn++)
+				fake_turn(f);
+			if (p->conn)
+				fake_reset(f, p);
+			fake_settle(f);
+			assert_null(p->conn);
+		}
+		fake_settle(f);
+		if (f->worker.shared)
+			services[s]->shared_free(f->worker.shared);
+		fake_stop(f);
+	}
+}
+
+static void services_are_found_by_name(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; services[i]; i++) {
+		assert_ptr_equal(service_find(services[i]->name), services[i]);
+		assert_non_null(services[i]->operations[0]);
+	}
+	assert_null(service_find("ech"));
+	assert_null(service_find(""));
+}
+
+static int fill_input(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < INPUT; i++)
+		input[i] = (uint8_t)(i * 31 + i / 256 * 7);
+	return 0;
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(echo_of_large_pieces),
+		cmocka_unit_test(echo_byte_by_byte_is_the_same),
+		cmocka_unit_test(echo_at_random_splits_is_the_same),
+		cmocka_unit_test(echo_keeps_connections_apart),
+		cmocka_unit_test(echo_counts_one_operation_a_batch),
+		cmocka_unit_test(discard_takes_everything_and_answers_nothing),
+		cmocka_unit_test(chargen_sends_the_text_of_rfc_864),
+		cmocka_unit_test(chargen_in_small_takes_is_the_same),
+		cmocka_unit_test(chargen_is_endless),
+		cmocka_unit_test(chargen_holds_one_chunk_for_all_clients),
+		cmocka_unit_test(chargen_ignores_what_it_receives),
+		cmocka_unit_test(chargen_goes_on_after_a_fin_and_ends_with_a_drain),
+		cmocka_unit_test(chargen_sends_whole_lines_out_of_small_chunks),
+		cmocka_unit_test(every_service_survives_a_reset_at_any_time),
+		cmocka_unit_test(services_are_found_by_name),
+	};
+
+	return cmocka_run_group_tests(tests, fill_input, NULL);
+}
