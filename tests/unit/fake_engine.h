@@ -38,6 +38,7 @@ struct fake {
 	bool slept;      /* the last wait() would have blocked */
 	size_t room;     /* of the next peers */
 	int admit;       /* what the owner's admit() returns */
+	uint32_t kept;   /* chunks that the service may keep for itself; 0: one for service_state */
 	unsigned admitted, released, drained;
 	struct op *watched;
 	struct fake_peer peers[FAKE_PEERS_MAX];
