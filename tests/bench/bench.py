@@ -69,6 +69,8 @@ def main():
     start = time.monotonic()
     bench.results["host"] = host()
     bench.say(f"host: {bench.results['host']}; client on CPU {CLIENT_CPU}, servers on {SERVER_CPU}")
+    if bench.results["host"]["load"] > 0.5:
+        bench.say("this host has other work: ratios hold, but expect wider quartiles")
     if CLIENT_CPU == SERVER_CPU:
         bench.say("one CPU only: client and server share it, and latencies mean little")
     for name in names:
