@@ -31,6 +31,10 @@ table() {
 	test      iperf                iperf                     iperf
 	test      socat                socat                     socat
 	test      sockperf             sockperf                  -
+	test      curl                 curl                      curl
+	test      wrk                  -                         wrk
+	test      nghttp2-client       nghttp2                   nghttp2
+	test      apache2-utils        httpd-tools               apache
 	test      iproute2             iproute                   iproute2
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
@@ -52,6 +56,8 @@ table() {
 	bench     iperf3               iperf3                    iperf3
 	bench     valgrind             valgrind                  valgrind
 	bench     strace               strace                    strace
+	bench     wrk                  -                         wrk
+	bench     nginx-light          nginx                     nginx
 	bench     python3              python3                   python
 	END
 }

@@ -3,13 +3,15 @@
 
 #include <string.h>
 
-extern const struct service service_echo, service_discard, service_chargen, service_sockperf;
+extern const struct service service_echo, service_discard, service_chargen, service_http,
+	service_sockperf;
 
 /* clang-format off */
 const struct service *const services[] = {
 	&service_echo,
 	&service_discard,
 	&service_chargen,
+	&service_http,
 	&service_sockperf,
 	NULL,
 };

@@ -1,0 +1,552 @@
+/* http: a small HTTP/1.1 server for load generators: GET /, GET /bytes/N, POST /echo, POST
+ * /discard.
+ *
+ * Bodies are not copied: those of /echo are what was received, those of /bytes/N are views of one
+ * chunk with a pattern.  Replies are queued in the order of their requests, as many as fit into
+ * HTTP_QUEUE, and then input waits in rx.  A stream that has lost its sense gets its status and
+ * ends: nothing that follows is taken for a request.  No Date: a reply costs no clock. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn.h"
+#include "http_proto.h"
+
+enum {
+	HTTP_QUEUE = 256 * 1024,    /* bytes kept ahead of the peer */
+	HTTP_PIECE = 64 * 1024,     /* bytes of one view of the pattern */
+	HTTP_LINE = 64,             /* bytes after which the pattern repeats */
+	HTTP_STATE = 2 * HTTP_LINE, /* of struct http_worker */
+	HTTP_RESERVE = 8,           /* chunks for replies when input holds all others */
+	HTTP_REPLY_MAX = 512,       /* bytes of a head, with an error's body */
+};
+
+/* For a whole head, from its first byte on; and for an error to be read before the end. */
+#define HTTP_HEADER_NS (10 * (uint64_t)NS_PER_S)
+#define HTTP_LINGER_NS (500 * (uint64_t)NS_PER_MS)
+
+enum operation { GET, BYTES, HEAD, ECHO, DISCARD, REFUSED };
+
+enum phase {
+	PHASE_HEAD,    /* reads a head */
+	PHASE_REPLY,   /* answers it, or an error */
+	PHASE_PATTERN, /* sends `left` bytes of the pattern */
+	PHASE_BODY,    /* takes `left` bytes of a body, or of a chunk of it */
+	PHASE_CHUNK,   /* reads what is between chunks */
+	PHASE_FRAME,   /* echo: writes what is between chunks; `left`: the next one's size */
+	PHASE_DONE,    /* the request is complete */
+	PHASE_CLOSE,   /* drops what still comes until all is sent, and ends */
+};
+
+struct http_conn {
+	struct http_parser parser;
+	uint64_t left;
+	int status;        /* of a refusal; 0: none */
+	uint8_t phase;     /* enum phase */
+	uint8_t operation; /* enum operation */
+	uint8_t end;       /* enum conn_end, of PHASE_CLOSE */
+	bool head_sent;    /* the reply has begun */
+	bool frame_sent;   /* and so has its first chunk */
+	bool close;        /* after this reply */
+	bool lost;         /* what follows cannot be told from a request's body */
+	bool watches_tx;   /* a byte of rx is http_watch_tx()'s */
+};
+
+/* ---- Of each worker: one chunk, made for its first client and kept ---- */
+
+/* Lies at the end of the chunk; before it, lines of the pattern. */
+struct http_worker {
+	unsigned reserved;
+	struct chunk *reserve[HTTP_RESERVE]; /* what engines cannot receive into */
+};
+
+static struct http_worker *http_worker(const struct worker *w)
+{
+	struct chunk *k = w->service_state;
+
+	static_assert(sizeof(struct http_worker) <= HTTP_STATE, "see HTTP_STATE");
+	return k ? (struct http_worker *)(k->base + w->pool.chunk_size - HTTP_STATE) : NULL;
+}
+
+/* 63 characters and a newline, again and again. */
+static bool http_prepare(struct worker *w)
+{
+	struct chunk *k = chunk_get(&w->pool);
+
+	if (!k)
+		return false;
+	for (uint32_t i = 0; i < w->pool.chunk_size; i++)
+		k->base[i] = (uint8_t)(i % HTTP_LINE == HTTP_LINE - 1 ? '\n' : '0' + i % HTTP_LINE);
+	w->service_state = k;
+	*http_worker(w) = (struct http_worker){ 0 };
+	return true;
+}
+
+/* Input may take every chunk of the pool and then wait for one to be answered in: so some are kept
+ * from it. */
+static void http_fill_reserve(struct worker *w)
+{
+	unsigned most = MIN(w->pool.chunk_count / 4, (unsigned)HTTP_RESERVE);
+	struct http_worker *h = http_worker(w);
+
+	while (h->reserved < most && w->pool.free_count > 0)
+		h->reserve[h->reserved++] = chunk_get(&w->pool);
+}
+
+/* ---- Replies ---- */
+
+/* Indexed alike: nothing, HTTP/1.0 that stays, the end. */
+enum option { OPTION_NONE, OPTION_KEEP, OPTION_CLOSE };
+static const char *const options[] = { "", "Connection: keep-alive\r\n", "Connection: close\r\n" };
+
+#define TEXT   "Content-Type: text/plain\r\n"
+#define BINARY "Content-Type: application/octet-stream\r\n"
+#define BODY   "nbserved\n"
+#define ROOT(option, body)                                                                         \
+	{                                                                                          \
+		"HTTP/1.1 200 OK\r\n" TEXT "Content-Length: 9\r\n" option "\r\n" body,             \
+			sizeof("HTTP/1.1 200 OK\r\n" TEXT "Content-Length: 9\r\n" option           \
+			       "\r\n" body) -                                                      \
+				1                                                                  \
+	}
+#define ROOTS(body)                                                                                \
+	{                                                                                          \
+		ROOT("", body), ROOT("Connection: keep-alive\r\n", body),                          \
+			ROOT("Connection: close\r\n", body)                                        \
+	}
+/* GET / and HEAD / as they go out. */
+struct text {
+	const char *text;
+	size_t bytes;
+};
+static const struct text get_root[] = ROOTS(BODY), head_root[] = ROOTS("");
+static_assert(sizeof(BODY) - 1 == 9, "see ROOT()");
+
+static const struct {
+	int status;
+	const char *reason;
+} reasons[] = {
+	{ 404, "Not Found" },       { 405, "Method Not Allowed" },
+	{ 408, "Request Timeout" }, { 413, "Content Too Large" },
+	{ 414, "URI Too Long" },    { 431, "Request Header Fields Too Large" },
+	{ 501, "Not Implemented" }, { 505, "HTTP Version Not Supported" },
+	{ 400, "Bad Request" }, /* the last: also of what is not here */
+};
+
+static enum option http_option(struct conn *c)
+{
+	struct http_conn *h = c->state;
+
+	h->close |= !h->parser.keep_alive || c->worker->draining;
+	if (h->close)
+		return OPTION_CLOSE;
+	return h->parser.minor == 0 ? OPTION_KEEP : OPTION_NONE;
+}
+
+/* false: the pool is exhausted; the service runs again when it is not. */
+static bool http_write(struct conn *c, const char *text, size_t bytes)
+{
+	struct http_worker *w = http_worker(c->worker);
+
+	if (likely(conn_write(c, text, bytes) == 0))
+		return true;
+	if (w->reserved) {
+		chunk_put(&c->worker->pool, w->reserve[--w->reserved]);
+		if (conn_write(c, text, bytes) == 0)
+			return true;
+	}
+	/* What is sent frees chunks, and has the service run again if there is input. */
+	if (!c->rx.bytes || !(c->tx.bytes || c->sending.bytes))
+		conn_starved(c);
+	return false;
+}
+
+/* The head of a reply with `length` bytes, or of as many chunks as come. */
+static bool http_write_head(struct conn *c, bool chunked, uint64_t length)
+{
+	struct http_conn *h = c->state;
+	char text[HTTP_REPLY_MAX];
+	const char *option = options[http_option(c)];
+	int n;
+
+	if (chunked)
+		n = snprintf(text, sizeof(text),
+			     "HTTP/1.1 200 OK\r\n" BINARY "Transfer-Encoding: chunked\r\n%s\r\n",
+			     option);
+	else
+		n = snprintf(text, sizeof(text),
+			     "HTTP/1.1 200 OK\r\n" BINARY "Content-Length: %" PRIu64 "\r\n%s\r\n",
+			     length, option);
+	h->head_sent = http_write(c, text, (size_t)n);
+	return h->head_sent;
+}
+
+/* h->status, with its name as the body. */
+static bool http_write_refusal(struct conn *c)
+{
+	struct http_conn *h = c->state;
+	bool post = h->operation == ECHO || h->operation == DISCARD;
+	char text[HTTP_REPLY_MAX];
+	unsigned i = 0;
+	int n;
+
+	while (i < ARRAY_SIZE(reasons) - 1 && reasons[i].status != h->status)
+		i++;
+	n = snprintf(
+		text, sizeof(text), "HTTP/1.1 %d %s\r\n" TEXT "Content-Length: %zu\r\n%s%s\r\n%s%s",
+		h->status, reasons[i].reason, strlen(reasons[i].reason) + 1,
+		h->status != 405 ? ""
+		: post           ? "Allow: POST\r\n"
+				 : "Allow: GET, HEAD\r\n",
+		options[http_option(c)], h->parser.method == HTTP_HEAD ? "" : reasons[i].reason,
+		h->parser.method == HTTP_HEAD ? "" : "\n");
+	return http_write(c, text, (size_t)n);
+}
+
+/* ---- The pattern ---- */
+
+/* Who sends without having input is run again only when input waits (see conn_sent()): so a byte of
+ * what is sent is put there.  A service whose `source` is set would be run after every send. */
+static void http_watch_tx(struct conn *c)
+{
+	struct http_conn *h = c->state;
+	struct view *v = c->tx.bytes ? c->tx.tail : c->sending.tail;
+
+	if (c->rx.bytes)
+		return;
+	bufq_push(&c->rx, view_new(&c->worker->pool, v->chunk, v->data, 1));
+	h->watches_tx = true;
+}
+
+static bool http_step_pattern(struct conn *c)
+{
+	struct http_conn *h = c->state;
+	struct worker *w = c->worker;
+	struct chunk *k = w->service_state;
+
+	while (h->left && c->tx.bytes + c->sending.bytes < HTTP_QUEUE) {
+		uint64_t n =
+			MIN(h->left, MIN(w->pool.chunk_size - HTTP_STATE, (uint32_t)HTTP_PIECE));
+
+		bufq_push(&c->tx, view_new(&w->pool, k, k->base, (uint32_t)n));
+		h->left -= n;
+	}
+	if (h->left) {
+		http_watch_tx(c);
+		return false;
+	}
+	if (h->watches_tx)
+		bufq_drop(&w->pool, &c->rx, 1);
+	h->watches_tx = false;
+	conn_op_begin(c, BYTES); /* its latency is that of its last part */
+	h->phase = PHASE_BODY;
+	h->left = h->parser.length;
+	return true;
+}
+
+/* ---- Requests ---- */
+
+/* Neither this request nor what follows it makes sense. */
+static void http_fail(struct conn *c, int status, enum conn_end end)
+{
+	struct http_conn *h = c->state;
+
+	h->status = status;
+	h->close = h->lost = true;
+	h->end = (uint8_t)end;
+	/* Who has half of a reply is told by its end. */
+	h->phase = h->head_sent ? PHASE_CLOSE : PHASE_REPLY;
+}
+
+static bool path_is(const struct http_parser *p, const char *path)
+{
+	return p->path_bytes == strlen(path) && !memcmp(p->path, path, p->path_bytes);
+}
+
+/* What is asked for; the status if it is refused. */
+static void http_route(struct http_conn *h)
+{
+	static const char bytes[] = "/bytes/";
+	const struct http_parser *p = &h->parser;
+	size_t prefix = sizeof(bytes) - 1;
+
+	if (path_is(p, "/"))
+		h->operation = GET;
+	else if (path_is(p, "/echo"))
+		h->operation = ECHO;
+	else if (path_is(p, "/discard"))
+		h->operation = DISCARD;
+	else if (p->path_bytes > prefix && p->path_bytes <= HTTP_PATH_MAX &&
+		 !memcmp(p->path, bytes, prefix) &&
+		 http_parse_size(p->path + prefix, p->path_bytes - prefix, &h->left) == 0)
+		h->operation = BYTES;
+	else
+		h->status = 404;
+	if (h->status == 0 &&
+	    (h->operation == ECHO || h->operation == DISCARD) != (p->method == HTTP_POST))
+		h->status = 405;
+	if (h->status == 0 && p->method == HTTP_OTHER)
+		h->status = 405;
+}
+
+static bool http_step_head(struct conn *c)
+{
+	struct http_conn *h = c->state;
+	size_t used;
+	int rc;
+
+	if (!c->rx.bytes || c->tx.bytes + c->sending.bytes >= HTTP_QUEUE)
+		return false;
+	rc = http_parse_head(&h->parser, c->rx.head->data, c->rx.head->len, &used);
+	bufq_drop(&c->worker->pool, &c->rx, used);
+	if (rc == HTTP_MORE)
+		return true;
+	if (c->deadline_ns)
+		conn_set_deadline(c, 0);
+	if (rc == HTTP_OK) {
+		h->phase = PHASE_REPLY;
+		http_route(h);
+	} else {
+		http_fail(c, rc, CONN_END_PROTOCOL);
+	}
+	return true;
+}
+
+static bool http_refuse(struct conn *c)
+{
+	struct http_conn *h = c->state;
+
+	/* Would the body come after this, or not?  Only the end makes it sure. */
+	if (h->parser.expect_continue)
+		h->close = h->lost = true;
+	if (!http_write_refusal(c))
+		return false;
+	conn_op_begin(c, REFUSED);
+	stat_add(c->worker->stats.operations[REFUSED].errors, 1);
+	h->operation = REFUSED;
+	h->head_sent = true;
+	h->phase = h->lost ? PHASE_CLOSE : PHASE_BODY;
+	h->left = h->parser.length;
+	return true;
+}
+
+/* What has a body answers when it comes. */
+static bool http_expect_body(struct conn *c)
+{
+	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct http_conn *h = c->state;
+	const struct http_parser *p = &h->parser;
+
+	if (p->expect_continue && p->minor && (p->chunked || p->length) && !c->rx.bytes &&
+	    !http_write(c, text, sizeof(text) - 1))
+		return false;
+	h->phase = PHASE_BODY;
+	h->left = p->length;
+	return true;
+}
+
+static bool http_step_reply(struct conn *c)
+{
+	struct http_conn *h = c->state;
+	bool head = h->parser.method == HTTP_HEAD;
+	const struct text *root;
+
+	if (h->status)
+		return http_refuse(c);
+	switch ((enum operation)h->operation) {
+	case ECHO:
+	case DISCARD:
+		return http_expect_body(c);
+	case BYTES:
+		if (!http_write_head(c, false, h->left))
+			return false;
+		h->phase = head || !h->left ? PHASE_BODY : PHASE_PATTERN;
+		break;
+	default:
+		root = head ? head_root : get_root;
+		root += http_option(c);
+		if (!http_write(c, root->text, root->bytes))
+			return false;
+		h->head_sent = true;
+		h->phase = PHASE_BODY;
+	}
+	if (h->phase == PHASE_BODY) {
+		conn_op_begin(c, head ? HEAD : h->operation);
+		h->left = h->parser.length;
+	}
+	return true;
+}
+
+/* ---- Bodies: those of GET and of what was refused are dropped ---- */
+
+static bool http_step_body(struct conn *c)
+{
+	struct http_conn *h = c->state;
+	struct pool *p = &c->worker->pool;
+	size_t n = (size_t)MIN(h->left, (uint64_t)c->rx.bytes);
+
+	if (h->left == 0) {
+		h->phase = h->parser.chunked ? PHASE_CHUNK : PHASE_DONE;
+		return true;
+	}
+	if (n == 0)
+		return false;
+	if (h->operation == ECHO) {
+		if (!h->head_sent && !http_write_head(c, false, h->left))
+			return false;
+		bufq_take(p, &c->tx, &c->rx, n);
+	} else {
+		bufq_drop(p, &c->rx, n);
+	}
+	h->left -= n;
+	return true;
+}
+
+static bool http_step_chunk(struct conn *c)
+{
+	struct http_conn *h = c->state;
+	size_t used;
+	int rc;
+
+	if (!c->rx.bytes)
+		return false;
+	rc = http_parse_chunk(&h->parser, c->rx.head->data, c->rx.head->len, &used);
+	bufq_drop(&c->worker->pool, &c->rx, used);
+	if (rc >= HTTP_STATUS) {
+		http_fail(c, rc, CONN_END_PROTOCOL);
+	} else if (rc != HTTP_MORE) {
+		h->left = rc == HTTP_DATA ? h->parser.left : 0;
+		h->phase = rc == HTTP_DATA ? PHASE_BODY : PHASE_DONE;
+		if (h->operation == ECHO)
+			h->phase = PHASE_FRAME;
+	}
+	return true;
+}
+
+/* The reply's chunks are those of the request. */
+static bool http_step_frame(struct conn *c)
+{
+	struct http_conn *h = c->state;
+	char text[32];
+	int n;
+
+	if (!h->head_sent && !http_write_head(c, true, 0))
+		return false;
+	n = snprintf(text, sizeof(text), "%s%" PRIx64 "\r\n%s", h->frame_sent ? "\r\n" : "",
+		     h->left, h->left ? "" : "\r\n");
+	if (!http_write(c, text, (size_t)n))
+		return false;
+	h->frame_sent = true;
+	h->phase = h->left ? PHASE_BODY : PHASE_DONE;
+	return true;
+}
+
+static bool http_step_done(struct conn *c)
+{
+	struct http_conn *h = c->state;
+
+	if (!h->head_sent && !http_write_head(c, false, 0))
+		return false;
+	if (h->operation == ECHO || h->operation == DISCARD)
+		conn_op_begin(c, h->operation);
+	if (h->close) {
+		h->phase = PHASE_CLOSE;
+		return true;
+	}
+	http_parser_init(&h->parser);
+	h->phase = PHASE_HEAD;
+	h->operation = GET;
+	h->status = 0;
+	h->head_sent = h->frame_sent = false;
+	return true;
+}
+
+/* ---- The end ---- */
+
+/* Closing with input unread would reset the connection, and the reply might get lost: so after an
+ * error what comes is dropped for a while. */
+static void http_step_close(struct conn *c)
+{
+	struct http_conn *h = c->state;
+
+	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	if (c->tx.bytes || c->sending.bytes)
+		http_watch_tx(c);
+	else if (!h->lost || h->end == CONN_END_IDLE || (c->flags & CONN_EOF) ||
+		 (c->deadline_ns && clock_ns() >= c->deadline_ns))
+		conn_close(c, (enum conn_end)h->end);
+	else if (!c->deadline_ns)
+		conn_set_deadline(c, clock_ns() + HTTP_LINGER_NS);
+}
+
+/* Does the next thing that can be done; false: nothing can. */
+static bool http_step(struct conn *c)
+{
+	struct http_conn *h = c->state;
+
+	switch ((enum phase)h->phase) {
+	case PHASE_HEAD:
+		return http_step_head(c);
+	case PHASE_REPLY:
+		return http_step_reply(c);
+	case PHASE_PATTERN:
+		return http_step_pattern(c);
+	case PHASE_BODY:
+		return http_step_body(c);
+	case PHASE_CHUNK:
+		return http_step_chunk(c);
+	case PHASE_FRAME:
+		return http_step_frame(c);
+	case PHASE_DONE:
+		return http_step_done(c);
+	case PHASE_CLOSE:
+		http_step_close(c);
+		break;
+	}
+	return false;
+}
+
+static void http_run(struct conn *c)
+{
+	struct http_conn *h = c->state;
+
+	if (unlikely(!c->worker->service_state) && !http_prepare(c->worker)) {
+		conn_starved(c);
+		return;
+	}
+	http_fill_reserve(c->worker);
+	while (http_step(c))
+		;
+	if (h->phase != PHASE_HEAD || c->rx.bytes || !http_parser_in_head(&h->parser))
+		return;
+	/* Part of a head, and nothing more to read. */
+	if (!c->deadline_ns) {
+		conn_set_deadline(c, clock_ns() + HTTP_HEADER_NS);
+	} else if (clock_ns() >= c->deadline_ns) {
+		conn_set_deadline(c, 0);
+		http_fail(c, 408, CONN_END_IDLE);
+		while (http_step(c))
+			;
+	}
+}
+
+static int http_open(struct conn *c)
+{
+	c->state = calloc(1, sizeof(struct http_conn));
+	return c->state ? 0 : -ENOMEM;
+}
+
+static void http_close(struct conn *c)
+{
+	free(c->state);
+}
+
+const struct service service_http = {
+	.name = "http",
+	.operations = { "get", "bytes", "head", "echo", "discard", "refused" },
+	.open = http_open,
+	.run = http_run,
+	.close = http_close,
+};

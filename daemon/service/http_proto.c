@@ -1,0 +1,473 @@
+/* The parser of HTTP/1.x requests: one state per byte.  Pure; any thread.  See http_proto.h. */
+#include "http_proto.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "util.h"
+
+enum state {
+	START,
+	START_LF,
+	METHOD,
+	TARGET,
+	VERSION,
+	LINE_LF,
+	FIELD,
+	NAME,
+	VALUE,
+	VALUE_LF,
+	END_LF,
+	CHUNK_START,
+	CHUNK_SIZE,
+	CHUNK_EXTENSION,
+	CHUNK_LF,
+	DATA_CR,
+	DATA_LF,
+};
+
+/* Fields that mean something to this server. */
+enum field { OTHER, HOST, LENGTH, CODING, CONNECTION, EXPECT };
+
+/* What a byte may be part of. */
+enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8 };
+
+#define CHAR_CLASS(c)                                                                              \
+	(((c) == '!' || ((c) >= '#' && (c) <= '\'') || (c) == '*' || (c) == '+' || (c) == '-' ||   \
+			  (c) == '.' || ((c) >= '0' && (c) <= '9') ||                              \
+			  ((c) >= 'A' && (c) <= 'Z') || ((c) >= '^' && (c) <= 'z') ||              \
+			  (c) == '|' || (c) == '~'                                                 \
+		  ? IS_TOKEN                                                                       \
+		  : 0) |                                                                           \
+	 ((c) > ' ' && (c) < 0x7f ? IS_TARGET : 0) |                                               \
+	 ((c) == '\t' || ((c) >= ' ' && (c) != 0x7f) ? IS_VALUE : 0) |                             \
+	 (((c) >= '0' && (c) <= '9') || ((c) >= 'A' && (c) <= 'F') || ((c) >= 'a' && (c) <= 'f')   \
+		  ? IS_HEX                                                                         \
+		  : 0))
+#define CLASS4(c)  CHAR_CLASS(c), CHAR_CLASS((c) + 1), CHAR_CLASS((c) + 2), CHAR_CLASS((c) + 3)
+#define CLASS16(c) CLASS4(c), CLASS4((c) + 4), CLASS4((c) + 8), CLASS4((c) + 12)
+#define CLASS64(c) CLASS16(c), CLASS16((c) + 16), CLASS16((c) + 32), CLASS16((c) + 48)
+static const uint8_t classes[256] = { CLASS64(0), CLASS64(64), CLASS64(128), CLASS64(192) };
+
+static inline bool is(uint8_t byte, uint8_t class)
+{
+	return classes[byte] & class;
+}
+
+void http_parser_init(struct http_parser *p)
+{
+	memset(p, 0, offsetof(struct http_parser, word));
+}
+
+bool http_parser_in_head(const struct http_parser *p)
+{
+	return p->state != START && p->state < CHUNK_START;
+}
+
+/* ---- Words: the start of a name or value, in lower case; longer ones match nothing ---- */
+
+static void word_add(struct http_parser *p, uint8_t byte)
+{
+	if (p->word_bytes < HTTP_WORD_MAX)
+		p->word[p->word_bytes] = (char)(byte >= 'A' && byte <= 'Z' ? byte | 0x20 : byte);
+	if (p->word_bytes <= HTTP_WORD_MAX)
+		p->word_bytes++;
+}
+
+/* Without white space at its end. */
+static void word_trim(struct http_parser *p)
+{
+	while (p->word_bytes > 0 && p->word_bytes <= HTTP_WORD_MAX &&
+	       (p->word[p->word_bytes - 1] == ' ' || p->word[p->word_bytes - 1] == '\t'))
+		p->word_bytes--;
+}
+
+static bool word_is(const struct http_parser *p, const char *text)
+{
+	return p->word_bytes == strlen(text) && !memcmp(p->word, text, p->word_bytes);
+}
+
+/* ---- Fields ---- */
+
+/* The name is complete.  0, or an error status. */
+static int field_begin(struct http_parser *p)
+{
+	static const char *const names[] = { [HOST] = "host",
+					     [LENGTH] = "content-length",
+					     [CODING] = "transfer-encoding",
+					     [CONNECTION] = "connection",
+					     [EXPECT] = "expect" };
+
+	p->field = OTHER;
+	/* Those of a trailer are past their time. */
+	for (unsigned i = HOST; i < ARRAY_SIZE(names) && !p->trailer; i++)
+		if (word_is(p, names[i]))
+			p->field = (uint8_t)i;
+	p->word_bytes = 0;
+	return p->fields++ < HTTP_FIELDS_MAX ? 0 : 431;
+}
+
+/* One name of `Connection: close, keep-alive`. */
+static void field_option(struct http_parser *p)
+{
+	word_trim(p);
+	if (word_is(p, "close"))
+		p->connection_close = true;
+	else if (word_is(p, "keep-alive"))
+		p->connection_keep = true;
+	p->word_bytes = 0;
+}
+
+/* Digits only, and once: two lengths are how requests are smuggled (RFC 9112, 6.3). */
+static int field_length(struct http_parser *p)
+{
+	if (p->has_length || p->word_bytes == 0 || p->word_bytes > HTTP_WORD_MAX)
+		return 400;
+	for (unsigned i = 0; i < p->word_bytes; i++) {
+		if (p->word[i] < '0' || p->word[i] > '9')
+			return 400;
+		if (p->length <= HTTP_BODY_MAX) /* stays above it once there */
+			p->length = p->length * 10 + (uint64_t)(p->word[i] - '0');
+	}
+	p->has_length = true;
+	return 0;
+}
+
+/* The value is complete.  0, or an error status. */
+static int field_end(struct http_parser *p)
+{
+	word_trim(p);
+	switch ((enum field)p->field) {
+	case OTHER:
+		break;
+	case HOST:
+		if (p->hosts++)
+			return 400;
+		break;
+	case LENGTH:
+		return field_length(p);
+	case CODING:
+		if (p->has_coding || p->word_bytes == 0)
+			return 400;
+		p->has_coding = true;
+		p->coding_unknown = !word_is(p, "chunked");
+		break;
+	case CONNECTION:
+		field_option(p);
+		break;
+	case EXPECT:
+		p->expect_continue |= word_is(p, "100-continue");
+		break;
+	}
+	return 0;
+}
+
+static void field_value(struct http_parser *p, uint8_t byte)
+{
+	if (p->field == OTHER)
+		return;
+	if (p->field == CONNECTION && byte == ',')
+		field_option(p);
+	else if (p->word_bytes > 0 || (byte != ' ' && byte != '\t'))
+		word_add(p, byte);
+}
+
+/* ---- The request line ---- */
+
+static void method_byte(struct http_parser *p, uint8_t byte)
+{
+	p->word[p->word_bytes++] = (char)byte; /* as it is: methods tell `GET` from `get` */
+}
+
+static void method_end(struct http_parser *p)
+{
+	static const char *const names[] = { "GET", "HEAD", "POST" };
+
+	p->method = HTTP_OTHER;
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
+		if (word_is(p, names[i]))
+			p->method = (uint8_t)i;
+	p->word_bytes = 0;
+}
+
+static void target_byte(struct http_parser *p, uint8_t byte)
+{
+	p->path_ends |= byte == '?';
+	if (p->path_ends || p->path_bytes > HTTP_PATH_MAX)
+		return;
+	if (p->path_bytes < HTTP_PATH_MAX)
+		p->path[p->path_bytes] = (char)byte;
+	p->path_bytes++; /* HTTP_PATH_MAX + 1: too long for any resource */
+}
+
+/* Leaves the path of absolute-form; 0 or an error status. */
+static int target_end(struct http_parser *p)
+{
+	static const char scheme[] = "http://";
+	size_t kept = MIN(p->path_bytes, HTTP_PATH_MAX), at = sizeof(scheme) - 1;
+
+	if (kept == 0)
+		return 400;
+	if (p->path[0] == '/' || (p->path[0] == '*' && kept == 1))
+		return 0;
+	if (kept <= at || strncasecmp(p->path, scheme, at) != 0)
+		return 400;
+	while (at < kept && p->path[at] != '/')
+		at++;
+	if (at == kept) { /* no path is the root; one that was not kept is none of ours */
+		p->path[0] = '/';
+		p->path_bytes = p->path_bytes > HTTP_PATH_MAX ? p->path_bytes : 1;
+		return 0;
+	}
+	memmove(p->path, p->path + at, kept - at);
+	p->path_bytes = (uint8_t)(p->path_bytes - at);
+	return 0;
+}
+
+/* "HTTP/1.1"; a byte at a time. */
+static int version_byte(struct http_parser *p, uint8_t byte)
+{
+	static const char form[] = "HTTP/x.x\r";
+	unsigned at = p->part_bytes++;
+
+	if (form[at] != 'x')
+		return byte == (uint8_t)form[at] ? 0 : 400;
+	if (byte < '0' || byte > '9')
+		return 400;
+	if (at == 5)
+		return byte == '1' ? 0 : 505;
+	p->minor = byte > '0';
+	return 0;
+}
+
+/* One byte of the request line; 0 or an error status. */
+static int line_byte(struct http_parser *p, uint8_t byte)
+{
+	int rc = 0;
+
+	switch ((enum state)p->state) {
+	case START:
+		if (byte == '\r' && !p->empty_line) { /* RFC 9112, 2.2: ignore one */
+			p->empty_line = true;
+			p->state = START_LF;
+			return 0;
+		}
+		p->state = METHOD;
+		/* fall through */
+	case METHOD:
+		if (byte == ' ' && p->word_bytes > 0) {
+			method_end(p);
+			p->state = TARGET;
+			return 0;
+		}
+		if (!is(byte, IS_TOKEN))
+			return 400;
+		if (p->word_bytes == HTTP_METHOD_MAX)
+			return 501;
+		method_byte(p, byte);
+		return 0;
+	case TARGET:
+		if (byte == ' ') {
+			p->part_bytes = 0;
+			p->state = VERSION;
+			return target_end(p);
+		}
+		if (!is(byte, IS_TARGET))
+			return 400;
+		target_byte(p, byte);
+		return p->part_bytes++ < HTTP_TARGET_MAX ? 0 : 414;
+	case VERSION:
+		rc = version_byte(p, byte);
+		if (byte == '\r')
+			p->state = LINE_LF;
+		return rc;
+	default: /* START_LF, LINE_LF */
+		p->state = p->state == START_LF ? START : FIELD;
+		return byte == '\n' ? 0 : 400;
+	}
+}
+
+/* ---- Heads and trailers ---- */
+
+static int head_end(struct http_parser *p)
+{
+	if (p->trailer)
+		return HTTP_END;
+	if (p->minor ? p->hosts != 1 : p->hosts > 1)
+		return 400;
+	if (p->has_coding && (p->has_length || p->minor == 0))
+		return 400;
+	if (p->coding_unknown)
+		return 501;
+	if (p->length > HTTP_BODY_MAX)
+		return 413;
+	p->chunked = p->has_coding;
+	p->keep_alive = !p->connection_close && (p->minor || p->connection_keep);
+	p->part_bytes = 0;
+	p->state = CHUNK_START;
+	return HTTP_OK;
+}
+
+/* One byte of the fields; 0, HTTP_OK, HTTP_END or an error status.  A line that begins with white
+ * space would continue the last one (obs-fold): it is refused, as no name begins so. */
+static int field_byte(struct http_parser *p, uint8_t byte)
+{
+	switch ((enum state)p->state) {
+	case FIELD:
+		if (byte == '\r') {
+			p->state = END_LF;
+			return 0;
+		}
+		p->word_bytes = 0;
+		p->state = NAME;
+		/* fall through */
+	case NAME:
+		if (byte == ':' && p->word_bytes > 0) {
+			p->state = VALUE;
+			return field_begin(p);
+		}
+		word_add(p, byte);
+		return is(byte, IS_TOKEN) ? 0 : 400;
+	case VALUE:
+		if (byte == '\r') {
+			p->state = VALUE_LF;
+			return 0;
+		}
+		field_value(p, byte);
+		return is(byte, IS_VALUE) ? 0 : 400;
+	case VALUE_LF:
+		p->state = FIELD;
+		return byte == '\n' ? field_end(p) : 400;
+	default: /* END_LF */
+		return byte == '\n' ? head_end(p) : 400;
+	}
+}
+
+/* More of a value of no interest. */
+static size_t skip_value(const uint8_t *data, size_t bytes)
+{
+	size_t n = 0;
+
+	while (n < bytes && is(data[n], IS_VALUE))
+		n++;
+	return n;
+}
+
+int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, size_t *ret_used)
+{
+	size_t most = MIN(bytes, (size_t)(HTTP_HEAD_MAX - p->head_bytes)), at = 0;
+	int rc = HTTP_MORE;
+
+	while (at < most && rc == HTTP_MORE) {
+		if (p->state == VALUE && p->field == OTHER) {
+			at += skip_value(data + at, most - at);
+			if (at == most)
+				break;
+		}
+		rc = p->state < FIELD ? line_byte(p, data[at]) : field_byte(p, data[at]);
+		at++;
+	}
+	p->head_bytes = (uint16_t)(p->head_bytes + at);
+	if (rc == HTTP_MORE && p->head_bytes == HTTP_HEAD_MAX)
+		rc = 431;
+	*ret_used = at;
+	return rc;
+}
+
+/* ---- What is between the data of a chunked body ---- */
+
+static int size_byte(struct http_parser *p, uint8_t byte)
+{
+	uint64_t digit = byte <= '9' ? byte - (uint64_t)'0' : (byte | 0x20U) - (uint64_t)'a' + 10;
+
+	if (!is(byte, IS_HEX) || ++p->part_bytes > 16)
+		return 400;
+	p->left = p->left << 4 | digit;
+	p->state = CHUNK_SIZE;
+	return p->left > HTTP_BODY_MAX ? 413 : 0;
+}
+
+/* The line with a chunk's size is complete. */
+static int size_end(struct http_parser *p)
+{
+	p->part_bytes = 0;
+	p->head_bytes = 0;
+	if (p->left == 0) {
+		p->trailer = true;
+		p->state = FIELD;
+		return HTTP_MORE;
+	}
+	p->state = DATA_CR;
+	p->length += p->left;
+	return p->length > HTTP_BODY_MAX ? 413 : HTTP_DATA;
+}
+
+static int chunk_byte(struct http_parser *p, uint8_t byte)
+{
+	switch ((enum state)p->state) {
+	case CHUNK_START:
+		p->left = 0;
+		return size_byte(p, byte);
+	case CHUNK_SIZE:
+		if (byte != '\r' && byte != ';')
+			return size_byte(p, byte);
+		p->part_bytes = 0;
+		p->state = byte == ';' ? CHUNK_EXTENSION : CHUNK_LF;
+		return 0;
+	case CHUNK_EXTENSION:
+		if (byte == '\r') {
+			p->state = CHUNK_LF;
+			return 0;
+		}
+		return is(byte, IS_VALUE) && ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
+	case CHUNK_LF:
+		return byte == '\n' ? size_end(p) : 400;
+	case DATA_CR:
+		p->state = DATA_LF;
+		return byte == '\r' ? 0 : 400;
+	case DATA_LF:
+		p->state = CHUNK_START;
+		return byte == '\n' ? 0 : 400;
+	default:
+		return ++p->head_bytes < HTTP_HEAD_MAX ? field_byte(p, byte) : 431;
+	}
+}
+
+int http_parse_chunk(struct http_parser *p, const uint8_t *data, size_t bytes, size_t *ret_used)
+{
+	size_t at = 0;
+	int rc = HTTP_MORE;
+
+	while (at < bytes && rc == HTTP_MORE)
+		rc = chunk_byte(p, data[at++]);
+	*ret_used = at;
+	return rc;
+}
+
+/* ---- Sizes in paths ---- */
+
+int http_parse_size(const char *text, size_t bytes, uint64_t *ret_size)
+{
+	static const char units[] = "KMG";
+	const char *unit = bytes > 1 ? memchr(units, text[bytes - 1], sizeof(units) - 1) : NULL;
+	uint64_t size = 0;
+	unsigned shift;
+
+	if (unit)
+		bytes--;
+	if (bytes == 0)
+		return -EINVAL;
+	for (size_t i = 0; i < bytes; i++) {
+		if (text[i] < '0' || text[i] > '9')
+			return -EINVAL;
+		size = size * 10 + (uint64_t)(text[i] - '0');
+		if (size > HTTP_BODY_MAX)
+			return -EINVAL;
+	}
+	shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+	if (size > HTTP_BODY_MAX >> shift)
+		return -EINVAL;
+	*ret_size = size << shift;
+	return 0;
+}

@@ -1,0 +1,445 @@
+"""The http service: generators as they are, and raw sockets for what no generator sends."""
+
+import hashlib
+import http.client
+import re
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from conftest import ENGINES, TIMEOUT, listener, requires, wait_until
+from traffic import Exchange, Sender, connect, noise, receive, receive_all
+
+KIB, MIB = 1024, 1024 * 1024
+ROOT = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n%s\r\nnbserved\n"
+)
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+def pattern(size):
+    line = bytes(range(ord("0"), ord("0") + 63)) + b"\n"
+    return (line * (size // 64 + 1))[:size]
+
+
+@pytest.fixture
+def daemon(start_daemon, engine):
+    daemon = start_daemon(listener("http", service="http", engine=engine))
+    yield daemon
+    daemon.wait_closed("http")
+    pool = daemon.stats("http")["pool"]
+    # One holds the pattern, one is what short replies are written into, eight are their reserve.
+    assert pool["free"] >= pool["chunks"] - 10
+
+
+def counts(daemon):
+    return {name: o["count"] for name, o in daemon.stats("http")["operations"].items()}
+
+
+def run(*command, **options):
+    result = subprocess.run(
+        ["timeout", "-k", "5", str(TIMEOUT), *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **options,
+    )
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+def url(daemon, path="/"):
+    return "http://%s:%d%s" % (*daemon.addresses("http")[0], path)
+
+
+def number(pattern, text):
+    found = re.search(pattern, text)
+    assert found, text
+    return float(found[1])
+
+
+def exchange(daemon, data, fin=True):
+    """All that comes back for data, until the daemon ends the connection."""
+    with daemon.connect("http") as s:
+        s.sendall(data)
+        if fin:
+            s.shutdown(socket.SHUT_WR)
+        return receive_all(s)
+
+
+# ---- Generators ----
+
+
+def test_wrk(daemon):
+    text = run(requires("wrk"), "-t1", "-c32", "-d1", url(daemon)).decode()
+    assert number(r"(\d+) requests in", text) > 1000
+    assert "Non-2xx" not in text and "Socket errors" not in text
+    assert counts(daemon)["get"] >= number(r"(\d+) requests in", text)
+    assert counts(daemon)["refused"] == 0
+
+
+def test_h2load(daemon):
+    """Two at a time in each connection: HTTP/1.1's pipelining."""
+    tool = requires("h2load")
+    text = run(tool, "--h1", "-n", "20000", "-c", "10", "-m", "2", url(daemon)).decode()
+    assert "20000 succeeded, 0 failed, 0 errored" in text
+    assert counts(daemon)["get"] == 20000
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_ab(daemon, keep_alive):
+    """HTTP/1.0: ab -k must be told that the connection stays."""
+    requests = 5000 if keep_alive else 1000
+    options = ["-k"] if keep_alive else []
+    text = run(requires("ab"), "-q", *options, "-n", str(requests), "-c", "8", url(daemon)).decode()
+    assert number(r"Complete requests:\s+(\d+)", text) == requests
+    assert number(r"Failed requests:\s+(\d+)", text) == 0
+    assert number(r"HTML transferred:\s+(\d+)", text) == 9 * requests
+    if keep_alive:
+        assert number(r"Keep-Alive requests:\s+(\d+)", text) == requests
+    else:
+        accepted = daemon.stats("http")["connections"]["accepted"]
+        assert requests <= accepted <= requests + 8
+    assert counts(daemon)["get"] >= requests
+
+
+def test_ab_posts(daemon, tmp_path):
+    body = tmp_path / "body"
+    body.write_bytes(noise(20 * KIB))
+    options = ["-q", "-k", "-n", "500", "-c", "4", "-p", str(body)]
+    text = run(requires("ab"), *options, "-T", "text/plain", url(daemon, "/echo")).decode()
+    assert number(r"Failed requests:\s+(\d+)", text) == 0
+    assert number(r"HTML transferred:\s+(\d+)", text) == 500 * 20 * KIB
+
+
+def test_curl(daemon, tmp_path):
+    """Big bodies both ways, with and without a length, with Expect: 100-continue."""
+    curl = [requires("curl"), "-sS", "--fail", "--max-time", str(TIMEOUT)]
+    assert run(*curl, url(daemon)) == b"nbserved\n"
+    assert run(*curl, "--http1.0", url(daemon)) == b"nbserved\n"
+    assert run(*curl, url(daemon, "/bytes/20M")) == pattern(20 * MIB)
+    assert b"Content-Length: 5368709120\r\n" in run(*curl, "-I", url(daemon, "/bytes/5G"))
+    data = noise(10 * MIB)
+    body = tmp_path / "body"
+    body.write_bytes(data)
+    post = [*curl, "-H", "Expect: 100-continue", "--data-binary", f"@{body}"]
+    for options in ([], ["-H", "Transfer-Encoding: chunked"], ["--http1.0"]):
+        if "--http1.0" in options:
+            options.append("-HExpect:")
+        got = run(*post, *options, url(daemon, "/echo"))
+        assert hashlib.sha256(got).digest() == hashlib.sha256(data).digest()
+        assert run(*post, *options, url(daemon, "/discard")) == b""
+    assert counts(daemon)["echo"] == counts(daemon)["discard"] == 3
+    for path, status in (("/nothing", b"404"), ("/echo", b"405")):
+        told = run(curl[0], "-s", "-o", "/dev/null", "-w", "%{http_code}", url(daemon, path))
+        assert told == status
+
+
+def test_python_keeps_its_connection(daemon):
+    host, port = daemon.addresses("http")[0]
+    client = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+    for size in (0, 1, 63, 64, 16 * KIB, 100 * KIB + 1):
+        client.request("GET", f"/bytes/{size}")
+        assert client.getresponse().read() == pattern(size)
+        client.request("POST", "/echo", noise(size))
+        assert client.getresponse().read() == noise(size)
+        pieces = [b"a", noise(size), b"z" * 70000]
+        client.request("POST", "/echo", iter([p for p in pieces if p]), encode_chunked=True)
+        assert client.getresponse().read() == b"".join(pieces)
+        client.request("HEAD", "/")
+        assert client.getresponse().read() == b""
+        client.request("PUT", "/", b"body")
+        answer = client.getresponse()
+        assert (answer.status, answer.getheader("Allow")) == (405, "GET, HEAD")
+        answer.read()
+    client.close()
+    assert daemon.stats("http")["connections"]["accepted"] == 1
+
+
+# ---- Framing ----
+
+
+def stream():
+    """Requests of every kind, and all that comes back."""
+    data, expected = [], []
+    for seed in range(20):
+        body = noise(seed * 700, seed)
+        data.append(GET)
+        expected.append(ROOT % b"")
+        data.append(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+        expected.append(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        chunk = b"%x\r\n" % (len(body) + 1) + body + b"!\r\n0\r\n\r\n"
+        data.append(POST + CHUNKED + b"\r\n" + chunk)
+        expected.append(head + CHUNKED + b"\r\n" + chunk)
+        data.append(b"GET /bytes/%d HTTP/1.1\r\nHost: x\r\n\r\n" % (seed * 5000))
+        expected.append(head + b"Content-Length: %d\r\n\r\n" % (seed * 5000) + pattern(seed * 5000))
+    return b"".join(data), b"".join(expected)
+
+
+def exchange_streams(daemon, count):
+    """As many at once, at random splits."""
+    data, expected = stream()
+    address = daemon.addresses("http")[0]
+    exchanges = [Exchange(connect(address), data, seed) for seed in range(count)]
+    end = time.monotonic() + TIMEOUT
+    while not all(e.ended for e in exchanges) and time.monotonic() < end:
+        for e in exchanges:
+            try:
+                if e.is_sending():
+                    e.send()
+                if not e.ended:
+                    e.receive()
+            except BlockingIOError:
+                pass
+    for e in exchanges:
+        assert e.ended and e.received == expected
+        e.socket.close()
+
+
+def test_any_split_gives_the_same_bytes(daemon):
+    exchange_streams(daemon, 8)
+
+
+def test_pipelining_answers_many_in_a_send(daemon):
+    before = daemon.stats("http")["cost"]["syscalls"]
+    with daemon.connect("http") as s:
+        sender = Sender(s, GET * 10000)
+        assert receive_all(s) == (ROOT % b"") * 10000
+        sender.finish()
+    after = daemon.stats("http")["cost"]["syscalls"]
+    assert counts(daemon)["get"] == 10000
+    total = sum(after.values()) - sum(before.values()) if isinstance(after, dict) else after - before
+    assert total < 5000
+
+
+def test_http_1_0_and_close(daemon):
+    assert exchange(daemon, b"GET / HTTP/1.0\r\n\r\n" + GET, fin=False) == ROOT % b"Connection: close\r\n"
+    kept = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    assert exchange(daemon, 3 * kept) == 3 * (ROOT % b"Connection: keep-alive\r\n")
+    closed = GET[:-2] + b"Connection: close\r\n\r\n"
+    assert exchange(daemon, GET + closed + GET, fin=False) == ROOT % b"" + ROOT % b"Connection: close\r\n"
+    # A reply that is long in going out is not cut by the close.
+    big = b"GET /bytes/5M HTTP/1.0\r\n\r\n"
+    got = exchange(daemon, big, fin=False)
+    assert got.split(b"\r\n\r\n", 1)[1] == pattern(5 * MIB)
+    assert daemon.stats("http")["connections"]["closed"]["protocol"] == 0
+
+
+def test_expect_continue(daemon):
+    head = POST + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+    with daemon.connect("http") as s:
+        s.sendall(head)
+        assert receive(s, 25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        s.sendall(b"hello")
+        assert s.recv(1000).endswith(b"\r\n\r\nhello")
+        s.sendall(GET.replace(b"\r\n\r\n", b"\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\nx"))
+        assert receive(s, len(ROOT) - 2) == ROOT % b""
+    # Refused: the body may come or not, so this is the end.
+    got = exchange(daemon, head.replace(b"/echo", b"/nothing"), fin=False)
+    assert got.startswith(b"HTTP/1.1 404 ") and b"\r\nConnection: close\r\n" in got
+
+
+def test_half_close_answers_everything(daemon):
+    data, expected = stream()
+    with daemon.connect("http") as s:
+        sender = Sender(s, data)
+        sender.finish()
+        assert receive_all(s) == expected
+
+
+# ---- What is refused ----
+
+REFUSED = [
+    (b"GET / HTTP/1.1\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\rC: d\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n", 400),
+    (b"GET /\0 HTTP/1.1\r\n", 400),
+    (b"GET / HTTP/1.1\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
+    (b"GET /\r\n\r\n", 400),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),  # a TLS client
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),  # an HTTP/2 client
+    (POST + b"Content-Length: 3\r\n" + CHUNKED + b"\r\n0\r\n\r\n", 400),
+    (POST + CHUNKED + b"Content-Length: 3\r\n\r\n0\r\n\r\n", 400),
+    (POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
+    (POST + b"Content-Length: 3, 4\r\n\r\nabcd", 400),
+    (POST + b"Content-Length: +3\r\n\r\nabc", 400),
+    (POST + b"Content-Length: 99999999999999999999\r\n\r\n", 413),
+    (POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+    (POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
+    (POST.replace(b"1.1", b"1.0") + CHUNKED + b"\r\n0\r\n\r\n", 400),
+    (POST + CHUNKED + b"\r\nx\r\n", 400),
+    (POST + CHUNKED + b"\r\n5\nhello", 400),
+    (POST + CHUNKED + b"\r\n5 \r\nhello", 400),
+    (POST + CHUNKED + b"\r\n0x5\r\nhello", 400),
+    (POST + CHUNKED + b"\r\n00000000000000005\r\nhello", 400),
+    (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+    (GET[:-2] + b"A: " + b"a" * 9000 + b"\r\n\r\n", 431),
+    (GET[:-2] + b"A: b\r\n" * 100 + b"\r\n", 431),
+    (b"FOOBARFOOBARFOOBAR / HTTP/1.1\r\n", 501),
+]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_what_has_no_sense_is_refused_and_ends(daemon, single):
+    """What follows is a request that must not be answered."""
+    clients = []
+    for data, status in REFUSED:
+        s = daemon.connect("http")
+        pieces = [bytes([b]) for b in data] if single and len(data) < 200 else [data]
+        for piece in pieces:
+            s.sendall(piece)
+        s.sendall(GET)
+        clients.append((s, data, status))
+    for s, data, status in clients:
+        got = receive_all(s)
+        assert got.startswith(b"HTTP/1.1 %d " % status), (data, got)
+        assert got.count(b"HTTP/1.1 ") == 1 and b"\r\nConnection: close\r\n" in got, (data, got)
+        s.close()
+    daemon.wait_closed("http")
+    assert daemon.stats("http")["connections"]["closed"]["protocol"] == len(REFUSED)
+    assert counts(daemon)["refused"] == len(REFUSED) and counts(daemon)["get"] == 0
+
+
+def test_an_error_is_read_before_the_connection_is_reset(daemon):
+    """The client is still sending a large body when it is refused."""
+    with daemon.connect("http") as s:
+        s.sendall(b"GET / HTTP/1.1\n\r\n" + bytes(3 * MIB))
+        assert receive(s, 12) == b"HTTP/1.1 400"
+
+
+def test_a_bad_chunk_after_the_reply_began_ends_it(daemon):
+    head = POST + CHUNKED + b"\r\n5\r\nhello"
+    with daemon.connect("http") as s:
+        s.sendall(head)
+        first = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n" + CHUNKED
+        assert receive(s, len(first) + 10) == first + b"\r\n5\r\nhello"
+        s.sendall(b"\nworld")
+        assert receive_all(s) == b""
+    daemon.wait_closed("http")
+    assert daemon.stats("http")["connections"]["closed"]["protocol"] == 1
+
+
+def test_slow_heads_are_timed_out_and_slow_bodies_are_not(start_daemon):
+    """All engines at once, because it takes the time that it takes."""
+    daemon = start_daemon("".join(listener(e, service="http", engine=e) for e in ENGINES))
+    slow, body, idle = {}, {}, {}
+    for e in ENGINES:
+        slow[e], body[e], idle[e] = (connect(daemon.addresses(e)[0]) for _ in range(3))
+        body[e].sendall(POST + b"Content-Length: 5\r\n\r\nhel")
+        idle[e].sendall(GET)
+    stop = threading.Event()
+
+    def drip():
+        for byte in b"GET / HTTP/1.1\r\nHost: " + b"x" * 1000:
+            for s in slow.values():
+                try:
+                    s.send(bytes([byte]))
+                except OSError:
+                    pass
+            if stop.wait(0.25):
+                return
+
+    thread = threading.Thread(target=drip, daemon=True)
+    started = time.monotonic()
+    thread.start()
+    for e in ENGINES:
+        assert receive(slow[e], 12) == b"HTTP/1.1 408"
+        assert 9 < time.monotonic() - started < 20
+    stop.set()
+    thread.join()
+    for e in ENGINES:
+        wait_until(lambda: daemon.stats(e)["connections"]["closed"]["idle"] == 1, "it is closed")
+        body[e].sendall(b"lo")
+        while not body[e].recv(1000).endswith(b"lo"):
+            pass
+        receive(idle[e], len(ROOT) - 2)
+        idle[e].sendall(GET)
+        assert receive(idle[e], len(ROOT) - 2) == ROOT % b""
+    for s in (*slow.values(), *body.values(), *idle.values()):
+        s.close()
+
+
+# ---- Bounds ----
+
+
+def quiet(daemon):
+    """The listener's turns have stopped: nobody goes round and round."""
+    state = {}
+
+    def is_quiet():
+        before = state.get("turns")
+        state["turns"] = daemon.stats("http")["cost"]["turns"]
+        time.sleep(0.05)
+        return state["turns"] == before
+
+    wait_until(is_quiet, "all blocked connections sleep")
+
+
+def test_who_asks_for_much_and_never_reads_costs_little(daemon):
+    clients = [
+        connect(daemon.addresses("http")[0], receive_buffer=16 * KIB) for _ in range(20)
+    ]
+    for s in clients:
+        s.sendall(b"GET /bytes/1000M HTTP/1.1\r\nHost: x\r\n\r\n")
+    wait_until(lambda: daemon.stats("http")["tx_blocked"] >= 20, "all are blocked")
+    quiet(daemon)
+    stats = daemon.stats("http")
+    assert stats["bytes_out"] < 20 * 8 * MIB
+    assert stats["pool"]["free"] >= stats["pool"]["chunks"] - 30
+    with daemon.connect("http") as s:
+        s.sendall(GET)
+        assert receive(s, len(ROOT) - 2) == ROOT % b""
+    for s in clients[:10]:
+        s.close()
+    for s in clients[10:]:  # who reads after all gets all of it
+        got = receive(s, 3 * MIB)
+        assert got.split(b"\r\n\r\n", 1)[1] == pattern(3 * MIB)[: len(got) - got.index(b"\r\n\r\n") - 4]
+        s.close()
+
+
+def test_who_pipelines_and_never_reads_is_stopped(daemon):
+    sent, before = 0, -1
+    with connect(daemon.addresses("http")[0], receive_buffer=16 * KIB) as s:
+        s.setblocking(False)
+        data = GET * 1000
+        while sent != before:
+            before = sent
+            try:
+                while sent < 64 * MIB:
+                    sent += s.send(data[sent % len(GET) :])
+            except BlockingIOError:
+                pass
+            quiet(daemon)
+        assert sent < 64 * MIB
+        s.setblocking(True)
+        s.settimeout(TIMEOUT)
+        s.shutdown(socket.SHUT_WR)
+        answered = sent // len(GET)
+        assert receive_all(s) == (ROOT % b"") * answered
+
+
+def test_a_small_pool_serves_all(start_daemon, engine):
+    daemon = start_daemon(
+        listener("http", service="http", engine=engine, buffers=16, buffer_size="4K")
+    )
+    exchange_streams(daemon, 4)
+
+
+def test_a_drain_ends_kept_connections_with_a_reply(start_daemon, engine):
+    daemon = start_daemon(listener("http", service="http", engine=engine))
+    with daemon.connect("http") as s:
+        s.sendall(POST + b"Content-Length: 5\r\n\r\nhel")
+        wait_until(lambda: daemon.stats("http")["bytes_in"] > 40, "it has the request")
+        daemon.process.terminate()
+        s.sendall(b"lo" + GET)
+        got = receive_all(s)
+        assert b"\r\n\r\nhello" in got
+    assert daemon.process.wait(TIMEOUT) == 0
