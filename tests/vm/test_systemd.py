@@ -163,6 +163,6 @@ def test_wrong_configuration_fails_once_with_its_line(step, facts):
 
 def test_journal_has_fields(step):
     journal = step("journal")
-    assert any("serving 5 of 5 listeners" in entry["MESSAGE"] for entry in journal)
+    assert any("serving 7 of 7 listeners" in entry["MESSAGE"] for entry in journal)
     assert {entry["SYSLOG_IDENTIFIER"] for entry in journal} == {"nbserved"}
     assert {entry.get("LISTENER") for entry in journal} >= {"echo-epoll", "echo-uring"}
