@@ -29,6 +29,7 @@ BULK_SLICE = 2  # seconds of one fio or iperf run; there are 12
 RUN_MAX = 30  # seconds after which a generator has failed
 
 # What the default configuration has on io_uring only, on the engine to compare it with.
+BASELINE_SERVICES = ("discard", "chargen", "http", "sockperf")
 BASELINE = """
 [listener {service}-epoll]
 address = 127.0.0.1:0
@@ -98,10 +99,28 @@ def iperf(port):
     return ["iperf", "-c", "127.0.0.1", "-p", str(port), "-t", str(BULK_SLICE)]
 
 
+def wrk(port):
+    return ["wrk", "-t1", "-c50", f"-d{BULK_SLICE}", f"http://127.0.0.1:{port}/"]
+
+
+def sockperf(port):
+    where = ["-i", "127.0.0.1", "-p", str(port)]
+    return ["sockperf", "ping-pong", "--tcp", *where, "-t", "1"]
+
+
 LOADS = [RedisLoad(c, p) for p in (1, 16) for c in (1, 50, 200)] + [
     Load("discard", "fio --rw=write --bs=64k", fio("write")),
     Load("discard", "iperf -c", iperf),
     Load("chargen", "fio --rw=read --bs=64k", fio("read")),
+]
+# Not every distribution has these.
+LOADS += [
+    load
+    for load in (
+        Load("http", "wrk -c 50", wrk),
+        Load("sockperf", "sockperf ping-pong", sockperf),
+    )
+    if shutil.which(load.argv(0)[0])
 ]
 
 
@@ -131,7 +150,7 @@ def demo_config(directory):
     text = CONFIG.read_text()
     text = re.sub(r"(?m)^control = \S+", f"control = {directory}/control.sock", text)
     text = re.sub(r"(?m)^(address = 127\.0\.0\.1:)(\d+)", address, text)
-    return text + "".join(BASELINE.format(service=s) for s in ("discard", "chargen")), taken
+    return text + "".join(BASELINE.format(service=s) for s in BASELINE_SERVICES), taken
 
 
 # ---- CPUs ----
@@ -263,7 +282,7 @@ class Demo:
 
     def run_load(self, load, listeners):
         begin = time.monotonic()
-        say(f"  {load.service:8}{load.label:32}", end="")
+        say(f"  {load.service:<9}{load.label:31}", end="")
         try:
             if isinstance(load, RedisLoad):
                 load.calibrate(self, listeners[0]["addresses"][0].rsplit(":", 1)[1])

@@ -23,6 +23,8 @@ table() {
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey
 	demo      fio                  fio                       fio
 	demo      iperf                iperf                     iperf
+	demo      wrk                  -                         wrk
+	demo      sockperf             sockperf                  -
 	demo      python3              python3                   python
 	test      libcmocka-dev        libcmocka-devel           cmocka
 	test      python3-pytest       python3-pytest            python-pytest
