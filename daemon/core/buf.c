@@ -15,7 +15,11 @@ struct view_block {
 
 int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size)
 {
-	*p = (struct pool){ .chunk_count = chunk_count, .chunk_size = chunk_size };
+	*p = (struct pool){
+		.chunk_count = chunk_count,
+		.chunk_size = chunk_size,
+		.keep = chunk_count / 4,
+	};
 	p->slab = mmap(NULL, (size_t)chunk_count * chunk_size, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	p->chunks = calloc(chunk_count, sizeof(*p->chunks));

@@ -33,6 +33,7 @@ struct pool {
 	struct chunk **free; /* stack: the chunk used last is still in the cache */
 	uint32_t free_count;
 	uint32_t chunk_size, chunk_count;
+	uint32_t keep;      /* chunks that engines leave to the services: a quarter */
 	struct view *views; /* free list */
 	struct chunk *chunks;
 	uint8_t *slab; /* chunk_count * chunk_size bytes, page aligned: registered once */

@@ -88,6 +88,7 @@ void conn_new(struct worker *w, int fd)
 	}
 	c->worker = w;
 	c->fd = fd;
+	c->slot = UINT32_MAX;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
 	c->opened_ns = c->active_ns = clock_ns();
@@ -235,8 +236,7 @@ void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns)
 	if (c->op_start_ns && c->tx.bytes == 0 && c->sending.bytes == 0)
 		conn_op_time(c, sent_ns);
 	/* Somebody waits for room: the service with refused input, a source, backpressure. */
-	if (c->rx.bytes || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)) ||
-	    w->service->source)
+	if (c->rx.bytes || (c->flags & CONN_WAITS_FOR_TX) || w->service->source)
 		conn_ready(c);
 }
 
@@ -256,10 +256,10 @@ static struct chunk *conn_scratch(struct worker *w, size_t bytes)
 int conn_write(struct conn *c, const void *data, size_t bytes)
 {
 	struct worker *w = c->worker;
-	size_t chunks = bytes / w->pool.chunk_size + 1, n;
+	size_t room = w->scratch ? w->pool.chunk_size - w->scratch->used : 0, n;
 	const uint8_t *from = data;
 
-	if (w->pool.free_count < chunks)
+	if (bytes > room && w->pool.free_count < bytes / w->pool.chunk_size + 1)
 		return -ENOBUFS;
 	for (; bytes > 0; bytes -= n, from += n) {
 		struct chunk *k = conn_scratch(w, MIN(bytes, w->pool.chunk_size));
@@ -319,12 +319,12 @@ static inline void conn_throttle(struct conn *c)
 	size_t views = c->rx.views + c->tx.views + c->sending.views;
 
 	if (!(c->flags & CONN_RECV_OFF)) {
-		if (likely(bytes < w->held_max && views < CONN_VIEWS_MAX))
+		if (likely(bytes < w->held_max && views < w->views_max))
 			return;
 		stat_add(w->stats.throttled, 1);
 		c->flags |= CONN_RECV_OFF;
 		w->engine->recv(c, false);
-	} else if (bytes <= w->held_max / 2 && views <= CONN_VIEWS_MAX / 2) {
+	} else if (bytes <= w->held_max / 2 && views <= w->views_max / 2) {
 		c->flags &= ~(uint32_t)CONN_RECV_OFF;
 		if (!(c->flags & CONN_EOF))
 			w->engine->recv(c, true);
@@ -342,7 +342,10 @@ static inline void conn_serve(struct conn *c)
 {
 	struct worker *w = c->worker;
 
-	c->active_ns = w->now_ns;
+	if (likely(!(c->flags & CONN_FED)))
+		c->active_ns = w->now_ns;
+	else
+		c->flags &= ~(uint32_t)CONN_FED;
 	w->service->run(c);
 	if (c->tx.bytes && !(c->flags & CONN_CLOSING))
 		w->engine->flush(c);

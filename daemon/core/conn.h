@@ -23,7 +23,10 @@ enum conn_flags {
 	CONN_CLOSING = 1 << 3,  /* engine->close() was called */
 	CONN_RECV_OFF = 1 << 4, /* input is paused by backpressure */
 	CONN_OPEN = 1 << 5,     /* service->open() succeeded */
-	CONN_ENGINE = 1 << 8,   /* this bit and all above belong to the engine */
+	CONN_FED = 1 << 6,      /* runs because the pool recovered: no sign of life */
+	CONN_WATCH_TX = 1 << 7, /* the service's: run it when tx has drained */
+	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX,
+	CONN_ENGINE = 1 << 8, /* this bit and all above belong to the engine */
 };
 
 enum conn_end {
@@ -46,13 +49,13 @@ struct conn {
 	uint64_t op_start_ns; /* a sampled operation is being timed; 0: none */
 	uint64_t active_ns;
 	int fd;
-	uint32_t slot; /* the engine's: registered file, epoll events */
+	uint32_t slot; /* the engine's: registered file, epoll events; UINT32_MAX before open() */
 	struct op recv_op, send_op;
 	uint64_t bytes_in, bytes_out;
 	void *state;       /* the service's */
 	size_t lent_bytes; /* sent without a copy, not yet given back by the kernel */
 	/* Not touched while bytes flow. */
-	struct op control_op; /* the engine's, for what is rare */
+	struct op control_op, reset_op; /* the engine's, for what is rare */
 	void *engine_state;
 	uint64_t opened_ns;
 	uint64_t deadline_ns; /* the service's: see conn_set_deadline(); 0: none */

@@ -31,8 +31,8 @@ int reason_set(struct reason *reason, int error, const char *format, ...)
 struct engine {
 	const char *name; /* as in `engine = NAME` */
 
-	/* Turns between two sampled ones, at the least: more than 1 where knowing when a send was
-	 * taken costs a system call. */
+	/* One turn in so many is sampled: fewer where knowing when a send was taken costs a system
+	 * call. */
 	unsigned sample_turns;
 
 	/* Allocates w->engine_state and whatever the engine's kernel side needs; sets the features

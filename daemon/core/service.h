@@ -16,6 +16,9 @@ struct service {
 	/* It sends without being asked: run() is also called whenever tx has drained. */
 	bool source;
 
+	/* Each input is answered with output: a send that fails tells of a client's reset. */
+	bool answers;
+
 	/* What all workers of one listener share (w->shared), made before they start and freed when
 	 * they have ended; guards itself.  NULL: no memory.  Optional, both or none. */
 	void *(*shared_new)(void);

@@ -83,7 +83,7 @@ static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 
 static void worker_scan(struct worker *w)
 {
-	uint64_t now = clock_ns(), next = 0;
+	uint64_t now = w->now_ns = clock_ns(), next = 0;
 	struct conn *following;
 
 	for (struct conn *c = w->conns; c; c = following) {
@@ -133,19 +133,26 @@ static void worker_pause_accept(struct acceptor *a, int error)
 	a->paused = true;
 	w->engine->listen(w, a, false);
 	stat_add(w->stats.accept_paused, 1);
-	if (!w->retry_ns)
+	if (!w->paused)
 		w->owner->paused(w, error);
+	w->paused = true;
 	w->retry_ns = clock_ns() + WORKER_RETRY_NS;
 	worker_set_deadline(w);
 }
 
 void worker_accepted(struct acceptor *a, int fd)
 {
-	if (fd >= 0)
-		conn_new(a->worker, fd);
-	else if (!a->paused && a->fd >= 0 &&
-		 (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM))
+	struct worker *w = a->worker;
+
+	if (fd >= 0) {
+		if (unlikely(w->paused))
+			w->owner->paused(w, 0);
+		w->paused = false;
+		conn_new(w, fd);
+	} else if (!a->paused && a->fd >= 0 &&
+		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)) {
 		worker_pause_accept(a, -fd);
+	}
 	/* Anything else is the fate of one connection that ended before it was accepted. */
 }
 
@@ -190,13 +197,13 @@ static void worker_feed_starved(struct worker *w)
 
 	for (struct conn *i = c; i; i = i->starved_next)
 		closing |= i->flags & CONN_CLOSING;
-	if (!closing && worker_chunks(w) <= w->pool.chunk_count / 4)
+	if (!closing && worker_chunks(w) <= w->pool.keep)
 		return;
 	w->starved = NULL;
 	while (c) {
 		struct conn *next = c->starved_next;
 
-		c->flags &= ~(uint32_t)CONN_STARVED;
+		c->flags = (c->flags & ~(uint32_t)CONN_STARVED) | CONN_FED;
 		if (!(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
 			w->engine->recv(c, true);
 		conn_ready(c);
@@ -208,21 +215,21 @@ static void worker_feed_starved(struct worker *w)
  * it all; never below two chunks. */
 static void worker_set_held_max(struct worker *w)
 {
-	size_t chunk = w->pool.chunk_size, share = worker_chunks(w) * chunk / 4;
+	size_t chunk = w->pool.chunk_size, share = MAX(worker_chunks(w) / 4, 2U);
 
-	w->held_max = share > CONN_HELD_MAX ? CONN_HELD_MAX : MAX(share, 2 * chunk);
+	w->held_max = MIN(share * chunk, CONN_HELD_MAX);
+	w->views_max = MIN(share, CONN_VIEWS_MAX);
 }
 
+/* One turn in sample_turns, at random: by count, for a choice by time would favour the turn that
+ * follows a long one. */
 static void worker_set_sampling(struct worker *w)
 {
-	w->sampling = NB_STATS && ++w->sample_turns >= w->engine->sample_turns &&
-		      w->now_ns >= w->sample_ns;
+	w->sampling = NB_STATS && w->sample_wait-- == 0;
 	if (likely(!w->sampling))
 		return;
-	/* A jitter of half the mean: no resonance with a periodic load. */
-	w->sample_ns =
-		w->now_ns + WORKER_SAMPLE_NS / 2 + (w->now_ns * UINT64_C(0x9E3779B97F4A7C15) >> 44);
-	w->sample_turns = 0;
+	w->sample_random = w->sample_random * 1664525 + 1013904223; /* Numerical Recipes' LCG */
+	w->sample_wait = (w->sample_random >> 16) % (2 * w->engine->sample_turns - 1);
 }
 
 static void worker_turn(struct worker *w)
@@ -232,9 +239,8 @@ static void worker_turn(struct worker *w)
 	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
 	w->engine->wait(w, block);
 	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
-	if (NB_STATS || w->deadline_ns)
-		w->now_ns = clock_ns();
 	worker_set_sampling(w);
+	w->now_ns = w->sampling || w->deadline_ns ? clock_ns() : clock_coarse_ns();
 	worker_set_held_max(w);
 	stat_add(w->stats.turns, 1);
 	if (unlikely(w->deadline_ns) && w->now_ns >= w->deadline_ns) {

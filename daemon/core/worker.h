@@ -20,7 +20,6 @@
 
 enum {
 	WORKER_TURN_MAX = 256,      /* events one turn handles */
-	WORKER_SAMPLE_NS = 1 << 20, /* mean time between sampled turns, at the least */
 	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
 	WORKER_RETRY_NS =
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
@@ -49,6 +48,7 @@ struct worker_options {
 	X(buffer_ring)                                                                             \
 	X(incremental_buffers)                                                                     \
 	X(recv_bundle)                                                                             \
+	X(silent_send)                                                                             \
 	X(registered_files)                                                                        \
 	X(send_zc)                                                                                 \
 	X(sqpoll)                                                                                  \
@@ -88,11 +88,13 @@ struct worker {
 	const struct engine *engine;
 	void *engine_state;
 	struct conn *ready, **ready_tail; /* in order of arrival */
-	uint64_t now_ns;       /* CLOCK_MONOTONIC when this turn had received its input */
-	uint64_t sample_ns;    /* no turn is sampled before */
-	unsigned sample_turns; /* since the last one */
-	size_t held_max;       /* what a connection may hold, from how full the pool is */
-	bool sampling;         /* this turn's latencies are measured */
+	uint64_t now_ns; /* when this turn had received its input: exact if it is sampled or timers
+			    run */
+	unsigned sample_wait; /* turns until the next one is sampled */
+	uint32_t sample_random;
+	size_t held_max;  /* bytes a connection may hold, from how full the pool is */
+	size_t views_max; /* and views: each may pin a chunk */
+	bool sampling;    /* this turn's latencies are measured */
 	bool draining, stop;
 	struct pool pool;
 	uint32_t pool_lent; /* chunks that the kernel holds to receive into */
@@ -104,6 +106,7 @@ struct worker {
 	uint64_t scan_ns;     /* next look at idle connections; 0: none */
 	uint64_t drain_deadline_ns;
 	uint64_t retry_ns; /* accept again; 0: not paused */
+	bool paused;       /* owner->paused() was told an error */
 	bool drained;      /* owner->drained() was called */
 	struct acceptor *acceptors;
 	unsigned acceptor_count;
@@ -117,7 +120,7 @@ struct worker {
 	struct mailbox mailbox;
 	struct op mailbox_op;
 	uint64_t watched_turns; /* the watchdog's, not the worker's */
-	_Atomic bool owes;      /* asleep with completions not looked at: counters lag */
+	_Atomic bool owes;      /* may sleep with sends not looked at: counters lag */
 	_Atomic bool idle;      /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 

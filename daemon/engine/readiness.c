@@ -27,11 +27,12 @@ static inline ssize_t send_now(int fd, const void *data, size_t bytes)
 static inline ssize_t recv_one(struct conn *c, size_t *ret_room)
 {
 	struct pool *p = &c->worker->pool;
-	struct chunk *k = chunk_get(p);
+	struct chunk *k;
 	ssize_t n;
 
-	if (!k)
+	if (p->free_count <= p->keep)
 		return -ENOBUFS;
+	k = chunk_get(p);
 	*ret_room = p->chunk_size;
 	stat_add(c->worker->stats.sys_recv, 1);
 	n = recv_now(c->fd, k->base, p->chunk_size);
@@ -52,7 +53,8 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_r
 	unsigned count = 0;
 	ssize_t n, left;
 
-	while (count < READINESS_CHUNKS && (chunks[count] = chunk_get(p)) != NULL) {
+	while (count < READINESS_CHUNKS && p->free_count > p->keep) {
+		chunks[count] = chunk_get(p);
 		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
 		count++;
 	}
@@ -90,6 +92,10 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 				c->flags &= ~(uint32_t)CONN_WIDE;
 			if ((size_t)n < room && !to_eagain)
 				return READINESS_DRAINED;
+			/* Much at a time from each, or what one turn receives outgrows the cache.
+			 */
+			if (room > chunk_size)
+				return READINESS_MORE;
 			continue;
 		}
 		if (n == -EAGAIN)
@@ -98,7 +104,7 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 			continue;
 		if (n == 0)
 			conn_eof(c);
-		else if (n == -ENOBUFS && worker_chunks(c->worker) == 0)
+		else if (n == -ENOBUFS)
 			conn_starved(c);
 		else
 			conn_failed(c, (int)-n);

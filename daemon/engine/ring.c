@@ -202,10 +202,9 @@ void ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 	struct __kernel_timespec ts;
 	struct io_uring_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
 	unsigned submit = ring_publish(r), flags = IORING_ENTER_GETEVENTS;
-	unsigned want = block ? r->quiet + 1 : 0;
+	unsigned want = block ? MAX(r->quiet, 1U) : 0;
 	uint64_t now;
 
-	atomic_store_explicit(&r->worker->owes, want > 1, memory_order_relaxed);
 	r->quiet = 0;
 	if (r->sqpoll) {
 		want = block; /* the kernel's thread completes them in its own time */

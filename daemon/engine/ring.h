@@ -13,7 +13,11 @@
 #include "worker.h"
 
 /* The completion queue must hold what the connections of one batch make: an overflow is slow. */
-enum { RING_SQ_ENTRIES = 256, RING_CQ_ENTRIES = 4096, RING_WATCHED_MAX = 4 };
+enum {
+	RING_SQ_ENTRIES = 256,
+	RING_CQ_ENTRIES = 4096,
+	RING_WATCHED_MAX = 4,
+};
 
 /* A descriptor of the worker's own that is watched until the end. */
 struct ring_watched {
@@ -28,7 +32,10 @@ struct ring {
 	struct worker *worker;
 	unsigned *sq_flags;
 	unsigned long long features; /* IORING_FEAT_* */
-	unsigned quiet;   /* queued operations that complete at once and that nobody waits for */
+	/* Queued operations that complete at once and that nobody waits for: ring_enter() waits for
+	 * all of them, which makes it run the deferred work in large batches (Linux runs 20 pieces
+	 * or as many as are waited for). */
+	unsigned quiet;
 	uint64_t spin_ns; /* look for completions that long before sleeping */
 	bool sqpoll, deferred;
 	unsigned watched_count;
@@ -43,8 +50,8 @@ void ring_fini(struct ring *r);
 /* Submits what is queued, without waiting. */
 void ring_submit(struct ring *r);
 
-/* Submits, sleeps if `block` until deadline_ns (0: for ever) or until there is a completion besides
- * those of the quiet operations it submits, and runs the work that the kernel deferred. */
+/* Submits, sleeps if `block` until deadline_ns (0: for ever) or until there is a completion, and
+ * runs the work that the kernel deferred. */
 void ring_enter(struct ring *r, bool block, uint64_t deadline_ns);
 
 /* An engine's wait(): ring_enter(), after spinning for spin_ns when it may sleep. */
@@ -56,6 +63,11 @@ struct io_uring_sqe *ring_sqe(struct ring *r);
 static inline void ring_op(struct io_uring_sqe *sqe, struct op *op)
 {
 	io_uring_sqe_set_data(sqe, op);
+}
+
+static inline struct op *ring_sqe_op(const struct io_uring_sqe *sqe)
+{
+	return (struct op *)(uintptr_t)sqe->user_data;
 }
 
 static inline unsigned ring_ready(const struct ring *r)

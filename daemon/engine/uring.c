@@ -6,6 +6,7 @@
  * incremental buffers (Linux 6.12) many receives share a chunk, so few are enough. */
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "uring.h"
@@ -44,6 +45,51 @@ static void uring_received(struct conn *c, uint32_t bytes)
 	}
 }
 
+/* ---- A reset that no receive reports ----
+ *
+ * When data and a reset arrive together, a multishot receive (seen on Linux 6.18) delivers the data
+ * and then waits for an event that has been already.  Where each input is answered, the send fails;
+ * for the other services a poll listens for the reset. */
+
+static void uring_reset_done(struct op *op, int res, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, reset_op);
+
+	(void)flags;
+	c->pending--;
+	c->flags &= ~(uint32_t)URING_RESET_ARMED;
+	uring_hurry(c);
+	conn_ready(c);
+	if (res > 0 && (res & (POLLERR | POLLHUP))) /* not POLLRDHUP: the FIN comes in order */
+		conn_failed(c, ECONNRESET);
+}
+
+static void uring_reset_arm(struct conn *c)
+{
+	struct uring *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	c->reset_op.done = uring_reset_done;
+	io_uring_prep_poll_add(sqe, c->fd, POLLERR | POLLHUP);
+	uring_fd(c, sqe);
+	ring_op(sqe, &c->reset_op);
+	c->flags |= URING_RESET_ARMED;
+	c->pending++;
+}
+
+static void uring_reset_disarm(struct conn *c)
+{
+	struct uring *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe;
+
+	if (!(c->flags & URING_RESET_ARMED))
+		return;
+	sqe = ring_sqe(&u->ring);
+	io_uring_prep_cancel(sqe, &c->reset_op, 0);
+	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+	ring_op(sqe, NULL);
+}
+
 /* ---- Receiving ---- */
 
 static void uring_recv_arm(struct conn *c, unsigned ioprio)
@@ -75,10 +121,12 @@ static void uring_recv_ended(struct conn *c, int res)
 	uring_hurry(c);
 	conn_ready(c);
 	if (res == 0) {
+		uring_reset_disarm(c);
 		conn_eof(c);
 	} else if (res == -ENOBUFS) {
 		/* More arrived in one turn than was lent: lend more, and go on when there is. */
 		u->lent_max = MIN(u->lent_max * 2, u->buf_entries);
+		u->ring.quiet = 0; /* each send that completes gives chunks back */
 		conn_starved(c);
 	} else if (res < 0 && res != -ECANCELED) {
 		conn_failed(c, -res);
@@ -152,6 +200,8 @@ static int uring_open(struct conn *c)
 		ring_op(sqe, NULL);
 	}
 	uring_recv_arm(c, IORING_RECVSEND_POLL_FIRST);
+	if (!c->worker->service->answers)
+		uring_reset_arm(c);
 	return 0;
 }
 
@@ -181,22 +231,27 @@ static void uring_release(struct conn *c)
 	close(c->fd);
 }
 
-/* One io_uring_enter per turn, none while completions are waiting.  A send with MSG_DONTWAIT
- * completes at once; it is `quiet` when nothing waits for that completion (no more to send, no
- * paused input, no FIN).  Waiting for one completion more than there are quiet sends submits them,
- * reaps them and sleeps until something new, in a single call. */
+/* One io_uring_enter per turn, none while completions are waiting: it submits the sends, waits, and
+ * runs the deferred work.  A send with MSG_DONTWAIT completes before that returns. */
 static void uring_wait(struct worker *w, bool block)
 {
 	struct uring *u = w->engine_state;
+	unsigned silent = 0;
 
 	uring_refill(w);
 	if (w->sampling && u->ring.quiet && !u->ring.sqpoll) {
 		ring_submit(&u->ring); /* when this returns, the sends are with the kernel */
 		u->sent_ns = clock_ns();
 	}
-	if (!ring_ready(&u->ring))
+	if (!ring_ready(&u->ring)) {
+		if (block && u->ring.quiet)
+			silent = uring_silence(u);
+		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
 		ring_wait(&u->ring, block);
+	}
 	ring_reap(&u->ring);
+	if (silent)
+		uring_end_silence(u, silent);
 }
 
 const struct engine engine_uring = {

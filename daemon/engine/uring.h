@@ -21,12 +21,15 @@ enum {
 		1024 * 1024,         /* lent at first, with incremental buffers: fits the cache */
 	URING_FILES_MAX = 16 * 1024, /* registered sockets; connections beyond go without */
 	URING_IOV = 32,              /* views one send may carry */
+	URING_SILENT_MAX = 8,        /* sends of a small batch */
 	URING_NO_SLOT = UINT32_MAX,
 };
 
 enum uring_conn_flags {
 	URING_RECV_ARMED = CONN_ENGINE << 0,
-	URING_SEND_WAIT = CONN_ENGINE << 1, /* the next send waits for room instead of failing */
+	URING_SEND_WAIT = CONN_ENGINE << 1,   /* the next send waits for room instead of failing */
+	URING_SILENT = CONN_ENGINE << 2,      /* its send completes without a word */
+	URING_RESET_ARMED = CONN_ENGINE << 3, /* a poll for the peer's reset is armed */
 };
 
 /* A send of several views, or without a copy: what must live until its last completion. */
@@ -39,6 +42,13 @@ struct uring_send {
 	struct iovec iov[URING_IOV];
 };
 
+/* A quiet send that is still in the submission queue. */
+struct uring_quiet {
+	struct conn *conn;
+	struct io_uring_sqe *sqe;
+	struct op *op;
+};
+
 struct uring {
 	struct ring ring; /* first: see ring.h */
 	uint64_t sent_ns; /* when the last sampled turn's sends were with the kernel */
@@ -47,7 +57,9 @@ struct uring {
 	uint16_t buf_head, buf_tail; /* of order[] */
 	uint16_t *order;             /* ids of the lent chunks, oldest first */
 	unsigned lent_max;
+	struct uring_quiet quiet[URING_SILENT_MAX]; /* the first of ring.quiet */
 	bool incremental, bundle, zero_copy;
+	bool silence;    /* this kernel completes a whole send silently, and a short one not */
 	uint32_t *slots; /* stack of free registered-file slots */
 	unsigned slot_count, slots_total;
 	struct uring_send *send_free;
@@ -58,8 +70,11 @@ int uring_init(struct worker *w, struct reason *reason);
 void uring_fini(struct worker *w);
 void uring_refill(struct worker *w);
 
-/* uring_send.c */
+/* uring_send.c.  uring_silence() is called before what is queued is submitted and the worker may
+ * sleep, uring_end_silence() with its result when what had completed then was looked at. */
 void uring_flush(struct conn *c);
+unsigned uring_silence(struct uring *u);
+void uring_end_silence(struct uring *u, unsigned count);
 void uring_send_init(struct conn *c);
 
 /* Something waits for the completion of c's send after all. */

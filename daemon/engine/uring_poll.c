@@ -214,7 +214,7 @@ static int poll_init(struct worker *w, struct reason *reason)
 
 const struct engine engine_uring_poll = {
 	.name = "io_uring-poll",
-	.sample_turns = 1,
+	.sample_turns = 8,
 	.init = poll_init,
 	.fini = poll_fini,
 	.listen = ring_listen,

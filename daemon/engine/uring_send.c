@@ -16,7 +16,7 @@ static void uring_sent(struct conn *c, int res)
 	bool waited = c->flags & URING_SEND_WAIT;
 
 	c->pending--;
-	c->flags &= ~(uint32_t)URING_SEND_WAIT;
+	c->flags &= ~(uint32_t)(URING_SEND_WAIT | URING_SILENT);
 	if (res < 0 && res != -EAGAIN && res != -EINTR) {
 		conn_ready(c);
 		conn_failed(c, -res);
@@ -97,8 +97,8 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 	uring_send_put(w->engine_state, s);
 }
 
-static void uring_queue_sendmsg(struct conn *c, struct uring_send *s, unsigned views, int flags,
-				bool zero_copy)
+static struct io_uring_sqe *uring_queue_sendmsg(struct conn *c, struct uring_send *s,
+						unsigned views, int flags, bool zero_copy)
 {
 	struct uring *u = c->worker->engine_state;
 	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
@@ -115,6 +115,66 @@ static void uring_queue_sendmsg(struct conn *c, struct uring_send *s, unsigned v
 	}
 	uring_fd(c, sqe);
 	ring_op(sqe, &s->op);
+	return sqe;
+}
+
+static struct io_uring_sqe *uring_queue_send(struct conn *c, const struct iovec *iov, int flags)
+{
+	struct uring *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	io_uring_prep_send(sqe, c->fd, iov->iov_base, iov->iov_len, flags);
+	if (!(flags & MSG_DONTWAIT))
+		sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
+	uring_fd(c, sqe);
+	ring_op(sqe, &c->send_op);
+	return sqe;
+}
+
+/* ---- Quiet sends ----
+ *
+ * Nothing waits for the completion of a quiet send: no more to send, no paused input, no FIN,
+ * nobody who needs its chunk.  But it must be noticed when it was short.  In a large batch each
+ * completes as usual, and the worker does not sleep before it has seen them all.  In a small batch
+ * that would cost a second system call, so there they are silent: MSG_WAITALL makes a short send a
+ * failure, and IOSQE_CQE_SKIP_SUCCESS (Linux 5.17) keeps all but failures from completing. */
+
+static void uring_quiet(struct conn *c, struct io_uring_sqe *sqe)
+{
+	struct worker *w = c->worker;
+	struct uring *u = w->engine_state;
+
+	if (c->tx.bytes || c->rx.bytes || (c->flags & CONN_WAITS_FOR_TX) || w->service->source ||
+	    w->starved)
+		return;
+	if (u->ring.quiet < URING_SILENT_MAX)
+		u->quiet[u->ring.quiet] = (struct uring_quiet){ c, sqe, ring_sqe_op(sqe) };
+	u->ring.quiet++;
+}
+
+unsigned uring_silence(struct uring *u)
+{
+	unsigned count = u->ring.quiet;
+
+	if (!u->silence || count > URING_SILENT_MAX)
+		return 0;
+	for (unsigned i = 0; i < count; i++) {
+		u->quiet[i].sqe->msg_flags |= MSG_WAITALL;
+		u->quiet[i].sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+		u->quiet[i].conn->flags |= URING_SILENT;
+	}
+	u->ring.quiet = 0;
+	return count;
+}
+
+void uring_end_silence(struct uring *u, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct uring_quiet *q = &u->quiet[i];
+
+		if (q->conn->flags & URING_SILENT) /* no failure was heard */
+			q->op->done(q->op, (int)q->conn->sending.bytes, 0);
+	}
 }
 
 void uring_flush(struct conn *c)
@@ -123,7 +183,7 @@ void uring_flush(struct conn *c)
 	struct uring *u = w->engine_state;
 	bool wait = c->flags & URING_SEND_WAIT, zero_copy;
 	int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
-	struct uring_send *s;
+	struct io_uring_sqe *sqe;
 	struct iovec iov[URING_IOV];
 	size_t bytes;
 	unsigned n;
@@ -135,30 +195,24 @@ void uring_flush(struct conn *c)
 	n = bufq_iov(&c->tx, iov, URING_IOV, &bytes);
 	zero_copy = u->zero_copy && bytes >= w->options.zero_copy_min;
 	if (n == 1 && !zero_copy) {
-		struct io_uring_sqe *sqe = ring_sqe(&u->ring);
-
-		io_uring_prep_send(sqe, c->fd, iov[0].iov_base, bytes, flags);
-		if (wait)
-			sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
-		uring_fd(c, sqe);
-		ring_op(sqe, &c->send_op);
+		sqe = uring_queue_send(c, iov, flags);
 	} else {
-		s = uring_send_get(u);
+		struct uring_send *s = uring_send_get(u);
+
 		if (!s) {
 			conn_failed(c, ENOMEM);
 			return;
 		}
 		memcpy(s->iov, iov, n * sizeof(iov[0]));
-		uring_queue_sendmsg(c, s, n, flags, zero_copy);
+		sqe = uring_queue_sendmsg(c, s, n, flags, zero_copy);
 	}
 	if (bytes == c->tx.bytes)
 		bufq_splice(&c->sending, &c->tx);
 	else
 		bufq_take(&w->pool, &c->sending, &c->tx, bytes);
 	c->pending++;
-	if (!wait && !c->tx.bytes && !c->rx.bytes && !w->service->source &&
-	    !(c->flags & (CONN_EOF | CONN_RECV_OFF)))
-		u->ring.quiet++;
+	if (!wait && !zero_copy)
+		uring_quiet(c, sqe);
 }
 
 void uring_send_init(struct conn *c)

@@ -15,9 +15,9 @@
 void uring_refill(struct worker *w)
 {
 	struct uring *u = w->engine_state;
-	unsigned keep = w->pool.chunk_count / 4, n = 0;
+	unsigned n = 0;
 
-	while (w->pool_lent < u->lent_max && w->pool.free_count > keep) {
+	while (w->pool_lent < u->lent_max && w->pool.free_count > w->pool.keep) {
 		struct chunk *k = chunk_get(&w->pool);
 
 		io_uring_buf_ring_add(u->buf_ring, k->base, w->pool.chunk_size, (uint16_t)k->id,
@@ -123,6 +123,38 @@ static int uring_probe_multishot(struct worker *w)
 	return res == -EINVAL ? -EINVAL : 0;
 }
 
+/* Is a whole send silent with IOSQE_CQE_SKIP_SUCCESS, and does a short one say how much it took?
+ * Tried on a socket pair with more than fits. */
+static bool uring_probe_silence(struct worker *w)
+{
+	struct uring *u = w->engine_state;
+	size_t bytes = (size_t)w->pool.chunk_count * w->pool.chunk_size;
+	struct io_uring_cqe *cqe;
+	int fds[2], res = 0;
+	bool whole_silent = false;
+
+	if (u->ring.sqpoll || socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
+		return false;
+	for (unsigned i = 0; i < 2; i++) { /* a byte, then all of the pool's memory */
+		struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+		io_uring_prep_send(sqe, fds[0], w->pool.slab, i ? bytes : 1,
+				   MSG_NOSIGNAL | MSG_DONTWAIT | MSG_WAITALL);
+		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+		ring_op(sqe, NULL);
+		ring_enter(&u->ring, false, 0);
+		if (i == 0)
+			whole_silent = ring_ready(&u->ring) == 0;
+	}
+	if (io_uring_peek_cqe(&u->ring.io, &cqe) == 0) {
+		res = cqe->res;
+		io_uring_cqe_seen(&u->ring.io, cqe);
+	}
+	close(fds[0]);
+	close(fds[1]);
+	return whole_silent && res > 0 && (size_t)res < bytes;
+}
+
 static void uring_probe_send_zc(struct worker *w)
 {
 	struct uring *u = w->engine_state;
@@ -190,5 +222,8 @@ int uring_init(struct worker *w, struct reason *reason)
 		worker_feature(w, FEATURE_recv_bundle);
 	uring_init_files(w);
 	uring_probe_send_zc(w);
+	u->silence = uring_probe_silence(w);
+	if (u->silence)
+		worker_feature(w, FEATURE_silent_send);
 	return 0;
 }

@@ -128,6 +128,7 @@ static const struct {
 	{ FEATURE_incremental_buffers, "Linux 6.12" },
 	{ FEATURE_recv_bundle, "Linux 6.10" },
 	{ FEATURE_registered_files, "Linux 5.19; RLIMIT_NOFILE" },
+	{ FEATURE_silent_send, "Linux 5.17, and a short send that says so" },
 	{ FEATURE_send_zc, "Linux 6.1" },
 	{ FEATURE_sqpoll, "Linux 5.11" },
 	{ FEATURE_busy_poll, "nothing" },
@@ -175,6 +176,7 @@ static bool feature_of(const struct engine *engine, enum engine_feature feature)
 	case FEATURE_incremental_buffers:
 	case FEATURE_recv_bundle:
 	case FEATURE_registered_files:
+	case FEATURE_silent_send:
 	case FEATURE_send_zc:
 		return completion;
 	default:

@@ -145,10 +145,16 @@ static void listener_paused(struct worker *w, int error)
 
 	if (!log_limited(&limit, &missed))
 		return;
-	log_write(LOG_WARNING, l->config->name,
-		  "listener '%s': accept: %s; connections wait until a descriptor is free "
-		  "(raise LimitNOFILE= or `ulimit -n`; %u earlier messages dropped)",
-		  l->config->name, strerror(error), missed);
+	if (error)
+		log_write(LOG_WARNING, l->config->name,
+			  "listener '%s': accept: %s; connections wait until a descriptor is free "
+			  "(raise LimitNOFILE= or `ulimit -n`)",
+			  l->config->name, strerror(error));
+	else
+		log_write(LOG_INFO, l->config->name, "listener '%s': accepting again",
+			  l->config->name);
+	if (missed)
+		log_write(LOG_INFO, l->config->name, "%u messages like this were dropped", missed);
 }
 
 struct listener_drained_call {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reserve.h"
 #include "util.h"
 
 void proc_cost_add(struct proc_cost *to, const struct proc_cost *from)
@@ -27,11 +28,14 @@ static int proc_read(pid_t tid, const char *name, char *text, size_t size)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/%s", (int)tid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	do
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	while (fd < 0 && reserve_use(errno));
 	if (fd < 0)
 		return -errno;
 	n = read(fd, text, size - 1);
 	close(fd);
+	reserve_refill();
 	if (n <= 0)
 		return n < 0 ? -errno : -ENODATA;
 	text[n] = '\0';
@@ -149,18 +153,22 @@ void proc_threads_scan(struct proc_threads *t,
 		       void (*retire)(void *context, const struct proc_thread *thread),
 		       void *context)
 {
-	DIR *dir = opendir("/proc/self/task");
+	DIR *dir;
 	const struct dirent *entry;
 	unsigned kept = 0;
 
+	do
+		dir = opendir("/proc/self/task");
+	while (!dir && reserve_use(errno));
 	if (!dir)
-		return; /* out of descriptors: the figures stay as they were */
+		return; /* the figures stay as they were */
 	for (unsigned i = 0; i < t->count; i++)
 		t->list[i].seen = false;
 	while ((entry = readdir(dir)) != NULL)
 		if (entry->d_name[0] != '.')
 			proc_threads_see(t, (pid_t)strtol(entry->d_name, NULL, 10));
 	closedir(dir);
+	reserve_refill();
 	proc_threads_resolve(t);
 	for (unsigned i = 0; i < t->count; i++) {
 		if (t->list[i].seen)

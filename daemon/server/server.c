@@ -8,7 +8,10 @@
 
 #include "control.h"
 #include "log.h"
+#include "reserve.h"
 #include "util.h"
+
+enum { SERVER_SPARE_FDS = 8 }; /* some control clients, and /proc */
 
 /* ---- Start ---- */
 
@@ -66,6 +69,7 @@ int server_start(struct server *s, struct config *config)
 	s->started_ns = clock_ns();
 	s->generation = 1;
 	s->listeners = calloc(config->listener_count + 1, sizeof(struct listener *));
+	reserve_open(SERVER_SPARE_FDS);
 	rc = mailbox_init(&s->mailbox);
 	if (rc == 0)
 		rc = s->listeners ? sd_event_add_io(s->event, NULL, s->mailbox.fd, EPOLLIN,
@@ -141,6 +145,7 @@ void server_stop(struct server *s)
 	mailbox_fini(&s->mailbox);
 	for (unsigned i = 0; i < s->listener_count; i++)
 		listener_free(s->listeners[i]);
+	reserve_close();
 	free(s->listeners);
 	s->listeners = NULL;
 	s->listener_count = 0;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "reserve.h"
 #include "varlink_internal.h"
 
 enum {
@@ -186,7 +187,9 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 	int fd, rc;
 
 	(void)source, (void)events;
-	fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	do
+		fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	while (fd < 0 && reserve_use(errno));
 	if (fd < 0) {
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 			accept_pause(v, errno);

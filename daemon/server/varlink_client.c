@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "reserve.h"
 #include "util.h"
 #include "varlink_internal.h"
 
@@ -51,6 +52,7 @@ void varlink_client_free(struct varlink_client *c)
 	sd_event_source_disable_unref(c->timer);
 	sd_event_source_disable_unref(c->kick);
 	close(c->fd);
+	reserve_refill();
 	v->clients[c->slot] = NULL;
 	v->full = false;
 	free(c);

@@ -64,4 +64,5 @@ const struct service service_chargen = {
 	.operations = { "chargen" },
 	.run = chargen_run,
 	.source = true,
+	.answers = true,
 };

@@ -10,4 +10,9 @@ static void echo_run(struct conn *c)
 	bufq_splice(&c->tx, &c->rx);
 }
 
-const struct service service_echo = { .name = "echo", .operations = { "echo" }, .run = echo_run };
+const struct service service_echo = {
+	.name = "echo",
+	.operations = { "echo" },
+	.run = echo_run,
+	.answers = true,
+};

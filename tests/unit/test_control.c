@@ -51,6 +51,8 @@ static int setup(void **state)
 	l->workers = aligned_alloc(CACHE_LINE, WORKERS * sizeof(struct worker));
 	assert_non_null(l->workers);
 	memset(l->workers, 0, WORKERS * sizeof(struct worker));
+	l->costs = calloc(WORKERS, sizeof(*l->costs));
+	assert_non_null(l->costs);
 	for (unsigned i = 0; i < WORKERS; i++) {
 		l->workers[i].index = i;
 		assert_int_equal(mailbox_init(&l->workers[i].mailbox), 0);
@@ -80,6 +82,7 @@ static int teardown(void **state)
 	sd_event_unref(w->server.event);
 	config_free(w->server.config);
 	free(w->listener.workers);
+	free(w->listener.costs);
 	assert_int_equal(rmdir(w->directory), 0);
 	free(w);
 	return 0;
