@@ -57,7 +57,8 @@ def test_a_good_file_is_good(check):
     assert check("") == (0, [])
     result = nbserved("-c", CONF, "--check-config")
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == f"{CONF}: good, 5 listeners\n"
+    listeners = len(re.findall(r"^\[listener ", CONF.read_text(), re.M))
+    assert result.stdout == f"{CONF}: good, {listeners} listeners\n"
 
 
 def test_all_errors_are_said_at_once_in_order(check):

@@ -264,27 +264,30 @@ def test_two_thousand_connections_are_all_answered(start_daemon, engine):
 # ---- Running out ----
 
 
+NOFILE = 96  # descriptors the daemon may have
+TOO_MANY = 2 * NOFILE  # connections: the kernel's backlog takes those it cannot accept
+
+
 def control_stats(control, name):
     control.send("org.nbserved.Control.GetStats", {"listeners": [name]})
     return control.receive_reply()[0]["listeners"][0]
 
 
 def test_out_of_descriptors_accepting_pauses_and_recovers(start_daemon, engine):
-    daemon = start_daemon(listener("echo", engine=engine), nofile=64)
+    daemon = start_daemon(listener("echo", engine=engine), nofile=NOFILE)
     address = daemon.addresses("echo")[0]
     before = Before(daemon, "echo")
     with Connection(daemon.control) as control:
-        connections = [connect(address) for _ in range(100)]  # the kernel's backlog takes the rest
+        connections = [connect(address) for _ in range(TOO_MANY)]
         stats = wait_until(
             lambda: (lambda s: s["accept_paused"] > 0 and s)(control_stats(control, "echo")),
             "accepting pauses",
         )
         inside = stats["connections"]["open"]
-        assert 30 < inside < 64
+        assert NOFILE // 2 < inside < NOFILE
         for s in connections[:inside]:
             echo(s, noise(20 * KIB))
-        waiting = Connection(daemon.control)  # a new control client waits too
-        waiting.send("org.nbserved.Control.GetStatus")
+        assert daemon.status("echo")["state"] == "serving"  # to a new control client
         # Over the next pauses: turns only to try again.
         first = control_stats(control, "echo")
         last = wait_until(
@@ -295,6 +298,8 @@ def test_out_of_descriptors_accepting_pauses_and_recovers(start_daemon, engine):
         )
         pauses = last["accept_paused"] - first["accept_paused"]
         assert last["cost"]["turns"] - first["cost"]["turns"] <= 6 * pauses
+        (said,) = [line for line in daemon.log().splitlines() if "'echo': accept: " in line]
+        assert "Too many open files" in said and "LimitNOFILE" in said
         for s in connections[:inside]:
             echo(s)
         # One leaves, one comes in.
@@ -304,28 +309,23 @@ def test_out_of_descriptors_accepting_pauses_and_recovers(start_daemon, engine):
             s.close()
         for s in connections[inside:]:
             echo(s, noise(1000))
-        assert waiting.receive_reply()[0]["pid"] == daemon.pid
-        waiting.close()
-        for s in connections[inside:]:
             s.close()
     before.check()
     with connect(address) as s:
         echo(s)
-    said = [line for line in daemon.log().splitlines() if "accept:" in line and "'echo'" in line]
-    assert 1 <= len(said) <= 3, said
-    assert "nofile" in said[0].lower() or "descriptor" in said[0]
+    assert "listener 'echo': accepting again" in daemon.log()
 
 
 def test_costs_do_not_decrease_without_descriptors(start_daemon, engine):
     """They are read from /proc, which takes descriptors."""
-    daemon = start_daemon(listener("echo", engine=engine), nofile=64)
+    daemon = start_daemon(listener("echo", engine=engine), nofile=NOFILE)
     address = daemon.addresses("echo")[0]
     with Connection(daemon.control) as control:
         with daemon.connect("echo") as s:
             for i in range(200):
                 echo(s, noise(5000, i))
         before = control_stats(control, "echo")
-        connections = [connect(address) for _ in range(100)]
+        connections = [connect(address) for _ in range(TOO_MANY)]
         after = wait_until(
             lambda: (lambda s: s["accept_paused"] > 0 and s)(control_stats(control, "echo")),
             "accepting pauses",
@@ -463,6 +463,7 @@ def test_a_drain_ends_at_its_timeout(start_daemon, engine):
     )
     s, source = daemon.connect("echo"), daemon.connect("chargen")
     start = receive(source, 1000)
+    echo(s)
     daemon.process.send_signal(signal.SIGTERM)
     rounds = 0
     try:
