@@ -417,6 +417,37 @@ static void drain_ends_silent_connections(void **state)
 	}
 }
 
+/* Fails for every other connection. */
+static int open_every_other(struct conn *c)
+{
+	return c->id % 2 ? 0 : -ENOMEM;
+}
+
+static void a_connection_that_fails_to_open_disturbs_no_other(void **state)
+{
+	struct service service = *echo();
+
+	(void)state;
+	service.open = open_every_other;
+	for_each_engine(engine)
+	{
+		unsigned before = descriptors();
+		struct bench *b = bench_start(engine, &service);
+		int fds[40];
+
+		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+			fds[i] = client_connect(b);
+		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+			assert_int_equal(client_echo(fds[i]), i % 2 == 0);
+		for (unsigned i = 0; i < ARRAY_SIZE(fds); i += 2)
+			assert_int_equal(client_echo(fds[i]), 1);
+		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+			close(fds[i]);
+		bench_stop(b);
+		await_descriptors(before);
+	}
+}
+
 static void a_start_that_fails_closes_the_listening_socket(void **state)
 {
 	(void)state;
@@ -515,7 +546,7 @@ static void list(struct bench *b, struct worker_list *request, unsigned max)
 
 static void a_list_has_the_newest_first_and_no_more_than_asked(void **state)
 {
-	enum { COUNT = 3 * WORKER_TURN_MAX + 5 };
+	enum { COUNT = WORKER_TURN_MAX + 5 };
 
 	(void)state;
 	for_each_engine(engine)
@@ -551,6 +582,78 @@ static void a_list_has_the_newest_first_and_no_more_than_asked(void **state)
 		free(request.infos);
 		bench_stop(b);
 	}
+}
+
+/* ---- Starvation ---- */
+
+enum { REPLY_CHUNKS = 2 };
+
+/* Leaves the pool with REPLY_CHUNKS for services.  Each request is answered with a byte from each
+ * of them; who comes next has to wait until they are back. */
+static void take_all_chunks(struct conn *c)
+{
+	struct pool *p = &c->worker->pool;
+
+	while (p->free_count > REPLY_CHUNKS && !c->worker->service_state)
+		chunk_get(p); /* goes with the pool */
+	c->worker->service_state = p;
+	if (!c->rx.bytes)
+		return;
+	if (p->free_count < REPLY_CHUNKS) {
+		conn_starved(c);
+		return;
+	}
+	bufq_drop(p, &c->rx, c->rx.bytes);
+	for (unsigned i = 0; i < REPLY_CHUNKS; i++) {
+		struct chunk *k = chunk_get(p);
+
+		k->base[0] = 'x';
+		bufq_push(&c->tx, view_new(p, k, k->base, 1));
+		chunk_put(p, k);
+	}
+}
+
+static bool client_asks(int fd)
+{
+	return send(fd, "?", 1, MSG_NOSIGNAL) == 1;
+}
+
+static bool client_is_answered(int fd)
+{
+	char bytes[REPLY_CHUNKS];
+
+	return recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes);
+}
+
+/* Only an engine whose sends complete later lets one connection wait for another's chunks. */
+static void who_starves_is_woken_when_sends_give_chunks_back(void **state)
+{
+	static const struct service greedy = { .name = "greedy",
+					       .operations = { "take" },
+					       .run = take_all_chunks };
+	struct bench *b = bench_start(engine_find("io_uring"), &greedy);
+	int fds[8];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = client_connect(b);
+		assert_true(client_asks(fds[i]) && client_is_answered(fds[i]));
+	}
+	for (unsigned round = 0; round < 20; round++) {
+		struct stall stall = { .call.fn = run_stall };
+
+		sem_init(&stall.go, 0, 0);
+		worker_call(&b->worker, &stall.call);
+		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+			assert_true(client_asks(fds[i]));
+		sem_post(&stall.go);
+		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+			assert_true(client_is_answered(fds[i]));
+		sem_destroy(&stall.go);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	bench_stop(b);
 }
 
 /* ---- Backpressure against a real socket ---- */
@@ -606,9 +709,11 @@ int main(void)
 		cmocka_unit_test(the_address_is_free_when_the_worker_has_stopped),
 		cmocka_unit_test(drain_answers_what_is_open_and_accepts_no_more),
 		cmocka_unit_test(drain_ends_silent_connections),
+		cmocka_unit_test(a_connection_that_fails_to_open_disturbs_no_other),
 		cmocka_unit_test(a_start_that_fails_closes_the_listening_socket),
 		cmocka_unit_test(calls_run_on_the_worker_in_the_order_of_each_sender),
 		cmocka_unit_test(a_list_has_the_newest_first_and_no_more_than_asked),
+		cmocka_unit_test(who_starves_is_woken_when_sends_give_chunks_back),
 		cmocka_unit_test(a_client_that_reads_late_gets_everything),
 	};
 

@@ -1,0 +1,272 @@
+/* server/proc.c: whose kernel thread it is, and what a thread has cost. */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "proc.h"
+#include "util.h"
+
+static pid_t own_tid(void)
+{
+	return (pid_t)syscall(SYS_gettid);
+}
+
+static void the_owner_is_read_from_the_name(void **state)
+{
+	static const struct {
+		const char *comm;
+		pid_t owner;
+	} cases[] = {
+		{ "iou-wrk-123\n", 123 }, { "iou-sqp-4194304", 4194304 },
+		{ "iou-wrk-", 0 },        { "iou-wrk-x", 0 },
+		{ "iou-wrk", 0 },         { "iou-abc-123", 0 },
+		{ "echo/0", 0 },          { "", 0 },
+		{ "x iou-wrk-123", 0 },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(proc_thread_owner(cases[i].comm), cases[i].owner);
+}
+
+static uint64_t total_ns(const struct proc_cost *cost)
+{
+	return cost->cpu_user_ns + cost->cpu_system_ns;
+}
+
+/* CPU time of the calling thread. */
+static uint64_t thread_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static void the_cost_of_a_thread_that_works_grows(void **state)
+{
+	struct proc_cost before = { 0 }, after;
+	uint64_t start_ns = thread_ns();
+
+	(void)state;
+	assert_int_equal(proc_cost_update(own_tid(), &before), 0);
+	after = before;
+	while (thread_ns() - start_ns < 30 * NS_PER_MS)
+		;
+	assert_int_equal(proc_cost_update(own_tid(), &after), 0);
+	assert_in_range(total_ns(&after) - total_ns(&before), 20 * NS_PER_MS, 10ULL * NS_PER_S);
+	assert_true(total_ns(&after) <= thread_ns() + 20 * NS_PER_MS);
+}
+
+static void waiting_is_a_voluntary_switch(void **state)
+{
+	struct proc_cost before = { 0 }, after;
+
+	(void)state;
+	assert_int_equal(proc_cost_update(own_tid(), &before), 0);
+	after = before;
+	for (unsigned i = 0; i < 20; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	assert_int_equal(proc_cost_update(own_tid(), &after), 0);
+	assert_true(after.switches_voluntary - before.switches_voluntary >= 20);
+	assert_true(after.switches_involuntary >= before.switches_involuntary);
+}
+
+static void no_part_of_a_cost_decreases(void **state)
+{
+	struct proc_cost cost = { 0 }, before = { 0 };
+	uint64_t start_ns = thread_ns();
+
+	(void)state;
+	while (thread_ns() - start_ns < 20 * NS_PER_MS) {
+		assert_int_equal(proc_cost_update(own_tid(), &cost), 0);
+		assert_true(cost.cpu_user_ns >= before.cpu_user_ns);
+		assert_true(cost.cpu_system_ns >= before.cpu_system_ns);
+		assert_true(cost.switches_voluntary >= before.switches_voluntary);
+		assert_true(cost.switches_involuntary >= before.switches_involuntary);
+		before = cost;
+	}
+}
+
+static void a_thread_that_is_not_there_is_enoent(void **state)
+{
+	struct proc_cost cost, untouched;
+
+	(void)state;
+	memset(&cost, 0x5a, sizeof(cost));
+	untouched = cost;
+	assert_int_equal(proc_cost_update(0x3fffffff, &cost), -ENOENT);
+	assert_memory_equal(&cost, &untouched, sizeof(cost));
+}
+
+static void costs_add_up(void **state)
+{
+	struct proc_cost sum = { 1, 2, 3, 4 };
+
+	(void)state;
+	proc_cost_add(&sum, &(struct proc_cost){ 10, 20, 30, 40 });
+	assert_int_equal(sum.cpu_user_ns, 11);
+	assert_int_equal(sum.cpu_system_ns, 22);
+	assert_int_equal(sum.switches_voluntary, 33);
+	assert_int_equal(sum.switches_involuntary, 44);
+}
+
+/* ---- The kernel's threads: played by ours, which take their names ---- */
+
+struct actor {
+	pthread_t thread;
+	char name[16];
+	pid_t tid;
+	sem_t named, end;
+};
+
+static void *act(void *arg)
+{
+	struct actor *actor = arg;
+
+	actor->tid = own_tid();
+	prctl(PR_SET_NAME, actor->name);
+	sem_post(&actor->named);
+	while (sem_wait(&actor->end) < 0)
+		;
+	return NULL;
+}
+
+static void actor_start(struct actor *actor, const char *prefix, pid_t owner)
+{
+	snprintf(actor->name, sizeof(actor->name), "%s%d", prefix, (int)owner);
+	sem_init(&actor->named, 0, 0);
+	sem_init(&actor->end, 0, 0);
+	assert_int_equal(pthread_create(&actor->thread, NULL, act, actor), 0);
+	sem_wait(&actor->named);
+}
+
+static void actor_end(struct actor *actor)
+{
+	char path[64];
+
+	sem_post(&actor->end);
+	pthread_join(actor->thread, NULL);
+	snprintf(path, sizeof(path), "/proc/self/task/%d", (int)actor->tid);
+	while (access(path, F_OK) == 0) /* the kernel may still be at it */
+		sched_yield();
+}
+
+struct retired {
+	unsigned count;
+	struct proc_thread last;
+};
+
+static void on_retire(void *context, const struct proc_thread *thread)
+{
+	struct retired *r = context;
+
+	r->count++;
+	r->last = *thread;
+}
+
+static const struct proc_thread *find(const struct proc_threads *t, pid_t tid)
+{
+	for (unsigned i = 0; i < t->count; i++)
+		if (t->list[i].tid == tid)
+			return &t->list[i];
+	return NULL;
+}
+
+static void a_scan_finds_the_threads_of_rings_and_no_others(void **state)
+{
+	struct proc_threads *t = calloc(1, sizeof(*t));
+	struct actor wq = { 0 }, other = { 0 };
+	struct retired retired = { 0 };
+
+	(void)state;
+	actor_start(&wq, "iou-wrk-", 4711);
+	actor_start(&other, "echo/", 0);
+	proc_threads_scan(t, on_retire, &retired);
+	assert_int_equal(t->count, 1);
+	assert_int_equal(t->list[0].tid, wq.tid);
+	assert_int_equal(t->list[0].worker, 4711);
+	proc_threads_scan(t, on_retire, &retired);
+	assert_int_equal(t->count, 1);
+	assert_int_equal(retired.count, 0);
+	actor_end(&wq);
+	actor_end(&other);
+	free(t);
+}
+
+static void a_thread_that_ended_is_retired_once_with_its_cost(void **state)
+{
+	struct proc_threads *t = calloc(1, sizeof(*t));
+	struct actor wq = { 0 };
+	struct retired retired = { 0 };
+	struct proc_cost seen;
+	pid_t tid;
+
+	(void)state;
+	actor_start(&wq, "iou-wrk-", 4711);
+	proc_threads_scan(t, on_retire, &retired);
+	assert_int_equal(t->count, 1);
+	seen = t->list[0].cost;
+	tid = wq.tid;
+	actor_end(&wq);
+	proc_threads_scan(t, on_retire, &retired);
+	assert_int_equal(t->count, 0);
+	assert_int_equal(retired.count, 1);
+	assert_int_equal(retired.last.tid, tid);
+	assert_int_equal(retired.last.worker, 4711);
+	assert_memory_equal(&retired.last.cost, &seen, sizeof(seen));
+	proc_threads_scan(t, on_retire, &retired);
+	assert_int_equal(retired.count, 1);
+	free(t);
+}
+
+static void a_helper_of_the_sqpoll_thread_works_for_its_worker(void **state)
+{
+	struct proc_threads *t = calloc(1, sizeof(*t));
+	struct actor sqp = { 0 }, wq = { 0 };
+	struct retired retired = { 0 };
+
+	(void)state;
+	actor_start(&sqp, "iou-sqp-", 4711);
+	actor_start(&wq, "iou-wrk-", sqp.tid);
+	for (unsigned i = 0; i < 2; i++) {
+		proc_threads_scan(t, on_retire, &retired);
+		assert_int_equal(t->count, 2);
+		assert_int_equal(find(t, sqp.tid)->worker, 4711);
+		assert_int_equal(find(t, wq.tid)->worker, 4711);
+	}
+	actor_end(&sqp);
+	proc_threads_scan(t, on_retire, &retired);
+	assert_int_equal(find(t, wq.tid)->worker, 4711);
+	actor_end(&wq);
+	free(t);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_owner_is_read_from_the_name),
+		cmocka_unit_test(the_cost_of_a_thread_that_works_grows),
+		cmocka_unit_test(waiting_is_a_voluntary_switch),
+		cmocka_unit_test(no_part_of_a_cost_decreases),
+		cmocka_unit_test(a_thread_that_is_not_there_is_enoent),
+		cmocka_unit_test(costs_add_up),
+		cmocka_unit_test(a_scan_finds_the_threads_of_rings_and_no_others),
+		cmocka_unit_test(a_thread_that_ended_is_retired_once_with_its_cost),
+		cmocka_unit_test(a_helper_of_the_sqpoll_thread_works_for_its_worker),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
