@@ -15,12 +15,10 @@
 #include "http_proto.h"
 
 enum {
-	HTTP_QUEUE = 256 * 1024,    /* bytes kept ahead of the peer */
-	HTTP_PIECE = 64 * 1024,     /* bytes of one view of the pattern */
-	HTTP_LINE = 64,             /* bytes after which the pattern repeats */
-	HTTP_STATE = 2 * HTTP_LINE, /* of struct http_worker */
-	HTTP_RESERVE = 8,           /* chunks for replies when input holds all others */
-	HTTP_REPLY_MAX = 512,       /* bytes of a head, with an error's body */
+	HTTP_QUEUE = 256 * 1024, /* bytes kept ahead of the peer */
+	HTTP_PIECE = 64 * 1024,  /* bytes of one view of the pattern */
+	HTTP_LINE = 64,          /* bytes after which the pattern repeats */
+	HTTP_REPLY_MAX = 512,    /* bytes of a head, with an error's body */
 };
 
 /* For a whole head, from its first byte on; and for an error to be read before the end. */
@@ -51,25 +49,11 @@ struct http_conn {
 	bool frame_sent;   /* and so has its first chunk */
 	bool close;        /* after this reply */
 	bool lost;         /* what follows cannot be told from a request's body */
-	bool watches_tx;   /* a byte of rx is http_watch_tx()'s */
 };
 
 /* ---- Of each worker: one chunk, made for its first client and kept ---- */
 
 /* Lies at the end of the chunk; before it, lines of the pattern. */
-struct http_worker {
-	unsigned reserved;
-	struct chunk *reserve[HTTP_RESERVE]; /* what engines cannot receive into */
-};
-
-static struct http_worker *http_worker(const struct worker *w)
-{
-	struct chunk *k = w->service_state;
-
-	static_assert(sizeof(struct http_worker) <= HTTP_STATE, "see HTTP_STATE");
-	return k ? (struct http_worker *)(k->base + w->pool.chunk_size - HTTP_STATE) : NULL;
-}
-
 /* 63 characters and a newline, again and again. */
 static bool http_prepare(struct worker *w)
 {
@@ -80,19 +64,7 @@ static bool http_prepare(struct worker *w)
 	for (uint32_t i = 0; i < w->pool.chunk_size; i++)
 		k->base[i] = (uint8_t)(i % HTTP_LINE == HTTP_LINE - 1 ? '\n' : '0' + i % HTTP_LINE);
 	w->service_state = k;
-	*http_worker(w) = (struct http_worker){ 0 };
 	return true;
-}
-
-/* Input may take every chunk of the pool and then wait for one to be answered in: so some are kept
- * from it. */
-static void http_fill_reserve(struct worker *w)
-{
-	unsigned most = MIN(w->pool.chunk_count / 4, (unsigned)HTTP_RESERVE);
-	struct http_worker *h = http_worker(w);
-
-	while (h->reserved < most && w->pool.free_count > 0)
-		h->reserve[h->reserved++] = chunk_get(&w->pool);
 }
 
 /* ---- Replies ---- */
@@ -148,15 +120,8 @@ static enum option http_option(struct conn *c)
 /* false: the pool is exhausted; the service runs again when it is not. */
 static bool http_write(struct conn *c, const char *text, size_t bytes)
 {
-	struct http_worker *w = http_worker(c->worker);
-
 	if (likely(conn_write(c, text, bytes) == 0))
 		return true;
-	if (w->reserved) {
-		chunk_put(&c->worker->pool, w->reserve[--w->reserved]);
-		if (conn_write(c, text, bytes) == 0)
-			return true;
-	}
 	/* What is sent frees chunks, and has the service run again if there is input. */
 	if (!c->rx.bytes || !(c->tx.bytes || c->sending.bytes))
 		conn_starved(c);
@@ -207,19 +172,6 @@ static bool http_write_refusal(struct conn *c)
 
 /* ---- The pattern ---- */
 
-/* Who sends without having input is run again only when input waits (see conn_sent()): so a byte of
- * what is sent is put there.  A service whose `source` is set would be run after every send. */
-static void http_watch_tx(struct conn *c)
-{
-	struct http_conn *h = c->state;
-	struct view *v = c->tx.bytes ? c->tx.tail : c->sending.tail;
-
-	if (c->rx.bytes)
-		return;
-	bufq_push(&c->rx, view_new(&c->worker->pool, v->chunk, v->data, 1));
-	h->watches_tx = true;
-}
-
 static bool http_step_pattern(struct conn *c)
 {
 	struct http_conn *h = c->state;
@@ -227,19 +179,16 @@ static bool http_step_pattern(struct conn *c)
 	struct chunk *k = w->service_state;
 
 	while (h->left && c->tx.bytes + c->sending.bytes < HTTP_QUEUE) {
-		uint64_t n =
-			MIN(h->left, MIN(w->pool.chunk_size - HTTP_STATE, (uint32_t)HTTP_PIECE));
+		uint64_t n = MIN(h->left, MIN(w->pool.chunk_size, (uint32_t)HTTP_PIECE));
 
 		bufq_push(&c->tx, view_new(&w->pool, k, k->base, (uint32_t)n));
 		h->left -= n;
 	}
 	if (h->left) {
-		http_watch_tx(c);
+		c->flags |= CONN_WATCH_TX;
 		return false;
 	}
-	if (h->watches_tx)
-		bufq_drop(&w->pool, &c->rx, 1);
-	h->watches_tx = false;
+	c->flags &= ~(uint32_t)CONN_WATCH_TX;
 	conn_op_begin(c, BYTES); /* its latency is that of its last part */
 	h->phase = PHASE_BODY;
 	h->left = h->parser.length;
@@ -473,7 +422,7 @@ static void http_step_close(struct conn *c)
 
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
 	if (c->tx.bytes || c->sending.bytes)
-		http_watch_tx(c);
+		c->flags |= CONN_WATCH_TX;
 	else if (!h->lost || h->end == CONN_END_IDLE || (c->flags & CONN_EOF) ||
 		 (c->deadline_ns && clock_ns() >= c->deadline_ns))
 		conn_close(c, (enum conn_end)h->end);
@@ -516,7 +465,6 @@ static void http_run(struct conn *c)
 		conn_starved(c);
 		return;
 	}
-	http_fill_reserve(c->worker);
 	while (http_step(c))
 		;
 	if (h->phase != PHASE_HEAD || c->rx.bytes || !http_parser_in_head(&h->parser))

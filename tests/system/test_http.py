@@ -428,7 +428,7 @@ def test_who_pipelines_and_never_reads_is_stopped(daemon):
 
 def test_a_small_pool_serves_all(start_daemon, engine):
     daemon = start_daemon(
-        listener("http", service="http", engine=engine, buffers=64, buffer_size="4K")
+        listener("http", service="http", engine=engine, buffers=16, buffer_size="4K")
     )
     exchange_streams(daemon, 4)
 
