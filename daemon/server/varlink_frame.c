@@ -125,8 +125,7 @@ int varlink_request_parse(const char *text, size_t bytes, struct varlink_request
 		return json_error_code(&error) == json_error_out_of_memory ? -ENOMEM : -EBADMSG;
 	if (!json_is_object(request.root))
 		goto bad;
-	json_object_foreach(request.root, key, value)
-	{
+	json_object_foreach(request.root, key, value) {
 		if (request_set(&request, key, value) < 0)
 			goto bad;
 	}
@@ -159,8 +158,7 @@ static bool strings_valid(const struct varlink_parameter *p, const json_t *value
 
 	if (!json_is_array(value) || json_array_size(value) > (size_t)p->max)
 		return false;
-	json_array_foreach(value, i, item)
-	{
+	json_array_foreach(value, i, item) {
 		if (!json_is_string(item))
 			return false;
 	}
@@ -203,8 +201,7 @@ const char *varlink_check_parameters(const struct varlink_parameter *table, json
 		if (!parameter_valid(p, json_object_get(parameters, p->name)))
 			return p->name;
 	}
-	json_object_foreach(parameters, name, value)
-	{
+	json_object_foreach(parameters, name, value) {
 		if (!parameter_known(table, name))
 			return name;
 	}

@@ -54,8 +54,9 @@ static char *values(const struct config *config)
 	json_array_append(sections, json_object_get(json, "server"));
 	json_array_foreach(json_object_get(json, "listeners"), i, section)
 		json_array_append(sections, json_object_get(section, "keys"));
-	json_array_foreach(sections, i, section) json_object_foreach(section, name, key)
-		json_object_del(key, "origin");
+	json_array_foreach(sections, i, section)
+		json_object_foreach(section, name, key)
+			json_object_del(key, "origin");
 	text = json_dumps(json, JSON_SORT_KEYS);
 	assert(text);
 	json_decref(sections);

@@ -131,12 +131,14 @@ class Daemon:
             **options,
         )
 
-    def wait_closed(self, name, count=0):
-        """Until the listener has only count connections open."""
-        wait_until(
-            lambda: self.stats(name)["connections"]["open"] <= count,
-            f"{name} still has more than {count} connections",
-        )
+    def wait_closed(self, name, count=0, accepted=0):
+        """Until the listener has seen `accepted` connections and has only count of them open."""
+
+        def is_closed():
+            connections = self.stats(name)["connections"]
+            return connections["accepted"] >= accepted and connections["open"] <= count
+
+        wait_until(is_closed, f"{name} still has more than {count} connections")
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))

@@ -5,7 +5,7 @@ import os
 
 import pytest
 from conftest import listener, wait_until
-from traffic import Exchange, chargen_text, connect, echo, noise, receive, run_exchanges
+from traffic import Exchange, chargen_text, connect, echo, noise, receive, run_erratic, run_exchanges
 
 KIB, MIB = 1024, 1024 * 1024
 SQPOLL = {"engine": "io_uring", "sqpoll": "yes", "sqpoll_idle": "20ms"}
@@ -219,3 +219,30 @@ def test_features_are_those_of_the_engine(start_daemon):
     for name, found in features.items():
         assert daemon.status(name)["engine_features"] == found
         assert len(set(found)) == len(found)
+
+
+# ---- And clients that misbehave ----
+
+
+@pytest.mark.parametrize("service", ["echo", "discard", "chargen"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"zero_copy_min": "1"},
+        {"sqpoll": "yes", "sqpoll_idle": "5ms"},
+        {"sqpoll": "yes", "sqpoll_idle": "5ms", "zero_copy_min": "4K", "workers": 2},
+        {"busy_poll": "50us", "buffers": 32, "buffer_size": "64K"},
+    ],
+    ids=lambda options: "+".join(options),
+)
+def test_erratic_clients_leave_nothing_behind(start_daemon, service, options):
+    daemon = start_daemon(listener("any", service=service, engine="io_uring", **options))
+    before = daemon.descriptors()
+    run_erratic(daemon.addresses("any")[0], 200, f"{service} {options}", service == "echo")
+    daemon.wait_closed("any", accepted=200)
+    stats = daemon.stats("any")
+    closed = stats["connections"]["closed"]
+    assert closed["peer"] + closed["reset"] == sum(closed.values()) == 200
+    kept = stats["workers"] if service == "chargen" else 0  # the pattern
+    assert stats["pool"]["free"] >= stats["pool"]["chunks"] - kept
+    wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")

@@ -185,3 +185,58 @@ class NeverReader:
 
     def close(self):
         self.socket.close()
+
+
+class Erratic:
+    """A client that does one thing after another at random, and ends in one of all ways."""
+
+    DATA = noise(600 * 1024)
+
+    def __init__(self, address, choose, is_echo):
+        self.choose, self.is_echo = choose, is_echo
+        self.sent = self.received = 0
+        self.socket = connect(address, receive_buffer=choose.choice([None, 4096]))
+        self.socket.setblocking(False)
+        self.left = choose.randrange(1, 12)
+        self.may_send = True
+
+    def act(self):
+        """False: it has ended."""
+        size = 1 << self.choose.randrange(19)
+        action = self.choose.choice(["send", "send", "receive", "receive", "shutdown"])
+        self.left -= 1
+        try:
+            if self.left <= 0:
+                self.choose.choice([reset, socket.socket.close])(self.socket)
+                return False
+            if action == "send" and self.may_send:
+                self.sent += self.socket.send(self.DATA[self.sent :][:size])
+            elif action == "receive":
+                self.check(self.socket.recv(size))
+            elif action == "shutdown" and self.choose.random() < 0.3:
+                self.may_send = False
+                self.socket.shutdown(socket.SHUT_WR)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.socket.close()
+            return False
+        return True
+
+    def check(self, data):
+        end = self.received + len(data)
+        if self.is_echo:
+            assert end <= self.sent and data == self.DATA[self.received : end]
+        self.received = end
+
+
+def run_erratic(address, count, seed, is_echo, at_once=24):
+    """count erratic clients, at_once at a time; all have ended."""
+    choose = random.Random(seed)
+    clients = []
+    for _ in range(count):
+        while len(clients) >= at_once:
+            clients = [c for c in clients if c.act()]
+        clients.append(Erratic(address, choose, is_echo))
+    while clients:
+        clients = [c for c in clients if c.act()]

@@ -132,8 +132,7 @@ static void the_man_page_table_has_every_key(void **state)
 	config_dump_keys(to);
 	fclose(to);
 	keys = json_object_get(json_array_get(json_object_get(json, "listeners"), 0), "keys");
-	json_object_foreach(keys, name, value)
-	{
+	json_object_foreach(keys, name, value) {
 		char *end = escaped;
 
 		for (const char *s = name; *s; s++)
