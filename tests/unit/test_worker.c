@@ -205,8 +205,10 @@ static void await_event(struct bench *b)
 		assert_int_equal(errno, EINTR);
 }
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): e is declared here */
 #define for_each_engine(e)                                                                         \
 	for (const struct engine *const *e##_ = engines, *e = *e##_; e; e = *++e##_)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* ---- Tests ---- */
 
@@ -632,6 +634,7 @@ static void who_starves_is_woken_when_sends_give_chunks_back(void **state)
 					       .operations = { "take" },
 					       .run = take_all_chunks };
 	struct bench *b = bench_start(engine_find("io_uring"), &greedy);
+	struct stall stalls[20];
 	int fds[8];
 
 	(void)state;
@@ -639,21 +642,21 @@ static void who_starves_is_woken_when_sends_give_chunks_back(void **state)
 		fds[i] = client_connect(b);
 		assert_true(client_asks(fds[i]) && client_is_answered(fds[i]));
 	}
-	for (unsigned round = 0; round < 20; round++) {
-		struct stall stall = { .call.fn = run_stall };
-
-		sem_init(&stall.go, 0, 0);
-		worker_call(&b->worker, &stall.call);
+	for (unsigned round = 0; round < ARRAY_SIZE(stalls); round++) {
+		stalls[round].call.fn = run_stall;
+		sem_init(&stalls[round].go, 0, 0);
+		worker_call(&b->worker, &stalls[round].call);
 		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
 			assert_true(client_asks(fds[i]));
-		sem_post(&stall.go);
+		sem_post(&stalls[round].go);
 		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
 			assert_true(client_is_answered(fds[i]));
-		sem_destroy(&stall.go);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
 		close(fds[i]);
 	bench_stop(b);
+	for (unsigned i = 0; i < ARRAY_SIZE(stalls); i++)
+		sem_destroy(&stalls[i].go);
 }
 
 /* ---- Backpressure against a real socket ---- */
