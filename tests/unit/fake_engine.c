@@ -340,11 +340,11 @@ size_t fake_send(struct fake *f, struct fake_peer *peer, const void *data, size_
 
 	if (!peer->conn || !peer->receiving || (peer->conn->flags & (CONN_STARVED | CONN_EOF)))
 		return 0;
-	k = chunk_get(p);
-	if (!k) {
+	if (p->free_count <= p->keep) {
 		conn_starved(peer->conn);
 		return 0;
 	}
+	k = chunk_get(p);
 	bytes = MIN(bytes, p->chunk_size);
 	memcpy(k->base, data, bytes);
 	conn_input(peer->conn, k, k->base, (uint32_t)bytes);
