@@ -5,7 +5,17 @@ import os
 
 import pytest
 from conftest import listener, wait_until
-from traffic import Exchange, chargen_text, connect, echo, noise, receive, run_erratic, run_exchanges
+from traffic import (
+    Exchange,
+    NeverReader,
+    chargen_text,
+    connect,
+    echo,
+    noise,
+    receive,
+    run_erratic,
+    run_exchanges,
+)
 
 KIB, MIB = 1024, 1024 * 1024
 SQPOLL = {"engine": "io_uring", "sqpoll": "yes", "sqpoll_idle": "20ms"}
@@ -142,6 +152,29 @@ def test_zero_copy_of_chargen(start_daemon):
     stats = daemon.stats("chargen")
     assert sum(stats["zero_copy"].values()) > 0
     assert stats["pool"]["free"] >= stats["pool"]["chunks"] - 1
+
+
+@pytest.mark.parametrize("service", ["echo", "chargen"])
+def test_zero_copy_clients_that_never_read_can_be_closed(start_daemon, service):
+    """The kernel gives lent buffers back when they are acknowledged, or the connection is broken."""
+    daemon = start_daemon(
+        "[server]\ndrain-timeout = 100ms\n"
+        + listener(
+            "idle", service, engine="io_uring", zero_copy_min="1", idle_timeout="100ms"
+        )
+        + listener("drain", service, engine="io_uring", zero_copy_min="1")
+    )
+    clients = [NeverReader(daemon.addresses(name)[0]) for name in ("idle", "drain")]
+    for client in clients:
+        client.push(MIB)
+    wait_until(lambda: daemon.stats("idle")["connections"]["closed"]["idle"] == 1, "closed", 20)
+    stats = daemon.stats("idle")
+    assert stats["pool"]["free"] >= stats["pool"]["chunks"] - 1
+    wait_until(lambda: daemon.stats("drain")["bytes_out"] > 0, "bytes are lent", 20)
+    assert daemon.terminate() == 0
+    assert "ending with connections open" not in daemon.log()
+    for client in clients:
+        client.close()
 
 
 def test_without_zero_copy_min_there_is_none(start_daemon):
