@@ -65,11 +65,6 @@ static inline void ring_op(struct io_uring_sqe *sqe, struct op *op)
 	io_uring_sqe_set_data(sqe, op);
 }
 
-static inline struct op *ring_sqe_op(const struct io_uring_sqe *sqe)
-{
-	return (struct op *)(uintptr_t)sqe->user_data;
-}
-
 static inline unsigned ring_ready(const struct ring *r)
 {
 	return io_uring_cq_ready(&r->io);

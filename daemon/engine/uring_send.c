@@ -139,7 +139,7 @@ static struct io_uring_sqe *uring_queue_send(struct conn *c, const struct iovec 
  * that would cost a second system call, so there they are silent: MSG_WAITALL makes a short send a
  * failure, and IOSQE_CQE_SKIP_SUCCESS (Linux 5.17) keeps all but failures from completing. */
 
-static void uring_quiet(struct conn *c, struct io_uring_sqe *sqe)
+static void uring_quiet(struct conn *c, struct io_uring_sqe *sqe, struct op *op)
 {
 	struct worker *w = c->worker;
 	struct uring *u = w->engine_state;
@@ -148,7 +148,7 @@ static void uring_quiet(struct conn *c, struct io_uring_sqe *sqe)
 	    w->starved)
 		return;
 	if (u->ring.quiet < URING_SILENT_MAX)
-		u->quiet[u->ring.quiet] = (struct uring_quiet){ c, sqe, ring_sqe_op(sqe) };
+		u->quiet[u->ring.quiet] = (struct uring_quiet){ c, sqe, op };
 	u->ring.quiet++;
 }
 
@@ -183,6 +183,7 @@ void uring_flush(struct conn *c)
 	struct uring *u = w->engine_state;
 	bool wait = c->flags & URING_SEND_WAIT, zero_copy;
 	int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
+	struct op *op = &c->send_op;
 	struct io_uring_sqe *sqe;
 	struct iovec iov[URING_IOV];
 	size_t bytes;
@@ -205,6 +206,7 @@ void uring_flush(struct conn *c)
 		}
 		memcpy(s->iov, iov, n * sizeof(iov[0]));
 		sqe = uring_queue_sendmsg(c, s, n, flags, zero_copy);
+		op = &s->op;
 	}
 	if (bytes == c->tx.bytes)
 		bufq_splice(&c->sending, &c->tx);
@@ -212,7 +214,7 @@ void uring_flush(struct conn *c)
 		bufq_take(&w->pool, &c->sending, &c->tx, bytes);
 	c->pending++;
 	if (!wait && !zero_copy)
-		uring_quiet(c, sqe);
+		uring_quiet(c, sqe, op);
 }
 
 void uring_send_init(struct conn *c)

@@ -229,16 +229,6 @@ static int listener_start(struct listener *l, const struct engine *engine, const
 {
 	int rc = 0;
 
-	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
-	l->costs = calloc(l->worker_count, sizeof(*l->costs));
-	if (!l->workers || !l->costs) {
-		for (unsigned i = 0; i < l->worker_count * stride; i++)
-			close(fds[i]);
-		free(l->workers);
-		l->workers = NULL;
-		return reason_set(reason, -ENOMEM, "no memory for %u workers", l->worker_count);
-	}
-	memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	l->engine = engine;
 	for (unsigned i = 0; i < l->worker_count; i++) {
 		struct worker *w = &l->workers[i];
@@ -288,15 +278,18 @@ static int listener_open(struct listener *l, struct reason *reason)
 	l->worker_count = listener_workers(l->config);
 	total = stride * l->worker_count;
 	fds = malloc(total * sizeof(*fds));
+	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
+	l->costs = calloc(l->worker_count, sizeof(*l->costs));
 	l->addresses = calloc(stride, sizeof(*l->addresses));
 	l->admission = admission_new(l->config);
 	if (l->config->service->shared_new)
 		l->shared = l->config->service->shared_new();
-	if (!fds || !l->addresses || !l->admission ||
+	if (!fds || !l->workers || !l->costs || !l->addresses || !l->admission ||
 	    (l->config->service->shared_new && !l->shared)) {
 		free(fds);
 		return reason_set(reason, -ENOMEM, "no memory");
 	}
+	memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	for (unsigned i = 0; i < total; i++)
 		fds[i] = -1;
 	rc = listener_bind_all(l, fds, stride, reason);
