@@ -257,10 +257,11 @@ def test_an_idle_daemon_does_nothing(start_daemon):
             connections.append(connect(daemon.addresses(name)[0]))
             echo(connections[-1], noise(5000, i))
 
-    def switches():
+    def switches():  # a sanitizer has a thread of its own
         return {
             (tid, name, key): int(value)
             for tid, name in threads(daemon).items()
+            if tid == daemon.pid or "/" in name
             for key, value in re.findall(
                 r"^(\w+_ctxt_switches):\s+(\d+)$",
                 pathlib.Path(f"/proc/{daemon.pid}/task/{tid}/status").read_text(),
