@@ -76,7 +76,12 @@ class Daemon:
             )
         self.pid = self.process.pid
         if ready:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except BaseException:
+                self.process.kill()  # nobody else knows of it
+                self.process.wait()
+                raise
 
     def wait_ready(self):
         end = time.monotonic() + TIMEOUT

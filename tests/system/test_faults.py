@@ -314,8 +314,9 @@ def test_out_of_descriptors_accepting_pauses_and_recovers(start_daemon, engine):
         )
         pauses = last["accept_paused"] - first["accept_paused"]
         assert last["cost"]["turns"] - first["cost"]["turns"] <= 6 * pauses
-        (said,) = [line for line in daemon.log().splitlines() if "'echo': accept: " in line]
-        assert "Too many open files" in said and "LimitNOFILE" in said
+        said = [line for line in daemon.log().splitlines() if "'echo': accept: " in line]
+        assert 1 <= len(said) <= 3  # looking at it takes descriptors too, for a moment
+        assert "Too many open files" in said[0] and "LimitNOFILE" in said[0]
         for s in connections[:inside]:
             echo(s)
         # One leaves, one comes in.
@@ -406,22 +407,24 @@ def test_sigkill_in_mid_load_does_not_stop_the_next_start(start_daemon, engine, 
     sections = listener("echo", engine=engine, address=[f"{host}:{port}", "127.0.0.1:0"], workers=2)
     first = start_daemon(sections)
     load = Load(first.addresses("echo")[1][1])
-    s = connect((host, port))
     try:
-        wait_until(lambda: first.stats("echo")["bytes_in"] > 1000, "load")
-        s.sendall(noise(100 * KIB))
+        connections = [connect((host, port)) for _ in range(100)]
+        for s in connections:
+            echo(s)
+        wait_until(lambda: first.stats("echo")["bytes_in"] > 100000, "load")
+        connections[0].send(noise(100 * KIB))
         first.process.send_signal(signal.SIGKILL)
         assert first.process.wait(TIMEOUT) == -signal.SIGKILL
-        assert is_ended(s)
+        # At once, as a supervisor would: the same files (the last -c counts), the same ports.
+        assert os.path.exists(first.control)
+        second = start_daemon(sections, options=("-c", first.config_path))
     finally:
-        s.close()
         load.stop()
-    assert os.path.exists(first.control)
-    second = start_daemon(
-        sections, options=("-c", first.config_path)  # the same files: the last -c counts
-    )
     second.control = first.control
     assert second.addresses("echo")[0] == (host, port)
+    for s in connections:
+        assert is_ended(s)
+        s.close()
     with connect((host, port)) as s:
         echo(s, noise(MIB // 4))
     second.wait_closed("echo")
