@@ -1,0 +1,60 @@
+/* What the two halves of the iperf3 service share: iperf3.c (control connections) and
+ * iperf3_stream.c (data). */
+#pragma once
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "iperf3_test.h"
+#include "util.h"
+
+enum operation { IPERF3_OP_TEST, IPERF3_OP_RECEIVE, IPERF3_OP_SEND };
+
+/* Where a connection is; those of control follow each other in this order. */
+enum iperf3_step {
+	STEP_COOKIE, /* what will it be? */
+	STEP_STREAM, /* data */
+	STEP_PARAMS,
+	STEP_STREAMS, /* they come */
+	STEP_RUN,
+	STEP_FINISH,  /* the client has ended the test: streams say what they counted */
+	STEP_RESULTS, /* of the client */
+	STEP_ARRIVE,  /* bytes that are on their way still count, for a while */
+	STEP_REPLY,   /* ours */
+	STEP_DONE,    /* the client takes its leave */
+	STEP_REFUSE,  /* iperf3_conn.refusal, and the end */
+	STEP_CLOSE,   /* when all is sent */
+};
+
+struct iperf3_conn {
+	struct iperf3_member member; /* the first: freed by iperf3_leave() */
+	uint8_t step;                /* enum iperf3_step */
+	uint8_t phase;               /* stream: the test's, as last seen */
+	int refusal;                 /* enum iperf3_error; IPERF3_ACCESS_DENIED */
+
+	/* Stream. */
+	uint64_t granted;  /* bytes that it may still queue */
+	uint64_t queued;   /* all that it was granted so far, with those */
+	uint64_t begin_ns; /* of sending */
+
+	/* Control. */
+	uint32_t text_bytes, text_max;
+	bool waited;        /* for bytes to arrive */
+	char *text;         /* JSON that comes, or goes; NULL: none */
+	uint64_t *expected; /* what the client has counted, by index of the id */
+	struct iperf3_stream **sorted;
+	uint64_t progress_bytes, progress_ns; /* the last time that something moved */
+	uint64_t start_ns, end_ns;            /* of the phase that counts */
+	struct iperf3_cpu cpu_start, cpu_end;
+};
+static_assert(offsetof(struct iperf3_conn, member) == 0, "see iperf3_leave()");
+
+/* The calling thread's. */
+struct iperf3_cpu iperf3_cpu_now(void);
+
+/* The connection has joined a test as a stream: sets its socket up. */
+void iperf3_stream_enter(struct conn *c);
+void iperf3_stream_run(struct conn *c);
+/* The connection ends, perhaps before the test: its last numbers. */
+void iperf3_stream_leave(struct conn *c);

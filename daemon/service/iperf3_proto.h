@@ -1,0 +1,115 @@
+/* iperf3's control protocol as a server sees it: states of one byte, and JSON behind a be32 length.
+ * Pure: no I/O.
+ *
+ * Source: iperf3's own src/iperf_api.[ch], versions 3.1 to 3.18, and what its client sends. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	IPERF3_COOKIE = 37,           /* bytes a connection starts with: 36 characters and a NUL */
+	IPERF3_LENGTH = 4,            /* be32, before JSON */
+	IPERF3_PARAMS_MAX = 8 * 1024, /* bytes of JSON */
+	IPERF3_RESULTS_MAX = 256 * 1024,
+	IPERF3_ERROR = 9,          /* bytes of IPERF3_SERVER_ERROR with its numbers */
+	IPERF3_PARALLEL_MAX = 128, /* as iperf3's own limits: of -P, ... */
+	IPERF3_TIME_MAX_S = 86400,
+	IPERF3_OMIT_MAX_S = 600,
+	IPERF3_LEN_MAX = 1024 * 1024,
+	IPERF3_LEN = 128 * 1024, /* of a block, unless the client says otherwise */
+	IPERF3_WINDOW_MAX = 512 * 1024 * 1024,
+	IPERF3_MSS_MAX = 9216,
+	IPERF3_BURST_MAX = 1000,
+	IPERF3_CONGESTION_MAX = 16, /* with its NUL: TCP_CA_NAME_MAX */
+};
+
+enum iperf3_state {
+	IPERF3_TEST_START = 1,
+	IPERF3_TEST_RUNNING = 2,
+	IPERF3_TEST_END = 4,
+	IPERF3_PARAM_EXCHANGE = 9,
+	IPERF3_CREATE_STREAMS = 10,
+	IPERF3_SERVER_TERMINATE = 11,
+	IPERF3_CLIENT_TERMINATE = 12,
+	IPERF3_EXCHANGE_RESULTS = 13,
+	IPERF3_DISPLAY_RESULTS = 14,
+	IPERF3_DONE = 16,
+	IPERF3_ACCESS_DENIED = 0xff,
+	IPERF3_SERVER_ERROR = 0xfe, /* then be32 of enum iperf3_error, be32 errno */
+};
+
+/* What the client says of an IPERF3_SERVER_ERROR; the numbers are iperf3's. */
+enum iperf3_error {
+	IPERF3_BAD_DURATION = 5,
+	IPERF3_BAD_PARALLEL = 6,
+	IPERF3_BAD_LEN = 7,
+	IPERF3_BAD_WINDOW = 8,
+	IPERF3_BAD_MSS = 10,
+	IPERF3_BAD_OMIT = 12,
+	IPERF3_BAD_BURST = 15,
+	IPERF3_NO_SCTP = 18,
+	IPERF3_BAD_TOS = 21,
+	IPERF3_REVERSE_BIDIR = 25,
+	IPERF3_NO_TEST = 100,
+	IPERF3_BAD_PARAMS = 114,
+	IPERF3_MSS_FAILED = 123,
+	IPERF3_BUFFER_FAILED = 124,
+	IPERF3_TOS_FAILED = 125,
+	IPERF3_NO_PROTOCOL = 131, /* UDP: "protocol does not exist" */
+	IPERF3_CONGESTION_FAILED = 134,
+	IPERF3_PACING_FAILED = 140,
+	IPERF3_BUFFER_SMALL = 141,
+	IPERF3_NO_AUTHORIZATION = 142,
+	IPERF3_STREAM_LOST = 200,
+};
+
+struct iperf3_params {
+	bool sends, receives; /* the server */
+	bool server_output;
+	unsigned parallel;       /* streams of each direction */
+	unsigned time_s, omit_s; /* time_s 0: until the client ends it */
+	uint64_t limit_bytes;    /* -n, -k: what senders send in all; 0: no limit */
+	uint32_t len, burst;     /* bytes of a block, blocks sent at once */
+	uint64_t rate, fq_rate;  /* bits/s of each stream; 0: no limit */
+	int window, mss, tos;    /* 0: as they are */
+	char congestion[IPERF3_CONGESTION_MAX];
+};
+
+struct iperf3_stream_result {
+	bool sends; /* the server */
+	uint64_t bytes;
+	uint32_t retransmits; /* if it sends */
+	double seconds;
+};
+
+struct iperf3_results {
+	double cpu_user, cpu_system; /* percent of the test's time */
+	const char *congestion;      /* NULL: not known */
+	const char *title;           /* of the server's output; NULL: the client wants none */
+	const struct iperf3_stream_result *streams;
+	unsigned count;
+};
+
+/* Is this how iperf3 begins a connection? */
+bool iperf3_is_cookie(const uint8_t cookie[static IPERF3_COOKIE]);
+
+/* The bytes of JSON that follow, or -EPROTO: none, or more than `max`. */
+int iperf3_parse_length(const uint8_t length[static IPERF3_LENGTH], int max);
+
+/* The client's parameters; 0, or the enum iperf3_error to refuse them with. */
+int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *ret_params);
+
+/* The client's results: ret_bytes[i] is what it counted on the stream with iperf3_stream_id(i), 0
+ * if it does not name it.  0 or -EPROTO. */
+int iperf3_parse_results(const char *json, size_t bytes, uint64_t *ret_bytes, unsigned count);
+
+/* 1, 3, 4, 5, ... */
+unsigned iperf3_stream_id(unsigned index);
+
+/* The server's results with their length before them: *ret_bytes of them, to be freed.  NULL: no
+ * memory. */
+char *iperf3_build_results(const struct iperf3_results *results, size_t *ret_bytes);
+
+/* IPERF3_SERVER_ERROR. */
+void iperf3_build_error(int error, uint8_t to[static IPERF3_ERROR]);

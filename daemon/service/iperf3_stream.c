@@ -1,0 +1,337 @@
+/* iperf3's data streams: what comes is dropped, as in discard; what goes are views of one chunk, as
+ * in chargen.  Each runs on its own worker and looks at its test's phase when it runs.
+ *
+ * Bytes that senders count are those that the kernel has taken, like iperf3's own. */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "conn.h"
+#include "iperf3_conn.h"
+
+enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer */
+
+struct iperf3_cpu iperf3_cpu_now(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_THREAD, &usage) < 0)
+		return (struct iperf3_cpu){ 0 };
+	return (struct iperf3_cpu){
+		.user_ns = (uint64_t)usage.ru_utime.tv_sec * NS_PER_S +
+			   (uint64_t)usage.ru_utime.tv_usec * NS_PER_US,
+		.system_ns = (uint64_t)usage.ru_stime.tv_sec * NS_PER_S +
+			     (uint64_t)usage.ru_stime.tv_usec * NS_PER_US,
+	};
+}
+
+/* ---- The socket ---- */
+
+static bool set_option(struct conn *c, int level, int name, const void *value, socklen_t bytes)
+{
+	stat_add(c->worker->stats.sys_other, 1);
+	return setsockopt(c->fd, level, name, value, bytes) == 0;
+}
+
+static bool set_number(struct conn *c, int level, int name, int value)
+{
+	return set_option(c, level, name, &value, sizeof(value));
+}
+
+/* Both buffers, and as iperf3 does: less than was asked for is an error. */
+static int set_window(struct conn *c, int bytes)
+{
+	static const int names[] = { SO_RCVBUF, SO_SNDBUF };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		int actual = 0;
+		socklen_t length = sizeof(actual);
+
+		if (!set_number(c, SOL_SOCKET, names[i], bytes) ||
+		    getsockopt(c->fd, SOL_SOCKET, names[i], &actual, &length) < 0)
+			return IPERF3_BUFFER_FAILED;
+		stat_add(c->worker->stats.sys_other, 1);
+		if (actual < bytes)
+			return IPERF3_BUFFER_SMALL;
+	}
+	return 0;
+}
+
+static int set_tos(struct conn *c, int tos)
+{
+	struct sockaddr_storage address = { 0 };
+	socklen_t length = sizeof(address);
+	bool done;
+
+	if (getsockname(c->fd, (struct sockaddr *)&address, &length) < 0)
+		return IPERF3_TOS_FAILED;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (address.ss_family == AF_INET6)
+		done = set_number(c, IPPROTO_IPV6, IPV6_TCLASS, tos);
+	else
+		done = set_number(c, IPPROTO_IP, IP_TOS, tos);
+	return done ? 0 : IPERF3_TOS_FAILED;
+}
+
+/* 0 or enum iperf3_error. */
+static int set_options(struct conn *c, const struct iperf3_params *p)
+{
+	uint64_t fq_rate = p->fq_rate / 8; /* bytes/s */
+	int rc = 0;
+
+	if (p->window)
+		rc = set_window(c, p->window);
+	if (rc == 0 && p->tos)
+		rc = set_tos(c, p->tos);
+	if (rc == 0 && p->mss && !set_number(c, IPPROTO_TCP, TCP_MAXSEG, p->mss))
+		rc = IPERF3_MSS_FAILED;
+	if (rc == 0 && p->sends && fq_rate &&
+	    !set_option(c, SOL_SOCKET, SO_MAX_PACING_RATE, &fq_rate, sizeof(fq_rate)))
+		rc = IPERF3_PACING_FAILED;
+	/* One that this host does not have is no error to iperf3: the client hears what is used. */
+	if (rc == 0 && p->congestion[0] &&
+	    !set_option(c, IPPROTO_TCP, TCP_CONGESTION, p->congestion,
+			(socklen_t)strlen(p->congestion)) &&
+	    errno != ENOENT)
+		rc = IPERF3_CONGESTION_FAILED;
+	return rc;
+}
+
+void iperf3_stream_enter(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+	const struct iperf3_params *p = &t->params;
+	char congestion[IPERF3_CONGESTION_MAX] = "";
+	socklen_t length = sizeof(congestion) - 1;
+	uint8_t role = p->sends ? IPERF3_SENDS : IPERF3_RECEIVES;
+	int error = set_options(c, p);
+
+	if (p->sends && p->receives)
+		role = IPERF3_UNKNOWN;
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, congestion, &length) < 0)
+		congestion[0] = '\0';
+	stat_add(c->worker->stats.sys_other, 1);
+	atomic_store(&i->member.stream->role, role);
+	iperf3_arrive(&i->member, error, congestion);
+}
+
+/* ---- Counting ---- */
+
+static uint8_t role_of(const struct iperf3_conn *i)
+{
+	return atomic_load_explicit(&i->member.stream->role, memory_order_relaxed);
+}
+
+static void store_bytes(struct iperf3_stream *s, uint64_t bytes)
+{
+	atomic_store_explicit(&s->bytes, bytes, memory_order_relaxed);
+}
+
+/* What a sender has sent, and how often again.  A send in flight may be half done: what the peer
+ * has acknowledged of it counts. */
+static void look_at_sender(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_stream *s = i->member.stream;
+	struct tcp_info info = { 0 };
+	socklen_t length = sizeof(info);
+	uint64_t sent = c->bytes_out;
+
+	if (role_of(i) == IPERF3_RECEIVES)
+		return;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) {
+		s->retransmits = info.tcpi_total_retrans;
+		if (info.tcpi_bytes_acked > sent)
+			sent = MIN(info.tcpi_bytes_acked, sent + c->sending.bytes);
+	}
+	store_bytes(s, sent);
+}
+
+/* What was before does not count: at the start, and when the omitted time is over. */
+static void stream_begin(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_stream *s = i->member.stream;
+
+	look_at_sender(c);
+	s->retransmits_before = s->retransmits;
+	s->bytes_before = atomic_load_explicit(&s->bytes, memory_order_relaxed);
+	s->start_ns = clock_ns();
+	s->cpu_start = iperf3_cpu_now();
+	if (!i->begin_ns)
+		i->begin_ns = s->start_ns;
+}
+
+static void stream_finish(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_stream *s = i->member.stream;
+
+	if (s->end_ns)
+		return;
+	look_at_sender(c);
+	s->end_ns = clock_ns();
+	s->cpu_end = iperf3_cpu_now();
+	iperf3_finish(&i->member);
+}
+
+/* A client that receives reads whole blocks to the last one, and listens to nothing else until
+ * then: the end of what it gets must come before control goes on, as from iperf3's own server. */
+static void stream_end(struct conn *c)
+{
+	stream_finish(c);
+	if (role_of(c->state) == IPERF3_SENDS)
+		conn_close(c, CONN_END_PEER);
+}
+
+/* The test's phase has changed since this stream ran last. */
+static void stream_see(struct conn *c, enum iperf3_phase phase)
+{
+	struct iperf3_conn *i = c->state;
+
+	if (phase == IPERF3_OMIT || (phase == IPERF3_RUN && i->phase <= IPERF3_OMIT))
+		stream_begin(c);
+	else if (phase == IPERF3_END)
+		stream_end(c);
+	else if (phase == IPERF3_DEAD)
+		conn_close(c, (enum conn_end)atomic_load(&i->member.test->end));
+	i->phase = (uint8_t)phase;
+}
+
+/* ---- Receiving ---- */
+
+static void stream_receive(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_stream *s = i->member.stream;
+	size_t bytes = c->rx.bytes;
+
+	if (role_of(i) == IPERF3_UNKNOWN)
+		iperf3_receives(&i->member);
+	conn_op_begin(c, IPERF3_OP_RECEIVE);
+	bufq_drop(&c->worker->pool, &c->rx, bytes);
+	conn_op_end(c);
+	if (role_of(i) == IPERF3_RECEIVES)
+		store_bytes(s, atomic_load_explicit(&s->bytes, memory_order_relaxed) + bytes);
+}
+
+/* ---- Sending ---- */
+
+/* Made for the worker's first sender and kept; what is in it does not matter. */
+static struct chunk *stream_pattern(struct worker *w)
+{
+	struct chunk *k = w->service_state;
+
+	if (k)
+		return k;
+	k = chunk_get(&w->pool);
+	if (!k)
+		return NULL;
+	for (uint32_t at = 0; at < w->pool.chunk_size; at++)
+		k->base[at] = (uint8_t)('0' + at % 10);
+	w->service_state = k;
+	return k;
+}
+
+/* The next bytes to queue: whole blocks, as many as the rate and the test's end allow.  false: none
+ * now. */
+static bool stream_grant(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+	const struct iperf3_params *p = &t->params;
+	uint64_t bytes = p->rate ? (uint64_t)p->len * p->burst : QUEUE;
+
+	if (p->rate) {
+		/* When all that was granted so far is due to be sent. */
+		double due_ns = (double)i->queued * 8 * NS_PER_S / (double)p->rate;
+		uint64_t next_ns = i->begin_ns + (uint64_t)MIN(due_ns, 1e18);
+
+		if (clock_ns() < next_ns) {
+			conn_set_deadline(c, next_ns);
+			return false;
+		}
+	}
+	/* The client counts what comes after *its* omitted time: then it has to end the test. */
+	if (p->limit_bytes && !p->omit_s)
+		bytes = iperf3_take_budget(t, bytes);
+	i->granted = bytes;
+	i->queued += bytes;
+	return bytes > 0;
+}
+
+static void stream_send(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct worker *w = c->worker;
+	struct chunk *k = stream_pattern(w);
+	bool begun = false;
+
+	store_bytes(i->member.stream, c->bytes_out);
+	if (!k) {
+		conn_starved(c);
+		return;
+	}
+	if (c->tx.bytes + c->sending.bytes >= QUEUE / 2)
+		return;
+	while (c->tx.bytes + c->sending.bytes < QUEUE) {
+		uint32_t n;
+
+		if (i->granted == 0 && !stream_grant(c))
+			return;
+		if (!begun)
+			conn_op_begin(c, IPERF3_OP_SEND);
+		begun = true;
+		n = (uint32_t)MIN(i->granted, (uint64_t)w->pool.chunk_size);
+		bufq_push(&c->tx, view_new(&w->pool, k, k->base, n));
+		i->granted -= n;
+	}
+}
+
+void iperf3_stream_run(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+	enum iperf3_phase phase = iperf3_phase(t);
+	uint8_t role;
+
+	if (unlikely(phase != i->phase))
+		stream_see(c, phase);
+	if (c->flags & CONN_CLOSING)
+		return;
+	if (phase == IPERF3_SETUP) {
+		if (c->flags & CONN_EOF)
+			conn_close(c, CONN_END_PEER);
+		return; /* what comes too early waits */
+	}
+	if (c->rx.bytes)
+		stream_receive(c);
+	if (c->flags & CONN_EOF) {
+		conn_close(c, CONN_END_PEER);
+		return;
+	}
+	if (phase == IPERF3_END)
+		return;
+	role = role_of(i);
+	if (role == IPERF3_UNKNOWN &&
+	    t->params.parallel <= atomic_load_explicit(&t->receivers, memory_order_relaxed)) {
+		role = IPERF3_SENDS;
+		atomic_store(&i->member.stream->role, role);
+	}
+	if (role == IPERF3_SENDS)
+		stream_send(c);
+}
+
+void iperf3_stream_leave(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+
+	if (i->phase == IPERF3_OMIT || i->phase == IPERF3_RUN)
+		stream_finish(c);
+}

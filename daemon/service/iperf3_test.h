@@ -1,0 +1,125 @@
+/* The tests of one iperf3 listener: which connections belong together, and how those of different
+ * workers tell each other that something has changed.
+ *
+ * A test begins with the first connection that shows its cookie (control) and ends with that
+ * connection.  What is looked up or changes hands is under the registry's mutex, which is taken
+ * when a test or a connection of it begins, changes its phase or ends; while bytes flow only the
+ * atomics are touched, each written by one worker. */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "iperf3_proto.h"
+#include "mailbox.h"
+
+enum { IPERF3_TESTS_MAX = 4096 }; /* at a time, of one listener */
+
+struct conn;
+struct worker;
+struct iperf3_registry;
+struct iperf3_test;
+
+/* In this order. */
+enum iperf3_phase {
+	IPERF3_SETUP, /* parameters and streams come */
+	IPERF3_OMIT,  /* bytes flow, but do not count */
+	IPERF3_RUN,
+	IPERF3_END,  /* senders have stopped; what is on its way to receivers still counts */
+	IPERF3_DEAD, /* control has ended: so do streams */
+};
+
+enum iperf3_role { IPERF3_UNKNOWN, IPERF3_RECEIVES, IPERF3_SENDS };
+
+/* One connection.  Allocated by the service, which gives it up with iperf3_leave(). */
+struct iperf3_member {
+	struct call call;
+	bool called;       /* call is on its way */
+	struct conn *conn; /* NULL: it has left */
+	struct worker *worker;
+	struct iperf3_registry *registry;
+	struct iperf3_test *test;     /* NULL: none yet */
+	struct iperf3_stream *stream; /* NULL: of control */
+};
+
+/* What a thread has used up to a moment. */
+struct iperf3_cpu {
+	uint64_t user_ns, system_ns;
+};
+
+/* One stream, also after its connection has ended.  Between the start of the test and `finished` it
+ * is its worker's, but for the atomics; then control's. */
+struct iperf3_stream {
+	struct iperf3_member *member; /* NULL: ended.  The registry's */
+	bool finished;                /* the registry's */
+	_Atomic uint64_t bytes;       /* in its direction, from the beginning */
+	_Atomic uint8_t role;         /* enum iperf3_role */
+	unsigned worker_index;
+	uint32_t retransmits, retransmits_before;
+	uint64_t bytes_before; /* what was omitted */
+	uint64_t opened_ns, start_ns, end_ns;
+	struct iperf3_cpu cpu_start, cpu_end; /* of its worker */
+};
+
+struct iperf3_test {
+	uint8_t cookie[IPERF3_COOKIE];
+	struct iperf3_test *next; /* of its bucket */
+	struct iperf3_member *control;
+	unsigned references; /* members */
+	unsigned joined, arrived, finished;
+	struct iperf3_params params;   /* constant once streams may come */
+	struct iperf3_stream *streams; /* stream_count of them; NULL: none may come yet */
+	unsigned stream_count;
+	_Atomic uint8_t phase;                  /* enum iperf3_phase */
+	_Atomic uint8_t end;                    /* enum conn_end, for streams in IPERF3_DEAD */
+	int error;                              /* the registry's; see iperf3_arrive() */
+	_Atomic unsigned receivers;             /* --bidir: streams that are known to receive */
+	_Atomic uint64_t budget;                /* bytes that may still be sent */
+	char congestion[IPERF3_CONGESTION_MAX]; /* in use; of the last stream that came */
+};
+
+void *iperf3_registry_new(void); /* NULL: no memory */
+void iperf3_registry_free(void *registry);
+unsigned iperf3_registry_tests(struct iperf3_registry *r);
+
+/* The member's connection has shown this cookie.  0: it is a new test's control, or a stream of the
+ * test (member->stream).  -EBUSY: too many tests; -EACCES: a test that takes no more streams;
+ * -ENOMEM. */
+int iperf3_enter(struct iperf3_registry *r, struct iperf3_member *member,
+		 const uint8_t cookie[static IPERF3_COOKIE]);
+
+/* From now on streams may enter.  0 or -ENOMEM. */
+int iperf3_expect(struct iperf3_test *test, const struct iperf3_params *params);
+
+/* The stream is ready, or cannot be had (enum iperf3_error); the congestion control in use. Control
+ * runs when the last one is here, or one is lost. */
+void iperf3_arrive(struct iperf3_member *member, int error, const char *congestion);
+bool iperf3_is_complete(struct iperf3_test *test, int *ret_error);
+
+/* Streams run again, and see it. */
+void iperf3_set_phase(struct iperf3_test *test, enum iperf3_phase phase);
+static inline enum iperf3_phase iperf3_phase(const struct iperf3_test *test)
+{
+	return (enum iperf3_phase)atomic_load_explicit(&test->phase, memory_order_acquire);
+}
+
+/* --bidir: this stream has data, so it receives.  When as many have as there should be, the others
+ * run again: they send. */
+void iperf3_receives(struct iperf3_member *member);
+
+/* The stream's numbers are final, but for bytes that still come in.  Control runs when all are. */
+void iperf3_finish(struct iperf3_member *member);
+bool iperf3_is_finished(struct iperf3_test *test);
+
+/* Up to `bytes` of what senders may still send. */
+uint64_t iperf3_take_budget(struct iperf3_test *test, uint64_t bytes);
+
+/* The stream's count in its direction without what was omitted. */
+uint64_t iperf3_stream_bytes(const struct iperf3_stream *stream);
+
+/* Streams in the order of their ids: receivers as they came, then senders.  Those of --bidir that
+ * never showed what they are get a role by their place.  After iperf3_is_finished(). */
+void iperf3_sort_streams(struct iperf3_test *test, struct iperf3_stream **ret_sorted);
+
+/* The connection ends: frees member, now or when a call on its way has arrived. */
+void iperf3_leave(struct iperf3_member *member);
