@@ -40,6 +40,15 @@ static const char usage[] =
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  nbctl(1) looks inside.\n";
 
+/* The exit status of what only prints: a full disk must not go unnoticed. */
+static int finish_output(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EXIT_SUCCESS;
+	fprintf(stderr, "nbserved: cannot write the output: %s\n", strerror(errno));
+	return EXIT_FAILURE;
+}
+
 static int parse_options(int argc, char **argv, const char **config, enum action *action)
 {
 	static const struct option options[] = {
@@ -78,10 +87,10 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 			break;
 		case 'V':
 			puts("nbserved " NB_VERSION);
-			exit(EXIT_SUCCESS);
+			exit(finish_output());
 		case 'h':
 			fputs(usage, stdout);
-			exit(EXIT_SUCCESS);
+			exit(finish_output());
 		default:
 			return -EINVAL;
 		}
@@ -208,7 +217,7 @@ int main(int argc, char **argv)
 		return 2;
 	if (action == ACTION_DUMP_KEYS) {
 		config_dump_keys(stdout);
-		return EXIT_SUCCESS;
+		return finish_output();
 	}
 	config = load(path);
 	if (!config)
@@ -233,5 +242,5 @@ int main(int argc, char **argv)
 		break;
 	}
 	config_free(config);
-	return rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return rc < 0 ? (finish_output(), EXIT_FAILURE) : finish_output();
 }

@@ -300,16 +300,29 @@ void conn_ready(struct conn *c)
 	w->ready_tail = &c->ready_next;
 }
 
-void conn_starved(struct conn *c)
+static void conn_starve(struct conn *c, uint32_t flags)
 {
 	struct worker *w = c->worker;
 
 	if (c->flags & CONN_STARVED)
 		return;
 	stat_add(w->stats.starved, 1);
-	c->flags |= CONN_STARVED;
+	c->flags |= CONN_STARVED | flags;
 	c->starved_next = w->starved;
 	w->starved = c;
+}
+
+void conn_starved(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	w->starved_free = MIN(w->starved_free, w->pool.free_count);
+	conn_starve(c, 0);
+}
+
+void conn_starved_input(struct conn *c)
+{
+	conn_starve(c, CONN_NO_INPUT);
 }
 
 static inline void conn_throttle(struct conn *c)

@@ -26,7 +26,8 @@ enum conn_flags {
 	CONN_FED = 1 << 6,      /* runs because the pool recovered: no sign of life */
 	CONN_WATCH_TX = 1 << 7, /* the service's: run it when tx has drained */
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX,
-	CONN_ENGINE = 1 << 8, /* this bit and all above belong to the engine */
+	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
+	CONN_ENGINE = 1 << 9,   /* this bit and all above belong to the engine */
 };
 
 enum conn_end {
@@ -85,8 +86,9 @@ void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
-void conn_ready(struct conn *c);   /* run me in this turn, or the next */
-void conn_starved(struct conn *c); /* run me again when the pool has chunks */
+void conn_ready(struct conn *c);         /* run me in this turn, or the next */
+void conn_starved(struct conn *c);       /* a service: run me again when the pool has chunks */
+void conn_starved_input(struct conn *c); /* an engine: there was no chunk to receive into */
 void conn_close(struct conn *c, enum conn_end end);
 
 /* Copies bytes behind tx: headers and small replies.  0, or -ENOBUFS when the pool is exhausted and

@@ -144,7 +144,9 @@ void worker_accepted(struct acceptor *a, int fd)
 {
 	struct worker *w = a->worker;
 
-	if (fd >= 0) {
+	if (unlikely(fd >= 0 && w->stop)) {
+		close(fd);
+	} else if (fd >= 0) {
 		if (unlikely(w->paused))
 			w->owner->paused(w, 0);
 		w->paused = false;
@@ -188,34 +190,52 @@ static void worker_run_ready(struct worker *w)
 	}
 }
 
-/* More than the services' quarter of the pool is there again (of which the engine lends nothing):
- * all that waited for it may go on. */
+/* Is there what c waits for?  A chunk to receive into, which the kernel may hold already; or more
+ * to write into than the `free` that were not enough. */
+static bool worker_can_feed(const struct worker *w, const struct conn *c, uint32_t free)
+{
+	const struct pool *p = &w->pool;
+
+	if (c->flags & CONN_CLOSING)
+		return true;
+	if (c->flags & CONN_NO_INPUT)
+		return p->free_count > p->keep || w->pool_lent > 0;
+	return p->free_count > free;
+}
+
 static void worker_feed_starved(struct worker *w)
 {
 	struct conn *c = w->starved;
-	bool closing = false;
+	uint32_t free = w->starved_free;
 
-	for (struct conn *i = c; i; i = i->starved_next)
-		closing |= i->flags & CONN_CLOSING;
-	if (!closing && worker_chunks(w) <= w->pool.keep)
-		return;
 	w->starved = NULL;
 	while (c) {
 		struct conn *next = c->starved_next;
 
-		c->flags = (c->flags & ~(uint32_t)CONN_STARVED) | CONN_FED;
-		if (!(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
-			w->engine->recv(c, true);
-		conn_ready(c);
+		if (worker_can_feed(w, c, free)) {
+			c->flags &= ~(uint32_t)(CONN_STARVED | CONN_NO_INPUT);
+			c->flags |= CONN_FED;
+			if (!(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
+				w->engine->recv(c, true);
+			conn_ready(c);
+		} else {
+			c->starved_next = w->starved;
+			w->starved = c;
+		}
 		c = next;
 	}
+	if (w->pool.free_count > free)
+		w->starved_free = UINT32_MAX; /* all services run again, and say anew */
 }
 
 /* What one connection may hold shrinks as the pool empties, so that some who never read cannot take
  * it all; never below two chunks. */
 static void worker_set_held_max(struct worker *w)
 {
-	size_t chunk = w->pool.chunk_size, share = MAX(worker_chunks(w) / 4, 2U);
+	uint32_t chunks = worker_chunks(w), keep = w->pool.keep;
+	size_t chunk = w->pool.chunk_size, share = chunks > keep ? (chunks - keep) / 4 : 0;
+
+	share = MAX(share, 2U);
 
 	w->held_max = MIN(share * chunk, CONN_HELD_MAX);
 	w->views_max = MIN(share, CONN_VIEWS_MAX);
@@ -238,18 +258,23 @@ static void worker_turn(struct worker *w)
 
 	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
 	w->engine->wait(w, block);
+	stat_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
 	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
+	if (unlikely(w->called)) {
+		w->called = false;
+		stat_add(w->stats.sys_other, 1);
+		mailbox_run(&w->mailbox);
+	}
 	worker_set_sampling(w);
 	w->now_ns = w->sampling || w->deadline_ns ? clock_ns() : clock_coarse_ns();
 	worker_set_held_max(w);
-	stat_add(w->stats.turns, 1);
+	worker_run_ready(w);
 	if (unlikely(w->deadline_ns) && w->now_ns >= w->deadline_ns) {
 		if (w->retry_ns && w->now_ns >= w->retry_ns)
 			worker_resume_accept(w);
 		if (w->scan_ns && w->now_ns >= w->scan_ns)
 			worker_scan(w);
 	}
-	worker_run_ready(w);
 	if (unlikely(w->starved != NULL))
 		worker_feed_starved(w);
 	atomic_store_explicit(&w->stats.chunks_free, worker_chunks(w), memory_order_relaxed);
@@ -273,8 +298,7 @@ static void worker_mailbox(struct op *op, int res, uint32_t flags)
 	struct worker *w = container_of(op, struct worker, mailbox_op);
 
 	(void)res, (void)flags;
-	stat_add(w->stats.sys_other, 1);
-	mailbox_run(&w->mailbox);
+	w->called = true;
 }
 
 static int worker_init(struct worker *w, struct reason *reason)
@@ -301,6 +325,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 				  (unsigned long long)w->options.buffer_size);
 	atomic_store_explicit(&w->stats.chunks_free, w->pool.chunk_count, memory_order_relaxed);
 	w->ready_tail = &w->ready;
+	w->starved_free = UINT32_MAX;
 	w->now_ns = clock_ns();
 	w->mailbox_op.done = worker_mailbox;
 	rc = w->engine->init(w, reason);

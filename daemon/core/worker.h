@@ -20,6 +20,7 @@
 
 enum {
 	WORKER_TURN_MAX = 256,      /* events one turn handles */
+	WORKER_QUEUED_MAX = 4096,   /* connections a drain accepts before it stops listening */
 	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
 	WORKER_RETRY_NS =
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
@@ -96,11 +97,14 @@ struct worker {
 	size_t views_max; /* and views: each may pin a chunk */
 	bool sampling;    /* this turn's latencies are measured */
 	bool draining, stop;
+	bool called; /* the mailbox has something: run when this turn's completions were looked at
+		      */
 	struct pool pool;
 	uint32_t pool_lent; /* chunks that the kernel holds to receive into */
 
 	/* Warm. */
 	struct conn *starved;
+	uint32_t starved_free; /* so many free chunks were not enough for a service */
 	struct conn *conns;
 	uint64_t deadline_ns; /* wait() must return by then; 0: none */
 	uint64_t scan_ns;     /* next look at idle connections; 0: none */

@@ -48,6 +48,19 @@ static void worker_do_listen(struct call *call)
 		w->engine->listen(w, &w->acceptors[i], true);
 }
 
+/* Whoever is connected already, in the kernel's queue, is not reset by the end of listening. */
+static void worker_accept_queued(struct acceptor *a)
+{
+	for (unsigned i = 0; i < WORKER_QUEUED_MAX && a->fd >= 0; i++) {
+		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);
+
+		stat_add(a->worker->stats.sys_accept, 1);
+		if (fd < 0)
+			return;
+		worker_accepted(a, fd);
+	}
+}
+
 static void worker_do_drain(struct call *call)
 {
 	uint64_t deadline_ns;
@@ -55,6 +68,8 @@ static void worker_do_drain(struct call *call)
 
 	w->draining = true;
 	w->drain_deadline_ns = deadline_ns;
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		worker_accept_queued(&w->acceptors[i]);
 	worker_close_acceptors(w);
 	w->scan_ns = clock_ns();
 	worker_set_deadline(w);

@@ -105,7 +105,7 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 		if (n == 0)
 			conn_eof(c);
 		else if (n == -ENOBUFS)
-			conn_starved(c);
+			conn_starved_input(c);
 		else
 			conn_failed(c, (int)-n);
 		return READINESS_ENDED;

@@ -278,6 +278,17 @@ void ring_reap(struct ring *r)
 	io_uring_smp_store_release(cq->khead, head);
 }
 
+void ring_reap_all(struct ring *r)
+{
+	for (;;) {
+		if (!ring_ready(r) && (ring_sq_flags(r) & IORING_SQ_CQ_OVERFLOW))
+			ring_enter(r, false, 0);
+		if (!ring_ready(r))
+			return;
+		ring_reap(r);
+	}
+}
+
 /* ---- Watching and accepting ---- */
 
 static void ring_watched_arm(struct ring_watched *watched)

@@ -73,6 +73,9 @@ static inline unsigned ring_ready(const struct ring *r)
 /* Runs op->done() for up to WORKER_TURN_MAX completions; one without an op is passed over. */
 void ring_reap(struct ring *r);
 
+/* The same until none is left, not even in the kernel's overflow list. */
+void ring_reap_all(struct ring *r);
+
 /* engine->listen and engine->watch of both io_uring engines, whose engine_state begins with its
  * struct ring: multishot accept, multishot poll. */
 void ring_listen(struct worker *w, struct acceptor *a, bool on);

@@ -127,7 +127,7 @@ static void uring_recv_ended(struct conn *c, int res)
 		/* More arrived in one turn than was lent: lend more, and go on when there is. */
 		u->lent_max = MIN(u->lent_max * 2, u->buf_entries);
 		u->ring.quiet = 0; /* each send that completes gives chunks back */
-		conn_starved(c);
+		conn_starved_input(c);
 	} else if (res < 0 && res != -ECANCELED) {
 		conn_failed(c, -res);
 	} else if (!(c->flags & CONN_RECV_OFF)) {
@@ -213,6 +213,12 @@ static void uring_close(struct conn *c)
 	uring_hurry(c);
 	stat_add(c->worker->stats.sys_shutdown, 1);
 	shutdown(c->fd, SHUT_RDWR);
+	/* The kernel gives back what it sends without a copy only when the peer has taken it, which
+	 * may be never: unless the connection is broken off (AF_UNSPEC: tcp(7)). */
+	if (c->lent_bytes && c->end != CONN_END_PEER) {
+		stat_add(c->worker->stats.sys_other, 1);
+		connect(c->fd, &(struct sockaddr){ .sa_family = AF_UNSPEC }, sizeof(sa_family_t));
+	}
 }
 
 static void uring_release(struct conn *c)
@@ -250,8 +256,10 @@ static void uring_wait(struct worker *w, bool block)
 		ring_wait(&u->ring, block);
 	}
 	ring_reap(&u->ring);
-	if (silent)
+	if (silent) {
+		ring_reap_all(&u->ring); /* a failure may stand behind many completions */
 		uring_end_silence(u, silent);
+	}
 }
 
 const struct engine engine_uring = {

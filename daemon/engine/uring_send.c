@@ -156,7 +156,8 @@ unsigned uring_silence(struct uring *u)
 {
 	unsigned count = u->ring.quiet;
 
-	if (!u->silence || count > URING_SILENT_MAX)
+	/* A starved connection waits for what each completion gives back. */
+	if (!u->silence || count > URING_SILENT_MAX || u->ring.worker->starved)
 		return 0;
 	for (unsigned i = 0; i < count; i++) {
 		u->quiet[i].sqe->msg_flags |= MSG_WAITALL;

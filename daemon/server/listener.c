@@ -12,7 +12,11 @@
 #include "log.h"
 #include "server.h"
 
-enum { LISTENER_BACKLOG = 4096 };
+enum {
+	LISTENER_BACKLOG = 4096,
+	LISTENER_BIND_NS = 500 * NS_PER_MS, /* an address in use may become free */
+	LISTENER_BIND_PAUSE_NS = 10 * NS_PER_MS,
+};
 
 const char *const listener_state_names[] = { "serving", "draining", "drained", "unavailable" };
 
@@ -41,6 +45,19 @@ static int socket_open(const struct sockaddr_storage *sa, bool first)
 	error = errno;
 	close(fd);
 	return -error;
+}
+
+/* The rings of a daemon that was killed hold its sockets for some milliseconds more: the next start
+ * must not fail on them. */
+static int socket_open_patiently(const struct sockaddr_storage *sa, bool first)
+{
+	static const struct timespec pause = { .tv_nsec = LISTENER_BIND_PAUSE_NS };
+	uint64_t end_ns = clock_ns() + LISTENER_BIND_NS;
+	int fd;
+
+	while ((fd = socket_open(sa, first)) == -EADDRINUSE && clock_ns() < end_ns)
+		nanosleep(&pause, NULL);
+	return fd;
 }
 
 static void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
@@ -75,7 +92,7 @@ static int listener_bind(struct listener *l, const struct sockaddr_storage *want
 
 	for (unsigned i = 0; i < l->worker_count; i++) {
 		socklen_t len = sizeof(sa);
-		int fd = socket_open(&sa, i == 0);
+		int fd = socket_open_patiently(&sa, i == 0);
 
 		if (fd < 0)
 			return reason_set(reason, fd, "bind %s: %s%s", format_sockaddr(&sa, text),

@@ -463,6 +463,32 @@ static void an_exhausted_pool_lets_the_worker_sleep(void **state)
 	fake_stop(f);
 }
 
+static void chunks_that_the_kernel_holds_feed_no_service(void **state)
+{
+	struct fake *f = start(&hoarding);
+	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
+	struct chunk *lent[CHUNKS / 2];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(lent); i++)
+		lent[i] = chunk_get(&f->worker.pool);
+	f->worker.pool_lent = ARRAY_SIZE(lent);
+	greedy->room = 0;
+	fake_send(f, p, data, 1);
+	fake_send(f, greedy, data, CHUNKS);
+	p->room = 0;
+	assert_in_range(fake_settle(f), 1, 3); /* does not spin */
+	p->room = SIZE_MAX;
+	fake_take(f, greedy, SIZE_MAX);
+	fake_settle(f);
+	assert_null(f->worker.starved);
+	assert_int_equal(greedy->out_bytes, CHUNKS);
+	f->worker.pool_lent = 0;
+	for (unsigned i = 0; i < ARRAY_SIZE(lent); i++)
+		chunk_put(&f->worker.pool, lent[i]);
+	fake_stop(f);
+}
+
 static void one_connection_cannot_hold_the_whole_pool(void **state)
 {
 	struct fake *f = start(&answering);
@@ -486,6 +512,23 @@ static void one_byte_messages_cannot_hold_the_whole_pool(void **state)
 	(void)state;
 	greedy->room = 0;
 	fake_send_all(f, greedy, data, 1000, 1);
+	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
+	assert_int_equal(p->out_bytes, 100);
+	fake_stop(f);
+}
+
+static void slow_readers_leave_room_for_others(void **state)
+{
+	struct fake *f = start_large(&answering);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		struct fake_peer *slow = fake_connect(f);
+
+		slow->room = 0;
+		fake_send_all(f, slow, data, 1000, 1);
+	}
 	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
 	assert_int_equal(p->out_bytes, 100);
 	fake_stop(f);
@@ -694,8 +737,10 @@ int main(void)
 		cmocka_unit_test(starved_connections_go_on_when_the_pool_recovers),
 		cmocka_unit_test(a_starved_service_runs_again_without_new_input),
 		cmocka_unit_test(an_exhausted_pool_lets_the_worker_sleep),
+		cmocka_unit_test(chunks_that_the_kernel_holds_feed_no_service),
 		cmocka_unit_test(one_connection_cannot_hold_the_whole_pool),
 		cmocka_unit_test(one_byte_messages_cannot_hold_the_whole_pool),
+		cmocka_unit_test(slow_readers_leave_room_for_others),
 		cmocka_unit_test(a_source_runs_again_when_tx_has_drained),
 		cmocka_unit_test(drain_answers_what_was_received),
 		cmocka_unit_test(drain_of_an_idle_worker_is_said_once),
