@@ -15,7 +15,7 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 
 CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table field human measure openmetrics render)
 $(patsubst %,$(BUILD)/unit/test_%,measure openmetrics render): $(CTL_TESTED)
-$(patsubst %,$(BUILD)/unit/test_%,conn services): $(BUILD)/tests/unit/fake_engine.o
+$(patsubst %,$(BUILD)/unit/test_%,conn iperf3 services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
 .PHONY: units

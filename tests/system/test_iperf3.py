@@ -1,0 +1,467 @@
+"""iperf3 against its own client, over each engine, and against clients that no iperf3 would be."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+from conftest import ENGINES, TIMEOUT, is_sanitized, listener, requires, wait_until
+from traffic import is_ended, receive, reset
+
+TEST_START, TEST_RUNNING, TEST_END = 1, 2, 4
+PARAM_EXCHANGE, CREATE_STREAMS, SERVER_TERMINATE, CLIENT_TERMINATE = 9, 10, 11, 12
+EXCHANGE_RESULTS, DISPLAY_RESULTS, IPERF_DONE = 13, 14, 16
+ACCESS_DENIED, SERVER_ERROR = 255, 254
+KIB, MIB = 1024, 1024 * 1024
+
+
+def start(address, *options):
+    host, port = address
+    arguments = [requires("iperf3"), "-c", host, "-p", str(port), "-J", *options]
+    return subprocess.Popen(
+        ["timeout", "-k", "5", str(TIMEOUT), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process):
+    text = process.communicate(timeout=TIMEOUT + 10)[0]
+    document = json.loads(text)
+    assert process.returncode == 0 and "error" not in document, text
+    return document
+
+
+def iperf3(daemon, *options):
+    """The client's own report."""
+    return finish(start(daemon.addresses("iperf3")[0], *options))
+
+
+def ends(document, key=""):
+    """What was sent and what was received, in the sum of all streams of a direction."""
+    end = document["end"]
+    return end["sum_sent" + key]["bytes"], end["sum_received" + key]["bytes"]
+
+
+def has_ended(daemon, name="iperf3"):
+    daemon.wait_closed(name)
+    pool = daemon.stats(name)["pool"]
+    # The pattern of each worker that has sent, and what it writes small things into.
+    assert pool["chunks"] - pool["free"] <= 2 * daemon.status(name)["workers"]
+
+
+@pytest.fixture
+def daemon(start_daemon, engine):
+    daemon = start_daemon(listener("iperf3", service="iperf3", engine=engine))
+    yield daemon
+    has_ended(daemon)
+
+
+@pytest.fixture
+def daemon_of_two(start_daemon, engine):
+    daemon = start_daemon(listener("iperf3", service="iperf3", engine=engine, workers=2))
+    yield daemon
+    has_ended(daemon)
+
+
+class Client:
+    """One test, by hand."""
+
+    serial = 0
+
+    def __init__(self, address, **params):
+        Client.serial += 1
+        self.address = address
+        self.cookie = f"{os.getpid():010d}{Client.serial:026d}".encode() + b"\0"
+        self.params = {"tcp": True, "omit": 0, "time": 0, "parallel": 1, **params}
+        self.streams = []
+        self.control = self.connect()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for s in [self.control, *self.streams]:
+            s.close()
+
+    def connect(self):
+        s = socket.create_connection(self.address, timeout=TIMEOUT)
+        s.sendall(self.cookie)
+        return s
+
+    def expect(self, *states):
+        assert list(receive(self.control, len(states))) == list(states)
+
+    def send(self, state):
+        self.control.sendall(bytes([state]))
+
+    def send_json(self, document):
+        text = json.dumps(document).encode()
+        self.control.sendall(struct.pack(">I", len(text)) + text)
+
+    def receive_json(self):
+        return json.loads(receive(self.control, struct.unpack(">I", receive(self.control, 4))[0]))
+
+    def set_up(self):
+        self.expect(PARAM_EXCHANGE)
+        self.send_json(self.params)
+        return self
+
+    def open(self):
+        self.set_up().expect(CREATE_STREAMS)
+        count = self.params["parallel"] * (2 if "bidirectional" in self.params else 1)
+        self.streams += [self.connect() for _ in range(count)]
+        return self
+
+    def run(self):
+        self.open().expect(TEST_START, TEST_RUNNING)
+        return self
+
+    def end(self, sent):
+        """Ends the test; the server's results."""
+        self.send(TEST_END)
+        self.expect(EXCHANGE_RESULTS)
+        streams = [{"id": i, "bytes": n} for i, n in sent.items()]
+        self.send_json({"streams": streams})
+        results = self.receive_json()
+        self.expect(DISPLAY_RESULTS)
+        self.send(IPERF_DONE)
+        return results
+
+    def error(self):
+        """The number with which the server refuses the test."""
+        state, error, _ = struct.unpack(">BII", receive(self.control, 9))
+        assert state == SERVER_ERROR
+        return error
+
+
+# ---- The generator, with every option ----
+
+
+@pytest.mark.parametrize("options", [["-n", "64M"], ["-k", "333", "-l", "100K"], ["-n", "1", "-P", "8"]])
+def test_forward_all_that_is_sent_arrives(daemon, options):
+    document = iperf3(daemon, *options)
+    sent, received = ends(document)
+    assert sent == received > 0
+    for stream in document["end"]["streams"]:
+        assert stream["sender"]["bytes"] == stream["receiver"]["bytes"]
+    assert daemon.stats("iperf3")["operations"]["test"]["count"] == 1
+
+
+@pytest.mark.parametrize(
+    "options, expected", [(["-n", "64M"], 64 * MIB), (["-n", "9M", "-P", "8"], 9 * MIB)]
+)
+def test_reverse_sends_what_was_asked_for(daemon, options, expected):
+    document = iperf3(daemon, "-R", *options)
+    sent, received = ends(document)
+    assert sent == received == expected
+    assert document["end"]["sum_sent"]["retransmits"] >= 0
+
+
+def test_reverse_with_blocks(daemon):
+    """The client takes each receive for a block: it ends the test when it has had so many."""
+    sent, received = ends(iperf3(daemon, "-R", "-k", "333", "-l", "100K"))
+    assert 0 < received <= sent <= 333 * 100 * KIB
+
+
+def test_time_and_both_directions_at_once(daemon):
+    document = iperf3(daemon, "--bidir", "-t", "1", "-P", "2")
+    for key in ["", "_bidir_reverse"]:
+        sent, received = ends(document, key)
+        assert sent >= received > 0 and sent - received < 64 * MIB
+    assert len(document["end"]["streams"]) == 4
+    cpu = document["end"]["cpu_utilization_percent"]
+    assert 0 < cpu["remote_total"] <= 110
+    assert abs(cpu["remote_user"] + cpu["remote_system"] - cpu["remote_total"]) < 0.1
+    operations = daemon.stats("iperf3")["operations"]
+    assert operations["receive"]["count"] > 0 and operations["send"]["count"] > 0
+
+
+@pytest.mark.parametrize("direction", [[], ["-R"]])
+def test_what_is_omitted_does_not_count(daemon, direction):
+    document = iperf3(daemon, "-t", "1", "-O", "1", "-b", "80M", *direction)
+    sent, received = ends(document)
+    # Two seconds of 10 MB/s were sent.
+    assert 5e6 < received < 15e6 and 5e6 < sent < 15e6
+    assert 0.8 < document["end"]["sum_received"]["seconds"] < 1.5
+
+
+def test_a_sender_keeps_its_rate(daemon):
+    document = iperf3(daemon, "-R", "-t", "1", "-b", "40M", "-P", "2", "-l", "16K")
+    sent, received = ends(document)
+    assert 9e6 < received <= sent < 11e6
+    document = iperf3(daemon, "-R", "-t", "1", "--fq-rate", "80M")
+    assert ends(document)[1] < 20e6
+
+
+def test_socket_options(daemon):
+    available = open("/proc/sys/net/ipv4/tcp_available_congestion_control").read().split()
+    for direction in [[], ["-R"]]:
+        document = iperf3(
+            daemon, "-n", "2M", "-w", "64K", "-M", "1000", "-C", "reno", "-S", "8", "-N", *direction
+        )
+        sent, received = ends(document)
+        assert sent == received > 0
+        assert "reno" in available and document["end"]["receiver_tcp_congestion"] == "reno"
+
+
+def test_the_output_of_the_server(daemon):
+    document = iperf3(daemon, "-n", "1M", "-P", "2", "--get-server-output", "--title", "a test")
+    lines = document["server_output_text"].splitlines()
+    assert "listener iperf3" in lines[0]
+    assert sum("received" in line for line in lines) == 2
+
+
+def test_many_streams(daemon):
+    document = iperf3(daemon, "-n", "32M", "-P", "128")
+    assert ends(document)[0] == ends(document)[1] > 0
+    assert len(document["end"]["streams"]) == 128
+
+
+def test_text_for_people(daemon):
+    host, port = daemon.addresses("iperf3")[0]
+    text = subprocess.check_output(
+        [requires("iperf3"), "-c", host, "-p", str(port), "-n", "1M", "-R"], text=True, timeout=TIMEOUT
+    )
+    assert "receiver" in text and "iperf Done." in text
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["-u"], "protocol does not exist"),
+        (["-w", "100M"], "socket buffer size not set correctly"),
+    ],
+)
+def test_the_client_says_why_it_is_refused(daemon, options, message):
+    process = start(daemon.addresses("iperf3")[0], *options)
+    text = process.communicate(timeout=TIMEOUT)[0]
+    assert message in text
+    assert daemon.stats("iperf3")["operations"]["test"]["errors"] == 1
+
+
+# ---- Many at once ----
+
+
+def test_eight_clients_at_once(daemon_of_two):
+    address = daemon_of_two.addresses("iperf3")[0]
+    kinds = [["-n", "16M"], ["-R", "-n", "16M", "-P", "3"], ["-t", "1", "--bidir"], ["-n", "8M", "-P", "4"]]
+    running = [start(address, *kind) for kind in kinds * 2]
+    for kind, process in zip(kinds * 2, running):
+        sent, received = ends(finish(process))
+        assert received > 0
+        if "-n" in kind:
+            assert sent == received
+    assert daemon_of_two.stats("iperf3")["operations"]["test"]["count"] == 8
+
+
+@pytest.mark.parametrize("options", [["-n", "16M"], ["-R", "-n", "16M"], ["-t", "1", "--bidir"]])
+def test_streams_on_several_workers(daemon_of_two, options):
+    """Eight streams: that the kernel gives all of them to one worker is one chance in 128."""
+    running = start(daemon_of_two.addresses("iperf3")[0], "-P", "8", *options)
+    sent, received = ends(finish(running))
+    assert received > 0
+    if "-n" in options:
+        assert sent == received
+
+
+def descriptors_settle(daemon, before):
+    wait_until(lambda: daemon.descriptors() <= before, "descriptors are left over")
+
+
+def test_a_thousand_tests_leave_nothing(daemon_of_two):
+    daemon = daemon_of_two
+    address = daemon.addresses("iperf3")[0]
+    before, count = daemon.descriptors(), 200 if is_sanitized() else 1000
+    memory = 0
+    for i in range(count):
+        block = bytes(1 + i % 3000)
+        with Client(address) as client:
+            client.run().streams[0].sendall(block)
+            results = client.end({1: len(block)})
+        assert [s["bytes"] for s in results["streams"]] == [len(block)]
+        if i == count // 10:
+            memory = daemon.memory()
+    daemon.wait_closed("iperf3")
+    descriptors_settle(daemon, before)
+    operations = daemon.stats("iperf3")["operations"]
+    assert operations["test"] == dict(operations["test"], count=count, errors=0)
+    assert is_sanitized() or daemon.memory() < memory + 2 * MIB
+
+
+# ---- By hand ----
+
+
+def test_ids_and_fields(daemon):
+    with Client(daemon.addresses("iperf3")[0], parallel=4) as client:
+        client.run()
+        for i, s in enumerate(client.streams):
+            s.sendall(bytes(1000 * (i + 1)))
+        results = client.end({1: 1000, 3: 2000, 4: 3000, 5: 4000})
+    streams = results["streams"]
+    assert [(s["id"], s["bytes"]) for s in streams] == [(1, 1000), (3, 2000), (4, 3000), (5, 4000)]
+    assert results["sender_has_retransmits"] == -1
+    for field in ["retransmits", "jitter", "errors", "packets", "omitted_errors", "omitted_packets"]:
+        assert field in streams[0]
+
+
+def test_both_directions_find_each_other(daemon_of_two):
+    """Which stream is which shows in who sends, not in the order of arrival."""
+    with Client(daemon_of_two.addresses("iperf3")[0], parallel=2, bidirectional=True) as client:
+        client.run()
+        for s in client.streams[2:]:
+            s.sendall(b"x" * 1000)
+        for s in client.streams[:2]:
+            receive(s, 100000)
+        streams = client.end({1: 1000, 3: 1000})["streams"]
+    assert [s["bytes"] for s in streams[:2]] == [1000, 1000]
+    assert all(s["bytes"] >= 100000 and s["retransmits"] >= 0 for s in streams[2:])
+
+
+@pytest.mark.parametrize(
+    "params, error",
+    [
+        ({"udp": True}, 131),
+        ({"sctp": True}, 18),
+        ({"authtoken": "x"}, 142),
+        ({"parallel": 129}, 6),
+        ({"parallel": 0}, 6),
+        ({"parallel": "many"}, 6),
+        ({"len": 2**21}, 7),
+        ({"time": -1}, 5),
+        ({"omit": 1e9}, 12),
+        ({"reverse": True, "bidirectional": True}, 25),
+        ({"congestion": "x" * 100}, 134),
+    ],
+)
+def test_parameters_that_cannot_be(daemon, params, error):
+    with Client(daemon.addresses("iperf3")[0], **params) as client:
+        assert client.set_up().error() == error
+
+
+def test_text_that_is_none(daemon):
+    for text in [b"", b"[]", b"{", b"\xff" * 100, b"[" * 8000]:
+        with Client(daemon.addresses("iperf3")[0]) as client:
+            client.expect(PARAM_EXCHANGE)
+            client.control.sendall(struct.pack(">I", len(text)) + text)
+            assert client.error() == 114
+    with Client(daemon.addresses("iperf3")[0]) as client:
+        client.expect(PARAM_EXCHANGE)
+        client.control.sendall(struct.pack(">I", 1 << 30))
+        assert client.error() == 114
+
+
+def test_who_does_not_speak_it(daemon):
+    with daemon.connect("iperf3") as s:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n")
+        assert is_ended(s)
+    assert daemon.stats("iperf3")["connections"]["closed"]["protocol"] == 1
+
+
+def test_one_stream_too_many(daemon):
+    with Client(daemon.addresses("iperf3")[0]) as client:
+        client.run()
+        with client.connect() as s:
+            assert receive(s, 1)[0] == ACCESS_DENIED
+        client.streams[0].sendall(b"still there")
+        assert client.end({1: 11})["streams"][0]["bytes"] == 11
+
+
+def test_the_end_of_control_ends_streams(daemon_of_two):
+    address = daemon_of_two.addresses("iperf3")[0]
+    for end in ["terminate", "close", "reset", "nonsense"]:
+        for params in [{}, {"reverse": True}]:
+            with Client(address, parallel=4, **params) as client:
+                client.run()
+                if end == "terminate":
+                    client.send(CLIENT_TERMINATE)
+                elif end == "nonsense":
+                    client.send(77)
+                elif end == "reset":
+                    reset(client.control)
+                else:
+                    client.control.close()
+                assert all(is_ended(s) for s in client.streams)
+                daemon_of_two.wait_closed("iperf3")
+
+
+def test_a_stream_that_is_lost_before_the_start(daemon):
+    with Client(daemon.addresses("iperf3")[0], parallel=3) as client:
+        client.set_up().expect(CREATE_STREAMS)
+        reset(client.connect())
+        assert client.error() == 200
+
+
+def test_killed_clients(daemon_of_two):
+    address = daemon_of_two.addresses("iperf3")[0]
+    before = daemon_of_two.descriptors()
+    kinds = [["-P", "4"], ["-R", "-P", "4"], ["--bidir"], ["-b", "1M", "-R"]]
+    running = [start(address, "-t", "30", *kind) for kind in kinds]
+    wait_until(
+        lambda: daemon_of_two.stats("iperf3")["connections"]["open"] >= 5 + 5 + 3 + 2,
+        "not all are connected",
+    )
+    for process in running:
+        # timeout's child, whose process group is timeout's.
+        children = open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        process.communicate(timeout=TIMEOUT)
+    daemon_of_two.wait_closed("iperf3")
+    descriptors_settle(daemon_of_two, before)
+
+
+def test_who_falls_silent_is_ended(start_daemon):
+    """Clients that stop at every step without a FIN, over all engines at once: each waits 10 s."""
+    daemon = start_daemon("".join(listener(e, service="iperf3", engine=e) for e in ENGINES))
+    clients = []
+    for engine in ENGINES:
+        address = daemon.addresses(engine)[0]
+        clients.append(Client(address))
+        clients.append(Client(address).set_up())
+        clients.append(Client(address, parallel=2, time=1).run())
+        clients.append(Client(address, reverse=True, time=1).run())
+        last = Client(address).run()
+        last.send(TEST_END)
+        last.expect(EXCHANGE_RESULTS)
+        clients.append(last)
+        silent = Client(address)
+        silent.control.sendall(b"x")
+        clients.append(silent)
+    begin = time.monotonic()
+    for engine in ENGINES:
+        daemon.wait_closed(engine)
+        closed = daemon.stats(engine)["connections"]["closed"]
+        assert closed["idle"] + closed["reset"] + closed["peer"] >= 6
+    assert time.monotonic() - begin < 20
+    for client in clients:
+        client.__exit__()
+
+
+@pytest.mark.parametrize("direction", ["-R", "--bidir"])
+def test_a_drain_lets_a_test_end(start_daemon, engine, direction):
+    daemon = start_daemon(listener("iperf3", service="iperf3", engine=engine))
+    running = start(daemon.addresses("iperf3")[0], direction, "-t", "2")
+    wait_until(lambda: daemon.stats("iperf3")["connections"]["open"] >= 2, "not connected")
+    wait_until(lambda: daemon.stats("iperf3")["bytes_out"] > MIB, "it does not run")
+    daemon.process.send_signal(signal.SIGTERM)
+    sent, received = ends(finish(running))
+    assert sent >= received > 0
+    assert daemon.process.wait(TIMEOUT) == 0
+
+
+def test_a_drain_that_ends_tells_the_client(start_daemon, engine):
+    daemon = start_daemon(
+        "[server]\ndrain-timeout = 2s\n" + listener("iperf3", service="iperf3", engine=engine)
+    )
+    with Client(daemon.addresses("iperf3")[0], reverse=True) as client:
+        client.run()
+        receive(client.streams[0], MIB)
+        daemon.process.send_signal(signal.SIGTERM)
+        client.expect(SERVER_TERMINATE)
+    assert daemon.process.wait(TIMEOUT) == 0

@@ -1,0 +1,483 @@
+/* service/iperf3*.c: what a client may say, what it is told, and that a test leaves nothing. */
+#include <endian.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_engine.h"
+#include "iperf3_proto.h"
+#include "iperf3_test.h"
+
+enum { CHUNKS = 128, CHUNK = 4096, KIB = 1024 };
+
+static const char cookie[IPERF3_COOKIE] = "abcdefghijklmnopqrstuvwxyz234567abcd";
+
+/* ---- The protocol ---- */
+
+static int parse(const char *json, struct iperf3_params *p)
+{
+	return iperf3_parse_params(json, strlen(json), p);
+}
+
+static void cookies_are_printable(void **state)
+{
+	uint8_t bytes[IPERF3_COOKIE];
+
+	(void)state;
+	memcpy(bytes, cookie, sizeof(bytes));
+	assert_true(iperf3_is_cookie(bytes));
+	bytes[IPERF3_COOKIE - 1] = 'x';
+	assert_false(iperf3_is_cookie(bytes));
+	bytes[IPERF3_COOKIE - 1] = 0;
+	bytes[7] = ' ';
+	assert_false(iperf3_is_cookie(bytes));
+	bytes[7] = 0;
+	assert_false(iperf3_is_cookie(bytes));
+}
+
+static void lengths_have_a_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\1", 10), 1);
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\12", 10), 10);
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\13", 10), -EPROTO);
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\0", 10), -EPROTO);
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\377\377\377\377", 10), -EPROTO);
+}
+
+static void parameters_mean_what_they_say(void **state)
+{
+	struct iperf3_params p;
+
+	(void)state;
+	assert_int_equal(parse("{}", &p), 0);
+	assert_true(p.receives && !p.sends);
+	assert_int_equal(p.parallel, 1);
+	assert_int_equal(p.len, IPERF3_LEN);
+	assert_int_equal(p.limit_bytes, 0);
+	assert_int_equal(
+		parse("{\"tcp\":true,\"reverse\":true,\"time\":10,\"omit\":2,\"parallel\":3,"
+		      "\"bandwidth\":1e6,\"burst\":4,\"fqrate\":5,\"window\":65536,"
+		      "\"MSS\":1400,\"TOS\":8,\"congestion\":\"reno\",\"num\":1e10,"
+		      "\"get_server_output\":1,\"client_version\":\"3.12\"}",
+		      &p),
+		0);
+	assert_true(p.sends && !p.receives && p.server_output);
+	assert_int_equal(p.time_s, 10);
+	assert_int_equal(p.omit_s, 2);
+	assert_int_equal(p.parallel, 3);
+	assert_int_equal(p.rate, 1000000);
+	assert_int_equal(p.burst, 4);
+	assert_int_equal(p.fq_rate, 5);
+	assert_int_equal(p.window, 65536);
+	assert_int_equal(p.mss, 1400);
+	assert_int_equal(p.tos, 8);
+	assert_string_equal(p.congestion, "reno");
+	assert_int_equal(p.limit_bytes, 10000000000);
+	assert_int_equal(parse("{\"bidirectional\":true,\"blockcount\":7,\"len\":1000}", &p), 0);
+	assert_true(p.sends && p.receives);
+	assert_int_equal(p.limit_bytes, 7000);
+	assert_int_equal(parse("{\"reverse\":false,\"blockcount\":1e18,\"len\":3}", &p), 0);
+	assert_true(p.receives && p.limit_bytes <= UINT64_C(1) << 53);
+}
+
+static void wrong_parameters_get_the_error_that_says_so(void **state)
+{
+	static const struct {
+		const char *json;
+		int error;
+	} wrong[] = {
+		{ "", IPERF3_BAD_PARAMS },
+		{ "[]", IPERF3_BAD_PARAMS },
+		{ "{", IPERF3_BAD_PARAMS },
+		{ "{\"num\":-1}", IPERF3_BAD_PARAMS },
+		{ "{\"num\":\"1\"}", IPERF3_BAD_PARAMS },
+		{ "{\"udp\":true}", IPERF3_NO_PROTOCOL },
+		{ "{\"sctp\":true}", IPERF3_NO_SCTP },
+		{ "{\"authtoken\":\"x\"}", IPERF3_NO_AUTHORIZATION },
+		{ "{\"parallel\":0}", IPERF3_BAD_PARALLEL },
+		{ "{\"parallel\":129}", IPERF3_BAD_PARALLEL },
+		{ "{\"time\":86401}", IPERF3_BAD_DURATION },
+		{ "{\"omit\":601}", IPERF3_BAD_OMIT },
+		{ "{\"len\":1048577}", IPERF3_BAD_LEN },
+		{ "{\"window\":1e12}", IPERF3_BAD_WINDOW },
+		{ "{\"MSS\":9217}", IPERF3_BAD_MSS },
+		{ "{\"TOS\":256}", IPERF3_BAD_TOS },
+		{ "{\"burst\":1001}", IPERF3_BAD_BURST },
+		{ "{\"reverse\":true,\"bidirectional\":true}", IPERF3_REVERSE_BIDIR },
+		{ "{\"congestion\":\"0123456789abcdef\"}", IPERF3_CONGESTION_FAILED },
+		{ "{\"congestion\":1}", IPERF3_CONGESTION_FAILED },
+	};
+	struct iperf3_params p;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_int_equal(parse(wrong[i].json, &p), wrong[i].error);
+}
+
+static void results_come_back_as_they_went(void **state)
+{
+	struct iperf3_stream_result streams[] = {
+		{ .bytes = 1, .seconds = 1 },
+		{ .bytes = UINT64_C(1) << 52, .seconds = 2 },
+		{ .sends = true, .bytes = 3, .retransmits = 4, .seconds = 3 },
+	};
+	struct iperf3_results r = { .streams = streams, .count = 3, .congestion = "reno" };
+	uint64_t bytes[4];
+	size_t length;
+	char *text = iperf3_build_results(&r, &length);
+
+	(void)state;
+	assert_non_null(text);
+	assert_int_equal(iperf3_parse_results(text + 4, length - 4, bytes, 4), 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(bytes[i], streams[i].bytes);
+	assert_int_equal(bytes[3], 0);
+	free(text);
+	assert_int_equal(iperf3_parse_results("{}", 2, bytes, 4), -EPROTO);
+	assert_int_equal(iperf3_parse_results("{\"streams\":[{}]}", 16, bytes, 4), -EPROTO);
+	assert_int_equal(iperf3_stream_id(0), 1);
+	assert_int_equal(iperf3_stream_id(1), 3);
+	assert_int_equal(iperf3_stream_id(2), 4);
+}
+
+/* ---- Whole tests ---- */
+
+struct scene {
+	struct fake *fake;
+	struct fake_peer *control;
+	struct fake_peer *streams[8];
+	unsigned stream_count;
+	size_t seen; /* bytes of control's output */
+};
+
+static struct scene scene_start(void)
+{
+	const struct service *service = service_find("iperf3");
+	struct scene s = { .fake = fake_start(service, CHUNKS, CHUNK, 0) };
+
+	s.fake->worker.shared = service->shared_new();
+	assert_non_null(s.fake->worker.shared);
+	return s;
+}
+
+/* A call to another connection arrives in the turn after: as many as a test has steps. */
+static void settle(struct scene *s)
+{
+	for (unsigned i = 0; i < 6; i++)
+		fake_settle(s->fake);
+}
+
+static void scene_stop(struct scene *s)
+{
+	struct iperf3_registry *registry = s->fake->worker.shared;
+
+	for (unsigned i = 0; i < s->fake->peer_count; i++)
+		if (s->fake->peers[i].conn)
+			fake_reset(s->fake, &s->fake->peers[i]);
+	settle(s);
+	assert_int_equal(iperf3_registry_tests(registry), 0);
+	fake_stop(s->fake);
+	iperf3_registry_free(registry);
+}
+
+static void expect_state(struct scene *s, uint8_t expected)
+{
+	settle(s);
+	assert_true(s->control->out_bytes > s->seen);
+	assert_int_equal(s->control->out[s->seen++], expected);
+}
+
+static void expect_error(struct scene *s, int error)
+{
+	uint8_t expected[IPERF3_ERROR];
+
+	settle(s);
+	iperf3_build_error(error, expected);
+	assert_int_equal(s->control->out_bytes - s->seen, IPERF3_ERROR);
+	assert_memory_equal(s->control->out + s->seen, expected, IPERF3_ERROR);
+}
+
+static void send_json(struct scene *s, const char *json, size_t piece)
+{
+	uint32_t length = htobe32((uint32_t)strlen(json));
+
+	fake_send_all(s->fake, s->control, &length, sizeof(length), piece);
+	fake_send_all(s->fake, s->control, json, strlen(json), piece);
+}
+
+static void send_state(struct scene *s, uint8_t client_state)
+{
+	fake_send_all(s->fake, s->control, &client_state, 1, 1);
+}
+
+static void set_up(struct scene *s, const char *json, size_t piece)
+{
+	s->control = fake_connect(s->fake);
+	s->seen = s->stream_count = 0;
+	fake_send_all(s->fake, s->control, cookie, sizeof(cookie), piece);
+	expect_state(s, IPERF3_PARAM_EXCHANGE);
+	send_json(s, json, piece);
+}
+
+static struct fake_peer *open_stream(struct scene *s, size_t piece)
+{
+	struct fake_peer *peer = fake_connect(s->fake);
+
+	fake_send_all(s->fake, peer, cookie, sizeof(cookie), piece);
+	s->streams[s->stream_count++] = peer;
+	return peer;
+}
+
+static void run(struct scene *s, const char *json, unsigned streams, size_t piece)
+{
+	set_up(s, json, piece);
+	expect_state(s, IPERF3_CREATE_STREAMS);
+	for (unsigned i = 0; i < streams; i++) {
+		assert_int_equal(s->control->out_bytes, s->seen);
+		open_stream(s, piece);
+	}
+	expect_state(s, IPERF3_TEST_START);
+	expect_state(s, IPERF3_TEST_RUNNING);
+	settle(s);
+	assert_int_equal(s->control->out_bytes, s->seen);
+}
+
+/* Ends it; what the server counted. */
+static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsigned count)
+{
+	const char *text;
+	int bytes;
+
+	send_state(s, IPERF3_TEST_END);
+	expect_state(s, IPERF3_EXCHANGE_RESULTS);
+	send_json(s, json, 7);
+	assert_true(s->control->out_bytes > s->seen + IPERF3_LENGTH);
+	bytes = iperf3_parse_length(s->control->out + s->seen, IPERF3_RESULTS_MAX);
+	text = (const char *)s->control->out + s->seen + IPERF3_LENGTH;
+	assert_int_equal(iperf3_parse_results(text, (size_t)bytes, ret_bytes, count), 0);
+	s->seen += IPERF3_LENGTH + (size_t)bytes;
+	expect_state(s, IPERF3_DISPLAY_RESULTS);
+	assert_int_equal(s->control->out_bytes, s->seen);
+	send_state(s, IPERF3_DONE);
+	settle(s);
+	assert_null(s->control->conn);
+	for (unsigned i = 0; i < s->stream_count; i++)
+		assert_null(s->streams[i]->conn);
+}
+
+static void forward_counts_however_it_is_cut(void **state)
+{
+	static const size_t pieces[] = { 1, 3, 36, 37, 4096 };
+	static const char data[5000];
+	struct scene s = scene_start();
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
+		uint64_t bytes[2];
+
+		run(&s, "{\"parallel\":2}", 2, pieces[i]);
+		fake_send_all(s.fake, s.streams[0], data, 5000, pieces[i]);
+		fake_send_all(s.fake, s.streams[1], data, 123, pieces[i]);
+		finish(&s, "{\"streams\":[{\"id\":1,\"bytes\":5000},{\"id\":3,\"bytes\":123}]}",
+		       bytes, 2);
+		assert_int_equal(bytes[0], 5000);
+		assert_int_equal(bytes[1], 123);
+	}
+	scene_stop(&s);
+}
+
+static void reverse_sends_no_more_than_asked(void **state)
+{
+	struct scene s = scene_start();
+	uint64_t bytes[2];
+
+	(void)state;
+	for (unsigned completion = 0; completion < 2; completion++) {
+		s.fake->completion = completion;
+		run(&s, "{\"parallel\":2,\"reverse\":true,\"num\":1000000}", 2, 37);
+		assert_int_equal(s.streams[0]->out_bytes + s.streams[1]->out_bytes, 1000000);
+		finish(&s, "{\"streams\":[]}", bytes, 2);
+		assert_int_equal(bytes[0], s.streams[0]->out_bytes);
+		assert_int_equal(bytes[1], s.streams[1]->out_bytes);
+	}
+	scene_stop(&s);
+}
+
+static void a_client_that_does_not_read_costs_one_queue(void **state)
+{
+	struct scene s = scene_start();
+
+	(void)state;
+	s.fake->room = 1000;
+	run(&s, "{\"reverse\":true}", 1, 37);
+	assert_int_equal(s.streams[0]->out_bytes, 1000);
+	assert_in_range(s.streams[0]->conn->tx.bytes, 1, 260 * KIB);
+	assert_true(fake_chunks_used(s.fake) < 8);
+	scene_stop(&s);
+}
+
+static void bidir_knows_receivers_by_their_data(void **state)
+{
+	struct scene s = scene_start();
+	uint64_t bytes[4];
+
+	(void)state;
+	run(&s, "{\"parallel\":2,\"bidirectional\":true,\"num\":100000}", 4, 37);
+	/* The last ones receive: order does not matter. */
+	fake_send_all(s.fake, s.streams[3], "abc", 3, 3);
+	assert_int_equal(s.streams[0]->out_bytes, 0);
+	fake_send_all(s.fake, s.streams[2], "abcd", 4, 4);
+	settle(&s);
+	assert_int_equal(s.streams[0]->out_bytes + s.streams[1]->out_bytes, 100000);
+	finish(&s, "{\"streams\":[]}", bytes, 4);
+	assert_int_equal(bytes[0], 4);
+	assert_int_equal(bytes[1], 3);
+	assert_int_equal(bytes[2] + bytes[3], 100000);
+	scene_stop(&s);
+}
+
+static void bidir_without_data_ends(void **state)
+{
+	struct scene s = scene_start();
+	uint64_t bytes[2];
+
+	(void)state;
+	run(&s, "{\"bidirectional\":true}", 2, 37);
+	finish(&s, "{\"streams\":[]}", bytes, 2);
+	assert_int_equal(bytes[0] + bytes[1], 0);
+	scene_stop(&s);
+}
+
+static void refusals_say_why(void **state)
+{
+	struct scene s = scene_start();
+
+	(void)state;
+	set_up(&s, "{\"udp\":true}", 5);
+	expect_error(&s, IPERF3_NO_PROTOCOL);
+	assert_non_null(s.control->conn); /* until the client has read it */
+	fake_eof(s.fake, s.control);
+	settle(&s);
+	assert_null(s.control->conn);
+	set_up(&s, "nonsense", 5);
+	expect_error(&s, IPERF3_BAD_PARAMS);
+	fake_reset(s.fake, s.control);
+	settle(&s);
+	/* An option that this socket does not know. */
+	set_up(&s, "{\"window\":4096}", 37);
+	expect_state(&s, IPERF3_CREATE_STREAMS);
+	open_stream(&s, 37);
+	expect_error(&s, IPERF3_BUFFER_FAILED);
+	scene_stop(&s);
+}
+
+static void no_stream_too_many(void **state)
+{
+	struct scene s = scene_start();
+	struct fake_peer *more;
+
+	(void)state;
+	run(&s, "{}", 1, 37);
+	more = open_stream(&s, 37);
+	assert_int_equal(more->out_bytes, 1);
+	assert_int_equal(more->out[0], IPERF3_ACCESS_DENIED);
+	assert_non_null(s.streams[0]->conn);
+	scene_stop(&s);
+}
+
+static void streams_end_with_control(void **state)
+{
+	struct scene s = scene_start();
+
+	(void)state;
+	for (unsigned how = 0; how < 4; how++) {
+		run(&s, "{\"parallel\":3}", 3, 37);
+		if (how == 0)
+			fake_eof(s.fake, s.control);
+		else if (how == 1)
+			fake_reset(s.fake, s.control);
+		else
+			send_state(&s, how == 2 ? IPERF3_CLIENT_TERMINATE : 99);
+		settle(&s);
+		assert_null(s.control->conn);
+		for (unsigned i = 0; i < 3; i++)
+			assert_null(s.streams[i]->conn);
+		assert_int_equal(iperf3_registry_tests(s.fake->worker.shared), 0);
+	}
+	scene_stop(&s);
+}
+
+static void lost_streams_keep_their_count(void **state)
+{
+	struct scene s = scene_start();
+	uint64_t bytes[2];
+
+	(void)state;
+	run(&s, "{\"parallel\":2}", 2, 37);
+	fake_send_all(s.fake, s.streams[0], "abc", 3, 3);
+	fake_reset(s.fake, s.streams[0]);
+	settle(&s);
+	finish(&s, "{\"streams\":[]}", bytes, 2);
+	assert_int_equal(bytes[0], 3);
+	/* Before the start there is no test without it. */
+	set_up(&s, "{\"parallel\":2}", 37);
+	expect_state(&s, IPERF3_CREATE_STREAMS);
+	fake_reset(s.fake, open_stream(&s, 37));
+	settle(&s);
+	expect_error(&s, IPERF3_STREAM_LOST);
+	scene_stop(&s);
+}
+
+static void tests_have_a_limit(void **state)
+{
+	struct iperf3_registry *r = iperf3_registry_new();
+	struct iperf3_member **members =
+		calloc(IPERF3_TESTS_MAX + 1, sizeof(struct iperf3_member *));
+	uint8_t name[IPERF3_COOKIE];
+
+	(void)state;
+	assert_non_null(members);
+	memcpy(name, cookie, sizeof(name));
+	for (unsigned i = 0; i <= IPERF3_TESTS_MAX; i++) {
+		members[i] = calloc(1, sizeof(**members));
+		assert_non_null(members[i]);
+		members[i]->registry = r;
+		memcpy(name, &i, sizeof(i));
+		assert_int_equal(iperf3_enter(r, members[i], name),
+				 i < IPERF3_TESTS_MAX ? 0 : -EBUSY);
+	}
+	assert_int_equal(iperf3_registry_tests(r), IPERF3_TESTS_MAX);
+	for (unsigned i = 0; i <= IPERF3_TESTS_MAX; i++)
+		iperf3_leave(members[i]);
+	assert_int_equal(iperf3_registry_tests(r), 0);
+	iperf3_registry_free(r);
+	free(members);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cookies_are_printable),
+		cmocka_unit_test(lengths_have_a_limit),
+		cmocka_unit_test(parameters_mean_what_they_say),
+		cmocka_unit_test(wrong_parameters_get_the_error_that_says_so),
+		cmocka_unit_test(results_come_back_as_they_went),
+		cmocka_unit_test(forward_counts_however_it_is_cut),
+		cmocka_unit_test(reverse_sends_no_more_than_asked),
+		cmocka_unit_test(a_client_that_does_not_read_costs_one_queue),
+		cmocka_unit_test(bidir_knows_receivers_by_their_data),
+		cmocka_unit_test(bidir_without_data_ends),
+		cmocka_unit_test(refusals_say_why),
+		cmocka_unit_test(no_stream_too_many),
+		cmocka_unit_test(streams_end_with_control),
+		cmocka_unit_test(lost_streams_keep_their_count),
+		cmocka_unit_test(tests_have_a_limit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
