@@ -29,7 +29,7 @@ BULK_SLICE = 2  # seconds of one fio or iperf run; there are 12
 RUN_MAX = 30  # seconds after which a generator has failed
 
 # What the default configuration has on io_uring only, on the engine to compare it with.
-BASELINE_SERVICES = ("discard", "chargen", "http", "sockperf")
+BASELINE_SERVICES = ("discard", "chargen", "http", "iperf3", "sockperf")
 BASELINE = """
 [listener {service}-epoll]
 address = 127.0.0.1:0
@@ -103,6 +103,10 @@ def wrk(port):
     return ["wrk", "-t1", "-c50", f"-d{BULK_SLICE}", f"http://127.0.0.1:{port}/"]
 
 
+def iperf3(port):
+    return ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", str(BULK_SLICE)]
+
+
 def sockperf(port):
     where = ["-i", "127.0.0.1", "-p", str(port)]
     return ["sockperf", "ping-pong", "--tcp", *where, "-t", "1"]
@@ -118,6 +122,7 @@ LOADS += [
     load
     for load in (
         Load("http", "wrk -c 50", wrk),
+        Load("iperf3", "iperf3 -c", iperf3),
         Load("sockperf", "sockperf ping-pong", sockperf),
     )
     if shutil.which(load.argv(0)[0])

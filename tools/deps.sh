@@ -23,6 +23,7 @@ table() {
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey
 	demo      fio                  fio                       fio
 	demo      iperf                iperf                     iperf
+	demo      iperf3               iperf3                    iperf3
 	demo      wrk                  -                         wrk
 	demo      sockperf             sockperf                  -
 	demo      python3              python3                   python
@@ -31,6 +32,7 @@ table() {
 	test      redis-tools          /usr/bin/redis-benchmark  valkey
 	test      fio                  fio                       fio
 	test      iperf                iperf                     iperf
+	test      iperf3               iperf3                    iperf3
 	test      socat                socat                     socat
 	test      sockperf             sockperf                  -
 	test      curl                 curl                      curl
