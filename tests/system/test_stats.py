@@ -69,6 +69,18 @@ def test_counters_are_exact(start_daemon, engine):
     }
 
 
+def test_counters_of_a_connection_are_exact(start_daemon, engine):
+    """Its worker answers for it: what the client has received is counted."""
+    daemon = start_daemon(listener("echo", engine=engine))
+    with daemon.connect("echo") as s:
+        for i in range(1, 31):
+            echo(s, noise(BYTES, i))
+            (listed,) = daemon.call("ListConnections", listener="echo")["connections"]
+            assert (listed["bytes_in"], listed["bytes_out"]) == (i * BYTES, i * BYTES)
+            assert (listed["held_bytes"], listed["state"]) == (0, "open")
+    daemon.wait_closed("echo")
+
+
 def test_counters_of_discard_are_exact(start_daemon, engine):
     daemon = start_daemon(listener("discard", service="discard", engine=engine))
     with daemon.connect("discard") as s:
