@@ -69,7 +69,6 @@ UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ     := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 BENCH_SRC := $(wildcard tests/bench/*.c)
-BENCH    := $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
 
 include tests/tests.mk
 -include tests/bench/bench.mk

@@ -18,6 +18,9 @@ $(BUILD)/bench/slow_clock.so: tests/bench/slow_clock.c $(BUILD)/flags | packages
 nostats:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/nostats STATS=0 $(BUILD)/nostats/nbserved
 
-.PHONY: bench
-bench: all nostats $(BENCH_PROGRAMS) ## speed and memory, beside bare servers
+.PHONY: bench bench-programs
+bench-programs: $(BENCH_PROGRAMS)
+bench: ## speed and memory, beside bare servers
+	@tools/deps.sh build bench
+	$(AGAIN) $(JOBS) all nostats bench-programs
 	$(PYTHON) tests/bench/bench.py --build $(BUILD) --parts $(BENCH_PARTS)
