@@ -217,7 +217,8 @@ static void uring_close(struct conn *c)
 	 * may be never: unless the connection is broken off (AF_UNSPEC: tcp(7)). */
 	if (c->lent_bytes && c->end != CONN_END_PEER) {
 		stat_add(c->worker->stats.sys_other, 1);
-		connect(c->fd, &(struct sockaddr){ .sa_family = AF_UNSPEC }, sizeof(sa_family_t));
+		(void)connect(c->fd, &(struct sockaddr){ .sa_family = AF_UNSPEC },
+			      sizeof(sa_family_t));
 	}
 }
 
