@@ -173,7 +173,7 @@ def test_time_and_both_directions_at_once(daemon):
     document = iperf3(daemon, "--bidir", "-t", "1", "-P", "2")
     for key in ["", "_bidir_reverse"]:
         sent, received = ends(document, key)
-        assert sent >= received > 0 and sent - received < 64 * MIB
+        assert sent >= received > sent / 2 > 0
     assert len(document["end"]["streams"]) == 4
     cpu = document["end"]["cpu_utilization_percent"]
     assert 0 < cpu["remote_total"] <= 110
@@ -393,7 +393,10 @@ def test_the_end_of_control_ends_streams(daemon_of_two):
 def test_a_stream_that_is_lost_before_the_start(daemon):
     with Client(daemon.addresses("iperf3")[0], parallel=3) as client:
         client.set_up().expect(CREATE_STREAMS)
-        reset(client.connect())
+        before = daemon.stats("iperf3")["bytes_in"]
+        stream = client.connect()
+        wait_until(lambda: daemon.stats("iperf3")["bytes_in"] == before + 37, "no cookie")
+        reset(stream)
         assert client.error() == 200
 
 
@@ -443,10 +446,9 @@ def test_who_falls_silent_is_ended(start_daemon):
         client.__exit__()
 
 
-@pytest.mark.parametrize("direction", ["-R", "--bidir"])
-def test_a_drain_lets_a_test_end(start_daemon, engine, direction):
+def test_a_drain_lets_a_test_end(start_daemon, engine):
     daemon = start_daemon(listener("iperf3", service="iperf3", engine=engine))
-    running = start(daemon.addresses("iperf3")[0], direction, "-t", "2")
+    running = start(daemon.addresses("iperf3")[0], "--bidir", "-t", "2")
     wait_until(lambda: daemon.stats("iperf3")["connections"]["open"] >= 2, "not connected")
     wait_until(lambda: daemon.stats("iperf3")["bytes_out"] > MIB, "it does not run")
     daemon.process.send_signal(signal.SIGTERM)
