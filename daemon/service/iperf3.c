@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -361,63 +360,7 @@ static bool step_arrive(struct conn *c)
 	return true;
 }
 
-/* ---- Our results ---- */
-
-static double percent(uint64_t used_ns, uint64_t time_ns)
-{
-	return time_ns ? 100.0 * (double)used_ns / (double)time_ns : 0;
-}
-
-/* What the workers that took part have used: each once. */
-static void add_cpu(const struct iperf3_conn *i, unsigned index, struct iperf3_results *r)
-{
-	const struct iperf3_test *t = i->member.test;
-	uint64_t user_ns = i->cpu_end.user_ns - i->cpu_start.user_ns, seen = UINT64_C(1) << index;
-	uint64_t system_ns = i->cpu_end.system_ns - i->cpu_start.system_ns;
-
-	for (unsigned k = 0; k < t->stream_count; k++) {
-		const struct iperf3_stream *s = &t->streams[k];
-		uint64_t bit = UINT64_C(1) << s->worker_index % 64;
-
-		if ((seen & bit) || !s->end_ns)
-			continue;
-		seen |= bit;
-		user_ns += s->cpu_end.user_ns - s->cpu_start.user_ns;
-		system_ns += s->cpu_end.system_ns - s->cpu_start.system_ns;
-	}
-	r->cpu_user = percent(user_ns, i->end_ns - i->start_ns);
-	r->cpu_system = percent(system_ns, i->end_ns - i->start_ns);
-}
-
-static void fill_stream(const struct iperf3_stream *s, struct iperf3_stream_result *to)
-{
-	to->sends = atomic_load(&s->role) == IPERF3_SENDS;
-	to->bytes = iperf3_stream_bytes(s);
-	to->retransmits = s->retransmits - s->retransmits_before;
-	to->seconds = (double)(s->end_ns - s->start_ns) / NS_PER_S;
-}
-
-static char *control_results(struct conn *c, size_t *ret_bytes)
-{
-	struct iperf3_conn *i = c->state;
-	const struct iperf3_test *t = i->member.test;
-	struct iperf3_stream_result *streams = calloc(t->stream_count, sizeof(*streams));
-	char title[128], *text;
-	struct iperf3_results r = { .streams = streams, .count = t->stream_count };
-
-	if (!streams)
-		return NULL;
-	for (unsigned k = 0; k < t->stream_count; k++)
-		fill_stream(i->sorted[k], &streams[k]);
-	add_cpu(i, c->worker->index % 64, &r);
-	snprintf(title, sizeof(title), "nbserved %s, listener %s, engine %s", NB_VERSION,
-		 c->worker->listener ? c->worker->listener : "?", c->worker->engine->name);
-	r.title = t->params.server_output ? title : NULL;
-	r.congestion = t->congestion[0] ? t->congestion : NULL;
-	text = iperf3_build_results(&r, ret_bytes);
-	free(streams);
-	return text;
-}
+/* ---- The end ---- */
 
 static bool step_reply(struct conn *c)
 {
@@ -426,7 +369,7 @@ static bool step_reply(struct conn *c)
 	if (!i->text) {
 		size_t bytes = 0;
 
-		i->text = control_results(c, &bytes);
+		i->text = iperf3_results(c, &bytes);
 		i->text_max = (uint32_t)bytes;
 		i->text_bytes = 0;
 		if (!i->text) {

@@ -9,6 +9,8 @@
 #include "iperf3_test.h"
 #include "util.h"
 
+struct conn;
+
 enum operation { IPERF3_OP_TEST, IPERF3_OP_RECEIVE, IPERF3_OP_SEND };
 
 /* Where a connection is; those of control follow each other in this order. */
@@ -52,6 +54,9 @@ static_assert(offsetof(struct iperf3_conn, member) == 0, "see iperf3_leave()");
 
 /* The calling thread's. */
 struct iperf3_cpu iperf3_cpu_now(void);
+
+/* Of c's test: with their length, *ret_bytes of them, to be freed.  NULL: no memory. */
+char *iperf3_results(struct conn *c, size_t *ret_bytes);
 
 /* The connection has joined a test as a stream: sets its socket up. */
 void iperf3_stream_enter(struct conn *c);
