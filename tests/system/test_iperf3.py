@@ -242,7 +242,10 @@ def test_the_client_says_why_it_is_refused(daemon, options, message):
     process = start(daemon.addresses("iperf3")[0], *options)
     text = process.communicate(timeout=TIMEOUT)[0]
     assert message in text
-    assert daemon.stats("iperf3")["operations"]["test"]["errors"] == 1
+    wait_until(
+        lambda: daemon.stats("iperf3")["operations"]["test"]["errors"] == 1,
+        "the refusal is counted",
+    )
 
 
 # ---- Many at once ----
