@@ -13,6 +13,7 @@ from traffic import (
     echo,
     noise,
     receive,
+    reset,
     run_erratic,
     run_exchanges,
 )
@@ -255,6 +256,24 @@ def test_features_are_those_of_the_engine(start_daemon):
 
 
 # ---- And clients that misbehave ----
+
+
+@pytest.mark.parametrize("options", [{}, SQPOLL], ids=["plain", "sqpoll"])
+def test_a_drain_ends_although_data_arrives(start_daemon, options):
+    """The kernel may hear of the data and of our end of the connection at once."""
+    options = {"engine": "io_uring", **options}
+    daemon = start_daemon("[server]\ndrain-timeout = 0\n" + listener("any", "discard", **options))
+    address = daemon.addresses("any")[0]
+    clients = [connect(address) for _ in range(30)]
+    for i, s in enumerate(clients[5:]):
+        s.setblocking(False)
+        s.send(bytes(50000))
+        if i % 2:
+            reset(s)
+    assert daemon.terminate() == 0
+    assert "ending with connections open" not in daemon.log()
+    for s in clients:
+        s.close()
 
 
 @pytest.mark.parametrize("service", ["echo", "discard", "chargen"])
