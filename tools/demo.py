@@ -24,8 +24,8 @@ from statistics import median
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "conf/nbserved.ini"
-SLICE = 1.0  # seconds of one redis-benchmark run, about; there are 36
-BULK_SLICE = 2  # seconds of one fio or iperf run; there are 12
+SLICE = 0.8  # seconds of one redis-benchmark run, about; there are 36
+BULK_SLICE = 1  # seconds of one fio or iperf run; there are 12
 RUN_MAX = 30  # seconds after which a generator has failed
 
 # What the default configuration has on io_uring only, on the engine to compare it with.

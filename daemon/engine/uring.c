@@ -213,6 +213,7 @@ static void uring_close(struct conn *c)
 	uring_hurry(c);
 	stat_add(c->worker->stats.sys_shutdown, 1);
 	shutdown(c->fd, SHUT_RDWR);
+	uring_recv(c, false); /* with SQPOLL a receive may outlive that while data comes */
 	/* The kernel gives back what it sends without a copy only when the peer has taken it, which
 	 * may be never: unless the connection is broken off (AF_UNSPEC: tcp(7)). */
 	if (c->lent_bytes && c->end != CONN_END_PEER) {

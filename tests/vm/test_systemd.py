@@ -163,7 +163,7 @@ def test_wrong_configuration_fails_once_with_its_line(step, facts):
 
 def test_journal_has_fields(step):
     journal = step("journal")
-    count = (Path(TOP) / "conf/nbserved.ini").read_text().count("\n[listener ")
+    count = (TOP / "conf/nbserved.ini").read_text().count("\n[listener ")
     serving = f"serving {count} of {count} listeners"
     assert any(serving in entry["MESSAGE"] for entry in journal)
     assert {entry["SYSLOG_IDENTIFIER"] for entry in journal} == {"nbserved"}
