@@ -50,10 +50,12 @@ PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
-LAYERS   := base core engine service server
+LAYERS   := base core ring engine store service server
 INC_base    := -Idaemon/base
 INC_core    := $(INC_base) -Idaemon/core
-INC_engine  := $(INC_core)
+INC_ring    := $(INC_core)
+INC_engine  := $(INC_core) -Idaemon/ring
+INC_store   := $(INC_core) -Idaemon/ring
 INC_service := $(INC_core)
 INC_server  := $(INC_core)
 INC_main    := $(INC_core) -Idaemon/server

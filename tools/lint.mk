@@ -43,7 +43,8 @@ lint-cppcheck: | packages
 	$(Q)cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
 		$(CPPCHECK_SUPPRESS:%=--suppress=%) --error-exitcode=1 \
 		--cppcheck-build-dir=$(BUILD)/lint/cppcheck $(CPPCHECK_DEFINES) \
-		$(TEST_INC) -Idaemon/engine -Idaemon/service daemon ctl
+		$(TEST_INC) -Idaemon/ring -Idaemon/engine -Idaemon/store -Idaemon/service \
+		daemon ctl
 
 lint-format:
 	$(call say,CHECK,clang-format)

@@ -19,6 +19,9 @@ struct service {
 	/* Each input is answered with output: a send that fails tells of a client's reset. */
 	bool answers;
 
+	/* It serves the listener's `exports`: w->mounts, one at least. */
+	bool exports;
+
 	/* What all workers of one listener share (w->shared), made before they start and freed when
 	 * they have ended; guards itself.  NULL: no memory.  Optional, both or none. */
 	void *(*shared_new)(void);

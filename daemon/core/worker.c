@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "conn.h"
+#include "store.h"
 
 const char *const engine_feature_names[FEATURE_COUNT] = {
 #define X(name) #name,
@@ -252,10 +253,19 @@ static void worker_set_sampling(struct worker *w)
 	w->sample_wait = (w->sample_random >> 16) % (2 * w->engine->sample_turns - 1);
 }
 
+void worker_add_hook(struct worker *w, struct worker_hook *hook)
+{
+	hook->next = w->hooks;
+	w->hooks = hook;
+}
+
 static void worker_turn(struct worker *w)
 {
-	bool block = !w->ready;
+	bool block;
 
+	for (struct worker_hook *hook = w->hooks; unlikely(hook != NULL); hook = hook->next)
+		hook->run(hook);
+	block = !w->ready;
 	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
 	w->engine->wait(w, block);
 	stat_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
@@ -339,7 +349,12 @@ static int worker_init(struct worker *w, struct reason *reason)
 		pool_fini(&w->pool);
 		return reason_set(reason, rc, "cannot watch the mailbox: %s", strerror(-rc));
 	}
-	return 0;
+	rc = mounts_attach(w, reason);
+	if (rc < 0) {
+		w->engine->fini(w);
+		pool_fini(&w->pool);
+	}
+	return rc;
 }
 
 /* After stop: until the last operation in flight has completed, or is given up. */
@@ -370,6 +385,7 @@ static void *worker_thread(void *arg)
 	while (!w->stop)
 		worker_turn(w);
 	worker_close_all(w);
+	mounts_detach(w);
 	w->engine->fini(w);
 	while (w->conns) { /* given up: the engine is gone, nothing can name them any more */
 		struct conn *c = w->conns;

@@ -76,6 +76,13 @@ struct worker_owner {
 	void (*drained)(struct worker *w);
 };
 
+/* Runs at the end of every turn, before the worker may sleep; what it does may make connections
+ * ready.  Embedded in its owner, until the worker ends. */
+struct worker_hook {
+	struct worker_hook *next;
+	void (*run)(struct worker_hook *hook);
+};
+
 struct acceptor {
 	struct op op;
 	struct worker *worker;
@@ -101,6 +108,7 @@ struct worker {
 		      */
 	struct pool pool;
 	uint32_t pool_lent; /* chunks that the kernel holds to receive into */
+	struct worker_hook *hooks;
 
 	/* Warm. */
 	struct conn *starved;
@@ -119,6 +127,9 @@ struct worker {
 	void *service_state;   /* the service's, of this worker; NULL at start */
 	void *shared;          /* the service's, of the listener: see service->shared_new() */
 	struct chunk *scratch; /* what conn_write() fills; NULL: none yet */
+	struct ring *ring;     /* the engine's, for stores to share; NULL: it has none */
+	struct mount *mounts;  /* the owner's: what this worker holds of the listener's exports */
+	unsigned mount_count;
 
 	/* Shared. */
 	struct mailbox mailbox;
@@ -201,7 +212,9 @@ struct worker_list {
 };
 void worker_list_connections(struct worker *w, struct worker_list *list);
 
-/* ---- For engines and the worker's own thread ---- */
+/* ---- For engines, stores and the worker's own thread ---- */
+
+void worker_add_hook(struct worker *w, struct worker_hook *hook);
 
 /* A connection arrived (fd), or accepting failed (-errno). */
 void worker_accepted(struct acceptor *a, int fd);

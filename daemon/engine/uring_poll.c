@@ -207,6 +207,7 @@ static int poll_init(struct worker *w, struct reason *reason)
 		w->engine_state = NULL;
 		return rc;
 	}
+	w->ring = &u->ring;
 	worker_feature(w, FEATURE_multishot_poll);
 	worker_feature(w, FEATURE_multishot_accept);
 	return 0;

@@ -218,6 +218,7 @@ int uring_init(struct worker *w, struct reason *reason)
 		w->engine_state = NULL;
 		return rc;
 	}
+	w->ring = &u->ring;
 	rc = uring_init_buffers(w, reason);
 	if (rc == 0) {
 		rc = uring_probe_multishot(w); /* with an empty ring: old kernels use a buffer up */

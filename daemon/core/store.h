@@ -1,0 +1,143 @@
+/* A store: how an export reaches its bytes.  Services ask through io_submit(); the operations of a
+ * store are its own files' business.
+ *
+ * To add one: a file in store/ that defines a `const struct store`, and its line in
+ * store/stores.c. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "engine.h"
+#include "export.h"
+#include "mailbox.h"
+#include "op.h"
+#include "stats.h"
+
+struct mount;
+struct worker;
+
+/* What can be asked of an export: X(name), as in GetStats. */
+#define IO_KINDS(X)                                                                                \
+	X(read)                                                                                    \
+	X(write)                                                                                   \
+	X(flush)                                                                                   \
+	X(trim)         /* the bytes are no longer needed, and may read as anything */             \
+	X(write_zeroes) /* the bytes read as zeros from now on */                                  \
+	X(cache)        /* they will be read soon */                                               \
+	X(block_status) /* which are data, which are holes */
+enum io_kind {
+#define X(name) IO_##name,
+	IO_KINDS(X)
+#undef X
+		IO_KIND_COUNT
+};
+extern const char *const io_kind_names[IO_KIND_COUNT + 1]; /* NULL-terminated */
+
+enum io_flags {
+	IO_FUA = 1 << 0,     /* on stable storage when it is done */
+	IO_NO_HOLE = 1 << 1, /* write_zeroes: allocate */
+	IO_FAST = 1 << 2,    /* write_zeroes: -EOPNOTSUPP rather than slower than that */
+};
+
+/* Errors of exports that are counted apart: X(errno without E); the rest is `other`. */
+#define IO_ERRORS(X) X(IO) X(NOSPC) X(INVAL) X(PERM) X(NOMEM) X(OPNOTSUPP)
+enum io_error {
+#define X(name) IO_ERROR_##name,
+	IO_ERRORS(X)
+#undef X
+		IO_ERROR_other,
+	IO_ERROR_COUNT
+};
+extern const char *const io_error_names[IO_ERROR_COUNT]; /* "EIO", ..., "other" */
+
+enum {
+	IO_IOV_MAX = 32,        /* pieces of memory of one read or write */
+	IO_EXTENTS_MAX = 64,    /* that one block_status reports */
+	IO_ZEROES_MAX = 1 << 20 /* bytes that are written at a time where nothing else zeroes */
+};
+
+struct io_extent {
+	uint64_t length; /* bytes */
+	bool hole;       /* not allocated; reads as zeros */
+};
+
+/* One request to an export.  Embedded in its owner, which keeps it and the memory that it names
+ * alive until done() was called. */
+struct io {
+	/* The owner's.  result: 0 or -errno.  Runs on the worker's thread, once; perhaps within
+	 * io_submit(). */
+	void (*done)(struct io *io, int result);
+	struct mount *mount;
+	uint8_t kind;  /* enum io_kind */
+	uint8_t flags; /* of enum io_flags */
+	/* Within the export, aligned to export->align; length > 0 except for flush. */
+	uint64_t offset, length;
+	unsigned iov_count; /* read, write: the memory, `length` bytes in all */
+	struct iovec iov[IO_IOV_MAX];
+	struct io_extent *extents; /* block_status: room for IO_EXTENTS_MAX */
+	unsigned extent_count;     /* and how many there are when done; they begin at offset */
+
+	/* io_submit()'s. */
+	uint64_t start_ns; /* 0: not timed */
+	struct io *next;
+
+	/* The store's. */
+	struct op op;
+	struct call call;
+	uint64_t progress; /* bytes that are done */
+	int result;
+};
+
+/* What one worker holds of an export.  Counters: one writer, the worker. */
+struct mount {
+	struct export *export;
+	const struct store *store; /* how this listener reaches it */
+	struct worker *worker;
+	void *store_state; /* the store's */
+
+	/* Concurrent flushes are one: those that come while one is under way wait for the next. */
+	struct io *flushing, *flush_next;
+
+	/* Of each kind the share of the store alone, from io_submit() to done(). */
+	struct operation_stats operations[IO_KIND_COUNT];
+	_Atomic uint64_t bytes_read, bytes_written, in_flight;
+	_Atomic uint64_t errors[IO_ERROR_COUNT];
+};
+
+struct store {
+	const char *name; /* as in `store = NAME` */
+
+	/* It serves files and block devices: opened alike, and another such store can serve the
+	 * same export on another listener. */
+	bool file;
+
+	/* Main thread.  Fills export->size and what follows from export->options, with fds or
+	 * memory.  0, or -errno with the reason: what is wrong and how to mend it. */
+	int (*open)(struct export *e, struct reason *reason);
+	void (*close)(struct export *e);
+
+	/* Worker's thread, after the engine's init, before its fini.  detach() returns when nothing
+	 * is in flight any more. */
+	int (*attach)(struct mount *m, struct reason *reason);
+	void (*detach)(struct mount *m);
+
+	/* Worker's thread.  Starts io, ends it with io_finish(), now or later.  Errors, short
+	 * transfers and EINTR are the store's business: result 0 means all of it. */
+	void (*submit)(struct io *io);
+};
+
+/* store/stores.c, NULL-terminated; the first that this host can run is `auto`. */
+extern const struct store *const stores[];
+const struct store *store_find(const char *name); /* NULL when there is none of that name */
+
+/* Services: starts io.  io->done() follows, perhaps before this returns. */
+void io_submit(struct io *io);
+
+/* Stores: io is done.  result: 0 or -errno. */
+void io_finish(struct io *io, int result);
+
+/* Attaches all of w's mounts (the worker's thread).  0, or -errno with the reason and nothing
+ * attached. */
+int mounts_attach(struct worker *w, struct reason *reason);
+void mounts_detach(struct worker *w);

@@ -1,0 +1,8 @@
+/* Which bytes of a file are data, which are holes. */
+#pragma once
+#include "store.h"
+
+/* Fills io->extents for io's range from fd (lseek(2), SEEK_DATA and SEEK_HOLE): one at least, as
+ * many as there is room for; a file system that does not know has no holes.  Any thread.  0 or
+ * -errno. */
+int extents_of_file(struct io *io, int fd);

@@ -1,0 +1,106 @@
+/* Store `memory`: bytes in this process's memory, gone when it ends; pages exist once they are
+ * written.  With no storage behind it, what is left is the cost of the network path. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "extents.h"
+#include "store.h"
+#include "worker.h"
+
+static int memory_open(struct export *e, struct reason *reason)
+{
+	int fd = memfd_create("nbserved", MFD_CLOEXEC);
+	int error = 0;
+
+	if (fd < 0)
+		return reason_set(reason, -errno, "memfd_create: %s", strerror(errno));
+	e->memory = MAP_FAILED;
+	if (ftruncate(fd, (off_t)e->options->size) == 0)
+		e->memory = mmap(NULL, e->options->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (e->memory == MAP_FAILED) {
+		error = errno;
+		close(fd);
+		e->memory = NULL;
+		return reason_set(reason, -error, "cannot map %llu bytes: %s; lower `size`",
+				  (unsigned long long)e->options->size, strerror(error));
+	}
+	e->fd = fd;
+	e->size = e->options->size;
+	e->align = 1;
+	e->read_only = e->options->read_only;
+	e->holes = true;
+	return 0;
+}
+
+static void memory_close(struct export *e)
+{
+	if (e->memory)
+		munmap(e->memory, e->size);
+	e->memory = NULL;
+	close(e->fd);
+	e->fd = -1;
+}
+
+static void memory_copy(const struct io *io)
+{
+	uint8_t *at = (uint8_t *)io->mount->export->memory + io->offset;
+
+	for (unsigned i = 0; i < io->iov_count; i++) {
+		size_t bytes = io->iov[i].iov_len;
+
+		if (io->kind == IO_read)
+			memcpy(io->iov[i].iov_base, at, bytes);
+		else
+			memcpy(at, io->iov[i].iov_base, bytes);
+		at += bytes;
+	}
+}
+
+static int memory_punch(const struct io *io)
+{
+	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+
+	stat_add(io->mount->worker->stats.sys_other, 1);
+	return fallocate(io->mount->export->fd, mode, (off_t)io->offset, (off_t)io->length) < 0
+		       ? -errno
+		       : 0;
+}
+
+static int memory_run(struct io *io)
+{
+	const struct export *e = io->mount->export;
+
+	switch ((enum io_kind)io->kind) {
+	case IO_read:
+	case IO_write:
+		memory_copy(io);
+		return 0;
+	case IO_write_zeroes:
+		if (!(io->flags & IO_NO_HOLE))
+			return memory_punch(io);
+		memset((uint8_t *)e->memory + io->offset, 0, io->length);
+		return 0;
+	case IO_trim:
+		return memory_punch(io);
+	case IO_block_status:
+		stat_add(io->mount->worker->stats.sys_other, 1);
+		return extents_of_file(io, e->fd);
+	default:
+		return 0; /* flush, cache: it is where it will ever be */
+	}
+}
+
+static void memory_submit(struct io *io)
+{
+	io_finish(io, memory_run(io));
+}
+
+const struct store store_memory = {
+	.name = "memory",
+	.open = memory_open,
+	.close = memory_close,
+	.submit = memory_submit,
+};
