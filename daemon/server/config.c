@@ -26,9 +26,12 @@ struct loader {
 	void *section;         /* where values go; NULL: unknown section, they are left out */
 	enum config_section kind;
 	char section_text[CONFIG_SECTION_TEXT_MAX];
-	struct config_origin server_header; /* the last one that was read */
-	struct config_origin headers[CONFIG_LISTENERS_MAX];
-	struct listener_config scratch;
+	union {
+		struct config_head head;
+		struct server_config server;
+		struct listener_config listener;
+		struct export_config export;
+	} scratch;
 };
 
 static void set_defaults(enum config_section kind, void *section)
@@ -52,76 +55,78 @@ static struct config_origin here(const struct loader *l, unsigned line)
 
 /* ---- Sections ---- */
 
-static struct listener_config *find_listener(struct config *config, const char *name)
+static void init_section(enum config_section kind, struct config_head *section, const char *name,
+			 struct config_origin at)
 {
-	for (unsigned i = 0; i < config->listener_count; i++)
-		if (!strcmp(config->listeners[i].name, name))
-			return &config->listeners[i];
+	memset(section, 0, config_kinds[kind].size);
+	section->section = at;
+	snprintf(section->name, sizeof(section->name), "%s", name);
+	set_defaults(kind, section);
+}
+
+static struct config_head *find_section(const struct config *config, enum config_section kind,
+					const char *name)
+{
+	struct config_head *section;
+
+	for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++)
+		if (!strcmp(section->name, name))
+			return section;
 	return NULL;
 }
 
-static void init_listener(struct listener_config *listener, const char *name,
-			  struct config_origin at)
-{
-	*listener = (struct listener_config){ .section = at };
-	snprintf(listener->name, sizeof(listener->name), "%s", name);
-	set_defaults(CONFIG_LISTENER, listener);
-}
-
 /* Room is in the array from the start: pointers into it stay valid. */
-static struct listener_config *add_listener(struct loader *l, const char *name, unsigned line)
+static struct config_head *add_section(struct loader *l, const char *name, unsigned line)
 {
-	struct config *config = l->config;
+	const struct config_kind *kind = &config_kinds[l->kind];
+	unsigned *count = (unsigned *)((char *)l->config + kind->count);
+	struct config_head *section;
 
-	if (config->listener_count == CONFIG_LISTENERS_MAX) {
+	if (*count == kind->max) {
 		config_report(&l->report, here(l, line), l->section_text, NULL,
-			      "expected at most %u listeners, got one more", CONFIG_LISTENERS_MAX);
+			      "expected at most %u %s, got one more", kind->max, kind->plural);
 		return NULL;
 	}
-	init_listener(&config->listeners[config->listener_count], name, here(l, line));
-	return &config->listeners[config->listener_count++];
+	++*count;
+	section = config_section_at(l->config, l->kind, *count - 1);
+	init_section(l->kind, section, name, here(l, line));
+	return section;
 }
 
-/* True: the section is open for the first time in this file; header is the last one. */
-static bool check_header(struct loader *l, struct config_origin *header, unsigned line)
+/* True: the section is open for the first time in this file. */
+static bool check_header(struct loader *l, struct config_head *section, unsigned line)
 {
-	if (header->file == l->file) {
+	if (section->header.file == l->file) {
 		config_report(&l->report, here(l, line), l->section_text, NULL,
 			      "expected one such section in a file, got another (first in line %u)",
-			      header->line);
+			      section->header.line);
 		return false;
 	}
-	*header = here(l, line);
+	section->header = here(l, line);
 	return true;
 }
 
-static void open_server(struct loader *l, unsigned line)
+static void open_section(struct loader *l, enum config_section kind, unsigned line,
+			 const char *name)
 {
-	l->kind = CONFIG_SERVER;
-	strcpy(l->section_text, config_section_names[CONFIG_SERVER]);
-	check_header(l, &l->server_header, line);
-	l->section = &l->config->server;
-}
+	struct config_head *section = find_section(l->config, kind, name);
 
-static void open_listener(struct loader *l, unsigned line, const char *name)
-{
-	struct listener_config *listener = find_listener(l->config, name);
-
-	l->kind = CONFIG_LISTENER;
-	snprintf(l->section_text, sizeof(l->section_text), "listener %s", name);
-	init_listener(&l->scratch, "", here(l, line));
+	l->kind = kind;
 	l->section = &l->scratch;
-	if (!config_name_valid(name)) {
+	init_section(kind, &l->scratch.head, "", here(l, line));
+	snprintf(l->section_text, sizeof(l->section_text), "%s%s%s", config_kinds[kind].name,
+		 *name ? " " : "", name);
+	if (*name && !config_name_valid(name)) {
 		config_report(&l->report, here(l, line), NULL, NULL,
-			      "expected [listener NAME] with a name of A-Z, a-z, 0-9, '_', '.', "
-			      "'-', up to %u bytes, got '%s'",
-			      CONFIG_NAME_MAX - 1, name);
+			      "expected %s with a name of A-Z, a-z, 0-9, '_', '.', '-', "
+			      "up to %u bytes, got '%s'",
+			      config_kinds[kind].heading, CONFIG_NAME_MAX - 1, name);
 		return;
 	}
-	if (!listener)
-		listener = add_listener(l, name, line);
-	if (listener && check_header(l, &l->headers[listener - l->config->listeners], line))
-		l->section = listener;
+	if (!section)
+		section = add_section(l, name, line);
+	if (section && check_header(l, section, line))
+		l->section = section;
 }
 
 static void unknown_section(struct loader *l, unsigned line, const char *text, const char *kind)
@@ -129,14 +134,14 @@ static void unknown_section(struct loader *l, unsigned line, const char *text, c
 	struct suggestion s = { .text = kind };
 	char hint[CONFIG_TEXT_MAX] = "";
 
-	for (unsigned i = CONFIG_SERVER; i <= CONFIG_LISTENER; i++)
-		suggest_try(&s, config_section_names[i]);
+	for (unsigned i = 0; i < CONFIG_SECTION_COUNT; i++)
+		suggest_try(&s, config_kinds[i].name);
 	if (s.best)
 		snprintf(hint, sizeof(hint), " (did you mean '%s'?)", s.best);
 	l->section = NULL;
-	config_report(&l->report, here(l, line), NULL, NULL,
-		      "expected [server] or [listener NAME], got '[%s]'%s", text,
-		      s.distance ? hint : "");
+	config_report(&l->report, here(l, line), NULL, NULL, "expected %s, %s or %s, got '[%s]'%s",
+		      config_kinds[CONFIG_SERVER].heading, config_kinds[CONFIG_LISTENER].heading,
+		      config_kinds[CONFIG_EXPORT].heading, text, s.distance ? hint : "");
 }
 
 static void on_section(void *context, unsigned line, const char *text)
@@ -147,12 +152,12 @@ static void on_section(void *context, unsigned line, const char *text)
 	char kind[INI_LINE_MAX];
 
 	snprintf(kind, sizeof(kind), "%.*s", (int)length, text);
-	if (!strcmp(kind, config_section_names[CONFIG_SERVER]) && !*name)
-		open_server(l, line);
-	else if (!strcmp(kind, config_section_names[CONFIG_LISTENER]) && *name)
-		open_listener(l, line, name);
-	else
-		unknown_section(l, line, text, kind);
+	for (unsigned i = 0; i < CONFIG_SECTION_COUNT; i++)
+		if (!strcmp(kind, config_kinds[i].name) && !*name == !config_kinds[i].plural) {
+			open_section(l, i, line, name);
+			return;
+		}
+	unknown_section(l, line, text, kind);
 }
 
 /* ---- Keys ---- */
@@ -160,13 +165,12 @@ static void on_section(void *context, unsigned line, const char *text)
 static void unknown_key(struct loader *l, unsigned line, const char *name)
 {
 	struct suggestion s = { .text = name };
-	const char *owner = l->kind == CONFIG_SERVER ? "[server]" : "[listener NAME]";
 
 	for (unsigned i = 0; i < config_key_count; i++)
 		if (config_keys[i].section == l->kind)
 			suggest_try(&s, config_keys[i].name);
 	config_report(&l->report, here(l, line), l->section_text, name,
-		      "expected a key of %s, got '%s'%s%s%s", owner, name,
+		      "expected a key of %s, got '%s'%s%s%s", config_kinds[l->kind].heading, name,
 		      s.best ? " (did you mean '" : "", s.best ? s.best : "", s.best ? "'?)" : "");
 }
 
@@ -368,9 +372,11 @@ static void init(struct loader *l, struct config_errors *errors)
 
 	*l = (struct loader){ .config = config };
 	l->report = (struct config_report){ .config = config, .errors = errors };
-	if (config)
+	if (config) {
 		config->listeners = calloc(CONFIG_LISTENERS_MAX, sizeof(*config->listeners));
-	if (!config || !config->listeners)
+		config->exports = calloc(CONFIG_EXPORTS_MAX, sizeof(*config->exports));
+	}
+	if (!config || !config->listeners || !config->exports)
 		abort();
 	set_defaults(CONFIG_SERVER, &config->server);
 }
@@ -414,5 +420,6 @@ void config_free(struct config *config)
 	for (unsigned i = 0; i < config->file_count; i++)
 		free(config->files[i]);
 	free(config->listeners);
+	free(config->exports);
 	free(config);
 }

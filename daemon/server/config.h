@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "export.h"
 #include "parse.h"
 #include "worker.h"
 
@@ -19,13 +20,15 @@ enum {
 	CONFIG_SOCKETS_MAX = 256,   /* ports of all of them together */
 	CONFIG_NETWORKS_MAX = 64,   /* entries of one `allow` */
 	CONFIG_LISTENERS_MAX = 256, /* sections */
+	CONFIG_EXPORTS_MAX = 256,   /* sections, and names in one `exports` */
 	CONFIG_KEYS_MAX = 64,       /* entries of config_keys */
 	CONFIG_ERRORS_MAX = 200,    /* reported; the rest is counted */
 	CONFIG_FILES_MAX = 256,     /* nbserved.ini and its drop-ins */
 };
 
-enum config_section { CONFIG_SERVER, CONFIG_LISTENER };
-enum config_class { CONFIG_LIVE, CONFIG_REPLACE, CONFIG_RESTART }; /* what a reload does */
+enum config_section { CONFIG_SERVER, CONFIG_LISTENER, CONFIG_EXPORT, CONFIG_SECTION_COUNT };
+/* What a reload does. */
+enum config_class { CONFIG_LIVE, CONFIG_REPLACE, CONFIG_REOPEN, CONFIG_RESTART };
 
 /* Where a value came from; file == NULL: the default. */
 struct config_origin {
@@ -33,20 +36,39 @@ struct config_origin {
 	unsigned line;
 };
 
+/* What the struct of every section begins with. */
+#define CONFIG_HEAD                                                                                \
+	struct config_origin origins[CONFIG_KEYS_MAX]; /* of its values, as in config_keys */      \
+	struct config_origin section, header;          /* where it was opened: first, last */      \
+	char name[CONFIG_NAME_MAX]                     /* "": [server] */
+struct config_head {
+	CONFIG_HEAD;
+};
+
 extern const char *const config_transports[]; /* NULL-terminated */
 
 struct server_config {
-	struct config_origin origins[CONFIG_KEYS_MAX]; /* by index in config_keys */
+	CONFIG_HEAD;
 	char control[CONFIG_PATH_MAX];
 	char control_group[CONFIG_NAME_MAX];
 	int log_level; /* syslog's LOG_ERR..LOG_DEBUG */
 	uint64_t drain_timeout_ns;
 };
 
-struct listener_config {
-	struct config_origin origins[CONFIG_KEYS_MAX];
-	struct config_origin section;
+struct export_config {
+	CONFIG_HEAD;
+	struct export_options options;
+};
+
+/* An entry of `exports`. */
+struct export_name {
 	char name[CONFIG_NAME_MAX];
+	struct config_origin origin;
+	const struct export_config *config; /* whose name it is */
+};
+
+struct listener_config {
+	CONFIG_HEAD;
 	struct address addresses[CONFIG_ADDRESSES_MAX];
 	struct config_origin address_origins[CONFIG_ADDRESSES_MAX];
 	unsigned address_count;
@@ -58,7 +80,10 @@ struct listener_config {
 	uint64_t max_connections; /* of the listener; 0: no limit */
 	uint64_t max_connections_per_address;
 	struct network allow[CONFIG_NETWORKS_MAX];
-	unsigned allow_count;          /* 0: everyone */
+	unsigned allow_count;                           /* 0: everyone */
+	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default one */
+	unsigned export_count;
+	const struct store *store;     /* reaches its exports' files; NULL: what each export says */
 	struct worker_options options; /* what each worker needs to know */
 };
 
@@ -66,6 +91,8 @@ struct config {
 	struct server_config server;
 	struct listener_config *listeners; /* in the order of the file */
 	unsigned listener_count;
+	struct export_config *exports; /* likewise */
+	unsigned export_count;
 	char *files[CONFIG_FILES_MAX]; /* names of what was read, unprintable bytes as \xNN */
 	unsigned file_count;
 };
@@ -95,8 +122,8 @@ void config_errors_free(struct config_errors *errors);
 void config_dump(const struct config *config, FILE *to);
 
 /* The same as JSON: {"server":{KEY:{"value":..,"origin":..,"class":..}},"listeners":[{"name":..,
- * "keys":{...}}]}.  A value is its text in the file, that of a list an array of them.  A new
- * reference. */
+ * "keys":{...}}],"exports":[...]}.  A value is its text in the file, that of a list an array of
+ * them.  A new reference. */
 struct json_t *config_to_json(const struct config *config);
 
 /* The key table as the man page's tbl source (nbserved --dump-keys is not a user option: the build

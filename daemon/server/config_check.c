@@ -3,43 +3,85 @@
 
 #include "config_keys.h"
 #include "config_report.h"
+#include "store.h"
+#include "suggest.h"
 
-/* Keys without a default are given. */
-static void check_given(struct config_report *r, struct listener_config *l)
+enum { CHECK_TEXT_MAX = CONFIG_NAME_MAX + 32 };
+
+/* True: key can only have its default here; unless what, and why. */
+static bool is_idle(const struct config_key *key, const void *section,
+		    char unless[static CHECK_TEXT_MAX], char because[static CHECK_TEXT_MAX])
 {
-	char section[CONFIG_SECTION_TEXT_MAX], expected[CONFIG_TEXT_MAX];
+	const struct listener_config *l = section;
+	const struct export_config *e = section;
 
+	if (key->engine && l->engine && strcmp(key->engine, l->engine->name)) {
+		snprintf(unless, CHECK_TEXT_MAX, "engine is %s", key->engine);
+		snprintf(because, CHECK_TEXT_MAX, "engine is %s", l->engine->name);
+		return true;
+	}
+	if (key->of_exports && l->service && !l->service->exports) {
+		snprintf(unless, CHECK_TEXT_MAX, "the service has exports");
+		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
+		return true;
+	}
+	if (key->of_files && e->options.store && !e->options.store->file) {
+		snprintf(unless, CHECK_TEXT_MAX, "the export is a file");
+		snprintf(because, CHECK_TEXT_MAX, "store is %s", e->options.store->name);
+		return true;
+	}
+	return false;
+}
+
+static void check_idle(struct config_report *r, const struct config_key *key, void *section,
+		       const char *unless, const char *because)
+{
+	char name[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
+
+	if (config_key_lines(key, section) == 0)
+		return;
+	key->type->format(key, section, 0, value);
+	if (key->preset && !strcmp(value, key->preset))
+		return;
+	config_report(r, *config_key_origin(key, section),
+		      config_section_text(key->section, section, name), key->name,
+		      "expected %s unless %s, got '%s' (%s)", key->preset ? key->preset : "nothing",
+		      unless, value, because);
+}
+
+/* Keys without a default are given, and where a key can do nothing, it is left alone.  With
+ * `engine = auto` the engine in use decides. */
+static void check_key(struct config_report *r, const struct config_key *key,
+		      struct config_head *section)
+{
+	char name[CONFIG_SECTION_TEXT_MAX], expected[CONFIG_TEXT_MAX];
+	char unless[CHECK_TEXT_MAX], because[CHECK_TEXT_MAX];
+
+	if (is_idle(key, section, unless, because)) {
+		check_idle(r, key, section, unless, because);
+		return;
+	}
+	if (key->preset || config_key_origin(key, section)->file ||
+	    (key->of_exports && !((struct listener_config *)section)->service))
+		return;
+	config_key_expect(key, expected);
+	config_report(r, section->section, config_section_text(key->section, section, name),
+		      key->name, "expected %s, got nothing", expected);
+}
+
+static void check_keys(struct config_report *r)
+{
 	for (unsigned i = 0; i < config_key_count; i++) {
 		const struct config_key *key = &config_keys[i];
+		void *section;
 
-		if (key->section != CONFIG_LISTENER || key->preset ||
-		    config_key_origin(key, l)->file)
-			continue;
-		config_key_expect(key, expected);
-		config_report(r, l->section, config_section_text(l, section), key->name,
-			      "expected %s, got nothing", expected);
+		for (unsigned j = 0;
+		     (section = config_section_at(r->config, key->section, j)) != NULL; j++)
+			check_key(r, key, section);
 	}
 }
 
-/* Keys that one engine has are left alone with the others; with `auto` the engine in use decides.
- */
-static void check_engine(struct config_report *r, struct listener_config *l)
-{
-	char section[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
-
-	for (unsigned i = 0; i < config_key_count && l->engine; i++) {
-		const struct config_key *key = &config_keys[i];
-
-		if (!key->engine || !strcmp(key->engine, l->engine->name))
-			continue;
-		key->type->format(key, l, 0, value);
-		if (!strcmp(value, key->preset))
-			continue;
-		config_report(r, *config_key_origin(key, l), config_section_text(l, section),
-			      key->name, "expected %s unless engine is %s, got '%s' (engine is %s)",
-			      key->preset, key->engine, value, l->engine->name);
-	}
-}
+/* ---- Addresses ---- */
 
 static void check_sockets(struct config_report *r, struct listener_config *l)
 {
@@ -52,7 +94,8 @@ static void check_sockets(struct config_report *r, struct listener_config *l)
 		sockets += a->port_last - a->port_first + 1U;
 		if (sockets <= CONFIG_SOCKETS_MAX)
 			continue;
-		config_report(r, l->address_origins[i], config_section_text(l, section), "address",
+		config_report(r, l->address_origins[i],
+			      config_section_text(CONFIG_LISTENER, l, section), "address",
 			      "expected at most %u ports in a listener, got '%s'",
 			      CONFIG_SOCKETS_MAX, format_address(a, text));
 		return;
@@ -93,26 +136,125 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 			if (!overlap(a, &l->addresses[i]))
 				continue;
 			config_report(
-				r, of->address_origins[index], config_section_text(of, section),
-				"address",
+				r, of->address_origins[index],
+				config_section_text(CONFIG_LISTENER, of, section), "address",
 				"expected an address of its own, got '%s' (%s:%u: [%s] has %s)",
 				format_address(a, text), l->address_origins[i].file,
-				l->address_origins[i].line, config_section_text(l, other),
+				l->address_origins[i].line,
+				config_section_text(CONFIG_LISTENER, l, other),
 				format_address(&l->addresses[i], taken));
 			return;
 		}
 }
 
+/* ---- Exports ---- */
+
+/* Where a key was given, or else its section. */
+static struct config_origin place_of(enum config_section kind, const char *name, void *section)
+{
+	const struct config_origin *origin =
+		config_key_origin(config_key_find(kind, name), section);
+
+	return origin->file ? *origin : ((struct config_head *)section)->section;
+}
+
+static void check_export_path(struct config_report *r, struct export_config *e)
+{
+	struct config_origin at = place_of(CONFIG_EXPORT, "path", e);
+	const struct store *store = e->options.store;
+	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
+
+	config_section_text(CONFIG_EXPORT, e, section);
+	if (e->options.path[0] == '\0') {
+		if (!store || store->file)
+			config_report(r, at, section, "path",
+				      "expected an absolute path, got none (store is %s)",
+				      store ? store->name : "auto");
+		return;
+	}
+	for (struct export_config *o = r->config->exports; o < e; o++)
+		if (!strcmp(o->options.path, e->options.path))
+			config_report(r, at, section, "path",
+				      "expected a path of its own, got '%s' (%s:%u: [%s] has it; "
+				      "listeners share an export, each with a `store` of its own)",
+				      e->options.path, o->section.file, o->section.line,
+				      config_section_text(CONFIG_EXPORT, o, other));
+}
+
+static void check_export(struct config_report *r, struct export_config *e)
+{
+	const struct export_options *o = &e->options;
+	char section[CONFIG_SECTION_TEXT_MAX];
+
+	check_export_path(r, e);
+	config_section_text(CONFIG_EXPORT, e, section);
+	if (o->size == 0 && (o->create || (o->store && !o->store->file)))
+		config_report(r, place_of(CONFIG_EXPORT, "size", e), section, "size",
+			      "expected 1 or more with %s%s, got '0'",
+			      o->create ? "create" : "store = ", o->create ? "" : o->store->name);
+	if (o->iopoll && !o->direct)
+		config_report(r, place_of(CONFIG_EXPORT, "iopoll", e), section, "iopoll",
+			      "expected no unless direct is yes, got 'yes' (direct is no)");
+	if (o->create && o->read_only)
+		config_report(r, place_of(CONFIG_EXPORT, "create", e), section, "create",
+			      "expected no unless read-only is no, got 'yes' (read-only is yes)");
+}
+
+static void unknown_export(struct config_report *r, const struct export_name *name,
+			   const char *section)
+{
+	struct suggestion s = { .text = name->name };
+
+	for (unsigned i = 0; i < r->config->export_count; i++)
+		suggest_try(&s, r->config->exports[i].name);
+	config_report(r, name->origin, section, "exports",
+		      "expected the NAME of an [export NAME], got '%s'%s%s%s", name->name,
+		      s.best ? " (did you mean '" : "", s.best ? s.best : "", s.best ? "'?)" : "");
+}
+
+/* A listener's exports exist, each once, and its `store` can reach them.  Finds their sections. */
+static void check_listener_exports(struct config_report *r, struct listener_config *l)
+{
+	char section[CONFIG_SECTION_TEXT_MAX];
+
+	config_section_text(CONFIG_LISTENER, l, section);
+	for (unsigned i = 0; i < l->export_count; i++) {
+		struct export_name *name = &l->exports[i];
+		const struct store *store;
+
+		for (unsigned j = 0; j < i; j++)
+			if (!strcmp(l->exports[j].name, name->name))
+				config_report(r, name->origin, section, "exports",
+					      "expected each export once, got '%s' as well",
+					      name->name);
+		for (unsigned j = 0; j < r->config->export_count; j++)
+			if (!strcmp(r->config->exports[j].name, name->name))
+				name->config = &r->config->exports[j];
+		if (!name->config) {
+			unknown_export(r, name, section);
+			continue;
+		}
+		store = name->config->options.store;
+		if (l->store && store && !store->file)
+			config_report(r, place_of(CONFIG_LISTENER, "store", l), section, "store",
+				      "expected export unless all exports are files, got '%s' "
+				      "(store of '%s' is %s)",
+				      l->store->name, name->name, store->name);
+	}
+}
+
 void config_check(struct config_report *r)
 {
+	check_keys(r);
+	for (unsigned i = 0; i < r->config->export_count; i++)
+		check_export(r, &r->config->exports[i]);
 	for (unsigned i = 0; i < r->config->listener_count; i++) {
 		struct listener_config *l = &r->config->listeners[i];
 
-		check_given(r, l);
-		check_engine(r, l);
 		check_sockets(r, l);
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
+		check_listener_exports(r, l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0)
 			l->allow_count = 0;

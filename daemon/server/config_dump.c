@@ -25,8 +25,8 @@ static char *origin_text(struct config_origin origin)
 static struct config_origin origin_of(const struct config_key *key, const void *section,
 				      unsigned line)
 {
-	if (key->type == &config_addresses)
-		return ((const struct listener_config *)section)->address_origins[line];
+	if (key->type->origin)
+		return key->type->origin(section, line);
 	return *config_key_origin(key, (void *)section);
 }
 
@@ -67,16 +67,18 @@ void config_dump(const struct config *config, FILE *to)
 {
 	char name[CONFIG_SECTION_TEXT_MAX], header[CONFIG_SECTION_TEXT_MAX + 2];
 
+	const struct config_head *section;
+
 	fputs("[server]\n", to);
 	dump_section(to, CONFIG_SERVER, &config->server);
-	for (unsigned i = 0; i < config->listener_count; i++) {
-		const struct listener_config *l = &config->listeners[i];
-
-		snprintf(header, sizeof(header), "[%s]", config_section_text(l, name));
-		fputc('\n', to);
-		dump_line(to, header, l->section, "");
-		dump_section(to, CONFIG_LISTENER, l);
-	}
+	for (unsigned kind = CONFIG_SERVER + 1; kind < CONFIG_SECTION_COUNT; kind++)
+		for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++) {
+			snprintf(header, sizeof(header), "[%s]",
+				 config_section_text(kind, section, name));
+			fputc('\n', to);
+			dump_line(to, header, section->section, "");
+			dump_section(to, kind, section);
+		}
 }
 
 /* ---- JSON ---- */
@@ -121,16 +123,20 @@ static json_t *section_to_json(enum config_section kind, const void *section)
 
 json_t *config_to_json(const struct config *config)
 {
-	json_t *listeners = json_array();
+	json_t *json =
+		json_pack("{s:o}", "server", section_to_json(CONFIG_SERVER, &config->server));
 
-	for (unsigned i = 0; i < config->listener_count; i++) {
-		const struct listener_config *l = &config->listeners[i];
+	for (unsigned kind = CONFIG_SERVER + 1; kind < CONFIG_SECTION_COUNT; kind++) {
+		const struct config_head *section;
+		json_t *list = json_array();
 
-		json_array_append_new(listeners, json_pack("{s:s, s:o}", "name", l->name, "keys",
-							   section_to_json(CONFIG_LISTENER, l)));
+		for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++)
+			json_array_append_new(list,
+					      json_pack("{s:s, s:o}", "name", section->name, "keys",
+							section_to_json(kind, section)));
+		json_object_set_new(json, config_kinds[kind].plural, list);
 	}
-	return json_pack("{s:o, s:o}", "server", section_to_json(CONFIG_SERVER, &config->server),
-			 "listeners", listeners);
+	return json;
 }
 
 /* ---- The man page ---- */
@@ -169,10 +175,8 @@ static void dump_key(FILE *to, const struct config_key *key)
 
 void config_dump_keys(FILE *to)
 {
-	static const char *const headings[] = { "[server]", "[listener NAME]" };
-
-	for (unsigned kind = CONFIG_SERVER; kind <= CONFIG_LISTENER; kind++) {
-		fprintf(to, ".SS %s\n.TS\nlb lb lb\nl l lx.\n", headings[kind]);
+	for (unsigned kind = CONFIG_SERVER; kind < CONFIG_SECTION_COUNT; kind++) {
+		fprintf(to, ".SS %s\n.TS\nlb lb lb\nl l lx.\n", config_kinds[kind].heading);
 		fputs("Key\tReload\tMeaning, value, default\n", to);
 		for (unsigned i = 0; i < config_key_count; i++)
 			if (config_keys[i].section == kind)

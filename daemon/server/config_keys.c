@@ -7,8 +7,7 @@
 #include "suggest.h"
 #include "util.h"
 
-const char *const config_section_names[] = { "server", "listener" };
-const char *const config_class_names[] = { "live", "listener", "restart" };
+const char *const config_class_names[] = { "live", "listener", "export", "restart" };
 const char *const config_transports[] = { "tcp", NULL };
 
 #define FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
@@ -24,9 +23,16 @@ const char *const config_transports[] = { "tcp", NULL };
 		.preset = preset_, .class = CONFIG_##class_, .help = help_,                        \
 		FIELD(struct listener_config, field_), __VA_ARGS__                                 \
 	}
+#define EXPORT(name_, type_, field_, preset_, help_, ...)                                          \
+	{                                                                                          \
+		.section = CONFIG_EXPORT, .name = name_, .type = &config_##type_,                  \
+		.preset = preset_, .class = CONFIG_REOPEN, .help = help_,                          \
+		FIELD(struct export_config, options.field_), __VA_ARGS__                           \
+	}
 #define RANGE(min_, max_) .min = (min_), .max = (max_)
 #define KIB               1024ULL
 #define MIB               (1024 * KIB)
+#define EIB               (MIB * MIB * MIB)
 #define DAY               (24ULL * 3600 * NS_PER_S)
 
 /* name, type, field, default, what a reload does, help, constraints */
@@ -79,13 +85,73 @@ const struct config_key config_keys[] = {
 	LISTENER("zero-copy-min", size, options.zero_copy_min, "0", REPLACE,
 		 "sends from this size on avoid a copy; 0: none do", RANGE(0, 1024 * MIB),
 		 .engine = "io_uring"),
+	LISTENER("exports", exports, exports, NULL, REPLACE,
+		 "what is served, the default one first; a list", .of_exports = true),
+	LISTENER("store", store, store, "export", REPLACE,
+		 "how the files among its exports are reached; export: as each of them says",
+		 .of_exports = true),
+
+	EXPORT("path", path, path, "none",
+	       "the file or block device", .word = "none", .of_files = true),
+	EXPORT("size", size, size, "0",
+	       "how many bytes; 0: as many as the file or device has", RANGE(0, EIB)),
+	EXPORT("create", bool, create, "no",
+	       "make the file, without data, if there is none", .of_files = true),
+	EXPORT("store", store, store, "auto",
+	       "how its bytes are reached; auto: io_uring where this host has it, else threads"),
+	EXPORT("direct", bool, direct, "no",
+	       "past the page cache (O_DIRECT)", .of_files = true),
+	EXPORT("iopoll", bool, iopoll, "no",
+	       "poll the device for completions; needs direct", .of_files = true),
+	EXPORT("read-only", bool, read_only, "no",
+	       "refuse whatever would change it"),
+	EXPORT("queue-depth", uint, queue_depth, "128",
+	       "requests of one connection that are in flight at a time", RANGE(1, 1024)),
+	EXPORT("threads", uint, threads, "16",
+	       "of each worker, for the store of that name", RANGE(1, 64), .of_files = true),
+	EXPORT("registered", bool, registered, "yes",
+	       "register the file and the buffers with io_uring, as far as limits allow",
+	       .of_files = true),
+	EXPORT("sync-writes", bool, sync_writes, "no",
+	       "every write is on stable storage before it is answered", .of_files = true),
 };
 /* clang-format on */
 const unsigned config_key_count = ARRAY_SIZE(config_keys);
 
 static_assert(ARRAY_SIZE(config_keys) <= CONFIG_KEYS_MAX, "origins[] is too short");
-static_assert(offsetof(struct server_config, origins) == 0, "see config_key_origin()");
-static_assert(offsetof(struct listener_config, origins) == 0, "see config_key_origin()");
+
+const struct config_kind config_kinds[] = {
+	[CONFIG_SERVER] = { .name = "server",
+			    .heading = "[server]",
+			    .size = sizeof(struct server_config),
+			    .array = offsetof(struct config, server) },
+	[CONFIG_LISTENER] = { .name = "listener",
+			      .heading = "[listener NAME]",
+			      .plural = "listeners",
+			      .size = sizeof(struct listener_config),
+			      .max = CONFIG_LISTENERS_MAX,
+			      .array = offsetof(struct config, listeners),
+			      .count = offsetof(struct config, listener_count) },
+	[CONFIG_EXPORT] = { .name = "export",
+			    .heading = "[export NAME]",
+			    .plural = "exports",
+			    .size = sizeof(struct export_config),
+			    .max = CONFIG_EXPORTS_MAX,
+			    .array = offsetof(struct config, exports),
+			    .count = offsetof(struct config, export_count) },
+};
+
+void *config_section_at(const struct config *config, enum config_section kind, unsigned index)
+{
+	const struct config_kind *k = &config_kinds[kind];
+	char *base = (char *)config;
+
+	if (!k->plural)
+		return index == 0 ? base + k->array : NULL;
+	if (index >= *(unsigned *)(base + k->count))
+		return NULL;
+	return *(char **)(base + k->array) + index * k->size;
+}
 
 const struct config_key *config_key_find(enum config_section section, const char *name)
 {
@@ -97,15 +163,14 @@ const struct config_key *config_key_find(enum config_section section, const char
 
 struct config_origin *config_key_origin(const struct config_key *key, void *section)
 {
-	struct config_origin *origins = section;
-
-	return &origins[key - config_keys];
+	return &((struct config_head *)section)->origins[key - config_keys];
 }
 
 unsigned config_key_lines(const struct config_key *key, const void *section)
 {
-	/* An empty list prints as one word. */
-	return key->type->count ? MAX(*key->type->count((void *)section), 1U) : 1;
+	if (!key->type->count)
+		return 1;
+	return MAX(*key->type->count((void *)section), key->type->word ? 1U : 0U);
 }
 
 void config_key_expect(const struct config_key *key, char text[static CONFIG_TEXT_MAX])

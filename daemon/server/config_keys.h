@@ -12,8 +12,8 @@ enum {
 
 struct config_key;
 
-/* How values read and print. `section` is the struct that holds the field, a server_config or a
- * listener_config. */
+/* How values read and print. `section` is the struct that holds the field, a server_config,
+ * listener_config or export_config. */
 struct config_type {
 	/* 0, or -EINVAL, -ERANGE: not what was expected; lists append and also return -E2BIG, or
 	 * -EEXIST: `any` goes with nothing else.  The field is untouched on failure. */
@@ -28,12 +28,14 @@ struct config_type {
 	const char *(*word)(const struct config_key *key, unsigned index);
 	/* Lists only: the number of entries, for writing. */
 	unsigned *(*count)(void *section);
+	/* Lists only: where an entry came from; NULL: it is not kept. */
+	struct config_origin (*origin)(const void *section, unsigned index);
 	bool of_cpus; /* depends on the CPUs of this host */
 };
 
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
-	config_choice, config_log_level, config_engine, config_service, config_path, config_name,
-	config_cpu, config_cpus, config_addresses, config_networks;
+	config_choice, config_log_level, config_engine, config_service, config_store, config_path,
+	config_name, config_cpu, config_cpus, config_addresses, config_networks, config_exports;
 
 struct config_key {
 	enum config_section section;
@@ -49,13 +51,29 @@ struct config_key {
 	uint64_t word_value;
 	const char *const *words; /* of config_choice */
 	const char *engine;       /* the only one that can do other than the default */
+	bool of_files;            /* of an export: so can only those that are files */
+	bool of_exports;          /* of a listener: so can only services that serve exports */
 	const char *absent;       /* a value of which people have read, but not in this version */
 };
 
 extern const struct config_key config_keys[];
 extern const unsigned config_key_count;
-extern const char *const config_section_names[]; /* by enum config_section, without NAME */
-extern const char *const config_class_names[];   /* by enum config_class */
+extern const char *const config_class_names[]; /* by enum config_class */
+
+/* A kind of section. */
+struct config_kind {
+	const char *name;    /* `listener` */
+	const char *heading; /* `[listener NAME]` */
+	const char *plural;  /* NULL: there is one, without a name */
+	size_t size;         /* of its struct */
+	unsigned max;        /* so many; room for them is in the array from the start */
+	/* In struct config: the array (without a plural the struct itself), and their number. */
+	size_t array, count;
+};
+extern const struct config_kind config_kinds[CONFIG_SECTION_COUNT];
+
+/* Section `index` of that kind, a struct config_head and what follows it; NULL behind the last. */
+void *config_section_at(const struct config *config, enum config_section kind, unsigned index);
 
 const struct config_key *config_key_find(enum config_section section, const char *name);
 
@@ -69,7 +87,8 @@ void config_key_expect(const struct config_key *key, char text[static CONFIG_TEX
 void config_key_hint(const struct config_key *key, const char *value,
 		     char text[static CONFIG_TEXT_MAX]);
 
-/* How many lines of text format() can write; 1 if key is no list. */
+/* How many lines of text format() can write; 1 if key is no list, or an empty one with a word for
+ * that. */
 unsigned config_key_lines(const struct config_key *key, const void *section);
 
 /* How many CPUs this host may have: valid are 0 to one less. */

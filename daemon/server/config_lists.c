@@ -1,4 +1,5 @@
-/* The types of values that are lists or sets: addresses, networks, CPUs.  See config_keys.h. */
+/* The types of values that are lists or sets: addresses, networks, exports, CPUs.  See
+ * config_keys.h. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -126,11 +127,17 @@ static unsigned *count_addresses(void *section)
 	return &((struct listener_config *)section)->address_count;
 }
 
+static struct config_origin origin_of_address(const void *section, unsigned index)
+{
+	return ((const struct listener_config *)section)->address_origins[index];
+}
+
 const struct config_type config_addresses = {
 	.parse = parse_addresses,
 	.format = format_addresses,
 	.expect = expect_addresses,
 	.count = count_addresses,
+	.origin = origin_of_address,
 };
 
 /* ---- Networks ---- */
@@ -181,4 +188,53 @@ const struct config_type config_networks = {
 	.expect = expect_networks,
 	.word = word_any,
 	.count = count_networks,
+};
+
+/* ---- Exports ---- */
+
+static int parse_exports(UNUSED const struct config_key *key, const char *text,
+			 struct config_origin at, void *section)
+{
+	struct listener_config *l = section;
+	struct export_name *e = &l->exports[l->export_count];
+
+	if (!config_name_valid(text))
+		return -EINVAL;
+	if (l->export_count == CONFIG_EXPORTS_MAX)
+		return -E2BIG;
+	strcpy(e->name, text);
+	e->origin = at;
+	l->export_count++;
+	return 0;
+}
+
+static void format_exports(UNUSED const struct config_key *key, const void *section, unsigned index,
+			   char text[static CONFIG_TEXT_MAX])
+{
+	const struct listener_config *l = section;
+
+	strcpy(text, l->exports[index].name);
+}
+
+static void expect_exports(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	strcpy(text, "the NAME of an [export NAME]");
+}
+
+static unsigned *count_exports(void *section)
+{
+	return &((struct listener_config *)section)->export_count;
+}
+
+static struct config_origin origin_of_export(const void *section, unsigned index)
+{
+	return ((const struct listener_config *)section)->exports[index].origin;
+}
+
+const struct config_type config_exports = {
+	.parse = parse_exports,
+	.format = format_exports,
+	.expect = expect_exports,
+	.count = count_exports,
+	.origin = origin_of_export,
 };

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_keys.h"
+
 enum { REPORT_TEXT_MAX = 4096 + 1024 }; /* a path and a message */
 
 char *config_escape(const char *text)
@@ -22,10 +24,13 @@ char *config_escape(const char *text)
 	return escaped;
 }
 
-char *config_section_text(const struct listener_config *l,
+char *config_section_text(enum config_section kind, const void *section,
 			  char text[static CONFIG_SECTION_TEXT_MAX])
 {
-	snprintf(text, CONFIG_SECTION_TEXT_MAX, "listener %s", l->name);
+	const struct config_head *head = section;
+
+	snprintf(text, CONFIG_SECTION_TEXT_MAX, "%s%s%s", config_kinds[kind].name,
+		 head->name[0] ? " " : "", head->name);
 	return text;
 }
 

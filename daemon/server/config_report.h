@@ -14,7 +14,7 @@ void config_report(struct config_report *r, struct config_origin at, const char 
 
 /* `listener NAME`; returns text. */
 enum { CONFIG_SECTION_TEXT_MAX = CONFIG_NAME_MAX + 16 };
-char *config_section_text(const struct listener_config *l,
+char *config_section_text(enum config_section kind, const void *section,
 			  char text[static CONFIG_SECTION_TEXT_MAX]);
 
 /* A copy with what is not printable ASCII as \xNN, so that no name or value can forge lines of a

@@ -6,6 +6,7 @@
 
 #include "config_keys.h"
 #include "log.h"
+#include "store.h"
 #include "util.h"
 
 /* Parameters of config_type's functions that most of them do not need. */
@@ -51,6 +52,18 @@ static const char *word_engine(UNUSED const struct config_key *key, unsigned ind
 	if (index == 0)
 		return "auto";
 	return engines[index - 1] ? engines[index - 1]->name : NULL;
+}
+
+/* An export is reached through any store, a listener's exports through another that is for files.
+ */
+static const char *word_store(const struct config_key *key, unsigned index)
+{
+	if (index == 0)
+		return key->preset;
+	for (unsigned i = 0; stores[i]; i++)
+		if ((stores[i]->file || key->section == CONFIG_EXPORT) && --index == 0)
+			return stores[i]->name;
+	return NULL;
 }
 
 static const char *word_service(UNUSED const struct config_key *key, unsigned index)
@@ -263,6 +276,26 @@ static void format_engine(const struct config_key *key, const void *section, UNU
 	snprintf(text, CONFIG_TEXT_MAX, "%s", *field ? (*field)->name : "auto");
 }
 
+static int parse_store(const struct config_key *key, const char *text,
+		       UNUSED struct config_origin at, void *section)
+{
+	const struct store **field = field_of(key, section);
+	int index = find_word(key, text);
+
+	if (index < 0)
+		return index;
+	*field = index == 0 ? NULL : store_find(text);
+	return 0;
+}
+
+static void format_store(const struct config_key *key, const void *section, UNUSED unsigned index,
+			 char text[static CONFIG_TEXT_MAX])
+{
+	const struct store *const *field = const_field_of(key, section);
+
+	snprintf(text, CONFIG_TEXT_MAX, "%s", *field ? (*field)->name : key->preset);
+}
+
 static int parse_service(const struct config_key *key, const char *text,
 			 UNUSED struct config_origin at, void *section)
 {
@@ -309,6 +342,12 @@ const struct config_type config_service = {
 	.word = word_service,
 };
 
+const struct config_type config_store = {
+	.parse = parse_store,
+	.format = format_store,
+	.word = word_store,
+};
+
 /* ---- Text ---- */
 
 static int copy_text(const struct config_key *key, const char *text, void *section)
@@ -328,6 +367,8 @@ static void format_text(const struct config_key *key, const void *section, UNUSE
 static int parse_path(const struct config_key *key, const char *text,
 		      UNUSED struct config_origin at, void *section)
 {
+	if (key->word && !strcmp(key->word, text))
+		return copy_text(key, "", section);
 	if (text[0] != '/')
 		return -EINVAL;
 	for (const char *s = text; *s; s++)
@@ -336,10 +377,20 @@ static int parse_path(const struct config_key *key, const char *text,
 	return copy_text(key, text, section);
 }
 
+static void format_path(const struct config_key *key, const void *section, unsigned index,
+			char text[static CONFIG_TEXT_MAX])
+{
+	if (*(const char *)const_field_of(key, section))
+		format_text(key, section, index, text);
+	else
+		copy_word(key, 0, text);
+}
+
 static void expect_path(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
 {
 	snprintf(text, CONFIG_TEXT_MAX,
-		 "an absolute path in ASCII, no white space, up to %zu bytes", key->size - 1);
+		 "an absolute path in ASCII, no white space, up to %zu bytes",
+		 MIN(key->size - 1, (size_t)CONFIG_VALUE_MAX));
 }
 
 bool config_name_valid(const char *text)
@@ -365,8 +416,9 @@ static void expect_name(const struct config_key *key, char text[static CONFIG_TE
 
 const struct config_type config_path = {
 	.parse = parse_path,
-	.format = format_text,
+	.format = format_path,
 	.expect = expect_path,
+	.word = word_key,
 };
 const struct config_type config_name = {
 	.parse = parse_name,

@@ -54,6 +54,8 @@ static char *values(const struct config *config)
 	json_array_append(sections, json_object_get(json, "server"));
 	json_array_foreach(json_object_get(json, "listeners"), i, section)
 		json_array_append(sections, json_object_get(section, "keys"));
+	json_array_foreach(json_object_get(json, "exports"), i, section)
+		json_array_append(sections, json_object_get(section, "keys"));
 	json_array_foreach(sections, i, section)
 		json_object_foreach(section, name, key)
 			json_object_del(key, "origin");

@@ -114,7 +114,7 @@ static void json_has_value_origin_and_class_of_each_key(void **state)
 	key = json_object_get(json_object_get(listener, "keys"), "allow");
 	assert_int_equal(json_array_size(json_object_get(key, "value")), 2);
 	assert_string_equal(json_string_value(json_object_get(key, "origin")), "f:4");
-	assert_int_equal(json_object_size(json_object_get(listener, "keys")), 18);
+	assert_int_equal(json_object_size(json_object_get(listener, "keys")), 20);
 	json_decref(json);
 	config_free(c);
 }

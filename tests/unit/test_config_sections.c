@@ -1,6 +1,8 @@
 /* server/config*.c: sections, keys, and how all errors are reported at once. */
 #include "config_case.h"
 
+#define SECTIONS "[server], [listener NAME] or [export NAME]"
+
 /* ---- Sections and keys ---- */
 
 static void unknown_keys_are_errors_with_a_suggestion(void **state)
@@ -21,18 +23,16 @@ static void unknown_keys_are_errors_with_a_suggestion(void **state)
 static void unknown_sections_are_errors_with_a_suggestion(void **state)
 {
 	(void)state;
-	assert_errors("[listner a]\nk = v\n",
-		      "f:1: expected [server] or [listener NAME], got '[listner a]' "
-		      "(did you mean 'listener'?)\n");
-	assert_errors("[Server]\n", "f:1: expected [server] or [listener NAME], got '[Server]' "
+	assert_errors("[listner a]\nk = v\n", "f:1: expected " SECTIONS ", got '[listner a]' "
+					      "(did you mean 'listener'?)\n");
+	assert_errors("[Server]\n", "f:1: expected " SECTIONS ", got '[Server]' "
 				    "(did you mean 'server'?)\n");
-	assert_errors("[]\n", "f:1: expected [server] or [listener NAME], got '[]'\n");
-	assert_errors("[export disk]\n",
-		      "f:1: expected [server] or [listener NAME], got '[export disk]'\n");
-	assert_errors("[listener]\n",
-		      "f:1: expected [server] or [listener NAME], got '[listener]'\n");
-	assert_errors("[server x]\n",
-		      "f:1: expected [server] or [listener NAME], got '[server x]'\n");
+	assert_errors("[]\n", "f:1: expected " SECTIONS ", got '[]'\n");
+	assert_errors("[exports disk]\n", "f:1: expected " SECTIONS
+					  ", got '[exports disk]' (did you mean 'export'?)\n");
+	assert_errors("[export]\n", "f:1: expected " SECTIONS ", got '[export]'\n");
+	assert_errors("[listener]\n", "f:1: expected " SECTIONS ", got '[listener]'\n");
+	assert_errors("[server x]\n", "f:1: expected " SECTIONS ", got '[server x]'\n");
 }
 
 static void names_of_listeners_are_plain_and_short(void **state)

@@ -1,0 +1,238 @@
+/* server/config*.c: exports, and the listeners that serve them. */
+#include "config_case.h"
+
+#include "service.h"
+#include "store.h"
+
+/* Instead of service/services.c and store/stores.c: what the rules are about, and nothing else. */
+static const struct service service_disk = { .name = "disk", .exports = true };
+static const struct service service_echo = { .name = "echo" };
+const struct service *const services[] = { &service_disk, &service_echo, NULL };
+
+extern const struct store store_memory, store_null;
+static const struct store store_ring = { .name = "ring", .file = true };
+static const struct store store_pool = { .name = "pool", .file = true };
+const struct store *const stores[] = { &store_ring, &store_pool, &store_memory, &store_null, NULL };
+
+const struct service *service_find(const char *name)
+{
+	for (unsigned i = 0; services[i]; i++)
+		if (!strcmp(services[i]->name, name))
+			return services[i];
+	return NULL;
+}
+
+const struct store *store_find(const char *name)
+{
+	for (unsigned i = 0; stores[i]; i++)
+		if (!strcmp(stores[i]->name, name))
+			return stores[i];
+	return NULL;
+}
+
+#define DISK   "[listener l]\naddress = 127.0.0.1:1\nservice = disk\n"
+#define FILE_X "[export x]\npath = /x\n"
+#define RAM    "[export ram]\nstore = memory\nsize = 1M\n"
+
+/* ---- Exports ---- */
+
+static void an_export_has_defaults(void **state)
+{
+	struct config *c = load(FILE_X);
+	const struct export_options *o = &c->exports[0].options;
+
+	(void)state;
+	assert_int_equal(c->export_count, 1);
+	assert_string_equal(c->exports[0].name, "x");
+	assert_string_equal(o->path, "/x");
+	assert_null(o->store);
+	assert_int_equal(o->size, 0);
+	assert_int_equal(o->queue_depth, 128);
+	assert_int_equal(o->threads, 16);
+	assert_true(o->registered);
+	assert_false(o->create || o->direct || o->iopoll || o->read_only || o->sync_writes);
+	config_free(c);
+}
+
+static void an_export_reads_every_key(void **state)
+{
+	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = pool\ndirect = yes\n"
+				       "iopoll = yes\nqueue-depth = 1024\nthreads = 64\n"
+				       "registered = no\nsync-writes = yes\n[export y]\n"
+				       "path = /y\nread-only = yes\n" RAM);
+	const struct export_options *o = &c->exports[0].options;
+
+	(void)state;
+	assert_int_equal(o->size, 3ULL << 30);
+	assert_ptr_equal(o->store, &store_pool);
+	assert_int_equal(o->queue_depth, 1024);
+	assert_int_equal(o->threads, 64);
+	assert_true(o->create && o->direct && o->iopoll && o->sync_writes);
+	assert_false(o->registered);
+	assert_true(c->exports[1].options.read_only);
+	assert_ptr_equal(c->exports[2].options.store, &store_memory);
+	config_free(c);
+}
+
+static void a_file_needs_a_path_and_memory_a_size(void **state)
+{
+	(void)state;
+	assert_errors(
+		"[export x]\n",
+		"f:1: [export x] path: expected an absolute path, got none (store is auto)\n");
+	assert_errors(
+		"[export x]\nstore = ring\npath = none\n",
+		"f:3: [export x] path: expected an absolute path, got none (store is ring)\n");
+	assert_errors(
+		"[export x]\npath = x\n",
+		"f:2: [export x] path: expected an absolute path in ASCII, no white space, "
+		"up to 180 bytes or none, got 'x'\n"
+		"f:2: [export x] path: expected an absolute path, got none (store is auto)\n");
+	assert_errors("[export x]\nstore = null\n",
+		      "f:1: [export x] size: expected 1 or more with store = null, got '0'\n");
+	assert_errors(FILE_X "create = yes\nsize = 0\n",
+		      "f:4: [export x] size: expected 1 or more with create, got '0'\n");
+}
+
+static void keys_for_files_are_refused_without_one(void **state)
+{
+	(void)state;
+	assert_errors(RAM "path = /x\ncreate = yes\ndirect = yes\nthreads = 1\nregistered = no\n"
+			  "sync-writes = yes\niopoll = no\n",
+		      "f:4: [export ram] path: expected none unless the export is a file, "
+		      "got '/x' (store is memory)\n"
+		      "f:5: [export ram] create: expected no unless the export is a file, "
+		      "got 'yes' (store is memory)\n"
+		      "f:6: [export ram] direct: expected no unless the export is a file, "
+		      "got 'yes' (store is memory)\n"
+		      "f:7: [export ram] threads: expected 16 unless the export is a file, "
+		      "got '1' (store is memory)\n"
+		      "f:8: [export ram] registered: expected yes unless the export is a file, "
+		      "got 'no' (store is memory)\n"
+		      "f:9: [export ram] sync-writes: expected no unless the export is a file, "
+		      "got 'yes' (store is memory)\n");
+}
+
+static void keys_that_contradict_each_other_are_errors(void **state)
+{
+	(void)state;
+	assert_errors(FILE_X "iopoll = yes\n",
+		      "f:3: [export x] iopoll: expected no unless direct is yes, got 'yes' "
+		      "(direct is no)\n");
+	assert_errors(FILE_X "size = 1M\ncreate = yes\nread-only = yes\n",
+		      "f:4: [export x] create: expected no unless read-only is no, got 'yes' "
+		      "(read-only is yes)\n");
+}
+
+static void a_path_belongs_to_one_export(void **state)
+{
+	(void)state;
+	assert_errors(FILE_X "[export y]\npath = /x\n",
+		      "f:4: [export y] path: expected a path of its own, got '/x' (f:1: [export x] "
+		      "has it; listeners share an export, each with a `store` of its own)\n");
+}
+
+static void what_is_wrong_in_an_export_is_said_as_in_a_listener(void **state)
+{
+	static char text[32 * (CONFIG_EXPORTS_MAX + 1)];
+
+	(void)state;
+	assert_errors(FILE_X "pth = /y\n", "f:3: [export x] pth: expected a key of [export NAME], "
+					   "got 'pth' (did you mean 'path'?)\n");
+	assert_errors(FILE_X "store = thread\n",
+		      "f:3: [export x] store: expected auto, ring, pool, memory or null, got "
+		      "'thread'\n");
+	assert_errors("[export a/b]\n",
+		      "f:1: expected [export NAME] with a name of A-Z, a-z, 0-9, '_', '.', '-', "
+		      "up to 63 bytes, got 'a/b'\n");
+	assert_errors(FILE_X "[export x]\n",
+		      "f:3: [export x]: expected one such section in a file, "
+		      "got another (first in line 1)\n");
+	for (unsigned i = 0; i <= CONFIG_EXPORTS_MAX; i++)
+		sprintf(text + strlen(text), "[export e%u]\npath = /%u\n", i, i);
+	assert_errors(text, "f:513: [export e256]: expected at most 256 exports, got one more\n");
+}
+
+static void a_listener_may_have_the_name_of_an_export(void **state)
+{
+	struct config *c = load("[export l]\npath = /x\n" DISK "exports = l\n");
+
+	(void)state;
+	assert_int_equal(c->listener_count, 1);
+	assert_int_equal(c->export_count, 1);
+	config_free(c);
+}
+
+/* ---- Listeners ---- */
+
+static void a_listener_finds_its_exports_wherever_they_are(void **state)
+{
+	struct config *c = load(DISK "exports = ram, x\nexports = z\n" FILE_X RAM
+				     "[export z]\nstore = null\nsize = 1\n");
+	const struct listener_config *l = &c->listeners[0];
+
+	(void)state;
+	assert_int_equal(l->export_count, 3);
+	assert_ptr_equal(l->exports[0].config, &c->exports[1]);
+	assert_ptr_equal(l->exports[1].config, &c->exports[0]);
+	assert_ptr_equal(l->exports[2].config, &c->exports[2]);
+	assert_null(l->store);
+	config_free(c);
+}
+
+static void exports_are_given_where_the_service_has_them_and_nowhere_else(void **state)
+{
+	(void)state;
+	assert_errors(DISK, "f:1: [listener l] exports: expected the NAME of an [export NAME], got "
+			    "nothing\n");
+	assert_errors(GOOD "exports = x, y\nstore = ring\n" FILE_X,
+		      "f:4: [listener a] exports: expected nothing unless the service has exports, "
+		      "got 'x' (service is echo)\n"
+		      "f:4: [listener a] exports: expected the NAME of an [export NAME], got 'y' "
+		      "(did you mean 'x'?)\n"
+		      "f:5: [listener a] store: expected export unless the service has exports, "
+		      "got 'ring' (service is echo)\n");
+}
+
+static void exports_exist_and_come_once(void **state)
+{
+	(void)state;
+	assert_errors(DISK "exports = rum, x, x\n" FILE_X RAM,
+		      "f:4: [listener l] exports: expected the NAME of an [export NAME], got 'rum' "
+		      "(did you mean 'ram'?)\n"
+		      "f:4: [listener l] exports: expected each export once, got 'x' as well\n");
+}
+
+static void a_listener_reaches_files_through_a_store_of_its_own(void **state)
+{
+	struct config *c = load(DISK "exports = x\nstore = pool\n" FILE_X "store = ring\n");
+
+	(void)state;
+	assert_ptr_equal(c->listeners[0].store, &store_pool);
+	config_free(c);
+	assert_errors(DISK "exports = x, ram\nstore = pool\n" FILE_X RAM,
+		      "f:5: [listener l] store: expected export unless all exports are files, got "
+		      "'pool' (store of 'ram' is memory)\n");
+	assert_errors(DISK "exports = x\nstore = memory\n" FILE_X,
+		      "f:5: [listener l] store: expected export, ring or pool, got 'memory'\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_export_has_defaults),
+		cmocka_unit_test(an_export_reads_every_key),
+		cmocka_unit_test(a_file_needs_a_path_and_memory_a_size),
+		cmocka_unit_test(keys_for_files_are_refused_without_one),
+		cmocka_unit_test(keys_that_contradict_each_other_are_errors),
+		cmocka_unit_test(a_path_belongs_to_one_export),
+		cmocka_unit_test(what_is_wrong_in_an_export_is_said_as_in_a_listener),
+		cmocka_unit_test(a_listener_may_have_the_name_of_an_export),
+		cmocka_unit_test(a_listener_finds_its_exports_wherever_they_are),
+		cmocka_unit_test(exports_are_given_where_the_service_has_them_and_nowhere_else),
+		cmocka_unit_test(exports_exist_and_come_once),
+		cmocka_unit_test(a_listener_reaches_files_through_a_store_of_its_own),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
