@@ -112,6 +112,9 @@ struct store {
 	 * same export on another listener. */
 	bool file;
 
+	/* Main thread.  Can this host run it?  0, or -errno with the reason.  NULL: any can. */
+	int (*probe)(struct reason *reason);
+
 	/* Main thread.  Fills export->size and what follows from export->options, with fds or
 	 * memory.  0, or -errno with the reason: what is wrong and how to mend it. */
 	int (*open)(struct export *e, struct reason *reason);
@@ -127,7 +130,8 @@ struct store {
 	void (*submit)(struct io *io);
 };
 
-/* store/stores.c, NULL-terminated; the first that this host can run is `auto`. */
+/* store/stores.c, NULL-terminated; the first of those for files that this host can run is `auto`.
+ */
 extern const struct store *const stores[];
 const struct store *store_find(const char *name); /* NULL when there is none of that name */
 

@@ -11,6 +11,7 @@
 
 #include "log.h"
 #include "server.h"
+#include "store.h"
 
 enum {
 	LISTENER_BACKLOG = 4096,
@@ -210,6 +211,52 @@ static const struct worker_owner listener_owner = {
 	.drained = listener_drained,
 };
 
+/* ---- Exports ---- */
+
+static void listener_put_exports(struct listener *l)
+{
+	for (unsigned i = 0; l->exports && i < l->config->export_count; i++)
+		if (l->exports[i])
+			export_put(l->exports[i]);
+	free(l->exports);
+	l->exports = NULL;
+}
+
+/* Each worker has counters of its own for each export; calloc(), because few of them are used. */
+static int listener_mount(struct listener *l, struct worker *w)
+{
+	w->mounts = calloc(l->config->export_count, sizeof(*w->mounts));
+	if (!w->mounts)
+		return -ENOMEM;
+	w->mount_count = l->config->export_count;
+	for (unsigned i = 0; i < w->mount_count; i++) {
+		struct export *e = &l->exports[i]->export;
+
+		w->mounts[i].export = e;
+		w->mounts[i].store =
+			l->config->store && e->store->file ? l->config->store : e->store;
+	}
+	return 0;
+}
+
+static int listener_get_exports(struct listener *l, struct reason *reason)
+{
+	unsigned count = l->config->export_count;
+
+	if (count == 0)
+		return 0;
+	l->exports = calloc(count, sizeof(struct server_export *));
+	for (unsigned i = 0; l->exports && i < count; i++) {
+		l->exports[i] = export_get(l->server, l->config->exports[i].name, reason);
+		if (!l->exports[i])
+			return -EIO;
+	}
+	for (unsigned i = 0; i < l->worker_count; i++)
+		if (!l->exports || listener_mount(l, &l->workers[i]) < 0)
+			return reason_set(reason, -ENOMEM, "no memory");
+	return 0;
+}
+
 /* ---- Life ---- */
 
 static unsigned listener_workers(const struct listener_config *config)
@@ -234,6 +281,8 @@ void listener_stop(struct listener *l)
 static void listener_free_workers(struct listener *l)
 {
 	listener_stop(l);
+	for (unsigned i = 0; l->workers && i < l->worker_count; i++)
+		free(l->workers[i].mounts);
 	free(l->workers);
 	free(l->costs);
 	l->workers = NULL;
@@ -309,7 +358,9 @@ static int listener_open(struct listener *l, struct reason *reason)
 	memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	for (unsigned i = 0; i < total; i++)
 		fds[i] = -1;
-	rc = listener_bind_all(l, fds, stride, reason);
+	rc = listener_get_exports(l, reason);
+	if (rc == 0)
+		rc = listener_bind_all(l, fds, stride, reason);
 	if (rc < 0) {
 		for (unsigned i = 0; i < total; i++)
 			if (fds[i] >= 0)
@@ -333,6 +384,8 @@ int listener_prepare(struct server *server, const struct listener_config *config
 	l->server = server;
 	rc = listener_open(l, reason);
 	if (rc < 0) {
+		listener_free_workers(l);
+		listener_put_exports(l);
 		l->worker_count = 0;
 		l->engine = NULL;
 		if (!config->optional) {
@@ -367,6 +420,7 @@ void listener_free(struct listener *l)
 	if (!l)
 		return;
 	listener_free_workers(l);
+	listener_put_exports(l);
 	if (l->shared)
 		l->config->service->shared_free(l->shared);
 	admission_free(l->admission);

@@ -3,6 +3,7 @@
 #pragma once
 #include "admission.h"
 #include "config.h"
+#include "exports.h"
 #include "proc.h"
 #include "worker.h"
 
@@ -29,8 +30,9 @@ struct listener {
 	char (*addresses)[ADDRESS_TEXT_MAX]; /* as bound: port 0 resolved, ranges expanded */
 	unsigned address_count;
 	struct admission *admission;
-	void *shared;             /* the service's: see service->shared_new() */
-	struct proc_cost retired; /* cost of kernel threads that have ended */
+	struct server_export **exports; /* references to config->exports; NULL: not served */
+	void *shared;                   /* the service's: see service->shared_new() */
+	struct proc_cost retired;       /* cost of kernel threads that have ended */
 };
 
 /* The engine of config, or the one that `auto` means on this host. */

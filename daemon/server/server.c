@@ -42,8 +42,12 @@ static void server_log_listener(const struct listener *l)
 /* All of them, so that every error is said at once. */
 static int server_prepare(struct server *s)
 {
-	int result = 0;
+	int result = exports_open(s);
 
+	if (result < 0) {
+		log_error("cannot start: %s", strerror(-result));
+		return result;
+	}
 	for (unsigned i = 0; i < s->config->listener_count; i++) {
 		const struct listener_config *lc = &s->config->listeners[i];
 		struct reason reason = { "" };
@@ -57,6 +61,7 @@ static int server_prepare(struct server *s)
 			s->listener_count++;
 		}
 	}
+	exports_close_unused(s);
 	return result;
 }
 
@@ -145,6 +150,7 @@ void server_stop(struct server *s)
 	mailbox_fini(&s->mailbox);
 	for (unsigned i = 0; i < s->listener_count; i++)
 		listener_free(s->listeners[i]);
+	exports_free(s);
 	reserve_close();
 	free(s->listeners);
 	s->listeners = NULL;

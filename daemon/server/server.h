@@ -5,6 +5,7 @@
 #include <systemd/sd-event.h>
 
 #include "config.h"
+#include "exports.h"
 #include "listener.h"
 #include "mailbox.h"
 #include "proc.h"
@@ -16,6 +17,8 @@ struct server {
 	struct config *config;
 	struct listener **listeners; /* in the order of the configuration; listener_count of them */
 	unsigned listener_count;
+	struct server_export **exports; /* likewise */
+	unsigned export_count;
 	uint64_t generation;    /* 1 after the start */
 	uint64_t started_ns;    /* CLOCK_MONOTONIC */
 	struct mailbox mailbox; /* for the workers to reach the main thread */

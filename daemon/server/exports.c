@@ -1,0 +1,161 @@
+/* Exports: which store opens them, when, and what is said when it cannot.  See exports.h. */
+#include "exports.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "server.h"
+#include "store.h"
+
+const char *const export_state_names[] = { "unused", "ok", "failed", "unavailable" };
+
+const struct store *export_pick_store(const struct export_config *config, struct reason *reason)
+{
+	if (config->options.store)
+		return config->options.store;
+	reason_set(reason, 0, "this version has no store for files");
+	for (unsigned i = 0; stores[i]; i++)
+		if (stores[i]->file && (!stores[i]->probe || stores[i]->probe(reason) == 0))
+			return stores[i];
+	return NULL;
+}
+
+/* ---- Open and close ---- */
+
+static int export_open(struct server_export *x)
+{
+	const struct store *store = export_pick_store(&x->config, &x->reason);
+
+	if (!store)
+		return -ENOSYS;
+	x->export = (struct export){ .name = x->config.name,
+				     .options = &x->config.options,
+				     .store = store,
+				     .fd = -1,
+				     .sync_fd = -1 };
+	return store->open(&x->export, &x->reason);
+}
+
+static int export_ref(struct server_export *x)
+{
+	if (x->users == 0)
+		x->error = export_open(x);
+	if (x->error)
+		return x->error;
+	x->users++;
+	return 0;
+}
+
+void export_put(struct server_export *x)
+{
+	if (--x->users == 0)
+		x->export.store->close(&x->export);
+}
+
+static struct server_export *export_find(struct server *s, const char *name)
+{
+	for (unsigned i = 0; i < s->export_count; i++)
+		if (!strcmp(s->exports[i]->config.name, name))
+			return s->exports[i];
+	return NULL;
+}
+
+struct server_export *export_get(struct server *s, const char *name, struct reason *reason)
+{
+	struct server_export *x = export_find(s, name);
+
+	if (!x->error && export_ref(x) == 0)
+		return x;
+	reason_set(reason, x->error, "export '%s': %s", name, x->reason.text);
+	return NULL;
+}
+
+/* ---- All of them ---- */
+
+/* Is there a listener that serves it, and one that must? */
+static void export_wanted(const struct config *config, const char *name, bool *ret_wanted,
+			  bool *ret_required)
+{
+	*ret_wanted = *ret_required = false;
+	for (unsigned i = 0; i < config->listener_count; i++)
+		for (unsigned j = 0; j < config->listeners[i].export_count; j++)
+			if (!strcmp(config->listeners[i].exports[j].name, name)) {
+				*ret_wanted = true;
+				*ret_required |= !config->listeners[i].optional;
+			}
+}
+
+static void export_open_first(struct server *s, struct server_export *x)
+{
+	bool wanted, required;
+	char size[NUMBER_TEXT_MAX];
+
+	export_wanted(s->config, x->config.name, &wanted, &required);
+	if (!wanted)
+		log_write(LOG_WARNING, NULL, "export '%s': no listener serves it", x->config.name);
+	else if (export_ref(x) < 0)
+		log_write(required ? LOG_ERR : LOG_WARNING, NULL, "export '%s' (%s:%u): %s",
+			  x->config.name, x->config.section.file, x->config.section.line,
+			  x->reason.text);
+	else
+		log_write(LOG_INFO, NULL, "export '%s': %s%s%s through %s%s", x->config.name,
+			  format_size(x->export.size, size),
+			  x->config.options.path[0] ? " of " : "", x->config.options.path,
+			  x->export.store->name, x->export.read_only ? ", read-only" : "");
+}
+
+int exports_open(struct server *s)
+{
+	s->exports = calloc(s->config->export_count + 1, sizeof(*s->exports));
+	if (!s->exports)
+		return -ENOMEM;
+	for (unsigned i = 0; i < s->config->export_count; i++) {
+		struct server_export *x = calloc(1, sizeof(*x));
+
+		if (!x)
+			return -ENOMEM;
+		x->config = s->config->exports[i];
+		s->exports[s->export_count++] = x;
+		export_open_first(s, x);
+	}
+	return 0;
+}
+
+void exports_close_unused(struct server *s)
+{
+	for (unsigned i = 0; i < s->export_count; i++)
+		if (s->exports[i]->users > 0)
+			export_put(s->exports[i]);
+}
+
+void exports_free(struct server *s)
+{
+	for (unsigned i = 0; i < s->export_count; i++)
+		free(s->exports[i]);
+	free(s->exports);
+	s->exports = NULL;
+	s->export_count = 0;
+}
+
+/* ---- State ---- */
+
+enum export_state export_state(const struct server_export *x, struct reason *reason)
+{
+	int failed = atomic_load(&x->export.failed);
+
+	*reason = x->reason;
+	if (x->error)
+		return EXPORT_UNAVAILABLE;
+	reason->text[0] = '\0';
+	if (x->users == 0)
+		return EXPORT_UNUSED;
+	if (!failed)
+		return EXPORT_OK;
+	reason_set(reason, -failed,
+		   "a flush failed: %s; what it covered may be lost, and a restart opens it again",
+		   strerror(failed));
+	return EXPORT_FAILED;
+}

@@ -1,0 +1,44 @@
+/* The exports of the configuration at run time.  Each is open while listeners serve it, no longer
+ * and no shorter.  Main thread only; mounts point to `export`, which is theirs while they serve it.
+ */
+#pragma once
+#include <stdbool.h>
+
+#include "config.h"
+#include "export.h"
+
+struct reason;
+struct server;
+
+enum export_state {
+	EXPORT_UNUSED, /* no listener serves it: it was not opened */
+	EXPORT_OK,
+	EXPORT_FAILED,      /* a flush has failed: it answers nothing but errors */
+	EXPORT_UNAVAILABLE, /* it could not be opened */
+};
+extern const char *const export_state_names[];
+
+struct server_export {
+	struct export export;
+	struct export_config config; /* a copy: an export may outlive the configuration */
+	unsigned users;              /* listeners that serve it */
+	int error;                   /* -errno: it could not be opened, and why */
+	struct reason reason;
+};
+
+/* Makes s->exports of s->config and opens those that listeners will ask for, so that everything
+ * that is wrong with them is logged at once.  0, or -ENOMEM. */
+int exports_open(struct server *s);
+/* Those that no listener came for are closed again. */
+void exports_close_unused(struct server *s);
+void exports_free(struct server *s);
+
+/* For listeners: a reference to the open export of that name, or NULL with the reason. */
+struct server_export *export_get(struct server *s, const char *name, struct reason *reason);
+void export_put(struct server_export *x);
+
+/* Its state, and the reason if that is not OK: "" or what reason holds. */
+enum export_state export_state(const struct server_export *x, struct reason *reason);
+
+/* The store that `auto` means on this host; NULL with the reason. */
+const struct store *export_pick_store(const struct export_config *config, struct reason *reason);
