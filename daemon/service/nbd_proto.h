@@ -1,0 +1,171 @@
+/* NBD's requests and replies as a server sees them.  Pure: no I/O, no allocation; any thread.
+ *
+ * Source: doc/proto.md of https://github.com/NetworkBlockDevice/nbd, whose sections are named in
+ * quotes, and its branch extension-ext-header for "EXTENDED_HEADERS".  What clients make of it was
+ * seen with libnbd 1.14 and 1.22, and qemu 7.2 and 10.0. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	NBD_NAME_MAX = 4096, /* bytes of any string: "Conventions" */
+	NBD_TEXT_MAX = 256,  /* of a text for a human; what is longer is cut */
+	/* Of a READ or WRITE, and to be advertised: what any client may send, and what is used
+	 * where nothing is advertised ("Block size constraints"). */
+	NBD_PAYLOAD_MAX = 32 << 20,
+	NBD_DRAIN_MAX = 64 << 20, /* that are refused and skipped; more ends the connection */
+
+	NBD_CONTEXT_ALLOCATION = 1, /* the metadata context ID of base:allocation */
+
+	/* Bytes of messages. */
+	NBD_REQUEST = 28, /* a header; payload follows a WRITE */
+	NBD_REQUEST_EXTENDED = 32,
+	NBD_CHUNK_MAX = 32 + 12,                       /* a hole, or what precedes data */
+	NBD_REPLY_MAX = 32 + 4 + 2 + NBD_TEXT_MAX + 8, /* a reply without data */
+	NBD_STATUS_HEADER_MAX = 32 + 8,                /* what precedes extents */
+	NBD_STATUS_EXTENT_MAX = 16,
+};
+
+/* Which headers requests and replies have. */
+enum nbd_mode {
+	NBD_SIMPLE,
+	NBD_STRUCTURED, /* by the option STRUCTURED_REPLY */
+	NBD_EXTENDED,   /* by EXTENDED_HEADERS; then STRUCTURED_REPLY is refused */
+};
+
+/* "Transmission flags" */
+enum nbd_flag {
+	NBD_FLAG_HAS_FLAGS = 1 << 0,
+	NBD_FLAG_READ_ONLY = 1 << 1,
+	NBD_FLAG_SEND_FLUSH = 1 << 2,
+	NBD_FLAG_SEND_FUA = 1 << 3,
+	NBD_FLAG_ROTATIONAL = 1 << 4,
+	NBD_FLAG_SEND_TRIM = 1 << 5,
+	NBD_FLAG_SEND_WRITE_ZEROES = 1 << 6,
+	NBD_FLAG_SEND_DF = 1 << 7, /* must not be set in NBD_SIMPLE mode */
+	NBD_FLAG_CAN_MULTI_CONN = 1 << 8,
+	NBD_FLAG_SEND_CACHE = 1 << 10,
+	NBD_FLAG_SEND_FAST_ZERO = 1 << 11,
+};
+
+/* "Request types" */
+enum nbd_cmd {
+	NBD_CMD_READ = 0,
+	NBD_CMD_WRITE = 1,
+	NBD_CMD_DISC = 2,
+	NBD_CMD_FLUSH = 3,
+	NBD_CMD_TRIM = 4,
+	NBD_CMD_CACHE = 5,
+	NBD_CMD_WRITE_ZEROES = 6,
+	NBD_CMD_BLOCK_STATUS = 7,
+};
+
+/* "Command flags" */
+enum nbd_cmd_flag {
+	NBD_CMD_FLAG_FUA = 1 << 0,
+	NBD_CMD_FLAG_NO_HOLE = 1 << 1,
+	NBD_CMD_FLAG_DF = 1 << 2, /* READ: one chunk, of data */
+	NBD_CMD_FLAG_REQ_ONE = 1 << 3,
+	NBD_CMD_FLAG_FAST_ZERO = 1 << 4,
+	NBD_CMD_FLAG_PAYLOAD_LEN = 1 << 5, /* extended: `length` bytes follow the header */
+};
+
+/* "Structured reply types" */
+enum nbd_reply_type {
+	NBD_REPLY_TYPE_NONE = 0,
+	NBD_REPLY_TYPE_OFFSET_DATA = 1,
+	NBD_REPLY_TYPE_OFFSET_HOLE = 2,
+	NBD_REPLY_TYPE_BLOCK_STATUS = 5,
+	NBD_REPLY_TYPE_BLOCK_STATUS_EXT = 6,
+	NBD_REPLY_TYPE_ERROR = 0x8001,
+	NBD_REPLY_TYPE_ERROR_OFFSET = 0x8002,
+};
+
+enum { NBD_REPLY_FLAG_DONE = 1 << 0 };
+
+/* Of base:allocation: "Metadata querying". */
+enum nbd_state { NBD_STATE_HOLE = 1 << 0, NBD_STATE_ZERO = 1 << 1 };
+
+/* "Error values" */
+enum nbd_error {
+	NBD_EPERM = 1,
+	NBD_EIO = 5,
+	NBD_ENOMEM = 12,
+	NBD_EINVAL = 22,
+	NBD_ENOSPC = 28,
+	NBD_EOVERFLOW = 75,
+	NBD_ENOTSUP = 95,
+	NBD_ESHUTDOWN = 108,
+};
+
+/* ---- Requests ---- */
+
+/* What was negotiated, which requests are measured against. */
+struct nbd_terms {
+	uint64_t size;      /* of the export, bytes */
+	uint32_t block_min; /* offsets and lengths are multiples of it; a power of two */
+	uint16_t flags;     /* enum nbd_flag, as the client was told */
+	uint8_t mode;       /* enum nbd_mode */
+	bool block_status;  /* base:allocation was selected for this export */
+};
+
+struct nbd_request {
+	uint16_t flags, type; /* enum nbd_cmd_flag, enum nbd_cmd */
+	uint32_t payload;     /* bytes that follow the header, whatever comes of the request */
+	uint64_t cookie, offset, length;
+};
+
+static inline size_t nbd_request_bytes(enum nbd_mode mode)
+{
+	return mode == NBD_EXTENDED ? NBD_REQUEST_EXTENDED : NBD_REQUEST;
+}
+
+/* A header of nbd_request_bytes(mode).  0, or -EPROTO: wrong magic, or payload of more than
+ * NBD_DRAIN_MAX; the connection must end. */
+int nbd_parse_request(const uint8_t *header, enum nbd_mode mode, struct nbd_request *ret_request);
+
+/* 0, or the enum nbd_error to answer with after r->payload bytes were skipped, and *ret_reason for
+ * a human.  0 means that the request can be carried out as it is: its flags are all known and
+ * negotiated, offset and length lie in the export, and READ and WRITE are of at most
+ * NBD_PAYLOAD_MAX.  DISC, which has no answer, always passes. */
+uint32_t nbd_check_request(const struct nbd_request *r, const struct nbd_terms *terms,
+			   const char **ret_reason);
+
+/* "READ", ...; "?" when there is none of that number. */
+const char *nbd_command_name(uint16_t type);
+
+/* What a client hears of a result: 0 or -errno. */
+uint32_t nbd_error_of(int result);
+
+/* ---- Replies, whatever the mode.  All return the bytes they wrote. ---- */
+
+/* The reply, or the end of one, without data.  error: enum nbd_error, 0: success; text: of an error
+ * for a human, or NULL. */
+size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
+		       const struct nbd_request *r, uint32_t error, const char *text);
+
+/* The same for an error whose place in the export is known. */
+size_t nbd_build_error_at(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
+			  const struct nbd_request *r, uint32_t error, uint64_t offset,
+			  const char *text);
+
+/* What precedes `length` > 0 bytes of a READ from `offset` of the export.  last: nothing else
+ * follows, so no error may be noticed any more.  NBD_SIMPLE knows only one piece with all of it. */
+size_t nbd_build_data(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
+		      const struct nbd_request *r, uint64_t offset, uint32_t length, bool last);
+
+/* The same for zeros that are not sent.  Not in NBD_SIMPLE mode, not with NBD_CMD_FLAG_DF. */
+size_t nbd_build_hole(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
+		      const struct nbd_request *r, uint64_t offset, uint32_t length, bool last);
+
+struct nbd_extent {
+	uint64_t length; /* bytes, > 0 */
+	uint32_t state;  /* enum nbd_state */
+};
+
+/* The reply to a BLOCK_STATUS: count > 0 extents from r->offset on.  It says as much of them as
+ * r->flags and the mode allow.  `to` has room for NBD_STATUS_HEADER_MAX + count *
+ * NBD_STATUS_EXTENT_MAX bytes. */
+size_t nbd_build_block_status(uint8_t *to, enum nbd_mode mode, const struct nbd_request *r,
+			      const struct nbd_extent *extents, unsigned count);
