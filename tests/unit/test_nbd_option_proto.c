@@ -1,0 +1,298 @@
+/* service/nbd_option_proto.c: messages as real clients and servers send them (libnbd 1.14 and
+ * 1.22, qemu 7.2 and 10.0, nbdkit 1.32), and those that nobody should send. */
+#include <errno.h>
+
+#include "hex.h"
+#include "nbd_option_proto.h"
+#include "util.h"
+
+#define OPT "49484156454f5054"
+#define REP "0003e889045565a9"
+
+/* A whole option; what nbd_parse_option_data() says of its data. */
+static uint32_t option(const char *hex, enum nbd_mode mode, struct nbd_option *o)
+{
+	static struct bytes b; /* o->name points there */
+
+	b = bytes_of(hex);
+	assert_int_equal(nbd_parse_option(b.data, o), 0);
+	assert_int_equal(o->refusal, 0);
+	assert_int_equal(b.count, NBD_OPTION + o->length);
+	return nbd_parse_option_data(b.data + NBD_OPTION, mode, o);
+}
+
+static void client_flags_are_known(void **state)
+{
+	uint32_t flags = 77;
+
+	(void)state;
+	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\0\0\0\3", &flags), 0);
+	assert_int_equal(flags, NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES);
+	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\0\0\0\0", &flags), 0);
+	assert_int_equal(flags, 0);
+	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\0\0\0\7", &flags), -EPROTO);
+	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\200\0\0\1", &flags), -EPROTO);
+	assert_int_equal(flags, 0);
+}
+
+static void options_of_real_clients_are_read(void **state)
+{
+	struct nbd_option o;
+
+	(void)state;
+	/* libnbd: nbdinfo's INFO, asking for all it knows; GO of nbdsh and qemu */
+	assert_int_equal(option(OPT "0000000600000010000000046469736b0003000300010002", 0, &o), 0);
+	assert_int_equal(o.type, NBD_OPT_INFO);
+	assert_true(nbd_string_is(o.name, "disk"));
+	assert_int_equal(o.infos,
+			 1 << NBD_INFO_BLOCK_SIZE | 1 << NBD_INFO_NAME | 1 << NBD_INFO_DESCRIPTION);
+	assert_int_equal(option(OPT "000000070000000c000000046469736b00010003", 0, &o), 0);
+	assert_int_equal(o.type, NBD_OPT_GO);
+	assert_int_equal(o.infos, 1 << NBD_INFO_BLOCK_SIZE);
+	/* the default export */
+	assert_int_equal(option(OPT "000000060000000c000000000003000300010002", 0, &o), 0);
+	assert_true(nbd_string_is(o.name, ""));
+	/* libnbd without GO, nbd-client */
+	assert_int_equal(option(OPT "00000001000000046469736b", 0, &o), 0);
+	assert_true(nbd_string_is(o.name, "disk") && !nbd_string_is(o.name, "disk0"));
+	assert_int_equal(option(OPT "0000000100000000", 0, &o), 0);
+	assert_true(nbd_string_is(o.name, ""));
+	assert_int_equal(option(OPT "0000000300000000", 0, &o), 0);
+	assert_int_equal(option(OPT "0000000200000000", 0, &o), 0);
+	assert_int_equal(option(OPT "0000000800000000", 0, &o), 0);
+	assert_int_equal(option(OPT "0000000b00000000", NBD_STRUCTURED, &o), 0);
+}
+
+#define ALLOCATION "0000000f626173653a616c6c6f636174696f6e"
+#define BASE       "00000005626173653a"
+#define QEMU       "0000000671656d753a78" /* "qemu:x" */
+
+static void contexts_are_found(void **state)
+{
+	static const struct {
+		const char *hex;
+		bool found;
+	} cases[] = {
+		/* libnbd, qemu */
+		{ OPT "0000000a0000001f000000046469736b00000001" ALLOCATION, true },
+		{ OPT "000000090000000c000000046469736b00000000", true },
+		{ OPT "0000000900000008"
+		      "0000000000000000",
+		  true },
+		{ OPT "000000090000001f000000046469736b00000002" BASE QEMU, true },
+		/* a wildcard and an empty list select nothing */
+		{ OPT "0000000a0000001f000000046469736b00000002" BASE QEMU, false },
+		{ OPT "0000000a0000000c000000046469736b00000000", false },
+		{ OPT "0000000900000016000000046469736b00000001" QEMU, false },
+		{ OPT "0000000a00000029000000046469736b00000002" QEMU ALLOCATION, true },
+		{ OPT "0000000a00000008"
+		      "0000000000000000",
+		  false },
+		{ OPT "0000000a0000000d"
+		      "0000000000000001"
+		      "0000000162",
+		  false },
+		{ OPT "0000000a0000000c"
+		      "0000000000000001"
+		      "00000000",
+		  false },
+	};
+	struct nbd_option o;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(option(cases[i].hex, NBD_STRUCTURED, &o), 0);
+		assert_int_equal(o.allocation, cases[i].found);
+		assert_int_equal(option(cases[i].hex, NBD_EXTENDED, &o), 0);
+		assert_int_equal(option(cases[i].hex, NBD_SIMPLE, &o), NBD_REP_ERR_INVALID);
+	}
+}
+
+static void options_that_do_not_add_up_are_invalid(void **state)
+{
+	static const char *const cases[] = {
+		OPT "000000030000000100",             /* LIST, and data */
+		OPT "000000080000000100",             /* STRUCTURED_REPLY */
+		OPT "0000000b0000000100",             /* EXTENDED_HEADERS */
+		OPT "00000001000000026400",           /* NUL in a name */
+		OPT "0000000700000000",               /* GO without anything */
+		OPT "00000007000000056400000000",     /* a name beyond the data */
+		OPT "0000000700000006ffffffff0000",   /* and far beyond */
+		OPT "000000070000000400000000",       /* no number of requests */
+		OPT "0000000700000006000000000001",   /* a request that is missing */
+		OPT "000000070000000700000000000000", /* a byte too many */
+		OPT "00000007000000070000000100"
+		    "0000", /* NUL */
+		OPT "0000000700000008000000000001"
+		    "0003"
+		    "00",                         /* a byte too many */
+		OPT "00000009000000040000000000", /* no number of queries */
+		OPT "0000000900000008"
+		    "00000000"
+		    "00000001", /* a query that is missing */
+		OPT "000000090000000c"
+		    "00000000"
+		    "ffffffff"
+		    "00000000",
+		OPT "000000090000000c"
+		    "00000000"
+		    "00000001"
+		    "00000001",
+		OPT "000000090000000c"
+		    "00000000"
+		    "00000001"
+		    "ffffffff",
+		OPT "000000090000000d"
+		    "00000000"
+		    "00000001"
+		    "0000000100", /* NUL */
+		OPT "000000090000000d"
+		    "00000000"
+		    "00000001"
+		    "0000000000", /* a byte too many */
+	};
+	struct nbd_option o;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct bytes b = bytes_of(cases[i]);
+		struct nbd_option was;
+
+		assert_int_equal(nbd_parse_option(b.data, &o), 0);
+		o.length = (uint32_t)(b.count - NBD_OPTION);
+		was = o;
+		assert_int_equal(nbd_parse_option_data(b.data + NBD_OPTION, NBD_STRUCTURED, &o),
+				 NBD_REP_ERR_INVALID);
+		assert_memory_equal(&o, &was, sizeof(o));
+	}
+}
+
+static void names_have_a_limit(void **state)
+{
+	static const uint8_t most[] = { 0, 0, 16, 0 }, more[] = { 0, 0, 16, 1 };
+	static uint8_t data[NBD_OPTION_MAX];
+	struct nbd_option o = { .type = NBD_OPT_EXPORT_NAME, .length = NBD_NAME_MAX };
+
+	(void)state;
+	memset(data, 'x', sizeof(data));
+	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), 0);
+	assert_int_equal(o.name.bytes, NBD_NAME_MAX);
+	o.length++;
+	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), NBD_REP_ERR_INVALID);
+	o = (struct nbd_option){ .type = NBD_OPT_GO, .length = 4 + NBD_NAME_MAX + 1 + 2 };
+	memcpy(data, more, sizeof(more));
+	memset(data + 4 + NBD_NAME_MAX + 1, 0, 2);
+	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), NBD_REP_ERR_INVALID);
+	o.length--;
+	memcpy(data, most, sizeof(most));
+	memset(data + 4 + NBD_NAME_MAX, 0, 2);
+	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), 0);
+}
+
+static void options_are_refused_by_their_header(void **state)
+{
+	static const struct {
+		const char *hex;
+		int rc;
+		uint32_t refusal;
+	} cases[] = {
+		{ OPT "0000000500000000", 0, NBD_REP_ERR_UNSUP }, /* STARTTLS */
+		{ OPT "0000000400000000", 0, NBD_REP_ERR_UNSUP }, /* the withdrawn PEEK_EXPORT */
+		{ OPT "0000000000000000", 0, NBD_REP_ERR_UNSUP },
+		{ OPT "0000000c00000000", 0, NBD_REP_ERR_UNSUP },
+		{ OPT "ffffffff04000000", 0, NBD_REP_ERR_UNSUP },
+		{ OPT "0000000700002000", 0, 0 },
+		{ OPT "0000000700002001", 0, NBD_REP_ERR_TOO_BIG },
+		{ OPT "0000000704000000", 0, NBD_REP_ERR_TOO_BIG },
+		{ OPT "0000000704000001", -EPROTO, 0 },
+		{ OPT "00000007ffffffff", -EPROTO, 0 },
+		{ OPT "0000000100002001", -EPROTO, 0 },
+		{ "49484156454f5055"
+		  "0000000700000000",
+		  -EPROTO, 0 },
+		{ "256095130000000000000000"
+		  "00000000",
+		  -EPROTO, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct nbd_option o = { .refusal = 0 };
+
+		assert_int_equal(nbd_parse_option(bytes_of(cases[i].hex).data, &o), cases[i].rc);
+		assert_int_equal(o.refusal, cases[i].refusal);
+	}
+	assert_string_equal(nbd_option_name(NBD_OPT_STARTTLS), "STARTTLS");
+	assert_string_equal(nbd_option_name(4), "?");
+	assert_string_equal(nbd_option_name(UINT32_MAX), "?");
+}
+
+static void extended_headers_take_precedence(void **state)
+{
+	struct nbd_option o;
+
+	(void)state;
+	assert_int_equal(option(OPT "0000000800000000", NBD_EXTENDED, &o),
+			 NBD_REP_ERR_EXT_HEADER_REQD);
+	assert_int_equal(option(OPT "00000001000000046469736b", NBD_EXTENDED, &o),
+			 NBD_REP_ERR_INVALID);
+	assert_int_equal(option(OPT "0000000b00000000", NBD_EXTENDED, &o), 0);
+	/* what comes with ABORT does not matter */
+	assert_int_equal(option(OPT "0000000200000002ffff", NBD_EXTENDED, &o), 0);
+}
+
+/* As nbdkit and qemu-nbd answer the same. */
+static void handshake_replies_are_those_of_real_servers(void **state)
+{
+	uint8_t b[NBD_OPTION_REPLY_MAX], export[NBD_EXPORT_REPLY_MAX], zeros[124] = { 0 };
+	static char name[NBD_NAME_MAX + 2];
+
+	(void)state;
+	assert_bytes(b, nbd_build_greeting(b), "4e42444d4147494349484156454f50540003");
+	assert_bytes(b, nbd_build_ack(b, NBD_OPT_GO), REP "000000070000000100000000");
+	assert_bytes(b, nbd_build_server(b, ""), REP "00000003000000020000000400000000");
+	assert_bytes(b, nbd_build_server(b, "disk"),
+		     REP "000000030000000200000008000000046469736b");
+	assert_bytes(b, nbd_build_info_export(b, NBD_OPT_INFO, 1 << 20, 0x05ed),
+		     REP "00000006000000030000000c0000000000000010000005ed");
+	assert_bytes(b, nbd_build_info_text(b, NBD_OPT_INFO, NBD_INFO_NAME, "disk"),
+		     REP "00000006000000030000000600016469736b");
+	assert_bytes(b, nbd_build_info_block_size(b, NBD_OPT_GO, 1, 4096, NBD_PAYLOAD_MAX),
+		     REP "00000007000000030000000e0003000000010000100002000000");
+	assert_bytes(b, nbd_build_meta_context(b, NBD_OPT_SET_META_CONTEXT),
+		     REP "0000000a000000040000001300000001626173653a616c6c6f636174696f6e");
+	assert_bytes(b, nbd_build_meta_context(b, NBD_OPT_LIST_META_CONTEXT),
+		     REP "00000009000000040000001300000000626173653a616c6c6f636174696f6e");
+	assert_bytes(b, nbd_build_option_error(b, 5, NBD_REP_ERR_UNSUP, "no"),
+		     REP "0000000580000001000000026e6f");
+	assert_bytes(b, nbd_build_option_error(b, 5, NBD_REP_ERR_UNSUP, NULL),
+		     REP "000000058000000100000000");
+	assert_bytes(export, nbd_build_export(export, 1 << 20, 0x056d, NBD_FLAG_NO_ZEROES),
+		     "0000000000100000056d");
+	assert_int_equal(nbd_build_export(export, 1 << 20, 0x056d, 0), 134);
+	assert_memory_equal(export + 10, zeros, sizeof(zeros));
+
+	/* texts that are too long are cut */
+	memset(name, 'x', sizeof(name) - 1);
+	assert_int_equal(nbd_build_server(b, name), NBD_OPTION_REPLY_MAX);
+	assert_int_equal(nbd_build_info_text(b, NBD_OPT_GO, NBD_INFO_DESCRIPTION, name),
+			 20 + 2 + NBD_NAME_MAX);
+	assert_int_equal(nbd_build_option_error(b, 1, NBD_REP_ERR_UNKNOWN, name),
+			 20 + NBD_TEXT_MAX);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(client_flags_are_known),
+		cmocka_unit_test(options_of_real_clients_are_read),
+		cmocka_unit_test(contexts_are_found),
+		cmocka_unit_test(options_that_do_not_add_up_are_invalid),
+		cmocka_unit_test(names_have_a_limit),
+		cmocka_unit_test(options_are_refused_by_their_header),
+		cmocka_unit_test(extended_headers_take_precedence),
+		cmocka_unit_test(handshake_replies_are_those_of_real_servers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
