@@ -253,6 +253,23 @@ static struct chunk *conn_scratch(struct worker *w, size_t bytes)
 	return w->scratch;
 }
 
+struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align)
+{
+	struct chunk *k = w->scratch;
+	size_t at = k ? (k->used + head + align - 1) & ~(align - 1) : 0;
+
+	if (!k || at + bytes > w->pool.chunk_size) {
+		at = (head + align - 1) & ~(align - 1);
+		if (at + bytes > w->pool.chunk_size)
+			return NULL;
+		k = conn_scratch(w, w->pool.chunk_size);
+		if (!k)
+			return NULL;
+	}
+	k->used = (uint32_t)(at + bytes);
+	return view_new(&w->pool, k, k->base + at, (uint32_t)bytes);
+}
+
 int conn_write(struct conn *c, const void *data, size_t bytes)
 {
 	struct worker *w = c->worker;
@@ -328,16 +345,15 @@ void conn_starved_input(struct conn *c)
 static inline void conn_throttle(struct conn *c)
 {
 	struct worker *w = c->worker;
-	size_t bytes = c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes;
-	size_t views = c->rx.views + c->tx.views + c->sending.views;
 
 	if (!(c->flags & CONN_RECV_OFF)) {
-		if (likely(bytes < w->held_max && views < w->views_max))
+		if (likely(!conn_is_full(c)))
 			return;
 		stat_add(w->stats.throttled, 1);
 		c->flags |= CONN_RECV_OFF;
 		w->engine->recv(c, false);
-	} else if (bytes <= w->held_max / 2 && views <= w->views_max / 2) {
+	} else if (conn_held_bytes(c) <= w->held_max / 2 &&
+		   conn_held_views(c) <= w->views_max / 2) {
 		c->flags &= ~(uint32_t)CONN_RECV_OFF;
 		if (!(c->flags & CONN_EOF))
 			w->engine->recv(c, true);

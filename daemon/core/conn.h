@@ -11,8 +11,9 @@
 #include "worker.h"
 
 enum {
-	CONN_HELD_MAX = 512 * 1024, /* bytes a connection may hold before its input is paused */
-	CONN_VIEWS_MAX = 128,       /* and views: a small one may pin a whole chunk */
+	CONN_HELD_MAX = 512 * 1024, /* bytes a connection may hold before its input is paused, if
+				       its service does not say otherwise */
+	CONN_VIEW_BYTES = 4096,     /* as which a view counts there: a small one may pin a chunk */
 	CONN_COPY_MAX = 512,        /* input up to this size is packed behind the last view */
 };
 
@@ -55,6 +56,8 @@ struct conn {
 	uint64_t bytes_in, bytes_out;
 	void *state;       /* the service's */
 	size_t lent_bytes; /* sent without a copy, not yet given back by the kernel */
+	/* The service's: what its own operations hold, and how many are under way. */
+	size_t io_bytes, io_views, io_count;
 	/* Not touched while bytes flow. */
 	struct op control_op, reset_op; /* the engine's, for what is rare */
 	void *engine_state;
@@ -95,6 +98,29 @@ void conn_close(struct conn *c, enum conn_end end);
  * nothing was written (conn_starved() then has the service run again). */
 int conn_write(struct conn *c, const void *data, size_t bytes);
 
+/* A view of `bytes` to fill, aligned to `align` (a power of two) and with room for `head` bytes
+ * before it, in a chunk that is shared with what was asked for before.  NULL: too much for one
+ * chunk, or the pool is exhausted. */
+struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align);
+
+/* What c holds of the pool, wherever it is. */
+static inline size_t conn_held_bytes(const struct conn *c)
+{
+	return c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes + c->io_bytes;
+}
+
+static inline size_t conn_held_views(const struct conn *c)
+{
+	return c->rx.views + c->tx.views + c->sending.views + c->io_views;
+}
+
+/* As much as it may?  Then its receiving is paused when the service returns. */
+static inline bool conn_is_full(const struct conn *c)
+{
+	return conn_held_bytes(c) >= c->worker->held_max ||
+	       conn_held_views(c) >= c->worker->views_max;
+}
+
 /* Runs the service again at the latest at `ns` (CLOCK_MONOTONIC), once; 0: not at all.  The time is
  * met within some milliseconds.  The service compares c->deadline_ns with w->now_ns. */
 void conn_set_deadline(struct conn *c, uint64_t ns);
@@ -110,6 +136,20 @@ static inline void conn_op_begin(struct conn *c, unsigned operation)
 	if (w->sampling && !c->op_start_ns) {
 		c->op_start_ns = w->now_ns;
 		c->op_index = (uint8_t)operation;
+	}
+}
+
+/* The same when the reply is handed over, for services that answer later: start_ns is when the
+ * request had arrived, w->now_ns if w->sampling was set then, else 0. */
+static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t start_ns)
+{
+	struct worker *w = c->worker;
+
+	stat_add(w->stats.operations[operation].count, 1);
+	if (unlikely(start_ns) && !c->op_start_ns) {
+		c->op_start_ns = start_ns;
+		c->op_index = (uint8_t)operation;
+		w->timing = true;
 	}
 }
 

@@ -4,6 +4,7 @@
  * service/services.c. */
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 
 struct conn;
 
@@ -18,6 +19,9 @@ struct service {
 
 	/* Each input is answered with output: a send that fails tells of a client's reset. */
 	bool answers;
+
+	/* Bytes that a connection may hold if the pool is roomy; 0: CONN_HELD_MAX. */
+	size_t held_max;
 
 	/* It serves the listener's `exports`: w->mounts, one at least. */
 	bool exports;

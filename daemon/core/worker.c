@@ -55,7 +55,7 @@ void worker_conn_opened(struct worker *w)
 static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 {
 	return now_ns - c->active_ns >= WORKER_QUIET_NS && c->tx.bytes == 0 &&
-	       c->sending.bytes == 0 && c->lent_bytes == 0;
+	       c->sending.bytes == 0 && c->lent_bytes == 0 && c->io_count == 0;
 }
 
 /* When to look at c again; 0: never.  Closes it when its time is over. */
@@ -68,7 +68,7 @@ static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 		return 0;
 	}
 	if (timeout) {
-		next = c->active_ns + timeout;
+		next = (c->io_count ? now : c->active_ns) + timeout;
 		if (now >= next) {
 			conn_close(c, CONN_END_IDLE);
 			return 0;
@@ -238,15 +238,15 @@ static void worker_set_held_max(struct worker *w)
 
 	share = MAX(share, 2U);
 
-	w->held_max = MIN(share * chunk, CONN_HELD_MAX);
-	w->views_max = MIN(share, CONN_VIEWS_MAX);
+	w->held_max = MIN(share * chunk, w->held_limit);
+	w->views_max = MIN(share, w->held_limit / CONN_VIEW_BYTES);
 }
 
 /* One turn in sample_turns, at random: by count, for a choice by time would favour the turn that
  * follows a long one. */
 static void worker_set_sampling(struct worker *w)
 {
-	w->sampling = NB_STATS && w->sample_wait-- == 0;
+	w->sampling = w->timing = NB_STATS && w->sample_wait-- == 0;
 	if (likely(!w->sampling))
 		return;
 	w->sample_random = w->sample_random * 1664525 + 1013904223; /* Numerical Recipes' LCG */
@@ -335,6 +335,9 @@ static int worker_init(struct worker *w, struct reason *reason)
 				  (unsigned long long)w->options.buffer_size);
 	atomic_store_explicit(&w->stats.chunks_free, w->pool.chunk_count, memory_order_relaxed);
 	w->ready_tail = &w->ready;
+	w->held_limit = CONN_HELD_MAX;
+	if (w->service && w->service->held_max)
+		w->held_limit = w->service->held_max;
 	w->starved_free = UINT32_MAX;
 	w->now_ns = clock_ns();
 	w->mailbox_op.done = worker_mailbox;

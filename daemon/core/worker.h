@@ -100,9 +100,11 @@ struct worker {
 			    run */
 	unsigned sample_wait; /* turns until the next one is sampled */
 	uint32_t sample_random;
-	size_t held_max;  /* bytes a connection may hold, from how full the pool is */
-	size_t views_max; /* and views: each may pin a chunk */
-	bool sampling;    /* this turn's latencies are measured */
+	size_t held_limit; /* the most that held_max may be */
+	size_t held_max;   /* bytes a connection may hold, from how full the pool is */
+	size_t views_max;  /* and views: each may pin a chunk */
+	bool sampling;     /* the operations that begin in this turn are timed */
+	bool timing;       /* some end in this turn: engines take the time of its sends */
 	bool draining, stop;
 	bool called; /* the mailbox has something: run when this turn's completions were looked at
 		      */

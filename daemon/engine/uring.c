@@ -247,7 +247,7 @@ static void uring_wait(struct worker *w, bool block)
 	unsigned silent = 0;
 
 	uring_refill(w);
-	if (w->sampling && u->ring.quiet && !u->ring.sqpoll) {
+	if (w->timing && u->ring.quiet && !u->ring.sqpoll) {
 		ring_submit(&u->ring); /* when this returns, the sends are with the kernel */
 		u->sent_ns = clock_ns();
 	}

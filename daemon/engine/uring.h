@@ -51,7 +51,7 @@ struct uring_quiet {
 
 struct uring {
 	struct ring ring; /* first: see ring.h */
-	uint64_t sent_ns; /* when the last sampled turn's sends were with the kernel */
+	uint64_t sent_ns; /* when the sends of the last timed turn were with the kernel */
 	struct io_uring_buf_ring *buf_ring;
 	unsigned buf_entries, buf_mask;
 	uint16_t buf_head, buf_tail; /* of order[] */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 extern const struct service service_echo, service_discard, service_chargen, service_http,
-	service_iperf3, service_sockperf;
+	service_iperf3, service_nbd, service_sockperf;
 
 /* clang-format off */
 const struct service *const services[] = {
@@ -13,6 +13,7 @@ const struct service *const services[] = {
 	&service_chargen,
 	&service_http,
 	&service_iperf3,
+	&service_nbd,
 	&service_sockperf,
 	NULL,
 };

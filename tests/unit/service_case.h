@@ -137,6 +137,7 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	w->owner = &case_owner;
 	w->ready_tail = &w->ready;
 	w->held_max = CONN_HELD_MAX;
+	w->views_max = CONN_HELD_MAX / CONN_VIEW_BYTES;
 	w->now_ns = clock_ns();
 	assert_int_equal(pool_init(&w->pool, chunks, chunk_size), 0);
 	case_connect(t);

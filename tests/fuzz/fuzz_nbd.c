@@ -1,0 +1,187 @@
+/* Fuzzes a whole NBD session on a memory export: whatever a client says, whole or in pieces that
+ * the input chooses, it hears the same, nothing is left in flight, and no chunk is lost. */
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "store.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+enum { EXPORT_SIZE = 256 * 1024, CHUNKS = 64, CHUNK_SIZE = 16384 };
+
+extern const struct service service_nbd;
+extern const struct store store_memory;
+
+struct session {
+	struct worker worker;
+	struct mount mounts[2];
+	struct export exports[2];
+	struct export_options options;
+	uint64_t heard; /* a digest of what the client was sent */
+	bool ended;
+};
+
+static struct session *session_of(const struct conn *c)
+{
+	return container_of(c->worker, struct session, worker);
+}
+
+static int session_open(struct conn *c)
+{
+	(void)c;
+	return 0;
+}
+
+static void session_recv(struct conn *c, bool on)
+{
+	(void)c, (void)on;
+}
+
+static void session_flush(struct conn *c)
+{
+	struct session *s = session_of(c);
+
+	while (c->tx.bytes) {
+		const struct view *v = c->tx.head;
+
+		for (uint32_t i = 0; i < v->len; i++)
+			s->heard = (s->heard ^ v->data[i]) * UINT64_C(0x100000001b3);
+		conn_sent(c, &c->tx, v->len, 0);
+	}
+}
+
+static void session_close(struct conn *c)
+{
+	(void)c;
+}
+
+static void session_release(struct conn *c)
+{
+	session_of(c)->ended = true;
+}
+
+static const struct engine session_engine = {
+	.name = "fuzz",
+	.open = session_open,
+	.recv = session_recv,
+	.flush = session_flush,
+	.close = session_close,
+	.release = session_release,
+};
+
+static int session_admit(struct worker *w, int fd, void **ret_ticket)
+{
+	(void)w, (void)fd, (void)ret_ticket;
+	return 0;
+}
+
+static void session_ticket(struct worker *w, void *ticket)
+{
+	(void)w, (void)ticket;
+}
+
+static const struct worker_owner session_owner = {
+	.admit = session_admit,
+	.release = session_ticket,
+};
+
+static void session_init(struct session *s)
+{
+	static const char *const names[] = { "one", "two" };
+	struct worker *w = &s->worker;
+	struct reason reason;
+
+	memset(s, 0, sizeof(*s));
+	s->options = (struct export_options){ .size = EXPORT_SIZE, .queue_depth = 4 };
+	w->service = &service_nbd;
+	w->engine = &session_engine;
+	w->owner = &session_owner;
+	w->ready_tail = &w->ready;
+	w->held_max = EXPORT_SIZE;
+	w->views_max = CHUNKS;
+	w->mounts = s->mounts;
+	w->mount_count = 2;
+	pool_init(&w->pool, CHUNKS, CHUNK_SIZE);
+	for (unsigned i = 0; i < 2; i++) {
+		struct export *e = &s->exports[i];
+
+		*e = (struct export){ .name = names[i], .options = &s->options, .fd = -1 };
+		if (store_memory.open(e, &reason) < 0)
+			abort();
+		s->mounts[i] = (struct mount){ .export = e, .store = &store_memory, .worker = w };
+	}
+}
+
+static void session_fini(struct session *s)
+{
+	struct worker *w = &s->worker;
+
+	for (unsigned i = 0; i < 2; i++) {
+		assert(s->mounts[i].in_flight == 0);
+		store_memory.close(&s->exports[i]);
+	}
+	if (w->scratch)
+		chunk_put(&w->pool, w->scratch);
+	assert(w->pool.free_count == CHUNKS);
+	pool_fini(&w->pool);
+}
+
+static void session_turns(struct session *s)
+{
+	struct worker *w = &s->worker;
+
+	for (unsigned turn = 0; w->ready; turn++) {
+		struct conn *c = w->ready;
+
+		assert(turn < 10000);
+		w->ready = NULL;
+		w->ready_tail = &w->ready;
+		c->flags &= ~(uint32_t)CONN_READY;
+		conn_run(c);
+	}
+}
+
+static uint64_t session_run(struct session *s, const uint8_t *data, size_t bytes, size_t piece)
+{
+	struct pool *p = &s->worker.pool;
+	struct conn *c;
+
+	session_init(s);
+	conn_new(&s->worker, -1);
+	c = s->worker.conns;
+	session_turns(s);
+	for (size_t at = 0, n; at < bytes && !s->ended; at += n) {
+		struct chunk *k = chunk_get(p);
+
+		n = MIN(MIN(piece, bytes - at), CHUNK_SIZE);
+		assert(k);
+		memcpy(k->base, data + at, n);
+		conn_input(c, k, k->base, (uint32_t)n);
+		chunk_put(p, k);
+		session_turns(s);
+	}
+	if (!s->ended)
+		conn_eof(c);
+	session_turns(s);
+	assert(s->ended);
+	session_fini(s);
+	return s->heard;
+}
+
+/* The first byte says how long the pieces are. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	static struct session s;
+	uint64_t whole;
+
+	if (bytes == 0)
+		return 0;
+	whole = session_run(&s, data + 1, bytes - 1, SIZE_MAX);
+	assert(session_run(&s, data + 1, bytes - 1, (size_t)data[0] % 64 + 1) == whole);
+	return 0;
+}
