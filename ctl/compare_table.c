@@ -159,7 +159,7 @@ static bool has_feature(const struct measure *row, const char *name)
 	return false;
 }
 
-static void engine_text(const struct measure *row, char *text, size_t bytes)
+void compare_engine_text(const struct measure *row, char *text, size_t bytes)
 {
 	size_t used = (size_t)snprintf(text, bytes, "%s", row->engine);
 
@@ -169,15 +169,14 @@ static void engine_text(const struct measure *row, char *text, size_t bytes)
 						 chosen_features[i][1]);
 }
 
-/* A percentile needs a value beyond it. */
 static void quantile_cell(struct table *t, const struct measure *row, double quantile)
 {
-	uint64_t ns = histogram_quantile(&row->latency, quantile);
+	uint64_t ns;
 
-	if ((1 - quantile) * (double)row->latency.count < 0.999)
-		table_cell(t, STYLE_DIM, "-");
-	else
+	if (measure_quantile(row, quantile, &ns))
 		table_cell(t, STYLE_PLAIN, "%s", human_us(ns).text);
+	else
+		table_cell(t, STYLE_DIM, "-");
 }
 
 static void add_row(struct table *t, const struct group *g, unsigned i)
@@ -187,7 +186,7 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	double base = group_cost(g, 0);
 	char engine[80];
 
-	engine_text(row, engine, sizeof(engine));
+	compare_engine_text(row, engine, sizeof(engine));
 	table_cell(t, mark, "%s", row->listener);
 	table_cell(t, mark, "%s", engine);
 	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_rate(row)).text);

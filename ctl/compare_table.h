@@ -10,6 +10,9 @@ void compare_render(struct output *out, const struct measures *m);
 /* The same as JSON: {"rows":[...]}, each row as saved plus "derived".  A new reference. */
 json_t *compare_to_json(const struct measures *m);
 
+/* The engine with what a listener was configured for: `io_uring+sqpoll`. */
+void compare_engine_text(const struct measure *row, char *text, size_t bytes);
+
 /* CPU per operation means little when the operations of a group differ in size (a receive batch of
  * discard is whatever arrived): then rows are compared by CPU per byte. */
 bool compare_by_bytes(struct measure *const *rows, unsigned count);

@@ -229,6 +229,26 @@ static void add_histogram(struct histogram_sum *to, const struct histogram_sum *
 		to->buckets[i] += from->buckets[i];
 }
 
+void measures_merge_operations(struct measures *m)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = m->rows[i], *last = kept ? m->rows[kept - 1] : NULL;
+
+		if (!last || last->source != row->source) {
+			m->rows[kept++] = row;
+			continue;
+		}
+		last->operation = "";
+		last->count += row->count;
+		last->errors += row->errors;
+		add_histogram(&last->latency, &row->latency);
+		free_row(row);
+	}
+	m->count = kept;
+}
+
 static void add_measure(struct measure *to, const struct measure *from)
 {
 	to->interval_ns += from->interval_ns;
@@ -358,6 +378,14 @@ int measures_load(struct measures *m, FILE *from, unsigned *ret_line)
 }
 
 /* ---- Derived ---- */
+
+bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns)
+{
+	if ((1 - quantile) * (double)row->latency.count < 0.999)
+		return false;
+	*ret_ns = histogram_quantile(&row->latency, quantile);
+	return true;
+}
 
 static double ratio(uint64_t a, uint64_t b)
 {

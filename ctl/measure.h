@@ -44,6 +44,9 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
  * Returns the first name that has no row, or NULL. */
 const char *measures_select(struct measures *m, const json_t *names);
 
+/* Sums the operations of each listener into its first row, whose operation becomes "" then. */
+void measures_merge_operations(struct measures *m);
+
 /* Sums rows of the same label, listener, engine, service and operation into the first of them. */
 void measures_merge(struct measures *m);
 
@@ -57,6 +60,10 @@ int measures_load(struct measures *m, FILE *from, unsigned *ret_line);
 
 /* Adds the buckets of a document's latency_ns object; false when it makes no sense. */
 bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
+
+/* The share `quantile` of the values is at most *ret_ns; false when they are too few to tell: a
+ * percentile needs a value beyond it. */
+bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns);
 
 /* Per second, per operation and so on; 0 when nothing ran. */
 double measure_rate(const struct measure *row);         /* operations/s */

@@ -412,7 +412,7 @@ void table_print(struct table *t, struct output *out, unsigned indent, bool head
 		else
 			put_row(t, out, indent, row->cells);
 	}
-	if (header)
+	if (header && !out->terse)
 		put_hidden(t, out);
 	table_clear(t);
 	fflush(out->file);

@@ -13,7 +13,8 @@ struct output {
 	FILE *file;
 	unsigned width; /* columns; 0: a file, which need not hide any */
 	bool colour;
-	bool json; /* --json was given */
+	bool json;  /* --json was given */
+	bool terse; /* no line that says which columns had no room */
 };
 
 /* Colour and width as the terminal, NO_COLOR, TERM and COLUMNS say. */

@@ -48,12 +48,14 @@ static void add_listener_cells(struct table *t, const json_t *listener, const ch
 		   human_short(field_uint(listener, "connections.accepted")).text);
 }
 
-static void quantile_cell(struct table *t, const struct histogram_sum *h, double quantile)
+static void quantile_cell(struct table *t, const struct measure *row, double quantile)
 {
-	if ((1 - quantile) * (double)h->count < 0.999)
-		table_cell(t, STYLE_DIM, "-");
+	uint64_t ns;
+
+	if (measure_quantile(row, quantile, &ns))
+		table_cell(t, STYLE_PLAIN, "%s", human_us(ns).text);
 	else
-		table_cell(t, STYLE_PLAIN, "%s", human_us(histogram_quantile(h, quantile)).text);
+		table_cell(t, STYLE_DIM, "-");
 }
 
 static void add_cost_cells(struct table *t, const struct measure *row, const json_t *listener)
@@ -93,8 +95,8 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 	} else {
 		table_skip(t, 2);
 	}
-	quantile_cell(t, &row->latency, 0.5);
-	quantile_cell(t, &row->latency, 0.99);
+	quantile_cell(t, row, 0.5);
+	quantile_cell(t, row, 0.99);
 	if (row->latency.count)
 		table_cell(t, STYLE_PLAIN, "%s", human_us(row->latency.max).text);
 	else
@@ -232,8 +234,8 @@ static void add_watch_row(struct table *t, const struct measure *row, const char
 	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_rate(row)).text);
 	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_in / 1e6 / seconds).text);
 	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_out / 1e6 / seconds).text);
-	quantile_cell(t, &row->latency, 0.5);
-	quantile_cell(t, &row->latency, 0.99);
+	quantile_cell(t, row, 0.5);
+	quantile_cell(t, row, 0.99);
 	table_cell(t, STYLE_PLAIN, "%s", human_percent(measure_cpu_share(row)).text);
 	if (row->listener_count == 0) {
 		for (unsigned i = 0; i < 3; i++)

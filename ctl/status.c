@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "connections_table.h"
 #include "ctl.h"
 #include "field.h"
 #include "human.h"
@@ -120,113 +121,14 @@ enum {
 
 enum { VALUE_LISTENER, VALUE_SORT, VALUE_LIMIT };
 
-static uint64_t bytes_of(const json_t *c)
+static const struct connections_key *find_sort_key(struct ctl *ctl, const char *name)
 {
-	return field_uint(c, "bytes_in") + field_uint(c, "bytes_out");
-}
+	const char *names[CONNECTIONS_KEYS], *near;
 
-/* How to sort: largest first by a number, or by a text. */
-static const struct sort_key {
-	const char *name, *field;
-	bool text;
-} sort_keys[] = {
-	{ "bytes", NULL, false },     { "age", "age_ns", false },
-	{ "idle", "idle_ns", false }, { "held", "held_bytes", false },
-	{ "rtt", "rtt_us", false },   { "retransmits", "retransmits", false },
-	{ "peer", "peer", true },     { "listener", "listener", true },
-};
-
-static int compare_connections(const void *a, const void *b, void *context)
-{
-	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-	const struct sort_key *key = context;
-	uint64_t m, n;
-
-	if (key->text)
-		return strcmp(field_text(x, key->field), field_text(y, key->field));
-	m = key->field ? field_uint(x, key->field) : bytes_of(x);
-	n = key->field ? field_uint(y, key->field) : bytes_of(y);
-	return (m < n) - (m > n);
-}
-
-/* Sorts the reply's list in place and cuts it to `limit`. */
-static void sort_connections(json_t *list, const struct sort_key *key, uint64_t limit)
-{
-	size_t count = json_array_size(list);
-	json_t **items = calloc(count + 1, sizeof(json_t *));
-
-	if (!items)
-		abort();
-	for (size_t i = 0; i < count; i++)
-		items[i] = json_incref(json_array_get(list, i));
-	if (key)
-		qsort_r(items, count, sizeof(json_t *), compare_connections, (void *)key);
-	json_array_clear(list);
-	for (size_t i = 0; i < count; i++)
-		if (i < limit)
-			json_array_append_new(list, items[i]);
-		else
-			json_decref(items[i]);
-	free(items);
-}
-
-static void add_connection(struct table *t, const json_t *c)
-{
-	uint64_t rtt_us = field_uint(c, "rtt_us");
-	uint64_t retransmits = field_uint(c, "retransmits");
-	const char *state = field_text(c, "state");
-
-	table_cell(t, STYLE_BOLD, "%s", field_text(c, "listener"));
-	table_cell(t, STYLE_PLAIN, "%s", field_text(c, "peer"));
-	table_cell(t, strcmp(state, "open") ? STYLE_WARN : STYLE_PLAIN, "%s", state);
-	table_cell(t, STYLE_PLAIN, "%s", human_time(field_uint(c, "age_ns")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_time(field_uint(c, "idle_ns")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "bytes_in")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "bytes_out")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "held_bytes")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "unsent_bytes")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_time(rtt_us * NS_PER_US).text);
-	table_cell(t, retransmits ? STYLE_WARN : STYLE_PLAIN, "%s", human_count(retransmits).text);
-}
-
-static void render_connections(struct output *out, const json_t *list)
-{
-	static const struct column columns[] = {
-		{ .title = "listener", .left = true },
-		{ .title = "peer", .left = true },
-		{ .title = "state", .left = true },
-		{ .title = "age" },
-		{ .title = "idle", .rank = 2 },
-		{ .title = "in" },
-		{ .title = "out" },
-		{ .title = "held", .rank = 3 },
-		{ .title = "unsent", .rank = 4 },
-		{ .title = "rtt" },
-		{ .title = "retrans", .rank = 1 },
-	};
-	struct table *t;
-	json_t *c;
-	size_t i;
-
-	if (json_array_size(list) == 0) {
-		output_text(out, STYLE_PLAIN, "No connections.\n");
-		return;
-	}
-	t = table_new(columns, ARRAY_SIZE(columns));
-	json_array_foreach(list, i, c)
-		add_connection(t, c);
-	table_print(t, out, 0, true);
-	table_free(t);
-}
-
-static const struct sort_key *find_sort_key(struct ctl *ctl, const char *name)
-{
-	const char *names[ARRAY_SIZE(sort_keys)], *near;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(sort_keys); i++) {
-		names[i] = sort_keys[i].name;
+	for (unsigned i = 0; i < CONNECTIONS_KEYS; i++) {
+		names[i] = connections_keys[i].name;
 		if (!strcmp(name, names[i]))
-			return &sort_keys[i];
+			return &connections_keys[i];
 	}
 	near = ctl_suggest(name, names, ARRAY_SIZE(names));
 	if (near)
@@ -245,7 +147,7 @@ static void print_connections(struct ctl *ctl, const json_t *reply)
 		output_json(&ctl->out, reply, false);
 		return;
 	}
-	render_connections(&ctl->out, list);
+	connections_render(&ctl->out, list, true);
 	if (open > shown)
 		output_text(&ctl->out, STYLE_DIM, "%s of %s\n", human_count(shown).text,
 			    human_count(open).text);
@@ -255,7 +157,7 @@ static int run_connections(struct ctl *ctl)
 {
 	const char *sort = ctl->values[VALUE_SORT], *most = ctl->values[VALUE_LIMIT];
 	uint64_t limit = CONNECTIONS_SHOWN;
-	const struct sort_key *key = NULL;
+	const struct connections_key *key = NULL;
 	json_t *reply, *parameters;
 	int rc;
 
@@ -270,7 +172,7 @@ static int run_connections(struct ctl *ctl)
 	rc = ctl_call(ctl, "ListConnections", parameters, &reply);
 	if (rc != CTL_DONE)
 		return rc;
-	sort_connections(field_get(reply, "connections"), key, limit);
+	connections_sort(field_get(reply, "connections"), key, limit);
 	print_connections(ctl, reply);
 	json_decref(reply);
 	return CTL_DONE;
