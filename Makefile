@@ -20,6 +20,7 @@ V        ?=
 Q        := $(if $(V),,@)
 
 PACKAGES := liburing libsystemd inih jansson
+CTL_PACKAGES := ncursesw
 RDMA_PACKAGES := librdmacm libibverbs
 LIBURING_MIN := 2.3
 
@@ -45,8 +46,9 @@ SANITIZE_FLAGS += -Wno-tsan
 endif
 ifeq ($(filter-out deps help clean uninstall,$(or $(MAKECMDGOALS),all)),)
 else
-PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
+PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) $(CTL_PACKAGES) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
+CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
@@ -88,7 +90,7 @@ $(BUILD)/nbserved: $(BUILD)/daemon/main.o $(BUILD)/libnbserved.a
 
 $(BUILD)/nbctl: $(CTL_OBJ) $(BASE_OBJ)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS) -lm
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS) $(CTL_LIBS) -lm
 
 $(BUILD)/libnbserved.a: $(OBJ)
 	$(call say,AR,$@)
@@ -112,8 +114,8 @@ FORCE:
 
 .PHONY: packages
 packages:
-	@pkg-config --exists $(PACKAGES) && pkg-config --atleast-version=$(LIBURING_MIN) liburing || \
-		{ echo "missing build packages (liburing >= $(LIBURING_MIN), libsystemd, inih, jansson): run 'make deps'" >&2; exit 1; }
+	@pkg-config --exists $(PACKAGES) $(CTL_PACKAGES) && pkg-config --atleast-version=$(LIBURING_MIN) liburing || \
+		{ echo "missing build packages (liburing >= $(LIBURING_MIN), libsystemd, inih, jansson, ncursesw): run 'make deps'" >&2; exit 1; }
 	@[ '$(RDMA)$(RDMA_FOUND)' != yes ] || \
 		{ echo "RDMA=yes, but $(RDMA_PACKAGES) are missing: run 'make deps RDMA=yes'" >&2; exit 1; }
 

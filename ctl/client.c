@@ -60,6 +60,11 @@ void client_close(struct client *c)
 	free(c);
 }
 
+int client_fd(const struct client *c)
+{
+	return c->fd;
+}
+
 /* Waits for events until deadline_ns.  0, -ETIMEDOUT or -errno. */
 static int wait_for(int fd, short events, uint64_t deadline_ns)
 {

@@ -13,6 +13,9 @@ void client_close(struct client *c);
  * 0 or -errno: -ETIMEDOUT, -ECONNRESET (the daemon hung up), ... */
 int client_send(struct client *c, const char *method, json_t *parameters, bool more);
 
+/* To poll for what client_receive() would wait for. */
+int client_fd(const struct client *c);
+
 /* Waits at most timeout_ms for the next reply.  0 and new references: *ret_parameters (an object,
  * maybe empty), *ret_error (the error's name; NULL: none), *ret_continues: more will follow.
  * -EPROTO: what came is no Varlink. */

@@ -17,8 +17,9 @@
 #define DEFAULT_SOCKET "/run/nbserved/control.sock"
 
 static const struct command *const commands[] = {
-	&command_status, &command_stats,     &command_compare, &command_connections,
-	&command_drain,  &command_log_level, &command_config,  &command_doctor,
+	&command_status,    &command_stats,       &command_compare,
+	&command_top,       &command_connections, &command_drain,
+	&command_log_level, &command_config,      &command_doctor,
 };
 
 /* ---- Options: those of every command first, then the command's own ---- */
@@ -226,8 +227,11 @@ int main(int argc, char **argv)
 	argv += optind;
 	if (argc == 0)
 		return ctl_usage(&ctl, "which command?");
-	if (!strcmp(argv[0], "help") && (argc == 1 || find_command(argv[1])))
+	if (!strcmp(argv[0], "help")) {
+		if (argc > 1 && !find_command(argv[1]))
+			return unknown_command(&ctl, argv[1]);
 		return help(argc == 1 ? NULL : find_command(argv[1]));
+	}
 	ctl.command = find_command(argv[0]);
 	if (!ctl.command)
 		return unknown_command(&ctl, argv[0]);

@@ -13,8 +13,9 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
-CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table field human measure openmetrics render)
-$(patsubst %,$(BUILD)/unit/test_%,measure openmetrics render): $(CTL_TESTED)
+CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table connections_table field human measure \
+	openmetrics render top_chart top_detail top_model top_page top_view)
+$(patsubst %,$(BUILD)/unit/test_%,measure openmetrics render top): $(CTL_TESTED)
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 

@@ -18,6 +18,7 @@ table() {
 	build     libsystemd-dev       systemd-devel             systemd-libs
 	build     libinih-dev          inih-devel                libinih
 	build     libjansson-dev       jansson-devel             jansson
+	build     libncurses-dev       ncurses-devel             ncurses
 	rdma      librdmacm-dev        rdma-core-devel           rdma-core
 	rdma      libibverbs-dev       rdma-core-devel           rdma-core
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey
@@ -40,6 +41,9 @@ table() {
 	test      nghttp2-client       nghttp2                   nghttp2
 	test      apache2-utils        httpd-tools               apache
 	test      iproute2             iproute                   iproute2
+	test      tmux                 tmux                      tmux
+	test      bash-completion      bash-completion           bash-completion
+	test      prometheus           -                         prometheus
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -

@@ -1,0 +1,418 @@
+/* `nbctl top`: the terminal, the daemon, and the loop between them.  What is shown is decided in
+ * top_model.c and top_view.c.
+ *
+ * Two connections: the stream of statistics, and the selected listener's connections, asked for
+ * each time anew.  A daemon that has gone is tried again every second. */
+#include <errno.h>
+#include <langinfo.h>
+#include <ncurses.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "connections_table.h"
+#include "ctl.h"
+#include "field.h"
+#include "top_view.h"
+#include "util.h"
+
+enum {
+	INTERVAL_MS = 1000,
+	INTERVAL_MIN_MS = 50, /* the daemon's */
+	RETRY_MS = 1000,
+	SILENCE_MS = 3000, /* beyond the interval: then it is said */
+	CONNECTIONS_ASKED = 1000,
+	ESCAPE_MS = 25,
+};
+
+enum { VALUE_INTERVAL, VALUE_SORT };
+
+struct session {
+	struct ctl *ctl;
+	struct top top;
+	struct client *stats, *list; /* NULL: not connected */
+	char asked[TOP_TEXT];        /* whose connections; "": nothing is asked */
+	uint64_t heard_ns;           /* the last document, or the last attempt to connect */
+	uint64_t listed_ns;          /* when connections were asked for */
+};
+
+/* ---- The daemon ---- */
+
+static void drop_list(struct session *s)
+{
+	client_close(s->list);
+	s->list = NULL;
+	s->asked[0] = '\0';
+}
+
+static void lost(struct session *s, const char *why)
+{
+	client_close(s->stats);
+	s->stats = NULL;
+	drop_list(s);
+	snprintf(s->top.trouble, sizeof(s->top.trouble), "unreachable, trying again: %s (%s)", why,
+		 s->ctl->socket);
+}
+
+static json_t *parameters(const struct session *s)
+{
+	return json_pack("{s:o*, s:i}", "listeners", ctl_words(s->ctl), "interval_ms",
+			 (int)s->top.interval_ms);
+}
+
+static void connect_again(struct session *s)
+{
+	int rc = client_open(s->ctl->socket, &s->stats);
+
+	s->heard_ns = clock_ns();
+	if (rc == 0)
+		rc = client_send(s->stats, "org.nbserved.Control.GetStats", parameters(s), true);
+	if (rc < 0)
+		lost(s, strerror(-rc));
+}
+
+/* What a call was refused with; NULL and a document when it was not. */
+static const char *refusal(const json_t *error, const json_t *reply)
+{
+	const char *message = field_text(reply, "message");
+
+	return error ? (*message ? message : json_string_value(error)) : NULL;
+}
+
+/* Takes in the messages that have come; use() may close the client.  0 or -errno. */
+static int take(struct client *const *client, struct session *s,
+		void (*use)(struct session *s, const char *refused, json_t *reply))
+{
+	json_t *reply, *error;
+	bool continues;
+	int rc = 0;
+
+	while (*client && (rc = client_receive(*client, 0, &reply, &error, &continues)) == 0) {
+		use(s, refusal(error, reply), reply);
+		json_decref(reply);
+		json_decref(error);
+	}
+	return rc == -ETIMEDOUT ? 0 : rc;
+}
+
+static void use_stats(struct session *s, const char *refused, json_t *reply)
+{
+	s->heard_ns = clock_ns();
+	if (refused)
+		lost(s, refused);
+	else
+		top_add(&s->top, reply);
+}
+
+static void use_list(struct session *s, const char *refused, json_t *reply)
+{
+	if (!refused) {
+		connections_sort(field_get(reply, "connections"),
+				 &connections_keys[CONNECTIONS_BY_BYTES], CONNECTIONS_ASKED);
+		top_add_connections(&s->top, s->asked, reply);
+	}
+	s->asked[0] = '\0';
+}
+
+static void ask_list(struct session *s)
+{
+	int rc = s->list ? 0 : client_open(s->ctl->socket, &s->list);
+
+	snprintf(s->asked, sizeof(s->asked), "%s", s->top.selected);
+	s->listed_ns = clock_ns();
+	if (rc == 0)
+		rc = client_send(
+			s->list, "org.nbserved.Control.ListConnections",
+			json_pack("{s:s, s:i}", "listener", s->asked, "limit", CONNECTIONS_ASKED),
+			false);
+	if (rc < 0)
+		drop_list(s);
+}
+
+/* Whether the selected listener's connections should be asked for now. */
+static bool list_is_due(const struct session *s)
+{
+	uint64_t age_ns = clock_ns() - s->listed_ns;
+
+	if (!s->stats || !s->top.detail || s->top.paused || *s->asked || !*s->top.selected)
+		return false;
+	return !s->top.connections || age_ns >= s->top.interval_ms * (uint64_t)NS_PER_MS;
+}
+
+/* What is to be done by the clock. */
+static void on_time(struct session *s)
+{
+	uint64_t silent_ms = (clock_ns() - s->heard_ns) / NS_PER_MS;
+
+	if (!s->stats && silent_ms >= RETRY_MS)
+		connect_again(s);
+	else if (s->stats && silent_ms >= s->top.interval_ms + SILENCE_MS)
+		snprintf(s->top.trouble, sizeof(s->top.trouble), "no answer for %llu s (%s)",
+			 (unsigned long long)(silent_ms / 1000), s->ctl->socket);
+	if (list_is_due(s))
+		ask_list(s);
+}
+
+/* ---- The terminal ---- */
+
+/* Only noted: the loop ends, and the terminal is put right on the way out. */
+static volatile sig_atomic_t told_to_end;
+
+static void on_signal(int signal)
+{
+	told_to_end = signal;
+}
+
+static const int ending_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+
+static void on_resize(int signal)
+{
+	(void)signal; /* ppoll() returns, that is all */
+}
+
+/* They are delivered in ppoll() alone, so that none is missed.  *ret_mask is ppoll()'s. */
+static void catch_signals(sigset_t *ret_mask)
+{
+	struct sigaction action = { .sa_handler = on_signal }, resize = { .sa_handler = on_resize };
+	sigset_t blocked;
+
+	sigemptyset(&blocked);
+	for (unsigned i = 0; i < ARRAY_SIZE(ending_signals); i++) {
+		sigaction(ending_signals[i], &action, NULL);
+		sigaddset(&blocked, ending_signals[i]);
+	}
+	sigaction(SIGWINCH, &resize, NULL);
+	sigaddset(&blocked, SIGWINCH);
+	sigprocmask(SIG_BLOCK, &blocked, ret_mask);
+}
+
+static void start_colours(void)
+{
+	if (!has_colors() || start_color() == ERR)
+		return;
+	use_default_colors();
+	init_pair(STYLE_GOOD, COLOR_GREEN, -1);
+	init_pair(STYLE_WARN, COLOR_YELLOW, -1);
+	init_pair(STYLE_BAD, COLOR_RED, -1);
+}
+
+static SCREEN *open_terminal(bool colour)
+{
+	SCREEN *screen;
+
+	screen = newterm(NULL, stdout, stdin);
+	if (!screen)
+		return NULL;
+	set_escdelay(ESCAPE_MS);
+	cbreak();
+	noecho();
+	nonl();
+	curs_set(0);
+	keypad(stdscr, TRUE);
+	nodelay(stdscr, TRUE);
+	if (colour)
+		start_colours();
+	return screen;
+}
+
+static void close_terminal(SCREEN *screen)
+{
+	endwin();
+	delscreen(screen);
+}
+
+static attr_t attributes_of(const struct top_line *line, bool colour)
+{
+	attr_t attributes = line->selected ? A_REVERSE : A_NORMAL;
+
+	if (line->style == STYLE_BOLD)
+		attributes |= A_BOLD;
+	else if (line->style == STYLE_DIM)
+		attributes |= line->selected ? A_NORMAL : A_DIM;
+	else if (line->style >= STYLE_GOOD)
+		attributes |= colour ? (attr_t)COLOR_PAIR(line->style) : A_BOLD;
+	return attributes;
+}
+
+/* The size is the terminal's, whatever LINES and COLUMNS say: it may change. */
+static void follow_size(void)
+{
+	struct winsize size;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row == 0 || size.ws_col == 0)
+		return;
+	if (size.ws_row != LINES || size.ws_col != COLS)
+		resizeterm(size.ws_row, size.ws_col);
+}
+
+static void draw(const struct session *s)
+{
+	struct top_screen screen = {
+		.width = (unsigned)MAX(COLS, 1),
+		.height = (unsigned)MAX(LINES, 1),
+		.utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8"),
+	};
+
+	top_screen_init(&screen, &s->top);
+	erase();
+	for (unsigned i = 0; i < screen.height; i++) {
+		const struct top_line *line = &screen.lines[i];
+
+		attrset(attributes_of(line, s->ctl->out.colour && has_colors()));
+		if (line->selected)
+			mvhline((int)i, 0, ' ', COLS);
+		if (line->text)
+			mvaddstr((int)i, 0, line->text);
+	}
+	refresh();
+	top_screen_fini(&screen);
+}
+
+/* One of curses' keys as one of ours; 0: none that we know. */
+static int key_of(int key)
+{
+	static const int keys[][2] = {
+		{ KEY_UP, TOP_KEY_UP },          { KEY_DOWN, TOP_KEY_DOWN },
+		{ KEY_PPAGE, TOP_KEY_PAGE_UP },  { KEY_NPAGE, TOP_KEY_PAGE_DOWN },
+		{ KEY_HOME, TOP_KEY_HOME },      { KEY_END, TOP_KEY_END },
+		{ KEY_ENTER, TOP_KEY_ENTER },    { '\r', TOP_KEY_ENTER },
+		{ '\n', TOP_KEY_ENTER },         { '\033', TOP_KEY_BACK },
+		{ KEY_BACKSPACE, TOP_KEY_BACK },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++)
+		if (key == keys[i][0])
+			return keys[i][1];
+	return key < 0x80 ? key : 0;
+}
+
+/* Whatever was typed; false: quit.  resizeterm() leaves a KEY_RESIZE, which nobody needs. */
+static bool read_keys(struct session *s)
+{
+	int key;
+
+	while ((key = getch()) != ERR)
+		if (!top_key(&s->top, key_of(key)))
+			return false;
+	return true;
+}
+
+/* ---- The loop ---- */
+
+/* Waits for a key, a message or the next second, and takes it in; false: quit. */
+static bool turn(struct session *s, const sigset_t *mask)
+{
+	struct pollfd fds[] = {
+		{ .fd = STDIN_FILENO, .events = POLLIN },
+		{ .fd = s->stats ? client_fd(s->stats) : -1, .events = POLLIN },
+		{ .fd = *s->asked ? client_fd(s->list) : -1, .events = POLLIN },
+	};
+	struct timespec limit = { .tv_nsec = 250 * NS_PER_MS };
+	int rc;
+
+	if (ppoll(fds, ARRAY_SIZE(fds), &limit, mask) < 0 && errno != EINTR)
+		return false;
+	if (told_to_end || (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)))
+		return false;
+	if (fds[2].revents && take(&s->list, s, use_list) < 0)
+		drop_list(s);
+	if (fds[1].revents && (rc = take(&s->stats, s, use_stats)) < 0)
+		lost(s, rc == -ECONNRESET ? "it hung up" : strerror(-rc));
+	on_time(s);
+	return read_keys(s);
+}
+
+static int run_screen(struct session *s)
+{
+	SCREEN *screen = open_terminal(s->ctl->out.colour);
+	const char *term = getenv("TERM");
+	sigset_t mask;
+
+	if (!screen)
+		return ctl_usage(s->ctl, "this kind of terminal is not known: TERM=%s",
+				 term ? term : "");
+	catch_signals(&mask);
+	connect_again(s);
+	do {
+		follow_size();
+		draw(s);
+	} while (turn(s, &mask));
+	close_terminal(screen);
+	return CTL_DONE;
+}
+
+/* ---- The command ---- */
+
+static int sort_by(struct ctl *ctl, struct top *top, const char *name)
+{
+	const char *names[TOP_COLUMNS], *near;
+
+	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+		names[i] = top_columns[i].name;
+		if (strcmp(name, names[i]))
+			continue;
+		top->sort = (enum top_column)i;
+		return CTL_DONE;
+	}
+	near = ctl_suggest(name, names, ARRAY_SIZE(names));
+	if (near)
+		return ctl_usage(ctl, "--sort: cannot sort by '%s'; did you mean '%s'?", name,
+				 near);
+	return ctl_usage(ctl, "--sort: cannot sort by '%s'", name);
+}
+
+static int run_top(struct ctl *ctl)
+{
+	const char *interval = ctl->values[VALUE_INTERVAL], *sort = ctl->values[VALUE_SORT];
+	unsigned interval_ms = INTERVAL_MS;
+	struct session s = { .ctl = ctl };
+	json_t *first;
+	int rc;
+
+	if (ctl->out.json)
+		return ctl_usage(ctl, "top is for people: see `nbctl stats --watch --json`");
+	if (interval &&
+	    (ctl_parse_interval(interval, &interval_ms) < 0 || interval_ms < INTERVAL_MIN_MS))
+		return ctl_usage(ctl, "--interval: expected seconds, at least 0.05, got '%s'",
+				 interval);
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+		return ctl_usage(ctl, "top needs a terminal; elsewhere: `nbctl stats --watch`");
+	top_init(&s.top, interval_ms);
+	rc = sort ? sort_by(ctl, &s.top, sort) : CTL_DONE;
+	if (rc == CTL_DONE)
+		rc = ctl_call(ctl, "GetStats", json_pack("{s:o*}", "listeners", ctl_words(ctl)),
+			      &first);
+	if (rc == CTL_DONE) {
+		top_add(&s.top, first);
+		json_decref(first);
+		rc = run_screen(&s);
+	}
+	client_close(s.stats);
+	client_close(s.list);
+	top_fini(&s.top);
+	return rc;
+}
+
+const struct command command_top = {
+	.name = "top",
+	.arguments = "[LISTENER...]",
+	.summary = "what `compare` shows, live, on the whole screen",
+	.details =
+		"A row for each listener: connections, operations and bytes per second, latency,\n"
+		"CPU time, system calls and turns per operation, and a sparkline of the last minutes.\n"
+		"Enter shows the selected listener's latencies and connections; ? lists the keys.\n"
+		"When the daemon is restarted, top waits for it and goes on.\n",
+	.example = "nbctl top\nnbctl top echo-epoll echo-uring --interval 0.5 --sort cpu-op",
+	.options = {
+		[VALUE_INTERVAL] = { "interval", OPTION_VALUE, "SECONDS", "how often (default: 1)" },
+		[VALUE_SORT] = { "sort", OPTION_VALUE, "COLUMN",
+				 "listener, engine, open, ops, bytes, p50, p99, cpu-op, "
+				 "calls, turn, cpu" },
+	},
+	.words_max = 256,
+	.run = run_top,
+};

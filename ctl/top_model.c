@@ -1,0 +1,388 @@
+/* State of `nbctl top`.  See top_model.h. */
+#include "top_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "field.h"
+#include "util.h"
+
+const struct top_column_info top_columns[TOP_COLUMNS] = {
+	[TOP_LISTENER] = { "listener", 'n', "name" },
+	[TOP_ENGINE] = { "engine", 'e', "engine" },
+	[TOP_OPEN] = { "open", 'k', "open connections" },
+	[TOP_RATE] = { "ops", 'o', "operations/s" },
+	[TOP_BANDWIDTH] = { "bytes", 'b', "MB/s" },
+	[TOP_P50] = { "p50", '5', "p50" },
+	[TOP_P99] = { "p99", '9', "p99" },
+	[TOP_CPU_PER_OP] = { "cpu-op", 'c', "CPU per operation" },
+	[TOP_SYSCALLS] = { "calls", 's', "system calls per operation" },
+	[TOP_TURN] = { "turn", 't', "operations per turn" },
+	[TOP_CPU] = { "cpu", 'u', "CPU" },
+};
+
+void top_init(struct top *top, unsigned interval_ms)
+{
+	*top = (struct top){ .interval_ms = interval_ms, .sort = TOP_RATE };
+}
+
+static void free_track(struct top_track *track)
+{
+	free(track->name);
+}
+
+void top_fini(struct top *top)
+{
+	measures_free(&top->rows);
+	measures_free(&top->operations);
+	for (unsigned i = 0; i < top->track_count; i++)
+		free_track(&top->tracks[i]);
+	free(top->tracks);
+	json_decref(top->last);
+	json_decref(top->shown);
+	json_decref(top->base);
+	json_decref(top->connections);
+}
+
+/* *slot = document, with a reference of its own. */
+static void keep(json_t **slot, const json_t *document)
+{
+	json_t *old = *slot;
+
+	*slot = json_incref((json_t *)document);
+	json_decref(old);
+}
+
+/* ---- Values ---- */
+
+static double quantile(const struct measure *row, double share)
+{
+	uint64_t ns;
+
+	return measure_quantile(row, share, &ns) ? (double)ns : NAN;
+}
+
+double top_value(const struct measure *row, enum top_column column)
+{
+	switch (column) {
+	case TOP_OPEN:
+		return (double)field_uint(row->source, "connections.open");
+	case TOP_RATE:
+		return measure_rate(row);
+	case TOP_BANDWIDTH:
+		return measure_bandwidth(row);
+	case TOP_P50:
+		return quantile(row, 0.5);
+	case TOP_P99:
+		return quantile(row, 0.99);
+	case TOP_CPU_PER_OP:
+		return row->listener_count ? measure_cpu_per_op(row) : NAN;
+	case TOP_SYSCALLS:
+		return row->listener_count ? measure_syscalls_per_op(row) : NAN;
+	case TOP_TURN:
+		return row->listener_count && row->turns ? measure_ops_per_turn(row) : NAN;
+	case TOP_CPU:
+		return measure_cpu_share(row);
+	default:
+		return NAN;
+	}
+}
+
+/* ---- The last minutes ---- */
+
+static struct top_track *find_track(const struct top *top, const char *name)
+{
+	for (unsigned i = 0; i < top->track_count; i++)
+		if (!strcmp(top->tracks[i].name, name))
+			return &top->tracks[i];
+	return NULL;
+}
+
+static struct top_track *add_track(struct top *top, const char *name)
+{
+	struct top_track *track;
+
+	top->tracks = reallocarray(top->tracks, top->track_count + 1, sizeof(*top->tracks));
+	if (!top->tracks)
+		abort();
+	track = &top->tracks[top->track_count++];
+	track->name = strdup(name);
+	if (!track->name)
+		abort();
+	for (unsigned i = 0; i < TOP_SERIES; i++)
+		for (unsigned j = 0; j < TOP_HISTORY; j++)
+			track->values[i][j] = NAN;
+	return track;
+}
+
+/* Forgets the listeners that a document no longer has. */
+static void drop_tracks(struct top *top, const json_t *stats)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < top->track_count; i++) {
+		if (field_named(stats, "listeners", top->tracks[i].name))
+			top->tracks[kept++] = top->tracks[i];
+		else
+			free_track(&top->tracks[i]);
+	}
+	top->track_count = kept;
+}
+
+static void set_past(struct top_track *track, uint64_t tick, const struct measure *row)
+{
+	unsigned at = (unsigned)(tick % TOP_HISTORY);
+
+	track->values[TOP_SERIES_RATE][at] = row ? (float)top_value(row, TOP_RATE) : NAN;
+	track->values[TOP_SERIES_P99][at] = row ? (float)top_value(row, TOP_P99) : NAN;
+	track->values[TOP_SERIES_CPU][at] = row ? (float)top_value(row, TOP_CPU) : NAN;
+}
+
+/* Without rows: a gap. */
+static void add_tick(struct top *top, const struct measures *rows)
+{
+	for (unsigned i = 0; i < top->track_count; i++)
+		set_past(&top->tracks[i], top->tick, NULL);
+	for (unsigned i = 0; i < rows->count; i++) {
+		struct top_track *track = find_track(top, rows->rows[i]->listener);
+
+		if (!track)
+			track = add_track(top, rows->rows[i]->listener);
+		set_past(track, top->tick, rows->rows[i]);
+	}
+	top->tick++;
+}
+
+float top_past(const struct top *top, const char *name, enum top_series series, uint64_t tick)
+{
+	const struct top_track *track = find_track(top, name);
+
+	if (!track || tick >= top->tick || top->tick - tick > TOP_HISTORY)
+		return NAN;
+	return track->values[series][tick % TOP_HISTORY];
+}
+
+/* ---- Sorting and selecting ---- */
+
+/* Who goes first; texts ascend, numbers descend. */
+static int compare_rows(const void *a, const void *b, void *context)
+{
+	const struct measure *x = *(struct measure *const *)a, *y = *(struct measure *const *)b;
+	const struct top *top = context;
+	double m = top_value(x, top->sort), n = top_value(y, top->sort);
+	int order = 0;
+
+	if (top->sort == TOP_ENGINE)
+		order = strcmp(x->engine, y->engine);
+	else if (isnan(m) != isnan(n))
+		return isnan(m) ? 1 : -1;
+	else if (!isnan(m))
+		order = (m < n) - (m > n);
+	if (order == 0)
+		order = strcmp(x->listener, y->listener);
+	return top->reverse ? -order : order;
+}
+
+static void sort_rows(struct top *top)
+{
+	if (top->rows.count)
+		qsort_r(top->rows.rows, top->rows.count, sizeof(*top->rows.rows), compare_rows,
+			top);
+}
+
+void top_sort(struct top *top, enum top_column column)
+{
+	top->reverse = column == top->sort && !top->reverse;
+	top->sort = column;
+	sort_rows(top);
+}
+
+unsigned top_selected(const struct top *top)
+{
+	for (unsigned i = 0; i < top->rows.count; i++)
+		if (!strcmp(top->rows.rows[i]->listener, top->selected))
+			return i;
+	return 0;
+}
+
+static void select_row(struct top *top, long index)
+{
+	char before[TOP_TEXT];
+
+	memcpy(before, top->selected, sizeof(before));
+	if (top->rows.count == 0) {
+		top->selected[0] = '\0';
+		return;
+	}
+	index = MAX(0, MIN(index, (long)top->rows.count - 1));
+	snprintf(top->selected, sizeof(top->selected), "%s", top->rows.rows[index]->listener);
+	if (strcmp(before, top->selected))
+		keep(&top->connections, NULL);
+}
+
+/* ---- Documents ---- */
+
+static void rows_between(struct measures *m, const json_t *before, const json_t *after, bool merged)
+{
+	uint64_t interval_ns;
+
+	if (measures_interval(before, after, &interval_ns) < 0)
+		return;
+	measures_delta(m, before, after, interval_ns, "");
+	if (merged)
+		measures_merge_operations(m);
+}
+
+bool top_since_base(const struct top *top, const char *name, struct measures *ret_row)
+{
+	json_t *names = json_pack("[s]", name);
+
+	*ret_row = (struct measures){};
+	rows_between(ret_row, top->base, top->shown, true);
+	measures_select(ret_row, names);
+	json_decref(names);
+	return ret_row->count > 0;
+}
+
+static void show(struct top *top, const json_t *before, const json_t *after)
+{
+	measures_free(&top->rows);
+	measures_free(&top->operations);
+	rows_between(&top->rows, before, after, true);
+	rows_between(&top->operations, before, after, false);
+	keep(&top->shown, after);
+	top->shown_tick = top->tick;
+	sort_rows(top);
+	select_row(top, top_selected(top));
+}
+
+/* The first document, and the first one after a restart of the daemon: there is no interval yet, so
+ * what is on the screen stays there until the next. */
+static void start_anew(struct top *top, const json_t *stats)
+{
+	struct measures none = {};
+
+	if (top->last) {
+		snprintf(top->notice, sizeof(top->notice), "the daemon was restarted");
+		add_tick(top, &none);
+	}
+	/* After a restart the histogram begins with the daemon. */
+	keep(&top->base, top->last ? NULL : stats);
+	keep(&top->last, stats);
+}
+
+void top_add(struct top *top, const json_t *stats)
+{
+	struct measures rows = {};
+	uint64_t interval_ns;
+
+	top->trouble[0] = '\0';
+	drop_tracks(top, stats);
+	if (!top->last || measures_interval(top->last, stats, &interval_ns) < 0) {
+		start_anew(top, stats);
+		return;
+	}
+	rows_between(&rows, top->last, stats, true);
+	add_tick(top, &rows);
+	measures_free(&rows);
+	if (!top->paused)
+		show(top, top->last, stats);
+	keep(&top->last, stats);
+}
+
+void top_add_connections(struct top *top, const char *listener, json_t *reply)
+{
+	if (!top->paused && !strcmp(listener, top->selected))
+		keep(&top->connections, reply);
+}
+
+/* ---- Keys ---- */
+
+static void move_selection(struct top *top, int key)
+{
+	long at = top_selected(top);
+
+	switch (key) {
+	case TOP_KEY_UP:
+		at--;
+		break;
+	case TOP_KEY_DOWN:
+		at++;
+		break;
+	case TOP_KEY_PAGE_UP:
+		at -= TOP_PAGE;
+		break;
+	case TOP_KEY_PAGE_DOWN:
+		at += TOP_PAGE;
+		break;
+	case TOP_KEY_HOME:
+		at = 0;
+		break;
+	case TOP_KEY_END:
+		at = (long)top->rows.count;
+		break;
+	default:
+		return;
+	}
+	select_row(top, at);
+}
+
+static bool sort_key(struct top *top, int key)
+{
+	int column = (int)top->sort;
+
+	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+		if (key != top_columns[i].key)
+			continue;
+		top_sort(top, (enum top_column)i);
+		return true;
+	}
+	if (key == '<' || key == '>') {
+		column += key == '<' ? TOP_COLUMNS - 1 : 1;
+		top->reverse = false;
+		top->sort = (enum top_column)(column % TOP_COLUMNS);
+	} else if (key == 'r') {
+		top->reverse = !top->reverse;
+	} else {
+		return false;
+	}
+	sort_rows(top);
+	return true;
+}
+
+bool top_key(struct top *top, int key)
+{
+	top->notice[0] = '\0';
+	switch (key) {
+	case 'q':
+		return false;
+	case TOP_KEY_BACK:
+		/* Out of the help, then out of the listener. */
+		if (top->help)
+			top->help = false;
+		else
+			top->detail = false;
+		return true;
+	case TOP_KEY_ENTER:
+		top->detail = !top->detail && top->rows.count > 0;
+		top->help = false;
+		return true;
+	case 'p':
+	case ' ':
+		top->paused = !top->paused;
+		return true;
+	case 'z':
+		keep(&top->base, top->shown ? top->shown : top->last);
+		return true;
+	case '?':
+	case 'h':
+		top->help = !top->help;
+		return true;
+	default:
+		if (!sort_key(top, key))
+			move_selection(top, key);
+		return true;
+	}
+}

@@ -1,0 +1,104 @@
+/* What `nbctl top` knows: the last interval of each listener, their last minutes, and what the user
+ * has chosen.  Pure: documents and keys go in, top_view.c makes lines of it.
+ *
+ * Time is counted in ticks, one for each document.  While paused documents are still taken in, so
+ * that the sparklines have no gap afterwards; what is shown stays. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "measure.h"
+
+enum {
+	TOP_HISTORY = 600, /* ticks that a sparkline can reach back */
+	TOP_TEXT = 256,
+};
+
+/* Columns that the table is sorted by; TOP_KEYS in top_model.c has their keys. */
+enum top_column {
+	TOP_LISTENER,
+	TOP_ENGINE,
+	TOP_OPEN,
+	TOP_RATE,
+	TOP_BANDWIDTH,
+	TOP_P50,
+	TOP_P99,
+	TOP_CPU_PER_OP,
+	TOP_SYSCALLS,
+	TOP_TURN,
+	TOP_CPU,
+	TOP_COLUMNS
+};
+
+struct top_column_info {
+	const char *name; /* --sort NAME */
+	char key;
+	const char *help;
+};
+extern const struct top_column_info top_columns[TOP_COLUMNS];
+
+/* What is remembered of each tick. */
+enum top_series { TOP_SERIES_RATE, TOP_SERIES_P99, TOP_SERIES_CPU, TOP_SERIES };
+
+/* A listener's last minutes; NAN: nothing known of that tick. */
+struct top_track {
+	char *name;
+	float values[TOP_SERIES][TOP_HISTORY]; /* by tick % TOP_HISTORY */
+};
+
+struct top {
+	unsigned interval_ms;
+	json_t *last;               /* document */
+	json_t *shown, *base;       /* on the screen; where the histogram begins, NULL: its start */
+	struct measures rows;       /* an interval, a row for each listener, sorted */
+	struct measures operations; /* the same, not added up */
+	json_t *connections;        /* ListConnections' reply for the selected listener, or NULL */
+	struct top_track *tracks;
+	unsigned track_count;
+	uint64_t tick, shown_tick; /* of the next document; after the last one shown */
+	enum top_column sort;
+	bool reverse, paused, detail, help;
+	char selected[TOP_TEXT]; /* listener; "" while there is none */
+	char trouble[TOP_TEXT];  /* why nothing new comes; "": all is well */
+	char notice[TOP_TEXT];   /* until the next key */
+};
+
+/* Keys beyond characters. */
+enum top_key {
+	TOP_KEY_UP = 0x1000,
+	TOP_KEY_DOWN,
+	TOP_KEY_PAGE_UP,
+	TOP_KEY_PAGE_DOWN,
+	TOP_KEY_HOME,
+	TOP_KEY_END,
+	TOP_KEY_ENTER,
+	TOP_KEY_BACK,
+};
+enum { TOP_PAGE = 10 }; /* rows that page up and down move by */
+
+void top_init(struct top *top, unsigned interval_ms);
+void top_fini(struct top *top);
+
+/* Takes in a GetStats document; whatever the trouble was, it is over. */
+void top_add(struct top *top, const json_t *stats);
+
+/* Takes in the connections of a listener, sorted by bytes; ignored when another is selected now. */
+void top_add_connections(struct top *top, const char *listener, json_t *reply);
+
+/* Does what the key says; false: quit. */
+bool top_key(struct top *top, int key);
+
+void top_sort(struct top *top, enum top_column column);
+
+/* Index of the selected row; 0 when it has gone. */
+unsigned top_selected(const struct top *top);
+
+/* What a row has in a column that is a number; NAN: nothing, which sorts last. */
+double top_value(const struct measure *row, enum top_column column);
+
+/* Of the listener `name`, by the tick; NAN when not known. */
+float top_past(const struct top *top, const char *name, enum top_series series, uint64_t tick);
+
+/* The listener's row since top->base; false when it has none.  To be freed with measures_free(). */
+bool top_since_base(const struct top *top, const char *name, struct measures *ret_row);

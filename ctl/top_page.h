@@ -1,0 +1,36 @@
+/* What the files that fill in the screen of `nbctl top` share. */
+#pragma once
+#include "top_view.h"
+
+/* A screen that is being filled in from above. */
+struct page {
+	struct top_screen *screen;
+	unsigned used;
+};
+
+/* Lines that are left; the last one of the screen is the help line. */
+unsigned page_room(const struct page *p);
+
+/* A line, cut to the screen's width; nothing when there is no room. */
+void page_put(struct page *p, enum style style, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Takes text over. */
+void page_set(struct top_screen *screen, unsigned at, enum style style, char *text);
+
+/* Where a renderer of tables prints to, in memory; close out->file, then free *text. */
+void page_output(struct output *out, unsigned width, char **text, size_t *bytes);
+
+/* The next line of what was printed; NULL at the end. */
+char *page_next_line(char **rest);
+
+/* How a row stands out by its listener's state. */
+enum style page_row_style(const struct measure *row);
+void page_value_cell(struct table *t, const struct measure *row, enum top_column column);
+
+/* Titles, then `count` rows from `first` on, with sparklines; `mark`: shows which is selected. */
+void page_put_rows(struct page *p, const struct top *top, unsigned first, unsigned count,
+		   bool mark);
+
+/* All about the selected listener. */
+void page_put_detail(struct page *p, const struct top *top);

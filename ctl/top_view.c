@@ -1,0 +1,300 @@
+/* The screen of `nbctl top`: the table of listeners, or one listener, or the keys.  See top_view.h.
+ */
+#include "top_view.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare_table.h"
+#include "field.h"
+#include "human.h"
+#include "top_chart.h"
+#include "top_page.h"
+#include "util.h"
+
+enum {
+	SPARK_MIN = 10, /* columns */
+	SPARK_MAX = 60,
+	SPARK_TICKS = 120, /* that a sparkline of the table covers */
+};
+
+/* ---- The top two lines ---- */
+
+static void put_title(struct page *p, const struct top *top)
+{
+	const json_t *stats = top->shown ? top->shown : top->last;
+	size_t listeners = json_array_size(field_get(stats, "listeners"));
+
+	page_put(p, STYLE_BOLD, "nbserved %s  up %s  generation %llu  %zu listener%s  every %g s",
+		 field_text(stats, "version"), human_time(field_uint(stats, "uptime_ns")).text,
+		 (unsigned long long)field_uint(stats, "generation"), listeners,
+		 listeners == 1 ? "" : "s", top->interval_ms / 1e3);
+}
+
+static void put_totals(struct page *p, const struct top *top)
+{
+	double rate = 0, bandwidth = 0, cpu = 0, open = 0;
+
+	for (unsigned i = 0; i < top->rows.count; i++) {
+		rate += top_value(top->rows.rows[i], TOP_RATE);
+		bandwidth += top_value(top->rows.rows[i], TOP_BANDWIDTH);
+		cpu += top_value(top->rows.rows[i], TOP_CPU);
+		open += top_value(top->rows.rows[i], TOP_OPEN);
+	}
+	page_put(p, STYLE_DIM, "all: %s ops/s  %s MB/s  CPU %s %%  %s connections",
+		 human_number(rate).text, human_number(bandwidth / 1e6).text,
+		 human_percent(cpu).text, human_count((uint64_t)open).text);
+}
+
+/* The most important thing to say, or the totals. */
+static void put_message(struct page *p, const struct top *top)
+{
+	const json_t *reload = field_get(top->shown, "reload");
+
+	if (*top->trouble)
+		page_put(p, STYLE_BAD, "%s", top->trouble);
+	else if (top->paused)
+		page_put(p, STYLE_WARN, "paused: p goes on");
+	else if (*top->notice)
+		page_put(p, STYLE_WARN, "%s", top->notice);
+	else if (top->rows.count == 0)
+		page_put(p, STYLE_DIM, "measuring ...");
+	else if (*field_text(reload, "time") && !field_bool(reload, "ok"))
+		page_put(p, STYLE_BAD, "last reload refused: see `nbctl status`");
+	else
+		put_totals(p, top);
+}
+
+/* ---- The table ---- */
+
+static const struct column columns[TOP_COLUMNS] = {
+	[TOP_LISTENER] = { .title = "listener", .left = true, .width_min = 12 },
+	[TOP_ENGINE] = { .title = "engine", .left = true, .width_min = 13, .rank = 8 },
+	[TOP_OPEN] = { .title = "conns", .unit = "open", .width_min = 5, .rank = 5 },
+	[TOP_RATE] = { .title = "ops", .unit = "/s", .width_min = 8 },
+	[TOP_BANDWIDTH] = { .title = "MB", .unit = "/s", .width_min = 5, .rank = 2 },
+	[TOP_P50] = { .title = "p50", .unit = "us", .width_min = 5, .rank = 1 },
+	[TOP_P99] = { .title = "p99", .unit = "us", .width_min = 6, .rank = 3 },
+	[TOP_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .width_min = 6 },
+	[TOP_SYSCALLS] = { .title = "calls", .unit = "/op", .width_min = 5, .rank = 4 },
+	[TOP_TURN] = { .title = "ops", .unit = "/turn", .width_min = 5, .rank = 6 },
+	[TOP_CPU] = { .title = "CPU", .unit = "%", .width_min = 4, .rank = 7 },
+};
+
+/* The columns with a mark at the one that rows are sorted by. */
+static void mark_sorted(const struct top *top, bool utf8, struct column *ret_columns, char *title,
+			size_t bytes)
+{
+	bool ascending = (top->sort == TOP_LISTENER || top->sort == TOP_ENGINE) != top->reverse;
+	const char *mark = utf8 ? (ascending ? "▲" : "▼") : (ascending ? "^" : "v");
+	struct column *sorted = &ret_columns[top->sort];
+
+	memcpy(ret_columns, columns, sizeof(columns));
+	snprintf(title, bytes, "%s%s%s", sorted->left ? sorted->title : mark,
+		 sorted->left ? " " : "", sorted->left ? mark : sorted->title);
+	sorted->title = title;
+}
+
+void page_value_cell(struct table *t, const struct measure *row, enum top_column column)
+{
+	double value = top_value(row, column);
+
+	if (isnan(value))
+		table_cell(t, STYLE_PLAIN, "-");
+	else if (value == 0)
+		table_cell(t, STYLE_PLAIN, "0");
+	else if (column == TOP_OPEN)
+		table_cell(t, STYLE_PLAIN, "%s", human_short((uint64_t)value).text);
+	else if (column == TOP_BANDWIDTH)
+		table_cell(t, STYLE_PLAIN, "%s", human_number(value / 1e6).text);
+	else if (column == TOP_P50 || column == TOP_P99 || column == TOP_CPU_PER_OP)
+		table_cell(t, STYLE_PLAIN, "%s", human_number(value / NS_PER_US).text);
+	else if (column == TOP_CPU)
+		table_cell(t, STYLE_PLAIN, "%s", human_percent(value).text);
+	else
+		table_cell(t, STYLE_PLAIN, "%s", human_number(value).text);
+}
+
+/* The table of rows[0..count) as text of at most `width` columns. */
+static char *table_text(const struct top *top, struct measure *const *rows, unsigned count,
+			unsigned width, bool utf8)
+{
+	struct column marked[TOP_COLUMNS];
+	char title[32], engine[80], *text;
+	struct output out;
+	struct table *t;
+	size_t bytes;
+
+	mark_sorted(top, utf8, marked, title, sizeof(title));
+	t = table_new(marked, TOP_COLUMNS);
+	for (unsigned i = 0; i < count; i++) {
+		compare_engine_text(rows[i], engine, sizeof(engine));
+		table_cell(t, STYLE_PLAIN, "%s", rows[i]->listener);
+		table_cell(t, STYLE_PLAIN, "%s", engine);
+		for (unsigned j = TOP_OPEN; j < TOP_COLUMNS; j++)
+			page_value_cell(t, rows[i], (enum top_column)j);
+	}
+	page_output(&out, width, &text, &bytes);
+	table_print(t, &out, 0, true);
+	fclose(out.file);
+	table_free(t);
+	return text;
+}
+
+enum style page_row_style(const struct measure *row)
+{
+	const char *state = field_text(row->source, "state");
+
+	if (!strcmp(state, "unavailable"))
+		return STYLE_BAD;
+	if (*state && strcmp(state, "serving"))
+		return STYLE_WARN;
+	return row->listener_count ? STYLE_PLAIN : STYLE_DIM;
+}
+
+static unsigned lines_width(const char *text)
+{
+	unsigned width = 0;
+
+	while (*text) {
+		size_t bytes = strcspn(text, "\n");
+		char *line = strndup(text, bytes);
+
+		if (!line)
+			abort();
+		width = MAX(width, text_width(line));
+		free(line);
+		text += bytes + (text[bytes] != '\0');
+	}
+	return width;
+}
+
+/* The sparkline's column: its two titles, then a line for each row. */
+struct spark {
+	unsigned width, group; /* width 0: no room */
+};
+
+static struct spark plan_spark(const struct top *top, unsigned width, unsigned used)
+{
+	struct spark s = {};
+
+	if (used + 2 + SPARK_MIN / 2 > width)
+		return s;
+	s.width = MIN(width - used - 2, SPARK_MAX);
+	s.group = top_spark_group(top, s.width, SPARK_TICKS);
+	return s;
+}
+
+/* A line of the table with what stands in the sparkline's column. */
+static void put_with_spark(struct page *p, enum style style, const char *line, unsigned used,
+			   const char *spark)
+{
+	unsigned pad = used + 2 > text_width(line) ? used + 2 - text_width(line) : 0;
+
+	page_put(p, style, "%s%*s%s", line, *spark ? (int)pad : 0, "", spark);
+}
+
+/* Titles, then the rows of the listeners; the selected one is marked. */
+void page_put_rows(struct page *p, const struct top *top, unsigned first, unsigned count, bool mark)
+{
+	struct measure *const *rows = top->rows.rows + first;
+	unsigned width = p->screen->width, used;
+	unsigned reserve = width > 2 * SPARK_MIN + 40 ? SPARK_MIN + 2 : 0;
+	char *text = table_text(top, rows, count, width - reserve, p->screen->utf8), *rest = text;
+	struct spark s = plan_spark(top, width, used = lines_width(text));
+	uint64_t span_ns = (uint64_t)s.group * s.width * top->interval_ms * (uint64_t)NS_PER_MS;
+	char span[48];
+
+	snprintf(span, sizeof(span), "last %s", human_time(span_ns).text);
+	put_with_spark(p, STYLE_BOLD, page_next_line(&rest), used, s.width ? "ops/s" : "");
+	put_with_spark(p, STYLE_DIM, page_next_line(&rest), used, s.width ? span : "");
+	for (unsigned i = 0; i < count; i++) {
+		char *spark = top_sparkline(top, rows[i]->listener, TOP_SERIES_RATE, s.width,
+					    MAX(s.group, 1), p->screen->utf8);
+
+		if (page_room(p))
+			p->screen->lines[p->used].selected =
+				mark && !strcmp(rows[i]->listener, top->selected);
+		put_with_spark(p, page_row_style(rows[i]), page_next_line(&rest), used, spark);
+		free(spark);
+	}
+	free(text);
+}
+
+static void put_table(struct page *p, const struct top *top)
+{
+	unsigned lines = page_room(p) > 2 ? page_room(p) - 2 : 0, selected = top_selected(top),
+		 first = 0;
+	unsigned count = MIN(top->rows.count, lines);
+
+	if (top->rows.count == 0)
+		return;
+	/* Scrolled so that the selected row is in the middle, if there are that many. */
+	if (selected > count / 2)
+		first = MIN(selected - count / 2, top->rows.count - count);
+	page_put_rows(p, top, first, count, true);
+}
+
+/* ---- The keys ---- */
+
+static void put_help(struct page *p)
+{
+	static const char *const keys[][2] = {
+		{ "q, Ctrl-C", "quit" },
+		{ "up, down, PgUp, PgDn, Home, End", "select a listener" },
+		{ "Enter", "its latencies, last minutes and connections; Esc: back" },
+		{ "p, space", "pause, go on" },
+		{ "z", "let the latencies of a listener begin now" },
+		{ "r", "reverse the order" },
+		{ "<, >", "sort by the column to the left, to the right" },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++)
+		page_put(p, STYLE_PLAIN, "%-33s%s", keys[i][0], keys[i][1]);
+	for (unsigned i = 0; i < TOP_COLUMNS; i++)
+		page_put(p, STYLE_PLAIN, "%-33csort by %s", top_columns[i].key,
+			 top_columns[i].help);
+}
+
+static const char *help_line(const struct top *top)
+{
+	if (top->help)
+		return "q quit  ? back";
+	if (top->detail)
+		return "q quit  Esc back  up/down listener  p pause  z zero  ? keys";
+	return "q quit  Enter details  p pause  < > sort  r reverse  ? keys";
+}
+
+/* ---- The screen ---- */
+
+void top_screen_init(struct top_screen *screen, const struct top *top)
+{
+	struct page p = { .screen = screen };
+
+	screen->lines = calloc(screen->height + 1, sizeof(*screen->lines));
+	if (!screen->lines)
+		abort();
+	if (screen->width < TOP_WIDTH_MIN || screen->height < TOP_HEIGHT_MIN) {
+		if (screen->height > 0)
+			page_set(screen, 0, STYLE_WARN, strdup("too small for nbctl top"));
+		return;
+	}
+	put_title(&p, top);
+	put_message(&p, top);
+	if (top->help)
+		put_help(&p);
+	else if (top->detail)
+		page_put_detail(&p, top);
+	else
+		put_table(&p, top);
+	page_set(screen, screen->height - 1, STYLE_DIM, strdup(help_line(top)));
+}
+
+void top_screen_fini(struct top_screen *screen)
+{
+	for (unsigned i = 0; screen->lines && i < screen->height; i++)
+		free(screen->lines[i].text);
+	free(screen->lines);
+	screen->lines = NULL;
+}
