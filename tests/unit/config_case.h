@@ -17,7 +17,7 @@
 #define GOOD "[listener a]\naddress = 127.0.0.1:7008\nservice = echo\n"
 
 /* What there is to choose from, as errors say it. */
-#define SERVICES "echo, discard, chargen, http, iperf3 or sockperf"
+#define SERVICES "echo, discard, chargen, http, iperf3, nbd or sockperf"
 
 static char joined[65536];
 
