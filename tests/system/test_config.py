@@ -116,7 +116,7 @@ def test_all_errors_are_said_at_once_in_order(check):
         (b"[server]\rlog-level = info\r", 1, "CR alone"),
         (b"[server\n", 1, "[SECTION]"),
         (b"[server] junk\n", 1, "nothing behind"),
-        (b"[]\n", 1, "[server] or [listener NAME]"),
+        (b"[]\n", 1, "[server], [listener NAME] or [export NAME]"),
         (b"log-level = info\n", 1, "a [SECTION] before"),
         (b"[server]\n= info\n", 2, "KEY = VALUE"),
         (b"[server]\nlog-level\n", 2, "KEY = VALUE"),
