@@ -56,6 +56,7 @@ extern const struct command command_status;
 extern const struct command command_stats;
 extern const struct command command_compare;
 extern const struct command command_top;
+extern const struct command command_exports;
 extern const struct command command_connections;
 extern const struct command command_drain, command_log_level;
 extern const struct command command_doctor, command_config;

@@ -17,7 +17,8 @@ static void render_key(struct output *out, const char *name, const json_t *key)
 	const json_t *value = field_get(key, "value");
 	const char *origin = field_text(key, "origin"), *class = field_text(key, "class");
 	bool repeated = json_is_array(value) && !strcmp(name, "address");
-	size_t count = repeated ? json_array_size(value) : 1;
+	bool empty = json_is_array(value) && json_array_size(value) == 0;
+	size_t count = repeated ? json_array_size(value) : !empty;
 
 	for (size_t i = 0; i < count; i++) {
 		char *text = field_show(repeated ? json_array_get(value, i) : value);
@@ -42,20 +43,26 @@ static void render_keys(struct output *out, const json_t *keys)
 		render_key(out, name, key);
 }
 
-static void render_config(struct output *out, const json_t *reply)
+static void render_sections(struct output *out, const char *kind, const json_t *sections)
 {
-	json_t *listener;
+	json_t *section;
 	size_t i;
 
+	json_array_foreach(sections, i, section) {
+		output_text(out, STYLE_BOLD, "\n[%s %s]\n", kind, field_text(section, "name"));
+		render_keys(out, field_get(section, "keys"));
+	}
+}
+
+static void render_config(struct output *out, const json_t *reply)
+{
 	output_text(out, STYLE_DIM,
 		    "; the configuration in force: each key's origin (what a reload "
 		    "does with it)\n");
 	output_text(out, STYLE_BOLD, "[server]\n");
 	render_keys(out, field_get(reply, "server"));
-	json_array_foreach(field_get(reply, "listeners"), i, listener) {
-		output_text(out, STYLE_BOLD, "\n[listener %s]\n", field_text(listener, "name"));
-		render_keys(out, field_get(listener, "keys"));
-	}
+	render_sections(out, "listener", field_get(reply, "listeners"));
+	render_sections(out, "export", field_get(reply, "exports"));
 }
 
 static int run_config(struct ctl *ctl)

@@ -15,7 +15,14 @@
 enum metric_type { COUNTER, GAUGE, HISTOGRAM, INFO };
 
 /* Where the value stands in the document. */
-enum metric_scope { SERVER, LISTENER, OPERATION };
+enum metric_scope {
+	SERVER,
+	LISTENER,
+	OPERATION, /* of a listener */
+	EXPORT,
+	SHARE,           /* of an export, what one listener had of it */
+	SHARE_OPERATION, /* of that */
+};
 
 struct metric {
 	const char *name; /* lines of the same name follow each other */
@@ -84,6 +91,24 @@ static const struct metric metrics[] = {
 	  "Times receiving paused because too much was held." },
 	{ "nbserved_zero_copy_sends", COUNTER, LISTENER, "zero_copy", "result=*", NULL,
 	  "Zero-copy sends, by what the kernel made of them." },
+	{ "nbserved_export", INFO, EXPORT, "state", NULL, NULL,
+	  "An export, with its state and path." },
+	{ "nbserved_export_size_bytes", GAUGE, EXPORT, "size", NULL, "bytes",
+	  "Size of an export." },
+	{ "nbserved_export_in_flight", GAUGE, SHARE, "in_flight", NULL, NULL,
+	  "Requests that the store has not finished." },
+	{ "nbserved_export_read_bytes", COUNTER, SHARE, "bytes_read", NULL, "bytes",
+	  "Bytes read from an export." },
+	{ "nbserved_export_written_bytes", COUNTER, SHARE, "bytes_written", NULL, "bytes",
+	  "Bytes written to an export." },
+	{ "nbserved_export_errors", COUNTER, SHARE, "errors", "errno=*", NULL,
+	  "Requests that the store failed, by errno." },
+	{ "nbserved_export_operations", COUNTER, SHARE_OPERATION, "count", NULL, NULL,
+	  "Requests to the store." },
+	{ "nbserved_export_operation_errors", COUNTER, SHARE_OPERATION, "errors", NULL, NULL,
+	  "Requests that the store failed." },
+	{ "nbserved_export_operation_latency_seconds", HISTOGRAM, SHARE_OPERATION, "latency_ns",
+	  NULL, "seconds", "Time that the store took for a sample of the requests." },
 };
 
 /* 1-2.5-5 steps from 1 us to 10 s. */
@@ -117,28 +142,53 @@ static void put_label(FILE *to, const char **separator, const char *name, size_t
 	*separator = ",";
 }
 
+/* Labels and the fields that have their values. */
+struct label {
+	const char *name, *field;
+};
+
+/* Whose a sample is. */
+static const struct label owner_labels[][4] = {
+	[LISTENER] = { { "listener", "name" }, { "engine", "engine" }, { "service", "service" } },
+	[OPERATION] = { { "listener", "name" }, { "engine", "engine" }, { "service", "service" } },
+	[EXPORT] = { { "export", "name" } },
+	[SHARE] = { { "listener", "listener" }, { "store", "store" } },
+	[SHARE_OPERATION] = { { "listener", "listener" }, { "store", "store" } },
+};
+
+/* What else INFO has. */
+static const struct label info_labels[][4] = {
+	[LISTENER] = { { "state", "state" }, { "transport", "transport" } },
+	[EXPORT] = { { "state", "state" }, { "store", "store" }, { "path", "path" } },
+};
+
+static void put_labels(FILE *to, const char **separator, const struct label *labels,
+		       const json_t *owner)
+{
+	for (; labels->name; labels++)
+		put_label(to, separator, labels->name, strlen(labels->name),
+			  field_text(owner, labels->field));
+}
+
 /* Where a sample comes from. */
 struct source {
 	const struct metric *metric;
-	const json_t *listener; /* NULL: the server */
-	const char *operation;  /* NULL: none */
-	const char *label;      /* value of metric->label; NULL: none */
+	const json_t *owner;   /* the listener, export or share; NULL: the server */
+	const json_t *export;  /* the share's; NULL: no share */
+	const char *operation; /* NULL: none */
+	const char *label;     /* value of metric->label; NULL: none */
 	const json_t *value;
 };
 
 /* Everything up to the value; `bound`: a bucket's le, or NULL. */
 static void put_name(FILE *to, const struct source *s, const char *suffix, const char *bound)
 {
-	static const char *const labels[] = { "engine", "service" };
 	const char *separator = "{";
 
 	fprintf(to, "%s%s", s->metric->name, suffix);
-	if (s->listener) {
-		put_label(to, &separator, "listener", 8, field_text(s->listener, "name"));
-		for (unsigned i = 0; i < ARRAY_SIZE(labels); i++)
-			put_label(to, &separator, labels[i], strlen(labels[i]),
-				  field_text(s->listener, labels[i]));
-	}
+	if (s->export)
+		put_label(to, &separator, "export", 6, field_text(s->export, "name"));
+	put_labels(to, &separator, owner_labels[s->metric->scope], s->owner);
 	if (s->operation)
 		put_label(to, &separator, "operation", 9, s->operation);
 	if (s->label)
@@ -146,12 +196,10 @@ static void put_name(FILE *to, const struct source *s, const char *suffix, const
 			  s->label);
 	if (bound)
 		put_label(to, &separator, "le", 2, bound);
-	if (s->metric->type == INFO && s->listener) {
-		put_label(to, &separator, "state", 5, field_text(s->listener, "state"));
-		put_label(to, &separator, "transport", 9, field_text(s->listener, "transport"));
-	} else if (s->metric->type == INFO) {
+	if (s->metric->type == INFO && s->owner)
+		put_labels(to, &separator, info_labels[s->metric->scope], s->owner);
+	else if (s->metric->type == INFO)
 		put_label(to, &separator, "version", 7, field_text(s->value, ""));
-	}
 	fputs(*separator == ',' ? "} " : " ", to);
 }
 
@@ -235,27 +283,42 @@ static void put_samples(FILE *to, struct source *s, const json_t *object)
 	}
 }
 
+/* The samples of one listener, export or share. */
+static void put_owner(FILE *to, struct source *s, const json_t *owner)
+{
+	json_t *operation;
+	const char *name;
+
+	s->owner = owner;
+	if (s->metric->scope != OPERATION && s->metric->scope != SHARE_OPERATION) {
+		put_samples(to, s, owner);
+		return;
+	}
+	json_object_foreach(field_get(owner, "operations"), name, operation) {
+		s->operation = name;
+		put_samples(to, s, operation);
+	}
+}
+
 static void put_metric(FILE *to, const struct metric *m, const json_t *stats)
 {
 	struct source s = { .metric = m };
-	json_t *listener, *operation;
-	const char *name;
-	size_t i;
+	json_t *owner, *share;
+	size_t i, j;
 
 	if (m->scope == SERVER) {
 		put_samples(to, &s, stats);
 		return;
 	}
-	json_array_foreach(field_get(stats, "listeners"), i, listener) {
-		s.listener = listener;
-		if (m->scope == LISTENER) {
-			put_samples(to, &s, listener);
+	json_array_foreach(field_get(stats, m->scope < EXPORT ? "listeners" : "exports"), i,
+			   owner) {
+		if (m->scope <= EXPORT) {
+			put_owner(to, &s, owner);
 			continue;
 		}
-		json_object_foreach(field_get(listener, "operations"), name, operation) {
-			s.operation = name;
-			put_samples(to, &s, operation);
-		}
+		s.export = owner;
+		json_array_foreach(field_get(owner, "listeners"), j, share)
+			put_owner(to, &s, share);
 	}
 }
 
@@ -267,10 +330,13 @@ void openmetrics_write(FILE *to, const json_t *stats)
 		[HISTOGRAM] = "histogram",
 		[INFO] = "info",
 	};
+	bool exports = json_array_size(field_get(stats, "exports")) > 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++) {
 		const struct metric *m = &metrics[i];
 
+		if (m->scope >= EXPORT && !exports)
+			continue;
 		if (m->help) {
 			fprintf(to, "# TYPE %s %s\n", m->name, types[m->type]);
 			if (m->unit)

@@ -4,6 +4,7 @@
 
 #include "connections_table.h"
 #include "ctl.h"
+#include "exports.h"
 #include "field.h"
 #include "human.h"
 #include "parse.h"
@@ -96,6 +97,10 @@ static void render_status(struct output *out, const json_t *reply)
 	output_text(out, STYLE_WARN, "%s\n\n", field_bool(reply, "stopping") ? ", stopping" : "");
 	render_listeners(out, reply);
 	render_reasons(out, reply);
+	if (json_array_size(field_get(reply, "exports"))) {
+		putc('\n', out->file);
+		exports_render(out, field_get(reply, "exports"));
+	}
 	render_reload(out, reply);
 }
 

@@ -6,23 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "document_internal.h"
 #include "listener.h"
 #include "server.h"
 #include "util.h"
-
-/* Varlink's integers are signed: a counter stops at their end. */
-static json_t *count(uint64_t n)
-{
-	return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
-}
-
-/* JSON is UTF-8; what came from elsewhere may not be. */
-static json_t *text(const char *string)
-{
-	json_t *json = json_string(string);
-
-	return json ? json : json_string("(not UTF-8)");
-}
 
 /* RFC 3339, UTC. */
 static json_t *time_now(void)
@@ -160,6 +147,12 @@ static json_t *latency_to_json(const struct histogram_sum *h)
 		buckets_to_json(h));
 }
 
+json_t *document_operation(uint64_t done, uint64_t errors, const struct histogram_sum *latency)
+{
+	return json_pack("{s:o, s:o, s:o}", "count", count(done), "errors", count(errors),
+			 "latency_ns", latency_to_json(latency));
+}
+
 static json_t *operations_to_json(const struct listener *l)
 {
 	const char *const *names = l->config->service->operations;
@@ -177,9 +170,7 @@ static json_t *operations_to_json(const struct listener *l)
 			histogram_merge(&latency, &o->latency);
 		}
 		json_object_set_new(operations, names[i],
-				    json_pack("{s:o, s:o, s:o}", "count", count(done), "errors",
-					      count(errors), "latency_ns",
-					      latency_to_json(&latency)));
+				    document_operation(done, errors, &latency));
 	}
 	return operations;
 }
@@ -235,7 +226,7 @@ static json_t *listener_to_stats(struct listener *l)
 
 /* ---- Documents ---- */
 
-static bool is_wanted(const json_t *names, const char *name)
+bool document_is_wanted(const json_t *names, const char *name)
 {
 	size_t wanted = json_array_size(names);
 
@@ -260,11 +251,11 @@ json_t *document_stats(struct server *s, const json_t *names)
 
 	server_settle(s);
 	for (unsigned i = 0; i < s->listener_count; i++) {
-		if (is_wanted(names, s->listeners[i]->config->name))
+		if (document_is_wanted(names, s->listeners[i]->config->name))
 			json_array_append_new(listeners, listener_to_stats(s->listeners[i]));
 	}
 	json_object_set_new(document, "listeners", listeners);
-	json_object_set_new(document, "exports", json_array());
+	json_object_set_new(document, "exports", document_exports_stats(s, names));
 	json_object_set_new(document, "reload", document_reload(s));
 	return document;
 }
@@ -284,6 +275,7 @@ json_t *document_status(struct server *s)
 	json_object_set_new(document, "pid", json_integer(getpid()));
 	json_object_set_new(document, "stopping", json_boolean(s->stopping));
 	json_object_set_new(document, "listeners", listeners);
+	json_object_set_new(document, "exports", document_exports_status(s));
 	json_object_set_new(document, "reload", document_reload(s));
 	return document;
 }

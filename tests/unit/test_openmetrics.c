@@ -31,6 +31,7 @@ static char *text_of(const char *document)
 	return text;
 }
 
+#define SHARE  "export=\"d\",listener=\"l\",store=\"threads\""
 #define LABELS "listener=\"e\\\"1\\\\\\n\",engine=\"epoll\",service=\"echo\""
 
 static void assert_line(const char *text, const char *line)
@@ -83,6 +84,31 @@ static void histogram_is_cumulative(void **state)
 	free(text);
 }
 
+/* What an export's listeners had of it adds up to what the export had: one of the two is enough. */
+static void exports_are_told_by_listener(void **state)
+{
+	char *text = text_of("{\"exports\":[{\"name\":\"d\",\"path\":\"/d\",\"state\":\"ok\","
+			     "\"store\":\"io_uring\",\"size\":512,\"bytes_read\":9,\"listeners\":[{"
+			     "\"listener\":\"l\",\"store\":\"threads\",\"bytes_read\":7,"
+			     "\"errors\":{\"EIO\":2},\"operations\":{\"read\":{\"count\":3,"
+			     "\"errors\":2,\"latency_ns\":{\"count\":1,\"sum\":1500,"
+			     "\"buckets\":[[1503,1]]}}}}]}]}");
+
+	(void)state;
+	assert_line(text, "nbserved_export_info{export=\"d\",state=\"ok\",store=\"io_uring\","
+			  "path=\"/d\"} 1\n");
+	assert_line(text, "nbserved_export_size_bytes{export=\"d\"} 512\n");
+	assert_line(text, "# HELP nbserved_export_read_bytes Bytes read from an export.\n"
+			  "nbserved_export_read_bytes_total{" SHARE "} 7\n");
+	assert_line(text, "nbserved_export_errors_total{" SHARE ",errno=\"EIO\"} 2\n");
+	assert_line(text, "nbserved_export_operations_total{" SHARE ",operation=\"read\"} 3\n");
+	assert_line(text, "nbserved_export_operation_latency_seconds_bucket{" SHARE
+			  ",operation=\"read\",le=\"1e-06\"} 0\n");
+	assert_line(text, "nbserved_export_operation_latency_seconds_sum{" SHARE
+			  ",operation=\"read\"} 0.000001500\n");
+	free(text);
+}
+
 /* All samples of a metric stand together, and its header comes once. */
 static void families_are_not_interleaved(void **state)
 {
@@ -124,6 +150,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counters_have_total_labels_and_exact_seconds),
 		cmocka_unit_test(histogram_is_cumulative),
+		cmocka_unit_test(exports_are_told_by_listener),
 		cmocka_unit_test(families_are_not_interleaved),
 		cmocka_unit_test(empty_document_ends_well),
 	};

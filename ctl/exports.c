@@ -1,0 +1,232 @@
+/* `nbctl exports`: storage, and what each listener had of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "exports.h"
+#include "field.h"
+#include "human.h"
+#include "measure.h"
+#include "parse.h"
+#include "util.h"
+
+static enum style state_style(const char *state)
+{
+	if (!strcmp(state, "ok"))
+		return STYLE_GOOD;
+	return strcmp(state, "unused") ? STYLE_BAD : STYLE_WARN;
+}
+
+static void size_cell(struct table *t, const json_t *export)
+{
+	uint64_t bytes = field_uint(export, "size");
+	char text[NUMBER_TEXT_MAX];
+
+	if (bytes)
+		table_cell(t, STYLE_PLAIN, "%s", format_size(bytes, text));
+	else
+		table_cell(t, STYLE_DIM, "-");
+}
+
+/* What is not as it should be, a paragraph for each export. */
+static void render_reasons(struct output *out, const json_t *exports)
+{
+	json_t *export;
+	size_t i;
+
+	json_array_foreach(exports, i, export)
+		if (*field_text(export, "reason"))
+			output_wrapped(out, STYLE_WARN, 2, "%s: %s", field_text(export, "name"),
+				       field_text(export, "reason"));
+}
+
+void exports_render(struct output *out, const json_t *exports)
+{
+	static const struct column columns[] = {
+		{ .title = "export", .left = true },          { .title = "state", .left = true },
+		{ .title = "store", .left = true },           { .title = "size" },
+		{ .title = "path", .left = true, .rank = 1 },
+	};
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
+	json_t *export;
+	size_t i;
+
+	json_array_foreach(exports, i, export) {
+		const char *state = field_text(export, "state");
+
+		table_cell(t, STYLE_BOLD, "%s", field_text(export, "name"));
+		table_cell(t, state_style(state), "%s", state);
+		table_cell(t, STYLE_PLAIN, "%s", field_text(export, "store"));
+		size_cell(t, export);
+		table_cell(t, STYLE_PLAIN, "%s", field_text(export, "path"));
+	}
+	if (!table_is_empty(t))
+		table_print(t, out, 0, true);
+	render_reasons(out, exports);
+	table_free(t);
+}
+
+/* ---- What they did ---- */
+
+static const struct column columns[] = {
+	{ .title = "export", .left = true },
+	{ .title = "state", .left = true },
+	{ .title = "size", .rank = 2 },
+	{ .title = "listener", .left = true },
+	{ .title = "store", .left = true },
+	{ .title = "in", .unit = "flight", .rank = 1 },
+	{ .title = "operation", .left = true },
+	{ .title = "count" },
+	{ .title = "bytes" },
+	{ .title = "p50", .unit = "us" },
+	{ .title = "p99", .unit = "us" },
+	{ .title = "max", .unit = "us", .rank = 3 },
+	{ .title = "errors", .optional = true },
+};
+
+enum { EXPORT_CELLS = 3, LISTENER_CELLS = 3, OPERATION_CELLS = 7 };
+
+static void add_latency_cells(struct table *t, const json_t *operation)
+{
+	static const char *const paths[] = { "latency_ns.p50", "latency_ns.p99", "latency_ns.max" };
+	static const unsigned samples_min[] = { 2, 100, 1 }; /* one beyond the percentile */
+	uint64_t samples = field_uint(operation, "latency_ns.count");
+
+	for (unsigned i = 0; i < ARRAY_SIZE(paths); i++)
+		if (samples < samples_min[i])
+			table_cell(t, STYLE_DIM, "-");
+		else
+			table_cell(t, STYLE_PLAIN, "%s",
+				   human_us(field_uint(operation, paths[i])).text);
+}
+
+static void add_operation_cells(struct table *t, const char *name, const json_t *operation,
+				const json_t *served)
+{
+	const char *bytes = !strcmp(name, "read")    ? "bytes_read"
+			    : !strcmp(name, "write") ? "bytes_written"
+						     : NULL;
+	uint64_t errors = field_uint(operation, "errors");
+
+	table_cell(t, STYLE_PLAIN, "%s", name);
+	table_cell(t, STYLE_PLAIN, "%s", human_short(field_uint(operation, "count")).text);
+	table_cell(t, STYLE_PLAIN, "%s", bytes ? human_bytes(field_uint(served, bytes)).text : "");
+	add_latency_cells(t, operation);
+	table_cell(t, STYLE_BAD, "%s", errors ? human_short(errors).text : "");
+}
+
+/* A row for each operation that there was, the first with the listener's own cells, and the first
+ * of all with the export's, which are in the table already. */
+static void add_listener(struct table *t, const json_t *served)
+{
+	const char *name;
+	json_t *operation;
+	bool first = true;
+
+	table_cell(t, STYLE_PLAIN, "%s", field_text(served, "listener"));
+	table_cell(t, STYLE_PLAIN, "%s", field_text(served, "store"));
+	table_cell(t, STYLE_PLAIN, "%s", human_short(field_uint(served, "in_flight")).text);
+	json_object_foreach(field_get(served, "operations"), name, operation) {
+		if (!field_uint(operation, "count"))
+			continue;
+		if (!first)
+			table_skip(t, EXPORT_CELLS + LISTENER_CELLS);
+		add_operation_cells(t, name, operation, served);
+		first = false;
+	}
+	if (first)
+		table_skip(t, OPERATION_CELLS);
+}
+
+static void add_export(struct table *t, const json_t *export)
+{
+	json_t *listeners = field_get(export, "listeners"), *served;
+	const char *state = field_text(export, "state");
+	size_t i;
+
+	table_cell(t, STYLE_BOLD, "%s", field_text(export, "name"));
+	table_cell(t, state_style(state), "%s", state);
+	size_cell(t, export);
+	if (json_array_size(listeners) == 0)
+		table_skip(t, LISTENER_CELLS + OPERATION_CELLS);
+	json_array_foreach(listeners, i, served) {
+		if (i > 0)
+			table_skip(t, EXPORT_CELLS);
+		add_listener(t, served);
+	}
+}
+
+/* `disk0: nbd-uring: 3 EIO, 1 ENOSPC` */
+static void render_errors(struct output *out, const json_t *export)
+{
+	json_t *served, *number;
+	const char *error;
+	size_t i;
+
+	json_array_foreach(field_get(export, "listeners"), i, served) {
+		char *text = NULL;
+		size_t bytes;
+		FILE *to = open_memstream(&text, &bytes);
+
+		if (!to)
+			abort();
+		json_object_foreach(field_get(served, "errors"), error, number)
+			if (field_uint(number, ""))
+				fprintf(to, "%s%s %s", ftell(to) ? ", " : "",
+					human_count(field_uint(number, "")).text, error);
+		fclose(to);
+		if (*text)
+			output_wrapped(out, STYLE_BAD, 2, "%s: %s: %s", field_text(export, "name"),
+				       field_text(served, "listener"), text);
+		free(text);
+	}
+}
+
+static void render_exports(struct output *out, const json_t *stats)
+{
+	json_t *exports = field_get(stats, "exports"), *export;
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
+	size_t i;
+
+	json_array_foreach(exports, i, export)
+		add_export(t, export);
+	if (table_is_empty(t))
+		output_text(out, STYLE_PLAIN, "No exports.\n");
+	else
+		table_print(t, out, 0, true);
+	render_reasons(out, exports);
+	json_array_foreach(exports, i, export)
+		render_errors(out, export);
+	if (json_array_size(exports))
+		output_wrapped(out, STYLE_DIM, 2,
+			       "Since the start. Latency is the store's share of a request, of a "
+			       "sample of them.");
+	table_free(t);
+}
+
+static int run_exports(struct ctl *ctl)
+{
+	json_t *reply, *exports;
+	int rc;
+
+	if (!ctl->out.json)
+		return ctl_show(ctl, "GetStats", NULL, render_exports);
+	rc = ctl_call(ctl, "GetStats", NULL, &reply);
+	if (rc != CTL_DONE)
+		return rc;
+	exports = json_pack("{s:O*}", "exports", field_get(reply, "exports"));
+	output_json(&ctl->out, exports, false);
+	json_decref(exports);
+	json_decref(reply);
+	return CTL_DONE;
+}
+
+const struct command command_exports = {
+	.name = "exports",
+	.arguments = "",
+	.summary = "storage: state and size, and what each listener did with it",
+	.details = "Latency is the time that the store took, without the network and the service;\n"
+		   "`nbctl stats` and `nbctl compare` have that of whole requests.\n",
+	.example = "nbctl exports",
+	.run = run_exports,
+};

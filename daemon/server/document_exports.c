@@ -1,0 +1,150 @@
+/* The documents' exports: what they are, and what their stores did for each listener.  See
+ * document.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "document_internal.h"
+#include "server.h"
+#include "store.h"
+
+/* What each worker of some listeners holds of one export. */
+struct share {
+	const struct mount **mounts;
+	unsigned count;
+};
+
+/* ---- What an export is ---- */
+
+static json_t *export_to_json(const struct server_export *x)
+{
+	const struct store *store = x->export.store ? x->export.store : x->config.options.store;
+	struct reason reason;
+	enum export_state state = export_state(x, &reason);
+	json_t *json;
+
+	json = json_pack("{s:o, s:o, s:s, s:s, s:o, s:b}", "name", text(x->config.name), "path",
+			 text(x->config.options.path), "state", export_state_names[state], "store",
+			 store ? store->name : "auto", "size", count(x->export.size), "read_only",
+			 x->export.read_only || x->config.options.read_only);
+	if (reason.text[0])
+		json_object_set_new(json, "reason", text(reason.text));
+	return json;
+}
+
+json_t *document_exports_status(const struct server *s)
+{
+	json_t *exports = json_array();
+
+	for (unsigned i = 0; i < s->export_count; i++)
+		json_array_append_new(exports, export_to_json(s->exports[i]));
+	return exports;
+}
+
+/* ---- What it did ---- */
+
+#define SUM(share, field)                                                                          \
+	({                                                                                         \
+		uint64_t sum = 0;                                                                  \
+		for (unsigned m = 0; m < (share)->count; m++)                                      \
+			sum += stat_load((share)->mounts[m]->field);                               \
+		sum;                                                                               \
+	})
+
+static json_t *share_operation(const struct share *share, enum io_kind kind)
+{
+	struct histogram_sum latency = { 0 };
+	uint64_t done = SUM(share, operations[kind].count);
+
+	/* Most histograms are empty, and so long that it would be seen. */
+	for (unsigned i = 0; done && i < share->count; i++)
+		histogram_merge(&latency, &share->mounts[i]->operations[kind].latency);
+	return document_operation(done, SUM(share, operations[kind].errors), &latency);
+}
+
+static void share_to_json(const struct share *share, json_t *json)
+{
+	json_t *operations = json_object(), *errors = json_object();
+
+	for (unsigned i = 0; i < IO_KIND_COUNT; i++)
+		json_object_set_new(operations, io_kind_names[i], share_operation(share, i));
+	for (unsigned i = 0; i < IO_ERROR_COUNT; i++)
+		json_object_set_new(errors, io_error_names[i], count(SUM(share, errors[i])));
+	json_object_set_new(json, "operations", operations);
+	json_object_set_new(json, "bytes_read", count(SUM(share, bytes_read)));
+	json_object_set_new(json, "bytes_written", count(SUM(share, bytes_written)));
+	json_object_set_new(json, "in_flight", count(SUM(share, in_flight)));
+	json_object_set_new(json, "errors", errors);
+}
+
+/* ---- Who serves it ---- */
+
+/* Appends l's mounts of x to share; how many. */
+static unsigned share_add(struct share *share, const struct listener *l,
+			  const struct server_export *x)
+{
+	unsigned before = share->count, index = 0;
+
+	while (l->exports && index < l->config->export_count && l->exports[index] != x)
+		index++;
+	if (!l->exports || index == l->config->export_count)
+		return 0;
+	for (unsigned i = 0; i < l->worker_count; i++)
+		share->mounts[share->count++] = &l->workers[i].mounts[index];
+	return share->count - before;
+}
+
+static struct share share_new(const struct server *s)
+{
+	struct share share = { 0 };
+	unsigned workers = 0;
+
+	for (unsigned i = 0; i < s->listener_count; i++)
+		workers += s->listeners[i]->worker_count;
+	share.mounts = calloc(workers + 1, sizeof(*share.mounts));
+	if (!share.mounts)
+		abort();
+	return share;
+}
+
+/* NULL: no listener in names serves it. */
+static json_t *export_to_stats(const struct server *s, const struct server_export *x,
+			       const json_t *names)
+{
+	bool wanted = json_array_size(names) == 0;
+	json_t *json = export_to_json(x), *listeners = json_array();
+	struct share all = share_new(s);
+
+	for (unsigned i = 0; i < s->listener_count; i++) {
+		const struct listener *l = s->listeners[i];
+		struct share its = { &all.mounts[all.count], share_add(&all, l, x) };
+		json_t *served;
+
+		if (its.count == 0)
+			continue;
+		wanted |= document_is_wanted(names, l->config->name);
+		served = json_pack("{s:o, s:s}", "listener", text(l->config->name), "store",
+				   its.mounts[0]->store->name);
+		share_to_json(&its, served);
+		json_array_append_new(listeners, served);
+	}
+	share_to_json(&all, json);
+	json_object_set_new(json, "listeners", listeners);
+	free(all.mounts);
+	if (wanted)
+		return json;
+	json_decref(json);
+	return NULL;
+}
+
+json_t *document_exports_stats(const struct server *s, const json_t *names)
+{
+	json_t *exports = json_array();
+
+	for (unsigned i = 0; i < s->export_count; i++) {
+		json_t *json = export_to_stats(s, s->exports[i], names);
+
+		if (json)
+			json_array_append_new(exports, json);
+	}
+	return exports;
+}
