@@ -138,6 +138,17 @@ int ring_init(struct ring *r, struct worker *w, struct reason *reason)
 	return 0;
 }
 
+int ring_probe(struct reason *reason)
+{
+	struct io_uring io;
+	int rc = io_uring_queue_init(1, &io, 0);
+
+	if (rc < 0)
+		return ring_unavailable(reason, rc);
+	io_uring_queue_exit(&io);
+	return 0;
+}
+
 void ring_fini(struct ring *r)
 {
 	io_uring_queue_exit(&r->io);

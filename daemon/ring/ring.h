@@ -47,6 +47,9 @@ struct ring {
 int ring_init(struct ring *r, struct worker *w, struct reason *reason);
 void ring_fini(struct ring *r);
 
+/* Can there be rings here?  0, or -errno with the reason.  Any thread. */
+int ring_probe(struct reason *reason);
+
 /* Submits what is queued, without waiting. */
 void ring_submit(struct ring *r);
 
@@ -68,6 +71,13 @@ static inline void ring_op(struct io_uring_sqe *sqe, struct op *op)
 static inline unsigned ring_ready(const struct ring *r)
 {
 	return io_uring_cq_ready(&r->io);
+}
+
+/* Is there something to reap, or work of the kernel's that ring_enter() would run? */
+static inline bool ring_has_work(const struct ring *r)
+{
+	return ring_ready(r) || (__atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) &
+				 (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
 }
 
 /* Runs op->done() for up to WORKER_TURN_MAX completions; one without an op is passed over. */

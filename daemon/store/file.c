@@ -1,0 +1,194 @@
+/* See file.h. */
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/stat.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "util.h"
+
+enum { FILE_DIRECT_ALIGN = 4096 }; /* where the kernel does not say (before Linux 6.1) */
+
+static const char *open_advice(const struct export_options *o, int error)
+{
+	switch (error) {
+	case ENOENT:
+		return o->create ? "; make the folder first"
+				 : "; make it, or say `create = yes` and a `size`";
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		return "; the daemon's user must be able to read and write it, or say "
+		       "`read-only = yes`";
+	case EINVAL:
+		return o->direct ? "; this file system has no direct I/O, say `direct = no`" : "";
+	case EISDIR:
+		return "; an export is a file or a block device";
+	default:
+		return "";
+	}
+}
+
+static int file_open_fd(const struct export_options *o, int flags, struct reason *reason)
+{
+	int fd = open(o->path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
+
+	if (fd < 0)
+		return reason_set(reason, -errno, "open %s: %s%s", o->path, strerror(errno),
+				  open_advice(o, errno));
+	return fd;
+}
+
+/* Does a disk turn behind this device?  A partition's queue is its disk's. */
+static bool device_is_rotational(dev_t device)
+{
+	static const char *const forms[] = { "/sys/dev/block/%u:%u/queue/rotational",
+					     "/sys/dev/block/%u:%u/../queue/rotational" };
+	char path[64], c = '0';
+
+	for (unsigned i = 0; i < ARRAY_SIZE(forms); i++) {
+		FILE *file;
+
+		snprintf(path, sizeof(path), forms[i], major(device), minor(device));
+		file = fopen(path, "re");
+		if (!file)
+			continue;
+		c = (char)fgetc(file);
+		fclose(file);
+		break;
+	}
+	return c == '1';
+}
+
+/* The file's or device's own size, bytes. */
+static int file_size(struct export *e, const struct stat *st, struct reason *reason)
+{
+	const char *path = e->options->path;
+
+	if (S_ISREG(st->st_mode)) {
+		e->size = (uint64_t)st->st_size;
+		e->rotational = device_is_rotational(st->st_dev);
+		return 0;
+	}
+	if (!S_ISBLK(st->st_mode))
+		return reason_set(reason, -EINVAL,
+				  "%s is neither a regular file nor a block device", path);
+	e->block_device = true;
+	e->rotational = device_is_rotational(st->st_rdev);
+	if (ioctl(e->fd, BLKGETSIZE64, &e->size) < 0)
+		return reason_set(reason, -errno, "%s: cannot tell its size: %s", path,
+				  strerror(errno));
+	return 0;
+}
+
+/* Makes a new file as large as `size` says; one that was there must be so already. */
+static int file_fit(struct export *e, struct reason *reason)
+{
+	const struct export_options *o = e->options;
+
+	if (o->create && e->size == 0 && !e->block_device) {
+		if (ftruncate(e->fd, (off_t)o->size) < 0)
+			return reason_set(reason, -errno, "cannot make %s of %llu bytes: %s",
+					  o->path, (unsigned long long)o->size, strerror(errno));
+		e->size = o->size;
+	}
+	if (o->size && o->size != e->size)
+		return reason_set(
+			reason, -EINVAL,
+			"%s has %llu bytes, `size` says %llu; leave `size` out, or resize "
+			"the file (truncate -s)",
+			o->path, (unsigned long long)e->size, (unsigned long long)o->size);
+	if (e->size == 0)
+		return reason_set(
+			reason, -EINVAL,
+			"%s is empty; give it a size (truncate -s), or say `create = yes` "
+			"and a `size`",
+			o->path);
+	return 0;
+}
+
+/* What direct I/O asks of offsets, lengths and memory. */
+static int file_align(struct export *e, struct reason *reason)
+{
+	struct statx stx = { 0 };
+	uint32_t align = FILE_DIRECT_ALIGN;
+
+	e->align = 1;
+	if (!e->options->direct)
+		return 0;
+	if (syscall(SYS_statx, e->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+	    (stx.stx_mask & STATX_DIOALIGN)) {
+		if (stx.stx_dio_offset_align == 0)
+			return reason_set(reason, -EINVAL,
+					  "%s: no direct I/O here, say `direct = no`",
+					  e->options->path);
+		align = MAX(stx.stx_dio_offset_align, stx.stx_dio_mem_align);
+	}
+	e->align = align;
+	if (e->size % align)
+		return reason_set(reason, -EINVAL,
+				  "%s has %llu bytes, for direct I/O it needs a multiple of %u; "
+				  "resize it (truncate -s), or say `direct = no`",
+				  e->options->path, (unsigned long long)e->size, align);
+	return 0;
+}
+
+static int file_prepare(struct export *e, struct reason *reason)
+{
+	int access = e->read_only ? O_RDONLY : O_RDWR, rc;
+	struct stat st, sync;
+
+	if (fstat(e->fd, &st) < 0)
+		return reason_set(reason, -errno, "stat %s: %s", e->options->path, strerror(errno));
+	rc = file_size(e, &st, reason);
+	if (rc == 0)
+		rc = file_fit(e, reason);
+	if (rc == 0)
+		rc = file_align(e, reason);
+	if (rc < 0)
+		return rc;
+	e->sync_fd = file_open_fd(e->options, access, reason);
+	if (e->sync_fd < 0)
+		return e->sync_fd;
+	if (fstat(e->sync_fd, &sync) < 0 || sync.st_ino != st.st_ino || sync.st_dev != st.st_dev)
+		return reason_set(reason, -EAGAIN, "%s was replaced while it was opened",
+				  e->options->path);
+	return 0;
+}
+
+int file_open(struct export *e, struct reason *reason)
+{
+	const struct export_options *o = e->options;
+	int flags = o->read_only ? O_RDONLY : O_RDWR, rc;
+
+	e->read_only = o->read_only;
+	e->holes = true;
+	if (o->create)
+		flags |= O_CREAT;
+	if (o->direct)
+		flags |= O_DIRECT;
+	e->fd = file_open_fd(o, flags, reason);
+	if (e->fd < 0)
+		return e->fd;
+	rc = file_prepare(e, reason);
+	if (rc < 0)
+		file_close(e);
+	return rc;
+}
+
+void file_close(struct export *e)
+{
+	if (e->sync_fd >= 0)
+		close(e->sync_fd);
+	if (e->fd >= 0)
+		close(e->fd);
+	e->fd = e->sync_fd = -1;
+}

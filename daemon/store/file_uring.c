@@ -1,0 +1,362 @@
+/* Store `io_uring`: files through the worker's ring.
+ *
+ * Where the engine has a ring, file operations travel in the same submissions as the network's: one
+ * system call per turn.  Where it has none (epoll), the store brings its own: what a turn has
+ * queued is submitted at its end, and what completes at once, as reads from the page cache do, is
+ * taken there and then; what completes later is told by an eventfd in the engine's set.  (The
+ * ring's own descriptor would not do: with DEFER_TASKRUN, Linux 6.18 wakes nobody who polls it when
+ * work becomes ready.) */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "extents.h"
+#include "file.h"
+#include "ring.h"
+#include "worker.h"
+
+/* The ring of a worker whose engine has none; shared by its mounts. */
+struct file_ring {
+	struct ring ring;
+	int eventfd;
+	struct op op; /* eventfd is readable */
+	struct worker_hook hook;
+	unsigned users;
+};
+
+/* Where the file system cannot zero: written again and again. */
+static uint8_t file_zeros[IO_ZEROES_MAX];
+
+static struct ring *file_ring(const struct mount *m)
+{
+	return m->worker->ring;
+}
+
+/* ---- Requests ---- */
+
+static int file_sync_flags(const struct io *io)
+{
+	return (io->flags & IO_FUA) || io->mount->export->options->sync_writes ? RWF_DSYNC : 0;
+}
+
+static void file_rw(struct io *io)
+{
+	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	int fd = io->mount->export->fd;
+	uint64_t offset = io->offset + io->progress;
+
+	if (io->kind == IO_read && io->iov_count == 1)
+		io_uring_prep_read(sqe, fd, io->iov->iov_base, (unsigned)io->iov->iov_len, offset);
+	else if (io->kind == IO_read)
+		io_uring_prep_readv(sqe, fd, io->iov, io->iov_count, offset);
+	else if (io->iov_count == 1)
+		io_uring_prep_write(sqe, fd, io->iov->iov_base, (unsigned)io->iov->iov_len, offset);
+	else
+		io_uring_prep_writev(sqe, fd, io->iov, io->iov_count, offset);
+	if (io->kind != IO_read)
+		sqe->rw_flags = file_sync_flags(io);
+	ring_op(sqe, &io->op);
+}
+
+/* `bytes` of the memory are done with. */
+static void file_advance(struct io *io, size_t bytes)
+{
+	unsigned done = 0;
+
+	io->progress += bytes;
+	while (done < io->iov_count && bytes >= io->iov[done].iov_len)
+		bytes -= io->iov[done++].iov_len;
+	io->iov_count -= done;
+	memmove(io->iov, io->iov + done, io->iov_count * sizeof(*io->iov));
+	if (io->iov_count > 0) {
+		io->iov->iov_base = (uint8_t *)io->iov->iov_base + bytes;
+		io->iov->iov_len -= bytes;
+	}
+}
+
+static void file_rw_done(struct op *op, int res, uint32_t flags)
+{
+	struct io *io = container_of(op, struct io, op);
+
+	(void)flags;
+	if (likely(res > 0)) {
+		if (likely(io->progress + (uint64_t)res == io->length)) {
+			io_finish(io, 0);
+			return;
+		}
+		file_advance(io, (size_t)res);
+	} else if (res == 0) {
+		/* The file ends here: somebody has cut it.  Or it takes no more. */
+		io_finish(io, io->kind == IO_read ? -EIO : -ENOSPC);
+		return;
+	} else if (res != -EINTR && res != -EAGAIN) {
+		io_finish(io, res);
+		return;
+	}
+	file_rw(io);
+}
+
+/* ---- Where nothing else zeroes ---- */
+
+static void file_zero(struct io *io)
+{
+	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	unsigned bytes = (unsigned)MIN(io->length - io->progress, sizeof(file_zeros));
+
+	io_uring_prep_write(sqe, io->mount->export->fd, file_zeros, bytes,
+			    io->offset + io->progress);
+	sqe->rw_flags = file_sync_flags(io);
+	ring_op(sqe, &io->op);
+}
+
+static void file_zero_done(struct op *op, int res, uint32_t flags)
+{
+	struct io *io = container_of(op, struct io, op);
+
+	(void)flags;
+	if (res > 0)
+		io->progress += (uint64_t)res;
+	if (res == 0 || (res < 0 && res != -EINTR && res != -EAGAIN))
+		io_finish(io, res ? res : -ENOSPC);
+	else if (io->progress == io->length)
+		io_finish(io, 0);
+	else
+		file_zero(io);
+}
+
+/* ---- What takes a single operation ---- */
+
+static void file_last_done(struct op *op, int res, uint32_t flags)
+{
+	(void)flags;
+	io_finish(container_of(op, struct io, op), MIN(res, 0));
+}
+
+static void file_sync(struct io *io)
+{
+	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	const struct export *e = io->mount->export;
+
+	/* A flush reports what the kernel failed to write; what FUA asks for must not swallow that
+	 * report: see struct export. */
+	io_uring_prep_fsync(sqe, io->kind == IO_flush ? e->sync_fd : e->fd, IORING_FSYNC_DATASYNC);
+	io->op.done = file_last_done;
+	ring_op(sqe, &io->op);
+}
+
+static void file_allocate_done(struct op *op, int res, uint32_t flags)
+{
+	struct io *io = container_of(op, struct io, op);
+
+	(void)flags;
+	if (res == -EINTR) {
+		io->mount->store->submit(io);
+	} else if (res == -EOPNOTSUPP && io->kind == IO_trim) {
+		io_finish(io, 0); /* a hint */
+	} else if (res == -EOPNOTSUPP && !(io->flags & IO_FAST)) {
+		io->op.done = file_zero_done;
+		file_zero(io);
+	} else if (res == 0 && file_sync_flags(io)) {
+		file_sync(io);
+	} else {
+		io_finish(io, res);
+	}
+}
+
+static void file_allocate(struct io *io)
+{
+	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	int mode = FALLOC_FL_KEEP_SIZE;
+
+	mode |= io->flags & IO_NO_HOLE ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE;
+	io_uring_prep_fallocate(sqe, io->mount->export->fd, mode, (off_t)io->offset,
+				(off_t)io->length);
+	io->op.done = file_allocate_done;
+	ring_op(sqe, &io->op);
+}
+
+/* A hint: whatever comes of it is fine. */
+static void file_cache_done(struct op *op, int res, uint32_t flags)
+{
+	(void)res, (void)flags;
+	io_finish(container_of(op, struct io, op), 0);
+}
+
+static void file_cache(struct io *io)
+{
+	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+
+	io_uring_prep_fadvise(sqe, io->mount->export->fd, io->offset,
+			      (off_t)MIN(io->length, UINT32_MAX), POSIX_FADV_WILLNEED);
+	io->op.done = file_cache_done;
+	ring_op(sqe, &io->op);
+}
+
+static void file_uring_submit(struct io *io)
+{
+	switch ((enum io_kind)io->kind) {
+	case IO_read:
+	case IO_write:
+		io->op.done = file_rw_done;
+		file_rw(io);
+		break;
+	case IO_flush:
+		file_sync(io);
+		break;
+	case IO_trim:
+	case IO_write_zeroes:
+		file_allocate(io);
+		break;
+	case IO_cache:
+		file_cache(io);
+		break;
+	case IO_block_status:
+		io_finish(io, extents_of_file(io, io->mount->export->fd));
+		break;
+	case IO_KIND_COUNT:
+		break;
+	}
+}
+
+/* ---- A ring of its own ---- */
+
+static void file_ring_reap(struct file_ring *f)
+{
+	while (ring_has_work(&f->ring)) {
+		if (!ring_ready(&f->ring))
+			ring_enter(&f->ring, false, 0);
+		ring_reap(&f->ring);
+	}
+}
+
+static void file_ring_readable(struct op *op, int res, uint32_t flags)
+{
+	struct file_ring *f = container_of(op, struct file_ring, op);
+
+	(void)res, (void)flags;
+	stat_add(f->ring.worker->stats.sys_other, 1);
+	(void)!read(f->eventfd, &(uint64_t){ 0 }, sizeof(uint64_t));
+	file_ring_reap(f);
+}
+
+/* Nobody needs to be told of what completes in here. */
+static void file_ring_turn(struct worker_hook *hook)
+{
+	struct file_ring *f = container_of(hook, struct file_ring, hook);
+
+	io_uring_cq_eventfd_toggle(&f->ring.io, false);
+	ring_submit(&f->ring);
+	file_ring_reap(f);
+	io_uring_cq_eventfd_toggle(&f->ring.io, true);
+	atomic_thread_fence(memory_order_seq_cst);
+	file_ring_reap(f);
+}
+
+/* Registers the eventfd and has the engine watch it. */
+static int file_ring_watch(struct worker *w, struct file_ring *f)
+{
+	int rc;
+
+	f->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (f->eventfd < 0)
+		return -errno;
+	f->op.done = file_ring_readable;
+	rc = io_uring_register_eventfd(&f->ring.io, f->eventfd);
+	if (rc == 0)
+		rc = w->engine->watch(w, f->eventfd, &f->op);
+	if (rc < 0)
+		close(f->eventfd);
+	return rc;
+}
+
+static void file_ring_free(struct file_ring *f)
+{
+	ring_fini(&f->ring);
+	close(f->eventfd);
+	free(f);
+}
+
+static int file_ring_new(struct worker *w, struct reason *reason)
+{
+	struct file_ring *f = calloc(1, sizeof(*f));
+	uint32_t features = w->features; /* the engine's: this ring's are not */
+	int rc;
+
+	if (!f)
+		return reason_set(reason, -ENOMEM, "no memory");
+	rc = ring_init(&f->ring, w, reason);
+	w->features = features;
+	if (rc < 0) {
+		free(f);
+		return rc;
+	}
+	rc = file_ring_watch(w, f);
+	if (rc < 0) {
+		ring_fini(&f->ring);
+		free(f);
+		return reason_set(reason, rc, "cannot watch the ring: %s", strerror(-rc));
+	}
+	f->hook.run = file_ring_turn;
+	worker_add_hook(w, &f->hook);
+	w->ring = &f->ring;
+	return 0;
+}
+
+static struct file_ring *file_ring_of(const struct mount *m)
+{
+	return m->store_state;
+}
+
+/* One ring serves all mounts of a worker. */
+static int file_uring_attach(struct mount *m, struct reason *reason)
+{
+	struct worker *w = m->worker;
+	int rc;
+
+	for (unsigned i = 0; i < w->mount_count; i++)
+		if (&w->mounts[i] != m && w->mounts[i].store == m->store &&
+		    w->mounts[i].store_state)
+			m->store_state = w->mounts[i].store_state;
+	if (!m->store_state && !w->ring) {
+		rc = file_ring_new(w, reason);
+		if (rc < 0)
+			return rc;
+		m->store_state = container_of(w->ring, struct file_ring, ring);
+	}
+	if (m->store_state)
+		file_ring_of(m)->users++;
+	return 0;
+}
+
+static void file_uring_detach(struct mount *m)
+{
+	struct file_ring *f = file_ring_of(m);
+	struct ring *r = file_ring(m);
+
+	while (stat_load(m->in_flight) > 0) {
+		if (!ring_ready(r))
+			ring_enter(r, true, 0);
+		ring_reap(r);
+	}
+	if (!f || --f->users > 0)
+		return;
+	m->worker->ring = NULL;
+	m->worker->hooks = NULL; /* it will make no more turns */
+	file_ring_free(f);
+}
+
+const struct store store_file_uring = {
+	.name = "io_uring",
+	.file = true,
+	.probe = ring_probe,
+	.open = file_open,
+	.close = file_close,
+	.attach = file_uring_attach,
+	.detach = file_uring_detach,
+	.submit = file_uring_submit,
+};
