@@ -161,12 +161,17 @@ static bool has_feature(const struct measure *row, const char *name)
 
 void compare_engine_text(const struct measure *row, char *text, size_t bytes)
 {
-	size_t used = (size_t)snprintf(text, bytes, "%s", row->engine);
+	size_t used = (size_t)snprintf(text, bytes, "%s", row->engine), index;
+	json_t *store;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(chosen_features) && used < bytes; i++)
 		if (has_feature(row, chosen_features[i][0]))
 			used += (size_t)snprintf(text + used, bytes - used, "%s",
 						 chosen_features[i][1]);
+	json_array_foreach(row->stores, index, store)
+		if (used < bytes)
+			used += (size_t)snprintf(text + used, bytes - used, "%c%s",
+						 index ? ',' : '/', field_text(store, ""));
 }
 
 static void quantile_cell(struct table *t, const struct measure *row, double quantile)

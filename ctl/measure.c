@@ -95,6 +95,7 @@ static void set_names(struct measure *row, json_t *source)
 	row->engine = field_text(source, "engine");
 	row->service = field_text(source, "service");
 	row->features = field_get(source, "engine_features");
+	row->stores = field_get(source, "stores");
 }
 
 static void set_cost(struct measure *row, const json_t *before, const json_t *after)
@@ -330,6 +331,8 @@ json_t *measure_to_json(const struct measure *row)
 				    json_integer((json_int_t)*number_of(row, &numbers[i])));
 	json_object_set_new(saved, "features",
 			    row->features ? json_deep_copy(row->features) : json_array());
+	json_object_set_new(saved, "stores",
+			    row->stores ? json_deep_copy(row->stores) : json_array());
 	json_object_set_new(saved, "latency_ns", latency_to_json(&row->latency));
 	return saved;
 }
@@ -348,6 +351,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->service = field_text(source, "service");
 	row->operation = field_text(source, "operation");
 	row->features = field_get(source, "features");
+	row->stores = field_get(source, "stores");
 	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
 		*number_of(row, &numbers[i]) = field_uint(source, numbers[i].name);
 	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) ? 0 : -EINVAL;

@@ -14,7 +14,7 @@
 
 struct measure {
 	const char *label, *listener, *engine, *service, *operation; /* "" when unknown */
-	const json_t *features;                                      /* array of names, or NULL */
+	const json_t *features, *stores;                             /* arrays of names, or NULL */
 	uint64_t interval_ns;
 	uint64_t count, errors;  /* of this operation */
 	uint64_t listener_count; /* of all the listener's operations */

@@ -9,6 +9,7 @@
 #include "document_internal.h"
 #include "listener.h"
 #include "server.h"
+#include "store.h"
 #include "util.h"
 
 /* RFC 3339, UTC. */
@@ -69,16 +70,35 @@ static const char *listener_engine_name(const struct listener *l)
 	return engine ? engine->name : "auto";
 }
 
+/* Each once, in the order of its exports. */
+static json_t *listener_stores(const struct listener *l)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; l->exports && i < l->config->export_count; i++) {
+		const struct store *store = listener_store(l, i);
+		unsigned first = 0;
+
+		while (listener_store(l, first) != store)
+			first++;
+		if (first == i)
+			json_array_append_new(list, json_string(store->name));
+	}
+	return list;
+}
+
 /* What status and stats say alike. */
 static json_t *listener_to_json(const struct listener *l)
 {
 	json_t *json;
 
-	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:s, s:i}", "name", text(l->config->name),
-			 "transport", config_transports[l->config->transport], "engine",
-			 listener_engine_name(l), "engine_features", listener_features(l),
-			 "service", l->config->service->name, "addresses", listener_addresses(l),
-			 "state", listener_state_names[l->state], "workers", (int)l->worker_count);
+	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:s, s:i}", "name",
+			 text(l->config->name), "transport",
+			 config_transports[l->config->transport], "engine", listener_engine_name(l),
+			 "engine_features", listener_features(l), "service",
+			 l->config->service->name, "stores", listener_stores(l), "addresses",
+			 listener_addresses(l), "state", listener_state_names[l->state], "workers",
+			 (int)l->worker_count);
 	if (l->state == LISTENER_UNAVAILABLE)
 		json_object_set_new(json, "reason", text(l->reason.text));
 	return json;

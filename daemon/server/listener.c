@@ -222,6 +222,13 @@ static void listener_put_exports(struct listener *l)
 	l->exports = NULL;
 }
 
+const struct store *listener_store(const struct listener *l, unsigned index)
+{
+	const struct store *store = l->exports[index]->export.store;
+
+	return l->config->store && store->file ? l->config->store : store;
+}
+
 /* Each worker has counters of its own for each export; calloc(), because few of them are used. */
 static int listener_mount(struct listener *l, struct worker *w)
 {
@@ -230,11 +237,8 @@ static int listener_mount(struct listener *l, struct worker *w)
 		return -ENOMEM;
 	w->mount_count = l->config->export_count;
 	for (unsigned i = 0; i < w->mount_count; i++) {
-		struct export *e = &l->exports[i]->export;
-
-		w->mounts[i].export = e;
-		w->mounts[i].store =
-			l->config->store && e->store->file ? l->config->store : e->store;
+		w->mounts[i].export = &l->exports[i]->export;
+		w->mounts[i].store = listener_store(l, i);
 	}
 	return 0;
 }

@@ -43,6 +43,9 @@ const struct engine *listener_pick_engine(const struct listener_config *config);
 int listener_prepare(struct server *server, const struct listener_config *config,
 		     struct listener **ret_listener, struct reason *reason);
 
+/* How it reaches config->exports[index], which it serves. */
+const struct store *listener_store(const struct listener *l, unsigned index);
+
 void listener_serve(struct listener *l); /* start accepting */
 /* Returns at once.  Connections may finish until deadline_ns, CLOCK_MONOTONIC; then, and when all
  * have ended, the listener is drained. */
