@@ -121,30 +121,37 @@ static void render_check(struct output *out, unsigned width, const json_t *check
 	free(value);
 }
 
-static void render_doctor_listener(struct output *out, unsigned width, const json_t *listener)
+/* Listeners or exports: what each would get, or why it would not. */
+static void render_verdicts(struct output *out, const char *title, const json_t *list,
+			    const char *means, const char *features)
 {
-	char *features = field_show(field_get(listener, "engine_features"));
+	json_t *item;
+	size_t i;
 
-	render_verdict(out, field_bool(listener, "available"), width, field_text(listener, "name"),
-		       field_text(listener, "engine"));
-	render_line(out, STYLE_DIM, "", features);
-	render_line(out, STYLE_WARN, "", field_text(listener, "reason"));
-	free(features);
+	if (json_array_size(list))
+		output_text(out, STYLE_BOLD, "\n%s\n", title);
+	json_array_foreach(list, i, item) {
+		char *text = field_show(field_get(item, features));
+
+		render_verdict(out, field_bool(item, "available"), names_width(list),
+			       field_text(item, "name"), field_text(item, means));
+		render_line(out, STYLE_DIM, "", text);
+		render_line(out, STYLE_WARN, "", field_text(item, "reason"));
+		free(text);
+	}
 }
 
 static void render_doctor(struct output *out, const json_t *reply)
 {
-	json_t *checks = field_get(reply, "checks"), *listeners = field_get(reply, "listeners");
-	json_t *item;
+	json_t *checks = field_get(reply, "checks"), *item;
 	size_t i;
 
 	output_text(out, STYLE_BOLD, "This host\n");
 	json_array_foreach(checks, i, item)
 		render_check(out, names_width(checks), item);
-	if (json_array_size(listeners))
-		output_text(out, STYLE_BOLD, "\nListeners\n");
-	json_array_foreach(listeners, i, item)
-		render_doctor_listener(out, names_width(listeners), item);
+	render_verdicts(out, "Listeners", field_get(reply, "listeners"), "engine",
+			"engine_features");
+	render_verdicts(out, "Exports", field_get(reply, "exports"), "store", "features");
 }
 
 static int run_doctor(struct ctl *ctl)

@@ -14,6 +14,7 @@
 #include "config.h"
 #include "listener.h"
 #include "server.h"
+#include "store.h"
 
 /* ---- The report ---- */
 
@@ -233,9 +234,50 @@ static json_t *check_listener(const struct listener_config *lc)
 			 reason.text);
 }
 
+/* ---- The configuration's exports ---- */
+
+static json_t *export_features(const struct server_export *x, bool is_new)
+{
+	const struct export *e = &x->export;
+	const struct {
+		const char *name;
+		bool is;
+	} features[] = {
+		{ "new", is_new },
+		{ "direct", x->config.options.direct },
+		{ "iopoll", x->config.options.iopoll },
+		{ "read_only", e->read_only },
+		{ "block_device", e->block_device },
+		{ "rotational", e->rotational },
+		{ "holes", e->holes },
+	};
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < ARRAY_SIZE(features); i++)
+		if (features[i].is)
+			json_array_append_new(list, json_string(features[i].name));
+	return list;
+}
+
+static json_t *check_export(const struct export_config *config)
+{
+	struct server_export x;
+	bool is_new;
+	int rc = export_probe(config, &x, &is_new);
+	const struct store *store = x.export.store ? x.export.store : config->options.store;
+
+	return json_pack("{s:s, s:s, s:s, s:I, s:o, s:b, s:s}", "name", config->name, "store",
+			 store ? store->name : "auto", "path", config->options.path, "size",
+			 (json_int_t)x.export.size, "features",
+			 rc == 0 ? export_features(&x, is_new) : json_array(), "available", rc == 0,
+			 "reason", rc == 0 ? "" : x.reason.text);
+}
+
+/* ---- The whole ---- */
+
 json_t *doctor_check(const struct config *config)
 {
-	json_t *checks = json_array(), *listeners = json_array();
+	json_t *checks = json_array(), *listeners = json_array(), *exports = json_array();
 
 	check_kernel(checks);
 	check_cpus(checks);
@@ -249,7 +291,10 @@ json_t *doctor_check(const struct config *config)
 	check_rdma(checks);
 	for (unsigned i = 0; i < config->listener_count; i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i]));
-	return json_pack("{s:o, s:o}", "checks", checks, "listeners", listeners);
+	for (unsigned i = 0; i < config->export_count; i++)
+		json_array_append_new(exports, check_export(&config->exports[i]));
+	return json_pack("{s:o, s:o, s:o}", "checks", checks, "listeners", listeners, "exports",
+			 exports);
 }
 
 json_t *doctor_report(struct server *s)
@@ -257,14 +302,30 @@ json_t *doctor_report(struct server *s)
 	return doctor_check(s->config);
 }
 
-static void print_features(const json_t *listener, FILE *to)
+static void print_features(const json_t *features, FILE *to)
 {
 	const json_t *feature;
 	size_t i;
 
-	json_array_foreach(json_object_get(listener, "engine_features"), i, feature)
+	json_array_foreach(features, i, feature)
 		fprintf(to, "%s %s", i ? "," : ":", json_string_value(feature));
 	fputc('\n', to);
+}
+
+/* A listener or an export: what it would get, or why it would not. */
+static void print_verdict(const json_t *item, const char *kind, const char *means,
+			  const char *features, FILE *to)
+{
+	bool ok = json_is_true(json_object_get(item, "available"));
+
+	fprintf(to, "%-3s %-8s %-27s %s", ok ? "ok" : "no", kind,
+		json_string_value(json_object_get(item, "name")),
+		json_string_value(json_object_get(item, means)));
+	if (ok)
+		print_features(json_object_get(item, features), to);
+	else
+		fprintf(to, "\n      why: %s\n",
+			json_string_value(json_object_get(item, "reason")));
 }
 
 int doctor_print(const struct config *config, FILE *to)
@@ -285,18 +346,10 @@ int doctor_print(const struct config *config, FILE *to)
 				json_string_value(json_object_get(item, "reason")),
 				json_string_value(json_object_get(item, "fix")));
 	}
-	json_array_foreach(json_object_get(report, "listeners"), i, item) {
-		bool ok = json_is_true(json_object_get(item, "available"));
-
-		fprintf(to, "%-3s listener %-27s %s", ok ? "ok" : "no",
-			json_string_value(json_object_get(item, "name")),
-			json_string_value(json_object_get(item, "engine")));
-		if (ok)
-			print_features(item, to);
-		else
-			fprintf(to, "\n      why: %s\n",
-				json_string_value(json_object_get(item, "reason")));
-	}
+	json_array_foreach(json_object_get(report, "listeners"), i, item)
+		print_verdict(item, "listener", "engine", "engine_features", to);
+	json_array_foreach(json_object_get(report, "exports"), i, item)
+		print_verdict(item, "export", "store", "features", to);
 	json_decref(report);
 	return 0;
 }

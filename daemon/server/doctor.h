@@ -1,5 +1,5 @@
 /* What this host allows: kernel, io_uring and each of its features, limits; and for each listener
- * of a configuration what it would get.  Every "no" says how to mend it. */
+ * and export of a configuration what it would get.  Every "no" says how to mend it. */
 #pragma once
 #include <jansson.h>
 #include <stdio.h>
@@ -8,7 +8,8 @@ struct config;
 struct server;
 
 /* {"checks":[{"name","ok","value","reason","fix"}],"listeners":[{"name","engine",
- * "engine_features":[],"available","reason"}]}; a new reference.  Opens no listening socket; starts
+ * "engine_features":[],"available","reason"}],"exports":[{"name","store","path","size","features":[],
+ * "available","reason"}]}; a new reference.  Opens no listening socket and makes no file; starts
  * and stops a worker per engine and set of options. */
 json_t *doctor_check(const struct config *config);
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "log.h"
 #include "server.h"
@@ -71,6 +73,48 @@ struct server_export *export_get(struct server *s, const char *name, struct reas
 		return x;
 	reason_set(reason, x->error, "export '%s': %s", name, x->reason.text);
 	return NULL;
+}
+
+/* ---- Without a listener ---- */
+
+/* A file that is not there, or is empty, is made as large as `size` says. */
+static bool export_is_new(const struct export_options *o)
+{
+	struct stat st;
+
+	if (!o->create)
+		return false;
+	if (stat(o->path, &st) < 0)
+		return errno == ENOENT;
+	return S_ISREG(st.st_mode) && st.st_size == 0;
+}
+
+/* Could a file be made there? */
+static int export_probe_new(struct server_export *x)
+{
+	const struct export_options *o = &x->config.options;
+	const struct store *store = export_pick_store(&x->config, &x->reason);
+	char folder[EXPORT_PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(o->path, '/') - o->path), o->path);
+	if (!store)
+		return -ENOSYS;
+	if (access(*folder ? folder : "/", W_OK | X_OK) < 0)
+		return reason_set(&x->reason, -errno, "cannot make %s: %s", o->path,
+				  strerror(errno));
+	x->export = (struct export){ .store = store, .size = o->size };
+	return 0;
+}
+
+int export_probe(const struct export_config *config, struct server_export *x, bool *ret_new)
+{
+	*x = (struct server_export){ .config = *config };
+	*ret_new = export_is_new(&config->options);
+	x->config.options.create = false;
+	x->error = *ret_new ? export_probe_new(x) : export_open(x);
+	if (!*ret_new && x->error == 0)
+		x->export.store->close(&x->export);
+	return x->error;
 }
 
 /* ---- All of them ---- */

@@ -42,3 +42,7 @@ enum export_state export_state(const struct server_export *x, struct reason *rea
 
 /* The store that `auto` means on this host; NULL with the reason. */
 const struct store *export_pick_store(const struct export_config *config, struct reason *reason);
+
+/* What would become of config?  Fills x as if it were open, and makes and changes nothing.
+ * *ret_new: its file would be made.  0, or -errno with x->reason. */
+int export_probe(const struct export_config *config, struct server_export *x, bool *ret_new);
