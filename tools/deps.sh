@@ -41,6 +41,7 @@ table() {
 	test      nghttp2-client       nghttp2                   nghttp2
 	test      apache2-utils        httpd-tools               apache
 	test      iproute2             iproute                   iproute2
+	test      python3-libnbd       python3-libnbd            libnbd
 	test      tmux                 tmux                      tmux
 	test      bash-completion      bash-completion           bash-completion
 	test      prometheus           -                         prometheus

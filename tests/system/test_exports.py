@@ -1,0 +1,218 @@
+"""Exports from outside: opened when they should be, told truly, closed at the end."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+from conftest import ENGINES, TIMEOUT, listener, wait_until
+
+nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
+
+
+def export(name, store, **keys):
+    lines = [f"[export {name}]", f"store = {store}"]
+    lines += [f"{key.replace('_', '-')} = {value}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"
+
+
+RAM = export("ram", "memory", size="1M")
+ZERO = export("zero", "null", size="1T", read_only="yes")
+
+
+def connect(daemon, name, export_name=""):
+    client = nbd.NBD()
+    client.set_export_name(export_name)
+    client.connect_tcp("127.0.0.1", str(daemon.port(name)))
+    return client
+
+
+def exports(daemon, *names):
+    """The GetStats entries, by name."""
+    return {e["name"]: e for e in daemon.call("GetStats", listeners=list(names))["exports"]}
+
+
+def counts(operations):
+    """What there was of each kind."""
+    return {kind: o["count"] for kind, o in operations.items() if o["count"]}
+
+
+@pytest.fixture
+def daemon(start_daemon):
+    """Both exports on two listeners, and one that nobody serves."""
+    config = listener("first", "nbd", exports="ram, zero")
+    config += listener("second", "nbd", engine="io_uring", exports=["zero", "ram"])
+    config += listener("echo")
+    return start_daemon(config + RAM + ZERO + export("idle", "null", size=512))
+
+
+# ---- Served ----
+
+
+def test_the_first_export_is_the_default(daemon):
+    for name, size in (("first", 1 << 20), ("second", 1 << 40)):
+        client = connect(daemon, name)
+        assert client.get_size() == size
+        client.shutdown()
+
+
+def test_listeners_share_the_bytes_of_an_export(daemon):
+    writer, reader = connect(daemon, "first", "ram"), connect(daemon, "second", "ram")
+    writer.pwrite(b"shared" * 100, 4096)
+    assert reader.pread(600, 4096) == b"shared" * 100
+    for client in (writer, reader):
+        client.shutdown()
+
+
+def test_exports_are_counted_for_each_listener(daemon):
+    first, second = connect(daemon, "first", "ram"), connect(daemon, "second", "ram")
+    for i in range(10):
+        first.pwrite(bytes(1000), i * 1000)
+    second.pread(5000, 0)
+    second.flush()
+    for client in (first, second):
+        client.shutdown()
+    ram = exports(daemon)["ram"]
+    by_listener = {share["listener"]: share for share in ram["listeners"]}
+    assert counts(by_listener["first"]["operations"]) == {"write": 10}
+    assert counts(by_listener["second"]["operations"]) == {"read": 1, "flush": 1}
+    assert counts(ram["operations"]) == {"write": 10, "read": 1, "flush": 1}
+    for share, read, written in ((by_listener["first"], 0, 10000), (by_listener["second"], 5000, 0),
+                                 (ram, 5000, 10000)):
+        assert (share["bytes_read"], share["bytes_written"]) == (read, written)
+        assert share["in_flight"] == 0 and not any(share["errors"].values())
+
+
+def test_stats_of_a_listener_have_its_exports(start_daemon):
+    config = listener("one", "nbd", exports="ram") + listener("two", "nbd", exports="zero, ram")
+    daemon = start_daemon(config + listener("echo") + RAM + ZERO)
+    assert list(exports(daemon)) == ["ram", "zero"]
+    assert list(exports(daemon, "one")) == ["ram"]
+    assert list(exports(daemon, "two")) == ["ram", "zero"]
+    assert list(exports(daemon, "echo")) == []
+
+
+def test_latency_of_the_store_is_sampled(start_daemon):
+    daemon = start_daemon(listener("nbd", "nbd", exports="ram") + RAM)
+    client = connect(daemon, "nbd")
+
+    def samples():
+        client.pread(512, 0)
+        return exports(daemon)["ram"]["operations"]["read"]["latency_ns"]["count"]
+
+    wait_until(samples, "no read was sampled")
+    client.shutdown()
+    read = exports(daemon)["ram"]["operations"]["read"]
+    latency = read["latency_ns"]
+    assert latency["count"] <= read["count"]
+    assert 0 < latency["min"] <= latency["p50"] <= latency["p99"]
+    assert sum(number for _, number in latency["buckets"]) == latency["count"]
+
+
+# ---- States ----
+
+
+def test_status_tells_what_each_export_is(daemon):
+    found = daemon.call("GetStatus")["exports"]
+    fields = ("name", "path", "state", "store", "size", "read_only")
+    assert [tuple(e[field] for field in fields) for e in found] == [
+        ("ram", "", "ok", "memory", 1 << 20, False),
+        ("zero", "", "ok", "null", 1 << 40, True),
+        ("idle", "", "unused", "null", 0, False),
+    ]
+    assert "export 'idle': no listener serves it" in daemon.log()
+
+
+def test_listeners_tell_their_stores(daemon):
+    stores = {name: daemon.status(name)["stores"] for name in ("first", "second", "echo")}
+    assert stores == {"first": ["memory", "null"], "second": ["null", "memory"], "echo": []}
+
+
+def test_an_export_that_cannot_be_opened_stops_the_start(start_daemon):
+    config = listener("nbd", "nbd", exports="a, b, ram") + RAM
+    for name in "ab":
+        config += export(name, "memory", size="1048576T")  # more than addresses
+    daemon = start_daemon(config, ready=False)
+    daemon.may_fail = True
+    assert daemon.process.wait(TIMEOUT) == 1
+    log = daemon.log()
+    for name in "ab":  # all that is wrong at once
+        assert f"error: export '{name}' ({daemon.config_path}:" in log
+    assert "error: listener 'nbd' (" in log and ": export 'a': cannot map " in log
+
+
+def test_an_optional_listener_is_unavailable_without_its_export(start_daemon):
+    config = listener("nbd", "nbd", exports="ram, huge", optional="yes")
+    config += listener("other", "nbd", exports="ram") + RAM
+    config += export("huge", "memory", size="1048576T")
+    daemon = start_daemon(config)
+    status = daemon.status("nbd")
+    assert (status["state"], status["stores"]) == ("unavailable", [])
+    assert status["reason"].startswith("export 'huge': cannot map ")
+    huge = exports(daemon)["huge"]
+    assert (huge["state"], huge["size"], huge["listeners"]) == ("unavailable", 0, [])
+    assert huge["reason"].startswith("cannot map ")
+    assert [share["listener"] for share in exports(daemon)["ram"]["listeners"]] == ["other"]
+    connect(daemon, "other").shutdown()
+
+
+def test_exports_are_closed_when_the_daemon_ends(daemon):
+    before = daemon.descriptors()
+    links = [str(link.readlink()) for link in pathlib.Path(f"/proc/{daemon.pid}/fd").iterdir()]
+    assert sum("memfd:nbserved" in link for link in links) == 1  # one export, two listeners
+    client = connect(daemon, "first")
+    client.shutdown()
+    daemon.wait_closed("first")
+    wait_until(lambda: daemon.descriptors() == before, "descriptors are left")
+    assert daemon.terminate() == 0
+
+
+# ---- nbctl and the doctor ----
+
+
+def test_nbctl_shows_exports_and_what_they_did(daemon):
+    client = connect(daemon, "first", "ram")
+    client.pwrite(bytes(12345), 0)
+    client.shutdown()
+    rows = [line.split() for line in daemon.nbctl("exports").stdout.splitlines()]
+    wanted = ["ram", "ok", "1M", "first", "memory", "0", "write", "1", "12.3", "kB"]
+    assert wanted in [row[: len(wanted)] for row in rows]
+    assert ["idle", "unused", "-"] in rows
+    document = json.loads(daemon.nbctl("exports", "--json").stdout)
+    assert [e["name"] for e in document["exports"]] == ["ram", "zero", "idle"]
+    status = daemon.nbctl("status").stdout
+    assert ["zero", "ok", "null", "1T"] in [line.split() for line in status.splitlines()]
+
+
+def test_nbctl_says_when_there_are_none(start_daemon):
+    daemon = start_daemon(listener("echo"))
+    assert daemon.nbctl("exports").stdout == "No exports.\n"
+    assert "export" not in daemon.nbctl("status").stdout
+
+
+def test_openmetrics_has_the_exports(daemon):
+    client = connect(daemon, "first", "ram")
+    client.pwrite(bytes(1000), 0)
+    client.shutdown()
+    text = daemon.nbctl("stats", "--openmetrics").stdout
+    labels = 'export="ram",listener="first",store="memory"'
+    assert f"nbserved_export_written_bytes_total{{{labels}}} 1000\n" in text
+    assert f'nbserved_export_operations_total{{{labels},operation="write"}} 1\n' in text
+    assert 'nbserved_export_size_bytes{export="zero"} 1099511627776\n' in text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_compare_names_the_store_with_the_engine(start_daemon, engine):
+    daemon = start_daemon(listener("nbd", "nbd", engine=engine, exports="ram") + RAM)
+    script = f"h.connect_tcp('127.0.0.1', '{daemon.port('nbd')}'); h.pread(512, 0); h.shutdown()"
+    python = [sys.executable, "-c", f"import nbd; h = nbd.NBD(); {script}"]
+    done = daemon.nbctl("compare", "--", *python)
+    assert f"{engine}/memory" in done.stdout
+
+
+def test_the_doctor_tells_what_exports_would_be(daemon):
+    found = {e["name"]: e for e in daemon.call("Doctor")["exports"]}
+    assert all(e["available"] for e in found.values())
+    assert found["zero"]["features"] == ["read_only"]
+    assert found["ram"]["size"] == 1 << 20
+    assert "Exports\n" in daemon.nbctl("doctor").stdout
