@@ -1,5 +1,10 @@
 /* OpenMetrics exposition: one table of metrics, walked once, listeners inside each.
  *
+ * Both of Prometheus's parsers take it, that of OpenMetrics and that of its older text format,
+ * which promtool, node_exporter's textfile collector and many others have.  Where the two formats
+ * disagree the older one wins: TYPE and HELP of a counter name its samples (with _total), there is
+ * no UNIT, and an info is a gauge of 1.
+ *
  * Latency buckets are coarser than the daemon's: a fine bucket that reaches over a bound is counted
  * under the next one, so that the error (at most 1.6 % of the bound) never flatters. */
 #include "openmetrics.h"
@@ -30,7 +35,7 @@ struct metric {
 	enum metric_scope scope;
 	const char *path;  /* of a number; of an object when label ends with '*' */
 	const char *label; /* `reason=*`: one sample per key; `mode=user`: this label; NULL: none */
-	const char *unit;  /* NULL: none; "seconds" are nanoseconds in the document */
+	const char *unit;  /* "seconds" are nanoseconds in the document; NULL: as it is */
 	const char *help;
 };
 
@@ -53,10 +58,9 @@ static const struct metric metrics[] = {
 	  "Connections closed." },
 	{ "nbserved_accept_pauses", COUNTER, LISTENER, "accept_paused", NULL, NULL,
 	  "Times accepting stopped for want of descriptors." },
-	{ "nbserved_received_bytes", COUNTER, LISTENER, "bytes_in", NULL, "bytes",
-	  "Bytes received." },
-	{ "nbserved_sent_bytes", COUNTER, LISTENER, "bytes_out", NULL, "bytes", "Bytes sent." },
-	{ "nbserved_copied_bytes", COUNTER, LISTENER, "bytes_copied", NULL, "bytes",
+	{ "nbserved_received_bytes", COUNTER, LISTENER, "bytes_in", NULL, NULL, "Bytes received." },
+	{ "nbserved_sent_bytes", COUNTER, LISTENER, "bytes_out", NULL, NULL, "Bytes sent." },
+	{ "nbserved_copied_bytes", COUNTER, LISTENER, "bytes_copied", NULL, NULL,
 	  "Bytes copied in user space." },
 	{ "nbserved_operations", COUNTER, OPERATION, "count", NULL, NULL, "Operations done." },
 	{ "nbserved_operation_errors", COUNTER, OPERATION, "errors", NULL, NULL,
@@ -93,13 +97,12 @@ static const struct metric metrics[] = {
 	  "Zero-copy sends, by what the kernel made of them." },
 	{ "nbserved_export", INFO, EXPORT, "state", NULL, NULL,
 	  "An export, with its state and path." },
-	{ "nbserved_export_size_bytes", GAUGE, EXPORT, "size", NULL, "bytes",
-	  "Size of an export." },
+	{ "nbserved_export_size_bytes", GAUGE, EXPORT, "size", NULL, NULL, "Size of an export." },
 	{ "nbserved_export_in_flight", GAUGE, SHARE, "in_flight", NULL, NULL,
 	  "Requests that the store has not finished." },
-	{ "nbserved_export_read_bytes", COUNTER, SHARE, "bytes_read", NULL, "bytes",
+	{ "nbserved_export_read_bytes", COUNTER, SHARE, "bytes_read", NULL, NULL,
 	  "Bytes read from an export." },
-	{ "nbserved_export_written_bytes", COUNTER, SHARE, "bytes_written", NULL, "bytes",
+	{ "nbserved_export_written_bytes", COUNTER, SHARE, "bytes_written", NULL, NULL,
 	  "Bytes written to an export." },
 	{ "nbserved_export_errors", COUNTER, SHARE, "errors", "errno=*", NULL,
 	  "Requests that the store failed, by errno." },
@@ -180,6 +183,12 @@ struct source {
 	const json_t *value;
 };
 
+/* What its samples' names have behind the metric's own, but for those of a histogram. */
+static const char *suffix_of(const struct metric *m)
+{
+	return m->type == COUNTER ? "_total" : m->type == INFO ? "_info" : "";
+}
+
 /* Everything up to the value; `bound`: a bucket's le, or NULL. */
 static void put_name(FILE *to, const struct source *s, const char *suffix, const char *bound)
 {
@@ -253,11 +262,11 @@ static void put_sample(FILE *to, const struct source *s)
 		put_histogram(to, s);
 		break;
 	case INFO:
-		put_name(to, s, "_info", NULL);
+		put_name(to, s, suffix_of(s->metric), NULL);
 		fputs("1\n", to);
 		break;
 	default:
-		put_name(to, s, s->metric->type == COUNTER ? "_total" : "", NULL);
+		put_name(to, s, suffix_of(s->metric), NULL);
 		put_value(to, s->metric, field_uint(s->value, ""));
 	}
 }
@@ -328,7 +337,7 @@ void openmetrics_write(FILE *to, const json_t *stats)
 		[COUNTER] = "counter",
 		[GAUGE] = "gauge",
 		[HISTOGRAM] = "histogram",
-		[INFO] = "info",
+		[INFO] = "gauge",
 	};
 	bool exports = json_array_size(field_get(stats, "exports")) > 0;
 
@@ -338,10 +347,8 @@ void openmetrics_write(FILE *to, const json_t *stats)
 		if (m->scope >= EXPORT && !exports)
 			continue;
 		if (m->help) {
-			fprintf(to, "# TYPE %s %s\n", m->name, types[m->type]);
-			if (m->unit)
-				fprintf(to, "# UNIT %s %s\n", m->name, m->unit);
-			fprintf(to, "# HELP %s %s\n", m->name, m->help);
+			fprintf(to, "# HELP %s%s %s\n", m->name, suffix_of(m), m->help);
+			fprintf(to, "# TYPE %s%s %s\n", m->name, suffix_of(m), types[m->type]);
 		}
 		put_metric(to, m, stats);
 	}

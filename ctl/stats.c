@@ -323,7 +323,7 @@ const struct command command_stats = {
 		   "MB and GB are powers of ten.\n",
 	.example = "nbctl stats\n"
 		   "nbctl stats echo-uring --watch=5\n"
-		   "nbctl stats --openmetrics > /var/lib/node_exporter/nbserved.prom",
+		   "nbctl stats --openmetrics | promtool check metrics",
 	.options = {
 		[VALUE_OPENMETRICS] = { "openmetrics", OPTION_FLAG, NULL,
 					"OpenMetrics text, for Prometheus" },

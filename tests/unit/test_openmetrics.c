@@ -47,9 +47,8 @@ static void counters_have_total_labels_and_exact_seconds(void **state)
 	char *text = text_of("{\"listeners\":[" LISTENER "]}");
 
 	(void)state;
-	assert_line(text, "# TYPE nbserved_received_bytes counter\n"
-			  "# UNIT nbserved_received_bytes bytes\n"
-			  "# HELP nbserved_received_bytes Bytes received.\n"
+	assert_line(text, "# HELP nbserved_received_bytes_total Bytes received.\n"
+			  "# TYPE nbserved_received_bytes_total counter\n"
 			  "nbserved_received_bytes_total{" LABELS "} 42\n");
 	assert_line(text, "nbserved_connections_open{" LABELS "} 3\n");
 	assert_line(text, "nbserved_connections_refused_total{" LABELS ",reason=\"denied\"} 2\n");
@@ -98,7 +97,8 @@ static void exports_are_told_by_listener(void **state)
 	assert_line(text, "nbserved_export_info{export=\"d\",state=\"ok\",store=\"io_uring\","
 			  "path=\"/d\"} 1\n");
 	assert_line(text, "nbserved_export_size_bytes{export=\"d\"} 512\n");
-	assert_line(text, "# HELP nbserved_export_read_bytes Bytes read from an export.\n"
+	assert_line(text, "# HELP nbserved_export_read_bytes_total Bytes read from an export.\n"
+			  "# TYPE nbserved_export_read_bytes_total counter\n"
 			  "nbserved_export_read_bytes_total{" SHARE "} 7\n");
 	assert_line(text, "nbserved_export_errors_total{" SHARE ",errno=\"EIO\"} 2\n");
 	assert_line(text, "nbserved_export_operations_total{" SHARE ",operation=\"read\"} 3\n");
