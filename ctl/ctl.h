@@ -55,7 +55,7 @@ struct ctl {
 extern const struct command command_status;
 extern const struct command command_stats;
 extern const struct command command_compare;
-extern const struct command command_top;
+extern const struct command command_top, command_metrics;
 extern const struct command command_exports;
 extern const struct command command_connections;
 extern const struct command command_drain, command_log_level;

@@ -13,9 +13,9 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
-CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table connections_table field human measure \
+CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table connections_table field human measure metrics_http \
 	openmetrics render top_chart top_detail top_model top_page top_view)
-$(patsubst %,$(BUILD)/unit/test_%,measure openmetrics render top): $(CTL_TESTED)
+$(patsubst %,$(BUILD)/unit/test_%,measure metrics openmetrics render top): $(CTL_TESTED)
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
@@ -60,7 +60,9 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< \
-		$(BUILD)/libnbserved.a $(PKG_LIBS) -lm
+		$(filter %.o,$^) $(BUILD)/libnbserved.a $(PKG_LIBS) -lm
+
+$(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics_http.o
 
 .PHONY: fuzz fuzz-run
 fuzz: ## fuzz each of tests/fuzz for FUZZ_SECONDS (20)

@@ -71,9 +71,11 @@ lint-man: all
 
 # Installed under another prefix, so that verify finds the daemon and its man page.
 lint-unit: all
-	$(call say,CHECK,nbserved.service)
+	$(call say,CHECK,units)
 	$(AGAIN) install PREFIX=$(STAGE)/usr SYSCONFDIR=$(STAGE)/etc UNITDIR=$(STAGE)/unit >/dev/null
 	$(Q)said=$$(MANPATH=$(STAGE)/usr/share/man systemd-analyze verify --recursive-errors=no \
-		$(STAGE)/unit/nbserved.service 2>&1) && [ -z "$$said" ] || { echo "$$said"; exit 1; }
-	$(Q)said=$$(systemd-analyze security --offline=true --threshold=15 --no-pager \
-		$(STAGE)/unit/nbserved.service) || { echo "$$said"; exit 1; }; echo "$$said" | tail -n 1
+		$(STAGE)/unit/*.service 2>&1) && [ -z "$$said" ] || { echo "$$said"; exit 1; }
+	$(Q)for unit in $(STAGE)/unit/*.service; do \
+		said=$$(systemd-analyze security --offline=true --threshold=15 --no-pager $$unit) || \
+			{ echo "$$said"; exit 1; }; echo "$$said" | tail -n 1; \
+	done

@@ -80,7 +80,7 @@ def test_json_is_one_document(daemon, command):
     assert isinstance(nbctl_json(daemon, command, *COMMANDS[command]), dict)
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "top"])  # top's own tests: test_top.py
+@pytest.mark.parametrize("command", [*COMMANDS, "top", "metrics"])  # tests of their own
 def test_help_names_each_option_and_has_an_example(daemon, command):
     done = nbctl(daemon, command, "--help")
     assert done.returncode == 0

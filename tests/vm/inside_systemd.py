@@ -12,6 +12,8 @@ import socket
 import subprocess
 import time
 import traceback
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 UNIT = "nbserved.service"
@@ -138,6 +140,28 @@ def control():
                           for listener in stats["listeners"]}}
 
 
+def scrape():
+    """The status and body that the exporter answers; None while nobody listens."""
+    try:
+        with urllib.request.urlopen("http://127.0.0.1:9107/metrics", timeout=5) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return None
+
+
+def metrics():
+    """The exporter, as a service and a user of its own."""
+    must("systemctl", "start", "nbserved-metrics")
+    wait_until("the exporter", scrape)
+    pid = int(must("systemctl", "show", "-P", "MainPID", "nbserved-metrics"))
+    status, body = scrape()
+    facts = {"process": process(pid)["status"], "status": status, "body": body[:200]}
+    must("systemctl", "stop", "nbserved-metrics")
+    return {**facts, "result": must("systemctl", "show", "-P", "Result", "nbserved-metrics").strip()}
+
+
 def kill():
     """SIGKILL: systemd starts it again, and nothing is in its way."""
     old = main_pid()
@@ -199,7 +223,8 @@ def journal():
 
 def main():
     facts = {}
-    for step in (users, analyze, start, traffic, control, kill, watchdog, stop, bad_config, journal):
+    for step in (users, analyze, start, traffic, control, metrics, kill, watchdog, stop, bad_config,
+                 journal):
         begin = time.monotonic()
         try:
             facts[step.__name__] = step()

@@ -131,6 +131,15 @@ def test_control_socket_is_for_root_and_the_group(step):
     assert control["member_changes"]["status"] == 1, control["member_changes"]
 
 
+def test_metrics_are_served_by_a_user_of_their_own(step):
+    metrics = step("metrics")
+    assert metrics["status"] == 200, metrics
+    assert metrics["body"].startswith("# HELP nbserved_info ")
+    assert metrics["result"] == "success"
+    assert not {"0", str(step("users")["nbserved"])} & set(metrics["process"]["Uid"].split())
+    assert int(metrics["process"]["CapBnd"], 16) == 0
+
+
 def test_killed_daemon_is_started_again(step):
     kill = step("kill")
     assert kill["restarts"] == "1"

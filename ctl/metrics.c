@@ -1,0 +1,211 @@
+/* `nbctl metrics`: the daemon's statistics for Prometheus, over HTTP.
+ *
+ * A process for each scrape, a few at most, with a limited time to live: a client that stalls takes
+ * only that.  The daemon is asked anew each time, so a restart of it costs one scrape. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "metrics_http.h"
+#include "openmetrics.h"
+#include "parse.h"
+#include "util.h"
+
+#define METRICS_ADDRESS "127.0.0.1:9107"
+
+enum {
+	SCRAPES_MAX = 8,     /* at a time */
+	SCRAPE_SECONDS = 12, /* that one may take; the daemon is given up after 10 */
+	BACKLOG = 64,
+};
+
+enum { VALUE_LISTEN };
+
+/* ---- One scrape, in a process of its own ---- */
+
+static bool send_all(int fd, const char *data, size_t bytes)
+{
+	while (bytes) {
+		ssize_t n = send(fd, data, bytes, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		data += n;
+		bytes -= (size_t)n;
+	}
+	return true;
+}
+
+static void answer(int fd, const char *status, const char *body, size_t bytes, bool with_body)
+{
+	char head[512];
+	size_t head_bytes = metrics_head(head, sizeof(head), status, bytes);
+
+	if (send_all(fd, head, head_bytes) && with_body)
+		send_all(fd, body, bytes);
+}
+
+/* The metrics; or, when the daemon cannot be asked, what nbctl has to say of that. */
+static void answer_metrics(struct ctl *ctl, int fd, bool with_body)
+{
+	const char *status = "503 Service Unavailable";
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+	json_t *stats;
+
+	if (!to)
+		return;
+	stderr = to;
+	if (ctl_call(ctl, "GetStats", NULL, &stats) == CTL_DONE) {
+		status = "200 OK";
+		openmetrics_write(to, stats);
+		json_decref(stats);
+	}
+	fclose(to);
+	answer(fd, status, text, bytes, with_body);
+	free(text);
+}
+
+/* Takes the connection's end in without haste: a close with bytes unread would be a reset, and take
+ * the answer away. */
+static void end(int fd)
+{
+	char data[4096];
+
+	shutdown(fd, SHUT_WR);
+	while (recv(fd, data, sizeof(data), 0) > 0)
+		;
+}
+
+static const struct {
+	const char *status, *text;
+} refusals[] = {
+	[METRICS_ELSEWHERE] = { "404 Not Found", "the metrics are at /metrics\n" },
+	[METRICS_METHOD] = { "405 Method Not Allowed", "only GET and HEAD\n" },
+	[METRICS_BAD] = { "400 Bad Request", "this is no HTTP/1.1 request\n" },
+};
+
+static void scrape(struct ctl *ctl, int fd)
+{
+	char request[METRICS_REQUEST_MAX];
+	enum metrics_request what = METRICS_MORE;
+	size_t used = 0;
+
+	alarm(SCRAPE_SECONDS);
+	while (what == METRICS_MORE) {
+		ssize_t n = recv(fd, request + used, sizeof(request) - used, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return;
+		used += (size_t)n;
+		what = metrics_parse(request, used);
+	}
+	if (what == METRICS_GET || what == METRICS_HEAD)
+		answer_metrics(ctl, fd, what == METRICS_GET);
+	else
+		answer(fd, refusals[what].status, refusals[what].text, strlen(refusals[what].text),
+		       memcmp(request, "HEAD ", 5));
+	end(fd);
+}
+
+/* ---- The listening process ---- */
+
+static int listen_at(const char *text, const struct address *address, int *ret_fd)
+{
+	struct sockaddr_storage sa = address->sa;
+	bool ipv6 = sa.ss_family == AF_INET6;
+	socklen_t bytes = ipv6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+	char bound[ADDRESS_TEXT_MAX];
+
+	if (ipv6)
+		((struct sockaddr_in6 *)&sa)->sin6_port = htons(address->port_first);
+	else
+		((struct sockaddr_in *)&sa)->sin_port = htons(address->port_first);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    bind(fd, (struct sockaddr *)&sa, bytes) < 0 || listen(fd, BACKLOG) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&sa, &bytes) < 0) {
+		ctl_warn("cannot listen on %s: %s", text, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return CTL_USAGE;
+	}
+	*ret_fd = fd;
+	printf("http://%s/metrics\n", format_sockaddr(&sa, bound));
+	fflush(stdout);
+	return CTL_DONE;
+}
+
+/* Waits until fewer than SCRAPES_MAX are running; how many that are. */
+static unsigned reap(unsigned running)
+{
+	while (running > 0 && waitpid(-1, NULL, running < SCRAPES_MAX ? WNOHANG : 0) > 0)
+		running--;
+	return running;
+}
+
+/* Ends only with the process. */
+static int serve(struct ctl *ctl, int listening)
+{
+	unsigned running = 0;
+
+	for (;;) {
+		int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+		pid_t pid;
+
+		running = reap(running);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+			sleep(1);
+		if (fd < 0)
+			continue;
+		pid = fork();
+		if (pid == 0) {
+			close(listening);
+			scrape(ctl, fd);
+			_exit(EXIT_SUCCESS);
+		}
+		running += pid > 0;
+		close(fd);
+	}
+}
+
+static int run_metrics(struct ctl *ctl)
+{
+	const char *text = ctl->values[VALUE_LISTEN] ? ctl->values[VALUE_LISTEN] : METRICS_ADDRESS;
+	struct address address;
+	int fd, rc;
+
+	if (ctl->out.json)
+		return ctl_usage(ctl, "for JSON see `nbctl stats --json`");
+	if (parse_address(text, &address) < 0 || address.port_first != address.port_last)
+		return ctl_usage(ctl, "--listen: expected ADDRESS:PORT, got '%s'", text);
+	rc = listen_at(text, &address, &fd);
+	return rc == CTL_DONE ? serve(ctl, fd) : rc;
+}
+
+const struct command command_metrics = {
+	.name = "metrics",
+	.arguments = "",
+	.summary = "an HTTP server for Prometheus, in the foreground",
+	.details =
+		"GET /metrics answers what `nbctl stats --openmetrics` prints, or 503 while the daemon\n"
+		"cannot be reached.  Installed as a service: `systemctl enable --now nbserved-metrics`.\n"
+		"Everybody who can connect may read: keep it on loopback or behind a firewall.\n",
+	.example = "nbctl metrics --listen 127.0.0.1:9107",
+	.options = {
+		[VALUE_LISTEN] = { "listen", OPTION_VALUE, "ADDRESS",
+				   "where (default: " METRICS_ADDRESS "); port 0: any" },
+	},
+	.run = run_metrics,
+};

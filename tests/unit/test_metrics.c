@@ -1,0 +1,95 @@
+/* ctl/metrics_http.c: what a scraper may ask for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "metrics_http.h"
+#include "util.h"
+
+static const struct {
+	const char *text;
+	enum metrics_request request;
+} cases[] = {
+	{ "GET /metrics HTTP/1.1\r\nHost: a:1\r\nAccept: text/plain\r\n\r\n", METRICS_GET },
+	{ "GET /metrics?x=1 HTTP/1.0\r\n\r\n", METRICS_GET },
+	{ "GET http://localhost:9107/metrics HTTP/1.1\r\n\r\n", METRICS_GET },
+	{ "GET /metrics HTTP/1.1\n\n", METRICS_GET },
+	{ "HEAD /metrics HTTP/1.1\r\n\r\nrest", METRICS_HEAD },
+	{ "GET / HTTP/1.1\r\n\r\n", METRICS_ELSEWHERE },
+	{ "HEAD /metrics/ HTTP/1.1\r\n\r\n", METRICS_ELSEWHERE },
+	{ "GET /metricsx HTTP/1.1\r\n\r\n", METRICS_ELSEWHERE },
+	{ "GET http://metrics HTTP/1.1\r\n\r\n", METRICS_ELSEWHERE },
+	{ "POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", METRICS_METHOD },
+	{ "GETS /metrics HTTP/1.1\r\n\r\n", METRICS_METHOD },
+	{ "GET /metrics\r\n\r\n", METRICS_BAD },
+	{ "GET /metrics HTTP/2.0\r\n\r\n", METRICS_BAD },
+	{ "GET /metrics HTTP/1.1 \r\n\r\n", METRICS_BAD },
+	{ "GET  HTTP/1.1\r\n\r\n", METRICS_BAD },
+	{ " /metrics HTTP/1.1\r\n\r\n", METRICS_BAD },
+	{ "\r\n\r\n", METRICS_BAD },
+	{ "", METRICS_MORE },
+	{ "GET /metrics HTTP/1.1\r\n", METRICS_MORE },
+	{ "GET /metrics HTTP/1.1\r\nHost: a\r\n", METRICS_MORE },
+};
+
+static void requests_are_what_they_are(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
+		if (metrics_parse(cases[i].text, strlen(cases[i].text)) != cases[i].request)
+			fail_msg("%s", cases[i].text);
+}
+
+/* It arrives in pieces: nothing is said before the empty line. */
+static void an_incomplete_head_waits(void **state)
+{
+	static const char text[] = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+
+	(void)state;
+	for (size_t bytes = 0; bytes < strlen(text); bytes++)
+		assert_int_equal(metrics_parse(text, bytes), METRICS_MORE);
+	assert_int_equal(metrics_parse(text, strlen(text)), METRICS_GET);
+}
+
+static void an_endless_head_is_refused(void **state)
+{
+	char *text = calloc(1, METRICS_REQUEST_MAX);
+
+	(void)state;
+	memset(text, 'x', METRICS_REQUEST_MAX);
+	assert_int_equal(metrics_parse(text, METRICS_REQUEST_MAX - 1), METRICS_MORE);
+	assert_int_equal(metrics_parse(text, METRICS_REQUEST_MAX), METRICS_BAD);
+	free(text);
+}
+
+static void a_head_says_how_long_the_body_is(void **state)
+{
+	char head[300];
+	size_t bytes = metrics_head(head, sizeof(head), "200 OK", 42);
+
+	(void)state;
+	assert_int_equal(bytes, strlen(head));
+	assert_memory_equal(head, "HTTP/1.1 200 OK\r\n", 17);
+	assert_non_null(strstr(head, "\r\nContent-Length: 42\r\n"));
+	assert_string_equal(head + bytes - 4, "\r\n\r\n");
+	assert_null(strstr(head, "Allow"));
+	metrics_head(head, sizeof(head), "405 Method Not Allowed", 0);
+	assert_non_null(strstr(head, "\r\nAllow: GET, HEAD\r\n"));
+	assert_int_equal(metrics_head(head, 20, "200 OK", 42), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(requests_are_what_they_are),
+		cmocka_unit_test(an_incomplete_head_waits),
+		cmocka_unit_test(an_endless_head_is_refused),
+		cmocka_unit_test(a_head_says_how_long_the_body_is),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
