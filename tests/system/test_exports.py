@@ -2,10 +2,12 @@
 
 import json
 import pathlib
+import re
+import subprocess
 import sys
 
 import pytest
-from conftest import ENGINES, TIMEOUT, listener, wait_until
+from conftest import ENGINES, NBSERVED, TIMEOUT, listener, wait_until
 
 nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
 
@@ -216,3 +218,84 @@ def test_the_doctor_tells_what_exports_would_be(daemon):
     assert found["zero"]["features"] == ["read_only"]
     assert found["ram"]["size"] == 1 << 20
     assert "Exports\n" in daemon.nbctl("doctor").stdout
+
+
+# ---- Files ----
+
+
+def file_stores():
+    """Those of this build, as its help for `store` lists them."""
+    keys = subprocess.check_output([str(NBSERVED), "--dump-keys"], text=True)
+    words = re.search(r"fBstore\\fR\tlistener.*?\\&export(?:,| or) (.*?);", keys, re.S)[1]
+    return words.replace(" or ", ", ").split(", ")
+
+
+@pytest.mark.parametrize("store", ["auto", *file_stores()])
+def test_a_file_is_made_sparse_and_kept(start_daemon, tmp_path, store):
+    path = tmp_path / "disk.img"
+    config = listener("nbd", "nbd", exports="disk")
+    config += export("disk", store, path=path, size="64M", create="yes")
+    for expected in (bytes(4096), b"kept" * 1024):
+        daemon = start_daemon(config)
+        stat = path.stat()
+        assert (stat.st_size, stat.st_mode & 0o777) == (64 << 20, 0o640)
+        assert stat.st_blocks * 512 <= 1 << 20
+        client = connect(daemon, "nbd", "disk")
+        assert client.pread(4096, 1 << 20) == expected
+        client.pwrite(b"kept" * 1024, 1 << 20)
+        client.flush()
+        client.shutdown()
+        assert daemon.terminate() == 0
+    with path.open("rb") as file:
+        file.seek(1 << 20)
+        assert file.read(4096) == b"kept" * 1024
+
+
+def test_a_listener_reaches_a_file_in_its_own_way(start_daemon, tmp_path):
+    config = export("disk", "auto", path=tmp_path / "disk.img", size="1M", create="yes")
+    for store in file_stores():
+        config += listener(f"nbd-{store}", "nbd", exports="disk", store=store)
+    daemon = start_daemon(config)
+    for i, store in enumerate(file_stores()):
+        client = connect(daemon, f"nbd-{store}")
+        assert client.pread(512, 0) == bytes(range(1, i + 1)) + bytes(512 - i)
+        client.pwrite(bytes([i + 1]), i)
+        client.shutdown()
+        assert daemon.status(f"nbd-{store}")["stores"] == [store]
+    shares = exports(daemon)["disk"]["listeners"]
+    assert [share["store"] for share in shares] == file_stores()
+    assert all(share["bytes_written"] == 1 for share in shares)
+
+
+def refusal(start_daemon, **keys):
+    """What is said of an export that cannot be opened."""
+    config = listener("nbd", "nbd", exports="x") + export("x", "auto", **keys)
+    daemon = start_daemon(config, ready=False)
+    daemon.may_fail = True
+    assert daemon.process.wait(TIMEOUT) == 1
+    return re.search(r"error: export 'x' \(.*?:\d+\): (.*)", daemon.log())[1]
+
+
+def test_what_cannot_be_opened_says_how_to_mend_it(start_daemon, tmp_path):
+    path = tmp_path / "x"
+    missing = tmp_path / "missing" / "x"
+    assert "make it, or say `create = yes`" in refusal(start_daemon, path=path)
+    assert "make the folder" in refusal(start_daemon, path=missing, size=512, create="yes")
+    assert not path.exists()
+    path.write_bytes(bytes(1000))
+    text = refusal(start_daemon, path=path, size="1M")
+    assert "has 1000 bytes" in text and "1048576" in text
+    assert path.stat().st_size == 1000
+
+
+def test_the_doctor_makes_no_file(start_daemon, tmp_path):
+    path = tmp_path / "later"
+    config = export("new", "auto", path=path, size="1M", create="yes")
+    lost = tmp_path / "nowhere" / "x"
+    config += export("lost", "auto", path=lost, size="1M", create="yes")
+    daemon = start_daemon(listener("echo") + config)
+    found = {e["name"]: e for e in daemon.call("Doctor")["exports"]}
+    assert (found["new"]["available"], found["new"]["features"]) == (True, ["new"])
+    assert (found["new"]["path"], found["new"]["size"]) == (str(path), 1 << 20)
+    assert not found["lost"]["available"] and "No such file" in found["lost"]["reason"]
+    assert not path.exists()
