@@ -1,493 +1,57 @@
 /* iperf3: the server side of iperf3's TCP test, for any number of clients at once.
  *
- * The first connection with a cookie controls a test, the next ones are its streams
- * (iperf3_stream.c).  Control goes through the steps of iperf3_conn.h one after the other; each has
- * an end that comes, if need be, by time.  UDP, SCTP and authentication are refused with an error
- * of iperf3's own. */
+ * The first connection with a cookie controls a test (iperf3_control.c), the next ones are its
+ * streams (iperf3_stream.c).  What they share, over all workers, is in iperf3_test.c. */
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
 
 #include "conn.h"
 #include "iperf3_conn.h"
 
-/* For what a client does on its own: cookie, parameters, streams, results; and to end in time. */
-#define STEP_NS (10 * (uint64_t)NS_PER_S)
-/* A test without -t may not move any byte for so long. */
-#define STUCK_NS (60 * (uint64_t)NS_PER_S)
-/* While a test runs, control looks around; which shows a drain that it is not idle, either. */
-#define TICK_NS (500 * (uint64_t)NS_PER_MS)
-/* Bytes on their way when the client ended the test: how often we look, and how long. */
-#define ARRIVE_TICK_NS (2 * (uint64_t)NS_PER_MS)
-#define ARRIVE_NS      (1 * (uint64_t)NS_PER_S)
-
-enum { PIECE = 4096 }; /* bytes of one write */
-
-/* ---- Bytes of control ---- */
-
-static void control_fail(struct conn *c, enum conn_end end)
-{
-	struct iperf3_conn *i = c->state;
-
-	if (i->member.test)
-		atomic_store(&i->member.test->end, end);
-	stat_add(c->worker->stats.operations[IPERF3_OP_TEST].errors, 1);
-	conn_close(c, end);
-}
-
-/* false: the pool is exhausted; the service runs again when it is not. */
-static bool control_write(struct conn *c, const void *data, size_t bytes)
-{
-	if (conn_write(c, data, bytes) == 0)
-		return true;
-	conn_starved(c);
-	return false;
-}
-
-static bool control_write_state(struct conn *c, uint8_t state)
-{
-	return control_write(c, &state, 1);
-}
-
-static bool control_refuse(struct conn *c, int error)
-{
-	struct iperf3_conn *i = c->state;
-
-	i->refusal = error;
-	i->step = STEP_REFUSE;
-	return true;
-}
-
-static void control_enter(struct conn *c, enum iperf3_step step)
-{
-	struct iperf3_conn *i = c->state;
-
-	i->step = (uint8_t)step;
-	conn_set_deadline(c, clock_ns() + STEP_NS);
-}
-
-/* Collects JSON with its length into i->text.  1: complete; 0: more is to come; -EPROTO, -ENOMEM.
- */
-static int control_read_text(struct conn *c, int max)
-{
-	struct iperf3_conn *i = c->state;
-	struct pool *p = &c->worker->pool;
-	uint8_t length[IPERF3_LENGTH];
-	uint32_t n;
-
-	if (!i->text) {
-		int rc;
-
-		if (c->rx.bytes < IPERF3_LENGTH)
-			return 0;
-		bufq_read(p, &c->rx, length, sizeof(length));
-		rc = iperf3_parse_length(length, max);
-		if (rc < 0)
-			return rc;
-		i->text_max = (uint32_t)rc;
-		i->text_bytes = 0;
-		i->text = malloc(i->text_max);
-		if (!i->text)
-			return -ENOMEM;
-	}
-	n = (uint32_t)MIN(c->rx.bytes, (size_t)(i->text_max - i->text_bytes));
-	bufq_read(p, &c->rx, i->text + i->text_bytes, n);
-	i->text_bytes += n;
-	return i->text_bytes == i->text_max;
-}
-
-static void control_drop_text(struct iperf3_conn *i)
-{
-	free(i->text);
-	i->text = NULL;
-}
-
-/* A state of the client, when one has come: 0 none. */
-static uint8_t control_read_state(struct conn *c)
-{
-	uint8_t state = 0;
-
-	if (c->rx.bytes)
-		bufq_read(&c->worker->pool, &c->rx, &state, 1);
-	return state;
-}
-
-/* ---- Steps: each returns whether there is another to be done at once ---- */
-
-/* Control is silent while a test runs: the kernel finds out when its client is gone. */
-static void control_keep_alive(struct conn *c)
-{
-	static const int idle_s = 30, interval_s = 10, count = 3, on = 1;
-
-	setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	stat_add(c->worker->stats.sys_other, 4);
-}
-
-static bool step_cookie(struct conn *c)
+/* What will this connection be? */
+static void cookie_read(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	uint8_t cookie[IPERF3_COOKIE];
 	int rc;
 
-	if (c->rx.bytes < IPERF3_COOKIE)
-		return false;
 	bufq_read(&c->worker->pool, &c->rx, cookie, sizeof(cookie));
 	if (!iperf3_is_cookie(cookie)) {
 		conn_close(c, CONN_END_PROTOCOL);
-		return false;
+		return;
 	}
 	rc = iperf3_enter(i->member.registry, &i->member, cookie);
-	if (rc < 0)
-		return control_refuse(c, rc == -ENOMEM ? IPERF3_NO_TEST : IPERF3_ACCESS_DENIED);
-	if (i->member.stream) {
+	if (rc < 0) {
+		iperf3_control_refuse(c, rc == -ENOMEM ? IPERF3_NO_TEST : IPERF3_ACCESS_DENIED);
+	} else if (i->member.stream) {
 		i->step = STEP_STREAM;
 		conn_set_deadline(c, 0);
 		iperf3_stream_enter(c);
-		return true;
-	}
-	control_keep_alive(c);
-	control_enter(c, STEP_PARAMS);
-	if (!control_write_state(c, IPERF3_PARAM_EXCHANGE))
-		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no time for a test */
-	return true;
-}
-
-/* 1: the test is known; 0: more is to come; -enum iperf3_error. */
-static int control_read_params(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-	struct iperf3_params params = { 0 };
-	unsigned count;
-	int rc = control_read_text(c, IPERF3_PARAMS_MAX);
-
-	if (rc == 0)
-		return 0;
-	if (rc > 0)
-		rc = iperf3_parse_params(i->text, i->text_bytes, &params);
-	else
-		rc = IPERF3_BAD_PARAMS;
-	control_drop_text(i);
-	if (rc != 0)
-		return -rc;
-	if (iperf3_expect(i->member.test, &params) < 0)
-		return -IPERF3_NO_TEST;
-	count = i->member.test->stream_count;
-	i->expected = calloc(count, sizeof(*i->expected));
-	i->sorted = calloc(count, sizeof(struct iperf3_stream *));
-	return i->expected && i->sorted ? 1 : -IPERF3_NO_TEST;
-}
-
-static bool step_params(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-	int rc = i->sorted ? 1 : control_read_params(c);
-
-	if (rc < 0)
-		return control_refuse(c, -rc);
-	if (rc == 0 || !control_write_state(c, IPERF3_CREATE_STREAMS))
-		return false;
-	control_enter(c, STEP_STREAMS);
-	return true;
-}
-
-static void control_start(struct conn *c, enum iperf3_phase phase)
-{
-	struct iperf3_conn *i = c->state;
-
-	i->start_ns = i->progress_ns = clock_ns();
-	i->cpu_start = iperf3_cpu_now();
-	iperf3_set_phase(i->member.test, phase);
-}
-
-static bool step_streams(struct conn *c)
-{
-	static const uint8_t states[] = { IPERF3_TEST_START, IPERF3_TEST_RUNNING };
-	struct iperf3_conn *i = c->state;
-	int error;
-	bool complete = iperf3_is_complete(i->member.test, &error);
-
-	if (error)
-		return control_refuse(c, error);
-	if (c->rx.bytes) { /* the client says nothing here, but that it ends */
-		control_fail(c, control_read_state(c) == IPERF3_CLIENT_TERMINATE
-					? CONN_END_PEER
-					: CONN_END_PROTOCOL);
-		return false;
-	}
-	if (!complete || !control_write(c, states, sizeof(states)))
-		return false;
-	control_start(c, i->member.test->params.omit_s ? IPERF3_OMIT : IPERF3_RUN);
-	i->step = STEP_RUN;
-	return true;
-}
-
-static uint64_t count_bytes(const struct iperf3_test *t)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned k = 0; k < t->stream_count; k++)
-		bytes += atomic_load_explicit(&t->streams[k].bytes, memory_order_relaxed);
-	return bytes;
-}
-
-/* Is the test over, for whatever reason but the client's word? */
-static bool control_is_late(struct conn *c, uint64_t now)
-{
-	struct iperf3_conn *i = c->state;
-	const struct iperf3_test *t = i->member.test;
-	const struct iperf3_params *p = &t->params;
-	uint64_t bytes, stuck_ns = STUCK_NS;
-
-	if (p->time_s)
-		return now > i->start_ns + p->time_s * (uint64_t)NS_PER_S + STEP_NS;
-	if (p->rate) /* a block may take its time */
-		stuck_ns += (uint64_t)((double)p->len * p->burst * 8 * NS_PER_S / (double)p->rate);
-	bytes = count_bytes(t);
-	if (bytes != i->progress_bytes)
-		i->progress_ns = now;
-	i->progress_bytes = bytes;
-	return now > i->progress_ns + stuck_ns;
-}
-
-static void control_tick(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-	struct iperf3_test *t = i->member.test;
-	uint64_t now = clock_ns(), omit_ns = t->params.omit_s * (uint64_t)NS_PER_S;
-	uint64_t next_ns = now + TICK_NS;
-
-	if (iperf3_phase(t) == IPERF3_OMIT) {
-		if (now >= i->start_ns + omit_ns)
-			control_start(c, IPERF3_RUN);
-		else
-			next_ns = MIN(next_ns, i->start_ns + omit_ns);
-	} else if (control_is_late(c, now)) {
-		control_fail(c, CONN_END_IDLE);
-		return;
-	}
-	conn_set_deadline(c, next_ns);
-}
-
-static bool step_run(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-	uint8_t state = control_read_state(c);
-
-	if (state == 0 || state == IPERF3_TEST_START) {
-		control_tick(c);
-		return false;
-	}
-	if (state != IPERF3_TEST_END) {
-		control_fail(c,
-			     state == IPERF3_CLIENT_TERMINATE ? CONN_END_PEER : CONN_END_PROTOCOL);
-		return false;
-	}
-	i->end_ns = clock_ns();
-	i->cpu_end = iperf3_cpu_now();
-	iperf3_set_phase(i->member.test, IPERF3_END);
-	control_enter(c, STEP_FINISH);
-	return true;
-}
-
-static bool step_finish(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-
-	if (!iperf3_is_finished(i->member.test) || !control_write_state(c, IPERF3_EXCHANGE_RESULTS))
-		return false;
-	iperf3_sort_streams(i->member.test, i->sorted);
-	control_enter(c, STEP_RESULTS);
-	return true;
-}
-
-static bool step_results(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-	int rc = control_read_text(c, IPERF3_RESULTS_MAX);
-
-	if (rc == 0)
-		return false;
-	if (rc > 0)
-		rc = iperf3_parse_results(i->text, i->text_bytes, i->expected,
-					  i->member.test->stream_count);
-	control_drop_text(i);
-	if (rc < 0) {
-		control_fail(c, rc == -ENOMEM ? CONN_END_ERROR : CONN_END_PROTOCOL);
-		return false;
-	}
-	i->step = STEP_ARRIVE;
-	return true;
-}
-
-/* Have receivers got what the client says that it has sent?  After an omitted time nobody can tell:
- * it was not the same on both sides. */
-static bool all_arrived(const struct iperf3_conn *i)
-{
-	const struct iperf3_test *t = i->member.test;
-	uint64_t expected = 0, received = 0;
-
-	for (unsigned k = 0; k < t->stream_count; k++) {
-		if (atomic_load(&i->sorted[k]->role) != IPERF3_RECEIVES)
-			continue;
-		expected += i->expected[k];
-		received += iperf3_stream_bytes(i->sorted[k]);
-	}
-	return received >= expected || t->params.omit_s;
-}
-
-/* iperf3's own server counts up to the end and no further; but a short test may then be over before
- * its bytes have arrived.  The time that it took is part of the result. */
-static bool step_arrive(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-	uint64_t now = clock_ns();
-
-	if (!all_arrived(i) && now < i->end_ns + ARRIVE_NS) {
-		i->waited = true;
-		conn_set_deadline(c, now + ARRIVE_TICK_NS);
-		return false;
-	}
-	for (unsigned k = 0; i->waited && k < i->member.test->stream_count; k++)
-		if (atomic_load(&i->sorted[k]->role) == IPERF3_RECEIVES)
-			i->sorted[k]->end_ns = now;
-	control_enter(c, STEP_REPLY);
-	return true;
-}
-
-/* ---- The end ---- */
-
-static bool step_reply(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-
-	if (!i->text) {
-		size_t bytes = 0;
-
-		i->text = iperf3_results(c, &bytes);
-		i->text_max = (uint32_t)bytes;
-		i->text_bytes = 0;
-		if (!i->text) {
-			control_fail(c, CONN_END_ERROR);
-			return false;
-		}
-	}
-	while (i->text_bytes < i->text_max) {
-		uint32_t n = MIN(i->text_max - i->text_bytes, (uint32_t)PIECE);
-
-		if (!control_write(c, i->text + i->text_bytes, n))
-			return false;
-		i->text_bytes += n;
-	}
-	if (!control_write_state(c, IPERF3_DISPLAY_RESULTS))
-		return false;
-	control_drop_text(i);
-	stat_add(c->worker->stats.operations[IPERF3_OP_TEST].count, 1);
-	control_enter(c, STEP_DONE);
-	return true;
-}
-
-static bool step_done(struct conn *c)
-{
-	if (control_read_state(c) != 0)
-		conn_close(c, CONN_END_PEER); /* IPERF3_DONE; nothing else makes a difference now */
-	return false;
-}
-
-/* ---- Refusals ---- */
-
-static bool step_refuse(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-	uint8_t error[IPERF3_ERROR];
-
-	if (i->refusal == IPERF3_ACCESS_DENIED) {
-		if (!control_write_state(c, IPERF3_ACCESS_DENIED))
-			return false;
 	} else {
-		iperf3_build_error(i->refusal, error);
-		if (!control_write(c, error, sizeof(error)))
-			return false;
+		iperf3_control_enter(c);
 	}
-	stat_add(c->worker->stats.operations[IPERF3_OP_TEST].errors, 1);
-	control_enter(c, STEP_CLOSE);
-	return true;
 }
 
-/* Closing with input unread would reset the connection, and the error might get lost: the client
- * closes when it has read it. */
-static bool step_close(struct conn *c)
+static void cookie_run(struct conn *c)
 {
-	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
-	return false;
-}
-
-/* ---- The service ---- */
-
-static bool step_stream(struct conn *c)
-{
-	iperf3_stream_run(c);
-	return false;
-}
-
-static bool (*const steps[])(struct conn *c) = {
-	[STEP_COOKIE] = step_cookie,   [STEP_STREAM] = step_stream, [STEP_PARAMS] = step_params,
-	[STEP_STREAMS] = step_streams, [STEP_RUN] = step_run,       [STEP_FINISH] = step_finish,
-	[STEP_RESULTS] = step_results, [STEP_ARRIVE] = step_arrive, [STEP_REPLY] = step_reply,
-	[STEP_DONE] = step_done,       [STEP_REFUSE] = step_refuse, [STEP_CLOSE] = step_close,
-};
-
-/* The listener drains: a test that has not begun cannot (its streams could not connect), one that
- * runs has until shortly before the end of the drain to do so. */
-static bool control_must_end(const struct conn *c, const struct iperf3_conn *i)
-{
-	const struct worker *w = c->worker;
-
-	if (likely(!w->draining) || i->step >= STEP_FINISH || i->step == STEP_COOKIE)
-		return false;
-	return i->step < STEP_RUN || clock_ns() + 2 * TICK_NS >= w->drain_deadline_ns;
-}
-
-static void control_check(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-
-	if (c->flags & CONN_CLOSING)
-		return;
-	if ((c->flags & CONN_EOF) && (i->step != STEP_CLOSE || c->tx.bytes == 0)) {
-		if (i->step == STEP_DONE || i->step == STEP_COOKIE || i->step == STEP_CLOSE)
-			conn_close(c, CONN_END_PEER);
-		else
-			control_fail(c, CONN_END_PEER);
-	} else if (i->step != STEP_RUN && i->step != STEP_ARRIVE && c->deadline_ns &&
-		   clock_ns() >= c->deadline_ns) {
-		if (i->step == STEP_CLOSE)
-			conn_close(c, CONN_END_IDLE);
-		else
-			control_fail(c, CONN_END_IDLE);
-	} else if (control_must_end(c, i) && control_write_state(c, IPERF3_SERVER_TERMINATE)) {
-		atomic_store(&i->member.test->end, CONN_END_DRAIN);
-		control_enter(c, STEP_CLOSE);
-	}
+	if (c->rx.bytes >= IPERF3_COOKIE)
+		cookie_read(c);
+	else if (c->flags & CONN_EOF)
+		conn_close(c, CONN_END_PEER);
+	else if (clock_ns() >= c->deadline_ns)
+		conn_close(c, CONN_END_IDLE);
 }
 
 static void iperf3_run(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 
-	if (likely(i->step == STEP_STREAM)) {
+	if (unlikely(i->step == STEP_COOKIE))
+		cookie_run(c);
+	if (likely(i->step == STEP_STREAM))
 		iperf3_stream_run(c);
-		return;
-	}
-	while (!(c->flags & CONN_CLOSING) && steps[i->step](c))
-		;
-	if (i->step != STEP_STREAM)
-		control_check(c);
+	else if (i->step != STEP_COOKIE)
+		iperf3_control_run(c);
 }
 
 static int iperf3_open(struct conn *c)
@@ -500,7 +64,7 @@ static int iperf3_open(struct conn *c)
 	i->member.worker = c->worker;
 	i->member.registry = c->worker->shared;
 	c->state = i;
-	conn_set_deadline(c, clock_ns() + STEP_NS);
+	conn_set_deadline(c, clock_ns() + IPERF3_STEP_NS);
 	return 0;
 }
 
@@ -510,7 +74,7 @@ static void iperf3_close(struct conn *c)
 
 	if (i->step == STEP_STREAM)
 		iperf3_stream_leave(c);
-	control_drop_text(i);
+	free(i->text);
 	free(i->expected);
 	free(i->sorted);
 	iperf3_leave(&i->member);

@@ -1,5 +1,5 @@
-/* What the two halves of the iperf3 service share: iperf3.c (control connections) and
- * iperf3_stream.c (data). */
+/* What the parts of the iperf3 service share: iperf3.c (a connection's begin and end),
+ * iperf3_control.c and iperf3_stream.c (what becomes of it), iperf3_results.c. */
 #pragma once
 #include <assert.h>
 #include <stdbool.h>
@@ -10,6 +10,9 @@
 #include "util.h"
 
 struct conn;
+
+/* For what a client does on its own: cookie, parameters, streams, results; and to end in time. */
+#define IPERF3_STEP_NS (10 * (uint64_t)NS_PER_S)
 
 enum operation { IPERF3_OP_TEST, IPERF3_OP_RECEIVE, IPERF3_OP_SEND };
 
@@ -57,6 +60,12 @@ struct iperf3_cpu iperf3_cpu_now(void);
 
 /* Of c's test: with their length, *ret_bytes of them, to be freed.  NULL: no memory. */
 char *iperf3_results(struct conn *c, size_t *ret_bytes);
+
+/* The connection has begun a test. */
+void iperf3_control_enter(struct conn *c);
+/* Tells the client why not (enum iperf3_error or IPERF3_ACCESS_DENIED), and ends. */
+void iperf3_control_refuse(struct conn *c, int error);
+void iperf3_control_run(struct conn *c);
 
 /* The connection has joined a test as a stream: sets its socket up. */
 void iperf3_stream_enter(struct conn *c);
