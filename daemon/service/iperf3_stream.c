@@ -239,14 +239,14 @@ static struct chunk *stream_pattern(struct worker *w)
 	return k;
 }
 
-/* The next bytes to queue: whole blocks, as many as the rate and the test's end allow.  false: none
- * now. */
+/* The next bytes to queue: whole blocks, as many as the rate and the test's end allow; of less than
+ * a block a client waits for the rest.  false: none now. */
 static bool stream_grant(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	struct iperf3_test *t = i->member.test;
 	const struct iperf3_params *p = &t->params;
-	uint64_t bytes = p->rate ? (uint64_t)p->len * p->burst : QUEUE;
+	uint64_t blocks = p->rate ? p->burst : MAX(QUEUE / p->len, 1U), bytes = blocks * p->len;
 
 	if (p->rate) {
 		/* When all that was granted so far is due to be sent. */
@@ -260,7 +260,7 @@ static bool stream_grant(struct conn *c)
 	}
 	/* The client counts what comes after *its* omitted time: then it has to end the test. */
 	if (p->limit_bytes && !p->omit_s)
-		bytes = iperf3_take_budget(t, bytes);
+		bytes = (iperf3_take_budget(t, bytes) + p->len - 1) / p->len * p->len;
 	i->granted = bytes;
 	i->queued += bytes;
 	return bytes > 0;

@@ -154,9 +154,16 @@ def test_forward_all_that_is_sent_arrives(daemon, options):
 
 
 @pytest.mark.parametrize(
-    "options, expected", [(["-n", "64M"], 64 * MIB), (["-n", "9M", "-P", "8"], 9 * MIB)]
+    "options, expected",
+    [
+        (["-n", "64M"], 64 * MIB),
+        (["-n", "9M", "-P", "8"], 9 * MIB),
+        (["-n", "1"], 128 * KIB),
+        (["-n", "1M", "-l", "3000"], 350 * 3000),
+    ],
 )
 def test_reverse_sends_what_was_asked_for(daemon, options, expected):
+    """In whole blocks: a client may wait for the rest of one."""
     document = iperf3(daemon, "-R", *options)
     sent, received = ends(document)
     assert sent == received == expected

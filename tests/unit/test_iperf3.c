@@ -299,11 +299,36 @@ static void reverse_sends_no_more_than_asked(void **state)
 	(void)state;
 	for (unsigned completion = 0; completion < 2; completion++) {
 		s.fake->completion = completion;
-		run(&s, "{\"parallel\":2,\"reverse\":true,\"num\":1000000}", 2, 37);
+		run(&s, "{\"parallel\":2,\"reverse\":true,\"num\":1000000,\"len\":1000}", 2, 37);
 		assert_int_equal(s.streams[0]->out_bytes + s.streams[1]->out_bytes, 1000000);
 		finish(&s, "{\"streams\":[]}", bytes, 2);
 		assert_int_equal(bytes[0], s.streams[0]->out_bytes);
 		assert_int_equal(bytes[1], s.streams[1]->out_bytes);
+	}
+	scene_stop(&s);
+}
+
+/* A client may read a block to its end before it looks at anything else. */
+static void senders_send_whole_blocks(void **state)
+{
+	static const char *const params[] = {
+		"{\"reverse\":true,\"parallel\":2,\"num\":1,\"len\":1000}",
+		"{\"reverse\":true,\"parallel\":2,\"num\":1000000,\"len\":3001}",
+		"{\"reverse\":true,\"parallel\":2,\"blockcount\":7,\"len\":300000}",
+		"{\"reverse\":true,\"parallel\":2,\"num\":9000,\"len\":2000,\"bandwidth\":1}",
+	};
+	static const unsigned total[] = { 1000, 334 * 3001, 7 * 300000, 2 * 2000 };
+	static const unsigned len[] = { 1000, 3001, 300000, 2000 };
+	struct scene s = scene_start();
+	uint64_t bytes[2];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(params); i++) {
+		run(&s, params[i], 2, 37);
+		assert_int_equal(s.streams[0]->out_bytes % len[i], 0);
+		assert_int_equal(s.streams[1]->out_bytes % len[i], 0);
+		assert_int_equal(s.streams[0]->out_bytes + s.streams[1]->out_bytes, total[i]);
+		finish(&s, "{\"streams\":[]}", bytes, 2);
 	}
 	scene_stop(&s);
 }
@@ -327,7 +352,7 @@ static void bidir_knows_receivers_by_their_data(void **state)
 	uint64_t bytes[4];
 
 	(void)state;
-	run(&s, "{\"parallel\":2,\"bidirectional\":true,\"num\":100000}", 4, 37);
+	run(&s, "{\"parallel\":2,\"bidirectional\":true,\"num\":100000,\"len\":1000}", 4, 37);
 	/* The last ones receive: order does not matter. */
 	fake_send_all(s.fake, s.streams[3], "abc", 3, 3);
 	assert_int_equal(s.streams[0]->out_bytes, 0);
@@ -469,6 +494,7 @@ int main(void)
 		cmocka_unit_test(results_come_back_as_they_went),
 		cmocka_unit_test(forward_counts_however_it_is_cut),
 		cmocka_unit_test(reverse_sends_no_more_than_asked),
+		cmocka_unit_test(senders_send_whole_blocks),
 		cmocka_unit_test(a_client_that_does_not_read_costs_one_queue),
 		cmocka_unit_test(bidir_knows_receivers_by_their_data),
 		cmocka_unit_test(bidir_without_data_ends),
