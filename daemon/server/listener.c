@@ -230,15 +230,21 @@ const struct store *listener_store(const struct listener *l, unsigned index)
 }
 
 /* Each worker has counters of its own for each export; calloc(), because few of them are used. */
-static int listener_mount(struct listener *l, struct worker *w)
+static int listener_mount(struct listener *l)
 {
-	w->mounts = calloc(l->config->export_count, sizeof(*w->mounts));
-	if (!w->mounts)
-		return -ENOMEM;
-	w->mount_count = l->config->export_count;
-	for (unsigned i = 0; i < w->mount_count; i++) {
-		w->mounts[i].export = &l->exports[i]->export;
-		w->mounts[i].store = listener_store(l, i);
+	unsigned count = l->exports ? l->config->export_count : 0;
+
+	for (unsigned i = 0; count > 0 && i < l->worker_count; i++) {
+		struct worker *w = &l->workers[i];
+
+		w->mounts = calloc(count, sizeof(*w->mounts));
+		if (!w->mounts)
+			return -ENOMEM;
+		w->mount_count = count;
+		for (unsigned j = 0; j < count; j++) {
+			w->mounts[j].export = &l->exports[j]->export;
+			w->mounts[j].store = listener_store(l, j);
+		}
 	}
 	return 0;
 }
@@ -250,14 +256,13 @@ static int listener_get_exports(struct listener *l, struct reason *reason)
 	if (count == 0)
 		return 0;
 	l->exports = calloc(count, sizeof(struct server_export *));
-	for (unsigned i = 0; l->exports && i < count; i++) {
+	if (!l->exports)
+		return reason_set(reason, -ENOMEM, "no memory");
+	for (unsigned i = 0; i < count; i++) {
 		l->exports[i] = export_get(l->server, l->config->exports[i].name, reason);
 		if (!l->exports[i])
 			return -EIO;
 	}
-	for (unsigned i = 0; i < l->worker_count; i++)
-		if (!l->exports || listener_mount(l, &l->workers[i]) < 0)
-			return reason_set(reason, -ENOMEM, "no memory");
 	return 0;
 }
 
@@ -349,22 +354,21 @@ static int listener_open(struct listener *l, struct reason *reason)
 	total = stride * l->worker_count;
 	fds = malloc(total * sizeof(*fds));
 	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
+	if (l->workers)
+		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	l->costs = calloc(l->worker_count, sizeof(*l->costs));
 	l->addresses = calloc(stride, sizeof(*l->addresses));
 	l->admission = admission_new(l->config);
 	if (l->config->service->shared_new)
 		l->shared = l->config->service->shared_new();
 	if (!fds || !l->workers || !l->costs || !l->addresses || !l->admission ||
-	    (l->config->service->shared_new && !l->shared)) {
+	    (l->config->service->shared_new && !l->shared) || listener_mount(l) < 0) {
 		free(fds);
 		return reason_set(reason, -ENOMEM, "no memory");
 	}
-	memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	for (unsigned i = 0; i < total; i++)
 		fds[i] = -1;
-	rc = listener_get_exports(l, reason);
-	if (rc == 0)
-		rc = listener_bind_all(l, fds, stride, reason);
+	rc = listener_bind_all(l, fds, stride, reason);
 	if (rc < 0) {
 		for (unsigned i = 0; i < total; i++)
 			if (fds[i] >= 0)
@@ -386,7 +390,9 @@ int listener_prepare(struct server *server, const struct listener_config *config
 		return reason_set(reason, -ENOMEM, "no memory");
 	l->config = config;
 	l->server = server;
-	rc = listener_open(l, reason);
+	rc = listener_get_exports(l, reason);
+	if (rc == 0)
+		rc = listener_open(l, reason);
 	if (rc < 0) {
 		listener_free_workers(l);
 		listener_put_exports(l);
