@@ -77,7 +77,7 @@ static void doctor(struct varlink_call *call, json_t *parameters)
 /* Changes are in the log with who made them. */
 static void log_change(const struct varlink_call *call, const char *what, const char *object)
 {
-	const struct varlink_peer *peer = varlink_call_peer(call);
+	const struct unix_peer *peer = varlink_call_peer(call);
 
 	log_info("control: %s %s, by uid %u, pid %d", what, object, (unsigned)peer->uid,
 		 (int)peer->pid);

@@ -15,9 +15,10 @@
 enum {
 	ACCEPT_PAUSE_US = 1000 * 1000, /* when we are out of descriptors */
 	ACCURACY_US = 100 * 1000,
+	BACKLOG = 64,
 };
 
-static bool peer_may(const struct varlink_peer *peer, enum varlink_access access)
+static bool peer_may(const struct unix_peer *peer, enum varlink_access access)
 {
 	if (peer->uid == 0 || peer->uid == geteuid())
 		return true;
@@ -119,7 +120,7 @@ void *varlink_call_userdata(const struct varlink_call *call)
 	return call->userdata;
 }
 
-const struct varlink_peer *varlink_call_peer(const struct varlink_call *call)
+const struct unix_peer *varlink_call_peer(const struct varlink_call *call)
 {
 	return &call->client->peer;
 }
@@ -236,7 +237,7 @@ void varlink_add_interface(struct varlink *v, const struct varlink_interface *in
 
 int varlink_listen(struct varlink *v, const char *path, gid_t group, struct reason *reason)
 {
-	int rc = varlink_socket_open(path, group, &v->socket, reason);
+	int rc = unix_socket_open(path, group, BACKLOG, &v->socket, reason);
 
 	if (rc < 0)
 		return rc;
@@ -260,7 +261,7 @@ void varlink_free(struct varlink *v)
 	}
 	sd_event_source_disable_unref(v->accept);
 	sd_event_source_disable_unref(v->accept_timer);
-	varlink_socket_close(&v->socket);
+	unix_socket_close(&v->socket);
 	sd_event_unref(v->event);
 	free(v);
 }

@@ -12,8 +12,8 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
+#include "unix_socket.h"
 #include "varlink_frame.h"
-#include "varlink_socket.h"
 
 enum {
 	VARLINK_CLIENTS_MAX = 64,              /* more are closed at once */
@@ -65,7 +65,7 @@ int varlink_new(sd_event *event, const struct varlink_info *info, struct varlink
 void varlink_add_interface(struct varlink *v, const struct varlink_interface *interface,
 			   void *userdata);
 
-/* group: whose members may read; -1: nobody.  See varlink_socket_open().  0, or -errno with the
+/* group: whose members may read; -1: nobody.  See unix_socket_open().  0, or -errno with the
  * reason. */
 int varlink_listen(struct varlink *v, const char *path, gid_t group, struct reason *reason);
 
@@ -76,7 +76,7 @@ void varlink_free(struct varlink *v);
 /* ---- For handlers ---- */
 
 void *varlink_call_userdata(const struct varlink_call *call);
-const struct varlink_peer *varlink_call_peer(const struct varlink_call *call);
+const struct unix_peer *varlink_call_peer(const struct varlink_call *call);
 /* The client asked for a stream, and the method may give one. */
 bool varlink_call_more(const struct varlink_call *call);
 

@@ -255,7 +255,7 @@ int varlink_client_new(struct varlink *v, int fd, unsigned slot)
 	c->fd = fd;
 	c->call.client = c;
 	v->clients[slot] = c;
-	rc = varlink_socket_peer(fd, v->group, &c->peer);
+	rc = unix_socket_peer(fd, v->group, &c->peer);
 	if (rc == 0)
 		rc = sd_event_add_io(v->event, &c->io, fd, EPOLLIN, client_on_io, c);
 	if (rc >= 0)

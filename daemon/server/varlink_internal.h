@@ -22,7 +22,7 @@ struct varlink_client {
 	struct varlink *varlink;
 	unsigned slot; /* in varlink->clients */
 	int fd;
-	struct varlink_peer peer;
+	struct unix_peer peer;
 	const char *dropped; /* why it must go; NULL: it may stay */
 	bool eof;            /* it sends no more */
 	bool running;        /* in client_run() */
@@ -42,7 +42,7 @@ struct varlink {
 	} interfaces[VARLINK_INTERFACES_MAX];
 	unsigned interface_count;
 	gid_t group;
-	struct varlink_socket socket;
+	struct unix_socket socket;
 	sd_event_source *accept, *accept_timer;
 	bool full; /* said so */
 	struct varlink_client *clients[VARLINK_CLIENTS_MAX];

@@ -575,6 +575,40 @@ static void a_stale_socket_is_replaced(void **state)
 	close(dial(w));
 }
 
+/* Another server that has bound it and does not listen yet is not robbed of it, and to find out
+ * leaves no connection in its queue. */
+static void who_has_it_is_asked_without_connecting(void **state)
+{
+	struct world *w = *state;
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	struct reason reason = { 0 };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	varlink_free(w->varlink);
+	w->varlink = NULL;
+	strcpy(sa.sun_path, w->path);
+	assert_int_equal(bind(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
+	assert_int_equal(accept(fd, NULL, NULL), -1);
+	assert_int_equal(errno, EAGAIN);
+	close(fd);
+	assert_int_equal(unlink(w->path), 0);
+}
+
+static void a_missing_directory_is_named(void **state)
+{
+	struct world *w = *state;
+	struct reason reason = { 0 };
+
+	varlink_free(w->varlink);
+	w->varlink = NULL;
+	strcat(w->path, "/none");
+	assert_int_equal(try_to_listen(w, &reason), -ENOENT);
+	assert_non_null(strstr(reason.text, "no such directory"));
+}
+
 static void what_is_not_a_socket_is_left_alone(void **state)
 {
 	struct world *w = *state;
@@ -625,6 +659,8 @@ int main(void)
 		test(the_socket_is_for_its_owner_and_group),
 		test(a_live_socket_is_an_error_and_stays),
 		test(a_stale_socket_is_replaced),
+		test(who_has_it_is_asked_without_connecting),
+		test(a_missing_directory_is_named),
 		test(what_is_not_a_socket_is_left_alone),
 		test(a_file_put_in_its_place_is_not_removed),
 	};

@@ -1,5 +1,5 @@
-/* Making, removing and identifying Unix sockets.  See varlink_socket.h. */
-#include "varlink_socket.h"
+/* Unix sockets to listen on.  See unix_socket.h. */
+#include "unix_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,6 @@
 #include "util.h"
 
 enum {
-	BACKLOG = 64,
 	LOCK_TRIES = 100,
 	LOCK_PAUSE_US = 10 * 1000,
 };
@@ -42,7 +41,7 @@ static int directory_lock(const char *path)
 }
 
 /* Mode 0660 from the first moment: the umask is the process's, but no other thread makes files. */
-static int bind_private(const struct varlink_socket *s)
+static int bind_private(const struct unix_socket *s)
 {
 	mode_t mask = umask(0117);
 	int rc = bind(s->fd, (const struct sockaddr *)&s->address, sizeof(s->address));
@@ -52,8 +51,8 @@ static int bind_private(const struct varlink_socket *s)
 	return rc;
 }
 
-/* 0: nobody listens on it. */
-static int check_stale(const struct varlink_socket *s, struct reason *reason)
+/* 0: nobody has it open. */
+static int check_stale(const struct unix_socket *s, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
 	struct stat st;
@@ -64,7 +63,8 @@ static int check_stale(const struct varlink_socket *s, struct reason *reason)
 	if (!S_ISSOCK(st.st_mode))
 		return reason_set(reason, -EEXIST, "%s exists and is not a socket: left alone",
 				  path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	/* One of another type can find out who is there without becoming a connection. */
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return reason_set(reason, -errno, "socket: %m");
 	rc = connect(fd, (const struct sockaddr *)&s->address, sizeof(s->address));
@@ -72,13 +72,13 @@ static int check_stale(const struct varlink_socket *s, struct reason *reason)
 	close(fd);
 	if (rc == -ECONNREFUSED || rc == -ENOENT)
 		return 0;
-	if (rc == 0 || rc == -EAGAIN)
+	if (rc == 0 || rc == -EPROTOTYPE)
 		return reason_set(reason, -EADDRINUSE,
 				  "%s is in use: another server is listening on it", path);
 	return reason_set(reason, rc, "%s: is it in use? connect: %s", path, strerror(-rc));
 }
 
-static int bind_replacing(struct varlink_socket *s, struct reason *reason)
+static int bind_replacing(struct unix_socket *s, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
 	int rc = bind_private(s);
@@ -95,7 +95,7 @@ static int bind_replacing(struct varlink_socket *s, struct reason *reason)
 }
 
 /* Nobody can connect before listen(), so there is no moment with the wrong group. */
-static int bind_and_listen(struct varlink_socket *s, gid_t group, struct reason *reason)
+static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
 	int rc = bind_replacing(s, reason);
@@ -103,18 +103,18 @@ static int bind_and_listen(struct varlink_socket *s, gid_t group, struct reason 
 	if (rc < 0)
 		return rc;
 	if (group != (gid_t)-1 && lchown(path, (uid_t)-1, group) < 0)
-		log_warning("control: %s: cannot give it to group %u: %m", path, (unsigned)group);
-	if (lstat(path, &s->stat) < 0 || listen(s->fd, BACKLOG) < 0) {
+		log_warning("%s: cannot give it to group %u: %m", path, (unsigned)group);
+	if (lstat(path, &s->stat) < 0 || listen(s->fd, backlog) < 0) {
 		rc = reason_set(reason, -errno, "listen %s: %m", path);
 		unlink(path);
 	}
 	return rc;
 }
 
-int varlink_socket_open(const char *path, gid_t group, struct varlink_socket *ret_socket,
-			struct reason *reason)
+int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
+		     struct reason *reason)
 {
-	struct varlink_socket s = { .address.sun_family = AF_UNIX };
+	struct unix_socket s = { .address.sun_family = AF_UNIX };
 	int lock, rc;
 
 	if (strlen(path) >= sizeof(s.address.sun_path))
@@ -122,6 +122,9 @@ int varlink_socket_open(const char *path, gid_t group, struct varlink_socket *re
 				  sizeof(s.address.sun_path) - 1);
 	strcpy(s.address.sun_path, path);
 	lock = directory_lock(path);
+	if (lock == -ENOENT || lock == -ENOTDIR)
+		return reason_set(reason, lock, "bind %s: there is no such directory; make it",
+				  path);
 	if (lock < 0)
 		return reason_set(reason, lock, "lock the directory of %s: %s", path,
 				  strerror(-lock));
@@ -129,7 +132,7 @@ int varlink_socket_open(const char *path, gid_t group, struct varlink_socket *re
 	if (s.fd < 0)
 		rc = reason_set(reason, -errno, "socket: %m");
 	else
-		rc = bind_and_listen(&s, group, reason);
+		rc = bind_and_listen(&s, group, backlog, reason);
 	close(lock);
 	if (rc == 0)
 		*ret_socket = s;
@@ -138,16 +141,21 @@ int varlink_socket_open(const char *path, gid_t group, struct varlink_socket *re
 	return rc;
 }
 
-void varlink_socket_close(struct varlink_socket *socket)
+void unix_socket_remove(const struct unix_socket *socket)
 {
 	const char *path = socket->address.sun_path;
 	struct stat st;
 
-	if (socket->fd < 0)
-		return;
 	if (lstat(path, &st) == 0 && st.st_dev == socket->stat.st_dev &&
 	    st.st_ino == socket->stat.st_ino)
 		unlink(path);
+}
+
+void unix_socket_close(struct unix_socket *socket)
+{
+	if (socket->fd < 0)
+		return;
+	unix_socket_remove(socket);
 	close(socket->fd);
 	socket->fd = -1;
 }
@@ -177,7 +185,7 @@ static int in_supplementary_group(int fd, gid_t group)
 	return rc;
 }
 
-int varlink_socket_peer(int fd, gid_t group, struct varlink_peer *ret_peer)
+int unix_socket_peer(int fd, gid_t group, struct unix_peer *ret_peer)
 {
 	struct ucred cred;
 	socklen_t bytes = sizeof(cred);
@@ -189,7 +197,7 @@ int varlink_socket_peer(int fd, gid_t group, struct varlink_peer *ret_peer)
 		member = cred.gid == group ? 1 : in_supplementary_group(fd, group);
 	if (member < 0 && member != -ENODATA)
 		return member;
-	*ret_peer = (struct varlink_peer){
+	*ret_peer = (struct unix_peer){
 		.pid = cred.pid,
 		.uid = cred.uid,
 		.in_group = member > 0,

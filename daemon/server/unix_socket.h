@@ -1,0 +1,35 @@
+/* Unix sockets to listen on: made safely, removed safely, and who is at their other end.  Main
+ * thread only. */
+#pragma once
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "engine.h"
+
+struct unix_socket {
+	struct sockaddr_un address;
+	struct stat stat; /* of what we bound, so that we remove nothing else */
+	int fd;           /* listening, non-blocking */
+};
+
+/* Binds with mode 0660 and, if that is allowed, group (-1: leave it), and listens.  A socket that
+ * nobody has open is replaced; one that is in use (-EADDRINUSE) and anything that is not a socket
+ * (-EEXIST) are left alone.  0, or -errno with the reason. */
+int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
+		     struct reason *reason);
+
+/* Removes its file, if that is still ours: nobody else can connect. */
+void unix_socket_remove(const struct unix_socket *socket);
+/* The same, and closes it. */
+void unix_socket_close(struct unix_socket *socket);
+
+struct unix_peer {
+	pid_t pid;
+	uid_t uid;
+	bool in_group; /* primary or supplementary */
+};
+
+/* Who connected, and whether they are in group (-1: there is none).  0 or -errno. */
+int unix_socket_peer(int fd, gid_t group, struct unix_peer *ret_peer);
