@@ -155,11 +155,18 @@ static unsigned reap(unsigned running)
 	return running;
 }
 
+static void on_child(int signal)
+{
+	(void)signal; /* accept() returns, that is all */
+}
+
 /* Ends only with the process. */
 static int serve(struct ctl *ctl, int listening)
 {
+	struct sigaction child = { .sa_handler = on_child };
 	unsigned running = 0;
 
+	sigaction(SIGCHLD, &child, NULL);
 	for (;;) {
 		int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
 		pid_t pid;

@@ -80,14 +80,26 @@ def test_json_is_one_document(daemon, command):
     assert isinstance(nbctl_json(daemon, command, *COMMANDS[command]), dict)
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "top", "metrics"])  # tests of their own
-def test_help_names_each_option_and_has_an_example(daemon, command):
-    done = nbctl(daemon, command, "--help")
-    assert done.returncode == 0
-    assert done.stdout.startswith(f"Usage: nbctl {command}")
-    assert "--json" in done.stdout and f"\n  nbctl {command}" in done.stdout
-    assert nbctl(daemon, "help", command).stdout == done.stdout
-    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+def test_help_of_every_command_has_its_options_and_an_example(daemon):
+    commands = re.findall(r"(?m)^  ([a-z-]+) ", nbctl(daemon, "--help").stdout.split("\nOptions")[0])
+    assert set(COMMANDS) | {"top", "metrics"} <= set(commands)
+    for command in commands:
+        done = nbctl(daemon, command, "--help")
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"Usage: nbctl {command} [OPTION...]")
+        assert "--json" in done.stdout
+        # Options of its own are in one of the examples, if there are any.
+        usage, examples = done.stdout.split("\nExample:\n")
+        assert re.search(rf"(?m)^  nbctl {command}", examples), command
+        own = re.findall(r"(?m)^      --([a-z-]+)", usage.split("Options:\n")[1].split("-s, --")[0])
+        assert not own or any(f"--{option}" in examples for option in own), command
+        assert all(len(line) <= 100 for line in done.stdout.splitlines()), command
+        assert nbctl(daemon, "help", command).stdout == done.stdout
+
+
+def test_help_of_what_is_no_command(daemon):
+    done = nbctl(daemon, "help", "stat")
+    assert done.returncode == 2 and "did you mean 'status'?" in done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -342,7 +342,7 @@ def test_what_is_no_terminal_exits_2(daemon, stream):
 @pytest.mark.parametrize(
     "arguments, status, said",
     [
-        (["--sort", "op"], 2, "did you mean 'ops'?"),
+        (["--sort", "byte"], 2, "did you mean 'bytes'?"),
         (["--interval", "0.01"], 2, "at least 0.05"),
         (["--interval", "x"], 2, "expected seconds"),
         (["no-such"], 1, "there is no listener 'no-such'"),
