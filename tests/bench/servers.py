@@ -132,16 +132,18 @@ class Foreign(Server):
 
 
 class Daemon(Server):
-    """nbserved with one listener; `keys` are the lines of its section."""
+    """nbserved with one listener; `keys` are the lines of its section, `sections` precede it."""
 
-    def __init__(self, name, program, prefix=(), env=None, cpus=(SERVER_CPU,), **keys):
+    def __init__(
+        self, name, program, prefix=(), env=None, cpus=(SERVER_CPU,), sections="", **keys
+    ):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nbserved-bench-"))
         self.control = self.directory / "control.sock"
         config = self.directory / "nbserved.ini"
         lines = {"address": "127.0.0.1:0", "max-connections": "1000000", **keys}
         config.write_text(
             f"[server]\ncontrol = {self.control}\nlog-level = warning\ndrain-timeout = 1s\n"
-            "[listener bench]\n" + "".join(f"{k} = {v}\n" for k, v in lines.items())
+            f"{sections}[listener bench]\n" + "".join(f"{k} = {v}\n" for k, v in lines.items())
         )
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.bind(str(self.directory / "notify.sock"))

@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+"""The nbd service beside other NBD servers: operations per second, latency, CPU per operation.
+
+    nbd.py [--build DIR] [--file PATH] [--size BYTES] [--rounds N] [--seconds S] [--only WORD,...]
+
+One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine,
+visits each server in turn, and in reverse order in every other round.  The first server runs twice:
+how far the two differ is the noise.  Servers and client share all CPUs.  CPU time is that of the
+server's process, of its threads in the kernel, and of children that have ended.
+"""
+
+import argparse
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from report import quartiles, ratio, show_ratio
+from servers import ALL_CPUS, ROOT, Daemon, Foreign, process_cpu_ns, run, started
+
+OURS = {
+    "nbd-uring": {"engine": "io_uring", "store": "io_uring"},
+    "nbd-epoll": {"engine": "epoll", "store": "io_uring"},
+    "nbd-threads": {"engine": "epoll", "store": "threads"},
+}
+NBDKIT = "nbdkit -f -p {port} -i 127.0.0.1 file FILE"
+QEMU = "qemu-nbd -t -f raw -b 127.0.0.1 -p {port} -e 16 --aio=AIO --cache=writeback FILE"
+JOBS = {  # fio's options
+    "randread 4k, depth 1": "--rw=randread --bs=4k --iodepth=1",
+    "randread 4k, depth 32": "--rw=randread --bs=4k --iodepth=32",
+    "randread 4k, 4 x 32": "--rw=randread --bs=4k --iodepth=32 --numjobs=4",
+    "randwrite 4k, depth 1": "--rw=randwrite --bs=4k --iodepth=1",
+    "randwrite 4k, depth 32": "--rw=randwrite --bs=4k --iodepth=32",
+    "randwrite 4k, 4 x 32": "--rw=randwrite --bs=4k --iodepth=32 --numjobs=4",
+    "read 256k, depth 16": "--rw=read --bs=256k --iodepth=16",
+    "write 256k, depth 16": "--rw=write --bs=256k --iodepth=16",
+}
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+
+
+def cpu_ns(pid):
+    """CPU time of a process, its threads, and its children that have ended (in ticks)."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return process_cpu_ns(pid) + (int(fields[13]) + int(fields[14])) * TICK_NS
+
+
+def visit(server, job, seconds, size):
+    """(operations/s, p50 ns, p99 ns, CPU ns per operation)"""
+    before = cpu_ns(server.pid)
+    out = run(
+        ["fio", "--name=x", "--ioengine=nbd", f"--uri=nbd://127.0.0.1:{server.port}/{server.export}",
+         "--output-format=json", "--group_reporting", "--time_based", f"--runtime={seconds}",
+         f"--size={size}", "--randrepeat=0", *job.split()],
+        cpus=ALL_CPUS,
+    )
+    time.sleep(0.1)  # the server sees its clients go
+    cpu = cpu_ns(server.pid) - before
+    side = json.loads(out[out.index("{"):])["jobs"][0]["write" if "write" in job else "read"]
+    percentile = side["clat_ns"]["percentile"]
+    return side["iops"], percentile["50.000000"], percentile["99.000000"], cpu / side["total_ios"]
+
+
+def compare(servers, title, job, options):
+    results = {server.name: [] for server in servers}
+    for i in range(options.rounds):
+        for server in servers if i % 2 == 0 else reversed(servers):
+            results[server.name].append(visit(server, job, options.seconds, options.size))
+    first = results[servers[0].name]
+    print(f"{title}")
+    print(f"  {'':16} {'IOPS':>8} {'p50 us':>8} {'p99 us':>8} {'CPU us':>7}  IOPS and CPU to the first")
+    for name, values in results.items():
+        iops, p50, p99, cpu = (quartiles(column)["median"] for column in zip(*values))
+        versus = (show_ratio(ratio([v[i] for v in values], [f[i] for f in first])) for i in (0, 3))
+        print(
+            f"  {name:16} {iops:8.0f} {p50 / 1e3:8.1f} {p99 / 1e3:8.1f} {cpu / 1e3:7.2f}  "
+            + "  ".join(versus),
+            flush=True,
+        )
+
+
+def ours(options, name, keys):
+    export = f"[export disk]\npath = {options.file}\n"
+    return functools.partial(
+        Daemon, name, options.build / "nbserved", cpus=ALL_CPUS, sections=export, service="nbd",
+        exports="disk", **keys,
+    )
+
+
+def theirs(options, name, command):
+    command = command.replace("FILE", str(options.file))
+    return functools.partial(Foreign, name, command, cpus=ALL_CPUS)
+
+
+def makers(options):
+    yield ours(options, "nbd-uring", OURS["nbd-uring"])
+    yield ours(options, "nbd-uring again", OURS["nbd-uring"])
+    for name in options.servers or ["nbd-epoll", "nbd-threads"]:
+        if name in OURS:
+            yield ours(options, name, OURS[name])
+    if shutil.which("nbdkit"):
+        yield theirs(options, "nbdkit", NBDKIT)
+    if shutil.which("qemu-nbd"):
+        for aio in ["io_uring", "threads"]:
+            yield theirs(options, f"qemu {aio}", QEMU.replace("AIO", aio))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--file", type=pathlib.Path, help="(default: a new one in BUILD)")
+    parser.add_argument("--size", type=int, default=256 << 20)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--only", default="", help="jobs whose name has one of these words")
+    parser.add_argument("--servers", type=lambda s: s.split(","), help="of ours, beside nbd-uring")
+    options = parser.parse_args()
+    made = not options.file
+    if made:
+        options.file = options.build / "bench-nbd.img"
+    if not options.file.exists():
+        subprocess.run(
+            ["dd", "if=/dev/urandom", f"of={options.file}", "bs=1M",
+             f"count={options.size >> 20}", "status=none"],
+            check=True,
+        )
+    try:
+        with started(*makers(options)) as servers:
+            for server in servers:
+                server.export = "disk" if isinstance(server, Daemon) else ""
+            for title, job in JOBS.items():
+                if any(word in title for word in options.only.split(",")):
+                    compare(servers, title, job, options)
+    finally:
+        if made:
+            options.file.unlink()
+
+
+if __name__ == "__main__":
+    main()
