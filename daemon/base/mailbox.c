@@ -20,7 +20,7 @@ void mailbox_fini(struct mailbox *m)
 	m->fd = -1;
 }
 
-void mailbox_post(struct mailbox *m, struct call *call)
+bool mailbox_post(struct mailbox *m, struct call *call)
 {
 	struct call *head = atomic_load_explicit(&m->head, memory_order_relaxed);
 
@@ -32,6 +32,7 @@ void mailbox_post(struct mailbox *m, struct call *call)
 	 * that matters: EAGAIN means that the counter is huge, hence readable. */
 	if (!head)
 		(void)!write(m->fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+	return !head;
 }
 
 void mailbox_run(struct mailbox *m)

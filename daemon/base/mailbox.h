@@ -4,6 +4,7 @@
  * fn() is entered.  Calls run in the order in which they were posted. */
 #pragma once
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct call {
 	struct call *next;
@@ -17,5 +18,6 @@ struct mailbox {
 
 int mailbox_init(struct mailbox *m); /* 0 or -errno */
 void mailbox_fini(struct mailbox *m);
-void mailbox_post(struct mailbox *m, struct call *call);
+/* True: it had to wake the receiver, with a system call. */
+bool mailbox_post(struct mailbox *m, struct call *call);
 void mailbox_run(struct mailbox *m); /* the receiver only: runs all that is there */

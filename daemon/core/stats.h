@@ -32,7 +32,7 @@
 	X(zero_copy_copied) /* SEND_ZC sends that the kernel copied after all */                   \
 	STATS_SYSCALLS(X)
 
-/* System calls made by the worker's thread. */
+/* System calls made by the worker's thread, and by those that work for it. */
 #define STATS_SYSCALLS(X)                                                                          \
 	X(sys_accept)                                                                              \
 	X(sys_recv)                                                                                \
@@ -42,6 +42,8 @@
 	X(sys_epoll_wait)                                                                          \
 	X(sys_epoll_ctl)                                                                           \
 	X(sys_io_uring_enter)                                                                      \
+	X(sys_pread)                                                                               \
+	X(sys_pwrite)                                                                              \
 	X(sys_other)
 
 struct operation_stats {

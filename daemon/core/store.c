@@ -89,6 +89,7 @@ void io_submit(struct io *io)
 
 	io->next = NULL;
 	io->progress = 0;
+	io->calls = 0;
 	io->start_ns = unlikely(w->sampling) ? clock_ns() : 0;
 	stat_add(m->operations[io->kind].count, 1);
 	stat_add(m->in_flight, 1);

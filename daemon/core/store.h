@@ -87,6 +87,7 @@ struct io {
 	struct call call;
 	uint64_t progress; /* bytes that are done */
 	int result;
+	unsigned calls; /* system calls that were made for it, 0 at first */
 };
 
 /* What one worker holds of an export.  Counters: one writer, the worker. */

@@ -455,14 +455,17 @@ void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_c
 
 	*ret_kernel = l->retired;
 	*ret_kernel_threads = 0;
+	*ret_cost = (struct proc_cost){ 0 };
 	threads = server_scan_threads(l->server);
 	for (unsigned i = 0; i < threads->count; i++) {
-		if (!listener_owns(l, threads->list[i].worker))
+		const struct proc_thread *thread = &threads->list[i];
+
+		if (!listener_owns(l, thread->worker))
 			continue;
-		proc_cost_add(ret_kernel, &threads->list[i].cost);
-		++*ret_kernel_threads;
+		proc_cost_add(thread->kernel ? ret_kernel : ret_cost, &thread->cost);
+		*ret_kernel_threads += thread->kernel;
 	}
-	*ret_cost = *ret_kernel;
+	proc_cost_add(ret_cost, ret_kernel);
 	for (unsigned i = 0; i < l->worker_count; i++) {
 		proc_cost_update(l->workers[i].tid, &l->costs[i]);
 		proc_cost_add(ret_cost, &l->costs[i]);

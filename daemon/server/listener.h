@@ -53,8 +53,9 @@ void listener_drain(struct listener *l, uint64_t deadline_ns);
 void listener_stop(struct listener *l); /* ends its workers; calls of theirs may be on the way */
 void listener_free(struct listener *l);
 
-/* CPU time and context switches since the start: of its workers with the kernel's threads that work
- * for them (SQPOLL, io-wq), and of those kernel threads alone, with how many live now. */
+/* CPU time and context switches since the start: of its workers with the threads that work for
+ * them, a store's and the kernel's (SQPOLL, io-wq); and of those of the kernel alone, with how many
+ * live now. */
 void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_cost *ret_kernel,
 		   unsigned *ret_kernel_threads);
 

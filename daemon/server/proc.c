@@ -104,11 +104,22 @@ int proc_cost_update(pid_t tid, struct proc_cost *cost)
 	return 0;
 }
 
-pid_t proc_thread_owner(const char *comm)
+pid_t proc_thread_owner(const char *comm, bool *ret_kernel)
 {
-	if (strncmp(comm, "iou-wrk-", 8) != 0 && strncmp(comm, "iou-sqp-", 8) != 0)
-		return 0;
-	return (pid_t)strtol(comm + 8, NULL, 10);
+	static const struct {
+		const char *prefix;
+		bool kernel;
+	} names[] = { { "iou-wrk-", true }, { "iou-sqp-", true }, { "store-", false } };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		size_t length = strlen(names[i].prefix);
+
+		if (strncmp(comm, names[i].prefix, length) != 0)
+			continue;
+		*ret_kernel = names[i].kernel;
+		return (pid_t)strtol(comm + length, NULL, 10);
+	}
+	return 0;
 }
 
 static struct proc_thread *proc_threads_find(struct proc_threads *t, pid_t tid)
@@ -124,15 +135,16 @@ static void proc_threads_see(struct proc_threads *t, pid_t tid)
 	struct proc_thread *thread = proc_threads_find(t, tid);
 	char comm[64];
 	pid_t worker;
+	bool kernel;
 
 	if (!thread) {
 		if (proc_read(tid, "comm", comm, sizeof(comm)) < 0)
 			return;
-		worker = proc_thread_owner(comm);
+		worker = proc_thread_owner(comm, &kernel);
 		if (!worker || t->count == PROC_THREADS_MAX)
 			return;
 		thread = &t->list[t->count++];
-		*thread = (struct proc_thread){ .tid = tid, .worker = worker };
+		*thread = (struct proc_thread){ .tid = tid, .worker = worker, .kernel = kernel };
 	}
 	if (proc_cost_update(tid, &thread->cost) == 0)
 		thread->seen = true;

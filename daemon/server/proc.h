@@ -1,7 +1,8 @@
 /* What threads of this process cost, from /proc/self/task.  Main thread only.
  *
  * Works alike for our own threads and for the kernel's that serve a worker's ring: `iou-sqp-PID`
- * (SQPOLL) and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process. */
+ * (SQPOLL) and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process.  Threads of a
+ * store that work for a worker have the name `store-TID`. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,10 +22,12 @@ int proc_cost_update(pid_t tid, struct proc_cost *cost);
 
 enum { PROC_THREADS_MAX = 1024 };
 
-/* The kernel's threads of this process: who they work for, and what they had cost when last seen.
+/* Threads that work for a worker, most of them the kernel's: for whom, and what they had cost when
+ * last seen.
  */
 struct proc_thread {
 	pid_t tid, worker; /* worker: TID of the thread that made the ring */
+	bool kernel;
 	struct proc_cost cost;
 	bool seen;
 };
@@ -40,5 +43,6 @@ void proc_threads_scan(struct proc_threads *t,
 		       void (*retire)(void *context, const struct proc_thread *thread),
 		       void *context);
 
-/* `iou-wrk-123` and `iou-sqp-123` give 123, the name of any other thread 0.  Pure. */
-pid_t proc_thread_owner(const char *comm);
+/* `iou-wrk-123`, `iou-sqp-123` and `store-123` give 123, the name of any other thread 0;
+ * *ret_kernel: it is one of the kernel's.  Pure. */
+pid_t proc_thread_owner(const char *comm, bool *ret_kernel);

@@ -31,6 +31,7 @@ int extents_of_file(struct io *io, int fd)
 		struct io_extent *extent = &io->extents[io->extent_count];
 		int64_t next = extent_end(fd, at, end, &extent->hole);
 
+		io->calls += extent->hole ? 1 : 2;
 		if (next < 0)
 			return (int)next;
 		if ((uint64_t)next <= at) /* somebody writes meanwhile: look again */

@@ -59,11 +59,11 @@ static void memory_copy(const struct io *io)
 	}
 }
 
-static int memory_punch(const struct io *io)
+static int memory_punch(struct io *io)
 {
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
-	stat_add(io->mount->worker->stats.sys_other, 1);
+	io->calls++;
 	return fallocate(io->mount->export->fd, mode, (off_t)io->offset, (off_t)io->length) < 0
 		       ? -errno
 		       : 0;
@@ -86,7 +86,6 @@ static int memory_run(struct io *io)
 	case IO_trim:
 		return memory_punch(io);
 	case IO_block_status:
-		stat_add(io->mount->worker->stats.sys_other, 1);
 		return extents_of_file(io, e->fd);
 	default:
 		return 0; /* flush, cache: it is where it will ever be */
@@ -95,7 +94,10 @@ static int memory_run(struct io *io)
 
 static void memory_submit(struct io *io)
 {
-	io_finish(io, memory_run(io));
+	int result = memory_run(io);
+
+	stat_add(io->mount->worker->stats.sys_other, io->calls);
+	io_finish(io, result);
 }
 
 const struct store store_memory = {

@@ -3,11 +3,12 @@
 
 #include <string.h>
 
-extern const struct store store_file_uring, store_memory, store_null;
+extern const struct store store_file_uring, store_file_threads, store_memory, store_null;
 
 /* clang-format off */
 const struct store *const stores[] = {
 	&store_file_uring,
+	&store_file_threads,
 	&store_memory,
 	&store_null,
 	NULL,

@@ -28,17 +28,28 @@ static void the_owner_is_read_from_the_name(void **state)
 	static const struct {
 		const char *comm;
 		pid_t owner;
+		bool kernel;
 	} cases[] = {
-		{ "iou-wrk-123\n", 123 }, { "iou-sqp-4194304", 4194304 },
-		{ "iou-wrk-", 0 },        { "iou-wrk-x", 0 },
-		{ "iou-wrk", 0 },         { "iou-abc-123", 0 },
-		{ "echo/0", 0 },          { "", 0 },
-		{ "x iou-wrk-123", 0 },
+		{ "iou-wrk-123\n", 123, true },
+		{ "iou-sqp-4194304", 4194304, true },
+		{ "store-77\n", 77, false },
+		{ "iou-wrk-", 0, false },
+		{ "iou-wrk-x", 0, false },
+		{ "iou-wrk", 0, false },
+		{ "iou-abc-123", 0, false },
+		{ "echo/0", 0, false },
+		{ "", 0, false },
+		{ "x iou-wrk-123", 0, false },
 	};
 
 	(void)state;
-	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
-		assert_int_equal(proc_thread_owner(cases[i].comm), cases[i].owner);
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		bool kernel = false;
+
+		assert_int_equal(proc_thread_owner(cases[i].comm, &kernel), cases[i].owner);
+		if (cases[i].owner)
+			assert_int_equal(kernel, cases[i].kernel);
+	}
 }
 
 static uint64_t total_ns(const struct proc_cost *cost)

@@ -1,0 +1,365 @@
+/* Store `threads`: files through a pool of threads that call pread(2), pwrite(2) and their kin, as
+ * servers without io_uring do.  The baseline, so as good as that can be made: requests are handed
+ * over once per turn, no more threads are woken than there are requests, and the worker is woken
+ * once for all that has finished since it looked.
+ *
+ * A worker has one pool for all its mounts.  Its queue's lock is the only one on the data path. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "extents.h"
+#include "file.h"
+#include "worker.h"
+
+/* What is waiting, in order. */
+struct queue {
+	struct call *head, **tail;
+	unsigned count;
+};
+
+struct file_threads {
+	struct worker *worker;
+	struct worker_hook hook;
+	struct queue batch; /* of this turn; the worker's */
+	unsigned users;     /* mounts */
+
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct queue queue;
+	unsigned idle;
+	bool stop;
+
+	_Atomic unsigned calls; /* system calls of the pool itself, not yet counted */
+	unsigned thread_count;
+	pthread_t threads[];
+};
+
+static void queue_init(struct queue *q)
+{
+	q->head = NULL;
+	q->tail = &q->head;
+	q->count = 0;
+}
+
+static void queue_push(struct queue *q, struct call *call)
+{
+	call->next = NULL;
+	*q->tail = call;
+	q->tail = &call->next;
+	q->count++;
+}
+
+static struct call *queue_pop(struct queue *q)
+{
+	struct call *call = q->head;
+
+	q->head = call->next;
+	if (!q->head)
+		q->tail = &q->head;
+	q->count--;
+	return call;
+}
+
+static void queue_splice(struct queue *to, struct queue *from)
+{
+	if (!from->head)
+		return;
+	*to->tail = from->head;
+	to->tail = from->tail;
+	to->count += from->count;
+	queue_init(from);
+}
+
+/* ---- On the pool's threads ---- */
+
+static int sync_flags(const struct io *io)
+{
+	return (io->flags & IO_FUA) || io->mount->export->options->sync_writes ? RWF_DSYNC : 0;
+}
+
+/* `bytes` of the memory are done with. */
+static void thread_advance(struct io *io, size_t bytes)
+{
+	unsigned done = 0;
+
+	io->progress += bytes;
+	while (done < io->iov_count && bytes >= io->iov[done].iov_len)
+		bytes -= io->iov[done++].iov_len;
+	io->iov_count -= done;
+	memmove(io->iov, io->iov + done, io->iov_count * sizeof(*io->iov));
+	if (io->iov_count > 0) {
+		io->iov->iov_base = (uint8_t *)io->iov->iov_base + bytes;
+		io->iov->iov_len -= bytes;
+	}
+}
+
+static int thread_rw(struct io *io)
+{
+	int fd = io->mount->export->fd, flags = sync_flags(io);
+
+	while (io->progress < io->length) {
+		off_t offset = (off_t)(io->offset + io->progress);
+		ssize_t n = io->kind == IO_read
+				    ? preadv(fd, io->iov, (int)io->iov_count, offset)
+				    : pwritev2(fd, io->iov, (int)io->iov_count, offset, flags);
+
+		io->calls++;
+		if (n > 0)
+			thread_advance(io, (size_t)n);
+		else if (n == 0) /* the file was cut, or takes no more */
+			return io->kind == IO_read ? -EIO : -ENOSPC;
+		else if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+/* Zeros where nothing else zeroes. */
+static int thread_zero(struct io *io)
+{
+	static const uint8_t zeros[64 * 1024];
+
+	while (io->progress < io->length) {
+		struct iovec iov = { (void *)(uintptr_t)zeros,
+				     MIN(io->length - io->progress, sizeof(zeros)) };
+		ssize_t n = pwritev2(io->mount->export->fd, &iov, 1,
+				     (off_t)(io->offset + io->progress), sync_flags(io));
+
+		io->calls++;
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return n ? -errno : -ENOSPC;
+		io->progress += n > 0 ? (uint64_t)n : 0;
+	}
+	return 0;
+}
+
+static int thread_allocate(struct io *io)
+{
+	const struct export *e = io->mount->export;
+	int mode = io->flags & IO_NO_HOLE ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE, rc;
+
+	do {
+		io->calls++;
+		rc = fallocate(e->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)io->offset,
+			       (off_t)io->length);
+	} while (rc < 0 && errno == EINTR);
+	if (rc < 0 && errno == EOPNOTSUPP && io->kind == IO_trim)
+		return 0; /* a hint */
+	if (rc < 0 && errno == EOPNOTSUPP && !(io->flags & IO_FAST))
+		return thread_zero(io);
+	if (rc < 0)
+		return -errno;
+	io->calls += sync_flags(io) != 0;
+	return sync_flags(io) && fdatasync(e->fd) < 0 ? -errno : 0;
+}
+
+static int thread_run(struct io *io)
+{
+	const struct export *e = io->mount->export;
+
+	switch ((enum io_kind)io->kind) {
+	case IO_read:
+	case IO_write:
+		return thread_rw(io);
+	case IO_trim:
+	case IO_write_zeroes:
+		return thread_allocate(io);
+	case IO_flush:
+		io->calls++;
+		return fdatasync(e->sync_fd) < 0 ? -errno : 0;
+	case IO_cache:
+		io->calls++;
+		posix_fadvise(e->fd, (off_t)io->offset, (off_t)io->length, POSIX_FADV_WILLNEED);
+		return 0; /* a hint */
+	case IO_block_status:
+		return extents_of_file(io, e->fd);
+	case IO_KIND_COUNT:
+		break;
+	}
+	return -EINVAL;
+}
+
+/* The next request; NULL: the pool ends.  Called with the lock held. */
+static struct io *thread_next(struct file_threads *t)
+{
+	while (!t->queue.head && !t->stop) {
+		t->idle++;
+		atomic_fetch_add_explicit(&t->calls, 1, memory_order_relaxed);
+		pthread_cond_wait(&t->wake, &t->lock);
+	}
+	return t->queue.head ? container_of(queue_pop(&t->queue), struct io, call) : NULL;
+}
+
+static void *thread_main(void *arg)
+{
+	struct file_threads *t = arg;
+	struct io *io;
+	char name[16];
+
+	snprintf(name, sizeof(name), "store-%d", t->worker->tid); /* see server/proc.h */
+	pthread_setname_np(pthread_self(), name);
+	pthread_mutex_lock(&t->lock);
+	while ((io = thread_next(t)) != NULL) {
+		pthread_mutex_unlock(&t->lock);
+		io->result = thread_run(io);
+		if (mailbox_post(&t->worker->mailbox, &io->call))
+			atomic_fetch_add_explicit(&t->calls, 1, memory_order_relaxed);
+		pthread_mutex_lock(&t->lock);
+	}
+	pthread_mutex_unlock(&t->lock);
+	return NULL;
+}
+
+/* ---- On the worker's thread ---- */
+
+static void threads_finished(struct call *call)
+{
+	struct io *io = container_of(call, struct io, call);
+	struct file_threads *t = io->mount->store_state;
+	struct stats *stats = &t->worker->stats;
+
+	if (io->kind == IO_read)
+		stat_add(stats->sys_pread, io->calls);
+	else if (io->kind == IO_write)
+		stat_add(stats->sys_pwrite, io->calls);
+	else
+		stat_add(stats->sys_other, io->calls);
+	if (atomic_load_explicit(&t->calls, memory_order_relaxed))
+		stat_add(stats->sys_other,
+			 atomic_exchange_explicit(&t->calls, 0, memory_order_relaxed));
+	io_finish(io, io->result);
+}
+
+static void threads_submit(struct io *io)
+{
+	struct file_threads *t = io->mount->store_state;
+
+	io->call.fn = threads_finished;
+	queue_push(&t->batch, &io->call);
+}
+
+/* Hands this turn's requests over. */
+static void threads_turn(struct worker_hook *hook)
+{
+	struct file_threads *t = container_of(hook, struct file_threads, hook);
+	unsigned wake;
+
+	if (!t->batch.head)
+		return;
+	pthread_mutex_lock(&t->lock);
+	wake = MIN(t->batch.count, t->idle);
+	t->idle -= wake;
+	queue_splice(&t->queue, &t->batch);
+	pthread_mutex_unlock(&t->lock);
+	stat_add(t->worker->stats.sys_other, wake);
+	while (wake-- > 0)
+		pthread_cond_signal(&t->wake);
+}
+
+/* Ends the threads when they have done what is queued. */
+static void threads_free(struct file_threads *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->stop = true;
+	pthread_cond_broadcast(&t->wake);
+	pthread_mutex_unlock(&t->lock);
+	for (unsigned i = 0; i < t->thread_count; i++)
+		pthread_join(t->threads[i], NULL);
+	pthread_cond_destroy(&t->wake);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+/* As many as the mount that wants most of them. */
+static unsigned threads_wanted(const struct mount *m)
+{
+	const struct worker *w = m->worker;
+	uint64_t most = 1;
+
+	for (unsigned i = 0; i < w->mount_count; i++)
+		if (w->mounts[i].store == m->store)
+			most = MAX(most, w->mounts[i].export->options->threads);
+	return (unsigned)most;
+}
+
+static struct file_threads *threads_new(const struct mount *m, struct reason *reason)
+{
+	unsigned count = threads_wanted(m);
+	struct file_threads *t = calloc(1, sizeof(*t) + count * sizeof(t->threads[0]));
+
+	if (!t) {
+		reason_set(reason, -ENOMEM, "no memory");
+		return NULL;
+	}
+	t->worker = m->worker;
+	queue_init(&t->batch);
+	queue_init(&t->queue);
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->wake, NULL);
+	for (; t->thread_count < count; t->thread_count++) {
+		int rc = pthread_create(&t->threads[t->thread_count], NULL, thread_main, t);
+
+		if (rc == 0)
+			continue;
+		reason_set(reason, -rc,
+			   "cannot start a thread: %s; lower `threads`, or raise "
+			   "TasksMax= of the unit",
+			   strerror(rc));
+		threads_free(t);
+		return NULL;
+	}
+	t->hook.run = threads_turn;
+	worker_add_hook(t->worker, &t->hook);
+	return t;
+}
+
+static int threads_attach(struct mount *m, struct reason *reason)
+{
+	struct worker *w = m->worker;
+	struct file_threads *t = NULL;
+
+	for (unsigned i = 0; i < w->mount_count && !t; i++)
+		if (w->mounts[i].store == m->store)
+			t = w->mounts[i].store_state;
+	if (!t)
+		t = threads_new(m, reason);
+	if (!t)
+		return -EAGAIN;
+	m->store_state = t;
+	t->users++;
+	return 0;
+}
+
+static void threads_detach(struct mount *m)
+{
+	struct file_threads *t = m->store_state;
+
+	while (stat_load(m->in_flight) > 0) {
+		struct pollfd p = { .fd = m->worker->mailbox.fd, .events = POLLIN };
+
+		threads_turn(&t->hook);
+		poll(&p, 1, -1);
+		mailbox_run(&m->worker->mailbox);
+	}
+	if (--t->users > 0)
+		return;
+	m->worker->hooks = NULL; /* it will make no more turns */
+	threads_free(t);
+}
+
+const struct store store_file_threads = {
+	.name = "threads",
+	.file = true,
+	.open = file_open,
+	.close = file_close,
+	.attach = threads_attach,
+	.detach = threads_detach,
+	.submit = threads_submit,
+};
