@@ -230,6 +230,24 @@ static void add_histogram(struct histogram_sum *to, const struct histogram_sum *
 		to->buckets[i] += from->buckets[i];
 }
 
+void measures_drop_idle(struct measures *m)
+{
+	const json_t *last = NULL;
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = m->rows[i];
+		bool first = row->source != last;
+
+		last = row->source;
+		if (row->count || (first && !row->listener_count))
+			m->rows[kept++] = row;
+		else
+			free_row(row);
+	}
+	m->count = kept;
+}
+
 void measures_merge_operations(struct measures *m)
 {
 	unsigned kept = 0;

@@ -44,6 +44,10 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
  * Returns the first name that has no row, or NULL. */
 const char *measures_select(struct measures *m, const json_t *names);
 
+/* Drops the rows of operations that there were none of; of a listener that did nothing, all but the
+ * first. */
+void measures_drop_idle(struct measures *m);
+
 /* Sums the operations of each listener into its first row, whose operation becomes "" then. */
 void measures_merge_operations(struct measures *m);
 

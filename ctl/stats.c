@@ -177,6 +177,7 @@ static void render_stats(struct output *out, const json_t *stats)
 	struct measures m = {};
 
 	measures_delta(&m, NULL, stats, field_uint(stats, "uptime_ns"), "");
+	measures_drop_idle(&m);
 	for (unsigned i = 0; i < m.count; i++) {
 		add_row(t, m.rows[i], m.rows[i]->source != last);
 		last = m.rows[i]->source;
@@ -255,6 +256,7 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 	char text[16];
 
 	measures_delta(&m, w->before, stats, interval_ns, "");
+	measures_drop_idle(&m);
 	strftime(text, sizeof(text), "%H:%M:%S", localtime_r(&seconds, &now));
 	for (unsigned i = 0; i < m.count; i++)
 		add_watch_row(w->table, m.rows[i], i ? "" : text);
@@ -320,6 +322,7 @@ const struct command command_stats = {
 	.summary = "counters of each listener since the start, or live",
 	.details = "Operations, bytes, CPU time and system calls are counted.  Latency is sampled: the\n"
 		   "samples are fewer than the operations, and the table says how many there were.\n"
+		   "Of a service with several operations, those that there were none of are left out.\n"
 		   "MB and GB are powers of ten.\n",
 	.example = "nbctl stats\n"
 		   "nbctl stats echo-uring --watch=5\n"

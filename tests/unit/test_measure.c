@@ -10,6 +10,7 @@
 
 #include "compare_table.h"
 #include "measure.h"
+#include "util.h"
 
 /* A document of one listener; latency buckets as JSON text. */
 static json_t *document(const char *listener, const char *service, int count, int bytes, int cpu,
@@ -48,6 +49,35 @@ static char *rendered(const struct measures *m)
 	compare_render(&out, m);
 	fclose(out.file);
 	return text;
+}
+
+/* { name, operations: {a, b, c} } with so many of each. */
+static json_t *service_with(const char *listener, int a, int b, int c)
+{
+	return json_pack("{s:s, s:s, s:{s:{s:i}, s:{s:i}, s:{s:i}}}", "name", listener, "service",
+			 "s", "operations", "a", "count", a, "b", "count", b, "c", "count", c);
+}
+
+static void operations_that_never_happened_are_dropped(void **state)
+{
+	struct measures m = {};
+	const char *const expected[] = { "busy b", "idle a", "whole a", "whole b", "whole c" };
+
+	(void)state;
+	add_delta(&m, NULL,
+		  json_pack("{s:[o, o, o]}", "listeners", service_with("busy", 0, 2, 0),
+			    service_with("idle", 0, 0, 0), service_with("whole", 1, 1, 1)),
+		  "");
+	assert_int_equal(m.count, 9);
+	measures_drop_idle(&m);
+	assert_int_equal(m.count, ARRAY_SIZE(expected));
+	for (unsigned i = 0; i < m.count; i++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "%s %s", m.rows[i]->listener, m.rows[i]->operation);
+		assert_string_equal(text, expected[i]);
+	}
+	measures_free(&m);
 }
 
 static void delta_subtracts_every_counter(void **state)
@@ -268,6 +298,7 @@ static void operations_of_other_sizes_are_compared_by_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(operations_that_never_happened_are_dropped),
 		cmocka_unit_test(delta_subtracts_every_counter),
 		cmocka_unit_test(new_or_replaced_listener_counts_from_zero),
 		cmocka_unit_test(restarted_daemon_is_noticed),
