@@ -2,9 +2,10 @@
  * /discard.
  *
  * Bodies are not copied: those of /echo are what was received, those of /bytes/N are views of one
- * chunk with a pattern.  Replies are queued in the order of their requests, as many as fit into
- * HTTP_QUEUE, and then input waits in rx.  A stream that has lost its sense gets its status and
- * ends: nothing that follows is taken for a request.  No Date: a reply costs no clock. */
+ * chunk with a pattern.  But small pieces are: chunks of a byte would take a view each.  Replies
+ * are queued in the order of their requests, as many as fit into HTTP_QUEUE, and then input waits
+ * in rx.  A stream that has lost its sense gets its status and ends: nothing that follows is taken
+ * for a request.  No Date: a reply costs no clock. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,7 +54,6 @@ struct http_conn {
 
 /* ---- Of each worker: one chunk, made for its first client and kept ---- */
 
-/* Lies at the end of the chunk; before it, lines of the pattern. */
 /* 63 characters and a newline, again and again. */
 static bool http_prepare(struct worker *w)
 {
@@ -345,7 +345,11 @@ static bool http_step_body(struct conn *c)
 	if (h->operation == ECHO) {
 		if (!h->head_sent && !http_write_head(c, false, h->left))
 			return false;
-		bufq_take(p, &c->tx, &c->rx, n);
+		n = MIN(n, (size_t)c->rx.head->len);
+		if (n <= CONN_COPY_MAX && conn_write(c, c->rx.head->data, n) == 0)
+			bufq_drop(p, &c->rx, n);
+		else
+			bufq_take(p, &c->tx, &c->rx, n);
 	} else {
 		bufq_drop(p, &c->rx, n);
 	}

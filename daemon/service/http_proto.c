@@ -75,12 +75,15 @@ static void word_add(struct http_parser *p, uint8_t byte)
 		p->word_bytes++;
 }
 
-/* Without white space at its end. */
-static void word_trim(struct http_parser *p)
+static bool is_white(uint8_t byte)
 {
-	while (p->word_bytes > 0 && p->word_bytes <= HTTP_WORD_MAX &&
-	       (p->word[p->word_bytes - 1] == ' ' || p->word[p->word_bytes - 1] == '\t'))
-		p->word_bytes--;
+	return byte == ' ' || byte == '\t';
+}
+
+static bool word_ends_white(const struct http_parser *p)
+{
+	return p->word_bytes > 0 && p->word_bytes <= HTTP_WORD_MAX &&
+	       is_white((uint8_t)p->word[p->word_bytes - 1]);
 }
 
 static bool word_is(const struct http_parser *p, const char *text)
@@ -111,7 +114,7 @@ static int field_begin(struct http_parser *p)
 /* One name of `Connection: close, keep-alive`. */
 static void field_option(struct http_parser *p)
 {
-	word_trim(p);
+	p->word_bytes -= word_ends_white(p);
 	if (word_is(p, "close"))
 		p->connection_close = true;
 	else if (word_is(p, "keep-alive"))
@@ -137,7 +140,7 @@ static int field_length(struct http_parser *p)
 /* The value is complete.  0, or an error status. */
 static int field_end(struct http_parser *p)
 {
-	word_trim(p);
+	p->word_bytes -= word_ends_white(p);
 	switch ((enum field)p->field) {
 	case OTHER:
 		break;
@@ -163,13 +166,15 @@ static int field_end(struct http_parser *p)
 	return 0;
 }
 
+/* White space is dropped in front, and counts once behind: there may be more than a word is long.
+ */
 static void field_value(struct http_parser *p, uint8_t byte)
 {
 	if (p->field == OTHER)
 		return;
 	if (p->field == CONNECTION && byte == ',')
 		field_option(p);
-	else if (p->word_bytes > 0 || (byte != ' ' && byte != '\t'))
+	else if (!is_white(byte) || !(p->word_bytes == 0 || word_ends_white(p)))
 		word_add(p, byte);
 }
 
@@ -191,38 +196,39 @@ static void method_end(struct http_parser *p)
 	p->word_bytes = 0;
 }
 
+/* absolute-form, with a host of one character at least, of which no path has come yet. */
+static bool target_has_host(const struct http_parser *p)
+{
+	static const char scheme[] = "http://";
+
+	return p->path_bytes >= sizeof(scheme) &&
+	       !strncasecmp(p->path, scheme, sizeof(scheme) - 1) &&
+	       p->path[sizeof(scheme) - 1] != '/';
+}
+
 static void target_byte(struct http_parser *p, uint8_t byte)
 {
 	p->path_ends |= byte == '?';
-	if (p->path_ends || p->path_bytes > HTTP_PATH_MAX)
+	if (p->path_ends)
 		return;
+	if (byte == '/' && target_has_host(p))
+		p->path_bytes = 0; /* the path begins */
 	if (p->path_bytes < HTTP_PATH_MAX)
 		p->path[p->path_bytes] = (char)byte;
-	p->path_bytes++; /* HTTP_PATH_MAX + 1: too long for any resource */
+	if (p->path_bytes <= HTTP_PATH_MAX)
+		p->path_bytes++; /* HTTP_PATH_MAX + 1: too long for any resource */
 }
 
-/* Leaves the path of absolute-form; 0 or an error status. */
+/* 0 or an error status. */
 static int target_end(struct http_parser *p)
 {
-	static const char scheme[] = "http://";
-	size_t kept = MIN(p->path_bytes, HTTP_PATH_MAX), at = sizeof(scheme) - 1;
-
-	if (kept == 0)
-		return 400;
-	if (p->path[0] == '/' || (p->path[0] == '*' && kept == 1))
-		return 0;
-	if (kept <= at || strncasecmp(p->path, scheme, at) != 0)
-		return 400;
-	while (at < kept && p->path[at] != '/')
-		at++;
-	if (at == kept) { /* no path is the root; one that was not kept is none of ours */
+	if (target_has_host(p)) {
 		p->path[0] = '/';
-		p->path_bytes = p->path_bytes > HTTP_PATH_MAX ? p->path_bytes : 1;
-		return 0;
+		p->path_bytes = 1;
 	}
-	memmove(p->path, p->path + at, kept - at);
-	p->path_bytes = (uint8_t)(p->path_bytes - at);
-	return 0;
+	if (p->path_bytes > 0 && (p->path[0] == '/' || (p->path[0] == '*' && p->path_bytes == 1)))
+		return 0;
+	return 400;
 }
 
 /* "HTTP/1.1"; a byte at a time. */

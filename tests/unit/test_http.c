@@ -12,6 +12,7 @@ enum { CHUNKS = 256, CHUNK = 4096 };
 #define BINARY  "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
 #define H       "Host: x\r\n"
 #define CHUNKED "Transfer-Encoding: chunked\r\n"
+#define DIGITS  "1111111111222222222233333333334444444444111111111" /* 49 */
 #define POST    "POST /echo HTTP/1.1\r\n" H
 
 static struct service_case *http_new(void)
@@ -78,6 +79,11 @@ static void get_and_head(void **state)
 	assert_replies("GET http://x:1 HTTP/1.1\r\n" H "\r\n", ROOT_REPLY(""));
 	assert_replies("GET HTTP://x/bytes/3 HTTP/1.1\r\n" H "\r\n",
 		       BINARY "Content-Length: 3\r\n\r\n012");
+	/* As a proxy is asked: the host may have any length. */
+	assert_replies("GET http://" DIGITS "/bytes/0003 HTTP/1.1\r\n" H "\r\n",
+		       BINARY "Content-Length: 3\r\n\r\n012");
+	assert_replies("GET http://" DIGITS DIGITS DIGITS "?/bytes/3 HTTP/1.1\r\n" H "\r\n",
+		       ROOT_REPLY(""));
 	assert_replies("GET /bytes/0 HTTP/1.1\r\n" H "\r\n", BINARY "Content-Length: 0\r\n\r\n");
 	assert_replies("HEAD /bytes/5G HTTP/1.1\r\n" H "\r\nHEAD / HTTP/1.1\r\n" H "\r\n",
 		       BINARY "Content-Length: 5368709120\r\n\r\n"
@@ -100,6 +106,9 @@ static void keep_alive_follows_the_version(void **state)
 	assert_replies("GET / HTTP/1.1\r\n" H "Connection: x ,\tCLOSE , y\r\n\r\nGET",
 		       ROOT_REPLY(CLOSE));
 	assert_replies("GET / HTTP/1.1\r\n" H "Connection: closed\r\n\r\n", ROOT_REPLY(""));
+	assert_replies("GET / HTTP/1.1\r\n" H "Connection: \t \t \t \t \t \t \t close \t \t "
+		       "\t \t \t \t \t \t \t \t \t \t \t \t \t \t \t \t \t \t \t \r\n\r\n",
+		       ROOT_REPLY(CLOSE));
 	assert_replies("GET / HTTP/1.7\r\n" H "\r\n", ROOT_REPLY(""));
 }
 
@@ -202,6 +211,9 @@ static void what_has_no_sense_is_refused_and_ends(void **state)
 	refused("GET  / HTTP/1.1\r\n\r\n", "400");
 	refused("GET /  HTTP/1.1\r\n\r\n", "400");
 	refused("GET x HTTP/1.1\r\n\r\n", "400");
+	refused("GET http:// HTTP/1.1\r\n\r\n", "400");
+	refused("GET http:///bytes/3 HTTP/1.1\r\n\r\n", "400");
+	refused("GET http://?x/ HTTP/1.1\r\n\r\n", "400");
 	refused("GET /\r\n\r\n", "400");
 	refused("GET / HTTP/1.1 \r\n\r\n", "400");
 	refused("GET / HTTP/11\r\n\r\n", "400");
@@ -255,6 +267,28 @@ static void smuggling_is_refused(void **state)
 }
 
 /* The reply has begun: only its end can say that something is wrong. */
+/* Chunks of a byte do not take a piece of memory each. */
+static void an_echo_of_single_bytes_is_bounded(void **state)
+{
+	struct service_case *t = http_new();
+	static const char head[] = POST CHUNKED "\r\n", chunk[] = "1\r\nx\r\n";
+	char chunks[CHUNK / 6 * 6];
+	static const char answer[] = BINARY CHUNKED "\r\n1\r\nx\r\n1\r\nx";
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(chunks); i++)
+		chunks[i] = chunk[i % 6];
+	t->room = 0;
+	case_input(t, head, sizeof(head) - 1, CHUNK);
+	for (unsigned i = 0; i < 30; i++)
+		case_input(t, chunks, sizeof(chunks), CHUNK);
+	assert_true(t->conn->tx.bytes > 100000);
+	assert_in_range(t->conn->tx.views, 1, 100);
+	case_take(t, SIZE_MAX);
+	assert_memory_equal(t->out, answer, sizeof(answer) - 1);
+	case_free(t);
+}
+
 static void a_bad_chunk_after_the_reply_began_ends_it(void **state)
 {
 	static const char *const bad[] = { "2\r\nabc", "2\r\nab\n", "2\r\nab\r\r\n",
@@ -482,6 +516,7 @@ int main(void)
 		cmocka_unit_test(refusals_that_keep_the_connection),
 		cmocka_unit_test(what_has_no_sense_is_refused_and_ends),
 		cmocka_unit_test(smuggling_is_refused),
+		cmocka_unit_test(an_echo_of_single_bytes_is_bounded),
 		cmocka_unit_test(a_bad_chunk_after_the_reply_began_ends_it),
 		cmocka_unit_test(limits_are_met_exactly),
 		cmocka_unit_test(a_pattern_is_sent_as_the_peer_takes_it),
