@@ -318,6 +318,25 @@ static bool all_arrived(const struct iperf3_conn *i)
 	return received >= expected || t->params.omit_s;
 }
 
+/* Workers may accept streams in another order than the client has opened them; what each of them
+ * has brought tells which one it is. */
+static void match_streams(struct iperf3_conn *i)
+{
+	unsigned count = i->member.test->stream_count;
+
+	for (unsigned k = 0; k < count; k++)
+		for (unsigned m = k; m < count; m++) {
+			struct iperf3_stream *s = i->sorted[m];
+
+			if (!i->expected[k] || atomic_load(&s->role) != IPERF3_RECEIVES ||
+			    iperf3_stream_bytes(s) != i->expected[k])
+				continue;
+			i->sorted[m] = i->sorted[k];
+			i->sorted[k] = s;
+			break;
+		}
+}
+
 /* iperf3's own server counts up to the end and no further; but a short test may then be over before
  * its bytes have arrived.  The time that it took is part of the result. */
 static bool step_arrive(struct conn *c)
@@ -331,8 +350,9 @@ static bool step_arrive(struct conn *c)
 		return false;
 	}
 	for (unsigned k = 0; i->waited && k < i->member.test->stream_count; k++)
-		if (atomic_load(&i->sorted[k]->role) == IPERF3_RECEIVES)
+		if (atomic_load(&i->sorted[k]->role) == IPERF3_RECEIVES && i->sorted[k]->start_ns)
 			i->sorted[k]->end_ns = now;
+	match_streams(i);
 	control_go(c, STEP_REPLY);
 	return true;
 }

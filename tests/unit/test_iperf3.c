@@ -437,6 +437,28 @@ static void streams_end_with_control(void **state)
 	scene_stop(&s);
 }
 
+/* Streams may be accepted in another order than they were opened. */
+static void what_was_sent_tells_which_stream_is_which(void **state)
+{
+	static const char data[5000];
+	struct scene s = scene_start();
+	uint64_t bytes[3];
+
+	(void)state;
+	run(&s, "{\"parallel\":3}", 3, 37);
+	fake_send_all(s.fake, s.streams[0], data, 123, 123);
+	fake_send_all(s.fake, s.streams[1], data, 4000, 4000);
+	fake_send_all(s.fake, s.streams[2], data, 17, 17);
+	finish(&s,
+	       "{\"streams\":[{\"id\":1,\"bytes\":17},{\"id\":3,\"bytes\":123},"
+	       "{\"id\":4,\"bytes\":4000}]}",
+	       bytes, 3);
+	assert_int_equal(bytes[0], 17);
+	assert_int_equal(bytes[1], 123);
+	assert_int_equal(bytes[2], 4000);
+	scene_stop(&s);
+}
+
 static void lost_streams_keep_their_count(void **state)
 {
 	struct scene s = scene_start();
@@ -501,6 +523,7 @@ int main(void)
 		cmocka_unit_test(refusals_say_why),
 		cmocka_unit_test(no_stream_too_many),
 		cmocka_unit_test(streams_end_with_control),
+		cmocka_unit_test(what_was_sent_tells_which_stream_is_which),
 		cmocka_unit_test(lost_streams_keep_their_count),
 		cmocka_unit_test(tests_have_a_limit),
 	};
