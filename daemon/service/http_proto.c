@@ -27,7 +27,7 @@ enum state {
 	DATA_LF,
 };
 
-/* Fields that mean something to this server. */
+/* Fields that mean something to this server; the value of the first two does not. */
 enum field { OTHER, HOST, LENGTH, CODING, CONNECTION, EXPECT };
 
 /* What a byte may be part of. */
@@ -107,6 +107,8 @@ static int field_begin(struct http_parser *p)
 	for (unsigned i = HOST; i < ARRAY_SIZE(names) && !p->trailer; i++)
 		if (word_is(p, names[i]))
 			p->field = (uint8_t)i;
+	if (p->field == HOST)
+		p->hosts++;
 	p->word_bytes = 0;
 	return p->fields++ < HTTP_FIELDS_MAX ? 0 : 431;
 }
@@ -143,10 +145,7 @@ static int field_end(struct http_parser *p)
 	p->word_bytes -= word_ends_white(p);
 	switch ((enum field)p->field) {
 	case OTHER:
-		break;
-	case HOST:
-		if (p->hosts++)
-			return 400;
+	case HOST: /* only their number matters: head_end() */
 		break;
 	case LENGTH:
 		return field_length(p);
@@ -170,7 +169,7 @@ static int field_end(struct http_parser *p)
  */
 static void field_value(struct http_parser *p, uint8_t byte)
 {
-	if (p->field == OTHER)
+	if (p->field <= HOST)
 		return;
 	if (p->field == CONNECTION && byte == ',')
 		field_option(p);
@@ -366,7 +365,7 @@ int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, si
 	int rc = HTTP_MORE;
 
 	while (at < most && rc == HTTP_MORE) {
-		if (p->state == VALUE && p->field == OTHER) {
+		if (p->state == VALUE && p->field <= HOST) {
 			at += skip_value(data + at, most - at);
 			if (at == most)
 				break;
