@@ -99,14 +99,19 @@ static void control_drop_text(struct iperf3_conn *i)
 	i->text = NULL;
 }
 
-/* A state of the client, when one has come: 0 none. */
-static uint8_t control_read_state(struct conn *c)
+/* Takes a state of the client.  false: none has come. */
+static bool control_read_state(struct conn *c, uint8_t *ret_state)
 {
-	uint8_t state = 0;
+	if (!c->rx.bytes)
+		return false;
+	bufq_read(&c->worker->pool, &c->rx, ret_state, 1);
+	return true;
+}
 
-	if (c->rx.bytes)
-		bufq_read(&c->worker->pool, &c->rx, &state, 1);
-	return state;
+/* The client says something else than that the test goes on: most likely that it ends. */
+static void control_break_off(struct conn *c, uint8_t state)
+{
+	control_fail(c, state == IPERF3_CLIENT_TERMINATE ? CONN_END_PEER : CONN_END_PROTOCOL);
 }
 
 /* ---- Steps: each returns whether there is another to be done at once ---- */
@@ -184,6 +189,7 @@ static bool step_streams(struct conn *c)
 {
 	static const uint8_t states[] = { IPERF3_TEST_START, IPERF3_TEST_RUNNING };
 	struct iperf3_conn *i = c->state;
+	uint8_t state;
 	int error;
 	bool complete = iperf3_is_complete(i->member.test, &error);
 
@@ -191,10 +197,8 @@ static bool step_streams(struct conn *c)
 		iperf3_control_refuse(c, error);
 		return true;
 	}
-	if (c->rx.bytes) { /* the client says nothing here, but that it ends */
-		control_fail(c, control_read_state(c) == IPERF3_CLIENT_TERMINATE
-					? CONN_END_PEER
-					: CONN_END_PROTOCOL);
+	if (control_read_state(c, &state)) {
+		control_break_off(c, state);
 		return false;
 	}
 	if (!complete || !control_write(c, states, sizeof(states)))
@@ -254,15 +258,16 @@ static void control_tick(struct conn *c)
 static bool step_run(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
-	uint8_t state = control_read_state(c);
+	uint8_t state;
 
-	if (state == 0 || state == IPERF3_TEST_START) {
+	if (!control_read_state(c, &state)) {
 		control_tick(c);
 		return false;
 	}
+	if (state == IPERF3_TEST_START) /* nothing new */
+		return true;
 	if (state != IPERF3_TEST_END) {
-		control_fail(c,
-			     state == IPERF3_CLIENT_TERMINATE ? CONN_END_PEER : CONN_END_PROTOCOL);
+		control_break_off(c, state);
 		return false;
 	}
 	i->end_ns = clock_ns();
@@ -391,7 +396,7 @@ static bool step_reply(struct conn *c)
 
 static bool step_done(struct conn *c)
 {
-	if (control_read_state(c) != 0)
+	if (c->rx.bytes)
 		conn_close(c, CONN_END_PEER); /* IPERF3_DONE; nothing else makes a difference now */
 	return false;
 }
@@ -461,6 +466,7 @@ static void control_check(struct conn *c)
 			control_fail(c, CONN_END_IDLE);
 	} else if (control_must_end(c, i) && control_write_state(c, IPERF3_SERVER_TERMINATE)) {
 		atomic_store(&i->member.test->end, CONN_END_DRAIN);
+		stat_add(c->worker->stats.operations[IPERF3_OP_TEST].errors, 1);
 		control_go(c, STEP_CLOSE);
 	}
 }

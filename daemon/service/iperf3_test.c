@@ -205,18 +205,19 @@ void iperf3_set_phase(struct iperf3_test *test, enum iperf3_phase phase)
 void iperf3_receives(struct iperf3_member *member)
 {
 	struct iperf3_test *t = member->test;
-	unsigned parallel = t->params.parallel, before;
+	_Atomic uint8_t *role = &member->stream->role;
 
-	before = atomic_fetch_add(&t->receivers, 1);
-	if (before >= parallel) { /* one too many: what it sends is dropped */
-		atomic_store(&member->stream->role, IPERF3_SENDS);
-		return;
-	}
-	atomic_store(&member->stream->role, IPERF3_RECEIVES);
-	if (before + 1 < parallel)
-		return;
 	pthread_mutex_lock(&member->registry->lock);
-	streams_call_locked(t);
+	if (atomic_load(role) == IPERF3_UNKNOWN) { /* control may have said: give_roles_locked() */
+		unsigned more = t->params.parallel - atomic_load(&t->receivers);
+
+		/* One too many is no receiver: what it sends is dropped. */
+		atomic_store(role, more ? IPERF3_RECEIVES : IPERF3_SENDS);
+		if (more)
+			atomic_fetch_add(&t->receivers, 1);
+		if (more == 1)
+			streams_call_locked(t);
+	}
 	pthread_mutex_unlock(&member->registry->lock);
 }
 
@@ -281,7 +282,7 @@ static int compare_streams(const void *one, const void *other)
 }
 
 /* By order of arrival, whoever has no role yet gets the first that is left. */
-static void give_roles(struct iperf3_test *t, struct iperf3_stream **sorted)
+static void give_roles_locked(struct iperf3_test *t, struct iperf3_stream **sorted)
 {
 	unsigned receivers = atomic_load(&t->receivers);
 
@@ -296,10 +297,14 @@ static void give_roles(struct iperf3_test *t, struct iperf3_stream **sorted)
 
 void iperf3_sort_streams(struct iperf3_test *test, struct iperf3_stream **ret_sorted)
 {
+	struct iperf3_registry *r = test->control->registry;
+
+	pthread_mutex_lock(&r->lock);
 	for (unsigned i = 0; i < test->stream_count; i++)
 		ret_sorted[i] = &test->streams[i];
 	qsort(ret_sorted, test->stream_count, sizeof(*ret_sorted), compare_streams);
-	give_roles(test, ret_sorted);
+	give_roles_locked(test, ret_sorted);
+	pthread_mutex_unlock(&r->lock);
 	qsort(ret_sorted, test->stream_count, sizeof(*ret_sorted), compare_streams);
 }
 

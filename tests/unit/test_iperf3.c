@@ -437,6 +437,44 @@ static void streams_end_with_control(void **state)
 	scene_stop(&s);
 }
 
+static void states_that_come_together_are_all_heard(void **state)
+{
+	static const uint8_t states[] = { IPERF3_TEST_START, IPERF3_TEST_START, IPERF3_TEST_END };
+	struct scene s = scene_start();
+
+	(void)state;
+	run(&s, "{}", 1, 37);
+	fake_send_all(s.fake, s.control, states, sizeof(states), sizeof(states));
+	expect_state(&s, IPERF3_EXCHANGE_RESULTS);
+	fake_reset(s.fake, s.control);
+	settle(&s);
+	/* None of theirs. */
+	run(&s, "{}", 1, 37);
+	send_state(&s, 0);
+	settle(&s);
+	assert_null(s.control->conn);
+	scene_stop(&s);
+}
+
+static void the_end_of_a_drain_breaks_a_test_off(void **state)
+{
+	struct scene s = scene_start();
+	struct worker *w = &s.fake->worker;
+
+	(void)state;
+	run(&s, "{}", 1, 37);
+	w->drain_deadline_ns = clock_ns() + 60 * (uint64_t)NS_PER_S;
+	w->draining = true;
+	send_state(&s, IPERF3_TEST_START);
+	settle(&s);
+	assert_int_equal(s.control->out_bytes, s.seen);
+	w->drain_deadline_ns = clock_ns();
+	send_state(&s, IPERF3_TEST_START);
+	expect_state(&s, IPERF3_SERVER_TERMINATE);
+	assert_int_equal(stat_load(w->stats.operations[0].errors), 1);
+	scene_stop(&s);
+}
+
 /* Streams may be accepted in another order than they were opened. */
 static void what_was_sent_tells_which_stream_is_which(void **state)
 {
@@ -523,6 +561,8 @@ int main(void)
 		cmocka_unit_test(refusals_say_why),
 		cmocka_unit_test(no_stream_too_many),
 		cmocka_unit_test(streams_end_with_control),
+		cmocka_unit_test(states_that_come_together_are_all_heard),
+		cmocka_unit_test(the_end_of_a_drain_breaks_a_test_off),
 		cmocka_unit_test(what_was_sent_tells_which_stream_is_which),
 		cmocka_unit_test(lost_streams_keep_their_count),
 		cmocka_unit_test(tests_have_a_limit),
