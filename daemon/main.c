@@ -227,7 +227,8 @@ int main(int argc, char **argv)
 	case ACTION_SERVE:
 		return serve(config) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	case ACTION_CHECK:
-		printf("%s: good, %u listeners\n", path, config->listener_count);
+		printf("%s: good, %u listeners, %u exports\n", path, config->listener_count,
+		       config->export_count);
 		break;
 	case ACTION_DUMP:
 		config_dump(config, stdout);

@@ -153,7 +153,7 @@ def demo_config(directory):
         return match[1] + "0"
 
     text = CONFIG.read_text()
-    text = re.sub(r"(?m)^control = \S+", f"control = {directory}/control.sock", text)
+    text = re.sub(r"/(run|var/lib)/nbserved/", f"{directory}/", text)
     text = re.sub(r"(?m)^(address = 127\.0\.0\.1:)(\d+)", address, text)
     return text + "".join(BASELINE.format(service=s) for s in BASELINE_SERVICES), taken
 
@@ -392,8 +392,8 @@ What to try next:
 
 {here}  {build}/nbserved -c conf/nbserved.ini --doctor     # what this host allows, how to fix each "no"
 
-  # The default configuration by hand, with its control socket in {build}/:
-  sed "s|/run/nbserved/|$PWD/{build}/|" conf/nbserved.ini >{build}/try.ini
+  # The default configuration by hand, with its control socket and its disk in {build}/:
+  sed -E "s#/(run|var/lib)/nbserved/#$PWD/{build}/#" conf/nbserved.ini >{build}/try.ini
   {build}/nbserved -c {build}/try.ini &
   export NBSERVED_SOCKET=$PWD/{build}/control.sock
   {build}/nbctl status

@@ -57,8 +57,10 @@ def test_a_good_file_is_good(check):
     assert check("") == (0, [])
     result = nbserved("-c", CONF, "--check-config")
     assert (result.returncode, result.stderr) == (0, "")
-    listeners = len(re.findall(r"^\[listener ", CONF.read_text(), re.M))
-    assert result.stdout == f"{CONF}: good, {listeners} listeners\n"
+    listeners, exports = (
+        len(re.findall(rf"^\[{kind} ", CONF.read_text(), re.M)) for kind in ("listener", "export")
+    )
+    assert result.stdout == f"{CONF}: good, {listeners} listeners, {exports} exports\n"
 
 
 def test_all_errors_are_said_at_once_in_order(check):
