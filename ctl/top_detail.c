@@ -43,16 +43,25 @@ static const struct column operation_columns[] = {
 	{ .title = "p99", .unit = "us", .width_min = 6 },
 };
 
+/* Of the selected listener, and it has ever been done. */
+static bool is_to_be_shown(const struct top *top, const struct measure *row)
+{
+	const json_t *operations = field_get(row->source, "operations");
+
+	return !strcmp(row->listener, top->selected) &&
+	       field_uint(json_object_get(operations, row->operation), "count") > 0;
+}
+
 static unsigned count_operations(const struct top *top)
 {
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < top->operations.count; i++)
-		count += !strcmp(top->operations.rows[i]->listener, top->selected);
+		count += is_to_be_shown(top, top->operations.rows[i]);
 	return count;
 }
 
-/* A row for each operation, if the listener has several. */
+/* A row for each operation. */
 static void put_operations(struct page *p, const struct top *top)
 {
 	struct table *t = table_new(operation_columns, ARRAY_SIZE(operation_columns));
@@ -64,12 +73,12 @@ static void put_operations(struct page *p, const struct top *top)
 	for (unsigned i = 0; i < top->operations.count && left > 0; i++) {
 		const struct measure *row = top->operations.rows[i];
 
-		if (strcmp(row->listener, top->selected))
+		if (!is_to_be_shown(top, row))
 			continue;
 		table_cell(t, STYLE_PLAIN, "%s", row->operation);
 		page_value_cell(t, row, TOP_RATE);
 		table_cell(t, STYLE_PLAIN, "%s",
-			   human_number((double)row->errors * NS_PER_S / (double)row->interval_ns)
+			   page_number((double)row->errors * NS_PER_S / (double)row->interval_ns)
 				   .text);
 		page_value_cell(t, row, TOP_P50);
 		page_value_cell(t, row, TOP_P99);
@@ -94,7 +103,7 @@ static struct human series_text(const struct measure *row, enum top_series serie
 		return (struct human){ "-" };
 	if (series == TOP_SERIES_P99)
 		return human_time((uint64_t)value);
-	return series == TOP_SERIES_CPU ? human_percent(value) : human_number(value);
+	return series == TOP_SERIES_CPU ? human_percent(value) : page_number(value);
 }
 
 static void put_past(struct page *p, const struct top *top, const struct measure *row)
@@ -169,6 +178,15 @@ static void put_connections(struct page *p, const struct top *top)
 	free(text);
 }
 
+/* What is left is halved between histogram and connections, unless these need less. */
+static unsigned histogram_lines(const struct page *p, const struct top *top)
+{
+	size_t count = json_array_size(field_get(top->connections, "connections"));
+	unsigned half = page_room(p) / 2 + 1, all = page_room(p);
+
+	return MAX(half, count + 2 < all ? all - (unsigned)count - 2 : 0);
+}
+
 void page_put_detail(struct page *p, const struct top *top)
 {
 	unsigned at = top_selected(top);
@@ -182,8 +200,7 @@ void page_put_detail(struct page *p, const struct top *top)
 	if (count_operations(top) > 1)
 		put_operations(p, top);
 	put_past(p, top, row);
-	/* What is left is halved between histogram and connections. */
 	if (page_room(p) >= 2)
-		put_histogram(p, top, MAX(page_room(p) / 2 + 1, 2));
+		put_histogram(p, top, histogram_lines(p, top));
 	put_connections(p, top);
 }

@@ -61,6 +61,11 @@ void page_output(struct output *out, unsigned width, char **text, size_t *bytes)
 		abort();
 }
 
+struct human page_number(double n)
+{
+	return n > 0 ? human_number(n) : (struct human){ "0" };
+}
+
 char *page_next_line(char **rest)
 {
 	char *line = *rest, *end = line ? strchr(line, '\n') : NULL;

@@ -1,5 +1,6 @@
 /* What the files that fill in the screen of `nbctl top` share. */
 #pragma once
+#include "human.h"
 #include "top_view.h"
 
 /* A screen that is being filled in from above. */
@@ -23,6 +24,9 @@ void page_output(struct output *out, unsigned width, char **text, size_t *bytes)
 
 /* The next line of what was printed; NULL at the end. */
 char *page_next_line(char **rest);
+
+/* human_number(), and a plain 0. */
+struct human page_number(double n);
 
 /* How a row stands out by its listener's state. */
 enum style page_row_style(const struct measure *row);

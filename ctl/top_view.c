@@ -42,9 +42,9 @@ static void put_totals(struct page *p, const struct top *top)
 		cpu += top_value(top->rows.rows[i], TOP_CPU);
 		open += top_value(top->rows.rows[i], TOP_OPEN);
 	}
-	page_put(p, STYLE_DIM, "all: %s ops/s  %s MB/s  CPU %s %%  %s connections",
-		 human_number(rate).text, human_number(bandwidth / 1e6).text,
-		 human_percent(cpu).text, human_count((uint64_t)open).text);
+	page_put(p, STYLE_DIM, "all: %s ops/s  %s MB/s  CPU %s %%  %s connection%s",
+		 page_number(rate).text, page_number(bandwidth / 1e6).text, human_percent(cpu).text,
+		 human_count((uint64_t)open).text, open == 1 ? "" : "s");
 }
 
 /* The most important thing to say, or the totals. */
@@ -102,18 +102,16 @@ void page_value_cell(struct table *t, const struct measure *row, enum top_column
 
 	if (isnan(value))
 		table_cell(t, STYLE_PLAIN, "-");
-	else if (value == 0)
-		table_cell(t, STYLE_PLAIN, "0");
 	else if (column == TOP_OPEN)
 		table_cell(t, STYLE_PLAIN, "%s", human_short((uint64_t)value).text);
 	else if (column == TOP_BANDWIDTH)
-		table_cell(t, STYLE_PLAIN, "%s", human_number(value / 1e6).text);
+		table_cell(t, STYLE_PLAIN, "%s", page_number(value / 1e6).text);
 	else if (column == TOP_P50 || column == TOP_P99 || column == TOP_CPU_PER_OP)
-		table_cell(t, STYLE_PLAIN, "%s", human_number(value / NS_PER_US).text);
+		table_cell(t, STYLE_PLAIN, "%s", page_number(value / NS_PER_US).text);
 	else if (column == TOP_CPU)
-		table_cell(t, STYLE_PLAIN, "%s", human_percent(value).text);
+		table_cell(t, STYLE_PLAIN, "%s", value > 0 ? human_percent(value).text : "0");
 	else
-		table_cell(t, STYLE_PLAIN, "%s", human_number(value).text);
+		table_cell(t, STYLE_PLAIN, "%s", page_number(value).text);
 }
 
 /* The table of rows[0..count) as text of at most `width` columns. */

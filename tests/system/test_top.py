@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import ENGINES, NBCTL, TIMEOUT, Daemon, listener, requires, wait_until
+from conftest import ENGINES, NBCTL, TIMEOUT, Daemon, is_sanitized, listener, requires, wait_until
 
 NAMES = [f"echo-{e}" for e in ENGINES]
 CONFIG = "".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)) + listener(
@@ -30,6 +30,7 @@ class Terminal:
         words = ["env", "-u", "NO_COLOR", *(f"{k}={v}" for k, v in environment.items()), *command]
         # What is left of the terminal afterwards: `stty` as a shell would find it.
         script = f"trap : INT; {shlex.join(words)}; echo exit $?; stty -a; exec sleep 1000"
+        self.is_open = True
         self.run("new-session", "-d", "-x", width, "-y", height, "sh", "-c", script)
 
     def run(self, *arguments):
@@ -84,8 +85,20 @@ class Terminal:
         (child,) = open(f"/proc/{shell}/task/{shell}/children").read().split()
         return int(child)
 
+    def kill(self):
+        """The terminal goes away under it."""
+        self.run("kill-server")
+        self.is_open = False
+
     def close(self):
-        subprocess.run([*self.tmux, "kill-server"], capture_output=True, check=False)
+        """Quits first: LeakSanitizer hangs when the terminal goes away."""
+        if not self.is_open:
+            return
+        try:
+            self.keys("q")
+            self.wait(r"^exit \d")
+        finally:
+            subprocess.run([*self.tmux, "kill-server"], capture_output=True, check=False)
 
 
 @pytest.fixture
@@ -98,8 +111,9 @@ def terminal(tmp_path):
         return terminals[-1]
 
     yield start
-    for one in terminals:
-        one.close()
+    with contextlib.ExitStack() as stack:
+        for one in terminals:
+            stack.callback(one.close)
 
 
 @contextlib.contextmanager
@@ -200,7 +214,6 @@ def test_sorts_by_keys_and_by_option(daemon, terminal):
         assert rows(top)[0] == "echo-io_uring"
         top.keys(">")
         top.wait("▼ops ")
-        top.close()
         top = terminal(daemon, *FAST, "--sort", "listener")
         top.wait("^listener ▲")
 
@@ -303,6 +316,15 @@ def test_quits_and_leaves_the_terminal_right(daemon, terminal, end):
     assert top.run("display-message", "-p", "#{cursor_flag} #{alternate_on}") == "1 0\n"
 
 
+@pytest.mark.skipif(is_sanitized(), reason="LeakSanitizer hangs then")
+def test_ends_when_the_terminal_goes(daemon, terminal):
+    top = terminal(daemon)
+    top.wait("^quiet ")
+    pid = top.pid()
+    top.kill()
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "nbctl ends")
+
+
 def test_ascii_where_the_locale_is_not_utf8(daemon, terminal):
     with load(daemon, "echo-epoll"):
         top = terminal(daemon, *FAST, LC_ALL="C")
@@ -359,7 +381,6 @@ def test_an_unknown_terminal_and_an_absent_daemon(daemon, terminal):
     top = terminal(daemon, TERM="no-such-terminal", ASAN_OPTIONS="detect_leaks=0")
     top.wait("^exit 2$")
     assert "TERM=no-such-terminal" in top.screen()
-    top.close()
     daemon.terminate()
     top = terminal(daemon, width=120)
     top.wait("^exit 3$")

@@ -421,6 +421,31 @@ static void a_listener_shows_its_latencies(void **state)
 	free(text);
 }
 
+static void several_operations_are_told_apart_and_added_up(void **state)
+{
+	struct top *top = *state;
+	char *text;
+
+	for (int at = 1; at <= 2; at++) {
+		json_t *stats = document(at);
+		json_t *b = json_array_get(json_object_get(stats, "listeners"), 1);
+		json_t *operations = json_object_get(b, "operations");
+
+		json_object_set_new(operations, "read", json_pack("{s:i}", "count", at * 500));
+		json_object_set_new(operations, "trim", json_pack("{s:i}", "count", 0));
+		feed(top, stats);
+	}
+	assert_int_equal(top->rows.count, 3);
+	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3500, 0.01);
+	top_key(top, TOP_KEY_ENTER);
+	text = shown(top);
+	assert_has(text, "\noperation ");
+	assert_has(text, "\necho              3,000       0    50.2    50.2\n");
+	assert_has(text, "\nread                500       0       -       -\n");
+	assert_has_not(text, "trim"); /* never done */
+	free(text);
+}
+
 static void a_listener_that_is_not_served_says_why(void **state)
 {
 	struct top *top = *state;
@@ -548,6 +573,7 @@ int main(void)
 		TOP_TEST(the_table_scrolls_with_the_selection),
 		TOP_TEST(without_utf8_all_is_ascii),
 		TOP_TEST(a_listener_shows_its_latencies),
+		TOP_TEST(several_operations_are_told_apart_and_added_up),
 		TOP_TEST(a_listener_that_is_not_served_says_why),
 		TOP_TEST(sparklines_show_means_of_aligned_groups),
 		TOP_TEST(bars_are_in_proportion),
