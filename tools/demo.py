@@ -25,7 +25,9 @@ from statistics import median
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "conf/nbserved.ini"
 SLICE = 0.8  # seconds of one redis-benchmark run, about; there are 36
-BULK_SLICE = 1  # seconds of one fio or iperf run; there are 12
+BULK_SLICE = 1  # seconds of one fio or iperf run; there are 24
+DISK = "256m"  # of disk0, for the storage loads
+TIMED = ["--time_based", f"--runtime={BULK_SLICE}"]
 RUN_MAX = 30  # seconds after which a generator has failed
 
 # What the default configuration has on io_uring only, on the engine to compare it with.
@@ -57,6 +59,9 @@ class Load:
         self.label = label
         self.argv = argv
 
+    def prepare(self, demo, port):
+        """Before the first visit."""
+
 
 class RedisLoad(Load):
     """A bounded number of requests, chosen so that one run takes about SLICE seconds here."""
@@ -70,7 +75,7 @@ class RedisLoad(Load):
     def redis(self, port):
         return ["redis-benchmark", "-p", str(port), *self.options, "-n", str(self.requests), "-q"]
 
-    def calibrate(self, demo, port):
+    def prepare(self, demo, port):
         """Sets the number of requests, from the rate that the generator itself finds."""
         rate = elapsed = 0
         while elapsed < SLICE / 20:
@@ -112,6 +117,43 @@ def sockperf(port):
     return ["sockperf", "ping-pong", "--tcp", *where, "-t", "1"]
 
 
+def disk(port):
+    return f"nbd://127.0.0.1:{port}/disk0"
+
+
+def fio_nbd(direction, block, depth, *options):
+    def argv(port):
+        return [
+            "fio", "--name=demo", "--ioengine=nbd", f"--uri={disk(port)}", f"--rw={direction}",
+            f"--bs={block}", f"--iodepth={depth}", f"--size={DISK}", *options,
+        ]  # fmt: skip
+
+    return argv
+
+
+def nbdcopy(port):
+    return ["nbdcopy", disk(port), "null:"]
+
+
+def qemu_img(port):
+    return ["qemu-img", "bench", "-f", "raw", "-n", "-d", "32", "-c", "50000", disk(port)]
+
+
+class NbdLoad(Load):
+    """Storage.  It is written to before the first of them: a file system that finds room meanwhile,
+    or holes that are read in no time, would be compared with nothing."""
+
+    filled = False
+
+    def __init__(self, label, argv):
+        super().__init__("nbd", label, argv)
+
+    def prepare(self, demo, port):
+        if not NbdLoad.filled:
+            demo.run_pinned(fio_nbd("write", "1m", 4)(port))
+        NbdLoad.filled = True
+
+
 LOADS = [RedisLoad(c, p) for p in (1, 16) for c in (1, 50, 200)] + [
     Load("discard", "fio --rw=write --bs=64k", fio("write")),
     Load("discard", "iperf -c", iperf),
@@ -124,6 +166,10 @@ LOADS += [
         Load("http", "wrk -c 50", wrk),
         Load("iperf3", "iperf3 -c", iperf3),
         Load("sockperf", "sockperf ping-pong", sockperf),
+        NbdLoad("fio randread 4k, 32 at once", fio_nbd("randread", "4k", 32, *TIMED)),
+        NbdLoad("fio randwrite 4k, 32 at once", fio_nbd("randwrite", "4k", 32, *TIMED)),
+        NbdLoad("nbdcopy", nbdcopy),
+        NbdLoad("qemu-img bench, 32 at once", qemu_img),
     )
     if shutil.which(load.argv(0)[0])
 ]
@@ -289,10 +335,9 @@ class Demo:
         begin = time.monotonic()
         say(f"  {load.service:<9}{load.label:31}", end="")
         try:
-            if isinstance(load, RedisLoad):
-                load.calibrate(self, listeners[0]["addresses"][0].rsplit(":", 1)[1])
+            load.prepare(self, listeners[0]["addresses"][0].rsplit(":", 1)[1])
             for listener in listeners:
-                say(f"{listener['engine']} ", end="")
+                say("/".join([listener["engine"], *listener["stores"]]) + " ", end="")
                 self.measure(load, listener)
             for listener in reversed(listeners):
                 say(".", end="")
@@ -305,7 +350,7 @@ class Demo:
     def run_loads(self, status):
         serving = [l for l in status["listeners"] if l["state"] == "serving"]
         # The baseline of each comparison first.
-        serving.sort(key=lambda l: l["engine"] != "epoll")
+        serving.sort(key=lambda l: (l["engine"] != "epoll", l["stores"] != ["threads"]))
         for load in LOADS:
             listeners = [l for l in serving if l["service"] == load.service]
             if listeners:

@@ -27,6 +27,9 @@ table() {
 	demo      iperf3               iperf3                    iperf3
 	demo      wrk                  -                         wrk
 	demo      sockperf             sockperf                  -
+	demo      libnbd-bin           libnbd                    libnbd
+	demo      qemu-utils           qemu-img                  qemu-img
+	demo      -                    fio-engine-nbd            -
 	demo      python3              python3                   python
 	test      libcmocka-dev        libcmocka-devel           cmocka
 	test      python3-pytest       python3-pytest            python-pytest
