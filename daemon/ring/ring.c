@@ -54,9 +54,10 @@ static int ring_unavailable(struct reason *reason, int error)
 {
 	switch (-error) {
 	case ENOSYS:
-		return reason_set(reason, error,
-				  "this kernel has no io_uring; use engine = epoll, or a kernel "
-				  "from Linux 5.19 on with CONFIG_IO_URING");
+		return reason_set(
+			reason, error,
+			"this kernel has no io_uring; use engine = epoll and store = threads, or a "
+			"kernel from Linux 5.19 on with CONFIG_IO_URING");
 	case EPERM:
 	case EACCES:
 		return reason_set(reason, error,

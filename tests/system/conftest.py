@@ -4,6 +4,7 @@ NBSERVED_BUILD names the build to test (default: build/), so that the same tests
 builds.  A sanitizer's report, a crash or a wrong exit status fails the test that started the daemon.
 """
 
+import errno
 import os
 import pathlib
 import random
@@ -18,6 +19,7 @@ import time
 
 import pytest
 import varlink_client
+from seccomp import deny_io_uring
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", ROOT / "build"))
@@ -220,6 +222,15 @@ def listener(name, service="echo", engine="epoll", **keys):
 def engine(request):
     """Every scenario runs over each engine; none is skipped where io_uring works."""
     return request.param
+
+
+@pytest.fixture(params=[errno.EPERM, errno.ENOSYS], ids=["forbidden", "absent"])
+def no_io_uring(request):
+    """preexec for a daemon that may not use io_uring, or whose kernel lacks it."""
+    mends = {errno.EPERM: "kernel.io_uring_disabled=0", errno.ENOSYS: "engine = epoll"}
+    function = deny_io_uring(request.param)
+    function.mend = mends[request.param]
+    return function
 
 
 @pytest.fixture

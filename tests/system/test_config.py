@@ -1,14 +1,11 @@
 """Starting: what is wrong is said at once and in full, and what this host lacks is said too."""
 
-import ctypes
-import errno
 import json
 import os
 import pathlib
 import pwd
 import re
 import socket
-import struct
 import subprocess
 import tempfile
 
@@ -345,48 +342,6 @@ def test_an_optional_listener_without_its_address_is_unavailable(start_daemon, e
 
 
 # ---- A host without io_uring ----
-
-
-NR_IO_URING_SETUP = 425  # on every architecture
-PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW = 0x00050000, 0x7FFF0000
-BPF_LOAD_WORD, BPF_JUMP_IF_EQUAL, BPF_RETURN = 0x20, 0x15, 0x06
-
-
-class SockFilterProgram(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
-
-
-def deny_io_uring(error):
-    """A function that makes io_uring_setup fail with the error for this process from now on."""
-    code = b"".join(
-        struct.pack("HBBI", *instruction)
-        for instruction in (
-            (BPF_LOAD_WORD, 0, 0, 0),  # the number of the system call
-            (BPF_JUMP_IF_EQUAL, 0, 1, NR_IO_URING_SETUP),
-            (BPF_RETURN, 0, 0, SECCOMP_RET_ERRNO | error),
-            (BPF_RETURN, 0, 0, SECCOMP_RET_ALLOW),
-        )
-    )
-    buffer = ctypes.create_string_buffer(code, len(code))
-    program = SockFilterProgram(len(code) // 8, ctypes.addressof(buffer))
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def deny():
-        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) < 0:
-            raise OSError(ctypes.get_errno(), "prctl")
-
-    deny.keep = buffer
-    return deny
-
-
-@pytest.fixture(params=[errno.EPERM, errno.ENOSYS], ids=["forbidden", "absent"])
-def no_io_uring(request):
-    mends = {errno.EPERM: "kernel.io_uring_disabled=0", errno.ENOSYS: "engine = epoll"}
-    function = deny_io_uring(request.param)
-    function.mend = mends[request.param]
-    return function
 
 
 def test_without_io_uring_optional_listeners_are_unavailable(start_daemon, no_io_uring):

@@ -251,6 +251,28 @@ def test_a_file_is_made_sparse_and_kept(start_daemon, tmp_path, store):
         assert file.read(4096) == b"kept" * 1024
 
 
+def test_auto_is_the_best_that_the_host_can_run(start_daemon, tmp_path, no_io_uring):
+    config = listener("nbd", "nbd", exports="disk", engine="auto")
+    config += export("disk", "auto", path=tmp_path / "disk.img", size="1M", create="yes")
+    for preexec, store in ((None, "io_uring"), (no_io_uring, "threads")):
+        daemon = start_daemon(config, preexec=preexec)
+        assert daemon.status("nbd")["stores"] == [store]
+        assert exports(daemon)["disk"]["store"] == store
+        client = connect(daemon, "nbd")
+        client.pwrite(b"bytes", 0)
+        assert client.pread(5, 0) == b"bytes"
+        client.shutdown()
+
+
+def test_a_store_that_the_host_lacks_is_said(start_daemon, tmp_path, no_io_uring):
+    config = listener("lacks", "nbd", exports="disk", store="io_uring", optional="yes")
+    config += listener("has", "nbd", exports="disk", store="threads")
+    config += export("disk", "auto", path=tmp_path / "disk.img", size="1M", create="yes")
+    daemon = start_daemon(config, preexec=no_io_uring)
+    assert no_io_uring.mend in daemon.status("lacks")["reason"]
+    assert daemon.status("has")["state"] == "serving"
+
+
 def test_a_listener_reaches_a_file_in_its_own_way(start_daemon, tmp_path):
     config = export("disk", "auto", path=tmp_path / "disk.img", size="1M", create="yes")
     for store in file_stores():
