@@ -47,12 +47,12 @@ table() {
 	test      python3-libnbd       python3-libnbd            libnbd
 	test      tmux                 tmux                      tmux
 	test      bash-completion      bash-completion           bash-completion
-	test      prometheus           -                         prometheus
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -
 	systemd   systemd              systemd                   systemd
 	systemd   systemd-container    systemd-container         -
+	monitor   prometheus           -                         prometheus
 	lint      clang                clang                     clang
 	lint      clang-tidy           clang-tools-extra         clang
 	lint      clang-format         clang-tools-extra         clang

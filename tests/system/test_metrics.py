@@ -5,6 +5,7 @@ import http.client
 import http.server
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
-from conftest import ENGINES, NBCTL, ROOT, TIMEOUT, Daemon, listener, requires, wait_until
+from conftest import ENGINES, NBCTL, ROOT, TIMEOUT, Daemon, listener, wait_until
 
 CONFIG = (
     "".join(listener(f"echo-{e}", engine=e) for e in ENGINES)
@@ -23,6 +24,13 @@ CONFIG = (
 )
 DASHBOARD = ROOT / "conf/grafana-nbserved.json"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+def requires_prometheus(tool):
+    path = shutil.which(tool)
+    if not path:
+        pytest.skip(f"{tool} is not installed (make deps DEPS=monitor)")
+    return path
 
 
 class Exporter:
@@ -85,7 +93,7 @@ def openmetrics(daemon):
 
 def check_metrics(text):
     done = subprocess.run(
-        [requires("promtool"), "check", "metrics"],
+        [requires_prometheus("promtool"), "check", "metrics"],
         input=text,
         capture_output=True,
         text=True,
@@ -217,7 +225,7 @@ class Prometheus:
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
                 [
-                    requires("prometheus"),
+                    requires_prometheus("prometheus"),
                     f"--config.file={path}",
                     f"--storage.tsdb.path={directory / 'data'}",
                     f"--web.listen-address={host}:{port}",
@@ -266,7 +274,7 @@ class OpenMetricsServer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def prometheus(daemon, exporter, loopback_ports, tmp_path):
-    requires("prometheus")
+    requires_prometheus("prometheus")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OpenMetricsServer)
     server.daemon = daemon
     thread = threading.Thread(target=server.serve_forever)

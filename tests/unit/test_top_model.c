@@ -1,0 +1,226 @@
+/* ctl/top_model.c: documents and keys in, rows and the past out. */
+#include <math.h>
+
+#include "top_case.h"
+
+static void rows_are_those_of_the_last_interval(void **state)
+{
+	struct top *top = *state;
+
+	feed_seconds(top, 1, 4);
+	assert_int_equal(top->rows.count, 3);
+	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3000, 0.01);
+	assert_float_equal(top_value(top->rows.rows[0], TOP_SYSCALLS), 3, 0.01);
+	assert_float_equal(top_value(top->rows.rows[0], TOP_CPU_PER_OP), 2000, 0.01);
+	assert_float_equal(top_value(top->rows.rows[1], TOP_TURN), 2, 0.01);
+	assert_float_equal(top_value(top->rows.rows[1], TOP_P99), 2000, 40);
+	assert_float_equal(top_value(top->rows.rows[1], TOP_OPEN), 40, 0.01);
+	assert_true(isnan(top_value(top->rows.rows[2], TOP_P50)));
+}
+
+static void every_column_sorts_and_unknown_goes_last(void **state)
+{
+	struct top *top = *state;
+
+	feed_seconds(top, 1, 2);
+	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+		top->reverse = false;
+		top->sort = TOP_COLUMNS; /* another one */
+		assert_true(top_key(top, top_columns[i].key));
+		assert_int_equal(top->sort, i);
+		if (i >= TOP_OPEN)
+			assert_string_equal(name_at(top, 2), "c");
+	}
+	top_sort(top, TOP_P50);
+	assert_string_equal(name_at(top, 0), "b");
+	top_key(top, '5'); /* again: the other way round, but what is not known stays last */
+	assert_string_equal(name_at(top, 0), "a");
+	assert_string_equal(name_at(top, 2), "c");
+	top_key(top, 'n');
+	assert_string_equal(name_at(top, 0), "a");
+	top_key(top, 'r');
+	assert_string_equal(name_at(top, 0), "c");
+	top_key(top, '<'); /* around the end */
+	assert_int_equal(top->sort, TOP_CPU);
+	top_key(top, '>');
+	assert_int_equal(top->sort, TOP_LISTENER);
+}
+
+static void selection_stays_with_its_listener(void **state)
+{
+	struct top *top = *state;
+
+	feed_seconds(top, 1, 2);
+	assert_string_equal(top->selected, "b");
+	top_key(top, TOP_KEY_DOWN);
+	assert_string_equal(top->selected, "a");
+	top_key(top, 'n');
+	feed(top, document(3));
+	assert_string_equal(top->selected, "a");
+	assert_int_equal(top_selected(top), 0);
+	top_key(top, TOP_KEY_UP);
+	assert_string_equal(top->selected, "a");
+	top_key(top, TOP_KEY_PAGE_DOWN);
+	assert_string_equal(top->selected, "c");
+	top_key(top, TOP_KEY_HOME);
+	assert_string_equal(top->selected, "a");
+	top_key(top, TOP_KEY_END);
+	assert_string_equal(top->selected, "c");
+}
+
+static void a_selected_listener_that_goes_leaves_another_selected(void **state)
+{
+	struct top *top = *state;
+	json_t *stats;
+
+	feed_seconds(top, 1, 2);
+	top_key(top, TOP_KEY_ENTER);
+	stats = document(3);
+	json_array_remove(json_object_get(stats, "listeners"), 1); /* b */
+	feed(top, stats);
+	assert_string_equal(top->selected, "a");
+	assert_true(isnan(top_past(top, "b", TOP_SERIES_RATE, 0)));
+	assert_false(isnan(top_past(top, "a", TOP_SERIES_RATE, 0)));
+	stats = document(4);
+	json_array_clear(json_object_get(stats, "listeners"));
+	feed(top, stats);
+	assert_string_equal(top->selected, "");
+	free(shown(top));
+}
+
+static void pause_keeps_the_screen_and_not_the_past(void **state)
+{
+	struct top *top = *state;
+	char *before, *after;
+
+	feed_seconds(top, 1, 3);
+	top_key(top, 'p');
+	before = shown(top);
+	assert_has(before, "paused");
+	feed_seconds(top, 4, 6);
+	after = shown(top);
+	assert_string_equal(before, after);
+	free(before);
+	free(after);
+	top_key(top, 'n'); /* sorting goes on */
+	assert_string_equal(name_at(top, 0), "a");
+	top_key(top, ' ');
+	feed(top, document(7));
+	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 1000, 0.01);
+	for (uint64_t tick = 0; tick < 6; tick++)
+		assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, tick), 1000, 0.01);
+}
+
+static void a_restart_is_told_and_leaves_a_gap(void **state)
+{
+	struct top *top = *state;
+	char *text;
+
+	feed_seconds(top, 10, 13);
+	snprintf(top->trouble, sizeof(top->trouble), "unreachable, trying again: no daemon");
+	text = shown(top);
+	assert_has(text, "trying again");
+	assert_has(text, "\n>b "); /* what was known stays */
+	free(text);
+	feed_seconds(top, 1, 2);
+	text = shown(top);
+	assert_has_not(text, "trying again");
+	assert_has(text, "the daemon was restarted");
+	free(text);
+	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3000, 0.01);
+	assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, 2), 1000, 0.01);
+	assert_true(isnan(top_past(top, "a", TOP_SERIES_RATE, 3)));
+	assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, 4), 1000, 0.01);
+}
+
+static void the_past_has_an_end(void **state)
+{
+	struct top *top = *state;
+
+	feed_seconds(top, 1, TOP_HISTORY + 11);
+	assert_int_equal(top->tick, TOP_HISTORY + 10);
+	assert_true(isnan(top_past(top, "a", TOP_SERIES_RATE, 9)));
+	assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, 10), 1000, 0.01);
+	assert_true(isnan(top_past(top, "a", TOP_SERIES_RATE, top->tick)));
+	assert_true(isnan(top_past(top, "no-such", TOP_SERIES_RATE, 10)));
+}
+
+static void the_histogram_begins_at_the_first_document_or_at_z(void **state)
+{
+	struct top *top = *state;
+	struct measures m;
+
+	feed_seconds(top, 1, 5);
+	assert_true(top_since_base(top, "b", &m));
+	assert_int_equal(m.rows[0]->latency.count, 4 * 3000);
+	measures_free(&m);
+	top_key(top, 'z');
+	assert_false(top_since_base(top, "b", &m));
+	measures_free(&m);
+	feed(top, document(6));
+	assert_true(top_since_base(top, "b", &m));
+	assert_int_equal(m.rows[0]->latency.count, 3000);
+	measures_free(&m);
+}
+
+static void keys_go_in_and_out(void **state)
+{
+	struct top *top = *state;
+
+	top_key(top, TOP_KEY_ENTER); /* nothing is there yet */
+	assert_false(top->detail);
+	feed_seconds(top, 1, 2);
+	top_key(top, TOP_KEY_ENTER);
+	top_key(top, '?');
+	assert_true(top->detail && top->help);
+	top_key(top, TOP_KEY_BACK);
+	assert_true(top->detail && !top->help);
+	top_key(top, TOP_KEY_BACK);
+	assert_false(top->detail);
+	assert_true(top_key(top, TOP_KEY_BACK));
+	assert_true(top_key(top, 0));
+	assert_false(top_key(top, 'q'));
+}
+
+static void connections_of_another_listener_are_not_shown(void **state)
+{
+	struct top *top = *state;
+	json_t *reply = json_pack("{s:[{s:s, s:s, s:i}], s:i}", "connections", "peer", "10.0.0.1:5",
+				  "state", "open", "bytes_in", 5, "open", 1);
+	char *text;
+
+	feed_seconds(top, 1, 2);
+	top_key(top, TOP_KEY_ENTER);
+	top_add_connections(top, "a", reply);
+	text = shown(top);
+	assert_has_not(text, "10.0.0.1:5");
+	free(text);
+	top_add_connections(top, "b", reply);
+	text = shown(top);
+	assert_has(text, "\n1 connection\n");
+	assert_has(text, "10.0.0.1:5");
+	free(text);
+	top_key(top, TOP_KEY_DOWN);
+	text = shown(top);
+	assert_has_not(text, "10.0.0.1:5");
+	free(text);
+	json_decref(reply);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TOP_TEST(rows_are_those_of_the_last_interval),
+		TOP_TEST(every_column_sorts_and_unknown_goes_last),
+		TOP_TEST(selection_stays_with_its_listener),
+		TOP_TEST(a_selected_listener_that_goes_leaves_another_selected),
+		TOP_TEST(pause_keeps_the_screen_and_not_the_past),
+		TOP_TEST(a_restart_is_told_and_leaves_a_gap),
+		TOP_TEST(the_past_has_an_end),
+		TOP_TEST(the_histogram_begins_at_the_first_document_or_at_z),
+		TOP_TEST(keys_go_in_and_out),
+		TOP_TEST(connections_of_another_listener_are_not_shown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
