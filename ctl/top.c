@@ -35,7 +35,8 @@ struct session {
 	struct ctl *ctl;
 	struct top top;
 	struct client *stats, *list; /* NULL: not connected */
-	char asked[TOP_TEXT];        /* whose connections; "": nothing is asked */
+	char asked[TOP_TEXT];        /* whose connections were asked for last */
+	bool asking;                 /* ... and the answer has not come */
 	uint64_t heard_ns;           /* the last document, or the last attempt to connect */
 	uint64_t listed_ns;          /* when connections were asked for */
 };
@@ -46,7 +47,7 @@ static void drop_list(struct session *s)
 {
 	client_close(s->list);
 	s->list = NULL;
-	s->asked[0] = '\0';
+	s->asking = false;
 }
 
 static void lost(struct session *s, const char *why)
@@ -115,7 +116,7 @@ static void use_list(struct session *s, const char *refused, json_t *reply)
 				 &connections_keys[CONNECTIONS_BY_BYTES], CONNECTIONS_ASKED);
 		top_add_connections(&s->top, s->asked, reply);
 	}
-	s->asked[0] = '\0';
+	s->asking = false;
 }
 
 static void ask_list(struct session *s)
@@ -123,6 +124,7 @@ static void ask_list(struct session *s)
 	int rc = s->list ? 0 : client_open(s->ctl->socket, &s->list);
 
 	snprintf(s->asked, sizeof(s->asked), "%s", s->top.selected);
+	s->asking = true;
 	s->listed_ns = clock_ns();
 	if (rc == 0)
 		rc = client_send(
@@ -138,9 +140,10 @@ static bool list_is_due(const struct session *s)
 {
 	uint64_t age_ns = clock_ns() - s->listed_ns;
 
-	if (!s->stats || !s->top.detail || s->top.paused || *s->asked || !*s->top.selected)
+	if (!s->stats || !s->top.detail || s->top.paused || s->asking || !*s->top.selected)
 		return false;
-	return !s->top.connections || age_ns >= s->top.interval_ms * (uint64_t)NS_PER_MS;
+	return strcmp(s->asked, s->top.selected) ||
+	       age_ns >= s->top.interval_ms * (uint64_t)NS_PER_MS;
 }
 
 /* What is to be done by the clock. */
@@ -309,7 +312,7 @@ static bool turn(struct session *s, const sigset_t *mask)
 	struct pollfd fds[] = {
 		{ .fd = STDIN_FILENO, .events = POLLIN },
 		{ .fd = s->stats ? client_fd(s->stats) : -1, .events = POLLIN },
-		{ .fd = *s->asked ? client_fd(s->list) : -1, .events = POLLIN },
+		{ .fd = s->asking ? client_fd(s->list) : -1, .events = POLLIN },
 	};
 	struct timespec limit = { .tv_nsec = 250 * NS_PER_MS };
 	int rc;

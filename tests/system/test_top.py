@@ -182,8 +182,9 @@ def test_below_80x24_columns_give_way_and_tiny_is_said(daemon, terminal):
     top.wait("^" + HELP_LINE)
 
 
-def test_resizes_at_once(daemon, terminal):
-    top = terminal(daemon, width=80, height=24)
+@pytest.mark.parametrize("environment", [{}, {"COLUMNS": "60", "LINES": "10"}])
+def test_resizes_at_once(daemon, terminal, environment):
+    top = terminal(daemon, width=80, height=24, **environment)
     top.wait("^" + HELP_LINE)
     for width, height in ((200, 50), (60, 12), (132, 43)):
         top.resize(width, height)
