@@ -18,6 +18,7 @@ enum {
 	BINS_MAX = 24,
 	BAR_MAX = 100,
 	OPERATIONS_MAX = 6, /* rows */
+	EXPORTS_MAX = 4,
 };
 
 static void put_identity(struct page *p, const struct measure *row)
@@ -33,6 +34,23 @@ static void put_identity(struct page *p, const struct measure *row)
 		 field_text(l, "state"), (unsigned long long)workers, workers == 1 ? "" : "s",
 		 addresses, *reason ? ": " : "", reason);
 	free(addresses);
+}
+
+/* Prints the table, whose titles are two lines, and frees it. */
+static void put_table(struct page *p, struct table *t)
+{
+	unsigned titles = 2;
+	char *text, *rest, *line;
+	struct output out;
+	size_t bytes;
+
+	page_output(&out, p->screen->width, &text, &bytes);
+	table_print(t, &out, 0, true);
+	fclose(out.file);
+	for (rest = text; (line = page_next_line(&rest)); titles -= titles > 0)
+		page_put(p, titles > 0 ? STYLE_DIM : STYLE_PLAIN, "%s", line);
+	free(text);
+	table_free(t);
 }
 
 static const struct column operation_columns[] = {
@@ -61,14 +79,18 @@ static unsigned count_operations(const struct top *top)
 	return count;
 }
 
+static void failed_cell(struct table *t, const struct measure *row)
+{
+	double seconds = (double)row->interval_ns / NS_PER_S;
+
+	table_cell(t, STYLE_PLAIN, "%s", page_number((double)row->errors / seconds).text);
+}
+
 /* A row for each operation. */
 static void put_operations(struct page *p, const struct top *top)
 {
 	struct table *t = table_new(operation_columns, ARRAY_SIZE(operation_columns));
 	unsigned left = MIN(count_operations(top), OPERATIONS_MAX);
-	char *text, *rest, *line;
-	struct output out;
-	size_t bytes;
 
 	for (unsigned i = 0; i < top->operations.count && left > 0; i++) {
 		const struct measure *row = top->operations.rows[i];
@@ -77,20 +99,50 @@ static void put_operations(struct page *p, const struct top *top)
 			continue;
 		table_cell(t, STYLE_PLAIN, "%s", row->operation);
 		page_value_cell(t, row, TOP_RATE);
-		table_cell(t, STYLE_PLAIN, "%s",
-			   page_number((double)row->errors * NS_PER_S / (double)row->interval_ns)
-				   .text);
+		failed_cell(t, row);
 		page_value_cell(t, row, TOP_P50);
 		page_value_cell(t, row, TOP_P99);
 		left--;
 	}
-	page_output(&out, p->screen->width, &text, &bytes);
-	table_print(t, &out, 0, true);
-	fclose(out.file);
-	for (rest = text; (line = page_next_line(&rest));)
-		page_put(p, STYLE_PLAIN, "%s", line);
-	free(text);
-	table_free(t);
+	put_table(p, t);
+}
+
+static const struct column export_columns[] = {
+	{ .title = "export", .left = true, .width_min = 12 },
+	{ .title = "store", .left = true, .width_min = 8 },
+	{ .title = "reqs", .unit = "/s", .width_min = 9 },
+	{ .title = "MB", .unit = "/s", .width_min = 6 },
+	{ .title = "failed", .unit = "/s", .width_min = 6 },
+	{ .title = "p50", .unit = "us", .width_min = 6 },
+	{ .title = "p99", .unit = "us", .width_min = 6 },
+	{ .title = "in", .unit = "flight", .width_min = 6 },
+};
+
+/* What the listener asked of its exports, and the latency of their stores. */
+static void put_exports(struct page *p, const struct top *top)
+{
+	struct table *t = table_new(export_columns, ARRAY_SIZE(export_columns));
+	struct measures m;
+
+	top_exports(top, top->selected, &m);
+	for (unsigned i = 0; i < MIN(m.count, EXPORTS_MAX); i++) {
+		const struct measure *row = m.rows[i];
+
+		table_cell(t, STYLE_PLAIN, "%s", row->listener);
+		table_cell(t, STYLE_PLAIN, "%s", row->engine);
+		page_value_cell(t, row, TOP_RATE);
+		page_value_cell(t, row, TOP_BANDWIDTH);
+		failed_cell(t, row);
+		page_value_cell(t, row, TOP_P50);
+		page_value_cell(t, row, TOP_P99);
+		table_cell(t, STYLE_PLAIN, "%s",
+			   human_short(field_uint(row->source, "in_flight")).text);
+	}
+	if (m.count)
+		put_table(p, t);
+	else
+		table_free(t);
+	measures_free(&m);
 }
 
 /* What a series is now, in its own unit. */
@@ -199,6 +251,7 @@ void page_put_detail(struct page *p, const struct top *top)
 	page_put_rows(p, top, at, 1, false);
 	if (count_operations(top) > 1)
 		put_operations(p, top);
+	put_exports(p, top);
 	put_past(p, top, row);
 	if (page_room(p) >= 2)
 		put_histogram(p, top, histogram_lines(p, top));

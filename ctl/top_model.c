@@ -42,6 +42,7 @@ void top_fini(struct top *top)
 	free(top->tracks);
 	json_decref(top->last);
 	json_decref(top->shown);
+	json_decref(top->from);
 	json_decref(top->base);
 	json_decref(top->connections);
 }
@@ -246,12 +247,46 @@ bool top_since_base(const struct top *top, const char *name, struct measures *re
 	return ret_row->count > 0;
 }
 
+/* A document in which the exports of one listener stand as listeners. */
+static json_t *exports_as_listeners(const json_t *stats, const char *name)
+{
+	json_t *list = json_array(), *export, *share;
+	size_t i, j;
+
+	json_array_foreach(field_get(stats, "exports"), i, export)
+		json_array_foreach(field_get(export, "listeners"), j, share)
+			if (!strcmp(field_text(share, "listener"), name))
+				json_array_append_new(
+					list,
+					json_pack("{s:O*, s:O*, s:O*, s:O*, s:O*, s:O*}", "name",
+						  field_get(export, "name"), "engine",
+						  field_get(share, "store"), "operations",
+						  field_get(share, "operations"), "bytes_in",
+						  field_get(share, "bytes_written"), "bytes_out",
+						  field_get(share, "bytes_read"), "in_flight",
+						  field_get(share, "in_flight")));
+	return json_pack("{s:O*, s:o}", "uptime_ns", field_get(stats, "uptime_ns"), "listeners",
+			 list);
+}
+
+void top_exports(const struct top *top, const char *name, struct measures *ret_rows)
+{
+	json_t *before = exports_as_listeners(top->from, name);
+	json_t *after = exports_as_listeners(top->shown, name);
+
+	*ret_rows = (struct measures){};
+	rows_between(ret_rows, before, after, true);
+	json_decref(before);
+	json_decref(after);
+}
+
 static void show(struct top *top, const json_t *before, const json_t *after)
 {
 	measures_free(&top->rows);
 	measures_free(&top->operations);
 	rows_between(&top->rows, before, after, true);
 	rows_between(&top->operations, before, after, false);
+	keep(&top->from, before);
 	keep(&top->shown, after);
 	top->shown_tick = top->tick;
 	sort_rows(top);

@@ -51,7 +51,8 @@ struct top {
 	unsigned interval_ms;
 	json_t *last;               /* document */
 	json_t *shown, *base;       /* on the screen; where the histogram begins, NULL: its start */
-	struct measures rows;       /* an interval, a row for each listener, sorted */
+	json_t *from;               /* where the interval that is shown begins */
+	struct measures rows;       /* that interval, a row for each listener, sorted */
 	struct measures operations; /* the same, not added up */
 	json_t *connections;        /* ListConnections' reply for the selected listener, or NULL */
 	struct top_track *tracks;
@@ -99,6 +100,10 @@ double top_value(const struct measure *row, enum top_column column);
 
 /* Of the listener `name`, by the tick; NAN when not known. */
 float top_past(const struct top *top, const char *name, enum top_series series, uint64_t tick);
+
+/* What the listener `name` had of its exports in the interval, a row for each: `listener` is the
+ * export, `engine` the store, latency that of the store, source has "in_flight".  To be freed. */
+void top_exports(const struct top *top, const char *name, struct measures *ret_rows);
 
 /* The listener's row since top->base; false when it has none.  To be freed with measures_free(). */
 bool top_since_base(const struct top *top, const char *name, struct measures *ret_row);

@@ -129,6 +129,47 @@ static void several_operations_are_told_apart_and_added_up(void **state)
 	free(text);
 }
 
+/* A second of `b`'s 100 reads of an export `at` seconds old; another listener's share is not shown.
+ */
+static json_t *exports(int at)
+{
+	json_t *read = json_pack("{s:i, s:i, s:{s:[[i, i]]}}", "count", at * 100, "errors", at,
+				 "latency_ns", "buckets", 3000, at * 100);
+	json_t *share = json_pack("{s:s, s:s, s:i, s:i, s:i, s:{s:o}}", "listener", "b", "store",
+				  "threads", "bytes_read", at * 4000000, "bytes_written", 0,
+				  "in_flight", 5, "operations", "read", read);
+
+	return json_pack("[{s:s, s:[o, {s:s, s:s}]}, {s:s, s:[]}]", "name", "disk", "listeners",
+			 share, "listener", "a", "store", "memory", "name", "other", "listeners");
+}
+
+static void a_listener_shows_its_exports(void **state)
+{
+	struct top *top = *state;
+	char *text;
+
+	for (int at = 1; at <= 3; at++) {
+		json_t *stats = document(at);
+
+		json_object_set_new(stats, "exports", exports(at));
+		feed(top, stats);
+	}
+	top_key(top, TOP_KEY_ENTER);
+	text = shown(top);
+	assert_has(text, "\nexport ");
+	assert_has(text,
+		   "\ndisk          threads         100    4.00    1.00    3.01    3.01       5\n");
+	assert_has_not(text, "other");
+	assert_has_not(text, "memory");
+	free(text);
+	top_key(top, 'n');
+	top_key(top, TOP_KEY_END); /* c has none */
+	text = shown(top);
+	assert_has(text, "\nc: echo");
+	assert_has_not(text, "\nexport ");
+	free(text);
+}
+
 static void a_listener_that_is_not_served_says_why(void **state)
 {
 	struct top *top = *state;
@@ -246,6 +287,7 @@ int main(void)
 		TOP_TEST(without_utf8_all_is_ascii),
 		TOP_TEST(a_listener_shows_its_latencies),
 		TOP_TEST(several_operations_are_told_apart_and_added_up),
+		TOP_TEST(a_listener_shows_its_exports),
 		TOP_TEST(a_listener_that_is_not_served_says_why),
 		TOP_TEST(sparklines_show_means_of_aligned_groups),
 		TOP_TEST(bars_are_in_proportion),
