@@ -40,4 +40,7 @@ struct export
 	/* errno of the flush that failed: what had been acknowledged may be lost, so every request
 	 * fails until the export is opened anew.  0: none did. */
 	_Atomic int failed;
+	/* The owner's; called once when that happens, on the thread of the worker that found out.
+	 * NULL: the owner will see. */
+	void (*on_failed)(struct export * e);
 };

@@ -61,6 +61,14 @@ static bool flush_waits(struct io *io)
 	return true;
 }
 
+static void export_fail(struct export *e, int error)
+{
+	int none = 0;
+
+	if (atomic_compare_exchange_strong(&e->failed, &none, error) && e->on_failed)
+		e->on_failed(e);
+}
+
 /* The flush of io, and of those that share it (io->next), is over: the next may start.  What it
  * could not write is lost, although it was acknowledged. */
 static void flush_ended(struct io *io, int result)
@@ -69,7 +77,7 @@ static void flush_ended(struct io *io, int result)
 	struct io *next = m->flush_next;
 
 	if (result < 0)
-		atomic_store(&m->export->failed, -result);
+		export_fail(m->export, -result);
 	m->flushing = next;
 	m->flush_next = NULL;
 	if (!next)

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "server.h"
 #include "store.h"
+#include "util.h"
 
 const char *const export_state_names[] = { "unused", "ok", "failed", "unavailable" };
 
@@ -25,6 +26,26 @@ const struct store *export_pick_store(const struct export_config *config, struct
 	return NULL;
 }
 
+/* ---- Failures ---- */
+
+static void export_log_failure(struct call *call)
+{
+	const struct server_export *x = container_of(call, struct server_export, failed_call);
+	struct reason reason;
+
+	export_state(x, &reason);
+	log_write(LOG_ERR, NULL, "export '%s': %s", x->config.name, reason.text);
+}
+
+/* On a worker's thread. */
+static void export_on_failed(struct export *e)
+{
+	struct server_export *x = container_of(e, struct server_export, export);
+
+	x->failed_call.fn = export_log_failure;
+	mailbox_post(&x->server->mailbox, &x->failed_call);
+}
+
 /* ---- Open and close ---- */
 
 static int export_open(struct server_export *x)
@@ -37,7 +58,8 @@ static int export_open(struct server_export *x)
 				     .options = &x->config.options,
 				     .store = store,
 				     .fd = -1,
-				     .sync_fd = -1 };
+				     .sync_fd = -1,
+				     .on_failed = x->server ? export_on_failed : NULL };
 	return store->open(&x->export, &x->reason);
 }
 
@@ -162,6 +184,7 @@ int exports_open(struct server *s)
 		if (!x)
 			return -ENOMEM;
 		x->config = s->config->exports[i];
+		x->server = s;
 		s->exports[s->export_count++] = x;
 		export_open_first(s, x);
 	}

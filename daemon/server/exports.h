@@ -6,6 +6,7 @@
 
 #include "config.h"
 #include "export.h"
+#include "mailbox.h"
 
 struct reason;
 struct server;
@@ -21,8 +22,10 @@ extern const char *const export_state_names[];
 struct server_export {
 	struct export export;
 	struct export_config config; /* a copy: an export may outlive the configuration */
-	unsigned users;              /* listeners that serve it */
-	int error;                   /* -errno: it could not be opened, and why */
+	struct server *server;
+	struct call failed_call; /* on its way to the main thread: a flush has failed */
+	unsigned users;          /* listeners that serve it */
+	int error;               /* -errno: it could not be opened, and why */
 	struct reason reason;
 };
 

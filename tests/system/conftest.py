@@ -19,7 +19,7 @@ import time
 
 import pytest
 import varlink_client
-from seccomp import deny_io_uring
+from seccomp import NR_IO_URING_SETUP, deny
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", ROOT / "build"))
@@ -228,7 +228,7 @@ def engine(request):
 def no_io_uring(request):
     """preexec for a daemon that may not use io_uring, or whose kernel lacks it."""
     mends = {errno.EPERM: "kernel.io_uring_disabled=0", errno.ENOSYS: "engine = epoll"}
-    function = deny_io_uring(request.param)
+    function = deny(NR_IO_URING_SETUP, request.param)
     function.mend = mends[request.param]
     return function
 

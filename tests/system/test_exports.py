@@ -1,5 +1,6 @@
 """Exports from outside: opened when they should be, told truly, closed at the end."""
 
+import errno
 import json
 import pathlib
 import re
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 from conftest import ENGINES, NBSERVED, TIMEOUT, listener, wait_until
+from seccomp import NR_FDATASYNC, deny
 
 nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
 
@@ -296,6 +298,29 @@ def refusal(start_daemon, **keys):
     daemon.may_fail = True
     assert daemon.process.wait(TIMEOUT) == 1
     return re.search(r"error: export 'x' \(.*?:\d+\): (.*)", daemon.log())[1]
+
+
+def test_a_failed_flush_is_told(start_daemon, tmp_path):
+    """The state, the log and nbctl; all that other listeners get of the export is errors, too."""
+    config = listener("first", "nbd", exports="disk", store="threads")
+    config += listener("second", "nbd", exports="disk", optional="yes")
+    config += export("disk", "auto", path=tmp_path / "disk.img", size="1M", create="yes")
+    daemon = start_daemon(config, preexec=deny(NR_FDATASYNC, errno.EIO))
+    client, other = connect(daemon, "first"), connect(daemon, "second")
+    client.pwrite(b"lost", 0)
+    with pytest.raises(nbd.Error, match="EIO"):
+        client.flush()
+    assert exports(daemon)["disk"]["state"] == "failed"
+    with pytest.raises(nbd.Error, match="EIO"):
+        other.pread(512, 0)
+    disk = exports(daemon)["disk"]
+    assert disk["errors"]["EIO"] == 2 and disk["in_flight"] == 0
+    assert disk["operations"]["flush"]["errors"] == disk["operations"]["read"]["errors"] == 1
+    assert "a flush failed: Input/output error" in disk["reason"]
+    assert disk["reason"] in daemon.nbctl("status").stdout.replace("\n  ", " ")
+    wait_until(lambda: f"error: export 'disk': {disk['reason']}\n" in daemon.log(), "no log")
+    for c in (client, other):
+        c.shutdown()
 
 
 def test_what_cannot_be_opened_says_how_to_mend_it(start_daemon, tmp_path):
