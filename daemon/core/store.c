@@ -129,7 +129,7 @@ static void io_account(const struct io *io, int result)
 
 void io_finish(struct io *io, int result)
 {
-	struct io *next = io->next;
+	struct io *next;
 
 	if (io->kind == IO_flush)
 		flush_ended(io, result);
