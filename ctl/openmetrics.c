@@ -304,10 +304,6 @@ static void put_owner(FILE *to, struct source *s, const json_t *owner)
 		return;
 	}
 	json_object_foreach(field_get(owner, "operations"), name, operation) {
-		/* With hundreds of exports, empty histograms would be nearly all there is. */
-		if (s->metric->scope == SHARE_OPERATION && s->metric->type == HISTOGRAM &&
-		    !field_uint(operation, "count"))
-			continue;
 		s->operation = name;
 		put_samples(to, s, operation);
 	}
