@@ -507,7 +507,7 @@ static bool nbd_next_request(struct conn *c)
 	return true;
 }
 
-/* Tries again what could not start; false: some still cannot. */
+/* Tries again what could not start; false: nothing has come of it. */
 static bool nbd_retry_stalled(struct nbd_conn *n)
 {
 	struct nbd_command *d = n->stalled;
@@ -519,7 +519,7 @@ static bool nbd_retry_stalled(struct nbd_conn *n)
 		command_start_io(d);
 		d = next;
 	}
-	return !n->stalled;
+	return n->finished || !n->stalled;
 }
 
 /* One step; false: nothing can be done until something finishes, is sent, or arrives. */
@@ -527,7 +527,9 @@ static bool nbd_step(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
 
-	if (!nbd_retry_stalled(n) || n->alone)
+	if (n->stalled)
+		return nbd_retry_stalled(n);
+	if (n->alone)
 		return n->finished != NULL;
 	if (n->phase != NBD_PHASE_TRANSMISSION)
 		return false;

@@ -278,6 +278,30 @@ static void a_read_larger_than_the_pool_is_sent_in_order(void **state)
 	free(read.data);
 }
 
+static void a_read_that_waited_for_room_goes_on(void **state)
+{
+	struct message m = hello(true), read = { 0 };
+	struct service_case *t = case_new(&service_nbd, 256, 16384);
+	struct disk d;
+	size_t before;
+
+	(void)state;
+	disk_open(&d, t);
+	memset(d.export.memory, 7, SIZE);
+	case_input(t, m.data, m.bytes, m.bytes);
+	put_request(&read, 0, NBD_CMD_READ, 1, 0, SIZE);
+	t->room = 0;
+	before = t->out_bytes;
+	case_input(t, read.data, read.bytes, read.bytes);
+	for (unsigned i = 0; i < 1000 && t->conn->tx.bytes; i++)
+		case_take(t, 1000000);
+	assert_in_range(t->out_bytes - before, SIZE, SIZE + SIZE / 100);
+	case_free(t);
+	disk_close(&d);
+	free(m.data);
+	free(read.data);
+}
+
 static void holes_are_sent_as_holes(void **state)
 {
 	struct message m = hello(true);
@@ -386,6 +410,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_written_is_read_at_every_split),
 		cmocka_unit_test(a_read_larger_than_the_pool_is_sent_in_order),
+		cmocka_unit_test(a_read_that_waited_for_room_goes_on),
 		cmocka_unit_test(holes_are_sent_as_holes),
 		cmocka_unit_test(a_refused_write_s_payload_is_dropped),
 		cmocka_unit_test(a_wrong_magic_ends_the_connection),
