@@ -235,12 +235,18 @@ static void file_uring_submit(struct io *io)
 
 /* ---- A ring of its own ---- */
 
-static void file_ring_reap(struct file_ring *f)
+/* Submits what is queued and takes what is done, which may queue more. */
+static void file_ring_run(struct file_ring *f)
 {
-	while (ring_has_work(&f->ring)) {
-		if (!ring_ready(&f->ring))
-			ring_enter(&f->ring, false, 0);
-		ring_reap(&f->ring);
+	struct ring *r = &f->ring;
+
+	while (io_uring_sq_ready(&r->io) || ring_has_work(r)) {
+		if (ring_ready(r))
+			ring_reap(r);
+		else if (io_uring_sq_ready(&r->io))
+			ring_submit(r);
+		else
+			ring_enter(r, false, 0); /* runs the work that the kernel deferred */
 	}
 }
 
@@ -251,7 +257,7 @@ static void file_ring_readable(struct op *op, int res, uint32_t flags)
 	(void)res, (void)flags;
 	stat_add(f->ring.worker->stats.sys_other, 1);
 	(void)!read(f->eventfd, &(uint64_t){ 0 }, sizeof(uint64_t));
-	file_ring_reap(f);
+	file_ring_run(f);
 }
 
 /* Nobody needs to be told of what completes in here. */
@@ -260,11 +266,10 @@ static void file_ring_turn(struct worker_hook *hook)
 	struct file_ring *f = container_of(hook, struct file_ring, hook);
 
 	io_uring_cq_eventfd_toggle(&f->ring.io, false);
-	ring_submit(&f->ring);
-	file_ring_reap(f);
+	file_ring_run(f);
 	io_uring_cq_eventfd_toggle(&f->ring.io, true);
 	atomic_thread_fence(memory_order_seq_cst);
-	file_ring_reap(f);
+	file_ring_run(f); /* what came before anybody would have been told */
 }
 
 /* Registers the eventfd and has the engine watch it. */
