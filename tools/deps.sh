@@ -45,6 +45,9 @@ table() {
 	test      apache2-utils        httpd-tools               apache
 	test      iproute2             iproute                   iproute2
 	test      python3-libnbd       python3-libnbd            libnbd
+	test      libnbd-bin           libnbd                    libnbd
+	test      qemu-utils           qemu-img                  qemu-img
+	test      nbd-client           nbd                       nbd
 	test      tmux                 tmux                      tmux
 	test      bash-completion      bash-completion           bash-completion
 	test      -                    libasan                   -

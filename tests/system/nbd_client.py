@@ -1,0 +1,87 @@
+"""NBD from the client's side, byte by byte: what no library would send."""
+
+import socket
+import struct
+
+OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_STARTTLS, OPT_INFO, OPT_GO = 1, 2, 3, 5, 6, 7
+OPT_STRUCTURED_REPLY = 8
+REP_ACK, REP_SERVER, REP_INFO = 1, 2, 3
+REP_ERR_UNSUP, REP_ERR_INVALID, REP_ERR_UNKNOWN, REP_ERR_TOO_BIG = (
+    0x80000001, 0x80000003, 0x80000006, 0x80000009,
+)
+READ, WRITE, DISC, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS = range(8)
+FUA = 1
+EPERM, EIO, EINVAL, ENOSPC = 1, 5, 22, 28
+
+
+class Raw:
+    """A connection after the greeting and the client's flags."""
+
+    def __init__(self, daemon, name, flags=3):
+        self.socket = daemon.connect(name)
+        assert self.read(18)[:16] == b"NBDMAGICIHAVEOPT"
+        self.send(struct.pack(">I", flags))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def read(self, size):
+        data = bytearray()
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            if not piece:
+                raise EOFError(f"{len(data)} of {size} bytes")
+            data += piece
+        return bytes(data)
+
+    def is_closed(self):
+        """The server has ended it, and nothing was left to read."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def option(self, option, data=b"", magic=b"IHAVEOPT", length=None):
+        length = len(data) if length is None else length
+        self.send(magic + struct.pack(">II", option, length) + data)
+
+    def option_replies(self):
+        """[(type, data), ...] up to the ACK or an error."""
+        replies = []
+        while not replies or (replies[-1][0] != REP_ACK and replies[-1][0] < 0x80000000):
+            magic, _, kind, length = struct.unpack(">QIII", self.read(20))
+            assert magic == 0x3E889045565A9
+            replies.append((kind, self.read(length)))
+        return replies
+
+    def go(self, export=b""):
+        self.option(OPT_GO, struct.pack(">I", len(export)) + export + struct.pack(">H", 0))
+        replies = self.option_replies()
+        assert replies[-1][0] == REP_ACK, replies
+        return self
+
+    def request(self, kind, offset=0, length=0, payload=b"", flags=0, cookie=7, magic=0x25609513):
+        self.send(struct.pack(">IHHQQI", magic, flags, kind, cookie, offset, length) + payload)
+
+    def reply(self, length=0):
+        """(error, data) of a simple reply."""
+        magic, error, cookie = struct.unpack(">IIQ", self.read(16))
+        assert magic == 0x67446698 and cookie == 7
+        return error, self.read(length) if not error else b""
+
+
+def connect(daemon, name):
+    """A connection that speaks in simple replies."""
+    return Raw(daemon, name).go()
+
+
+def reset(client):
+    """Ends a connection as a killed client with unread data would."""
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.socket.close()

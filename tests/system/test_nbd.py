@@ -1,0 +1,261 @@
+"""The nbd service with its real clients, over every engine and store."""
+
+import json
+import os
+import random
+import subprocess
+import threading
+
+import pytest
+from conftest import ENGINES, TIMEOUT, listener, requires
+
+nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
+
+KIB, MIB = 1024, 1024 * 1024
+SIZE = 8 * MIB
+PATHS = [(engine, store) for engine in ENGINES for store in ["io_uring", "threads", "memory"]]
+
+
+@pytest.fixture(params=PATHS, ids="-".join)
+def daemon(request, start_daemon, tmp_path):
+    engine, store = request.param
+    path = "" if store == "memory" else f"path = {tmp_path}/disk\ncreate = yes\n"
+    export = f"[export disk]\nsize = {SIZE}\nstore = {store}\n{path}"
+    daemon = start_daemon(
+        export + listener("nbd", service="nbd", engine=engine, exports="disk", workers=2)
+    )
+    yield daemon
+    daemon.wait_closed("nbd")
+    (disk,) = daemon.call("GetStats")["exports"]
+    assert disk["state"] == "ok" and disk["in_flight"] == 0
+    # What is left out is what replies are written into, one chunk a worker, and what is lent.
+    pool = daemon.stats("nbd")["pool"]
+    assert pool["free"] >= pool["chunks"] - 2
+
+
+def uri(daemon):
+    return "nbd://127.0.0.1:%d/disk" % daemon.port("nbd")
+
+
+def run(*command, **options):
+    result = subprocess.run(
+        ["timeout", "-k", "5", str(TIMEOUT), *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,
+    )
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+def connect(daemon, structured=True, contexts=True):
+    client = nbd.NBD()
+    client.set_request_structured_replies(structured)
+    client.set_strict_mode(0)
+    if structured and contexts:
+        client.add_meta_context(nbd.CONTEXT_BASE_ALLOCATION)
+    client.connect_uri(uri(daemon))
+    return client
+
+
+def allocation(client, offset=0, length=SIZE, flags=0):
+    """[(length, is a hole), ...]"""
+    extents = []
+
+    def extent(_context, _offset, entries, _error):
+        extents.extend(zip(entries[::2], (entry & nbd.STATE_HOLE != 0 for entry in entries[1::2])))
+
+    client.block_status(length, offset, extent, flags)
+    return extents
+
+
+def operations(daemon):
+    return {k: (o["count"], o["errors"]) for k, o in daemon.stats("nbd")["operations"].items()}
+
+
+def test_nbdinfo_tells_what_the_export_can(daemon):
+    requires("nbdinfo")
+    info = json.loads(run("nbdinfo", "--json", "--list", uri(daemon)))
+    assert [e["export-name"] for e in info["exports"]] == ["disk"]
+    (export,) = info["exports"]
+    assert export["export-size"] == SIZE
+    assert export["contexts"] == ["base:allocation"]
+    for can in ["cache", "df", "fast_zero", "flush", "fua", "multi_conn", "trim", "zero"]:
+        assert export[f"can_{can}"] is True, can
+    assert export["is_read_only"] is False
+    assert export["block_size_minimum"] == 1 and export["block_size_maximum"] == 32 * MIB
+    for what in ["connect", "read", "write", "flush", "fua", "zero", "structured-reply"]:
+        run("nbdinfo", "--can", what, uri(daemon))
+    (extent,) = json.loads(run("nbdinfo", "--json", "--map", uri(daemon)))
+    assert extent["length"] == SIZE and extent["description"] == "hole,zero"
+
+
+def test_nbdcopy_both_ways_keeps_every_byte(daemon, tmp_path):
+    requires("nbdcopy")
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    data = bytearray(random.Random(1).randbytes(SIZE))
+    data[MIB : 3 * MIB] = bytes(2 * MIB)
+    source.write_bytes(data)
+    for options in [[], ["--request-size=32768", "--connections=2"], ["--request-size=4194304"]]:
+        run("nbdcopy", *options, source, uri(daemon))
+        run("nbdcopy", *options, uri(daemon), copy)
+        assert copy.read_bytes() == data
+
+
+@pytest.mark.parametrize("structured", [True, False], ids=["structured", "simple"])
+def test_random_commands_agree_with_a_model(daemon, structured):
+    client, model = connect(daemon, structured), bytearray(SIZE)
+    chosen = random.Random(2)
+    expected = dict.fromkeys(["read", "write", "flush", "trim", "write_zeroes", "cache"], 0)
+    for _ in range(300):
+        offset = chosen.randrange(SIZE)
+        length = min(chosen.choice([1, 511, 4096, 65536, 700000]), SIZE - offset)
+        end = offset + length
+        kind = chosen.choice(list(expected))
+        fua = chosen.choice([0, nbd.CMD_FLAG_FUA])
+        expected[kind] += 1
+        if kind == "read":
+            df = nbd.CMD_FLAG_DF if structured and chosen.random() < 0.3 else 0
+            if df:
+                pieces = []
+                client.pread_structured(
+                    length, offset, lambda d, o, s, e: pieces.append((bytes(d), o)), df
+                )
+                assert pieces == [(bytes(model[offset:end]), offset)]
+            else:
+                assert client.pread(length, offset) == model[offset:end]
+        elif kind == "write":
+            model[offset:end] = chosen.randbytes(length)
+            client.pwrite(bytes(model[offset:end]), offset, fua)
+        elif kind == "write_zeroes":
+            flags = chosen.choice([0, nbd.CMD_FLAG_NO_HOLE]) | fua
+            client.zero(length, offset, flags)
+            model[offset:end] = bytes(length)
+        elif kind == "trim":
+            client.trim(length, offset, fua)
+            model[offset:end] = client.pread(length, offset)  # it may read as anything
+            expected["read"] += 1
+        elif kind == "cache":
+            client.cache(length, offset)
+        else:
+            client.flush()
+    assert client.pread(SIZE // 2, 0) == model[: SIZE // 2]
+    client.shutdown()
+    expected["read"] += 1
+    counts = operations(daemon)
+    assert {k: counts[k] for k in expected} == {k: (n, 0) for k, n in expected.items()}
+
+
+def test_holes_are_reported_and_read_as_zeros(daemon):
+    client = connect(daemon)
+    client.pwrite(b"x" * 65536, MIB)
+    assert allocation(client) == [(MIB, True), (65536, False), (SIZE - MIB - 65536, True)]
+    assert allocation(client, MIB - 4096, 8192, nbd.CMD_FLAG_REQ_ONE) == [(4096, True)]
+    client.trim(65536, MIB)
+    assert all(hole for _, hole in allocation(client))
+    client.zero(65536, 2 * MIB, nbd.CMD_FLAG_NO_HOLE)
+    assert client.pread(65536, 2 * MIB) == bytes(65536)
+    client.shutdown()
+
+
+def test_errors_are_answered_and_the_connection_goes_on(daemon):
+    client = connect(daemon)
+    for call in [
+        lambda: client.pread(4096, SIZE - 4095),
+        lambda: client.pread(4096, 2**63 - 1),
+        lambda: client.pwrite(b"x" * 4096, SIZE - 1),
+        lambda: client.trim(4096, SIZE),
+        lambda: client.zero(SIZE + 1, 0),
+    ]:
+        with pytest.raises(nbd.Error) as error:
+            call()
+        assert error.value.errno in ("EINVAL", "ENOSPC")
+    client.pwrite(b"still here", 0, nbd.CMD_FLAG_FUA)
+    assert client.pread(10, 0) == b"still here"
+    client.shutdown()
+    assert sum(errors for _, errors in operations(daemon).values()) == 5
+
+
+def test_many_requests_of_a_connection_are_under_way_at_once(daemon):
+    client = connect(daemon)
+    chosen = random.Random(3)
+    data = {slot: chosen.randbytes(32 * KIB) for slot in range(64)}
+    ready = []
+    for slot, piece in data.items():
+        buffer = nbd.Buffer.from_bytearray(bytearray(piece))
+        client.aio_pwrite(buffer, slot * 32 * KIB, lambda *_: 1)
+    while client.aio_in_flight():
+        client.poll(-1)
+    for slot in data:
+        buffer = nbd.Buffer(32 * KIB)
+        ready.append((slot, buffer))
+        client.aio_pread(buffer, slot * 32 * KIB, lambda *_: 1)
+    while client.aio_in_flight():
+        client.poll(-1)
+    for slot, buffer in ready:
+        assert buffer.to_bytearray() == data[slot]
+    client.shutdown()
+
+
+def test_connections_write_and_flush_beside_each_other(daemon):
+    failures = []
+
+    def write(part):
+        try:
+            client = connect(daemon)
+            for i in range(100):
+                offset = part * MIB + i * 4096
+                client.pwrite(bytes([part + 1]) * 4096, offset)
+                if i % 10 == 0:
+                    client.flush()
+            client.flush()
+            client.shutdown()
+        except Exception as error:  # pylint: disable=broad-except
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=[part]) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    client = connect(daemon)
+    for part in range(4):
+        assert client.pread(400 * KIB, part * MIB) == bytes([part + 1]) * 400 * KIB
+    client.shutdown()
+
+
+def test_fio_verifies_what_it_wrote(daemon):
+    fio = requires("fio")
+    if "nbd" not in run(fio, "--enghelp").split():
+        pytest.skip("this fio has no nbd engine")
+    run(
+        fio, "--name=x", "--ioengine=nbd", f"--uri={uri(daemon)}", "--rw=randrw", "--bs=4k",
+        "--iodepth=32", f"--size={SIZE}", "--io_size=8M", "--verify=crc32c", "--verify_fatal=1",
+        "--verify_state_save=0",
+    )
+
+
+def test_qemu_reads_what_it_wrote(daemon, tmp_path):
+    requires("qemu-io")
+    run(
+        "qemu-io", "-f", "raw", "-c", "write -P 7 -f 4k 1M", "-c", "write -z 64k 64k",
+        "-c", "discard 512k 128k", "-c", "read -P 7 4k 60k", "-c", "read -P 0 64k 64k",
+        "-c", "flush", uri(daemon),
+    )
+    image = tmp_path / "image"
+    run("qemu-img", "convert", "-f", "raw", "-O", "raw", uri(daemon), image)
+    run("qemu-img", "compare", "-f", "raw", "-F", "raw", uri(daemon), image)
+    extents = json.loads(run("qemu-img", "map", "-f", "raw", "--output=json", uri(daemon)))
+    assert sum(extent["length"] for extent in extents) == SIZE
+    assert not extents[-1]["data"]
+    run("qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", image, uri(daemon))
+    run("qemu-img", "compare", "-f", "raw", "-F", "raw", uri(daemon), image)
+
+
+def test_nbd_client_lists_the_exports(daemon):
+    if not os.path.exists("/usr/sbin/nbd-client"):
+        pytest.skip("nbd-client is not installed (make deps)")
+    out = run("/usr/sbin/nbd-client", "-l", "127.0.0.1", "-p", daemon.port("nbd"))
+    assert "disk" in out.split()
