@@ -71,6 +71,9 @@ table() {
 	bench     iperf3               iperf3                    iperf3
 	bench     valgrind             valgrind                  valgrind
 	bench     strace               strace                    strace
+	bench     fio                  fio                       fio
+	bench     nbdkit               nbdkit                    nbdkit
+	bench     qemu-utils           qemu-img                  qemu-img
 	bench     wrk                  -                         wrk
 	bench     nginx-light          nginx                     nginx
 	bench     python3              python3                   python

@@ -1,0 +1,66 @@
+/* Preloaded into the daemon by tests: file calls of the store `threads` that fail as the file named
+ * by FAULTY says, a line of words at a time: `fdatasync EIO`, `pwrite ENOSPC`, `pread short`. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* What is asked of this call: 0, an errno, or -1: a short transfer. */
+static int fault(const char *call)
+{
+	const char *path = getenv("FAULTY");
+	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	char text[64] = "";
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0 || strncmp(text, call, strlen(call)) != 0)
+		return 0;
+	if (strstr(text, "ENOSPC"))
+		return ENOSPC;
+	return strstr(text, "EIO") ? EIO : -1;
+}
+
+ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offset)
+{
+	ssize_t (*real)(int, const struct iovec *, int, off_t) = dlsym(RTLD_NEXT, "preadv");
+	int what = fault("pread");
+	struct iovec first = { iov->iov_base, iov->iov_len > 100 ? 100 : iov->iov_len };
+
+	if (what > 0) {
+		errno = what;
+		return -1;
+	}
+	return what < 0 ? real(fd, &first, 1, offset) : real(fd, iov, count, offset);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+	ssize_t (*real)(int, const struct iovec *, int, off_t, int) = dlsym(RTLD_NEXT, "pwritev2");
+	int what = fault("pwrite");
+	struct iovec first = { iov->iov_base, iov->iov_len > 100 ? 100 : iov->iov_len };
+
+	if (what > 0) {
+		errno = what;
+		return -1;
+	}
+	return what < 0 ? real(fd, &first, 1, offset, flags) : real(fd, iov, count, offset, flags);
+}
+
+int fdatasync(int fd)
+{
+	int (*real)(int) = dlsym(RTLD_NEXT, "fdatasync");
+	int what = fault("fdatasync");
+
+	if (what > 0) {
+		errno = what;
+		return -1;
+	}
+	return real(fd);
+}

@@ -1,0 +1,367 @@
+"""The nbd service with clients that break the protocol, break off, or are broken off; with stores
+that fail; and with a daemon that is killed."""
+
+import os
+import pathlib
+import random
+import signal
+import socket
+import struct
+import subprocess
+import threading
+
+import pytest
+from conftest import TIMEOUT, Daemon, listener
+from nbd_client import (
+    EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO, OPT_LIST,
+    OPT_STARTTLS, READ, REP_ACK, REP_ERR_INVALID, REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP,
+    REP_SERVER, TRIM, WRITE, WRITE_ZEROES, Raw, connect, reset,
+)
+
+KIB, MIB = 1024, 1024 * 1024
+SIZE = 8 * MIB
+STORES = ["io_uring", "threads"]
+
+
+def section(name, path="", store="io_uring", **keys):
+    keys = {"size": SIZE, **({"path": path, "create": "yes"} if path else {}), **keys}
+    lines = [f"[export {name}]", f"store = {store}"]
+    lines += [f"{key.replace('_', '-')} = {value}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(params=STORES)
+def store(request):
+    return request.param
+
+
+@pytest.fixture
+def daemon(start_daemon, engine, store, tmp_path):
+    daemon = start_daemon(
+        section("disk", f"{tmp_path}/disk", store)
+        + section("other", store="memory")
+        + listener("nbd", service="nbd", engine=engine, exports="disk, other")
+    )
+    yield daemon
+    daemon.wait_closed("nbd")
+    for export in daemon.call("GetStats")["exports"]:
+        assert export["in_flight"] == 0
+    pool = daemon.stats("nbd")["pool"]
+    assert pool["free"] >= pool["chunks"] - 1
+
+
+def works(daemon):
+    """Somebody else is served as ever."""
+    with connect(daemon, "nbd") as client:
+        client.request(WRITE, 4096, 4, b"fine", FUA)
+        assert client.reply() == (0, b"")
+        client.request(READ, 4096, 4)
+        assert client.reply(4) == (0, b"fine")
+
+
+def test_options_are_answered_and_the_handshake_goes_on(daemon):
+    with Raw(daemon, "nbd") as client:
+        for option, data, expected in [
+            (OPT_STARTTLS, b"", REP_ERR_UNSUP),
+            (77, b"", REP_ERR_UNSUP),
+            (77, b"x" * 5000, REP_ERR_UNSUP),
+            (OPT_LIST, b"data", REP_ERR_INVALID),
+            (OPT_INFO, b"", REP_ERR_INVALID),
+            (OPT_INFO, struct.pack(">I", 100) + b"short", REP_ERR_INVALID),
+            (OPT_INFO, struct.pack(">I", 2**32 - 1) + b"x" * 10, REP_ERR_INVALID),
+            (OPT_INFO, b"x" * 20000, REP_ERR_TOO_BIG),
+            (OPT_GO, struct.pack(">I", 4) + b"none" + struct.pack(">H", 0), REP_ERR_UNKNOWN),
+        ]:
+            client.option(option, data)
+            assert [kind for kind, _ in client.option_replies()] == [expected], option
+        client.option(OPT_LIST)
+        replies = client.option_replies()
+        assert [data[4:] for kind, data in replies if kind == REP_SERVER] == [b"disk", b"other"]
+        client.go(b"other")
+        client.request(READ, 0, 10)
+        assert client.reply(10) == (0, bytes(10))
+
+
+@pytest.mark.parametrize("zeroes", [0, 124], ids=["no_zeroes", "zeroes"])
+def test_old_clients_choose_an_export_by_name(daemon, zeroes):
+    with Raw(daemon, "nbd", flags=1 if zeroes else 3) as client:
+        client.option(OPT_EXPORT_NAME, b"disk")
+        size, flags = struct.unpack(">QH", client.read(10))
+        assert size == SIZE and flags & 1
+        assert client.read(zeroes) == bytes(zeroes)
+        client.request(WRITE, 0, 5, b"hello")
+        assert client.reply() == (0, b"")
+    with Raw(daemon, "nbd") as client:
+        client.option(OPT_EXPORT_NAME, b"no such export")
+        assert client.is_closed()
+    with Raw(daemon, "nbd") as client:
+        client.option(OPT_ABORT)
+        assert client.option_replies() == [(REP_ACK, b"")] and client.is_closed()
+
+
+@pytest.mark.parametrize("what", ["flags", "option", "huge option", "request", "half", "noise"])
+def test_what_makes_no_sense_ends_the_connection_and_no_other(daemon, what):
+    before = daemon.stats("nbd")["connections"]["closed"]["protocol"]
+    bystander = connect(daemon, "nbd")
+    if what == "flags":
+        client = Raw(daemon, "nbd", flags=0xFFFF0000)
+    elif what == "option":
+        client = Raw(daemon, "nbd")
+        client.option(OPT_LIST, magic=b"WHAT IS?")
+    elif what == "huge option":
+        client = Raw(daemon, "nbd")
+        client.option(77, length=2**32 - 1)
+    else:
+        client = connect(daemon, "nbd")
+        if what == "request":
+            client.request(READ, 0, 10, magic=0x12345678)
+        elif what == "noise":
+            client.send(random.Random(4).randbytes(10000))
+        else:
+            client.send(struct.pack(">I", 0x25609513) + b"\0" * 5)
+            client.socket.shutdown(socket.SHUT_WR)
+    assert client.is_closed()
+    if what != "half":  # that one has just ended
+        assert daemon.stats("nbd")["connections"]["closed"]["protocol"] == before + 1
+    bystander.request(FLUSH)
+    assert bystander.reply() == (0, b"")
+    bystander.socket.close()
+    works(daemon)
+
+
+def test_bad_requests_are_answered_and_the_connection_goes_on(daemon):
+    with connect(daemon, "nbd") as client:
+        for request, error in [
+            ((READ, 0, 0), EINVAL),
+            ((READ, SIZE - 1, 2), EINVAL),
+            ((READ, 2**64 - 1, 1), EINVAL),
+            ((READ, 2**64 - 10, 20), EINVAL),
+            ((READ, 0, 2**32 - 1), EINVAL),
+            ((WRITE, SIZE - 1, 2, b"xx"), ENOSPC),
+            ((WRITE, 2**64 - 1, 2, b"xx"), ENOSPC),
+            ((WRITE, 0, 33 * MIB, b"x" * (33 * MIB)), ENOSPC),
+            ((WRITE, 0, 1, b"x", 0x8000), EINVAL),
+            ((TRIM, SIZE, 1), EINVAL),
+            ((WRITE_ZEROES, 0, SIZE + 1), ENOSPC),
+            ((99, 0, 0), EINVAL),
+        ]:
+            client.request(*request)
+            assert client.reply() == (error, b""), request[:3]
+        client.request(READ, 0, 10)
+        assert client.reply(10) == (0, bytes(10))
+
+
+def test_a_read_only_export_is_never_written(start_daemon, engine, store, tmp_path):
+    path = tmp_path / "disk"
+    path.write_bytes(b"x" * 65536)
+    path.chmod(0o444)
+    daemon = start_daemon(
+        f"[export disk]\npath = {path}\nstore = {store}\nread-only = yes\n"
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    with connect(daemon, "nbd") as client:
+        for kind, payload in [(WRITE, b"y" * 10), (TRIM, b""), (WRITE_ZEROES, b"")]:
+            client.request(kind, 0, 10, payload)
+            assert client.reply() == (EPERM, b"")
+        client.request(FLUSH)
+        assert client.reply() == (0, b"")
+        client.request(READ, 0, 10)
+        assert client.reply(10) == (0, b"x" * 10)
+    assert path.read_bytes() == b"x" * 65536
+
+
+def test_killed_clients_leave_nothing_behind(daemon):
+    for _ in range(5):
+        client = connect(daemon, "nbd")
+        for i in range(64):
+            client.request(*random.choice([(READ, i * 65536, 65536), (WRITE, i * 4096, 4096, b"k" * 4096)]))
+        reset(client)
+        client = connect(daemon, "nbd")
+        client.request(WRITE, 0, 1 * MIB, b"only a part of it")
+        reset(client)
+    works(daemon)
+
+
+def test_two_hundred_clients_are_served(daemon):
+    clients = [connect(daemon, "nbd") for _ in range(200)]
+    for i, client in enumerate(clients):
+        client.request(WRITE, i * 4096, 4096, bytes([i]) * 4096)
+    for client in clients:
+        assert client.reply() == (0, b"")
+    for i, client in enumerate(clients):
+        client.request(READ, i * 4096, 4096)
+    for i, client in enumerate(clients):
+        assert client.reply(4096) == (0, bytes([i]) * 4096)
+        client.socket.close()
+
+
+def test_clients_that_never_read_hurt_nobody(daemon):
+    clients = []
+    for _ in range(4):
+        client = connect(daemon, "nbd")
+        client.socket.settimeout(0.2)
+        try:
+            for _ in range(2000):
+                client.request(READ, 0, 1 * MIB)
+        except TimeoutError:
+            pass
+        clients.append(client)
+    works(daemon)
+    held = sum(c["held_bytes"] for c in daemon.call("ListConnections")["connections"])
+    pool = daemon.stats("nbd")["pool"]
+    assert held <= pool["chunks"] * 16384
+    for client in clients:
+        reset(client)
+
+
+def test_a_full_file_system_is_an_error_of_the_request(start_daemon, engine, store, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system takes root")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], check=True)
+    try:
+        daemon = start_daemon(
+            section("disk", f"{small}/disk", store)
+            + listener("nbd", service="nbd", engine=engine, exports="disk")
+        )
+        with connect(daemon, "nbd") as client:
+            errors = set()
+            for i in range(16):
+                client.request(WRITE, i * 256 * KIB, 256 * KIB, b"f" * (256 * KIB))
+                errors.add(client.reply()[0])
+            assert errors == {0, ENOSPC}
+            client.request(READ, 0, 5)
+            assert client.reply(5) == (0, b"fffff")
+            client.request(TRIM, 0, 2 * MIB)
+            assert client.reply() == (0, b"")
+            client.request(WRITE, 0, 4096, b"g" * 4096, FUA)
+            assert client.reply() == (0, b"")
+        (disk,) = daemon.call("GetStats")["exports"]
+        assert disk["errors"]["ENOSPC"] > 0 and disk["state"] == "ok"
+        daemon.stop()
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_a_file_that_was_cut_is_an_error_of_the_request(daemon, tmp_path):
+    with connect(daemon, "nbd") as client:
+        os.truncate(tmp_path / "disk", MIB)
+        client.request(READ, 2 * MIB, 4096)
+        assert client.reply() == (EIO, b"")
+        client.request(READ, 0, 4096)
+        assert client.reply(4096) == (0, bytes(4096))
+        client.request(READ, MIB - 10, 20)
+        assert client.reply() == (EIO, b"")
+        os.truncate(tmp_path / "disk", SIZE)
+
+
+def test_what_was_acknowledged_survives_a_kill(engine, store, tmp_path):
+    """Blocks hold their number and version; after kill -9 none is older than what was promised."""
+    config = section("disk", f"{tmp_path}/disk", store) + listener(
+        "nbd", service="nbd", engine=engine, exports="disk"
+    )
+    chosen = random.Random(5)
+    promised = {}  # block: version
+    version = 0
+    for round_ in range(3):
+        (tmp_path / str(round_)).mkdir()
+        daemon = Daemon(config, tmp_path / str(round_))
+        with connect(daemon, "nbd") as client:
+            for block, wanted in promised.items():
+                client.request(READ, block * 4096, 8)
+                found_block, found = struct.unpack(">II", client.reply(8)[1])
+                assert (found_block, found >= wanted) == (block, True)
+            killer = threading.Timer(chosen.uniform(0.05, 0.3), daemon.process.kill)
+            killer.start()
+            written = {}
+            try:
+                while True:
+                    version += 1
+                    block = chosen.randrange(SIZE // 4096)
+                    fua = chosen.random() < 0.3
+                    payload = struct.pack(">II", block, version) * 512
+                    client.request(WRITE, block * 4096, 4096, payload, FUA if fua else 0)
+                    assert client.reply() == (0, b"")
+                    (promised if fua else written)[block] = version
+                    if chosen.random() < 0.1:
+                        client.request(FLUSH)
+                        assert client.reply() == (0, b"")
+                        promised.update(written)
+                        written = {}
+            except (EOFError, ConnectionError):
+                pass
+            killer.join()
+        assert daemon.process.wait(TIMEOUT) == -signal.SIGKILL
+        daemon.notify.close()
+    assert len(promised) > 10
+
+
+@pytest.fixture
+def faulty(start_daemon, tmp_path):
+    """A daemon whose file calls fail as faulty.say() says."""
+    library, orders = tmp_path / "faulty.so", tmp_path / "orders"
+    source = pathlib.Path(__file__).with_name("faulty.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    orders.write_text("")
+    daemon = start_daemon(
+        section("disk", f"{tmp_path}/disk", "threads")
+        + listener("nbd", service="nbd", exports="disk"),
+        env={
+            "LD_PRELOAD": str(library),
+            "FAULTY": str(orders),
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
+        },
+    )
+    daemon.say = orders.write_text
+    return daemon
+
+
+def test_short_transfers_are_completed(faulty):
+    data = random.Random(6).randbytes(5000)
+    with connect(faulty, "nbd") as client:
+        faulty.say("pwrite short")
+        client.request(WRITE, 100, 5000, data)
+        assert client.reply() == (0, b"")
+        faulty.say("pread short")
+        client.request(READ, 100, 5000)
+        assert client.reply(5000) == (0, data)
+
+
+def test_errors_of_the_device_reach_the_client(faulty):
+    with connect(faulty, "nbd") as client:
+        for order, request, error in [
+            ("pread EIO", (READ, 0, 4096), EIO),
+            ("pwrite EIO", (WRITE, 0, 4, b"1234"), EIO),
+            ("pwrite ENOSPC", (WRITE, 0, 4, b"1234"), ENOSPC),
+            ("pwrite EIO", (WRITE, 0, 4, b"1234", FUA), EIO),
+        ]:
+            faulty.say(order)
+            client.request(*request)
+            assert client.reply() == (error, b""), order
+        faulty.say("")
+        client.request(FLUSH)
+        assert client.reply() == (0, b"")
+    (disk,) = faulty.call("GetStats")["exports"]
+    assert disk["errors"]["EIO"] == 3 and disk["errors"]["ENOSPC"] == 1 and disk["state"] == "ok"
+
+
+def test_a_failed_flush_fails_the_export_for_everybody(faulty):
+    with connect(faulty, "nbd") as client, connect(faulty, "nbd") as bystander:
+        client.request(WRITE, 0, 4, b"1234")
+        assert client.reply() == (0, b"")
+        faulty.say("fdatasync EIO")
+        client.request(FLUSH)
+        assert client.reply() == (EIO, b"")
+        faulty.say("")
+        for one in [client, bystander]:
+            for request in [(FLUSH,), (READ, 0, 4), (WRITE, 0, 4, b"5678")]:
+                one.request(*request)
+                assert one.reply() == (EIO, b"")
+    with Raw(faulty, "nbd") as late:
+        late.option(OPT_GO, struct.pack(">IH", 0, 0))
+        ((kind, text),) = late.option_replies()
+        assert kind & 0x80000000 and b"flush" in text
+    (disk,) = faulty.call("GetStats")["exports"]
+    assert disk["state"] == "failed" and "flush" in disk["reason"]
+    assert "flush failed" in faulty.log()
