@@ -43,6 +43,7 @@ table() {
 	test      wrk                  -                         wrk
 	test      nghttp2-client       nghttp2                   nghttp2
 	test      apache2-utils        httpd-tools               apache
+	test      hey                  -                         -
 	test      iproute2             iproute                   iproute2
 	test      python3-libnbd       python3-libnbd            libnbd
 	test      libnbd-bin           libnbd                    libnbd

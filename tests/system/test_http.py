@@ -106,6 +106,23 @@ def test_ab(daemon, keep_alive):
     assert counts(daemon)["get"] >= requests
 
 
+def test_hey(daemon, tmp_path):
+    """Go's client, which few others are like; it keeps connections, or makes one for each request."""
+    body = tmp_path / "body"
+    body.write_bytes(noise(20 * KIB))
+    runs = [
+        (["-n", "2000"], "/"),
+        (["-n", "200", "-disable-keepalive"], "/bytes/64K"),
+        (["-n", "400", "-m", "POST", "-D", str(body)], "/echo"),
+        (["-n", "400", "-m", "HEAD"], "/"),
+    ]
+    for options, path in runs:
+        text = run(requires("hey"), "-c", "4", *options, url(daemon, path)).decode()
+        assert number(r"\[200\]\s+(\d+) responses", text) == int(options[1]), text
+        assert "Error distribution" not in text, text
+    assert [counts(daemon)[name] for name in ["get", "bytes", "echo", "head"]] == [2000, 200, 400, 400]
+
+
 def test_ab_posts(daemon, tmp_path):
     body = tmp_path / "body"
     body.write_bytes(noise(20 * KIB))
