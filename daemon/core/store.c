@@ -21,6 +21,12 @@ const char *const io_error_names[] = {
 		[IO_ERROR_other] = "other",
 };
 
+const char *const mount_feature_names[] = {
+#define X(name) #name,
+	MOUNT_FEATURES(X)
+#undef X
+};
+
 static enum io_error io_error(int error)
 {
 	switch (error) {
@@ -149,6 +155,8 @@ int mounts_attach(struct worker *w, struct reason *reason)
 		int rc;
 
 		m->worker = w;
+		if (m->export->options->direct)
+			m->features |= 1U << MOUNT_direct;
 		rc = m->store->attach ? m->store->attach(m, reason) : 0;
 		if (rc < 0) {
 			w->mount_count = i;

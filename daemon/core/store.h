@@ -90,12 +90,30 @@ struct io {
 	unsigned calls; /* system calls that were made for it, 0 at first */
 };
 
+/* What of a store's features is really in use: X(name), as in GetStats. */
+#define MOUNT_FEATURES(X)                                                                          \
+	X(unified_ring) /* the engine's ring is the store's */                                     \
+	X(registered_file)                                                                         \
+	X(registered_buffers)                                                                      \
+	X(direct)
+enum mount_feature {
+#define X(name) MOUNT_##name,
+	MOUNT_FEATURES(X)
+#undef X
+		MOUNT_FEATURE_COUNT
+};
+extern const char *const mount_feature_names[MOUNT_FEATURE_COUNT];
+
 /* What one worker holds of an export.  Counters: one writer, the worker. */
 struct mount {
 	struct export *export;
 	const struct store *store; /* how this listener reaches it */
 	struct worker *worker;
 	void *store_state; /* the store's */
+
+	/* attach()'s; constant then. */
+	uint32_t features;    /* bit mask of enum mount_feature */
+	struct reason reason; /* why one that was asked for is not in use; "": all are */
 
 	/* Concurrent flushes are one: those that come while one is under way wait for the next. */
 	struct io *flushing, *flush_next;

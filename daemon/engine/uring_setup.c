@@ -106,8 +106,10 @@ static void uring_init_files(struct worker *w)
 	getrlimit(RLIMIT_NOFILE, &limit);
 	count = (unsigned)MIN(limit.rlim_cur, URING_FILES_MAX);
 	u->slots = calloc(count, sizeof(*u->slots));
-	if (!u->slots || io_uring_register_files_sparse(&u->ring.io, count) < 0)
+	if (!u->slots || io_uring_register_files_sparse(&u->ring.io, count + RING_FILES_MAX) < 0)
 		return; /* connections go without */
+	u->ring.files_next = count;
+	u->ring.files_end = count + RING_FILES_MAX;
 	for (unsigned i = count; i-- > 0;)
 		u->slots[u->slot_count++] = i;
 	u->slots_total = count;

@@ -155,6 +155,53 @@ void ring_fini(struct ring *r)
 	io_uring_queue_exit(&r->io);
 }
 
+/* ---- What stores register ---- */
+
+int ring_register_file(struct ring *r, int fd, struct reason *reason)
+{
+	int rc = 0;
+
+	if (!r->files_end) { /* the engine has no table */
+		rc = io_uring_register_files_sparse(&r->io, RING_FILES_MAX);
+		r->files_end = rc == 0 ? RING_FILES_MAX : 0;
+	}
+	if (rc == 0 && r->files_next == r->files_end)
+		rc = -ENOSPC;
+	if (rc == 0)
+		rc = io_uring_register_files_update(&r->io, r->files_next, &fd, 1);
+	if (rc < 0)
+		return reason_set(reason, rc, "its file is not registered: %s", strerror(-rc));
+	return (int)r->files_next++;
+}
+
+void ring_unregister_file(struct ring *r, unsigned slot)
+{
+	int none = -1;
+
+	io_uring_register_files_update(&r->io, slot, &none, 1);
+}
+
+int ring_register_buffers(struct ring *r, struct reason *reason)
+{
+	const struct pool *p = &r->worker->pool;
+	struct iovec slab = { p->slab, (size_t)p->chunk_count * p->chunk_size };
+	int rc = r->buffers ? 0 : io_uring_register_buffers(&r->io, &slab, 1);
+
+	r->buffers = rc == 0;
+	if (rc == -ENOMEM || rc == -EPERM)
+		return reason_set(
+			reason, rc,
+			"its buffers are not registered: %zu KiB of locked memory are more "
+			"than allowed; raise LimitMEMLOCK= of the unit or `ulimit -l`, or "
+			"lower `buffers`",
+			slab.iov_len / 1024);
+	if (rc < 0)
+		return reason_set(
+			reason, rc, "its buffers are not registered: %s%s", strerror(-rc),
+			slab.iov_len > 1U << 30 ? "; at most 1 GiB can be, lower `buffers`" : "");
+	return 0;
+}
+
 /* ---- Entering the kernel ---- */
 
 /* Publishes what was queued; returns how many the kernel has not taken yet. */

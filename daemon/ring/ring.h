@@ -17,6 +17,7 @@ enum {
 	RING_SQ_ENTRIES = 256,
 	RING_CQ_ENTRIES = 4096,
 	RING_WATCHED_MAX = 4,
+	RING_FILES_MAX = 256, /* of stores, registered beside the engine's sockets */
 };
 
 /* A descriptor of the worker's own that is watched until the end. */
@@ -38,6 +39,8 @@ struct ring {
 	unsigned quiet;
 	uint64_t spin_ns; /* look for completions that long before sleeping */
 	bool sqpoll, deferred;
+	unsigned files_next, files_end; /* slots for stores in the table of registered files */
+	bool buffers;                   /* the pool's slab is registered, as buffer 0 */
 	unsigned watched_count;
 	struct ring_watched watched[RING_WATCHED_MAX];
 };
@@ -49,6 +52,13 @@ void ring_fini(struct ring *r);
 
 /* Can there be rings here?  0, or -errno with the reason.  Any thread. */
 int ring_probe(struct reason *reason);
+
+/* Registers a store's file: its slot, or -errno with the reason, and then it goes without. */
+int ring_register_file(struct ring *r, int fd, struct reason *reason);
+void ring_unregister_file(struct ring *r, unsigned slot);
+
+/* Registers the pool's slab as buffer 0, once.  0, or -errno with the reason. */
+int ring_register_buffers(struct ring *r, struct reason *reason);
 
 /* Submits what is queued, without waiting. */
 void ring_submit(struct ring *r);

@@ -106,6 +106,21 @@ static struct share share_new(const struct server *s)
 	return share;
 }
 
+/* How a listener reaches the export: its workers do alike, so one of them tells. */
+static json_t *mount_to_json(const struct listener *l, const struct mount *m)
+{
+	json_t *features = json_array(), *json;
+
+	for (unsigned i = 0; i < MOUNT_FEATURE_COUNT; i++)
+		if (m->features & 1U << i)
+			json_array_append_new(features, json_string(mount_feature_names[i]));
+	json = json_pack("{s:o, s:s, s:o}", "listener", text(l->config->name), "store",
+			 m->store->name, "features", features);
+	if (m->reason.text[0])
+		json_object_set_new(json, "reason", text(m->reason.text));
+	return json;
+}
+
 /* NULL: no listener in names serves it. */
 static json_t *export_to_stats(const struct server *s, const struct server_export *x,
 			       const json_t *names)
@@ -122,8 +137,7 @@ static json_t *export_to_stats(const struct server *s, const struct server_expor
 		if (its.count == 0)
 			continue;
 		wanted |= document_is_wanted(names, l->config->name);
-		served = json_pack("{s:o, s:s}", "listener", text(l->config->name), "store",
-				   its.mounts[0]->store->name);
+		served = mount_to_json(l, its.mounts[0]);
 		share_to_json(&its, served);
 		json_array_append_new(listeners, served);
 	}

@@ -29,6 +29,14 @@ struct file_ring {
 	unsigned users;
 };
 
+/* What a mount needs. */
+struct file_mount {
+	struct file_ring *own;             /* NULL: the engine's ring is used */
+	int fd;                            /* the file, or its slot */
+	uint8_t sqe_flags;                 /* IOSQE_FIXED_FILE: a slot */
+	uint8_t read_opcode, write_opcode; /* with one piece of the pool's memory */
+};
+
 /* Where the file system cannot zero: written again and again. */
 static uint8_t file_zeros[IO_ZEROES_MAX];
 
@@ -46,19 +54,20 @@ static int file_sync_flags(const struct io *io)
 
 static void file_rw(struct io *io)
 {
+	const struct file_mount *f = io->mount->store_state;
 	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
-	int fd = io->mount->export->fd;
 	uint64_t offset = io->offset + io->progress;
+	const struct iovec *iov = io->iov;
+	bool read = io->kind == IO_read;
 
-	if (io->kind == IO_read && io->iov_count == 1)
-		io_uring_prep_read(sqe, fd, io->iov->iov_base, (unsigned)io->iov->iov_len, offset);
-	else if (io->kind == IO_read)
-		io_uring_prep_readv(sqe, fd, io->iov, io->iov_count, offset);
-	else if (io->iov_count == 1)
-		io_uring_prep_write(sqe, fd, io->iov->iov_base, (unsigned)io->iov->iov_len, offset);
+	if (io->iov_count > 1)
+		io_uring_prep_rw(read ? IORING_OP_READV : IORING_OP_WRITEV, sqe, f->fd, iov,
+				 io->iov_count, offset);
 	else
-		io_uring_prep_writev(sqe, fd, io->iov, io->iov_count, offset);
-	if (io->kind != IO_read)
+		io_uring_prep_rw(read ? f->read_opcode : f->write_opcode, sqe, f->fd, iov->iov_base,
+				 (unsigned)iov->iov_len, offset);
+	sqe->flags |= f->sqe_flags;
+	if (!read)
 		sqe->rw_flags = file_sync_flags(io);
 	ring_op(sqe, &io->op);
 }
@@ -322,35 +331,73 @@ static int file_ring_new(struct worker *w, struct reason *reason)
 	return 0;
 }
 
-static struct file_ring *file_ring_of(const struct mount *m)
+/* The ring that another mount of this worker has brought. */
+static struct file_ring *file_ring_of_others(const struct mount *m)
 {
-	return m->store_state;
+	const struct worker *w = m->worker;
+
+	for (unsigned i = 0; i < w->mount_count; i++) {
+		const struct file_mount *other = w->mounts[i].store_state;
+
+		if (w->mounts[i].store == m->store && other && other->own)
+			return other->own;
+	}
+	return NULL;
+}
+
+/* What cannot be registered goes without. */
+static void file_register(struct mount *m, struct file_mount *f)
+{
+	struct ring *r = file_ring(m);
+	int slot;
+
+	if (!m->export->options->registered)
+		return;
+	slot = ring_register_file(r, f->fd, &m->reason);
+	if (slot >= 0) {
+		f->fd = slot;
+		f->sqe_flags = IOSQE_FIXED_FILE;
+		m->features |= 1U << MOUNT_registered_file;
+	}
+	if (ring_register_buffers(r, &m->reason) == 0) {
+		f->read_opcode = IORING_OP_READ_FIXED;
+		f->write_opcode = IORING_OP_WRITE_FIXED;
+		m->features |= 1U << MOUNT_registered_buffers;
+	}
 }
 
 /* One ring serves all mounts of a worker. */
 static int file_uring_attach(struct mount *m, struct reason *reason)
 {
-	struct worker *w = m->worker;
-	int rc;
+	struct file_mount *f = calloc(1, sizeof(*f));
+	int rc = 0;
 
-	for (unsigned i = 0; i < w->mount_count; i++)
-		if (&w->mounts[i] != m && w->mounts[i].store == m->store &&
-		    w->mounts[i].store_state)
-			m->store_state = w->mounts[i].store_state;
-	if (!m->store_state && !w->ring) {
-		rc = file_ring_new(w, reason);
-		if (rc < 0)
+	if (!f)
+		return reason_set(reason, -ENOMEM, "no memory");
+	*f = (struct file_mount){ .own = file_ring_of_others(m),
+				  .fd = m->export->fd,
+				  .read_opcode = IORING_OP_READ,
+				  .write_opcode = IORING_OP_WRITE };
+	if (!f->own && !m->worker->ring) {
+		rc = file_ring_new(m->worker, reason);
+		if (rc < 0) {
+			free(f);
 			return rc;
-		m->store_state = container_of(w->ring, struct file_ring, ring);
+		}
+		f->own = container_of(m->worker->ring, struct file_ring, ring);
 	}
-	if (m->store_state)
-		file_ring_of(m)->users++;
+	if (f->own)
+		f->own->users++;
+	else
+		m->features |= 1U << MOUNT_unified_ring;
+	m->store_state = f;
+	file_register(m, f);
 	return 0;
 }
 
 static void file_uring_detach(struct mount *m)
 {
-	struct file_ring *f = file_ring_of(m);
+	struct file_mount *f = m->store_state;
 	struct ring *r = file_ring(m);
 
 	while (stat_load(m->in_flight) > 0) {
@@ -358,11 +405,15 @@ static void file_uring_detach(struct mount *m)
 			ring_enter(r, true, 0);
 		ring_reap(r);
 	}
-	if (!f || --f->users > 0)
-		return;
-	m->worker->ring = NULL;
-	m->worker->hooks = NULL; /* it will make no more turns */
-	file_ring_free(f);
+	if (f->sqe_flags)
+		ring_unregister_file(r, (unsigned)f->fd);
+	if (f->own && --f->own->users == 0) {
+		m->worker->ring = NULL;
+		m->worker->hooks = NULL; /* it will make no more turns */
+		file_ring_free(f->own);
+	}
+	free(f);
+	m->store_state = NULL;
 }
 
 const struct store store_file_uring = {

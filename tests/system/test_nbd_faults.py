@@ -1,9 +1,11 @@
 """The nbd service with clients that break the protocol, break off, or are broken off; with stores
 that fail; and with a daemon that is killed."""
 
+import ctypes
 import os
 import pathlib
 import random
+import resource
 import signal
 import socket
 import struct
@@ -365,3 +367,37 @@ def test_a_failed_flush_fails_the_export_for_everybody(faulty):
     (disk,) = faulty.call("GetStats")["exports"]
     assert disk["state"] == "failed" and "flush" in disk["reason"]
     assert "flush failed" in faulty.log()
+
+
+def features(daemon):
+    (disk,) = daemon.call("GetStats")["exports"]
+    (served,) = disk["listeners"]
+    return served["features"], served.get("reason", "")
+
+
+def test_stats_tell_what_is_registered(start_daemon, engine, tmp_path):
+    for registered in ["yes", "no"]:
+        daemon = start_daemon(
+            section("disk", f"{tmp_path}/disk", registered=registered)
+            + listener("nbd", service="nbd", engine=engine, exports="disk")
+        )
+        expected = [] if engine == "epoll" else ["unified_ring"]
+        if registered == "yes":
+            expected += ["registered_file", "registered_buffers"]
+        assert features(daemon) == (expected, "")
+        works(daemon)
+
+
+def test_without_locked_memory_the_limit_is_named(start_daemon, engine, tmp_path):
+    def limit_locked_memory():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (4 * MIB, 4 * MIB))
+        ctypes.CDLL(None).prctl(24, 14)  # PR_CAPBSET_DROP, CAP_IPC_LOCK: of root's
+
+    daemon = start_daemon(
+        section("disk", f"{tmp_path}/disk")
+        + listener("nbd", service="nbd", engine=engine, exports="disk"),
+        preexec=limit_locked_memory,
+    )
+    names, reason = features(daemon)
+    assert "registered_buffers" not in names and "LimitMEMLOCK" in reason
+    works(daemon)
