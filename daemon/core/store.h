@@ -57,6 +57,11 @@ enum {
 	IO_ZEROES_MAX = 1 << 20 /* bytes that are written at a time where nothing else zeroes */
 };
 
+/* Why nothing is polled for, with the error's text. */
+#define IO_POLL_REFUSED                                                                             \
+	"polled reads and writes are refused (%s), so nothing is polled for; the device must have " \
+	"queues for it (nvme: the module's poll_queues=)"
+
 struct io_extent {
 	uint64_t length; /* bytes */
 	bool hole;       /* not allocated; reads as zeros */
@@ -95,7 +100,8 @@ struct io {
 	X(unified_ring) /* the engine's ring is the store's */                                     \
 	X(registered_file)                                                                         \
 	X(registered_buffers)                                                                      \
-	X(direct)
+	X(direct)                                                                                  \
+	X(iopoll) /* reads and writes are polled for */
 enum mount_feature {
 #define X(name) MOUNT_##name,
 	MOUNT_FEATURES(X)
@@ -111,9 +117,9 @@ struct mount {
 	struct worker *worker;
 	void *store_state; /* the store's */
 
-	/* attach()'s; constant then. */
-	uint32_t features;    /* bit mask of enum mount_feature */
-	struct reason reason; /* why one that was asked for is not in use; "": all are */
+	_Atomic uint32_t features; /* bit mask of enum mount_feature; may lose some later */
+	struct reason
+		reason; /* attach()'s: why one that was asked for is not in use; "": all are */
 
 	/* Concurrent flushes are one: those that come while one is under way wait for the next. */
 	struct io *flushing, *flush_next;

@@ -261,11 +261,11 @@ void worker_add_hook(struct worker *w, struct worker_hook *hook)
 
 static void worker_turn(struct worker *w)
 {
-	bool block;
+	bool block = true;
 
 	for (struct worker_hook *hook = w->hooks; unlikely(hook != NULL); hook = hook->next)
-		hook->run(hook);
-	block = !w->ready;
+		block &= !hook->run(hook);
+	block &= !w->ready;
 	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
 	w->engine->wait(w, block);
 	stat_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */

@@ -77,10 +77,11 @@ struct worker_owner {
 };
 
 /* Runs at the end of every turn, before the worker may sleep; what it does may make connections
- * ready.  Embedded in its owner, until the worker ends. */
+ * ready.  True: it has to run again soon, the worker must not sleep.  Embedded in its owner, until
+ * the worker ends. */
 struct worker_hook {
 	struct worker_hook *next;
-	void (*run)(struct worker_hook *hook);
+	bool (*run)(struct worker_hook *hook);
 };
 
 struct acceptor {

@@ -201,7 +201,7 @@ static int poll_init(struct worker *w, struct reason *reason)
 	if (!u)
 		return reason_set(reason, -ENOMEM, "io_uring-poll: no memory");
 	w->engine_state = u;
-	rc = ring_init(&u->ring, w, reason);
+	rc = ring_init(&u->ring, w, 0, reason);
 	if (rc < 0) {
 		free(u);
 		w->engine_state = NULL;

@@ -100,7 +100,7 @@ static uint64_t ring_spin_ns(const struct worker *w)
 	return CPU_COUNT(&cpus) > 1 ? MAX(o->busy_poll_ns, o->sqpoll_idle_ns) : o->busy_poll_ns;
 }
 
-int ring_init(struct ring *r, struct worker *w, struct reason *reason)
+int ring_init(struct ring *r, struct worker *w, unsigned flags, struct reason *reason)
 {
 	const unsigned *setups = w->options.sqpoll ? ring_setups_sqpoll : ring_setups;
 	unsigned count =
@@ -109,7 +109,7 @@ int ring_init(struct ring *r, struct worker *w, struct reason *reason)
 
 	*r = (struct ring){ .worker = w, .sqpoll = w->options.sqpoll };
 	for (unsigned i = 0; i < count && rc == -EINVAL; i++)
-		rc = ring_setup(r, &w->options, setups[i]);
+		rc = ring_setup(r, &w->options, setups[i] | flags);
 	if (rc < 0)
 		return ring_unavailable(reason, rc);
 	if (!(r->features & IORING_FEAT_EXT_ARG) || !(r->features & IORING_FEAT_NODROP)) {

@@ -45,9 +45,9 @@ struct ring {
 	struct ring_watched watched[RING_WATCHED_MAX];
 };
 
-/* Sets the ring up, registers it and says so in the worker's features.  0, or -errno with the
- * reason: what is missing and how to mend it. */
-int ring_init(struct ring *r, struct worker *w, struct reason *reason);
+/* Sets the ring up, registers it and says so in the worker's features.  flags: IORING_SETUP_*
+ * beside its own.  0, or -errno with the reason: what is missing and how to mend it. */
+int ring_init(struct ring *r, struct worker *w, unsigned flags, struct reason *reason);
 void ring_fini(struct ring *r);
 
 /* Can there be rings here?  0, or -errno with the reason.  Any thread. */

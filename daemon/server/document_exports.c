@@ -1,5 +1,6 @@
 /* The documents' exports: what they are, and what their stores did for each listener.  See
  * document.h. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,14 +111,19 @@ static struct share share_new(const struct server *s)
 static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 {
 	json_t *features = json_array(), *json;
+	struct reason reason = m->reason;
+	uint32_t mask = stat_load(m->features);
 
 	for (unsigned i = 0; i < MOUNT_FEATURE_COUNT; i++)
-		if (m->features & 1U << i)
+		if (mask & 1U << i)
 			json_array_append_new(features, json_string(mount_feature_names[i]));
 	json = json_pack("{s:o, s:s, s:o}", "listener", text(l->config->name), "store",
 			 m->store->name, "features", features);
-	if (m->reason.text[0])
-		json_object_set_new(json, "reason", text(m->reason.text));
+	if (!reason.text[0] && m->export->options->iopoll && m->store == store_find("io_uring") &&
+	    !(mask & 1U << MOUNT_iopoll)) /* not at the start, but later */
+		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
+	if (reason.text[0])
+		json_object_set_new(json, "reason", text(reason.text));
 	return json;
 }
 

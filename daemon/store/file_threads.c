@@ -246,13 +246,13 @@ static void threads_submit(struct io *io)
 }
 
 /* Hands this turn's requests over. */
-static void threads_turn(struct worker_hook *hook)
+static bool threads_turn(struct worker_hook *hook)
 {
 	struct file_threads *t = container_of(hook, struct file_threads, hook);
 	unsigned wake;
 
 	if (!t->batch.head)
-		return;
+		return false;
 	pthread_mutex_lock(&t->lock);
 	wake = MIN(t->batch.count, t->idle);
 	t->idle -= wake;
@@ -261,6 +261,7 @@ static void threads_turn(struct worker_hook *hook)
 	stat_add(t->worker->stats.sys_other, wake);
 	while (wake-- > 0)
 		pthread_cond_signal(&t->wake);
+	return false;
 }
 
 /* Ends the threads when they have done what is queued. */

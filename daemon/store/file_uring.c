@@ -20,21 +20,29 @@
 #include "ring.h"
 #include "worker.h"
 
-/* The ring of a worker whose engine has none; shared by its mounts. */
+/* A ring of the store's own, shared by its mounts in a worker: where the engine has none, and for
+ * reads and writes that are polled for (IORING_SETUP_IOPOLL), which need one for themselves. */
 struct file_ring {
 	struct ring ring;
 	int eventfd;
 	struct op op; /* eventfd is readable */
 	struct worker_hook hook;
 	unsigned users;
+	unsigned polled; /* operations in flight; the ring polls for them */
 };
 
-/* What a mount needs. */
-struct file_mount {
-	struct file_ring *own;             /* NULL: the engine's ring is used */
+/* How a mount's reads and writes travel. */
+struct file_path {
+	struct ring *ring;
 	int fd;                            /* the file, or its slot */
 	uint8_t sqe_flags;                 /* IOSQE_FIXED_FILE: a slot */
 	uint8_t read_opcode, write_opcode; /* with one piece of the pool's memory */
+};
+
+struct file_mount {
+	struct file_ring *own, *poll; /* NULL: the engine's ring is used, nothing is polled for */
+	bool polls;                   /* with `poll`, as long as nothing was refused */
+	struct file_path path, poll_path;
 };
 
 /* Where the file system cannot zero: written again and again. */
@@ -52,24 +60,41 @@ static int file_sync_flags(const struct io *io)
 	return (io->flags & IO_FUA) || io->mount->export->options->sync_writes ? RWF_DSYNC : 0;
 }
 
-static void file_rw(struct io *io)
+static void file_rw_on(struct io *io, const struct file_path *path)
 {
-	const struct file_mount *f = io->mount->store_state;
-	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	struct io_uring_sqe *sqe = ring_sqe(path->ring);
 	uint64_t offset = io->offset + io->progress;
 	const struct iovec *iov = io->iov;
 	bool read = io->kind == IO_read;
 
 	if (io->iov_count > 1)
-		io_uring_prep_rw(read ? IORING_OP_READV : IORING_OP_WRITEV, sqe, f->fd, iov,
+		io_uring_prep_rw(read ? IORING_OP_READV : IORING_OP_WRITEV, sqe, path->fd, iov,
 				 io->iov_count, offset);
 	else
-		io_uring_prep_rw(read ? f->read_opcode : f->write_opcode, sqe, f->fd, iov->iov_base,
-				 (unsigned)iov->iov_len, offset);
-	sqe->flags |= f->sqe_flags;
+		io_uring_prep_rw(read ? path->read_opcode : path->write_opcode, sqe, path->fd,
+				 iov->iov_base, (unsigned)iov->iov_len, offset);
+	sqe->flags |= path->sqe_flags;
 	if (!read)
 		sqe->rw_flags = file_sync_flags(io);
 	ring_op(sqe, &io->op);
+}
+
+static void file_rw_done(struct op *op, int res, uint32_t flags);
+static void file_polled_done(struct op *op, int res, uint32_t flags);
+
+/* What has to be on stable storage is not polled for: its completion is more than the device's. */
+static void file_rw(struct io *io)
+{
+	struct file_mount *f = io->mount->store_state;
+
+	if (unlikely(f->polls) && (io->kind == IO_read || !file_sync_flags(io))) {
+		io->op.done = file_polled_done;
+		f->poll->polled++;
+		file_rw_on(io, &f->poll_path);
+	} else {
+		io->op.done = file_rw_done;
+		file_rw_on(io, &f->path);
+	}
 }
 
 /* `bytes` of the memory are done with. */
@@ -107,6 +132,23 @@ static void file_rw_done(struct op *op, int res, uint32_t flags)
 		io_finish(io, res);
 		return;
 	}
+	file_rw(io);
+}
+
+/* The device or file system may refuse to be polled for only now: a hole is read without it. */
+static void file_polled_done(struct op *op, int res, uint32_t flags)
+{
+	struct io *io = container_of(op, struct io, op);
+	struct mount *m = io->mount;
+	struct file_mount *f = m->store_state;
+
+	f->poll->polled--;
+	if (res != -EOPNOTSUPP) {
+		file_rw_done(op, res, flags);
+		return;
+	}
+	f->polls = false;
+	atomic_fetch_and(&m->features, ~(1U << MOUNT_iopoll));
 	file_rw(io);
 }
 
@@ -221,7 +263,6 @@ static void file_uring_submit(struct io *io)
 	switch ((enum io_kind)io->kind) {
 	case IO_read:
 	case IO_write:
-		io->op.done = file_rw_done;
 		file_rw(io);
 		break;
 	case IO_flush:
@@ -270,7 +311,7 @@ static void file_ring_readable(struct op *op, int res, uint32_t flags)
 }
 
 /* Nobody needs to be told of what completes in here. */
-static void file_ring_turn(struct worker_hook *hook)
+static bool file_ring_turn(struct worker_hook *hook)
 {
 	struct file_ring *f = container_of(hook, struct file_ring, hook);
 
@@ -279,6 +320,19 @@ static void file_ring_turn(struct worker_hook *hook)
 	io_uring_cq_eventfd_toggle(&f->ring.io, true);
 	atomic_thread_fence(memory_order_seq_cst);
 	file_ring_run(f); /* what came before anybody would have been told */
+	return false;
+}
+
+/* Nobody tells of polled completions: the worker looks for them turn after turn. */
+static bool file_ring_poll(struct worker_hook *hook)
+{
+	struct file_ring *f = container_of(hook, struct file_ring, hook);
+
+	if (f->polled == 0)
+		return false;
+	ring_enter(&f->ring, false, 0);
+	ring_reap(&f->ring);
+	return f->polled > 0;
 }
 
 /* Registers the eventfd and has the engine watch it. */
@@ -298,120 +352,190 @@ static int file_ring_watch(struct worker *w, struct file_ring *f)
 	return rc;
 }
 
-static void file_ring_free(struct file_ring *f)
+static void file_ring_put(struct file_ring *f)
 {
+	struct worker *w = f->ring.worker;
+
+	if (--f->users > 0)
+		return;
+	w->hooks = NULL; /* it will make no more turns */
+	if (w->ring == &f->ring)
+		w->ring = NULL;
 	ring_fini(&f->ring);
-	close(f->eventfd);
+	if (f->eventfd >= 0)
+		close(f->eventfd);
 	free(f);
 }
 
-static int file_ring_new(struct worker *w, struct reason *reason)
+/* flags: IORING_SETUP_IOPOLL, or 0. */
+static struct file_ring *file_ring_new(struct worker *w, unsigned flags, struct reason *reason)
 {
 	struct file_ring *f = calloc(1, sizeof(*f));
 	uint32_t features = w->features; /* the engine's: this ring's are not */
 	int rc;
 
-	if (!f)
-		return reason_set(reason, -ENOMEM, "no memory");
-	rc = ring_init(&f->ring, w, reason);
+	if (!f) {
+		reason_set(reason, -ENOMEM, "no memory");
+		return NULL;
+	}
+	f->eventfd = -1;
+	f->hook.run = flags ? file_ring_poll : file_ring_turn;
+	rc = ring_init(&f->ring, w, flags, reason);
 	w->features = features;
 	if (rc < 0) {
 		free(f);
-		return rc;
+		return NULL;
 	}
-	rc = file_ring_watch(w, f);
-	if (rc < 0) {
-		ring_fini(&f->ring);
-		free(f);
-		return reason_set(reason, rc, "cannot watch the ring: %s", strerror(-rc));
+	if (!flags) {
+		rc = file_ring_watch(w, f);
+		if (rc < 0) {
+			reason_set(reason, rc, "cannot watch the ring: %s", strerror(-rc));
+			ring_fini(&f->ring);
+			free(f);
+			return NULL;
+		}
+		w->ring = &f->ring;
 	}
-	f->hook.run = file_ring_turn;
 	worker_add_hook(w, &f->hook);
-	w->ring = &f->ring;
-	return 0;
+	return f;
 }
 
-/* The ring that another mount of this worker has brought. */
-static struct file_ring *file_ring_of_others(const struct mount *m)
+/* The rings that other mounts of this worker have brought. */
+static void file_rings_of_others(const struct mount *m, struct file_mount *f)
 {
 	const struct worker *w = m->worker;
 
 	for (unsigned i = 0; i < w->mount_count; i++) {
 		const struct file_mount *other = w->mounts[i].store_state;
 
-		if (w->mounts[i].store == m->store && other && other->own)
-			return other->own;
+		if (w->mounts[i].store != m->store || !other)
+			continue;
+		f->own = other->own ? other->own : f->own;
+		f->poll = other->poll ? other->poll : f->poll;
 	}
-	return NULL;
 }
 
 /* What cannot be registered goes without. */
-static void file_register(struct mount *m, struct file_mount *f)
+static void file_register(struct mount *m, struct file_path *path)
 {
-	struct ring *r = file_ring(m);
 	int slot;
 
 	if (!m->export->options->registered)
 		return;
-	slot = ring_register_file(r, f->fd, &m->reason);
+	slot = ring_register_file(path->ring, path->fd, &m->reason);
 	if (slot >= 0) {
-		f->fd = slot;
-		f->sqe_flags = IOSQE_FIXED_FILE;
+		path->fd = slot;
+		path->sqe_flags = IOSQE_FIXED_FILE;
 		m->features |= 1U << MOUNT_registered_file;
 	}
-	if (ring_register_buffers(r, &m->reason) == 0) {
-		f->read_opcode = IORING_OP_READ_FIXED;
-		f->write_opcode = IORING_OP_WRITE_FIXED;
+	if (ring_register_buffers(path->ring, &m->reason) == 0) {
+		path->read_opcode = IORING_OP_READ_FIXED;
+		path->write_opcode = IORING_OP_WRITE_FIXED;
 		m->features |= 1U << MOUNT_registered_buffers;
 	}
 }
 
-/* One ring serves all mounts of a worker. */
+static struct file_path file_path(const struct mount *m, struct ring *ring)
+{
+	return (struct file_path){ .ring = ring,
+				   .fd = m->export->fd,
+				   .read_opcode = IORING_OP_READ,
+				   .write_opcode = IORING_OP_WRITE };
+}
+
+struct file_probe {
+	struct op op;
+	int res;
+};
+
+static void file_probe_done(struct op *op, int res, uint32_t flags)
+{
+	(void)flags;
+	container_of(op, struct file_probe, op)->res = res;
+}
+
+/* Does a read that is polled for succeed?  One that reads a hole succeeds anywhere: see
+ * file_polled_done(). */
+static bool file_probe_poll(struct mount *m, const struct file_mount *f)
+{
+	struct worker *w = m->worker;
+	struct chunk *k = chunk_get(&w->pool);
+	struct file_probe probe = { .op.done = file_probe_done, .res = -EINPROGRESS };
+	struct io_uring_sqe *sqe;
+
+	sqe = ring_sqe(&f->poll->ring);
+	io_uring_prep_rw(f->poll_path.read_opcode, sqe, f->poll_path.fd, k->base,
+			 (unsigned)MIN(w->pool.chunk_size, m->export->align), 0);
+	sqe->flags |= f->poll_path.sqe_flags;
+	ring_op(sqe, &probe.op);
+	while (probe.res == -EINPROGRESS) {
+		ring_enter(&f->poll->ring, false, 0);
+		ring_reap(&f->poll->ring);
+	}
+	chunk_put(&w->pool, k);
+	if (probe.res < 0)
+		reason_set(&m->reason, probe.res, IO_POLL_REFUSED, strerror(-probe.res));
+	return probe.res > 0;
+}
+
+/* Polling, if the device takes a read that is polled for; without it goes on. */
+static void file_attach_poll(struct mount *m, struct file_mount *f)
+{
+	if (!m->export->options->iopoll)
+		return;
+	if (!f->poll)
+		f->poll = file_ring_new(m->worker, IORING_SETUP_IOPOLL, &m->reason);
+	if (!f->poll)
+		return;
+	f->poll->users++;
+	f->poll_path = file_path(m, &f->poll->ring);
+	file_register(m, &f->poll_path);
+	f->polls = file_probe_poll(m, f);
+	if (f->polls)
+		m->features |= 1U << MOUNT_iopoll;
+}
+
 static int file_uring_attach(struct mount *m, struct reason *reason)
 {
 	struct file_mount *f = calloc(1, sizeof(*f));
-	int rc = 0;
 
 	if (!f)
 		return reason_set(reason, -ENOMEM, "no memory");
-	*f = (struct file_mount){ .own = file_ring_of_others(m),
-				  .fd = m->export->fd,
-				  .read_opcode = IORING_OP_READ,
-				  .write_opcode = IORING_OP_WRITE };
+	file_rings_of_others(m, f);
 	if (!f->own && !m->worker->ring) {
-		rc = file_ring_new(m->worker, reason);
-		if (rc < 0) {
+		f->own = file_ring_new(m->worker, 0, reason);
+		if (!f->own) {
 			free(f);
-			return rc;
+			return -ENOSYS;
 		}
-		f->own = container_of(m->worker->ring, struct file_ring, ring);
 	}
 	if (f->own)
 		f->own->users++;
 	else
 		m->features |= 1U << MOUNT_unified_ring;
+	f->path = file_path(m, m->worker->ring);
+	file_register(m, &f->path);
 	m->store_state = f;
-	file_register(m, f);
+	file_attach_poll(m, f);
 	return 0;
 }
 
 static void file_uring_detach(struct mount *m)
 {
 	struct file_mount *f = m->store_state;
-	struct ring *r = file_ring(m);
 
 	while (stat_load(m->in_flight) > 0) {
-		if (!ring_ready(r))
-			ring_enter(r, true, 0);
-		ring_reap(r);
+		if (f->poll)
+			file_ring_poll(&f->poll->hook);
+		ring_enter(f->path.ring, !f->poll && !ring_ready(f->path.ring), 0);
+		ring_reap(f->path.ring);
 	}
-	if (f->sqe_flags)
-		ring_unregister_file(r, (unsigned)f->fd);
-	if (f->own && --f->own->users == 0) {
-		m->worker->ring = NULL;
-		m->worker->hooks = NULL; /* it will make no more turns */
-		file_ring_free(f->own);
-	}
+	if (f->path.sqe_flags)
+		ring_unregister_file(f->path.ring, (unsigned)f->path.fd);
+	if (f->poll)
+		file_ring_put(f->poll);
+	if (f->own)
+		file_ring_put(f->own);
 	free(f);
 	m->store_state = NULL;
 }

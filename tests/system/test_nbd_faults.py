@@ -401,3 +401,29 @@ def test_without_locked_memory_the_limit_is_named(start_daemon, engine, tmp_path
     names, reason = features(daemon)
     assert "registered_buffers" not in names and "LimitMEMLOCK" in reason
     works(daemon)
+
+
+def test_what_cannot_be_polled_for_goes_without(start_daemon, engine, tmp_path):
+    """Most devices have no queues for it; where this one has, it is polled for."""
+    try:
+        os.close(os.open(tmp_path / "disk", os.O_RDWR | os.O_CREAT | os.O_DIRECT))
+    except OSError:
+        pytest.skip("the file system has no direct I/O")
+    daemon = start_daemon(
+        section("disk", f"{tmp_path}/disk", direct="yes", iopoll="yes")
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    with connect(daemon, "nbd") as client:
+        for i in range(64):
+            client.request(WRITE, i * 65536, 65536, bytes([i]) * 65536)
+        for i in range(64):
+            assert client.reply() == (0, b"")
+        client.request(FLUSH)
+        assert client.reply() == (0, b"")
+        for i in range(64):
+            client.request(READ, i * 65536, 65536)
+        for i in range(64):
+            assert client.reply(65536) == (0, bytes([i]) * 65536)
+    names, reason = features(daemon)
+    assert "direct" in names
+    assert ("iopoll" in names) != ("poll_queues" in reason)
