@@ -124,7 +124,7 @@ static int thread_rw(struct io *io)
 /* Zeros where nothing else zeroes. */
 static int thread_zero(struct io *io)
 {
-	static const uint8_t zeros[64 * 1024];
+	static const uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* for direct I/O */
 
 	while (io->progress < io->length) {
 		struct iovec iov = { (void *)(uintptr_t)zeros,

@@ -46,7 +46,7 @@ struct file_mount {
 };
 
 /* Where the file system cannot zero: written again and again. */
-static uint8_t file_zeros[IO_ZEROES_MAX];
+static uint8_t file_zeros[IO_ZEROES_MAX] __attribute__((aligned(4096))); /* for direct I/O */
 
 static struct ring *file_ring(const struct mount *m)
 {

@@ -1,6 +1,8 @@
-# Benchmarks; included by the Makefile.  `make bench BENCH=quick` is shorter, BENCH=a,d picks parts.
+# Benchmarks; included by the Makefile.  `make bench BENCH=quick` is shorter, BENCH=a,d picks parts,
+# BENCH=nbd one of the services' own.
 BENCH_PROGRAMS = $(BUILD)/bench/slow_clock.so \
 	$(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %/slow_clock.c,$(BENCH_SRC)))
+BENCH_SERVICES = http iperf3 nbd
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
 
 $(BUILD)/bench/%: tests/bench/%.c $(BASE_OBJ) $(BUILD)/flags | packages
@@ -23,4 +25,7 @@ bench-programs: $(BENCH_PROGRAMS)
 bench: ## speed and memory, beside bare servers
 	@tools/deps.sh build bench
 	$(AGAIN) $(JOBS) all nostats bench-programs
-	$(PYTHON) tests/bench/bench.py --build $(BUILD) --parts $(BENCH_PARTS)
+	$(if $(filter $(BENCH_SERVICES),$(BENCH_PARTS)),,\
+		$(PYTHON) tests/bench/bench.py --build $(BUILD) --parts $(BENCH_PARTS))
+	$(Q)set -e; for service in $(filter $(BENCH_PARTS:all=$(BENCH_SERVICES)),$(BENCH_SERVICES)); do \
+		$(PYTHON) tests/bench/$$service.py --build $(BUILD); done

@@ -2,11 +2,15 @@
 """The nbd service beside other NBD servers: operations per second, latency, CPU per operation.
 
     nbd.py [--build DIR] [--file PATH] [--size BYTES] [--rounds N] [--seconds S] [--only WORD,...]
+           [--servers NAME,...]
 
 One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine,
 visits each server in turn, and in reverse order in every other round.  The first server runs twice:
 how far the two differ is the noise.  Servers and client share all CPUs.  CPU time is that of the
 server's process, of its threads in the kernel, and of children that have ended.
+
+Last, what is often quoted of files through io_uring and through worker threads: 100 files of 64 KiB
+(here 100 exports), each read and written whole, over and over, by 100 clients at once.
 """
 
 import argparse
@@ -26,7 +30,9 @@ OURS = {
     "nbd-uring": {"engine": "io_uring", "store": "io_uring"},
     "nbd-epoll": {"engine": "epoll", "store": "io_uring"},
     "nbd-threads": {"engine": "epoll", "store": "threads"},
+    "nbd-busy-poll": {"engine": "io_uring", "store": "io_uring", "busy-poll": "50us"},
 }
+FILES, FILE_SIZE = 100, 64 << 10
 NBDKIT = "nbdkit -f -p {port} -i 127.0.0.1 file FILE"
 QEMU = "qemu-nbd -t -f raw -b 127.0.0.1 -p {port} -e 16 --aio=AIO --cache=writeback FILE"
 JOBS = {  # fio's options
@@ -82,6 +88,61 @@ def compare(servers, title, job, options):
         )
 
 
+def visit_files(server, job, seconds, directory):
+    """Files/s, by as many clients as there are files."""
+    lines = ["[global]", "ioengine=nbd", "thread", "group_reporting", f"size={FILE_SIZE}",
+             f"bs={FILE_SIZE}", f"rw={job}", "time_based", f"runtime={seconds}"]
+    for i in range(FILES):
+        lines += [f"[f{i}]", f"uri=nbd://127.0.0.1:{server.port}/f{i}"]
+    path = directory / "files.fio"
+    path.write_text("\n".join(lines) + "\n")
+    before = cpu_ns(server.pid)
+    out = run(["fio", "--output-format=json", path], cpus=ALL_CPUS)
+    time.sleep(0.1)
+    cpu = cpu_ns(server.pid) - before
+    side = json.loads(out[out.index("{"):])["jobs"][0][job]
+    return side["iops"], cpu / side["total_ios"]
+
+
+def compare_files(options):
+    """io_uring against threads on the same files, each with the same engine."""
+    with tempfile.TemporaryDirectory(dir=options.build) as directory:
+        directory = pathlib.Path(directory)
+        sections = "".join(
+            f"[export f{i}]\npath = {directory}/f{i}\nsize = {FILE_SIZE}\ncreate = yes\n"
+            for i in range(FILES)
+        )
+        for i in range(FILES):
+            (directory / f"f{i}").write_bytes(os.urandom(FILE_SIZE))
+        stores = ["threads", "threads again", "io_uring"]
+        exports = [", ".join(f"f{i}" for i in range(k, k + 10)) for k in range(0, FILES, 10)]
+        makers_ = [
+            functools.partial(
+                Daemon, store, options.build / "nbserved", cpus=ALL_CPUS, sections=sections,
+                service="nbd", engine="io_uring", store=store.split()[0], exports=exports,
+            )
+            for store in stores
+        ]
+        with started(*makers_) as servers:
+            for job in ["read", "write"]:
+                results = {server.name: [] for server in servers}
+                for i in range(options.rounds):
+                    for server in servers if i % 2 == 0 else reversed(servers):
+                        results[server.name].append(
+                            visit_files(server, job, options.seconds, directory)
+                        )
+                print(f"{FILES} files of {FILE_SIZE >> 10} KiB, {job}")
+                for name, values in results.items():
+                    files, cpu = (quartiles(column)["median"] for column in zip(*values))
+                    first = results[stores[0]]
+                    versus = (
+                        show_ratio(ratio([v[i] for v in values], [f[i] for f in first]))
+                        for i in (0, 1)
+                    )
+                    print(f"  {name:16} {files:8.0f} files/s {cpu / 1e3:7.2f} us CPU  "
+                          + "  ".join(versus), flush=True)
+
+
 def ours(options, name, keys):
     export = f"[export disk]\npath = {options.file}\n"
     return functools.partial(
@@ -98,7 +159,7 @@ def theirs(options, name, command):
 def makers(options):
     yield ours(options, "nbd-uring", OURS["nbd-uring"])
     yield ours(options, "nbd-uring again", OURS["nbd-uring"])
-    for name in options.servers or ["nbd-epoll", "nbd-threads"]:
+    for name in options.servers or [n for n in OURS if n != "nbd-uring"]:
         if name in OURS:
             yield ours(options, name, OURS[name])
     if shutil.which("nbdkit"):
@@ -134,6 +195,8 @@ def main():
             for title, job in JOBS.items():
                 if any(word in title for word in options.only.split(",")):
                     compare(servers, title, job, options)
+        if any(word in "files" for word in options.only.split(",")):
+            compare_files(options)
     finally:
         if made:
             options.file.unlink()

@@ -132,7 +132,8 @@ class Foreign(Server):
 
 
 class Daemon(Server):
-    """nbserved with one listener; `keys` are the lines of its section, `sections` precede it."""
+    """nbserved with one listener; `keys` are the lines of its section (a list: one each), `sections`
+    precede it."""
 
     def __init__(
         self, name, program, prefix=(), env=None, cpus=(SERVER_CPU,), sections="", **keys
@@ -143,7 +144,12 @@ class Daemon(Server):
         lines = {"address": "127.0.0.1:0", "max-connections": "1000000", **keys}
         config.write_text(
             f"[server]\ncontrol = {self.control}\nlog-level = warning\ndrain-timeout = 1s\n"
-            f"{sections}[listener bench]\n" + "".join(f"{k} = {v}\n" for k, v in lines.items())
+            f"{sections}[listener bench]\n"
+            + "".join(
+                f"{k} = {v}\n"
+                for k, values in lines.items()
+                for v in (values if isinstance(values, list) else [values])
+            )
         )
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.bind(str(self.directory / "notify.sock"))
