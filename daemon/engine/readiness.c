@@ -9,8 +9,14 @@
 #include "conn.h"
 #include "worker.h"
 
-/* The last receive filled all it was given: the next one may fill READINESS_CHUNKS. */
-enum { CONN_WIDE = CONN_ENGINE << 7 };
+/* How many chunks the next receive may fill: more when the last one filled all it was given.  A
+ * sender whose window is seldom opened, but wide, is not sent for by our acknowledgements: many
+ * small ones make this thread's kernel time do its transmissions. */
+enum {
+	CONN_WIDE = CONN_ENGINE << 7,
+	CONN_WIDEST = CONN_ENGINE << 8,
+	READINESS_CHUNKS_WIDE = 8,
+};
 
 /* recv() and send() of libc are cancellation points, which cost each call some 50 instructions. */
 static inline ssize_t recv_now(int fd, void *data, size_t bytes)
@@ -50,10 +56,12 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_r
 	struct chunk *chunks[READINESS_CHUNKS];
 	struct iovec iov[READINESS_CHUNKS];
 	struct msghdr msg = { .msg_iov = iov };
+	size_t max = c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_CHUNKS_WIDE;
 	unsigned count = 0;
 	ssize_t n, left;
 
-	while (count < READINESS_CHUNKS && p->free_count > p->keep) {
+	max = MIN(max, MAX(c->worker->held_max / p->chunk_size, 1));
+	while (count < max && p->free_count > p->keep) {
 		chunks[count] = chunk_get(p);
 		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
 		count++;
@@ -77,24 +85,32 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_r
 	return n;
 }
 
-enum readiness readiness_recv(struct conn *c, bool to_eagain)
+/* After a receive of `bytes` into `room`. */
+static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 {
 	size_t chunk_size = c->worker->pool.chunk_size;
 
+	if (likely(bytes < chunk_size)) {
+		if (unlikely(c->flags & CONN_WIDE))
+			c->flags &= ~(uint32_t)(CONN_WIDE | CONN_WIDEST);
+	} else if (bytes == room) {
+		c->flags |= c->flags & CONN_WIDE ? CONN_WIDEST : CONN_WIDE;
+	} else if (bytes < READINESS_CHUNKS_WIDE * chunk_size) {
+		c->flags &= ~(uint32_t)CONN_WIDEST;
+	}
+}
+
+enum readiness readiness_recv(struct conn *c, bool to_eagain)
+{
 	for (unsigned i = 0; i < READINESS_READS; i++) {
 		size_t room = 0;
 		ssize_t n = c->flags & CONN_WIDE ? recv_wide(c, &room) : recv_one(c, &room);
 
 		if (n > 0) {
-			if (unlikely((size_t)n >= chunk_size))
-				c->flags |= CONN_WIDE;
-			else if (c->flags & CONN_WIDE)
-				c->flags &= ~(uint32_t)CONN_WIDE;
+			recv_adapt(c, (size_t)n, room);
 			if ((size_t)n < room && !to_eagain)
 				return READINESS_DRAINED;
-			/* Much at a time from each, or what one turn receives outgrows the cache.
-			 */
-			if (room > chunk_size)
+			if (c->rx.bytes > c->worker->held_max)
 				return READINESS_MORE;
 			continue;
 		}

@@ -8,7 +8,7 @@ struct conn;
 
 enum {
 	READINESS_READS = 4,    /* receives per event: other connections wait */
-	READINESS_CHUNKS = 8,   /* chunks one wide receive may fill */
+	READINESS_CHUNKS = 32,  /* chunks the widest receive may fill */
 	READINESS_IOV = 32,     /* views one send may carry */
 	READINESS_ACCEPTS = 16, /* connections per event */
 };
