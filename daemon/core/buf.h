@@ -108,13 +108,14 @@ static inline void bufq_splice(struct bufq *to, struct bufq *from)
 {
 	if (!from->head)
 		return;
-	if (to->tail)
+	if (to->tail) {
 		to->tail->next = from->head;
-	else
-		to->head = from->head;
-	to->tail = from->tail;
-	to->bytes += from->bytes;
-	to->views += from->views;
+		to->tail = from->tail;
+		to->bytes += from->bytes;
+		to->views += from->views;
+	} else {
+		*to = *from;
+	}
 	*from = (struct bufq){ 0 };
 }
 

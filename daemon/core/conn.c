@@ -89,6 +89,7 @@ void conn_new(struct worker *w, int fd)
 	c->worker = w;
 	c->fd = fd;
 	c->slot = UINT32_MAX;
+	c->flags = w->service->source ? CONN_WATCH_TX : 0;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
 	c->opened_ns = c->active_ns = clock_ns();
@@ -169,11 +170,8 @@ static inline bool conn_input_append(struct conn *c, struct chunk *k, const uint
 				     uint32_t len)
 {
 	struct view *v = c->rx.tail;
-	uint8_t *end;
+	uint8_t *end = v->data + v->len;
 
-	if (!v)
-		return false;
-	end = v->data + v->len;
 	if (v->chunk == k && end == data) {
 		v->len += len;
 		c->rx.bytes += len;
@@ -189,16 +187,10 @@ static inline bool conn_input_append(struct conn *c, struct chunk *k, const uint
 	return true;
 }
 
-void conn_input(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len)
+void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len)
 {
-	struct worker *w = c->worker;
-
-	stat_add(w->stats.bytes_in, len);
-	c->bytes_in += len;
-	if (c->flags & CONN_CLOSING)
-		return;
-	if (!conn_input_append(c, k, data, len))
-		bufq_push(&c->rx, view_new(&w->pool, k, data, len));
+	if (!c->rx.tail || !conn_input_append(c, k, data, len))
+		bufq_push(&c->rx, view_new(&c->worker->pool, k, data, len));
 	conn_ready(c);
 }
 
@@ -226,17 +218,12 @@ void conn_op_end(struct conn *c)
 		conn_op_time(c, 0);
 }
 
-void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns)
+void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns)
 {
-	struct worker *w = c->worker;
-
-	stat_add(w->stats.bytes_out, bytes);
-	c->bytes_out += bytes;
-	bufq_drop(&w->pool, q, bytes);
+	bufq_drop_slow(&c->worker->pool, q, bytes);
 	if (c->op_start_ns && c->tx.bytes == 0 && c->sending.bytes == 0)
 		conn_op_time(c, sent_ns);
-	/* Somebody waits for room: the service with refused input, a source, backpressure. */
-	if (c->rx.bytes || (c->flags & CONN_WAITS_FOR_TX) || w->service->source)
+	if (conn_waits_for_tx(c))
 		conn_ready(c);
 }
 
@@ -305,18 +292,6 @@ void conn_set_deadline(struct conn *c, uint64_t ns)
 		worker_scan_at(c->worker, ns);
 }
 
-void conn_ready(struct conn *c)
-{
-	struct worker *w = c->worker;
-
-	if (c->flags & CONN_READY)
-		return;
-	c->flags |= CONN_READY;
-	c->ready_next = NULL;
-	*w->ready_tail = c;
-	w->ready_tail = &c->ready_next;
-}
-
 static void conn_starve(struct conn *c, uint32_t flags)
 {
 	struct worker *w = c->worker;
@@ -342,22 +317,22 @@ void conn_starved_input(struct conn *c)
 	conn_starve(c, CONN_NO_INPUT);
 }
 
-static inline void conn_throttle(struct conn *c)
+__attribute__((noinline)) static void conn_pause(struct conn *c)
 {
-	struct worker *w = c->worker;
+	stat_add(c->worker->stats.throttled, 1);
+	c->flags |= CONN_RECV_OFF;
+	c->worker->engine->recv(c, false);
+}
 
-	if (!(c->flags & CONN_RECV_OFF)) {
-		if (likely(!conn_is_full(c)))
-			return;
-		stat_add(w->stats.throttled, 1);
-		c->flags |= CONN_RECV_OFF;
-		w->engine->recv(c, false);
-	} else if (conn_held_bytes(c) <= w->held_max / 2 &&
-		   conn_held_views(c) <= w->views_max / 2) {
-		c->flags &= ~(uint32_t)CONN_RECV_OFF;
-		if (!(c->flags & CONN_EOF))
-			w->engine->recv(c, true);
-	}
+static void conn_resume(struct conn *c)
+{
+	const struct worker *w = c->worker;
+
+	if (conn_held_bytes(c) > w->held_max / 2 || conn_held_views(c) > w->views_max / 2)
+		return;
+	c->flags &= ~(uint32_t)CONN_RECV_OFF;
+	if (!(c->flags & CONN_EOF))
+		w->engine->recv(c, true);
 }
 
 /* Everything received before the peer's FIN was answered, and the service has nothing more to do.
@@ -367,30 +342,40 @@ static bool conn_finished(const struct conn *c)
 	return c->tx.bytes == 0 && c->pending == 0 && !(c->flags & (CONN_STARVED | CONN_READY));
 }
 
-static inline void conn_serve(struct conn *c)
+/* After its run: paused, or on its way to its end. */
+__attribute__((noinline)) static void conn_ran(struct conn *c)
 {
-	struct worker *w = c->worker;
-
-	if (likely(!(c->flags & CONN_FED)))
-		c->active_ns = w->now_ns;
-	else
-		c->flags &= ~(uint32_t)CONN_FED;
-	w->service->run(c);
-	if (c->tx.bytes && !(c->flags & CONN_CLOSING))
-		w->engine->flush(c);
-	if (unlikely(c->flags & CONN_CLOSING))
-		return;
-	conn_throttle(c);
-	if (unlikely(c->flags & CONN_EOF) && conn_finished(c))
-		conn_close(c, CONN_END_PEER);
+	if (!(c->flags & CONN_CLOSING)) {
+		if (c->flags & CONN_RECV_OFF)
+			conn_resume(c);
+		else if (conn_is_full(c))
+			conn_pause(c);
+		if ((c->flags & CONN_EOF) && conn_finished(c))
+			conn_close(c, CONN_END_PEER);
+	}
+	/* On a list: the turn that takes it from there runs it again. */
+	if ((c->flags & CONN_CLOSING) && c->pending == 0 &&
+	    !(c->flags & (CONN_STARVED | CONN_READY)))
+		conn_free(c);
 }
 
 void conn_run(struct conn *c)
 {
-	if (likely(!(c->flags & CONN_CLOSING)))
-		conn_serve(c);
-	/* On a list: the turn that takes it from there runs it again. */
-	if (unlikely(c->flags & CONN_CLOSING) && c->pending == 0 &&
-	    !(c->flags & (CONN_STARVED | CONN_READY)))
-		conn_free(c);
+	const struct worker *w = c->worker;
+
+	if (likely(!(c->flags & (CONN_CLOSING | CONN_FED)))) {
+		c->active_ns = w->now_ns;
+	} else if (c->flags & CONN_CLOSING) {
+		conn_ran(c);
+		return;
+	} else {
+		c->flags &= ~(uint32_t)CONN_FED;
+	}
+	w->service->run(c);
+	if (c->tx.bytes && !(c->flags & CONN_CLOSING))
+		w->engine->flush(c);
+	if (unlikely(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
+		conn_ran(c);
+	else if (unlikely(conn_is_full(c)))
+		conn_pause(c);
 }

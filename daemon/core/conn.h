@@ -25,7 +25,7 @@ enum conn_flags {
 	CONN_RECV_OFF = 1 << 4, /* input is paused by backpressure */
 	CONN_OPEN = 1 << 5,     /* service->open() succeeded */
 	CONN_FED = 1 << 6,      /* runs because the pool recovered: no sign of life */
-	CONN_WATCH_TX = 1 << 7, /* the service's: run it when tx has drained */
+	CONN_WATCH_TX = 1 << 7, /* the service's: run it when tx has drained; a source's always */
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX,
 	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
 	CONN_ENGINE = 1 << 9,   /* this bit and all above belong to the engine */
@@ -70,26 +70,81 @@ struct conn {
 	uint8_t op_index, end;
 };
 
+/* Called by engines and services. */
+
+/* Run me in this turn, or the next. */
+static inline void conn_ready(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (c->flags & CONN_READY)
+		return;
+	c->flags |= CONN_READY;
+	c->ready_next = NULL;
+	*w->ready_tail = c;
+	w->ready_tail = &c->ready_next;
+}
+
+/* Somebody waits until tx has drained: the service with refused input, or backpressure, or a FIN
+ * to answer. */
+static inline bool conn_waits_for_tx(const struct conn *c)
+{
+	return c->rx.bytes || (c->flags & CONN_WAITS_FOR_TX);
+}
+
 /* Called by engines. */
 
 /* Takes fd over in every case.  Runs admission; may close it at once. */
 void conn_new(struct worker *w, int fd);
 
+/* The rest of the two that follow: of more than one view, or of one that is timed. */
+void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len);
+void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns);
+
 /* Chunk k holds len bytes at data.  The view takes a reference of its own; the caller keeps its. */
-void conn_input(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len);
+static inline void conn_input(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len)
+{
+	struct pool *p = &c->worker->pool;
+
+	stat_add(c->worker->stats.bytes_in, len);
+	c->bytes_in += len;
+	if (unlikely(c->flags & CONN_CLOSING))
+		return;
+	if (likely(!c->rx.head && p->views)) { /* a request: no call, no register to save */
+		struct view *v = view_new(p, k, data, len);
+
+		c->rx = (struct bufq){ .head = v, .tail = v, .bytes = len, .views = 1 };
+		conn_ready(c);
+	} else {
+		conn_input_more(c, k, data, len);
+	}
+}
+
+/* The kernel took `bytes` of q (c->tx or c->sending); sent_ns: when, 0: now. */
+static inline void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns)
+{
+	struct view *v = q->head;
+
+	stat_add(c->worker->stats.bytes_out, bytes);
+	c->bytes_out += bytes;
+	if (likely(!v->next && v->len == bytes && !c->op_start_ns)) {
+		*q = (struct bufq){ 0 };
+		view_free(&c->worker->pool, v);
+		if (conn_waits_for_tx(c))
+			conn_ready(c);
+	} else {
+		conn_sent_some(c, q, bytes, sent_ns);
+	}
+}
 
 /* The peer has sent its FIN. */
 void conn_eof(struct conn *c);
-
-/* The kernel took `bytes` of q (c->tx or c->sending); sent_ns: when, 0: now. */
-void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns);
 
 /* The kernel did not take all: `errno` of a failed receive or send. */
 void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
-void conn_ready(struct conn *c);         /* run me in this turn, or the next */
 void conn_starved(struct conn *c);       /* a service: run me again when the pool has chunks */
 void conn_starved_input(struct conn *c); /* an engine: there was no chunk to receive into */
 void conn_close(struct conn *c, enum conn_end end);

@@ -234,10 +234,11 @@ static void worker_feed_starved(struct worker *w)
 static void worker_set_held_max(struct worker *w)
 {
 	uint32_t chunks = worker_chunks(w), keep = w->pool.keep;
-	size_t chunk = w->pool.chunk_size, share = chunks > keep ? (chunks - keep) / 4 : 0;
+	size_t chunk = w->pool.chunk_size, share;
 
-	share = MAX(share, 2U);
-
+	w->held_chunks = chunks;
+	atomic_store_explicit(&w->stats.chunks_free, chunks, memory_order_relaxed);
+	share = MAX(chunks > keep ? (chunks - keep) / 4 : 0, 2U);
 	w->held_max = MIN(share * chunk, w->held_limit);
 	w->views_max = MIN(share, w->held_limit / CONN_VIEW_BYTES);
 }
@@ -246,9 +247,10 @@ static void worker_set_held_max(struct worker *w)
  * follows a long one. */
 static void worker_set_sampling(struct worker *w)
 {
-	w->sampling = w->timing = NB_STATS && w->sample_wait-- == 0;
-	if (likely(!w->sampling))
+	w->sampling = w->timing = false;
+	if (likely(!NB_STATS || w->sample_wait-- > 0))
 		return;
+	w->sampling = w->timing = true;
 	w->sample_random = w->sample_random * 1664525 + 1013904223; /* Numerical Recipes' LCG */
 	w->sample_wait = (w->sample_random >> 16) % (2 * w->engine->sample_turns - 1);
 }
@@ -257,6 +259,23 @@ void worker_add_hook(struct worker *w, struct worker_hook *hook)
 {
 	hook->next = w->hooks;
 	w->hooks = hook;
+}
+
+/* What few turns have to do. */
+__attribute__((noinline)) static void worker_chores(struct worker *w)
+{
+	if (w->deadline_ns && w->now_ns >= w->deadline_ns) {
+		if (w->retry_ns && w->now_ns >= w->retry_ns)
+			worker_resume_accept(w);
+		if (w->scan_ns && w->now_ns >= w->scan_ns)
+			worker_scan(w);
+	}
+	if (w->starved)
+		worker_feed_starved(w);
+	if (w->draining && !w->conns && !w->drained) {
+		w->drained = true;
+		w->owner->drained(w);
+	}
 }
 
 static void worker_turn(struct worker *w)
@@ -277,21 +296,11 @@ static void worker_turn(struct worker *w)
 	}
 	worker_set_sampling(w);
 	w->now_ns = w->sampling || w->deadline_ns ? clock_ns() : clock_coarse_ns();
-	worker_set_held_max(w);
 	worker_run_ready(w);
-	if (unlikely(w->deadline_ns) && w->now_ns >= w->deadline_ns) {
-		if (w->retry_ns && w->now_ns >= w->retry_ns)
-			worker_resume_accept(w);
-		if (w->scan_ns && w->now_ns >= w->scan_ns)
-			worker_scan(w);
-	}
-	if (unlikely(w->starved != NULL))
-		worker_feed_starved(w);
-	atomic_store_explicit(&w->stats.chunks_free, worker_chunks(w), memory_order_relaxed);
-	if (unlikely(w->draining) && !w->conns && !w->drained) {
-		w->drained = true;
-		w->owner->drained(w);
-	}
+	if (unlikely(w->deadline_ns || w->starved || w->draining))
+		worker_chores(w);
+	if (unlikely(worker_chunks(w) != w->held_chunks))
+		worker_set_held_max(w);
 }
 
 /* ---- The thread ---- */
@@ -333,11 +342,11 @@ static int worker_init(struct worker *w, struct reason *reason)
 				  "`buffers` or `buffer-size`",
 				  (unsigned long long)w->options.buffers,
 				  (unsigned long long)w->options.buffer_size);
-	atomic_store_explicit(&w->stats.chunks_free, w->pool.chunk_count, memory_order_relaxed);
 	w->ready_tail = &w->ready;
 	w->held_limit = CONN_HELD_MAX;
 	if (w->service && w->service->held_max)
 		w->held_limit = w->service->held_max;
+	worker_set_held_max(w);
 	w->starved_free = UINT32_MAX;
 	w->now_ns = clock_ns();
 	w->mailbox_op.done = worker_mailbox;

@@ -101,11 +101,12 @@ struct worker {
 			    run */
 	unsigned sample_wait; /* turns until the next one is sampled */
 	uint32_t sample_random;
-	size_t held_limit; /* the most that held_max may be */
-	size_t held_max;   /* bytes a connection may hold, from how full the pool is */
-	size_t views_max;  /* and views: each may pin a chunk */
-	bool sampling;     /* the operations that begin in this turn are timed */
-	bool timing;       /* some end in this turn: engines take the time of its sends */
+	size_t held_limit;    /* the most that held_max may be */
+	size_t held_max;      /* bytes a connection may hold, from how full the pool is */
+	size_t views_max;     /* and views: each may pin a chunk */
+	uint32_t held_chunks; /* both were made for so many chunks */
+	bool sampling;        /* the operations that begin in this turn are timed */
+	bool timing;          /* some end in this turn: engines take the time of its sends */
 	bool draining, stop;
 	bool called; /* the mailbox has something: run when this turn's completions were looked at
 		      */

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "conn.h"
 #include "engine.h"
 #include "readiness.h"
+#include "syscall.h"
 #include "worker.h"
 
 struct epoll {
@@ -38,13 +38,12 @@ static void epoll_interest(struct conn *c, uint32_t events)
 	epoll_change(c->worker, EPOLL_CTL_MOD, c->fd, events, &c->recv_op);
 }
 
-static void epoll_event(struct op *op, int ready, uint32_t flags)
+/* Anything but input to an open connection. */
+__attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready)
 {
-	struct conn *c = container_of(op, struct conn, recv_op);
 	int error = 0;
 	socklen_t len = sizeof(error);
 
-	(void)flags;
 	if (c->flags & CONN_CLOSING)
 		return;
 	if (ready & EPOLLOUT)
@@ -66,6 +65,18 @@ static void epoll_event(struct op *op, int ready, uint32_t flags)
 	conn_failed(c, error ? error : ECONNRESET);
 }
 
+static void epoll_event(struct op *op, int ready, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, recv_op);
+
+	(void)flags;
+	if (likely(ready == EPOLLIN && c->slot == EPOLLIN &&
+		   !(c->flags & (CONN_CLOSING | CONN_EOF | CONN_STARVED))))
+		readiness_recv(c, false);
+	else
+		epoll_rare_event(c, ready);
+}
+
 static int epoll_open(struct conn *c)
 {
 	c->recv_op.done = epoll_event;
@@ -82,6 +93,8 @@ static void epoll_flush(struct conn *c)
 {
 	bool sent = readiness_send(c);
 
+	if (likely(sent && c->slot == EPOLLIN))
+		return;
 	if (!(c->flags & CONN_CLOSING))
 		epoll_interest(c, sent ? c->slot & ~(uint32_t)EPOLLOUT : c->slot | EPOLLOUT);
 }
@@ -168,14 +181,13 @@ static int epoll_timeout(uint64_t deadline_ns)
 	return (int)MIN((deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS, 3600 * 1000);
 }
 
-static int epoll_poll(struct worker *w, int timeout_ms)
+static inline int epoll_poll(struct worker *w, int timeout_ms)
 {
 	struct epoll *e = w->engine_state;
 
 	stat_add(w->stats.sys_epoll_wait, 1);
-	/* Not libc's epoll_wait(): see recv_now(). */
-	return (int)syscall(SYS_epoll_pwait, e->fd, e->events, ARRAY_SIZE(e->events), timeout_ms,
-			    NULL, 0);
+	return (int)syscall6(SYS_epoll_pwait, e->fd, (long)e->events, ARRAY_SIZE(e->events),
+			     timeout_ms, 0, 0);
 }
 
 /* Looks again and again for busy-poll before it sleeps. */
@@ -190,15 +202,27 @@ static int epoll_spin(struct worker *w)
 	return n;
 }
 
-static void epoll_wait_turn(struct worker *w, bool block)
+/* What completes at once, or before the deadline. */
+__attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool block)
 {
-	struct epoll *e = w->engine_state;
 	int n = 0;
 
 	if (block && w->options.busy_poll_ns)
 		n = epoll_spin(w);
 	if (n == 0)
 		n = epoll_poll(w, block ? epoll_timeout(w->deadline_ns) : 0);
+	return n;
+}
+
+static void epoll_wait_turn(struct worker *w, bool block)
+{
+	struct epoll *e = w->engine_state;
+	int n;
+
+	if (likely(block && !w->deadline_ns && !w->options.busy_poll_ns))
+		n = epoll_poll(w, -1);
+	else
+		n = epoll_poll_timed(w, block);
 	for (int i = 0; i < n; i++) {
 		struct op *op = e->events[i].data.ptr;
 

@@ -3,53 +3,51 @@
 
 #include <errno.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "conn.h"
+#include "syscall.h"
 #include "worker.h"
 
 /* How many chunks the next receive may fill: more when the last one filled all it was given.  A
- * sender whose window is seldom opened, but wide, is not sent for by our acknowledgements: many
- * small ones make this thread's kernel time do its transmissions. */
+ * stream that is drained in small pieces keeps its sender's window nearly closed, and each of our
+ * acknowledgements then makes the kernel transmit the next piece for a local sender, on our time.
+ */
 enum {
 	CONN_WIDE = CONN_ENGINE << 7,
 	CONN_WIDEST = CONN_ENGINE << 8,
 	READINESS_CHUNKS_WIDE = 8,
 };
 
-/* recv() and send() of libc are cancellation points, which cost each call some 50 instructions. */
+/* These return the bytes, or -errno. */
 static inline ssize_t recv_now(int fd, void *data, size_t bytes)
 {
-	return syscall(SYS_recvfrom, fd, data, bytes, MSG_DONTWAIT, NULL, NULL);
+	return syscall6(SYS_recvfrom, fd, (long)data, (long)bytes, MSG_DONTWAIT, 0, 0);
 }
 
 static inline ssize_t send_now(int fd, const void *data, size_t bytes)
 {
-	return syscall(SYS_sendto, fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	return syscall6(SYS_sendto, fd, (long)data, (long)bytes, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0);
 }
 
-/* Both return the bytes, or -errno; *ret_room: what they could have taken. */
-static inline ssize_t recv_one(struct conn *c, size_t *ret_room)
+/* Into one chunk. */
+__attribute__((always_inline)) static inline ssize_t recv_one(struct conn *c)
 {
 	struct pool *p = &c->worker->pool;
 	struct chunk *k;
 	ssize_t n;
 
-	if (p->free_count <= p->keep)
+	if (unlikely(p->free_count <= p->keep))
 		return -ENOBUFS;
 	k = chunk_get(p);
-	*ret_room = p->chunk_size;
 	stat_add(c->worker->stats.sys_recv, 1);
 	n = recv_now(c->fd, k->base, p->chunk_size);
-	if (n > 0)
+	if (likely(n > 0))
 		conn_input(c, k, k->base, (uint32_t)n);
-	else if (n < 0)
-		n = -errno;
 	chunk_put(p, k);
 	return n;
 }
 
+/* *ret_room: what it could have taken. */
 __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_room)
 {
 	struct pool *p = &c->worker->pool;
@@ -90,54 +88,56 @@ static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 {
 	size_t chunk_size = c->worker->pool.chunk_size;
 
-	if (likely(bytes < chunk_size)) {
-		if (unlikely(c->flags & CONN_WIDE))
-			c->flags &= ~(uint32_t)(CONN_WIDE | CONN_WIDEST);
-	} else if (bytes == room) {
+	if (bytes < chunk_size)
+		c->flags &= ~(uint32_t)(CONN_WIDE | CONN_WIDEST);
+	else if (bytes == room)
 		c->flags |= c->flags & CONN_WIDE ? CONN_WIDEST : CONN_WIDE;
-	} else if (bytes < READINESS_CHUNKS_WIDE * chunk_size) {
+	else if (bytes < READINESS_CHUNKS_WIDE * chunk_size)
 		c->flags &= ~(uint32_t)CONN_WIDEST;
-	}
 }
 
-enum readiness readiness_recv(struct conn *c, bool to_eagain)
+/* A receive of n bytes (-errno) into `room`, and those that follow it. */
+__attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool to_eagain, ssize_t n,
+							  size_t room)
 {
-	for (unsigned i = 0; i < READINESS_READS; i++) {
-		size_t room = 0;
-		ssize_t n = c->flags & CONN_WIDE ? recv_wide(c, &room) : recv_one(c, &room);
-
+	for (unsigned i = 1; n > 0 || n == -EINTR; i++) {
 		if (n > 0) {
 			recv_adapt(c, (size_t)n, room);
 			if ((size_t)n < room && !to_eagain)
 				return READINESS_DRAINED;
-			if (c->rx.bytes > c->worker->held_max)
-				return READINESS_MORE;
-			continue;
 		}
-		if (n == -EAGAIN)
-			return READINESS_DRAINED;
-		if (n == -EINTR)
-			continue;
-		if (n == 0)
-			conn_eof(c);
-		else if (n == -ENOBUFS)
-			conn_starved_input(c);
-		else
-			conn_failed(c, (int)-n);
-		return READINESS_ENDED;
+		if (i == READINESS_READS || c->rx.bytes > c->worker->held_max)
+			return READINESS_MORE;
+		room = c->worker->pool.chunk_size;
+		n = c->flags & CONN_WIDE ? recv_wide(c, &room) : recv_one(c);
 	}
-	return READINESS_MORE;
+	if (n == -EAGAIN)
+		return READINESS_DRAINED;
+	if (n == 0)
+		conn_eof(c);
+	else if (n == -ENOBUFS)
+		conn_starved_input(c);
+	else
+		conn_failed(c, (int)-n);
+	return READINESS_ENDED;
 }
 
-/* Both return the bytes taken, or -errno; *ret_bytes: what the kernel was given. */
-static inline ssize_t send_one(struct conn *c, size_t *ret_bytes)
+enum readiness readiness_recv(struct conn *c, bool to_eagain)
 {
-	ssize_t n = send_now(c->fd, c->tx.head->data, c->tx.head->len);
+	size_t room = c->worker->pool.chunk_size;
+	ssize_t n;
 
-	*ret_bytes = c->tx.head->len;
-	return n < 0 ? -errno : n;
+	if (unlikely(c->flags & CONN_WIDE)) {
+		n = recv_wide(c, &room);
+	} else {
+		n = recv_one(c);
+		if (likely(n > 0 && (size_t)n < room && !to_eagain))
+			return READINESS_DRAINED;
+	}
+	return recv_more(c, to_eagain, n, room);
 }
 
+/* *ret_bytes: what the kernel was given. */
 __attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_bytes)
 {
 	struct iovec iov[READINESS_IOV];
@@ -145,31 +145,48 @@ __attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_b
 	ssize_t n;
 
 	msg.msg_iovlen = bufq_iov(&c->tx, iov, READINESS_IOV, ret_bytes);
+	stat_add(c->worker->stats.sys_send, 1);
 	n = sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return n < 0 ? -errno : n;
 }
 
-bool readiness_send(struct conn *c)
+/* A send of `bytes` took n (-errno); sends what is left. */
+__attribute__((noinline)) static bool send_more(struct conn *c, ssize_t n, size_t bytes)
 {
-	while (c->tx.bytes > 0) {
-		size_t bytes;
-		ssize_t n = c->tx.head->next ? send_many(c, &bytes) : send_one(c, &bytes);
-
-		stat_add(c->worker->stats.sys_send, 1);
-		if (n == -EINTR)
-			continue;
-		if (n < 0 && n != -EAGAIN) {
+	for (;;) {
+		if (n < 0 && n != -EAGAIN && n != -EINTR) {
 			conn_failed(c, (int)-n);
 			return false;
 		}
 		if (n > 0)
 			conn_sent(c, &c->tx, (size_t)n, 0);
-		if (n < (ssize_t)bytes) {
+		if (n < (ssize_t)bytes && n != -EINTR) {
 			stat_add(c->worker->stats.tx_blocked, 1);
 			return false;
 		}
+		if (c->tx.bytes == 0)
+			return true;
+		n = send_many(c, &bytes);
 	}
-	return true;
+}
+
+bool readiness_send(struct conn *c)
+{
+	const struct view *v = c->tx.head;
+	size_t bytes = v->len;
+	ssize_t n;
+
+	if (unlikely(v->next)) {
+		n = send_many(c, &bytes);
+	} else {
+		stat_add(c->worker->stats.sys_send, 1);
+		n = send_now(c->fd, v->data, bytes);
+		if (likely(n == (ssize_t)bytes)) {
+			conn_sent(c, &c->tx, bytes, 0);
+			return true;
+		}
+	}
+	return send_more(c, n, bytes);
 }
 
 bool readiness_accept(struct acceptor *a)

@@ -135,15 +135,13 @@ static void uring_recv_ended(struct conn *c, int res)
 	}
 }
 
-static void uring_recv_done(struct op *op, int res, uint32_t flags)
+/* A receive that was the last, filled a chunk, or was none. */
+__attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, uint32_t flags)
 {
-	struct conn *c = container_of(op, struct conn, recv_op);
 	struct worker *w = c->worker;
 	struct uring *u = w->engine_state;
 
-	if (likely(res > 0)) {
-		/* The kernel and we must agree on which chunk is the oldest, or data is lost. */
-		assert(flags >> IORING_CQE_BUFFER_SHIFT == u->order[u->buf_head & u->buf_mask]);
+	if (res > 0) {
 		uring_received(c, (uint32_t)res);
 	} else if ((flags & IORING_CQE_F_BUFFER) && !u->incremental) {
 		/* Kernels before 6.10 consume a buffer for the FIN. */
@@ -151,6 +149,25 @@ static void uring_recv_done(struct op *op, int res, uint32_t flags)
 	}
 	if (unlikely(!(flags & IORING_CQE_F_MORE)))
 		uring_recv_ended(c, res);
+}
+
+static void uring_recv_done(struct op *op, int res, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, recv_op);
+	struct uring *u = c->worker->engine_state;
+	uint16_t id = u->order[u->buf_head & u->buf_mask];
+	struct chunk *k = &c->worker->pool.chunks[id];
+	uint32_t used = k->used;
+
+	/* The kernel and we must agree on which chunk is the oldest, or data is lost. */
+	assert(res <= 0 || flags >> IORING_CQE_BUFFER_SHIFT == id);
+	if (likely(res > 0 && (flags & IORING_CQE_F_MORE) &&
+		   (uint32_t)res < u->shared_bytes - used)) {
+		k->used = used + (uint32_t)res;
+		conn_input(c, k, k->base + used, (uint32_t)res);
+	} else {
+		uring_recv_more(c, res, flags);
+	}
 }
 
 static void uring_control_done(struct op *op, int res, uint32_t flags)
@@ -237,31 +254,6 @@ static void uring_release(struct conn *c)
 	}
 	stat_add(c->worker->stats.sys_close, 1);
 	close(c->fd);
-}
-
-/* One io_uring_enter per turn, none while completions are waiting: it submits the sends, waits, and
- * runs the deferred work.  A send with MSG_DONTWAIT completes before that returns. */
-static void uring_wait(struct worker *w, bool block)
-{
-	struct uring *u = w->engine_state;
-	unsigned silent = 0;
-
-	uring_refill(w);
-	if (w->timing && u->ring.quiet && !u->ring.sqpoll) {
-		ring_submit(&u->ring); /* when this returns, the sends are with the kernel */
-		u->sent_ns = clock_ns();
-	}
-	if (!ring_ready(&u->ring)) {
-		if (block && u->ring.quiet)
-			silent = uring_silence(u);
-		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
-		ring_wait(&u->ring, block);
-	}
-	ring_reap(&u->ring);
-	if (silent) {
-		ring_reap_all(&u->ring); /* a failure may stand behind many completions */
-		uring_end_silence(u, silent);
-	}
 }
 
 const struct engine engine_uring = {

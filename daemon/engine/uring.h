@@ -28,8 +28,7 @@ enum {
 enum uring_conn_flags {
 	URING_RECV_ARMED = CONN_ENGINE << 0,
 	URING_SEND_WAIT = CONN_ENGINE << 1,   /* the next send waits for room instead of failing */
-	URING_SILENT = CONN_ENGINE << 2,      /* its send completes without a word */
-	URING_RESET_ARMED = CONN_ENGINE << 3, /* a poll for the peer's reset is armed */
+	URING_RESET_ARMED = CONN_ENGINE << 2, /* a poll for the peer's reset is armed */
 };
 
 /* A send of several views, or without a copy: what must live until its last completion. */
@@ -58,9 +57,10 @@ struct uring {
 	uint16_t *order;             /* ids of the lent chunks, oldest first */
 	unsigned lent_max;
 	struct uring_quiet quiet[URING_SILENT_MAX]; /* the first of ring.quiet */
+	uint32_t shared_bytes; /* of a chunk that several receives may share; 0: one has it all */
 	bool incremental, bundle, zero_copy;
-	bool silence;    /* this kernel completes a whole send silently, and a short one not */
-	uint32_t *slots; /* stack of free registered-file slots */
+	unsigned silent_max; /* URING_SILENT_MAX, or 0: this kernel completes each send */
+	uint32_t *slots;     /* stack of free registered-file slots */
 	unsigned slot_count, slots_total;
 	struct uring_send *send_free;
 };
@@ -70,11 +70,9 @@ int uring_init(struct worker *w, struct reason *reason);
 void uring_fini(struct worker *w);
 void uring_refill(struct worker *w);
 
-/* uring_send.c.  uring_silence() is called before what is queued is submitted and the worker may
- * sleep, uring_end_silence() with its result when what had completed then was looked at. */
+/* uring_send.c */
+void uring_wait(struct worker *w, bool block);
 void uring_flush(struct conn *c);
-unsigned uring_silence(struct uring *u);
-void uring_end_silence(struct uring *u, unsigned count);
 void uring_send_init(struct conn *c);
 
 /* Something waits for the completion of c's send after all. */

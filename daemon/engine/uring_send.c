@@ -16,8 +16,9 @@ static void uring_sent(struct conn *c, int res)
 	bool waited = c->flags & URING_SEND_WAIT;
 
 	c->pending--;
-	c->flags &= ~(uint32_t)(URING_SEND_WAIT | URING_SILENT);
+	c->flags &= ~(uint32_t)URING_SEND_WAIT;
 	if (res < 0 && res != -EAGAIN && res != -EINTR) {
+		bufq_drop(&w->pool, &c->sending, c->sending.bytes);
 		conn_ready(c);
 		conn_failed(c, -res);
 		return;
@@ -118,17 +119,14 @@ static struct io_uring_sqe *uring_queue_sendmsg(struct conn *c, struct uring_sen
 	return sqe;
 }
 
-static struct io_uring_sqe *uring_queue_send(struct conn *c, const struct iovec *iov, int flags)
+static inline void uring_prep_send(struct conn *c, struct io_uring_sqe *sqe, const struct view *v,
+				   int flags)
 {
-	struct uring *u = c->worker->engine_state;
-	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
-
-	io_uring_prep_send(sqe, c->fd, iov->iov_base, iov->iov_len, flags);
+	io_uring_prep_send(sqe, c->fd, v->data, v->len, flags);
 	if (!(flags & MSG_DONTWAIT))
 		sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
 	uring_fd(c, sqe);
 	ring_op(sqe, &c->send_op);
-	return sqe;
 }
 
 /* ---- Quiet sends ----
@@ -139,46 +137,83 @@ static struct io_uring_sqe *uring_queue_send(struct conn *c, const struct iovec 
  * that would cost a second system call, so there they are silent: MSG_WAITALL makes a short send a
  * failure, and IOSQE_CQE_SKIP_SUCCESS (Linux 5.17) keeps all but failures from completing. */
 
-static void uring_quiet(struct conn *c, struct io_uring_sqe *sqe, struct op *op)
+static inline void uring_quiet(struct uring *u, struct conn *c, struct io_uring_sqe *sqe,
+			       struct op *op)
 {
-	struct worker *w = c->worker;
-	struct uring *u = w->engine_state;
-
-	if (c->tx.bytes || c->rx.bytes || (c->flags & CONN_WAITS_FOR_TX) || w->service->source ||
-	    w->starved)
-		return;
 	if (u->ring.quiet < URING_SILENT_MAX)
 		u->quiet[u->ring.quiet] = (struct uring_quiet){ c, sqe, op };
 	u->ring.quiet++;
 }
 
-unsigned uring_silence(struct uring *u)
+static inline unsigned uring_silence(struct uring *u)
 {
 	unsigned count = u->ring.quiet;
 
-	/* A starved connection waits for what each completion gives back. */
-	if (!u->silence || count > URING_SILENT_MAX || u->ring.worker->starved)
-		return 0;
 	for (unsigned i = 0; i < count; i++) {
 		u->quiet[i].sqe->msg_flags |= MSG_WAITALL;
 		u->quiet[i].sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-		u->quiet[i].conn->flags |= URING_SILENT;
 	}
 	u->ring.quiet = 0;
 	return count;
 }
 
-void uring_end_silence(struct uring *u, unsigned count)
+static inline void uring_end_silence(struct uring *u, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
-		struct uring_quiet *q = &u->quiet[i];
+		struct conn *c = u->quiet[i].conn;
+		struct op *op = u->quiet[i].op;
 
-		if (q->conn->flags & URING_SILENT) /* no failure was heard */
-			q->op->done(q->op, (int)q->conn->sending.bytes, 0);
+		if (unlikely(!c->sending.bytes))
+			continue; /* a failure was heard */
+		if (unlikely(op != &c->send_op)) {
+			op->done(op, (int)c->sending.bytes, 0);
+			continue;
+		}
+		c->pending--;
+		conn_sent(c, &c->sending, c->sending.bytes, u->sent_ns);
+		if (c->tx.bytes)
+			conn_ready(c);
 	}
 }
 
-void uring_flush(struct conn *c)
+__attribute__((noinline)) static void uring_submit_timed(struct uring *u)
+{
+	ring_submit(&u->ring); /* when this returns, the sends are with the kernel */
+	u->sent_ns = clock_ns();
+}
+
+/* One io_uring_enter per turn, none while completions are waiting: it submits the sends, waits, and
+ * runs the deferred work.  A send with MSG_DONTWAIT completes before that returns. */
+void uring_wait(struct worker *w, bool block)
+{
+	struct uring *u = w->engine_state;
+	unsigned silent = 0;
+	bool left;
+
+	if (unlikely(w->pool_lent < u->lent_max))
+		uring_refill(w);
+	if (unlikely(w->timing) && u->ring.quiet && !u->ring.sqpoll)
+		uring_submit_timed(u);
+	if (!ring_ready(&u->ring)) {
+		/* A starved connection waits for what each completion gives back. */
+		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max && !w->starved)
+			silent = uring_silence(u);
+		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
+		if (unlikely(u->ring.spin_ns))
+			ring_wait(&u->ring, block);
+		else
+			ring_enter(&u->ring, block, w->deadline_ns);
+	}
+	left = ring_reap(&u->ring);
+	if (silent) {
+		if (unlikely(left)) /* a failure may stand behind many completions */
+			ring_reap_all(&u->ring);
+		uring_end_silence(u, silent);
+	}
+}
+
+/* Several views, or without a copy, or one that waits, or is waited for. */
+__attribute__((noinline)) static void uring_flush_any(struct conn *c)
 {
 	struct worker *w = c->worker;
 	struct uring *u = w->engine_state;
@@ -197,7 +232,8 @@ void uring_flush(struct conn *c)
 	n = bufq_iov(&c->tx, iov, URING_IOV, &bytes);
 	zero_copy = u->zero_copy && bytes >= w->options.zero_copy_min;
 	if (n == 1 && !zero_copy) {
-		sqe = uring_queue_send(c, iov, flags);
+		sqe = ring_sqe(&u->ring);
+		uring_prep_send(c, sqe, c->tx.head, flags);
 	} else {
 		struct uring_send *s = uring_send_get(u);
 
@@ -209,13 +245,30 @@ void uring_flush(struct conn *c)
 		sqe = uring_queue_sendmsg(c, s, n, flags, zero_copy);
 		op = &s->op;
 	}
-	if (bytes == c->tx.bytes)
-		bufq_splice(&c->sending, &c->tx);
-	else
-		bufq_take(&w->pool, &c->sending, &c->tx, bytes);
+	bufq_take(&w->pool, &c->sending, &c->tx, bytes);
 	c->pending++;
-	if (!wait && !zero_copy)
-		uring_quiet(c, sqe, op);
+	if (!wait && !zero_copy && !c->tx.bytes && !conn_waits_for_tx(c))
+		uring_quiet(u, c, sqe, op);
+}
+
+void uring_flush(struct conn *c)
+{
+	struct uring *u = c->worker->engine_state;
+	const struct view *v = c->tx.head;
+	struct io_uring_sqe *sqe;
+
+	if (unlikely(v->next || c->sending.bytes || c->rx.bytes || u->zero_copy ||
+		     (c->flags & (URING_SEND_WAIT | CONN_WAITS_FOR_TX)) || ring_full(&u->ring))) {
+		uring_flush_any(c);
+		return;
+	}
+	/* An answer: a quiet send of one view.  No call here, no register to save. */
+	sqe = ring_next_sqe(&u->ring);
+	uring_prep_send(c, sqe, v, MSG_NOSIGNAL | MSG_DONTWAIT);
+	c->sending = c->tx;
+	c->tx = (struct bufq){ 0 };
+	c->pending++;
+	uring_quiet(u, c, sqe, &c->send_op);
 }
 
 void uring_send_init(struct conn *c)

@@ -92,6 +92,7 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	if (u->incremental)
 		worker_feature(w, FEATURE_incremental_buffers);
 	u->lent_max = u->buf_entries;
+	u->shared_bytes = u->incremental ? w->pool.chunk_size : 0;
 	if (u->incremental)
 		u->lent_max = MIN(MAX(URING_LENT_BYTES / w->pool.chunk_size, 4), u->buf_entries);
 	return 0;
@@ -241,8 +242,9 @@ int uring_init(struct worker *w, struct reason *reason)
 		worker_feature(w, FEATURE_recv_bundle);
 	uring_init_files(w);
 	uring_probe_send_zc(w);
-	u->silence = uring_probe_silence(w);
-	if (u->silence)
+	if (uring_probe_silence(w)) {
+		u->silent_max = URING_SILENT_MAX;
 		worker_feature(w, FEATURE_silent_send);
+	}
 	return 0;
 }

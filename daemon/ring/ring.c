@@ -120,8 +120,10 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, struct reason *r
 	}
 	r->sq_flags = r->io.sq.kflags;
 	ring_fill_array(r);
-	if (io_uring_register_ring_fd(&r->io) == 1)
+	if (io_uring_register_ring_fd(&r->io) == 1) {
+		r->enter_flags = IORING_ENTER_REGISTERED_RING;
 		worker_feature(w, FEATURE_registered_ring);
+	}
 	if (r->deferred)
 		worker_feature(w, FEATURE_defer_taskrun);
 	if (r->sqpoll)
@@ -204,36 +206,9 @@ int ring_register_buffers(struct ring *r, struct reason *reason)
 
 /* ---- Entering the kernel ---- */
 
-/* Publishes what was queued; returns how many the kernel has not taken yet. */
-static unsigned ring_publish(struct ring *r)
-{
-	struct io_uring_sq *sq = &r->io.sq;
-
-	if (sq->sqe_tail != *sq->ktail)
-		io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
-	return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead);
-}
-
 static unsigned ring_sq_flags(const struct ring *r)
 {
 	return __atomic_load_n(r->sq_flags, __ATOMIC_RELAXED);
-}
-
-static int ring_call(struct ring *r, unsigned submit, unsigned want, unsigned flags,
-		     struct io_uring_getevents_arg *arg)
-{
-	struct io_uring *io = &r->io;
-	int rc;
-
-	stat_add(r->worker->stats.sys_io_uring_enter, 1);
-	if (io->enter_ring_fd != io->ring_fd)
-		flags |= IORING_ENTER_REGISTERED_RING;
-	if (arg)
-		rc = io_uring_enter2((unsigned)io->enter_ring_fd, submit, want,
-				     flags | IORING_ENTER_EXT_ARG, (sigset_t *)arg, sizeof(*arg));
-	else
-		rc = io_uring_enter2((unsigned)io->enter_ring_fd, submit, want, flags, NULL, 0);
-	return rc;
 }
 
 /* SQPOLL: the kernel's thread sleeps and has to be woken for what we published. */
@@ -256,17 +231,15 @@ void ring_submit(struct ring *r)
 		ring_call(r, submit, 0, IORING_ENTER_SQ_WAKEUP, NULL);
 }
 
-void ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
+void ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns)
 {
 	struct __kernel_timespec ts;
 	struct io_uring_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
-	unsigned submit = ring_publish(r), flags = IORING_ENTER_GETEVENTS;
-	unsigned want = block ? MAX(r->quiet, 1U) : 0;
+	unsigned flags = IORING_ENTER_GETEVENTS;
 	uint64_t now;
 
-	r->quiet = 0;
 	if (r->sqpoll) {
-		want = block; /* the kernel's thread completes them in its own time */
+		want = MIN(want, 1U); /* the kernel's thread completes them in its own time */
 		if (submit && ring_needs_wakeup(r))
 			flags |= IORING_ENTER_SQ_WAKEUP;
 		else if (want == 0 && !(ring_sq_flags(r) & IORING_SQ_CQ_OVERFLOW))
@@ -284,7 +257,7 @@ void ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 
 /* Looks at the completion queue; true: something is there besides what was quiet.  Makes a system
  * call only to submit, and to run deferred work. */
-static bool ring_spin(struct ring *r)
+bool ring_spin(struct ring *r)
 {
 	unsigned want = r->sqpoll ? 1 : r->quiet + 1;
 	uint64_t end_ns;
@@ -299,42 +272,6 @@ static bool ring_spin(struct ring *r)
 		cpu_relax();
 	} while (clock_ns() < end_ns);
 	return ring_ready(r) >= want;
-}
-
-void ring_wait(struct ring *r, bool block)
-{
-	if (block && r->spin_ns && ring_spin(r))
-		return;
-	if (!ring_ready(r))
-		ring_enter(r, block, r->worker->deadline_ns);
-}
-
-struct io_uring_sqe *ring_sqe(struct ring *r)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->io);
-
-	while (unlikely(!sqe)) {
-		ring_submit(r);
-		sqe = io_uring_get_sqe(&r->io);
-	}
-	return sqe;
-}
-
-void ring_reap(struct ring *r)
-{
-	struct io_uring_cq *cq = &r->io.cq;
-	unsigned head = *cq->khead, tail = io_uring_smp_load_acquire(cq->ktail);
-
-	if (tail - head > WORKER_TURN_MAX)
-		tail = head + WORKER_TURN_MAX;
-	for (; head != tail; head++) {
-		const struct io_uring_cqe *cqe = &cq->cqes[head & cq->ring_mask];
-		struct op *op = io_uring_cqe_get_data(cqe);
-
-		if (likely(op != NULL))
-			op->done(op, cqe->res, cqe->flags);
-	}
-	io_uring_smp_store_release(cq->khead, head);
 }
 
 void ring_reap_all(struct ring *r)

@@ -9,6 +9,7 @@
 
 #include "engine.h"
 #include "op.h"
+#include "syscall.h"
 #include "util.h"
 #include "worker.h"
 
@@ -33,6 +34,7 @@ struct ring {
 	struct worker *worker;
 	unsigned *sq_flags;
 	unsigned long long features; /* IORING_FEAT_* */
+	unsigned enter_flags;        /* of each io_uring_enter() */
 	/* Queued operations that complete at once and that nobody waits for: ring_enter() waits for
 	 * all of them, which makes it run the deferred work in large batches (Linux runs 20 pieces
 	 * or as many as are waited for). */
@@ -63,16 +65,64 @@ int ring_register_buffers(struct ring *r, struct reason *reason);
 /* Submits what is queued, without waiting. */
 void ring_submit(struct ring *r);
 
+/* Publishes what was queued; returns how many the kernel has not taken yet. */
+static inline unsigned ring_publish(struct ring *r)
+{
+	struct io_uring_sq *sq = &r->io.sq;
+
+	io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
+	return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead);
+}
+
+static inline void ring_call(struct ring *r, unsigned submit, unsigned want, unsigned flags,
+			     struct io_uring_getevents_arg *arg)
+{
+	stat_add(r->worker->stats.sys_io_uring_enter, 1);
+	if (arg)
+		flags |= IORING_ENTER_EXT_ARG;
+	syscall6(__NR_io_uring_enter, r->io.enter_ring_fd, submit, want, r->enter_flags | flags,
+		 (long)arg, arg ? sizeof(*arg) : 0);
+}
+
+void ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns);
+
 /* Submits, sleeps if `block` until deadline_ns (0: for ever) or until there is a completion, and
  * runs the work that the kernel deferred. */
-void ring_enter(struct ring *r, bool block, uint64_t deadline_ns);
+static inline void ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
+{
+	unsigned submit = ring_publish(r), want = block ? MAX(r->quiet, 1U) : 0;
 
-/* An engine's wait(): ring_enter(), after spinning for spin_ns when it may sleep. */
-void ring_wait(struct ring *r, bool block);
+	r->quiet = 0;
+	if (unlikely(r->sqpoll || deadline_ns))
+		ring_enter_special(r, submit, want, deadline_ns);
+	else
+		ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
+}
+
+static inline bool ring_full(const struct ring *r)
+{
+	const struct io_uring_sq *sq = &r->io.sq;
+
+	return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead) >= sq->ring_entries;
+}
+
+/* Of a queue that is not full. */
+static inline struct io_uring_sqe *ring_next_sqe(struct ring *r)
+{
+	struct io_uring_sq *sq = &r->io.sq;
+
+	return &sq->sqes[sq->sqe_tail++ & sq->ring_mask];
+}
 
 /* A submission whose completion runs op->done().  Never NULL: a full queue is submitted first.  The
  * caller's prep call comes next, and then ring_op(): prep clears user_data. */
-struct io_uring_sqe *ring_sqe(struct ring *r);
+static inline struct io_uring_sqe *ring_sqe(struct ring *r)
+{
+	while (unlikely(ring_full(r)))
+		ring_submit(r);
+	return ring_next_sqe(r);
+}
+
 static inline void ring_op(struct io_uring_sqe *sqe, struct op *op)
 {
 	io_uring_sqe_set_data(sqe, op);
@@ -90,8 +140,37 @@ static inline bool ring_has_work(const struct ring *r)
 				 (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
 }
 
-/* Runs op->done() for up to WORKER_TURN_MAX completions; one without an op is passed over. */
-void ring_reap(struct ring *r);
+/* An engine's wait(): ring_enter(), after spinning for spin_ns when it may sleep; not at all while
+ * completions are there. */
+bool ring_spin(struct ring *r);
+static inline void ring_wait(struct ring *r, bool block)
+{
+	if (unlikely(block && r->spin_ns) && ring_spin(r))
+		return;
+	if (!ring_ready(r))
+		ring_enter(r, block, r->worker->deadline_ns);
+}
+
+/* Runs op->done() for up to WORKER_TURN_MAX completions; one without an op is passed over.  True:
+ * it has left some. */
+static inline bool ring_reap(struct ring *r)
+{
+	struct io_uring_cq *cq = &r->io.cq;
+	unsigned head = *cq->khead, tail = io_uring_smp_load_acquire(cq->ktail);
+	bool left = tail - head > WORKER_TURN_MAX;
+
+	if (unlikely(left))
+		tail = head + WORKER_TURN_MAX;
+	for (; head != tail; head++) {
+		const struct io_uring_cqe *cqe = &cq->cqes[head & cq->ring_mask];
+		struct op *op = io_uring_cqe_get_data(cqe);
+
+		if (likely(op != NULL))
+			op->done(op, cqe->res, cqe->flags);
+	}
+	io_uring_smp_store_release(cq->khead, head);
+	return left || (__atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_CQ_OVERFLOW);
+}
 
 /* The same until none is left, not even in the kernel's overflow list. */
 void ring_reap_all(struct ring *r);

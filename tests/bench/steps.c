@@ -150,6 +150,7 @@ int main(int argc, char **argv)
 		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 ||
 		    waitpid(tid, &status, __WALL) < 0)
 			err(1, "ptrace");
+		turn_find(tid); /* our stop may have cut this one's beginning off */
 		turn_find(tid);
 		counts[i] = turn_count(tid, clock, &clock_steps);
 		sum += counts[i];
