@@ -124,11 +124,10 @@ static int thread_rw(struct io *io)
 /* Zeros where nothing else zeroes. */
 static int thread_zero(struct io *io)
 {
-	static const uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* for direct I/O */
+	static uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* for direct I/O */
 
 	while (io->progress < io->length) {
-		struct iovec iov = { (void *)(uintptr_t)zeros,
-				     MIN(io->length - io->progress, sizeof(zeros)) };
+		struct iovec iov = { zeros, MIN(io->length - io->progress, sizeof(zeros)) };
 		ssize_t n = pwritev2(io->mount->export->fd, &iov, 1,
 				     (off_t)(io->offset + io->progress), sync_flags(io));
 
