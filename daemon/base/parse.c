@@ -209,6 +209,11 @@ char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRES
 	return text;
 }
 
+socklen_t sockaddr_size(const struct sockaddr_storage *sa)
+{
+	return sa->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX])
 {
 	size_t length;

@@ -51,6 +51,9 @@ struct network {
 int parse_network(const char *text, struct network *ret_network);
 bool network_contains(const struct network *network, const struct in6_addr *mapped);
 
+/* What bind() and connect() want to know of sa beside it. */
+socklen_t sockaddr_size(const struct sockaddr_storage *sa);
+
 /* The address of sa in the mapped form that struct network uses. */
 struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa);
 

@@ -419,23 +419,27 @@ static void worker_free(struct worker *w)
 	mailbox_fini(&w->mailbox);
 }
 
-int worker_start(struct worker *w, const int *listen_fds, unsigned listen_count,
+int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason)
 {
 	struct worker_start start = { .worker = w, .reason = reason };
 	int rc = mailbox_init(&w->mailbox);
 
-	w->acceptors = calloc(listen_count + 1, sizeof(*w->acceptors));
+	w->acceptors = calloc(count + 1, sizeof(*w->acceptors));
 	if (rc < 0 || !w->acceptors) {
-		for (unsigned i = 0; i < listen_count; i++)
-			close(listen_fds[i]);
+		for (unsigned i = 0; i < count; i++)
+			close(sockets[i].fd);
 		worker_free(w);
 		return reason_set(reason, rc < 0 ? rc : -ENOMEM, "cannot make a worker: %s",
 				  strerror(rc < 0 ? -rc : ENOMEM));
 	}
-	w->acceptor_count = listen_count;
-	for (unsigned i = 0; i < listen_count; i++)
-		w->acceptors[i] = (struct acceptor){ .worker = w, .fd = listen_fds[i] };
+	w->acceptor_count = count;
+	for (unsigned i = 0; i < count; i++)
+		w->acceptors[i] = (struct acceptor){
+			.worker = w,
+			.fd = sockets[i].fd,
+			.shared = sockets[i].shared,
+		};
 	sem_init(&start.done, 0, 0);
 	rc = -pthread_create(&w->thread, NULL, worker_thread, &start);
 	if (rc == 0) {

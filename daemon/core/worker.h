@@ -84,10 +84,17 @@ struct worker_hook {
 	bool (*run)(struct worker_hook *hook);
 };
 
+/* A listening socket, given to a worker. */
+struct worker_socket {
+	int fd;
+	bool shared; /* other workers accept from the same one: they take turns */
+};
+
 struct acceptor {
 	struct op op;
 	struct worker *worker;
 	int fd;      /* owned; -1 when closed */
+	bool shared; /* see struct worker_socket */
 	bool paused; /* out of descriptors */
 };
 
@@ -166,7 +173,7 @@ static inline void worker_feature(struct worker *w, enum engine_feature feature)
  * The caller has zeroed w and set service, engine, options, owner, owner_context, listener, index
  * and name. Takes the listening sockets over, in both cases; accepting begins with worker_listen().
  */
-int worker_start(struct worker *w, const int *listen_fds, unsigned listen_count,
+int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason);
 
 /* Runs call->fn on the worker's thread, soon. */

@@ -56,7 +56,7 @@ static json_t *listener_addresses(const struct listener *l)
 	char address[ADDRESS_TEXT_MAX];
 
 	for (unsigned i = 0; i < l->address_count; i++)
-		json_array_append_new(addresses, text(l->addresses[i]));
+		json_array_append_new(addresses, text(l->addresses[i].text));
 	for (unsigned i = 0; l->address_count == 0 && i < l->config->address_count; i++)
 		json_array_append_new(addresses,
 				      text(format_address(&l->config->addresses[i], address)));

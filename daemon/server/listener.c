@@ -1,65 +1,18 @@
-/* Listeners: binding, choosing the engine, starting, draining and stopping workers. */
+/* Listeners: choosing the engine, starting, draining and stopping workers. */
 #include "listener.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "log.h"
 #include "server.h"
 #include "store.h"
 
-enum {
-	LISTENER_BACKLOG = 4096,
-	LISTENER_BIND_NS = 500 * NS_PER_MS, /* an address in use may become free */
-	LISTENER_BIND_PAUSE_NS = 10 * NS_PER_MS,
-};
-
 const char *const listener_state_names[] = { "serving", "draining", "drained", "unavailable" };
 
 /* ---- Sockets ---- */
-
-/* The first socket of an address is bound without SO_REUSEPORT, so that an address in use is an
- * error even when the other program is another nbserved; the workers' other sockets then join it.
- */
-static int socket_open(const struct sockaddr_storage *sa, bool first)
-{
-	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
-	socklen_t len = sa->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-						  : sizeof(struct sockaddr_in);
-	int error;
-
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* connections inherit it */
-	if (sa->ss_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	if ((first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
-	    bind(fd, (const struct sockaddr *)sa, len) == 0 &&
-	    (!first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0))
-		return fd;
-	error = errno;
-	close(fd);
-	return -error;
-}
-
-/* The rings of a daemon that was killed hold its sockets for some milliseconds more: the next start
- * must not fail on them. */
-static int socket_open_patiently(const struct sockaddr_storage *sa, bool first)
-{
-	static const struct timespec pause = { .tv_nsec = LISTENER_BIND_PAUSE_NS };
-	uint64_t end_ns = clock_ns() + LISTENER_BIND_NS;
-	int fd;
-
-	while ((fd = socket_open(sa, first)) == -EADDRINUSE && clock_ns() < end_ns)
-		nanosleep(&pause, NULL);
-	return fd;
-}
 
 static void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
 {
@@ -67,44 +20,6 @@ static void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
 		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
 	else
 		((struct sockaddr_in *)sa)->sin_port = htons(port);
-}
-
-static const char *bind_advice(int error)
-{
-	switch (error) {
-	case EADDRINUSE:
-		return "; another program listens there (ss -ltnp shows which), choose another port";
-	case EADDRNOTAVAIL:
-		return "; this host does not have that address (ip address shows which it has)";
-	case EACCES:
-		return "; ports below 1024 need CAP_NET_BIND_SERVICE";
-	default:
-		return "";
-	}
-}
-
-/* Binds one address for every worker: fds[worker * stride + index]. */
-static int listener_bind(struct listener *l, const struct sockaddr_storage *wanted, int *fds,
-			 unsigned stride, struct reason *reason)
-{
-	struct sockaddr_storage sa = *wanted;
-	unsigned index = l->address_count;
-	char text[ADDRESS_TEXT_MAX];
-
-	for (unsigned i = 0; i < l->worker_count; i++) {
-		socklen_t len = sizeof(sa);
-		int fd = socket_open_patiently(&sa, i == 0);
-
-		if (fd < 0)
-			return reason_set(reason, fd, "bind %s: %s%s", format_sockaddr(&sa, text),
-					  strerror(-fd), bind_advice(-fd));
-		fds[i * stride + index] = fd;
-		if (i == 0)
-			getsockname(fd, (struct sockaddr *)&sa, &len); /* port 0 is now a port */
-	}
-	format_sockaddr(&sa, l->addresses[index]);
-	l->address_count++;
-	return 0;
 }
 
 static unsigned listener_count_sockets(const struct listener_config *config)
@@ -116,27 +31,33 @@ static unsigned listener_count_sockets(const struct listener_config *config)
 	return count;
 }
 
-static int listener_bind_all(struct listener *l, int *fds, unsigned stride, struct reason *reason)
+/* sockets[worker * stride + index]: the address of that index, for that worker. */
+static int listener_bind_all(struct listener *l, struct worker_socket *sockets, unsigned stride,
+			     struct reason *reason)
 {
 	for (unsigned i = 0; i < l->config->address_count; i++) {
 		const struct address *a = &l->config->addresses[i];
 
 		for (unsigned port = a->port_first; port <= a->port_last; port++) {
 			struct sockaddr_storage sa = a->sa;
+			unsigned index = l->address_count;
 			int rc;
 
 			sockaddr_set_port(&sa, (uint16_t)port);
-			rc = listener_bind(l, &sa, fds, stride, reason);
+			rc = socket_bind(&sa, &sockets[index], l->worker_count, stride,
+					 &l->addresses[index], reason);
 			if (rc < 0)
 				return rc;
+			l->address_count++;
 		}
 	}
-	/* Listen only when every socket has its address: a connection that came before would be
-	 * given to a socket that might yet be closed. */
-	for (unsigned i = 0; i < stride * l->worker_count; i++)
-		if (listen(fds[i], LISTENER_BACKLOG) < 0)
-			return reason_set(reason, -errno, "listen: %s", strerror(errno));
-	return 0;
+	return socket_listen_all(sockets, stride * l->worker_count, reason);
+}
+
+static void listener_unbind(struct listener *l)
+{
+	for (unsigned i = 0; i < l->address_count; i++)
+		socket_unbind(&l->addresses[i]);
 }
 
 /* ---- What workers ask of us (on their threads) ---- */
@@ -283,6 +204,7 @@ static unsigned listener_workers(const struct listener_config *config)
 
 void listener_stop(struct listener *l)
 {
+	listener_unbind(l);
 	for (unsigned i = 0; l->workers && i < l->worker_count; i++)
 		worker_stop(&l->workers[i]);
 }
@@ -298,9 +220,9 @@ static void listener_free_workers(struct listener *l)
 	l->costs = NULL;
 }
 
-/* Starts all workers on `engine`.  Takes the fds over. */
-static int listener_start(struct listener *l, const struct engine *engine, const int *fds,
-			  unsigned stride, struct reason *reason)
+/* Starts all workers on `engine`.  Takes the sockets over. */
+static int listener_start(struct listener *l, const struct engine *engine,
+			  struct worker_socket *sockets, unsigned stride, struct reason *reason)
 {
 	int rc = 0;
 
@@ -317,10 +239,10 @@ static int listener_start(struct listener *l, const struct engine *engine, const
 		w->shared = l->shared;
 		w->index = i;
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->config->name, i % 100);
-		rc = worker_start(w, fds + i * stride, stride, reason);
+		rc = worker_start(w, sockets + i * stride, stride, reason);
 		if (rc < 0) {
-			for (unsigned j = (i + 1) * stride; j < l->worker_count * stride; j++)
-				close(fds[j]);
+			socket_close_all(sockets + (i + 1) * stride,
+					 (l->worker_count - i - 1) * stride);
 			listener_free_workers(l);
 			return rc;
 		}
@@ -348,11 +270,12 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 static int listener_open(struct listener *l, struct reason *reason)
 {
 	unsigned stride = listener_count_sockets(l->config), total;
-	int *fds, rc;
+	struct worker_socket *sockets;
+	int rc;
 
 	l->worker_count = listener_workers(l->config);
 	total = stride * l->worker_count;
-	fds = malloc(total * sizeof(*fds));
+	sockets = calloc(total, sizeof(*sockets));
 	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
 	if (l->workers)
 		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
@@ -361,22 +284,20 @@ static int listener_open(struct listener *l, struct reason *reason)
 	l->admission = admission_new(l->config);
 	if (l->config->service->shared_new)
 		l->shared = l->config->service->shared_new();
-	if (!fds || !l->workers || !l->costs || !l->addresses || !l->admission ||
+	if (!sockets || !l->workers || !l->costs || !l->addresses || !l->admission ||
 	    (l->config->service->shared_new && !l->shared) || listener_mount(l) < 0) {
-		free(fds);
+		free(sockets);
 		return reason_set(reason, -ENOMEM, "no memory");
 	}
 	for (unsigned i = 0; i < total; i++)
-		fds[i] = -1;
-	rc = listener_bind_all(l, fds, stride, reason);
+		sockets[i].fd = -1;
+	rc = listener_bind_all(l, sockets, stride, reason);
 	if (rc < 0) {
-		for (unsigned i = 0; i < total; i++)
-			if (fds[i] >= 0)
-				close(fds[i]);
+		socket_close_all(sockets, total);
 	} else {
-		rc = listener_start(l, listener_pick_engine(l->config), fds, stride, reason);
+		rc = listener_start(l, listener_pick_engine(l->config), sockets, stride, reason);
 	}
-	free(fds);
+	free(sockets);
 	return rc;
 }
 
@@ -421,6 +342,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		return;
 	l->state = LISTENER_DRAINING;
 	log_write(LOG_INFO, l->config->name, "listener '%s': draining", l->config->name);
+	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_drain(&l->workers[i], deadline_ns);
 }

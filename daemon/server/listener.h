@@ -5,6 +5,7 @@
 #include "config.h"
 #include "exports.h"
 #include "proc.h"
+#include "socket.h"
 #include "worker.h"
 
 struct server;
@@ -27,7 +28,7 @@ struct listener {
 	struct proc_cost *costs;     /* of each worker, when last read */
 	unsigned worker_count;
 	unsigned drained_count;
-	char (*addresses)[ADDRESS_TEXT_MAX]; /* as bound: port 0 resolved, ranges expanded */
+	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
 	struct admission *admission;
 	struct server_export **exports; /* references to config->exports; NULL: not served */

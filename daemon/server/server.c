@@ -35,7 +35,7 @@ static void server_log_listener(const struct listener *l)
 	}
 	for (unsigned i = 0; i < l->address_count; i++)
 		log_write(LOG_INFO, name, "listener '%s': %s on %s over %s, %u worker%s", name,
-			  l->config->service->name, l->addresses[i], l->engine->name,
+			  l->config->service->name, l->addresses[i].text, l->engine->name,
 			  l->worker_count, l->worker_count == 1 ? "" : "s");
 }
 

@@ -141,14 +141,15 @@ int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_soc
 	return rc;
 }
 
-void unix_socket_remove(const struct unix_socket *socket)
+void unix_socket_remove(struct unix_socket *socket)
 {
-	const char *path = socket->address.sun_path;
+	char *path = socket->address.sun_path;
 	struct stat st;
 
-	if (lstat(path, &st) == 0 && st.st_dev == socket->stat.st_dev &&
+	if (path[0] && lstat(path, &st) == 0 && st.st_dev == socket->stat.st_dev &&
 	    st.st_ino == socket->stat.st_ino)
 		unlink(path);
+	path[0] = '\0';
 }
 
 void unix_socket_close(struct unix_socket *socket)

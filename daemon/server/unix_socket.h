@@ -20,8 +20,8 @@ struct unix_socket {
 int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
 		     struct reason *reason);
 
-/* Removes its file, if that is still ours: nobody else can connect. */
-void unix_socket_remove(const struct unix_socket *socket);
+/* Removes its file, once, if that is still ours: nobody else can connect. */
+void unix_socket_remove(struct unix_socket *socket);
 /* The same, and closes it. */
 void unix_socket_close(struct unix_socket *socket);
 

@@ -117,7 +117,7 @@ static struct bench *bench_start(const struct engine *engine, const struct servi
 	int fd = listen_on(&b->address);
 
 	assert_true(fd >= 0);
-	if (worker_start(&b->worker, &fd, 1, &reason) < 0)
+	if (worker_start(&b->worker, &(struct worker_socket){ .fd = fd }, 1, &reason) < 0)
 		fail_msg("%s: %s", engine->name, reason.text);
 	worker_listen(&b->worker);
 	return b;
@@ -461,7 +461,8 @@ static void a_start_that_fails_closes_the_listening_socket(void **state)
 		int fd = listen_on(&b->address);
 
 		CPU_SET(CPU_SETSIZE - 1, &b->worker.options.cpus);
-		assert_true(worker_start(&b->worker, &fd, 1, &reason) < 0);
+		assert_true(worker_start(&b->worker, &(struct worker_socket){ .fd = fd }, 1,
+					 &reason) < 0);
 		assert_true(reason.text[0] != '\0');
 		bench_stop(b); /* allowed, and does nothing */
 		await_descriptors(before);

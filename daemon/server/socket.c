@@ -1,0 +1,125 @@
+/* Listening sockets: TCP, Unix with a file, Unix with an abstract name.  See socket.h. */
+#include "socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util.h"
+
+enum {
+	BACKLOG = 4096,
+	BIND_NS = 500 * NS_PER_MS, /* an address in use may become free */
+	BIND_PAUSE_NS = 10 * NS_PER_MS,
+};
+
+/* The rings of a daemon that was killed hold its sockets for some milliseconds more: the next start
+ * must not fail on them.  False: give up. */
+static bool wait_for_address(uint64_t end_ns)
+{
+	static const struct timespec pause = { .tv_nsec = BIND_PAUSE_NS };
+
+	if (clock_ns() >= end_ns)
+		return false;
+	nanosleep(&pause, NULL);
+	return true;
+}
+
+/* ---- TCP: a socket for each worker, over which the kernel spreads connections ---- */
+
+/* The first socket of an address is bound without SO_REUSEPORT, so that an address in use is an
+ * error even when the other program is another nbserved; the workers' other sockets then join it.
+ */
+static int tcp_open(const struct sockaddr_storage *sa, bool first)
+{
+	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+	int error;
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* connections inherit it */
+	if (sa->ss_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	if ((first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
+	    bind(fd, (const struct sockaddr *)sa, sockaddr_size(sa)) == 0 &&
+	    (!first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0))
+		return fd;
+	error = errno;
+	close(fd);
+	return -error;
+}
+
+static const char *tcp_advice(int error)
+{
+	switch (error) {
+	case EADDRINUSE:
+		return "; another program listens there (ss -ltnp shows which), choose another port";
+	case EADDRNOTAVAIL:
+		return "; this host does not have that address (ip address shows which it has)";
+	case EACCES:
+		return "; ports below 1024 need CAP_NET_BIND_SERVICE";
+	default:
+		return "";
+	}
+}
+
+static int tcp_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, unsigned count,
+		    unsigned stride, struct reason *reason)
+{
+	uint64_t end_ns = clock_ns() + BIND_NS;
+	char text[ADDRESS_TEXT_MAX];
+
+	for (unsigned i = 0; i < count; i++) {
+		socklen_t len = sizeof(*sa);
+		int fd;
+
+		do
+			fd = tcp_open(sa, i == 0);
+		while (fd == -EADDRINUSE && wait_for_address(end_ns));
+		if (fd < 0)
+			return reason_set(reason, fd, "bind %s: %s%s", format_sockaddr(sa, text),
+					  strerror(-fd), tcp_advice(-fd));
+		sockets[i * stride].fd = fd;
+		if (i == 0)
+			getsockname(fd, (struct sockaddr *)sa, &len); /* port 0 is now a port */
+	}
+	return 0;
+}
+
+/* ---- All ---- */
+
+int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *sockets,
+		unsigned count, unsigned stride, struct bound *ret_bound, struct reason *reason)
+{
+	struct sockaddr_storage sa = *wanted;
+	int rc;
+
+	rc = tcp_bind(&sa, sockets, count, stride, reason);
+	if (rc == 0)
+		format_sockaddr(&sa, ret_bound->text);
+	return rc;
+}
+
+int socket_listen_all(const struct worker_socket *sockets, unsigned count, struct reason *reason)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (listen(sockets[i].fd, BACKLOG) < 0)
+			return reason_set(reason, -errno, "listen: %s", strerror(errno));
+	return 0;
+}
+
+void socket_close_all(struct worker_socket *sockets, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (sockets[i].fd >= 0)
+			close(sockets[i].fd);
+}
+
+void socket_unbind(struct bound *bound)
+{
+	unix_socket_remove(&bound->file);
+}
