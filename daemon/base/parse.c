@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "util.h"
 
@@ -164,6 +165,38 @@ static bool copy_text(char *to, size_t to_size, const char *text, size_t bytes)
 	return true;
 }
 
+/* An empty name, `.` or `..` would give a path several spellings; at the end of it, no name. */
+static bool path_is_plain(const char *path)
+{
+	for (; *path; path += strcspn(path + 1, "/") + 1) {
+		size_t length = strcspn(path + 1, "/");
+
+		if (length <= 2 && !strncmp(path + 1, "..", length))
+			return false;
+	}
+	return true;
+}
+
+/* What follows `unix:`. */
+static int parse_unix(const char *name, struct address *ret_address)
+{
+	struct address address = { .sa.ss_family = AF_UNIX };
+	struct sockaddr_un *un = (struct sockaddr_un *)&address.sa;
+	bool abstract = name[0] == '@';
+
+	for (const char *s = name; *s; s++)
+		if (*s <= ' ' || *s > '~')
+			return -EINVAL;
+	if (abstract ? !name[1] : name[0] != '/' || !path_is_plain(name))
+		return -EINVAL;
+	if (!copy_text(un->sun_path, sizeof(un->sun_path), name, strlen(name)))
+		return -ERANGE;
+	if (abstract)
+		un->sun_path[0] = '\0';
+	*ret_address = address;
+	return 0;
+}
+
 int parse_address(const char *text, struct address *ret_address)
 {
 	struct address address = { 0 };
@@ -174,6 +207,8 @@ int parse_address(const char *text, struct address *ret_address)
 	char host[INET6_ADDRSTRLEN];
 	int err;
 
+	if (!strncmp(text, "unix:", strlen("unix:")))
+		return parse_unix(text + strlen("unix:"), ret_address);
 	text += bracket;
 	if (!end || !copy_text(host, sizeof(host), text, (size_t)(end - text)))
 		return -EINVAL;
@@ -195,6 +230,8 @@ char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRES
 {
 	const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
+	bool abstract = !un->sun_path[0] && un->sun_path[1];
 	char host[INET6_ADDRSTRLEN];
 
 	if (sa->ss_family == AF_INET) {
@@ -203,6 +240,9 @@ char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRES
 	} else if (sa->ss_family == AF_INET6) {
 		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
 		snprintf(text, ADDRESS_TEXT_MAX, "[%s]:%u", host, ntohs(in6->sin6_port));
+	} else if (sa->ss_family == AF_UNIX) {
+		snprintf(text, ADDRESS_TEXT_MAX, "unix:%s%.*s", abstract ? "@" : "",
+			 (int)sizeof(un->sun_path) - abstract, un->sun_path + abstract);
 	} else {
 		snprintf(text, ADDRESS_TEXT_MAX, "unknown");
 	}
@@ -211,7 +251,16 @@ char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRES
 
 socklen_t sockaddr_size(const struct sockaddr_storage *sa)
 {
-	return sa->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
+
+	if (sa->ss_family == AF_INET)
+		return sizeof(struct sockaddr_in);
+	if (sa->ss_family == AF_INET6)
+		return sizeof(struct sockaddr_in6);
+	if (un->sun_path[0])
+		return sizeof(*un);
+	/* An abstract name ends with the address, not with a NUL. */
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(un->sun_path + 1));
 }
 
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX])
@@ -219,6 +268,8 @@ char *format_address(const struct address *address, char text[static ADDRESS_TEX
 	size_t length;
 
 	format_sockaddr(&address->sa, text);
+	if (address->sa.ss_family == AF_UNIX)
+		return text;
 	length = (size_t)(strrchr(text, ':') - text);
 	length += (size_t)snprintf(text + length, ADDRESS_TEXT_MAX - length, ":%u",
 				   address->port_first);

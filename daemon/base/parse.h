@@ -27,18 +27,20 @@ int parse_bool(const char *text, bool *ret_value);
 /* CPU list as the kernel writes it: `0-3,6`. */
 int parse_cpus(const char *text, cpu_set_t *ret_cpus);
 
-/* IPv4 or [IPv6] with a port or an inclusive range of ports. */
+/* IPv4 or [IPv6] with a port or an inclusive range of ports, or a Unix socket. */
 struct address {
-	struct sockaddr_storage sa; /* port 0 in here */
-	uint16_t port_first, port_last;
+	struct sockaddr_storage sa;     /* port 0 in here */
+	uint16_t port_first, port_last; /* both 0 of a Unix socket */
 };
 
-/* `127.0.0.1:7008`, `[::1]:7008`, `0.0.0.0:7008-7011`; port 0 lets the kernel choose (no range). */
+/* `127.0.0.1:7008`, `[::1]:7008`, `0.0.0.0:7008-7011`; port 0 lets the kernel choose (no range).
+ * `unix:/PATH`, absolute, in ASCII without white space; `unix:@NAME`, abstract: unix(7); up to 107
+ * bytes behind the colon, and no `.`, `..` or empty name in a path: one socket has one address. */
 int parse_address(const char *text, struct address *ret_address);
 
-enum { ADDRESS_TEXT_MAX = 64 };
-/* Writes `127.0.0.1:7008` or `[::1]:7008`, at most ADDRESS_TEXT_MAX bytes with the NUL; returns
- * text. */
+enum { ADDRESS_TEXT_MAX = 128 };
+/* Writes `127.0.0.1:7008`, `[::1]:7008`, `unix:/PATH`, `unix:@NAME` or `unix:` (no name), at most
+ * ADDRESS_TEXT_MAX bytes with the NUL; returns text. */
 char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX]);
 /* The same with the range of ports. */
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX]);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include <cmocka.h>
 
@@ -227,9 +228,67 @@ static void addresses_refuse_what_is_ambiguous(void **state)
 		       "127.0.0.1:1-65536", "127.0.0.1:99999999999999999999");
 }
 
-static void socket_addresses_print_with_their_port(void **state)
+/* `unix:/` and so on, a path or name of 107 bytes, all that sun_path holds. */
+#define NAME_100                                                                                   \
+	"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567" \
+	"890123456789"
+
+static void unix_addresses_are_paths_or_names(void **state)
+{
+	struct address address;
+	struct sockaddr_un *un = (struct sockaddr_un *)&address.sa;
+
+	(void)state;
+	assert_string_equal(address_of("unix:/run/nbserved/nbd.sock"),
+			    "unix:/run/nbserved/nbd.sock");
+	assert_string_equal(address_of("unix:/a"), "unix:/a");
+	assert_string_equal(address_of("unix:/.a/..b/c./d../..."), "unix:/.a/..b/c./d../...");
+	assert_string_equal(address_of("unix:/a:b@[c]"), "unix:/a:b@[c]");
+	assert_string_equal(address_of("unix:@nbserved/../nbd"), "unix:@nbserved/../nbd");
+	assert_string_equal(address_of("unix:/" NAME_100 "abcdef"), "unix:/" NAME_100 "abcdef");
+	assert_string_equal(address_of("unix:@" NAME_100 "abcdef"), "unix:@" NAME_100 "abcdef");
+
+	assert_int_equal(parse_address("unix:/run/s", &address), 0);
+	assert_int_equal(address.sa.ss_family, AF_UNIX);
+	assert_int_equal(address.port_first, 0);
+	assert_int_equal(address.port_last, 0);
+	assert_string_equal(un->sun_path, "/run/s");
+	assert_int_equal(sockaddr_size(&address.sa), sizeof(*un));
+	assert_int_equal(parse_address("unix:@name", &address), 0);
+	assert_memory_equal(un->sun_path, "\0name", sizeof("\0name"));
+	assert_int_equal(sockaddr_size(&address.sa), sizeof(un->sun_family) + strlen("@name"));
+}
+
+static void unix_addresses_refuse_what_is_no_path(void **state)
+{
+	(void)state;
+	assert_refused(parse_address, struct address, -EINVAL, "unix:", "unix", "unix:a",
+		       "unix:./a", "unix:@", "unix:/", "unix:/a/", "unix://a", "unix:/a//b",
+		       "unix:/.", "unix:/..", "unix:/a/../b", "unix:/a/./b", "unix:/a/..",
+		       "unix:/a b", "unix: /a", "unix:/a\tb", "unix:/\xc3\xa4", "unix:/a\x7f",
+		       "UNIX:/a", "/run/a");
+	assert_refused(parse_address, struct address, -ERANGE, "unix:/" NAME_100 "abcdefg",
+		       "unix:@" NAME_100 "abcdefg");
+}
+
+static void unix_socket_addresses_print_within_their_bounds(void **state)
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNIX };
+	struct sockaddr_un *un = (struct sockaddr_un *)&sa;
+	char text[ADDRESS_TEXT_MAX];
+
+	(void)state;
+	assert_string_equal(format_sockaddr(&sa, text), "unix:");
+	memset(un->sun_path, 'x', sizeof(un->sun_path)); /* a path without a NUL */
+	assert_int_equal(strlen(format_sockaddr(&sa, text)), 5 + sizeof(un->sun_path));
+	un->sun_path[0] = '\0';
+	assert_int_equal(strlen(format_sockaddr(&sa, text)), 5 + sizeof(un->sun_path));
+	assert_memory_equal(text, "unix:@x", 7);
+}
+
+static void socket_addresses_print_with_their_port(void **state)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&sa;
 	char text[ADDRESS_TEXT_MAX];
 
@@ -338,6 +397,9 @@ int main(void)
 		cmocka_unit_test(cpus_that_do_not_fit_are_cut_between_ranges),
 		cmocka_unit_test(addresses_have_a_host_and_ports),
 		cmocka_unit_test(addresses_refuse_what_is_ambiguous),
+		cmocka_unit_test(unix_addresses_are_paths_or_names),
+		cmocka_unit_test(unix_addresses_refuse_what_is_no_path),
+		cmocka_unit_test(unix_socket_addresses_print_within_their_bounds),
 		cmocka_unit_test(socket_addresses_print_with_their_port),
 		cmocka_unit_test(networks_contain_what_shares_their_prefix),
 		cmocka_unit_test(networks_of_one_family_leave_the_other_out),
