@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,19 +39,36 @@ static void conn_unlink(struct conn *c)
 	stat_add(w->stats.open, UINT64_C(-1));
 }
 
+/* Clients seldom bind Unix sockets of their own, so the kernel tells who they are instead of where.
+ */
+sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	struct ucred user = { 0 };
+	socklen_t len = sizeof(sa), user_len = sizeof(user);
+
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getpeername(c->fd, (struct sockaddr *)&sa, &len) < 0)
+		sa.ss_family = AF_UNSPEC;
+	format_sockaddr(&sa, text);
+	if (sa.ss_family != AF_UNIX)
+		return sa.ss_family;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &user, &user_len) == 0)
+		snprintf(text, ADDRESS_TEXT_MAX, "unix:pid=%d,uid=%u", (int)user.pid,
+			 (unsigned)user.uid);
+	return AF_UNIX;
+}
+
 /* For log-level debug only: asking for the peer is a system call. */
 static void conn_log(const struct conn *c, const char *what)
 {
 	struct worker *w = c->worker;
-	struct sockaddr_storage sa = { 0 };
-	socklen_t len = sizeof(sa);
-	char peer[ADDRESS_TEXT_MAX] = "?";
+	char peer[ADDRESS_TEXT_MAX];
 
 	if (likely(log_get_level() < LOG_DEBUG))
 		return;
-	stat_add(w->stats.sys_other, 1);
-	if (getpeername(c->fd, (struct sockaddr *)&sa, &len) == 0)
-		format_sockaddr(&sa, peer);
+	conn_peer(c, peer);
 	log_connection(LOG_DEBUG, w->listener, c->id, peer,
 		       "listener '%s': connection %u.%llu from %s: %s, %llu bytes in, %llu out",
 		       w->listener, w->index, (unsigned long long)c->id, peer, what,

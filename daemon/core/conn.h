@@ -8,6 +8,7 @@
 
 #include "buf.h"
 #include "op.h"
+#include "parse.h"
 #include "worker.h"
 
 enum {
@@ -210,6 +211,10 @@ static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t st
 
 /* Stops the clock of an operation that sends nothing. */
 void conn_op_end(struct conn *c);
+
+/* Writes who is at the other end: `127.0.0.1:50000`, `unix:pid=123,uid=0`, or `unknown`.  Its
+ * address family; AF_UNSPEC: unknown. */
+sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX]);
 
 /* Called by the worker: runs the service, flushes, throttles, decides the fate. */
 void conn_run(struct conn *c);

@@ -105,6 +105,14 @@ static void worker_scan(struct worker *w)
 
 /* ---- Accepting ---- */
 
+bool socket_is_local(int fd)
+{
+	int family = AF_UNSPEC;
+	socklen_t len = sizeof(family);
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) == 0 && family == AF_UNIX;
+}
+
 static void worker_resume_accept(struct worker *w)
 {
 	w->retry_ns = 0;

@@ -14,6 +14,7 @@
 #include "engine.h"
 #include "mailbox.h"
 #include "op.h"
+#include "parse.h"
 #include "service.h"
 #include "stats.h"
 #include "util.h"
@@ -205,10 +206,11 @@ void worker_stop(struct worker *w);
 struct conn_info {
 	uint64_t id, age_ns, idle_ns, bytes_in, bytes_out;
 	uint64_t held_bytes; /* received and not answered, or not yet taken by the kernel */
-	struct sockaddr_storage peer;
+	const char *state;   /* "open", "eof", "throttled", "starved", "closing" */
+	/* Of TCP only; 0 on a Unix socket. */
 	uint32_t rtt_us, retransmits; /* TCP_INFO */
 	uint32_t unsent_bytes;        /* in the socket, not yet acknowledged (SIOCOUTQ) */
-	const char *state;            /* "open", "eof", "throttled", "starved", "closing" */
+	char peer[ADDRESS_TEXT_MAX];  /* see conn_peer() */
 };
 
 /* A request for them; lives until done() was called (on the worker's thread).  The worker looks at
@@ -226,6 +228,9 @@ void worker_list_connections(struct worker *w, struct worker_list *list);
 /* ---- For engines, stores and the worker's own thread ---- */
 
 void worker_add_hook(struct worker *w, struct worker_hook *hook);
+
+/* A Unix socket?  Then there is no TCP to ask, and no device. */
+bool socket_is_local(int fd);
 
 /* A connection arrived (fd), or accepting failed (-errno). */
 void worker_accepted(struct acceptor *a, int fd);

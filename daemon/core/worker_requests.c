@@ -204,12 +204,23 @@ static const char *conn_state(const struct conn *c)
 	return c->flags & CONN_EOF ? "eof" : "open";
 }
 
-static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *info)
+static void conn_describe_tcp(const struct conn *c, struct conn_info *info)
 {
 	struct tcp_info tcp = { 0 };
-	socklen_t len = sizeof(info->peer), tcp_len = sizeof(tcp);
+	socklen_t len = sizeof(tcp);
 	int unsent = 0;
 
+	stat_add(c->worker->stats.sys_other, 2);
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &tcp, &len) == 0) {
+		info->rtt_us = tcp.tcpi_rtt;
+		info->retransmits = tcp.tcpi_total_retrans;
+	}
+	if (ioctl(c->fd, SIOCOUTQ, &unsent) == 0)
+		info->unsent_bytes = (uint32_t)unsent;
+}
+
+static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *info)
+{
 	*info = (struct conn_info){
 		.id = c->id,
 		.age_ns = now_ns - c->opened_ns,
@@ -219,15 +230,8 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 		.held_bytes = c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes,
 		.state = conn_state(c),
 	};
-	stat_add(c->worker->stats.sys_other, 3);
-	if (getpeername(c->fd, (struct sockaddr *)&info->peer, &len) < 0)
-		info->peer.ss_family = AF_UNSPEC;
-	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &tcp, &tcp_len) == 0) {
-		info->rtt_us = tcp.tcpi_rtt;
-		info->retransmits = tcp.tcpi_total_retrans;
-	}
-	if (ioctl(c->fd, SIOCOUTQ, &unsent) == 0)
-		info->unsent_bytes = (uint32_t)unsent;
+	if (conn_peer(c, info->peer) != AF_UNIX)
+		conn_describe_tcp(c, info);
 }
 
 /* Newest first, WORKER_TURN_MAX a turn. */

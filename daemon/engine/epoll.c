@@ -16,6 +16,10 @@
 #include "syscall.h"
 #include "worker.h"
 
+enum {
+	EPOLL_LEFT = CONN_ENGINE << 0, /* not in the epoll set until there is interest again */
+};
+
 struct epoll {
 	int fd;
 	struct epoll_event events[WORKER_TURN_MAX];
@@ -32,18 +36,38 @@ static int epoll_change(struct worker *w, int operation, int fd, uint32_t events
 
 static void epoll_interest(struct conn *c, uint32_t events)
 {
+	int operation = c->flags & EPOLL_LEFT ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+
 	if (events == c->slot)
 		return;
 	c->slot = events;
-	epoll_change(c->worker, EPOLL_CTL_MOD, c->fd, events, &c->recv_op);
+	c->flags &= ~(uint32_t)EPOLL_LEFT;
+	epoll_change(c->worker, operation, c->fd, events, &c->recv_op);
+}
+
+/* Input is off, and the peer is gone: reported until we close, or leave the set.  A Unix peer that
+ * has closed, without an error, may have left input for when it is on again; what is to be sent
+ * fails at once. */
+static void epoll_gone(struct conn *c)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	stat_add(c->worker->stats.sys_other, 1);
+	getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+	if (error) {
+		conn_failed(c, error);
+		return;
+	}
+	epoll_change(c->worker, EPOLL_CTL_DEL, c->fd, 0, NULL);
+	c->slot = 0;
+	c->flags |= EPOLL_LEFT;
+	conn_ready(c);
 }
 
 /* Anything but input to an open connection. */
 __attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready)
 {
-	int error = 0;
-	socklen_t len = sizeof(error);
-
 	if (c->flags & CONN_CLOSING)
 		return;
 	if (ready & EPOLLOUT)
@@ -57,12 +81,8 @@ __attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready
 			readiness_recv(c, false);
 		return;
 	}
-	if (!(ready & (EPOLLERR | EPOLLHUP)))
-		return;
-	/* Input is off, and the peer is gone: reported until we close. */
-	stat_add(c->worker->stats.sys_other, 1);
-	getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
-	conn_failed(c, error ? error : ECONNRESET);
+	if (ready & (EPOLLERR | EPOLLHUP))
+		epoll_gone(c);
 }
 
 static void epoll_event(struct op *op, int ready, uint32_t flags)
@@ -110,16 +130,27 @@ static void epoll_release(struct conn *c)
 	close(c->fd); /* leaves the epoll set by itself */
 }
 
-static void epoll_accept(struct op *op, int ready, uint32_t flags)
-{
-	(void)ready, (void)flags;
-	readiness_accept(container_of(op, struct acceptor, op));
-}
+static void epoll_accept(struct op *op, int ready, uint32_t flags);
 
+/* Of the workers that wait for one socket the kernel wakes the first that sleeps. */
 static void epoll_listen(struct worker *w, struct acceptor *a, bool on)
 {
+	uint32_t events = EPOLLIN | (a->shared ? EPOLLEXCLUSIVE : 0);
+
 	a->op.done = epoll_accept;
-	epoll_change(w, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->fd, EPOLLIN, &a->op);
+	epoll_change(w, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->fd, events, &a->op);
+}
+
+static void epoll_accept(struct op *op, int ready, uint32_t flags)
+{
+	struct acceptor *a = container_of(op, struct acceptor, op);
+
+	(void)ready, (void)flags;
+	readiness_accept(a);
+	if (a->shared && a->fd >= 0 && !a->paused) { /* to the end of their queue */
+		epoll_listen(a->worker, a, false);
+		epoll_listen(a->worker, a, true);
+	}
 }
 
 static int epoll_watch(struct worker *w, int fd, struct op *op)
@@ -127,15 +158,23 @@ static int epoll_watch(struct worker *w, int fd, struct op *op)
 	return epoll_change(w, EPOLL_CTL_ADD, fd, EPOLLIN, op);
 }
 
-/* Sockets inherit the listening socket's value: no system call per connection. */
+/* Sockets inherit the listening socket's value: no system call per connection.  A Unix socket has
+ * no device to poll. */
 static void epoll_socket_busy_poll(struct worker *w)
 {
 	int us = (int)(w->options.busy_poll_ns / NS_PER_US);
+	unsigned local = 0;
 
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		if (setsockopt(w->acceptors[i].fd, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof(us)) < 0)
+	for (unsigned i = 0; i < w->acceptor_count; i++) {
+		int fd = w->acceptors[i].fd;
+
+		if (socket_is_local(fd))
+			local++;
+		else if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof(us)) < 0)
 			return;
-	worker_feature(w, FEATURE_socket_busy_poll);
+	}
+	if (local == 0 || local < w->acceptor_count)
+		worker_feature(w, FEATURE_socket_busy_poll);
 }
 
 static int epoll_init(struct worker *w, struct reason *reason)

@@ -191,7 +191,9 @@ bool readiness_send(struct conn *c)
 
 bool readiness_accept(struct acceptor *a)
 {
-	for (unsigned i = 0; i < READINESS_ACCEPTS && a->fd >= 0 && !a->paused; i++) {
+	unsigned max = a->shared ? 1 : READINESS_ACCEPTS;
+
+	for (unsigned i = 0; i < max && a->fd >= 0 && !a->paused; i++) {
 		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);
 
 		stat_add(a->worker->stats.sys_accept, 1);

@@ -45,11 +45,16 @@ static void uring_received(struct conn *c, uint32_t bytes)
 	}
 }
 
-/* ---- A reset that no receive reports ----
+/* ---- An end that no receive reports ----
  *
  * When data and a reset arrive together, a multishot receive (seen on Linux 6.18) delivers the data
  * and then waits for an event that has been already.  Where each input is answered, the send fails;
- * for the other services a poll listens for the reset. */
+ * for the other services a poll listens for the reset.
+ *
+ * On a Unix socket the same happens with data and a FIN, so there the poll listens for that, too:
+ * a receive that is armed anew finds it, behind what is still to be received. */
+
+static void uring_recv(struct conn *c, bool on);
 
 static void uring_reset_done(struct op *op, int res, uint32_t flags)
 {
@@ -60,17 +65,19 @@ static void uring_reset_done(struct op *op, int res, uint32_t flags)
 	c->flags &= ~(uint32_t)URING_RESET_ARMED;
 	uring_hurry(c);
 	conn_ready(c);
-	if (res > 0 && (res & (POLLERR | POLLHUP))) /* not POLLRDHUP: the FIN comes in order */
+	if (res > 0 && (res & POLLERR)) /* not POLLHUP: a Unix peer's close, comes in order */
 		conn_failed(c, ECONNRESET);
+	else if (res > 0 && !(c->flags & CONN_CLOSING))
+		uring_recv(c, false); /* its end arms the next one */
 }
 
-static void uring_reset_arm(struct conn *c)
+static void uring_reset_arm(struct conn *c, bool local)
 {
 	struct uring *u = c->worker->engine_state;
 	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
 
 	c->reset_op.done = uring_reset_done;
-	io_uring_prep_poll_add(sqe, c->fd, POLLERR | POLLHUP);
+	io_uring_prep_poll_add(sqe, c->fd, POLLERR | POLLHUP | (local ? POLLRDHUP : 0));
 	uring_fd(c, sqe);
 	ring_op(sqe, &c->reset_op);
 	c->flags |= URING_RESET_ARMED;
@@ -199,9 +206,16 @@ static void uring_recv(struct conn *c, bool on)
 
 /* ---- Connections ---- */
 
+static bool uring_is_local(const struct conn *c)
+{
+	stat_add(c->worker->stats.sys_other, 1);
+	return socket_is_local(c->fd);
+}
+
 static int uring_open(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;
+	bool local = u->local && uring_is_local(c);
 
 	c->recv_op.done = uring_recv_done;
 	uring_send_init(c);
@@ -217,8 +231,8 @@ static int uring_open(struct conn *c)
 		ring_op(sqe, NULL);
 	}
 	uring_recv_arm(c, IORING_RECVSEND_POLL_FIRST);
-	if (!c->worker->service->answers)
-		uring_reset_arm(c);
+	if (local || !c->worker->service->answers)
+		uring_reset_arm(c, local);
 	return 0;
 }
 

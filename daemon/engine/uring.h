@@ -29,6 +29,7 @@ enum uring_conn_flags {
 	URING_RECV_ARMED = CONN_ENGINE << 0,
 	URING_SEND_WAIT = CONN_ENGINE << 1,   /* the next send waits for room instead of failing */
 	URING_RESET_ARMED = CONN_ENGINE << 2, /* a poll for the peer's reset is armed */
+	URING_COPIED = CONN_ENGINE << 3,      /* its socket cannot send without a copy */
 };
 
 /* A send of several views, or without a copy: what must live until its last completion. */
@@ -59,6 +60,7 @@ struct uring {
 	struct uring_quiet quiet[URING_SILENT_MAX]; /* the first of ring.quiet */
 	uint32_t shared_bytes; /* of a chunk that several receives may share; 0: one has it all */
 	bool incremental, bundle, zero_copy;
+	bool local;          /* connections may come over a Unix socket */
 	unsigned silent_max; /* URING_SILENT_MAX, or 0: this kernel completes each send */
 	uint32_t *slots;     /* stack of free registered-file slots */
 	unsigned slot_count, slots_total;

@@ -101,8 +101,10 @@ static void poll_event(struct op *op, int ready, uint32_t flags)
 	if (ready & (POLLRDHUP | POLLHUP | POLLERR))
 		c->flags |= POLL_GONE;
 	poll_receive(c);
-	if ((ready & (POLLERR | POLLHUP)) && (c->flags & (CONN_EOF | CONN_RECV_OFF)))
-		conn_failed(c, ECONNRESET); /* nothing we are willing to read will tell us */
+	/* Nothing we are willing to read will tell us.  (POLLHUP alone is a Unix peer's close,
+	 * which may follow input.) */
+	if ((ready & POLLERR) && (c->flags & (CONN_EOF | CONN_RECV_OFF)))
+		conn_failed(c, ECONNRESET);
 }
 
 static void poll_out_event(struct op *op, int ready, uint32_t flags)

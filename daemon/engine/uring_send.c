@@ -67,6 +67,15 @@ static void uring_sendmsg_done(struct op *op, int res, uint32_t flags)
 	uring_sent(c, res);
 }
 
+/* This kind of socket (Unix) always copies: what was to be sent goes again, without more ado. */
+static void uring_zero_copy_refused(struct conn *c)
+{
+	c->flags |= URING_COPIED;
+	c->pending--;
+	bufq_prepend(&c->tx, &c->sending);
+	conn_ready(c);
+}
+
 /* Two completions: the result, and the kernel's word that it reads the buffers no more. */
 static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 {
@@ -82,11 +91,16 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 		}
 		if (flags & IORING_CQE_F_MORE)
 			c->pending++; /* for the notification */
-		uring_sent(c, res);
+		if (res == -EOPNOTSUPP)
+			uring_zero_copy_refused(c);
+		else
+			uring_sent(c, res);
 		if (flags & IORING_CQE_F_MORE)
 			return;
 	} else {
-		if (res & (int)NB_NOTIF_ZC_COPIED)
+		if (c->flags & URING_COPIED)
+			; /* counted when it went again */
+		else if (res & (int)NB_NOTIF_ZC_COPIED)
 			stat_add(w->stats.zero_copy_copied, 1);
 		else
 			stat_add(w->stats.zero_copied, 1);
@@ -231,6 +245,10 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 	}
 	n = bufq_iov(&c->tx, iov, URING_IOV, &bytes);
 	zero_copy = u->zero_copy && bytes >= w->options.zero_copy_min;
+	if (zero_copy && (c->flags & URING_COPIED)) {
+		stat_add(w->stats.zero_copy_copied, 1);
+		zero_copy = false;
+	}
 	if (n == 1 && !zero_copy) {
 		sqe = ring_sqe(&u->ring);
 		uring_prep_send(c, sqe, c->tx.head, flags);

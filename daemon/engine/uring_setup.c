@@ -240,6 +240,8 @@ int uring_init(struct worker *w, struct reason *reason)
 		    (!u->incremental || uring_bundles_are_sound());
 	if (u->bundle)
 		worker_feature(w, FEATURE_recv_bundle);
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		u->local |= socket_is_local(w->acceptors[i].fd);
 	uring_init_files(w);
 	uring_probe_send_zc(w);
 	if (uring_probe_silence(w)) {

@@ -324,11 +324,16 @@ int ring_watch(struct worker *w, int fd, struct op *op)
 	return 0;
 }
 
+/* Of the workers that wait for one socket the kernel wakes the first.  A multishot accept would
+ * stay the first. */
 static void ring_accept_arm(struct acceptor *a)
 {
 	struct io_uring_sqe *sqe = ring_sqe(a->worker->engine_state);
 
-	io_uring_prep_multishot_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);
+	if (a->shared)
+		io_uring_prep_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);
+	else
+		io_uring_prep_multishot_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);
 	ring_op(sqe, &a->op);
 }
 

@@ -302,13 +302,11 @@ json_t *document_status(struct server *s)
 
 json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info)
 {
-	char peer[ADDRESS_TEXT_MAX];
-
 	return json_pack("{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "listener", text(listener), "worker", (int)worker, "id", count(info->id),
-			 "peer", format_sockaddr(&info->peer, peer), "state", info->state, "age_ns",
-			 count(info->age_ns), "idle_ns", count(info->idle_ns), "bytes_in",
-			 count(info->bytes_in), "bytes_out", count(info->bytes_out), "held_bytes",
-			 count(info->held_bytes), "unsent_bytes", count(info->unsent_bytes),
-			 "rtt_us", count(info->rtt_us), "retransmits", count(info->retransmits));
+			 "peer", info->peer, "state", info->state, "age_ns", count(info->age_ns),
+			 "idle_ns", count(info->idle_ns), "bytes_in", count(info->bytes_in),
+			 "bytes_out", count(info->bytes_out), "held_bytes", count(info->held_bytes),
+			 "unsent_bytes", count(info->unsent_bytes), "rtt_us", count(info->rtt_us),
+			 "retransmits", count(info->retransmits));
 }

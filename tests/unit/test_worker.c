@@ -567,11 +567,13 @@ static void a_list_has_the_newest_first_and_no_more_than_asked(void **state)
 		assert_int_equal(request.count, COUNT);
 		for (unsigned i = 0; i < COUNT; i++) {
 			struct sockaddr_in own;
+			char peer[ADDRESS_TEXT_MAX];
 			socklen_t len = sizeof(own);
 
 			assert_int_equal(request.infos[i].id, COUNT - i);
 			getsockname(fds[COUNT - 1 - i], (struct sockaddr *)&own, &len);
-			assert_memory_equal(&request.infos[i].peer, &own, sizeof(own));
+			assert_string_equal(request.infos[i].peer,
+					    format_sockaddr((struct sockaddr_storage *)&own, peer));
 			assert_int_equal(request.infos[i].bytes_in, 1);
 			assert_string_equal(request.infos[i].state, "open");
 		}

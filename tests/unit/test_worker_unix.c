@@ -1,0 +1,341 @@
+/* core/worker.c with each real engine over Unix sockets: what differs there from TCP. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "conn.h"
+#include "util.h"
+#include "worker.h"
+
+enum { TIMEOUT_S = 10, WORKERS = 3 };
+
+/* ---- Workers that accept from one socket ---- */
+
+struct bench {
+	struct worker workers[WORKERS]; /* first: aligned */
+	unsigned count;
+	struct sockaddr_un name;
+	socklen_t name_size;
+};
+
+static int bench_admit(struct worker *w, int fd, void **ret_ticket)
+{
+	(void)fd;
+	*ret_ticket = w;
+	return 0;
+}
+
+static void bench_release(struct worker *w, void *ticket)
+{
+	assert_ptr_equal(w, ticket);
+}
+
+static void bench_paused(struct worker *w, int error)
+{
+	(void)w, (void)error;
+}
+
+static void bench_drained(struct worker *w)
+{
+	(void)w;
+}
+
+static const struct worker_owner bench_owner = {
+	.admit = bench_admit,
+	.release = bench_release,
+	.paused = bench_paused,
+	.drained = bench_drained,
+};
+
+static void bench_start_worker(struct bench *b, unsigned index, int fd, const struct engine *engine,
+			       const struct service *service)
+{
+	struct worker_socket socket = { .fd = fd, .shared = b->count > 1 };
+	struct worker *w = &b->workers[index];
+	struct reason reason = { "" };
+
+	w->engine = engine;
+	w->service = service;
+	w->owner = &bench_owner;
+	w->options.buffers = 64;
+	w->options.buffer_size = 4096;
+	w->options.zero_copy_min = 8192;
+	w->options.sqpoll_cpu = UINT64_MAX;
+	snprintf(w->name, sizeof(w->name), "test/%u", index);
+	if (worker_start(w, &socket, 1, &reason) < 0)
+		fail_msg("%s: %s", engine->name, reason.text);
+	worker_listen(w);
+}
+
+static struct bench *bench_start(const struct engine *engine, const struct service *service,
+				 unsigned count)
+{
+	size_t size = (sizeof(struct bench) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+	struct bench *b = aligned_alloc(CACHE_LINE, size);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	assert_non_null(b);
+	memset(b, 0, size);
+	b->count = count;
+	b->name.sun_family = AF_UNIX;
+	b->name_size = sizeof(b->name);
+	/* The kernel chooses an abstract name. */
+	assert_int_equal(bind(fd, (struct sockaddr *)&b->name, sizeof(sa_family_t)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&b->name, &b->name_size), 0);
+	assert_int_equal(listen(fd, 1024), 0);
+	for (unsigned i = 0; i < count; i++)
+		bench_start_worker(b, i, i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0), engine,
+				   service);
+	return b;
+}
+
+static void bench_stop(struct bench *b)
+{
+	for (unsigned i = 0; i < b->count; i++)
+		worker_stop(&b->workers[i]);
+	free(b);
+}
+
+static int client_connect(const struct bench *b)
+{
+	struct timeval timeout = { .tv_sec = TIMEOUT_S };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	assert_int_equal(connect(fd, (const struct sockaddr *)&b->name, b->name_size), 0);
+	return fd;
+}
+
+static void client_send(int fd, const void *data, size_t bytes)
+{
+	assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), bytes);
+}
+
+static void client_expect(int fd, const void *data, size_t bytes)
+{
+	char *answer = malloc(bytes);
+
+	assert_int_equal(recv(fd, answer, bytes, MSG_WAITALL), bytes);
+	assert_memory_equal(answer, data, bytes);
+	free(answer);
+}
+
+/* Of the first worker; until then at most TIMEOUT_S. */
+static void await_at_least(_Atomic uint64_t *counter, uint64_t value)
+{
+	uint64_t end_ns = clock_ns() + TIMEOUT_S * (uint64_t)NS_PER_S;
+
+	while (stat_load(*counter) < value && clock_ns() < end_ns)
+		usleep(1000);
+	assert_int_equal(stat_load(*counter), value);
+}
+
+/* ---- Tests ---- */
+
+static uint64_t fewest_accepted(struct bench *b)
+{
+	uint64_t fewest = UINT64_MAX;
+
+	for (unsigned i = 0; i < b->count; i++)
+		fewest = MIN(fewest, stat_load(b->workers[i].stats.accepted));
+	return fewest;
+}
+
+/* One connection after the other: each finds all workers asleep, as soon as all of them listen. */
+static void workers_that_share_a_socket_take_turns(void **state)
+{
+	enum { TURNS = 8 };
+
+	(void)state;
+	for (unsigned e = 0; engines[e]; e++) {
+		struct bench *b = bench_start(engines[e], service_find("echo"), WORKERS);
+		uint64_t end_ns = clock_ns() + TIMEOUT_S * (uint64_t)NS_PER_S;
+
+		while (fewest_accepted(b) < TURNS && clock_ns() < end_ns) {
+			int fd = client_connect(b);
+
+			client_send(fd, "x", 1);
+			client_expect(fd, "x", 1);
+			close(fd);
+		}
+		assert_true(fewest_accepted(b) >= TURNS);
+		bench_stop(b);
+	}
+}
+
+/* The FIN comes while the worker looks at the data, or with it. */
+static void data_and_the_fin_behind_it_are_both_noticed(void **state)
+{
+	enum { ROUNDS = 300 };
+	static char data[3000];
+
+	(void)state;
+	for (unsigned e = 0; engines[e]; e++) {
+		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
+
+		for (unsigned i = 0; i < ROUNDS; i++) {
+			int fd = client_connect(b);
+
+			client_send(fd, data, 1 + i * 7);
+			shutdown(fd, SHUT_WR);
+			client_expect(fd, data, 1 + i * 7);
+			assert_int_equal(recv(fd, data, 1, 0), 0);
+			close(fd);
+		}
+		await_at_least(&b->workers[0].stats.closed_peer, ROUNDS);
+		bench_stop(b);
+	}
+}
+
+static atomic_bool gate_open;
+
+/* Takes nothing while the gate is closed. */
+static void gated_run(struct conn *c)
+{
+	if (atomic_load(&gate_open))
+		bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	else
+		conn_set_deadline(c, clock_ns() + NS_PER_MS);
+}
+
+/* A TCP peer's close ends one direction, a Unix peer's both: nothing more can be sent, but what had
+ * been sent is still to be received, even if nobody receives just then. */
+static void what_was_sent_before_the_close_is_all_received(void **state)
+{
+	static const struct service gated = {
+		.name = "gated", .operations = { "take" }, .run = gated_run, .held_max = 16 * 1024
+	};
+	static char data[150 * 1000];
+
+	(void)state;
+	for (unsigned e = 0; engines[e]; e++) {
+		struct bench *b = bench_start(engines[e], &gated, 1);
+		struct stats *s = &b->workers[0].stats;
+		int fd = client_connect(b);
+
+		atomic_store(&gate_open, false);
+		client_send(fd, data, sizeof(data));
+		await_at_least(&s->throttled, 1);
+		close(fd);
+		/* The worker has heard of the close when it hears of this one. */
+		fd = client_connect(b);
+		await_at_least(&s->accepted, 2);
+		close(fd);
+		await_at_least(&s->closed_peer, 1);
+		assert_int_equal(stat_load(s->closed_reset), 0);
+		atomic_store(&gate_open, true);
+		await_at_least(&s->bytes_in, sizeof(data));
+		await_at_least(&s->closed_peer, 2);
+		bench_stop(b);
+	}
+}
+
+/* A peer that closes with answers unread: a reset, also on a Unix socket. */
+static void a_close_before_the_answer_was_read_is_a_reset(void **state)
+{
+	enum { ROUNDS = 100 };
+	char byte;
+
+	(void)state;
+	for (unsigned e = 0; engines[e]; e++) {
+		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
+
+		for (unsigned i = 0; i < ROUNDS; i++) {
+			int fd = client_connect(b);
+
+			client_send(fd, "x", 1);
+			assert_int_equal(recv(fd, &byte, 1, MSG_PEEK), 1);
+			close(fd);
+		}
+		await_at_least(&b->workers[0].stats.closed_reset, ROUNDS);
+		bench_stop(b);
+	}
+}
+
+/* Unix sockets cannot: what was to be sent is sent all the same, and counted as copied. */
+static void zero_copy_falls_back_to_copies(void **state)
+{
+	static char data[64 * 1024];
+	struct bench *b = bench_start(engine_find("io_uring"), service_find("echo"), 1);
+	struct worker *w = &b->workers[0];
+	int fd = client_connect(b);
+
+	(void)state;
+	if (!(w->features & (1U << FEATURE_send_zc))) {
+		close(fd);
+		bench_stop(b);
+		skip();
+	}
+	for (unsigned i = 0; i < sizeof(data); i++)
+		data[i] = (char)(i * 31);
+	for (unsigned i = 0; i < 20; i++) {
+		client_send(fd, data, sizeof(data));
+		client_expect(fd, data, sizeof(data));
+	}
+	assert_true(stat_load(w->stats.zero_copy_copied) >= 20);
+	assert_int_equal(stat_load(w->stats.zero_copied), 0);
+	close(fd);
+	await_at_least(&w->stats.closed_peer, 1);
+	bench_stop(b);
+}
+
+static void listed(struct worker_list *list)
+{
+	atomic_store(&gate_open, true);
+	(void)list;
+}
+
+static void the_client_is_named_by_its_process_and_user(void **state)
+{
+	(void)state;
+	for (unsigned e = 0; engines[e]; e++) {
+		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
+		struct conn_info info = { 0 };
+		struct worker_list list = { .infos = &info, .max = 1, .done = listed };
+		uint64_t end_ns = clock_ns() + TIMEOUT_S * (uint64_t)NS_PER_S;
+		char peer[ADDRESS_TEXT_MAX];
+		int fd = client_connect(b);
+
+		client_send(fd, "x", 1);
+		client_expect(fd, "x", 1);
+		atomic_store(&gate_open, false);
+		worker_list_connections(&b->workers[0], &list);
+		while (!atomic_load(&gate_open) && clock_ns() < end_ns)
+			usleep(1000);
+		assert_int_equal(list.count, 1);
+		snprintf(peer, sizeof(peer), "unix:pid=%d,uid=%u", (int)getpid(), getuid());
+		assert_string_equal(info.peer, peer);
+		assert_int_equal(info.rtt_us, 0);
+		assert_int_equal(info.retransmits, 0);
+		assert_int_equal(info.unsent_bytes, 0);
+		close(fd);
+		bench_stop(b);
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(workers_that_share_a_socket_take_turns),
+		cmocka_unit_test(data_and_the_fin_behind_it_are_both_noticed),
+		cmocka_unit_test(what_was_sent_before_the_close_is_all_received),
+		cmocka_unit_test(a_close_before_the_answer_was_read_is_a_reset),
+		cmocka_unit_test(zero_copy_falls_back_to_copies),
+		cmocka_unit_test(the_client_is_named_by_its_process_and_user),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
