@@ -64,6 +64,20 @@ void admission_set(struct admission *a, const struct listener_config *config)
 	atomic_store(&a->max, config->max_connections ? config->max_connections : UINT64_MAX);
 }
 
+/* A user of this host, in the place of an address that no client has: multicast.  False: no user.
+ */
+static bool user_as_address(int fd, struct in6_addr *ret_address)
+{
+	struct ucred user;
+	socklen_t len = sizeof(user);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &len) < 0)
+		return false;
+	*ret_address = (struct in6_addr){ .s6_addr = { 0xff } };
+	memcpy(&ret_address->s6_addr[12], &user.uid, sizeof(user.uid));
+	return true;
+}
+
 static bool admission_allowed(const struct admission *a, const struct in6_addr *peer)
 {
 	for (unsigned i = 0; i < a->allow_count; i++)
@@ -117,13 +131,18 @@ static int admission_check_peer(struct admission *a, int fd, void **ret_ticket)
 	socklen_t len = sizeof(sa);
 	struct admission_peer *peer;
 	struct in6_addr address;
+	bool local;
 	int rc = 0;
 
 	if (getpeername(fd, (struct sockaddr *)&sa, &len) < 0)
 		return -EACCES; /* gone already */
+	local = sa.ss_family == AF_UNIX;
 	address = sockaddr_mapped(&sa);
+	if (local && !user_as_address(fd, &address))
+		return -EACCES;
 	pthread_mutex_lock(&a->lock);
-	if (!admission_allowed(a, &address)) {
+	/* Whom its file's mode lets in is allowed on a Unix socket. */
+	if (!local && !admission_allowed(a, &address)) {
 		rc = -EACCES;
 	} else if (a->max_per_address) {
 		peer = admission_count(a, &address);

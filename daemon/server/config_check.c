@@ -1,5 +1,6 @@
 /* Validation across the keys of a configuration.  Main thread; pure. */
 #include <string.h>
+#include <sys/un.h>
 
 #include "config_keys.h"
 #include "config_report.h"
@@ -110,12 +111,14 @@ static bool is_wildcard(const struct sockaddr_storage *sa)
 	return sa->ss_family == AF_INET ? *ipv4 == INADDR_ANY : IN6_IS_ADDR_UNSPECIFIED(&mapped);
 }
 
-/* Would both receive connections to one address and port?  [::] does not include IPv4: the sockets
- * are IPV6_V6ONLY. */
+/* Would both receive connections to one address and port, or Unix socket?  [::] does not include
+ * IPv4: the sockets are IPV6_V6ONLY. */
 static bool overlap(const struct address *a, const struct address *b)
 {
 	struct in6_addr host_a = sockaddr_mapped(&a->sa), host_b = sockaddr_mapped(&b->sa);
 
+	if (a->sa.ss_family == AF_UNIX || b->sa.ss_family == AF_UNIX)
+		return !memcmp(&a->sa, &b->sa, sizeof(a->sa));
 	if (a->port_first == 0 || b->port_first == 0 || a->port_first > b->port_last ||
 	    b->port_first > a->port_last)
 		return false;
@@ -130,7 +133,13 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
 	char text[ADDRESS_TEXT_MAX], taken[ADDRESS_TEXT_MAX];
 	const struct address *a = &of->addresses[index];
+	const struct sockaddr_un *un = (const struct sockaddr_un *)&a->sa;
 
+	if (a->sa.ss_family == AF_UNIX && !strcmp(un->sun_path, r->config->server.control))
+		config_report(r, of->address_origins[index],
+			      config_section_text(CONFIG_LISTENER, of, section), "address",
+			      "expected an address of its own, got '%s' (it is [server]'s control)",
+			      format_address(a, text));
 	for (struct listener_config *l = r->config->listeners; l <= of; l++)
 		for (unsigned i = 0; i < (l == of ? index : l->address_count); i++) {
 			if (!overlap(a, &l->addresses[i]))

@@ -65,11 +65,11 @@ const struct config_key config_keys[] = {
 	LISTENER("max-connections", uint, max_connections, "10000", LIVE,
 		 "open at a time; 0: no limit", RANGE(0, 1000000)),
 	LISTENER("max-connections-per-address", uint, max_connections_per_address, "0", LIVE,
-		 "open at a time from one client address; 0: no limit", RANGE(0, 1000000)),
+		 "open at a time from one client address, or one user; 0: no limit", RANGE(0, 1000000)),
 	LISTENER("idle-timeout", duration, options.idle_timeout_ns, "0", LIVE,
 		 "close connections that are silent for that long; 0: never", RANGE(0, DAY)),
 	LISTENER("allow", networks, allow, "any", LIVE,
-		 "clients that may connect; a list"),
+		 "IP clients that may connect; a list"),
 	LISTENER("buffer-size", size, options.buffer_size, "16K", REPLACE,
 		 "of each buffer", RANGE(4 * KIB, MIB), .power_of_two = true),
 	LISTENER("buffers", uint, options.buffers, "1024", REPLACE,
@@ -207,4 +207,6 @@ void config_key_hint(const struct config_key *key, const char *value,
 	else if (key->type->of_cpus)
 		snprintf(text, CONFIG_TEXT_MAX, " (this host has the CPUs 0-%u)",
 			 config_host_cpus() - 1);
+	else if (key->type->hint)
+		key->type->hint(value, text);
 }

@@ -24,6 +24,9 @@ struct config_type {
 		       char text[static CONFIG_TEXT_MAX]);
 	/* What is valid beside words, `a number from 1 to 64`; NULL: only words are. */
 	void (*expect)(const struct config_key *key, char text[static CONFIG_TEXT_MAX]);
+	/* Writes a reason why value was refused, as config_key_hint() does, or nothing; may be
+	 * NULL. */
+	void (*hint)(const char *value, char text[static CONFIG_TEXT_MAX]);
 	/* The valid words, by index; NULL behind the last. */
 	const char *(*word)(const struct config_key *key, unsigned index);
 	/* Lists only: the number of entries, for writing. */

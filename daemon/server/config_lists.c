@@ -119,7 +119,19 @@ static void format_addresses(UNUSED const struct config_key *key, const void *se
 
 static void expect_addresses(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
 {
-	strcpy(text, "HOST:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011");
+	snprintf(text, CONFIG_TEXT_MAX,
+		 "HOST:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH "
+		 "or unix:@NAME in ASCII, no white space, up to %d bytes behind the colon",
+		 CONFIG_PATH_MAX - 1);
+}
+
+static void hint_address(const char *value, char text[static CONFIG_TEXT_MAX])
+{
+	if (value[0] == '/')
+		snprintf(text, CONFIG_TEXT_MAX, " (did you mean 'unix:%s'?)", value);
+	else if (!strncmp(value, "unix:/", strlen("unix:/")) && !strpbrk(value, " \t") &&
+		 strlen(value) < strlen("unix:") + CONFIG_PATH_MAX)
+		strcpy(text, " (a path without '//', '.', '..' or '/' at its end)");
 }
 
 static unsigned *count_addresses(void *section)
@@ -136,6 +148,7 @@ const struct config_type config_addresses = {
 	.parse = parse_addresses,
 	.format = format_addresses,
 	.expect = expect_addresses,
+	.hint = hint_address,
 	.count = count_addresses,
 	.origin = origin_of_address,
 };

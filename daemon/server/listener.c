@@ -18,7 +18,7 @@ static void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
 {
 	if (sa->ss_family == AF_INET6)
 		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
-	else
+	else if (sa->ss_family == AF_INET)
 		((struct sockaddr_in *)sa)->sin_port = htons(port);
 }
 

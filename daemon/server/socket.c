@@ -90,6 +90,62 @@ static int tcp_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, 
 	return 0;
 }
 
+/* ---- Unix: one socket, from which all workers accept ---- */
+
+static int abstract_open(const struct sockaddr_storage *sa, struct reason *reason)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
+	char text[ADDRESS_TEXT_MAX];
+
+	if (fd < 0)
+		return reason_set(reason, -errno, "socket: %s", strerror(errno));
+	if (bind(fd, (const struct sockaddr *)sa, sockaddr_size(sa)) == 0)
+		return fd;
+	error = errno;
+	close(fd);
+	return reason_set(
+		reason, -error, "bind %s: %s%s", format_sockaddr(sa, text), strerror(error),
+		error == EADDRINUSE ? "; another program has that name, choose another" : "");
+}
+
+/* A socket's file is bound and listening in one go: nobody must take it for a stale one. */
+static int unix_open(const struct sockaddr_storage *sa, struct unix_socket *ret_file,
+		     struct reason *reason)
+{
+	const char *path = ((const struct sockaddr_un *)sa)->sun_path;
+	int rc;
+
+	if (!path[0])
+		return abstract_open(sa, reason);
+	rc = unix_socket_open(path, (gid_t)-1, BACKLOG, ret_file, reason);
+	return rc < 0 ? rc : ret_file->fd;
+}
+
+static int unix_bind(const struct sockaddr_storage *sa, struct worker_socket *sockets,
+		     unsigned count, unsigned stride, struct unix_socket *ret_file,
+		     struct reason *reason)
+{
+	uint64_t end_ns = clock_ns() + BIND_NS;
+	int fd;
+
+	do
+		fd = unix_open(sa, ret_file, reason);
+	while (fd == -EADDRINUSE && wait_for_address(end_ns));
+	if (fd < 0)
+		return fd;
+	for (unsigned i = 0; i < count; i++) {
+		sockets[i * stride].shared = count > 1;
+		sockets[i * stride].fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		if (sockets[i * stride].fd < 0) {
+			int error = errno;
+
+			unix_socket_remove(ret_file);
+			return reason_set(reason, -error, "dup: %s", strerror(error));
+		}
+	}
+	return 0;
+}
+
 /* ---- All ---- */
 
 int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *sockets,
@@ -98,7 +154,10 @@ int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *soc
 	struct sockaddr_storage sa = *wanted;
 	int rc;
 
-	rc = tcp_bind(&sa, sockets, count, stride, reason);
+	if (sa.ss_family == AF_UNIX)
+		rc = unix_bind(&sa, sockets, count, stride, &ret_bound->file, reason);
+	else
+		rc = tcp_bind(&sa, sockets, count, stride, reason);
 	if (rc == 0)
 		format_sockaddr(&sa, ret_bound->text);
 	return rc;

@@ -112,11 +112,14 @@ class Daemon:
         pytest.fail(f"no listener {name}")
 
     def addresses(self, name):
-        """[(host, port), ...] as really bound."""
+        """[(host, port), ...] as really bound; of a Unix socket what connect() takes, a string."""
         result = []
         for text in self.status(name)["addresses"]:
             host, port = text.rsplit(":", 1)
-            result.append((host.strip("[]"), int(port)))
+            if host == "unix":
+                result.append(port.replace("@", "\0", 1) if port[0] == "@" else port)
+            else:
+                result.append((host.strip("[]"), int(port)))
         return result
 
     def port(self, name):

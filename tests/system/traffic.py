@@ -1,4 +1,4 @@
-"""Raw TCP clients for the tests: what no generator does, with every byte compared.
+"""Raw clients over TCP and Unix sockets for the tests: what no generator does, with every byte compared.
 
 Everything is seeded, has a limit, and waits on sockets or on the daemon's own counters, never for
 a time to pass.
@@ -32,14 +32,16 @@ def chargen_text(size):
 
 def connect(address, receive_buffer=None, send_buffer=None, timeout=TIMEOUT):
     """A connection with socket buffers of a given size, which must be set before it begins."""
+    local = isinstance(address, str)
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    s = socket.socket(family, socket.SOCK_STREAM)
+    s = socket.socket(socket.AF_UNIX if local else family, socket.SOCK_STREAM)
     try:
         if receive_buffer:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         if send_buffer:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not local:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         s.settimeout(timeout)
         s.connect(address)
     except OSError:

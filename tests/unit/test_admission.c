@@ -196,6 +196,46 @@ static void the_allow_list_lets_only_its_networks_in(void **state)
 	}
 }
 
+/* The server's end of a connection of this user over a Unix socket. */
+static int accept_local(void)
+{
+	int fds[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	close(fds[1]);
+	return fds[0];
+}
+
+static void on_unix_sockets_a_user_takes_the_place_of_an_address(void **state)
+{
+	struct admission *a = admission_with(0, 1, "127.0.0.0/8");
+	int ours[2] = { accept_local(), accept_local() }, remote = accept_from(1, false), theirs;
+	void *tickets[3], *ticket;
+
+	(void)state;
+	assert_int_equal(admission_enter(a, ours[0], &tickets[0]), 0); /* `allow` is of IP */
+	assert_int_equal(admission_enter(a, ours[1], &ticket), -EUSERS);
+	assert_int_equal(admission_enter(a, remote, &tickets[1]), 0);
+	assert_int_equal(admission_enter(a, ours[1], &ticket), -EUSERS);
+	if (geteuid() == 0) {
+		assert_int_equal(seteuid(65534), 0);
+		theirs = accept_local();
+		assert_int_equal(seteuid(0), 0);
+		assert_int_equal(admission_enter(a, theirs, &tickets[2]), 0);
+		assert_int_equal(admission_enter(a, theirs, &ticket), -EUSERS);
+		admission_release(a, tickets[2]);
+		close(theirs);
+	}
+	admission_release(a, tickets[0]);
+	assert_int_equal(admission_enter(a, ours[1], &tickets[0]), 0);
+	admission_release(a, tickets[0]);
+	admission_release(a, tickets[1]);
+	admission_free(a);
+	close(ours[0]);
+	close(ours[1]);
+	close(remote);
+}
+
 static void who_is_gone_already_is_refused(void **state)
 {
 	struct admission *a = admission_with(0, 1, NULL);
@@ -301,6 +341,7 @@ int main(void)
 		cmocka_unit_test(each_address_has_its_own_limit),
 		cmocka_unit_test(ipv4_and_its_mapped_form_are_one_address),
 		cmocka_unit_test(the_allow_list_lets_only_its_networks_in),
+		cmocka_unit_test(on_unix_sockets_a_user_takes_the_place_of_an_address),
 		cmocka_unit_test(who_is_gone_already_is_refused),
 		cmocka_unit_test(a_changed_limit_counts_those_that_are_open),
 		cmocka_unit_test(threads_coming_and_going_end_at_zero),

@@ -92,17 +92,45 @@ static void a_listener_needs_an_address_and_a_service(void **state)
 {
 	(void)state;
 	assert_errors("\n[listener a]\nworkers = 1\n",
-		      "f:2: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
-		      "[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
+		      "f:2: [listener a] address: expected " ADDRESS ", got nothing\n"
 		      "f:2: [listener a] service: expected " SERVICES ", got nothing\n");
+}
+
+static void a_path_is_an_address_with_unix_before_it(void **state)
+{
+	(void)state;
+	assert_errors("[listener a]\nservice = echo\naddress = /run/nbd.sock\n"
+		      "address = unix:run/nbd.sock\naddress = unix:/run//nbd.sock\n"
+		      "address = unix:nbd.sock\n",
+		      "f:3: [listener a] address: expected " ADDRESS ", got '/run/nbd.sock' "
+		      "(did you mean 'unix:/run/nbd.sock'?)\n"
+		      "f:4: [listener a] address: expected " ADDRESS ", got 'unix:run/nbd.sock'\n"
+		      "f:5: [listener a] address: expected " ADDRESS ", got 'unix:/run//nbd.sock' "
+		      "(a path without '//', '.', '..' or '/' at its end)\n"
+		      "f:6: [listener a] address: expected " ADDRESS ", got 'unix:nbd.sock'\n");
+}
+
+static void a_unix_socket_belongs_to_one_address(void **state)
+{
+	(void)state;
+	assert_errors(
+		"[server]\ncontrol = /run/c\n[listener a]\nservice = echo\n"
+		"address = unix:/run/a, unix:@a, 127.0.0.1:0\naddress = unix:/run/a\n"
+		"[listener b]\nservice = echo\naddress = unix:@a, unix:@b, unix:/run/b\n"
+		"address = unix:/run/c\n",
+		"f:6: [listener a] address: expected an address of its own, got 'unix:/run/a' "
+		"(f:5: [listener a] has unix:/run/a)\n"
+		"f:9: [listener b] address: expected an address of its own, got 'unix:@a' "
+		"(f:5: [listener a] has unix:@a)\n"
+		"f:10: [listener b] address: expected an address of its own, got 'unix:/run/c' "
+		"(it is [server]'s control)\n");
 }
 
 static void a_wrong_address_is_not_a_missing_one(void **state)
 {
 	(void)state;
 	assert_errors("[listener a]\nservice = echo\naddress = localhost:1\n",
-		      "f:3: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
-		      "[::1]:7008 or 0.0.0.0:7008-7011, got 'localhost:1'\n");
+		      "f:3: [listener a] address: expected " ADDRESS ", got 'localhost:1'\n");
 }
 
 /* ---- Errors ---- */
@@ -115,16 +143,14 @@ static void all_errors_come_at_once_in_the_order_of_the_lines(void **state)
 		      "f:1: expected a [SECTION] before the first key, got 'x = 1'\n"
 		      "f:3: [server] log-level: expected error, warning, info or debug, got "
 		      "'loud'\n"
-		      "f:4: [listener a] address: expected HOST:PORT such as 127.0.0.1:7008, "
-		      "[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
+		      "f:4: [listener a] address: expected " ADDRESS ", got nothing\n"
 		      "f:4: [listener a] service: expected " SERVICES ", got nothing\n"
 		      "f:5: expected no white space at the start of a line, got "
 		      "'  address = 127.0.0.1:1'\n"
 		      "f:7: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
 		      "(engine is epoll)\n"
 		      "f:8: expected [SECTION], got '[broken'\n"
-		      "f:10: [listener b] address: expected HOST:PORT such as 127.0.0.1:7008, "
-		      "[::1]:7008 or 0.0.0.0:7008-7011, got nothing\n"
+		      "f:10: [listener b] address: expected " ADDRESS ", got nothing\n"
 		      "f:11: [listener b] service: expected " SERVICES ", got 'x'\n");
 }
 
@@ -182,6 +208,8 @@ int main(void)
 		cmocka_unit_test(a_key_is_set_once_in_a_file),
 		cmocka_unit_test(a_section_is_opened_once_in_a_file),
 		cmocka_unit_test(a_listener_needs_an_address_and_a_service),
+		cmocka_unit_test(a_path_is_an_address_with_unix_before_it),
+		cmocka_unit_test(a_unix_socket_belongs_to_one_address),
 		cmocka_unit_test(a_wrong_address_is_not_a_missing_one),
 		cmocka_unit_test(all_errors_come_at_once_in_the_order_of_the_lines),
 		cmocka_unit_test(errors_beyond_the_limit_are_counted),
