@@ -259,3 +259,19 @@ def test_nbd_client_lists_the_exports(daemon):
         pytest.skip("nbd-client is not installed (make deps)")
     out = run("/usr/sbin/nbd-client", "-l", "127.0.0.1", "-p", daemon.port("nbd"))
     assert "disk" in out.split()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_unix_socket_serves_as_well(start_daemon, engine, tmp_path):
+    requires("nbdcopy")
+    path, source, copy = tmp_path / "nbd.sock", tmp_path / "source", tmp_path / "copy"
+    daemon = start_daemon(
+        f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = {SIZE}\n"
+        + listener("nbd", service="nbd", engine=engine, exports="disk", address=f"unix:{path}")
+    )
+    source.write_bytes(random.Random(7).randbytes(SIZE))
+    run("nbdcopy", source, f"nbd+unix:///disk?socket={path}")
+    run("nbdcopy", f"nbd+unix:///disk?socket={path}", copy)
+    assert copy.read_bytes() == source.read_bytes()
+    daemon.wait_closed("nbd")
+    assert operations(daemon)["write"][1] == 0
