@@ -127,7 +127,7 @@ static void admission_uncount(struct admission *a, struct admission_peer *peer)
 
 static int admission_check_peer(struct admission *a, int fd, void **ret_ticket)
 {
-	struct sockaddr_storage sa;
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	socklen_t len = sizeof(sa);
 	struct admission_peer *peer;
 	struct in6_addr address;
