@@ -140,6 +140,25 @@ def control():
                           for listener in stats["listeners"]}}
 
 
+def unix_socket():
+    """A listener on a Unix socket in the runtime directory, tried as three users."""
+    path, extra = Path("/run/nbserved/echo.sock"), CONFIG.parent / "conf.d/unix.ini"
+    client = (f"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{path}'); "
+              "s.sendall(b'hello'); print(s.recv(100).decode())")
+    extra.parent.mkdir(exist_ok=True)
+    extra.write_text(f"[listener unix]\naddress = unix:{path}\nservice = echo\n")
+    try:
+        must("systemctl", "restart", UNIT)
+        file = path.stat()
+        facts = {"mode": oct(file.st_mode & 0o777), "uid": file.st_uid, "group": path.group(),
+                 **{name: run(*user, "/usr/bin/python3", "-c", client)
+                    for name, user in (("root", []), ("member", MEMBER), ("nobody", NOBODY))}}
+    finally:
+        extra.unlink()
+    must("systemctl", "restart", UNIT)
+    return {**facts, "left": path.exists()}
+
+
 def scrape():
     """The status and body that the exporter answers; None while nobody listens."""
     try:
@@ -223,8 +242,8 @@ def journal():
 
 def main():
     facts = {}
-    for step in (users, analyze, start, traffic, control, metrics, kill, watchdog, stop, bad_config,
-                 journal):
+    for step in (users, analyze, start, traffic, control, unix_socket, metrics, kill, watchdog, stop,
+                 bad_config, journal):
         begin = time.monotonic()
         try:
             facts[step.__name__] = step()

@@ -131,6 +131,15 @@ def test_control_socket_is_for_root_and_the_group(step):
     assert control["member_changes"]["status"] == 1, control["member_changes"]
 
 
+def test_a_unix_socket_is_for_the_group_of_the_daemon(step):
+    unix = step("unix_socket")
+    assert (unix["mode"], unix["uid"], unix["group"]) == ("0o660", step("users")["nbserved"],
+                                                          "nbserved")
+    assert unix["root"]["out"] == unix["member"]["out"] == "hello\n", unix
+    assert "PermissionError" in unix["nobody"]["err"]
+    assert unix["left"] is False
+
+
 def test_metrics_are_served_by_a_user_of_their_own(step):
     metrics = step("metrics")
     assert metrics["status"] == 200, metrics
