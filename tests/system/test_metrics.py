@@ -210,14 +210,14 @@ def test_an_address_in_use_exits_2(daemon, exporter):
 
 
 class Prometheus:
-    """Scrapes `targets`, {job: HOST:PORT}, every 200 ms."""
+    """Scrapes `targets`, {job: HOST:PORT}, every half second."""
 
     def __init__(self, directory, host, port, targets):
         jobs = [
             {"job_name": job, "static_configs": [{"targets": [target]}]}
             for job, target in targets.items()
         ]
-        config = {"global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"}}
+        config = {"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"}}
         path = directory / "prometheus.yml"
         path.write_text(json.dumps({**config, "scrape_configs": jobs}))  # JSON is YAML, too
         self.url = f"http://{host}:{port}"
@@ -329,8 +329,10 @@ def test_prometheus_scrapes_both_and_the_dashboard_has_data(daemon, prometheus):
         assert types["nbserved_operation_latency_seconds"][0]["type"] == "histogram"
         assert types["nbserved_connections_open"][0]["type"] == "gauge"
         for text in queries(json.loads(DASHBOARD.read_text())):
-            # An annotation has something only after a restart.
-            assert prometheus.query(text) or text.startswith("resets("), text
+            # An annotation has something only after a restart.  On a busy machine a scrape may
+            # have been too slow, and then there is nothing for a moment.
+            if not text.startswith("resets("):
+                wait_until(lambda query=text: prometheus.query(query), f"no data: {text}")
     finally:
         stop.set()
         thread.join()
