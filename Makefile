@@ -24,8 +24,7 @@ CTL_PACKAGES := ncursesw
 RDMA_PACKAGES := librdmacm libibverbs
 LIBURING_MIN := 2.3
 
-# RDMA=auto builds with it when its packages are there, `yes` insists, `no` leaves it out.  The
-# engine comes with its own issue: until then NB_RDMA=1 is all that changes and nothing is linked.
+# RDMA=auto builds with it when its packages are there, `yes` insists, `no` leaves it out.
 ifeq ($(filter auto yes no,$(RDMA)),)
 $(error RDMA=$(RDMA): expected auto, yes or no)
 endif
@@ -47,7 +46,7 @@ endif
 ifeq ($(filter-out deps help clean uninstall,$(or $(MAKECMDGOALS),all)),)
 else
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) $(CTL_PACKAGES) 2>/dev/null)
-PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
+PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) $(if $(RDMA_FOUND),$(RDMA_PACKAGES)) 2>/dev/null)
 CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
 endif
 
@@ -63,7 +62,7 @@ INC_server  := $(INC_core)
 INC_main    := $(INC_core) -Idaemon/server
 INC_ctl     := $(INC_base)
 
-SRC      := $(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c))
+SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 CTL_SRC  := $(wildcard ctl/*.c)
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)

@@ -27,10 +27,23 @@ units: $(UNIT) ## run the unit tests
 system: all ## run the system tests (TESTS=FILE for one of them)
 	$(Q)$(PYTEST) $(or $(TESTS),$(wildcard tests/system))
 
+# ---- RDMA, in a VM with software devices ----------------------------------------------------------
+$(BUILD)/vm/rdma_client: tests/vm/rdma_client.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< -lrdmacm -libverbs
+
+.PHONY: check-vm vm-client
+vm-client: $(if $(RDMA_FOUND),$(BUILD)/vm/rdma_client)
+check-vm: ## as root: RDMA on software devices, in a VM
+	@tools/deps.sh build rdma test vm
+	$(AGAIN) $(JOBS) all vm-client
+	$(Q)$(PYTEST) tests/vm/test_rdma.py
+
 .PHONY: check
-check: ## unit tests, system tests, and as root the service under real systemd
-	@tools/deps.sh build test $$([ "$$(id -u)" != 0 ] || echo systemd)
-	$(AGAIN) $(JOBS) all units
+check: ## unit tests, system tests, and as root the service under real systemd, and RDMA in a VM
+	@tools/deps.sh build test $$([ "$$(id -u)" != 0 ] || echo systemd $(if $(filter no,$(RDMA)),,rdma vm))
+	$(AGAIN) $(JOBS) all vm-client units
 	$(Q)$(PYTEST) $(wildcard tests/system tests/vm)
 
 # ---- The same on sanitized builds ----------------------------------------------------------------

@@ -426,7 +426,7 @@ def absent(status):
 
 
 def rdma_reason():
-    reason = "this version has no rdma engine yet"
+    reason = "the demo has no load for RDMA yet"
     if not any(pathlib.Path("/sys/class/infiniband").glob("*")):
         reason += " (and this host no RDMA device)"
     return reason + "."

@@ -56,6 +56,16 @@ table() {
 	test      -                    libubsan                  -
 	systemd   systemd              systemd                   systemd
 	systemd   systemd-container    systemd-container         -
+	vm        qemu-system-x86      qemu-system-x86-core      qemu-system-x86
+	vm        busybox-static       busybox                   busybox
+	vm        cpio                 cpio                      cpio
+	vm        kmod                 kmod                      kmod
+	vm        xz-utils             xz                        xz
+	vm        rdma-core            rdma-core                 rdma-core
+	vm        rdmacm-utils         librdmacm-utils           -
+	vm        ibverbs-utils        libibverbs-utils          -
+	vm        ibverbs-providers    -                         -
+	vm        iproute2             iproute                   iproute2
 	monitor   prometheus           -                         prometheus
 	lint      clang                clang                     clang
 	lint      clang-tidy           clang-tools-extra         clang

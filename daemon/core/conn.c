@@ -47,6 +47,11 @@ sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
 	struct ucred user = { 0 };
 	socklen_t len = sizeof(sa), user_len = sizeof(user);
 
+	if (c->worker->engine->peer) {
+		c->worker->engine->peer(c, &sa);
+		format_sockaddr(&sa, text);
+		return sa.ss_family;
+	}
 	stat_add(c->worker->stats.sys_other, 1);
 	if (getpeername(c->fd, (struct sockaddr *)&sa, &len) < 0)
 		sa.ss_family = AF_UNSPEC;
@@ -82,32 +87,34 @@ static void conn_drop(struct worker *w, int fd)
 	worker_fd_freed(w);
 }
 
-void conn_new(struct worker *w, int fd)
+int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket)
 {
-	void *ticket = NULL;
-	int rc = w->owner->admit(w, fd, &ticket);
-	struct conn *c;
+	int rc = w->owner->admit(w, fd, peer, ret_ticket);
 
 	if (rc == -EACCES)
 		stat_add(w->stats.refused_denied, 1);
 	else if (rc < 0)
 		stat_add(w->stats.refused_limit, 1);
-	if (rc < 0) {
-		conn_drop(w, fd);
-		return;
-	}
-	stat_add(w->stats.accepted, 1);
-	c = calloc(1, sizeof(*c));
+	else
+		stat_add(w->stats.accepted, 1);
+	return rc;
+}
+
+int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+	int rc;
+
 	if (!c) {
 		stat_add(w->stats.closed_error, 1);
 		w->owner->release(w, ticket);
-		conn_drop(w, fd);
-		return;
+		return -ENOMEM;
 	}
 	c->worker = w;
 	c->fd = fd;
 	c->slot = UINT32_MAX;
 	c->flags = w->service->source ? CONN_WATCH_TX : 0;
+	c->engine_state = engine_state;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
 	c->opened_ns = c->active_ns = clock_ns();
@@ -122,6 +129,15 @@ void conn_new(struct worker *w, int fd)
 	if (rc < 0)
 		conn_failed(c, -rc);
 	conn_ready(c);
+	return 0;
+}
+
+void conn_new(struct worker *w, int fd)
+{
+	void *ticket = NULL;
+
+	if (conn_admit(w, fd, NULL, &ticket) < 0 || conn_start(w, fd, NULL, ticket) < 0)
+		conn_drop(w, fd);
 }
 
 static const struct {
@@ -207,7 +223,7 @@ static inline bool conn_input_append(struct conn *c, struct chunk *k, const uint
 
 void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len)
 {
-	if (!c->rx.tail || !conn_input_append(c, k, data, len))
+	if (c->worker->engine->messages || !c->rx.tail || !conn_input_append(c, k, data, len))
 		bufq_push(&c->rx, view_new(&c->worker->pool, k, data, len));
 	conn_ready(c);
 }
@@ -281,6 +297,11 @@ int conn_write(struct conn *c, const void *data, size_t bytes)
 	size_t room = w->scratch ? w->pool.chunk_size - w->scratch->used : 0, n;
 	const uint8_t *from = data;
 
+	if (w->engine->messages && bytes > room && w->scratch) { /* begins in a chunk of its own */
+		chunk_put(&w->pool, w->scratch);
+		w->scratch = NULL;
+		room = 0;
+	}
 	if (bytes > room && w->pool.free_count < bytes / w->pool.chunk_size + 1)
 		return -ENOBUFS;
 	for (; bytes > 0; bytes -= n, from += n) {
@@ -291,7 +312,8 @@ int conn_write(struct conn *c, const void *data, size_t bytes)
 		n = MIN(bytes, w->pool.chunk_size - k->used);
 		memcpy(to, from, n);
 		k->used += (uint32_t)n;
-		if (tail && tail->chunk == k && tail->data + tail->len == to) {
+		if (tail && tail->chunk == k && tail->data + tail->len == to &&
+		    !w->engine->messages) {
 			tail->len += (uint32_t)n;
 			c->tx.bytes += n;
 		} else {

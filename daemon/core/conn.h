@@ -98,6 +98,11 @@ static inline bool conn_waits_for_tx(const struct conn *c)
 /* Takes fd over in every case.  Runs admission; may close it at once. */
 void conn_new(struct worker *w, int fd);
 
+/* Its two halves, for engines without sockets: may peer connect (0 or -errno, counted)?  Then the
+ * connection begins; -ENOMEM: it did not, and engine_state is the caller's. */
+int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket);
+int conn_start(struct worker *w, int fd, void *engine_state, void *ticket);
+
 /* The rest of the two that follow: of more than one view, or of one that is timed. */
 void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len);
 void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns);
@@ -150,7 +155,8 @@ void conn_starved(struct conn *c);       /* a service: run me again when the poo
 void conn_starved_input(struct conn *c); /* an engine: there was no chunk to receive into */
 void conn_close(struct conn *c, enum conn_end end);
 
-/* Copies bytes behind tx: headers and small replies.  0, or -ENOBUFS when the pool is exhausted and
+/* Copies bytes behind tx: headers and small replies.  On engines with messages, up to buffer-size
+ * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and
  * nothing was written (conn_starved() then has the service run again). */
 int conn_write(struct conn *c, const void *data, size_t bytes);
 

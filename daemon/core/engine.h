@@ -14,6 +14,7 @@
 
 struct conn;
 struct op;
+struct sockaddr_storage;
 struct worker;
 
 /* One listening socket of one worker; owned by the worker. */
@@ -28,8 +29,16 @@ struct reason {
 int reason_set(struct reason *reason, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* What carries bytes; config_transports[] has their names. */
+enum transport { TRANSPORT_TCP, TRANSPORT_RDMA };
+
 struct engine {
 	const char *name; /* as in `engine = NAME` */
+	enum transport transport;
+
+	/* It carries messages: each view of c->rx is one as it was received, each view of c->tx is
+	 * sent as one.  The core neither joins nor splits them. */
+	bool messages;
 
 	/* One turn in so many is sampled: fewer where knowing when a send was taken costs a system
 	 * call. */
@@ -42,6 +51,10 @@ struct engine {
 
 	/* Starts (on) or stops accepting on a->fd. */
 	void (*listen)(struct worker *w, struct acceptor *a, bool on);
+
+	/* The same for w->endpoints, which init() has bound; off also gives them up.  NULL: the
+	 * engine takes sockets. */
+	void (*accept)(struct worker *w, bool on);
 
 	/* op->done(op, 0, 0) on every turn that finds fd readable, until the worker ends. */
 	int (*watch)(struct worker *w, int fd, struct op *op);
@@ -64,6 +77,9 @@ struct engine {
 
 	/* Nothing is in flight any more: close c->fd and drop what open() made. */
 	void (*release)(struct conn *c);
+
+	/* Whose connection it is; NULL: the socket knows. */
+	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
 };
 
 /* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */

@@ -23,6 +23,9 @@ struct service {
 	/* Bytes that a connection may hold if the pool is roomy; 0: CONN_HELD_MAX. */
 	size_t held_max;
 
+	/* It understands messages, too: see engine->messages. */
+	bool messages;
+
 	/* It serves the listener's `exports`: w->mounts, one at least. */
 	bool exports;
 

@@ -25,10 +25,24 @@
 	X(bytes_out)                                                                               \
 	X(bytes_copied) /* in user space, by the core */                                           \
 	X(turns)                                                                                   \
-	X(starved)          /* times a connection found the pool empty */                          \
-	X(tx_blocked)       /* times the peer did not take all that was sent */                    \
-	X(throttled)        /* times receiving was paused because too much was held */             \
-	X(zero_copied)      /* sends that the kernel did without a copy (SEND_ZC) */               \
+	X(starved)     /* times a connection found the pool empty */                               \
+	X(tx_blocked)  /* times the peer did not take all that was sent */                         \
+	X(throttled)   /* times receiving was paused because too much was held */                  \
+	X(zero_copied) /* sends that the kernel did without a copy (SEND_ZC) */                    \
+	/* Of engine rdma: work requests posted, by opcode; calls that posted some. */             \
+	X(wr_send)                                                                                 \
+	X(wr_recv)                                                                                 \
+	X(wr_read)                                                                                 \
+	X(wr_write)                                                                                \
+	X(wr_inline)    /* sends whose bytes were copied into the request */                       \
+	X(wr_signalled) /* sends, reads and writes that asked for a completion */                  \
+	X(doorbells)                                                                               \
+	X(cq_polls)                                                                                \
+	X(cq_completions)                                                                          \
+	X(cq_events)                                                                               \
+	X(wc_flushed)       /* work requests that ended with their connection */                   \
+	X(wc_rnr)           /* gave up: the client had no receive posted */                        \
+	X(wc_errors)        /* any other status but success */                                     \
 	X(zero_copy_copied) /* SEND_ZC sends that the kernel copied after all */                   \
 	STATS_SYSCALLS(X)
 

@@ -169,6 +169,8 @@ void worker_accepted(struct acceptor *a, int fd)
 
 void worker_close_acceptors(struct worker *w)
 {
+	if (w->started && w->engine->accept)
+		w->engine->accept(w, false);
 	for (unsigned i = 0; i < w->acceptor_count; i++) {
 		struct acceptor *a = &w->acceptors[i];
 

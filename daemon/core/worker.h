@@ -55,6 +55,8 @@ struct worker_options {
 	X(send_zc)                                                                                 \
 	X(sqpoll)                                                                                  \
 	X(busy_poll)                                                                               \
+	X(inline_send)                                                                             \
+	X(selective_signalling)                                                                    \
 	X(socket_busy_poll)                                                                        \
 	X(napi_busy_poll)
 enum engine_feature {
@@ -67,9 +69,10 @@ extern const char *const engine_feature_names[FEATURE_COUNT];
 
 /* What the worker asks of its owner; every function is called on the worker's thread. */
 struct worker_owner {
-	/* May this connection in?  0, -EUSERS (a limit) or -EACCES (not allowed).  *ret_ticket goes
-	 * back through release() when the connection ends. */
-	int (*admit)(struct worker *w, int fd, void **ret_ticket);
+	/* May this connection, from peer, or NULL: fd's, in?  0, -EUSERS (a limit) or -EACCES (not
+	 * allowed).  *ret_ticket goes back through release() when the connection ends. */
+	int (*admit)(struct worker *w, int fd, const struct sockaddr_storage *peer,
+		     void **ret_ticket);
 	void (*release)(struct worker *w, void *ticket);
 	/* Accepting stopped because descriptors or memory ran out (errno), or goes on (0). */
 	void (*paused)(struct worker *w, int error);
@@ -139,8 +142,14 @@ struct worker {
 	void *service_state;   /* the service's, of this worker; NULL at start */
 	void *shared;          /* the service's, of the listener: see service->shared_new() */
 	struct chunk *scratch; /* what conn_write() fills; NULL: none yet */
-	struct ring *ring;     /* the engine's, for stores to share; NULL: it has none */
-	struct mount *mounts;  /* the owner's: what this worker holds of the listener's exports */
+	/* Addresses that the engine itself binds (port 0 becomes the port), and the listener's
+	 * workers, among which it spreads its connections; the owner's.  count 0: neither. */
+	struct sockaddr_storage *endpoints;
+	unsigned endpoint_count;
+	struct worker *team;
+	unsigned team_count;
+	struct ring *ring;    /* the engine's, for stores to share; NULL: it has none */
+	struct mount *mounts; /* the owner's: what this worker holds of the listener's exports */
 	unsigned mount_count;
 
 	/* Shared. */

@@ -44,6 +44,8 @@ static void worker_do_listen(struct call *call)
 	uint64_t value;
 	struct worker *w = worker_request_take(call, &value);
 
+	if (w->engine->accept)
+		w->engine->accept(w, true);
 	for (unsigned i = 0; i < w->acceptor_count; i++)
 		w->engine->listen(w, &w->acceptors[i], true);
 }
@@ -230,7 +232,7 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 		.held_bytes = c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes,
 		.state = conn_state(c),
 	};
-	if (conn_peer(c, info->peer) != AF_UNIX)
+	if (conn_peer(c, info->peer) != AF_UNIX && !c->worker->engine->peer)
 		conn_describe_tcp(c, info);
 }
 

@@ -3,14 +3,19 @@
 
 #include <string.h>
 
-extern const struct engine engine_epoll, engine_uring_poll, engine_uring;
+extern const struct engine engine_rdma, engine_epoll, engine_uring_poll, engine_uring;
 
+/* clang-format off */
 const struct engine *const engines[] = {
+#ifdef NB_RDMA
+	&engine_rdma,
+#endif
 	&engine_epoll,
 	&engine_uring_poll,
 	&engine_uring,
 	NULL,
 };
+/* clang-format on */
 
 const struct engine *engine_find(const char *name)
 {

@@ -125,7 +125,8 @@ static void admission_uncount(struct admission *a, struct admission_peer *peer)
 	free(peer);
 }
 
-static int admission_check_peer(struct admission *a, int fd, void **ret_ticket)
+static int admission_check_peer(struct admission *a, int fd, const struct sockaddr_storage *from,
+				void **ret_ticket)
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	socklen_t len = sizeof(sa);
@@ -134,7 +135,9 @@ static int admission_check_peer(struct admission *a, int fd, void **ret_ticket)
 	bool local;
 	int rc = 0;
 
-	if (getpeername(fd, (struct sockaddr *)&sa, &len) < 0)
+	if (from)
+		sa = *from;
+	else if (getpeername(fd, (struct sockaddr *)&sa, &len) < 0)
 		return -EACCES; /* gone already */
 	local = sa.ss_family == AF_UNIX;
 	address = sockaddr_mapped(&sa);
@@ -158,7 +161,8 @@ static int admission_check_peer(struct admission *a, int fd, void **ret_ticket)
 	return rc;
 }
 
-int admission_enter(struct admission *a, int fd, void **ret_ticket)
+int admission_enter(struct admission *a, int fd, const struct sockaddr_storage *peer,
+		    void **ret_ticket)
 {
 	int rc = 0;
 
@@ -166,7 +170,7 @@ int admission_enter(struct admission *a, int fd, void **ret_ticket)
 	if (atomic_fetch_add(&a->open, 1) >= atomic_load(&a->max))
 		rc = -EUSERS;
 	else if (atomic_load(&a->needs_peer))
-		rc = admission_check_peer(a, fd, ret_ticket);
+		rc = admission_check_peer(a, fd, peer, ret_ticket);
 	if (rc < 0)
 		atomic_fetch_sub(&a->open, 1);
 	return rc;

@@ -17,5 +17,6 @@ void admission_set(struct admission *a, const struct listener_config *config);
 
 /* 0, -EUSERS (a limit) or -EACCES (not in the allow list); *ret_ticket goes to admission_release()
  * when a connection that was let in ends.  May ask the kernel for fd's peer. */
-int admission_enter(struct admission *a, int fd, void **ret_ticket);
+int admission_enter(struct admission *a, int fd, const struct sockaddr_storage *peer,
+		    void **ret_ticket);
 void admission_release(struct admission *a, void *ticket);

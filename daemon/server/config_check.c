@@ -16,9 +16,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 	const struct listener_config *l = section;
 	const struct export_config *e = section;
 
-	if (key->engine && l->engine && strcmp(key->engine, l->engine->name)) {
+	if (key->engine && (l->engine ? strcmp(key->engine, l->engine->name) != 0
+				      : l->transport != TRANSPORT_TCP)) {
 		snprintf(unless, CHECK_TEXT_MAX, "engine is %s", key->engine);
-		snprintf(because, CHECK_TEXT_MAX, "engine is %s", l->engine->name);
+		snprintf(because, CHECK_TEXT_MAX, "engine is %s",
+			 l->engine ? l->engine->name : "rdma");
 		return true;
 	}
 	if (key->of_exports && l->service && !l->service->exports) {
@@ -142,7 +144,7 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 			      format_address(a, text));
 	for (struct listener_config *l = r->config->listeners; l <= of; l++)
 		for (unsigned i = 0; i < (l == of ? index : l->address_count); i++) {
-			if (!overlap(a, &l->addresses[i]))
+			if (l->transport != of->transport || !overlap(a, &l->addresses[i]))
 				continue;
 			config_report(
 				r, of->address_origins[index],
@@ -154,6 +156,33 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 				format_address(&l->addresses[i], taken));
 			return;
 		}
+}
+
+/* ---- Transports ---- */
+
+/* What carries the bytes decides which engines and services there are. */
+static void check_transport(struct config_report *r, struct listener_config *l)
+{
+	const char *transport = config_transports[l->transport];
+	char section[CONFIG_SECTION_TEXT_MAX];
+
+	config_section_text(CONFIG_LISTENER, l, section);
+	if (l->engine && l->engine->transport != l->transport)
+		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "engine"), l),
+			      section, "engine", "expected one for transport %s, got '%s'",
+			      transport, l->engine->name);
+	for (unsigned i = 0; l->transport == TRANSPORT_RDMA && i < l->address_count; i++) {
+		char text[ADDRESS_TEXT_MAX];
+
+		if (l->addresses[i].sa.ss_family == AF_UNIX)
+			config_report(r, l->address_origins[i], section, "address",
+				      "expected HOST:PORT for transport %s, got '%s'", transport,
+				      format_address(&l->addresses[i], text));
+	}
+	if (l->service && l->transport == TRANSPORT_RDMA && !l->service->messages)
+		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "service"), l),
+			      section, "service", "expected one for transport %s, got '%s'",
+			      transport, l->service->name);
 }
 
 /* ---- Exports ---- */
@@ -263,6 +292,7 @@ void config_check(struct config_report *r)
 		check_sockets(r, l);
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
+		check_transport(r, l);
 		check_listener_exports(r, l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0)

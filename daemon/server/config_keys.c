@@ -8,7 +8,14 @@
 #include "util.h"
 
 const char *const config_class_names[] = { "live", "listener", "export", "restart" };
-const char *const config_transports[] = { "tcp", NULL };
+/* By enum transport. */
+const char *const config_transports[] = {
+	[TRANSPORT_TCP] = "tcp",
+#ifdef NB_RDMA
+	[TRANSPORT_RDMA] = "rdma",
+#endif
+	NULL,
+};
 
 #define FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define SERVER(name_, type_, field_, preset_, class_, help_, ...)                                  \
@@ -197,7 +204,7 @@ void config_key_hint(const struct config_key *key, const char *value,
 
 	text[0] = '\0';
 	if (key->absent && !strcmp(key->absent, value)) {
-		snprintf(text, CONFIG_TEXT_MAX, " (%s is not in this version yet)", value);
+		snprintf(text, CONFIG_TEXT_MAX, " (this build is without %s)", value);
 		return;
 	}
 	for (unsigned i = 0; key->type->word && key->type->word(key, i); i++)

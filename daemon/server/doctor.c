@@ -109,7 +109,7 @@ static void check_rdma(json_t *checks)
 		closedir(dir);
 	check(checks, "rdma devices", devices[0], devices, "this host has no RDMA device",
 	      "load its driver; without hardware: modprobe rdma_rxe; rdma link add rxe0 type rxe "
-	      "netdev DEVICE (this version does not serve RDMA yet)");
+	      "netdev DEVICE");
 }
 
 /* ---- Engines and features, each by trying ---- */
@@ -165,9 +165,14 @@ static bool feature_of(const struct engine *engine, enum engine_feature feature)
 	bool completion = engine == engine_find("io_uring");
 	bool reactor = engine == engine_find("io_uring-poll");
 
+	if (engine->transport == TRANSPORT_RDMA) /* the others show with a connection */
+		return feature == FEATURE_busy_poll || feature == FEATURE_selective_signalling;
 	switch (feature) {
 	case FEATURE_busy_poll:
 		return true;
+	case FEATURE_inline_send:
+	case FEATURE_selective_signalling:
+		return false;
 	case FEATURE_socket_busy_poll:
 		return !completion && !reactor;
 	case FEATURE_multishot_poll:

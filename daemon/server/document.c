@@ -223,6 +223,22 @@ static json_t *cost_to_json(struct listener *l, const struct totals *t)
 			 syscalls_to_json(t));
 }
 
+/* Of engine rdma: what it asked of the device. */
+static json_t *rdma_to_json(const struct totals *t)
+{
+	json_t *requests = json_pack("{s:o, s:o, s:o, s:o}", "send", count(t->wr_send), "recv",
+				     count(t->wr_recv), "read", count(t->wr_read), "write",
+				     count(t->wr_write));
+	json_t *errors = json_pack("{s:o, s:o, s:o}", "flushed", count(t->wc_flushed), "rnr",
+				   count(t->wc_rnr), "other", count(t->wc_errors));
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "work_requests", requests,
+			 "inline", count(t->wr_inline), "signalled", count(t->wr_signalled),
+			 "doorbells", count(t->doorbells), "polls", count(t->cq_polls),
+			 "completions", count(t->cq_completions), "events", count(t->cq_events),
+			 "errors", errors);
+}
+
 static json_t *listener_to_stats(struct listener *l)
 {
 	json_t *json = listener_to_json(l), *stats, *pool, *zero_copy;
@@ -241,6 +257,8 @@ static json_t *listener_to_stats(struct listener *l)
 			  "tx_blocked", count(t.tx_blocked), "throttled", count(t.throttled),
 			  "zero_copy", zero_copy);
 	json_object_update_new(json, stats);
+	if (l->config->transport == TRANSPORT_RDMA)
+		json_object_set_new(json, "rdma", rdma_to_json(&t));
 	return json;
 }
 

@@ -62,11 +62,12 @@ static void listener_unbind(struct listener *l)
 
 /* ---- What workers ask of us (on their threads) ---- */
 
-static int listener_admit(struct worker *w, int fd, void **ret_ticket)
+static int listener_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
+			  void **ret_ticket)
 {
 	const struct listener *l = w->owner_context;
 
-	return admission_enter(l->admission, fd, ret_ticket);
+	return admission_enter(l->admission, fd, peer, ret_ticket);
 }
 
 static void listener_release(struct worker *w, void *ticket)
@@ -238,6 +239,12 @@ static int listener_start(struct listener *l, const struct engine *engine,
 		w->listener = l->config->name;
 		w->shared = l->shared;
 		w->index = i;
+		w->team = l->workers;
+		w->team_count = l->worker_count;
+		if (i == 0 && l->endpoints) {
+			w->endpoints = l->endpoints;
+			w->endpoint_count = listener_count_sockets(l->config);
+		}
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->config->name, i % 100);
 		rc = worker_start(w, sockets + i * stride, stride, reason);
 		if (rc < 0) {
@@ -257,14 +264,59 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 	unsigned count = 0;
 	uint32_t features;
 
+	const struct engine *pick = NULL;
+
 	if (config->engine)
 		return config->engine;
 	while (engines[count])
 		count++;
-	while (--count > 0)
-		if (worker_probe(engines[count], &config->options, &features, &reason) == 0)
+	while (count-- > 0) {
+		if (engines[count]->transport != config->transport)
+			continue;
+		pick = engines[count];
+		if (worker_probe(pick, &config->options, &features, &reason) == 0)
 			break;
-	return engines[count];
+	}
+	return pick;
+}
+
+static int listener_allocate(struct listener *l)
+{
+	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
+	if (l->workers)
+		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
+	l->costs = calloc(l->worker_count, sizeof(*l->costs));
+	l->addresses = calloc(listener_count_sockets(l->config), sizeof(*l->addresses));
+	l->admission = admission_new(l->config);
+	if (l->config->service->shared_new)
+		l->shared = l->config->service->shared_new();
+	if (!l->workers || !l->costs || !l->addresses || !l->admission ||
+	    (l->config->service->shared_new && !l->shared) || listener_mount(l) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+/* RDMA: the engine binds the addresses, with its first worker. */
+static int listener_open_endpoints(struct listener *l, struct reason *reason)
+{
+	unsigned count = 0;
+	int rc;
+
+	l->endpoints = calloc(listener_count_sockets(l->config), sizeof(*l->endpoints));
+	if (!l->endpoints || listener_allocate(l) < 0)
+		return reason_set(reason, -ENOMEM, "no memory");
+	for (unsigned i = 0; i < l->config->address_count; i++) {
+		const struct address *a = &l->config->addresses[i];
+
+		for (unsigned port = a->port_first; port <= a->port_last; port++) {
+			l->endpoints[count] = a->sa;
+			sockaddr_set_port(&l->endpoints[count++], (uint16_t)port);
+		}
+	}
+	rc = listener_start(l, listener_pick_engine(l->config), NULL, 0, reason);
+	for (unsigned i = 0; i < count && rc == 0; i++)
+		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
+	return rc;
 }
 
 static int listener_open(struct listener *l, struct reason *reason)
@@ -274,18 +326,11 @@ static int listener_open(struct listener *l, struct reason *reason)
 	int rc;
 
 	l->worker_count = listener_workers(l->config);
+	if (l->config->transport == TRANSPORT_RDMA)
+		return listener_open_endpoints(l, reason);
 	total = stride * l->worker_count;
 	sockets = calloc(total, sizeof(*sockets));
-	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
-	if (l->workers)
-		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
-	l->costs = calloc(l->worker_count, sizeof(*l->costs));
-	l->addresses = calloc(stride, sizeof(*l->addresses));
-	l->admission = admission_new(l->config);
-	if (l->config->service->shared_new)
-		l->shared = l->config->service->shared_new();
-	if (!sockets || !l->workers || !l->costs || !l->addresses || !l->admission ||
-	    (l->config->service->shared_new && !l->shared) || listener_mount(l) < 0) {
+	if (!sockets || listener_allocate(l) < 0) {
 		free(sockets);
 		return reason_set(reason, -ENOMEM, "no memory");
 	}
@@ -357,6 +402,7 @@ void listener_free(struct listener *l)
 		l->config->service->shared_free(l->shared);
 	admission_free(l->admission);
 	free(l->addresses);
+	free(l->endpoints);
 	free(l);
 }
 

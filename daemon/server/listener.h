@@ -30,6 +30,7 @@ struct listener {
 	unsigned drained_count;
 	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
+	struct sockaddr_storage *endpoints; /* of an engine that binds them itself; NULL: sockets */
 	struct admission *admission;
 	struct server_export **exports; /* references to config->exports; NULL: not served */
 	void *shared;                   /* the service's: see service->shared_new() */

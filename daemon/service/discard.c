@@ -14,4 +14,5 @@ const struct service service_discard = {
 	.name = "discard",
 	.operations = { "discard" },
 	.run = discard_run,
+	.messages = true,
 };

@@ -15,4 +15,5 @@ const struct service service_echo = {
 	.operations = { "echo" },
 	.run = echo_run,
 	.answers = true,
+	.messages = true,
 };

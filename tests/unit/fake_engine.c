@@ -204,11 +204,12 @@ static const struct engine fake_engine = {
 
 /* ---- The owner ---- */
 
-static int fake_admit(struct worker *w, int fd, void **ret_ticket)
+static int fake_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
+		      void **ret_ticket)
 {
 	struct fake *f = fake_of(w);
 
-	(void)fd;
+	(void)fd, (void)peer;
 	if (f->admit < 0)
 		return f->admit;
 	f->admitted++;

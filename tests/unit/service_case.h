@@ -83,9 +83,10 @@ static const struct engine case_engine = {
 	.release = case_release,
 };
 
-static inline int case_admit(struct worker *w, int fd, void **ret_ticket)
+static inline int case_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
+			     void **ret_ticket)
 {
-	(void)w, (void)fd, (void)ret_ticket;
+	(void)w, (void)fd, (void)peer, (void)ret_ticket;
 	return 0;
 }
 

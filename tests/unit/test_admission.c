@@ -93,13 +93,13 @@ static void the_total_is_limited_and_a_refusal_costs_nothing(void **state)
 	void *tickets[2], *ticket;
 
 	(void)state;
-	assert_int_equal(admission_enter(a, -1, &tickets[0]), 0);
-	assert_int_equal(admission_enter(a, -1, &tickets[1]), 0);
+	assert_int_equal(admission_enter(a, -1, NULL, &tickets[0]), 0);
+	assert_int_equal(admission_enter(a, -1, NULL, &tickets[1]), 0);
 	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(admission_enter(a, -1, &ticket), -EUSERS);
+		assert_int_equal(admission_enter(a, -1, NULL, &ticket), -EUSERS);
 	admission_release(a, tickets[0]);
-	assert_int_equal(admission_enter(a, -1, &ticket), 0);
-	assert_int_equal(admission_enter(a, -1, &tickets[0]), -EUSERS);
+	assert_int_equal(admission_enter(a, -1, NULL, &ticket), 0);
+	assert_int_equal(admission_enter(a, -1, NULL, &tickets[0]), -EUSERS);
 	admission_release(a, ticket);
 	admission_release(a, tickets[1]);
 	admission_free(a);
@@ -112,7 +112,7 @@ static void no_limit_lets_everyone_in(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 1000; i++)
-		assert_int_equal(admission_enter(a, -1, &ticket), 0);
+		assert_int_equal(admission_enter(a, -1, NULL, &ticket), 0);
 	for (unsigned i = 0; i < 1000; i++)
 		admission_release(a, NULL);
 	admission_free(a);
@@ -125,15 +125,15 @@ static void each_address_has_its_own_limit(void **state)
 	void *tickets[4], *ticket;
 
 	(void)state;
-	assert_int_equal(admission_enter(a, one, &tickets[0]), 0);
-	assert_int_equal(admission_enter(a, one, &tickets[1]), 0);
-	assert_int_equal(admission_enter(a, one, &ticket), -EUSERS);
-	assert_int_equal(admission_enter(a, two, &tickets[2]), 0);
-	assert_int_equal(admission_enter(a, two, &tickets[3]), 0);
-	assert_int_equal(admission_enter(a, two, &ticket), -EUSERS);
+	assert_int_equal(admission_enter(a, one, NULL, &tickets[0]), 0);
+	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
+	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS);
+	assert_int_equal(admission_enter(a, two, NULL, &tickets[2]), 0);
+	assert_int_equal(admission_enter(a, two, NULL, &tickets[3]), 0);
+	assert_int_equal(admission_enter(a, two, NULL, &ticket), -EUSERS);
 	admission_release(a, tickets[1]);
-	assert_int_equal(admission_enter(a, two, &ticket), -EUSERS);
-	assert_int_equal(admission_enter(a, one, &tickets[1]), 0);
+	assert_int_equal(admission_enter(a, two, NULL, &ticket), -EUSERS);
+	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
 	for (unsigned i = 0; i < 4; i++)
 		admission_release(a, tickets[i]);
 	admission_free(a);
@@ -148,10 +148,10 @@ static void ipv4_and_its_mapped_form_are_one_address(void **state)
 	void *ticket, *other;
 
 	(void)state;
-	assert_int_equal(admission_enter(a, plain, &ticket), 0);
-	assert_int_equal(admission_enter(a, mapped, &other), -EUSERS);
+	assert_int_equal(admission_enter(a, plain, NULL, &ticket), 0);
+	assert_int_equal(admission_enter(a, mapped, NULL, &other), -EUSERS);
 	admission_release(a, ticket);
-	assert_int_equal(admission_enter(a, mapped, &ticket), 0);
+	assert_int_equal(admission_enter(a, mapped, NULL, &ticket), 0);
 	admission_release(a, ticket);
 	admission_free(a);
 	close(plain);
@@ -186,7 +186,8 @@ static void the_allow_list_lets_only_its_networks_in(void **state)
 
 			/* Twice: a refusal leaves the room for one that there is. */
 			for (unsigned again = 0; again < 2; again++) {
-				assert_int_equal(admission_enter(a, fd, &ticket), cases[i].result);
+				assert_int_equal(admission_enter(a, fd, NULL, &ticket),
+						 cases[i].result);
 				if (cases[i].result == 0)
 					admission_release(a, ticket);
 			}
@@ -213,21 +214,21 @@ static void on_unix_sockets_a_user_takes_the_place_of_an_address(void **state)
 	void *tickets[3], *ticket;
 
 	(void)state;
-	assert_int_equal(admission_enter(a, ours[0], &tickets[0]), 0); /* `allow` is of IP */
-	assert_int_equal(admission_enter(a, ours[1], &ticket), -EUSERS);
-	assert_int_equal(admission_enter(a, remote, &tickets[1]), 0);
-	assert_int_equal(admission_enter(a, ours[1], &ticket), -EUSERS);
+	assert_int_equal(admission_enter(a, ours[0], NULL, &tickets[0]), 0); /* `allow` is of IP */
+	assert_int_equal(admission_enter(a, ours[1], NULL, &ticket), -EUSERS);
+	assert_int_equal(admission_enter(a, remote, NULL, &tickets[1]), 0);
+	assert_int_equal(admission_enter(a, ours[1], NULL, &ticket), -EUSERS);
 	if (geteuid() == 0) {
 		assert_int_equal(seteuid(65534), 0);
 		theirs = accept_local();
 		assert_int_equal(seteuid(0), 0);
-		assert_int_equal(admission_enter(a, theirs, &tickets[2]), 0);
-		assert_int_equal(admission_enter(a, theirs, &ticket), -EUSERS);
+		assert_int_equal(admission_enter(a, theirs, NULL, &tickets[2]), 0);
+		assert_int_equal(admission_enter(a, theirs, NULL, &ticket), -EUSERS);
 		admission_release(a, tickets[2]);
 		close(theirs);
 	}
 	admission_release(a, tickets[0]);
-	assert_int_equal(admission_enter(a, ours[1], &tickets[0]), 0);
+	assert_int_equal(admission_enter(a, ours[1], NULL, &tickets[0]), 0);
 	admission_release(a, tickets[0]);
 	admission_release(a, tickets[1]);
 	admission_free(a);
@@ -243,7 +244,7 @@ static void who_is_gone_already_is_refused(void **state)
 	void *ticket;
 
 	(void)state;
-	assert_int_equal(admission_enter(a, fd, &ticket), -EACCES);
+	assert_int_equal(admission_enter(a, fd, NULL, &ticket), -EACCES);
 	admission_free(a);
 	close(fd);
 }
@@ -256,16 +257,16 @@ static void a_changed_limit_counts_those_that_are_open(void **state)
 	void *tickets[3], *ticket;
 
 	(void)state;
-	assert_int_equal(admission_enter(a, one, &tickets[0]), 0);
-	assert_int_equal(admission_enter(a, one, &tickets[1]), 0);
+	assert_int_equal(admission_enter(a, one, NULL, &tickets[0]), 0);
+	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
 	admission_set(a, config);
-	assert_int_equal(admission_enter(a, one, &tickets[2]), 0);
-	assert_int_equal(admission_enter(a, one, &ticket), -EUSERS); /* the total */
+	assert_int_equal(admission_enter(a, one, NULL, &tickets[2]), 0);
+	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS); /* the total */
 	admission_release(a, tickets[0]);
-	assert_int_equal(admission_enter(a, one, &ticket), -EUSERS); /* the address */
+	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS); /* the address */
 	admission_release(a, tickets[1]);
 	admission_release(a, tickets[2]);
-	assert_int_equal(admission_enter(a, one, &ticket), 0);
+	assert_int_equal(admission_enter(a, one, NULL, &ticket), 0);
 	config->max_connections_per_address = 0;
 	admission_set(a, config);
 	admission_release(a, ticket);
@@ -290,7 +291,7 @@ static void *come_and_go(void *arg)
 		unsigned in, most = atomic_load(&crowd->most);
 		void *ticket;
 
-		if (admission_enter(crowd->a, crowd->fd, &ticket) < 0)
+		if (admission_enter(crowd->a, crowd->fd, NULL, &ticket) < 0)
 			continue;
 		in = atomic_fetch_add(&crowd->in, 1) + 1;
 		atomic_fetch_add(&crowd->entered, 1);
@@ -317,8 +318,8 @@ static void check_crowd(uint64_t max, uint64_t max_per_address, unsigned limit)
 	assert_true(crowd.entered > 0);
 	assert_in_range(crowd.most, 1, limit);
 	for (unsigned i = 0; i < limit; i++)
-		assert_int_equal(admission_enter(crowd.a, crowd.fd, &tickets[i]), 0);
-	assert_int_equal(admission_enter(crowd.a, crowd.fd, &ticket), -EUSERS);
+		assert_int_equal(admission_enter(crowd.a, crowd.fd, NULL, &tickets[i]), 0);
+	assert_int_equal(admission_enter(crowd.a, crowd.fd, NULL, &ticket), -EUSERS);
 	for (unsigned i = 0; i < limit; i++)
 		admission_release(crowd.a, tickets[i]);
 	admission_free(crowd.a);

@@ -155,14 +155,24 @@ static void cpus_beyond_this_host_are_an_error(void **state)
 	assert_string_equal(refusal(text), expected);
 }
 
-static void rdma_is_refused_as_not_there_yet(void **state)
+/* What carries the bytes, its engines and its services go together. */
+static void transports_keep_to_their_own(void **state)
 {
 	(void)state;
-	assert_string_equal(
-		refusal("transport = rdma"),
-		"transport: expected tcp, got 'rdma' (rdma is not in this version yet)\n");
+#ifdef NB_RDMA
+	assert_string_equal(refusal("engine = rdma"),
+			    "engine: expected one for transport tcp, got 'rdma'\n");
+	assert_errors(GOOD "transport = rdma\nengine = epoll\n",
+		      "f:5: [listener a] engine: expected one for transport rdma, got 'epoll'\n");
+	assert_errors(GOOD "transport = rdma\nsqpoll = yes\n",
+		      "f:5: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
+		      "(engine is rdma)\n");
+#else
+	assert_string_equal(refusal("transport = rdma"),
+			    "transport: expected tcp, got 'rdma' (this build is without rdma)\n");
 	assert_non_null(
-		strstr(refusal("engine = rdma"), "got 'rdma' (rdma is not in this version yet)\n"));
+		strstr(refusal("engine = rdma"), "got 'rdma' (this build is without rdma)\n"));
+#endif
 }
 
 static void words_are_suggested(void **state)
@@ -365,7 +375,7 @@ int main(void)
 		cmocka_unit_test(buffer_size_is_a_power_of_two),
 		cmocka_unit_test(an_empty_value_is_an_error),
 		cmocka_unit_test(cpus_beyond_this_host_are_an_error),
-		cmocka_unit_test(rdma_is_refused_as_not_there_yet),
+		cmocka_unit_test(transports_keep_to_their_own),
 		cmocka_unit_test(words_are_suggested),
 		cmocka_unit_test(paths_are_absolute_and_fit_a_socket_address),
 		cmocka_unit_test(a_value_has_at_most_180_bytes),

@@ -39,9 +39,10 @@ static struct bench *bench_of(const struct worker *w)
 	return container_of(w, struct bench, worker);
 }
 
-static int bench_admit(struct worker *w, int fd, void **ret_ticket)
+static int bench_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
+		       void **ret_ticket)
 {
-	(void)fd;
+	(void)fd, (void)peer;
 	atomic_fetch_add(&bench_of(w)->admitted, 1);
 	*ret_ticket = w;
 	return 0;
@@ -207,7 +208,8 @@ static void await_event(struct bench *b)
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): e is declared here */
 #define for_each_engine(e)                                                                         \
-	for (const struct engine *const *e##_ = engines, *e = *e##_; e; e = *++e##_)
+	for (const struct engine *const *e##_ = engines, *e = *e##_; e; e = *++e##_)               \
+		if (e->transport == TRANSPORT_TCP)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 /* ---- Tests ---- */

@@ -29,9 +29,10 @@ struct bench {
 	socklen_t name_size;
 };
 
-static int bench_admit(struct worker *w, int fd, void **ret_ticket)
+static int bench_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
+		       void **ret_ticket)
 {
-	(void)fd;
+	(void)fd, (void)peer;
 	*ret_ticket = w;
 	return 0;
 }
@@ -161,6 +162,9 @@ static void workers_that_share_a_socket_take_turns(void **state)
 
 	(void)state;
 	for (unsigned e = 0; engines[e]; e++) {
+		if (engines[e]->transport != TRANSPORT_TCP)
+			continue;
+
 		struct bench *b = bench_start(engines[e], service_find("echo"), WORKERS);
 		uint64_t end_ns = clock_ns() + TIMEOUT_S * (uint64_t)NS_PER_S;
 
@@ -184,6 +188,9 @@ static void data_and_the_fin_behind_it_are_both_noticed(void **state)
 
 	(void)state;
 	for (unsigned e = 0; engines[e]; e++) {
+		if (engines[e]->transport != TRANSPORT_TCP)
+			continue;
+
 		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
 
 		for (unsigned i = 0; i < ROUNDS; i++) {
@@ -222,6 +229,9 @@ static void what_was_sent_before_the_close_is_all_received(void **state)
 
 	(void)state;
 	for (unsigned e = 0; engines[e]; e++) {
+		if (engines[e]->transport != TRANSPORT_TCP)
+			continue;
+
 		struct bench *b = bench_start(engines[e], &gated, 1);
 		struct stats *s = &b->workers[0].stats;
 		int fd = client_connect(b);
@@ -251,6 +261,9 @@ static void a_close_before_the_answer_was_read_is_a_reset(void **state)
 
 	(void)state;
 	for (unsigned e = 0; engines[e]; e++) {
+		if (engines[e]->transport != TRANSPORT_TCP)
+			continue;
+
 		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
 
 		for (unsigned i = 0; i < ROUNDS; i++) {
@@ -302,6 +315,9 @@ static void the_client_is_named_by_its_process_and_user(void **state)
 {
 	(void)state;
 	for (unsigned e = 0; engines[e]; e++) {
+		if (engines[e]->transport != TRANSPORT_TCP)
+			continue;
+
 		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
 		struct conn_info info = { 0 };
 		struct worker_list list = { .infos = &info, .max = 1, .done = listed };

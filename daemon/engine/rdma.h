@@ -1,0 +1,115 @@
+/* Engine `rdma`: what its files share.  A worker's thread only, unless said.
+ *
+ *   rdma.c          the engine: sleeping, polling, devices
+ *   rdma_cm.c       connections come and go: the connection manager's events
+ *   rdma_queue.c    work requests of a connection: receives, sends, completions */
+#pragma once
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mailbox.h"
+#include "op.h"
+
+struct chunk;
+struct conn;
+struct worker;
+
+enum {
+	RDMA_RECVS = 16,         /* receives posted for a connection, if the pool is roomy */
+	RDMA_RECVS_MIN = 2,      /* with fewer none is let in */
+	RDMA_SENDS = 32,         /* the send queue; one in four is signalled */
+	RDMA_SIGNALLED = 8,      /* signalled and not completed, at the most */
+	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
+	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
+	RDMA_POLL_MAX = 32,      /* completions one poll takes */
+	RDMA_BACKLOG = 1024,
+	RDMA_RNR_TIMER = 12, /* 0.64 ms: how soon a client tries again that found no receive */
+	RDMA_RNR_RETRY = 7,  /* the client's: for ever */
+	RDMA_RETRY = 7,      /* the client's, of lost packets */
+};
+
+/* What a worker has of one device: made with its first connection there. */
+struct rdma_device {
+	struct rdma_device *next;
+	struct worker *worker;
+	struct ibv_context *verbs; /* librdmacm's, of the process */
+	struct ibv_device_attr limits;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr; /* the worker's pool */
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct op event_op, async_op;
+	unsigned cq_size, cq_used; /* entries; those that connections may need */
+	unsigned conns;
+	bool armed; /* the next completion makes an event */
+	bool gone;  /* unplugged */
+};
+
+/* A signalled request completes all that were posted before it, too. */
+struct rdma_signalled {
+	uint32_t requests;
+	uint32_t bytes; /* of c->sending */
+};
+
+struct rdma_conn {
+	struct conn *conn; /* NULL before open() */
+	struct rdma_cm_id *id;
+	struct rdma_device *device;
+	struct rdma_conn *hungry_next, *ending_next;
+	struct chunk *posted[RDMA_RECVS]; /* a ring: receives complete in order */
+	unsigned posted_first, posted_count, posted_max;
+	struct rdma_signalled signalled[RDMA_SIGNALLED]; /* likewise */
+	unsigned signalled_first, signalled_count;
+	struct rdma_signalled since; /* posted after the last signalled one */
+	unsigned sends;              /* in the send queue */
+	uint32_t inline_max;
+	bool hungry, ending; /* on the list */
+	bool accepted;
+	struct sockaddr_storage peer;
+	uint8_t responder_resources, initiator_depth; /* what the client asked for */
+};
+
+struct rdma {
+	struct worker *worker;
+	int epoll_fd;
+	struct rdma_event_channel *channel;
+	struct op channel_op;
+	struct rdma_cm_id **listeners; /* of w->endpoints */
+	struct rdma_device *devices;
+	struct rdma_conn *hungry; /* want receives posted */
+	struct rdma_conn *ending; /* their queue pairs are to be destroyed */
+	unsigned unwatched;       /* turns since other events than completions were looked at */
+	unsigned next_worker;     /* of the team */
+};
+
+/* rdma.c */
+/* The worker's share of a device, NULL with the reason. */
+struct reason;
+struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
+				    struct reason *reason);
+void rdma_device_put(struct rdma_device *d);
+int rdma_watch(struct worker *w, int fd, struct op *op);
+/* Handles what has completed; how many. */
+unsigned rdma_device_poll(struct rdma_device *d);
+unsigned rdma_poll(struct rdma *e);
+
+/* rdma_cm.c */
+int rdma_cm_bind(struct worker *w, struct reason *reason);
+void rdma_cm_unbind(struct worker *w);
+void rdma_cm_accept(struct worker *w, bool on);
+void rdma_cm_event(struct op *op, int res, uint32_t flags);
+int rdma_cm_open(struct conn *c);
+/* Its queue pair is destroyed before the next wait; may be called twice. */
+void rdma_cm_end(struct conn *c);
+void rdma_cm_end_all(struct worker *w);
+
+/* rdma_queue.c */
+int rdma_queue_open(struct rdma_conn *r);
+void rdma_queue_close(struct rdma_conn *r);
+void rdma_queue_feed(struct rdma_conn *r);
+void rdma_queue_hungry(struct rdma_conn *r);
+void rdma_queue_flush(struct conn *c);
+void rdma_queue_completed(struct rdma_conn *r, const struct ibv_wc *wc, bool is_receive);

@@ -1,0 +1,264 @@
+/* Engine `rdma`: the work requests of a connection.
+ *
+ * Receives are posted as long as the pool and backpressure allow, in one chain.  Whatever a run has
+ * queued is posted in one chain as well: a message per view, small ones inline, which gives their
+ * chunks back at once.  Only the last of a chain asks for a completion, and only if chunks wait for
+ * it, somebody does, or the send queue fills. */
+#include <assert.h>
+#include <errno.h>
+
+#include "conn.h"
+#include "rdma.h"
+
+int rdma_queue_open(struct rdma_conn *r)
+{
+	struct rdma_device *d = r->device;
+	struct ibv_qp_init_attr wanted = {
+		.send_cq = d->cq,
+		.recv_cq = d->cq,
+		.cap = { .max_send_wr = RDMA_SENDS,
+			 .max_recv_wr = RDMA_RECVS,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
+			 .max_inline_data = RDMA_INLINE },
+		.qp_type = IBV_QPT_RC,
+	};
+
+	if (d->cq_used + RDMA_SENDS + RDMA_RECVS > d->cq_size)
+		return -ENOSPC;
+	for (;;) { /* too many inline bytes are refused, not lowered */
+		struct ibv_qp_init_attr attr = wanted;
+
+		if (rdma_create_qp(r->id, d->pd, &attr) == 0) {
+			r->inline_max = attr.cap.max_inline_data;
+			break;
+		}
+		if (wanted.cap.max_inline_data == 0)
+			return -errno;
+		wanted.cap.max_inline_data /= 2;
+		if (wanted.cap.max_inline_data < 16)
+			wanted.cap.max_inline_data = 0;
+	}
+	d->cq_used += RDMA_SENDS + RDMA_RECVS;
+	d->conns++;
+	return 0;
+}
+
+/* The queue pair is destroyed, and its completions were taken. */
+void rdma_queue_close(struct rdma_conn *r)
+{
+	struct conn *c = r->conn;
+	struct pool *p = &c->worker->pool;
+
+	for (; r->posted_count > 0; r->posted_count--) {
+		chunk_put(p, r->posted[r->posted_first]);
+		r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
+	}
+	bufq_drop(p, &c->sending, c->sending.bytes);
+	bufq_drop(p, &c->tx, c->tx.bytes);
+	r->device->cq_used -= RDMA_SENDS + RDMA_RECVS;
+}
+
+/* ---- Receives ---- */
+
+void rdma_queue_hungry(struct rdma_conn *r)
+{
+	struct rdma *e = r->conn->worker->engine_state;
+
+	if (r->hungry || !r->id)
+		return;
+	r->hungry = true;
+	r->hungry_next = e->hungry;
+	e->hungry = r;
+}
+
+void rdma_queue_feed(struct rdma_conn *r)
+{
+	struct conn *c = r->conn;
+	struct worker *w = c->worker;
+	struct pool *p = &w->pool;
+	struct ibv_recv_wr requests[RDMA_RECVS], *bad;
+	struct ibv_sge sges[RDMA_RECVS];
+	unsigned n = 0;
+
+	if (r->ending || !r->id || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
+		return;
+	for (; r->posted_count + n < r->posted_max && p->free_count > p->keep; n++) {
+		struct chunk *k = chunk_get(p);
+
+		r->posted[(r->posted_first + r->posted_count + n) % RDMA_RECVS] = k;
+		sges[n] =
+			(struct ibv_sge){ (uintptr_t)k->base, p->chunk_size, r->device->mr->lkey };
+		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | 1,
+						    .next = &requests[n + 1],
+						    .sg_list = &sges[n],
+						    .num_sge = 1 };
+	}
+	if (n > 0) {
+		requests[n - 1].next = NULL;
+		r->posted_count += n;
+		stat_add(w->stats.wr_recv, n);
+		stat_add(w->stats.doorbells, 1);
+		if (ibv_post_recv(r->id->qp, requests, &bad) != 0)
+			conn_failed(c, errno ? errno : EIO);
+	} else if (r->posted_count == 0) {
+		conn_starved_input(c);
+	}
+}
+
+static void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
+{
+	struct conn *c = r->conn;
+	struct chunk *k = r->posted[r->posted_first];
+
+	assert(r->posted_count > 0);
+	r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
+	r->posted_count--;
+	if (wc->status == IBV_WC_SUCCESS && wc->byte_len > 0)
+		conn_input(c, k, k->base, wc->byte_len);
+	chunk_put(&c->worker->pool, k);
+	rdma_queue_hungry(r);
+}
+
+/* ---- Sends ---- */
+
+/* Must the chain that ends here be heard of? */
+static bool rdma_queue_must_signal(const struct rdma_conn *r, bool all)
+{
+	return r->since.bytes > 0 || r->since.requests >= RDMA_SENDS / 2 || !all ||
+	       (r->conn->flags & CONN_WAITS_FOR_TX);
+}
+
+/* Accounts for the first n views of tx, which were posted. */
+static void rdma_queue_posted(struct rdma_conn *r, unsigned n)
+{
+	struct conn *c = r->conn;
+	struct worker *w = c->worker;
+
+	while (n-- > 0) {
+		uint32_t bytes = c->tx.head->len;
+
+		if (bytes > r->inline_max) {
+			bufq_take(&w->pool, &c->sending, &c->tx, bytes);
+			continue;
+		}
+		stat_add(w->stats.wr_inline, 1);
+		conn_sent(c, &c->tx, bytes, 0);
+	}
+}
+
+static void rdma_queue_post(struct rdma_conn *r, struct ibv_send_wr *requests, unsigned n, bool all)
+{
+	struct conn *c = r->conn;
+	struct worker *w = c->worker;
+	struct ibv_send_wr *bad;
+
+	requests[n - 1].next = NULL;
+	for (unsigned i = 0; i < n; i++)
+		if (!(requests[i].send_flags & IBV_SEND_INLINE))
+			r->since.bytes += requests[i].sg_list->length;
+	r->since.requests += n;
+	r->sends += n;
+	if (rdma_queue_must_signal(r, all)) {
+		unsigned at = (r->signalled_first + r->signalled_count++) % RDMA_SIGNALLED;
+
+		requests[n - 1].send_flags |= IBV_SEND_SIGNALED;
+		r->signalled[at] = r->since;
+		r->since = (struct rdma_signalled){ 0 };
+		stat_add(w->stats.wr_signalled, 1);
+	}
+	stat_add(w->stats.wr_send, n);
+	stat_add(w->stats.doorbells, 1);
+	if (ibv_post_send(r->id->qp, requests, &bad) != 0)
+		conn_failed(c, errno ? errno : EIO);
+	rdma_queue_posted(r, n);
+}
+
+void rdma_queue_flush(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+	struct ibv_send_wr requests[RDMA_SENDS];
+	struct ibv_sge sges[RDMA_SENDS];
+	const struct view *v = c->tx.head;
+	unsigned n = 0;
+
+	if (!r->id || r->ending || (c->flags & CONN_EOF)) { /* nobody is there */
+		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
+		return;
+	}
+	/* First the receives: a reply allows the client to send the next message, and iWARP ends a
+	 * connection whose message finds no receive. */
+	rdma_queue_feed(r);
+	if (r->signalled_count < RDMA_SIGNALLED)
+		for (; v && r->sends + n < RDMA_SENDS; v = v->next, n++) {
+			sges[n] =
+				(struct ibv_sge){ (uintptr_t)v->data, v->len, r->device->mr->lkey };
+			requests[n] = (struct ibv_send_wr){
+				.wr_id = (uintptr_t)r,
+				.next = &requests[n + 1],
+				.sg_list = &sges[n],
+				.num_sge = 1,
+				.opcode = IBV_WR_SEND,
+				.send_flags = v->len <= r->inline_max ? IBV_SEND_INLINE : 0,
+			};
+		}
+	if (v)
+		stat_add(c->worker->stats.tx_blocked, 1);
+	if (n > 0)
+		rdma_queue_post(r, requests, n, !v);
+}
+
+static void rdma_queue_sent(struct rdma_conn *r)
+{
+	struct conn *c = r->conn;
+	struct rdma_signalled done;
+
+	if (r->signalled_count == 0)
+		return; /* flushed, and nobody had asked */
+	done = r->signalled[r->signalled_first];
+	r->signalled_first = (r->signalled_first + 1) % RDMA_SIGNALLED;
+	r->signalled_count--;
+	r->sends -= done.requests;
+	if (done.bytes > 0)
+		conn_sent(c, &c->sending, done.bytes, 0);
+	if (c->tx.bytes > 0)
+		conn_ready(c);
+}
+
+/* ---- Completions ---- */
+
+static void rdma_queue_failed(struct rdma_conn *r, enum ibv_wc_status status)
+{
+	struct conn *c = r->conn;
+	struct stats *s = &c->worker->stats;
+
+	switch (status) {
+	case IBV_WC_WR_FLUSH_ERR: /* the connection has ended: how, others say, or have said */
+		stat_add(s->wc_flushed, 1);
+		rdma_cm_end(c);
+		return;
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		stat_add(s->wc_rnr, 1);
+		conn_close(c, CONN_END_RESET);
+		return;
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+		stat_add(s->wc_errors, 1);
+		conn_close(c, CONN_END_RESET);
+		return;
+	default: /* a message beyond its buffer, a key that is not valid */
+		stat_add(s->wc_errors, 1);
+		conn_close(c, CONN_END_PROTOCOL);
+	}
+}
+
+void rdma_queue_completed(struct rdma_conn *r, const struct ibv_wc *wc, bool is_receive)
+{
+	if (is_receive)
+		rdma_queue_received(r, wc);
+	if (wc->status != IBV_WC_SUCCESS)
+		rdma_queue_failed(r, wc->status);
+	else if (!is_receive)
+		rdma_queue_sent(r);
+}

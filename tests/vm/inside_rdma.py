@@ -1,0 +1,274 @@
+"""What test_rdma.py runs in the VM: nbserved and real clients on rxe (RoCE) and siw (iWARP).
+
+The clients are rdma-core's and rdma_client.c, which says of what was refused why."""
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests/system"))
+from conftest import BUILD, listener, start_daemon, wait_until  # noqa: E402,F401
+
+CLIENT = str(BUILD / "vm/rdma_client")
+ADDRESSES = {"rxe": "10.9.0.1", "siw": "10.9.1.1"}
+LIMIT = 30
+
+
+def run(*words, **options):
+    return subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=LIMIT,
+                          **options)
+
+
+def must(*words):
+    done = run(*words)
+    assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def add_device(name):
+    must("rdma", "link", "add", f"{name}0", "type", name, "netdev", f"{name}_a")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def devices():
+    """One device of each kind, on an interface of its own; the kernel has nothing to complain of."""
+    must("modprobe", "-a", "rdma_rxe", "siw", "ib_uverbs", "rdma_ucm")
+    for name, address in ADDRESSES.items():
+        must("ip", "link", "add", f"{name}_a", "type", "veth", "peer", "name", f"{name}_b")
+        must("ip", "address", "add", f"{address}/24", "dev", f"{name}_a")
+        for side in "ab":
+            must("ip", "link", "set", f"{name}_{side}", "up")
+        add_device(name)
+    yield
+    bad = [line for line in must("dmesg").splitlines() if re.search(r"WARNING|BUG|Call Trace", line)]
+    assert not bad, must("dmesg")
+
+
+@pytest.fixture(params=list(ADDRESSES))
+def device(request):
+    return request.param
+
+
+def resources():
+    """{device: {what: how many}}"""
+    found = {}
+    for line in must("rdma", "resource", "show").splitlines():
+        name, *words = line.split(":", 1)[1].split()
+        found[name.rstrip(":")] = dict(zip(words[::2], map(int, words[1::2])))
+    return found
+
+
+def section(device, name="r", service="echo", **keys):
+    return listener(name, service, "rdma", transport="rdma", address=f"{ADDRESSES[device]}:0", **keys)
+
+
+def client(daemon, mode, *words, name="r", check=True):
+    host, port = daemon.addresses(name)[0]
+    done = run(CLIENT, mode, host, port, *words)
+    if check:
+        assert done.returncode == 0, f"{mode} {words}: {done.returncode}\n{done.stdout}{daemon.log()}"
+    return done.stdout
+
+
+@contextlib.contextmanager
+def holding(daemon, count, name="r"):
+    """A client with `count` connections that it never uses."""
+    host, port = daemon.addresses(name)[0]
+    process = subprocess.Popen([CLIENT, "hold", host, str(port), str(count)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    timer = threading.Timer(LIMIT, process.kill)
+    timer.start()
+    try:
+        assert process.stdout.readline() == "connected\n", daemon.log()
+        yield process
+    finally:
+        timer.cancel()
+        process.kill()
+        process.communicate()
+
+
+def test_echo_of_every_size_comes_back_as_one_message(start_daemon, device):
+    daemon = start_daemon(section(device))
+    before = daemon.stats("r")
+    assert client(daemon, "echo", 1, 0, 300, 8) == "ok 300\n"
+    for size in (1, 64, 4096, 16384):
+        assert client(daemon, "echo", 1, size, 32, 4) == "ok 32\n"
+    daemon.wait_closed("r", accepted=5)
+    after = daemon.stats("r")
+    assert before["bytes_in"] == 0
+    assert after["bytes_in"] > 300 * 7000
+    assert 0 < after["bytes_out"] <= after["bytes_in"]  # the last completions may be flushed
+    assert after["connections"]["closed"]["peer"] == 5
+    assert after["rdma"]["work_requests"]["send"] == 300 + 4 * 32
+    assert after["rdma"]["errors"] == {"flushed": after["rdma"]["errors"]["flushed"], "rnr": 0, "other": 0}
+
+
+def test_small_messages_are_inline_and_seldom_signalled(start_daemon, device):
+    daemon = start_daemon(section(device))
+    client(daemon, "echo", 1, 16, 400, 1)
+    daemon.wait_closed("r", accepted=1)
+    rdma = daemon.stats("r")["rdma"]
+    sends = rdma["work_requests"]["send"]
+    assert sends == 400
+    if rdma["inline"]:
+        assert rdma["inline"] == 400
+        assert rdma["signalled"] * 8 <= sends
+    assert rdma["doorbells"] <= 2 * sends + 16  # a send and a receive for each
+
+
+def test_batches_share_a_doorbell(start_daemon, device):
+    daemon = start_daemon(section(device))
+    client(daemon, "echo", 1, 16, 800, 16)
+    daemon.wait_closed("r", accepted=1)
+    assert daemon.stats("r")["rdma"]["work_requests"]["send"] == 800
+
+
+def test_many_clients_are_spread_over_the_workers(start_daemon, device):
+    daemon = start_daemon(section(device, workers=2))
+    with holding(daemon, 20):
+        connections = daemon.call("ListConnections", listener="r")["connections"]
+        assert len(connections) == 20
+        assert {c["worker"] for c in connections} == {0, 1}
+        assert all(c["peer"].startswith(ADDRESSES[device]) for c in connections)
+        assert client(daemon, "echo", 8, 1000, 20, 4) == "ok 160\n"
+    daemon.wait_closed("r", accepted=28)
+
+
+def test_two_hundred_connections(start_daemon):
+    daemon = start_daemon(section("rxe", buffers=4096, buffer_size="4K"))
+    with holding(daemon, 200):
+        assert daemon.stats("r")["connections"]["open"] == 200
+        assert client(daemon, "echo", 1, 100, 10, 1) == "ok 10\n"
+    daemon.wait_closed("r", accepted=201)
+
+
+def test_rdma_core_client(start_daemon, device):
+    daemon = start_daemon(listener("any", "echo", "auto", transport="rdma", address="0.0.0.0:7471"))
+    assert daemon.status("any")["engine"] == "rdma"
+    must("rdma_client", "-s", ADDRESSES[device], "-p", 7471)
+    daemon.wait_closed("any", accepted=1)
+    assert daemon.stats("any")["bytes_out"] == 16
+
+
+def test_ipv6(start_daemon):
+    must("ip", "address", "add", "fd09::1/64", "dev", "siw_a", "nodad")
+    daemon = start_daemon(listener("r", "echo", "rdma", transport="rdma", address="[fd09::1]:0"))
+    assert client(daemon, "echo", 1, 100, 10, 2) == "ok 10\n"
+
+
+def test_discard_counts_all(start_daemon, device):
+    daemon = start_daemon(section(device, service="discard"))
+    count = 100 if device == "rxe" else 16  # iWARP knows no `receiver not ready`
+    assert client(daemon, "send", 8192, count) == f"ok {count}\n"
+    daemon.wait_closed("r", accepted=1)
+    stats = daemon.stats("r")
+    assert (stats["bytes_in"], stats["bytes_out"]) == (count * 8192, 0)
+    assert stats["operations"]["discard"]["count"] > 0
+
+
+def test_message_beyond_the_buffer_ends_that_connection_only(start_daemon, device):
+    daemon = start_daemon(section(device))
+    with holding(daemon, 1) as other:
+        done = client(daemon, "echo", 1, 20000, 1, 1, check=False)
+        assert "ok" not in done
+        wait_until(lambda: daemon.stats("r")["connections"]["open"] == 1, "the offender is gone")
+        assert client(daemon, "echo", 1, 100, 10, 1) == "ok 10\n"
+        assert other.poll() is None
+    wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "all are gone")
+
+
+def test_refusals_say_why(start_daemon, device):
+    daemon = start_daemon(section(device, max_connections=1)
+                          + section(device, name="denied", allow="192.0.2.0/24"))
+    with holding(daemon, 1):
+        assert client(daemon, "hold", 1, check=False).startswith("refused: too many connections")
+    assert client(daemon, "hold", 1, name="denied", check=False).startswith("refused: not allowed")
+    assert daemon.stats("r")["connections"]["refused"]["limit"] == 1
+    assert daemon.stats("denied")["connections"]["refused"]["denied"] == 1
+    daemon.wait_closed("r", accepted=1)
+    assert client(daemon, "echo", 1, 10, 10, 1) == "ok 10\n"
+
+
+def test_silent_connections_are_closed_after_idle_timeout(start_daemon, device):
+    daemon = start_daemon(section(device, idle_timeout="300ms"))
+    with holding(daemon, 2) as process:
+        daemon.wait_closed("r", accepted=2)
+        if device != "siw":  # its client hears nothing of an end that the server began
+            assert process.stdout.readline() == "disconnected\n"
+    assert daemon.stats("r")["connections"]["closed"]["idle"] == 2
+
+
+def test_killed_clients_leave_nothing(start_daemon, device):
+    daemon = start_daemon(section(device))
+    client(daemon, "echo", 1, 64, 10, 1)
+    daemon.wait_closed("r", accepted=1)
+    start, descriptors = resources()[f"{device}0"], daemon.descriptors()
+    host, port = daemon.addresses("r")[0]
+    for count in range(3):
+        flood = subprocess.Popen([CLIENT, "echo", host, str(port), "4", "4096", "1000000", "8"])
+        wait_until(lambda: daemon.stats("r")["connections"]["open"] == 4, "connected")
+        bytes_in = daemon.stats("r")["bytes_in"]
+        wait_until(lambda: daemon.stats("r")["bytes_in"] > bytes_in, "traffic")
+        flood.send_signal(signal.SIGKILL)
+        flood.wait()
+        wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "gone")
+    wait_until(lambda: resources()[f"{device}0"] == start, f"resources: {start} {resources()}")
+    assert daemon.descriptors() == descriptors
+    pool = daemon.stats("r")["pool"]
+    assert pool["free"] == pool["chunks"]
+
+
+def test_drain_ends_silent_connections_and_the_daemon(start_daemon, device):
+    before = resources()[f"{device}0"]
+    daemon = start_daemon(section(device, workers=2))
+    with holding(daemon, 4) as process:
+        assert daemon.terminate() == 0
+        if device != "siw":
+            assert process.stdout.readline() == "disconnected\n"
+    wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
+
+
+def test_idle_listener_uses_no_cpu(start_daemon, device):
+    daemon = start_daemon(section(device))
+    with holding(daemon, 4):
+        daemon.wait_closed("r", count=4, accepted=4)
+        turns = daemon.stats("r")["cost"]["turns"]
+        run("sleep", "1")
+        assert daemon.stats("r")["cost"]["turns"] - turns <= 2
+
+
+def test_busy_poll(start_daemon, device):
+    daemon = start_daemon(section(device, busy_poll="1ms"))
+    assert "busy_poll" in daemon.status("r")["engine_features"]
+    assert client(daemon, "echo", 2, 64, 50, 2) == "ok 100\n"
+
+
+def test_port_in_use_is_said(start_daemon, device):
+    daemon = start_daemon(section(device))
+    port = daemon.port("r")
+    second = start_daemon(listener("two", "echo", "rdma", transport="rdma", optional="yes",
+                                   address=f"{ADDRESSES[device]}:{port}"))
+    status = second.status("two")
+    assert status["state"] == "unavailable"
+    assert "Address already in use" in status["reason"]
+
+
+def test_address_without_a_device_is_said(start_daemon):
+    daemon = start_daemon(listener("two", "echo", "rdma", transport="rdma", optional="yes",
+                                   address="192.0.2.1:7"))
+    assert daemon.status("two")["state"] == "unavailable"
+    assert "192.0.2.1:7" in daemon.status("two")["reason"]
+
+
+def test_doctor_names_the_devices():
+    out = run(BUILD / "nbserved", "--doctor", "-c", os.devnull).stdout
+    assert re.search(r"ok +rdma devices +(rxe0 siw0|siw0 rxe0)", out), out
+    assert re.search(r"ok +rdma +available", out), out

@@ -1,0 +1,65 @@
+"""RDMA on the kernel's software devices: one VM, booted once, runs inside_rdma.py; its tests are shown here."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parents[1]
+BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build")).resolve()
+INSIDE = HERE / "inside_rdma.py"
+TESTS = re.findall(r"^def (test_\w+)", INSIDE.read_text(), re.M)
+TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
+         "depmod": "kmod", "xz": "xz-utils", "rdma": "iproute2", "rping": "rdmacm-utils"}
+CANNOT = 77
+
+
+def why_not():
+    """The reason why this host cannot run the VM, or None."""
+    if os.geteuid() != 0:
+        return "needs root: the VM's root is this host's"
+    missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
+    if missing:
+        return f"needs {', '.join(missing)} (make deps DEPS=vm)"
+    if not (BUILD / "vm/rdma_client").exists():
+        return "this build is without RDMA"
+    kernel = subprocess.run([HERE / "kernel.sh"], capture_output=True, text=True)
+    if kernel.returncode == CANNOT:
+        return kernel.stderr.strip().splitlines()[-1]
+    assert kernel.returncode == 0, kernel.stderr
+    return None
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """{test: [(case, what went wrong or None)]} of one boot."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    shared = tmp_path_factory.mktemp("vm")
+    run = [HERE / "vm.sh", "-t", "900", shared, "env", f"NBSERVED_BUILD={BUILD}", sys.executable, "-B", "-m",
+           "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--durations=8",
+           "--junitxml=/vm/results.xml", INSIDE]
+    done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout)
+    console = (shared / "console").read_text(errors="replace") if (shared / "console").exists() else ""
+    assert (shared / "results.xml").exists(), f"status {done.returncode}\n{done.stdout}\n{console}"
+    found = {}
+    for case in ElementTree.parse(shared / "results.xml").iter("testcase"):
+        wrong = [f"{bad.tag}: {bad.get('message')}\n{bad.text}" for bad in case if bad.tag != "system-out"]
+        name = case.get("name")
+        found.setdefault(name.split("[")[0], []).append((name, "\n".join(wrong) or None))
+    found["output"] = done.stdout
+    return found
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_in_vm(results, name):
+    assert results.get(name), f"{name} did not run\n{results['output']}"
+    wrong = [f"{case}: {what}" for case, what in results[name] if what]
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] DIR COMMAND... : runs COMMAND as root in a VM.
+#
+# The VM's root is this host's, with whatever it changes kept in memory: what was built here runs
+# there.  Its kernel comes from kernel.sh.  DIR is /vm inside; the VM's console is DIR/console, what
+# COMMAND prints goes to standard output.  The status is COMMAND's, 124 when the time was over, or
+# 125 when the VM died.  The CPU is emulated (TCG), so no host needs to lend its own.
+set -euo pipefail
+
+seconds=300 cpus=1 memory=1536
+while getopts t:p:m: option; do
+	case $option in
+	t) seconds=$OPTARG ;;
+	p) cpus=$OPTARG ;;
+	m) memory=$OPTARG ;;
+	*) exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+[ $# -ge 2 ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
+directory=$(readlink -f "$1")
+shift
+
+kernel=$("$(dirname "$0")/kernel.sh")
+modules=$(echo "$kernel"/lib/modules/*)
+rm -f "$directory"/{status,started,console}
+cat >"$directory/start" <<END
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb
+ulimit -l unlimited
+ip link set lo up
+cd $(printf %q "$PWD")
+echo >/vm/started
+$(printf '%q ' "$@")
+echo \$? >/vm/status
+sync
+echo o >/proc/sysrq-trigger
+sleep 60
+END
+
+# Emulating several CPUs, QEMU 7.2 loses one boot of many in the kernel's patching of itself: another
+# attempt, but only if COMMAND was not reached.
+share() { # TAG ID PATH OPTIONS
+	echo "-fsdev local,id=$2,path=$3,security_model=none,multidevs=remap$4" \
+		"-device virtio-9p-pci,disable-legacy=on,fsdev=$2,mount_tag=$1"
+}
+status=0
+for attempt in 1 2 3; do
+	status=0
+	# shellcheck disable=SC2046 # options
+	timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none \
+		-no-reboot -machine q35,usb=off,hpet=off,i8042=off -accel tcg,thread=multi,tb-size=512 \
+		-cpu max -smp "$cpus" -m "$memory" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" \
+		-append "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr \
+nmi_watchdog=0 no_timer_check tsc=reliable audit=0 apparmor=0 selinux=0 random.trust_cpu=on \
+cryptomgr.notests raid=noautodetect rcupdate.rcu_expedited=1 \
+vm_version=${modules##*/} vm_modules=$modules" \
+		-serial "file:$directory/console" -serial stdio -device virtio-rng-pci \
+		$(share root r / ,readonly=on) $(share shared s "$directory" "") \
+		</dev/null | stdbuf -oL tr -d '\r' || status=$?
+	if [ -e "$directory/started" ] || [ "$status" = 124 ]; then
+		break
+	fi
+	cp "$directory/console" "$directory/console.$attempt"
+	echo "vm.sh: the VM died while it booted, attempt $attempt" >&2
+done
+
+if [ -s "$directory/status" ]; then
+	exit "$(cat "$directory/status")"
+fi
+echo "vm.sh: the VM ended without a status" >&2
+tail -n 20 "$directory/console" >&2
+[ "$status" != 124 ] || exit 124
+exit 125
