@@ -327,6 +327,117 @@ static void holes_are_sent_as_holes(void **state)
 	free(m.data);
 }
 
+static void put_extended(struct message *m, uint16_t flags, uint16_t type, uint64_t cookie,
+			 uint64_t offset, uint64_t length)
+{
+	put32(m, 0x21e41c71);
+	put16(m, flags);
+	put16(m, type);
+	put64(m, cookie);
+	put64(m, offset);
+	put64(m, length);
+}
+
+static void hear_extended(struct ear *e, uint16_t flags, uint16_t type, uint64_t cookie,
+			  uint64_t offset, uint64_t length)
+{
+	assert_int_equal(hear_number(e, 4), 0x6e8a278c);
+	assert_int_equal(hear_number(e, 2), flags);
+	assert_int_equal(hear_number(e, 2), type);
+	assert_int_equal(hear_number(e, 8), cookie);
+	assert_int_equal(hear_number(e, 8), offset);
+	assert_int_equal(hear_number(e, 8), length);
+}
+
+static void extended_headers_carry_64_bit_lengths(void **state)
+{
+	static const char query[] = "base:allocation";
+	struct message m = { 0 }, set = { 0 };
+
+	(void)state;
+	put32(&set, 0); /* the default export */
+	put32(&set, 1);
+	put32(&set, sizeof(query) - 1);
+	put(&set, query, sizeof(query) - 1);
+	put32(&m, 3);
+	put_option(&m, NBD_OPT_EXTENDED_HEADERS, NULL, 0);
+	put_option(&m, NBD_OPT_SET_META_CONTEXT, set.data, (uint32_t)set.bytes);
+	put_go(&m);
+	put_extended(&m, NBD_CMD_FLAG_PAYLOAD_LEN, NBD_CMD_WRITE, 1, SIZE / 2, 100);
+	put_pattern(&m, 100, 4);
+	put_extended(&m, 0, NBD_CMD_READ, 2, SIZE / 2, 100);
+	put_extended(&m, 0, NBD_CMD_BLOCK_STATUS, 3, 0, SIZE);
+	put_extended(&m, 0, NBD_CMD_WRITE_ZEROES, 4, 0, UINT64_MAX);
+	for (unsigned seed = 0; seed < 5; seed++) {
+		struct disk d;
+		struct service_case *t = serve(&d, &m, seed);
+		struct ear e = { .t = t };
+		uint32_t bytes;
+
+		hear_hello(&e);
+		hear_extended(&e, 1, NBD_REPLY_TYPE_NONE, 1, SIZE / 2, 0);
+		hear_extended(&e, 1, NBD_REPLY_TYPE_OFFSET_DATA, 2, SIZE / 2, 8 + 100);
+		assert_int_equal(hear_number(&e, 8), SIZE / 2);
+		hear_pattern(&e, 100, 4);
+		hear_extended(&e, 1, NBD_REPLY_TYPE_BLOCK_STATUS_EXT, 3, 0, 8 + 3 * 16);
+		assert_int_equal(hear_number(&e, 4), NBD_CONTEXT_ALLOCATION);
+		assert_int_equal(hear_number(&e, 4), 3);
+		assert_int_equal(hear_number(&e, 8), SIZE / 2);
+		assert_int_equal(hear_number(&e, 8), NBD_STATE_HOLE | NBD_STATE_ZERO);
+		assert_int_equal(hear_number(&e, 8), 4096);
+		assert_int_equal(hear_number(&e, 8), 0);
+		assert_int_equal(hear_number(&e, 8), SIZE / 2 - 4096);
+		assert_int_equal(hear_number(&e, 8), NBD_STATE_HOLE | NBD_STATE_ZERO);
+		assert_int_equal(hear_number(&e, 4), 0x6e8a278c);
+		hear(&e, 2);
+		assert_int_equal(hear_number(&e, 2), NBD_REPLY_TYPE_ERROR);
+		hear(&e, 16);
+		bytes = (uint32_t)hear_number(&e, 8);
+		assert_int_equal(hear_number(&e, 4), NBD_ENOSPC);
+		hear(&e, bytes - 4);
+		assert_int_equal(e.at, t->out_bytes);
+		case_free(t);
+		disk_close(&d);
+	}
+	free(m.data);
+	free(set.data);
+}
+
+/* Time passes, and the worker looks at its connections. */
+static void pass(struct service_case *t, uint64_t ns)
+{
+	t->worker.now_ns += ns;
+	if (t->conn->deadline_ns && t->worker.now_ns >= t->conn->deadline_ns)
+		conn_ready(t->conn);
+	case_turns(t);
+}
+
+static void who_begins_and_goes_silent_is_ended_and_who_rests_is_not(void **state)
+{
+	const uint64_t second = NS_PER_S;
+	struct message m = hello(false);
+
+	(void)state;
+	put_request(&m, 0, NBD_CMD_WRITE, 1, 0, 1000);
+	for (size_t bytes = 0; bytes <= m.bytes; bytes++) {
+		struct disk d;
+		struct service_case *t = case_new(&service_nbd, 64, 16384);
+		bool rests = bytes == m.bytes - 28; /* the handshake is over, nothing has begun */
+
+		disk_open(&d, t);
+		if (bytes)
+			case_input(t, m.data, bytes, bytes);
+		pass(t, 9 * second);
+		assert_non_null(t->conn);
+		pass(t, 22 * second);
+		assert_int_equal(t->conn != NULL, rests);
+		assert_int_equal(t->ends[CONN_END_PROTOCOL], !rests);
+		case_free(t);
+		disk_close(&d);
+	}
+	free(m.data);
+}
+
 static void a_refused_write_s_payload_is_dropped(void **state)
 {
 	struct message m = hello(false);
@@ -412,6 +523,8 @@ int main(void)
 		cmocka_unit_test(a_read_larger_than_the_pool_is_sent_in_order),
 		cmocka_unit_test(a_read_that_waited_for_room_goes_on),
 		cmocka_unit_test(holes_are_sent_as_holes),
+		cmocka_unit_test(extended_headers_carry_64_bit_lengths),
+		cmocka_unit_test(who_begins_and_goes_silent_is_ended_and_who_rests_is_not),
 		cmocka_unit_test(a_refused_write_s_payload_is_dropped),
 		cmocka_unit_test(a_wrong_magic_ends_the_connection),
 		cmocka_unit_test(a_failed_export_answers_with_errors_and_takes_nobody),
