@@ -10,6 +10,13 @@ $(BUILD)/bench/%: tests/bench/%.c $(BASE_OBJ) $(BUILD)/flags | packages
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_base) $(LDFLAGS_ALL) -o $@ $< $(BASE_OBJ) $(PKG_LIBS) -lm
 
+# This one is made of the daemon's own stores and workers.
+$(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/flags | packages
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) $(INC_core) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libnbserved.a \
+		$(PKG_LIBS) -lm
+
 $(BUILD)/bench/slow_clock.so: tests/bench/slow_clock.c $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)

@@ -10,7 +10,8 @@ how far the two differ is the noise.  Servers and client share all CPUs.  CPU ti
 server's process, of its threads in the kernel, and of children that have ended.
 
 Last, what is often quoted of files through io_uring and through worker threads: 100 files of 64 KiB
-(here 100 exports), each read and written whole, over and over, by 100 clients at once.
+(here 100 exports), each read and written whole, over and over, by 100 clients at once; and the same
+without a network, by the stores alone.
 """
 
 import argparse
@@ -104,6 +105,31 @@ def visit_files(server, job, seconds, directory):
     return side["iops"], cpu / side["total_ios"]
 
 
+def compare_stores(options, directory):
+    """The same without a network: each store by itself, through one worker."""
+    program = options.build / "bench" / "store"
+    names = ["threads", "threads again", "io_uring"]
+    for job in ["read", "write"]:
+        results = {name: [] for name in names}
+        for i in range(options.rounds):
+            for name in names if i % 2 == 0 else reversed(names):
+                argv = [program, name.split()[0], "io_uring", job, directory, FILES, FILE_SIZE,
+                        options.seconds]
+                done, cpu = map(int, run(argv, cpus=ALL_CPUS).split())
+                results[name].append((done / options.seconds, cpu / done))
+        show_files(f"{FILES} files of {FILE_SIZE >> 10} KiB, {job}, the stores alone", results)
+
+
+def show_files(title, results):
+    print(title)
+    first = next(iter(results.values()))
+    for name, values in results.items():
+        files, cpu = (quartiles(column)["median"] for column in zip(*values))
+        versus = (show_ratio(ratio([v[i] for v in values], [f[i] for f in first])) for i in (0, 1))
+        print(f"  {name:16} {files:8.0f} files/s {cpu / 1e3:7.2f} us CPU  " + "  ".join(versus),
+              flush=True)
+
+
 def compare_files(options):
     """io_uring against threads on the same files, each with the same engine."""
     with tempfile.TemporaryDirectory(dir=options.build) as directory:
@@ -131,16 +157,8 @@ def compare_files(options):
                         results[server.name].append(
                             visit_files(server, job, options.seconds, directory)
                         )
-                print(f"{FILES} files of {FILE_SIZE >> 10} KiB, {job}")
-                for name, values in results.items():
-                    files, cpu = (quartiles(column)["median"] for column in zip(*values))
-                    first = results[stores[0]]
-                    versus = (
-                        show_ratio(ratio([v[i] for v in values], [f[i] for f in first]))
-                        for i in (0, 1)
-                    )
-                    print(f"  {name:16} {files:8.0f} files/s {cpu / 1e3:7.2f} us CPU  "
-                          + "  ".join(versus), flush=True)
+                show_files(f"{FILES} files of {FILE_SIZE >> 10} KiB, {job}, over NBD", results)
+        compare_stores(options, directory)
 
 
 def ours(options, name, keys):
