@@ -183,6 +183,7 @@ unsigned rdma_device_poll(struct rdma_device *d)
 		return 0;
 	stat_add(d->worker->stats.cq_completions, (unsigned)n);
 	for (int i = 0; i < n; i++) {
+		/* A number is all that the verbs give back.  NOLINTNEXTLINE(*-no-int-to-ptr) */
 		struct rdma_conn *r = (struct rdma_conn *)(uintptr_t)(wc[i].wr_id & ~1ULL);
 
 		rdma_queue_completed(r, &wc[i], wc[i].wr_id & 1);

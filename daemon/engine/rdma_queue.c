@@ -136,8 +136,10 @@ static void rdma_queue_posted(struct rdma_conn *r, unsigned n)
 	struct worker *w = c->worker;
 
 	while (n-- > 0) {
-		uint32_t bytes = c->tx.head->len;
+		uint32_t bytes;
 
+		assert(c->tx.head);
+		bytes = c->tx.head->len;
 		if (bytes > r->inline_max) {
 			bufq_take(&w->pool, &c->sending, &c->tx, bytes);
 			continue;

@@ -299,6 +299,7 @@ static int listener_allocate(struct listener *l)
 /* RDMA: the engine binds the addresses, with its first worker. */
 static int listener_open_endpoints(struct listener *l, struct reason *reason)
 {
+	struct worker_socket none;
 	unsigned count = 0;
 	int rc;
 
@@ -313,7 +314,7 @@ static int listener_open_endpoints(struct listener *l, struct reason *reason)
 			sockaddr_set_port(&l->endpoints[count++], (uint16_t)port);
 		}
 	}
-	rc = listener_start(l, listener_pick_engine(l->config), NULL, 0, reason);
+	rc = listener_start(l, listener_pick_engine(l->config), &none, 0, reason);
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
 	return rc;
