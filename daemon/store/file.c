@@ -44,6 +44,9 @@ static int file_open_fd(const struct export_options *o, int flags, struct reason
 	if (fd < 0)
 		return reason_set(reason, -errno, "open %s: %s%s", o->path, strerror(errno),
 				  open_advice(o, errno));
+	/* Only opening must not wait (for whom a FIFO is open).  io_uring fails what would wait on
+	 * a file that is O_NONBLOCK, where the file system cannot say so beforehand. */
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	return fd;
 }
 
@@ -72,6 +75,7 @@ static bool device_is_rotational(dev_t device)
 static int file_size(struct export *e, const struct stat *st, struct reason *reason)
 {
 	const char *path = e->options->path;
+	int read_only = 0;
 
 	if (S_ISREG(st->st_mode)) {
 		e->size = (uint64_t)st->st_size;
@@ -86,6 +90,8 @@ static int file_size(struct export *e, const struct stat *st, struct reason *rea
 	if (ioctl(e->fd, BLKGETSIZE64, &e->size) < 0)
 		return reason_set(reason, -errno, "%s: cannot tell its size: %s", path,
 				  strerror(errno));
+	if (ioctl(e->fd, BLKROGET, &read_only) == 0 && read_only)
+		e->read_only = true; /* it opens for writing all the same */
 	return 0;
 }
 

@@ -74,9 +74,10 @@ static const struct engine session_engine = {
 	.release = session_release,
 };
 
-static int session_admit(struct worker *w, int fd, void **ret_ticket)
+static int session_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
+			 void **ret_ticket)
 {
-	(void)w, (void)fd, (void)ret_ticket;
+	(void)w, (void)fd, (void)peer, (void)ret_ticket;
 	return 0;
 }
 

@@ -426,3 +426,56 @@ def test_what_cannot_be_polled_for_goes_without(start_daemon, engine, tmp_path):
     names, reason = features(daemon)
     assert "direct" in names
     assert ("iopoll" in names) != ("poll_queues" in reason)
+
+
+@pytest.fixture
+def loop_device(tmp_path):
+    """loop_device(*options) -> the path of a block device of SIZE bytes."""
+    devices = []
+
+    def attach(*options):
+        image = tmp_path / f"image{len(devices)}"
+        image.write_bytes(b"b" * SIZE)
+        done = subprocess.run(
+            ["losetup", "--find", "--show", *options, image], stdout=subprocess.PIPE, text=True
+        )
+        if done.returncode != 0:
+            pytest.skip("no loop devices here, or not root")
+        devices.append(done.stdout.strip())
+        return devices[-1]
+
+    yield attach
+    for device in devices:
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+def test_a_block_device_is_served(start_daemon, engine, store, loop_device):
+    daemon = start_daemon(
+        f"[export disk]\npath = {loop_device()}\nstore = {store}\n"
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    works(daemon)
+    with connect(daemon, "nbd") as client:
+        for kind, offset in [(TRIM, 64 * KIB), (WRITE_ZEROES, 128 * KIB)]:
+            client.request(kind, offset, 64 * KIB, flags=FUA)
+            assert client.reply() == (0, b"")
+        client.request(READ, 128 * KIB, 64 * KIB)
+        assert client.reply(64 * KIB) == (0, bytes(64 * KIB))
+        client.request(READ, SIZE - 10, 10)
+        assert client.reply(10) == (0, b"b" * 10)
+    assert daemon.call("GetStats")["exports"][0]["size"] == SIZE
+    daemon.stop()
+
+
+def test_a_read_only_block_device_says_so(start_daemon, store, loop_device):
+    daemon = start_daemon(
+        f"[export disk]\npath = {loop_device('--read-only')}\nstore = {store}\n"
+        + listener("nbd", service="nbd", exports="disk")
+    )
+    assert daemon.call("GetStats")["exports"][0]["read_only"] is True
+    with connect(daemon, "nbd") as client:
+        client.request(WRITE, 0, 4, b"1234")
+        assert client.reply() == (EPERM, b"")
+        client.request(READ, 0, 4)
+        assert client.reply(4) == (0, b"bbbb")
+    daemon.stop()
