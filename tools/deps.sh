@@ -84,6 +84,7 @@ table() {
 	bench     strace               strace                    strace
 	bench     fio                  fio                       fio
 	bench     nbdkit               nbdkit                    nbdkit
+	bench     nbd-server           nbd                       nbd
 	bench     qemu-utils           qemu-img                  qemu-img
 	bench     wrk                  -                         wrk
 	bench     nginx-light          nginx                     nginx

@@ -7,7 +7,8 @@
 One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine,
 visits each server in turn, and in reverse order in every other round.  The first server runs twice:
 how far the two differ is the noise.  Servers and client share all CPUs.  CPU time is that of the
-server's process, of its threads in the kernel, and of children that have ended.
+server's process, of its threads in the kernel, and of children that have ended.  "fio alone" is the
+limit: fio with its io_uring engine on the file itself, without a server.
 
 Last, what is often quoted of files through io_uring and through worker threads: 100 files of 64 KiB
 (here 100 exports), each read and written whole, over and over, by 100 clients at once; and the same
@@ -20,12 +21,13 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 
 from report import quartiles, ratio, show_ratio
-from servers import ALL_CPUS, ROOT, Daemon, Foreign, process_cpu_ns, run, started
+from servers import ALL_CPUS, ROOT, Daemon, Foreign, free_port, process_cpu_ns, run, started
 
 OURS = {
     "nbd-uring": {"engine": "io_uring", "store": "io_uring"},
@@ -55,17 +57,61 @@ def cpu_ns(pid):
     return process_cpu_ns(pid) + (int(fields[13]) + int(fields[14])) * TICK_NS
 
 
+class NbdServer:
+    """nbd-server, which wants a configuration, and goes to the background to serve more than one
+    client, each by a process."""
+
+    def __init__(self, name, path):
+        self.name = name
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nbd-server-"))
+        port, config, pid = free_port(), self.directory / "config", self.directory / "pid"
+        config.write_text(
+            f"[generic]\nport = {port}\nlistenaddr = 127.0.0.1\n"
+            f"[disk]\nexportname = {path}\nfilesize = {path.stat().st_size}\n"
+        )
+        subprocess.run(
+            ["nbd-server", "-C", config, "-p", pid], check=True, stderr=subprocess.DEVNULL
+        )
+        while not (pid.exists() and pid.read_text().strip()):
+            time.sleep(0.05)
+        self.pid = int(pid.read_text())
+        self.target_options = ["--ioengine=nbd", f"--uri=nbd://127.0.0.1:{port}/disk"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.kill(self.pid, signal.SIGTERM)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Alone:
+    """No server: what fio and the file can do without one."""
+
+    name = "fio alone"
+    pid = None
+
+    def __init__(self, path):
+        self.target_options = ["--ioengine=io_uring", f"--filename={path}"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
 def visit(server, job, seconds, size):
     """(operations/s, p50 ns, p99 ns, CPU ns per operation)"""
-    before = cpu_ns(server.pid)
+    before = cpu_ns(server.pid) if server.pid else 0
     out = run(
-        ["fio", "--name=x", "--ioengine=nbd", f"--uri=nbd://127.0.0.1:{server.port}/{server.export}",
+        ["fio", "--name=x", *server.target_options,
          "--output-format=json", "--group_reporting", "--time_based", f"--runtime={seconds}",
          f"--size={size}", "--randrepeat=0", *job.split()],
         cpus=ALL_CPUS,
     )
     time.sleep(0.1)  # the server sees its clients go
-    cpu = cpu_ns(server.pid) - before
+    cpu = cpu_ns(server.pid) - before if server.pid else 0
     side = json.loads(out[out.index("{"):])["jobs"][0]["write" if "write" in job else "read"]
     percentile = side["clat_ns"]["percentile"]
     return side["iops"], percentile["50.000000"], percentile["99.000000"], cpu / side["total_ios"]
@@ -81,10 +127,11 @@ def compare(servers, title, job, options):
     print(f"  {'':16} {'IOPS':>8} {'p50 us':>8} {'p99 us':>8} {'CPU us':>7}  IOPS and CPU to the first")
     for name, values in results.items():
         iops, p50, p99, cpu = (quartiles(column)["median"] for column in zip(*values))
-        versus = (show_ratio(ratio([v[i] for v in values], [f[i] for f in first])) for i in (0, 3))
+        columns = (0, 3) if cpu else (0,)
+        versus = (show_ratio(ratio([v[i] for v in values], [f[i] for f in first])) for i in columns)
         print(
-            f"  {name:16} {iops:8.0f} {p50 / 1e3:8.1f} {p99 / 1e3:8.1f} {cpu / 1e3:7.2f}  "
-            + "  ".join(versus),
+            f"  {name:16} {iops:8.0f} {p50 / 1e3:8.1f} {p99 / 1e3:8.1f} "
+            + (f"{cpu / 1e3:7.2f}" if cpu else f"{'-':>7}") + "  " + "  ".join(versus),
             flush=True,
         )
 
@@ -185,6 +232,9 @@ def makers(options):
     if shutil.which("qemu-nbd"):
         for aio in ["io_uring", "threads"]:
             yield theirs(options, f"qemu {aio}", QEMU.replace("AIO", aio))
+    if shutil.which("nbd-server"):
+        yield functools.partial(NbdServer, "nbd-server", options.file)
+    yield functools.partial(Alone, options.file)
 
 
 def main():
@@ -209,7 +259,10 @@ def main():
     try:
         with started(*makers(options)) as servers:
             for server in servers:
-                server.export = "disk" if isinstance(server, Daemon) else ""
+                if not hasattr(server, "target_options"):
+                    export = "disk" if isinstance(server, Daemon) else ""
+                    uri = f"--uri=nbd://127.0.0.1:{server.port}/{export}"
+                    server.target_options = ["--ioengine=nbd", uri]
             for title, job in JOBS.items():
                 if any(word in title for word in options.only.split(",")):
                     compare(servers, title, job, options)
