@@ -24,7 +24,7 @@ from statistics import median
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "conf/nbserved.ini"
-SLICE = 0.8  # seconds of one redis-benchmark run, about; there are 36
+SLICE = 0.5  # seconds of one redis-benchmark run, about; there are 36
 BULK_SLICE = 1  # seconds of one fio or iperf run; there are 24
 DISK = "256m"  # of disk0, for the storage loads
 TIMED = ["--time_based", f"--runtime={BULK_SLICE}"]
@@ -366,8 +366,7 @@ class Demo:
         else:
             server, clients = cpu_list(self.server_cpus), cpu_list(self.client_cpus)
             say(f"The server is pinned to {server}, the generators to {clients}.")
-        say("Listeners: those of conf/nbserved.ini, and discard-epoll and chargen-epoll, so that")
-        say("epoll stands beside io_uring for bulk data, too.")
+        say("Listeners: those of conf/nbserved.ini; what it has on io_uring alone also on epoll.")
         if taken:
             say(f"Taken on this host, so others were chosen: port {', '.join(map(str, taken))}.")
         for reason, names in absent(status).items():

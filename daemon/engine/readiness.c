@@ -15,7 +15,7 @@
 enum {
 	CONN_WIDE = CONN_ENGINE << 7,
 	CONN_WIDEST = CONN_ENGINE << 8,
-	READINESS_CHUNKS_WIDE = 8,
+	READINESS_WIDE_BYTES = 64 * 1024, /* the most that TCP hands over in one piece */
 };
 
 /* These return the bytes, or -errno. */
@@ -54,11 +54,12 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_r
 	struct chunk *chunks[READINESS_CHUNKS];
 	struct iovec iov[READINESS_CHUNKS];
 	struct msghdr msg = { .msg_iov = iov };
-	size_t max = c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_CHUNKS_WIDE;
+	size_t max =
+		c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_WIDE_BYTES / p->chunk_size;
 	unsigned count = 0;
 	ssize_t n, left;
 
-	max = MIN(max, MAX(c->worker->held_max / p->chunk_size, 1));
+	max = MAX(MIN(max, c->worker->held_max / p->chunk_size), 1);
 	while (count < max && p->free_count > p->keep) {
 		chunks[count] = chunk_get(p);
 		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
@@ -92,7 +93,7 @@ static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 		c->flags &= ~(uint32_t)(CONN_WIDE | CONN_WIDEST);
 	else if (bytes == room)
 		c->flags |= c->flags & CONN_WIDE ? CONN_WIDEST : CONN_WIDE;
-	else if (bytes < READINESS_CHUNKS_WIDE * chunk_size)
+	else if (bytes < READINESS_WIDE_BYTES)
 		c->flags &= ~(uint32_t)CONN_WIDEST;
 }
 
