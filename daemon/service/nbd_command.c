@@ -172,6 +172,37 @@ static void part_iov(struct nbd_command *d)
 	d->io.iov_count = bufq_iov(&d->data, d->io.iov, IO_IOV_MAX, &bytes);
 }
 
+/* ---- Payload that nobody wants ---- */
+
+/* It has failed, which the client hears when nothing is left to come of its payload: clients take
+ * an earlier reply for one to a request that they have never made (seen with libnbd 1.14). */
+static void command_fail(struct nbd_command *d, uint32_t error, const char *reason,
+			 uint64_t payload_left)
+{
+	struct nbd_conn *n = nbd_of(d->conn);
+
+	d->refusal = error;
+	d->reason = reason;
+	part_drop(d);
+	n->receiving = NULL;
+	n->dropping = d;
+	n->drop_bytes = payload_left;
+}
+
+/* Drops payload that nobody wants; false: more of it is to come. */
+static bool command_drop_payload(struct conn *c)
+{
+	struct nbd_conn *n = nbd_of(c);
+	struct nbd_command *d = n->dropping;
+
+	if (!nbd_drop(c))
+		return false;
+	n->dropping = NULL;
+	command_arrived(d);
+	command_finish(d);
+	return true;
+}
+
 /* ---- Replies ---- */
 
 /* Sends a reply without payload; false: there is no memory for it now. */
@@ -356,22 +387,16 @@ static bool write_go_on(struct nbd_command *d)
 /* A part of a write is done, or has failed. */
 static bool write_answer(struct nbd_command *d)
 {
-	struct nbd_conn *n = nbd_of(d->conn);
+	static const char write_failed[] = "writing the export failed";
 	bool whole = d->done_bytes + d->io.length == d->request.length;
 
+	if (whole)
+		return command_reply(d, nbd_error_of(d->result), d->result ? write_failed : NULL);
 	if (d->result < 0) {
-		uint64_t left = command_left(d) - d->io.length;
-
-		if (!command_reply(d, nbd_error_of(d->result), "writing the export failed"))
-			return false;
-		if (!whole) { /* nobody wants the rest of the payload */
-			n->receiving = NULL;
-			n->drop_bytes = left;
-		}
+		command_fail(d, nbd_error_of(d->result), write_failed,
+			     command_left(d) - d->io.length);
 		return true;
 	}
-	if (whole)
-		return command_reply(d, 0, NULL);
 	d->done_bytes += d->io.length;
 	part_drop(d);
 	return true;
@@ -470,8 +495,7 @@ static void command_start(struct nbd_command *d)
 				(r->flags & NBD_CMD_FLAG_NO_HOLE ? IO_NO_HOLE : 0) |
 				(r->flags & NBD_CMD_FLAG_FAST_ZERO ? IO_FAST : 0));
 	if (d->refusal) {
-		n->drop_bytes = r->payload;
-		command_finish(d);
+		command_fail(d, d->refusal, d->reason, r->payload);
 	} else if (r->type == NBD_CMD_WRITE) {
 		n->receiving = d;
 	} else {
@@ -533,8 +557,8 @@ static bool nbd_step(struct conn *c)
 		return n->finished != NULL;
 	if (n->phase != NBD_PHASE_TRANSMISSION)
 		return false;
-	if (n->drop_bytes > 0)
-		return nbd_drop(c);
+	if (n->dropping)
+		return command_drop_payload(c);
 	if (n->receiving)
 		return write_go_on(n->receiving);
 	return nbd_next_request(c);
@@ -570,7 +594,7 @@ static bool nbd_owes_input(const struct conn *c)
 		return false;
 	if (n->receiving)
 		return n->receiving->data.bytes == 0;
-	return n->drop_bytes > 0 || (c->rx.bytes > 0 && n->busy == 0 && !nbd_is_full(c));
+	return n->dropping || (c->rx.bytes > 0 && n->busy == 0 && !nbd_is_full(c));
 }
 
 void nbd_commands_run(struct conn *c)

@@ -17,7 +17,7 @@ enum {
 	NBD_PART_MAX = 512 * 1024,  /* bytes of one read or write of a store */
 	NBD_HELD_MAX = 8192 * 1024, /* bytes a connection may hold */
 	NBD_ALIGN = 64,             /* of the data of reads in memory, at least */
-	NBD_ANSWER_MAX = 32 * 1024, /* bytes: more than any option's answer */
+	NBD_ANSWER_MAX = 1024,      /* bytes: more than the answer to any option but LIST */
 	NBD_BLOCK_PREFERRED = 4096, /* bytes */
 };
 
@@ -71,6 +71,7 @@ struct nbd_conn {
 	struct nbd_command *stalled;          /* wait for memory, or to be alone */
 	struct nbd_command *alone;            /* no other may be under way */
 	struct nbd_command *receiving;        /* a write whose payload is still to come */
+	struct nbd_command *dropping; /* one that has failed: its answer follows the payload */
 };
 
 static inline struct nbd_conn *nbd_of(const struct conn *c)

@@ -468,6 +468,26 @@ static void a_refused_write_s_payload_is_dropped(void **state)
 	free(m.data);
 }
 
+static void a_refusal_follows_the_payload(void **state)
+{
+	struct message m = hello(false);
+	struct disk d;
+	struct service_case *t;
+	size_t heard;
+
+	(void)state;
+	put_request(&m, 0, NBD_CMD_WRITE, 1, SIZE - 10, 50000);
+	put_pattern(&m, 50000, 1);
+	t = serve(&d, &(struct message){ m.data, m.bytes - 1 }, 0);
+	heard = t->out_bytes;
+	case_input(t, m.data + m.bytes - 1, 1, 1);
+	assert_int_equal(t->out_bytes, heard + 16);
+	hear_simple(&(struct ear){ .t = t, .at = heard }, 1, NBD_ENOSPC);
+	case_free(t);
+	disk_close(&d);
+	free(m.data);
+}
+
 static void a_wrong_magic_ends_the_connection(void **state)
 {
 	struct message m = hello(false);
@@ -526,6 +546,7 @@ int main(void)
 		cmocka_unit_test(extended_headers_carry_64_bit_lengths),
 		cmocka_unit_test(who_begins_and_goes_silent_is_ended_and_who_rests_is_not),
 		cmocka_unit_test(a_refused_write_s_payload_is_dropped),
+		cmocka_unit_test(a_refusal_follows_the_payload),
 		cmocka_unit_test(a_wrong_magic_ends_the_connection),
 		cmocka_unit_test(a_failed_export_answers_with_errors_and_takes_nobody),
 	};

@@ -1,0 +1,123 @@
+"""The nbd service: what goes wrong below it, and small pools, as real clients and raw ones see it."""
+
+import struct
+import subprocess
+
+import pytest
+from conftest import listener
+from nbd_client import (
+    BLOCK_STATUS, EINVAL, ENOSPC, EPERM, FUA, OPT_LIST, OPT_SET_META_CONTEXT, OPT_STRUCTURED_REPLY,
+    READ, REP_ACK, REP_SERVER, WRITE, Raw, connect,
+)
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+def export(path="", store="io_uring", **keys):
+    keys = {"store": store, **({"path": path} if path else {}), **keys}
+    return "[export disk]\n" + "".join(f"{k.replace('_', '-')} = {v}\n" for k, v in keys.items())
+
+
+@pytest.fixture(params=["io_uring", "threads"])
+def store(request):
+    return request.param
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A folder with room for 1 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).returncode:
+        pytest.skip("mounting a small file system takes root")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def libnbd(daemon):
+    nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
+    client = nbd.NBD()
+    client.set_strict_mode(0)
+    client.connect_uri("nbd://127.0.0.1:%d/disk" % daemon.port("nbd"))
+    return client
+
+
+def error_of(function, *arguments):
+    """What a call of libnbd fails with; 0: the connection, if not nothing at all."""
+    nbd = pytest.importorskip("nbd")
+    with pytest.raises(nbd.Error) as error:
+        function(*arguments)
+    return error.value.errnum
+
+
+def test_a_long_write_that_is_refused_leaves_the_connection_usable(
+    start_daemon, engine, store, tmp_path
+):
+    path = tmp_path / "disk"
+    path.write_bytes(b"x" * (8 * MIB))
+    daemon = start_daemon(
+        export(path, store, read_only="yes")
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    client = libnbd(daemon)
+    for _ in range(5):
+        assert error_of(client.pwrite, b"y" * (4 * MIB), 0) == EPERM
+    assert client.pread(4, 0) == b"xxxx"
+
+
+def test_a_long_write_to_a_full_file_system_leaves_the_connection_usable(
+    start_daemon, engine, store, small
+):
+    daemon = start_daemon(
+        export(f"{small}/disk", store, size="64M", create="yes")
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    client = libnbd(daemon)
+    for _ in range(5):
+        assert error_of(client.pwrite, b"y" * (16 * MIB), 0) == ENOSPC
+    assert client.pread(4, 0) == b"yyyy"
+    client.shutdown()
+    daemon.stop()
+
+
+def test_contexts_are_forgotten_when_choosing_others_fails(start_daemon, engine):
+    daemon = start_daemon(
+        export(store="memory", size="1M")
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    query = struct.pack(">II", 1, 15) + b"base:allocation"
+    for other in [struct.pack(">I", 4) + b"none" + query, b"half", b"x" * 9000]:
+        with Raw(daemon, "nbd") as client:
+            for option, data, answer in [
+                (OPT_STRUCTURED_REPLY, b"", REP_ACK),
+                (OPT_SET_META_CONTEXT, struct.pack(">I", 0) + query, REP_ACK),
+                (OPT_SET_META_CONTEXT, other, None),
+            ]:
+                client.option(option, data)
+                ((kind, _),) = client.option_replies()[-1:]
+                assert kind == answer if answer else kind & 0x80000000
+            client.go()
+            client.request(BLOCK_STATUS, 0, 4096)
+            _, _, kind, _, length = struct.unpack(">IHHQI", client.read(20))
+            assert kind == 0x8001 and struct.unpack(">I", client.read(length)[:4]) == (EINVAL,)
+
+
+def test_the_smallest_pool_serves_many(start_daemon, engine, store, tmp_path):
+    """Most of it may be lent to the kernel, and all take more than their share."""
+    daemon = start_daemon(
+        export(f"{tmp_path}/disk", store, size="8M", create="yes")
+        + listener("nbd", service="nbd", engine=engine, exports="disk", buffers=16, buffer_size="4K")
+    )
+    clients = [connect(daemon, "nbd") for _ in range(8)]
+    with Raw(daemon, "nbd") as client:
+        client.option(OPT_LIST)
+        assert [kind for kind, _ in client.option_replies()] == [REP_SERVER, REP_ACK]
+    for i, client in enumerate(clients):
+        client.request(WRITE, i * MIB, 100 * KIB, bytes([i + 1]) * (100 * KIB), FUA)
+    for client in clients:
+        assert client.reply() == (0, b"")
+    for i, client in enumerate(clients):
+        client.request(READ, i * MIB, 100 * KIB)
+    for i, client in enumerate(clients):
+        assert client.reply(100 * KIB) == (0, bytes([i + 1]) * (100 * KIB))
+        client.socket.close()
