@@ -190,8 +190,8 @@ static void nbd_do_meta_context(struct conn *c, const struct nbd_option *o)
 		nbd_refuse(c, o, NBD_REP_ERR_UNKNOWN, "no export of that name; LIST tells them");
 		return;
 	}
-	if (o->type == NBD_OPT_SET_META_CONTEXT)
-		nbd_of(c)->context = o->allocation ? m : NULL;
+	if (o->type == NBD_OPT_SET_META_CONTEXT && o->allocation)
+		nbd_of(c)->context = m;
 	if (o->allocation)
 		nbd_write(c, reply, nbd_build_meta_context(reply, o->type));
 	nbd_ack(c, o);
@@ -216,6 +216,8 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 	uint8_t data[NBD_OPTION_MAX];
 	uint32_t refusal = o->refusal;
 
+	if (o->type == NBD_OPT_SET_META_CONTEXT)
+		nbd_of(c)->context = NULL; /* whatever comes of it */
 	if (!refusal) {
 		bufq_read(&c->worker->pool, &c->rx, data, o->length);
 		refusal = nbd_parse_option_data(data, nbd_of(c)->terms.mode, o);
@@ -229,11 +231,21 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 	nbd_of(c)->has_option = false;
 }
 
+/* May the option be answered?  In a small pool most may be lent to the kernel, for long. */
+static bool nbd_has_room(const struct conn *c, const struct nbd_option *o)
+{
+	const struct worker *w = c->worker;
+	uint64_t bytes = NBD_ANSWER_MAX;
+
+	for (unsigned i = 0; o->type == NBD_OPT_LIST && i < w->mount_count; i++)
+		bytes += NBD_SERVER_REPLY + strlen(w->mounts[i].export->name);
+	return (uint64_t)w->pool.free_count * w->pool.chunk_size >= bytes;
+}
+
 /* One step of the handshake; false: it needs more input, or memory. */
 static bool nbd_next_option(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
-	const struct pool *p = &c->worker->pool;
 	uint8_t header[NBD_OPTION];
 
 	if (!n->has_option && c->rx.bytes >= sizeof(header)) {
@@ -254,7 +266,7 @@ static bool nbd_next_option(struct conn *c)
 		c->flags |= CONN_WATCH_TX; /* one who asks and never reads is not answered again */
 		return false;
 	}
-	if ((uint64_t)p->free_count * p->chunk_size < NBD_ANSWER_MAX) {
+	if (!nbd_has_room(c, &n->option)) {
 		conn_starved(c);
 		return false;
 	}

@@ -12,6 +12,7 @@ enum {
 	NBD_GREETING = 18,
 	NBD_CLIENT_FLAGS = 4,
 	NBD_OPTION = 16,                              /* a header; data follows */
+	NBD_SERVER_REPLY = 20 + 4,                    /* what precedes a name in a LIST */
 	NBD_OPTION_REPLY_MAX = 20 + 4 + NBD_NAME_MAX, /* the longest that is written */
 	NBD_EXPORT_REPLY_MAX = 8 + 2 + 124,           /* to EXPORT_NAME */
 };
