@@ -32,10 +32,8 @@ struct export
 	bool read_only;            /* by its options, or because the file or device is */
 	bool rotational;
 	bool block_device;
-	bool holes; /* zeros that are read may be sent as holes */
-	/* Two open files of the same path, -1: none.  The kernel reports a failed write-back once
-	 * per open file: what writes with RWF_DSYNC must not swallow what a flush has to report. */
-	int fd, sync_fd;
+	bool holes;   /* zeros that are read may be sent as holes */
+	int fd;       /* -1: none */
 	void *memory; /* the store's: size bytes, when bytes are served from memory */
 	/* errno of the flush that failed: what had been acknowledged may be lost, so every request
 	 * fails until the export is opened anew.  0: none did. */

@@ -50,71 +50,6 @@ static enum io_error io_error(int error)
 	}
 }
 
-/* ---- Flushes ---- */
-
-/* True: io waits for the next flush, since one is under way that may not cover all of its writes.
- */
-static bool flush_waits(struct io *io)
-{
-	struct mount *m = io->mount;
-
-	if (!m->flushing) {
-		m->flushing = io;
-		return false;
-	}
-	io->next = m->flush_next;
-	m->flush_next = io;
-	return true;
-}
-
-static void export_fail(struct export *e, int error)
-{
-	int none = 0;
-
-	if (atomic_compare_exchange_strong(&e->failed, &none, error) && e->on_failed)
-		e->on_failed(e);
-}
-
-/* The flush of io, and of those that share it (io->next), is over: the next may start.  What it
- * could not write is lost, although it was acknowledged. */
-static void flush_ended(struct io *io, int result)
-{
-	struct mount *m = io->mount;
-	struct io *next = m->flush_next;
-
-	if (result < 0)
-		export_fail(m->export, -result);
-	m->flushing = next;
-	m->flush_next = NULL;
-	if (!next)
-		return;
-	if (atomic_load(&m->export->failed))
-		io_finish(next, -EIO);
-	else
-		m->store->submit(next);
-}
-
-/* ---- Requests ---- */
-
-void io_submit(struct io *io)
-{
-	struct mount *m = io->mount;
-	const struct worker *w = m->worker;
-
-	io->next = NULL;
-	io->progress = 0;
-	io->calls = 0;
-	io->start_ns = unlikely(w->sampling) ? clock_ns() : 0;
-	stat_add(m->operations[io->kind].count, 1);
-	stat_add(m->in_flight, 1);
-	if (io->kind == IO_flush && flush_waits(io))
-		return;
-	if (unlikely(atomic_load_explicit(&m->export->failed, memory_order_relaxed)))
-		io_finish(io, -EIO);
-	else
-		m->store->submit(io);
-}
-
 static void io_account(const struct io *io, int result)
 {
 	struct mount *m = io->mount;
@@ -133,17 +68,109 @@ static void io_account(const struct io *io, int result)
 	}
 }
 
+static void io_end(struct io *io, int result)
+{
+	io_account(io, result);
+	io->done(io, result);
+}
+
+/* ---- Making it stable ---- */
+
+static void export_fail(struct export *e, int error)
+{
+	int none = 0;
+
+	if (atomic_compare_exchange_strong(&e->failed, &none, error) && e->on_failed)
+		e->on_failed(e);
+}
+
+static void sync_end(struct io *covered, int result)
+{
+	for (struct io *next; covered; covered = next) {
+		next = covered->next;
+		io_end(covered, result);
+	}
+}
+
+/* A flush for all that wait.  After one that failed there is no other: it would succeed. */
+static void sync_start(struct mount *m)
+{
+	struct io *covers = m->sync_waiting;
+
+	m->sync_waiting = NULL;
+	if (unlikely(atomic_load(&m->export->failed))) {
+		sync_end(covers, -EIO);
+		return;
+	}
+	m->syncing = true;
+	m->sync_covers = covers;
+	m->sync.mount = m;
+	m->sync.kind = IO_flush;
+	m->sync.calls = 0;
+	m->store->submit(&m->sync);
+}
+
+/* What a failed flush could not write is lost, although it was acknowledged. */
+static void sync_ended(struct mount *m, int result)
+{
+	struct io *covered = m->sync_covers;
+
+	if (result < 0)
+		export_fail(m->export, -result);
+	m->syncing = false;
+	if (m->sync_waiting)
+		sync_start(m);
+	sync_end(covered, result);
+}
+
+/* One that is under way may not cover all that was done before io came. */
+static void sync_add(struct io *io)
+{
+	struct mount *m = io->mount;
+
+	io->next = m->sync_waiting;
+	m->sync_waiting = io;
+	if (!m->syncing)
+		sync_start(m);
+}
+
+static bool io_is_synced(const struct io *io)
+{
+	return (io->flags & IO_FUA) && !io_is_dsync(io) &&
+	       (io->kind == IO_write || io->kind == IO_trim || io->kind == IO_write_zeroes);
+}
+
+/* ---- Requests ---- */
+
+void io_submit(struct io *io)
+{
+	struct mount *m = io->mount;
+	const struct worker *w = m->worker;
+
+	io->progress = 0;
+	io->calls = 0;
+	io->retries = 0;
+	io->start_ns = unlikely(w->sampling) ? clock_ns() : 0;
+	if (m->export->options->sync_writes)
+		io->flags |= IO_FUA;
+	stat_add(m->operations[io->kind].count, 1);
+	stat_add(m->in_flight, 1);
+	if (io->kind == IO_flush)
+		sync_add(io);
+	else if (unlikely(atomic_load_explicit(&m->export->failed, memory_order_relaxed)))
+		io_end(io, -EIO);
+	else
+		m->store->submit(io);
+}
+
 void io_finish(struct io *io, int result)
 {
-	struct io *next;
-
-	if (io->kind == IO_flush)
-		flush_ended(io, result);
-	for (; io; io = next) { /* more than one: flushes that were shared */
-		next = io->next;
-		io_account(io, result);
-		io->done(io, result);
-	}
+	if (unlikely(io == &io->mount->sync))
+		sync_ended(io->mount, result);
+	else if (unlikely(result == 0 && io_is_synced(io)))
+		sync_add(io);
+	else
+		io_end(io, result);
 }
 
 /* ---- Mounts ---- */

@@ -83,7 +83,7 @@ struct io {
 	struct io_extent *extents; /* block_status: room for IO_EXTENTS_MAX */
 	unsigned extent_count;     /* and how many there are when done; they begin at offset */
 
-	/* io_submit()'s. */
+	/* io_submit()'s; it adds IO_FUA to flags where every write is to be stable. */
 	uint64_t start_ns; /* 0: not timed */
 	struct io *next;
 
@@ -92,7 +92,8 @@ struct io {
 	struct call call;
 	uint64_t progress; /* bytes that are done */
 	int result;
-	unsigned calls; /* system calls that were made for it, 0 at first */
+	unsigned calls;   /* system calls that were made for it, 0 at first */
+	unsigned retries; /* after EAGAIN and EINTR, since it made progress; 0 at first */
 };
 
 /* What of a store's features is really in use: X(name), as in GetStats. */
@@ -121,8 +122,14 @@ struct mount {
 	struct reason
 		reason; /* attach()'s: why one that was asked for is not in use; "": all are */
 
-	/* Concurrent flushes are one: those that come while one is under way wait for the next. */
-	struct io *flushing, *flush_next;
+	/* Flushes, and what has FUA and was done, are made stable together: who comes while a flush
+	 * of the store is under way waits for the next. */
+	struct io sync; /* that flush, if `syncing` */
+	bool syncing;
+	struct io *sync_covers, *sync_waiting;
+	/* Stores of files: what flushes go through, an open file of the mount's own.  The kernel
+	 * reports a failed write-back once to each: who shares one may miss what another hears. */
+	int sync_fd;
 
 	/* Of each kind the share of the store alone, from io_submit() to done(). */
 	struct operation_stats operations[IO_KIND_COUNT];
@@ -151,7 +158,8 @@ struct store {
 	void (*detach)(struct mount *m);
 
 	/* Worker's thread.  Starts io, ends it with io_finish(), now or later.  Errors, short
-	 * transfers and EINTR are the store's business: result 0 means all of it. */
+	 * transfers and EINTR are the store's business: result 0 means all of it.  So is FUA where
+	 * io_is_dsync(); elsewhere a flush follows. */
 	void (*submit)(struct io *io);
 };
 
@@ -159,6 +167,13 @@ struct store {
  */
 extern const struct store *const stores[];
 const struct store *store_find(const char *name); /* NULL when there is none of that name */
+
+/* A direct write that is stable when it is done: the device tells of each.  What goes through the
+ * page cache cannot: of those under way at a time only one hears that writing failed. */
+static inline bool io_is_dsync(const struct io *io)
+{
+	return (io->flags & IO_FUA) && io->kind == IO_write && io->mount->export->options->direct;
+}
 
 /* Services: starts io.  io->done() follows, perhaps before this returns. */
 void io_submit(struct io *io);

@@ -58,7 +58,6 @@ static int export_open(struct server_export *x)
 				     .options = &x->config.options,
 				     .store = store,
 				     .fd = -1,
-				     .sync_fd = -1,
 				     .on_failed = x->server ? export_on_failed : NULL };
 	return store->open(&x->export, &x->reason);
 }

@@ -121,6 +121,24 @@ static int file_fit(struct export *e, struct reason *reason)
 	return 0;
 }
 
+/* Makes the file's name as stable as its bytes will be. */
+static int file_keep_name(const struct export *e, struct reason *reason)
+{
+	const char *path = e->options->path, *slash = strrchr(path, '/');
+	char folder[EXPORT_PATH_MAX];
+	int fd, rc;
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		 slash ? path : ".");
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	rc = fd < 0 || fsync(fd) < 0 ? -errno : 0;
+	if (fd >= 0)
+		close(fd);
+	return rc < 0 ? reason_set(reason, rc, "cannot make the name of %s durable: %s", path,
+				   strerror(-rc))
+		      : 0;
+}
+
 /* What direct I/O asks of offsets, lengths and memory. */
 static int file_align(struct export *e, struct reason *reason)
 {
@@ -149,8 +167,8 @@ static int file_align(struct export *e, struct reason *reason)
 
 static int file_prepare(struct export *e, struct reason *reason)
 {
-	int access = e->read_only ? O_RDONLY : O_RDWR, rc;
-	struct stat st, sync;
+	struct stat st;
+	int rc;
 
 	if (fstat(e->fd, &st) < 0)
 		return reason_set(reason, -errno, "stat %s: %s", e->options->path, strerror(errno));
@@ -159,15 +177,9 @@ static int file_prepare(struct export *e, struct reason *reason)
 		rc = file_fit(e, reason);
 	if (rc == 0)
 		rc = file_align(e, reason);
-	if (rc < 0)
-		return rc;
-	e->sync_fd = file_open_fd(e->options, access, reason);
-	if (e->sync_fd < 0)
-		return e->sync_fd;
-	if (fstat(e->sync_fd, &sync) < 0 || sync.st_ino != st.st_ino || sync.st_dev != st.st_dev)
-		return reason_set(reason, -EAGAIN, "%s was replaced while it was opened",
-				  e->options->path);
-	return 0;
+	if (rc == 0 && e->options->create && !e->block_device)
+		rc = file_keep_name(e, reason);
+	return rc;
 }
 
 int file_open(struct export *e, struct reason *reason)
@@ -192,9 +204,49 @@ int file_open(struct export *e, struct reason *reason)
 
 void file_close(struct export *e)
 {
-	if (e->sync_fd >= 0)
-		close(e->sync_fd);
 	if (e->fd >= 0)
 		close(e->fd);
-	e->fd = e->sync_fd = -1;
+	e->fd = -1;
+}
+
+int file_attach(struct mount *m, struct reason *reason)
+{
+	const struct export *e = m->export;
+	char path[32];
+
+	/* The same file, whatever has become of its name. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", e->fd);
+	m->sync_fd = open(path, (e->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY);
+	if (m->sync_fd < 0)
+		return reason_set(reason, -errno,
+				  "open %s once more, through %s: %s; that needs /proc, and "
+				  "permissions that have not changed",
+				  e->options->path, path, strerror(errno));
+	return 0;
+}
+
+void file_detach(struct mount *m)
+{
+	close(m->sync_fd);
+	m->sync_fd = -1;
+}
+
+void file_advance(struct io *io, size_t bytes)
+{
+	unsigned done = 0;
+
+	io->progress += bytes;
+	while (done < io->iov_count && bytes >= io->iov[done].iov_len)
+		bytes -= io->iov[done++].iov_len;
+	io->iov_count -= done;
+	memmove(io->iov, io->iov + done, io->iov_count * sizeof(*io->iov));
+	if (io->iov_count > 0) {
+		io->iov->iov_base = (uint8_t *)io->iov->iov_base + bytes;
+		io->iov->iov_len -= bytes;
+	}
+}
+
+bool file_cannot_allocate(const struct io *io, int error)
+{
+	return error == EOPNOTSUPP || (error == EINVAL && io->mount->export->block_device);
 }

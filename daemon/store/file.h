@@ -1,7 +1,18 @@
-/* Files and block devices, opened for the stores that serve them.  Main thread. */
+/* Files and block devices: what the stores that serve them have in common. */
 #pragma once
 #include "store.h"
 
-/* store->open and store->close of those stores. */
+/* store->open and store->close of those stores.  Main thread. */
 int file_open(struct export *e, struct reason *reason);
 void file_close(struct export *e);
+
+/* Parts of their attach() and detach(): m->sync_fd.  0, or -errno with the reason. */
+int file_attach(struct mount *m, struct reason *reason);
+void file_detach(struct mount *m);
+
+/* `bytes` of a read or write are done: io->iov goes on behind them. */
+void file_advance(struct io *io, size_t bytes);
+
+/* Of fallocate()'s error: does the file, or the device at this place, not have the operation?  A
+ * device zeroes nothing but whole sectors. */
+bool file_cannot_allocate(const struct io *io, int error);

@@ -35,6 +35,7 @@ struct file_threads {
 	struct queue queue;
 	unsigned idle;
 	bool stop;
+	_Atomic bool ending; /* nobody waits for long work any more */
 
 	_Atomic unsigned calls; /* system calls of the pool itself, not yet counted */
 	unsigned thread_count;
@@ -79,30 +80,9 @@ static void queue_splice(struct queue *to, struct queue *from)
 
 /* ---- On the pool's threads ---- */
 
-static int sync_flags(const struct io *io)
-{
-	return (io->flags & IO_FUA) || io->mount->export->options->sync_writes ? RWF_DSYNC : 0;
-}
-
-/* `bytes` of the memory are done with. */
-static void thread_advance(struct io *io, size_t bytes)
-{
-	unsigned done = 0;
-
-	io->progress += bytes;
-	while (done < io->iov_count && bytes >= io->iov[done].iov_len)
-		bytes -= io->iov[done++].iov_len;
-	io->iov_count -= done;
-	memmove(io->iov, io->iov + done, io->iov_count * sizeof(*io->iov));
-	if (io->iov_count > 0) {
-		io->iov->iov_base = (uint8_t *)io->iov->iov_base + bytes;
-		io->iov->iov_len -= bytes;
-	}
-}
-
 static int thread_rw(struct io *io)
 {
-	int fd = io->mount->export->fd, flags = sync_flags(io);
+	int fd = io->mount->export->fd, flags = io_is_dsync(io) ? RWF_DSYNC : 0;
 
 	while (io->progress < io->length) {
 		off_t offset = (off_t)(io->offset + io->progress);
@@ -112,7 +92,7 @@ static int thread_rw(struct io *io)
 
 		io->calls++;
 		if (n > 0)
-			thread_advance(io, (size_t)n);
+			file_advance(io, (size_t)n);
 		else if (n == 0) /* the file was cut, or takes no more */
 			return io->kind == IO_read ? -EIO : -ENOSPC;
 		else if (errno != EINTR)
@@ -124,12 +104,15 @@ static int thread_rw(struct io *io)
 /* Zeros where nothing else zeroes. */
 static int thread_zero(struct io *io)
 {
+	const struct file_threads *t = io->mount->store_state;
 	static uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* for direct I/O */
 
 	while (io->progress < io->length) {
+		if (atomic_load_explicit(&t->ending, memory_order_relaxed))
+			return -ESHUTDOWN;
 		struct iovec iov = { zeros, MIN(io->length - io->progress, sizeof(zeros)) };
 		ssize_t n = pwritev2(io->mount->export->fd, &iov, 1,
-				     (off_t)(io->offset + io->progress), sync_flags(io));
+				     (off_t)(io->offset + io->progress), 0);
 
 		io->calls++;
 		if (n == 0 || (n < 0 && errno != EINTR))
@@ -149,14 +132,13 @@ static int thread_allocate(struct io *io)
 		rc = fallocate(e->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)io->offset,
 			       (off_t)io->length);
 	} while (rc < 0 && errno == EINTR);
-	if (rc < 0 && errno == EOPNOTSUPP && io->kind == IO_trim)
-		return 0; /* a hint */
-	if (rc < 0 && errno == EOPNOTSUPP && !(io->flags & IO_FAST))
-		return thread_zero(io);
-	if (rc < 0)
+	if (rc == 0)
+		return 0;
+	if (!file_cannot_allocate(io, errno))
 		return -errno;
-	io->calls += sync_flags(io) != 0;
-	return sync_flags(io) && fdatasync(e->fd) < 0 ? -errno : 0;
+	if (io->kind == IO_trim)
+		return 0; /* a hint */
+	return io->flags & IO_FAST ? -EOPNOTSUPP : thread_zero(io);
 }
 
 static int thread_run(struct io *io)
@@ -172,7 +154,7 @@ static int thread_run(struct io *io)
 		return thread_allocate(io);
 	case IO_flush:
 		io->calls++;
-		return fdatasync(e->sync_fd) < 0 ? -errno : 0;
+		return fdatasync(io->mount->sync_fd) < 0 ? -errno : 0;
 	case IO_cache:
 		io->calls++;
 		posix_fadvise(e->fd, (off_t)io->offset, (off_t)io->length, POSIX_FADV_WILLNEED);
@@ -324,14 +306,20 @@ static int threads_attach(struct mount *m, struct reason *reason)
 {
 	struct worker *w = m->worker;
 	struct file_threads *t = NULL;
+	int rc;
 
 	for (unsigned i = 0; i < w->mount_count && !t; i++)
 		if (w->mounts[i].store == m->store)
 			t = w->mounts[i].store_state;
+	rc = file_attach(m, reason);
+	if (rc < 0)
+		return rc;
 	if (!t)
 		t = threads_new(m, reason);
-	if (!t)
+	if (!t) {
+		file_detach(m);
 		return -EAGAIN;
+	}
 	m->store_state = t;
 	t->users++;
 	return 0;
@@ -341,6 +329,7 @@ static void threads_detach(struct mount *m)
 {
 	struct file_threads *t = m->store_state;
 
+	atomic_store_explicit(&t->ending, true, memory_order_relaxed);
 	while (stat_load(m->in_flight) > 0) {
 		struct pollfd p = { .fd = m->worker->mailbox.fd, .events = POLLIN };
 
@@ -348,6 +337,7 @@ static void threads_detach(struct mount *m)
 		poll(&p, 1, -1);
 		mailbox_run(&m->worker->mailbox);
 	}
+	file_detach(m);
 	if (--t->users > 0)
 		return;
 	m->worker->hooks = NULL; /* it will make no more turns */

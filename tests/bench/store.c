@@ -96,9 +96,8 @@ static void loop_init(struct bench *b, unsigned i, const struct store *store, co
 		.size = b->size, .create = true, .threads = 16, .registered = true
 	};
 	snprintf(l->options.path, sizeof(l->options.path), "%s/f%u", directory, i);
-	l->export = (struct export){
-		.name = "f", .options = &l->options, .store = store, .fd = -1, .sync_fd = -1
-	};
+	l->export =
+		(struct export){ .name = "f", .options = &l->options, .store = store, .fd = -1 };
 	if (store->open(&l->export, &reason) < 0)
 		die("open", reason.text);
 	b->worker->mounts[i] = (struct mount){ .export = &l->export, .store = store };

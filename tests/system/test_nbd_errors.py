@@ -1,13 +1,14 @@
 """The nbd service: what goes wrong below it, and small pools, as real clients and raw ones see it."""
 
+import os
 import struct
 import subprocess
 
 import pytest
 from conftest import listener
 from nbd_client import (
-    BLOCK_STATUS, EINVAL, ENOSPC, EPERM, FUA, OPT_LIST, OPT_SET_META_CONTEXT, OPT_STRUCTURED_REPLY,
-    READ, REP_ACK, REP_SERVER, WRITE, Raw, connect,
+    BLOCK_STATUS, EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, OPT_LIST, OPT_SET_META_CONTEXT, OPT_STRUCTURED_REPLY,
+    READ, REP_ACK, REP_SERVER, TRIM, WRITE, WRITE_ZEROES, Raw, connect,
 )
 
 KIB, MIB = 1024, 1024 * 1024
@@ -32,6 +33,92 @@ def small(tmp_path):
         pytest.skip("mounting a small file system takes root")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.fixture
+def loop_device():
+    """loop_device(image) -> the path of a block device."""
+    devices = []
+
+    def attach(image):
+        done = subprocess.run(
+            ["losetup", "--find", "--show", image], stdout=subprocess.PIPE, text=True
+        )
+        if done.returncode != 0:
+            pytest.skip("no loop devices here, or not root")
+        devices.append(done.stdout.strip())
+        return devices[-1]
+
+    yield attach
+    for device in devices:
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@pytest.fixture
+def failing(start_daemon, engine, store, small, loop_device):
+    """A device of 8 MiB that keeps 1 MiB; what it cannot keep fails when the kernel writes it back."""
+    image = small / "image"
+    image.touch()
+    os.truncate(image, 8 * MIB)
+    daemon = start_daemon(
+        export(loop_device(image), store)
+        + listener("nbd", service="nbd", engine=engine, exports="disk", workers=4)
+    )
+    daemon.image = image
+    yield daemon
+    daemon.stop()
+
+
+def fill(clients, flags=0):
+    """Each writes half a MiB."""
+    for i, client in enumerate(clients):
+        client.request(WRITE, i * 512 * KIB, 512 * KIB, bytes([i + 1]) * (512 * KIB), flags)
+    return [client.reply()[0] for client in clients]
+
+
+def test_a_flush_that_fails_fails_for_all_who_flush(failing):
+    """The kernel tells one; the others, on other workers, may not hear that all is well."""
+    clients = [connect(failing, "nbd") for _ in range(16)]
+    assert set(fill(clients)) == {0}
+    for client in clients:
+        client.request(FLUSH)
+    assert {client.reply()[0] for client in clients} == {EIO}
+    for client in clients:
+        client.request(READ, 0, 10)
+    assert {client.reply(10)[0] for client in clients} == {EIO}
+    (disk,) = failing.call("GetStats")["exports"]
+    assert disk["state"] == "failed"
+    for client in clients:
+        client.socket.close()
+
+
+def test_what_fua_acknowledges_is_there(failing):
+    clients = [connect(failing, "nbd") for _ in range(16)]
+    errors = fill(clients, FUA)
+    assert EIO in errors
+    kept = failing.image.read_bytes()
+    for i, error in enumerate(errors):
+        if error == 0:
+            assert kept[i * 512 * KIB : (i + 1) * 512 * KIB] == bytes([i + 1]) * (512 * KIB)
+    for client in clients:
+        client.socket.close()
+
+
+def test_parts_of_a_device_s_sectors_are_zeroed(start_daemon, engine, store, tmp_path, loop_device):
+    """The device does that only for whole ones."""
+    image = tmp_path / "image"
+    image.write_bytes(b"b" * MIB)
+    daemon = start_daemon(
+        export(loop_device(image), store)
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    with connect(daemon, "nbd") as client:
+        for kind in [TRIM, WRITE_ZEROES]:
+            client.request(kind, 1, 99, flags=FUA)
+            assert client.reply() == (0, b"")
+        client.request(READ, 0, 200)
+        assert client.reply(200) == (0, b"b" + bytes(99) + b"b" * 100)
+    daemon.stop()
 
 
 def libnbd(daemon):
