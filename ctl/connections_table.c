@@ -59,6 +59,16 @@ void connections_sort(json_t *list, const struct connections_key *key, uint64_t 
 	free(items);
 }
 
+struct human connections_device(const json_t *device)
+{
+	struct human out = { "" };
+
+	if (device)
+		snprintf(out.text, sizeof(out.text), "%.15s/%u %.11s", field_text(device, "name"),
+			 (unsigned)field_uint(device, "port"), field_text(device, "transport"));
+	return out;
+}
+
 static void add_connection(struct table *t, const json_t *c, bool listener)
 {
 	uint64_t rtt_us = field_uint(c, "rtt_us");
@@ -76,6 +86,7 @@ static void add_connection(struct table *t, const json_t *c, bool listener)
 	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "unsent_bytes")).text);
 	table_cell(t, STYLE_PLAIN, "%s", human_time(rtt_us * NS_PER_US).text);
 	table_cell(t, retransmits ? STYLE_WARN : STYLE_PLAIN, "%s", human_count(retransmits).text);
+	table_cell(t, STYLE_PLAIN, "%s", connections_device(field_get(c, "device")).text);
 }
 
 void connections_render(struct output *out, const json_t *list, bool listener)
@@ -92,6 +103,7 @@ void connections_render(struct output *out, const json_t *list, bool listener)
 		{ .title = "unsent", .rank = 4 },
 		{ .title = "rtt" },
 		{ .title = "retrans", .rank = 1 },
+		{ .title = "device", .left = true, .optional = true, .rank = 1 },
 	};
 	struct table *t;
 	json_t *c;

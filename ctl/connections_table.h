@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "human.h"
 #include "render.h"
 
 /* What connections can be sorted by: largest first by a number, or by a text. */
@@ -16,6 +17,9 @@ extern const struct connections_key connections_keys[CONNECTIONS_KEYS];
 
 /* Sorts the reply's list in place and cuts it to `limit`; key NULL: the daemon's order. */
 void connections_sort(json_t *list, const struct connections_key *key, uint64_t limit);
+
+/* `rxe0/1 RoCE`; NULL: empty. */
+struct human connections_device(const json_t *device);
 
 /* `listener`: with the column that names it. */
 void connections_render(struct output *out, const json_t *list, bool listener);

@@ -95,6 +95,28 @@ static const struct metric metrics[] = {
 	  "Times receiving paused because too much was held." },
 	{ "nbserved_zero_copy_sends", COUNTER, LISTENER, "zero_copy", "result=*", NULL,
 	  "Zero-copy sends, by what the kernel made of them." },
+	{ "nbserved_rdma_work_requests_posted", COUNTER, LISTENER, "rdma.posted", "opcode=*", NULL,
+	  "RDMA work requests posted." },
+	{ "nbserved_rdma_work_requests_completed", COUNTER, LISTENER, "rdma.completed", "opcode=*",
+	  NULL, "RDMA work requests known to be completed." },
+	{ "nbserved_rdma_work_request_errors", COUNTER, LISTENER, "rdma.errors", "status=*", NULL,
+	  "RDMA work requests that did not succeed." },
+	{ "nbserved_rdma_inline_sends", COUNTER, LISTENER, "rdma.inline", NULL, NULL,
+	  "Sends whose bytes were in the request." },
+	{ "nbserved_rdma_signalled", COUNTER, LISTENER, "rdma.signalled", NULL, NULL,
+	  "Requests that asked for a completion." },
+	{ "nbserved_rdma_doorbells", COUNTER, LISTENER, "rdma.doorbells", NULL, NULL,
+	  "Calls that posted requests." },
+	{ "nbserved_rdma_polls", COUNTER, LISTENER, "rdma.polls", NULL, NULL,
+	  "Polls of completion queues." },
+	{ "nbserved_rdma_completions", COUNTER, LISTENER, "rdma.completions", NULL, NULL,
+	  "Completions taken." },
+	{ "nbserved_rdma_events", COUNTER, LISTENER, "rdma.events", NULL, NULL,
+	  "Completion events that woke a worker." },
+	{ "nbserved_rdma_sleeps", COUNTER, LISTENER, "rdma.sleeps", NULL, NULL,
+	  "Times a worker waited for an event." },
+	{ "nbserved_rdma_registered_bytes", GAUGE, LISTENER, "rdma.registered_bytes", NULL, NULL,
+	  "Memory registered with RDMA devices, once for each." },
 	{ "nbserved_export", INFO, EXPORT, "state", NULL, NULL,
 	  "An export, with its state and path." },
 	{ "nbserved_export_size_bytes", GAUGE, EXPORT, "size", NULL, NULL, "Size of an export." },
@@ -331,6 +353,22 @@ static void put_metric(FILE *to, const struct metric *m, const json_t *stats)
 	}
 }
 
+/* What no listener and no export can have is not there, not 0. */
+static bool is_absent(const struct metric *m, const json_t *stats)
+{
+	json_t *listener;
+	size_t i;
+
+	if (m->scope >= EXPORT)
+		return json_array_size(field_get(stats, "exports")) == 0;
+	if (strncmp(m->path, "rdma.", 5) != 0)
+		return false;
+	json_array_foreach(field_get(stats, "listeners"), i, listener)
+		if (field_get(listener, "rdma"))
+			return false;
+	return true;
+}
+
 void openmetrics_write(FILE *to, const json_t *stats)
 {
 	static const char *const types[] = {
@@ -339,12 +377,11 @@ void openmetrics_write(FILE *to, const json_t *stats)
 		[HISTOGRAM] = "histogram",
 		[INFO] = "gauge",
 	};
-	bool exports = json_array_size(field_get(stats, "exports")) > 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++) {
 		const struct metric *m = &metrics[i];
 
-		if (m->scope >= EXPORT && !exports)
+		if (is_absent(m, stats))
 			continue;
 		if (m->help) {
 			fprintf(to, "# HELP %s%s %s\n", m->name, suffix_of(m), m->help);

@@ -19,6 +19,23 @@ static enum style state_style(const char *state)
 	return strcmp(state, "unavailable") ? STYLE_WARN : STYLE_BAD;
 }
 
+/* `rxe0/1 RoCE, siw0/1 iWARP`, cut when it does not fit. */
+static void show_devices(const json_t *listener, char *text, size_t size)
+{
+	json_t *device;
+	size_t i, used = 0;
+
+	text[0] = '\0';
+	json_array_foreach(field_get(listener, "devices"), i, device) {
+		struct human name = connections_device(device);
+
+		if (used + strlen(name.text) + 3 > size)
+			return;
+		used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "",
+					 name.text);
+	}
+}
+
 static void render_listeners(struct output *out, const json_t *reply)
 {
 	static const struct column columns[] = {
@@ -26,9 +43,10 @@ static void render_listeners(struct output *out, const json_t *reply)
 		{ .title = "state", .left = true },
 		{ .title = "service", .left = true },
 		{ .title = "engine", .left = true },
-		{ .title = "workers", .optional = true, .rank = 1 },
+		{ .title = "device", .left = true, .optional = true, .rank = 1 },
+		{ .title = "workers", .optional = true, .rank = 2 },
 		{ .title = "open" },
-		{ .title = "addresses", .left = true, .rank = 2 },
+		{ .title = "addresses", .left = true, .rank = 3 },
 	};
 	struct table *t = table_new(columns, ARRAY_SIZE(columns));
 	json_t *listener;
@@ -38,11 +56,14 @@ static void render_listeners(struct output *out, const json_t *reply)
 		const char *state = field_text(listener, "state");
 		uint64_t workers = field_uint(listener, "workers");
 		char *addresses = field_show(field_get(listener, "addresses"));
+		char devices[128];
 
 		table_cell(t, STYLE_BOLD, "%s", field_text(listener, "name"));
 		table_cell(t, state_style(state), "%s", state);
 		table_cell(t, STYLE_PLAIN, "%s", field_text(listener, "service"));
 		table_cell(t, STYLE_PLAIN, "%s", field_text(listener, "engine"));
+		show_devices(listener, devices, sizeof(devices));
+		table_cell(t, STYLE_PLAIN, "%s", devices);
 		table_cell(t, STYLE_PLAIN, "%s", workers ? human_count(workers).text : "");
 		table_cell(t, STYLE_PLAIN, "%s",
 			   human_count(field_uint(listener, "connections_open")).text);
@@ -188,7 +209,8 @@ const struct command command_connections = {
 	.arguments = "",
 	.summary = "who is connected: age, bytes, round-trip time, retransmits",
 	.details = "held: bytes received and not yet answered and taken by the kernel.  unsent: bytes\n"
-		   "that the kernel has and the peer has not taken.\n",
+		   "that the kernel has and the peer has not taken.  device: of RDMA, its port and\n"
+		   "transport.\n",
 	.example = "nbctl connections --listener echo-uring --sort bytes --limit 10",
 	.options = {
 		[VALUE_LISTENER] = { "listener", OPTION_VALUE, "LISTENER", "of this one only" },

@@ -32,6 +32,15 @@ int reason_set(struct reason *reason, int error, const char *format, ...)
 /* What carries bytes; config_transports[] has their names. */
 enum transport { TRANSPORT_TCP, TRANSPORT_RDMA };
 
+/* A port of a device that a worker uses.  All but `gone` stays as it is once others may see it. */
+struct engine_device {
+	char name[64];
+	unsigned port;
+	const char *link_layer; /* "Ethernet", "InfiniBand" */
+	const char *transport;  /* "RoCE", "iWARP", "InfiniBand" */
+	_Atomic bool gone;      /* unplugged, as far as is known */
+};
+
 struct engine {
 	const char *name; /* as in `engine = NAME` */
 	enum transport transport;
@@ -80,6 +89,9 @@ struct engine {
 
 	/* Whose connection it is; NULL: the socket knows. */
 	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
+
+	/* By which device it comes, one of w->devices; NULL: sockets know none. */
+	const struct engine_device *(*device)(const struct conn *c);
 };
 
 /* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */

@@ -29,22 +29,39 @@
 	X(tx_blocked)  /* times the peer did not take all that was sent */                         \
 	X(throttled)   /* times receiving was paused because too much was held */                  \
 	X(zero_copied) /* sends that the kernel did without a copy (SEND_ZC) */                    \
-	/* Of engine rdma: work requests posted, by opcode; calls that posted some. */             \
-	X(wr_send)                                                                                 \
-	X(wr_recv)                                                                                 \
-	X(wr_read)                                                                                 \
-	X(wr_write)                                                                                \
+	STATS_WORK_POSTED(X)                                                                       \
+	STATS_WORK_COMPLETED(X)                                                                    \
 	X(wr_inline)    /* sends whose bytes were copied into the request */                       \
 	X(wr_signalled) /* sends, reads and writes that asked for a completion */                  \
-	X(doorbells)                                                                               \
+	X(doorbells)    /* calls that posted some */                                               \
 	X(cq_polls)                                                                                \
 	X(cq_completions)                                                                          \
 	X(cq_events)                                                                               \
-	X(wc_flushed)       /* work requests that ended with their connection */                   \
-	X(wc_rnr)           /* gave up: the client had no receive posted */                        \
-	X(wc_errors)        /* any other status but success */                                     \
+	X(cq_sleeps) /* waits for any event */                                                     \
+	STATS_WORK_ERRORS(X)                                                                       \
 	X(zero_copy_copied) /* SEND_ZC sends that the kernel copied after all */                   \
 	STATS_SYSCALLS(X)
+
+/* Of engine rdma: work requests by opcode, posted, and completed as far as a completion tells. */
+#define STATS_WORK_POSTED(X)                                                                       \
+	X(wr_send)                                                                                 \
+	X(wr_recv)                                                                                 \
+	X(wr_read)                                                                                 \
+	X(wr_write)
+#define STATS_WORK_COMPLETED(X)                                                                    \
+	X(wc_send)                                                                                 \
+	X(wc_recv)                                                                                 \
+	X(wc_read)                                                                                 \
+	X(wc_write)
+
+/* Completions without success, by status. */
+#define STATS_WORK_ERRORS(X)                                                                       \
+	X(wc_err_flushed) /* ended with their connection */                                        \
+	X(wc_err_rnr)     /* gave up: the client had no receive posted */                          \
+	X(wc_err_retry)   /* gave up: the client does not answer */                                \
+	X(wc_err_length)  /* a message beyond its buffer */                                        \
+	X(wc_err_access)  /* a key or a range that is not valid, here or there */                  \
+	X(wc_err_other)
 
 /* System calls made by the worker's thread, and by those that work for it. */
 #define STATS_SYSCALLS(X)                                                                          \
@@ -70,8 +87,9 @@ struct stats {
 	STATS_COUNTERS(X)
 #undef X
 	/* Gauges. */
-	_Atomic uint64_t open;        /* connections */
-	_Atomic uint64_t chunks_free; /* refreshed every turn */
+	_Atomic uint64_t open;             /* connections */
+	_Atomic uint64_t chunks_free;      /* refreshed every turn */
+	_Atomic uint64_t registered_bytes; /* with RDMA devices, once for each */
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
 };
 

@@ -22,6 +22,7 @@
 enum {
 	WORKER_TURN_MAX = 256,      /* events one turn handles */
 	WORKER_QUEUED_MAX = 4096,   /* connections a drain accepts before it stops listening */
+	WORKER_DEVICES_MAX = 16,    /* ports of devices that it remembers */
 	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
 	WORKER_RETRY_NS =
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
@@ -152,6 +153,10 @@ struct worker {
 	struct mount *mounts; /* the owner's: what this worker holds of the listener's exports */
 	unsigned mount_count;
 
+	/* What the engine uses: appended by the worker, read by anybody. */
+	struct engine_device devices[WORKER_DEVICES_MAX];
+	_Atomic unsigned device_count;
+
 	/* Shared. */
 	struct mailbox mailbox;
 	struct op mailbox_op;
@@ -217,9 +222,10 @@ struct conn_info {
 	uint64_t held_bytes; /* received and not answered, or not yet taken by the kernel */
 	const char *state;   /* "open", "eof", "throttled", "starved", "closing" */
 	/* Of TCP only; 0 on a Unix socket. */
-	uint32_t rtt_us, retransmits; /* TCP_INFO */
-	uint32_t unsent_bytes;        /* in the socket, not yet acknowledged (SIOCOUTQ) */
-	char peer[ADDRESS_TEXT_MAX];  /* see conn_peer() */
+	uint32_t rtt_us, retransmits;       /* TCP_INFO */
+	uint32_t unsent_bytes;              /* in the socket, not yet acknowledged (SIOCOUTQ) */
+	char peer[ADDRESS_TEXT_MAX];        /* see conn_peer() */
+	const struct engine_device *device; /* the worker's; NULL: a socket */
 };
 
 /* A request for them; lives until done() was called (on the worker's thread).  The worker looks at

@@ -234,6 +234,8 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 	};
 	if (conn_peer(c, info->peer) != AF_UNIX && !c->worker->engine->peer)
 		conn_describe_tcp(c, info);
+	if (c->worker->engine->device)
+		info->device = c->worker->engine->device(c);
 }
 
 /* Newest first, WORKER_TURN_MAX a turn. */

@@ -18,8 +18,9 @@
 #include "worker.h"
 
 enum {
-	RDMA_UNWATCHED_MAX = 16, /* turns that completions may keep other events waiting */
-	RDMA_EVENTS_MAX = 64,    /* taken at a time */
+	RDMA_UNWATCHED_MAX = 16,       /* turns that completions may keep other events waiting */
+	RDMA_EVENTS_MAX = 64,          /* taken at a time */
+	RDMA_LOOK_NS = 50 * NS_PER_US, /* who spins looks at other events so often */
 };
 
 int rdma_watch(struct worker *w, int fd, struct op *op)
@@ -84,8 +85,10 @@ static void rdma_device_free(struct rdma_device *d)
 		ibv_destroy_cq(d->cq);
 	if (d->channel)
 		ibv_destroy_comp_channel(d->channel);
-	if (d->mr)
+	if (d->mr) {
+		stat_add(d->worker->stats.registered_bytes, -(uint64_t)d->mr->length);
 		ibv_dereg_mr(d->mr);
+	}
 	if (d->pd)
 		ibv_dealloc_pd(d->pd);
 	free(d);
@@ -117,6 +120,7 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 					  "; LimitMEMLOCK=infinity in the unit (ulimit -l "
 					  "unlimited), or lower `buffers` or `buffer-size`",
 					  reason);
+	stat_add(w->stats.registered_bytes, d->mr->length);
 	d->channel = ibv_create_comp_channel(d->verbs);
 	if (!d->channel)
 		return rdma_device_refuse(d, "no completion channel", "", reason);
@@ -171,6 +175,60 @@ void rdma_device_put(struct rdma_device *d)
 	rdma_device_free(d);
 }
 
+static const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer)
+{
+	if (device->transport_type == IBV_TRANSPORT_IWARP)
+		return "iWARP";
+	if (device->transport_type != IBV_TRANSPORT_IB)
+		return "other";
+	return link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
+}
+
+/* A device that was unplugged and is back has its entry again. */
+static struct engine_device *rdma_port_entry(struct worker *w, const char *name, unsigned number)
+{
+	unsigned count = atomic_load(&w->device_count);
+
+	for (unsigned i = 0; i < count; i++)
+		if (w->devices[i].port == number && !strcmp(w->devices[i].name, name))
+			return &w->devices[i];
+	return count < WORKER_DEVICES_MAX ? &w->devices[count] : NULL;
+}
+
+const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number)
+{
+	struct worker *w = d->worker;
+	struct ibv_device *device = d->verbs->device;
+	struct ibv_port_attr attr;
+	struct engine_device *entry;
+	unsigned index = number % RDMA_PORTS_MAX;
+
+	if (d->ports[index] && d->ports[index]->port == number)
+		return d->ports[index];
+	entry = rdma_port_entry(w, ibv_get_device_name(device), number);
+	if (!entry || ibv_query_port(d->verbs, (uint8_t)number, &attr) != 0)
+		return NULL;
+	if (!entry->port) {
+		strncpy(entry->name, ibv_get_device_name(device), sizeof(entry->name) - 1);
+		entry->port = number;
+		entry->link_layer =
+			attr.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand";
+		entry->transport = rdma_transport(device, attr.link_layer);
+		atomic_fetch_add(&w->device_count, 1);
+	}
+	atomic_store(&entry->gone, false);
+	d->ports[index] = entry;
+	return entry;
+}
+
+void rdma_device_gone(struct rdma_device *d)
+{
+	d->gone = true;
+	for (unsigned i = 0; i < RDMA_PORTS_MAX; i++)
+		if (d->ports[i])
+			atomic_store(&d->ports[i]->gone, true);
+}
+
 /* ---- Waiting ---- */
 
 unsigned rdma_device_poll(struct rdma_device *d)
@@ -200,17 +258,6 @@ unsigned rdma_poll(struct rdma *e)
 	return n;
 }
 
-static unsigned rdma_spin(struct worker *w)
-{
-	uint64_t end_ns = clock_ns() + w->options.busy_poll_ns;
-	unsigned n;
-
-	do
-		n = rdma_poll(w->engine_state);
-	while (n == 0 && clock_ns() < end_ns);
-	return n;
-}
-
 /* What completed before the event was asked for makes none: look again. */
 static unsigned rdma_arm(struct rdma *e)
 {
@@ -236,7 +283,7 @@ static int rdma_timeout(uint64_t deadline_ns)
 	return (int)MIN((deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS, 3600 * 1000);
 }
 
-static void rdma_other_events(struct worker *w, int timeout_ms)
+static int rdma_other_events(struct worker *w, int timeout_ms)
 {
 	struct rdma *e = w->engine_state;
 	struct epoll_event events[RDMA_EVENTS_MAX];
@@ -244,12 +291,32 @@ static void rdma_other_events(struct worker *w, int timeout_ms)
 
 	e->unwatched = 0;
 	stat_add(w->stats.sys_epoll_wait, 1);
+	stat_add(w->stats.cq_sleeps, timeout_ms != 0);
 	n = epoll_wait(e->epoll_fd, events, ARRAY_SIZE(events), timeout_ms);
 	for (int i = 0; i < n; i++) {
 		struct op *op = events[i].data.ptr;
 
 		op->done(op, (int)events[i].events, 0);
 	}
+	return n;
+}
+
+/* Other events are looked at now and then, or who connects would wait for the end. */
+static unsigned rdma_spin(struct worker *w)
+{
+	uint64_t now = clock_ns(), end = now + w->options.busy_poll_ns;
+	uint64_t look = now + RDMA_LOOK_NS;
+	unsigned n = 0;
+
+	for (; n == 0 && now < end; now = clock_ns()) {
+		n = rdma_poll(w->engine_state);
+		if (now < look)
+			continue;
+		look = now + RDMA_LOOK_NS;
+		if (rdma_other_events(w, 0) > 0)
+			return 1;
+	}
+	return n;
 }
 
 static void rdma_wait(struct worker *w, bool block)
@@ -390,6 +457,13 @@ static void rdma_peer(const struct conn *c, struct sockaddr_storage *ret_peer)
 	*ret_peer = r->peer;
 }
 
+static const struct engine_device *rdma_device_of(const struct conn *c)
+{
+	const struct rdma_conn *r = c->engine_state;
+
+	return r->port;
+}
+
 const struct engine engine_rdma = {
 	.name = "rdma",
 	.transport = TRANSPORT_RDMA,
@@ -407,4 +481,5 @@ const struct engine engine_rdma = {
 	.close = rdma_cm_end,
 	.release = rdma_release,
 	.peer = rdma_peer,
+	.device = rdma_device_of,
 };

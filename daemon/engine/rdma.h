@@ -15,6 +15,8 @@
 
 struct chunk;
 struct conn;
+struct engine_device;
+struct reason;
 struct worker;
 
 enum {
@@ -25,6 +27,7 @@ enum {
 	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
 	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
 	RDMA_POLL_MAX = 32,      /* completions one poll takes */
+	RDMA_PORTS_MAX = 4,      /* of a device that are told apart */
 	RDMA_BACKLOG = 1024,
 	RDMA_RNR_TIMER = 12, /* 0.64 ms: how soon a client tries again that found no receive */
 	RDMA_RNR_RETRY = 7,  /* the client's: for ever */
@@ -42,7 +45,9 @@ struct rdma_device {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct op event_op, async_op;
-	unsigned cq_size, cq_used; /* entries; those that connections may need */
+	struct engine_device
+		*ports[RDMA_PORTS_MAX]; /* of the worker's, by number; NULL: not used yet */
+	unsigned cq_size, cq_used;      /* entries; those that connections may need */
 	unsigned conns;
 	bool armed; /* the next completion makes an event */
 	bool gone;  /* unplugged */
@@ -58,6 +63,7 @@ struct rdma_conn {
 	struct conn *conn; /* NULL before open() */
 	struct rdma_cm_id *id;
 	struct rdma_device *device;
+	const struct engine_device *port; /* of it; NULL: a worker remembers only so many */
 	struct rdma_conn *hungry_next, *ending_next;
 	struct chunk *posted[RDMA_RECVS]; /* a ring: receives complete in order */
 	unsigned posted_first, posted_count, posted_max;
@@ -87,10 +93,12 @@ struct rdma {
 
 /* rdma.c */
 /* The worker's share of a device, NULL with the reason. */
-struct reason;
 struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 				    struct reason *reason);
 void rdma_device_put(struct rdma_device *d);
+/* How status names port `number` of it; NULL: it does not. */
+const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
+void rdma_device_gone(struct rdma_device *d);
 int rdma_watch(struct worker *w, int fd, struct op *op);
 /* Handles what has completed; how many. */
 unsigned rdma_device_poll(struct rdma_device *d);

@@ -37,6 +37,7 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 	struct rdma *e = w->engine_state;
 	struct sockaddr_storage *address = &w->endpoints[index];
 	char text[ADDRESS_TEXT_MAX];
+	struct rdma_device *device;
 	struct rdma_cm_id *id;
 	int on = 1;
 
@@ -50,9 +51,13 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 	memcpy(address, rdma_get_local_addr(id),
 	       address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					      : sizeof(struct sockaddr_in));
+	if (!id->verbs) /* a wildcard */
+		return 0;
 	/* Better found now than with the first connection: that the pool can be registered. */
-	if (id->verbs && !rdma_device_get(w, id->verbs, reason))
+	device = rdma_device_get(w, id->verbs, reason);
+	if (!device)
 		return -EIO;
+	rdma_device_port(device, id->port_num);
 	return 0;
 }
 
@@ -137,6 +142,7 @@ static void rdma_cm_take(struct worker *w, struct rdma_conn *r)
 					      : "too many connections");
 		return;
 	}
+	r->port = rdma_device_port(r->device, r->id->port_num);
 	r->posted_max = rdma_cm_recvs(w);
 	r->id->context = r;
 	if (conn_start(w, -1, r, ticket) < 0)
@@ -318,7 +324,7 @@ static void rdma_cm_removed(struct worker *w, struct rdma_cm_id *id)
 
 	for (struct rdma_device *d = e->devices; d; d = d->next)
 		if (d->verbs == id->verbs)
-			d->gone = true;
+			rdma_device_gone(d);
 	if (r)
 		conn_close(r->conn, CONN_END_ERROR);
 }

@@ -114,6 +114,7 @@ static void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 	assert(r->posted_count > 0);
 	r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
 	r->posted_count--;
+	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
 	if (wc->status == IBV_WC_SUCCESS && wc->byte_len > 0)
 		conn_input(c, k, k->base, wc->byte_len);
 	chunk_put(&c->worker->pool, k);
@@ -221,6 +222,7 @@ static void rdma_queue_sent(struct rdma_conn *r)
 	r->signalled_first = (r->signalled_first + 1) % RDMA_SIGNALLED;
 	r->signalled_count--;
 	r->sends -= done.requests;
+	stat_add(c->worker->stats.wc_send, done.requests);
 	if (done.bytes > 0)
 		conn_sent(c, &c->sending, done.bytes, 0);
 	if (c->tx.bytes > 0)
@@ -229,28 +231,49 @@ static void rdma_queue_sent(struct rdma_conn *r)
 
 /* ---- Completions ---- */
 
+static void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_WR_FLUSH_ERR:
+		stat_add(s->wc_err_flushed, 1);
+		break;
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		stat_add(s->wc_err_rnr, 1);
+		break;
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+		stat_add(s->wc_err_retry, 1);
+		break;
+	case IBV_WC_LOC_LEN_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+		stat_add(s->wc_err_length, 1);
+		break;
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_LOC_ACCESS_ERR:
+	case IBV_WC_REM_ACCESS_ERR:
+		stat_add(s->wc_err_access, 1);
+		break;
+	default:
+		stat_add(s->wc_err_other, 1);
+	}
+}
+
 static void rdma_queue_failed(struct rdma_conn *r, enum ibv_wc_status status)
 {
 	struct conn *c = r->conn;
-	struct stats *s = &c->worker->stats;
 
+	rdma_queue_count_error(&c->worker->stats, status);
 	switch (status) {
 	case IBV_WC_WR_FLUSH_ERR: /* the connection has ended: how, others say, or have said */
-		stat_add(s->wc_flushed, 1);
 		rdma_cm_end(c);
-		return;
+		break;
 	case IBV_WC_RNR_RETRY_EXC_ERR:
-		stat_add(s->wc_rnr, 1);
-		conn_close(c, CONN_END_RESET);
-		return;
 	case IBV_WC_RETRY_EXC_ERR:
 	case IBV_WC_RESP_TIMEOUT_ERR:
 	case IBV_WC_REM_ABORT_ERR:
-		stat_add(s->wc_errors, 1);
 		conn_close(c, CONN_END_RESET);
-		return;
+		break;
 	default: /* a message beyond its buffer, a key that is not valid */
-		stat_add(s->wc_errors, 1);
 		conn_close(c, CONN_END_PROTOCOL);
 	}
 }

@@ -87,6 +87,41 @@ static json_t *listener_stores(const struct listener *l)
 	return list;
 }
 
+static json_t *document_device(const struct engine_device *d)
+{
+	return json_pack("{s:s, s:i, s:s, s:s}", "name", d->name, "port", (int)d->port,
+			 "link_layer", d->link_layer, "transport", d->transport);
+}
+
+static bool is_same_device(const json_t *json, const struct engine_device *d)
+{
+	return !strcmp(json_string_value(json_object_get(json, "name")), d->name) &&
+	       json_integer_value(json_object_get(json, "port")) == d->port;
+}
+
+/* Those that its workers use, each once. */
+static json_t *listener_devices(const struct listener *l)
+{
+	json_t *list = json_array(), *known;
+	size_t i;
+
+	for (unsigned w = 0; w < l->worker_count; w++) {
+		const struct worker *worker = &l->workers[w];
+		unsigned devices = atomic_load(&worker->device_count);
+
+		for (unsigned j = 0; j < devices; j++) {
+			const struct engine_device *d = &worker->devices[j];
+			bool found = atomic_load(&d->gone);
+
+			json_array_foreach(list, i, known)
+				found |= is_same_device(known, d);
+			if (!found)
+				json_array_append_new(list, document_device(d));
+		}
+	}
+	return list;
+}
+
 /* What status and stats say alike. */
 static json_t *listener_to_json(const struct listener *l)
 {
@@ -99,6 +134,8 @@ static json_t *listener_to_json(const struct listener *l)
 			 l->config->service->name, "stores", listener_stores(l), "addresses",
 			 listener_addresses(l), "state", listener_state_names[l->state], "workers",
 			 (int)l->worker_count);
+	if (l->config->transport == TRANSPORT_RDMA)
+		json_object_set_new(json, "devices", listener_devices(l));
 	if (l->state == LISTENER_UNAVAILABLE)
 		json_object_set_new(json, "reason", text(l->reason.text));
 	return json;
@@ -112,6 +149,7 @@ struct totals {
 	STATS_COUNTERS(X)
 	X(open)
 	X(chunks_free)
+	X(registered_bytes)
 #undef X
 	uint64_t chunks;
 };
@@ -126,6 +164,7 @@ static void totals_of(const struct listener *l, struct totals *t)
 		STATS_COUNTERS(X)
 		X(open)
 		X(chunks_free)
+		X(registered_bytes)
 #undef X
 		t->chunks += l->workers[i].pool.chunk_count;
 	}
@@ -226,17 +265,23 @@ static json_t *cost_to_json(struct listener *l, const struct totals *t)
 /* Of engine rdma: what it asked of the device. */
 static json_t *rdma_to_json(const struct totals *t)
 {
-	json_t *requests = json_pack("{s:o, s:o, s:o, s:o}", "send", count(t->wr_send), "recv",
-				     count(t->wr_recv), "read", count(t->wr_read), "write",
-				     count(t->wr_write));
-	json_t *errors = json_pack("{s:o, s:o, s:o}", "flushed", count(t->wc_flushed), "rnr",
-				   count(t->wc_rnr), "other", count(t->wc_errors));
+	json_t *posted = json_object(), *completed = json_object(), *errors = json_object();
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "work_requests", requests,
-			 "inline", count(t->wr_inline), "signalled", count(t->wr_signalled),
-			 "doorbells", count(t->doorbells), "polls", count(t->cq_polls),
-			 "completions", count(t->cq_completions), "events", count(t->cq_events),
-			 "errors", errors);
+#define X(name) json_object_set_new(posted, &#name[strlen("wr_")], count(t->name));
+	STATS_WORK_POSTED(X)
+#undef X
+#define X(name) json_object_set_new(completed, &#name[strlen("wc_")], count(t->name));
+	STATS_WORK_COMPLETED(X)
+#undef X
+#define X(name) json_object_set_new(errors, &#name[strlen("wc_err_")], count(t->name));
+	STATS_WORK_ERRORS(X)
+#undef X
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "posted",
+			 posted, "completed", completed, "inline", count(t->wr_inline), "signalled",
+			 count(t->wr_signalled), "doorbells", count(t->doorbells), "polls",
+			 count(t->cq_polls), "completions", count(t->cq_completions), "events",
+			 count(t->cq_events), "sleeps", count(t->cq_sleeps), "registered_bytes",
+			 count(t->registered_bytes), "errors", errors);
 }
 
 static json_t *listener_to_stats(struct listener *l)
@@ -320,11 +365,16 @@ json_t *document_status(struct server *s)
 
 json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info)
 {
-	return json_pack("{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "listener", text(listener), "worker", (int)worker, "id", count(info->id),
-			 "peer", info->peer, "state", info->state, "age_ns", count(info->age_ns),
-			 "idle_ns", count(info->idle_ns), "bytes_in", count(info->bytes_in),
-			 "bytes_out", count(info->bytes_out), "held_bytes", count(info->held_bytes),
-			 "unsent_bytes", count(info->unsent_bytes), "rtt_us", count(info->rtt_us),
-			 "retransmits", count(info->retransmits));
+	json_t *json =
+		json_pack("{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			  "listener", text(listener), "worker", (int)worker, "id", count(info->id),
+			  "peer", info->peer, "state", info->state, "age_ns", count(info->age_ns),
+			  "idle_ns", count(info->idle_ns), "bytes_in", count(info->bytes_in),
+			  "bytes_out", count(info->bytes_out), "held_bytes",
+			  count(info->held_bytes), "unsent_bytes", count(info->unsent_bytes),
+			  "rtt_us", count(info->rtt_us), "retransmits", count(info->retransmits));
+
+	if (info->device)
+		json_object_set_new(json, "device", document_device(info->device));
+	return json;
 }

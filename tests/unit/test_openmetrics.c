@@ -59,6 +59,23 @@ static void counters_have_total_labels_and_exact_seconds(void **state)
 	free(text);
 }
 
+static void rdma_is_there_if_a_listener_has_it(void **state)
+{
+	char *without = text_of("{\"listeners\":[" LISTENER "]}");
+	char *with = text_of("{\"listeners\":[{\"name\":\"r\",\"engine\":\"rdma\",\"service\":"
+			     "\"echo\",\"rdma\":{\"posted\":{\"send\":7},\"sleeps\":3,"
+			     "\"errors\":{\"rnr\":2}}}]}");
+
+	(void)state;
+	assert_null(strstr(without, "rdma"));
+	assert_line(with, "nbserved_rdma_work_requests_posted_total{listener=\"r\",engine=\"rdma\","
+			  "service=\"echo\",opcode=\"send\"} 7\n");
+	assert_line(with, "nbserved_rdma_work_request_errors_total{listener=\"r\",engine=\"rdma\","
+			  "service=\"echo\",status=\"rnr\"} 2\n");
+	free(without);
+	free(with);
+}
+
 /* A bucket whose upper bound lies above a `le` counts under the next one. */
 static void histogram_is_cumulative(void **state)
 {
@@ -149,6 +166,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counters_have_total_labels_and_exact_seconds),
+		cmocka_unit_test(rdma_is_there_if_a_listener_has_it),
 		cmocka_unit_test(histogram_is_cumulative),
 		cmocka_unit_test(exports_are_told_by_listener),
 		cmocka_unit_test(families_are_not_interleaved),

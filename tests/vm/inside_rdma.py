@@ -107,8 +107,11 @@ def test_echo_of_every_size_comes_back_as_one_message(start_daemon, device):
     assert after["bytes_in"] > 300 * 7000
     assert 0 < after["bytes_out"] <= after["bytes_in"]  # the last completions may be flushed
     assert after["connections"]["closed"]["peer"] == 5
-    assert after["rdma"]["work_requests"]["send"] == 300 + 4 * 32
-    assert after["rdma"]["errors"] == {"flushed": after["rdma"]["errors"]["flushed"], "rnr": 0, "other": 0}
+    assert after["rdma"]["posted"]["send"] == 300 + 4 * 32
+    assert 0 < after["rdma"]["completed"]["send"] <= after["rdma"]["posted"]["send"]
+    assert after["rdma"]["completed"]["recv"] == 300 + 4 * 32
+    assert after["rdma"]["registered_bytes"] == 1024 * 16384
+    assert all(n == 0 for status, n in after["rdma"]["errors"].items() if status != "flushed")
 
 
 def test_small_messages_are_inline_and_seldom_signalled(start_daemon, device):
@@ -116,7 +119,7 @@ def test_small_messages_are_inline_and_seldom_signalled(start_daemon, device):
     client(daemon, "echo", 1, 16, 400, 1)
     daemon.wait_closed("r", accepted=1)
     rdma = daemon.stats("r")["rdma"]
-    sends = rdma["work_requests"]["send"]
+    sends = rdma["posted"]["send"]
     assert sends == 400
     if rdma["inline"]:
         assert rdma["inline"] == 400
@@ -128,7 +131,7 @@ def test_batches_share_a_doorbell(start_daemon, device):
     daemon = start_daemon(section(device))
     client(daemon, "echo", 1, 16, 800, 16)
     daemon.wait_closed("r", accepted=1)
-    assert daemon.stats("r")["rdma"]["work_requests"]["send"] == 800
+    assert daemon.stats("r")["rdma"]["posted"]["send"] == 800
 
 
 def test_many_clients_are_spread_over_the_workers(start_daemon, device):
@@ -148,6 +151,24 @@ def test_two_hundred_connections(start_daemon):
         assert daemon.stats("r")["connections"]["open"] == 200
         assert client(daemon, "echo", 1, 100, 10, 1) == "ok 10\n"
     daemon.wait_closed("r", accepted=201)
+
+
+def test_devices_are_in_status_connections_and_metrics(start_daemon, device):
+    kind = {"rxe": "RoCE", "siw": "iWARP"}[device]
+    expected = {"name": f"{device}0", "port": 1, "link_layer": "Ethernet", "transport": kind}
+    daemon = start_daemon(section(device, workers=2))
+    assert daemon.status("r")["devices"] == [expected]
+    with holding(daemon, 2):
+        connections = daemon.call("ListConnections", listener="r")["connections"]
+        assert [c["device"] for c in connections] == [expected] * 2
+        shown = daemon.nbctl("connections").stdout
+        assert shown.count(f"{device}0/1 {kind}") == 2, shown
+        assert daemon.status("r")["devices"] == [expected]
+        assert daemon.stats("r")["rdma"]["registered_bytes"] == 2 * 1024 * 16384
+    assert f"{device}0/1 {kind}" in daemon.nbctl("status").stdout
+    metrics = daemon.nbctl("stats", "--openmetrics").stdout
+    assert re.search(r'nbserved_rdma_work_requests_posted_total{.*opcode="recv"} [1-9]', metrics), metrics
+    assert re.search(r"nbserved_rdma_sleeps_total{.*} [1-9]", metrics)
 
 
 def test_rdma_core_client(start_daemon, device):
@@ -181,6 +202,8 @@ def test_message_beyond_the_buffer_ends_that_connection_only(start_daemon, devic
         assert "ok" not in done
         wait_until(lambda: daemon.stats("r")["connections"]["open"] == 1, "the offender is gone")
         assert client(daemon, "echo", 1, 100, 10, 1) == "ok 10\n"
+        errors = daemon.stats("r")["rdma"]["errors"]
+        assert errors["length"] + errors["other"] == 1, errors  # siw, rxe
         assert other.poll() is None
     wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "all are gone")
 
@@ -249,6 +272,17 @@ def test_busy_poll(start_daemon, device):
     daemon = start_daemon(section(device, busy_poll="1ms"))
     assert "busy_poll" in daemon.status("r")["engine_features"]
     assert client(daemon, "echo", 2, 64, 50, 2) == "ok 100\n"
+
+
+def test_a_worker_that_spins_does_not_sleep(start_daemon, device):
+    daemon = start_daemon(section(device, name="spins", busy_poll="1s") + section(device, name="sleeps"))
+    rdma = {}
+    for name in ("spins", "sleeps"):
+        before = daemon.stats(name)["rdma"]
+        client(daemon, "echo", 1, 64, 200, 1, name=name)
+        rdma[name] = {key: daemon.stats(name)["rdma"][key] - before[key] for key in ("sleeps", "polls", "events")}
+    assert rdma["spins"]["sleeps"] * 4 < rdma["sleeps"]["sleeps"], rdma
+    assert rdma["spins"]["events"] * 4 < rdma["sleeps"]["events"], rdma
 
 
 def test_port_in_use_is_said(start_daemon, device):
