@@ -167,21 +167,52 @@ void worker_accepted(struct acceptor *a, int fd)
 	/* Anything else is the fate of one connection that ended before it was accepted. */
 }
 
-void worker_close_acceptors(struct worker *w)
+void worker_stop_accepting(struct worker *w)
 {
-	if (w->started && w->engine->accept)
+	if (w->engine->accept)
 		w->engine->accept(w, false);
 	for (unsigned i = 0; i < w->acceptor_count; i++) {
-		struct acceptor *a = &w->acceptors[i];
-
-		if (a->fd < 0)
-			continue;
-		if (w->started && !a->paused)
-			w->engine->listen(w, a, false);
-		close(a->fd);
-		a->fd = -1;
+		if (!w->acceptors[i].paused)
+			w->engine->listen(w, &w->acceptors[i], false);
+		w->acceptors[i].paused = true;
 	}
 	w->retry_ns = 0;
+}
+
+void worker_accept_queued(struct acceptor *a)
+{
+	for (unsigned i = 0; i < WORKER_QUEUED_MAX; i++) {
+		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);
+
+		stat_add(a->worker->stats.sys_accept, 1);
+		if (fd < 0)
+			return;
+		worker_accepted(a, fd);
+	}
+}
+
+static void worker_close_acceptors(struct worker *w)
+{
+	for (unsigned i = 0; i < w->acceptor_count; i++) {
+		if (w->acceptors[i].fd >= 0)
+			close(w->acceptors[i].fd);
+		w->acceptors[i].fd = -1;
+	}
+}
+
+/* Draining: closes the sockets when the engine has let go of them.  Until then a connection may
+ * come, from a request or into the queue; who was in the queue is not reset. */
+static void worker_grow_deaf(struct worker *w)
+{
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		if (w->acceptors[i].armed)
+			return;
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		if (!w->acceptors[i].given)
+			worker_accept_queued(&w->acceptors[i]);
+	worker_close_acceptors(w);
+	w->deaf = true;
+	w->owner->deaf(w);
 }
 
 /* ---- A turn ---- */
@@ -282,7 +313,9 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 	}
 	if (w->starved)
 		worker_feed_starved(w);
-	if (w->draining && !w->conns && !w->drained) {
+	if (w->draining && !w->deaf)
+		worker_grow_deaf(w);
+	if (w->deaf && !w->conns && !w->drained) {
 		w->drained = true;
 		w->owner->drained(w);
 	}
@@ -384,6 +417,7 @@ static void worker_close_all(struct worker *w)
 {
 	uint64_t give_up_ns = clock_ns() + 2 * (uint64_t)NS_PER_S;
 
+	worker_stop_accepting(w);
 	worker_close_acceptors(w);
 	for (struct conn *c = w->conns; c; c = c->next)
 		conn_close(c, CONN_END_DRAIN);
@@ -391,6 +425,21 @@ static void worker_close_all(struct worker *w)
 		w->scan_ns = clock_ns() + NS_PER_MS;
 		worker_set_deadline(w);
 		worker_turn(w);
+	}
+}
+
+/* Given up: the engine is gone, nothing can name them any more.  What a store may still write to is
+ * not freed. */
+static void worker_abandon_conns(struct worker *w)
+{
+	while (w->conns) {
+		struct conn *c = w->conns;
+
+		w->conns = c->next;
+		if ((c->flags & CONN_OPEN) && c->io_count == 0 && w->service->close)
+			w->service->close(c);
+		close(c->fd);
+		free(c);
 	}
 }
 
@@ -409,13 +458,7 @@ static void *worker_thread(void *arg)
 	worker_close_all(w);
 	mounts_detach(w);
 	w->engine->fini(w);
-	while (w->conns) { /* given up: the engine is gone, nothing can name them any more */
-		struct conn *c = w->conns;
-
-		w->conns = c->next;
-		close(c->fd);
-		free(c);
-	}
+	worker_abandon_conns(w);
 	return NULL;
 }
 
@@ -449,6 +492,7 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 			.worker = w,
 			.fd = sockets[i].fd,
 			.shared = sockets[i].shared,
+			.address = sockets[i].address,
 		};
 	sem_init(&start.done, 0, 0);
 	rc = -pthread_create(&w->thread, NULL, worker_thread, &start);

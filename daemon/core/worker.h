@@ -77,7 +77,10 @@ struct worker_owner {
 	void (*release)(struct worker *w, void *ticket);
 	/* Accepting stopped because descriptors or memory ran out (errno), or goes on (0). */
 	void (*paused)(struct worker *w, int error);
-	/* Draining, and no connection is left. */
+	/* Draining, and its listening sockets are closed: from now on, no connection comes to it
+	 * and nobody is woken in vain for one that waits. */
+	void (*deaf)(struct worker *w);
+	/* Then, when no connection is left. */
 	void (*drained)(struct worker *w);
 };
 
@@ -92,7 +95,8 @@ struct worker_hook {
 /* A listening socket, given to a worker. */
 struct worker_socket {
 	int fd;
-	bool shared; /* other workers accept from the same one: they take turns */
+	bool shared;      /* other workers accept from the same one: they take turns */
+	unsigned address; /* the owner's: index of its address */
 };
 
 struct acceptor {
@@ -100,7 +104,10 @@ struct acceptor {
 	struct worker *worker;
 	int fd;      /* owned; -1 when closed */
 	bool shared; /* see struct worker_socket */
-	bool paused; /* out of descriptors */
+	unsigned address;
+	bool paused;    /* out of descriptors, or draining */
+	bool given;     /* the owner's, before worker_drain(): its queue is another worker's now */
+	unsigned armed; /* requests of the engine that may bring connections, even when paused */
 };
 
 struct worker {
@@ -135,6 +142,7 @@ struct worker {
 	uint64_t drain_deadline_ns;
 	uint64_t retry_ns; /* accept again; 0: not paused */
 	bool paused;       /* owner->paused() was told an error */
+	bool deaf;         /* owner->deaf() was called */
 	bool drained;      /* owner->drained() was called */
 	struct acceptor *acceptors;
 	unsigned acceptor_count;
@@ -196,8 +204,10 @@ void worker_call(struct worker *w, struct call *call);
 
 /* All of these return at once; the worker obeys soon. */
 void worker_listen(struct worker *w);
+/* Accept who waits, though others were woken for them: see owner->deaf(). */
+void worker_accept_waiting(struct worker *w);
 /* Close the listening sockets; connections may finish until deadline_ns (CLOCK_MONOTONIC), those
- * that are silent for WORKER_QUIET_NS are closed.  owner->drained() follows. */
+ * that are silent for WORKER_QUIET_NS are closed.  owner->deaf() and ->drained() follow. */
 void worker_drain(struct worker *w, uint64_t deadline_ns);
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
 
@@ -262,6 +272,9 @@ static inline uint32_t worker_chunks(const struct worker *w)
 }
 /* deadline_ns from what is armed. */
 void worker_set_deadline(struct worker *w);
-void worker_close_acceptors(struct worker *w);
+/* Tells the engine not to accept; it has obeyed when no acceptor is armed. */
+void worker_stop_accepting(struct worker *w);
+/* Whoever is connected already, in the kernel's queue. */
+void worker_accept_queued(struct acceptor *a);
 /* worker_stop()'s half on the worker's side. */
 void worker_request_stop(struct worker *w);

@@ -50,17 +50,14 @@ static void worker_do_listen(struct call *call)
 		w->engine->listen(w, &w->acceptors[i], true);
 }
 
-/* Whoever is connected already, in the kernel's queue, is not reset by the end of listening. */
-static void worker_accept_queued(struct acceptor *a)
+static void worker_do_accept_waiting(struct call *call)
 {
-	for (unsigned i = 0; i < WORKER_QUEUED_MAX && a->fd >= 0; i++) {
-		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);
+	uint64_t value;
+	struct worker *w = worker_request_take(call, &value);
 
-		stat_add(a->worker->stats.sys_accept, 1);
-		if (fd < 0)
-			return;
-		worker_accepted(a, fd);
-	}
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		if (!w->acceptors[i].paused)
+			worker_accept_queued(&w->acceptors[i]);
 }
 
 static void worker_do_drain(struct call *call)
@@ -70,9 +67,7 @@ static void worker_do_drain(struct call *call)
 
 	w->draining = true;
 	w->drain_deadline_ns = deadline_ns;
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		worker_accept_queued(&w->acceptors[i]);
-	worker_close_acceptors(w);
+	worker_stop_accepting(w);
 	w->scan_ns = clock_ns();
 	worker_set_deadline(w);
 	for (struct conn *c = w->conns; c; c = c->next)
@@ -109,6 +104,11 @@ void worker_call(struct worker *w, struct call *call)
 void worker_listen(struct worker *w)
 {
 	worker_request(w, worker_do_listen, 0);
+}
+
+void worker_accept_waiting(struct worker *w)
+{
+	worker_request(w, worker_do_accept_waiting, 0);
 }
 
 void worker_drain(struct worker *w, uint64_t deadline_ns)

@@ -335,12 +335,15 @@ static void ring_accept_arm(struct acceptor *a)
 	else
 		io_uring_prep_multishot_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);
 	ring_op(sqe, &a->op);
+	a->armed++;
 }
 
 static void ring_accept_done(struct op *op, int res, uint32_t flags)
 {
 	struct acceptor *a = container_of(op, struct acceptor, op);
 
+	if (!(flags & IORING_CQE_F_MORE))
+		a->armed--;
 	if (res != -ECANCELED)
 		worker_accepted(a, res);
 	if (!(flags & IORING_CQE_F_MORE) && res != -ECANCELED && a->fd >= 0 && !a->paused)

@@ -115,6 +115,11 @@ static void listener_on_drained(struct call *call)
 	server_listener_drained(l->server);
 }
 
+static void listener_deaf(struct worker *w)
+{
+	(void)w;
+}
+
 static void listener_drained(struct worker *w)
 {
 	struct listener *l = w->owner_context;
@@ -130,6 +135,7 @@ static const struct worker_owner listener_owner = {
 	.admit = listener_admit,
 	.release = listener_release,
 	.paused = listener_paused,
+	.deaf = listener_deaf,
 	.drained = listener_drained,
 };
 

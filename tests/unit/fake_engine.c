@@ -226,6 +226,11 @@ static void fake_give_back(struct worker *w, void *ticket)
 	f->released++;
 }
 
+static void fake_deaf(struct worker *w)
+{
+	(void)w;
+}
+
 static void fake_drained(struct worker *w)
 {
 	fake_of(w)->drained++;
@@ -234,6 +239,7 @@ static void fake_drained(struct worker *w)
 static const struct worker_owner fake_owner = {
 	.admit = fake_admit,
 	.release = fake_give_back,
+	.deaf = fake_deaf,
 	.drained = fake_drained,
 };
 

@@ -60,6 +60,11 @@ static void bench_paused(struct worker *w, int error)
 	(void)w, (void)error;
 }
 
+static void bench_deaf(struct worker *w)
+{
+	(void)w;
+}
+
 static void bench_drained(struct worker *w)
 {
 	atomic_fetch_add(&bench_of(w)->drained, 1);
@@ -70,6 +75,7 @@ static const struct worker_owner bench_owner = {
 	.admit = bench_admit,
 	.release = bench_release,
 	.paused = bench_paused,
+	.deaf = bench_deaf,
 	.drained = bench_drained,
 };
 
