@@ -84,7 +84,7 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 	else
 		ctl_warn("%s: %s", method, error);
 	warn_errors(parameters);
-	return CTL_REFUSED;
+	return strcmp(name, "RestartNeeded") ? CTL_REFUSED : CTL_RESTART;
 }
 
 /* Connects and sends; on failure takes care of the message. */

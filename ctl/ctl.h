@@ -59,6 +59,7 @@ extern const struct command command_top, command_metrics;
 extern const struct command command_exports;
 extern const struct command command_connections;
 extern const struct command command_drain, command_log_level;
+extern const struct command command_reload, command_confirm;
 extern const struct command command_doctor, command_config;
 
 /* Calls a method of org.nbserved.Control.  Takes `parameters` over (NULL: none).  Returns CTL_DONE

@@ -19,7 +19,8 @@
 static const struct command *const commands[] = {
 	&command_status,    &command_stats,       &command_compare, &command_top,
 	&command_metrics,   &command_connections, &command_exports, &command_drain,
-	&command_log_level, &command_config,      &command_doctor,
+	&command_log_level, &command_reload,      &command_confirm, &command_config,
+	&command_doctor,
 };
 
 /* ---- Options: those of every command first, then the command's own ---- */

@@ -88,6 +88,17 @@ static void render_reasons(struct output *out, const json_t *reply)
 	}
 }
 
+static void render_leaving(struct output *out, const json_t *reply)
+{
+	json_t *listener;
+	size_t i;
+
+	json_array_foreach(field_get(reply, "leaving"), i, listener)
+		output_text(out, STYLE_WARN, "%s: replaced or removed by a reload, %s open\n",
+			    field_text(listener, "name"),
+			    human_count(field_uint(listener, "connections_open")).text);
+}
+
 static void render_reload(struct output *out, const json_t *reply)
 {
 	json_t *reload = field_get(reply, "reload"), *error;
@@ -99,7 +110,7 @@ static void render_reload(struct output *out, const json_t *reply)
 		output_text(out, STYLE_DIM, "last reload: %s, done\n", field_text(reload, "time"));
 		return;
 	}
-	output_text(out, STYLE_BAD, "last reload: %s, refused:\n", field_text(reload, "time"));
+	output_text(out, STYLE_BAD, "last reload: %s, failed:\n", field_text(reload, "time"));
 	json_array_foreach(field_get(reload, "errors"), i, error) {
 		char *text = field_show(error);
 
@@ -118,6 +129,7 @@ static void render_status(struct output *out, const json_t *reply)
 	output_text(out, STYLE_WARN, "%s\n\n", field_bool(reply, "stopping") ? ", stopping" : "");
 	render_listeners(out, reply);
 	render_reasons(out, reply);
+	render_leaving(out, reply);
 	if (json_array_size(field_get(reply, "exports"))) {
 		putc('\n', out->file);
 		exports_render(out, field_get(reply, "exports"));

@@ -38,7 +38,8 @@ static const char usage[] =
 	"      --version\n"
 	"  -h, --help\n"
 	"\n"
-	"SIGTERM drains and ends; a second one ends at once.  nbctl(1) looks inside.\n";
+	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
+	"`nbctl reload` does.  nbctl(1) looks inside.\n";
 
 /* The exit status of what only prints: a full disk must not go unnoticed. */
 static int finish_output(void)
@@ -146,38 +147,42 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
 	return 0;
 }
 
+static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+{
+	struct reload_answer answer;
+
+	(void)source, (void)info;
+	log_info("%s: reloading", strsignal(SIGHUP));
+	reload_run(context, &(struct reload_request){ 0 }, &answer);
+	json_decref(answer.lines);
+	return 0;
+}
+
 static int watch_signals(struct server *s)
 {
-	static const int signals[] = { SIGTERM, SIGINT };
+	static const struct {
+		int number;
+		sd_event_signal_handler_t handle;
+	} signals[] = { { SIGTERM, on_terminate },
+			{ SIGINT, on_terminate },
+			{ SIGHUP, on_hangup } };
 	sigset_t set;
 	int rc;
 
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&set);
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
-		sigaddset(&set, signals[i]);
+		sigaddset(&set, signals[i].number);
 	sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread is started */
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-		rc = sd_event_add_signal(s->event, NULL, signals[i], on_terminate, s);
+		rc = sd_event_add_signal(s->event, NULL, signals[i].number, signals[i].handle, s);
 		if (rc < 0)
 			return rc;
 	}
 	return 0;
 }
 
-/* The first loop iteration follows when every listener accepts or has said why not. */
-static void notify_ready(const struct server *s)
-{
-	unsigned serving = 0;
-
-	for (unsigned i = 0; i < s->listener_count; i++)
-		serving += s->listeners[i]->state == LISTENER_SERVING;
-	sd_notifyf(0, "READY=1\nSTATUS=Serving %u of %u listeners, generation %llu", serving,
-		   s->listener_count, (unsigned long long)s->generation);
-	log_info("nbserved " NB_VERSION ": serving %u of %u listeners", serving, s->listener_count);
-}
-
-static int serve(struct config *config)
+static int serve(const char *path, struct config *config)
 {
 	static struct server server;
 	int rc, code;
@@ -190,11 +195,14 @@ static int serve(struct config *config)
 	}
 	rc = watch_signals(&server);
 	if (rc == 0)
-		rc = server_start(&server, config);
+		rc = server_start(&server, path, config);
 	if (rc == 0)
 		rc = watchdog_start(&server);
 	if (rc == 0) {
-		notify_ready(&server);
+		/* Every listener accepts or has said why not. */
+		server_notify_ready(&server, "");
+		log_info("nbserved " NB_VERSION ": serving %u of %u listeners",
+			 server_count_serving(&server), server.listener_count);
 		code = sd_event_loop(server.event);
 		rc = code < 0 ? code : 0;
 	}
@@ -225,7 +233,7 @@ int main(int argc, char **argv)
 	log_set_level(config->server.log_level);
 	switch (action) {
 	case ACTION_SERVE:
-		return serve(config) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+		return serve(path, config) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	case ACTION_CHECK:
 		printf("%s: good, %u listeners, %u exports\n", path, config->listener_count,
 		       config->export_count);

@@ -17,6 +17,8 @@
 
 #define INTERFACE "org.nbserved.Control"
 
+enum { CONFIRM_MAX_S = 86400 };
+
 void control_error(struct varlink_call *call, const char *name, const char *listener,
 		   const char *format, ...)
 {
@@ -122,6 +124,45 @@ static void drain(struct varlink_call *call, json_t *parameters)
 	varlink_reply(call, json_pack("{s:o}", "draining", draining));
 }
 
+static void reload(struct varlink_call *call, json_t *parameters)
+{
+	static const char *const errors[] = { [RELOAD_REFUSED] = INTERFACE ".ReloadRefused",
+					      [RELOAD_RESTART] = INTERFACE ".RestartNeeded" };
+	struct server *s = varlink_call_userdata(call);
+	json_t *seconds = json_object_get(parameters, "confirm_timeout_s");
+	struct reload_request request = {
+		.dry_run = json_is_true(json_object_get(parameters, "dry_run")),
+		.confirm_s = (unsigned)json_integer_value(seconds),
+	};
+	struct reload_answer answer;
+	enum reload_outcome outcome;
+
+	if (!request.dry_run)
+		log_change(call, "reload", s->path);
+	outcome = reload_run(s, &request, &answer);
+	if (outcome == RELOAD_DONE)
+		varlink_reply(call, json_pack("{s:I, s:o}", "generation", (json_int_t)s->generation,
+					      "changes", answer.lines));
+	else
+		varlink_error(
+			call, errors[outcome],
+			json_pack("{s:s, s:o}", "message", answer.message, "errors", answer.lines));
+}
+
+static void confirm_reload(struct varlink_call *call, json_t *parameters)
+{
+	struct server *s = varlink_call_userdata(call);
+
+	(void)parameters;
+	if (!reload_confirm(s)) {
+		varlink_error(call, INTERFACE ".NothingToConfirm",
+			      json_pack("{s:s}", "message", "no reload waits to be confirmed"));
+		return;
+	}
+	log_change(call, "confirm", "the reload");
+	varlink_reply(call, json_pack("{s:I}", "generation", (json_int_t)s->generation));
+}
+
 /* ---- The interface ---- */
 
 static const struct varlink_parameter listener_parameter[] = {
@@ -130,6 +171,11 @@ static const struct varlink_parameter listener_parameter[] = {
 };
 static const struct varlink_parameter level_parameter[] = {
 	{ "level", VARLINK_STRING, .optional = false },
+	{ 0 },
+};
+static const struct varlink_parameter reload_parameters[] = {
+	{ "dry_run", VARLINK_BOOL, .optional = true },
+	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
 	{ 0 },
 };
 static const struct varlink_parameter stats_parameters[] = {
@@ -153,6 +199,8 @@ static const struct varlink_method control_methods[] = {
 	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, NULL, doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, VARLINK_MORE_NEVER, level_parameter, set_log_level },
 	{ "Drain", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, drain },
+	{ "Reload", VARLINK_CHANGE, VARLINK_MORE_NEVER, reload_parameters, reload },
+	{ "ConfirmReload", VARLINK_CHANGE, VARLINK_MORE_NEVER, NULL, confirm_reload },
 	{ 0 },
 };
 

@@ -12,8 +12,7 @@
 #include "store.h"
 #include "util.h"
 
-/* RFC 3339, UTC. */
-static json_t *time_now(void)
+json_t *document_time(void)
 {
 	char date[32], full[48];
 	struct timespec now;
@@ -23,13 +22,6 @@ static json_t *time_now(void)
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &tm));
 	snprintf(full, sizeof(full), "%s.%03ldZ", date, now.tv_nsec / NS_PER_MS);
 	return json_string(full);
-}
-
-/* Of the last reload; its time is empty while there was none. */
-static json_t *document_reload(const struct server *s)
-{
-	return json_pack("{s:o, s:b, s:s, s:[]}", "generation", count(s->generation), "ok", 1,
-			 "time", "", "errors");
 }
 
 /* ---- What a listener is ---- */
@@ -325,7 +317,7 @@ static json_t *document_new(const struct server *s)
 {
 	return json_pack("{s:s, s:o, s:o, s:o}", "version", NB_VERSION, "generation",
 			 count(s->generation), "uptime_ns", count(clock_ns() - s->started_ns),
-			 "time", time_now());
+			 "time", document_time());
 }
 
 json_t *document_stats(struct server *s, const json_t *names)
@@ -339,27 +331,34 @@ json_t *document_stats(struct server *s, const json_t *names)
 	}
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "exports", document_exports_stats(s, names));
-	json_object_set_new(document, "reload", document_reload(s));
+	json_object_set_new(document, "reload", reload_document(s));
 	return document;
+}
+
+static json_t *listener_to_status(const struct listener *l)
+{
+	json_t *json = listener_to_json(l);
+	struct totals t;
+
+	totals_of(l, &t);
+	json_object_set_new(json, "connections_open", count(t.open));
+	return json;
 }
 
 json_t *document_status(struct server *s)
 {
-	json_t *document = document_new(s), *listeners = json_array();
+	json_t *document = document_new(s), *listeners = json_array(), *leaving = json_array();
 
-	for (unsigned i = 0; i < s->listener_count; i++) {
-		json_t *listener = listener_to_json(s->listeners[i]);
-		struct totals t;
-
-		totals_of(s->listeners[i], &t);
-		json_object_set_new(listener, "connections_open", count(t.open));
-		json_array_append_new(listeners, listener);
-	}
+	for (unsigned i = 0; i < s->listener_count; i++)
+		json_array_append_new(listeners, listener_to_status(s->listeners[i]));
+	for (const struct listener *l = s->leaving; l; l = l->next)
+		json_array_append_new(leaving, listener_to_status(l));
 	json_object_set_new(document, "pid", json_integer(getpid()));
 	json_object_set_new(document, "stopping", json_boolean(s->stopping));
 	json_object_set_new(document, "listeners", listeners);
+	json_object_set_new(document, "leaving", leaving);
 	json_object_set_new(document, "exports", document_exports_status(s));
-	json_object_set_new(document, "reload", document_reload(s));
+	json_object_set_new(document, "reload", reload_document(s));
 	return document;
 }
 

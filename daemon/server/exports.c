@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config_diff.h"
 #include "log.h"
 #include "server.h"
 #include "store.h"
@@ -28,13 +29,23 @@ const struct store *export_pick_store(const struct export_config *config, struct
 
 /* ---- Failures ---- */
 
+static void export_free_unused(struct server_export *x)
+{
+	/* A failure that is on its way still needs x, and comes back here. */
+	if (x->users == 0 && (!atomic_load(&x->export.failed) || x->failure_told))
+		free(x);
+}
+
 static void export_log_failure(struct call *call)
 {
-	const struct server_export *x = container_of(call, struct server_export, failed_call);
+	struct server_export *x = container_of(call, struct server_export, failed_call);
 	struct reason reason;
 
+	x->failure_told = true;
 	export_state(x, &reason);
 	log_write(LOG_ERR, NULL, "export '%s': %s", x->config.name, reason.text);
+	if (x->retired)
+		export_free_unused(x);
 }
 
 /* On a worker's thread. */
@@ -54,6 +65,7 @@ static int export_open(struct server_export *x)
 
 	if (!store)
 		return -ENOSYS;
+	x->failure_told = false;
 	x->export = (struct export){ .name = x->config.name,
 				     .options = &x->config.options,
 				     .store = store,
@@ -74,8 +86,11 @@ static int export_ref(struct server_export *x)
 
 void export_put(struct server_export *x)
 {
-	if (--x->users == 0)
-		x->export.store->close(&x->export);
+	if (--x->users > 0)
+		return;
+	x->export.store->close(&x->export);
+	if (x->retired)
+		export_free_unused(x);
 }
 
 static struct server_export *export_find(struct server *s, const char *name)
@@ -153,10 +168,19 @@ static void export_wanted(const struct config *config, const char *name, bool *r
 			}
 }
 
+static void export_log(const struct server_export *x)
+{
+	char size[NUMBER_TEXT_MAX];
+
+	log_write(LOG_INFO, NULL, "export '%s': %s%s%s through %s%s", x->config.name,
+		  format_size(x->export.size, size), x->config.options.path[0] ? " of " : "",
+		  x->config.options.path, x->export.store->name,
+		  x->export.read_only ? ", read-only" : "");
+}
+
 static void export_open_first(struct server *s, struct server_export *x)
 {
 	bool wanted, required;
-	char size[NUMBER_TEXT_MAX];
 
 	export_wanted(s->config, x->config.name, &wanted, &required);
 	if (!wanted)
@@ -166,10 +190,18 @@ static void export_open_first(struct server *s, struct server_export *x)
 			  x->config.name, x->config.section.file, x->config.section.line,
 			  x->reason.text);
 	else
-		log_write(LOG_INFO, NULL, "export '%s': %s%s%s through %s%s", x->config.name,
-			  format_size(x->export.size, size),
-			  x->config.options.path[0] ? " of " : "", x->config.options.path,
-			  x->export.store->name, x->export.read_only ? ", read-only" : "");
+		export_log(x);
+}
+
+static struct server_export *export_new(struct server *s, const struct export_config *config)
+{
+	struct server_export *x = calloc(1, sizeof(*x));
+
+	if (x) {
+		x->config = *config;
+		x->server = s;
+	}
+	return x;
 }
 
 int exports_open(struct server *s)
@@ -178,12 +210,10 @@ int exports_open(struct server *s)
 	if (!s->exports)
 		return -ENOMEM;
 	for (unsigned i = 0; i < s->config->export_count; i++) {
-		struct server_export *x = calloc(1, sizeof(*x));
+		struct server_export *x = export_new(s, &s->config->exports[i]);
 
 		if (!x)
 			return -ENOMEM;
-		x->config = s->config->exports[i];
-		x->server = s;
 		s->exports[s->export_count++] = x;
 		export_open_first(s, x);
 	}
@@ -195,6 +225,44 @@ void exports_close_unused(struct server *s)
 	for (unsigned i = 0; i < s->export_count; i++)
 		if (s->exports[i]->users > 0)
 			export_put(s->exports[i]);
+}
+
+int exports_renew(struct server *s, const struct config *config, const struct config_diff *diff,
+		  struct server_export ***ret_list)
+{
+	struct server_export **list = calloc(config->export_count + 1, sizeof(*list));
+
+	for (unsigned i = 0; list && i < config->export_count; i++) {
+		const char *name = config->exports[i].name;
+		struct server_export *x = export_find(s, name);
+
+		/* One that could not be opened is tried again. */
+		if (!x || x->error || config_diff_has(diff, CONFIG_EXPORT, name, CONFIG_REOPEN))
+			x = export_new(s, &config->exports[i]);
+		if (!x) {
+			exports_retire(list, i, s->exports, s->export_count);
+			return -ENOMEM;
+		}
+		list[i] = x;
+	}
+	*ret_list = list;
+	return list ? 0 : -ENOMEM;
+}
+
+void exports_retire(struct server_export **list, unsigned count, struct server_export *const *kept,
+		    unsigned kept_count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		unsigned j = 0;
+
+		while (j < kept_count && kept[j] != list[i])
+			j++;
+		if (j < kept_count)
+			continue;
+		list[i]->retired = true;
+		export_free_unused(list[i]);
+	}
+	free(list);
 }
 
 void exports_free(struct server *s)

@@ -1,5 +1,6 @@
 /* The exports of the configuration at run time.  Each is open while listeners serve it, no longer
- * and no shorter.  Main thread only; mounts point to `export`, which is theirs while they serve it.
+ * and no shorter; one that a reload took out is freed when the last listener that served it is.
+ * Main thread only; mounts point to `export`, which is theirs while they serve it.
  */
 #pragma once
 #include <stdbool.h>
@@ -8,6 +9,7 @@
 #include "export.h"
 #include "mailbox.h"
 
+struct config_diff;
 struct reason;
 struct server;
 
@@ -24,6 +26,8 @@ struct server_export {
 	struct export_config config; /* a copy: an export may outlive the configuration */
 	struct server *server;
 	struct call failed_call; /* on its way to the main thread: a flush has failed */
+	bool failure_told;       /* it has arrived */
+	bool retired;            /* by a reload: freed with its last user, or without */
 	unsigned users;          /* listeners that serve it */
 	int error;               /* -errno: it could not be opened, and why */
 	struct reason reason;
@@ -35,6 +39,14 @@ int exports_open(struct server *s);
 /* Those that no listener came for are closed again. */
 void exports_close_unused(struct server *s);
 void exports_free(struct server *s);
+
+/* For a reload: the exports of config, with those of s that diff leaves as they are.  *ret_list has
+ * config->export_count of them; -ENOMEM. */
+int exports_renew(struct server *s, const struct config *config, const struct config_diff *diff,
+		  struct server_export ***ret_list);
+/* Frees list, and those of it that are not in `kept`, at once or when their last user has gone. */
+void exports_retire(struct server_export **list, unsigned count, struct server_export *const *kept,
+		    unsigned kept_count);
 
 /* For listeners: a reference to the open export of that name, or NULL with the reason. */
 struct server_export *export_get(struct server *s, const char *name, struct reason *reason);

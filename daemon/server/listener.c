@@ -5,60 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "listening.h"
 #include "log.h"
 #include "server.h"
 #include "store.h"
 
 const char *const listener_state_names[] = { "serving", "draining", "drained", "unavailable" };
-
-/* ---- Sockets ---- */
-
-static void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
-{
-	if (sa->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
-	else if (sa->ss_family == AF_INET)
-		((struct sockaddr_in *)sa)->sin_port = htons(port);
-}
-
-static unsigned listener_count_sockets(const struct listener_config *config)
-{
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < config->address_count; i++)
-		count += 1U + config->addresses[i].port_last - config->addresses[i].port_first;
-	return count;
-}
-
-/* sockets[worker * stride + index]: the address of that index, for that worker. */
-static int listener_bind_all(struct listener *l, struct worker_socket *sockets, unsigned stride,
-			     struct reason *reason)
-{
-	for (unsigned i = 0; i < l->config->address_count; i++) {
-		const struct address *a = &l->config->addresses[i];
-
-		for (unsigned port = a->port_first; port <= a->port_last; port++) {
-			struct sockaddr_storage sa = a->sa;
-			unsigned index = l->address_count;
-			int rc;
-
-			sockaddr_set_port(&sa, (uint16_t)port);
-			rc = socket_bind(&sa, &sockets[index], l->worker_count, stride,
-					 &l->addresses[index], reason);
-			if (rc < 0)
-				return rc;
-			l->address_count++;
-		}
-	}
-	return socket_listen_all(sockets, stride * l->worker_count, reason);
-}
-
-static void listener_unbind(struct listener *l)
-{
-	for (unsigned i = 0; i < l->address_count; i++)
-		socket_unbind(&l->addresses[i]);
-}
 
 /* ---- What workers ask of us (on their threads) ---- */
 
@@ -86,49 +40,65 @@ static void listener_paused(struct worker *w, int error)
 	if (!log_limited(&limit, &missed))
 		return;
 	if (error)
-		log_write(LOG_WARNING, l->config->name,
+		log_write(LOG_WARNING, l->name,
 			  "listener '%s': accept: %s; connections wait until a descriptor is free "
 			  "(raise LimitNOFILE= or `ulimit -n`)",
-			  l->config->name, strerror(error));
+			  l->name, strerror(error));
 	else
-		log_write(LOG_INFO, l->config->name, "listener '%s': accepting again",
-			  l->config->name);
+		log_write(LOG_INFO, l->name, "listener '%s': accepting again", l->name);
 	if (missed)
-		log_write(LOG_INFO, l->config->name, "%u messages like this were dropped", missed);
+		log_write(LOG_INFO, l->name, "%u messages like this were dropped", missed);
 }
 
-struct listener_drained_call {
+/* What a worker has to say to the main thread. */
+struct listener_call {
 	struct call call;
 	struct listener *listener;
 };
 
+static void listener_tell(struct listener *l, void (*fn)(struct call *))
+{
+	struct listener_call *c = malloc(sizeof(*c));
+
+	if (!c)
+		abort();
+	*c = (struct listener_call){ .call.fn = fn, .listener = l };
+	mailbox_post(&l->server->mailbox, &c->call);
+}
+
+static struct listener *listener_told(struct call *call)
+{
+	struct listener_call *c = container_of(call, struct listener_call, call);
+	struct listener *l = c->listener;
+
+	free(c);
+	return l;
+}
+
+static void listener_on_deaf(struct call *call)
+{
+	server_worker_deaf(listener_told(call)->server);
+}
+
 static void listener_on_drained(struct call *call)
 {
-	struct listener_drained_call *d = container_of(call, struct listener_drained_call, call);
-	struct listener *l = d->listener;
+	struct listener *l = listener_told(call);
 
-	free(d);
 	if (++l->drained_count < l->worker_count || l->state != LISTENER_DRAINING)
 		return;
 	l->state = LISTENER_DRAINED;
-	log_write(LOG_INFO, l->config->name, "listener '%s': drained", l->config->name);
-	server_listener_drained(l->server);
+	log_write(LOG_INFO, l->name, "listener '%s': drained", l->name);
+	server_listener_drained(l); /* may free it */
 }
 
 static void listener_deaf(struct worker *w)
 {
-	(void)w;
+	listener_tell(w->owner_context, listener_on_deaf);
 }
 
 static void listener_drained(struct worker *w)
 {
-	struct listener *l = w->owner_context;
-	struct listener_drained_call *d = malloc(sizeof(*d));
-
-	if (!d)
-		abort();
-	*d = (struct listener_drained_call){ .call.fn = listener_on_drained, .listener = l };
-	mailbox_post(&l->server->mailbox, &d->call);
+	listener_tell(w->owner_context, listener_on_drained);
 }
 
 static const struct worker_owner listener_owner = {
@@ -209,6 +179,12 @@ static unsigned listener_workers(const struct listener_config *config)
 	return (unsigned)CPU_COUNT(&cpus);
 }
 
+static void listener_unbind(struct listener *l)
+{
+	for (unsigned i = 0; i < l->address_count; i++)
+		socket_unbind(&l->addresses[i]);
+}
+
 void listener_stop(struct listener *l)
 {
 	listener_unbind(l);
@@ -229,38 +205,37 @@ static void listener_free_workers(struct listener *l)
 
 /* Starts all workers on `engine`.  Takes the sockets over. */
 static int listener_start(struct listener *l, const struct engine *engine,
-			  struct worker_socket *sockets, unsigned stride, struct reason *reason)
+			  struct listening *sockets, struct reason *reason)
 {
-	int rc = 0;
+	struct worker_socket *taken = malloc((sockets->count + 1) * sizeof(*taken));
+	int rc = taken ? 0 : -ENOMEM;
 
 	l->engine = engine;
-	for (unsigned i = 0; i < l->worker_count; i++) {
+	for (unsigned i = 0; rc == 0 && i < l->worker_count; i++) {
 		struct worker *w = &l->workers[i];
+		unsigned count = listening_take(sockets, i, taken);
 
 		w->service = l->config->service;
 		w->engine = engine;
 		w->options = l->config->options;
 		w->owner = &listener_owner;
 		w->owner_context = l;
-		w->listener = l->config->name;
+		w->listener = l->name;
 		w->shared = l->shared;
 		w->index = i;
 		w->team = l->workers;
 		w->team_count = l->worker_count;
 		if (i == 0 && l->endpoints) {
 			w->endpoints = l->endpoints;
-			w->endpoint_count = listener_count_sockets(l->config);
+			w->endpoint_count = listening_count(l->config);
 		}
-		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->config->name, i % 100);
-		rc = worker_start(w, sockets + i * stride, stride, reason);
-		if (rc < 0) {
-			socket_close_all(sockets + (i + 1) * stride,
-					 (l->worker_count - i - 1) * stride);
-			listener_free_workers(l);
-			return rc;
-		}
+		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->name, i % 100);
+		rc = worker_start(w, taken, count, reason);
 	}
-	return 0;
+	free(taken);
+	if (rc < 0)
+		listener_free_workers(l);
+	return rc;
 }
 
 /* The engine that `auto` means here: the last of the table that this host can run. */
@@ -292,7 +267,7 @@ static int listener_allocate(struct listener *l)
 	if (l->workers)
 		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	l->costs = calloc(l->worker_count, sizeof(*l->costs));
-	l->addresses = calloc(listener_count_sockets(l->config), sizeof(*l->addresses));
+	l->addresses = calloc(listening_count(l->config), sizeof(*l->addresses));
 	l->admission = admission_new(l->config);
 	if (l->config->service->shared_new)
 		l->shared = l->config->service->shared_new();
@@ -305,67 +280,54 @@ static int listener_allocate(struct listener *l)
 /* RDMA: the engine binds the addresses, with its first worker. */
 static int listener_open_endpoints(struct listener *l, struct reason *reason)
 {
-	struct worker_socket none;
-	unsigned count = 0;
+	unsigned count = listening_count(l->config);
+	struct listening none = { 0 };
 	int rc;
 
-	l->endpoints = calloc(listener_count_sockets(l->config), sizeof(*l->endpoints));
-	if (!l->endpoints || listener_allocate(l) < 0)
+	l->endpoints = calloc(count, sizeof(*l->endpoints));
+	if (!l->endpoints)
 		return reason_set(reason, -ENOMEM, "no memory");
-	for (unsigned i = 0; i < l->config->address_count; i++) {
-		const struct address *a = &l->config->addresses[i];
-
-		for (unsigned port = a->port_first; port <= a->port_last; port++) {
-			l->endpoints[count] = a->sa;
-			sockaddr_set_port(&l->endpoints[count++], (uint16_t)port);
-		}
-	}
-	rc = listener_start(l, listener_pick_engine(l->config), &none, 0, reason);
+	listening_list(l->config, l->endpoints);
+	rc = listener_start(l, listener_pick_engine(l->config), &none, reason);
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
 	return rc;
 }
 
-static int listener_open(struct listener *l, struct reason *reason)
+static int listener_open(struct listener *l, struct listener *const *going, struct reason *reason)
 {
-	unsigned stride = listener_count_sockets(l->config), total;
-	struct worker_socket *sockets;
+	struct listening sockets = { 0 };
 	int rc;
 
 	l->worker_count = listener_workers(l->config);
+	if (listener_allocate(l) < 0)
+		return reason_set(reason, -ENOMEM, "no memory");
 	if (l->config->transport == TRANSPORT_RDMA)
 		return listener_open_endpoints(l, reason);
-	total = stride * l->worker_count;
-	sockets = calloc(total, sizeof(*sockets));
-	if (!sockets || listener_allocate(l) < 0) {
-		free(sockets);
-		return reason_set(reason, -ENOMEM, "no memory");
-	}
-	for (unsigned i = 0; i < total; i++)
-		sockets[i].fd = -1;
-	rc = listener_bind_all(l, sockets, stride, reason);
-	if (rc < 0) {
-		socket_close_all(sockets, total);
-	} else {
-		rc = listener_start(l, listener_pick_engine(l->config), sockets, stride, reason);
-	}
-	free(sockets);
+	rc = listening_open(&sockets, l, going, reason);
+	if (rc == 0)
+		rc = listener_start(l, listener_pick_engine(l->config), &sockets, reason);
+	listening_close(&sockets);
 	return rc;
 }
 
 int listener_prepare(struct server *server, const struct listener_config *config,
-		     struct listener **ret_listener, struct reason *reason)
+		     struct listener *const *going, struct listener **ret_listener,
+		     struct reason *reason)
 {
 	struct listener *l = calloc(1, sizeof(*l));
 	int rc;
 
-	if (!l)
+	if (!l || !(l->config = malloc(sizeof(*l->config)))) {
+		free(l);
 		return reason_set(reason, -ENOMEM, "no memory");
-	l->config = config;
+	}
+	*l->config = *config;
+	strcpy(l->name, config->name);
 	l->server = server;
 	rc = listener_get_exports(l, reason);
 	if (rc == 0)
-		rc = listener_open(l, reason);
+		rc = listener_open(l, going, reason);
 	if (rc < 0) {
 		listener_free_workers(l);
 		listener_put_exports(l);
@@ -384,8 +346,39 @@ int listener_prepare(struct server *server, const struct listener_config *config
 
 void listener_serve(struct listener *l)
 {
-	for (unsigned i = 0; i < l->worker_count; i++)
+	for (unsigned i = 0; i < l->worker_count; i++) {
+		listening_start(&l->workers[i], l->name);
 		worker_listen(&l->workers[i]);
+	}
+}
+
+void listener_accept_waiting(struct listener *l)
+{
+	for (unsigned i = 0; l->inherited && l->state == LISTENER_SERVING && i < l->worker_count;
+	     i++)
+		worker_accept_waiting(&l->workers[i]);
+}
+
+void listener_log(const struct listener *l)
+{
+	if (l->state == LISTENER_UNAVAILABLE) {
+		log_write(LOG_WARNING, l->name, "listener '%s': unavailable: %s", l->name,
+			  l->reason.text);
+		return;
+	}
+	for (unsigned i = 0; i < l->address_count; i++)
+		log_write(LOG_INFO, l->name, "listener '%s': %s on %s over %s, %u worker%s",
+			  l->name, l->config->service->name, l->addresses[i].text, l->engine->name,
+			  l->worker_count, l->worker_count == 1 ? "" : "s");
+}
+
+void listener_change(struct listener *l, const struct listener_config *config)
+{
+	if (config->options.idle_timeout_ns != l->config->options.idle_timeout_ns)
+		for (unsigned i = 0; i < l->worker_count; i++)
+			worker_set_idle_timeout(&l->workers[i], config->options.idle_timeout_ns);
+	admission_set(l->admission, config);
+	*l->config = *config;
 }
 
 void listener_drain(struct listener *l, uint64_t deadline_ns)
@@ -393,7 +386,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 	if (l->state != LISTENER_SERVING)
 		return;
 	l->state = LISTENER_DRAINING;
-	log_write(LOG_INFO, l->config->name, "listener '%s': draining", l->config->name);
+	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_drain(&l->workers[i], deadline_ns);
@@ -410,6 +403,7 @@ void listener_free(struct listener *l)
 	admission_free(l->admission);
 	free(l->addresses);
 	free(l->endpoints);
+	free(l->config);
 	free(l);
 }
 

@@ -19,8 +19,11 @@ enum listener_state {
 extern const char *const listener_state_names[];
 
 struct listener {
-	const struct listener_config *config; /* owned by the server's struct config */
+	char name[CONFIG_NAME_MAX]; /* constant, as workers use it; config is the main thread's */
+	/* A copy: a listener may outlive its configuration, and then the names of files in it. */
+	struct listener_config *config;
 	struct server *server;
+	struct listener *next; /* in server->leaving */
 	enum listener_state state;
 	struct reason reason;        /* of LISTENER_UNAVAILABLE */
 	const struct engine *engine; /* what `auto` became; NULL when unavailable */
@@ -30,6 +33,7 @@ struct listener {
 	unsigned drained_count;
 	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
+	bool inherited; /* some of its sockets were another listener's, which may still accept */
 	struct sockaddr_storage *endpoints; /* of an engine that binds them itself; NULL: sockets */
 	struct admission *admission;
 	struct server_export **exports; /* references to config->exports; NULL: not served */
@@ -41,14 +45,22 @@ struct listener {
 const struct engine *listener_pick_engine(const struct listener_config *config);
 
 /* Binds, starts the workers, does not accept yet.  0, or -errno with the reason; an `optional`
- * listener that this host cannot serve returns 0 and is LISTENER_UNAVAILABLE. */
+ * listener that this host cannot serve returns 0 and is LISTENER_UNAVAILABLE.  going: listeners
+ * that it may take sockets over from, see listening_open(); NULL: none. */
 int listener_prepare(struct server *server, const struct listener_config *config,
-		     struct listener **ret_listener, struct reason *reason);
+		     struct listener *const *going, struct listener **ret_listener,
+		     struct reason *reason);
 
 /* How it reaches config->exports[index], which it serves. */
 const struct store *listener_store(const struct listener *l, unsigned index);
 
 void listener_serve(struct listener *l); /* start accepting */
+/* Another listener's worker has stopped accepting: the kernel may have woken it, and nobody else,
+ * for connections that came while both listened to the same sockets. */
+void listener_accept_waiting(struct listener *l);
+void listener_log(const struct listener *l); /* what it serves, or why not */
+/* Puts the live keys of config in force; the others are as they were. */
+void listener_change(struct listener *l, const struct listener_config *config);
 /* Returns at once.  Connections may finish until deadline_ns, CLOCK_MONOTONIC; then, and when all
  * have ended, the listener is drained. */
 void listener_drain(struct listener *l, uint64_t deadline_ns);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <systemd/sd-daemon.h>
 
 #include "control.h"
 #include "log.h"
@@ -24,21 +25,6 @@ static int server_on_mailbox(sd_event_source *source, int fd, uint32_t events, v
 	return 0;
 }
 
-static void server_log_listener(const struct listener *l)
-{
-	const char *name = l->config->name;
-
-	if (l->state == LISTENER_UNAVAILABLE) {
-		log_write(LOG_WARNING, name, "listener '%s': unavailable: %s", name,
-			  l->reason.text);
-		return;
-	}
-	for (unsigned i = 0; i < l->address_count; i++)
-		log_write(LOG_INFO, name, "listener '%s': %s on %s over %s, %u worker%s", name,
-			  l->config->service->name, l->addresses[i].text, l->engine->name,
-			  l->worker_count, l->worker_count == 1 ? "" : "s");
-}
-
 /* All of them, so that every error is said at once. */
 static int server_prepare(struct server *s)
 {
@@ -51,7 +37,7 @@ static int server_prepare(struct server *s)
 	for (unsigned i = 0; i < s->config->listener_count; i++) {
 		const struct listener_config *lc = &s->config->listeners[i];
 		struct reason reason = { "" };
-		int rc = listener_prepare(s, lc, &s->listeners[s->listener_count], &reason);
+		int rc = listener_prepare(s, lc, NULL, &s->listeners[s->listener_count], &reason);
 
 		if (rc < 0) {
 			log_write(LOG_ERR, lc->name, "listener '%s' (%s:%u): %s", lc->name,
@@ -65,11 +51,12 @@ static int server_prepare(struct server *s)
 	return result;
 }
 
-int server_start(struct server *s, struct config *config)
+int server_start(struct server *s, const char *path, struct config *config)
 {
 	struct reason reason = { "" };
 	int rc;
 
+	s->path = path;
 	s->config = config;
 	s->started_ns = clock_ns();
 	s->generation = 1;
@@ -93,10 +80,26 @@ int server_start(struct server *s, struct config *config)
 	if (rc < 0)
 		return rc;
 	for (unsigned i = 0; i < s->listener_count; i++) {
-		server_log_listener(s->listeners[i]);
+		listener_log(s->listeners[i]);
 		listener_serve(s->listeners[i]);
 	}
 	return 0;
+}
+
+unsigned server_count_serving(const struct server *s)
+{
+	unsigned serving = 0;
+
+	for (unsigned i = 0; i < s->listener_count; i++)
+		serving += s->listeners[i]->state == LISTENER_SERVING;
+	return serving;
+}
+
+void server_notify_ready(const struct server *s, const char *remark)
+{
+	sd_notifyf(0, "READY=1\nSTATUS=Serving %u of %u listeners, generation %llu%s",
+		   server_count_serving(s), s->listener_count, (unsigned long long)s->generation,
+		   remark);
 }
 
 /* ---- Drain and stop ---- */
@@ -107,13 +110,32 @@ static bool server_drained(const struct server *s)
 		if (s->listeners[i]->state == LISTENER_SERVING ||
 		    s->listeners[i]->state == LISTENER_DRAINING)
 			return false;
-	return true;
+	return !s->leaving;
 }
 
-void server_listener_drained(struct server *s)
+static void server_end_if_drained(struct server *s)
 {
 	if (s->stopping && server_drained(s))
 		sd_event_exit(s->event, 0);
+}
+
+void server_worker_deaf(struct server *s)
+{
+	for (unsigned i = 0; i < s->listener_count; i++)
+		listener_accept_waiting(s->listeners[i]);
+}
+
+void server_listener_drained(struct listener *l)
+{
+	struct server *s = l->server;
+
+	for (struct listener **p = &s->leaving; *p; p = &(*p)->next)
+		if (*p == l) {
+			*p = l->next;
+			listener_free(l);
+			break;
+		}
+	server_end_if_drained(s);
 }
 
 /* A worker that does not answer must not keep us from ending. */
@@ -137,7 +159,7 @@ void server_drain(struct server *s)
 	sd_event_add_time_relative(s->event, NULL, CLOCK_MONOTONIC,
 				   timeout_ns / NS_PER_US + 2 * 1000 * 1000, 10 * 1000,
 				   server_on_drain_timeout, s);
-	server_listener_drained(s);
+	server_end_if_drained(s);
 }
 
 void server_stop(struct server *s)
@@ -145,12 +167,21 @@ void server_stop(struct server *s)
 	control_stop(s);
 	for (unsigned i = 0; i < s->listener_count; i++)
 		listener_stop(s->listeners[i]);
+	for (struct listener *l = s->leaving; l; l = l->next)
+		listener_stop(l);
 	if (s->mailbox.fd > 0)
 		mailbox_run(&s->mailbox); /* what the workers still had to say of their listeners */
 	mailbox_fini(&s->mailbox);
 	for (unsigned i = 0; i < s->listener_count; i++)
 		listener_free(s->listeners[i]);
+	while (s->leaving) {
+		struct listener *l = s->leaving;
+
+		s->leaving = l->next;
+		listener_free(l);
+	}
 	exports_free(s);
+	reload_fini(s);
 	reserve_close();
 	free(s->listeners);
 	s->listeners = NULL;

@@ -9,17 +9,22 @@
 #include "listener.h"
 #include "mailbox.h"
 #include "proc.h"
+#include "reload.h"
 
 struct control;
 
 struct server {
 	sd_event *event;
+	const char *path; /* of the configuration */
 	struct config *config;
 	struct listener **listeners; /* in the order of the configuration; listener_count of them */
 	unsigned listener_count;
+	/* Those that a reload took out and that are not drained yet; freed then. */
+	struct listener *leaving;
 	struct server_export **exports; /* likewise */
 	unsigned export_count;
-	uint64_t generation;    /* 1 after the start */
+	uint64_t generation;    /* 1 after the start, one more after each reload */
+	struct reload reload;   /* the last one */
 	uint64_t started_ns;    /* CLOCK_MONOTONIC */
 	struct mailbox mailbox; /* for the workers to reach the main thread */
 	struct control *control;
@@ -28,9 +33,13 @@ struct server {
 	bool stopping;
 };
 
-/* Takes config over, on success.  Starts every listener, or none: 0, or -errno with all reasons
- * logged. */
-int server_start(struct server *s, struct config *config);
+/* Takes config, which was read from path, over.  Starts every listener, or none: 0, or -errno with
+ * all reasons logged. */
+int server_start(struct server *s, const char *path, struct config *config);
+
+unsigned server_count_serving(const struct server *s);
+/* Tells the service manager that the server is ready; remark: "", or what else its status says. */
+void server_notify_ready(const struct server *s, const char *remark);
 
 /* Stops accepting; the event loop ends when every listener is drained, or at the latest when
  * drain-timeout has passed. */
@@ -43,7 +52,9 @@ struct listener *server_find_listener(struct server *s, const char *name);
 /* Has idle workers count what they have not looked at yet: see worker_settle(). */
 void server_settle(struct server *s);
 
-/* Called by a listener. */
-void server_listener_drained(struct server *s);
+/* Called by a listener: one of its workers has stopped accepting. */
+void server_worker_deaf(struct server *s);
+/* Called by a listener; frees it if it is one that leaves. */
+void server_listener_drained(struct listener *l);
 /* The kernel's threads of this process, looked at now or within the last millisecond. */
 struct proc_threads *server_scan_threads(struct server *s);

@@ -68,7 +68,7 @@ static const char *tcp_advice(int error)
 }
 
 static int tcp_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, unsigned count,
-		    unsigned stride, struct reason *reason)
+		    bool join, struct reason *reason)
 {
 	uint64_t end_ns = clock_ns() + BIND_NS;
 	char text[ADDRESS_TEXT_MAX];
@@ -78,12 +78,12 @@ static int tcp_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, 
 		int fd;
 
 		do
-			fd = tcp_open(sa, i == 0);
+			fd = tcp_open(sa, i == 0 && !join);
 		while (fd == -EADDRINUSE && wait_for_address(end_ns));
 		if (fd < 0)
 			return reason_set(reason, fd, "bind %s: %s%s", format_sockaddr(sa, text),
 					  strerror(-fd), tcp_advice(-fd));
-		sockets[i * stride].fd = fd;
+		sockets[i].fd = fd;
 		if (i == 0)
 			getsockname(fd, (struct sockaddr *)sa, &len); /* port 0 is now a port */
 	}
@@ -122,8 +122,7 @@ static int unix_open(const struct sockaddr_storage *sa, struct unix_socket *ret_
 }
 
 static int unix_bind(const struct sockaddr_storage *sa, struct worker_socket *sockets,
-		     unsigned count, unsigned stride, struct unix_socket *ret_file,
-		     struct reason *reason)
+		     unsigned count, struct unix_socket *ret_file, struct reason *reason)
 {
 	uint64_t end_ns = clock_ns() + BIND_NS;
 	int fd;
@@ -134,9 +133,9 @@ static int unix_bind(const struct sockaddr_storage *sa, struct worker_socket *so
 	if (fd < 0)
 		return fd;
 	for (unsigned i = 0; i < count; i++) {
-		sockets[i * stride].shared = count > 1;
-		sockets[i * stride].fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-		if (sockets[i * stride].fd < 0) {
+		sockets[i].shared = count > 1;
+		sockets[i].fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		if (sockets[i].fd < 0) {
 			int error = errno;
 
 			unix_socket_remove(ret_file);
@@ -149,33 +148,25 @@ static int unix_bind(const struct sockaddr_storage *sa, struct worker_socket *so
 /* ---- All ---- */
 
 int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *sockets,
-		unsigned count, unsigned stride, struct bound *ret_bound, struct reason *reason)
+		unsigned count, bool join, struct bound *ret_bound, struct reason *reason)
 {
 	struct sockaddr_storage sa = *wanted;
 	int rc;
 
 	if (sa.ss_family == AF_UNIX)
-		rc = unix_bind(&sa, sockets, count, stride, &ret_bound->file, reason);
+		rc = unix_bind(&sa, sockets, count, &ret_bound->file, reason);
 	else
-		rc = tcp_bind(&sa, sockets, count, stride, reason);
+		rc = tcp_bind(&sa, sockets, count, join, reason);
+	ret_bound->wanted = *wanted;
+	ret_bound->sa = sa;
 	if (rc == 0)
 		format_sockaddr(&sa, ret_bound->text);
 	return rc;
 }
 
-int socket_listen_all(const struct worker_socket *sockets, unsigned count, struct reason *reason)
+int socket_listen(int fd)
 {
-	for (unsigned i = 0; i < count; i++)
-		if (listen(sockets[i].fd, BACKLOG) < 0)
-			return reason_set(reason, -errno, "listen: %s", strerror(errno));
-	return 0;
-}
-
-void socket_close_all(struct worker_socket *sockets, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (sockets[i].fd >= 0)
-			close(sockets[i].fd);
+	return listen(fd, BACKLOG) < 0 ? -errno : 0;
 }
 
 void socket_unbind(struct bound *bound)

@@ -9,19 +9,20 @@
 struct bound {
 	char text[ADDRESS_TEXT_MAX]; /* port 0 resolved */
 	struct unix_socket file;     /* unix:/PATH: what to remove; else its path is "" */
+	struct sockaddr_storage wanted, sa;
+	/* What took its sockets over, of a listener that is being prepared.  Theirs is the file,
+	 * too, when that one serves. */
+	struct bound *heir;
 };
 
-/* Binds one address for `count` workers: sockets[0], sockets[stride], and so on; the caller owns
- * them, whatever is returned.  0, or -errno with the reason. */
+/* Binds one address for `count` workers: the caller owns
+ * them, whatever is returned.  join: its port may be in use by sockets of ours.  0, or -errno with
+ * the reason. */
 int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *sockets,
-		unsigned count, unsigned stride, struct bound *ret_bound, struct reason *reason);
+		unsigned count, bool join, struct bound *ret_bound, struct reason *reason);
 
-/* All that were bound, at once: a connection that came before would be given to a socket that might
- * yet be closed. */
-int socket_listen_all(const struct worker_socket *sockets, unsigned count, struct reason *reason);
-
-/* Closes those that are open (fd >= 0). */
-void socket_close_all(struct worker_socket *sockets, unsigned count);
+/* 0 or -errno. */
+int socket_listen(int fd);
 
 /* Nobody can find the address any more, if it is a file that is still ours. */
 void socket_unbind(struct bound *bound);

@@ -51,10 +51,7 @@ class Daemon:
         self.control = str(self.directory / "control.sock")
         self.config_path = self.directory / "nbserved.ini"
         self.log_path = self.directory / "log"
-        if "[server]" not in config:
-            config = "[server]\n" + config
-        config = config.replace("[server]", f"[server]\ncontrol = {self.control}", 1)
-        self.config_path.write_text(config)
+        self.write_config(config)
 
         def limits():
             if nofile:
@@ -94,6 +91,20 @@ class Daemon:
             if self.process.poll() is not None:
                 pytest.fail(f"nbserved ended with {self.process.returncode}:\n{self.log()}")
         pytest.fail(f"nbserved was not ready in {TIMEOUT} s:\n{self.log()}")
+
+    def notified(self):
+        """What the service manager was told since this was last asked."""
+        messages = []
+        while select.select([self.notify], [], [], 0)[0]:
+            messages.append(self.notify.recv(4096).decode())
+        return messages
+
+    def write_config(self, config):
+        """Another configuration, for a reload; the control socket stays."""
+        if "[server]" not in config:
+            config = "[server]\n" + config
+        config = config.replace("[server]", f"[server]\ncontrol = {self.control}", 1)
+        self.config_path.write_text(config)
 
     def log(self):
         return self.log_path.read_text(errors="replace")

@@ -11,7 +11,8 @@ from conftest import ENGINES, NBCTL, ROOT, TIMEOUT, listener, requires, wait_unt
 COMPLETION = ROOT / "ctl/nbctl.bash-completion"
 LIBRARY = pathlib.Path("/usr/share/bash-completion/bash_completion")
 NAMES = [f"echo-{e}" for e in ENGINES]
-COMMANDS = {"status", "stats", "compare", "top", "connections", "drain", "log-level", "config",
+COMMANDS = {"status", "stats", "compare", "top", "connections", "drain", "log-level", "reload",
+            "confirm", "config",
             "doctor", "help"}  # fmt: skip
 
 # Runs the function as readline would, for the words of the line.

@@ -101,7 +101,7 @@ def test_every_interface_describes_itself(daemon):
 
 def test_every_declared_method_exists_and_takes_only_what_is_declared(daemon, interface):
     assert {"GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor", "SetLogLevel",
-            "Drain"} <= set(interface.methods)
+            "Drain", "Reload", "ConfirmReload"} <= set(interface.methods)
     for method, (takes, _) in interface.methods.items():
         # An undeclared parameter: the method exists, and is not run.
         good = {name: "info" for name, kind in takes[1].items() if kind[0] != "maybe"}

@@ -1,0 +1,430 @@
+/* Reload.  See reload.h. */
+#include "reload.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+#include "config_diff.h"
+#include "document.h"
+#include "listening.h"
+#include "log.h"
+#include "server.h"
+
+/* ---- Texts ---- */
+
+static void add_line(json_t *lines, const char *text)
+{
+	json_t *line = json_string(text);
+
+	json_array_append_new(lines, line ? line : json_string("(not UTF-8)"));
+}
+
+static void add_changes(json_t *lines, const struct config_diff *diff, bool only_restart)
+{
+	for (unsigned i = 0; i < diff->count; i++)
+		if (!only_restart || diff->list[i].class == CONFIG_RESTART)
+			add_line(lines, diff->list[i].text);
+}
+
+static void log_lines(int level, const json_t *lines)
+{
+	json_t *line;
+	size_t i;
+
+	json_array_foreach(lines, i, line)
+		log_write(level, NULL, "reload: %s", json_string_value(line));
+}
+
+/* ---- Prepare ---- */
+
+/* What is to become the server's. */
+struct next {
+	struct server *server;
+	struct config *config;
+	struct config_diff diff;
+	struct listener **listeners; /* those that stay, and new ones */
+	struct listener **going;     /* those that do not stay; NULL-terminated */
+	struct server_export **exports;
+	unsigned listener_count, going_count, export_count;
+};
+
+static bool exports_changed(const struct next *n, const struct listener_config *lc)
+{
+	for (unsigned i = 0; i < lc->export_count; i++)
+		if (config_diff_has(&n->diff, CONFIG_EXPORT, lc->exports[i].name, CONFIG_REOPEN))
+			return true;
+	return false;
+}
+
+/* The running listener that config's becomes without a new one.  One that does not serve, because
+ * it was drained or this host could not, is begun again. */
+static struct listener *find_kept(const struct next *n, const struct listener_config *lc)
+{
+	struct listener *l = server_find_listener(n->server, lc->name);
+
+	if (!l || l->state != LISTENER_SERVING || exports_changed(n, lc) ||
+	    config_diff_has(&n->diff, CONFIG_LISTENER, lc->name, CONFIG_REPLACE))
+		return NULL;
+	return l;
+}
+
+static const struct listener_config *find_config(const struct config *config, const char *name)
+{
+	for (unsigned i = 0; i < config->listener_count; i++)
+		if (!strcmp(config->listeners[i].name, name))
+			return &config->listeners[i];
+	return NULL;
+}
+
+static void find_going(struct next *n)
+{
+	struct server *s = n->server;
+
+	for (unsigned i = 0; i < s->listener_count; i++) {
+		struct listener *l = s->listeners[i];
+		const struct listener_config *lc = find_config(n->config, l->name);
+
+		for (unsigned j = 0; j < l->address_count; j++)
+			l->addresses[j].heir = NULL;
+		if (!lc || !find_kept(n, lc))
+			n->going[n->going_count++] = l;
+	}
+}
+
+/* Listeners look their exports up in the server. */
+static void swap_exports(struct next *n)
+{
+	struct server *s = n->server;
+	struct server_export **list = s->exports;
+	unsigned count = s->export_count;
+
+	s->exports = n->exports;
+	s->export_count = n->export_count;
+	n->exports = list;
+	n->export_count = count;
+}
+
+/* All of them, so that every error is said at once. */
+static int prepare_listeners(struct next *n, json_t *errors)
+{
+	int result = 0;
+
+	for (unsigned i = 0; i < n->config->listener_count; i++) {
+		const struct listener_config *lc = &n->config->listeners[i];
+		struct listener *l = find_kept(n, lc);
+		struct reason reason = { "" };
+		int rc = 0;
+
+		if (!l)
+			rc = listener_prepare(n->server, lc, n->going, &l, &reason);
+		if (rc < 0) {
+			json_array_append_new(
+				errors, json_sprintf("%s:%u: [listener %s]: %s", lc->section.file,
+						     lc->section.line, lc->name, reason.text));
+			result = rc;
+		} else {
+			n->listeners[n->listener_count++] = l;
+		}
+	}
+	return result;
+}
+
+static bool is_running(const struct server *s, const struct listener *l)
+{
+	return server_find_listener((struct server *)s, l->name) == l;
+}
+
+/* With the server's own exports in n. */
+static void undo(struct next *n)
+{
+	for (unsigned i = 0; i < n->listener_count; i++)
+		if (!is_running(n->server, n->listeners[i]))
+			listener_free(n->listeners[i]);
+	swap_exports(n);
+	exports_retire(n->exports, n->export_count, n->server->exports, n->server->export_count);
+	free(n->listeners);
+	free(n->going);
+}
+
+static int prepare(struct next *n, json_t *errors)
+{
+	struct server *s = n->server;
+	int rc = exports_renew(s, n->config, &n->diff, &n->exports);
+
+	n->export_count = rc == 0 ? n->config->export_count : 0;
+	n->listeners = calloc(n->config->listener_count + 1, sizeof(*n->listeners));
+	n->going = calloc(s->listener_count + 1, sizeof(*n->going));
+	swap_exports(n);
+	if (rc < 0 || !n->listeners || !n->going) {
+		rc = -ENOMEM;
+		add_line(errors, "no memory");
+	} else {
+		find_going(n);
+		rc = prepare_listeners(n, errors);
+	}
+	if (rc < 0)
+		undo(n);
+	return rc;
+}
+
+/* ---- Commit: nothing fails from here on ---- */
+
+static void leave(struct server *s, struct listener *l, uint64_t deadline_ns)
+{
+	for (unsigned i = 0; i < l->address_count; i++) {
+		struct bound *a = &l->addresses[i];
+
+		if (!a->heir)
+			continue;
+		a->heir->file = a->file;
+		a->file = (struct unix_socket){ 0 };
+		a->heir = NULL;
+		listening_give(l, i);
+	}
+	listener_drain(l, deadline_ns);
+	if (l->state != LISTENER_DRAINING) {
+		listener_free(l);
+		return;
+	}
+	l->next = s->leaving;
+	s->leaving = l;
+}
+
+static bool is_listed(struct listener *const *list, unsigned count, const struct listener *l)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (list[i] == l)
+			return true;
+	return false;
+}
+
+/* Old ones stop first, so that who comes now gets what is new; the sockets stay open throughout. */
+static void commit(struct next *n)
+{
+	struct server *s = n->server;
+	struct listener **old = s->listeners;
+	unsigned old_count = s->listener_count;
+
+	for (unsigned i = 0; i < n->listener_count; i++) {
+		struct listener *l = n->listeners[i];
+
+		if (is_running(s, l)) {
+			listener_change(l, &n->config->listeners[i]);
+			continue;
+		}
+		listener_log(l);
+	}
+	s->listeners = n->listeners;
+	s->listener_count = n->listener_count;
+	exports_retire(n->exports, n->export_count, s->exports, s->export_count);
+	s->config = n->config;
+	s->generation++;
+	log_set_level(s->config->server.log_level);
+	for (unsigned i = 0; i < n->going_count; i++)
+		leave(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns);
+	for (unsigned i = 0; i < n->listener_count; i++)
+		if (!is_listed(old, old_count, n->listeners[i]))
+			listener_serve(n->listeners[i]);
+	free(old);
+	free(n->going);
+}
+
+/* Makes config the server's, or adds to errors; the caller frees the one that is not used. */
+static int apply(struct server *s, struct config *config, const struct config_diff *diff,
+		 json_t *errors)
+{
+	struct next next = { .server = s, .config = config, .diff = *diff };
+	int rc = prepare(&next, errors);
+
+	if (rc == 0)
+		commit(&next);
+	return rc;
+}
+
+/* ---- Around the transaction ---- */
+
+static void notify_reloading(void)
+{
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
+		   (unsigned long long)(clock_ns() / NS_PER_US));
+}
+
+/* Takes errors over. */
+static void remember(struct server *s, bool ok, json_t *errors)
+{
+	struct reload *r = &s->reload;
+
+	json_decref(r->time);
+	json_decref(r->errors);
+	r->ok = ok;
+	r->generation = s->generation;
+	r->time = document_time();
+	r->errors = errors;
+	server_notify_ready(s, ok ? "" : "; the last reload failed, see nbctl status");
+}
+
+static void forget_previous(struct reload *r)
+{
+	r->timer = sd_event_source_disable_unref(r->timer);
+	config_free(r->previous);
+	r->previous = NULL;
+}
+
+static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void *context)
+{
+	struct server *s = context;
+	struct reload *r = &s->reload;
+	struct config *unconfirmed = s->config;
+	struct config_diff diff;
+	json_t *errors = json_array();
+	int rc;
+
+	(void)source, (void)due_us;
+	if (s->stopping) {
+		json_decref(errors);
+		return 0;
+	}
+	notify_reloading();
+	config_diff_make(&diff, unconfirmed, r->previous);
+	rc = apply(s, r->previous, &diff, errors);
+	config_diff_free(&diff);
+	if (rc == 0) {
+		r->previous = unconfirmed; /* to be freed */
+		json_array_insert_new(
+			errors, 0, json_sprintf("not confirmed within %u s: undone", r->confirm_s));
+	} else {
+		json_array_insert_new(errors, 0,
+				      json_sprintf("not confirmed within %u s, but the "
+						   "configuration before cannot come back",
+						   r->confirm_s));
+	}
+	forget_previous(r);
+	log_lines(LOG_ERR, errors);
+	remember(s, false, errors);
+	return 0;
+}
+
+/* Keeps `previous` until it is confirmed. */
+static void await_confirmation(struct server *s, struct config *previous, unsigned seconds)
+{
+	struct reload *r = &s->reload;
+
+	r->previous = previous;
+	r->confirm_s = seconds;
+	if (seconds == 0 || sd_event_add_time_relative(s->event, &r->timer, CLOCK_MONOTONIC,
+						       seconds * (uint64_t)1000000, 1000,
+						       reload_on_unconfirmed, s) < 0)
+		forget_previous(r);
+	else
+		log_info("reload: to be confirmed within %u s", seconds);
+}
+
+/* NULL with all errors. */
+static struct config *load(const char *path, json_t *lines)
+{
+	struct config_errors errors = { 0 };
+	struct config *config = NULL;
+
+	config_load(path, &config, &errors);
+	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
+		add_line(lines, errors.text[i]);
+	if (errors.count > CONFIG_ERRORS_MAX)
+		json_array_append_new(lines, json_sprintf("and %u more errors",
+							  errors.count - CONFIG_ERRORS_MAX));
+	config_errors_free(&errors);
+	return config;
+}
+
+/* With config read.  Frees what is not used. */
+static enum reload_outcome change_to(struct server *s, struct config *config,
+				     const struct reload_request *request,
+				     struct reload_answer *answer)
+{
+	struct config *previous = s->config;
+	enum reload_outcome outcome = RELOAD_DONE;
+	struct config_diff diff;
+
+	config_diff_make(&diff, previous, config);
+	if (config_diff_has(&diff, CONFIG_SERVER, NULL, CONFIG_RESTART)) {
+		outcome = RELOAD_RESTART;
+		answer->message = "nothing was changed: these need a restart of the daemon";
+		add_changes(answer->lines, &diff, true);
+	} else if (!request->dry_run && apply(s, config, &diff, answer->lines) < 0) {
+		outcome = RELOAD_REFUSED;
+		answer->message = "nothing was changed: this host cannot serve the configuration";
+	} else {
+		add_changes(answer->lines, &diff, false);
+	}
+	config_diff_free(&diff);
+	if (outcome == RELOAD_DONE && !request->dry_run)
+		await_confirmation(s, previous, request->confirm_s);
+	else
+		config_free(config);
+	return outcome;
+}
+
+enum reload_outcome reload_run(struct server *s, const struct reload_request *request,
+			       struct reload_answer *answer)
+{
+	enum reload_outcome outcome = RELOAD_REFUSED;
+	struct config *config = NULL;
+
+	*answer = (struct reload_answer){ .lines = json_array() };
+	if (s->stopping)
+		answer->message = "the server is stopping";
+	else if (s->reload.previous)
+		answer->message = "the last reload is not confirmed yet: `nbctl confirm`, or wait";
+	if (answer->message) {
+		log_warning("reload: refused: %s", answer->message);
+		return outcome;
+	}
+	if (!request->dry_run)
+		notify_reloading();
+	config = load(s->path, answer->lines);
+	if (config)
+		outcome = change_to(s, config, request, answer);
+	else
+		answer->message = "nothing was changed: the configuration is wrong";
+	if (request->dry_run)
+		return outcome;
+	log_lines(outcome == RELOAD_DONE ? LOG_INFO : LOG_ERR, answer->lines);
+	if (outcome == RELOAD_DONE)
+		log_info("reload: done, generation %llu", (unsigned long long)s->generation);
+	else
+		log_error("reload: %s", answer->message);
+	remember(s, outcome == RELOAD_DONE,
+		 outcome == RELOAD_DONE ? json_array() : json_incref(answer->lines));
+	return outcome;
+}
+
+bool reload_confirm(struct server *s)
+{
+	if (!s->reload.previous)
+		return false;
+	forget_previous(&s->reload);
+	log_info("reload: generation %llu is confirmed", (unsigned long long)s->generation);
+	return true;
+}
+
+json_t *reload_document(const struct server *s)
+{
+	const struct reload *r = &s->reload;
+
+	if (!r->time)
+		return json_pack("{s:I, s:b, s:s, s:[]}", "generation", (json_int_t)s->generation,
+				 "ok", 1, "time", "", "errors");
+	return json_pack("{s:I, s:b, s:O, s:O}", "generation", (json_int_t)r->generation, "ok",
+			 r->ok, "time", r->time, "errors", r->errors);
+}
+
+void reload_fini(struct server *s)
+{
+	struct reload *r = &s->reload;
+
+	forget_previous(r);
+	json_decref(r->time);
+	json_decref(r->errors);
+	*r = (struct reload){ 0 };
+}

@@ -1,0 +1,476 @@
+"""Reload is a transaction: all of the changed configuration or nothing, and what it does not change
+goes on as if nothing had happened."""
+
+import os
+import signal
+import socket
+import threading
+
+import pytest
+from conftest import is_sanitized, listener, wait_until
+
+
+def reload(daemon, *arguments, config=None, status=0):
+    """nbctl reload; its output."""
+    if config is not None:
+        daemon.write_config(config)
+    result = daemon.nbctl("reload", *arguments, check=False)
+    assert result.returncode == status, result.stdout + daemon.log()
+    return result.stdout
+
+
+def echo(s, data=b"hello"):
+    s.sendall(data)
+    received = b""
+    while len(received) < len(data):
+        part = s.recv(len(data) - len(received))
+        assert part, "closed"
+        received += part
+    assert received == data
+
+
+def is_closed(s):
+    try:
+        return s.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def generation(daemon):
+    return daemon.call("GetStatus")["generation"]
+
+
+def last(daemon):
+    return daemon.call("GetStatus")["reload"]
+
+
+def tasks(daemon):
+    return sorted(os.listdir(f"/proc/{daemon.pid}/task"))
+
+
+def wait_left(daemon):
+    wait_until(lambda: not daemon.call("GetStatus")["leaving"], "old listeners do not drain")
+
+
+def refuses(address):
+    try:
+        socket.create_connection(address, timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_no_change(start_daemon, engine):
+    """Nothing but the generation changes: the same threads, connections and counters."""
+    daemon = start_daemon(listener("a", engine=engine) + listener("b", "discard", engine))
+    with daemon.connect("a") as s:
+        echo(s)
+        before, threads, port = daemon.stats("a"), tasks(daemon), daemon.port("a")
+        assert reload(daemon) == "no change\ngeneration 2\n"
+        echo(s)
+        after = daemon.stats("a")
+        assert tasks(daemon) == threads and daemon.port("a") == port
+        assert after["connections"] == before["connections"]
+        assert after["bytes_in"] == before["bytes_in"] + 5
+    assert last(daemon)["ok"] and last(daemon)["generation"] == 2
+    assert "last reload: " in daemon.nbctl("status").stdout
+
+
+def test_added_listener(start_daemon, engine):
+    daemon = start_daemon(listener("a", engine=engine))
+    text = reload(daemon, config=listener("a", engine=engine) + listener("b", engine=engine))
+    assert "[listener b]: added (listener)" in text and "generation 2" in text
+    with daemon.connect("b") as s:
+        echo(s)
+
+
+def test_wrong_file(start_daemon):
+    """Every error with its place; the old configuration serves on."""
+    daemon = start_daemon(listener("a"))
+    with daemon.connect("a") as s:
+        wrong = listener("a", wrokers=2) + listener("b", "eko", buffers="many")
+        text = reload(daemon, config=wrong, status=1)
+        for part in ["wrokers", "[listener b] service", "[listener b] buffers", "nbserved.ini:6: ", "nbserved.ini:11: "]:
+            assert part in text
+        echo(s)
+    with daemon.connect("a") as s:
+        echo(s)
+    assert generation(daemon) == 1
+    assert not last(daemon)["ok"] and len(last(daemon)["errors"]) == 3
+    assert "last reload" in daemon.nbctl("status").stdout
+    daemon.config_path.unlink()
+    assert "nbserved.ini: No such file" in reload(daemon, status=1)
+    assert reload(daemon, config=listener("a")) == "no change\ngeneration 2\n"
+    assert last(daemon)["ok"]
+
+
+def test_port_in_use(start_daemon, engine):
+    """What was prepared is undone: sockets, threads; the changed listener keeps its old workers."""
+    daemon = start_daemon(listener("a", engine=engine) + listener("b", engine=engine))
+    first = daemon.port("a")
+    with socket.create_server(("127.0.0.1", 0)) as other, daemon.connect("a") as s:
+        echo(s)
+        threads, descriptors = tasks(daemon), daemon.descriptors()
+        taken = other.getsockname()[1]
+        config = (
+            listener("a", engine=engine, buffers=64)
+            + listener("new", engine=engine)
+            + listener("b", engine=engine, address=f"127.0.0.1:{taken}")
+        )
+        text = reload(daemon, config=config, status=1)
+        assert f"[listener b]: bind 127.0.0.1:{taken}: Address already in use" in text
+        assert "nothing was changed" in text
+        echo(s)
+        assert tasks(daemon) == threads
+        wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are left")
+        assert generation(daemon) == 1 and daemon.port("a") == first
+        for name in ["a", "b"]:
+            with daemon.connect(name) as t:
+                echo(t)
+
+
+def test_restart_class(start_daemon):
+    """Nothing is applied, not even what could be; exit status 4."""
+    daemon = start_daemon(listener("a"))
+    daemon.write_config("[server]\ncontrol-group = nobody\n" + listener("a", idle_timeout="1s"))
+    for arguments in [["--dry-run"], []]:
+        text = reload(daemon, *arguments, status=4)
+        assert "[server] control-group: nbserved -> nobody (restart)" in text
+        assert "idle-timeout" not in text
+    assert generation(daemon) == 1
+    assert daemon.call("GetConfig")["listeners"][0]["keys"]["idle-timeout"]["value"] == "0"
+
+
+def test_live_keys(start_daemon, engine):
+    """They change under a connection that stays; the threads are the same."""
+    daemon = start_daemon(listener("a", engine=engine))
+    threads = tasks(daemon)
+    with daemon.connect("a") as s:
+        echo(s)
+        text = reload(daemon, config=listener("a", engine=engine, max_connections=1))
+        assert "[listener a] max-connections: 10000 -> 1 (live)" in text
+        with daemon.connect("a") as refused:
+            assert is_closed(refused)
+        reload(daemon, config=listener("a", engine=engine, allow="10.0.0.0/8"))
+        with daemon.connect("a") as denied:
+            assert is_closed(denied)
+        echo(s)
+        assert daemon.stats("a")["connections"]["refused"] == {"limit": 1, "denied": 1}
+        reload(daemon, config="[server]\nlog-level = debug\n" + listener("a", engine=engine))
+        assert tasks(daemon) == threads
+        echo(s)
+        reload(daemon, config=listener("a", engine=engine, idle_timeout="100ms"))
+        assert is_closed(s)
+    wait_until(lambda: daemon.stats("a")["connections"]["closed"]["idle"] == 1, "not counted")
+    assert tasks(daemon) == threads
+
+
+def test_replaced_listener(start_daemon, engine):
+    """The address stays, old connections finish on the old workers, new ones have the new keys."""
+    daemon = start_daemon(listener("a", engine=engine) + listener("b", engine=engine))
+    port = daemon.port("a")
+    with daemon.connect("a") as s, daemon.connect("b") as t:
+        echo(s), echo(t)
+        b = daemon.stats("b")
+        config = listener("a", engine=engine, workers=2) + listener("b", engine=engine)
+        text = reload(daemon, config=config)
+        assert "[listener a] workers: 1 -> 2 (listener)" in text
+        echo(s)  # within the second of silence that draining allows
+        assert daemon.port("a") == port and daemon.status("a")["workers"] == 2
+        assert [old["name"] for old in daemon.call("GetStatus")["leaving"]] == ["a"]
+        assert "replaced or removed" in daemon.nbctl("status").stdout
+        with daemon.connect("a") as new:
+            echo(new)
+        assert is_closed(s)  # it has been silent
+        echo(t)
+        assert daemon.stats("b")["connections"] == b["connections"]
+    wait_left(daemon)
+
+
+@pytest.mark.parametrize("workers", [(1, 3), (3, 1)])
+def test_replaced_under_load(start_daemon, engine, workers):
+    """No connection attempt is refused or reset while listeners are replaced again and again."""
+    configs = [
+        "[server]\ndrain-timeout = 20s\n" + listener("a", engine=engine, workers=n, buffers=64)
+        for n in workers
+    ]
+    daemon = start_daemon(configs[0])
+    address, done, failures, counts = daemon.addresses("a")[0], threading.Event(), [], [0] * 4
+
+    def connect(index):
+        while not done.is_set():
+            try:
+                with socket.create_connection(address, timeout=60) as s:
+                    echo(s)
+                counts[index] += 1
+            except (OSError, AssertionError) as error:
+                failures.append(repr(error))
+
+    threads = [threading.Thread(target=connect, args=(i,)) for i in range(len(counts))]
+    for thread in threads:
+        thread.start()
+    try:
+        for i in range(10):
+            before = sum(counts)
+            reload(daemon, config=configs[(i + 1) % 2])
+            daemon.notified()
+            wait_until(lambda: sum(counts) > before + 50 or failures, "no connections are made")
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert daemon.addresses("a") == [address]
+    wait_left(daemon)
+
+
+def test_queued_connections(start_daemon, engine):
+    """Who waits in the queue of a listener that is replaced is served by the new one."""
+    daemon = start_daemon(listener("a", engine=engine, workers=3))
+    clients = [daemon.connect("a") for _ in range(30)]
+    reload(daemon, config=listener("a", engine=engine, workers=1))
+    for s in clients:
+        echo(s)
+        s.close()
+    wait_left(daemon)
+
+
+def test_address_moves(start_daemon, engine, loopback_ports):
+    """An address goes to another listener, a name to another address, any to one of this host."""
+    host, port = loopback_ports
+    first, second = f"{host}:{port}", f"{host}:{port + 1}"
+    daemon = start_daemon(
+        listener("a", engine=engine, address=first)
+        + listener("b", "discard", engine, address=second)
+    )
+    reload(
+        daemon,
+        config=listener("b", "discard", engine, address=first)
+        + listener("c", engine=engine, address=second),
+    )
+    with socket.create_connection((host, port + 1)) as s:
+        echo(s)
+    with socket.create_connection((host, port)) as s:
+        s.sendall(b"x")
+        wait_until(lambda: daemon.stats("b")["bytes_in"] == 1, "it does not discard")
+    wait_left(daemon)
+    for address in [f"0.0.0.0:{port + 1}", second]:
+        reload(daemon, config=listener("c", engine=engine, address=address))
+        with socket.create_connection((host, port + 1)) as s:
+            echo(s)
+        wait_left(daemon)
+    assert refuses((host, port))
+
+
+@pytest.mark.parametrize("workers", [(1, 2), (2, 1)])
+def test_unix_address(start_daemon, engine, workers):
+    """The file of a replaced listener stays, and goes with the listener that is removed."""
+    daemon = start_daemon(listener("keep", engine=engine))
+    path = str(daemon.directory / "a.sock")
+    for n in workers:
+        config = listener("a", engine=engine, address=f"unix:{path}", workers=n)
+        reload(daemon, config=config)
+        inode = os.stat(path).st_ino
+        for i in range(3):
+            reload(daemon, config=config + f"buffers = {2 ** (i + 6)}\n")
+            assert os.stat(path).st_ino == inode
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(path)
+                echo(s)
+            daemon.notified()
+    reload(daemon, config=listener("keep", engine=engine))
+    assert not os.path.exists(path)
+    wait_left(daemon)
+
+
+def test_removed_listener(start_daemon, engine):
+    """It stops listening, its connections finish, then it is gone with its threads."""
+    both = listener("a", engine=engine) + listener("b", engine=engine)
+    daemon = start_daemon(listener("a", engine=engine))
+    with daemon.connect("a") as s:
+        echo(s)
+    daemon.wait_closed("a")
+    threads, descriptors = len(tasks(daemon)), daemon.descriptors()
+    for _ in range(3):  # a control connection may have been among the descriptors
+        reload(daemon, config=both)
+        address = daemon.addresses("b")[0]
+        with daemon.connect("b") as s:
+            echo(s)
+            text = reload(daemon, config=listener("a", engine=engine))
+            assert "[listener b]: removed (listener)" in text
+            echo(s)
+            wait_until(lambda: refuses(address), "it still listens")
+        wait_left(daemon)
+        daemon.notified()
+    wait_until(lambda: len(tasks(daemon)) == threads, "threads are left")
+    wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are left")
+
+
+def test_drain_timeout(start_daemon):
+    """Who is never silent is cut off when drain-timeout, the new one, has passed."""
+    daemon = start_daemon("[server]\ndrain-timeout = 1h\n" + listener("a", "chargen"))
+    with daemon.connect("a") as s:
+        reload(daemon, config="[server]\ndrain-timeout = 200ms\n" + listener("b"))
+        while True:
+            try:
+                if not s.recv(65536):
+                    break
+            except ConnectionResetError:
+                break
+    wait_left(daemon)
+
+
+def test_drained_listener_comes_back(start_daemon, engine):
+    """A reload makes what runs the same as a fresh start would."""
+    daemon = start_daemon(listener("a", engine=engine))
+    daemon.nbctl("drain", "a")
+    wait_until(lambda: daemon.status("a")["state"] == "drained", "it does not drain")
+    reload(daemon)
+    with daemon.connect("a") as s:
+        echo(s)
+
+
+def test_dry_run(start_daemon):
+    daemon = start_daemon(listener("a"))
+    threads = tasks(daemon)
+    text = reload(daemon, "--dry-run", config=listener("a", workers=2, idle_timeout="5s"))
+    assert "workers: 1 -> 2 (listener)" in text and "idle-timeout: 0 -> 5s (live)" in text
+    assert "still generation 1" in text
+    assert tasks(daemon) == threads and last(daemon)["time"] == ""
+    assert daemon.status("a")["workers"] == 1
+    assert "wrokers" in reload(daemon, "--dry-run", config=listener("a", wrokers=2), status=1)
+
+
+def test_confirm(start_daemon):
+    daemon = start_daemon(listener("a"))
+    assert "no reload waits" in daemon.nbctl("confirm", check=False).stdout
+    reload(daemon, "--confirm", "3600", config=listener("a", workers=2))
+    assert "not confirmed yet" in reload(daemon, status=1)
+    assert daemon.nbctl("confirm").stdout == "generation 2\n"
+    assert daemon.nbctl("confirm", check=False).returncode == 1
+    reload(daemon)
+    assert daemon.status("a")["workers"] == 2
+
+
+def test_unconfirmed(start_daemon, engine):
+    """Without the confirmation the configuration before comes back, on the same port."""
+    daemon = start_daemon(listener("a", engine=engine) + listener("b", engine=engine))
+    port = daemon.port("a")
+    reload(daemon, "--confirm", "1", config=listener("a", engine=engine, workers=2))
+    assert daemon.status("a")["workers"] == 2
+    wait_until(lambda: generation(daemon) == 3, "it does not come back")
+    assert daemon.status("a")["workers"] == 1 and daemon.port("a") == port
+    assert last(daemon)["errors"] == ["not confirmed within 1 s: undone"]
+    assert not last(daemon)["ok"]
+    for name in ["a", "b"]:
+        with daemon.connect(name) as s:
+            echo(s)
+
+
+@pytest.mark.parametrize("number", ["0", "86401", "x"])
+def test_confirm_usage(start_daemon, number):
+    daemon = start_daemon(listener("a"))
+    assert "--confirm: expected a number" in reload(daemon, "--confirm", number, status=2)
+
+
+def test_hangup(start_daemon):
+    """SIGHUP reloads, logs what it did, and tells the service manager."""
+    daemon = start_daemon(listener("a"))
+    daemon.notified()
+    daemon.write_config(listener("a", workers=2))
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: generation(daemon) == 2, "it does not reload")
+    assert "workers: 1 -> 2 (listener)" in daemon.log()
+    begin, end = daemon.notified()
+    assert "RELOADING=1\nMONOTONIC_USEC=" in begin
+    assert "READY=1" in end and "generation 2" in end
+    daemon.write_config(listener("a", wrokers=2))
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: not last(daemon)["ok"], "it does not say that it failed")
+    assert "wrokers" in daemon.log() and generation(daemon) == 2
+    assert "the last reload failed" in daemon.notified()[-1]
+
+
+def test_exports(start_daemon, engine, tmp_path):
+    """An export that changes takes the listeners that serve it with it, and no others."""
+    daemon = start_daemon(listener("a", engine=engine))
+    path = tmp_path / "disk"
+    path.write_bytes(bytes(1 << 20))
+
+    def config(size, read_only="no"):
+        return (
+            listener("a", engine=engine)
+            + listener("n", "nbd", engine, exports="d")
+            + listener("m", "nbd", engine, exports="e")
+            + f"[export d]\npath = {path}\nsize = {size}\nread-only = {read_only}\n"
+            + "[export e]\nstore = null\nsize = 1M\n"
+        )
+
+    def export():
+        return daemon.call("GetStatus")["exports"][0]
+
+    assert "[export d]: added (export)" in reload(daemon, config=config("1M"))
+    threads, port = tasks(daemon), daemon.port("n")
+    assert export()["size"] == 1 << 20 and export()["state"] == "ok"
+    with daemon.connect("m") as s:
+        assert s.recv(8) == b"NBDMAGIC"
+        os.truncate(path, 1 << 19)
+        text = reload(daemon, config=config("512K", "yes"))
+        assert "[export d] size: 1M -> 512K (export)" in text
+        assert "[export d] read-only: no -> yes (export)" in text
+        assert export()["size"] == 1 << 19 and export()["read_only"]
+        assert daemon.stats("m")["connections"]["open"] == 1
+    assert daemon.port("n") == port and set(threads) & set(tasks(daemon))
+    wait_left(daemon)
+    text = reload(daemon, config=config("512K").replace(str(path), str(path) + "-absent"), status=1)
+    assert "[listener n]: export 'd': open" in text
+    assert export()["size"] == 1 << 19
+    reload(daemon, config=listener("a", engine=engine))
+    assert daemon.call("GetStatus")["exports"] == []
+    wait_left(daemon)
+    wait_until(lambda: str(path) not in open_files(daemon), "the export is still open")
+
+
+def open_files(daemon):
+    folder = f"/proc/{daemon.pid}/fd"
+    names = []
+    for fd in os.listdir(folder):
+        try:
+            names.append(os.readlink(f"{folder}/{fd}"))
+        except FileNotFoundError:
+            pass
+    return names
+
+
+def test_many(start_daemon, engine):
+    """Thirty reloads leave what there was: threads, descriptors, memory."""
+    disk = "[export d]\nstore = null\nsize = {}\n"
+    configs = [
+        listener("a", engine=engine, workers=n)
+        + listener("same", engine=engine)
+        + listener("n", "nbd", engine, exports="d")
+        + disk.format(f"{n}M")
+        + (listener("sometimes", engine=engine) if n > 1 else "")
+        for n in (1, 2)
+    ]
+    daemon = start_daemon(configs[0])
+
+    def twice():
+        for config in reversed(configs):
+            reload(daemon, config=config)
+            with daemon.connect("a") as s:
+                echo(s)
+            wait_left(daemon)
+            daemon.notified()
+
+    with daemon.connect("same") as s:
+        for _ in range(3):
+            twice()
+        wait_until(lambda: daemon.stats("a")["connections"]["open"] == 0, "still open")
+        threads, descriptors, memory = len(tasks(daemon)), daemon.descriptors(), daemon.memory()
+        for _ in range(12):
+            twice()
+        wait_until(lambda: len(tasks(daemon)) == threads, "threads are left")
+        wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are left")
+        assert is_sanitized() or daemon.memory() < memory + (1 << 20)
+        echo(s)
