@@ -21,7 +21,7 @@ struct worker;
 struct acceptor;
 
 /* Why an engine or a feature is not available: what, why, and how to mend it. */
-enum { REASON_MAX = 256 };
+enum { REASON_MAX = 384 };
 struct reason {
 	char text[REASON_MAX];
 };
@@ -41,6 +41,13 @@ struct engine_device {
 	_Atomic bool gone;      /* unplugged, as far as is known */
 };
 
+/* What --doctor finds of what an engine needs; reason and fix matter when it is not ok. */
+struct engine_finding {
+	const char *name, *value, *reason, *fix;
+	bool ok;
+};
+typedef void engine_found(void *context, const struct engine_finding *finding);
+
 struct engine {
 	const char *name; /* as in `engine = NAME` */
 	enum transport transport;
@@ -57,6 +64,10 @@ struct engine {
 	 * that are really in use with worker_feature().  0, or -errno with the reason. */
 	int (*init)(struct worker *w, struct reason *reason);
 	void (*fini)(struct worker *w);
+
+	/* Tells of each device, limit and permission on any thread, without a worker.  NULL:
+	 * init() says it all. */
+	void (*examine)(engine_found *found, void *context);
 
 	/* Starts (on) or stops accepting on a->fd. */
 	void (*listen)(struct worker *w, struct acceptor *a, bool on);

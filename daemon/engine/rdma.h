@@ -1,8 +1,10 @@
 /* Engine `rdma`: what its files share.  A worker's thread only, unless said.
  *
  *   rdma.c          the engine: sleeping, polling, devices
+ *   rdma_device.c   its share of a device: registered memory, completion queue, ports
  *   rdma_cm.c       connections come and go: the connection manager's events
- *   rdma_queue.c    work requests of a connection: receives, sends, completions */
+ *   rdma_queue.c    work requests of a connection: receives, sends, completions
+ *   rdma_doctor.c   --doctor */
 #pragma once
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
@@ -10,13 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine.h"
 #include "mailbox.h"
 #include "op.h"
 
 struct chunk;
 struct conn;
-struct engine_device;
-struct reason;
 struct worker;
 
 enum {
@@ -26,6 +27,7 @@ enum {
 	RDMA_SIGNALLED = 8,      /* signalled and not completed, at the most */
 	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
 	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
+	RDMA_EVENTS_MAX = 64,    /* taken at a time */
 	RDMA_POLL_MAX = 32,      /* completions one poll takes */
 	RDMA_PORTS_MAX = 4,      /* of a device that are told apart */
 	RDMA_BACKLOG = 1024,
@@ -91,18 +93,40 @@ struct rdma {
 	unsigned next_worker;     /* of the team */
 };
 
+#define RDMA_MANAGER "/dev/infiniband/rdma_cm"
+#define RDMA_MEMLOCK_MEND                                                                          \
+	"LimitMEMLOCK=infinity in the unit (ulimit -l unlimited), or lower `buffers` or "          \
+	"`buffer-size`"
+#define RDMA_ACCESS_MEND                                                                           \
+	"/dev/infiniband must be there (modprobe -a ib_uverbs rdma_ucm), readable and writable "   \
+	"(DeviceAllow= in the unit, or a udev rule)"
+#define RDMA_BY_HAND                                                                               \
+	"load its driver, or make a software device: modprobe -a rdma_rxe ib_uverbs rdma_ucm; "    \
+	"rdma link add rxe0 type rxe netdev eth0 (RoCE; siw: iWARP; eth0 has the address)"
+
+/* rdma_doctor.c */
+void rdma_examine(engine_found *found, void *context);
+
 /* rdma.c */
-/* The worker's share of a device, NULL with the reason. */
-struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
-				    struct reason *reason);
-void rdma_device_put(struct rdma_device *d);
-/* How status names port `number` of it; NULL: it does not. */
-const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
-void rdma_device_gone(struct rdma_device *d);
 int rdma_watch(struct worker *w, int fd, struct op *op);
 /* Handles what has completed; how many. */
 unsigned rdma_device_poll(struct rdma_device *d);
 unsigned rdma_poll(struct rdma *e);
+
+/* rdma_device.c */
+/* "RoCE", "iWARP", "InfiniBand". */
+const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer);
+/* The worker's share of a device, NULL with the reason. */
+struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
+				    struct reason *reason);
+unsigned rdma_count_devices(void);
+/* -errno and why there are none. */
+int rdma_no_devices(struct reason *reason);
+void rdma_device_put(struct rdma_device *d);
+void rdma_device_free(struct rdma_device *d);
+/* How status names port `number` of it; NULL: it does not. */
+const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
+void rdma_device_gone(struct rdma_device *d);
 
 /* rdma_cm.c */
 int rdma_cm_bind(struct worker *w, struct reason *reason);

@@ -53,7 +53,6 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 					      : sizeof(struct sockaddr_in));
 	if (!id->verbs) /* a wildcard */
 		return 0;
-	/* Better found now than with the first connection: that the pool can be registered. */
 	device = rdma_device_get(w, id->verbs, reason);
 	if (!device)
 		return -EIO;

@@ -1,7 +1,6 @@
 /* The doctor: tries out what a worker would try.  See doctor.h. */
 #include "doctor.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,26 +89,6 @@ static void check_cpus(json_t *checks)
 	format(text, sizeof(text), "%d", count);
 	check(checks, "cpus", count > 1, text, "the load generator and the server share one CPU",
 	      "give the process more CPUs, or read CPU time rather than throughput");
-}
-
-static void check_rdma(json_t *checks)
-{
-	DIR *dir = opendir("/sys/class/infiniband");
-	const struct dirent *entry;
-	char devices[200] = "";
-
-	while (dir && (entry = readdir(dir)) != NULL) {
-		size_t used = strlen(devices);
-
-		if (entry->d_name[0] != '.')
-			format(devices + used, sizeof(devices) - used, "%s%s", used ? " " : "",
-			       entry->d_name);
-	}
-	if (dir)
-		closedir(dir);
-	check(checks, "rdma devices", devices[0], devices, "this host has no RDMA device",
-	      "load its driver; without hardware: modprobe rdma_rxe; rdma link add rxe0 type rxe "
-	      "netdev DEVICE");
 }
 
 /* ---- Engines and features, each by trying ---- */
@@ -215,6 +194,24 @@ static void check_engine(json_t *checks, const struct engine *engine)
 	}
 }
 
+static void check_found(void *checks, const struct engine_finding *f)
+{
+	check(checks, f->name, f->ok, f->value, f->reason, f->fix);
+}
+
+/* Each as the engine finds it. */
+static void check_engines(json_t *checks)
+{
+	for (unsigned i = 0; engines[i]; i++) {
+		check_engine(checks, engines[i]);
+		if (engines[i]->examine)
+			engines[i]->examine(check_found, checks);
+	}
+	if (!engine_find("rdma"))
+		check(checks, "rdma", false, "unavailable", "this build is without it",
+		      "make deps RDMA=yes, then make RDMA=yes");
+}
+
 /* ---- The configuration's listeners ---- */
 
 static json_t *feature_list(uint32_t features)
@@ -291,9 +288,7 @@ json_t *doctor_check(const struct config *config)
 		    "LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited");
 	check_limit(checks, "nofile", RLIMIT_NOFILE, 16384, "few connections can be open at once",
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
-	for (unsigned i = 0; engines[i]; i++)
-		check_engine(checks, engines[i]);
-	check_rdma(checks);
+	check_engines(checks);
 	for (unsigned i = 0; i < config->listener_count; i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i]));
 	for (unsigned i = 0; i < config->export_count; i++)

@@ -2,8 +2,10 @@
 
 The clients are rdma-core's and rdma_client.c, which says of what was refused why."""
 import contextlib
+import ctypes
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -302,7 +304,75 @@ def test_address_without_a_device_is_said(start_daemon):
     assert "192.0.2.1:7" in daemon.status("two")["reason"]
 
 
-def test_doctor_names_the_devices():
-    out = run(BUILD / "nbserved", "--doctor", "-c", os.devnull).stdout
-    assert re.search(r"ok +rdma devices +(rxe0 siw0|siw0 rxe0)", out), out
+def doctor(**options):
+    return run(BUILD / "nbserved", "--doctor", "-c", os.devnull, **options).stdout
+
+
+def test_doctor_lists_devices_ports_and_gids():
+    out = doctor()
     assert re.search(r"ok +rdma +available", out), out
+    assert re.search(r"ok +rdma: devices +2", out), out
+    assert re.search(r"ok +rdma: rxe0 +\d+ queue pairs of \d+ requests", out), out
+    assert re.search(r"ok +rdma: rxe0/1 +active, Ethernet, RoCE, mtu 1024", out), out
+    assert re.search(r"ok +rdma: rxe0/1 gid +\d+: ::ffff:10.9.0.1 \(RoCE v2\)", out), out
+    assert re.search(r"ok +rdma: siw0/1 +active, Ethernet, iWARP", out), out
+    assert re.search(r"ok +rdma: siw0 memory +16 MiB can be registered", out), out
+
+
+@contextlib.contextmanager
+def no_devices():
+    for name in ADDRESSES:
+        must("rdma", "link", "delete", f"{name}0")
+    try:
+        yield
+    finally:
+        for name in ADDRESSES:
+            add_device(name)
+
+
+@contextlib.contextmanager
+def no_permission():
+    paths = list(Path("/dev/infiniband").iterdir())
+    modes = [path.stat().st_mode for path in paths]
+    for path in paths:
+        path.chmod(0)
+    try:
+        yield
+    finally:
+        for path, mode in zip(paths, modes):
+            path.chmod(mode)
+
+
+def without(capability):
+    """What a process does to be root without a capability, and with little memory to lock."""
+    def drop():
+        assert ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) == 0  # PR_CAPBSET_DROP
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (8 << 20, 8 << 20))
+    return drop
+
+
+CAP_DAC_OVERRIDE, CAP_IPC_LOCK = 1, 14
+LACKS = {
+    "device": (no_devices, None, "this host has no RDMA device", "rdma link add rxe0 type rxe netdev"),
+    "permission": (no_permission, without(CAP_DAC_OVERRIDE), "Permission denied", "DeviceAllow="),
+    "memlock": (contextlib.nullcontext, without(CAP_IPC_LOCK), "cannot register the buffers",
+                "LimitMEMLOCK=infinity"),
+}
+
+
+@pytest.mark.parametrize("lack", list(LACKS))
+@pytest.mark.parametrize("address", ["10.9.0.1", "0.0.0.0"])
+def test_what_the_host_lacks_is_said_and_how_to_mend_it(start_daemon, tmp_path, lack, address):
+    scene, preexec, reason, mend = LACKS[lack]
+    config = listener("two", "echo", "rdma", transport="rdma", address=f"{address}:7472", workers=2)
+    with scene():
+        daemon = start_daemon(config + "optional = yes\n", preexec=preexec)
+        status = daemon.status("two")
+        assert status["state"] == "unavailable"
+        assert reason in status["reason"] and mend in status["reason"], status["reason"]
+        (tmp_path / "ini").write_text(f"[server]\ncontrol = {tmp_path}/socket\n" + config)
+        ended = run(BUILD / "nbserved", "-c", tmp_path / "ini", preexec_fn=preexec)
+        assert ended.returncode == 1 and reason in ended.stdout and mend in ended.stdout, ended
+        report = doctor(preexec_fn=preexec)
+        assert re.search(r"^no +rdma", report, re.M) and mend in report, report
+    start_daemon(config)
