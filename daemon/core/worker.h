@@ -28,12 +28,18 @@ enum {
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
 };
 
+/* Of transport rdma: reliable connections, datagrams, unreliable connections. */
+enum qp_type { QP_RC, QP_UD, QP_UC };
+
 /* What a listener's section says that its workers must know; the key table writes into it. */
 struct worker_options {
 	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
 	uint64_t idle_timeout_ns;      /* 0: never */
 	uint64_t busy_poll_ns;         /* spin that long before sleeping; 0: sleep at once */
 	uint64_t zero_copy_min;        /* bytes; sends from this size use SEND_ZC; 0: never */
+	unsigned qp_type;              /* enum qp_type */
+	bool srq;                      /* connections share their receives */
+	uint64_t cq_moderation_ns;     /* how long completions may wait for others; 0: not at all */
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;
 	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
@@ -58,6 +64,8 @@ struct worker_options {
 	X(busy_poll)                                                                               \
 	X(inline_send)                                                                             \
 	X(selective_signalling)                                                                    \
+	X(shared_receives)                                                                         \
+	X(cq_moderation)                                                                           \
 	X(socket_busy_poll)                                                                        \
 	X(napi_busy_poll)
 enum engine_feature {

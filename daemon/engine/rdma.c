@@ -46,10 +46,14 @@ unsigned rdma_device_poll(struct rdma_device *d)
 		return 0;
 	stat_add(d->worker->stats.cq_completions, (unsigned)n);
 	for (int i = 0; i < n; i++) {
+		enum rdma_tag tag = wc[i].wr_id & RDMA_TAG_MASK;
 		/* A number is all that the verbs give back.  NOLINTNEXTLINE(*-no-int-to-ptr) */
-		struct rdma_conn *r = (struct rdma_conn *)(uintptr_t)(wc[i].wr_id & ~1ULL);
+		void *of = (void *)(uintptr_t)(wc[i].wr_id - tag);
 
-		rdma_queue_completed(r, &wc[i], wc[i].wr_id & 1);
+		if (tag == RDMA_TAG_SHARED)
+			rdma_shared_received(d, of, &wc[i]);
+		else
+			rdma_queue_completed(of, &wc[i], tag == RDMA_TAG_RECV);
 	}
 	return (unsigned)n;
 }
@@ -130,6 +134,9 @@ static void rdma_wait(struct worker *w, bool block)
 	unsigned n;
 
 	rdma_cm_end_all(w);
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		if (d->srq)
+			rdma_shared_feed(d);
 	while (e->hungry) {
 		struct rdma_conn *r = e->hungry;
 

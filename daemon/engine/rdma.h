@@ -4,6 +4,7 @@
  *   rdma_device.c   its share of a device: registered memory, completion queue, ports
  *   rdma_cm.c       connections come and go: the connection manager's events
  *   rdma_queue.c    work requests of a connection: receives, sends, completions
+ *   rdma_shared.c   receives that connections share
  *   rdma_doctor.c   --doctor */
 #pragma once
 #include <infiniband/verbs.h>
@@ -18,6 +19,7 @@
 
 struct chunk;
 struct conn;
+struct pool;
 struct worker;
 
 enum {
@@ -27,13 +29,37 @@ enum {
 	RDMA_SIGNALLED = 8,      /* signalled and not completed, at the most */
 	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
 	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
+	RDMA_SHARED_MAX = 1024,  /* receives that are shared */
+	RDMA_CHAIN_MAX = 64,     /* of them posted by one call */
+	RDMA_NUMBERS = 512,      /* buckets: whose a queue pair is */
 	RDMA_EVENTS_MAX = 64,    /* taken at a time */
 	RDMA_POLL_MAX = 32,      /* completions one poll takes */
 	RDMA_PORTS_MAX = 4,      /* of a device that are told apart */
+	RDMA_REJECT_MAX = 128,   /* bytes of the reason that a client gets; InfiniBand takes 148 */
 	RDMA_BACKLOG = 1024,
 	RDMA_RNR_TIMER = 12, /* 0.64 ms: how soon a client tries again that found no receive */
 	RDMA_RNR_RETRY = 7,  /* the client's: for ever */
 	RDMA_RETRY = 7,      /* the client's, of lost packets */
+};
+
+/* What completed: the low bits of a request's number.  Above them: whose it is. */
+enum rdma_tag {
+	RDMA_TAG_SEND,   /* struct rdma_conn */
+	RDMA_TAG_RECV,   /* struct rdma_conn */
+	RDMA_TAG_SHARED, /* struct chunk: a shared receive */
+	RDMA_TAG_MASK = 7,
+};
+
+/* Chunks that a device may fill in any order. */
+struct rdma_lent {
+	bool *is; /* by the chunk's id */
+	unsigned count, max;
+};
+
+/* What one call posts of them. */
+struct rdma_chain {
+	struct ibv_recv_wr requests[RDMA_CHAIN_MAX];
+	struct ibv_sge sges[RDMA_CHAIN_MAX];
 };
 
 /* What a worker has of one device: made with its first connection there. */
@@ -46,6 +72,9 @@ struct rdma_device {
 	struct ibv_mr *mr; /* the worker's pool */
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
+	struct ibv_srq *srq;   /* NULL: each connection has receives of its own */
+	struct rdma_lent lent; /* to the srq */
+	struct rdma_conn *by_number[RDMA_NUMBERS];
 	struct op event_op, async_op;
 	struct engine_device
 		*ports[RDMA_PORTS_MAX]; /* of the worker's, by number; NULL: not used yet */
@@ -66,7 +95,8 @@ struct rdma_conn {
 	struct rdma_cm_id *id;
 	struct rdma_device *device;
 	const struct engine_device *port; /* of it; NULL: a worker remembers only so many */
-	struct rdma_conn *hungry_next, *ending_next;
+	struct rdma_conn *hungry_next, *ending_next, *number_next;
+	uint32_t number;                  /* of its queue pair */
 	struct chunk *posted[RDMA_RECVS]; /* a ring: receives complete in order */
 	unsigned posted_first, posted_count, posted_max;
 	struct rdma_signalled signalled[RDMA_SIGNALLED]; /* likewise */
@@ -92,6 +122,25 @@ struct rdma {
 	unsigned unwatched;       /* turns since other events than completions were looked at */
 	unsigned next_worker;     /* of the team */
 };
+
+/* rdma_shared.c */
+/* 0 or -ENOMEM; nothing is lent yet. */
+int rdma_lent_open(struct rdma_lent *lent, const struct pool *p, unsigned max);
+void rdma_lent_close(struct rdma_lent *lent, struct pool *p);
+/* The device is done with it.  False: it was already. */
+bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k);
+/* It is done with all of them. */
+void rdma_lent_forget(struct rdma_lent *lent, struct pool *p);
+/* Takes chunks as far as the pool allows; how many, counted as posted. */
+unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
+			 struct rdma_chain *chain, enum rdma_tag tag);
+int rdma_shared_open(struct rdma_device *d, struct reason *reason);
+void rdma_shared_close(struct rdma_device *d);
+void rdma_shared_feed(struct rdma_device *d);
+/* Between these its receives find r by r->number. */
+void rdma_shared_add(struct rdma_conn *r);
+void rdma_shared_remove(struct rdma_conn *r);
+void rdma_shared_received(struct rdma_device *d, struct chunk *k, const struct ibv_wc *wc);
 
 #define RDMA_MANAGER "/dev/infiniband/rdma_cm"
 #define RDMA_MEMLOCK_MEND                                                                          \
@@ -144,4 +193,5 @@ void rdma_queue_close(struct rdma_conn *r);
 void rdma_queue_feed(struct rdma_conn *r);
 void rdma_queue_hungry(struct rdma_conn *r);
 void rdma_queue_flush(struct conn *c);
+void rdma_queue_failed(struct rdma_conn *r, enum ibv_wc_status status);
 void rdma_queue_completed(struct rdma_conn *r, const struct ibv_wc *wc, bool is_receive);

@@ -102,7 +102,10 @@ void rdma_cm_accept(struct worker *w, bool on)
 /* The client sees why, as private data. */
 static void rdma_cm_reject(struct rdma_cm_id *id, const char *why)
 {
-	rdma_reject(id, why, (uint8_t)(strlen(why) + 1));
+	char text[RDMA_REJECT_MAX] = "";
+
+	strncpy(text, why, sizeof(text) - 1);
+	rdma_reject(id, text, (uint8_t)(strlen(text) + 1));
 }
 
 static void rdma_cm_drop(struct rdma_conn *r, const char *why)
@@ -129,7 +132,7 @@ static void rdma_cm_take(struct worker *w, struct rdma_conn *r)
 	int rc;
 
 	r->device = rdma_device_get(w, r->id->verbs, &reason);
-	if (!r->device || p->free_count < p->keep + RDMA_RECVS_MIN) {
+	if (!r->device || (!r->device->srq && p->free_count < p->keep + RDMA_RECVS_MIN)) {
 		stat_add(w->stats.refused_limit, 1);
 		rdma_cm_drop(r, r->device ? "no buffers are left" : reason.text);
 		return;

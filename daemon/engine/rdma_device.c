@@ -80,6 +80,7 @@ void rdma_device_free(struct rdma_device *d)
 
 	/* The context stays open for others: leave the set by hand. */
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
+	rdma_shared_close(d);
 	if (d->cq)
 		ibv_destroy_cq(d->cq);
 	if (d->channel)
@@ -100,6 +101,25 @@ static int rdma_device_refuse(struct rdma_device *d, const char *what, const cha
 
 	return reason_set(reason, -error, "%s: %s: %s%s", ibv_get_device_name(d->verbs->device),
 			  what, strerror(error), mend);
+}
+
+/* Events wait until several completions are there, or some time has passed: where the device can.
+ */
+static void rdma_moderate(struct rdma_device *d)
+{
+	struct worker *w = d->worker;
+	uint64_t period_us = w->options.cq_moderation_ns / NS_PER_US;
+	struct ibv_device_attr_ex attr;
+	struct ibv_modify_cq_attr moderate = { .attr_mask = IBV_CQ_ATTR_MODERATE };
+
+	if (period_us == 0 || ibv_query_device_ex(d->verbs, NULL, &attr) != 0 ||
+	    attr.cq_mod_caps.max_cq_count == 0)
+		return;
+	moderate.moderate.cq_count =
+		(uint16_t)MIN(attr.cq_mod_caps.max_cq_count, (unsigned)RDMA_POLL_MAX);
+	moderate.moderate.cq_period = (uint16_t)MIN(attr.cq_mod_caps.max_cq_period, period_us);
+	if (ibv_modify_cq(d->cq, &moderate) == 0)
+		worker_feature(w, FEATURE_cq_moderation);
 }
 
 static int rdma_device_open(struct rdma_device *d, struct reason *reason)
@@ -125,6 +145,9 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 	d->cq = ibv_create_cq(d->verbs, (int)d->cq_size, d, d->channel, 0);
 	if (!d->cq)
 		return rdma_device_refuse(d, "no completion queue", "", reason);
+	rdma_moderate(d);
+	if (w->options.srq && rdma_shared_open(d, reason) < 0)
+		return -EIO;
 	d->event_op.done = rdma_completion_event;
 	d->async_op.done = rdma_async_event;
 	if (rdma_watch(w, d->channel->fd, &d->event_op) < 0 ||

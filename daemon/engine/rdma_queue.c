@@ -10,21 +10,28 @@
 #include "conn.h"
 #include "rdma.h"
 
+/* What a connection may have of the completion queue at a time. */
+static unsigned rdma_queue_entries(const struct rdma_device *d)
+{
+	return RDMA_SENDS + (d->srq ? 0 : RDMA_RECVS);
+}
+
 int rdma_queue_open(struct rdma_conn *r)
 {
 	struct rdma_device *d = r->device;
 	struct ibv_qp_init_attr wanted = {
 		.send_cq = d->cq,
 		.recv_cq = d->cq,
+		.srq = d->srq,
 		.cap = { .max_send_wr = RDMA_SENDS,
-			 .max_recv_wr = RDMA_RECVS,
+			 .max_recv_wr = d->srq ? 0 : RDMA_RECVS,
 			 .max_send_sge = 1,
-			 .max_recv_sge = 1,
+			 .max_recv_sge = d->srq ? 0 : 1,
 			 .max_inline_data = RDMA_INLINE },
 		.qp_type = IBV_QPT_RC,
 	};
 
-	if (d->cq_used + RDMA_SENDS + RDMA_RECVS > d->cq_size)
+	if (d->cq_used + rdma_queue_entries(d) > d->cq_size)
 		return -ENOSPC;
 	for (;;) { /* too many inline bytes are refused, not lowered */
 		struct ibv_qp_init_attr attr = wanted;
@@ -39,7 +46,10 @@ int rdma_queue_open(struct rdma_conn *r)
 		if (wanted.cap.max_inline_data < 16)
 			wanted.cap.max_inline_data = 0;
 	}
-	d->cq_used += RDMA_SENDS + RDMA_RECVS;
+	r->number = r->id->qp->qp_num;
+	if (d->srq)
+		rdma_shared_add(r);
+	d->cq_used += rdma_queue_entries(d);
 	d->conns++;
 	return 0;
 }
@@ -56,7 +66,9 @@ void rdma_queue_close(struct rdma_conn *r)
 	}
 	bufq_drop(p, &c->sending, c->sending.bytes);
 	bufq_drop(p, &c->tx, c->tx.bytes);
-	r->device->cq_used -= RDMA_SENDS + RDMA_RECVS;
+	if (r->device->srq)
+		rdma_shared_remove(r);
+	r->device->cq_used -= rdma_queue_entries(r->device);
 }
 
 /* ---- Receives ---- */
@@ -81,6 +93,10 @@ void rdma_queue_feed(struct rdma_conn *r)
 	struct ibv_sge sges[RDMA_RECVS];
 	unsigned n = 0;
 
+	if (r->device->srq) {
+		rdma_shared_feed(r->device);
+		return;
+	}
 	if (r->ending || !r->id || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
 		return;
 	for (; r->posted_count + n < r->posted_max && p->free_count > p->keep; n++) {
@@ -89,7 +105,7 @@ void rdma_queue_feed(struct rdma_conn *r)
 		r->posted[(r->posted_first + r->posted_count + n) % RDMA_RECVS] = k;
 		sges[n] =
 			(struct ibv_sge){ (uintptr_t)k->base, p->chunk_size, r->device->mr->lkey };
-		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | 1,
+		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | RDMA_TAG_RECV,
 						    .next = &requests[n + 1],
 						    .sg_list = &sges[n],
 						    .num_sge = 1 };
@@ -197,7 +213,7 @@ void rdma_queue_flush(struct conn *c)
 			sges[n] =
 				(struct ibv_sge){ (uintptr_t)v->data, v->len, r->device->mr->lkey };
 			requests[n] = (struct ibv_send_wr){
-				.wr_id = (uintptr_t)r,
+				.wr_id = (uintptr_t)r | RDMA_TAG_SEND,
 				.next = &requests[n + 1],
 				.sg_list = &sges[n],
 				.num_sge = 1,
@@ -258,7 +274,7 @@ static void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status)
 	}
 }
 
-static void rdma_queue_failed(struct rdma_conn *r, enum ibv_wc_status status)
+void rdma_queue_failed(struct rdma_conn *r, enum ibv_wc_status status)
 {
 	struct conn *c = r->conn;
 

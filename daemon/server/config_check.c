@@ -9,6 +9,15 @@
 
 enum { CHECK_TEXT_MAX = CONFIG_NAME_MAX + 32 };
 
+/* Can a key of this engine do anything in l?  With `auto` any engine of the transport may come. */
+static bool is_for(const char *name, const struct listener_config *l)
+{
+	const struct engine *engine = engine_find(name);
+
+	return l->engine ? !strcmp(name, l->engine->name)
+			 : engine && engine->transport == l->transport;
+}
+
 /* True: key can only have its default here; unless what, and why. */
 static bool is_idle(const struct config_key *key, const void *section,
 		    char unless[static CHECK_TEXT_MAX], char because[static CHECK_TEXT_MAX])
@@ -16,11 +25,12 @@ static bool is_idle(const struct config_key *key, const void *section,
 	const struct listener_config *l = section;
 	const struct export_config *e = section;
 
-	if (key->engine && (l->engine ? strcmp(key->engine, l->engine->name) != 0
-				      : l->transport != TRANSPORT_TCP)) {
+	if (key->engine && !is_for(key->engine, l)) {
 		snprintf(unless, CHECK_TEXT_MAX, "engine is %s", key->engine);
 		snprintf(because, CHECK_TEXT_MAX, "engine is %s",
-			 l->engine ? l->engine->name : "rdma");
+			 l->engine                        ? l->engine->name
+			 : l->transport == TRANSPORT_RDMA ? "rdma"
+							  : "auto");
 		return true;
 	}
 	if (key->of_exports && l->service && !l->service->exports) {

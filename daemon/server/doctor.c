@@ -151,6 +151,8 @@ static bool feature_of(const struct engine *engine, enum engine_feature feature)
 		return true;
 	case FEATURE_inline_send:
 	case FEATURE_selective_signalling:
+	case FEATURE_shared_receives:
+	case FEATURE_cq_moderation:
 		return false;
 	case FEATURE_socket_busy_poll:
 		return !completion && !reactor;

@@ -354,6 +354,9 @@ static void features_of_io_uring_need_that_engine(void **state)
 	config_free(
 		load(GOOD "engine = epoll\nsqpoll = no\nzero-copy-min = 0\nsqpoll-idle = 2s\n"));
 	config_free(load(GOOD "engine = auto\nsqpoll = yes\nzero-copy-min = 8K\n"));
+	assert_errors(GOOD "srq = yes\n",
+		      "f:4: [listener a] srq: expected no unless engine is rdma, got 'yes' "
+		      "(engine is auto)\n");
 }
 
 static void freeing_nothing_is_fine(void **state)

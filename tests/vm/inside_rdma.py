@@ -270,6 +270,52 @@ def test_idle_listener_uses_no_cpu(start_daemon, device):
         assert daemon.stats("r")["cost"]["turns"] - turns <= 2
 
 
+SHARED = {"srq": "yes", "buffers": 256, "buffer_size": "4K"}
+
+
+def test_shared_receives(start_daemon, device):
+    daemon = start_daemon(section(device, **SHARED))
+    assert "shared_receives" in daemon.status("r")["engine_features"]
+    free = daemon.stats("r")["pool"]["free"]
+    count = {"rxe": 100, "siw": 20}[device]  # siw's client finds no room for more
+    with holding(daemon, count):
+        assert daemon.stats("r")["pool"]["free"] == free  # none of them has buffers of its own
+        assert client(daemon, "echo", 4, 4000, 50, 4) == "ok 200\n"
+        assert client(daemon, "echo", 2, 64, 200, 8) == "ok 400\n"
+    daemon.wait_closed("r", accepted=count + 6)
+    assert daemon.stats("r")["rdma"]["completed"]["recv"] == 600
+    wait_until(lambda: daemon.stats("r")["pool"]["free"] == free, "all buffers are back")
+
+
+def test_shared_receives_survive_killed_clients(start_daemon, device):
+    daemon = start_daemon(section(device, workers=2, **SHARED))
+    host, port = daemon.addresses("r")[0]
+    with holding(daemon, 2):
+        free = daemon.stats("r")["pool"]["free"]
+        for size in (4096, 3000, 64, 4096, 4096):
+            flood = subprocess.Popen([CLIENT, "echo", host, str(port), "4", str(size), "1000000", "8"])
+            wait_until(lambda: daemon.stats("r")["connections"]["open"] == 6, "connected")
+            bytes_in = daemon.stats("r")["bytes_in"]
+            wait_until(lambda: daemon.stats("r")["bytes_in"] > bytes_in + 100000, "traffic")
+            flood.kill()
+            flood.wait()
+            wait_until(lambda: daemon.stats("r")["connections"]["open"] == 2, "gone")
+        assert client(daemon, "echo", 2, 3000, 100, 4) == "ok 200\n"
+        wait_until(lambda: daemon.stats("r")["pool"]["free"] == free, "no buffer is lost")
+
+
+def test_shared_receives_and_a_client_that_takes_no_answers(start_daemon):
+    daemon = start_daemon(section("rxe", **SHARED))
+    host, port = daemon.addresses("r")[0]
+    with holding(daemon, 1) as other:
+        greedy = subprocess.Popen([CLIENT, "send", host, str(port), "4096", "2000"])
+        wait_until(lambda: daemon.stats("r")["connections"]["closed"]["protocol"] == 1, "the greedy one is out")
+        greedy.kill()
+        greedy.wait()
+        assert client(daemon, "echo", 1, 3000, 20, 4) == "ok 20\n"
+        assert other.poll() is None
+
+
 def test_busy_poll(start_daemon, device):
     daemon = start_daemon(section(device, busy_poll="1ms"))
     assert "busy_poll" in daemon.status("r")["engine_features"]
