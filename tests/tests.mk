@@ -16,7 +16,7 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table connections_table field human measure metrics_http \
 	openmetrics render top_chart top_detail top_model top_page top_view)
 $(patsubst %,$(BUILD)/unit/test_%,measure metrics openmetrics render top_model top_view): $(CTL_TESTED)
-$(patsubst %,$(BUILD)/unit/test_%,conn iperf3 services): $(BUILD)/tests/unit/fake_engine.o
+$(patsubst %,$(BUILD)/unit/test_%,conn iperf3 relief services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
 .PHONY: units

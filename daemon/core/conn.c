@@ -118,6 +118,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
 	c->opened_ns = c->active_ns = clock_ns();
+	c->relief_out = UINT64_MAX;
 	conn_link(c);
 	worker_conn_opened(w);
 	conn_log(c, "accepted");
@@ -350,11 +351,31 @@ void conn_starved(struct conn *c)
 
 	w->starved_free = MIN(w->starved_free, w->pool.free_count);
 	conn_starve(c, 0);
+	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* it waits for more than that, now */
 }
 
 void conn_starved_input(struct conn *c)
 {
 	conn_starve(c, CONN_NO_INPUT);
+	conn_relieve(c);
+}
+
+void conn_relieve(struct conn *c)
+{
+	struct worker *w = c->worker;
+	size_t bytes = c->rx.bytes;
+	struct view *v = NULL;
+
+	if (bytes == 0)
+		return;
+	if (bytes <= CONN_COPY_MAX && c->rx.head->chunk != w->scratch && !w->engine->messages)
+		v = conn_room(w, 0, bytes, 1);
+	if (v) {
+		bufq_read(&w->pool, &c->rx, v->data, bytes);
+		bufq_push(&c->rx, v);
+		stat_add(w->stats.bytes_copied, bytes);
+	}
+	conn_ready(c);
 }
 
 __attribute__((noinline)) static void conn_pause(struct conn *c)

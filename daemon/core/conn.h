@@ -65,6 +65,7 @@ struct conn {
 	uint64_t opened_ns;
 	uint64_t deadline_ns; /* the service's: see conn_set_deadline(); 0: none */
 	uint64_t id;
+	uint64_t relief_out;      /* bytes_out at worker_relieve(); UINT64_MAX: none waited then */
 	struct conn *next, *prev; /* all of the worker's */
 	struct conn *starved_next;
 	void *ticket; /* the owner's, from admit() */
@@ -151,8 +152,17 @@ void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
+/* Did a service say so, and must wait?  Who only lacks chunks to receive into need not. */
+static inline bool conn_is_starved(const struct conn *c)
+{
+	return (c->flags & (CONN_STARVED | CONN_NO_INPUT)) == CONN_STARVED;
+}
+
 void conn_starved(struct conn *c);       /* a service: run me again when the pool has chunks */
 void conn_starved_input(struct conn *c); /* an engine: there was no chunk to receive into */
+/* Others wait for chunks: c gives back what it can.  A few bytes of input share a chunk from now
+ * on, and its service, run with what there is, may need no more of it. */
+void conn_relieve(struct conn *c);
 void conn_close(struct conn *c, enum conn_end end);
 
 /* Copies bytes behind tx: headers and small replies.  On engines with messages, up to buffer-size

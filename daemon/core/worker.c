@@ -95,6 +95,8 @@ static void worker_scan(struct worker *w)
 		if (ns && (!next || ns < next))
 			next = ns;
 	}
+	if (w->starved && (!next || w->relief_ns < next))
+		next = w->relief_ns;
 	if (next)
 		next = MAX(next, now + NS_PER_MS);
 	if (w->draining && w->conns && (!next || next > now + WORKER_QUIET_NS / 10))
@@ -270,6 +272,25 @@ static void worker_feed_starved(struct worker *w)
 		w->starved_free = UINT32_MAX; /* all services run again, and say anew */
 }
 
+/* Somebody waits for chunks that others hold, who give back what they can.  Those who took nothing
+ * of what was sent to them since the last look have no claim to it any longer. */
+static void worker_relieve(struct worker *w)
+{
+	for (struct conn *c = w->conns; c; c = c->next) {
+		bool waits = c->tx.bytes + c->sending.bytes > 0;
+
+		if (waits && c->relief_out == c->bytes_out) {
+			conn_close(c, CONN_END_ERROR);
+		} else if (c->rx.bytes) {
+			c->flags |= CONN_FED; /* no sign of its life */
+			conn_relieve(c);
+		}
+		c->relief_out = waits ? c->bytes_out : UINT64_MAX;
+	}
+	w->relief_ns = w->now_ns + WORKER_RELIEF_NS;
+	worker_scan_at(w, w->relief_ns);
+}
+
 /* What one connection may hold shrinks as the pool empties, so that some who never read cannot take
  * it all; never below two chunks. */
 static void worker_set_held_max(struct worker *w)
@@ -313,6 +334,8 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 	}
 	if (w->starved)
 		worker_feed_starved(w);
+	if (w->starved && w->now_ns >= w->relief_ns)
+		worker_relieve(w);
 	if (w->draining && !w->deaf)
 		worker_grow_deaf(w);
 	if (w->deaf && !w->conns && !w->drained) {

@@ -143,7 +143,7 @@ static void part_room(struct nbd_command *d, size_t head, uint64_t bytes)
 	struct worker *w = d->conn->worker;
 	struct pool *p = &w->pool;
 	size_t align = MAX(d->io.mount->export->align, NBD_ALIGN);
-	struct view *v = conn_room(w, head, bytes, align);
+	struct view *v = bytes ? conn_room(w, head, bytes, align) : NULL;
 
 	if (v)
 		bufq_push(&d->data, v);
@@ -223,18 +223,42 @@ static bool command_reply(struct nbd_command *d, uint32_t error, const char *tex
 
 /* ---- Reads ---- */
 
+/* How much of `bytes` a read may take at a time; 0: wait.  Clients who do not read what they have
+ * asked for may end up with all that reads may take.  What is left has to do for the input of the
+ * others, for what is small, and for a chunk at a time to those who have read all. */
+static uint64_t read_share(const struct conn *c, uint64_t bytes)
+{
+	const struct worker *w = c->worker;
+	uint32_t small = w->pool.keep / 4;
+
+	if (w->pool.free_count <= small)
+		return 0;
+	if (worker_chunks(w) > w->pool.keep + small)
+		return MIN(MIN(bytes, NBD_PART_MAX), w->held_max);
+	return MIN(bytes, MAX(w->pool.chunk_size / 2, nbd_of(c)->mount->export->align));
+}
+
+/* Chunks are short, and c has not yet read what was there for it: that comes first. */
+static bool read_must_wait(const struct conn *c)
+{
+	const struct worker *w = c->worker;
+
+	return worker_chunks(w) <= w->pool.keep + w->pool.keep / 4 &&
+	       (c->io_count > 0 || c->tx.bytes > 0 || c->sending.bytes > 0);
+}
+
 static void read_start(struct nbd_command *d)
 {
 	struct conn *c = d->conn;
 	struct nbd_conn *n = nbd_of(c);
 	uint64_t left = command_left(d);
 
-	if (d->done_bytes > 0 && nbd_is_full(c)) {
+	if (read_must_wait(c) || (d->done_bytes > 0 && nbd_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
 		command_stall(d);
 		return;
 	}
-	part_room(d, NBD_CHUNK_MAX, MIN(left, NBD_PART_MAX));
+	part_room(d, NBD_CHUNK_MAX, read_share(c, left));
 	if (d->data.bytes == 0) {
 		conn_starved(c);
 		command_stall(d);
@@ -332,7 +356,8 @@ static uint64_t write_ready(const struct nbd_command *d)
 	uint64_t want = MIN(command_left(d), NBD_PART_MAX), have = 0;
 	const struct view *v = c->rx.head;
 
-	if (c->rx.bytes < want && c->rx.views < IO_IOV_MAX && !conn_is_full(c))
+	if (c->rx.bytes < want && c->rx.views < IO_IOV_MAX && !conn_is_full(c) &&
+	    !c->worker->starved)
 		return 0;
 	for (unsigned i = 0; v && i < IO_IOV_MAX && have < want; i++, v = v->next)
 		have += v->len;
@@ -604,7 +629,7 @@ void nbd_commands_run(struct conn *c)
 	n->running = true;
 	do
 		nbd_answer_finished(c);
-	while (!(c->flags & (CONN_CLOSING | CONN_STARVED)) && nbd_step(c));
+	while (!(c->flags & CONN_CLOSING) && !conn_is_starved(c) && nbd_step(c));
 	n->running = false;
 	if (nbd_owes_input(c))
 		nbd_expect_input(c, NBD_REQUEST_NS);

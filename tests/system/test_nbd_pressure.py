@@ -1,0 +1,109 @@
+"""The nbd service when its clients ask for more than its buffers hold."""
+
+import socket
+import struct
+import threading
+
+import pytest
+from conftest import TIMEOUT, listener
+from nbd_client import FUA, READ, WRITE, Raw, connect, reset
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+@pytest.fixture
+def serve(start_daemon, engine, tmp_path):
+    def start(depth=128, **keys):
+        return start_daemon(
+            f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 64M\nqueue-depth = {depth}\n"
+            + listener("nbd", service="nbd", engine=engine, exports="disk", **keys)
+        )
+
+    return start
+
+
+def works(daemon):
+    """Somebody else reads and writes, little and much."""
+    with connect(daemon, "nbd") as client:
+        for size in [4, 4 * KIB, MIB]:
+            data = bytes([size % 251]) * size
+            client.request(WRITE, 63 * MIB, size, data, FUA)
+            assert client.reply() == (0, b"")
+            client.request(READ, 63 * MIB, size)
+            assert client.reply(size) == (0, data)
+
+
+def together(*functions):
+    """Runs them at the same time; none may fail."""
+    failures = []
+
+    def run(function):
+        try:
+            function()
+        except Exception as failure:  # pylint: disable=broad-except
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+
+
+def idle_reader(daemon):
+    """A client whose socket takes little, and that never reads."""
+    client = Raw.__new__(Raw)
+    client.socket = socket.socket()
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.socket.settimeout(TIMEOUT)
+    client.socket.connect(daemon.addresses("nbd")[0])
+    client.read(18)
+    client.send(struct.pack(">I", 3))
+    client.go()
+    for _ in range(64):
+        client.request(READ, 0, 512 * KIB)
+    return client
+
+
+def test_payloads_that_fill_the_pool_are_written_as_they_come(serve):
+    """No client may wait for the rest of a part while others wait for its chunks."""
+    daemon = serve()
+    clients = [connect(daemon, "nbd") for _ in range(200)]
+    for client in clients:
+        client.request(WRITE, 0, 512 * KIB, b"a" * (20 * KIB))
+
+    def finish(some):
+        for client in some:
+            client.send(b"a" * (492 * KIB))
+        for client in some:
+            assert client.reply() == (0, b"")
+
+    together(lambda: works(daemon), *(lambda some=clients[i::8]: finish(some) for i in range(8)))
+    assert daemon.stats("nbd")["connections"]["closed"]["protocol"] == 0
+    for client in clients:
+        client.socket.close()
+
+
+def test_requests_that_fill_the_pool_are_served(serve):
+    """Each chunk of input ends in the middle of a request."""
+    daemon = serve(depth=4, buffers=32)
+    clients = [connect(daemon, "nbd") for _ in range(64)]
+    requests = struct.pack(">IHHQQI", 0x25609513, 0, READ, 7, 0, 4096) * 1000
+
+    def read(client):
+        for _ in range(1000):
+            assert client.reply(4096) == (0, bytes(4096))
+
+    together(*(lambda c=c: c.send(requests) for c in clients), *(lambda c=c: read(c) for c in clients))
+    for client in clients:
+        client.socket.close()
+
+
+def test_those_who_never_read_leave_something_for_the_others(serve):
+    daemon = serve()
+    clients = [idle_reader(daemon) for _ in range(32)]
+    works(daemon)
+    works(daemon)
+    for client in clients:
+        reset(client)
