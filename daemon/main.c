@@ -1,6 +1,7 @@
 /* nbserved: options, start, the service manager, the event loop of the main thread. */
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,6 +188,9 @@ static int serve(const char *path, struct config *config)
 	static struct server server;
 	int rc, code;
 
+	/* A listener's counters and histograms are large and mostly never written: each time fresh
+	 * from the kernel, whatever reloads have freed before. */
+	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	rc = sd_event_default(&server.event);
 	if (rc < 0) {
 		log_error("sd-event: %s", strerror(-rc));
