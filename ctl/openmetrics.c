@@ -115,6 +115,8 @@ static const struct metric metrics[] = {
 	  "Completion events that woke a worker." },
 	{ "nbserved_rdma_sleeps", COUNTER, LISTENER, "rdma.sleeps", NULL, NULL,
 	  "Times a worker waited for an event." },
+	{ "nbserved_rdma_datagrams_dropped", COUNTER, LISTENER, "rdma.dropped", NULL, NULL,
+	  "Datagrams of those who hold too much or may not send." },
 	{ "nbserved_rdma_registered_bytes", GAUGE, LISTENER, "rdma.registered_bytes", NULL, NULL,
 	  "Memory registered with RDMA devices, once for each." },
 	{ "nbserved_export", INFO, EXPORT, "state", NULL, NULL,

@@ -2,7 +2,7 @@
 #
 # Packages may be installed by a target's first line, and pkg-config is asked when a makefile is
 # read: so what needs them is built by a second make.
-TEST_INC := $(INC_core) -Idaemon/service -Idaemon/server -Ictl
+TEST_INC := $(INC_core) -Idaemon/engine -Idaemon/service -Idaemon/server -Ictl
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
@@ -28,13 +28,14 @@ system: all ## run the system tests (TESTS=FILE for one of them)
 	$(Q)$(PYTEST) $(or $(TESTS),$(wildcard tests/system))
 
 # ---- RDMA, in a VM with software devices ----------------------------------------------------------
-$(BUILD)/vm/rdma_client: tests/vm/rdma_client.c $(BUILD)/flags
+VM_CLIENTS := $(patsubst tests/vm/%.c,$(BUILD)/vm/%,$(wildcard tests/vm/*.c))
+$(VM_CLIENTS): $(BUILD)/vm/%: tests/vm/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< -lrdmacm -libverbs
 
 .PHONY: check-vm vm-client
-vm-client: $(if $(RDMA_FOUND),$(BUILD)/vm/rdma_client)
+vm-client: $(if $(RDMA_FOUND),$(VM_CLIENTS))
 check-vm: ## as root: RDMA on software devices, in a VM
 	@tools/deps.sh build rdma test vm
 	$(AGAIN) $(JOBS) all vm-client

@@ -26,6 +26,10 @@ struct service {
 	/* It understands messages, too: see engine->messages. */
 	bool messages;
 
+	/* It also understands them when some are lost, and when nobody says that a client is gone.
+	 */
+	bool datagrams;
+
 	/* It serves the listener's `exports`: w->mounts, one at least. */
 	bool exports;
 

@@ -37,7 +37,8 @@
 	X(cq_polls)                                                                                \
 	X(cq_completions)                                                                          \
 	X(cq_events)                                                                               \
-	X(cq_sleeps) /* waits for any event */                                                     \
+	X(cq_sleeps)         /* waits for any event */                                             \
+	X(datagrams_dropped) /* who sent it holds too much, or may not */                          \
 	STATS_WORK_ERRORS(X)                                                                       \
 	X(zero_copy_copied) /* SEND_ZC sends that the kernel copied after all */                   \
 	STATS_SYSCALLS(X)

@@ -69,6 +69,7 @@ struct worker_options {
 	X(selective_signalling)                                                                    \
 	X(shared_receives)                                                                         \
 	X(cq_moderation)                                                                           \
+	X(datagrams)                                                                               \
 	X(socket_busy_poll)                                                                        \
 	X(napi_busy_poll)
 enum engine_feature {

@@ -15,6 +15,7 @@
 
 #include "conn.h"
 #include "engine.h"
+#include "rdma_ud.h"
 #include "worker.h"
 
 enum {
@@ -50,10 +51,19 @@ unsigned rdma_device_poll(struct rdma_device *d)
 		/* A number is all that the verbs give back.  NOLINTNEXTLINE(*-no-int-to-ptr) */
 		void *of = (void *)(uintptr_t)(wc[i].wr_id - tag);
 
-		if (tag == RDMA_TAG_SHARED)
+		switch (tag) {
+		case RDMA_TAG_SHARED:
 			rdma_shared_received(d, of, &wc[i]);
-		else
+			break;
+		case RDMA_TAG_DATAGRAM:
+			rdma_ud_received(d, of, &wc[i]);
+			break;
+		case RDMA_TAG_DATAGRAM_SENT:
+			rdma_ud_sent(of, &wc[i]);
+			break;
+		default:
 			rdma_queue_completed(of, &wc[i], tag == RDMA_TAG_RECV);
+		}
 	}
 	return (unsigned)n;
 }
@@ -131,12 +141,19 @@ static unsigned rdma_spin(struct worker *w)
 static void rdma_wait(struct worker *w, bool block)
 {
 	struct rdma *e = w->engine_state;
+	bool gone = false;
 	unsigned n;
 
 	rdma_cm_end_all(w);
-	for (struct rdma_device *d = e->devices; d; d = d->next)
+	for (struct rdma_device *d = e->devices; d; d = d->next) {
 		if (d->srq)
 			rdma_shared_feed(d);
+		if (d->uds)
+			rdma_ud_tend(d);
+		gone |= d->gone;
+	}
+	if (unlikely(gone))
+		rdma_device_sweep(e);
 	while (e->hungry) {
 		struct rdma_conn *r = e->hungry;
 
@@ -192,8 +209,11 @@ static int rdma_prepare_any(struct worker *w, struct reason *reason)
 	int count = 0, usable = 0;
 	struct ibv_context **list = rdma_get_devices(&count);
 
-	for (int i = 0; list && i < count; i++)
-		usable += rdma_device_get(w, list[i], reason) != NULL;
+	for (int i = 0; list && i < count; i++) {
+		struct rdma_device *d = rdma_device_get(w, list[i], reason);
+
+		usable += d && (w->options.qp_type != QP_UD || rdma_ud_get(d, 1, reason));
+	}
 	if (list)
 		rdma_free_devices(list);
 	if (count == 0)
@@ -209,9 +229,15 @@ static int rdma_prepare(struct worker *w, struct reason *reason)
 
 	if (!first || !first->devices)
 		return rdma_prepare_any(w, reason);
-	for (const struct rdma_device *d = first->devices; d && w->index > 0; d = d->next)
-		if (!rdma_device_get(w, d->verbs, reason))
+	for (const struct rdma_device *d = first->devices; d && w->index > 0; d = d->next) {
+		struct rdma_device *own = rdma_device_get(w, d->verbs, reason);
+
+		if (!own)
 			return -EIO;
+		for (const struct rdma_ud *ud = d->uds; ud; ud = ud->next)
+			if (!rdma_ud_get(own, ud->port, reason))
+				return -EIO;
+	}
 	return 0;
 }
 
@@ -238,6 +264,8 @@ static int rdma_start(struct worker *w, struct reason *reason)
 	return rc < 0 ? rc : rdma_prepare(w, reason);
 }
 
+static const struct engine engine_rdma_datagrams;
+
 static int rdma_init(struct worker *w, struct reason *reason)
 {
 	struct rdma *e = calloc(1, sizeof(*e));
@@ -248,6 +276,8 @@ static int rdma_init(struct worker *w, struct reason *reason)
 	e->epoll_fd = -1;
 	e->worker = w;
 	w->engine_state = e;
+	if (w->options.qp_type == QP_UD)
+		w->engine = &engine_rdma_datagrams;
 	rc = rdma_start(w, reason);
 	if (rc < 0) {
 		rdma_fini(w);
@@ -290,23 +320,24 @@ static const struct engine_device *rdma_device_of(const struct conn *c)
 	return r->port;
 }
 
+#define RDMA_ENGINE                                                                                \
+	.name = "rdma", .transport = TRANSPORT_RDMA, .messages = true, .sample_turns = 8,          \
+	.init = rdma_init, .fini = rdma_fini, .examine = rdma_examine, .listen = rdma_no_sockets,  \
+	.accept = rdma_cm_accept, .watch = rdma_watch, .wait = rdma_wait
+
 const struct engine engine_rdma = {
-	.name = "rdma",
-	.transport = TRANSPORT_RDMA,
-	.messages = true,
-	.sample_turns = 8,
-	.init = rdma_init,
-	.fini = rdma_fini,
-	.examine = rdma_examine,
-	.listen = rdma_no_sockets,
-	.accept = rdma_cm_accept,
-	.watch = rdma_watch,
-	.wait = rdma_wait,
-	.open = rdma_cm_open,
-	.recv = rdma_recv,
-	.flush = rdma_queue_flush,
-	.close = rdma_cm_end,
-	.release = rdma_release,
-	.peer = rdma_peer,
-	.device = rdma_device_of,
+	RDMA_ENGINE,          .open = rdma_cm_open,    .recv = rdma_recv, .flush = rdma_queue_flush,
+	.close = rdma_cm_end, .release = rdma_release, .peer = rdma_peer, .device = rdma_device_of,
+};
+
+/* What a worker with `qp-type = ud` goes on with: the same, but for its connections. */
+static const struct engine engine_rdma_datagrams = {
+	RDMA_ENGINE,
+	.open = rdma_ud_open,
+	.recv = rdma_ud_recv,
+	.flush = rdma_ud_flush,
+	.close = rdma_ud_close,
+	.release = rdma_ud_release,
+	.peer = rdma_ud_peer,
+	.device = rdma_ud_device,
 };

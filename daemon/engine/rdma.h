@@ -5,6 +5,7 @@
  *   rdma_cm.c       connections come and go: the connection manager's events
  *   rdma_queue.c    work requests of a connection: receives, sends, completions
  *   rdma_shared.c   receives that connections share
+ *   rdma_ud*.c      datagrams
  *   rdma_doctor.c   --doctor */
 #pragma once
 #include <infiniband/verbs.h>
@@ -20,6 +21,8 @@
 struct chunk;
 struct conn;
 struct pool;
+struct rdma_ud;
+struct stats;
 struct worker;
 
 enum {
@@ -44,9 +47,11 @@ enum {
 
 /* What completed: the low bits of a request's number.  Above them: whose it is. */
 enum rdma_tag {
-	RDMA_TAG_SEND,   /* struct rdma_conn */
-	RDMA_TAG_RECV,   /* struct rdma_conn */
-	RDMA_TAG_SHARED, /* struct chunk: a shared receive */
+	RDMA_TAG_SEND,          /* struct rdma_conn */
+	RDMA_TAG_RECV,          /* struct rdma_conn */
+	RDMA_TAG_SHARED,        /* struct chunk: a shared receive */
+	RDMA_TAG_DATAGRAM,      /* struct chunk: received as a datagram */
+	RDMA_TAG_DATAGRAM_SENT, /* struct rdma_ud */
 	RDMA_TAG_MASK = 7,
 };
 
@@ -75,6 +80,7 @@ struct rdma_device {
 	struct ibv_srq *srq;   /* NULL: each connection has receives of its own */
 	struct rdma_lent lent; /* to the srq */
 	struct rdma_conn *by_number[RDMA_NUMBERS];
+	struct rdma_ud *uds; /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
 	struct engine_device
 		*ports[RDMA_PORTS_MAX]; /* of the worker's, by number; NULL: not used yet */
@@ -171,7 +177,10 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 unsigned rdma_count_devices(void);
 /* -errno and why there are none. */
 int rdma_no_devices(struct reason *reason);
+/* One of its connections has ended. */
 void rdma_device_put(struct rdma_device *d);
+/* Frees those that are unplugged and have no connection any more. */
+void rdma_device_sweep(struct rdma *e);
 void rdma_device_free(struct rdma_device *d);
 /* How status names port `number` of it; NULL: it does not. */
 const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
@@ -186,9 +195,18 @@ int rdma_cm_open(struct conn *c);
 /* Its queue pair is destroyed before the next wait; may be called twice. */
 void rdma_cm_end(struct conn *c);
 void rdma_cm_end_all(struct worker *w);
+/* Says why to who wants to connect, and frees r. */
+void rdma_cm_drop(struct rdma_conn *r, const char *why);
+/* That conn_admit() returned rc, in words. */
+const char *rdma_cm_refusal(const struct worker *w, int rc);
 
 /* rdma_queue.c */
 int rdma_queue_open(struct rdma_conn *r);
+/* A queue pair of id, or of none, with as many inline bytes as the device grants.  0 or -errno. */
+int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
+		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
+		      struct ibv_qp **ret_qp);
+void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status);
 void rdma_queue_close(struct rdma_conn *r);
 void rdma_queue_feed(struct rdma_conn *r);
 void rdma_queue_hungry(struct rdma_conn *r);

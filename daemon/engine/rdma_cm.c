@@ -12,6 +12,7 @@
 #include "conn.h"
 #include "parse.h"
 #include "rdma.h"
+#include "rdma_ud.h"
 
 /* ---- Listening ---- */
 
@@ -41,7 +42,8 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 	struct rdma_cm_id *id;
 	int on = 1;
 
-	if (rdma_create_id(e->channel, &id, NULL, RDMA_PS_TCP) < 0)
+	if (rdma_create_id(e->channel, &id, NULL,
+			   w->options.qp_type == QP_UD ? RDMA_PS_UDP : RDMA_PS_TCP) < 0)
 		return reason_set(reason, -errno, "rdma_create_id: %s", strerror(errno));
 	e->listeners[index] = id;
 	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
@@ -54,7 +56,7 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 	if (!id->verbs) /* a wildcard */
 		return 0;
 	device = rdma_device_get(w, id->verbs, reason);
-	if (!device)
+	if (!device || (w->options.qp_type == QP_UD && !rdma_ud_get(device, id->port_num, reason)))
 		return -EIO;
 	rdma_device_port(device, id->port_num);
 	return 0;
@@ -108,7 +110,7 @@ static void rdma_cm_reject(struct rdma_cm_id *id, const char *why)
 	rdma_reject(id, text, (uint8_t)(strlen(text) + 1));
 }
 
-static void rdma_cm_drop(struct rdma_conn *r, const char *why)
+void rdma_cm_drop(struct rdma_conn *r, const char *why)
 {
 	rdma_cm_reject(r->id, why);
 	rdma_destroy_id(r->id);
@@ -124,6 +126,13 @@ static unsigned rdma_cm_recvs(const struct worker *w)
 	return MIN(MAX(share, (unsigned)RDMA_RECVS_MIN), (unsigned)RDMA_RECVS);
 }
 
+const char *rdma_cm_refusal(const struct worker *w, int rc)
+{
+	if (rc == -EACCES)
+		return "not allowed";
+	return w->draining ? "draining" : "too many connections";
+}
+
 static void rdma_cm_take(struct worker *w, struct rdma_conn *r)
 {
 	const struct pool *p = &w->pool;
@@ -137,11 +146,13 @@ static void rdma_cm_take(struct worker *w, struct rdma_conn *r)
 		rdma_cm_drop(r, r->device ? "no buffers are left" : reason.text);
 		return;
 	}
+	if (w->options.qp_type == QP_UD) {
+		rdma_ud_answer(w, r);
+		return;
+	}
 	rc = w->draining || w->stop ? -EUSERS : conn_admit(w, -1, &r->peer, &ticket);
 	if (rc < 0) {
-		rdma_cm_drop(r, rc == -EACCES ? "not allowed"
-				: w->draining ? "draining"
-					      : "too many connections");
+		rdma_cm_drop(r, rdma_cm_refusal(w, rc));
 		return;
 	}
 	r->port = rdma_device_port(r->device, r->id->port_num);

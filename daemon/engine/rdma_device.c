@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "rdma.h"
+#include "rdma_ud.h"
 #include "worker.h"
 
 unsigned rdma_count_devices(void)
@@ -80,6 +81,7 @@ void rdma_device_free(struct rdma_device *d)
 
 	/* The context stays open for others: leave the set by hand. */
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
+	rdma_ud_free_all(d);
 	rdma_shared_close(d);
 	if (d->cq)
 		ibv_destroy_cq(d->cq);
@@ -181,18 +183,25 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 	return d;
 }
 
-/* One of its connections has ended. */
 void rdma_device_put(struct rdma_device *d)
 {
-	struct rdma *e = d->worker->engine_state;
+	d->conns--;
+}
+
+void rdma_device_sweep(struct rdma *e)
+{
 	struct rdma_device **at = &e->devices;
 
-	if (--d->conns > 0 || !d->gone)
-		return;
-	while (*at != d)
-		at = &(*at)->next;
-	*at = d->next;
-	rdma_device_free(d);
+	while (*at) {
+		struct rdma_device *d = *at;
+
+		if (d->gone && d->conns == 0) {
+			*at = d->next;
+			rdma_device_free(d);
+		} else {
+			at = &d->next;
+		}
+	}
 }
 
 const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer)

@@ -16,37 +16,52 @@ static unsigned rdma_queue_entries(const struct rdma_device *d)
 	return RDMA_SENDS + (d->srq ? 0 : RDMA_RECVS);
 }
 
+/* Too many inline bytes are refused, not lowered. */
+int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
+		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
+		      struct ibv_qp **ret_qp)
+{
+	for (uint32_t bytes = RDMA_INLINE;; bytes = bytes > 16 ? bytes / 2 : 0) {
+		struct ibv_qp_init_attr wanted = *attr;
+		struct ibv_qp *qp = NULL;
+
+		wanted.cap.max_inline_data = bytes;
+		if (!id)
+			qp = ibv_create_qp(d->pd, &wanted);
+		else if (rdma_create_qp(id, d->pd, &wanted) == 0)
+			qp = id->qp;
+		if (qp) {
+			*ret_inline = wanted.cap.max_inline_data;
+			*ret_qp = qp;
+			return 0;
+		}
+		if (bytes == 0)
+			return -errno;
+	}
+}
+
 int rdma_queue_open(struct rdma_conn *r)
 {
 	struct rdma_device *d = r->device;
-	struct ibv_qp_init_attr wanted = {
+	const struct ibv_qp_init_attr attr = {
 		.send_cq = d->cq,
 		.recv_cq = d->cq,
 		.srq = d->srq,
 		.cap = { .max_send_wr = RDMA_SENDS,
 			 .max_recv_wr = d->srq ? 0 : RDMA_RECVS,
 			 .max_send_sge = 1,
-			 .max_recv_sge = d->srq ? 0 : 1,
-			 .max_inline_data = RDMA_INLINE },
+			 .max_recv_sge = d->srq ? 0 : 1 },
 		.qp_type = IBV_QPT_RC,
 	};
+	struct ibv_qp *qp;
+	int rc;
 
 	if (d->cq_used + rdma_queue_entries(d) > d->cq_size)
 		return -ENOSPC;
-	for (;;) { /* too many inline bytes are refused, not lowered */
-		struct ibv_qp_init_attr attr = wanted;
-
-		if (rdma_create_qp(r->id, d->pd, &attr) == 0) {
-			r->inline_max = attr.cap.max_inline_data;
-			break;
-		}
-		if (wanted.cap.max_inline_data == 0)
-			return -errno;
-		wanted.cap.max_inline_data /= 2;
-		if (wanted.cap.max_inline_data < 16)
-			wanted.cap.max_inline_data = 0;
-	}
-	r->number = r->id->qp->qp_num;
+	rc = rdma_queue_create(d, r->id, &attr, &r->inline_max, &qp);
+	if (rc < 0)
+		return rc;
+	r->number = qp->qp_num;
 	if (d->srq)
 		rdma_shared_add(r);
 	d->cq_used += rdma_queue_entries(d);
@@ -247,7 +262,7 @@ static void rdma_queue_sent(struct rdma_conn *r)
 
 /* ---- Completions ---- */
 
-static void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status)
+void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status)
 {
 	switch (status) {
 	case IBV_WC_WR_FLUSH_ERR:

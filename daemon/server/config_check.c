@@ -195,6 +195,24 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 			      transport, l->service->name);
 }
 
+/* What a queue pair for datagrams cannot do. */
+static void check_datagrams(struct config_report *r, struct listener_config *l)
+{
+	char section[CONFIG_SECTION_TEXT_MAX];
+
+	if (l->transport != TRANSPORT_RDMA || l->options.qp_type != QP_UD)
+		return;
+	config_section_text(CONFIG_LISTENER, l, section);
+	if (l->service && l->service->messages && !l->service->datagrams)
+		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "qp-type"), l),
+			      section, "qp-type", "expected rc with service %s, got 'ud'",
+			      l->service->name);
+	if (l->options.srq)
+		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "srq"), l),
+			      section, "srq",
+			      "expected no unless qp-type is rc, got 'yes' (qp-type is ud)");
+}
+
 /* ---- Exports ---- */
 
 /* Where a key was given, or else its section. */
@@ -303,6 +321,7 @@ void config_check(struct config_report *r)
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
 		check_transport(r, l);
+		check_datagrams(r, l);
 		check_listener_exports(r, l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0)

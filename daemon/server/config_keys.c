@@ -17,6 +17,9 @@ const char *const config_transports[] = {
 	NULL,
 };
 
+/* By enum qp_type. */
+static const char *const config_qp_types[] = { [QP_RC] = "rc", [QP_UD] = "ud", NULL };
+
 #define FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define SERVER(name_, type_, field_, preset_, class_, help_, ...)                                  \
 	{                                                                                          \
@@ -89,6 +92,8 @@ const struct config_key config_keys[] = {
 		 "CPU that this thread is bound to", .word = "any", .word_value = UINT64_MAX),
 	LISTENER("busy-poll", duration, options.busy_poll_ns, "0", REPLACE,
 		 "spin that long before sleeping", RANGE(0, NS_PER_S)),
+	LISTENER("qp-type", choice, options.qp_type, "rc", REPLACE,
+		 "reliable connections or datagrams", .words = config_qp_types, .engine = "rdma"),
 	LISTENER("srq", bool, options.srq, "no", REPLACE,
 		 "connections share what they receive into", .engine = "rdma"),
 	LISTENER("cq-moderation", duration, options.cq_moderation_ns, "0", REPLACE,

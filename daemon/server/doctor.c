@@ -153,6 +153,7 @@ static bool feature_of(const struct engine *engine, enum engine_feature feature)
 	case FEATURE_selective_signalling:
 	case FEATURE_shared_receives:
 	case FEATURE_cq_moderation:
+	case FEATURE_datagrams:
 		return false;
 	case FEATURE_socket_busy_poll:
 		return !completion && !reactor;

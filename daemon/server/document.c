@@ -268,11 +268,12 @@ static json_t *rdma_to_json(const struct totals *t)
 #define X(name) json_object_set_new(errors, &#name[strlen("wc_err_")], count(t->name));
 	STATS_WORK_ERRORS(X)
 #undef X
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "posted",
-			 posted, "completed", completed, "inline", count(t->wr_inline), "signalled",
-			 count(t->wr_signalled), "doorbells", count(t->doorbells), "polls",
-			 count(t->cq_polls), "completions", count(t->cq_completions), "events",
-			 count(t->cq_events), "sleeps", count(t->cq_sleeps), "registered_bytes",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "posted",
+			 posted, "dropped", count(t->datagrams_dropped), "completed", completed,
+			 "inline", count(t->wr_inline), "signalled", count(t->wr_signalled),
+			 "doorbells", count(t->doorbells), "polls", count(t->cq_polls),
+			 "completions", count(t->cq_completions), "events", count(t->cq_events),
+			 "sleeps", count(t->cq_sleeps), "registered_bytes",
 			 count(t->registered_bytes), "errors", errors);
 }
 

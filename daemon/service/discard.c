@@ -15,4 +15,5 @@ const struct service service_discard = {
 	.operations = { "discard" },
 	.run = discard_run,
 	.messages = true,
+	.datagrams = true,
 };

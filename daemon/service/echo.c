@@ -16,4 +16,5 @@ const struct service service_echo = {
 	.run = echo_run,
 	.answers = true,
 	.messages = true,
+	.datagrams = true,
 };

@@ -316,6 +316,106 @@ def test_shared_receives_and_a_client_that_takes_no_answers(start_daemon):
         assert other.poll() is None
 
 
+# ---- Datagrams: rxe only, iWARP has none -----------------------------------------------------------
+
+def datagrams(daemon, mode, *words, name="d", check=True):
+    host, port = daemon.addresses(name)[0]
+    done = run(BUILD / "vm/datagram_client", mode, host, port, *words)
+    if check:
+        assert done.returncode == 0, f"{mode} {words}: {done.returncode}\n{done.stdout}{daemon.log()}"
+    return done.stdout
+
+
+def datagram_section(service="echo", **keys):
+    return section("rxe", name="d", service=service, qp_type="ud", **keys)
+
+
+def test_datagrams_of_every_size_come_back(start_daemon):
+    daemon = start_daemon(datagram_section())
+    assert "datagrams" in daemon.status("d")["engine_features"]
+    assert datagrams(daemon, "echo", 1, 0, 1024) == "ok 1024\n"
+    connections = daemon.call("ListConnections", listener="d")["connections"]
+    assert [c["peer"].split(":")[0] for c in connections] == ["10.9.0.1"]
+    assert connections[0]["device"]["name"] == "rxe0"
+    stats = daemon.stats("d")
+    assert stats["bytes_in"] == stats["bytes_out"] == 1024 * 1025 // 2
+    assert stats["rdma"]["completed"]["recv"] == stats["rdma"]["posted"]["send"] == 1024
+    assert stats["rdma"]["dropped"] == 0
+
+
+def test_datagrams_of_many_clients(start_daemon):
+    daemon = start_daemon(datagram_section(workers=2, idle_timeout="1s"))
+    assert datagrams(daemon, "echo", 40, 200, 5) == "ok 200\n"
+    assert daemon.stats("d")["connections"]["accepted"] == 40
+    daemon.wait_closed("d", accepted=40)
+    assert daemon.stats("d")["connections"]["closed"]["idle"] == 40
+
+
+def test_clients_of_datagrams_are_bounded(start_daemon):
+    daemon = start_daemon(datagram_section(buffers=32))
+    start = resources()["rxe0"]
+    for _ in range(3):
+        assert datagrams(daemon, "echo", 20, 64, 2) == "ok 40\n"
+    assert daemon.stats("d")["connections"]["accepted"] == 60
+    wait_until(lambda: daemon.stats("d")["connections"]["open"] == 32, "the oldest are gone")
+    assert resources()["rxe0"]["qp"] == start["qp"]
+
+
+def test_udaddy(start_daemon):
+    daemon = start_daemon(listener("d", "echo", "rdma", transport="rdma", qp_type="ud", address="0.0.0.0:7174"))
+    must("udaddy", "-s", "10.9.0.1", "-c", 3, "-C", 20, "-S", 900)
+    assert daemon.stats("d")["bytes_out"] == 3 * 20 * 900
+
+
+def test_lost_and_dropped_datagrams(start_daemon):
+    daemon = start_daemon(datagram_section(buffers=16, buffer_size="4K"))
+    out = datagrams(daemon, "flood", 1000, 3000)
+    sent, got = map(int, re.fullmatch(r"sent (\d+) got (\d+)\n", out).groups())
+    assert sent == 3000 and 0 < got <= sent
+    assert datagrams(daemon, "echo", 2, 500, 20) == "ok 40\n"
+    must("tc", "qdisc", "add", "dev", "rxe_a", "root", "netem", "loss", "30%")
+    try:
+        datagrams(daemon, "flood", 1000, 300)
+    finally:
+        must("tc", "qdisc", "delete", "dev", "rxe_a", "root")
+    assert datagrams(daemon, "echo", 2, 500, 20) == "ok 40\n"
+    pool = daemon.stats("d")["pool"]
+    wait_until(lambda: daemon.stats("d")["pool"]["free"] >= pool["chunks"] // 2, "buffers are back")
+
+
+def test_oversize_datagrams_do_not_arrive(start_daemon):
+    daemon = start_daemon(datagram_section("discard"))
+    datagrams(daemon, "oversize")  # rxe drops it without a word
+    datagrams(daemon, "flood", 1024, 50)
+    assert daemon.stats("d")["operations"]["discard"]["count"] > 0
+    assert daemon.stats("d")["bytes_in"] % 1024 == 0
+
+
+def test_datagrams_need_buffers_of_the_mtu(start_daemon):
+    for side in "ab":
+        must("ip", "link", "set", f"rxe_{side}", "mtu", 5000)
+    try:
+        daemon = start_daemon(datagram_section(optional="yes", buffer_size="4K"))
+        assert daemon.status("d")["state"] == "unavailable"
+        assert "a datagram has up to 4096 bytes" in daemon.status("d")["reason"]
+        assert "buffer-size" in daemon.status("d")["reason"]
+    finally:
+        for side in "ab":
+            must("ip", "link", "set", f"rxe_{side}", "mtu", 1500)
+
+
+def test_datagram_clients_that_may_not(start_daemon):
+    daemon = start_daemon(datagram_section(allow="192.0.2.0/24"))
+    assert datagrams(daemon, "echo", 1, 10, 1, check=False).startswith("refused:")
+    assert daemon.stats("d")["connections"]["refused"]["denied"] == 1
+
+
+def test_iwarp_has_no_datagrams(start_daemon):
+    daemon = start_daemon(section("siw", name="d", qp_type="ud", optional="yes"))
+    assert daemon.status("d")["state"] == "unavailable"
+    assert "iWARP has no datagrams" in daemon.status("d")["reason"]
+
+
 def test_busy_poll(start_daemon, device):
     daemon = start_daemon(section(device, busy_poll="1ms"))
     assert "busy_poll" in daemon.status("r")["engine_features"]

@@ -1,0 +1,334 @@
+/* Engine `rdma`, datagrams: queue pairs, receives, sends.
+ *
+ * Nobody connects: whoever asks the connection manager is told the number of the worker's queue
+ * pair, and sends.  A client is what it sends from: its address and queue pair.  rdma_ud_peer.c has
+ * them.  The device loses what finds no receive, and we drop what is sent by one who holds too
+ * much: loss is the nature of datagrams. */
+#include "rdma_ud.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn.h"
+#include "grh.h"
+
+/* ---- The queue pair ---- */
+
+static int rdma_ud_start(struct rdma_ud *ud)
+{
+	struct ibv_qp_attr init = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = (uint8_t)ud->port,
+		.qkey = RDMA_UDP_QKEY,
+	};
+	struct ibv_qp_attr receive = { .qp_state = IBV_QPS_RTR };
+	struct ibv_qp_attr send = { .qp_state = IBV_QPS_RTS };
+
+	if (ibv_modify_qp(ud->qp, &init,
+			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) != 0 ||
+	    ibv_modify_qp(ud->qp, &receive, IBV_QP_STATE) != 0 ||
+	    ibv_modify_qp(ud->qp, &send, IBV_QP_STATE | IBV_QP_SQ_PSN) != 0)
+		return errno ? -errno : -EIO;
+	return 0;
+}
+
+static void rdma_ud_feed(struct rdma_ud *ud)
+{
+	struct rdma_chain chain;
+	struct ibv_recv_wr *bad;
+
+	while (ud->lent.count < ud->lent.max &&
+	       rdma_lent_chain(&ud->lent, ud->device->worker, ud->device, &chain,
+			       RDMA_TAG_DATAGRAM) > 0)
+		if (ibv_post_recv(ud->qp, chain.requests, &bad) != 0) {
+			ud->broken = true;
+			return;
+		}
+}
+
+static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
+{
+	struct rdma_device *d = ud->device;
+	struct pool *p = &d->worker->pool;
+	const char *name = ibv_get_device_name(d->verbs->device);
+	struct ibv_port_attr port;
+	struct ibv_qp_init_attr attr = {
+		.send_cq = d->cq,
+		.recv_cq = d->cq,
+		.cap = { .max_send_wr = RDMA_UD_SENDS, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_UD,
+	};
+	int rc;
+
+	if (d->verbs->device->transport_type != IBV_TRANSPORT_IB)
+		return reason_set(reason, -EPROTONOSUPPORT,
+				  "%s: iWARP has no datagrams; qp-type = rc, or a device with RoCE "
+				  "or InfiniBand",
+				  name);
+	if (ibv_query_port(d->verbs, (uint8_t)ud->port, &port) != 0)
+		return reason_set(reason, -EIO, "%s/%u: cannot be asked", name, ud->port);
+	ud->mtu = 128U << port.active_mtu;
+	ud->peer_max = MIN(p->chunk_count, (unsigned)RDMA_UD_PEERS);
+	if (p->chunk_size < ud->mtu + GRH_BYTES)
+		return reason_set(reason, -EMSGSIZE,
+				  "%s/%u: a datagram has up to %u bytes and a header of %d; set "
+				  "`buffer-size` to the next power of two",
+				  name, ud->port, ud->mtu, GRH_BYTES);
+	attr.cap.max_recv_wr = MIN((p->chunk_count - p->keep) / 2, (unsigned)RDMA_UD_RECVS);
+	if (d->cq_used + attr.cap.max_recv_wr + RDMA_UD_SENDS > d->cq_size)
+		return reason_set(reason, -ENOSPC, "%s: too small a completion queue", name);
+	if (rdma_lent_open(&ud->lent, p, attr.cap.max_recv_wr) < 0)
+		return reason_set(reason, -ENOMEM, "no memory");
+	rc = rdma_queue_create(d, NULL, &attr, &ud->inline_max, &ud->qp);
+	if (rc == 0)
+		rc = rdma_ud_start(ud);
+	if (rc < 0)
+		return reason_set(reason, rc, "%s/%u: no queue pair for datagrams: %s", name,
+				  ud->port, strerror(-rc));
+	d->cq_used += ud->lent.max + RDMA_UD_SENDS;
+	return 0;
+}
+
+static void rdma_ud_free(struct rdma_ud *ud)
+{
+	if (ud->qp)
+		ibv_destroy_qp(ud->qp);
+	rdma_lent_close(&ud->lent, &ud->device->worker->pool);
+	free(ud);
+}
+
+void rdma_ud_free_all(struct rdma_device *d)
+{
+	while (d->uds) {
+		struct rdma_ud *ud = d->uds;
+
+		d->uds = ud->next;
+		rdma_ud_free(ud);
+	}
+}
+
+struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct reason *reason)
+{
+	struct rdma_ud *ud;
+
+	for (ud = d->uds; ud; ud = ud->next)
+		if (ud->port == port)
+			return ud;
+	ud = calloc(1, sizeof(*ud));
+	if (!ud) {
+		reason_set(reason, -ENOMEM, "no memory");
+		return NULL;
+	}
+	ud->device = d;
+	ud->port = port;
+	if (rdma_ud_make(ud, reason) < 0) {
+		rdma_ud_free(ud);
+		return NULL;
+	}
+	ud->name = rdma_device_port(d, port);
+	ud->next = d->uds;
+	d->uds = ud;
+	worker_feature(d->worker, FEATURE_datagrams);
+	if (ud->inline_max > 0)
+		worker_feature(d->worker, FEATURE_inline_send);
+	rdma_ud_feed(ud);
+	return ud;
+}
+
+/* ---- Completions ---- */
+
+void rdma_ud_received(struct rdma_device *d, struct chunk *k, const struct ibv_wc *wc)
+{
+	struct rdma_ud *ud = d->uds;
+	struct worker *w = d->worker;
+
+	while (ud && (!ud->qp || ud->qp->qp_num != wc->qp_num))
+		ud = ud->next;
+	if (!ud || !ud->lent.is[k->id])
+		return; /* it was taken back when the queue was mended */
+	if (wc->status == IBV_WC_SUCCESS) {
+		stat_add(w->stats.wc_recv, 1);
+		rdma_ud_deliver(ud, k, wc);
+	} else {
+		rdma_queue_count_error(&w->stats, wc->status);
+		ud->broken = true;
+	}
+	rdma_lent_back(&ud->lent, &w->pool, k);
+}
+
+/* The oldest batch is over. */
+static void rdma_ud_pop(struct rdma_ud *ud)
+{
+	struct rdma_batch b = ud->batches[ud->batch_first];
+	struct conn *c;
+
+	ud->batch_first = (ud->batch_first + 1) % RDMA_UD_SENDS;
+	ud->batch_count--;
+	ud->sends -= b.requests;
+	if (!b.peer)
+		return;
+	c = b.peer->conn;
+	c->pending--;
+	conn_sent(c, &c->sending, b.bytes, 0);
+	if (c->flags & CONN_CLOSING)
+		conn_ready(c);
+}
+
+static void rdma_ud_wake(struct rdma_ud *ud)
+{
+	while (ud->waiting) {
+		struct rdma_peer *peer = ud->waiting;
+
+		ud->waiting = peer->waiting_next;
+		peer->waiting = false;
+		conn_ready(peer->conn);
+	}
+}
+
+void rdma_ud_sent(struct rdma_ud *ud, const struct ibv_wc *wc)
+{
+	struct stats *s = &ud->device->worker->stats;
+	bool last = false;
+
+	if (wc->status != IBV_WC_SUCCESS) {
+		rdma_queue_count_error(s, wc->status);
+		ud->broken = true;
+		return;
+	}
+	while (ud->batch_count > 0 && !last) {
+		last = ud->batches[ud->batch_first].signalled;
+		stat_add(s->wc_send, ud->batches[ud->batch_first].requests);
+		rdma_ud_pop(ud);
+	}
+	rdma_ud_wake(ud);
+}
+
+/* ---- What is not well ---- */
+
+static void rdma_ud_drain(struct rdma_device *d)
+{
+	for (unsigned taken = 0, n = 1; n > 0 && taken < d->cq_size; taken += n)
+		n = rdma_device_poll(d);
+}
+
+/* Back to the beginning: clients go on sending to the same number, and miss some answers. */
+static void rdma_ud_mend(struct rdma_ud *ud)
+{
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	bool works = !ud->device->gone && ibv_modify_qp(ud->qp, &reset, IBV_QP_STATE) == 0;
+
+	ud->broken = false;
+	if (!works) {
+		ibv_destroy_qp(ud->qp);
+		rdma_ud_drain(ud->device);
+		ud->qp = NULL;
+	} else {
+		rdma_ud_drain(ud->device);
+	}
+	rdma_lent_forget(&ud->lent, &ud->device->worker->pool);
+	ud->unsignalled = 0;
+	while (ud->batch_count > 0)
+		rdma_ud_pop(ud);
+	rdma_ud_wake(ud);
+	ud->broken = works && rdma_ud_start(ud) < 0;
+	if (!ud->qp)
+		while (ud->newest)
+			conn_close(ud->newest->conn, CONN_END_ERROR);
+}
+
+void rdma_ud_tend(struct rdma_device *d)
+{
+	for (struct rdma_ud *ud = d->uds; ud; ud = ud->next) {
+		if (!ud->qp)
+			continue;
+		if (unlikely(ud->broken || d->gone))
+			rdma_ud_mend(ud);
+		if (ud->qp && !ud->broken)
+			rdma_ud_feed(ud);
+	}
+}
+
+/* ---- Sends ---- */
+
+static void rdma_ud_posted(struct rdma_peer *peer, unsigned n, bool signalled)
+{
+	struct conn *c = peer->conn;
+	struct worker *w = c->worker;
+	struct rdma_ud *ud = peer->ud;
+	struct rdma_batch *b = &ud->batches[(ud->batch_first + ud->batch_count++) % RDMA_UD_SENDS];
+
+	*b = (struct rdma_batch){ .requests = n, .signalled = signalled };
+	ud->sends += n;
+	ud->unsignalled = signalled ? 0 : ud->unsignalled + n;
+	while (n-- > 0) {
+		uint32_t bytes = c->tx.head->len;
+
+		if (bytes > ud->inline_max) {
+			b->bytes += bytes;
+			bufq_take(&w->pool, &c->sending, &c->tx, bytes);
+		} else {
+			stat_add(w->stats.wr_inline, 1);
+			conn_sent(c, &c->tx, bytes, 0);
+		}
+	}
+	if (b->bytes > 0) {
+		b->peer = peer;
+		c->pending++;
+	}
+}
+
+static void rdma_ud_post(struct rdma_peer *peer, struct ibv_send_wr *requests, unsigned n,
+			 bool signalled)
+{
+	struct rdma_ud *ud = peer->ud;
+	struct stats *s = &ud->device->worker->stats;
+	struct ibv_send_wr *bad;
+
+	requests[n - 1].next = NULL;
+	if (signalled)
+		requests[n - 1].send_flags |= IBV_SEND_SIGNALED;
+	stat_add(s->wr_signalled, signalled);
+	stat_add(s->wr_send, n);
+	stat_add(s->doorbells, 1);
+	if (ibv_post_send(ud->qp, requests, &bad) != 0)
+		ud->broken = true;
+	rdma_ud_posted(peer, n, signalled);
+}
+
+void rdma_ud_flush(struct conn *c)
+{
+	struct rdma_peer *peer = c->engine_state;
+	struct rdma_ud *ud = peer->ud;
+	struct ibv_send_wr requests[RDMA_SENDS];
+	struct ibv_sge sges[RDMA_SENDS];
+	const struct view *v = c->tx.head;
+	bool whole = true, room = ud->batch_count < RDMA_UD_SENDS && !ud->broken;
+	unsigned n = 0;
+
+	for (; ud->qp && room && v && n < RDMA_SENDS && ud->sends + n < RDMA_UD_SENDS;
+	     v = v->next, n++) {
+		whole &= v->len <= ud->inline_max;
+		sges[n] = (struct ibv_sge){ (uintptr_t)v->data, v->len, ud->device->mr->lkey };
+		requests[n] = (struct ibv_send_wr){
+			.wr_id = (uintptr_t)ud | RDMA_TAG_DATAGRAM_SENT,
+			.next = &requests[n + 1],
+			.sg_list = &sges[n],
+			.num_sge = 1,
+			.opcode = IBV_WR_SEND,
+			.send_flags = v->len <= ud->inline_max ? IBV_SEND_INLINE : 0,
+			.wr.ud = { peer->ah, peer->number, RDMA_UDP_QKEY },
+		};
+	}
+	if (n > 0)
+		rdma_ud_post(peer, requests, n,
+			     !whole || v || ud->unsignalled + n >= RDMA_UD_SENDS / 2 ||
+				     (c->flags & CONN_WAITS_FOR_TX));
+	if (!v || peer->waiting)
+		return;
+	stat_add(c->worker->stats.tx_blocked, 1);
+	peer->waiting = true;
+	peer->waiting_next = ud->waiting;
+	ud->waiting = peer;
+}
