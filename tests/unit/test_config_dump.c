@@ -1,5 +1,6 @@
 /* server/config_dump.c: what is printed says all, and parses back to the same. */
 #include "config_case.h"
+#include "config_keys.h"
 
 #include <jansson.h>
 
@@ -96,6 +97,15 @@ static void a_dump_parses_back_even_with_long_origins(void **state)
 	config_free(again);
 }
 
+static unsigned count_keys(enum config_section section)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < config_key_count; i++)
+		count += config_keys[i].section == section;
+	return count;
+}
+
 static void json_has_value_origin_and_class_of_each_key(void **state)
 {
 	struct config *c = load(GOOD "allow = ::1, ::2\n");
@@ -114,7 +124,8 @@ static void json_has_value_origin_and_class_of_each_key(void **state)
 	key = json_object_get(json_object_get(listener, "keys"), "allow");
 	assert_int_equal(json_array_size(json_object_get(key, "value")), 2);
 	assert_string_equal(json_string_value(json_object_get(key, "origin")), "f:4");
-	assert_int_equal(json_object_size(json_object_get(listener, "keys")), 20);
+	assert_int_equal(json_object_size(json_object_get(listener, "keys")),
+			 count_keys(CONFIG_LISTENER));
 	json_decref(json);
 	config_free(c);
 }
