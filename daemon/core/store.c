@@ -175,6 +175,18 @@ void io_finish(struct io *io, int result)
 
 /* ---- Mounts ---- */
 
+static int mount_attach(struct mount *m, struct reason *reason)
+{
+	const struct export *e = m->export;
+
+	if (e->align > m->worker->pool.chunk_size)
+		return reason_set(reason, -EINVAL,
+				  "export '%s': its memory has to be aligned to %u bytes; make "
+				  "`buffer-size` at least as large, or say `direct = no`",
+				  e->name, e->align);
+	return m->store->attach ? m->store->attach(m, reason) : 0;
+}
+
 int mounts_attach(struct worker *w, struct reason *reason)
 {
 	for (unsigned i = 0; i < w->mount_count; i++) {
@@ -184,7 +196,7 @@ int mounts_attach(struct worker *w, struct reason *reason)
 		m->worker = w;
 		if (m->export->options->direct)
 			m->features |= 1U << MOUNT_direct;
-		rc = m->store->attach ? m->store->attach(m, reason) : 0;
+		rc = mount_attach(m, reason);
 		if (rc < 0) {
 			w->mount_count = i;
 			mounts_detach(w);

@@ -461,6 +461,7 @@ static void worker_abandon_conns(struct worker *w)
 		w->conns = c->next;
 		if ((c->flags & CONN_OPEN) && c->io_count == 0 && w->service->close)
 			w->service->close(c);
+		w->owner->release(w, c->ticket);
 		close(c->fd);
 		free(c);
 	}

@@ -1,9 +1,11 @@
 /* Preloaded into the daemon by tests: file calls of the store `threads` that fail as the file named
- * by FAULTY says, a line of words at a time: `fdatasync EIO`, `pwrite ENOSPC`, `pread short`. */
+ * by FAULTY says, a line of words at a time: `fdatasync EIO`, `pwrite ENOSPC`, `pread short`; or
+ * that wait as long as it says so: `pread wait`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
@@ -11,7 +13,7 @@
 #include <unistd.h>
 
 /* What is asked of this call: 0, an errno, or -1: a short transfer. */
-static int fault(const char *call)
+static int asked(const char *call, bool *ret_wait)
 {
 	const char *path = getenv("FAULTY");
 	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -20,11 +22,25 @@ static int fault(const char *call)
 
 	if (fd >= 0)
 		close(fd);
+	*ret_wait = false;
 	if (n <= 0 || strncmp(text, call, strlen(call)) != 0)
 		return 0;
+	*ret_wait = strstr(text, "wait") != NULL;
 	if (strstr(text, "ENOSPC"))
 		return ENOSPC;
 	return strstr(text, "EIO") ? EIO : -1;
+}
+
+static int fault(const char *call)
+{
+	bool wait;
+	int what = asked(call, &wait);
+
+	while (wait) {
+		usleep(10000);
+		what = asked(call, &wait);
+	}
+	return what;
 }
 
 ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offset)

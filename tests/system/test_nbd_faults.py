@@ -13,7 +13,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import TIMEOUT, Daemon, listener
+from conftest import TIMEOUT, Daemon, listener, wait_until
 from nbd_client import (
     EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO, OPT_LIST,
     OPT_STARTTLS, READ, REP_ACK, REP_ERR_INVALID, REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP,
@@ -367,6 +367,17 @@ def test_a_failed_flush_fails_the_export_for_everybody(faulty):
     (disk,) = faulty.call("GetStats")["exports"]
     assert disk["state"] == "failed" and "flush" in disk["reason"]
     assert "flush failed" in faulty.log()
+
+
+def test_who_waits_for_a_hung_device_is_given_up_in_the_end(faulty):
+    with connect(faulty, "nbd") as client:
+        faulty.say("pread wait")
+        client.request(READ, 0, 4096)
+        wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is under way")
+        for _ in range(2):  # the second does not wait for connections
+            faulty.process.send_signal(signal.SIGTERM)
+        threading.Timer(4, faulty.say, [""]).start()  # the worker has given up after two seconds
+        faulty.stop()
 
 
 def features(daemon):
