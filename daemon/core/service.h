@@ -26,8 +26,7 @@ struct service {
 	/* It understands messages, too: see engine->messages. */
 	bool messages;
 
-	/* It also understands them when some are lost, and when nobody says that a client is gone.
-	 */
+	/* And when some are lost, and nobody says that a client is gone. */
 	bool datagrams;
 
 	/* It serves the listener's `exports`: w->mounts, one at least. */

@@ -212,7 +212,7 @@ static int rdma_prepare_any(struct worker *w, struct reason *reason)
 	for (int i = 0; list && i < count; i++) {
 		struct rdma_device *d = rdma_device_get(w, list[i], reason);
 
-		usable += d && (w->options.qp_type != QP_UD || rdma_ud_get(d, 1, reason));
+		usable += d && rdma_device_serves(d, 1, reason) == 0;
 	}
 	if (list)
 		rdma_free_devices(list);

@@ -177,6 +177,8 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 unsigned rdma_count_devices(void);
 /* -errno and why there are none. */
 int rdma_no_devices(struct reason *reason);
+/* Has this port what `qp-type` asks for?  -errno with the reason. */
+int rdma_device_serves(struct rdma_device *d, unsigned port, struct reason *reason);
 /* One of its connections has ended. */
 void rdma_device_put(struct rdma_device *d);
 /* Frees those that are unplugged and have no connection any more. */

@@ -33,32 +33,66 @@ static const char *rdma_cm_advice(int error)
 	}
 }
 
+static socklen_t rdma_cm_length(const struct sockaddr_storage *address)
+{
+	return address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					      : sizeof(struct sockaddr_in);
+}
+
+static int rdma_cm_create(struct rdma *e, enum rdma_port_space space,
+			  const struct sockaddr_storage *address, struct rdma_cm_id **ret_id)
+{
+	int on = 1;
+
+	if (rdma_create_id(e->channel, ret_id, NULL, space) < 0)
+		return -errno;
+	rdma_set_option(*ret_id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
+	return rdma_bind_addr(*ret_id, (struct sockaddr *)address) < 0 ? -errno : 0;
+}
+
+/* The only way to an identifier whose connections have queue pairs of another type than the port
+ * space's own. */
+static int rdma_cm_create_uc(struct rdma *e, const struct sockaddr_storage *address,
+			     struct rdma_cm_id **ret_id)
+{
+	struct rdma_addrinfo info = {
+		.ai_flags = RAI_PASSIVE,
+		.ai_family = address->ss_family,
+		.ai_qp_type = IBV_QPT_UC,
+		.ai_port_space = RDMA_PS_IB,
+		.ai_src_len = rdma_cm_length(address),
+		.ai_src_addr = (struct sockaddr *)address,
+	};
+
+	if (rdma_create_ep(ret_id, &info, NULL, NULL) < 0)
+		return -errno;
+	return rdma_migrate_id(*ret_id, e->channel) < 0 ? -errno : 0;
+}
+
 static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *reason)
 {
 	struct rdma *e = w->engine_state;
 	struct sockaddr_storage *address = &w->endpoints[index];
+	struct rdma_cm_id **id = &e->listeners[index];
 	char text[ADDRESS_TEXT_MAX];
-	struct rdma_device *device;
-	struct rdma_cm_id *id;
-	int on = 1;
+	struct rdma_device *d;
+	int rc;
 
-	if (rdma_create_id(e->channel, &id, NULL,
-			   w->options.qp_type == QP_UD ? RDMA_PS_UDP : RDMA_PS_TCP) < 0)
-		return reason_set(reason, -errno, "rdma_create_id: %s", strerror(errno));
-	e->listeners[index] = id;
-	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
-	if (rdma_bind_addr(id, (struct sockaddr *)address) < 0)
-		return reason_set(reason, -errno, "bind %s: %s%s", format_sockaddr(address, text),
-				  strerror(errno), rdma_cm_advice(errno));
-	memcpy(address, rdma_get_local_addr(id),
-	       address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-					      : sizeof(struct sockaddr_in));
-	if (!id->verbs) /* a wildcard */
+	if (w->options.qp_type == QP_UC)
+		rc = rdma_cm_create_uc(e, address, id);
+	else
+		rc = rdma_cm_create(e, w->options.qp_type == QP_UD ? RDMA_PS_UDP : RDMA_PS_TCP,
+				    address, id);
+	if (rc < 0)
+		return reason_set(reason, rc, "bind %s: %s%s", format_sockaddr(address, text),
+				  strerror(-rc), rdma_cm_advice(-rc));
+	memcpy(address, rdma_get_local_addr(*id), rdma_cm_length(address));
+	if (!(*id)->verbs) /* a wildcard */
 		return 0;
-	device = rdma_device_get(w, id->verbs, reason);
-	if (!device || (w->options.qp_type == QP_UD && !rdma_ud_get(device, id->port_num, reason)))
+	d = rdma_device_get(w, (*id)->verbs, reason);
+	if (!d || rdma_device_serves(d, (*id)->port_num, reason) < 0)
 		return -EIO;
-	rdma_device_port(device, id->port_num);
+	rdma_device_port(d, (*id)->port_num);
 	return 0;
 }
 
@@ -325,7 +359,8 @@ static void rdma_cm_established(struct rdma_conn *r)
 {
 	struct ibv_qp_attr attr = { .min_rnr_timer = RDMA_RNR_TIMER };
 
-	if (r->id->qp && r->id->verbs->device->transport_type == IBV_TRANSPORT_IB)
+	if (r->id->qp && r->id->qp->qp_type == IBV_QPT_RC &&
+	    r->id->verbs->device->transport_type == IBV_TRANSPORT_IB)
 		ibv_modify_qp(r->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
 }
 

@@ -183,6 +183,32 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 	return d;
 }
 
+/* By making a queue pair. */
+static int rdma_device_try_uc(struct rdma_device *d, struct reason *reason)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = d->cq,
+		.recv_cq = d->cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_UC,
+	};
+	struct ibv_qp *qp = ibv_create_qp(d->pd, &attr);
+
+	if (!qp)
+		return rdma_device_refuse(d, "no unreliable connections", "; qp-type = rc", reason);
+	ibv_destroy_qp(qp);
+	return 0;
+}
+
+int rdma_device_serves(struct rdma_device *d, unsigned port, struct reason *reason)
+{
+	if (d->worker->options.qp_type == QP_UC)
+		return rdma_device_try_uc(d, reason);
+	if (d->worker->options.qp_type == QP_UD && !rdma_ud_get(d, port, reason))
+		return -EIO;
+	return 0;
+}
+
 void rdma_device_put(struct rdma_device *d)
 {
 	d->conns--;

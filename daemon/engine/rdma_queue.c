@@ -51,7 +51,7 @@ int rdma_queue_open(struct rdma_conn *r)
 			 .max_recv_wr = d->srq ? 0 : RDMA_RECVS,
 			 .max_send_sge = 1,
 			 .max_recv_sge = d->srq ? 0 : 1 },
-		.qp_type = IBV_QPT_RC,
+		.qp_type = d->worker->options.qp_type == QP_UC ? IBV_QPT_UC : IBV_QPT_RC,
 	};
 	struct ibv_qp *qp;
 	int rc;

@@ -195,22 +195,23 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 			      transport, l->service->name);
 }
 
-/* What a queue pair for datagrams cannot do. */
-static void check_datagrams(struct config_report *r, struct listener_config *l)
+/* What only reliable connections can do. */
+static void check_qp_type(struct config_report *r, struct listener_config *l)
 {
+	const char *type = config_qp_types[l->options.qp_type];
 	char section[CONFIG_SECTION_TEXT_MAX];
 
-	if (l->transport != TRANSPORT_RDMA || l->options.qp_type != QP_UD)
+	if (l->transport != TRANSPORT_RDMA || l->options.qp_type == QP_RC)
 		return;
 	config_section_text(CONFIG_LISTENER, l, section);
 	if (l->service && l->service->messages && !l->service->datagrams)
 		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "qp-type"), l),
-			      section, "qp-type", "expected rc with service %s, got 'ud'",
-			      l->service->name);
+			      section, "qp-type", "expected rc with service %s, got '%s'",
+			      l->service->name, type);
 	if (l->options.srq)
 		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "srq"), l),
 			      section, "srq",
-			      "expected no unless qp-type is rc, got 'yes' (qp-type is ud)");
+			      "expected no unless qp-type is rc, got 'yes' (qp-type is %s)", type);
 }
 
 /* ---- Exports ---- */
@@ -321,7 +322,7 @@ void config_check(struct config_report *r)
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
 		check_transport(r, l);
-		check_datagrams(r, l);
+		check_qp_type(r, l);
 		check_listener_exports(r, l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0)

@@ -18,7 +18,7 @@ const char *const config_transports[] = {
 };
 
 /* By enum qp_type. */
-static const char *const config_qp_types[] = { [QP_RC] = "rc", [QP_UD] = "ud", NULL };
+const char *const config_qp_types[] = { "rc", "ud", "uc", NULL };
 
 #define FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define SERVER(name_, type_, field_, preset_, class_, help_, ...)                                  \
@@ -93,7 +93,7 @@ const struct config_key config_keys[] = {
 	LISTENER("busy-poll", duration, options.busy_poll_ns, "0", REPLACE,
 		 "spin that long before sleeping", RANGE(0, NS_PER_S)),
 	LISTENER("qp-type", choice, options.qp_type, "rc", REPLACE,
-		 "reliable connections or datagrams", .words = config_qp_types, .engine = "rdma"),
+		 "reliable connections, datagrams or unreliable connections", .words = config_qp_types, .engine = "rdma"),
 	LISTENER("srq", bool, options.srq, "no", REPLACE,
 		 "connections share what they receive into", .engine = "rdma"),
 	LISTENER("cq-moderation", duration, options.cq_moderation_ns, "0", REPLACE,

@@ -59,6 +59,7 @@ struct config_key {
 	const char *absent;       /* a value of which people have read, but not in this version */
 };
 
+extern const char *const config_qp_types[];
 extern const struct config_key config_keys[];
 extern const unsigned config_key_count;
 extern const char *const config_class_names[]; /* by enum config_class */

@@ -359,6 +359,21 @@ static void features_of_io_uring_need_that_engine(void **state)
 		      "(engine is auto)\n");
 }
 
+#ifdef NB_RDMA
+static void only_reliable_connections_share_receives(void **state)
+{
+	(void)state;
+	config_free(load(GOOD "transport = rdma\nqp-type = rc\nsrq = yes\n"));
+	config_free(load(GOOD "transport = rdma\nengine = rdma\nqp-type = uc\n"));
+	assert_errors(GOOD "transport = rdma\nqp-type = ud\nsrq = yes\n",
+		      "f:6: [listener a] srq: expected no unless qp-type is rc, got 'yes' (qp-type "
+		      "is ud)\n");
+	assert_errors(GOOD "transport = rdma\nqp-type = xrc\n",
+		      "f:5: [listener a] qp-type: expected rc, ud or uc, got 'xrc' (did you mean "
+		      "'rc'?)\n");
+}
+#endif
+
 static void freeing_nothing_is_fine(void **state)
 {
 	struct config_errors errors = { 0 };
@@ -390,6 +405,9 @@ int main(void)
 		cmocka_unit_test(port_0_overlaps_nothing),
 		cmocka_unit_test(one_listener_cannot_have_an_address_twice),
 		cmocka_unit_test(features_of_io_uring_need_that_engine),
+#ifdef NB_RDMA
+		cmocka_unit_test(only_reliable_connections_share_receives),
+#endif
 		cmocka_unit_test(freeing_nothing_is_fine),
 	};
 

@@ -416,6 +416,23 @@ def test_iwarp_has_no_datagrams(start_daemon):
     assert "iWARP has no datagrams" in daemon.status("d")["reason"]
 
 
+def test_unreliable_connections(start_daemon):
+    daemon = start_daemon(section("rxe", qp_type="uc", workers=2)
+                          + listener("any", "echo", "rdma", transport="rdma", qp_type="uc", address="0.0.0.0:0"))
+    for name in ("r", "any"):
+        port = daemon.addresses(name)[0][1]
+        for words in ((4, 1000, 50, 4), (1, 0, 100, 2)):
+            out = must(CLIENT, "echo-uc", ADDRESSES["rxe"], port, *words)
+            assert out == f"ok {words[0] * words[2]}\n"
+        daemon.wait_closed(name, accepted=5)
+
+
+def test_iwarp_has_no_unreliable_connections(start_daemon):
+    daemon = start_daemon(section("siw", qp_type="uc", optional="yes"))
+    assert daemon.status("r")["state"] == "unavailable"
+    assert "siw0: no unreliable connections: Operation not supported" in daemon.status("r")["reason"]
+
+
 def test_busy_poll(start_daemon, device):
     daemon = start_daemon(section(device, busy_poll="1ms"))
     assert "busy_poll" in daemon.status("r")["engine_features"]

@@ -3,6 +3,8 @@
  *   rdma_client echo ADDRESS PORT CONNECTIONS BYTES COUNT DEPTH
  *       COUNT messages over each connection, DEPTH of them under way; BYTES 0: of many sizes up to
  *       16 KiB.  Each must come back whole, in order, and as one message.  Prints `ok MESSAGES`.
+ *   rdma_client echo-uc ...
+ *       The same over unreliable connections.
  *   rdma_client hold ADDRESS PORT CONNECTIONS
  *       Connects, prints `connected`, and waits until each was disconnected: `disconnected`.
  *   rdma_client send ADDRESS PORT BYTES COUNT
@@ -51,10 +53,17 @@ static void post_receive(struct client *c, unsigned i)
 		die("rdma_post_recv");
 }
 
+static bool is_uc;
+
 static void connect_one(struct client *c, const char *address, const char *port, unsigned depth)
 {
-	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *to;
+	struct rdma_addrinfo hints = {
+		.ai_port_space = is_uc ? RDMA_PS_IB : RDMA_PS_TCP,
+		.ai_qp_type = is_uc ? IBV_QPT_UC : IBV_QPT_RC,
+	};
+	struct rdma_addrinfo *to;
 	struct ibv_qp_init_attr attr = {
+		.qp_type = hints.ai_qp_type,
 		.cap = { .max_send_wr = DEPTH_MAX,
 			 .max_recv_wr = DEPTH_MAX,
 			 .max_send_sge = 1,
@@ -194,13 +203,15 @@ int main(int argc, char **argv)
 
 	if (argc < 5)
 		return 2;
+	is_uc = !strcmp(argv[1], "echo-uc");
 	count = is_send ? 1 : (unsigned)atoi(argv[4]);
 	if (count > CONNECTIONS_MAX)
 		return 2;
 	for (unsigned i = 0; i < count; i++)
 		connect_one(&clients[i], argv[2], argv[3],
-			    !strcmp(argv[1], "echo") && argc == 8 ? (unsigned)atoi(argv[7]) : 1);
-	if (!strcmp(argv[1], "echo") && argc == 8)
+			    !strncmp(argv[1], "echo", 4) && argc == 8 ? (unsigned)atoi(argv[7])
+								      : 1);
+	if (!strncmp(argv[1], "echo", 4) && argc == 8)
 		echo(clients, count, argv + 5);
 	else if (is_send && argc == 6)
 		send_only(clients, argv + 4);
