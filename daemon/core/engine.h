@@ -14,6 +14,8 @@
 
 struct conn;
 struct op;
+struct region;
+struct remote;
 struct sockaddr_storage;
 struct worker;
 
@@ -103,6 +105,11 @@ struct engine {
 
 	/* By which device it comes, one of w->devices; NULL: sockets know none. */
 	const struct engine_device *(*device)(const struct conn *c);
+
+	/* One-sided operations, both or NULL: see remote.h.  Takes `remote` until remote_finish().
+	 */
+	void (*remote)(struct remote *remote);
+	int (*region)(struct conn *c, size_t bytes, struct region *ret_region);
 };
 
 /* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */

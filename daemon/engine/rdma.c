@@ -160,6 +160,8 @@ static void rdma_wait(struct worker *w, bool block)
 		e->hungry = r->hungry_next;
 		r->hungry = false;
 		rdma_queue_feed(r);
+		if (r->remote_unposted)
+			rdma_queue_flush(r->conn);
 	}
 	block = block && !w->ready;
 	n = rdma_poll(e);
@@ -326,8 +328,16 @@ static const struct engine_device *rdma_device_of(const struct conn *c)
 	.accept = rdma_cm_accept, .watch = rdma_watch, .wait = rdma_wait
 
 const struct engine engine_rdma = {
-	RDMA_ENGINE,          .open = rdma_cm_open,    .recv = rdma_recv, .flush = rdma_queue_flush,
-	.close = rdma_cm_end, .release = rdma_release, .peer = rdma_peer, .device = rdma_device_of,
+	RDMA_ENGINE,
+	.open = rdma_cm_open,
+	.recv = rdma_recv,
+	.flush = rdma_queue_flush,
+	.close = rdma_cm_end,
+	.release = rdma_release,
+	.peer = rdma_peer,
+	.device = rdma_device_of,
+	.remote = rdma_remote_submit,
+	.region = rdma_region,
 };
 
 /* What a worker with `qp-type = ud` goes on with: the same, but for its connections. */

@@ -6,6 +6,7 @@
  *   rdma_queue.c    work requests of a connection: receives, sends, completions
  *   rdma_shared.c   receives that connections share
  *   rdma_ud*.c      datagrams
+ *   rdma_remote.c   one-sided operations, and memory that clients read and write
  *   rdma_doctor.c   --doctor */
 #pragma once
 #include <infiniband/verbs.h>
@@ -21,8 +22,12 @@
 struct chunk;
 struct conn;
 struct pool;
+struct rdma_region;
 struct rdma_ud;
+struct region;
+struct remote;
 struct stats;
+struct view;
 struct worker;
 
 enum {
@@ -30,6 +35,8 @@ enum {
 	RDMA_RECVS_MIN = 2,      /* with fewer none is let in */
 	RDMA_SENDS = 32,         /* the send queue; one in four is signalled */
 	RDMA_SIGNALLED = 8,      /* signalled and not completed, at the most */
+	RDMA_SGES = 8,           /* views that one read or write covers, if the device can */
+	RDMA_SGES_MAX = 64,      /* of requests that are posted together */
 	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
 	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
 	RDMA_SHARED_MAX = 1024,  /* receives that are shared */
@@ -86,14 +93,30 @@ struct rdma_device {
 		*ports[RDMA_PORTS_MAX]; /* of the worker's, by number; NULL: not used yet */
 	unsigned cq_size, cq_used;      /* entries; those that connections may need */
 	unsigned conns;
-	bool armed; /* the next completion makes an event */
-	bool gone;  /* unplugged */
+	unsigned read_sges, write_sges; /* views of one request */
+	bool armed;                     /* the next completion makes an event */
+	bool gone;                      /* unplugged */
 };
+
+enum rdma_request { RDMA_REQUEST_SEND, RDMA_REQUEST_READ, RDMA_REQUEST_WRITE, RDMA_REQUEST_COUNT };
 
 /* A signalled request completes all that were posted before it, too. */
 struct rdma_signalled {
-	uint32_t requests;
-	uint32_t bytes; /* of c->sending */
+	unsigned requests;
+	unsigned of[RDMA_REQUEST_COUNT];
+	unsigned remotes; /* operations of which these are the last requests */
+	uint32_t bytes;   /* of c->sending */
+};
+
+/* Requests that are posted together. */
+struct rdma_send_chain {
+	unsigned count, max;
+	unsigned sge_count;
+	unsigned messages; /* of c->tx */
+	unsigned remotes;  /* operations that are wholly posted with it */
+	unsigned of[RDMA_REQUEST_COUNT];
+	struct ibv_send_wr requests[RDMA_SENDS];
+	struct ibv_sge sges[RDMA_SGES_MAX];
 };
 
 struct rdma_conn {
@@ -107,13 +130,17 @@ struct rdma_conn {
 	unsigned posted_first, posted_count, posted_max;
 	struct rdma_signalled signalled[RDMA_SIGNALLED]; /* likewise */
 	unsigned signalled_first, signalled_count;
-	struct rdma_signalled since; /* posted after the last signalled one */
-	unsigned sends;              /* in the send queue */
+	struct rdma_signalled since;            /* posted after the last signalled one */
+	unsigned sends;                         /* in the send queue */
+	struct remote *remotes, **remotes_tail; /* in the order in which they were asked for */
+	struct remote *remote_unposted;         /* of them, the first */
+	struct rdma_region *regions;
 	uint32_t inline_max;
 	bool hungry, ending; /* on the list */
 	bool accepted;
 	struct sockaddr_storage peer;
 	uint8_t responder_resources, initiator_depth; /* what the client asked for */
+	uint8_t reads_max; /* of ours that may be under way; 0: the client allows none */
 };
 
 struct rdma {
@@ -215,3 +242,35 @@ void rdma_queue_hungry(struct rdma_conn *r);
 void rdma_queue_flush(struct conn *c);
 void rdma_queue_failed(struct rdma_conn *r, enum ibv_wc_status status);
 void rdma_queue_completed(struct rdma_conn *r, const struct ibv_wc *wc, bool is_receive);
+
+/* Did it bring bytes into its chunk?  A write with immediate went to a region. */
+static inline bool rdma_wc_is_input(const struct ibv_wc *wc)
+{
+	return wc->status == IBV_WC_SUCCESS && wc->byte_len > 0 &&
+	       wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM;
+}
+
+static inline bool rdma_is_open(const struct rdma_conn *r)
+{
+	return r->id && !r->ending;
+}
+
+static inline bool rdma_send_chain_has_room(const struct rdma_send_chain *chain)
+{
+	return chain->count < chain->max && chain->sge_count < RDMA_SGES_MAX;
+}
+/* Both need room.  A request, without views and opcode. */
+struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rdma_conn *r,
+					enum rdma_request kind);
+void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
+			  const struct rdma_device *d, const struct view *v);
+
+/* rdma_remote.c */
+void rdma_remote_submit(struct remote *remote);
+/* Adds what was asked for and is not posted; false: as much of it as there is room for. */
+bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain);
+/* The first `count` are done. */
+void rdma_remote_completed(struct rdma_conn *r, unsigned count);
+/* The queue pair is destroyed. */
+void rdma_remote_close(struct rdma_conn *r);
+int rdma_region(struct conn *c, size_t bytes, struct region *ret_region);

@@ -209,6 +209,7 @@ int rdma_cm_open(struct conn *c)
 	int rc;
 
 	r->conn = c;
+	r->reads_max = accept.initiator_depth;
 	rc = rdma_queue_open(r);
 	if (rc < 0)
 		return rc;

@@ -131,6 +131,8 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 
 	if (ibv_query_device(d->verbs, &d->limits) != 0)
 		return rdma_device_refuse(d, "cannot be asked for its limits", "", reason);
+	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), RDMA_SGES);
+	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), RDMA_SGES);
 	d->pd = ibv_alloc_pd(d->verbs);
 	if (!d->pd)
 		return rdma_device_refuse(d, "no protection domain", "", reason);

@@ -6,9 +6,11 @@
  * it, somebody does, or the send queue fills. */
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 #include "conn.h"
 #include "rdma.h"
+#include "remote.h"
 
 /* What a connection may have of the completion queue at a time. */
 static unsigned rdma_queue_entries(const struct rdma_device *d)
@@ -49,13 +51,14 @@ int rdma_queue_open(struct rdma_conn *r)
 		.srq = d->srq,
 		.cap = { .max_send_wr = RDMA_SENDS,
 			 .max_recv_wr = d->srq ? 0 : RDMA_RECVS,
-			 .max_send_sge = 1,
+			 .max_send_sge = MAX(d->read_sges, d->write_sges),
 			 .max_recv_sge = d->srq ? 0 : 1 },
 		.qp_type = d->worker->options.qp_type == QP_UC ? IBV_QPT_UC : IBV_QPT_RC,
 	};
 	struct ibv_qp *qp;
 	int rc;
 
+	r->remotes_tail = &r->remotes;
 	if (d->cq_used + rdma_queue_entries(d) > d->cq_size)
 		return -ENOSPC;
 	rc = rdma_queue_create(d, r->id, &attr, &r->inline_max, &qp);
@@ -79,6 +82,7 @@ void rdma_queue_close(struct rdma_conn *r)
 		chunk_put(p, r->posted[r->posted_first]);
 		r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
 	}
+	rdma_remote_close(r);
 	bufq_drop(p, &c->sending, c->sending.bytes);
 	bufq_drop(p, &c->tx, c->tx.bytes);
 	if (r->device->srq)
@@ -99,6 +103,13 @@ void rdma_queue_hungry(struct rdma_conn *r)
 	e->hungry = r;
 }
 
+/* The last chunks of the pool are the services', but for the few receives without which a client's
+ * answer to what it was sent would find none. */
+static bool rdma_queue_may_receive(const struct pool *p, unsigned posted)
+{
+	return p->free_count > (posted < RDMA_RECVS_MIN ? 0 : p->keep);
+}
+
 void rdma_queue_feed(struct rdma_conn *r)
 {
 	struct conn *c = r->conn;
@@ -112,9 +123,11 @@ void rdma_queue_feed(struct rdma_conn *r)
 		rdma_shared_feed(r->device);
 		return;
 	}
-	if (r->ending || !r->id || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
+	if (!rdma_is_open(r) || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
 		return;
-	for (; r->posted_count + n < r->posted_max && p->free_count > p->keep; n++) {
+	for (;
+	     r->posted_count + n < r->posted_max && rdma_queue_may_receive(p, r->posted_count + n);
+	     n++) {
 		struct chunk *k = chunk_get(p);
 
 		r->posted[(r->posted_first + r->posted_count + n) % RDMA_RECVS] = k;
@@ -146,7 +159,7 @@ static void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 	r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
 	r->posted_count--;
 	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
-	if (wc->status == IBV_WC_SUCCESS && wc->byte_len > 0)
+	if (rdma_wc_is_input(wc))
 		conn_input(c, k, k->base, wc->byte_len);
 	chunk_put(&c->worker->pool, k);
 	rdma_queue_hungry(r);
@@ -154,11 +167,33 @@ static void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 
 /* ---- Sends ---- */
 
+struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rdma_conn *r,
+					enum rdma_request kind)
+{
+	unsigned at = chain->count++;
+
+	chain->of[kind]++;
+	chain->requests[at] = (struct ibv_send_wr){
+		.wr_id = (uintptr_t)r | RDMA_TAG_SEND,
+		.next = &chain->requests[at + 1],
+		.sg_list = &chain->sges[chain->sge_count],
+	};
+	return &chain->requests[at];
+}
+
+void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
+			  const struct rdma_device *d, const struct view *v)
+{
+	chain->sges[chain->sge_count++] =
+		(struct ibv_sge){ (uintptr_t)v->data, v->len, d->mr->lkey };
+	wr->num_sge++;
+}
+
 /* Must the chain that ends here be heard of? */
 static bool rdma_queue_must_signal(const struct rdma_conn *r, bool all)
 {
-	return r->since.bytes > 0 || r->since.requests >= RDMA_SENDS / 2 || !all ||
-	       (r->conn->flags & CONN_WAITS_FOR_TX);
+	return r->since.bytes > 0 || r->since.remotes > 0 || r->since.requests >= RDMA_SENDS / 2 ||
+	       !all || (r->conn->flags & CONN_WAITS_FOR_TX);
 }
 
 /* Accounts for the first n views of tx, which were posted. */
@@ -181,70 +216,83 @@ static void rdma_queue_posted(struct rdma_conn *r, unsigned n)
 	}
 }
 
-static void rdma_queue_post(struct rdma_conn *r, struct ibv_send_wr *requests, unsigned n, bool all)
+/* Messages of tx, as far as there is room for them; false: not all. */
+static bool rdma_queue_add(struct rdma_conn *r, struct rdma_send_chain *chain)
+{
+	const struct view *v;
+
+	for (v = r->conn->tx.head; v && rdma_send_chain_has_room(chain); v = v->next) {
+		struct ibv_send_wr *wr = rdma_send_chain_add(chain, r, RDMA_REQUEST_SEND);
+
+		wr->opcode = IBV_WR_SEND;
+		wr->send_flags = v->len <= r->inline_max ? IBV_SEND_INLINE : 0;
+		rdma_send_chain_view(chain, wr, r->device, v);
+		chain->messages++;
+		r->since.bytes += v->len <= r->inline_max ? 0 : v->len;
+	}
+	return !v;
+}
+
+static void rdma_queue_signal(struct rdma_conn *r, struct ibv_send_wr *last)
+{
+	unsigned at = (r->signalled_first + r->signalled_count++) % RDMA_SIGNALLED;
+
+	last->send_flags |= IBV_SEND_SIGNALED;
+	r->signalled[at] = r->since;
+	r->since = (struct rdma_signalled){ 0 };
+	stat_add(r->conn->worker->stats.wr_signalled, 1);
+}
+
+static void rdma_queue_post(struct rdma_conn *r, struct rdma_send_chain *chain, bool all)
 {
 	struct conn *c = r->conn;
-	struct worker *w = c->worker;
-	struct ibv_send_wr *bad;
+	struct stats *s = &c->worker->stats;
+	struct ibv_send_wr *last = &chain->requests[chain->count - 1], *bad;
 
-	requests[n - 1].next = NULL;
-	for (unsigned i = 0; i < n; i++)
-		if (!(requests[i].send_flags & IBV_SEND_INLINE))
-			r->since.bytes += requests[i].sg_list->length;
-	r->since.requests += n;
-	r->sends += n;
-	if (rdma_queue_must_signal(r, all)) {
-		unsigned at = (r->signalled_first + r->signalled_count++) % RDMA_SIGNALLED;
-
-		requests[n - 1].send_flags |= IBV_SEND_SIGNALED;
-		r->signalled[at] = r->since;
-		r->since = (struct rdma_signalled){ 0 };
-		stat_add(w->stats.wr_signalled, 1);
-	}
-	stat_add(w->stats.wr_send, n);
-	stat_add(w->stats.doorbells, 1);
-	if (ibv_post_send(r->id->qp, requests, &bad) != 0)
+	last->next = NULL;
+	for (unsigned i = 0; i < RDMA_REQUEST_COUNT; i++)
+		r->since.of[i] += chain->of[i];
+	r->since.requests += chain->count;
+	r->since.remotes += chain->remotes;
+	r->sends += chain->count;
+	if (rdma_queue_must_signal(r, all))
+		rdma_queue_signal(r, last);
+	stat_add(s->wr_send, chain->of[RDMA_REQUEST_SEND]);
+	stat_add(s->wr_read, chain->of[RDMA_REQUEST_READ]);
+	stat_add(s->wr_write, chain->of[RDMA_REQUEST_WRITE]);
+	stat_add(s->doorbells, 1);
+	if (ibv_post_send(r->id->qp, chain->requests, &bad) != 0)
 		conn_failed(c, errno ? errno : EIO);
-	rdma_queue_posted(r, n);
+	rdma_queue_posted(r, chain->messages);
 }
 
 void rdma_queue_flush(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
-	struct ibv_send_wr requests[RDMA_SENDS];
-	struct ibv_sge sges[RDMA_SENDS];
-	const struct view *v = c->tx.head;
-	unsigned n = 0;
+	struct rdma_send_chain chain;
+	bool all;
 
-	if (!r->id || r->ending || (c->flags & CONN_EOF)) { /* nobody is there */
+	if (!rdma_is_open(r) || (c->flags & CONN_EOF)) { /* nobody is there */
 		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
 		return;
 	}
 	/* First the receives: a reply allows the client to send the next message, and iWARP ends a
 	 * connection whose message finds no receive. */
 	rdma_queue_feed(r);
-	if (r->signalled_count < RDMA_SIGNALLED)
-		for (; v && r->sends + n < RDMA_SENDS; v = v->next, n++) {
-			sges[n] =
-				(struct ibv_sge){ (uintptr_t)v->data, v->len, r->device->mr->lkey };
-			requests[n] = (struct ibv_send_wr){
-				.wr_id = (uintptr_t)r | RDMA_TAG_SEND,
-				.next = &requests[n + 1],
-				.sg_list = &sges[n],
-				.num_sge = 1,
-				.opcode = IBV_WR_SEND,
-				.send_flags = v->len <= r->inline_max ? IBV_SEND_INLINE : 0,
-			};
-		}
-	if (v)
+	chain.count = chain.sge_count = chain.messages = chain.remotes = 0;
+	memset(chain.of, 0, sizeof(chain.of));
+	chain.max = r->signalled_count < RDMA_SIGNALLED ? RDMA_SENDS - r->sends : 0;
+	all = rdma_remote_add(r, &chain) && rdma_queue_add(r, &chain);
+	if (!all)
 		stat_add(c->worker->stats.tx_blocked, 1);
-	if (n > 0)
-		rdma_queue_post(r, requests, n, !v);
+	if (chain.count > 0)
+		rdma_queue_post(r, &chain, all);
 }
 
 static void rdma_queue_sent(struct rdma_conn *r)
 {
 	struct conn *c = r->conn;
+	struct stats *s = &c->worker->stats;
 	struct rdma_signalled done;
 
 	if (r->signalled_count == 0)
@@ -253,11 +301,16 @@ static void rdma_queue_sent(struct rdma_conn *r)
 	r->signalled_first = (r->signalled_first + 1) % RDMA_SIGNALLED;
 	r->signalled_count--;
 	r->sends -= done.requests;
-	stat_add(c->worker->stats.wc_send, done.requests);
+	stat_add(s->wc_send, done.of[RDMA_REQUEST_SEND]);
+	stat_add(s->wc_read, done.of[RDMA_REQUEST_READ]);
+	stat_add(s->wc_write, done.of[RDMA_REQUEST_WRITE]);
 	if (done.bytes > 0)
 		conn_sent(c, &c->sending, done.bytes, 0);
+	rdma_remote_completed(r, done.remotes);
 	if (c->tx.bytes > 0)
 		conn_ready(c);
+	if (r->remote_unposted)
+		rdma_queue_hungry(r);
 }
 
 /* ---- Completions ---- */

@@ -151,7 +151,7 @@ void rdma_shared_received(struct rdma_device *d, struct chunk *k, const struct i
 		r = r->number_next;
 	if (wc->status == IBV_WC_SUCCESS)
 		stat_add(w->stats.wc_recv, 1);
-	if (r && wc->status == IBV_WC_SUCCESS && wc->byte_len > 0) {
+	if (r && rdma_wc_is_input(wc)) {
 		conn_input(r->conn, k, k->base, wc->byte_len);
 		if (rdma_shared_is_greedy(r->conn))
 			conn_close(r->conn, CONN_END_PROTOCOL);

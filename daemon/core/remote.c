@@ -1,0 +1,62 @@
+/* One-sided operations: accounting.  See remote.h; engines do the work.  Worker's thread only. */
+#include "remote.h"
+
+#include <errno.h>
+
+#include "conn.h"
+#include "engine.h"
+
+enum { REMOTE_ALIGN = 64 }; /* a cache line: what devices write whole */
+
+void remote_submit(struct remote *remote)
+{
+	struct conn *c = remote->conn;
+
+	assert(remote->data.head);
+	c->io_bytes += remote->data.bytes;
+	c->io_views += remote->data.views;
+	c->io_count++;
+	remote->unposted = remote->data.head;
+	remote->progress = 0;
+	c->worker->engine->remote(remote);
+}
+
+void remote_finish(struct remote *remote, int result)
+{
+	struct conn *c = remote->conn;
+	struct worker *w = c->worker;
+
+	c->io_bytes -= remote->data.bytes;
+	c->io_views -= remote->data.views;
+	c->io_count--;
+	if (result == 0 && remote->kind == REMOTE_READ) {
+		stat_add(w->stats.bytes_in, remote->data.bytes);
+		c->bytes_in += remote->data.bytes;
+	} else if (result == 0) {
+		stat_add(w->stats.bytes_out, remote->data.bytes);
+		c->bytes_out += remote->data.bytes;
+	}
+	conn_ready(c);
+	remote->done(remote, result);
+}
+
+int remote_room(struct worker *w, struct bufq *q, size_t bytes)
+{
+	while (bytes > 0) {
+		uint32_t n = (uint32_t)MIN(bytes, w->pool.chunk_size);
+		struct view *v = conn_room(w, 0, n, REMOTE_ALIGN);
+
+		if (!v) {
+			bufq_drop(&w->pool, q, q->bytes);
+			return -ENOBUFS;
+		}
+		bufq_push(q, v);
+		bytes -= n;
+	}
+	return 0;
+}
+
+int conn_region(struct conn *c, size_t bytes, struct region *ret_region)
+{
+	return c->worker->engine->region(c, bytes, ret_region);
+}

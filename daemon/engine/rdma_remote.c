@@ -1,0 +1,161 @@
+/* Engine `rdma`: one-sided operations, and memory that clients read and write by themselves.
+ *
+ * Operations are posted in the order in which they were asked for, before the messages that were
+ * queued after them.  The send queue completes in order as well: a signalled request tells how many
+ * operations have ended with it. */
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "conn.h"
+#include "rdma.h"
+#include "remote.h"
+
+struct rdma_region {
+	struct rdma_region *next;
+	void *base;
+	size_t bytes;
+	struct ibv_mr *mr;
+};
+
+/* ---- Operations ---- */
+
+static const struct {
+	enum ibv_wr_opcode opcode;
+	uint8_t kind; /* enum rdma_request */
+} rdma_remote_kinds[REMOTE_KIND_COUNT] = {
+	[REMOTE_READ] = { IBV_WR_RDMA_READ, RDMA_REQUEST_READ },
+	[REMOTE_WRITE] = { IBV_WR_RDMA_WRITE, RDMA_REQUEST_WRITE },
+	[REMOTE_WRITE_IMMEDIATE] = { IBV_WR_RDMA_WRITE_WITH_IMM, RDMA_REQUEST_WRITE },
+};
+
+void rdma_remote_submit(struct remote *remote)
+{
+	struct conn *c = remote->conn;
+	struct rdma_conn *r = c->engine_state;
+
+	if (!rdma_is_open(r)) {
+		remote_finish(remote, -ECANCELED);
+		return;
+	}
+	remote->next = NULL;
+	*r->remotes_tail = remote;
+	r->remotes_tail = &remote->next;
+	if (!r->remote_unposted)
+		r->remote_unposted = remote;
+	if (remote->kind == REMOTE_READ && r->reads_max == 0) /* it would wait for ever */
+		conn_close(c, CONN_END_PROTOCOL);
+	rdma_queue_hungry(r);
+}
+
+/* One request, of as many views as fit. */
+static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
+				struct rdma_send_chain *chain)
+{
+	const struct rdma_device *d = r->device;
+	unsigned max = remote->kind == REMOTE_READ ? d->read_sges : d->write_sges;
+	struct ibv_send_wr *wr =
+		rdma_send_chain_add(chain, r, rdma_remote_kinds[remote->kind].kind);
+
+	wr->opcode = rdma_remote_kinds[remote->kind].opcode;
+	wr->imm_data = htobe32(remote->immediate);
+	wr->wr.rdma.rkey = remote->key;
+	wr->wr.rdma.remote_addr = remote->address + remote->progress;
+	while (remote->unposted && (unsigned)wr->num_sge < max && rdma_send_chain_has_room(chain)) {
+		rdma_send_chain_view(chain, wr, d, remote->unposted);
+		remote->progress += remote->unposted->len;
+		remote->unposted = remote->unposted->next;
+	}
+	if (remote->unposted && remote->kind == REMOTE_WRITE_IMMEDIATE)
+		wr->opcode = IBV_WR_RDMA_WRITE; /* the last one tells */
+}
+
+bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
+{
+	while (r->remote_unposted) {
+		struct remote *remote = r->remote_unposted;
+
+		while (remote->unposted) {
+			if (!rdma_send_chain_has_room(chain))
+				return false;
+			rdma_remote_add_one(r, remote, chain);
+		}
+		chain->remotes++;
+		r->remote_unposted = remote->next;
+	}
+	return true;
+}
+
+static void rdma_remote_finish_first(struct rdma_conn *r, int result)
+{
+	struct remote *remote = r->remotes;
+
+	assert(remote);
+	r->remotes = remote->next;
+	if (!r->remotes)
+		r->remotes_tail = &r->remotes;
+	remote_finish(remote, result);
+}
+
+void rdma_remote_completed(struct rdma_conn *r, unsigned count)
+{
+	while (count-- > 0)
+		rdma_remote_finish_first(r, 0);
+}
+
+/* ---- Regions ---- */
+
+static void rdma_region_free(struct rdma_conn *r, struct rdma_region *region)
+{
+	stat_add(r->device->worker->stats.registered_bytes, -(uint64_t)region->bytes);
+	if (region->mr)
+		ibv_dereg_mr(region->mr);
+	if (region->base != MAP_FAILED)
+		munmap(region->base, region->bytes);
+	free(region);
+}
+
+int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
+{
+	struct rdma_conn *r = c->engine_state;
+	struct rdma_region *region;
+	int error;
+
+	if (!rdma_is_open(r))
+		return -ECANCELED;
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return -ENOMEM;
+	region->bytes = bytes;
+	stat_add(c->worker->stats.registered_bytes, bytes);
+	region->base =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (region->base != MAP_FAILED)
+		region->mr = ibv_reg_mr(r->device->pd, region->base, bytes,
+					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+						IBV_ACCESS_REMOTE_WRITE);
+	if (!region->mr) {
+		error = errno ? errno : ENOMEM;
+		rdma_region_free(r, region);
+		return -error;
+	}
+	region->next = r->regions;
+	r->regions = region;
+	*ret_region = (struct region){ region->base, bytes, region->mr->rkey };
+	return 0;
+}
+
+void rdma_remote_close(struct rdma_conn *r)
+{
+	r->remote_unposted = NULL;
+	while (r->remotes)
+		rdma_remote_finish_first(r, -ECANCELED);
+	while (r->regions) {
+		struct rdma_region *region = r->regions;
+
+		r->regions = region->next;
+		rdma_region_free(r, region);
+	}
+}
