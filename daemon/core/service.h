@@ -29,6 +29,10 @@ struct service {
 	/* And when some are lost, and nobody says that a client is gone. */
 	bool datagrams;
 
+	/* It reads and writes its client's memory, or lends it some: see remote.h.  Nothing else
+	 * will do for it than an engine that can. */
+	bool remote;
+
 	/* It serves the listener's `exports`: w->mounts, one at least. */
 	bool exports;
 

@@ -189,7 +189,8 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 				      "expected HOST:PORT for transport %s, got '%s'", transport,
 				      format_address(&l->addresses[i], text));
 	}
-	if (l->service && l->transport == TRANSPORT_RDMA && !l->service->messages)
+	if (l->service &&
+	    !(l->transport == TRANSPORT_RDMA ? l->service->messages : !l->service->remote))
 		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "service"), l),
 			      section, "service", "expected one for transport %s, got '%s'",
 			      transport, l->service->name);

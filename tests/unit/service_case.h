@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "conn.h"
+#include "remote.h"
 
 struct service_case {
 	struct worker worker;
@@ -22,6 +23,10 @@ struct service_case {
 	bool recv_off;  /* backpressure */
 	size_t closed;  /* calls of engine->close() */
 	size_t ends[6]; /* connections by enum conn_end */
+	/* Of services that read and write the peer's memory: what waits for case_remote(). */
+	struct remote *remotes[8];
+	unsigned remote_count;
+	struct region region; /* that the service has lent the peer */
 };
 
 static inline struct service_case *case_of(struct worker *w)
@@ -83,6 +88,42 @@ static const struct engine case_engine = {
 	.release = case_release,
 };
 
+static inline void case_submit(struct remote *remote)
+{
+	struct service_case *t = case_of(remote->conn->worker);
+
+	if (remote->conn->flags & (CONN_EOF | CONN_CLOSING)) {
+		remote_finish(remote, -ECANCELED);
+		return;
+	}
+	assert_true(t->remote_count < ARRAY_SIZE(t->remotes));
+	t->remotes[t->remote_count++] = remote;
+	remote->conn->pending++;
+}
+
+static inline int case_region(struct conn *c, size_t bytes, struct region *ret_region)
+{
+	struct service_case *t = case_of(c->worker);
+
+	assert_null(t->region.base);
+	t->region = (struct region){ calloc(1, bytes), bytes, 0x1234 };
+	*ret_region = t->region;
+	return t->region.base ? 0 : -ENOMEM;
+}
+
+/* Carries messages; the peer's memory is the test's own, any key will do. */
+static const struct engine case_remote_engine = {
+	.name = "by hand, one-sided",
+	.messages = true,
+	.open = case_open,
+	.recv = case_recv,
+	.flush = case_flush,
+	.close = case_close,
+	.release = case_release,
+	.remote = case_submit,
+	.region = case_region,
+};
+
 static inline int case_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
 			     void **ret_ticket)
 {
@@ -134,7 +175,7 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	assert_non_null(t);
 	memset(t, 0, sizeof(*t));
 	w->service = service;
-	w->engine = &case_engine;
+	w->engine = service->remote ? &case_remote_engine : &case_engine;
 	w->owner = &case_owner;
 	w->ready_tail = &w->ready;
 	w->held_max = CONN_HELD_MAX;
@@ -161,6 +202,24 @@ static inline void case_input(struct service_case *t, const void *data, size_t b
 		chunk_put(p, k);
 		case_turns(t);
 	}
+}
+
+/* The first of the remote operations happens, or does not. */
+static inline void case_remote(struct service_case *t, int result)
+{
+	struct remote *remote = t->remotes[0];
+	uint8_t *at;
+
+	assert_true(t->remote_count > 0);
+	memmove(t->remotes, t->remotes + 1, --t->remote_count * sizeof(t->remotes[0]));
+	/* The test's own address.  NOLINTNEXTLINE(*-no-int-to-ptr) */
+	at = (uint8_t *)(uintptr_t)remote->address;
+	for (struct view *v = remote->data.head; v && result == 0; at += v->len, v = v->next)
+		memcpy(remote->kind == REMOTE_READ ? v->data : at,
+		       remote->kind == REMOTE_READ ? at : v->data, v->len);
+	remote->conn->pending--;
+	remote_finish(remote, result);
+	case_turns(t);
 }
 
 /* The same at random splits, which seed chooses. */
@@ -197,8 +256,11 @@ static inline void case_free(struct service_case *t)
 		conn_close(t->conn, CONN_END_DRAIN);
 		case_turns(t);
 	}
+	while (t->remote_count > 0)
+		case_remote(t, -ECANCELED);
 	assert_null(t->conn);
 	pool_fini(&t->worker.pool);
+	free(t->region.base);
 	free(t->out);
 	free(t);
 }

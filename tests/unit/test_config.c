@@ -159,6 +159,8 @@ static void cpus_beyond_this_host_are_an_error(void **state)
 static void transports_keep_to_their_own(void **state)
 {
 	(void)state;
+	assert_errors("[listener a]\naddress = 127.0.0.1:1\nservice = rping\n",
+		      "f:3: [listener a] service: expected one for transport tcp, got 'rping'\n");
 #ifdef NB_RDMA
 	assert_string_equal(refusal("engine = rdma"),
 			    "engine: expected one for transport tcp, got 'rdma'\n");
@@ -167,6 +169,11 @@ static void transports_keep_to_their_own(void **state)
 	assert_errors(GOOD "transport = rdma\nsqpoll = yes\n",
 		      "f:5: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
 		      "(engine is rdma)\n");
+	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = http\n",
+		      "f:4: [listener a] service: expected one for transport rdma, got 'http'\n");
+	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = rping\n"
+		      "qp-type = ud\n",
+		      "f:5: [listener a] qp-type: expected rc with service rping, got 'ud'\n");
 #else
 	assert_string_equal(refusal("transport = rdma"),
 			    "transport: expected tcp, got 'rdma' (this build is without rdma)\n");

@@ -1,4 +1,4 @@
-"""RDMA on the kernel's software devices: one VM, booted once, runs inside_rdma.py; its tests are shown here."""
+"""RDMA on the kernel's software devices: one VM, booted once, runs inside_*.py; their tests are shown here."""
 import os
 import re
 import shutil
@@ -12,8 +12,8 @@ import pytest
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build")).resolve()
-INSIDE = HERE / "inside_rdma.py"
-TESTS = re.findall(r"^def (test_\w+)", INSIDE.read_text(), re.M)
+INSIDE = [HERE / "inside_rdma.py", HERE / "inside_remote.py"]
+TESTS = [name for file in INSIDE for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
          "depmod": "kmod", "xz": "xz-utils", "rdma": "iproute2", "rping": "rdmacm-utils"}
 CANNOT = 77
@@ -44,7 +44,7 @@ def results(tmp_path_factory):
     shared = tmp_path_factory.mktemp("vm")
     run = [HERE / "vm.sh", "-t", "900", shared, "env", f"NBSERVED_BUILD={BUILD}", sys.executable, "-B", "-m",
            "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--durations=8",
-           "--junitxml=/vm/results.xml", INSIDE]
+           "--junitxml=/vm/results.xml", *INSIDE]
     done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(done.stdout)
     console = (shared / "console").read_text(errors="replace") if (shared / "console").exists() else ""

@@ -1,0 +1,165 @@
+"""What test_rdma.py runs in the VM as well: services that read and write their clients' memory."""
+import contextlib
+import signal
+import subprocess
+import threading
+
+from inside_rdma import (ADDRESSES, BUILD, LIMIT, device, devices, must, resources, run,  # noqa: F401
+                         section, start_daemon, wait_until)
+
+CLIENT = str(BUILD / "vm/remote_client")
+
+
+def at(daemon, name="r"):
+    host, port = daemon.addresses(name)[0]
+    return host, str(port)
+
+
+def client(daemon, mode, *words, name="r"):
+    return must(CLIENT, mode, *at(daemon, name), *words)
+
+
+def rping(daemon, *words):
+    host, port = at(daemon)
+    return must("rping", "-c", "-a", host, "-p", port, *words)
+
+
+@contextlib.contextmanager
+def running(*words):
+    """A process that is killed at the end, or when it takes too long."""
+    process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    timer = threading.Timer(LIMIT, process.kill)
+    timer.start()
+    try:
+        yield process
+    finally:
+        timer.cancel()
+        process.kill()
+        process.communicate()
+
+
+def rpings(daemon, count, *words):
+    """So many at once; all must end well."""
+    host, port = at(daemon)
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(running("rping", "-c", "-a", host, "-p", port, *words))
+                     for _ in range(count)]
+        for process in processes:
+            out, _ = process.communicate(timeout=LIMIT)
+            assert process.returncode == 0, out + daemon.log()
+
+
+def all_is_free(daemon, device, start):
+    """Nothing is left of connections that have ended: resources, descriptors, chunks."""
+    wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "connections are gone")
+    wait_until(lambda: resources()[f"{device}0"] == start, f"resources are as at the start: {start}")
+    pool = daemon.stats("r")["pool"]
+    assert pool["free"] >= pool["chunks"] - 2, pool  # each worker has one that it writes into
+
+
+def test_rping_in_all_its_modes(start_daemon, device):
+    daemon = start_daemon(section(device, service="rping", workers=2))
+    rping(daemon, "-C", 100, "-V")
+    assert "ping data: rdma-ping-9: " in rping(daemon, "-C", 10, "-v", "-V", "-S", 100)
+    rping(daemon, "-C", 10, "-V", "-d", "-I", ADDRESSES[device])
+    pings = 120
+    if device != "siw":  # where rdma_establish() is refused
+        rping(daemon, "-C", 10, "-V", "-q")
+        pings = 130
+    daemon.wait_closed("r", accepted=pings // 10 - 9)
+    stats = daemon.stats("r")
+    assert stats["connections"]["closed"]["peer"] == stats["connections"]["accepted"]
+    for kind in ("read", "write"):
+        assert stats["operations"][kind]["count"] == pings
+        assert stats["rdma"]["posted"][kind] == pings
+    assert stats["rdma"]["completed"]["read"] == pings
+    assert stats["bytes_in"] >= pings * (64 + 32)
+
+
+def test_rping_of_every_size(start_daemon, device):
+    daemon = start_daemon(section(device, service="rping"))
+    start = resources()[f"{device}0"]
+    for first, last in ((1, 300), (4090, 4100), (16380, 16390), (32765, 32770), (65530, 65535)):
+        assert client(daemon, "rping", first, last) == f"ok {last - first + 1}\n"
+    for size in (65535, 32768, 1000):
+        rping(daemon, "-C", 20, "-V", "-S", size)
+    all_is_free(daemon, device, start)
+
+
+def test_rping_with_small_buffers(start_daemon, device):
+    """Then one ping needs more requests than fit into the send queue."""
+    daemon = start_daemon(section(device, service="rping", buffer_size="4K", buffers=256))
+    rping(daemon, "-C", 20, "-V", "-S", 65535)
+    assert client(daemon, "rping", 65000, 65010) == "ok 11\n"
+
+
+def test_twenty_rpings_at_once(start_daemon, device):
+    daemon = start_daemon(section(device, service="rping", workers=2))
+    start = resources()[f"{device}0"]
+    rpings(daemon, 20, "-C", 50, "-V", "-S", 3000)
+    daemon.wait_closed("r", accepted=20)
+    assert daemon.stats("r")["connections"]["closed"]["peer"] == 20
+    assert daemon.stats("r")["operations"]["write"]["count"] == 20 * 50
+    all_is_free(daemon, device, start)
+
+
+def test_rping_again_and_again(start_daemon, device):
+    daemon = start_daemon(section(device, service="rping"))
+    rping(daemon, "-C", 1)
+    daemon.wait_closed("r", accepted=1)
+    start, descriptors = resources()[f"{device}0"], daemon.descriptors()
+    for count in range(20):
+        rping(daemon, "-C", 2, "-V")
+    all_is_free(daemon, device, start)
+    wait_until(lambda: daemon.descriptors() == descriptors, "no descriptor is left")
+
+
+def test_pool_too_small_for_all_pings_at_once(start_daemon, device):
+    daemon = start_daemon(section(device, service="rping", buffers=64))
+    rpings(daemon, 8, "-C", 20, "-V", "-S", 65535)
+    daemon.wait_closed("r", accepted=8)
+    assert daemon.stats("r")["connections"]["closed"]["peer"] == 8
+    assert daemon.stats("r")["operations"]["write"]["count"] == 8 * 20
+
+
+def test_wrong_advertisements_end_that_connection_only(start_daemon, device):
+    daemon = start_daemon(section(device, service="rping"))
+    rping(daemon, "-C", 1)
+    daemon.wait_closed("r", accepted=1)
+    start = resources()[f"{device}0"]
+    host, port = at(daemon)
+    with running("rping", "-c", "-a", host, "-p", port, "-V", "-S", 1000) as other:
+        wait_until(lambda: daemon.stats("r")["operations"]["write"]["count"] > 10, "pings")
+        for what in ("key", "size", "sink", "length"):
+            before = daemon.stats("r")
+            with running(CLIENT, "wrong", host, port, what):
+                wait_until(lambda: daemon.stats("r")["connections"]["accepted"]
+                           > before["connections"]["accepted"], "it has come")
+                wait_until(lambda: daemon.stats("r")["connections"]["open"] == 1, f"{what} ends it")
+            after = daemon.stats("r")
+            if device == "rxe" or what == "length":  # siw does not say why it has ended
+                assert after["connections"]["closed"]["protocol"] == before["connections"]["closed"]["protocol"] + 1
+            if device == "rxe" and what != "length":
+                assert after["rdma"]["errors"]["access"] == before["rdma"]["errors"]["access"] + 1
+        count = daemon.stats("r")["operations"]["write"]["count"]
+        wait_until(lambda: daemon.stats("r")["operations"]["write"]["count"] > count + 10, "more pings")
+        assert other.poll() is None
+    all_is_free(daemon, device, start)
+
+
+def test_clients_killed_in_the_middle_of_a_transfer(start_daemon, device):
+    daemon = start_daemon(section(device, service="rping"))
+    rping(daemon, "-C", 1)
+    daemon.wait_closed("r", accepted=1)
+    start, descriptors = resources()[f"{device}0"], daemon.descriptors()
+    host, port = at(daemon)
+    for count in range(5):
+        done = daemon.stats("r")["operations"]["write"]["count"]
+        with running("rping", "-c", "-a", host, "-p", port, "-S", 65535) as process:
+            wait_until(lambda: daemon.stats("r")["operations"]["write"]["count"] > done + 3, "pings")
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "it is gone")
+    all_is_free(daemon, device, start)
+    wait_until(lambda: daemon.descriptors() == descriptors, "no descriptor is left")

@@ -1,0 +1,187 @@
+/* Clients of the services that read and write their clients' memory, for what rping does not do.
+ *
+ *   remote_client rping ADDRESS PORT FIRST LAST
+ *       A ping of each size, each checked.  Prints `ok PINGS`.
+ *   remote_client wrong ADDRESS PORT WHAT
+ *       Half a ping, then one with WHAT wrong: `key`, `size` (beyond what is registered), `sink`
+ *       (its key), `length` (17 bytes of message), `none` (connects and is silent).  Prints
+ *       `connected`, and `disconnected` when the server has ended the connection. */
+#include <endian.h>
+#include <errno.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PING_MESSAGE = 16, PING_MAX = 65535, QUEUE = 16, MESSAGE_MAX = 64 };
+
+static struct rdma_cm_id *id;
+static uint8_t source[PING_MAX], sink[PING_MAX + 1];
+static uint8_t message[MESSAGE_MAX], reply[MESSAGE_MAX];
+static struct ibv_mr *source_mr, *sink_mr, *message_mr, *reply_mr;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	exit(2);
+}
+
+static struct ibv_mr *share(void *memory, size_t bytes)
+{
+	struct ibv_mr *mr = ibv_reg_mr(id->pd, memory, bytes,
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+					       IBV_ACCESS_REMOTE_WRITE);
+
+	if (!mr)
+		die("ibv_reg_mr");
+	return mr;
+}
+
+static void post_reply(void)
+{
+	if (rdma_post_recv(id, NULL, reply, sizeof(reply), reply_mr) != 0)
+		die("rdma_post_recv");
+}
+
+static void connect_to(const char *address, const char *port)
+{
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *to;
+	struct ibv_qp_init_attr attr = {
+		.cap = { .max_send_wr = QUEUE,
+			 .max_recv_wr = QUEUE,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+		.sq_sig_all = 1,
+	};
+	struct rdma_conn_param param = {
+		.responder_resources = 1,
+		.initiator_depth = 1,
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
+
+	if (rdma_getaddrinfo(address, port, &hints, &to) != 0)
+		die("rdma_getaddrinfo");
+	if (rdma_create_ep(&id, to, NULL, &attr) != 0)
+		die("rdma_create_ep");
+	rdma_freeaddrinfo(to);
+	source_mr = share(source, sizeof(source));
+	sink_mr = share(sink, sizeof(sink));
+	message_mr = share(message, sizeof(message));
+	reply_mr = share(reply, sizeof(reply));
+	post_reply();
+	if (rdma_connect(id, &param) != 0)
+		die("rdma_connect");
+}
+
+static void check(int count, const struct ibv_wc *wc, const char *what)
+{
+	if (count != 1)
+		die(what);
+	if (wc->status == IBV_WC_SUCCESS)
+		return;
+	fprintf(stderr, "%s: %s\n", what, ibv_wc_status_str(wc->status));
+	exit(3);
+}
+
+static void advertise(const void *memory, uint32_t key, uint32_t size, size_t bytes)
+{
+	uint64_t address = htobe64((uintptr_t)memory);
+	struct ibv_wc wc;
+
+	key = htobe32(key);
+	size = htobe32(size);
+	memcpy(message, &address, 8);
+	memcpy(message + 8, &key, 4);
+	memcpy(message + 12, &size, 4);
+	if (rdma_post_send(id, NULL, message, bytes, message_mr, 0) != 0)
+		die("rdma_post_send");
+	check(rdma_get_send_comp(id, &wc), &wc, "send");
+}
+
+static void take_reply(void)
+{
+	struct ibv_wc wc;
+
+	check(rdma_get_recv_comp(id, &wc), &wc, "reply");
+	if (wc.byte_len != PING_MESSAGE) {
+		fprintf(stderr, "a reply of %u bytes\n", wc.byte_len);
+		exit(3);
+	}
+	post_reply();
+}
+
+static void ping(uint32_t size)
+{
+	for (uint32_t i = 0; i < size; i++)
+		source[i] = (uint8_t)(i * 31 + size);
+	memset(sink, 0, size + 1);
+	advertise(source, source_mr->rkey, size, PING_MESSAGE);
+	take_reply();
+	memset(source, 0x55, size); /* it has been read */
+	advertise(sink, sink_mr->rkey, size, PING_MESSAGE);
+	take_reply();
+	for (uint32_t i = 0; i <= size; i++)
+		if (sink[i] != (i < size ? (uint8_t)(i * 31 + size) : 0)) {
+			fprintf(stderr, "ping of %u bytes: byte %u differs\n", size, i);
+			exit(3);
+		}
+}
+
+static void do_rping(char **words)
+{
+	unsigned count = 0;
+
+	for (unsigned size = (unsigned)atoi(words[0]); size <= (unsigned)atoi(words[1]); size++) {
+		ping(size);
+		count++;
+	}
+	printf("ok %u\n", count);
+	rdma_disconnect(id);
+}
+
+static void do_wrong(char **words)
+{
+	const char *what = words[0];
+	struct rdma_cm_event *event;
+
+	puts("connected");
+	fflush(stdout);
+	if (!strcmp(what, "key"))
+		advertise(source, source_mr->rkey ^ 0xff00, 1000, PING_MESSAGE);
+	else if (!strcmp(what, "size"))
+		advertise(source + 1, source_mr->rkey, PING_MAX, PING_MESSAGE);
+	else if (!strcmp(what, "length"))
+		advertise(source, source_mr->rkey, 1000, PING_MESSAGE + 1);
+	else if (!strcmp(what, "sink")) {
+		advertise(source, source_mr->rkey, 1000, PING_MESSAGE);
+		take_reply();
+		advertise(sink, sink_mr->rkey ^ 0xff00, 1000, PING_MESSAGE);
+	}
+	if (rdma_get_cm_event(id->channel, &event) != 0 ||
+	    event->event != RDMA_CM_EVENT_DISCONNECTED)
+		exit(3);
+	rdma_ack_cm_event(event);
+	puts("disconnected");
+}
+
+static const struct {
+	const char *name;
+	int words;
+	void (*run)(char **words);
+} modes[] = { { "rping", 2, do_rping }, { "wrong", 1, do_wrong } };
+
+int main(int argc, char **argv)
+{
+	for (unsigned i = 0; argc >= 4 && i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (strcmp(argv[1], modes[i].name) != 0 || argc != 4 + modes[i].words)
+			continue;
+		connect_to(argv[2], argv[3]);
+		modes[i].run(argv + 4);
+		return 0;
+	}
+	return 2;
+}
