@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import time
 import traceback
@@ -20,6 +21,7 @@ UNIT = "nbserved.service"
 UNIT_FILE = "/usr/lib/systemd/system/nbserved.service"
 CONFIG = Path("/etc/nbserved/nbserved.ini")
 DROPIN = Path("/run/systemd/system/nbserved.service.d/test.conf")
+NBD = [10809, 10810, 10811]
 ECHO = {"epoll": 7007, "io_uring": 7008, "io_uring-poll": 7009}
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 MEMBER = ["setpriv", "--reuid=65534", "--regid=65534", "--groups=nbserved"]
@@ -127,6 +129,46 @@ def traffic():
         client.shutdown(socket.SHUT_WR)
         facts["discard"] = client.recv(1) == b""
     return facts
+
+
+@contextlib.contextmanager
+def disk(port):
+    """disk(request, offset, length, payload, flags) -> (error, data) of the default export."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        stream = client.makefile("rb")
+        stream.read(18)
+        client.sendall(struct.pack(">I8sIIIH", 3, b"IHAVEOPT", 7, 6, 0, 0))
+        kind = None
+        while kind != 1:  # ACK
+            _, _, kind, length = struct.unpack(">QIII", stream.read(20))
+            stream.read(length)
+
+        def request(command, offset=0, length=0, payload=b"", flags=0):
+            client.sendall(struct.pack(">IHHQQI", 0x25609513, flags, command, 7, offset, length)
+                           + payload)
+            _, error, _ = struct.unpack(">IIQ", stream.read(16))
+            return error, stream.read(length) if command == 0 and not error else b""
+
+        yield request
+
+
+def blocks():
+    """What each listener reads of the disk, a byte of each block that storage() wrote."""
+    facts = {}
+    for port in NBD:
+        with disk(port) as request:
+            facts[str(port)] = [request(0, i * 4096, 4096)[1][0] for i in range(len(NBD))]
+    return facts
+
+
+def storage():
+    """Each listener writes a block, then makes it stable."""
+    facts = []
+    for i, port in enumerate(NBD):
+        with disk(port) as request:
+            facts.append(request(1, i * 4096, 4096, bytes([i + 1]) * 4096, flags=int(i == 0))[0])
+            facts.append(request(3)[0])
+    return {"errors": facts, "blocks": blocks()}
 
 
 def control():
@@ -242,8 +284,8 @@ def journal():
 
 def main():
     facts = {}
-    for step in (users, analyze, start, traffic, control, unix_socket, metrics, kill, watchdog, stop,
-                 bad_config, journal):
+    for step in (users, analyze, start, traffic, storage, control, unix_socket, metrics, kill, blocks,
+                 watchdog, stop, bad_config, journal):
         begin = time.monotonic()
         try:
             facts[step.__name__] = step()

@@ -112,6 +112,12 @@ def test_discard_and_chargen_in_the_sandbox(step):
     assert step("traffic")["chargen"] > 0
 
 
+def test_the_disk_is_served_and_kept_in_the_sandbox(step):
+    kept = dict.fromkeys(["10809", "10810", "10811"], [1, 2, 3])
+    assert step("storage") == {"errors": [0] * 6, "blocks": kept}
+    assert step("blocks") == kept  # after SIGKILL
+
+
 def test_no_listener_fell_back_in_the_sandbox(step):
     listeners = step("control")["listeners"]
     assert {listener["state"] for listener in listeners.values()} == {"serving"}
