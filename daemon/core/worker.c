@@ -270,6 +270,10 @@ static void worker_feed_starved(struct worker *w)
 	}
 	if (w->pool.free_count > free)
 		w->starved_free = UINT32_MAX; /* all services run again, and say anew */
+	if (!w->starved && w->scratch) {      /* conn_relieve() may have been its only user */
+		chunk_put(&w->pool, w->scratch);
+		w->scratch = NULL;
+	}
 }
 
 /* Somebody waits for chunks that others hold, who give back what they can.  Those who took nothing
