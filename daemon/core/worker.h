@@ -184,6 +184,7 @@ struct worker {
 	uint64_t watched_turns; /* the watchdog's, not the worker's */
 	_Atomic bool owes;      /* may sleep with sends not looked at: counters lag */
 	_Atomic bool idle;      /* asleep, or about to be: the watchdog expects no turns */
+	bool awake;             /* worker_awake() was called in this turn */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
 	/* Set before the thread starts or by it before worker_start() returns; constant then. */
@@ -278,6 +279,17 @@ void worker_scan_at(struct worker *w, uint64_t ns);
 void worker_conn_opened(struct worker *w);
 /* A descriptor was closed: paused acceptors may go on. */
 void worker_fd_freed(struct worker *w);
+/* An engine's wait() calls it when it sleeps no more, before it runs anything: what hangs from here
+ * on is not asleep. */
+static inline void worker_awake(struct worker *w)
+{
+	if (w->awake)
+		return;
+	w->awake = true;
+	stat_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
+	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
+}
+
 /* Chunks that can be had: free ones and those lent to the kernel. */
 static inline uint32_t worker_chunks(const struct worker *w)
 {

@@ -262,6 +262,7 @@ static void epoll_wait_turn(struct worker *w, bool block)
 		n = epoll_poll(w, -1);
 	else
 		n = epoll_poll_timed(w, block);
+	worker_awake(w);
 	for (int i = 0; i < n; i++) {
 		struct op *op = e->events[i].data.ptr;
 

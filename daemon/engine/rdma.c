@@ -112,6 +112,8 @@ static int rdma_other_events(struct worker *w, int timeout_ms)
 	stat_add(w->stats.sys_epoll_wait, 1);
 	stat_add(w->stats.cq_sleeps, timeout_ms != 0);
 	n = epoll_wait(e->epoll_fd, events, ARRAY_SIZE(events), timeout_ms);
+	if (timeout_ms) /* else it may sleep yet */
+		worker_awake(w);
 	for (int i = 0; i < n; i++) {
 		struct op *op = events[i].data.ptr;
 

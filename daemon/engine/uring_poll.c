@@ -182,6 +182,7 @@ static void poll_wait(struct worker *w, bool block)
 
 	if (!ring_ready(&u->ring))
 		ring_wait(&u->ring, block && !u->again);
+	worker_awake(w);
 	poll_run_again(w);
 	ring_reap(&u->ring);
 }

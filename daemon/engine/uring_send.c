@@ -218,6 +218,7 @@ void uring_wait(struct worker *w, bool block)
 		else
 			ring_enter(&u->ring, block, w->deadline_ns);
 	}
+	worker_awake(w);
 	left = ring_reap(&u->ring);
 	if (silent) {
 		if (unlikely(left)) /* a failure may stand behind many completions */
