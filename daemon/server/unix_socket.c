@@ -102,7 +102,9 @@ static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, stru
 
 	if (rc < 0)
 		return rc;
-	if (group != (gid_t)-1 && lchown(path, (uid_t)-1, group) < 0)
+	/* Often it has that group already, and a sandbox may forbid what would change nothing. */
+	if (group != (gid_t)-1 && (lstat(path, &s->stat) < 0 || s->stat.st_gid != group) &&
+	    lchown(path, (uid_t)-1, group) < 0)
 		log_warning("%s: cannot give it to group %u: %m", path, (unsigned)group);
 	if (lstat(path, &s->stat) < 0 || listen(s->fd, backlog) < 0) {
 		rc = reason_set(reason, -errno, "listen %s: %m", path);
