@@ -32,6 +32,7 @@ install: all ## install below DESTDIR; a configuration that was edited stays
 	$(Q)$(INSTALL) -m 755 $(BUILD)/nbctl $(BINDIR)/nbctl
 	$(Q)$(INSTALL) -m 755 $(BUILD)/nbserved $(SBINDIR)/nbserved
 	$(call place,systemd/nbserved.service,$(DESTDIR)$(UNITDIR)/nbserved.service)
+	$(call place,systemd/nbserved.socket,$(DESTDIR)$(UNITDIR)/nbserved.socket)
 	$(call place,systemd/nbserved-metrics.service,$(DESTDIR)$(UNITDIR)/nbserved-metrics.service)
 	$(call place,systemd/nbserved.sysusers,$(SYSUSERS))
 	$(call place,systemd/nbserved.tmpfiles,$(TMPFILES))
@@ -54,6 +55,7 @@ uninstall: ## remove what install put there, but not an edited configuration
 	$(Q)if $(PRISTINE); then rm -f $(CONFDIR)/nbserved.ini; else \
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited"; fi
 	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(DESTDIR)$(UNITDIR)/nbserved.service \
+		$(DESTDIR)$(UNITDIR)/nbserved.socket \
 		$(DESTDIR)$(UNITDIR)/nbserved-metrics.service $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
 		$(COMPLETIONS)/nbctl $(SHAREDIR)/nbserved.ini $(SHAREDIR)/grafana-nbserved.json
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)

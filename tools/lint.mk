@@ -74,7 +74,7 @@ lint-unit: all
 	$(call say,CHECK,units)
 	$(AGAIN) install PREFIX=$(STAGE)/usr SYSCONFDIR=$(STAGE)/etc UNITDIR=$(STAGE)/unit >/dev/null
 	$(Q)said=$$(MANPATH=$(STAGE)/usr/share/man systemd-analyze verify --recursive-errors=no \
-		$(STAGE)/unit/*.service 2>&1) && [ -z "$$said" ] || { echo "$$said"; exit 1; }
+		$(STAGE)/unit/*.service $(STAGE)/unit/*.socket 2>&1) && [ -z "$$said" ] || { echo "$$said"; exit 1; }
 	$(Q)for unit in $(STAGE)/unit/*.service; do \
 		said=$$(systemd-analyze security --offline=true --threshold=15 --no-pager $$unit) || \
 			{ echo "$$said"; exit 1; }; echo "$$said" | tail -n 1; \

@@ -179,10 +179,12 @@ static unsigned listener_workers(const struct listener_config *config)
 	return (unsigned)CPU_COUNT(&cpus);
 }
 
+/* The file of a socket that is kept stays: the next process will serve it. */
 static void listener_unbind(struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++)
-		socket_unbind(&l->addresses[i]);
+		if (!l->addresses[i].kept)
+			socket_unbind(&l->addresses[i]);
 }
 
 void listener_stop(struct listener *l)
@@ -350,6 +352,7 @@ void listener_serve(struct listener *l)
 		listening_start(&l->workers[i], l->name);
 		worker_listen(&l->workers[i]);
 	}
+	kept_store(l);
 }
 
 void listener_accept_waiting(struct listener *l)
@@ -387,6 +390,8 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		return;
 	l->state = LISTENER_DRAINING;
 	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
+	if (!l->server->stopping)
+		kept_forget(l); /* or connections would wait for somebody to accept them */
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_drain(&l->workers[i], deadline_ns);

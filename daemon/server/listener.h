@@ -33,6 +33,7 @@ struct listener {
 	unsigned drained_count;
 	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
+	unsigned kept;  /* how many of its sockets the service manager keeps */
 	bool inherited; /* some of its sockets were another listener's, which may still accept */
 	struct sockaddr_storage *endpoints; /* of an engine that binds them itself; NULL: sockets */
 	struct admission *admission;

@@ -3,15 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "listener.h"
 #include "log.h"
+#include "server.h"
+#include "util.h"
 
 struct listening_socket {
 	struct worker_socket socket; /* fd -1: a worker has it */
@@ -22,40 +23,6 @@ struct listening_socket {
 };
 
 /* ---- Addresses ---- */
-
-static uint16_t port_of(const struct sockaddr_storage *sa)
-{
-	if (sa->ss_family == AF_UNIX)
-		return 0;
-	return ntohs(sa->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)sa)->sin6_port
-					       : ((const struct sockaddr_in *)sa)->sin_port);
-}
-
-static void set_port(struct sockaddr_storage *sa, uint16_t port)
-{
-	if (sa->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
-	else if (sa->ss_family == AF_INET)
-		((struct sockaddr_in *)sa)->sin_port = htons(port);
-}
-
-static bool is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
-{
-	if (a->ss_family != b->ss_family || port_of(a) != port_of(b))
-		return false;
-	if (a->ss_family == AF_UNIX)
-		return memcmp(((const struct sockaddr_un *)a)->sun_path,
-			      ((const struct sockaddr_un *)b)->sun_path,
-			      sizeof(((struct sockaddr_un *)0)->sun_path)) == 0;
-	if (a->ss_family == AF_INET6) {
-		const struct sockaddr_in6 *x = (const void *)a, *y = (const void *)b;
-
-		return x->sin6_scope_id == y->sin6_scope_id &&
-		       memcmp(&x->sin6_addr, &y->sin6_addr, sizeof(x->sin6_addr)) == 0;
-	}
-	return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-	       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-}
 
 unsigned listening_count(const struct listener_config *config)
 {
@@ -73,7 +40,7 @@ void listening_list(const struct listener_config *config, struct sockaddr_storag
 
 		for (unsigned port = a->port_first; port <= a->port_last; port++) {
 			*list = a->sa;
-			set_port(list++, (uint16_t)port);
+			sockaddr_set_port(list++, (uint16_t)port);
 		}
 	}
 }
@@ -86,23 +53,21 @@ static bool may_give(const struct listener *l)
 	return l->state == LISTENER_SERVING;
 }
 
-/* `wanted` of l is that address.  Port 0 is whatever port the listener of the same name has. */
-static bool is_wanted(const struct listener *l, const struct sockaddr_storage *wanted,
-		      const struct listener *giver, const struct bound *a)
+static bool is_wanted(const struct socket_name *wants, const struct listener *giver,
+		      const struct bound *a)
 {
-	if (a->heir)
-		return false;
-	if (wanted->ss_family == AF_UNIX || port_of(wanted))
-		return is_same(wanted, &a->sa);
-	return !strcmp(l->name, giver->name) && is_same(wanted, &a->wanted);
+	struct socket_name had = { .wanted = a->wanted };
+
+	strcpy(had.listener, giver->name);
+	return !a->heir && socket_name_fits(wants, &had, &a->sa);
 }
 
-static struct bound *find_giver(const struct listener *l, const struct sockaddr_storage *wanted,
-				struct listener *const *going, const struct listener **ret_giver)
+static struct bound *find_giver(const struct socket_name *wants, struct listener *const *going,
+				const struct listener **ret_giver)
 {
 	for (; going && *going; going++)
 		for (unsigned i = 0; may_give(*going) && i < (*going)->address_count; i++)
-			if (is_wanted(l, wanted, *going, &(*going)->addresses[i])) {
+			if (is_wanted(wants, *going, &(*going)->addresses[i])) {
 				*ret_giver = *going;
 				return &(*going)->addresses[i];
 			}
@@ -113,7 +78,7 @@ static bool is_port_of(struct listener *const *going, uint16_t port)
 {
 	for (; port && going && *going; going++)
 		for (unsigned i = 0; may_give(*going) && i < (*going)->address_count; i++)
-			if (port_of(&(*going)->addresses[i].sa) == port)
+			if (sockaddr_port(&(*going)->addresses[i].sa) == port)
 				return true;
 	return false;
 }
@@ -137,45 +102,60 @@ static int add_socket(struct listening *sockets, struct worker_socket socket, un
 	return 0;
 }
 
-static int add_duplicate(struct listening *sockets, const struct acceptor *a, unsigned address,
-			 unsigned worker)
+static bool is_same_socket(int a, int b)
 {
-	struct worker_socket socket = { .fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 0),
-					.shared = a->shared,
-					.address = address };
+	struct stat x, y;
 
-	return socket.fd < 0 ? -errno : add_socket(sockets, socket, worker, true);
+	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev &&
+	       x.st_ino == y.st_ino;
 }
 
-/* The one socket of a Unix address, for every worker. */
-static int take_over_unix(struct listening *sockets, struct acceptor *from, struct listener *l)
+int *listening_collect(const struct listener *l, unsigned address, unsigned *ret_count)
 {
-	struct acceptor a = { .fd = from->fd, .shared = l->worker_count > 1 };
-	int rc = 0;
+	unsigned count = 0, room = 1;
+	int *fds;
 
-	for (unsigned i = 0; rc == 0 && i < l->worker_count; i++)
-		rc = add_duplicate(sockets, &a, l->address_count, i);
-	return rc;
-}
+	for (unsigned i = 0; i < l->worker_count; i++)
+		room += l->workers[i].acceptor_count;
+	fds = calloc(room, sizeof(*fds));
+	for (unsigned i = 0; fds && i < l->worker_count; i++)
+		for (unsigned j = 0; j < l->workers[i].acceptor_count; j++) {
+			const struct acceptor *a = &l->workers[i].acceptors[j];
+			unsigned k = 0;
 
-/* All sockets of that address, however many workers there were and will be: one that is closed
- * takes its queue with it. */
-static int take_over(struct listening *sockets, const struct listener *giver, struct bound *given,
-		     struct listener *l)
-{
-	unsigned address = (unsigned)(given - giver->addresses), count = 0;
-	int rc = 0;
-
-	for (unsigned i = 0; i < giver->worker_count; i++)
-		for (unsigned j = 0; rc == 0 && j < giver->workers[i].acceptor_count; j++) {
-			struct acceptor *a = &giver->workers[i].acceptors[j];
-
-			if (a->address != address)
-				continue;
-			if (given->sa.ss_family == AF_UNIX)
-				return take_over_unix(sockets, a, l);
-			rc = add_duplicate(sockets, a, l->address_count, count++ % l->worker_count);
+			while (a->shared && k < count && !is_same_socket(fds[k], a->fd))
+				k++;
+			if (a->address == address && (!a->shared || k == count))
+				fds[count++] = a->fd;
 		}
+	*ret_count = count;
+	return fds;
+}
+
+/* Sockets of ours can be joined by more; one that the service manager has made belongs to root. */
+static bool can_join(int fd, const struct sockaddr_storage *sa)
+{
+	struct stat st;
+
+	return sa->ss_family != AF_UNIX && fstat(fd, &st) == 0 && st.st_uid == geteuid();
+}
+
+/* Duplicates of all sockets of an address for l's workers, however many there are of either: one
+ * that is closed takes its queue with it.  Workers share them where there are too few. */
+static int add_duplicates(struct listening *sockets, const struct listener *l, const int *fds,
+			  unsigned count, bool share)
+{
+	unsigned total = share ? MAX(count, l->worker_count) : count;
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < total; i++) {
+		struct worker_socket socket = { .fd = fcntl(fds[i % count], F_DUPFD_CLOEXEC, 0),
+						.shared = count < total,
+						.address = l->address_count };
+
+		rc = socket.fd < 0 ? -errno
+				   : add_socket(sockets, socket, i % l->worker_count, true);
+	}
 	return rc;
 }
 
@@ -201,31 +181,96 @@ static int bind_rest(struct listening *sockets, struct listener *l, unsigned hav
 	return rc;
 }
 
+static int take_over(struct listening *sockets, struct listener *l, const int *fds, unsigned count,
+		     const struct sockaddr_storage *sa, struct reason *reason)
+{
+	struct bound *bound = &l->addresses[l->address_count];
+	bool share = !can_join(fds[0], sa);
+	int rc = 0;
+
+	format_sockaddr(sa, bound->text);
+	bound->sa = *sa;
+	for (unsigned i = 0; rc == 0 && i < count; i++)
+		rc = socket_adopt(fds[i], sa->ss_family, !share);
+	if (rc == 0)
+		rc = add_duplicates(sockets, l, fds, count, share);
+	if (rc < 0)
+		return reason_set(reason, rc, "%s: %s", bound->text, strerror(-rc));
+	if (!share && count < l->worker_count)
+		rc = bind_rest(sockets, l, count, true, sa, reason);
+	return rc;
+}
+
+/* From a listener that will go. */
+static int take_given(struct listening *sockets, struct listener *l, const struct listener *giver,
+		      struct bound *given, struct reason *reason)
+{
+	struct bound *bound = &l->addresses[l->address_count];
+	unsigned count;
+	int *fds = listening_collect(giver, (unsigned)(given - giver->addresses), &count);
+	int rc = fds ? take_over(sockets, l, fds, count, &given->sa, reason)
+		     : reason_set(reason, -ENOMEM, "no memory");
+
+	free(fds);
+	bound->activated = given->activated;
+	given->heir = bound;
+	l->inherited = true;
+	return rc;
+}
+
+/* From the service manager: all that are bound to the same address as the first that fits.  None:
+ * *ret_count is 0. */
+static int take_kept(struct listening *sockets, struct listener *l, const struct socket_name *wants,
+		     unsigned *ret_count, struct reason *reason)
+{
+	struct bound *bound = &l->addresses[l->address_count];
+	struct kept *kept = &l->server->kept;
+	struct kept_socket *found, *first = NULL;
+	unsigned position = 0, count = 0;
+	int *fds = calloc(kept->count + 1, sizeof(*fds)), rc = 0;
+
+	while (fds && (found = kept_find(kept, wants, &position))) {
+		first = first ? first : found;
+		if (!sockaddr_is_same(&found->sa, &first->sa))
+			continue;
+		fds[count++] = found->fd;
+		found->fd = -1;
+		bound->activated |= !found->name.listener[0];
+	}
+	*ret_count = count;
+	if (count > 0)
+		rc = take_over(sockets, l, fds, count, &first->sa, reason);
+	if (count > 0 && !bound->activated)
+		unix_socket_adopt(&first->sa, &bound->file);
+	for (unsigned i = 0; i < count; i++)
+		close(fds[i]);
+	free(fds);
+	return rc;
+}
+
 static int open_address(struct listening *sockets, struct listener *l,
 			const struct sockaddr_storage *wanted, struct listener *const *going,
 			struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count], *given;
-	unsigned first = sockets->count, have;
+	struct socket_name wants = { .wanted = *wanted };
 	const struct listener *giver;
-	int rc = 0;
+	unsigned kept = 0;
+	int rc;
 
-	given = find_giver(l, wanted, going, &giver);
-	if (!given) {
-		rc = bind_rest(sockets, l, 0, is_port_of(going, port_of(wanted)), wanted, reason);
-	} else {
-		rc = take_over(sockets, giver, given, l);
-		if (rc < 0)
-			return reason_set(reason, rc, "%s: %s", given->text, strerror(-rc));
-		have = sockets->count - first;
-		if (have < l->worker_count)
-			rc = bind_rest(sockets, l, have, true, &given->sa, reason);
-		l->inherited = true;
-		bound->sa = given->sa;
-		bound->wanted = *wanted;
-		strcpy(bound->text, given->text);
-		given->heir = bound;
-	}
+	strcpy(wants.listener, l->name);
+	given = find_giver(&wants, going, &giver);
+	if (given)
+		rc = take_given(sockets, l, giver, given, reason);
+	else
+		rc = take_kept(sockets, l, &wants, &kept, reason);
+	if (rc == 0 && !given && !kept)
+		rc = bind_rest(sockets, l, 0, is_port_of(going, sockaddr_port(wanted)), wanted,
+			       reason);
+	if (rc == 0 && kept)
+		log_write(LOG_INFO, l->name, "listener '%s': %u socket%s on %s taken over", l->name,
+			  kept, kept == 1 ? "" : "s", bound->text);
+	bound->wanted = *wanted;
 	l->address_count += rc == 0;
 	return rc;
 }

@@ -1,6 +1,6 @@
-/* The listening sockets of a listener, before its workers have them: bound, or taken over from
- * listeners that will go, so that whoever waits in their queues is served by the new one.  Main
- * thread. */
+/* The listening sockets of a listener, before its workers have them.  The one place where they come
+ * from: taken over from listeners that will go or from the service manager, so that whoever waits
+ * in their queues is served, or bound.  Main thread. */
 #pragma once
 struct listener;
 struct listener_config;
@@ -20,8 +20,8 @@ void listening_list(const struct listener_config *config, struct sockaddr_storag
 
 /* Sockets for each of l's addresses, at least one for every worker; fills l->addresses.  An address
  * of one of `going` (NULL-terminated, NULL: none) is taken over with all of its sockets, by
- * duplicates: the old listener goes on as if nothing had happened until it is drained.  0, or
- * -errno with the reason. */
+ * duplicates: the old listener goes on as if nothing had happened until it is drained.  One of
+ * server->kept is taken from there.  0, or -errno with the reason. */
 int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
 		   struct reason *reason);
 
@@ -30,6 +30,10 @@ unsigned listening_take(struct listening *sockets, unsigned worker, struct worke
 
 /* Closes what nobody took. */
 void listening_close(struct listening *sockets);
+
+/* The sockets of that address of l, which serves, each once: an array to be freed; NULL: no memory.
+ */
+int *listening_collect(const struct listener *l, unsigned address, unsigned *ret_count);
 
 /* The queue of that address of l, which will drain, is another listener's now. */
 void listening_give(struct listener *l, unsigned address);

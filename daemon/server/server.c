@@ -71,7 +71,9 @@ int server_start(struct server *s, const char *path, struct config *config)
 		log_error("cannot start: %s", strerror(-rc));
 		return rc;
 	}
+	kept_open(&s->kept, config);
 	rc = server_prepare(s);
+	kept_close(&s->kept);
 	if (rc == 0) {
 		rc = control_start(s, &reason);
 		if (rc < 0)

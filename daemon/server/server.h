@@ -6,6 +6,7 @@
 
 #include "config.h"
 #include "exports.h"
+#include "kept.h"
 #include "listener.h"
 #include "mailbox.h"
 #include "proc.h"
@@ -28,6 +29,7 @@ struct server {
 	uint64_t started_ns;    /* CLOCK_MONOTONIC */
 	struct mailbox mailbox; /* for the workers to reach the main thread */
 	struct control *control;
+	struct kept kept; /* sockets that no listener has taken yet */
 	struct proc_threads threads;
 	uint64_t threads_ns; /* when they were last looked at */
 	bool stopping;

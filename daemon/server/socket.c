@@ -169,6 +169,20 @@ int socket_listen(int fd)
 	return listen(fd, BACKLOG) < 0 ? -errno : 0;
 }
 
+int socket_adopt(int fd, int family, bool join)
+{
+	int flags = fcntl(fd, F_GETFL), on = 1;
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return -errno;
+	if (family == AF_UNIX)
+		return 0;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (join && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0)
+		return -errno;
+	return 0;
+}
+
 void socket_unbind(struct bound *bound)
 {
 	unix_socket_remove(&bound->file);

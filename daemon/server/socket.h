@@ -10,6 +10,8 @@ struct bound {
 	char text[ADDRESS_TEXT_MAX]; /* port 0 resolved */
 	struct unix_socket file;     /* unix:/PATH: what to remove; else its path is "" */
 	struct sockaddr_storage wanted, sa;
+	bool activated; /* a socket unit's: neither its sockets nor its file are ours */
+	bool kept;      /* the service manager has copies of its sockets: see kept.h */
 	/* What took its sockets over, of a listener that is being prepared.  Theirs is the file,
 	 * too, when that one serves. */
 	struct bound *heir;
@@ -23,6 +25,10 @@ int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *soc
 
 /* 0 or -errno. */
 int socket_listen(int fd);
+
+/* Gives a listening socket that others have made what those of socket_bind() have; join: others of
+ * ours will share its port.  0 or -errno. */
+int socket_adopt(int fd, int family, bool join);
 
 /* Nobody can find the address any more, if it is a file that is still ours. */
 void socket_unbind(struct bound *bound);

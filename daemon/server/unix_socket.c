@@ -143,6 +143,16 @@ int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_soc
 	return rc;
 }
 
+void unix_socket_adopt(const struct sockaddr_storage *sa, struct unix_socket *ret_socket)
+{
+	struct unix_socket s = { .fd = -1 };
+
+	memcpy(&s.address, sa, sizeof(s.address));
+	if (sa->ss_family == AF_UNIX && s.address.sun_path[0] &&
+	    lstat(s.address.sun_path, &s.stat) == 0)
+		*ret_socket = s;
+}
+
 void unix_socket_remove(struct unix_socket *socket)
 {
 	char *path = socket->address.sun_path;

@@ -20,6 +20,10 @@ struct unix_socket {
 int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
 		     struct reason *reason);
 
+/* For unix_socket_remove(): the file of a socket of ours that was bound before.  Nothing, of an
+ * address without a file. */
+void unix_socket_adopt(const struct sockaddr_storage *sa, struct unix_socket *ret_socket);
+
 /* Removes its file, once, if that is still ours: nobody else can connect. */
 void unix_socket_remove(struct unix_socket *socket);
 /* The same, and closes it. */

@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -27,6 +28,19 @@ NBSERVED = BUILD / "nbserved"
 NBCTL = BUILD / "nbctl"
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
 TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
+
+# Moves the descriptors of its first arguments to 3, 4, ... and executes the rest.
+ACTIVATE = """
+import fcntl, os, sys
+count = len(os.environ["LISTEN_FDNAMES"].split(":"))
+high = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, 1000) for fd in sys.argv[1:count + 1]]
+for fd in sys.argv[1:count + 1]:
+    os.set_inheritable(int(fd), False)
+for target, fd in enumerate(high, 3):
+    os.dup2(fd, target)
+os.environ.update(LISTEN_FDS=str(count), LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[count + 1], sys.argv[count + 1:])
+"""
 
 
 def wait_until(condition, what, timeout=TIMEOUT):
@@ -45,7 +59,15 @@ class Daemon:
     """One running nbserved with a directory, a control socket and a log of its own."""
 
     def __init__(
-        self, config, directory, options=(), nofile=None, ready=True, env=None, preexec=None
+        self,
+        config,
+        directory,
+        options=(),
+        nofile=None,
+        ready=True,
+        env=None,
+        preexec=None,
+        inherit=(),
     ):
         self.directory = pathlib.Path(directory)
         self.control = str(self.directory / "control.sock")
@@ -64,10 +86,16 @@ class Daemon:
         notify_path = str(self.directory / "notify.sock")
         self.notify.bind(notify_path)
         environment = dict(os.environ, NOTIFY_SOCKET=notify_path, **(env or {}))
+        self.store = []  # (name, descriptor): what a service manager would keep
+        activate = []
+        if inherit:  # such pairs, as a service manager gives them
+            environment["LISTEN_FDNAMES"] = ":".join(name for name, _ in inherit)
+            activate = [sys.executable, "-c", ACTIVATE, *(str(fd) for _, fd in inherit)]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [str(NBSERVED), "-c", str(self.config_path), *options],
+                [*activate, str(NBSERVED), "-c", str(self.config_path), *options],
                 stdin=subprocess.DEVNULL,
+                pass_fds=[fd for _, fd in inherit],
                 stdout=log,
                 stderr=log,
                 env=environment,
@@ -86,7 +114,7 @@ class Daemon:
         end = time.monotonic() + TIMEOUT
         while time.monotonic() < end:
             if select.select([self.notify], [], [], 0.05)[0]:
-                if b"READY=1" in self.notify.recv(4096):
+                if "READY=1" in self.receive_notification():
                     return
             if self.process.poll() is not None:
                 pytest.fail(f"nbserved ended with {self.process.returncode}:\n{self.log()}")
@@ -96,8 +124,24 @@ class Daemon:
         """What the service manager was told since this was last asked."""
         messages = []
         while select.select([self.notify], [], [], 0)[0]:
-            messages.append(self.notify.recv(4096).decode())
+            messages.append(self.receive_notification())
         return messages
+
+    def receive_notification(self):
+        """One message to the service manager, obeyed if it is about the descriptor store."""
+        data, descriptors, _, _ = socket.recv_fds(self.notify, 4096, 256)
+        fields = dict(line.split("=", 1) for line in data.decode().splitlines() if "=" in line)
+        name = fields.get("FDNAME")
+        if "FDSTOREREMOVE" in fields:
+            for pair in [pair for pair in self.store if pair[0] == name]:
+                os.close(pair[1])
+                self.store.remove(pair)
+        for descriptor in descriptors:
+            if "FDSTORE" in fields:
+                self.store.append((name, descriptor))
+            else:  # BARRIER=1
+                os.close(descriptor)
+        return data.decode()
 
     def write_config(self, config):
         """Another configuration, for a reload; the control socket stays."""
@@ -191,6 +235,9 @@ class Daemon:
             self.process.wait()
             pytest.fail(f"nbserved did not end:\n{self.log()}")
         self.notify.close()
+        for _, descriptor in self.store:
+            os.close(descriptor)
+        self.store = []
         log = self.log()
         assert "Sanitizer" not in log and "runtime error:" not in log, log
         return status

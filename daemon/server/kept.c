@@ -1,0 +1,258 @@
+/* Sockets from and for the service manager.  See kept.h. */
+#include "kept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "listening.h"
+#include "log.h"
+#include "server.h"
+#include "util.h"
+
+enum {
+	KEPT_MESSAGE_FDS = 200,        /* the kernel carries 253 */
+	KEPT_BARRIER_US = 1000 * 1000, /* wait so long until it has forgotten a socket */
+};
+
+/* ---- What we are given ---- */
+
+static const char *kept_text(const struct kept_socket *k, char text[static ADDRESS_TEXT_MAX])
+{
+	return format_sockaddr(&k->sa, text);
+}
+
+static void kept_forget_name(const struct socket_name *name)
+{
+	char text[SOCKET_NAME_TEXT_MAX];
+
+	if (name->listener[0])
+		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(name, text));
+}
+
+/* A file that leads to it no more leads nowhere, or to another server. */
+static bool has_file(const struct kept_socket *k)
+{
+	const char *path = ((const struct sockaddr_un *)&k->sa)->sun_path;
+	struct stat st;
+
+	return k->sa.ss_family != AF_UNIX || !path[0] ||
+	       (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode));
+}
+
+/* NULL: it can be a listener's. */
+static const char *kept_refuse(struct kept_socket *k)
+{
+	socklen_t bytes = sizeof(int);
+	int type = 0, listens = 0;
+
+	if (getsockopt(k->fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_STREAM ||
+	    getsockopt(k->fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) < 0 || !listens)
+		return "is not a listening stream socket";
+	bytes = sizeof(k->sa);
+	if (getsockname(k->fd, (struct sockaddr *)&k->sa, &bytes) < 0 ||
+	    (k->sa.ss_family != AF_INET && k->sa.ss_family != AF_INET6 &&
+	     k->sa.ss_family != AF_UNIX))
+		return "is of an unknown family";
+	return has_file(k) ? NULL : "has lost its file";
+}
+
+static bool kept_has_use(const struct kept_socket *k, const struct config *config)
+{
+	struct socket_name wants;
+	bool found = false;
+
+	for (unsigned i = 0; i < config->listener_count && !found; i++) {
+		const struct listener_config *lc = &config->listeners[i];
+		unsigned count = listening_count(lc);
+		struct sockaddr_storage *list = calloc(count, sizeof(*list));
+
+		if (!list || lc->transport == TRANSPORT_RDMA) {
+			free(list);
+			continue;
+		}
+		strcpy(wants.listener, lc->name);
+		listening_list(lc, list);
+		for (unsigned j = 0; j < count && !found; j++) {
+			wants.wanted = list[j];
+			found = socket_name_fits(&wants, &k->name, &k->sa);
+		}
+		free(list);
+	}
+	return found;
+}
+
+/* The file goes with it, if it was we who made it. */
+static void kept_close_one(struct kept_socket *k)
+{
+	const char *path = ((const struct sockaddr_un *)&k->sa)->sun_path;
+
+	if (k->name.listener[0] && k->sa.ss_family == AF_UNIX && path[0] && has_file(k))
+		unlink(path);
+	kept_forget_name(&k->name);
+	close(k->fd);
+	k->fd = -1;
+}
+
+/* True: it is in `k` now. */
+static bool kept_take(struct kept_socket *k, int fd, const char *name, const struct config *config)
+{
+	char text[ADDRESS_TEXT_MAX];
+	const char *why;
+
+	*k = (struct kept_socket){ .fd = fd };
+	socket_name_parse(name, &k->name);
+	why = kept_refuse(k);
+	if (why) {
+		log_warning("descriptor %d, '%s', from the service manager %s: closed", fd, name,
+			    why);
+	} else if (!kept_has_use(k, config)) {
+		log_info("no listener wants %s, '%s', from the service manager: closed",
+			 kept_text(k, text), name);
+	} else {
+		return true;
+	}
+	kept_close_one(k);
+	return false;
+}
+
+void kept_open(struct kept *k, const struct config *config)
+{
+	const char *max = getenv("FDSTORE");
+	char **names = NULL;
+	int count = sd_listen_fds_with_names(1, &names);
+	bool closed = false;
+	uint64_t value;
+
+	*k = (struct kept){ 0 };
+	if (max && getenv("NOTIFY_SOCKET") && parse_uint(max, &value) == 0)
+		k->max = (unsigned)MIN(value, UINT_MAX);
+	if (count < 0)
+		log_warning("LISTEN_FDS, LISTEN_FDNAMES: %s", strerror(-count));
+	if (count > 0)
+		k->list = calloc((unsigned)count, sizeof(*k->list));
+	for (int i = 0; k->list && i < count; i++) {
+		if (kept_take(&k->list[k->count], SD_LISTEN_FDS_START + i, names[i], config))
+			k->count++;
+		else
+			closed = true;
+	}
+	for (int i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
+	if (closed && k->max) /* what it still has open cannot be bound anew */
+		sd_notify_barrier(0, KEPT_BARRIER_US);
+}
+
+struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, unsigned *position)
+{
+	while (*position < k->count) {
+		struct kept_socket *socket = &k->list[(*position)++];
+
+		if (socket->fd >= 0 && socket_name_fits(wants, &socket->name, &socket->sa))
+			return socket;
+	}
+	return NULL;
+}
+
+void kept_close(struct kept *k)
+{
+	char text[ADDRESS_TEXT_MAX];
+
+	for (unsigned i = 0; i < k->count; i++) {
+		if (k->list[i].fd < 0)
+			continue;
+		log_info("no listener took %s from the service manager: closed",
+			 kept_text(&k->list[i], text));
+		kept_close_one(&k->list[i]);
+	}
+	free(k->list);
+	k->list = NULL;
+	k->count = 0;
+}
+
+/* ---- What we give ---- */
+
+static unsigned kept_total(const struct server *s)
+{
+	unsigned total = 0;
+
+	for (unsigned i = 0; i < s->listener_count; i++)
+		total += s->listeners[i]->kept;
+	return total;
+}
+
+static int kept_store_address(const struct listener *l, unsigned address, unsigned room,
+			      unsigned *ret_count)
+{
+	struct socket_name name = { .wanted = l->addresses[address].wanted };
+	char text[SOCKET_NAME_TEXT_MAX], message[SOCKET_NAME_TEXT_MAX + 64];
+	unsigned count;
+	int *fds = listening_collect(l, address, &count), rc = 0;
+
+	if (!fds || count > room) {
+		free(fds);
+		return fds ? -E2BIG : -ENOMEM;
+	}
+	strcpy(name.listener, l->name);
+	snprintf(message, sizeof(message), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s",
+		 socket_name_format(&name, text));
+	for (unsigned i = 0; rc >= 0 && i < count; i += KEPT_MESSAGE_FDS)
+		rc = sd_pid_notify_with_fds(0, 0, message, fds + i,
+					    MIN(count - i, (unsigned)KEPT_MESSAGE_FDS));
+	free(fds);
+	if (rc < 0)
+		return rc;
+	*ret_count = count;
+	return 0;
+}
+
+void kept_store(struct listener *l)
+{
+	const struct kept *k = &l->server->kept;
+	unsigned total = kept_total(l->server);
+
+	if (!k->max || l->state != LISTENER_SERVING)
+		return;
+	if (l->endpoints) {
+		log_write(LOG_INFO, l->name,
+			  "listener '%s': RDMA addresses cannot be kept over a restart", l->name);
+		return;
+	}
+	for (unsigned i = 0; i < l->address_count; i++) {
+		unsigned count = 0;
+		int rc;
+
+		if (l->addresses[i].activated)
+			continue;
+		rc = kept_store_address(l, i, k->max - MIN(total, k->max), &count);
+		if (rc < 0)
+			log_write(LOG_WARNING, l->name,
+				  "listener '%s': %s is not kept over a restart: %s%s", l->name,
+				  l->addresses[i].text, strerror(-rc),
+				  rc == -E2BIG ? " (raise FileDescriptorStoreMax=)" : "");
+		l->addresses[i].kept = rc == 0;
+		l->kept += count;
+		total += count;
+	}
+}
+
+void kept_forget(struct listener *l)
+{
+	for (unsigned i = 0; i < l->address_count; i++) {
+		struct socket_name name = { .wanted = l->addresses[i].wanted };
+
+		if (!l->addresses[i].kept)
+			continue;
+		strcpy(name.listener, l->name);
+		kept_forget_name(&name);
+		l->addresses[i].kept = false;
+	}
+	l->kept = 0;
+}

@@ -1,0 +1,35 @@
+/* Listening sockets that outlive the process: the service manager keeps copies of them, and gives
+ * them to the next one with those of a socket unit.  Main thread only. */
+#pragma once
+#include "socket_name.h"
+
+struct listener;
+struct server;
+
+/* One that we were given, until a listener takes it. */
+struct kept_socket {
+	int fd;                  /* -1: taken, or closed */
+	struct socket_name name; /* listener "": from a socket unit */
+	struct sockaddr_storage sa;
+};
+
+struct kept {
+	struct kept_socket *list;
+	unsigned count;
+	unsigned max; /* how many the service manager keeps for us; 0: it does not */
+};
+
+/* Takes what the environment says ($LISTEN_FDS, $FDSTORE).  Closes at once, and says so, what is no
+ * listening socket and what no listener of config has a use for: it may be in the way of others. */
+void kept_open(struct kept *k, const struct config *config);
+
+/* Of `wants`: the next that fits from *position on, NULL at the end.  Begin with 0. */
+struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, unsigned *position);
+
+/* Closes what nobody took. */
+void kept_close(struct kept *k);
+
+/* Has the service manager keep the sockets of l, which serves; says what it cannot keep. */
+void kept_store(struct listener *l);
+/* Has it forget them. */
+void kept_forget(struct listener *l);

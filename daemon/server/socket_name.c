@@ -1,0 +1,100 @@
+/* Names of listening sockets.  See socket_name.h. */
+#include "socket_name.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "config_keys.h"
+
+/* ---- Addresses ---- */
+
+uint16_t sockaddr_port(const struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		return ntohs(((const struct sockaddr_in6 *)sa)->sin6_port);
+	if (sa->ss_family == AF_INET)
+		return ntohs(((const struct sockaddr_in *)sa)->sin_port);
+	return 0;
+}
+
+void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+	if (sa->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+	else if (sa->ss_family == AF_INET)
+		((struct sockaddr_in *)sa)->sin_port = htons(port);
+}
+
+bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family != b->ss_family || sockaddr_port(a) != sockaddr_port(b))
+		return false;
+	if (a->ss_family == AF_UNIX)
+		return memcmp(((const struct sockaddr_un *)a)->sun_path,
+			      ((const struct sockaddr_un *)b)->sun_path,
+			      sizeof(((struct sockaddr_un *)0)->sun_path)) == 0;
+	if (a->ss_family == AF_INET6) {
+		const struct sockaddr_in6 *x = (const void *)a, *y = (const void *)b;
+
+		return x->sin6_scope_id == y->sin6_scope_id &&
+		       memcmp(&x->sin6_addr, &y->sin6_addr, sizeof(x->sin6_addr)) == 0;
+	}
+	return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+	       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+}
+
+/* ---- Names ---- */
+
+static void replace(char *text, char from, char to)
+{
+	while ((text = strchr(text, from)))
+		*text++ = to;
+}
+
+char *socket_name_format(const struct socket_name *name, char text[static SOCKET_NAME_TEXT_MAX])
+{
+	char address[ADDRESS_TEXT_MAX];
+
+	snprintf(text, SOCKET_NAME_TEXT_MAX, "%s=%s", name->listener,
+		 format_sockaddr(&name->wanted, address));
+	replace(text, ':', ' ');
+	return text;
+}
+
+int socket_name_parse(const char *text, struct socket_name *ret_name)
+{
+	size_t bytes = strcspn(text, "=");
+	char address_text[ADDRESS_TEXT_MAX];
+	struct socket_name name = { .listener = "" };
+	struct address address;
+
+	if (text[bytes] != '=' || bytes >= sizeof(name.listener) ||
+	    strlen(text + bytes + 1) >= sizeof(address_text) || strchr(text, ':'))
+		return -EINVAL;
+	memcpy(name.listener, text, bytes);
+	strcpy(address_text, text + bytes + 1);
+	replace(address_text, ' ', ':');
+	if (!config_name_valid(name.listener) || parse_address(address_text, &address) < 0 ||
+	    address.port_first != address.port_last)
+		return -EINVAL;
+	name.wanted = address.sa;
+	sockaddr_set_port(&name.wanted, address.port_first);
+	*ret_name = name;
+	return 0;
+}
+
+bool socket_name_fits(const struct socket_name *wants, const struct socket_name *had,
+		      const struct sockaddr_storage *sa)
+{
+	struct sockaddr_storage host = *sa;
+
+	if (wants->wanted.ss_family == AF_UNIX || sockaddr_port(&wants->wanted))
+		return sockaddr_is_same(&wants->wanted, sa);
+	sockaddr_set_port(&host, 0);
+	return !strcmp(wants->listener, had->listener) &&
+	       sockaddr_is_same(&wants->wanted, &had->wanted) &&
+	       sockaddr_is_same(&wants->wanted, &host);
+}

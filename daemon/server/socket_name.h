@@ -1,0 +1,32 @@
+/* Whose a listening socket is: addresses compared, and the names under which sockets are kept by
+ * the service manager.  Pure. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "config.h"
+#include "parse.h"
+
+uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 of a Unix socket */
+void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port);
+bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+
+/* A listener's address as its configuration has it: port 0 is 0. */
+struct socket_name {
+	char listener[CONFIG_NAME_MAX]; /* "": nobody's */
+	struct sockaddr_storage wanted;
+};
+
+/* `LISTENER=ADDRESS` with a space for each colon, which separates LISTEN_FDNAMES; an address has no
+ * white space.  systemd takes up to 255 bytes. */
+enum { SOCKET_NAME_TEXT_MAX = CONFIG_NAME_MAX + ADDRESS_TEXT_MAX };
+char *socket_name_format(const struct socket_name *name, char text[static SOCKET_NAME_TEXT_MAX]);
+
+/* 0, or -EINVAL: it is not such a name. */
+int socket_name_parse(const char *text, struct socket_name *ret_name);
+
+/* Can a socket bound to sa, which was made for `had` if it is known for what, serve `wants`?  The
+ * address decides; port 0 is whatever port the same listener had for it. */
+bool socket_name_fits(const struct socket_name *wants, const struct socket_name *had,
+		      const struct sockaddr_storage *sa);

@@ -1,0 +1,146 @@
+/* server/socket_name.c: names of kept sockets parse back, and a socket fits its address only. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "socket_name.h"
+
+static struct sockaddr_storage sa(const char *text)
+{
+	struct address address;
+
+	assert_int_equal(parse_address(text, &address), 0);
+	sockaddr_set_port(&address.sa, address.port_first);
+	return address.sa;
+}
+
+static struct socket_name name(const char *listener, const char *address)
+{
+	struct socket_name name = { .wanted = sa(address) };
+
+	strcpy(name.listener, listener);
+	return name;
+}
+
+static void names_parse_back(void **state)
+{
+	static const char *const texts[][3] = {
+		{ "echo", "127.0.0.1:7007", "echo=127.0.0.1 7007" },
+		{ "a.b-c_d", "[::1]:0", "a.b-c_d=[  1] 0" },
+		{ "u", "unix:/run/a=b:c.sock", "u=unix /run/a=b c.sock" },
+		{ "u", "unix:@name", "u=unix @name" },
+	};
+	char text[SOCKET_NAME_TEXT_MAX];
+	struct socket_name from, to;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		from = name(texts[i][0], texts[i][1]);
+		assert_string_equal(socket_name_format(&from, text), texts[i][2]);
+		assert_int_equal(socket_name_parse(text, &to), 0);
+		assert_string_equal(to.listener, from.listener);
+		assert_true(sockaddr_is_same(&to.wanted, &from.wanted));
+	}
+}
+
+/* systemd takes at most 255 bytes, none of them a colon or a control character. */
+static void the_longest_name_fits_systemd(void **state)
+{
+	struct socket_name from = { .wanted.ss_family = AF_UNIX }, to;
+	char text[SOCKET_NAME_TEXT_MAX], address[ADDRESS_TEXT_MAX] = "unix:/";
+
+	(void)state;
+	memset(address + strlen(address), ':', 106);
+	from.wanted = sa(address);
+	memset(from.listener, 'x', sizeof(from.listener) - 1);
+	assert_true(strlen(socket_name_format(&from, text)) <= 255);
+	for (const char *s = text; *s; s++)
+		assert_true(*s >= ' ' && *s <= '~' && *s != ':');
+	assert_int_equal(socket_name_parse(text, &to), 0);
+	assert_true(sockaddr_is_same(&to.wanted, &from.wanted));
+}
+
+static void other_names_are_refused(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"=",
+		"echo",
+		"nbserved.socket",
+		"=127.0.0.1 7007",
+		"echo=",
+		"echo=127.0.0.1:7007",
+		"echo=127.0.0.1 7007-7008",
+		"echo=127.0.0.1",
+		"e o=127.0.0.1 7007",
+		"echo=unix run",
+		"echo=127.0.0.1 70077",
+	};
+	struct socket_name to = name("untouched", "127.0.0.1:1");
+	char longer[1000];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		assert_int_equal(socket_name_parse(texts[i], &to), -EINVAL);
+	memset(longer, 'x', sizeof(longer));
+	strcpy(longer + sizeof(longer) - 20, "=127.0.0.1 7007");
+	assert_int_equal(socket_name_parse(longer, &to), -EINVAL);
+	memset(longer, 'x', sizeof(longer) - 1);
+	memcpy(longer, "e=unix /", 8);
+	assert_int_equal(socket_name_parse(longer, &to), -EINVAL);
+	assert_string_equal(to.listener, "untouched");
+}
+
+static bool fits(struct socket_name wants, struct socket_name had, const char *address)
+{
+	struct sockaddr_storage at = sa(address);
+
+	return socket_name_fits(&wants, &had, &at);
+}
+
+static void the_address_decides(void **state)
+{
+	struct socket_name nobody = { .listener = "" }, echo = name("echo", "127.0.0.1:7007");
+
+	(void)state;
+	assert_true(fits(echo, echo, "127.0.0.1:7007"));
+	assert_true(fits(echo, nobody, "127.0.0.1:7007"));
+	assert_true(fits(echo, name("other", "127.0.0.1:7007"), "127.0.0.1:7007"));
+	assert_true(fits(echo, name("echo", "127.0.0.1:0"), "127.0.0.1:7007"));
+	assert_false(fits(echo, echo, "127.0.0.1:7008"));
+	assert_false(fits(echo, echo, "127.0.0.2:7007"));
+	assert_false(fits(echo, echo, "[::ffff:127.0.0.1]:7007"));
+	assert_true(fits(name("u", "unix:/run/u"), nobody, "unix:/run/u"));
+	assert_false(fits(name("u", "unix:/run/u"), nobody, "unix:/run/u2"));
+	assert_false(fits(name("u", "unix:/run/u"), nobody, "unix:@/run/u"));
+}
+
+static void port_0_is_the_same_listeners(void **state)
+{
+	struct socket_name nobody = { .listener = "" }, any = name("echo", "[::1]:0");
+
+	(void)state;
+	assert_true(fits(any, any, "[::1]:40000"));
+	assert_false(fits(any, any, "[::2]:40000"));
+	assert_false(fits(any, nobody, "[::1]:40000"));
+	assert_false(fits(any, name("other", "[::1]:0"), "[::1]:40000"));
+	assert_false(fits(any, name("echo", "[::1]:40000"), "[::1]:40000"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_parse_back),
+		cmocka_unit_test(the_longest_name_fits_systemd),
+		cmocka_unit_test(other_names_are_refused),
+		cmocka_unit_test(the_address_decides),
+		cmocka_unit_test(port_0_is_the_same_listeners),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
