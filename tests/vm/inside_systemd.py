@@ -5,12 +5,14 @@ One JSON document, facts.json beside this file; test_systemd.py judges it.  A st
 its exception in the document and the steps after it still run.
 """
 import contextlib
+import ctypes
 import json
 import os
 import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 import traceback
 import urllib.error
@@ -19,8 +21,10 @@ from pathlib import Path
 
 UNIT = "nbserved.service"
 UNIT_FILE = "/usr/lib/systemd/system/nbserved.service"
+SOCKET_FILE = "/usr/lib/systemd/system/nbserved.socket"
 CONFIG = Path("/etc/nbserved/nbserved.ini")
 DROPIN = Path("/run/systemd/system/nbserved.service.d/test.conf")
+LIMIT = DROPIN.with_name("limit.conf")
 NBD = [10809, 10810, 10811]
 ECHO = {"epoll": 7007, "io_uring": 7008, "io_uring-poll": 7009}
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -108,7 +112,7 @@ def users():
 
 
 def analyze():
-    return {"verify": run("systemd-analyze", "verify", UNIT_FILE),
+    return {"verify": run("systemd-analyze", "verify", UNIT_FILE, SOCKET_FILE),
             "security": run("systemd-analyze", "security", "--offline=true", UNIT_FILE)}
 
 
@@ -201,6 +205,177 @@ def unix_socket():
     return {**facts, "left": path.exists()}
 
 
+# ---- Restarts, under clients who connect all the time
+
+KEPT = Path("/run/nbserved/kept.sock")
+EXTRA = CONFIG.parent / "conf.d/test.ini"
+
+
+class Clients:
+    """Connect and exchange a few bytes with every address, until told to stop."""
+
+    def __init__(self, *addresses):
+        self.served, self.failed, self.done = {a: 0 for a in addresses}, [], threading.Event()
+        self.threads = [threading.Thread(target=self.run, args=[a]) for a in addresses]
+        for thread in self.threads:
+            thread.start()
+        self.wait_served()
+
+    def run(self, address):
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        while not self.done.is_set():
+            with socket.socket(family) as client:
+                client.settimeout(20)
+                try:
+                    client.connect(address)
+                except OSError as error:
+                    self.failed.append(f"{address}: {error!r}")
+                    return
+                with contextlib.suppress(OSError):  # it was connected when the old process ended
+                    client.sendall(b"hello")
+                    self.served[address] += client.recv(100) == b"hello"
+
+    def wait_served(self):
+        """Every address serves again."""
+        before = dict(self.served)
+        wait_until("clients are served", lambda: self.failed or all(
+            count > before[a] + 5 for a, count in self.served.items()), seconds=20)
+
+    def stop(self):
+        self.done.set()
+        for thread in self.threads:
+            thread.join()
+        return {"failed": self.failed, "served": list(self.served.values())}
+
+
+@contextlib.contextmanager
+def configured(text):
+    """A drop-in of the configuration, for a service that is restarted by whoever calls."""
+    EXTRA.parent.mkdir(exist_ok=True)
+    EXTRA.write_text(text)
+    try:
+        yield
+    finally:
+        EXTRA.unlink()
+
+
+def stored():
+    """How many sockets systemd keeps for the service."""
+    return int(show()["NFileDescriptorStore"])
+
+
+def said_since(cursor, field="MESSAGE", *match):
+    lines = must("journalctl", "-o", "json", "--no-pager", f"--after-cursor={cursor}",
+                 *(match or [f"_SYSTEMD_UNIT={UNIT}"])).splitlines()
+    return [json.loads(line).get(field) for line in lines]
+
+
+def cursor():
+    return must("journalctl", "-n", "0", "--show-cursor").split("-- cursor: ")[1].strip()
+
+
+def restart():
+    """No connection attempt is refused: TCP on each engine, and a Unix socket with two workers."""
+    with configured(f"[listener kept]\naddress = unix:{KEPT}\nservice = echo\nworkers = 2\n"
+                    "[listener echo-epoll]\nworkers = 2\n"):
+        must("systemctl", "restart", UNIT)
+        wait_until("sockets are stored", lambda: stored() > 0)
+        facts = {"stored": [stored()], "inode": [KEPT.stat().st_ino]}
+        clients = Clients(*(("127.0.0.1", port) for port in ECHO.values()), str(KEPT))
+        for how in ("restart", "kill", "restart", "reexec", "restart"):
+            old = main_pid()
+            if how == "kill":
+                os.kill(old, signal.SIGKILL)
+            elif how == "reexec":
+                must("systemctl", "daemon-reexec")
+            else:
+                must("systemctl", "restart", UNIT)
+            wait_until("a new main process", lambda: how == "reexec" or restarted(old))
+            clients.wait_served()
+            facts["stored"].append(stored())
+        facts["inode"].append(KEPT.stat().st_ino)
+        facts.update(clients.stop())
+        begin = cursor()
+    must("systemctl", "restart", UNIT)  # without the Unix socket, and with one worker less
+    facts["said"], facts["left"] = said_since(begin), KEPT.exists()
+    facts["after"] = stored()
+    must("systemctl", "stop", UNIT)
+    facts["stopped"] = stored()
+    facts["refused"] = not connects(ECHO["epoll"])
+    must("systemctl", "start", UNIT)
+    return facts
+
+
+def connects(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def reload():
+    """A good one, a bad one that changes nothing, and a restart after both."""
+    status = lambda: show()["StatusText"]
+    begin, facts = cursor(), {"before": status()}
+    must("systemctl", "log-level", "debug")
+    try:
+        with configured("[listener new]\naddress = 127.0.0.1:7070\nservice = echo\n"
+                        "[listener echo-epoll]\naddress = 127.0.0.1:7007\nworkers = 3\n"):
+            facts["stored"] = [stored()]
+            clients = Clients(("127.0.0.1", ECHO["epoll"]))
+            facts["good"] = run("systemctl", "reload", UNIT)
+            facts["good_status"], facts["new"] = status(), echo(7070)
+            clients.wait_served()
+            facts["stored"].append(stored())
+            EXTRA.write_text("[listener new]\nadress = 127.0.0.1:7070\n")
+            pid = main_pid()
+            facts["bad"] = run("systemctl", "reload", UNIT)
+            facts["bad_status"], facts["same"] = status(), main_pid() == pid
+            facts["old"], facts["nbctl"] = echo(7070), run("nbctl", "status")
+            clients.wait_served()
+            facts["stored"].append(stored())
+        facts["removed"] = run("systemctl", "reload", UNIT)
+        facts["gone"] = not connects(7070)
+        wait_until("the store has forgotten it", lambda: stored() < facts["stored"][1])
+        clients.wait_served()
+        must("systemctl", "restart", UNIT)
+        clients.wait_served()
+        facts["stored"].append(stored())
+        facts["clients"] = clients.stop()
+    finally:
+        must("systemctl", "log-level", "info")
+    said = said_since(begin, "MESSAGE", "_PID=1")
+    facts["notified"] = [line for line in said if line and "Got notification message" in line]
+    return facts
+
+
+def activation():
+    """nbserved.socket alone: the first client starts the service, and is served."""
+    must("systemctl", "stop", UNIT)
+    must("systemctl", "start", "nbserved.socket")
+    facts = {"before": show()["ActiveState"], "echo": {e: echo(p) for e, p in ECHO.items()},
+             "after": show()["ActiveState"], "stored": stored()}
+    clients = Clients(*(("127.0.0.1", port) for port in ECHO.values()))
+    must("systemctl", "restart", UNIT)
+    clients.wait_served()
+    facts.update(clients.stop())
+    facts["closed"] = [line for line in said_since(cursor()) if "closed" in line]
+    must("systemctl", "stop", "nbserved.socket", UNIT)
+    must("systemctl", "start", UNIT)
+    return facts
+
+
+def low_port():
+    """A port below 1024 with the drop-in of the manual: that capability, and no other."""
+    with configured("[listener low]\naddress = 127.0.0.1:7\nservice = echo\n"), \
+            dropin("AmbientCapabilities=CAP_NET_BIND_SERVICE\n"
+                   "CapabilityBoundingSet=CAP_NET_BIND_SERVICE"):
+        facts = {"process": process(main_pid())["status"], "echo": echo(7)}
+    must("systemctl", "restart", UNIT)
+    return facts
+
+
 def scrape():
     """The status and body that the exporter answers; None while nobody listens."""
     try:
@@ -246,6 +421,63 @@ def watchdog():
     return facts
 
 
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_CONT, WALL = 0x4206, 0x4207, 7, 0x40000000
+RECEIVES = {"x86_64": ("45", "47"), "aarch64": ("207", "212")}[os.uname().machine]  # from, msg
+
+
+def ptrace(request, tid):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
+        raise OSError(ctypes.get_errno(), f"ptrace {request:#x}")
+
+
+def flood(port, done):
+    """Keeps a worker busy."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+        while not done.is_set():
+            client.sendall(b"x" * 100_000)
+
+
+def freeze(pid, name):
+    """Stops that one thread in the middle of its work, not while it waits; its TID."""
+    tid = next(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()
+               if (task / "comm").read_text().strip() == name)
+    ptrace(PTRACE_SEIZE, tid)
+    while True:
+        ptrace(PTRACE_INTERRUPT, tid)
+        os.waitpid(tid, WALL)
+        call = Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()[0]
+        if call in RECEIVES:
+            return tid
+        ptrace(PTRACE_CONT, tid)
+
+
+def reaped(tid):
+    """Its process does not end before its tracer has seen it end."""
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(tid, os.WNOHANG | WALL)[0] == tid
+    return True
+
+
+def stalled():
+    """One worker of many makes no turns, all other threads live: that is for the watchdog, too."""
+    with configured("[listener sink]\naddress = 127.0.0.1:9010\nservice = discard\nengine = epoll\n"), \
+            dropin("WatchdogSec=1s"):
+        old, begin, done = main_pid(), cursor(), threading.Event()
+        busy = threading.Thread(target=flood, args=[9010, done])
+        busy.start()
+        try:
+            tid = freeze(old, "sink/0")
+            wait_until("a new main process after the stall", lambda: reaped(tid) and restarted(old))
+        finally:
+            done.set()
+            busy.join()
+        facts = {"restarts": show()["NRestarts"], "said": said_since(begin),
+                 "echo": {e: echo(p) for e, p in ECHO.items()}}
+    must("systemctl", "restart", UNIT)
+    return facts
+
+
 def stop():
     """With a connection open: it is drained."""
     ended = Path("/run/ended")
@@ -278,14 +510,19 @@ def bad_config():
 
 def journal():
     """Everything the daemon said, with its fields."""
-    lines = must("journalctl", "-o", "json", "--no-pager", f"_SYSTEMD_UNIT={UNIT}").splitlines()
+    lines = must("journalctl", "-o", "json", "--no-pager", f"_SYSTEMD_UNIT={UNIT}",
+                 "_COMM=nbserved").splitlines()
     return [json.loads(line) for line in lines]
 
 
 def main():
     facts = {}
-    for step in (users, analyze, start, traffic, storage, control, unix_socket, metrics, kill, blocks,
-                 watchdog, stop, bad_config, journal):
+    # These tests start it more often than five times in ten seconds.
+    LIMIT.parent.mkdir(parents=True, exist_ok=True)
+    LIMIT.write_text("[Unit]\nStartLimitIntervalSec=0\n")
+    for step in (users, analyze, start, traffic, storage, control, unix_socket, restart, reload,
+                 activation, low_port, metrics, kill, blocks, watchdog, stalled, stop, bad_config,
+                 journal):
         begin = time.monotonic()
         try:
             facts[step.__name__] = step()

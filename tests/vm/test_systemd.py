@@ -11,6 +11,7 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
 ENGINES = ("epoll", "io_uring", "io_uring-poll")
+CAP_NET_BIND_SERVICE = 10
 CAP_SYS_RESOURCE = 24
 
 
@@ -146,6 +147,78 @@ def test_a_unix_socket_is_for_the_group_of_the_daemon(step):
     assert unix["left"] is False
 
 
+def test_no_connection_is_refused_during_restarts(step):
+    restart = step("restart")
+    assert restart["failed"] == []
+    assert min(restart["served"]) > 0
+    assert len(set(restart["stored"])) == 1, restart["stored"]
+    assert len(set(restart["inode"])) == 1, "the Unix socket's file stayed"
+
+
+def test_what_the_configuration_has_no_more_leaves_the_store(step):
+    restart = step("restart")
+    assert any("no listener wants unix:/run/nbserved/kept.sock" in line for line in restart["said"])
+    assert restart["left"] is False
+    # All queues of an address stay, though it has one worker less.
+    assert restart["after"] == restart["stored"][0] - 1
+
+
+def test_a_stop_closes_what_is_stored(step):
+    assert step("restart")["stopped"] == 0
+    assert step("restart")["refused"] is True
+
+
+def test_a_good_reload_takes_effect(step):
+    reload = step("reload")
+    assert reload["good"]["status"] == 0, reload["good"]
+    assert "generation 2" in reload["good_status"] and reload["new"] is True
+    assert reload["clients"]["failed"] == []
+
+
+def test_a_bad_reload_fails_and_changes_nothing(step):
+    reload = step("reload")
+    assert reload["bad"]["status"] != 0
+    assert "the last reload failed" in reload["bad_status"]
+    assert "generation 2" in reload["bad_status"]
+    assert reload["same"] is True and reload["old"] is True
+    assert "adress" in reload["nbctl"]["out"], reload["nbctl"]
+
+
+def test_a_reload_is_announced_with_its_time(step):
+    notified = step("reload")["notified"]
+    assert sum("RELOADING=1" in line and "MONOTONIC_USEC=" in line for line in notified) == 3
+    assert any("READY=1" in line for line in notified)
+
+
+def test_the_store_follows_reloads_and_restarts(step):
+    reload = step("reload")
+    before, good, bad, after = reload["stored"]
+    assert good == bad == before + 3  # a new listener, and two workers
+    assert reload["removed"]["status"] == 0 and reload["gone"] is True
+    assert after == before + 2
+
+
+def test_the_socket_unit_starts_the_service(step):
+    activation = step("activation")
+    assert (activation["before"], activation["after"]) == ("inactive", "active")
+    assert all(activation["echo"].values())
+    assert activation["stored"] == 0, "they are the socket unit's"
+    assert activation["failed"] == [] and activation["closed"] == []
+
+
+def test_the_socket_unit_has_the_addresses_of_the_configuration():
+    unit = (TOP / "systemd/nbserved.socket").read_text()
+    config = (TOP / "conf/nbserved.ini").read_text()
+    assert set(re.findall("^ListenStream=(.+)$", unit, re.M)) == set(
+        re.findall("^address = ([^ \n]+)", config, re.M))
+
+
+def test_a_low_port_needs_one_capability(step):
+    low_port, bind = step("low_port"), 1 << CAP_NET_BIND_SERVICE
+    assert low_port["echo"] is True
+    assert [int(low_port["process"][set_], 16) for set_ in ("CapEff", "CapBnd")] == [bind, bind]
+
+
 def test_metrics_are_served_by_a_user_of_their_own(step):
     metrics = step("metrics")
     assert metrics["status"] == 200, metrics
@@ -166,6 +239,13 @@ def test_watchdog_is_fed_and_bites(step):
     watchdog = step("watchdog")
     assert watchdog["fed"] is True
     assert int(watchdog["restarts"]) == 1
+
+
+def test_one_stalled_worker_is_found_by_the_watchdog(step):
+    stalled = step("stalled")
+    assert int(stalled["restarts"]) == 1
+    assert any("listener 'sink': worker 0 makes no turns" in line for line in stalled["said"])
+    assert all(stalled["echo"].values())
 
 
 def test_stop_drains_and_is_clean(step):
