@@ -82,7 +82,7 @@ struct engine {
 	int (*watch)(struct worker *w, int fd, struct op *op);
 
 	/* Submits what is queued, sleeps if block (until w->deadline_ns at most, 0: for ever), and
-	 * runs op->done() of what completed, after worker_awake(). */
+	 * runs op->done() of what completed, after one worker_awake(). */
 	void (*wait)(struct worker *w, bool block);
 
 	/* A new connection: start receiving.  0 or -errno. */

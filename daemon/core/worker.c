@@ -355,10 +355,8 @@ static void worker_turn(struct worker *w)
 	for (struct worker_hook *hook = w->hooks; unlikely(hook != NULL); hook = hook->next)
 		block &= !hook->run(hook);
 	block &= !w->ready;
-	w->awake = false;
 	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
 	w->engine->wait(w, block);
-	worker_awake(w);
 	if (unlikely(w->called)) {
 		w->called = false;
 		stat_add(w->stats.sys_other, 1);

@@ -184,7 +184,6 @@ struct worker {
 	uint64_t watched_turns; /* the watchdog's, not the worker's */
 	_Atomic bool owes;      /* may sleep with sends not looked at: counters lag */
 	_Atomic bool idle;      /* asleep, or about to be: the watchdog expects no turns */
-	bool awake;             /* worker_awake() was called in this turn */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
 	/* Set before the thread starts or by it before worker_start() returns; constant then. */
@@ -279,13 +278,10 @@ void worker_scan_at(struct worker *w, uint64_t ns);
 void worker_conn_opened(struct worker *w);
 /* A descriptor was closed: paused acceptors may go on. */
 void worker_fd_freed(struct worker *w);
-/* An engine's wait() calls it when it sleeps no more, before it runs anything: what hangs from here
- * on is not asleep. */
+/* An engine's wait() calls it once, when it sleeps no more and before it runs anything: what hangs
+ * from here on is not asleep. */
 static inline void worker_awake(struct worker *w)
 {
-	if (w->awake)
-		return;
-	w->awake = true;
 	stat_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
 	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
 }

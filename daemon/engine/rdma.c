@@ -112,8 +112,8 @@ static int rdma_other_events(struct worker *w, int timeout_ms)
 	stat_add(w->stats.sys_epoll_wait, 1);
 	stat_add(w->stats.cq_sleeps, timeout_ms != 0);
 	n = epoll_wait(e->epoll_fd, events, ARRAY_SIZE(events), timeout_ms);
-	if (timeout_ms) /* else it may sleep yet */
-		worker_awake(w);
+	if (timeout_ms)
+		worker_awake(w); /* rdma_wait() does it for the others */
 	for (int i = 0; i < n; i++) {
 		struct op *op = events[i].data.ptr;
 
@@ -144,6 +144,7 @@ static void rdma_wait(struct worker *w, bool block)
 {
 	struct rdma *e = w->engine_state;
 	bool gone = false;
+	int timeout_ms;
 	unsigned n;
 
 	rdma_cm_end_all(w);
@@ -171,10 +172,11 @@ static void rdma_wait(struct worker *w, bool block)
 		n = rdma_spin(w);
 	if (n == 0 && block)
 		n = rdma_arm(e);
-	if (n == 0)
-		rdma_other_events(w, block ? rdma_timeout(w->deadline_ns) : 0);
-	else if (++e->unwatched >= RDMA_UNWATCHED_MAX)
-		rdma_other_events(w, 0);
+	timeout_ms = n == 0 && block ? rdma_timeout(w->deadline_ns) : 0;
+	if (timeout_ms == 0)
+		worker_awake(w);
+	if (n == 0 || ++e->unwatched >= RDMA_UNWATCHED_MAX)
+		rdma_other_events(w, timeout_ms);
 }
 
 /* ---- The engine ---- */

@@ -128,6 +128,7 @@ static void fake_wait(struct worker *w, bool block)
 		while (sem_wait(&f->go) < 0)
 			;
 	}
+	worker_awake(w);
 	if (poll(&mail, 1, f->stopping && block ? 1 : 0) > 0)
 		f->watched->done(f->watched, 0, 0);
 	fake_complete_all(f);
