@@ -89,6 +89,7 @@ void export_put(struct server_export *x)
 	if (--x->users > 0)
 		return;
 	x->export.store->close(&x->export);
+	x->export.size = 0; /* as of one that was never opened */
 	if (x->retired)
 		export_free_unused(x);
 }
@@ -155,42 +156,54 @@ int export_probe(const struct export_config *config, struct server_export *x, bo
 
 /* ---- All of them ---- */
 
-/* Is there a listener that serves it, and one that must? */
-static void export_wanted(const struct config *config, const char *name, bool *ret_wanted,
-			  bool *ret_required)
+enum export_need export_need(const struct server_export *x, const struct config *config)
 {
-	*ret_wanted = *ret_required = false;
+	enum export_need need = EXPORT_UNNEEDED;
+
 	for (unsigned i = 0; i < config->listener_count; i++)
 		for (unsigned j = 0; j < config->listeners[i].export_count; j++)
-			if (!strcmp(config->listeners[i].exports[j].name, name)) {
-				*ret_wanted = true;
-				*ret_required |= !config->listeners[i].optional;
-			}
+			if (!strcmp(config->listeners[i].exports[j].name, x->config.name))
+				need = MAX(need, config->listeners[i].optional ? EXPORT_OPTIONAL
+									       : EXPORT_REQUIRED);
+	return need;
 }
 
-static void export_log(const struct server_export *x)
+void exports_hold(struct server *s, const struct config *config)
+{
+	for (unsigned i = 0; i < s->export_count; i++) {
+		struct server_export *x = s->exports[i];
+
+		if (x->users == 0 && export_need(x, config) != EXPORT_UNNEEDED)
+			x->held = export_ref(x) == 0;
+	}
+}
+
+void exports_release(struct server *s)
+{
+	for (unsigned i = 0; i < s->export_count; i++) {
+		struct server_export *x = s->exports[i];
+
+		if (x->held)
+			export_put(x);
+		x->held = false;
+	}
+}
+
+static void export_log(const struct server_export *x, enum export_need need)
 {
 	char size[NUMBER_TEXT_MAX];
 
-	log_write(LOG_INFO, NULL, "export '%s': %s%s%s through %s%s", x->config.name,
-		  format_size(x->export.size, size), x->config.options.path[0] ? " of " : "",
-		  x->config.options.path, x->export.store->name,
-		  x->export.read_only ? ", read-only" : "");
-}
-
-static void export_open_first(struct server *s, struct server_export *x)
-{
-	bool wanted, required;
-
-	export_wanted(s->config, x->config.name, &wanted, &required);
-	if (!wanted)
+	if (need == EXPORT_UNNEEDED)
 		log_write(LOG_WARNING, NULL, "export '%s': no listener serves it", x->config.name);
-	else if (export_ref(x) < 0)
-		log_write(required ? LOG_ERR : LOG_WARNING, NULL, "export '%s' (%s:%u): %s",
-			  x->config.name, x->config.section.file, x->config.section.line,
-			  x->reason.text);
+	else if (x->error)
+		log_write(need == EXPORT_REQUIRED ? LOG_ERR : LOG_WARNING, NULL,
+			  "export '%s' (%s:%u): %s", x->config.name, x->config.section.file,
+			  x->config.section.line, x->reason.text);
 	else
-		export_log(x);
+		log_write(LOG_INFO, NULL, "export '%s': %s%s%s through %s%s", x->config.name,
+			  format_size(x->export.size, size),
+			  x->config.options.path[0] ? " of " : "", x->config.options.path,
+			  x->export.store->name, x->export.read_only ? ", read-only" : "");
 }
 
 static struct server_export *export_new(struct server *s, const struct export_config *config)
@@ -215,16 +228,11 @@ int exports_open(struct server *s)
 		if (!x)
 			return -ENOMEM;
 		s->exports[s->export_count++] = x;
-		export_open_first(s, x);
 	}
-	return 0;
-}
-
-void exports_close_unused(struct server *s)
-{
+	exports_hold(s, s->config);
 	for (unsigned i = 0; i < s->export_count; i++)
-		if (s->exports[i]->users > 0)
-			export_put(s->exports[i]);
+		export_log(s->exports[i], export_need(s->exports[i], s->config));
+	return 0;
 }
 
 int exports_renew(struct server *s, const struct config *config, const struct config_diff *diff,
@@ -236,8 +244,9 @@ int exports_renew(struct server *s, const struct config *config, const struct co
 		const char *name = config->exports[i].name;
 		struct server_export *x = export_find(s, name);
 
-		/* One that could not be opened is tried again. */
-		if (!x || x->error || config_diff_has(diff, CONFIG_EXPORT, name, CONFIG_REOPEN))
+		/* One that is not open has nothing to keep, and may have an old error. */
+		if (!x || x->users == 0 ||
+		    config_diff_has(diff, CONFIG_EXPORT, name, CONFIG_REOPEN))
 			x = export_new(s, &config->exports[i]);
 		if (!x) {
 			exports_retire(list, i, s->exports, s->export_count);

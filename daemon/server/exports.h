@@ -21,6 +21,12 @@ enum export_state {
 };
 extern const char *const export_state_names[];
 
+enum export_need {
+	EXPORT_UNNEEDED, /* no listener serves it */
+	EXPORT_OPTIONAL, /* only such as may be unavailable */
+	EXPORT_REQUIRED,
+};
+
 struct server_export {
 	struct export export;
 	struct export_config config; /* a copy: an export may outlive the configuration */
@@ -28,20 +34,26 @@ struct server_export {
 	struct call failed_call; /* on its way to the main thread: a flush has failed */
 	bool failure_told;       /* it has arrived */
 	bool retired;            /* by a reload: freed with its last user, or without */
-	unsigned users;          /* listeners that serve it */
+	bool held;               /* by exports_hold() */
+	unsigned users;          /* listeners that serve it, and who holds it */
 	int error;               /* -errno: it could not be opened, and why */
 	struct reason reason;
 };
 
-/* Makes s->exports of s->config and opens those that listeners will ask for, so that everything
- * that is wrong with them is logged at once.  0, or -ENOMEM. */
+/* Makes s->exports of s->config, holds those that its listeners will ask for, and logs what became
+ * of each.  0, or -ENOMEM. */
 int exports_open(struct server *s);
-/* Those that no listener came for are closed again. */
-void exports_close_unused(struct server *s);
 void exports_free(struct server *s);
 
-/* For a reload: the exports of config, with those of s that diff leaves as they are.  *ret_list has
- * config->export_count of them; -ENOMEM. */
+/* Opens those of s that config's listeners will ask for, so that everything that is wrong with them
+ * is known at once. */
+void exports_hold(struct server *s, const struct config *config);
+/* Those that no listener came for are closed again. */
+void exports_release(struct server *s);
+enum export_need export_need(const struct server_export *x, const struct config *config);
+
+/* For a reload: the exports of config, with those of s that are open and that diff leaves as they
+ * are.  *ret_list has config->export_count of them; -ENOMEM. */
 int exports_renew(struct server *s, const struct config *config, const struct config_diff *diff,
 		  struct server_export ***ret_list);
 /* Frees list, and those of it that are not in `kept`, at once or when their last user has gone. */

@@ -106,6 +106,26 @@ static void swap_exports(struct next *n)
 	n->export_count = count;
 }
 
+static int prepare_exports(struct next *n, json_t *errors)
+{
+	struct server *s = n->server;
+	int result = 0;
+
+	exports_hold(s, n->config);
+	for (unsigned i = 0; i < s->export_count; i++) {
+		const struct config_origin *at = &n->config->exports[i].section;
+		const struct server_export *x = s->exports[i];
+
+		if (!x->error || export_need(x, n->config) != EXPORT_REQUIRED)
+			continue;
+		json_array_append_new(errors,
+				      json_sprintf("%s:%u: [export %s]: %s", at->file, at->line,
+						   x->config.name, x->reason.text));
+		result = x->error;
+	}
+	return result;
+}
+
 /* All of them, so that every error is said at once. */
 static int prepare_listeners(struct next *n, json_t *errors)
 {
@@ -162,7 +182,9 @@ static int prepare(struct next *n, json_t *errors)
 		add_line(errors, "no memory");
 	} else {
 		find_going(n);
-		rc = prepare_listeners(n, errors);
+		rc = prepare_exports(n, errors);
+		rc = prepare_listeners(n, errors) ?: rc;
+		exports_release(s);
 	}
 	if (rc < 0)
 		undo(n);

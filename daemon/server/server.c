@@ -47,7 +47,7 @@ static int server_prepare(struct server *s)
 			s->listener_count++;
 		}
 	}
-	exports_close_unused(s);
+	exports_release(s);
 	return result;
 }
 

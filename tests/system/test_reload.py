@@ -425,6 +425,10 @@ def test_exports(start_daemon, engine, tmp_path):
     text = reload(daemon, config=config("512K").replace(str(path), str(path) + "-absent"), status=1)
     assert "[listener n]: export 'd': open" in text
     assert export()["size"] == 1 << 19
+    wrong = config("512K").replace(str(path), "/absent/1").replace("store = null", "path = /absent/2")
+    text = reload(daemon, config=wrong, status=1)
+    assert "[export d]: open /absent/1" in text and "[export e]: open /absent/2" in text
+    assert [e["state"] for e in daemon.call("GetStatus")["exports"]] == ["ok", "ok"]
     reload(daemon, config=listener("a", engine=engine))
     assert daemon.call("GetStatus")["exports"] == []
     wait_left(daemon)
