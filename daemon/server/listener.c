@@ -2,6 +2,7 @@
 #include "listener.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,10 @@ static void listener_on_drained(struct call *call)
 
 static void listener_deaf(struct worker *w)
 {
-	listener_tell(w->owner_context, listener_on_deaf);
+	struct listener *l = w->owner_context;
+
+	sem_post(&l->deaf);
+	listener_tell(l, listener_on_deaf);
 }
 
 static void listener_drained(struct worker *w)
@@ -326,6 +330,7 @@ int listener_prepare(struct server *server, const struct listener_config *config
 	}
 	*l->config = *config;
 	strcpy(l->name, config->name);
+	sem_init(&l->deaf, 0, 0);
 	l->server = server;
 	rc = listener_get_exports(l, reason);
 	if (rc == 0)
@@ -397,6 +402,16 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		worker_drain(&l->workers[i], deadline_ns);
 }
 
+void listener_await_deaf(struct listener *l, uint64_t end_ns)
+{
+	struct timespec end = { (time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S) };
+
+	for (; l->deaf_count < l->worker_count; l->deaf_count++)
+		while (sem_clockwait(&l->deaf, CLOCK_MONOTONIC, &end) < 0)
+			if (errno != EINTR)
+				return;
+}
+
 void listener_free(struct listener *l)
 {
 	if (!l)
@@ -409,6 +424,7 @@ void listener_free(struct listener *l)
 	free(l->addresses);
 	free(l->endpoints);
 	free(l->config);
+	sem_destroy(&l->deaf);
 	free(l);
 }
 

@@ -1,6 +1,8 @@
 /* A listener at run time: its sockets, its workers, its state.  Main thread only, except for the
  * admission that its workers ask for. */
 #pragma once
+#include <semaphore.h>
+
 #include "admission.h"
 #include "config.h"
 #include "exports.h"
@@ -30,6 +32,8 @@ struct listener {
 	struct worker *workers;      /* worker_count of them; 0 when unavailable */
 	struct proc_cost *costs;     /* of each worker, when last read */
 	unsigned worker_count;
+	sem_t deaf; /* posted by each worker that has stopped accepting; deaf_count were taken */
+	unsigned deaf_count;
 	unsigned drained_count;
 	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
@@ -65,6 +69,8 @@ void listener_change(struct listener *l, const struct listener_config *config);
 /* Returns at once.  Connections may finish until deadline_ns, CLOCK_MONOTONIC; then, and when all
  * have ended, the listener is drained. */
 void listener_drain(struct listener *l, uint64_t deadline_ns);
+/* Until all its workers have stopped accepting, as a draining one's soon will; or until end_ns. */
+void listener_await_deaf(struct listener *l, uint64_t end_ns);
 void listener_stop(struct listener *l); /* ends its workers; calls of theirs may be on the way */
 void listener_free(struct listener *l);
 

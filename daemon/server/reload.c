@@ -12,6 +12,8 @@
 #include "log.h"
 #include "server.h"
 
+enum { DEAF_WAIT_NS = NS_PER_S };
+
 /* ---- Texts ---- */
 
 static void add_line(json_t *lines, const char *text)
@@ -222,12 +224,14 @@ static bool is_listed(struct listener *const *list, unsigned count, const struct
 	return false;
 }
 
-/* Old ones stop first, so that who comes now gets what is new; the sockets stay open throughout. */
+/* Old ones stop first, so that who comes when this is done gets what is new; the sockets stay open
+ * throughout.  A worker that is stuck is not waited for: see listener_accept_waiting(). */
 static void commit(struct next *n)
 {
 	struct server *s = n->server;
 	struct listener **old = s->listeners;
 	unsigned old_count = s->listener_count;
+	uint64_t end_ns;
 
 	for (unsigned i = 0; i < n->listener_count; i++) {
 		struct listener *l = n->listeners[i];
@@ -246,6 +250,9 @@ static void commit(struct next *n)
 	log_set_level(s->config->server.log_level);
 	for (unsigned i = 0; i < n->going_count; i++)
 		leave(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns);
+	end_ns = clock_ns() + DEAF_WAIT_NS;
+	for (struct listener *l = s->leaving; l; l = l->next)
+		listener_await_deaf(l, end_ns);
 	for (unsigned i = 0; i < n->listener_count; i++)
 		if (!is_listed(old, old_count, n->listeners[i]))
 			listener_serve(n->listeners[i]);
