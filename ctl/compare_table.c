@@ -244,7 +244,7 @@ static void render_service(struct output *out, struct table *t, const struct gro
 /* What every io_uring listener has tells nothing. */
 static bool is_notable(const char *feature)
 {
-	static const char *const plumbing[] = { "registered_ring", "single_issuer",
+	static const char *const plumbing[] = { "registered_ring", "restricted", "single_issuer",
 						"multishot_accept", "registered_files" };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(plumbing); i++)

@@ -52,6 +52,7 @@ struct worker_options {
 /* Engine features that are really in use, as GetStats lists them: X(name). */
 #define ENGINE_FEATURES(X)                                                                         \
 	X(registered_ring)                                                                         \
+	X(restricted)                                                                              \
 	X(single_issuer)                                                                           \
 	X(defer_taskrun)                                                                           \
 	X(multishot_accept)                                                                        \

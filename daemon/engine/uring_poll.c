@@ -204,7 +204,7 @@ static int poll_init(struct worker *w, struct reason *reason)
 	if (!u)
 		return reason_set(reason, -ENOMEM, "io_uring-poll: no memory");
 	w->engine_state = u;
-	rc = ring_init(&u->ring, w, 0, reason);
+	rc = ring_init(&u->ring, w, 0, RING_LISTENS | (w->mount_count ? RING_STORES : 0), reason);
 	if (rc < 0) {
 		free(u);
 		w->engine_state = NULL;

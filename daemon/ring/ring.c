@@ -29,7 +29,8 @@ static const unsigned ring_setups_sqpoll[] = {
 
 static int ring_setup(struct ring *r, const struct worker_options *o, unsigned flags)
 {
-	struct io_uring_params params = { .flags = flags, .cq_entries = RING_CQ_ENTRIES };
+	struct io_uring_params params = { .flags = flags | IORING_SETUP_R_DISABLED,
+					  .cq_entries = RING_CQ_ENTRIES };
 	int rc;
 
 	if (r->sqpoll) {
@@ -100,7 +101,38 @@ static uint64_t ring_spin_ns(const struct worker *w)
 	return CPU_COUNT(&cpus) > 1 ? MAX(o->busy_poll_ns, o->sqpoll_idle_ns) : o->busy_poll_ns;
 }
 
-int ring_init(struct ring *r, struct worker *w, unsigned flags, struct reason *reason)
+int ring_register(struct ring *r, unsigned code, void *argument, unsigned count)
+{
+	long rc = syscall(__NR_io_uring_register, r->io.ring_fd, code, argument, count);
+
+	return rc < 0 ? -errno : (int)rc;
+}
+
+/* What has to be registered before the ring may do anything, and least what it may do. */
+static int ring_enable(struct ring *r, unsigned uses)
+{
+	const struct worker_options *o = &r->worker->options;
+
+	if (io_uring_register_ring_fd(&r->io) == 1) {
+		r->enter_flags = IORING_ENTER_REGISTERED_RING;
+		worker_feature(r->worker, FEATURE_registered_ring);
+	}
+	if (o->busy_poll_ns) {
+		struct nb_io_uring_napi napi = {
+			.busy_poll_to = (uint32_t)(o->busy_poll_ns / NS_PER_US),
+		};
+
+		worker_feature(r->worker, FEATURE_busy_poll);
+		if (ring_register(r, NB_REGISTER_NAPI, &napi, 1) == 0)
+			worker_feature(r->worker, FEATURE_napi_busy_poll);
+	}
+	if (ring_restrict(r, uses) == 0)
+		worker_feature(r->worker, FEATURE_restricted);
+	return ring_register(r, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+}
+
+int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
+	      struct reason *reason)
 {
 	const unsigned *setups = w->options.sqpoll ? ring_setups_sqpoll : ring_setups;
 	unsigned count =
@@ -120,24 +152,16 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, struct reason *r
 	}
 	r->sq_flags = r->io.sq.kflags;
 	ring_fill_array(r);
-	if (io_uring_register_ring_fd(&r->io) == 1) {
-		r->enter_flags = IORING_ENTER_REGISTERED_RING;
-		worker_feature(w, FEATURE_registered_ring);
+	rc = ring_enable(r, uses);
+	if (rc < 0) {
+		io_uring_queue_exit(&r->io);
+		return ring_unavailable(reason, rc);
 	}
 	if (r->deferred)
 		worker_feature(w, FEATURE_defer_taskrun);
 	if (r->sqpoll)
 		worker_feature(w, FEATURE_sqpoll);
 	r->spin_ns = ring_spin_ns(w);
-	if (w->options.busy_poll_ns) {
-		struct nb_io_uring_napi napi = {
-			.busy_poll_to = (uint32_t)(w->options.busy_poll_ns / NS_PER_US),
-		};
-
-		worker_feature(w, FEATURE_busy_poll);
-		if (syscall(__NR_io_uring_register, r->io.ring_fd, NB_REGISTER_NAPI, &napi, 1) == 0)
-			worker_feature(w, FEATURE_napi_busy_poll);
-	}
 	return 0;
 }
 

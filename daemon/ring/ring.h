@@ -47,9 +47,22 @@ struct ring {
 	struct ring_watched watched[RING_WATCHED_MAX];
 };
 
+/* What a ring is for decides what the kernel lets it do: see ring_restrict.c. */
+enum ring_use {
+	RING_LISTENS = 1,   /* accepts connections, and watches descriptors */
+	RING_TRANSFERS = 2, /* receives and sends */
+	RING_STORES = 4,    /* reads and writes files */
+};
+
 /* Sets the ring up, registers it and says so in the worker's features.  flags: IORING_SETUP_*
- * beside its own.  0, or -errno with the reason: what is missing and how to mend it. */
-int ring_init(struct ring *r, struct worker *w, unsigned flags, struct reason *reason);
+ * beside its own; uses: enum ring_use.  0, or -errno with the reason: what is missing and how to
+ * mend it. */
+int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
+	      struct reason *reason);
+/* io_uring_register(2), of which liburing 2.3 does not export all.  At least 0, or -errno. */
+int ring_register(struct ring *r, unsigned code, void *argument, unsigned count);
+/* ring_init()'s: restricts a ring that is not enabled yet.  0 or -errno, and then it is not. */
+int ring_restrict(struct ring *r, unsigned uses);
 void ring_fini(struct ring *r);
 
 /* Can there be rings here?  0, or -errno with the reason.  Any thread. */

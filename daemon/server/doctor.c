@@ -99,6 +99,7 @@ static const struct {
 	const char *needs;
 } feature_needs[] = {
 	{ FEATURE_registered_ring, "Linux 5.18" },
+	{ FEATURE_restricted, "Linux 5.19" },
 	{ FEATURE_single_issuer, "Linux 6.0" },
 	{ FEATURE_defer_taskrun, "Linux 6.1" },
 	{ FEATURE_multishot_accept, "Linux 5.19" },

@@ -111,7 +111,7 @@ static struct file_ring *file_ring_new(struct worker *w, unsigned flags, struct 
 	}
 	f->eventfd = -1;
 	f->hook.run = flags ? file_ring_poll : file_ring_turn;
-	rc = ring_init(&f->ring, w, flags, reason);
+	rc = ring_init(&f->ring, w, flags, RING_STORES, reason);
 	w->features = features;
 	if (rc < 0) {
 		free(f);

@@ -1,0 +1,136 @@
+/* ring/ring_restrict.c: the kernel lets a ring do what it is for, and refuses the rest. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ring.h"
+
+static struct worker worker;
+static struct ring ring;
+
+/* False: this host has no rings, or does not restrict them; says why. */
+static bool open_ring(unsigned uses)
+{
+	struct reason reason = { "" };
+
+	worker = (struct worker){ 0 };
+	if (ring_init(&ring, &worker, 0, uses, &reason) < 0) {
+		print_message("skipped: %s\n", reason.text);
+		return false;
+	}
+	if (worker.features & 1U << FEATURE_restricted)
+		return true;
+	print_message("skipped: this kernel does not restrict rings\n");
+	ring_fini(&ring);
+	return false;
+}
+
+/* The result of what was prepared last. */
+static int result(void)
+{
+	struct io_uring_cqe *cqe;
+	int res;
+
+	ring_enter(&ring, true, 0);
+	assert_int_equal(io_uring_peek_cqe(&ring.io, &cqe), 0);
+	res = cqe->res;
+	io_uring_cqe_seen(&ring.io, cqe);
+	return res;
+}
+
+static int try_nop(void)
+{
+	io_uring_prep_nop(ring_sqe(&ring));
+	return result();
+}
+
+static int try_open(void)
+{
+	io_uring_prep_openat(ring_sqe(&ring), AT_FDCWD, "/dev/null", O_RDONLY, 0);
+	return result();
+}
+
+static int try_read(void)
+{
+	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC), res;
+	char byte;
+
+	assert_true(fd >= 0);
+	io_uring_prep_read(ring_sqe(&ring), fd, &byte, 1, 0);
+	res = result();
+	close(fd);
+	return res;
+}
+
+static int try_poll(uint8_t flags)
+{
+	int fds[2], res;
+	struct io_uring_sqe *sqe;
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	sqe = ring_sqe(&ring);
+	io_uring_prep_poll_add(sqe, fds[1], POLLOUT);
+	sqe->flags = flags;
+	res = result();
+	close(fds[0]);
+	close(fds[1]);
+	return res;
+}
+
+static void a_listener_s_ring_touches_no_file(void **state)
+{
+	(void)state;
+	if (!open_ring(RING_LISTENS | RING_TRANSFERS))
+		skip();
+	assert_int_equal(try_poll(0), POLLOUT);
+	assert_int_equal(try_read(), -EACCES);
+	assert_int_equal(try_open(), -EACCES);
+	assert_int_equal(try_nop(), -EACCES);
+	assert_int_equal(try_poll(IOSQE_IO_DRAIN), -EACCES);
+	assert_int_equal(try_poll(0), POLLOUT);
+	ring_fini(&ring);
+}
+
+static void a_store_s_ring_does_nothing_else(void **state)
+{
+	(void)state;
+	if (!open_ring(RING_STORES))
+		skip();
+	assert_int_equal(try_read(), 1);
+	assert_int_equal(try_open(), -EACCES);
+	assert_int_equal(try_poll(0), -EACCES);
+	assert_int_equal(try_read(), 1);
+	ring_fini(&ring);
+}
+
+static void registrations_are_restricted_too(void **state)
+{
+	(void)state;
+	if (!open_ring(RING_LISTENS | RING_TRANSFERS))
+		skip();
+	assert_int_equal(io_uring_register_personality(&ring.io), -EACCES);
+	assert_int_equal(io_uring_register_eventfd(&ring.io, 0), -EACCES);
+	assert_int_equal(io_uring_register_files_sparse(&ring.io, 8), 0);
+	assert_int_equal(ring_restrict(&ring, RING_STORES), -EACCES); /* it is for good */
+	ring_fini(&ring);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_listener_s_ring_touches_no_file),
+		cmocka_unit_test(a_store_s_ring_does_nothing_else),
+		cmocka_unit_test(registrations_are_restricted_too),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
