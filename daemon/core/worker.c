@@ -48,7 +48,9 @@ void worker_scan_at(struct worker *w, uint64_t ns)
 
 void worker_conn_opened(struct worker *w)
 {
-	if (w->options.idle_timeout_ns && !w->scan_ns)
+	if (unlikely(w->draining)) /* it was in the queue: the scans of a drain may have ended */
+		worker_scan_at(w, clock_ns());
+	else if (w->options.idle_timeout_ns && !w->scan_ns)
 		worker_scan_at(w, clock_ns() + w->options.idle_timeout_ns);
 }
 

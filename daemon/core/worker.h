@@ -275,7 +275,7 @@ bool socket_is_local(int fd);
 void worker_accepted(struct acceptor *a, int fd);
 /* Look at all connections at `ns` (CLOCK_MONOTONIC), or earlier. */
 void worker_scan_at(struct worker *w, uint64_t ns);
-/* A connection was made: the idle timer may have to run. */
+/* A connection was made: a timer may have to run. */
 void worker_conn_opened(struct worker *w);
 /* A descriptor was closed: paused acceptors may go on. */
 void worker_fd_freed(struct worker *w);

@@ -161,6 +161,18 @@ def test_a_socket_unit_s_socket_is_served_and_not_kept(
         assert family != socket.AF_UNIX or os.path.exists(path)
 
 
+def test_who_was_in_the_queue_and_is_silent_does_not_hold_up_the_end(start_daemon, engine):
+    config = "[server]\ndrain-timeout = 1s\n" + listener("echo", engine=engine)
+    daemon = start_keeping(start_daemon, config)
+    address = daemon.addresses("echo")[0]
+    daemon.process.send_signal(signal.SIGSTOP)
+    with socket.create_connection(address), socket.create_connection(address):
+        daemon.process.send_signal(signal.SIGTERM)
+        daemon.process.send_signal(signal.SIGCONT)
+        assert daemon.process.wait(60) == 0
+    assert "ending with connections open" not in daemon.log()
+
+
 def test_the_store_follows_reloads(start_daemon):
     stays, goes = listener("stays"), listener("goes")
     daemon = start_keeping(start_daemon, stays + goes)
