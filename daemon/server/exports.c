@@ -183,9 +183,10 @@ void exports_release(struct server *s)
 	for (unsigned i = 0; i < s->export_count; i++) {
 		struct server_export *x = s->exports[i];
 
-		if (x->held)
-			export_put(x);
+		if (!x->held)
+			continue;
 		x->held = false;
+		export_put(x);
 	}
 }
 
@@ -193,12 +194,12 @@ static void export_log(const struct server_export *x, enum export_need need)
 {
 	char size[NUMBER_TEXT_MAX];
 
-	if (need == EXPORT_UNNEEDED)
-		log_write(LOG_WARNING, NULL, "export '%s': no listener serves it", x->config.name);
-	else if (x->error)
+	if (x->error)
 		log_write(need == EXPORT_REQUIRED ? LOG_ERR : LOG_WARNING, NULL,
 			  "export '%s' (%s:%u): %s", x->config.name, x->config.section.file,
 			  x->config.section.line, x->reason.text);
+	else if (!x->export.store)
+		log_write(LOG_WARNING, NULL, "export '%s': no listener serves it", x->config.name);
 	else
 		log_write(LOG_INFO, NULL, "export '%s': %s%s%s through %s%s", x->config.name,
 			  format_size(x->export.size, size),
@@ -220,6 +221,7 @@ static struct server_export *export_new(struct server *s, const struct export_co
 int exports_open(struct server *s)
 {
 	s->exports = calloc(s->config->export_count + 1, sizeof(*s->exports));
+	s->export_count = 0;
 	if (!s->exports)
 		return -ENOMEM;
 	for (unsigned i = 0; i < s->config->export_count; i++) {

@@ -1,6 +1,7 @@
 /* Binding, and taking over.  See listening.h. */
 #include "listening.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -148,6 +149,7 @@ static int add_duplicates(struct listening *sockets, const struct listener *l, c
 	unsigned total = share ? MAX(count, l->worker_count) : count;
 	int rc = 0;
 
+	assert(count > 0);
 	for (unsigned i = 0; rc == 0 && i < total; i++) {
 		struct worker_socket socket = { .fd = fcntl(fds[i % count], F_DUPFD_CLOEXEC, 0),
 						.shared = count < total,
@@ -280,10 +282,11 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 {
 	unsigned count = listening_count(l->config);
 	struct sockaddr_storage *wanted = calloc(count, sizeof(*wanted));
-	int rc = wanted ? 0 : reason_set(reason, -ENOMEM, "no memory");
+	int rc = 0;
 
-	if (wanted)
-		listening_list(l->config, wanted);
+	if (!wanted)
+		return reason_set(reason, -ENOMEM, "no memory");
+	listening_list(l->config, wanted);
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = open_address(sockets, l, &wanted[i], going, reason);
 	free(wanted);

@@ -108,10 +108,10 @@ static void swap_exports(struct next *n)
 	n->export_count = count;
 }
 
-static int prepare_exports(struct next *n, json_t *errors)
+static bool prepare_exports(struct next *n, json_t *errors)
 {
 	struct server *s = n->server;
-	int result = 0;
+	bool good = true;
 
 	exports_hold(s, n->config);
 	for (unsigned i = 0; i < s->export_count; i++) {
@@ -123,34 +123,31 @@ static int prepare_exports(struct next *n, json_t *errors)
 		json_array_append_new(errors,
 				      json_sprintf("%s:%u: [export %s]: %s", at->file, at->line,
 						   x->config.name, x->reason.text));
-		result = x->error;
+		good = false;
 	}
-	return result;
+	return good;
 }
 
 /* All of them, so that every error is said at once. */
-static int prepare_listeners(struct next *n, json_t *errors)
+static bool prepare_listeners(struct next *n, json_t *errors)
 {
-	int result = 0;
+	bool good = true;
 
 	for (unsigned i = 0; i < n->config->listener_count; i++) {
 		const struct listener_config *lc = &n->config->listeners[i];
 		struct listener *l = find_kept(n, lc);
 		struct reason reason = { "" };
-		int rc = 0;
 
-		if (!l)
-			rc = listener_prepare(n->server, lc, n->going, &l, &reason);
-		if (rc < 0) {
+		if (!l && listener_prepare(n->server, lc, n->going, &l, &reason) < 0) {
 			json_array_append_new(
 				errors, json_sprintf("%s:%u: [listener %s]: %s", lc->section.file,
 						     lc->section.line, lc->name, reason.text));
-			result = rc;
+			good = false;
 		} else {
 			n->listeners[n->listener_count++] = l;
 		}
 	}
-	return result;
+	return good;
 }
 
 static bool is_running(const struct server *s, const struct listener *l)
@@ -170,27 +167,28 @@ static void undo(struct next *n)
 	free(n->going);
 }
 
-static int prepare(struct next *n, json_t *errors)
+/* False: nothing has changed, and errors say why. */
+static bool prepare(struct next *n, json_t *errors)
 {
 	struct server *s = n->server;
-	int rc = exports_renew(s, n->config, &n->diff, &n->exports);
+	bool good = exports_renew(s, n->config, &n->diff, &n->exports) == 0;
 
-	n->export_count = rc == 0 ? n->config->export_count : 0;
+	n->export_count = good ? n->config->export_count : 0;
 	n->listeners = calloc(n->config->listener_count + 1, sizeof(*n->listeners));
 	n->going = calloc(s->listener_count + 1, sizeof(*n->going));
 	swap_exports(n);
-	if (rc < 0 || !n->listeners || !n->going) {
-		rc = -ENOMEM;
+	if (!good || !n->listeners || !n->going) {
+		good = false;
 		add_line(errors, "no memory");
 	} else {
 		find_going(n);
-		rc = prepare_exports(n, errors);
-		rc = prepare_listeners(n, errors) ?: rc;
+		good = prepare_exports(n, errors);
+		good &= prepare_listeners(n, errors);
 		exports_release(s);
 	}
-	if (rc < 0)
+	if (!good)
 		undo(n);
-	return rc;
+	return good;
 }
 
 /* ---- Commit: nothing fails from here on ---- */
@@ -261,15 +259,15 @@ static void commit(struct next *n)
 }
 
 /* Makes config the server's, or adds to errors; the caller frees the one that is not used. */
-static int apply(struct server *s, struct config *config, const struct config_diff *diff,
-		 json_t *errors)
+static bool apply(struct server *s, struct config *config, const struct config_diff *diff,
+		  json_t *errors)
 {
 	struct next next = { .server = s, .config = config, .diff = *diff };
-	int rc = prepare(&next, errors);
 
-	if (rc == 0)
-		commit(&next);
-	return rc;
+	if (!prepare(&next, errors))
+		return false;
+	commit(&next);
+	return true;
 }
 
 /* ---- Around the transaction ---- */
@@ -308,7 +306,7 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 	struct config *unconfirmed = s->config;
 	struct config_diff diff;
 	json_t *errors = json_array();
-	int rc;
+	bool undone;
 
 	(void)source, (void)due_us;
 	if (s->stopping) {
@@ -317,9 +315,9 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 	}
 	notify_reloading();
 	config_diff_make(&diff, unconfirmed, r->previous);
-	rc = apply(s, r->previous, &diff, errors);
+	undone = apply(s, r->previous, &diff, errors);
 	config_diff_free(&diff);
-	if (rc == 0) {
+	if (undone) {
 		r->previous = unconfirmed; /* to be freed */
 		json_array_insert_new(
 			errors, 0, json_sprintf("not confirmed within %u s: undone", r->confirm_s));
@@ -380,7 +378,7 @@ static enum reload_outcome change_to(struct server *s, struct config *config,
 		outcome = RELOAD_RESTART;
 		answer->message = "nothing was changed: these need a restart of the daemon";
 		add_changes(answer->lines, &diff, true);
-	} else if (!request->dry_run && apply(s, config, &diff, answer->lines) < 0) {
+	} else if (!request->dry_run && !apply(s, config, &diff, answer->lines)) {
 		outcome = RELOAD_REFUSED;
 		answer->message = "nothing was changed: this host cannot serve the configuration";
 	} else {
