@@ -202,6 +202,7 @@ static void rdma_fini(struct worker *w)
 	}
 	if (e->channel)
 		rdma_destroy_event_channel(e->channel);
+	rdma_hotplug_close(e);
 	if (e->epoll_fd >= 0)
 		close(e->epoll_fd);
 	free(e->listeners);
@@ -266,6 +267,7 @@ static int rdma_start(struct worker *w, struct reason *reason)
 	rc = rdma_watch(w, e->channel->fd, &e->channel_op);
 	if (rc < 0)
 		return rdma_refuse(reason, "cannot watch the connection manager", -rc);
+	rdma_hotplug_open(e);
 	rc = rdma_cm_bind(w, reason);
 	return rc < 0 ? rc : rdma_prepare(w, reason);
 }
@@ -279,7 +281,7 @@ static int rdma_init(struct worker *w, struct reason *reason)
 
 	if (!e)
 		return reason_set(reason, -ENOMEM, "rdma: no memory");
-	e->epoll_fd = -1;
+	e->epoll_fd = e->hotplug_fd = e->retry_fd = -1;
 	e->worker = w;
 	w->engine_state = e;
 	if (w->options.qp_type == QP_UD)

@@ -7,6 +7,7 @@
  *   rdma_shared.c   receives that connections share
  *   rdma_ud*.c      datagrams
  *   rdma_remote.c   one-sided operations, and memory that clients read and write
+ *   rdma_hotplug.c  devices that are unplugged, and come back
  *   rdma_doctor.c   --doctor */
 #pragma once
 #include <infiniband/verbs.h>
@@ -79,6 +80,7 @@ struct rdma_device {
 	struct rdma_device *next;
 	struct worker *worker;
 	struct ibv_context *verbs; /* librdmacm's, of the process */
+	struct ibv_context **held; /* keeps it open: see rdma_hold() */
 	struct ibv_device_attr limits;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr; /* the worker's pool */
@@ -147,14 +149,25 @@ struct rdma {
 	struct worker *worker;
 	int epoll_fd;
 	struct rdma_event_channel *channel;
-	struct op channel_op;
+	struct op channel_op, hotplug_op, retry_op;
+	int hotplug_fd, retry_fd;
 	struct rdma_cm_id **listeners; /* of w->endpoints */
 	struct rdma_device *devices;
 	struct rdma_conn *hungry; /* want receives posted */
 	struct rdma_conn *ending; /* their queue pairs are to be destroyed */
 	unsigned unwatched;       /* turns since other events than completions were looked at */
 	unsigned next_worker;     /* of the team */
+	bool listening;           /* on w->endpoints */
 };
+
+/* rdma_hotplug.c */
+void rdma_hotplug_open(struct rdma *e);
+void rdma_hotplug_close(struct rdma *e);
+/* Until rdma_let_go() nobody closes this device, even if it is unplugged.  NULL: no memory. */
+struct ibv_context **rdma_hold(struct ibv_context *verbs);
+void rdma_let_go(struct ibv_context **held);
+/* One of w->endpoints went with its device: tries to have it again. */
+void rdma_address_lost(struct rdma *e);
 
 /* rdma_shared.c */
 /* 0 or -ENOMEM; nothing is lent yet. */
@@ -213,12 +226,15 @@ void rdma_device_sweep(struct rdma *e);
 void rdma_device_free(struct rdma_device *d);
 /* How status names port `number` of it; NULL: it does not. */
 const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
+/* Ends its connections; it is freed with the last of them. */
 void rdma_device_gone(struct rdma_device *d);
 
 /* rdma_cm.c */
 int rdma_cm_bind(struct worker *w, struct reason *reason);
 void rdma_cm_unbind(struct worker *w);
 void rdma_cm_accept(struct worker *w, bool on);
+/* Binds what was lost with a device; true: nothing is missing any more. */
+bool rdma_cm_listen_again(struct worker *w);
 void rdma_cm_event(struct op *op, int res, uint32_t flags);
 int rdma_cm_open(struct conn *c);
 /* Its queue pair is destroyed before the next wait; may be called twice. */

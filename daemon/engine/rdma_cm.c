@@ -124,6 +124,7 @@ void rdma_cm_accept(struct worker *w, bool on)
 {
 	struct rdma *e = w->engine_state;
 
+	e->listening = on;
 	if (!on) {
 		rdma_cm_unbind(w);
 		return;
@@ -131,6 +132,33 @@ void rdma_cm_accept(struct worker *w, bool on)
 	for (unsigned i = 0; i < w->endpoint_count; i++)
 		if (e->listeners[i])
 			rdma_listen(e->listeners[i], RDMA_BACKLOG);
+}
+
+/* -errno: its device is not there, or not yet. */
+static int rdma_cm_listen_one(struct worker *w, unsigned index)
+{
+	struct rdma *e = w->engine_state;
+	struct reason reason;
+	int rc = rdma_cm_bind_one(w, index, &reason);
+
+	if (rc == 0 && rdma_listen(e->listeners[index], RDMA_BACKLOG) < 0)
+		rc = -errno;
+	if (rc < 0 && e->listeners[index]) {
+		rdma_destroy_id(e->listeners[index]);
+		e->listeners[index] = NULL;
+	}
+	return rc;
+}
+
+bool rdma_cm_listen_again(struct worker *w)
+{
+	const struct rdma *e = w->engine_state;
+	bool all = true;
+
+	for (unsigned i = 0; e->listening && i < w->endpoint_count; i++)
+		if (!e->listeners[i] && rdma_cm_listen_one(w, i) < 0)
+			all = false;
+	return all;
 }
 
 /* ---- A connection begins ---- */
@@ -365,17 +393,19 @@ static void rdma_cm_established(struct rdma_conn *r)
 		ibv_modify_qp(r->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
 }
 
-/* A device is unplugged: the kernel waits until all that is ours there is gone. */
 static void rdma_cm_removed(struct worker *w, struct rdma_cm_id *id)
 {
 	struct rdma *e = w->engine_state;
-	struct rdma_conn *r = id->context;
 
 	for (struct rdma_device *d = e->devices; d; d = d->next)
 		if (d->verbs == id->verbs)
 			rdma_device_gone(d);
-	if (r)
-		conn_close(r->conn, CONN_END_ERROR);
+	for (unsigned i = 0; i < w->endpoint_count; i++)
+		if (e->listeners[i] == id) {
+			rdma_destroy_id(id);
+			e->listeners[i] = NULL;
+			rdma_address_lost(e);
+		}
 }
 
 static void rdma_cm_handle(struct worker *w, enum rdma_cm_event_type type, struct rdma_cm_id *id,

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "conn.h"
 #include "rdma.h"
 #include "rdma_ud.h"
 #include "worker.h"
@@ -93,6 +94,8 @@ void rdma_device_free(struct rdma_device *d)
 	}
 	if (d->pd)
 		ibv_dealloc_pd(d->pd);
+	if (d->held)
+		rdma_let_go(d->held);
 	free(d);
 }
 
@@ -176,6 +179,7 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 	}
 	d->worker = w;
 	d->verbs = verbs;
+	d->held = rdma_hold(verbs);
 	if (rdma_device_open(d, reason) < 0) {
 		rdma_device_free(d);
 		return NULL;
@@ -280,7 +284,15 @@ const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned num
 
 void rdma_device_gone(struct rdma_device *d)
 {
+	struct worker *w = d->worker;
+
+	if (d->gone)
+		return;
 	d->gone = true;
+	/* Those of datagrams: see rdma_ud_tend(). */
+	for (struct conn *c = d->uds ? NULL : w->conns; c; c = c->next)
+		if (((struct rdma_conn *)c->engine_state)->device == d)
+			conn_close(c, CONN_END_ERROR);
 	for (unsigned i = 0; i < RDMA_PORTS_MAX; i++)
 		if (d->ports[i])
 			atomic_store(&d->ports[i]->gone, true);

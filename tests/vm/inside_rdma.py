@@ -435,6 +435,94 @@ def test_iwarp_has_no_unreliable_connections(start_daemon):
     assert "siw0: no unreliable connections: Operation not supported" in daemon.status("r")["reason"]
 
 
+# ---- Devices come and go ---------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def flooding(daemon, name="r", count=4, size=4096):
+    """A client under load; it may be killed."""
+    host, port = daemon.addresses(name)[0]
+    flood = subprocess.Popen([CLIENT, "echo", host, str(port), str(count), str(size), "1000000", "8"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: daemon.stats(name)["connections"]["open"] == count, "connected")
+        bytes_in = daemon.stats(name)["bytes_in"]
+        wait_until(lambda: daemon.stats(name)["bytes_in"] > bytes_in + 50000, "traffic")
+        yield flood
+    finally:
+        flood.kill()
+        flood.wait()
+
+
+def serves(daemon, name="r"):
+    return "ok 10" in client(daemon, "echo", 1, 100, 10, 1, name=name, check=False)
+
+
+@pytest.mark.parametrize("address", ["device", "wildcard"])
+@pytest.mark.parametrize("srq", ["no", "yes"])
+def test_device_is_unplugged_under_load_and_back(start_daemon, device, address, srq):
+    host = ADDRESSES[device] if address == "device" else "0.0.0.0"
+    daemon = start_daemon(listener("r", "echo", "rdma", transport="rdma", workers=2, srq=srq, address=f"{host}:7477"))
+    at = (ADDRESSES[device], 7477)
+    daemon.addresses = lambda name: [at]
+    for _ in range(2):
+        with flooding(daemon):
+            delete = subprocess.Popen(["rdma", "link", "delete", f"{device}0"])  # waits for all users
+            wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "all are gone")
+        assert delete.wait(LIMIT) == 0
+        assert f"{device}0" not in [d["name"] for d in daemon.status("r")["devices"]]
+        add_device(device)
+        wait_until(lambda: serves(daemon), "it is served again")
+        assert f"{device}0" in [d["name"] for d in daemon.status("r")["devices"]]
+
+
+def test_idle_device_is_unplugged_and_back(start_daemon, device):
+    daemon = start_daemon(section(device))
+    must("rdma", "link", "delete", f"{device}0")
+    add_device(device)
+    wait_until(lambda: serves(daemon), "it is served again")
+
+
+def test_device_of_datagrams_is_unplugged_and_back(start_daemon):
+    daemon = start_daemon(datagram_section(workers=2))
+    for _ in range(2):
+        assert datagrams(daemon, "echo", 3, 100, 10) == "ok 30\n"
+        must("rdma", "link", "delete", "rxe0")
+        wait_until(lambda: daemon.stats("d")["connections"]["open"] == 0, "all are gone")
+        add_device("rxe")
+        wait_until(lambda: "ok 3" in datagrams(daemon, "echo", 1, 100, 3, check=False), "it is served again")
+
+
+def test_device_plugged_in_after_the_start(start_daemon, device):
+    other = {"rxe": "siw", "siw": "rxe"}[device]
+    must("rdma", "link", "delete", f"{device}0")
+    try:
+        daemon = start_daemon(listener("r", "echo", "rdma", transport="rdma", address="0.0.0.0:7478", workers=2))
+    finally:
+        add_device(device)
+    for name in (other, device, other):
+        daemon.addresses = lambda _, host=ADDRESSES[name]: [(host, 7478)]
+        wait_until(lambda: serves(daemon), f"{name} is served")
+
+
+def test_killed_server_leaves_nothing(start_daemon, device):
+    before = resources()[f"{device}0"]
+    daemon = start_daemon(section(device, workers=2))
+    with flooding(daemon):
+        daemon.process.kill()
+        daemon.process.wait()
+    wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
+    again = start_daemon(section(device))
+    assert serves(again)
+
+
+def test_drain_under_load(start_daemon, device):
+    before = resources()[f"{device}0"]
+    daemon = start_daemon("[server]\ndrain-timeout = 1s\n" + section(device, workers=2))
+    with flooding(daemon):
+        assert daemon.terminate() == 0
+    wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
+
+
 def test_busy_poll(start_daemon, device):
     daemon = start_daemon(section(device, busy_poll="1ms"))
     assert "busy_poll" in daemon.status("r")["engine_features"]
