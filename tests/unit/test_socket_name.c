@@ -82,16 +82,16 @@ static void other_names_are_refused(void **state)
 		"echo=127.0.0.1 70077",
 	};
 	struct socket_name to = name("untouched", "127.0.0.1:1");
-	char longer[1000];
+	char longer[1000] = "";
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_int_equal(socket_name_parse(texts[i], &to), -EINVAL);
-	memset(longer, 'x', sizeof(longer));
-	strcpy(longer + sizeof(longer) - 20, "=127.0.0.1 7007");
+	memset(longer, 'x', sizeof(longer) - 20);
+	strcat(longer, "=127.0.0.1 7007");
 	assert_int_equal(socket_name_parse(longer, &to), -EINVAL);
-	memset(longer, 'x', sizeof(longer) - 1);
-	memcpy(longer, "e=unix /", 8);
+	strcpy(longer, "e=unix /");
+	memset(longer + strlen(longer), 'x', sizeof(longer) - 9);
 	assert_int_equal(socket_name_parse(longer, &to), -EINVAL);
 	assert_string_equal(to.listener, "untouched");
 }
