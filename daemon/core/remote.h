@@ -15,7 +15,8 @@ struct worker;
 enum remote_kind {
 	REMOTE_READ,
 	REMOTE_WRITE,
-	REMOTE_WRITE_IMMEDIATE, /* and takes one of the client's receives, to tell it */
+	REMOTE_WRITE_IMMEDIATE, /* and takes one of the client's receives, to tell it; not over
+				   iWARP */
 	REMOTE_KIND_COUNT
 };
 
@@ -45,7 +46,7 @@ void remote_submit(struct remote *remote);
 int remote_room(struct worker *w, struct bufq *q, size_t bytes);
 
 /* Memory that a client may read and write by itself, zeros at first.  It lives as long as the
- * connection does. */
+ * connection does.  Not to be asked for in service->open(). */
 struct region {
 	uint8_t *base;
 	size_t bytes;

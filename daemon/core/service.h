@@ -26,6 +26,10 @@ struct service {
 	/* It understands messages, too: see engine->messages. */
 	bool messages;
 
+	/* Bytes of the longest that it must understand, which sets a limit to buffer-size; 0: any
+	 * size will do. */
+	size_t message_max;
+
 	/* And when some are lost, and nobody says that a client is gone. */
 	bool datagrams;
 

@@ -42,6 +42,7 @@ struct worker_options {
 	uint64_t zero_copy_min;        /* bytes; sends from this size use SEND_ZC; 0: never */
 	unsigned qp_type;              /* enum qp_type */
 	bool srq;                      /* connections share their receives */
+	uint64_t region_size;          /* bytes that a service lends a connection, at the most */
 	uint64_t cq_moderation_ns;     /* how long completions may wait for others; 0: not at all */
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;

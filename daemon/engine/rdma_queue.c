@@ -6,6 +6,7 @@
  * it, somebody does, or the send queue fills. */
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
@@ -248,6 +249,7 @@ static void rdma_queue_post(struct rdma_conn *r, struct rdma_send_chain *chain, 
 	struct conn *c = r->conn;
 	struct stats *s = &c->worker->stats;
 	struct ibv_send_wr *last = &chain->requests[chain->count - 1], *bad;
+	int error;
 
 	last->next = NULL;
 	for (unsigned i = 0; i < RDMA_REQUEST_COUNT; i++)
@@ -261,8 +263,9 @@ static void rdma_queue_post(struct rdma_conn *r, struct rdma_send_chain *chain, 
 	stat_add(s->wr_read, chain->of[RDMA_REQUEST_READ]);
 	stat_add(s->wr_write, chain->of[RDMA_REQUEST_WRITE]);
 	stat_add(s->doorbells, 1);
-	if (ibv_post_send(r->id->qp, chain->requests, &bad) != 0)
-		conn_failed(c, errno ? errno : EIO);
+	error = ibv_post_send(r->id->qp, chain->requests, &bad); /* of either sign */
+	if (error != 0)
+		conn_failed(c, abs(error));
 	rdma_queue_posted(r, chain->messages);
 }
 

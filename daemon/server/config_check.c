@@ -33,6 +33,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 							  : "auto");
 		return true;
 	}
+	if (key->service && l->service && strcmp(key->service, l->service->name) != 0) {
+		snprintf(unless, CHECK_TEXT_MAX, "service is %s", key->service);
+		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
+		return true;
+	}
 	if (key->of_exports && l->service && !l->service->exports) {
 		snprintf(unless, CHECK_TEXT_MAX, "the service has exports");
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
@@ -196,6 +201,21 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 			      transport, l->service->name);
 }
 
+/* A message arrives in one buffer. */
+static void check_messages(struct config_report *r, struct listener_config *l)
+{
+	const struct config_key *key = config_key_find(CONFIG_LISTENER, "buffer-size");
+	char section[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
+
+	if (!l->service || l->options.buffer_size >= l->service->message_max)
+		return;
+	key->type->format(key, l, 0, value);
+	config_report(r, *config_key_origin(key, l),
+		      config_section_text(CONFIG_LISTENER, l, section), key->name,
+		      "expected at least %zu with service %s, got '%s'", l->service->message_max,
+		      l->service->name, value);
+}
+
 /* What only reliable connections can do. */
 static void check_qp_type(struct config_report *r, struct listener_config *l)
 {
@@ -324,6 +344,7 @@ void config_check(struct config_report *r)
 			check_address(r, l, j);
 		check_transport(r, l);
 		check_qp_type(r, l);
+		check_messages(r, l);
 		check_listener_exports(r, l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0)

@@ -54,6 +54,7 @@ struct config_key {
 	uint64_t word_value;
 	const char *const *words; /* of config_choice */
 	const char *engine;       /* the only one that can do other than the default */
+	const char *service;      /* likewise */
 	bool of_files;            /* of an export: so can only those that are files */
 	bool of_exports;          /* of a listener: so can only services that serve exports */
 	const char *absent;       /* a value of which people have read, but not in this version */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 extern const struct service service_echo, service_discard, service_chargen, service_http,
-	service_iperf3, service_nbd, service_rping, service_sockperf;
+	service_iperf3, service_nbd, service_rping, service_fio, service_sockperf;
 
 /* clang-format off */
 const struct service *const services[] = {
@@ -16,6 +16,7 @@ const struct service *const services[] = {
 	&service_nbd,
 	&service_sockperf,
 	&service_rping,
+	&service_fio,
 	NULL,
 };
 /* clang-format on */

@@ -1,9 +1,11 @@
 """What test_rdma.py runs in the VM as well: services that read and write their clients' memory."""
 import contextlib
+import json
 import signal
 import subprocess
 import threading
 
+import pytest
 from inside_rdma import (ADDRESSES, BUILD, LIMIT, device, devices, must, resources, run,  # noqa: F401
                          section, start_daemon, wait_until)
 
@@ -163,3 +165,118 @@ def test_clients_killed_in_the_middle_of_a_transfer(start_daemon, device):
         wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "it is gone")
     all_is_free(daemon, device, start)
     wait_until(lambda: daemon.descriptors() == descriptors, "no descriptor is left")
+
+
+# ---- fio -------------------------------------------------------------------------------------------
+
+
+def fio_command(daemon, verb, *words, name="r"):
+    host, port = at(daemon, name)
+    return ["fio", "--name=f", "--thread", "--ioengine=rdma", f"--hostname={host}", f"--port={port}", f"--verb={verb}",
+            "--rw=write", *words]
+
+
+def fio(daemon, verb, *words, check=True):
+    """Its result, as fio reports it; or, unless check, all that it said."""
+    done = run(*fio_command(daemon, verb, *words, "--output-format=json"))
+    if not check:
+        return done.stdout
+    assert done.returncode == 0, done.stdout + daemon.log()
+    job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
+    assert job["error"] == 0, done.stdout
+    return job["write"]
+
+
+def test_region_holds_what_was_written(start_daemon, device):
+    daemon = start_daemon(section(device, service="fio"))
+    start = resources()[f"{device}0"]
+    for size, buffers in ((1, 1), (4096, 8), (1000, 512), (65535, 60)):
+        assert client(daemon, "region", size, buffers) == f"ok {buffers}\n"
+    daemon.wait_closed("r", accepted=4)
+    assert daemon.stats("r")["operations"]["test"]["count"] == 4
+    all_is_free(daemon, device, start)
+
+
+def has_memory(daemon, content):
+    """Does the daemon have a mapping that holds just that?"""
+    with open(f"/proc/{daemon.process.pid}/maps") as maps, open(f"/proc/{daemon.process.pid}/mem", "rb") as memory:
+        for line in maps:
+            start, end = (int(word, 16) for word in line.split()[0].split("-"))
+            if end - start == len(content) and line.split()[1].startswith("rw"):
+                memory.seek(start)
+                if memory.read(len(content)) == content:
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("verb", ["write", "read"])
+def test_fio_of_some_sizes(start_daemon, device, verb):
+    daemon = start_daemon(section(device, service="fio"))
+    start = resources()[f"{device}0"]
+    for size, depth in (("4k", 8), ("64k", 8), ("1k", 1), ("1M", 2)):
+        done = fio(daemon, verb, f"--bs={size}", f"--iodepth={depth}", "--size=4M")
+        assert done["io_bytes"] == 4 << 20
+    daemon.wait_closed("r", accepted=4)
+    assert daemon.stats("r")["connections"]["closed"]["peer"] == 4
+    all_is_free(daemon, device, start)
+
+
+def test_what_fio_writes_is_in_the_region(start_daemon, device):
+    daemon = start_daemon(section(device, service="fio"))
+    words = ["--bs=12k", "--iodepth=7", "--size=1g", "--buffer_pattern=0xdeadbeef"]
+    with running(*fio_command(daemon, "write", *words)):
+        wait_until(lambda: daemon.stats("r")["operations"]["test"]["count"] == 1, "a test")
+        wait_until(lambda: has_memory(daemon, b"\xde\xad\xbe\xef" * (21 << 10)), "the pattern")
+
+
+def test_fio_learns_how_large_a_block_may_be(start_daemon, device):
+    daemon = start_daemon(section(device, service="fio", region_size="64K"))
+    said = fio(daemon, "write", "--bs=128k", "--iodepth=1", "--size=1M", check=False)
+    assert "Server's block size (65536) must be greater" in said
+    said = fio(daemon, "send", "--bs=32k", "--iodepth=1", "--size=1M", check=False)
+    assert "Server's block size (16384) must be greater" in said
+    assert fio(daemon, "write", "--bs=48k", "--iodepth=8", "--size=1M")["io_bytes"] > 0  # they share one
+
+
+def test_many_fios_have_regions_of_their_own(start_daemon, device):
+    daemon = start_daemon(section(device, service="fio", workers=2))
+    start, registered = resources()[f"{device}0"], daemon.stats("r")["rdma"]["registered_bytes"]
+    words = ["--bs=4k", "--iodepth=8", "--size=1g"]
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(running(*fio_command(daemon, "write", *words)))
+        wait_until(lambda: daemon.stats("r")["operations"]["test"]["count"] == 8, "tests")
+        assert daemon.stats("r")["rdma"]["registered_bytes"] == registered + 8 * 8 * 4096
+    all_is_free(daemon, device, start)  # of clients that were killed, too
+    assert daemon.stats("r")["rdma"]["registered_bytes"] == registered
+
+
+def test_write_beyond_the_region_ends_that_connection_only(start_daemon, device):
+    daemon = start_daemon(section(device, service="fio"))
+    start = resources()[f"{device}0"]
+    with running(*fio_command(daemon, "write", "--bs=4k", "--iodepth=8", "--size=1g")) as other:
+        wait_until(lambda: daemon.stats("r")["operations"]["test"]["count"] == 1, "a test")
+        said = client(daemon, "beyond", 4096)
+        assert said == "remote access error\n" or device == "siw", said
+        wait_until(lambda: daemon.stats("r")["connections"]["accepted"] == 2, "it has come")
+        wait_until(lambda: daemon.stats("r")["connections"]["open"] == 1, "it is gone")
+        assert client(daemon, "region", 4096, 4) == "ok 4\n"
+        assert other.poll() is None
+    all_is_free(daemon, device, start)
+
+
+def test_fio_send(start_daemon, device):
+    """As many as find a receive, on iWARP, which lets fio send without asking."""
+    daemon = start_daemon(section(device, service="fio"))
+    count = 256 if device == "rxe" else 16
+    assert fio(daemon, "send", "--bs=4k", "--iodepth=1", f"--size={4 * count}k")["io_bytes"] == count << 12
+    daemon.wait_closed("r", accepted=1)
+    assert daemon.stats("r")["operations"]["message"]["count"] == count
+    assert daemon.stats("r")["bytes_in"] == (count << 12) + 8208
+
+
+def test_fio_send_that_is_faster_than_the_receives(start_daemon):
+    daemon = start_daemon(section("rxe", service="fio"))
+    assert fio(daemon, "send", "--bs=1k", "--iodepth=64", "--size=2M")["io_bytes"] == 2 << 20
+    daemon.wait_closed("r", accepted=1)
+    assert daemon.stats("r")["operations"]["message"]["count"] == 2048

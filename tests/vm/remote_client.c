@@ -5,7 +5,13 @@
  *   remote_client wrong ADDRESS PORT WHAT
  *       Half a ping, then one with WHAT wrong: `key`, `size` (beyond what is registered), `sink`
  *       (its key), `length` (17 bytes of message), `none` (connects and is silent).  Prints
- *       `connected`, and `disconnected` when the server has ended the connection. */
+ *       `connected`, and `disconnected` when the server has ended the connection.
+ *   remote_client region ADDRESS PORT BYTES BUFFERS
+ *       As fio would: asks for that many buffers of so many bytes, fills each with a pattern of its
+ *       own, the last with a write that tells the server (not over iWARP), and reads all back.
+ *       Prints `ok BUFFERS`.
+ *   remote_client beyond ADDRESS PORT BYTES
+ *       Asks for two buffers and writes one byte beyond the second.  Prints what the device says. */
 #include <endian.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
@@ -16,11 +22,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PING_MESSAGE = 16, PING_MAX = 65535, QUEUE = 16, MESSAGE_MAX = 64 };
+enum {
+	PING_MESSAGE = 16,
+	PING_MAX = 65535,
+	QUEUE = 16,
+	FIO_HEAD = 16,
+	FIO_BUFFER = 16,
+	FIO_MESSAGE = FIO_HEAD + 512 * FIO_BUFFER,
+	FIO_WRITE = 1,
+};
 
 static struct rdma_cm_id *id;
 static uint8_t source[PING_MAX], sink[PING_MAX + 1];
-static uint8_t message[MESSAGE_MAX], reply[MESSAGE_MAX];
+static uint8_t message[FIO_MESSAGE], reply[FIO_MESSAGE];
 static struct ibv_mr *source_mr, *sink_mr, *message_mr, *reply_mr;
 
 static void die(const char *what)
@@ -87,6 +101,8 @@ static void check(int count, const struct ibv_wc *wc, const char *what)
 	exit(3);
 }
 
+/* ---- rping ---- */
+
 static void advertise(const void *memory, uint32_t key, uint32_t size, size_t bytes)
 {
 	uint64_t address = htobe64((uintptr_t)memory);
@@ -102,12 +118,12 @@ static void advertise(const void *memory, uint32_t key, uint32_t size, size_t by
 	check(rdma_get_send_comp(id, &wc), &wc, "send");
 }
 
-static void take_reply(void)
+static void take_reply(uint32_t bytes)
 {
 	struct ibv_wc wc;
 
 	check(rdma_get_recv_comp(id, &wc), &wc, "reply");
-	if (wc.byte_len != PING_MESSAGE) {
+	if (wc.byte_len != bytes) {
 		fprintf(stderr, "a reply of %u bytes\n", wc.byte_len);
 		exit(3);
 	}
@@ -120,10 +136,10 @@ static void ping(uint32_t size)
 		source[i] = (uint8_t)(i * 31 + size);
 	memset(sink, 0, size + 1);
 	advertise(source, source_mr->rkey, size, PING_MESSAGE);
-	take_reply();
+	take_reply(PING_MESSAGE);
 	memset(source, 0x55, size); /* it has been read */
 	advertise(sink, sink_mr->rkey, size, PING_MESSAGE);
-	take_reply();
+	take_reply(PING_MESSAGE);
 	for (uint32_t i = 0; i <= size; i++)
 		if (sink[i] != (i < size ? (uint8_t)(i * 31 + size) : 0)) {
 			fprintf(stderr, "ping of %u bytes: byte %u differs\n", size, i);
@@ -158,7 +174,7 @@ static void do_wrong(char **words)
 		advertise(source, source_mr->rkey, 1000, PING_MESSAGE + 1);
 	else if (!strcmp(what, "sink")) {
 		advertise(source, source_mr->rkey, 1000, PING_MESSAGE);
-		take_reply();
+		take_reply(PING_MESSAGE);
 		advertise(sink, sink_mr->rkey ^ 0xff00, 1000, PING_MESSAGE);
 	}
 	if (rdma_get_cm_event(id->channel, &event) != 0 ||
@@ -168,11 +184,125 @@ static void do_wrong(char **words)
 	puts("disconnected");
 }
 
+/* ---- fio ---- */
+
+static void put(uint8_t *to, uint32_t n)
+{
+	n = htobe32(n);
+	memcpy(to, &n, sizeof(n));
+}
+
+static uint32_t get(const uint8_t *from)
+{
+	uint32_t n;
+
+	memcpy(&n, from, sizeof(n));
+	return be32toh(n);
+}
+
+/* Buffer i of the reply. */
+static uint64_t address_of(unsigned i, uint32_t *ret_key)
+{
+	const uint8_t *from = reply + FIO_HEAD + (size_t)i * FIO_BUFFER;
+	uint64_t address;
+
+	memcpy(&address, from, sizeof(address));
+	*ret_key = get(from + 8);
+	return be64toh(address);
+}
+
+static void ask(uint32_t bytes, uint32_t buffers)
+{
+	struct ibv_wc wc;
+
+	put(message, FIO_WRITE);
+	put(message + 4, buffers);
+	put(message + 8, bytes);
+	if (rdma_post_send(id, NULL, message, FIO_MESSAGE, message_mr, 0) != 0)
+		die("rdma_post_send");
+	check(rdma_get_send_comp(id, &wc), &wc, "send");
+	take_reply(FIO_MESSAGE);
+	if (get(reply + 4) == buffers && get(reply + 8) == bytes)
+		return;
+	fprintf(stderr, "%u buffers of %u bytes\n", get(reply + 4), get(reply + 8));
+	exit(3);
+}
+
+/* One operation; its completion. */
+static struct ibv_wc operate(enum ibv_wr_opcode opcode, void *memory, struct ibv_mr *mr,
+			     uint32_t bytes, uint64_t address, uint32_t key)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, bytes, mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+		.imm_data = htobe32(77),
+		.wr.rdma = { address, key },
+	};
+	struct ibv_wc wc;
+
+	errno = ibv_post_send(id->qp, &wr, &bad);
+	if (errno != 0)
+		die("ibv_post_send");
+	if (rdma_get_send_comp(id, &wc) != 1)
+		die("rdma_get_send_comp");
+	return wc;
+}
+
+static void do_region(char **words)
+{
+	uint32_t bytes = (uint32_t)atoi(words[0]), buffers = (uint32_t)atoi(words[1]), key;
+	bool has_immediate = id->verbs->device->transport_type == IBV_TRANSPORT_IB;
+	struct ibv_wc wc;
+
+	ask(bytes, buffers);
+	for (unsigned i = 0; i < buffers; i++) {
+		bool tells = i + 1 == buffers && has_immediate;
+		uint64_t address = address_of(i, &key);
+
+		memset(source, (int)(i + 1), bytes);
+		wc = operate(tells ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, source,
+			     source_mr, bytes, address, key);
+		check(1, &wc, "write");
+	}
+	for (unsigned i = 0; i < buffers; i++) {
+		uint64_t address = address_of(i, &key);
+
+		memset(sink, 0, bytes);
+		wc = operate(IBV_WR_RDMA_READ, sink, sink_mr, bytes, address, key);
+		check(1, &wc, "read");
+		for (uint32_t j = 0; j < bytes; j++)
+			if (sink[j] != (uint8_t)(i + 1)) {
+				fprintf(stderr, "buffer %u: byte %u differs\n", i, j);
+				exit(3);
+			}
+	}
+	printf("ok %u\n", buffers);
+	rdma_disconnect(id);
+}
+
+static void do_beyond(char **words)
+{
+	uint32_t bytes = (uint32_t)atoi(words[0]), key;
+	uint64_t address;
+	struct ibv_wc wc;
+
+	ask(bytes, 2);
+	address = address_of(1, &key);
+	wc = operate(IBV_WR_RDMA_WRITE, source, source_mr, bytes, address + 1, key);
+	puts(ibv_wc_status_str(wc.status));
+}
+
 static const struct {
 	const char *name;
 	int words;
 	void (*run)(char **words);
-} modes[] = { { "rping", 2, do_rping }, { "wrong", 1, do_wrong } };
+} modes[] = { { "rping", 2, do_rping },
+	      { "wrong", 1, do_wrong },
+	      { "region", 2, do_region },
+	      { "beyond", 1, do_beyond } };
 
 int main(int argc, char **argv)
 {

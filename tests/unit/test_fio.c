@@ -1,0 +1,157 @@
+/* service/fio*.c: what is lent for which request, what is refused, and that messages are dropped.
+ */
+#include <endian.h>
+
+#include "fio_proto.h"
+#include "service_case.h"
+
+enum { CHUNKS = 32, CHUNK = 16 * 1024, REGION = 64 * 1024 };
+
+static struct service_case *start(void)
+{
+	struct service_case *t = case_new(service_find("fio"), CHUNKS, CHUNK);
+
+	t->worker.options.region_size = REGION;
+	return t;
+}
+
+static uint32_t word(const struct service_case *t, size_t at)
+{
+	uint32_t n;
+
+	assert_int_equal(t->out_bytes, FIO_MESSAGE);
+	memcpy(&n, t->out + at, sizeof(n));
+	return be32toh(n);
+}
+
+static uint64_t address(const struct service_case *t, size_t index)
+{
+	uint64_t n;
+
+	memcpy(&n, t->out + FIO_HEAD + index * FIO_BUFFER, sizeof(n));
+	return be64toh(n);
+}
+
+static void request(struct service_case *t, uint32_t mode, uint32_t buffers, uint32_t block)
+{
+	static uint8_t message[FIO_MESSAGE];
+	uint32_t words[] = { htobe32(mode), htobe32(buffers), htobe32(block) };
+
+	memcpy(message, words, sizeof(words));
+	case_input(t, message, sizeof(message), sizeof(message));
+}
+
+static void every_buffer_has_its_own_place(void **state)
+{
+	(void)state;
+	for (unsigned mode = FIO_WRITE; mode <= FIO_READ; mode++) {
+		struct service_case *t = start();
+
+		request(t, mode, 8, 4096);
+		assert_int_equal(t->region.bytes, 8 * 4096);
+		assert_int_equal(word(t, 0), mode);
+		assert_int_equal(word(t, 4), 8);
+		assert_int_equal(word(t, 8), 4096);
+		for (unsigned i = 0; i < 8; i++) {
+			assert_int_equal(address(t, i), (uintptr_t)t->region.base + i * 4096UL);
+			assert_int_equal(word(t, FIO_HEAD + i * FIO_BUFFER + 8), t->region.key);
+			assert_int_equal(word(t, FIO_HEAD + i * FIO_BUFFER + 12), 4096);
+		}
+		assert_int_equal(address(t, 8), 0);
+		request(t, mode, 8, 4096); /* the end of the test: no answer */
+		assert_int_equal(t->out_bytes, FIO_MESSAGE);
+		assert_int_equal(stat_load(t->worker.stats.operations[0].count), 1);
+		assert_int_equal(stat_load(t->worker.stats.operations[1].count), 0);
+		case_free(t);
+	}
+}
+
+static void small_region_is_shared_by_buffers(void **state)
+{
+	struct service_case *t = start();
+
+	(void)state;
+	request(t, FIO_READ, FIO_BUFFERS_MAX, 20000);
+	assert_int_equal(t->region.bytes, 3 * 20000);
+	assert_int_equal(word(t, 4), FIO_BUFFERS_MAX);
+	for (unsigned i = 0; i < FIO_BUFFERS_MAX; i++)
+		assert_int_equal(address(t, i), (uintptr_t)t->region.base + i % 3 * 20000UL);
+	case_free(t);
+}
+
+static void large_blocks_are_told_what_fits(void **state)
+{
+	static const struct {
+		uint32_t mode, block, fits;
+	} cases[] = { { FIO_WRITE, REGION + 1, REGION },
+		      { FIO_READ, UINT32_MAX, REGION },
+		      { FIO_SEND, CHUNK + 1, CHUNK } };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct service_case *t = start();
+
+		request(t, cases[i].mode, 4, cases[i].block);
+		assert_null(t->region.base);
+		assert_int_equal(word(t, 4), 0);
+		assert_int_equal(word(t, 8), cases[i].fits);
+		case_free(t);
+	}
+}
+
+static void messages_of_a_send_test_are_dropped(void **state)
+{
+	static const uint8_t block[CHUNK];
+	struct service_case *t = start();
+
+	(void)state;
+	request(t, FIO_SEND, 8, CHUNK);
+	assert_null(t->region.base);
+	for (unsigned i = 1; i <= CHUNK; i *= 2)
+		case_input(t, block, i, i);
+	assert_int_equal(stat_load(t->worker.stats.operations[1].count), 15);
+	assert_int_equal(t->out_bytes, FIO_MESSAGE);
+	assert_int_equal(t->conn->rx.bytes, 0);
+	case_free(t);
+}
+
+static void other_requests_end_the_connection(void **state)
+{
+	static const struct {
+		uint32_t mode, buffers, block;
+	} bad[] = { { 0, 1, 4096 },
+		    { 4, 1, 4096 },
+		    { FIO_WRITE, 0, 4096 },
+		    { FIO_WRITE, FIO_BUFFERS_MAX + 1, 4096 },
+		    { FIO_WRITE, 1, 0 } };
+	static const uint8_t zeros[FIO_MESSAGE + 1];
+	struct service_case *t;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
+		t = start();
+		request(t, bad[i].mode, bad[i].buffers, bad[i].block);
+		assert_null(t->conn);
+		assert_int_equal(t->ends[CONN_END_PROTOCOL], 1);
+		case_free(t);
+	}
+	for (unsigned bytes = FIO_MESSAGE - 1; bytes <= FIO_MESSAGE + 1; bytes += 2) {
+		t = start();
+		case_input(t, zeros, bytes, bytes);
+		assert_int_equal(t->ends[CONN_END_PROTOCOL], 1);
+		case_free(t);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_buffer_has_its_own_place),
+		cmocka_unit_test(small_region_is_shared_by_buffers),
+		cmocka_unit_test(large_blocks_are_told_what_fits),
+		cmocka_unit_test(messages_of_a_send_test_are_dropped),
+		cmocka_unit_test(other_requests_end_the_connection),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
