@@ -18,7 +18,7 @@ CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table connections_table fiel
 $(patsubst %,$(BUILD)/unit/test_%,measure metrics openmetrics render top_model top_view): $(CTL_TESTED)
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 relief services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
-$(BUILD)/unit/test_ring: TEST_INC += -Idaemon/ring
+$(patsubst %,$(BUILD)/unit/test_%,ring store): TEST_INC += -Idaemon/ring
 
 .PHONY: units
 units: $(UNIT) ## run the unit tests

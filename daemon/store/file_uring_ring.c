@@ -16,18 +16,25 @@
 
 /* ---- A ring of its own ---- */
 
-/* Submits what is queued and takes what is done, which may queue more. */
+/* Submits what is queued and takes what is done, which may queue more.  The kernel says that it has
+ * deferred work after it has added it: the word may be stale, and stay, so it is believed once. */
 static void file_ring_run(struct file_ring *f)
 {
 	struct ring *r = &f->ring;
+	bool looked = false;
 
-	while (io_uring_sq_ready(&r->io) || ring_has_work(r)) {
-		if (ring_ready(r))
+	for (;;) {
+		if (ring_ready(r)) {
 			ring_reap(r);
-		else if (io_uring_sq_ready(&r->io))
+			looked = false;
+		} else if (io_uring_sq_ready(&r->io)) {
 			ring_submit(r);
-		else
+		} else if (ring_has_work(r) && !looked) {
 			ring_enter(r, false, 0); /* runs the work that the kernel deferred */
+			looked = true;
+		} else {
+			return;
+		}
 	}
 }
 
