@@ -1,4 +1,5 @@
-"""RDMA on the kernel's software devices: one VM, booted once, runs inside_*.py; their tests are shown here."""
+"""RDMA on the kernel's software devices, and its NBD client: one VM, booted once, runs inside_*.py; their
+tests are shown here."""
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build")).resolve()
-INSIDE = [HERE / "inside_rdma.py", HERE / "inside_remote.py"]
+INSIDE = [HERE / f"inside_{name}.py" for name in ("rdma", "remote", "nbd")]
 TESTS = [name for file in INSIDE for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
          "depmod": "kmod", "xz": "xz-utils", "rdma": "iproute2", "rping": "rdmacm-utils"}
