@@ -43,6 +43,7 @@ install: all ## install below DESTDIR; a configuration that was edited stays
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited; $(SHAREDIR)/nbserved.ini is new"; fi
 	$(call place,conf/nbserved.ini,$(SHAREDIR)/nbserved.ini)
 	$(call place,conf/grafana-nbserved.json,$(SHAREDIR)/grafana-nbserved.json)
+	$(call place,systemd/nbserved-rdma.conf,$(SHAREDIR)/nbserved-rdma.conf)
 	$(if $(DESTDIR),,@echo "next: systemd-sysusers && systemd-tmpfiles --create nbserved.conf \
 		&& systemctl daemon-reload && systemctl enable --now nbserved")
 
@@ -57,6 +58,7 @@ uninstall: ## remove what install put there, but not an edited configuration
 	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(DESTDIR)$(UNITDIR)/nbserved.service \
 		$(DESTDIR)$(UNITDIR)/nbserved.socket \
 		$(DESTDIR)$(UNITDIR)/nbserved-metrics.service $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
-		$(COMPLETIONS)/nbctl $(SHAREDIR)/nbserved.ini $(SHAREDIR)/grafana-nbserved.json
+		$(COMPLETIONS)/nbctl $(SHAREDIR)/nbserved.ini $(SHAREDIR)/grafana-nbserved.json \
+		$(SHAREDIR)/nbserved-rdma.conf
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(CONFDIR))

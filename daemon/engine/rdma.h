@@ -194,7 +194,7 @@ void rdma_shared_received(struct rdma_device *d, struct chunk *k, const struct i
 	"`buffer-size`"
 #define RDMA_ACCESS_MEND                                                                           \
 	"/dev/infiniband must be there (modprobe -a ib_uverbs rdma_ucm), readable and writable "   \
-	"(DeviceAllow= in the unit, or a udev rule)"
+	"(in the unit: nbserved-rdma.conf, which has DeviceAllow=; else a udev rule)"
 #define RDMA_BY_HAND                                                                               \
 	"load its driver, or make a software device: modprobe -a rdma_rxe ib_uverbs rdma_ucm; "    \
 	"rdma link add rxe0 type rxe netdev eth0 (RoCE; siw: iWARP; eth0 has the address)"

@@ -64,3 +64,13 @@ def test_in_vm(results, name):
     assert results.get(name), f"{name} did not run\n{results['output']}"
     wrong = [f"{case}: {what}" for case, what in results[name] if what]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_sandboxed_unit(tmp_path):
+    reason = why_not() or (None if shutil.which("systemd-analyze") else "needs systemd")
+    if reason:
+        pytest.skip(reason)
+    run = [HERE / "vm.sh", "-S", "-t", "300", tmp_path, "env", f"NBSERVED_BUILD={BUILD}", sys.executable, "-B",
+           HERE / "inside_unit.py"]
+    done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0 and done.stdout.endswith("ok\n"), f"{done.returncode}\n{done.stdout}"

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] DIR COMMAND... : runs COMMAND as root in a VM.
+# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
+#
+# -S: under this host's systemd as the first process, as a unit.
 #
 # The VM's root is this host's, with whatever it changes kept in memory: what was built here runs
 # there.  Its kernel comes from kernel.sh.  DIR is /vm inside; the VM's console is DIR/console, what
@@ -7,12 +9,13 @@
 # 125 when the VM died.  The CPU is emulated (TCG), so no host needs to lend its own.
 set -euo pipefail
 
-seconds=300 cpus=1 memory=1536
-while getopts t:p:m: option; do
+seconds=300 cpus=1 memory=1536 systemd=
+while getopts t:p:m:S option; do
 	case $option in
 	t) seconds=$OPTARG ;;
 	p) cpus=$OPTARG ;;
 	m) memory=$OPTARG ;;
+	S) systemd=yes ;;
 	*) exit 2 ;;
 	esac
 done
@@ -23,8 +26,8 @@ shift
 
 kernel=$("$(dirname "$0")/kernel.sh")
 modules=$(echo "$kernel"/lib/modules/*)
-rm -f "$directory"/{status,started,console}
-cat >"$directory/start" <<END
+rm -f "$directory"/{status,started,console,command}
+cat >"$directory/command" <<END
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb
 ulimit -l unlimited
 ip link set lo up
@@ -36,6 +39,28 @@ sync
 echo o >/proc/sysrq-trigger
 sleep 60
 END
+if [ -z "$systemd" ]; then
+	cp "$directory/command" "$directory/start"
+else
+	cat >"$directory/start" <<'END'
+units=/etc/systemd/system
+echo 0123456789abcdef0123456789abcdef >/etc/machine-id
+: >/etc/fstab
+touch /etc/.updated /var/.updated
+rm -rf /var/log/journal
+for unit in network-online.target systemd-udev-settle.service networking.service ifupdown-pre.service \
+	systemd-timesyncd.service systemd-random-seed.service; do
+	ln -sf /dev/null "$units/$unit"
+done
+ln -sf /dev/null /etc/tmpfiles.d/tmp.conf
+printf '%s\n' '[Unit]' Requires=sysinit.target After=sysinit.target Wants=vm.service AllowIsolate=yes \
+	>$units/vm.target
+printf '%s\n' '[Unit]' 'After=systemd-tmpfiles-setup.service systemd-journald.socket' '[Service]' \
+	Type=oneshot TimeoutStartSec=infinity StandardOutput=append:/dev/ttyS1 StandardError=inherit \
+	LimitMEMLOCK=infinity 'ExecStart=/bin/bash /vm/command' >$units/vm.service
+exec /lib/systemd/systemd --unit=vm.target systemd.show_status=0
+END
+fi
 
 # Emulating several CPUs, QEMU 7.2 loses one boot of many in the kernel's patching of itself: another
 # attempt, but only if COMMAND was not reached.
