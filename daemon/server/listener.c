@@ -283,8 +283,22 @@ static int listener_allocate(struct listener *l)
 	return 0;
 }
 
+/* The kernel gives an RDMA address to one listener at a time, and none of it away: a new listener
+ * would have to wait until the old one is gone, and might then fail. */
+static bool listener_must_wait(const struct listener *l, const struct listener *old)
+{
+	unsigned old_count = old->endpoints ? listening_count(old->config) : 0;
+
+	for (unsigned i = 0; i < old_count && old->state == LISTENER_SERVING; i++)
+		for (unsigned j = 0; j < listening_count(l->config); j++)
+			if (sockaddr_is_same(&old->endpoints[i], &l->endpoints[j]))
+				return true;
+	return false;
+}
+
 /* RDMA: the engine binds the addresses, with its first worker. */
-static int listener_open_endpoints(struct listener *l, struct reason *reason)
+static int listener_open_endpoints(struct listener *l, struct listener *const *going,
+				   struct reason *reason)
 {
 	unsigned count = listening_count(l->config);
 	struct listening none = { 0 };
@@ -294,6 +308,12 @@ static int listener_open_endpoints(struct listener *l, struct reason *reason)
 	if (!l->endpoints)
 		return reason_set(reason, -ENOMEM, "no memory");
 	listening_list(l->config, l->endpoints);
+	for (; going && *going; going++)
+		if (listener_must_wait(l, *going))
+			return reason_set(reason, -EADDRINUSE,
+					  "the RDMA addresses of listener '%s' cannot be handed "
+					  "over; reload without it first, or restart",
+					  (*going)->name);
 	rc = listener_start(l, listener_pick_engine(l->config), &none, reason);
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
@@ -309,7 +329,7 @@ static int listener_open(struct listener *l, struct listener *const *going, stru
 	if (listener_allocate(l) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
 	if (l->config->transport == TRANSPORT_RDMA)
-		return listener_open_endpoints(l, reason);
+		return listener_open_endpoints(l, going, reason);
 	rc = listening_open(&sockets, l, going, reason);
 	if (rc == 0)
 		rc = listener_start(l, listener_pick_engine(l->config), &sockets, reason);

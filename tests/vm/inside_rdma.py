@@ -550,6 +550,39 @@ def test_port_in_use_is_said(start_daemon, device):
     assert "Address already in use" in status["reason"]
 
 
+def test_reload(start_daemon, device):
+    """What does not change is not touched; what has to be replaced needs two reloads."""
+    def reload(config, status=0):
+        daemon.write_config(config)
+        done = daemon.nbctl("reload", check=False)
+        daemon.notified()  # a socket that nobody reads would fill
+        assert done.returncode == status, done.stdout + daemon.log()
+        return done.stdout
+
+    tcp = listener("t")
+    daemon = start_daemon(tcp)
+    reload(tcp + section(device))
+    fixed = section(device).replace(":0", f":{daemon.port('r')}")
+    reload(tcp)
+    wait_until(lambda: not daemon.call("GetStatus")["leaving"], daemon.log())
+    free = resources()[f"{device}0"]  # librdmacm keeps the device open
+    reload(tcp + fixed)
+    with holding(daemon, 2):
+        opened = daemon.stats("r")["connections"]["open"]
+        reload(tcp + fixed + "max-connections = 100\n" + listener("u"))
+        assert daemon.stats("r")["connections"]["open"] == opened == 2
+        text = reload(tcp + fixed + "workers = 2\n", 1)
+        assert "the RDMA addresses of listener 'r' cannot be handed over" in text
+        assert daemon.stats("r")["connections"]["open"] == 2
+    client(daemon, "echo", 1, 64, 32, 4)
+    reload(tcp)
+    wait_until(lambda: not daemon.call("GetStatus")["leaving"], daemon.log())
+    reload(tcp + fixed + "workers = 2\n")
+    client(daemon, "echo", 1, 64, 32, 4)
+    reload(tcp)
+    wait_until(lambda: resources()[f"{device}0"] == free, f"resources: {free} {resources()}")
+
+
 def test_address_without_a_device_is_said(start_daemon):
     daemon = start_daemon(listener("two", "echo", "rdma", transport="rdma", optional="yes",
                                    address="192.0.2.1:7"))
