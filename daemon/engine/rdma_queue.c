@@ -120,11 +120,13 @@ void rdma_queue_feed(struct rdma_conn *r)
 	struct ibv_sge sges[RDMA_RECVS];
 	unsigned n = 0;
 
+	if (!rdma_is_open(r)) /* not even its device may be there any more */
+		return;
 	if (r->device->srq) {
 		rdma_shared_feed(r->device);
 		return;
 	}
-	if (!rdma_is_open(r) || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
+	if (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING))
 		return;
 	for (;
 	     r->posted_count + n < r->posted_max && rdma_queue_may_receive(p, r->posted_count + n);
