@@ -59,10 +59,11 @@ check-asan check-tsan: export UBSAN_OPTIONS := print_stacktrace=1
 check-asan check-tsan: export TSAN_OPTIONS := halt_on_error=1:second_deadlock_stack=1
 
 .PHONY: check-asan check-tsan
-check-asan: ## unit and system tests under AddressSanitizer and UBSan
+check-asan: ## unit and system tests, and as root RDMA in a VM, under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
 	$(AGAIN) $(ASAN) system
+	$(Q)[ "$$(id -u)" != 0 ] || [ -z '$(RDMA_FOUND)' ] || $(MAKE) --no-print-directory $(ASAN) check-vm
 check-tsan: ## unit and system tests under ThreadSanitizer
 	@tools/deps.sh build test
 	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) all units

@@ -224,6 +224,23 @@ def test_refusals_say_why(start_daemon, device):
     assert client(daemon, "echo", 1, 10, 10, 1) == "ok 10\n"
 
 
+def test_private_data_of_every_length(start_daemon, device):
+    daemon = start_daemon(section(device))
+    for size in {"rxe": range(0, 57, 8), "siw": (0, 1, 56, 57, 200)}[device]:
+        assert client(daemon, "private", size) == "ok 1\n"
+
+
+def test_more_messages_than_receives(start_daemon, device):
+    """RoCE makes the client wait; iWARP ends its connection, and nobody else's."""
+    daemon = start_daemon(section(device, buffers=16, buffer_size="4K"))
+    with holding(daemon, 1) as other:
+        out = client(daemon, "echo", 1, 4000, 300, 40, check=False)
+        assert device == "siw" or out == "ok 300\n"
+        wait_until(lambda: daemon.stats("r")["connections"]["open"] == 1, "the client is gone")
+        assert client(daemon, "echo", 1, 100, 10, 1) == "ok 10\n"
+        assert other.poll() is None
+
+
 def test_silent_connections_are_closed_after_idle_timeout(start_daemon, device):
     daemon = start_daemon(section(device, idle_timeout="300ms"))
     with holding(daemon, 2) as process:

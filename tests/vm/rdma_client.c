@@ -5,6 +5,8 @@
  *       16 KiB.  Each must come back whole, in order, and as one message.  Prints `ok MESSAGES`.
  *   rdma_client echo-uc ...
  *       The same over unreliable connections.
+ *   rdma_client private ADDRESS PORT BYTES
+ *       Connects with so many bytes of private data, and has one message echoed.
  *   rdma_client hold ADDRESS PORT CONNECTIONS
  *       Connects, prints `connected`, and waits until each was disconnected: `disconnected`.
  *   rdma_client send ADDRESS PORT BYTES COUNT
@@ -54,6 +56,7 @@ static void post_receive(struct client *c, unsigned i)
 }
 
 static bool is_uc;
+static uint8_t private_bytes;
 
 static void connect_one(struct client *c, const char *address, const char *port, unsigned depth)
 {
@@ -70,7 +73,13 @@ static void connect_one(struct client *c, const char *address, const char *port,
 			 .max_recv_sge = 1 },
 		.sq_sig_all = 1,
 	};
-	struct rdma_conn_param param = { .retry_count = 7, .rnr_retry_count = 7 };
+	static const uint8_t private_data[UINT8_MAX] = "nbserved";
+	struct rdma_conn_param param = {
+		.private_data = private_data,
+		.private_data_len = private_bytes,
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
 
 	if (rdma_getaddrinfo(address, port, &hints, &to) != 0)
 		die("rdma_getaddrinfo");
@@ -199,12 +208,16 @@ int main(int argc, char **argv)
 {
 	static struct client clients[CONNECTIONS_MAX];
 	bool is_send = argc > 1 && !strcmp(argv[1], "send");
+	bool is_private;
 	unsigned count;
 
 	if (argc < 5)
 		return 2;
 	is_uc = !strcmp(argv[1], "echo-uc");
-	count = is_send ? 1 : (unsigned)atoi(argv[4]);
+	is_private = !strcmp(argv[1], "private");
+	if (is_private)
+		private_bytes = (uint8_t)atoi(argv[4]);
+	count = is_send || is_private ? 1 : (unsigned)atoi(argv[4]);
 	if (count > CONNECTIONS_MAX)
 		return 2;
 	for (unsigned i = 0; i < count; i++)
@@ -215,6 +228,8 @@ int main(int argc, char **argv)
 		echo(clients, count, argv + 5);
 	else if (is_send && argc == 6)
 		send_only(clients, argv + 4);
+	else if (is_private)
+		echo(clients, 1, (char *[]){ "100", "1", "1" });
 	else if (!strcmp(argv[1], "hold"))
 		hold(clients, count);
 	else

@@ -18,6 +18,9 @@ TESTS = [name for file in INSIDE for name in re.findall(r"^def (test_\w+)", file
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
          "depmod": "kmod", "xz": "xz-utils", "rdma": "iproute2", "rping": "rdmacm-utils"}
 CANNOT = 77
+# What the VM's processes are told.
+ENVIRONMENT = [f"NBSERVED_BUILD={BUILD}"] + [f"{key}={value}" for key, value in os.environ.items()
+                                             if key.endswith("SAN_OPTIONS")]
 
 
 def why_not():
@@ -43,7 +46,7 @@ def results(tmp_path_factory):
     if reason:
         pytest.skip(reason)
     shared = tmp_path_factory.mktemp("vm")
-    run = [HERE / "vm.sh", "-t", "900", shared, "env", f"NBSERVED_BUILD={BUILD}", sys.executable, "-B", "-m",
+    run = [HERE / "vm.sh", "-t", "900", shared, "env", *ENVIRONMENT, sys.executable, "-B", "-m",
            "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--durations=8",
            "--junitxml=/vm/results.xml", *INSIDE]
     done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -70,7 +73,7 @@ def test_the_sandboxed_unit(tmp_path):
     reason = why_not() or (None if shutil.which("systemd-analyze") else "needs systemd")
     if reason:
         pytest.skip(reason)
-    run = [HERE / "vm.sh", "-S", "-t", "300", tmp_path, "env", f"NBSERVED_BUILD={BUILD}", sys.executable, "-B",
+    run = [HERE / "vm.sh", "-S", "-t", "300", tmp_path, "env", *ENVIRONMENT, sys.executable, "-B",
            HERE / "inside_unit.py"]
     done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0 and done.stdout.endswith("ok\n"), f"{done.returncode}\n{done.stdout}"
