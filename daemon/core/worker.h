@@ -295,8 +295,14 @@ static inline uint32_t worker_chunks(const struct worker *w)
 }
 /* deadline_ns from what is armed. */
 void worker_set_deadline(struct worker *w);
+/* What was paused goes on. */
+void worker_resume_accept(struct worker *w);
 /* Tells the engine not to accept; it has obeyed when no acceptor is armed. */
 void worker_stop_accepting(struct worker *w);
+void worker_close_acceptors(struct worker *w);
+/* Draining: closes the sockets when the engine has let go of them.  Until then a connection may
+ * come, from a request or into the queue; who was in the queue is not reset. */
+void worker_grow_deaf(struct worker *w);
 /* Whoever is connected already, in the kernel's queue. */
 void worker_accept_queued(struct acceptor *a);
 /* worker_stop()'s half on the worker's side. */

@@ -1,0 +1,116 @@
+/* A worker's listening sockets: accepting, pausing when descriptors run out, and letting go of
+ * them. The worker's thread.  See worker.h. */
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "worker.h"
+
+bool socket_is_local(int fd)
+{
+	int family = AF_UNSPEC;
+	socklen_t len = sizeof(family);
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) == 0 && family == AF_UNIX;
+}
+
+void worker_resume_accept(struct worker *w)
+{
+	w->retry_ns = 0;
+	worker_set_deadline(w);
+	for (unsigned i = 0; i < w->acceptor_count; i++) {
+		struct acceptor *a = &w->acceptors[i];
+
+		if (!a->paused || a->fd < 0)
+			continue;
+		a->paused = false;
+		w->engine->listen(w, a, true);
+	}
+}
+
+void worker_fd_freed(struct worker *w)
+{
+	if (unlikely(w->retry_ns) && w->retry_ns != 1) {
+		w->retry_ns = 1; /* at the end of this turn, when more may have been freed */
+		worker_set_deadline(w);
+	}
+}
+
+static void worker_pause_accept(struct acceptor *a, int error)
+{
+	struct worker *w = a->worker;
+
+	a->paused = true;
+	w->engine->listen(w, a, false);
+	stat_add(w->stats.accept_paused, 1);
+	if (!w->paused)
+		w->owner->paused(w, error);
+	w->paused = true;
+	w->retry_ns = clock_ns() + WORKER_RETRY_NS;
+	worker_set_deadline(w);
+}
+
+void worker_accepted(struct acceptor *a, int fd)
+{
+	struct worker *w = a->worker;
+
+	if (unlikely(fd >= 0 && w->stop)) {
+		close(fd);
+	} else if (fd >= 0) {
+		if (unlikely(w->paused))
+			w->owner->paused(w, 0);
+		w->paused = false;
+		conn_new(w, fd);
+	} else if (!a->paused && a->fd >= 0 &&
+		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)) {
+		worker_pause_accept(a, -fd);
+	}
+	/* Anything else is the fate of one connection that ended before it was accepted. */
+}
+
+void worker_stop_accepting(struct worker *w)
+{
+	if (w->engine->accept)
+		w->engine->accept(w, false);
+	for (unsigned i = 0; i < w->acceptor_count; i++) {
+		if (!w->acceptors[i].paused)
+			w->engine->listen(w, &w->acceptors[i], false);
+		w->acceptors[i].paused = true;
+	}
+	w->retry_ns = 0;
+}
+
+void worker_accept_queued(struct acceptor *a)
+{
+	for (unsigned i = 0; i < WORKER_QUEUED_MAX; i++) {
+		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);
+
+		stat_add(a->worker->stats.sys_accept, 1);
+		if (fd < 0)
+			return;
+		worker_accepted(a, fd);
+	}
+}
+
+void worker_close_acceptors(struct worker *w)
+{
+	for (unsigned i = 0; i < w->acceptor_count; i++) {
+		if (w->acceptors[i].fd >= 0)
+			close(w->acceptors[i].fd);
+		w->acceptors[i].fd = -1;
+	}
+}
+
+void worker_grow_deaf(struct worker *w)
+{
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		if (w->acceptors[i].armed)
+			return;
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		if (!w->acceptors[i].given)
+			worker_accept_queued(&w->acceptors[i]);
+	worker_close_acceptors(w);
+	w->deaf = true;
+	w->owner->deaf(w);
+}
