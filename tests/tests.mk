@@ -33,14 +33,24 @@ VM_CLIENTS := $(patsubst tests/vm/%.c,$(BUILD)/vm/%,$(wildcard tests/vm/*.c))
 $(VM_CLIENTS): $(BUILD)/vm/%: tests/vm/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< -lrdmacm -libverbs
+	$(Q)$(CC) $(CFLAGS_ALL) $(INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) \
+		$(if $(filter %.a,$^),$(PKG_LIBS) -lm,-lrdmacm -libverbs)
+$(BUILD)/vm/remote_server: $(BUILD)/libnbserved.a
+$(BUILD)/vm/remote_server: INC := $(TEST_INC)
 
-.PHONY: check-vm vm-client
+.PHONY: check-vm vm-client bench-vm
 vm-client: $(if $(RDMA_FOUND),$(VM_CLIENTS))
 check-vm: ## as root: RDMA on software devices, in a VM
 	@tools/deps.sh build rdma test vm
 	$(AGAIN) $(JOBS) all vm-client
 	$(Q)$(PYTEST) tests/vm/test_rdma.py
+
+bench-vm: ## as root: the RDMA services beside the servers of rping and fio, in a VM
+	@tools/deps.sh build rdma test vm
+	$(AGAIN) $(JOBS) all vm-client
+	@mkdir -p $(BUILD)/vm/speed
+	$(Q)tests/vm/vm.sh -t 600 $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
+		pytest -p no:cacheprovider -s -q --tb=short tests/vm/inside_speed.py
 
 .PHONY: check
 check: ## unit tests, system tests, and as root the service under real systemd, and RDMA in a VM

@@ -27,9 +27,9 @@ def rping(daemon, *words):
 
 
 @contextlib.contextmanager
-def running(*words):
+def running(*words, stdin=subprocess.DEVNULL):
     """A process that is killed at the end, or when it takes too long."""
-    process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL,
+    process = subprocess.Popen([str(word) for word in words], stdin=stdin,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     timer = threading.Timer(LIMIT, process.kill)
     timer.start()
@@ -165,6 +165,31 @@ def test_clients_killed_in_the_middle_of_a_transfer(start_daemon, device):
         wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "it is gone")
     all_is_free(daemon, device, start)
     wait_until(lambda: daemon.descriptors() == descriptors, "no descriptor is left")
+
+
+@pytest.mark.parametrize("size", [1, 100, 16385, 65535])
+def test_write_that_tells_the_client(size):
+    """No service does that yet, and iWARP has none."""
+    with running(BUILD / "vm/remote_server", ADDRESSES["rxe"], stdin=subprocess.PIPE) as server:
+        port = server.stdout.readline().strip()
+        assert must(CLIENT, "immediate", ADDRESSES["rxe"], port, size) == f"ok {size}\n"
+        server.communicate(timeout=LIMIT)  # ends its input
+        assert server.returncode == 0
+
+
+def test_private_data_of_every_length(start_daemon):
+    """It says nothing to us; what a device does not carry its client hears from the kernel."""
+    device = "rxe"
+    daemon = start_daemon(section(device, service="rping"))
+    start = resources()[f"{device}0"]
+    said = [client(daemon, "private", size).strip() for size in range(1, 64)]
+    assert set(said) <= {"connected", "cannot"}, said
+    connected = said.count("connected")
+    assert said == ["connected"] * connected + ["cannot"] * (63 - connected)
+    assert connected >= 56 - 8, connected
+    daemon.wait_closed("r", accepted=connected)
+    assert daemon.stats("r")["connections"]["closed"]["peer"] == connected
+    all_is_free(daemon, device, start)
 
 
 # ---- fio -------------------------------------------------------------------------------------------

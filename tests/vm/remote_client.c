@@ -6,12 +6,18 @@
  *       Half a ping, then one with WHAT wrong: `key`, `size` (beyond what is registered), `sink`
  *       (its key), `length` (17 bytes of message), `none` (connects and is silent).  Prints
  *       `connected`, and `disconnected` when the server has ended the connection.
+ *   remote_client immediate ADDRESS PORT BYTES
+ *       Has remote_server write so many bytes here and say so.  Prints `ok BYTES`.
+ *   remote_client private ADDRESS PORT BYTES
+ *       Connects with so many bytes of private data.  Prints `connected`, or `cannot`: the device
+ *       carries fewer.
  *   remote_client region ADDRESS PORT BYTES BUFFERS
  *       As fio would: asks for that many buffers of so many bytes, fills each with a pattern of its
  *       own, the last with a write that tells the server (not over iWARP), and reads all back.
  *       Prints `ok BUFFERS`.
  *   remote_client beyond ADDRESS PORT BYTES
- *       Asks for two buffers and writes one byte beyond the second.  Prints what the device says. */
+ *       Asks for two buffers and writes one byte beyond the second.  Prints what the device says.
+ */
 #include <endian.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
@@ -60,7 +66,7 @@ static void post_reply(void)
 		die("rdma_post_recv");
 }
 
-static void connect_to(const char *address, const char *port)
+static void connect_to(const char *address, const char *port, size_t private_bytes)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *to;
 	struct ibv_qp_init_attr attr = {
@@ -75,6 +81,8 @@ static void connect_to(const char *address, const char *port)
 		.initiator_depth = 1,
 		.retry_count = 7,
 		.rnr_retry_count = 7,
+		.private_data = source,
+		.private_data_len = (uint8_t)private_bytes,
 	};
 
 	if (rdma_getaddrinfo(address, port, &hints, &to) != 0)
@@ -87,8 +95,12 @@ static void connect_to(const char *address, const char *port)
 	message_mr = share(message, sizeof(message));
 	reply_mr = share(reply, sizeof(reply));
 	post_reply();
-	if (rdma_connect(id, &param) != 0)
+	if (rdma_connect(id, &param) == 0)
+		return;
+	if (private_bytes == 0)
 		die("rdma_connect");
+	puts(errno == EINVAL ? "cannot" : strerror(errno));
+	exit(0);
 }
 
 static void check(int count, const struct ibv_wc *wc, const char *what)
@@ -295,21 +307,50 @@ static void do_beyond(char **words)
 	puts(ibv_wc_status_str(wc.status));
 }
 
+/* ---- Others ---- */
+
+static void do_immediate(char **words)
+{
+	uint32_t bytes = (uint32_t)strtoul(words[0], NULL, 10);
+	struct ibv_wc wc;
+
+	advertise(sink, sink_mr->rkey, bytes, PING_MESSAGE);
+	check(rdma_get_recv_comp(id, &wc), &wc, "reply");
+	if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || be32toh(wc.imm_data) != bytes) {
+		fprintf(stderr, "opcode %d, immediate %u\n", wc.opcode, be32toh(wc.imm_data));
+		exit(3);
+	}
+	for (uint32_t i = 0; i <= bytes; i++)
+		if (sink[i] != (i < bytes ? (uint8_t)i : 0)) {
+			fprintf(stderr, "byte %u differs\n", i);
+			exit(3);
+		}
+	printf("ok %u\n", bytes);
+	rdma_disconnect(id);
+}
+
+static void do_private(char **words)
+{
+	(void)words;
+	puts("connected");
+	rdma_disconnect(id);
+}
+
 static const struct {
 	const char *name;
 	int words;
 	void (*run)(char **words);
-} modes[] = { { "rping", 2, do_rping },
-	      { "wrong", 1, do_wrong },
-	      { "region", 2, do_region },
-	      { "beyond", 1, do_beyond } };
+} modes[] = { { "rping", 2, do_rping },     { "wrong", 1, do_wrong },
+	      { "region", 2, do_region },   { "beyond", 1, do_beyond },
+	      { "private", 1, do_private }, { "immediate", 1, do_immediate } };
 
 int main(int argc, char **argv)
 {
 	for (unsigned i = 0; argc >= 4 && i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (strcmp(argv[1], modes[i].name) != 0 || argc != 4 + modes[i].words)
 			continue;
-		connect_to(argv[2], argv[3]);
+		connect_to(argv[2], argv[3],
+			   modes[i].run == do_private ? strtoul(argv[4], NULL, 10) : 0);
 		modes[i].run(argv + 4);
 		return 0;
 	}
