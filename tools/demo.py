@@ -7,6 +7,7 @@ whatever else the host does meets all of them; `nbctl compare` measures around e
 up.  Everything lives in a temporary directory; nothing is left behind.
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ CONFIG = ROOT / "conf/nbserved.ini"
 SLICE = 0.5  # seconds of one redis-benchmark run, about; there are 36
 BULK_SLICE = 1  # seconds of one fio or iperf run; there are 24
 DISK = "256m"  # of disk0, for the storage loads
+SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 TIMED = ["--time_based", f"--runtime={BULK_SLICE}"]
 RUN_MAX = 30  # seconds after which a generator has failed
 
@@ -154,6 +157,58 @@ class NbdLoad(Load):
         NbdLoad.filled = True
 
 
+# ---- RDMA: only where there is a device ----
+
+
+def interface_address(name):
+    """An IPv4 address of a network interface; None: it has none."""
+    request = struct.pack("256s", name.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            return socket.inet_ntoa(fcntl.ioctl(s, SIOCGIFADDR, request)[20:24])
+        except OSError:
+            return None
+
+
+def rdma_address():
+    """That of the first RDMA device that has one."""
+    for path in sorted(pathlib.Path("/sys/class/infiniband").glob("*/ports/*/gid_attrs/ndevs/*")):
+        try:
+            address = interface_address(path.read_text().strip())
+        except OSError:  # an empty entry of the device's table
+            continue
+        if address:
+            return address
+    return None
+
+
+def rdma_missing():
+    """Why there is no row of RDMA; None: there is."""
+    if not any(pathlib.Path("/sys/class/infiniband").glob("*")):
+        return "this host has no RDMA device (nbserved --doctor says how to make one)"
+    if not RDMA_ADDRESS:
+        return "no RDMA device of this host has an IPv4 address"
+    if not shutil.which("rping"):
+        return "rping is not installed (make deps DEPS=vm)"
+    return None
+
+
+def rping(size, count):
+    def argv(port):
+        return ["rping", "-c", "-a", RDMA_ADDRESS, "-p", str(port), "-S", str(size), "-C", str(count)]
+
+    return argv
+
+
+RDMA_ADDRESS = rdma_address()
+RDMA = f"""
+[listener rping-rdma]
+address = {RDMA_ADDRESS}:0
+transport = rdma
+service = rping
+optional = yes
+"""
+
 LOADS = [RedisLoad(c, p) for p in (1, 16) for c in (1, 50, 200)] + [
     Load("discard", "fio --rw=write --bs=64k", fio("write")),
     Load("discard", "iperf -c", iperf),
@@ -173,6 +228,11 @@ LOADS += [
     )
     if shutil.which(load.argv(0)[0])
 ]
+if not rdma_missing():
+    LOADS += [
+        Load("rping", "rping -S 64 -C 1000", rping(64, 1000)),
+        Load("rping", "rping -S 65535 -C 200", rping(65535, 200)),
+    ]
 
 
 # ---- The configuration: the installed default, moved out of the way ----
@@ -201,7 +261,8 @@ def demo_config(directory):
     text = CONFIG.read_text()
     text = re.sub(r"/(run|var/lib)/nbserved/", f"{directory}/", text)
     text = re.sub(r"(?m)^(address = 127\.0\.0\.1:)(\d+)", address, text)
-    return text + "".join(BASELINE.format(service=s) for s in BASELINE_SERVICES), taken
+    text += "".join(BASELINE.format(service=s) for s in BASELINE_SERVICES)
+    return text + ("" if rdma_missing() else RDMA), taken
 
 
 # ---- CPUs ----
@@ -371,7 +432,8 @@ class Demo:
             say(f"Taken on this host, so others were chosen: port {', '.join(map(str, taken))}.")
         for reason, names in absent(status).items():
             say(textwrap.fill(f"{', '.join(names)}: {reason}", 100, subsequent_indent="  "))
-        say("RDMA: no rows: " + rdma_reason())
+        if rdma_missing():
+            say(f"RDMA: no rows: {rdma_missing()}.")
         say()
         say("Each load visits one engine after the other, then all again in reverse order (dots):")
 
@@ -422,13 +484,6 @@ def absent(status):
             reason = f"{listener['state']}: {listener.get('reason', '')}"
             reasons.setdefault(reason, []).append(listener["name"])
     return reasons
-
-
-def rdma_reason():
-    reason = "the demo has no load for RDMA yet"
-    if not any(pathlib.Path("/sys/class/infiniband").glob("*")):
-        reason += " (and this host no RDMA device)"
-    return reason + "."
 
 
 NEXT = """
