@@ -263,8 +263,10 @@ static void rdma_ud_posted(struct rdma_peer *peer, unsigned n, bool signalled)
 	ud->sends += n;
 	ud->unsignalled = signalled ? 0 : ud->unsignalled + n;
 	while (n-- > 0) {
-		uint32_t bytes = c->tx.head->len;
+		uint32_t bytes;
 
+		assert(c->tx.head);
+		bytes = c->tx.head->len;
 		if (bytes > ud->inline_max) {
 			b->bytes += bytes;
 			bufq_take(&w->pool, &c->sending, &c->tx, bytes);
