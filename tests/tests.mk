@@ -2,7 +2,7 @@
 #
 # Packages may be installed by a target's first line, and pkg-config is asked when a makefile is
 # read: so what needs them is built by a second make.
-TEST_INC := $(INC_core) -Idaemon/engine -Idaemon/service -Idaemon/server -Ictl
+TEST_INC := $(INC_core) -Idaemon/ring -Idaemon/engine -Idaemon/service -Idaemon/server -Ictl
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
@@ -18,7 +18,6 @@ CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table connections_table fiel
 $(patsubst %,$(BUILD)/unit/test_%,measure metrics openmetrics render top_model top_view): $(CTL_TESTED)
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 relief services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
-$(patsubst %,$(BUILD)/unit/test_%,ring store): TEST_INC += -Idaemon/ring
 
 .PHONY: units
 units: $(UNIT) ## run the unit tests

@@ -43,7 +43,7 @@ lint-cppcheck: | packages
 	$(Q)cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
 		$(CPPCHECK_SUPPRESS:%=--suppress=%) --error-exitcode=1 \
 		--cppcheck-build-dir=$(BUILD)/lint/cppcheck $(CPPCHECK_DEFINES) \
-		$(TEST_INC) -Idaemon/ring -Idaemon/engine -Idaemon/store -Idaemon/service \
+		$(TEST_INC) -Idaemon/store \
 		daemon ctl
 
 lint-format:

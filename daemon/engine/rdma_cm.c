@@ -138,7 +138,7 @@ void rdma_cm_accept(struct worker *w, bool on)
 static int rdma_cm_listen_one(struct worker *w, unsigned index)
 {
 	struct rdma *e = w->engine_state;
-	struct reason reason;
+	struct reason reason = { "" };
 	int rc = rdma_cm_bind_one(w, index, &reason);
 
 	if (rc == 0 && rdma_listen(e->listeners[index], RDMA_BACKLOG) < 0)

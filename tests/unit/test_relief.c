@@ -34,13 +34,13 @@ static unsigned fill(struct fake *f, struct fake_peer *peers[CHUNKS])
 	unsigned count = 0;
 
 	f->room = 0;
-	while (!f->worker.starved) {
+	do {
 		assert_true(count < CHUNKS);
 		peers[count] = fake_connect(f);
 		while (fake_send(f, peers[count], data, sizeof(data)))
 			fake_settle(f);
 		count++;
-	}
+	} while (!f->worker.starved);
 	f->room = SIZE_MAX;
 	return count;
 }

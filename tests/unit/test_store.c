@@ -30,6 +30,7 @@
 enum { SIZE = 1 << 20, PIECE = 100, IOS_MAX = 8 };
 
 /* ---- The calls of `threads` ---- */
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
 
 static struct {
 	_Atomic bool shorten, wait;
@@ -73,6 +74,7 @@ int fsync(int fd)
 	calls.folders += fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
 	return (int)syscall(SYS_fsync, fd);
 }
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
 /* ---- A worker with one export ---- */
 
