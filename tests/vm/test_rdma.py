@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -39,18 +40,20 @@ def why_not():
     return None
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """{test: [(case, what went wrong or None)]} of one boot."""
+def boot():
+    """The reason why not, or {test: [(case, what went wrong or None)]} of one boot."""
     reason = why_not()
     if reason:
-        pytest.skip(reason)
-    shared = tmp_path_factory.mktemp("vm")
+        return reason
+    with tempfile.TemporaryDirectory(prefix="nbserved-vm-") as shared:
+        return run_inside(Path(shared))
+
+
+def run_inside(shared):
     run = [HERE / "vm.sh", "-t", "900", shared, "env", *ENVIRONMENT, sys.executable, "-B", "-m",
            "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--durations=8",
            "--junitxml=/vm/results.xml", *INSIDE]
     done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    print(done.stdout)
     console = (shared / "console").read_text(errors="replace") if (shared / "console").exists() else ""
     assert (shared / "results.xml").exists(), f"status {done.returncode}\n{done.stdout}\n{console}"
     found = {}
@@ -59,6 +62,15 @@ def results(tmp_path_factory):
         name = case.get("name")
         found.setdefault(name.split("[")[0], []).append((name, "\n".join(wrong) or None))
     found["output"] = done.stdout
+    return found
+
+
+@pytest.fixture(scope="module")
+def results(request):
+    """boot()'s, which conftest.py has begun: the VM has one CPU, other tests have the others."""
+    found = request.config.vm_boot.result()
+    if isinstance(found, str):
+        pytest.skip(found)
     return found
 
 
