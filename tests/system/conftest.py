@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import varlink_client
@@ -28,6 +29,14 @@ NBSERVED = BUILD / "nbserved"
 NBCTL = BUILD / "nbctl"
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
 TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
+
+
+def pytest_collection_finish(session):
+    """Boots the VM of tests/vm/test_rdma.py beside the tests before it: it has only one CPU."""
+    modules = {item.module for item in session.items if item.fspath.basename == "test_rdma.py"}
+    if modules and not session.config.option.collectonly:
+        session.config.vm_boot = ThreadPoolExecutor(1).submit(modules.pop().boot)
+
 
 # Moves the descriptors of its first arguments to 3, 4, ... and executes the rest.
 ACTIVATE = """

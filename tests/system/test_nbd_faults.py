@@ -124,7 +124,10 @@ def test_what_makes_no_sense_ends_the_connection_and_no_other(daemon, what):
             client.socket.shutdown(socket.SHUT_WR)
     assert client.is_closed()
     if what != "half":  # that one has just ended
-        assert daemon.stats("nbd")["connections"]["closed"]["protocol"] == before + 1
+        wait_until(
+            lambda: daemon.stats("nbd")["connections"]["closed"]["protocol"] == before + 1,
+            "the protocol error is counted",
+        )
     bystander.request(FLUSH)
     assert bystander.reply() == (0, b"")
     bystander.socket.close()
