@@ -157,8 +157,7 @@ def daemon(start_daemon):
 def test_shows_every_listener_under_load(daemon, terminal, width, height):
     with load(daemon, "echo-io_uring", 3):
         top = terminal(daemon, width=width, height=height)
-        match = top.wait(r"^echo-io_uring +(?:io_uring +)?3 +([\d,]+) ")
-        assert int(match[1].replace(",", "")) > 0
+        top.wait(r"^echo-io_uring +(?:io_uring +)?3 +[1-9][\d,]* ")  # its first look may find none
         lines = top.lines()
         header = next(line for line in lines if line.startswith("listener"))
         for title in ("conns", "▼ops", "MB", "p50", "p99", "CPU/op", "calls", "ops/s"):
