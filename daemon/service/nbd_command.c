@@ -1,18 +1,15 @@
 /* Service `nbd`: requests, their I/O, their replies.  See nbd_conn.h.
  *
- * A command is served in parts, one at a time; commands overlap and finish in any order.  A write
- * hands the chunks that were received to the store.  A read is filled into memory that begins with
- * room for the reply's header, so that its reply needs no memory more. */
+ * A command is served in parts, one at a time; commands overlap and finish in any order.  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nbd_conn.h"
+#include "nbd_command.h"
 
 /* ---- Commands ---- */
 
-/* What is under way holds as much as the connection may: its end will run us again. */
-static bool nbd_is_full(const struct conn *c)
+bool nbd_is_full(const struct conn *c)
 {
 	const struct worker *w = c->worker;
 
@@ -60,7 +57,7 @@ static struct nbd_command *command_get(struct conn *c)
 	return d;
 }
 
-static void command_put(struct nbd_command *d)
+void nbd_command_put(struct nbd_command *d)
 {
 	struct nbd_conn *n = nbd_of(d->conn);
 
@@ -72,21 +69,14 @@ static void command_put(struct nbd_command *d)
 	n->free = d;
 }
 
-static uint64_t command_left(const struct nbd_command *d)
-{
-	return d->request.length - d->done_bytes;
-}
-
-/* All of the request has arrived. */
-static void command_arrived(struct nbd_command *d)
+void nbd_command_arrived(struct nbd_command *d)
 {
 	const struct worker *w = d->conn->worker;
 
 	d->start_ns = w->sampling ? w->now_ns : 0;
 }
 
-/* It is tried again, before anything new, when something has changed. */
-static void command_stall(struct nbd_command *d)
+void nbd_command_stall(struct nbd_command *d)
 {
 	struct nbd_conn *n = nbd_of(d->conn);
 
@@ -121,7 +111,7 @@ static void part_done(struct io *io, int result)
 	command_finish(d);
 }
 
-static void part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
+void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 {
 	struct conn *c = d->conn;
 
@@ -136,9 +126,7 @@ static void part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes
 	io_submit(&d->io);
 }
 
-/* Memory for `bytes`, behind room for `head` of them, as much as there is: a small part shares a
- * chunk with others, a large one has chunks of its own. */
-static void part_room(struct nbd_command *d, size_t head, uint64_t bytes)
+void nbd_part_room(struct nbd_command *d, size_t head, uint64_t bytes)
 {
 	struct worker *w = d->conn->worker;
 	struct pool *p = &w->pool;
@@ -160,12 +148,12 @@ static void part_room(struct nbd_command *d, size_t head, uint64_t bytes)
 	}
 }
 
-static void part_drop(struct nbd_command *d)
+void nbd_part_drop(struct nbd_command *d)
 {
 	bufq_drop(&d->conn->worker->pool, &d->data, d->data.bytes);
 }
 
-static void part_iov(struct nbd_command *d)
+void nbd_part_iov(struct nbd_command *d)
 {
 	size_t bytes;
 
@@ -174,16 +162,14 @@ static void part_iov(struct nbd_command *d)
 
 /* ---- Payload that nobody wants ---- */
 
-/* It has failed, which the client hears when nothing is left to come of its payload: clients take
- * an earlier reply for one to a request that they have never made (seen with libnbd 1.14). */
-static void command_fail(struct nbd_command *d, uint32_t error, const char *reason,
-			 uint64_t payload_left)
+void nbd_command_fail(struct nbd_command *d, uint32_t error, const char *reason,
+		      uint64_t payload_left)
 {
 	struct nbd_conn *n = nbd_of(d->conn);
 
 	d->refusal = error;
 	d->reason = reason;
-	part_drop(d);
+	nbd_part_drop(d);
 	n->receiving = NULL;
 	n->dropping = d;
 	n->drop_bytes = payload_left;
@@ -198,15 +184,14 @@ static bool command_drop_payload(struct conn *c)
 	if (!nbd_drop(c))
 		return false;
 	n->dropping = NULL;
-	command_arrived(d);
+	nbd_command_arrived(d);
 	command_finish(d);
 	return true;
 }
 
 /* ---- Replies ---- */
 
-/* Sends a reply without payload; false: there is no memory for it now. */
-static bool command_reply(struct nbd_command *d, uint32_t error, const char *text)
+bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text)
 {
 	struct conn *c = d->conn;
 	uint8_t reply[NBD_REPLY_MAX];
@@ -217,213 +202,7 @@ static bool command_reply(struct nbd_command *d, uint32_t error, const char *tex
 	conn_op_reply(c, d->operation, d->start_ns);
 	if (error)
 		stat_add(c->worker->stats.operations[d->operation].errors, 1);
-	command_put(d);
-	return true;
-}
-
-/* ---- Reads ---- */
-
-/* How much of `bytes` a read may take at a time; 0: wait.  Clients who do not read what they have
- * asked for may end up with all that reads may take.  What is left has to do for the input of the
- * others, for what is small, and for a chunk at a time to those who have read all. */
-static uint64_t read_share(const struct conn *c, uint64_t bytes)
-{
-	const struct worker *w = c->worker;
-	uint32_t small = w->pool.keep / 4;
-
-	if (w->pool.free_count <= small)
-		return 0;
-	if (worker_chunks(w) > w->pool.keep + small)
-		return MIN(MIN(bytes, NBD_PART_MAX), w->held_max);
-	return MIN(bytes, MAX(w->pool.chunk_size / 2, nbd_of(c)->mount->export->align));
-}
-
-/* Chunks are short, and c has not yet read what was there for it: that comes first. */
-static bool read_must_wait(const struct conn *c)
-{
-	const struct worker *w = c->worker;
-
-	return worker_chunks(w) <= w->pool.keep + w->pool.keep / 4 &&
-	       (c->io_count > 0 || c->tx.bytes > 0 || c->sending.bytes > 0);
-}
-
-static void read_start(struct nbd_command *d)
-{
-	struct conn *c = d->conn;
-	struct nbd_conn *n = nbd_of(c);
-	uint64_t left = command_left(d);
-
-	if (read_must_wait(c) || (d->done_bytes > 0 && nbd_is_full(c))) {
-		c->flags |= CONN_WATCH_TX;
-		command_stall(d);
-		return;
-	}
-	part_room(d, NBD_CHUNK_MAX, read_share(c, left));
-	if (d->data.bytes == 0) {
-		conn_starved(c);
-		command_stall(d);
-		return;
-	}
-	if (d->one_header && d->data.bytes < left && n->alone != d) {
-		/* Its parts must follow each other on the wire. */
-		if (n->busy > 1) {
-			part_drop(d);
-			command_stall(d);
-			return;
-		}
-		n->alone = d;
-	}
-	part_iov(d);
-	part_submit(d, IO_read, d->data.bytes);
-}
-
-static bool data_is_zero(const struct bufq *data)
-{
-	static const uint8_t zeros[16];
-
-	for (const struct view *v = data->head; v; v = v->next) {
-		size_t n = MIN(v->len, sizeof(zeros));
-
-		if (memcmp(v->data, zeros, n) != 0 || memcmp(v->data, v->data + n, v->len - n) != 0)
-			return false;
-	}
-	return true;
-}
-
-/* Sends a header, and the part behind it or, of a hole, not: in the memory that part_room() left
- * before the data. */
-static void read_send(struct nbd_command *d, bool hole, bool last)
-{
-	struct conn *c = d->conn;
-	enum nbd_mode mode = nbd_of(c)->terms.mode;
-	uint64_t offset = d->one_header ? d->request.offset : d->io.offset;
-	uint32_t length = (uint32_t)(d->one_header ? d->request.length : d->io.length);
-	struct view *v = d->data.head;
-	uint8_t header[NBD_CHUNK_MAX];
-	size_t bytes;
-
-	if (hole)
-		bytes = nbd_build_hole(header, mode, &d->request, offset, length, last);
-	else
-		bytes = nbd_build_data(header, mode, &d->request, offset, length, last);
-	v->data -= bytes;
-	v->len += (uint32_t)bytes;
-	d->data.bytes += bytes;
-	memcpy(v->data, header, bytes);
-	if (hole)
-		bufq_take(&c->worker->pool, &c->tx, &d->data, bytes);
-	else
-		bufq_splice(&c->tx, &d->data);
-	part_drop(d);
-}
-
-/* A part of a read is there. */
-static bool read_answer(struct nbd_command *d)
-{
-	struct conn *c = d->conn;
-	const struct nbd_conn *n = nbd_of(c);
-	bool first = d->done_bytes == 0, last;
-
-	if (d->result < 0 && d->one_header && !first) {
-		conn_close(c, CONN_END_ERROR); /* the success of it was announced */
-		return true;
-	}
-	if (d->result < 0)
-		return command_reply(d, nbd_error_of(d->result), "reading the export failed");
-	d->done_bytes += d->io.length;
-	last = command_left(d) == 0;
-	if (!d->one_header)
-		read_send(d, n->mount->export->holes && data_is_zero(&d->data), last);
-	else if (first)
-		read_send(d, false, true);
-	else
-		bufq_splice(&c->tx, &d->data);
-	if (!last) {
-		read_start(d);
-		return true;
-	}
-	conn_op_reply(c, d->operation, d->start_ns);
-	command_put(d);
-	return true;
-}
-
-/* ---- Writes ---- */
-
-/* How much of the payload makes the next part; 0: wait for more of it. */
-static uint64_t write_ready(const struct nbd_command *d)
-{
-	const struct conn *c = d->conn;
-	uint64_t want = MIN(command_left(d), NBD_PART_MAX), have = 0;
-	const struct view *v = c->rx.head;
-
-	if (c->rx.bytes < want && c->rx.views < IO_IOV_MAX && !conn_is_full(c) &&
-	    !c->worker->starved)
-		return 0;
-	for (unsigned i = 0; v && i < IO_IOV_MAX && have < want; i++, v = v->next)
-		have += v->len;
-	have = MIN(have, want);
-	return have - have % d->io.mount->export->align;
-}
-
-/* Moves a part of the payload from the input to d->data: its chunks as they are, or a copy where
- * the store needs alignment.  Returns its bytes; 0: no memory. */
-static uint64_t write_take(struct nbd_command *d, uint64_t bytes)
-{
-	struct conn *c = d->conn;
-	struct pool *p = &c->worker->pool;
-
-	if (d->io.mount->export->align == 1) {
-		bufq_take(p, &d->data, &c->rx, bytes);
-		return bytes;
-	}
-	part_room(d, 0, bytes);
-	for (struct view *v = d->data.head; v; v = v->next)
-		bufq_read(p, &c->rx, v->data, v->len);
-	stat_add(c->worker->stats.bytes_copied, d->data.bytes);
-	return d->data.bytes;
-}
-
-/* Hands what has arrived of the payload to the store; false: nothing can be done now. */
-static bool write_go_on(struct nbd_command *d)
-{
-	struct conn *c = d->conn;
-	struct nbd_conn *n = nbd_of(c);
-	uint64_t bytes;
-
-	if (d->data.bytes > 0) /* a part is under way */
-		return false;
-	bytes = write_ready(d);
-	if (bytes == 0)
-		return false;
-	bytes = write_take(d, bytes);
-	if (bytes == 0) {
-		conn_starved(c);
-		return false;
-	}
-	if (bytes == command_left(d)) {
-		n->receiving = NULL;
-		command_arrived(d);
-	}
-	part_iov(d);
-	part_submit(d, IO_write, bytes);
-	return true;
-}
-
-/* A part of a write is done, or has failed. */
-static bool write_answer(struct nbd_command *d)
-{
-	static const char write_failed[] = "writing the export failed";
-	bool whole = d->done_bytes + d->io.length == d->request.length;
-
-	if (whole)
-		return command_reply(d, nbd_error_of(d->result), d->result ? write_failed : NULL);
-	if (d->result < 0) {
-		command_fail(d, nbd_error_of(d->result), write_failed,
-			     command_left(d) - d->io.length);
-		return true;
-	}
-	d->done_bytes += d->io.length;
-	part_drop(d);
+	nbd_command_put(d);
 	return true;
 }
 
@@ -433,15 +212,15 @@ static bool status_start(struct nbd_command *d)
 {
 	size_t bytes = IO_EXTENTS_MAX * sizeof(struct io_extent);
 
-	part_room(d, 0, bytes);
+	nbd_part_room(d, 0, bytes);
 	if (d->data.bytes < bytes || d->data.views > 1) {
-		part_drop(d);
+		nbd_part_drop(d);
 		conn_starved(d->conn);
-		command_stall(d);
+		nbd_command_stall(d);
 		return false;
 	}
 	d->io.extents = (struct io_extent *)(void *)d->data.head->data;
-	part_submit(d, IO_block_status, d->request.length);
+	nbd_part_submit(d, IO_block_status, d->request.length);
 	return true;
 }
 
@@ -453,7 +232,8 @@ static bool status_answer(struct nbd_command *d)
 	size_t bytes;
 
 	if (d->result < 0)
-		return command_reply(d, nbd_error_of(d->result), "asking the file system failed");
+		return nbd_command_reply(d, nbd_error_of(d->result),
+					 "asking the file system failed");
 	for (unsigned i = 0; i < d->io.extent_count; i++)
 		extents[i] = (struct nbd_extent){
 			.length = d->io.extents[i].length,
@@ -464,13 +244,14 @@ static bool status_answer(struct nbd_command *d)
 	if (conn_write(c, reply, bytes) < 0)
 		return false;
 	conn_op_reply(c, d->operation, d->start_ns);
-	command_put(d);
+	nbd_command_put(d);
 	return true;
 }
 
 static bool other_answer(struct nbd_command *d)
 {
-	return command_reply(d, nbd_error_of(d->result), d->result ? strerror(-d->result) : NULL);
+	return nbd_command_reply(d, nbd_error_of(d->result),
+				 d->result ? strerror(-d->result) : NULL);
 }
 
 /* By request type.  answer() returns false when there is no memory for the reply now. */
@@ -478,8 +259,8 @@ static const struct {
 	enum io_kind kind;
 	bool (*answer)(struct nbd_command *d);
 } nbd_commands[] = {
-	[NBD_CMD_READ] = { IO_read, read_answer },
-	[NBD_CMD_WRITE] = { IO_write, write_answer },
+	[NBD_CMD_READ] = { IO_read, nbd_read_answer },
+	[NBD_CMD_WRITE] = { IO_write, nbd_write_answer },
 	[NBD_CMD_FLUSH] = { IO_flush, other_answer },
 	[NBD_CMD_TRIM] = { IO_trim, other_answer },
 	[NBD_CMD_CACHE] = { IO_cache, other_answer },
@@ -490,7 +271,7 @@ static const struct {
 static bool command_answer(struct nbd_command *d)
 {
 	if (d->refusal)
-		return command_reply(d, d->refusal, d->reason);
+		return nbd_command_reply(d, d->refusal, d->reason);
 	return nbd_commands[d->request.type].answer(d);
 }
 
@@ -498,11 +279,11 @@ static bool command_answer(struct nbd_command *d)
 static void command_start_io(struct nbd_command *d)
 {
 	if (d->request.type == NBD_CMD_READ)
-		read_start(d);
+		nbd_read_start(d);
 	else if (d->request.type == NBD_CMD_BLOCK_STATUS)
 		status_start(d);
 	else
-		part_submit(d, nbd_commands[d->request.type].kind, d->request.length);
+		nbd_part_submit(d, nbd_commands[d->request.type].kind, d->request.length);
 }
 
 static void command_start(struct nbd_command *d)
@@ -510,7 +291,7 @@ static void command_start(struct nbd_command *d)
 	struct nbd_conn *n = nbd_of(d->conn);
 	const struct nbd_request *r = &d->request;
 
-	command_arrived(d);
+	nbd_command_arrived(d);
 	d->operation = NBD_OPERATION_INVALID;
 	if (r->type < ARRAY_SIZE(nbd_commands) && nbd_commands[r->type].answer)
 		d->operation = (uint8_t)nbd_commands[r->type].kind;
@@ -520,7 +301,7 @@ static void command_start(struct nbd_command *d)
 				(r->flags & NBD_CMD_FLAG_NO_HOLE ? IO_NO_HOLE : 0) |
 				(r->flags & NBD_CMD_FLAG_FAST_ZERO ? IO_FAST : 0));
 	if (d->refusal) {
-		command_fail(d, d->refusal, d->reason, r->payload);
+		nbd_command_fail(d, d->refusal, d->reason, r->payload);
 	} else if (r->type == NBD_CMD_WRITE) {
 		n->receiving = d;
 	} else {
@@ -545,10 +326,10 @@ static bool nbd_next_request(struct conn *c)
 		return false;
 	bufq_read(&c->worker->pool, &c->rx, header, bytes);
 	if (nbd_parse_request(header, n->terms.mode, &d->request) < 0) {
-		command_put(d);
+		nbd_command_put(d);
 		nbd_end(c, CONN_END_PROTOCOL);
 	} else if (d->request.type == NBD_CMD_DISC) {
-		command_put(d);
+		nbd_command_put(d);
 		nbd_end(c, CONN_END_PEER);
 	} else {
 		command_start(d);
@@ -585,7 +366,7 @@ static bool nbd_step(struct conn *c)
 	if (n->dropping)
 		return command_drop_payload(c);
 	if (n->receiving)
-		return write_go_on(n->receiving);
+		return nbd_write_go_on(n->receiving);
 	return nbd_next_request(c);
 }
 

@@ -1,7 +1,7 @@
 /* Service `nbd`: what its files share.
  *
- * nbd.c: a connection's life and the handshake; nbd_command.c: requests, their I/O, their replies;
- * nbd_proto.c: what is on the wire. */
+ * nbd.c: a connection's life and the handshake; nbd_command.c: requests, their parts, their
+ * replies; nbd_transfer.c: reads and writes; nbd_proto.c: what is on the wire. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,211 @@
+/* Service `nbd`: reads and writes.  See nbd_command.h.
+ *
+ * A write hands the chunks that were received to the store.  A read is filled into memory that
+ * begins with room for the reply's header, so that its reply needs no memory more. */
+#include <string.h>
+
+#include "nbd_command.h"
+
+/* ---- Reads ---- */
+
+/* How much of `bytes` a read may take at a time; 0: wait.  Clients who do not read what they have
+ * asked for may end up with all that reads may take.  What is left has to do for the input of the
+ * others, for what is small, and for a chunk at a time to those who have read all. */
+static uint64_t read_share(const struct conn *c, uint64_t bytes)
+{
+	const struct worker *w = c->worker;
+	uint32_t small = w->pool.keep / 4;
+
+	if (w->pool.free_count <= small)
+		return 0;
+	if (worker_chunks(w) > w->pool.keep + small)
+		return MIN(MIN(bytes, NBD_PART_MAX), w->held_max);
+	return MIN(bytes, MAX(w->pool.chunk_size / 2, nbd_of(c)->mount->export->align));
+}
+
+/* Chunks are short, and c has not yet read what was there for it: that comes first. */
+static bool read_must_wait(const struct conn *c)
+{
+	const struct worker *w = c->worker;
+
+	return worker_chunks(w) <= w->pool.keep + w->pool.keep / 4 &&
+	       (c->io_count > 0 || c->tx.bytes > 0 || c->sending.bytes > 0);
+}
+
+void nbd_read_start(struct nbd_command *d)
+{
+	struct conn *c = d->conn;
+	struct nbd_conn *n = nbd_of(c);
+	uint64_t left = nbd_command_left(d);
+
+	if (read_must_wait(c) || (d->done_bytes > 0 && nbd_is_full(c))) {
+		c->flags |= CONN_WATCH_TX;
+		nbd_command_stall(d);
+		return;
+	}
+	nbd_part_room(d, NBD_CHUNK_MAX, read_share(c, left));
+	if (d->data.bytes == 0) {
+		conn_starved(c);
+		nbd_command_stall(d);
+		return;
+	}
+	if (d->one_header && d->data.bytes < left && n->alone != d) {
+		/* Its parts must follow each other on the wire. */
+		if (n->busy > 1) {
+			nbd_part_drop(d);
+			nbd_command_stall(d);
+			return;
+		}
+		n->alone = d;
+	}
+	nbd_part_iov(d);
+	nbd_part_submit(d, IO_read, d->data.bytes);
+}
+
+static bool data_is_zero(const struct bufq *data)
+{
+	static const uint8_t zeros[16];
+
+	for (const struct view *v = data->head; v; v = v->next) {
+		size_t n = MIN(v->len, sizeof(zeros));
+
+		if (memcmp(v->data, zeros, n) != 0 || memcmp(v->data, v->data + n, v->len - n) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Sends a header, and the part behind it or, of a hole, not: in the memory that nbd_part_room()
+ * left before the data. */
+static void read_send(struct nbd_command *d, bool hole, bool last)
+{
+	struct conn *c = d->conn;
+	enum nbd_mode mode = nbd_of(c)->terms.mode;
+	uint64_t offset = d->one_header ? d->request.offset : d->io.offset;
+	uint32_t length = (uint32_t)(d->one_header ? d->request.length : d->io.length);
+	struct view *v = d->data.head;
+	uint8_t header[NBD_CHUNK_MAX];
+	size_t bytes;
+
+	if (hole)
+		bytes = nbd_build_hole(header, mode, &d->request, offset, length, last);
+	else
+		bytes = nbd_build_data(header, mode, &d->request, offset, length, last);
+	v->data -= bytes;
+	v->len += (uint32_t)bytes;
+	d->data.bytes += bytes;
+	memcpy(v->data, header, bytes);
+	if (hole)
+		bufq_take(&c->worker->pool, &c->tx, &d->data, bytes);
+	else
+		bufq_splice(&c->tx, &d->data);
+	nbd_part_drop(d);
+}
+
+bool nbd_read_answer(struct nbd_command *d)
+{
+	struct conn *c = d->conn;
+	const struct nbd_conn *n = nbd_of(c);
+	bool first = d->done_bytes == 0, last;
+
+	if (d->result < 0 && d->one_header && !first) {
+		conn_close(c, CONN_END_ERROR); /* the success of it was announced */
+		return true;
+	}
+	if (d->result < 0)
+		return nbd_command_reply(d, nbd_error_of(d->result), "reading the export failed");
+	d->done_bytes += d->io.length;
+	last = nbd_command_left(d) == 0;
+	if (!d->one_header)
+		read_send(d, n->mount->export->holes && data_is_zero(&d->data), last);
+	else if (first)
+		read_send(d, false, true);
+	else
+		bufq_splice(&c->tx, &d->data);
+	if (!last) {
+		nbd_read_start(d);
+		return true;
+	}
+	conn_op_reply(c, d->operation, d->start_ns);
+	nbd_command_put(d);
+	return true;
+}
+
+/* ---- Writes ---- */
+
+/* How much of the payload makes the next part; 0: wait for more of it. */
+static uint64_t write_ready(const struct nbd_command *d)
+{
+	const struct conn *c = d->conn;
+	uint64_t want = MIN(nbd_command_left(d), NBD_PART_MAX), have = 0;
+	const struct view *v = c->rx.head;
+
+	if (c->rx.bytes < want && c->rx.views < IO_IOV_MAX && !conn_is_full(c) &&
+	    !c->worker->starved)
+		return 0;
+	for (unsigned i = 0; v && i < IO_IOV_MAX && have < want; i++, v = v->next)
+		have += v->len;
+	have = MIN(have, want);
+	return have - have % d->io.mount->export->align;
+}
+
+/* Moves a part of the payload from the input to d->data: its chunks as they are, or a copy where
+ * the store needs alignment.  Returns its bytes; 0: no memory. */
+static uint64_t write_take(struct nbd_command *d, uint64_t bytes)
+{
+	struct conn *c = d->conn;
+	struct pool *p = &c->worker->pool;
+
+	if (d->io.mount->export->align == 1) {
+		bufq_take(p, &d->data, &c->rx, bytes);
+		return bytes;
+	}
+	nbd_part_room(d, 0, bytes);
+	for (struct view *v = d->data.head; v; v = v->next)
+		bufq_read(p, &c->rx, v->data, v->len);
+	stat_add(c->worker->stats.bytes_copied, d->data.bytes);
+	return d->data.bytes;
+}
+
+bool nbd_write_go_on(struct nbd_command *d)
+{
+	struct conn *c = d->conn;
+	struct nbd_conn *n = nbd_of(c);
+	uint64_t bytes;
+
+	if (d->data.bytes > 0) /* a part is under way */
+		return false;
+	bytes = write_ready(d);
+	if (bytes == 0)
+		return false;
+	bytes = write_take(d, bytes);
+	if (bytes == 0) {
+		conn_starved(c);
+		return false;
+	}
+	if (bytes == nbd_command_left(d)) {
+		n->receiving = NULL;
+		nbd_command_arrived(d);
+	}
+	nbd_part_iov(d);
+	nbd_part_submit(d, IO_write, bytes);
+	return true;
+}
+
+bool nbd_write_answer(struct nbd_command *d)
+{
+	static const char write_failed[] = "writing the export failed";
+	bool whole = d->done_bytes + d->io.length == d->request.length;
+
+	if (whole)
+		return nbd_command_reply(d, nbd_error_of(d->result),
+					 d->result ? write_failed : NULL);
+	if (d->result < 0) {
+		nbd_command_fail(d, nbd_error_of(d->result), write_failed,
+				 nbd_command_left(d) - d->io.length);
+		return true;
+	}
+	d->done_bytes += d->io.length;
+	nbd_part_drop(d);
+	return true;
+}
