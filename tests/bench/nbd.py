@@ -6,9 +6,11 @@
 
 One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine,
 visits each server in turn, and in reverse order in every other round.  The first server runs twice:
-how far the two differ is the noise.  Servers and client share all CPUs.  CPU time is that of the
-server's process, of its threads in the kernel, and of children that have ended.  "fio alone" is the
-limit: fio with its io_uring engine on the file itself, without a server.
+how far the two differ is the noise.  Servers and client share all CPUs; what asks for one thing at
+a time is measured a second time on one CPU, for on several it is mostly the time that an idle CPU
+takes to wake up (in a virtual machine tens of microseconds).  CPU time is that of the server's
+process, of its threads in the kernel, and of children that have ended.  "fio-alone" is the limit:
+fio with its io_uring engine on the file itself, without a server.
 
 Last, what is often quoted of files through io_uring and through worker threads: 100 files of 64 KiB
 (here 100 exports), each read and written whole, over and over, by 100 clients at once; and the same
@@ -61,7 +63,7 @@ class NbdServer:
     """nbd-server, which wants a configuration, and goes to the background to serve more than one
     client, each by a process."""
 
-    def __init__(self, name, path):
+    def __init__(self, name, path, cpus):
         self.name = name
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nbd-server-"))
         port, config, pid = free_port(), self.directory / "config", self.directory / "pid"
@@ -70,7 +72,8 @@ class NbdServer:
             f"[disk]\nexportname = {path}\nfilesize = {path.stat().st_size}\n"
         )
         subprocess.run(
-            ["nbd-server", "-C", config, "-p", pid], check=True, stderr=subprocess.DEVNULL
+            ["nbd-server", "-C", config, "-p", pid], check=True, stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: os.sched_setaffinity(0, cpus),
         )
         while not (pid.exists() and pid.read_text().strip()):
             time.sleep(0.05)
@@ -88,11 +91,12 @@ class NbdServer:
 class Alone:
     """No server: what fio and the file can do without one."""
 
-    name = "fio alone"
+    name = "fio-alone"
     pid = None
 
     def __init__(self, path):
-        self.target_options = ["--ioengine=io_uring", f"--filename={path}"]
+        # It would begin by throwing the file out of the page cache, for all that follow.
+        self.target_options = ["--ioengine=io_uring", "--invalidate=0", f"--filename={path}"]
 
     def __enter__(self):
         return self
@@ -101,14 +105,14 @@ class Alone:
         pass
 
 
-def visit(server, job, seconds, size):
+def visit(server, job, options):
     """(operations/s, p50 ns, p99 ns, CPU ns per operation)"""
     before = cpu_ns(server.pid) if server.pid else 0
     out = run(
         ["fio", "--name=x", *server.target_options,
-         "--output-format=json", "--group_reporting", "--time_based", f"--runtime={seconds}",
-         f"--size={size}", "--randrepeat=0", *job.split()],
-        cpus=ALL_CPUS,
+         "--output-format=json", "--group_reporting", "--time_based", f"--runtime={options.seconds}",
+         f"--size={options.size}", "--randrepeat=0", *job.split()],
+        cpus=options.cpus,
     )
     time.sleep(0.1)  # the server sees its clients go
     cpu = cpu_ns(server.pid) - before if server.pid else 0
@@ -121,7 +125,7 @@ def compare(servers, title, job, options):
     results = {server.name: [] for server in servers}
     for i in range(options.rounds):
         for server in servers if i % 2 == 0 else reversed(servers):
-            results[server.name].append(visit(server, job, options.seconds, options.size))
+            results[server.name].append(visit(server, job, options))
     first = results[servers[0].name]
     print(f"{title}")
     print(f"  {'':16} {'IOPS':>8} {'p50 us':>8} {'p99 us':>8} {'CPU us':>7}  IOPS and CPU to the first")
@@ -211,30 +215,52 @@ def compare_files(options):
 def ours(options, name, keys):
     export = f"[export disk]\npath = {options.file}\n"
     return functools.partial(
-        Daemon, name, options.build / "nbserved", cpus=ALL_CPUS, sections=export, service="nbd",
+        Daemon, name, options.build / "nbserved", cpus=options.cpus, sections=export, service="nbd",
         exports="disk", **keys,
     )
 
 
 def theirs(options, name, command):
     command = command.replace("FILE", str(options.file))
-    return functools.partial(Foreign, name, command, cpus=ALL_CPUS)
+    return functools.partial(Foreign, name, command, cpus=options.cpus)
 
 
 def makers(options):
+    """What starts each server that is to be compared."""
     yield ours(options, "nbd-uring", OURS["nbd-uring"])
     yield ours(options, "nbd-uring again", OURS["nbd-uring"])
-    for name in options.servers or [n for n in OURS if n != "nbd-uring"]:
-        if name in OURS:
-            yield ours(options, name, OURS[name])
+    others = {name: ours(options, name, keys) for name, keys in OURS.items() if name != "nbd-uring"}
     if shutil.which("nbdkit"):
-        yield theirs(options, "nbdkit", NBDKIT)
+        others["nbdkit"] = theirs(options, "nbdkit", NBDKIT)
     if shutil.which("qemu-nbd"):
         for aio in ["io_uring", "threads"]:
-            yield theirs(options, f"qemu {aio}", QEMU.replace("AIO", aio))
+            others[f"qemu-{aio}"] = theirs(options, f"qemu-{aio}", QEMU.replace("AIO", aio))
     if shutil.which("nbd-server"):
-        yield functools.partial(NbdServer, "nbd-server", options.file)
-    yield functools.partial(Alone, options.file)
+        others["nbd-server"] = functools.partial(
+            NbdServer, "nbd-server", options.file, options.cpus
+        )
+    others["fio-alone"] = functools.partial(Alone, options.file)
+    for name, maker in others.items():
+        if not options.servers or name in options.servers:
+            yield maker
+
+
+def compare_jobs(options, cpus, kind):
+    """The jobs whose name ends so, of those that were asked for."""
+    words = options.only.split(",")
+    jobs = {name: job for name, job in JOBS.items()
+            if name.endswith(kind) and any(word in name for word in words)}
+    if not jobs:
+        return
+    options.cpus = cpus
+    with started(*makers(options)) as servers:
+        for server in servers:
+            if not hasattr(server, "target_options"):
+                export = "disk" if isinstance(server, Daemon) else ""
+                uri = f"--uri=nbd://127.0.0.1:{server.port}/{export}"
+                server.target_options = ["--ioengine=nbd", uri]
+        for name, job in jobs.items():
+            compare(servers, name + (", one CPU" if len(cpus) == 1 else ""), job, options)
 
 
 def main():
@@ -245,8 +271,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=int, default=1)
     parser.add_argument("--only", default="", help="jobs whose name has one of these words")
-    parser.add_argument("--servers", type=lambda s: s.split(","), help="of ours, beside nbd-uring")
+    parser.add_argument("--servers", type=lambda s: s.split(","), help="beside nbd-uring (all)")
     options = parser.parse_args()
+    options.build = options.build.resolve()
     made = not options.file
     if made:
         options.file = options.build / "bench-nbd.img"
@@ -257,15 +284,8 @@ def main():
             check=True,
         )
     try:
-        with started(*makers(options)) as servers:
-            for server in servers:
-                if not hasattr(server, "target_options"):
-                    export = "disk" if isinstance(server, Daemon) else ""
-                    uri = f"--uri=nbd://127.0.0.1:{server.port}/{export}"
-                    server.target_options = ["--ioengine=nbd", uri]
-            for title, job in JOBS.items():
-                if any(word in title for word in options.only.split(",")):
-                    compare(servers, title, job, options)
+        compare_jobs(options, ALL_CPUS, "")
+        compare_jobs(options, {min(ALL_CPUS)}, "depth 1")
         if any(word in "files" for word in options.only.split(",")):
             compare_files(options)
     finally:
