@@ -3,6 +3,10 @@
  * over once per turn, no more threads are woken than there are requests, and the worker is woken
  * once for all that has finished since it looked.
  *
+ * Store `blocking`: the worker calls preadv(2) and pwritev2(2) itself, and waits in them.  While
+ * the page cache answers nothing costs less; when it does not, all of the worker's clients wait.
+ * What waits for the device by its nature goes to the pool all the same.
+ *
  * A worker has one pool for all its mounts.  Its queue's lock is the only one on the data path. */
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +82,7 @@ static void queue_splice(struct queue *to, struct queue *from)
 	queue_init(from);
 }
 
-/* ---- On the pool's threads ---- */
+/* ---- On the pool's threads; of `blocking` reads and writes on the worker's ---- */
 
 static int thread_rw(struct io *io)
 {
@@ -226,6 +230,16 @@ static void threads_submit(struct io *io)
 	queue_push(&t->batch, &io->call);
 }
 
+static void blocking_submit(struct io *io)
+{
+	if (io->kind != IO_read && io->kind != IO_write) {
+		threads_submit(io);
+		return;
+	}
+	io->result = thread_rw(io);
+	threads_finished(&io->call);
+}
+
 /* Hands this turn's requests over. */
 static bool threads_turn(struct worker_hook *hook)
 {
@@ -352,4 +366,14 @@ const struct store store_file_threads = {
 	.attach = threads_attach,
 	.detach = threads_detach,
 	.submit = threads_submit,
+};
+
+const struct store store_file_blocking = {
+	.name = "blocking",
+	.file = true,
+	.open = file_open,
+	.close = file_close,
+	.attach = threads_attach,
+	.detach = threads_detach,
+	.submit = blocking_submit,
 };

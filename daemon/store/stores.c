@@ -3,12 +3,14 @@
 
 #include <string.h>
 
-extern const struct store store_file_uring, store_file_threads, store_memory, store_null;
+extern const struct store store_file_uring, store_file_threads, store_file_blocking, store_memory,
+	store_null;
 
 /* clang-format off */
 const struct store *const stores[] = {
 	&store_file_uring,
 	&store_file_threads,
+	&store_file_blocking,
 	&store_memory,
 	&store_null,
 	NULL,

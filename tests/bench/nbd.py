@@ -35,6 +35,7 @@ OURS = {
     "nbd-uring": {"engine": "io_uring", "store": "io_uring"},
     "nbd-epoll": {"engine": "epoll", "store": "io_uring"},
     "nbd-threads": {"engine": "epoll", "store": "threads"},
+    "nbd-blocking": {"engine": "epoll", "store": "blocking"},
     "nbd-busy-poll": {"engine": "io_uring", "store": "io_uring", "busy-poll": "50us"},
 }
 FILES, FILE_SIZE = 100, 64 << 10

@@ -14,6 +14,7 @@ nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make d
 KIB, MIB = 1024, 1024 * 1024
 SIZE = 8 * MIB
 PATHS = [(engine, store) for engine in ENGINES for store in ["io_uring", "threads", "memory"]]
+PATHS += [("epoll", "blocking"), ("io_uring", "blocking")]
 
 
 @pytest.fixture(params=PATHS, ids="-".join)

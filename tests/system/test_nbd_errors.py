@@ -19,7 +19,7 @@ def export(path="", store="io_uring", **keys):
     return "[export disk]\n" + "".join(f"{k.replace('_', '-')} = {v}\n" for k, v in keys.items())
 
 
-@pytest.fixture(params=["io_uring", "threads"])
+@pytest.fixture(params=["io_uring", "threads", "blocking"])
 def store(request):
     return request.param
 

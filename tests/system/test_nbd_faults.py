@@ -22,7 +22,7 @@ from nbd_client import (
 
 KIB, MIB = 1024, 1024 * 1024
 SIZE = 8 * MIB
-STORES = ["io_uring", "threads"]
+STORES = ["io_uring", "threads", "blocking"]
 
 
 def section(name, path="", store="io_uring", **keys):

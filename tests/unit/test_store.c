@@ -231,7 +231,7 @@ static const struct way {
 } ways[] = {
 	{ "io_uring", "epoll" }, { "io_uring", "io_uring" }, { "io_uring", "io_uring-poll" },
 	{ "threads", "epoll" },  { "threads", "io_uring" },  { "threads", "io_uring-poll" },
-	{ "memory", "epoll" },   { "memory", "io_uring" },
+	{ "blocking", "epoll" }, { "memory", "epoll" },      { "memory", "io_uring" },
 };
 
 static void what_is_written_is_read_and_zeroed_and_told_as_a_hole(void **state)
