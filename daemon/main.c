@@ -8,6 +8,7 @@
 #include <string.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "doctor.h"
@@ -210,7 +211,10 @@ static int serve(const char *path, struct config *config)
 		code = sd_event_loop(server.event);
 		rc = code < 0 ? code : 0;
 	}
-	server_stop(&server);
+	if (!server_stop(&server)) {
+		log_error("ended with threads that did not");
+		_exit(EXIT_FAILURE); /* without what runs at exit(): they may use anything */
+	}
 	sd_event_unref(server.event);
 	if (rc == 0)
 		log_info("ended");

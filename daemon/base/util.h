@@ -1,5 +1,8 @@
 /* What every file may use: no state, libc only. */
 #pragma once
+#include <errno.h>
+#include <semaphore.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -49,4 +52,16 @@ static inline uint64_t clock_coarse_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* Takes sem; false: it could not before end_ns (CLOCK_MONOTONIC). */
+static inline bool sem_wait_until(sem_t *sem, uint64_t end_ns)
+{
+	struct timespec end = { (time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S) };
+	int rc;
+
+	do
+		rc = sem_clockwait(sem, CLOCK_MONOTONIC, &end);
+	while (rc < 0 && errno == EINTR);
+	return rc == 0;
 }

@@ -375,6 +375,7 @@ static void *worker_thread(void *arg)
 	mounts_detach(w);
 	w->engine->fini(w);
 	worker_abandon_conns(w);
+	sem_post(&w->ended);
 	return NULL;
 }
 
@@ -386,6 +387,7 @@ static void worker_free(struct worker *w)
 	w->acceptors = NULL;
 	w->acceptor_count = 0;
 	mailbox_fini(&w->mailbox);
+	sem_destroy(&w->ended);
 }
 
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
@@ -394,6 +396,7 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 	struct worker_start start = { .worker = w, .reason = reason };
 	int rc = mailbox_init(&w->mailbox);
 
+	sem_init(&w->ended, 0, 0);
 	w->acceptors = calloc(count + 1, sizeof(*w->acceptors));
 	if (rc < 0 || !w->acceptors) {
 		for (unsigned i = 0; i < count; i++)
@@ -427,15 +430,23 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 	return rc;
 }
 
-void worker_stop(struct worker *w)
+bool worker_await_end(struct worker *w, uint64_t end_ns)
 {
 	if (!w->started)
-		return;
-	worker_request_stop(w);
+		return true;
+	if (!sem_wait_until(&w->ended, end_ns))
+		return false;
 	pthread_join(w->thread, NULL);
 	mailbox_run(&w->mailbox); /* what came too late still frees itself */
 	w->started = false;
 	worker_free(w);
+	return true;
+}
+
+void worker_stop(struct worker *w)
+{
+	worker_request_stop(w);
+	worker_await_end(w, UINT64_MAX);
 }
 
 int worker_probe(const struct engine *engine, const struct worker_options *options,

@@ -5,6 +5,7 @@
 #pragma once
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -190,6 +191,7 @@ struct worker {
 
 	/* Set before the thread starts or by it before worker_start() returns; constant then. */
 	pthread_t thread;
+	sem_t ended; /* posted by the thread at its very end */
 	bool started;
 	int tid;
 	uint32_t features; /* bit mask of enum engine_feature */
@@ -238,7 +240,13 @@ void settle_wait(struct settle *settle); /* and frees it, when the last worker h
 int worker_probe(const struct engine *engine, const struct worker_options *options,
 		 uint32_t *ret_features, struct reason *reason);
 
-/* Ends the thread with whatever is open, joins it and frees all that worker_start() made. */
+/* Ends the thread with whatever is open.  Asks for that, and returns at once; then waits until it
+ * has ended, joins it and frees all that worker_start() made.  False: it has not ended by end_ns
+ * (CLOCK_MONOTONIC), as when a store waits for a device, and everything stays as it is.  Neither
+ * does anything when no thread was started, or it has ended. */
+void worker_request_stop(struct worker *w);
+bool worker_await_end(struct worker *w, uint64_t end_ns);
+/* Both, however long that takes. */
 void worker_stop(struct worker *w);
 
 /* One connection as ListConnections shows it. */
@@ -305,5 +313,3 @@ void worker_close_acceptors(struct worker *w);
 void worker_grow_deaf(struct worker *w);
 /* Whoever is connected already, in the kernel's queue. */
 void worker_accept_queued(struct acceptor *a);
-/* worker_stop()'s half on the worker's side. */
-void worker_request_stop(struct worker *w);

@@ -1,6 +1,5 @@
 /* What a worker's owner asks of it from another thread, through the mailbox.  The functions
  * worker_do_* run on the worker's thread.  See worker.h. */
-#include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -93,7 +92,8 @@ static void worker_do_stop(struct call *call)
 
 void worker_request_stop(struct worker *w)
 {
-	worker_request(w, worker_do_stop, 0);
+	if (w->started)
+		worker_request(w, worker_do_stop, 0);
 }
 
 void worker_call(struct worker *w, struct call *call)
@@ -183,13 +183,11 @@ void worker_settle(struct worker *w, struct settle *s)
 void settle_wait(struct settle *s)
 {
 	uint64_t end_ns = clock_ns() + SETTLE_WAIT_NS;
-	struct timespec end = { (time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S) };
 
 	if (!s)
 		return;
 	for (; s->asked > 0; s->asked--)
-		while (sem_clockwait(&s->answered, CLOCK_MONOTONIC, &end) < 0 && errno == EINTR)
-			;
+		sem_wait_until(&s->answered, end_ns);
 	settle_put(s);
 }
 

@@ -191,16 +191,50 @@ static void listener_unbind(struct listener *l)
 			socket_unbind(&l->addresses[i]);
 }
 
-void listener_stop(struct listener *l)
+void listener_request_stop(struct listener *l)
 {
 	listener_unbind(l);
 	for (unsigned i = 0; l->workers && i < l->worker_count; i++)
-		worker_stop(&l->workers[i]);
+		worker_request_stop(&l->workers[i]);
 }
 
+/* A worker that has not ended: a store that waits for its device is the likely reason. */
+static void listener_log_stuck(const struct listener *l, unsigned index)
+{
+	const struct worker *w = &l->workers[index];
+	char why[REASON_MAX] = "";
+
+	for (unsigned i = 0; w->mounts && i < l->config->export_count && !why[0]; i++) {
+		unsigned long long count = stat_load(w->mounts[i].in_flight);
+
+		if (count > 0)
+			snprintf(why, sizeof(why), "export '%s' has %llu request%s under way; ",
+				 w->mounts[i].export->name, count, count == 1 ? "" : "s");
+	}
+	log_write(LOG_ERR, l->name,
+		  "listener '%s': worker %u (thread %d) does not end: %sthe files "
+		  "/proc/%d/task/*/stack tell what its threads wait for",
+		  l->name, index, w->tid, why, getpid());
+}
+
+bool listener_await_end(struct listener *l, uint64_t end_ns)
+{
+	bool ended = true;
+
+	for (unsigned i = 0; l->workers && i < l->worker_count; i++) {
+		if (worker_await_end(&l->workers[i], end_ns))
+			continue;
+		listener_log_stuck(l, i);
+		ended = false;
+	}
+	return ended;
+}
+
+/* For as long as they take to end. */
 static void listener_free_workers(struct listener *l)
 {
-	listener_stop(l);
+	listener_request_stop(l);
+	listener_await_end(l, UINT64_MAX);
 	for (unsigned i = 0; l->workers && i < l->worker_count; i++)
 		free(l->workers[i].mounts);
 	free(l->workers);
@@ -424,12 +458,8 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 
 void listener_await_deaf(struct listener *l, uint64_t end_ns)
 {
-	struct timespec end = { (time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S) };
-
-	for (; l->deaf_count < l->worker_count; l->deaf_count++)
-		while (sem_clockwait(&l->deaf, CLOCK_MONOTONIC, &end) < 0)
-			if (errno != EINTR)
-				return;
+	while (l->deaf_count < l->worker_count && sem_wait_until(&l->deaf, end_ns))
+		l->deaf_count++;
 }
 
 void listener_free(struct listener *l)
@@ -446,38 +476,4 @@ void listener_free(struct listener *l)
 	free(l->config);
 	sem_destroy(&l->deaf);
 	free(l);
-}
-
-/* ---- Cost ---- */
-
-bool listener_owns(const struct listener *l, pid_t tid)
-{
-	for (unsigned i = 0; i < l->worker_count; i++)
-		if (l->workers[i].tid == tid)
-			return true;
-	return false;
-}
-
-void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_cost *ret_kernel,
-		   unsigned *ret_kernel_threads)
-{
-	struct proc_threads *threads;
-
-	*ret_kernel = l->retired;
-	*ret_kernel_threads = 0;
-	*ret_cost = (struct proc_cost){ 0 };
-	threads = server_scan_threads(l->server);
-	for (unsigned i = 0; i < threads->count; i++) {
-		const struct proc_thread *thread = &threads->list[i];
-
-		if (!listener_owns(l, thread->worker))
-			continue;
-		proc_cost_add(thread->kernel ? ret_kernel : ret_cost, &thread->cost);
-		*ret_kernel_threads += thread->kernel;
-	}
-	proc_cost_add(ret_cost, ret_kernel);
-	for (unsigned i = 0; i < l->worker_count; i++) {
-		proc_cost_update(l->workers[i].tid, &l->costs[i]);
-		proc_cost_add(ret_cost, &l->costs[i]);
-	}
 }

@@ -71,8 +71,12 @@ void listener_change(struct listener *l, const struct listener_config *config);
 void listener_drain(struct listener *l, uint64_t deadline_ns);
 /* Until all its workers have stopped accepting, as a draining one's soon will; or until end_ns. */
 void listener_await_deaf(struct listener *l, uint64_t end_ns);
-void listener_stop(struct listener *l); /* ends its workers; calls of theirs may be on the way */
-void listener_free(struct listener *l);
+/* Has its workers end; returns at once. */
+void listener_request_stop(struct listener *l);
+/* Then: until they have ended, calls of theirs may be on the way.  False: some have not by end_ns,
+ * which is logged; the listener must stay. */
+bool listener_await_end(struct listener *l, uint64_t end_ns);
+void listener_free(struct listener *l); /* waits for its workers to end */
 
 /* CPU time and context switches since the start: of its workers with the threads that work for
  * them, a store's and the kernel's (SQPOLL, io-wq); and of those of the kernel alone, with how many

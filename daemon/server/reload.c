@@ -160,7 +160,7 @@ static void undo(struct next *n)
 {
 	for (unsigned i = 0; i < n->listener_count; i++)
 		if (!is_running(n->server, n->listeners[i]))
-			listener_free(n->listeners[i]);
+			server_end_listener(n->listeners[i]);
 	swap_exports(n);
 	exports_retire(n->exports, n->export_count, n->server->exports, n->server->export_count);
 	free(n->listeners);
@@ -207,7 +207,7 @@ static void leave(struct server *s, struct listener *l, uint64_t deadline_ns)
 	}
 	listener_drain(l, deadline_ns);
 	if (l->state != LISTENER_DRAINING) {
-		listener_free(l);
+		server_end_listener(l);
 		return;
 	}
 	l->next = s->leaving;

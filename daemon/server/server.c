@@ -14,6 +14,9 @@
 
 enum { SERVER_SPARE_FDS = 8 }; /* some control clients, and /proc */
 
+/* Workers give up what is in flight after two seconds. */
+#define SERVER_END_NS ((uint64_t)5 * NS_PER_S)
+
 /* ---- Start ---- */
 
 static int server_on_mailbox(sd_event_source *source, int fd, uint32_t events, void *context)
@@ -112,7 +115,10 @@ static bool server_drained(const struct server *s)
 		if (s->listeners[i]->state == LISTENER_SERVING ||
 		    s->listeners[i]->state == LISTENER_DRAINING)
 			return false;
-	return !s->leaving;
+	for (const struct listener *l = s->leaving; l; l = l->next)
+		if (l->state == LISTENER_DRAINING)
+			return false;
+	return true;
 }
 
 static void server_end_if_drained(struct server *s)
@@ -127,6 +133,20 @@ void server_worker_deaf(struct server *s)
 		listener_accept_waiting(s->listeners[i]);
 }
 
+void server_end_listener(struct listener *l)
+{
+	struct server *s = l->server;
+
+	listener_request_stop(l);
+	if (listener_await_end(l, clock_ns() + SERVER_END_NS)) {
+		listener_free(l);
+		return;
+	}
+	l->state = LISTENER_DRAINED;
+	l->next = s->leaving;
+	s->leaving = l;
+}
+
 void server_listener_drained(struct listener *l)
 {
 	struct server *s = l->server;
@@ -134,7 +154,7 @@ void server_listener_drained(struct listener *l)
 	for (struct listener **p = &s->leaving; *p; p = &(*p)->next)
 		if (*p == l) {
 			*p = l->next;
-			listener_free(l);
+			server_end_listener(l);
 			break;
 		}
 	server_end_if_drained(s);
@@ -164,13 +184,28 @@ void server_drain(struct server *s)
 	server_end_if_drained(s);
 }
 
-void server_stop(struct server *s)
+/* All at once: each may take its time. */
+static bool server_end_workers(struct server *s)
+{
+	uint64_t end_ns = clock_ns() + SERVER_END_NS;
+	bool ended = true;
+
+	for (unsigned i = 0; i < s->listener_count; i++)
+		listener_request_stop(s->listeners[i]);
+	for (struct listener *l = s->leaving; l; l = l->next)
+		listener_request_stop(l);
+	for (unsigned i = 0; i < s->listener_count; i++)
+		ended &= listener_await_end(s->listeners[i], end_ns);
+	for (struct listener *l = s->leaving; l; l = l->next)
+		ended &= listener_await_end(l, end_ns);
+	return ended;
+}
+
+bool server_stop(struct server *s)
 {
 	control_stop(s);
-	for (unsigned i = 0; i < s->listener_count; i++)
-		listener_stop(s->listeners[i]);
-	for (struct listener *l = s->leaving; l; l = l->next)
-		listener_stop(l);
+	if (!server_end_workers(s))
+		return false;
 	if (s->mailbox.fd > 0)
 		mailbox_run(&s->mailbox); /* what the workers still had to say of their listeners */
 	mailbox_fini(&s->mailbox);
@@ -190,6 +225,7 @@ void server_stop(struct server *s)
 	s->listener_count = 0;
 	config_free(s->config);
 	s->config = NULL;
+	return true;
 }
 
 /* ---- Look-ups ---- */

@@ -20,7 +20,8 @@ struct server {
 	struct config *config;
 	struct listener **listeners; /* in the order of the configuration; listener_count of them */
 	unsigned listener_count;
-	/* Those that a reload took out and that are not drained yet; freed then. */
+	/* Those that a reload took out and that are not drained yet, freed then; and those of which
+	 * a worker does not end. */
 	struct listener *leaving;
 	struct server_export **exports; /* likewise */
 	unsigned export_count;
@@ -46,7 +47,9 @@ void server_notify_ready(const struct server *s, const char *remark);
 /* Stops accepting; the event loop ends when every listener is drained, or at the latest when
  * drain-timeout has passed. */
 void server_drain(struct server *s);
-void server_stop(struct server *s);
+/* Ends everything.  False: a worker has not ended, which is logged, and what it may use was left as
+ * it is; the process can only _exit(). */
+bool server_stop(struct server *s);
 
 /* NULL when there is none of that name. */
 struct listener *server_find_listener(struct server *s, const char *name);
@@ -56,7 +59,10 @@ void server_settle(struct server *s);
 
 /* Called by a listener: one of its workers has stopped accepting. */
 void server_worker_deaf(struct server *s);
-/* Called by a listener; frees it if it is one that leaves. */
+/* Ends l, which is on no list, and frees it.  If one of its workers does not end it stays among
+ * those that leave. */
+void server_end_listener(struct listener *l);
+/* Called by a listener; ends it if it is one that leaves. */
 void server_listener_drained(struct listener *l);
 /* The kernel's threads of this process, looked at now or within the last millisecond. */
 struct proc_threads *server_scan_threads(struct server *s);

@@ -304,6 +304,26 @@ def no_io_uring(request):
 
 
 @pytest.fixture
+def faulty(start_daemon, tmp_path):
+    """A daemon whose file calls fail, or wait, as faulty.say() says: see faulty.c."""
+    library, orders = tmp_path / "faulty.so", tmp_path / "orders"
+    source = pathlib.Path(__file__).with_name("faulty.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    orders.write_text("")
+    daemon = start_daemon(
+        f"[export disk]\npath = {tmp_path}/disk\nsize = 8M\ncreate = yes\nstore = threads\n"
+        + listener("nbd", service="nbd", exports="disk"),
+        env={
+            "LD_PRELOAD": str(library),
+            "FAULTY": str(orders),
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
+        },
+    )
+    daemon.say = orders.write_text
+    return daemon
+
+
+@pytest.fixture
 def loopback_ports():
     """(host, port): a loopback address of this test's own, on which ports from there on are free."""
     chosen = random.SystemRandom()

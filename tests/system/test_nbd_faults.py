@@ -302,26 +302,6 @@ def test_what_was_acknowledged_survives_a_kill(engine, store, tmp_path):
     assert len(promised) > 10
 
 
-@pytest.fixture
-def faulty(start_daemon, tmp_path):
-    """A daemon whose file calls fail as faulty.say() says."""
-    library, orders = tmp_path / "faulty.so", tmp_path / "orders"
-    source = pathlib.Path(__file__).with_name("faulty.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    orders.write_text("")
-    daemon = start_daemon(
-        section("disk", f"{tmp_path}/disk", "threads")
-        + listener("nbd", service="nbd", exports="disk"),
-        env={
-            "LD_PRELOAD": str(library),
-            "FAULTY": str(orders),
-            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
-        },
-    )
-    daemon.say = orders.write_text
-    return daemon
-
-
 def test_short_transfers_are_completed(faulty):
     data = random.Random(6).randbytes(5000)
     with connect(faulty, "nbd") as client:
@@ -370,17 +350,6 @@ def test_a_failed_flush_fails_the_export_for_everybody(faulty):
     (disk,) = faulty.call("GetStats")["exports"]
     assert disk["state"] == "failed" and "flush" in disk["reason"]
     assert "flush failed" in faulty.log()
-
-
-def test_who_waits_for_a_hung_device_is_given_up_in_the_end(faulty):
-    with connect(faulty, "nbd") as client:
-        faulty.say("pread wait")
-        client.request(READ, 0, 4096)
-        wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is under way")
-        for _ in range(2):  # the second does not wait for connections
-            faulty.process.send_signal(signal.SIGTERM)
-        threading.Timer(4, faulty.say, [""]).start()  # the worker has given up after two seconds
-        faulty.stop()
 
 
 def features(daemon):

@@ -1,0 +1,132 @@
+"""Threads that do not come back: one that waits for a device, one that makes no turns.  The daemon
+ends all the same, and says what kept it."""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import signal
+import threading
+
+import pytest
+from conftest import TIMEOUT, listener, wait_until
+from nbd_client import READ, WRITE, connect
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
+
+
+def ptrace(request, tid):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(ctypes.c_long(request), ctypes.c_long(tid), None, None) != 0:
+        raise OSError(ctypes.get_errno(), f"ptrace {request:#x}")
+
+
+def thread(daemon, name):
+    """Its TID."""
+    for task in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == name:
+            return int(task.name)
+    return pytest.fail(f"no thread {name}")
+
+
+@contextlib.contextmanager
+def frozen(daemon, name):
+    """Stops that one thread; its process does not end before we have seen the thread's end."""
+    tid = thread(daemon, name)
+    try:
+        ptrace(PTRACE_SEIZE, tid)
+    except OSError as error:
+        pytest.skip(f"may not trace a thread here: {error}")
+    ptrace(PTRACE_INTERRUPT, tid)
+    os.waitpid(tid, WALL)
+    try:
+        yield tid
+    finally:
+        with contextlib.suppress(OSError):  # it may be gone
+            ptrace(PTRACE_DETACH, tid)
+
+
+def reaped(tid):
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(tid, os.WNOHANG | WALL)[0] == tid
+    return True
+
+
+def terminate_twice(daemon):
+    """The second does not wait for connections; of two that are pending it would hear one."""
+    daemon.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "draining" in daemon.log(), "it has heard the first")
+    daemon.process.send_signal(signal.SIGTERM)
+
+
+def test_who_waits_for_a_hung_device_is_given_up_in_the_end(faulty):
+    with connect(faulty, "nbd") as client:
+        faulty.say("pread wait")
+        client.request(READ, 0, 4096)
+        wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is under way")
+        terminate_twice(faulty)
+        threading.Timer(3, faulty.say, [""]).start()  # the worker has given up after two seconds
+        faulty.stop()
+
+
+def test_a_device_that_stays_hung_does_not_keep_the_daemon(faulty):
+    with connect(faulty, "nbd") as client:
+        faulty.say("pwrite wait")
+        client.request(WRITE, 0, 4096, bytes(4096))
+        wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is under way")
+        worker = thread(faulty, "nbd/0")
+        terminate_twice(faulty)
+        faulty.may_fail = True
+        assert faulty.process.wait(TIMEOUT) == 1
+    (line,) = [line for line in faulty.log().splitlines() if "does not end" in line]
+    assert f"listener 'nbd': worker 0 (thread {worker})" in line
+    assert "export 'disk' has 1 request under way" in line
+    assert not os.path.exists(faulty.control)
+
+
+def test_a_worker_that_hangs_does_not_keep_the_daemon(start_daemon, engine):
+    daemon = start_daemon(
+        listener("stuck", engine=engine, workers=2) + listener("fine", engine=engine)
+    )
+    daemon.may_fail = True
+    with frozen(daemon, "stuck/1") as tid:
+        terminate_twice(daemon)
+        wait_until(lambda: reaped(tid), "the daemon ends with the thread stopped")
+    assert daemon.process.wait(TIMEOUT) == 1
+    (line,) = [line for line in daemon.log().splitlines() if "does not end" in line]
+    assert f"listener 'stuck': worker 1 (thread {tid})" in line
+
+
+def test_a_removed_listener_whose_worker_hangs_does_not_keep_the_control_socket(
+    start_daemon, engine
+):
+    """It stays among those that leave; the others are served, reloaded and ended."""
+    fine = listener("fine", engine=engine)
+    daemon = start_daemon(listener("stuck", engine=engine) + fine)
+    daemon.call("Drain", listener="stuck")
+    wait_until(lambda: daemon.status("stuck")["state"] == "drained", "drained")
+    with frozen(daemon, "stuck/0") as tid:
+        daemon.write_config(fine)
+        daemon.call("Reload")
+        (left,) = daemon.call("GetStatus")["leaving"]
+        assert (left["name"], left["state"]) == ("stuck", "drained")
+        assert f"listener 'stuck': worker 0 (thread {tid}) does not end" in daemon.log()
+        with daemon.connect("fine") as client:
+            client.sendall(b"fine")
+            assert client.recv(4) == b"fine"
+        daemon.may_fail = True
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: reaped(tid), "the daemon ends with the thread stopped")
+    assert daemon.process.wait(TIMEOUT) == 1
+
+
+def test_a_removed_listener_that_was_stuck_is_ended_later(start_daemon, engine):
+    fine = listener("fine", engine=engine)
+    daemon = start_daemon(listener("stuck", engine=engine) + fine)
+    daemon.call("Drain", listener="stuck")
+    wait_until(lambda: daemon.status("stuck")["state"] == "drained", "drained")
+    with frozen(daemon, "stuck/0"):
+        daemon.write_config(fine)
+        daemon.call("Reload")
+        assert daemon.call("GetStatus")["leaving"]
+    assert daemon.terminate() == 0
