@@ -183,9 +183,10 @@ static void set_value(struct loader *l, const struct config_key *key, unsigned l
 
 	if (strlen(value) <= CONFIG_VALUE_MAX)
 		err = key->type->parse(key, value, here(l, line), l->section);
-	switch (err) {
-	case 0:
+	if (!err)
 		return;
+	config_key_origin(key, l->section)->refused = true;
+	switch (err) {
 	case -ENAMETOOLONG:
 		config_report(&l->report, here(l, line), l->section_text, key->name,
 			      "expected at most %u bytes, got '%s'", CONFIG_VALUE_MAX, value);

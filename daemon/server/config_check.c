@@ -9,6 +9,12 @@
 
 enum { CHECK_TEXT_MAX = CONFIG_NAME_MAX + 32 };
 
+/* That was said when it was read; its default is no news. */
+static bool is_refused(enum config_section kind, const char *name, const void *section)
+{
+	return config_key_origin(config_key_find(kind, name), (void *)section)->refused;
+}
+
 /* Can a key of this engine do anything in l?  With `auto` any engine of the transport may come. */
 static bool is_for(const char *name, const struct listener_config *l)
 {
@@ -25,6 +31,9 @@ static bool is_idle(const struct config_key *key, const void *section,
 	const struct listener_config *l = section;
 	const struct export_config *e = section;
 
+	if (key->engine && (is_refused(CONFIG_LISTENER, "transport", section) ||
+			    is_refused(CONFIG_LISTENER, "engine", section)))
+		return false;
 	if (key->engine && !is_for(key->engine, l)) {
 		snprintf(unless, CHECK_TEXT_MAX, "engine is %s", key->engine);
 		snprintf(because, CHECK_TEXT_MAX, "engine is %s",
@@ -175,17 +184,32 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 
 /* ---- Transports ---- */
 
+/* What is for the other transport only. */
+static void report_transport(struct config_report *r, struct listener_config *l, const char *key,
+			     const char *value)
+{
+	const char *own = config_transports[l->transport];
+	const char *other =
+		config_transports[l->transport == TRANSPORT_TCP ? TRANSPORT_RDMA : TRANSPORT_TCP];
+	char section[CONFIG_SECTION_TEXT_MAX];
+
+	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, key), l),
+		      config_section_text(CONFIG_LISTENER, l, section), key,
+		      "expected one for transport %s, got '%s' (it needs `transport = %s`)", own,
+		      value, other);
+}
+
 /* What carries the bytes decides which engines and services there are. */
 static void check_transport(struct config_report *r, struct listener_config *l)
 {
 	const char *transport = config_transports[l->transport];
 	char section[CONFIG_SECTION_TEXT_MAX];
 
+	if (is_refused(CONFIG_LISTENER, "transport", l))
+		return;
 	config_section_text(CONFIG_LISTENER, l, section);
 	if (l->engine && l->engine->transport != l->transport)
-		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "engine"), l),
-			      section, "engine", "expected one for transport %s, got '%s'",
-			      transport, l->engine->name);
+		report_transport(r, l, "engine", l->engine->name);
 	for (unsigned i = 0; l->transport == TRANSPORT_RDMA && i < l->address_count; i++) {
 		char text[ADDRESS_TEXT_MAX];
 
@@ -196,9 +220,7 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	}
 	if (l->service &&
 	    !(l->transport == TRANSPORT_RDMA ? l->service->messages : !l->service->remote))
-		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "service"), l),
-			      section, "service", "expected one for transport %s, got '%s'",
-			      transport, l->service->name);
+		report_transport(r, l, "service", l->service->name);
 }
 
 /* A message arrives in one buffer. */
@@ -253,6 +275,8 @@ static void check_export_path(struct config_report *r, struct export_config *e)
 	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
 
 	config_section_text(CONFIG_EXPORT, e, section);
+	if (is_refused(CONFIG_EXPORT, "path", e) || is_refused(CONFIG_EXPORT, "store", e))
+		return;
 	if (e->options.path[0] == '\0') {
 		if (!store || store->file)
 			config_report(r, at, section, "path",
@@ -276,11 +300,12 @@ static void check_export(struct config_report *r, struct export_config *e)
 
 	check_export_path(r, e);
 	config_section_text(CONFIG_EXPORT, e, section);
-	if (o->size == 0 && (o->create || (o->store && !o->store->file)))
+	if (o->size == 0 && !is_refused(CONFIG_EXPORT, "size", e) &&
+	    (o->create || (o->store && !o->store->file)))
 		config_report(r, place_of(CONFIG_EXPORT, "size", e), section, "size",
 			      "expected 1 or more with %s%s, got '0'",
 			      o->create ? "create" : "store = ", o->create ? "" : o->store->name);
-	if (o->iopoll && !o->direct)
+	if (o->iopoll && !o->direct && !is_refused(CONFIG_EXPORT, "direct", e))
 		config_report(r, place_of(CONFIG_EXPORT, "iopoll", e), section, "iopoll",
 			      "expected no unless direct is yes, got 'yes' (direct is no)");
 	if (o->create && o->read_only)

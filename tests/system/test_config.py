@@ -108,6 +108,30 @@ def test_all_errors_are_said_at_once_in_order(check):
 
 
 @pytest.mark.parametrize(
+    "keys, mend",
+    [
+        ("service = rping\n", "transport = rdma"),
+        ("service = fio\n", "transport = rdma"),
+        ("service = echo\nengine = rdma\n", "transport = rdma"),
+        ("transport = rdma\noptional = yes\nservice = http\n", "transport = tcp"),
+        ("transport = rdma\noptional = yes\nservice = echo\nengine = io_uring\n", "transport = tcp"),
+    ],
+)
+def test_what_needs_the_other_transport_says_so(check, keys, mend):
+    status, errors = check(f"[listener x]\naddress = 127.0.0.1:1\n{keys}")
+    assert status == 1 and len(errors) == 1, errors
+    assert f"(it needs `{mend}`)" in errors[0]
+
+
+@pytest.mark.parametrize(
+    "keys", ["path = relative\n", "store = memry\nsize = 1M\n", "path = /x\ncreate = yes\nsize = 5 MB\n"]
+)
+def test_a_wrong_value_is_one_error(check, keys):
+    status, errors = check(f"[export disk]\n{keys}")
+    assert status == 1 and len(errors) == 1, errors
+
+
+@pytest.mark.parametrize(
     "text, line, said",
     [
         (b"[server]\nlog\0-level = info\n", 2, "0x00"),

@@ -160,17 +160,21 @@ static void transports_keep_to_their_own(void **state)
 {
 	(void)state;
 	assert_errors("[listener a]\naddress = 127.0.0.1:1\nservice = rping\n",
-		      "f:3: [listener a] service: expected one for transport tcp, got 'rping'\n");
+		      "f:3: [listener a] service: expected one for transport tcp, got 'rping' (it "
+		      "needs `transport = rdma`)\n");
 #ifdef NB_RDMA
 	assert_string_equal(refusal("engine = rdma"),
-			    "engine: expected one for transport tcp, got 'rdma'\n");
+			    "engine: expected one for transport tcp, got 'rdma' (it needs "
+			    "`transport = rdma`)\n");
 	assert_errors(GOOD "transport = rdma\nengine = epoll\n",
-		      "f:5: [listener a] engine: expected one for transport rdma, got 'epoll'\n");
+		      "f:5: [listener a] engine: expected one for transport rdma, got 'epoll' (it "
+		      "needs `transport = tcp`)\n");
 	assert_errors(GOOD "transport = rdma\nsqpoll = yes\n",
 		      "f:5: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
 		      "(engine is rdma)\n");
 	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = http\n",
-		      "f:4: [listener a] service: expected one for transport rdma, got 'http'\n");
+		      "f:4: [listener a] service: expected one for transport rdma, got 'http' (it "
+		      "needs `transport = tcp`)\n");
 	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = rping\n"
 		      "qp-type = ud\n",
 		      "f:5: [listener a] qp-type: expected rc with service rping, got 'ud'\n");
@@ -180,6 +184,27 @@ static void transports_keep_to_their_own(void **state)
 	assert_non_null(
 		strstr(refusal("engine = rdma"), "got 'rdma' (this build is without rdma)\n"));
 #endif
+}
+
+/* What a refused value would have decided is not judged by its default. */
+static void a_refused_value_is_one_error(void **state)
+{
+	(void)state;
+	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rmda\nservice = rping\n"
+		      "srq = yes\n",
+		      "f:3: [listener a] transport: expected tcp or rdma, got 'rmda' (did you mean "
+		      "'rdma'?)\n");
+	assert_errors(GOOD "engine = urin\nsqpoll = yes\nsqpoll-cpu = 0\n",
+		      "f:4: [listener a] engine: expected auto, rdma, epoll, io_uring-poll or "
+		      "io_uring, got 'urin'\n");
+	assert_errors(
+		"[export x]\npath = x\n",
+		"f:2: [export x] path: expected an absolute path in ASCII, no white space, up "
+		"to 180 bytes or none, got 'x'\n");
+	assert_errors(
+		"[export x]\npath = /x\nsize = 5X\ncreate = yes\ndirect = ye\niopoll = yes\n",
+		"f:3: [export x] size: expected a size from 0 to 1048576T, got '5X'\n"
+		"f:5: [export x] direct: expected yes or no, got 'ye' (did you mean 'yes'?)\n");
 }
 
 static void words_are_suggested(void **state)
@@ -401,6 +426,7 @@ int main(void)
 		cmocka_unit_test(an_empty_value_is_an_error),
 		cmocka_unit_test(cpus_beyond_this_host_are_an_error),
 		cmocka_unit_test(transports_keep_to_their_own),
+		cmocka_unit_test(a_refused_value_is_one_error),
 		cmocka_unit_test(words_are_suggested),
 		cmocka_unit_test(paths_are_absolute_and_fit_a_socket_address),
 		cmocka_unit_test(a_value_has_at_most_180_bytes),
