@@ -12,6 +12,8 @@
 
 /* ---- status ---- */
 
+enum { REASON_NAMES_MAX = 1024 }; /* bytes of those who have the same reason */
+
 static enum style state_style(const char *state)
 {
 	if (!strcmp(state, "serving") || !strcmp(state, "ok"))
@@ -74,17 +76,29 @@ static void render_listeners(struct output *out, const json_t *reply)
 	table_free(t);
 }
 
+/* Each once, with all who have it. */
 static void render_reasons(struct output *out, const json_t *reply)
 {
-	json_t *listener;
-	size_t i;
+	const json_t *listeners = field_get(reply, "listeners");
+	json_t *listener, *other;
+	size_t i, j;
 
-	json_array_foreach(field_get(reply, "listeners"), i, listener) {
+	json_array_foreach(listeners, i, listener) {
 		const char *reason = field_text(listener, "reason");
+		char names[REASON_NAMES_MAX];
+		size_t used = 0;
 
-		if (*reason)
-			output_wrapped(out, STYLE_WARN, 2, "%s: %s", field_text(listener, "name"),
-				       reason);
+		for (j = 0; j < i && *reason; j++)
+			if (!strcmp(field_text(json_array_get(listeners, j), "reason"), reason))
+				reason = "";
+		if (!*reason)
+			continue;
+		json_array_foreach(listeners, j, other)
+			if (used < sizeof(names) && !strcmp(field_text(other, "reason"), reason))
+				used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+							 used ? ", " : "",
+							 field_text(other, "name"));
+		output_wrapped(out, STYLE_WARN, 2, "%s: %s", names, reason);
 	}
 }
 

@@ -132,6 +132,20 @@ static int dump_json(const struct config *config)
 	return 0;
 }
 
+/* Good, and what will be unavailable all the same. */
+static void check(const char *path, const struct config *config)
+{
+	printf("%s: good, %u listeners, %u exports\n", path, config->listener_count,
+	       config->export_count);
+	for (unsigned i = 0; i < config->listener_count; i++) {
+		const struct listener_config *l = &config->listeners[i];
+
+		if (config_absent(l))
+			printf("%s:%u: [listener %s]: unavailable here: %s\n", l->section.file,
+			       l->section.line, l->name, config_absent(l));
+	}
+}
+
 /* ---- Serving ---- */
 
 static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
@@ -243,8 +257,7 @@ int main(int argc, char **argv)
 	case ACTION_SERVE:
 		return serve(path, config) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	case ACTION_CHECK:
-		printf("%s: good, %u listeners, %u exports\n", path, config->listener_count,
-		       config->export_count);
+		check(path, config);
 		break;
 	case ACTION_DUMP:
 		config_dump(config, stdout);

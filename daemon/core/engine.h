@@ -54,6 +54,9 @@ struct engine {
 	const char *name; /* as in `engine = NAME` */
 	enum transport transport;
 
+	/* Why this build has nothing but the name, init() and the transport; NULL: it has all. */
+	const char *absent;
+
 	/* It carries messages: each view of c->rx is one as it was received, each view of c->tx is
 	 * sent as one.  The core neither joins nor splits them. */
 	bool messages;

@@ -3,12 +3,15 @@
 
 #include <string.h>
 
-extern const struct engine engine_rdma, engine_epoll, engine_uring_poll, engine_uring;
+extern const struct engine engine_rdma, engine_no_rdma, engine_epoll, engine_uring_poll,
+	engine_uring;
 
 /* clang-format off */
 const struct engine *const engines[] = {
 #ifdef NB_RDMA
 	&engine_rdma,
+#else
+	&engine_no_rdma,
 #endif
 	&engine_epoll,
 	&engine_uring_poll,

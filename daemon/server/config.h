@@ -115,6 +115,9 @@ int config_load(const char *path, struct config **ret_config, struct config_erro
 int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
 		     struct config_errors *errors);
 
+/* Why no build like this one can serve the listener; NULL: a host could. */
+const char *config_absent(const struct listener_config *l);
+
 void config_free(struct config *config);
 void config_errors_free(struct config_errors *errors);
 

@@ -184,6 +184,15 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 
 /* ---- Transports ---- */
 
+/* Of all engines that l may get: those of a transport are in a build or not. */
+const char *config_absent(const struct listener_config *l)
+{
+	for (unsigned i = 0; engines[i]; i++)
+		if (engines[i]->transport == l->transport)
+			return engines[i]->absent;
+	return NULL;
+}
+
 /* What is for the other transport only. */
 static void report_transport(struct config_report *r, struct listener_config *l, const char *key,
 			     const char *value)
@@ -221,6 +230,20 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	if (l->service &&
 	    !(l->transport == TRANSPORT_RDMA ? l->service->messages : !l->service->remote))
 		report_transport(r, l, "service", l->service->name);
+}
+
+/* What this build cannot serve must be `optional`. */
+static void check_build(struct config_report *r, struct listener_config *l)
+{
+	const char *absent = config_absent(l);
+	char section[CONFIG_SECTION_TEXT_MAX];
+
+	if (!absent || l->optional)
+		return;
+	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "transport"), l),
+		      config_section_text(CONFIG_LISTENER, l, section), "transport",
+		      "expected one that this build has unless optional is yes, got '%s' (%s)",
+		      config_transports[l->transport], absent);
 }
 
 /* A message arrives in one buffer. */
@@ -368,6 +391,7 @@ void config_check(struct config_report *r)
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
 		check_transport(r, l);
+		check_build(r, l);
 		check_qp_type(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);

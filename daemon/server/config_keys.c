@@ -11,9 +11,7 @@ const char *const config_class_names[] = { "live", "listener", "export", "restar
 /* By enum transport. */
 const char *const config_transports[] = {
 	[TRANSPORT_TCP] = "tcp",
-#ifdef NB_RDMA
 	[TRANSPORT_RDMA] = "rdma",
-#endif
 	NULL,
 };
 
@@ -60,9 +58,9 @@ const struct config_key config_keys[] = {
 	LISTENER("address", addresses, addresses, NULL, REPLACE,
 		 "where to listen; a list; port 0: the kernel chooses"),
 	LISTENER("transport", choice, transport, "tcp", REPLACE,
-		 "what carries the bytes", .words = config_transports, .absent = "rdma"),
+		 "what carries the bytes", .words = config_transports),
 	LISTENER("engine", engine, engine, "auto", REPLACE,
-		 "how bytes move; auto: the best that this host allows", .absent = "rdma"),
+		 "how bytes move; auto: the best that this host allows"),
 	LISTENER("service", service, service, NULL, REPLACE,
 		 "what the bytes mean"),
 	LISTENER("workers", uint, workers, "1", REPLACE,
@@ -216,10 +214,6 @@ void config_key_hint(const struct config_key *key, const char *value,
 	struct suggestion s = { .text = value };
 
 	text[0] = '\0';
-	if (key->absent && !strcmp(key->absent, value)) {
-		snprintf(text, CONFIG_TEXT_MAX, " (this build is without %s)", value);
-		return;
-	}
 	for (unsigned i = 0; key->type->word && key->type->word(key, i); i++)
 		suggest_try(&s, key->type->word(key, i));
 	if (s.best)

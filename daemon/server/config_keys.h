@@ -57,7 +57,6 @@ struct config_key {
 	const char *service;      /* likewise */
 	bool of_files;            /* of an export: so can only those that are files */
 	bool of_exports;          /* of a listener: so can only services that serve exports */
-	const char *absent;       /* a value of which people have read, but not in this version */
 };
 
 extern const char *const config_qp_types[];

@@ -211,9 +211,6 @@ static void check_engines(json_t *checks)
 		if (engines[i]->examine)
 			engines[i]->examine(check_found, checks);
 	}
-	if (!engine_find("rdma"))
-		check(checks, "rdma", false, "unavailable", "this build is without it",
-		      "make deps RDMA=yes, then make RDMA=yes");
 }
 
 /* ---- The configuration's listeners ---- */

@@ -424,7 +424,7 @@ void listener_accept_waiting(struct listener *l)
 void listener_log(const struct listener *l)
 {
 	if (l->state == LISTENER_UNAVAILABLE) {
-		log_write(LOG_WARNING, l->name, "listener '%s': unavailable: %s", l->name,
+		log_write(LOG_NOTICE, l->name, "listener '%s': unavailable: %s", l->name,
 			  l->reason.text);
 		return;
 	}

@@ -365,6 +365,42 @@ def test_an_optional_listener_without_its_address_is_unavailable(start_daemon, e
     daemon.wait_closed("echo")
 
 
+# ---- A host, or a build, without RDMA ----
+
+needs_no_rdma = pytest.mark.skipif(
+    pathlib.Path("/sys/class/infiniband").is_dir() and any(os.scandir("/sys/class/infiniband")),
+    reason="this host has an RDMA device",
+)
+RDMA_LISTENERS = "".join(
+    listener(name, name, engine="auto", transport="rdma", address=f"0.0.0.0:{port}", optional="yes")
+    for name, port in (("echo", 7010), ("rping", 7174), ("fio", 7175))
+)
+
+
+@needs_no_rdma
+def test_without_rdma_optional_listeners_are_unavailable(start_daemon):
+    daemon = start_daemon(listener("tcp") + RDMA_LISTENERS)
+    (reason,) = {daemon.status(name)["reason"] for name in ("echo", "rping", "fio")}
+    assert "no RDMA device" in reason or "without RDMA: make" in reason, reason
+    lines = daemon.log().splitlines()
+    assert sum("unavailable" in line for line in lines) == 3, daemon.log()
+    assert not any("warning" in line or "error" in line for line in lines), daemon.log()
+    shown = " ".join(daemon.nbctl("status").stdout.split())
+    assert shown.count(reason) == 1 and f"echo, rping, fio: {reason}" in shown
+    assert daemon.nbctl("reload").returncode == 0
+    with daemon.connect("tcp") as s:
+        echo(s)
+    daemon.wait_closed("tcp")
+
+
+@needs_no_rdma
+def test_without_rdma_a_needed_listener_is_an_error(start_daemon):
+    config = listener("tcp") + RDMA_LISTENERS.replace("optional = yes\n", "", 1)
+    log = start_and_fail(start_daemon, config)
+    (error,) = [line for line in log.splitlines() if "error:" in line]
+    assert "no RDMA device" in error or "without RDMA: make" in error
+
+
 # ---- A host without io_uring ----
 
 

@@ -1,0 +1,20 @@
+/* Engine `rdma` in a build without its libraries: configurations stay valid, and `optional`
+ * listeners say why they are not served. */
+#include <errno.h>
+
+#include "engine.h"
+
+#define NO_RDMA "this build is without RDMA: make deps RDMA=yes, then make RDMA=yes"
+
+static int no_rdma_init(struct worker *w, struct reason *reason)
+{
+	(void)w;
+	return reason_set(reason, -ENOSYS, NO_RDMA);
+}
+
+const struct engine engine_no_rdma = {
+	.name = "rdma",
+	.transport = TRANSPORT_RDMA,
+	.absent = NO_RDMA,
+	.init = no_rdma_init,
+};
