@@ -333,6 +333,10 @@ int parse_network(const char *text, struct network *ret_network)
 	uint64_t bits;
 	int err;
 
+	if (!strcmp(text, "local")) {
+		*ret_network = (struct network){ .local = true };
+		return 0;
+	}
 	if (!copy_text(host, sizeof(host), text, length))
 		return -EINVAL;
 	err = parse_host(host, &network);
@@ -363,6 +367,8 @@ char *format_network(const struct network *network, char text[static ADDRESS_TEX
 	unsigned bits = ipv4 ? network->bits - MAPPED_BITS : network->bits;
 	size_t length;
 
+	if (network->local)
+		return strcpy(text, "local");
 	inet_ntop(ipv4 ? AF_INET : AF_INET6, &network->prefix.s6_addr[ipv4 ? 12 : 0], text,
 		  ADDRESS_TEXT_MAX);
 	length = strlen(text);

@@ -45,12 +45,15 @@ char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRES
 /* The same with the range of ports. */
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX]);
 
-/* A network: `127.0.0.0/8`, `::1`, `2001:db8::/32`. Bits beyond the prefix must be zero. */
+/* A network: `127.0.0.0/8`, `::1`, `2001:db8::/32`. Bits beyond the prefix must be zero.  Or
+ * `local`, the addresses of this host, which only the kernel knows. */
 struct network {
 	struct in6_addr prefix; /* IPv4 as ::ffff:a.b.c.d */
 	uint8_t bits;           /* 0..128, of the mapped form */
+	bool local;             /* all of the above: 0 */
 };
 int parse_network(const char *text, struct network *ret_network);
+/* Not of `local`. */
 bool network_contains(const struct network *network, const struct in6_addr *mapped);
 
 /* What bind() and connect() want to know of sa beside it. */

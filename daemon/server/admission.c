@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ADMISSION_BUCKETS = 1024 };
 
@@ -78,10 +79,40 @@ static bool user_as_address(int fd, struct in6_addr *ret_address)
 	return true;
 }
 
-static bool admission_allowed(const struct admission *a, const struct in6_addr *peer)
+static bool is_loopback(const struct in6_addr *address)
 {
+	return IN6_IS_ADDR_LOOPBACK(address) ||
+	       (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+/* Is it an address of this host?  Only from there would the kernel send to itself.  Nothing is
+ * sent. */
+static bool is_local(const struct sockaddr_storage *peer)
+{
+	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
+	struct in6_addr there = sockaddr_mapped(peer), here;
+	socklen_t len = sizeof(from);
+	int fd;
+
+	if (is_loopback(&there))
+		return true;
+	fd = socket(peer->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	if (connect(fd, (const struct sockaddr *)peer, sockaddr_size(peer)) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&from, &len) < 0)
+		from.ss_family = AF_UNSPEC;
+	close(fd);
+	here = sockaddr_mapped(&from);
+	return from.ss_family == peer->ss_family && IN6_ARE_ADDR_EQUAL(&here, &there);
+}
+
+static bool admission_allowed(const struct admission *a, const struct sockaddr_storage *peer)
+{
+	struct in6_addr address = sockaddr_mapped(peer);
+
 	for (unsigned i = 0; i < a->allow_count; i++)
-		if (network_contains(&a->allow[i], peer))
+		if (a->allow[i].local ? is_local(peer) : network_contains(&a->allow[i], &address))
 			return true;
 	return a->allow_count == 0;
 }
@@ -132,20 +163,20 @@ static int admission_check_peer(struct admission *a, int fd, const struct sockad
 	socklen_t len = sizeof(sa);
 	struct admission_peer *peer;
 	struct in6_addr address;
-	bool local;
+	bool is_unix;
 	int rc = 0;
 
 	if (from)
 		sa = *from;
 	else if (getpeername(fd, (struct sockaddr *)&sa, &len) < 0)
 		return -EACCES; /* gone already */
-	local = sa.ss_family == AF_UNIX;
+	is_unix = sa.ss_family == AF_UNIX;
 	address = sockaddr_mapped(&sa);
-	if (local && !user_as_address(fd, &address))
+	if (is_unix && !user_as_address(fd, &address))
 		return -EACCES;
 	pthread_mutex_lock(&a->lock);
 	/* Whom its file's mode lets in is allowed on a Unix socket. */
-	if (!local && !admission_allowed(a, &address)) {
+	if (!is_unix && !admission_allowed(a, &sa)) {
 		rc = -EACCES;
 	} else if (a->max_per_address) {
 		peer = admission_count(a, &address);

@@ -396,7 +396,7 @@ void config_check(struct config_report *r)
 		check_messages(r, l);
 		check_listener_exports(r, l);
 		/* See parse_networks(). */
-		if (l->allow_count == 1 && l->allow[0].bits == 0)
+		if (l->allow_count == 1 && l->allow[0].bits == 0 && !l->allow[0].local)
 			l->allow_count = 0;
 	}
 }

@@ -155,6 +155,16 @@ const struct config_type config_addresses = {
 
 /* ---- Networks ---- */
 
+static const char *word_networks(UNUSED const struct config_key *key, unsigned index)
+{
+	return (const char *const[]){ "local", "any", NULL }[index];
+}
+
+static bool is_any(const struct network *network)
+{
+	return network->bits == 0 && !network->local;
+}
+
 /* `any` is the network ::/0 until config_check() makes it the empty list: so it counts as an entry
  * while the file is read. */
 static int parse_networks(UNUSED const struct config_key *key, const char *text,
@@ -166,7 +176,7 @@ static int parse_networks(UNUSED const struct config_key *key, const char *text,
 
 	if (err)
 		return err;
-	if (l->allow_count > 0 && (network.bits == 0 || l->allow[0].bits == 0))
+	if (l->allow_count > 0 && (is_any(&network) || is_any(&l->allow[0])))
 		return -EEXIST;
 	if (l->allow_count == CONFIG_NETWORKS_MAX)
 		return -E2BIG;
@@ -199,7 +209,7 @@ const struct config_type config_networks = {
 	.parse = parse_networks,
 	.format = format_networks,
 	.expect = expect_networks,
-	.word = word_any,
+	.word = word_networks,
 	.count = count_networks,
 };
 

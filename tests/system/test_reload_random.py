@@ -51,7 +51,7 @@ def random_listener(rng, name, addresses, exports):
         ("buffers", rng.choice([None, 64, 128])),
         ("max-connections", rng.choice([None, 5, 50])),
         ("idle-timeout", rng.choice([None, "10min", "1h"])),
-        ("allow", rng.choice([None, None, "127.0.0.0/8"])),
+        ("allow", rng.choice([None, None, "127.0.0.0/8", "local"])),
         ("optional", rng.choice([None, None, "yes"])),
     ]
     keys += [("address", addresses.pop()) for _ in range(rng.choice([1, 1, 2]))]

@@ -1,6 +1,8 @@
 /* server/admission.c: limits, the allow list, and that the counts come back to zero. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -174,6 +176,7 @@ static void the_allow_list_lets_only_its_networks_in(void **state)
 		{ "10.0.0.0/8", 9, -EACCES },
 		{ "::1/128", 9, -EACCES },
 		{ "::ffff:127.0.0.0/120", 9, 0 },
+		{ "local", 9, 0 },
 	};
 
 	(void)state;
@@ -195,6 +198,53 @@ static void the_allow_list_lets_only_its_networks_in(void **state)
 		}
 		admission_free(a);
 	}
+}
+
+/* Asks for a client with that address, whose connection nobody has. */
+static int enter_from(struct admission *a, const char *host)
+{
+	struct sockaddr_storage peer = { .ss_family = strchr(host, ':') ? AF_INET6 : AF_INET };
+	void *ticket;
+	int rc;
+
+	if (peer.ss_family == AF_INET)
+		inet_pton(AF_INET, host, &((struct sockaddr_in *)&peer)->sin_addr);
+	else
+		inet_pton(AF_INET6, host, &((struct sockaddr_in6 *)&peer)->sin6_addr);
+	rc = admission_enter(a, -1, &peer, &ticket);
+	if (rc == 0)
+		admission_release(a, ticket);
+	return rc;
+}
+
+/* Loopback, and whatever addresses its interfaces have, of which the tests' host may have none. */
+static void local_lets_this_host_in(void **state)
+{
+	static const char *const others[] = { "192.0.2.1", "198.51.100.7",
+					      "0.0.0.0",   "255.255.255.255",
+					      "224.0.0.1", "2001:db8::1",
+					      "::",        "ff02::1" };
+	struct admission *a = admission_with(1, 0, "local");
+	struct ifaddrs *own;
+
+	(void)state;
+	assert_int_equal(getifaddrs(&own), 0);
+	for (const struct ifaddrs *i = own; i; i = i->ifa_next) {
+		char host[INET6_ADDRSTRLEN];
+
+		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP))
+			continue;
+		inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr, host,
+			  sizeof(host));
+		assert_int_equal(enter_from(a, host), 0);
+	}
+	freeifaddrs(own);
+	assert_int_equal(enter_from(a, "127.1.2.3"), 0);
+	assert_int_equal(enter_from(a, "::1"), 0);
+	assert_int_equal(enter_from(a, "::ffff:127.0.0.1"), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
+		assert_int_equal(enter_from(a, others[i]), -EACCES);
+	admission_free(a);
 }
 
 /* The server's end of a connection of this user over a Unix socket. */
@@ -342,6 +392,7 @@ int main(void)
 		cmocka_unit_test(each_address_has_its_own_limit),
 		cmocka_unit_test(ipv4_and_its_mapped_form_are_one_address),
 		cmocka_unit_test(the_allow_list_lets_only_its_networks_in),
+		cmocka_unit_test(local_lets_this_host_in),
 		cmocka_unit_test(on_unix_sockets_a_user_takes_the_place_of_an_address),
 		cmocka_unit_test(who_is_gone_already_is_refused),
 		cmocka_unit_test(a_changed_limit_counts_those_that_are_open),

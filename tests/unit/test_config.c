@@ -130,7 +130,7 @@ static void an_empty_value_is_an_error(void **state)
 	assert_string_equal(refusal("optional ="), "optional: expected yes or no, got ''\n");
 	assert_string_equal(refusal("allow ="),
 			    "allow: expected a network such as 127.0.0.0/8 or ::1 (no bits behind "
-			    "the prefix) or any, got ''\n");
+			    "the prefix), local or any, got ''\n");
 	assert_non_null(strstr(refusal("allow = ::1,,::2"), "got ''\n"));
 	assert_non_null(strstr(refusal("allow = ::1,"), "got ''\n"));
 }

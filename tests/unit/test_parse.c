@@ -355,8 +355,8 @@ static void a_peer_is_looked_up_in_its_mapped_form(void **state)
 
 static void networks_print_what_reads_back_the_same(void **state)
 {
-	static const char *const texts[] = { "127.0.0.0/8", "0.0.0.0/0", "10.0.0.1",     "::/0",
-					     "::1",         "::/95",     "2001:db8::/32" };
+	static const char *const texts[] = { "127.0.0.0/8", "0.0.0.0/0", "10.0.0.1",      "::/0",
+					     "::1",         "::/95",     "2001:db8::/32", "local" };
 	struct network network, again;
 	char text[ADDRESS_TEXT_MAX];
 
@@ -367,6 +367,7 @@ static void networks_print_what_reads_back_the_same(void **state)
 		assert_int_equal(parse_network(text, &again), 0);
 		assert_memory_equal(&network.prefix, &again.prefix, sizeof(again.prefix));
 		assert_int_equal(network.bits, again.bits);
+		assert_int_equal(network.local, again.local);
 	}
 }
 
@@ -375,7 +376,7 @@ static void networks_refuse_bits_behind_the_prefix(void **state)
 	(void)state;
 	assert_refused(parse_network, struct network, -EINVAL, "", "/", "/8", "10.0.0.1/8",
 		       "10.0.0.0/", "10.0.0.0/8 ", "10.0.0.0/-1", "10.0.0.0/08", "10.0.0.0/8/8",
-		       "10/8", "::1/127", "[::1]", "any", "localhost");
+		       "10/8", "::1/127", "[::1]", "any", "localhost", "local/8", "locale");
 	assert_refused(parse_network, struct network, -ERANGE, "10.0.0.0/33", "::/129",
 		       "0.0.0.0/256");
 }
