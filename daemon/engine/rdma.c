@@ -8,9 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "conn.h"
@@ -248,6 +250,22 @@ static int rdma_prepare(struct worker *w, struct reason *reason)
 	return 0;
 }
 
+/* The libraries find devices without it, but not all of their addresses. */
+static int rdma_try_netlink(struct reason *reason)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
+	int error = errno;
+
+	if (fd >= 0)
+		close(fd);
+	if (fd >= 0 || error != EAFNOSUPPORT)
+		return 0;
+	return reason_set(reason, -error,
+			  "netlink sockets: %s; RestrictAddressFamilies=AF_NETLINK in the unit "
+			  "(nbserved-rdma.conf has it)",
+			  strerror(error));
+}
+
 static int rdma_start(struct worker *w, struct reason *reason)
 {
 	struct rdma *e = w->engine_state;
@@ -255,6 +273,9 @@ static int rdma_start(struct worker *w, struct reason *reason)
 
 	if (rdma_count_devices() == 0)
 		return rdma_no_devices(reason);
+	rc = rdma_try_netlink(reason);
+	if (rc < 0)
+		return rc;
 	e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (e->epoll_fd < 0)
 		return rdma_refuse(reason, "epoll_create1", errno);
