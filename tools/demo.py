@@ -57,10 +57,11 @@ def say(text="", end="\n"):
 class Load:
     """One way to drive a service.  argv() is a whole command: what is measured is what runs."""
 
-    def __init__(self, service, label, argv):
+    def __init__(self, service, label, argv, transport="tcp"):
         self.service = service
         self.label = label
         self.argv = argv
+        self.transport = transport
 
     def prepare(self, demo, port):
         """Before the first visit."""
@@ -201,13 +202,6 @@ def rping(size, count):
 
 
 RDMA_ADDRESS = rdma_address()
-RDMA = f"""
-[listener rping-rdma]
-address = {RDMA_ADDRESS}:0
-transport = rdma
-service = rping
-optional = yes
-"""
 
 LOADS = [RedisLoad(c, p) for p in (1, 16) for c in (1, 50, 200)] + [
     Load("discard", "fio --rw=write --bs=64k", fio("write")),
@@ -230,8 +224,8 @@ LOADS += [
 ]
 if not rdma_missing():
     LOADS += [
-        Load("rping", "rping -S 64 -C 1000", rping(64, 1000)),
-        Load("rping", "rping -S 65535 -C 200", rping(65535, 200)),
+        Load("rping", "rping -S 64 -C 1000", rping(64, 1000), "rdma"),
+        Load("rping", "rping -S 65535 -C 200", rping(65535, 200), "rdma"),
     ]
 
 
@@ -262,7 +256,7 @@ def demo_config(directory):
     text = re.sub(r"/(run|var/lib)/nbserved/", f"{directory}/", text)
     text = re.sub(r"(?m)^(address = 127\.0\.0\.1:)(\d+)", address, text)
     text += "".join(BASELINE.format(service=s) for s in BASELINE_SERVICES)
-    return text + ("" if rdma_missing() else RDMA), taken
+    return text, taken
 
 
 # ---- CPUs ----
@@ -413,7 +407,9 @@ class Demo:
         # The baseline of each comparison first.
         serving.sort(key=lambda l: (l["engine"] != "epoll", l["stores"] != ["threads"]))
         for load in LOADS:
-            listeners = [l for l in serving if l["service"] == load.service]
+            listeners = [
+                l for l in serving if (l["service"], l["transport"]) == (load.service, load.transport)
+            ]
             if listeners:
                 self.run_load(load, listeners)
 
@@ -430,7 +426,7 @@ class Demo:
         say("Listeners: those of conf/nbserved.ini; what it has on io_uring alone also on epoll.")
         if taken:
             say(f"Taken on this host, so others were chosen: port {', '.join(map(str, taken))}.")
-        for reason, names in absent(status).items():
+        for reason, names in absent(status, "tcp" if rdma_missing() else None).items():
             say(textwrap.fill(f"{', '.join(names)}: {reason}", 100, subsequent_indent="  "))
         if rdma_missing():
             say(f"RDMA: no rows: {rdma_missing()}.")
@@ -476,11 +472,11 @@ class Demo:
         return self.failures
 
 
-def absent(status):
-    """The listeners that do not serve, by why."""
+def absent(status, transport):
+    """The listeners, of one transport or all, that do not serve, by why."""
     reasons = {}
     for listener in status["listeners"]:
-        if listener["state"] != "serving":
+        if listener["state"] != "serving" and transport in (None, listener["transport"]):
             reason = f"{listener['state']}: {listener.get('reason', '')}"
             reasons.setdefault(reason, []).append(listener["name"])
     return reasons

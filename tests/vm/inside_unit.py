@@ -1,4 +1,5 @@
 """What test_rdma.py runs in a VM with systemd: the installed, sandboxed service, with RDMA let in."""
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -6,13 +7,9 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
 ADDRESSES = {"rxe": "10.9.0.1", "siw": "10.9.1.1"}
-CONFIG = """[server]
-[listener rdma]
-address = 0.0.0.0:7471
-transport = rdma
-service = echo
-workers = 2
-"""
+RDMA = ["echo-rdma", "rping-rdma", "fio-rdma"]  # of the installed configuration
+DROP_IN = Path("/etc/systemd/system/nbserved.service.d/rdma.conf")
+NEEDED = Path("/etc/nbserved/conf.d/needed.ini")
 
 
 def run(*words, check=True):
@@ -26,6 +23,42 @@ def journal():
     return subprocess.run(["journalctl", "--no-pager", "-u", "nbserved"], capture_output=True, text=True).stdout
 
 
+def start(drop_in, check=True):
+    DROP_IN.parent.mkdir(parents=True, exist_ok=True)
+    DROP_IN.write_text(drop_in)
+    run("systemctl", "daemon-reload")
+    run("systemctl", "reset-failed", "nbserved", check=False)
+    run("systemctl", "restart", "nbserved", check=check)
+
+
+def rdma_listeners():
+    """[(state, reason), ...]; all others serve, and nobody complains."""
+    status = json.loads(run("nbctl", "status", "--json"))
+    listeners = {listener["name"]: listener for listener in status["listeners"]}
+    rdma = [listeners.pop(name) for name in RDMA]
+    assert {listener["state"] for listener in listeners.values()} == {"serving"}, status
+    return [(listener["state"], listener.get("reason", "")) for listener in rdma]
+
+
+def is_unavailable(*reasons):
+    for state, reason in rdma_listeners():
+        assert state == "unavailable" and all(part in reason for part in reasons), reason
+
+
+def clients():
+    """Of the installed listeners, over both devices."""
+    for name, address in ADDRESSES.items():
+        for words in (("-C", 20), ("-C", 5, "-S", 65535)):
+            out = run("rping", "-c", "-V", "-v", "-a", address, "-p", 7174, *words)
+            assert out.count("ping data: ") == words[1], out
+        for words in ((4, 4096, 50, 4), (1, 64, 200, 1)):
+            out = run(BUILD / "vm/rdma_client", "echo", address, 7010, *words)
+            assert out == f"ok {words[0] * words[2]}\n", out
+        run("fio", "--name=f", "--thread", "--ioengine=rdma", f"--hostname={address}", "--port=7175", "--verb=write",
+            "--rw=write", "--bs=4k", "--iodepth=4", "--size=1M")
+        print(f"{name}: rping, echo and fio are served")
+
+
 def main():
     run("modprobe", "-a", "rdma_rxe", "siw", "ib_uverbs", "rdma_ucm")
     for name, address in ADDRESSES.items():
@@ -37,23 +70,29 @@ def main():
     run("make", "-C", TOP, "-o", "all", f"BUILD={BUILD}", "install")  # as it was built
     run("systemd-sysusers")
     run("systemd-tmpfiles", "--create", "nbserved.conf")
-    Path("/etc/nbserved/nbserved.ini").write_text(CONFIG)
-    run("systemctl", "daemon-reload")
+    drop_in = Path("/usr/share/nbserved/nbserved-rdma.conf").read_text()
 
-    # Without the drop-in there are no devices, and the start says what is missing.
-    run("systemctl", "start", "nbserved", check=False)
-    assert "nbserved-rdma.conf" in journal() and "DeviceAllow=" in journal(), journal()
+    # As installed: no devices are let in.
+    start("")
+    is_unavailable("nbserved-rdma.conf", "DeviceAllow=")
+    said = journal()
+    assert said.count(": unavailable: ") == 3 and "librdmacm" not in said and "libibverbs" not in said, said
 
-    drop_in = Path("/etc/systemd/system/nbserved.service.d")
-    drop_in.mkdir(parents=True)
-    (drop_in / "rdma.conf").write_text(Path("/usr/share/nbserved/nbserved-rdma.conf").read_text())
-    run("systemctl", "daemon-reload")
-    run("systemctl", "reset-failed", "nbserved")
-    run("systemctl", "start", "nbserved")
-    for address in ADDRESSES.values():
-        for words in ((4, 4096, 50, 4), (1, 64, 200, 1)):
-            out = run(BUILD / "vm/rdma_client", "echo", address, 7471, *words)
-            assert out == f"ok {words[0] * words[2]}\n", out
+    # Whoever lets in only half is told of the other.
+    start(drop_in.replace("RestrictAddressFamilies=", "#"))
+    is_unavailable("RestrictAddressFamilies=AF_NETLINK", "nbserved-rdma.conf")
+
+    # What is not optional stops the start.
+    NEEDED.parent.mkdir(exist_ok=True)
+    NEEDED.write_text("[listener echo-rdma]\noptional = no\n")
+    start("", check=False)
+    assert run("systemctl", "is-failed", "nbserved").strip() == "failed"
+    assert "listener 'echo-rdma' (" in journal(), journal()
+    NEEDED.unlink()
+
+    start(drop_in)
+    assert rdma_listeners() == [("serving", "")] * 3
+    clients()
     status = run("nbctl", "status")
     assert "rxe0/1 RoCE" in status and "siw0/1 iWARP" in status, status
     print(run("systemd-analyze", "security", "--no-pager", "nbserved").strip().splitlines()[-1])
