@@ -107,7 +107,7 @@ __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool t
 			if ((size_t)n < room && !to_eagain)
 				return READINESS_DRAINED;
 		}
-		if (i == READINESS_READS || c->rx.bytes > c->worker->held_max)
+		if (i == READINESS_READS || conn_is_full(c))
 			return READINESS_MORE;
 		room = c->worker->pool.chunk_size;
 		n = c->flags & CONN_WIDE ? recv_wide(c, &room) : recv_one(c);

@@ -1,0 +1,58 @@
+/* engine/readiness.c on a socket, with no engine around it. */
+#include <sys/socket.h>
+
+#include "readiness.h"
+#include "service_case.h"
+#include "util.h"
+
+enum { CHUNK = 16 * 1024, CHUNKS = 512 };
+
+extern const struct service service_echo;
+
+/* The peer sends `bytes`, which the socket has room for. */
+static void peer_sends(int fd, size_t bytes)
+{
+	static const uint8_t data[CHUNK];
+
+	for (; bytes > 0; bytes -= sizeof(data))
+		assert_int_equal(send(fd, data, sizeof(data), MSG_DONTWAIT), sizeof(data));
+}
+
+/* What is received at a time widens up to all that a connection may hold. */
+static void what_is_held_counts_before_the_next_receive(void **state)
+{
+	struct service_case *t;
+	int fds[2], room = 4 << 20;
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	if (setsockopt(fds[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) < 0)
+		skip(); /* only root may have such a large one */
+	t = case_new(&service_echo, CHUNKS, CHUNK);
+	t->conn->fd = fds[0];
+	t->room = 0;
+	/* A chunk, and what four of them hold: the next receive is as wide as can be. */
+	peer_sends(fds[1], 5 * CHUNK);
+	assert_int_equal(readiness_recv(t->conn, true), READINESS_DRAINED);
+	case_turns(t);
+	assert_int_equal(t->conn->tx.bytes, 5 * CHUNK);
+
+	peer_sends(fds[1], 3 * CONN_HELD_MAX);
+	assert_int_equal(readiness_recv(t->conn, true), READINESS_MORE);
+	assert_true(conn_held_bytes(t->conn) >= CONN_HELD_MAX);
+	assert_true(conn_held_bytes(t->conn) < 2 * CONN_HELD_MAX);
+	case_turns(t);
+	assert_true(t->recv_off);
+	case_free(t);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_held_counts_before_the_next_receive),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
