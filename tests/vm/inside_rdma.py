@@ -224,9 +224,9 @@ def test_refusals_say_why(start_daemon, device):
     assert client(daemon, "echo", 1, 10, 10, 1) == "ok 10\n"
 
 
-def test_private_data_of_every_length(start_daemon, device):
+def test_private_data_before_messages(start_daemon, device):
     daemon = start_daemon(section(device))
-    for size in {"rxe": range(0, 57, 8), "siw": (0, 1, 56, 57, 200)}[device]:
+    for size in {"rxe": (0, 1, 55, 56), "siw": (0, 1, 57, 251)}[device]:
         assert client(daemon, "private", size) == "ok 1\n"
 
 
@@ -539,6 +539,15 @@ def test_drain_under_load(start_daemon, device):
     with flooding(daemon):
         assert daemon.terminate() == 0
     wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
+
+
+def test_cq_moderation_where_there_is_none(start_daemon, device):
+    """Software devices have none: asking for it changes nothing, and status does not list it."""
+    daemon = start_daemon(section(device, cq_moderation="50ms"))
+    assert client(daemon, "echo", 2, 64, 50, 2) == "ok 100\n"
+    features = daemon.status("r")["engine_features"]
+    assert "selective_signalling" in features and "cq_moderation" not in features
+    assert re.search(rf"^ok +rdma: {device}0 .* no completion moderation$", doctor(), re.M)
 
 
 def test_busy_poll(start_daemon, device):

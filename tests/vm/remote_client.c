@@ -8,12 +8,13 @@
  *       `connected`, and `disconnected` when the server has ended the connection.
  *   remote_client immediate ADDRESS PORT BYTES
  *       Has remote_server write so many bytes here and say so.  Prints `ok BYTES`.
- *   remote_client private ADDRESS PORT BYTES
- *       Connects with so many bytes of private data.  Prints `connected`, or `cannot`: the device
- *       carries fewer.
+ *   remote_client private ADDRESS PORT
+ *       Connects with private data of every length that can be asked for, 0 to 255 bytes.  Prints
+ *       `carries 0 to BYTES`: with more it could not.
  *   remote_client region ADDRESS PORT BYTES BUFFERS
  *       As fio would: asks for that many buffers of so many bytes, fills each with a pattern of its
- *       own, the last with a write that tells the server (not over iWARP), and reads all back.
+ *       own, all but the first with a write that tells the server (not over iWARP), and reads all
+ *       back.
  *       Prints `ok BUFFERS`.
  *   remote_client beyond ADDRESS PORT BYTES
  *       Asks for two buffers and writes one byte beyond the second.  Prints what the device says.
@@ -66,7 +67,8 @@ static void post_reply(void)
 		die("rdma_post_recv");
 }
 
-static void connect_to(const char *address, const char *port, size_t private_bytes)
+/* False: refused. */
+static bool connect_to(const char *address, const char *port, size_t private_bytes)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *to;
 	struct ibv_qp_init_attr attr = {
@@ -95,12 +97,7 @@ static void connect_to(const char *address, const char *port, size_t private_byt
 	message_mr = share(message, sizeof(message));
 	reply_mr = share(reply, sizeof(reply));
 	post_reply();
-	if (rdma_connect(id, &param) == 0)
-		return;
-	if (private_bytes == 0)
-		die("rdma_connect");
-	puts(errno == EINVAL ? "cannot" : strerror(errno));
-	exit(0);
+	return rdma_connect(id, &param) == 0;
 }
 
 static void check(int count, const struct ibv_wc *wc, const char *what)
@@ -271,7 +268,7 @@ static void do_region(char **words)
 
 	ask(bytes, buffers);
 	for (unsigned i = 0; i < buffers; i++) {
-		bool tells = i + 1 == buffers && has_immediate;
+		bool tells = i > 0 && has_immediate;
 		uint64_t address = address_of(i, &key);
 
 		memset(source, (int)(i + 1), bytes);
@@ -329,28 +326,48 @@ static void do_immediate(char **words)
 	rdma_disconnect(id);
 }
 
-static void do_private(char **words)
+static int do_private(const char *address, const char *port)
 {
-	(void)words;
-	puts("connected");
-	rdma_disconnect(id);
+	int carried = -1;
+
+	for (int bytes = 0; bytes <= UINT8_MAX; bytes++) {
+		if (connect_to(address, port, (size_t)bytes)) {
+			if (carried != bytes - 1) {
+				fprintf(stderr, "%d bytes, but not %d\n", bytes, carried + 1);
+				return 3;
+			}
+			carried = bytes;
+			rdma_disconnect(id);
+		}
+		rdma_dereg_mr(source_mr);
+		rdma_dereg_mr(sink_mr);
+		rdma_dereg_mr(message_mr);
+		rdma_dereg_mr(reply_mr);
+		rdma_destroy_ep(id);
+	}
+	printf("carries 0 to %d\n", carried);
+	return 0;
 }
 
 static const struct {
 	const char *name;
 	int words;
 	void (*run)(char **words);
-} modes[] = { { "rping", 2, do_rping },     { "wrong", 1, do_wrong },
-	      { "region", 2, do_region },   { "beyond", 1, do_beyond },
-	      { "private", 1, do_private }, { "immediate", 1, do_immediate } };
+} modes[] = { { "rping", 2, do_rping },
+	      { "wrong", 1, do_wrong },
+	      { "region", 2, do_region },
+	      { "beyond", 1, do_beyond },
+	      { "immediate", 1, do_immediate } };
 
 int main(int argc, char **argv)
 {
+	if (argc == 4 && !strcmp(argv[1], "private"))
+		return do_private(argv[2], argv[3]);
 	for (unsigned i = 0; argc >= 4 && i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (strcmp(argv[1], modes[i].name) != 0 || argc != 4 + modes[i].words)
 			continue;
-		connect_to(argv[2], argv[3],
-			   modes[i].run == do_private ? strtoul(argv[4], NULL, 10) : 0);
+		if (!connect_to(argv[2], argv[3], 0))
+			die("rdma_connect");
 		modes[i].run(argv + 4);
 		return 0;
 	}
