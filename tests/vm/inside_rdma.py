@@ -245,9 +245,16 @@ def test_silent_connections_are_closed_after_idle_timeout(start_daemon, device):
     daemon = start_daemon(section(device, idle_timeout="300ms"))
     with holding(daemon, 2) as process:
         daemon.wait_closed("r", accepted=2)
-        if device != "siw":  # its client hears nothing of an end that the server began
-            assert process.stdout.readline() == "disconnected\n"
+        assert process.stdout.readline() == "disconnected\n"
     assert daemon.stats("r")["connections"]["closed"]["idle"] == 2
+
+
+def test_killed_clients_that_never_sent_are_gone(start_daemon, device):
+    daemon = start_daemon(section(device))
+    with holding(daemon, 3):
+        assert daemon.stats("r")["connections"]["open"] == 3
+    daemon.wait_closed("r", accepted=3)
+    assert daemon.stats("r")["connections"]["closed"]["peer"] == 3
 
 
 def test_killed_clients_leave_nothing(start_daemon, device):
@@ -275,8 +282,7 @@ def test_drain_ends_silent_connections_and_the_daemon(start_daemon, device):
     daemon = start_daemon(section(device, workers=2))
     with holding(daemon, 4) as process:
         assert daemon.terminate() == 0
-        if device != "siw":
-            assert process.stdout.readline() == "disconnected\n"
+        assert process.stdout.readline() == "disconnected\n"
     wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
 
 

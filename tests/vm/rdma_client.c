@@ -224,14 +224,16 @@ int main(int argc, char **argv)
 		connect_one(&clients[i], argv[2], argv[3],
 			    !strncmp(argv[1], "echo", 4) && argc == 8 ? (unsigned)atoi(argv[7])
 								      : 1);
+	if (!strcmp(argv[1], "hold")) {
+		hold(clients, count);
+		return 0; /* on iWARP who disconnects once more waits for ever */
+	}
 	if (!strncmp(argv[1], "echo", 4) && argc == 8)
 		echo(clients, count, argv + 5);
 	else if (is_send && argc == 6)
 		send_only(clients, argv + 4);
 	else if (is_private)
 		echo(clients, 1, (char *[]){ "100", "1", "1" });
-	else if (!strcmp(argv[1], "hold"))
-		hold(clients, count);
 	else
 		return 2;
 	for (unsigned i = 0; i < count; i++)
