@@ -151,14 +151,15 @@ static void rdma_wait(struct worker *w, bool block)
 
 	rdma_cm_end_all(w);
 	for (struct rdma_device *d = e->devices; d; d = d->next) {
-		if (d->srq)
-			rdma_shared_feed(d);
 		if (d->uds)
 			rdma_ud_tend(d);
 		gone |= d->gone;
 	}
 	if (unlikely(gone))
 		rdma_device_sweep(e);
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		if (d->srq) /* what came back with those that are gone is for the others */
+			rdma_shared_feed(d);
 	while (e->hungry) {
 		struct rdma_conn *r = e->hungry;
 

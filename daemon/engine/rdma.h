@@ -170,8 +170,9 @@ void rdma_let_go(struct ibv_context **held);
 void rdma_address_lost(struct rdma *e);
 
 /* rdma_shared.c */
-/* 0 or -ENOMEM; nothing is lent yet. */
-int rdma_lent_open(struct rdma_lent *lent, const struct pool *p, unsigned max);
+/* At most so many may be lent, or fewer: its share of the pool.  0 or -ENOMEM; nothing is lent yet.
+ */
+int rdma_lent_open(struct rdma_lent *lent, const struct worker *w, unsigned most);
 void rdma_lent_close(struct rdma_lent *lent, struct pool *p);
 /* The device is done with it.  False: it was already. */
 bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k);

@@ -328,15 +328,19 @@ void rdma_cm_end(struct conn *c)
 	e->ending = r;
 }
 
-/* A queue pair that is gone completes nothing more; what it has completed is polled here. */
 static void rdma_cm_stop(struct rdma_conn *r)
 {
 	if (r->accepted)
 		rdma_disconnect(r->id);
 	else
 		rdma_cm_reject(r->id, "an error of the server");
-	if (r->id->qp)
-		rdma_destroy_qp(r->id);
+}
+
+static void rdma_cm_poll(struct rdma *e)
+{
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		for (unsigned taken = 0, n = 1; n > 0 && taken < d->cq_size; taken += n)
+			n = rdma_device_poll(d);
 }
 
 static void rdma_cm_free(struct rdma_conn *r)
@@ -354,6 +358,8 @@ static void rdma_cm_free(struct rdma_conn *r)
 	conn_ready(c);
 }
 
+/* A queue pair that is gone completes nothing more.  What it has completed is polled before, for
+ * some devices then drop it and a shared receive would be lost, and after, for others do not. */
 void rdma_cm_end_all(struct worker *w)
 {
 	struct rdma *e = w->engine_state;
@@ -363,9 +369,11 @@ void rdma_cm_end_all(struct worker *w)
 		return;
 	for (r = list; r; r = r->ending_next)
 		rdma_cm_stop(r);
-	for (struct rdma_device *d = e->devices; d; d = d->next)
-		for (unsigned taken = 0, n = 1; n > 0 && taken < d->cq_size; taken += n)
-			n = rdma_device_poll(d);
+	rdma_cm_poll(e);
+	for (r = list; r; r = r->ending_next)
+		if (r->id->qp)
+			rdma_destroy_qp(r->id);
+	rdma_cm_poll(e);
 	/* The polls may have added others in front: they are for the next time. */
 	if (e->ending == list) {
 		e->ending = NULL;

@@ -10,12 +10,30 @@
 
 #include "conn.h"
 #include "rdma.h"
+#include "rdma_ud.h"
 
 /* ---- Lent chunks ---- */
 
-int rdma_lent_open(struct rdma_lent *lent, const struct pool *p, unsigned max)
+/* Half of what the others leave: however many devices and ports there are, they never have all that
+ * can be received into. */
+static unsigned rdma_lent_share(const struct worker *w)
 {
-	lent->max = max;
+	const struct rdma *e = w->engine_state;
+	unsigned room = w->pool.chunk_count - w->pool.keep;
+
+	for (const struct rdma_device *d = e->devices; d; d = d->next) {
+		room -= MIN(room, d->lent.max);
+		for (const struct rdma_ud *ud = d->uds; ud; ud = ud->next)
+			room -= MIN(room, ud->lent.max);
+	}
+	return MAX(room / 2, 1U);
+}
+
+int rdma_lent_open(struct rdma_lent *lent, const struct worker *w, unsigned most)
+{
+	const struct pool *p = &w->pool;
+
+	lent->max = MIN(rdma_lent_share(w), most);
 	lent->is = calloc(p->chunk_count, sizeof(*lent->is));
 	return lent->is ? 0 : -ENOMEM;
 }
@@ -75,12 +93,11 @@ int rdma_shared_open(struct rdma_device *d, struct reason *reason)
 {
 	struct worker *w = d->worker;
 	struct ibv_srq_init_attr attr = { .attr = { .max_sge = 1 } };
-	unsigned room = w->pool.chunk_count - w->pool.keep;
+	unsigned most = (unsigned)MAX(d->limits.max_srq_wr, 1);
 
-	attr.attr.max_wr = MIN(MIN(room / 2, (unsigned)RDMA_SHARED_MAX),
-			       (unsigned)MAX(d->limits.max_srq_wr, 1));
-	if (rdma_lent_open(&d->lent, &w->pool, attr.attr.max_wr) < 0)
+	if (rdma_lent_open(&d->lent, w, MIN(most, (unsigned)RDMA_SHARED_MAX)) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
+	attr.attr.max_wr = d->lent.max;
 	d->srq = ibv_create_srq(d->pd, &attr);
 	if (!d->srq)
 		return reason_set(reason, -errno,
@@ -104,7 +121,7 @@ void rdma_shared_feed(struct rdma_device *d)
 	struct rdma_chain chain;
 	struct ibv_recv_wr *bad;
 
-	while (d->lent.count < d->lent.max &&
+	while (!d->gone && d->lent.count < d->lent.max &&
 	       rdma_lent_chain(&d->lent, d->worker, d, &chain, RDMA_TAG_SHARED) > 0)
 		if (ibv_post_srq_recv(d->srq, chain.requests, &bad) != 0)
 			return;
@@ -135,11 +152,26 @@ void rdma_shared_remove(struct rdma_conn *r)
 		*at = r->number_next;
 }
 
-/* Nothing makes one client wait alone: who goes on sending although it is to be paused, because it
- * does not take its answers, would take the receives of all others. */
-static bool rdma_shared_is_greedy(const struct conn *c)
+/* Nothing makes one client wait alone.  When few receives are left, and no chunk for another, who
+ * has a great part of them in its hands does not take its answers, and would take the others' too.
+ * As many as it could have by itself are anybody's right. */
+static bool rdma_shared_is_greedy(const struct rdma_device *d, const struct conn *c)
 {
-	return (c->flags & CONN_RECV_OFF) && conn_held_bytes(c) >= 2 * c->worker->held_max;
+	const struct pool *p = &c->worker->pool;
+	unsigned part = d->lent.max / 4;
+
+	return d->lent.count < part && p->free_count <= p->keep &&
+	       conn_held_views(c) >= MAX(part, (unsigned)RDMA_RECVS);
+}
+
+/* It may be one of many who together have them all: worker_relieve() finds out who takes nothing.
+ */
+static void rdma_shared_is_taken(struct rdma_device *d, struct conn *c)
+{
+	if (rdma_shared_is_greedy(d, c))
+		conn_close(c, CONN_END_PROTOCOL);
+	else if (d->lent.count == 0 && d->worker->pool.free_count <= d->worker->pool.keep)
+		conn_starved_input(c);
 }
 
 void rdma_shared_received(struct rdma_device *d, struct chunk *k, const struct ibv_wc *wc)
@@ -151,12 +183,11 @@ void rdma_shared_received(struct rdma_device *d, struct chunk *k, const struct i
 		r = r->number_next;
 	if (wc->status == IBV_WC_SUCCESS)
 		stat_add(w->stats.wc_recv, 1);
-	if (r && rdma_wc_is_input(wc)) {
+	if (r && rdma_wc_is_input(wc))
 		conn_input(r->conn, k, k->base, wc->byte_len);
-		if (rdma_shared_is_greedy(r->conn))
-			conn_close(r->conn, CONN_END_PROTOCOL);
-	}
 	rdma_lent_back(&d->lent, &w->pool, k);
+	if (r && wc->status == IBV_WC_SUCCESS)
+		rdma_shared_is_taken(d, r->conn);
 	if (wc->status != IBV_WC_SUCCESS && r)
 		rdma_queue_failed(r, wc->status);
 }

@@ -76,11 +76,11 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 				  "%s/%u: a datagram has up to %u bytes and a header of %d; set "
 				  "`buffer-size` to the next power of two",
 				  name, ud->port, ud->mtu, GRH_BYTES);
-	attr.cap.max_recv_wr = MIN((p->chunk_count - p->keep) / 2, (unsigned)RDMA_UD_RECVS);
+	if (rdma_lent_open(&ud->lent, d->worker, RDMA_UD_RECVS) < 0)
+		return reason_set(reason, -ENOMEM, "no memory");
+	attr.cap.max_recv_wr = ud->lent.max;
 	if (d->cq_used + attr.cap.max_recv_wr + RDMA_UD_SENDS > d->cq_size)
 		return reason_set(reason, -ENOSPC, "%s: too small a completion queue", name);
-	if (rdma_lent_open(&ud->lent, p, attr.cap.max_recv_wr) < 0)
-		return reason_set(reason, -ENOMEM, "no memory");
 	rc = rdma_queue_create(d, NULL, &attr, &ud->inline_max, &ud->qp);
 	if (rc == 0)
 		rc = rdma_ud_start(ud);
