@@ -84,6 +84,10 @@ void rdma_queue_close(struct rdma_conn *r)
 		r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
 	}
 	rdma_remote_close(r);
+	/* Posted is sent, as with a socket: the acknowledgement of a client's last messages often
+	 * comes too late to complete them. */
+	stat_add(c->worker->stats.bytes_out, c->sending.bytes);
+	c->bytes_out += c->sending.bytes;
 	bufq_drop(p, &c->sending, c->sending.bytes);
 	bufq_drop(p, &c->tx, c->tx.bytes);
 	if (r->device->srq)
