@@ -84,10 +84,8 @@ def test_a_device_that_stays_hung_does_not_keep_the_daemon(faulty):
     assert not os.path.exists(faulty.control)
 
 
-def test_a_worker_that_hangs_does_not_keep_the_daemon(start_daemon, engine):
-    daemon = start_daemon(
-        listener("stuck", engine=engine, workers=2) + listener("fine", engine=engine)
-    )
+def test_a_worker_that_hangs_does_not_keep_the_daemon(start_daemon):
+    daemon = start_daemon(listener("stuck", workers=2) + listener("fine"))
     daemon.may_fail = True
     with frozen(daemon, "stuck/1") as tid:
         terminate_twice(daemon)
@@ -97,12 +95,10 @@ def test_a_worker_that_hangs_does_not_keep_the_daemon(start_daemon, engine):
     assert f"listener 'stuck': worker 1 (thread {tid})" in line
 
 
-def test_a_removed_listener_whose_worker_hangs_does_not_keep_the_control_socket(
-    start_daemon, engine
-):
+def test_a_removed_listener_whose_worker_hangs_does_not_keep_the_control_socket(start_daemon):
     """It stays among those that leave; the others are served, reloaded and ended."""
-    fine = listener("fine", engine=engine)
-    daemon = start_daemon(listener("stuck", engine=engine) + fine)
+    fine = listener("fine")
+    daemon = start_daemon(listener("stuck") + fine)
     daemon.call("Drain", listener="stuck")
     wait_until(lambda: daemon.status("stuck")["state"] == "drained", "drained")
     with frozen(daemon, "stuck/0") as tid:
@@ -120,9 +116,9 @@ def test_a_removed_listener_whose_worker_hangs_does_not_keep_the_control_socket(
     assert daemon.process.wait(TIMEOUT) == 1
 
 
-def test_a_removed_listener_that_was_stuck_is_ended_later(start_daemon, engine):
-    fine = listener("fine", engine=engine)
-    daemon = start_daemon(listener("stuck", engine=engine) + fine)
+def test_a_removed_listener_that_was_stuck_is_ended_later(start_daemon):
+    fine = listener("fine")
+    daemon = start_daemon(listener("stuck") + fine)
     daemon.call("Drain", listener="stuck")
     wait_until(lambda: daemon.status("stuck")["state"] == "drained", "drained")
     with frozen(daemon, "stuck/0"):
