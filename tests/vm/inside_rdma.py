@@ -224,6 +224,39 @@ def test_refusals_say_why(start_daemon, device):
     assert client(daemon, "echo", 1, 10, 10, 1) == "ok 10\n"
 
 
+TALK = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as s:
+    try:
+        s.sendall(b"hello")
+        print(s.recv(5).decode() or "refused")
+    except ConnectionError:
+        print("refused")
+"""
+
+
+def test_local_lets_only_this_host_in(start_daemon):
+    """Over TCP, which has a second host in a namespace; a kernel that lets anybody bind anything does not matter."""
+    addresses = [("10.9.7.1", "10.9.7.2", 24), ("fd09:7::1", "fd09:7::2", 64)]
+    must("ip", "netns", "add", "other")
+    try:
+        must("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", "other")
+        for near, far, bits in addresses:
+            must("ip", "address", "add", f"{near}/{bits}", "dev", "near", "nodad")
+            must("ip", "-n", "other", "address", "add", f"{far}/{bits}", "dev", "far", "nodad")
+        must("ip", "link", "set", "near", "up")
+        must("ip", "-n", "other", "link", "set", "far", "up")
+        must("sysctl", "net.ipv4.ip_nonlocal_bind=1", "net.ipv6.ip_nonlocal_bind=1")
+        daemon = start_daemon(listener("r", allow="local", address=["10.9.7.1:0", "[fd09:7::1]:0"]))
+        for host, port in daemon.addresses("r"):
+            assert must(sys.executable, "-c", TALK, host, port) == "hello\n"
+            assert must("ip", "netns", "exec", "other", sys.executable, "-c", TALK, host, port) == "refused\n"
+        assert daemon.stats("r")["connections"]["refused"]["denied"] == 2
+    finally:
+        must("sysctl", "net.ipv4.ip_nonlocal_bind=0", "net.ipv6.ip_nonlocal_bind=0")
+        must("ip", "netns", "delete", "other")  # and the interfaces with it
+
+
 def test_private_data_before_messages(start_daemon, device):
     daemon = start_daemon(section(device))
     for size in {"rxe": (0, 1, 55, 56), "siw": (0, 1, 57, 251)}[device]:
