@@ -6,16 +6,31 @@
 
 #include "util.h"
 
+/* No data follows `at`: a hole up to the file's end, which may be nearer than it was. */
+static int64_t extent_last(struct io *io, int fd, uint64_t at, uint64_t end)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+
+	io->calls++;
+	if (size < 0)
+		return -errno;
+	return (uint64_t)size > at ? (int64_t)MIN((uint64_t)size, end) : -EIO;
+}
+
 /* Where the run that holds `at` ends, at most `end`; *ret_hole: what it is. */
-static int64_t extent_end(int fd, uint64_t at, uint64_t end, bool *ret_hole)
+static int64_t extent_end(struct io *io, int fd, uint64_t at, uint64_t end, bool *ret_hole)
 {
 	off_t data = lseek(fd, (off_t)at, SEEK_DATA), hole;
 
+	io->calls++;
 	*ret_hole = data < 0 ? errno == ENXIO : (uint64_t)data > at;
 	if (data < 0 && errno != ENXIO)
 		return errno == EINVAL ? (int64_t)end : -errno;
+	if (data < 0)
+		return extent_last(io, fd, at, end);
 	if (*ret_hole)
-		return data < 0 ? (int64_t)end : (int64_t)MIN((uint64_t)data, end);
+		return (int64_t)MIN((uint64_t)data, end);
+	io->calls++;
 	hole = lseek(fd, (off_t)at, SEEK_HOLE);
 	if (hole < 0)
 		return -errno;
@@ -29,11 +44,10 @@ int extents_of_file(struct io *io, int fd)
 	io->extent_count = 0;
 	while (at < end && io->extent_count < IO_EXTENTS_MAX) {
 		struct io_extent *extent = &io->extents[io->extent_count];
-		int64_t next = extent_end(fd, at, end, &extent->hole);
+		int64_t next = extent_end(io, fd, at, end, &extent->hole);
 
-		io->calls += extent->hole ? 1 : 2;
-		if (next < 0)
-			return (int)next;
+		if (next < 0) /* what is known before it is told */
+			return io->extent_count > 0 ? 0 : (int)next;
 		if ((uint64_t)next <= at) /* somebody writes meanwhile: look again */
 			continue;
 		extent->length = (uint64_t)next - at;

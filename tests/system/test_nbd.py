@@ -160,6 +160,25 @@ def test_holes_are_reported_and_read_as_zeros(daemon):
     client.shutdown()
 
 
+@pytest.mark.parametrize("store", ["io_uring", "threads"])
+def test_what_was_cut_off_a_file_is_no_hole(start_daemon, engine, store, tmp_path):
+    """Reading it fails, so nobody may take it for zeros."""
+    daemon = start_daemon(
+        f"[export disk]\nsize = {SIZE}\nstore = {store}\npath = {tmp_path}/disk\ncreate = yes\n"
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    client = connect(daemon)
+    client.pwrite(b"h" * MIB, MIB)
+    for cut, left in [(3 * MIB, [(MIB, True), (MIB, False), (MIB, True)]),
+                      (MIB + 65536, [(MIB, True), (65536, False)])]:
+        os.truncate(tmp_path / "disk", cut)
+        assert allocation(client) == left
+        with pytest.raises(nbd.Error, match="EIO"):
+            allocation(client, cut, SIZE - cut)
+    os.truncate(tmp_path / "disk", SIZE)
+    assert allocation(client, 4 * MIB, MIB) == [(MIB, True)]
+
+
 def test_errors_are_answered_and_the_connection_goes_on(daemon):
     client = connect(daemon)
     for call in [
