@@ -360,21 +360,28 @@ void conn_starved_input(struct conn *c)
 	conn_relieve(c);
 }
 
-void conn_relieve(struct conn *c)
+bool conn_gather(struct conn *c)
 {
 	struct worker *w = c->worker;
 	size_t bytes = c->rx.bytes;
-	struct view *v = NULL;
+	struct view *v = conn_room(w, 0, bytes, 1);
 
-	if (bytes == 0)
+	if (!v)
+		return false;
+	bufq_read(&w->pool, &c->rx, v->data, bytes);
+	bufq_push(&c->rx, v);
+	stat_add(w->stats.bytes_copied, bytes);
+	return true;
+}
+
+void conn_relieve(struct conn *c)
+{
+	const struct worker *w = c->worker;
+
+	if (c->rx.bytes == 0)
 		return;
-	if (bytes <= CONN_COPY_MAX && c->rx.head->chunk != w->scratch && !w->engine->messages)
-		v = conn_room(w, 0, bytes, 1);
-	if (v) {
-		bufq_read(&w->pool, &c->rx, v->data, bytes);
-		bufq_push(&c->rx, v);
-		stat_add(w->stats.bytes_copied, bytes);
-	}
+	if (c->rx.bytes <= CONN_COPY_MAX && c->rx.head->chunk != w->scratch && !w->engine->messages)
+		conn_gather(c);
 	conn_ready(c);
 }
 

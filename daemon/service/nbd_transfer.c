@@ -138,15 +138,32 @@ static uint64_t write_ready(const struct nbd_command *d)
 {
 	const struct conn *c = d->conn;
 	uint64_t want = MIN(nbd_command_left(d), NBD_PART_MAX), have = 0;
+	uint32_t align = d->io.mount->export->align;
 	const struct view *v = c->rx.head;
 
 	if (c->rx.bytes < want && c->rx.views < IO_IOV_MAX && !conn_is_full(c) &&
 	    !c->worker->starved)
 		return 0;
+	if (align > 1) { /* it is copied: see write_take() */
+		have = MIN(c->rx.bytes, want);
+		return have - have % align;
+	}
 	for (unsigned i = 0; v && i < IO_IOV_MAX && have < want; i++, v = v->next)
 		have += v->len;
-	have = MIN(have, want);
-	return have - have % d->io.mount->export->align;
+	return MIN(have, want);
+}
+
+/* Less than an aligned block is there, and for want of memory the rest cannot come: it makes do
+ * with one view, of a chunk that it does not keep for itself. */
+static void write_gather(struct conn *c)
+{
+	const struct view *v = c->rx.head;
+
+	if (!v || !(conn_is_full(c) || c->worker->starved) ||
+	    (c->rx.views == 1 && v->chunk->refs > 1))
+		return;
+	if (!conn_gather(c))
+		conn_starved(c);
 }
 
 /* Moves a part of the payload from the input to d->data: its chunks as they are, or a copy where
@@ -176,8 +193,10 @@ bool nbd_write_go_on(struct nbd_command *d)
 	if (d->data.bytes > 0) /* a part is under way */
 		return false;
 	bytes = write_ready(d);
-	if (bytes == 0)
+	if (bytes == 0) {
+		write_gather(c);
 		return false;
+	}
 	bytes = write_take(d, bytes);
 	if (bytes == 0) {
 		conn_starved(c);

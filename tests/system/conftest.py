@@ -324,6 +324,27 @@ def faulty(start_daemon, tmp_path):
 
 
 @pytest.fixture
+def loop_device(tmp_path):
+    """loop_device(*options) -> the path of a block device of 8 MiB."""
+    devices = []
+
+    def attach(*options):
+        image = tmp_path / f"image{len(devices)}"
+        image.write_bytes(b"b" * (8 << 20))
+        done = subprocess.run(
+            ["losetup", "--find", "--show", *options, image], stdout=subprocess.PIPE, text=True
+        )
+        if done.returncode != 0:
+            pytest.skip("no loop devices here, or not root")
+        devices.append(done.stdout.strip())
+        return devices[-1]
+
+    yield attach
+    for device in devices:
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@pytest.fixture
 def loopback_ports():
     """(host, port): a loopback address of this test's own, on which ports from there on are free."""
     chosen = random.SystemRandom()

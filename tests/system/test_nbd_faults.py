@@ -411,27 +411,6 @@ def test_what_cannot_be_polled_for_goes_without(start_daemon, engine, tmp_path):
     assert ("iopoll" in names) != ("poll_queues" in reason)
 
 
-@pytest.fixture
-def loop_device(tmp_path):
-    """loop_device(*options) -> the path of a block device of SIZE bytes."""
-    devices = []
-
-    def attach(*options):
-        image = tmp_path / f"image{len(devices)}"
-        image.write_bytes(b"b" * SIZE)
-        done = subprocess.run(
-            ["losetup", "--find", "--show", *options, image], stdout=subprocess.PIPE, text=True
-        )
-        if done.returncode != 0:
-            pytest.skip("no loop devices here, or not root")
-        devices.append(done.stdout.strip())
-        return devices[-1]
-
-    yield attach
-    for device in devices:
-        subprocess.run(["losetup", "--detach", device], check=True)
-
-
 def test_a_block_device_is_served(start_daemon, engine, store, loop_device):
     daemon = start_daemon(
         f"[export disk]\npath = {loop_device()}\nstore = {store}\n"

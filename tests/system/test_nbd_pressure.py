@@ -1,11 +1,12 @@
 """The nbd service when its clients ask for more than its buffers hold."""
 
+import random
 import socket
 import struct
 import threading
 
 import pytest
-from conftest import TIMEOUT, listener
+from conftest import TIMEOUT, listener, wait_until
 from nbd_client import FUA, READ, WRITE, Raw, connect, reset
 
 KIB, MIB = 1024, 1024 * 1024
@@ -107,3 +108,28 @@ def test_those_who_never_read_leave_something_for_the_others(serve):
     works(daemon)
     for client in clients:
         reset(client)
+
+
+@pytest.mark.parametrize("piece", [600, 1448])
+def test_direct_writes_that_come_in_pieces_need_few_buffers(
+    start_daemon, engine, loop_device, piece
+):
+    """Each piece is a view of its own, and fewer than make an aligned block fill a connection."""
+    daemon = start_daemon(
+        f"[export disk]\npath = {loop_device('--sector-size', '4096')}\ndirect = yes\n"
+        + listener(
+            "nbd", service="nbd", engine=engine, exports="disk", buffers=16, buffer_size="4K"
+        )
+    )
+    data = random.Random(8).randbytes(12 * KIB)
+    with connect(daemon, "nbd") as client:
+        client.request(WRITE, 4096, len(data))
+        seen = daemon.stats("nbd")["bytes_in"]
+        for at in range(0, len(data), piece):
+            client.send(data[at : at + piece])
+            seen += len(data[at : at + piece])
+            wait_until(lambda: daemon.stats("nbd")["bytes_in"] >= seen, "the piece is received")
+        assert client.reply() == (0, b"")
+        client.request(READ, 4096, len(data))
+        assert client.reply(len(data)) == (0, data)
+    daemon.stop()
