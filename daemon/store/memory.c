@@ -21,6 +21,9 @@
 #define memory_end(e)   (void)(e)
 #endif
 
+/* Bytes of a trim or write_zeroes at a time: a millisecond or two. */
+#define MEMORY_CLEAR_MAX ((uint64_t)4 << 20)
+
 static int memory_open(struct export *e, struct reason *reason)
 {
 	int fd = memfd_create("nbserved", MFD_CLOEXEC);
@@ -70,14 +73,47 @@ static void memory_copy(const struct io *io)
 	}
 }
 
-static int memory_punch(struct io *io)
+/* A piece of a trim or write_zeroes. */
+static int memory_clear(struct io *io, uint64_t offset, uint64_t bytes)
 {
+	const struct export *e = io->mount->export;
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
+	if (io->kind == IO_write_zeroes && (io->flags & IO_NO_HOLE)) {
+		memset((uint8_t *)e->memory + offset, 0, bytes);
+		return 0;
+	}
 	io->calls++;
-	return fallocate(io->mount->export->fd, mode, (off_t)io->offset, (off_t)io->length) < 0
-		       ? -errno
-		       : 0;
+	return fallocate(e->fd, mode, (off_t)offset, (off_t)bytes) < 0 ? -errno : 0;
+}
+
+static void memory_clear_on(struct call *call);
+
+/* As much as a turn may take; the rest of it is for later turns. */
+static void memory_clear_some(struct io *io)
+{
+	struct worker *w = io->mount->worker;
+	uint64_t bytes = MIN(io->length - io->progress, MEMORY_CLEAR_MAX);
+	int result;
+
+	memory_begin(io->mount->export);
+	result = memory_clear(io, io->offset + io->progress, bytes);
+	memory_end(io->mount->export);
+	io->progress += bytes;
+	if (result == 0 && io->progress < io->length && w->stop)
+		result = -ESHUTDOWN;
+	if (result == 0 && io->progress < io->length) {
+		io->call.fn = memory_clear_on;
+		io->calls += mailbox_post(&w->mailbox, &io->call);
+		return;
+	}
+	stat_add(w->stats.sys_other, io->calls);
+	io_finish(io, result);
+}
+
+static void memory_clear_on(struct call *call)
+{
+	memory_clear_some(container_of(call, struct io, call));
 }
 
 static int memory_run(struct io *io)
@@ -89,13 +125,6 @@ static int memory_run(struct io *io)
 	case IO_write:
 		memory_copy(io);
 		return 0;
-	case IO_write_zeroes:
-		if (!(io->flags & IO_NO_HOLE))
-			return memory_punch(io);
-		memset((uint8_t *)e->memory + io->offset, 0, io->length);
-		return 0;
-	case IO_trim:
-		return memory_punch(io);
 	case IO_block_status:
 		return extents_of_file(io, e->fd);
 	default:
@@ -103,10 +132,21 @@ static int memory_run(struct io *io)
 	}
 }
 
+/* After stop: what is left of each is one more piece. */
+static void memory_detach(struct mount *m)
+{
+	while (stat_load(m->in_flight) > 0)
+		mailbox_run(&m->worker->mailbox);
+}
+
 static void memory_submit(struct io *io)
 {
 	int result;
 
+	if (io->kind == IO_trim || io->kind == IO_write_zeroes) {
+		memory_clear_some(io);
+		return;
+	}
 	memory_begin(io->mount->export);
 	result = memory_run(io);
 	memory_end(io->mount->export);
@@ -118,5 +158,6 @@ const struct store store_memory = {
 	.name = "memory",
 	.open = memory_open,
 	.close = memory_close,
+	.detach = memory_detach,
 	.submit = memory_submit,
 };

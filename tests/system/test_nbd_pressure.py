@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from conftest import TIMEOUT, listener, wait_until
-from nbd_client import FUA, READ, WRITE, Raw, connect, reset
+from nbd_client import FUA, READ, TRIM, WRITE, WRITE_ZEROES, Raw, connect, reset
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -133,3 +133,25 @@ def test_direct_writes_that_come_in_pieces_need_few_buffers(
         client.request(READ, 4096, len(data))
         assert client.reply(len(data)) == (0, data)
     daemon.stop()
+
+
+@pytest.mark.parametrize("kind, flags", [(TRIM, 0), (WRITE_ZEROES, 0), (WRITE_ZEROES, 2)])
+def test_clearing_much_memory_lets_others_in(start_daemon, engine, kind, flags):
+    """It is done a piece at a time, so a read that comes with it is answered first."""
+    daemon = start_daemon(
+        "[export ram]\nstore = memory\nsize = 64M\n"
+        + listener("nbd", service="nbd", engine=engine, exports="ram")
+    )
+    with connect(daemon, "nbd") as client:
+        for offset in [0, 63 * MIB]:
+            client.request(WRITE, offset, MIB, b"m" * MIB)
+            assert client.reply() == (0, b"")
+        client.send(
+            struct.pack(">IHHQQI", 0x25609513, flags, kind, 1, 0, 64 * MIB)
+            + struct.pack(">IHHQQI", 0x25609513, 0, READ, 7, 63 * MIB, 4)
+        )
+        assert client.reply(4) == (0, b"mmmm")
+        assert struct.unpack(">IIQ", client.read(16)) == (0x67446698, 0, 1)
+        for offset in [0, 63 * MIB]:
+            client.request(READ, offset, MIB)
+            assert client.reply(MIB) == (0, bytes(MIB))
