@@ -1,0 +1,250 @@
+/* core/worker.c with each real engine over loopback: what its owner asks of it, and what it does
+ * for connections that wait. */
+#include "worker_case.h"
+
+/* ---- worker_call() ---- */
+
+struct numbered {
+	struct call call;
+	struct bench *bench;
+	unsigned sender, number;
+};
+
+enum { SENDERS = 4, CALLS = 500 };
+
+static _Atomic unsigned calls_run, calls_disordered, calls_elsewhere;
+static unsigned last_of[SENDERS];
+
+static void run_numbered(struct call *call)
+{
+	struct numbered *n = container_of(call, struct numbered, call);
+
+	if (n->number != last_of[n->sender] + 1)
+		calls_disordered++;
+	last_of[n->sender] = n->number;
+	if (!pthread_equal(pthread_self(), n->bench->worker.thread))
+		calls_elsewhere++;
+	if (atomic_fetch_add(&calls_run, 1) + 1 == SENDERS * CALLS)
+		sem_post(&n->bench->event);
+}
+
+static void *send_calls(void *arg)
+{
+	struct numbered *calls = arg;
+
+	for (unsigned i = 0; i < CALLS; i++)
+		worker_call(&calls[i].bench->worker, &calls[i].call);
+	return NULL;
+}
+
+static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
+{
+	(void)state;
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, echo());
+		struct numbered *calls = calloc((size_t)SENDERS * CALLS, sizeof(*calls));
+		pthread_t threads[SENDERS];
+
+		calls_run = calls_disordered = calls_elsewhere = 0;
+		memset(last_of, 0, sizeof(last_of));
+		for (unsigned i = 0; i < SENDERS * CALLS; i++)
+			calls[i] = (struct numbered){
+				{ .fn = run_numbered }, b, i / CALLS, i % CALLS + 1
+			};
+		for (unsigned i = 0; i < SENDERS; i++)
+			pthread_create(&threads[i], NULL, send_calls, &calls[(size_t)i * CALLS]);
+		for (unsigned i = 0; i < SENDERS; i++)
+			pthread_join(threads[i], NULL);
+		await_event(b);
+		bench_stop(b);
+		assert_int_equal(calls_run, SENDERS * CALLS);
+		assert_int_equal(calls_disordered, 0);
+		assert_int_equal(calls_elsewhere, 0);
+		free(calls);
+	}
+}
+
+/* ---- ListConnections ---- */
+
+static void listed(struct worker_list *list)
+{
+	sem_post(&bench_of(list->worker)->event);
+}
+
+static void list(struct bench *b, struct worker_list *request, unsigned max)
+{
+	request->max = max;
+	request->done = listed;
+	worker_list_connections(&b->worker, request);
+	await_event(b);
+}
+
+static void a_list_has_the_newest_first_and_no_more_than_asked(void **state)
+{
+	enum { COUNT = WORKER_TURN_MAX + 5 };
+
+	(void)state;
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, echo());
+		struct worker_list request = { .infos = calloc(COUNT + 1,
+							       sizeof(struct conn_info)) };
+		int fds[COUNT];
+
+		for (unsigned i = 0; i < COUNT; i++) {
+			fds[i] = client_connect(b);
+			assert_int_equal(client_echo(fds[i]), 1);
+		}
+		list(b, &request, COUNT + 1);
+		assert_int_equal(request.count, COUNT);
+		for (unsigned i = 0; i < COUNT; i++) {
+			struct sockaddr_in own;
+			char peer[ADDRESS_TEXT_MAX];
+			socklen_t len = sizeof(own);
+
+			assert_int_equal(request.infos[i].id, COUNT - i);
+			getsockname(fds[COUNT - 1 - i], (struct sockaddr *)&own, &len);
+			assert_string_equal(request.infos[i].peer,
+					    format_sockaddr((struct sockaddr_storage *)&own, peer));
+			assert_int_equal(request.infos[i].bytes_in, 1);
+			assert_string_equal(request.infos[i].state, "open");
+		}
+		list(b, &request, 3);
+		assert_int_equal(request.count, 3);
+		assert_int_equal(request.infos[2].id, COUNT - 2);
+		list(b, &request, 0);
+		assert_int_equal(request.count, 0);
+		for (unsigned i = 0; i < COUNT; i++)
+			close(fds[i]);
+		free(request.infos);
+		bench_stop(b);
+	}
+}
+
+/* ---- Starvation ---- */
+
+enum { REPLY_CHUNKS = 2 };
+
+/* Leaves the pool with REPLY_CHUNKS for services.  Each request is answered with a byte from each
+ * of them; who comes next has to wait until they are back. */
+static void take_all_chunks(struct conn *c)
+{
+	struct pool *p = &c->worker->pool;
+
+	while (p->free_count > REPLY_CHUNKS && !c->worker->service_state)
+		chunk_get(p); /* goes with the pool */
+	c->worker->service_state = p;
+	if (!c->rx.bytes)
+		return;
+	if (p->free_count < REPLY_CHUNKS) {
+		conn_starved(c);
+		return;
+	}
+	bufq_drop(p, &c->rx, c->rx.bytes);
+	for (unsigned i = 0; i < REPLY_CHUNKS; i++) {
+		struct chunk *k = chunk_get(p);
+
+		k->base[0] = 'x';
+		bufq_push(&c->tx, view_new(p, k, k->base, 1));
+		chunk_put(p, k);
+	}
+}
+
+static bool client_asks(int fd)
+{
+	return send(fd, "?", 1, MSG_NOSIGNAL) == 1;
+}
+
+static bool client_is_answered(int fd)
+{
+	char bytes[REPLY_CHUNKS];
+
+	return recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes);
+}
+
+/* Only an engine whose sends complete later lets one connection wait for another's chunks. */
+static void who_starves_is_woken_when_sends_give_chunks_back(void **state)
+{
+	static const struct service greedy = { .name = "greedy",
+					       .operations = { "take" },
+					       .run = take_all_chunks };
+	struct bench *b = bench_start(engine_find("io_uring"), &greedy);
+	struct stall stalls[20];
+	int fds[8];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = client_connect(b);
+		assert_true(client_asks(fds[i]) && client_is_answered(fds[i]));
+	}
+	for (unsigned round = 0; round < ARRAY_SIZE(stalls); round++) {
+		stalls[round].call.fn = run_stall;
+		sem_init(&stalls[round].go, 0, 0);
+		worker_call(&b->worker, &stalls[round].call);
+		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+			assert_true(client_asks(fds[i]));
+		sem_post(&stalls[round].go);
+		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+			assert_true(client_is_answered(fds[i]));
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	bench_stop(b);
+	for (unsigned i = 0; i < ARRAY_SIZE(stalls); i++)
+		sem_destroy(&stalls[i].go);
+}
+
+/* ---- Backpressure against a real socket ---- */
+
+static void a_client_that_reads_late_gets_everything(void **state)
+{
+	static char data[2 * 1024 * 1024], back[sizeof(data)];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (char)(i * 31 + i / 256 * 7);
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, echo());
+		int fd = client_connect(b);
+		size_t sent = 0, got = 0;
+
+		while (sent < sizeof(data)) {
+			ssize_t n = send(fd, data + sent, sizeof(data) - sent,
+					 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+			if (n > 0) {
+				sent += (size_t)n;
+				continue;
+			}
+			assert_int_equal(errno, EAGAIN);
+			n = recv(fd, back + got, 50000, 0);
+			assert_true(n > 0);
+			got += (size_t)n;
+		}
+		shutdown(fd, SHUT_WR);
+		while (got < sizeof(data)) {
+			ssize_t n = recv(fd, back + got, sizeof(data) - got, 0);
+
+			assert_true(n > 0);
+			got += (size_t)n;
+		}
+		assert_true(client_is_ended(fd));
+		assert_memory_equal(back, data, sizeof(data));
+		close(fd);
+		bench_stop(b);
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_run_on_the_worker_in_the_order_of_each_sender),
+		cmocka_unit_test(a_list_has_the_newest_first_and_no_more_than_asked),
+		cmocka_unit_test(who_starves_is_woken_when_sends_give_chunks_back),
+		cmocka_unit_test(a_client_that_reads_late_gets_everything),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
