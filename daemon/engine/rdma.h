@@ -32,16 +32,20 @@ struct view;
 struct worker;
 
 enum {
-	RDMA_RECVS = 16,         /* receives posted for a connection, if the pool is roomy */
+	RDMA_CREDIT = 16,        /* messages that a client may always send, if the pool is roomy */
+	RDMA_RECVS = 24,         /* receives posted then, and again when fewer are left than that */
 	RDMA_RECVS_MIN = 2,      /* with fewer none is let in */
-	RDMA_SENDS = 32,         /* the send queue; one in four is signalled */
+	RDMA_SENDS = 32,         /* the send queue; signalled when half of it is used */
 	RDMA_SIGNALLED = 8,      /* signalled and not completed, at the most */
 	RDMA_SGES = 8,           /* views that one read or write covers, if the device can */
 	RDMA_SGES_MAX = 64,      /* of requests that are posted together */
 	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
+	RDMA_SLIM_SENDS = 7,     /* of connections that share receives, to need little memory: */
+	RDMA_SLIM_SGES = 3,      /* with rxe each has a page for its queue, not nine */
+	RDMA_SLIM_INLINE = 48,   /* of them, too */
 	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
 	RDMA_SHARED_MAX = 1024,  /* receives that are shared */
-	RDMA_CHAIN_MAX = 64,     /* of them posted by one call */
+	RDMA_CHAIN_MAX = 64,     /* of them posted by one call: when so many are missing */
 	RDMA_NUMBERS = 512,      /* buckets: whose a queue pair is */
 	RDMA_EVENTS_MAX = 64,    /* taken at a time */
 	RDMA_POLL_MAX = 32,      /* completions one poll takes */
@@ -95,6 +99,8 @@ struct rdma_device {
 		*ports[RDMA_PORTS_MAX]; /* of the worker's, by number; NULL: not used yet */
 	unsigned cq_size, cq_used;      /* entries; those that connections may need */
 	unsigned conns;
+	unsigned sends_max;             /* of a connection's queue */
+	uint32_t inline_wanted;         /* bytes */
 	unsigned read_sges, write_sges; /* views of one request */
 	bool armed;                     /* the next completion makes an event */
 	bool gone;                      /* unplugged */

@@ -43,16 +43,14 @@ static void rdma_completion_event(struct op *op, int res, uint32_t flags)
 	struct rdma_device *d = container_of(op, struct rdma_device, event_op);
 	struct ibv_cq *cq;
 	void *context;
-	unsigned count = 0;
 
 	(void)res, (void)flags;
-	while (count < RDMA_EVENTS_MAX && ibv_get_cq_event(d->channel, &cq, &context) == 0)
-		count++;
-	stat_add(d->worker->stats.sys_other, count + 1);
-	stat_add(d->worker->stats.cq_events, count);
-	if (count == 0)
+	stat_add(d->worker->stats.sys_other, 1);
+	if (ibv_get_cq_event(d->channel, &cq, &context) != 0)
 		return;
-	ibv_ack_cq_events(d->cq, count);
+	/* Each was asked for: there is no other. */
+	stat_add(d->worker->stats.cq_events, 1);
+	ibv_ack_cq_events(d->cq, 1);
 	d->armed = false;
 	rdma_device_poll(d);
 }
@@ -127,6 +125,18 @@ static void rdma_moderate(struct rdma_device *d)
 		worker_feature(w, FEATURE_cq_moderation);
 }
 
+/* Who lets connections share their receives wants them to need little memory. */
+static void rdma_device_size(struct rdma_device *d)
+{
+	bool slim = d->worker->options.srq && d->worker->options.qp_type != QP_UD;
+	int sges = slim ? RDMA_SLIM_SGES : RDMA_SGES;
+
+	d->sends_max = slim ? RDMA_SLIM_SENDS : RDMA_SENDS;
+	d->inline_wanted = slim ? RDMA_SLIM_INLINE : RDMA_INLINE;
+	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), sges);
+	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), sges);
+}
+
 static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 {
 	struct worker *w = d->worker;
@@ -134,8 +144,7 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 
 	if (ibv_query_device(d->verbs, &d->limits) != 0)
 		return rdma_device_refuse(d, "cannot be asked for its limits", "", reason);
-	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), RDMA_SGES);
-	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), RDMA_SGES);
+	rdma_device_size(d);
 	d->pd = ibv_alloc_pd(d->verbs);
 	if (!d->pd)
 		return rdma_device_refuse(d, "no protection domain", "", reason);

@@ -14,9 +14,9 @@
 #include "remote.h"
 
 /* What a connection may have of the completion queue at a time. */
-static unsigned rdma_queue_entries(const struct rdma_device *d)
+static unsigned rdma_queue_entries(const struct rdma_conn *r)
 {
-	return RDMA_SENDS + (d->srq ? 0 : RDMA_RECVS);
+	return r->device->sends_max + (r->device->srq ? 0 : r->posted_max);
 }
 
 /* Too many inline bytes are refused, not lowered. */
@@ -24,7 +24,7 @@ int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
 		      struct ibv_qp **ret_qp)
 {
-	for (uint32_t bytes = RDMA_INLINE;; bytes = bytes > 16 ? bytes / 2 : 0) {
+	for (uint32_t bytes = d->inline_wanted;; bytes = bytes > 16 ? bytes / 2 : 0) {
 		struct ibv_qp_init_attr wanted = *attr;
 		struct ibv_qp *qp = NULL;
 
@@ -50,25 +50,25 @@ int rdma_queue_open(struct rdma_conn *r)
 		.send_cq = d->cq,
 		.recv_cq = d->cq,
 		.srq = d->srq,
-		.cap = { .max_send_wr = RDMA_SENDS,
-			 .max_recv_wr = d->srq ? 0 : RDMA_RECVS,
+		.cap = { .max_send_wr = d->sends_max,
+			 .max_recv_wr = d->srq ? 0 : r->posted_max,
 			 .max_send_sge = MAX(d->read_sges, d->write_sges),
 			 .max_recv_sge = d->srq ? 0 : 1 },
 		.qp_type = d->worker->options.qp_type == QP_UC ? IBV_QPT_UC : IBV_QPT_RC,
 	};
-	struct ibv_qp *qp;
+	struct ibv_qp *qp = NULL;
 	int rc;
 
 	r->remotes_tail = &r->remotes;
-	if (d->cq_used + rdma_queue_entries(d) > d->cq_size)
+	if (d->cq_used + rdma_queue_entries(r) > d->cq_size)
 		return -ENOSPC;
 	rc = rdma_queue_create(d, r->id, &attr, &r->inline_max, &qp);
-	if (rc < 0)
+	if (!qp)
 		return rc;
 	r->number = qp->qp_num;
 	if (d->srq)
 		rdma_shared_add(r);
-	d->cq_used += rdma_queue_entries(d);
+	d->cq_used += rdma_queue_entries(r);
 	d->conns++;
 	return 0;
 }
@@ -92,7 +92,7 @@ void rdma_queue_close(struct rdma_conn *r)
 	bufq_drop(p, &c->tx, c->tx.bytes);
 	if (r->device->srq)
 		rdma_shared_remove(r);
-	r->device->cq_used -= rdma_queue_entries(r->device);
+	r->device->cq_used -= rdma_queue_entries(r);
 }
 
 /* ---- Receives ---- */
@@ -130,7 +130,8 @@ void rdma_queue_feed(struct rdma_conn *r)
 		rdma_shared_feed(r->device);
 		return;
 	}
-	if (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING))
+	if (r->posted_count >= RDMA_CREDIT ||
+	    (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
 		return;
 	for (;
 	     r->posted_count + n < r->posted_max && rdma_queue_may_receive(p, r->posted_count + n);
@@ -199,8 +200,9 @@ void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
 /* Must the chain that ends here be heard of? */
 static bool rdma_queue_must_signal(const struct rdma_conn *r, bool all)
 {
-	return r->since.bytes > 0 || r->since.remotes > 0 || r->since.requests >= RDMA_SENDS / 2 ||
-	       !all || (r->conn->flags & CONN_WAITS_FOR_TX);
+	return r->since.bytes > 0 || r->since.remotes > 0 ||
+	       r->since.requests >= r->device->sends_max / 2 || !all ||
+	       (r->conn->flags & CONN_WAITS_FOR_TX);
 }
 
 /* Accounts for the first n views of tx, which were posted. */
@@ -290,7 +292,7 @@ void rdma_queue_flush(struct conn *c)
 	rdma_queue_feed(r);
 	chain.count = chain.sge_count = chain.messages = chain.remotes = 0;
 	memset(chain.of, 0, sizeof(chain.of));
-	chain.max = r->signalled_count < RDMA_SIGNALLED ? RDMA_SENDS - r->sends : 0;
+	chain.max = r->signalled_count < RDMA_SIGNALLED ? r->device->sends_max - r->sends : 0;
 	all = rdma_remote_add(r, &chain) && rdma_queue_add(r, &chain);
 	if (!all)
 		stat_add(c->worker->stats.tx_blocked, 1);

@@ -121,6 +121,8 @@ void rdma_shared_feed(struct rdma_device *d)
 	struct rdma_chain chain;
 	struct ibv_recv_wr *bad;
 
+	if (d->lent.max - d->lent.count < MIN(d->lent.max / 8, (unsigned)RDMA_CHAIN_MAX))
+		return;
 	while (!d->gone && d->lent.count < d->lent.max &&
 	       rdma_lent_chain(&d->lent, d->worker, d, &chain, RDMA_TAG_SHARED) > 0)
 		if (ibv_post_srq_recv(d->srq, chain.requests, &bad) != 0)

@@ -128,7 +128,7 @@ def test_small_messages_are_inline_and_seldom_signalled(start_daemon, device):
     if rdma["inline"]:
         assert rdma["inline"] == 400
         assert rdma["signalled"] * 8 <= sends
-    assert rdma["doorbells"] <= 2 * sends + 16  # a send and a receive for each
+    assert rdma["doorbells"] <= sends * 1.2 + 16  # receives are posted several at a time
 
 
 def test_batches_share_a_doorbell(start_daemon, device):
@@ -331,6 +331,11 @@ def test_idle_listener_uses_no_cpu(start_daemon, device):
 SHARED = {"srq": "yes", "buffers": 256, "buffer_size": "4K"}
 
 
+def shared_are_back(daemon, free):
+    """Less than an eighth of the 96 receives of each worker may wait to be posted."""
+    return 0 <= daemon.stats("r")["pool"]["free"] - free < 12 * daemon.status("r")["workers"]
+
+
 def test_shared_receives(start_daemon, device):
     daemon = start_daemon(section(device, **SHARED))
     assert "shared_receives" in daemon.status("r")["engine_features"]
@@ -342,7 +347,7 @@ def test_shared_receives(start_daemon, device):
         assert client(daemon, "echo", 2, 64, 200, 8) == "ok 400\n"
     daemon.wait_closed("r", accepted=count + 6)
     assert daemon.stats("r")["rdma"]["completed"]["recv"] == 600
-    wait_until(lambda: daemon.stats("r")["pool"]["free"] == free, "all buffers are back")
+    wait_until(lambda: shared_are_back(daemon, free), "all buffers are back")
 
 
 def test_shared_receives_survive_killed_clients(start_daemon, device):
@@ -359,7 +364,7 @@ def test_shared_receives_survive_killed_clients(start_daemon, device):
             flood.wait()
             wait_until(lambda: daemon.stats("r")["connections"]["open"] == 2, "gone")
         assert client(daemon, "echo", 2, 3000, 100, 4) == "ok 200\n"
-        wait_until(lambda: daemon.stats("r")["pool"]["free"] == free, "no buffer is lost")
+        wait_until(lambda: shared_are_back(daemon, free), "no buffer is lost")
 
 
 def test_shared_receives_and_a_client_that_takes_no_answers(start_daemon):
