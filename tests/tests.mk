@@ -44,12 +44,16 @@ check-vm: ## as root: RDMA on software devices, in a VM
 	$(AGAIN) $(JOBS) all vm-client
 	$(Q)$(PYTEST) tests/vm/test_rdma.py
 
-bench-vm: ## as root: the RDMA services beside the servers of rping and fio, in a VM
+define bench_vm
+	@mkdir -p $(BUILD)/vm/speed
+	$(Q)tests/vm/vm.sh -t 900 $(1) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
+		pytest -p no:cacheprovider -s -q --tb=short tests/vm/inside_speed.py -k $(2)
+endef
+bench-vm: ## as root: the RDMA services beside the servers of rping, fio and perftest, in two VMs
 	@tools/deps.sh build rdma test vm
 	$(AGAIN) $(JOBS) all vm-client
-	@mkdir -p $(BUILD)/vm/speed
-	$(Q)tests/vm/vm.sh -t 600 $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
-		pytest -p no:cacheprovider -s -q --tb=short tests/vm/inside_speed.py
+	$(call bench_vm,-i,one_cpu)
+	$(call bench_vm,-p 2,two_cpus)
 
 .PHONY: check
 check: ## unit tests, system tests, and as root the service under real systemd, and RDMA in a VM

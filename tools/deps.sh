@@ -66,6 +66,7 @@ table() {
 	vm        ibverbs-utils        libibverbs-utils          -
 	vm        ibverbs-providers    -                         -
 	vm        iproute2             iproute                   iproute2
+	vm        perftest             perftest                  -
 	monitor   prometheus           -                         prometheus
 	lint      clang                clang                     clang
 	lint      clang-tidy           clang-tools-extra         clang

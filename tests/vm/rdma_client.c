@@ -5,6 +5,9 @@
  *       16 KiB.  Each must come back whole, in order, and as one message.  Prints `ok MESSAGES`.
  *   rdma_client echo-uc ...
  *       The same over unreliable connections.
+ *   rdma_client latency ADDRESS PORT BYTES COUNT spin|sleep
+ *       COUNT messages, one after the other; `spin`: without sleeping until they come back.  Prints
+ *       the median of the round trips in nanoseconds.
  *   rdma_client private ADDRESS PORT BYTES
  *       Connects with so many bytes of private data, and has one message echoed.
  *   rdma_client hold ADDRESS PORT CONNECTIONS
@@ -21,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BYTES_MAX = 32 * 1024, DEPTH_MAX = 64, CONNECTIONS_MAX = 256 };
@@ -175,6 +179,56 @@ static void echo(struct client *clients, unsigned count, char **words)
 	printf("ok %u\n", total);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void spin_for_one(struct client *c)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(c->id->recv_cq, 1, &wc) == 0)
+		;
+	if (wc.status != IBV_WC_SUCCESS)
+		exit(3);
+	post_receive(c, ++c->got);
+}
+
+static void latency(struct client *c, char **words)
+{
+	unsigned bytes = (unsigned)atoi(words[0]), count = (unsigned)atoi(words[1]);
+	bool spins = !strcmp(words[2], "spin");
+	uint64_t *took = calloc(count, sizeof(*took));
+
+	if (!took || count == 0)
+		exit(2);
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t start = now_ns();
+
+		send_one(c, bytes);
+		if (spins)
+			spin_for_one(c);
+		else
+			check_one(c, bytes);
+		took[i] = now_ns() - start;
+		take_sent(c);
+	}
+	qsort(took, count, sizeof(*took), by_size);
+	printf("%llu\n", (unsigned long long)took[count / 2]);
+	free(took);
+}
+
 static void hold(struct client *clients, unsigned count)
 {
 	puts("connected");
@@ -208,6 +262,7 @@ int main(int argc, char **argv)
 {
 	static struct client clients[CONNECTIONS_MAX];
 	bool is_send = argc > 1 && !strcmp(argv[1], "send");
+	bool is_latency = argc == 7 && !strcmp(argv[1], "latency");
 	bool is_private;
 	unsigned count;
 
@@ -217,7 +272,7 @@ int main(int argc, char **argv)
 	is_private = !strcmp(argv[1], "private");
 	if (is_private)
 		private_bytes = (uint8_t)atoi(argv[4]);
-	count = is_send || is_private ? 1 : (unsigned)atoi(argv[4]);
+	count = is_send || is_private || is_latency ? 1 : (unsigned)atoi(argv[4]);
 	if (count > CONNECTIONS_MAX)
 		return 2;
 	for (unsigned i = 0; i < count; i++)
@@ -230,6 +285,8 @@ int main(int argc, char **argv)
 	}
 	if (!strncmp(argv[1], "echo", 4) && argc == 8)
 		echo(clients, count, argv + 5);
+	else if (is_latency)
+		latency(clients, argv + 4);
 	else if (is_send && argc == 6)
 		send_only(clients, argv + 4);
 	else if (is_private)

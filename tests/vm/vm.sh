@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
+# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-i] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
 #
-# -S: under this host's systemd as the first process, as a unit.
+# -i: its clock counts instructions, a nanosecond each, and follows the host's only while all wait:
+#     what it measures hardly depends on what else the host does.  -S: under this host's systemd as the first process, as a unit.
 #
 # The VM's root is this host's, with whatever it changes kept in memory: what was built here runs
 # there.  Its kernel comes from kernel.sh.  DIR is /vm inside; the VM's console is DIR/console, what
@@ -9,12 +10,13 @@
 # 125 when the VM died.  The CPU is emulated (TCG), so no host needs to lend its own.
 set -euo pipefail
 
-seconds=300 cpus=1 memory=1536 systemd=
-while getopts t:p:m:S option; do
+seconds=300 cpus=1 memory=1536 systemd='' threads=multi clock=()
+while getopts t:p:m:iS option; do
 	case $option in
 	t) seconds=$OPTARG ;;
 	p) cpus=$OPTARG ;;
 	m) memory=$OPTARG ;;
+	i) threads=single clock=(-icount "shift=0,sleep=on") ;;
 	S) systemd=yes ;;
 	*) exit 2 ;;
 	esac
@@ -73,7 +75,8 @@ for attempt in 1 2 3; do
 	status=0
 	# shellcheck disable=SC2046 # options
 	timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none \
-		-no-reboot -machine q35,usb=off,hpet=off,i8042=off -accel tcg,thread=multi,tb-size=512 \
+		-no-reboot -machine q35,usb=off,hpet=off,i8042=off \
+		-accel "tcg,thread=$threads,tb-size=512" "${clock[@]}" \
 		-cpu max -smp "$cpus" -m "$memory" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" \
 		-append "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr \
 nmi_watchdog=0 no_timer_check tsc=reliable audit=0 apparmor=0 selinux=0 random.trust_cpu=on \
