@@ -1,8 +1,8 @@
 """What `make bench-vm` runs: nbserved beside the servers of rping, fio and perftest, on rxe and siw.
 
-test_one_cpu() in a VM whose clock counts instructions: what else the host does is in the figures only where
-all wait.  test_two_cpus() in one whose CPUs are two threads of the host:
-what happens at once, at the price of noise."""
+test_one_cpu() in a VM whose clock counts instructions: what else the host does is in the figures only
+where all wait.  test_two_cpus() in one whose CPUs are two threads of the host: what happens at once, at
+the price of noise."""
 import contextlib
 import json
 import re
@@ -64,7 +64,8 @@ def eight_at_once(daemon, device):
         start = time.monotonic()
         clients = [subprocess.Popen([str(word) for word in rping_words(address, port, 200)],
                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(8)]
-        assert [client.wait() for client in clients] == [0] * 8
+        ended = {client.wait(inside_rdma.LIMIT) for client in clients}
+        assert ended <= {0, 255}, ended  # 255: rping's race at its end, see inside_remote.py
         at_once = time.monotonic() - start
         ratios.append((at_once / in_turn, at_once, in_turn))
     ratio, at_once, in_turn = sorted(ratios)[ROUNDS // 2]
