@@ -1,0 +1,84 @@
+"""Reloads that take an export away while its clients have requests under way."""
+
+import random
+import threading
+
+import pytest
+from conftest import listener, wait_until
+from nbd_client import DISC, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, connect, reset
+
+MIB = 1 << 20
+KEPT = "[export kept]\nstore = memory\nsize = 1M\n" + listener("kept", "nbd", exports="kept")
+PATHS = [("epoll", "io_uring"), ("epoll", "threads"), ("io_uring", "io_uring"),
+         ("io_uring", "blocking"), ("io_uring", "memory")]
+
+
+class Clients:
+    """Each asks for much, and takes the answers or is killed; again and again."""
+
+    def __init__(self, daemon, count):
+        self.daemon, self.ended = daemon, threading.Event()
+        self.threads = [threading.Thread(target=self.run, args=(seed,)) for seed in range(count)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+
+    def __exit__(self, *_):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+
+    def run(self, seed):
+        rng = random.Random(seed)
+        while not self.ended.wait(0.01):
+            try:
+                self.visit(rng)
+            except (OSError, EOFError, pytest.fail.Exception):
+                pass  # the listener is away, or has cut us off
+
+    def visit(self, rng):
+        with connect(self.daemon, "disk") as client:
+            client.socket.settimeout(5)
+            for _ in range(64):
+                kind, at = rng.choice([READ, WRITE, FLUSH, TRIM, WRITE_ZEROES]), rng.randrange(30) * MIB
+                if kind == WRITE:
+                    client.request(WRITE, at, 65536, bytes(65536))
+                else:
+                    client.request(kind, at, {FLUSH: 0, READ: MIB}.get(kind, 30 * MIB))
+            if rng.random() < 0.5:
+                reset(client)
+                return
+            client.request(DISC)
+            while client.socket.recv(MIB):
+                pass
+
+
+@pytest.mark.parametrize("engine, store", PATHS)
+def test_an_export_leaves_under_its_clients(start_daemon, tmp_path, engine, store):
+    place = "" if store == "memory" else f"path = {tmp_path}/disk\ncreate = yes\n"
+    without = "[server]\ndrain-timeout = 1s\n" + KEPT
+    config = without + f"[export disk]\n{place}size = 64M\nstore = {store}\n"
+    config += listener("disk", "nbd", engine, exports="disk")
+    daemon = start_daemon(config)
+
+    def exports():
+        return {export["name"]: export for export in daemon.call("GetStats")["exports"]}
+
+    with connect(daemon, "kept") as kept:
+        with Clients(daemon, 4):
+            for _ in range(5):
+                wait_until(lambda: exports()["disk"]["in_flight"], "requests are under way")
+                daemon.write_config(without)
+                daemon.call("Reload")
+                assert "disk" not in exports()
+                daemon.write_config(config)
+                daemon.call("Reload")
+                daemon.notified()
+        wait_until(lambda: not daemon.call("GetStatus")["leaving"], "the old listeners have gone")
+        wait_until(lambda: not exports()["disk"]["in_flight"], "nothing is under way")
+        with connect(daemon, "disk") as client:
+            client.request(READ, 0, 512)
+            assert client.reply(512)[0] == 0
+        kept.request(READ, 0, 512)
+        assert kept.reply(512) == (0, bytes(512))
