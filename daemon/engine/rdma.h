@@ -33,7 +33,7 @@ struct worker;
 
 enum {
 	RDMA_CREDIT = 16,        /* messages that a client may always send, if the pool is roomy */
-	RDMA_RECVS = 24,         /* receives posted then, and again when fewer are left than that */
+	RDMA_RECVS = 24,         /* receives posted then; refilled below the credit */
 	RDMA_RECVS_MIN = 2,      /* with fewer none is let in */
 	RDMA_SENDS = 32,         /* the send queue; signalled when half of it is used */
 	RDMA_SIGNALLED = 8,      /* signalled and not completed, at the most */

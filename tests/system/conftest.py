@@ -325,12 +325,13 @@ def faulty(start_daemon, tmp_path):
 
 @pytest.fixture
 def loop_device(tmp_path):
-    """loop_device(*options) -> the path of a block device of 8 MiB."""
+    """loop_device(*options, image=a new one of 8 MiB) -> the path of a block device."""
     devices = []
 
-    def attach(*options):
-        image = tmp_path / f"image{len(devices)}"
-        image.write_bytes(b"b" * (8 << 20))
+    def attach(*options, image=None):
+        if image is None:
+            image = tmp_path / f"image{len(devices)}"
+            image.write_bytes(b"b" * (8 << 20))
         done = subprocess.run(
             ["losetup", "--find", "--show", *options, image], stdout=subprocess.PIPE, text=True
         )

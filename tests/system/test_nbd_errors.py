@@ -36,32 +36,13 @@ def small(tmp_path):
 
 
 @pytest.fixture
-def loop_device():
-    """loop_device(image) -> the path of a block device."""
-    devices = []
-
-    def attach(image):
-        done = subprocess.run(
-            ["losetup", "--find", "--show", image], stdout=subprocess.PIPE, text=True
-        )
-        if done.returncode != 0:
-            pytest.skip("no loop devices here, or not root")
-        devices.append(done.stdout.strip())
-        return devices[-1]
-
-    yield attach
-    for device in devices:
-        subprocess.run(["losetup", "--detach", device], check=True)
-
-
-@pytest.fixture
 def failing(start_daemon, engine, store, small, loop_device):
     """A device of 8 MiB that keeps 1 MiB; what it cannot keep fails when the kernel writes it back."""
     image = small / "image"
     image.touch()
     os.truncate(image, 8 * MIB)
     daemon = start_daemon(
-        export(loop_device(image), store)
+        export(loop_device(image=image), store)
         + listener("nbd", service="nbd", engine=engine, exports="disk", workers=4)
     )
     daemon.image = image
@@ -109,7 +90,7 @@ def test_parts_of_a_device_s_sectors_are_zeroed(start_daemon, engine, store, tmp
     image = tmp_path / "image"
     image.write_bytes(b"b" * MIB)
     daemon = start_daemon(
-        export(loop_device(image), store)
+        export(loop_device(image=image), store)
         + listener("nbd", service="nbd", engine=engine, exports="disk")
     )
     with connect(daemon, "nbd") as client:
