@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "reason.h"
+
 struct conn;
 struct op;
 struct region;
@@ -21,15 +23,6 @@ struct worker;
 
 /* One listening socket of one worker; owned by the worker. */
 struct acceptor;
-
-/* Why an engine or a feature is not available: what, why, and how to mend it. */
-enum { REASON_MAX = 384 };
-struct reason {
-	char text[REASON_MAX];
-};
-/* Formats into reason, returns error (so that `return reason_set(...)` reads well). */
-int reason_set(struct reason *reason, int error, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
 
 /* What carries bytes; config_transports[] has their names. */
 enum transport { TRANSPORT_TCP, TRANSPORT_RDMA };

@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <semaphore.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -18,16 +16,6 @@ const char *const engine_feature_names[FEATURE_COUNT] = {
 	ENGINE_FEATURES(X)
 #undef X
 };
-
-int reason_set(struct reason *reason, int error, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(reason->text, sizeof(reason->text), format, args);
-	va_end(args);
-	return error;
-}
 
 /* ---- Timers: a worker sleeps for ever unless one of these is set ---- */
 

@@ -1,0 +1,15 @@
+/* See reason.h. */
+#include "reason.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int reason_set(struct reason *reason, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reason->text, sizeof(reason->text), format, args);
+	va_end(args);
+	return error;
+}
