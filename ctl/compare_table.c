@@ -337,8 +337,8 @@ static void render_notes(struct output *out, const struct groups *all)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "MB, CPU, calls and turns are of all operations of a listener.");
 	if (errors)
-		output_wrapped(out, STYLE_BAD, 2, "%s operations failed.",
-			       human_count(errors).text);
+		output_wrapped(out, STYLE_BAD, 2, "%s operation%s failed.",
+			       human_count(errors).text, plural(errors));
 }
 
 /* The listeners that did nothing; `any`: others did something. */

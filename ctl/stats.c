@@ -110,18 +110,18 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 /* ---- What went wrong ---- */
 
 static const struct trouble {
-	const char *path, *text;
+	const char *path, *noun, *text; /* noun: of what was counted; "": none */
 } troubles[] = {
-	{ "connections.refused.limit", "refused (too many)" },
-	{ "connections.refused.denied", "refused (`allow`)" },
-	{ "connections.closed.reset", "reset by the client" },
-	{ "connections.closed.idle", "closed (idle-timeout)" },
-	{ "connections.closed.protocol", "closed (broke the protocol)" },
-	{ "connections.closed.drain", "closed (drain-timeout)" },
-	{ "connections.closed.error", "closed (error of this host)" },
-	{ "accept_paused", "pauses of accepting (out of descriptors)" },
-	{ "pool.starved", "waits for a free buffer" },
-	{ "throttled", "pauses of receiving (too much held)" },
+	{ "connections.refused.limit", "", "refused (too many)" },
+	{ "connections.refused.denied", "", "refused (`allow`)" },
+	{ "connections.closed.reset", "", "reset by the client" },
+	{ "connections.closed.idle", "", "closed (idle-timeout)" },
+	{ "connections.closed.protocol", "", "closed (broke the protocol)" },
+	{ "connections.closed.drain", "", "closed (drain-timeout)" },
+	{ "connections.closed.error", "", "closed (error of this host)" },
+	{ "accept_paused", "pause", " of accepting (out of descriptors)" },
+	{ "pool.starved", "wait", " for a free buffer" },
+	{ "throttled", "pause", " of receiving (too much held)" },
 };
 
 /* A paragraph per listener that has something to tell. */
@@ -141,8 +141,9 @@ static void render_troubles(struct output *out, const json_t *stats)
 			uint64_t count = field_uint(listener, troubles[j].path);
 
 			if (count)
-				fprintf(to, "%s%s %s", ftell(to) ? "; " : "",
-					human_count(count).text, troubles[j].text);
+				fprintf(to, "%s%s %s%s%s", ftell(to) ? "; " : "",
+					human_count(count).text, troubles[j].noun,
+					*troubles[j].noun ? plural(count) : "", troubles[j].text);
 		}
 		fclose(to);
 		if (*text)
@@ -163,11 +164,12 @@ static void render_footer(struct output *out, const struct measures *m)
 	}
 	if (count)
 		output_wrapped(out, STYLE_DIM, 2,
-			       "Since the start. Latency from %s samples of %s operations.",
-			       human_count(samples).text, human_count(count).text);
+			       "Since the start. Latency from %s sample%s of %s operation%s.",
+			       human_count(samples).text, plural(samples), human_count(count).text,
+			       plural(count));
 	if (errors)
-		output_wrapped(out, STYLE_BAD, 2, "%s operations failed.",
-			       human_count(errors).text);
+		output_wrapped(out, STYLE_BAD, 2, "%s operation%s failed.",
+			       human_count(errors).text, plural(errors));
 }
 
 static void render_stats(struct output *out, const json_t *stats)

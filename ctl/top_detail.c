@@ -31,8 +31,8 @@ static void put_identity(struct page *p, const struct measure *row)
 	compare_engine_text(row, engine, sizeof(engine));
 	page_put(p, page_row_style(row) == STYLE_DIM ? STYLE_PLAIN : page_row_style(row),
 		 "%s: %s, %s, %s, %llu worker%s, %s%s%s", row->listener, row->service, engine,
-		 field_text(l, "state"), (unsigned long long)workers, workers == 1 ? "" : "s",
-		 addresses, *reason ? ": " : "", reason);
+		 field_text(l, "state"), (unsigned long long)workers, plural(workers), addresses,
+		 *reason ? ": " : "", reason);
 	free(addresses);
 }
 
@@ -218,7 +218,7 @@ static void put_connections(struct page *p, const struct top *top)
 
 	if (!top->connections)
 		return;
-	page_put(p, STYLE_BOLD, "%s connection%s%s", human_count(open).text, open == 1 ? "" : "s",
+	page_put(p, STYLE_BOLD, "%s connection%s%s", human_count(open).text, plural(open),
 		 open > 1 ? ", the busiest first" : "");
 	if (json_array_size(list) == 0)
 		return;

@@ -28,8 +28,8 @@ static void put_title(struct page *p, const struct top *top)
 
 	page_put(p, STYLE_BOLD, "nbserved %s  up %s  generation %llu  %zu listener%s  every %g s",
 		 field_text(stats, "version"), human_time(field_uint(stats, "uptime_ns")).text,
-		 (unsigned long long)field_uint(stats, "generation"), listeners,
-		 listeners == 1 ? "" : "s", top->interval_ms / 1e3);
+		 (unsigned long long)field_uint(stats, "generation"), listeners, plural(listeners),
+		 top->interval_ms / 1e3);
 }
 
 static void put_totals(struct page *p, const struct top *top)
@@ -44,7 +44,7 @@ static void put_totals(struct page *p, const struct top *top)
 	}
 	page_put(p, STYLE_DIM, "all: %s ops/s  %s MB/s  CPU %s %%  %s connection%s",
 		 page_number(rate).text, page_number(bandwidth / 1e6).text, human_percent(cpu).text,
-		 human_count((uint64_t)open).text, open == 1 ? "" : "s");
+		 human_count((uint64_t)open).text, plural((uint64_t)open));
 }
 
 /* The most important thing to say, or the totals. */

@@ -115,7 +115,8 @@ static struct config *load(const char *path)
 		for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
 			log_error("%s", errors.text[i]);
 		if (errors.count > CONFIG_ERRORS_MAX)
-			log_error("and %u more errors", errors.count - CONFIG_ERRORS_MAX);
+			log_error("and %u more error%s", errors.count - CONFIG_ERRORS_MAX,
+				  plural(errors.count - CONFIG_ERRORS_MAX));
 	}
 	config_errors_free(&errors);
 	return config;
@@ -135,8 +136,8 @@ static int dump_json(const struct config *config)
 /* Good, and what will be unavailable all the same. */
 static void check(const char *path, const struct config *config)
 {
-	printf("%s: good, %u listeners, %u exports\n", path, config->listener_count,
-	       config->export_count);
+	printf("%s: good, %u listener%s, %u export%s\n", path, config->listener_count,
+	       plural(config->listener_count), config->export_count, plural(config->export_count));
 	for (unsigned i = 0; i < config->listener_count; i++) {
 		const struct listener_config *l = &config->listeners[i];
 
@@ -220,8 +221,9 @@ static int serve(const char *path, struct config *config)
 	if (rc == 0) {
 		/* Every listener accepts or has said why not. */
 		server_notify_ready(&server, "");
-		log_info("nbserved " NB_VERSION ": serving %u of %u listeners",
-			 server_count_serving(&server), server.listener_count);
+		log_info("nbserved " NB_VERSION ": serving %u of %u listener%s",
+			 server_count_serving(&server), server.listener_count,
+			 plural(server.listener_count));
 		code = sd_event_loop(server.event);
 		rc = code < 0 ? code : 0;
 	}

@@ -24,6 +24,12 @@ enum {
 	CACHE_LINE = 64,
 };
 
+/* The end of a noun that is counted. */
+static inline const char *plural(unsigned long long count)
+{
+	return count == 1 ? "" : "s";
+}
+
 /* A hint to the CPU in a loop that waits for memory to change. */
 static inline void cpu_relax(void)
 {

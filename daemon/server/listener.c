@@ -48,7 +48,8 @@ static void listener_paused(struct worker *w, int error)
 	else
 		log_write(LOG_INFO, l->name, "listener '%s': accepting again", l->name);
 	if (missed)
-		log_write(LOG_INFO, l->name, "%u messages like this were dropped", missed);
+		log_write(LOG_INFO, l->name, "%u message%s like this dropped", missed,
+			  plural(missed));
 }
 
 /* What a worker has to say to the main thread. */
@@ -209,7 +210,7 @@ static void listener_log_stuck(const struct listener *l, unsigned index)
 
 		if (count > 0)
 			snprintf(why, sizeof(why), "export '%s' has %llu request%s under way; ",
-				 w->mounts[i].export->name, count, count == 1 ? "" : "s");
+				 w->mounts[i].export->name, count, plural(count));
 	}
 	log_write(LOG_ERR, l->name,
 		  "listener '%s': worker %u (thread %d) does not end: %sthe files "
@@ -431,7 +432,7 @@ void listener_log(const struct listener *l)
 	for (unsigned i = 0; i < l->address_count; i++)
 		log_write(LOG_INFO, l->name, "listener '%s': %s on %s over %s, %u worker%s",
 			  l->name, l->config->service->name, l->addresses[i].text, l->engine->name,
-			  l->worker_count, l->worker_count == 1 ? "" : "s");
+			  l->worker_count, plural(l->worker_count));
 }
 
 void listener_change(struct listener *l, const struct listener_config *config)

@@ -271,7 +271,7 @@ static int open_address(struct listening *sockets, struct listener *l,
 			       reason);
 	if (rc == 0 && kept)
 		log_write(LOG_INFO, l->name, "listener '%s': %u socket%s on %s taken over", l->name,
-			  kept, kept == 1 ? "" : "s", bound->text);
+			  kept, plural(kept), bound->text);
 	bound->wanted = *wanted;
 	l->address_count += rc == 0;
 	return rc;

@@ -358,8 +358,9 @@ static struct config *load(const char *path, json_t *lines)
 	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
 		add_line(lines, errors.text[i]);
 	if (errors.count > CONFIG_ERRORS_MAX)
-		json_array_append_new(lines, json_sprintf("and %u more errors",
-							  errors.count - CONFIG_ERRORS_MAX));
+		json_array_append_new(
+			lines, json_sprintf("and %u more error%s", errors.count - CONFIG_ERRORS_MAX,
+					    plural(errors.count - CONFIG_ERRORS_MAX)));
 	config_errors_free(&errors);
 	return config;
 }

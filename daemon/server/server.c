@@ -102,9 +102,9 @@ unsigned server_count_serving(const struct server *s)
 
 void server_notify_ready(const struct server *s, const char *remark)
 {
-	sd_notifyf(0, "READY=1\nSTATUS=Serving %u of %u listeners, generation %llu%s",
-		   server_count_serving(s), s->listener_count, (unsigned long long)s->generation,
-		   remark);
+	sd_notifyf(0, "READY=1\nSTATUS=Serving %u of %u listener%s, generation %llu%s",
+		   server_count_serving(s), s->listener_count, plural(s->listener_count),
+		   (unsigned long long)s->generation, remark);
 }
 
 /* ---- Drain and stop ---- */

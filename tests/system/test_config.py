@@ -64,6 +64,19 @@ def test_a_good_file_is_good(check):
     assert len(notices) in (0, 3)
 
 
+@pytest.mark.parametrize(
+    "listeners, exports, said",
+    [(0, 0, "0 listeners, 0 exports"), (1, 1, "1 listener, 1 export"), (2, 0, "2 listeners, 0 exports")],
+)
+def test_one_is_no_plural(tmp_path, listeners, exports, said):
+    config = tmp_path / "nbserved.ini"
+    sections = [listener(f"echo{i}") for i in range(listeners)]
+    sections += [f"[export disk{i}]\nstore = null\nsize = 1M\n" for i in range(exports)]
+    config.write_text("".join(sections))
+    result = nbserved("-c", config, "--check-config")
+    assert result.stdout == f"{config}: good, {said}\n"
+
+
 def test_all_errors_are_said_at_once_in_order(check):
     status, errors = check(
         "[server]\n"
