@@ -13,6 +13,7 @@
 #include "ctl.h"
 #include "field.h"
 #include "measure.h"
+#include "reasons.h"
 #include "util.h"
 
 enum { COMPARE_INTERVAL_MS = 2000 };
@@ -217,15 +218,16 @@ static int load(const char *path, struct measures *m)
 
 /* ---- The command ---- */
 
-static void show(struct ctl *ctl, const struct measures *m)
+static void show(struct ctl *ctl, const struct measures *m, const json_t *unavailable)
 {
 	json_t *document;
 
 	if (!ctl->out.json) {
 		compare_render(&ctl->out, m);
+		reasons_render(&ctl->out, unavailable);
 		return;
 	}
-	document = compare_to_json(m);
+	document = compare_to_json(m, unavailable);
 	output_json(&ctl->out, document, false);
 	json_decref(document);
 }
@@ -266,6 +268,7 @@ static int run(struct ctl *ctl)
 {
 	const char *from = ctl->values[VALUE_LOAD], *to = ctl->values[VALUE_SAVE];
 	struct measures m = {};
+	json_t *unavailable;
 	unsigned interval_ms;
 	int rc = check(ctl, &interval_ms), result;
 
@@ -273,12 +276,14 @@ static int run(struct ctl *ctl)
 		return rc;
 	result = from ? load(from, &m) : measure(ctl, interval_ms, &m);
 	rc = m.count || result == CTL_DONE ? select_named(ctl, &m) : CTL_DONE;
+	unavailable = measures_take_unavailable(&m);
 	if (result == CTL_DONE && rc == CTL_DONE && to)
 		rc = save(to, &m);
 	else if (to && m.count)
 		ctl_warn("%s: nothing saved", to);
 	if (m.count || (result == CTL_DONE && rc == CTL_DONE))
-		show(ctl, &m);
+		show(ctl, &m, unavailable);
+	json_decref(unavailable);
 	measures_free(&m);
 	return result != CTL_DONE ? result : rc;
 }

@@ -411,9 +411,10 @@ static json_t *derived_to_json(const struct measure *row)
 			 (json_int_t)histogram_quantile(h, 0.999));
 }
 
-json_t *compare_to_json(const struct measures *m)
+json_t *compare_to_json(const struct measures *m, const json_t *unavailable)
 {
-	json_t *rows = json_array();
+	json_t *rows = json_array(), *absent = json_array(), *listener;
+	size_t index;
 
 	for (unsigned i = 0; i < m->count; i++) {
 		json_t *row = measure_to_json(m->rows[i]);
@@ -421,5 +422,9 @@ json_t *compare_to_json(const struct measures *m)
 		json_object_set_new(row, "derived", derived_to_json(m->rows[i]));
 		json_array_append_new(rows, row);
 	}
-	return json_pack("{s:o}", "rows", rows);
+	json_array_foreach(unavailable, index, listener)
+		json_array_append_new(absent, json_pack("{s:s, s:s}", "listener",
+							field_text(listener, "name"), "reason",
+							field_text(listener, "reason")));
+	return json_pack("{s:o, s:o}", "rows", rows, "unavailable", absent);
 }

@@ -7,8 +7,9 @@
  * come; in each group the first row is the baseline.  Says which listeners did nothing. */
 void compare_render(struct output *out, const struct measures *m);
 
-/* The same as JSON: {"rows":[...]}, each row as saved plus "derived".  A new reference. */
-json_t *compare_to_json(const struct measures *m);
+/* The same as JSON: {"rows":[...]}, each row as saved plus "derived"; and of the listeners that are
+ * unavailable {"unavailable":[...]}, their names and reasons.  A new reference. */
+json_t *compare_to_json(const struct measures *m, const json_t *unavailable);
 
 /* The engine with what a listener was configured for: `io_uring+sqpoll`. */
 void compare_engine_text(const struct measure *row, char *text, size_t bytes);

@@ -230,6 +230,33 @@ static void add_histogram(struct histogram_sum *to, const struct histogram_sum *
 		to->buckets[i] += from->buckets[i];
 }
 
+bool measure_unavailable(const struct measure *row)
+{
+	return !strcmp(field_text(row->source, "state"), "unavailable");
+}
+
+json_t *measures_take_unavailable(struct measures *m)
+{
+	json_t *listeners = json_array();
+	const json_t *last = NULL;
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = m->rows[i];
+
+		if (!measure_unavailable(row)) {
+			m->rows[kept++] = row;
+			continue;
+		}
+		if (row->source != last)
+			json_array_append(listeners, row->source);
+		last = row->source;
+		free_row(row);
+	}
+	m->count = kept;
+	return listeners;
+}
+
 void measures_drop_idle(struct measures *m)
 {
 	const json_t *last = NULL;

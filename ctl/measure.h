@@ -44,6 +44,12 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
  * Returns the first name that has no row, or NULL. */
 const char *measures_select(struct measures *m, const json_t *names);
 
+/* The listener could not be served: its row has no measured zeros. */
+bool measure_unavailable(const struct measure *row);
+
+/* Drops the rows of such listeners; the listeners' documents, in an array, a new reference. */
+json_t *measures_take_unavailable(struct measures *m);
+
 /* Drops the rows of operations that there were none of; of a listener that did nothing, all but the
  * first. */
 void measures_drop_idle(struct measures *m);

@@ -333,6 +333,20 @@ static void put_owner(FILE *to, struct source *s, const json_t *owner)
 	}
 }
 
+/* The listeners or the exports. */
+static const json_t *owners_of(const struct metric *m, const json_t *stats)
+{
+	return field_get(stats, m->scope < EXPORT ? "listeners" : "exports");
+}
+
+/* Who is unavailable tells just that: zeros would look measured. */
+static bool has_metric(const struct metric *m, const json_t *owner)
+{
+	if (!strcmp(field_text(owner, "state"), "unavailable"))
+		return m->type == INFO;
+	return strncmp(m->path, "rdma.", 5) != 0 || field_get(owner, "rdma");
+}
+
 static void put_metric(FILE *to, const struct metric *m, const json_t *stats)
 {
 	struct source s = { .metric = m };
@@ -343,8 +357,9 @@ static void put_metric(FILE *to, const struct metric *m, const json_t *stats)
 		put_samples(to, &s, stats);
 		return;
 	}
-	json_array_foreach(field_get(stats, m->scope < EXPORT ? "listeners" : "exports"), i,
-			   owner) {
+	json_array_foreach(owners_of(m, stats), i, owner) {
+		if (!has_metric(m, owner))
+			continue;
 		if (m->scope <= EXPORT) {
 			put_owner(to, &s, owner);
 			continue;
@@ -358,15 +373,13 @@ static void put_metric(FILE *to, const struct metric *m, const json_t *stats)
 /* What no listener and no export can have is not there, not 0. */
 static bool is_absent(const struct metric *m, const json_t *stats)
 {
-	json_t *listener;
+	json_t *owner;
 	size_t i;
 
-	if (m->scope >= EXPORT)
-		return json_array_size(field_get(stats, "exports")) == 0;
-	if (strncmp(m->path, "rdma.", 5) != 0)
+	if (m->scope == SERVER)
 		return false;
-	json_array_foreach(field_get(stats, "listeners"), i, listener)
-		if (field_get(listener, "rdma"))
+	json_array_foreach(owners_of(m, stats), i, owner)
+		if (has_metric(m, owner))
 			return false;
 	return true;
 }

@@ -8,6 +8,7 @@
 #include "human.h"
 #include "measure.h"
 #include "openmetrics.h"
+#include "reasons.h"
 #include "util.h"
 
 enum { WATCH_INTERVAL_MS = 1000, WATCH_HEADER_LINES = 24 };
@@ -177,19 +178,23 @@ static void render_stats(struct output *out, const json_t *stats)
 	struct table *t = table_new(stats_columns, ARRAY_SIZE(stats_columns));
 	const json_t *last = NULL;
 	struct measures m = {};
+	json_t *unavailable;
 
 	measures_delta(&m, NULL, stats, field_uint(stats, "uptime_ns"), "");
+	unavailable = measures_take_unavailable(&m);
 	measures_drop_idle(&m);
 	for (unsigned i = 0; i < m.count; i++) {
 		add_row(t, m.rows[i], m.rows[i]->source != last);
 		last = m.rows[i]->source;
 	}
-	if (table_is_empty(t))
-		output_text(out, STYLE_PLAIN, "No listeners.\n");
-	else
+	if (!table_is_empty(t))
 		table_print(t, out, 0, true);
+	else if (json_array_size(unavailable) == 0)
+		output_text(out, STYLE_PLAIN, "No listeners.\n");
 	render_footer(out, &m);
 	render_troubles(out, stats);
+	reasons_render(out, unavailable);
+	json_decref(unavailable);
 	measures_free(&m);
 	table_free(t);
 }
@@ -255,14 +260,20 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 	struct measures m = {};
 	struct tm now;
 	time_t seconds = time(NULL);
+	json_t *unavailable;
 	char text[16];
 
 	measures_delta(&m, w->before, stats, interval_ns, "");
+	unavailable = measures_take_unavailable(&m);
+	if (w->lines == 0)
+		reasons_render(&w->ctl->out, unavailable);
+	json_decref(unavailable);
 	measures_drop_idle(&m);
 	strftime(text, sizeof(text), "%H:%M:%S", localtime_r(&seconds, &now));
 	for (unsigned i = 0; i < m.count; i++)
 		add_watch_row(w->table, m.rows[i], i ? "" : text);
-	table_print(w->table, &w->ctl->out, 0, w->lines == 0);
+	if (!table_is_empty(w->table))
+		table_print(w->table, &w->ctl->out, 0, w->lines == 0);
 	w->lines += m.count;
 	if (w->lines >= WATCH_HEADER_LINES)
 		w->lines = 0;

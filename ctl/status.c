@@ -8,11 +8,10 @@
 #include "field.h"
 #include "human.h"
 #include "parse.h"
+#include "reasons.h"
 #include "util.h"
 
 /* ---- status ---- */
-
-enum { REASON_NAMES_MAX = 1024 }; /* bytes of those who have the same reason */
 
 static enum style state_style(const char *state)
 {
@@ -76,32 +75,6 @@ static void render_listeners(struct output *out, const json_t *reply)
 	table_free(t);
 }
 
-/* Each once, with all who have it. */
-static void render_reasons(struct output *out, const json_t *reply)
-{
-	const json_t *listeners = field_get(reply, "listeners");
-	json_t *listener, *other;
-	size_t i, j;
-
-	json_array_foreach(listeners, i, listener) {
-		const char *reason = field_text(listener, "reason");
-		char names[REASON_NAMES_MAX];
-		size_t used = 0;
-
-		for (j = 0; j < i && *reason; j++)
-			if (!strcmp(field_text(json_array_get(listeners, j), "reason"), reason))
-				reason = "";
-		if (!*reason)
-			continue;
-		json_array_foreach(listeners, j, other)
-			if (used < sizeof(names) && !strcmp(field_text(other, "reason"), reason))
-				used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-							 used ? ", " : "",
-							 field_text(other, "name"));
-		output_wrapped(out, STYLE_WARN, 2, "%s: %s", names, reason);
-	}
-}
-
 static void render_leaving(struct output *out, const json_t *reply)
 {
 	json_t *listener;
@@ -142,7 +115,7 @@ static void render_status(struct output *out, const json_t *reply)
 		    (unsigned long long)field_uint(reply, "generation"));
 	output_text(out, STYLE_WARN, "%s\n\n", field_bool(reply, "stopping") ? ", stopping" : "");
 	render_listeners(out, reply);
-	render_reasons(out, reply);
+	reasons_render(out, field_get(reply, "listeners"));
 	render_leaving(out, reply);
 	if (json_array_size(field_get(reply, "exports"))) {
 		putc('\n', out->file);

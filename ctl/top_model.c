@@ -67,6 +67,8 @@ static double quantile(const struct measure *row, double share)
 
 double top_value(const struct measure *row, enum top_column column)
 {
+	if (measure_unavailable(row))
+		return NAN;
 	switch (column) {
 	case TOP_OPEN:
 		return (double)field_uint(row->source, "connections.open");

@@ -37,10 +37,14 @@ static void put_totals(struct page *p, const struct top *top)
 	double rate = 0, bandwidth = 0, cpu = 0, open = 0;
 
 	for (unsigned i = 0; i < top->rows.count; i++) {
-		rate += top_value(top->rows.rows[i], TOP_RATE);
-		bandwidth += top_value(top->rows.rows[i], TOP_BANDWIDTH);
-		cpu += top_value(top->rows.rows[i], TOP_CPU);
-		open += top_value(top->rows.rows[i], TOP_OPEN);
+		const struct measure *row = top->rows.rows[i];
+
+		if (measure_unavailable(row))
+			continue;
+		rate += top_value(row, TOP_RATE);
+		bandwidth += top_value(row, TOP_BANDWIDTH);
+		cpu += top_value(row, TOP_CPU);
+		open += top_value(row, TOP_OPEN);
 	}
 	page_put(p, STYLE_DIM, "all: %s ops/s  %s MB/s  CPU %s %%  %s connection%s",
 		 page_number(rate).text, page_number(bandwidth / 1e6).text, human_percent(cpu).text,
@@ -144,7 +148,7 @@ enum style page_row_style(const struct measure *row)
 {
 	const char *state = field_text(row->source, "state");
 
-	if (!strcmp(state, "unavailable"))
+	if (measure_unavailable(row))
 		return STYLE_BAD;
 	if (*state && strcmp(state, "serving"))
 		return STYLE_WARN;
@@ -214,7 +218,8 @@ void page_put_rows(struct page *p, const struct top *top, unsigned first, unsign
 		if (page_room(p))
 			p->screen->lines[p->used].selected =
 				mark && !strcmp(rows[i]->listener, top->selected);
-		put_with_spark(p, page_row_style(rows[i]), page_next_line(&rest), used, spark);
+		put_with_spark(p, page_row_style(rows[i]), page_next_line(&rest), used,
+			       s.width && measure_unavailable(rows[i]) ? "unavailable" : spark);
 		free(spark);
 	}
 	free(text);

@@ -557,6 +557,75 @@ def test_compare_says_which_listeners_did_nothing(daemon):
     assert "No operations in the interval: echo-epoll, echo-io_uring, echo-io_uring-poll" in text
 
 
+# ---- A listener that is unavailable ----
+
+WHY = "bind 192.0.2.77:7: Cannot assign requested address"  # TEST-NET-1 is nobody's
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def far(start_daemon):
+    """`near` is idle, `far` is unavailable."""
+    return start_daemon(listener("near") + listener("far", address="192.0.2.77:7", optional="yes"))
+
+
+def assert_told(text):
+    """No numbers, but what is so; of the other one numbers."""
+    assert f"far: unavailable: {WHY}" in words(text)
+    assert not re.search(r"(?m)^\W*far .*\d", text), text
+
+
+def test_stats_tells_unavailable_from_idle(far):
+    text = nbctl(far, "stats").stdout
+    assert_told(text)
+    assert re.search(r"(?m)^near +epoll +0 +0 ", text)
+    assert_told(nbctl(far, "stats", "far").stdout)
+    (document,) = nbctl_json(far, "stats", "far")["listeners"]
+    assert document["state"] == "unavailable" and WHY in document["reason"]
+
+
+def test_watch_tells_unavailable_from_idle(far):
+    for names in ([], ["far"]):
+        with subprocess.Popen(
+            [str(NBCTL), "-s", far.control, "stats", *names, "--watch=0.05"],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            text = "".join(process.stdout.readline() for _ in range(2 if names else 6))
+            process.terminate()
+        assert_told(text)
+        assert bool(re.search(r" near +0 ", text)) == (not names)
+
+
+def test_compare_tells_unavailable_from_idle(far):
+    text = nbctl(far, "compare", "--interval", "10ms").stdout
+    assert_told(text)
+    assert "No operations in the interval: near\n" in text
+    done = nbctl(far, "compare", "far", "--interval", "10ms")
+    assert done.returncode == 0, done.stderr
+    assert_told(done.stdout)
+    document = nbctl_json(far, "compare", "--interval", "10ms")
+    assert [row["listener"] for row in document["rows"]] == ["near"]
+    (absent,) = document["unavailable"]
+    assert absent["listener"] == "far" and WHY in absent["reason"]
+    # It did nothing, as was to be expected, while a command ran: unless it was asked for.
+    assert "far" not in nbctl(far, "compare", "--", "true").stdout
+    assert_told(nbctl(far, "compare", "far", "--", "true").stdout)
+
+
+def test_openmetrics_tells_unavailable_from_idle(far):
+    families = parse_openmetrics(nbctl(far, "stats", "--openmetrics").stdout)
+    told = {}
+    for name, (_, samples) in families.items():
+        for _, labels, _ in samples:
+            if "listener" in labels:
+                told.setdefault(labels["listener"], set()).add(name)
+    assert told["far"] == {"nbserved_listener_info"} < told["near"]
+
+
 # ---- Terminals ----
 
 

@@ -80,6 +80,37 @@ static void operations_that_never_happened_are_dropped(void **state)
 	measures_free(&m);
 }
 
+/* Whoever is unavailable measured nothing, not zeros. */
+static void the_unavailable_have_no_rows(void **state)
+{
+	json_t *far = service_with("far", 0, 0, 0), *unavailable, *document;
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	json_object_set_new(far, "state", json_string("unavailable"));
+	json_object_set_new(far, "reason", json_string("no device"));
+	add_delta(&m, NULL,
+		  json_pack("{s:[o, o, o]}", "listeners", service_with("idle", 0, 0, 0), far,
+			    service_with("busy", 1, 1, 1)),
+		  "");
+	unavailable = measures_take_unavailable(&m);
+	assert_int_equal(m.count, 6);
+	assert_int_equal(json_array_size(unavailable), 1);
+	text = rendered(&m);
+	assert_non_null(strstr(text, "No operations in the interval: idle\n"));
+	assert_null(strstr(text, "far"));
+	document = compare_to_json(&m, unavailable);
+	assert_int_equal(json_array_size(json_object_get(document, "rows")), 6);
+	json_decref(unavailable);
+	unavailable = json_pack("[{s:s, s:s}]", "listener", "far", "reason", "no device");
+	assert_true(json_equal(json_object_get(document, "unavailable"), unavailable));
+	json_decref(unavailable);
+	json_decref(document);
+	free(text);
+	measures_free(&m);
+}
+
 static void delta_subtracts_every_counter(void **state)
 {
 	struct measures m = {};
@@ -158,7 +189,7 @@ static void missing_and_odd_fields_do_no_harm(void **state)
 		measures_delta(&m, NULL, document, 0, "");
 		measures_delta(&m, document, document, 1, "");
 		free(rendered(&m));
-		json_decref(compare_to_json(&m));
+		json_decref(compare_to_json(&m, NULL));
 		measures_free(&m);
 		json_decref(document);
 	}
@@ -299,6 +330,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(operations_that_never_happened_are_dropped),
+		cmocka_unit_test(the_unavailable_have_no_rows),
 		cmocka_unit_test(delta_subtracts_every_counter),
 		cmocka_unit_test(new_or_replaced_listener_counts_from_zero),
 		cmocka_unit_test(restarted_daemon_is_noticed),

@@ -76,6 +76,36 @@ static void rdma_is_there_if_a_listener_has_it(void **state)
 	free(with);
 }
 
+static void the_unavailable_tell_their_state_and_no_zeros(void **state)
+{
+	static const char *const far =
+		"{\"name\":\"f\",\"engine\":\"epoll\",\"service\":\"echo\",\"transport\":\"tcp\","
+		"\"state\":\"unavailable\",\"workers\":0,\"bytes_in\":0,\"connections\":"
+		"{\"open\":0},\"operations\":{\"echo\":{\"count\":0}}}";
+	char document[2000], *text;
+	const char *found;
+
+	(void)state;
+	snprintf(document, sizeof(document),
+		 "{\"listeners\":[%s," LISTENER "],\"exports\":[{\"name\":\"d\",\"path\":\"/d\","
+		 "\"state\":\"unavailable\",\"store\":\"null\",\"size\":0}]}",
+		 far);
+	text = text_of(document);
+	assert_line(text, "nbserved_listener_info{listener=\"f\",engine=\"epoll\",service=\"echo\","
+			  "state=\"unavailable\",transport=\"tcp\"} 1\n");
+	assert_line(text, "nbserved_received_bytes_total{" LABELS "} 42\n");
+	found = strstr(text, "listener=\"f\"");
+	assert_null(strstr(found + 1, "listener=\"f\""));
+	assert_line(text, "nbserved_export_info{export=\"d\",state=\"unavailable\",store=\"null\","
+			  "path=\"/d\"} 1\n");
+	assert_null(strstr(text, "size_bytes"));
+	free(text);
+	snprintf(document, sizeof(document), "{\"listeners\":[%s]}", far);
+	text = text_of(document);
+	assert_null(strstr(text, "_total"));
+	free(text);
+}
+
 /* A bucket whose upper bound lies above a `le` counts under the next one. */
 static void histogram_is_cumulative(void **state)
 {
@@ -167,6 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counters_have_total_labels_and_exact_seconds),
 		cmocka_unit_test(rdma_is_there_if_a_listener_has_it),
+		cmocka_unit_test(the_unavailable_tell_their_state_and_no_zeros),
 		cmocka_unit_test(histogram_is_cumulative),
 		cmocka_unit_test(exports_are_told_by_listener),
 		cmocka_unit_test(families_are_not_interleaved),

@@ -183,8 +183,17 @@ static void a_listener_that_is_not_served_says_why(void **state)
 		json_object_set_new(b, "reason", json_string("no \033[31mio_uring"));
 		feed(top, stats);
 	}
+	text = screen_of(top, 100, 24, true);
+	assert_has(text, "\nall: 1,000 ops/s  0.02 MB/s  CPU 0.2 %  20 connections\n");
+	assert_has(text,
+		   "\nb            io_uring          -        -     -     -      -      -     "
+		   "-     -    -  unavailable\n");
+	free(text);
+	top_key(top, 'n');
+	top_key(top, TOP_KEY_DOWN);
 	top_key(top, TOP_KEY_ENTER);
 	text = shown(top);
+	assert_has(text, "\nb: echo");
 	assert_has(text, "unavailable");
 	assert_has(text, "no ?[31mio_uring");
 	free(text);
