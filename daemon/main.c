@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
@@ -159,7 +158,7 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
 		return sd_event_exit(s->event, 0);
 	}
 	log_info("%s: draining", strsignal((int)info->ssi_signo));
-	sd_notify(0, "STOPPING=1\nSTATUS=Draining");
+	notify(&s->notify, "STOPPING=1\nSTATUS=Draining");
 	server_drain(s);
 	return 0;
 }
@@ -213,6 +212,7 @@ static int serve(const char *path, struct config *config)
 		config_free(config);
 		return rc;
 	}
+	notify_open(&server.notify, server.event);
 	rc = watch_signals(&server);
 	if (rc == 0)
 		rc = server_start(&server, path, config);

@@ -13,12 +13,13 @@
 
 #include "listening.h"
 #include "log.h"
+#include "notify.h"
 #include "server.h"
 #include "util.h"
 
 enum {
-	KEPT_MESSAGE_FDS = 200,        /* the kernel carries 253 */
-	KEPT_BARRIER_US = 1000 * 1000, /* wait so long until it has forgotten a socket */
+	KEPT_MESSAGE_FDS = 200,     /* the kernel carries 253 */
+	KEPT_BARRIER_NS = NS_PER_S, /* wait so long until it has forgotten a socket */
 };
 
 /* ---- What we are given ---- */
@@ -28,12 +29,12 @@ static const char *kept_text(const struct kept_socket *k, char text[static ADDRE
 	return format_sockaddr(&k->sa, text);
 }
 
-static void kept_forget_name(const struct socket_name *name)
+static void kept_forget_name(const struct kept *k, const struct socket_name *name)
 {
 	char text[SOCKET_NAME_TEXT_MAX];
 
 	if (name->listener[0])
-		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(name, text));
+		notify(k->notify, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(name, text));
 }
 
 /* A file that leads to it no more leads nowhere, or to another server. */
@@ -89,40 +90,42 @@ static bool kept_has_use(const struct kept_socket *k, const struct config *confi
 }
 
 /* The file goes with it, if it was we who made it. */
-static void kept_close_one(struct kept_socket *k)
+static void kept_close_one(const struct kept *k, struct kept_socket *s)
 {
-	const char *path = ((const struct sockaddr_un *)&k->sa)->sun_path;
+	const char *path = ((const struct sockaddr_un *)&s->sa)->sun_path;
 
-	if (k->name.listener[0] && k->sa.ss_family == AF_UNIX && path[0] && has_file(k))
+	if (s->name.listener[0] && s->sa.ss_family == AF_UNIX && path[0] && has_file(s))
 		unlink(path);
-	kept_forget_name(&k->name);
-	close(k->fd);
-	k->fd = -1;
+	kept_forget_name(k, &s->name);
+	close(s->fd);
+	s->fd = -1;
 }
 
-/* True: it is in `k` now. */
-static bool kept_take(struct kept_socket *k, int fd, const char *name, const struct config *config)
+/* True: it is in the list now. */
+static bool kept_take(struct kept *k, int fd, const char *name, const struct config *config)
 {
+	struct kept_socket *s = &k->list[k->count];
 	char text[ADDRESS_TEXT_MAX];
 	const char *why;
 
-	*k = (struct kept_socket){ .fd = fd };
-	socket_name_parse(name, &k->name);
-	why = kept_refuse(k);
+	*s = (struct kept_socket){ .fd = fd };
+	socket_name_parse(name, &s->name);
+	why = kept_refuse(s);
 	if (why) {
 		log_warning("descriptor %d, '%s', from the service manager %s: closed", fd, name,
 			    why);
-	} else if (!kept_has_use(k, config)) {
+	} else if (!kept_has_use(s, config)) {
 		log_info("no listener wants %s, '%s', from the service manager: closed",
-			 kept_text(k, text), name);
+			 kept_text(s, text), name);
 	} else {
+		k->count++;
 		return true;
 	}
-	kept_close_one(k);
+	kept_close_one(k, s);
 	return false;
 }
 
-void kept_open(struct kept *k, const struct config *config)
+void kept_open(struct kept *k, struct notify *notify, const struct config *config)
 {
 	const char *max = getenv("FDSTORE");
 	char **names = NULL;
@@ -130,24 +133,20 @@ void kept_open(struct kept *k, const struct config *config)
 	bool closed = false;
 	uint64_t value;
 
-	*k = (struct kept){ 0 };
+	*k = (struct kept){ .notify = notify };
 	if (max && getenv("NOTIFY_SOCKET") && parse_uint(max, &value) == 0)
 		k->max = (unsigned)MIN(value, UINT_MAX);
 	if (count < 0)
 		log_warning("LISTEN_FDS, LISTEN_FDNAMES: %s", strerror(-count));
 	if (count > 0)
 		k->list = calloc((unsigned)count, sizeof(*k->list));
-	for (int i = 0; k->list && i < count; i++) {
-		if (kept_take(&k->list[k->count], SD_LISTEN_FDS_START + i, names[i], config))
-			k->count++;
-		else
-			closed = true;
-	}
+	for (int i = 0; k->list && i < count; i++)
+		closed |= !kept_take(k, SD_LISTEN_FDS_START + i, names[i], config);
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
 	if (closed && k->max) /* what it still has open cannot be bound anew */
-		sd_notify_barrier(0, KEPT_BARRIER_US);
+		notify_barrier(notify, clock_ns() + KEPT_BARRIER_NS);
 }
 
 struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, unsigned *position)
@@ -170,7 +169,7 @@ void kept_close(struct kept *k)
 			continue;
 		log_info("no listener took %s from the service manager: closed",
 			 kept_text(&k->list[i], text));
-		kept_close_one(&k->list[i]);
+		kept_close_one(k, &k->list[i]);
 	}
 	free(k->list);
 	k->list = NULL;
@@ -204,8 +203,8 @@ static int kept_store_address(const struct listener *l, unsigned address, unsign
 	snprintf(message, sizeof(message), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s",
 		 socket_name_format(&name, text));
 	for (unsigned i = 0; rc >= 0 && i < count; i += KEPT_MESSAGE_FDS)
-		rc = sd_pid_notify_with_fds(0, 0, message, fds + i,
-					    MIN(count - i, (unsigned)KEPT_MESSAGE_FDS));
+		rc = notify_send(&l->server->notify, message, fds + i,
+				 MIN(count - i, (unsigned)KEPT_MESSAGE_FDS));
 	free(fds);
 	if (rc < 0)
 		return rc;
@@ -251,7 +250,7 @@ void kept_forget(struct listener *l)
 		if (!l->addresses[i].kept)
 			continue;
 		strcpy(name.listener, l->name);
-		kept_forget_name(&name);
+		kept_forget_name(&l->server->kept, &name);
 		l->addresses[i].kept = false;
 	}
 	l->kept = 0;

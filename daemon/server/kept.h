@@ -4,6 +4,7 @@
 #include "socket_name.h"
 
 struct listener;
+struct notify;
 struct server;
 
 /* One that we were given, until a listener takes it. */
@@ -14,6 +15,7 @@ struct kept_socket {
 };
 
 struct kept {
+	struct notify *notify;
 	struct kept_socket *list;
 	unsigned count;
 	unsigned max; /* how many the service manager keeps for us; 0: it does not */
@@ -21,7 +23,7 @@ struct kept {
 
 /* Takes what the environment says ($LISTEN_FDS, $FDSTORE).  Closes at once, and says so, what is no
  * listening socket and what no listener of config has a use for: it may be in the way of others. */
-void kept_open(struct kept *k, const struct config *config);
+void kept_open(struct kept *k, struct notify *notify, const struct config *config);
 
 /* Of `wants`: the next that fits from *position on, NULL at the end.  Begin with 0. */
 struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, unsigned *position);

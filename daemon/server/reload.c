@@ -272,10 +272,10 @@ static bool apply(struct server *s, struct config *config, const struct config_d
 
 /* ---- Around the transaction ---- */
 
-static void notify_reloading(void)
+static void notify_reloading(struct server *s)
 {
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
-		   (unsigned long long)(clock_ns() / NS_PER_US));
+	notify(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
+	       (unsigned long long)(clock_ns() / NS_PER_US));
 }
 
 /* Takes errors over. */
@@ -313,7 +313,7 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 		json_decref(errors);
 		return 0;
 	}
-	notify_reloading();
+	notify_reloading(s);
 	config_diff_make(&diff, unconfirmed, r->previous);
 	undone = apply(s, r->previous, &diff, errors);
 	config_diff_free(&diff);
@@ -409,7 +409,7 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 		return outcome;
 	}
 	if (!request->dry_run)
-		notify_reloading();
+		notify_reloading(s);
 	config = load(s->path, answer->lines);
 	if (config)
 		outcome = change_to(s, config, request, answer);

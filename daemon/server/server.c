@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <systemd/sd-daemon.h>
 
 #include "control.h"
 #include "log.h"
@@ -74,7 +73,7 @@ int server_start(struct server *s, const char *path, struct config *config)
 		log_error("cannot start: %s", strerror(-rc));
 		return rc;
 	}
-	kept_open(&s->kept, config);
+	kept_open(&s->kept, &s->notify, config);
 	rc = server_prepare(s);
 	kept_close(&s->kept);
 	if (rc == 0) {
@@ -100,11 +99,11 @@ unsigned server_count_serving(const struct server *s)
 	return serving;
 }
 
-void server_notify_ready(const struct server *s, const char *remark)
+void server_notify_ready(struct server *s, const char *remark)
 {
-	sd_notifyf(0, "READY=1\nSTATUS=Serving %u of %u listener%s, generation %llu%s",
-		   server_count_serving(s), s->listener_count, plural(s->listener_count),
-		   (unsigned long long)s->generation, remark);
+	notify(&s->notify, "READY=1\nSTATUS=Serving %u of %u listener%s, generation %llu%s",
+	       server_count_serving(s), s->listener_count, plural(s->listener_count),
+	       (unsigned long long)s->generation, remark);
 }
 
 /* ---- Drain and stop ---- */
@@ -219,6 +218,7 @@ bool server_stop(struct server *s)
 	}
 	exports_free(s);
 	reload_fini(s);
+	notify_close(&s->notify);
 	reserve_close();
 	free(s->listeners);
 	s->listeners = NULL;

@@ -9,6 +9,7 @@
 #include "kept.h"
 #include "listener.h"
 #include "mailbox.h"
+#include "notify.h"
 #include "proc.h"
 #include "reload.h"
 
@@ -30,7 +31,8 @@ struct server {
 	uint64_t started_ns;    /* CLOCK_MONOTONIC */
 	struct mailbox mailbox; /* for the workers to reach the main thread */
 	struct control *control;
-	struct kept kept; /* sockets that no listener has taken yet */
+	struct notify notify; /* the service manager */
+	struct kept kept;     /* sockets that no listener has taken yet */
 	struct proc_threads threads;
 	uint64_t threads_ns; /* when they were last looked at */
 	bool stopping;
@@ -42,7 +44,7 @@ int server_start(struct server *s, const char *path, struct config *config);
 
 unsigned server_count_serving(const struct server *s);
 /* Tells the service manager that the server is ready; remark: "", or what else its status says. */
-void server_notify_ready(const struct server *s, const char *remark);
+void server_notify_ready(struct server *s, const char *remark);
 
 /* Stops accepting; the event loop ends when every listener is drained, or at the latest when
  * drain-timeout has passed. */

@@ -49,7 +49,7 @@ static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
 
 	(void)usec;
 	if (server_alive(watchdog->server))
-		sd_notify(0, "WATCHDOG=1");
+		notify(&watchdog->server->notify, "WATCHDOG=1");
 	sd_event_source_set_time_relative(source, watchdog->interval_us);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
