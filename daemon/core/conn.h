@@ -65,7 +65,7 @@ struct conn {
 	uint64_t opened_ns;
 	uint64_t deadline_ns; /* the service's: see conn_set_deadline(); 0: none */
 	uint64_t id;
-	uint64_t relief_out;      /* bytes_out at worker_relieve(); UINT64_MAX: none waited then */
+	uint64_t relief_out; /* bytes_out when worker_relieve() looked; UINT64_MAX: none waited */
 	struct conn *next, *prev; /* all of the worker's */
 	struct conn *starved_next;
 	void *ticket; /* the owner's, from admit() */

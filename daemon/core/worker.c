@@ -155,20 +155,25 @@ static void worker_feed_starved(struct worker *w)
 }
 
 /* Somebody waits for chunks that others hold, who give back what they can.  Those who took nothing
- * of what was sent to them since the last look have no claim to it any longer. */
+ * of what was sent to them for some seconds have no claim to it any longer. */
 static void worker_relieve(struct worker *w)
 {
+	bool judge = w->now_ns >= w->patience_ns;
+
 	for (struct conn *c = w->conns; c; c = c->next) {
 		bool waits = c->tx.bytes + c->sending.bytes > 0;
 
-		if (waits && c->relief_out == c->bytes_out) {
+		if (judge && waits && c->relief_out == c->bytes_out) {
 			conn_close(c, CONN_END_ERROR);
 		} else if (c->rx.bytes) {
 			c->flags |= CONN_FED; /* no sign of its life */
 			conn_relieve(c);
 		}
-		c->relief_out = waits ? c->bytes_out : UINT64_MAX;
+		if (judge)
+			c->relief_out = waits ? c->bytes_out : UINT64_MAX;
 	}
+	if (judge)
+		w->patience_ns = w->now_ns + WORKER_PATIENCE_NS;
 	w->relief_ns = w->now_ns + WORKER_RELIEF_NS;
 	worker_scan_at(w, w->relief_ns);
 }

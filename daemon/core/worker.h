@@ -29,8 +29,10 @@ enum {
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
 };
 
-/* While somebody waits for chunks: who takes nothing of its output for that long is closed. */
-#define WORKER_RELIEF_NS ((uint64_t)5 * NS_PER_S)
+/* While somebody waits for chunks: how often the others give back what they can, and how long one
+ * may take nothing of its output before it is closed. */
+#define WORKER_RELIEF_NS   ((uint64_t)100 * NS_PER_MS)
+#define WORKER_PATIENCE_NS ((uint64_t)5 * NS_PER_S)
 
 /* Of transport rdma: reliable connections, datagrams, unreliable connections. */
 enum qp_type { QP_RC, QP_UD, QP_UC };
@@ -152,6 +154,7 @@ struct worker {
 	struct conn *starved;
 	uint32_t starved_free; /* so many free chunks were not enough for a service */
 	uint64_t relief_ns;    /* when to look next at those who hold what others wait for */
+	uint64_t patience_ns;  /* and when, whether they take their output */
 	struct conn *conns;
 	uint64_t deadline_ns; /* wait() must return by then; 0: none */
 	uint64_t scan_ns;     /* next look at idle connections; 0: none */

@@ -57,7 +57,11 @@ static void who_takes_nothing_while_others_wait_is_closed(void **state)
 	fake_take(f, peers[0], 1); /* slow, but alive */
 	fake_settle(f);
 	assert_true(f->worker.starved != NULL);
-	f->worker.relief_ns = 1; /* time passes */
+	f->worker.relief_ns = 1; /* a little time passes */
+	fake_settle(f);
+	for (unsigned i = 0; i < count; i++)
+		assert_non_null(peers[i]->conn);
+	f->worker.relief_ns = f->worker.patience_ns = 1; /* and more */
 	fake_settle(f);
 	assert_non_null(peers[0]->conn);
 	for (unsigned i = 1; i < count; i++)
