@@ -360,18 +360,19 @@ void conn_starved_input(struct conn *c)
 	conn_relieve(c);
 }
 
-bool conn_gather(struct conn *c)
+/* Moves a stream's input, at most a chunk, into one view of a chunk that many share, if there is
+ * memory for that. */
+static void conn_gather(struct conn *c)
 {
 	struct worker *w = c->worker;
 	size_t bytes = c->rx.bytes;
 	struct view *v = conn_room(w, 0, bytes, 1);
 
 	if (!v)
-		return false;
+		return;
 	bufq_read(&w->pool, &c->rx, v->data, bytes);
 	bufq_push(&c->rx, v);
 	stat_add(w->stats.bytes_copied, bytes);
-	return true;
 }
 
 void conn_relieve(struct conn *c)

@@ -163,9 +163,6 @@ void conn_starved_input(struct conn *c); /* an engine: there was no chunk to rec
 /* Others wait for chunks: c gives back what it can.  A few bytes of input share a chunk from now
  * on, and its service, run with what there is, may need no more of it. */
 void conn_relieve(struct conn *c);
-/* Moves a stream's input, at most a chunk, into one view of a chunk that many share.  False: there
- * is no memory for that. */
-bool conn_gather(struct conn *c);
 void conn_close(struct conn *c, enum conn_end end);
 
 /* Copies bytes behind tx: headers and small replies.  On engines with messages, up to buffer-size

@@ -18,12 +18,46 @@ bool nbd_drop(struct conn *c)
 	return n->drop_bytes == 0;
 }
 
+int nbd_begin(struct conn *c, size_t whole)
+{
+	struct nbd_conn *n = nbd_of(c);
+	size_t bytes = MIN(whole - n->begun_bytes, c->rx.bytes);
+
+	if (bytes == 0)
+		return 0;
+	if (!n->begun)
+		n->begun = malloc(whole);
+	if (!n->begun)
+		return -ENOMEM;
+	bufq_read(&c->worker->pool, &c->rx, n->begun + n->begun_bytes, bytes);
+	n->begun_bytes += bytes;
+	return 0;
+}
+
+void nbd_begun_read(struct conn *c, void *to, size_t bytes)
+{
+	struct nbd_conn *n = nbd_of(c);
+	size_t begun = MIN(n->begun_bytes, bytes);
+
+	if (begun) {
+		memcpy(to, n->begun, begun);
+		n->begun_bytes -= begun;
+		memmove(n->begun, n->begun + begun, n->begun_bytes);
+	}
+	if (n->begun_bytes == 0) {
+		free(n->begun);
+		n->begun = NULL;
+	}
+	bufq_read(&c->worker->pool, &c->rx, (uint8_t *)to + begun, bytes - begun);
+}
+
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns)
 {
 	struct nbd_conn *n = nbd_of(c);
 	uint64_t now = c->worker->now_ns;
 
-	if (c->deadline_ns && n->seen_bytes == c->bytes_in) {
+	/* While there is no memory to receive into, it is we who are late. */
+	if (c->deadline_ns && n->seen_bytes == c->bytes_in && !(c->flags & CONN_STARVED)) {
 		if (now >= c->deadline_ns)
 			conn_close(c, CONN_END_PROTOCOL);
 		return;
@@ -219,7 +253,7 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 	if (o->type == NBD_OPT_SET_META_CONTEXT)
 		nbd_of(c)->context = NULL; /* whatever comes of it */
 	if (!refusal) {
-		bufq_read(&c->worker->pool, &c->rx, data, o->length);
+		nbd_begun_read(c, data, o->length);
 		refusal = nbd_parse_option_data(data, nbd_of(c)->terms.mode, o);
 	}
 	if (refusal && o->type == NBD_OPT_EXPORT_NAME)
@@ -257,8 +291,12 @@ static bool nbd_next_option(struct conn *c)
 		n->has_option = true;
 		n->drop_bytes = n->option.refusal ? n->option.length : 0;
 	}
+	if (n->has_option && !n->option.refusal && nbd_begin(c, n->option.length) < 0) {
+		conn_close(c, CONN_END_ERROR);
+		return false;
+	}
 	if (!n->has_option || !nbd_drop(c) ||
-	    (!n->option.refusal && c->rx.bytes < n->option.length)) {
+	    (!n->option.refusal && n->begun_bytes < n->option.length)) {
 		nbd_expect_input(c, NBD_HANDSHAKE_NS);
 		return false;
 	}
@@ -272,6 +310,18 @@ static bool nbd_next_option(struct conn *c)
 	}
 	nbd_do_option(c, &n->option);
 	return !(c->flags & CONN_CLOSING);
+}
+
+static bool nbd_greet(struct conn *c)
+{
+	uint8_t greeting[NBD_GREETING];
+
+	if (conn_write(c, greeting, nbd_build_greeting(greeting)) < 0) {
+		conn_starved(c);
+		return false;
+	}
+	nbd_of(c)->phase = NBD_PHASE_FLAGS;
+	return true;
 }
 
 static bool nbd_take_client_flags(struct conn *c)
@@ -295,14 +345,9 @@ static bool nbd_take_client_flags(struct conn *c)
 static int nbd_open(struct conn *c)
 {
 	struct nbd_conn *n = calloc(1, sizeof(*n));
-	uint8_t greeting[NBD_GREETING];
 
 	if (!n)
 		return -ENOMEM;
-	if (conn_write(c, greeting, nbd_build_greeting(greeting)) < 0) {
-		free(n);
-		return -ENOBUFS;
-	}
 	c->state = n;
 	return 0;
 }
@@ -312,6 +357,8 @@ static void nbd_run(struct conn *c)
 	struct nbd_conn *n = nbd_of(c);
 
 	c->flags &= ~(uint32_t)CONN_WATCH_TX;
+	if (n->phase == NBD_PHASE_GREETING && !nbd_greet(c))
+		return;
 	if (n->phase == NBD_PHASE_FLAGS && !nbd_take_client_flags(c))
 		return;
 	while (n->phase == NBD_PHASE_OPTIONS)
@@ -331,6 +378,7 @@ static void nbd_close(struct conn *c)
 {
 	if (nbd_of(c)->commands)
 		nbd_commands_free(c);
+	free(nbd_of(c)->begun);
 	free(c->state);
 }
 

@@ -197,6 +197,7 @@ bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text)
 	uint8_t reply[NBD_REPLY_MAX];
 	size_t bytes = nbd_build_reply(reply, nbd_of(c)->terms.mode, &d->request, error, text);
 
+	nbd_part_drop(d); /* the memory may be what the reply, or another one, waits for */
 	if (conn_write(c, reply, bytes) < 0)
 		return false;
 	conn_op_reply(c, d->operation, d->start_ns);

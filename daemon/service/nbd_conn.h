@@ -28,6 +28,7 @@ enum {
 enum { NBD_OPERATION_INVALID = IO_KIND_COUNT }; /* a command that is none */
 
 enum nbd_phase {
+	NBD_PHASE_GREETING,
 	NBD_PHASE_FLAGS,
 	NBD_PHASE_OPTIONS,
 	NBD_PHASE_TRANSMISSION,
@@ -60,7 +61,9 @@ struct nbd_conn {
 	const struct mount *context; /* for which base:allocation was selected */
 	struct mount *mount;         /* of the export that was chosen */
 	uint64_t drop_bytes;         /* of input that nobody wants */
-	uint64_t seen_bytes;         /* of input, when the deadline was set */
+	uint8_t *begun;              /* see nbd_begin(); NULL: nothing is */
+	size_t begun_bytes;
+	uint64_t seen_bytes; /* of input, when the deadline was set */
 
 	struct nbd_command *commands;
 	unsigned command_count, used;         /* used: were taken, once at least */
@@ -92,6 +95,13 @@ void nbd_commands_run(struct conn *c);
 
 /* Drops input that nobody wants; false: more of it is to come. */
 bool nbd_drop(struct conn *c);
+
+/* What has begun to arrive, at most `whole` bytes of it, moves from the input to n->begun: memory
+ * of its own, so that a client who sends half of something and stops keeps nothing of the pool.
+ * Where something is there, `whole` is as before.  0 or -ENOMEM. */
+int nbd_begin(struct conn *c, size_t whole);
+/* Its first bytes, and what follows in the input; both hold that many. */
+void nbd_begun_read(struct conn *c, void *to, size_t bytes);
 
 /* Answers what is under way, and ends the connection. */
 void nbd_end(struct conn *c, enum conn_end end);

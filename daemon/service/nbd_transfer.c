@@ -137,15 +137,15 @@ bool nbd_read_answer(struct nbd_command *d)
 static uint64_t write_ready(const struct nbd_command *d)
 {
 	const struct conn *c = d->conn;
+	size_t arrived = nbd_of(c)->begun_bytes + c->rx.bytes;
 	uint64_t want = MIN(nbd_command_left(d), NBD_PART_MAX), have = 0;
 	uint32_t align = d->io.mount->export->align;
 	const struct view *v = c->rx.head;
 
-	if (c->rx.bytes < want && c->rx.views < IO_IOV_MAX && !conn_is_full(c) &&
-	    !c->worker->starved)
+	if (arrived < want && c->rx.views < IO_IOV_MAX && !conn_is_full(c) && !c->worker->starved)
 		return 0;
 	if (align > 1) { /* it is copied: see write_take() */
-		have = MIN(c->rx.bytes, want);
+		have = MIN(arrived, want);
 		return have - have % align;
 	}
 	for (unsigned i = 0; v && i < IO_IOV_MAX && have < want; i++, v = v->next)
@@ -153,17 +153,14 @@ static uint64_t write_ready(const struct nbd_command *d)
 	return MIN(have, want);
 }
 
-/* Less than an aligned block is there, and for want of memory the rest cannot come: it makes do
- * with one view, of a chunk that it does not keep for itself. */
-static void write_gather(struct conn *c)
+/* Nothing can be written yet.  If less than an aligned block is there and memory is short, it must
+ * not keep the rest, or others, from coming. */
+static void write_wait(struct nbd_command *d)
 {
-	const struct view *v = c->rx.head;
+	struct conn *c = d->conn;
 
-	if (!v || !(conn_is_full(c) || c->worker->starved) ||
-	    (c->rx.views == 1 && v->chunk->refs > 1))
-		return;
-	if (!conn_gather(c))
-		conn_starved(c);
+	if ((conn_is_full(c) || c->worker->starved) && nbd_begin(c, d->io.mount->export->align) < 0)
+		conn_close(c, CONN_END_ERROR);
 }
 
 /* Moves a part of the payload from the input to d->data: its chunks as they are, or a copy where
@@ -179,7 +176,7 @@ static uint64_t write_take(struct nbd_command *d, uint64_t bytes)
 	}
 	nbd_part_room(d, 0, bytes);
 	for (struct view *v = d->data.head; v; v = v->next)
-		bufq_read(p, &c->rx, v->data, v->len);
+		nbd_begun_read(c, v->data, v->len);
 	stat_add(c->worker->stats.bytes_copied, d->data.bytes);
 	return d->data.bytes;
 }
@@ -194,7 +191,7 @@ bool nbd_write_go_on(struct nbd_command *d)
 		return false;
 	bytes = write_ready(d);
 	if (bytes == 0) {
-		write_gather(c);
+		write_wait(d);
 		return false;
 	}
 	bytes = write_take(d, bytes);
