@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from conftest import is_sanitized, listener, wait_until
+from traffic import Busy, echo, visit
 
 
 def reload(daemon, *arguments, config=None, status=0):
@@ -17,16 +18,6 @@ def reload(daemon, *arguments, config=None, status=0):
     result = daemon.nbctl("reload", *arguments, check=False)
     assert result.returncode == status, result.stdout + daemon.log()
     return result.stdout
-
-
-def echo(s, data=b"hello"):
-    s.sendall(data)
-    received = b""
-    while len(received) < len(data):
-        part = s.recv(len(data) - len(received))
-        assert part, "closed"
-        received += part
-    assert received == data
 
 
 def is_closed(s):
@@ -67,7 +58,7 @@ def test_no_change(start_daemon, engine):
         echo(s)
         before, threads, port = daemon.stats("a"), tasks(daemon), daemon.port("a")
         assert reload(daemon) == "no change\ngeneration 2\n"
-        echo(s)
+        echo(s, b"hello")
         after = daemon.stats("a")
         assert tasks(daemon) == threads and daemon.port("a") == port
         assert after["connections"] == before["connections"]
@@ -121,7 +112,7 @@ def test_port_in_use(start_daemon, engine):
         assert f"[listener b]: bind 127.0.0.1:{taken}: Address already in use" in text
         assert "nothing was changed" in text
         echo(s)
-        assert tasks(daemon) == threads
+        wait_until(lambda: tasks(daemon) == threads, "threads are left")
         wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are left")
         assert generation(daemon) == 1 and daemon.port("a") == first
         for name in ["a", "b"]:
@@ -170,17 +161,20 @@ def test_replaced_listener(start_daemon, engine):
     daemon = start_daemon(listener("a", engine=engine) + listener("b", engine=engine))
     port = daemon.port("a")
     with daemon.connect("a") as s, daemon.connect("b") as t:
-        echo(s), echo(t)
+        echo(t)
         b = daemon.stats("b")
         config = listener("a", engine=engine, workers=2) + listener("b", engine=engine)
-        text = reload(daemon, config=config)
-        assert "[listener a] workers: 1 -> 2 (listener)" in text
-        echo(s)  # within the second of silence that draining allows
-        assert daemon.port("a") == port and daemon.status("a")["workers"] == 2
-        assert [old["name"] for old in daemon.call("GetStatus")["leaving"]] == ["a"]
-        assert "replaced or removed" in daemon.nbctl("status").stdout
-        with daemon.connect("a") as new:
-            echo(new)
+        with Busy(s) as busy:
+            busy.goes_on()
+            text = reload(daemon, config=config)
+            assert "[listener a] workers: 1 -> 2 (listener)" in text
+            busy.goes_on()
+            assert daemon.port("a") == port and daemon.status("a")["workers"] == 2
+            assert [old["name"] for old in daemon.call("GetStatus")["leaving"]] == ["a"]
+            assert "replaced or removed" in daemon.nbctl("status").stdout
+            with daemon.connect("a") as new:
+                echo(new)
+            busy.goes_on()
         assert is_closed(s)  # it has been silent
         echo(t)
         assert daemon.stats("b")["connections"] == b["connections"]
@@ -200,8 +194,7 @@ def test_replaced_under_load(start_daemon, engine, workers):
     def connect(index):
         while not done.is_set():
             try:
-                with socket.create_connection(address, timeout=60) as s:
-                    echo(s)
+                visit(address)
                 counts[index] += 1
             except (OSError, AssertionError) as error:
                 failures.append(repr(error))
@@ -294,11 +287,11 @@ def test_removed_listener(start_daemon, engine):
     for _ in range(3):  # a control connection may have been among the descriptors
         reload(daemon, config=both)
         address = daemon.addresses("b")[0]
-        with daemon.connect("b") as s:
-            echo(s)
+        with daemon.connect("b") as s, Busy(s) as busy:
+            busy.goes_on()
             text = reload(daemon, config=listener("a", engine=engine))
             assert "[listener b]: removed (listener)" in text
-            echo(s)
+            busy.goes_on()
             wait_until(lambda: refuses(address), "it still listens")
         wait_left(daemon)
         daemon.notified()

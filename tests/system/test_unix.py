@@ -11,6 +11,7 @@ import pytest
 from conftest import listener, requires, wait_until
 from test_faults import Before, raise_nofile
 from traffic import (
+    Busy,
     Exchange,
     Sender,
     connect,
@@ -66,13 +67,13 @@ def test_the_file_is_for_owner_and_group_and_goes_with_the_daemon(start_daemon, 
 
 def test_a_drain_removes_the_file_and_finishes_what_is_connected(start_daemon, engine, path):
     daemon = start_on(start_daemon, path, engine, workers=2)
-    with connect(path) as s:
-        echo(s)
+    with connect(path) as s, Busy(s) as busy:
+        busy.goes_on()
         daemon.process.send_signal(signal.SIGTERM)
         wait_until(lambda: not os.path.exists(path), "the file is removed")
         with pytest.raises(FileNotFoundError):
             connect(path)
-        echo(s)
+        busy.goes_on()
     assert daemon.process.wait(60) == 0
 
 

@@ -11,9 +11,11 @@ import struct
 import threading
 import time
 
-TIMEOUT = 60  # seconds; as conftest.TIMEOUT
+from conftest import TIMEOUT, wait_until
+
 CHARGEN_CHARS = bytes(range(ord(" "), ord("~") + 1))
 CHARGEN_LINE = 72
+QUIET = 1  # second that a connection may be silent in a drain; see core/worker.h
 
 
 def noise(size, seed=0):
@@ -160,6 +162,50 @@ class Sender(threading.Thread):
         self.join(TIMEOUT)
         assert not self.is_alive(), "the sender is stuck"
         assert self.error is None, self.error
+
+
+def visit(address):
+    """Connects, and is answered.  Who takes as long to ask as a drain allows has no claim to that,
+    and a busy machine may have stopped us."""
+    begin = time.monotonic()
+    with connect(address) as s:
+        try:
+            echo(s)
+        except OSError:
+            if time.monotonic() - begin < QUIET:
+                raise
+
+
+class Busy(threading.Thread):
+    """Requests on a connection, often enough that no drain takes it for silent; used as a context."""
+
+    def __init__(self, s):
+        super().__init__(daemon=True)
+        self.socket, self.rounds, self.failure = s, 0, None
+        self.stopping = threading.Event()
+
+    def run(self):
+        try:
+            while not self.stopping.wait(0.005):
+                echo(self.socket)
+                self.rounds += 1
+        except (OSError, AssertionError) as failure:
+            self.failure = failure
+
+    def goes_on(self, rounds=1):
+        """Until as many requests that begin from now on are answered."""
+        end = self.rounds + 1 + rounds
+        wait_until(lambda: self.failure or self.rounds >= end, "requests are answered")
+        assert not self.failure, repr(self.failure)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        self.join(TIMEOUT)
+        assert not self.is_alive(), "a request is not answered"
 
 
 class NeverReader:
