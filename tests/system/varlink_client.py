@@ -5,7 +5,7 @@ call() and stream() do what a good client does; Connection also lets a test misb
 import json
 import socket
 
-TIMEOUT = 20  # seconds; longer than any time limit of the daemon
+TIMEOUT = 60  # seconds; longer than any time limit of the daemon
 
 
 class VarlinkError(Exception):
