@@ -36,7 +36,6 @@ static void conn_unlink(struct conn *c)
 		w->conns = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
-	stat_add(w->stats.open, UINT64_C(-1));
 }
 
 /* Clients seldom bind Unix sockets of their own, so the kernel tells who they are instead of where.
@@ -170,12 +169,15 @@ static void conn_free(struct conn *c)
 	bufq_drop(&w->pool, &c->rx, c->rx.bytes);
 	bufq_drop(&w->pool, &c->tx, c->tx.bytes);
 	bufq_drop(&w->pool, &c->sending, c->sending.bytes);
+	worker_count_chunks(w);
 	conn_count_end(c);
 	conn_log(c, conn_ends[c->end].text);
 	conn_unlink(c);
 	w->engine->release(c);
 	w->owner->release(w, c->ticket);
 	worker_fd_freed(w);
+	/* Last: who sees that it has gone sees everything given back. */
+	stat_add(w->stats.open, UINT64_C(-1));
 	free(c);
 }
 

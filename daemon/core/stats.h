@@ -88,8 +88,8 @@ struct stats {
 	STATS_COUNTERS(X)
 #undef X
 	/* Gauges. */
-	_Atomic uint64_t open;             /* connections */
-	_Atomic uint64_t chunks_free;      /* refreshed every turn */
+	_Atomic uint64_t open;        /* connections */
+	_Atomic uint64_t chunks_free; /* as of the last turn, or the last end of a connection */
 	_Atomic uint64_t registered_bytes; /* with RDMA devices, once for each */
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
 };

@@ -186,7 +186,7 @@ static void worker_set_held_max(struct worker *w)
 	size_t chunk = w->pool.chunk_size, share;
 
 	w->held_chunks = chunks;
-	atomic_store_explicit(&w->stats.chunks_free, chunks, memory_order_relaxed);
+	worker_count_chunks(w);
 	share = MAX(chunks > keep ? (chunks - keep) / 4 : 0, 2U);
 	w->held_max = MIN(share * chunk, w->held_limit);
 	w->views_max = MIN(share, w->held_limit / CONN_VIEW_BYTES);

@@ -304,6 +304,12 @@ static inline uint32_t worker_chunks(const struct worker *w)
 {
 	return w->pool.free_count + w->pool_lent;
 }
+
+static inline void worker_count_chunks(struct worker *w)
+{
+	atomic_store_explicit(&w->stats.chunks_free, worker_chunks(w), memory_order_relaxed);
+}
+
 /* deadline_ns from what is armed. */
 void worker_set_deadline(struct worker *w);
 /* What was paused goes on. */

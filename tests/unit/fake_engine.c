@@ -225,6 +225,8 @@ static void fake_give_back(struct worker *w, void *ticket)
 	if (ticket != f)
 		abort(); /* of a connection that was not let in */
 	f->released++;
+	f->open_then = stat_load(w->stats.open);
+	f->free_then = stat_load(w->stats.chunks_free);
 }
 
 static void fake_deaf(struct worker *w)

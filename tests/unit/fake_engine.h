@@ -40,6 +40,7 @@ struct fake {
 	int admit;       /* what the owner's admit() returns */
 	uint32_t kept;   /* chunks that the service may keep for itself; 0: one for service_state */
 	unsigned admitted, released, drained;
+	uint64_t open_then, free_then; /* counted when the last one was released */
 	struct op *watched;
 	struct fake_peer peers[FAKE_PEERS_MAX];
 	unsigned peer_count;

@@ -227,6 +227,23 @@ static void a_reset_while_sending_frees_what_was_queued(void **state)
 	fake_stop(f);
 }
 
+static void who_is_no_longer_counted_has_given_everything_back(void **state)
+{
+	struct fake *f = start(&keeping);
+	struct fake_peer *p = fake_connect(f);
+
+	(void)state;
+	fake_send(f, p, data, CHUNK);
+	fake_settle(f);
+	assert_int_equal(stat_load(f->worker.stats.chunks_free), CHUNKS - 1);
+	fake_reset(f, p);
+	fake_settle(f);
+	assert_int_equal(f->open_then, 1);
+	assert_int_equal(f->free_then, CHUNKS);
+	assert_int_equal(stat_load(f->worker.stats.open), 0);
+	fake_stop(f);
+}
+
 static void input_after_the_end_is_counted_and_dropped(void **state)
 {
 	struct fake *f = start(&keeping);
@@ -725,6 +742,7 @@ int main(void)
 		cmocka_unit_test(close_is_idempotent_and_the_first_reason_stays),
 		cmocka_unit_test(it_is_freed_only_when_nothing_is_pending),
 		cmocka_unit_test(a_reset_while_sending_frees_what_was_queued),
+		cmocka_unit_test(who_is_no_longer_counted_has_given_everything_back),
 		cmocka_unit_test(input_after_the_end_is_counted_and_dropped),
 		cmocka_unit_test(a_closing_connection_that_starves_is_freed_at_once),
 		cmocka_unit_test(a_service_that_does_not_open_drops_the_connection),
