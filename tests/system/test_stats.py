@@ -30,6 +30,12 @@ def from_nbctl(daemon, name):
     return stats
 
 
+def all_counted(stats):
+    """The last reply may be here before it is counted there."""
+    pool = stats["pool"]
+    return stats["bytes_out"] == REQUESTS * BYTES and pool["free"] == pool["chunks"] and stats
+
+
 def counters(value, path=""):
     """{path: number} of everything in a document that may only grow."""
     gauges = r"(free|chunks|open|workers|min|max|p\d.*|kernel_threads/count)$"
@@ -51,14 +57,11 @@ def test_counters_are_exact(start_daemon, engine):
         for i in range(REQUESTS):
             echo(s, noise(BYTES, i))
         for read in (daemon.stats, lambda name: from_nbctl(daemon, name)):
-            # The last reply may be here before it is counted there.
-            wait_until(lambda: read("echo")["bytes_out"] == REQUESTS * BYTES, "all is counted", 10)
-            stats = read("echo")
+            stats = wait_until(lambda: all_counted(read("echo")), "all is counted")
             assert stats["bytes_in"] == stats["bytes_out"] == REQUESTS * BYTES
             assert operations(stats)["count"] == REQUESTS
             assert operations(stats)["errors"] == 0
             assert stats["connections"]["open"] == stats["connections"]["accepted"] == 1
-            assert stats["pool"]["free"] == stats["pool"]["chunks"]
         (listed,) = daemon.call("ListConnections", listener="echo")["connections"]
         assert listed["bytes_in"] == listed["bytes_out"] == REQUESTS * BYTES
         assert listed["held_bytes"] == 0
@@ -87,10 +90,10 @@ def test_counters_of_discard_are_exact(start_daemon, engine):
         for i in range(100):
             s.sendall(noise(BYTES, i))
             wait_until(
-                lambda: daemon.stats("discard")["bytes_in"] == (i + 1) * BYTES, "it is received"
+                lambda: operations(daemon.stats("discard"))["count"] == i + 1, "it is received"
             )
         stats = daemon.stats("discard")
-    assert operations(stats)["count"] == 100
+    assert stats["bytes_in"] == 100 * BYTES
     assert operations(stats)["latency_ns"]["count"] <= 100
     daemon.wait_closed("discard")
 
@@ -281,15 +284,13 @@ def test_an_idle_daemon_does_nothing(start_daemon):
             )
         }
 
-    def is_settled():
+    def is_idle():
         before = switches()
-        daemon.nbctl("--help")  # something else happens meanwhile
+        time.sleep(IDLE_SECONDS)  # the property is that nothing happens
         return switches() == before
 
-    wait_until(is_settled, "the last turns are over")
-    before = switches()
-    time.sleep(IDLE_SECONDS)
-    assert switches() == before
+    # On a busy machine the last turns take their time.
+    wait_until(is_idle, "nothing happens")
     for s in connections:
         echo(s)
         s.close()
