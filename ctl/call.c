@@ -9,7 +9,7 @@
 #include "field.h"
 #include "util.h"
 
-enum { CALL_TIMEOUT_MS = 10000 };
+enum { CALL_TIMEOUT_MS = 10000, CALL_LONG_MS = 60000 };
 
 static const char *unreachable_advice(int error)
 {
@@ -125,6 +125,13 @@ static int next_reply(struct ctl *ctl, struct client *client, const char *method
 	return rc;
 }
 
+/* These start workers and open files, each of which may take the daemon 10 s. */
+static unsigned call_timeout_ms(const char *method)
+{
+	return !strcmp(method, "Reload") || !strcmp(method, "Doctor") ? CALL_LONG_MS
+								      : CALL_TIMEOUT_MS;
+}
+
 int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply)
 {
 	struct client *client;
@@ -133,7 +140,7 @@ int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **r
 
 	if (rc != CTL_DONE)
 		return rc;
-	rc = next_reply(ctl, client, method, CALL_TIMEOUT_MS, ret_reply, &continues);
+	rc = next_reply(ctl, client, method, call_timeout_ms(method), ret_reply, &continues);
 	client_close(client);
 	return rc;
 }

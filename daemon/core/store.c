@@ -196,7 +196,9 @@ int mounts_attach(struct worker *w, struct reason *reason)
 		m->worker = w;
 		if (m->export->options->direct)
 			m->features |= 1U << MOUNT_direct;
+		atomic_store(&w->attaching, m->export->name);
 		rc = mount_attach(m, reason);
+		atomic_store(&w->attaching, NULL);
 		if (rc < 0) {
 			w->mount_count = i;
 			mounts_detach(w);

@@ -256,12 +256,8 @@ static void worker_turn(struct worker *w)
 
 /* ---- The thread ---- */
 
-struct worker_start {
-	struct worker *worker;
-	struct reason *reason;
-	int result;
-	sem_t done;
-};
+/* Longer takes no start, even with much memory to register: it hangs, in a file system perhaps. */
+#define WORKER_START_NS ((uint64_t)10 * NS_PER_S)
 
 static void worker_mailbox(struct op *op, int res, uint32_t flags)
 {
@@ -352,22 +348,24 @@ static void worker_abandon_conns(struct worker *w)
 	}
 }
 
-static void *worker_thread(void *arg)
+static void worker_serve(struct worker *w)
 {
-	struct worker_start *start = arg;
-	struct worker *w = start->worker;
-
-	start->result = worker_init(w, start->reason);
-	w->started = start->result == 0;
-	sem_post(&start->done);
-	if (!w->started)
-		return NULL;
 	while (!w->stop)
 		worker_turn(w);
 	worker_close_all(w);
 	mounts_detach(w);
 	w->engine->fini(w);
 	worker_abandon_conns(w);
+}
+
+static void *worker_thread(void *arg)
+{
+	struct worker *w = arg;
+
+	w->start_result = worker_init(w, &w->start_reason);
+	sem_post(&w->started);
+	if (w->start_result == 0)
+		worker_serve(w);
 	sem_post(&w->ended);
 	return NULL;
 }
@@ -380,15 +378,35 @@ static void worker_free(struct worker *w)
 	w->acceptors = NULL;
 	w->acceptor_count = 0;
 	mailbox_fini(&w->mailbox);
+	sem_destroy(&w->started);
 	sem_destroy(&w->ended);
+}
+
+/* Until it has started.  One that hangs is left as it is. */
+static int worker_await_start(struct worker *w, struct reason *reason)
+{
+	if (!sem_wait_until(&w->started, clock_ns() + WORKER_START_NS)) {
+		const char *export = atomic_load(&w->attaching);
+
+		return reason_set(reason, -ETIMEDOUT,
+				  "worker %u (thread %d) has not started within %d s%s%s%s",
+				  w->index, w->tid, (int)(WORKER_START_NS / NS_PER_S),
+				  export ? ": it waits for the file of export '" : "",
+				  export ? export : "", export ? "'" : "");
+	}
+	if (w->start_result < 0) {
+		*reason = w->start_reason;
+		worker_await_end(w, UINT64_MAX);
+	}
+	return w->start_result;
 }
 
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason)
 {
-	struct worker_start start = { .worker = w, .reason = reason };
 	int rc = mailbox_init(&w->mailbox);
 
+	sem_init(&w->started, 0, 0);
 	sem_init(&w->ended, 0, 0);
 	w->acceptors = calloc(count + 1, sizeof(*w->acceptors));
 	if (rc < 0 || !w->acceptors) {
@@ -406,32 +424,24 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 			.shared = sockets[i].shared,
 			.address = sockets[i].address,
 		};
-	sem_init(&start.done, 0, 0);
-	rc = -pthread_create(&w->thread, NULL, worker_thread, &start);
-	if (rc == 0) {
-		while (sem_wait(&start.done) < 0)
-			;
-		rc = start.result;
-		if (rc < 0)
-			pthread_join(w->thread, NULL);
-	} else {
-		reason_set(reason, rc, "cannot start a thread: %s", strerror(-rc));
-	}
-	sem_destroy(&start.done);
-	if (rc < 0)
+	rc = -pthread_create(&w->thread, NULL, worker_thread, w);
+	if (rc < 0) {
 		worker_free(w);
-	return rc;
+		return reason_set(reason, rc, "cannot start a thread: %s", strerror(-rc));
+	}
+	w->lives = true;
+	return worker_await_start(w, reason);
 }
 
 bool worker_await_end(struct worker *w, uint64_t end_ns)
 {
-	if (!w->started)
+	if (!w->lives)
 		return true;
 	if (!sem_wait_until(&w->ended, end_ns))
 		return false;
 	pthread_join(w->thread, NULL);
 	mailbox_run(&w->mailbox); /* what came too late still frees itself */
-	w->started = false;
+	w->lives = false;
 	worker_free(w);
 	return true;
 }
@@ -457,7 +467,8 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
 	rc = worker_start(w, NULL, 0, reason);
 	if (rc == 0)
 		*ret_features = w->features;
-	worker_stop(w);
-	free(w);
+	worker_request_stop(w);
+	if (worker_await_end(w, rc == 0 ? UINT64_MAX : 0))
+		free(w); /* else it hangs, and keeps that */
 	return rc;
 }

@@ -192,11 +192,17 @@ struct worker {
 	_Atomic bool idle;      /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
-	/* Set before the thread starts or by it before worker_start() returns; constant then. */
+	/* The thread, for its owner. */
 	pthread_t thread;
-	sem_t ended; /* posted by the thread at its very end */
-	bool started;
-	int tid;
+	bool lives;    /* it was started, and has not been joined */
+	sem_t started; /* posted by it when it has started, or could not: then there is a reason */
+	sem_t ended;   /* ... and at its very end */
+	int start_result;
+	struct reason start_reason;
+	const char *_Atomic attaching; /* the export that it opens while it starts; NULL: none */
+	_Atomic int tid;
+
+	/* Set before the thread starts or by it before worker_start() returns; constant then. */
 	uint32_t features; /* bit mask of enum engine_feature */
 	const struct worker_owner *owner;
 	void *owner_context;
@@ -215,7 +221,7 @@ static inline void worker_feature(struct worker *w, enum engine_feature feature)
 /* Starts the thread; returns when its engine is ready (0) or has failed (-errno with the reason).
  * The caller has zeroed w and set service, engine, options, owner, owner_context, listener, index
  * and name. Takes the listening sockets over, in both cases; accepting begins with worker_listen().
- */
+ * A thread that hangs (-ETIMEDOUT) still lives, and is to be stopped like one that has started. */
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason);
 
@@ -246,7 +252,7 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
 /* Ends the thread with whatever is open.  Asks for that, and returns at once; then waits until it
  * has ended, joins it and frees all that worker_start() made.  False: it has not ended by end_ns
  * (CLOCK_MONOTONIC), as when a store waits for a device, and everything stays as it is.  Neither
- * does anything when no thread was started, or it has ended. */
+ * does anything when no thread lives. */
 void worker_request_stop(struct worker *w);
 bool worker_await_end(struct worker *w, uint64_t end_ns);
 /* Both, however long that takes. */

@@ -92,7 +92,7 @@ static void worker_do_stop(struct call *call)
 
 void worker_request_stop(struct worker *w)
 {
-	if (w->started)
+	if (w->lives)
 		worker_request(w, worker_do_stop, 0);
 }
 

@@ -2,6 +2,9 @@
 #include "exports.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +16,9 @@
 #include "server.h"
 #include "store.h"
 #include "util.h"
+
+/* Time enough for a disk to spin up. */
+#define EXPORT_OPEN_NS ((uint64_t)10 * NS_PER_S)
 
 const char *const export_state_names[] = { "unused", "ok", "failed", "unavailable" };
 
@@ -59,19 +65,87 @@ static void export_on_failed(struct export *e)
 
 /* ---- Open and close ---- */
 
+/* Opening a file may take for ever, as on a file system whose server is gone: a thread does it,
+ * with all that it needs in here. */
+struct opening {
+	struct export export;
+	struct export_config config;
+	struct reason reason;
+	int result;
+	sem_t done;
+	_Atomic bool left; /* by one of the two: the other frees it */
+};
+
+static void opening_free(struct opening *o)
+{
+	sem_destroy(&o->done);
+	free(o);
+}
+
+static void *opening_thread(void *context)
+{
+	struct opening *o = context;
+
+	o->result = o->export.store->open(&o->export, &o->reason);
+	if (!atomic_exchange(&o->left, true)) {
+		sem_post(&o->done);
+		return NULL;
+	}
+	if (o->result == 0)
+		o->export.store->close(&o->export);
+	opening_free(o);
+	return NULL;
+}
+
+/* Waits for it, but not for ever. */
+static int opening_run(struct opening *o, struct server_export *x)
+{
+	pthread_t thread;
+	int rc = -pthread_create(&thread, NULL, opening_thread, o);
+
+	if (rc < 0) {
+		opening_free(o);
+		return reason_set(&x->reason, rc, "cannot start a thread: %s", strerror(-rc));
+	}
+	if (!sem_wait_until(&o->done, clock_ns() + EXPORT_OPEN_NS) &&
+	    !atomic_exchange(&o->left, true)) {
+		pthread_detach(thread);
+		return reason_set(&x->reason, -ETIMEDOUT,
+				  "open %s: no answer within %d s; what is it on?",
+				  x->config.options.path, (int)(EXPORT_OPEN_NS / NS_PER_S));
+	}
+	pthread_join(thread, NULL);
+	rc = o->result;
+	x->reason = o->reason;
+	x->export = o->export;
+	x->export.name = x->config.name;
+	x->export.options = &x->config.options;
+	opening_free(o);
+	return rc;
+}
+
 static int export_open(struct server_export *x)
 {
 	const struct store *store = export_pick_store(&x->config, &x->reason);
+	struct opening *o;
 
 	if (!store)
 		return -ENOSYS;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return reason_set(&x->reason, -ENOMEM, "no memory");
+	sem_init(&o->done, 0, 0);
 	x->failure_told = false;
 	x->export = (struct export){ .name = x->config.name,
 				     .options = &x->config.options,
 				     .store = store,
 				     .fd = -1,
 				     .on_failed = x->server ? export_on_failed : NULL };
-	return store->open(&x->export, &x->reason);
+	o->config = x->config;
+	o->export = x->export;
+	o->export.name = o->config.name;
+	o->export.options = &o->config.options;
+	return opening_run(o, x);
 }
 
 static int export_ref(struct server_export *x)

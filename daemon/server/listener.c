@@ -274,8 +274,6 @@ static int listener_start(struct listener *l, const struct engine *engine,
 		rc = worker_start(w, taken, count, reason);
 	}
 	free(taken);
-	if (rc < 0)
-		listener_free_workers(l);
 	return rc;
 }
 
@@ -372,33 +370,41 @@ static int listener_open(struct listener *l, struct listener *const *going, stru
 	return rc;
 }
 
-int listener_prepare(struct server *server, const struct listener_config *config,
-		     struct listener *const *going, struct listener **ret_listener,
-		     struct reason *reason)
+static struct listener *listener_new(struct server *server, const struct listener_config *config)
 {
 	struct listener *l = calloc(1, sizeof(*l));
-	int rc;
 
 	if (!l || !(l->config = malloc(sizeof(*l->config)))) {
 		free(l);
-		return reason_set(reason, -ENOMEM, "no memory");
+		return NULL;
 	}
 	*l->config = *config;
 	strcpy(l->name, config->name);
 	sem_init(&l->deaf, 0, 0);
 	l->server = server;
+	return l;
+}
+
+int listener_prepare(struct server *server, const struct listener_config *config,
+		     struct listener *const *going, struct listener **ret_listener,
+		     struct reason *reason)
+{
+	struct listener *l = listener_new(server, config);
+	int rc;
+
+	if (!l)
+		return reason_set(reason, -ENOMEM, "no memory");
 	rc = listener_get_exports(l, reason);
 	if (rc == 0)
 		rc = listener_open(l, going, reason);
 	if (rc < 0) {
-		listener_free_workers(l);
-		listener_put_exports(l);
-		l->worker_count = 0;
-		l->engine = NULL;
-		if (!config->optional) {
-			listener_free(l);
+		listening_return(l, going);
+		server_end_listener(l); /* a worker that hangs may keep it */
+		if (!config->optional)
 			return rc;
-		}
+		l = listener_new(server, config);
+		if (!l)
+			return reason_set(reason, -ENOMEM, "no memory");
 		l->state = LISTENER_UNAVAILABLE;
 		l->reason = *reason;
 	}

@@ -300,6 +300,15 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 	return rc;
 }
 
+void listening_return(const struct listener *l, struct listener *const *going)
+{
+	for (; going && *going; going++)
+		for (unsigned i = 0; i < (*going)->address_count; i++)
+			for (unsigned j = 0; l->addresses && j < listening_count(l->config); j++)
+				if ((*going)->addresses[i].heir == &l->addresses[j])
+					(*going)->addresses[i].heir = NULL;
+}
+
 unsigned listening_take(struct listening *sockets, unsigned worker, struct worker_socket *to)
 {
 	unsigned count = 0;

@@ -25,6 +25,9 @@ void listening_list(const struct listener_config *config, struct sockaddr_storag
 int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
 		   struct reason *reason);
 
+/* l, which was to take over from `going`, will not. */
+void listening_return(const struct listener *l, struct listener *const *going);
+
 /* Moves the sockets of that worker to `to`, which has room for sockets->count; how many. */
 unsigned listening_take(struct listening *sockets, unsigned worker, struct worker_socket *to);
 

@@ -250,7 +250,8 @@ static void commit(struct next *n)
 		leave(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns);
 	end_ns = clock_ns() + DEAF_WAIT_NS;
 	for (struct listener *l = s->leaving; l; l = l->next)
-		listener_await_deaf(l, end_ns);
+		if (l->state == LISTENER_DRAINING)
+			listener_await_deaf(l, end_ns);
 	for (unsigned i = 0; i < n->listener_count; i++)
 		if (!is_listed(old, old_count, n->listeners[i]))
 			listener_serve(n->listeners[i]);

@@ -315,15 +315,17 @@ def faulty(start_daemon, tmp_path):
     source = pathlib.Path(__file__).with_name("faulty.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     orders.write_text("")
+    env = {
+        "LD_PRELOAD": str(library),
+        "FAULTY": str(orders),
+        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
+    }
     daemon = start_daemon(
         f"[export disk]\npath = {tmp_path}/disk\nsize = 8M\ncreate = yes\nstore = threads\n"
         + listener("nbd", service="nbd", exports="disk"),
-        env={
-            "LD_PRELOAD": str(library),
-            "FAULTY": str(orders),
-            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
-        },
+        env=env,
     )
+    daemon.env = env
     daemon.say = orders.write_text
     return daemon
 

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import re
 import signal
 import threading
 
@@ -82,6 +83,80 @@ def test_a_device_that_stays_hung_does_not_keep_the_daemon(faulty):
     assert f"listener 'nbd': worker 0 (thread {worker})" in line
     assert "export 'disk' has 1 request under way" in line
     assert not os.path.exists(faulty.control)
+
+
+def grown(daemon, tmp_path, **keys):
+    """The faulty daemon's configuration with one more listener for another export."""
+    config = daemon.config_path.read_text().replace(f"control = {daemon.control}\n", "")
+    return config + (
+        f"[export disk2]\npath = {tmp_path}/disk2\nsize = 8M\ncreate = yes\nstore = threads\n"
+        + listener("more", service="nbd", exports="disk2", **keys)
+    )
+
+
+def has_open(daemon, name):
+    files = pathlib.Path(f"/proc/{daemon.pid}/fd")
+    with contextlib.suppress(FileNotFoundError):  # closed while we look
+        return any(os.readlink(fd).endswith(name) for fd in files.iterdir())
+    return True
+
+
+def test_a_file_system_that_hangs_does_not_keep_a_reload(faulty, tmp_path):
+    """Opening takes for ever: refused, or unavailable; and a new start when it is mended."""
+    faulty.say("open wait")
+    faulty.write_config(grown(faulty, tmp_path))
+    done = faulty.nbctl("reload", check=False)
+    assert done.returncode == 1
+    assert f"[export disk2]: open {tmp_path}/disk2: no answer within 10 s" in done.stdout
+    assert faulty.call("GetStatus")["generation"] == 1
+    faulty.say("")
+    with connect(faulty, "nbd") as client:
+        client.request(READ, 0, 4096)
+    faulty.nbctl("reload")
+    assert faulty.status("more")["state"] == "serving"
+    # What nobody waited for has closed what it opened.
+    faulty.write_config(grown(faulty, tmp_path).split("[export disk2]")[0])
+    faulty.nbctl("reload")
+    wait_until(lambda: not has_open(faulty, "disk2"), "the file is closed again")
+
+
+def test_a_file_system_that_hangs_does_not_keep_the_start(faulty, start_daemon):
+    """The same, at the start of another daemon: it says so and ends."""
+    orders = faulty.directory / "open"
+    orders.write_text("open wait")
+    other = start_daemon(
+        f"[export disk]\npath = {faulty.directory}/disk\nsize = 8M\ncreate = yes\n"
+        + listener("nbd", service="nbd", exports="disk"),
+        env={**faulty.env, "FAULTY": str(orders)},
+        ready=False,
+    )
+    other.may_fail = True
+    assert other.process.wait(TIMEOUT) == 1
+    assert f"export 'disk': open {faulty.directory}/disk: no answer within 10 s" in other.log()
+
+
+@pytest.mark.parametrize("optional", ["no", "yes"])
+def test_a_worker_that_hangs_while_it_starts_does_not_keep_a_reload(faulty, tmp_path, optional):
+    """Its listener stays among those that leave, as it cannot be freed."""
+    faulty.say("again wait")
+    grow = grown(faulty, tmp_path, optional=optional, workers=2, address=f"unix:{tmp_path}/socket")
+    faulty.write_config(grow)
+    done = faulty.nbctl("reload", check=False)
+    why = r"worker 0 \(thread \d+\) has not started within 10 s: it waits for the file of export 'disk2'"
+    if optional == "yes":
+        assert done.returncode == 0
+        assert re.fullmatch(why, faulty.status("more")["reason"])
+    else:
+        assert done.returncode == 1
+        assert re.search(rf"\[listener more\]: {why}", done.stdout)
+        assert faulty.call("GetStatus")["generation"] == 1
+    assert [l["name"] for l in faulty.call("GetStatus")["leaving"]] == ["more"]
+    assert not os.path.exists(tmp_path / "socket")
+    faulty.say("")
+    with connect(faulty, "nbd") as client:
+        client.request(READ, 0, 4096)
+    faulty.nbctl("reload")
+    assert faulty.status("more")["state"] == "serving"
 
 
 def test_a_worker_that_hangs_does_not_keep_the_daemon(start_daemon):
