@@ -133,6 +133,13 @@ bool nbd_read_answer(struct nbd_command *d)
 
 /* ---- Writes ---- */
 
+/* More of the payload cannot come before some of it is written: c holds as much as it may, or did
+ * when its input was paused, or memory is short. */
+static bool write_is_held_up(const struct conn *c)
+{
+	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->starved;
+}
+
 /* How much of the payload makes the next part; 0: wait for more of it. */
 static uint64_t write_ready(const struct nbd_command *d)
 {
@@ -142,7 +149,7 @@ static uint64_t write_ready(const struct nbd_command *d)
 	uint32_t align = d->io.mount->export->align;
 	const struct view *v = c->rx.head;
 
-	if (arrived < want && c->rx.views < IO_IOV_MAX && !conn_is_full(c) && !c->worker->starved)
+	if (arrived < want && c->rx.views < IO_IOV_MAX && !write_is_held_up(c))
 		return 0;
 	if (align > 1) { /* it is copied: see write_take() */
 		have = MIN(arrived, want);
@@ -159,7 +166,7 @@ static void write_wait(struct nbd_command *d)
 {
 	struct conn *c = d->conn;
 
-	if ((conn_is_full(c) || c->worker->starved) && nbd_begin(c, d->io.mount->export->align) < 0)
+	if (write_is_held_up(c) && nbd_begin(c, d->io.mount->export->align) < 0)
 		conn_close(c, CONN_END_ERROR);
 }
 

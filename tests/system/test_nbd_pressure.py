@@ -101,6 +101,26 @@ def test_requests_that_fill_the_pool_are_served(serve):
         client.socket.close()
 
 
+@pytest.mark.parametrize("size", [100 * KIB, 512 * KIB])
+def test_writes_beyond_a_client_s_share_go_on(serve, size):
+    """Its input pauses while a part is written, and afterwards the rest of the next one must come."""
+    daemon = serve(depth=1, buffers=64, buffer_size="4K")
+    clients = [connect(daemon, "nbd") for _ in range(6)]
+
+    def write(client):
+        for i in range(40):
+            client.request(WRITE, i * MIB, size, bytes([i]) * size)
+
+    def finish(client):
+        for _ in range(40):
+            assert client.reply() == (0, b"")
+
+    together(*(lambda c=c, f=f: f(c) for c in clients for f in (write, finish)))
+    assert daemon.stats("nbd")["connections"]["closed"]["protocol"] == 0
+    for client in clients:
+        client.socket.close()
+
+
 def test_those_who_never_read_leave_something_for_the_others(serve):
     daemon = serve()
     clients = [idle_reader(daemon) for _ in range(32)]
