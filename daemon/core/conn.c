@@ -362,19 +362,26 @@ void conn_starved_input(struct conn *c)
 	conn_relieve(c);
 }
 
-/* Moves a stream's input, at most a chunk, into one view of a chunk that many share, if there is
- * memory for that. */
-static void conn_gather(struct conn *c)
+/* Input of a stream that is copied rather than left where it is. */
+static bool conn_holds_little(const struct conn *c)
+{
+	return c->rx.bytes <= CONN_COPY_MAX && !c->worker->engine->messages;
+}
+
+/* Moves a stream's input, at most a chunk, into one view of a chunk that many share.  False: there
+ * is no memory for that. */
+static bool conn_gather(struct conn *c)
 {
 	struct worker *w = c->worker;
 	size_t bytes = c->rx.bytes;
 	struct view *v = conn_room(w, 0, bytes, 1);
 
 	if (!v)
-		return;
+		return false;
 	bufq_read(&w->pool, &c->rx, v->data, bytes);
 	bufq_push(&c->rx, v);
 	stat_add(w->stats.bytes_copied, bytes);
+	return true;
 }
 
 void conn_relieve(struct conn *c)
@@ -383,13 +390,27 @@ void conn_relieve(struct conn *c)
 
 	if (c->rx.bytes == 0)
 		return;
-	if (c->rx.bytes <= CONN_COPY_MAX && c->rx.head->chunk != w->scratch && !w->engine->messages)
+	if (conn_holds_little(c) && c->rx.head->chunk != w->scratch)
 		conn_gather(c);
 	conn_ready(c);
 }
 
+/* Few bytes that came one by one count as views, of which a small pool allows few, and the service
+ * may wait for the next.  Are they one now? */
+static bool conn_pack(struct conn *c)
+{
+	if (c->rx.views < 2 || !conn_holds_little(c))
+		return false;
+	if (conn_gather(c))
+		return true;
+	conn_starved(c);
+	return false;
+}
+
 __attribute__((noinline)) static void conn_pause(struct conn *c)
 {
+	if (conn_pack(c) && !conn_is_full(c))
+		return;
 	stat_add(c->worker->stats.throttled, 1);
 	c->flags |= CONN_RECV_OFF;
 	c->worker->engine->recv(c, false);
@@ -399,6 +420,7 @@ static void conn_resume(struct conn *c)
 {
 	const struct worker *w = c->worker;
 
+	conn_pack(c);
 	if (conn_held_bytes(c) > w->held_max / 2 || conn_held_views(c) > w->views_max / 2)
 		return;
 	c->flags &= ~(uint32_t)CONN_RECV_OFF;

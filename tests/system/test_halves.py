@@ -140,3 +140,20 @@ def test_who_stops_in_the_middle_stops_nobody(daemon, service, open_client, text
     daemon.wait_closed("any")
     closed = daemon.stats("any")["connections"]["closed"]
     assert closed["peer"] + closed["reset"] == CLIENTS + 2
+
+
+@pytest.mark.parametrize("service, open_client, text, first, end", CASES)
+def test_small_pieces_of_many_are_put_together(daemon, service, open_client, text, first, end):
+    """None follows its client's last one in memory, and few views are as much as one may hold."""
+    clients = [open_client(daemon, "any") for _ in range(4)]
+    seen = daemon.stats("any")["bytes_in"]
+    for at in range(min(40, len(text))):
+        for s in clients:
+            s.sendall(text[at : at + 1])
+        seen += len(clients)
+        wait_until(lambda: daemon.stats("any")["bytes_in"] >= seen, "each has its byte")
+    for s in clients:
+        s.sendall(text[40:])
+    for s in clients:
+        answered(s, end)
+        s.close()
