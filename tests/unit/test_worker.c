@@ -23,7 +23,7 @@ static void each_engine_answers(void **state)
 		int fds[20];
 
 		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
-			fds[i] = client_connect(b);
+			fds[i] = client_connect(&b->place);
 		for (unsigned round = 0; round < 20; round++)
 			for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
 				assert_int_equal(client_echo(fds[i]), 1);
@@ -67,7 +67,7 @@ static void stopping_ends_open_connections_at_once(void **state)
 		uint64_t start_ns;
 
 		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
-			fds[i] = client_connect(b);
+			fds[i] = client_connect(&b->place);
 			assert_int_equal(client_echo(fds[i]), 1);
 		}
 		start_ns = clock_ns();
@@ -95,24 +95,22 @@ static void stopping_while_clients_connect_ends_them_all(void **state)
 	{
 		unsigned before = descriptors();
 		struct bench *b = bench_start(engine, echo());
-		struct stall stall = { .call.fn = run_stall };
+		struct stall s;
 		int fds[CLIENTS_MAX];
 		pthread_t stopper;
 		uint64_t start_ns;
 
-		sem_init(&stall.go, 0, 0);
-		fds[0] = client_connect(b);
+		fds[0] = client_connect(&b->place);
 		assert_int_equal(client_echo(fds[0]), 1);
-		worker_call(&b->worker, &stall.call);
-		while (atomic_load(&b->worker.mailbox.head))
-			sched_yield();
+		stall(&b->worker, &s);
+		await(&s.there);
 		assert_int_equal(pthread_create(&stopper, NULL, stop_worker, &b->worker), 0);
 		while (!atomic_load(&b->worker.mailbox.head))
 			sched_yield();
 		for (unsigned i = 1; i < CLIENTS_MAX; i++)
-			fds[i] = client_connect(b);
+			fds[i] = client_connect(&b->place);
 		start_ns = clock_ns();
-		sem_post(&stall.go);
+		sem_post(&s.go);
 		pthread_join(stopper, NULL);
 		if (elapsed_ms(start_ns) > 1000)
 			fail_msg("%s: stopping took %llu ms", engine->name,
@@ -121,7 +119,7 @@ static void stopping_while_clients_connect_ends_them_all(void **state)
 			assert_true(client_is_ended(fds[i]));
 			close(fds[i]);
 		}
-		sem_destroy(&stall.go);
+		stall_fini(&s);
 		bench_stop(b);
 		await_descriptors(before);
 	}
@@ -133,12 +131,12 @@ static void the_address_is_free_when_the_worker_has_stopped(void **state)
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
-		struct sockaddr_in address = b->address;
-		int fd = client_connect(b), again;
+		struct place place = b->place;
+		int fd = client_connect(&b->place), again;
 
 		assert_int_equal(client_echo(fd), 1);
 		bench_stop(b);
-		again = listen_on(&address);
+		again = listen_at(&place);
 		if (again < 0)
 			fail_msg("%s: %s", engine->name, strerror(-again));
 		close(again);
@@ -152,22 +150,22 @@ static void drain_answers_what_is_open_and_accepts_no_more(void **state)
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
-		int fd = client_connect(b), late;
+		int fd = client_connect(&b->place), late;
 
 		assert_int_equal(client_echo(fd), 1);
 		worker_drain(&b->worker, clock_ns() + 3600ULL * NS_PER_S);
 		assert_int_equal(client_echo(fd), 1);
-		assert_int_equal(b->drained, 0);
+		assert_int_equal(b->owner.drained, 0);
 		late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		while (connect(late, (struct sockaddr *)&b->address, sizeof(b->address)) == 0) {
+		while (connect(late, (struct sockaddr *)&b->place.sa, b->place.size) == 0) {
 			close(late); /* the kernel has not closed the socket yet */
 			late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		}
 		close(late);
 		shutdown(fd, SHUT_WR);
-		await_event(b);
+		await(&b->owner.event);
 		assert_true(client_is_ended(fd));
-		assert_int_equal(b->drained, 1);
+		assert_int_equal(b->owner.drained, 1);
 		close(fd);
 		bench_stop(b);
 	}
@@ -179,13 +177,13 @@ static void drain_ends_silent_connections(void **state)
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
-		int fd = client_connect(b);
+		int fd = client_connect(&b->place);
 		uint64_t start_ns;
 
 		assert_int_equal(client_echo(fd), 1);
 		start_ns = clock_ns();
 		worker_drain(&b->worker, clock_ns() + 3600ULL * NS_PER_S);
-		await_event(b);
+		await(&b->owner.event);
 		assert_in_range(elapsed_ms(start_ns), 900, 5000);
 		assert_true(client_is_ended(fd));
 		assert_int_equal(stat_load(b->worker.stats.closed_drain), 1);
@@ -213,7 +211,7 @@ static void a_connection_that_fails_to_open_disturbs_no_other(void **state)
 		int fds[40];
 
 		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
-			fds[i] = client_connect(b);
+			fds[i] = client_connect(&b->place);
 		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
 			assert_int_equal(client_echo(fds[i]), i % 2 == 0);
 		for (unsigned i = 0; i < ARRAY_SIZE(fds); i += 2)
@@ -233,7 +231,7 @@ static void a_start_that_fails_closes_the_listening_socket(void **state)
 		unsigned before = descriptors();
 		struct bench *b = bench_new(engine, echo());
 		struct reason reason = { "" };
-		int fd = listen_on(&b->address);
+		int fd = listen_at(&b->place);
 
 		CPU_SET(CPU_SETSIZE - 1, &b->worker.options.cpus);
 		assert_true(worker_start(&b->worker, &(struct worker_socket){ .fd = fd }, 1,
@@ -250,19 +248,18 @@ static void waiting_for_the_end_has_a_limit(void **state)
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
-		struct stall stall = { .call.fn = run_stall };
+		struct stall s;
 
-		sem_init(&stall.go, 0, 0);
-		worker_call(&b->worker, &stall.call);
+		stall(&b->worker, &s);
 		worker_request_stop(&b->worker);
 		assert_false(worker_await_end(&b->worker, clock_ns()));
 		assert_false(worker_await_end(&b->worker, clock_ns() + NS_PER_MS));
-		sem_post(&stall.go);
+		sem_post(&s.go);
 		assert_true(worker_await_end(&b->worker, UINT64_MAX));
 		assert_true(worker_await_end(&b->worker, clock_ns()));
 		worker_request_stop(&b->worker); /* nothing to stop any more */
 		bench_stop(b);
-		sem_destroy(&stall.go);
+		stall_fini(&s);
 	}
 }
 

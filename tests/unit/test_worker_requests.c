@@ -25,7 +25,7 @@ static void run_numbered(struct call *call)
 	if (!pthread_equal(pthread_self(), n->bench->worker.thread))
 		calls_elsewhere++;
 	if (atomic_fetch_add(&calls_run, 1) + 1 == SENDERS * CALLS)
-		sem_post(&n->bench->event);
+		sem_post(&n->bench->owner.event);
 }
 
 static void *send_calls(void *arg)
@@ -56,7 +56,7 @@ static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
 			pthread_create(&threads[i], NULL, send_calls, &calls[(size_t)i * CALLS]);
 		for (unsigned i = 0; i < SENDERS; i++)
 			pthread_join(threads[i], NULL);
-		await_event(b);
+		await(&b->owner.event);
 		bench_stop(b);
 		assert_int_equal(calls_run, SENDERS * CALLS);
 		assert_int_equal(calls_disordered, 0);
@@ -69,7 +69,7 @@ static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
 
 static void listed(struct worker_list *list)
 {
-	sem_post(&bench_of(list->worker)->event);
+	sem_post(&owner_of(list->worker)->event);
 }
 
 static void list(struct bench *b, struct worker_list *request, unsigned max)
@@ -77,7 +77,7 @@ static void list(struct bench *b, struct worker_list *request, unsigned max)
 	request->max = max;
 	request->done = listed;
 	worker_list_connections(&b->worker, request);
-	await_event(b);
+	await(&b->owner.event);
 }
 
 static void a_list_has_the_newest_first_and_no_more_than_asked(void **state)
@@ -93,7 +93,7 @@ static void a_list_has_the_newest_first_and_no_more_than_asked(void **state)
 		int fds[COUNT];
 
 		for (unsigned i = 0; i < COUNT; i++) {
-			fds[i] = client_connect(b);
+			fds[i] = client_connect(&b->place);
 			assert_int_equal(client_echo(fds[i]), 1);
 		}
 		list(b, &request, COUNT + 1);
@@ -175,13 +175,11 @@ static void who_starves_is_woken_when_sends_give_chunks_back(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
-		fds[i] = client_connect(b);
+		fds[i] = client_connect(&b->place);
 		assert_true(client_asks(fds[i]) && client_is_answered(fds[i]));
 	}
 	for (unsigned round = 0; round < ARRAY_SIZE(stalls); round++) {
-		stalls[round].call.fn = run_stall;
-		sem_init(&stalls[round].go, 0, 0);
-		worker_call(&b->worker, &stalls[round].call);
+		stall(&b->worker, &stalls[round]);
 		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
 			assert_true(client_asks(fds[i]));
 		sem_post(&stalls[round].go);
@@ -192,7 +190,7 @@ static void who_starves_is_woken_when_sends_give_chunks_back(void **state)
 		close(fds[i]);
 	bench_stop(b);
 	for (unsigned i = 0; i < ARRAY_SIZE(stalls); i++)
-		sem_destroy(&stalls[i].go);
+		stall_fini(&stalls[i]);
 }
 
 /* ---- Backpressure against a real socket ---- */
@@ -207,7 +205,7 @@ static void a_client_that_reads_late_gets_everything(void **state)
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
-		int fd = client_connect(b);
+		int fd = client_connect(&b->place);
 		size_t sent = 0, got = 0;
 
 		while (sent < sizeof(data)) {

@@ -1,109 +1,37 @@
 /* core/worker.c with each real engine over Unix sockets: what differs there from TCP. */
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "worker_parts.h"
 
-#include "conn.h"
-#include "util.h"
-#include "worker.h"
+enum { WORKERS = 3 };
 
-enum { TIMEOUT_S = 10, WORKERS = 3 };
-
-/* ---- Workers that accept from one socket ---- */
-
+/* Workers that accept from one socket. */
 struct bench {
 	struct worker workers[WORKERS]; /* first: aligned */
 	unsigned count;
-	struct sockaddr_un name;
-	socklen_t name_size;
+	struct place place;
+	struct owner owner;
 };
-
-static int bench_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-		       void **ret_ticket)
-{
-	(void)fd, (void)peer;
-	*ret_ticket = w;
-	return 0;
-}
-
-static void bench_release(struct worker *w, void *ticket)
-{
-	assert_ptr_equal(w, ticket);
-}
-
-static void bench_paused(struct worker *w, int error)
-{
-	(void)w, (void)error;
-}
-
-static void bench_deaf(struct worker *w)
-{
-	(void)w;
-}
-
-static void bench_drained(struct worker *w)
-{
-	(void)w;
-}
-
-static const struct worker_owner bench_owner = {
-	.admit = bench_admit,
-	.release = bench_release,
-	.paused = bench_paused,
-	.deaf = bench_deaf,
-	.drained = bench_drained,
-};
-
-static void bench_start_worker(struct bench *b, unsigned index, int fd, const struct engine *engine,
-			       const struct service *service)
-{
-	struct worker_socket socket = { .fd = fd, .shared = b->count > 1 };
-	struct worker *w = &b->workers[index];
-	struct reason reason = { "" };
-
-	w->engine = engine;
-	w->service = service;
-	w->owner = &bench_owner;
-	w->options.buffers = 64;
-	w->options.buffer_size = 4096;
-	w->options.zero_copy_min = 8192;
-	w->options.sqpoll_cpu = UINT64_MAX;
-	snprintf(w->name, sizeof(w->name), "test/%u", index);
-	if (worker_start(w, &socket, 1, &reason) < 0)
-		fail_msg("%s: %s", engine->name, reason.text);
-	worker_listen(w);
-}
 
 static struct bench *bench_start(const struct engine *engine, const struct service *service,
 				 unsigned count)
 {
-	size_t size = (sizeof(struct bench) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-	struct bench *b = aligned_alloc(CACHE_LINE, size);
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct bench *b = bench_alloc(sizeof(*b));
+	int fd;
 
-	assert_non_null(b);
-	memset(b, 0, size);
+	owner_init(&b->owner);
 	b->count = count;
-	b->name.sun_family = AF_UNIX;
-	b->name_size = sizeof(b->name);
-	/* The kernel chooses an abstract name. */
-	assert_int_equal(bind(fd, (struct sockaddr *)&b->name, sizeof(sa_family_t)), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&b->name, &b->name_size), 0);
-	assert_int_equal(listen(fd, 1024), 0);
-	for (unsigned i = 0; i < count; i++)
-		bench_start_worker(b, i, i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0), engine,
-				   service);
+	b->place = anywhere(AF_UNIX);
+	fd = listen_at(&b->place);
+	assert_true(fd >= 0);
+	for (unsigned i = 0; i < count; i++) {
+		struct worker *w = &b->workers[i];
+
+		worker_prepare(w, &b->owner, engine, service);
+		w->options.zero_copy_min = 8192;
+		worker_begin(w, i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0), count > 1);
+		worker_listen(w);
+	}
 	return b;
 }
 
@@ -111,19 +39,8 @@ static void bench_stop(struct bench *b)
 {
 	for (unsigned i = 0; i < b->count; i++)
 		worker_stop(&b->workers[i]);
+	owner_fini(&b->owner);
 	free(b);
-}
-
-static int client_connect(const struct bench *b)
-{
-	struct timeval timeout = { .tv_sec = TIMEOUT_S };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	assert_true(fd >= 0);
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-	assert_int_equal(connect(fd, (const struct sockaddr *)&b->name, b->name_size), 0);
-	return fd;
 }
 
 static void client_send(int fd, const void *data, size_t bytes)
@@ -167,15 +84,13 @@ static void workers_that_share_a_socket_take_turns(void **state)
 	enum { TURNS = 8 };
 
 	(void)state;
-	for (unsigned e = 0; engines[e]; e++) {
-		if (engines[e]->transport != TRANSPORT_TCP)
-			continue;
-
-		struct bench *b = bench_start(engines[e], service_find("echo"), WORKERS);
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, echo(), WORKERS);
 		uint64_t end_ns = clock_ns() + TIMEOUT_S * (uint64_t)NS_PER_S;
 
 		while (fewest_accepted(b) < TURNS && clock_ns() < end_ns) {
-			int fd = client_connect(b);
+			int fd = client_connect(&b->place);
 
 			client_send(fd, "x", 1);
 			client_expect(fd, "x", 1);
@@ -193,14 +108,12 @@ static void data_and_the_fin_behind_it_are_both_noticed(void **state)
 	static char data[3000];
 
 	(void)state;
-	for (unsigned e = 0; engines[e]; e++) {
-		if (engines[e]->transport != TRANSPORT_TCP)
-			continue;
-
-		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, echo(), 1);
 
 		for (unsigned i = 0; i < ROUNDS; i++) {
-			int fd = client_connect(b);
+			int fd = client_connect(&b->place);
 
 			client_send(fd, data, 1 + i * 7);
 			shutdown(fd, SHUT_WR);
@@ -234,20 +147,18 @@ static void what_was_sent_before_the_close_is_all_received(void **state)
 	static char data[150 * 1000];
 
 	(void)state;
-	for (unsigned e = 0; engines[e]; e++) {
-		if (engines[e]->transport != TRANSPORT_TCP)
-			continue;
-
-		struct bench *b = bench_start(engines[e], &gated, 1);
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, &gated, 1);
 		struct stats *s = &b->workers[0].stats;
-		int fd = client_connect(b);
+		int fd = client_connect(&b->place);
 
 		atomic_store(&gate_open, false);
 		client_send(fd, data, sizeof(data));
 		await_at_least(&s->throttled, 1);
 		close(fd);
 		/* The worker has heard of the close when it hears of this one. */
-		fd = client_connect(b);
+		fd = client_connect(&b->place);
 		await_at_least(&s->accepted, 2);
 		close(fd);
 		await_at_least(&s->closed_peer, 1);
@@ -266,14 +177,12 @@ static void a_close_before_the_answer_was_read_is_a_reset(void **state)
 	char byte;
 
 	(void)state;
-	for (unsigned e = 0; engines[e]; e++) {
-		if (engines[e]->transport != TRANSPORT_TCP)
-			continue;
-
-		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, echo(), 1);
 
 		for (unsigned i = 0; i < ROUNDS; i++) {
-			int fd = client_connect(b);
+			int fd = client_connect(&b->place);
 
 			client_send(fd, "x", 1);
 			assert_int_equal(recv(fd, &byte, 1, MSG_PEEK), 1);
@@ -288,9 +197,9 @@ static void a_close_before_the_answer_was_read_is_a_reset(void **state)
 static void zero_copy_falls_back_to_copies(void **state)
 {
 	static char data[64 * 1024];
-	struct bench *b = bench_start(engine_find("io_uring"), service_find("echo"), 1);
+	struct bench *b = bench_start(engine_find("io_uring"), echo(), 1);
 	struct worker *w = &b->workers[0];
-	int fd = client_connect(b);
+	int fd = client_connect(&b->place);
 
 	(void)state;
 	if (!(w->features & (1U << FEATURE_send_zc))) {
@@ -320,16 +229,14 @@ static void listed(struct worker_list *list)
 static void the_client_is_named_by_its_process_and_user(void **state)
 {
 	(void)state;
-	for (unsigned e = 0; engines[e]; e++) {
-		if (engines[e]->transport != TRANSPORT_TCP)
-			continue;
-
-		struct bench *b = bench_start(engines[e], service_find("echo"), 1);
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, echo(), 1);
 		struct conn_info info = { 0 };
 		struct worker_list list = { .infos = &info, .max = 1, .done = listed };
 		uint64_t end_ns = clock_ns() + TIMEOUT_S * (uint64_t)NS_PER_S;
 		char peer[ADDRESS_TEXT_MAX];
-		int fd = client_connect(b);
+		int fd = client_connect(&b->place);
 
 		client_send(fd, "x", 1);
 		client_expect(fd, "x", 1);
