@@ -13,10 +13,8 @@ import time
 from report import quartiles, ratio, show_ratio
 from servers import (
     CLIENT_CPU,
-    SERVER_CPU,
     Daemon,
-    Server,
-    free_port,
+    Foreign,
     prepare,
     process_cpu_ns,
     run,
@@ -34,17 +32,7 @@ MEMORY_MAX = 1536  # bytes per idle connection
 # ---- e. Bulk transfer
 
 
-class Iperf3(Server):
-    def __init__(self, name):
-        port = free_port()
-        super().__init__(name, ["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL)
-        self.port = port
-        try:
-            self.wait_port()
-        except BaseException:
-            self.__exit__()
-            raise
-
+class Iperf3(Foreign):
     def transfer(self, _bench, connections, receive):
         """(bytes, CPU ns, elapsed ns) of one run of its own client."""
         before = process_cpu_ns(self.pid)
@@ -65,7 +53,7 @@ class Bulk(Daemon):
 
 def bulk_case(bench, connections, receive):
     service = "chargen" if receive else "discard"
-    makers = [functools.partial(Iperf3, "iperf3 -s")]
+    makers = [functools.partial(Iperf3, "iperf3 -s", "iperf3 -s -p {port}")]
     makers += [functools.partial(Bulk, f"{service} {e}", bench.nbserved(), engine=e, service=service)
                for e in ENGINES]
     runs = {}

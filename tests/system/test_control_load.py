@@ -3,11 +3,10 @@ them."""
 
 import socket
 import subprocess
-import threading
 
 import pytest
 from conftest import TIMEOUT, listener, requires, wait_until
-from traffic import echo, noise
+from traffic import Background, echo, noise
 from varlink_client import Connection, encode
 
 CONTROL = "org.nbserved.Control."
@@ -47,15 +46,14 @@ def lists_everything(connection):
 MISBEHAVIOURS = [partial_message, flood, never_reads, garbage, oversize, lists_everything]
 
 
-class Nuisance(threading.Thread):
+class Nuisance(Background):
     """Clients of every kind, again and again; the oldest leave."""
 
     KEPT = 40
 
     def __init__(self, path):
-        super().__init__(daemon=True)
+        super().__init__()
         self.path, self.rounds = path, 0
-        self.stopping = threading.Event()
 
     def run(self):
         connections = []
@@ -76,15 +74,6 @@ class Nuisance(threading.Thread):
             self.rounds += 1
         for connection in connections:
             connection.close()
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopping.set()
-        self.join(TIMEOUT)
-        assert not self.is_alive()
 
 
 def test_no_request_of_a_generator_fails(start_daemon, engine):

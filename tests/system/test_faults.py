@@ -19,12 +19,13 @@ from traffic import (
     chargen_text,
     connect,
     echo,
+    echo_on_all,
+    erratic_clients_leave_nothing,
     is_ended,
     noise,
     receive,
     receive_all,
     reset,
-    run_erratic,
 )
 from varlink_client import Connection
 
@@ -116,15 +117,9 @@ def test_resets_of_chargen_and_discard(start_daemon, engine):
 @pytest.mark.parametrize("options", [{}, {"buffers": 16, "buffer_size": "4K"}], ids=["", "small"])
 def test_erratic_clients_leave_nothing_behind(start_daemon, engine, service, options):
     daemon = start_daemon(listener("any", service=service, engine=engine, **options))
-    descriptors = daemon.descriptors()
-    run_erratic(daemon.addresses("any")[0], 200, f"{engine} {service} {options}", service == "echo")
-    daemon.wait_closed("any", accepted=200)
-    stats = daemon.stats("any")
-    closed = stats["connections"]["closed"]
-    assert closed["peer"] + closed["reset"] == sum(closed.values()) == 200
-    keeps = service == "chargen"  # its pattern
-    assert stats["pool"]["free"] >= stats["pool"]["chunks"] - keeps
-    wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are closed")
+    kept = service == "chargen"  # its pattern
+    seed = f"{engine} {service} {options}"
+    erratic_clients_leave_nothing(daemon, "any", seed, service == "echo", kept)
 
 
 # ---- Who may connect, and how many ----
@@ -261,12 +256,7 @@ def test_two_thousand_connections_are_all_answered(start_daemon, engine):
     address = daemon.addresses("echo")[0]
     before = Before(daemon, "echo")
     connections = [connect(address) for _ in range(2000)]
-    for round_ in range(2):
-        requests = [noise(64, round_ * 10000 + i) for i in range(len(connections))]
-        for s, request in zip(connections, requests):
-            assert s.send(request) == len(request)
-        for s, request in zip(connections, requests):
-            assert receive(s, len(request)) == request
+    echo_on_all(connections)
     assert daemon.stats("echo")["connections"]["open"] == 2000
     for i, s in enumerate(connections):
         if i % 2:

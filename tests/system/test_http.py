@@ -10,7 +10,7 @@ import time
 
 import pytest
 from conftest import ENGINES, TIMEOUT, listener, requires, wait_until
-from traffic import Exchange, Sender, connect, noise, receive, receive_all
+from traffic import Exchange, Sender, connect, noise, receive, receive_all, send_until_stuck
 
 KIB, MIB = 1024, 1024 * 1024
 ROOT = (
@@ -425,19 +425,8 @@ def test_who_asks_for_much_and_never_reads_costs_little(daemon):
 
 
 def test_who_pipelines_and_never_reads_is_stopped(daemon):
-    sent, before = 0, -1
     with connect(daemon.addresses("http")[0], receive_buffer=16 * KIB) as s:
-        s.setblocking(False)
-        data = GET * 1000
-        while sent != before:
-            before = sent
-            try:
-                while sent < 64 * MIB:
-                    sent += s.send(data[sent % len(GET) :])
-            except BlockingIOError:
-                pass
-            quiet(daemon)
-        assert sent < 64 * MIB
+        sent = send_until_stuck(s, GET * 1000, len(GET), 64 * MIB, lambda: quiet(daemon))
         s.setblocking(True)
         s.settimeout(TIMEOUT)
         s.shutdown(socket.SHUT_WR)

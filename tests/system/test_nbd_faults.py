@@ -3,7 +3,6 @@ that fail; and with a daemon that is killed."""
 
 import ctypes
 import os
-import pathlib
 import random
 import resource
 import signal

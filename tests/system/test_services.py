@@ -15,10 +15,10 @@ from traffic import (
     chargen_text,
     connect,
     echo,
+    echo_and_close,
     noise,
     receive,
     receive_all,
-    run_exchanges,
 )
 
 KIB, MIB = 1024, 1024 * 1024
@@ -43,14 +43,7 @@ def test_echo_at_random_splits(start_daemon, engine):
         data = noise(random.Random(seed).choice([1, 600, 20000, 300000, 2 * MIB]), seed)
         exchanges.append(Exchange(connect(address), data, seed))
     exchanges.append(Exchange(connect(address, receive_buffer=4096), noise(MIB, 99), 99))
-    run_exchanges(exchanges)
-    for e in exchanges:
-        e.socket.close()
-    daemon.wait_closed("echo")
-    stats = daemon.stats("echo")
-    assert stats["bytes_in"] == stats["bytes_out"] == sum(len(e.data) for e in exchanges)
-    assert stats["connections"]["closed"]["peer"] == len(exchanges)
-    assert stats["pool"]["free"] == stats["pool"]["chunks"]
+    echo_and_close(daemon, "echo", exchanges)
 
 
 def test_half_close_answers_everything(start_daemon, engine):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from conftest import TIMEOUT, listener, requires
-from traffic import Sender, connect, is_ended, noise, receive
+from traffic import Sender, connect, is_ended, noise, receive, send_until_stuck
 
 CLIENT, PONG_REQUEST, WARM_UP = 1, 2, 4
 KIB, MIB = 1024, 1024 * 1024
@@ -131,20 +131,14 @@ def test_a_length_that_cannot_be_ends_the_connection(daemon, length):
 
 def test_who_never_reads_is_stopped(daemon):
     messages = message(CLIENT | PONG_REQUEST, bytes(1000 - 14)) * 64
-    sent, before = 0, -1
+
+    def another_is_served():
+        with daemon.connect("sockperf") as s:
+            s.sendall(message(CLIENT | PONG_REQUEST))
+            assert receive(s, 14) == message(PONG_REQUEST)
+
     with connect(daemon.addresses("sockperf")[0], receive_buffer=64 * KIB) as client:
-        client.setblocking(False)
-        while before != sent:
-            before = sent
-            try:
-                while sent < 64 * MIB:
-                    sent += client.send(messages[sent % len(messages) :])
-            except BlockingIOError:
-                pass
-            with daemon.connect("sockperf") as s:
-                s.sendall(message(CLIENT | PONG_REQUEST))
-                assert receive(s, 14) == message(PONG_REQUEST)
-        assert sent < 64 * MIB
+        send_until_stuck(client, messages, len(messages), 64 * MIB, another_is_served)
 
 
 def test_random_bytes_hurt_nobody(daemon):

@@ -16,11 +16,11 @@ from traffic import (
     Sender,
     connect,
     echo,
+    echo_and_close,
+    echo_on_all,
+    erratic_clients_leave_nothing,
     noise,
-    receive,
     receive_all,
-    run_erratic,
-    run_exchanges,
 )
 
 KIB, MIB = 1024, 1024 * 1024
@@ -228,14 +228,7 @@ def test_tcp_and_unix_in_one_listener(start_daemon, engine, path):
         Exchange(connect(address), noise(200000, seed), seed)
         for seed, address in enumerate(addresses * 3)
     ]
-    run_exchanges(exchanges)
-    for e in exchanges:
-        e.socket.close()
-    daemon.wait_closed("echo")
-    stats = daemon.stats("echo")
-    assert stats["bytes_in"] == stats["bytes_out"] == sum(len(e.data) for e in exchanges)
-    assert stats["connections"]["closed"]["peer"] == len(exchanges)
-    assert stats["pool"]["free"] == stats["pool"]["chunks"]
+    echo_and_close(daemon, "echo", exchanges)
 
 
 def test_all_workers_get_connections(start_daemon, engine, path):
@@ -315,14 +308,7 @@ def test_a_slow_reader_gets_every_byte(start_daemon, engine, path):
 @pytest.mark.parametrize("options", [{}, {"buffers": 16, "buffer_size": "4K"}], ids=["", "small"])
 def test_erratic_clients_leave_nothing_behind(start_daemon, engine, path, options):
     daemon = start_on(start_daemon, path, engine, **options)
-    descriptors = daemon.descriptors()
-    run_erratic(path, 200, f"{engine} {options}", True)
-    daemon.wait_closed("echo", accepted=200)
-    stats = daemon.stats("echo")
-    closed = stats["connections"]["closed"]
-    assert closed["peer"] + closed["reset"] == sum(closed.values()) == 200
-    assert stats["pool"]["free"] == stats["pool"]["chunks"]
-    wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are closed")
+    erratic_clients_leave_nothing(daemon, "echo", f"{engine} {options}")
 
 
 def test_two_thousand_connections_are_all_answered(start_daemon, engine, path):
@@ -330,12 +316,7 @@ def test_two_thousand_connections_are_all_answered(start_daemon, engine, path):
     daemon = start_on(start_daemon, path, engine, workers=2)
     before = Before(daemon, "echo")
     connections = [connect(path) for _ in range(2000)]
-    for round_ in range(2):
-        requests = [noise(64, round_ * 10000 + i) for i in range(len(connections))]
-        for s, request in zip(connections, requests):
-            assert s.send(request) == len(request)
-        for s, request in zip(connections, requests):
-            assert receive(s, len(request)) == request
+    echo_on_all(connections)
     assert daemon.stats("echo")["connections"]["open"] == 2000
     for s in connections:
         s.close()

@@ -141,6 +141,45 @@ def run_exchanges(exchanges, timeout=TIMEOUT):
         assert e.received == e.data
 
 
+def echo_and_close(daemon, name, exchanges):
+    """run_exchanges() with the listener's only clients: afterwards its counters say just that."""
+    run_exchanges(exchanges)
+    for e in exchanges:
+        e.socket.close()
+    daemon.wait_closed(name)
+    stats = daemon.stats(name)
+    assert stats["bytes_in"] == stats["bytes_out"] == sum(len(e.data) for e in exchanges)
+    assert stats["connections"]["closed"]["peer"] == len(exchanges)
+    assert stats["pool"]["free"] == stats["pool"]["chunks"]
+
+
+def echo_on_all(connections, rounds=2):
+    """A request on each before any answer is read."""
+    for round_ in range(rounds):
+        requests = [noise(64, round_ * 10000 + i) for i in range(len(connections))]
+        for s, request in zip(connections, requests):
+            assert s.send(request) == len(request)
+        for s, request in zip(connections, requests):
+            assert receive(s, len(request)) == request
+
+
+def send_until_stuck(s, data, period, limit, rest):
+    """Sends data, which repeats itself every `period` bytes, again and again: until nothing more is
+    taken though rest() has let the daemon do all that it would.  How much."""
+    sent, before = 0, -1
+    s.setblocking(False)
+    while sent != before:
+        before = sent
+        try:
+            while sent < limit:
+                sent += s.send(data[sent % period :])
+        except BlockingIOError:
+            pass
+        rest()
+    assert sent < limit
+    return sent
+
+
 class Sender(threading.Thread):
     """Sends data and then, if asked, a FIN, while the test reads."""
 
@@ -176,13 +215,29 @@ def visit(address):
                 raise
 
 
-class Busy(threading.Thread):
-    """Requests on a connection, often enough that no drain takes it for silent; used as a context."""
+class Background(threading.Thread):
+    """Runs in a context, until its end sets `stopping`."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.stopping = threading.Event()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        self.join(TIMEOUT)
+        assert not self.is_alive(), f"{self} is stuck"
+
+
+class Busy(Background):
+    """Requests on a connection, often enough that no drain takes it for silent."""
 
     def __init__(self, s):
-        super().__init__(daemon=True)
+        super().__init__()
         self.socket, self.rounds, self.failure = s, 0, None
-        self.stopping = threading.Event()
 
     def run(self):
         try:
@@ -197,15 +252,6 @@ class Busy(threading.Thread):
         end = self.rounds + 1 + rounds
         wait_until(lambda: self.failure or self.rounds >= end, "requests are answered")
         assert not self.failure, repr(self.failure)
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopping.set()
-        self.join(TIMEOUT)
-        assert not self.is_alive(), "a request is not answered"
 
 
 class NeverReader:
@@ -288,3 +334,15 @@ def run_erratic(address, count, seed, is_echo, at_once=24):
         clients.append(Erratic(address, choose, is_echo))
     while clients:
         clients = [c for c in clients if c.act()]
+
+
+def erratic_clients_leave_nothing(daemon, name, seed, is_echo=True, kept=0):
+    """200 of them; then all descriptors are closed, and all but `kept` chunks of the pool free."""
+    before = daemon.descriptors()
+    run_erratic(daemon.addresses(name)[0], 200, seed, is_echo)
+    daemon.wait_closed(name, accepted=200)
+    stats = daemon.stats(name)
+    closed = stats["connections"]["closed"]
+    assert closed["peer"] + closed["reset"] == sum(closed.values()) == 200
+    assert stats["pool"]["free"] >= stats["pool"]["chunks"] - kept
+    wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
