@@ -32,16 +32,18 @@ struct view;
 struct worker;
 
 enum {
-	RDMA_CREDIT = 16,        /* messages that a client may always send, if the pool is roomy */
-	RDMA_RECVS = 24,         /* receives posted then; refilled below the credit */
-	RDMA_RECVS_MIN = 2,      /* with fewer none is let in */
-	RDMA_SENDS = 32,         /* the send queue; signalled when half of it is used */
-	RDMA_SIGNALLED = 8,      /* signalled and not completed, at the most */
-	RDMA_SGES = 8,           /* views that one read or write covers, if the device can */
-	RDMA_SGES_MAX = 64,      /* of requests that are posted together */
-	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
-	RDMA_SLIM_SENDS = 7,     /* of connections that share receives, to need little memory: */
-	RDMA_SLIM_SGES = 3,      /* with rxe each has a page for its queue, not nine */
+	RDMA_CREDIT = 16,     /* messages that a client may always send, if the pool is roomy */
+	RDMA_RECVS = 40,      /* receives posted to one that uses them; refilled below its credit */
+	RDMA_RECVS_MIN = 2,   /* with fewer none is let in */
+	RDMA_RECVS_PART = 32, /* of the pool that can be received into: one client's */
+	RDMA_HELD = 24,       /* messages that anybody may hold of receives that are shared */
+	RDMA_SENDS = 32,      /* the send queue; signalled when half of it is used */
+	RDMA_SIGNALLED = 8,   /* signalled and not completed, at the most */
+	RDMA_SGES = 8,        /* views that one read or write covers, if the device can */
+	RDMA_SGES_MAX = 64,   /* of requests that are posted together */
+	RDMA_INLINE = 128,    /* bytes asked for; the device grants as many or fewer */
+	RDMA_SLIM_SENDS = 7,  /* of connections that share receives, to need little memory: */
+	RDMA_SLIM_SGES = 3,   /* with rxe each has a page for its queue, not nine */
 	RDMA_SLIM_INLINE = 48,   /* of them, too */
 	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
 	RDMA_SHARED_MAX = 1024,  /* receives that are shared */
@@ -136,6 +138,7 @@ struct rdma_conn {
 	uint32_t number;                  /* of its queue pair */
 	struct chunk *posted[RDMA_RECVS]; /* a ring: receives complete in order */
 	unsigned posted_first, posted_count, posted_max;
+	unsigned credit;                                 /* receives that it may rely on */
 	struct rdma_signalled signalled[RDMA_SIGNALLED]; /* likewise */
 	unsigned signalled_first, signalled_count;
 	struct rdma_signalled since;            /* posted after the last signalled one */
@@ -253,6 +256,8 @@ void rdma_cm_drop(struct rdma_conn *r, const char *why);
 const char *rdma_cm_refusal(const struct worker *w, int rc);
 
 /* rdma_queue.c */
+/* How many receives it may have, as the pool is now. */
+void rdma_queue_size(struct rdma_conn *r, const struct pool *p);
 int rdma_queue_open(struct rdma_conn *r);
 /* A queue pair of id, or of none, with as many inline bytes as the device grants.  0 or -errno. */
 int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,

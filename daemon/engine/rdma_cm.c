@@ -179,15 +179,6 @@ void rdma_cm_drop(struct rdma_conn *r, const char *why)
 	free(r);
 }
 
-/* So many that a hundred connections fit into a pool in which ten are roomy. */
-static unsigned rdma_cm_recvs(const struct worker *w)
-{
-	const struct pool *p = &w->pool;
-	unsigned share = p->free_count > p->keep ? (p->free_count - p->keep) / 32 : 0;
-
-	return MIN(MAX(share, (unsigned)RDMA_RECVS_MIN), (unsigned)RDMA_RECVS);
-}
-
 const char *rdma_cm_refusal(const struct worker *w, int rc)
 {
 	if (rc == -EACCES)
@@ -218,7 +209,7 @@ static void rdma_cm_take(struct worker *w, struct rdma_conn *r)
 		return;
 	}
 	r->port = rdma_device_port(r->device, r->id->port_num);
-	r->posted_max = rdma_cm_recvs(w);
+	rdma_queue_size(r, p);
 	r->id->context = r;
 	if (conn_start(w, -1, r, ticket) < 0)
 		rdma_cm_drop(r, "no memory");

@@ -19,6 +19,20 @@ static unsigned rdma_queue_entries(const struct rdma_conn *r)
 	return r->device->sends_max + (r->device->srq ? 0 : r->posted_max);
 }
 
+/* Such that a hundred connections fit into a pool in which ten are roomy. */
+static unsigned rdma_queue_share(const struct pool *p)
+{
+	return p->free_count > p->keep ? (p->free_count - p->keep) / RDMA_RECVS_PART : 0;
+}
+
+void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
+{
+	unsigned share = rdma_queue_share(p);
+
+	r->credit = MIN(MAX(share, (unsigned)RDMA_RECVS_MIN), (unsigned)RDMA_CREDIT);
+	r->posted_max = MIN(r->credit + share, (unsigned)RDMA_RECVS);
+}
+
 /* Too many inline bytes are refused, not lowered. */
 int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
@@ -115,6 +129,12 @@ static bool rdma_queue_may_receive(const struct pool *p, unsigned posted)
 	return p->free_count > (posted < RDMA_RECVS_MIN ? 0 : p->keep);
 }
 
+/* Who sends has more posted than its credit, so that few calls post them; who is idle has not. */
+static unsigned rdma_queue_wanted(const struct rdma_conn *r, const struct pool *p)
+{
+	return r->accepted ? MIN(r->credit + rdma_queue_share(p), r->posted_max) : r->credit;
+}
+
 void rdma_queue_feed(struct rdma_conn *r)
 {
 	struct conn *c = r->conn;
@@ -122,7 +142,7 @@ void rdma_queue_feed(struct rdma_conn *r)
 	struct pool *p = &w->pool;
 	struct ibv_recv_wr requests[RDMA_RECVS], *bad;
 	struct ibv_sge sges[RDMA_RECVS];
-	unsigned n = 0;
+	unsigned n = 0, wanted;
 
 	if (!rdma_is_open(r)) /* not even its device may be there any more */
 		return;
@@ -130,11 +150,10 @@ void rdma_queue_feed(struct rdma_conn *r)
 		rdma_shared_feed(r->device);
 		return;
 	}
-	if (r->posted_count >= RDMA_CREDIT ||
-	    (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
+	if (r->posted_count >= r->credit || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
 		return;
-	for (;
-	     r->posted_count + n < r->posted_max && rdma_queue_may_receive(p, r->posted_count + n);
+	wanted = rdma_queue_wanted(r, p);
+	for (; r->posted_count + n < wanted && rdma_queue_may_receive(p, r->posted_count + n);
 	     n++) {
 		struct chunk *k = chunk_get(p);
 

@@ -163,7 +163,7 @@ static bool rdma_shared_is_greedy(const struct rdma_device *d, const struct conn
 	unsigned part = d->lent.max / 4;
 
 	return d->lent.count < part && p->free_count <= p->keep &&
-	       conn_held_views(c) >= MAX(part, (unsigned)RDMA_RECVS);
+	       conn_held_views(c) >= MAX(part, (unsigned)RDMA_HELD);
 }
 
 /* It may be one of many who together have them all: worker_relieve() finds out who takes nothing.
