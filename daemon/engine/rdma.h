@@ -5,6 +5,7 @@
  *   rdma_cm.c       connections come and go: the connection manager's events
  *   rdma_queue.c    work requests of a connection: receives, sends, completions
  *   rdma_shared.c   receives that connections share
+ *   rdma_small.c    small messages that are not inline
  *   rdma_ud*.c      datagrams
  *   rdma_remote.c   one-sided operations, and memory that clients read and write
  *   rdma_hotplug.c  devices that are unplugged, and come back
@@ -24,6 +25,7 @@ struct chunk;
 struct conn;
 struct pool;
 struct rdma_region;
+struct rdma_small;
 struct rdma_ud;
 struct region;
 struct remote;
@@ -37,14 +39,12 @@ enum {
 	RDMA_RECVS_MIN = 2,   /* with fewer none is let in */
 	RDMA_RECVS_PART = 32, /* of the pool that can be received into: one client's */
 	RDMA_HELD = 24,       /* messages that anybody may hold of receives that are shared */
-	RDMA_SENDS = 32,      /* the send queue; signalled when half of it is used */
-	RDMA_SIGNALLED = 8,   /* signalled and not completed, at the most */
-	RDMA_SGES = 8,        /* views that one read or write covers, if the device can */
-	RDMA_SGES_MAX = 64,   /* of requests that are posted together */
-	RDMA_INLINE = 128,    /* bytes asked for; the device grants as many or fewer */
-	RDMA_SLIM_SENDS = 7,  /* of connections that share receives, to need little memory: */
-	RDMA_SLIM_SGES = 3,   /* with rxe each has a page for its queue, not nine */
-	RDMA_SLIM_INLINE = 48,   /* of them, too */
+	RDMA_SENDS = 32,      /* the send queue */
+	RDMA_UNSIGNALLED = 15,   /* requests, at the most; the next is signalled */
+	RDMA_SIGNALLED = 8,      /* signalled and not completed, at the most */
+	RDMA_SGES = 8,           /* views that one read or write covers, if the device can */
+	RDMA_SGES_MAX = 64,      /* of requests that are posted together */
+	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
 	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
 	RDMA_SHARED_MAX = 1024,  /* receives that are shared */
 	RDMA_CHAIN_MAX = 64,     /* of them posted by one call: when so many are missing */
@@ -92,8 +92,9 @@ struct rdma_device {
 	struct ibv_mr *mr; /* the worker's pool */
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	struct ibv_srq *srq;   /* NULL: each connection has receives of its own */
-	struct rdma_lent lent; /* to the srq */
+	struct ibv_srq *srq;      /* NULL: each connection has receives of its own */
+	struct rdma_small *small; /* NULL: none */
+	struct rdma_lent lent;    /* to the srq */
 	struct rdma_conn *by_number[RDMA_NUMBERS];
 	struct rdma_ud *uds; /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
@@ -143,6 +144,8 @@ struct rdma_conn {
 	unsigned signalled_first, signalled_count;
 	struct rdma_signalled since;            /* posted after the last signalled one */
 	unsigned sends;                         /* in the send queue */
+	unsigned sends_first;                   /* of them, in: */
+	uint16_t small[RDMA_SENDS];             /* a ring: slots of small messages */
 	struct remote *remotes, **remotes_tail; /* in the order in which they were asked for */
 	struct remote *remote_unposted;         /* of them, the first */
 	struct rdma_region *regions;
@@ -197,6 +200,17 @@ void rdma_shared_feed(struct rdma_device *d);
 void rdma_shared_add(struct rdma_conn *r);
 void rdma_shared_remove(struct rdma_conn *r);
 void rdma_shared_received(struct rdma_device *d, struct chunk *k, const struct ibv_wc *wc);
+
+/* rdma_small.c */
+/* Without memory for them it does without. */
+void rdma_small_open(struct rdma_device *d);
+void rdma_small_close(struct rdma_device *d);
+/* Copies v, for the at-th request from the first that is in the send queue.  False: too large, or
+ * no slot is free. */
+bool rdma_small_add(struct rdma_conn *r, unsigned at, const struct view *v,
+		    struct ibv_sge *ret_sge);
+/* The first `requests` of the send queue are done. */
+void rdma_small_done(struct rdma_conn *r, unsigned requests);
 
 #define RDMA_MANAGER "/dev/infiniband/rdma_cm"
 #define RDMA_MEMLOCK_MEND                                                                          \

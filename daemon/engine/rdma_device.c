@@ -125,16 +125,34 @@ static void rdma_moderate(struct rdma_device *d)
 		worker_feature(w, FEATURE_cq_moderation);
 }
 
+/* Of a connection's send queue. */
+struct rdma_size {
+	unsigned requests;
+	int sges;
+	uint32_t inline_bytes;
+};
+
+static const struct rdma_size rdma_size_roomy = { RDMA_SENDS, RDMA_SGES, RDMA_INLINE };
+/* At most a page.  Siw has 128 bytes for each request, whatever is in it, and others are taken for
+ * alike; more requests would cost the completion queue.  Rxe has 208 and what is in it, rounded up
+ * to a power of two, as is the number of requests and one. */
+static const struct rdma_size rdma_size_slim = { 16, 3, 80 };
+static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
+
+enum { RDMA_VENDOR_RXE = 0xffffff };
+
 /* Who lets connections share their receives wants them to need little memory. */
 static void rdma_device_size(struct rdma_device *d)
 {
-	bool slim = d->worker->options.srq && d->worker->options.qp_type != QP_UD;
-	int sges = slim ? RDMA_SLIM_SGES : RDMA_SGES;
+	const struct rdma_size *size = &rdma_size_roomy;
 
-	d->sends_max = slim ? RDMA_SLIM_SENDS : RDMA_SENDS;
-	d->inline_wanted = slim ? RDMA_SLIM_INLINE : RDMA_INLINE;
-	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), sges);
-	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), sges);
+	if (d->worker->options.srq && d->worker->options.qp_type != QP_UD)
+		size = d->limits.vendor_id == RDMA_VENDOR_RXE ? &rdma_size_slim_rxe
+							      : &rdma_size_slim;
+	d->sends_max = size->requests;
+	d->inline_wanted = size->inline_bytes;
+	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), size->sges);
+	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), size->sges);
 }
 
 static int rdma_device_open(struct rdma_device *d, struct reason *reason)

@@ -98,6 +98,7 @@ void rdma_queue_close(struct rdma_conn *r)
 		r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
 	}
 	rdma_remote_close(r);
+	rdma_small_done(r, r->sends);
 	/* Posted is sent, as with a socket: the acknowledgement of a client's last messages often
 	 * comes too late to complete them. */
 	stat_add(c->worker->stats.bytes_out, c->sending.bytes);
@@ -216,31 +217,30 @@ void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
 	wr->num_sge++;
 }
 
-/* Must the chain that ends here be heard of? */
+/* Must the chain that ends here be heard of?  What did not fit is for the next completion. */
 static bool rdma_queue_must_signal(const struct rdma_conn *r, bool all)
 {
 	return r->since.bytes > 0 || r->since.remotes > 0 ||
-	       r->since.requests >= r->device->sends_max / 2 || !all ||
-	       (r->conn->flags & CONN_WAITS_FOR_TX);
+	       r->since.requests > MIN(r->device->sends_max - 2, (unsigned)RDMA_UNSIGNALLED) ||
+	       (!all && r->signalled_count == 0) || (r->conn->flags & CONN_WAITS_FOR_TX);
 }
 
-/* Accounts for the first n views of tx, which were posted. */
-static void rdma_queue_posted(struct rdma_conn *r, unsigned n)
+/* Accounts for the first views of tx, which were posted as these. */
+static void rdma_queue_posted(struct rdma_conn *r, const struct ibv_send_wr *wr, unsigned n)
 {
 	struct conn *c = r->conn;
 	struct worker *w = c->worker;
 
-	while (n-- > 0) {
-		uint32_t bytes;
+	for (; n > 0; n--, wr++) {
+		const struct view *v = c->tx.head;
+		bool is_inline = wr->send_flags & IBV_SEND_INLINE;
 
-		assert(c->tx.head);
-		bytes = c->tx.head->len;
-		if (bytes > r->inline_max) {
-			bufq_take(&w->pool, &c->sending, &c->tx, bytes);
-			continue;
-		}
-		stat_add(w->stats.wr_inline, 1);
-		conn_sent(c, &c->tx, bytes, 0);
+		assert(v);
+		stat_add(w->stats.wr_inline, is_inline);
+		if (!is_inline && wr->sg_list->addr == (uintptr_t)v->data)
+			bufq_take(&w->pool, &c->sending, &c->tx, v->len);
+		else
+			conn_sent(c, &c->tx, v->len, 0);
 	}
 }
 
@@ -253,10 +253,12 @@ static bool rdma_queue_add(struct rdma_conn *r, struct rdma_send_chain *chain)
 		struct ibv_send_wr *wr = rdma_send_chain_add(chain, r, RDMA_REQUEST_SEND);
 
 		wr->opcode = IBV_WR_SEND;
-		wr->send_flags = v->len <= r->inline_max ? IBV_SEND_INLINE : 0;
 		rdma_send_chain_view(chain, wr, r->device, v);
 		chain->messages++;
-		r->since.bytes += v->len <= r->inline_max ? 0 : v->len;
+		if (v->len <= r->inline_max)
+			wr->send_flags = IBV_SEND_INLINE;
+		else if (!rdma_small_add(r, r->sends + chain->count - 1, v, wr->sg_list))
+			r->since.bytes += v->len;
 	}
 	return !v;
 }
@@ -293,7 +295,7 @@ static void rdma_queue_post(struct rdma_conn *r, struct rdma_send_chain *chain, 
 	error = ibv_post_send(r->id->qp, chain->requests, &bad); /* of either sign */
 	if (error != 0)
 		conn_failed(c, abs(error));
-	rdma_queue_posted(r, chain->messages);
+	rdma_queue_posted(r, last + 1 - chain->messages, chain->messages);
 }
 
 void rdma_queue_flush(struct conn *c)
@@ -331,6 +333,7 @@ static void rdma_queue_sent(struct rdma_conn *r)
 	r->signalled_first = (r->signalled_first + 1) % RDMA_SIGNALLED;
 	r->signalled_count--;
 	r->sends -= done.requests;
+	rdma_small_done(r, done.requests);
 	stat_add(s->wc_send, done.of[RDMA_REQUEST_SEND]);
 	stat_add(s->wc_read, done.of[RDMA_REQUEST_READ]);
 	stat_add(s->wc_write, done.of[RDMA_REQUEST_WRITE]);

@@ -105,6 +105,7 @@ int rdma_shared_open(struct rdma_device *d, struct reason *reason)
 				  ibv_get_device_name(d->verbs->device), strerror(errno));
 	d->cq_used += d->lent.max;
 	worker_feature(w, FEATURE_shared_receives);
+	rdma_small_open(d);
 	rdma_shared_feed(d);
 	return 0;
 }
@@ -114,6 +115,7 @@ void rdma_shared_close(struct rdma_device *d)
 	if (d->srq)
 		ibv_destroy_srq(d->srq);
 	rdma_lent_close(&d->lent, &d->worker->pool);
+	rdma_small_close(d);
 }
 
 void rdma_shared_feed(struct rdma_device *d)

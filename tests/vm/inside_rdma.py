@@ -131,6 +131,22 @@ def test_small_messages_are_inline_and_seldom_signalled(start_daemon, device):
     assert rdma["doorbells"] <= sends * 1.05 + 16  # receives are posted many at a time
 
 
+@pytest.mark.parametrize("size", [40, 128])
+def test_small_messages_over_small_queues(start_daemon, device, size):
+    """Send queues are short with `srq`, and take few bytes: but messages need not be signalled."""
+    daemon = start_daemon(section(device, srq="yes"))
+    client(daemon, "echo", 1, size, 400, 1)
+    daemon.wait_closed("r", accepted=1)
+    rdma = daemon.stats("r")["rdma"]
+    assert rdma["posted"]["send"] == 400
+    assert rdma["inline"] == (400 if size == 40 else 0)
+    assert rdma["signalled"] * 5 <= 400
+    client(daemon, "echo", 8, size, 200, 16)
+    daemon.wait_closed("r", accepted=9)
+    rdma = daemon.stats("r")["rdma"]
+    assert rdma["posted"]["send"] == rdma["completed"]["recv"] == 2000
+
+
 def test_batches_share_a_doorbell(start_daemon, device):
     daemon = start_daemon(section(device))
     client(daemon, "echo", 1, 16, 800, 16)
