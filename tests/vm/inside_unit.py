@@ -51,7 +51,8 @@ def clients():
     """Of the installed listeners, over both devices."""
     for name, address in ADDRESSES.items():
         for words in (("-C", 20), ("-C", 5, "-S", 65535)):
-            out = run("rping", "-c", "-V", "-v", "-a", address, "-p", 7174, *words)
+            # Its threads race at its end (inside_remote.py), when all is done.
+            out = run("rping", "-c", "-V", "-v", "-a", address, "-p", 7174, *words, check=False)
             assert out.count("ping data: ") == words[1], out
         for words in ((4, 4096, 50, 4), (1, 64, 200, 1)):
             out = run(BUILD / "vm/rdma_client", "echo", address, 7010, *words)

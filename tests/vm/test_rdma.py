@@ -50,7 +50,7 @@ def boot():
 
 
 def run_inside(shared):
-    run = [HERE / "vm.sh", "-t", "900", shared, "env", *ENVIRONMENT, sys.executable, "-B", "-m",
+    run = [HERE / "vm.sh", "-t", "1800", shared, "env", *ENVIRONMENT, sys.executable, "-B", "-m",
            "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--durations=8",
            "--junitxml=/vm/results.xml", *INSIDE]
     done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -86,7 +86,7 @@ def test_the_sandboxed_unit(tmp_path):
     reason = why_not() or (None if shutil.which("systemd-analyze") else "needs systemd")
     if reason:
         pytest.skip(reason)
-    run = [HERE / "vm.sh", "-S", "-t", "300", tmp_path, "env", *ENVIRONMENT, sys.executable, "-B",
+    run = [HERE / "vm.sh", "-S", "-t", "600", tmp_path, "env", *ENVIRONMENT, sys.executable, "-B",
            HERE / "inside_unit.py"]
     done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0 and done.stdout.endswith("ok\n"), f"{done.returncode}\n{done.stdout}"
