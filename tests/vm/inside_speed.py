@@ -2,7 +2,8 @@
 
 test_one_cpu() in a VM whose clock counts instructions: what else the host does is in the figures only
 where all wait.  test_two_cpus() in one whose CPUs are two threads of the host: what happens at once, at
-the price of noise."""
+the price of noise.  Who spins has a CPU of its own there: two on one of them would wait for each other's
+time slices."""
 import contextlib
 import json
 import re
@@ -25,8 +26,18 @@ def seconds(*words):
     return time.monotonic() - start
 
 
-def row(device, what, ours, other, unit, ratio):
-    print(f"{device:4} {what:40} {ours:10.3f} {other:10.3f} {unit:10} {ratio:5.2f}", flush=True)
+FORMAT = "{:4} {:28} {:20} {:>9} {:>9}  {:11} {:>5}  {}"
+
+
+def head(title):
+    print(f"\n{title}")
+    print(FORMAT.format("", "", "beside", "nbserved", "other", "", "ratio", "good"), flush=True)
+
+
+def row(device, what, other_name, ours, other, unit):
+    good = "> 1" if unit == "MB/s" else "< 1"
+    print(FORMAT.format(device, what, other_name, f"{ours:.3f}", f"{other:.3f}", unit, f"{ours / other:.2f}", good),
+          flush=True)
 
 
 @contextlib.contextmanager
@@ -53,7 +64,7 @@ def rping(daemon, device):
         with peer("rping", "-s", "-a", address, "-p", str(PEER_PORT)):
             theirs.append(seconds(*rping_words(address, PEER_PORT, 1000)))
     a, b = min(ours), min(theirs)  # who waits for the host, waits by the host's clock
-    row(device, "rping -C 1000, rping -s", a, b, "s", a / b)
+    row(device, "rping -C 1000", "rping -s", a, b, "s")
 
 
 def eight_at_once(daemon, device):
@@ -68,8 +79,8 @@ def eight_at_once(daemon, device):
         assert ended <= {0, 255}, ended  # 255: rping's race at its end, see inside_remote.py
         at_once = time.monotonic() - start
         ratios.append((at_once / in_turn, at_once, in_turn))
-    ratio, at_once, in_turn = sorted(ratios)[ROUNDS // 2]
-    row(device, "8 x rping -C 200, one by one", at_once, in_turn, "s", ratio)
+    _, at_once, in_turn = sorted(ratios)[ROUNDS // 2]
+    row(device, "8 x rping -C 200, at once", "nbserved, in turn", at_once, in_turn, "s")
 
 
 def fio_words(*words):
@@ -95,22 +106,23 @@ def fio(daemon, device):
                 with peer(*fio_words(f"--port={PEER_PORT}", "--rw=read", f"--bs={size}", "--size=1g")):
                     theirs.append(fio_bandwidth(address, PEER_PORT, verb, size))
             a, b = statistics.median(ours), statistics.median(theirs)
-            row(device, f"fio verb={verb} {size}, fio's server", a, b, "MB/s", a / b)
+            row(device, f"fio verb={verb} {size}", "fio's server", a, b, "MB/s")
 
 
-def echo(daemon, device):
-    address, port = daemon.addresses("echo")[0]
+def echo(daemon, device, name):
+    address, port = daemon.addresses(name)[0]
     for depth in (1, 16):
-        before = daemon.stats("echo")["rdma"]
+        before = daemon.stats(name)["rdma"]
         inside_rdma.must(inside_rdma.CLIENT, "echo", address, port, 1, 64, 4000, depth)
-        daemon.wait_closed("echo")
-        after = daemon.stats("echo")["rdma"]
+        daemon.wait_closed(name)
+        after = daemon.stats(name)["rdma"]
         sends = after["posted"]["send"] - before["posted"]["send"]
-        print(f"{device:4} echo 64 B, {depth:2} in flight: for each "
-              f"{(after['doorbells'] - before['doorbells']) / sends:.2f} doorbells, {(after['signalled'] - before['signalled']) / sends:.3f} signalled", flush=True)
+        each = {key: (after[key] - before[key]) / sends for key in ("doorbells", "signalled")}
+        print(f"{device:4} echo 64 B, {SRQ[name]}, {depth:2} in flight: {each['doorbells']:.2f} doorbells and "
+              f"{each['signalled']:.3f} signalled for each echo", flush=True)
 
 
-def latency(daemon, device, name, wait, *options):
+def latency(daemon, device, name, wait, *options, client_on=(), peer_on=()):
     """A ping-pong beside perftest's own, one way, in the median; both sides sleep, or both spin.
 
     Of perftest's, few: over rxe it loses an event among some hundred, and sleeps for ever."""
@@ -119,33 +131,33 @@ def latency(daemon, device, name, wait, *options):
              "-p", str(PEER_PORT), *options]
     ours, theirs = [], []
     for _ in range(ROUNDS):
-        ours.append(int(inside_rdma.must(inside_rdma.CLIENT, "latency", address, port, 64, 2000, wait)) / 2000)
+        ours.append(int(inside_rdma.must(*client_on, inside_rdma.CLIENT, "latency", address, port, 64, 2000, wait)) / 2000)
         try:
-            with peer(*words):
-                out = inside_rdma.must(*words, address)
+            with peer(*peer_on, *words):
+                out = inside_rdma.must(*client_on, *words, address)
         except subprocess.TimeoutExpired:
             print(f"{device:4} {' '.join(words)} did not end", flush=True)
             return
         theirs.append(float(re.search(r"^ *64 +\d+ +\S+ +\S+ +(\S+)", out, re.M)[1]))
     a, b = statistics.median(ours), statistics.median(theirs)
-    row(device, f"echo 64 B, {name}, ib_send_lat", a, b, "us one way", a / b)
+    row(device, f"echo 64 B, both {wait}", "ib_send_lat", a, b, "us one way")
 
 
-def idle(daemon, device, count):
+def idle(daemon, device, name, count):
     """Connections that nobody uses: the memory of each, and the CPU time of all."""
     pid = daemon.process.pid
-    with inside_rdma.holding(daemon, 4, "srq"):
+    with inside_rdma.holding(daemon, 4, name):
         before = memory(pid)
         with contextlib.ExitStack() as clients:
             for _ in range(count // 20):
-                clients.enter_context(inside_rdma.holding(daemon, 20, "srq"))
-            wait_until(lambda: daemon.stats("srq")["connections"]["open"] == count + 4, "connected")
+                clients.enter_context(inside_rdma.holding(daemon, 20, name))
+            wait_until(lambda: daemon.stats(name)["connections"]["open"] == count + 4, "connected")
             each = (memory(pid) - before) / count
             time.sleep(1)  # it has answered us
             start = cpu_ns(pid)
             time.sleep(5)
             used = cpu_ns(pid) - start
-    print(f"{device:4} idle, srq = yes: {each:.1f} KiB for each of {count} connections; CPU time of all threads "
+    print(f"{device:4} idle, {SRQ[name]}: {each:.1f} KiB for each of {count} connections; CPU time of all threads "
           f"in 5 s {used} ns", flush=True)
 
 
@@ -159,24 +171,25 @@ def cpu_ns(pid):
     return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
-def head():
-    print(f"\n{'':4} {'what, beside what':40} {'nbserved':>10} {'other':>10} {'':10} ratio")
+SRQ = {"echo": "srq = no", "srq": "srq = yes"}
 
 
 def test_one_cpu(start_daemon, device):
     daemon = start_daemon("".join(inside_rdma.section(device, name, name) for name in ("rping", "fio", "echo"))
                           + inside_rdma.section(device, "srq", "echo", srq="yes"))
-    head()
+    head("One CPU, whose clock counts instructions")
     rping(daemon, device)
     fio(daemon, device)
     latency(daemon, device, "echo", "sleep", "-e")
-    echo(daemon, device)
-    idle(daemon, device, 200)
+    for name in SRQ:
+        echo(daemon, device, name)
+    idle(daemon, device, "echo", 100)
+    idle(daemon, device, "srq", 200)
 
 
 def test_two_cpus(start_daemon, device):
     daemon = start_daemon(inside_rdma.section(device, "rping", "rping", workers=2)
-                          + inside_rdma.section(device, "busy-poll", "echo", busy_poll="100ms"))
-    head()
+                          + inside_rdma.section(device, "busy-poll", "echo", busy_poll="100ms", cpus="0"))
+    head("Two CPUs, threads of this host")
     eight_at_once(daemon, device)
-    latency(daemon, device, "busy-poll", "spin")
+    latency(daemon, device, "busy-poll", "spin", client_on=("taskset", "-c", "1"), peer_on=("taskset", "-c", "0"))
