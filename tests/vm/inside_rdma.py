@@ -6,7 +6,6 @@ import ctypes
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from conftest import BUILD, listener, start_daemon, wait_until  # noqa: E402,F40
 
 CLIENT = str(BUILD / "vm/rdma_client")
 ADDRESSES = {"rxe": "10.9.0.1", "siw": "10.9.1.1"}
-LIMIT = 30
+LIMIT = 90  # seconds; generous, for a busy host that emulates a CPU
 
 
 def run(*words, **options):
@@ -80,6 +79,17 @@ def client(daemon, mode, *words, name="r", check=True):
     if check:
         assert done.returncode == 0, f"{mode} {words}: {done.returncode}\n{done.stdout}{daemon.log()}"
     return done.stdout
+
+
+@contextlib.contextmanager
+def running(*words, **options):
+    """A process that does not outlive the test: a device that has users cannot be deleted."""
+    process = subprocess.Popen([str(word) for word in words], **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @contextlib.contextmanager
@@ -313,12 +323,10 @@ def test_killed_clients_leave_nothing(start_daemon, device):
     start, descriptors = resources()[f"{device}0"], daemon.descriptors()
     host, port = daemon.addresses("r")[0]
     for count in range(3):
-        flood = subprocess.Popen([CLIENT, "echo", host, str(port), "4", "4096", "1000000", "8"])
-        wait_until(lambda: daemon.stats("r")["connections"]["open"] == 4, "connected")
-        bytes_in = daemon.stats("r")["bytes_in"]
-        wait_until(lambda: daemon.stats("r")["bytes_in"] > bytes_in, "traffic")
-        flood.send_signal(signal.SIGKILL)
-        flood.wait()
+        with running(CLIENT, "echo", host, port, 4, 4096, 1000000, 8):
+            wait_until(lambda: daemon.stats("r")["connections"]["open"] == 4, "connected")
+            bytes_in = daemon.stats("r")["bytes_in"]
+            wait_until(lambda: daemon.stats("r")["bytes_in"] > bytes_in, "traffic")
         wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "gone")
     wait_until(lambda: resources()[f"{device}0"] == start, f"resources: {start} {resources()}")
     assert daemon.descriptors() == descriptors
@@ -372,12 +380,10 @@ def test_shared_receives_survive_killed_clients(start_daemon, device):
     with holding(daemon, 2):
         free = daemon.stats("r")["pool"]["free"]
         for size in (4096, 3000, 64, 4096, 4096):
-            flood = subprocess.Popen([CLIENT, "echo", host, str(port), "4", str(size), "1000000", "8"])
-            wait_until(lambda: daemon.stats("r")["connections"]["open"] == 6, "connected")
-            bytes_in = daemon.stats("r")["bytes_in"]
-            wait_until(lambda: daemon.stats("r")["bytes_in"] > bytes_in + 100000, "traffic")
-            flood.kill()
-            flood.wait()
+            with running(CLIENT, "echo", host, port, 4, size, 1000000, 8):
+                wait_until(lambda: daemon.stats("r")["connections"]["open"] == 6, "connected")
+                bytes_in = daemon.stats("r")["bytes_in"]
+                wait_until(lambda: daemon.stats("r")["bytes_in"] > bytes_in + 100000, "traffic")
             wait_until(lambda: daemon.stats("r")["connections"]["open"] == 2, "gone")
         assert client(daemon, "echo", 2, 3000, 100, 4) == "ok 200\n"
         wait_until(lambda: shared_are_back(daemon, free), "no buffer is lost")
@@ -387,10 +393,8 @@ def test_shared_receives_and_a_client_that_takes_no_answers(start_daemon):
     daemon = start_daemon(section("rxe", **SHARED))
     host, port = daemon.addresses("r")[0]
     with holding(daemon, 1) as other:
-        greedy = subprocess.Popen([CLIENT, "send", host, str(port), "4096", "2000"])
-        wait_until(lambda: daemon.stats("r")["connections"]["closed"]["protocol"] == 1, "the greedy one is out")
-        greedy.kill()
-        greedy.wait()
+        with running(CLIENT, "send", host, port, 4096, 2000):
+            wait_until(lambda: daemon.stats("r")["connections"]["closed"]["protocol"] == 1, "the greedy one is out")
         assert client(daemon, "echo", 1, 3000, 20, 4) == "ok 20\n"
         assert other.poll() is None
 
@@ -418,15 +422,11 @@ def test_shared_receives_and_many_clients_that_take_no_answers(start_daemon):
     """None of them is greedy, but together they take all; the others wait for 5 s or so."""
     daemon = start_daemon(section("rxe", **SHARED))
     host, port = daemon.addresses("r")[0]
-    silent = [subprocess.Popen([CLIENT, "send", host, str(port), "4096", "20"], stdin=subprocess.PIPE)
-              for _ in range(12)]
-    try:
+    with contextlib.ExitStack() as silent:
+        for _ in range(12):
+            silent.enter_context(running(CLIENT, "send", host, port, 4096, 20, stdin=subprocess.PIPE))
         wait_until(lambda: daemon.stats("r")["pool"]["starved"] > 0, "no receives are left")
         assert client(daemon, "echo", 1, 3000, 20, 4) == "ok 20\n"
-    finally:
-        for process in silent:
-            process.kill()
-            process.communicate()
     assert daemon.stats("r")["connections"]["closed"]["error"] > 0
 
 
@@ -458,11 +458,17 @@ def test_datagrams_of_every_size_come_back(start_daemon):
 
 
 def test_datagrams_of_many_clients(start_daemon):
-    daemon = start_daemon(datagram_section(workers=2, idle_timeout="1s"))
+    daemon = start_daemon(datagram_section(workers=2))
     assert datagrams(daemon, "echo", 40, 200, 5) == "ok 200\n"
     assert daemon.stats("d")["connections"]["accepted"] == 40
-    daemon.wait_closed("d", accepted=40)
-    assert daemon.stats("d")["connections"]["closed"]["idle"] == 40
+
+
+def test_silent_clients_of_datagrams_are_forgotten(start_daemon):
+    daemon = start_daemon(datagram_section(idle_timeout="300ms"))
+    assert datagrams(daemon, "echo", 3, 200, 5) == "ok 15\n"
+    wait_until(lambda: daemon.stats("d")["connections"]["open"] == 0, "nobody is left")
+    connections = daemon.stats("d")["connections"]
+    assert connections["closed"]["idle"] == connections["accepted"] >= 3  # who is slow comes again
 
 
 def test_clients_of_datagrams_are_bounded(start_daemon):
@@ -553,16 +559,12 @@ def test_iwarp_has_no_unreliable_connections(start_daemon):
 def flooding(daemon, name="r", count=4, size=4096):
     """A client under load; it may be killed."""
     host, port = daemon.addresses(name)[0]
-    flood = subprocess.Popen([CLIENT, "echo", host, str(port), str(count), str(size), "1000000", "8"],
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    with running(CLIENT, "echo", host, port, count, size, 1000000, 8, stdout=subprocess.DEVNULL,
+                 stderr=subprocess.DEVNULL) as flood:
         wait_until(lambda: daemon.stats(name)["connections"]["open"] == count, "connected")
         bytes_in = daemon.stats(name)["bytes_in"]
         wait_until(lambda: daemon.stats(name)["bytes_in"] > bytes_in + 50000, "traffic")
         yield flood
-    finally:
-        flood.kill()
-        flood.wait()
 
 
 def serves(daemon, name="r"):
