@@ -54,7 +54,7 @@ static int run_log_level(struct ctl *ctl)
 const struct command command_log_level = {
 	.name = "log-level",
 	.arguments = "LEVEL",
-	.summary = "how much the daemon logs, until it restarts",
+	.summary = "how much the daemon logs, until the next reload or start",
 	.details =
 		"LEVEL is one of the configuration's `log-level`: error, warning, info, debug.\n",
 	.example = "nbctl log-level debug",

@@ -29,7 +29,8 @@ enum action {
 
 static const char usage[] =
 	"usage: nbserved [OPTION]...\n"
-	"Serves echo, discard and chargen over epoll and io_uring, and shows what each costs.\n"
+	"The far end of network and storage benchmarks, over epoll, io_uring and RDMA: serves\n"
+	"what the listeners and exports of FILE say, see nbserved.ini(5).\n"
 	"\n"
 	"  -c, --config FILE      the configuration (default " DEFAULT_CONFIG ")\n"
 	"      --check-config     say whether FILE is good, open nothing\n"

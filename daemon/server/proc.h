@@ -1,6 +1,6 @@
 /* What threads of this process cost, from /proc/self/task.  Main thread only.
  *
- * Works alike for our own threads and for the kernel's that serve a worker's ring: `iou-sqp-PID`
+ * Works alike for our own threads and for the kernel's that serve a worker's ring: `iou-sqp-TID`
  * (SQPOLL) and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process.  Threads of a
  * store that work for a worker have the name `store-TID`. */
 #pragma once
