@@ -60,6 +60,15 @@ static inline uint64_t clock_coarse_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* GCC 12's thread sanitizer does not know that sem_clockwait() orders what was written before
+ * sem_post(). */
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define sem_taken(sem) __tsan_acquire(sem)
+#else
+#define sem_taken(sem) (void)(sem)
+#endif
+
 /* Takes sem; false: it could not before end_ns (CLOCK_MONOTONIC). */
 static inline bool sem_wait_until(sem_t *sem, uint64_t end_ns)
 {
@@ -69,5 +78,7 @@ static inline bool sem_wait_until(sem_t *sem, uint64_t end_ns)
 	do
 		rc = sem_clockwait(sem, CLOCK_MONOTONIC, &end);
 	while (rc < 0 && errno == EINTR);
+	if (rc == 0)
+		sem_taken(sem);
 	return rc == 0;
 }
