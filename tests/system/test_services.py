@@ -120,10 +120,13 @@ def test_a_slow_reader_gets_every_byte(start_daemon, engine):
 
 
 def connection_of(daemon, client):
-    for connection in daemon.call("ListConnections")["connections"]:
-        if connection["peer"] == client.peer():
-            return connection
-    return pytest.fail(f"{client.peer()} is not listed")
+    """As soon as it is accepted."""
+
+    def find():
+        listed = daemon.call("ListConnections")["connections"]
+        return next((c for c in listed if c["peer"] == client.peer()), None)
+
+    return wait_until(find, f"{client.peer()} is listed")
 
 
 def push_until_stuck(daemon, client, limit):
