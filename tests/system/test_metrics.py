@@ -210,14 +210,14 @@ def test_an_address_in_use_exits_2(daemon, exporter):
 
 
 class Prometheus:
-    """Scrapes `targets`, {job: HOST:PORT}, every half second."""
+    """Scrapes `targets`, {job: HOST:PORT}, every second."""
 
     def __init__(self, directory, host, port, targets):
         jobs = [
             {"job_name": job, "static_configs": [{"targets": [target]}]}
             for job, target in targets.items()
         ]
-        config = {"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"}}
+        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}}
         path = directory / "prometheus.yml"
         path.write_text(json.dumps({**config, "scrape_configs": jobs}))  # JSON is YAML, too
         self.url = f"http://{host}:{port}"
@@ -318,12 +318,15 @@ def test_prometheus_scrapes_both_and_the_dashboard_has_data(daemon, prometheus):
                 lambda: len([r for r in prometheus.query(f"{rate} > 0")]) == len(ENGINES),
                 f"{job}: operations of each listener\n{prometheus.get('/api/v1/targets')}",
             )
-            assert prometheus.query(f'up{{job="{job}"}}')[0]["value"][1] == "1"
             labels = f'{{job="{job}", service="echo"}}'
             buckets = f"rate(nbserved_operation_latency_seconds_bucket{labels}[30s])"
-            quantiles = prometheus.query(f"histogram_quantile(0.5, {buckets})")
-            assert len(quantiles) == len(ENGINES)
-            assert all(0 < float(q["value"][1]) < 10 for q in quantiles)
+            median = f"histogram_quantile(0.5, {buckets})"
+            # On a busy machine a scrape may have been too slow, or none was sampled yet.
+            wait_until(lambda up=f'up{{job="{job}"}} == 1': prometheus.query(up), f"{job} is up")
+            wait_until(
+                lambda some=f"{median} > 0 < 10": len(prometheus.query(some)) == len(ENGINES),
+                f"{job}: latencies of each listener",
+            )
         types = prometheus.get("/api/v1/metadata")
         assert types["nbserved_operations_total"][0]["type"] == "counter"
         assert types["nbserved_operation_latency_seconds"][0]["type"] == "histogram"

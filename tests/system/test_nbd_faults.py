@@ -276,12 +276,13 @@ def test_what_was_acknowledged_survives_a_kill(engine, store, tmp_path):
                 client.request(READ, block * 4096, 8)
                 found_block, found = struct.unpack(">II", client.reply(8)[1])
                 assert (found_block, found >= wanted) == (block, True)
-            killer = threading.Timer(chosen.uniform(0.05, 0.3), daemon.process.kill)
-            killer.start()
-            written = {}
+            killer = threading.Timer(chosen.uniform(0, 0.2), daemon.process.kill)
+            written, most = {}, version + chosen.randrange(50, 200)
             try:
                 while True:
                     version += 1
+                    if version == most:  # it has had the time to promise something
+                        killer.start()
                     block = chosen.randrange(SIZE // 4096)
                     fua = chosen.random() < 0.3
                     payload = struct.pack(">II", block, version) * 512

@@ -66,7 +66,7 @@ def test_who_waits_for_a_hung_device_is_given_up_in_the_end(faulty):
         client.request(READ, 0, 4096)
         wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is under way")
         terminate_twice(faulty)
-        threading.Timer(3, faulty.say, [""]).start()  # the worker has given up after two seconds
+        threading.Timer(2.5, faulty.say, [""]).start()  # the worker gives up after 2 s, the daemon 5
         faulty.stop()
 
 
