@@ -385,8 +385,6 @@ static void worker_free(struct worker *w)
 /* Until it has started.  One that hangs is left as it is. */
 static int worker_await_start(struct worker *w, struct reason *reason)
 {
-	int rc;
-
 	if (!sem_wait_until(&w->started, clock_ns() + WORKER_START_NS)) {
 		const char *export = atomic_load(&w->attaching);
 
@@ -396,12 +394,11 @@ static int worker_await_start(struct worker *w, struct reason *reason)
 				  export ? ": it waits for the file of export '" : "",
 				  export ? export : "", export ? "'" : "");
 	}
-	rc = w->start_result;
-	if (rc < 0) {
+	if (w->start_result < 0) {
 		*reason = w->start_reason;
 		worker_await_end(w, UINT64_MAX);
 	}
-	return rc;
+	return w->start_result;
 }
 
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,

@@ -197,7 +197,7 @@ struct worker {
 	bool lives;    /* it was started, and has not been joined */
 	sem_t started; /* posted by it when it has started, or could not: then there is a reason */
 	sem_t ended;   /* ... and at its very end */
-	_Atomic int start_result; /* set last: what the thread has written is visible behind it */
+	int start_result;
 	struct reason start_reason;
 	const char *_Atomic attaching; /* the export that it opens while it starts; NULL: none */
 	_Atomic int tid;

@@ -46,15 +46,10 @@ static inline void *bench_alloc(size_t size)
 	return memset(b, 0, size);
 }
 
-/* Not by sem_clockwait(), which ThreadSanitizer does not know: what came before is visible then. */
 static inline void await(sem_t *event)
 {
-	struct timespec end;
-
-	clock_gettime(CLOCK_REALTIME, &end);
-	end.tv_sec += TIMEOUT_S;
-	while (sem_timedwait(event, &end) < 0)
-		assert_int_equal(errno, EINTR);
+	if (!sem_wait_until(event, clock_ns() + TIMEOUT_S * (uint64_t)NS_PER_S))
+		fail_msg("nothing has happened in %d s", TIMEOUT_S);
 }
 
 /* ---- The owner ---- */
