@@ -209,28 +209,29 @@ bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text)
 
 /* ---- What else there is ---- */
 
-static bool status_start(struct nbd_command *d)
-{
-	size_t bytes = IO_EXTENTS_MAX * sizeof(struct io_extent);
+enum { STATUS_REPLY_MAX = NBD_STATUS_HEADER_MAX + IO_EXTENTS_MAX * NBD_STATUS_EXTENT_MAX };
 
-	nbd_part_room(d, 0, bytes);
-	if (d->data.bytes < bytes || d->data.views > 1) {
-		nbd_part_drop(d);
+/* The extents, and then the reply, are in the same memory. */
+static void status_start(struct nbd_command *d)
+{
+	size_t bytes = MAX(STATUS_REPLY_MAX, IO_EXTENTS_MAX * sizeof(struct io_extent));
+	struct view *v = conn_room(d->conn->worker, 0, bytes, NBD_ALIGN);
+
+	if (!v) {
 		conn_starved(d->conn);
 		nbd_command_stall(d);
-		return false;
+		return;
 	}
-	d->io.extents = (struct io_extent *)(void *)d->data.head->data;
+	bufq_push(&d->data, v);
+	d->io.extents = (struct io_extent *)(void *)v->data;
 	nbd_part_submit(d, IO_block_status, d->request.length);
-	return true;
 }
 
 static bool status_answer(struct nbd_command *d)
 {
 	struct conn *c = d->conn;
 	struct nbd_extent extents[IO_EXTENTS_MAX];
-	uint8_t reply[NBD_STATUS_HEADER_MAX + IO_EXTENTS_MAX * NBD_STATUS_EXTENT_MAX];
-	size_t bytes;
+	struct view *v = d->data.head;
 
 	if (d->result < 0)
 		return nbd_command_reply(d, nbd_error_of(d->result),
@@ -240,10 +241,10 @@ static bool status_answer(struct nbd_command *d)
 			.length = d->io.extents[i].length,
 			.state = d->io.extents[i].hole ? NBD_STATE_HOLE | NBD_STATE_ZERO : 0,
 		};
-	bytes = nbd_build_block_status(reply, nbd_of(c)->terms.mode, &d->request, extents,
-				       d->io.extent_count);
-	if (conn_write(c, reply, bytes) < 0)
-		return false;
+	v->len = (uint32_t)nbd_build_block_status(v->data, nbd_of(c)->terms.mode, &d->request,
+						  extents, d->io.extent_count);
+	d->data.bytes = v->len;
+	bufq_splice(&c->tx, &d->data);
 	conn_op_reply(c, d->operation, d->start_ns);
 	nbd_command_put(d);
 	return true;
@@ -371,9 +372,11 @@ static bool nbd_step(struct conn *c)
 	return nbd_next_request(c);
 }
 
+/* Who has no memory for its answer must not hold up another: that may hold the memory. */
 static void nbd_answer_finished(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
+	struct nbd_command *waiting = NULL, **end = &waiting;
 
 	while (n->finished && !(c->flags & CONN_CLOSING)) {
 		struct nbd_command *d = n->finished;
@@ -383,13 +386,17 @@ static void nbd_answer_finished(struct conn *c)
 			n->last = &n->finished;
 		if (command_answer(d))
 			continue;
-		d->next = n->finished;
-		n->finished = d;
-		if (!d->next)
-			n->last = &d->next;
-		conn_starved(c);
-		return;
+		d->next = NULL;
+		*end = d;
+		end = &d->next;
 	}
+	if (!waiting)
+		return;
+	*end = n->finished;
+	if (!n->finished)
+		n->last = end;
+	n->finished = waiting;
+	conn_starved(c);
 }
 
 /* Has a request begun to arrive, and does nothing but the client keep us from the rest? */
