@@ -133,10 +133,10 @@ struct rdma_size {
 };
 
 static const struct rdma_size rdma_size_roomy = { RDMA_SENDS, RDMA_SGES, RDMA_INLINE };
-/* At most a page.  Siw has 128 bytes for each request, whatever is in it, and others are taken for
- * alike; more requests would cost the completion queue.  Rxe has 208 and what is in it, rounded up
+/* A page.  Siw has 128 bytes for each request, whatever is in it, and others are taken for alike:
+ * the completion queue has room for a thousand of them.  Rxe has 208 and what is in it, rounded up
  * to a power of two, as is the number of requests and one. */
-static const struct rdma_size rdma_size_slim = { 16, 3, 80 };
+static const struct rdma_size rdma_size_slim = { RDMA_SENDS, 3, 80 };
 static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
 
 enum { RDMA_VENDOR_RXE = 0xffffff };
