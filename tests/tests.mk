@@ -45,7 +45,7 @@ check-vm: ## as root: RDMA on software devices, in a VM
 	$(Q)$(PYTEST) tests/vm/test_rdma.py
 
 # With both, one after the other: the second tells what it can even if the first could not.
-bench_vm = tests/vm/vm.sh -t 900 $(1) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
+bench_vm = tests/vm/vm.sh -t 1800 $(1) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
 	pytest -p no:cacheprovider -s -q --no-header --tb=short tests/vm/inside_speed.py -k $(2)
 bench-vm: ## as root: the RDMA services beside the servers of rping, fio and perftest, in two VMs
 	@tools/deps.sh build rdma test vm
