@@ -55,9 +55,10 @@ void nbd_expect_input(struct conn *c, uint64_t timeout_ns)
 {
 	struct nbd_conn *n = nbd_of(c);
 	uint64_t now = c->worker->now_ns;
+	/* Its input is paused, or there is no memory for it: nothing can come. */
+	bool deaf = c->flags & (CONN_RECV_OFF | CONN_STARVED);
 
-	/* While there is no memory to receive into, it is we who are late. */
-	if (c->deadline_ns && n->seen_bytes == c->bytes_in && !(c->flags & CONN_STARVED)) {
+	if (c->deadline_ns && n->seen_bytes == c->bytes_in && !deaf) {
 		if (now >= c->deadline_ns)
 			conn_close(c, CONN_END_PROTOCOL);
 		return;

@@ -1,0 +1,145 @@
+/* Service `nbd` when there is no memory for an answer: with a store whose requests end when the
+ * test says so. */
+#include "service_case.h"
+
+#include "nbd_proto.h"
+#include "store.h"
+
+enum { CHUNK = 4096, SIZE = 1 << 20, GO = 4 + 16 + 6, REQUEST = 28, REPLY = 16 };
+
+extern const struct service service_nbd;
+
+static struct io *submitted[4];
+static unsigned submitted_count;
+
+static void late_submit(struct io *io)
+{
+	assert_true(submitted_count < ARRAY_SIZE(submitted));
+	submitted[submitted_count++] = io;
+}
+
+static const struct store store_late = { .name = "late", .submit = late_submit };
+
+static const uint8_t go[GO] = "\0\0\0\3"
+			      "IHAVEOPT\0\0\0\7\0\0\0\6"
+			      "\0\0\0\0\0";
+
+/* One whose cookie is `type`. */
+static void ask(struct service_case *t, uint8_t type)
+{
+	const uint8_t request[REQUEST] = {
+		0x25, 0x60, 0x95, 0x13, [7] = type, [15] = type, [26] = CHUNK >> 8
+	};
+
+	case_input(t, request, sizeof(request), sizeof(request));
+}
+
+struct late {
+	struct export_options options;
+	struct export export;
+	struct mount mount;
+	struct service_case *t;
+};
+
+static void late_start(struct late *l)
+{
+	l->options = (struct export_options){ .size = SIZE, .queue_depth = 4 };
+	l->export =
+		(struct export){ .name = "late", .options = &l->options, .size = SIZE, .align = 1 };
+	l->t = case_new(&service_nbd, 16, CHUNK);
+	l->mount = (struct mount){ .export = &l->export,
+				   .store = &store_late,
+				   .worker = &l->t->worker };
+	l->t->worker.mounts = &l->mount;
+	l->t->worker.mount_count = 1;
+	submitted_count = 0;
+	case_input(l->t, go, sizeof(go), sizeof(go));
+}
+
+static void late_finish(struct late *l, unsigned i)
+{
+	io_finish(submitted[i], 0);
+	case_turns(l->t);
+}
+
+static void an_answer_without_memory_holds_up_none_that_has_it(void **state)
+{
+	struct late l;
+	struct worker *w;
+	struct chunk *taken[16];
+	unsigned count = 0;
+	size_t before;
+
+	(void)state;
+	late_start(&l);
+	w = &l.t->worker;
+	ask(l.t, NBD_CMD_TRIM);
+	ask(l.t, NBD_CMD_READ);
+	assert_int_equal(submitted_count, 2);
+	while (w->pool.free_count > 0)
+		taken[count++] = chunk_get(&w->pool);
+	if (w->scratch)
+		w->scratch->used = CHUNK;
+	before = l.t->out_bytes;
+	io_finish(submitted[0], 0);
+	late_finish(&l, 1);
+	assert_int_equal(l.t->out_bytes - before, REPLY + CHUNK); /* what was read */
+	assert_int_equal(l.t->out[before + REPLY - 1], NBD_CMD_READ);
+	assert_true(w->starved == l.t->conn);
+	assert_true(w->pool.free_count > 0);
+	w->starved = NULL;
+	l.t->conn->flags &= ~(uint32_t)CONN_STARVED;
+	conn_ready(l.t->conn);
+	case_turns(l.t);
+	assert_int_equal(l.t->out_bytes - before, REPLY + CHUNK + REPLY);
+	assert_int_equal(l.t->out[l.t->out_bytes - 1], NBD_CMD_TRIM);
+	while (count > 0)
+		chunk_put(&w->pool, taken[--count]);
+	case_free(l.t);
+}
+
+/* Time passes, and the worker looks at its connections. */
+static void pass(struct service_case *t, uint64_t seconds)
+{
+	assert_non_null(t->conn);
+	t->worker.now_ns += seconds * NS_PER_S;
+	if (t->conn->deadline_ns && t->worker.now_ns >= t->conn->deadline_ns)
+		conn_ready(t->conn);
+	case_turns(t);
+}
+
+static void nobody_is_late_with_input_that_is_paused(void **state)
+{
+	static const uint8_t half[2000];
+	struct late l;
+
+	(void)state;
+	late_start(&l);
+	l.t->worker.held_max = CHUNK + sizeof(half);
+	l.t->room = 0;
+	ask(l.t, NBD_CMD_READ);
+	late_finish(&l, 0);
+	ask(l.t, NBD_CMD_WRITE);
+	case_input(l.t, half, sizeof(half), sizeof(half));
+	late_finish(&l, 1);
+	assert_true(l.t->recv_off); /* until it reads */
+	for (unsigned i = 0; i < 3; i++)
+		pass(l.t, 31);
+	assert_non_null(l.t->conn);
+	case_take(l.t, SIZE_MAX);
+	assert_false(l.t->recv_off);
+	pass(l.t, 31);
+	assert_null(l.t->conn);
+	assert_int_equal(l.t->ends[CONN_END_PROTOCOL], 1);
+	case_free(l.t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_answer_without_memory_holds_up_none_that_has_it),
+		cmocka_unit_test(nobody_is_late_with_input_that_is_paused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
