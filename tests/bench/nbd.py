@@ -6,9 +6,10 @@
 
 One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine,
 visits each server in turn, and in reverse order in every other round.  The first server runs twice:
-how far the two differ is the noise.  Servers and client share all CPUs; what asks for one thing at
-a time is measured a second time on one CPU, for on several it is mostly the time that an idle CPU
-takes to wake up (in a virtual machine tens of microseconds).  CPU time is that of the server's
+how far the two differ is the noise.  Servers and client share all CPUs.  What asks for one thing at
+a time is mostly the time that an idle CPU takes to wake up (in a virtual machine tens of
+microseconds), so it is measured again while idle CPUs are kept from sleeping (as root, where
+cpuidle has a state that polls), and on one CPU.  CPU time is that of the server's
 process, of its threads in the kernel, and of children that have ended.  "fio-alone" is the limit:
 fio with its io_uring engine on the file itself, without a server.
 
@@ -18,12 +19,14 @@ without a network, by the stores alone.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -246,7 +249,15 @@ def makers(options):
             yield maker
 
 
-def compare_jobs(options, cpus, kind):
+@contextlib.contextmanager
+def sleepless_cpus():
+    """Idle CPUs wait by polling while this lasts: see pm_qos_interface in the kernel's documents."""
+    with open("/dev/cpu_dma_latency", "wb", buffering=0) as file:
+        file.write(struct.pack("i", 0))
+        yield
+
+
+def compare_jobs(options, cpus, kind, note=""):
     """The jobs whose name ends so, of those that were asked for."""
     words = options.only.split(",")
     jobs = {name: job for name, job in JOBS.items()
@@ -261,7 +272,7 @@ def compare_jobs(options, cpus, kind):
                 uri = f"--uri=nbd://127.0.0.1:{server.port}/{export}"
                 server.target_options = ["--ioengine=nbd", uri]
         for name, job in jobs.items():
-            compare(servers, name + (", one CPU" if len(cpus) == 1 else ""), job, options)
+            compare(servers, name + note, job, options)
 
 
 def main():
@@ -286,7 +297,10 @@ def main():
         )
     try:
         compare_jobs(options, ALL_CPUS, "")
-        compare_jobs(options, {min(ALL_CPUS)}, "depth 1")
+        if os.access("/dev/cpu_dma_latency", os.W_OK):
+            with sleepless_cpus():
+                compare_jobs(options, ALL_CPUS, "depth 1", ", no CPU sleeps")
+        compare_jobs(options, {min(ALL_CPUS)}, "depth 1", ", one CPU")
         if any(word in "files" for word in options.only.split(",")):
             compare_files(options)
     finally:
