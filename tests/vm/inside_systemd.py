@@ -516,9 +516,9 @@ def bad_config():
 
 
 def journal():
-    """Everything the daemon said, with its fields."""
-    lines = must("journalctl", "-o", "json", "--no-pager", f"_SYSTEMD_UNIT={UNIT}",
-                 "_COMM=nbserved").splitlines()
+    """Everything the daemon said, with its fields: found by what it sends itself, for journald does not
+    know the unit and the name of a process that has ended when it looks."""
+    lines = must("journalctl", "-o", "json", "--no-pager", "SYSLOG_IDENTIFIER=nbserved").splitlines()
     return [json.loads(line) for line in lines]
 
 

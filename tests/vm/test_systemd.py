@@ -277,5 +277,5 @@ def test_journal_has_fields(step):
     config = (TOP / "conf/nbserved.ini").read_text()
     count, tcp = (text.count("[listener ") - 2 for text in (config, tcp_sections(config)))
     assert any(f"serving {tcp} of {count} listeners" in entry["MESSAGE"] for entry in journal)
-    assert {entry["SYSLOG_IDENTIFIER"] for entry in journal} == {"nbserved"}
+    assert "nbserved.service" in {entry.get("_SYSTEMD_UNIT") for entry in journal}
     assert {entry.get("LISTENER") for entry in journal} >= {"echo-epoll", "echo-uring"}
