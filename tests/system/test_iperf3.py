@@ -387,6 +387,7 @@ def test_who_does_not_speak_it(daemon):
     with daemon.connect("iperf3") as s:
         s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n")
         assert is_ended(s)
+    daemon.wait_closed("iperf3", accepted=1)
     assert daemon.stats("iperf3")["connections"]["closed"]["protocol"] == 1
 
 
