@@ -54,6 +54,7 @@ table() {
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -
+	ci        python3-pytest-rerunfailures  python3-pytest-rerunfailures  -
 	systemd   systemd              systemd                   systemd
 	systemd   systemd-container    systemd-container         -
 	vm        qemu-system-x86      qemu-system-x86-core      qemu-system-x86

@@ -43,6 +43,31 @@ def pytest_collection_finish(session):
         session.config.vm_boot = ThreadPoolExecutor(1).submit(modules.pop().boot)
 
 
+# What daemons are guilty of: no repetition of a test makes it good.
+_guilt = []
+
+
+def guilty(report):
+    _guilt.append(report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What .ci/run has repeated, since it passed then: it is to be mended all the same."""
+    repeated = terminalreporter.stats.get("rerun", [])
+    for report in repeated:
+        terminalreporter.section(f"failed the first time: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+    for report in _guilt if repeated else []:
+        terminalreporter.section("nbserved's fault")
+        terminalreporter.write_line(report)
+
+
+def pytest_sessionfinish(session):
+    if _guilt:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 # Moves the descriptors of its first arguments to 3, 4, ... and executes the rest.
 ACTIVATE = """
 import fcntl, os, sys
@@ -247,13 +272,14 @@ class Daemon:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            pytest.fail(f"nbserved did not end:\n{self.log()}")
+            pytest.fail(guilty(f"nbserved did not end:\n{self.log()}"))
         self.notify.close()
         for _, descriptor in self.store:
             os.close(descriptor)
         self.store = []
         log = self.log()
-        assert "Sanitizer" not in log and "runtime error:" not in log, log
+        if "Sanitizer" in log or "runtime error:" in log:
+            pytest.fail(guilty(log))
         return status
 
 
@@ -277,7 +303,7 @@ def start_daemon():
         killed = daemon.process.poll() == -signal.SIGKILL
         status = daemon.stop()
         if status != 0 and not killed and not getattr(daemon, "may_fail", False):
-            expected.append(f"nbserved ended with {status}:\n{daemon.log()}")
+            expected.append(guilty(f"nbserved ended with {status}:\n{daemon.log()}"))
     for directory in directories:
         shutil.rmtree(directory, ignore_errors=True)
     assert not expected, "\n".join(expected)
