@@ -1,7 +1,6 @@
 # Benchmarks; included by the Makefile.  `make bench BENCH=quick` is shorter, BENCH=a,d picks parts,
 # BENCH=nbd one of the services' own.
-BENCH_PROGRAMS = $(BUILD)/bench/slow_clock.so \
-	$(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %/slow_clock.c,$(BENCH_SRC)))
+BENCH_PROGRAMS = $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
 BENCH_SERVICES = http iperf3 nbd
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
 
@@ -16,11 +15,6 @@ $(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/flags 
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_core) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libnbserved.a \
 		$(PKG_LIBS) -lm
-
-$(BUILD)/bench/slow_clock.so: tests/bench/slow_clock.c $(BUILD)/flags | packages
-	@mkdir -p $(@D)
-	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -shared -fPIC -o $@ $<
 
 # What counting costs: the daemon without its statistics.
 .PHONY: nostats

@@ -258,10 +258,9 @@ def callgrind(bench, connections):
 
 
 def instructions(bench):
-    slow = {"LD_PRELOAD": str(bench.program("slow_clock.so").resolve())}
     makers = {"bare epoll": bare(bench, "x", "echo_epoll"),
               "bare io_uring": bare(bench, "x", "echo_uring")}
-    makers |= {f"nbserved {e}": daemon(bench, "x", engine=e, env=slow) for e in ENGINES}
+    makers |= {f"nbserved {e}": daemon(bench, "x", engine=e) for e in ENGINES}
     results = {name: stepped(bench, maker) for name, maker in makers.items()}
     rows = [[name, f"{r['mean'] - r['clock']:.0f}", f"{r['clock']:.0f}"] if r else [name, "-", "-"]
             for name, r in results.items()]

@@ -135,9 +135,7 @@ class Daemon(Server):
     """nbserved with one listener; `keys` are the lines of its section (a list: one each), `sections`
     precede it."""
 
-    def __init__(
-        self, name, program, prefix=(), env=None, cpus=(SERVER_CPU,), sections="", **keys
-    ):
+    def __init__(self, name, program, prefix=(), cpus=(SERVER_CPU,), sections="", **keys):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nbserved-bench-"))
         self.control = self.directory / "control.sock"
         config = self.directory / "nbserved.ini"
@@ -153,7 +151,7 @@ class Daemon(Server):
         )
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.bind(str(self.directory / "notify.sock"))
-        environment = {**os.environ, **(env or {}), "NOTIFY_SOCKET": notify.getsockname()}
+        environment = {**os.environ, "NOTIFY_SOCKET": notify.getsockname()}
         with notify, open(self.directory / "log", "wb") as log:
             super().__init__(
                 name, [*prefix, program, "-c", config], cpus=cpus, env=environment,

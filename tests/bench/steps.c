@@ -1,10 +1,9 @@
 /* Counts the user instructions of a worker's turns, by single steps of its thread.
  *
- * The thread runs free most of the time, so that what it does by the clock (sampling) happens as
- * often as it does in earnest; every few milliseconds one turn is stepped through, from the return
- * of the call it sleeps in to the next such call.  With one connection a turn is one request.
- * Instructions that read the clock (vDSO, slow_clock.so) are counted apart: valgrind, which counts
- * the same but cannot run a ring, does not see them. */
+ * The thread runs free most of the time; every few milliseconds one turn is stepped through, from
+ * the return of the call it sleeps in to the next such call.  With one connection a turn is one
+ * request.  Instructions that read the clock (vDSO) are counted apart: valgrind, which counts the
+ * same but cannot run a ring, does not see them. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <sys/ptrace.h>
@@ -81,7 +80,7 @@ static void clock_ranges(pid_t tid, struct range ranges[static RANGES_MAX])
 	while (count < RANGES_MAX - 1 && fgets(line, sizeof(line), maps)) {
 		struct range *r = &ranges[count];
 
-		if ((strstr(line, "[vdso]") || strstr(line, "/slow_clock.so")) &&
+		if (strstr(line, "[vdso]") &&
 		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &r->start, &r->end, mode) == 3 &&
 		    mode[2] == 'x')
 			count++;
