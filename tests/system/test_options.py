@@ -11,11 +11,11 @@ from traffic import (
     chargen_text,
     connect,
     echo,
+    echo_and_close,
     erratic_clients_leave_nothing,
     noise,
     receive,
     reset,
-    run_exchanges,
 )
 
 KIB, MIB = 1024, 1024 * 1024
@@ -26,14 +26,7 @@ def exercise(daemon, name, size=MIB):
     """Data at random splits over several connections; the counters when it is over."""
     address = daemon.addresses(name)[0]
     exchanges = [Exchange(connect(address), noise(size >> i, i), i) for i in range(4)]
-    run_exchanges(exchanges)
-    for e in exchanges:
-        e.socket.close()
-    daemon.wait_closed(name)
-    stats = daemon.stats(name)
-    assert stats["bytes_in"] == stats["bytes_out"] == sum(len(e.data) for e in exchanges)
-    assert stats["pool"]["free"] == stats["pool"]["chunks"]
-    return stats
+    return echo_and_close(daemon, name, exchanges)
 
 
 # ---- sqpoll ----

@@ -142,7 +142,8 @@ def run_exchanges(exchanges, timeout=TIMEOUT):
 
 
 def echo_and_close(daemon, name, exchanges):
-    """run_exchanges() with the listener's only clients: afterwards its counters say just that."""
+    """run_exchanges() with the listener's only clients: afterwards its counters, which are returned,
+    say just that."""
     run_exchanges(exchanges)
     for e in exchanges:
         e.socket.close()
@@ -151,6 +152,7 @@ def echo_and_close(daemon, name, exchanges):
     assert stats["bytes_in"] == stats["bytes_out"] == sum(len(e.data) for e in exchanges)
     assert stats["connections"]["closed"]["peer"] == len(exchanges)
     assert stats["pool"]["free"] == stats["pool"]["chunks"]
+    return stats
 
 
 def echo_on_all(connections, rounds=2):
