@@ -51,15 +51,17 @@ CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
-LAYERS   := base core ring engine store service server
+LAYERS   := base core ring engine store service config varlink server
 INC_base    := -Idaemon/base
 INC_core    := $(INC_base) -Idaemon/core
 INC_ring    := $(INC_core)
 INC_engine  := $(INC_core) -Idaemon/ring
 INC_store   := $(INC_core) -Idaemon/ring
 INC_service := $(INC_core)
-INC_server  := $(INC_core)
-INC_main    := $(INC_core) -Idaemon/server
+INC_config  := $(INC_core)
+INC_varlink := $(INC_base)
+INC_server  := $(INC_core) -Idaemon/config -Idaemon/varlink
+INC_main    := $(INC_server) -Idaemon/server
 INC_ctl     := $(INC_base)
 
 SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))

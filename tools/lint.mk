@@ -36,7 +36,7 @@ CPPCHECK_DEFINES := -D__linux__ -D_GNU_SOURCE -DNB_STATS=1 \
 	'-Djson_array_foreach(array,index,value)=while ((index = next()) && (value = next()))'
 # varlink.c: a handler may end its call, and clears call->method.
 CPPCHECK_SUPPRESS := missingInclude missingIncludeSystem \
-	nullPointerRedundantCheck:daemon/server/varlink.c
+	nullPointerRedundantCheck:daemon/varlink/varlink.c
 lint-cppcheck: | packages
 	$(call say,CHECK,cppcheck)
 	@mkdir -p $(BUILD)/lint/cppcheck

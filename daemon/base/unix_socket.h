@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "engine.h"
+#include "reason.h"
 
 struct unix_socket {
 	struct sockaddr_un address;
