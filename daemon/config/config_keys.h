@@ -1,5 +1,5 @@
 /* The key table: what there is to configure, and how each type of value reads and prints.  Private
- * to server/config*.c.  Main thread only; constant.
+ * to config/config*.c.  Main thread only; constant.
  *
  * To add a key: its field in config.h and its entry in config_keys.c. */
 #pragma once

@@ -1,4 +1,4 @@
-/* Collecting what is wrong with a configuration, sorted by where.  Private to server/config*.c. */
+/* Collecting what is wrong with a configuration, sorted by where.  Private to config/config*.c. */
 #pragma once
 #include "config.h"
 

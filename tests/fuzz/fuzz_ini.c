@@ -1,4 +1,4 @@
-/* Fuzzes server/ini.c: whatever the bytes, events come in the order of the lines, and no setting
+/* Fuzzes config/ini.c: whatever the bytes, events come in the order of the lines, and no setting
  * holds more than its line says. */
 #include <assert.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* server/config*.c: what values a configuration accepts, and which words refuse the others. */
+/* config/config*.c: what values a configuration accepts, and which words refuse the others. */
 #include "config_case.h"
 
 #include <syslog.h>

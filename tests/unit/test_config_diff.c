@@ -1,4 +1,4 @@
-/* server/config_diff.c: every change is found, said and classed; nothing else is. */
+/* config/config_diff.c: every change is found, said and classed; nothing else is. */
 #include "config_case.h"
 
 #include "config_diff.h"

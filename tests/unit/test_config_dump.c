@@ -1,4 +1,4 @@
-/* server/config_dump.c: what is printed says all, and parses back to the same. */
+/* config/config_dump.c: what is printed says all, and parses back to the same. */
 #include "config_case.h"
 #include "config_keys.h"
 

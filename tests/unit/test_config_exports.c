@@ -1,4 +1,4 @@
-/* server/config*.c: exports, and the listeners that serve them. */
+/* config/config*.c: exports, and the listeners that serve them. */
 #include "config_case.h"
 
 #include "service.h"

@@ -1,4 +1,4 @@
-/* server/config.c: nbserved.ini and its drop-ins. */
+/* config/config.c: nbserved.ini and its drop-ins. */
 #include "config_case.h"
 
 #include <errno.h>

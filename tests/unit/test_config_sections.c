@@ -1,4 +1,4 @@
-/* server/config*.c: sections, keys, and how all errors are reported at once. */
+/* config/config*.c: sections, keys, and how all errors are reported at once. */
 #include "config_case.h"
 
 #define SECTIONS "[server], [listener NAME] or [export NAME]"

@@ -91,7 +91,12 @@ static void waiting_is_a_voluntary_switch(void **state)
 	for (unsigned i = 0; i < 20; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	assert_int_equal(proc_cost_update(own_tid(), &after), 0);
-	assert_true(after.switches_voluntary - before.switches_voluntary >= 20);
+	/* A thread that is preempted on its way to sleep is counted as that, and sleeps all the
+	 * same: seen on a busy host. */
+	assert_true(after.switches_voluntary - before.switches_voluntary +
+			    after.switches_involuntary - before.switches_involuntary >=
+		    20);
+	assert_true(after.switches_voluntary > before.switches_voluntary);
 	assert_true(after.switches_involuntary >= before.switches_involuntary);
 }
 
