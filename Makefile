@@ -51,11 +51,12 @@ CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
-LAYERS   := base core ring engine store service config varlink server
+LAYERS   := base core ring engine engine/rdma store service config varlink server
 INC_base    := -Idaemon/base
 INC_core    := $(INC_base) -Idaemon/core
 INC_ring    := $(INC_core)
 INC_engine  := $(INC_core) -Idaemon/ring
+INC_engine/rdma := $(INC_core) -Idaemon/engine
 INC_store   := $(INC_core) -Idaemon/ring
 INC_service := $(INC_core)
 INC_config  := $(INC_core)
@@ -64,7 +65,7 @@ INC_server  := $(INC_core) -Idaemon/config -Idaemon/varlink
 INC_main    := $(INC_server) -Idaemon/server
 INC_ctl     := $(INC_base)
 
-SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
+SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma/%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 CTL_SRC  := $(wildcard ctl/*.c)
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)

@@ -1,5 +1,5 @@
 # Static checks; included by the Makefile.  A file is looked at again when it or a header changed.
-HEADERS   := $(wildcard daemon/*/*.h ctl/*.h)
+HEADERS   := $(wildcard daemon/*/*.h daemon/*/*/*.h ctl/*.h)
 TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
 C_FILES   := daemon/main.c $(SRC) $(CTL_SRC) $(TEST_SRC) $(HEADERS) $(wildcard tests/*/*.h)
 SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion)
