@@ -1,5 +1,6 @@
 /* org.nbserved.Control in Varlink's interface definition language: what `varlinkctl introspect`
- * shows.  The system tests hold every reply against it. */
+ * shows.  The system tests hold every reply against it, and it against the rules of libvarlink and
+ * of systemd: no two members share a name, and an anonymous struct has no field of a named type. */
 #include "control_internal.h"
 
 const char control_description[] =
@@ -15,7 +16,7 @@ const char control_description[] =
 	"\n"
 	"# time: of the last reload, empty while there was none.  errors: why it was refused or\n"
 	"# undone.\n"
-	"type Reload (generation: int, ok: bool, time: string, errors: []string)\n"
+	"type LastReload (generation: int, ok: bool, time: string, errors: []string)\n"
 	"\n"
 	"# reason: why it is unavailable.  engine: what `auto` became.  stores: how\n"
 	"# it reaches its exports.  addresses: as bound.\n"
@@ -192,6 +193,7 @@ const char control_description[] =
 	"# value: a string, or an array of them.  origin: file:line, or `default`.  class: what a\n"
 	"# reload does with a change.\n"
 	"type Key (value: object, origin: string, class: string)\n"
+	"type Section (name: string, keys: [string]Key)\n"
 	"\n"
 	"type Check (name: string, ok: bool, value: string, reason: string, fix: string)\n"
 	"\n"
@@ -207,7 +209,7 @@ const char control_description[] =
 	"  listeners: []Listener,\n"
 	"  leaving: []Listener,\n"
 	"  exports: []Export,\n"
-	"  reload: Reload\n"
+	"  reload: LastReload\n"
 	")\n"
 	"\n"
 	"# listeners: only these, and their exports; none means all.  Called with `more`, it replies at once and then\n"
@@ -220,7 +222,7 @@ const char control_description[] =
 	"  time: string,\n"
 	"  listeners: []ListenerStats,\n"
 	"  exports: []ExportStats,\n"
-	"  reload: Reload\n"
+	"  reload: LastReload\n"
 	")\n"
 	"\n"
 	"# At most `limit` (1 to 10000, default 100), in the order of listeners and workers, the\n"
@@ -233,8 +235,8 @@ const char control_description[] =
 	"# The configuration in force.\n"
 	"method GetConfig() -> (\n"
 	"  server: [string]Key,\n"
-	"  listeners: [](name: string, keys: [string]Key),\n"
-	"  exports: [](name: string, keys: [string]Key)\n"
+	"  listeners: []Section,\n"
+	"  exports: []Section\n"
 	")\n"
 	"\n"
 	"# What this host allows, and what each listener and export would get.  Takes a moment: it tries.\n"

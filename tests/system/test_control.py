@@ -99,6 +99,35 @@ def test_every_interface_describes_itself(daemon):
     assert (name, parameters) == (SERVICE + "InterfaceNotFound", {"interface": "a.b"})
 
 
+# What libvarlink, systemd or both refuse; the first is what they take.
+DESCRIPTIONS = {
+    "good": "type T (a: int, b: ?[](c: [string]string), d: (e, f))\nmethod M(t: ?T) -> ()",
+    "two of a name": "type M (a: int)\nmethod M() -> ()",
+    "named in anonymous": "type T (a: int)\nmethod M() -> (b: [](t: T))",
+    "no such type": "method M(t: T) -> ()",
+    "a method as a type": "method N() -> ()\nmethod M(t: N) -> ()",
+    "two fields of a name": "method M(a: int, a: int) -> ()",
+    "bad field name": "method M(a__b: int) -> ()",
+    "bad name": "method m() -> ()",
+    "empty type": "type T ()",
+    "empty anonymous type": "type T (a: ())",
+    "error as an enum": "error E (a, b)",
+    "half an enum": "type T (a, b: int)",
+    "array of arrays": "type T (a: [][]int)",
+    "trailing comma": "type T (a: int,)",
+}
+
+
+@pytest.mark.parametrize("what", DESCRIPTIONS)
+def test_descriptions_are_read_as_strictly_as_others_do(what):
+    text = f"# A comment.\ninterface org.example.test\n{DESCRIPTIONS[what]}\n"
+    if what == "good":
+        assert set(Interface(text).types) == {"T"}
+        return
+    with pytest.raises(AssertionError):
+        Interface(text)
+
+
 def test_every_declared_method_exists_and_takes_only_what_is_declared(daemon, interface):
     assert {"GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor", "SetLogLevel",
             "Drain", "Reload", "ConfirmReload"} <= set(interface.methods)
