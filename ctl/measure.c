@@ -69,12 +69,16 @@ bool measure_add_latency(struct histogram_sum *sum, const json_t *latency)
 	return true;
 }
 
-/* after - before, or all of `after` when the counter started anew. */
+/* What was added to a counter.  Those that began anew are never compared (see counters_of()): one
+ * that is less than before was read inexactly, as CPU times may be, and nothing was added. */
+static uint64_t grown(uint64_t before, uint64_t after)
+{
+	return after > before ? after - before : 0;
+}
+
 static uint64_t delta(const json_t *before, const json_t *after, const char *path)
 {
-	uint64_t from = field_uint(before, path), to = field_uint(after, path);
-
-	return to >= from ? to - from : to;
+	return grown(field_uint(before, path), field_uint(after, path));
 }
 
 static uint64_t operations_count(const json_t *listener)
@@ -100,15 +104,13 @@ static void set_names(struct measure *row, json_t *source)
 
 static void set_cost(struct measure *row, const json_t *before, const json_t *after)
 {
-	uint64_t calls = field_sum(before, "cost.syscalls");
-
-	row->listener_count = operations_count(after) - operations_count(before);
+	row->listener_count = grown(operations_count(before), operations_count(after));
 	row->bytes_in = delta(before, after, "bytes_in");
 	row->bytes_out = delta(before, after, "bytes_out");
 	row->cpu_ns = delta(before, after, "cost.cpu_user_ns") +
 		      delta(before, after, "cost.cpu_system_ns");
-	row->syscalls = field_sum(after, "cost.syscalls");
-	row->syscalls -= row->syscalls >= calls ? calls : 0;
+	row->syscalls =
+		grown(field_sum(before, "cost.syscalls"), field_sum(after, "cost.syscalls"));
 	row->turns = delta(before, after, "cost.turns");
 }
 
@@ -140,6 +142,15 @@ static struct measure *add_delta(struct measures *m, const json_t *before, json_
 	return row;
 }
 
+/* The listener in an earlier document, if its counters are those that `listener` has now; NULL when
+ * it was not there, or a reload has replaced it since and all counters began anew. */
+static const json_t *counters_of(const json_t *before, const json_t *listener)
+{
+	const json_t *past = field_named(before, "listeners", field_text(listener, "name"));
+
+	return field_uint(past, "since_ns") == field_uint(listener, "since_ns") ? past : NULL;
+}
+
 void measures_delta(struct measures *m, const json_t *before, const json_t *after,
 		    uint64_t interval_ns, const char *label)
 {
@@ -149,10 +160,8 @@ void measures_delta(struct measures *m, const json_t *before, const json_t *afte
 	size_t i;
 
 	json_array_foreach(field_get(after, "listeners"), i, listener) {
-		const json_t *past = field_named(before, "listeners", field_text(listener, "name"));
+		const json_t *past = counters_of(before, listener);
 
-		if (operations_count(past) > operations_count(listener))
-			past = NULL;
 		operations = field_get(listener, "operations");
 		if (json_object_size(operations) == 0)
 			add_delta(m, past, listener, "")->interval_ns = interval_ns;

@@ -31,7 +31,7 @@ struct measures {
 void measures_free(struct measures *m);
 
 /* What happened between two documents; rows in the order of `after`.  A listener that `before`
- * lacks, or whose counters went backwards (a reload replaced it), counts from zero.  `label` is
+ * lacks, or has with another since_ns (a reload replaced it), counts from zero.  `label` is
  * borrowed. */
 void measures_delta(struct measures *m, const json_t *before, const json_t *after,
 		    uint64_t interval_ns, const char *label);

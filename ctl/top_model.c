@@ -253,6 +253,7 @@ bool top_since_base(const struct top *top, const char *name, struct measures *re
 static json_t *exports_as_listeners(const json_t *stats, const char *name)
 {
 	json_t *list = json_array(), *export, *share;
+	json_t *since = field_get(field_named(stats, "listeners", name), "since_ns");
 	size_t i, j;
 
 	json_array_foreach(field_get(stats, "exports"), i, export)
@@ -260,13 +261,13 @@ static json_t *exports_as_listeners(const json_t *stats, const char *name)
 			if (!strcmp(field_text(share, "listener"), name))
 				json_array_append_new(
 					list,
-					json_pack("{s:O*, s:O*, s:O*, s:O*, s:O*, s:O*}", "name",
-						  field_get(export, "name"), "engine",
-						  field_get(share, "store"), "operations",
-						  field_get(share, "operations"), "bytes_in",
-						  field_get(share, "bytes_written"), "bytes_out",
-						  field_get(share, "bytes_read"), "in_flight",
-						  field_get(share, "in_flight")));
+					json_pack("{s:O*, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*}",
+						  "name", field_get(export, "name"), "since_ns",
+						  since, "engine", field_get(share, "store"),
+						  "operations", field_get(share, "operations"),
+						  "bytes_in", field_get(share, "bytes_written"),
+						  "bytes_out", field_get(share, "bytes_read"),
+						  "in_flight", field_get(share, "in_flight")));
 	return json_pack("{s:O*, s:o}", "uptime_ns", field_get(stats, "uptime_ns"), "listeners",
 			 list);
 }

@@ -287,7 +287,8 @@ static json_t *listener_to_stats(struct listener *l)
 			 "starved", count(t.starved));
 	zero_copy = json_pack("{s:o, s:o}", "sent", count(t.zero_copied), "copied",
 			      count(t.zero_copy_copied));
-	stats = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "connections",
+	stats = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			  "since_ns", count(l->started_ns - l->server->started_ns), "connections",
 			  connections_to_json(&t), "accept_paused", count(t.accept_paused),
 			  "bytes_in", count(t.bytes_in), "bytes_out", count(t.bytes_out),
 			  "bytes_copied", count(t.bytes_copied), "operations",

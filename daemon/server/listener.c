@@ -382,6 +382,7 @@ static struct listener *listener_new(struct server *server, const struct listene
 	strcpy(l->name, config->name);
 	sem_init(&l->deaf, 0, 0);
 	l->server = server;
+	l->started_ns = clock_ns();
 	return l;
 }
 

@@ -26,6 +26,7 @@ struct listener {
 	struct listener_config *config;
 	struct server *server;
 	struct listener *next; /* in server->leaving */
+	uint64_t started_ns;   /* CLOCK_MONOTONIC: when its counters were 0 */
 	enum listener_state state;
 	struct reason reason;        /* of LISTENER_UNAVAILABLE */
 	const struct engine *engine; /* what `auto` became; NULL when unavailable */

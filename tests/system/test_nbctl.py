@@ -552,6 +552,33 @@ def test_a_file_that_is_no_rows_exits_2_with_its_line(daemon, tmp_path):
     assert done.returncode == 2 and f"{rows}:2:" in done.stderr
 
 
+def test_compare_counts_a_replaced_listener_from_its_start(daemon):
+    """Its counters began anew: nothing of the listener before it may be subtracted."""
+    with daemon.connect("echo-epoll") as s:
+        for _ in range(100):
+            echo(s, b"x" * 1000)
+    config = daemon.config_path.read_text()
+    replaced = config.replace("[listener echo-epoll]\n", "[listener echo-epoll]\nbuffers = 512\n")
+    assert replaced != config
+    measuring = subprocess.Popen(
+        [str(NBCTL), "-s", daemon.control, "compare", "--json", "echo-epoll", "--"]
+        + ["sh", "-c", "echo ready >&2; cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert measuring.stderr.readline() == b"ready\n"
+    daemon.config_path.write_text(replaced)
+    daemon.call("Reload")
+    with daemon.connect("echo-epoll") as s:
+        for _ in range(300):
+            echo(s, b"x")
+    (row,) = json.loads(measuring.communicate(timeout=TIMEOUT)[0])["rows"]
+    assert (row["count"], row["listener_count"]) == (300, 300)
+    assert (row["bytes_in"], row["bytes_out"]) == (300, 300)
+    assert row["syscalls"] >= 600
+
+
 def test_compare_says_which_listeners_did_nothing(daemon):
     text = nbctl(daemon, "compare", "--interval", "10ms").stdout
     assert "No operations in the interval: echo-epoll, echo-io_uring, echo-io_uring-poll" in text

@@ -138,19 +138,53 @@ static void delta_subtracts_every_counter(void **state)
 	measures_free(&m);
 }
 
+/* The same document of a listener whose counters began at that uptime. */
+static json_t *since(uint64_t since_ns, json_t *document)
+{
+	json_t *listeners = json_object_get(document, "listeners");
+
+	json_object_set_new(json_array_get(listeners, 0), "since_ns",
+			    json_integer((json_int_t)since_ns));
+	return document;
+}
+
+/* However little or much the one before it had done. */
 static void new_or_replaced_listener_counts_from_zero(void **state)
 {
 	struct measures m = {};
 
 	(void)state;
 	add_delta(&m, document("other", "echo", 100, 0, 0, "[]"),
-		  document("a", "echo", 300, 0, 0, "[[1023, 3]]"), "");
+		  document("a", "echo", 300, 5, 5, "[[1023, 3]]"), "");
+	add_delta(&m, document("a", "echo", 1000, 9, 9, "[[1023, 500]]"),
+		  since(7, document("a", "echo", 300, 5, 5, "[[1023, 3]]")), "");
+	add_delta(&m, since(7, document("a", "echo", 100, 3, 3, "[[1023, 1]]")),
+		  since(8, document("a", "echo", 300, 5, 5, "[[1023, 3]]")), "");
+	assert_int_equal(m.count, 3);
+	for (unsigned i = 0; i < m.count; i++) {
+		assert_int_equal(m.rows[i]->count, 300);
+		assert_int_equal(m.rows[i]->listener_count, 300);
+		assert_int_equal(m.rows[i]->syscalls, 600);
+		assert_int_equal(m.rows[i]->turns, 75);
+		assert_int_equal(m.rows[i]->bytes_in, 5);
+		assert_int_equal(m.rows[i]->cpu_ns, 10);
+		assert_int_equal(m.rows[i]->latency.count, 3);
+	}
+	measures_free(&m);
+}
+
+/* No figure of a row may be the difference of a wrong pair, nor wrap around. */
+static void a_counter_that_went_backwards_adds_nothing(void **state)
+{
+	struct measures m = {};
+	const struct measure *row;
+
+	(void)state;
 	add_delta(&m, document("a", "echo", 1000, 9, 9, "[[1023, 500]]"),
 		  document("a", "echo", 300, 5, 5, "[[1023, 3]]"), "");
-	assert_int_equal(m.rows[0]->count, 300);
-	assert_int_equal(m.rows[1]->count, 300);
-	assert_int_equal(m.rows[1]->cpu_ns, 10);
-	assert_int_equal(m.rows[1]->latency.count, 3);
+	row = m.rows[0];
+	assert_int_equal(row->count | row->listener_count | row->syscalls | row->turns, 0);
+	assert_int_equal(row->bytes_in | row->bytes_out | row->cpu_ns | row->latency.count, 0);
 	measures_free(&m);
 }
 
@@ -333,6 +367,7 @@ int main(void)
 		cmocka_unit_test(the_unavailable_have_no_rows),
 		cmocka_unit_test(delta_subtracts_every_counter),
 		cmocka_unit_test(new_or_replaced_listener_counts_from_zero),
+		cmocka_unit_test(a_counter_that_went_backwards_adds_nothing),
 		cmocka_unit_test(restarted_daemon_is_noticed),
 		cmocka_unit_test(missing_and_odd_fields_do_no_harm),
 		cmocka_unit_test(select_keeps_the_order_of_the_names),
