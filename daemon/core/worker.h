@@ -188,8 +188,10 @@ struct worker {
 	struct mailbox mailbox;
 	struct op mailbox_op;
 	uint64_t watched_turns; /* the watchdog's, not the worker's */
-	_Atomic bool owes;      /* may sleep with sends not looked at: counters lag */
-	_Atomic bool idle;      /* asleep, or about to be: the watchdog expects no turns */
+	_Atomic uint32_t
+		features;  /* bit mask of enum engine_feature: it may find more while it serves */
+	_Atomic bool owes; /* may sleep with sends not looked at: counters lag */
+	_Atomic bool idle; /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
 	/* The thread, for its owner. */
@@ -203,7 +205,6 @@ struct worker {
 	_Atomic int tid;
 
 	/* Set before the thread starts or by it before worker_start() returns; constant then. */
-	uint32_t features; /* bit mask of enum engine_feature */
 	const struct worker_owner *owner;
 	void *owner_context;
 	const char *listener; /* its name, for the log */
@@ -213,7 +214,7 @@ struct worker {
 
 static inline void worker_feature(struct worker *w, enum engine_feature feature)
 {
-	w->features |= 1U << feature;
+	atomic_fetch_or_explicit(&w->features, 1U << feature, memory_order_relaxed);
 }
 
 /* ---- For the owner's thread ---- */

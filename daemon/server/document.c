@@ -33,7 +33,7 @@ static json_t *listener_features(const struct listener *l)
 	uint32_t mask = l->worker_count ? UINT32_MAX : 0;
 
 	for (unsigned i = 0; i < l->worker_count; i++)
-		mask &= l->workers[i].features;
+		mask &= stat_load(l->workers[i].features);
 	for (unsigned i = 0; i < FEATURE_COUNT; i++) {
 		if (mask & (1U << i))
 			json_array_append_new(features, json_string(engine_feature_names[i]));
