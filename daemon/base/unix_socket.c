@@ -98,17 +98,21 @@ static int bind_replacing(struct unix_socket *s, struct reason *reason)
 static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
+	struct stat st;
 	int rc = bind_replacing(s, reason);
 
 	if (rc < 0)
 		return rc;
 	/* Often it has that group already, and a sandbox may forbid what would change nothing. */
-	if (group != (gid_t)-1 && (lstat(path, &s->stat) < 0 || s->stat.st_gid != group) &&
+	if (group != (gid_t)-1 && (lstat(path, &st) < 0 || st.st_gid != group) &&
 	    lchown(path, (uid_t)-1, group) < 0)
 		log_warning("%s: cannot give it to group %u: %m", path, (unsigned)group);
-	if (lstat(path, &s->stat) < 0 || listen(s->fd, backlog) < 0) {
+	if (lstat(path, &st) < 0)
+		return reason_set(reason, -errno, "stat %s: %m", path);
+	s->file = file_id_of(&st);
+	if (listen(s->fd, backlog) < 0) {
 		rc = reason_set(reason, -errno, "listen %s: %m", path);
-		unlink(path);
+		unix_socket_remove(s);
 	}
 	return rc;
 }
@@ -143,25 +147,19 @@ int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_soc
 	return rc;
 }
 
-void unix_socket_adopt(const struct sockaddr_storage *sa, struct unix_socket *ret_socket)
+bool unix_socket_has_file(const struct unix_socket *socket)
 {
-	struct unix_socket s = { .fd = -1 };
+	const char *path = socket->address.sun_path;
+	struct stat st;
 
-	memcpy(&s.address, sa, sizeof(s.address));
-	if (sa->ss_family == AF_UNIX && s.address.sun_path[0] &&
-	    lstat(s.address.sun_path, &s.stat) == 0)
-		*ret_socket = s;
+	return path[0] && lstat(path, &st) == 0 && file_id_is(&socket->file, &st);
 }
 
 void unix_socket_remove(struct unix_socket *socket)
 {
-	char *path = socket->address.sun_path;
-	struct stat st;
-
-	if (path[0] && lstat(path, &st) == 0 && st.st_dev == socket->stat.st_dev &&
-	    st.st_ino == socket->stat.st_ino)
-		unlink(path);
-	path[0] = '\0';
+	if (unix_socket_has_file(socket))
+		unlink(socket->address.sun_path);
+	socket->address.sun_path[0] = '\0';
 }
 
 void unix_socket_close(struct unix_socket *socket)

@@ -3,15 +3,15 @@
 #pragma once
 #include <stdbool.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
+#include "file_id.h"
 #include "reason.h"
 
 struct unix_socket {
 	struct sockaddr_un address;
-	struct stat stat; /* of what we bound, so that we remove nothing else */
-	int fd;           /* listening, non-blocking */
+	struct file_id file; /* what we bound, so that we remove nothing else */
+	int fd;              /* listening, non-blocking */
 };
 
 /* Binds with mode 0660 and, if that is allowed, group (-1: leave it), and listens.  A socket that
@@ -20,11 +20,10 @@ struct unix_socket {
 int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
 		     struct reason *reason);
 
-/* For unix_socket_remove(): the file of a socket of ours that was bound before.  Nothing, of an
- * address without a file. */
-void unix_socket_adopt(const struct sockaddr_storage *sa, struct unix_socket *ret_socket);
-
-/* Removes its file, once, if that is still ours: nobody else can connect. */
+/* Does its path lead to it still? */
+bool unix_socket_has_file(const struct unix_socket *socket);
+/* Removes its file, once, if that is still ours: nobody else can connect.  While it is open: then
+ * no other file has its number. */
 void unix_socket_remove(struct unix_socket *socket);
 /* The same, and closes it. */
 void unix_socket_close(struct unix_socket *socket);

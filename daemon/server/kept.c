@@ -29,22 +29,29 @@ static const char *kept_text(const struct kept_socket *k, char text[static ADDRE
 	return format_sockaddr(&k->sa, text);
 }
 
-static void kept_forget_name(const struct kept *k, const struct socket_name *name)
+struct unix_socket kept_file(const struct kept_socket *k)
 {
-	char text[SOCKET_NAME_TEXT_MAX];
+	struct unix_socket file = { .fd = -1 };
 
-	if (name->listener[0])
-		notify(k->notify, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(name, text));
+	if (k->name.file.inode && k->sa.ss_family == AF_UNIX)
+		memcpy(&file.address, &k->sa, sizeof(file.address));
+	file.file = k->name.file;
+	return file;
 }
 
-/* A file that leads to it no more leads nowhere, or to another server. */
+/* A file that leads to it no more leads nowhere, or to another server.  A socket unit's is not
+ * known: any socket will do. */
 static bool has_file(const struct kept_socket *k)
 {
 	const char *path = ((const struct sockaddr_un *)&k->sa)->sun_path;
+	const struct unix_socket file = kept_file(k);
 	struct stat st;
 
-	return k->sa.ss_family != AF_UNIX || !path[0] ||
-	       (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode));
+	if (k->sa.ss_family != AF_UNIX || !path[0])
+		return true;
+	if (k->name.listener[0])
+		return unix_socket_has_file(&file);
+	return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
 /* NULL: it can be a listener's. */
@@ -92,11 +99,12 @@ static bool kept_has_use(const struct kept_socket *k, const struct config *confi
 /* The file goes with it, if it was we who made it. */
 static void kept_close_one(const struct kept *k, struct kept_socket *s)
 {
-	const char *path = ((const struct sockaddr_un *)&s->sa)->sun_path;
+	struct unix_socket file = kept_file(s);
+	char text[SOCKET_NAME_TEXT_MAX];
 
-	if (s->name.listener[0] && s->sa.ss_family == AF_UNIX && path[0] && has_file(s))
-		unlink(path);
-	kept_forget_name(k, &s->name);
+	unix_socket_remove(&file);
+	if (s->name.listener[0])
+		notify(k->notify, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(&s->name, text));
 	close(s->fd);
 	s->fd = -1;
 }
@@ -190,7 +198,8 @@ static unsigned kept_total(const struct server *s)
 static int kept_store_address(const struct listener *l, unsigned address, unsigned room,
 			      unsigned *ret_count)
 {
-	struct socket_name name = { .wanted = l->addresses[address].wanted };
+	struct bound *a = &l->addresses[address];
+	struct socket_name name = { .wanted = a->wanted, .file = a->file.file };
 	char text[SOCKET_NAME_TEXT_MAX], message[SOCKET_NAME_TEXT_MAX + 64];
 	unsigned count;
 	int *fds = listening_collect(l, address, &count), rc = 0;
@@ -208,6 +217,7 @@ static int kept_store_address(const struct listener *l, unsigned address, unsign
 	free(fds);
 	if (rc < 0)
 		return rc;
+	strcpy(a->kept, text);
 	*ret_count = count;
 	return 0;
 }
@@ -236,7 +246,6 @@ void kept_store(struct listener *l)
 				  "listener '%s': %s is not kept over a restart: %s%s", l->name,
 				  l->addresses[i].text, strerror(-rc),
 				  rc == -E2BIG ? " (raise FileDescriptorStoreMax=)" : "");
-		l->addresses[i].kept = rc == 0;
 		l->kept += count;
 		total += count;
 	}
@@ -245,13 +254,11 @@ void kept_store(struct listener *l)
 void kept_forget(struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++) {
-		struct socket_name name = { .wanted = l->addresses[i].wanted };
+		struct bound *a = &l->addresses[i];
 
-		if (!l->addresses[i].kept)
-			continue;
-		strcpy(name.listener, l->name);
-		kept_forget_name(&l->server->kept, &name);
-		l->addresses[i].kept = false;
+		if (a->kept[0])
+			notify(&l->server->notify, "FDSTOREREMOVE=1\nFDNAME=%s", a->kept);
+		a->kept[0] = '\0';
 	}
 	l->kept = 0;
 }

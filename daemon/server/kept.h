@@ -2,6 +2,7 @@
  * them to the next one with those of a socket unit.  Main thread only. */
 #pragma once
 #include "socket_name.h"
+#include "unix_socket.h"
 
 struct listener;
 struct notify;
@@ -13,6 +14,9 @@ struct kept_socket {
 	struct socket_name name; /* listener "": from a socket unit */
 	struct sockaddr_storage sa;
 };
+
+/* For unix_socket_remove(): the file of a socket of ours, nothing if it has none. */
+struct unix_socket kept_file(const struct kept_socket *k);
 
 struct kept {
 	struct notify *notify;

@@ -188,7 +188,7 @@ static unsigned listener_workers(const struct listener_config *config)
 static void listener_unbind(struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++)
-		if (!l->addresses[i].kept)
+		if (!l->addresses[i].kept[0])
 			socket_unbind(&l->addresses[i]);
 }
 

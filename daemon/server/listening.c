@@ -243,7 +243,7 @@ static int take_kept(struct listening *sockets, struct listener *l, const struct
 	if (count > 0)
 		rc = take_over(sockets, l, fds, count, &first->sa, reason);
 	if (count > 0 && !bound->activated)
-		unix_socket_adopt(&first->sa, &bound->file);
+		bound->file = kept_file(first);
 	for (unsigned i = 0; i < count; i++)
 		close(fds[i]);
 	free(fds);

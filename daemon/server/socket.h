@@ -2,6 +2,7 @@
 #pragma once
 #include "engine.h"
 #include "parse.h"
+#include "socket_name.h"
 #include "unix_socket.h"
 #include "worker.h"
 
@@ -11,7 +12,7 @@ struct bound {
 	struct unix_socket file;     /* unix:/PATH: what to remove; else its path is "" */
 	struct sockaddr_storage wanted, sa;
 	bool activated; /* a socket unit's: neither its sockets nor its file are ours */
-	bool kept;      /* the service manager has copies of its sockets: see kept.h */
+	char kept[SOCKET_NAME_TEXT_MAX]; /* as what the service manager keeps it; "": it does not */
 	/* What took its sockets over, of a listener that is being prepared.  Theirs is the file,
 	 * too, when that one serves. */
 	struct bound *heir;

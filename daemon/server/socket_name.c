@@ -1,9 +1,11 @@
 /* Names of listening sockets.  See socket_name.h. */
 #include "socket_name.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -56,29 +58,61 @@ static void replace(char *text, char from, char to)
 
 char *socket_name_format(const struct socket_name *name, char text[static SOCKET_NAME_TEXT_MAX])
 {
-	char address[ADDRESS_TEXT_MAX];
+	char address[ADDRESS_TEXT_MAX], file[36] = "";
 
-	snprintf(text, SOCKET_NAME_TEXT_MAX, "%s=%s", name->listener,
+	if (name->file.inode)
+		snprintf(file, sizeof(file), "@%llx.%llx", (unsigned long long)name->file.device,
+			 (unsigned long long)name->file.inode);
+	snprintf(text, SOCKET_NAME_TEXT_MAX, "%s%s=%s", name->listener, file,
 		 format_sockaddr(&name->wanted, address));
 	replace(text, ':', ' ');
 	return text;
 }
 
+/* The number at **text in hexadecimal, and `end` behind it.  *text moves on. */
+static bool parse_hex(const char **text, char end, unsigned long long *ret_value)
+{
+	char *rest;
+
+	if (!isxdigit((unsigned char)**text))
+		return false;
+	*ret_value = strtoull(*text, &rest, 16);
+	*text = rest + 1;
+	return *rest == end;
+}
+
+static int parse_file(const char *text, struct file_id *ret_file)
+{
+	unsigned long long device, inode;
+
+	if (*text++ != '@' || !parse_hex(&text, '.', &device) || !parse_hex(&text, '=', &inode))
+		return -EINVAL;
+	*ret_file = (struct file_id){ (dev_t)device, (ino_t)inode };
+	return 0;
+}
+
+static bool has_file(const struct sockaddr_storage *sa)
+{
+	return sa->ss_family == AF_UNIX && ((const struct sockaddr_un *)sa)->sun_path[0];
+}
+
 int socket_name_parse(const char *text, struct socket_name *ret_name)
 {
-	size_t bytes = strcspn(text, "=");
+	size_t bytes = strcspn(text, "=@"), to_address = strcspn(text, "=");
 	char address_text[ADDRESS_TEXT_MAX];
 	struct socket_name name = { .listener = "" };
 	struct address address;
 
-	if (text[bytes] != '=' || bytes >= sizeof(name.listener) ||
-	    strlen(text + bytes + 1) >= sizeof(address_text) || strchr(text, ':'))
+	if (text[to_address] != '=' || bytes >= sizeof(name.listener) ||
+	    strlen(text + to_address + 1) >= sizeof(address_text) || strchr(text, ':') ||
+	    (bytes < to_address && parse_file(text + bytes, &name.file) < 0))
 		return -EINVAL;
 	memcpy(name.listener, text, bytes);
-	strcpy(address_text, text + bytes + 1);
+	strcpy(address_text, text + to_address + 1);
 	replace(address_text, ' ', ':');
 	if (!config_name_valid(name.listener) || parse_address(address_text, &address) < 0 ||
-	    address.port_first != address.port_last)
+	    address.port_first != address.port_last ||
+	    has_file(&address.sa) != (name.file.inode != 0))
 		return -EINVAL;
 	name.wanted = address.sa;
 	sockaddr_set_port(&name.wanted, address.port_first);

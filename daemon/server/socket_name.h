@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "config.h"
+#include "file_id.h"
 #include "parse.h"
 
 uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 of a Unix socket */
@@ -16,11 +17,13 @@ bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_st
 struct socket_name {
 	char listener[CONFIG_NAME_MAX]; /* "": nobody's */
 	struct sockaddr_storage wanted;
+	struct file_id file; /* of a Unix socket that has one: what it was bound to */
 };
 
-/* `LISTENER=ADDRESS` with a space for each colon, which separates LISTEN_FDNAMES; an address has no
- * white space.  systemd takes up to 255 bytes. */
-enum { SOCKET_NAME_TEXT_MAX = CONFIG_NAME_MAX + ADDRESS_TEXT_MAX };
+/* `LISTENER=ADDRESS`, of a Unix socket with a file `LISTENER@DEVICE.INODE=ADDRESS`, with a space
+ * for each colon, which separates LISTEN_FDNAMES; an address has no white space.  systemd takes up
+ * to 255 bytes. */
+enum { SOCKET_NAME_TEXT_MAX = CONFIG_NAME_MAX + ADDRESS_TEXT_MAX + 34 };
 char *socket_name_format(const struct socket_name *name, char text[static SOCKET_NAME_TEXT_MAX]);
 
 /* 0, or -EINVAL: it is not such a name. */

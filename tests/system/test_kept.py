@@ -108,6 +108,33 @@ def test_a_unix_socket_without_its_file_is_made_anew(start_daemon, tmp_path):
         assert echo(client) == b"hello"
 
 
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_file_that_leads_to_another_server_is_left_alone(start_daemon, tmp_path, wanted):
+    path = str(tmp_path / "s")
+    config = listener("echo", address=f"unix:{path}")
+    first = start_keeping(start_daemon, config)
+    names(first)
+    first.terminate()
+    os.unlink(path)
+    with listening(path, socket.AF_UNIX) as other:
+        second = start_daemon(
+            config if wanted else listener("other"), env=KEEP, inherit=first.store, ready=False
+        )
+        second.store = first.store.copy()
+        first.store.clear()
+        if wanted:
+            second.may_fail = True
+            second.notified()  # or it waits for us to have forgotten
+            assert second.process.wait(60) == 1
+            assert f"{path} is in use: another server" in second.log()
+        else:
+            second.wait_ready()
+            second.terminate()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+            other.accept()[0].close()
+
+
 def test_strangers_are_closed_and_forgotten(start_daemon, loopback_ports):
     host, port = loopback_ports
     first = start_keeping(start_daemon, listener("echo", address=f"{host}:{port}"))

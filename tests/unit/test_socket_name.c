@@ -24,6 +24,8 @@ static struct socket_name name(const char *listener, const char *address)
 	struct socket_name name = { .wanted = sa(address) };
 
 	strcpy(name.listener, listener);
+	if (!strncmp(address, "unix:/", 6))
+		name.file = (struct file_id){ 0xfe01, 0xabcdef0123 };
 	return name;
 }
 
@@ -32,7 +34,7 @@ static void names_parse_back(void **state)
 	static const char *const texts[][3] = {
 		{ "echo", "127.0.0.1:7007", "echo=127.0.0.1 7007" },
 		{ "a.b-c_d", "[::1]:0", "a.b-c_d=[  1] 0" },
-		{ "u", "unix:/run/a=b:c.sock", "u=unix /run/a=b c.sock" },
+		{ "u", "unix:/run/a=b:c.sock", "u@fe01.abcdef0123=unix /run/a=b c.sock" },
 		{ "u", "unix:@name", "u=unix @name" },
 	};
 	char text[SOCKET_NAME_TEXT_MAX];
@@ -45,13 +47,15 @@ static void names_parse_back(void **state)
 		assert_int_equal(socket_name_parse(text, &to), 0);
 		assert_string_equal(to.listener, from.listener);
 		assert_true(sockaddr_is_same(&to.wanted, &from.wanted));
+		assert_int_equal(to.file.device, from.file.device);
+		assert_int_equal(to.file.inode, from.file.inode);
 	}
 }
 
 /* systemd takes at most 255 bytes, none of them a colon or a control character. */
 static void the_longest_name_fits_systemd(void **state)
 {
-	struct socket_name from = { .wanted.ss_family = AF_UNIX }, to;
+	struct socket_name from = { .file = { (dev_t)-1, (ino_t)-1 } }, to;
 	char text[SOCKET_NAME_TEXT_MAX], address[ADDRESS_TEXT_MAX] = "unix:/";
 
 	(void)state;
@@ -80,6 +84,15 @@ static void other_names_are_refused(void **state)
 		"e o=127.0.0.1 7007",
 		"echo=unix run",
 		"echo=127.0.0.1 70077",
+		"echo@=unix /run/u",
+		"echo@1=unix /run/u",
+		"echo@1.=unix /run/u",
+		"echo@-1.2=unix /run/u",
+		"echo@1.2.3=unix /run/u",
+		"echo@1.2",
+		"echo@1.2=127.0.0.1 7007", /* has no file */
+		"echo@1.2=unix @name",
+		"echo=unix /run/u", /* must say which */
 	};
 	struct socket_name to = name("untouched", "127.0.0.1:1");
 	char longer[1000] = "";
