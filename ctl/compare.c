@@ -14,6 +14,7 @@
 #include "field.h"
 #include "measure.h"
 #include "reasons.h"
+#include "suggest.h"
 #include "util.h"
 
 enum { COMPARE_INTERVAL_MS = 2000 };
@@ -81,19 +82,21 @@ static int run_command(char **argv, bool quiet)
 	return rc;
 }
 
-/* Says what became of the command; its exit code for nbctl. */
+/* Says what became of the command, of which run_command() has told; the exit code. */
 static int command_result(const char *name, int status)
 {
 	if (status < 0) {
 		ctl_warn("cannot run %s: %s", name, strerror(-status));
-		return CTL_USAGE;
+		return status == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;
 	}
-	if (WIFSIGNALED(status))
+	if (WIFSIGNALED(status)) {
 		ctl_warn("%s was killed by signal %d (%s)", name, WTERMSIG(status),
 			 strsignal(WTERMSIG(status)));
-	else if (WEXITSTATUS(status))
+		return CTL_SIGNALLED + WTERMSIG(status);
+	}
+	if (WEXITSTATUS(status))
 		ctl_warn("%s failed with exit status %d", name, WEXITSTATUS(status));
-	return status ? CTL_REFUSED : CTL_DONE;
+	return WEXITSTATUS(status);
 }
 
 /* ---- Measuring ---- */
@@ -138,22 +141,23 @@ static int delta(struct ctl *ctl, const json_t *before, const json_t *after, str
 	return CTL_DONE;
 }
 
-static int measure(struct ctl *ctl, unsigned interval_ms, struct measures *m)
+/* *ret_status: of the command, or why it was not run, as an exit code; CTL_DONE without one. */
+static int measure(struct ctl *ctl, unsigned interval_ms, struct measures *m, int *ret_status)
 {
 	json_t *before, *after;
-	int rc, result = CTL_DONE;
+	int rc, status = 0;
 
 	rc = ctl_call(ctl, "GetStats", parameters(ctl), &before);
 	if (rc != CTL_DONE)
 		return rc;
 	if (ctl->rest) {
 		fflush(ctl->out.file);
-		result = command_result(ctl->rest[0],
-					run_command(ctl->rest, ctl->values[VALUE_QUIET]));
+		status = run_command(ctl->rest, ctl->values[VALUE_QUIET]);
+		*ret_status = command_result(ctl->rest[0], status);
 	} else {
 		wait_ms(interval_ms);
 	}
-	if (result != CTL_USAGE) {
+	if (status >= 0) {
 		rc = ctl_call(ctl, "GetStats", parameters(ctl), &after);
 		if (rc == CTL_DONE) {
 			rc = delta(ctl, before, after, m);
@@ -161,7 +165,7 @@ static int measure(struct ctl *ctl, unsigned interval_ms, struct measures *m)
 		}
 	}
 	json_decref(before);
-	return rc == CTL_DONE ? result : rc;
+	return rc;
 }
 
 /* ---- Files of rows ---- */
@@ -172,13 +176,9 @@ static int file_error(const char *path, int error)
 	return CTL_USAGE;
 }
 
-static int save(const char *path, const struct measures *m)
+/* Appends the rows to the file, which path names. */
+static int save(FILE *to, const char *path, const struct measures *m)
 {
-	FILE *to = fopen(path, "ae");
-	int error;
-
-	if (!to)
-		return file_error(path, errno);
 	for (unsigned i = 0; i < m->count; i++) {
 		json_t *row;
 
@@ -189,10 +189,9 @@ static int save(const char *path, const struct measures *m)
 		putc('\n', to);
 		json_decref(row);
 	}
-	error = ferror(to) ? EIO : 0;
-	if (fclose(to) < 0)
-		error = errno;
-	return error ? file_error(path, error) : CTL_DONE;
+	if (fflush(to) < 0)
+		return file_error(path, errno);
+	return ferror(to) ? file_error(path, EIO) : CTL_DONE;
 }
 
 static int load(const char *path, struct measures *m)
@@ -232,18 +231,31 @@ static void show(struct ctl *ctl, const struct measures *m, const json_t *unavai
 	json_decref(document);
 }
 
+static int no_such_listener(const struct measures *m, const char *name)
+{
+	struct suggestion near = { .text = name };
+
+	for (unsigned i = 0; i < m->count; i++)
+		suggest_try(&near, m->rows[i]->listener);
+	ctl_warn("there is no listener '%s'%s", name, suggest_hint(&near));
+	return CTL_REFUSED;
+}
+
 /* Keeps the rows of the named listeners; CTL_REFUSED when one is not there. */
 static int select_named(struct ctl *ctl, struct measures *m)
 {
 	json_t *names = ctl_words(ctl);
-	const char *missing = names ? measures_select(m, names) : NULL;
+	int rc = CTL_DONE;
 
-	if (missing)
-		ctl_warn("there is no listener '%s'", missing);
-	else if (!names && ctl->rest)
+	for (unsigned i = 0; i < ctl->word_count && rc == CTL_DONE; i++)
+		if (!measures_has(m, ctl->words[i]))
+			rc = no_such_listener(m, ctl->words[i]);
+	if (names)
+		measures_select(m, names);
+	else if (ctl->rest)
 		drop_idle(m);
 	json_decref(names);
-	return missing ? CTL_REFUSED : CTL_DONE;
+	return rc;
 }
 
 static int check(struct ctl *ctl, unsigned *ret_interval_ms)
@@ -255,8 +267,8 @@ static int check(struct ctl *ctl, unsigned *ret_interval_ms)
 		return ctl_usage(ctl, "there is no command after `--`");
 	if (interval && ctl->rest)
 		return ctl_usage(ctl, "the interval is the command's run time: no --interval");
-	if (interval && ctl_parse_interval(interval, ret_interval_ms) < 0)
-		return ctl_usage(ctl, "--interval: expected seconds, got '%s'", interval);
+	if (interval && ctl_interval(ctl, "interval", interval, 1, ret_interval_ms))
+		return CTL_USAGE;
 	if (ctl->values[VALUE_QUIET] && !ctl->rest)
 		return ctl_usage(ctl, "--quiet is about the command after `--`");
 	if (ctl->values[VALUE_LOAD] && (ctl->rest || interval || ctl->values[VALUE_SAVE]))
@@ -264,28 +276,52 @@ static int check(struct ctl *ctl, unsigned *ret_interval_ms)
 	return CTL_DONE;
 }
 
+/* `good`: the rows are to be saved, too. */
+static int show_and_save(struct ctl *ctl, struct measures *m, FILE *to, bool good)
+{
+	const char *path = ctl->values[VALUE_SAVE];
+	int rc = select_named(ctl, m);
+	json_t *unavailable = measures_take_unavailable(m);
+
+	if (m->count || rc == CTL_DONE)
+		show(ctl, m, unavailable);
+	if (to && rc == CTL_DONE && good)
+		rc = save(to, path, m);
+	else if (to)
+		ctl_warn("%s: nothing saved", path);
+	json_decref(unavailable);
+	return rc;
+}
+
+/* With the file for --save open, if it was given: that must not fail when the command has run. */
+static int compare(struct ctl *ctl, unsigned interval_ms, FILE *to)
+{
+	const char *from = ctl->values[VALUE_LOAD];
+	struct measures m = {};
+	int status = 0, rc;
+
+	rc = from ? load(from, &m) : measure(ctl, interval_ms, &m, &status);
+	if (rc == CTL_DONE && (m.count || status == 0))
+		rc = show_and_save(ctl, &m, to, status == 0);
+	measures_free(&m);
+	return status ? status : rc;
+}
+
 static int run(struct ctl *ctl)
 {
-	const char *from = ctl->values[VALUE_LOAD], *to = ctl->values[VALUE_SAVE];
-	struct measures m = {};
-	json_t *unavailable;
+	const char *path = ctl->values[VALUE_SAVE];
 	unsigned interval_ms;
-	int rc = check(ctl, &interval_ms), result;
+	FILE *to = NULL;
+	int rc = check(ctl, &interval_ms);
 
 	if (rc != CTL_DONE)
 		return rc;
-	result = from ? load(from, &m) : measure(ctl, interval_ms, &m);
-	rc = m.count || result == CTL_DONE ? select_named(ctl, &m) : CTL_DONE;
-	unavailable = measures_take_unavailable(&m);
-	if (result == CTL_DONE && rc == CTL_DONE && to)
-		rc = save(to, &m);
-	else if (to && m.count)
-		ctl_warn("%s: nothing saved", to);
-	if (m.count || (result == CTL_DONE && rc == CTL_DONE))
-		show(ctl, &m, unavailable);
-	json_decref(unavailable);
-	measures_free(&m);
-	return result != CTL_DONE ? result : rc;
+	if (path && !(to = fopen(path, "ae")))
+		return file_error(path, errno);
+	rc = compare(ctl, interval_ms, to);
+	if (to)
+		fclose(to);
+	return rc;
 }
 
 const struct command command_compare = {
@@ -304,7 +340,10 @@ const struct command command_compare = {
 		"request's bytes to the moment the kernel has taken the reply; the generator sees the\n"
 		"round trip.  CPU time is that of the listener's own threads and of the kernel's\n"
 		"threads that work for them; interrupts are charged by Linux to whoever they\n"
-		"interrupt.  Saved rows of the same label and listener are added up.\n",
+		"interrupt.  Saved rows of the same label and listener are added up.\n"
+		"\n"
+		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
+		"there is no such command, 126 when it cannot be run.\n",
 	.example = "nbctl compare echo-epoll echo-uring --interval 5\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
 		   "nbctl compare --label '50 conn' --save rows.jsonl echo-uring -- LOAD ARG...\n"

@@ -396,19 +396,32 @@ void compare_render(struct output *out, const struct measures *m)
 
 /* ---- JSON ---- */
 
+/* What cannot be told is null: a 0 would be read as a measurement. */
+static json_t *ratio_to_json(double value, uint64_t of)
+{
+	return of ? json_real(value) : json_null();
+}
+
+static json_t *quantile_to_json(const struct measure *row, double quantile)
+{
+	uint64_t ns;
+
+	return measure_quantile(row, quantile, &ns) ? json_integer((json_int_t)ns) : json_null();
+}
+
 static json_t *derived_to_json(const struct measure *row)
 {
-	const struct histogram_sum *h = &row->latency;
+	uint64_t count = row->listener_count, bytes = row->bytes_in + row->bytes_out;
 
-	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "operations_per_s",
+	return json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "operations_per_s",
 			 measure_rate(row), "bytes_per_s", measure_bandwidth(row),
-			 "cpu_ns_per_operation", measure_cpu_per_op(row), "cpu_ns_per_byte",
-			 measure_cpu_per_byte(row), "syscalls_per_operation",
-			 measure_syscalls_per_op(row), "operations_per_turn",
-			 measure_ops_per_turn(row), "cpu_share", measure_cpu_share(row), "p50_ns",
-			 (json_int_t)histogram_quantile(h, 0.5), "p99_ns",
-			 (json_int_t)histogram_quantile(h, 0.99), "p99_9_ns",
-			 (json_int_t)histogram_quantile(h, 0.999));
+			 "cpu_ns_per_operation", ratio_to_json(measure_cpu_per_op(row), count),
+			 "cpu_ns_per_byte", ratio_to_json(measure_cpu_per_byte(row), bytes),
+			 "syscalls_per_operation",
+			 ratio_to_json(measure_syscalls_per_op(row), count), "operations_per_turn",
+			 ratio_to_json(measure_ops_per_turn(row), row->turns), "cpu_share",
+			 measure_cpu_share(row), "p50_ns", quantile_to_json(row, 0.5), "p99_ns",
+			 quantile_to_json(row, 0.99), "p99_9_ns", quantile_to_json(row, 0.999));
 }
 
 json_t *compare_to_json(const struct measures *m, const json_t *unavailable)

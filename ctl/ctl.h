@@ -15,6 +15,10 @@ enum {
 	CTL_USAGE = 2,       /* also: a file that nbctl was given is no good */
 	CTL_UNREACHABLE = 3, /* the daemon */
 	CTL_RESTART = 4,     /* done only by a restart of the daemon */
+	/* `compare -- COMMAND` exits as COMMAND did, or with these, as env(1) does. */
+	CTL_CANNOT_RUN = 126,
+	CTL_NOT_FOUND = 127,
+	CTL_SIGNALLED = 128, /* and the signal's number */
 };
 
 enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_OPTIONAL /* --name[=VALUE] */ };
@@ -24,6 +28,7 @@ struct option_spec {
 	enum option_kind kind;
 	const char *argument; /* how help calls the value */
 	const char *help;
+	char letter; /* -L besides --name; 0: none */
 };
 
 enum { COMMAND_OPTIONS_MAX = 12 };
@@ -36,6 +41,7 @@ struct command {
 	struct option_spec options[COMMAND_OPTIONS_MAX];
 	unsigned words_min, words_max; /* arguments that are not options */
 	bool runs_command;             /* `-- COMMAND ARG...` may follow */
+	const char *json_instead;      /* what to use: this command has no --json; NULL: it has */
 	int (*run)(struct ctl *ctl);   /* an exit code */
 };
 
@@ -81,11 +87,16 @@ int ctl_try_help(const struct ctl *ctl); /* the second half */
 /* `nbctl: ...` on stderr. */
 void ctl_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Seconds as `2`, `0.5`, or a duration with its unit, `500ms`; 1 ms to 1 day.  0 or -EINVAL. */
-int ctl_parse_interval(const char *text, unsigned *ret_ms);
+enum { CTL_STREAM_MIN_MS = 50 }; /* of GetStats: the daemon's least interval_ms */
+
+/* The value of the option `--name`: seconds as `2`, `0.5`, or a duration with its unit, `500ms`;
+ * min_ms to 1 day.  CTL_DONE; or CTL_USAGE, with the message printed. */
+int ctl_interval(const struct ctl *ctl, const char *name, const char *text, unsigned min_ms,
+		 unsigned *ret_ms);
 
 /* The words from `first` on as a JSON array; NULL when there is none. */
 json_t *ctl_words(const struct ctl *ctl);
 
-/* The name out of `names` that begins with `text` or is near to it; NULL when none is. */
-const char *ctl_suggest(const char *text, const char *const *names, unsigned count);
+/* `nbctl: WHAT 'NAME'` with the one out of `names` that is near; returns CTL_USAGE. */
+int ctl_unknown(const struct ctl *ctl, const char *what, const char *name, const char *const *names,
+		unsigned count);

@@ -29,45 +29,54 @@ enum { GLOBAL_SOCKET, GLOBAL_JSON, GLOBAL_NO_COLOR, GLOBAL_VERSION, GLOBAL_HELP,
 
 static const struct option_spec global_options[] = {
 	[GLOBAL_SOCKET] = { "socket", OPTION_VALUE, "SOCKET",
-			    "the daemon's control socket (or NBSERVED_SOCKET)" },
+			    "the daemon's control socket (or NBSERVED_SOCKET)", 's' },
 	[GLOBAL_JSON] = { "json", OPTION_FLAG, NULL, "print JSON" },
 	[GLOBAL_NO_COLOR] = { "no-color", OPTION_FLAG, NULL, "no colour (or NO_COLOR=1)" },
-	[GLOBAL_VERSION] = { "version", OPTION_FLAG, NULL, "print nbctl's version" },
-	[GLOBAL_HELP] = { "help", OPTION_FLAG, NULL, "print this help" },
-	[GLOBAL_COUNT] = { NULL, OPTION_FLAG, NULL, NULL },
+	[GLOBAL_VERSION] = { "version", OPTION_FLAG, NULL, "print nbctl's version", 'V' },
+	[GLOBAL_HELP] = { "help", OPTION_FLAG, NULL, "print this help", 'h' },
+	[GLOBAL_COUNT] = { NULL, OPTION_FLAG, NULL, NULL, 0 },
 };
 
-enum { OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX };
+enum { OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX, LETTERS_MAX = 2 * OPTIONS_MAX + 2 };
 
-/* getopt's table out of ours; `val` is the index in both lists, one after the other, plus 1000. */
-static void make_options(const struct command *command, struct option *options)
+/* getopt's tables out of ours; `val` is the letter, or else the index in both lists, one after the
+ * other, plus 1000. */
+static void make_options(const struct command *command, struct option *options,
+			 char letters[static LETTERS_MAX])
 {
 	unsigned count = 0, max = command ? OPTIONS_MAX : GLOBAL_COUNT;
+	char *letter = stpcpy(letters, command ? "" : "+");
 
 	for (unsigned i = 0; i < max; i++) {
 		const struct option_spec *spec =
 			i < GLOBAL_COUNT ? &global_options[i] : &command->options[i - GLOBAL_COUNT];
 
-		if (spec->name)
-			options[count++] =
-				(struct option){ spec->name, (int)spec->kind, NULL, 1000 + (int)i };
+		if (!spec->name)
+			continue;
+		options[count++] = (struct option){ spec->name, (int)spec->kind, NULL,
+						    spec->letter ? spec->letter : 1000 + (int)i };
+		if (spec->letter)
+			letter += sprintf(letter, "%c%s", spec->letter,
+					  spec->kind == OPTION_VALUE ? ":" : "");
 	}
 	options[count] = (struct option){};
 }
 
-static void print_options(const struct option_spec *options, unsigned max)
+static void print_options(const struct command *command, const struct option_spec *options,
+			  unsigned max)
 {
 	for (unsigned i = 0; i < max && options[i].name; i++) {
 		const struct option_spec *o = &options[i];
-		char text[64];
+		char text[64], letter[] = { '-', o->letter, ',', ' ', '\0' };
 
+		if (o == &global_options[GLOBAL_JSON] && command && command->json_instead)
+			continue;
 		snprintf(text, sizeof(text),
 			 o->kind == OPTION_FLAG       ? "--%s"
 			 : o->kind == OPTION_OPTIONAL ? "--%s[=%s]"
 						      : "--%s %s",
 			 o->name, o->argument);
-		printf("  %s%-21s %s\n", options == global_options && i == 0 ? "-s, " : "    ",
-		       text, o->help);
+		printf("  %s%-21s %s\n", o->letter ? letter : "    ", text, o->help);
 	}
 }
 
@@ -91,8 +100,8 @@ static int help(const struct command *command)
 		if (command->details)
 			printf("\n%s", command->details);
 		printf("\nOptions:\n");
-		print_options(command->options, COMMAND_OPTIONS_MAX);
-		print_options(global_options, GLOBAL_COUNT);
+		print_options(command, command->options, COMMAND_OPTIONS_MAX);
+		print_options(command, global_options, GLOBAL_COUNT);
 		print_examples(command->example);
 		return CTL_DONE;
 	}
@@ -101,10 +110,10 @@ static int help(const struct command *command)
 	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
 		printf("  %-13s %s\n", commands[i]->name, commands[i]->summary);
 	printf("\nOptions of every command:\n");
-	print_options(global_options, GLOBAL_COUNT);
+	print_options(NULL, global_options, GLOBAL_COUNT);
 	printf("\n`nbctl COMMAND --help` says more and has an example.\n\n"
 	       "Exit status: 0 done, 1 refused by the daemon, 2 usage, 3 daemon unreachable, 4 a "
-	       "restart\nof the daemon is needed.\n");
+	       "restart\nof the daemon is needed; of `compare -- COMMAND` that of COMMAND.\n");
 	return CTL_DONE;
 }
 
@@ -119,17 +128,16 @@ static int version(void)
 static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 {
 	struct option options[OPTIONS_MAX + 1];
+	char letters[LETTERS_MAX];
 	int option;
 
-	make_options(ctl->command, options);
+	make_options(ctl->command, options, letters);
 	optind = 0; /* glibc: start afresh */
-	while ((option = getopt_long(argc, argv, ctl->command ? "s:" : "+s:", options, NULL)) >=
-	       0) {
+	while ((option = getopt_long(argc, argv, letters, options, NULL)) >= 0) {
 		switch (option) {
 		case '?':
 			return ctl_try_help(ctl);
 		case 's':
-		case 1000 + GLOBAL_SOCKET:
 			ctl->socket = optarg;
 			break;
 		case 1000 + GLOBAL_JSON:
@@ -138,10 +146,10 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 		case 1000 + GLOBAL_NO_COLOR:
 			ctl->out.colour = false;
 			break;
-		case 1000 + GLOBAL_VERSION:
+		case 'V':
 			*ret_done = true;
 			return version();
-		case 1000 + GLOBAL_HELP:
+		case 'h':
 			*ret_done = true;
 			return help(ctl->command);
 		default:
@@ -163,14 +171,11 @@ static const struct command *find_command(const char *name)
 
 static int unknown_command(const struct ctl *ctl, const char *name)
 {
-	const char *names[ARRAY_SIZE(commands)], *near;
+	const char *names[ARRAY_SIZE(commands)];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
 		names[i] = commands[i]->name;
-	near = ctl_suggest(name, names, ARRAY_SIZE(names));
-	if (near)
-		return ctl_usage(ctl, "there is no command '%s'; did you mean '%s'?", name, near);
-	return ctl_usage(ctl, "there is no command '%s'", name);
+	return ctl_unknown(ctl, "there is no command", name, names, ARRAY_SIZE(names));
 }
 
 static int run_command(struct ctl *ctl, int argc, char **argv)
@@ -190,6 +195,9 @@ static int run_command(struct ctl *ctl, int argc, char **argv)
 	rc = read_options(ctl, argc, argv, &done);
 	if (rc != CTL_DONE || done)
 		return rc;
+	if (ctl->out.json && command->json_instead)
+		return ctl_usage(ctl, "%s has no --json: see `%s`", command->name,
+				 command->json_instead);
 	ctl->words = argv + optind;
 	ctl->word_count = (unsigned)(argc - optind);
 	if (ctl->word_count < command->words_min)

@@ -184,18 +184,17 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
 
 /* ---- Choosing and adding up ---- */
 
-static bool has_listener(const struct measures *m, const char *name)
+bool measures_has(const struct measures *m, const char *listener)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		if (!strcmp(m->rows[i]->listener, name))
+		if (!strcmp(m->rows[i]->listener, listener))
 			return true;
 	return false;
 }
 
-const char *measures_select(struct measures *m, const json_t *names)
+void measures_select(struct measures *m, const json_t *names)
 {
 	struct measures kept = {};
-	const char *missing = NULL;
 	json_t *name;
 	size_t i;
 
@@ -210,15 +209,12 @@ const char *measures_select(struct measures *m, const json_t *names)
 			append(&kept, row);
 			m->rows[j] = NULL;
 		}
-		if (!missing && !has_listener(&kept, wanted))
-			missing = wanted;
 	}
 	for (unsigned j = 0; j < m->count; j++)
 		if (m->rows[j])
 			free_row(m->rows[j]);
 	free(m->rows);
 	*m = kept;
-	return missing;
 }
 
 static bool same(const struct measure *a, const struct measure *b)

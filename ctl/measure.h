@@ -40,9 +40,10 @@ void measures_delta(struct measures *m, const json_t *before, const json_t *afte
  * in between. */
 int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_interval_ns);
 
-/* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts).
- * Returns the first name that has no row, or NULL. */
-const char *measures_select(struct measures *m, const json_t *names);
+bool measures_has(const struct measures *m, const char *listener);
+
+/* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts). */
+void measures_select(struct measures *m, const json_t *names);
 
 /* The listener could not be served: its row has no measured zeros. */
 bool measure_unavailable(const struct measure *row);

@@ -193,8 +193,6 @@ static int run_metrics(struct ctl *ctl)
 	struct address address;
 	int fd, rc;
 
-	if (ctl->out.json)
-		return ctl_usage(ctl, "for JSON see `nbctl stats --json`");
 	if (parse_address(text, &address) < 0 || address.port_first != address.port_last)
 		return ctl_usage(ctl, "--listen: expected ADDRESS:PORT, got '%s'", text);
 	rc = listen_at(text, &address, &fd);
@@ -214,5 +212,6 @@ const struct command command_metrics = {
 		[VALUE_LISTEN] = { "listen", OPTION_VALUE, "ADDRESS",
 				   "where (default: " METRICS_ADDRESS "); port 0: any" },
 	},
+	.json_instead = "nbctl stats --json",
 	.run = run_metrics,
 };

@@ -319,8 +319,9 @@ static int run_stats(struct ctl *ctl)
 
 	if (openmetrics && (interval || ctl->out.json))
 		return ctl_usage(ctl, "--openmetrics goes neither with --watch nor with --json");
-	if (interval && *interval && ctl_parse_interval(interval, &interval_ms) < 0)
-		return ctl_usage(ctl, "--watch: expected seconds, got '%s'", interval);
+	if (interval && *interval &&
+	    ctl_interval(ctl, "watch", interval, CTL_STREAM_MIN_MS, &interval_ms))
+		return CTL_USAGE;
 	parameters = json_pack("{s:o*}", "listeners", ctl_words(ctl));
 	if (!interval)
 		return ctl_show(ctl, "GetStats", parameters,

@@ -148,18 +148,14 @@ enum { VALUE_LISTENER, VALUE_SORT, VALUE_LIMIT };
 
 static const struct connections_key *find_sort_key(struct ctl *ctl, const char *name)
 {
-	const char *names[CONNECTIONS_KEYS], *near;
+	const char *names[CONNECTIONS_KEYS];
 
 	for (unsigned i = 0; i < CONNECTIONS_KEYS; i++) {
 		names[i] = connections_keys[i].name;
 		if (!strcmp(name, names[i]))
 			return &connections_keys[i];
 	}
-	near = ctl_suggest(name, names, ARRAY_SIZE(names));
-	if (near)
-		ctl_usage(ctl, "--sort: cannot sort by '%s'; did you mean '%s'?", name, near);
-	else
-		ctl_usage(ctl, "--sort: cannot sort by '%s'", name);
+	ctl_unknown(ctl, "--sort: cannot sort by", name, names, ARRAY_SIZE(names));
 	return NULL;
 }
 

@@ -22,7 +22,6 @@
 
 enum {
 	INTERVAL_MS = 1000,
-	INTERVAL_MIN_MS = 50, /* the daemon's */
 	RETRY_MS = 1000,
 	SILENCE_MS = 3000, /* beyond the interval: then it is said */
 	CONNECTIONS_ASKED = 1000,
@@ -352,7 +351,7 @@ static int run_screen(struct session *s)
 
 static int sort_by(struct ctl *ctl, struct top *top, const char *name)
 {
-	const char *names[TOP_COLUMNS], *near;
+	const char *names[TOP_COLUMNS];
 
 	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
 		names[i] = top_columns[i].name;
@@ -361,11 +360,7 @@ static int sort_by(struct ctl *ctl, struct top *top, const char *name)
 		top->sort = (enum top_column)i;
 		return CTL_DONE;
 	}
-	near = ctl_suggest(name, names, ARRAY_SIZE(names));
-	if (near)
-		return ctl_usage(ctl, "--sort: cannot sort by '%s'; did you mean '%s'?", name,
-				 near);
-	return ctl_usage(ctl, "--sort: cannot sort by '%s'", name);
+	return ctl_unknown(ctl, "--sort: cannot sort by", name, names, ARRAY_SIZE(names));
 }
 
 static int run_top(struct ctl *ctl)
@@ -376,12 +371,8 @@ static int run_top(struct ctl *ctl)
 	json_t *first;
 	int rc;
 
-	if (ctl->out.json)
-		return ctl_usage(ctl, "top is for people: see `nbctl stats --watch --json`");
-	if (interval &&
-	    (ctl_parse_interval(interval, &interval_ms) < 0 || interval_ms < INTERVAL_MIN_MS))
-		return ctl_usage(ctl, "--interval: expected seconds, at least 0.05, got '%s'",
-				 interval);
+	if (interval && ctl_interval(ctl, "interval", interval, CTL_STREAM_MIN_MS, &interval_ms))
+		return CTL_USAGE;
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
 		return ctl_usage(ctl, "top needs a terminal; elsewhere: `nbctl stats --watch`");
 	top_init(&s.top, interval_ms);
@@ -417,5 +408,6 @@ const struct command command_top = {
 				 "calls, turn, cpu" },
 	},
 	.words_max = 256,
+	.json_instead = "nbctl stats --watch --json",
 	.run = run_top,
 };

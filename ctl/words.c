@@ -43,7 +43,8 @@ int ctl_usage(const struct ctl *ctl, const char *format, ...)
 	return ctl_try_help(ctl);
 }
 
-int ctl_parse_interval(const char *text, unsigned *ret_ms)
+/* 0 or -EINVAL. */
+static int parse_interval(const char *text, unsigned min_ms, unsigned *ret_ms)
 {
 	uint64_t ns;
 	double seconds;
@@ -56,10 +57,19 @@ int ctl_parse_interval(const char *text, unsigned *ret_ms)
 		if (end == text || *end)
 			return -EINVAL;
 	}
-	if (!(seconds >= 0.001 && seconds * 1000 <= INTERVAL_MAX_MS))
+	if (!(seconds * 1000 >= min_ms && seconds * 1000 <= INTERVAL_MAX_MS))
 		return -EINVAL;
 	*ret_ms = (unsigned)lround(seconds * 1000);
 	return 0;
+}
+
+int ctl_interval(const struct ctl *ctl, const char *name, const char *text, unsigned min_ms,
+		 unsigned *ret_ms)
+{
+	if (parse_interval(text, min_ms, ret_ms) == 0)
+		return CTL_DONE;
+	return ctl_usage(ctl, "--%s: expected seconds, at least %g, got '%s'", name, min_ms / 1e3,
+			 text);
 }
 
 json_t *ctl_words(const struct ctl *ctl)
@@ -71,14 +81,12 @@ json_t *ctl_words(const struct ctl *ctl)
 	return words;
 }
 
-const char *ctl_suggest(const char *text, const char *const *names, unsigned count)
+int ctl_unknown(const struct ctl *ctl, const char *what, const char *name, const char *const *names,
+		unsigned count)
 {
-	struct suggestion s = { .text = text };
+	struct suggestion s = { .text = name };
 
-	for (unsigned i = 0; *text && i < count; i++) {
-		if (!strncmp(text, names[i], strlen(text)))
-			return names[i];
+	for (unsigned i = 0; i < count; i++)
 		suggest_try(&s, names[i]);
-	}
-	return s.best;
+	return ctl_usage(ctl, "%s '%s'%s", what, name, suggest_hint(&s));
 }

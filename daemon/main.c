@@ -37,7 +37,7 @@ static const char usage[] =
 	"      --dump-config[=json]\n"
 	"                         print the effective configuration with its origins\n"
 	"      --doctor           say what this host allows, and what FILE would get\n"
-	"      --version\n"
+	"  -V, --version\n"
 	"  -h, --help\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
@@ -66,7 +66,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) >= 0) {
+	while ((c = getopt_long(argc, argv, "c:hV", options, NULL)) >= 0) {
 		switch (c) {
 		case 'c':
 			*config = optarg;

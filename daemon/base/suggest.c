@@ -1,14 +1,12 @@
 /* "Did you mean".  See suggest.h. */
 #include "suggest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "util.h"
 
-enum {
-	SUGGEST_MAX = 64,   /* longer texts are no typing errors */
-	SUGGEST_PREFIX = 3, /* shorter ones are no abbreviations */
-};
+enum { SUGGEST_PREFIX = 3 }; /* shorter texts are no abbreviations */
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
@@ -56,4 +54,12 @@ void suggest_try(struct suggestion *s, const char *name)
 		return;
 	s->best = name;
 	s->distance = distance;
+}
+
+const char *suggest_hint(struct suggestion *s)
+{
+	s->hint[0] = '\0';
+	if (s->best && s->distance > 0)
+		snprintf(s->hint, sizeof(s->hint), " (did you mean '%s'?)", s->best);
+	return s->hint;
 }

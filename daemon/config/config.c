@@ -132,16 +132,13 @@ static void open_section(struct loader *l, enum config_section kind, unsigned li
 static void unknown_section(struct loader *l, unsigned line, const char *text, const char *kind)
 {
 	struct suggestion s = { .text = kind };
-	char hint[CONFIG_TEXT_MAX] = "";
 
 	for (unsigned i = 0; i < CONFIG_SECTION_COUNT; i++)
 		suggest_try(&s, config_kinds[i].name);
-	if (s.best)
-		snprintf(hint, sizeof(hint), " (did you mean '%s'?)", s.best);
 	l->section = NULL;
 	config_report(&l->report, here(l, line), NULL, NULL, "expected %s, %s or %s, got '[%s]'%s",
 		      config_kinds[CONFIG_SERVER].heading, config_kinds[CONFIG_LISTENER].heading,
-		      config_kinds[CONFIG_EXPORT].heading, text, s.distance ? hint : "");
+		      config_kinds[CONFIG_EXPORT].heading, text, suggest_hint(&s));
 }
 
 static void on_section(void *context, unsigned line, const char *text)
@@ -170,8 +167,8 @@ static void unknown_key(struct loader *l, unsigned line, const char *name)
 		if (config_keys[i].section == l->kind)
 			suggest_try(&s, config_keys[i].name);
 	config_report(&l->report, here(l, line), l->section_text, name,
-		      "expected a key of %s, got '%s'%s%s%s", config_kinds[l->kind].heading, name,
-		      s.best ? " (did you mean '" : "", s.best ? s.best : "", s.best ? "'?)" : "");
+		      "expected a key of %s, got '%s'%s", config_kinds[l->kind].heading, name,
+		      suggest_hint(&s));
 }
 
 /* A value, or an entry of a list. */

@@ -344,8 +344,8 @@ static void unknown_export(struct config_report *r, const struct export_name *na
 	for (unsigned i = 0; i < r->config->export_count; i++)
 		suggest_try(&s, r->config->exports[i].name);
 	config_report(r, name->origin, section, "exports",
-		      "expected the NAME of an [export NAME], got '%s'%s%s%s", name->name,
-		      s.best ? " (did you mean '" : "", s.best ? s.best : "", s.best ? "'?)" : "");
+		      "expected the NAME of an [export NAME], got '%s'%s", name->name,
+		      suggest_hint(&s));
 }
 
 /* A listener's exports exist, each once, and its `store` can reach them.  Finds their sections. */

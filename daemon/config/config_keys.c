@@ -217,7 +217,7 @@ void config_key_hint(const struct config_key *key, const char *value,
 	for (unsigned i = 0; key->type->word && key->type->word(key, i); i++)
 		suggest_try(&s, key->type->word(key, i));
 	if (s.best)
-		snprintf(text, CONFIG_TEXT_MAX, " (did you mean '%s'?)", s.best);
+		snprintf(text, CONFIG_TEXT_MAX, "%s", suggest_hint(&s));
 	else if (key->type->of_cpus)
 		snprintf(text, CONFIG_TEXT_MAX, " (this host has the CPUs 0-%u)",
 			 config_host_cpus() - 1);

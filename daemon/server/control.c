@@ -13,6 +13,7 @@
 #include "doctor.h"
 #include "document.h"
 #include "log.h"
+#include "suggest.h"
 #include "util.h"
 
 #define INTERFACE "org.nbserved.Control"
@@ -51,7 +52,13 @@ const char *control_unknown_listener(struct server *s, const json_t *names)
 
 void control_no_such_listener(struct varlink_call *call, const char *name)
 {
-	control_error(call, "NoSuchListener", name, "there is no listener '%s'", name);
+	const struct server *s = varlink_call_userdata(call);
+	struct suggestion near = { .text = name };
+
+	for (unsigned i = 0; i < s->listener_count; i++)
+		suggest_try(&near, s->listeners[i]->name);
+	control_error(call, "NoSuchListener", name, "there is no listener '%s'%s", name,
+		      suggest_hint(&near));
 }
 
 /* ---- Methods ---- */

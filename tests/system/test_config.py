@@ -277,6 +277,7 @@ def test_the_dumped_configuration_is_the_same_configuration(tmp_path):
 
 
 def test_version_and_help():
+    assert nbserved("-V").stdout == nbserved("--version").stdout
     result = nbserved("--version")
     assert result.returncode == 0 and re.fullmatch(r"nbserved \d+\.\d+\.\d+\n", result.stdout)
     for option in ("--help", "-h"):

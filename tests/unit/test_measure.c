@@ -202,6 +202,38 @@ static void restarted_daemon_is_noticed(void **state)
 	json_decref(late);
 }
 
+/* As the table says `-`. */
+static void json_is_null_where_nothing_can_be_told(void **state)
+{
+	static const char *const of_none[] = { "cpu_ns_per_operation",
+					       "cpu_ns_per_byte",
+					       "syscalls_per_operation",
+					       "operations_per_turn",
+					       "p50_ns",
+					       "p99_ns",
+					       "p99_9_ns" };
+	struct measures m = {};
+	json_t *json, *rows;
+	const json_t *derived;
+
+	(void)state;
+	add_delta(&m, NULL, document("a", "echo", 200, 10, 5, "[[1023, 100]]"), "");
+	add_delta(&m, NULL, document("b", "echo", 0, 0, 0, "[]"), "");
+	json = compare_to_json(&m, NULL);
+	rows = json_object_get(json, "rows");
+	derived = json_object_get(json_array_get(rows, 0), "derived");
+	assert_int_equal(json_integer_value(json_object_get(derived, "p50_ns")), 1023);
+	assert_int_equal(json_integer_value(json_object_get(derived, "p99_ns")), 1023);
+	assert_true(json_is_null(json_object_get(derived, "p99_9_ns")));
+	assert_true(json_is_real(json_object_get(derived, "cpu_ns_per_operation")));
+	derived = json_object_get(json_array_get(rows, 1), "derived");
+	for (unsigned i = 0; i < ARRAY_SIZE(of_none); i++)
+		assert_true(json_is_null(json_object_get(derived, of_none[i])));
+	assert_float_equal(json_real_value(json_object_get(derived, "operations_per_s")), 0, 0);
+	json_decref(json);
+	measures_free(&m);
+}
+
 static void missing_and_odd_fields_do_no_harm(void **state)
 {
 	static const char *const texts[] = {
@@ -238,11 +270,13 @@ static void select_keeps_the_order_of_the_names(void **state)
 	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 1, 0, 0, "[]"), "");
 	add_delta(&m, NULL, document("b", "echo", 1, 0, 0, "[]"), "");
-	assert_null(measures_select(&m, names));
+	assert_true(measures_has(&m, "a"));
+	assert_false(measures_has(&m, "c"));
+	measures_select(&m, names);
 	assert_int_equal(m.count, 2);
 	assert_string_equal(m.rows[0]->listener, "b");
 	assert_string_equal(m.rows[1]->listener, "a");
-	assert_string_equal(measures_select(&m, wrong), "c");
+	measures_select(&m, wrong);
 	assert_int_equal(m.count, 0);
 	measures_free(&m);
 	json_decref(names);
@@ -369,6 +403,7 @@ int main(void)
 		cmocka_unit_test(new_or_replaced_listener_counts_from_zero),
 		cmocka_unit_test(a_counter_that_went_backwards_adds_nothing),
 		cmocka_unit_test(restarted_daemon_is_noticed),
+		cmocka_unit_test(json_is_null_where_nothing_can_be_told),
 		cmocka_unit_test(missing_and_odd_fields_do_no_harm),
 		cmocka_unit_test(select_keeps_the_order_of_the_names),
 		cmocka_unit_test(merge_sums_rows_of_one_label_and_listener),
