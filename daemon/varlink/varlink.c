@@ -10,6 +10,7 @@
 
 #include "log.h"
 #include "reserve.h"
+#include "util.h"
 #include "varlink_internal.h"
 
 enum {
@@ -18,11 +19,11 @@ enum {
 	BACKLOG = 64,
 };
 
-static bool peer_may(const struct unix_peer *peer, enum varlink_access access)
+static bool client_may(const struct varlink_client *c, enum varlink_access access)
 {
-	if (peer->uid == 0 || peer->uid == geteuid())
+	if (varlink_user_is_trusted(&c->varlink->users, c->peer.uid))
 		return true;
-	return access == VARLINK_READ && peer->in_group;
+	return access == VARLINK_READ && c->peer.in_group;
 }
 
 static const struct varlink_method *find_method(const struct varlink_interface *interface,
@@ -78,7 +79,7 @@ void varlink_call_start(struct varlink_call *call)
 		varlink_service_error(call, "MethodNotImplemented", "method", call->request.method);
 		return;
 	}
-	if (!peer_may(&call->client->peer, call->method->access)) {
+	if (!client_may(call->client, call->method->access)) {
 		varlink_service_error(call, "PermissionDenied", NULL, NULL);
 		return;
 	}
@@ -181,10 +182,47 @@ static void accept_pause(struct varlink *v, int error)
 	sd_event_source_set_enabled(v->accept_timer, SD_EVENT_ONESHOT);
 }
 
+static void log_refusal(const struct varlink *v, uid_t uid)
+{
+	static struct log_limit limit;
+	unsigned missed;
+
+	if (!log_limited(&limit, &missed))
+		return;
+	log_warning("%s: uid %u is refused: it has %d clients, or all but root and uid %u have %d",
+		    v->socket.address.sun_path, (unsigned)uid, VARLINK_USER_CLIENTS_MAX,
+		    (unsigned)v->users.own, VARLINK_OTHERS_MAX);
+	if (missed)
+		log_info("%u message%s like this dropped", missed, plural(missed));
+}
+
+/* Takes fd over.  0 or -errno. */
+static int welcome(struct varlink *v, int fd)
+{
+	struct varlink_user *user;
+	struct unix_peer peer;
+	unsigned slot = 0;
+	int rc = unix_socket_peer(fd, v->group, &peer);
+
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	user = varlink_user_enter(&v->users, peer.uid);
+	if (!user) {
+		log_refusal(v, peer.uid);
+		close(fd);
+		return 0;
+	}
+	while (v->clients[slot])
+		slot++;
+	assert(slot < VARLINK_CLIENTS_MAX); /* there is one for each place of a user */
+	return varlink_client_new(v, fd, &peer, user, slot);
+}
+
 static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, void *userdata)
 {
 	struct varlink *v = userdata;
-	unsigned slot = 0;
 	int fd, rc;
 
 	(void)source, (void)events;
@@ -196,17 +234,7 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 			accept_pause(v, errno);
 		return 0;
 	}
-	while (slot < VARLINK_CLIENTS_MAX && v->clients[slot])
-		slot++;
-	if (slot == VARLINK_CLIENTS_MAX) {
-		if (!v->full)
-			log_warning("%s: %d clients are connected: more are refused",
-				    v->socket.address.sun_path, VARLINK_CLIENTS_MAX);
-		v->full = true;
-		close(fd);
-		return 0;
-	}
-	rc = varlink_client_new(v, fd, slot);
+	rc = welcome(v, fd);
 	if (rc < 0)
 		log_warning("%s: new client: %s", v->socket.address.sun_path, strerror(-rc));
 	return 0;
@@ -221,6 +249,7 @@ int varlink_new(sd_event *event, const struct varlink_info *info, struct varlink
 	v->event = sd_event_ref(event);
 	v->info = info;
 	v->group = (gid_t)-1;
+	v->users.own = geteuid();
 	v->socket.fd = -1;
 	varlink_add_interface(v, &varlink_service, v);
 	*ret_varlink = v;

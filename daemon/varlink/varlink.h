@@ -6,8 +6,11 @@
  * from that client, so that it holds at most one message and one answer of ours.
  *
  * A client is dropped when it sends what is not a call (see varlink_request_parse()), leaves a
- * message unfinished for VARLINK_TIMEOUT_S, takes nothing of an answer for as long, or would be
- * owed more than VARLINK_OUTPUT_MAX. */
+ * message unfinished for VARLINK_TIMEOUT_S, takes nothing of an answer for as long, begins no call
+ * for VARLINK_SILENCE_S, or would be owed more than VARLINK_OUTPUT_MAX.
+ *
+ * Nobody locks another out: a uid has VARLINK_USER_CLIENTS_MAX places, all who are neither root nor
+ * our own user have VARLINK_OTHERS_MAX, and those of root and of our user are nobody else's. */
 #pragma once
 #include <stdint.h>
 #include <systemd/sd-event.h>
@@ -16,10 +19,13 @@
 #include "varlink_frame.h"
 
 enum {
-	VARLINK_CLIENTS_MAX = 64,              /* more are closed at once */
+	VARLINK_USER_CLIENTS_MAX = 16, /* of one uid; more are closed at once */
+	VARLINK_OTHERS_MAX = 32,       /* of uids but root and our own */
+	VARLINK_CLIENTS_MAX = VARLINK_OTHERS_MAX + 2 * VARLINK_USER_CLIENTS_MAX,
 	VARLINK_INTERFACES_MAX = 8,            /* org.varlink.service is one of them */
 	VARLINK_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes; what systemd's clients take */
 	VARLINK_TIMEOUT_S = 10,
+	VARLINK_SILENCE_S = 30,
 };
 
 struct varlink;

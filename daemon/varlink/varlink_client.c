@@ -54,7 +54,7 @@ void varlink_client_free(struct varlink_client *c)
 	close(c->fd);
 	reserve_refill();
 	v->clients[c->slot] = NULL;
-	v->full = false;
+	varlink_user_leave(c->user);
 	free(c);
 }
 
@@ -79,12 +79,27 @@ static int output_append(const char *data, size_t bytes, void *userdata)
 	return 0;
 }
 
-static uint64_t client_now_us(const struct varlink_client *c)
-{
-	uint64_t now_us = 0;
+static const struct {
+	unsigned limit_s; /* 0: none */
+	const char *dropped;
+} waits[] = {
+	[VARLINK_WAIT_NONE] = { 0, NULL },
+	[VARLINK_WAIT_CALL] = { VARLINK_SILENCE_S, "it was silent" },
+	[VARLINK_WAIT_REST] = { VARLINK_TIMEOUT_S, "an unfinished message" },
+	[VARLINK_WAIT_TAKE] = { VARLINK_TIMEOUT_S, "it does not read" },
+};
 
-	sd_event_now(c->varlink->event, CLOCK_MONOTONIC, &now_us);
-	return now_us;
+/* Its time limit runs from when it begins to wait for that. */
+static void client_await(struct varlink_client *c, enum varlink_wait wait)
+{
+	if (c->wait == wait)
+		return;
+	c->wait = wait;
+	if (waits[wait].limit_s > 0)
+		sd_event_source_set_time_relative(c->timer,
+						  waits[wait].limit_s * (uint64_t)US_PER_S);
+	sd_event_source_set_enabled(c->timer,
+				    waits[wait].limit_s > 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
 }
 
 /* Hands the kernel what it takes. */
@@ -100,14 +115,13 @@ static void client_flush(struct varlink_client *c)
 		varlink_client_drop(c, "it went away");
 		return;
 	}
-	if (sent > 0)
+	if (sent > 0) {
 		o->start += (size_t)sent;
-	if (sent > 0 || !c->write_deadline_us)
-		c->write_deadline_us = client_now_us(c) + VARLINK_TIMEOUT_S * US_PER_S;
+		client_await(c, VARLINK_WAIT_NONE); /* its time begins anew */
+	}
 	if (!varlink_client_owed(c)) {
 		free(o->data);
 		*o = (struct varlink_output){ 0 };
-		c->write_deadline_us = 0;
 	}
 }
 
@@ -148,7 +162,7 @@ static bool client_handle_next(struct varlink_client *c)
 		varlink_client_drop(c, "a message is too long");
 	if (rc <= 0)
 		return false;
-	c->read_deadline_us = 0;
+	client_await(c, VARLINK_WAIT_NONE);
 	rc = varlink_request_parse(text, bytes, &c->call.request);
 	if (rc < 0)
 		varlink_client_drop(c, rc == -ENOMEM ? "no memory" : "not a Varlink call");
@@ -160,25 +174,18 @@ static bool client_handle_next(struct varlink_client *c)
 /* Tells the event loop what to wait for. */
 static void client_arm(struct varlink_client *c, bool again)
 {
-	bool reading = client_idle(c) && !c->eof && !again;
-	uint64_t deadline_us = UINT64_MAX;
+	bool owed = varlink_client_owed(c), reading = client_idle(c) && !c->eof && !again;
 
 	/* The kernel reports EPOLLHUP, that the client is gone, in any case. */
-	sd_event_source_set_io_events(c->io, (reading ? EPOLLIN : 0U) |
-						     (varlink_client_owed(c) ? EPOLLOUT : 0U));
-	if (!reading || !varlink_reader_pending(&c->reader))
-		c->read_deadline_us = 0;
-	else if (!c->read_deadline_us)
-		c->read_deadline_us = client_now_us(c) + VARLINK_TIMEOUT_S * US_PER_S;
-	if (c->read_deadline_us)
-		deadline_us = c->read_deadline_us;
-	if (c->write_deadline_us)
-		deadline_us = MIN(deadline_us, c->write_deadline_us);
-	if (deadline_us != UINT64_MAX)
-		sd_event_source_set_time(c->timer, deadline_us);
-	sd_event_source_set_enabled(c->timer,
-				    deadline_us == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+	sd_event_source_set_io_events(c->io, (reading ? EPOLLIN : 0U) | (owed ? EPOLLOUT : 0U));
 	sd_event_source_set_enabled(c->kick, again ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+	if (owed)
+		client_await(c, VARLINK_WAIT_TAKE);
+	else if (!reading)
+		client_await(c, VARLINK_WAIT_NONE);
+	else
+		client_await(c, varlink_reader_pending(&c->reader) ? VARLINK_WAIT_REST
+								   : VARLINK_WAIT_CALL);
 }
 
 /* Handles what has arrived; c may be gone afterwards. */
@@ -229,7 +236,7 @@ static int client_on_timer(sd_event_source *source, uint64_t time_us, void *user
 	struct varlink_client *c = userdata;
 
 	(void)source, (void)time_us;
-	varlink_client_drop(c, c->write_deadline_us ? "it does not read" : "an unfinished message");
+	varlink_client_drop(c, waits[c->wait].dropped);
 	client_run(c);
 	return 0;
 }
@@ -241,23 +248,25 @@ static int client_on_kick(sd_event_source *source, void *userdata)
 	return 0;
 }
 
-int varlink_client_new(struct varlink *v, int fd, unsigned slot)
+int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
+		       struct varlink_user *user, unsigned slot)
 {
 	struct varlink_client *c = calloc(1, sizeof(*c));
 	int rc;
 
 	if (!c) {
+		varlink_user_leave(user);
 		close(fd);
 		return -ENOMEM;
 	}
 	c->varlink = v;
 	c->slot = slot;
 	c->fd = fd;
+	c->peer = *peer;
+	c->user = user;
 	c->call.client = c;
 	v->clients[slot] = c;
-	rc = unix_socket_peer(fd, v->group, &c->peer);
-	if (rc == 0)
-		rc = sd_event_add_io(v->event, &c->io, fd, EPOLLIN, client_on_io, c);
+	rc = sd_event_add_io(v->event, &c->io, fd, EPOLLIN, client_on_io, c);
 	if (rc >= 0)
 		rc = sd_event_add_time(v->event, &c->timer, CLOCK_MONOTONIC, UINT64_MAX,
 				       ACCURACY_US, client_on_timer, c);
@@ -265,7 +274,10 @@ int varlink_client_new(struct varlink *v, int fd, unsigned slot)
 		rc = sd_event_add_defer(v->event, &c->kick, client_on_kick, c);
 	if (rc >= 0)
 		rc = sd_event_source_set_enabled(c->kick, SD_EVENT_OFF);
-	if (rc < 0)
+	if (rc < 0) {
 		varlink_client_free(c);
-	return rc < 0 ? rc : 0;
+		return rc;
+	}
+	client_arm(c, false);
+	return 0;
 }

@@ -1,5 +1,5 @@
-/* What varlink.c (server, calls), varlink_client.c (connections) and varlink_service.c share; for
- * nobody else. */
+/* What varlink.c (server, calls), varlink_client.c (connections), varlink_user.c (whose they are)
+ * and varlink_service.c share; for nobody else. */
 #pragma once
 #include "varlink.h"
 
@@ -18,8 +18,28 @@ struct varlink_output {
 	size_t start, bytes, room;
 };
 
+/* Whose clients have which places.  Pure: knows no clock, no descriptor. */
+struct varlink_user {
+	uid_t uid;
+	unsigned clients;
+};
+
+struct varlink_users {
+	struct varlink_user list[VARLINK_CLIENTS_MAX];
+	uid_t own; /* our uid: with root the one that places are kept for */
+};
+
+/* What a client has to do next; it has a time limit for it, see client_await(). */
+enum varlink_wait {
+	VARLINK_WAIT_NONE, /* nothing: it is our turn */
+	VARLINK_WAIT_CALL, /* begin a call */
+	VARLINK_WAIT_REST, /* finish the message that it began */
+	VARLINK_WAIT_TAKE, /* take what it is owed */
+};
+
 struct varlink_client {
 	struct varlink *varlink;
+	struct varlink_user *user;
 	unsigned slot; /* in varlink->clients */
 	int fd;
 	struct unix_peer peer;
@@ -28,7 +48,7 @@ struct varlink_client {
 	bool running;        /* in client_run() */
 	struct varlink_reader reader;
 	struct varlink_output output;
-	uint64_t read_deadline_us, write_deadline_us; /* CLOCK_MONOTONIC; 0: none */
+	enum varlink_wait wait;
 	sd_event_source *io, *timer, *kick;
 	struct varlink_call call;
 };
@@ -44,14 +64,23 @@ struct varlink {
 	gid_t group;
 	struct unix_socket socket;
 	sd_event_source *accept, *accept_timer;
-	bool full; /* said so */
+	struct varlink_users users;
 	struct varlink_client *clients[VARLINK_CLIENTS_MAX];
 };
 
+/* ---- varlink_user.c ---- */
+
+/* Root, or the user that we run as. */
+bool varlink_user_is_trusted(const struct varlink_users *users, uid_t uid);
+/* Takes a place, to be given back with varlink_user_leave(); NULL: uid may have no more. */
+struct varlink_user *varlink_user_enter(struct varlink_users *users, uid_t uid);
+void varlink_user_leave(struct varlink_user *user);
+
 /* ---- varlink_client.c ---- */
 
-/* Takes fd over in every case.  0 or -errno. */
-int varlink_client_new(struct varlink *v, int fd, unsigned slot);
+/* Takes fd and the user's place over in every case.  0 or -errno. */
+int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
+		       struct varlink_user *user, unsigned slot);
 void varlink_client_free(struct varlink_client *c);
 
 /* It will be freed, soon. */

@@ -18,7 +18,8 @@ from varlink_idl import Interface
 CONTROL = "org.nbserved.Control."
 SERVICE = "org.varlink.service."
 INT_MAX = 2**63 - 1
-CLIENTS_MAX = 64
+CLIENTS_MAX = 64  # of which each uid has:
+USER_CLIENTS_MAX = 16
 MESSAGE_MAX = 1024 * 1024
 
 CONFIG = """
@@ -440,35 +441,44 @@ def test_a_hundred_calls_at_once_are_answered_in_order(daemon, connect):
 
 # ---- Who may ----
 
-def ask_as(daemon, uid, gid, groups, methods):
-    """What a process of these ids gets for each method: an error's name, or None."""
+def run_as(uid, gid, groups, function):
+    """What function() returns in a process of these ids, through JSON."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        answers = []
+        result = None
         try:
             os.setgroups(groups)
             os.setgid(gid)
             os.setuid(uid)
-            for method in methods:
-                try:
-                    call(daemon.control, method)
-                    answers.append(None)
-                except VarlinkError as error:
-                    answers.append(error.name)
-                except OSError as error:
-                    answers.append(type(error).__name__)
+            result = function()
         finally:
-            os.write(write_end, json.dumps(answers).encode())
+            os.write(write_end, json.dumps(result).encode())
             os._exit(0)
     os.close(write_end)
-    with os.fdopen(read_end) as answers:
-        result = json.load(answers)
+    with os.fdopen(read_end) as answer:
+        result = json.load(answer)
     os.waitpid(child, 0)
     return result
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def ask_as(daemon, uid, gid, groups, methods):
+    """What a process of these ids gets for each method: an error's name, or None."""
+    def ask(method):
+        try:
+            call(daemon.control, method)
+            return None
+        except VarlinkError as error:
+            return error.name
+        except OSError as error:
+            return type(error).__name__
+    return run_as(uid, gid, groups, lambda: [ask(method) for method in methods])
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+
+
+@needs_root
 def test_methods_are_for_who_may_call_them(start_daemon):
     nobody = pwd.getpwnam("nobody")
     group = next(g for g in grp.getgrall() if g.gr_gid not in (0, nobody.pw_gid))
@@ -493,27 +503,68 @@ def test_methods_are_for_who_may_call_them(start_daemon):
 
 # ---- Clients that are too many, too slow, or too silent ----
 
-def test_more_clients_than_the_limit_are_refused_and_the_rest_served(daemon, connect):
+def greet(connect):
+    """A connection that is served, or None."""
+    c = connect()
+    try:
+        c.send(SERVICE + "GetInfo")
+        return c.receive() and c
+    except BrokenPipeError:
+        return None
+
+
+def test_more_clients_of_a_uid_than_its_places_are_refused_and_the_rest_served(daemon, connect):
     client = echo_client(daemon)
     clients = []
-
-    def one_more():
-        c = connect()
-        try:
-            c.send(SERVICE + "GetInfo")
-            return c.receive() and c
-        except BrokenPipeError:
-            return None
-    while c := one_more():
+    while c := greet(connect):
         clients.append(c)
-        assert len(clients) <= CLIENTS_MAX
-    assert len(clients) == CLIENTS_MAX
+        assert len(clients) <= USER_CLIENTS_MAX
+    assert len(clients) == USER_CLIENTS_MAX
+    result = daemon.nbctl("status", check=False)
+    assert result.returncode != 0 and "too many control clients" in result.stdout
     echo(client)
     clients[0].send(SERVICE + "GetInfo")
     assert clients[0].receive_reply()
     clients[1].close()
-    assert wait_until(one_more, "room for one more")
+    assert wait_until(lambda: greet(connect), "room for one more")
     client.close()
+
+
+@needs_root
+def test_others_that_take_all_they_can_lock_nobody_out(start_daemon):
+    """Silent connections of as many uids as are needed to fill every place that others have."""
+    group = grp.getgrnam("daemon")
+    daemon = start_daemon(f"[server]\ncontrol-group = {group.gr_name}\n" + CONFIG)
+    connections = []
+
+    def connect_as(uid):
+        """Connects with the ids of somebody else; how many were let in is seen by a call."""
+        os.setegid(group.gr_gid)
+        os.seteuid(uid)
+        try:
+            connections.append(Connection(daemon.control))
+        finally:
+            os.seteuid(0)
+            os.setegid(0)
+        return connections[-1]
+
+    def fill(uid):
+        """Connects until it is refused."""
+        served = 0
+        while greet(lambda: connect_as(uid)):
+            served += 1
+            assert served <= CLIENTS_MAX
+        return served
+    assert fill(60001) == USER_CLIENTS_MAX
+    assert daemon.nbctl("status").returncode == 0  # root is not refused,
+    assert fill(60002) == USER_CLIENTS_MAX  # and neither is another,
+    assert fill(60003) == 0  # until others have half of all places;
+    assert daemon.nbctl("status").returncode == 0  # the rest is not for them
+    assert fill(0) == USER_CLIENTS_MAX
+    for c in connections:
+        c.close()
+    wait_until(lambda: greet(lambda: connect_as(60003)), "room for others")
+    connections[-1].close()
 
 
 def hung_up(connection):
@@ -522,8 +573,9 @@ def hung_up(connection):
     return any(events & select.POLLHUP for _, events in poll.poll(0))
 
 
-def test_who_is_silent_or_does_not_read_is_dropped_and_nobody_waits(daemon, connect):
-    client, good, idle = echo_client(daemon), connect(), connect()
+def test_who_is_silent_or_unfinished_or_does_not_read_is_dropped_and_nobody_waits(daemon, connect):
+    client, good = echo_client(daemon), connect()
+    silent, silent_after_a_call = connect(), greet(connect)
     partial, deaf_streams, deaf = connect(), [connect() for _ in range(8)], connect()
     begin = time.monotonic()
     partial.send_bytes(b'{"method":')
@@ -547,8 +599,8 @@ def test_who_is_silent_or_does_not_read_is_dropped_and_nobody_waits(daemon, conn
                 ended.add(c)
         return len(ended) == len(deaf_streams) + 1
     wait_until(all_ended, "every client that does not read is dropped")
-    idle.send(SERVICE + "GetInfo")  # to say nothing at all is no fault
-    assert idle.receive_reply()
+    assert silent.is_ended() and silent_after_a_call.is_ended()
+    assert time.monotonic() - begin > 28
     client.close()
 
 

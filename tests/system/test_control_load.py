@@ -108,7 +108,7 @@ def test_no_request_of_a_generator_fails(start_daemon, engine):
 
 @pytest.mark.parametrize("misbehave", MISBEHAVIOURS, ids=lambda m: m.__name__)
 def test_an_exchange_goes_on_beside(start_daemon, engine, misbehave):
-    """Every client that the socket takes misbehaves in the same way, all at once."""
+    """As many clients as a uid may have misbehave in the same way, all at once."""
     daemon = start_daemon(listener("echo", engine=engine))
     with daemon.connect("echo") as s:
         echo(s)

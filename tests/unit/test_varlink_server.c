@@ -485,22 +485,22 @@ static void nothing_is_read_from_who_does_not_read(void **state)
 	close(fd);
 }
 
-static void more_clients_than_the_limit_are_refused(void **state)
+static void more_clients_of_a_uid_than_its_places_are_refused(void **state)
 {
 	struct world *w = *state;
-	int fds[VARLINK_CLIENTS_MAX];
+	int fds[VARLINK_USER_CLIENTS_MAX];
 
-	for (unsigned i = 0; i < VARLINK_CLIENTS_MAX; i++)
+	for (unsigned i = 0; i < VARLINK_USER_CLIENTS_MAX; i++)
 		fds[i] = dial(w);
 	expect_end(w, dial(w));
-	say(w, fds[VARLINK_CLIENTS_MAX - 1], "{\"method\":\"org.example.Test.Echo\"}");
-	expect(w, fds[VARLINK_CLIENTS_MAX - 1], "{\"parameters\":{}}\n");
+	say(w, fds[VARLINK_USER_CLIENTS_MAX - 1], "{\"method\":\"org.example.Test.Echo\"}");
+	expect(w, fds[VARLINK_USER_CLIENTS_MAX - 1], "{\"parameters\":{}}\n");
 	close(fds[0]);
 	pump(w);
 	fds[0] = dial(w);
 	say(w, fds[0], "{\"method\":\"org.example.Test.Echo\"}");
 	expect(w, fds[0], "{\"parameters\":{}}\n");
-	for (unsigned i = 0; i < VARLINK_CLIENTS_MAX; i++)
+	for (unsigned i = 0; i < VARLINK_USER_CLIENTS_MAX; i++)
 		close(fds[i]);
 }
 
@@ -654,7 +654,7 @@ int main(void)
 		test(oversize_ends_the_connection),
 		test(an_answer_above_the_bound_ends_the_connection),
 		test(nothing_is_read_from_who_does_not_read),
-		test(more_clients_than_the_limit_are_refused),
+		test(more_clients_of_a_uid_than_its_places_are_refused),
 		test(out_of_descriptors_it_does_not_spin),
 		test(the_socket_is_for_its_owner_and_group),
 		test(a_live_socket_is_an_error_and_stays),
