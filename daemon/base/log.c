@@ -10,9 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SD_JOURNAL_SUPPRESS_LOCATION
-#include <systemd/sd-journal.h>
-
+#include "journal.h"
 #include "util.h"
 
 enum { LOG_LINE_MAX = 1024, LOG_BURST = 10 };
@@ -62,7 +60,7 @@ static int log_stderr_is_journal(void)
 void log_open(int level)
 {
 	log_set_level(level);
-	if (log_stderr_is_journal())
+	if (log_stderr_is_journal() && journal_open(JOURNAL_SOCKET) == 0)
 		log_target = LOG_TO_JOURNAL;
 	else if (getenv("INVOCATION_ID"))
 		log_target = LOG_TO_STDERR_PREFIXED;
@@ -88,6 +86,24 @@ static void log_stderr(int level, const char *text)
 		fprintf(stderr, "nbserved: %s%s\n", level <= LOG_ERR ? "error: " : "", text);
 }
 
+/* What is not known is NULL. */
+static void log_journal(int level, const char *text, const char *listener, const char *connection,
+			const char *peer)
+{
+	char priority[12];
+	const struct journal_field fields[] = {
+		{ "PRIORITY", priority },
+		{ "SYSLOG_IDENTIFIER", program_invocation_short_name },
+		{ "LISTENER", listener },
+		{ "PEER", peer },
+		{ "CONNECTION", connection },
+		{ "MESSAGE", text },
+	};
+
+	snprintf(priority, sizeof(priority), "%d", level);
+	journal_send(fields, ARRAY_SIZE(fields));
+}
+
 void log_write(int level, const char *listener, const char *format, ...)
 {
 	char text[LOG_LINE_MAX];
@@ -100,17 +116,14 @@ void log_write(int level, const char *listener, const char *format, ...)
 	va_end(args);
 	if (log_target != LOG_TO_JOURNAL)
 		log_stderr(level, text);
-	else if (listener)
-		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%d", level, "LISTENER=%s", listener,
-				NULL);
 	else
-		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%d", level, NULL);
+		log_journal(level, text, listener, NULL, NULL);
 }
 
 void log_connection(int level, const char *listener, uint64_t connection, const char *peer,
 		    const char *format, ...)
 {
-	char text[LOG_LINE_MAX];
+	char text[LOG_LINE_MAX], number[24];
 	va_list args;
 
 	if (level > log_get_level())
@@ -118,12 +131,11 @@ void log_connection(int level, const char *listener, uint64_t connection, const 
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)connection);
 	if (log_target != LOG_TO_JOURNAL)
 		log_stderr(level, text);
 	else
-		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%d", level, "LISTENER=%s", listener,
-				"CONNECTION=%llu", (unsigned long long)connection, "PEER=%s", peer,
-				NULL);
+		log_journal(level, text, listener, number, peer);
 }
 
 int log_limited(struct log_limit *limit, unsigned *ret_missed)

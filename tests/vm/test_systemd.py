@@ -255,6 +255,14 @@ def test_one_stalled_worker_is_found_by_the_watchdog(step):
     assert all(stalled["echo"].values())
 
 
+def test_a_stopped_journald_stops_nothing(step):
+    silence = step("silence")
+    assert set(silence["levels"]) == {0} and all(silence["echo"].values()) and silence["same"]
+    lost = [re.fullmatch(r"(\d+) messages? lost: journald did not read", text)
+            for text in silence["said"]]
+    assert sum(int(found[1]) for found in lost if found) > 0
+
+
 def test_stop_drains_and_is_clean(step):
     stop = step("stop")
     assert stop["stop"]["status"] == 0, stop["stop"]

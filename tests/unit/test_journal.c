@@ -1,0 +1,165 @@
+/* base/journal.c: messages as journald takes them, and a journald that has stopped, which is a
+ * socket of ours that nobody reads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <endian.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "journal.h"
+
+enum { MESSAGES = 100 * 1000 }; /* 100 ms for each would be hours */
+
+static int journald;
+static struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+static int begin(void **state)
+{
+	char folder[] = "/tmp/nbserved-journal-XXXXXX";
+
+	(void)state;
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", folder);
+	journald = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+	if (bind(journald, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -1;
+	return journal_open(address.sun_path);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	close(journald);
+	unlink(address.sun_path);
+	*strrchr(address.sun_path, '/') = '\0';
+	return rmdir(address.sun_path);
+}
+
+/* The value of that field of a datagram, to be freed; NULL: it has none. */
+static char *field(const char *bytes, size_t length, const char *name)
+{
+	const char *end_of_all = bytes + length;
+
+	while (bytes < end_of_all) {
+		const char *line = memchr(bytes, '\n', (size_t)(end_of_all - bytes));
+		uint64_t size;
+
+		assert_non_null(line);
+		memcpy(&size, line + 1, sizeof(size));
+		size = le64toh(size);
+		assert_true(line + 1 + sizeof(size) + size < end_of_all);
+		assert_int_equal(line[1 + sizeof(size) + size], '\n');
+		if (!strncmp(bytes, name, (size_t)(line - bytes)))
+			return strndup(line + 1 + sizeof(size), size);
+		bytes = line + 1 + sizeof(size) + size + 1;
+	}
+	return NULL;
+}
+
+/* Of the next message; NULL: there is none. */
+static char *next(const char *name)
+{
+	char bytes[2 * JOURNAL_BYTES_MAX];
+	ssize_t n = recv(journald, bytes, sizeof(bytes), 0);
+
+	return n < 0 ? NULL : field(bytes, (size_t)n, name);
+}
+
+static void say(const char *text)
+{
+	const struct journal_field fields[] = { { "MESSAGE", text }, { "PEER", NULL } };
+
+	journal_send(fields, 2);
+}
+
+static void expect_next(const char *wanted)
+{
+	char *text = next("MESSAGE");
+
+	assert_string_equal(text, wanted);
+	free(text);
+}
+
+static void fields_hold_any_bytes(void **state)
+{
+	static const struct journal_field fields[] = { { "PRIORITY", "6" },
+						       { "PEER", NULL },
+						       { "MESSAGE", "a=b\nc" } };
+
+	(void)state;
+	journal_send(fields, 3);
+	expect_next("a=b\nc");
+	journal_send(fields, 3);
+	assert_null(next("PEER"));
+}
+
+static void what_is_too_long_is_cut_off(void **state)
+{
+	char text[2 * JOURNAL_BYTES_MAX] = "", *got;
+
+	(void)state;
+	memset(text, 'x', sizeof(text) - 1);
+	say(text);
+	got = next("MESSAGE");
+	assert_in_range(strlen(got), JOURNAL_BYTES_MAX / 2, JOURNAL_BYTES_MAX);
+	free(got);
+}
+
+static void who_does_not_read_is_not_waited_for_and_told_what_was_lost(void **state)
+{
+	unsigned received = 0, lost = 0;
+	char *text;
+
+	(void)state;
+	for (unsigned i = 0; i < MESSAGES; i++)
+		say("again");
+	while ((text = next("MESSAGE"))) {
+		assert_string_equal(text, "again");
+		free(text);
+		received++;
+	}
+	assert_in_range(received, 1, MESSAGES - 1);
+	say("it reads again");
+	text = next("MESSAGE");
+	assert_int_equal(sscanf(text, "%u messages lost: journald did not read", &lost), 1);
+	free(text);
+	assert_int_equal(received + lost, MESSAGES);
+	expect_next("it reads again");
+	say("nothing more was lost");
+	expect_next("nothing more was lost");
+}
+
+static void without_journald_messages_are_counted(void **state)
+{
+	(void)state;
+	close(journald);
+	unlink(address.sun_path);
+	say("lost");
+	journald = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+	assert_int_equal(bind(journald, (struct sockaddr *)&address, sizeof(address)), 0);
+	say("heard");
+	expect_next("1 message lost: journald did not read");
+	expect_next("heard");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fields_hold_any_bytes),
+		cmocka_unit_test(what_is_too_long_is_cut_off),
+		cmocka_unit_test(who_does_not_read_is_not_waited_for_and_told_what_was_lost),
+		cmocka_unit_test(without_journald_messages_are_counted),
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}
