@@ -328,11 +328,15 @@ int conn_write(struct conn *c, const void *data, size_t bytes)
 
 /* ---- Scheduling ---- */
 
-void conn_set_deadline(struct conn *c, uint64_t ns)
+bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes)
 {
-	c->deadline_ns = ns;
-	if (ns)
-		worker_scan_at(c->worker, ns);
+	bool runs = c->deadline_ns || conn_deadline_passed(c);
+
+	if (runs && c->bytes_in < c->owed_bytes && !(c->flags & (CONN_RECV_OFF | CONN_STARVED)))
+		return !conn_deadline_passed(c);
+	c->owed_bytes = c->bytes_in + bytes;
+	conn_set_deadline(c, c->worker->now_ns + timeout_ns);
+	return true;
 }
 
 static void conn_starve(struct conn *c, uint32_t flags)

@@ -29,7 +29,8 @@ enum conn_flags {
 	CONN_WATCH_TX = 1 << 7, /* the service's: run it when tx has drained; a source's always */
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX,
 	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
-	CONN_ENGINE = 1 << 9,   /* this bit and all above belong to the engine */
+	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
+	CONN_ENGINE = 1 << 10,  /* this bit and all above belong to the engine */
 };
 
 enum conn_end {
@@ -63,7 +64,8 @@ struct conn {
 	struct op control_op, reset_op; /* the engine's, for what is rare */
 	void *engine_state;
 	uint64_t opened_ns;
-	uint64_t deadline_ns; /* the service's: see conn_set_deadline(); 0: none */
+	uint64_t deadline_ns; /* the service's: see conn_set_deadline(); 0: none is to come */
+	uint64_t owed_bytes;  /* conn_await_input(): bytes_in at which the time starts anew */
 	uint64_t id;
 	uint64_t relief_out; /* bytes_out when worker_relieve() looked; UINT64_MAX: none waited */
 	struct conn *next, *prev; /* all of the worker's */
@@ -193,9 +195,26 @@ static inline bool conn_is_full(const struct conn *c)
 	       conn_held_views(c) >= c->worker->views_max;
 }
 
-/* Runs the service again at the latest at `ns` (CLOCK_MONOTONIC), once; 0: not at all.  The time is
- * met within some milliseconds.  The service compares c->deadline_ns with w->now_ns. */
-void conn_set_deadline(struct conn *c, uint64_t ns);
+/* Runs the service within some milliseconds after `ns` (CLOCK_MONOTONIC), once; 0: not at all.
+ * Until the next is set, conn_deadline_passed() tells that it has passed.  A service compares no
+ * clocks: the time of the turn that runs it may be before the deadline. */
+static inline void conn_set_deadline(struct conn *c, uint64_t ns)
+{
+	c->deadline_ns = ns;
+	c->flags &= ~(uint32_t)CONN_DUE;
+	if (ns)
+		worker_scan_at(c->worker, ns);
+}
+
+static inline bool conn_deadline_passed(const struct conn *c)
+{
+	return c->flags & CONN_DUE;
+}
+
+/* The client owes the rest of a step, or the next `bytes` of it, within timeout_ns of the first
+ * call; the service says conn_set_deadline(c, 0) when the step is complete.  Fewer bytes gain no
+ * time.  It starts anew while input is paused or there is no memory for it.  False: it is over. */
+bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes);
 
 /* Counts an operation of the service (index in service->operations).  On sampled turns it starts
  * the clock, which conn_sent() stops when all of tx is with the kernel: the latency runs from the

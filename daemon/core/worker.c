@@ -65,18 +65,22 @@ static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 		}
 		next = MAX(next, now + timeout / 16); /* no wake-up for each of many */
 	}
-	if (c->deadline_ns && now >= c->deadline_ns)
+	if (c->deadline_ns && now >= c->deadline_ns) {
+		c->deadline_ns = 0;
+		c->flags |= CONN_DUE;
 		conn_ready(c);
-	else if (c->deadline_ns && (!next || c->deadline_ns < next))
+	} else if (c->deadline_ns && (!next || c->deadline_ns < next)) {
 		next = c->deadline_ns;
+	}
 	return next;
 }
 
-static void worker_scan(struct worker *w)
+void worker_scan(struct worker *w, uint64_t now)
 {
-	uint64_t now = w->now_ns = clock_ns(), next = 0;
+	uint64_t next = 0;
 	struct conn *following;
 
+	w->now_ns = now;
 	for (struct conn *c = w->conns; c; c = following) {
 		uint64_t ns;
 
@@ -217,7 +221,7 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 		if (w->retry_ns && w->now_ns >= w->retry_ns)
 			worker_resume_accept(w);
 		if (w->scan_ns && w->now_ns >= w->scan_ns)
-			worker_scan(w);
+			worker_scan(w, clock_ns());
 	}
 	if (w->starved)
 		worker_feed_starved(w);

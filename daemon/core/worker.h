@@ -294,6 +294,8 @@ bool socket_is_local(int fd);
 void worker_accepted(struct acceptor *a, int fd);
 /* Look at all connections at `ns` (CLOCK_MONOTONIC), or earlier. */
 void worker_scan_at(struct worker *w, uint64_t ns);
+/* Looks at them: closes who is idle, tells services that their deadlines have passed by `now`. */
+void worker_scan(struct worker *w, uint64_t now);
 /* A connection was made: a timer may have to run. */
 void worker_conn_opened(struct worker *w);
 /* A descriptor was closed: paused acceptors may go on. */

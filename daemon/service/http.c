@@ -252,8 +252,7 @@ static bool http_step_head(struct conn *c)
 	bufq_drop(&c->worker->pool, &c->rx, used);
 	if (rc == HTTP_MORE)
 		return true;
-	if (c->deadline_ns)
-		conn_set_deadline(c, 0);
+	conn_set_deadline(c, 0);
 	if (rc == HTTP_OK) {
 		h->phase = PHASE_REPLY;
 		http_route(h);
@@ -428,7 +427,7 @@ static void http_step_close(struct conn *c)
 	if (c->tx.bytes || c->sending.bytes)
 		c->flags |= CONN_WATCH_TX;
 	else if (!h->lost || h->end == CONN_END_IDLE || (c->flags & CONN_EOF) ||
-		 (c->deadline_ns && clock_ns() >= c->deadline_ns))
+		 conn_deadline_passed(c))
 		conn_close(c, (enum conn_end)h->end);
 	else if (!c->deadline_ns)
 		conn_set_deadline(c, clock_ns() + HTTP_LINGER_NS);
@@ -474,9 +473,7 @@ static void http_run(struct conn *c)
 	if (h->phase != PHASE_HEAD || c->rx.bytes || !http_parser_in_head(&h->parser))
 		return;
 	/* Part of a head, and nothing more to read. */
-	if (!c->deadline_ns) {
-		conn_set_deadline(c, clock_ns() + HTTP_HEADER_NS);
-	} else if (clock_ns() >= c->deadline_ns) {
+	if (!conn_await_input(c, HTTP_HEADER_NS, HTTP_HEAD_MAX)) {
 		conn_set_deadline(c, 0);
 		http_fail(c, 408, CONN_END_IDLE);
 		while (http_step(c))

@@ -38,7 +38,7 @@ static void cookie_run(struct conn *c)
 		cookie_read(c);
 	else if (c->flags & CONN_EOF)
 		conn_close(c, CONN_END_PEER);
-	else if (clock_ns() >= c->deadline_ns)
+	else if (conn_deadline_passed(c))
 		conn_close(c, CONN_END_IDLE);
 }
 

@@ -458,8 +458,7 @@ static void control_check(struct conn *c)
 			conn_close(c, CONN_END_PEER);
 		else
 			control_fail(c, CONN_END_PEER);
-	} else if (i->step != STEP_RUN && i->step != STEP_ARRIVE && c->deadline_ns &&
-		   clock_ns() >= c->deadline_ns) {
+	} else if (i->step != STEP_RUN && i->step != STEP_ARRIVE && conn_deadline_passed(c)) {
 		if (i->step == STEP_CLOSE)
 			conn_close(c, CONN_END_IDLE);
 		else

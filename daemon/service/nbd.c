@@ -53,18 +53,8 @@ void nbd_begun_read(struct conn *c, void *to, size_t bytes)
 
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns)
 {
-	struct nbd_conn *n = nbd_of(c);
-	uint64_t now = c->worker->now_ns;
-	/* Its input is paused, or there is no memory for it: nothing can come. */
-	bool deaf = c->flags & (CONN_RECV_OFF | CONN_STARVED);
-
-	if (c->deadline_ns && n->seen_bytes == c->bytes_in && !deaf) {
-		if (now >= c->deadline_ns)
-			conn_close(c, CONN_END_PROTOCOL);
-		return;
-	}
-	n->seen_bytes = c->bytes_in;
-	conn_set_deadline(c, now + timeout_ns);
+	if (!conn_await_input(c, timeout_ns, NBD_PART_MAX))
+		conn_close(c, CONN_END_PROTOCOL);
 }
 
 void nbd_end(struct conn *c, enum conn_end end)
@@ -301,6 +291,7 @@ static bool nbd_next_option(struct conn *c)
 		nbd_expect_input(c, NBD_HANDSHAKE_NS);
 		return false;
 	}
+	conn_set_deadline(c, 0);
 	if (c->tx.bytes + c->sending.bytes > 0) {
 		c->flags |= CONN_WATCH_TX; /* one who asks and never reads is not answered again */
 		return false;
@@ -335,6 +326,7 @@ static bool nbd_take_client_flags(struct conn *c)
 		return false;
 	}
 	bufq_read(&c->worker->pool, &c->rx, flags, sizeof(flags));
+	conn_set_deadline(c, 0);
 	n->phase = NBD_PHASE_OPTIONS;
 	if (nbd_parse_client_flags(flags, &n->client_flags) < 0)
 		nbd_end(c, CONN_END_PROTOCOL);

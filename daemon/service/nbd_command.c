@@ -74,6 +74,7 @@ void nbd_command_arrived(struct nbd_command *d)
 	const struct worker *w = d->conn->worker;
 
 	d->start_ns = w->sampling ? w->now_ns : 0;
+	conn_set_deadline(d->conn, 0); /* of the next one the time is its own */
 }
 
 void nbd_command_stall(struct nbd_command *d)
@@ -293,7 +294,6 @@ static void command_start(struct nbd_command *d)
 	struct nbd_conn *n = nbd_of(d->conn);
 	const struct nbd_request *r = &d->request;
 
-	nbd_command_arrived(d);
 	d->operation = NBD_OPERATION_INVALID;
 	if (r->type < ARRAY_SIZE(nbd_commands) && nbd_commands[r->type].answer)
 		d->operation = (uint8_t)nbd_commands[r->type].kind;
@@ -307,6 +307,7 @@ static void command_start(struct nbd_command *d)
 	} else if (r->type == NBD_CMD_WRITE) {
 		n->receiving = d;
 	} else {
+		nbd_command_arrived(d);
 		command_start_io(d);
 	}
 }

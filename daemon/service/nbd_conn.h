@@ -63,7 +63,6 @@ struct nbd_conn {
 	uint64_t drop_bytes;         /* of input that nobody wants */
 	uint8_t *begun;              /* see nbd_begin(); NULL: nothing is */
 	size_t begun_bytes;
-	uint64_t seen_bytes; /* of input, when the deadline was set */
 
 	struct nbd_command *commands;
 	unsigned command_count, used;         /* used: were taken, once at least */
@@ -106,5 +105,5 @@ void nbd_begun_read(struct conn *c, void *to, size_t bytes);
 /* Answers what is under way, and ends the connection. */
 void nbd_end(struct conn *c, enum conn_end end);
 
-/* The client owes input: it has so long for it, from the last that came. */
+/* The client owes input: it has so long for all of a step, or the next NBD_PART_MAX of it. */
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns);

@@ -5,8 +5,8 @@
 #include <arpa/inet.h>
 #include <endian.h>
 
+#include "nbd_conn.h"
 #include "nbd_option_proto.h"
-#include "nbd_proto.h"
 #include "store.h"
 
 enum { SIZE = 4 * 1024 * 1024 };
@@ -403,15 +403,6 @@ static void extended_headers_carry_64_bit_lengths(void **state)
 	free(set.data);
 }
 
-/* Time passes, and the worker looks at its connections. */
-static void pass(struct service_case *t, uint64_t ns)
-{
-	t->worker.now_ns += ns;
-	if (t->conn->deadline_ns && t->worker.now_ns >= t->conn->deadline_ns)
-		conn_ready(t->conn);
-	case_turns(t);
-}
-
 static void who_begins_and_goes_silent_is_ended_and_who_rests_is_not(void **state)
 {
 	const uint64_t second = NS_PER_S;
@@ -427,15 +418,84 @@ static void who_begins_and_goes_silent_is_ended_and_who_rests_is_not(void **stat
 		disk_open(&d, t);
 		if (bytes)
 			case_input(t, m.data, bytes, bytes);
-		pass(t, 9 * second);
+		case_pass(t, 9 * second);
 		assert_non_null(t->conn);
-		pass(t, 22 * second);
+		case_pass(t, 22 * second);
 		assert_int_equal(t->conn != NULL, rests);
 		assert_int_equal(t->ends[CONN_END_PROTOCOL], !rests);
 		case_free(t);
 		disk_close(&d);
 	}
 	free(m.data);
+}
+
+/* The client says m by so many bytes a second; after how many seconds it was ended, 0: never. */
+static unsigned drip(const struct message *m, size_t first, size_t rate)
+{
+	struct disk d;
+	struct service_case *t = case_new(&service_nbd, 64, 16384);
+	unsigned seconds = 0;
+	bool ended;
+
+	disk_open(&d, t);
+	if (first)
+		case_input(t, m->data, first, first);
+	for (size_t at = first; at < m->bytes && t->conn; at += rate, seconds++) {
+		case_input(t, m->data + at, MIN(rate, m->bytes - at), rate);
+		case_pass(t, NS_PER_S);
+	}
+	ended = !t->conn;
+	assert_int_equal(t->ends[CONN_END_PROTOCOL], ended);
+	case_free(t);
+	disk_close(&d);
+	return ended ? seconds : 0;
+}
+
+static void who_drips_is_ended_as_who_is_silent(void **state)
+{
+	struct message m = hello(false);
+	size_t served = m.bytes;
+
+	(void)state;
+	put_request(&m, 0, NBD_CMD_WRITE, 1, 0, 1000);
+	put_pattern(&m, 1000, 1);
+	assert_in_range(drip(&m, 0, 1), 10, 15); /* its flags, and then an option */
+	assert_in_range(drip(&m, 4, 1), 10, 11);
+	assert_in_range(drip(&m, served, 1), 30, 31);
+	assert_in_range(drip(&m, served + 28, 1), 30, 31);
+	assert_int_equal(drip(&m, served, 40), 0);
+	free(m.data);
+}
+
+static void each_request_has_its_time(void **state)
+{
+	struct message m = hello(false);
+	size_t served = m.bytes;
+
+	(void)state;
+	for (unsigned i = 0; i < 50; i++) {
+		put_request(&m, 0, NBD_CMD_WRITE, i, i ? 0 : SIZE, 100); /* the first is refused */
+		put_pattern(&m, 100, i);
+	}
+	assert_int_equal(drip(&m, served, 77), 0); /* always within one */
+	free(m.data);
+}
+
+static void a_long_payload_has_the_time_that_it_needs_and_no_more(void **state)
+{
+	enum { LENGTH = SIZE / 2 };
+
+	(void)state;
+	for (unsigned refused = 0; refused < 2; refused++) {
+		struct message m = hello(false);
+		size_t served = m.bytes;
+
+		put_request(&m, 0, NBD_CMD_WRITE, 1, refused * SIZE, LENGTH);
+		put_pattern(&m, LENGTH, 1);
+		assert_int_equal(drip(&m, served, NBD_PART_MAX / 25), 0);
+		assert_in_range(drip(&m, served, NBD_PART_MAX / 40), 30, 31);
+		free(m.data);
+	}
 }
 
 static void a_refused_write_s_payload_is_dropped(void **state)
@@ -545,6 +605,9 @@ int main(void)
 		cmocka_unit_test(holes_are_sent_as_holes),
 		cmocka_unit_test(extended_headers_carry_64_bit_lengths),
 		cmocka_unit_test(who_begins_and_goes_silent_is_ended_and_who_rests_is_not),
+		cmocka_unit_test(who_drips_is_ended_as_who_is_silent),
+		cmocka_unit_test(each_request_has_its_time),
+		cmocka_unit_test(a_long_payload_has_the_time_that_it_needs_and_no_more),
 		cmocka_unit_test(a_refused_write_s_payload_is_dropped),
 		cmocka_unit_test(a_refusal_follows_the_payload),
 		cmocka_unit_test(a_wrong_magic_ends_the_connection),

@@ -98,16 +98,6 @@ static void an_answer_without_memory_holds_up_none_that_has_it(void **state)
 	case_free(l.t);
 }
 
-/* Time passes, and the worker looks at its connections. */
-static void pass(struct service_case *t, uint64_t seconds)
-{
-	assert_non_null(t->conn);
-	t->worker.now_ns += seconds * NS_PER_S;
-	if (t->conn->deadline_ns && t->worker.now_ns >= t->conn->deadline_ns)
-		conn_ready(t->conn);
-	case_turns(t);
-}
-
 static void nobody_is_late_with_input_that_is_paused(void **state)
 {
 	static const uint8_t half[2000];
@@ -124,11 +114,11 @@ static void nobody_is_late_with_input_that_is_paused(void **state)
 	late_finish(&l, 1);
 	assert_true(l.t->recv_off); /* until it reads */
 	for (unsigned i = 0; i < 3; i++)
-		pass(l.t, 31);
+		case_pass(l.t, 31 * (uint64_t)NS_PER_S);
 	assert_non_null(l.t->conn);
 	case_take(l.t, SIZE_MAX);
 	assert_false(l.t->recv_off);
-	pass(l.t, 31);
+	case_pass(l.t, 31 * (uint64_t)NS_PER_S);
 	assert_null(l.t->conn);
 	assert_int_equal(l.t->ends[CONN_END_PROTOCOL], 1);
 	case_free(l.t);

@@ -198,6 +198,36 @@ static int open_every_other(struct conn *c)
 	return c->id % 2 ? 0 : -ENOMEM;
 }
 
+/* Ends at its deadline; each connection has another distance to the ticks of the coarse clock. */
+static void brief_run(struct conn *c)
+{
+	if (conn_deadline_passed(c))
+		conn_close(c, CONN_END_IDLE);
+	else if (!c->deadline_ns)
+		conn_set_deadline(c, clock_ns() + c->id % 8 * NS_PER_MS);
+}
+
+static void a_deadline_that_has_passed_is_never_lost(void **state)
+{
+	static const struct service brief = { .name = "brief",
+					      .operations = { "wait" },
+					      .run = brief_run };
+
+	(void)state;
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, &brief);
+
+		for (unsigned i = 0; i < 40; i++) { /* one by one: nobody else wakes the worker */
+			int fd = client_connect(&b->place);
+
+			assert_true(client_is_ended(fd));
+			close(fd);
+		}
+		bench_stop(b);
+	}
+}
+
 static void a_connection_that_fails_to_open_disturbs_no_other(void **state)
 {
 	struct service service = *echo();
@@ -274,6 +304,7 @@ int main(void)
 		cmocka_unit_test(the_address_is_free_when_the_worker_has_stopped),
 		cmocka_unit_test(drain_answers_what_is_open_and_accepts_no_more),
 		cmocka_unit_test(drain_ends_silent_connections),
+		cmocka_unit_test(a_deadline_that_has_passed_is_never_lost),
 		cmocka_unit_test(a_connection_that_fails_to_open_disturbs_no_other),
 		cmocka_unit_test(a_start_that_fails_closes_the_listening_socket),
 		cmocka_unit_test(waiting_for_the_end_has_a_limit),

@@ -1,0 +1,112 @@
+"""Clients that owe the server something: their time is over when the manual pages say so."""
+
+import select
+import struct
+import time
+
+import pytest
+from conftest import ENGINES, listener
+
+STEP = 10  # seconds, of the manual pages
+LATE = 15  # more, on a busy machine
+
+
+def silent(_daemon, _s):
+    """Says nothing at all, or nothing more."""
+    return iter(())
+
+
+def half_head(_daemon, s):
+    s.sendall(b"GET / HTTP/1.1\r\nHo")
+    return iter(())
+
+
+def dripping_head(_daemon, s):
+    s.sendall(b"GET / HTTP/1.1\r\nX: ")
+    return iter(b"x" * 100)
+
+
+def dripping_option(_daemon, s):
+    """NBD_OPT_INFO, of which a byte comes now and then."""
+    s.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 6, 200))
+    return iter(bytes(200))
+
+
+def dripping_refused_option(_daemon, s):
+    """An option that there is not, whose data is skipped."""
+    s.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 77, 200))
+    return iter(bytes(200))
+
+
+def dripping_parameters(_daemon, s):
+    """iperf3's cookie, and its JSON by the byte."""
+    s.sendall(b"a" * 36 + b"\0" + struct.pack(">I", 200))
+    return iter(b" " * 200)
+
+
+CASES = {
+    "nbd": [silent, dripping_option, dripping_refused_option],
+    "http": [half_head, dripping_head],
+    "iperf3": [silent, dripping_parameters],
+}
+
+
+class Client:
+    """Alone on its worker, which nobody else wakes."""
+
+    def __init__(self, daemon, name, behaviour):
+        self.name = name
+        self.socket = daemon.connect(name)
+        self.began = time.monotonic()
+        self.drops = behaviour(daemon, self.socket)
+        self.took = None
+
+    def drip(self):
+        for byte in self.drops:
+            try:
+                self.socket.send(bytes([byte]))
+            except OSError:
+                pass
+            break
+
+    def hear(self):
+        """Reads; notes when the server has ended it."""
+        try:
+            over = not self.socket.recv(4096)
+        except ConnectionResetError:
+            over = True
+        if over:
+            self.took = time.monotonic() - self.began
+
+
+@pytest.fixture
+def clients(start_daemon):
+    names = {
+        f"{engine}-{service}-{behaviour.__name__}": (engine, service, behaviour)
+        for engine in ENGINES
+        for service, behaviours in CASES.items()
+        for behaviour in behaviours
+    }
+    config = "[export disk]\nstore = memory\nsize = 1M\n"
+    for name, (engine, service, _) in names.items():
+        more = {"exports": "disk"} if service == "nbd" else {}
+        config += listener(name, service, engine, workers=1, buffers=64, **more)
+    daemon = start_daemon(config)
+    clients = [Client(daemon, name, behaviour) for name, (_, _, behaviour) in names.items()]
+    yield clients
+    for client in clients:
+        client.socket.close()
+
+
+def test_who_owes_input_is_ended_in_time_however_it_drips(clients):
+    end = time.monotonic() + STEP + LATE
+    waiting = {client.socket: client for client in clients}
+    while waiting and time.monotonic() < end:
+        for s in select.select(list(waiting), [], [], 0.5)[0]:
+            waiting[s].hear()
+            if waiting[s].took is not None:
+                del waiting[s]
+        for client in waiting.values():
+            client.drip()
+    assert not waiting, f"still open: {[client.name for client in waiting.values()]}"
+    assert min(client.took for client in clients) > STEP - 1
