@@ -348,7 +348,7 @@ static void put_row(const struct table *t, struct output *out, unsigned indent,
 		pad += first ? 0 : gap_before(t, j);
 		first = false;
 		if (!t->columns[j].left)
-			pad += width - used;
+			pad = pad + width - used; /* a title with its mark is wider by one */
 		if (used) {
 			fprintf(out->file, "%*s", (int)pad, "");
 			put_styled(out, cells[j].style, text);
@@ -364,11 +364,19 @@ static void put_header(const struct table *t, struct output *out, unsigned inden
 {
 	struct cell titles[COLUMNS_MAX] = {}, units[COLUMNS_MAX] = {};
 	bool with_units = false;
+	char marked[48];
 
 	for (unsigned j = 0; j < t->column_count; j++) {
-		titles[j] = (struct cell){ (char *)t->columns[j].title, STYLE_BOLD };
-		units[j] = (struct cell){ (char *)t->columns[j].unit, STYLE_DIM };
-		with_units |= t->columns[j].unit && t->widths[j] && !t->hidden[j];
+		const struct column *c = &t->columns[j];
+
+		titles[j] = (struct cell){ (char *)c->title, STYLE_BOLD };
+		units[j] = (struct cell){ (char *)c->unit, STYLE_DIM };
+		with_units |= c->unit && t->widths[j] && !t->hidden[j];
+		if (!c->mark)
+			continue;
+		snprintf(marked, sizeof(marked), c->left ? "%1$s %2$s" : "%2$s%1$s", c->title,
+			 c->mark);
+		titles[j].text = marked;
 	}
 	put_row(t, out, indent, titles);
 	if (with_units)

@@ -41,6 +41,9 @@ struct column {
 	bool apart;       /* begins a group: the gap before it shrinks last */
 	unsigned rank;    /* 0: always shown; the highest goes first when space is short */
 	unsigned width_min;
+	/* Beside the title, without making the column wider: in the gap before it, or behind the
+	 * title of a left column, whose width_min has room for it.  NULL: none. */
+	const char *mark;
 };
 
 struct table;

@@ -24,6 +24,10 @@ enum { SPARK_LEVELS = 8 };
 static const char *const spark_utf8[SPARK_LEVELS] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 static const char *const spark_ascii[SPARK_LEVELS] = { "_", ".", ":", "-", "=", "+", "*", "#" };
 
+/* The least value that has the full height; 0: the largest one has it, however small it is.  An
+ * idle thread's CPU time is noise: 10 % of a CPU, and below 0.7 % the line is flat. */
+static const double full_scales[TOP_SERIES] = { [TOP_SERIES_CPU] = 0.1 };
+
 /* The mean of what is known from tick `begin` on; NAN when nothing is. */
 static double group_mean(const struct top *top, const char *listener, enum top_series series,
 			 uint64_t begin, unsigned group)
@@ -53,7 +57,7 @@ char *top_sparkline(const struct top *top, const char *listener, enum top_series
 		    unsigned width, unsigned group, bool utf8)
 {
 	uint64_t last = top->shown_tick ? (top->shown_tick - 1) / group : 0;
-	double *means = calloc(width + 1, sizeof(*means)), max = 0;
+	double *means = calloc(width + 1, sizeof(*means)), max = full_scales[series];
 	char *text;
 	FILE *to = open_text(&text);
 
@@ -68,8 +72,11 @@ char *top_sparkline(const struct top *top, const char *listener, enum top_series
 		max = fmax(max, means[i]);
 	}
 	for (unsigned i = 0; i < width; i++) {
-		double level = max > 0 ? ceil(means[i] / max * (SPARK_LEVELS - 1)) : 0;
+		double level = max > 0 ? means[i] / max * (SPARK_LEVELS - 1) : 0;
 
+		/* Whatever there is leaves a trace, unless the scale says what is next to nothing.
+		 */
+		level = full_scales[series] > 0 ? round(level) : ceil(level);
 		fputs(isnan(means[i]) ? " "
 		      : utf8          ? spark_utf8[(unsigned)level]
 				      : spark_ascii[(unsigned)level],

@@ -8,9 +8,10 @@
  * `ticks`. */
 unsigned top_spark_group(const struct top *top, unsigned width, unsigned ticks);
 
-/* Values (NAN: unknown, shown as a space) as `width` characters between 0 and their maximum: each
- * is the mean of `group` values.  The values end at tick `end`; groups begin at multiples of
- * `group`, so that a character never changes once it is complete.  To be freed. */
+/* Values (NAN: unknown, shown as a space) as `width` characters between 0 and their maximum, for
+ * CPU time at least 10 % of a CPU: each is the mean of `group` values.  The values end at tick
+ * `end`; groups begin at multiples of `group`, so that a character never changes once it is
+ * complete.  To be freed. */
 char *top_sparkline(const struct top *top, const char *listener, enum top_series series,
 		    unsigned width, unsigned group, bool utf8);
 

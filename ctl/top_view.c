@@ -14,8 +14,10 @@
 #include "util.h"
 
 enum {
-	SPARK_MIN = 10, /* columns */
+	SPARK_MIN = 8, /* columns */
 	SPARK_MAX = 60,
+	SPARK_GAP = 2,
+	SPARK_FROM = 60,   /* columns of a screen that is wide enough for one */
 	SPARK_TICKS = 120, /* that a sparkline of the table covers */
 };
 
@@ -74,30 +76,24 @@ static void put_message(struct page *p, const struct top *top)
 
 static const struct column columns[TOP_COLUMNS] = {
 	[TOP_LISTENER] = { .title = "listener", .left = true, .width_min = 12 },
-	[TOP_ENGINE] = { .title = "engine", .left = true, .width_min = 13, .rank = 8 },
-	[TOP_OPEN] = { .title = "conns", .unit = "open", .width_min = 5, .rank = 5 },
+	[TOP_ENGINE] = { .title = "engine", .left = true, .width_min = 13, .rank = 1 },
+	[TOP_OPEN] = { .title = "conns", .unit = "open", .width_min = 5, .rank = 6 },
 	[TOP_RATE] = { .title = "ops", .unit = "/s", .width_min = 8 },
-	[TOP_BANDWIDTH] = { .title = "MB", .unit = "/s", .width_min = 5, .rank = 2 },
-	[TOP_P50] = { .title = "p50", .unit = "us", .width_min = 5, .rank = 1 },
-	[TOP_P99] = { .title = "p99", .unit = "us", .width_min = 6, .rank = 3 },
+	[TOP_BANDWIDTH] = { .title = "MB", .unit = "/s", .width_min = 5, .rank = 3 },
+	[TOP_P50] = { .title = "p50", .unit = "us", .width_min = 5, .rank = 2 },
+	[TOP_P99] = { .title = "p99", .unit = "us", .width_min = 6, .rank = 4 },
 	[TOP_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .width_min = 6 },
-	[TOP_SYSCALLS] = { .title = "calls", .unit = "/op", .width_min = 5, .rank = 4 },
-	[TOP_TURN] = { .title = "ops", .unit = "/turn", .width_min = 5, .rank = 6 },
+	[TOP_SYSCALLS] = { .title = "calls", .unit = "/op", .width_min = 5, .rank = 5 },
+	[TOP_TURN] = { .title = "ops", .unit = "/turn", .width_min = 5, .rank = 8 },
 	[TOP_CPU] = { .title = "CPU", .unit = "%", .width_min = 4, .rank = 7 },
 };
 
-/* The columns with a mark at the one that rows are sorted by. */
-static void mark_sorted(const struct top *top, bool utf8, struct column *ret_columns, char *title,
-			size_t bytes)
+/* Which way rows are sorted. */
+static const char *sort_mark(const struct top *top, bool utf8)
 {
 	bool ascending = (top->sort == TOP_LISTENER || top->sort == TOP_ENGINE) != top->reverse;
-	const char *mark = utf8 ? (ascending ? "▲" : "▼") : (ascending ? "^" : "v");
-	struct column *sorted = &ret_columns[top->sort];
 
-	memcpy(ret_columns, columns, sizeof(columns));
-	snprintf(title, bytes, "%s%s%s", sorted->left ? sorted->title : mark,
-		 sorted->left ? " " : "", sorted->left ? mark : sorted->title);
-	sorted->title = title;
+	return utf8 ? (ascending ? "▲" : "▼") : (ascending ? "^" : "v");
 }
 
 void page_value_cell(struct table *t, const struct measure *row, enum top_column column)
@@ -118,24 +114,27 @@ void page_value_cell(struct table *t, const struct measure *row, enum top_column
 		table_cell(t, STYLE_PLAIN, "%s", page_number(value).text);
 }
 
-/* The table of rows[0..count) as text of at most `width` columns. */
-static char *table_text(const struct top *top, struct measure *const *rows, unsigned count,
-			unsigned width, bool utf8)
+/* The table of all rows, so that columns stay where they are whichever of them are shown, as text
+ * of at most `width` columns. */
+static char *table_text(const struct top *top, unsigned width, bool utf8)
 {
 	struct column marked[TOP_COLUMNS];
-	char title[32], engine[80], *text;
+	char engine[80], *text;
 	struct output out;
 	struct table *t;
 	size_t bytes;
 
-	mark_sorted(top, utf8, marked, title, sizeof(title));
+	memcpy(marked, columns, sizeof(columns));
+	marked[top->sort].mark = sort_mark(top, utf8);
 	t = table_new(marked, TOP_COLUMNS);
-	for (unsigned i = 0; i < count; i++) {
-		compare_engine_text(rows[i], engine, sizeof(engine));
-		table_cell(t, STYLE_PLAIN, "%s", rows[i]->listener);
+	for (unsigned i = 0; i < top->rows.count; i++) {
+		const struct measure *row = top->rows.rows[i];
+
+		compare_engine_text(row, engine, sizeof(engine));
+		table_cell(t, STYLE_PLAIN, "%s", row->listener);
 		table_cell(t, STYLE_PLAIN, "%s", engine);
 		for (unsigned j = TOP_OPEN; j < TOP_COLUMNS; j++)
-			page_value_cell(t, rows[i], (enum top_column)j);
+			page_value_cell(t, row, (enum top_column)j);
 	}
 	page_output(&out, width, &text, &bytes);
 	table_print(t, &out, 0, true);
@@ -181,9 +180,9 @@ static struct spark plan_spark(const struct top *top, unsigned width, unsigned u
 {
 	struct spark s = {};
 
-	if (used + 2 + SPARK_MIN / 2 > width)
+	if (used + SPARK_GAP + SPARK_MIN > width)
 		return s;
-	s.width = MIN(width - used - 2, SPARK_MAX);
+	s.width = MIN(width - used - SPARK_GAP, SPARK_MAX);
 	s.group = top_spark_group(top, s.width, SPARK_TICKS);
 	return s;
 }
@@ -192,7 +191,8 @@ static struct spark plan_spark(const struct top *top, unsigned width, unsigned u
 static void put_with_spark(struct page *p, enum style style, const char *line, unsigned used,
 			   const char *spark)
 {
-	unsigned pad = used + 2 > text_width(line) ? used + 2 - text_width(line) : 0;
+	unsigned begin = used + SPARK_GAP;
+	unsigned pad = begin > text_width(line) ? begin - text_width(line) : 0;
 
 	page_put(p, style, "%s%*s%s", line, *spark ? (int)pad : 0, "", spark);
 }
@@ -202,15 +202,18 @@ void page_put_rows(struct page *p, const struct top *top, unsigned first, unsign
 {
 	struct measure *const *rows = top->rows.rows + first;
 	unsigned width = p->screen->width, used;
-	unsigned reserve = width > 2 * SPARK_MIN + 40 ? SPARK_MIN + 2 : 0;
-	char *text = table_text(top, rows, count, width - reserve, p->screen->utf8), *rest = text;
+	unsigned reserve = width > SPARK_FROM ? SPARK_GAP + SPARK_MIN : 0;
+	char *text = table_text(top, width - reserve, p->screen->utf8), *rest = text;
 	struct spark s = plan_spark(top, width, used = lines_width(text));
 	uint64_t span_ns = (uint64_t)s.group * s.width * top->interval_ms * (uint64_t)NS_PER_MS;
 	char span[48];
 
-	snprintf(span, sizeof(span), "last %s", human_time(span_ns).text);
+	snprintf(span, sizeof(span), "%s%s", s.width > SPARK_MIN ? "last " : "",
+		 human_time(span_ns).text);
 	put_with_spark(p, STYLE_BOLD, page_next_line(&rest), used, s.width ? "ops/s" : "");
 	put_with_spark(p, STYLE_DIM, page_next_line(&rest), used, s.width ? span : "");
+	for (unsigned i = 0; i < first; i++)
+		page_next_line(&rest);
 	for (unsigned i = 0; i < count; i++) {
 		char *spark = top_sparkline(top, rows[i]->listener, TOP_SERIES_RATE, s.width,
 					    MAX(s.group, 1), p->screen->utf8);
@@ -246,7 +249,7 @@ static void put_help(struct page *p)
 	static const char *const keys[][2] = {
 		{ "q, Ctrl-C", "quit" },
 		{ "up, down, PgUp, PgDn, Home, End", "select a listener" },
-		{ "Enter", "its latencies, last minutes and connections; Esc: back" },
+		{ "Enter, Esc", "its latencies and connections, and back" },
 		{ "p, space", "pause, go on" },
 		{ "z", "let the latencies of a listener begin now" },
 		{ "r", "reverse the order" },
@@ -260,13 +263,19 @@ static void put_help(struct page *p)
 			 top_columns[i].help);
 }
 
-static const char *help_line(const struct top *top)
+/* The order is said here as well: the column that rows are sorted by may have no room. */
+static char *help_line(const struct top *top, bool utf8)
 {
+	char *text;
+
 	if (top->help)
-		return "q quit  ? back";
+		return strdup("q quit  ? back");
 	if (top->detail)
-		return "q quit  Esc back  up/down listener  p pause  z zero  ? keys";
-	return "q quit  Enter details  p pause  < > sort  r reverse  ? keys";
+		return strdup("q quit  Esc back  up/down listener  p pause  z zero  ? keys");
+	if (asprintf(&text, "q quit  Enter details  p pause  < > sort: %s %s  r reverse  ? keys",
+		     top_columns[top->sort].name, sort_mark(top, utf8)) < 0)
+		return NULL;
+	return text;
 }
 
 /* ---- The screen ---- */
@@ -291,7 +300,7 @@ void top_screen_init(struct top_screen *screen, const struct top *top)
 		page_put_detail(&p, top);
 	else
 		put_table(&p, top);
-	page_set(screen, screen->height - 1, STYLE_DIM, strdup(help_line(top)));
+	page_set(screen, screen->height - 1, STYLE_DIM, help_line(top, screen->utf8));
 }
 
 void top_screen_fini(struct top_screen *screen)

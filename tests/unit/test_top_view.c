@@ -16,7 +16,7 @@ static void the_table_has_a_row_for_each_listener(void **state)
 	assert_has(text, "\nall: 4,000 ops/s  0.08 MB/s  CPU 0.8 %  200 connections\n");
 	assert_has(text, "▼ops");
 	assert_has(text, "\n>b ");
-	assert_has(text, "  3,000  0.06  50.2   50.2   2.00  3.00  2.00");
+	assert_has(text, "  3,000  0.06  50.2   50.2   2.00  3.00  ");
 	assert_has(text, "████\n");
 	assert_has(text, "\nc ");
 	assert_has(text, "▁▁▁▁\n");
@@ -68,6 +68,116 @@ static void the_table_scrolls_with_the_selection(void **state)
 	assert_has(text, "\nx23 ");
 	assert_has_not(text, "\nx22 ");
 	free(text);
+}
+
+static void at_80_columns_the_engine_stays(void **state)
+{
+	struct top *top = *state;
+	char *text;
+
+	for (int at = 1; at <= 2; at++) {
+		json_t *stats = document(at), *list = json_object_get(stats, "listeners");
+
+		json_array_append_new(
+			list, listener("echo-uring-poll", "io_uring-poll", at * 900000, 2000));
+		feed(top, stats);
+	}
+	text = shown(top);
+	assert_has(text, "\nlistener        engine        ");
+	assert_has(text, "\n>echo-uring-poll io_uring-poll  900,000 ");
+	assert_has(text, " CPU/op ");
+	assert_has(text, " calls ");
+	assert_has(text, " ops/s\n");
+	free(text);
+}
+
+/* Cuts the screen's text down to its line of titles, without the mark. */
+static char *titles_of(char *text)
+{
+	char *titles = strstr(text, "listener"), *mark;
+
+	titles[strcspn(titles, "\n")] = '\0';
+	while ((mark = strpbrk(titles, "^v"))) /* in no title */
+		*mark = ' ';
+	return titles;
+}
+
+/* Whatever the rows are sorted by, and whichever of them are on the screen. */
+static void columns_stay_where_they_are(void **state)
+{
+	struct top *top = *state;
+
+	for (int at = 1; at <= 2; at++) {
+		json_t *stats = document(at), *list = json_object_get(stats, "listeners");
+
+		for (int i = 0; i < 30; i++) {
+			char name[32];
+
+			snprintf(name, sizeof(name), "%.*s%02d", i,
+				 "a-very-long-name-of-a-listener", i);
+			json_array_append_new(list,
+					      listener(name, "epoll", at * i * 100000, i + 1));
+		}
+		feed(top, stats);
+	}
+	for (unsigned width = TOP_WIDTH_MIN; width < 160; width++) {
+		char *first = NULL;
+
+		for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+			char *text;
+
+			top_key(top, top_columns[i].key);
+			text = screen_of(top, width, 12, false);
+			if (first)
+				assert_string_equal(titles_of(text), first);
+			else
+				first = strdup(titles_of(text));
+			free(text);
+		}
+		free(first);
+	}
+}
+
+/* Also by a column that has no room. */
+static void what_rows_are_sorted_by_is_marked(void **state)
+{
+	static const char *const titles[] = { "listener", "engine", "conns", "ops", "MB", "p50",
+					      "p99",      "CPU/op", "calls", "ops", "CPU" };
+	struct top *top = *state;
+
+	feed_seconds(top, 1, 3);
+	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+		char said[64], *text;
+
+		top_key(top, top_columns[i].key == 'o' ? 'n' : 'o'); /* another one */
+		top_key(top, top_columns[i].key);
+		text = screen_of(top, 80, 24, true);
+		snprintf(said, sizeof(said), "< > sort: %s %s  r reverse  ? keys",
+			 top_columns[i].name, i <= TOP_ENGINE ? "▲" : "▼");
+		assert_has(text, said);
+		free(text);
+		top_key(top, 'r');
+		text = screen_of(top, 200, 24, true);
+		snprintf(said, sizeof(said), "%s%s%s", i <= TOP_ENGINE ? "" : "▲", titles[i],
+			 i <= TOP_ENGINE ? " ▼" : "");
+		assert_has(text, said);
+		free(text);
+	}
+}
+
+static void the_keys_fit_80x24(void **state)
+{
+	struct top *top = *state;
+	char *narrow, *wide;
+
+	feed_seconds(top, 1, 3);
+	top_key(top, '?');
+	narrow = screen_of(top, 80, 24, true);
+	wide = screen_of(top, 200, 24, true);
+	assert_string_equal(narrow, wide);
+	assert_has(narrow, "\nu                                sort by CPU\n\n");
+	free(narrow);
+	free(wide);
 }
 
 static void without_utf8_all_is_ascii(void **state)
@@ -232,6 +342,30 @@ static void sparklines_show_means_of_aligned_groups(void **state)
 	assert_int_equal(top_spark_group(top, 2, 4), 2);
 }
 
+/* What the kernel accounts to an idle thread is not its load. */
+static void an_idle_cpu_is_a_flat_line(void **state)
+{
+	static const int cpu_us[] = { 0, 3000, 100, 5000, 0, 1000, 0, 80000 };
+	struct top *top = *state;
+	int total_us = 0;
+	char *text;
+
+	for (int at = 0; at < (int)ARRAY_SIZE(cpu_us); at++) {
+		json_t *l = listener("a", "epoll", 0, 1);
+
+		total_us += cpu_us[at];
+		json_object_set_new(json_object_get(l, "cost"), "cpu_user_ns",
+				    json_integer((json_int_t)total_us * NS_PER_US));
+		feed(top, json_pack("{s:I, s:[o]}", "uptime_ns", (json_int_t)(at + 1) * SECOND,
+				    "listeners", l));
+		if (at < (int)ARRAY_SIZE(cpu_us) - 2)
+			continue;
+		text = top_sparkline(top, "a", TOP_SERIES_CPU, 7, 1, true);
+		assert_string_equal(text, at < (int)ARRAY_SIZE(cpu_us) - 1 ? " ▁▁▁▁▁▁" : "▁▁▁▁▁▁▇");
+		free(text);
+	}
+}
+
 static void bars_are_in_proportion(void **state)
 {
 	static const struct {
@@ -293,12 +427,17 @@ int main(void)
 		TOP_TEST(the_table_has_a_row_for_each_listener),
 		TOP_TEST(any_size_is_drawn),
 		TOP_TEST(the_table_scrolls_with_the_selection),
+		TOP_TEST(at_80_columns_the_engine_stays),
+		TOP_TEST(columns_stay_where_they_are),
+		TOP_TEST(what_rows_are_sorted_by_is_marked),
+		TOP_TEST(the_keys_fit_80x24),
 		TOP_TEST(without_utf8_all_is_ascii),
 		TOP_TEST(a_listener_shows_its_latencies),
 		TOP_TEST(several_operations_are_told_apart_and_added_up),
 		TOP_TEST(a_listener_shows_its_exports),
 		TOP_TEST(a_listener_that_is_not_served_says_why),
 		TOP_TEST(sparklines_show_means_of_aligned_groups),
+		TOP_TEST(an_idle_cpu_is_a_flat_line),
 		TOP_TEST(bars_are_in_proportion),
 		TOP_TEST(bins_hold_every_sample),
 	};
