@@ -171,6 +171,16 @@ static inline unsigned uring_silence(struct uring *u)
 	return count;
 }
 
+/* How many of them the kernel has taken.  The others are not sent yet, and will be heard of. */
+__attribute__((noinline)) static unsigned uring_unsilence(struct uring *u, unsigned count)
+{
+	for (; count > 0 && ring_holds(&u->ring, u->quiet[count - 1].sqe); count--) {
+		u->quiet[count - 1].sqe->msg_flags &= ~(uint32_t)MSG_WAITALL;
+		u->quiet[count - 1].sqe->flags &= (uint8_t)~IOSQE_CQE_SKIP_SUCCESS;
+	}
+	return count;
+}
+
 static inline void uring_end_silence(struct uring *u, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
@@ -193,7 +203,7 @@ static inline void uring_end_silence(struct uring *u, unsigned count)
 __attribute__((noinline)) static void uring_submit_timed(struct uring *u)
 {
 	ring_submit(&u->ring); /* when this returns, the sends are with the kernel */
-	u->sent_ns = clock_ns();
+	u->sent_ns = ring_queued(&u->ring) ? 0 : clock_ns();
 }
 
 /* One io_uring_enter per turn, none while completions are waiting: it submits the sends, waits, and
@@ -202,7 +212,7 @@ void uring_wait(struct worker *w, bool block)
 {
 	struct uring *u = w->engine_state;
 	unsigned silent = 0;
-	bool left;
+	bool taken = false, left;
 
 	if (unlikely(w->pool_lent < u->lent_max))
 		uring_refill(w);
@@ -213,10 +223,12 @@ void uring_wait(struct worker *w, bool block)
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max && !w->starved)
 			silent = uring_silence(u);
 		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
-		if (unlikely(u->ring.spin_ns))
-			ring_wait(&u->ring, block);
+		if (likely(!u->ring.spin_ns))
+			taken = ring_enter(&u->ring, block, w->deadline_ns);
 		else
-			ring_enter(&u->ring, block, w->deadline_ns);
+			ring_wait(&u->ring, block);
+		if (unlikely(!taken))
+			silent = uring_unsilence(u, silent);
 	}
 	worker_awake(w);
 	left = ring_reap(&u->ring);

@@ -123,7 +123,7 @@ static int uring_probe_multishot(struct worker *w)
 	struct uring *u = w->engine_state;
 	struct io_uring_sqe *sqe;
 	struct io_uring_cqe *cqe;
-	int fds[2], rc, res;
+	int fds[2], res = 0;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
 		return -errno;
@@ -133,11 +133,12 @@ static int uring_probe_multishot(struct worker *w)
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = URING_BUF_GROUP;
 	ring_op(sqe, NULL);
-	ring_enter(&u->ring, true, 0);
-	rc = io_uring_peek_cqe(&u->ring.io, &cqe);
-	res = rc < 0 ? rc : cqe->res;
-	if (rc == 0)
+	if (ring_try(&u->ring) == 0)
+		ring_enter(&u->ring, true, 0);
+	if (io_uring_peek_cqe(&u->ring.io, &cqe) == 0) {
+		res = cqe->res;
 		io_uring_cqe_seen(&u->ring.io, cqe);
+	}
 	close(fds[0]);
 	return res == -EINVAL ? -EINVAL : 0;
 }
@@ -150,7 +151,7 @@ static bool uring_probe_silence(struct worker *w)
 	size_t bytes = (size_t)w->pool.chunk_count * w->pool.chunk_size;
 	struct io_uring_cqe *cqe;
 	int fds[2], res = 0;
-	bool whole_silent = false;
+	bool whole_silent = false, taken;
 
 	if (u->ring.sqpoll || socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
 		return false;
@@ -161,9 +162,10 @@ static bool uring_probe_silence(struct worker *w)
 				   MSG_NOSIGNAL | MSG_DONTWAIT | MSG_WAITALL);
 		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 		ring_op(sqe, NULL);
+		taken = ring_try(&u->ring) == 0;
 		ring_enter(&u->ring, false, 0);
 		if (i == 0)
-			whole_silent = ring_ready(&u->ring) == 0;
+			whole_silent = taken && ring_ready(&u->ring) == 0;
 	}
 	if (io_uring_peek_cqe(&u->ring.io, &cqe) == 0) {
 		res = cqe->res;

@@ -242,6 +242,16 @@ static bool ring_needs_wakeup(const struct ring *r)
 	return ring_sq_flags(r) & IORING_SQ_NEED_WAKEUP;
 }
 
+void ring_stopped_short(struct ring *r, long result)
+{
+	struct __kernel_timespec ts = { .tv_nsec = RING_RETRY_NS };
+	struct io_uring_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
+
+	if (ring_queued(r))
+		ring_syscall(r, 0, result < 0 ? ring_ready(r) + 1 : 0, IORING_ENTER_GETEVENTS,
+			     &arg);
+}
+
 void ring_submit(struct ring *r)
 {
 	unsigned submit = ring_publish(r);
@@ -255,7 +265,19 @@ void ring_submit(struct ring *r)
 		ring_call(r, submit, 0, IORING_ENTER_SQ_WAKEUP, NULL);
 }
 
-void ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns)
+int ring_try(struct ring *r)
+{
+	for (unsigned i = 0; i < RING_RETRIES_MAX; i++) {
+		ring_submit(r);
+		if (r->sqpoll || !ring_queued(r))
+			return 0;
+	}
+	r->io.sq.sqe_tail -= ring_queued(r);
+	ring_publish(r);
+	return -EAGAIN;
+}
+
+bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns)
 {
 	struct __kernel_timespec ts;
 	struct io_uring_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
@@ -267,16 +289,14 @@ void ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 		if (submit && ring_needs_wakeup(r))
 			flags |= IORING_ENTER_SQ_WAKEUP;
 		else if (want == 0 && !(ring_sq_flags(r) & IORING_SQ_CQ_OVERFLOW))
-			return;
+			return true;
 	}
-	if (!want || !deadline_ns) {
-		ring_call(r, submit, want, flags, NULL);
-		return;
-	}
+	if (!want || !deadline_ns)
+		return ring_call(r, submit, want, flags, NULL);
 	now = clock_ns();
 	ts.tv_sec = now < deadline_ns ? (long long)((deadline_ns - now) / NS_PER_S) : 0;
 	ts.tv_nsec = now < deadline_ns ? (long long)((deadline_ns - now) % NS_PER_S) : 0;
-	ring_call(r, submit, want, flags, &arg);
+	return ring_call(r, submit, want, flags, &arg);
 }
 
 /* Looks at the completion queue; true: something is there besides what was quiet.  Makes a system

@@ -19,6 +19,8 @@ enum {
 	RING_CQ_ENTRIES = 4096,
 	RING_WATCHED_MAX = 4,
 	RING_FILES_MAX = 256, /* of stores, registered beside the engine's sockets */
+	RING_RETRY_NS = 1000 * 1000,
+	RING_RETRIES_MAX = 100,
 };
 
 /* A descriptor of the worker's own that is watched until the end. */
@@ -77,46 +79,84 @@ int ring_register_buffers(struct ring *r, struct reason *reason);
 
 /* Submits what is queued, without waiting. */
 void ring_submit(struct ring *r);
+/* For set-up: 0, or -EAGAIN if the kernel has not taken what is queued in RING_RETRIES_MAX
+ * attempts; then it is withdrawn. */
+int ring_try(struct ring *r);
 
-/* Publishes what was queued; returns how many the kernel has not taken yet. */
+/* How many submissions the kernel has not taken.  Without SQPOLL none after a call, unless it
+ * stopped short: see ring_stopped_short(). */
+static inline unsigned ring_queued(const struct ring *r)
+{
+	const struct io_uring_sq *sq = &r->io.sq;
+
+	return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead);
+}
+
+/* Is it one of those? */
+static inline bool ring_holds(const struct ring *r, const struct io_uring_sqe *sqe)
+{
+	const struct io_uring_sq *sq = &r->io.sq;
+	unsigned head = io_uring_smp_load_acquire(sq->khead);
+
+	return (((unsigned)(sqe - sq->sqes) - head) & sq->ring_mask) < sq->sqe_tail - head;
+}
+
+/* Publishes what was queued, and returns how many that is. */
 static inline unsigned ring_publish(struct ring *r)
 {
 	struct io_uring_sq *sq = &r->io.sq;
 
 	io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
-	return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead);
+	return ring_queued(r);
 }
 
-static inline void ring_call(struct ring *r, unsigned submit, unsigned want, unsigned flags,
-			     struct io_uring_getevents_arg *arg)
+/* What io_uring_enter(2) returns, or -errno. */
+static inline long ring_syscall(struct ring *r, unsigned submit, unsigned want, unsigned flags,
+				struct io_uring_getevents_arg *arg)
 {
 	stat_add(r->worker->stats.sys_io_uring_enter, 1);
 	if (arg)
 		flags |= IORING_ENTER_EXT_ARG;
-	syscall6(__NR_io_uring_enter, r->io.enter_ring_fd, submit, want, r->enter_flags | flags,
-		 (long)arg, arg ? sizeof(*arg) : 0);
+	return syscall6(__NR_io_uring_enter, r->io.enter_ring_fd, submit, want,
+			r->enter_flags | flags, (long)arg, arg ? sizeof(*arg) : 0);
 }
 
-void ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns);
+/* After a call that returned less than it should have submitted.  It was interrupted, its time was
+ * over; or submission stopped short, as it does when the kernel has no memory for a request.  Then
+ * the rest stays queued, the next call submits it, and this one has neither waited nor run deferred
+ * work, which frees requests: so this does, for up to RING_RETRY_NS if nothing was taken at all. */
+void ring_stopped_short(struct ring *r, long result);
+
+/* False: ring_stopped_short() was called. */
+static inline bool ring_call(struct ring *r, unsigned submit, unsigned want, unsigned flags,
+			     struct io_uring_getevents_arg *arg)
+{
+	long result = ring_syscall(r, submit, want, flags, arg);
+
+	if (likely(result >= (long)submit))
+		return true;
+	ring_stopped_short(r, result);
+	return false;
+}
+
+bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns);
 
 /* Submits, sleeps if `block` until deadline_ns (0: for ever) or until there is a completion, and
- * runs the work that the kernel deferred. */
-static inline void ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
+ * runs the work that the kernel deferred.  True: without SQPOLL, the kernel has taken all that was
+ * queued; false: see ring_queued(). */
+static inline bool ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 {
 	unsigned submit = ring_publish(r), want = block ? MAX(r->quiet, 1U) : 0;
 
 	r->quiet = 0;
 	if (unlikely(r->sqpoll || deadline_ns))
-		ring_enter_special(r, submit, want, deadline_ns);
-	else
-		ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
+		return ring_enter_special(r, submit, want, deadline_ns);
+	return ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
 }
 
 static inline bool ring_full(const struct ring *r)
 {
-	const struct io_uring_sq *sq = &r->io.sq;
-
-	return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead) >= sq->ring_entries;
+	return ring_queued(r) >= r->io.sq.ring_entries;
 }
 
 /* Of a queue that is not full. */

@@ -1,0 +1,223 @@
+/* Engine `io_uring` when the kernel takes only some of a submission, or nothing, as it does without
+ * memory for a request.  The worker's io_uring_enter() is caught on its way into the kernel
+ * (syscall user dispatch: prctl(2), Linux 5.11) and made to submit less, by the real kernel. */
+#include <liburing.h>
+#include <link.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include "worker_case.h"
+
+/* ThreadSanitizer runs handlers later. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#define PR_SYS_DISPATCH_ON           1
+#endif
+
+enum { CLIENTS = 8, MESSAGE = 2048 }; /* as many as are sent silently; two fill a chunk */
+enum { DISPATCH_ALLOW, DISPATCH_BLOCK };
+
+/* A submission of at least CLIENTS is cut short; the next one waits until the test has looked. */
+static struct cut {
+	enum { CUT_OFF, CUT_ARMED, CUT_DONE } state;
+	unsigned take;
+	sem_t held, go;
+} cut;
+
+static char selector = DISPATCH_ALLOW;
+
+/* In the worker's thread, instead of its call. */
+static long cut_enter(const greg_t *regs)
+{
+	unsigned submit = (unsigned)regs[REG_RSI];
+
+	if (cut.state == CUT_ARMED && submit >= CLIENTS) {
+		cut.state = CUT_DONE;
+		/* What stops short neither waits nor runs deferred work. */
+		return cut.take == 0 ? -EAGAIN
+				     : syscall(SYS_io_uring_enter, regs[REG_RDI], cut.take, 0,
+					       regs[REG_R10] & ~IORING_ENTER_GETEVENTS, NULL, 0);
+	}
+	if (cut.state == CUT_DONE && submit > 0) {
+		cut.state = CUT_OFF;
+		sem_post(&cut.held);
+		while (sem_wait(&cut.go) < 0)
+			;
+	}
+	return syscall(SYS_io_uring_enter, regs[REG_RDI], regs[REG_RSI], regs[REG_RDX],
+		       regs[REG_R10], regs[REG_R8], regs[REG_R9]);
+}
+
+/* Any other call (a sanitizer's) is made as it was. */
+static void dispatch(int signal, siginfo_t *info, void *context)
+{
+	greg_t *regs = ((ucontext_t *)context)->uc_mcontext.gregs;
+	int saved = errno;
+	long result;
+
+	(void)signal;
+	if (info->si_syscall == SYS_io_uring_enter)
+		result = cut_enter(regs);
+	else
+		result = syscall(info->si_syscall, regs[REG_RDI], regs[REG_RSI], regs[REG_RDX],
+				 regs[REG_R10], regs[REG_R8], regs[REG_R9]);
+	regs[REG_RAX] = result == -1 ? -errno : result;
+	errno = saved;
+}
+
+struct text {
+	uintptr_t start, size;
+};
+
+static int find_text(struct dl_phdr_info *info, size_t size, void *context)
+{
+	struct text *libc = context;
+
+	(void)size;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t start = info->dlpi_addr + p->p_vaddr;
+
+		if (p->p_type != PT_LOAD || (uintptr_t)syscall - start >= p->p_memsz)
+			continue;
+		*libc = (struct text){ start, p->p_memsz };
+		return 1;
+	}
+	return 0;
+}
+
+/* From now on this thread's system calls that are not made inside libc go through dispatch(). */
+static void run_catch(struct call *call)
+{
+	struct stall *s = container_of(call, struct stall, call);
+	struct sigaction action = { .sa_sigaction = dispatch, .sa_flags = SA_SIGINFO };
+	struct text libc = { 0 };
+
+	dl_iterate_phdr(find_text, &libc);
+	sigaction(SIGSYS, &action, NULL);
+	if (prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, libc.start, libc.size,
+		  &selector) == 0)
+		selector = DISPATCH_BLOCK;
+	sem_post(&s->there);
+}
+
+/* Memory that the pool may give away: a request must not name any of it. */
+static void scribble(struct pool *p)
+{
+	for (unsigned i = 0; i < p->free_count; i++)
+		memset(p->free[i]->base, '!', p->chunk_size);
+	for (unsigned i = 0; i < p->chunk_count; i++) /* lent ones too */
+		memset(p->chunks[i].base + p->chunks[i].used, '!',
+		       p->chunk_size - p->chunks[i].used);
+}
+
+static char letter(unsigned round, unsigned client)
+{
+	return (char)('a' + (round * CLIENTS + client) % 26);
+}
+
+static void expect_echo(int fd, char what)
+{
+	char in[MESSAGE], out[MESSAGE];
+
+	memset(out, what, sizeof(out));
+	assert_int_equal(recv(fd, in, sizeof(in), MSG_WAITALL), sizeof(in));
+	assert_memory_equal(in, out, sizeof(in));
+}
+
+/* All of them send while the worker stands still, so one submission answers all. */
+static void send_at_once(struct bench *b, const int *fds, unsigned round)
+{
+	char out[MESSAGE];
+	struct stall s;
+
+	stall(&b->worker, &s);
+	await(&s.there);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		memset(out, letter(round, i), sizeof(out));
+		assert_int_equal(send(fds[i], out, sizeof(out), MSG_NOSIGNAL), sizeof(out));
+	}
+	cut.state = CUT_ARMED;
+	sem_post(&s.go);
+	await(&cut.held);
+	stall_fini(&s);
+}
+
+static uint64_t arrived(const int *fds)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		int n = 0;
+
+		assert_int_equal(ioctl(fds[i], FIONREAD, &n), 0);
+		bytes += (unsigned)n;
+	}
+	return bytes;
+}
+
+/* Some are timed, and then not silent. */
+static void try_rounds(struct bench *b, unsigned take, uint64_t *received)
+{
+	int fds[CLIENTS];
+
+	cut.take = take;
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		fds[i] = client_connect(&b->place);
+		assert_int_equal(client_echo(fds[i]), 1);
+		++*received;
+	}
+	for (unsigned round = 0; round < 12; round++) {
+		send_at_once(b, fds, round);
+		assert_in_range(stat_load(b->worker.stats.bytes_out), 0, *received + arrived(fds));
+		scribble(&b->worker.pool);
+		sem_post(&cut.go);
+		for (unsigned i = 0; i < CLIENTS; i++)
+			expect_echo(fds[i], letter(round, i));
+		*received += CLIENTS * MESSAGE;
+	}
+	for (unsigned i = 0; i < CLIENTS; i++)
+		close(fds[i]);
+}
+
+static void what_the_kernel_did_not_take_is_not_sent(void **state)
+{
+	const unsigned takes[] = { 0, 1, 5 };
+	struct stall s = { .call.fn = run_catch };
+	struct bench *b = bench_start(engine_find("io_uring"), echo());
+	uint64_t received = 0;
+
+	(void)state;
+	sem_init(&s.there, 0, 0);
+	sem_init(&s.go, 0, 0);
+	worker_call(&b->worker, &s.call);
+	await(&s.there);
+	if (selector == DISPATCH_ALLOW)
+		print_message("skipped: this kernel dispatches no system calls\n");
+	for (unsigned i = 0; i < ARRAY_SIZE(takes) && selector == DISPATCH_BLOCK; i++)
+		try_rounds(b, takes[i], &received);
+	stall_fini(&s);
+	bench_stop(b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_the_kernel_did_not_take_is_not_sent),
+	};
+
+	sem_init(&cut.held, 0, 0);
+	sem_init(&cut.go, 0, 0);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#else
+int main(void)
+{
+	return 0;
+}
+#endif
