@@ -109,6 +109,22 @@ static void kept_close_one(const struct kept *k, struct kept_socket *s)
 	s->fd = -1;
 }
 
+static void kept_note_unit(struct kept *k, const struct kept_socket *s, const char *name)
+{
+	struct kept_unit *u = &k->units[k->unit_count++];
+
+	u->sa = s->sa;
+	snprintf(u->name, sizeof(u->name), "%s", name);
+}
+
+const struct kept_unit *kept_in_the_way(const struct kept *k, const struct sockaddr_storage *wanted)
+{
+	for (unsigned i = 0; i < k->unit_count; i++)
+		if (sockaddr_overlaps(wanted, &k->units[i].sa))
+			return &k->units[i];
+	return NULL;
+}
+
 /* True: it is in the list now. */
 static bool kept_take(struct kept *k, int fd, const char *name, const struct config *config)
 {
@@ -119,6 +135,8 @@ static bool kept_take(struct kept *k, int fd, const char *name, const struct con
 	*s = (struct kept_socket){ .fd = fd };
 	socket_name_parse(name, &s->name);
 	why = kept_refuse(s);
+	if (!why && !s->name.listener[0])
+		kept_note_unit(k, s, name);
 	if (why) {
 		log_warning("descriptor %d, '%s', from the service manager %s: closed", fd, name,
 			    why);
@@ -146,9 +164,11 @@ void kept_open(struct kept *k, struct notify *notify, const struct config *confi
 		k->max = (unsigned)MIN(value, UINT_MAX);
 	if (count < 0)
 		log_warning("LISTEN_FDS, LISTEN_FDNAMES: %s", strerror(-count));
-	if (count > 0)
+	if (count > 0) {
 		k->list = calloc((unsigned)count, sizeof(*k->list));
-	for (int i = 0; k->list && i < count; i++)
+		k->units = calloc((unsigned)count, sizeof(*k->units));
+	}
+	for (int i = 0; k->list && k->units && i < count; i++)
 		closed |= !kept_take(k, SD_LISTEN_FDS_START + i, names[i], config);
 	for (int i = 0; i < count; i++)
 		free(names[i]);
@@ -182,6 +202,13 @@ void kept_close(struct kept *k)
 	free(k->list);
 	k->list = NULL;
 	k->count = 0;
+}
+
+void kept_free(struct kept *k)
+{
+	free(k->units);
+	k->units = NULL;
+	k->unit_count = 0;
 }
 
 /* ---- What we give ---- */

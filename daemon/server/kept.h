@@ -18,8 +18,16 @@ struct kept_socket {
 /* For unix_socket_remove(): the file of a socket of ours, nothing if it has none. */
 struct unix_socket kept_file(const struct kept_socket *k);
 
+/* One of a socket unit: whatever we do, the service manager listens there. */
+struct kept_unit {
+	struct sockaddr_storage sa;
+	char name[CONFIG_NAME_MAX]; /* of the unit, mostly */
+};
+
 struct kept {
 	struct notify *notify;
+	struct kept_unit *units;
+	unsigned unit_count;
 	struct kept_socket *list;
 	unsigned count;
 	unsigned max; /* how many the service manager keeps for us; 0: it does not */
@@ -34,6 +42,11 @@ struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, u
 
 /* Closes what nobody took. */
 void kept_close(struct kept *k);
+void kept_free(struct kept *k);
+
+/* A socket unit's socket that is in the way of `wanted`, or would take its clients; NULL: none. */
+const struct kept_unit *kept_in_the_way(const struct kept *k,
+					const struct sockaddr_storage *wanted);
 
 /* Has the service manager keep the sockets of l, which serves; says what it cannot keep. */
 void kept_store(struct listener *l);

@@ -84,6 +84,14 @@ static bool is_port_of(struct listener *const *going, uint16_t port)
 	return false;
 }
 
+/* Beside a socket unit's socket it would get none of the clients that come there. */
+static bool may_join(const struct listener *l, struct listener *const *going,
+		     const struct sockaddr_storage *wanted)
+{
+	return is_port_of(going, sockaddr_port(wanted)) &&
+	       !kept_in_the_way(&l->server->kept, wanted);
+}
+
 /* Takes socket.fd over. */
 static int add_socket(struct listening *sockets, struct worker_socket socket, unsigned worker,
 		      bool joins)
@@ -163,6 +171,22 @@ static int add_duplicates(struct listening *sockets, const struct listener *l, c
 
 /* ---- All of them ---- */
 
+/* If one is in the way of `wanted`, which is in use. */
+static void explain_unit(const struct kept *k, const struct sockaddr_storage *wanted,
+			 struct reason *reason)
+{
+	const struct kept_unit *unit = kept_in_the_way(k, wanted);
+	char here[ADDRESS_TEXT_MAX], there[ADDRESS_TEXT_MAX];
+
+	if (unit)
+		reason_set(reason, -EADDRINUSE,
+			   "bind %s: the service manager listens on %s for '%s', which is in its "
+			   "way; give that ListenStream=%s instead (systemctl edit --full %s), or "
+			   "disable it",
+			   format_sockaddr(wanted, here), format_sockaddr(&unit->sa, there),
+			   unit->name, here, unit->name);
+}
+
 static int bind_rest(struct listening *sockets, struct listener *l, unsigned have, bool joins,
 		     const struct sockaddr_storage *wanted, struct reason *reason)
 {
@@ -175,7 +199,9 @@ static int bind_rest(struct listening *sockets, struct listener *l, unsigned hav
 		return reason_set(reason, -ENOMEM, "no memory");
 	for (unsigned i = 0; i < count; i++)
 		list[i] = (struct worker_socket){ .fd = -1, .address = l->address_count };
-	rc = socket_bind(wanted, list, count, joins, bound, reason);
+	rc = socket_bind(wanted, list, count, joins, l->server->bind_end_ns, bound, reason);
+	if (rc == -EADDRINUSE)
+		explain_unit(&l->server->kept, wanted, reason);
 	for (unsigned i = 0; i < count; i++)
 		if (list[i].fd >= 0 && add_socket(sockets, list[i], have + i, joins) < 0)
 			rc = reason_set(reason, -ENOMEM, "no memory");
@@ -267,8 +293,7 @@ static int open_address(struct listening *sockets, struct listener *l,
 	else
 		rc = take_kept(sockets, l, &wants, &kept, reason);
 	if (rc == 0 && !given && !kept)
-		rc = bind_rest(sockets, l, 0, is_port_of(going, sockaddr_port(wanted)), wanted,
-			       reason);
+		rc = bind_rest(sockets, l, 0, may_join(l, going, wanted), wanted, reason);
 	if (rc == 0 && kept)
 		log_write(LOG_INFO, l->name, "listener '%s': %u socket%s on %s taken over", l->name,
 			  kept, plural(kept), bound->text);

@@ -133,6 +133,7 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 {
 	bool good = true;
 
+	n->server->bind_end_ns = clock_ns() + SOCKET_WAIT_NS;
 	for (unsigned i = 0; i < n->config->listener_count; i++) {
 		const struct listener_config *lc = &n->config->listeners[i];
 		struct listener *l = find_kept(n, lc);

@@ -36,6 +36,7 @@ static int server_prepare(struct server *s)
 		log_error("cannot start: %s", strerror(-result));
 		return result;
 	}
+	s->bind_end_ns = clock_ns() + SOCKET_WAIT_NS;
 	for (unsigned i = 0; i < s->config->listener_count; i++) {
 		const struct listener_config *lc = &s->config->listeners[i];
 		struct reason reason = { "" };
@@ -218,6 +219,7 @@ bool server_stop(struct server *s)
 	}
 	exports_free(s);
 	reload_fini(s);
+	kept_free(&s->kept);
 	notify_close(&s->notify);
 	reserve_close();
 	free(s->listeners);

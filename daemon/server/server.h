@@ -34,7 +34,8 @@ struct server {
 	struct notify notify; /* the service manager */
 	struct kept kept;     /* sockets that no listener has taken yet */
 	struct proc_threads threads;
-	uint64_t threads_ns; /* when they were last looked at */
+	uint64_t threads_ns;  /* when they were last looked at */
+	uint64_t bind_end_ns; /* of a start or reload: see SOCKET_WAIT_NS */
 	bool stopping;
 };
 

@@ -8,24 +8,55 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "util.h"
+#include "holder.h"
+#include "log.h"
+#include "watchdog.h"
 
 enum {
 	BACKLOG = 4096,
 	BIND_NS = 500 * NS_PER_MS, /* an address in use may become free */
 	BIND_PAUSE_NS = 10 * NS_PER_MS,
+	BIND_LOOK_NS = 100 * NS_PER_MS, /* and then, between looks at whose it is */
 };
 
-/* The rings of a daemon that was killed hold its sockets for some milliseconds more: the next start
- * must not fail on them.  False: give up. */
-static bool wait_for_address(uint64_t end_ns)
+/* ---- An address in use ---- */
+
+struct address_wait {
+	uint64_t begin_ns, end_ns, looked_ns;
+	struct holder holder;
+};
+
+/* A process that was killed needs a moment, too, before it is gone.  False: give up. */
+static bool wait_for_address(struct address_wait *w, const struct sockaddr_storage *sa)
 {
 	static const struct timespec pause = { .tv_nsec = BIND_PAUSE_NS };
+	uint64_t now = clock_ns();
+	char text[ADDRESS_TEXT_MAX];
 
-	if (clock_ns() >= end_ns)
-		return false;
+	if (now - w->begin_ns >= BIND_NS && now - w->looked_ns >= BIND_LOOK_NS) {
+		bool waits = w->holder.by == HELD_BY_NONE;
+
+		holder_of_address(sa, &w->holder);
+		w->looked_ns = now;
+		if (w->holder.by != HELD_BY_NONE || now >= w->end_ns)
+			return false;
+		if (!waits)
+			log_info("bind %s: in use, but no process has it any more: waiting until "
+				 "it is free",
+				 format_sockaddr(sa, text));
+	}
+	watchdog_slice(now);
 	nanosleep(&pause, NULL);
 	return true;
+}
+
+static int refuse_bind(const struct address_wait *w, const struct sockaddr_storage *sa, int error,
+		       const char *advice, struct reason *reason)
+{
+	char text[ADDRESS_TEXT_MAX], who[HOLDER_TEXT_MAX];
+
+	return reason_set(reason, -error, "bind %s: %s%s%s", format_sockaddr(sa, text),
+			  strerror(error), holder_text(&w->holder, who), advice);
 }
 
 /* ---- TCP: a socket for each worker, over which the kernel spreads connections ---- */
@@ -57,7 +88,8 @@ static const char *tcp_advice(int error)
 {
 	switch (error) {
 	case EADDRINUSE:
-		return "; another program listens there (ss -ltnp shows which), choose another port";
+		return "; another program listens there (as root, ss -ltnp shows which), choose "
+		       "another port";
 	case EADDRNOTAVAIL:
 		return "; this host does not have that address (ip address shows which it has)";
 	case EACCES:
@@ -68,21 +100,17 @@ static const char *tcp_advice(int error)
 }
 
 static int tcp_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, unsigned count,
-		    bool join, struct reason *reason)
+		    bool join, struct address_wait *wait, struct reason *reason)
 {
-	uint64_t end_ns = clock_ns() + BIND_NS;
-	char text[ADDRESS_TEXT_MAX];
-
 	for (unsigned i = 0; i < count; i++) {
 		socklen_t len = sizeof(*sa);
 		int fd;
 
 		do
 			fd = tcp_open(sa, i == 0 && !join);
-		while (fd == -EADDRINUSE && wait_for_address(end_ns));
+		while (fd == -EADDRINUSE && wait_for_address(wait, sa));
 		if (fd < 0)
-			return reason_set(reason, fd, "bind %s: %s%s", format_sockaddr(sa, text),
-					  strerror(-fd), tcp_advice(-fd));
+			return refuse_bind(wait, sa, -fd, tcp_advice(-fd), reason);
 		sockets[i].fd = fd;
 		if (i == 0)
 			getsockname(fd, (struct sockaddr *)sa, &len); /* port 0 is now a port */
@@ -94,8 +122,8 @@ static int tcp_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, 
 
 static int abstract_open(const struct sockaddr_storage *sa, struct reason *reason)
 {
+	static const struct address_wait none;
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
-	char text[ADDRESS_TEXT_MAX];
 
 	if (fd < 0)
 		return reason_set(reason, -errno, "socket: %s", strerror(errno));
@@ -103,9 +131,10 @@ static int abstract_open(const struct sockaddr_storage *sa, struct reason *reaso
 		return fd;
 	error = errno;
 	close(fd);
-	return reason_set(
-		reason, -error, "bind %s: %s%s", format_sockaddr(sa, text), strerror(error),
-		error == EADDRINUSE ? "; another program has that name, choose another" : "");
+	return refuse_bind(&none, sa, error,
+			   error == EADDRINUSE ? "; another program has that name, choose another"
+					       : "",
+			   reason);
 }
 
 /* A socket's file is bound and listening in one go: nobody must take it for a stale one. */
@@ -122,14 +151,14 @@ static int unix_open(const struct sockaddr_storage *sa, struct unix_socket *ret_
 }
 
 static int unix_bind(const struct sockaddr_storage *sa, struct worker_socket *sockets,
-		     unsigned count, struct unix_socket *ret_file, struct reason *reason)
+		     unsigned count, struct address_wait *wait, struct unix_socket *ret_file,
+		     struct reason *reason)
 {
-	uint64_t end_ns = clock_ns() + BIND_NS;
 	int fd;
 
 	do
 		fd = unix_open(sa, ret_file, reason);
-	while (fd == -EADDRINUSE && wait_for_address(end_ns));
+	while (fd == -EADDRINUSE && wait_for_address(wait, sa));
 	if (fd < 0)
 		return fd;
 	for (unsigned i = 0; i < count; i++) {
@@ -148,15 +177,17 @@ static int unix_bind(const struct sockaddr_storage *sa, struct worker_socket *so
 /* ---- All ---- */
 
 int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *sockets,
-		unsigned count, bool join, struct bound *ret_bound, struct reason *reason)
+		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
+		struct reason *reason)
 {
+	struct address_wait wait = { .begin_ns = clock_ns(), .end_ns = end_ns };
 	struct sockaddr_storage sa = *wanted;
 	int rc;
 
 	if (sa.ss_family == AF_UNIX)
-		rc = unix_bind(&sa, sockets, count, &ret_bound->file, reason);
+		rc = unix_bind(&sa, sockets, count, &wait, &ret_bound->file, reason);
 	else
-		rc = tcp_bind(&sa, sockets, count, join, reason);
+		rc = tcp_bind(&sa, sockets, count, join, &wait, reason);
 	ret_bound->wanted = *wanted;
 	ret_bound->sa = sa;
 	if (rc == 0)

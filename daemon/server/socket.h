@@ -4,6 +4,7 @@
 #include "parse.h"
 #include "socket_name.h"
 #include "unix_socket.h"
+#include "util.h"
 #include "worker.h"
 
 /* An address, as bound. */
@@ -18,11 +19,17 @@ struct bound {
 	struct bound *heir;
 };
 
-/* Binds one address for `count` workers: the caller owns
- * them, whatever is returned.  join: its port may be in use by sockets of ours.  0, or -errno with
- * the reason. */
+/* How long, from now on, an address that is in use is waited for if no process has it any more:
+ * the rings of a daemon that was killed keep its sockets until they are torn down, which takes
+ * seconds where there are many. */
+#define SOCKET_WAIT_NS ((uint64_t)10 * NS_PER_S)
+
+/* Binds one address for `count` workers: the caller owns them, whatever is returned.  join: its
+ * port may be in use by sockets of ours.  end_ns: the end of the wait above, CLOCK_MONOTONIC.  0,
+ * or -errno with the reason. */
 int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *sockets,
-		unsigned count, bool join, struct bound *ret_bound, struct reason *reason);
+		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
+		struct reason *reason);
 
 /* 0 or -errno. */
 int socket_listen(int fd);

@@ -48,6 +48,28 @@ bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_st
 	       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
 }
 
+static bool is_wildcard(const struct sockaddr_storage *sa)
+{
+	const struct in6_addr *host = &((const struct sockaddr_in6 *)sa)->sin6_addr;
+
+	if (sa->ss_family == AF_INET6)
+		return IN6_IS_ADDR_UNSPECIFIED(host);
+	return ((const struct sockaddr_in *)sa)->sin_addr.s_addr == INADDR_ANY;
+}
+
+static bool covers(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	return is_wildcard(a) && (a->ss_family == AF_INET6 || b->ss_family == AF_INET);
+}
+
+bool sockaddr_overlaps(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family == AF_UNIX || b->ss_family == AF_UNIX ||
+	    sockaddr_port(a) != sockaddr_port(b) || !sockaddr_port(a))
+		return false;
+	return covers(a, b) || covers(b, a);
+}
+
 /* ---- Names ---- */
 
 static void replace(char *text, char from, char to)

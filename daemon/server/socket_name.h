@@ -13,6 +13,9 @@ uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 of a Unix socket
 void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port);
 bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 
+/* May not both be bound, because of the wildcard that one of them is?  [::] may stand for IPv4. */
+bool sockaddr_overlaps(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+
 /* A listener's address as its configuration has it: port 0 is 0. */
 struct socket_name {
 	char listener[CONFIG_NAME_MAX]; /* "": nobody's */

@@ -7,11 +7,13 @@
 
 #include "log.h"
 #include "server.h"
+#include "util.h"
 
-struct watchdog {
-	struct server *server;
-	uint64_t interval_us;
-};
+static struct watchdog {
+	struct server *server; /* NULL: there is none */
+	uint64_t interval_ns;
+	uint64_t due_ns;
+} watchdog;
 
 /* A worker lives when it sleeps by its own will, or has made a turn since we last looked. */
 static bool worker_alive(struct worker *w)
@@ -43,26 +45,39 @@ static bool server_alive(struct server *s)
 	return all;
 }
 
+static void watchdog_feed(void)
+{
+	if (server_alive(watchdog.server))
+		notify(&watchdog.server->notify, "WATCHDOG=1");
+	watchdog.due_ns = clock_ns() + watchdog.interval_ns;
+}
+
+uint64_t watchdog_slice(uint64_t end_ns)
+{
+	if (!watchdog.server)
+		return end_ns;
+	if (clock_ns() >= watchdog.due_ns)
+		watchdog_feed();
+	return MIN(end_ns, watchdog.due_ns);
+}
+
 static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
 {
-	struct watchdog *watchdog = context;
-
-	(void)usec;
-	if (server_alive(watchdog->server))
-		notify(&watchdog->server->notify, "WATCHDOG=1");
-	sd_event_source_set_time_relative(source, watchdog->interval_us);
+	(void)usec, (void)context;
+	watchdog_feed();
+	sd_event_source_set_time_relative(source, watchdog.interval_ns / NS_PER_US);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
 int watchdog_start(struct server *s)
 {
-	static struct watchdog watchdog;
 	uint64_t usec;
 	int rc = sd_watchdog_enabled(0, &usec);
 
 	if (rc <= 0)
 		return rc;
-	watchdog = (struct watchdog){ .server = s, .interval_us = usec / 3 };
-	return sd_event_add_time_relative(s->event, NULL, CLOCK_MONOTONIC, watchdog.interval_us,
-					  watchdog.interval_us / 10, watchdog_tick, &watchdog);
+	usec /= 3;
+	watchdog = (struct watchdog){ .server = s, .interval_ns = usec * NS_PER_US };
+	return sd_event_add_time_relative(s->event, NULL, CLOCK_MONOTONIC, usec, usec / 10,
+					  watchdog_tick, NULL);
 }

@@ -1,7 +1,14 @@
 /* The service manager's watchdog (WatchdogSec=): fed from the main loop, only while every worker
- * sleeps or makes turns.  No timer runs without a watchdog. */
+ * sleeps or makes turns.  It guards that loop: where that waits, with a bound and knowing for what,
+ * it feeds it meanwhile.  No timer runs without a watchdog.  Main thread only. */
 #pragma once
+#include <stdint.h>
+
 struct server;
 
 /* 0 or -errno. */
 int watchdog_start(struct server *s);
+
+/* For a wait until end_ns (CLOCK_MONOTONIC), in slices: feeds the watchdog if it is time, and
+ * returns when to do so again, at most end_ns. */
+uint64_t watchdog_slice(uint64_t end_ns);

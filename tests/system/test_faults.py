@@ -421,6 +421,40 @@ def test_sigkill_in_mid_load_does_not_stop_the_next_start(start_daemon, engine, 
     second.wait_closed("echo")
 
 
+@pytest.mark.parametrize("family", ["tcp", "unix", "abstract"])
+def test_a_socket_that_no_process_has_is_waited_for(start_daemon, family, tmp_path, loopback_ports):
+    """As the rings of a killed daemon keep its sockets: here, a socket that is on its way to nobody."""
+    address = {
+        "tcp": "{}:{}".format(*loopback_ports),
+        "unix": f"unix:{tmp_path}/s",
+        "abstract": f"unix:@{tmp_path}",
+    }[family]
+    at = address.removeprefix("unix:").replace("@", "\0")
+    with socket.socket(socket.AF_INET if family == "tcp" else socket.AF_UNIX) as held:
+        held.bind(loopback_ports if family == "tcp" else at)
+        held.listen()
+        ends = socket.socketpair()
+        socket.send_fds(ends[0], [b"x"], [held.fileno()])
+    daemon = start_daemon(listener("echo", address=address), ready=False)
+    wait_until(
+        lambda: "no process has it any more: waiting" in daemon.log() or daemon.process.poll(),
+        "the daemon waits",
+    )
+    for end in ends:
+        end.close()  # and what was on its way is closed
+    daemon.wait_ready()
+    assert len(daemon.addresses("echo")) == 1
+
+
+def test_a_port_that_a_process_has_is_refused_with_its_name(start_daemon):
+    first = start_daemon(listener("echo"))
+    host, port = first.addresses("echo")[0]
+    second = start_daemon(listener("echo", address=f"{host}:{port}"), ready=False)
+    second.may_fail = True
+    assert second.process.wait(TIMEOUT) == 1
+    assert f"in use: process {first.pid} (nbserved) has it; another program" in second.log()
+
+
 # ---- Draining ----
 
 

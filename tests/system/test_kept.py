@@ -188,6 +188,41 @@ def test_a_socket_unit_s_socket_is_served_and_not_kept(
         assert family != socket.AF_UNIX or os.path.exists(path)
 
 
+def in_the_way(at, reason):
+    """Systemd's socket of a loopback address, where a listener is to have all of them."""
+    return (
+        f"bind 0.0.0.0:{at[1]}: the service manager listens on {at[0]}:{at[1]} for 'nbserved.socket', "
+        f"which is in its way; give that ListenStream=0.0.0.0:{at[1]} instead"
+    ) in reason
+
+
+def test_a_socket_unit_in_the_way_of_a_wildcard_is_named_at_the_start(start_daemon):
+    with listening() as given:
+        at = given.getsockname()
+        daemon = start_daemon(
+            listener("echo", address=f"0.0.0.0:{at[1]}"),
+            inherit=[("nbserved.socket", given.fileno())],
+            ready=False,
+        )
+        daemon.may_fail = True
+        assert daemon.process.wait(60) == 1
+        assert in_the_way(at, daemon.log())
+        assert "another program" not in daemon.log()
+
+
+def test_a_socket_unit_in_the_way_of_a_wildcard_is_named_by_a_reload(start_daemon):
+    with listening() as given:
+        at = given.getsockname()
+        daemon = start_daemon(
+            listener("echo", address=f"{at[0]}:{at[1]}"),
+            inherit=[("nbserved.socket", given.fileno())],
+        )
+        daemon.write_config(listener("echo", address=f"0.0.0.0:{at[1]}"))
+        refused = daemon.nbctl("reload", check=False)
+        assert refused.returncode == 1 and in_the_way(at, refused.stdout)
+        assert echo(socket.create_connection(at)) == b"hello"
+
+
 def test_who_was_in_the_queue_and_is_silent_does_not_hold_up_the_end(start_daemon, engine):
     config = "[server]\ndrain-timeout = 1s\n" + listener("echo", engine=engine)
     daemon = start_keeping(start_daemon, config)

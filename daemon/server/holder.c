@@ -1,0 +1,167 @@
+/* Looking for a socket or file in /proc.  See holder.h. */
+#include "holder.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "parse.h"
+#include "socket_name.h"
+#include "util.h"
+
+/* ---- Processes ---- */
+
+/* Is what `name` in a folder of descriptors leads to what is looked for? */
+typedef bool holder_match(int folder, const char *name, const void *wanted);
+
+static bool is_socket(int folder, const char *name, const void *wanted)
+{
+	char link[64];
+	ssize_t n = readlinkat(folder, name, link, sizeof(link) - 1);
+
+	link[MAX(n, 0)] = '\0';
+	return !strcmp(link, wanted);
+}
+
+static bool is_file(int folder, const char *name, const void *wanted)
+{
+	char link[2];
+	struct stat st;
+
+	return readlinkat(folder, name, link, sizeof(link)) > 0 && link[0] == '/' &&
+	       fstatat(folder, name, &st, 0) == 0 && file_id_is(wanted, &st);
+}
+
+static bool process_has(const char *pid, holder_match *match, const void *wanted)
+{
+	struct dirent *entry;
+	char path[32];
+	bool has = false;
+	DIR *folder;
+
+	snprintf(path, sizeof(path), "/proc/%.10s/fd", pid);
+	folder = opendir(path);
+	while (folder && !has && (entry = readdir(folder)))
+		has = isdigit((unsigned char)entry->d_name[0]) &&
+		      match(dirfd(folder), entry->d_name, wanted);
+	if (folder)
+		closedir(folder);
+	return has;
+}
+
+static void name_process(const char *pid, char name[static 16])
+{
+	char path[32];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%.10s/comm", pid);
+	file = fopen(path, "re");
+	if (!file || !fgets(name, 16, file))
+		name[0] = '\0';
+	name[strcspn(name, "\n")] = '\0';
+	if (file)
+		fclose(file);
+}
+
+/* skip: a process that is not meant; 0: none. */
+static bool find_process(holder_match *match, const void *wanted, pid_t skip, struct holder *h)
+{
+	struct dirent *entry;
+	DIR *proc = opendir("/proc");
+
+	while (proc && h->by != HELD_BY_PROCESS && (entry = readdir(proc))) {
+		pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
+
+		if (pid == 0 || pid == skip || !process_has(entry->d_name, match, wanted))
+			continue;
+		h->by = HELD_BY_PROCESS;
+		h->pid = pid;
+		name_process(entry->d_name, h->name);
+	}
+	if (proc)
+		closedir(proc);
+	return h->by == HELD_BY_PROCESS;
+}
+
+/* ---- Sockets ---- */
+
+/* proc_net(5): the inodes of those that listen come first, in state 0A. */
+static bool find_tcp(const char *table, unsigned port, unsigned long *ret_inode)
+{
+	unsigned at, state = 0x0A, uid;
+	bool found = false;
+	unsigned long inode;
+	char line[256];
+	FILE *file = fopen(table, "re");
+
+	if (!file)
+		return false;
+	while (!found && state == 0x0A && fgets(line, sizeof(line), file))
+		found = sscanf(line,
+			       " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*x:%*x %*x:%*x %*x %u %*u %lu",
+			       &at, &state, &uid, &inode) == 4 &&
+			at == port && state == 0x0A && uid == geteuid();
+	fclose(file);
+	if (found)
+		*ret_inode = inode;
+	return found;
+}
+
+/* Its lines have no user: a path's is that of the file. */
+static bool find_unix(const struct sockaddr_storage *address, unsigned long *ret_inode)
+{
+	char wanted[ADDRESS_TEXT_MAX], line[512], path[ADDRESS_TEXT_MAX];
+	FILE *file = fopen("/proc/net/unix", "re");
+	unsigned long inode;
+	bool found = false;
+	struct stat st;
+
+	format_sockaddr(address, wanted);
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = sscanf(line, "%*x: %*x %*x %*x %*x %*x %lu %127[^\n]", &inode, path) == 2 &&
+			!strcmp(path, wanted + strlen("unix:"));
+	if (file)
+		fclose(file);
+	if (!found || (path[0] == '/' && (lstat(path, &st) < 0 || st.st_uid != geteuid())))
+		return false;
+	*ret_inode = inode;
+	return true;
+}
+
+void holder_of_address(const struct sockaddr_storage *address, struct holder *ret_holder)
+{
+	unsigned port = sockaddr_port(address);
+	unsigned long inode;
+	char link[64];
+
+	*ret_holder = (struct holder){ .by = HELD_UNKNOWN };
+	if (address->ss_family == AF_UNIX ? !find_unix(address, &inode)
+					  : !find_tcp("/proc/net/tcp", port, &inode) &&
+						    !find_tcp("/proc/net/tcp6", port, &inode))
+		return;
+	snprintf(link, sizeof(link), "socket:[%lu]", inode);
+	if (!find_process(is_socket, link, 0, ret_holder))
+		ret_holder->by = HELD_BY_NONE;
+}
+
+/* ---- Files ---- */
+
+void holder_of_file(const struct file_id *file, struct holder *ret_holder)
+{
+	*ret_holder = (struct holder){ .by = HELD_UNKNOWN };
+	find_process(is_file, file, getpid(), ret_holder);
+}
+
+const char *holder_text(const struct holder *holder, char text[static HOLDER_TEXT_MAX])
+{
+	text[0] = '\0';
+	if (holder->by == HELD_BY_PROCESS)
+		snprintf(text, HOLDER_TEXT_MAX, ": process %d (%s) has it", (int)holder->pid,
+			 holder->name);
+	return text;
+}

@@ -1,0 +1,34 @@
+/* Who has a socket or a file open, as far as /proc tells: of processes of other users only root is
+ * told, and a unit with ProtectProc= sees none.  Any thread. */
+#pragma once
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "file_id.h"
+
+struct sockaddr_storage;
+
+enum holding {
+	HELD_UNKNOWN, /* there is no such thing, or it may be somebody's whom we cannot see */
+	HELD_BY_PROCESS,
+	/* It is our user's, and no process has it open: what is left of one that was killed, as
+	 * rings that are torn down for some seconds, or something that is passed on. */
+	HELD_BY_NONE,
+};
+
+struct holder {
+	enum holding by;
+	pid_t pid;
+	char name[16];
+};
+
+/* Of a socket that listens on the port or the path of address. */
+void holder_of_address(const struct sockaddr_storage *address, struct holder *ret_holder);
+
+/* Of a file that is locked: another process than this one.  Looks at all files that are open
+ * anywhere, which may wait for a file system. */
+void holder_of_file(const struct file_id *file, struct holder *ret_holder);
+
+/* ": process PID (NAME) has it", or "" if that is not known. */
+enum { HOLDER_TEXT_MAX = 64 };
+const char *holder_text(const struct holder *holder, char text[static HOLDER_TEXT_MAX]);
