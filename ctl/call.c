@@ -60,6 +60,31 @@ static void warn_errors(const json_t *parameters)
 	}
 }
 
+/* Of methods that are not only read, or take their time. */
+struct method {
+	const char *name;
+	bool changes; /* for root and the daemon's user only */
+	unsigned timeout_ms;
+};
+
+static const struct method *find_method(const char *name)
+{
+	/* The long ones start workers and open files, each of which may take the daemon 10 s. */
+	static const struct method methods[] = {
+		{ "Reload", true, CALL_LONG_MS },
+		{ "ConfirmReload", true, CALL_TIMEOUT_MS },
+		{ "Drain", true, CALL_TIMEOUT_MS },
+		{ "SetLogLevel", true, CALL_TIMEOUT_MS },
+		{ "Doctor", false, CALL_LONG_MS },
+		{ NULL, false, CALL_TIMEOUT_MS }, /* all others */
+	};
+	const struct method *m = methods;
+
+	while (m->name && strcmp(m->name, name) != 0)
+		m++;
+	return m;
+}
+
 static int refused(struct ctl *ctl, const char *method, const char *error, const json_t *parameters)
 {
 	const char *message = field_text(parameters, "message");
@@ -75,8 +100,11 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 	if (*message)
 		ctl_warn("%s", message);
 	else if (!strcmp(name, "PermissionDenied"))
-		ctl_warn("%s: permission denied: changes need root or the server's own user",
-			 method);
+		ctl_warn("%s: permission denied: %s", method,
+			 find_method(method)->changes
+				 ? "changes need root or the server's own user"
+				 : "this needs root, the server's user or a member of its "
+				   "`control-group`");
 	else if (!strcmp(name, "MethodNotFound"))
 		ctl_warn("this daemon does not know %s: it is not as new as this nbctl", method);
 	else if (!strcmp(name, "InvalidParameter"))
@@ -125,13 +153,6 @@ static int next_reply(struct ctl *ctl, struct client *client, const char *method
 	return rc;
 }
 
-/* These start workers and open files, each of which may take the daemon 10 s. */
-static unsigned call_timeout_ms(const char *method)
-{
-	return !strcmp(method, "Reload") || !strcmp(method, "Doctor") ? CALL_LONG_MS
-								      : CALL_TIMEOUT_MS;
-}
-
 int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply)
 {
 	struct client *client;
@@ -140,7 +161,8 @@ int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **r
 
 	if (rc != CTL_DONE)
 		return rc;
-	rc = next_reply(ctl, client, method, call_timeout_ms(method), ret_reply, &continues);
+	rc = next_reply(ctl, client, method, find_method(method)->timeout_ms, ret_reply,
+			&continues);
 	client_close(client);
 	return rc;
 }

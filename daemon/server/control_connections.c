@@ -120,6 +120,7 @@ static void listing_continue(struct listing *g)
 static void listing_on_answer(struct call *call)
 {
 	struct listing *g = container_of(call, struct listing, answer);
+	uint64_t begin_ns = varlink_clock_ns();
 
 	if (!g->call) {
 		listing_free(g);
@@ -128,6 +129,7 @@ static void listing_on_answer(struct call *call)
 	for (unsigned i = 0; i < g->list.count; i++)
 		json_array_append_new(g->connections,
 				      document_connection(g->asked, g->worker, &g->list.infos[i]));
+	varlink_charge(g->call, begin_ns);
 	g->worker++;
 	listing_continue(g);
 }

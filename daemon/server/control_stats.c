@@ -1,6 +1,7 @@
 /* GetStats: one document, or a stream of them.
  *
- * A client that does not read misses documents, not counts: they are sums since the start. */
+ * A client that does not read, or whose user has had its share of our time, misses documents, not
+ * counts: they are sums since the start. */
 #include <stdlib.h>
 
 #include "control_internal.h"
@@ -32,15 +33,19 @@ static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userd
 {
 	struct stream *stream = userdata;
 	const char *unknown = control_unknown_listener(stream->server, stream->names);
-	uint64_t now_us = due_us;
+	uint64_t now_us = due_us, begin_ns = varlink_clock_ns();
 
 	if (unknown) { /* a reload took it away */
 		control_no_such_listener(stream->call, unknown);
 		stream_free(stream);
 		return 0;
 	}
-	if (varlink_can_notify(stream->call))
-		varlink_notify(stream->call, document_stats(stream->server, stream->names));
+	if (varlink_can_notify(stream->call)) {
+		json_t *document = document_stats(stream->server, stream->names);
+
+		varlink_charge(stream->call, begin_ns);
+		varlink_notify(stream->call, document);
+	}
 	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &now_us);
 	stream->next_us += stream->interval_us;
 	if (stream->next_us < now_us)

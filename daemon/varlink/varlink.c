@@ -15,7 +15,10 @@
 
 enum {
 	ACCEPT_PAUSE_US = 1000 * 1000, /* when we are out of descriptors */
-	ACCURACY_US = 100 * 1000,
+	/* When one comes whose user has had its share: one who connects again and again takes
+	 * little time then, and others still get through the backlog in less than a second. */
+	ACCEPT_SHARE_US = 10 * 1000,
+	ACCURACY_US = 1000,
 	BACKLOG = 64,
 };
 
@@ -161,7 +164,14 @@ void varlink_notify(struct varlink_call *call, json_t *parameters)
 
 bool varlink_can_notify(const struct varlink_call *call)
 {
-	return !call->client->dropped && !varlink_client_owed(call->client);
+	const struct varlink_client *c = call->client;
+
+	return !c->dropped && !varlink_client_owed(c) && varlink_client_has_share(c);
+}
+
+void varlink_charge(const struct varlink_call *call, uint64_t begin_ns)
+{
+	varlink_client_charge(call->client->user, begin_ns);
 }
 
 static int on_accept_resume(sd_event_source *source, uint64_t time_us, void *userdata)
@@ -173,12 +183,11 @@ static int on_accept_resume(sd_event_source *source, uint64_t time_us, void *use
 	return 0;
 }
 
-/* Out of descriptors or memory: the listening socket stays readable, so look away for a while. */
-static void accept_pause(struct varlink *v, int error)
+/* Looks away from the listening socket for a while. */
+static void accept_pause(struct varlink *v, uint64_t pause_us)
 {
-	log_warning("%s: accept: %s", v->socket.address.sun_path, strerror(error));
 	sd_event_source_set_enabled(v->accept, SD_EVENT_OFF);
-	sd_event_source_set_time_relative(v->accept_timer, ACCEPT_PAUSE_US);
+	sd_event_source_set_time_relative(v->accept_timer, pause_us);
 	sd_event_source_set_enabled(v->accept_timer, SD_EVENT_ONESHOT);
 }
 
@@ -197,9 +206,8 @@ static void log_refusal(const struct varlink *v, uid_t uid)
 }
 
 /* Takes fd over.  0 or -errno. */
-static int welcome(struct varlink *v, int fd)
+static int welcome(struct varlink *v, int fd, struct varlink_user **ret_user)
 {
-	struct varlink_user *user;
 	struct unix_peer peer;
 	unsigned slot = 0;
 	int rc = unix_socket_peer(fd, v->group, &peer);
@@ -208,8 +216,8 @@ static int welcome(struct varlink *v, int fd)
 		close(fd);
 		return rc;
 	}
-	user = varlink_user_enter(&v->users, peer.uid);
-	if (!user) {
+	*ret_user = varlink_user_find(&v->users, peer.uid);
+	if (!varlink_user_enter(&v->users, *ret_user)) {
 		log_refusal(v, peer.uid);
 		close(fd);
 		return 0;
@@ -217,12 +225,14 @@ static int welcome(struct varlink *v, int fd)
 	while (v->clients[slot])
 		slot++;
 	assert(slot < VARLINK_CLIENTS_MAX); /* there is one for each place of a user */
-	return varlink_client_new(v, fd, &peer, user, slot);
+	return varlink_client_new(v, fd, &peer, *ret_user, slot);
 }
 
 static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, void *userdata)
 {
 	struct varlink *v = userdata;
+	uint64_t begin_ns = varlink_clock_ns();
+	struct varlink_user *user = NULL;
 	int fd, rc;
 
 	(void)source, (void)events;
@@ -230,13 +240,20 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 		fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	while (fd < 0 && reserve_use(errno));
 	if (fd < 0) {
-		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-			accept_pause(v, errno);
+		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+			return 0;
+		log_warning("%s: accept: %s", v->socket.address.sun_path, strerror(errno));
+		accept_pause(v, ACCEPT_PAUSE_US); /* it stays readable */
 		return 0;
 	}
-	rc = welcome(v, fd);
+	rc = welcome(v, fd, &user);
 	if (rc < 0)
 		log_warning("%s: new client: %s", v->socket.address.sun_path, strerror(-rc));
+	if (!user)
+		return 0;
+	varlink_client_charge(user, begin_ns);
+	if (varlink_user_wait_us(user, clock_ns() / NS_PER_US) > 0)
+		accept_pause(v, ACCEPT_SHARE_US);
 	return 0;
 }
 

@@ -10,7 +10,9 @@
  * for VARLINK_SILENCE_S, or would be owed more than VARLINK_OUTPUT_MAX.
  *
  * Nobody locks another out: a uid has VARLINK_USER_CLIENTS_MAX places, all who are neither root nor
- * our own user have VARLINK_OTHERS_MAX, and those of root and of our user are nobody else's. */
+ * our own user have VARLINK_OTHERS_MAX, and those of root and of our user are nobody else's.  And
+ * each uid may have VARLINK_SHARE_PERCENT of this thread's CPU time, and VARLINK_AHEAD_MS of it at
+ * once; then its calls wait, which are not lost, and parts of its streams are left out. */
 #pragma once
 #include <stdint.h>
 #include <systemd/sd-event.h>
@@ -26,6 +28,8 @@ enum {
 	VARLINK_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes; what systemd's clients take */
 	VARLINK_TIMEOUT_S = 10,
 	VARLINK_SILENCE_S = 30,
+	VARLINK_SHARE_PERCENT = 20, /* of one CPU */
+	VARLINK_AHEAD_MS = 500,     /* CPU time */
 };
 
 struct varlink;
@@ -103,6 +107,11 @@ void varlink_invalid_parameter(struct varlink_call *call, const char *parameter)
  * May cancel nothing: a failure shows as a cancel() later. */
 void varlink_notify(struct varlink_call *call, json_t *parameters);
 
-/* False while the client has not taken what it was sent: leave this part out.  A stream so holds
- * one part at most. */
+/* False while the client has not taken what it was sent, or its user has had its share: leave this
+ * part out.  A stream so holds one part at most. */
 bool varlink_can_notify(const struct varlink_call *call);
+
+/* What a handler does is put to its user's account, and all sending is.  What is done for a call
+ * that was deferred stands between these: begin = varlink_clock_ns(); work; varlink_charge(). */
+uint64_t varlink_clock_ns(void); /* CPU time of this thread */
+void varlink_charge(const struct varlink_call *call, uint64_t begin_ns);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -19,7 +20,7 @@ enum {
 	OUTPUT_MIN = 4096,
 	RUN_MAX = 16, /* messages of one client before others get their turn */
 	US_PER_S = 1000 * 1000,
-	ACCURACY_US = 100 * 1000,
+	ACCURACY_US = 10 * 1000,
 };
 
 void varlink_client_kick(struct varlink_client *c)
@@ -58,6 +59,32 @@ void varlink_client_free(struct varlink_client *c)
 	free(c);
 }
 
+uint64_t varlink_clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t varlink_client_charge(struct varlink_user *user, uint64_t begin_ns)
+{
+	uint64_t end_ns = varlink_clock_ns();
+
+	varlink_user_charge(user, clock_ns() / NS_PER_US, end_ns - begin_ns);
+	return end_ns;
+}
+
+static uint64_t client_share_wait_us(const struct varlink_client *c)
+{
+	return varlink_user_wait_us(c->user, clock_ns() / NS_PER_US);
+}
+
+bool varlink_client_has_share(const struct varlink_client *c)
+{
+	return client_share_wait_us(c) == 0;
+}
+
 /* A json_dump_callback_t. */
 static int output_append(const char *data, size_t bytes, void *userdata)
 {
@@ -80,10 +107,9 @@ static int output_append(const char *data, size_t bytes, void *userdata)
 }
 
 static const struct {
-	unsigned limit_s; /* 0: none */
+	unsigned limit_s;
 	const char *dropped;
 } waits[] = {
-	[VARLINK_WAIT_NONE] = { 0, NULL },
 	[VARLINK_WAIT_CALL] = { VARLINK_SILENCE_S, "it was silent" },
 	[VARLINK_WAIT_REST] = { VARLINK_TIMEOUT_S, "an unfinished message" },
 	[VARLINK_WAIT_TAKE] = { VARLINK_TIMEOUT_S, "it does not read" },
@@ -92,14 +118,15 @@ static const struct {
 /* Its time limit runs from when it begins to wait for that. */
 static void client_await(struct varlink_client *c, enum varlink_wait wait)
 {
+	uint64_t limit_us = wait == VARLINK_WAIT_SHARE ? client_share_wait_us(c)
+						       : waits[wait].limit_s * (uint64_t)US_PER_S;
+
 	if (c->wait == wait)
 		return;
 	c->wait = wait;
-	if (waits[wait].limit_s > 0)
-		sd_event_source_set_time_relative(c->timer,
-						  waits[wait].limit_s * (uint64_t)US_PER_S);
+	sd_event_source_set_time_relative(c->timer, limit_us);
 	sd_event_source_set_enabled(c->timer,
-				    waits[wait].limit_s > 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+				    wait == VARLINK_WAIT_NONE ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
 /* Hands the kernel what it takes. */
@@ -135,6 +162,8 @@ static int client_queue(struct varlink_client *c, const json_t *message)
 
 void varlink_client_send(struct varlink_client *c, json_t *message)
 {
+	uint64_t begin_ns = varlink_clock_ns();
+
 	if (!message)
 		varlink_client_drop(c, "no memory");
 	else if (c->dropped)
@@ -144,6 +173,8 @@ void varlink_client_send(struct varlink_client *c, json_t *message)
 	else
 		client_flush(c);
 	json_decref(message);
+	if (!c->running)
+		varlink_client_charge(c->user, begin_ns);
 }
 
 /* The next message may be handled. */
@@ -171,36 +202,57 @@ static bool client_handle_next(struct varlink_client *c)
 	return true;
 }
 
-/* Tells the event loop what to wait for. */
-static void client_arm(struct varlink_client *c, bool again)
+/* again: there are more messages, but it is the turn of others. */
+static enum varlink_wait client_next_wait(const struct varlink_client *c, bool again)
 {
-	bool owed = varlink_client_owed(c), reading = client_idle(c) && !c->eof && !again;
-
-	/* The kernel reports EPOLLHUP, that the client is gone, in any case. */
-	sd_event_source_set_io_events(c->io, (reading ? EPOLLIN : 0U) | (owed ? EPOLLOUT : 0U));
-	sd_event_source_set_enabled(c->kick, again ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
-	if (owed)
-		client_await(c, VARLINK_WAIT_TAKE);
-	else if (!reading)
-		client_await(c, VARLINK_WAIT_NONE);
-	else
-		client_await(c, varlink_reader_pending(&c->reader) ? VARLINK_WAIT_REST
-								   : VARLINK_WAIT_CALL);
+	if (varlink_client_owed(c))
+		return VARLINK_WAIT_TAKE;
+	if (c->call.method || again)
+		return VARLINK_WAIT_NONE;
+	if (!varlink_client_has_share(c))
+		return VARLINK_WAIT_SHARE;
+	return varlink_reader_pending(&c->reader) ? VARLINK_WAIT_REST : VARLINK_WAIT_CALL;
 }
 
-/* Handles what has arrived; c may be gone afterwards. */
-static void client_run(struct varlink_client *c)
+static bool is_for_input(enum varlink_wait wait)
 {
+	return wait == VARLINK_WAIT_CALL || wait == VARLINK_WAIT_REST;
+}
+
+/* Tells the event loop what to wait for. */
+static void client_arm(struct varlink_client *c, enum varlink_wait wait, bool again)
+{
+	/* The kernel reports EPOLLHUP, that the client is gone, whatever is asked for: who waits
+	 * for its share may still have calls to be done, so do not look. */
+	sd_event_source_set_enabled(c->io, wait == VARLINK_WAIT_SHARE ? SD_EVENT_OFF : SD_EVENT_ON);
+	sd_event_source_set_io_events(c->io, is_for_input(wait)          ? EPOLLIN
+					     : wait == VARLINK_WAIT_TAKE ? EPOLLOUT
+									 : 0U);
+	sd_event_source_set_enabled(c->kick, again ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+	client_await(c, wait);
+}
+
+/* Handles what has arrived, and puts all since begin_ns to its user's account.  c may be gone
+ * afterwards. */
+static void client_run(struct varlink_client *c, uint64_t begin_ns)
+{
+	struct varlink_user *user = c->user;
+	enum varlink_wait wait;
 	unsigned handled = 0;
 
 	c->running = true;
-	while (handled < RUN_MAX && client_idle(c) && client_handle_next(c))
+	while (handled < RUN_MAX && client_idle(c) && varlink_client_has_share(c) &&
+	       client_handle_next(c)) {
 		handled++;
+		begin_ns = varlink_client_charge(user, begin_ns);
+	}
 	c->running = false;
-	if (c->dropped || (c->eof && client_idle(c) && handled < RUN_MAX))
+	wait = client_next_wait(c, handled == RUN_MAX);
+	if (c->dropped || (c->eof && is_for_input(wait)))
 		varlink_client_free(c);
 	else
-		client_arm(c, handled == RUN_MAX);
+		client_arm(c, wait, handled == RUN_MAX);
+	varlink_client_charge(user, begin_ns);
 }
 
 static void client_receive(struct varlink_client *c)
@@ -219,6 +271,7 @@ static void client_receive(struct varlink_client *c)
 static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
 	struct varlink_client *c = userdata;
+	uint64_t begin_ns = varlink_clock_ns();
 
 	(void)source, (void)fd;
 	if (events & EPOLLIN)
@@ -227,7 +280,7 @@ static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *
 		varlink_client_drop(c, "it went away");
 	if (events & EPOLLOUT)
 		client_flush(c);
-	client_run(c);
+	client_run(c, begin_ns);
 	return 0;
 }
 
@@ -236,15 +289,18 @@ static int client_on_timer(sd_event_source *source, uint64_t time_us, void *user
 	struct varlink_client *c = userdata;
 
 	(void)source, (void)time_us;
-	varlink_client_drop(c, waits[c->wait].dropped);
-	client_run(c);
+	if (c->wait == VARLINK_WAIT_SHARE)
+		client_await(c, VARLINK_WAIT_NONE);
+	else
+		varlink_client_drop(c, waits[c->wait].dropped);
+	client_run(c, varlink_clock_ns());
 	return 0;
 }
 
 static int client_on_kick(sd_event_source *source, void *userdata)
 {
 	(void)source;
-	client_run(userdata);
+	client_run(userdata, varlink_clock_ns());
 	return 0;
 }
 
@@ -278,6 +334,6 @@ int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 		varlink_client_free(c);
 		return rc;
 	}
-	client_arm(c, false);
+	client_arm(c, VARLINK_WAIT_CALL, false);
 	return 0;
 }

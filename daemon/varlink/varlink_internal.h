@@ -18,10 +18,11 @@ struct varlink_output {
 	size_t start, bytes, room;
 };
 
-/* Whose clients have which places.  Pure: knows no clock, no descriptor. */
+/* Whose clients have which places, and what they took of our time. */
 struct varlink_user {
 	uid_t uid;
 	unsigned clients;
+	uint64_t even_us; /* CLOCK_MONOTONIC: when what it took will have been its share */
 };
 
 struct varlink_users {
@@ -31,10 +32,11 @@ struct varlink_users {
 
 /* What a client has to do next; it has a time limit for it, see client_await(). */
 enum varlink_wait {
-	VARLINK_WAIT_NONE, /* nothing: it is our turn */
-	VARLINK_WAIT_CALL, /* begin a call */
-	VARLINK_WAIT_REST, /* finish the message that it began */
-	VARLINK_WAIT_TAKE, /* take what it is owed */
+	VARLINK_WAIT_NONE,  /* nothing: it is our turn */
+	VARLINK_WAIT_CALL,  /* begin a call */
+	VARLINK_WAIT_REST,  /* finish the message that it began */
+	VARLINK_WAIT_TAKE,  /* take what it is owed */
+	VARLINK_WAIT_SHARE, /* wait until its user may have more of our time */
 };
 
 struct varlink_client {
@@ -68,13 +70,19 @@ struct varlink {
 	struct varlink_client *clients[VARLINK_CLIENTS_MAX];
 };
 
-/* ---- varlink_user.c ---- */
+/* ---- varlink_user.c: pure ---- */
 
 /* Root, or the user that we run as. */
 bool varlink_user_is_trusted(const struct varlink_users *users, uid_t uid);
-/* Takes a place, to be given back with varlink_user_leave(); NULL: uid may have no more. */
-struct varlink_user *varlink_user_enter(struct varlink_users *users, uid_t uid);
+/* The record of uid, which stays its own while it has clients or took more than its share. */
+struct varlink_user *varlink_user_find(struct varlink_users *users, uid_t uid);
+/* Takes a place, to be given back with varlink_user_leave(); false: it may have no more. */
+bool varlink_user_enter(struct varlink_users *users, struct varlink_user *user);
 void varlink_user_leave(struct varlink_user *user);
+/* It took cpu_ns of this thread's time. */
+void varlink_user_charge(struct varlink_user *user, uint64_t now_us, uint64_t cpu_ns);
+/* 0: its calls may be handled. */
+uint64_t varlink_user_wait_us(const struct varlink_user *user, uint64_t now_us);
 
 /* ---- varlink_client.c ---- */
 
@@ -94,6 +102,10 @@ static inline bool varlink_client_owed(const struct varlink_client *c)
 {
 	return c->output.start < c->output.bytes;
 }
+
+/* Puts what this thread did since begin_ns, see varlink_clock_ns(), to its account; returns now. */
+uint64_t varlink_client_charge(struct varlink_user *user, uint64_t begin_ns);
+bool varlink_client_has_share(const struct varlink_client *c);
 
 /* Its call ended, or there is something to send: look after it, soon. */
 void varlink_client_kick(struct varlink_client *c);

@@ -1,26 +1,35 @@
-/* Whose clients have which places of a Varlink server.  See varlink.h. */
+/* Whose clients have which places of a Varlink server, and how much of its time.  See varlink.h.
+ * Pure: the caller says what time it is. */
 #include <stddef.h>
 
+#include "util.h"
 #include "varlink_internal.h"
+
+/* An account of time: CPU time counts for as long as it takes to become one's share.  Nobody pays
+ * for longer than PAY_MAX_US: a call may be a long one. */
+#define AHEAD_US   ((uint64_t)VARLINK_AHEAD_MS * 1000 * 100 / VARLINK_SHARE_PERCENT)
+#define PAY_MAX_US ((uint64_t)1000 * 1000)
 
 bool varlink_user_is_trusted(const struct varlink_users *users, uid_t uid)
 {
 	return uid == 0 || uid == users->own;
 }
 
-/* uid's own record, or one that is free: there are as many as clients. */
-static struct varlink_user *find_user(struct varlink_users *users, uid_t uid)
+/* Fewer than VARLINK_CLIENTS_MAX have clients: so one is always free, and of these the one that
+ * owes least is taken. */
+struct varlink_user *varlink_user_find(struct varlink_users *users, uid_t uid)
 {
 	struct varlink_user *free_one = NULL;
 
 	for (unsigned i = 0; i < VARLINK_CLIENTS_MAX; i++) {
 		struct varlink_user *u = &users->list[i];
 
-		if (u->clients > 0 && u->uid == uid)
+		if (u->uid == uid && (u->clients > 0 || u->even_us > 0))
 			return u;
-		if (u->clients == 0)
+		if (u->clients == 0 && (!free_one || u->even_us < free_one->even_us))
 			free_one = u;
 	}
+	*free_one = (struct varlink_user){ .uid = uid };
 	return free_one;
 }
 
@@ -34,20 +43,29 @@ static unsigned count_others(const struct varlink_users *users)
 	return count;
 }
 
-struct varlink_user *varlink_user_enter(struct varlink_users *users, uid_t uid)
+bool varlink_user_enter(struct varlink_users *users, struct varlink_user *user)
 {
-	struct varlink_user *user = find_user(users, uid);
-
-	if (!user || user->clients >= VARLINK_USER_CLIENTS_MAX)
-		return NULL;
-	if (!varlink_user_is_trusted(users, uid) && count_others(users) >= VARLINK_OTHERS_MAX)
-		return NULL;
-	user->uid = uid;
+	if (user->clients >= VARLINK_USER_CLIENTS_MAX)
+		return false;
+	if (!varlink_user_is_trusted(users, user->uid) && count_others(users) >= VARLINK_OTHERS_MAX)
+		return false;
 	user->clients++;
-	return user;
+	return true;
 }
 
 void varlink_user_leave(struct varlink_user *user)
 {
 	user->clients--;
+}
+
+void varlink_user_charge(struct varlink_user *user, uint64_t now_us, uint64_t cpu_ns)
+{
+	uint64_t share_us = cpu_ns / NS_PER_US * 100 / VARLINK_SHARE_PERCENT;
+
+	user->even_us = MIN(MAX(user->even_us, now_us) + share_us, now_us + AHEAD_US + PAY_MAX_US);
+}
+
+uint64_t varlink_user_wait_us(const struct varlink_user *user, uint64_t now_us)
+{
+	return user->even_us > now_us + AHEAD_US ? user->even_us - now_us - AHEAD_US : 0;
 }

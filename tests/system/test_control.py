@@ -501,6 +501,22 @@ def test_methods_are_for_who_may_call_them(start_daemon):
     assert ask_as(daemon, 0, 0, [], methods) == [None] * 3
 
 
+@needs_root
+def test_nbctl_says_what_a_refused_call_needs(start_daemon):
+    daemon = start_daemon(CONFIG)
+    os.chmod(daemon.control, 0o666)
+
+    def refusal(*command):
+        result = daemon.nbctl(*command, check=False, user="nobody", group="nogroup",
+                              extra_groups=[])
+        assert result.returncode == 1
+        return result.stdout
+    assert "GetStatus: permission denied" in refusal("status")
+    assert "`control-group`" in refusal("status") and "changes" not in refusal("status")
+    for change in (("reload",), ("confirm",), ("drain", "first"), ("log-level", "info")):
+        assert "changes need root or the server's own user" in refusal(*change)
+
+
 # ---- Clients that are too many, too slow, or too silent ----
 
 def greet(connect):

@@ -1,4 +1,4 @@
-/* Whose clients have which places of a Varlink server. */
+/* Whose clients have which places of a Varlink server, and how much of its time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "util.h"
 #include "varlink_internal.h"
 
 enum { OWN = 900, OTHER = 1000 };
@@ -15,7 +16,7 @@ static unsigned fill(struct varlink_users *users, uid_t uid)
 {
 	unsigned count = 0;
 
-	while (varlink_user_enter(users, uid))
+	while (varlink_user_enter(users, varlink_user_find(users, uid)))
 		assert_true(++count <= VARLINK_CLIENTS_MAX);
 	return count;
 }
@@ -23,13 +24,14 @@ static unsigned fill(struct varlink_users *users, uid_t uid)
 static void a_uid_has_its_places_and_no_more(void **state)
 {
 	struct varlink_users users = { .own = OWN };
-	struct varlink_user *user = varlink_user_enter(&users, OTHER);
+	struct varlink_user *user = varlink_user_find(&users, OTHER);
 
 	(void)state;
-	assert_int_equal(fill(&users, OTHER), VARLINK_USER_CLIENTS_MAX - 1);
+	assert_int_equal(fill(&users, OTHER), VARLINK_USER_CLIENTS_MAX);
+	assert_ptr_equal(varlink_user_find(&users, OTHER), user);
 	varlink_user_leave(user);
-	assert_ptr_equal(varlink_user_enter(&users, OTHER), user);
-	assert_null(varlink_user_enter(&users, OTHER));
+	assert_true(varlink_user_enter(&users, user));
+	assert_false(varlink_user_enter(&users, user));
 }
 
 static void root_and_our_user_have_theirs_whoever_came_before(void **state)
@@ -52,16 +54,75 @@ static void the_place_of_one_other_serves_the_next(void **state)
 	struct varlink_user *list[VARLINK_OTHERS_MAX];
 
 	(void)state;
-	for (uid_t i = 0; i < VARLINK_OTHERS_MAX; i++)
-		assert_non_null(list[i] = varlink_user_enter(&users, OTHER + i));
+	for (uid_t i = 0; i < VARLINK_OTHERS_MAX; i++) {
+		list[i] = varlink_user_find(&users, OTHER + i);
+		assert_true(varlink_user_enter(&users, list[i]));
+	}
 	for (uid_t i = 0; i < 10 * VARLINK_CLIENTS_MAX; i++) {
 		uid_t uid = OTHER + VARLINK_OTHERS_MAX + i;
+		struct varlink_user **place = &list[i % VARLINK_OTHERS_MAX];
 
-		assert_null(varlink_user_enter(&users, uid));
-		varlink_user_leave(list[i % VARLINK_OTHERS_MAX]);
-		list[i % VARLINK_OTHERS_MAX] = varlink_user_enter(&users, uid);
-		assert_non_null(list[i % VARLINK_OTHERS_MAX]);
+		assert_false(varlink_user_enter(&users, varlink_user_find(&users, uid)));
+		varlink_user_leave(*place);
+		*place = varlink_user_find(&users, uid);
+		assert_true(varlink_user_enter(&users, *place));
 	}
+}
+
+/* Calls of 3 ms each, as many as are let through in so many seconds; time passes when it must. */
+static uint64_t taken_ns(struct varlink_users *users, uint64_t *now_us, unsigned seconds)
+{
+	uint64_t end_us = *now_us + (uint64_t)seconds * 1000 * 1000, taken = 0, wait_us;
+
+	while (*now_us < end_us) {
+		struct varlink_user *user = varlink_user_find(users, OTHER);
+
+		wait_us = varlink_user_wait_us(user, *now_us);
+		if (wait_us > 0) {
+			*now_us += wait_us;
+			continue;
+		}
+		varlink_user_charge(user, *now_us, 3 * NS_PER_MS);
+		*now_us += 3000;
+		taken += 3 * NS_PER_MS;
+	}
+	return taken;
+}
+
+static void who_asks_without_pause_gets_its_share(void **state)
+{
+	const uint64_t ahead_ns = (uint64_t)VARLINK_AHEAD_MS * NS_PER_MS;
+	struct varlink_users users = { .own = OWN };
+	uint64_t now_us = 77, share_ns = 10ULL * NS_PER_S * VARLINK_SHARE_PERCENT / 100;
+	uint64_t first_ns = taken_ns(&users, &now_us, 10), then_ns = taken_ns(&users, &now_us, 10);
+
+	(void)state;
+	assert_in_range(first_ns, ahead_ns + share_ns * 9 / 10, ahead_ns + share_ns * 11 / 10);
+	assert_in_range(then_ns, share_ns * 9 / 10, share_ns * 11 / 10);
+	now_us += 3600ULL * 1000 * 1000; /* an hour of silence is worth no more than the start */
+	first_ns = taken_ns(&users, &now_us, 10);
+	assert_in_range(first_ns, ahead_ns + share_ns * 9 / 10, ahead_ns + share_ns * 11 / 10);
+}
+
+/* It is the user's account, whoever connects and leaves meanwhile. */
+static void what_was_taken_is_remembered_without_clients(void **state)
+{
+	struct varlink_users users = { .own = OWN };
+	struct varlink_user *user = varlink_user_find(&users, OTHER);
+	uint64_t now_us = 1000 * 1000;
+
+	(void)state;
+	assert_true(varlink_user_enter(&users, user));
+	varlink_user_charge(user, now_us, (uint64_t)NS_PER_S * 3600);
+	varlink_user_leave(user);
+	for (uid_t uid = OTHER + 1; uid < OTHER + 20; uid++)
+		varlink_user_charge(varlink_user_find(&users, uid), now_us, NS_PER_MS);
+	assert_int_equal(varlink_user_wait_us(varlink_user_find(&users, OTHER + 1), now_us), 0);
+	user = varlink_user_find(&users, OTHER);
+	/* A long call is paid for in a second. */
+	assert_in_range(varlink_user_wait_us(user, now_us), 1, 1000 * 1000);
+	now_us += 1000 * 1000;
+	assert_int_equal(varlink_user_wait_us(user, now_us), 0);
 }
 
 int main(void)
@@ -70,6 +131,8 @@ int main(void)
 		cmocka_unit_test(a_uid_has_its_places_and_no_more),
 		cmocka_unit_test(root_and_our_user_have_theirs_whoever_came_before),
 		cmocka_unit_test(the_place_of_one_other_serves_the_next),
+		cmocka_unit_test(who_asks_without_pause_gets_its_share),
+		cmocka_unit_test(what_was_taken_is_remembered_without_clients),
 	};
 
 	return cmocka_run_group_tests_name("varlink users", tests, NULL, NULL);
