@@ -436,7 +436,7 @@ static void conn_resume(struct conn *c)
  */
 static bool conn_finished(const struct conn *c)
 {
-	return c->tx.bytes == 0 && c->pending == 0 && !(c->flags & (CONN_STARVED | CONN_READY));
+	return c->tx.bytes == 0 && !conn_in_flight(c) && !(c->flags & (CONN_STARVED | CONN_READY));
 }
 
 /* After its run: paused, or on its way to its end. */
@@ -451,7 +451,7 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 			conn_close(c, CONN_END_PEER);
 	}
 	/* On a list: the turn that takes it from there runs it again. */
-	if ((c->flags & CONN_CLOSING) && c->pending == 0 &&
+	if ((c->flags & CONN_CLOSING) && !conn_in_flight(c) &&
 	    !(c->flags & (CONN_STARVED | CONN_READY)))
 		conn_free(c);
 }

@@ -1,7 +1,7 @@
 /* A connection: one client on one worker, for its whole life.
  *
- * Only conn_run() decides its fate.  It is freed when nothing is in flight (pending == 0) and it is
- * on no list; until then every pointer to it stays valid. */
+ * Only conn_run() decides its fate.  It is freed when nothing is in flight (conn_in_flight()) and
+ * it is on no list; until then every pointer to it stays valid. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,7 +45,7 @@ enum conn_end {
 struct conn {
 	struct worker *worker;
 	uint32_t flags;
-	uint32_t pending;    /* operations in flight that name this connection */
+	uint32_t pending;    /* the engine's operations in flight that name this connection */
 	struct bufq rx;      /* received, not yet consumed by the service */
 	struct bufq tx;      /* to send */
 	struct bufq sending; /* handed to the kernel, not yet taken (completion engines) */
@@ -58,8 +58,8 @@ struct conn {
 	uint64_t bytes_in, bytes_out;
 	void *state;       /* the service's */
 	size_t lent_bytes; /* sent without a copy, not yet given back by the kernel */
-	/* The service's: what its own operations hold, and how many are under way. */
-	size_t io_bytes, io_views, io_count;
+	/* conn_io_begin(): how many of the service's are under way, and what they hold. */
+	size_t io_count, io_bytes, io_views;
 	/* Not touched while bytes flow. */
 	struct op control_op, reset_op; /* the engine's, for what is rare */
 	void *engine_state;
@@ -94,6 +94,29 @@ static inline void conn_ready(struct conn *c)
 static inline bool conn_waits_for_tx(const struct conn *c)
 {
 	return c->rx.bytes || (c->flags & CONN_WAITS_FOR_TX);
+}
+
+/* Does an operation name it that will end, the engine's or the service's? */
+static inline bool conn_in_flight(const struct conn *c)
+{
+	return c->pending > 0 || c->io_count > 0;
+}
+
+/* I/O that the service has asked for begins, with the memory of data, which then stays as it is
+ * until it ends.  Meanwhile c holds that memory, is not idle, and is not freed.  Who has ended the
+ * last one has c run again: conn_ready(). */
+static inline void conn_io_begin(struct conn *c, const struct bufq *data)
+{
+	c->io_count++;
+	c->io_bytes += data->bytes;
+	c->io_views += data->views;
+}
+
+static inline void conn_io_end(struct conn *c, const struct bufq *data)
+{
+	c->io_count--;
+	c->io_bytes -= data->bytes;
+	c->io_views -= data->views;
 }
 
 /* Called by engines. */

@@ -1,9 +1,9 @@
 /* An engine: how bytes move and how a worker sleeps.
  *
  * Every function runs on the worker's thread.  An engine appends to c->rx through conn_input(),
- * drains c->tx and reports it through conn_sent(), and counts every operation that will still name
- * a connection in c->pending: a connection is freed only when that is 0, so a pointer that comes
- * back from the kernel is always valid.
+ * drains c->tx and reports it through conn_sent(), and counts each of its operations that will
+ * still name a connection in c->pending: a connection is not freed before that is 0, so a pointer
+ * that comes back from the kernel is always valid.
  *
  * To add one: a file in engine/ that defines a `const struct engine`, and its line in
  * engine/engines.c. */

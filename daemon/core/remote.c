@@ -13,9 +13,7 @@ void remote_submit(struct remote *remote)
 	struct conn *c = remote->conn;
 
 	assert(remote->data.head);
-	c->io_bytes += remote->data.bytes;
-	c->io_views += remote->data.views;
-	c->io_count++;
+	conn_io_begin(c, &remote->data);
 	remote->unposted = remote->data.head;
 	remote->progress = 0;
 	c->worker->engine->remote(remote);
@@ -26,9 +24,7 @@ void remote_finish(struct remote *remote, int result)
 	struct conn *c = remote->conn;
 	struct worker *w = c->worker;
 
-	c->io_bytes -= remote->data.bytes;
-	c->io_views -= remote->data.views;
-	c->io_count--;
+	conn_io_end(c, &remote->data);
 	if (result == 0 && remote->kind == REMOTE_READ) {
 		stat_add(w->stats.bytes_in, remote->data.bytes);
 		c->bytes_in += remote->data.bytes;

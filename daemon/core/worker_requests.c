@@ -227,7 +227,7 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 		.idle_ns = now_ns > c->active_ns ? now_ns - c->active_ns : 0,
 		.bytes_in = c->bytes_in,
 		.bytes_out = c->bytes_out,
-		.held_bytes = c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes,
+		.held_bytes = conn_held_bytes(c),
 		.state = conn_state(c),
 	};
 	if (conn_peer(c, info->peer) != AF_UNIX && !c->worker->engine->peer)

@@ -239,7 +239,7 @@ static int uring_open(struct conn *c)
 /* A shut down socket completes whatever waits for it. */
 static void uring_close(struct conn *c)
 {
-	if (!c->pending)
+	if (!conn_in_flight(c))
 		return;
 	uring_hurry(c);
 	stat_add(c->worker->stats.sys_shutdown, 1);

@@ -102,28 +102,19 @@ static void command_finish(struct nbd_command *d)
 static void part_done(struct io *io, int result)
 {
 	struct nbd_command *d = container_of(io, struct nbd_command, io);
-	struct conn *c = d->conn;
 
-	c->pending--;
-	c->io_count--;
-	c->io_bytes -= d->data.bytes;
-	c->io_views -= d->data.views;
+	conn_io_end(d->conn, &d->data);
 	d->result = result;
 	command_finish(d);
 }
 
 void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 {
-	struct conn *c = d->conn;
-
 	d->io.done = part_done;
 	d->io.kind = (uint8_t)kind;
 	d->io.offset = d->request.offset + d->done_bytes;
 	d->io.length = bytes;
-	c->pending++;
-	c->io_count++;
-	c->io_bytes += d->data.bytes;
-	c->io_views += d->data.views;
+	conn_io_begin(d->conn, &d->data);
 	io_submit(&d->io);
 }
 

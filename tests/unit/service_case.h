@@ -98,7 +98,6 @@ static inline void case_submit(struct remote *remote)
 	}
 	assert_true(t->remote_count < ARRAY_SIZE(t->remotes));
 	t->remotes[t->remote_count++] = remote;
-	remote->conn->pending++;
 }
 
 static inline int case_region(struct conn *c, size_t bytes, struct region *ret_region)
@@ -231,7 +230,6 @@ static inline void case_remote(struct service_case *t, int result)
 	for (struct view *v = remote->data.head; v && result == 0; at += v->len, v = v->next)
 		memcpy(remote->kind == REMOTE_READ ? v->data : at,
 		       remote->kind == REMOTE_READ ? at : v->data, v->len);
-	remote->conn->pending--;
 	remote_finish(remote, result);
 	case_turns(t);
 }

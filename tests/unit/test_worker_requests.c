@@ -122,6 +122,73 @@ static void a_list_has_the_newest_first_and_no_more_than_asked(void **state)
 	}
 }
 
+static atomic_bool io_may_end;
+
+/* Its input is the memory of an operation of its own. */
+static void slow_run(struct conn *c)
+{
+	struct bufq *data = c->state;
+
+	if (!data->bytes && !c->rx.bytes)
+		return;
+	if (!data->bytes) {
+		bufq_splice(data, &c->rx);
+		conn_io_begin(c, data);
+	} else if (atomic_load(&io_may_end)) {
+		conn_io_end(c, data);
+		bufq_drop(&c->worker->pool, data, data->bytes);
+		conn_ready(c);
+		return;
+	}
+	conn_set_deadline(c, clock_ns() + NS_PER_MS);
+}
+
+static int slow_open(struct conn *c)
+{
+	c->state = calloc(1, sizeof(struct bufq));
+	return c->state ? 0 : -ENOMEM;
+}
+
+static void slow_close(struct conn *c)
+{
+	free(c->state);
+}
+
+static void what_its_own_operations_hold_is_held_by_a_connection(void **state)
+{
+	enum { BYTES = 1000 };
+	static const struct service slow = { .name = "slow",
+					     .operations = { "take" },
+					     .open = slow_open,
+					     .run = slow_run,
+					     .close = slow_close };
+	static const char data[BYTES];
+
+	(void)state;
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, &slow);
+		struct conn_info info = { 0 };
+		struct worker_list request = { .infos = &info };
+		int fd = client_connect(&b->place);
+
+		atomic_store(&io_may_end, false);
+		assert_int_equal(send(fd, data, BYTES, MSG_NOSIGNAL), BYTES);
+		shutdown(fd, SHUT_WR);
+		do {
+			list(b, &request, 1);
+		} while (request.count == 0 || strcmp(info.state, "eof") != 0);
+		for (unsigned i = 0; i < 3; i++, list(b, &request, 1)) {
+			assert_int_equal(request.count, 1);
+			assert_int_equal(info.held_bytes, BYTES);
+		}
+		atomic_store(&io_may_end, true);
+		assert_true(client_is_ended(fd));
+		close(fd);
+		bench_stop(b);
+	}
+}
+
 /* ---- Starvation ---- */
 
 enum { REPLY_CHUNKS = 2 };
@@ -240,6 +307,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_run_on_the_worker_in_the_order_of_each_sender),
 		cmocka_unit_test(a_list_has_the_newest_first_and_no_more_than_asked),
+		cmocka_unit_test(what_its_own_operations_hold_is_held_by_a_connection),
 		cmocka_unit_test(who_starves_is_woken_when_sends_give_chunks_back),
 		cmocka_unit_test(a_client_that_reads_late_gets_everything),
 	};
