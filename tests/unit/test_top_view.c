@@ -115,8 +115,7 @@ static void columns_stay_where_they_are(void **state)
 
 			snprintf(name, sizeof(name), "%.*s%02d", i,
 				 "a-very-long-name-of-a-listener", i);
-			json_array_append_new(list,
-					      listener(name, "epoll", at * i * 100000, i + 1));
+			json_array_append_new(list, listener(name, "epoll", at * i * 10000, i + 1));
 		}
 		feed(top, stats);
 	}
