@@ -11,19 +11,25 @@
 
 #include "util.h"
 
+enum { UNIT_NAMES_MAX = 3 };
+
 struct unit {
-	const char *suffix;
 	uint64_t factor;
+	const char *names[UNIT_NAMES_MAX]; /* suffixes; the first is what is written */
 };
 
 /* From large to small: the writers take the first that divides. */
 static const struct unit size_units[] = {
-	{ "T", 1ULL << 40 }, { "G", 1ULL << 30 }, { "M", 1ULL << 20 },
-	{ "K", 1ULL << 10 }, { "", 1 },
+	{ 1ULL << 40, { "T", "t", "TiB" } },
+	{ 1ULL << 30, { "G", "g", "GiB" } },
+	{ 1ULL << 20, { "M", "m", "MiB" } },
+	{ 1ULL << 10, { "K", "k", "KiB" } },
+	{ 1, { "" } },
 };
 static const struct unit duration_units[] = {
-	{ "h", 3600ULL * NS_PER_S }, { "min", 60ULL * NS_PER_S }, { "s", NS_PER_S },
-	{ "ms", NS_PER_MS },         { "us", NS_PER_US },
+	{ 3600ULL * NS_PER_S, { "h" } }, { 60ULL * NS_PER_S, { "min", "m" } },
+	{ NS_PER_S, { "s", "sec" } },    { NS_PER_MS, { "ms", "msec" } },
+	{ NS_PER_US, { "us", "usec" } },
 };
 
 /* ---- Numbers ---- */
@@ -58,6 +64,14 @@ int parse_uint(const char *text, uint64_t *ret_value)
 	return 0;
 }
 
+static bool unit_is_called(const struct unit *unit, const char *name)
+{
+	for (unsigned i = 0; i < UNIT_NAMES_MAX && unit->names[i]; i++)
+		if (!strcmp(unit->names[i], name))
+			return true;
+	return false;
+}
+
 static int parse_scaled(const char *text, const struct unit *units, size_t count,
 			uint64_t *ret_value)
 {
@@ -67,7 +81,7 @@ static int parse_scaled(const char *text, const struct unit *units, size_t count
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++) {
-		if (strcmp(text, units[i].suffix) != 0)
+		if (!unit_is_called(&units[i], text))
 			continue;
 		if (__builtin_mul_overflow(value, units[i].factor, &value))
 			return -ERANGE;
@@ -93,10 +107,17 @@ int parse_duration(const char *text, uint64_t *ret_ns)
 
 int parse_bool(const char *text, bool *ret_value)
 {
-	if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
-		return -EINVAL;
-	*ret_value = text[0] == 'y';
-	return 0;
+	static const char *const words[][2] = { { "no", "yes" },
+						{ "false", "true" },
+						{ "off", "on" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		for (size_t j = 0; j < 2; j++)
+			if (!strcmp(text, words[i][j])) {
+				*ret_value = j;
+				return 0;
+			}
+	return -EINVAL;
 }
 
 int parse_cpus(const char *text, cpu_set_t *ret_cpus)
@@ -212,6 +233,8 @@ int parse_address(const char *text, struct address *ret_address)
 	text += bracket;
 	if (!end || !copy_text(host, sizeof(host), text, (size_t)(end - text)))
 		return -EINVAL;
+	if (!bracket && !strcmp(host, "localhost"))
+		strcpy(host, "127.0.0.1");
 	address.sa.ss_family = bracket ? AF_INET6 : AF_INET;
 	if (inet_pton(address.sa.ss_family, host,
 		      bracket ? (void *)&in6->sin6_addr : (void *)&in->sin_addr) != 1)
@@ -387,7 +410,7 @@ static char *format_scaled(uint64_t value, const struct unit *units, size_t coun
 	while (i < count - 1 && (value == 0 || value % units[i].factor != 0))
 		i++;
 	snprintf(text, NUMBER_TEXT_MAX, "%" PRIu64 "%s", value / units[i].factor,
-		 value ? units[i].suffix : "");
+		 value ? units[i].names[0] : "");
 	return text;
 }
 

@@ -14,14 +14,15 @@
 /* Decimal number, without leading zeros: `010` is eight to some. */
 int parse_uint(const char *text, uint64_t *ret_value);
 
-/* Bytes: a number with an optional K, M, G or T (1024^n), upper case. */
+/* Bytes: a number with an optional K, k or KiB, and so on with M, G and T (1024^n).  KB, MB are
+ * errors: they are powers of ten to some. */
 int parse_size(const char *text, uint64_t *ret_bytes);
 
-/* Nanoseconds: a number with us, ms, s, min or h; a bare 0 is allowed, any other bare number is
- * ambiguous and an error. */
+/* Nanoseconds: a number with us, ms, s (usec, msec, sec), min, m or h; a bare 0 is allowed, any
+ * other bare number is ambiguous and an error. */
 int parse_duration(const char *text, uint64_t *ret_ns);
 
-/* `yes` or `no`. */
+/* `yes`, `true` or `on`; `no`, `false` or `off`. */
 int parse_bool(const char *text, bool *ret_value);
 
 /* CPU list as the kernel writes it: `0-3,6`. */
@@ -34,6 +35,7 @@ struct address {
 };
 
 /* `127.0.0.1:7008`, `[::1]:7008`, `0.0.0.0:7008-7011`; port 0 lets the kernel choose (no range).
+ * `localhost` is 127.0.0.1; no other name is known, as to look one up could take long.
  * `unix:/PATH`, absolute, in ASCII without white space; `unix:@NAME`, abstract: unix(7); up to 107
  * bytes behind the colon, and no `.`, `..` or empty name in a path: one socket has one address. */
 int parse_address(const char *text, struct address *ret_address);

@@ -166,6 +166,8 @@ static void unknown_key(struct loader *l, unsigned line, const char *name)
 	for (unsigned i = 0; i < config_key_count; i++)
 		if (config_keys[i].section == l->kind)
 			suggest_try(&s, config_keys[i].name);
+	if (s.best) /* most likely meant: that it is missing is no second mistake */
+		config_key_origin(config_key_find(l->kind, s.best), l->section)->refused = true;
 	config_report(&l->report, here(l, line), l->section_text, name,
 		      "expected a key of %s, got '%s'%s", config_kinds[l->kind].heading, name,
 		      suggest_hint(&s));

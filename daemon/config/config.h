@@ -34,7 +34,7 @@ enum config_class { CONFIG_LIVE, CONFIG_REPLACE, CONFIG_REOPEN, CONFIG_RESTART }
 struct config_origin {
 	const char *file; /* owned by struct config */
 	unsigned line;
-	bool refused; /* of a key: its value was not what was expected, and is not there */
+	bool refused; /* of a key: an error was said of it, and its value may not be there */
 };
 
 /* What the struct of every section begins with. */

@@ -9,7 +9,7 @@
 
 enum { CHECK_TEXT_MAX = CONFIG_NAME_MAX + 32 };
 
-/* That was said when it was read; its default is no news. */
+/* An error was said of it: what follows from that is no news. */
 static bool is_refused(enum config_section kind, const char *name, const void *section)
 {
 	return config_key_origin(config_key_find(kind, name), (void *)section)->refused;
@@ -89,6 +89,7 @@ static void check_key(struct config_report *r, const struct config_key *key,
 		return;
 	}
 	if (key->preset || config_key_origin(key, section)->file ||
+	    is_refused(key->section, key->name, section) ||
 	    (key->of_exports && !((struct listener_config *)section)->service))
 		return;
 	config_key_expect(key, expected);
@@ -224,7 +225,7 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 
 		if (l->addresses[i].sa.ss_family == AF_UNIX)
 			config_report(r, l->address_origins[i], section, "address",
-				      "expected HOST:PORT for transport %s, got '%s'", transport,
+				      "expected IP:PORT for transport %s, got '%s'", transport,
 				      format_address(&l->addresses[i], text));
 	}
 	if (l->service &&
@@ -353,6 +354,8 @@ static void check_listener_exports(struct config_report *r, struct listener_conf
 {
 	char section[CONFIG_SECTION_TEXT_MAX];
 
+	if (l->service && !l->service->exports) /* was said */
+		return;
 	config_section_text(CONFIG_LISTENER, l, section);
 	for (unsigned i = 0; i < l->export_count; i++) {
 		struct export_name *name = &l->exports[i];

@@ -1,5 +1,6 @@
 /* The types of values that are lists or sets: addresses, networks, exports, CPUs.  See
  * config_keys.h. */
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -120,14 +121,18 @@ static void format_addresses(UNUSED const struct config_key *key, const void *se
 static void expect_addresses(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
 {
 	snprintf(text, CONFIG_TEXT_MAX,
-		 "HOST:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH "
+		 "IP:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH "
 		 "or unix:@NAME in ASCII, no white space, up to %d bytes behind the colon",
 		 CONFIG_PATH_MAX - 1);
 }
 
 static void hint_address(const char *value, char text[static CONFIG_TEXT_MAX])
 {
-	if (value[0] == '/')
+	const char *colon = strchr(value, ':');
+
+	if (isalpha((unsigned char)value[0]) && colon && isdigit((unsigned char)colon[1]))
+		strcpy(text, " (names are not looked up; localhost:PORT is 127.0.0.1:PORT)");
+	else if (value[0] == '/')
 		snprintf(text, CONFIG_TEXT_MAX, " (did you mean 'unix:%s'?)", value);
 	else if (!strncmp(value, "unix:/", strlen("unix:/")) && !strpbrk(value, " \t") &&
 		 strlen(value) < strlen("unix:") + CONFIG_PATH_MAX)

@@ -163,7 +163,7 @@ static void expect_size(const struct config_key *key, char text[static CONFIG_TE
 {
 	char min[NUMBER_TEXT_MAX], max[NUMBER_TEXT_MAX];
 
-	snprintf(text, CONFIG_TEXT_MAX, "%s from %s to %s",
+	snprintf(text, CONFIG_TEXT_MAX, "%s (K, M, G, T) from %s to %s",
 		 key->power_of_two ? "a power of two" : "a size", format_size(key->min, min),
 		 format_size(key->max, max));
 }

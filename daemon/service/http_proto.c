@@ -454,7 +454,7 @@ int http_parse_chunk(struct http_parser *p, const uint8_t *data, size_t bytes, s
 
 int http_parse_size(const char *text, size_t bytes, uint64_t *ret_size)
 {
-	static const char units[] = "KMG";
+	static const char units[] = "KMGT";
 	const char *unit = bytes > 1 ? memchr(units, text[bytes - 1], sizeof(units) - 1) : NULL;
 	uint64_t size = 0;
 	unsigned shift;

@@ -69,6 +69,6 @@ int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, si
  * status.  After HTTP_DATA the caller takes p->left bytes off its input and calls again. */
 int http_parse_chunk(struct http_parser *p, const uint8_t *data, size_t bytes, size_t *ret_used);
 
-/* Decimal digits with an optional K, M or G (powers of 1024).  0, or -EINVAL: something else, or
+/* Decimal digits with an optional K, M, G or T (powers of 1024).  0, or -EINVAL: something else, or
  * more than HTTP_BODY_MAX. */
 int http_parse_size(const char *text, size_t bytes, uint64_t *ret_size);

@@ -89,7 +89,7 @@ def test_all_errors_are_said_at_once_in_order(check):
         "service = discard\n"
         "workers = -1\n"
         "buffer-size = 5K\n"
-        "optional = true\n"
+        "optional = 1\n"
         "zero-copy-min = 4K trailing\n"
         "max-connections = 99999999999999999999\n"
         f"allow = {'x' * 300}\n"
@@ -122,6 +122,20 @@ def test_all_errors_are_said_at_once_in_order(check):
     assert "first in line 7" in errors[4]
     assert f"at most {LINE_MAX} bytes" in errors[10]
     assert "did you mean 'listener'" in errors[12]
+
+
+def test_values_are_taken_as_people_write_them(start_daemon):
+    daemon = start_daemon(
+        "[server]\ndrain-timeout = 5sec\n"
+        + listener("a", address="localhost:0", buffer_size="16KiB", idle_timeout="5m")
+        + listener("b", buffer_size="8k", optional="true")
+    )
+    assert [host for host, _ in daemon.addresses("a")] == ["127.0.0.1"]
+    config = daemon.call("GetConfig")
+    assert config["server"]["drain-timeout"]["value"] == "5s"
+    a, b = (listener["keys"] for listener in config["listeners"])
+    assert (a["buffer-size"]["value"], a["idle-timeout"]["value"]) == ("16K", "5min")
+    assert (b["buffer-size"]["value"], b["optional"]["value"]) == ("8K", "yes")
 
 
 @pytest.mark.parametrize(

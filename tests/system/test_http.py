@@ -139,6 +139,8 @@ def test_curl(daemon, tmp_path):
     assert run(*curl, "--http1.0", url(daemon)) == b"nbserved\n"
     assert run(*curl, url(daemon, "/bytes/20M")) == pattern(20 * MIB)
     assert b"Content-Length: 5368709120\r\n" in run(*curl, "-I", url(daemon, "/bytes/5G"))
+    assert b"Content-Length: 1099511627776\r\n" in run(*curl, "-I", url(daemon, "/bytes/1T"))
+    assert b" 404 " in run(*curl, "-I", url(daemon, "/bytes/1025G"))
     data = noise(10 * MIB)
     body = tmp_path / "body"
     body.write_bytes(data)

@@ -109,19 +109,23 @@ static void values_out_of_range_name_the_range(void **state)
 	assert_string_equal(refusal("sqpoll-idle = 0"),
 			    "sqpoll-idle: expected a duration (us, ms, s, min, h) from 1ms to 24h, "
 			    "got '0'\n");
-	assert_string_equal(refusal("zero-copy-min = 8k"),
-			    "zero-copy-min: expected a size from 0 to 1G, got '8k'\n");
+	assert_string_equal(
+		refusal("zero-copy-min = 1GB"),
+		"zero-copy-min: expected a size (K, M, G, T) from 0 to 1G, got '1GB'\n");
 }
 
 static void buffer_size_is_a_power_of_two(void **state)
 {
 	(void)state;
-	assert_string_equal(refusal("buffer-size = 5K"),
-			    "buffer-size: expected a power of two from 4K to 1M, got '5K'\n");
-	assert_string_equal(refusal("buffer-size = 2K"),
-			    "buffer-size: expected a power of two from 4K to 1M, got '2K'\n");
-	assert_string_equal(refusal("buffer-size = 2M"),
-			    "buffer-size: expected a power of two from 4K to 1M, got '2M'\n");
+	assert_string_equal(
+		refusal("buffer-size = 5K"),
+		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M, got '5K'\n");
+	assert_string_equal(
+		refusal("buffer-size = 2K"),
+		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M, got '2K'\n");
+	assert_string_equal(
+		refusal("buffer-size = 2M"),
+		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M, got '2M'\n");
 }
 
 static void an_empty_value_is_an_error(void **state)
@@ -204,7 +208,7 @@ static void a_refused_value_is_one_error(void **state)
 		"to 180 bytes or none, got 'x'\n");
 	assert_errors(
 		"[export x]\npath = /x\nsize = 5X\ncreate = yes\ndirect = ye\niopoll = yes\n",
-		"f:3: [export x] size: expected a size from 0 to 1048576T, got '5X'\n"
+		"f:3: [export x] size: expected a size (K, M, G, T) from 0 to 1048576T, got '5X'\n"
 		"f:5: [export x] direct: expected yes or no, got 'ye' (did you mean 'yes'?)\n");
 }
 

@@ -186,8 +186,6 @@ static void exports_are_given_where_the_service_has_them_and_nowhere_else(void *
 	assert_errors(GOOD "exports = x, y\nstore = ring\n" FILE_X,
 		      "f:4: [listener a] exports: expected nothing unless the service has exports, "
 		      "got 'x' (service is echo)\n"
-		      "f:4: [listener a] exports: expected the NAME of an [export NAME], got 'y' "
-		      "(did you mean 'x'?)\n"
 		      "f:5: [listener a] store: expected export unless the service has exports, "
 		      "got 'ring' (service is echo)\n");
 }
@@ -215,6 +213,31 @@ static void a_listener_reaches_files_through_a_store_of_its_own(void **state)
 		      "f:5: [listener l] store: expected export, ring or pool, got 'memory'\n");
 }
 
+/* What one wrong word entails is no news. */
+static void one_mistake_is_one_error(void **state)
+{
+	(void)state;
+	assert_errors(GOOD "exports = ry\n" RAM,
+		      "f:4: [listener a] exports: expected nothing unless the service has exports, "
+		      "got 'ry' (service is echo)\n");
+	assert_errors(GOOD "exports = ram\nstore = ring\n" RAM,
+		      "f:4: [listener a] exports: expected nothing unless the service has exports, "
+		      "got 'ram' (service is echo)\n"
+		      "f:5: [listener a] store: expected export unless the service has exports, "
+		      "got 'ring' (service is echo)\n");
+	assert_errors("[listener a]\nadress = 127.0.0.1:7008\nservice = echo\n",
+		      "f:2: [listener a] adress: expected a key of [listener NAME], got 'adress' "
+		      "(did you mean 'address'?)\n");
+	assert_errors(DISK "export = ram\n" RAM,
+		      "f:4: [listener l] export: expected a key of [listener NAME], got 'export' "
+		      "(did you mean 'exports'?)\n");
+	assert_errors("[export x]\npth = /x\n", "f:2: [export x] pth: expected a key of [export "
+						"NAME], got 'pth' (did you mean 'path'?)\n");
+	assert_errors("[export x]\nstore = memory\nsiz = 1M\n",
+		      "f:3: [export x] siz: expected a key of [export NAME], got 'siz' (did you "
+		      "mean 'size'?)\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +252,7 @@ int main(void)
 		cmocka_unit_test(a_listener_finds_its_exports_wherever_they_are),
 		cmocka_unit_test(exports_are_given_where_the_service_has_them_and_nowhere_else),
 		cmocka_unit_test(exports_exist_and_come_once),
+		cmocka_unit_test(one_mistake_is_one_error),
 		cmocka_unit_test(a_listener_reaches_files_through_a_store_of_its_own),
 	};
 

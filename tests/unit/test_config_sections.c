@@ -129,8 +129,9 @@ static void a_unix_socket_belongs_to_one_address(void **state)
 static void a_wrong_address_is_not_a_missing_one(void **state)
 {
 	(void)state;
-	assert_errors("[listener a]\nservice = echo\naddress = localhost:1\n",
-		      "f:3: [listener a] address: expected " ADDRESS ", got 'localhost:1'\n");
+	assert_errors("[listener a]\nservice = echo\naddress = example.com:1\n",
+		      "f:3: [listener a] address: expected " ADDRESS ", got 'example.com:1' (names "
+		      "are not looked up; localhost:PORT is 127.0.0.1:PORT)\n");
 }
 
 /* ---- Errors ---- */

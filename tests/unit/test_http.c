@@ -85,6 +85,8 @@ static void get_and_head(void **state)
 	assert_replies("GET http://" DIGITS DIGITS DIGITS "?/bytes/3 HTTP/1.1\r\n" H "\r\n",
 		       ROOT_REPLY(""));
 	assert_replies("GET /bytes/0 HTTP/1.1\r\n" H "\r\n", BINARY "Content-Length: 0\r\n\r\n");
+	assert_replies("HEAD /bytes/1T HTTP/1.1\r\n" H "\r\n",
+		       BINARY "Content-Length: 1099511627776\r\n\r\n");
 	assert_replies("HEAD /bytes/5G HTTP/1.1\r\n" H "\r\nHEAD / HTTP/1.1\r\n" H "\r\n",
 		       BINARY "Content-Length: 5368709120\r\n\r\n"
 			      "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
@@ -159,7 +161,7 @@ static void refusals_that_keep_the_connection(void **state)
 	static const char *const paths[] = { "/x",
 					     "/bytes/",
 					     "/bytes/x",
-					     "/bytes/1T",
+					     "/bytes/2T",
 					     "/bytes/-1",
 					     "/bytes/1K1",
 					     "/bytes/1025G",

@@ -70,11 +70,25 @@ static void size_suffixes_are_powers_of_1024(void **state)
 	assert_true(size_of("16777215T") == 16777215ULL << 40);
 }
 
+static void size_suffixes_may_be_spelled_out(void **state)
+{
+	(void)state;
+	assert_int_equal(size_of("16k"), 16384);
+	assert_int_equal(size_of("16KiB"), 16384);
+	assert_int_equal(size_of("3m"), 3 << 20);
+	assert_int_equal(size_of("3MiB"), 3 << 20);
+	assert_true(size_of("2g") == 2ULL << 30);
+	assert_true(size_of("2GiB") == 2ULL << 30);
+	assert_true(size_of("1t") == 1ULL << 40);
+	assert_true(size_of("1TiB") == 1ULL << 40);
+}
+
+/* KB and GB are powers of ten to some. */
 static void size_refuses_other_suffixes_and_overflow(void **state)
 {
 	(void)state;
-	assert_refused(parse_size, uint64_t, -EINVAL, "", "K", "1k", "1KB", "1KiB", "1 K", "-1K",
-		       "1K ", "1.5K", "1P");
+	assert_refused(parse_size, uint64_t, -EINVAL, "", "K", "KiB", "1KB", "1GB", "1kib", "1iB",
+		       "1B", "1 K", "-1K", "1K ", "1KK", "1.5K", "1P");
 	assert_refused(parse_size, uint64_t, -ERANGE, "16777216T", "18446744073709551615K",
 		       "18446744073709551616");
 }
@@ -99,24 +113,38 @@ static void duration_units_are_exact(void **state)
 	assert_true(duration_of("24h") == 86400ULL * NS_PER_S);
 }
 
+static void duration_units_may_be_spelled_as_in_systemd(void **state)
+{
+	(void)state;
+	assert_true(duration_of("5m") == 300ULL * NS_PER_S);
+	assert_true(duration_of("5sec") == 5ULL * NS_PER_S);
+	assert_int_equal(duration_of("500msec"), 500 * NS_PER_MS);
+	assert_int_equal(duration_of("50usec"), 50 * NS_PER_US);
+}
+
 static void duration_without_a_unit_is_ambiguous(void **state)
 {
 	(void)state;
-	assert_refused(parse_duration, uint64_t, -EINVAL, "", "30", "1", "00", "s", "1m", "1sec",
-		       "1 s", "1S", "-1s", "1.5s", "1s ", "1d", "1ns");
+	assert_refused(parse_duration, uint64_t, -EINVAL, "", "30", "1", "00", "s", "1M", "1 s",
+		       "1S", "-1s", "1.5s", "1s ", "1d", "1ns", "5s30ms");
 	assert_refused(parse_duration, uint64_t, -ERANGE, "18446744073709551615us", "5124096h");
 }
 
-static void bool_is_yes_or_no_only(void **state)
+static void bool_is_one_of_six_words(void **state)
 {
-	static const char *const others[] = { "", "y", "Yes", "true", "1", "on", "no ", " no" };
+	static const char *const words[][2] = { { "yes", "no" },
+						{ "true", "false" },
+						{ "on", "off" } };
+	static const char *const others[] = { "", "y", "Yes", "TRUE", "1", "0", "no ", " no" };
 	bool value;
 
 	(void)state;
-	assert_int_equal(parse_bool("yes", &value), 0);
-	assert_true(value);
-	assert_int_equal(parse_bool("no", &value), 0);
-	assert_false(value);
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		assert_int_equal(parse_bool(words[i][0], &value), 0);
+		assert_true(value);
+		assert_int_equal(parse_bool(words[i][1], &value), 0);
+		assert_false(value);
+	}
 	value = true;
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		assert_int_equal(parse_bool(others[i], &value), -EINVAL);
@@ -206,6 +234,7 @@ static void addresses_have_a_host_and_ports(void **state)
 	assert_string_equal(address_of("[2001:DB8:0::1]:1"), "[2001:db8::1]:1");
 	assert_string_equal(address_of("0.0.0.0:7008-7011"), "0.0.0.0:7008-7011");
 	assert_string_equal(address_of("0.0.0.0:7008-7008"), "0.0.0.0:7008");
+	assert_string_equal(address_of("localhost:7008-7011"), "127.0.0.1:7008-7011");
 
 	assert_int_equal(parse_address("10.1.2.3:5-9", &address), 0);
 	assert_int_equal(address.sa.ss_family, AF_INET);
@@ -220,9 +249,10 @@ static void addresses_refuse_what_is_ambiguous(void **state)
 	assert_refused(parse_address, struct address, -EINVAL, "", ":", ":7008", "7008",
 		       "127.0.0.1", "127.0.0.1:", "127.0.0.1:7008 ", " 127.0.0.1:7008",
 		       "127.0.0.1:+1", "127.0.0.1:-1", "127.0.0.1:0-5", "127.0.0.1:9-8",
-		       "127.0.0.1:1-", "127.0.0.1:1-2-3", "127.1:1", "127.0.0.01:1", "localhost:1",
-		       "::1:7008", "[::1]", "[::1]7008", "[::1:7008", "[127.0.0.1]:1", "[]:1",
-		       "[fe80::1%lo]:1", "127.0.0.1:7008,127.0.0.1:7009",
+		       "127.0.0.1:1-", "127.0.0.1:1-2-3", "127.1:1", "127.0.0.01:1", "localhost",
+		       "localhost:", "Localhost:1", "[localhost]:1", "localhost.:1",
+		       "example.com:1", "::1:7008", "[::1]", "[::1]7008", "[::1:7008",
+		       "[127.0.0.1]:1", "[]:1", "[fe80::1%lo]:1", "127.0.0.1:7008,127.0.0.1:7009",
 		       "[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000]:1");
 	assert_refused(parse_address, struct address, -ERANGE, "127.0.0.1:65536",
 		       "127.0.0.1:1-65536", "127.0.0.1:99999999999999999999");
@@ -387,10 +417,12 @@ int main(void)
 		cmocka_unit_test(uint_reads_every_64_bit_number),
 		cmocka_unit_test(uint_refuses_what_is_not_a_plain_number),
 		cmocka_unit_test(size_suffixes_are_powers_of_1024),
+		cmocka_unit_test(size_suffixes_may_be_spelled_out),
 		cmocka_unit_test(size_refuses_other_suffixes_and_overflow),
 		cmocka_unit_test(duration_units_are_exact),
+		cmocka_unit_test(duration_units_may_be_spelled_as_in_systemd),
 		cmocka_unit_test(duration_without_a_unit_is_ambiguous),
-		cmocka_unit_test(bool_is_yes_or_no_only),
+		cmocka_unit_test(bool_is_one_of_six_words),
 		cmocka_unit_test(numbers_print_in_the_largest_unit_that_is_exact),
 		cmocka_unit_test(printed_numbers_read_back_the_same),
 		cmocka_unit_test(cpus_are_lists_of_numbers_and_ranges),
