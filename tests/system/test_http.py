@@ -140,7 +140,6 @@ def test_curl(daemon, tmp_path):
     assert run(*curl, url(daemon, "/bytes/20M")) == pattern(20 * MIB)
     assert b"Content-Length: 5368709120\r\n" in run(*curl, "-I", url(daemon, "/bytes/5G"))
     assert b"Content-Length: 1099511627776\r\n" in run(*curl, "-I", url(daemon, "/bytes/1T"))
-    assert b" 404 " in run(*curl, "-I", url(daemon, "/bytes/1025G"))
     data = noise(10 * MIB)
     body = tmp_path / "body"
     body.write_bytes(data)
@@ -152,7 +151,7 @@ def test_curl(daemon, tmp_path):
         assert hashlib.sha256(got).digest() == hashlib.sha256(data).digest()
         assert run(*post, *options, url(daemon, "/discard")) == b""
     assert counts(daemon)["echo"] == counts(daemon)["discard"] == 3
-    for path, status in (("/nothing", b"404"), ("/echo", b"405")):
+    for path, status in (("/nothing", b"404"), ("/bytes/1025G", b"404"), ("/echo", b"405")):
         told = run(curl[0], "-s", "-o", "/dev/null", "-w", "%{http_code}", url(daemon, path))
         assert told == status
 
