@@ -13,9 +13,9 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
-CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table connections_table field human measure metrics_http \
+CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_table connections_table field generator human measure metrics_http \
 	openmetrics render top_chart top_detail top_model top_page top_view)
-$(patsubst %,$(BUILD)/unit/test_%,measure metrics openmetrics render top_model top_view): $(CTL_TESTED)
+$(patsubst %,$(BUILD)/unit/test_%,generator measure metrics openmetrics render top_model top_view): $(CTL_TESTED)
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 relief services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
@@ -91,6 +91,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
 		$(filter %.o,$^) $(BUILD)/libnbserved.a $(PKG_LIBS) -lm
 
 $(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics_http.o
+$(BUILD)/fuzz/fuzz_generator: $(BUILD)/ctl/generator.o $(BUILD)/ctl/field.o
 
 .PHONY: fuzz fuzz-run
 fuzz: ## fuzz each of tests/fuzz for FUZZ_SECONDS (20)

@@ -1,0 +1,35 @@
+/* The result that a load generator prints about its own run: requests, bytes, latency percentiles
+ * as the client saw them.  Pure: text in, numbers out; recognised by the program's name and the
+ * form of its output, of the versions in Debian 12. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { GENERATOR_QUANTILES_MAX = 16 };
+
+struct generator_quantile {
+	double quantile; /* 0.99: this share of the requests took at most ns */
+	uint64_t ns;     /* round trip */
+};
+
+struct generator_result {
+	double requests; /* completed; 0: it does not say */
+	double requests_per_s;
+	double bytes; /* of payload, both directions; 0: it does not say */
+	double bytes_per_s;
+	double errors;                                                /* requests that failed */
+	struct generator_quantile quantiles[GENERATOR_QUANTILES_MAX]; /* in rising order */
+	unsigned quantile_count;
+};
+
+/* The name by which the program of argv (NULL-terminated) is known here, or NULL: its output is not
+ * understood.  Looks behind `taskset -c LIST`, `numactl`, `nice`, `env`, `timeout` and their like.
+ */
+const char *generator_name(char *const *argv);
+
+/* Reads `output` (NUL-terminated, what argv wrote to stdout).  False: there is no result in it that
+ * is understood; *ret_result is untouched then. */
+bool generator_parse(char *const *argv, const char *output, struct generator_result *ret_result);
+
+/* The quantile, if it was said; false: it was not. */
+bool generator_quantile(const struct generator_result *result, double quantile, uint64_t *ret_ns);

@@ -1,0 +1,189 @@
+/* ctl/generator.c: the results of real runs, recorded from the programs of Debian 12, are read;
+ * what is no result is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "generator.h"
+#include "util.h"
+
+/* From the top of the tree, where make runs the tests. */
+static char *recorded(const char *name)
+{
+	char path[128], *text = calloc(1, 65536);
+	FILE *from;
+
+	snprintf(path, sizeof(path), "tests/unit/generator/%s.txt", name);
+	from = fopen(path, "re");
+	assert_non_null(from);
+	assert_true(fread(text, 1, 65535, from) > 0);
+	fclose(from);
+	return text;
+}
+
+static struct generator_result parse(const char *name, const char *command)
+{
+	struct generator_result result = { 0 };
+	char words[256], *argv[32], *rest, *text = recorded(name);
+	unsigned count = 0;
+
+	snprintf(words, sizeof(words), "%s", command);
+	for (char *w = strtok_r(words, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
+		argv[count++] = w;
+	argv[count] = NULL;
+	if (!generator_parse(argv, text, &result))
+		fail_msg("%s: not understood", name);
+	free(text);
+	return result;
+}
+
+static void assert_about(double value, double expected)
+{
+	if (!(fabs(value - expected) <= 0.001 * expected))
+		fail_msg("%f instead of %f", value, expected);
+}
+
+static void assert_quantile(const struct generator_result *r, double quantile, uint64_t expected)
+{
+	uint64_t ns = 0;
+
+	assert_true(generator_quantile(r, quantile, &ns));
+	assert_int_equal(ns, expected);
+}
+
+struct expected {
+	const char *file, *command;
+	double requests, requests_per_s, bytes, bytes_per_s;
+	uint64_t p50_ns, p99_ns; /* 0: it does not say */
+};
+
+/* Read off the recordings by eye. */
+static const struct expected results[] = {
+	{ "redis-csv", "redis-benchmark -c 20 -n 50000 --csv", 100000,
+	  2 / (1 / 32552.08 + 1 / 27012.43), 0, 0, 0, 0 },
+	{ "redis-q", "redis-benchmark -c 20 -n50000 -q", 100000, 0, 0, 0, 0, 0 },
+	{ "redis", "taskset -c 1 /usr/bin/redis-benchmark -n 50000", 50000, 66577.90, 0, 0, 143000,
+	  335000 },
+	{ "fio-json", "fio --rw=randrw --output-format=json", 0, 0, 0, 0, 0, 0 },
+	{ "fio-net-json", "fio --rw=write --output-format=json", 28837, 28808.19, 118116352,
+	  117998353, 0, 0 },
+	{ "iperf3-json", "iperf3 -c 127.0.0.1 -J", 0, 0, 343244800, 2725472616.74 / 8, 0, 0 },
+	{ "iperf3", "iperf3 -c 127.0.0.1 -P 2", 0, 0, 1.21 * 1073741824, 10.3e9 / 8, 0, 0 },
+	{ "iperf3-R", "iperf3 -c 127.0.0.1 -R", 0, 0, 152 * 1048576., 1.27e9 / 8, 0, 0 },
+	{ "iperf3-bidir", "iperf3 -c 127.0.0.1 --bidir", 0, 0, 2.73 * 1073741824 + 133 * 1048576.,
+	  (23.4e9 + 1.11e9) / 8, 0, 0 },
+	{ "iperf", "iperf -c 127.0.0.1 -P 2", 0, 0, 2.01 * 1073741824, 17.2e9 / 8, 0, 0 },
+	{ "iperf1", "iperf -c 127.0.0.1", 0, 0, 2.43 * 1073741824, 17.3e9 / 8, 0, 0 },
+	{ "iperf-bounce", "iperf -c 127.0.0.1 --bounceback", 75407, 79133, 73.6 * 1048576.,
+	  618e6 / 8, 0, 0 },
+	{ "wrk", "wrk -t1 -c16 -d1 --latency URL", 70554, 68772.99, 0, 4.79 * 1048576., 109000,
+	  6960000 },
+	{ "wrk-plain", "wrk -t1 -c16 -d1 URL", 92357, 87841.42, 0, 6.12 * 1048576., 0, 0 },
+	{ "h2load", "h2load --h1 -n 20000 URL", 20000, 155990.42, 0, 0, 0, 0 },
+	{ "ab", "ab -k -n 20000 URL", 20000, 111644.52, 0, 10575.70 * 1024, 0, 0 },
+	{ "hey", "hey -z 1s URL", 23153, 23099.2765, 0, 0, 200000, 3200000 },
+	{ "sockperf", "sockperf ping-pong --tcp", 48754, 34657 / 0.552, 0, 0, 4855, 9200 },
+	{ "sockperf-ul", "sockperf under-load --tcp", 100, 53 / 0.524, 0, 0, 28038, 2019439 },
+	{ "sockperf-tp", "sockperf throughput --tcp", 641183, 640864, 0, 0, 0, 0 },
+	{ "qemu-img", "qemu-img bench -d 32", 20000, 20000 / 0.434, 20000 * 4096.,
+	  20000 * 4096. / 0.434, 0, 0 },
+};
+
+static void recorded_runs_are_read(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(results); i++) {
+		const struct expected *e = &results[i];
+		struct generator_result r = parse(e->file, e->command);
+
+		print_message("%s: %.0f requests, %.2f/s, %.0f bytes, %.0f/s\n", e->file,
+			      r.requests, r.requests_per_s, r.bytes, r.bytes_per_s);
+		if (e->requests > 0)
+			assert_about(r.requests, e->requests);
+		if (e->requests_per_s > 0)
+			assert_about(r.requests_per_s, e->requests_per_s);
+		if (e->bytes > 0)
+			assert_about(r.bytes, e->bytes);
+		if (e->bytes_per_s > 0)
+			assert_about(r.bytes_per_s, e->bytes_per_s);
+		if (e->p50_ns)
+			assert_quantile(&r, 0.5, e->p50_ns);
+		if (e->p99_ns)
+			assert_quantile(&r, 0.99, e->p99_ns);
+		assert_true(r.errors == 0);
+	}
+}
+
+/* fio's two directions have no common percentiles; one that had nearly all requests has. */
+static void percentiles_of_two_directions_are_not_mixed(void **state)
+{
+	struct generator_result mixed = parse("fio-json", "fio"),
+				one = parse("fio-net-json", "fio");
+	uint64_t ns;
+
+	(void)state;
+	assert_false(generator_quantile(&mixed, 0.5, &ns));
+	assert_true(generator_quantile(&one, 0.5, &ns));
+	assert_true(generator_quantile(&one, 0.999, &ns));
+}
+
+static void what_is_no_result_is_refused(void **state)
+{
+	static char *const lines[][3] = {
+		{ "redis-benchmark", "-q", NULL },
+		{ "fio", NULL },
+		{ "iperf3", NULL },
+		{ "iperf", NULL },
+		{ "wrk", NULL },
+		{ "h2load", NULL },
+		{ "ab", NULL },
+		{ "hey", NULL },
+		{ "sockperf", NULL },
+		{ "qemu-img", "bench", NULL },
+		{ "sleep", "1", NULL },
+	};
+	static const char *const texts[] = { "",
+					     "{",
+					     "{}",
+					     "connect: Connection refused\n",
+					     "[ ID] Interval\n[",
+					     "Requests/sec: nan",
+					     "\"SET\",\"-1\"",
+					     "requests: total" };
+	struct generator_result r;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++)
+		for (unsigned j = 0; j < ARRAY_SIZE(texts); j++)
+			assert_false(generator_parse(lines[i], texts[j], &r));
+}
+
+static void programs_are_found_behind_wrappers(void **state)
+{
+	char *pinned[] = { "taskset", "-c", "1", "/opt/bin/wrk", "-t1", NULL };
+	char *other[] = { "sh", "-c", "wrk", NULL }, *none[] = { NULL };
+
+	(void)state;
+	assert_string_equal(generator_name(pinned), "wrk");
+	assert_null(generator_name(other)); /* a shell prints what it likes */
+	assert_null(generator_name(none));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(recorded_runs_are_read),
+		cmocka_unit_test(percentiles_of_two_directions_are_not_mixed),
+		cmocka_unit_test(what_is_no_result_is_refused),
+		cmocka_unit_test(programs_are_found_behind_wrappers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
