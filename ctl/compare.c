@@ -1,88 +1,48 @@
 /* `nbctl compare`: what each listener's operations cost over an interval, or while a command runs.
  */
 #include <errno.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
+#include "child.h"
+#include "compare_gate.h"
 #include "compare_table.h"
 #include "ctl.h"
 #include "field.h"
+#include "generator.h"
+#include "host.h"
 #include "measure.h"
+#include "parse.h"
 #include "reasons.h"
 #include "suggest.h"
 #include "util.h"
+#include "visits.h"
 
 enum { COMPARE_INTERVAL_MS = 2000 };
 
-enum { VALUE_INTERVAL, VALUE_LABEL, VALUE_SAVE, VALUE_LOAD, VALUE_QUIET };
+enum {
+	VALUE_INTERVAL,
+	VALUE_REPEAT,
+	VALUE_LABEL,
+	VALUE_SAVE,
+	VALUE_LOAD,
+	VALUE_AGAINST,
+	VALUE_CSV,
+	VALUE_MARKDOWN,
+	VALUE_NO_NOTES,
+	VALUE_QUIET
+};
+
+struct compare {
+	unsigned interval_ms, repeat;
+	FILE *save; /* of --save; NULL */
+	int status; /* exit code of COMMAND */
+};
 
 /* ---- The command to be measured ---- */
 
-static void copy_out(int fd)
-{
-	char data[4096];
-	ssize_t n;
-
-	lseek(fd, 0, SEEK_SET);
-	while ((n = read(fd, data, sizeof(data))) > 0)
-		fwrite(data, 1, (size_t)n, stderr);
-}
-
-/* Starts argv with the signals as they were for us; output to fd unless that is < 0. */
-static int spawn(char **argv, int fd, pid_t *ret_pid)
-{
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t signals;
-	int error;
-
-	posix_spawn_file_actions_init(&actions);
-	if (fd >= 0) {
-		posix_spawn_file_actions_adddup2(&actions, fd, STDOUT_FILENO);
-		posix_spawn_file_actions_adddup2(&actions, fd, STDERR_FILENO);
-	}
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGQUIT);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setsigdefault(&attributes, &signals);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-	error = posix_spawnp(ret_pid, argv[0], &actions, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
-	return -error;
-}
-
-/* Runs argv to its end.  Its wait status, or -errno when it could not be started.  Ctrl-C ends it
- * and not nbctl. */
-static int run_command(char **argv, bool quiet)
-{
-	void (*interrupt)(int) = signal(SIGINT, SIG_IGN), (*quit)(int) = signal(SIGQUIT, SIG_IGN);
-	int fd = quiet ? memfd_create("output", MFD_CLOEXEC) : -1, status;
-	pid_t pid;
-	int rc = spawn(argv, fd, &pid);
-
-	if (rc == 0) {
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-		rc = status;
-	}
-	signal(SIGINT, interrupt);
-	signal(SIGQUIT, quit);
-	if (fd >= 0) {
-		if (rc > 0)
-			copy_out(fd);
-		close(fd);
-	}
-	return rc;
-}
-
-/* Says what became of the command, of which run_command() has told; the exit code. */
+/* Says what became of the command; the exit code. */
 static int command_result(const char *name, int status)
 {
 	if (status < 0) {
@@ -141,30 +101,85 @@ static int delta(struct ctl *ctl, const json_t *before, const json_t *after, str
 	return CTL_DONE;
 }
 
-/* *ret_status: of the command, or why it was not run, as an exit code; CTL_DONE without one. */
+/* The command once, as it is, with all listeners watched.  Its output is its user's, live. */
+static void run_command(struct ctl *ctl, struct child *child)
+{
+	bool known = generator_name(ctl->rest);
+
+	fflush(ctl->out.file);
+	child_run(ctl->rest, ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW, known,
+		  child);
+}
+
+/* Of several listeners none can say what of the requests were its own. */
+static void set_generator(struct measures *m, unsigned first, char *const *argv,
+			  const struct child *child)
+{
+	const struct measure *active = NULL;
+	bool several = false;
+
+	for (unsigned i = first; i < m->count; i++) {
+		const struct measure *row = m->rows[i];
+
+		if (row->listener_count == 0)
+			continue;
+		several |= active && strcmp(active->listener, row->listener) != 0;
+		active = row;
+	}
+	for (unsigned i = first; i < m->count && !several; i++)
+		if (m->rows[i]->listener_count)
+			visits_set_generator(m->rows[i], argv, child);
+}
+
 static int measure(struct ctl *ctl, unsigned interval_ms, struct measures *m, int *ret_status)
 {
+	struct measure_machine cpu_before, cpu_after;
+	struct child child = { 0 };
+	unsigned first = m->count;
 	json_t *before, *after;
-	int rc, status = 0;
+	int rc;
 
 	rc = ctl_call(ctl, "GetStats", parameters(ctl), &before);
 	if (rc != CTL_DONE)
 		return rc;
+	host_cpu(&cpu_before);
 	if (ctl->rest) {
-		fflush(ctl->out.file);
-		status = run_command(ctl->rest, ctl->values[VALUE_QUIET]);
-		*ret_status = command_result(ctl->rest[0], status);
+		run_command(ctl, &child);
+		*ret_status = child.status;
 	} else {
 		wait_ms(interval_ms);
 	}
-	if (status >= 0) {
+	host_cpu(&cpu_after);
+	if (child.status >= 0) {
 		rc = ctl_call(ctl, "GetStats", parameters(ctl), &after);
 		if (rc == CTL_DONE) {
 			rc = delta(ctl, before, after, m);
 			json_decref(after);
 		}
+		for (unsigned i = first; i < m->count; i++)
+			m->rows[i]->machine = host_cpu_delta(&cpu_before, &cpu_after);
+		if (ctl->rest)
+			set_generator(m, first, ctl->rest, &child);
 	}
+	child_free(&child);
 	json_decref(before);
+	return rc;
+}
+
+/* As often as --repeat says; or one listener after the other, if COMMAND has placeholders. */
+static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
+{
+	struct visits_options options = { .label = ctl->values[VALUE_LABEL],
+					  .repeat = c->repeat,
+					  .quiet = ctl->values[VALUE_QUIET] };
+	int rc = CTL_DONE, status = 0;
+
+	if (ctl->rest && visits_wanted(ctl->rest))
+		rc = visits_run(ctl, &options, m, &status);
+	else
+		for (unsigned i = 0; i < c->repeat && rc == CTL_DONE && status == 0; i++)
+			rc = measure(ctl, c->interval_ms, m, &status);
+	c->status = status ? command_result(ctl->rest[0], status) : 0;
 	return rc;
 }
 
@@ -209,10 +224,7 @@ static int load(const char *path, struct measures *m)
 		ctl_warn("%s:%u: expected a row that `nbctl compare --save` wrote", path, line);
 		return CTL_USAGE;
 	}
-	if (rc < 0)
-		return file_error(path, -rc);
-	measures_merge(m);
-	return CTL_DONE;
+	return rc < 0 ? file_error(path, -rc) : CTL_DONE;
 }
 
 /* ---- The command ---- */
@@ -221,14 +233,16 @@ static void show(struct ctl *ctl, const struct measures *m, const json_t *unavai
 {
 	json_t *document;
 
-	if (!ctl->out.json) {
-		compare_render(&ctl->out, m);
+	if (ctl->values[VALUE_CSV]) {
+		compare_csv(&ctl->out, m);
+	} else if (ctl->out.json) {
+		document = compare_to_json(m, unavailable);
+		output_json(&ctl->out, document, false);
+		json_decref(document);
+	} else {
+		compare_render(&ctl->out, m, !ctl->values[VALUE_NO_NOTES]);
 		reasons_render(&ctl->out, unavailable);
-		return;
 	}
-	document = compare_to_json(m, unavailable);
-	output_json(&ctl->out, document, false);
-	json_decref(document);
 }
 
 static int no_such_listener(const struct measures *m, const char *name)
@@ -258,69 +272,104 @@ static int select_named(struct ctl *ctl, struct measures *m)
 	return rc;
 }
 
-static int check(struct ctl *ctl, unsigned *ret_interval_ms)
+static int check_repeat(struct ctl *ctl, unsigned *ret_repeat)
+{
+	const char *text = ctl->values[VALUE_REPEAT];
+	uint64_t value;
+
+	*ret_repeat = ctl->rest && visits_wanted(ctl->rest) ? VISITS_REPEAT : 1;
+	if (!text)
+		return CTL_DONE;
+	if (parse_uint(text, &value) < 0 || value < 1 || value > VISITS_REPEAT_MAX)
+		return ctl_usage(ctl, "--repeat: expected 1 to %d, got '%s'", VISITS_REPEAT_MAX,
+				 text);
+	*ret_repeat = (unsigned)value;
+	return CTL_DONE;
+}
+
+static int check(struct ctl *ctl, struct compare *c)
 {
 	const char *interval = ctl->values[VALUE_INTERVAL];
 
-	*ret_interval_ms = COMPARE_INTERVAL_MS;
+	c->interval_ms = COMPARE_INTERVAL_MS;
 	if (ctl->rest && !ctl->rest[0])
 		return ctl_usage(ctl, "there is no command after `--`");
 	if (interval && ctl->rest)
 		return ctl_usage(ctl, "the interval is the command's run time: no --interval");
-	if (interval && ctl_interval(ctl, "interval", interval, 1, ret_interval_ms))
+	if (interval && ctl_interval(ctl, "interval", interval, 1, &c->interval_ms))
 		return CTL_USAGE;
 	if (ctl->values[VALUE_QUIET] && !ctl->rest)
 		return ctl_usage(ctl, "--quiet is about the command after `--`");
-	if (ctl->values[VALUE_LOAD] && (ctl->rest || interval || ctl->values[VALUE_SAVE]))
+	if (ctl->values[VALUE_LOAD] &&
+	    (ctl->rest || interval || ctl->values[VALUE_SAVE] || ctl->values[VALUE_REPEAT]))
 		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
-	return CTL_DONE;
+	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
+		return ctl_usage(ctl, "one of --csv, --markdown and --json");
+	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
+	return check_repeat(ctl, &c->repeat);
 }
 
-/* `good`: the rows are to be saved, too. */
-static int show_and_save(struct ctl *ctl, struct measures *m, FILE *to, bool good)
+/* Rows of --against, which are not ours; an exit code. */
+static int gate(struct ctl *ctl, const struct measures *now)
+{
+	struct measures before = {};
+	int rc = load(ctl->values[VALUE_AGAINST], &before);
+
+	if (rc == CTL_DONE) {
+		measures_merge(&before);
+		rc = compare_gate(&ctl->out, &before, now) ? CTL_WORSE : CTL_DONE;
+	}
+	measures_free(&before);
+	return rc;
+}
+
+/* Rows are saved visit by visit, and shown as the sums of them. */
+static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 {
 	const char *path = ctl->values[VALUE_SAVE];
 	int rc = select_named(ctl, m);
 	json_t *unavailable = measures_take_unavailable(m);
+	bool good = rc == CTL_DONE;
 
-	if (m->count || rc == CTL_DONE)
-		show(ctl, m, unavailable);
-	if (to && rc == CTL_DONE && good)
-		rc = save(to, path, m);
-	else if (to)
+	if (c->save && good && c->status == 0)
+		rc = save(c->save, path, m);
+	else if (c->save)
 		ctl_warn("%s: nothing saved", path);
+	measures_merge(m);
+	if (m->count || good)
+		show(ctl, m, unavailable);
+	if (rc == CTL_DONE && ctl->values[VALUE_AGAINST])
+		rc = gate(ctl, m);
 	json_decref(unavailable);
 	return rc;
 }
 
 /* With the file for --save open, if it was given: that must not fail when the command has run. */
-static int compare(struct ctl *ctl, unsigned interval_ms, FILE *to)
+static int compare(struct ctl *ctl, struct compare *c)
 {
 	const char *from = ctl->values[VALUE_LOAD];
 	struct measures m = {};
-	int status = 0, rc;
+	int rc = from ? load(from, &m) : measure_all(ctl, c, &m);
 
-	rc = from ? load(from, &m) : measure(ctl, interval_ms, &m, &status);
-	if (rc == CTL_DONE && (m.count || status == 0))
-		rc = show_and_save(ctl, &m, to, status == 0);
+	if (rc == CTL_DONE && (m.count || c->status == 0))
+		rc = finish(ctl, c, &m);
 	measures_free(&m);
-	return status ? status : rc;
+	return c->status ? c->status : rc;
 }
 
 static int run(struct ctl *ctl)
 {
 	const char *path = ctl->values[VALUE_SAVE];
-	unsigned interval_ms;
-	FILE *to = NULL;
-	int rc = check(ctl, &interval_ms);
+	struct compare c = { 0 };
+	int rc = check(ctl, &c);
 
 	if (rc != CTL_DONE)
 		return rc;
-	if (path && !(to = fopen(path, "ae")))
+	if (path && !(c.save = fopen(path, "ae")))
 		return file_error(path, errno);
-	rc = compare(ctl, interval_ms, to);
-	if (to)
-		fclose(to);
+	rc = compare(ctl, &c);
+	if (c.save)
+		fclose(c.save);
 	return rc;
 }
 
@@ -335,24 +384,39 @@ const struct command command_compare = {
 		"shown.  The first listener of each service is the baseline: name them in the order\n"
 		"you like.\n"
 		"\n"
+		"With {host}, {port}, {uri} or {listener} in COMMAND it visits one listener after the\n"
+		"other (those named, or all that serve), three rounds or as many as --repeat says, in\n"
+		"an order that changes from round to round.  Each figure is the median of the visits.\n"
+		"The noise is the largest spread of one listener's own visits; only a difference that\n"
+		"is larger counts, and * marks a lowest cost that is.  Ctrl-C shows what there is.\n"
+		"\n"
+		"What redis-benchmark, fio (--output-format=json), iperf3, iperf, wrk, h2load, ab,\n"
+		"hey, sockperf and qemu-img bench print of their own run is understood and shown:\n"
+		"requests/s and round trips as the client saw them, and CPU time per request.\n"
+		"\n"
 		"Operations, bytes, CPU time and system calls are counted; latency is sampled, and\n"
 		"the table says how many samples there were.  It runs from the moment a worker has a\n"
-		"request's bytes to the moment the kernel has taken the reply; the generator sees the\n"
-		"round trip.  CPU time is that of the listener's own threads and of the kernel's\n"
-		"threads that work for them; interrupts are charged by Linux to whoever they\n"
-		"interrupt.  Saved rows of the same label and listener are added up.\n"
+		"request's bytes to the moment the kernel has taken the reply.  CPU time is that of\n"
+		"the listener's own threads and of the kernel's threads that work for them;\n"
+		"interrupts are charged by Linux to whoever they interrupt.\n"
 		"\n"
 		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
-		"there is no such command, 126 when it cannot be run.\n",
-	.example = "nbctl compare echo-epoll echo-uring --interval 5\n"
+		"there is no such command, 126 when it cannot be run.  5: --against found a row that\n"
+		"got worse.\n",
+	.example = "nbctl compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
-		   "nbctl compare --label '50 conn' --save rows.jsonl echo-uring -- LOAD ARG...\n"
-		   "nbctl compare --load rows.jsonl",
+		   "nbctl compare --save rows.jsonl --label 50 nbd-uring nbd-epoll -- fio ... {uri}\n"
+		   "nbctl compare --load rows.jsonl --against yesterday.jsonl",
 	.options = {
 		[VALUE_INTERVAL] = { "interval", OPTION_VALUE, "SECONDS", "how long (default: 2)" },
+		[VALUE_REPEAT] = { "repeat", OPTION_VALUE, "N", "rounds (default: 3 with {port}, else 1)" },
 		[VALUE_LABEL] = { "label", OPTION_VALUE, "TEXT", "names the load in saved rows" },
-		[VALUE_SAVE] = { "save", OPTION_VALUE, "FILE", "append each row to FILE as JSON" },
+		[VALUE_SAVE] = { "save", OPTION_VALUE, "FILE", "append a row per visit to FILE as JSON" },
 		[VALUE_LOAD] = { "load", OPTION_VALUE, "FILE", "show saved rows; asks no daemon" },
+		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "say what got worse than these saved rows" },
+		[VALUE_CSV] = { "csv", OPTION_FLAG, NULL, "print CSV, with the spread of each figure" },
+		[VALUE_MARKDOWN] = { "markdown", OPTION_FLAG, NULL, "print tables in Markdown" },
+		[VALUE_NO_NOTES] = { "no-notes", OPTION_FLAG, NULL, "leave out what explains the columns" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 	},
 	.words_max = 256,

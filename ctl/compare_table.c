@@ -1,6 +1,7 @@
 /* Rendering of rows that measure.c made.  See compare_table.h. */
 #include "compare_table.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,41 +12,73 @@
 enum {
 	COLUMN_LISTENER,
 	COLUMN_ENGINE,
+	COLUMN_REQUESTS,
 	COLUMN_RATE,
 	COLUMN_BANDWIDTH,
+	COLUMN_TRIP50,
+	COLUMN_TRIP99,
 	COLUMN_P50,
 	COLUMN_P99,
 	COLUMN_P99_9,
+	COLUMN_CPU_PER_REQUEST,
 	COLUMN_CPU_PER_OP,
 	COLUMN_CPU_PER_GB,
+	COLUMN_USER,
+	COLUMN_NOISE,
 	COLUMN_AGAINST,
 	COLUMN_SYSCALLS,
 	COLUMN_TURN,
 	COLUMN_CPU,
+	COLUMN_GENERATOR,
+	COLUMN_SOFTIRQ,
+	COLUMN_IDLE,
+	COLUMN_OTHER,
 	COLUMN_COUNT
 };
 
 static const struct column columns[] = {
 	[COLUMN_LISTENER] = { .title = "listener", .left = true },
 	[COLUMN_ENGINE] = { .title = "engine", .left = true },
+	[COLUMN_REQUESTS] = { .title = "reqs", .unit = "/s", .apart = true, .optional = true },
 	[COLUMN_RATE] = { .title = "ops", .unit = "/s", .apart = true },
-	[COLUMN_BANDWIDTH] = { .title = "MB", .unit = "/s" },
-	[COLUMN_P50] = { .title = "p50", .unit = "us", .apart = true },
-	[COLUMN_P99] = { .title = "p99", .unit = "us", .rank = 1 },
-	[COLUMN_P99_9] = { .title = "p99.9", .unit = "us", .rank = 2 },
+	[COLUMN_BANDWIDTH] = { .title = "MB", .unit = "/s", .rank = 2 },
+	[COLUMN_TRIP50] = { .title = "trip50",
+			    .unit = "us",
+			    .apart = true,
+			    .optional = true,
+			    .rank = 5 },
+	[COLUMN_TRIP99] = { .title = "trip99", .unit = "us", .optional = true, .rank = 4 },
+	[COLUMN_P50] = { .title = "p50", .unit = "us", .apart = true, .rank = 1 },
+	[COLUMN_P99] = { .title = "p99", .unit = "us", .rank = 2 },
+	[COLUMN_P99_9] = { .title = "p99.9", .unit = "us", .rank = 6 },
+	[COLUMN_CPU_PER_REQUEST] = { .title = "CPU/req",
+				     .unit = "us",
+				     .apart = true,
+				     .optional = true },
 	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .apart = true },
 	[COLUMN_CPU_PER_GB] = { .title = "CPU/GB", .unit = "ms", .optional = true },
+	[COLUMN_USER] = { .title = "user", .unit = "%", .optional = true, .rank = 7 },
+	[COLUMN_NOISE] = { .title = "noise", .unit = "%", .optional = true, .rank = 3 },
 	[COLUMN_AGAINST] = { .title = "vs 1st ", .optional = true },
 	[COLUMN_SYSCALLS] = { .title = "calls", .unit = "/op", .apart = true },
-	[COLUMN_TURN] = { .title = "ops", .unit = "/turn", .rank = 4 },
-	[COLUMN_CPU] = { .title = "CPU", .unit = "%", .rank = 3 },
+	[COLUMN_TURN] = { .title = "ops", .unit = "/turn", .rank = 9 },
+	[COLUMN_CPU] = { .title = "CPU", .unit = "%", .rank = 8 },
+	[COLUMN_GENERATOR] = { .title = "gen", .unit = "%", .optional = true, .rank = 8 },
+	[COLUMN_SOFTIRQ] = { .title = "irq",
+			     .unit = "%",
+			     .optional = true,
+			     .apart = true,
+			     .rank = 10 },
+	[COLUMN_IDLE] = { .title = "idle", .unit = "%", .optional = true, .rank = 11 },
+	[COLUMN_OTHER] = { .title = "other", .unit = "%", .optional = true, .rank = 12 },
 };
 
 struct group {
 	const char *service, *label, *operation;
 	struct measure **rows;
 	unsigned count;
-	bool by_bytes;
+	enum figure cost; /* what its rows are compared by */
+	double noise;     /* of the cost; NaN: unknown */
 };
 
 struct groups {
@@ -89,8 +122,12 @@ static void groups_init(struct groups *g, const struct measures *m)
 			abort();
 		group->rows[group->count++] = m->rows[i];
 	}
-	for (unsigned i = 0; i < g->count; i++)
-		g->list[i].by_bytes = compare_by_bytes(g->list[i].rows, g->list[i].count);
+	for (unsigned i = 0; i < g->count; i++) {
+		struct group *group = &g->list[i];
+
+		group->cost = compare_cost(group->rows, group->count);
+		group->noise = compare_noise(group->rows, group->count, group->cost);
+	}
 }
 
 static void groups_fini(struct groups *g)
@@ -107,7 +144,7 @@ static bool is_stream(const char *service)
 	       !strcmp(service, "chargen");
 }
 
-bool compare_by_bytes(struct measure *const *rows, unsigned count)
+static bool differ_in_size(struct measure *const *rows, unsigned count)
 {
 	double low = measure_bytes_per_op(rows[0]), high = low;
 
@@ -122,12 +159,43 @@ bool compare_by_bytes(struct measure *const *rows, unsigned count)
 	return low > 0 && high > low * 1.1;
 }
 
-static double group_cost(const struct group *g, unsigned i)
+enum figure compare_cost(struct measure *const *rows, unsigned count)
 {
-	return g->by_bytes ? measure_cpu_per_byte(g->rows[i]) : measure_cpu_per_op(g->rows[i]);
+	bool counted = true;
+
+	for (unsigned i = 0; i < count; i++)
+		counted &= !isnan(figure_spread(rows[i], FIGURE_CPU_PER_REQUEST).median);
+	if (counted)
+		return FIGURE_CPU_PER_REQUEST;
+	return differ_in_size(rows, count) ? FIGURE_CPU_PER_BYTE : FIGURE_CPU_PER_OP;
 }
 
-/* The row of the lowest cost; NULL in a group of one. */
+double compare_noise(struct measure *const *rows, unsigned count, enum figure figure)
+{
+	double noise = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct spread s = figure_spread(rows[i], figure);
+
+		noise = MAX(noise, spread_noise(&s));
+		if (isnan(spread_noise(&s)))
+			return NAN;
+	}
+	return noise;
+}
+
+static double group_cost(const struct group *g, unsigned i)
+{
+	return figure_spread(g->rows[i], g->cost).median;
+}
+
+/* Is b beyond the noise from a?  Not where the noise is unknown. */
+static bool is_apart(const struct group *g, double a, double b)
+{
+	return fabs(b - a) > g->noise * MIN(a, b);
+}
+
+/* The row that costs less than all others, by more than the noise; NULL: there is none. */
 static const struct measure *group_best(const struct group *g)
 {
 	unsigned best = 0;
@@ -135,6 +203,9 @@ static const struct measure *group_best(const struct group *g)
 	for (unsigned i = 1; i < g->count; i++)
 		if (group_cost(g, i) < group_cost(g, best))
 			best = i;
+	for (unsigned i = 0; i < g->count; i++)
+		if (i != best && !is_apart(g, group_cost(g, i), group_cost(g, best)))
+			return NULL;
 	return g->count > 1 ? g->rows[best] : NULL;
 }
 
@@ -184,36 +255,103 @@ static void quantile_cell(struct table *t, const struct measure *row, double qua
 		table_cell(t, STYLE_DIM, "-");
 }
 
+/* The median of a figure, times scale; empty: cannot be told. */
+static void figure_cell(struct table *t, enum style style, const struct measure *row,
+			enum figure figure, double scale)
+{
+	double value = figure_spread(row, figure).median;
+
+	if (isnan(value))
+		table_skip(t, 1);
+	else
+		table_cell(t, style, "%s", human_number(value * scale).text);
+}
+
+static void share_cell(struct table *t, const struct measure *row, enum figure figure)
+{
+	double value = figure_spread(row, figure).median;
+
+	if (isnan(value))
+		table_skip(t, 1);
+	else
+		table_cell(t, STYLE_PLAIN, "%s", human_percent(value).text);
+}
+
+/* The median over the visits of what the generator said. */
+static void trip_cell(struct table *t, const struct measure *row, double quantile)
+{
+	uint64_t ns;
+
+	if (measure_trip(row, quantile, &ns))
+		table_cell(t, STYLE_PLAIN, "%s", human_us(ns).text);
+	else
+		table_skip(t, 1);
+}
+
+static void against_cell(struct table *t, const struct group *g, unsigned i, enum style mark,
+			 bool best)
+{
+	double base = group_cost(g, 0), cost = group_cost(g, i);
+	double change = (cost - base) / base;
+
+	if (g->count == 1)
+		table_skip(t, 1);
+	else if (isnan(change))
+		table_cell(t, STYLE_DIM, "- ");
+	else if (i == 0)
+		table_cell(t, mark, "1st%s", best ? "*" : " ");
+	else if (isnan(g->noise))
+		table_cell(t, STYLE_PLAIN, "%.2fx ", 1 + change);
+	else if (!is_apart(g, base, cost))
+		table_cell(t, STYLE_DIM, "within noise ");
+	else
+		table_cell(t, mark, "%s%% %s%s", human_percent(fabs(change)).text,
+			   change < 0 ? "less" : "more", best ? "*" : " ");
+}
+
 static void add_row(struct table *t, const struct group *g, unsigned i)
 {
-	const struct measure *row = g->rows[i], *best = group_best(g);
-	enum style mark = row == best ? STYLE_GOOD : STYLE_PLAIN;
-	double base = group_cost(g, 0);
+	const struct measure *row = g->rows[i];
+	bool best = row == group_best(g);
+	enum style mark = best ? STYLE_GOOD : STYLE_PLAIN;
+	struct spread cost = figure_spread(row, g->cost);
 	char engine[80];
 
 	compare_engine_text(row, engine, sizeof(engine));
 	table_cell(t, mark, "%s", row->listener);
 	table_cell(t, mark, "%s", engine);
-	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_rate(row)).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_bandwidth(row) / 1e6).text);
+	figure_cell(t, STYLE_PLAIN, row, FIGURE_REQUEST_RATE, 1);
+	figure_cell(t, STYLE_PLAIN, row, FIGURE_RATE, 1);
+	figure_cell(t, STYLE_PLAIN, row, FIGURE_BANDWIDTH, 1e-6);
+	trip_cell(t, row, 0.5);
+	trip_cell(t, row, 0.99);
 	quantile_cell(t, row, 0.5);
 	quantile_cell(t, row, 0.99);
 	quantile_cell(t, row, 0.999);
-	table_cell(t, mark, "%s", human_number(measure_cpu_per_op(row) / NS_PER_US).text);
-	if (g->by_bytes)
-		table_cell(t, mark, "%s", human_number(measure_cpu_per_byte(row) * 1000).text);
+	figure_cell(t, mark, row, FIGURE_CPU_PER_REQUEST, 1e-3);
+	figure_cell(t, mark, row, FIGURE_CPU_PER_OP, 1e-3);
+	if (g->cost == FIGURE_CPU_PER_BYTE)
+		figure_cell(t, mark, row, FIGURE_CPU_PER_BYTE, 1e3);
 	else
 		table_skip(t, 1);
-	if (!best)
-		table_skip(t, 1);
-	else if (base > 0)
-		table_cell(t, mark, "%.2fx%s", group_cost(g, i) / base, row == best ? "*" : " ");
+	if (row->cpu_user_ns || row->cpu_system_ns)
+		table_cell(t, STYLE_PLAIN, "%s",
+			   human_percent((double)row->cpu_user_ns / (double)row->cpu_ns).text);
 	else
-		table_cell(t, STYLE_DIM, "- ");
-	table_cell(t, STYLE_PLAIN, "%.2f", measure_syscalls_per_op(row));
+		table_skip(t, 1);
+	if (isnan(spread_noise(&cost)))
+		table_skip(t, 1);
+	else
+		table_cell(t, STYLE_DIM, "%s", human_percent(spread_noise(&cost)).text);
+	against_cell(t, g, i, mark, best);
+	table_cell(t, STYLE_PLAIN, "%.2f", figure_spread(row, FIGURE_SYSCALLS_PER_OP).median);
 	table_cell(t, STYLE_PLAIN, "%s",
 		   row->turns ? human_number(measure_ops_per_turn(row)).text : "-");
-	table_cell(t, STYLE_PLAIN, "%s", human_percent(measure_cpu_share(row)).text);
+	share_cell(t, row, FIGURE_CPU_SHARE);
+	share_cell(t, row, FIGURE_GENERATOR_CPU);
+	share_cell(t, row, FIGURE_SOFTIRQ);
+	share_cell(t, row, FIGURE_IDLE);
+	share_cell(t, row, FIGURE_OTHER);
 }
 
 static void add_group_heading(struct table *t, const struct group *g)
@@ -295,14 +433,99 @@ static void render_features(struct output *out, const struct groups *all)
 	json_decref(listeners);
 }
 
+/* What a user calls the cost. */
+static const char *cost_name(enum figure cost)
+{
+	return cost == FIGURE_CPU_PER_REQUEST ? "CPU per request"
+	       : cost == FIGURE_CPU_PER_BYTE  ? "CPU per GB"
+					      : "CPU per operation";
+}
+
+/* "echo, 50: CPU per request against epoll: io_uring 16 % less, ..." */
+static void render_verdict(struct output *out, const struct group *g)
+{
+	char engine[80], *text = NULL;
+	double base = group_cost(g, 0);
+	size_t bytes;
+	FILE *to;
+
+	if (g->count < 2 || isnan(g->noise) || isnan(base) || !(to = open_memstream(&text, &bytes)))
+		return;
+	for (unsigned i = 1; i < g->count; i++) {
+		double change = (group_cost(g, i) - base) / base;
+
+		compare_engine_text(g->rows[i], engine, sizeof(engine));
+		fprintf(to, "%s%s ", i > 1 ? ", " : "", engine);
+		if (is_apart(g, base, group_cost(g, i)))
+			fprintf(to, "%s %% %s", human_percent(fabs(change)).text,
+				change < 0 ? "less" : "more");
+		else
+			fputs("no difference beyond the noise", to);
+	}
+	fclose(to);
+	compare_engine_text(g->rows[0], engine, sizeof(engine));
+	output_wrapped(out, STYLE_BOLD, 2, "%s %s%s%s: %s against %s: %s (noise %s %%).",
+		       g->service, g->operation, *g->label ? ", " : "", g->label,
+		       cost_name(g->cost), engine, text, human_percent(g->noise).text);
+	free(text);
+}
+
+/* Where one thread of the generator was busy all the time, and the server was not. */
+static bool measures_generator(const struct measure *row)
+{
+	double generator = figure_spread(row, FIGURE_GENERATOR_SHARE).median;
+	double server = figure_spread(row, FIGURE_CPU_SHARE).median /
+			(double)MAX(row->workers, (uint64_t)1);
+
+	return generator >= 0.9 && server < 0.9 * generator;
+}
+
+static void render_bottleneck(struct output *out, const struct groups *all)
+{
+	const struct measure *first = NULL, *shared = NULL;
+	unsigned count = 0, rows = 0;
+	double other = 0;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++) {
+			const struct measure *row = all->list[i].rows[j];
+
+			rows++;
+			if (row->generator.shared_cpus)
+				shared = row;
+			other = fmax(other, figure_spread(row, FIGURE_OTHER).median);
+			if (!measures_generator(row))
+				continue;
+			first = first ? first : row;
+			count++;
+		}
+	if (first)
+		output_wrapped(
+			out, STYLE_WARN, 2,
+			"The generator was the limit in %u of %u rows (%s: its busiest thread at %s %% "
+			"of a CPU, the server at %s %%): rates there are the generator's, CPU per "
+			"request is still the server's.",
+			count, rows, first->listener,
+			human_percent(figure_spread(first, FIGURE_GENERATOR_SHARE).median).text,
+			human_percent(figure_spread(first, FIGURE_CPU_SHARE).median).text);
+	if (shared)
+		output_wrapped(
+			out, STYLE_WARN, 2,
+			"The generator and listener '%s' may run on the same CPU%s: pin them "
+			"apart (`cpus = 0` in the listener, taskset -c 1 COMMAND), or they "
+			"take time from each other.",
+			shared->listener, plural((unsigned)shared->generator.shared_cpus));
+}
+
 static void render_notes(struct output *out, const struct groups *all)
 {
 	uint64_t low = UINT64_MAX, high = 0, errors = 0;
-	bool by_bytes = false, shared = false, batches = false, compared = false;
+	bool shared = false, batches = false, compared = false, single = false;
+	bool trips = false, machine = false;
 
 	for (unsigned i = 0; i < all->count; i++) {
-		by_bytes |= all->list[i].by_bytes;
 		compared |= all->list[i].count > 1;
+		single |= all->list[i].count > 1 && isnan(all->list[i].noise);
 		batches |= is_stream(all->list[i].service);
 		for (unsigned j = 0; j < all->list[i].count; j++) {
 			const struct measure *row = all->list[i].rows[j];
@@ -311,17 +534,33 @@ static void render_notes(struct output *out, const struct groups *all)
 			high = MAX(high, row->latency.count);
 			errors += row->errors;
 			shared |= row->listener_count != row->count;
+			trips |= row->generator.result.requests_per_s > 0;
+			machine |= row->machine.total_ns > 0;
 		}
 	}
 	output_wrapped(
 		out, STYLE_DIM, 2,
 		"CPU: user and system time of the listener's threads and of the kernel's that "
-		"work for them.%s",
-		!compared  ? ""
-		: by_bytes ? " vs 1st: CPU/op (CPU/GB where shown: operations differ in size) "
-			     "against the first row of its group; * the lowest."
-			   : " vs 1st: CPU/op against the first row of its group; * the "
-			     "lowest.");
+		"work for them; user %%: its part in user space.");
+	if (compared)
+		output_wrapped(
+			out, STYLE_DIM, 2,
+			"vs 1st: CPU/req, else CPU/op, or CPU/GB where it is shown (operations "
+			"differ in size), against the first row of its group.%s",
+			single ? " One visit each: the noise is unknown, and no winner is "
+				 "marked (--repeat 3)."
+			       : " noise: highest less lowest of a row's own visits; only more "
+				 "than the largest of its group counts, * marks the lowest.");
+	if (trips)
+		output_wrapped(out, STYLE_DIM, 2,
+			       "reqs, trip50, trip99: requests and round trips as the generator "
+			       "counted and timed them; gen %%: its CPU time.");
+	if (machine)
+		output_wrapped(
+			out, STYLE_DIM, 2,
+			"irq, idle, other: of the whole machine, 100 %% a CPU; irq: softirqs "
+			"and interrupts outside of any thread's time, other: what is left "
+			"unattributed.");
 	output_wrapped(
 		out, STYLE_DIM, 2,
 		"Latency: from the request in the worker's hands to the reply in the "
@@ -369,7 +608,7 @@ static void render_idle(struct output *out, const struct measures *m, bool any)
 	free(names);
 }
 
-void compare_render(struct output *out, const struct measures *m)
+void compare_render(struct output *out, const struct measures *m, bool notes)
 {
 	struct table *t = table_new(columns, COLUMN_COUNT);
 	struct groups all;
@@ -385,7 +624,10 @@ void compare_render(struct output *out, const struct measures *m)
 		render_service(out, t, &all, all.list[i].service);
 		putc('\n', out->file);
 	}
-	if (all.count) {
+	for (unsigned i = 0; i < all.count; i++)
+		render_verdict(out, &all.list[i]);
+	render_bottleneck(out, &all);
+	if (all.count && notes) {
 		render_notes(out, &all);
 		render_features(out, &all);
 	}
@@ -394,12 +636,12 @@ void compare_render(struct output *out, const struct measures *m)
 	table_free(t);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON and CSV ---- */
 
 /* What cannot be told is null: a 0 would be read as a measurement. */
-static json_t *ratio_to_json(double value, uint64_t of)
+static json_t *real_or_null(double value)
 {
-	return of ? json_real(value) : json_null();
+	return isnan(value) ? json_null() : json_real(value);
 }
 
 static json_t *quantile_to_json(const struct measure *row, double quantile)
@@ -409,19 +651,93 @@ static json_t *quantile_to_json(const struct measure *row, double quantile)
 	return measure_quantile(row, quantile, &ns) ? json_integer((json_int_t)ns) : json_null();
 }
 
+static const struct {
+	const char *name;
+	double quantile;
+} quantiles[] = { { "p50_ns", 0.5 }, { "p99_ns", 0.99 }, { "p99_9_ns", 0.999 } };
+
 static json_t *derived_to_json(const struct measure *row)
 {
-	uint64_t count = row->listener_count, bytes = row->bytes_in + row->bytes_out;
+	json_t *derived = json_object(), *spread = json_object();
 
-	return json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o}", "operations_per_s",
-			 measure_rate(row), "bytes_per_s", measure_bandwidth(row),
-			 "cpu_ns_per_operation", ratio_to_json(measure_cpu_per_op(row), count),
-			 "cpu_ns_per_byte", ratio_to_json(measure_cpu_per_byte(row), bytes),
-			 "syscalls_per_operation",
-			 ratio_to_json(measure_syscalls_per_op(row), count), "operations_per_turn",
-			 ratio_to_json(measure_ops_per_turn(row), row->turns), "cpu_share",
-			 measure_cpu_share(row), "p50_ns", quantile_to_json(row, 0.5), "p99_ns",
-			 quantile_to_json(row, 0.99), "p99_9_ns", quantile_to_json(row, 0.999));
+	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
+		struct spread s = figure_spread(row, i);
+
+		json_object_set_new(derived, figure_names[i], real_or_null(s.median));
+		if (s.count > 1)
+			json_object_set_new(spread, figure_names[i],
+					    json_pack("[f, f]", s.low, s.high));
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
+		json_object_set_new(derived, quantiles[i].name,
+				    quantile_to_json(row, quantiles[i].quantile));
+	json_object_set_new(derived, "visits", json_integer(MAX(row->visit_count, 1U)));
+	json_object_set_new(derived, "spread", spread);
+	return derived;
+}
+
+/* A field of RFC 4180. */
+static void csv_text(FILE *to, const char *text)
+{
+	if (!strpbrk(text, ",\"\r\n")) {
+		fputs(text, to);
+		return;
+	}
+	putc('"', to);
+	for (; *text; text++) {
+		if (*text == '"')
+			putc('"', to);
+		putc(*text, to);
+	}
+	putc('"', to);
+}
+
+static void csv_number(FILE *to, double value)
+{
+	putc(',', to);
+	if (!isnan(value))
+		fprintf(to, "%.9g", value);
+}
+
+static void csv_row(FILE *to, const struct measure *row)
+{
+	const char *const texts[] = { row->label,   row->listener,  row->engine,
+				      row->service, row->operation, row->generator.name };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
+		if (i)
+			putc(',', to);
+		csv_text(to, texts[i]);
+	}
+	csv_number(to, MAX(row->visit_count, 1U));
+	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
+		struct spread s = figure_spread(row, i);
+
+		csv_number(to, s.median);
+		csv_number(to, s.low);
+		csv_number(to, s.high);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++) {
+		uint64_t ns;
+
+		csv_number(to,
+			   measure_quantile(row, quantiles[i].quantile, &ns) ? (double)ns : NAN);
+	}
+	fputs("\r\n", to);
+}
+
+void compare_csv(struct output *out, const struct measures *m)
+{
+	fputs("label,listener,engine,service,operation,generator,visits", out->file);
+	for (unsigned i = 0; i < FIGURE_COUNT; i++)
+		fprintf(out->file, ",%s,%s_low,%s_high", figure_names[i], figure_names[i],
+			figure_names[i]);
+	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
+		fprintf(out->file, ",%s", quantiles[i].name);
+	fputs("\r\n", out->file);
+	for (unsigned i = 0; i < m->count; i++)
+		csv_row(out->file, m->rows[i]);
+	fflush(out->file);
 }
 
 json_t *compare_to_json(const struct measures *m, const json_t *unavailable)

@@ -15,6 +15,7 @@ enum {
 	CTL_USAGE = 2,       /* also: a file that nbctl was given is no good */
 	CTL_UNREACHABLE = 3, /* the daemon */
 	CTL_RESTART = 4,     /* done only by a restart of the daemon */
+	CTL_WORSE = 5,       /* compare --against found a row that got worse */
 	/* `compare -- COMMAND` exits as COMMAND did, or with these, as env(1) does. */
 	CTL_CANNOT_RUN = 126,
 	CTL_NOT_FOUND = 127,

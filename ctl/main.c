@@ -113,7 +113,8 @@ static int help(const struct command *command)
 	print_options(NULL, global_options, GLOBAL_COUNT);
 	printf("\n`nbctl COMMAND --help` says more and has an example.\n\n"
 	       "Exit status: 0 done, 1 refused by the daemon, 2 usage, 3 daemon unreachable, 4 a "
-	       "restart\nof the daemon is needed; of `compare -- COMMAND` that of COMMAND.\n");
+	       "restart\nof the daemon is needed, 5 `compare --against` found something worse; of "
+	       "`compare -- COMMAND`\nthat of COMMAND.\n");
 	return CTL_DONE;
 }
 

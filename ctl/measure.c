@@ -1,4 +1,4 @@
-/* Rows of `compare`: differences, sums, saving and loading.  See measure.h. */
+/* Rows of `compare`: differences and sums.  measure_file.c saves and loads them.  See measure.h. */
 #include "measure.h"
 
 #include <errno.h>
@@ -18,16 +18,20 @@ static void append(struct measures *m, struct measure *row)
 	m->rows[m->count++] = row;
 }
 
-static struct measure *add_row(struct measures *m)
+struct measure *measures_add(struct measures *m)
 {
 	struct measure *row = calloc(1, sizeof(*row));
 
 	append(m, row);
+	row->generator.name = "";
 	return row;
 }
 
 static void free_row(struct measure *row)
 {
+	for (unsigned i = 0; i < row->visit_count; i++)
+		free_row(row->visits[i]);
+	free(row->visits);
 	json_decref(row->source);
 	free(row);
 }
@@ -107,8 +111,10 @@ static void set_cost(struct measure *row, const json_t *before, const json_t *af
 	row->listener_count = grown(operations_count(before), operations_count(after));
 	row->bytes_in = delta(before, after, "bytes_in");
 	row->bytes_out = delta(before, after, "bytes_out");
-	row->cpu_ns = delta(before, after, "cost.cpu_user_ns") +
-		      delta(before, after, "cost.cpu_system_ns");
+	row->cpu_user_ns = delta(before, after, "cost.cpu_user_ns");
+	row->cpu_system_ns = delta(before, after, "cost.cpu_system_ns");
+	row->cpu_ns = row->cpu_user_ns + row->cpu_system_ns;
+	row->workers = field_uint(after, "workers");
 	row->syscalls =
 		grown(field_sum(before, "cost.syscalls"), field_sum(after, "cost.syscalls"));
 	row->turns = delta(before, after, "cost.turns");
@@ -133,7 +139,7 @@ static void set_operation(struct measure *row, const char *name, const json_t *b
 static struct measure *add_delta(struct measures *m, const json_t *before, json_t *after,
 				 const char *operation)
 {
-	struct measure *row = add_row(m);
+	struct measure *row = measures_add(m);
 
 	set_names(row, after);
 	set_cost(row, before, after);
@@ -300,6 +306,16 @@ void measures_merge_operations(struct measures *m)
 	m->count = kept;
 }
 
+static void add_generator(struct measure_generator *to, const struct measure_generator *from)
+{
+	to->result.requests += from->result.requests;
+	to->result.bytes += from->result.bytes;
+	to->result.errors += from->result.errors;
+	to->wall_ns += from->wall_ns;
+	to->cpu_ns += from->cpu_ns;
+	to->busiest_ns += from->busiest_ns;
+}
+
 static void add_measure(struct measure *to, const struct measure *from)
 {
 	to->interval_ns += from->interval_ns;
@@ -309,9 +325,42 @@ static void add_measure(struct measure *to, const struct measure *from)
 	to->bytes_in += from->bytes_in;
 	to->bytes_out += from->bytes_out;
 	to->cpu_ns += from->cpu_ns;
+	to->cpu_user_ns += from->cpu_user_ns;
+	to->cpu_system_ns += from->cpu_system_ns;
 	to->syscalls += from->syscalls;
 	to->turns += from->turns;
+	to->machine.total_ns += from->machine.total_ns;
+	to->machine.idle_ns += from->machine.idle_ns;
+	to->machine.softirq_ns += from->machine.softirq_ns;
+	add_generator(&to->generator, &from->generator);
 	add_histogram(&to->latency, &from->latency);
+}
+
+static void add_visit(struct measure *row, struct measure *visit)
+{
+	struct measure **visits =
+		reallocarray(row->visits, row->visit_count + 1, sizeof(*row->visits));
+
+	if (!visits)
+		abort();
+	row->visits = visits;
+	row->visits[row->visit_count++] = visit;
+}
+
+/* Takes `visit` over; a single interval becomes the sum of itself first. */
+static void merge_visit(struct measure *row, struct measure *visit)
+{
+	if (row->visit_count == 0) {
+		struct measure *first = malloc(sizeof(*first));
+
+		if (!first)
+			abort();
+		*first = *row;
+		json_incref(first->source);
+		add_visit(row, first);
+	}
+	add_measure(row, visit);
+	add_visit(row, visit);
 }
 
 void measures_merge(struct measures *m)
@@ -324,111 +373,12 @@ void measures_merge(struct measures *m)
 
 		while (j < kept && !same(m->rows[j], row))
 			j++;
-		if (j < kept) {
-			add_measure(m->rows[j], row);
-			free_row(row);
-		} else {
+		if (j < kept)
+			merge_visit(m->rows[j], row);
+		else
 			m->rows[kept++] = row;
-		}
 	}
 	m->count = kept;
-}
-
-/* ---- Files ---- */
-
-static json_t *latency_to_json(const struct histogram_sum *h)
-{
-	json_t *buckets = json_array();
-
-	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-		if (h->buckets[i])
-			json_array_append_new(
-				buckets, json_pack("[I, I]", (json_int_t)histogram_bucket_max(i),
-						   (json_int_t)h->buckets[i]));
-	return json_pack("{s:I, s:I, s:I, s:I, s:o}", "count", (json_int_t)h->count, "sum",
-			 (json_int_t)h->sum, "min", (json_int_t)h->min, "max", (json_int_t)h->max,
-			 "buckets", buckets);
-}
-
-/* The numbers of a row that are saved and loaded. */
-#define NUMBER(name)                                                                               \
-	{                                                                                          \
-#name, offsetof(struct measure, name)                                              \
-	}
-static const struct number {
-	const char *name;
-	size_t offset;
-} numbers[] = {
-	NUMBER(interval_ns),    NUMBER(count),    NUMBER(errors),
-	NUMBER(listener_count), NUMBER(bytes_in), NUMBER(bytes_out),
-	NUMBER(cpu_ns),         NUMBER(syscalls), NUMBER(turns),
-};
-#undef NUMBER
-
-static uint64_t *number_of(const struct measure *row, const struct number *n)
-{
-	return (uint64_t *)(void *)((char *)row + n->offset);
-}
-
-json_t *measure_to_json(const struct measure *row)
-{
-	json_t *saved = json_pack("{s:s, s:s, s:s, s:s, s:s}", "label", row->label, "listener",
-				  row->listener, "engine", row->engine, "service", row->service,
-				  "operation", row->operation);
-
-	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
-		json_object_set_new(saved, numbers[i].name,
-				    json_integer((json_int_t)*number_of(row, &numbers[i])));
-	json_object_set_new(saved, "features",
-			    row->features ? json_deep_copy(row->features) : json_array());
-	json_object_set_new(saved, "stores",
-			    row->stores ? json_deep_copy(row->stores) : json_array());
-	json_object_set_new(saved, "latency_ns", latency_to_json(&row->latency));
-	return saved;
-}
-
-int measures_add_json(struct measures *m, json_t *source)
-{
-	struct measure *row;
-
-	if (!*field_text(source, "listener") || !json_is_integer(field_get(source, "count")))
-		return -EINVAL;
-	row = add_row(m);
-	row->source = json_incref(source);
-	row->label = field_text(source, "label");
-	row->listener = field_text(source, "listener");
-	row->engine = field_text(source, "engine");
-	row->service = field_text(source, "service");
-	row->operation = field_text(source, "operation");
-	row->features = field_get(source, "features");
-	row->stores = field_get(source, "stores");
-	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
-		*number_of(row, &numbers[i]) = field_uint(source, numbers[i].name);
-	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) ? 0 : -EINVAL;
-}
-
-int measures_load(struct measures *m, FILE *from, unsigned *ret_line)
-{
-	unsigned line = 0;
-	char *text = NULL;
-	size_t room = 0;
-	int rc = 0;
-
-	while (rc == 0 && getline(&text, &room, from) >= 0) {
-		json_t *source;
-
-		line++;
-		if (text[strspn(text, " \t\r\n")] == '\0')
-			continue;
-		source = json_loads(text, 0, NULL);
-		rc = measures_add_json(m, source);
-		json_decref(source);
-	}
-	if (rc == 0 && ferror(from))
-		rc = -EIO;
-	free(text);
-	*ret_line = line;
-	return rc;
 }
 
 /* ---- Derived ---- */
@@ -439,6 +389,32 @@ bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_
 		return false;
 	*ret_ns = histogram_quantile(&row->latency, quantile);
 	return true;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)
+{
+	unsigned visits = MAX(row->visit_count, 1U), count = 0;
+	uint64_t *values = calloc(visits, sizeof(*values));
+
+	if (!values)
+		abort();
+	for (unsigned i = 0; i < visits; i++) {
+		const struct measure *visit = row->visit_count ? row->visits[i] : row;
+
+		count += generator_quantile(&visit->generator.result, quantile, &values[count]);
+	}
+	qsort(values, count, sizeof(*values), compare_ns);
+	if (count > 0)
+		*ret_ns = values[count / 2];
+	free(values);
+	return count > 0;
 }
 
 static double ratio(uint64_t a, uint64_t b)

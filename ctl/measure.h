@@ -10,7 +10,22 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "generator.h"
 #include "histogram.h"
+
+/* The load generator of an interval, if a command was run and measured. */
+struct measure_generator {
+	const char *name;               /* "": unknown */
+	struct generator_result result; /* all 0: its output was not understood */
+	uint64_t wall_ns, cpu_ns;       /* of it and its children; wall_ns 0: none was run */
+	uint64_t busiest_ns;            /* CPU time of its busiest thread, as far as seen */
+	uint64_t shared_cpus;           /* CPUs on which both it and the listener may run */
+};
+
+/* The whole machine over the interval, all CPUs together; all 0: unknown. */
+struct measure_machine {
+	uint64_t cpus, total_ns, idle_ns, softirq_ns; /* softirq: with hardware interrupts */
+};
 
 struct measure {
 	const char *label, *listener, *engine, *service, *operation; /* "" when unknown */
@@ -18,8 +33,16 @@ struct measure {
 	uint64_t interval_ns;
 	uint64_t count, errors;  /* of this operation */
 	uint64_t listener_count; /* of all the listener's operations */
+	uint64_t workers;        /* threads that serve; 0: unknown */
 	uint64_t bytes_in, bytes_out, cpu_ns, syscalls, turns;
+	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */
 	struct histogram_sum latency;
+	struct measure_generator generator;
+	struct measure_machine machine;
+	/* Of measures_merge(): the intervals that were summed up here, owned.  visit_count 0: this
+	 * is a single interval. */
+	struct measure **visits;
+	unsigned visit_count;
 	json_t *source; /* owns the texts above, except label when it was passed in */
 };
 
@@ -29,6 +52,9 @@ struct measures {
 };
 
 void measures_free(struct measures *m);
+
+/* An empty row at the end, which m owns. */
+struct measure *measures_add(struct measures *m);
 
 /* What happened between two documents; rows in the order of `after`.  A listener that `before`
  * lacks, or has with another since_ns (a reload replaced it), counts from zero.  `label` is
@@ -58,7 +84,8 @@ void measures_drop_idle(struct measures *m);
 /* Sums the operations of each listener into its first row, whose operation becomes "" then. */
 void measures_merge_operations(struct measures *m);
 
-/* Sums rows of the same label, listener, engine, service and operation into the first of them. */
+/* Sums rows of the same label, listener, engine, service and operation into one, which keeps them
+ * as its visits. */
 void measures_merge(struct measures *m);
 
 /* A saved row; a new reference, and back: 0 or -EINVAL. */
@@ -75,6 +102,10 @@ bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
 /* The share `quantile` of the values is at most *ret_ns; false when they are too few to tell: a
  * percentile needs a value beyond it. */
 bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns);
+
+/* The round trip that `quantile` of the requests took at most, as the generator said: the median of
+ * the visits.  False: it did not. */
+bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns);
 
 /* Per second, per operation and so on; 0 when nothing ran. */
 double measure_rate(const struct measure *row);         /* operations/s */

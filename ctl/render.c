@@ -406,9 +406,75 @@ static void put_hidden(const struct table *t, struct output *out)
 	free(names);
 }
 
+/* ---- Markdown ---- */
+
+static void put_markdown_cell(struct output *out, const char *text)
+{
+	fputs(" ", out->file);
+	for (; text && *text; text++) {
+		if (strchr("|*_`\\", *text))
+			putc('\\', out->file);
+		putc(*text, out->file);
+	}
+	fputs(" |", out->file);
+}
+
+static void put_markdown_row(const struct table *t, struct output *out, const struct cell *cells)
+{
+	putc('|', out->file);
+	for (unsigned j = 0; j < t->column_count; j++)
+		if (t->widths[j])
+			put_markdown_cell(out, cells[j].text);
+	putc('\n', out->file);
+}
+
+static void put_markdown_header(const struct table *t, struct output *out)
+{
+	putc('|', out->file);
+	for (unsigned j = 0; j < t->column_count; j++)
+		if (t->widths[j])
+			fprintf(out->file, " %s%s%s |", t->columns[j].title,
+				t->columns[j].unit ? " " : "",
+				t->columns[j].unit ? t->columns[j].unit : "");
+	fputs("\n|", out->file);
+	for (unsigned j = 0; j < t->column_count; j++)
+		if (t->widths[j])
+			fputs(t->columns[j].left ? " --- |" : " ---: |", out->file);
+	putc('\n', out->file);
+}
+
+/* A heading ends a table there, so each has a header of its own. */
+static void print_markdown(struct table *t, struct output *out)
+{
+	bool begun = false;
+
+	for (unsigned i = 0; i < t->row_count; i++) {
+		const struct row *row = &t->rows[i];
+
+		if (row->heading.text) {
+			fprintf(out->file, "%s**%s**\n", i ? "\n" : "", row->heading.text);
+			begun = false;
+			continue;
+		}
+		if (!begun) {
+			if (i)
+				putc('\n', out->file);
+			put_markdown_header(t, out);
+		}
+		begun = true;
+		put_markdown_row(t, out, row->cells);
+	}
+}
+
 void table_print(struct table *t, struct output *out, unsigned indent, bool header)
 {
 	measure_columns(t);
+	if (out->markdown) {
+		print_markdown(t, out);
+		table_clear(t);
+		fflush(out->file);
+		return;
+	}
 	fit(t, out, indent);
 	if (header)
 		put_header(t, out, indent);

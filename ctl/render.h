@@ -13,8 +13,9 @@ struct output {
 	FILE *file;
 	unsigned width; /* columns; 0: a file, which need not hide any */
 	bool colour;
-	bool json;  /* --json was given */
-	bool terse; /* no line that says which columns had no room */
+	bool json;     /* --json was given */
+	bool markdown; /* tables as Markdown has them */
+	bool terse;    /* no line that says which columns had no room */
 };
 
 /* Colour and width as the terminal, NO_COLOR, TERM and COLUMNS say. */

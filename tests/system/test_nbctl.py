@@ -615,12 +615,109 @@ def test_saved_rows_are_added_up_and_compared_without_a_daemon(daemon, tmp_path)
         for key in ("count", "cpu_ns", "bytes_in", "syscalls", "interval_ns"):
             assert row[key] == sum(s[key] for s in saved if s["listener"] == name)
     text = nbctl(daemon, "compare", "--load", rows, socket=nowhere).stdout
-    assert "echo: 10 conn\n" in text and text.count("x*") == 1
+    assert "echo: 10 conn\n" in text and re.search(r"CPU\s+per\s+request\s+against", text)
     # Named listeners, in the order of the names: the first is the baseline.
     done = nbctl(daemon, "compare", "--load", rows, "echo-io_uring", "echo-epoll", socket=nowhere)
     first = done.stdout.split("echo: 10 conn\n")[1].split()[0]
     assert first == "echo-io_uring"
     assert nbctl(daemon, "compare", "--load", rows, "no-such", socket=nowhere).returncode == 1
+
+
+def test_compare_visits_one_listener_after_the_other(daemon, tmp_path):
+    """In an order that changes from round to round; each visit is a row of the file."""
+    rows = tmp_path / "rows.jsonl"
+    names = ["echo-epoll", "echo-io_uring", "echo-io_uring-poll"]
+    load = [requires("redis-benchmark"), "-p", "{port}", "-h", "{host}", "-t", "set", "-n", "300"]
+    done = nbctl(daemon, "compare", "--save", rows, *names, "--", *load, "--csv")
+    assert done.returncode == 0, done.stderr
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [row["listener"] for row in saved] == [name for name in names for _ in range(3)]
+    for row in saved:
+        assert row["generator"]["name"] == "redis-benchmark"
+        assert row["generator"]["requests"] == 300 and row["generator"]["requests_per_s"] > 0
+        assert row["cpu_user_ns"] + row["cpu_system_ns"] == row["cpu_ns"]
+        assert row["machine"]["total_ns"] > 0
+    assert '"SET"' not in done.stdout  # what is understood is in the rows
+    assert re.search(r"reqs .*CPU/req", done.stdout)
+    loaded = nbctl(daemon, "compare", "--load", rows, "--json")
+    for row in json.loads(loaded.stdout)["rows"]:
+        per_request = row["derived"]["cpu_ns_per_request"]
+        low, high = row["derived"]["spread"]["cpu_ns_per_request"]
+        assert row["derived"]["visits"] == 3 and low <= per_request <= high
+
+
+def test_compare_visits_in_a_new_order_each_round(daemon, tmp_path):
+    log = tmp_path / "log"
+    command = ["sh", "-c", f"echo {{listener}} {{uri}} >>{log}; echo said {{port}}"]
+    done = nbctl(daemon, "compare", "--repeat", "2", "echo-epoll", "echo-io_uring", "--", *command)
+    assert done.returncode == 0, done.stderr
+    visits = [line.split() for line in log.read_text().splitlines()]
+    names = [name for name, _ in visits]
+    assert names == ["echo-epoll", "echo-io_uring", "echo-io_uring", "echo-epoll"]
+    for name, uri in visits:
+        assert uri == f"tcp://127.0.0.1:{daemon.port(name)}/"
+        assert f"{name}: said {daemon.port(name)}\n" in done.stdout  # nobody understands it
+
+
+def test_compare_asks_which_listeners_if_they_differ(start_daemon):
+    daemon = start_daemon(listener("echo") + listener("discard", service="discard"))
+    done = nbctl(daemon, "compare", "--", "true", "{port}")
+    assert done.returncode == 2 and "name those that COMMAND is to visit" in done.stderr
+    done = nbctl(daemon, "compare", "no-such", "--", "true", "{port}")
+    assert done.returncode == 1 and "there is no listener 'no-such'" in done.stderr
+
+
+def test_compare_that_is_interrupted_shows_what_there_is(daemon, tmp_path):
+    """Ctrl-C: the command ends, and nbctl shows the visits before."""
+    second = tmp_path / "second"
+    port = daemon.port("echo-epoll")
+    script = f"""
+import os, signal, socket, sys
+with socket.create_connection(("127.0.0.1", {port})) as s:
+    s.sendall(b"x"); s.recv(1)
+if os.path.exists({str(second)!r}):
+    os.kill(os.getppid(), signal.SIGINT)
+    signal.pause()
+open({str(second)!r}, "w").close()
+"""
+    python = ["/usr/bin/python3", "-c", script, "{port}"]
+    done = nbctl(daemon, "compare", "echo-epoll", "--", *python)
+    assert done.returncode == 128 + 2 and second.exists()
+    assert re.search(r"(?m)^  echo-epoll +epoll ", done.stdout)
+
+
+def test_compare_against_saved_rows_exits_5_when_it_got_worse(daemon, tmp_path):
+    rows, worse = tmp_path / "rows.jsonl", tmp_path / "worse.jsonl"
+    load = redis_benchmark(daemon, "echo-epoll", requests=500)
+    done = nbctl(daemon, "compare", "--quiet", "--repeat", "3", "--save", rows, "--", *load)
+    assert done.returncode == 0, done.stderr
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert len(saved) == 3
+    with worse.open("w") as out:
+        for row in saved:
+            row["cpu_ns"] = 1000 * max(s["cpu_ns"] for s in saved)
+            print(json.dumps(row), file=out)
+    done = nbctl(daemon, "compare", "--load", rows, "--against", rows)
+    assert done.returncode == 0 and "0 of 1 rows worse" in done.stdout
+    done = nbctl(daemon, "compare", "--load", worse, "--against", rows)
+    assert done.returncode == 5 and "worse: echo-epoll echo: cpu_ns_per_" in done.stdout
+
+
+def test_compare_in_other_forms(daemon):
+    with daemon.connect("echo-epoll") as s:
+        echo(s, b"x")
+    load = redis_benchmark(daemon, "echo-epoll", requests=500)
+    done = nbctl(daemon, "compare", "--quiet", "--csv", "--", *load)
+    titles, values = done.stdout.splitlines()
+    row = dict(zip(titles.split(","), values.split(","), strict=True))
+    assert (row["listener"], row["visits"]) == ("echo-epoll", "1")
+    assert float(row["cpu_ns_per_request"]) > 0
+    done = nbctl(daemon, "compare", "--quiet", "--markdown", "--no-notes", "--", *load)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "**echo**" and lines[2].startswith("| listener | engine | reqs /s |")
+    assert lines[4].startswith("| echo-epoll | epoll | ") and "Latency:" not in done.stdout
+    done = nbctl(daemon, "compare", "--csv", "--json")
+    assert done.returncode == 2 and "one of --csv, --markdown and --json" in done.stderr
 
 
 def test_a_file_that_is_no_rows_exits_2_with_its_line(daemon, tmp_path):

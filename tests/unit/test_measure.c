@@ -1,5 +1,6 @@
 /* ctl/measure.c and compare_table.c: intervals out of two documents, sums, files, the table. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "compare_gate.h"
 #include "compare_table.h"
 #include "measure.h"
 #include "util.h"
@@ -46,7 +48,7 @@ static char *rendered(const struct measures *m)
 	size_t bytes;
 
 	out.file = open_memstream(&text, &bytes);
-	compare_render(&out, m);
+	compare_render(&out, m, true);
 	fclose(out.file);
 	return text;
 }
@@ -347,7 +349,7 @@ static void load_names_the_bad_line(void **state)
 	measures_free(&m);
 }
 
-static void table_has_a_baseline_and_marks_the_best(void **state)
+static void table_has_a_baseline(void **state)
 {
 	struct measures m = {};
 	char *text;
@@ -358,9 +360,8 @@ static void table_has_a_baseline_and_marks_the_best(void **state)
 	add_delta(&m, NULL, document("none", "echo", 0, 0, 0, "[]"), "load");
 	text = rendered(&m);
 	assert_non_null(strstr(text, "echo: load\n"));
-	assert_non_null(strstr(text, "1.00x "));
-	assert_non_null(strstr(text, "0.50x*"));
-	assert_null(strstr(text, "1.00x*"));
+	assert_non_null(strstr(text, "1st "));
+	assert_non_null(strstr(text, "0.50x "));
 	assert_non_null(strstr(text, "epoll+sqpoll"));
 	assert_non_null(strstr(text, "100 to 1,000 samples"));
 	assert_non_null(strstr(text, "No operations in the interval: none"));
@@ -385,12 +386,146 @@ static void operations_of_other_sizes_are_compared_by_bytes(void **state)
 	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 1000, 64000, 1, "[]"), "");
 	add_delta(&m, NULL, document("b", "echo", 1000, 65000, 1, "[]"), "");
-	assert_false(compare_by_bytes(m.rows, 2));
+	assert_int_equal(compare_cost(m.rows, 2), FIGURE_CPU_PER_OP);
 	add_delta(&m, NULL, document("c", "echo", 1000, 128000, 1, "[]"), "");
-	assert_true(compare_by_bytes(m.rows, 3));
+	assert_int_equal(compare_cost(m.rows, 3), FIGURE_CPU_PER_BYTE);
 	measures_free(&m);
 	add_delta(&m, NULL, document("d", "discard", 1000, 64000, 1, "[]"), "");
-	assert_true(compare_by_bytes(m.rows, 1));
+	assert_int_equal(compare_cost(m.rows, 1), FIGURE_CPU_PER_BYTE);
+	measures_free(&m);
+}
+
+/* Visits of two listeners of 1000 operations each, with these CPU times per operation in ns. */
+static void add_visits(struct measures *m, const char *listener, unsigned count, const int *cost)
+{
+	for (unsigned i = 0; i < count; i++)
+		add_delta(m, NULL, document(listener, "echo", 1000, 1000, cost[i] * 500, "[]"), "");
+}
+
+static void figures_are_medians_with_their_spread(void **state)
+{
+	static const int cost[] = { 900, 1100, 1000 };
+	struct measures m = {};
+	struct spread s;
+
+	(void)state;
+	add_visits(&m, "a", 3, cost);
+	measures_merge(&m);
+	assert_int_equal(m.count, 1);
+	assert_int_equal(m.rows[0]->visit_count, 3);
+	s = figure_spread(m.rows[0], FIGURE_CPU_PER_OP);
+	assert_float_equal(s.median, 1000, 0.01);
+	assert_float_equal(s.low, 900, 0.01);
+	assert_float_equal(s.high, 1100, 0.01);
+	assert_float_equal(spread_noise(&s), 0.2, 0.0001);
+	s = figure_spread(m.rows[0], FIGURE_CPU_PER_REQUEST);
+	assert_true(isnan(s.median) && s.count == 0);
+	measures_free(&m);
+}
+
+/* The text of a table of a and b, whose visits cost so much. */
+static char *two_listeners(const int *a, const int *b, unsigned visits)
+{
+	struct measures m = {};
+	char *text;
+
+	add_visits(&m, "a", visits, a);
+	add_visits(&m, "b", visits, b);
+	measures_merge(&m);
+	text = rendered(&m);
+	measures_free(&m);
+	return text;
+}
+
+static void a_winner_is_marked_only_beyond_the_noise(void **state)
+{
+	static const int first[] = { 990, 1000, 1010 }, less[] = { 790, 800, 810 };
+	static const int noisy[] = { 900, 800, 1000 };
+	char *text = two_listeners(first, less, 3);
+
+	(void)state;
+	assert_non_null(strstr(text, "20% less*"));
+	assert_non_null(strstr(text, "epoll+sqpoll 20 % less (noise 2.5 %)."));
+	free(text);
+	text = two_listeners(first, noisy, 3);
+	assert_non_null(strstr(text, "within noise"));
+	assert_null(strstr(text, "less*"));
+	assert_null(strstr(text, "1st*"));
+	free(text);
+	text = two_listeners(less, first, 3);
+	assert_non_null(strstr(text, "1st*"));
+	assert_non_null(strstr(text, "25% more"));
+	free(text);
+	/* Of one visit each nobody knows the noise. */
+	text = two_listeners(first, less, 1);
+	assert_non_null(strstr(text, "0.80x"));
+	assert_null(strstr(text, "x*"));
+	assert_non_null(strstr(text, "the noise is unknown"));
+	free(text);
+}
+
+static bool got_worse(const int *before, const int *now, unsigned visits, char **ret_text)
+{
+	struct measures a = {}, b = {};
+	struct output out = { .width = 100 };
+	size_t bytes;
+	bool worse;
+
+	add_visits(&a, "a", visits, before);
+	add_visits(&b, "a", visits, now);
+	measures_merge(&a);
+	measures_merge(&b);
+	out.file = open_memstream(ret_text, &bytes);
+	worse = compare_gate(&out, &a, &b);
+	fclose(out.file);
+	measures_free(&a);
+	measures_free(&b);
+	return worse;
+}
+
+static void the_gate_closes_only_beyond_the_noise(void **state)
+{
+	static const int before[] = { 990, 1000, 1010 }, worse[] = { 1090, 1100, 1110 };
+	static const int noisy[] = { 1000, 1100, 1200 };
+	char *text;
+
+	(void)state;
+	assert_true(got_worse(before, worse, 3, &text));
+	assert_non_null(
+		strstr(text, "worse: a echo: cpu_ns_per_operation up by 10 % (noise 2.0 %)"));
+	free(text);
+	assert_false(got_worse(worse, before, 3, &text));
+	free(text);
+	assert_false(got_worse(before, noisy, 3, &text));
+	free(text);
+	assert_false(got_worse(before, worse, 1, &text));
+	assert_non_null(strstr(text, "could not be judged"));
+	free(text);
+}
+
+static void csv_has_a_field_for_every_title(void **state)
+{
+	static const int cost[] = { 990, 1000, 1010 };
+	struct output out = { 0 };
+	struct measures m = {};
+	unsigned commas[3] = { 0 }, line = 0;
+	char *text;
+	size_t bytes;
+
+	(void)state;
+	add_visits(&m, "a,\"b\"", 3, cost);
+	measures_merge(&m);
+	out.file = open_memstream(&text, &bytes);
+	compare_csv(&out, &m);
+	fclose(out.file);
+	assert_non_null(strstr(text, "\n,\"a,\"\"b\"\"\",epoll,echo,echo,,3,"));
+	for (const char *at = text; *at; at++) {
+		commas[line] += *at == ',';
+		line += *at == '\n';
+	}
+	assert_int_equal(line, 2);
+	assert_int_equal(commas[1], commas[0] + 1); /* the one in the name */
+	free(text);
 	measures_free(&m);
 }
 
@@ -409,9 +544,13 @@ int main(void)
 		cmocka_unit_test(merge_sums_rows_of_one_label_and_listener),
 		cmocka_unit_test(saved_rows_come_back_the_same),
 		cmocka_unit_test(load_names_the_bad_line),
-		cmocka_unit_test(table_has_a_baseline_and_marks_the_best),
+		cmocka_unit_test(table_has_a_baseline),
 		cmocka_unit_test(nothing_ran_is_said),
 		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
+		cmocka_unit_test(figures_are_medians_with_their_spread),
+		cmocka_unit_test(a_winner_is_marked_only_beyond_the_noise),
+		cmocka_unit_test(the_gate_closes_only_beyond_the_noise),
+		cmocka_unit_test(csv_has_a_field_for_every_title),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,298 @@
+/* See child.h. */
+#include "child.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util.h"
+
+enum {
+	CHILD_SAMPLE_MS = 50,   /* how often its threads are looked at */
+	CHILD_TASKS_MAX = 1024, /* threads and processes that are looked at each time */
+};
+
+static volatile sig_atomic_t interrupted, forward;
+
+/* The terminal tells our children as well; who uses kill() means them, too. */
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+	(void)context;
+	interrupted = 1;
+	forward = info->si_code == SI_KERNEL ? 0 : number;
+}
+
+bool child_interrupted(void)
+{
+	return interrupted;
+}
+
+/* ---- Its threads ---- */
+
+struct look {
+	uint64_t busiest_ns;
+	unsigned tasks;
+};
+
+/* Reads a small file of /proc whole; false: the task has ended, or Linux lacks the file. */
+static bool read_small(const char *path, char *text, size_t bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, bytes - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (n < 0)
+		return false;
+	text[n] = '\0';
+	return true;
+}
+
+static void look_at_process(pid_t pid, struct look *look);
+
+/* /proc/PID/task/TID: its CPU time, then the processes that it has started. */
+static void look_at_task(pid_t pid, const char *tid, struct look *look)
+{
+	char path[96], text[4096], *next = text, *end;
+	unsigned long long ns;
+
+	if (look->tasks++ >= CHILD_TASKS_MAX)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/schedstat", (int)pid, tid);
+	if (read_small(path, text, sizeof(text)) && sscanf(text, "%llu", &ns) == 1)
+		look->busiest_ns = MAX(look->busiest_ns, (uint64_t)ns);
+	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/children", (int)pid, tid);
+	if (!read_small(path, text, sizeof(text)))
+		return;
+	for (long child; (child = strtol(next, &end, 10)) > 0 && end != next; next = end)
+		look_at_process((pid_t)child, look);
+}
+
+static void look_at_process(pid_t pid, struct look *look)
+{
+	char path[64];
+	struct dirent *entry;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	tasks = look->tasks < CHILD_TASKS_MAX ? opendir(path) : NULL;
+	while (tasks && (entry = readdir(tasks)))
+		if (entry->d_name[0] != '.')
+			look_at_task(pid, entry->d_name, look);
+	if (tasks)
+		closedir(tasks);
+}
+
+/* ---- Its output ---- */
+
+struct sink {
+	int fd; /* of the pipe; -1: closed, or there is none */
+	bool show;
+	char *text;
+	size_t bytes, room;
+};
+
+static void sink_keep(struct sink *s, const char *data, size_t bytes)
+{
+	bytes = MIN(bytes, CHILD_OUTPUT_MAX - s->bytes);
+	if (s->bytes + bytes + 1 > s->room) {
+		size_t room = 2 * (s->bytes + bytes + 1);
+		char *text = realloc(s->text, room);
+
+		if (!text)
+			abort();
+		s->text = text;
+		s->room = room;
+	}
+	memcpy(s->text + s->bytes, data, bytes);
+	s->bytes += bytes;
+	s->text[s->bytes] = '\0';
+}
+
+static void sink_read(struct sink *s)
+{
+	char data[16384];
+	ssize_t n = read(s->fd, data, sizeof(data));
+
+	if (n < 0 && errno == EINTR)
+		return;
+	if (n <= 0) {
+		close(s->fd);
+		s->fd = -1;
+		return;
+	}
+	sink_keep(s, data, (size_t)n);
+	if (s->show) {
+		fwrite(data, 1, (size_t)n, stdout);
+		fflush(stdout);
+	}
+}
+
+/* ---- Running ---- */
+
+/* Starts argv with the signals as they were for us; its output to these unless they are < 0. */
+static int spawn(char *const *argv, int out, int err, pid_t *ret_pid)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t signals;
+	int error;
+
+	posix_spawn_file_actions_init(&actions);
+	if (out >= 0)
+		posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	if (err >= 0)
+		posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGQUIT);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigdefault(&attributes, &signals);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+	error = posix_spawnp(ret_pid, argv[0], &actions, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return -error;
+}
+
+/* Until it has ended and its pipes are at their end.  A grandchild may hold a pipe open: what
+ * comes after the command's own end is not waited for. */
+static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
+		  uint64_t start_ns)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	bool ended = false;
+
+	while (!ended) {
+		struct pollfd fds[] = { { pidfd, POLLIN, 0 },
+					{ out->fd, POLLIN, 0 },
+					{ err->fd, POLLIN, 0 } };
+		struct look look = { 0 };
+
+		poll(fds, ARRAY_SIZE(fds), CHILD_SAMPLE_MS);
+		ended = pidfd < 0 ? waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOWAIT) == 0
+				  : fds[0].revents != 0;
+		if (fds[1].revents)
+			sink_read(out);
+		if (fds[2].revents)
+			sink_read(err);
+		if (ended)
+			break;
+		if (forward) {
+			kill(pid, forward);
+			forward = 0;
+		}
+		look_at_process(pid, &look);
+		if (look.busiest_ns) /* as if it went on like this to its end */
+			child->busiest_ns = look.busiest_ns;
+		child->wall_ns = clock_ns() - start_ns;
+		sched_getaffinity(pid, sizeof(child->cpus), &child->cpus);
+	}
+	if (pidfd >= 0)
+		close(pidfd);
+}
+
+static void drain(struct sink *s)
+{
+	struct pollfd fd = { s->fd, POLLIN, 0 };
+
+	while (s->fd >= 0 && poll(&fd, 1, 0) > 0)
+		sink_read(s);
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+}
+
+/* A pipe for the child to write to; false: none could be had, and the child has ours. */
+static bool sink_open(struct sink *s, int *ret_write)
+{
+	int fds[2];
+
+	*ret_write = -1;
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return false;
+	s->fd = fds[0];
+	*ret_write = fds[1];
+	return true;
+}
+
+static uint64_t timeval_ns(struct timeval t)
+{
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_usec * NS_PER_US;
+}
+
+static void reap(pid_t pid, struct child *child, uint64_t start_ns)
+{
+	uint64_t seen_ns = child->wall_ns;
+	struct rusage usage = { 0 };
+
+	while (wait4(pid, &child->status, 0, &usage) < 0 && errno == EINTR)
+		;
+	child->wall_ns = clock_ns() - start_ns;
+	child->cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
+	if (seen_ns) /* after the last look it went on as before it */
+		child->busiest_ns = (uint64_t)((double)child->busiest_ns * (double)child->wall_ns /
+					       (double)seen_ns);
+	child->busiest_ns = MIN(child->busiest_ns, child->cpu_ns);
+}
+
+void child_run(char *const *argv, enum child_show show, bool keep, struct child *ret)
+{
+	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO }, old[3];
+	struct sink out = { .fd = -1, .show = show == CHILD_SHOW }, err = { .fd = -1 };
+	bool hold = show == CHILD_SHOW_ON_FAILURE;
+	int out_write = -1, err_write = -1;
+	uint64_t start_ns;
+	pid_t pid;
+
+	*ret = (struct child){ 0 };
+	interrupted = forward = 0;
+	sigaction(SIGINT, &action, &old[0]);
+	sigaction(SIGTERM, &action, &old[1]);
+	sigaction(SIGQUIT, &action, &old[2]);
+	if (hold || keep)
+		sink_open(&out, &out_write);
+	if (hold)
+		sink_open(&err, &err_write);
+	start_ns = clock_ns();
+	ret->status = spawn(argv, out_write, err_write, &pid);
+	if (out_write >= 0)
+		close(out_write);
+	if (err_write >= 0)
+		close(err_write);
+	if (ret->status == 0) {
+		watch(pid, ret, &out, &err, start_ns);
+		reap(pid, ret, start_ns);
+	}
+	drain(&out);
+	drain(&err);
+	if (hold && ret->status > 0) {
+		fwrite(out.text ? out.text : "", 1, out.bytes, stderr);
+		fwrite(err.text ? err.text : "", 1, err.bytes, stderr);
+	}
+	sigaction(SIGINT, &old[0], NULL);
+	sigaction(SIGTERM, &old[1], NULL);
+	sigaction(SIGQUIT, &old[2], NULL);
+	free(err.text);
+	if (keep)
+		ret->output = out.text ? out.text : strdup("");
+	else
+		free(out.text);
+}
+
+void child_free(struct child *child)
+{
+	free(child->output);
+	child->output = NULL;
+}

@@ -1,0 +1,128 @@
+/* See figure.h. */
+#include "figure.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "util.h"
+
+const char *const figure_names[FIGURE_COUNT] = {
+	[FIGURE_REQUEST_RATE] = "requests_per_s",
+	[FIGURE_RATE] = "operations_per_s",
+	[FIGURE_BANDWIDTH] = "bytes_per_s",
+	[FIGURE_CPU_PER_REQUEST] = "cpu_ns_per_request",
+	[FIGURE_CPU_PER_OP] = "cpu_ns_per_operation",
+	[FIGURE_USER_PER_OP] = "cpu_user_ns_per_operation",
+	[FIGURE_SYSTEM_PER_OP] = "cpu_system_ns_per_operation",
+	[FIGURE_CPU_PER_BYTE] = "cpu_ns_per_byte",
+	[FIGURE_SYSCALLS_PER_OP] = "syscalls_per_operation",
+	[FIGURE_OPS_PER_TURN] = "operations_per_turn",
+	[FIGURE_CPU_SHARE] = "cpu_share",
+	[FIGURE_GENERATOR_SHARE] = "generator_busiest_share",
+	[FIGURE_GENERATOR_CPU] = "generator_cpu_share",
+	[FIGURE_SOFTIRQ] = "machine_softirq_share",
+	[FIGURE_IDLE] = "machine_idle_share",
+	[FIGURE_OTHER] = "machine_other_share",
+};
+
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
+/* Parts of all CPUs, in CPUs. */
+static double machine_share(const struct measure *row, double part_ns)
+{
+	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);
+}
+
+/* What the machine did for nobody whom we know: other programs, and softirqs outside of them. */
+static double other_ns(const struct measure *row)
+{
+	const struct measure_machine *m = &row->machine;
+	double known = (double)m->idle_ns + (double)m->softirq_ns + (double)row->cpu_ns +
+		       (double)row->generator.cpu_ns;
+
+	return (double)m->total_ns > known ? (double)m->total_ns - known : 0;
+}
+
+double figure_value(const struct measure *row, enum figure figure)
+{
+	const struct measure_generator *g = &row->generator;
+	double seconds = (double)row->interval_ns / NS_PER_S, ops = (double)row->listener_count;
+	double bytes = (double)row->bytes_in + (double)row->bytes_out, cpu = (double)row->cpu_ns;
+	bool parts = row->cpu_user_ns || row->cpu_system_ns;
+
+	switch (figure) {
+	case FIGURE_REQUEST_RATE:
+		return g->result.requests_per_s > 0 ? g->result.requests_per_s : NAN;
+	case FIGURE_RATE:
+		return ratio((double)row->count, seconds);
+	case FIGURE_BANDWIDTH:
+		return ratio(bytes, seconds);
+	case FIGURE_CPU_PER_REQUEST:
+		return ratio(cpu, g->result.requests);
+	case FIGURE_CPU_PER_OP:
+		return ratio(cpu, ops);
+	case FIGURE_USER_PER_OP:
+		return parts ? ratio((double)row->cpu_user_ns, ops) : NAN;
+	case FIGURE_SYSTEM_PER_OP:
+		return parts ? ratio((double)row->cpu_system_ns, ops) : NAN;
+	case FIGURE_CPU_PER_BYTE:
+		return ratio(cpu, bytes);
+	case FIGURE_SYSCALLS_PER_OP:
+		return ratio((double)row->syscalls, ops);
+	case FIGURE_OPS_PER_TURN:
+		return ratio(ops, (double)row->turns);
+	case FIGURE_CPU_SHARE:
+		return ratio(cpu, (double)row->interval_ns);
+	case FIGURE_GENERATOR_SHARE:
+		return g->busiest_ns ? ratio((double)g->busiest_ns, (double)g->wall_ns) : NAN;
+	case FIGURE_GENERATOR_CPU:
+		return ratio((double)g->cpu_ns, (double)g->wall_ns);
+	case FIGURE_SOFTIRQ:
+		return machine_share(row, (double)row->machine.softirq_ns);
+	case FIGURE_IDLE:
+		return machine_share(row, (double)row->machine.idle_ns);
+	case FIGURE_OTHER:
+		return g->wall_ns ? machine_share(row, other_ns(row)) : NAN;
+	case FIGURE_COUNT:
+		break;
+	}
+	return NAN;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct spread figure_spread(const struct measure *row, enum figure figure)
+{
+	unsigned visits = MAX(row->visit_count, 1U), count = 0;
+	double *values = calloc(visits, sizeof(*values));
+	struct spread s = { NAN, NAN, NAN, 0 };
+
+	if (!values)
+		abort();
+	for (unsigned i = 0; i < visits; i++) {
+		double value = figure_value(row->visit_count ? row->visits[i] : row, figure);
+
+		if (!isnan(value))
+			values[count++] = value;
+	}
+	if (count > 0) {
+		qsort(values, count, sizeof(*values), compare_doubles);
+		s = (struct spread){ (values[(count - 1) / 2] + values[count / 2]) / 2, values[0],
+				     values[count - 1], count };
+	}
+	free(values);
+	return s;
+}
+
+double spread_noise(const struct spread *s)
+{
+	return s->count > 1 ? ratio(s->high - s->low, s->median) : NAN;
+}

@@ -1,0 +1,40 @@
+/* The figures that compare shows of a row, by name: each a number with its spread over the visits.
+ * One table for the terminal, JSON, CSV and the report. */
+#pragma once
+#include <stdbool.h>
+
+#include "measure.h"
+
+enum figure {
+	FIGURE_REQUEST_RATE,    /* requests/s, as the generator counted them */
+	FIGURE_RATE,            /* operations/s */
+	FIGURE_BANDWIDTH,       /* bytes/s, in and out */
+	FIGURE_CPU_PER_REQUEST, /* ns, of the server */
+	FIGURE_CPU_PER_OP,      /* ns */
+	FIGURE_USER_PER_OP,     /* ns, the part in user space */
+	FIGURE_SYSTEM_PER_OP,   /* ns, the part in the kernel */
+	FIGURE_CPU_PER_BYTE,    /* ns, which is s per GB */
+	FIGURE_SYSCALLS_PER_OP,
+	FIGURE_OPS_PER_TURN,
+	FIGURE_CPU_SHARE,       /* of the listener; 1: one CPU all the time */
+	FIGURE_GENERATOR_SHARE, /* of the generator's busiest thread; 1: one CPU all the time */
+	FIGURE_GENERATOR_CPU,   /* of the whole generator; 1: one CPU all the time */
+	FIGURE_SOFTIRQ,         /* softirqs and interrupts of the whole machine; 1: one CPU */
+	FIGURE_IDLE,            /* of the whole machine; 1: one CPU idle all the time */
+	FIGURE_OTHER,           /* busy and neither of the four above; 1: one CPU */
+	FIGURE_COUNT
+};
+extern const char *const figure_names[FIGURE_COUNT]; /* of JSON and CSV, with the unit */
+
+/* NaN: cannot be told. */
+double figure_value(const struct measure *row, enum figure figure);
+
+/* Over the visits of a row. */
+struct spread {
+	double median, low, high; /* NaN: cannot be told */
+	unsigned count;           /* visits that told it */
+};
+struct spread figure_spread(const struct measure *row, enum figure figure);
+
+/* (high - low) / median; NaN with less than two visits. */
+double spread_noise(const struct spread *s);

@@ -1,0 +1,165 @@
+/* Saved rows of `compare`: one JSON object a line.  See measure.h. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "field.h"
+#include "measure.h"
+#include "util.h"
+
+static json_t *latency_to_json(const struct histogram_sum *h)
+{
+	json_t *buckets = json_array();
+
+	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+		if (h->buckets[i])
+			json_array_append_new(
+				buckets, json_pack("[I, I]", (json_int_t)histogram_bucket_max(i),
+						   (json_int_t)h->buckets[i]));
+	return json_pack("{s:I, s:I, s:I, s:I, s:o}", "count", (json_int_t)h->count, "sum",
+			 (json_int_t)h->sum, "min", (json_int_t)h->min, "max", (json_int_t)h->max,
+			 "buckets", buckets);
+}
+
+/* The numbers of a row that are saved and loaded. */
+#define NUMBER(name)                                                                               \
+	{                                                                                          \
+#name, offsetof(struct measure, name)                                              \
+	}
+static const struct number {
+	const char *name;
+	size_t offset;
+} numbers[] = {
+	NUMBER(interval_ns), NUMBER(count),         NUMBER(errors),    NUMBER(listener_count),
+	NUMBER(workers),     NUMBER(bytes_in),      NUMBER(bytes_out), NUMBER(cpu_ns),
+	NUMBER(cpu_user_ns), NUMBER(cpu_system_ns), NUMBER(syscalls),  NUMBER(turns),
+};
+#undef NUMBER
+
+static uint64_t *number_of(const struct measure *row, const struct number *n)
+{
+	return (uint64_t *)(void *)((char *)row + n->offset);
+}
+
+static json_t *generator_to_json(const struct measure_generator *g)
+{
+	const struct generator_result *r = &g->result;
+	json_t *quantiles = json_array();
+
+	for (unsigned i = 0; i < r->quantile_count; i++)
+		json_array_append_new(quantiles, json_pack("[f, I]", r->quantiles[i].quantile,
+							   (json_int_t)r->quantiles[i].ns));
+	return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:I}", "name", g->name,
+			 "requests", r->requests, "requests_per_s", r->requests_per_s, "bytes",
+			 r->bytes, "bytes_per_s", r->bytes_per_s, "errors", r->errors, "latency_ns",
+			 quantiles, "wall_ns", (json_int_t)g->wall_ns, "cpu_ns",
+			 (json_int_t)g->cpu_ns, "busiest_ns", (json_int_t)g->busiest_ns,
+			 "shared_cpus", (json_int_t)g->shared_cpus);
+}
+
+static void generator_from_json(struct measure_generator *g, const json_t *json)
+{
+	struct generator_result *r = &g->result;
+	json_t *quantiles = field_get(json, "latency_ns"), *pair;
+	size_t i;
+
+	g->name = field_text(json, "name");
+	g->wall_ns = field_uint(json, "wall_ns");
+	g->cpu_ns = field_uint(json, "cpu_ns");
+	g->busiest_ns = field_uint(json, "busiest_ns");
+	g->shared_cpus = field_uint(json, "shared_cpus");
+	r->requests = json_number_value(field_get(json, "requests"));
+	r->requests_per_s = json_number_value(field_get(json, "requests_per_s"));
+	r->bytes = json_number_value(field_get(json, "bytes"));
+	r->bytes_per_s = json_number_value(field_get(json, "bytes_per_s"));
+	r->errors = json_number_value(field_get(json, "errors"));
+	json_array_foreach(quantiles, i, pair)
+		if (r->quantile_count < GENERATOR_QUANTILES_MAX)
+			r->quantiles[r->quantile_count++] = (struct generator_quantile){
+				json_number_value(json_array_get(pair, 0)),
+				field_uint(json_array_get(pair, 1), ""),
+			};
+}
+
+static json_t *machine_to_json(const struct measure_machine *m)
+{
+	return json_pack("{s:I, s:I, s:I, s:I}", "cpus", (json_int_t)m->cpus, "total_ns",
+			 (json_int_t)m->total_ns, "idle_ns", (json_int_t)m->idle_ns, "softirq_ns",
+			 (json_int_t)m->softirq_ns);
+}
+
+static void machine_from_json(struct measure_machine *m, const json_t *json)
+{
+	m->cpus = field_uint(json, "cpus");
+	m->total_ns = field_uint(json, "total_ns");
+	m->idle_ns = field_uint(json, "idle_ns");
+	m->softirq_ns = field_uint(json, "softirq_ns");
+}
+
+json_t *measure_to_json(const struct measure *row)
+{
+	json_t *saved = json_pack("{s:s, s:s, s:s, s:s, s:s}", "label", row->label, "listener",
+				  row->listener, "engine", row->engine, "service", row->service,
+				  "operation", row->operation);
+
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
+		json_object_set_new(saved, numbers[i].name,
+				    json_integer((json_int_t)*number_of(row, &numbers[i])));
+	json_object_set_new(saved, "features",
+			    row->features ? json_deep_copy(row->features) : json_array());
+	json_object_set_new(saved, "stores",
+			    row->stores ? json_deep_copy(row->stores) : json_array());
+	json_object_set_new(saved, "latency_ns", latency_to_json(&row->latency));
+	if (row->generator.wall_ns)
+		json_object_set_new(saved, "generator", generator_to_json(&row->generator));
+	if (row->machine.total_ns)
+		json_object_set_new(saved, "machine", machine_to_json(&row->machine));
+	return saved;
+}
+
+int measures_add_json(struct measures *m, json_t *source)
+{
+	struct measure *row;
+
+	if (!*field_text(source, "listener") || !json_is_integer(field_get(source, "count")))
+		return -EINVAL;
+	row = measures_add(m);
+	row->source = json_incref(source);
+	row->label = field_text(source, "label");
+	row->listener = field_text(source, "listener");
+	row->engine = field_text(source, "engine");
+	row->service = field_text(source, "service");
+	row->operation = field_text(source, "operation");
+	row->features = field_get(source, "features");
+	row->stores = field_get(source, "stores");
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
+		*number_of(row, &numbers[i]) = field_uint(source, numbers[i].name);
+	generator_from_json(&row->generator, field_get(source, "generator"));
+	machine_from_json(&row->machine, field_get(source, "machine"));
+	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) ? 0 : -EINVAL;
+}
+
+int measures_load(struct measures *m, FILE *from, unsigned *ret_line)
+{
+	unsigned line = 0;
+	char *text = NULL;
+	size_t room = 0;
+	int rc = 0;
+
+	while (rc == 0 && getline(&text, &room, from) >= 0) {
+		json_t *source;
+
+		line++;
+		if (text[strspn(text, " \t\r\n")] == '\0')
+			continue;
+		source = json_loads(text, 0, NULL);
+		rc = measures_add_json(m, source);
+		json_decref(source);
+	}
+	if (rc == 0 && ferror(from))
+		rc = -EIO;
+	free(text);
+	*ret_line = line;
+	return rc;
+}

@@ -1,0 +1,395 @@
+/* See visits.h. */
+#include "visits.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "field.h"
+#include "host.h"
+#include "util.h"
+
+/* ---- Listeners to visit ---- */
+
+struct target {
+	const char *listener, *service; /* borrowed from the status document */
+	char *host, *port, *uri;        /* "": it has none */
+};
+
+static const char *const placeholders[] = { "{host}", "{port}", "{uri}", "{listener}" };
+
+static const char *target_value(const struct target *t, unsigned placeholder)
+{
+	const char *const values[] = { t->host, t->port, t->uri, t->listener };
+
+	return values[placeholder];
+}
+
+bool visits_wanted(char *const *argv)
+{
+	for (; *argv; argv++)
+		for (unsigned i = 0; i < ARRAY_SIZE(placeholders); i++)
+			if (strstr(*argv, placeholders[i]))
+				return true;
+	return false;
+}
+
+static char *must(char *text)
+{
+	if (!text)
+		abort();
+	return text;
+}
+
+static char *format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static char *format(const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		abort();
+	va_end(arguments);
+	return text;
+}
+
+/* How generators name a service in a URI; "tcp" for those that have no name. */
+static const char *scheme_of(const char *service)
+{
+	return !strcmp(service, "nbd") || !strcmp(service, "http") ? service : "tcp";
+}
+
+/* `127.0.0.1:7008`, `[::1]:7008`, `unix:/path`; a wildcard is reached on this host. */
+static void target_set_address(struct target *t, const char *address)
+{
+	const char *colon = strrchr(address, ':'), *scheme = scheme_of(t->service);
+	int bytes = (int)(colon ? colon - address : 0);
+
+	if (!strncmp(address, "unix:", 5)) {
+		t->host = must(strdup(address + 5));
+		t->port = must(strdup(""));
+		t->uri = format("%s+unix:///?socket=%s", scheme, t->host);
+		return;
+	}
+	t->host = format("%.*s", bytes, address);
+	t->port = must(strdup(colon ? colon + 1 : ""));
+	if (!strcmp(t->host, "0.0.0.0") || !strcmp(t->host, "[::]")) {
+		bool is_ipv4 = t->host[0] == '0';
+
+		free(t->host);
+		t->host = must(strdup(is_ipv4 ? "127.0.0.1" : "[::1]"));
+	}
+	t->uri = format("%s://%s:%s/", scheme, t->host, t->port);
+	if (t->host[0] == '[') { /* only a URI needs the brackets */
+		t->host[strlen(t->host) - 1] = '\0';
+		memmove(t->host, t->host + 1, strlen(t->host));
+	}
+}
+
+struct targets {
+	json_t *status;
+	struct target *list;
+	unsigned count;
+};
+
+static void targets_free(struct targets *t)
+{
+	for (unsigned i = 0; i < t->count; i++) {
+		free(t->list[i].host);
+		free(t->list[i].port);
+		free(t->list[i].uri);
+	}
+	free(t->list);
+	json_decref(t->status);
+}
+
+static void targets_add(struct targets *t, const json_t *listener)
+{
+	struct target *new;
+
+	t->list = reallocarray(t->list, t->count + 1, sizeof(*t->list));
+	if (!t->list)
+		abort();
+	new = &t->list[t->count++];
+	*new = (struct target){ .listener = field_text(listener, "name"),
+				.service = field_text(listener, "service") };
+	target_set_address(new,
+			   field_text(json_array_get(field_get(listener, "addresses"), 0), ""));
+}
+
+static bool is_serving(const json_t *listener)
+{
+	return !strcmp(field_text(listener, "state"), "serving");
+}
+
+static int targets_name(struct ctl *ctl, struct targets *t)
+{
+	for (unsigned i = 0; i < ctl->word_count; i++) {
+		const json_t *listener = field_named(t->status, "listeners", ctl->words[i]);
+
+		if (!listener) {
+			ctl_warn("there is no listener '%s'", ctl->words[i]);
+			return CTL_REFUSED;
+		}
+		if (!is_serving(listener)) {
+			ctl_warn("listener '%s' is %s: nothing can visit it", ctl->words[i],
+				 field_text(listener, "state"));
+			return CTL_REFUSED;
+		}
+		targets_add(t, listener);
+	}
+	return CTL_DONE;
+}
+
+/* All that serve, if one command can fit them all. */
+static int targets_all(struct targets *t)
+{
+	json_t *listener;
+	size_t i;
+
+	json_array_foreach(field_get(t->status, "listeners"), i, listener)
+		if (is_serving(listener) && strcmp(field_text(listener, "transport"), "rdma") != 0)
+			targets_add(t, listener);
+	for (unsigned j = 1; j < t->count; j++)
+		if (strcmp(t->list[j].service, t->list[0].service) != 0) {
+			ctl_warn(
+				"which listeners?  They serve different things (%s: %s, %s: %s): name "
+				"those that COMMAND is to visit",
+				t->list[0].listener, t->list[0].service, t->list[j].listener,
+				t->list[j].service);
+			return CTL_USAGE;
+		}
+	if (t->count == 0) {
+		ctl_warn("no listener serves: nothing to visit");
+		return CTL_REFUSED;
+	}
+	return CTL_DONE;
+}
+
+/* ---- The command ---- */
+
+/* The word with its placeholders filled in; NULL: the listener has no such thing, *ret_missing. */
+static char *fill_word(const char *word, const struct target *t, const char **ret_missing)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		abort();
+	while (*word) {
+		unsigned i = 0;
+
+		while (i < ARRAY_SIZE(placeholders) &&
+		       strncmp(word, placeholders[i], strlen(placeholders[i])) != 0)
+			i++;
+		if (i == ARRAY_SIZE(placeholders)) {
+			putc(*word++, to);
+			continue;
+		}
+		if (!*target_value(t, i))
+			*ret_missing = placeholders[i];
+		fputs(target_value(t, i), to);
+		word += strlen(placeholders[i]);
+	}
+	fclose(to);
+	return text;
+}
+
+static void free_words(char **words)
+{
+	for (char **word = words; *word; word++)
+		free(*word);
+	free(words);
+}
+
+/* NULL, told: the listener lacks what the command asks for. */
+static char **fill_words(char *const *argv, const struct target *t)
+{
+	const char *missing = NULL;
+	unsigned count = 0;
+	char **words;
+
+	while (argv[count])
+		count++;
+	words = calloc(count + 1, sizeof(*words));
+	if (!words)
+		abort();
+	for (unsigned i = 0; i < count; i++)
+		words[i] = fill_word(argv[i], t, &missing);
+	if (!missing)
+		return words;
+	ctl_warn("listener '%s' has no %s: its address is a Unix socket", t->listener, missing);
+	free_words(words);
+	return NULL;
+}
+
+/* ---- One visit ---- */
+
+void visits_set_generator(struct measure *row, char *const *argv, const struct child *child)
+{
+	struct measure_generator *g = &row->generator;
+	const char *name = generator_name(argv);
+
+	*g = (struct measure_generator){ .name = name ? name : "",
+					 .wall_ns = child->wall_ns,
+					 .cpu_ns = child->cpu_ns,
+					 .busiest_ns = child->busiest_ns };
+	if (child->output)
+		generator_parse(argv, child->output, &g->result);
+}
+
+struct visit {
+	struct ctl *ctl;
+	const struct visits_options *options;
+	struct measures *measures;
+	unsigned round, rounds;
+	pid_t pid; /* the daemon's */
+};
+
+static void progress(const struct visit *v, const struct target *t)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r\033[Kround %u of %u: %s ...", v->round + 1, v->rounds,
+			t->listener);
+}
+
+static void progress_end(void)
+{
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+}
+
+static uint64_t shared_cpus(const struct visit *v, const char *listener, const cpu_set_t *child)
+{
+	cpu_set_t cpus;
+
+	host_listener_cpus(v->pid, listener, &cpus);
+	CPU_AND(&cpus, &cpus, child);
+	return (uint64_t)CPU_COUNT(&cpus);
+}
+
+/* The rows of one listener, from documents before and after. */
+static int visit_rows(struct visit *v, const json_t *before, const json_t *after,
+		      const struct measure_machine *machine, char *const *argv,
+		      const struct child *child)
+{
+	struct measures *m = v->measures;
+	unsigned first = m->count;
+	uint64_t interval_ns;
+
+	if (measures_interval(before, after, &interval_ns) < 0) {
+		ctl_warn("the daemon was restarted during the run: nothing to compare");
+		return CTL_REFUSED;
+	}
+	measures_delta(m, before, after, interval_ns, v->options->label ? v->options->label : "");
+	for (unsigned i = first; i < m->count; i++) {
+		visits_set_generator(m->rows[i], argv, child);
+		m->rows[i]->generator.shared_cpus =
+			shared_cpus(v, m->rows[i]->listener, &child->cpus);
+		m->rows[i]->machine = *machine;
+	}
+	return CTL_DONE;
+}
+
+static int visit(struct visit *v, const struct target *t, char **argv, int *ret_status)
+{
+	struct measure_machine cpu_before, cpu_after;
+	json_t *before, *after;
+	struct child child;
+	int rc;
+
+	rc = ctl_call(v->ctl, "GetStats", json_pack("{s:[s]}", "listeners", t->listener), &before);
+	if (rc != CTL_DONE)
+		return rc;
+	host_cpu(&cpu_before);
+	child_run(argv, CHILD_SHOW_ON_FAILURE, true, &child);
+	host_cpu(&cpu_after);
+	*ret_status = child.status;
+	if (child.status == 0) {
+		rc = ctl_call(v->ctl, "GetStats", json_pack("{s:[s]}", "listeners", t->listener),
+			      &after);
+		if (rc == CTL_DONE) {
+			struct measure_machine machine = host_cpu_delta(&cpu_before, &cpu_after);
+
+			rc = visit_rows(v, before, after, &machine, argv, &child);
+			json_decref(after);
+		}
+		if (!generator_name(argv) && child.output[0] && !v->options->quiet &&
+		    !v->ctl->out.json) {
+			progress_end();
+			printf("%s: ", t->listener);
+			fputs(child.output, stdout);
+		}
+	}
+	child_free(&child);
+	json_decref(before);
+	return rc;
+}
+
+/* Forwards, backwards, and each time it begins with another one. */
+static unsigned order(unsigned round, unsigned index, unsigned count)
+{
+	unsigned place = round % 2 ? count - 1 - index : index;
+
+	return (place + round / 2) % count;
+}
+
+static int run_rounds(struct visit *v, const struct targets *t, char *const *argv, int *ret_status)
+{
+	int rc = CTL_DONE;
+
+	for (v->round = 0; v->round < v->rounds; v->round++)
+		for (unsigned i = 0; i < t->count; i++) {
+			const struct target *target = &t->list[order(v->round, i, t->count)];
+			char **words = fill_words(argv, target);
+			int status = 0;
+
+			if (!words)
+				return CTL_USAGE;
+			progress(v, target);
+			rc = visit(v, target, words, &status);
+			free_words(words);
+			if (status != 0 && *ret_status == 0)
+				*ret_status = status;
+			if (rc != CTL_DONE || status != 0 || child_interrupted()) {
+				progress_end();
+				return rc;
+			}
+		}
+	progress_end();
+	return rc;
+}
+
+/* Rows came in the order of the visits; the listeners' order is the user's. */
+static void sort_rows(struct measures *m, const struct targets *t)
+{
+	json_t *names = json_array();
+
+	for (unsigned i = 0; i < t->count; i++)
+		json_array_append_new(names, json_string(t->list[i].listener));
+	measures_select(m, names);
+	json_decref(names);
+}
+
+int visits_run(struct ctl *ctl, const struct visits_options *options, struct measures *m,
+	       int *ret_status)
+{
+	struct visit v = { ctl, options, m, 0, options->repeat, 0 };
+	struct targets targets = { 0 };
+	int rc = ctl_call(ctl, "GetStatus", NULL, &targets.status);
+
+	if (rc != CTL_DONE)
+		return rc;
+	v.pid = (pid_t)field_uint(targets.status, "pid");
+	rc = ctl->word_count ? targets_name(ctl, &targets) : targets_all(&targets);
+	if (rc == CTL_DONE) {
+		rc = run_rounds(&v, &targets, ctl->rest, ret_status);
+		sort_rows(m, &targets);
+	}
+	targets_free(&targets);
+	return rc;
+}
