@@ -35,8 +35,8 @@ OPT      ?= -O2
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wconversion \
 	    -Wno-sign-conversion $(if $(WERROR),-Werror)
 CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing -D_GNU_SOURCE -DNB_STATS=$(STATS) \
-	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(WARNINGS) -MMD -MP -pthread $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
-LDFLAGS_ALL = -pthread $(SANITIZE_FLAGS) $(LDFLAGS)
+	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(WARNINGS) -MMD -MP -pthread $(HARDEN_FLAGS) $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
+LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
 		  -fno-sanitize-recover=all)
 # gcc warns of fences, which TSan does not model: ours are between a worker and the kernel.
@@ -45,6 +45,14 @@ SANITIZE_FLAGS += -Wno-tsan
 endif
 ifeq ($(filter-out deps help clean uninstall,$(or $(MAKECMDGOALS),all)),)
 else
+# Hardening, where this compiler has it for this machine; `make lint-hardening` looks at the result.
+# The sanitizers watch the same calls that _FORTIFY_SOURCE replaces.
+accepts = $(shell for flag in $(1); do $(CC) -Werror $$flag -S -x c -o - /dev/null >/dev/null 2>&1 && echo $$flag; done)
+HARDEN_FLAGS := -fPIE -ffile-prefix-map=$(CURDIR)=. -fstack-protector-strong \
+		$(call accepts,-fstack-clash-protection -fcf-protection -mbranch-protection=standard)
+ifeq ($(SANITIZE)$(filter -O0,$(OPT) $(CFLAGS))$(findstring _FORTIFY_SOURCE,$(CFLAGS)),)
+HARDEN_FLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+endif
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) $(CTL_PACKAGES) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) $(if $(RDMA_FOUND),$(RDMA_PACKAGES)) 2>/dev/null)
 CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)

@@ -21,10 +21,11 @@ $(BUILD)/lint/%.tidy: %.c $(HEADERS) .clang-tidy
 		$(PKG_CFLAGS) $(INC) >$@.log 2>&1 || { grep -v 'warnings generated' $@.log; exit 1; }
 	@touch $@
 
-.PHONY: lint lint-run lint-c lint-cppcheck lint-format lint-man lint-unit lint-scripts
-lint: ## static checks of sources, scripts, man pages and the unit
+.PHONY: lint lint-run lint-c lint-cppcheck lint-format lint-man lint-unit lint-scripts lint-hardening
+lint: ## static checks of sources, scripts, man pages, the unit and the programs
 	@tools/deps.sh build test lint
 	$(AGAIN) lint-format lint-scripts lint-man lint-unit
+	$(AGAIN) $(JOBS) lint-hardening
 	$(AGAIN) $(JOBS) -k lint-c lint-cppcheck
 	@echo 'lint: clean'
 
@@ -79,3 +80,14 @@ lint-unit: all
 		said=$$(systemd-analyze security --offline=true --threshold=15 --no-pager $$unit) || \
 			{ echo "$$said"; exit 1; }; echo "$$said" | tail -n 1; \
 	done
+
+# What is made of the same sources in another folder is the same to the byte.
+ELSEWHERE = $(abspath $(BUILD)/lint/elsewhere)
+lint-hardening: all
+	$(call say,CHECK,hardening)
+	$(Q)tools/check_hardening.sh $(BUILD)/nbserved $(BUILD)/nbctl
+	$(Q)rm -rf $(ELSEWHERE) && mkdir -p $(ELSEWHERE) && \
+		cp -r --parents Makefile daemon ctl tools $(wildcard tests/*.mk tests/*/*.mk) $(ELSEWHERE)
+	$(AGAIN) -s -C $(ELSEWHERE) BUILD=build all >/dev/null
+	$(Q)for program in nbserved nbctl; do \
+		cmp $(BUILD)/$$program $(ELSEWHERE)/build/$$program || exit 1; done

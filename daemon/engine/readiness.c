@@ -123,18 +123,24 @@ __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool t
 	return READINESS_ENDED;
 }
 
+__attribute__((noinline)) static enum readiness recv_much(struct conn *c, bool to_eagain)
+{
+	size_t room = c->worker->pool.chunk_size;
+	ssize_t n = recv_wide(c, &room);
+
+	return recv_more(c, to_eagain, n, room);
+}
+
 enum readiness readiness_recv(struct conn *c, bool to_eagain)
 {
 	size_t room = c->worker->pool.chunk_size;
 	ssize_t n;
 
-	if (unlikely(c->flags & CONN_WIDE)) {
-		n = recv_wide(c, &room);
-	} else {
-		n = recv_one(c);
-		if (likely(n > 0 && (size_t)n < room && !to_eagain))
-			return READINESS_DRAINED;
-	}
+	if (unlikely(c->flags & CONN_WIDE))
+		return recv_much(c, to_eagain);
+	n = recv_one(c);
+	if (likely(n > 0 && (size_t)n < room && !to_eagain))
+		return READINESS_DRAINED;
 	return recv_more(c, to_eagain, n, room);
 }
 
@@ -151,7 +157,7 @@ __attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_b
 	return n < 0 ? -errno : n;
 }
 
-/* A send of `bytes` took n (-errno); sends what is left. */
+/* A send of `bytes`, perhaps none yet, took n (-errno); sends what is left. */
 __attribute__((noinline)) static bool send_more(struct conn *c, ssize_t n, size_t bytes)
 {
 	for (;;) {
@@ -177,17 +183,14 @@ bool readiness_send(struct conn *c)
 	size_t bytes = v->len;
 	ssize_t n;
 
-	if (unlikely(v->next)) {
-		n = send_many(c, &bytes);
-	} else {
-		stat_add(c->worker->stats.sys_send, 1);
-		n = send_now(c->fd, v->data, bytes);
-		if (likely(n == (ssize_t)bytes)) {
-			conn_sent(c, &c->tx, bytes, 0);
-			return true;
-		}
-	}
-	return send_more(c, n, bytes);
+	if (unlikely(v->next))
+		return send_more(c, 0, 0);
+	stat_add(c->worker->stats.sys_send, 1);
+	n = send_now(c->fd, v->data, bytes);
+	if (unlikely(n != (ssize_t)bytes))
+		return send_more(c, n, bytes);
+	conn_sent(c, &c->tx, bytes, 0);
+	return true;
 }
 
 bool readiness_accept(struct acceptor *a)
