@@ -85,11 +85,18 @@ static const struct method *find_method(const char *name)
 	return m;
 }
 
+static int refusal_code(const char *name)
+{
+	return strcmp(name, "RestartNeeded") ? CTL_REFUSED : CTL_RESTART;
+}
+
 static int refused(struct ctl *ctl, const char *method, const char *error, const json_t *parameters)
 {
 	const char *message = field_text(parameters, "message");
 	const char *dot = strrchr(error, '.'), *name = dot ? dot + 1 : error;
 
+	if (ctl->quiet && field_get(parameters, "errors"))
+		return refusal_code(name);
 	if (ctl->out.json) {
 		json_t *document =
 			json_pack("{s:s, s:O}", "error", error, "parameters", parameters);
@@ -112,7 +119,7 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 	else
 		ctl_warn("%s: %s", method, error);
 	warn_errors(parameters);
-	return strcmp(name, "RestartNeeded") ? CTL_REFUSED : CTL_RESTART;
+	return refusal_code(name);
 }
 
 /* Connects and sends; on failure takes care of the message. */

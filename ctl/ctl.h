@@ -50,6 +50,7 @@ struct ctl {
 	const struct command *command;
 	const char *socket;
 	struct output out;
+	bool quiet; /* prints no refusal that lists errors: the daemon logs those */
 	/* By index in command->options: NULL when not given, "" for a flag and for a bare --name of
 	 * OPTION_OPTIONAL. */
 	const char *values[COMMAND_OPTIONS_MAX];

@@ -6,7 +6,7 @@
 #include "field.h"
 #include "parse.h"
 
-enum { VALUE_DRY_RUN, VALUE_CONFIRM };
+enum { VALUE_DRY_RUN, VALUE_CONFIRM, VALUE_QUIET };
 enum { CONFIRM_MAX_S = 86400 };
 
 static void print_changes(struct output *out, const json_t *reply)
@@ -39,6 +39,12 @@ static void render_reload(struct output *out, const json_t *reply)
 	render_confirm(out, reply);
 }
 
+static void render_nothing(struct output *out, const json_t *reply)
+{
+	(void)out;
+	(void)reply;
+}
+
 static int run_reload(struct ctl *ctl)
 {
 	bool dry_run = ctl->values[VALUE_DRY_RUN];
@@ -55,7 +61,11 @@ static int run_reload(struct ctl *ctl)
 		json_object_set_new(parameters, "confirm_timeout_s",
 				    json_integer((json_int_t)seconds));
 	}
-	return ctl_show(ctl, "Reload", parameters, dry_run ? render_dry_run : render_reload);
+	ctl->quiet = ctl->values[VALUE_QUIET];
+	return ctl_show(ctl, "Reload", parameters,
+			ctl->quiet ? render_nothing
+			: dry_run  ? render_dry_run
+				   : render_reload);
 }
 
 const struct command command_reload = {
@@ -69,6 +79,8 @@ const struct command command_reload = {
 		[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "only say what would change" },
 		[VALUE_CONFIRM] = { "confirm", OPTION_VALUE, "SECONDS",
 				    "undo it, unless `nbctl confirm` follows in time" },
+		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL,
+				  "print nothing that the daemon's log says" },
 	},
 	.run = run_reload,
 };

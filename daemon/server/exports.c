@@ -182,8 +182,16 @@ struct server_export *export_get(struct server *s, const char *name, struct reas
 
 	if (!x->error && export_ref(x) == 0)
 		return x;
-	reason_set(reason, x->error, "export '%s': %s", name, x->reason.text);
+	reason_set(reason, x->error, "export '%s' is unavailable", name);
 	return NULL;
+}
+
+bool exports_are_there(struct server *s, const struct listener_config *config)
+{
+	for (unsigned i = 0; i < config->export_count; i++)
+		if (export_find(s, config->exports[i].name)->error)
+			return false;
+	return true;
 }
 
 /* ---- Without a listener ---- */

@@ -60,9 +60,14 @@ int exports_renew(struct server *s, const struct config *config, const struct co
 void exports_retire(struct server_export **list, unsigned count, struct server_export *const *kept,
 		    unsigned kept_count);
 
-/* For listeners: a reference to the open export of that name, or NULL with the reason. */
+/* For listeners: a reference to the open export of that name, or NULL with the reason,
+ * which names the export: why it is not open is the export's own reason. */
 struct server_export *export_get(struct server *s, const char *name, struct reason *reason);
 void export_put(struct server_export *x);
+
+/* Could all that a listener serves be opened?  Why not was said of the export: that the listener
+ * cannot be served without it is no second error. */
+bool exports_are_there(struct server *s, const struct listener_config *config);
 
 /* Its state, and the reason if that is not OK: "" or what reason holds. */
 enum export_state export_state(const struct server_export *x, struct reason *reason);

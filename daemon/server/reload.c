@@ -139,14 +139,15 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 		struct listener *l = find_kept(n, lc);
 		struct reason reason = { "" };
 
-		if (!l && listener_prepare(n->server, lc, n->going, &l, &reason) < 0) {
+		if (l || listener_prepare(n->server, lc, n->going, &l, &reason) == 0) {
+			n->listeners[n->listener_count++] = l;
+			continue;
+		}
+		good = false;
+		if (exports_are_there(n->server, lc))
 			json_array_append_new(
 				errors, json_sprintf("%s:%u: [listener %s]: %s", lc->section.file,
 						     lc->section.line, lc->name, reason.text));
-			good = false;
-		} else {
-			n->listeners[n->listener_count++] = l;
-		}
 	}
 	return good;
 }

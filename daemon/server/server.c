@@ -42,13 +42,14 @@ static int server_prepare(struct server *s)
 		struct reason reason = { "" };
 		int rc = listener_prepare(s, lc, NULL, &s->listeners[s->listener_count], &reason);
 
-		if (rc < 0) {
+		if (rc == 0) {
+			s->listener_count++;
+			continue;
+		}
+		result = rc;
+		if (exports_are_there(s, lc))
 			log_write(LOG_ERR, lc->name, "listener '%s' (%s:%u): %s", lc->name,
 				  lc->section.file, lc->section.line, reason.text);
-			result = rc;
-		} else {
-			s->listener_count++;
-		}
 	}
 	exports_release(s);
 	return result;

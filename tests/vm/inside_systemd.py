@@ -331,8 +331,10 @@ def reload():
             clients.wait_served()
             facts["stored"].append(stored())
             EXTRA.write_text("[listener new]\nadress = 127.0.0.1:7070\n")
-            pid = main_pid()
+            pid, bad = main_pid(), cursor()
             facts["bad"] = run("systemctl", "reload", UNIT)
+            must("journalctl", "--sync")
+            facts["bad_said"] = said_since(bad)
             facts["bad_status"], facts["same"] = status(), main_pid() == pid
             facts["old"], facts["nbctl"] = echo(7070), run("nbctl", "status")
             clients.wait_served()

@@ -183,6 +183,8 @@ def test_a_bad_reload_fails_and_changes_nothing(step):
     assert "the last reload failed" in reload["bad_status"]
     assert "generation 2" in reload["bad_status"]
     assert reload["same"] is True and reload["old"] is True
+    for once in ("got 'adress'", "nothing was changed"):
+        assert sum(once in line for line in reload["bad_said"]) == 1, reload["bad_said"]
     assert "adress" in reload["nbctl"]["out"], reload["nbctl"]
 
 
