@@ -32,7 +32,7 @@ void nbd_commands_free(struct conn *c)
 	struct nbd_conn *n = nbd_of(c);
 
 	for (unsigned i = 0; i < n->used; i++)
-		bufq_drop(&c->worker->pool, &n->commands[i].data, n->commands[i].data.bytes);
+		nbd_part_drop(&n->commands[i]);
 	free(n->commands);
 }
 
@@ -61,7 +61,7 @@ void nbd_command_put(struct nbd_command *d)
 {
 	struct nbd_conn *n = nbd_of(d->conn);
 
-	bufq_drop(&d->conn->worker->pool, &d->data, d->data.bytes);
+	nbd_part_drop(d);
 	if (n->alone == d)
 		n->alone = NULL;
 	n->busy--;
@@ -118,31 +118,58 @@ void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 	io_submit(&d->io);
 }
 
+/* Without its last bytes: a block of the store may be more than a chunk. */
+static void part_cut(struct nbd_command *d, size_t bytes)
+{
+	struct pool *p = &d->conn->worker->pool;
+	struct bufq all = d->data;
+
+	if (likely(bytes == 0))
+		return;
+	d->data = (struct bufq){ 0 };
+	bufq_take(p, &d->data, &all, all.bytes - bytes);
+	bufq_drop(p, &all, bytes);
+}
+
 void nbd_part_room(struct nbd_command *d, size_t head, uint64_t bytes)
 {
 	struct worker *w = d->conn->worker;
 	struct pool *p = &w->pool;
 	size_t align = MAX(d->io.mount->export->align, NBD_ALIGN);
-	struct view *v = bytes ? conn_room(w, head, bytes, align) : NULL;
+	size_t skip = (head + align - 1) & ~(align - 1);
+	struct view *v;
 
+	if (bytes > 0 && skip >= p->chunk_size) {
+		d->header = conn_room(w, 0, head, 1);
+		bytes = d->header ? bytes : 0;
+		head = skip = 0;
+	}
+	v = bytes > 0 ? conn_room(w, head, bytes, align) : NULL;
 	if (v)
 		bufq_push(&d->data, v);
 	while (d->data.bytes < bytes && d->data.views < IO_IOV_MAX) {
 		struct chunk *k = chunk_get(p);
-		size_t skip = (head + align - 1) & ~(align - 1);
 		size_t n = MIN(p->chunk_size - skip, bytes - d->data.bytes);
 
 		if (!k)
 			break;
 		bufq_push(&d->data, view_new(p, k, k->base + skip, (uint32_t)n));
 		chunk_put(p, k); /* the view keeps it */
-		head = 0;
+		skip = 0;
 	}
+	part_cut(d, d->data.bytes & (d->io.mount->export->align - 1));
+	if (d->data.bytes == 0)
+		nbd_part_drop(d);
 }
 
 void nbd_part_drop(struct nbd_command *d)
 {
-	bufq_drop(&d->conn->worker->pool, &d->data, d->data.bytes);
+	struct pool *p = &d->conn->worker->pool;
+
+	bufq_drop(p, &d->data, d->data.bytes);
+	if (d->header)
+		view_free(p, d->header);
+	d->header = NULL;
 }
 
 void nbd_part_iov(struct nbd_command *d)

@@ -20,8 +20,9 @@ bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text);
 void nbd_command_stall(struct nbd_command *d);
 void nbd_part_drop(struct nbd_command *d);
 void nbd_part_iov(struct nbd_command *d);
-/* Memory for `bytes`, behind room for `head` of them, as much as there is: a small part shares a
- * chunk with others, a large one has chunks of its own. */
+/* Memory for `bytes`, behind room for `head` of them or with it in d->header, as much as there is
+ * in blocks of the store: a small part shares a chunk with others, a large one has chunks of its
+ * own. Without memory nothing is held. */
 void nbd_part_room(struct nbd_command *d, size_t head, uint64_t bytes);
 void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes);
 

@@ -43,6 +43,7 @@ struct nbd_command {
 	struct nbd_request request;
 	uint64_t done_bytes; /* of the parts before */
 	struct bufq data;    /* memory of this part */
+	struct view *header; /* of its reply, where there is no room before data; NULL: there is */
 	uint64_t start_ns;   /* when the request was complete, if it is timed, else 0 */
 	int result;          /* of the part, 0 or -errno */
 	uint32_t refusal;    /* the request cannot be carried out: enum nbd_error */

@@ -43,7 +43,7 @@ void nbd_read_start(struct nbd_command *d)
 		nbd_command_stall(d);
 		return;
 	}
-	nbd_part_room(d, NBD_CHUNK_MAX, read_share(c, left));
+	nbd_part_room(d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX, read_share(c, left));
 	if (d->data.bytes == 0) {
 		conn_starved(c);
 		nbd_command_stall(d);
@@ -76,14 +76,14 @@ static bool data_is_zero(const struct bufq *data)
 }
 
 /* Sends a header, and the part behind it or, of a hole, not: in the memory that nbd_part_room()
- * left before the data. */
+ * left for it. */
 static void read_send(struct nbd_command *d, bool hole, bool last)
 {
 	struct conn *c = d->conn;
 	enum nbd_mode mode = nbd_of(c)->terms.mode;
 	uint64_t offset = d->one_header ? d->request.offset : d->io.offset;
 	uint32_t length = (uint32_t)(d->one_header ? d->request.length : d->io.length);
-	struct view *v = d->data.head;
+	struct view *v = d->header ? d->header : d->data.head;
 	uint8_t header[NBD_CHUNK_MAX];
 	size_t bytes;
 
@@ -91,14 +91,20 @@ static void read_send(struct nbd_command *d, bool hole, bool last)
 		bytes = nbd_build_hole(header, mode, &d->request, offset, length, last);
 	else
 		bytes = nbd_build_data(header, mode, &d->request, offset, length, last);
-	v->data -= bytes;
-	v->len += (uint32_t)bytes;
-	d->data.bytes += bytes;
+	if (v == d->header) {
+		v->len = (uint32_t)bytes;
+		bufq_push(&c->tx, v);
+		d->header = NULL;
+	} else {
+		v->data -= bytes;
+		v->len += (uint32_t)bytes;
+		d->data.bytes += bytes;
+	}
 	memcpy(v->data, header, bytes);
-	if (hole)
-		bufq_take(&c->worker->pool, &c->tx, &d->data, bytes);
-	else
+	if (!hole)
 		bufq_splice(&c->tx, &d->data);
+	else if (v == d->data.head)
+		bufq_take(&c->worker->pool, &c->tx, &d->data, bytes);
 	nbd_part_drop(d);
 }
 

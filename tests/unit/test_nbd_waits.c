@@ -25,13 +25,18 @@ static const uint8_t go[GO] = "\0\0\0\3"
 			      "\0\0\0\0\0";
 
 /* One whose cookie is `type`. */
-static void ask(struct service_case *t, uint8_t type)
+static void ask_for(struct service_case *t, uint8_t type, uint32_t bytes)
 {
 	const uint8_t request[REQUEST] = {
-		0x25, 0x60, 0x95, 0x13, [7] = type, [15] = type, [26] = CHUNK >> 8
+		0x25, 0x60, 0x95, 0x13, [7] = type, [15] = type, [26] = (uint8_t)(bytes >> 8)
 	};
 
 	case_input(t, request, sizeof(request), sizeof(request));
+}
+
+static void ask(struct service_case *t, uint8_t type)
+{
+	ask_for(t, type, CHUNK);
 }
 
 struct late {
@@ -41,12 +46,13 @@ struct late {
 	struct service_case *t;
 };
 
-static void late_start(struct late *l)
+static void late_start_with(struct late *l, uint32_t chunks, uint32_t align)
 {
 	l->options = (struct export_options){ .size = SIZE, .queue_depth = 4 };
-	l->export =
-		(struct export){ .name = "late", .options = &l->options, .size = SIZE, .align = 1 };
-	l->t = case_new(&service_nbd, 16, CHUNK);
+	l->export = (struct export){
+		.name = "late", .options = &l->options, .size = SIZE, .align = align
+	};
+	l->t = case_new(&service_nbd, chunks, CHUNK);
 	l->mount = (struct mount){ .export = &l->export,
 				   .store = &store_late,
 				   .worker = &l->t->worker };
@@ -54,6 +60,11 @@ static void late_start(struct late *l)
 	l->t->worker.mount_count = 1;
 	submitted_count = 0;
 	case_input(l->t, go, sizeof(go), sizeof(go));
+}
+
+static void late_start(struct late *l)
+{
+	late_start_with(l, 16, 1);
 }
 
 static void late_finish(struct late *l, unsigned i)
@@ -124,11 +135,66 @@ static void nobody_is_late_with_input_that_is_paused(void **state)
 	case_free(l.t);
 }
 
+/* Whoever waits for memory runs again. */
+static void feed(struct late *l)
+{
+	l->t->worker.starved = NULL;
+	l->t->conn->flags &= ~(uint32_t)CONN_STARVED;
+	conn_ready(l->t->conn);
+	case_turns(l->t);
+}
+
+/* The header has no room before data that fills chunks whole, and data is taken by blocks. */
+static void aligned_reads_hold_what_they_need_and_no_chunk_more(void **state)
+{
+	(void)state;
+	for (uint32_t align = CHUNK; align <= 2 * CHUNK; align *= 2) {
+		struct chunk *taken[12];
+		struct late l;
+		struct pool *p;
+		unsigned count = 0;
+		size_t before;
+
+		late_start_with(&l, ARRAY_SIZE(taken), align);
+		p = &l.t->worker.pool;
+		chunk_put(p, l.t->worker.scratch);
+		l.t->worker.scratch = NULL;
+		while (p->free_count > 0)
+			taken[count++] = chunk_get(p);
+		chunk_put(p, taken[0]); /* for the request */
+		ask_for(l.t, NBD_CMD_READ, align);
+		for (unsigned i = 0; i < 3; i++)
+			feed(&l);
+		assert_int_equal(submitted_count, 0);
+		assert_int_equal(p->free_count + (l.t->worker.scratch != NULL), 1);
+		while (count > 1)
+			chunk_put(p, taken[--count]);
+		feed(&l);
+		assert_int_equal(submitted_count, 1);
+		assert_int_equal(submitted[0]->iov_count, align / CHUNK);
+		assert_int_equal(submitted[0]->length, align);
+		for (unsigned i = 0; i < submitted[0]->iov_count; i++) {
+			assert_int_equal(submitted[0]->iov[i].iov_len, CHUNK);
+			assert_int_equal((uintptr_t)submitted[0]->iov[i].iov_base % CHUNK, 0);
+			memset(submitted[0]->iov[i].iov_base, 'd', CHUNK);
+		}
+		before = l.t->out_bytes;
+		late_finish(&l, 0);
+		assert_int_equal(l.t->out_bytes - before, REPLY + align);
+		assert_int_equal(l.t->out[before + REPLY - 1], NBD_CMD_READ);
+		for (size_t at = before + REPLY; at < l.t->out_bytes; at++)
+			assert_int_equal(l.t->out[at], 'd');
+		assert_true(p->free_count >= p->chunk_count - 1); /* and what is written into */
+		case_free(l.t);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_answer_without_memory_holds_up_none_that_has_it),
 		cmocka_unit_test(nobody_is_late_with_input_that_is_paused),
+		cmocka_unit_test(aligned_reads_hold_what_they_need_and_no_chunk_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
