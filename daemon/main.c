@@ -105,20 +105,25 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 	return 0;
 }
 
+/* Frees them. */
+static void print_errors(struct config_errors *errors)
+{
+	for (unsigned i = 0; i < errors->count && i < CONFIG_ERRORS_MAX; i++)
+		log_error("%s", errors->text[i]);
+	if (errors->count > CONFIG_ERRORS_MAX)
+		log_error("and %u more error%s", errors->count - CONFIG_ERRORS_MAX,
+			  plural(errors->count - CONFIG_ERRORS_MAX));
+	config_errors_free(errors);
+}
+
 /* The configuration, or NULL with every error printed. */
 static struct config *load(const char *path)
 {
 	struct config_errors errors = { 0 };
 	struct config *config = NULL;
 
-	if (config_load(path, &config, &errors) < 0) {
-		for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
-			log_error("%s", errors.text[i]);
-		if (errors.count > CONFIG_ERRORS_MAX)
-			log_error("and %u more error%s", errors.count - CONFIG_ERRORS_MAX,
-				  plural(errors.count - CONFIG_ERRORS_MAX));
-	}
-	config_errors_free(&errors);
+	config_load(path, &config, &errors);
+	print_errors(&errors);
 	return config;
 }
 
@@ -133,9 +138,17 @@ static int dump_json(const struct config *config)
 	return 0;
 }
 
-/* Good, and what will be unavailable all the same. */
-static void check(const char *path, const struct config *config)
+/* Good, and what will be unavailable all the same; or what only the files tell.  0 or -EINVAL. */
+static int check(const char *path, struct config *config)
 {
+	struct config_errors errors = { 0 };
+	unsigned wrong;
+
+	config_check_paths(config, &errors);
+	wrong = errors.count;
+	print_errors(&errors);
+	if (wrong)
+		return -EINVAL;
 	printf("%s: good, %u listener%s, %u export%s\n", path, config->listener_count,
 	       plural(config->listener_count), config->export_count, plural(config->export_count));
 	for (unsigned i = 0; i < config->listener_count; i++) {
@@ -145,6 +158,7 @@ static void check(const char *path, const struct config *config)
 			printf("%s:%u: [listener %s]: unavailable here: %s\n", l->section.file,
 			       l->section.line, l->name, config_absent(l));
 	}
+	return 0;
 }
 
 /* ---- Serving ---- */
@@ -260,7 +274,7 @@ int main(int argc, char **argv)
 	case ACTION_SERVE:
 		return serve(path, config) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	case ACTION_CHECK:
-		check(path, config);
+		rc = check(path, config);
 		break;
 	case ACTION_DUMP:
 		config_dump(config, stdout);

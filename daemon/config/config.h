@@ -115,6 +115,10 @@ int config_load(const char *path, struct config **ret_config, struct config_erro
 int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
 		     struct config_errors *errors);
 
+/* Adds what is wrong with the files of a good configuration's exports, as far as stat() tells:
+ * opens nothing.  May wait for a file system.  `errors` must be empty. */
+void config_check_paths(struct config *config, struct config_errors *errors);
+
 /* Why no build like this one can serve the listener; NULL: a host could. */
 const char *config_absent(const struct listener_config *l);
 

@@ -154,6 +154,20 @@ def test_what_needs_the_other_transport_says_so(check, keys, mend):
     assert f"(it needs `{mend}`)" in errors[0]
 
 
+def test_what_is_no_file_is_no_export(check, tmp_path):
+    (tmp_path / "file").write_bytes(b"x")
+    os.mkfifo(tmp_path / "fifo")
+    kinds = {tmp_path: "a directory", tmp_path / "fifo": "a FIFO", "/dev/null": "a character device"}
+    for path, kind in kinds.items():
+        status, errors = check(f"[export x]\nsize = 1M\npath = {path}\n")
+        assert status == 1
+        assert errors == [
+            f"3: [export x] path: expected a regular file or a block device, got '{path}' ({kind})"
+        ]
+    for path in (tmp_path / "file", tmp_path / "not-yet", "/dev/null/x"):
+        assert check(f"[export x]\npath = {path}\n")[0] == 0
+
+
 @pytest.mark.parametrize(
     "keys", ["path = relative\n", "store = memry\nsize = 1M\n", "path = /x\ncreate = yes\nsize = 5 MB\n"]
 )

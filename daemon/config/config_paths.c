@@ -1,0 +1,48 @@
+/* What the file system says of the paths in a configuration.  Not for the daemon's main thread: a
+ * file system whose server is gone may keep stat() waiting for ever. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config_keys.h"
+#include "config_report.h"
+#include "util.h"
+
+static const char *kind_of(mode_t mode)
+{
+	static const struct {
+		mode_t format;
+		const char *name;
+	} kinds[] = {
+		{ S_IFDIR, "a directory" },
+		{ S_IFCHR, "a character device" },
+		{ S_IFIFO, "a FIFO" },
+		{ S_IFSOCK, "a socket" },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++)
+		if ((mode & S_IFMT) == kinds[i].format)
+			return kinds[i].name;
+	return NULL;
+}
+
+/* One that is not there may be made later, or be on another host. */
+static void check_path(struct config_report *r, struct export_config *e)
+{
+	char section[CONFIG_SECTION_TEXT_MAX];
+	struct stat st;
+
+	if (!e->options.path[0] || stat(e->options.path, &st) < 0 || !kind_of(st.st_mode))
+		return;
+	config_report(r, *config_key_origin(config_key_find(CONFIG_EXPORT, "path"), e),
+		      config_section_text(CONFIG_EXPORT, e, section), "path",
+		      "expected a regular file or a block device, got '%s' (%s)", e->options.path,
+		      kind_of(st.st_mode));
+}
+
+void config_check_paths(struct config *config, struct config_errors *errors)
+{
+	struct config_report r = { .config = config, .errors = errors };
+
+	for (unsigned i = 0; i < config->export_count; i++)
+		check_path(&r, &config->exports[i]);
+}
