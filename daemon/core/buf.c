@@ -19,6 +19,7 @@ int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size)
 		.chunk_count = chunk_count,
 		.chunk_size = chunk_size,
 		.keep = chunk_count / 4,
+		.floor = chunk_count / 4 + chunk_count / 8,
 	};
 	p->slab = mmap(NULL, (size_t)chunk_count * chunk_size, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -34,6 +34,7 @@ struct pool {
 	uint32_t free_count;
 	uint32_t chunk_size, chunk_count;
 	uint32_t keep;      /* chunks that engines leave to the services: a quarter */
+	uint32_t floor;     /* chunks that a receive leaves without asking conn_may_receive() */
 	struct view *views; /* free list */
 	struct chunk *chunks;
 	uint8_t *slab; /* chunk_count * chunk_size bytes, page aligned: registered once */

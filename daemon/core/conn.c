@@ -117,7 +117,6 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
 	c->opened_ns = c->active_ns = clock_ns();
-	c->relief_out = UINT64_MAX;
 	conn_link(c);
 	worker_conn_opened(w);
 	conn_log(c, "accepted");
@@ -187,6 +186,7 @@ void conn_close(struct conn *c, enum conn_end end)
 		return;
 	c->flags |= CONN_CLOSING;
 	c->end = (uint8_t)end;
+	conn_drop_grant(c);
 	c->worker->engine->close(c);
 	conn_ready(c);
 }
@@ -234,6 +234,7 @@ void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t le
 void conn_eof(struct conn *c)
 {
 	c->flags |= CONN_EOF;
+	conn_drop_grant(c);
 	conn_ready(c);
 }
 
@@ -339,33 +340,6 @@ bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes)
 	return true;
 }
 
-static void conn_starve(struct conn *c, uint32_t flags)
-{
-	struct worker *w = c->worker;
-
-	if (c->flags & CONN_STARVED)
-		return;
-	stat_add(w->stats.starved, 1);
-	c->flags |= CONN_STARVED | flags;
-	c->starved_next = w->starved;
-	w->starved = c;
-}
-
-void conn_starved(struct conn *c)
-{
-	struct worker *w = c->worker;
-
-	w->starved_free = MIN(w->starved_free, w->pool.free_count);
-	conn_starve(c, 0);
-	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* it waits for more than that, now */
-}
-
-void conn_starved_input(struct conn *c)
-{
-	conn_starve(c, CONN_NO_INPUT);
-	conn_relieve(c);
-}
-
 /* Input of a stream that is copied rather than left where it is. */
 static bool conn_holds_little(const struct conn *c)
 {
@@ -394,7 +368,8 @@ void conn_relieve(struct conn *c)
 
 	if (c->rx.bytes == 0)
 		return;
-	if (conn_holds_little(c) && c->rx.head->chunk != w->scratch)
+	if (c->rx.bytes <= w->pool.chunk_size / 4 && c->rx.head->chunk->refs == 1 &&
+	    !w->engine->messages)
 		conn_gather(c);
 	conn_ready(c);
 }
@@ -417,6 +392,7 @@ __attribute__((noinline)) static void conn_pause(struct conn *c)
 		return;
 	stat_add(c->worker->stats.throttled, 1);
 	c->flags |= CONN_RECV_OFF;
+	conn_drop_grant(c);
 	c->worker->engine->recv(c, false);
 }
 

@@ -30,7 +30,8 @@ enum conn_flags {
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX,
 	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
 	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
-	CONN_ENGINE = 1 << 10,  /* this bit and all above belong to the engine */
+	CONN_GRANTED = 1 << 10, /* has waited: its next receive may take a chunk before others */
+	CONN_ENGINE = 1 << 11,  /* this bit and all above belong to the engine */
 };
 
 enum conn_end {
@@ -67,11 +68,14 @@ struct conn {
 	uint64_t deadline_ns; /* the service's: see conn_set_deadline(); 0: none is to come */
 	uint64_t owed_bytes;  /* conn_await_input(): bytes_in at which the time starts anew */
 	uint64_t id;
-	uint64_t relief_out; /* bytes_out when worker_relieve() looked; UINT64_MAX: none waited */
+	uint64_t relief_out;      /* bytes_out when worker_relieve() looked */
 	struct conn *next, *prev; /* all of the worker's */
 	struct conn *starved_next;
-	void *ticket; /* the owner's, from admit() */
+	uint64_t place;    /* in the order of those who wait for the pool; 0: it never has */
+	uint64_t place_in; /* bytes_in when it took that place */
+	void *ticket;      /* the owner's, from admit() */
 	uint8_t op_index, end;
+	uint8_t stalled; /* looks of worker_relieve() since which the peer has taken nothing */
 };
 
 /* Called by engines and services. */
@@ -177,6 +181,25 @@ void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
+/* Has it output that its peer has not taken?  Then its peer's reading, not the pool, is what it
+ * waits for: where chunks are short it comes after those who have none. */
+static inline bool conn_owes(const struct conn *c)
+{
+	return c->tx.bytes + c->sending.bytes > 0;
+}
+
+/* May a readiness engine take a chunk to receive into?  Uses up the grant of who has waited. */
+bool conn_claim(struct conn *c);
+static inline bool conn_may_receive(struct conn *c)
+{
+	const struct pool *p = &c->worker->pool;
+
+	return likely(p->free_count > p->floor) || conn_claim(c);
+}
+
+/* It will not receive now: others may have what was granted to it. */
+void conn_drop_grant(struct conn *c);
+
 /* Did a service say so, and must wait?  Who only lacks chunks to receive into need not. */
 static inline bool conn_is_starved(const struct conn *c)
 {
@@ -185,7 +208,7 @@ static inline bool conn_is_starved(const struct conn *c)
 
 void conn_starved(struct conn *c);       /* a service: run me again when the pool has chunks */
 void conn_starved_input(struct conn *c); /* an engine: there was no chunk to receive into */
-/* Others wait for chunks: c gives back what it can.  A few bytes of input share a chunk from now
+/* Others wait for chunks: c gives back what it can.  Little input shares a chunk from now
  * on, and its service, run with what there is, may need no more of it. */
 void conn_relieve(struct conn *c);
 void conn_close(struct conn *c, enum conn_end end);

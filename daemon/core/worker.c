@@ -89,8 +89,6 @@ void worker_scan(struct worker *w, uint64_t now)
 		if (ns && (!next || ns < next))
 			next = ns;
 	}
-	if (w->starved && (!next || w->relief_ns < next))
-		next = w->relief_ns;
 	if (next)
 		next = MAX(next, now + NS_PER_MS);
 	if (w->draining && w->conns && (!next || next > now + WORKER_QUIET_NS / 10))
@@ -114,86 +112,6 @@ static void worker_run_ready(struct worker *w)
 		conn_run(c);
 		c = next;
 	}
-}
-
-/* Is there what c waits for?  A chunk to receive into, which the kernel may hold already; or more
- * to write into than the `free` that were not enough. */
-static bool worker_can_feed(const struct worker *w, const struct conn *c, uint32_t free)
-{
-	const struct pool *p = &w->pool;
-
-	if (c->flags & CONN_CLOSING)
-		return true;
-	if (c->flags & CONN_NO_INPUT)
-		return p->free_count > p->keep || w->pool_lent > 0;
-	return p->free_count > free;
-}
-
-static void worker_feed_starved(struct worker *w)
-{
-	struct conn *c = w->starved;
-	uint32_t free = w->starved_free;
-
-	w->starved = NULL;
-	while (c) {
-		struct conn *next = c->starved_next;
-
-		if (worker_can_feed(w, c, free)) {
-			c->flags &= ~(uint32_t)(CONN_STARVED | CONN_NO_INPUT);
-			c->flags |= CONN_FED;
-			if (!(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
-				w->engine->recv(c, true);
-			conn_ready(c);
-		} else {
-			c->starved_next = w->starved;
-			w->starved = c;
-		}
-		c = next;
-	}
-	if (w->pool.free_count > free)
-		w->starved_free = UINT32_MAX; /* all services run again, and say anew */
-	if (!w->starved && w->scratch) {      /* conn_relieve() may have been its only user */
-		chunk_put(&w->pool, w->scratch);
-		w->scratch = NULL;
-	}
-}
-
-/* Somebody waits for chunks that others hold, who give back what they can.  Those who took nothing
- * of what was sent to them for some seconds have no claim to it any longer. */
-static void worker_relieve(struct worker *w)
-{
-	bool judge = w->now_ns >= w->patience_ns;
-
-	for (struct conn *c = w->conns; c; c = c->next) {
-		bool waits = c->tx.bytes + c->sending.bytes > 0;
-
-		if (judge && waits && c->relief_out == c->bytes_out) {
-			conn_close(c, CONN_END_ERROR);
-		} else if (c->rx.bytes) {
-			c->flags |= CONN_FED; /* no sign of its life */
-			conn_relieve(c);
-		}
-		if (judge)
-			c->relief_out = waits ? c->bytes_out : UINT64_MAX;
-	}
-	if (judge)
-		w->patience_ns = w->now_ns + WORKER_PATIENCE_NS;
-	w->relief_ns = w->now_ns + WORKER_RELIEF_NS;
-	worker_scan_at(w, w->relief_ns);
-}
-
-/* What one connection may hold shrinks as the pool empties, so that some who never read cannot take
- * it all; never below two chunks. */
-static void worker_set_held_max(struct worker *w)
-{
-	uint32_t chunks = worker_chunks(w), keep = w->pool.keep;
-	size_t chunk = w->pool.chunk_size, share;
-
-	w->held_chunks = chunks;
-	worker_count_chunks(w);
-	share = MAX(chunks > keep ? (chunks - keep) / 4 : 0, 2U);
-	w->held_max = MIN(share * chunk, w->held_limit);
-	w->views_max = MIN(share, w->held_limit / CONN_VIEW_BYTES);
 }
 
 /* One turn in sample_turns, at random: by count, for a choice by time would favour the turn that
@@ -225,8 +143,8 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 	}
 	if (w->starved)
 		worker_feed_starved(w);
-	if (w->starved && w->now_ns >= w->relief_ns)
-		worker_relieve(w);
+	if (w->starved)
+		worker_look_at_holders(w);
 	if (w->draining && !w->deaf)
 		worker_grow_deaf(w);
 	if (w->deaf && !w->conns && !w->drained) {

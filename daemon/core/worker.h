@@ -29,10 +29,11 @@ enum {
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
 };
 
-/* While somebody waits for chunks: how often the others give back what they can, and how long one
- * may take nothing of its output before it is closed. */
-#define WORKER_RELIEF_NS   ((uint64_t)100 * NS_PER_MS)
-#define WORKER_PATIENCE_NS ((uint64_t)5 * NS_PER_S)
+/* While somebody waits for chunks: how often the worker looks whether the others give back what
+ * they can, and after how many looks one who takes nothing of its output is closed: soon, if the
+ * first who waits is not served meanwhile.  See doc/engines.md, "Waiting for memory". */
+#define WORKER_RELIEF_NS ((uint64_t)100 * NS_PER_MS)
+enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 
 /* Of transport rdma: reliable connections, datagrams, unreliable connections. */
 enum qp_type { QP_RC, QP_UD, QP_UC };
@@ -151,10 +152,14 @@ struct worker {
 	struct worker_hook *hooks;
 
 	/* Warm. */
-	struct conn *starved;
-	uint32_t starved_free; /* so many free chunks were not enough for a service */
-	uint64_t relief_ns;    /* when to look next at those who hold what others wait for */
-	uint64_t patience_ns;  /* and when, whether they take their output */
+	struct conn *starved, *starved_last; /* wait for the pool; in the order of their places */
+	uint64_t places;                     /* that were given so far */
+	uint32_t starved_free;               /* so many free chunks were not enough for a service */
+	uint32_t granted;    /* chunks that receives of those who have waited may take */
+	uint64_t first;      /* place of the first of them who owes nothing; 0: none */
+	uint64_t relief_ns;  /* when to look next at those who hold what others wait for */
+	uint64_t first_then; /* `first` when it looked last, and how many looks */
+	unsigned stuck;      /* it has been the same */
 	struct conn *conns;
 	uint64_t deadline_ns; /* wait() must return by then; 0: none */
 	uint64_t scan_ns;     /* next look at idle connections; 0: none */
@@ -331,3 +336,8 @@ void worker_close_acceptors(struct worker *w);
 void worker_grow_deaf(struct worker *w);
 /* Whoever is connected already, in the kernel's queue. */
 void worker_accept_queued(struct acceptor *a);
+
+/* worker_memory.c: what a connection may hold, and who waits for memory. */
+void worker_set_held_max(struct worker *w);
+void worker_feed_starved(struct worker *w);
+void worker_look_at_holders(struct worker *w); /* while somebody is starved: each turn */

@@ -36,7 +36,7 @@ __attribute__((always_inline)) static inline ssize_t recv_one(struct conn *c)
 	struct chunk *k;
 	ssize_t n;
 
-	if (unlikely(p->free_count <= p->keep))
+	if (unlikely(!conn_may_receive(c)))
 		return -ENOBUFS;
 	k = chunk_get(p);
 	stat_add(c->worker->stats.sys_recv, 1);
@@ -60,7 +60,7 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_r
 	ssize_t n, left;
 
 	max = MAX(MIN(max, c->worker->held_max / p->chunk_size), 1);
-	while (count < max && p->free_count > p->keep) {
+	while (count < max && (p->free_count > p->floor || (count == 0 && conn_claim(c)))) {
 		chunks[count] = chunk_get(p);
 		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
 		count++;

@@ -99,6 +99,22 @@ static void uring_reset_disarm(struct conn *c)
 
 /* ---- Receiving ---- */
 
+/* Who has waited takes one chunk, when it is submitted; others come after it then, by a poll. */
+static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned ioprio)
+{
+	const struct uring *u = c->worker->engine_state;
+
+	if (unlikely(c->flags & CONN_GRANTED)) {
+		conn_drop_grant(c);
+		io_uring_prep_recv(sqe, c->fd, NULL, 0, 0);
+		return;
+	}
+	if (c->worker->first)
+		ioprio = IORING_RECVSEND_POLL_FIRST;
+	io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
+	sqe->ioprio |= (uint16_t)(ioprio | (u->bundle ? NB_RECVSEND_BUNDLE : 0));
+}
+
 static void uring_recv_arm(struct conn *c, unsigned ioprio)
 {
 	struct uring *u = c->worker->engine_state;
@@ -107,8 +123,7 @@ static void uring_recv_arm(struct conn *c, unsigned ioprio)
 	if (c->flags & (URING_RECV_ARMED | CONN_CLOSING | CONN_EOF))
 		return;
 	sqe = ring_sqe(&u->ring);
-	io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
-	sqe->ioprio |= (uint16_t)(ioprio | (u->bundle ? NB_RECVSEND_BUNDLE : 0));
+	uring_recv_prep(c, sqe, ioprio);
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = URING_BUF_GROUP;
 	uring_fd(c, sqe);

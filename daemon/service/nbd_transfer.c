@@ -8,28 +8,31 @@
 
 /* ---- Reads ---- */
 
-/* How much of `bytes` a read may take at a time; 0: wait.  Clients who do not read what they have
- * asked for may end up with all that reads may take.  What is left has to do for the input of the
- * others, for what is small, and for a chunk at a time to those who have read all. */
+/* Clients who do not read what they have asked for may end up with all that reads may take.  What
+ * is left of a worker's chunks has to do for the input of the others, for what is small, and for a
+ * piece at a time to those who have read all. */
+static bool reads_are_small(const struct worker *w)
+{
+	return worker_chunks(w) <= w->pool.keep + w->pool.chunk_count / 8;
+}
+
+/* How much of `bytes` a read may take at a time; 0: wait. */
 static uint64_t read_share(const struct conn *c, uint64_t bytes)
 {
 	const struct worker *w = c->worker;
-	uint32_t small = w->pool.keep / 4;
+	const struct pool *p = &w->pool;
 
-	if (w->pool.free_count <= small)
+	if (p->free_count <= p->keep / 4)
 		return 0;
-	if (worker_chunks(w) > w->pool.keep + small)
+	if (!reads_are_small(w))
 		return MIN(MIN(bytes, NBD_PART_MAX), w->held_max);
-	return MIN(bytes, MAX(w->pool.chunk_size / 2, nbd_of(c)->mount->export->align));
+	return MIN(bytes, MAX(p->chunk_size / 2, nbd_of(c)->mount->export->align));
 }
 
 /* Chunks are short, and c has not yet read what was there for it: that comes first. */
 static bool read_must_wait(const struct conn *c)
 {
-	const struct worker *w = c->worker;
-
-	return worker_chunks(w) <= w->pool.keep + w->pool.keep / 4 &&
-	       (c->io_count > 0 || c->tx.bytes > 0 || c->sending.bytes > 0);
+	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
 }
 
 void nbd_read_start(struct nbd_command *d)

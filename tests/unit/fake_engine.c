@@ -350,8 +350,8 @@ size_t fake_send(struct fake *f, struct fake_peer *peer, const void *data, size_
 
 	if (!peer->conn || !peer->receiving || (peer->conn->flags & (CONN_STARVED | CONN_EOF)))
 		return 0;
-	if (p->free_count <= p->keep) {
-		conn_starved(peer->conn);
+	if (!conn_may_receive(peer->conn)) {
+		conn_starved_input(peer->conn);
 		return 0;
 	}
 	k = chunk_get(p);

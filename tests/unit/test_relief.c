@@ -45,6 +45,14 @@ static unsigned fill(struct fake *f, struct fake_peer *peers[CHUNKS])
 	return count;
 }
 
+/* The time of one look at those who hold chunks passes. */
+static void look(struct fake *f)
+{
+	f->worker.relief_ns = 1;
+	fake_settle(f);
+	assert_true(f->worker.relief_ns > f->worker.now_ns || !f->worker.starved);
+}
+
 static void who_takes_nothing_while_others_wait_is_closed(void **state)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
@@ -52,17 +60,12 @@ static void who_takes_nothing_while_others_wait_is_closed(void **state)
 	unsigned count = fill(f, peers);
 
 	(void)state;
-	fake_turn(f); /* the first look */
-	assert_true(f->worker.relief_ns > f->worker.now_ns);
-	fake_take(f, peers[0], 1); /* slow, but alive */
-	fake_settle(f);
-	assert_true(f->worker.starved != NULL);
-	f->worker.relief_ns = 1; /* a little time passes */
-	fake_settle(f);
+	for (unsigned i = 1; i < WORKER_PATIENCE; i++)
+		look(f);
 	for (unsigned i = 0; i < count; i++)
 		assert_non_null(peers[i]->conn);
-	f->worker.relief_ns = f->worker.patience_ns = 1; /* and more */
-	fake_settle(f);
+	fake_take(f, peers[0], 1); /* slow, but alive */
+	look(f);
 	assert_non_null(peers[0]->conn);
 	for (unsigned i = 1; i < count; i++)
 		assert_true(!peers[i]->conn || peers[i]->conn->tx.bytes == 0);
@@ -89,11 +92,131 @@ static void a_few_bytes_of_input_share_a_chunk_when_others_wait(void **state)
 	fake_stop(f);
 }
 
+/* Chunks that the test holds, so that only `left` can be received into. */
+static unsigned hold(struct fake *f, struct chunk *held[CHUNKS], unsigned left)
+{
+	struct pool *p = &f->worker.pool;
+	unsigned count = 0;
+
+	while (p->free_count > p->keep + left)
+		held[count++] = chunk_get(p);
+	return count;
+}
+
+static void who_waits_is_served_in_order_and_before_newcomers(void **state)
+{
+	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	struct fake_peer *peers[8], *newcomer;
+	struct chunk *held[CHUNKS];
+	unsigned count = hold(f, held, 0);
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		peers[i] = fake_connect(f);
+		assert_int_equal(fake_send(f, peers[i], "a few", 5), 0);
+	}
+	newcomer = fake_connect(f);
+	for (unsigned i = 0; i < 8; i++) { /* one chunk after the other is given back */
+		fake_settle(f);
+		chunk_put(&f->worker.pool, held[--count]);
+		assert_int_equal(fake_send(f, newcomer, "a few", 5), 0);
+		fake_settle(f);
+		for (unsigned j = i + 1; j < 8; j++)
+			assert_int_equal(fake_send(f, peers[j], "a few", 5), 0);
+		assert_int_equal(fake_send(f, newcomer, "a few", 5), 0);
+		assert_int_equal(fake_send(f, peers[i], "a few", 5), 5);
+	}
+	chunk_put(&f->worker.pool, held[--count]);
+	fake_settle(f);
+	assert_int_equal(fake_send(f, newcomer, "a few", 5), 5);
+	assert_null(f->worker.starved);
+	while (count > 0)
+		chunk_put(&f->worker.pool, held[--count]);
+	fake_settle(f);
+	fake_stop(f);
+}
+
+static void what_was_granted_and_is_not_used_goes_to_the_next(void **state)
+{
+	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	struct fake_peer *peers[3];
+	struct chunk *held[CHUNKS];
+	unsigned count = hold(f, held, 0);
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		peers[i] = fake_connect(f);
+		assert_int_equal(fake_send(f, peers[i], "a few", 5), 0);
+	}
+	chunk_put(&f->worker.pool, held[--count]);
+	fake_settle(f);
+	assert_int_equal(f->worker.granted, 1);
+	fake_reset(f, peers[0]); /* it ends */
+	fake_settle(f);
+	assert_int_equal(f->worker.granted, 1);
+	look(f); /* has nothing to receive after all */
+	fake_settle(f);
+	assert_int_equal(fake_send(f, peers[2], "a few", 5), 5);
+	while (count > 0)
+		chunk_put(&f->worker.pool, held[--count]);
+	fake_settle(f);
+	fake_stop(f);
+}
+
+static void who_waits_soon_after_others_did_is_not_forgotten(void **state)
+{
+	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	struct fake_peer *peer = fake_connect(f);
+	struct chunk *held[CHUNKS];
+	unsigned count = hold(f, held, 0);
+
+	(void)state;
+	f->worker.relief_ns = clock_ns() + NS_PER_S; /* it has looked lately */
+	assert_int_equal(fake_send(f, peer, "a few", 5), 0);
+	fake_settle(f);
+	assert_int_equal(f->worker.deadline_ns, f->worker.relief_ns);
+	while (count > 0)
+		chunk_put(&f->worker.pool, held[--count]);
+	fake_turn(f);
+	fake_stop(f);
+}
+
+/* The bound: half a second, however many hold all and take nothing. */
+static void who_waits_while_nobody_is_served_waits_for_few_looks(void **state)
+{
+	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
+	struct fake_peer *peers[CHUNKS], *polite;
+	struct chunk *held[CHUNKS];
+	unsigned count = fill(f, peers), held_count = hold(f, held, 0);
+
+	(void)state;
+	fake_settle(f);
+	polite = fake_connect(f);
+	assert_int_equal(fake_send(f, polite, "polite", 6), 0);
+	for (unsigned i = 0; i < WORKER_PATIENCE_STUCK; i++) {
+		assert_int_equal(polite->out_bytes, 0);
+		look(f);
+	}
+	look(f);
+	assert_int_equal(fake_send(f, polite, "polite", 6), 6);
+	fake_settle(f);
+	assert_int_equal(polite->out_bytes, 6);
+	for (unsigned i = 0; i < count; i++)
+		assert_true(!peers[i]->conn || peers[i]->conn->tx.bytes == 0);
+	while (held_count > 0)
+		chunk_put(&f->worker.pool, held[--held_count]);
+	fake_stop(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_takes_nothing_while_others_wait_is_closed),
 		cmocka_unit_test(a_few_bytes_of_input_share_a_chunk_when_others_wait),
+		cmocka_unit_test(who_waits_is_served_in_order_and_before_newcomers),
+		cmocka_unit_test(what_was_granted_and_is_not_used_goes_to_the_next),
+		cmocka_unit_test(who_waits_soon_after_others_did_is_not_forgotten),
+		cmocka_unit_test(who_waits_while_nobody_is_served_waits_for_few_looks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

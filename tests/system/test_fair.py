@@ -1,0 +1,146 @@
+"""Clients who take nothing of what they ask for, beside one who behaves: it waits no longer than
+doc/engines.md, "Waiting for memory", says."""
+
+import contextlib
+import select
+import struct
+import threading
+import time
+
+import pytest
+from conftest import listener, wait_until
+from nbd_client import READ, Raw, connect
+from traffic import connect as connect_to
+
+KIB, MIB = 1024, 1024 * 1024
+WAIT_MAX = 6  # seconds, on a busy host; half a second for each thing that has to wait is meant
+
+
+class Crowd:
+    """Clients who send a message over and over, as far as they can, or only once, and never read; a
+    thread of their own drives them.  Who is closed comes back if it is to."""
+
+    def __init__(self, address, count, message, once=False, returns=False):
+        self.address, self.message, self.once, self.returns = address, message, once, returns
+        self.poll = select.epoll()
+        self.sockets, self.sent = {}, {}
+        self.ending = False
+        self.stopped = False  # none of them can send more
+        for _ in range(count):
+            self.join()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def join(self):
+        s = connect_to(self.address, receive_buffer=4096)
+        s.setblocking(False)
+        self.sockets[s.fileno()] = s
+        self.sent[s.fileno()] = 0
+        self.poll.register(s, select.EPOLLOUT)
+
+    def leave(self, fd):
+        self.poll.unregister(fd)
+        self.sockets.pop(fd).close()
+
+    def push(self, fd):
+        left = memoryview(self.message)[self.sent[fd] % len(self.message) :]
+        with contextlib.suppress(BlockingIOError):
+            self.sent[fd] += self.sockets[fd].send(left)
+        if self.once and self.sent[fd] == len(self.message):
+            self.poll.modify(fd, 0)
+
+    def run(self):
+        while not self.ending:
+            events = self.poll.poll(0.05)
+            self.stopped = not events
+            for fd, event in events:
+                try:
+                    if event & (select.EPOLLHUP | select.EPOLLERR):
+                        raise ConnectionResetError
+                    self.push(fd)
+                except OSError:
+                    self.leave(fd)
+                    if self.returns:
+                        with contextlib.suppress(OSError):
+                            self.join()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.ending = True
+        self.thread.join()
+        for fd in list(self.sockets):
+            self.leave(fd)
+        self.poll.close()
+
+
+def ask_echo(s):
+    s.sendall(b"polite")
+    assert s.recv(100) == b"polite"
+
+
+def ask_http(s):
+    s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert s.recv(1000).startswith(b"HTTP/1.1 200 OK")
+
+
+def ask_nbd(s):
+    client = Raw.__new__(Raw)
+    client.socket = s
+    client.read(18)
+    client.send(struct.pack(">I", 3))
+    client.go()
+    client.request(READ, 0, 4 * KIB)
+    assert client.reply(4 * KIB) == (0, bytes(4 * KIB))
+
+
+POST = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(1000000)
+# A client's flags, GO, and then reads of 1 MiB, of which 100 fit into 2.8 KB.
+NBD = struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">IIIH", 7, 6, 0, 0)
+READS = struct.pack(">IHHQQI", 0x25609513, 0, READ, 7, 0, MIB)
+SERVICES = {  # what is sent, only once?, and a polite client's way
+    "echo": (bytes(64 * KIB), False, ask_echo),
+    "http": (POST, False, ask_http),
+    "nbd": (NBD + READS * 100, True, ask_nbd),
+}
+
+
+def slowest(daemon, ask, rounds):
+    """Seconds that the slowest of some polite clients took, each a connection of its own."""
+    worst = 0
+    for _ in range(rounds):
+        start = time.monotonic()
+        with daemon.connect("greedy") as s:
+            ask(s)
+        worst = max(worst, time.monotonic() - start)
+    return worst
+
+
+def serve(start_daemon, engine, service):
+    keys = {"exports": "zero"} if service == "nbd" else {}
+    return start_daemon(
+        "[export zero]\nstore = memory\nsize = 16M\n"
+        + listener("greedy", service=service, engine=engine, **keys)
+    )
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_thousand_who_never_read_stop_no_other(start_daemon, engine, service):
+    daemon = serve(start_daemon, engine, service)
+    message, once, ask = SERVICES[service]
+    with Crowd(daemon.addresses("greedy")[0], 1000, message, once) as crowd:
+        worst = slowest(daemon, ask, 5)
+        wait_until(lambda: crowd.stopped, "all are stopped")
+        worst = max(worst, slowest(daemon, ask, 5))
+    assert worst < WAIT_MAX
+
+
+def test_who_comes_back_does_not_go_past_who_waits(start_daemon, engine):
+    daemon = serve(start_daemon, engine, "http")
+    with Crowd(daemon.addresses("greedy")[0], 200, POST, returns=True):
+        end = time.monotonic() + 4
+        worst = 0
+        while time.monotonic() < end:
+            worst = max(worst, slowest(daemon, ask_http, 1))
+    assert worst < WAIT_MAX
