@@ -8,12 +8,15 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config_keys.h"
 #include "config_report.h"
 #include "ini.h"
+#include "open_file.h"
 #include "suggest.h"
 #include "util.h"
 
@@ -289,34 +292,34 @@ static bool begin_file(struct loader *l, const char *name)
 	return true;
 }
 
-/* Reads at most CONFIG_BYTES_MAX bytes to `to`; their number or -errno. */
-static ssize_t read_file(const char *path, char *to)
+/* Reads all of a file, less than CONFIG_BYTES_MAX bytes, to `to`; their number, or -1 and why. */
+static ssize_t read_file(const char *path, char *to, const char **ret_why)
 {
-	FILE *file = fopen(path, "re");
-	size_t bytes;
-	int err = 0;
+	int fd = open_file(path, O_RDONLY, false, ret_why);
+	ssize_t bytes = 0, n = 1;
 
-	if (!file)
-		return -errno;
-	bytes = fread(to, 1, CONFIG_BYTES_MAX, file);
-	if (ferror(file))
-		err = -errno;
-	else if (bytes == CONFIG_BYTES_MAX)
-		err = -EFBIG;
-	fclose(file);
-	return err ? err : (ssize_t)bytes;
+	if (fd < 0)
+		return -1;
+	for (; n > 0 && bytes < CONFIG_BYTES_MAX; bytes += n)
+		n = read(fd, to + bytes, (size_t)(CONFIG_BYTES_MAX - bytes));
+	if (n < 0 || bytes == CONFIG_BYTES_MAX) {
+		*ret_why = strerror(n < 0 ? errno : EFBIG);
+		bytes = -1;
+	}
+	close(fd);
+	return bytes;
 }
 
 static void load_file(struct loader *l, const char *path)
 {
 	char *bytes = malloc(CONFIG_BYTES_MAX);
+	const char *why = strerror(ENOMEM);
 	ssize_t length;
 
 	if (begin_file(l, path)) {
-		length = bytes ? read_file(path, bytes) : -ENOMEM;
+		length = bytes ? read_file(path, bytes, &why) : -1;
 		if (length < 0)
-			config_report(&l->report, here(l, 0), NULL, NULL, "%s",
-				      strerror((int)-length));
+			config_report(&l->report, here(l, 0), NULL, NULL, "%s", why);
 		else
 			ini_read(bytes, (size_t)length, &ini_events, l);
 	}

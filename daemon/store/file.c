@@ -13,6 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "open_file.h"
 #include "util.h"
 
 enum { FILE_DIRECT_ALIGN = 4096 }; /* where the kernel does not say (before Linux 6.1) */
@@ -39,14 +40,11 @@ static const char *open_advice(const struct export_options *o, int error)
 
 static int file_open_fd(const struct export_options *o, int flags, struct reason *reason)
 {
-	int fd = open(o->path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
+	const char *why;
+	int fd = open_file(o->path, flags, true, &why);
 
 	if (fd < 0)
-		return reason_set(reason, -errno, "open %s: %s%s", o->path, strerror(errno),
-				  open_advice(o, errno));
-	/* Only opening must not wait (for whom a FIFO is open).  io_uring fails what would wait on
-	 * a file that is O_NONBLOCK, where the file system cannot say so beforehand. */
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+		return reason_set(reason, fd, "open %s: %s%s", o->path, why, open_advice(o, -fd));
 	return fd;
 }
 
@@ -82,9 +80,6 @@ static int file_size(struct export *e, const struct stat *st, struct reason *rea
 		e->rotational = device_is_rotational(st->st_dev);
 		return 0;
 	}
-	if (!S_ISBLK(st->st_mode))
-		return reason_set(reason, -EINVAL,
-				  "%s is neither a regular file nor a block device", path);
 	e->block_device = true;
 	e->rotational = device_is_rotational(st->st_rdev);
 	if (ioctl(e->fd, BLKGETSIZE64, &e->size) < 0)

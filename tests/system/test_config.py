@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 
 import pytest
+import varlink_client
 from conftest import ENGINES, NBSERVED, TIMEOUT, listener
 from traffic import connect, echo, noise
 
@@ -211,8 +212,14 @@ def test_keys_that_exclude_each_other_are_found(check):
 
 
 def test_a_directory_or_no_file_is_said(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(tmp_path / "socket"))
     for path, reason in (
         (tmp_path, "Is a directory"),
+        (tmp_path / "fifo", "Not a regular file"),
+        (tmp_path / "socket", "Not a regular file"),
+        ("/dev/null", "Not a regular file"),
         (tmp_path / "nowhere.ini", "No such file or directory"),
         (tmp_path / "nowhere" / "nbserved.ini", "No such file or directory"),
     ):
@@ -220,6 +227,22 @@ def test_a_directory_or_no_file_is_said(tmp_path):
             result = nbserved("-c", path, *options)
             assert (result.returncode, result.stdout) == (1, "")
             assert result.stderr == f"nbserved: error: {path}: {reason}\n"
+
+
+def test_a_fifo_holds_up_no_reload(start_daemon):
+    daemon = start_daemon(listener("echo"))
+    drop_ins = daemon.directory / "conf.d"
+    drop_ins.mkdir()
+    os.mkfifo(drop_ins / "10.ini")
+    with pytest.raises(varlink_client.VarlinkError) as refused:
+        daemon.call("Reload")
+    assert f"{drop_ins}/10.ini: Not a regular file" in str(refused.value)
+    (drop_ins / "10.ini").unlink()
+    os.mkfifo(daemon.directory / "disk")
+    (drop_ins / "10.ini").write_text(f"[export disk]\npath = {daemon.directory}/disk\n")
+    daemon.call("Reload")
+    (export,) = daemon.call("Doctor")["exports"]
+    assert "Neither a regular file nor a block device" in export["reason"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody who may not read")
