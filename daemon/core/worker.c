@@ -180,7 +180,6 @@ __attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
 /* ---- The thread ---- */
 
 /* Longer takes no start, even with much memory to register: it hangs, in a file system perhaps. */
-#define WORKER_START_NS ((uint64_t)10 * NS_PER_S)
 
 static void worker_mailbox(struct op *op, int res, uint32_t flags)
 {
@@ -305,10 +304,9 @@ static void worker_free(struct worker *w)
 	sem_destroy(&w->ended);
 }
 
-/* Until it has started.  One that hangs is left as it is. */
-static int worker_await_start(struct worker *w, struct reason *reason)
+int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason)
 {
-	if (!sem_wait_until(&w->started, clock_ns() + WORKER_START_NS)) {
+	if (!sem_wait_until(&w->started, end_ns)) {
 		const char *export = atomic_load(&w->attaching);
 
 		return reason_set(reason, -ETIMEDOUT,
@@ -324,7 +322,7 @@ static int worker_await_start(struct worker *w, struct reason *reason)
 	return w->start_result;
 }
 
-int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
+int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason)
 {
 	int rc = mailbox_init(&w->mailbox);
@@ -353,7 +351,15 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 		return reason_set(reason, rc, "cannot start a thread: %s", strerror(-rc));
 	}
 	w->lives = true;
-	return worker_await_start(w, reason);
+	return 0;
+}
+
+int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
+		 struct reason *reason)
+{
+	int rc = worker_spawn(w, sockets, count, reason);
+
+	return rc < 0 ? rc : worker_await_start(w, clock_ns() + WORKER_START_NS, reason);
 }
 
 bool worker_await_end(struct worker *w, uint64_t end_ns)

@@ -224,10 +224,19 @@ static inline void worker_feature(struct worker *w, enum engine_feature feature)
 
 /* ---- For the owner's thread ---- */
 
-/* Starts the thread; returns when its engine is ready (0) or has failed (-errno with the reason).
- * The caller has zeroed w and set service, engine, options, owner, owner_context, listener, index
- * and name. Takes the listening sockets over, in both cases; accepting begins with worker_listen().
- * A thread that hangs (-ETIMEDOUT) still lives, and is to be stopped like one that has started. */
+/* Time enough for an engine, and for the files of its stores to be opened. */
+#define WORKER_START_NS ((uint64_t)10 * NS_PER_S)
+
+/* Starts the thread: 0, or -errno with the reason.  The caller has zeroed w and set service,
+ * engine, options, owner, owner_context, listener, index and name. Takes the listening sockets
+ * over, in both cases; accepting begins with worker_listen(). */
+int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
+		 struct reason *reason);
+/* Then: returns when its engine is ready (0) or has failed (-errno with the reason), to be called
+ * until it has.  A thread that hangs, so that it returns -ETIMEDOUT at end_ns (CLOCK_MONOTONIC),
+ * lives, and is to be stopped like one that has started. */
+int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason);
+/* Both, within WORKER_START_NS. */
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason);
 

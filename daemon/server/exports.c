@@ -12,26 +12,13 @@
 #include <unistd.h>
 
 #include "config_diff.h"
+#include "export_open.h"
 #include "log.h"
 #include "server.h"
 #include "store.h"
 #include "util.h"
 
-/* Time enough for a disk to spin up. */
-#define EXPORT_OPEN_NS ((uint64_t)10 * NS_PER_S)
-
 const char *const export_state_names[] = { "unused", "ok", "failed", "unavailable" };
-
-const struct store *export_pick_store(const struct export_config *config, struct reason *reason)
-{
-	if (config->options.store)
-		return config->options.store;
-	reason_set(reason, 0, "this version has no store for files");
-	for (unsigned i = 0; stores[i]; i++)
-		if (stores[i]->file && (!stores[i]->probe || stores[i]->probe(reason) == 0))
-			return stores[i];
-	return NULL;
-}
 
 /* ---- Failures ---- */
 
@@ -54,8 +41,7 @@ static void export_log_failure(struct call *call)
 		export_free_unused(x);
 }
 
-/* On a worker's thread. */
-static void export_on_failed(struct export *e)
+void export_on_failed(struct export *e)
 {
 	struct server_export *x = container_of(e, struct server_export, export);
 
@@ -63,106 +49,13 @@ static void export_on_failed(struct export *e)
 	mailbox_post(&x->server->mailbox, &x->failed_call);
 }
 
-/* ---- Open and close ---- */
-
-/* Opening a file may take for ever, as on a file system whose server is gone: a thread does it,
- * with all that it needs in here. */
-struct opening {
-	struct export export;
-	struct export_config config;
-	struct reason reason;
-	int result;
-	sem_t done;
-	_Atomic bool left; /* by one of the two: the other frees it */
-};
-
-static void opening_free(struct opening *o)
-{
-	sem_destroy(&o->done);
-	free(o);
-}
-
-static void *opening_thread(void *context)
-{
-	struct opening *o = context;
-
-	o->result = o->export.store->open(&o->export, &o->reason);
-	if (!atomic_exchange(&o->left, true)) {
-		sem_post(&o->done);
-		return NULL;
-	}
-	if (o->result == 0)
-		o->export.store->close(&o->export);
-	opening_free(o);
-	return NULL;
-}
-
-/* Waits for it, but not for ever. */
-static int opening_run(struct opening *o, struct server_export *x)
-{
-	pthread_t thread;
-	int rc = -pthread_create(&thread, NULL, opening_thread, o);
-
-	if (rc < 0) {
-		opening_free(o);
-		return reason_set(&x->reason, rc, "cannot start a thread: %s", strerror(-rc));
-	}
-	if (!sem_wait_until(&o->done, clock_ns() + EXPORT_OPEN_NS) &&
-	    !atomic_exchange(&o->left, true)) {
-		pthread_detach(thread);
-		return reason_set(&x->reason, -ETIMEDOUT,
-				  "open %s: no answer within %d s; what is it on?",
-				  x->config.options.path, (int)(EXPORT_OPEN_NS / NS_PER_S));
-	}
-	pthread_join(thread, NULL);
-	rc = o->result;
-	x->reason = o->reason;
-	x->export = o->export;
-	x->export.name = x->config.name;
-	x->export.options = &x->config.options;
-	opening_free(o);
-	return rc;
-}
-
-static int export_open(struct server_export *x)
-{
-	const struct store *store = export_pick_store(&x->config, &x->reason);
-	struct opening *o;
-
-	if (!store)
-		return -ENOSYS;
-	o = calloc(1, sizeof(*o));
-	if (!o)
-		return reason_set(&x->reason, -ENOMEM, "no memory");
-	sem_init(&o->done, 0, 0);
-	x->failure_told = false;
-	x->export = (struct export){ .name = x->config.name,
-				     .options = &x->config.options,
-				     .store = store,
-				     .fd = -1,
-				     .on_failed = x->server ? export_on_failed : NULL };
-	o->config = x->config;
-	o->export = x->export;
-	o->export.name = o->config.name;
-	o->export.options = &o->config.options;
-	return opening_run(o, x);
-}
-
-static int export_ref(struct server_export *x)
-{
-	if (x->users == 0)
-		x->error = export_open(x);
-	if (x->error)
-		return x->error;
-	x->users++;
-	return 0;
-}
+/* ---- Users ---- */
 
 void export_put(struct server_export *x)
 {
 	if (--x->users > 0)
 		return;
-	x->export.store->close(&x->export);
+	export_close(x);
 	x->export.size = 0; /* as of one that was never opened */
 	if (x->retired)
 		export_free_unused(x);
@@ -180,8 +73,10 @@ struct server_export *export_get(struct server *s, const char *name, struct reas
 {
 	struct server_export *x = export_find(s, name);
 
-	if (!x->error && export_ref(x) == 0)
+	if (x->users > 0) {
+		x->users++;
 		return x;
+	}
 	reason_set(reason, x->error, "export '%s' is unavailable", name);
 	return NULL;
 }
@@ -192,48 +87,6 @@ bool exports_are_there(struct server *s, const struct listener_config *config)
 		if (export_find(s, config->exports[i].name)->error)
 			return false;
 	return true;
-}
-
-/* ---- Without a listener ---- */
-
-/* A file that is not there, or is empty, is made as large as `size` says. */
-static bool export_is_new(const struct export_options *o)
-{
-	struct stat st;
-
-	if (!o->create)
-		return false;
-	if (stat(o->path, &st) < 0)
-		return errno == ENOENT;
-	return S_ISREG(st.st_mode) && st.st_size == 0;
-}
-
-/* Could a file be made there? */
-static int export_probe_new(struct server_export *x)
-{
-	const struct export_options *o = &x->config.options;
-	const struct store *store = export_pick_store(&x->config, &x->reason);
-	char folder[EXPORT_PATH_MAX];
-
-	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(o->path, '/') - o->path), o->path);
-	if (!store)
-		return -ENOSYS;
-	if (access(*folder ? folder : "/", W_OK | X_OK) < 0)
-		return reason_set(&x->reason, -errno, "cannot make %s: %s", o->path,
-				  strerror(errno));
-	x->export = (struct export){ .store = store, .size = o->size };
-	return 0;
-}
-
-int export_probe(const struct export_config *config, struct server_export *x, bool *ret_new)
-{
-	*x = (struct server_export){ .config = *config };
-	*ret_new = export_is_new(&config->options);
-	x->config.options.create = false;
-	x->error = *ret_new ? export_probe_new(x) : export_open(x);
-	if (!*ret_new && x->error == 0)
-		x->export.store->close(&x->export);
-	return x->error;
 }
 
 /* ---- All of them ---- */
@@ -252,11 +105,20 @@ enum export_need export_need(const struct server_export *x, const struct config 
 
 void exports_hold(struct server *s, const struct config *config)
 {
+	uint64_t end_ns = clock_ns() + EXPORT_OPEN_NS;
+
+	for (unsigned i = 0; i < s->export_count; i++)
+		if (s->exports[i]->users == 0 &&
+		    export_need(s->exports[i], config) != EXPORT_UNNEEDED)
+			export_open_begin(s->exports[i]);
 	for (unsigned i = 0; i < s->export_count; i++) {
 		struct server_export *x = s->exports[i];
 
-		if (x->users == 0 && export_need(x, config) != EXPORT_UNNEEDED)
-			x->held = export_ref(x) == 0;
+		if (!x->opening)
+			continue;
+		export_open_end(x, end_ns);
+		x->held = x->error == 0;
+		x->users += x->held;
 	}
 }
 

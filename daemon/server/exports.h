@@ -10,6 +10,7 @@
 #include "mailbox.h"
 
 struct config_diff;
+struct opening;
 struct reason;
 struct server;
 
@@ -35,6 +36,7 @@ struct server_export {
 	bool failure_told;       /* it has arrived */
 	bool retired;            /* by a reload: freed with its last user, or without */
 	bool held;               /* by exports_hold() */
+	struct opening *opening; /* under way: see export_open.h */
 	unsigned users;          /* listeners that serve it, and who holds it */
 	int error;               /* -errno: it could not be opened, and why */
 	struct reason reason;
@@ -45,8 +47,8 @@ struct server_export {
 int exports_open(struct server *s);
 void exports_free(struct server *s);
 
-/* Opens those of s that config's listeners will ask for, so that everything that is wrong with them
- * is known at once. */
+/* Opens those of s that config's listeners will ask for, side by side, so that everything that is
+ * wrong with them is known at once. */
 void exports_hold(struct server *s, const struct config *config);
 /* Those that no listener came for are closed again. */
 void exports_release(struct server *s);
@@ -60,10 +62,12 @@ int exports_renew(struct server *s, const struct config *config, const struct co
 void exports_retire(struct server_export **list, unsigned count, struct server_export *const *kept,
 		    unsigned kept_count);
 
-/* For listeners: a reference to the open export of that name, or NULL with the reason,
+/* For listeners: a reference to the export of that name, which is held, or NULL with the reason,
  * which names the export: why it is not open is the export's own reason. */
 struct server_export *export_get(struct server *s, const char *name, struct reason *reason);
 void export_put(struct server_export *x);
+/* Of export->on_failed: on a worker's thread. */
+void export_on_failed(struct export *e);
 
 /* Could all that a listener serves be opened?  Why not was said of the export: that the listener
  * cannot be served without it is no second error. */
@@ -74,7 +78,3 @@ enum export_state export_state(const struct server_export *x, struct reason *rea
 
 /* The store that `auto` means on this host; NULL with the reason. */
 const struct store *export_pick_store(const struct export_config *config, struct reason *reason);
-
-/* What would become of config?  Fills x as if it were open, and makes and changes nothing.
- * *ret_new: its file would be made.  0, or -errno with x->reason. */
-int export_probe(const struct export_config *config, struct server_export *x, bool *ret_new);

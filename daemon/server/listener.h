@@ -28,11 +28,13 @@ struct listener {
 	struct listener *next; /* in server->leaving */
 	uint64_t started_ns;   /* CLOCK_MONOTONIC: when its counters were 0 */
 	enum listener_state state;
-	struct reason reason;        /* of LISTENER_UNAVAILABLE */
-	const struct engine *engine; /* what `auto` became; NULL when unavailable */
-	struct worker *workers;      /* worker_count of them; 0 when unavailable */
-	struct proc_cost *costs;     /* of each worker, when last read */
-	unsigned worker_count;
+	bool starting;                      /* see listener_begin() */
+	int error;                          /* -errno: it cannot start */
+	struct reason reason;               /* of that, and of LISTENER_UNAVAILABLE */
+	const struct engine *engine;        /* what `auto` became; NULL when unavailable */
+	struct worker *workers;             /* worker_count of them; 0 when unavailable */
+	struct proc_cost *costs;            /* of each worker, when last read */
+	unsigned worker_count, begun_count; /* of these threads were made */
 	sem_t deaf; /* posted by each worker that has stopped accepting; deaf_count were taken */
 	unsigned deaf_count;
 	unsigned drained_count;
@@ -50,12 +52,16 @@ struct listener {
 /* The engine of config, or the one that `auto` means on this host. */
 const struct engine *listener_pick_engine(const struct listener_config *config);
 
-/* Binds, starts the workers, does not accept yet.  0, or -errno with the reason; an `optional`
- * listener that this host cannot serve returns 0 and is LISTENER_UNAVAILABLE.  going: listeners
- * that it may take sockets over from, see listening_open(); NULL: none. */
-int listener_prepare(struct server *server, const struct listener_config *config,
-		     struct listener *const *going, struct listener **ret_listener,
-		     struct reason *reason);
+/* Binds, begins to start the workers, does not accept yet.  going: listeners that it may take
+ * sockets over from, see listening_open(); NULL: none.  0, or -ENOMEM with the reason; all else
+ * that is wrong is found by: */
+int listener_begin(struct server *server, const struct listener_config *config,
+		   struct listener *const *going, struct listener **ret_listener,
+		   struct reason *reason);
+/* Waits for the workers of those of the list that were begun, side by side, at most WORKER_START_NS
+ * and then SERVER_END_NS.  In the place of one that cannot start there is then one without workers,
+ * LISTENER_UNAVAILABLE with the reason, and with an error unless it is `optional`. */
+void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going);
 
 /* How it reaches config->exports[index], which it serves. */
 const struct store *listener_store(const struct listener *l, unsigned index);

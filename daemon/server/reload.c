@@ -139,15 +139,24 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 		struct listener *l = find_kept(n, lc);
 		struct reason reason = { "" };
 
-		if (l || listener_prepare(n->server, lc, n->going, &l, &reason) == 0) {
-			n->listeners[n->listener_count++] = l;
-			continue;
+		if (!l && listener_begin(n->server, lc, n->going, &l, &reason) < 0) {
+			add_line(errors, reason.text);
+			return false;
 		}
+		n->listeners[n->listener_count++] = l;
+	}
+	listeners_await_start(n->listeners, n->listener_count, n->going);
+	for (unsigned i = 0; i < n->listener_count; i++) {
+		const struct listener *l = n->listeners[i];
+
+		if (!l->error)
+			continue;
 		good = false;
-		if (exports_are_there(n->server, lc))
-			json_array_append_new(
-				errors, json_sprintf("%s:%u: [listener %s]: %s", lc->section.file,
-						     lc->section.line, lc->name, reason.text));
+		if (exports_are_there(n->server, l->config))
+			json_array_append_new(errors, json_sprintf("%s:%u: [listener %s]: %s",
+								   l->config->section.file,
+								   l->config->section.line, l->name,
+								   l->reason.text));
 	}
 	return good;
 }
@@ -160,9 +169,14 @@ static bool is_running(const struct server *s, const struct listener *l)
 /* With the server's own exports in n. */
 static void undo(struct next *n)
 {
+	uint64_t end_ns = clock_ns() + SERVER_END_NS;
+
 	for (unsigned i = 0; i < n->listener_count; i++)
 		if (!is_running(n->server, n->listeners[i]))
-			server_end_listener(n->listeners[i]);
+			listener_request_stop(n->listeners[i]);
+	for (unsigned i = 0; i < n->listener_count; i++)
+		if (!is_running(n->server, n->listeners[i]))
+			server_end_listener(n->listeners[i], end_ns);
 	swap_exports(n);
 	exports_retire(n->exports, n->export_count, n->server->exports, n->server->export_count);
 	free(n->listeners);
@@ -195,7 +209,7 @@ static bool prepare(struct next *n, json_t *errors)
 
 /* ---- Commit: nothing fails from here on ---- */
 
-static void leave(struct server *s, struct listener *l, uint64_t deadline_ns)
+static void leave(struct server *s, struct listener *l, uint64_t deadline_ns, uint64_t end_ns)
 {
 	for (unsigned i = 0; i < l->address_count; i++) {
 		struct bound *a = &l->addresses[i];
@@ -209,7 +223,7 @@ static void leave(struct server *s, struct listener *l, uint64_t deadline_ns)
 	}
 	listener_drain(l, deadline_ns);
 	if (l->state != LISTENER_DRAINING) {
-		server_end_listener(l);
+		server_end_listener(l, end_ns);
 		return;
 	}
 	l->next = s->leaving;
@@ -231,7 +245,7 @@ static void commit(struct next *n)
 	struct server *s = n->server;
 	struct listener **old = s->listeners;
 	unsigned old_count = s->listener_count;
-	uint64_t end_ns;
+	uint64_t end_ns = clock_ns() + SERVER_END_NS;
 
 	for (unsigned i = 0; i < n->listener_count; i++) {
 		struct listener *l = n->listeners[i];
@@ -249,7 +263,10 @@ static void commit(struct next *n)
 	s->generation++;
 	log_set_level(s->config->server.log_level);
 	for (unsigned i = 0; i < n->going_count; i++)
-		leave(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns);
+		if (n->going[i]->state > LISTENER_DRAINING)
+			listener_request_stop(n->going[i]);
+	for (unsigned i = 0; i < n->going_count; i++)
+		leave(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns, end_ns);
 	end_ns = clock_ns() + DEAF_WAIT_NS;
 	for (struct listener *l = s->leaving; l; l = l->next)
 		if (l->state == LISTENER_DRAINING)

@@ -13,9 +13,6 @@
 
 enum { SERVER_SPARE_FDS = 8 }; /* some control clients, and /proc */
 
-/* Workers give up what is in flight after two seconds. */
-#define SERVER_END_NS ((uint64_t)5 * NS_PER_S)
-
 /* ---- Start ---- */
 
 static int server_on_mailbox(sd_event_source *source, int fd, uint32_t events, void *context)
@@ -40,18 +37,25 @@ static int server_prepare(struct server *s)
 	for (unsigned i = 0; i < s->config->listener_count; i++) {
 		const struct listener_config *lc = &s->config->listeners[i];
 		struct reason reason = { "" };
-		int rc = listener_prepare(s, lc, NULL, &s->listeners[s->listener_count], &reason);
 
-		if (rc == 0) {
-			s->listener_count++;
-			continue;
+		if (listener_begin(s, lc, NULL, &s->listeners[i], &reason) < 0) {
+			log_error("cannot start: %s", reason.text);
+			return -ENOMEM;
 		}
-		result = rc;
-		if (exports_are_there(s, lc))
-			log_write(LOG_ERR, lc->name, "listener '%s' (%s:%u): %s", lc->name,
-				  lc->section.file, lc->section.line, reason.text);
+		s->listener_count++;
 	}
+	listeners_await_start(s->listeners, s->listener_count, NULL);
 	exports_release(s);
+	for (unsigned i = 0; i < s->listener_count; i++) {
+		const struct listener *l = s->listeners[i];
+
+		if (!l->error)
+			continue;
+		result = l->error;
+		if (exports_are_there(s, l->config))
+			log_write(LOG_ERR, l->name, "listener '%s' (%s:%u): %s", l->name,
+				  l->config->section.file, l->config->section.line, l->reason.text);
+	}
 	return result;
 }
 
@@ -134,12 +138,12 @@ void server_worker_deaf(struct server *s)
 		listener_accept_waiting(s->listeners[i]);
 }
 
-void server_end_listener(struct listener *l)
+void server_end_listener(struct listener *l, uint64_t end_ns)
 {
 	struct server *s = l->server;
 
 	listener_request_stop(l);
-	if (listener_await_end(l, clock_ns() + SERVER_END_NS)) {
+	if (listener_await_end(l, end_ns)) {
 		listener_free(l);
 		return;
 	}
@@ -155,7 +159,7 @@ void server_listener_drained(struct listener *l)
 	for (struct listener **p = &s->leaving; *p; p = &(*p)->next)
 		if (*p == l) {
 			*p = l->next;
-			server_end_listener(l);
+			server_end_listener(l, clock_ns() + SERVER_END_NS);
 			break;
 		}
 	server_end_if_drained(s);

@@ -62,9 +62,13 @@ void server_settle(struct server *s);
 
 /* Called by a listener: one of its workers has stopped accepting. */
 void server_worker_deaf(struct server *s);
-/* Ends l, which is on no list, and frees it.  If one of its workers does not end it stays among
- * those that leave. */
-void server_end_listener(struct listener *l);
+/* Workers give up what is in flight after two seconds. */
+#define SERVER_END_NS ((uint64_t)5 * NS_PER_S)
+
+/* Ends l, which is on no list, and frees it.  If one of its workers does not end by end_ns
+ * (CLOCK_MONOTONIC) it stays among those that leave.  Of several, all are first to be requested to
+ * stop. */
+void server_end_listener(struct listener *l, uint64_t end_ns);
 /* Called by a listener; ends it if it is one that leaves. */
 void server_listener_drained(struct listener *l);
 /* The kernel's threads of this process, looked at now or within the last millisecond. */

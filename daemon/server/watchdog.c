@@ -61,6 +61,14 @@ uint64_t watchdog_slice(uint64_t end_ns)
 	return MIN(end_ns, watchdog.due_ns);
 }
 
+bool watchdog_wait(sem_t *sem, uint64_t end_ns)
+{
+	while (!sem_wait_until(sem, watchdog_slice(end_ns)))
+		if (clock_ns() >= end_ns)
+			return false;
+	return true;
+}
+
 static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
 {
 	(void)usec, (void)context;

@@ -2,6 +2,8 @@
  * sleeps or makes turns.  It guards that loop: where that waits, with a bound and knowing for what,
  * it feeds it meanwhile.  No timer runs without a watchdog.  Main thread only. */
 #pragma once
+#include <semaphore.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct server;
@@ -12,3 +14,5 @@ int watchdog_start(struct server *s);
 /* For a wait until end_ns (CLOCK_MONOTONIC), in slices: feeds the watchdog if it is time, and
  * returns when to do so again, at most end_ns. */
 uint64_t watchdog_slice(uint64_t end_ns);
+/* Such a wait: takes sem; false: it could not before end_ns. */
+bool watchdog_wait(sem_t *sem, uint64_t end_ns);

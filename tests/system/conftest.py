@@ -344,6 +344,7 @@ def faulty(start_daemon, tmp_path):
     env = {
         "LD_PRELOAD": str(library),
         "FAULTY": str(orders),
+        "WATCHDOG_USEC": "3000000",
         "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
     }
     daemon = start_daemon(

@@ -8,6 +8,7 @@ import pathlib
 import re
 import signal
 import threading
+import time
 
 import pytest
 from conftest import TIMEOUT, listener, wait_until
@@ -101,13 +102,32 @@ def has_open(daemon, name):
     return True
 
 
-def test_a_file_system_that_hangs_does_not_keep_a_reload(faulty, tmp_path):
-    """Opening takes for ever: refused, or unavailable; and a new start when it is mended."""
+@contextlib.contextmanager
+def fed(daemon):
+    """It feeds the watchdog (of 3 s, see `faulty`) again and again meanwhile, as it would not if it
+    hung."""
+    daemon.notified()
+    yield
+    assert sum("WATCHDOG=1" in message for message in daemon.notified()) >= 3
+
+
+def test_file_systems_that_hang_do_not_keep_a_reload(faulty, tmp_path):
+    """Opening takes for ever: refused, or unavailable; and a new start when it is mended.  Three of
+    them take no longer than one: not the time after which nbctl gives up."""
+    disks = [f"disk{i}" for i in range(2, 5)]
+    more = "".join(
+        f"[export {disk}]\npath = {tmp_path}/{disk}\nsize = 8M\ncreate = yes\nstore = threads\n"
+        for disk in disks[1:]
+    )
     faulty.say("open wait")
-    faulty.write_config(grown(faulty, tmp_path))
-    done = faulty.nbctl("reload", check=False)
+    faulty.write_config(grown(faulty, tmp_path) + "exports = disk3, disk4\n" + more)
+    begin = time.monotonic()
+    with fed(faulty):
+        done = faulty.nbctl("reload", check=False)
+    assert time.monotonic() - begin < 25
     assert done.returncode == 1
-    assert f"[export disk2]: open {tmp_path}/disk2: no answer within 10 s" in done.stdout
+    for disk in disks:
+        assert f"[export {disk}]: open {tmp_path}/{disk}: no answer within 10 s" in done.stdout
     assert faulty.call("GetStatus")["generation"] == 1
     faulty.say("")
     with connect(faulty, "nbd") as client:
@@ -136,12 +156,19 @@ def test_a_file_system_that_hangs_does_not_keep_the_start(faulty, start_daemon):
 
 
 @pytest.mark.parametrize("optional", ["no", "yes"])
-def test_a_worker_that_hangs_while_it_starts_does_not_keep_a_reload(faulty, tmp_path, optional):
-    """Its listener stays among those that leave, as it cannot be freed."""
+def test_workers_that_hang_while_they_start_do_not_keep_a_reload(faulty, tmp_path, optional):
+    """Their listeners stay among those that leave, as they cannot be freed.  Three of them take no
+    longer than one."""
     faulty.say("again wait")
     grow = grown(faulty, tmp_path, optional=optional, workers=2, address=f"unix:{tmp_path}/socket")
+    grow += "".join(
+        listener(name, service="nbd", exports="disk2", optional=optional) for name in ["m3", "m4"]
+    )
     faulty.write_config(grow)
-    done = faulty.nbctl("reload", check=False)
+    begin = time.monotonic()
+    with fed(faulty):
+        done = faulty.nbctl("reload", check=False)
+    assert time.monotonic() - begin < 40
     why = r"worker 0 \(thread \d+\) has not started within 10 s: it waits for the file of export 'disk2'"
     if optional == "yes":
         assert done.returncode == 0
@@ -150,7 +177,7 @@ def test_a_worker_that_hangs_while_it_starts_does_not_keep_a_reload(faulty, tmp_
         assert done.returncode == 1
         assert re.search(rf"\[listener more\]: {why}", done.stdout)
         assert faulty.call("GetStatus")["generation"] == 1
-    assert [l["name"] for l in faulty.call("GetStatus")["leaving"]] == ["more"]
+    assert {l["name"] for l in faulty.call("GetStatus")["leaving"]} == {"more", "m3", "m4"}
     assert not os.path.exists(tmp_path / "socket")
     faulty.say("")
     with connect(faulty, "nbd") as client:

@@ -1,0 +1,39 @@
+/* Errands.  See errand.h. */
+#include "errand.h"
+
+#include "watchdog.h"
+
+static void *errand_thread(void *context)
+{
+	struct errand *e = context;
+
+	e->run(e);
+	if (atomic_exchange(&e->is_left, true))
+		e->left(e);
+	else
+		sem_post(&e->done);
+	return NULL;
+}
+
+int errand_start(struct errand *e)
+{
+	int rc;
+
+	sem_init(&e->done, 0, 0);
+	atomic_init(&e->is_left, false);
+	rc = -pthread_create(&e->thread, NULL, errand_thread, e);
+	if (rc < 0)
+		sem_destroy(&e->done);
+	return rc;
+}
+
+bool errand_await(struct errand *e, uint64_t end_ns)
+{
+	if (!watchdog_wait(&e->done, end_ns) && !atomic_exchange(&e->is_left, true)) {
+		pthread_detach(e->thread);
+		return false;
+	}
+	pthread_join(e->thread, NULL);
+	sem_destroy(&e->done);
+	return true;
+}

@@ -1,0 +1,213 @@
+/* Opening, trying and closing.  See export_open.h. */
+#include "export_open.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "errand.h"
+#include "exports.h"
+#include "store.h"
+#include "util.h"
+
+/* What was written may have to reach a device first. */
+#define EXPORT_CLOSE_NS NS_PER_S
+
+/* With all that the thread needs. */
+struct opening {
+	struct errand errand;
+	struct export export;
+	struct export_config config;
+	struct reason reason;
+	int result;
+	bool probe;  /* make nothing, and close it again */
+	bool is_new; /* probe: its file would be made */
+};
+
+const struct store *export_pick_store(const struct export_config *config, struct reason *reason)
+{
+	if (config->options.store)
+		return config->options.store;
+	reason_set(reason, 0, "this version has no store for files");
+	for (unsigned i = 0; stores[i]; i++)
+		if (stores[i]->file && (!stores[i]->probe || stores[i]->probe(reason) == 0))
+			return stores[i];
+	return NULL;
+}
+
+/* ---- On the thread ---- */
+
+/* A file that is not there, or is empty, is made as large as `size` says. */
+static bool export_is_new(const struct export_options *o)
+{
+	struct stat st;
+
+	if (!o->create)
+		return false;
+	if (stat(o->path, &st) < 0)
+		return errno == ENOENT;
+	return S_ISREG(st.st_mode) && st.st_size == 0;
+}
+
+/* Could a file be made there? */
+static int opening_probe_new(struct opening *o)
+{
+	const struct export_options *options = &o->config.options;
+	char folder[EXPORT_PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(options->path, '/') - options->path),
+		 options->path);
+	if (access(*folder ? folder : "/", W_OK | X_OK) < 0)
+		return reason_set(&o->reason, -errno, "cannot make %s: %s", options->path,
+				  strerror(errno));
+	o->export.size = options->size;
+	return 0;
+}
+
+static void opening_run(struct errand *errand)
+{
+	struct opening *o = container_of(errand, struct opening, errand);
+
+	if (o->probe) {
+		o->is_new = export_is_new(&o->config.options);
+		o->config.options.create = false;
+	}
+	if (o->is_new)
+		o->result = opening_probe_new(o);
+	else
+		o->result = o->export.store->open(&o->export, &o->reason);
+	if (o->probe && !o->is_new && o->result == 0)
+		o->export.store->close(&o->export);
+}
+
+static void opening_left(struct errand *errand)
+{
+	struct opening *o = container_of(errand, struct opening, errand);
+
+	if (o->result == 0 && !o->probe)
+		o->export.store->close(&o->export);
+	free(o);
+}
+
+static void closing_run(struct errand *errand)
+{
+	struct opening *o = container_of(errand, struct opening, errand);
+
+	o->export.store->close(&o->export);
+}
+
+static void closing_left(struct errand *errand)
+{
+	free(container_of(errand, struct opening, errand));
+}
+
+/* ---- On the main thread ---- */
+
+/* NULL: no memory. */
+static struct opening *opening_new(const struct server_export *x)
+{
+	struct opening *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->config = x->config;
+	o->export = x->export;
+	o->export.name = o->config.name;
+	o->export.options = &o->config.options;
+	return o;
+}
+
+static int opening_begin(struct server_export *x, const struct export *blank, bool probe)
+{
+	const struct store *store = export_pick_store(&x->config, &x->reason);
+	struct opening *o;
+	int rc;
+
+	if (!store)
+		return -ENOSYS;
+	x->export = *blank;
+	x->export.store = store;
+	o = opening_new(x);
+	if (!o)
+		return reason_set(&x->reason, -ENOMEM, "no memory");
+	o->probe = probe;
+	o->errand.run = opening_run;
+	o->errand.left = opening_left;
+	rc = errand_start(&o->errand);
+	if (rc < 0) {
+		free(o);
+		return reason_set(&x->reason, rc, "cannot start a thread: %s", strerror(-rc));
+	}
+	x->opening = o;
+	return 0;
+}
+
+static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
+{
+	struct opening *o = x->opening;
+	int rc;
+
+	x->opening = NULL;
+	if (!errand_await(&o->errand, end_ns))
+		return reason_set(&x->reason, -ETIMEDOUT,
+				  "open %s: no answer within %d s; what is it on?",
+				  x->config.options.path, (int)(EXPORT_OPEN_NS / NS_PER_S));
+	rc = o->result;
+	*ret_new = o->is_new;
+	x->reason = o->reason;
+	x->export = o->export;
+	x->export.name = x->config.name;
+	x->export.options = &x->config.options;
+	free(o);
+	return rc;
+}
+
+void export_open_begin(struct server_export *x)
+{
+	const struct export blank = { .fd = -1, .on_failed = export_on_failed };
+
+	x->failure_told = false;
+	x->error = opening_begin(x, &blank, false);
+}
+
+void export_open_end(struct server_export *x, uint64_t end_ns)
+{
+	bool is_new;
+
+	if (x->opening)
+		x->error = opening_end(x, end_ns, &is_new);
+}
+
+void export_probe_begin(const struct export_config *config, struct server_export *x)
+{
+	const struct export blank = { .fd = -1 };
+
+	*x = (struct server_export){ .config = *config };
+	x->error = opening_begin(x, &blank, true);
+}
+
+int export_probe_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
+{
+	*ret_new = false;
+	if (x->opening)
+		x->error = opening_end(x, end_ns, ret_new);
+	return x->error;
+}
+
+void export_close(struct server_export *x)
+{
+	struct opening *o = opening_new(x);
+
+	if (o) {
+		o->errand.run = closing_run;
+		o->errand.left = closing_left;
+	}
+	if (!o || errand_start(&o->errand) < 0)
+		x->export.store->close(&x->export);
+	else if (!errand_await(&o->errand, clock_ns() + EXPORT_CLOSE_NS))
+		return;
+	free(o);
+}

@@ -1,0 +1,288 @@
+/* Listeners: choosing the engine, their sockets and exports, and the start of their workers.  See
+ * listener.h. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "listener_internal.h"
+#include "listening.h"
+#include "server.h"
+#include "store.h"
+#include "watchdog.h"
+
+/* ---- Exports ---- */
+
+/* Each worker has counters of its own for each export; calloc(), because few of them are used. */
+static int listener_mount(struct listener *l)
+{
+	unsigned count = l->exports ? l->config->export_count : 0;
+
+	for (unsigned i = 0; count > 0 && i < l->worker_count; i++) {
+		struct worker *w = &l->workers[i];
+
+		w->mounts = calloc(count, sizeof(*w->mounts));
+		if (!w->mounts)
+			return -ENOMEM;
+		w->mount_count = count;
+		for (unsigned j = 0; j < count; j++) {
+			w->mounts[j].export = &l->exports[j]->export;
+			w->mounts[j].store = listener_store(l, j);
+		}
+	}
+	return 0;
+}
+
+static int listener_get_exports(struct listener *l, struct reason *reason)
+{
+	unsigned count = l->config->export_count;
+
+	if (count == 0)
+		return 0;
+	l->exports = calloc(count, sizeof(struct server_export *));
+	if (!l->exports)
+		return reason_set(reason, -ENOMEM, "no memory");
+	for (unsigned i = 0; i < count; i++) {
+		l->exports[i] = export_get(l->server, l->config->exports[i].name, reason);
+		if (!l->exports[i])
+			return -EIO;
+	}
+	return 0;
+}
+
+/* ---- Workers ---- */
+
+static unsigned listener_workers(const struct listener_config *config)
+{
+	cpu_set_t cpus;
+
+	if (config->workers)
+		return config->workers;
+	if (CPU_COUNT(&config->options.cpus) > 0)
+		return (unsigned)CPU_COUNT(&config->options.cpus);
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+		return 1;
+	return (unsigned)CPU_COUNT(&cpus);
+}
+
+/* Begins to start the next workers, up to `count` in all.  Takes their sockets over. */
+static int listener_begin_workers(struct listener *l, unsigned count, struct listening *sockets,
+				  struct reason *reason)
+{
+	struct worker_socket *taken = malloc((sockets->count + 1) * sizeof(*taken));
+	int rc = taken ? 0 : reason_set(reason, -ENOMEM, "no memory");
+
+	for (unsigned i = l->begun_count; rc == 0 && i < count; i++) {
+		struct worker *w = &l->workers[i];
+		unsigned socket_count = listening_take(sockets, i, taken);
+
+		w->service = l->config->service;
+		w->engine = l->engine;
+		w->options = l->config->options;
+		w->owner = &listener_owner;
+		w->owner_context = l;
+		w->listener = l->name;
+		w->shared = l->shared;
+		w->index = i;
+		w->team = l->workers;
+		w->team_count = l->worker_count;
+		if (i == 0 && l->endpoints) {
+			w->endpoints = l->endpoints;
+			w->endpoint_count = listening_count(l->config);
+		}
+		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->name, i % 100);
+		rc = worker_spawn(w, taken, socket_count, reason);
+		l->begun_count += rc == 0;
+	}
+	free(taken);
+	return rc;
+}
+
+/* The engine that `auto` means here: the last of the table that this host can run. */
+const struct engine *listener_pick_engine(const struct listener_config *config)
+{
+	struct reason reason;
+	unsigned count = 0;
+	uint32_t features;
+
+	const struct engine *pick = NULL;
+
+	if (config->engine)
+		return config->engine;
+	while (engines[count])
+		count++;
+	while (count-- > 0) {
+		if (engines[count]->transport != config->transport)
+			continue;
+		pick = engines[count];
+		if (worker_probe(pick, &config->options, &features, &reason) == 0)
+			break;
+	}
+	return pick;
+}
+
+static int listener_allocate(struct listener *l)
+{
+	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
+	if (l->workers)
+		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
+	l->costs = calloc(l->worker_count, sizeof(*l->costs));
+	l->addresses = calloc(listening_count(l->config), sizeof(*l->addresses));
+	l->admission = admission_new(l->config);
+	if (l->config->service->shared_new)
+		l->shared = l->config->service->shared_new();
+	if (!l->workers || !l->costs || !l->addresses || !l->admission ||
+	    (l->config->service->shared_new && !l->shared) || listener_mount(l) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+/* The kernel gives an RDMA address to one listener at a time, and none of it away: a new listener
+ * would have to wait until the old one is gone, and might then fail. */
+static bool listener_must_wait(const struct listener *l, const struct listener *old)
+{
+	unsigned old_count = old->endpoints ? listening_count(old->config) : 0;
+
+	for (unsigned i = 0; i < old_count && old->state == LISTENER_SERVING; i++)
+		for (unsigned j = 0; j < listening_count(l->config); j++)
+			if (sockaddr_is_same(&old->endpoints[i], &l->endpoints[j]))
+				return true;
+	return false;
+}
+
+/* RDMA: the engine binds the addresses, with its first worker, and the others need what that finds.
+ */
+static int listener_open_endpoints(struct listener *l, struct listener *const *going,
+				   struct reason *reason)
+{
+	unsigned count = listening_count(l->config);
+	struct listening none = { 0 };
+
+	l->endpoints = calloc(count, sizeof(*l->endpoints));
+	if (!l->endpoints)
+		return reason_set(reason, -ENOMEM, "no memory");
+	listening_list(l->config, l->endpoints);
+	for (; going && *going; going++)
+		if (listener_must_wait(l, *going))
+			return reason_set(reason, -EADDRINUSE,
+					  "the RDMA addresses of listener '%s' cannot be handed "
+					  "over; reload without it first, or restart",
+					  (*going)->name);
+	return listener_begin_workers(l, 1, &none, reason);
+}
+
+static int listener_open(struct listener *l, struct listener *const *going, struct reason *reason)
+{
+	struct listening sockets = { 0 };
+	int rc;
+
+	l->worker_count = listener_workers(l->config);
+	if (listener_allocate(l) < 0)
+		return reason_set(reason, -ENOMEM, "no memory");
+	l->engine = listener_pick_engine(l->config);
+	if (l->config->transport == TRANSPORT_RDMA)
+		return listener_open_endpoints(l, going, reason);
+	rc = listening_open(&sockets, l, going, reason);
+	if (rc == 0)
+		rc = listener_begin_workers(l, l->worker_count, &sockets, reason);
+	listening_close(&sockets);
+	return rc;
+}
+
+static struct listener *listener_new(struct server *server, const struct listener_config *config)
+{
+	struct listener *l = calloc(1, sizeof(*l));
+
+	if (!l || !(l->config = malloc(sizeof(*l->config)))) {
+		free(l);
+		return NULL;
+	}
+	*l->config = *config;
+	strcpy(l->name, config->name);
+	sem_init(&l->deaf, 0, 0);
+	l->server = server;
+	l->started_ns = clock_ns();
+	return l;
+}
+
+int listener_begin(struct server *server, const struct listener_config *config,
+		   struct listener *const *going, struct listener **ret_listener,
+		   struct reason *reason)
+{
+	struct listener *l = listener_new(server, config);
+
+	if (!l)
+		return reason_set(reason, -ENOMEM, "no memory");
+	l->starting = true;
+	l->error = listener_get_exports(l, &l->reason);
+	if (l->error == 0)
+		l->error = listener_open(l, going, &l->reason);
+	*ret_listener = l;
+	return 0;
+}
+
+static int listener_await_workers(struct listener *l, unsigned first, uint64_t end_ns)
+{
+	int rc = 0;
+
+	for (unsigned i = first; rc == 0 && i < l->begun_count; i++)
+		do
+			rc = worker_await_start(&l->workers[i], watchdog_slice(end_ns), &l->reason);
+		while (rc == -ETIMEDOUT && clock_ns() < end_ns);
+	return rc;
+}
+
+static void listener_await_start(struct listener *l, uint64_t end_ns)
+{
+	struct listening none = { 0 };
+
+	if (l->error == 0)
+		l->error = listener_await_workers(l, 0, end_ns);
+	if (l->error || !l->endpoints)
+		return;
+	for (unsigned i = 0; i < listening_count(l->config); i++)
+		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
+	l->error = listener_begin_workers(l, l->worker_count, &none, &l->reason);
+	if (l->error == 0)
+		l->error = listener_await_workers(l, 1, end_ns);
+}
+
+/* One without workers in the place of one that has failed, which a worker that hangs may keep. */
+static struct listener *listener_replace(struct listener *failed, uint64_t end_ns)
+{
+	struct listener *l = listener_new(failed->server, failed->config);
+
+	failed->starting = false;
+	if (!l) {
+		failed->state = LISTENER_UNAVAILABLE;
+		return failed;
+	}
+	l->state = LISTENER_UNAVAILABLE;
+	l->reason = failed->reason;
+	l->error = failed->config->optional ? 0 : failed->error;
+	server_end_listener(failed, end_ns);
+	return l;
+}
+
+void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going)
+{
+	uint64_t end_ns = clock_ns() + WORKER_START_NS;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!list[i]->starting)
+			continue;
+		listener_await_start(list[i], end_ns);
+		list[i]->starting = list[i]->error != 0;
+	}
+	for (unsigned i = 0; i < count; i++) {
+		if (!list[i]->starting)
+			continue;
+		listening_return(list[i], going);
+		listener_request_stop(list[i]);
+	}
+	end_ns = clock_ns() + SERVER_END_NS;
+	for (unsigned i = 0; i < count; i++)
+		if (list[i]->starting)
+			list[i] = listener_replace(list[i], end_ns);
+}
