@@ -73,6 +73,7 @@ static const struct method *find_method(const char *name)
 	static const struct method methods[] = {
 		{ "Reload", true, CALL_LONG_MS },
 		{ "ConfirmReload", true, CALL_TIMEOUT_MS },
+		{ "Resume", true, CALL_LONG_MS },
 		{ "Drain", true, CALL_TIMEOUT_MS },
 		{ "SetLogLevel", true, CALL_TIMEOUT_MS },
 		{ "Doctor", false, CALL_LONG_MS },

@@ -1,4 +1,4 @@
-/* Commands that change the running daemon: `nbctl drain`, `nbctl log-level`. */
+/* Commands that change the running daemon: `nbctl drain`, `nbctl resume`, `nbctl log-level`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,22 +18,66 @@ static void render_drain(struct output *out, const json_t *reply)
 	free(names);
 }
 
-static int run_drain(struct ctl *ctl)
+enum { VALUE_ALL };
+
+/* Of one listener, or with --all of every one; which of both is said, as it may not be meant. */
+static int run_for_listeners(struct ctl *ctl, const char *method,
+			     void (*render)(struct output *out, const json_t *reply))
 {
 	const char *listener = ctl->word_count ? ctl->words[0] : NULL;
 
-	return ctl_show(ctl, "Drain", json_pack("{s:s*}", "listener", listener), render_drain);
+	if (!listener == !ctl->values[VALUE_ALL])
+		return ctl_usage(ctl, "expected a LISTENER or --all");
+	return ctl_show(ctl, method, json_pack("{s:s*}", "listener", listener), render);
+}
+
+static int run_drain(struct ctl *ctl)
+{
+	return run_for_listeners(ctl, "Drain", render_drain);
 }
 
 const struct command command_drain = {
 	.name = "drain",
 	.arguments = "[LISTENER]",
 	.summary = "stop accepting, finish what is there",
-	.details = "Without LISTENER every listener drains.  Connections may finish for the\n"
-		   "configured drain-timeout; then they are closed.  Returns at once.\n",
-	.example = "nbctl drain echo-epoll",
+	.details =
+		"Connections may finish for the configured drain-timeout; then they are closed.\n"
+		"Returns at once.  `nbctl resume` has the listener accept again.\n",
+	.example = "nbctl drain echo-epoll\nnbctl drain --all",
 	.words_max = 1,
+	.options = { [VALUE_ALL] = { "all", OPTION_FLAG, NULL, "every listener" } },
 	.run = run_drain,
+};
+
+static void render_resume(struct output *out, const json_t *reply)
+{
+	char *names = field_show(field_get(reply, "resumed"));
+
+	if (*names)
+		output_wrapped(out, STYLE_PLAIN, 2, "Serving again: %s", names);
+	else
+		output_text(out, STYLE_PLAIN, "Nothing to resume.\n");
+	free(names);
+}
+
+static int run_resume(struct ctl *ctl)
+{
+	return run_for_listeners(ctl, "Resume", render_resume);
+}
+
+const struct command command_resume = {
+	.name = "resume",
+	.arguments = "[LISTENER]",
+	.summary = "have a drained listener accept again",
+	.details =
+		"It is made anew from the configuration in force, as a reload would: its counters\n"
+		"begin at 0.  One that is unavailable is tried again; --all leaves those alone.\n"
+		"When one cannot serve, says why, changes nothing and exits 1.\n",
+	.example = "nbctl resume echo-epoll\nnbctl resume --all",
+	.words_max = 1,
+	.options = { [VALUE_ALL] = { "all", OPTION_FLAG, NULL,
+				     "every listener that was drained" } },
+	.run = run_resume,
 };
 
 static void render_nothing(struct output *out, const json_t *reply)

@@ -89,15 +89,21 @@ static void render_leaving(struct output *out, const json_t *reply)
 static void render_reload(struct output *out, const json_t *reply)
 {
 	json_t *reload = field_get(reply, "reload"), *error;
+	const char *state = field_text(reload, "state");
 	size_t i;
 
 	if (!*field_text(reload, "time"))
 		return;
-	if (field_bool(reload, "ok")) {
-		output_text(out, STYLE_DIM, "last reload: %s, done\n", field_text(reload, "time"));
-		return;
-	}
-	output_text(out, STYLE_BAD, "last reload: %s, failed:\n", field_text(reload, "time"));
+	if (!strcmp(state, "unconfirmed"))
+		output_text(
+			out, STYLE_WARN,
+			"last reload: %s, unconfirmed: undone in %llu s unless `nbctl confirm`\n",
+			field_text(reload, "time"),
+			(unsigned long long)field_uint(reload, "confirm_within_s"));
+	else
+		output_text(out, field_bool(reload, "ok") ? STYLE_DIM : STYLE_BAD,
+			    "last reload: %s, %s%s\n", field_text(reload, "time"), state,
+			    field_bool(reload, "ok") ? "" : ":");
 	json_array_foreach(field_get(reload, "errors"), i, error) {
 		char *text = field_show(error);
 

@@ -235,10 +235,8 @@ static int serve(const char *path, struct config *config)
 		rc = watchdog_start(&server);
 	if (rc == 0) {
 		/* Every listener accepts or has said why not. */
-		server_notify_ready(&server, "");
-		log_info("nbserved " NB_VERSION ": serving %u of %u listener%s",
-			 server_count_serving(&server), server.listener_count,
-			 plural(server.listener_count));
+		server_notify_ready(&server);
+		log_info("nbserved " NB_VERSION ": serving %s", server_words(&server).text);
 		code = sd_event_loop(server.event);
 		rc = code < 0 ? code : 0;
 	}

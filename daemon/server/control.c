@@ -128,7 +128,27 @@ static void drain(struct varlink_call *call, json_t *parameters)
 		if (l->state == LISTENER_DRAINING)
 			json_array_append_new(draining, json_string(l->config->name));
 	}
+	server_notify_status(s);
 	varlink_reply(call, json_pack("{s:o}", "draining", draining));
+}
+
+static void resume(struct varlink_call *call, json_t *parameters)
+{
+	struct server *s = varlink_call_userdata(call);
+	const json_t *name = json_object_get(parameters, "listener");
+	struct reload_answer answer;
+
+	if (control_unknown_listener(s, name)) {
+		control_no_such_listener(call, json_string_value(name));
+		return;
+	}
+	log_change(call, "resume", json_is_string(name) ? json_string_value(name) : "everything");
+	if (reload_resume(s, json_string_value(name), &answer) == RELOAD_DONE)
+		varlink_reply(call, json_pack("{s:o}", "resumed", answer.lines));
+	else
+		varlink_error(
+			call, INTERFACE ".ResumeRefused",
+			json_pack("{s:s, s:o}", "message", answer.message, "errors", answer.lines));
 }
 
 static void reload(struct varlink_call *call, json_t *parameters)
@@ -206,6 +226,7 @@ static const struct varlink_method control_methods[] = {
 	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, NULL, doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, VARLINK_MORE_NEVER, level_parameter, set_log_level },
 	{ "Drain", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, drain },
+	{ "Resume", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, resume },
 	{ "Reload", VARLINK_CHANGE, VARLINK_MORE_NEVER, reload_parameters, reload },
 	{ "ConfirmReload", VARLINK_CHANGE, VARLINK_MORE_NEVER, NULL, confirm_reload },
 	{ 0 },

@@ -17,6 +17,7 @@ enum listener_state {
 	LISTENER_DRAINING,
 	LISTENER_DRAINED,
 	LISTENER_UNAVAILABLE, /* `optional = yes`, and this host cannot: see reason */
+	LISTENER_STATES
 };
 extern const char *const listener_state_names[];
 

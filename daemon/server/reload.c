@@ -7,7 +7,6 @@
 #include <systemd/sd-daemon.h>
 
 #include "config_diff.h"
-#include "document.h"
 #include "listening.h"
 #include "log.h"
 #include "server.h"
@@ -30,13 +29,13 @@ static void add_changes(json_t *lines, const struct config_diff *diff, bool only
 			add_line(lines, diff->list[i].text);
 }
 
-static void log_lines(int level, const json_t *lines)
+static void log_lines(int level, const char *what, const json_t *lines)
 {
 	json_t *line;
 	size_t i;
 
 	json_array_foreach(lines, i, line)
-		log_write(level, NULL, "reload: %s", json_string_value(line));
+		log_write(level, NULL, "%s: %s", what, json_string_value(line));
 }
 
 /* ---- Prepare ---- */
@@ -50,6 +49,8 @@ struct next {
 	struct listener **going;     /* those that do not stay; NULL-terminated */
 	struct server_export **exports;
 	unsigned listener_count, going_count, export_count;
+	/* NULL: a reload.  Otherwise this listener only is to serve again; "": all drained ones. */
+	const char *resume;
 };
 
 static bool exports_changed(const struct next *n, const struct listener_config *lc)
@@ -60,13 +61,22 @@ static bool exports_changed(const struct next *n, const struct listener_config *
 	return false;
 }
 
-/* The running listener that config's becomes without a new one.  One that does not serve, because
- * it was drained or this host could not, is begun again. */
+/* l does not serve, because it was drained or this host could not, and is made anew. */
+static bool is_begun_again(const struct next *n, const struct listener *l)
+{
+	if (l->state == LISTENER_SERVING)
+		return false;
+	if (!n->resume)
+		return true;
+	return *n->resume ? !strcmp(n->resume, l->name) : l->state != LISTENER_UNAVAILABLE;
+}
+
+/* The running listener that config's becomes without a new one. */
 static struct listener *find_kept(const struct next *n, const struct listener_config *lc)
 {
 	struct listener *l = server_find_listener(n->server, lc->name);
 
-	if (!l || l->state != LISTENER_SERVING || exports_changed(n, lc) ||
+	if (!l || is_begun_again(n, l) || exports_changed(n, lc) ||
 	    config_diff_has(&n->diff, CONFIG_LISTENER, lc->name, CONFIG_REPLACE))
 		return NULL;
 	return l;
@@ -128,6 +138,25 @@ static bool prepare_exports(struct next *n, json_t *errors)
 	return good;
 }
 
+static bool is_running(const struct server *s, const struct listener *l)
+{
+	return server_find_listener((struct server *)s, l->name) == l;
+}
+
+static void add_listener_error(json_t *errors, const struct listener *l)
+{
+	const struct config_origin *at = &l->config->section;
+
+	json_array_append_new(errors, json_sprintf("%s:%u: [listener %s]: %s", at->file, at->line,
+						   l->name, l->reason.text));
+}
+
+/* Optional or not, it was asked for. */
+static bool cannot_resume(const struct next *n, const struct listener *l)
+{
+	return n->resume && l->state == LISTENER_UNAVAILABLE && !is_running(n->server, l);
+}
+
 /* All of them, so that every error is said at once. */
 static bool prepare_listeners(struct next *n, json_t *errors)
 {
@@ -149,21 +178,13 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 	for (unsigned i = 0; i < n->listener_count; i++) {
 		const struct listener *l = n->listeners[i];
 
-		if (!l->error)
+		if (!l->error && !cannot_resume(n, l))
 			continue;
 		good = false;
-		if (exports_are_there(n->server, l->config))
-			json_array_append_new(errors, json_sprintf("%s:%u: [listener %s]: %s",
-								   l->config->section.file,
-								   l->config->section.line, l->name,
-								   l->reason.text));
+		if (n->resume || exports_are_there(n->server, l->config))
+			add_listener_error(errors, l);
 	}
 	return good;
-}
-
-static bool is_running(const struct server *s, const struct listener *l)
-{
-	return server_find_listener((struct server *)s, l->name) == l;
 }
 
 /* With the server's own exports in n. */
@@ -171,7 +192,7 @@ static void undo(struct next *n)
 {
 	uint64_t end_ns = clock_ns() + SERVER_END_NS;
 
-	for (unsigned i = 0; i < n->listener_count; i++)
+	for (unsigned i = 0; n->listeners && i < n->listener_count; i++)
 		if (!is_running(n->server, n->listeners[i]))
 			listener_request_stop(n->listeners[i]);
 	for (unsigned i = 0; i < n->listener_count; i++)
@@ -250,17 +271,16 @@ static void commit(struct next *n)
 	for (unsigned i = 0; i < n->listener_count; i++) {
 		struct listener *l = n->listeners[i];
 
-		if (is_running(s, l)) {
+		if (!is_running(s, l))
+			listener_log(l);
+		else if (l->state == LISTENER_SERVING) /* of a resume, others may stay */
 			listener_change(l, &n->config->listeners[i]);
-			continue;
-		}
-		listener_log(l);
 	}
 	s->listeners = n->listeners;
 	s->listener_count = n->listener_count;
 	exports_retire(n->exports, n->export_count, s->exports, s->export_count);
 	s->config = n->config;
-	s->generation++;
+	s->generation += n->diff.count > 0;
 	log_set_level(s->config->server.log_level);
 	for (unsigned i = 0; i < n->going_count; i++)
 		if (n->going[i]->state > LISTENER_DRAINING)
@@ -278,15 +298,34 @@ static void commit(struct next *n)
 	free(n->going);
 }
 
-/* Makes config the server's, or adds to errors; the caller frees the one that is not used. */
-static bool apply(struct server *s, struct config *config, const struct config_diff *diff,
-		  json_t *errors)
+/* Adds what did not serve and will, though nothing of it has changed. */
+static void add_begun(json_t *lines, const struct next *n)
 {
-	struct next next = { .server = s, .config = config, .diff = *diff };
+	for (unsigned i = 0; i < n->listener_count; i++) {
+		const struct listener *l = n->listeners[i];
+		const struct listener *old = server_find_listener(n->server, l->name);
 
-	if (!prepare(&next, errors))
+		if (!old || l->state != LISTENER_SERVING || !is_begun_again(n, old))
+			continue;
+		if (n->resume)
+			add_line(lines, l->name);
+		else if (!config_diff_has(&n->diff, CONFIG_LISTENER, l->name, CONFIG_REPLACE))
+			json_array_append_new(lines,
+					      json_sprintf("%s:%u: [listener %s]: %s -> serving",
+							   l->config->section.file,
+							   l->config->section.line, l->name,
+							   listener_state_names[old->state]));
+	}
+}
+
+/* Makes what n has of server, config, diff and resume the server's, and adds what serves again to
+ * lines; or adds all errors.  The caller frees the configuration that is not used. */
+static bool apply(struct next *n, json_t *lines)
+{
+	if (!prepare(n, lines))
 		return false;
-	commit(&next);
+	add_begun(lines, n);
+	commit(n);
 	return true;
 }
 
@@ -296,20 +335,6 @@ static void notify_reloading(struct server *s)
 {
 	notify(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
 	       (unsigned long long)(clock_ns() / NS_PER_US));
-}
-
-/* Takes errors over. */
-static void remember(struct server *s, bool ok, json_t *errors)
-{
-	struct reload *r = &s->reload;
-
-	json_decref(r->time);
-	json_decref(r->errors);
-	r->ok = ok;
-	r->generation = s->generation;
-	r->time = document_time();
-	r->errors = errors;
-	server_notify_ready(s, ok ? "" : "; the last reload failed, see nbctl status");
 }
 
 static void forget_previous(struct reload *r)
@@ -324,42 +349,45 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 	struct server *s = context;
 	struct reload *r = &s->reload;
 	struct config *unconfirmed = s->config;
-	struct config_diff diff;
-	json_t *errors = json_array();
+	struct next next = { .server = s, .config = r->previous };
+	json_t *errors = json_array(), *lines = json_array();
 	bool undone;
 
 	(void)source, (void)due_us;
 	if (s->stopping) {
 		json_decref(errors);
+		json_decref(lines);
 		return 0;
 	}
 	notify_reloading(s);
-	config_diff_make(&diff, unconfirmed, r->previous);
-	undone = apply(s, r->previous, &diff, errors);
-	config_diff_free(&diff);
+	config_diff_make(&next.diff, unconfirmed, r->previous);
+	undone = apply(&next, lines);
+	config_diff_free(&next.diff);
 	if (undone) {
 		r->previous = unconfirmed; /* to be freed */
-		json_array_insert_new(
-			errors, 0, json_sprintf("not confirmed within %u s: undone", r->confirm_s));
+		json_array_append_new(
+			errors, json_sprintf("not confirmed within %u s: undone", r->confirm_s));
 	} else {
-		json_array_insert_new(errors, 0,
-				      json_sprintf("not confirmed within %u s, but the "
-						   "configuration before cannot come back",
-						   r->confirm_s));
+		json_array_append_new(errors, json_sprintf("not confirmed within %u s, but the "
+							   "configuration before cannot come back",
+							   r->confirm_s));
+		json_array_extend(errors, lines);
 	}
+	json_decref(lines);
 	forget_previous(r);
-	log_lines(LOG_ERR, errors);
-	remember(s, false, errors);
+	log_lines(LOG_ERR, "reload", errors);
+	reload_remember(s, undone ? RELOAD_STATE_UNDONE : RELOAD_STATE_KEPT, errors);
 	return 0;
 }
 
-/* Keeps `previous` until it is confirmed. */
+/* Keeps `previous` until it is confirmed; 0 seconds: frees it. */
 static void await_confirmation(struct server *s, struct config *previous, unsigned seconds)
 {
 	struct reload *r = &s->reload;
 
 	r->previous = previous;
 	r->confirm_s = seconds;
+	r->confirm_end_ns = clock_ns() + seconds * (uint64_t)NS_PER_S;
 	if (seconds == 0 || sd_event_add_time_relative(s->event, &r->timer, CLOCK_MONOTONIC,
 						       seconds * (uint64_t)1000000, 1000,
 						       reload_on_unconfirmed, s) < 0)
@@ -391,23 +419,25 @@ static enum reload_outcome change_to(struct server *s, struct config *config,
 				     struct reload_answer *answer)
 {
 	struct config *previous = s->config;
+	struct next next = { .server = s, .config = config };
 	enum reload_outcome outcome = RELOAD_DONE;
-	struct config_diff diff;
+	bool changed;
 
-	config_diff_make(&diff, previous, config);
-	if (config_diff_has(&diff, CONFIG_SERVER, NULL, CONFIG_RESTART)) {
+	config_diff_make(&next.diff, previous, config);
+	changed = next.diff.count > 0;
+	if (config_diff_has(&next.diff, CONFIG_SERVER, NULL, CONFIG_RESTART)) {
 		outcome = RELOAD_RESTART;
 		answer->message = "nothing was changed: these need a restart of the daemon";
-		add_changes(answer->lines, &diff, true);
-	} else if (!request->dry_run && !apply(s, config, &diff, answer->lines)) {
+		add_changes(answer->lines, &next.diff, true);
+	} else if (!request->dry_run && !apply(&next, answer->lines)) {
 		outcome = RELOAD_REFUSED;
 		answer->message = "nothing was changed: this host cannot serve the configuration";
 	} else {
-		add_changes(answer->lines, &diff, false);
+		add_changes(answer->lines, &next.diff, false);
 	}
-	config_diff_free(&diff);
+	config_diff_free(&next.diff);
 	if (outcome == RELOAD_DONE && !request->dry_run)
-		await_confirmation(s, previous, request->confirm_s);
+		await_confirmation(s, previous, changed ? request->confirm_s : 0);
 	else
 		config_free(config);
 	return outcome;
@@ -437,13 +467,16 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 		answer->message = "nothing was changed: the configuration is wrong";
 	if (request->dry_run)
 		return outcome;
-	log_lines(outcome == RELOAD_DONE ? LOG_INFO : LOG_ERR, answer->lines);
-	if (outcome == RELOAD_DONE)
+	log_lines(outcome == RELOAD_DONE ? LOG_INFO : LOG_ERR, "reload", answer->lines);
+	if (outcome == RELOAD_DONE) {
 		log_info("reload: done, generation %llu", (unsigned long long)s->generation);
-	else
+		reload_remember(s,
+				s->reload.previous ? RELOAD_STATE_UNCONFIRMED : RELOAD_STATE_DONE,
+				json_array());
+	} else {
 		log_error("reload: %s", answer->message);
-	remember(s, outcome == RELOAD_DONE,
-		 outcome == RELOAD_DONE ? json_array() : json_incref(answer->lines));
+		reload_remember(s, RELOAD_STATE_REFUSED, json_incref(answer->lines));
+	}
 	return outcome;
 }
 
@@ -452,19 +485,28 @@ bool reload_confirm(struct server *s)
 	if (!s->reload.previous)
 		return false;
 	forget_previous(&s->reload);
+	s->reload.state = RELOAD_STATE_DONE;
+	server_notify_status(s);
 	log_info("reload: generation %llu is confirmed", (unsigned long long)s->generation);
 	return true;
 }
 
-json_t *reload_document(const struct server *s)
+enum reload_outcome reload_resume(struct server *s, const char *name, struct reload_answer *answer)
 {
-	const struct reload *r = &s->reload;
+	struct next next = { .server = s, .config = s->config, .resume = name ? name : "" };
 
-	if (!r->time)
-		return json_pack("{s:I, s:b, s:s, s:[]}", "generation", (json_int_t)s->generation,
-				 "ok", 1, "time", "", "errors");
-	return json_pack("{s:I, s:b, s:O, s:O}", "generation", (json_int_t)r->generation, "ok",
-			 r->ok, "time", r->time, "errors", r->errors);
+	*answer = (struct reload_answer){ .lines = json_array() };
+	if (s->stopping)
+		answer->message = "the server is stopping";
+	else if (!apply(&next, answer->lines))
+		answer->message = "nothing was changed: this host cannot serve it now";
+	if (answer->message) {
+		log_lines(LOG_ERR, "resume", answer->lines);
+		log_error("resume: %s", answer->message);
+		return RELOAD_REFUSED;
+	}
+	server_notify_status(s);
+	return RELOAD_DONE;
 }
 
 void reload_fini(struct server *s)

@@ -1,5 +1,7 @@
 /* Reload as a transaction: the file is read, checked and compared with what runs; what is new is
  * prepared; only when nothing has failed does it become the server's, and what it replaces drains.
+ * Listeners that do not serve are begun again, whether or not the configuration has changed; the
+ * generation is that of the configuration.
  * Main thread, one at a time, done when the function returns (but for draining). */
 #pragma once
 #include <jansson.h>
@@ -10,14 +12,25 @@
 struct config;
 struct server;
 
+/* How the last reload ended, so far. */
+enum reload_state {
+	RELOAD_STATE_NONE, /* there was none */
+	RELOAD_STATE_DONE,
+	RELOAD_STATE_UNCONFIRMED, /* done, and will be undone unless it is confirmed */
+	RELOAD_STATE_REFUSED,
+	RELOAD_STATE_UNDONE, /* it was not confirmed */
+	RELOAD_STATE_KEPT,   /* nor could it be undone: what was not confirmed serves on */
+};
+
 /* The last reload, and the configuration before it while that may still come back. */
 struct reload {
-	bool ok;
+	enum reload_state state;
 	uint64_t generation;     /* in force after it */
 	json_t *time, *errors;   /* NULL: there was none */
 	struct config *previous; /* NULL: nothing waits to be confirmed */
 	sd_event_source *timer;
 	unsigned confirm_s;
+	uint64_t confirm_end_ns; /* CLOCK_MONOTONIC */
 };
 
 struct reload_request {
@@ -44,7 +57,18 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 /* False: nothing waits for it. */
 bool reload_confirm(struct server *s);
 
-/* {"generation","ok","time","errors"}; a new reference. */
+/* Makes that listener anew from the configuration in force, as a reload would, if it does not
+ * serve; NULL: all that were drained.  answer->lines: their names.  All or nothing: RELOAD_DONE or
+ * RELOAD_REFUSED. */
+enum reload_outcome reload_resume(struct server *s, const char *name, struct reload_answer *answer);
+
+/* For reload.c: notes how a reload ended, and tells the service manager.  Takes errors over. */
+void reload_remember(struct server *s, enum reload_state state, json_t *errors);
+
+/* What people should know of the last reload, for a line of status: "; ...", or nothing. */
+const char *reload_remark(const struct server *s);
+
+/* {"generation","ok","state","confirm_within_s","time","errors"}; a new reference. */
 json_t *reload_document(const struct server *s);
 
 void reload_fini(struct server *s);

@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -96,20 +97,41 @@ int server_start(struct server *s, const char *path, struct config *config)
 	return 0;
 }
 
-unsigned server_count_serving(const struct server *s)
+struct server_words server_words(const struct server *s)
 {
-	unsigned serving = 0;
+	static const enum listener_state others[] = { LISTENER_DRAINING, LISTENER_DRAINED,
+						      LISTENER_UNAVAILABLE };
+	unsigned counts[LISTENER_STATES] = { 0 };
+	struct server_words words;
+	int used;
 
 	for (unsigned i = 0; i < s->listener_count; i++)
-		serving += s->listeners[i]->state == LISTENER_SERVING;
-	return serving;
+		counts[s->listeners[i]->state]++;
+	used = snprintf(words.text, sizeof(words.text), "%u listener%s", counts[LISTENER_SERVING],
+			plural(counts[LISTENER_SERVING]));
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
+		if (counts[others[i]] > 0)
+			used += snprintf(words.text + used, sizeof(words.text) - (size_t)used,
+					 ", %u %s", counts[others[i]],
+					 listener_state_names[others[i]]);
+	return words;
 }
 
-void server_notify_ready(struct server *s, const char *remark)
+static void notify_status(struct server *s, const char *before)
 {
-	notify(&s->notify, "READY=1\nSTATUS=Serving %u of %u listener%s, generation %llu%s",
-	       server_count_serving(s), s->listener_count, plural(s->listener_count),
-	       (unsigned long long)s->generation, remark);
+	notify(&s->notify, "%sSTATUS=Serving %s, generation %llu%s", before, server_words(s).text,
+	       (unsigned long long)s->generation, reload_remark(s));
+}
+
+void server_notify_ready(struct server *s)
+{
+	notify_status(s, "READY=1\n");
+}
+
+void server_notify_status(struct server *s)
+{
+	if (!s->stopping)
+		notify_status(s, "");
 }
 
 /* ---- Drain and stop ---- */
@@ -160,8 +182,9 @@ void server_listener_drained(struct listener *l)
 		if (*p == l) {
 			*p = l->next;
 			server_end_listener(l, clock_ns() + SERVER_END_NS);
-			break;
+			return server_end_if_drained(s);
 		}
+	server_notify_status(s);
 	server_end_if_drained(s);
 }
 

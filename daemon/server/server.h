@@ -26,7 +26,7 @@ struct server {
 	struct listener *leaving;
 	struct server_export **exports; /* likewise */
 	unsigned export_count;
-	uint64_t generation;    /* 1 after the start, one more after each reload */
+	uint64_t generation;    /* of config: 1 after the start, one more with each change */
 	struct reload reload;   /* the last one */
 	uint64_t started_ns;    /* CLOCK_MONOTONIC */
 	struct mailbox mailbox; /* for the workers to reach the main thread */
@@ -43,9 +43,15 @@ struct server {
  * all reasons logged. */
 int server_start(struct server *s, const char *path, struct config *config);
 
-unsigned server_count_serving(const struct server *s);
-/* Tells the service manager that the server is ready; remark: "", or what else its status says. */
-void server_notify_ready(struct server *s, const char *remark);
+/* How its listeners are, in words: "8 listeners, 1 drained". */
+struct server_words {
+	char text[160];
+};
+struct server_words server_words(const struct server *s);
+/* Tells the service manager how the server is: that it is ready, after its start and each reload;
+ * and whatever else changes that, unless it stops. */
+void server_notify_ready(struct server *s);
+void server_notify_status(struct server *s);
 
 /* Stops accepting; the event loop ends when every listener is drained, or at the latest when
  * drain-timeout has passed. */

@@ -11,7 +11,7 @@ from conftest import ENGINES, NBCTL, ROOT, TIMEOUT, listener, requires, wait_unt
 COMPLETION = ROOT / "ctl/nbctl.bash-completion"
 LIBRARY = pathlib.Path("/usr/share/bash-completion/bash_completion")
 NAMES = [f"echo-{e}" for e in ENGINES]
-COMMANDS = {"status", "stats", "compare", "top", "connections", "drain", "log-level", "reload",
+COMMANDS = {"status", "stats", "compare", "top", "connections", "drain", "resume", "log-level", "reload",
             "confirm", "config",
             "doctor", "help"}  # fmt: skip
 
@@ -82,7 +82,7 @@ def test_every_option_of_every_command(complete):
     assert complete("top", "--so") == {"--socket", "--sort"}
 
 
-@pytest.mark.parametrize("before", [["stats"], ["compare"], ["top"], ["drain"], ["stats", "--watch"],
+@pytest.mark.parametrize("before", [["stats"], ["compare"], ["top"], ["drain"], ["resume"], ["stats", "--watch"],
                                     ["connections", "--listener"]])  # fmt: skip
 def test_listeners_of_the_live_daemon(complete, before):
     assert complete(*before, "echo") == set(NAMES)

@@ -131,7 +131,7 @@ def test_descriptions_are_read_as_strictly_as_others_do(what):
 
 def test_every_declared_method_exists_and_takes_only_what_is_declared(daemon, interface):
     assert {"GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor", "SetLogLevel",
-            "Drain", "Reload", "ConfirmReload"} <= set(interface.methods)
+            "Drain", "Resume", "Reload", "ConfirmReload"} <= set(interface.methods)
     for method, (takes, _) in interface.methods.items():
         # An undeclared parameter: the method exists, and is not run.
         good = {name: "info" for name, kind in takes[1].items() if kind[0] != "maybe"}
@@ -148,12 +148,20 @@ def test_every_reply_is_as_declared(daemon, interface):
             interface.check_reply(method, daemon.call(method))
     interface.check_reply("SetLogLevel", daemon.call("SetLogLevel", level="debug"))
     interface.check_reply("Drain", daemon.call("Drain"))
+    interface.check_reply("Resume", daemon.call("Resume"))
+    interface.check_reply("Reload", daemon.call("Reload", confirm_timeout_s=60))
+    daemon.write_config(CONFIG + "idle-timeout = 1min\n")
+    interface.check_reply("Reload", daemon.call("Reload", confirm_timeout_s=60))
+    for method in ("GetStatus", "GetStats"):
+        interface.check_reply(method, daemon.call(method))
+    interface.check_reply("ConfirmReload", daemon.call("ConfirmReload"))
 
 
 def test_declared_errors_are_as_declared(daemon, interface):
     for method, parameters in (("GetStats", {"listeners": ["first", "third"]}),
                                ("ListConnections", {"listener": "third"}),
-                               ("Drain", {"listener": "third"})):
+                               ("Drain", {"listener": "third"}),
+                               ("Resume", {"listener": "third"})):
         name, parameters = error_of(daemon, CONTROL + method, parameters)
         assert name == CONTROL + "NoSuchListener"
         interface.check(parameters, interface.errors["NoSuchListener"], name)

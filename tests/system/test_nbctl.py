@@ -14,7 +14,7 @@ import threading
 import pytest
 from conftest import ENGINES, NBCTL, TIMEOUT, listener, requires, wait_until
 
-# What each needs to do its work; drain last: it ends the listeners.
+# What each needs to do its work; in the end listeners stop and serve again.
 COMMANDS = {
     "status": [],
     "stats": [],
@@ -23,7 +23,8 @@ COMMANDS = {
     "config": [],
     "doctor": [],
     "log-level": ["info"],
-    "drain": [],
+    "drain": ["--all"],
+    "resume": ["--all"],
 }
 NO_JSON = {"top", "metrics"}
 CONFIG = "".join(listener(f"echo-{e}", engine=e) for e in ENGINES)
@@ -150,6 +151,9 @@ def test_a_full_disk_is_an_error(daemon, command):
         (["log-level"], "log-level LEVEL"),
         (["log-level", "verbose"], "error, warning, info or debug"),
         (["drain", "a", "b"], "unexpected argument 'b'"),
+        (["drain"], "expected a LISTENER or --all"),
+        (["drain", "a", "--all"], "expected a LISTENER or --all"),
+        (["resume"], "expected a LISTENER or --all"),
         (["stats", "--watch=never"], "expected seconds"),
         (["stats", "--watch=0.01"], "--watch: expected seconds, at least 0.05, got '0.01'"),
         (["stats", "--watch=0.01", "--json"], "at least 0.05"),
@@ -173,7 +177,7 @@ def test_wrong_usage_exits_2_and_says_why(daemon, arguments, said):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["stats"], ["drain"], ["compare", "--interval", "0.01"], ["connections", "--listener"]],
+    [["stats"], ["drain"], ["resume"], ["compare", "--interval", "0.01"], ["connections", "--listener"]],
 )
 def test_an_unknown_listener_is_refused(daemon, arguments):
     done = nbctl(daemon, *arguments, "no-such")

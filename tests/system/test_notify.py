@@ -92,7 +92,7 @@ def test_reloads_go_on_and_are_told_in_the_end(start_daemon):
 def test_many_sockets_are_kept_though_nobody_reads_at_first(start_daemon):
     config = "".join(listener(f"l{i}") for i in range(MANY))
     daemon = start_daemon(config, env=KEEP, ready=False)
-    wait_until(lambda: "serving 40 of 40" in daemon.log(), "the daemon serves")
+    wait_until(lambda: "serving 40 listeners" in daemon.log(), "the daemon serves")
     echo(daemon, f"l{MANY - 1}")
     assert hear(daemon, "READY=1")[-1].startswith("READY=1")
     assert len(daemon.store) == MANY
@@ -128,7 +128,7 @@ def test_forgotten_sockets_hold_up_the_start_for_a_second_only(start_daemon):
         daemon = start_daemon(
             listener("echo"), env=KEEP, inherit=[("a=b", stranger.fileno())] * MANY, ready=False
         )
-        wait_until(lambda: "serving 1 of 1" in daemon.log(), "the daemon serves")
+        wait_until(lambda: "serving 1 listener" in daemon.log(), "the daemon serves")
         echo(daemon, "echo")
         heard = hear(daemon, "READY=1")
     assert "BARRIER=1" in heard and heard[-1].startswith("READY=1")

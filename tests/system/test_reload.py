@@ -2,6 +2,7 @@
 goes on as if nothing had happened."""
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -52,18 +53,18 @@ def refuses(address):
 
 
 def test_no_change(start_daemon, engine):
-    """Nothing but the generation changes: the same threads, connections and counters."""
+    """Nothing changes: the same generation, threads, connections and counters."""
     daemon = start_daemon(listener("a", engine=engine) + listener("b", "discard", engine))
     with daemon.connect("a") as s:
         echo(s)
         before, threads, port = daemon.stats("a"), tasks(daemon), daemon.port("a")
-        assert reload(daemon) == "no change\ngeneration 2\n"
+        assert reload(daemon) == "no change\ngeneration 1\n"
         echo(s, b"hello")
         after = daemon.stats("a")
         assert tasks(daemon) == threads and daemon.port("a") == port
         assert after["connections"] == before["connections"]
         assert after["bytes_in"] == before["bytes_in"] + 5
-    assert last(daemon)["ok"] and last(daemon)["generation"] == 2
+    assert last(daemon)["ok"] and last(daemon)["generation"] == 1
     assert "last reload: " in daemon.nbctl("status").stdout
 
 
@@ -88,10 +89,11 @@ def test_wrong_file(start_daemon):
         echo(s)
     assert generation(daemon) == 1
     assert not last(daemon)["ok"] and len(last(daemon)["errors"]) == 3
-    assert "last reload" in daemon.nbctl("status").stdout
+    assert last(daemon)["state"] == "refused"
+    assert re.search(r"last reload: \S+, refused:\n", daemon.nbctl("status").stdout)
     daemon.config_path.unlink()
     assert "nbserved.ini: No such file" in reload(daemon, status=1)
-    assert reload(daemon, config=listener("a")) == "no change\ngeneration 2\n"
+    assert reload(daemon, config=listener("a")) == "no change\ngeneration 1\n"
     assert last(daemon)["ok"]
 
 
@@ -331,7 +333,81 @@ def test_drained_listener_comes_back(start_daemon, engine):
     daemon = start_daemon(listener("a", engine=engine))
     daemon.nbctl("drain", "a")
     wait_until(lambda: daemon.status("a")["state"] == "drained", "it does not drain")
-    reload(daemon)
+    text = reload(daemon)
+    assert "[listener a]: drained -> serving\ngeneration 1\n" in text
+    with daemon.connect("a") as s:
+        echo(s)
+
+
+def resume(daemon, *arguments, status=0):
+    result = daemon.nbctl("resume", *arguments, check=False)
+    assert result.returncode == status, result.stdout + daemon.log()
+    return result.stdout
+
+
+def test_resume(start_daemon, engine, loopback_ports):
+    """A drained listener accepts again, on its address; nothing else changes."""
+    host, port = loopback_ports
+    here = {"engine": engine, "address": f"{host}:{port}"}
+    daemon = start_daemon(listener("a", **here) + listener("b", engine=engine))
+    assert resume(daemon, "a") == resume(daemon, "--all") == "Nothing to resume.\n"
+    with daemon.connect("b") as b:
+        with daemon.connect("a") as a:
+            echo(a)
+        echo(b)
+        before = daemon.stats("b")["connections"]
+        daemon.notified()
+        daemon.nbctl("drain", "a")
+        wait_until(lambda: daemon.status("a")["state"] == "drained", "it does not drain")
+        assert refuses((host, port))
+        assert "STATUS=Serving 1 listener, 1 drained, generation 1" in daemon.notified()[-1]
+        assert resume(daemon, "a") == "Serving again: a\n"
+        assert daemon.notified()[-1] == "STATUS=Serving 2 listeners, generation 1"
+        with socket.create_connection((host, port), timeout=10) as a:
+            echo(a)
+        echo(b)
+        assert daemon.stats("b")["connections"] == before
+    assert generation(daemon) == 1 and last(daemon)["state"] == "none"
+    assert daemon.stats("a")["connections"]["accepted"] == 1
+    daemon.nbctl("drain", "--all")
+    assert resume(daemon, "--all") == "Serving again: a, b\n"
+    for name in ["a", "b"]:
+        with daemon.connect(name) as s:
+            echo(s)
+
+
+def test_resume_while_it_drains(start_daemon, engine, loopback_ports):
+    """Who is still there finishes with the old one, who comes gets the new one."""
+    host, port = loopback_ports
+    daemon = start_daemon(listener("a", engine=engine, address=f"{host}:{port}"))
+    with daemon.connect("a") as old, Busy(old) as busy:
+        daemon.nbctl("drain", "a")
+        assert daemon.status("a")["state"] == "draining"
+        assert resume(daemon, "a") == "Serving again: a\n"
+        with socket.create_connection((host, port), timeout=10) as new:
+            echo(new)
+        rounds = busy.rounds
+        wait_until(lambda: busy.rounds > rounds, "the old connection goes on")
+        assert [one["name"] for one in daemon.call("GetStatus")["leaving"]] == ["a"]
+    assert busy.failure is None
+    wait_left(daemon)
+
+
+def test_resume_refused(start_daemon, engine, loopback_ports):
+    """It says why, and everything stays as it was."""
+    host, port = loopback_ports
+    far = listener("far", address="192.0.2.1:7008", optional="yes")
+    daemon = start_daemon(listener("a", engine=engine, address=f"{host}:{port}") + far)
+    daemon.nbctl("drain", "a")
+    wait_until(lambda: daemon.status("a")["state"] == "drained", "it does not drain")
+    with socket.create_server((host, port)):
+        for which in "a", "--all":
+            text = resume(daemon, which, status=1)
+            assert "[listener a]: " in text and "nothing was changed" in text
+    assert daemon.status("a")["state"] == "drained"
+    assert "192.0.2.1" in resume(daemon, "far", status=1)
+    assert resume(daemon, "--all") == "Serving again: a\n"
+    assert daemon.status("far")["state"] == "unavailable"
     with daemon.connect("a") as s:
         echo(s)
 
@@ -352,10 +428,24 @@ def test_confirm(start_daemon):
     assert "no reload waits" in daemon.nbctl("confirm", check=False).stdout
     reload(daemon, "--confirm", "3600", config=listener("a", workers=2))
     assert "not confirmed yet" in reload(daemon, status=1)
+    assert last(daemon)["state"] == "unconfirmed" and last(daemon)["ok"]
+    assert 3500 < last(daemon)["confirm_within_s"] <= 3600
+    assert re.search(r"unconfirmed: undone in 3\d\d\d s unless `nbctl confirm`",
+                     daemon.nbctl("status").stdout)
+    assert "to be confirmed" in daemon.notified()[-1]
     assert daemon.nbctl("confirm").stdout == "generation 2\n"
+    assert last(daemon)["state"] == "done" and "confirm_within_s" not in last(daemon)
+    assert "confirm" not in daemon.notified()[-1]
     assert daemon.nbctl("confirm", check=False).returncode == 1
     reload(daemon)
     assert daemon.status("a")["workers"] == 2
+
+
+def test_nothing_to_confirm_without_a_change(start_daemon):
+    daemon = start_daemon(listener("a"))
+    assert reload(daemon, "--confirm", "1") == "no change\ngeneration 1\n"
+    assert last(daemon)["state"] == "done"
+    assert "no reload waits" in daemon.nbctl("confirm", check=False).stdout
 
 
 def test_unconfirmed(start_daemon, engine):
@@ -367,7 +457,8 @@ def test_unconfirmed(start_daemon, engine):
     wait_until(lambda: generation(daemon) == 3, "it does not come back")
     assert daemon.status("a")["workers"] == 1 and daemon.port("a") == port
     assert last(daemon)["errors"] == ["not confirmed within 1 s: undone"]
-    assert not last(daemon)["ok"]
+    assert not last(daemon)["ok"] and last(daemon)["state"] == "undone"
+    assert re.search(r"last reload: \S+, undone:\n", daemon.nbctl("status").stdout)
     for name in ["a", "b"]:
         with daemon.connect(name) as s:
             echo(s)
@@ -394,7 +485,7 @@ def test_hangup(start_daemon):
     daemon.process.send_signal(signal.SIGHUP)
     wait_until(lambda: not last(daemon)["ok"], "it does not say that it failed")
     assert "wrokers" in daemon.log() and generation(daemon) == 2
-    assert "the last reload failed" in daemon.notified()[-1]
+    assert "the last reload was refused" in daemon.notified()[-1]
 
 
 def test_exports(start_daemon, engine, tmp_path):

@@ -223,7 +223,7 @@ def reload(daemon):
     before = daemon.call("GetStatus")["generation"]
     try:
         generation = daemon.call("Reload")["generation"]
-        assert generation == before + 1
+        assert generation - before in (0, 1)  # 0: nothing has changed
     except VarlinkError as error:
         assert error.name.split(".")[-1] in ["ReloadRefused", "RestartNeeded"]
         assert error.parameters["errors"]

@@ -180,7 +180,7 @@ def test_a_good_reload_takes_effect(step):
 def test_a_bad_reload_fails_and_changes_nothing(step):
     reload = step("reload")
     assert reload["bad"]["status"] != 0
-    assert "the last reload failed" in reload["bad_status"]
+    assert "the last reload was refused" in reload["bad_status"]
     assert "generation 2" in reload["bad_status"]
     assert reload["same"] is True and reload["old"] is True
     for once in ("got 'adress'", "nothing was changed"):
@@ -286,6 +286,6 @@ def test_journal_has_fields(step):
     journal = step("journal")
     config = (TOP / "conf/nbserved.ini").read_text()
     count, tcp = (text.count("[listener ") - 2 for text in (config, tcp_sections(config)))
-    assert any(f"serving {tcp} of {count} listeners" in entry["MESSAGE"] for entry in journal)
+    assert any(f"serving {tcp} listeners" in entry["MESSAGE"] for entry in journal)
     assert "nbserved.service" in {entry.get("_SYSTEMD_UNIT") for entry in journal}
     assert {entry.get("LISTENER") for entry in journal} >= {"echo-epoll", "echo-uring"}
