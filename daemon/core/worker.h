@@ -155,11 +155,11 @@ struct worker {
 	struct conn *starved, *starved_last; /* wait for the pool; in the order of their places */
 	uint64_t places;                     /* that were given so far */
 	uint32_t starved_free;               /* so many free chunks were not enough for a service */
-	uint32_t granted;    /* chunks that receives of those who have waited may take */
-	uint64_t first;      /* place of the first of them who owes nothing; 0: none */
-	uint64_t relief_ns;  /* when to look next at those who hold what others wait for */
-	uint64_t first_then; /* `first` when it looked last, and how many looks */
-	unsigned stuck;      /* it has been the same */
+	uint32_t granted;   /* chunks that receives of those who have waited may take */
+	uint64_t first;     /* place of the first of them who owes nothing; 0: none */
+	uint64_t relief_ns; /* when to look next at those who hold what others wait for */
+	bool moves;         /* one of them was served since it looked last */
+	unsigned stuck;     /* looks since one was */
 	struct conn *conns;
 	uint64_t deadline_ns; /* wait() must return by then; 0: none */
 	uint64_t scan_ns;     /* next look at idle connections; 0: none */

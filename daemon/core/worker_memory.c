@@ -143,6 +143,7 @@ void worker_feed_starved(struct worker *w)
 	while ((c = *at)) {
 		if (worker_can_feed(w, c, free, &input)) {
 			*at = c->starved_next;
+			w->moves |= !(c->flags & CONN_CLOSING);
 			conn_feed(c);
 		} else {
 			worker_note_first(w, c);
@@ -165,8 +166,8 @@ static void worker_relieve(struct worker *w)
 {
 	unsigned patience;
 
-	w->stuck = w->first && w->first == w->first_then ? w->stuck + 1 : 0;
-	w->first_then = w->first;
+	w->stuck = w->first && !w->moves ? w->stuck + 1 : 0;
+	w->moves = false;
 	patience = w->stuck >= WORKER_PATIENCE_STUCK ? WORKER_PATIENCE_STUCK : WORKER_PATIENCE;
 	for (struct conn *c = w->conns; c; c = c->next) {
 		bool stalls = conn_owes(c) && c->relief_out == c->bytes_out;
