@@ -29,7 +29,6 @@ struct option_spec {
 	enum option_kind kind;
 	const char *argument; /* how help calls the value */
 	const char *help;
-	char letter; /* -L besides --name; 0: none */
 };
 
 enum { COMMAND_OPTIONS_MAX = 12 };

@@ -29,12 +29,19 @@ enum { GLOBAL_SOCKET, GLOBAL_JSON, GLOBAL_NO_COLOR, GLOBAL_VERSION, GLOBAL_HELP,
 
 static const struct option_spec global_options[] = {
 	[GLOBAL_SOCKET] = { "socket", OPTION_VALUE, "SOCKET",
-			    "the daemon's control socket (or NBSERVED_SOCKET)", 's' },
+			    "the daemon's control socket (or NBSERVED_SOCKET)" },
 	[GLOBAL_JSON] = { "json", OPTION_FLAG, NULL, "print JSON" },
 	[GLOBAL_NO_COLOR] = { "no-color", OPTION_FLAG, NULL, "no colour (or NO_COLOR=1)" },
-	[GLOBAL_VERSION] = { "version", OPTION_FLAG, NULL, "print nbctl's version", 'V' },
-	[GLOBAL_HELP] = { "help", OPTION_FLAG, NULL, "print this help", 'h' },
-	[GLOBAL_COUNT] = { NULL, OPTION_FLAG, NULL, NULL, 0 },
+	[GLOBAL_VERSION] = { "version", OPTION_FLAG, NULL, "print nbctl's version" },
+	[GLOBAL_HELP] = { "help", OPTION_FLAG, NULL, "print this help" },
+	[GLOBAL_COUNT] = { NULL, OPTION_FLAG, NULL, NULL },
+};
+
+/* -L besides --name; 0: none. */
+static const char global_letters[GLOBAL_COUNT] = {
+	[GLOBAL_SOCKET] = 's',
+	[GLOBAL_VERSION] = 'V',
+	[GLOBAL_HELP] = 'h',
 };
 
 enum { OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX, LETTERS_MAX = 2 * OPTIONS_MAX + 2 };
@@ -50,13 +57,14 @@ static void make_options(const struct command *command, struct option *options,
 	for (unsigned i = 0; i < max; i++) {
 		const struct option_spec *spec =
 			i < GLOBAL_COUNT ? &global_options[i] : &command->options[i - GLOBAL_COUNT];
+		char short_name = i < GLOBAL_COUNT ? global_letters[i] : '\0';
 
 		if (!spec->name)
 			continue;
 		options[count++] = (struct option){ spec->name, (int)spec->kind, NULL,
-						    spec->letter ? spec->letter : 1000 + (int)i };
-		if (spec->letter)
-			letter += sprintf(letter, "%c%s", spec->letter,
+						    short_name ? short_name : 1000 + (int)i };
+		if (short_name)
+			letter += sprintf(letter, "%c%s", short_name,
 					  spec->kind == OPTION_VALUE ? ":" : "");
 	}
 	options[count] = (struct option){};
@@ -67,7 +75,8 @@ static void print_options(const struct command *command, const struct option_spe
 {
 	for (unsigned i = 0; i < max && options[i].name; i++) {
 		const struct option_spec *o = &options[i];
-		char text[64], letter[] = { '-', o->letter, ',', ' ', '\0' };
+		char short_name = options == global_options ? global_letters[i] : '\0';
+		char text[64], letter[] = { '-', short_name, ',', ' ', '\0' };
 
 		if (o == &global_options[GLOBAL_JSON] && command && command->json_instead)
 			continue;
@@ -76,7 +85,7 @@ static void print_options(const struct command *command, const struct option_spe
 			 : o->kind == OPTION_OPTIONAL ? "--%s[=%s]"
 						      : "--%s %s",
 			 o->name, o->argument);
-		printf("  %s%-21s %s\n", o->letter ? letter : "    ", text, o->help);
+		printf("  %s%-21s %s\n", short_name ? letter : "    ", text, o->help);
 	}
 }
 
