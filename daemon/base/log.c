@@ -2,8 +2,12 @@
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +17,17 @@
 #include "journal.h"
 #include "util.h"
 
-enum { LOG_LINE_MAX = 1024, LOG_BURST = 10 };
+enum { LOG_LINE_MAX = 1024, LOG_BURST = 10, LOG_WAIT_MS = 100 };
 enum log_target { LOG_TO_STDERR, LOG_TO_STDERR_PREFIXED, LOG_TO_JOURNAL };
 
 static _Atomic int log_level = LOG_INFO;
 static enum log_target log_target = LOG_TO_STDERR;
+static int log_fd = STDERR_FILENO;
+
+/* One line at a time; guards what follows. */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool log_full;     /* the last line found no room */
+static unsigned log_lost; /* lines since the last that was written */
 
 static const struct {
 	int level;
@@ -57,17 +67,6 @@ static int log_stderr_is_journal(void)
 	return fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
 }
 
-void log_open(int level)
-{
-	log_set_level(level);
-	if (log_stderr_is_journal() && journal_open(JOURNAL_SOCKET) == 0)
-		log_target = LOG_TO_JOURNAL;
-	else if (getenv("INVOCATION_ID"))
-		log_target = LOG_TO_STDERR_PREFIXED;
-	else
-		log_target = LOG_TO_STDERR;
-}
-
 void log_set_level(int level)
 {
 	atomic_store_explicit(&log_level, level, memory_order_relaxed);
@@ -78,12 +77,70 @@ int log_get_level(void)
 	return atomic_load_explicit(&log_level, memory_order_relaxed);
 }
 
+/* A pipe or terminal is opened again, without blocking: O_NONBLOCK on stderr itself would be there
+ * for all who share it.  One that may not be opened is polled, which leaves it to chance when
+ * others write to it at the same moment. */
+static void log_open_stderr(void)
+{
+	struct stat st;
+	int fd;
+
+	if (log_fd != STDERR_FILENO || fstat(STDERR_FILENO, &st) < 0 ||
+	    !(S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)))
+		return;
+	fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd >= 0)
+		log_fd = fd;
+}
+
+void log_open(int level)
+{
+	log_set_level(level);
+	log_open_stderr();
+	if (log_stderr_is_journal() && journal_open(JOURNAL_SOCKET) == 0)
+		log_target = LOG_TO_JOURNAL;
+	else if (getenv("INVOCATION_ID"))
+		log_target = LOG_TO_STDERR_PREFIXED;
+	else
+		log_target = LOG_TO_STDERR;
+}
+
+/* Writes a line, or false: nobody reads what was written before.  When that begins it waits for up
+ * to LOG_WAIT_MS, for a reader who is only slow. */
+static bool log_write_line(const char *line, size_t length)
+{
+	struct pollfd room = { .fd = log_fd, .events = POLLOUT };
+
+	ssize_t n = 0;
+
+	if (poll(&room, 1, log_full ? 0 : LOG_WAIT_MS) != 0)
+		n = write(log_fd, line, length);
+	log_full = n < 0 ? errno == EAGAIN : (size_t)n < length;
+	return !log_full;
+}
+
 static void log_stderr(int level, const char *text)
 {
+	char line[LOG_LINE_MAX + 32], lost[64];
+	int length;
+
 	if (log_target == LOG_TO_STDERR_PREFIXED)
-		fprintf(stderr, "<%d>%s\n", level, text);
+		length = snprintf(line, sizeof(line), "<%d>%s\n", level, text);
 	else
-		fprintf(stderr, "nbserved: %s%s\n", level <= LOG_ERR ? "error: " : "", text);
+		length = snprintf(line, sizeof(line), "nbserved: %s%s\n",
+				  level <= LOG_ERR ? "error: " : "", text);
+	pthread_mutex_lock(&log_lock);
+	if (log_lost) {
+		int n = snprintf(
+			lost, sizeof(lost), "%s%u messages lost: nobody read stderr\n",
+			log_target == LOG_TO_STDERR_PREFIXED ? "<4>" : "nbserved: ", log_lost);
+
+		if (log_write_line(lost, (size_t)n))
+			log_lost = 0;
+	}
+	if (log_lost || !log_write_line(line, (size_t)length))
+		log_lost++;
+	pthread_mutex_unlock(&log_lock);
 }
 
 /* What is not known is NULL. */

@@ -1,0 +1,46 @@
+"""The log on stderr: who does not read it stops nobody."""
+
+import fcntl
+import os
+import re
+import select
+
+from conftest import TIMEOUT, listener, wait_until
+
+
+def fill(descriptor):
+    """Writes to a pipe until it is full, through an open file of its own."""
+    own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while os.write(own, b"." * 4096):
+            pass
+    except BlockingIOError:
+        pass
+    os.close(own)
+
+
+def read_all(descriptor):
+    text = b""
+    while select.select([descriptor], [], [], 0)[0]:
+        text += os.read(descriptor, 1 << 16)
+    return text.decode()
+
+
+def test_a_pipe_that_nobody_reads_stops_nobody(start_daemon):
+    reads, writes = os.pipe()
+    daemon = start_daemon(listener("echo"), preexec=lambda: os.dup2(writes, 2))
+    wait_until(lambda: "serving 1 of 1" in read_all(reads), "the last message of the start")
+    fill(writes)
+    for _ in range(3):
+        daemon.call("Reload")
+    assert not fcntl.fcntl(writes, fcntl.F_GETFL) & os.O_NONBLOCK  # what others share is as it was
+    assert set(read_all(reads)) == {"."}
+    daemon.call("Reload")
+    said = wait_until(lambda: read_all(reads), "a message")
+    lost = re.match(r"nbserved: (\d+) messages lost: nobody read stderr\n", said)
+    assert int(lost[1]) >= 3
+    fill(writes)
+    daemon.process.terminate()
+    assert daemon.process.wait(TIMEOUT) == 0
+    os.close(reads)
+    os.close(writes)
