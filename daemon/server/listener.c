@@ -217,13 +217,46 @@ void listener_accept_waiting(struct listener *l)
 		worker_accept_waiting(&l->workers[i]);
 }
 
+static bool is_unavailable(const struct listener *l, const char *reason)
+{
+	return l->state == LISTENER_UNAVAILABLE && !strcmp(l->reason.text, reason);
+}
+
+/* Those of list that cannot serve for that reason, in one line. */
+static void log_unavailable(struct listener *const *list, unsigned count, const char *reason)
+{
+	char names[256] = "";
+	size_t used = 0;
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!is_unavailable(list[i], reason))
+			continue;
+		if (used < sizeof(names))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s'%s'",
+						 found ? ", " : "", list[i]->name);
+		found++;
+	}
+	log_write(LOG_NOTICE, NULL, "listener%s %s%s: unavailable: %s", plural(found), names,
+		  used < sizeof(names) ? "" : " ...", reason);
+}
+
+void listeners_log_unavailable(struct listener *const *list, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		unsigned first = 0;
+
+		if (list[i]->state != LISTENER_UNAVAILABLE)
+			continue;
+		while (!is_unavailable(list[first], list[i]->reason.text))
+			first++;
+		if (first == i)
+			log_unavailable(list, count, list[i]->reason.text);
+	}
+}
+
 void listener_log(const struct listener *l)
 {
-	if (l->state == LISTENER_UNAVAILABLE) {
-		log_write(LOG_NOTICE, l->name, "listener '%s': unavailable: %s", l->name,
-			  l->reason.text);
-		return;
-	}
 	for (unsigned i = 0; i < l->address_count; i++)
 		log_write(LOG_INFO, l->name, "listener '%s': %s on %s over %s, %u worker%s",
 			  l->name, l->config->service->name, l->addresses[i].text, l->engine->name,

@@ -71,7 +71,9 @@ void listener_serve(struct listener *l); /* start accepting */
 /* Another listener's worker has stopped accepting: the kernel may have woken it, and nobody else,
  * for connections that came while both listened to the same sockets. */
 void listener_accept_waiting(struct listener *l);
-void listener_log(const struct listener *l); /* what it serves, or why not */
+void listener_log(const struct listener *l); /* what it serves, if it does */
+/* Why the others of list do not: a line for each reason. */
+void listeners_log_unavailable(struct listener *const *list, unsigned count);
 /* Puts the live keys of config in force; the others are as they were. */
 void listener_change(struct listener *l, const struct listener_config *config);
 /* Returns at once.  Connections may finish until deadline_ns, CLOCK_MONOTONIC; then, and when all

@@ -276,6 +276,8 @@ static void commit(struct next *n)
 		else if (l->state == LISTENER_SERVING) /* of a resume, others may stay */
 			listener_change(l, &n->config->listeners[i]);
 	}
+	if (!n->resume)
+		listeners_log_unavailable(n->listeners, n->listener_count);
 	s->listeners = n->listeners;
 	s->listener_count = n->listener_count;
 	exports_retire(n->exports, n->export_count, s->exports, s->export_count);

@@ -94,6 +94,7 @@ int server_start(struct server *s, const char *path, struct config *config)
 		listener_log(s->listeners[i]);
 		listener_serve(s->listeners[i]);
 	}
+	listeners_log_unavailable(s->listeners, s->listener_count);
 	return 0;
 }
 

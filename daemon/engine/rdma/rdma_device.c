@@ -35,7 +35,8 @@ int rdma_no_devices(struct reason *reason)
 			reason, -EACCES,
 			"this host's RDMA devices cannot be opened: %s; " RDMA_ACCESS_MEND,
 			strerror(access("/dev/infiniband", F_OK) < 0 ? errno : EACCES));
-	return reason_set(reason, -ENODEV, "this host has no RDMA device; " RDMA_BY_HAND);
+	return reason_set(reason, -ENODEV,
+			  "this host has no RDMA device (nbserved --doctor tells how to make one)");
 }
 
 static void rdma_completion_event(struct op *op, int res, uint32_t flags)

@@ -150,12 +150,13 @@ void rdma_examine(engine_found *found, void *context)
 	struct doctor d = { .found = found, .context = context };
 	struct ibv_device **list;
 	struct reason why = { "" };
-	int count = 0;
+	int count = 0, rc = 0;
 
 	list = ibv_get_device_list(&count);
 	if (count == 0)
-		rdma_no_devices(&why);
-	doctor_say(&d, "rdma: devices", count > 0, why.text, "see the reason", "%d", count);
+		rc = rdma_no_devices(&why);
+	doctor_say(&d, "rdma: devices", count > 0, why.text,
+		   rc == -ENODEV ? RDMA_BY_HAND : RDMA_ACCESS_MEND, "%d", count);
 	doctor_manager(&d);
 	for (int i = 0; i < count; i++)
 		doctor_device(&d, list[i]);
