@@ -23,7 +23,8 @@ int nbd_commands_init(struct conn *c)
 
 	n->command_count = (unsigned)n->mount->export->options->queue_depth;
 	n->commands = calloc(n->command_count, sizeof(*n->commands));
-	n->last = &n->finished;
+	for (unsigned i = 0; i < ARRAY_SIZE(n->in); i++)
+		TAILQ_INIT(&n->in[i]);
 	return n->commands ? 0 : -ENOMEM;
 }
 
@@ -36,37 +37,69 @@ void nbd_commands_free(struct conn *c)
 	free(n->commands);
 }
 
-/* NULL: queue-depth of them are being served. */
+/* A free one; NULL: queue-depth of them are being served. */
 static struct nbd_command *command_get(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
-	struct nbd_command *d = n->free;
+	struct nbd_command *d = TAILQ_FIRST(&n->in[COMMAND_FREE]);
 
-	if (d)
-		n->free = d->next;
-	else if (n->used < n->command_count)
-		d = &n->commands[n->used++];
-	else
+	if (!d && n->used == n->command_count)
 		return NULL;
-	n->busy++;
+	if (!d) {
+		d = &n->commands[n->used++];
+		TAILQ_INSERT_HEAD(&n->in[COMMAND_FREE], d, link);
+	}
 	d->conn = c;
 	d->done_bytes = 0;
 	d->start_ns = 0;
 	d->io.mount = n->mount;
-	d->io.flags = 0;
 	return d;
 }
 
-void nbd_command_put(struct nbd_command *d)
+#define TO(state) (1U << (state))
+enum { COMMAND_LISTED = TO(COMMAND_FREE) | TO(COMMAND_STALLED) | TO(COMMAND_FINISHED) };
+
+void nbd_command_set(struct nbd_command *d, enum command_state state)
 {
+	static const uint8_t follows[COMMAND_STATE_COUNT] = {
+		[COMMAND_FREE] = TO(COMMAND_RECEIVING) | TO(COMMAND_DROPPING) |
+				 TO(COMMAND_STALLED) | TO(COMMAND_IO),
+		[COMMAND_RECEIVING] = TO(COMMAND_IO),
+		[COMMAND_DROPPING] = TO(COMMAND_FINISHED),
+		[COMMAND_STALLED] = TO(COMMAND_STALLED) | TO(COMMAND_IO),
+		[COMMAND_IO] = TO(COMMAND_FINISHED),
+		[COMMAND_FINISHED] = TO(COMMAND_RECEIVING) | TO(COMMAND_DROPPING) |
+				     TO(COMMAND_STALLED) | TO(COMMAND_IO) | TO(COMMAND_FREE),
+	};
 	struct nbd_conn *n = nbd_of(d->conn);
 
-	nbd_part_drop(d);
-	if (n->alone == d)
-		n->alone = NULL;
-	n->busy--;
-	d->next = n->free;
-	n->free = d;
+	assert(follows[d->state] & TO(state));
+	if (TO(d->state) & COMMAND_LISTED)
+		TAILQ_REMOVE(&n->in[d->state], d, link);
+	n->busy += d->state == COMMAND_FREE;
+	d->state = state;
+	switch (state) {
+	case COMMAND_FREE:
+		nbd_part_drop(d);
+		if (n->alone == d)
+			n->alone = NULL;
+		n->busy--;
+		TAILQ_INSERT_HEAD(&n->in[state], d, link); /* the next one: it is in the cache */
+		break;
+	case COMMAND_RECEIVING:
+	case COMMAND_DROPPING:
+		n->payload = d;
+		break;
+	case COMMAND_FINISHED:
+		if (!n->running)
+			conn_ready(d->conn);
+		/* fall through */
+	case COMMAND_STALLED:
+		TAILQ_INSERT_TAIL(&n->in[state], d, link);
+		break;
+	default:
+		break;
+	}
 }
 
 void nbd_command_arrived(struct nbd_command *d)
@@ -77,26 +110,6 @@ void nbd_command_arrived(struct nbd_command *d)
 	conn_set_deadline(d->conn, 0); /* of the next one the time is its own */
 }
 
-void nbd_command_stall(struct nbd_command *d)
-{
-	struct nbd_conn *n = nbd_of(d->conn);
-
-	d->next = n->stalled;
-	n->stalled = d;
-}
-
-/* It can be answered. */
-static void command_finish(struct nbd_command *d)
-{
-	struct nbd_conn *n = nbd_of(d->conn);
-
-	d->next = NULL;
-	*n->last = d;
-	n->last = &d->next;
-	if (!n->running)
-		conn_ready(d->conn);
-}
-
 /* ---- A part ---- */
 
 static void part_done(struct io *io, int result)
@@ -105,7 +118,7 @@ static void part_done(struct io *io, int result)
 
 	conn_io_end(d->conn, &d->data);
 	d->result = result;
-	command_finish(d);
+	nbd_command_set(d, COMMAND_FINISHED);
 }
 
 void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
@@ -114,6 +127,7 @@ void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 	d->io.kind = (uint8_t)kind;
 	d->io.offset = d->request.offset + d->done_bytes;
 	d->io.length = bytes;
+	nbd_command_set(d, COMMAND_IO);
 	conn_io_begin(d->conn, &d->data);
 	io_submit(&d->io);
 }
@@ -166,7 +180,8 @@ void nbd_part_drop(struct nbd_command *d)
 {
 	struct pool *p = &d->conn->worker->pool;
 
-	bufq_drop(p, &d->data, d->data.bytes);
+	if (d->data.bytes > 0)
+		bufq_drop(p, &d->data, d->data.bytes);
 	if (d->header)
 		view_free(p, d->header);
 	d->header = NULL;
@@ -184,27 +199,21 @@ void nbd_part_iov(struct nbd_command *d)
 void nbd_command_fail(struct nbd_command *d, uint32_t error, const char *reason,
 		      uint64_t payload_left)
 {
-	struct nbd_conn *n = nbd_of(d->conn);
-
 	d->refusal = error;
 	d->reason = reason;
 	nbd_part_drop(d);
-	n->receiving = NULL;
-	n->dropping = d;
-	n->drop_bytes = payload_left;
+	nbd_of(d->conn)->drop_bytes = payload_left;
+	nbd_command_set(d, COMMAND_DROPPING);
 }
 
 /* Drops payload that nobody wants; false: more of it is to come. */
-static bool command_drop_payload(struct conn *c)
+static bool command_drop_payload(struct nbd_command *d)
 {
-	struct nbd_conn *n = nbd_of(c);
-	struct nbd_command *d = n->dropping;
-
-	if (!nbd_drop(c))
+	if (!nbd_drop(d->conn))
 		return false;
-	n->dropping = NULL;
+	nbd_of(d->conn)->payload = NULL;
 	nbd_command_arrived(d);
-	command_finish(d);
+	nbd_command_set(d, COMMAND_FINISHED);
 	return true;
 }
 
@@ -222,7 +231,7 @@ bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text)
 	conn_op_reply(c, d->operation, d->start_ns);
 	if (error)
 		stat_add(c->worker->stats.operations[d->operation].errors, 1);
-	nbd_command_put(d);
+	nbd_command_set(d, COMMAND_FREE);
 	return true;
 }
 
@@ -238,7 +247,7 @@ static void status_start(struct nbd_command *d)
 
 	if (!v) {
 		conn_starved(d->conn);
-		nbd_command_stall(d);
+		nbd_command_set(d, COMMAND_STALLED);
 		return;
 	}
 	bufq_push(&d->data, v);
@@ -265,7 +274,7 @@ static bool status_answer(struct nbd_command *d)
 	d->data.bytes = v->len;
 	bufq_splice(&c->tx, &d->data);
 	conn_op_reply(c, d->operation, d->start_ns);
-	nbd_command_put(d);
+	nbd_command_set(d, COMMAND_FREE);
 	return true;
 }
 
@@ -323,7 +332,7 @@ static void command_start(struct nbd_command *d)
 	if (d->refusal) {
 		nbd_command_fail(d, d->refusal, d->reason, r->payload);
 	} else if (r->type == NBD_CMD_WRITE) {
-		n->receiving = d;
+		nbd_command_set(d, COMMAND_RECEIVING);
 	} else {
 		nbd_command_arrived(d);
 		command_start_io(d);
@@ -346,31 +355,25 @@ static bool nbd_next_request(struct conn *c)
 	if (!d)
 		return false;
 	bufq_read(&c->worker->pool, &c->rx, header, bytes);
-	if (nbd_parse_request(header, n->terms.mode, &d->request) < 0) {
-		nbd_command_put(d);
+	if (nbd_parse_request(header, n->terms.mode, &d->request) < 0)
 		nbd_end(c, CONN_END_PROTOCOL);
-	} else if (d->request.type == NBD_CMD_DISC) {
-		nbd_command_put(d);
+	else if (d->request.type == NBD_CMD_DISC)
 		nbd_end(c, CONN_END_PEER);
-	} else {
+	else
 		command_start(d);
-	}
 	return true;
 }
 
 /* Tries again what could not start; false: nothing has come of it. */
 static bool nbd_retry_stalled(struct nbd_conn *n)
 {
-	struct nbd_command *d = n->stalled;
+	struct nbd_command *last = TAILQ_LAST(&n->in[COMMAND_STALLED], nbd_list), *d;
 
-	n->stalled = NULL;
-	while (d) {
-		struct nbd_command *next = d->next;
-
+	do {
+		d = TAILQ_FIRST(&n->in[COMMAND_STALLED]);
 		command_start_io(d);
-		d = next;
-	}
-	return n->finished || !n->stalled;
+	} while (d != last);
+	return nbd_has(n, COMMAND_FINISHED) || !nbd_has(n, COMMAND_STALLED);
 }
 
 /* One step; false: nothing can be done until something finishes, is sent, or arrives. */
@@ -378,44 +381,34 @@ static bool nbd_step(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
 
-	if (n->stalled)
+	if (nbd_has(n, COMMAND_STALLED))
 		return nbd_retry_stalled(n);
 	if (n->alone)
-		return n->finished != NULL;
+		return nbd_has(n, COMMAND_FINISHED);
 	if (n->phase != NBD_PHASE_TRANSMISSION)
 		return false;
-	if (n->dropping)
-		return command_drop_payload(c);
-	if (n->receiving)
-		return nbd_write_go_on(n->receiving);
-	return nbd_next_request(c);
+	if (!n->payload)
+		return nbd_next_request(c);
+	if (n->payload->state == COMMAND_DROPPING)
+		return command_drop_payload(n->payload);
+	return n->payload->state == COMMAND_RECEIVING && nbd_write_go_on(n->payload);
 }
 
 /* Who has no memory for its answer must not hold up another: that may hold the memory. */
 static void nbd_answer_finished(struct conn *c)
 {
-	struct nbd_conn *n = nbd_of(c);
-	struct nbd_command *waiting = NULL, **end = &waiting;
+	struct nbd_list *finished = &nbd_of(c)->in[COMMAND_FINISHED];
+	struct nbd_command *waits = NULL, *d; /* the last that does */
 
-	while (n->finished && !(c->flags & CONN_CLOSING)) {
-		struct nbd_command *d = n->finished;
-
-		n->finished = d->next;
-		if (!n->finished)
-			n->last = &n->finished;
-		if (command_answer(d))
-			continue;
-		d->next = NULL;
-		*end = d;
-		end = &d->next;
+	while (!(c->flags & CONN_CLOSING)) {
+		d = waits ? TAILQ_NEXT(waits, link) : TAILQ_FIRST(finished);
+		if (!d)
+			break;
+		if (!command_answer(d))
+			waits = d;
 	}
-	if (!waiting)
-		return;
-	*end = n->finished;
-	if (!n->finished)
-		n->last = end;
-	n->finished = waiting;
-	conn_starved(c);
+	if (waits)
+		conn_starved(c);
 }
 
 /* Has a request begun to arrive, and does nothing but the client keep us from the rest? */
@@ -423,11 +416,13 @@ static bool nbd_owes_input(const struct conn *c)
 {
 	const struct nbd_conn *n = nbd_of(c);
 
-	if (n->phase != NBD_PHASE_TRANSMISSION || n->stalled || (c->flags & CONN_STARVED))
+	if (n->phase != NBD_PHASE_TRANSMISSION || nbd_has(n, COMMAND_STALLED) ||
+	    (c->flags & CONN_STARVED))
 		return false;
-	if (n->receiving)
-		return n->receiving->data.bytes == 0;
-	return n->dropping || (c->rx.bytes > 0 && n->busy == 0 && !nbd_is_full(c));
+	if (n->payload)
+		return n->payload->state == COMMAND_RECEIVING ||
+		       n->payload->state == COMMAND_DROPPING;
+	return c->rx.bytes > 0 && n->busy == 0 && !nbd_is_full(c);
 }
 
 void nbd_commands_run(struct conn *c)

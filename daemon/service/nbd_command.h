@@ -13,11 +13,12 @@ void nbd_command_arrived(struct nbd_command *d);
  * an earlier reply for one to a request that they have never made (seen with libnbd 1.14). */
 void nbd_command_fail(struct nbd_command *d, uint32_t error, const char *reason,
 		      uint64_t payload_left);
-void nbd_command_put(struct nbd_command *d);
+/* The one way from state to state.  A finished one has the connection run, a free one holds
+ * nothing.
+ */
+void nbd_command_set(struct nbd_command *d, enum command_state state);
 /* Sends a reply without payload; false: there is no memory for it now. */
 bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text);
-/* It is tried again, before anything new, when something has changed. */
-void nbd_command_stall(struct nbd_command *d);
 void nbd_part_drop(struct nbd_command *d);
 void nbd_part_iov(struct nbd_command *d);
 /* Memory for `bytes`, behind room for `head` of them or with it in d->header, as much as there is

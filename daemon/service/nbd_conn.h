@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "conn.h"
 #include "nbd_option_proto.h"
@@ -35,11 +36,25 @@ enum nbd_phase {
 	NBD_PHASE_ENDING, /* what is under way is answered, then the connection ends */
 };
 
+/* What a command waits for; nbd_command_set() says what follows what. */
+enum command_state {
+	COMMAND_FREE,
+	COMMAND_RECEIVING, /* a write: its payload is to come */
+	COMMAND_DROPPING,  /* has failed: its answer follows the payload */
+	COMMAND_STALLED,   /* waits for memory, or to be alone */
+	COMMAND_IO,        /* its part is with the store */
+	COMMAND_FINISHED,  /* that is done, or nothing is left to do: its answer is due */
+	COMMAND_STATE_COUNT
+};
+
+TAILQ_HEAD(nbd_list, nbd_command);
+
 /* A request that is being served, a part of it at a time. */
 struct nbd_command {
 	struct io io; /* of the part that is under way */
 	struct conn *conn;
-	struct nbd_command *next; /* on one of the lists */
+	TAILQ_ENTRY(nbd_command) link;
+	enum command_state state;
 	struct nbd_request request;
 	uint64_t done_bytes; /* of the parts before */
 	struct bufq data;    /* memory of this part */
@@ -66,16 +81,18 @@ struct nbd_conn {
 	size_t begun_bytes;
 
 	struct nbd_command *commands;
-	unsigned command_count, used;         /* used: were taken, once at least */
-	unsigned busy;                        /* are being served */
-	bool running;                         /* nbd_commands_run() is: it looks at `finished` */
-	struct nbd_command *free;             /* were used */
-	struct nbd_command *finished, **last; /* their part is, in this order */
-	struct nbd_command *stalled;          /* wait for memory, or to be alone */
-	struct nbd_command *alone;            /* no other may be under way */
-	struct nbd_command *receiving;        /* a write whose payload is still to come */
-	struct nbd_command *dropping; /* one that has failed: its answer follows the payload */
+	unsigned command_count, used; /* used: were taken, once at least */
+	unsigned busy;                /* of these are not free */
+	bool running;                 /* nbd_commands_run() is: it looks at what finishes */
+	struct nbd_list in[COMMAND_STATE_COUNT]; /* those that are free, stalled, finished */
+	struct nbd_command *alone;               /* no other may be under way */
+	struct nbd_command *payload; /* to which the input belongs; NULL: to the next request */
 };
+
+static inline bool nbd_has(const struct nbd_conn *n, enum command_state state)
+{
+	return !TAILQ_EMPTY(&n->in[state]);
+}
 
 static inline struct nbd_conn *nbd_of(const struct conn *c)
 {

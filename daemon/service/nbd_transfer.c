@@ -43,20 +43,20 @@ void nbd_read_start(struct nbd_command *d)
 
 	if (read_must_wait(c) || (d->done_bytes > 0 && nbd_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
-		nbd_command_stall(d);
+		nbd_command_set(d, COMMAND_STALLED);
 		return;
 	}
 	nbd_part_room(d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX, read_share(c, left));
 	if (d->data.bytes == 0) {
 		conn_starved(c);
-		nbd_command_stall(d);
+		nbd_command_set(d, COMMAND_STALLED);
 		return;
 	}
 	if (d->one_header && d->data.bytes < left && n->alone != d) {
 		/* Its parts must follow each other on the wire. */
 		if (n->busy > 1) {
 			nbd_part_drop(d);
-			nbd_command_stall(d);
+			nbd_command_set(d, COMMAND_STALLED);
 			return;
 		}
 		n->alone = d;
@@ -86,7 +86,8 @@ static void read_send(struct nbd_command *d, bool hole, bool last)
 	enum nbd_mode mode = nbd_of(c)->terms.mode;
 	uint64_t offset = d->one_header ? d->request.offset : d->io.offset;
 	uint32_t length = (uint32_t)(d->one_header ? d->request.length : d->io.length);
-	struct view *v = d->header ? d->header : d->data.head;
+	bool apart = d->header != NULL;
+	struct view *v = apart ? d->header : d->data.head;
 	uint8_t header[NBD_CHUNK_MAX];
 	size_t bytes;
 
@@ -94,7 +95,7 @@ static void read_send(struct nbd_command *d, bool hole, bool last)
 		bytes = nbd_build_hole(header, mode, &d->request, offset, length, last);
 	else
 		bytes = nbd_build_data(header, mode, &d->request, offset, length, last);
-	if (v == d->header) {
+	if (apart) {
 		v->len = (uint32_t)bytes;
 		bufq_push(&c->tx, v);
 		d->header = NULL;
@@ -106,7 +107,7 @@ static void read_send(struct nbd_command *d, bool hole, bool last)
 	memcpy(v->data, header, bytes);
 	if (!hole)
 		bufq_splice(&c->tx, &d->data);
-	else if (v == d->data.head)
+	else if (!apart)
 		bufq_take(&c->worker->pool, &c->tx, &d->data, bytes);
 	nbd_part_drop(d);
 }
@@ -136,7 +137,7 @@ bool nbd_read_answer(struct nbd_command *d)
 		return true;
 	}
 	conn_op_reply(c, d->operation, d->start_ns);
-	nbd_command_put(d);
+	nbd_command_set(d, COMMAND_FREE);
 	return true;
 }
 
@@ -203,8 +204,6 @@ bool nbd_write_go_on(struct nbd_command *d)
 	struct nbd_conn *n = nbd_of(c);
 	uint64_t bytes;
 
-	if (d->data.bytes > 0) /* a part is under way */
-		return false;
 	bytes = write_ready(d);
 	if (bytes == 0) {
 		write_wait(d);
@@ -216,7 +215,7 @@ bool nbd_write_go_on(struct nbd_command *d)
 		return false;
 	}
 	if (bytes == nbd_command_left(d)) {
-		n->receiving = NULL;
+		n->payload = NULL;
 		nbd_command_arrived(d);
 	}
 	nbd_part_iov(d);
@@ -239,5 +238,6 @@ bool nbd_write_answer(struct nbd_command *d)
 	}
 	d->done_bytes += d->io.length;
 	nbd_part_drop(d);
+	nbd_command_set(d, COMMAND_RECEIVING);
 	return true;
 }
