@@ -309,12 +309,14 @@ static void check_export_path(struct config_report *r, struct export_config *e)
 		return;
 	}
 	for (struct export_config *o = r->config->exports; o < e; o++)
-		if (!strcmp(o->options.path, e->options.path))
-			config_report(r, at, section, "path",
-				      "expected a path of its own, got '%s' (%s:%u: [%s] has it; "
-				      "listeners share an export, each with a `store` of its own)",
-				      e->options.path, o->section.file, o->section.line,
-				      config_section_text(CONFIG_EXPORT, o, other));
+		if (!strcmp(o->options.path, e->options.path) && !o->options.read_only &&
+		    !e->options.read_only)
+			config_report(
+				r, at, section, "path",
+				"expected a path of its own, or `read-only = yes`, got '%s' "
+				"(%s:%u: [%s] has it; listeners share an export, each with a `store` of its own)",
+				e->options.path, o->section.file, o->section.line,
+				config_section_text(CONFIG_EXPORT, o, other));
 }
 
 static void check_export(struct config_report *r, struct export_config *e)

@@ -10,6 +10,7 @@
 
 #include "errand.h"
 #include "exports.h"
+#include "file_lock.h"
 #include "store.h"
 #include "util.h"
 
@@ -21,6 +22,7 @@ struct opening {
 	struct errand errand;
 	struct export export;
 	struct export_config config;
+	struct file_lock *lock; /* of a file */
 	struct reason reason;
 	int result;
 	bool probe;  /* make nothing, and close it again */
@@ -67,6 +69,29 @@ static int opening_probe_new(struct opening *o)
 	return 0;
 }
 
+/* A file system without locks has none to respect. */
+static int opening_lock(struct opening *o)
+{
+	struct reason reason = { "" };
+	int rc;
+
+	if (!o->export.store->file)
+		return 0;
+	rc = file_lock_get(o->export.fd, o->config.options.path, !o->export.read_only, &o->lock,
+			   &reason);
+	if (rc == 0 || rc == -ENOLCK)
+		return 0;
+	o->reason = reason;
+	o->export.store->close(&o->export);
+	return rc;
+}
+
+static void opening_close(struct opening *o)
+{
+	file_lock_put(o->lock, !o->export.read_only);
+	o->export.store->close(&o->export);
+}
+
 static void opening_run(struct errand *errand)
 {
 	struct opening *o = container_of(errand, struct opening, errand);
@@ -81,6 +106,8 @@ static void opening_run(struct errand *errand)
 		o->result = o->export.store->open(&o->export, &o->reason);
 	if (o->probe && !o->is_new && o->result == 0)
 		o->export.store->close(&o->export);
+	else if (!o->probe && o->result == 0)
+		o->result = opening_lock(o);
 }
 
 static void opening_left(struct errand *errand)
@@ -88,15 +115,13 @@ static void opening_left(struct errand *errand)
 	struct opening *o = container_of(errand, struct opening, errand);
 
 	if (o->result == 0 && !o->probe)
-		o->export.store->close(&o->export);
+		opening_close(o);
 	free(o);
 }
 
 static void closing_run(struct errand *errand)
 {
-	struct opening *o = container_of(errand, struct opening, errand);
-
-	o->export.store->close(&o->export);
+	opening_close(container_of(errand, struct opening, errand));
 }
 
 static void closing_left(struct errand *errand)
@@ -158,6 +183,7 @@ static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 	rc = o->result;
 	*ret_new = o->is_new;
 	x->reason = o->reason;
+	x->lock = o->lock;
 	x->export = o->export;
 	x->export.name = x->config.name;
 	x->export.options = &x->config.options;
@@ -202,12 +228,38 @@ void export_close(struct server_export *x)
 	struct opening *o = opening_new(x);
 
 	if (o) {
+		o->lock = x->lock;
 		o->errand.run = closing_run;
 		o->errand.left = closing_left;
 	}
-	if (!o || errand_start(&o->errand) < 0)
+	if (!o || errand_start(&o->errand) < 0) {
+		file_lock_put(x->lock, !x->export.read_only);
 		x->export.store->close(&x->export);
-	else if (!errand_await(&o->errand, clock_ns() + EXPORT_CLOSE_NS))
+	} else if (!errand_await(&o->errand, clock_ns() + EXPORT_CLOSE_NS)) {
 		return;
+	}
 	free(o);
+}
+
+static void unlocking_run(struct errand *errand)
+{
+	(void)errand;
+	file_locks_release();
+}
+
+static void unlocking_left(struct errand *errand)
+{
+	free(errand);
+}
+
+void exports_unlock(void)
+{
+	struct errand *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return;
+	e->run = unlocking_run;
+	e->left = unlocking_left;
+	if (errand_start(e) < 0 || errand_await(e, clock_ns() + EXPORT_CLOSE_NS))
+		free(e);
 }

@@ -18,6 +18,10 @@ void export_open_end(struct server_export *x, uint64_t end_ns);
 /* Waits for that, but not for long. */
 void export_close(struct server_export *x);
 
+/* Gives the locks on all files up, while connections still finish: as in a reload, who follows may
+ * have them. */
+void exports_unlock(void);
+
 /* What would become of config?  Fills x as if it were open, and makes and changes nothing.  Two
  * steps as above; then *ret_new: its file would be made.  0, or -errno with x->reason. */
 void export_probe_begin(const struct export_config *config, struct server_export *x);

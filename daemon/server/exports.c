@@ -13,6 +13,7 @@
 
 #include "config_diff.h"
 #include "export_open.h"
+#include "file_lock.h"
 #include "log.h"
 #include "server.h"
 #include "store.h"
@@ -56,6 +57,7 @@ void export_put(struct server_export *x)
 	if (--x->users > 0)
 		return;
 	export_close(x);
+	x->lock = NULL;
 	x->export.size = 0; /* as of one that was never opened */
 	if (x->retired)
 		export_free_unused(x);
@@ -103,23 +105,70 @@ enum export_need export_need(const struct server_export *x, const struct config 
 	return need;
 }
 
-void exports_hold(struct server *s, const struct config *config)
+/* Is x a second export, which only reads, of a file that another may be about to make? */
+static bool export_follows(const struct server *s, const struct server_export *x)
+{
+	for (unsigned i = 0; i < s->export_count; i++)
+		if (s->exports[i] != x && x->config.options.read_only &&
+		    !strcmp(s->exports[i]->config.options.path, x->config.options.path) &&
+		    s->exports[i]->config.options.create)
+			return true;
+	return false;
+}
+
+/* Two that write to one file, whatever its names are.  Of generations of a reload that may be so.
+ */
+static int export_check_file(const struct server *s, struct server_export *x)
+{
+	struct file_id file = file_lock_id(x->lock), other;
+
+	for (unsigned i = 0; i < s->export_count && file.inode; i++) {
+		const struct server_export *y = s->exports[i];
+
+		other = file_lock_id(y->lock);
+		if (y != x && y->users > 0 && !x->export.read_only && !y->export.read_only &&
+		    other.device == file.device && other.inode == file.inode)
+			return reason_set(&x->reason, -EBUSY,
+					  "%s is the file of export '%s', too: one of them has to "
+					  "be `read-only = yes`",
+					  x->config.options.path, y->config.name);
+	}
+	return 0;
+}
+
+static void exports_hold_some(struct server *s, const struct config *config, bool followers)
 {
 	uint64_t end_ns = clock_ns() + EXPORT_OPEN_NS;
 
-	for (unsigned i = 0; i < s->export_count; i++)
-		if (s->exports[i]->users == 0 &&
-		    export_need(s->exports[i], config) != EXPORT_UNNEEDED)
-			export_open_begin(s->exports[i]);
+	for (unsigned i = 0; i < s->export_count; i++) {
+		struct server_export *x = s->exports[i];
+
+		if (x->users == 0 && export_need(x, config) != EXPORT_UNNEEDED &&
+		    export_follows(s, x) == followers)
+			export_open_begin(x);
+	}
 	for (unsigned i = 0; i < s->export_count; i++) {
 		struct server_export *x = s->exports[i];
 
 		if (!x->opening)
 			continue;
 		export_open_end(x, end_ns);
+		if (x->error == 0) {
+			x->error = export_check_file(s, x);
+			if (x->error) {
+				export_close(x);
+				x->lock = NULL;
+			}
+		}
 		x->held = x->error == 0;
 		x->users += x->held;
 	}
+}
+
+void exports_hold(struct server *s, const struct config *config)
+{
+	exports_hold_some(s, config, false);
+	exports_hold_some(s, config, true);
 }
 
 void exports_release(struct server *s)

@@ -10,6 +10,7 @@
 #include "mailbox.h"
 
 struct config_diff;
+struct file_lock;
 struct opening;
 struct reason;
 struct server;
@@ -36,6 +37,7 @@ struct server_export {
 	bool failure_told;       /* it has arrived */
 	bool retired;            /* by a reload: freed with its last user, or without */
 	bool held;               /* by exports_hold() */
+	struct file_lock *lock;  /* while it is open; NULL: it has none */
 	struct opening *opening; /* under way: see export_open.h */
 	unsigned users;          /* listeners that serve it, and who holds it */
 	int error;               /* -errno: it could not be opened, and why */

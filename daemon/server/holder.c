@@ -28,13 +28,39 @@ static bool is_socket(int folder, const char *name, const void *wanted)
 	return !strcmp(link, wanted);
 }
 
-static bool is_file(int folder, const char *name, const void *wanted)
+/* proc(5): a line `lock:` for each that it has.  Those of flock(2) are another matter. */
+static bool has_lock(int folder, const char *name)
+{
+	char path[64], line[256];
+	bool has = false;
+	FILE *file;
+	int fd;
+
+	snprintf(path, sizeof(path), "../fdinfo/%.20s", name);
+	fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+	file = fd < 0 ? NULL : fdopen(fd, "r");
+	while (file && !has && fgets(line, sizeof(line), file))
+		has = !strncmp(line, "lock:", 5) && !strstr(line, "FLOCK");
+	if (file)
+		fclose(file);
+	else if (fd >= 0)
+		close(fd);
+	return has;
+}
+
+static bool is_locked(int folder, const char *name, const void *wanted)
 {
 	char link[2];
 	struct stat st;
 
-	return readlinkat(folder, name, link, sizeof(link)) > 0 && link[0] == '/' &&
-	       fstatat(folder, name, &st, 0) == 0 && file_id_is(wanted, &st);
+	if (readlinkat(folder, name, link, sizeof(link)) <= 0 || link[0] != '/' ||
+	    fstatat(folder, name, &st, 0) < 0)
+		return false;
+	if (S_ISBLK(st.st_mode)) {
+		st.st_ino = st.st_rdev;
+		st.st_dev = 0;
+	}
+	return file_id_is(wanted, &st) && has_lock(folder, name);
 }
 
 static bool process_has(const char *pid, holder_match *match, const void *wanted)
@@ -151,10 +177,10 @@ void holder_of_address(const struct sockaddr_storage *address, struct holder *re
 
 /* ---- Files ---- */
 
-void holder_of_file(const struct file_id *file, struct holder *ret_holder)
+void holder_of_lock(const struct file_id *file, struct holder *ret_holder)
 {
 	*ret_holder = (struct holder){ .by = HELD_UNKNOWN };
-	find_process(is_file, file, getpid(), ret_holder);
+	find_process(is_locked, file, getpid(), ret_holder);
 }
 
 const char *holder_text(const struct holder *holder, char text[static HOLDER_TEXT_MAX])

@@ -25,9 +25,9 @@ struct holder {
 /* Of a socket that listens on the port or the path of address. */
 void holder_of_address(const struct sockaddr_storage *address, struct holder *ret_holder);
 
-/* Of a file that is locked: another process than this one.  Looks at all files that are open
- * anywhere, which may wait for a file system. */
-void holder_of_file(const struct file_id *file, struct holder *ret_holder);
+/* Of a lock (fcntl(2)) on a file or, device 0, a block device: another process than this one. Looks
+ * at all files that are open anywhere, which may wait for a file system. */
+void holder_of_lock(const struct file_id *file, struct holder *ret_holder);
 
 /* ": process PID (NAME) has it", or "" if that is not known. */
 enum { HOLDER_TEXT_MAX = 64 };

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 
 #include "control.h"
+#include "export_open.h"
 #include "log.h"
 #include "reserve.h"
 #include "util.h"
@@ -204,6 +205,7 @@ void server_drain(struct server *s)
 	uint64_t timeout_ns = s->config->server.drain_timeout_ns;
 
 	s->stopping = true;
+	exports_unlock();
 	for (unsigned i = 0; i < s->listener_count; i++)
 		listener_drain(s->listeners[i], clock_ns() + timeout_ns);
 	/* The workers close what is left at the deadline; give them the time to say so. */

@@ -266,6 +266,7 @@ def test_auto_is_the_best_that_the_host_can_run(start_daemon, tmp_path, no_io_ur
         client.pwrite(b"bytes", 0)
         assert client.pread(5, 0) == b"bytes"
         client.shutdown()
+        daemon.terminate()
 
 
 def test_a_store_that_the_host_lacks_is_said(start_daemon, tmp_path, no_io_uring):

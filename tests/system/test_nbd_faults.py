@@ -369,6 +369,7 @@ def test_stats_tell_what_is_registered(start_daemon, engine, tmp_path):
             expected += ["registered_file", "registered_buffers"]
         assert features(daemon) == (expected, "")
         works(daemon)
+        daemon.terminate()
 
 
 def test_without_locked_memory_the_limit_is_named(start_daemon, engine, tmp_path):

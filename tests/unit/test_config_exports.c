@@ -125,9 +125,10 @@ static void keys_that_contradict_each_other_are_errors(void **state)
 static void a_path_belongs_to_one_export(void **state)
 {
 	(void)state;
-	assert_errors(FILE_X "[export y]\npath = /x\n",
-		      "f:4: [export y] path: expected a path of its own, got '/x' (f:1: [export x] "
-		      "has it; listeners share an export, each with a `store` of its own)\n");
+	assert_errors(
+		FILE_X "[export y]\npath = /x\n",
+		"f:4: [export y] path: expected a path of its own, or `read-only = yes`, got '/x' (f:1: [export x] "
+		"has it; listeners share an export, each with a `store` of its own)\n");
 }
 
 static void what_is_wrong_in_an_export_is_said_as_in_a_listener(void **state)

@@ -1,0 +1,200 @@
+/* Locks on files.  See file_lock.h. */
+#include "file_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "holder.h"
+#include "util.h"
+
+enum {
+	LOCK_SOON_NS = 500 * NS_PER_MS, /* a process that was killed needs a moment */
+	LOCK_PAUSE_NS = 50 * NS_PER_MS,
+};
+
+struct file_lock {
+	struct file_lock *next; /* with `users`: under locks_mutex */
+	struct file_id id;
+	unsigned users;
+	pthread_mutex_t mutex; /* for what follows, and held while the kernel is asked */
+	unsigned writers;
+	int fd;     /* has the lock; -1: none yet */
+	short type; /* F_RDLCK, F_WRLCK */
+};
+
+static pthread_mutex_t locks_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct file_lock *locks;
+
+/* 0 or -errno; -EAGAIN: somebody has it. */
+static int lock_fd(int fd, short type)
+{
+	struct flock whole = { .l_type = type, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
+		return 0;
+	return errno == EACCES ? -EAGAIN : -errno;
+}
+
+static int wait_for_lock(const struct file_lock *l, int fd, short type, const char *path,
+			 struct reason *reason)
+{
+	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_NS };
+	uint64_t begin_ns = clock_ns();
+	struct holder holder = { HELD_UNKNOWN };
+	char text[HOLDER_TEXT_MAX];
+	int rc;
+
+	while ((rc = lock_fd(fd, type)) == -EAGAIN) {
+		uint64_t waited_ns = clock_ns() - begin_ns;
+
+		if (waited_ns >= LOCK_SOON_NS)
+			holder_of_lock(&l->id, &holder);
+		if (holder.by == HELD_BY_PROCESS || waited_ns >= FILE_LOCK_WAIT_NS)
+			return reason_set(
+				reason, -EBUSY,
+				"%s is in use%s; end that, or let both have `read-only = yes`",
+				path,
+				holder.by == HELD_BY_PROCESS
+					? holder_text(&holder, text)
+					: ": a process that cannot be seen has it (as root, lsof "
+					  "shows which)");
+		nanosleep(&pause, NULL);
+	}
+	return rc == 0 ? 0 : reason_set(reason, -ENOLCK, "%s", strerror(-rc));
+}
+
+/* With l->mutex.  Of several that read one becomes a writer: with another description, which theirs
+ * would be in the way of. */
+static int lock_take(struct file_lock *l, int fd, short type, const char *path,
+		     struct reason *reason)
+{
+	int own, rc;
+
+	if (l->fd >= 0 && (type == F_RDLCK || l->type == F_WRLCK))
+		return 0;
+	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (own < 0)
+		return reason_set(reason, -errno, "%s: %s", path, strerror(errno));
+	if (l->fd >= 0)
+		lock_fd(l->fd, F_UNLCK);
+	rc = wait_for_lock(l, own, type, path, reason);
+	if (rc < 0 && l->fd >= 0)
+		lock_fd(l->fd, l->type);
+	if (rc < 0) {
+		close(own);
+		return rc;
+	}
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = own;
+	l->type = type;
+	return 0;
+}
+
+static struct file_lock *lock_find(const struct file_id *id)
+{
+	struct file_lock *l;
+
+	pthread_mutex_lock(&locks_mutex);
+	for (l = locks; l; l = l->next)
+		if (l->id.device == id->device && l->id.inode == id->inode)
+			break;
+	if (!l) {
+		l = calloc(1, sizeof(*l));
+		if (l) {
+			*l = (struct file_lock){ .next = locks, .id = *id, .fd = -1 };
+			pthread_mutex_init(&l->mutex, NULL);
+			locks = l;
+		}
+	}
+	if (l)
+		l->users++;
+	pthread_mutex_unlock(&locks_mutex);
+	return l;
+}
+
+/* Others may still name the description, as rings do that are torn down: so it is unlocked. */
+static void lock_leave(struct file_lock *l)
+{
+	bool last;
+
+	pthread_mutex_lock(&locks_mutex);
+	last = --l->users == 0;
+	for (struct file_lock **p = &locks; last && *p; p = &(*p)->next)
+		if (*p == l) {
+			*p = l->next;
+			break;
+		}
+	pthread_mutex_unlock(&locks_mutex);
+	if (!last)
+		return;
+	if (l->fd >= 0) {
+		lock_fd(l->fd, F_UNLCK);
+		close(l->fd);
+	}
+	pthread_mutex_destroy(&l->mutex);
+	free(l);
+}
+
+int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **ret_lock,
+		  struct reason *reason)
+{
+	struct file_lock *l;
+	struct file_id id;
+	struct stat st;
+	int rc;
+
+	if (fstat(fd, &st) < 0)
+		return reason_set(reason, -errno, "stat %s: %s", path, strerror(errno));
+	id = file_id_of(&st);
+	if (S_ISBLK(st.st_mode))
+		id = (struct file_id){ 0, st.st_rdev };
+	l = lock_find(&id);
+	if (!l)
+		return reason_set(reason, -ENOMEM, "no memory");
+	pthread_mutex_lock(&l->mutex);
+	rc = lock_take(l, fd, to_write ? F_WRLCK : F_RDLCK, path, reason);
+	l->writers += rc == 0 && to_write;
+	pthread_mutex_unlock(&l->mutex);
+	if (rc < 0)
+		lock_leave(l);
+	else
+		*ret_lock = l;
+	return rc;
+}
+
+void file_lock_put(struct file_lock *l, bool to_write)
+{
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->mutex);
+	l->writers -= to_write;
+	if (l->writers == 0 && l->type == F_WRLCK && lock_fd(l->fd, F_RDLCK) == 0)
+		l->type = F_RDLCK;
+	pthread_mutex_unlock(&l->mutex);
+	lock_leave(l);
+}
+
+struct file_id file_lock_id(const struct file_lock *lock)
+{
+	return lock ? lock->id : (struct file_id){ 0 };
+}
+
+void file_locks_release(void)
+{
+	pthread_mutex_lock(&locks_mutex);
+	for (struct file_lock *l = locks; l; l = l->next) {
+		pthread_mutex_lock(&l->mutex);
+		if (l->fd >= 0)
+			lock_fd(l->fd, F_UNLCK);
+		l->type = F_UNLCK;
+		pthread_mutex_unlock(&l->mutex);
+	}
+	pthread_mutex_unlock(&locks_mutex);
+}

@@ -1,0 +1,136 @@
+"""Files of exports are locked: no two processes write to one, and who has it is said."""
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+
+import pytest
+from conftest import listener, wait_until
+from nbd_client import READ, WRITE, Raw, connect
+
+MIB = 1 << 20
+
+
+def disk(path, name="disk", **keys):
+    lines = [f"[export {name}]", f"path = {path}"]
+    lines += [f"{key.replace('_', '-')} = {value}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"
+
+
+def serve(path, **keys):
+    return listener("nbd", service="nbd", exports="disk") + disk(path, **keys)
+
+
+@pytest.fixture
+def image(tmp_path):
+    path = tmp_path / "image"
+    path.write_bytes(bytes(MIB))
+    return path
+
+
+def refused(start_daemon, config):
+    daemon = start_daemon(config, ready=False)
+    daemon.may_fail = True
+    assert daemon.process.wait(60) == 1
+    return daemon.log()
+
+
+@pytest.mark.parametrize("how", ["same", "hard link", "symbolic link"])
+def test_a_second_daemon_is_told_who_has_the_file(start_daemon, image, how):
+    first = start_daemon(serve(image))
+    other = image.with_name("other")
+    if how == "hard link":
+        other.hardlink_to(image)
+    elif how == "symbolic link":
+        other.symlink_to(image)
+    else:
+        other = image
+    log = refused(start_daemon, serve(other))
+    assert f"{other} is in use: process {first.pid} (nbserved) has it; end that" in log
+    assert f"process {first.pid}" in refused(start_daemon, serve(other, read_only="yes"))
+    first.terminate()
+    start_daemon(serve(other))
+
+
+def test_who_only_reads_shares_the_file(start_daemon, image):
+    for _ in range(2):
+        start_daemon(serve(image, read_only="yes"))
+    assert "is in use" in refused(start_daemon, serve(image))
+
+
+def test_a_block_device_is_locked(start_daemon, loop_device):
+    device = loop_device()
+    first = start_daemon(serve(device))
+    assert f"process {first.pid} (nbserved) has it" in refused(start_daemon, serve(device))
+
+
+def test_one_file_is_two_exports_one_of_which_only_reads(start_daemon, tmp_path):
+    """Also when it is not there yet."""
+    path = tmp_path / "made"
+    daemon = start_daemon(
+        listener("nbd", service="nbd", exports="reads, writes")
+        + disk(path, "reads", read_only="yes")
+        + disk(path, "writes", create="yes", size="1M")
+    )
+    with Raw(daemon, "nbd") as writer, Raw(daemon, "nbd") as reader:
+        writer.go(b"writes")
+        reader.go(b"reads")
+        writer.request(WRITE, 4096, 4096, b"x" * 4096)
+        assert writer.reply()[0] == 0
+        reader.request(READ, 4096, 4096)
+        assert reader.reply(4096)[1] == b"x" * 4096
+
+
+def test_two_exports_do_not_write_to_one_file(start_daemon, image):
+    other = image.with_name("other")
+    other.hardlink_to(image)
+    config = listener("nbd", service="nbd", exports="a, b") + disk(image, "a") + disk(other, "b")
+    assert f"{other} is the file of export 'a', too" in refused(start_daemon, config)
+
+
+def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
+    """Old and new generation have the file open; then the new one only reads."""
+    daemon = start_daemon(serve(image))
+    with connect(daemon, "nbd") as client:
+        daemon.write_config(serve(image, read_only="yes"))
+        daemon.nbctl("reload")
+        client.request(WRITE, 0, 4096, bytes(4096))
+        assert "is in use" in refused(start_daemon, serve(image, read_only="yes"))
+    wait_until(lambda: not daemon.call("GetStatus")["leaving"], "the old one is gone")
+    start_daemon(serve(image, read_only="yes")).terminate()
+    daemon.write_config(serve(image))
+    daemon.nbctl("reload")
+    assert f"process {daemon.pid} (nbserved)" in refused(start_daemon, serve(image))
+
+
+def test_a_daemon_that_drains_does_not_keep_the_next_from_the_file(start_daemon, image):
+    first = start_daemon(serve(image))
+    with connect(first, "nbd"):
+        first.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: first.status("nbd")["state"] == "draining", "it drains")
+        start_daemon(serve(image))
+        assert first.process.poll() is None
+
+
+def test_a_lock_that_no_process_has_is_waited_for(start_daemon, image):
+    """As the rings of a killed daemon keep it: here, a file that is on its way to nobody."""
+    whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    ends = socket.socketpair()
+    with open(image, "r+b") as file:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, whole)
+        socket.send_fds(ends[0], [b"x"], [file.fileno()])
+    daemon = start_daemon(serve(image), ready=False)
+    wait_until(lambda: has_open(daemon, image) or daemon.process.poll(), "it wants the lock")
+    for end in ends:
+        end.close()
+    daemon.wait_ready()
+
+
+def has_open(daemon, path):
+    folder = f"/proc/{daemon.pid}/fd"
+    try:
+        return any(os.path.realpath(f"{folder}/{fd}") == str(path) for fd in os.listdir(folder))
+    except FileNotFoundError:
+        return False
