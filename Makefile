@@ -59,12 +59,18 @@ CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
-LAYERS   := base core ring engine engine/rdma store service config varlink server
+RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
+LAYERS   := base core ring engine $(RDMA_LEVELS) store service config varlink server
 INC_base    := -Idaemon/base
 INC_core    := $(INC_base) -Idaemon/core
 INC_ring    := $(INC_core)
 INC_engine  := $(INC_core) -Idaemon/ring
-INC_engine/rdma := $(INC_core) -Idaemon/engine
+INC_engine/rdma/device   := $(INC_core)
+INC_engine/rdma/queue    := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device
+INC_engine/rdma/transfer := $(INC_engine/rdma/queue) -Idaemon/engine/rdma/queue
+INC_engine/rdma/cm       := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device
+INC_engine/rdma          := $(INC_engine/rdma/transfer) -Idaemon/engine/rdma/transfer \
+			    -Idaemon/engine/rdma/cm -Idaemon/engine
 INC_store   := $(INC_core) -Idaemon/ring
 INC_service := $(INC_core)
 INC_config  := $(INC_core)

@@ -1,5 +1,5 @@
 # Static checks; included by the Makefile.  A file is looked at again when it or a header changed.
-HEADERS   := $(wildcard daemon/*/*.h daemon/*/*/*.h ctl/*.h)
+HEADERS   := $(wildcard $(LAYERS:%=daemon/%/*.h) ctl/*.h)
 TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
 C_FILES   := daemon/main.c $(SRC) $(CTL_SRC) $(TEST_SRC) $(HEADERS) $(wildcard tests/*/*.h)
 SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion)
@@ -44,7 +44,7 @@ lint-cppcheck: | packages
 	$(Q)cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
 		$(CPPCHECK_SUPPRESS:%=--suppress=%) --error-exitcode=1 \
 		--cppcheck-build-dir=$(BUILD)/lint/cppcheck $(CPPCHECK_DEFINES) \
-		$(TEST_INC) -Idaemon/store \
+		$(TEST_INC) -Idaemon/store $(RDMA_LEVELS:%=-Idaemon/%) \
 		daemon ctl
 
 lint-format:

@@ -58,6 +58,9 @@ struct engine {
 	 * call. */
 	unsigned sample_turns;
 
+	/* That serves the listener instead with `qp-type = ud`: see engine_of().  NULL: none. */
+	const struct engine *datagrams;
+
 	/* Allocates w->engine_state and whatever the engine's kernel side needs; sets the features
 	 * that are really in use with worker_feature().  0, or -errno with the reason. */
 	int (*init)(struct worker *w, struct reason *reason);

@@ -54,6 +54,13 @@ struct worker_options {
 	cpu_set_t cpus;      /* empty: wherever the process may run */
 };
 
+/* Which of an engine's tables a worker with these options takes. */
+static inline const struct engine *engine_of(const struct engine *engine,
+					     const struct worker_options *options)
+{
+	return options->qp_type == QP_UD && engine->datagrams ? engine->datagrams : engine;
+}
+
 /* Engine features that are really in use, as GetStats lists them: X(name). */
 #define ENGINE_FEATURES(X)                                                                         \
 	X(registered_ring)                                                                         \

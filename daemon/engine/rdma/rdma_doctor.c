@@ -7,8 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine.h"
-#include "rdma.h"
+#include "rdma_engine.h"
 
 enum {
 	DOCTOR_TEXT_MAX = 512,

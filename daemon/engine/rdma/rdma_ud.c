@@ -13,8 +13,23 @@
 
 #include "conn.h"
 #include "grh.h"
+#include "rdma_cm.h"
+#include "rdma_queue.h"
 
 /* ---- The queue pair ---- */
+
+/* A dead one stays so: who asks for its port is given another. */
+static void rdma_ud_become(struct rdma_ud *ud, enum rdma_ud_state state)
+{
+	assert(ud->state != RDMA_UD_DEAD);
+	ud->state = state;
+}
+
+static void rdma_ud_failed(struct rdma_ud *ud)
+{
+	if (ud->state == RDMA_UD_WORKS)
+		rdma_ud_become(ud, RDMA_UD_BROKEN);
+}
 
 static int rdma_ud_start(struct rdma_ud *ud)
 {
@@ -37,13 +52,14 @@ static int rdma_ud_start(struct rdma_ud *ud)
 static void rdma_ud_feed(struct rdma_ud *ud)
 {
 	struct rdma_chain chain;
-	struct ibv_recv_wr *bad;
+	struct ibv_recv_wr *bad = NULL;
 
 	while (ud->lent.count < ud->lent.max &&
 	       rdma_lent_chain(&ud->lent, ud->device->worker, ud->device, &chain,
 			       RDMA_TAG_DATAGRAM) > 0)
 		if (ibv_post_recv(ud->qp, chain.requests, &bad) != 0) {
-			ud->broken = true;
+			rdma_lent_not_posted(&ud->lent, &ud->device->worker->pool, bad);
+			rdma_ud_failed(ud);
 			return;
 		}
 }
@@ -79,15 +95,16 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 	if (rdma_lent_open(&ud->lent, d->worker, RDMA_UD_RECVS) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
 	attr.cap.max_recv_wr = ud->lent.max;
-	if (d->cq_used + attr.cap.max_recv_wr + RDMA_UD_SENDS > d->cq_size)
+	if (rdma_device_reserve(d, ud->lent.max + RDMA_UD_SENDS) < 0)
 		return reason_set(reason, -ENOSPC, "%s: too small a completion queue", name);
+	ud->entries = ud->lent.max + RDMA_UD_SENDS;
 	rc = rdma_queue_create(d, NULL, &attr, &ud->inline_max, &ud->qp);
 	if (rc == 0)
 		rc = rdma_ud_start(ud);
 	if (rc < 0)
 		return reason_set(reason, rc, "%s/%u: no queue pair for datagrams: %s", name,
 				  ud->port, strerror(-rc));
-	d->cq_used += ud->lent.max + RDMA_UD_SENDS;
+	ud->number = ud->qp->qp_num;
 	return 0;
 }
 
@@ -95,11 +112,12 @@ static void rdma_ud_free(struct rdma_ud *ud)
 {
 	if (ud->qp)
 		ibv_destroy_qp(ud->qp);
-	rdma_lent_close(&ud->lent, &ud->device->worker->pool);
+	rdma_lent_close(&ud->lent, ud->device->worker);
+	rdma_device_unreserve(ud->device, ud->entries);
 	free(ud);
 }
 
-void rdma_ud_free_all(struct rdma_device *d)
+static void rdma_ud_free_all(struct rdma_device *d)
 {
 	while (d->uds) {
 		struct rdma_ud *ud = d->uds;
@@ -109,12 +127,13 @@ void rdma_ud_free_all(struct rdma_device *d)
 	}
 }
 
-struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct reason *reason)
+/* The queue pair of this port, made if there is none.  NULL: with the reason. */
+static struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct reason *reason)
 {
 	struct rdma_ud *ud;
 
 	for (ud = d->uds; ud; ud = ud->next)
-		if (ud->port == port)
+		if (ud->port == port && ud->state != RDMA_UD_DEAD)
 			return ud;
 	ud = calloc(1, sizeof(*ud));
 	if (!ud) {
@@ -139,12 +158,13 @@ struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct reason 
 
 /* ---- Completions ---- */
 
-void rdma_ud_received(struct rdma_device *d, struct chunk *k, const struct ibv_wc *wc)
+static void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
 {
 	struct rdma_ud *ud = d->uds;
 	struct worker *w = d->worker;
+	struct chunk *k = of;
 
-	while (ud && (!ud->qp || ud->qp->qp_num != wc->qp_num))
+	while (ud && (ud->state == RDMA_UD_DEAD || ud->number != wc->qp_num))
 		ud = ud->next;
 	if (!ud || !ud->lent.is[k->id])
 		return; /* it was taken back when the queue was mended */
@@ -153,7 +173,7 @@ void rdma_ud_received(struct rdma_device *d, struct chunk *k, const struct ibv_w
 		rdma_ud_deliver(ud, k, wc);
 	} else {
 		rdma_queue_count_error(&w->stats, wc->status);
-		ud->broken = true;
+		rdma_ud_failed(ud);
 	}
 	rdma_lent_back(&ud->lent, &w->pool, k);
 }
@@ -187,14 +207,15 @@ static void rdma_ud_wake(struct rdma_ud *ud)
 	}
 }
 
-void rdma_ud_sent(struct rdma_ud *ud, const struct ibv_wc *wc)
+static void rdma_ud_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc)
 {
-	struct stats *s = &ud->device->worker->stats;
+	struct rdma_ud *ud = of;
+	struct stats *s = &d->worker->stats;
 	bool last = false;
 
 	if (wc->status != IBV_WC_SUCCESS) {
 		rdma_queue_count_error(s, wc->status);
-		ud->broken = true;
+		rdma_ud_failed(ud);
 		return;
 	}
 	while (ud->batch_count > 0 && !last) {
@@ -207,47 +228,78 @@ void rdma_ud_sent(struct rdma_ud *ud, const struct ibv_wc *wc)
 
 /* ---- What is not well ---- */
 
-static void rdma_ud_drain(struct rdma_device *d)
+/* Nothing that was posted will complete any more, or has. */
+static void rdma_ud_forget(struct rdma_ud *ud)
 {
-	for (unsigned taken = 0, n = 1; n > 0 && taken < d->cq_size; taken += n)
-		n = rdma_device_poll(d);
+	rdma_device_drain(ud->device);
+	rdma_lent_forget(&ud->lent, &ud->device->worker->pool);
+	ud->unsignalled = 0;
+	while (ud->batch_count > 0)
+		rdma_ud_pop(ud);
+	rdma_ud_wake(ud);
+}
+
+static void rdma_ud_kill(struct rdma_ud *ud)
+{
+	ibv_destroy_qp(ud->qp);
+	ud->qp = NULL;
+	rdma_ud_forget(ud);
+	rdma_ud_become(ud, RDMA_UD_DEAD);
+	while (ud->newest)
+		conn_close(ud->newest->conn, CONN_END_ERROR);
 }
 
 /* Back to the beginning: clients go on sending to the same number, and miss some answers. */
 static void rdma_ud_mend(struct rdma_ud *ud)
 {
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
-	bool works = !ud->device->gone && ibv_modify_qp(ud->qp, &reset, IBV_QP_STATE) == 0;
 
-	ud->broken = false;
-	if (!works) {
-		ibv_destroy_qp(ud->qp);
-		rdma_ud_drain(ud->device);
-		ud->qp = NULL;
-	} else {
-		rdma_ud_drain(ud->device);
+	if (ud->device->gone || ibv_modify_qp(ud->qp, &reset, IBV_QP_STATE) != 0) {
+		rdma_ud_kill(ud);
+		return;
 	}
-	rdma_lent_forget(&ud->lent, &ud->device->worker->pool);
-	ud->unsignalled = 0;
-	while (ud->batch_count > 0)
-		rdma_ud_pop(ud);
-	rdma_ud_wake(ud);
-	ud->broken = works && rdma_ud_start(ud) < 0;
-	if (!ud->qp)
-		while (ud->newest)
-			conn_close(ud->newest->conn, CONN_END_ERROR);
+	rdma_ud_forget(ud);
+	if (rdma_ud_start(ud) < 0)
+		rdma_ud_kill(ud);
+	else
+		rdma_ud_become(ud, RDMA_UD_WORKS);
 }
 
-void rdma_ud_tend(struct rdma_device *d)
+/* Mends what failed, lets go of a device that is gone, frees what is dead. */
+static void rdma_ud_tend_device(struct rdma_device *d)
 {
-	for (struct rdma_ud *ud = d->uds; ud; ud = ud->next) {
-		if (!ud->qp)
-			continue;
-		if (unlikely(ud->broken || d->gone))
+	struct rdma_ud **at = &d->uds;
+
+	while (*at) {
+		struct rdma_ud *ud = *at;
+
+		if (ud->state == RDMA_UD_BROKEN || (ud->state == RDMA_UD_WORKS && d->gone))
 			rdma_ud_mend(ud);
-		if (ud->qp && !ud->broken)
-			rdma_ud_feed(ud);
+		if (ud->state == RDMA_UD_DEAD && ud->users == 0) {
+			*at = ud->next;
+			rdma_ud_free(ud);
+		} else {
+			at = &ud->next;
+		}
 	}
+}
+
+static void rdma_ud_tend(struct worker *w)
+{
+	const struct rdma *e = w->engine_state;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		rdma_ud_tend_device(d);
+}
+
+static void rdma_ud_feed_all(struct worker *w)
+{
+	const struct rdma *e = w->engine_state;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		for (struct rdma_ud *ud = d->uds; ud; ud = ud->next)
+			if (ud->state == RDMA_UD_WORKS)
+				rdma_ud_feed(ud);
 }
 
 /* ---- Sends ---- */
@@ -295,22 +347,21 @@ static void rdma_ud_post(struct rdma_peer *peer, struct ibv_send_wr *requests, u
 	stat_add(s->wr_send, n);
 	stat_add(s->doorbells, 1);
 	if (ibv_post_send(ud->qp, requests, &bad) != 0)
-		ud->broken = true;
+		rdma_ud_failed(ud);
 	rdma_ud_posted(peer, n, signalled);
 }
 
-void rdma_ud_flush(struct conn *c)
+static void rdma_ud_flush(struct conn *c)
 {
 	struct rdma_peer *peer = c->engine_state;
 	struct rdma_ud *ud = peer->ud;
 	struct ibv_send_wr requests[RDMA_SENDS];
 	struct ibv_sge sges[RDMA_SENDS];
 	const struct view *v = c->tx.head;
-	bool whole = true, room = ud->batch_count < RDMA_UD_SENDS && !ud->broken;
+	bool whole = true, room = ud->batch_count < RDMA_UD_SENDS && ud->state == RDMA_UD_WORKS;
 	unsigned n = 0;
 
-	for (; ud->qp && room && v && n < RDMA_SENDS && ud->sends + n < RDMA_UD_SENDS;
-	     v = v->next, n++) {
+	for (; room && v && n < RDMA_SENDS && ud->sends + n < RDMA_UD_SENDS; v = v->next, n++) {
 		whole &= v->len <= ud->inline_max;
 		sges[n] = (struct ibv_sge){ (uintptr_t)v->data, v->len, ud->device->mr->lkey };
 		requests[n] = (struct ibv_send_wr){
@@ -334,3 +385,106 @@ void rdma_ud_flush(struct conn *c)
 	peer->waiting_next = ud->waiting;
 	ud->waiting = peer;
 }
+
+/* ---- Who asks for the address of the queue pair ---- */
+
+/* 0 or -errno: it is told, or may not. */
+static int rdma_ud_answer(struct worker *w, const struct rdma_ud *ud,
+			  const struct rdma_request *request)
+{
+	struct rdma_conn_param accept = { .qp_num = ud->number };
+	void *ticket = NULL;
+	int rc = w->draining || w->stop ? -EUSERS : w->owner->admit(w, -1, &request->peer, &ticket);
+
+	if (rc < 0)
+		return rc;
+	w->owner->release(w, ticket); /* it is counted when it sends */
+	return rdma_accept(request->id, &accept) < 0 ? -errno : 0;
+}
+
+static void rdma_ud_requested(struct worker *w, struct rdma_request *request)
+{
+	struct reason reason = { "" };
+	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
+	const struct rdma_ud *ud = d ? rdma_ud_get(d, request->id->port_num, &reason) : NULL;
+	int rc = ud ? rdma_ud_answer(w, ud, request) : -ENODEV;
+
+	if (rc == 0) {
+		rdma_destroy_id(request->id);
+		rdma_request_free(request);
+		return;
+	}
+	if (rc == -EACCES)
+		stat_add(w->stats.refused_denied, 1);
+	else
+		stat_add(w->stats.refused_limit, 1);
+	rdma_request_refuse(request, ud ? rdma_cm_refusal(w, rc) : reason.text);
+}
+
+/* ---- The engine ---- */
+
+static int rdma_ud_device_opened(struct rdma_device *d, struct reason *reason)
+{
+	(void)d, (void)reason;
+	return 0;
+}
+
+static int rdma_ud_device_serves(struct rdma_device *d, unsigned port, struct reason *reason)
+{
+	return rdma_ud_get(d, port, reason) ? 0 : -EIO;
+}
+
+/* rdma_ud_tend() will see. */
+static void rdma_ud_device_gone(struct rdma_device *d)
+{
+	(void)d;
+}
+
+/* No identifier has a connection. */
+static void rdma_ud_event(struct rdma_conn *r, enum rdma_cm_event_type type)
+{
+	(void)r, (void)type;
+}
+
+static const struct rdma_mode rdma_datagrams = {
+	.space = RDMA_PS_UDP,
+	.opened = rdma_ud_device_opened,
+	.closing = rdma_ud_free_all,
+	.serves = rdma_ud_device_serves,
+	.gone = rdma_ud_device_gone,
+	.completed = { [RDMA_TAG_DATAGRAM] = rdma_ud_received,
+		       [RDMA_TAG_DATAGRAM_SENT] = rdma_ud_sent },
+	.requested = rdma_ud_requested,
+	.event = rdma_ud_event,
+	.tend = rdma_ud_tend,
+	.feed = rdma_ud_feed_all,
+};
+
+static int rdma_ud_init(struct worker *w, struct reason *reason)
+{
+	return rdma_init(w, &rdma_datagrams, reason);
+}
+
+/* Of clients that the core gives up, too. */
+static void rdma_ud_fini(struct worker *w)
+{
+	for (struct conn *c = w->conns; c; c = c->next)
+		rdma_ud_release(c);
+	rdma_fini(w);
+}
+
+extern const struct engine engine_rdma_datagrams;
+
+/* What a listener with `qp-type = ud` has instead. */
+const struct engine engine_rdma_datagrams = {
+	RDMA_ENGINE,
+	.init = rdma_ud_init,
+	.fini = rdma_ud_fini,
+	.open = rdma_ud_open,
+	.recv = rdma_ud_recv,
+	.flush = rdma_ud_flush,
+	.close = rdma_ud_close,
+	.release = rdma_ud_release,
+	.peer = rdma_ud_peer,
+	.device = rdma_ud_device,
+};

@@ -1,6 +1,9 @@
 /* Engine `rdma` with `qp-type = ud`: datagrams. */
 #pragma once
-#include "rdma.h"
+#include <netinet/in.h>
+
+#include "rdma_engine.h"
+#include "rdma_lent.h"
 
 enum {
 	RDMA_UD_RECVS = 256, /* posted for each port of a device, if the pool is roomy */
@@ -19,13 +22,23 @@ struct rdma_batch {
 	bool signalled;
 };
 
+enum rdma_ud_state {
+	RDMA_UD_WORKS,
+	RDMA_UD_BROKEN, /* a request failed: nothing is posted until it is mended */
+	RDMA_UD_DEAD,   /* it has no queue pair any more; freed when its clients are */
+};
+
 /* A worker's queue pair on one port of a device: all its clients send there. */
 struct rdma_ud {
-	struct rdma_ud *next; /* of the device */
+	struct rdma_ud *next;     /* of the device */
+	enum rdma_ud_state state; /* rdma_ud_become() changes it */
 	struct rdma_device *device;
 	const struct engine_device *name;
 	unsigned port, mtu;
-	struct ibv_qp *qp; /* NULL: the device is gone */
+	struct ibv_qp *qp; /* NULL: DEAD */
+	uint32_t number;   /* of the queue pair */
+	unsigned entries;  /* of the completion queue that it was promised */
+	unsigned users;    /* clients that name it */
 	uint32_t inline_max;
 	struct rdma_lent lent;
 	struct rdma_batch batches[RDMA_UD_SENDS]; /* a ring: sends complete in order */
@@ -35,7 +48,6 @@ struct rdma_ud {
 	struct rdma_peer *newest, *oldest;
 	unsigned peer_count, peer_max;
 	struct rdma_peer *waiting; /* for room in the send queue */
-	bool broken;               /* a request failed: nothing moves until it is mended */
 };
 
 /* A client, as long as it has its place in the cache: a connection, to the core. */
@@ -49,22 +61,12 @@ struct rdma_peer {
 	bool known, waiting; /* on these lists */
 };
 
-/* The queue pair of this port, made if there is none.  NULL: with the reason. */
-struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct reason *reason);
-void rdma_ud_free_all(struct rdma_device *d);
-/* Who asks for the address of the queue pair gets it, or hears why not; takes r over. */
-void rdma_ud_answer(struct worker *w, struct rdma_conn *r);
-void rdma_ud_received(struct rdma_device *d, struct chunk *k, const struct ibv_wc *wc);
-void rdma_ud_sent(struct rdma_ud *ud, const struct ibv_wc *wc);
 /* A datagram: to whom it belongs, who may be new; or it is dropped. */
 void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *wc);
-/* Before each wait: posts receives, mends what failed, lets go of a device that is gone. */
-void rdma_ud_tend(struct rdma_device *d);
 
-/* Its side of struct engine. */
+/* rdma_ud_peer.c: its side of struct engine. */
 int rdma_ud_open(struct conn *c);
 void rdma_ud_recv(struct conn *c, bool on);
-void rdma_ud_flush(struct conn *c);
 void rdma_ud_close(struct conn *c);
 void rdma_ud_release(struct conn *c);
 void rdma_ud_peer(const struct conn *c, struct sockaddr_storage *ret_peer);

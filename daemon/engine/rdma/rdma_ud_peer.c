@@ -82,6 +82,15 @@ static struct rdma_peer *rdma_ud_find(struct rdma_ud *ud, const struct sockaddr_
 
 /* ---- Life ---- */
 
+static void rdma_ud_free_peer(struct rdma_peer *peer)
+{
+	if (peer->ah)
+		ibv_destroy_ah(peer->ah);
+	peer->ud->users--;
+	rdma_device_leave(peer->ud->device);
+	free(peer);
+}
+
 static struct rdma_peer *rdma_ud_new(struct rdma_ud *ud, const struct sockaddr_storage *address,
 				     struct ibv_wc *wc, struct ibv_grh *grh)
 {
@@ -103,12 +112,10 @@ static struct rdma_peer *rdma_ud_new(struct rdma_ud *ud, const struct sockaddr_s
 	peer->number = wc->src_qp;
 	peer->address = *address;
 	peer->ah = ibv_create_ah_from_wc(ud->device->pd, wc, grh, (uint8_t)ud->port);
-	ud->device->conns++;
+	rdma_device_use(ud->device);
+	ud->users++;
 	if (conn_start(w, -1, peer, ticket) < 0) {
-		if (peer->ah)
-			ibv_destroy_ah(peer->ah);
-		rdma_device_put(ud->device);
-		free(peer);
+		rdma_ud_free_peer(peer);
 		return NULL;
 	}
 	return peer->known ? peer : NULL;
@@ -142,10 +149,7 @@ void rdma_ud_release(struct conn *c)
 		at = &(*at)->waiting_next;
 	if (peer->waiting)
 		*at = peer->waiting_next;
-	if (peer->ah)
-		ibv_destroy_ah(peer->ah);
-	rdma_device_put(peer->ud->device);
-	free(peer);
+	rdma_ud_free_peer(peer);
 }
 
 /* Nothing makes a client wait: rdma_ud_deliver() drops. */
@@ -201,30 +205,4 @@ void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *w
 	}
 	if (wc->byte_len > GRH_BYTES)
 		conn_input(peer->conn, k, k->base + GRH_BYTES, wc->byte_len - GRH_BYTES);
-}
-
-void rdma_ud_answer(struct worker *w, struct rdma_conn *r)
-{
-	struct rdma_conn_param accept = { 0 };
-	struct reason reason = { "" };
-	struct rdma_ud *ud = rdma_ud_get(r->device, r->id->port_num, &reason);
-	void *ticket = NULL;
-	int rc = 0;
-
-	if (ud && !w->draining && !w->stop)
-		rc = w->owner->admit(w, -1, &r->peer, &ticket);
-	if (ud && !w->draining && !w->stop && rc == 0) {
-		w->owner->release(w, ticket); /* it is counted when it sends */
-		accept.qp_num = ud->qp->qp_num;
-		if (rdma_accept(r->id, &accept) == 0) {
-			rdma_destroy_id(r->id);
-			free(r);
-			return;
-		}
-	}
-	if (rc == -EACCES)
-		stat_add(w->stats.refused_denied, 1);
-	else
-		stat_add(w->stats.refused_limit, 1);
-	rdma_cm_drop(r, !ud ? reason.text : rdma_cm_refusal(w, rc));
 }

@@ -1,23 +1,14 @@
-/* Engine `rdma`: the work requests of a connection.
- *
- * Receives are posted as long as the pool and backpressure allow, in one chain.  Whatever a run has
- * queued is posted in one chain as well: a message per view, small ones inline, which gives their
- * chunks back at once.  Only the last of a chain asks for a completion, and only if chunks wait for
- * it, somebody does, or the send queue fills. */
+/* Engine `rdma`: the work requests of a connection.  See rdma_queue.h. */
+#include "rdma_queue.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
-#include "rdma.h"
-#include "remote.h"
 
-/* What a connection may have of the completion queue at a time. */
-static unsigned rdma_queue_entries(const struct rdma_conn *r)
-{
-	return r->device->sends_max + (r->device->srq ? 0 : r->posted_max);
-}
+/* ---- The queue pair ---- */
 
 /* Such that a hundred connections fit into a pool in which ten are roomy. */
 static unsigned rdma_queue_share(const struct pool *p)
@@ -25,7 +16,8 @@ static unsigned rdma_queue_share(const struct pool *p)
 	return p->free_count > p->keep ? (p->free_count - p->keep) / RDMA_RECVS_PART : 0;
 }
 
-void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
+/* How many receives it may have, as the pool is now. */
+static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 {
 	unsigned share = rdma_queue_share(p);
 
@@ -57,37 +49,38 @@ int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 	}
 }
 
-int rdma_queue_open(struct rdma_conn *r)
+int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 {
 	struct rdma_device *d = r->device;
-	const struct ibv_qp_init_attr attr = {
+	struct ibv_qp_init_attr attr = {
 		.send_cq = d->cq,
 		.recv_cq = d->cq,
-		.srq = d->srq,
+		.srq = srq,
 		.cap = { .max_send_wr = d->sends_max,
-			 .max_recv_wr = d->srq ? 0 : r->posted_max,
-			 .max_send_sge = MAX(d->read_sges, d->write_sges),
-			 .max_recv_sge = d->srq ? 0 : 1 },
+			 .max_send_sge = MAX(d->read_sges, d->write_sges) },
 		.qp_type = d->worker->options.qp_type == QP_UC ? IBV_QPT_UC : IBV_QPT_RC,
 	};
 	struct ibv_qp *qp = NULL;
 	int rc;
 
-	r->remotes_tail = &r->remotes;
-	if (d->cq_used + rdma_queue_entries(r) > d->cq_size)
-		return -ENOSPC;
-	rc = rdma_queue_create(d, r->id, &attr, &r->inline_max, &qp);
-	if (!qp)
+	if (!srq) {
+		rdma_queue_size(r, &d->worker->pool);
+		r->posted = calloc(r->posted_max, sizeof(*r->posted));
+		if (!r->posted)
+			return -ENOMEM;
+		attr.cap.max_recv_wr = r->posted_max;
+		attr.cap.max_recv_sge = 1;
+	}
+	rc = rdma_device_reserve(d, d->sends_max + r->posted_max);
+	if (rc < 0)
 		return rc;
-	r->number = qp->qp_num;
-	if (d->srq)
-		rdma_shared_add(r);
-	d->cq_used += rdma_queue_entries(r);
-	d->conns++;
-	return 0;
+	r->entries = d->sends_max + r->posted_max;
+	rc = rdma_queue_create(d, r->id, &attr, &r->inline_max, &qp);
+	if (qp)
+		r->number = qp->qp_num;
+	return rc;
 }
 
-/* The queue pair is destroyed, and its completions were taken. */
 void rdma_queue_close(struct rdma_conn *r)
 {
 	struct conn *c = r->conn;
@@ -95,19 +88,19 @@ void rdma_queue_close(struct rdma_conn *r)
 
 	for (; r->posted_count > 0; r->posted_count--) {
 		chunk_put(p, r->posted[r->posted_first]);
-		r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
+		r->posted_first = (r->posted_first + 1) % r->posted_max;
 	}
-	rdma_remote_close(r);
-	rdma_small_done(r, r->sends);
+	free(r->posted);
+	r->posted = NULL;
+	rdma_small_done(r->device->small, &r->slots, r->sends);
 	/* Posted is sent, as with a socket: the acknowledgement of a client's last messages often
 	 * comes too late to complete them. */
 	stat_add(c->worker->stats.bytes_out, c->sending.bytes);
 	c->bytes_out += c->sending.bytes;
 	bufq_drop(p, &c->sending, c->sending.bytes);
 	bufq_drop(p, &c->tx, c->tx.bytes);
-	if (r->device->srq)
-		rdma_shared_remove(r);
-	r->device->cq_used -= rdma_queue_entries(r);
+	rdma_device_unreserve(r->device, r->entries);
+	r->entries = 0;
 }
 
 /* ---- Receives ---- */
@@ -116,7 +109,7 @@ void rdma_queue_hungry(struct rdma_conn *r)
 {
 	struct rdma *e = r->conn->worker->engine_state;
 
-	if (r->hungry || !r->id)
+	if (r->hungry || !rdma_conn_is_open(r))
 		return;
 	r->hungry = true;
 	r->hungry_next = e->hungry;
@@ -133,7 +126,8 @@ static bool rdma_queue_may_receive(const struct pool *p, unsigned posted)
 /* Who sends has more posted than its credit, so that few calls post them; who is idle has not. */
 static unsigned rdma_queue_wanted(const struct rdma_conn *r, const struct pool *p)
 {
-	return r->accepted ? MIN(r->credit + rdma_queue_share(p), r->posted_max) : r->credit;
+	return r->state == RDMA_ACCEPTED ? MIN(r->credit + rdma_queue_share(p), r->posted_max)
+					 : r->credit;
 }
 
 void rdma_queue_feed(struct rdma_conn *r)
@@ -145,20 +139,15 @@ void rdma_queue_feed(struct rdma_conn *r)
 	struct ibv_sge sges[RDMA_RECVS];
 	unsigned n = 0, wanted;
 
-	if (!rdma_is_open(r)) /* not even its device may be there any more */
-		return;
-	if (r->device->srq) {
-		rdma_shared_feed(r->device);
-		return;
-	}
-	if (r->posted_count >= r->credit || (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
+	if (!rdma_conn_is_open(r) || !r->posted || r->posted_count >= r->credit ||
+	    (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
 		return;
 	wanted = rdma_queue_wanted(r, p);
 	for (; r->posted_count + n < wanted && rdma_queue_may_receive(p, r->posted_count + n);
 	     n++) {
 		struct chunk *k = chunk_get(p);
 
-		r->posted[(r->posted_first + r->posted_count + n) % RDMA_RECVS] = k;
+		r->posted[(r->posted_first + r->posted_count + n) % r->posted_max] = k;
 		sges[n] =
 			(struct ibv_sge){ (uintptr_t)k->base, p->chunk_size, r->device->mr->lkey };
 		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | RDMA_TAG_RECV,
@@ -178,13 +167,13 @@ void rdma_queue_feed(struct rdma_conn *r)
 	}
 }
 
-static void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
+void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 {
 	struct conn *c = r->conn;
 	struct chunk *k = r->posted[r->posted_first];
 
 	assert(r->posted_count > 0);
-	r->posted_first = (r->posted_first + 1) % RDMA_RECVS;
+	r->posted_first = (r->posted_first + 1) % r->posted_max;
 	r->posted_count--;
 	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
 	if (rdma_wc_is_input(wc))
@@ -195,8 +184,15 @@ static void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 
 /* ---- Sends ---- */
 
+void rdma_send_chain_init(struct rdma_send_chain *chain, const struct rdma_conn *r)
+{
+	chain->count = chain->sge_count = chain->messages = chain->remotes = 0;
+	memset(chain->of, 0, sizeof(chain->of));
+	chain->max = r->signalled_count < RDMA_SIGNALLED ? r->device->sends_max - r->sends : 0;
+}
+
 struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rdma_conn *r,
-					enum rdma_request kind)
+					enum rdma_request_kind kind)
 {
 	unsigned at = chain->count++;
 
@@ -244,8 +240,7 @@ static void rdma_queue_posted(struct rdma_conn *r, const struct ibv_send_wr *wr,
 	}
 }
 
-/* Messages of tx, as far as there is room for them; false: not all. */
-static bool rdma_queue_add(struct rdma_conn *r, struct rdma_send_chain *chain)
+bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r)
 {
 	const struct view *v;
 
@@ -257,7 +252,8 @@ static bool rdma_queue_add(struct rdma_conn *r, struct rdma_send_chain *chain)
 		chain->messages++;
 		if (v->len <= r->inline_max)
 			wr->send_flags = IBV_SEND_INLINE;
-		else if (!rdma_small_add(r, r->sends + chain->count - 1, v, wr->sg_list))
+		else if (!rdma_small_add(r->device->small, &r->slots, r->sends + chain->count - 1,
+					 v, wr->sg_list))
 			r->since.bytes += v->len;
 	}
 	return !v;
@@ -273,7 +269,7 @@ static void rdma_queue_signal(struct rdma_conn *r, struct ibv_send_wr *last)
 	stat_add(r->conn->worker->stats.wr_signalled, 1);
 }
 
-static void rdma_queue_post(struct rdma_conn *r, struct rdma_send_chain *chain, bool all)
+void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bool all)
 {
 	struct conn *c = r->conn;
 	struct stats *s = &c->worker->stats;
@@ -298,55 +294,23 @@ static void rdma_queue_post(struct rdma_conn *r, struct rdma_send_chain *chain, 
 	rdma_queue_posted(r, last + 1 - chain->messages, chain->messages);
 }
 
-void rdma_queue_flush(struct conn *c)
+struct rdma_signalled rdma_queue_sent(struct rdma_conn *r)
 {
-	struct rdma_conn *r = c->engine_state;
-	struct rdma_send_chain chain;
-	bool all;
-
-	if (!rdma_is_open(r) || (c->flags & CONN_EOF)) { /* nobody is there */
-		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
-		return;
-	}
-	/* First the receives: a reply allows the client to send the next message, and iWARP ends a
-	 * connection whose message finds no receive. */
-	rdma_queue_feed(r);
-	chain.count = chain.sge_count = chain.messages = chain.remotes = 0;
-	memset(chain.of, 0, sizeof(chain.of));
-	chain.max = r->signalled_count < RDMA_SIGNALLED ? r->device->sends_max - r->sends : 0;
-	all = rdma_remote_add(r, &chain) && rdma_queue_add(r, &chain);
-	if (!all)
-		stat_add(c->worker->stats.tx_blocked, 1);
-	if (chain.count > 0)
-		rdma_queue_post(r, &chain, all);
-}
-
-static void rdma_queue_sent(struct rdma_conn *r)
-{
-	struct conn *c = r->conn;
-	struct stats *s = &c->worker->stats;
+	struct stats *s = &r->conn->worker->stats;
 	struct rdma_signalled done;
 
 	if (r->signalled_count == 0)
-		return; /* flushed, and nobody had asked */
+		return (struct rdma_signalled){ 0 }; /* flushed, and nobody had asked */
 	done = r->signalled[r->signalled_first];
 	r->signalled_first = (r->signalled_first + 1) % RDMA_SIGNALLED;
 	r->signalled_count--;
 	r->sends -= done.requests;
-	rdma_small_done(r, done.requests);
+	rdma_small_done(r->device->small, &r->slots, done.requests);
 	stat_add(s->wc_send, done.of[RDMA_REQUEST_SEND]);
 	stat_add(s->wc_read, done.of[RDMA_REQUEST_READ]);
 	stat_add(s->wc_write, done.of[RDMA_REQUEST_WRITE]);
-	if (done.bytes > 0)
-		conn_sent(c, &c->sending, done.bytes, 0);
-	rdma_remote_completed(r, done.remotes);
-	if (c->tx.bytes > 0)
-		conn_ready(c);
-	if (r->remote_unposted)
-		rdma_queue_hungry(r);
+	return done;
 }
-
-/* ---- Completions ---- */
 
 void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status)
 {
@@ -373,34 +337,4 @@ void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status)
 	default:
 		stat_add(s->wc_err_other, 1);
 	}
-}
-
-void rdma_queue_failed(struct rdma_conn *r, enum ibv_wc_status status)
-{
-	struct conn *c = r->conn;
-
-	rdma_queue_count_error(&c->worker->stats, status);
-	switch (status) {
-	case IBV_WC_WR_FLUSH_ERR: /* the connection has ended: how, others say, or have said */
-		rdma_cm_end(c);
-		break;
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-	case IBV_WC_RETRY_EXC_ERR:
-	case IBV_WC_RESP_TIMEOUT_ERR:
-	case IBV_WC_REM_ABORT_ERR:
-		conn_close(c, CONN_END_RESET);
-		break;
-	default: /* a message beyond its buffer, a key that is not valid */
-		conn_close(c, CONN_END_PROTOCOL);
-	}
-}
-
-void rdma_queue_completed(struct rdma_conn *r, const struct ibv_wc *wc, bool is_receive)
-{
-	if (is_receive)
-		rdma_queue_received(r, wc);
-	if (wc->status != IBV_WC_SUCCESS)
-		rdma_queue_failed(r, wc->status);
-	else if (!is_receive)
-		rdma_queue_sent(r);
 }

@@ -1,26 +1,29 @@
 /* Engine `rdma`: what a worker has of each device: its pool registered there, a completion queue,
- * the events of both.  Made when the worker starts, or when a device is plugged in with its first
- * connection. */
+ * the events of both. */
+#include "rdma_device.h"
+
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "conn.h"
-#include "rdma.h"
-#include "rdma_ud.h"
+#include "rdma_small.h"
 #include "worker.h"
 
-unsigned rdma_count_devices(void)
+int rdma_watch(struct worker *w, int fd, struct op *op)
 {
-	int count = 0;
-	struct ibv_device **list = ibv_get_device_list(&count);
+	struct rdma *e = w->engine_state;
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = op };
+	int flags = fcntl(fd, F_GETFL);
 
-	if (list)
-		ibv_free_device_list(list);
-	return (unsigned)count;
+	stat_add(w->stats.sys_epoll_ctl, 1);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return -errno;
+	return epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 /* The library leaves out what it may not open. */
@@ -37,6 +40,55 @@ int rdma_no_devices(struct reason *reason)
 			strerror(access("/dev/infiniband", F_OK) < 0 ? errno : EACCES));
 	return reason_set(reason, -ENODEV,
 			  "this host has no RDMA device (nbserved --doctor tells how to make one)");
+}
+
+/* ---- Completions and events ---- */
+
+unsigned rdma_device_poll(struct rdma_device *d)
+{
+	const struct rdma *e = d->worker->engine_state;
+	struct ibv_wc wc[RDMA_POLL_MAX];
+	int n = ibv_poll_cq(d->cq, ARRAY_SIZE(wc), wc);
+
+	stat_add(d->worker->stats.cq_polls, 1);
+	if (n <= 0)
+		return 0;
+	stat_add(d->worker->stats.cq_completions, (unsigned)n);
+	for (int i = 0; i < n; i++) {
+		enum rdma_tag tag = wc[i].wr_id & RDMA_TAG_MASK;
+
+		/* A number is all that the verbs give back.  NOLINTNEXTLINE(*-no-int-to-ptr) */
+		e->mode->completed[tag](d, (void *)(uintptr_t)(wc[i].wr_id - tag), &wc[i]);
+	}
+	return (unsigned)n;
+}
+
+unsigned rdma_poll(struct rdma *e)
+{
+	unsigned n = 0;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		n += rdma_device_poll(d);
+	return n;
+}
+
+void rdma_device_drain(struct rdma_device *d)
+{
+	for (unsigned taken = 0, n = 1; n > 0 && taken < d->cq_size; taken += n)
+		n = rdma_device_poll(d);
+}
+
+unsigned rdma_arm(struct rdma *e)
+{
+	unsigned asked = 0, refused = 0;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		if (!d->armed) {
+			d->armed = ibv_req_notify_cq(d->cq, 0) == 0;
+			asked++;
+			refused += !d->armed;
+		}
+	return asked ? rdma_poll(e) + refused : 0;
 }
 
 static void rdma_completion_event(struct op *op, int res, uint32_t flags)
@@ -75,14 +127,16 @@ static void rdma_async_event(struct op *op, int res, uint32_t flags)
 	}
 }
 
+/* ---- Life ---- */
+
 void rdma_device_free(struct rdma_device *d)
 {
-	struct rdma *e = d->worker->engine_state;
+	const struct rdma *e = d->worker->engine_state;
 
 	/* The context stays open for others: leave the set by hand. */
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
-	rdma_ud_free_all(d);
-	rdma_shared_close(d);
+	e->mode->closing(d);
+	rdma_small_close(d);
 	if (d->cq)
 		ibv_destroy_cq(d->cq);
 	if (d->channel)
@@ -98,13 +152,18 @@ void rdma_device_free(struct rdma_device *d)
 	free(d);
 }
 
-static int rdma_device_refuse(struct rdma_device *d, const char *what, const char *mend,
-			      struct reason *reason)
+int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *mend,
+		       struct reason *reason)
 {
-	int error = errno ? errno : EIO;
+	return reason_set(reason, rc, "%s: %s: %s%s", ibv_get_device_name(d->verbs->device), what,
+			  strerror(-rc), mend);
+}
 
-	return reason_set(reason, -error, "%s: %s: %s%s", ibv_get_device_name(d->verbs->device),
-			  what, strerror(error), mend);
+/* The verbs of errno say why, if they do. */
+static int rdma_device_lacks(const struct rdma_device *d, const char *what, const char *mend,
+			     struct reason *reason)
+{
+	return rdma_device_refuse(d, errno ? -errno : -EIO, what, mend, reason);
 }
 
 /* Events wait until several completions are there, or some time has passed: where the device can.
@@ -159,36 +218,35 @@ static void rdma_device_size(struct rdma_device *d)
 static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 {
 	struct worker *w = d->worker;
+	const struct rdma *e = w->engine_state;
 	const struct pool *p = &w->pool;
 
 	if (ibv_query_device(d->verbs, &d->limits) != 0)
-		return rdma_device_refuse(d, "cannot be asked for its limits", "", reason);
+		return rdma_device_lacks(d, "cannot be asked for its limits", "", reason);
 	rdma_device_size(d);
 	d->pd = ibv_alloc_pd(d->verbs);
 	if (!d->pd)
-		return rdma_device_refuse(d, "no protection domain", "", reason);
+		return rdma_device_lacks(d, "no protection domain", "", reason);
 	d->mr = ibv_reg_mr(d->pd, p->slab, (size_t)p->chunk_count * p->chunk_size,
 			   IBV_ACCESS_LOCAL_WRITE);
 	if (!d->mr)
-		return rdma_device_refuse(d, "cannot register the buffers", "; " RDMA_MEMLOCK_MEND,
-					  reason);
+		return rdma_device_lacks(d, "cannot register the buffers", "; " RDMA_MEMLOCK_MEND,
+					 reason);
 	stat_add(w->stats.registered_bytes, d->mr->length);
 	d->channel = ibv_create_comp_channel(d->verbs);
 	if (!d->channel)
-		return rdma_device_refuse(d, "no completion channel", "", reason);
+		return rdma_device_lacks(d, "no completion channel", "", reason);
 	d->cq_size = (unsigned)MIN(d->limits.max_cqe, RDMA_CQ_ENTRIES);
 	d->cq = ibv_create_cq(d->verbs, (int)d->cq_size, d, d->channel, 0);
 	if (!d->cq)
-		return rdma_device_refuse(d, "no completion queue", "", reason);
+		return rdma_device_lacks(d, "no completion queue", "", reason);
 	rdma_moderate(d);
-	if (w->options.srq && rdma_shared_open(d, reason) < 0)
-		return -EIO;
 	d->event_op.done = rdma_completion_event;
 	d->async_op.done = rdma_async_event;
 	if (rdma_watch(w, d->channel->fd, &d->event_op) < 0 ||
 	    rdma_watch(w, d->verbs->async_fd, &d->async_op) < 0)
-		return rdma_device_refuse(d, "cannot be watched", "", reason);
-	return 0;
+		return rdma_device_lacks(d, "cannot be watched", "", reason);
+	return e->mode->opened(d, reason);
 }
 
 struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
@@ -217,35 +275,29 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 	return d;
 }
 
-/* By making a queue pair. */
-static int rdma_device_try_uc(struct rdma_device *d, struct reason *reason)
+void rdma_device_use(struct rdma_device *d)
 {
-	struct ibv_qp_init_attr attr = {
-		.send_cq = d->cq,
-		.recv_cq = d->cq,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_UC,
-	};
-	struct ibv_qp *qp = ibv_create_qp(d->pd, &attr);
+	d->users++;
+}
 
-	if (!qp)
-		return rdma_device_refuse(d, "no unreliable connections", "; qp-type = rc", reason);
-	ibv_destroy_qp(qp);
+void rdma_device_leave(struct rdma_device *d)
+{
+	assert(d->users > 0);
+	d->users--;
+}
+
+int rdma_device_reserve(struct rdma_device *d, unsigned entries)
+{
+	if (entries > d->cq_size - d->cq_used)
+		return -ENOSPC;
+	d->cq_used += entries;
 	return 0;
 }
 
-int rdma_device_serves(struct rdma_device *d, unsigned port, struct reason *reason)
+void rdma_device_unreserve(struct rdma_device *d, unsigned entries)
 {
-	if (d->worker->options.qp_type == QP_UC)
-		return rdma_device_try_uc(d, reason);
-	if (d->worker->options.qp_type == QP_UD && !rdma_ud_get(d, port, reason))
-		return -EIO;
-	return 0;
-}
-
-void rdma_device_put(struct rdma_device *d)
-{
-	d->conns--;
+	assert(entries <= d->cq_used);
+	d->cq_used -= entries;
 }
 
 void rdma_device_sweep(struct rdma *e)
@@ -255,7 +307,7 @@ void rdma_device_sweep(struct rdma *e)
 	while (*at) {
 		struct rdma_device *d = *at;
 
-		if (d->gone && d->conns == 0) {
+		if (d->gone && d->users == 0) {
 			*at = d->next;
 			rdma_device_free(d);
 		} else {
@@ -263,6 +315,21 @@ void rdma_device_sweep(struct rdma *e)
 		}
 	}
 }
+
+void rdma_device_gone(struct rdma_device *d)
+{
+	const struct rdma *e = d->worker->engine_state;
+
+	if (d->gone)
+		return;
+	d->gone = true;
+	e->mode->gone(d);
+	for (unsigned i = 0; i < RDMA_PORTS_MAX; i++)
+		if (d->ports[i])
+			atomic_store(&d->ports[i]->gone, true);
+}
+
+/* ---- Its ports ---- */
 
 const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer)
 {
@@ -308,20 +375,4 @@ const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned num
 	atomic_store(&entry->gone, false);
 	d->ports[index] = entry;
 	return entry;
-}
-
-void rdma_device_gone(struct rdma_device *d)
-{
-	struct worker *w = d->worker;
-
-	if (d->gone)
-		return;
-	d->gone = true;
-	/* Those of datagrams: see rdma_ud_tend(). */
-	for (struct conn *c = d->uds ? NULL : w->conns; c; c = c->next)
-		if (((struct rdma_conn *)c->engine_state)->device == d)
-			conn_close(c, CONN_END_ERROR);
-	for (unsigned i = 0; i < RDMA_PORTS_MAX; i++)
-		if (d->ports[i])
-			atomic_store(&d->ports[i]->gone, true);
 }

@@ -4,11 +4,12 @@
  * until it completes, so each would have to be signalled.  It is copied instead, to registered
  * memory of the device that is cut into slots: its chunk is free at once, and its slot with the
  * next request that is signalled.  Who finds no slot sends from its chunk. */
+#include "rdma_small.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "buf.h"
-#include "rdma.h"
 #include "worker.h"
 
 enum { RDMA_SLOTS = 1024, RDMA_SLOT_NONE = 0 };
@@ -53,9 +54,9 @@ void rdma_small_close(struct rdma_device *d)
 	d->small = NULL;
 }
 
-bool rdma_small_add(struct rdma_conn *r, unsigned at, const struct view *v, struct ibv_sge *ret_sge)
+bool rdma_small_add(struct rdma_small *s, struct rdma_slots *slots, unsigned at,
+		    const struct view *v, struct ibv_sge *ret_sge)
 {
-	struct rdma_small *s = r->device->small;
 	uint16_t slot;
 	uint8_t *to;
 
@@ -64,21 +65,19 @@ bool rdma_small_add(struct rdma_conn *r, unsigned at, const struct view *v, stru
 	slot = s->free[--s->free_count];
 	to = s->base + (size_t)(slot - 1) * RDMA_INLINE;
 	memcpy(to, v->data, v->len);
-	r->small[(r->sends_first + at) % RDMA_SENDS] = slot;
+	slots->of[(slots->first + at) % RDMA_SENDS] = slot;
 	*ret_sge = (struct ibv_sge){ (uintptr_t)to, v->len, s->mr->lkey };
 	return true;
 }
 
-void rdma_small_done(struct rdma_conn *r, unsigned requests)
+void rdma_small_done(struct rdma_small *s, struct rdma_slots *slots, unsigned requests)
 {
-	struct rdma_small *s = r->device->small;
-
 	for (; s && requests > 0; requests--) {
-		uint16_t *slot = &r->small[r->sends_first];
+		uint16_t *slot = &slots->of[slots->first];
 
 		if (*slot != RDMA_SLOT_NONE)
 			s->free[s->free_count++] = *slot;
 		*slot = RDMA_SLOT_NONE;
-		r->sends_first = (r->sends_first + 1) % RDMA_SENDS;
+		slots->first = (slots->first + 1) % RDMA_SENDS;
 	}
 }

@@ -3,6 +3,8 @@
  * Operations are posted in the order in which they were asked for, before the messages that were
  * queued after them.  The send queue completes in order as well: a signalled request tells how many
  * operations have ended with it. */
+#include "rdma_remote.h"
+
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -10,7 +12,6 @@
 #include <sys/mman.h>
 
 #include "conn.h"
-#include "rdma.h"
 #include "remote.h"
 
 struct rdma_region {
@@ -24,7 +25,7 @@ struct rdma_region {
 
 static const struct {
 	enum ibv_wr_opcode opcode;
-	uint8_t kind; /* enum rdma_request */
+	uint8_t kind; /* enum rdma_request_kind */
 } rdma_remote_kinds[REMOTE_KIND_COUNT] = {
 	[REMOTE_READ] = { IBV_WR_RDMA_READ, RDMA_REQUEST_READ },
 	[REMOTE_WRITE] = { IBV_WR_RDMA_WRITE, RDMA_REQUEST_WRITE },
@@ -36,7 +37,7 @@ void rdma_remote_submit(struct remote *remote)
 	struct conn *c = remote->conn;
 	struct rdma_conn *r = c->engine_state;
 
-	if (!rdma_is_open(r)) {
+	if (!rdma_conn_is_open(r)) {
 		remote_finish(remote, -ECANCELED);
 		return;
 	}
@@ -123,7 +124,7 @@ int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
 	struct rdma_region *region;
 	int error;
 
-	if (!rdma_is_open(r))
+	if (!rdma_conn_is_open(r))
 		return -ECANCELED;
 	region = calloc(1, sizeof(*region));
 	if (!region)
@@ -145,6 +146,11 @@ int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
 	r->regions = region;
 	*ret_region = (struct region){ region->base, bytes, region->mr->rkey };
 	return 0;
+}
+
+void rdma_remote_open(struct rdma_conn *r)
+{
+	r->remotes_tail = &r->remotes;
 }
 
 void rdma_remote_close(struct rdma_conn *r)

@@ -1,0 +1,432 @@
+/* Engine `rdma`: listening, and who wants to connect.
+ *
+ * The first worker of a listener binds its addresses and hears of who wants to connect; it hands
+ * that over, one after the other, to all workers.  See rdma_cm.h. */
+#include "rdma_cm.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "parse.h"
+#include "worker.h"
+
+enum {
+	REJECT_MAX = 128, /* bytes of the reason that a client gets; InfiniBand takes 148 */
+	BACKLOG = 1024,
+	RETRY_NS = 500 * NS_PER_MS, /* an address that was lost */
+};
+
+/* Where events arrive.  An identifier that is handed over needs the channel that it comes from
+ * until it is moved: so the worker that made it may end before. */
+struct rdma_channel {
+	struct rdma_event_channel *events;
+	_Atomic unsigned refs;
+};
+
+/* A worker's. */
+struct rdma_cm {
+	struct worker *worker;
+	struct rdma_channel *channel;
+	struct op op, retry_op;
+	int retry_fd;
+	struct rdma_cm_id **listeners; /* of w->endpoints; NULL: not bound, or lost */
+	unsigned next_worker;          /* of the team */
+	bool listening;                /* on w->endpoints */
+};
+
+static struct rdma_cm *rdma_cm_of(const struct worker *w)
+{
+	const struct rdma *e = w->engine_state;
+
+	return e->cm;
+}
+
+static struct rdma_channel *rdma_channel_new(void)
+{
+	struct rdma_channel *channel = calloc(1, sizeof(*channel));
+
+	if (!channel)
+		return NULL;
+	channel->events = rdma_create_event_channel();
+	if (!channel->events) {
+		free(channel);
+		return NULL;
+	}
+	atomic_init(&channel->refs, 1);
+	return channel;
+}
+
+static struct rdma_channel *rdma_channel_get(struct rdma_channel *channel)
+{
+	atomic_fetch_add(&channel->refs, 1);
+	return channel;
+}
+
+/* Any thread. */
+static void rdma_channel_put(struct rdma_channel *channel)
+{
+	if (atomic_fetch_sub(&channel->refs, 1) > 1)
+		return;
+	rdma_destroy_event_channel(channel->events);
+	free(channel);
+}
+
+/* ---- Listening ---- */
+
+static const char *rdma_cm_advice(int error)
+{
+	switch (error) {
+	case EADDRINUSE:
+		return "; another program listens there (rdma resource show cm_id), choose another "
+		       "port";
+	case ENODEV:
+	case EADDRNOTAVAIL:
+		return "; no RDMA device of this host has that address (rdma link shows the devices, "
+		       "ip address their addresses)";
+	case EACCES:
+		return "; ports below 1024 need CAP_NET_BIND_SERVICE";
+	default:
+		return "";
+	}
+}
+
+static socklen_t rdma_cm_length(const struct sockaddr_storage *address)
+{
+	return address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					      : sizeof(struct sockaddr_in);
+}
+
+static int rdma_cm_create(struct rdma_cm *cm, enum rdma_port_space space,
+			  const struct sockaddr_storage *address, struct rdma_cm_id **ret_id)
+{
+	int on = 1;
+
+	if (rdma_create_id(cm->channel->events, ret_id, NULL, space) < 0)
+		return -errno;
+	rdma_set_option(*ret_id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
+	return rdma_bind_addr(*ret_id, (struct sockaddr *)address) < 0 ? -errno : 0;
+}
+
+/* The only way to an identifier whose connections have queue pairs of another type than the port
+ * space's own. */
+static int rdma_cm_create_uc(struct rdma_cm *cm, const struct sockaddr_storage *address,
+			     struct rdma_cm_id **ret_id)
+{
+	struct rdma_addrinfo info = {
+		.ai_flags = RAI_PASSIVE,
+		.ai_family = address->ss_family,
+		.ai_qp_type = IBV_QPT_UC,
+		.ai_port_space = RDMA_PS_IB,
+		.ai_src_len = rdma_cm_length(address),
+		.ai_src_addr = (struct sockaddr *)address,
+	};
+
+	if (rdma_create_ep(ret_id, &info, NULL, NULL) < 0)
+		return -errno;
+	return rdma_migrate_id(*ret_id, cm->channel->events) < 0 ? -errno : 0;
+}
+
+static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *reason)
+{
+	const struct rdma *e = w->engine_state;
+	struct sockaddr_storage *address = &w->endpoints[index];
+	struct rdma_cm *cm = e->cm;
+	struct rdma_cm_id **id = &cm->listeners[index];
+	char text[ADDRESS_TEXT_MAX];
+	struct rdma_device *d;
+	int rc;
+
+	if (w->options.qp_type == QP_UC)
+		rc = rdma_cm_create_uc(cm, address, id);
+	else
+		rc = rdma_cm_create(cm, e->mode->space, address, id);
+	if (rc < 0)
+		return reason_set(reason, rc, "bind %s: %s%s", format_sockaddr(address, text),
+				  strerror(-rc), rdma_cm_advice(-rc));
+	memcpy(address, rdma_get_local_addr(*id), rdma_cm_length(address));
+	if (!(*id)->verbs) /* a wildcard */
+		return 0;
+	d = rdma_device_get(w, (*id)->verbs, reason);
+	if (!d || e->mode->serves(d, (*id)->port_num, reason) < 0)
+		return -EIO;
+	rdma_device_port(d, (*id)->port_num);
+	return 0;
+}
+
+int rdma_cm_bind(struct worker *w, struct reason *reason)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < w->endpoint_count && rc == 0; i++)
+		rc = rdma_cm_bind_one(w, i, reason);
+	return rc;
+}
+
+static void rdma_cm_unbind(struct worker *w)
+{
+	struct rdma_cm *cm = rdma_cm_of(w);
+
+	for (unsigned i = 0; cm->listeners && i < w->endpoint_count; i++) {
+		if (cm->listeners[i])
+			rdma_destroy_id(cm->listeners[i]);
+		cm->listeners[i] = NULL;
+	}
+}
+
+void rdma_cm_accept(struct worker *w, bool on)
+{
+	struct rdma_cm *cm = rdma_cm_of(w);
+
+	cm->listening = on;
+	if (!on) {
+		rdma_cm_unbind(w);
+		return;
+	}
+	for (unsigned i = 0; i < w->endpoint_count; i++)
+		if (cm->listeners[i])
+			rdma_listen(cm->listeners[i], BACKLOG);
+}
+
+/* -errno: its device is not there, or not yet. */
+static int rdma_cm_listen_one(struct worker *w, unsigned index)
+{
+	struct rdma_cm *cm = rdma_cm_of(w);
+	struct reason reason = { "" };
+	int rc = rdma_cm_bind_one(w, index, &reason);
+
+	if (rc == 0 && rdma_listen(cm->listeners[index], BACKLOG) < 0)
+		rc = -errno;
+	if (rc < 0 && cm->listeners[index]) {
+		rdma_destroy_id(cm->listeners[index]);
+		cm->listeners[index] = NULL;
+	}
+	return rc;
+}
+
+static bool rdma_cm_listen_again(struct worker *w)
+{
+	struct rdma_cm *cm = rdma_cm_of(w);
+	bool all = true;
+
+	for (unsigned i = 0; cm->listening && i < w->endpoint_count; i++)
+		if (!cm->listeners[i] && rdma_cm_listen_one(w, i) < 0)
+			all = false;
+	return all;
+}
+
+/* ---- Addresses that were lost with a device ---- */
+
+static void rdma_cm_retry(const struct rdma_cm *cm)
+{
+	struct itimerspec when = { .it_value.tv_nsec = RETRY_NS };
+
+	timerfd_settime(cm->retry_fd, 0, &when, NULL);
+}
+
+static void rdma_cm_retry_event(struct op *op, int res, uint32_t flags)
+{
+	struct rdma_cm *cm = container_of(op, struct rdma_cm, retry_op);
+	uint64_t times;
+
+	(void)res, (void)flags;
+	if (read(cm->retry_fd, &times, sizeof(times)) > 0 && !rdma_cm_listen_again(cm->worker))
+		rdma_cm_retry(cm);
+}
+
+/* ---- Who wants to connect ---- */
+
+void rdma_cm_reject(struct rdma_cm_id *id, const char *why)
+{
+	char text[REJECT_MAX] = "";
+
+	strncpy(text, why, sizeof(text) - 1);
+	rdma_reject(id, text, (uint8_t)(strlen(text) + 1));
+}
+
+const char *rdma_cm_refusal(const struct worker *w, int rc)
+{
+	if (rc == -EACCES)
+		return "not allowed";
+	return w->draining ? "draining" : "too many connections";
+}
+
+void rdma_request_free(struct rdma_request *request)
+{
+	if (request->channel)
+		rdma_channel_put(request->channel);
+	free(request);
+}
+
+void rdma_request_refuse(struct rdma_request *request, const char *why)
+{
+	rdma_cm_reject(request->id, why);
+	rdma_destroy_id(request->id);
+	rdma_request_free(request);
+}
+
+/* ---- From worker to worker ---- */
+
+/* Its new worker has it: events follow it there.  This waits until none of the old channel is
+ * looked at.  Or that worker has ended, and this is the owner's thread. */
+static void rdma_request_handed_over(struct call *call)
+{
+	struct rdma_request *request = container_of(call, struct rdma_request, call);
+	struct worker *w = request->worker;
+	const struct rdma *e = w->engine_state;
+
+	if (!e) {
+		rdma_request_refuse(request, "stopping");
+	} else if (rdma_migrate_id(request->id, e->cm->channel->events) < 0) {
+		rdma_request_refuse(request, "no memory");
+	} else {
+		rdma_channel_put(request->channel);
+		request->channel = NULL;
+		e->mode->requested(w, request);
+	}
+}
+
+/* Nothing of another worker is looked at but its mailbox, which its owner empties after its end. */
+static void rdma_request_hand_over(struct worker *to, struct rdma_request *request)
+{
+	request->channel = rdma_channel_get(rdma_cm_of(request->worker)->channel);
+	request->worker = to;
+	request->call.fn = rdma_request_handed_over;
+	mailbox_post(&to->mailbox, &request->call);
+}
+
+static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id,
+			      const struct rdma_conn_param *wanted)
+{
+	const struct rdma *e = w->engine_state;
+	struct rdma_request *request = calloc(1, sizeof(*request));
+	const struct sockaddr *peer = rdma_get_peer_addr(id);
+	struct worker *to = w;
+
+	if (!request) {
+		rdma_cm_reject(id, "no memory");
+		rdma_destroy_id(id);
+		return;
+	}
+	request->worker = w;
+	request->id = id;
+	request->responder_resources = wanted->responder_resources;
+	request->initiator_depth = wanted->initiator_depth;
+	memcpy(&request->peer, peer,
+	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					   : sizeof(struct sockaddr_in));
+	if (w->team_count > 1 && !w->stop)
+		to = &w->team[e->cm->next_worker++ % w->team_count];
+	if (to == w)
+		e->mode->requested(w, request);
+	else
+		rdma_request_hand_over(to, request);
+}
+
+/* ---- Events ---- */
+
+static void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id,
+			    const struct ibv_context *verbs)
+{
+	struct rdma *e = w->engine_state;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		if (d->verbs == verbs)
+			rdma_device_gone(d);
+	for (unsigned i = 0; i < w->endpoint_count; i++)
+		if (e->cm->listeners[i] == id) {
+			rdma_destroy_id(e->cm->listeners[i]);
+			e->cm->listeners[i] = NULL;
+			rdma_cm_retry(e->cm);
+		}
+}
+
+/* An event is acknowledged before it is acted upon: an identifier that has one cannot be moved, nor
+ * destroyed.  From then on another worker may have it, if it has no context; so only those that
+ * are known to be this worker's are looked at. */
+static void rdma_cm_handle(struct worker *w, struct rdma_cm_event *event)
+{
+	const struct rdma *e = w->engine_state;
+	struct rdma_conn_param param = event->param.conn;
+	struct rdma_cm_id *id = event->id;
+	const struct ibv_context *verbs = id->verbs;
+	enum rdma_cm_event_type type = event->event;
+	struct rdma_conn *r = type == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : id->context;
+
+	param.private_data = NULL;
+	rdma_ack_cm_event(event);
+	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+		rdma_cm_requested(w, id, &param);
+	else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		rdma_cm_removed(w, id, verbs);
+	else if (r)
+		e->mode->event(r, type);
+}
+
+static void rdma_cm_event(struct op *op, int res, uint32_t flags)
+{
+	struct rdma_cm *cm = container_of(op, struct rdma_cm, op);
+	struct rdma_cm_event *event;
+
+	(void)res, (void)flags;
+	while (rdma_get_cm_event(cm->channel->events, &event) == 0) {
+		stat_add(cm->worker->stats.sys_other, 1);
+		rdma_cm_handle(cm->worker, event);
+	}
+}
+
+/* ---- Life ---- */
+
+static int rdma_cm_refuse(struct reason *reason, const char *what, int error)
+{
+	return reason_set(reason, -error, "%s: %s; %s", what, strerror(error),
+			  error == EACCES || error == EPERM || error == ENOENT ? RDMA_ACCESS_MEND
+									       : "");
+}
+
+int rdma_cm_open(struct worker *w, struct reason *reason)
+{
+	struct rdma *e = w->engine_state;
+	struct rdma_cm *cm = calloc(1, sizeof(*cm));
+	int rc;
+
+	if (!cm)
+		return reason_set(reason, -ENOMEM, "rdma: no memory");
+	e->cm = cm;
+	cm->worker = w;
+	cm->op.done = rdma_cm_event;
+	cm->retry_op.done = rdma_cm_retry_event;
+	cm->retry_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	cm->listeners = calloc(w->endpoint_count + 1, sizeof(struct rdma_cm_id *));
+	if (cm->retry_fd < 0 || !cm->listeners)
+		return reason_set(reason, -ENOMEM, "rdma: no memory");
+	cm->channel = rdma_channel_new();
+	if (!cm->channel) { /* errno is that of some other attempt */
+		rc = access(RDMA_MANAGER, R_OK | W_OK) < 0 ? errno : ENODEV;
+		return rdma_cm_refuse(reason, RDMA_MANAGER, rc);
+	}
+	rc = rdma_watch(w, cm->channel->events->fd, &cm->op);
+	if (rc == 0)
+		rc = rdma_watch(w, cm->retry_fd, &cm->retry_op);
+	return rc < 0 ? rdma_cm_refuse(reason, "cannot watch the connection manager", -rc) : 0;
+}
+
+void rdma_cm_close(struct worker *w)
+{
+	struct rdma *e = w->engine_state;
+	struct rdma_cm *cm = e->cm;
+
+	if (!cm)
+		return;
+	rdma_cm_unbind(w);
+	if (cm->channel)
+		rdma_channel_put(cm->channel);
+	if (cm->retry_fd >= 0)
+		close(cm->retry_fd);
+	free(cm->listeners);
+	free(cm);
+	e->cm = NULL;
+}

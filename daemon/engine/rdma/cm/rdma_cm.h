@@ -1,0 +1,37 @@
+/* Engine `rdma`, level 4: the connection manager.  It listens, hears who wants to connect, hands
+ * that over to a worker of the team, and tells of what happens to connections. */
+#pragma once
+#include <netinet/in.h>
+
+#include "mailbox.h"
+#include "rdma_device.h"
+
+/* Somebody wants to connect.  Who has it answers: with rdma_accept() and rdma_request_free(), or
+ * with rdma_request_refuse(). */
+struct rdma_request {
+	struct call call;
+	struct worker *worker; /* that has it */
+	struct rdma_channel
+		*channel; /* NULL: the worker's own; else where its events still arrive */
+	struct rdma_cm_id *id;
+	struct sockaddr_storage peer;
+	uint8_t responder_resources, initiator_depth; /* what the client asked for */
+};
+
+/* The identifier is the caller's. */
+void rdma_request_free(struct rdma_request *request);
+/* Says why, and is over. */
+void rdma_request_refuse(struct rdma_request *request, const char *why);
+/* The client of this identifier sees why, as private data. */
+void rdma_cm_reject(struct rdma_cm_id *id, const char *why);
+/* That conn_admit() returned rc, in words. */
+const char *rdma_cm_refusal(const struct worker *w, int rc);
+
+/* Watches for events.  0 or -errno with the reason; rdma_cm_close() follows in every case. */
+int rdma_cm_open(struct worker *w, struct reason *reason);
+void rdma_cm_close(struct worker *w);
+/* Binds w->endpoints; devices that are there are asked whether they serve.  0 or -errno with the
+ * reason. */
+int rdma_cm_bind(struct worker *w, struct reason *reason);
+/* engine->accept(). */
+void rdma_cm_accept(struct worker *w, bool on);

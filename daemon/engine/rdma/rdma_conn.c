@@ -1,0 +1,459 @@
+/* Engine `rdma`: connections, reliable or not (`qp-type = rc`, `uc`).
+ *
+ * The receives that are posted are a client's credit; each is a chunk of the pool, which is
+ * registered once per worker and device.  Whatever a run has queued is posted in one chain: a
+ * message per view, small ones inline, which gives their chunks back at once.  What ends is torn
+ * down at one place, rdma_conn_end_all(), between two turns: no completion and no event is being
+ * looked at then, so after it nothing can name the connection. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "conn.h"
+#include "rdma_cm.h"
+#include "rdma_engine.h"
+#include "rdma_queue.h"
+#include "rdma_remote.h"
+#include "rdma_shared.h"
+
+enum {
+	RDMA_RNR_TIMER = 12, /* 0.64 ms: how soon a client tries again that found no receive */
+	RDMA_RNR_RETRY = 7,  /* the client's: for ever */
+	RDMA_RETRY = 7,      /* the client's, of lost packets */
+};
+
+/* ---- It begins ---- */
+
+/* The core names it now, whatever becomes of it. */
+static void rdma_conn_adopt(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+
+	r->conn = c;
+	rdma_conn_become(r, RDMA_OPENING);
+}
+
+static void rdma_conn_feed(struct rdma_conn *r)
+{
+	if (r->device->shared)
+		rdma_shared_feed(r->device);
+	else
+		rdma_queue_feed(r);
+}
+
+static int rdma_conn_accept(struct rdma_conn *r)
+{
+	const struct ibv_device_attr *limits = &r->device->limits;
+	struct rdma_conn_param accept = {
+		.responder_resources = (uint8_t)MIN(r->responder_resources, limits->max_qp_rd_atom),
+		.initiator_depth = (uint8_t)MIN(r->initiator_depth, limits->max_qp_init_rd_atom),
+		.retry_count = RDMA_RETRY,
+		.rnr_retry_count = RDMA_RNR_RETRY,
+	};
+
+	r->reads_max = accept.initiator_depth;
+	if (rdma_accept(r->id, &accept) < 0)
+		return -errno;
+	rdma_conn_become(r, RDMA_ACCEPTED);
+	return 0;
+}
+
+static int rdma_conn_open(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+	int rc;
+
+	if (r->state != RDMA_NEW) /* its service has closed it */
+		return 0;
+	rdma_conn_adopt(c);
+	rc = rdma_queue_open(r, rdma_shared_queue(r->device));
+	if (rc < 0)
+		return rc;
+	rdma_shared_add(r);
+	if (r->inline_max > 0)
+		worker_feature(c->worker, FEATURE_inline_send);
+	rdma_conn_feed(r);
+	return r->state == RDMA_OPENING ? rdma_conn_accept(r) : 0;
+}
+
+/* The identifier is r's; the request is over. */
+static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_request *request)
+{
+	struct rdma_conn *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->id = request->id;
+	r->id->context = r;
+	r->device = d;
+	r->port = rdma_device_port(d, r->id->port_num);
+	r->peer = request->peer;
+	r->responder_resources = request->responder_resources;
+	r->initiator_depth = request->initiator_depth;
+	rdma_remote_open(r);
+	rdma_device_use(d);
+	return r;
+}
+
+static void rdma_conn_free(struct rdma_conn *r)
+{
+	rdma_device_leave(r->device);
+	free(r);
+}
+
+/* 0, or -errno: -EAGAIN when there are no buffers for it. */
+static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
+			   const struct rdma_request *request, void **ret_ticket)
+{
+	const struct pool *p = &w->pool;
+
+	if (!d->shared && p->free_count < p->keep + RDMA_RECVS_MIN) {
+		stat_add(w->stats.refused_limit, 1);
+		return -EAGAIN;
+	}
+	if (w->draining || w->stop)
+		return -EUSERS;
+	return conn_admit(w, -1, &request->peer, ret_ticket);
+}
+
+static void rdma_conn_requested(struct worker *w, struct rdma_request *request)
+{
+	struct reason reason = { "" };
+	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
+	struct rdma_conn *r;
+	void *ticket = NULL;
+	int rc;
+
+	if (!d) {
+		stat_add(w->stats.refused_limit, 1);
+		rdma_request_refuse(request, reason.text);
+		return;
+	}
+	rc = rdma_conn_admit(w, d, request, &ticket);
+	if (rc < 0) {
+		rdma_request_refuse(request,
+				    rc == -EAGAIN ? "no buffers are left" : rdma_cm_refusal(w, rc));
+		return;
+	}
+	r = rdma_conn_new(d, request);
+	if (!r) {
+		w->owner->release(w, ticket);
+		stat_add(w->stats.closed_error, 1);
+	} else if (conn_start(w, -1, r, ticket) == 0) {
+		rdma_request_free(request);
+		return;
+	} else {
+		rdma_conn_free(r);
+	}
+	rdma_request_refuse(request, "no memory");
+}
+
+/* ---- It ends ---- */
+
+/* Also of one that open() has not seen, as its service refused it. */
+static void rdma_conn_end(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+
+	if (r->state == RDMA_NEW)
+		rdma_conn_adopt(c);
+	if (!rdma_conn_is_open(r))
+		return;
+	if (!(c->flags & CONN_CLOSING))
+		conn_eof(c); /* what has arrived is served, and it ends */
+	rdma_conn_become(r, r->state == RDMA_ACCEPTED ? RDMA_ENDED : RDMA_REFUSED);
+}
+
+static void rdma_conn_tear_down(struct rdma_conn *r)
+{
+	rdma_remote_close(r);
+	rdma_shared_remove(r);
+	rdma_queue_close(r);
+	rdma_destroy_id(r->id);
+	r->id = NULL;
+	rdma_conn_become(r, RDMA_GONE);
+}
+
+static void rdma_conn_drain(const struct rdma *e)
+{
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		rdma_device_drain(d);
+}
+
+/* A queue pair that is gone completes nothing more.  What it has completed is polled before, for
+ * some devices then drop it and a shared receive would be lost, and after, for others do not. */
+static void rdma_conn_end_all(struct rdma *e)
+{
+	struct rdma_conn *list = e->ending, *r;
+
+	if (likely(!list))
+		return;
+	e->ending = NULL; /* the polls may add others: they are for the next time */
+	for (r = list; r; r = r->ending_next) {
+		if (r->state == RDMA_ENDED)
+			rdma_disconnect(r->id);
+		else
+			rdma_cm_reject(r->id, "an error of the server");
+	}
+	rdma_conn_drain(e);
+	for (r = list; r; r = r->ending_next)
+		if (r->id->qp)
+			rdma_destroy_qp(r->id);
+	rdma_conn_drain(e);
+	while (list) {
+		r = list;
+		list = r->ending_next;
+		rdma_conn_tear_down(r);
+	}
+}
+
+static void rdma_conn_release(struct conn *c)
+{
+	rdma_conn_free(c->engine_state);
+}
+
+static void rdma_conn_tend(struct worker *w)
+{
+	rdma_conn_end_all(w->engine_state);
+}
+
+/* ---- Sends and receives ---- */
+
+static void rdma_conn_recv(struct conn *c, bool on)
+{
+	if (on)
+		rdma_queue_hungry(c->engine_state);
+}
+
+static void rdma_conn_flush(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+	struct rdma_send_chain chain;
+	bool all;
+
+	if (!rdma_conn_is_open(r) || (c->flags & CONN_EOF)) { /* nobody is there */
+		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
+		return;
+	}
+	/* First the receives: a reply allows the client to send the next message, and iWARP ends a
+	 * connection whose message finds no receive. */
+	rdma_conn_feed(r);
+	rdma_send_chain_init(&chain, r);
+	all = rdma_remote_add(r, &chain) && rdma_send_chain_messages(&chain, r);
+	if (!all)
+		stat_add(c->worker->stats.tx_blocked, 1);
+	if (chain.count > 0)
+		rdma_send_chain_post(&chain, r, all);
+}
+
+/* Shared receives first: what came back with those that are gone is for the others. */
+static void rdma_conn_feed_all(struct worker *w)
+{
+	struct rdma *e = w->engine_state;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		if (d->shared)
+			rdma_shared_feed(d);
+	while (e->hungry) {
+		struct rdma_conn *r = e->hungry;
+
+		e->hungry = r->hungry_next;
+		r->hungry = false;
+		rdma_queue_feed(r);
+		if (r->remote_unposted)
+			rdma_conn_flush(r->conn);
+	}
+}
+
+/* ---- Completions ---- */
+
+static void rdma_conn_failed(struct rdma_conn *r, enum ibv_wc_status status)
+{
+	struct conn *c = r->conn;
+
+	rdma_queue_count_error(&c->worker->stats, status);
+	switch (status) {
+	case IBV_WC_WR_FLUSH_ERR: /* the connection has ended: how, others say, or have said */
+		rdma_conn_end(c);
+		break;
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+		conn_close(c, CONN_END_RESET);
+		break;
+	default: /* a message beyond its buffer, a key that is not valid */
+		conn_close(c, CONN_END_PROTOCOL);
+	}
+}
+
+static void rdma_conn_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	struct rdma_conn *r = of;
+	struct conn *c = r->conn;
+	struct rdma_signalled done;
+
+	(void)d;
+	if (wc->status != IBV_WC_SUCCESS) {
+		rdma_conn_failed(r, wc->status);
+		return;
+	}
+	done = rdma_queue_sent(r);
+	if (done.bytes > 0)
+		conn_sent(c, &c->sending, done.bytes, 0);
+	rdma_remote_completed(r, done.remotes);
+	if (c->tx.bytes > 0)
+		conn_ready(c);
+	if (r->remote_unposted)
+		rdma_queue_hungry(r);
+}
+
+static void rdma_conn_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	struct rdma_conn *r = of;
+
+	(void)d;
+	rdma_queue_received(r, wc);
+	if (wc->status != IBV_WC_SUCCESS)
+		rdma_conn_failed(r, wc->status);
+}
+
+static void rdma_conn_shared_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	struct rdma_conn *r = rdma_shared_received(d, of, wc);
+
+	if (r && wc->status != IBV_WC_SUCCESS)
+		rdma_conn_failed(r, wc->status);
+}
+
+/* ---- Events ---- */
+
+/* Transports over Ethernet and InfiniBand begin with 655 ms. */
+static void rdma_conn_established(const struct rdma_conn *r)
+{
+	struct ibv_qp_attr attr = { .min_rnr_timer = RDMA_RNR_TIMER };
+
+	if (r->id->qp && r->id->qp->qp_type == IBV_QPT_RC &&
+	    r->id->verbs->device->transport_type == IBV_TRANSPORT_IB)
+		ibv_modify_qp(r->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
+}
+
+static void rdma_conn_event(struct rdma_conn *r, enum rdma_cm_event_type type)
+{
+	switch (type) {
+	case RDMA_CM_EVENT_ESTABLISHED:
+		rdma_conn_established(r);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		rdma_conn_end(r->conn);
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+		conn_close(r->conn, CONN_END_RESET);
+		break;
+	default: /* an address has moved: connections go on until they fail */
+		break;
+	}
+}
+
+/* ---- Devices ---- */
+
+static int rdma_conn_device_opened(struct rdma_device *d, struct reason *reason)
+{
+	return d->worker->options.srq ? rdma_shared_open(d, reason) : 0;
+}
+
+/* By making a queue pair. */
+static int rdma_conn_try_uc(struct rdma_device *d, struct reason *reason)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = d->cq,
+		.recv_cq = d->cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_UC,
+	};
+	struct ibv_qp *qp = ibv_create_qp(d->pd, &attr);
+
+	if (!qp)
+		return rdma_device_refuse(d, -errno, "no unreliable connections", "; qp-type = rc",
+					  reason);
+	ibv_destroy_qp(qp);
+	return 0;
+}
+
+static int rdma_conn_device_serves(struct rdma_device *d, unsigned port, struct reason *reason)
+{
+	(void)port;
+	return d->worker->options.qp_type == QP_UC ? rdma_conn_try_uc(d, reason) : 0;
+}
+
+static void rdma_conn_device_gone(struct rdma_device *d)
+{
+	for (struct conn *c = d->worker->conns; c; c = c->next)
+		if (((struct rdma_conn *)c->engine_state)->device == d)
+			conn_close(c, CONN_END_ERROR);
+}
+
+/* ---- The engine ---- */
+
+static const struct rdma_mode rdma_connections = {
+	.space = RDMA_PS_TCP,
+	.opened = rdma_conn_device_opened,
+	.closing = rdma_shared_close,
+	.serves = rdma_conn_device_serves,
+	.gone = rdma_conn_device_gone,
+	.completed = { [RDMA_TAG_SEND] = rdma_conn_sent,
+		       [RDMA_TAG_RECV] = rdma_conn_received,
+		       [RDMA_TAG_SHARED] = rdma_conn_shared_received },
+	.requested = rdma_conn_requested,
+	.event = rdma_conn_event,
+	.tend = rdma_conn_tend,
+	.feed = rdma_conn_feed_all,
+};
+
+static int rdma_conn_init(struct worker *w, struct reason *reason)
+{
+	return rdma_init(w, &rdma_connections, reason);
+}
+
+/* Of connections that the core gives up, too. */
+static void rdma_conn_fini(struct worker *w)
+{
+	rdma_conn_end_all(w->engine_state);
+	for (struct conn *c = w->conns; c; c = c->next)
+		rdma_conn_release(c);
+	rdma_fini(w);
+}
+
+static void rdma_conn_peer(const struct conn *c, struct sockaddr_storage *ret_peer)
+{
+	const struct rdma_conn *r = c->engine_state;
+
+	*ret_peer = r->peer;
+}
+
+static const struct engine_device *rdma_conn_device(const struct conn *c)
+{
+	const struct rdma_conn *r = c->engine_state;
+
+	return r->port;
+}
+
+extern const struct engine engine_rdma, engine_rdma_datagrams;
+
+const struct engine engine_rdma = {
+	RDMA_ENGINE,
+	.datagrams = &engine_rdma_datagrams,
+	.init = rdma_conn_init,
+	.fini = rdma_conn_fini,
+	.open = rdma_conn_open,
+	.recv = rdma_conn_recv,
+	.flush = rdma_conn_flush,
+	.close = rdma_conn_end,
+	.release = rdma_conn_release,
+	.peer = rdma_conn_peer,
+	.device = rdma_conn_device,
+	.remote = rdma_remote_submit,
+	.region = rdma_region,
+};

@@ -1,0 +1,231 @@
+/* Engine `rdma`: what its two tables have in common: waiting, and life.  See rdma_engine.h. */
+#include "rdma_engine.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rdma_cm.h"
+#include "worker.h"
+
+enum {
+	RDMA_EVENTS_MAX = 64,          /* taken at a time */
+	RDMA_UNWATCHED_MAX = 16,       /* turns that completions may keep other events waiting */
+	RDMA_LOOK_NS = 50 * NS_PER_US, /* who spins looks at other events so often */
+};
+
+/* ---- Waiting ---- */
+
+/* Milliseconds until the deadline, rounded up; -1: no deadline. */
+static int rdma_timeout(uint64_t deadline_ns)
+{
+	uint64_t now = clock_ns();
+
+	if (!deadline_ns)
+		return -1;
+	if (now >= deadline_ns)
+		return 0;
+	return (int)MIN((deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS, 3600 * 1000);
+}
+
+static int rdma_other_events(struct worker *w, int timeout_ms)
+{
+	struct rdma *e = w->engine_state;
+	struct epoll_event events[RDMA_EVENTS_MAX];
+	int n;
+
+	e->unwatched = 0;
+	stat_add(w->stats.sys_epoll_wait, 1);
+	stat_add(w->stats.cq_sleeps, timeout_ms != 0);
+	n = epoll_wait(e->epoll_fd, events, ARRAY_SIZE(events), timeout_ms);
+	if (timeout_ms)
+		worker_awake(w); /* rdma_wait() does it for the others */
+	for (int i = 0; i < n; i++) {
+		struct op *op = events[i].data.ptr;
+
+		op->done(op, (int)events[i].events, 0);
+	}
+	return n;
+}
+
+/* Other events are looked at now and then, or who connects would wait for the end. */
+static unsigned rdma_spin(struct worker *w)
+{
+	uint64_t now = clock_ns(), end = now + w->options.busy_poll_ns;
+	uint64_t look = now + RDMA_LOOK_NS;
+	unsigned n = 0;
+
+	for (; n == 0 && now < end; now = clock_ns()) {
+		n = rdma_poll(w->engine_state);
+		if (now < look)
+			continue;
+		look = now + RDMA_LOOK_NS;
+		if (rdma_other_events(w, 0) > 0)
+			return 1;
+	}
+	return n;
+}
+
+void rdma_wait(struct worker *w, bool block)
+{
+	struct rdma *e = w->engine_state;
+	int timeout_ms;
+	unsigned n;
+
+	e->mode->tend(w);
+	rdma_device_sweep(e);
+	e->mode->feed(w);
+	block = block && !w->ready;
+	n = rdma_poll(e);
+	if (n == 0 && block && w->options.busy_poll_ns)
+		n = rdma_spin(w);
+	if (n == 0 && block)
+		n = rdma_arm(e);
+	if (n > 0) /* before anything else: the next message may be on its way */
+		e->mode->feed(w);
+	timeout_ms = n == 0 && block ? rdma_timeout(w->deadline_ns) : 0;
+	if (timeout_ms == 0)
+		worker_awake(w);
+	if (n == 0 || ++e->unwatched >= RDMA_UNWATCHED_MAX)
+		rdma_other_events(w, timeout_ms);
+}
+
+/* ---- Life ---- */
+
+void rdma_fini(struct worker *w)
+{
+	struct rdma *e = w->engine_state;
+
+	while (e->devices) {
+		struct rdma_device *d = e->devices;
+
+		e->devices = d->next;
+		rdma_device_free(d);
+	}
+	rdma_cm_close(w);
+	rdma_hotplug_close(e);
+	if (e->epoll_fd >= 0)
+		close(e->epoll_fd);
+	free(e);
+	w->engine_state = NULL;
+}
+
+/* The devices of the host of which `want` says so, NULL: all; how many there are, and of how many
+ * this worker has its share.  One at least must be usable; else -errno with the last reason. */
+static int rdma_prepare_all(struct worker *w,
+			    bool (*want)(const struct worker *w, const char *name),
+			    struct reason *reason)
+{
+	const struct rdma *e = w->engine_state;
+	int count = 0, usable = 0;
+	struct ibv_context **list = rdma_get_devices(&count);
+
+	for (int i = 0; list && i < count; i++) {
+		struct rdma_device *d;
+
+		if (want && !want(w, ibv_get_device_name(list[i]->device)))
+			continue;
+		d = rdma_device_get(w, list[i], reason);
+		usable += d && e->mode->serves(d, 1, reason) == 0;
+	}
+	if (list)
+		rdma_free_devices(list);
+	if (count == 0)
+		return rdma_no_devices(reason);
+	return usable ? 0 : -EIO;
+}
+
+/* Has the first worker an address there? */
+static bool rdma_team_uses(const struct worker *w, const char *name)
+{
+	const struct worker *first = &w->team[0];
+
+	for (unsigned i = 0; i < atomic_load(&first->device_count); i++)
+		if (!strcmp(first->devices[i].name, name))
+			return true;
+	return false;
+}
+
+/* Better now than with the first connection is found out what the devices refuse: those of the
+ * addresses, or of a wildcard or a probe all. */
+static int rdma_prepare(struct worker *w, struct reason *reason)
+{
+	const struct rdma *e = w->engine_state;
+	bool by_address = w->team_count > 0 && atomic_load(&w->team[0].device_count) > 0;
+
+	if (by_address && w->index == 0)
+		return e->devices ? 0 : -ENODEV;
+	return rdma_prepare_all(w, by_address ? rdma_team_uses : NULL, reason);
+}
+
+/* The libraries find devices without it, but not all of their addresses. */
+static int rdma_try_netlink(struct reason *reason)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
+	int error = errno;
+
+	if (fd >= 0)
+		close(fd);
+	if (fd >= 0 || error != EAFNOSUPPORT)
+		return 0;
+	return reason_set(reason, -error,
+			  "netlink sockets: %s; RestrictAddressFamilies=AF_NETLINK in the unit "
+			  "(nbserved-rdma.conf has it)",
+			  strerror(error));
+}
+
+static int rdma_start(struct worker *w, struct reason *reason)
+{
+	struct rdma *e = w->engine_state;
+	int count = 0, rc;
+	struct ibv_device **list = ibv_get_device_list(&count);
+
+	if (list)
+		ibv_free_device_list(list);
+	if (count == 0)
+		return rdma_no_devices(reason);
+	rc = rdma_try_netlink(reason);
+	if (rc < 0)
+		return rc;
+	e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (e->epoll_fd < 0)
+		return reason_set(reason, -errno, "epoll_create1: %s", strerror(errno));
+	rc = rdma_cm_open(w, reason);
+	if (rc < 0)
+		return rc;
+	rdma_hotplug_open(e);
+	rc = rdma_cm_bind(w, reason);
+	return rc < 0 ? rc : rdma_prepare(w, reason);
+}
+
+int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *reason)
+{
+	struct rdma *e = calloc(1, sizeof(*e));
+	int rc;
+
+	if (!e)
+		return reason_set(reason, -ENOMEM, "rdma: no memory");
+	e->epoll_fd = e->hotplug_fd = -1;
+	e->worker = w;
+	e->mode = mode;
+	w->engine_state = e;
+	rc = rdma_start(w, reason);
+	if (rc < 0) {
+		rdma_fini(w);
+		return rc;
+	}
+	worker_feature(w, FEATURE_selective_signalling);
+	if (w->options.busy_poll_ns)
+		worker_feature(w, FEATURE_busy_poll);
+	return 0;
+}
+
+/* Sockets are not this engine's. */
+void rdma_no_sockets(struct worker *w, struct acceptor *a, bool on)
+{
+	(void)w, (void)a, (void)on;
+}

@@ -1,0 +1,23 @@
+/* Engine `rdma`, level 5: what its two tables, of connections and of datagrams, have in common. */
+#pragma once
+#include "engine.h"
+#include "rdma_cm.h"
+
+/* What engine->init() is, 0 or -errno with the reason and nothing left; and what engine->fini()
+ * ends with. */
+int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *reason);
+void rdma_fini(struct worker *w);
+
+/* The others of struct engine that do not know of connections. */
+void rdma_wait(struct worker *w, bool block);
+void rdma_no_sockets(struct worker *w, struct acceptor *a, bool on);
+void rdma_examine(engine_found *found, void *context);
+
+#define RDMA_ENGINE                                                                                \
+	.name = "rdma", .transport = TRANSPORT_RDMA, .messages = true, .sample_turns = 8,          \
+	.examine = rdma_examine, .listen = rdma_no_sockets, .accept = rdma_cm_accept,              \
+	.watch = rdma_watch, .wait = rdma_wait
+
+/* rdma_hotplug.c */
+void rdma_hotplug_open(struct rdma *e);
+void rdma_hotplug_close(struct rdma *e);
