@@ -37,8 +37,16 @@ $(VM_CLIENTS): $(BUILD)/vm/%: tests/vm/%.c $(BUILD)/flags
 $(BUILD)/vm/remote_server: $(BUILD)/libnbserved.a
 $(BUILD)/vm/remote_server: INC := $(TEST_INC)
 
+# The daemon once more, with verbs that fail when a test says so.
+$(BUILD)/tests/vm/faults/faults.o: INC :=
+$(BUILD)/vm/nbserved_faults: $(BUILD)/daemon/main.o $(BUILD)/tests/vm/faults/faults.o $(BUILD)/libnbserved.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) $$(nm $(filter %/faults.o,$^) | sed -n 's/.* T __wrap_/-Wl,--wrap=/p') \
+		-o $@ $^ $(PKG_LIBS) -lm
+
 .PHONY: check-vm vm-client bench-vm
-vm-client: $(if $(RDMA_FOUND),$(VM_CLIENTS))
+vm-client: $(if $(RDMA_FOUND),$(VM_CLIENTS) $(BUILD)/vm/nbserved_faults)
 check-vm: ## as root: RDMA on software devices, in a VM
 	@tools/deps.sh build rdma test vm
 	$(AGAIN) $(JOBS) all vm-client

@@ -107,6 +107,7 @@ class Daemon:
         env=None,
         preexec=None,
         inherit=(),
+        program=NBSERVED,
     ):
         self.directory = pathlib.Path(directory)
         self.control = str(self.directory / "control.sock")
@@ -132,7 +133,7 @@ class Daemon:
             activate = [sys.executable, "-c", ACTIVATE, *(str(fd) for _, fd in inherit)]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [*activate, str(NBSERVED), "-c", str(self.config_path), *options],
+                [*activate, str(program), "-c", str(self.config_path), *options],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[fd for _, fd in inherit],
                 stdout=log,

@@ -1,0 +1,118 @@
+"""What test_rdma.py runs in the VM: verbs that fail, one after the other, in a daemon that was linked for that
+(faults/faults.c).  Nothing crashes, nothing is left behind, and who connects afterwards is served."""
+import subprocess
+
+import pytest
+
+from inside_rdma import (BUILD, CLIENT, client, datagram_section, datagrams, device, devices, must, resources,  # noqa: F401
+                         running, section, serves, start_daemon, wait_until)
+
+PROGRAM = BUILD / "vm/nbserved_faults"
+
+
+class Faults:
+    """Verbs that will fail."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def arm(self, verb, times=1, skip=0):
+        whole = self.folder / f".{verb}"
+        whole.write_text(f"{skip} {times} ")
+        whole.rename(self.folder / verb)
+
+    def armed(self):
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def disarm(self):
+        for name in self.armed():
+            (self.folder / name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def faults(tmp_path):
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    return Faults(folder)
+
+
+def start(start_daemon, faults, config):
+    return start_daemon(config, program=PROGRAM, env={"NBSERVED_FAULTS": str(faults.folder)})
+
+
+def all_are_gone(daemon, name="r"):
+    wait_until(lambda: daemon.stats(name)["connections"]["open"] == 0, "all are gone")
+
+
+# So many times that a connection fails: a queue pair is tried with fewer and fewer inline bytes.
+CONNECTION_VERBS = {"rdma_create_qp": 12, "rdma_accept": 1, "rdma_migrate_id": 1, "ibv_post_send": 1,
+                    "ibv_req_notify_cq": 2}
+
+
+@pytest.mark.parametrize("srq", ["no", "yes"])
+def test_connections_whose_verbs_fail(start_daemon, faults, device, srq):
+    daemon = start(start_daemon, faults, section(device, workers=2, srq=srq))
+    before, at = resources()[f"{device}0"], daemon.addresses("r")[0]
+    verbs = dict(CONNECTION_VERBS, **{"ibv_post_recv" if srq == "no" else "ibv_post_srq_recv": 1})
+    if device == "rxe":
+        verbs["ibv_modify_qp"] = 1
+    for verb, times in verbs.items():
+        faults.arm(verb, times)
+        while faults.armed():  # a client need not see its connection's end
+            with running(CLIENT, "echo", *at, 4, 100, 80, 8, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL) as process:
+                wait_until(lambda: not faults.armed() or process.poll() is not None, verb)
+        all_are_gone(daemon)
+        assert serves(daemon), verb
+    all_are_gone(daemon)
+    wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
+
+
+@pytest.mark.parametrize("service", ["echo", "fio"])
+def test_connections_that_find_no_memory(start_daemon, faults, device, service):
+    """Each allocation of a connection fails in turn, that of its service, too."""
+    daemon = start(start_daemon, faults, section(device, service=service))
+    before = resources()[f"{device}0"]
+    refused, at = 0, daemon.addresses("r")[0]
+    for skip in range(8):
+        faults.arm("calloc", 1, skip)
+        with running(CLIENT, "hold", *at, 1, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            refused += process.stdout.readline() != b"connected\n"
+        faults.disarm()
+        all_are_gone(daemon)
+    assert refused >= (4 if service == "fio" else 3)
+    wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
+
+
+START_VERBS = ["rdma_create_event_channel", "rdma_create_id", "rdma_bind_addr", "ibv_query_device", "ibv_alloc_pd",
+               "ibv_reg_mr", "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_srq"]
+
+
+def test_listeners_whose_verbs_fail(start_daemon, faults, device):
+    """Each listener fails at the next verb of those that make it; the last one serves."""
+    names = [f"l{i}" for i in range(len(START_VERBS) + 1)]
+    for verb in START_VERBS:
+        faults.arm(verb)
+    daemon = start(start_daemon, faults, "".join(
+        section(device, name=name, srq="yes", buffers=64, optional="yes") for name in names))
+    assert not faults.armed()
+    for name in names[:-1]:
+        assert daemon.status(name)["state"] == "unavailable"
+        assert daemon.status(name)["reason"]
+    assert serves(daemon, names[-1])
+
+
+# What fails of a port's queue pair, and whether the listener goes on with it.
+DATAGRAM_FAULTS = [{"ibv_post_send": 1}, {"ibv_post_recv": 1}, {"ibv_create_ah_from_wc": 1},
+                   {"ibv_post_send": 1, "ibv_modify_qp": 1},  # it cannot be mended: another takes its place
+                   {"ibv_post_recv": 1, "ibv_modify_qp": 1}]
+
+
+def test_datagrams_whose_verbs_fail(start_daemon, faults):
+    daemon = start(start_daemon, faults, datagram_section())
+    for verbs in DATAGRAM_FAULTS:
+        for verb, times in verbs.items():
+            faults.arm(verb, times)
+        while faults.armed():
+            datagrams(daemon, "flood", 100, 50, check=False)
+        wait_until(lambda: "ok 3" in datagrams(daemon, "echo", 1, 100, 3, check=False), f"served after {verbs}")
