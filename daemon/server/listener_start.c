@@ -78,7 +78,7 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 		unsigned socket_count = listening_take(sockets, i, taken);
 
 		w->service = l->config->service;
-		w->engine = l->engine;
+		w->engine = engine_of(l->engine, &l->config->options);
 		w->options = l->config->options;
 		w->owner = &listener_owner;
 		w->owner_context = l;
