@@ -327,6 +327,17 @@ static void print_features(const json_t *features, FILE *to)
 	fputc('\n', to);
 }
 
+/* A reason says what to do behind its first semicolon. */
+static void print_reason(const char *reason, FILE *to)
+{
+	const char *mend = strstr(reason, "; ");
+
+	fprintf(to, "\n      why: %.*s\n", mend ? (int)(mend - reason) : (int)strlen(reason),
+		reason);
+	if (mend)
+		fprintf(to, "      fix: %s\n", mend + 2);
+}
+
 /* A listener or an export: what it would get, or why it would not. */
 static void print_verdict(const json_t *item, const char *kind, const char *means,
 			  const char *features, FILE *to)
@@ -339,8 +350,7 @@ static void print_verdict(const json_t *item, const char *kind, const char *mean
 	if (ok)
 		print_features(json_object_get(item, features), to);
 	else
-		fprintf(to, "\n      why: %s\n",
-			json_string_value(json_object_get(item, "reason")));
+		print_reason(json_string_value(json_object_get(item, "reason")), to);
 }
 
 int doctor_print(const struct config *config, FILE *to)

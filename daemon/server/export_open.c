@@ -63,8 +63,10 @@ static int opening_probe_new(struct opening *o)
 	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(options->path, '/') - options->path),
 		 options->path);
 	if (access(*folder ? folder : "/", W_OK | X_OK) < 0)
-		return reason_set(&o->reason, -errno, "cannot make %s: %s", options->path,
-				  strerror(errno));
+		return reason_set(&o->reason, -errno,
+				  "cannot make %s: %s; make its folder first, and let the "
+				  "daemon's user write there",
+				  options->path, strerror(errno));
 	o->export.size = options->size;
 	return 0;
 }

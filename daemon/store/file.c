@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <linux/stat.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -24,9 +25,13 @@ static const char *open_advice(const struct export_options *o, int error)
 	case ENOENT:
 		return o->create ? "; make the folder first"
 				 : "; make it, or say `create = yes` and a `size`";
+	case EROFS:
+		if (getenv("INVOCATION_ID")) /* systemd.exec(5): ProtectSystem= of the unit */
+			return "; the unit lets the daemon write nowhere else: `systemctl edit` "
+			       "it, [Service] ReadWritePaths= with its folder, and restart";
+		return "; its file system is mounted read-only, say `read-only = yes`";
 	case EACCES:
 	case EPERM:
-	case EROFS:
 		return "; the daemon's user must be able to read and write it, or say "
 		       "`read-only = yes`";
 	case EINVAL:
