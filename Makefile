@@ -81,6 +81,7 @@ INC_ctl     := $(INC_base)
 
 SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma/%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
+MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
 CTL_SRC  := $(wildcard ctl/*.c)
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)
 BASE_OBJ := $(filter $(BUILD)/daemon/base/%,$(OBJ))
@@ -100,7 +101,7 @@ include tools/lint.mk
 .PHONY: all
 all: $(BUILD)/nbserved $(BUILD)/nbctl ## build the daemon and nbctl (the default)
 
-$(BUILD)/nbserved: $(BUILD)/daemon/main.o $(BUILD)/libnbserved.a
+$(BUILD)/nbserved: $(MAIN_OBJ) $(BUILD)/libnbserved.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS) -lm
 
@@ -112,7 +113,7 @@ $(BUILD)/libnbserved.a: $(OBJ)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/daemon/main.o: INC := $(INC_main)
+$(MAIN_OBJ): INC := $(INC_main)
 $(BUILD)/ctl/%.o: INC := $(INC_ctl)
 $(foreach l,$(LAYERS),$(eval $(BUILD)/daemon/$(l)/%.o: INC := $(INC_$(l))))
 

@@ -77,17 +77,6 @@ static json_t *parameters(struct ctl *ctl)
 	return names ? json_pack("{s:o}", "listeners", names) : NULL;
 }
 
-static void drop_idle(struct measures *m)
-{
-	json_t *active = json_array();
-
-	for (unsigned i = 0; i < m->count; i++)
-		if (m->rows[i]->listener_count)
-			json_array_append_new(active, json_string(m->rows[i]->listener));
-	measures_select(m, active);
-	json_decref(active);
-}
-
 static int delta(struct ctl *ctl, const json_t *before, const json_t *after, struct measures *m)
 {
 	const char *label = ctl->values[VALUE_LABEL];
@@ -267,7 +256,7 @@ static int select_named(struct ctl *ctl, struct measures *m)
 	if (names)
 		measures_select(m, names);
 	else if (ctl->rest)
-		drop_idle(m);
+		measures_drop_silent(m);
 	json_decref(names);
 	return rc;
 }

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -12,9 +13,8 @@
 
 #include "ctl.h"
 #include "parse.h"
+#include "runtime.h"
 #include "util.h"
-
-#define DEFAULT_SOCKET "/run/nbserved/control.sock"
 
 static const struct command *const commands[] = {
 	&command_status,  &command_stats,       &command_compare, &command_top,
@@ -233,10 +233,12 @@ static bool output_is_complete(void)
 int main(int argc, char **argv)
 {
 	const char *socket = getenv("NBSERVED_SOCKET");
-	struct ctl ctl = { .socket = socket && *socket ? socket : DEFAULT_SOCKET };
+	char found[PATH_MAX];
+	struct ctl ctl = { .socket = socket && *socket ? socket : found };
 	bool done = false;
 	int rc;
 
+	runtime_find_socket(found, sizeof(found));
 	setlocale(LC_CTYPE, "");
 	output_init(&ctl.out, stdout);
 	rc = read_options(&ctl, argc, argv, &done);

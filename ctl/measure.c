@@ -286,6 +286,18 @@ void measures_drop_idle(struct measures *m)
 	m->count = kept;
 }
 
+void measures_drop_silent(struct measures *m)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->rows[i]->listener_count)
+			m->rows[kept++] = m->rows[i];
+		else
+			free_row(m->rows[i]);
+	m->count = kept;
+}
+
 void measures_merge_operations(struct measures *m)
 {
 	unsigned kept = 0;

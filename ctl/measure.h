@@ -81,6 +81,9 @@ json_t *measures_take_unavailable(struct measures *m);
  * first. */
 void measures_drop_idle(struct measures *m);
 
+/* Drops the rows of listeners that did nothing. */
+void measures_drop_silent(struct measures *m);
+
 /* Sums the operations of each listener into its first row, whose operation becomes "" then. */
 void measures_merge_operations(struct measures *m);
 

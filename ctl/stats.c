@@ -13,7 +13,7 @@
 
 enum { WATCH_INTERVAL_MS = 1000, WATCH_HEADER_LINES = 24 };
 
-enum { VALUE_OPENMETRICS, VALUE_WATCH };
+enum { VALUE_ACTIVE, VALUE_OPENMETRICS, VALUE_WATCH };
 
 /* ---- The table since the start ---- */
 
@@ -173,7 +173,7 @@ static void render_footer(struct output *out, const struct measures *m)
 			       human_count(errors).text, plural(errors));
 }
 
-static void render_stats(struct output *out, const json_t *stats)
+static void render(struct output *out, const json_t *stats, bool active)
 {
 	struct table *t = table_new(stats_columns, ARRAY_SIZE(stats_columns));
 	const json_t *last = NULL;
@@ -183,12 +183,16 @@ static void render_stats(struct output *out, const json_t *stats)
 	measures_delta(&m, NULL, stats, field_uint(stats, "uptime_ns"), "");
 	unavailable = measures_take_unavailable(&m);
 	measures_drop_idle(&m);
+	if (active)
+		measures_drop_silent(&m);
 	for (unsigned i = 0; i < m.count; i++) {
 		add_row(t, m.rows[i], m.rows[i]->source != last);
 		last = m.rows[i]->source;
 	}
 	if (!table_is_empty(t))
 		table_print(t, out, 0, true);
+	else if (active)
+		output_text(out, STYLE_PLAIN, "No operations.\n");
 	else if (json_array_size(unavailable) == 0)
 		output_text(out, STYLE_PLAIN, "No listeners.\n");
 	render_footer(out, &m);
@@ -197,6 +201,16 @@ static void render_stats(struct output *out, const json_t *stats)
 	json_decref(unavailable);
 	measures_free(&m);
 	table_free(t);
+}
+
+static void render_stats(struct output *out, const json_t *stats)
+{
+	render(out, stats, false);
+}
+
+static void render_active(struct output *out, const json_t *stats)
+{
+	render(out, stats, true);
 }
 
 static void render_openmetrics(struct output *out, const json_t *stats)
@@ -227,6 +241,7 @@ struct watch {
 	struct table *table;
 	json_t *before; /* NULL before the first document */
 	unsigned lines; /* since the header */
+	bool quiet;     /* it was said that nothing happens */
 };
 
 static void add_watch_row(struct table *t, const struct measure *row, const char *time)
@@ -269,11 +284,17 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 		reasons_render(&w->ctl->out, unavailable);
 	json_decref(unavailable);
 	measures_drop_idle(&m);
+	if (w->ctl->word_count == 0) /* those that are named are wanted, busy or not */
+		measures_drop_silent(&m);
 	strftime(text, sizeof(text), "%H:%M:%S", localtime_r(&seconds, &now));
 	for (unsigned i = 0; i < m.count; i++)
-		add_watch_row(w->table, m.rows[i], i ? "" : text);
+		add_watch_row(w->table, m.rows[i], text);
 	if (!table_is_empty(w->table))
 		table_print(w->table, &w->ctl->out, 0, w->lines == 0);
+	else if (!w->quiet)
+		output_text(&w->ctl->out, STYLE_DIM, "%s  no operations\n", text);
+	fflush(w->ctl->out.file);
+	w->quiet = m.count == 0;
 	w->lines += m.count;
 	if (w->lines >= WATCH_HEADER_LINES)
 		w->lines = 0;
@@ -313,10 +334,12 @@ static int watch(struct ctl *ctl, json_t *parameters, unsigned interval_ms)
 static int run_stats(struct ctl *ctl)
 {
 	const char *interval = ctl->values[VALUE_WATCH];
-	bool openmetrics = ctl->values[VALUE_OPENMETRICS];
+	bool openmetrics = ctl->values[VALUE_OPENMETRICS], active = ctl->values[VALUE_ACTIVE];
 	unsigned interval_ms = WATCH_INTERVAL_MS;
 	json_t *parameters;
 
+	if (active && (interval || openmetrics || ctl->out.json))
+		return ctl_usage(ctl, "--active is about the table of all listeners");
 	if (openmetrics && (interval || ctl->out.json))
 		return ctl_usage(ctl, "--openmetrics goes neither with --watch nor with --json");
 	if (interval && *interval &&
@@ -325,7 +348,9 @@ static int run_stats(struct ctl *ctl)
 	parameters = json_pack("{s:o*}", "listeners", ctl_words(ctl));
 	if (!interval)
 		return ctl_show(ctl, "GetStats", parameters,
-				openmetrics ? render_openmetrics : render_stats);
+				openmetrics ? render_openmetrics
+				: active    ? render_active
+					    : render_stats);
 	json_object_set_new(parameters, "interval_ms", json_integer(interval_ms));
 	return watch(ctl, parameters, interval_ms);
 }
@@ -342,10 +367,11 @@ const struct command command_stats = {
 		   "nbctl stats echo-uring --watch=5\n"
 		   "nbctl stats --openmetrics | promtool check metrics",
 	.options = {
+		[VALUE_ACTIVE] = { "active", OPTION_FLAG, NULL, "only listeners that did something" },
 		[VALUE_OPENMETRICS] = { "openmetrics", OPTION_FLAG, NULL,
 					"OpenMetrics text, for Prometheus" },
 		[VALUE_WATCH] = { "watch", OPTION_OPTIONAL, "SECONDS",
-				  "a line per listener every second, or so many" },
+				  "a line per busy listener every second, or so many" },
 	},
 	.words_max = 256,
 	.run = run_stats,

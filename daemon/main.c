@@ -12,6 +12,7 @@
 #include "config.h"
 #include "doctor.h"
 #include "log.h"
+#include "run.h"
 #include "server.h"
 #include "util.h"
 #include "watchdog.h"
@@ -33,12 +34,19 @@ static const char usage[] =
 	"what the listeners and exports of FILE say, see nbserved.ini(5).\n"
 	"\n"
 	"  -c, --config FILE      the configuration (default " DEFAULT_CONFIG ")\n"
+	"      --run SERVICE[,KEY=VALUE]...\n"
+	"                         serve this on 127.0.0.1, without a file; may be repeated\n"
 	"      --check-config     say whether FILE is good, open nothing\n"
 	"      --dump-config[=json]\n"
 	"                         print the effective configuration with its origins\n"
 	"      --doctor           say what this host allows, and what FILE would get\n"
 	"  -V, --version\n"
 	"  -h, --help\n"
+	"\n"
+	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
+	"runs a load generator against one listener after the other, compares them, and ends:\n"
+	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown, --json\n"
+	"and --no-notes it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -52,7 +60,40 @@ static int finish_output(void)
 	return EXIT_FAILURE;
 }
 
-static int parse_options(int argc, char **argv, const char **config, enum action *action)
+/* Options of `nbctl compare` that --run hands on. */
+static int run_option(struct run *run, const char *name, char *value)
+{
+	static char text[RUN_OPTIONS_MAX][32];
+
+	if (run->option_count + 2 > RUN_OPTIONS_MAX) {
+		fprintf(stderr, "nbserved: too many options\n");
+		return -EINVAL;
+	}
+	snprintf(text[run->option_count], sizeof(text[0]), "--%s", name);
+	run->options[run->option_count] = text[run->option_count];
+	run->option_count++;
+	if (value)
+		run->options[run->option_count++] = value;
+	return 0;
+}
+
+static int check_run(const struct run *run, const char *config, enum action action)
+{
+	const char *wrong = NULL;
+
+	if (run->count == 0 && (run->command || run->option_count))
+		wrong = "a command, and what is for comparing, need --run";
+	else if (run->count && (config || action != ACTION_SERVE))
+		wrong = "--run needs no file: not with --config, --check-config and their like";
+	else if (run->option_count && !run->command)
+		wrong = "options of comparing need a command: `--run SERVICE -- COMMAND`";
+	if (wrong)
+		fprintf(stderr, "nbserved: %s; try --help\n", wrong);
+	return wrong ? -EINVAL : 0;
+}
+
+static int parse_options(int argc, char **argv, const char **config, enum action *action,
+			 struct run *run)
 {
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
@@ -60,14 +101,39 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "dump-config", optional_argument, NULL, 'd' },
 		{ "dump-keys", no_argument, NULL, 'K' },
 		{ "doctor", no_argument, NULL, 'D' },
+		{ "run", required_argument, NULL, 'r' },
+		{ "repeat", required_argument, NULL, 'o' },
+		{ "label", required_argument, NULL, 'o' },
+		{ "save", required_argument, NULL, 'o' },
+		{ "against", required_argument, NULL, 'o' },
+		{ "csv", no_argument, NULL, 'o' },
+		{ "markdown", no_argument, NULL, 'o' },
+		{ "json", no_argument, NULL, 'o' },
+		{ "no-notes", no_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int c;
+	int c, index;
 
-	while ((c = getopt_long(argc, argv, "c:hV", options, NULL)) >= 0) {
+	for (int i = 1; i < argc; i++) /* what follows `--` is a command, not ours to permute */
+		if (!strcmp(argv[i], "--")) {
+			run->command = argv[i + 1] ? &argv[i + 1] : NULL;
+			argc = i;
+		}
+	while ((c = getopt_long(argc, argv, "c:hV", options, &index)) >= 0) {
 		switch (c) {
+		case 'r':
+			if (run->count == RUN_SPECS_MAX) {
+				fprintf(stderr, "nbserved: at most %d --run\n", RUN_SPECS_MAX);
+				return -EINVAL;
+			}
+			run->specs[run->count++] = optarg;
+			break;
+		case 'o':
+			if (run_option(run, options[index].name, optarg) < 0)
+				return -EINVAL;
+			break;
 		case 'c':
 			*config = optarg;
 			break;
@@ -102,7 +168,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		fprintf(stderr, "nbserved: unexpected argument '%s'; try --help\n", argv[optind]);
 		return -EINVAL;
 	}
-	return 0;
+	return check_run(run, *config, *action);
 }
 
 /* Frees them. */
@@ -163,15 +229,25 @@ static int check(const char *path, struct config *config)
 
 /* ---- Serving ---- */
 
+struct daemon {
+	struct server server;
+	struct run *run; /* of --run; NULL: there is a file */
+	bool terminated; /* a signal to end has come */
+};
+
 static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
 {
-	struct server *s = context;
+	struct daemon *d = context;
+	struct server *s = &d->server;
 
 	(void)source;
-	if (s->stopping) {
+	if (d->terminated) {
 		log_warning("second %s: ending at once", strsignal((int)info->ssi_signo));
 		return sd_event_exit(s->event, 0);
 	}
+	d->terminated = true;
+	if (d->run && run_interrupt(d->run))
+		return 0;
 	log_info("%s: draining", strsignal((int)info->ssi_signo));
 	notify(&s->notify, "STOPPING=1\nSTATUS=Draining");
 	server_drain(s);
@@ -180,16 +256,17 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
 
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
 {
+	struct daemon *d = context;
 	struct reload_answer answer;
 
 	(void)source, (void)info;
 	log_info("%s: reloading", strsignal(SIGHUP));
-	reload_run(context, &(struct reload_request){ 0 }, &answer);
+	reload_run(&d->server, &(struct reload_request){ 0 }, &answer);
 	json_decref(answer.lines);
 	return 0;
 }
 
-static int watch_signals(struct server *s)
+static int watch_signals(struct daemon *d)
 {
 	static const struct {
 		int number;
@@ -204,65 +281,103 @@ static int watch_signals(struct server *s)
 	sigemptyset(&set);
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
 		sigaddset(&set, signals[i].number);
+	sigaddset(&set, SIGCHLD);           /* of --run, for sd_event_add_child() */
 	sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread is started */
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-		rc = sd_event_add_signal(s->event, NULL, signals[i].number, signals[i].handle, s);
+		rc = sd_event_add_signal(d->server.event, NULL, signals[i].number,
+					 signals[i].handle, d);
 		if (rc < 0)
 			return rc;
 	}
 	return 0;
 }
 
-static int serve(const char *path, struct config *config)
+/* Until the event loop ends. */
+static int serve_until_end(struct daemon *d)
 {
-	static struct server server;
-	int rc, code;
+	struct server *s = &d->server;
+	int rc = watchdog_start(s);
+
+	if (rc < 0)
+		return rc;
+	/* Every listener accepts or has said why not. */
+	server_notify_ready(s);
+	log_info("nbserved " NB_VERSION ": serving %s", server_words(s).text);
+	if (d->run)
+		rc = run_start(d->run, s);
+	return rc < 0 ? rc : sd_event_loop(s->event);
+}
+
+/* run: of --run, NULL without it.  An exit status. */
+static int serve(const char *path, struct config *config, struct run *run)
+{
+	static struct daemon daemon;
+	struct server *s = &daemon.server;
+	int rc;
 
 	/* A listener's counters and histograms are large and mostly never written: each time fresh
 	 * from the kernel, whatever reloads have freed before. */
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
-	rc = sd_event_default(&server.event);
+	daemon.run = run;
+	rc = sd_event_default(&s->event);
 	if (rc < 0) {
 		log_error("sd-event: %s", strerror(-rc));
 		config_free(config);
-		return rc;
+		return EXIT_FAILURE;
 	}
-	notify_open(&server.notify, server.event);
-	rc = watch_signals(&server);
+	notify_open(&s->notify, s->event);
+	rc = watch_signals(&daemon);
 	if (rc == 0)
-		rc = server_start(&server, path, config);
+		rc = server_start(s, path, config);
 	if (rc == 0)
-		rc = watchdog_start(&server);
-	if (rc == 0) {
-		/* Every listener accepts or has said why not. */
-		server_notify_ready(&server);
-		log_info("nbserved " NB_VERSION ": serving %s", server_words(&server).text);
-		code = sd_event_loop(server.event);
-		rc = code < 0 ? code : 0;
-	}
-	if (!server_stop(&server)) {
+		rc = serve_until_end(&daemon);
+	if (!server_stop(s)) {
 		log_error("ended with threads that did not");
 		_exit(EXIT_FAILURE); /* without what runs at exit(): they may use anything */
 	}
-	sd_event_unref(server.event);
-	if (rc == 0)
-		log_info("ended");
-	return rc;
+	sd_event_unref(s->event);
+	if (rc < 0)
+		return EXIT_FAILURE;
+	log_info("ended");
+	return run ? run->status : EXIT_SUCCESS;
+}
+
+static int serve_run(struct run *run)
+{
+	struct config *config = run_config(run);
+	int status = EXIT_FAILURE;
+
+	if (config) {
+		log_set_level(config->server.log_level);
+		status = serve(NULL, config, run);
+		run_end(run);
+	}
+	return status;
 }
 
 int main(int argc, char **argv)
 {
-	const char *path = DEFAULT_CONFIG;
+	static struct run run;
+	const char *path = NULL;
 	enum action action = ACTION_SERVE;
 	struct config *config;
 	int rc = 0;
 
 	log_open(LOG_INFO);
-	if (parse_options(argc, argv, &path, &action) < 0)
+	if (parse_options(argc, argv, &path, &action, &run) < 0)
 		return 2;
+	if (run.count)
+		return serve_run(&run);
 	if (action == ACTION_DUMP_KEYS) {
 		config_dump_keys(stdout);
 		return finish_output();
+	}
+	if (!path) {
+		path = DEFAULT_CONFIG;
+		if (access(path, F_OK) < 0)
+			log_error("no file is named with -c, and this machine has no %s; "
+				  "`nbserved --run echo` needs none",
+				  path);
 	}
 	config = load(path);
 	if (!config)
@@ -270,7 +385,7 @@ int main(int argc, char **argv)
 	log_set_level(config->server.log_level);
 	switch (action) {
 	case ACTION_SERVE:
-		return serve(path, config) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+		return serve(path, config, NULL);
 	case ACTION_CHECK:
 		rc = check(path, config);
 		break;

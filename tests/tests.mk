@@ -39,7 +39,7 @@ $(BUILD)/vm/remote_server: INC := $(TEST_INC)
 
 # The daemon once more, with verbs that fail when a test says so.
 $(BUILD)/tests/vm/faults/faults.o: INC :=
-$(BUILD)/vm/nbserved_faults: $(BUILD)/daemon/main.o $(BUILD)/tests/vm/faults/faults.o $(BUILD)/libnbserved.a
+$(BUILD)/vm/nbserved_faults: $(MAIN_OBJ) $(BUILD)/tests/vm/faults/faults.o $(BUILD)/libnbserved.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) $$(nm $(filter %/faults.o,$^) | sed -n 's/.* T __wrap_/-Wl,--wrap=/p') \

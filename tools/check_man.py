@@ -111,6 +111,12 @@ def call(path, method, **parameters):
     return json.loads(reply[:-1])["parameters"]
 
 
+def answers(path):
+    """Bound and listening: a socket that is only bound refuses."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 def ask_daemon(daemon):
     """The interface's description, and a statistics document."""
     with tempfile.TemporaryDirectory() as where:
@@ -119,7 +125,7 @@ def ask_daemon(daemon):
         process = subprocess.Popen([str(daemon), "-c", str(config)], stderr=subprocess.DEVNULL)
         try:
             deadline = time.monotonic() + 10
-            while not path.exists():
+            while not answers(path):
                 assert process.poll() is None and time.monotonic() < deadline, "it does not start"
                 time.sleep(0.01)
             return (call(path, "org.varlink.service.GetInterfaceDescription",

@@ -17,6 +17,7 @@
 #include "config_report.h"
 #include "ini.h"
 #include "open_file.h"
+#include "runtime.h"
 #include "suggest.h"
 #include "util.h"
 
@@ -382,6 +383,7 @@ static void init(struct loader *l, struct config_errors *errors)
 	if (!config || !config->listeners || !config->exports)
 		abort();
 	set_defaults(CONFIG_SERVER, &config->server);
+	runtime_socket(config->server.control, sizeof(config->server.control));
 }
 
 static int finish(struct loader *l, struct config **ret_config)
@@ -402,6 +404,10 @@ int config_load(const char *path, struct config **ret_config, struct config_erro
 	init(&l, errors);
 	load_file(&l, path);
 	load_drop_ins(&l, path);
+	if (l.config->listener_count == 0 && l.report.errors->count == 0)
+		config_report(
+			&l.report, (struct config_origin){ .file = l.config->files[0] }, NULL, NULL,
+			"expected a [listener NAME] section, there is none: nothing to serve");
 	return finish(&l, ret_config);
 }
 

@@ -14,6 +14,10 @@ struct service {
 	const char *name;                                   /* as in `service = NAME` */
 	const char *operations[SERVICE_OPERATIONS_MAX + 1]; /* what it counts, NULL-terminated */
 
+	/* A client's command to try it with, for people; {host} and {port} stand for where it is.
+	 */
+	const char *example;
+
 	/* It sends without being asked: run() is also called whenever tx has drained. */
 	bool source;
 

@@ -454,6 +454,8 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 	*answer = (struct reload_answer){ .lines = json_array() };
 	if (s->stopping)
 		answer->message = "the server is stopping";
+	else if (!s->path)
+		answer->message = "there is no file: the listeners are those of --run";
 	else if (s->reload.previous)
 		answer->message = "the last reload is not confirmed yet: `nbctl confirm`, or wait";
 	if (answer->message) {

@@ -17,7 +17,7 @@ struct control;
 
 struct server {
 	sd_event *event;
-	const char *path; /* of the configuration */
+	const char *path; /* of the configuration; NULL: it came with --run */
 	struct config *config;
 	struct listener **listeners; /* in the order of the configuration; listener_count of them */
 	unsigned listener_count;
@@ -39,8 +39,8 @@ struct server {
 	bool stopping;
 };
 
-/* Takes config, which was read from path, over.  Starts every listener, or none: 0, or -errno with
- * all reasons logged. */
+/* Takes config, which was read from path (NULL: no file), over.  Starts every listener, or none: 0,
+ * or -errno with all reasons logged. */
 int server_start(struct server *s, const char *path, struct config *config);
 
 /* How its listeners are, in words: "8 listeners, 1 drained". */

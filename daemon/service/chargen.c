@@ -61,6 +61,8 @@ static void chargen_run(struct conn *c)
 
 const struct service service_chargen = {
 	.name = "chargen",
+	.example =
+		"fio --name=in --ioengine=net --protocol=tcp --hostname={host} --port={port} --rw=read --bs=64k --size=1g",
 	.operations = { "chargen" },
 	.run = chargen_run,
 	.source = true,

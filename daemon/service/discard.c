@@ -12,6 +12,7 @@ static void discard_run(struct conn *c)
 
 const struct service service_discard = {
 	.name = "discard",
+	.example = "iperf -c {host} -p {port} -t 5",
 	.operations = { "discard" },
 	.run = discard_run,
 	.messages = true,

@@ -12,6 +12,7 @@ static void echo_run(struct conn *c)
 
 const struct service service_echo = {
 	.name = "echo",
+	.example = "redis-benchmark -h {host} -p {port} -t set -q",
 	.operations = { "echo" },
 	.run = echo_run,
 	.answers = true,

@@ -101,6 +101,8 @@ static void fio_close(struct conn *c)
 
 const struct service service_fio = {
 	.name = "fio",
+	.example =
+		"fio --name=rdma --thread --ioengine=rdma --hostname={host} --port={port} --verb=write --rw=write --size=1g",
 	.operations = { "test", "message" },
 	.messages = true,
 	.message_max = FIO_MESSAGE,

@@ -494,6 +494,7 @@ static void http_close(struct conn *c)
 
 const struct service service_http = {
 	.name = "http",
+	.example = "wrk -d 5 http://{host}:{port}/",
 	.operations = { "get", "bytes", "head", "echo", "discard", "refused" },
 	.open = http_open,
 	.run = http_run,

@@ -82,6 +82,7 @@ static void iperf3_close(struct conn *c)
 
 const struct service service_iperf3 = {
 	.name = "iperf3",
+	.example = "iperf3 -c {host} -p {port}",
 	.operations = { "test", "receive", "send" },
 	.source = true,
 	.shared_new = iperf3_registry_new,

@@ -377,6 +377,7 @@ static void nbd_close(struct conn *c)
 
 const struct service service_nbd = {
 	.name = "nbd",
+	.example = "nbdinfo nbd://{host}:{port}/",
 	.operations = {
 #define X(name) #name,
 		IO_KINDS(X)

@@ -148,6 +148,7 @@ static void rping_close(struct conn *c)
 
 const struct service service_rping = {
 	.name = "rping",
+	.example = "rping -c -a {host} -p {port} -V -C 10",
 	.operations = { "read", "write" },
 	.messages = true,
 	.remote = true,

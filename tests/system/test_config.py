@@ -52,7 +52,6 @@ def check(tmp_path):
 
 def test_a_good_file_is_good(check):
     assert check(listener("echo")) == (0, [])
-    assert check("") == (0, [])
     result = nbserved("-c", CONF, "--check-config")
     assert (result.returncode, result.stderr) == (0, "")
     listeners, exports = (
@@ -67,7 +66,7 @@ def test_a_good_file_is_good(check):
 
 @pytest.mark.parametrize(
     "listeners, exports, said",
-    [(0, 0, "0 listeners, 0 exports"), (1, 1, "1 listener, 1 export"), (2, 0, "2 listeners, 0 exports")],
+    [(1, 0, "1 listener, 0 exports"), (1, 1, "1 listener, 1 export"), (2, 0, "2 listeners, 0 exports")],
 )
 def test_one_is_no_plural(tmp_path, listeners, exports, said):
     config = tmp_path / "nbserved.ini"
@@ -160,13 +159,13 @@ def test_what_is_no_file_is_no_export(check, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     kinds = {tmp_path: "a directory", tmp_path / "fifo": "a FIFO", "/dev/null": "a character device"}
     for path, kind in kinds.items():
-        status, errors = check(f"[export x]\nsize = 1M\npath = {path}\n")
+        status, errors = check(f"[export x]\nsize = 1M\npath = {path}\n" + listener("a"))
         assert status == 1
         assert errors == [
             f"3: [export x] path: expected a regular file or a block device, got '{path}' ({kind})"
         ]
     for path in (tmp_path / "file", tmp_path / "not-yet", "/dev/null/x"):
-        assert check(f"[export x]\npath = {path}\n")[0] == 0
+        assert check(f"[export x]\npath = {path}\n" + listener("a"))[0] == 0
 
 
 @pytest.mark.parametrize(

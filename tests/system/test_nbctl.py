@@ -793,10 +793,37 @@ def test_watch_tells_unavailable_from_idle(far):
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
-            text = "".join(process.stdout.readline() for _ in range(2 if names else 6))
+            text = "".join(process.stdout.readline() for _ in range(3))
             process.terminate()
         assert_told(text)
-        assert bool(re.search(r" near +0 ", text)) == (not names)
+        assert re.search(r"(?m)^\d\d:\d\d:\d\d  no operations$", text)
+
+
+def test_watch_shows_who_does_something_or_was_named(daemon):
+    for names, shown in ([], {"echo-epoll"}), (["echo-io_uring"], {"echo-io_uring"}):
+        with daemon.connect("echo-epoll") as s, subprocess.Popen(
+            [str(NBCTL), "-s", daemon.control, "stats", *names, "--watch=0.05"],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            seen = set()
+            for _ in range(40):
+                echo(s, b"x")
+                line = process.stdout.readline()
+                found = re.match(r"\d\d:\d\d:\d\d +(echo-\S+)", line)
+                seen |= {found[1]} if found else set()
+                if seen:
+                    break
+            process.terminate()
+        assert seen == shown
+
+
+def test_stats_of_the_active_only(daemon):
+    assert nbctl(daemon, "stats", "--active").stdout == "No operations.\n"
+    with daemon.connect("echo-epoll") as s:
+        echo(s, b"x")
+        wait_until(lambda: "echo-epoll" in nbctl(daemon, "stats", "--active").stdout, "counted")
+        assert "echo-io_uring" not in nbctl(daemon, "stats", "--active").stdout
 
 
 def test_compare_tells_unavailable_from_idle(far):

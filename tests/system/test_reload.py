@@ -104,7 +104,7 @@ def test_quiet_leaves_it_to_the_log(start_daemon):
     assert "[listener b]: added" in daemon.log()
     assert reload(daemon, "--quiet", config=listener("a", servic="echo"), status=1) == ""
     assert daemon.log().count("expected a key of [listener NAME], got 'servic'") == 1
-    assert reload(daemon, "--quiet", config="[server]\ncontrol-group = x\n", status=4) == ""
+    assert reload(daemon, "--quiet", config="[server]\ncontrol-group = x\n" + listener("a"), status=4) == ""
     path = str(daemon.directory / "gone.sock")
     done = daemon.nbctl("-s", path, "reload", "--quiet", check=False)
     assert done.returncode == 3 and path in done.stdout  # nobody else would say so

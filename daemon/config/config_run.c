@@ -1,0 +1,276 @@
+/* See config_run.h. */
+#include "config_run.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config_keys.h"
+#include "store.h"
+#include "suggest.h"
+#include "util.h"
+
+enum { RUN_KEYS_MAX = 64 };
+
+/* One of specs, taken apart; its strings are pieces of `words`. */
+struct run {
+	char *words;
+	const struct service *service;
+	struct {
+		const char *key, *value;
+	} keys[RUN_KEYS_MAX];
+	unsigned count;
+	const char *port, *export, *engine; /* NULL: not given */
+};
+
+/* ---- Reading ---- */
+
+/* A comma begins a new KEY= or belongs to a list: `allow=10.0.0.0/8,127.0.0.1,port=7`. */
+static char *next_key(char *text)
+{
+	for (char *comma = strchr(text, ','); comma; comma = strchr(comma + 1, ',')) {
+		size_t bytes = 0;
+
+		while (isalnum((unsigned char)comma[1 + bytes]) || comma[1 + bytes] == '-')
+			bytes++;
+		if (bytes > 0 && comma[1 + bytes] == '=')
+			return comma;
+	}
+	return NULL;
+}
+
+static const struct config_key *find_key(const char *name, enum config_section section)
+{
+	for (unsigned i = 0; i < config_key_count; i++)
+		if (config_keys[i].section == section && !strcmp(config_keys[i].name, name))
+			return &config_keys[i];
+	return NULL;
+}
+
+static int unknown_key(const struct run *run, const char *name, struct reason *reason)
+{
+	struct suggestion near = { .text = name };
+
+	suggest_try(&near, "port");
+	suggest_try(&near, "export");
+	for (unsigned i = 0; i < config_key_count; i++)
+		if (config_keys[i].section != CONFIG_SERVER)
+			suggest_try(&near, config_keys[i].name);
+	return reason_set(reason, -EINVAL,
+			  "--run %s: unknown key '%s'%s; nbserved.ini(5) lists them",
+			  run->service->name, name, suggest_hint(&near));
+}
+
+/* What would end the line, or begin a comment, in the file. */
+static bool fits_in_file(const char *value)
+{
+	for (const char *c = value; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f ||
+		    (*c == ';' && c > value && c[-1] == ' '))
+			return false;
+	return true;
+}
+
+static int run_set(struct run *run, char *text, struct reason *reason)
+{
+	char *value = strchr(text, '=');
+	const struct {
+		const char *name;
+		const char **to;
+	} own[] = { { "port", &run->port },
+		    { "export", &run->export },
+		    { "engine", &run->engine } };
+
+	if (!value || value == text)
+		return reason_set(reason, -EINVAL, "--run %s: expected KEY=VALUE, got '%s'",
+				  run->service->name, text);
+	*value++ = '\0';
+	if (!fits_in_file(value))
+		return reason_set(reason, -EINVAL,
+				  "--run %s: %s: a value has no control characters and no ` ;`",
+				  run->service->name, text);
+	for (unsigned i = 0; i < ARRAY_SIZE(own); i++)
+		if (!strcmp(text, own[i].name)) {
+			*own[i].to = value;
+			return 0;
+		}
+	if (!find_key(text, CONFIG_LISTENER) && !find_key(text, CONFIG_EXPORT))
+		return unknown_key(run, text, reason);
+	if (run->count == RUN_KEYS_MAX)
+		return reason_set(reason, -EINVAL, "--run %s: too many keys", run->service->name);
+	run->keys[run->count].key = text;
+	run->keys[run->count++].value = value;
+	return 0;
+}
+
+static int unknown_service(const char *name, struct reason *reason)
+{
+	struct suggestion near = { .text = name };
+
+	for (unsigned i = 0; services[i]; i++)
+		suggest_try(&near, services[i]->name);
+	return reason_set(reason, -EINVAL,
+			  "--run %s: there is no such service%s; nbserved.ini(5) lists them", name,
+			  suggest_hint(&near));
+}
+
+static int run_parse(struct run *run, const char *spec, struct reason *reason)
+{
+	char *text, *next;
+
+	*run = (struct run){ .words = strdup(spec) };
+	if (!run->words)
+		return reason_set(reason, -ENOMEM, "no memory");
+	text = strchr(run->words, ',');
+	if (text)
+		*text++ = '\0';
+	run->service = service_find(run->words);
+	if (!run->service)
+		return unknown_service(run->words, reason);
+	for (; text; text = next) {
+		int rc;
+
+		next = next_key(text);
+		if (next)
+			*next++ = '\0';
+		rc = run_set(run, text, reason);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- Writing ---- */
+
+/* Stores of exports without a file belong to the export, the others say how a listener reads it. */
+static bool is_of_export(const struct run *run, unsigned i)
+{
+	const struct store *store = store_find(run->keys[i].value);
+
+	if (!strcmp(run->keys[i].key, "store"))
+		return store && !store->file;
+	return !find_key(run->keys[i].key, CONFIG_LISTENER);
+}
+
+static bool has_key(const struct run *run, const char *key)
+{
+	for (unsigned i = 0; i < run->count; i++)
+		if (!strcmp(run->keys[i].key, key))
+			return true;
+	return false;
+}
+
+/* Without a file: memory, so that there is something to serve. */
+static void write_export(FILE *to, const struct run *run, const char *name)
+{
+	bool file = run->export || has_key(run, "path"), null = false;
+
+	fprintf(to, "[export %s]\n", name);
+	if (run->export)
+		fprintf(to, "path = %s\n", run->export);
+	for (unsigned i = 0; i < run->count; i++)
+		if (is_of_export(run, i)) {
+			fprintf(to, "%s = %s\n", run->keys[i].key, run->keys[i].value);
+			null |= !strcmp(run->keys[i].key, "store");
+		}
+	if (file && has_key(run, "size") && !has_key(run, "create"))
+		fputs("create = yes\n", to);
+	if (!file && !null)
+		fputs("store = memory\n", to);
+	if (!file && !has_key(run, "size"))
+		fputs("size = 256M\n", to);
+}
+
+static void write_listener(FILE *to, const struct run *run, const char *name, const char *engine,
+			   const char *export, unsigned port_offset)
+{
+	char *end;
+	unsigned long port = run->port ? strtoul(run->port, &end, 10) : 0;
+
+	fprintf(to, "[listener %s]\nservice = %s\n", name, run->service->name);
+	if (run->port && (!*run->port || *end)) /* as it is: the address is wrong, and said to be */
+		fprintf(to, "address = 127.0.0.1:%s\n", run->port);
+	else if (!has_key(run, "address"))
+		fprintf(to, "address = 127.0.0.1:%lu\n", port ? port + port_offset : 0);
+	if (engine)
+		fprintf(to, "engine = %s\n", engine);
+	if (export)
+		fprintf(to, "exports = %s\n", export);
+	for (unsigned i = 0; i < run->count; i++)
+		if (!export ||
+		    !is_of_export(run, i)) /* without an export it is a mistake, said so */
+			fprintf(to, "%s = %s\n", run->keys[i].key, run->keys[i].value);
+}
+
+/* Names are the service's, with the engine where several serve it, and a number from the second
+ * --run of the same name on. */
+static void write_name(char name[static CONFIG_NAME_MAX], const char *service, const char *engine,
+		       unsigned number)
+{
+	snprintf(name, CONFIG_NAME_MAX, number > 1 ? "%s%s%s-%u" : "%s%s%s", service,
+		 engine ? "-" : "", engine ? engine : "", number);
+}
+
+/* The place of runs[index] among those of its service, from 1. */
+static unsigned number_of(const struct run *runs, unsigned index)
+{
+	unsigned number = 1;
+
+	for (unsigned i = 0; i < index; i++)
+		number += runs[i].service == runs[index].service;
+	return number;
+}
+
+static void write_run(FILE *to, const struct run *runs, unsigned index)
+{
+	const struct run *run = &runs[index];
+	bool all = run->engine && !strcmp(run->engine, "all");
+	char name[CONFIG_NAME_MAX], disk[CONFIG_NAME_MAX];
+	const char *export = run->service->exports ? disk : NULL;
+	unsigned offset = 0;
+
+	write_name(disk, "disk", NULL, index + 1);
+	if (export)
+		write_export(to, run, disk);
+	if (!all) {
+		write_name(name, run->service->name, run->engine, number_of(runs, index));
+		write_listener(to, run, name, run->engine, export, 0);
+	}
+	for (unsigned i = 0; all && engines[i]; i++) {
+		if (engines[i]->transport != TRANSPORT_TCP)
+			continue;
+		write_name(name, run->service->name, engines[i]->name, number_of(runs, index));
+		write_listener(to, run, name, engines[i]->name, export, offset++);
+		fputs("optional = yes\n", to); /* what this host lacks is said, the rest compared */
+	}
+}
+
+int config_run_text(char *const *specs, unsigned count, const char *server, char **ret_text,
+		    struct reason *reason)
+{
+	struct run *runs = calloc(count, sizeof(*runs));
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+	int rc = runs && to ? 0 : reason_set(reason, -ENOMEM, "no memory");
+
+	for (unsigned i = 0; i < count && rc == 0; i++)
+		rc = run_parse(&runs[i], specs[i], reason);
+	if (rc == 0) {
+		fprintf(to, "[server]\n%s", server);
+		for (unsigned i = 0; i < count; i++)
+			write_run(to, runs, i);
+	}
+	if (to)
+		fclose(to);
+	for (unsigned i = 0; runs && i < count; i++)
+		free(runs[i].words);
+	free(runs);
+	if (rc < 0)
+		free(text);
+	else
+		*ret_text = text;
+	return rc;
+}

@@ -1,0 +1,269 @@
+/* See run.h. */
+#include "run.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "config_run.h"
+#include "log.h"
+#include "runtime.h"
+#include "server.h"
+#include "util.h"
+
+/* ---- The control socket ---- */
+
+static bool is_in_use(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool used;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	used = fd >= 0 &&
+	       (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN);
+	if (fd >= 0)
+		close(fd);
+	return used;
+}
+
+/* Where nbctl looks first, unless another daemon is there; else a directory of our own. */
+static int find_control(struct run *run, char *path, size_t bytes)
+{
+	const char *told = getenv("NBSERVED_SOCKET");
+	char *slash;
+
+	if (told && *told) {
+		snprintf(path, bytes, "%s", told);
+		return 0;
+	}
+	runtime_socket(path, bytes);
+	slash = strrchr(path, '/');
+	*slash = '\0';
+	if (mkdir(path, 0755) == 0)
+		snprintf(run->directory, sizeof(run->directory), "%s", path);
+	else if (errno != EEXIST || access(path, W_OK) < 0)
+		*path = '\0';
+	if (*path)
+		*slash = '/';
+	if (*path && !is_in_use(path))
+		return 0;
+	snprintf(run->directory, sizeof(run->directory), "%s/nbserved-XXXXXX",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	if (!mkdtemp(run->directory)) {
+		int error = errno;
+
+		log_error("--run: no directory for the control socket: %s: %s", run->directory,
+			  strerror(error));
+		run->directory[0] = '\0';
+		return -error;
+	}
+	if ((size_t)snprintf(path, bytes, "%s/control.sock", run->directory) < bytes)
+		return 0;
+	log_error("--run: the path of the control socket is too long: %s", run->directory);
+	return -ENAMETOOLONG;
+}
+
+struct config *run_config(struct run *run)
+{
+	struct config_errors errors = { 0 };
+	const struct group *group = getgrgid(getegid());
+	char control[PATH_MAX], server[PATH_MAX + 256], *text;
+	struct config *config = NULL;
+	struct reason reason = { "" };
+
+	if (find_control(run, control, sizeof(control)) < 0)
+		return NULL;
+	/* Its user watches: what goes right is printed here, not logged. */
+	snprintf(server, sizeof(server), "control = %s\nlog-level = warning\ncontrol-group = %s\n",
+		 control, group ? group->gr_name : "root");
+	if (config_run_text(run->specs, run->count, server, &text, &reason) < 0) {
+		log_error("%s", reason.text);
+		run_end(run);
+		return NULL;
+	}
+	config_load_text("--run", text, strlen(text), &config, &errors);
+	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
+		log_error("%s", errors.text[i]);
+	config_errors_free(&errors);
+	free(text);
+	if (!config)
+		run_end(run);
+	return config;
+}
+
+void run_end(struct run *run)
+{
+	if (run->directory[0])
+		rmdir(run->directory); /* empty, unless somebody else put something there */
+	run->directory[0] = '\0';
+}
+
+/* ---- nbctl ---- */
+
+/* Beside us, as in the build tree, or where the shell would find it. */
+static void nbctl_path(char *path, size_t bytes)
+{
+	ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
+	char *slash;
+
+	path[length > 0 ? length : 0] = '\0';
+	slash = strrchr(path, '/');
+	if (slash && (size_t)(slash + 1 - path) + sizeof("nbctl") <= bytes) {
+		strcpy(slash + 1, "nbctl");
+		if (access(path, X_OK) == 0)
+			return;
+	}
+	snprintf(path, bytes, "nbctl");
+}
+
+static int on_nbctl_end(sd_event_source *source, const siginfo_t *info, void *context)
+{
+	struct run *run = context;
+
+	sd_event_source_disable_unref(source);
+	run->child = 0;
+	if (run->command)
+		run->status = info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
+	server_drain(run->server);
+	return 0;
+}
+
+/* argv: NULL-terminated, from nbctl's command on. */
+static int start_nbctl(struct run *run, char *const *argv)
+{
+	char path[PATH_MAX], *words[4 + RUN_OPTIONS_MAX + RUN_SPECS_MAX + 1024] = { NULL };
+	unsigned count = 0;
+	posix_spawnattr_t attributes;
+	sd_event_source *source;
+	sigset_t none, all;
+	int rc;
+
+	nbctl_path(path, sizeof(path));
+	words[count++] = path;
+	words[count++] = "-s";
+	words[count++] = run->server->config->server.control;
+	while (*argv && count < ARRAY_SIZE(words) - 1)
+		words[count++] = *argv++;
+	if (*argv)
+		return -E2BIG;
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	rc = -posix_spawnp(&run->child, path, NULL, &attributes, words, environ);
+	posix_spawnattr_destroy(&attributes);
+	if (rc < 0) {
+		run->child = 0;
+		log_error("cannot start %s: %s", path, strerror(-rc));
+		return rc;
+	}
+	rc = sd_event_add_child(run->server->event, &source, run->child, WEXITED, on_nbctl_end,
+				run);
+	return rc;
+}
+
+/* ---- Serving ---- */
+
+/* `redis-benchmark -p {port}` with what stands for it. */
+static void print_example(const struct listener *l)
+{
+	const char *at = l->config->service->example, *address;
+	const char *colon;
+
+	if (!at || l->state != LISTENER_SERVING || l->address_count == 0)
+		return;
+	address = l->addresses[0].text;
+	colon = strrchr(address, ':');
+	printf("  %s (%s): ", l->name, l->engine->name);
+	while (*at) {
+		if (!strncmp(at, "{host}", 6)) {
+			printf("%.*s", (int)(colon - address), address);
+			at += 6;
+		} else if (!strncmp(at, "{port}", 6)) {
+			fputs(colon + 1, stdout);
+			at += 6;
+		} else {
+			putchar(*at++);
+		}
+	}
+	putchar('\n');
+}
+
+static void print_where(const struct run *run)
+{
+	const struct server *s = run->server;
+	char found[PATH_MAX];
+
+	runtime_find_socket(found, sizeof(found));
+	puts("Serving.  Try, in another terminal:");
+	for (unsigned i = 0; i < s->listener_count; i++)
+		print_example(s->listeners[i]);
+	if (strcmp(found, s->config->server.control) != 0)
+		printf("  nbctl -s %s top\n", s->config->server.control);
+	else
+		puts("  nbctl top");
+	puts("Ctrl-C ends it, and shows what was served.");
+	fflush(stdout);
+}
+
+static int start_compare(struct run *run)
+{
+	const struct server *s = run->server;
+	char *argv[RUN_OPTIONS_MAX + 1024];
+	unsigned count = 0;
+
+	argv[count++] = "compare";
+	for (unsigned i = 0; i < run->option_count; i++)
+		argv[count++] = run->options[i];
+	for (unsigned i = 0; i < s->listener_count; i++)
+		if (s->listeners[i]->state == LISTENER_SERVING)
+			argv[count++] = s->listeners[i]->name;
+	argv[count++] = "--";
+	for (char **word = run->command; *word; word++) {
+		if (count == ARRAY_SIZE(argv) - 1) {
+			log_error("--run: the command has too many words");
+			return -E2BIG;
+		}
+		argv[count++] = *word;
+	}
+	argv[count] = NULL;
+	return start_nbctl(run, argv);
+}
+
+int run_start(struct run *run, struct server *s)
+{
+	sigset_t child;
+
+	run->server = s;
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, NULL);
+	if (run->command)
+		return start_compare(run);
+	print_where(run);
+	return 0;
+}
+
+bool run_interrupt(struct run *run)
+{
+	char *stats[] = { "stats", "--active", NULL };
+
+	if (run->child) { /* it shows what there is, and then ends */
+		kill(run->child, SIGINT);
+		return true;
+	}
+	return !run->command && start_nbctl(run, stats) == 0;
+}

@@ -1,0 +1,154 @@
+"""nbserved --run: listeners without a file, and the answer in one command."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import pytest
+from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, requires
+
+
+def environment(tmp_path):
+    return {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")}
+
+
+def run(tmp_path, *arguments, check=0):
+    done = subprocess.run(
+        [str(NBSERVED), *map(str, arguments)],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=4 * TIMEOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == check, done.stdout + done.stderr
+    return done
+
+
+def redis(requests=300):
+    return [requires("redis-benchmark"), "-p", "{port}", "-t", "set", "-n", str(requests), "-q"]
+
+
+def test_one_command_is_the_answer(tmp_path):
+    done = run(tmp_path, "--run", "echo,engine=all", "--json", "--", *redis())
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["engine"] for row in rows} == set(ENGINES)
+    for row in rows:
+        assert row["derived"]["visits"] == 3 and row["generator"]["requests"] == 900
+        assert row["derived"]["cpu_ns_per_request"] > 0
+    assert not list(tmp_path.iterdir())  # what was made for it is gone
+
+
+def test_several_listeners_and_options_of_compare(tmp_path):
+    rows = tmp_path / "rows"
+    run(tmp_path, "--run", "echo,engine=epoll", "--run", "echo,engine=epoll,buffer-size=4K",
+        "--repeat", "2", "--save", rows, "--", *redis())  # fmt: skip
+    names = [json.loads(line)["listener"] for line in rows.read_text().splitlines()]
+    assert names == ["echo-epoll"] * 2 + ["echo-epoll-2"] * 2
+
+
+def test_the_exit_status_is_the_command_s(tmp_path):
+    done = run(tmp_path, "--run", "echo", "--", "sh", "-c", "echo {port} >&2; exit 7", check=7)
+    assert "exit status 7" in done.stderr
+
+
+def test_a_disk_of_memory_or_of_a_file(tmp_path):
+    disk = tmp_path / "disk.img"
+    info = [requires("nbdinfo"), "--size", "{uri}"]
+    done = run(tmp_path, "--run", "nbd", "--repeat", "1", "--", *info)
+    assert re.search(r"\b268435456\b", done.stdout)
+    done = run(tmp_path, "--run", f"nbd,export={disk},size=2M", "--repeat", "1", "--", *info)
+    assert re.search(r"\b2097152\b", done.stdout) and disk.stat().st_size == 2 << 20
+
+
+def test_it_serves_until_ctrl_c_and_shows_what_it_did(tmp_path):
+    with subprocess.Popen(
+        [str(NBSERVED), "--run", "echo,engine=epoll", "--run", "http"],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        lines = []
+        while not lines or not lines[-1].startswith("Ctrl-C"):
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            lines.append(line)
+        text = "".join(lines)
+        port = re.search(r"echo-epoll \(epoll\): redis-benchmark -h 127.0.0.1 -p (\d+)", text)[1]
+        assert re.search(r"http \([a-z_-]+\): wrk .*http://127.0.0.1:\d+/", text)
+        subprocess.run([word.replace("{port}", port) for word in redis()], check=True, timeout=TIMEOUT,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+        status = subprocess.run([str(NBCTL), "status"], env=environment(tmp_path), check=True,
+                                timeout=TIMEOUT, capture_output=True, text=True)  # fmt: skip
+        assert "echo-epoll" in status.stdout
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 0, err
+    assert re.search(r"(?m)^echo-epoll +epoll +", out)
+    assert "http" not in out  # nobody was there
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--run", "ecko"], "there is no such service (did you mean 'echo'?)"),
+        (["--run", "echo,engin=epoll"], "unknown key 'engin' (did you mean 'engine'?)"),
+        (["--run", "echo,engine=nope"], "[listener echo-nope] engine: expected"),
+        (["--run", "echo,buffers"], "expected KEY=VALUE, got 'buffers'"),
+        (["--run", "echo,port=99999"], "address"),
+        (["--run", "nbd,export=/nonexistent/disk"], "/nonexistent"),
+        (["--run", "http,sqpoll=yes,engine=epoll"], "sqpoll"),
+        (["--run", "echo,size=1M"], "[listener echo] size: expected a key of"),
+    ],
+)
+def test_mistakes_are_said_as_in_the_file(tmp_path, arguments, message):
+    done = run(tmp_path, *arguments, check=1)
+    assert message in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_user_has_a_socket_of_his_own():
+    """Below XDG_RUNTIME_DIR, where nbctl finds it; and who finds one in use makes another."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o777)
+        os.mkdir(f"{directory}/bin")
+        nbserved, nbctl = (shutil.copy(program, f"{directory}/bin") for program in (NBSERVED, NBCTL))
+        env = {**os.environ, "XDG_RUNTIME_DIR": directory, "TMPDIR": directory}
+        env.pop("NBSERVED_SOCKET", None)
+        inner = f"""
+{nbctl} status | grep -q echo || exit 3
+{nbserved} --run http --repeat 1 -- sh -c '{nbctl} status; echo {{port}} >&2' || exit 4
+"""
+        done = subprocess.run(
+            [nbserved, "--run", "echo", "--repeat", "1", "--", "sh", "-c", inner + "#{port}"],
+            env=env, user=65534, group=65534, extra_groups=[], capture_output=True, text=True,
+            timeout=2 * TIMEOUT,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert sorted(os.listdir(directory)) == ["bin"]
+
+
+def test_wrong_command_lines(tmp_path):
+    for arguments in (
+        ["--", "true"],
+        ["--run", "echo", "--config", "x.ini"],
+        ["--run", "echo", "--csv"],
+        ["--repeat", "3"],
+    ):
+        assert "try --help" in run(tmp_path, *arguments, check=2).stderr
+
+
+def test_without_a_file_it_says_what_to_do(tmp_path):
+    if not os.path.exists("/etc/nbserved/nbserved.ini"):
+        assert "`nbserved --run echo` needs none" in run(tmp_path, check=1).stderr
+    empty = tmp_path / "empty.ini"
+    empty.write_text("[server]\nlog-level = info\n")
+    done = run(tmp_path, "-c", empty, "--check-config", check=1)
+    assert "nothing to serve" in done.stderr
