@@ -17,6 +17,7 @@ SANITIZE ?=
 STATS    ?= 1
 WERROR   ?=
 V        ?=
+VERSION  := $(file <VERSION)
 Q        := $(if $(V),,@)
 
 PACKAGES := liburing libsystemd inih jansson
@@ -34,7 +35,8 @@ RDMA_FOUND := $(if $(filter no,$(RDMA)),,$(shell pkg-config --exists $(RDMA_PACK
 OPT      ?= -O2
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wconversion \
 	    -Wno-sign-conversion $(if $(WERROR),-Werror)
-CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing -D_GNU_SOURCE -DNB_STATS=$(STATS) \
+DEFINES  := -D_GNU_SOURCE -DNB_VERSION=\"$(VERSION)\" -DNB_STATS=$(STATS)
+CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing $(DEFINES) \
 	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(WARNINGS) -MMD -MP -pthread $(HARDEN_FLAGS) $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \

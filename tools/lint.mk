@@ -17,7 +17,7 @@ $(foreach l,$(LAYERS),$(eval $(BUILD)/lint/daemon/$(l)/%.tidy: INC := $(INC_$(l)
 $(BUILD)/lint/%.tidy: %.c $(HEADERS) .clang-tidy
 	@mkdir -p $(@D)
 	$(call say,TIDY,$<)
-	$(Q)clang-tidy --quiet --warnings-as-errors='*' $< -- -std=gnu17 -D_GNU_SOURCE -DNB_STATS=1 \
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' $< -- -std=gnu17 $(DEFINES) \
 		$(PKG_CFLAGS) $(INC) >$@.log 2>&1 || { grep -v 'warnings generated' $@.log; exit 1; }
 	@touch $@
 
@@ -32,7 +32,7 @@ lint: ## static checks of sources, scripts, man pages, the unit and the programs
 lint-c: $(TIDY)
 
 # What it must know of headers that it does not read; a `;` would end a definition.
-CPPCHECK_DEFINES := -D__linux__ -D_GNU_SOURCE -DNB_STATS=1 \
+CPPCHECK_DEFINES := -D__linux__ $(DEFINES) \
 	'-Djson_object_foreach(object,key,value)=while ((key = next()) && (value = next()))' \
 	'-Djson_array_foreach(array,index,value)=while ((index = next()) && (value = next()))'
 # varlink.c: a handler may end its call, and clears call->method.
@@ -87,7 +87,7 @@ lint-hardening: all
 	$(call say,CHECK,hardening)
 	$(Q)tools/check_hardening.sh $(BUILD)/nbserved $(BUILD)/nbctl
 	$(Q)rm -rf $(ELSEWHERE) && mkdir -p $(ELSEWHERE) && \
-		cp -r --parents Makefile daemon ctl tools $(wildcard tests/*.mk tests/*/*.mk) $(ELSEWHERE)
+		cp -r --parents Makefile VERSION daemon ctl tools $(wildcard tests/*.mk tests/*/*.mk) $(ELSEWHERE)
 	$(AGAIN) -s -C $(ELSEWHERE) BUILD=build all >/dev/null
 	$(Q)for program in nbserved nbctl; do \
 		cmp $(BUILD)/$$program $(ELSEWHERE)/build/$$program || exit 1; done

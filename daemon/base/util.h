@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <time.h>
 
-#define NB_VERSION "0.1.0"
-#define NB_URL     "https://github.com/nbserved/nbserved"
+/* NB_VERSION is the Makefile's, out of VERSION. */
+#define NB_URL "https://github.com/nbserved/nbserved"
 
 #define container_of(p, type, member) ((type *)(void *)((char *)(p)-offsetof(type, member)))
 #define ARRAY_SIZE(a)                 (sizeof(a) / sizeof((a)[0]))
