@@ -46,7 +46,7 @@ static int wait_for_lock(const struct file_lock *l, int fd, short type, const ch
 {
 	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_NS };
 	uint64_t begin_ns = clock_ns();
-	struct holder holder = { HELD_UNKNOWN };
+	struct holder holder = { .by = HELD_UNKNOWN };
 	char text[HOLDER_TEXT_MAX];
 	int rc;
 
