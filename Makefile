@@ -45,7 +45,7 @@ SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointe
 ifeq ($(SANITIZE)$(findstring clang,$(CC)),thread)
 SANITIZE_FLAGS += -Wno-tsan
 endif
-ifeq ($(filter-out deps help clean uninstall,$(or $(MAKECMDGOALS),all)),)
+ifeq ($(filter-out deps help clean uninstall dist,$(or $(MAKECMDGOALS),all)),)
 else
 # Hardening, where this compiler has it for this machine; `make lint-hardening` looks at the result.
 # The sanitizers watch the same calls that _FORTIFY_SOURCE replaces.
@@ -97,6 +97,7 @@ include tests/tests.mk
 -include tests/bench/bench.mk
 -include tools/demo.mk
 include tools/install.mk
+include tools/release.mk
 include tools/lint.mk
 
 # ---- Build ---------------------------------------------------------------------------------------

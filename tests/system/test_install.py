@@ -1,4 +1,4 @@
-"""What `make install` puts where, from outside: another prefix, verified, and away again."""
+"""What `make install` puts where, from outside: another prefix, verified, and away again; `make dist`."""
 
 import os
 import shutil
@@ -11,10 +11,10 @@ from conftest import BUILD, ROOT, TIMEOUT
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
 
 
-def make(*arguments):
+def make(*arguments, tree=ROOT, **how):
     """Without `all`: these are the programs that the other tests run, whatever their flags were."""
-    done = subprocess.run(["make", "-C", ROOT, "-o", "all", f"BUILD={BUILD}", *arguments], env=ENVIRONMENT,
-                          capture_output=True, text=True, timeout=TIMEOUT)  # fmt: skip
+    done = subprocess.run(["make", "-C", tree, "-o", "all", f"BUILD={BUILD}", *arguments],
+                          env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT, **how)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -65,3 +65,16 @@ def test_uninstall_leaves_what_was_edited_only(installed):
     shutil.copy(next(root.glob("usr/**/share/nbserved/nbserved.ini")), config)
     make(*where, "uninstall")
     assert files(root) == set()
+
+
+def test_the_same_files_make_the_same_tarball_anywhere(tmp_path):
+    """In the tree, and, of what that made, elsewhere, at another time, by whom umask lets nobody read."""
+    name = f"nbserved-{(ROOT / 'VERSION').read_text().strip()}"
+    made = []
+    for tree, where in ((ROOT, "first"), (tmp_path / "first" / name, "second")):
+        make(f"BUILD={tmp_path / where}", "dist", tree=tree, umask=0o077)
+        made.append(tmp_path / where / f"{name}.tar.gz")
+        subprocess.run(["tar", "xmf", made[-1], "-C", tmp_path / where], umask=0o077, check=True)
+    assert made[0].read_bytes() == made[1].read_bytes()
+    assert (tmp_path / "second" / name / "tools/deps.sh").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "second" / name / "daemon/main.c").read_text() == (ROOT / "daemon/main.c").read_text()
