@@ -25,10 +25,11 @@ CTL_PACKAGES := ncursesw
 RDMA_PACKAGES := librdmacm libibverbs
 LIBURING_MIN := 2.3
 
-# RDMA=auto builds with it when its packages are there, `yes` insists, `no` leaves it out.
+# ISA-L makes NVMe's digests fast; ISAL=no leaves it out.  RDMA=auto builds with it when its packages are there, `yes` insists, `no` leaves it out.
 ifeq ($(filter auto yes no,$(RDMA)),)
 $(error RDMA=$(RDMA): expected auto, yes or no)
 endif
+ISAL_FOUND := $(if $(filter no,$(ISAL)),,$(shell pkg-config --exists libisal 2>/dev/null && echo 1))
 RDMA_FOUND := $(if $(filter no,$(RDMA)),,$(shell pkg-config --exists $(RDMA_PACKAGES) 2>/dev/null && echo 1))
 
 # ---- Flags ---------------------------------------------------------------------------------------
@@ -37,7 +38,8 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvl
 	    -Wno-sign-conversion $(if $(WERROR),-Werror)
 DEFINES  := -D_GNU_SOURCE -DNB_VERSION=\"$(VERSION)\" -DNB_STATS=$(STATS)
 CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing $(DEFINES) \
-	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(WARNINGS) -MMD -MP -pthread $(HARDEN_FLAGS) $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
+	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(ISAL_FOUND:%=-DNB_ISAL=%) $(WARNINGS) -MMD -MP \
+	     -pthread $(HARDEN_FLAGS) $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
 		  -fno-sanitize-recover=all)
@@ -56,7 +58,7 @@ ifeq ($(SANITIZE)$(filter -O0,$(OPT) $(CFLAGS))$(findstring _FORTIFY_SOURCE,$(CF
 HARDEN_FLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) $(CTL_PACKAGES) 2>/dev/null)
-PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) $(if $(RDMA_FOUND),$(RDMA_PACKAGES)) 2>/dev/null)
+PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) $(if $(RDMA_FOUND),$(RDMA_PACKAGES)) $(if $(ISAL_FOUND),libisal) 2>/dev/null)
 CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
 endif
 

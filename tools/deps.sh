@@ -19,6 +19,7 @@ table() {
 	build     libinih-dev          inih-devel                libinih
 	build     libjansson-dev       jansson-devel             jansson
 	build     libncurses-dev       ncurses-devel             ncurses
+	build     libisal-dev          isa-l-devel               isa-l
 	rdma      librdmacm-dev        rdma-core-devel           rdma-core
 	rdma      libibverbs-dev       rdma-core-devel           rdma-core
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey
@@ -68,6 +69,8 @@ table() {
 	vm        ibverbs-providers    -                         -
 	vm        iproute2             iproute                   iproute2
 	vm        perftest             perftest                  -
+	vm        nvme-cli             nvme-cli                  nvme-cli
+	vm        xfsprogs             xfsprogs                  xfsprogs
 	monitor   prometheus           -                         prometheus
 	lint      clang                clang                     clang
 	lint      clang-tidy           clang-tools-extra         clang
