@@ -3,6 +3,7 @@
 #include "conn.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,37 @@ sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
 		snprintf(text, ADDRESS_TEXT_MAX, "unix:pid=%d,uid=%u", (int)user.pid,
 			 (unsigned)user.uid);
 	return AF_UNIX;
+}
+
+static unsigned socket_port(struct worker *w, int fd, struct sockaddr_storage *ret)
+{
+	socklen_t len = sizeof(*ret);
+
+	stat_add(w->stats.sys_other, 1);
+	if (fd < 0 || getsockname(fd, (struct sockaddr *)ret, &len) < 0)
+		return 0;
+	if (ret->ss_family == AF_INET6)
+		return ntohs(((struct sockaddr_in6 *)ret)->sin6_port);
+	return ret->ss_family == AF_INET ? ntohs(((struct sockaddr_in *)ret)->sin_port) : 0;
+}
+
+sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[static CONN_HOST_MAX],
+		       char port[static CONN_PORT_MAX])
+{
+	struct worker *w = c->worker;
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC }, other;
+	unsigned number = c->worker->engine->peer ? 0 : socket_port(w, c->fd, &sa);
+
+	if (!number || getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, CONN_HOST_MAX, NULL, 0,
+				   NI_NUMERICHOST) != 0)
+		return AF_UNSPEC;
+	for (unsigned i = 0; i < w->acceptor_count && number == other_port; i++) {
+		unsigned found = socket_port(w, w->acceptors[i].fd, &other);
+
+		number = found ? found : number;
+	}
+	snprintf(port, CONN_PORT_MAX, "%u", number);
+	return sa.ss_family;
 }
 
 /* For log-level debug only: asking for the peer is a system call. */

@@ -31,7 +31,8 @@ enum conn_flags {
 	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
 	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
 	CONN_GRANTED = 1 << 10, /* has waited: its next receive may take a chunk before others */
-	CONN_ENGINE = 1 << 11,  /* this bit and all above belong to the engine */
+	CONN_LASTING = 1 << 11, /* the service's: a drain does not take its silence for its end */
+	CONN_ENGINE = 1 << 12,  /* this bit and all above belong to the engine */
 };
 
 enum conn_end {
@@ -296,6 +297,12 @@ void conn_op_end(struct conn *c);
 /* Writes who is at the other end: `127.0.0.1:50000`, `unix:pid=123,uid=0`, or `unknown`.  Its
  * address family; AF_UNSPEC: unknown. */
 sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX]);
+
+/* How the client has reached us: numbers.  Its port is the one that the listener has besides
+ * `other_port`, if it has one.  The address family; AF_UNSPEC: unknown, and nothing is written. */
+enum { CONN_HOST_MAX = 64, CONN_PORT_MAX = 8 };
+sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[static CONN_HOST_MAX],
+		       char port[static CONN_PORT_MAX]);
 
 /* Called by the worker: runs the service, flushes, throttles, decides the fate. */
 void conn_run(struct conn *c);

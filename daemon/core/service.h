@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 struct conn;
+struct reason;
+struct worker_options;
 
 enum { SERVICE_OPERATIONS_MAX = 8 };
 
@@ -45,8 +47,9 @@ struct service {
 	bool exports;
 
 	/* What all workers of one listener share (w->shared), made before they start and freed when
-	 * they have ended; guards itself.  NULL: no memory.  Optional, both or none. */
-	void *(*shared_new)(void);
+	 * they have ended; guards itself.  NULL, with the reason.  Optional, both or none. */
+	void *(*shared_new)(const struct worker_options *options, const char *listener,
+			    struct reason *reason);
 	void (*shared_free)(void *shared);
 
 	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional.

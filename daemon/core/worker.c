@@ -44,8 +44,8 @@ void worker_conn_opened(struct worker *w)
 
 static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 {
-	return now_ns - c->active_ns >= WORKER_QUIET_NS && c->tx.bytes == 0 &&
-	       c->sending.bytes == 0 && c->lent_bytes == 0 && c->io_count == 0;
+	return !(c->flags & CONN_LASTING) && now_ns - c->active_ns >= WORKER_QUIET_NS &&
+	       c->tx.bytes == 0 && c->sending.bytes == 0 && c->lent_bytes == 0 && c->io_count == 0;
 }
 
 /* When to look at c again; 0: never.  Closes it when its time is over. */

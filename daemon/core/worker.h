@@ -24,6 +24,7 @@ enum {
 	WORKER_TURN_MAX = 256,      /* events one turn handles */
 	WORKER_QUEUED_MAX = 4096,   /* connections a drain accepts before it stops listening */
 	WORKER_DEVICES_MAX = 16,    /* ports of devices that it remembers */
+	NQN_MAX = 224,              /* bytes of an NVMe Qualified Name with its NUL */
 	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
 	WORKER_RETRY_NS =
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
@@ -48,6 +49,9 @@ struct worker_options {
 	bool srq;                      /* connections share their receives */
 	uint64_t region_size;          /* bytes that a service lends a connection, at the most */
 	uint64_t cq_moderation_ns;     /* how long completions may wait for others; 0: not at all */
+	char nqn[NQN_MAX];             /* of what service nvme serves; "": made from names */
+	uint64_t block_size;           /* of its namespaces, bytes; 0: auto */
+	uint64_t in_capsule;           /* bytes of data that may follow a command */
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;
 	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */

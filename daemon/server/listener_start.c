@@ -122,7 +122,7 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 	return pick;
 }
 
-static int listener_allocate(struct listener *l)
+static int listener_allocate(struct listener *l, struct reason *reason)
 {
 	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
 	if (l->workers)
@@ -130,12 +130,12 @@ static int listener_allocate(struct listener *l)
 	l->costs = calloc(l->worker_count, sizeof(*l->costs));
 	l->addresses = calloc(listening_count(l->config), sizeof(*l->addresses));
 	l->admission = admission_new(l->config);
-	if (l->config->service->shared_new)
-		l->shared = l->config->service->shared_new();
-	if (!l->workers || !l->costs || !l->addresses || !l->admission ||
-	    (l->config->service->shared_new && !l->shared) || listener_mount(l) < 0)
-		return -ENOMEM;
-	return 0;
+	if (!l->workers || !l->costs || !l->addresses || !l->admission || listener_mount(l) < 0)
+		return reason_set(reason, -ENOMEM, "no memory");
+	if (!l->config->service->shared_new)
+		return 0;
+	l->shared = l->config->service->shared_new(&l->config->options, l->name, reason);
+	return l->shared ? 0 : -EINVAL;
 }
 
 /* The kernel gives an RDMA address to one listener at a time, and none of it away: a new listener
@@ -178,8 +178,9 @@ static int listener_open(struct listener *l, struct listener *const *going, stru
 	int rc;
 
 	l->worker_count = listener_workers(l->config);
-	if (listener_allocate(l) < 0)
-		return reason_set(reason, -ENOMEM, "no memory");
+	rc = listener_allocate(l, reason);
+	if (rc < 0)
+		return rc;
 	l->engine = listener_pick_engine(l->config);
 	if (l->config->transport == TRANSPORT_RDMA)
 		return listener_open_endpoints(l, going, reason);

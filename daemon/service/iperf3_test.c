@@ -17,12 +17,16 @@ struct iperf3_registry {
 	struct iperf3_test *buckets[BUCKETS];
 };
 
-void *iperf3_registry_new(void)
+void *iperf3_registry_new(const struct worker_options *options, const char *listener,
+			  struct reason *reason)
 {
 	struct iperf3_registry *r = calloc(1, sizeof(*r));
 
+	(void)options, (void)listener;
 	if (r)
 		pthread_mutex_init(&r->lock, NULL);
+	else
+		reason_set(reason, -ENOMEM, "no memory");
 	return r;
 }
 

@@ -16,7 +16,9 @@
 enum { IPERF3_TESTS_MAX = 4096 }; /* at a time, of one listener */
 
 struct conn;
+struct reason;
 struct worker;
+struct worker_options;
 struct iperf3_registry;
 struct iperf3_test;
 
@@ -78,7 +80,9 @@ struct iperf3_test {
 	char congestion[IPERF3_CONGESTION_MAX]; /* in use; of the last stream that came */
 };
 
-void *iperf3_registry_new(void); /* NULL: no memory */
+/* See service->shared_new(). */
+void *iperf3_registry_new(const struct worker_options *options, const char *listener,
+			  struct reason *reason);
 void iperf3_registry_free(void *registry);
 unsigned iperf3_registry_tests(struct iperf3_registry *r);
 

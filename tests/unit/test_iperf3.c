@@ -159,8 +159,9 @@ static struct scene scene_start(void)
 {
 	const struct service *service = service_find("iperf3");
 	struct scene s = { .fake = fake_start(service, CHUNKS, CHUNK, 0) };
+	struct reason reason;
 
-	s.fake->worker.shared = service->shared_new();
+	s.fake->worker.shared = service->shared_new(NULL, NULL, &reason);
 	assert_non_null(s.fake->worker.shared);
 	return s;
 }
@@ -520,7 +521,8 @@ static void lost_streams_keep_their_count(void **state)
 
 static void tests_have_a_limit(void **state)
 {
-	struct iperf3_registry *r = iperf3_registry_new();
+	struct reason reason;
+	struct iperf3_registry *r = iperf3_registry_new(NULL, NULL, &reason);
 	struct iperf3_member **members =
 		calloc(IPERF3_TESTS_MAX + 1, sizeof(struct iperf3_member *));
 	uint8_t name[IPERF3_COOKIE];

@@ -328,9 +328,11 @@ static void every_service_survives_a_reset_at_any_time(void **state)
 	(void)state;
 	for (unsigned s = 0; services[s]; s++) {
 		struct fake *f = start(services[s]->name);
+		struct reason reason;
 
 		if (services[s]->shared_new)
-			f->worker.shared = services[s]->shared_new();
+			f->worker.shared =
+				services[s]->shared_new(&f->worker.options, "here", &reason);
 		f->room = 3000;
 		f->kept = reset_forty(f);
 		assert_in_range(f->kept, 0, 16);
