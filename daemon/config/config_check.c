@@ -281,6 +281,41 @@ static void check_qp_type(struct config_report *r, struct listener_config *l)
 			      "expected no unless qp-type is rc, got 'yes' (qp-type is %s)", type);
 }
 
+/* ---- NVMe ---- */
+
+/* Two subsystems of one name are one to a host, and their namespaces two ways to the same disk. */
+static void check_nqn(struct config_report *r, struct listener_config *l)
+{
+	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
+
+	for (struct listener_config *o = r->config->listeners; o < l && l->options.nqn[0]; o++)
+		if (o->service == l->service && !strcmp(o->options.nqn, l->options.nqn))
+			config_report(
+				r, *config_key_origin(config_key_find(CONFIG_LISTENER, "nqn"), l),
+				config_section_text(CONFIG_LISTENER, l, section), "nqn",
+				"expected a name of its own, got '%s' (%s:%u: [%s] has it)",
+				l->options.nqn, o->section.file, o->section.line,
+				config_section_text(CONFIG_LISTENER, o, other));
+}
+
+/* I/O queues may be silent for hours, and hosts say themselves how long they may be. */
+static void check_nvme(struct config_report *r, struct listener_config *l)
+{
+	const struct config_key *key = config_key_find(CONFIG_LISTENER, "idle-timeout");
+	char section[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
+
+	if (!l->service || strcmp(l->service->name, "nvme") != 0)
+		return;
+	check_nqn(r, l);
+	if (l->options.idle_timeout_ns == 0)
+		return;
+	key->type->format(key, l, 0, value);
+	config_report(r, *config_key_origin(key, l),
+		      config_section_text(CONFIG_LISTENER, l, section), key->name,
+		      "expected 0 with service nvme, got '%s' (its hosts keep alive by themselves)",
+		      value);
+}
+
 /* ---- Exports ---- */
 
 /* Where a key was given, or else its section. */
@@ -400,6 +435,7 @@ void config_check(struct config_report *r)
 		check_qp_type(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);
+		check_nvme(r, l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0 && !l->allow[0].local)
 			l->allow_count = 0;

@@ -38,7 +38,8 @@ struct config_type {
 
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
 	config_choice, config_log_level, config_engine, config_service, config_store, config_path,
-	config_name, config_cpu, config_cpus, config_addresses, config_networks, config_exports;
+	config_name, config_nqn, config_cpu, config_cpus, config_addresses, config_networks,
+	config_exports;
 
 struct config_key {
 	enum config_section section;

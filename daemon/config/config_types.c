@@ -140,8 +140,8 @@ static void format_uint_key(const struct config_key *key, const void *section,
 
 static void expect_uint(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
 {
-	snprintf(text, CONFIG_TEXT_MAX, "a number from %" PRIu64 " to %" PRIu64, key->min,
-		 key->max);
+	snprintf(text, CONFIG_TEXT_MAX, "%s from %" PRIu64 " to %" PRIu64,
+		 key->power_of_two ? "a power of two" : "a number", key->min, key->max);
 }
 
 static int parse_size_key(const struct config_key *key, const char *text,
@@ -364,16 +364,22 @@ static void format_text(const struct config_key *key, const void *section, UNUSE
 	snprintf(text, CONFIG_TEXT_MAX, "%s", (const char *)const_field_of(key, section));
 }
 
+/* ASCII without white space? */
+static bool is_graphic(const char *text)
+{
+	for (const char *s = text; *s; s++)
+		if (!isascii((unsigned char)*s) || !isgraph((unsigned char)*s))
+			return false;
+	return true;
+}
+
 static int parse_path(const struct config_key *key, const char *text,
 		      UNUSED struct config_origin at, void *section)
 {
 	if (key->word && !strcmp(key->word, text))
 		return copy_text(key, "", section);
-	if (text[0] != '/')
+	if (text[0] != '/' || !is_graphic(text))
 		return -EINVAL;
-	for (const char *s = text; *s; s++)
-		if (!isascii((unsigned char)*s) || !isgraph((unsigned char)*s))
-			return -EINVAL;
 	return copy_text(key, text, section);
 }
 
@@ -390,6 +396,22 @@ static void expect_path(const struct config_key *key, char text[static CONFIG_TE
 {
 	snprintf(text, CONFIG_TEXT_MAX,
 		 "an absolute path in ASCII, no white space, up to %zu bytes",
+		 MIN(key->size - 1, (size_t)CONFIG_VALUE_MAX));
+}
+
+static int parse_nqn(const struct config_key *key, const char *text, UNUSED struct config_origin at,
+		     void *section)
+{
+	if (!strcmp(key->word, text))
+		return copy_text(key, "", section);
+	if (strncmp(text, "nqn.", 4) != 0 || text[4] == '\0' || !is_graphic(text))
+		return -EINVAL;
+	return copy_text(key, text, section);
+}
+
+static void expect_nqn(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	snprintf(text, CONFIG_TEXT_MAX, "nqn.YYYY-MM.DOMAIN:NAME in ASCII, up to %zu bytes,",
 		 MIN(key->size - 1, (size_t)CONFIG_VALUE_MAX));
 }
 
@@ -418,6 +440,12 @@ const struct config_type config_path = {
 	.parse = parse_path,
 	.format = format_path,
 	.expect = expect_path,
+	.word = word_key,
+};
+const struct config_type config_nqn = {
+	.parse = parse_nqn,
+	.format = format_path,
+	.expect = expect_nqn,
 	.word = word_key,
 };
 const struct config_type config_name = {

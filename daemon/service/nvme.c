@@ -1,0 +1,163 @@
+/* Service `nvme`: exports as namespaces of an NVMe over Fabrics subsystem.  A connection's life;
+ * see nvme_queue.h for the rest. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "nvme_queue.h"
+
+/* ---- Time ---- */
+
+/* Has a PDU begun to arrive, and does nothing but the host keep us from the rest? */
+static bool owes_input(const struct nvme_queue *q)
+{
+	const struct conn *c = q->conn;
+
+	if (q->phase == NVME_PHASE_ENDING || nvme_is_held_up(c) || (c->flags & CONN_STARVED))
+		return false;
+	if (q->receiving)
+		return q->receiving->step != NVME_IO;
+	return q->drop_bytes || (q->header_have && (q->header_have < NVME_TCP_COMMON ||
+						    q->header_have < q->pdu.header_bytes));
+}
+
+static void set_deadline(struct nvme_queue *q)
+{
+	uint64_t ns = q->alive_ns;
+
+	if (!owes_input(q))
+		q->pdu_ns = 0;
+	else if (!q->pdu_ns)
+		q->pdu_ns = q->conn->worker->now_ns + NVME_PDU_NS;
+	if (q->pdu_ns && (!ns || q->pdu_ns < ns))
+		ns = q->pdu_ns;
+	q->due_ns = ns;
+	conn_set_deadline(q->conn, ns);
+}
+
+/* A command on any queue tells that the host is alive.  A discovery controller without keep-alive
+ * lives as long as something comes now and then; another one needs nothing once it is enabled. */
+static void alive_passed(struct nvme_queue *q)
+{
+	struct nvme_controller *n = q->member->controller;
+	uint64_t now = q->conn->worker->now_ns;
+
+	if (q->phase != NVME_PHASE_LIVE) {
+		if (q->held && q->phase == NVME_PHASE_CONNECT)
+			nvme_connect_go_on(q, true);
+		else
+			conn_close(q->conn, CONN_END_PROTOCOL);
+	} else if (!q->kato_ns && !n->discovery && nvme_state(n) != NVME_DISABLED) {
+		q->alive_ns = 0;
+	} else if (atomic_exchange(&n->seen, false)) {
+		q->alive_ns = now + (q->kato_ns ? q->kato_ns : NVME_ENABLE_NS);
+	} else {
+		conn_close(q->conn, CONN_END_IDLE);
+	}
+}
+
+static void deadline_passed(struct nvme_queue *q)
+{
+	if (q->pdu_ns == q->due_ns)
+		conn_close(q->conn, CONN_END_PROTOCOL);
+	else
+		alive_passed(q);
+}
+
+/* ---- A connection's life ---- */
+
+static int nvme_open(struct conn *c)
+{
+	struct nvme_queue *q = calloc(1, sizeof(*q));
+	struct nvme_member *m = calloc(1, sizeof(*m));
+
+	if (!q || !m) {
+		free(q);
+		free(m);
+		return -ENOMEM;
+	}
+	m->conn = c;
+	m->worker = c->worker;
+	q->conn = c;
+	q->member = m;
+	q->last = &q->todo;
+	q->alive_ns = clock_ns() + NVME_HANDSHAKE_NS;
+	q->due_ns = q->alive_ns;
+	conn_set_deadline(c, q->due_ns);
+	c->state = q;
+	return 0;
+}
+
+/* Nothing is said any more; the host closes, having read why. */
+static void run_ending(struct nvme_queue *q)
+{
+	struct conn *c = q->conn;
+
+	for (struct nvme_command *d; (d = q->todo);) {
+		q->todo = d->next;
+		nvme_command_put(d);
+	}
+	q->last = &q->todo;
+	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	if (c->flags & CONN_EOF)
+		conn_close(c, CONN_END_PROTOCOL);
+}
+
+/* Is the controller gone, or going, or does its host want no more of it? */
+static bool must_end(const struct nvme_queue *q)
+{
+	const struct nvme_member *m = q->member;
+
+	return (q->conn->flags & CONN_EOF) ||
+	       (m->controller && m->qid && nvme_state(m->controller) != NVME_ENABLED);
+}
+
+static void nvme_run(struct conn *c)
+{
+	struct nvme_queue *q = nvme_of(c);
+
+	c->flags &= ~(uint32_t)CONN_WATCH_TX;
+	if (conn_deadline_passed(c))
+		deadline_passed(q);
+	if (must_end(q) && q->phase != NVME_PHASE_ENDING)
+		conn_close(c, CONN_END_PEER);
+	if (c->flags & CONN_CLOSING)
+		return;
+	if (q->held && q->phase == NVME_PHASE_CONNECT)
+		nvme_connect_go_on(q, false);
+	if (c->worker->draining && q->member->qid == 0)
+		nvme_admin_drain(q);
+	q->running = true;
+	do
+		nvme_commands_run(q);
+	while (!(c->flags & CONN_CLOSING) && !conn_is_starved(c) && !q->todo && nvme_tcp_step(q));
+	q->running = false;
+	if (q->phase == NVME_PHASE_ENDING)
+		run_ending(q);
+	set_deadline(q);
+}
+
+static void nvme_close(struct conn *c)
+{
+	struct nvme_queue *q = nvme_of(c);
+
+	nvme_commands_free(q);
+	nvme_leave(q->member);
+	free(q);
+}
+
+const struct service service_nvme = {
+	.name = "nvme",
+	.operations = {
+#define X(name) #name,
+		NVME_OPERATIONS(X)
+#undef X
+		NULL,
+	},
+	.exports = true,
+	.held_max = NVME_HELD_MAX,
+	.shared_new = nvme_target_new,
+	.shared_free = nvme_target_free,
+	.open = nvme_open,
+	.run = nvme_run,
+	.close = nvme_close,
+};

@@ -1,0 +1,234 @@
+/* Service `nvme`: data of hosts, on its way to a store or into memory of its own.  See
+ * nvme_queue.h.
+ *
+ * What comes for a store waits in the input until a PDU of it is there, and is written when its
+ * digest was right.  Where memory is short and the rest could not come otherwise, it is written as
+ * it comes: if the digest turns out to be wrong then, the command fails, which leaves its blocks
+ * undefined and makes the host write them again. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "crc32c.h"
+#include "nvme_bytes.h"
+#include "nvme_queue.h"
+
+bool nvme_is_held_up(const struct conn *c)
+{
+	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->starved;
+}
+
+void nvme_receive(struct nvme_command *d, uint32_t bytes)
+{
+	struct nvme_queue *q = d->queue;
+
+	if (d->step != NVME_IO)
+		d->step = NVME_RECEIVE;
+	d->asked_bytes = MAX(d->asked_bytes, d->got_bytes + bytes);
+	q->receiving = d;
+	q->data_left = bytes;
+	q->digest = 0;
+}
+
+/* Its data is no longer wanted. */
+static void receive_fail(struct nvme_command *d, uint16_t status)
+{
+	d->status = status;
+	if (d->step != NVME_IO)
+		bufq_drop(&d->queue->conn->worker->pool, &d->data, d->data.bytes);
+}
+
+/* What was asked for is there, and written: what next? */
+static void receive_next(struct nvme_command *d)
+{
+	if (d->queue->receiving == d || d->got_bytes < d->asked_bytes)
+		d->step = NVME_RECEIVE;
+	else if (d->status || (d->got_bytes == d->length && !d->verb->start))
+		nvme_command_set(d, NVME_REPLY);
+	else if (d->got_bytes < d->length)
+		nvme_command_set(d, NVME_ASK);
+	else
+		d->verb->start(d);
+}
+
+void nvme_receive_written(struct nvme_command *d, int result)
+{
+	struct conn *c = d->queue->conn;
+
+	d->done_bytes += (uint32_t)d->io.length;
+	bufq_drop(&c->worker->pool, &d->data, d->data.bytes);
+	if (result < 0 && !d->status)
+		d->status = nvme_status_of(-result, d->sqe.opcode);
+	receive_next(d);
+	if (!d->queue->running)
+		conn_ready(c);
+}
+
+/* ---- A PDU's end ---- */
+
+static bool receive_digest_came(const struct nvme_queue *q)
+{
+	return !q->terms.data_digest || q->conn->rx.bytes >= NVME_TCP_DIGEST;
+}
+
+static void receive_digest(struct nvme_queue *q)
+{
+	uint8_t digest[NVME_TCP_DIGEST];
+
+	if (!q->terms.data_digest)
+		return;
+	bufq_read(&q->conn->worker->pool, &q->conn->rx, digest, sizeof(digest));
+	if (get_le32(digest) != q->digest && !q->receiving->status)
+		receive_fail(q->receiving, NVME_TRANSPORT_ERROR);
+}
+
+/* All of a PDU was taken, and what is not yet with a store now may go there. */
+static bool receive_end(struct nvme_queue *q)
+{
+	struct nvme_command *d = q->receiving;
+
+	if (!receive_digest_came(q))
+		return false;
+	receive_digest(q);
+	q->receiving = NULL;
+	if (d->data.bytes && d->step != NVME_IO)
+		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, d->data.bytes);
+	else if (d->step != NVME_IO)
+		receive_next(d);
+	return true;
+}
+
+static void receive_count(struct nvme_queue *q, uint32_t bytes)
+{
+	q->data_left -= bytes;
+	q->receiving->got_bytes += bytes;
+}
+
+/* ---- Into memory ---- */
+
+static bool receive_drop(struct nvme_queue *q)
+{
+	uint32_t bytes = (uint32_t)MIN(q->data_left, q->conn->rx.bytes);
+
+	bufq_drop(&q->conn->worker->pool, &q->conn->rx, bytes);
+	receive_count(q, bytes);
+	return bytes > 0;
+}
+
+/* Copies input to memory that the command has; its digest goes on. */
+static void receive_copy(struct nvme_queue *q, uint8_t *to, uint32_t bytes)
+{
+	bufq_read(&q->conn->worker->pool, &q->conn->rx, to, bytes);
+	if (q->terms.data_digest)
+		q->digest = crc32c(q->digest, to, bytes);
+	receive_count(q, bytes);
+}
+
+static bool receive_page(struct nvme_queue *q)
+{
+	struct nvme_command *d = q->receiving;
+	uint32_t bytes = (uint32_t)MIN(q->data_left, q->conn->rx.bytes);
+
+	receive_copy(q, d->page + d->got_bytes, bytes);
+	return bytes > 0;
+}
+
+/* ---- To a store ---- */
+
+/* How much of what has come makes a part; 0: wait for more of it. */
+static uint32_t receive_ready(const struct nvme_queue *q)
+{
+	const struct conn *c = q->conn;
+	uint32_t want = MIN(q->data_left, (uint32_t)NVME_PART_MAX), have = 0;
+	uint32_t digest = q->terms.data_digest && want == q->data_left ? NVME_TCP_DIGEST : 0;
+	const struct view *v = c->rx.head;
+
+	if (c->rx.bytes < want + digest && c->rx.views < IO_IOV_MAX && !nvme_is_held_up(c))
+		return 0;
+	for (unsigned i = 0; v && i < IO_IOV_MAX && have < want; i++, v = v->next)
+		have += v->len;
+	return MIN(have, want);
+}
+
+/* The chunks as they were received. */
+static bool receive_views(struct nvme_queue *q, uint32_t bytes)
+{
+	struct nvme_command *d = q->receiving;
+
+	bufq_take(&q->conn->worker->pool, &d->data, &q->conn->rx, bytes);
+	for (const struct view *v = d->data.head; v && q->terms.data_digest; v = v->next)
+		q->digest = crc32c(q->digest, v->data, v->len);
+	receive_count(q, bytes);
+	return true;
+}
+
+/* Less than a block is there, and the rest is to come in another PDU, or cannot come before this
+ * has gone: memory of its own keeps it. */
+static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
+{
+	struct nvme_command *d = q->receiving;
+
+	if (!d->page)
+		d->page = malloc(d->io.mount->export->align);
+	if (!d->page) {
+		receive_fail(d, NVME_INTERRUPTED);
+		return true;
+	}
+	receive_copy(q, d->page + d->begun_bytes, bytes);
+	d->begun_bytes += bytes;
+	return true;
+}
+
+/* Whole blocks, in memory that is aligned as the store needs it. */
+static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
+{
+	struct nvme_command *d = q->receiving;
+	uint32_t align = d->io.mount->export->align, begun = d->begun_bytes;
+	uint32_t whole = (begun + bytes) / align * align;
+
+	if (whole == 0)
+		return receive_begin(q, bytes);
+	nvme_part_room(d, whole, false);
+	if (d->data.bytes < align) {
+		bufq_drop(&q->conn->worker->pool, &d->data, d->data.bytes);
+		conn_starved(q->conn);
+		return false;
+	}
+	for (struct view *v = d->data.head; v; v = v->next) {
+		if (begun)
+			memcpy(v->data, d->page, begun);
+		receive_copy(q, v->data + begun, v->len - begun);
+		begun = 0;
+	}
+	d->begun_bytes = 0;
+	stat_add(q->conn->worker->stats.bytes_copied, d->data.bytes);
+	return true;
+}
+
+static bool receive_part(struct nvme_queue *q)
+{
+	struct nvme_command *d = q->receiving;
+	uint32_t bytes;
+
+	if (d->step == NVME_IO) /* a part is under way */
+		return false;
+	bytes = receive_ready(q);
+	if (bytes == 0)
+		return false;
+	if (!(d->io.mount->export->align == 1 ? receive_views(q, bytes) : receive_blocks(q, bytes)))
+		return false;
+	/* With the rest of its PDU comes what tells whether it is intact. */
+	if (d->data.bytes && (q->data_left || !receive_digest_came(q)))
+		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, d->data.bytes);
+	return true;
+}
+
+bool nvme_receive_go_on(struct nvme_queue *q)
+{
+	const struct nvme_command *d = q->receiving;
+
+	if (q->data_left == 0)
+		return receive_end(q);
+	if (d->status)
+		return receive_drop(q);
+	return d->verb->start ? receive_page(q) : receive_part(q);
+}

@@ -1,0 +1,311 @@
+/* Fuzzes a queue of an NVMe/TCP controller on a memory export: whatever a host says on it, whole or
+ * in pieces that the input chooses, it hears the same, nothing is left in flight, and no chunk is
+ * lost.  The input's first bytes choose the pieces, the digests, and which queue it is; with
+ * digests they are put right, or nothing would get past them. */
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crc32c.h"
+#include "nvme_bytes.h"
+#include "nvme_queue.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+enum { EXPORT_SIZE = 256 * 1024, CHUNKS = 64, CHUNK_SIZE = 16384, INPUT_MAX = 1 << 16 };
+enum { DIGEST_HEADER = 1, DIGEST_DATA = 2, IO_QUEUE = 4, DIRECT = 8 };
+
+extern const struct service service_nvme;
+extern const struct store store_memory;
+
+struct session {
+	struct worker worker;
+	struct mount mount;
+	struct export export;
+	struct export_options options;
+	uint64_t heard; /* a digest of what the host was sent on the queue */
+	const struct conn *queue;
+	unsigned open;
+};
+
+static struct session *session_of(const struct conn *c)
+{
+	return container_of(c->worker, struct session, worker);
+}
+
+static int session_open(struct conn *c)
+{
+	session_of(c)->open++;
+	return 0;
+}
+
+static void session_recv(struct conn *c, bool on)
+{
+	(void)c, (void)on;
+}
+
+static void session_flush(struct conn *c)
+{
+	struct session *s = session_of(c);
+
+	while (c->tx.bytes) {
+		const struct view *v = c->tx.head;
+
+		for (uint32_t i = 0; i < v->len && c == s->queue; i++)
+			s->heard = (s->heard ^ v->data[i]) * UINT64_C(0x100000001b3);
+		conn_sent(c, &c->tx, v->len, 0);
+	}
+}
+
+static void session_close(struct conn *c)
+{
+	(void)c;
+}
+
+static void session_release(struct conn *c)
+{
+	struct session *s = session_of(c);
+
+	s->open--;
+	if (s->queue == c)
+		s->queue = NULL;
+}
+
+static const struct engine session_engine = {
+	.name = "fuzz",
+	.open = session_open,
+	.recv = session_recv,
+	.flush = session_flush,
+	.close = session_close,
+	.release = session_release,
+};
+
+static int session_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
+			 void **ret_ticket)
+{
+	(void)w, (void)fd, (void)peer, (void)ret_ticket;
+	return 0;
+}
+
+static void session_ticket(struct worker *w, void *ticket)
+{
+	(void)w, (void)ticket;
+}
+
+static const struct worker_owner session_owner = {
+	.admit = session_admit,
+	.release = session_ticket,
+};
+
+static void session_turns(struct session *s)
+{
+	struct worker *w = &s->worker;
+
+	for (unsigned turn = 0; w->ready; turn++) {
+		struct conn *c = w->ready;
+
+		assert(turn < 100000);
+		w->ready = c->ready_next;
+		if (!w->ready)
+			w->ready_tail = &w->ready;
+		c->flags &= ~(uint32_t)CONN_READY;
+		conn_run(c);
+	}
+}
+
+static void session_init(struct session *s, uint8_t how)
+{
+	struct worker *w = &s->worker;
+	struct reason reason;
+
+	memset(s, 0, sizeof(*s));
+	s->options = (struct export_options){ .size = EXPORT_SIZE, .queue_depth = 4 };
+	strcpy(w->options.nqn, "nqn.fuzz");
+	w->options.in_capsule = 8192;
+	w->options.buffers = CHUNKS;
+	w->options.buffer_size = CHUNK_SIZE;
+	w->service = &service_nvme;
+	w->engine = &session_engine;
+	w->owner = &session_owner;
+	w->ready_tail = &w->ready;
+	w->held_max = EXPORT_SIZE;
+	w->views_max = CHUNKS;
+	w->now_ns = clock_ns();
+	w->mailbox.fd = -1;
+	w->mounts = &s->mount;
+	w->mount_count = 1;
+	w->starved_free = UINT32_MAX;
+	w->shared = service_nvme.shared_new(&w->options, "fuzz", &reason);
+	pool_init(&w->pool, CHUNKS, CHUNK_SIZE);
+	s->export = (struct export){ .name = "one", .options = &s->options, .fd = -1 };
+	if (!w->shared || store_memory.open(&s->export, &reason) < 0)
+		abort();
+	s->export.align = how & DIRECT ? 512 : 1;
+	s->mount = (struct mount){ .export = &s->export, .store = &store_memory, .worker = w };
+}
+
+static void session_fini(struct session *s)
+{
+	struct worker *w = &s->worker;
+
+	assert(s->open == 0 && s->mount.in_flight == 0);
+	store_memory.close(&s->export);
+	if (w->scratch)
+		chunk_put(&w->pool, w->scratch);
+	assert(w->pool.free_count == CHUNKS);
+	pool_fini(&w->pool);
+	service_nvme.shared_free(w->shared);
+}
+
+static void session_input(struct session *s, struct conn *c, const uint8_t *data, size_t bytes,
+			  size_t piece)
+{
+	struct pool *p = &s->worker.pool;
+
+	for (size_t at = 0, n; at < bytes; at += n) {
+		struct chunk *k = chunk_get(p);
+
+		n = MIN(MIN(piece, bytes - at), CHUNK_SIZE);
+		assert(k);
+		memcpy(k->base, data + at, n);
+		conn_input(c, k, k->base, (uint32_t)n);
+		chunk_put(p, k);
+		session_turns(s);
+		if (c != s->queue) /* it has ended */
+			return;
+	}
+}
+
+/* ---- What a host says ---- */
+
+static size_t put_command(uint8_t *to, uint8_t opcode, uint8_t fctype, const uint32_t cdw[3],
+			  const uint8_t *data, uint32_t bytes, uint8_t how)
+{
+	size_t hdgst = how & DIGEST_HEADER ? NVME_TCP_DIGEST : 0, at = NVME_TCP_CMD + hdgst;
+	size_t ddgst = bytes && (how & DIGEST_DATA) ? NVME_TCP_DIGEST : 0;
+
+	memset(to, 0, at);
+	to[0] = NVME_TCP_COMMAND;
+	to[1] = (uint8_t)((hdgst ? NVME_TCP_HDGST : 0) | (ddgst ? NVME_TCP_DDGST : 0));
+	to[2] = NVME_TCP_CMD;
+	to[3] = bytes ? (uint8_t)at : 0;
+	put_le32(to + 4, (uint32_t)(at + bytes + ddgst));
+	to[8] = opcode;
+	to[9] = 0x40;
+	to[12] = fctype;
+	put_le32(to + 8 + 32, bytes);
+	to[8 + 39] = bytes ? NVME_SGL_CAPSULE : 0;
+	for (size_t i = 0; i < 3; i++)
+		put_le32(to + 8 + 40 + 4 * i, cdw[i]);
+	if (hdgst)
+		put_le32(to + NVME_TCP_CMD, crc32c(0, to, NVME_TCP_CMD));
+	if (bytes)
+		memcpy(to + at, data, bytes);
+	if (ddgst)
+		put_le32(to + at + bytes, crc32c(0, data, bytes));
+	return at + bytes + ddgst;
+}
+
+/* A connection that has become a queue. */
+static struct conn *session_connect(struct session *s, uint16_t qid, uint16_t cntlid, uint8_t how)
+{
+	uint8_t to[4096] = { NVME_TCP_ICREQ, 0, NVME_TCP_IC, 0, NVME_TCP_IC, [11] = how & 3 };
+	uint8_t data[NVME_CONNECT_DATA] = { 0 };
+	size_t bytes = NVME_TCP_IC;
+	struct conn *c;
+
+	conn_new(&s->worker, -1);
+	c = s->worker.conns;
+	s->queue = c;
+	put_le16(data + 16, cntlid);
+	strcpy((char *)data + 256, "nqn.fuzz");
+	strcpy((char *)data + 512, "nqn.host");
+	bytes += put_command(to + bytes, NVME_FABRICS, NVME_CONNECT,
+			     (uint32_t[]){ (uint32_t)qid << 16, 3, 0 }, data, sizeof(data), how);
+	if (qid == 0)
+		bytes += put_command(to + bytes, NVME_FABRICS, NVME_PROPERTY_SET,
+				     (uint32_t[]){ 0, 0x14, 0x460001 }, NULL, 0, how);
+	session_input(s, c, to, bytes, SIZE_MAX);
+	assert(nvme_of(c)->phase == NVME_PHASE_LIVE && nvme_of(c)->busy == 0);
+	return c;
+}
+
+/* Lengths that fit into what is left, and digests that are right. */
+static void mend(uint8_t *data, size_t bytes, uint8_t how)
+{
+	while (bytes >= NVME_TCP_CMD + NVME_TCP_DIGEST) {
+		size_t hlen = data[0] == NVME_TCP_COMMAND ? NVME_TCP_CMD : NVME_TCP_SHORT;
+		size_t pdo = hlen + (how & DIGEST_HEADER ? NVME_TCP_DIGEST : 0), plen;
+		size_t ddgst = how & DIGEST_DATA ? NVME_TCP_DIGEST : 0;
+
+		plen = get_le32(data + 4) % (bytes + 1);
+		data[1] = (uint8_t)((data[1] & ~3) | (how & DIGEST_HEADER ? 1 : 0));
+		data[2] = (uint8_t)hlen;
+		if (plen <= pdo + ddgst) {
+			plen = pdo;
+			data[3] = 0;
+		} else {
+			data[1] |= ddgst ? NVME_TCP_DDGST : 0;
+			data[3] = (uint8_t)pdo;
+			if (data[0] == NVME_TCP_COMMAND) {
+				put_le32(data + 8 + 32, (uint32_t)(plen - pdo - ddgst));
+				put_le64(data + 8 + 24, 0);
+				data[8 + 39] = NVME_SGL_CAPSULE;
+			}
+		}
+		if (plen > bytes)
+			return;
+		put_le32(data + 4, (uint32_t)plen);
+		if (how & DIGEST_HEADER)
+			put_le32(data + hlen, crc32c(0, data, hlen));
+		if (plen > pdo && ddgst)
+			put_le32(data + plen - ddgst, crc32c(0, data + pdo, plen - pdo - ddgst));
+		data += plen;
+		bytes -= plen;
+	}
+}
+
+static uint64_t session_run(struct session *s, const uint8_t *data, size_t bytes, size_t piece,
+			    uint8_t how)
+{
+	struct conn *admin, *c;
+
+	session_init(s, how);
+	c = admin = session_connect(s, 0, NVME_CNTLID_NEW, how);
+	if (how & IO_QUEUE)
+		c = session_connect(s, 1, nvme_of(admin)->member->controller->cntlid, how);
+	s->heard = 0;
+	session_input(s, c, data, bytes, piece);
+	if (s->queue)
+		conn_close(c, CONN_END_PEER);
+	session_turns(s);
+	if (how & IO_QUEUE) {
+		s->queue = admin;
+		conn_close(admin, CONN_END_PEER);
+		session_turns(s);
+	}
+	session_fini(s);
+	return s->heard;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	static struct session s;
+	static uint8_t input[INPUT_MAX];
+	uint64_t whole;
+	uint8_t how;
+
+	if (bytes < 2 || bytes - 2 > sizeof(input))
+		return 0;
+	how = data[1];
+	memcpy(input, data + 2, bytes - 2);
+	if (!(how & 16))
+		mend(input, bytes - 2, how);
+	whole = session_run(&s, input, bytes - 2, SIZE_MAX, how);
+	/* The admin queue tells the controller's number, and logs what happened elsewhere. */
+	if (session_run(&s, input, bytes - 2, (size_t)data[0] % 64 + 1, how) != whole)
+		assert(!(how & IO_QUEUE));
+	return 0;
+}

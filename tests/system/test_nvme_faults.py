@@ -1,0 +1,443 @@
+"""The nvme service with hosts that break the protocol, break off, or are broken off; with stores that
+fail or hang; and with a daemon that drains, reloads, or is killed."""
+
+import os
+import random
+import signal
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from conftest import TIMEOUT, Daemon, listener, wait_until
+from nvme_client import (
+    AER, C2H_TERM, CAPSULE, COMMAND, DNR, FABRICS, FUA, H2C_DATA, H2C_TERM, HOST, ICREQ, KEEP_ALIVE, LAST, R2T,
+    RSP, TRANSPORT, WRITE, Host, Queue, Status, Terminated, crc32c,
+)
+
+KIB, MIB = 1024, 1024 * 1024
+NQN = "nqn.2026-11.example.lab:disks"
+SIZE = 8 * MIB
+EVENT = 0x00010300
+
+
+def config(path, engine="epoll", store="io_uring", **options):
+    options = {"nqn": NQN, "exports": "disk", "workers": 2, **options}
+    return (f"[export disk]\npath = {path}\ncreate = yes\nsize = {SIZE}\nstore = {store}\n"
+            + listener("nvme", service="nvme", engine=engine, **options))
+
+
+@pytest.fixture
+def daemon(start_daemon, engine, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk", engine))
+    yield daemon
+    works(daemon)
+    daemon.wait_closed("nvme")
+    assert daemon.call("GetStats")["exports"][0]["in_flight"] == 0
+
+
+def works(daemon):
+    """Somebody else is served as ever."""
+    with Host(daemon, "nvme", NQN, host=("nqn.2014-08.org.nvmexpress:uuid:else", b"e" * 16)) as host:
+        host.write(99, b"fine" * 1024, capsule=True)
+        assert host.read(99) == b"fine" * 1024
+
+
+def reset(queue):
+    """Ends a connection as a killed host with unread data would."""
+    queue.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    queue.socket.close()
+
+
+def terminated(queue, pdu):
+    """(fes, fei) of what the controller says to this; then it says nothing more, and closes."""
+    queue.send(pdu)
+    with pytest.raises(Terminated) as end:
+        while True:
+            queue.receive()
+    queue.socket.shutdown(socket.SHUT_WR)
+    assert queue.is_closed()
+    return end.value.args
+
+
+def icreq(pfv=0, hpda=0, dgst=0, **options):
+    return Queue.pdu(Queue(None, start=False), ICREQ, struct.pack("<HBBI112x", pfv, hpda, dgst, 0), **options)
+
+
+# ---- Bad input
+
+
+def test_what_ends_a_connection_before_it_is_a_queue(daemon):
+    for pdu, expected in [
+        (icreq(pfv=1), (1, 8)),
+        (icreq(hpda=32), (1, 10)),
+        (icreq(plen=127), (1, 4)),
+        (icreq(plen=129), (1, 4)),
+        (icreq(hlen=72), (1, 2)),
+        (bytes([COMMAND, 0, 72, 0, 72, 0, 0, 0]) + bytes(64), (2, 0)),
+        (bytes([H2C_DATA, 0, 24, 24, 28, 0, 0, 0]) + bytes(20), (2, 0)),
+        *((bytes([kind, 0, 24, 0, 24, 0, 0, 0]), (1, 0)) for kind in (1, 3, 5, 7, 8, 9, 10, 255)),
+        (bytes([COMMAND, 0, 71, 0, 72, 0, 0, 0]), (1, 2)),
+        (bytes([COMMAND, 0, 72, 0, 71, 0, 0, 0]), (1, 4)),
+        (bytes([COMMAND, 1, 72, 0, 72, 0, 0, 0]), (1, 1)),
+        (bytes([H2C_DATA, 0, 24, 20, 28, 0, 0, 0]), (1, 3)),
+        (bytes([H2C_DATA, 0, 24, 29, 28, 0, 0, 0]), (1, 3)),
+    ]:
+        with Queue(daemon.connect("nvme"), start=False) as queue:
+            assert terminated(queue, pdu) == expected, pdu[:8]
+    with Queue(daemon.connect("nvme")) as queue:
+        assert terminated(queue, icreq()) == (2, 0)
+    with Queue(daemon.connect("nvme")) as queue:
+        _, sqe = queue.sqe(FABRICS, fctype=1, length=1024, sgl=CAPSULE)
+        assert terminated(queue, queue.pdu(COMMAND, sqe)) == (1, 4)
+    with Queue(daemon.connect("nvme")) as queue:
+        queue.send(queue.pdu(H2C_TERM, struct.pack("<HI10x", 1, 0), plen=24))
+        assert queue.is_closed()
+    wait_until(lambda: daemon.stats("nvme")["connections"]["closed"]["protocol"] > 20, "counted")
+
+
+def test_what_ends_a_queue(daemon):
+    """Of the data of a command, and of digests."""
+
+    def io(hdgst=False, ddgst=False):
+        return Host(daemon, "nvme", NQN, hdgst=hdgst, ddgst=ddgst)
+
+    def command(queue, data=bytes(4096), length=4096, **options):
+        options.setdefault("sgl", CAPSULE)
+        return queue.pdu(COMMAND, queue.sqe(WRITE, 1, [0, 0, 0], length=length, **options)[1], data)
+
+    for data, length, address, expected in [
+        (bytes(4096), 4095, 0, (1, 4)),
+        (b"", 4096, 0, (1, 4)),
+        (bytes(4096), 4096, 64, (6, 32)),
+        (bytes(20 * KIB), 20 * KIB, 0, (5, 0)),
+    ]:
+        with io() as host:
+            q = host.queues[0]
+            assert terminated(q, command(q, data, length, address=address)) == expected
+    with io() as host:
+        q = host.queues[0]
+        assert terminated(q, command(q, sgl=TRANSPORT)) == (1, 4)
+    with io(hdgst=True) as host:
+        q = host.queues[0]
+        assert terminated(q, q.pdu(COMMAND, q.sqe(WRITE, 1)[1], bad_header=True)) == (3, 0)
+    with io(hdgst=True) as host:
+        q = host.queues[0]
+        assert terminated(q, q.pdu(COMMAND, q.sqe(WRITE, 1)[1], digest=False)) == (1, 1)
+    with io(ddgst=True) as host:
+        q = host.queues[0]
+        assert terminated(q, q.pdu(COMMAND, q.sqe(WRITE, 1, length=4, sgl=CAPSULE)[1], b"1234",
+                                   digest=False)) == (1, 1)
+
+
+def test_what_ends_a_transfer(daemon):
+    def asked(size=8192):
+        host = Host(daemon, "nvme", NQN)
+        q = host.queues[0]
+        q.ignores_r2t = True
+        cid = host.rw(WRITE, 0, bytes(size))
+        kind, _, rest, _ = q.receive()
+        assert kind == R2T
+        assert struct.unpack("<HxxII4x", rest) == (cid, 0, size)
+        return host, q, cid, struct.unpack_from("<H", rest, 2)[0]
+
+    def data(cid, ttag, offset, length, flags=0, payload=None):
+        q = Queue(None, start=False)
+        return q.pdu(H2C_DATA, struct.pack("<HHII4x", cid, ttag, offset, length),
+                     bytes(length) if payload is None else payload, flags=flags)
+
+    for make, expected in [
+        (lambda c, t: data(c, t ^ 1, 0, 8192), (2, 0)),
+        (lambda c, t: data(c, 0xFFFF, 0, 8192), (2, 0)),
+        (lambda c, t: data(c ^ 1, t, 0, 8192), (2, 0)),
+        (lambda c, t: data(c, t, 4, 4096), (4, 0)),
+        (lambda c, t: data(c, t, 0, 8196), (4, 0)),
+        (lambda c, t: data(c, t, 0, 0, payload=b"1234"), (1, 16)),
+        (lambda c, t: data(c, t, 0, 4096, payload=bytes(4092)), (1, 16)),
+        (lambda c, t: data(c, t, 0, 4096, flags=LAST), (2, 0)),
+        (lambda c, t: data(c, t, 0, 4096) + data(c, t, 0, 4096), (4, 0)),
+        (lambda c, t: data(c, t, 0, 8192) + data(c, t, 0, 8192), (2, 0)),
+    ]:
+        host, q, cid, ttag = asked()
+        with host:
+            assert terminated(q, make(cid, ttag)) == expected
+    host, q, cid, ttag = asked()
+    with host:  # nobody insists on the flag
+        q.send(data(cid, ttag, 0, 4096) + data(cid, ttag, 4096, 4096))
+        q.wait(cid)
+
+
+@pytest.mark.parametrize("capsule", [True, False])
+def test_data_that_is_not_intact_is_not_written(daemon, capsule):
+    with Host(daemon, "nvme", NQN, ddgst=True) as host:
+        q = host.queues[0]
+        host.write(0, b"old " * 2048)
+        pdu = q.pdu
+
+        def spoiled(kind, rest, data=b"", **options):
+            return pdu(kind, rest, data, bad_data=len(data) > 0, **options)
+
+        q.pdu = spoiled
+        with pytest.raises(Status) as failed:
+            host.write(0, b"new " * 2048, capsule=capsule)
+        assert failed.value.args[0] == 0x22  # the host tries again
+        q.pdu = pdu
+        assert host.read(0, 2) == b"old " * 2048
+        host.write(0, b"new " * 2048, capsule=capsule)
+        assert host.read(0, 2) == b"new " * 2048
+
+
+def test_data_with_a_command_that_takes_none_is_skipped(daemon):
+    with Host(daemon, "nvme", NQN, ddgst=True) as host:
+        q = host.queues[0]
+        for opcode in (0, 2, 8, 0x7A):
+            with pytest.raises(Status):
+                q.wait(q.submit(opcode, 1, [0], write=b"data" * 1024, capsule=True))
+        assert host.read(0) == bytes(4096)
+
+
+def test_single_bytes_are_as_good(daemon):
+    with Queue(daemon.connect("nvme"), start=False) as slow:
+        send = slow.send
+
+        def drip(data):
+            for at in range(len(data)):
+                send(data[at:at + 1])
+
+        slow.send = drip
+        slow.digest = (True, True)
+        slow.start()
+        slow.connect(NQN)
+        slow.enable()
+        slow.identify(1)
+
+
+def test_more_commands_than_the_queue_has_room_for_wait(daemon):
+    with Host(daemon, "nvme", NQN, entries=4) as host:
+        cids = [host.rw(WRITE, i, bytes([i]) * 4096, capsule=True) for i in range(64)]
+        for cid in cids:
+            host.queues[0].wait(cid)
+        assert host.read(0, 64) == b"".join(bytes([i]) * 4096 for i in range(64))
+
+
+def test_resets_at_any_time(daemon):
+    rng = random.Random(3)
+    for _ in range(20):
+        host = Host(daemon, "nvme", NQN, queues=2, ddgst=rng.random() < 0.5)
+        q = host.queues[0]
+        q.ignores_r2t = rng.random() < 0.5
+        for _ in range(rng.randrange(8)):
+            host.rw(WRITE, 0, bytes(64 * KIB))
+            host.rw(2, 0, blocks=64)
+        _, sqe = q.sqe(WRITE, 1, length=8192, sgl=CAPSULE)
+        pdu = q.pdu(COMMAND, sqe, bytes(8192))
+        q.send(pdu[:rng.randrange(len(pdu))])
+        for queue in rng.sample([host.admin, *host.queues], 3):
+            reset(queue)
+
+
+# ---- Time
+
+
+def test_a_host_that_is_silent_is_given_up(start_daemon, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk"))
+    with Host(daemon, "nvme", NQN, kato=300) as silent, Host(daemon, "nvme", NQN, kato=2000) as alive, \
+            Host(daemon, "nvme", NQN) as other:
+        begun = time.monotonic()
+        while not daemon.stats("nvme")["connections"]["closed"]["idle"]:
+            alive.admin.run(KEEP_ALIVE)
+            assert time.monotonic() < begun + TIMEOUT
+        assert silent.admin.is_closed() and silent.queues[0].is_closed()
+        alive.read(0)
+        other.read(0)
+
+
+def test_any_command_keeps_alive(start_daemon, tmp_path):
+    """So does one on an I/O queue: Traffic Based Keep Alive."""
+    daemon = start_daemon(config(tmp_path / "disk"))
+    with Host(daemon, "nvme", NQN, kato=2000) as host:
+        end = time.monotonic() + 4.5
+        while time.monotonic() < end:
+            host.read(0)
+        assert daemon.stats("nvme")["connections"]["closed"]["idle"] == 0
+
+
+# ---- Stores
+
+
+@pytest.fixture
+def faulty_nvme(faulty, tmp_path):
+    """The daemon of the fixture with a listener for hosts."""
+    faulty.write_config(config(tmp_path / "disk", store="threads"))
+    faulty.call("Reload")
+    faulty.notified()
+    yield faulty
+    faulty.say("")
+
+
+def test_errors_of_the_device_reach_the_host(faulty_nvme):
+    with Host(faulty_nvme, "nvme", NQN) as host:
+        for order, call, expected in [
+            ("pread EIO", lambda: host.read(0), 0x281),
+            ("pwrite EIO", lambda: host.write(0, bytes(4096)), 0x280),
+            ("pwrite ENOSPC", lambda: host.write(0, bytes(4096), capsule=True), 0x81),
+            ("pwrite EIO", lambda: host.write(0, bytes(4096), control=FUA), 0x280),
+        ]:
+            faulty_nvme.say(order)
+            with pytest.raises(Status) as failed:
+                call()
+            assert failed.value.args[0] == expected | DNR, order
+        faulty_nvme.say("pread short")
+        host.read(0, 16)
+        faulty_nvme.say("fdatasync EIO")
+        with pytest.raises(Status) as failed:
+            host.flush()
+        assert failed.value.args[0] == 0x280 | DNR
+        faulty_nvme.say("")
+        for call in (host.flush, lambda: host.read(0), lambda: host.write(0, bytes(4096))):
+            with pytest.raises(Status) as failed:
+                call()
+            assert failed.value.args[0] & DNR  # nothing may be believed until it is opened anew
+
+
+def test_a_host_comes_back_when_its_old_writes_have_ended(faulty_nvme):
+    """Or one of them might land after it was repeated, and something newer was written."""
+    faulty_nvme.say("pwrite wait")
+    old = Host(faulty_nvme, "nvme", NQN)
+    old.rw(WRITE, 0, b"old!" * 1024, capsule=True)
+    wait_until(lambda: faulty_nvme.call("GetStats")["exports"][0]["in_flight"] == 1, "it is under way")
+    old.close()
+    other = Host(faulty_nvme, "nvme", NQN, host=("nqn.2014-08.org.nvmexpress:uuid:other", b"o" * 16))
+    found = []
+
+    def come_back():
+        with Host(faulty_nvme, "nvme", NQN) as new:
+            new.write(0, b"new!" * 1024, capsule=True)
+            found.append(new.read(0))
+
+    # The old queues have ended, as far as they can, when the daemon has counted that.
+    wait_until(lambda: {c["state"] for c in connections(faulty_nvme)} == {"open", "closing"}, "they end")
+    thread = threading.Thread(target=come_back)
+    thread.start()
+    wait_until(lambda: len(connections(faulty_nvme)) == 4, "it has come")
+    other.admin.run(KEEP_ALIVE)
+    assert not found
+    faulty_nvme.say("")
+    thread.join()
+    assert found == [b"new!" * 1024]
+    other.close()
+
+
+def connections(daemon):
+    return daemon.call("ListConnections", listener="nvme")["connections"]
+
+
+# ---- Drain, reload, restart
+
+
+def test_a_reload_moves_hosts_at_once(start_daemon, engine, tmp_path):
+    first = config(tmp_path / "disk", engine)
+    daemon = start_daemon(first)
+    host = Host(daemon, "nvme", NQN)
+    event = host.admin.submit(AER)
+    host.write(0, b"1" * 4096)
+    address = daemon.addresses("nvme")[0]
+    daemon.write_config(first.replace("127.0.0.1:0", f"{address[0]}:{address[1]}")
+                        .replace("workers = 2", "workers = 1"))
+    daemon.call("Reload")
+    daemon.notified()
+    assert host.admin.wait(event)[1] == EVENT
+    # As Linux does then: it goes on until it has disabled the controller, and comes again.
+    host.write(1, b"2" * 4096)
+    again = host.admin.submit(AER)
+    assert host.admin.get(0x1C) == 1
+    host.queues[0].socket.close()
+    host.admin.set(0x14, 0x460000)
+    wait_until(lambda: host.admin.get(0x1C) == 0, "disabled")
+    assert again not in host.admin.done
+    host.close()
+    with Host(daemon, "nvme", NQN) as new:
+        assert new.cntlid != host.cntlid
+        assert new.read(0, 2) == b"1" * 4096 + b"2" * 4096
+    wait_until(lambda: len(daemon.call("GetStatus")["listeners"]) == 1, "the old one has drained")
+
+
+def test_a_drain_leaves_quiet_hosts_their_time(start_daemon, tmp_path):
+    """Those that take no part in it stay until drain-timeout, however quiet they are."""
+    daemon = start_daemon("[server]\ndrain-timeout = 2s\n" + config(tmp_path / "disk"))
+    host = Host(daemon, "nvme", NQN)
+    begun = time.monotonic()
+    daemon.process.send_signal(signal.SIGTERM)
+    assert host.queues[0].is_closed()
+    assert time.monotonic() - begun > 1.5
+    host.close()
+    assert daemon.process.wait(TIMEOUT) == 0
+
+
+def test_what_was_acknowledged_survives_a_kill(engine, tmp_path):
+    rng, promised, version = random.Random(7), {}, 0
+    for round_ in range(2):
+        (tmp_path / str(round_)).mkdir()
+        daemon = Daemon(config(tmp_path / "disk", engine), tmp_path / str(round_))
+        with Host(daemon, "nvme", NQN) as host:
+            for block, wanted in promised.items():
+                found_block, found = struct.unpack_from("<II", host.read(block))
+                assert found_block == block and found >= wanted
+            killer = threading.Timer(rng.uniform(0, 0.1), daemon.process.kill)
+            most = version + rng.randrange(50, 100)
+            try:
+                while True:
+                    version += 1
+                    if version == most:
+                        killer.start()
+                    block = rng.randrange(SIZE // 4096)
+                    host.write(block, struct.pack("<II", block, version) * 512, control=FUA, capsule=True)
+                    promised[block] = version
+            except (EOFError, ConnectionError):
+                pass
+            killer.join()
+        assert daemon.process.wait(TIMEOUT) == -signal.SIGKILL
+        daemon.notify.close()
+    assert len(promised) > 10
+
+
+# ---- Small pools
+
+
+@pytest.mark.parametrize("ddgst", [False, True])
+def test_hosts_in_a_small_pool(start_daemon, engine, tmp_path, ddgst):
+    """Some never answer what they are asked for, some never read, some send half of a PDU."""
+    daemon = start_daemon(config(tmp_path / "disk", engine, workers=1, buffers=64, max_connections=0))
+    bad = []
+    for i in range(10):
+        host = Host(daemon, "nvme", NQN, ddgst=ddgst, host=(f"nqn.2014-08.org.nvmexpress:uuid:{i}", bytes(16)))
+        q = host.queues[0]
+        q.ignores_r2t = True
+        for _ in range(8):
+            host.rw(WRITE, 0, bytes(64 * KIB))
+        _, sqe = q.sqe(WRITE, 1, [0, 0, 3], length=16 * KIB, sgl=CAPSULE)
+        q.send(q.pdu(COMMAND, sqe, bytes(16 * KIB))[:8 * KIB])
+        bad.append(host)
+    with Host(daemon, "nvme", NQN, queues=2, ddgst=ddgst) as host:
+        data = random.Random(1).randbytes(64 * KIB)
+        for i in range(16):
+            host.write(16 * i, data, queue=i % 2)
+            assert host.read(16 * i, 16, queue=i % 2) == data
+    for host in bad:
+        host.close()
+    daemon.wait_closed("nvme")
+
+
+def test_two_hundred_controllers(start_daemon, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk", buffers=64))
+    hosts = [Host(daemon, "nvme", NQN, host=(f"nqn.2014-08.org.nvmexpress:uuid:{i}", bytes(16)), sqflow=False)
+             for i in range(200)]
+    assert len({host.cntlid for host in hosts}) == 200
+    for i, host in enumerate(hosts):
+        host.write(i, bytes([i]) * 4096, capsule=i % 2)
+    for i, host in enumerate(hosts):
+        assert host.read(199 - i) == bytes([199 - i]) * 4096
+    for host in hosts:
+        host.close()
+    daemon.wait_closed("nvme")
