@@ -118,6 +118,7 @@ static const struct trouble {
 	{ "connections.closed.reset", "", "reset by the client" },
 	{ "connections.closed.idle", "", "closed (idle-timeout)" },
 	{ "connections.closed.protocol", "", "closed (broke the protocol)" },
+	{ "connections.closed.overrun", "", "closed (used up its receives)" },
 	{ "connections.closed.drain", "", "closed (drain-timeout)" },
 	{ "connections.closed.error", "", "closed (error of this host)" },
 	{ "accept_paused", "pause", " of accepting (out of descriptors)" },

@@ -96,16 +96,20 @@ sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[stat
 	return sa.ss_family;
 }
 
-/* For log-level debug only: asking for the peer is a system call. */
-static void conn_log(const struct conn *c, const char *what)
+/* Most at log-level debug only: asking for the peer is a system call.  Some in a row, of the
+ * others. */
+static void conn_log(const struct conn *c, int level, const char *what)
 {
+	static struct log_limit limit;
 	struct worker *w = c->worker;
 	char peer[ADDRESS_TEXT_MAX];
 
-	if (likely(log_get_level() < LOG_DEBUG))
+	unsigned missed;
+
+	if (likely(log_get_level() < level) || (level < LOG_DEBUG && !log_limited(&limit, &missed)))
 		return;
 	conn_peer(c, peer);
-	log_connection(LOG_DEBUG, w->listener, c->id, peer,
+	log_connection(level, w->listener, c->id, peer,
 		       "listener '%s': connection %u.%llu from %s: %s, %llu bytes in, %llu out",
 		       w->listener, w->index, (unsigned long long)c->id, peer, what,
 		       (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
@@ -151,7 +155,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->opened_ns = c->active_ns = clock_ns();
 	conn_link(c);
 	worker_conn_opened(w);
-	conn_log(c, "accepted");
+	conn_log(c, LOG_DEBUG, "accepted");
 	rc = w->service->open ? w->service->open(c) : 0;
 	if (rc == 0) {
 		c->flags |= CONN_OPEN;
@@ -174,11 +178,15 @@ void conn_new(struct worker *w, int fd)
 static const struct {
 	const char *text;
 	size_t counter; /* offset in struct stats */
+	int level;      /* of the log; 0: LOG_DEBUG */
 } conn_ends[] = {
 	[CONN_END_PEER] = { "ended by the client", offsetof(struct stats, closed_peer) },
 	[CONN_END_RESET] = { "reset by the client", offsetof(struct stats, closed_reset) },
 	[CONN_END_IDLE] = { "closed: idle-timeout", offsetof(struct stats, closed_idle) },
 	[CONN_END_PROTOCOL] = { "closed: protocol error", offsetof(struct stats, closed_protocol) },
+	[CONN_END_OVERRUN] = { "ended by the transport: its messages had used up all receives; "
+			       "fewer of them at a time, more `buffers`, or a RoCE device",
+			       offsetof(struct stats, closed_overrun), LOG_WARNING },
 	[CONN_END_DRAIN] = { "closed: draining", offsetof(struct stats, closed_drain) },
 	[CONN_END_ERROR] = { "closed: an error of this host",
 			     offsetof(struct stats, closed_error) },
@@ -202,7 +210,8 @@ static void conn_free(struct conn *c)
 	bufq_drop(&w->pool, &c->sending, c->sending.bytes);
 	worker_count_chunks(w);
 	conn_count_end(c);
-	conn_log(c, conn_ends[c->end].text);
+	conn_log(c, conn_ends[c->end].level ? conn_ends[c->end].level : LOG_DEBUG,
+		 conn_ends[c->end].text);
 	conn_unlink(c);
 	w->engine->release(c);
 	w->owner->release(w, c->ticket);
@@ -456,7 +465,7 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 		else if (conn_is_full(c))
 			conn_pause(c);
 		if ((c->flags & CONN_EOF) && conn_finished(c))
-			conn_close(c, CONN_END_PEER);
+			conn_close(c, c->end); /* CONN_END_PEER, or what the engine knows */
 	}
 	/* On a list: the turn that takes it from there runs it again. */
 	if ((c->flags & CONN_CLOSING) && !conn_in_flight(c) &&

@@ -40,6 +40,7 @@ enum conn_end {
 	CONN_END_RESET,
 	CONN_END_IDLE,
 	CONN_END_PROTOCOL,
+	CONN_END_OVERRUN, /* the transport ended it: messages came faster than they were received */
 	CONN_END_DRAIN,
 	CONN_END_ERROR,
 };

@@ -39,6 +39,9 @@ struct service {
 	/* And when some are lost, and nobody says that a client is gone. */
 	bool datagrams;
 
+	/* Its clients send without waiting for answers: as many receives as there can be. */
+	bool one_way;
+
 	/* It reads and writes its client's memory, or lends it some: see remote.h.  Nothing else
 	 * will do for it than an engine that can. */
 	bool remote;

@@ -16,6 +16,7 @@
 	X(closed_reset)    /* the client reset it */                                               \
 	X(closed_idle)     /* idle-timeout */                                                      \
 	X(closed_protocol) /* the client broke the protocol */                                     \
+	X(closed_overrun)  /* its messages had used up all receives (iWARP) */                     \
 	X(closed_drain)    /* still open when the drain ended */                                   \
 	X(closed_error)    /* an error of this host: no memory, ... */                             \
 	X(refused_limit)                                                                           \

@@ -166,9 +166,10 @@ static json_t *connections_to_json(const struct totals *t)
 {
 	json_t *refused = json_pack("{s:o, s:o}", "limit", count(t->refused_limit), "denied",
 				    count(t->refused_denied));
-	json_t *closed = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "peer", count(t->closed_peer),
-				   "reset", count(t->closed_reset), "idle", count(t->closed_idle),
-				   "protocol", count(t->closed_protocol), "drain",
+	json_t *closed = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "peer",
+				   count(t->closed_peer), "reset", count(t->closed_reset), "idle",
+				   count(t->closed_idle), "protocol", count(t->closed_protocol),
+				   "overrun", count(t->closed_overrun), "drain",
 				   count(t->closed_drain), "error", count(t->closed_error));
 
 	return json_pack("{s:o, s:o, s:o, s:o}", "open", count(t->open), "accepted",

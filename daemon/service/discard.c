@@ -16,5 +16,6 @@ const struct service service_discard = {
 	.operations = { "discard" },
 	.run = discard_run,
 	.messages = true,
+	.one_way = true,
 	.datagrams = true,
 };

@@ -106,6 +106,7 @@ const struct service service_fio = {
 	.operations = { "test", "message" },
 	.messages = true,
 	.message_max = FIO_MESSAGE,
+	.one_way = true,
 	.remote = true,
 	.open = fio_open,
 	.run = fio_run,

@@ -68,7 +68,7 @@ def test_counters_are_exact(start_daemon, engine):
     daemon.wait_closed("echo")
     stats = daemon.stats("echo")
     assert stats["connections"]["closed"] == {
-        "peer": 1, "reset": 0, "idle": 0, "protocol": 0, "drain": 0, "error": 0
+        "peer": 1, "reset": 0, "idle": 0, "protocol": 0, "overrun": 0, "drain": 0, "error": 0
     }
 
 

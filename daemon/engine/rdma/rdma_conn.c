@@ -163,8 +163,20 @@ static void rdma_conn_end(struct conn *c)
 	rdma_conn_become(r, r->state == RDMA_ACCEPTED ? RDMA_ENDED : RDMA_REFUSED);
 }
 
+/* iWARP ends a connection whose message finds no receive, and does not say so. */
+static void rdma_conn_judge(const struct rdma_conn *r)
+{
+	struct conn *c = r->conn;
+
+	if (r->state == RDMA_ENDED && r->posted && rdma_queue_is_used_up(r) &&
+	    r->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP &&
+	    (c->end == CONN_END_PEER || c->end == CONN_END_RESET))
+		c->end = CONN_END_OVERRUN;
+}
+
 static void rdma_conn_tear_down(struct rdma_conn *r)
 {
+	rdma_conn_judge(r);
 	rdma_remote_close(r);
 	rdma_shared_remove(r);
 	rdma_queue_close(r);

@@ -16,6 +16,15 @@ static unsigned rdma_queue_share(const struct pool *p)
 	return p->free_count > p->keep ? (p->free_count - p->keep) / RDMA_RECVS_PART : 0;
 }
 
+/* As deep as device and pool allow.  iWARP ends a connection whose message finds no receive, and
+ * nothing but that tells who only sends to wait. */
+static unsigned rdma_queue_depth(const struct rdma_device *d, const struct pool *p)
+{
+	unsigned room = (d->cq_size - d->cq_used) / RDMA_CQ_PART;
+
+	return MIN(MIN(p->chunk_count - p->keep, room), (unsigned)d->limits.max_qp_wr);
+}
+
 /* How many receives it may have, as the pool is now. */
 static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 {
@@ -23,6 +32,8 @@ static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 
 	r->credit = MIN(MAX(share, (unsigned)RDMA_RECVS_MIN), (unsigned)RDMA_CREDIT);
 	r->posted_max = MIN(r->credit + share, (unsigned)RDMA_RECVS);
+	if (r->deep)
+		r->posted_max = MAX(r->posted_max, rdma_queue_depth(r->device, p));
 }
 
 /* Too many inline bytes are refused, not lowered. */
@@ -63,6 +74,8 @@ int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 	struct ibv_qp *qp = NULL;
 	int rc;
 
+	r->deep = d->worker->service->one_way &&
+		  d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	if (!srq) {
 		rdma_queue_size(r, &d->worker->pool);
 		r->posted = calloc(r->posted_max, sizeof(*r->posted));
@@ -87,7 +100,7 @@ void rdma_queue_close(struct rdma_conn *r)
 	struct pool *p = &c->worker->pool;
 
 	for (; r->posted_count > 0; r->posted_count--) {
-		chunk_put(p, r->posted[r->posted_first]);
+		chunk_put(p, r->posted[r->posted_first].chunk);
 		r->posted_first = (r->posted_first + 1) % r->posted_max;
 	}
 	free(r->posted);
@@ -126,28 +139,38 @@ static bool rdma_queue_may_receive(const struct pool *p, unsigned posted)
 /* Who sends has more posted than its credit, so that few calls post them; who is idle has not. */
 static unsigned rdma_queue_wanted(const struct rdma_conn *r, const struct pool *p)
 {
-	return r->state == RDMA_ACCEPTED ? MIN(r->credit + rdma_queue_share(p), r->posted_max)
-					 : r->credit;
+	unsigned room = p->free_count > p->keep ? p->free_count - p->keep : 0;
+
+	if (r->deep && r->posted_total > r->posted_count)
+		return MIN(MAX((r->posted_count + room) / RDMA_RECVS_DEEP, r->credit),
+			   r->posted_max);
+	if (r->state == RDMA_ACCEPTED || r->deep)
+		return MIN(r->credit + rdma_queue_share(p), r->posted_max);
+	return r->credit;
 }
 
-void rdma_queue_feed(struct rdma_conn *r)
+/* With fewer they are posted anew: who only sends has nothing else to wait for. */
+static unsigned rdma_queue_low(const struct rdma_conn *r, unsigned wanted)
 {
-	struct conn *c = r->conn;
-	struct worker *w = c->worker;
-	struct pool *p = &w->pool;
-	struct ibv_recv_wr requests[RDMA_RECVS], *bad;
-	struct ibv_sge sges[RDMA_RECVS];
-	unsigned n = 0, wanted;
+	return r->deep ? MAX(wanted - wanted / 8, r->credit) : r->credit;
+}
 
-	if (!rdma_conn_is_open(r) || !r->posted || r->posted_count >= r->credit ||
-	    (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
-		return;
-	wanted = rdma_queue_wanted(r, p);
-	for (; r->posted_count + n < wanted && rdma_queue_may_receive(p, r->posted_count + n);
+/* As many as one call posts; how many. */
+static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
+{
+	struct worker *w = r->conn->worker;
+	struct pool *p = &w->pool;
+	struct ibv_recv_wr requests[RDMA_RECVS_CHAIN], *bad;
+	struct ibv_sge sges[RDMA_RECVS_CHAIN];
+	unsigned n = 0;
+
+	for (; n < RDMA_RECVS_CHAIN && r->posted_count + n < wanted &&
+	       rdma_queue_may_receive(p, r->posted_count + n);
 	     n++) {
 		struct chunk *k = chunk_get(p);
 
-		r->posted[(r->posted_first + r->posted_count + n) % r->posted_max] = k;
+		r->posted[(r->posted_first + r->posted_count + n) % r->posted_max] =
+			(struct rdma_posted){ k, n == 0 };
 		sges[n] =
 			(struct ibv_sge){ (uintptr_t)k->base, p->chunk_size, r->device->mr->lkey };
 		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | RDMA_TAG_RECV,
@@ -155,24 +178,55 @@ void rdma_queue_feed(struct rdma_conn *r)
 						    .sg_list = &sges[n],
 						    .num_sge = 1 };
 	}
-	if (n > 0) {
-		requests[n - 1].next = NULL;
-		r->posted_count += n;
-		stat_add(w->stats.wr_recv, n);
-		stat_add(w->stats.doorbells, 1);
-		if (ibv_post_recv(r->id->qp, requests, &bad) != 0)
-			conn_failed(c, errno ? errno : EIO);
-	} else if (r->posted_count == 0) {
+	if (n == 0)
+		return 0;
+	requests[n - 1].next = NULL;
+	r->posted_count += n;
+	r->posted_total += n;
+	stat_add(w->stats.wr_recv, n);
+	stat_add(w->stats.doorbells, 1);
+	if (ibv_post_recv(r->id->qp, requests, &bad) != 0)
+		conn_failed(r->conn, errno ? errno : EIO);
+	return n;
+}
+
+void rdma_queue_feed(struct rdma_conn *r)
+{
+	struct conn *c = r->conn;
+	unsigned wanted;
+
+	if (!rdma_conn_is_open(r) || !r->posted ||
+	    (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
+		return;
+	wanted = rdma_queue_wanted(r, &c->worker->pool);
+	if (r->posted_count >= rdma_queue_low(r, wanted))
+		return;
+	while (r->posted_count < wanted && rdma_conn_is_open(r) && rdma_queue_post(r, wanted) > 0)
+		continue;
+	if (r->posted_count == 0)
 		conn_starved_input(c);
-	}
+}
+
+bool rdma_queue_is_used_up(const struct rdma_conn *r)
+{
+	uint64_t received = r->posted_total - r->posted_count;
+
+	if (r->stopped)
+		return r->used_up;
+	return received > 0 && received >= r->posted_alive &&
+	       (r->posted_count == 0 || r->posted[r->posted_first].first);
 }
 
 void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 {
 	struct conn *c = r->conn;
-	struct chunk *k = r->posted[r->posted_first];
+	struct chunk *k = r->posted[r->posted_first].chunk;
 
 	assert(r->posted_count > 0);
+	if (wc->status != IBV_WC_SUCCESS) {
+		r->used_up = rdma_queue_is_used_up(r);
+		r->stopped = true;
+	}
 	r->posted_first = (r->posted_first + 1) % r->posted_max;
 	r->posted_count--;
 	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
@@ -291,6 +345,8 @@ void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bo
 	error = ibv_post_send(r->id->qp, chain->requests, &bad); /* of either sign */
 	if (error != 0)
 		conn_failed(c, abs(error));
+	else
+		r->posted_alive = r->posted_total;
 	rdma_queue_posted(r, last + 1 - chain->messages, chain->messages);
 }
 

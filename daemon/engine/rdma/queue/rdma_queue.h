@@ -21,6 +21,9 @@ enum {
 	RDMA_RECVS = 40,      /* receives posted to one that uses them; refilled below its credit */
 	RDMA_RECVS_MIN = 2,   /* with fewer none is let in */
 	RDMA_RECVS_PART = 32, /* of the pool that can be received into: one client's */
+	RDMA_RECVS_DEEP = 3,  /* the same of one that only sends, over iWARP */
+	RDMA_RECVS_CHAIN = 40, /* posted by one call */
+	RDMA_CQ_PART = 64,     /* of the completion queue that is left: one client's receives */
 	RDMA_UNSIGNALLED = 15, /* requests, at the most; the next is signalled */
 	RDMA_SIGNALLED = 8,    /* signalled and not completed, at the most */
 	RDMA_SGES_MAX = 64,    /* of requests that are posted together */
@@ -61,6 +64,11 @@ struct rdma_signalled {
 	uint32_t bytes;   /* of c->sending */
 };
 
+struct rdma_posted {
+	struct chunk *chunk;
+	bool first; /* of those that one call posted */
+};
+
 struct rdma_conn {
 	enum rdma_state state; /* rdma_conn_become() changes it */
 	struct conn *conn;     /* NULL: NEW */
@@ -68,11 +76,15 @@ struct rdma_conn {
 	struct rdma_device *device;
 	const struct engine_device *port; /* of it; NULL: a worker remembers only so many */
 	struct rdma_conn *hungry_next, *ending_next, *number_next;
-	uint32_t number;       /* of its queue pair */
-	unsigned entries;      /* of the completion queue that it was promised */
-	struct chunk **posted; /* a ring of posted_max: receives complete in order */
+	uint32_t number;            /* of its queue pair */
+	unsigned entries;           /* of the completion queue that it was promised */
+	struct rdma_posted *posted; /* a ring of posted_max: receives complete in order */
 	unsigned posted_first, posted_count, posted_max;
-	unsigned credit;                                 /* receives that it may rely on */
+	uint64_t posted_total; /* receives, so far */
+	uint64_t posted_alive; /* of them, when a request was last sent */
+	bool deep;             /* it only sends: see RDMA_RECVS_DEEP */
+	bool stopped, used_up; /* a receive has failed; then: rdma_queue_is_used_up() */
+	unsigned credit;       /* receives that it may rely on */
 	struct rdma_signalled signalled[RDMA_SIGNALLED]; /* likewise */
 	unsigned signalled_first, signalled_count;
 	struct rdma_signalled since; /* posted after the last signalled one */
@@ -116,6 +128,10 @@ void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status);
 void rdma_queue_feed(struct rdma_conn *r);
 /* Wants to be fed, or has something to post: soon. */
 void rdma_queue_hungry(struct rdma_conn *r);
+/* The connection has ended.  Had its messages used up all that was posted until then?  The oldest
+ * receive that is left is the first of a call, which came too late, and nothing could be sent
+ * since.  A client that sent just as many, and left, looks the same. */
+bool rdma_queue_is_used_up(const struct rdma_conn *r);
 /* A receive of its own has completed. */
 void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc);
 
