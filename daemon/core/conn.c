@@ -103,8 +103,7 @@ static void conn_log(const struct conn *c, int level, const char *what)
 	static struct log_limit limit;
 	struct worker *w = c->worker;
 	char peer[ADDRESS_TEXT_MAX];
-
-	unsigned missed;
+	unsigned missed; /* the counters have them all */
 
 	if (likely(log_get_level() < level) || (level < LOG_DEBUG && !log_limited(&limit, &missed)))
 		return;
