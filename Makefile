@@ -64,7 +64,7 @@ endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
 RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
-LAYERS   := base core ring engine $(RDMA_LEVELS) store service config varlink server
+LAYERS   := base host core ring engine $(RDMA_LEVELS) store service config varlink export listen server control
 INC_base    := -Idaemon/base
 INC_core    := $(INC_base) -Idaemon/core
 INC_ring    := $(INC_core)
@@ -79,8 +79,12 @@ INC_store   := $(INC_core) -Idaemon/ring
 INC_service := $(INC_core)
 INC_config  := $(INC_core)
 INC_varlink := $(INC_base)
-INC_server  := $(INC_core) -Idaemon/config -Idaemon/varlink
-INC_main    := $(INC_server) -Idaemon/server
+INC_host    := $(INC_base)
+INC_export  := $(INC_config) -Idaemon/config -Idaemon/host
+INC_listen  := $(INC_export) -Idaemon/export
+INC_server  := $(INC_listen) -Idaemon/listen
+INC_control := $(INC_server) -Idaemon/server -Idaemon/varlink
+INC_main    := $(INC_control) -Idaemon/control
 INC_ctl     := $(INC_base)
 
 SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma/%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))

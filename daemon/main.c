@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "control.h"
 #include "doctor.h"
 #include "log.h"
 #include "run.h"
@@ -231,6 +232,7 @@ static int check(const char *path, struct config *config)
 
 struct daemon {
 	struct server server;
+	struct control control;
 	struct run *run; /* of --run; NULL: there is a file */
 	bool terminated; /* a signal to end has come */
 };
@@ -292,12 +294,27 @@ static int watch_signals(struct daemon *d)
 	return 0;
 }
 
+/* Of watchdog_start(). */
+static bool are_alive(void *context)
+{
+	struct server *s = context;
+
+	return listeners_are_alive(&s->listeners);
+}
+
 /* Until the event loop ends. */
 static int serve_until_end(struct daemon *d)
 {
 	struct server *s = &d->server;
-	int rc = watchdog_start(s);
+	struct reason reason = { "" };
+	int rc = control_start(&d->control, s, &reason);
 
+	if (rc < 0) {
+		log_error("%s", reason.text);
+		return rc;
+	}
+	server_serve(s);
+	rc = watchdog_start(s->event, &s->notify, are_alive, s);
 	if (rc < 0)
 		return rc;
 	/* Every listener accepts or has said why not. */
@@ -331,6 +348,7 @@ static int serve(const char *path, struct config *config, struct run *run)
 		rc = server_start(s, path, config);
 	if (rc == 0)
 		rc = serve_until_end(&daemon);
+	control_stop(&daemon.control);
 	if (!server_stop(s)) {
 		log_error("ended with threads that did not");
 		_exit(EXIT_FAILURE); /* without what runs at exit(): they may use anything */

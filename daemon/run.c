@@ -209,8 +209,8 @@ static void print_where(const struct run *run)
 
 	runtime_find_socket(found, sizeof(found));
 	puts("Serving.  Try, in another terminal:");
-	for (unsigned i = 0; i < s->listener_count; i++)
-		print_example(s->listeners[i]);
+	for (unsigned i = 0; i < s->listeners.count; i++)
+		print_example(s->listeners.list[i]);
 	if (strcmp(found, s->config->server.control) != 0)
 		printf("  nbctl -s %s top\n", s->config->server.control);
 	else
@@ -228,9 +228,9 @@ static int start_compare(struct run *run)
 	argv[count++] = "compare";
 	for (unsigned i = 0; i < run->option_count; i++)
 		argv[count++] = run->options[i];
-	for (unsigned i = 0; i < s->listener_count; i++)
-		if (s->listeners[i]->state == LISTENER_SERVING)
-			argv[count++] = s->listeners[i]->name;
+	for (unsigned i = 0; i < s->listeners.count; i++)
+		if (s->listeners.list[i]->state == LISTENER_SERVING)
+			argv[count++] = s->listeners.list[i]->name;
 	argv[count++] = "--";
 	for (char **word = run->command; *word; word++) {
 		if (count == ARRAY_SIZE(argv) - 1) {

@@ -1,6 +1,6 @@
 /* Counters of one worker: exact, monotonic, one writer (the worker), any number of readers.
  *
- * To add one: a line here; it is then in GetStats (see server/document.c for its place there).
+ * To add one: a line here; it is then in GetStats (see control/document.c for its place there).
  * There is no snapshot across counters. */
 #pragma once
 #include <stdatomic.h>

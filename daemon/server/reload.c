@@ -7,6 +7,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "config_diff.h"
+#include "json.h"
 #include "listening.h"
 #include "log.h"
 #include "server.h"
@@ -17,9 +18,7 @@ enum { DEAF_WAIT_NS = NS_PER_S };
 
 static void add_line(json_t *lines, const char *text)
 {
-	json_t *line = json_string(text);
-
-	json_array_append_new(lines, line ? line : json_string("(not UTF-8)"));
+	json_array_append_new(lines, json_text(text));
 }
 
 static void add_changes(json_t *lines, const struct config_diff *diff, bool only_restart)
@@ -47,8 +46,8 @@ struct next {
 	struct config_diff diff;
 	struct listener **listeners; /* those that stay, and new ones */
 	struct listener **going;     /* those that do not stay; NULL-terminated */
-	struct server_export **exports;
-	unsigned listener_count, going_count, export_count;
+	struct exports exports;
+	unsigned listener_count, going_count;
 	/* NULL: a reload.  Otherwise this listener only is to serve again; "": all drained ones. */
 	const char *resume;
 };
@@ -74,7 +73,7 @@ static bool is_begun_again(const struct next *n, const struct listener *l)
 /* The running listener that config's becomes without a new one. */
 static struct listener *find_kept(const struct next *n, const struct listener_config *lc)
 {
-	struct listener *l = server_find_listener(n->server, lc->name);
+	struct listener *l = listeners_find(&n->server->listeners, lc->name);
 
 	if (!l || is_begun_again(n, l) || exports_changed(n, lc) ||
 	    config_diff_has(&n->diff, CONFIG_LISTENER, lc->name, CONFIG_REPLACE))
@@ -94,8 +93,8 @@ static void find_going(struct next *n)
 {
 	struct server *s = n->server;
 
-	for (unsigned i = 0; i < s->listener_count; i++) {
-		struct listener *l = s->listeners[i];
+	for (unsigned i = 0; i < s->listeners.count; i++) {
+		struct listener *l = s->listeners.list[i];
 		const struct listener_config *lc = find_config(n->config, l->name);
 
 		for (unsigned j = 0; j < l->address_count; j++)
@@ -108,25 +107,21 @@ static void find_going(struct next *n)
 /* Listeners look their exports up in the server. */
 static void swap_exports(struct next *n)
 {
-	struct server *s = n->server;
-	struct server_export **list = s->exports;
-	unsigned count = s->export_count;
+	struct exports *now = &n->server->listeners.exports, before = *now;
 
-	s->exports = n->exports;
-	s->export_count = n->export_count;
-	n->exports = list;
-	n->export_count = count;
+	*now = n->exports;
+	n->exports = before;
 }
 
 static bool prepare_exports(struct next *n, json_t *errors)
 {
-	struct server *s = n->server;
+	struct exports *e = &n->server->listeners.exports;
 	bool good = true;
 
-	exports_hold(s, n->config);
-	for (unsigned i = 0; i < s->export_count; i++) {
+	exports_hold(e, n->config);
+	for (unsigned i = 0; i < e->count; i++) {
 		const struct config_origin *at = &n->config->exports[i].section;
-		const struct server_export *x = s->exports[i];
+		const struct server_export *x = e->list[i];
 
 		if (!x->error || export_need(x, n->config) != EXPORT_REQUIRED)
 			continue;
@@ -140,7 +135,7 @@ static bool prepare_exports(struct next *n, json_t *errors)
 
 static bool is_running(const struct server *s, const struct listener *l)
 {
-	return server_find_listener((struct server *)s, l->name) == l;
+	return listeners_find(&s->listeners, l->name) == l;
 }
 
 static void add_listener_error(json_t *errors, const struct listener *l)
@@ -162,13 +157,13 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 {
 	bool good = true;
 
-	n->server->bind_end_ns = clock_ns() + SOCKET_WAIT_NS;
+	n->server->listeners.bind_end_ns = clock_ns() + SOCKET_WAIT_NS;
 	for (unsigned i = 0; i < n->config->listener_count; i++) {
 		const struct listener_config *lc = &n->config->listeners[i];
 		struct listener *l = find_kept(n, lc);
 		struct reason reason = { "" };
 
-		if (!l && listener_begin(n->server, lc, n->going, &l, &reason) < 0) {
+		if (!l && listener_begin(&n->server->listeners, lc, n->going, &l, &reason) < 0) {
 			add_line(errors, reason.text);
 			return false;
 		}
@@ -181,7 +176,7 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 		if (!l->error && !cannot_resume(n, l))
 			continue;
 		good = false;
-		if (n->resume || exports_are_there(n->server, l->config))
+		if (n->resume || exports_are_there(&n->server->listeners.exports, l->config))
 			add_listener_error(errors, l);
 	}
 	return good;
@@ -190,16 +185,16 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 /* With the server's own exports in n. */
 static void undo(struct next *n)
 {
-	uint64_t end_ns = clock_ns() + SERVER_END_NS;
+	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
 
 	for (unsigned i = 0; n->listeners && i < n->listener_count; i++)
 		if (!is_running(n->server, n->listeners[i]))
 			listener_request_stop(n->listeners[i]);
 	for (unsigned i = 0; i < n->listener_count; i++)
 		if (!is_running(n->server, n->listeners[i]))
-			server_end_listener(n->listeners[i], end_ns);
+			listeners_end_one(n->listeners[i], end_ns);
 	swap_exports(n);
-	exports_retire(n->exports, n->export_count, n->server->exports, n->server->export_count);
+	exports_retire(&n->exports, &n->server->listeners.exports);
 	free(n->listeners);
 	free(n->going);
 }
@@ -208,11 +203,10 @@ static void undo(struct next *n)
 static bool prepare(struct next *n, json_t *errors)
 {
 	struct server *s = n->server;
-	bool good = exports_renew(s, n->config, &n->diff, &n->exports) == 0;
+	bool good = exports_renew(&s->listeners.exports, n->config, &n->diff, &n->exports) == 0;
 
-	n->export_count = good ? n->config->export_count : 0;
 	n->listeners = calloc(n->config->listener_count + 1, sizeof(*n->listeners));
-	n->going = calloc(s->listener_count + 1, sizeof(*n->going));
+	n->going = calloc(s->listeners.count + 1, sizeof(*n->going));
 	swap_exports(n);
 	if (!good || !n->listeners || !n->going) {
 		good = false;
@@ -221,7 +215,7 @@ static bool prepare(struct next *n, json_t *errors)
 		find_going(n);
 		good = prepare_exports(n, errors);
 		good &= prepare_listeners(n, errors);
-		exports_release(s);
+		exports_release(&s->listeners.exports);
 	}
 	if (!good)
 		undo(n);
@@ -244,11 +238,11 @@ static void leave(struct server *s, struct listener *l, uint64_t deadline_ns, ui
 	}
 	listener_drain(l, deadline_ns);
 	if (l->state != LISTENER_DRAINING) {
-		server_end_listener(l, end_ns);
+		listeners_end_one(l, end_ns);
 		return;
 	}
-	l->next = s->leaving;
-	s->leaving = l;
+	l->next = s->listeners.leaving;
+	s->listeners.leaving = l;
 }
 
 static bool is_listed(struct listener *const *list, unsigned count, const struct listener *l)
@@ -264,9 +258,9 @@ static bool is_listed(struct listener *const *list, unsigned count, const struct
 static void commit(struct next *n)
 {
 	struct server *s = n->server;
-	struct listener **old = s->listeners;
-	unsigned old_count = s->listener_count;
-	uint64_t end_ns = clock_ns() + SERVER_END_NS;
+	struct listener **old = s->listeners.list;
+	unsigned old_count = s->listeners.count;
+	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
 
 	for (unsigned i = 0; i < n->listener_count; i++) {
 		struct listener *l = n->listeners[i];
@@ -278,9 +272,9 @@ static void commit(struct next *n)
 	}
 	if (!n->resume)
 		listeners_log_unavailable(n->listeners, n->listener_count);
-	s->listeners = n->listeners;
-	s->listener_count = n->listener_count;
-	exports_retire(n->exports, n->export_count, s->exports, s->export_count);
+	s->listeners.list = n->listeners;
+	s->listeners.count = n->listener_count;
+	exports_retire(&n->exports, &s->listeners.exports);
 	s->config = n->config;
 	s->generation += n->diff.count > 0;
 	log_set_level(s->config->server.log_level);
@@ -290,7 +284,7 @@ static void commit(struct next *n)
 	for (unsigned i = 0; i < n->going_count; i++)
 		leave(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns, end_ns);
 	end_ns = clock_ns() + DEAF_WAIT_NS;
-	for (struct listener *l = s->leaving; l; l = l->next)
+	for (struct listener *l = s->listeners.leaving; l; l = l->next)
 		if (l->state == LISTENER_DRAINING)
 			listener_await_deaf(l, end_ns);
 	for (unsigned i = 0; i < n->listener_count; i++)
@@ -305,7 +299,7 @@ static void add_begun(json_t *lines, const struct next *n)
 {
 	for (unsigned i = 0; i < n->listener_count; i++) {
 		const struct listener *l = n->listeners[i];
-		const struct listener *old = server_find_listener(n->server, l->name);
+		const struct listener *old = listeners_find(&n->server->listeners, l->name);
 
 		if (!old || l->state != LISTENER_SERVING || !is_begun_again(n, old))
 			continue;
@@ -356,7 +350,7 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 	bool undone;
 
 	(void)source, (void)due_us;
-	if (s->stopping) {
+	if (s->listeners.stopping) {
 		json_decref(errors);
 		json_decref(lines);
 		return 0;
@@ -452,7 +446,7 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 	struct config *config = NULL;
 
 	*answer = (struct reload_answer){ .lines = json_array() };
-	if (s->stopping)
+	if (s->listeners.stopping)
 		answer->message = "the server is stopping";
 	else if (!s->path)
 		answer->message = "there is no file: the listeners are those of --run";
@@ -500,7 +494,7 @@ enum reload_outcome reload_resume(struct server *s, const char *name, struct rel
 	struct next next = { .server = s, .config = s->config, .resume = name ? name : "" };
 
 	*answer = (struct reload_answer){ .lines = json_array() };
-	if (s->stopping)
+	if (s->listeners.stopping)
 		answer->message = "the server is stopping";
 	else if (!apply(&next, answer->lines))
 		answer->message = "nothing was changed: this host cannot serve it now";

@@ -1,5 +1,5 @@
 /* How the last reload ended, and who is told.  See reload.h. */
-#include "document.h"
+#include "json.h"
 #include "reload.h"
 #include "server.h"
 #include "util.h"
@@ -33,7 +33,7 @@ void reload_remember(struct server *s, enum reload_state state, json_t *errors)
 	json_decref(r->errors);
 	r->state = state;
 	r->generation = s->generation;
-	r->time = document_time();
+	r->time = json_time();
 	r->errors = errors;
 	server_notify_ready(s);
 }

@@ -5,43 +5,24 @@
 #include <systemd/sd-event.h>
 
 #include "config.h"
-#include "exports.h"
-#include "kept.h"
-#include "listener.h"
-#include "mailbox.h"
+#include "listeners.h"
 #include "notify.h"
-#include "proc.h"
 #include "reload.h"
-
-struct control;
 
 struct server {
 	sd_event *event;
 	const char *path; /* of the configuration; NULL: it came with --run */
 	struct config *config;
-	struct listener **listeners; /* in the order of the configuration; listener_count of them */
-	unsigned listener_count;
-	/* Those that a reload took out and that are not drained yet, freed then; and those of which
-	 * a worker does not end. */
-	struct listener *leaving;
-	struct server_export **exports; /* likewise */
-	unsigned export_count;
-	uint64_t generation;    /* of config: 1 after the start, one more with each change */
-	struct reload reload;   /* the last one */
-	uint64_t started_ns;    /* CLOCK_MONOTONIC */
-	struct mailbox mailbox; /* for the workers to reach the main thread */
-	struct control *control;
+	struct listeners listeners;
+	uint64_t generation;  /* of config: 1 after the start, one more with each change */
+	struct reload reload; /* the last one */
 	struct notify notify; /* the service manager */
-	struct kept kept;     /* sockets that no listener has taken yet */
-	struct proc_threads threads;
-	uint64_t threads_ns;  /* when they were last looked at */
-	uint64_t bind_end_ns; /* of a start or reload: see SOCKET_WAIT_NS */
-	bool stopping;
 };
 
-/* Takes config, which was read from path (NULL: no file), over.  Starts every listener, or none: 0,
- * or -errno with all reasons logged. */
+/* Takes config, which was read from path (NULL: no file), over.  Prepares every listener, or none:
+ * 0, or -errno with all reasons logged.  Then they are to accept. */
 int server_start(struct server *s, const char *path, struct config *config);
+void server_serve(struct server *s);
 
 /* How its listeners are, in words: "8 listeners, 1 drained". */
 struct server_words {
@@ -59,23 +40,3 @@ void server_drain(struct server *s);
 /* Ends everything.  False: a worker has not ended, which is logged, and what it may use was left as
  * it is; the process can only _exit(). */
 bool server_stop(struct server *s);
-
-/* NULL when there is none of that name. */
-struct listener *server_find_listener(struct server *s, const char *name);
-
-/* Has idle workers count what they have not looked at yet: see worker_settle(). */
-void server_settle(struct server *s);
-
-/* Called by a listener: one of its workers has stopped accepting. */
-void server_worker_deaf(struct server *s);
-/* Workers give up what is in flight after two seconds. */
-#define SERVER_END_NS ((uint64_t)5 * NS_PER_S)
-
-/* Ends l, which is on no list, and frees it.  If one of its workers does not end by end_ns
- * (CLOCK_MONOTONIC) it stays among those that leave.  Of several, all are first to be requested to
- * stop. */
-void server_end_listener(struct listener *l, uint64_t end_ns);
-/* Called by a listener; ends it if it is one that leaves. */
-void server_listener_drained(struct listener *l);
-/* The kernel's threads of this process, looked at now or within the last millisecond. */
-struct proc_threads *server_scan_threads(struct server *s);

@@ -21,6 +21,7 @@ enum { WORKERS = 2, ANSWER_MAX = 65536 };
 
 struct world {
 	struct server server;
+	struct control control;
 	struct listener listener, *listeners[1];
 	char directory[32], path[64], answer[ANSWER_MAX];
 };
@@ -46,7 +47,7 @@ static int setup(void **state)
 			 0);
 	config_errors_free(&errors);
 	l->config = &w->server.config->listeners[0];
-	l->server = &w->server;
+	l->all = &w->server.listeners;
 	l->worker_count = WORKERS;
 	l->workers = aligned_alloc(CACHE_LINE, WORKERS * sizeof(struct worker));
 	assert_non_null(l->workers);
@@ -58,12 +59,12 @@ static int setup(void **state)
 		assert_int_equal(mailbox_init(&l->workers[i].mailbox), 0);
 	}
 	w->listeners[0] = l;
-	w->server.listeners = w->listeners;
-	w->server.listener_count = 1;
+	w->server.listeners.list = w->listeners;
+	w->server.listeners.count = 1;
 	w->server.generation = 1;
-	assert_int_equal(mailbox_init(&w->server.mailbox), 0);
+	assert_int_equal(mailbox_init(&w->server.listeners.mailbox), 0);
 	assert_true(sd_event_new(&w->server.event) >= 0);
-	assert_int_equal(control_start(&w->server, &reason), 0);
+	assert_int_equal(control_start(&w->control, &w->server, &reason), 0);
 	*state = w;
 	return 0;
 }
@@ -72,13 +73,13 @@ static int teardown(void **state)
 {
 	struct world *w = *state;
 
-	control_stop(&w->server);
+	control_stop(&w->control);
 	for (unsigned i = 0; i < WORKERS; i++) {
 		mailbox_run(&w->listener.workers[i].mailbox);
 		mailbox_fini(&w->listener.workers[i].mailbox);
 	}
-	mailbox_run(&w->server.mailbox); /* what they still owed */
-	mailbox_fini(&w->server.mailbox);
+	mailbox_run(&w->server.listeners.mailbox); /* what they still owed */
+	mailbox_fini(&w->server.listeners.mailbox);
 	sd_event_unref(w->server.event);
 	config_free(w->server.config);
 	free(w->listener.workers);
@@ -121,7 +122,7 @@ static const char *hear(struct world *w, int fd)
 static void answer(struct world *w, unsigned worker)
 {
 	mailbox_run(&w->listener.workers[worker].mailbox);
-	mailbox_run(&w->server.mailbox);
+	mailbox_run(&w->server.listeners.mailbox);
 }
 
 #define LIST "{\"method\":\"org.nbserved.Control.ListConnections\"}"

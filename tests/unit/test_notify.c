@@ -1,4 +1,4 @@
-/* server/notify.c with a service manager that reads when it likes to. */
+/* host/notify.c with a service manager that reads when it likes to. */
 #include "notify.h"
 
 #include <errno.h>

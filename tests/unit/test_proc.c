@@ -1,4 +1,4 @@
-/* server/proc.c: whose kernel thread it is, and what a thread has cost. */
+/* host/proc.c: whose kernel thread it is, and what a thread has cost. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

@@ -6,7 +6,7 @@
 
 struct listener;
 struct notify;
-struct server;
+struct listeners;
 
 /* One that we were given, until a listener takes it. */
 struct kept_socket {

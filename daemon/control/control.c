@@ -39,12 +39,12 @@ const char *control_unknown_listener(struct server *s, const json_t *names)
 {
 	size_t count = json_array_size(names);
 
-	if (json_is_string(names) && !server_find_listener(s, json_string_value(names)))
+	if (json_is_string(names) && !listeners_find(&s->listeners, json_string_value(names)))
 		return json_string_value(names);
 	for (size_t i = 0; i < count; i++) {
 		const char *name = json_string_value(json_array_get(names, i));
 
-		if (!server_find_listener(s, name))
+		if (!listeners_find(&s->listeners, name))
 			return name;
 	}
 	return NULL;
@@ -52,11 +52,11 @@ const char *control_unknown_listener(struct server *s, const json_t *names)
 
 void control_no_such_listener(struct varlink_call *call, const char *name)
 {
-	const struct server *s = varlink_call_userdata(call);
+	const struct server *s = control_server(call);
 	struct suggestion near = { .text = name };
 
-	for (unsigned i = 0; i < s->listener_count; i++)
-		suggest_try(&near, s->listeners[i]->name);
+	for (unsigned i = 0; i < s->listeners.count; i++)
+		suggest_try(&near, s->listeners.list[i]->name);
 	control_error(call, "NoSuchListener", name, "there is no listener '%s'%s", name,
 		      suggest_hint(&near));
 }
@@ -66,12 +66,12 @@ void control_no_such_listener(struct varlink_call *call, const char *name)
 static void get_status(struct varlink_call *call, json_t *parameters)
 {
 	(void)parameters;
-	varlink_reply(call, document_status(varlink_call_userdata(call)));
+	varlink_reply(call, document_status(control_server(call)));
 }
 
 static void get_config(struct varlink_call *call, json_t *parameters)
 {
-	const struct server *s = varlink_call_userdata(call);
+	const struct server *s = control_server(call);
 
 	(void)parameters;
 	varlink_reply(call, config_to_json(s->config));
@@ -80,7 +80,7 @@ static void get_config(struct varlink_call *call, json_t *parameters)
 static void doctor(struct varlink_call *call, json_t *parameters)
 {
 	(void)parameters;
-	varlink_reply(call, doctor_report(varlink_call_userdata(call)));
+	varlink_reply(call, doctor_report(control_server(call)));
 }
 
 /* Changes are in the log with who made them. */
@@ -108,7 +108,7 @@ static void set_log_level(struct varlink_call *call, json_t *parameters)
 
 static void drain(struct varlink_call *call, json_t *parameters)
 {
-	struct server *s = varlink_call_userdata(call);
+	struct server *s = control_server(call);
 	const json_t *name = json_object_get(parameters, "listener");
 	uint64_t deadline_ns = clock_ns() + s->config->server.drain_timeout_ns;
 	json_t *draining;
@@ -119,8 +119,8 @@ static void drain(struct varlink_call *call, json_t *parameters)
 	}
 	log_change(call, "drain", json_is_string(name) ? json_string_value(name) : "everything");
 	draining = json_array();
-	for (unsigned i = 0; i < s->listener_count; i++) {
-		struct listener *l = s->listeners[i];
+	for (unsigned i = 0; i < s->listeners.count; i++) {
+		struct listener *l = s->listeners.list[i];
 
 		if (json_is_string(name) && strcmp(json_string_value(name), l->config->name) != 0)
 			continue;
@@ -134,7 +134,7 @@ static void drain(struct varlink_call *call, json_t *parameters)
 
 static void resume(struct varlink_call *call, json_t *parameters)
 {
-	struct server *s = varlink_call_userdata(call);
+	struct server *s = control_server(call);
 	const json_t *name = json_object_get(parameters, "listener");
 	struct reload_answer answer;
 
@@ -155,7 +155,7 @@ static void reload(struct varlink_call *call, json_t *parameters)
 {
 	static const char *const errors[] = { [RELOAD_REFUSED] = INTERFACE ".ReloadRefused",
 					      [RELOAD_RESTART] = INTERFACE ".RestartNeeded" };
-	struct server *s = varlink_call_userdata(call);
+	struct server *s = control_server(call);
 	json_t *seconds = json_object_get(parameters, "confirm_timeout_s");
 	struct reload_request request = {
 		.dry_run = json_is_true(json_object_get(parameters, "dry_run")),
@@ -178,7 +178,7 @@ static void reload(struct varlink_call *call, json_t *parameters)
 
 static void confirm_reload(struct varlink_call *call, json_t *parameters)
 {
-	struct server *s = varlink_call_userdata(call);
+	struct server *s = control_server(call);
 
 	(void)parameters;
 	if (!reload_confirm(s)) {
@@ -256,33 +256,28 @@ static gid_t find_group(const char *name)
 	return (gid_t)-1;
 }
 
-int control_start(struct server *s, struct reason *reason)
+int control_start(struct control *c, struct server *s, struct reason *reason)
 {
 	const struct server_config *config = &s->config->server;
 	struct reason why = { "no memory" };
-	struct control *c = calloc(1, sizeof(*c));
-	int rc = c ? varlink_new(s->event, &control_info, &c->varlink) : -ENOMEM;
+	int rc;
 
-	s->control = c;
+	c->server = s;
+	rc = varlink_new(s->event, &control_info, &c->varlink);
 	if (rc == 0) {
-		varlink_add_interface(c->varlink, &control_interface, s);
+		varlink_add_interface(c->varlink, &control_interface, c);
 		rc = varlink_listen(c->varlink, config->control, find_group(config->control_group),
 				    &why);
 	}
 	if (rc < 0) {
-		control_stop(s);
+		control_stop(c);
 		return reason_set(reason, rc, "control socket: %.*s", REASON_MAX - 32, why.text);
 	}
 	return 0;
 }
 
-void control_stop(struct server *s)
+void control_stop(struct control *c)
 {
-	struct control *c = s->control;
-
-	if (!c)
-		return;
 	varlink_free(c->varlink);
-	s->control = NULL;
-	free(c);
+	c->varlink = NULL;
 }

@@ -5,11 +5,15 @@
 #include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <systemd/sd-event.h>
 
-struct server;
+struct notify;
+
+/* Asked each time before it is fed: is all well?  If not, it says what is not. */
+typedef bool watchdog_alive(void *context);
 
 /* 0 or -errno. */
-int watchdog_start(struct server *s);
+int watchdog_start(sd_event *event, struct notify *notify, watchdog_alive *alive, void *context);
 
 /* For a wait until end_ns (CLOCK_MONOTONIC), in slices: feeds the watchdog if it is time, and
  * returns when to do so again, at most end_ns. */

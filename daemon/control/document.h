@@ -16,6 +16,3 @@ json_t *document_status(struct server *s);
 
 /* One connection, for ListConnections; worker: its index. */
 json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info);
-
-/* Now: RFC 3339, UTC. */
-json_t *document_time(void);

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "listener.h"
+#include "listeners.h"
 #include "log.h"
-#include "server.h"
 #include "util.h"
 
 struct listening_socket {
@@ -88,8 +88,7 @@ static bool is_port_of(struct listener *const *going, uint16_t port)
 static bool may_join(const struct listener *l, struct listener *const *going,
 		     const struct sockaddr_storage *wanted)
 {
-	return is_port_of(going, sockaddr_port(wanted)) &&
-	       !kept_in_the_way(&l->server->kept, wanted);
+	return is_port_of(going, sockaddr_port(wanted)) && !kept_in_the_way(&l->all->kept, wanted);
 }
 
 /* Takes socket.fd over. */
@@ -199,9 +198,9 @@ static int bind_rest(struct listening *sockets, struct listener *l, unsigned hav
 		return reason_set(reason, -ENOMEM, "no memory");
 	for (unsigned i = 0; i < count; i++)
 		list[i] = (struct worker_socket){ .fd = -1, .address = l->address_count };
-	rc = socket_bind(wanted, list, count, joins, l->server->bind_end_ns, bound, reason);
+	rc = socket_bind(wanted, list, count, joins, l->all->bind_end_ns, bound, reason);
 	if (rc == -EADDRINUSE)
-		explain_unit(&l->server->kept, wanted, reason);
+		explain_unit(&l->all->kept, wanted, reason);
 	for (unsigned i = 0; i < count; i++)
 		if (list[i].fd >= 0 && add_socket(sockets, list[i], have + i, joins) < 0)
 			rc = reason_set(reason, -ENOMEM, "no memory");
@@ -252,7 +251,7 @@ static int take_kept(struct listening *sockets, struct listener *l, const struct
 		     unsigned *ret_count, struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count];
-	struct kept *kept = &l->server->kept;
+	struct kept *kept = &l->all->kept;
 	struct kept_socket *found, *first = NULL;
 	unsigned position = 0, count = 0;
 	int *fds = calloc(kept->count + 1, sizeof(*fds)), rc = 0;

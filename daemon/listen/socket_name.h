@@ -8,10 +8,7 @@
 #include "config.h"
 #include "file_id.h"
 #include "parse.h"
-
-uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 of a Unix socket */
-void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port);
-bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+#include "sockaddr.h"
 
 /* May not both be bound, because of the wildcard that one of them is?  [::] may stand for IPv4. */
 bool sockaddr_overlaps(const struct sockaddr_storage *a, const struct sockaddr_storage *b);

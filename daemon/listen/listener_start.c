@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "listener_internal.h"
+#include "listeners.h"
 #include "listening.h"
-#include "server.h"
 #include "store.h"
 #include "watchdog.h"
 
@@ -44,7 +44,7 @@ static int listener_get_exports(struct listener *l, struct reason *reason)
 	if (!l->exports)
 		return reason_set(reason, -ENOMEM, "no memory");
 	for (unsigned i = 0; i < count; i++) {
-		l->exports[i] = export_get(l->server, l->config->exports[i].name, reason);
+		l->exports[i] = export_get(&l->all->exports, l->config->exports[i].name, reason);
 		if (!l->exports[i])
 			return -EIO;
 	}
@@ -191,7 +191,7 @@ static int listener_open(struct listener *l, struct listener *const *going, stru
 	return rc;
 }
 
-static struct listener *listener_new(struct server *server, const struct listener_config *config)
+static struct listener *listener_new(struct listeners *all, const struct listener_config *config)
 {
 	struct listener *l = calloc(1, sizeof(*l));
 
@@ -202,16 +202,16 @@ static struct listener *listener_new(struct server *server, const struct listene
 	*l->config = *config;
 	strcpy(l->name, config->name);
 	sem_init(&l->deaf, 0, 0);
-	l->server = server;
+	l->all = all;
 	l->started_ns = clock_ns();
 	return l;
 }
 
-int listener_begin(struct server *server, const struct listener_config *config,
+int listener_begin(struct listeners *all, const struct listener_config *config,
 		   struct listener *const *going, struct listener **ret_listener,
 		   struct reason *reason)
 {
-	struct listener *l = listener_new(server, config);
+	struct listener *l = listener_new(all, config);
 
 	if (!l)
 		return reason_set(reason, -ENOMEM, "no memory");
@@ -252,7 +252,7 @@ static void listener_await_start(struct listener *l, uint64_t end_ns)
 /* One without workers in the place of one that has failed, which a worker that hangs may keep. */
 static struct listener *listener_replace(struct listener *failed, uint64_t end_ns)
 {
-	struct listener *l = listener_new(failed->server, failed->config);
+	struct listener *l = listener_new(failed->all, failed->config);
 
 	failed->starting = false;
 	if (!l) {
@@ -262,7 +262,7 @@ static struct listener *listener_replace(struct listener *failed, uint64_t end_n
 	l->state = LISTENER_UNAVAILABLE;
 	l->reason = failed->reason;
 	l->error = failed->config->optional ? 0 : failed->error;
-	server_end_listener(failed, end_ns);
+	listeners_end_one(failed, end_ns);
 	return l;
 }
 
@@ -282,7 +282,7 @@ void listeners_await_start(struct listener **list, unsigned count, struct listen
 		listening_return(list[i], going);
 		listener_request_stop(list[i]);
 	}
-	end_ns = clock_ns() + SERVER_END_NS;
+	end_ns = clock_ns() + LISTENERS_END_NS;
 	for (unsigned i = 0; i < count; i++)
 		if (list[i]->starting)
 			list[i] = listener_replace(list[i], end_ns);

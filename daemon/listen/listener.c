@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "listeners.h"
 #include "listening.h"
 #include "log.h"
-#include "server.h"
 #include "store.h"
 #include "watchdog.h"
 
@@ -66,7 +66,7 @@ static void listener_tell(struct listener *l, void (*fn)(struct call *))
 	if (!c)
 		abort();
 	*c = (struct listener_call){ .call.fn = fn, .listener = l };
-	mailbox_post(&l->server->mailbox, &c->call);
+	mailbox_post(&l->all->mailbox, &c->call);
 }
 
 static struct listener *listener_told(struct call *call)
@@ -80,7 +80,7 @@ static struct listener *listener_told(struct call *call)
 
 static void listener_on_deaf(struct call *call)
 {
-	server_worker_deaf(listener_told(call)->server);
+	listeners_worker_deaf(listener_told(call)->all);
 }
 
 static void listener_on_drained(struct call *call)
@@ -91,7 +91,7 @@ static void listener_on_drained(struct call *call)
 		return;
 	l->state = LISTENER_DRAINED;
 	log_write(LOG_INFO, l->name, "listener '%s': drained", l->name);
-	server_listener_drained(l); /* may free it */
+	listeners_drained_one(l); /* may free it */
 }
 
 static void listener_deaf(struct worker *w)
@@ -278,7 +278,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		return;
 	l->state = LISTENER_DRAINING;
 	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
-	if (!l->server->stopping)
+	if (!l->all->stopping)
 		kept_forget(l); /* or connections would wait for somebody to accept them */
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)

@@ -10,7 +10,7 @@
 #include "socket.h"
 #include "worker.h"
 
-struct server;
+struct listeners;
 
 enum listener_state {
 	LISTENER_SERVING,
@@ -25,7 +25,7 @@ struct listener {
 	char name[CONFIG_NAME_MAX]; /* constant, as workers use it; config is the main thread's */
 	/* A copy: a listener may outlive its configuration, and then the names of files in it. */
 	struct listener_config *config;
-	struct server *server;
+	struct listeners *all;
 	struct listener *next; /* in server->leaving */
 	uint64_t started_ns;   /* CLOCK_MONOTONIC: when its counters were 0 */
 	enum listener_state state;
@@ -56,12 +56,12 @@ const struct engine *listener_pick_engine(const struct listener_config *config);
 /* Binds, begins to start the workers, does not accept yet.  going: listeners that it may take
  * sockets over from, see listening_open(); NULL: none.  0, or -ENOMEM with the reason; all else
  * that is wrong is found by: */
-int listener_begin(struct server *server, const struct listener_config *config,
+int listener_begin(struct listeners *all, const struct listener_config *config,
 		   struct listener *const *going, struct listener **ret_listener,
 		   struct reason *reason);
 /* Waits for the workers of those of the list that were begun, side by side, at most WORKER_START_NS
- * and then SERVER_END_NS.  In the place of one that cannot start there is then one without workers,
- * LISTENER_UNAVAILABLE with the reason, and with an error unless it is `optional`. */
+ * and then LISTENERS_END_NS.  In the place of one that cannot start there is then one without
+ * workers, LISTENER_UNAVAILABLE with the reason, and with an error unless it is `optional`. */
 void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going);
 
 /* How it reaches config->exports[index], which it serves. */

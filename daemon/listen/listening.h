@@ -21,7 +21,7 @@ void listening_list(const struct listener_config *config, struct sockaddr_storag
 /* Sockets for each of l's addresses, at least one for every worker; fills l->addresses.  An address
  * of one of `going` (NULL-terminated, NULL: none) is taken over with all of its sockets, by
  * duplicates: the old listener goes on as if nothing had happened until it is drained.  One of
- * server->kept is taken from there.  0, or -errno with the reason. */
+ * all->kept is taken from there.  0, or -errno with the reason. */
 int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
 		   struct reason *reason);
 

@@ -23,12 +23,13 @@ static json_t *export_to_json(const struct server_export *x)
 	enum export_state state = export_state(x, &reason);
 	json_t *json;
 
-	json = json_pack("{s:o, s:o, s:s, s:s, s:o, s:b}", "name", text(x->config.name), "path",
-			 text(x->config.options.path), "state", export_state_names[state], "store",
-			 store ? store->name : "auto", "size", count(x->export.size), "read_only",
+	json = json_pack("{s:o, s:o, s:s, s:s, s:o, s:b}", "name", json_text(x->config.name),
+			 "path", json_text(x->config.options.path), "state",
+			 export_state_names[state], "store", store ? store->name : "auto", "size",
+			 json_count(x->export.size), "read_only",
 			 x->export.read_only || x->config.options.read_only);
 	if (reason.text[0])
-		json_object_set_new(json, "reason", text(reason.text));
+		json_object_set_new(json, "reason", json_text(reason.text));
 	return json;
 }
 
@@ -36,8 +37,8 @@ json_t *document_exports_status(const struct server *s)
 {
 	json_t *exports = json_array();
 
-	for (unsigned i = 0; i < s->export_count; i++)
-		json_array_append_new(exports, export_to_json(s->exports[i]));
+	for (unsigned i = 0; i < s->listeners.exports.count; i++)
+		json_array_append_new(exports, export_to_json(s->listeners.exports.list[i]));
 	return exports;
 }
 
@@ -69,11 +70,11 @@ static void share_to_json(const struct share *share, json_t *json)
 	for (unsigned i = 0; i < IO_KIND_COUNT; i++)
 		json_object_set_new(operations, io_kind_names[i], share_operation(share, i));
 	for (unsigned i = 0; i < IO_ERROR_COUNT; i++)
-		json_object_set_new(errors, io_error_names[i], count(SUM(share, errors[i])));
+		json_object_set_new(errors, io_error_names[i], json_count(SUM(share, errors[i])));
 	json_object_set_new(json, "operations", operations);
-	json_object_set_new(json, "bytes_read", count(SUM(share, bytes_read)));
-	json_object_set_new(json, "bytes_written", count(SUM(share, bytes_written)));
-	json_object_set_new(json, "in_flight", count(SUM(share, in_flight)));
+	json_object_set_new(json, "bytes_read", json_count(SUM(share, bytes_read)));
+	json_object_set_new(json, "bytes_written", json_count(SUM(share, bytes_written)));
+	json_object_set_new(json, "in_flight", json_count(SUM(share, in_flight)));
 	json_object_set_new(json, "errors", errors);
 }
 
@@ -99,8 +100,8 @@ static struct share share_new(const struct server *s)
 	struct share share = { 0 };
 	unsigned workers = 0;
 
-	for (unsigned i = 0; i < s->listener_count; i++)
-		workers += s->listeners[i]->worker_count;
+	for (unsigned i = 0; i < s->listeners.count; i++)
+		workers += s->listeners.list[i]->worker_count;
 	share.mounts = calloc(workers + 1, sizeof(*share.mounts));
 	if (!share.mounts)
 		abort();
@@ -117,13 +118,13 @@ static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 	for (unsigned i = 0; i < MOUNT_FEATURE_COUNT; i++)
 		if (mask & 1U << i)
 			json_array_append_new(features, json_string(mount_feature_names[i]));
-	json = json_pack("{s:o, s:s, s:o}", "listener", text(l->config->name), "store",
+	json = json_pack("{s:o, s:s, s:o}", "listener", json_text(l->config->name), "store",
 			 m->store->name, "features", features);
 	if (!reason.text[0] && m->export->options->iopoll && m->store == store_find("io_uring") &&
 	    !(mask & 1U << MOUNT_iopoll)) /* not at the start, but later */
 		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
 	if (reason.text[0])
-		json_object_set_new(json, "reason", text(reason.text));
+		json_object_set_new(json, "reason", json_text(reason.text));
 	return json;
 }
 
@@ -135,8 +136,8 @@ static json_t *export_to_stats(const struct server *s, const struct server_expor
 	json_t *json = export_to_json(x), *listeners = json_array();
 	struct share all = share_new(s);
 
-	for (unsigned i = 0; i < s->listener_count; i++) {
-		const struct listener *l = s->listeners[i];
+	for (unsigned i = 0; i < s->listeners.count; i++) {
+		const struct listener *l = s->listeners.list[i];
 		struct share its = { &all.mounts[all.count], share_add(&all, l, x) };
 		json_t *served;
 
@@ -160,8 +161,8 @@ json_t *document_exports_stats(const struct server *s, const json_t *names)
 {
 	json_t *exports = json_array();
 
-	for (unsigned i = 0; i < s->export_count; i++) {
-		json_t *json = export_to_stats(s, s->exports[i], names);
+	for (unsigned i = 0; i < s->listeners.exports.count; i++) {
+		json_t *json = export_to_stats(s, s->listeners.exports.list[i], names);
 
 		if (json)
 			json_array_append_new(exports, json);

@@ -15,7 +15,6 @@
 #include "export_open.h"
 #include "file_lock.h"
 #include "log.h"
-#include "server.h"
 #include "store.h"
 #include "util.h"
 
@@ -47,7 +46,7 @@ void export_on_failed(struct export *e)
 	struct server_export *x = container_of(e, struct server_export, export);
 
 	x->failed_call.fn = export_log_failure;
-	mailbox_post(&x->server->mailbox, &x->failed_call);
+	mailbox_post(x->mailbox, &x->failed_call);
 }
 
 /* ---- Users ---- */
@@ -63,17 +62,17 @@ void export_put(struct server_export *x)
 		export_free_unused(x);
 }
 
-static struct server_export *export_find(struct server *s, const char *name)
+static struct server_export *export_find(const struct exports *e, const char *name)
 {
-	for (unsigned i = 0; i < s->export_count; i++)
-		if (!strcmp(s->exports[i]->config.name, name))
-			return s->exports[i];
+	for (unsigned i = 0; i < e->count; i++)
+		if (!strcmp(e->list[i]->config.name, name))
+			return e->list[i];
 	return NULL;
 }
 
-struct server_export *export_get(struct server *s, const char *name, struct reason *reason)
+struct server_export *export_get(const struct exports *e, const char *name, struct reason *reason)
 {
-	struct server_export *x = export_find(s, name);
+	struct server_export *x = export_find(e, name);
 
 	if (x->users > 0) {
 		x->users++;
@@ -83,10 +82,10 @@ struct server_export *export_get(struct server *s, const char *name, struct reas
 	return NULL;
 }
 
-bool exports_are_there(struct server *s, const struct listener_config *config)
+bool exports_are_there(const struct exports *e, const struct listener_config *config)
 {
 	for (unsigned i = 0; i < config->export_count; i++)
-		if (export_find(s, config->exports[i].name)->error)
+		if (export_find(e, config->exports[i].name)->error)
 			return false;
 	return true;
 }
@@ -106,24 +105,24 @@ enum export_need export_need(const struct server_export *x, const struct config 
 }
 
 /* Is x a second export, which only reads, of a file that another may be about to make? */
-static bool export_follows(const struct server *s, const struct server_export *x)
+static bool export_follows(const struct exports *e, const struct server_export *x)
 {
-	for (unsigned i = 0; i < s->export_count; i++)
-		if (s->exports[i] != x && x->config.options.read_only &&
-		    !strcmp(s->exports[i]->config.options.path, x->config.options.path) &&
-		    s->exports[i]->config.options.create)
+	for (unsigned i = 0; i < e->count; i++)
+		if (e->list[i] != x && x->config.options.read_only &&
+		    !strcmp(e->list[i]->config.options.path, x->config.options.path) &&
+		    e->list[i]->config.options.create)
 			return true;
 	return false;
 }
 
 /* Two that write to one file, whatever its names are.  Of generations of a reload that may be so.
  */
-static int export_check_file(const struct server *s, struct server_export *x)
+static int export_check_file(const struct exports *e, struct server_export *x)
 {
 	struct file_id file = file_lock_id(x->lock), other;
 
-	for (unsigned i = 0; i < s->export_count && file.inode; i++) {
-		const struct server_export *y = s->exports[i];
+	for (unsigned i = 0; i < e->count && file.inode; i++) {
+		const struct server_export *y = e->list[i];
 
 		other = file_lock_id(y->lock);
 		if (y != x && y->users > 0 && !x->export.read_only && !y->export.read_only &&
@@ -136,25 +135,25 @@ static int export_check_file(const struct server *s, struct server_export *x)
 	return 0;
 }
 
-static void exports_hold_some(struct server *s, const struct config *config, bool followers)
+static void exports_hold_some(struct exports *e, const struct config *config, bool followers)
 {
 	uint64_t end_ns = clock_ns() + EXPORT_OPEN_NS;
 
-	for (unsigned i = 0; i < s->export_count; i++) {
-		struct server_export *x = s->exports[i];
+	for (unsigned i = 0; i < e->count; i++) {
+		struct server_export *x = e->list[i];
 
 		if (x->users == 0 && export_need(x, config) != EXPORT_UNNEEDED &&
-		    export_follows(s, x) == followers)
+		    export_follows(e, x) == followers)
 			export_open_begin(x);
 	}
-	for (unsigned i = 0; i < s->export_count; i++) {
-		struct server_export *x = s->exports[i];
+	for (unsigned i = 0; i < e->count; i++) {
+		struct server_export *x = e->list[i];
 
 		if (!x->opening)
 			continue;
 		export_open_end(x, end_ns);
 		if (x->error == 0) {
-			x->error = export_check_file(s, x);
+			x->error = export_check_file(e, x);
 			if (x->error) {
 				export_close(x);
 				x->lock = NULL;
@@ -165,16 +164,16 @@ static void exports_hold_some(struct server *s, const struct config *config, boo
 	}
 }
 
-void exports_hold(struct server *s, const struct config *config)
+void exports_hold(struct exports *e, const struct config *config)
 {
-	exports_hold_some(s, config, false);
-	exports_hold_some(s, config, true);
+	exports_hold_some(e, config, false);
+	exports_hold_some(e, config, true);
 }
 
-void exports_release(struct server *s)
+void exports_release(struct exports *e)
 {
-	for (unsigned i = 0; i < s->export_count; i++) {
-		struct server_export *x = s->exports[i];
+	for (unsigned i = 0; i < e->count; i++) {
+		struct server_export *x = e->list[i];
 
 		if (!x->held)
 			continue;
@@ -200,82 +199,91 @@ static void export_log(const struct server_export *x, enum export_need need)
 			  x->export.store->name, x->export.read_only ? ", read-only" : "");
 }
 
-static struct server_export *export_new(struct server *s, const struct export_config *config)
+static struct server_export *export_new(const struct exports *e, const struct export_config *config)
 {
 	struct server_export *x = calloc(1, sizeof(*x));
 
 	if (x) {
 		x->config = *config;
-		x->server = s;
+		x->mailbox = e->mailbox;
 	}
 	return x;
 }
 
-int exports_open(struct server *s)
+int exports_open(struct exports *e, const struct config *config)
 {
-	s->exports = calloc(s->config->export_count + 1, sizeof(*s->exports));
-	s->export_count = 0;
-	if (!s->exports)
+	e->list = calloc(config->export_count + 1, sizeof(*e->list));
+	e->count = 0;
+	if (!e->list)
 		return -ENOMEM;
-	for (unsigned i = 0; i < s->config->export_count; i++) {
-		struct server_export *x = export_new(s, &s->config->exports[i]);
+	for (unsigned i = 0; i < config->export_count; i++) {
+		struct server_export *x = export_new(e, &config->exports[i]);
 
 		if (!x)
 			return -ENOMEM;
-		s->exports[s->export_count++] = x;
+		e->list[e->count++] = x;
 	}
-	exports_hold(s, s->config);
-	for (unsigned i = 0; i < s->export_count; i++)
-		export_log(s->exports[i], export_need(s->exports[i], s->config));
+	exports_hold(e, config);
+	for (unsigned i = 0; i < e->count; i++)
+		export_log(e->list[i], export_need(e->list[i], config));
 	return 0;
 }
 
-int exports_renew(struct server *s, const struct config *config, const struct config_diff *diff,
-		  struct server_export ***ret_list)
+int exports_renew(const struct exports *now, const struct config *config,
+		  const struct config_diff *diff, struct exports *ret_next)
 {
-	struct server_export **list = calloc(config->export_count + 1, sizeof(*list));
+	struct exports next = { .mailbox = now->mailbox };
 
-	for (unsigned i = 0; list && i < config->export_count; i++) {
+	*ret_next = next;
+	next.list = calloc(config->export_count + 1, sizeof(*next.list));
+	for (unsigned i = 0; next.list && i < config->export_count; i++) {
 		const char *name = config->exports[i].name;
-		struct server_export *x = export_find(s, name);
+		struct server_export *x = export_find(now, name);
 
 		/* One that is not open has nothing to keep, and may have an old error. */
 		if (!x || x->users == 0 ||
 		    config_diff_has(diff, CONFIG_EXPORT, name, CONFIG_REOPEN))
-			x = export_new(s, &config->exports[i]);
+			x = export_new(now, &config->exports[i]);
 		if (!x) {
-			exports_retire(list, i, s->exports, s->export_count);
+			exports_retire(&next, now);
 			return -ENOMEM;
 		}
-		list[i] = x;
+		next.list[next.count++] = x;
 	}
-	*ret_list = list;
-	return list ? 0 : -ENOMEM;
+	if (!next.list)
+		return -ENOMEM;
+	*ret_next = next;
+	return 0;
 }
 
-void exports_retire(struct server_export **list, unsigned count, struct server_export *const *kept,
-		    unsigned kept_count)
+static bool exports_have(const struct exports *e, const struct server_export *x)
 {
-	for (unsigned i = 0; i < count; i++) {
-		unsigned j = 0;
+	for (unsigned i = 0; i < e->count; i++)
+		if (e->list[i] == x)
+			return true;
+	return false;
+}
 
-		while (j < kept_count && kept[j] != list[i])
-			j++;
-		if (j < kept_count)
+void exports_retire(struct exports *old, const struct exports *kept)
+{
+	for (unsigned i = 0; i < old->count; i++) {
+		if (exports_have(kept, old->list[i]))
 			continue;
-		list[i]->retired = true;
-		export_free_unused(list[i]);
+		old->list[i]->retired = true;
+		export_free_unused(old->list[i]);
 	}
-	free(list);
+	free(old->list);
+	old->list = NULL;
+	old->count = 0;
 }
 
-void exports_free(struct server *s)
+void exports_free(struct exports *e)
 {
-	for (unsigned i = 0; i < s->export_count; i++)
-		free(s->exports[i]);
-	free(s->exports);
-	s->exports = NULL;
-	s->export_count = 0;
+	for (unsigned i = 0; i < e->count; i++)
+		free(e->list[i]);
+	free(e->list);
+	e->list = NULL;
+	e->count = 0;
 }
 
 /* ---- State ---- */

@@ -5,22 +5,9 @@
 
 #include "document.h"
 #include "histogram.h"
+#include "json.h"
 
 struct server;
-
-/* Varlink's integers are signed: a counter stops at their end. */
-static inline json_t *count(uint64_t n)
-{
-	return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
-}
-
-/* JSON is UTF-8; what came from elsewhere may not be. */
-static inline json_t *text(const char *string)
-{
-	json_t *json = json_string(string);
-
-	return json ? json : json_string("(not UTF-8)");
-}
 
 /* {"count","errors","latency_ns"} */
 json_t *document_operation(uint64_t done, uint64_t errors, const struct histogram_sum *latency);

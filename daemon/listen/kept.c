@@ -11,10 +11,10 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "listeners.h"
 #include "listening.h"
 #include "log.h"
 #include "notify.h"
-#include "server.h"
 #include "util.h"
 
 enum {
@@ -213,12 +213,12 @@ void kept_free(struct kept *k)
 
 /* ---- What we give ---- */
 
-static unsigned kept_total(const struct server *s)
+static unsigned kept_total(const struct listeners *all)
 {
 	unsigned total = 0;
 
-	for (unsigned i = 0; i < s->listener_count; i++)
-		total += s->listeners[i]->kept;
+	for (unsigned i = 0; i < all->count; i++)
+		total += all->list[i]->kept;
 	return total;
 }
 
@@ -239,7 +239,7 @@ static int kept_store_address(const struct listener *l, unsigned address, unsign
 	snprintf(message, sizeof(message), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s",
 		 socket_name_format(&name, text));
 	for (unsigned i = 0; rc >= 0 && i < count; i += KEPT_MESSAGE_FDS)
-		rc = notify_send(&l->server->notify, message, fds + i,
+		rc = notify_send(l->all->kept.notify, message, fds + i,
 				 MIN(count - i, (unsigned)KEPT_MESSAGE_FDS));
 	free(fds);
 	if (rc < 0)
@@ -251,8 +251,8 @@ static int kept_store_address(const struct listener *l, unsigned address, unsign
 
 void kept_store(struct listener *l)
 {
-	const struct kept *k = &l->server->kept;
-	unsigned total = kept_total(l->server);
+	const struct kept *k = &l->all->kept;
+	unsigned total = kept_total(l->all);
 
 	if (!k->max || l->state != LISTENER_SERVING)
 		return;
@@ -284,7 +284,7 @@ void kept_forget(struct listener *l)
 		struct bound *a = &l->addresses[i];
 
 		if (a->kept[0])
-			notify(&l->server->notify, "FDSTOREREMOVE=1\nFDNAME=%s", a->kept);
+			notify(l->all->kept.notify, "FDSTOREREMOVE=1\nFDNAME=%s", a->kept);
 		a->kept[0] = '\0';
 	}
 	l->kept = 0;

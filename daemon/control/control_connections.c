@@ -18,7 +18,7 @@ enum {
 struct listing {
 	struct worker_list list; /* the worker's, until `answer` is posted */
 	struct call answer;
-	struct server *server;
+	struct control *control;
 	struct varlink_call *call; /* NULL: nobody waits any more */
 	const char *name;          /* of the listener, the call's; NULL: all */
 	sd_event_source *timer;
@@ -31,8 +31,7 @@ struct listing {
 
 static void listing_free(struct listing *g)
 {
-	if (g->server->control)
-		g->server->control->listing_count--;
+	g->control->listing_count--;
 	sd_event_source_disable_unref(g->timer);
 	json_decref(g->connections);
 	free(g->list.infos);
@@ -69,7 +68,7 @@ static void listing_done(struct worker_list *list)
 {
 	struct listing *g = container_of(list, struct listing, list);
 
-	mailbox_post(&g->server->mailbox, &g->answer);
+	mailbox_post(&g->control->server->listeners.mailbox, &g->answer);
 }
 
 static void listing_ask(struct listing *g, const struct listener *l)
@@ -84,10 +83,10 @@ static void listing_ask(struct listing *g, const struct listener *l)
 /* Asks the next worker, if there is one and room for its answer. */
 static bool listing_ask_next(struct listing *g)
 {
-	const struct server *s = g->server;
+	const struct server *s = g->control->server;
 
-	for (; g->listener < s->listener_count; g->listener++, g->worker = 0) {
-		const struct listener *l = s->listeners[g->listener];
+	for (; g->listener < s->listeners.count; g->listener++, g->worker = 0) {
+		const struct listener *l = s->listeners.list[g->listener];
 
 		if (g->name && strcmp(g->name, l->config->name) != 0)
 			continue;
@@ -104,7 +103,7 @@ static bool listing_ask_next(struct listing *g)
 
 static void listing_continue(struct listing *g)
 {
-	if (g->generation != g->server->generation) {
+	if (g->generation != g->control->server->generation) {
 		control_error(g->call, "NoAnswer", "",
 			      "the configuration was reloaded meanwhile: ask again");
 	} else if (listing_ask_next(g)) {
@@ -140,18 +139,18 @@ static struct listing *listing_new(struct varlink_call *call, const char *name, 
 
 	if (!g)
 		return NULL;
-	g->server = varlink_call_userdata(call);
-	g->server->control->listing_count++;
+	g->control = varlink_call_userdata(call);
+	g->control->listing_count++;
 	g->call = call;
 	g->name = name;
 	g->limit = limit;
-	g->generation = g->server->generation;
+	g->generation = g->control->server->generation;
 	g->connections = json_array();
 	g->answer.fn = listing_on_answer;
 	g->list.done = listing_done;
 	g->list.infos = malloc(limit * sizeof(struct conn_info));
 	if (g->connections && g->list.infos &&
-	    sd_event_add_time_relative(g->server->event, &g->timer, CLOCK_MONOTONIC,
+	    sd_event_add_time_relative(g->control->server->event, &g->timer, CLOCK_MONOTONIC,
 				       ANSWER_TIMEOUT_US, ACCURACY_US, listing_on_timeout, g) >= 0)
 		return g;
 	listing_free(g);
@@ -160,16 +159,16 @@ static struct listing *listing_new(struct varlink_call *call, const char *name, 
 
 void control_list_connections(struct varlink_call *call, json_t *parameters)
 {
-	struct server *s = varlink_call_userdata(call);
+	const struct control *c = varlink_call_userdata(call);
 	const json_t *name = json_object_get(parameters, "listener");
 	const json_t *limit = json_object_get(parameters, "limit");
 	struct listing *g;
 
-	if (control_unknown_listener(s, name)) {
+	if (control_unknown_listener(c->server, name)) {
 		control_no_such_listener(call, json_string_value(name));
 		return;
 	}
-	if (s->control->listing_count >= LISTINGS_MAX) {
+	if (c->listing_count >= LISTINGS_MAX) {
 		control_error(call, "NoAnswer", "", "too many such calls wait for workers");
 		return;
 	}

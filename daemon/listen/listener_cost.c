@@ -1,7 +1,7 @@
 /* What a listener costs: the CPU time of its workers, and of the threads that work for them.  Main
  * thread. */
 #include "listener.h"
-#include "server.h"
+#include "listeners.h"
 
 bool listener_owns(const struct listener *l, pid_t tid)
 {
@@ -19,7 +19,7 @@ void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_c
 	*ret_kernel = l->retired;
 	*ret_kernel_threads = 0;
 	*ret_cost = (struct proc_cost){ 0 };
-	threads = server_scan_threads(l->server);
+	threads = listeners_scan_threads(l->all);
 	for (unsigned i = 0; i < threads->count; i++) {
 		const struct proc_thread *thread = &threads->list[i];
 

@@ -13,7 +13,6 @@ struct config_diff;
 struct file_lock;
 struct opening;
 struct reason;
-struct server;
 
 enum export_state {
 	EXPORT_UNUSED, /* no listener serves it: it was not opened */
@@ -32,48 +31,55 @@ enum export_need {
 struct server_export {
 	struct export export;
 	struct export_config config; /* a copy: an export may outlive the configuration */
-	struct server *server;
-	struct call failed_call; /* on its way to the main thread: a flush has failed */
-	bool failure_told;       /* it has arrived */
-	bool retired;            /* by a reload: freed with its last user, or without */
-	bool held;               /* by exports_hold() */
-	struct file_lock *lock;  /* while it is open; NULL: it has none */
-	struct opening *opening; /* under way: see export_open.h */
-	unsigned users;          /* listeners that serve it, and who holds it */
-	int error;               /* -errno: it could not be opened, and why */
+	struct mailbox *mailbox;     /* the main thread's */
+	struct call failed_call;     /* on its way to the main thread: a flush has failed */
+	bool failure_told;           /* it has arrived */
+	bool retired;                /* by a reload: freed with its last user, or without */
+	bool held;                   /* by exports_hold() */
+	struct file_lock *lock;      /* while it is open; NULL: it has none */
+	struct opening *opening;     /* under way: see export_open.h */
+	unsigned users;              /* listeners that serve it, and who holds it */
+	int error;                   /* -errno: it could not be opened, and why */
 	struct reason reason;
 };
 
-/* Makes s->exports of s->config, holds those that its listeners will ask for, and logs what became
- * of each.  0, or -ENOMEM. */
-int exports_open(struct server *s);
-void exports_free(struct server *s);
+/* Those of the configuration in force, in its order. */
+struct exports {
+	struct server_export **list;
+	unsigned count;
+	struct mailbox *mailbox; /* the main thread's; set before exports_open() */
+};
 
-/* Opens those of s that config's listeners will ask for, side by side, so that everything that is
- * wrong with them is known at once. */
-void exports_hold(struct server *s, const struct config *config);
+/* Makes those of config, holds those that its listeners will ask for, and logs what became of each.
+ * 0, or -ENOMEM. */
+int exports_open(struct exports *e, const struct config *config);
+void exports_free(struct exports *e);
+
+/* Opens those that config's listeners will ask for, side by side, so that everything that is wrong
+ * with them is known at once. */
+void exports_hold(struct exports *e, const struct config *config);
 /* Those that no listener came for are closed again. */
-void exports_release(struct server *s);
+void exports_release(struct exports *e);
 enum export_need export_need(const struct server_export *x, const struct config *config);
 
-/* For a reload: the exports of config, with those of s that are open and that diff leaves as they
- * are.  *ret_list has config->export_count of them; -ENOMEM. */
-int exports_renew(struct server *s, const struct config *config, const struct config_diff *diff,
-		  struct server_export ***ret_list);
-/* Frees list, and those of it that are not in `kept`, at once or when their last user has gone. */
-void exports_retire(struct server_export **list, unsigned count, struct server_export *const *kept,
-		    unsigned kept_count);
+/* For a reload: the exports of config, with those of `now` that are open and that diff leaves as
+ * they are.  0, or -ENOMEM: *ret_next is empty. */
+int exports_renew(const struct exports *now, const struct config *config,
+		  const struct config_diff *diff, struct exports *ret_next);
+/* Empties `old`, and frees those of it that are not in `kept`, at once or when their last user has
+ * gone. */
+void exports_retire(struct exports *old, const struct exports *kept);
 
 /* For listeners: a reference to the export of that name, which is held, or NULL with the reason,
  * which names the export: why it is not open is the export's own reason. */
-struct server_export *export_get(struct server *s, const char *name, struct reason *reason);
+struct server_export *export_get(const struct exports *e, const char *name, struct reason *reason);
 void export_put(struct server_export *x);
 /* Of export->on_failed: on a worker's thread. */
 void export_on_failed(struct export *e);
 
 /* Could all that a listener serves be opened?  Why not was said of the export: that the listener
  * cannot be served without it is no second error. */
-bool exports_are_there(struct server *s, const struct listener_config *config);
+bool exports_are_there(const struct exports *e, const struct listener_config *config);
 
 /* Its state, and the reason if that is not OK: "" or what reason holds. */
 enum export_state export_state(const struct server_export *x, struct reason *reason);

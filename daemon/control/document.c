@@ -12,18 +12,6 @@
 #include "store.h"
 #include "util.h"
 
-json_t *document_time(void)
-{
-	char date[32], full[48];
-	struct timespec now;
-	struct tm tm;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &tm));
-	snprintf(full, sizeof(full), "%s.%03ldZ", date, now.tv_nsec / NS_PER_MS);
-	return json_string(full);
-}
-
 /* ---- What a listener is ---- */
 
 /* What every worker has: on one host that is what each has. */
@@ -48,10 +36,10 @@ static json_t *listener_addresses(const struct listener *l)
 	char address[ADDRESS_TEXT_MAX];
 
 	for (unsigned i = 0; i < l->address_count; i++)
-		json_array_append_new(addresses, text(l->addresses[i].text));
+		json_array_append_new(addresses, json_text(l->addresses[i].text));
 	for (unsigned i = 0; l->address_count == 0 && i < l->config->address_count; i++)
 		json_array_append_new(addresses,
-				      text(format_address(&l->config->addresses[i], address)));
+				      json_text(format_address(&l->config->addresses[i], address)));
 	return addresses;
 }
 
@@ -120,7 +108,7 @@ static json_t *listener_to_json(const struct listener *l)
 	json_t *json;
 
 	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:s, s:i}", "name",
-			 text(l->config->name), "transport",
+			 json_text(l->config->name), "transport",
 			 config_transports[l->config->transport], "engine", listener_engine_name(l),
 			 "engine_features", listener_features(l), "service",
 			 l->config->service->name, "stores", listener_stores(l), "addresses",
@@ -129,7 +117,7 @@ static json_t *listener_to_json(const struct listener *l)
 	if (l->config->transport == TRANSPORT_RDMA)
 		json_object_set_new(json, "devices", listener_devices(l));
 	if (l->state == LISTENER_UNAVAILABLE)
-		json_object_set_new(json, "reason", text(l->reason.text));
+		json_object_set_new(json, "reason", json_text(l->reason.text));
 	return json;
 }
 
@@ -164,16 +152,16 @@ static void totals_of(const struct listener *l, struct totals *t)
 
 static json_t *connections_to_json(const struct totals *t)
 {
-	json_t *refused = json_pack("{s:o, s:o}", "limit", count(t->refused_limit), "denied",
-				    count(t->refused_denied));
-	json_t *closed = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "peer",
-				   count(t->closed_peer), "reset", count(t->closed_reset), "idle",
-				   count(t->closed_idle), "protocol", count(t->closed_protocol),
-				   "overrun", count(t->closed_overrun), "drain",
-				   count(t->closed_drain), "error", count(t->closed_error));
+	json_t *refused = json_pack("{s:o, s:o}", "limit", json_count(t->refused_limit), "denied",
+				    json_count(t->refused_denied));
+	json_t *closed = json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "peer", json_count(t->closed_peer), "reset",
+		json_count(t->closed_reset), "idle", json_count(t->closed_idle), "protocol",
+		json_count(t->closed_protocol), "overrun", json_count(t->closed_overrun), "drain",
+		json_count(t->closed_drain), "error", json_count(t->closed_error));
 
-	return json_pack("{s:o, s:o, s:o, s:o}", "open", count(t->open), "accepted",
-			 count(t->accepted), "refused", refused, "closed", closed);
+	return json_pack("{s:o, s:o, s:o, s:o}", "open", json_count(t->open), "accepted",
+			 json_count(t->accepted), "refused", refused, "closed", closed);
 }
 
 static json_t *buckets_to_json(const struct histogram_sum *h)
@@ -182,26 +170,27 @@ static json_t *buckets_to_json(const struct histogram_sum *h)
 
 	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
 		if (h->buckets[i])
-			json_array_append_new(buckets,
-					      json_pack("[o, o]", count(histogram_bucket_max(i)),
-							count(h->buckets[i])));
+			json_array_append_new(
+				buckets, json_pack("[o, o]", json_count(histogram_bucket_max(i)),
+						   json_count(h->buckets[i])));
 	}
 	return buckets;
 }
 
 static json_t *latency_to_json(const struct histogram_sum *h)
 {
-	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count", count(h->count), "sum",
-		count(h->sum), "min", count(h->min), "p50", count(histogram_quantile(h, 0.5)),
-		"p90", count(histogram_quantile(h, 0.9)), "p99", count(histogram_quantile(h, 0.99)),
-		"p99_9", count(histogram_quantile(h, 0.999)), "max", count(h->max), "buckets",
-		buckets_to_json(h));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count",
+			 json_count(h->count), "sum", json_count(h->sum), "min", json_count(h->min),
+			 "p50", json_count(histogram_quantile(h, 0.5)), "p90",
+			 json_count(histogram_quantile(h, 0.9)), "p99",
+			 json_count(histogram_quantile(h, 0.99)), "p99_9",
+			 json_count(histogram_quantile(h, 0.999)), "max", json_count(h->max),
+			 "buckets", buckets_to_json(h));
 }
 
 json_t *document_operation(uint64_t done, uint64_t errors, const struct histogram_sum *latency)
 {
-	return json_pack("{s:o, s:o, s:o}", "count", count(done), "errors", count(errors),
+	return json_pack("{s:o, s:o, s:o}", "count", json_count(done), "errors", json_count(errors),
 			 "latency_ns", latency_to_json(latency));
 }
 
@@ -231,7 +220,7 @@ static json_t *syscalls_to_json(const struct totals *t)
 {
 	json_t *syscalls = json_object();
 
-#define X(name) json_object_set_new(syscalls, &#name[strlen("sys_")], count(t->name));
+#define X(name) json_object_set_new(syscalls, &#name[strlen("sys_")], json_count(t->name));
 	STATS_SYSCALLS(X)
 #undef X
 	return syscalls;
@@ -244,15 +233,15 @@ static json_t *cost_to_json(struct listener *l, const struct totals *t)
 	json_t *threads;
 
 	listener_cost(l, &cost, &kernel, &kernel_threads);
-	threads =
-		json_pack("{s:o, s:i}", "cpu_ns", count(kernel.cpu_user_ns + kernel.cpu_system_ns),
-			  "count", (int)kernel_threads);
+	threads = json_pack("{s:o, s:i}", "cpu_ns",
+			    json_count(kernel.cpu_user_ns + kernel.cpu_system_ns), "count",
+			    (int)kernel_threads);
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_user_ns",
-			 count(cost.cpu_user_ns), "cpu_system_ns", count(cost.cpu_system_ns),
-			 "context_switches_voluntary", count(cost.switches_voluntary),
-			 "context_switches_involuntary", count(cost.switches_involuntary),
-			 "kernel_threads", threads, "turns", count(t->turns), "syscalls",
-			 syscalls_to_json(t));
+			 json_count(cost.cpu_user_ns), "cpu_system_ns",
+			 json_count(cost.cpu_system_ns), "context_switches_voluntary",
+			 json_count(cost.switches_voluntary), "context_switches_involuntary",
+			 json_count(cost.switches_involuntary), "kernel_threads", threads, "turns",
+			 json_count(t->turns), "syscalls", syscalls_to_json(t));
 }
 
 /* Of engine rdma: what it asked of the device. */
@@ -260,22 +249,23 @@ static json_t *rdma_to_json(const struct totals *t)
 {
 	json_t *posted = json_object(), *completed = json_object(), *errors = json_object();
 
-#define X(name) json_object_set_new(posted, &#name[strlen("wr_")], count(t->name));
+#define X(name) json_object_set_new(posted, &#name[strlen("wr_")], json_count(t->name));
 	STATS_WORK_POSTED(X)
 #undef X
-#define X(name) json_object_set_new(completed, &#name[strlen("wc_")], count(t->name));
+#define X(name) json_object_set_new(completed, &#name[strlen("wc_")], json_count(t->name));
 	STATS_WORK_COMPLETED(X)
 #undef X
-#define X(name) json_object_set_new(errors, &#name[strlen("wc_err_")], count(t->name));
+#define X(name) json_object_set_new(errors, &#name[strlen("wc_err_")], json_count(t->name));
 	STATS_WORK_ERRORS(X)
 #undef X
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "posted",
-			 posted, "dropped", count(t->datagrams_dropped), "completed", completed,
-			 "inline", count(t->wr_inline), "signalled", count(t->wr_signalled),
-			 "doorbells", count(t->doorbells), "polls", count(t->cq_polls),
-			 "completions", count(t->cq_completions), "events", count(t->cq_events),
-			 "sleeps", count(t->cq_sleeps), "registered_bytes",
-			 count(t->registered_bytes), "errors", errors);
+			 posted, "dropped", json_count(t->datagrams_dropped), "completed",
+			 completed, "inline", json_count(t->wr_inline), "signalled",
+			 json_count(t->wr_signalled), "doorbells", json_count(t->doorbells),
+			 "polls", json_count(t->cq_polls), "completions",
+			 json_count(t->cq_completions), "events", json_count(t->cq_events),
+			 "sleeps", json_count(t->cq_sleeps), "registered_bytes",
+			 json_count(t->registered_bytes), "errors", errors);
 }
 
 static json_t *listener_to_stats(struct listener *l)
@@ -284,18 +274,18 @@ static json_t *listener_to_stats(struct listener *l)
 	struct totals t;
 
 	totals_of(l, &t);
-	pool = json_pack("{s:o, s:o, s:o}", "chunks", count(t.chunks), "free", count(t.chunks_free),
-			 "starved", count(t.starved));
-	zero_copy = json_pack("{s:o, s:o}", "sent", count(t.zero_copied), "copied",
-			      count(t.zero_copy_copied));
+	pool = json_pack("{s:o, s:o, s:o}", "chunks", json_count(t.chunks), "free",
+			 json_count(t.chunks_free), "starved", json_count(t.starved));
+	zero_copy = json_pack("{s:o, s:o}", "sent", json_count(t.zero_copied), "copied",
+			      json_count(t.zero_copy_copied));
 	stats = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			  "since_ns", count(l->started_ns - l->server->started_ns), "connections",
-			  connections_to_json(&t), "accept_paused", count(t.accept_paused),
-			  "bytes_in", count(t.bytes_in), "bytes_out", count(t.bytes_out),
-			  "bytes_copied", count(t.bytes_copied), "operations",
+			  "since_ns", json_count(l->started_ns - l->all->started_ns), "connections",
+			  connections_to_json(&t), "accept_paused", json_count(t.accept_paused),
+			  "bytes_in", json_count(t.bytes_in), "bytes_out", json_count(t.bytes_out),
+			  "bytes_copied", json_count(t.bytes_copied), "operations",
 			  operations_to_json(l), "cost", cost_to_json(l, &t), "pool", pool,
-			  "tx_blocked", count(t.tx_blocked), "throttled", count(t.throttled),
-			  "zero_copy", zero_copy);
+			  "tx_blocked", json_count(t.tx_blocked), "throttled",
+			  json_count(t.throttled), "zero_copy", zero_copy);
 	json_object_update_new(json, stats);
 	if (l->config->transport == TRANSPORT_RDMA)
 		json_object_set_new(json, "rdma", rdma_to_json(&t));
@@ -319,18 +309,18 @@ bool document_is_wanted(const json_t *names, const char *name)
 static json_t *document_new(const struct server *s)
 {
 	return json_pack("{s:s, s:o, s:o, s:o}", "version", NB_VERSION, "generation",
-			 count(s->generation), "uptime_ns", count(clock_ns() - s->started_ns),
-			 "time", document_time());
+			 json_count(s->generation), "uptime_ns",
+			 json_count(clock_ns() - s->listeners.started_ns), "time", json_time());
 }
 
 json_t *document_stats(struct server *s, const json_t *names)
 {
 	json_t *document = document_new(s), *listeners = json_array();
 
-	server_settle(s);
-	for (unsigned i = 0; i < s->listener_count; i++) {
-		if (document_is_wanted(names, s->listeners[i]->config->name))
-			json_array_append_new(listeners, listener_to_stats(s->listeners[i]));
+	listeners_settle(&s->listeners);
+	for (unsigned i = 0; i < s->listeners.count; i++) {
+		if (document_is_wanted(names, s->listeners.list[i]->config->name))
+			json_array_append_new(listeners, listener_to_stats(s->listeners.list[i]));
 	}
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "exports", document_exports_stats(s, names));
@@ -344,7 +334,7 @@ static json_t *listener_to_status(const struct listener *l)
 	struct totals t;
 
 	totals_of(l, &t);
-	json_object_set_new(json, "connections_open", count(t.open));
+	json_object_set_new(json, "connections_open", json_count(t.open));
 	return json;
 }
 
@@ -352,12 +342,12 @@ json_t *document_status(struct server *s)
 {
 	json_t *document = document_new(s), *listeners = json_array(), *leaving = json_array();
 
-	for (unsigned i = 0; i < s->listener_count; i++)
-		json_array_append_new(listeners, listener_to_status(s->listeners[i]));
-	for (const struct listener *l = s->leaving; l; l = l->next)
+	for (unsigned i = 0; i < s->listeners.count; i++)
+		json_array_append_new(listeners, listener_to_status(s->listeners.list[i]));
+	for (const struct listener *l = s->listeners.leaving; l; l = l->next)
 		json_array_append_new(leaving, listener_to_status(l));
 	json_object_set_new(document, "pid", json_integer(getpid()));
-	json_object_set_new(document, "stopping", json_boolean(s->stopping));
+	json_object_set_new(document, "stopping", json_boolean(s->listeners.stopping));
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "leaving", leaving);
 	json_object_set_new(document, "exports", document_exports_status(s));
@@ -367,14 +357,14 @@ json_t *document_status(struct server *s)
 
 json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info)
 {
-	json_t *json =
-		json_pack("{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			  "listener", text(listener), "worker", (int)worker, "id", count(info->id),
-			  "peer", info->peer, "state", info->state, "age_ns", count(info->age_ns),
-			  "idle_ns", count(info->idle_ns), "bytes_in", count(info->bytes_in),
-			  "bytes_out", count(info->bytes_out), "held_bytes",
-			  count(info->held_bytes), "unsent_bytes", count(info->unsent_bytes),
-			  "rtt_us", count(info->rtt_us), "retransmits", count(info->retransmits));
+	json_t *json = json_pack(
+		"{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "listener",
+		json_text(listener), "worker", (int)worker, "id", json_count(info->id), "peer",
+		info->peer, "state", info->state, "age_ns", json_count(info->age_ns), "idle_ns",
+		json_count(info->idle_ns), "bytes_in", json_count(info->bytes_in), "bytes_out",
+		json_count(info->bytes_out), "held_bytes", json_count(info->held_bytes),
+		"unsent_bytes", json_count(info->unsent_bytes), "rtt_us", json_count(info->rtt_us),
+		"retransmits", json_count(info->retransmits));
 
 	if (info->device)
 		json_object_set_new(json, "device", document_device(info->device));

@@ -1,12 +1,14 @@
 /* What the files of the control socket share; for nobody else. */
 #pragma once
+#include "control.h"
 #include "server.h"
 #include "varlink.h"
 
-struct control {
-	struct varlink *varlink;
-	unsigned listing_count; /* answers that workers owe */
-};
+/* Whom a call is about. */
+static inline struct server *control_server(const struct varlink_call *call)
+{
+	return ((const struct control *)varlink_call_userdata(call))->server;
+}
 
 /* control_idl.c: the interface in Varlink's definition language. */
 extern const char control_description[];

@@ -65,7 +65,7 @@ static void stream_start(struct varlink_call *call, json_t *names, json_t *inter
 		varlink_reply(call, NULL);
 		return;
 	}
-	stream->server = varlink_call_userdata(call);
+	stream->server = control_server(call);
 	stream->call = call;
 	stream->names = names;
 	stream->interval_us = (uint64_t)ms * US_PER_MS;
@@ -83,7 +83,7 @@ static void stream_start(struct varlink_call *call, json_t *names, json_t *inter
 
 void control_get_stats(struct varlink_call *call, json_t *parameters)
 {
-	struct server *s = varlink_call_userdata(call);
+	struct server *s = control_server(call);
 	json_t *names = json_object_get(parameters, "listeners");
 	const char *unknown = control_unknown_listener(s, names);
 

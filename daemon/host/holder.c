@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "parse.h"
-#include "socket_name.h"
+#include "sockaddr.h"
 #include "util.h"
 
 /* ---- Processes ---- */

@@ -1,0 +1,41 @@
+/* See sockaddr.h. */
+#include "sockaddr.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/un.h>
+
+uint16_t sockaddr_port(const struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		return ntohs(((const struct sockaddr_in6 *)sa)->sin6_port);
+	if (sa->ss_family == AF_INET)
+		return ntohs(((const struct sockaddr_in *)sa)->sin_port);
+	return 0;
+}
+
+void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+	if (sa->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+	else if (sa->ss_family == AF_INET)
+		((struct sockaddr_in *)sa)->sin_port = htons(port);
+}
+
+bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family != b->ss_family || sockaddr_port(a) != sockaddr_port(b))
+		return false;
+	if (a->ss_family == AF_UNIX)
+		return memcmp(((const struct sockaddr_un *)a)->sun_path,
+			      ((const struct sockaddr_un *)b)->sun_path,
+			      sizeof(((struct sockaddr_un *)0)->sun_path)) == 0;
+	if (a->ss_family == AF_INET6) {
+		const struct sockaddr_in6 *x = (const void *)a, *y = (const void *)b;
+
+		return x->sin6_scope_id == y->sin6_scope_id &&
+		       memcmp(&x->sin6_addr, &y->sin6_addr, sizeof(x->sin6_addr)) == 0;
+	}
+	return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+	       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+}

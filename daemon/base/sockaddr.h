@@ -1,0 +1,11 @@
+/* Addresses of sockets: IPv4, IPv6 and Unix.  Pure. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 of a Unix socket */
+void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port);
+
+/* The same address and port; of a Unix socket, the same name. */
+bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);

@@ -1,0 +1,24 @@
+/* The control socket: interface org.nbserved.Control.  Main thread.
+ *
+ * To add a method: a function and its line in control_methods (control.c), its definition in
+ * control_idl.c, a paragraph in nbserved-control(7). */
+#pragma once
+
+struct reason;
+struct server;
+struct varlink;
+
+/* Zeroed before control_start(); stays where it is until the server has stopped, since workers may
+ * still owe answers. */
+struct control {
+	struct server *server;
+	struct varlink *varlink;
+	unsigned listing_count; /* answers that workers owe */
+};
+
+/* Listens on the configuration's `control`.  0, or -errno with the reason. */
+int control_start(struct control *c, struct server *s, struct reason *reason);
+
+/* Ends all calls and removes the socket.  What workers still owe comes later, through the mailbox.
+ * May be called twice, or without a start. */
+void control_stop(struct control *c);

@@ -1,0 +1,64 @@
+/* The service manager's watchdog: fed only while every worker is alive.  See watchdog.h. */
+#include "watchdog.h"
+
+#include <errno.h>
+#include <systemd/sd-daemon.h>
+
+#include "notify.h"
+#include "util.h"
+
+static struct watchdog {
+	struct notify *notify; /* NULL: there is none */
+	watchdog_alive *alive;
+	void *context;
+	uint64_t interval_ns;
+	uint64_t due_ns;
+} watchdog;
+
+static void watchdog_feed(void)
+{
+	if (watchdog.alive(watchdog.context))
+		notify(watchdog.notify, "WATCHDOG=1");
+	watchdog.due_ns = clock_ns() + watchdog.interval_ns;
+}
+
+uint64_t watchdog_slice(uint64_t end_ns)
+{
+	if (!watchdog.notify)
+		return end_ns;
+	if (clock_ns() >= watchdog.due_ns)
+		watchdog_feed();
+	return MIN(end_ns, watchdog.due_ns);
+}
+
+bool watchdog_wait(sem_t *sem, uint64_t end_ns)
+{
+	while (!sem_wait_until(sem, watchdog_slice(end_ns)))
+		if (clock_ns() >= end_ns)
+			return false;
+	return true;
+}
+
+static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
+{
+	(void)usec, (void)context;
+	watchdog_feed();
+	sd_event_source_set_time_relative(source, watchdog.interval_ns / NS_PER_US);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+int watchdog_start(sd_event *event, struct notify *notify, watchdog_alive *alive, void *context)
+{
+	uint64_t usec;
+	int rc = sd_watchdog_enabled(0, &usec);
+
+	if (rc <= 0)
+		return rc;
+	usec /= 3;
+	watchdog = (struct watchdog){ .notify = notify,
+				      .alive = alive,
+				      .context = context,
+				      .interval_ns = usec * NS_PER_US };
+	return sd_event_add_time_relative(event, NULL, CLOCK_MONOTONIC, usec, usec / 10,
+					  watchdog_tick, NULL);
+}

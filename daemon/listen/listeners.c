@@ -1,0 +1,159 @@
+/* See listeners.h. */
+#include "listeners.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "util.h"
+
+struct listener *listeners_find(const struct listeners *all, const char *name)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (!strcmp(all->list[i]->config->name, name))
+			return all->list[i];
+	return NULL;
+}
+
+/* ---- Draining and ending ---- */
+
+bool listeners_are_busy(const struct listeners *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (all->list[i]->state == LISTENER_SERVING ||
+		    all->list[i]->state == LISTENER_DRAINING)
+			return true;
+	for (const struct listener *l = all->leaving; l; l = l->next)
+		if (l->state == LISTENER_DRAINING)
+			return true;
+	return false;
+}
+
+void listeners_end_one(struct listener *l, uint64_t end_ns)
+{
+	struct listeners *all = l->all;
+
+	listener_request_stop(l);
+	if (listener_await_end(l, end_ns)) {
+		listener_free(l);
+		return;
+	}
+	l->state = LISTENER_DRAINED;
+	l->next = all->leaving;
+	all->leaving = l;
+}
+
+void listeners_drained_one(struct listener *l)
+{
+	struct listeners *all = l->all;
+	bool listed = true;
+
+	for (struct listener **p = &all->leaving; *p; p = &(*p)->next)
+		if (*p == l) {
+			*p = l->next;
+			listeners_end_one(l, clock_ns() + LISTENERS_END_NS);
+			listed = false;
+			break;
+		}
+	all->changed(all, listed);
+}
+
+void listeners_worker_deaf(struct listeners *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		listener_accept_waiting(all->list[i]);
+}
+
+/* All are requested first: each may take its time. */
+bool listeners_end(struct listeners *all)
+{
+	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
+	bool ended = true;
+
+	for (unsigned i = 0; i < all->count; i++)
+		listener_request_stop(all->list[i]);
+	for (struct listener *l = all->leaving; l; l = l->next)
+		listener_request_stop(l);
+	for (unsigned i = 0; i < all->count; i++)
+		ended &= listener_await_end(all->list[i], end_ns);
+	for (struct listener *l = all->leaving; l; l = l->next)
+		ended &= listener_await_end(l, end_ns);
+	return ended;
+}
+
+void listeners_free(struct listeners *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		listener_free(all->list[i]);
+	while (all->leaving) {
+		struct listener *l = all->leaving;
+
+		all->leaving = l->next;
+		listener_free(l);
+	}
+	free(all->list);
+	all->list = NULL;
+	all->count = 0;
+}
+
+/* ---- Workers ---- */
+
+void listeners_settle(struct listeners *all)
+{
+	struct settle *settle = settle_new();
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i]->worker_count; j++)
+			worker_settle(&all->list[i]->workers[j], settle);
+	settle_wait(settle);
+}
+
+/* A worker lives when it sleeps by its own will, or has made a turn since we last looked. */
+static bool worker_alive(struct worker *w)
+{
+	uint64_t turns = stat_load(w->stats.turns);
+	bool alive = atomic_load(&w->idle) || turns != w->watched_turns;
+
+	w->watched_turns = turns;
+	return alive;
+}
+
+bool listeners_are_alive(struct listeners *all)
+{
+	bool alive = true;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		struct listener *l = all->list[i];
+
+		for (unsigned j = 0; j < l->worker_count; j++) {
+			if (worker_alive(&l->workers[j]))
+				continue;
+			alive = false;
+			log_write(
+				LOG_ERR, l->name,
+				"listener '%s': worker %u makes no turns; the watchdog is not fed",
+				l->name, j);
+		}
+	}
+	return alive;
+}
+
+static void retire_thread(void *context, const struct proc_thread *thread)
+{
+	struct listeners *all = context;
+
+	for (unsigned i = 0; i < all->count; i++)
+		if (listener_owns(all->list[i], thread->worker))
+			proc_cost_add(&all->list[i]->retired, &thread->cost);
+}
+
+struct proc_threads *listeners_scan_threads(struct listeners *all)
+{
+	uint64_t now = clock_ns();
+
+	if (now - all->threads_ns >= NS_PER_MS) {
+		proc_threads_scan(&all->threads, retire_thread, all);
+		all->threads_ns = now;
+	}
+	return &all->threads;
+}
