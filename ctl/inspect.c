@@ -136,7 +136,8 @@ static void render_verdicts(struct output *out, const char *title, const json_t 
 		render_verdict(out, field_bool(item, "available"), names_width(list),
 			       field_text(item, "name"), field_text(item, means));
 		render_line(out, STYLE_DIM, "", text);
-		render_line(out, STYLE_WARN, "", field_text(item, "reason"));
+		render_line(out, STYLE_PLAIN, "", field_text(item, "reason"));
+		render_line(out, STYLE_WARN, "fix: ", field_text(item, "fix"));
 		free(text);
 	}
 }

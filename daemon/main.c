@@ -26,7 +26,8 @@ enum action {
 	ACTION_DUMP,
 	ACTION_DUMP_JSON,
 	ACTION_DUMP_KEYS,
-	ACTION_DOCTOR
+	ACTION_DOCTOR,
+	ACTION_DOCTOR_JSON
 };
 
 static const char usage[] =
@@ -40,7 +41,7 @@ static const char usage[] =
 	"      --check-config     say whether FILE is good, open nothing\n"
 	"      --dump-config[=json]\n"
 	"                         print the effective configuration with its origins\n"
-	"      --doctor           say what this host allows, and what FILE would get\n"
+	"      --doctor[=json]    say what this host allows, and what FILE would get\n"
 	"  -V, --version\n"
 	"  -h, --help\n"
 	"\n"
@@ -93,6 +94,14 @@ static int check_run(const struct run *run, const char *config, enum action acti
 	return wrong ? -EINVAL : 0;
 }
 
+static bool is_not_json(const char *value, const char *option)
+{
+	if (!value || !strcmp(value, "json"))
+		return false;
+	fprintf(stderr, "nbserved: --%s=%s: expected json\n", option, value);
+	return true;
+}
+
 static int parse_options(int argc, char **argv, const char **config, enum action *action,
 			 struct run *run)
 {
@@ -101,7 +110,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "check-config", no_argument, NULL, 'k' },
 		{ "dump-config", optional_argument, NULL, 'd' },
 		{ "dump-keys", no_argument, NULL, 'K' },
-		{ "doctor", no_argument, NULL, 'D' },
+		{ "doctor", optional_argument, NULL, 'D' },
 		{ "run", required_argument, NULL, 'r' },
 		{ "repeat", required_argument, NULL, 'o' },
 		{ "label", required_argument, NULL, 'o' },
@@ -142,18 +151,17 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 			*action = ACTION_CHECK;
 			break;
 		case 'd':
-			if (optarg && strcmp(optarg, "json") != 0) {
-				fprintf(stderr, "nbserved: --dump-config=%s: expected json\n",
-					optarg);
+			if (is_not_json(optarg, options[index].name))
 				return -EINVAL;
-			}
 			*action = optarg ? ACTION_DUMP_JSON : ACTION_DUMP;
 			break;
 		case 'K':
 			*action = ACTION_DUMP_KEYS;
 			break;
 		case 'D':
-			*action = ACTION_DOCTOR;
+			if (is_not_json(optarg, options[index].name))
+				return -EINVAL;
+			*action = optarg ? ACTION_DOCTOR_JSON : ACTION_DOCTOR;
 			break;
 		case 'V':
 			puts("nbserved " NB_VERSION);
@@ -414,7 +422,8 @@ int main(int argc, char **argv)
 		rc = dump_json(config);
 		break;
 	case ACTION_DOCTOR:
-		rc = doctor_print(config, stdout);
+	case ACTION_DOCTOR_JSON:
+		rc = doctor_print(config, action == ACTION_DOCTOR_JSON, stdout);
 		break;
 	case ACTION_DUMP_KEYS:
 		break;

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int reason_set(struct reason *reason, int error, const char *format, ...)
 {
@@ -12,4 +13,11 @@ int reason_set(struct reason *reason, int error, const char *format, ...)
 	vsnprintf(reason->text, sizeof(reason->text), format, args);
 	va_end(args);
 	return error;
+}
+
+const char *reason_mend(const char *text)
+{
+	const char *semicolon = strstr(text, "; ");
+
+	return semicolon && semicolon[2] ? semicolon + 2 : NULL;
 }

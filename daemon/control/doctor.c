@@ -18,12 +18,39 @@
 
 /* ---- The report ---- */
 
+/* Why not, and what to do: as the reason says itself, or else `fix`. */
+static void set_reason(json_t *item, const char *reason, const char *fix)
+{
+	const char *semicolon = strstr(reason, "; "), *mend = reason_mend(reason);
+	size_t length = semicolon ? (size_t)(semicolon - reason) : strlen(reason);
+
+	json_object_set_new(item, "reason", json_stringn(reason, length));
+	json_object_set_new(item, "fix", json_string(mend ? mend : fix));
+}
+
 static void check(json_t *checks, const char *name, bool ok, const char *value, const char *reason,
 		  const char *fix)
 {
-	json_array_append_new(checks, json_pack("{s:s, s:b, s:s, s:s, s:s}", "name", name, "ok", ok,
-						"value", value, "reason", ok ? "" : reason, "fix",
-						ok ? "" : fix));
+	json_t *item = json_pack("{s:s, s:b, s:s}", "name", name, "ok", ok, "value", value);
+
+	set_reason(item, ok ? "" : reason, ok ? "" : fix);
+	json_array_append_new(checks, item);
+}
+
+/* For an error that came without its mend. */
+static const char *error_mend(int error, const char *otherwise)
+{
+	switch (-error) {
+	case ENOMEM:
+		return "free memory, lower `buffers`, or raise MemoryMax= of the unit";
+	case EMFILE:
+	case ENFILE:
+		return "LimitNOFILE=65536 in the unit, or ulimit -n 65536";
+	case EAGAIN:
+		return "TasksMax=infinity in the unit, or ulimit -u unlimited";
+	default:
+		return otherwise;
+	}
 }
 
 static char *format(char *text, size_t size, const char *fmt, ...)
@@ -140,6 +167,8 @@ static const struct worker_options doctor_options[] = {
 	  .sqpoll_cpu = UINT64_MAX },
 };
 
+#define ENGINE_MEND "another `engine`: epoll needs the least"
+
 /* Features that belong to an engine: what some engine never uses is no "no". */
 static bool feature_of(const struct engine *engine, enum engine_feature feature)
 {
@@ -174,14 +203,26 @@ static bool feature_of(const struct engine *engine, enum engine_feature feature)
 	}
 }
 
-static void check_engine(json_t *checks, const struct engine *engine)
+/* The first of the findings that are not ok: what comes after it mostly follows. */
+static const char *found_mend(const json_t *found)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(found, i, item)
+		if (!json_is_true(json_object_get(item, "ok")))
+			return json_string_value(json_object_get(item, "fix"));
+	return ENGINE_MEND;
+}
+
+static void check_engine(json_t *checks, const struct engine *engine, const json_t *found)
 {
 	struct reason reason = { "" };
 	uint32_t features = 0, more = 0;
 	int rc = worker_probe(engine, &doctor_options[0], &features, &reason);
 
 	check(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable", reason.text,
-	      "see the reason");
+	      error_mend(rc, found_mend(found)));
 	if (rc < 0)
 		return;
 	if (feature_of(engine, FEATURE_sqpoll) &&
@@ -208,9 +249,13 @@ static void check_found(void *checks, const struct engine_finding *f)
 static void check_engines(json_t *checks)
 {
 	for (unsigned i = 0; engines[i]; i++) {
-		check_engine(checks, engines[i]);
+		json_t *found = json_array();
+
 		if (engines[i]->examine)
-			engines[i]->examine(check_found, checks);
+			engines[i]->examine(check_found, found);
+		check_engine(checks, engines[i], found);
+		json_array_extend(checks, found);
+		json_decref(found);
 	}
 }
 
@@ -226,16 +271,31 @@ static json_t *feature_list(uint32_t features)
 	return list;
 }
 
-static json_t *check_listener(const struct listener_config *lc)
+/* How its engine would be mended, if that is why. */
+static const char *engine_mend(const json_t *checks, const struct engine *engine)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(checks, i, item)
+		if (!json_is_true(json_object_get(item, "ok")) &&
+		    !strcmp(json_string_value(json_object_get(item, "name")), engine->name))
+			return json_string_value(json_object_get(item, "fix"));
+	return ENGINE_MEND;
+}
+
+static json_t *check_listener(const struct listener_config *lc, const json_t *checks)
 {
 	const struct engine *engine = listener_pick_engine(lc);
 	struct reason reason = { "" };
 	uint32_t features = 0;
 	int rc = worker_probe(engine, &lc->options, &features, &reason);
+	json_t *item = json_pack("{s:s, s:s, s:o, s:b}", "name", lc->name, "engine", engine->name,
+				 "engine_features", feature_list(features), "available", rc == 0);
 
-	return json_pack("{s:s, s:s, s:o, s:b, s:s}", "name", lc->name, "engine", engine->name,
-			 "engine_features", feature_list(features), "available", rc == 0, "reason",
-			 reason.text);
+	set_reason(item, rc == 0 ? "" : reason.text,
+		   rc == 0 ? "" : error_mend(rc, engine_mend(checks, engine)));
+	return item;
 }
 
 /* ---- The configuration's exports ---- */
@@ -269,12 +329,16 @@ static json_t *check_export(struct server_export *x, uint64_t end_ns)
 	bool is_new;
 	int rc = export_probe_end(x, end_ns, &is_new);
 	const struct store *store = x->export.store ? x->export.store : config->options.store;
+	json_t *item = json_pack("{s:s, s:s, s:s, s:I, s:o, s:b}", "name", config->name, "store",
+				 store ? store->name : "auto", "path", config->options.path, "size",
+				 (json_int_t)x->export.size, "features",
+				 rc == 0 ? export_features(x, is_new) : json_array(), "available",
+				 rc == 0);
 
-	return json_pack("{s:s, s:s, s:s, s:I, s:o, s:b, s:s}", "name", config->name, "store",
-			 store ? store->name : "auto", "path", config->options.path, "size",
-			 (json_int_t)x->export.size, "features",
-			 rc == 0 ? export_features(x, is_new) : json_array(), "available", rc == 0,
-			 "reason", rc == 0 ? "" : x->reason.text);
+	set_reason(item, rc == 0 ? "" : x->reason.text,
+		   rc == 0 ? ""
+			   : error_mend(rc, "look at what it is on, or choose another `path`"));
+	return item;
 }
 
 /* Side by side: a file system may be dead. */
@@ -307,7 +371,7 @@ json_t *doctor_check(const struct config *config)
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
 	check_engines(checks);
 	for (unsigned i = 0; i < config->listener_count; i++)
-		json_array_append_new(listeners, check_listener(&config->listeners[i]));
+		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
 	return json_pack("{s:o, s:o, s:o}", "checks", checks, "listeners", listeners, "exports",
 			 check_exports(config));
 }
@@ -327,15 +391,11 @@ static void print_features(const json_t *features, FILE *to)
 	fputc('\n', to);
 }
 
-/* A reason says what to do behind its first semicolon. */
-static void print_reason(const char *reason, FILE *to)
+static void print_reason(const json_t *item, FILE *to)
 {
-	const char *mend = strstr(reason, "; ");
-
-	fprintf(to, "\n      why: %.*s\n", mend ? (int)(mend - reason) : (int)strlen(reason),
-		reason);
-	if (mend)
-		fprintf(to, "      fix: %s\n", mend + 2);
+	fprintf(to, "\n      why: %s\n      fix: %s\n",
+		json_string_value(json_object_get(item, "reason")),
+		json_string_value(json_object_get(item, "fix")));
 }
 
 /* A listener or an export: what it would get, or why it would not. */
@@ -350,31 +410,43 @@ static void print_verdict(const json_t *item, const char *kind, const char *mean
 	if (ok)
 		print_features(json_object_get(item, features), to);
 	else
-		print_reason(json_string_value(json_object_get(item, "reason")), to);
+		print_reason(item, to);
 }
 
-int doctor_print(const struct config *config, FILE *to)
+static void print_report(const json_t *report, FILE *to)
 {
-	json_t *report = doctor_check(config), *item;
+	const json_t *item;
 	size_t i;
 
-	if (!report)
-		return -ENOMEM;
 	json_array_foreach(json_object_get(report, "checks"), i, item) {
 		bool ok = json_is_true(json_object_get(item, "ok"));
 
-		fprintf(to, "%-3s %-36s %s\n", ok ? "ok" : "no",
+		fprintf(to, "%-3s %-36s %s", ok ? "ok" : "no",
 			json_string_value(json_object_get(item, "name")),
 			json_string_value(json_object_get(item, "value")));
-		if (!ok)
-			fprintf(to, "      why: %s\n      fix: %s\n",
-				json_string_value(json_object_get(item, "reason")),
-				json_string_value(json_object_get(item, "fix")));
+		if (ok)
+			fputc('\n', to);
+		else
+			print_reason(item, to);
 	}
 	json_array_foreach(json_object_get(report, "listeners"), i, item)
 		print_verdict(item, "listener", "engine", "engine_features", to);
 	json_array_foreach(json_object_get(report, "exports"), i, item)
 		print_verdict(item, "export", "store", "features", to);
+}
+
+int doctor_print(const struct config *config, bool as_json, FILE *to)
+{
+	json_t *report = doctor_check(config);
+
+	if (!report)
+		return -ENOMEM;
+	if (as_json) {
+		json_dumpf(report, to, JSON_INDENT(2));
+		fputc('\n', to);
+	} else {
+		print_report(report, to);
+	}
 	json_decref(report);
 	return 0;
 }

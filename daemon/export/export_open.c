@@ -11,6 +11,7 @@
 #include "errand.h"
 #include "exports.h"
 #include "file_lock.h"
+#include "sandbox.h"
 #include "store.h"
 #include "util.h"
 
@@ -62,11 +63,16 @@ static int opening_probe_new(struct opening *o)
 
 	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(options->path, '/') - options->path),
 		 options->path);
-	if (access(*folder ? folder : "/", W_OK | X_OK) < 0)
-		return reason_set(&o->reason, -errno,
-				  "cannot make %s: %s; make its folder first, and let the "
-				  "daemon's user write there",
-				  options->path, strerror(errno));
+	if (access(*folder ? folder : "/", W_OK | X_OK) < 0) {
+		int error = errno;
+		const char *sandbox = sandbox_advice(options->path, true, error);
+
+		return reason_set(&o->reason, -error, "cannot make %s: %s%s", options->path,
+				  strerror(error),
+				  *sandbox ? sandbox
+					   : "; make its folder first, and let the daemon's user "
+					     "write there");
+	}
 	o->export.size = options->size;
 	return 0;
 }

@@ -6,7 +6,6 @@
 #include <linux/fs.h>
 #include <linux/stat.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -15,20 +14,22 @@
 #include <unistd.h>
 
 #include "open_file.h"
+#include "sandbox.h"
 #include "util.h"
 
 enum { FILE_DIRECT_ALIGN = 4096 }; /* where the kernel does not say (before Linux 6.1) */
 
 static const char *open_advice(const struct export_options *o, int error)
 {
+	const char *sandbox = sandbox_advice(o->path, !o->read_only, error);
+
+	if (*sandbox)
+		return sandbox;
 	switch (error) {
 	case ENOENT:
 		return o->create ? "; make the folder first"
 				 : "; make it, or say `create = yes` and a `size`";
 	case EROFS:
-		if (getenv("INVOCATION_ID")) /* systemd.exec(5): ProtectSystem= of the unit */
-			return "; the unit lets the daemon write nowhere else: `systemctl edit` "
-			       "it, [Service] ReadWritePaths= with its folder, and restart";
 		return "; its file system is mounted read-only, say `read-only = yes`";
 	case EACCES:
 	case EPERM:

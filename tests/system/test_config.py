@@ -531,3 +531,28 @@ def test_without_io_uring_the_doctor_says_so(no_io_uring, tmp_path):
     result = nbserved("-c", path, "--doctor", preexec_fn=no_io_uring)
     assert no_io_uring.mend in result.stdout
     assert result.returncode == 0, result.stderr
+
+
+def no_without_its_mend(report):
+    """What is refused without a reason, or without saying what to do."""
+    items = [item for kind in ("checks", "listeners", "exports") for item in report[kind]]
+    refused = [item for item in items if not item.get("ok", item.get("available"))]
+    assert refused
+    return [item for item in refused if not (item["reason"] and item["fix"])]
+
+
+def test_every_no_of_the_doctor_has_its_mend(no_io_uring, start_daemon, tmp_path):
+    """Also of the daemon, and on a host without io_uring and (but for some) RDMA."""
+    lost = f"[export lost]\npath = {tmp_path}/nowhere/x\n[export folder]\npath = {tmp_path}\n"
+    config = "".join(listener(name, engine=name, optional="yes") for name in ENGINES) + lost
+    config += listener("rdma", engine="rdma", transport="rdma", address="192.0.2.1:7", optional="yes")
+    daemon = start_daemon(config, preexec=no_io_uring)
+    outside = json.loads(nbserved("-c", daemon.config_path, "--doctor=json", preexec_fn=no_io_uring).stdout)
+    inside = json.loads(daemon.nbctl("doctor", "--json").stdout)
+    for report in (outside, inside):
+        assert no_without_its_mend(report) == []
+        assert not any(item["available"] for item in report["exports"])
+    # One document, but for what a daemon has changed of its own: its limits.
+    assert [outside[kind] for kind in ("listeners", "exports")] == [
+        inside[kind] for kind in ("listeners", "exports")]
+    assert [check["name"] for check in outside["checks"]] == [check["name"] for check in inside["checks"]]

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -205,6 +206,46 @@ def unix_socket():
         extra.unlink()
     must("systemctl", "restart", UNIT)
     return {**facts, "left": path.exists()}
+
+
+# ---- Paths that the unit keeps from the daemon
+
+FOLDER, HOME = Path("/srv/disks"), Path("/home/disks")
+
+
+def hidden_device():
+    """A block device that the kernel has and /dev has not; None: there is none."""
+    names = sorted(path.name for path in Path("/sys/class/block").iterdir())
+    return next((name for name in names if not Path("/dev", name).exists()), None)
+
+
+def own_disk(path):
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(bytes(8192))
+    for own in (path, path.parent):
+        shutil.chown(own, "nbserved", "nbserved")
+
+
+def paths():
+    """What the doctor says of each export: as installed, and with the advice taken."""
+    def found():
+        report = json.loads(must("nbctl", "doctor", "--json"))
+        return {e["name"]: e for e in report["exports"] if e["name"] in wanted}
+
+    wanted = {"mine": f"path = {FOLDER}/mine\n", "home": f"path = {HOME}/disk\n",
+              "new": f"path = {FOLDER}/new\ncreate = yes\nsize = 1M\n",
+              "read": f"path = {FOLDER}/mine\nread-only = yes\n",
+              "device": f"path = /dev/{hidden_device()}\n"}
+    for path in (FOLDER / "mine", HOME / "disk"):
+        own_disk(path)
+    facts = {"device": hidden_device()}
+    with configured("".join(f"[export {name}]\n{keys}" for name, keys in wanted.items())):
+        must("systemctl", "restart", UNIT)
+        facts["installed"] = found()
+        with dropin(f"ReadWritePaths={FOLDER}\nProtectHome=no"):
+            facts["mended"] = found()
+    must("systemctl", "restart", UNIT)
+    return facts
 
 
 # ---- Restarts, under clients who connect all the time
@@ -549,7 +590,7 @@ def main():
     # These tests start it more often than five times in ten seconds.
     LIMIT.parent.mkdir(parents=True, exist_ok=True)
     LIMIT.write_text("[Unit]\nStartLimitIntervalSec=0\n")
-    for step in (users, analyze, start, traffic, storage, control, unix_socket, restart, reload,
+    for step in (users, analyze, start, traffic, storage, control, unix_socket, paths, restart, reload,
                  activation, low_port, metrics, kill, blocks, watchdog, stalled, silence, stop,
                  bad_config,
                  journal):

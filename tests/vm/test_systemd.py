@@ -149,6 +149,25 @@ def test_a_unix_socket_is_for_the_group_of_the_daemon(step):
     assert unix["left"] is False
 
 
+@pytest.mark.parametrize("name, reason, fix", [
+    ("mine", "Read-only file system", "ReadWritePaths="),
+    ("new", "cannot make /srv/disks/new: Read-only file system", "ReadWritePaths="),
+    ("home", "Permission denied", "ProtectHome=no"),
+    ("device", "No such file", "DeviceAllow=")])
+def test_what_the_unit_keeps_from_the_daemon_has_its_mend(step, name, reason, fix):
+    facts = step("paths")
+    if name == "device" and not facts["device"]:
+        pytest.skip("this host has no block device")
+    found = facts["installed"][name]
+    assert found["available"] is False
+    assert reason in found["reason"] and fix in found["fix"], found
+    assert name == "device" or facts["mended"][name]["available"], facts["mended"]
+
+
+def test_what_is_only_read_may_lie_anywhere(step):
+    assert step("paths")["installed"]["read"]["available"] is True
+
+
 def test_no_connection_is_refused_during_restarts(step):
     restart = step("restart")
     assert restart["failed"] == []

@@ -382,9 +382,9 @@ static void rdma_cm_event(struct op *op, int res, uint32_t flags)
 
 static int rdma_cm_refuse(struct reason *reason, const char *what, int error)
 {
-	return reason_set(reason, -error, "%s: %s; %s", what, strerror(error),
-			  error == EACCES || error == EPERM || error == ENOENT ? RDMA_ACCESS_MEND
-									       : "");
+	return reason_set(
+		reason, -error, "%s: %s%s", what, strerror(error),
+		error == EACCES || error == EPERM || error == ENOENT ? "; " RDMA_ACCESS_MEND : "");
 }
 
 int rdma_cm_open(struct worker *w, struct reason *reason)

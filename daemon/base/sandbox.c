@@ -1,0 +1,81 @@
+/* See sandbox.h. */
+#include "sandbox.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "util.h"
+
+/* $SYSTEMD_EXEC_PID, from systemd 248 on: a shell that a service has started is none. */
+static bool is_service(void)
+{
+	const char *pid = getenv("SYSTEMD_EXEC_PID");
+
+	return pid && atol(pid) == getpid();
+}
+
+/* ProtectHome=yes puts a folder without any permission over each of them. */
+static bool home_is_hidden(const char *path)
+{
+	static const char *const homes[] = { "/home", "/root", "/run/user" };
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(homes); i++) {
+		size_t length = strlen(homes[i]);
+
+		if (!strncmp(path, homes[i], length) && path[length] == '/')
+			return stat(homes[i], &st) == 0 && (st.st_mode & 07777) == 0;
+	}
+	return false;
+}
+
+/* PrivateDevices= leaves pseudo devices in /dev; /sys still shows the host's. */
+static bool device_is_hidden(const char *path)
+{
+	char block[PATH_MAX];
+
+	if (strncmp(path, "/dev/", 5) != 0 || access(path, F_OK) == 0)
+		return false;
+	if (strchr(path + 5, '/')) /* a link, of udev or LVM, to one of those */
+		return access("/dev/disk", F_OK) < 0;
+	snprintf(block, sizeof(block), "/sys/class/block/%s", path + 5);
+	return access(block, F_OK) == 0;
+}
+
+/* ProtectSystem=strict; also of a file that is yet to be made. */
+static bool is_on_read_only(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[PATH_MAX];
+	struct statvfs fs;
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		 slash ? path : ".");
+	return (statvfs(path, &fs) == 0 || statvfs(folder, &fs) == 0) && (fs.f_flag & ST_RDONLY);
+}
+
+const char *sandbox_advice(const char *path, bool to_write, int error)
+{
+	if (error != EROFS && error != EACCES && error != EPERM && error != ENOENT)
+		return "";
+	if (!is_service())
+		return "";
+	if (home_is_hidden(path))
+		return "; the unit hides all homes: `systemctl edit nbserved`, [Service] "
+		       "ProtectHome=no, and restart; or choose a path elsewhere";
+	if (device_is_hidden(path))
+		return "; the unit hides block devices: `systemctl edit nbserved`, [Service] "
+		       "PrivateDevices=no, DeviceAllow= that device with rw, "
+		       "SupplementaryGroups=disk, and restart";
+	if (to_write && error != ENOENT && is_on_read_only(path))
+		return "; the unit lets the daemon write nowhere else: `systemctl edit nbserved`, "
+		       "[Service] ReadWritePaths= with its folder, which the daemon's user must be "
+		       "able to write, and restart";
+	return "";
+}
