@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compare_table.h"
+#include "compare_group.h"
 #include "figure.h"
 #include "human.h"
 #include "util.h"

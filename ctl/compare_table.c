@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare_group.h"
 #include "field.h"
 #include "human.h"
 #include "util.h"
@@ -73,177 +74,7 @@ static const struct column columns[] = {
 	[COLUMN_OTHER] = { .title = "other", .unit = "%", .optional = true, .rank = 12 },
 };
 
-struct group {
-	const char *service, *label, *operation;
-	struct measure **rows;
-	unsigned count;
-	enum figure cost; /* what its rows are compared by */
-	double noise;     /* of the cost; NaN: unknown */
-};
-
-struct groups {
-	struct group *list;
-	unsigned count;
-};
-
-/* ---- Grouping ---- */
-
-static struct group *find_group(struct groups *g, const struct measure *row)
-{
-	for (unsigned i = 0; i < g->count; i++) {
-		struct group *group = &g->list[i];
-
-		if (!strcmp(group->service, row->service) && !strcmp(group->label, row->label) &&
-		    !strcmp(group->operation, row->operation))
-			return group;
-	}
-	g->list = reallocarray(g->list, g->count + 1, sizeof(*g->list));
-	if (!g->list)
-		abort();
-	g->list[g->count] = (struct group){
-		.service = row->service,
-		.label = row->label,
-		.operation = row->operation,
-	};
-	return &g->list[g->count++];
-}
-
-static void groups_init(struct groups *g, const struct measures *m)
-{
-	*g = (struct groups){};
-	for (unsigned i = 0; i < m->count; i++) {
-		struct group *group;
-
-		if (m->rows[i]->count == 0)
-			continue;
-		group = find_group(g, m->rows[i]);
-		group->rows = reallocarray(group->rows, group->count + 1, sizeof(*group->rows));
-		if (!group->rows)
-			abort();
-		group->rows[group->count++] = m->rows[i];
-	}
-	for (unsigned i = 0; i < g->count; i++) {
-		struct group *group = &g->list[i];
-
-		group->cost = compare_cost(group->rows, group->count);
-		group->noise = compare_noise(group->rows, group->count, group->cost);
-	}
-}
-
-static void groups_fini(struct groups *g)
-{
-	for (unsigned i = 0; i < g->count; i++)
-		free(g->list[i].rows);
-	free(g->list);
-}
-
-/* Services without messages: an operation is a batch of bytes. */
-static bool is_stream(const char *service)
-{
-	return !strcmp(service, "echo") || !strcmp(service, "discard") ||
-	       !strcmp(service, "chargen");
-}
-
-static bool differ_in_size(struct measure *const *rows, unsigned count)
-{
-	double low = measure_bytes_per_op(rows[0]), high = low;
-
-	if (strcmp(rows[0]->service, "echo") && is_stream(rows[0]->service))
-		return true;
-	for (unsigned i = 1; i < count; i++) {
-		double bytes = measure_bytes_per_op(rows[i]);
-
-		low = MIN(low, bytes);
-		high = MAX(high, bytes);
-	}
-	return low > 0 && high > low * 1.1;
-}
-
-enum figure compare_cost(struct measure *const *rows, unsigned count)
-{
-	bool counted = true;
-
-	for (unsigned i = 0; i < count; i++)
-		counted &= !isnan(figure_spread(rows[i], FIGURE_CPU_PER_REQUEST).median);
-	if (counted)
-		return FIGURE_CPU_PER_REQUEST;
-	return differ_in_size(rows, count) ? FIGURE_CPU_PER_BYTE : FIGURE_CPU_PER_OP;
-}
-
-double compare_noise(struct measure *const *rows, unsigned count, enum figure figure)
-{
-	double noise = 0;
-
-	for (unsigned i = 0; i < count; i++) {
-		struct spread s = figure_spread(rows[i], figure);
-
-		noise = MAX(noise, spread_noise(&s));
-		if (isnan(spread_noise(&s)))
-			return NAN;
-	}
-	return noise;
-}
-
-static double group_cost(const struct group *g, unsigned i)
-{
-	return figure_spread(g->rows[i], g->cost).median;
-}
-
-/* Is b beyond the noise from a?  Not where the noise is unknown. */
-static bool is_apart(const struct group *g, double a, double b)
-{
-	return fabs(b - a) > g->noise * MIN(a, b);
-}
-
-/* The row that costs less than all others, by more than the noise; NULL: there is none. */
-static const struct measure *group_best(const struct group *g)
-{
-	unsigned best = 0;
-
-	for (unsigned i = 1; i < g->count; i++)
-		if (group_cost(g, i) < group_cost(g, best))
-			best = i;
-	for (unsigned i = 0; i < g->count; i++)
-		if (i != best && !is_apart(g, group_cost(g, i), group_cost(g, best)))
-			return NULL;
-	return g->count > 1 ? g->rows[best] : NULL;
-}
-
 /* ---- Cells ---- */
-
-/* Features that a listener was configured for and that set it apart from others of its engine. */
-static const char *const chosen_features[][2] = {
-	{ "sqpoll", "+sqpoll" },
-	{ "send_zc", "+zc" },
-	{ "busy_poll", "+busy" },
-	{ "napi_busy_poll", "+napi" },
-};
-
-static bool has_feature(const struct measure *row, const char *name)
-{
-	json_t *feature;
-	size_t i;
-
-	json_array_foreach(row->features, i, feature)
-		if (!strcmp(field_text(feature, ""), name))
-			return true;
-	return false;
-}
-
-void compare_engine_text(const struct measure *row, char *text, size_t bytes)
-{
-	size_t used = (size_t)snprintf(text, bytes, "%s", row->engine), index;
-	json_t *store;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(chosen_features) && used < bytes; i++)
-		if (has_feature(row, chosen_features[i][0]))
-			used += (size_t)snprintf(text + used, bytes - used, "%s",
-						 chosen_features[i][1]);
-	json_array_foreach(row->stores, index, store)
-		if (used < bytes)
-			used += (size_t)snprintf(text + used, bytes - used, "%c%s",
-						 index ? ',' : '/', field_text(store, ""));
-}
 
 static void quantile_cell(struct table *t, const struct measure *row, double quantile)
 {
@@ -302,7 +133,7 @@ static void against_cell(struct table *t, const struct group *g, unsigned i, enu
 		table_cell(t, mark, "1st%s", best ? "*" : " ");
 	else if (isnan(g->noise))
 		table_cell(t, STYLE_PLAIN, "%.2fx ", 1 + change);
-	else if (!is_apart(g, base, cost))
+	else if (!group_is_apart(g, base, cost))
 		table_cell(t, STYLE_DIM, "within noise ");
 	else
 		table_cell(t, mark, "%s%% %s%s", human_percent(fabs(change)).text,
@@ -356,10 +187,10 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 
 static void add_group_heading(struct table *t, const struct group *g)
 {
-	bool operation = strcmp(g->operation, g->service) != 0;
+	char *title = group_title(g);
 
-	table_heading(t, STYLE_BOLD, "%s%s%s%s%s", g->service, operation ? " " : "",
-		      operation ? g->operation : "", *g->label ? ": " : "", g->label);
+	table_heading(t, STYLE_BOLD, "%s", title);
+	free(title);
 }
 
 static void render_service(struct output *out, struct table *t, const struct groups *all,
@@ -433,88 +264,12 @@ static void render_features(struct output *out, const struct groups *all)
 	json_decref(listeners);
 }
 
-/* What a user calls the cost. */
-static const char *cost_name(enum figure cost)
+/* Takes the text over; NULL: nothing is said. */
+static void render_sentence(struct output *out, enum style style, char *text)
 {
-	return cost == FIGURE_CPU_PER_REQUEST ? "CPU per request"
-	       : cost == FIGURE_CPU_PER_BYTE  ? "CPU per GB"
-					      : "CPU per operation";
-}
-
-/* "echo, 50: CPU per request against epoll: io_uring 16 % less, ..." */
-static void render_verdict(struct output *out, const struct group *g)
-{
-	char engine[80], *text = NULL;
-	double base = group_cost(g, 0);
-	size_t bytes;
-	FILE *to;
-
-	if (g->count < 2 || isnan(g->noise) || isnan(base) || !(to = open_memstream(&text, &bytes)))
-		return;
-	for (unsigned i = 1; i < g->count; i++) {
-		double change = (group_cost(g, i) - base) / base;
-
-		compare_engine_text(g->rows[i], engine, sizeof(engine));
-		fprintf(to, "%s%s ", i > 1 ? ", " : "", engine);
-		if (is_apart(g, base, group_cost(g, i)))
-			fprintf(to, "%s %% %s", human_percent(fabs(change)).text,
-				change < 0 ? "less" : "more");
-		else
-			fputs("no difference beyond the noise", to);
-	}
-	fclose(to);
-	compare_engine_text(g->rows[0], engine, sizeof(engine));
-	output_wrapped(out, STYLE_BOLD, 2, "%s %s%s%s: %s against %s: %s (noise %s %%).",
-		       g->service, g->operation, *g->label ? ", " : "", g->label,
-		       cost_name(g->cost), engine, text, human_percent(g->noise).text);
+	if (text)
+		output_wrapped(out, style, 2, "%s", text);
 	free(text);
-}
-
-/* Where one thread of the generator was busy all the time, and the server was not. */
-static bool measures_generator(const struct measure *row)
-{
-	double generator = figure_spread(row, FIGURE_GENERATOR_SHARE).median;
-	double server = figure_spread(row, FIGURE_CPU_SHARE).median /
-			(double)MAX(row->workers, (uint64_t)1);
-
-	return generator >= 0.9 && server < 0.9 * generator;
-}
-
-static void render_bottleneck(struct output *out, const struct groups *all)
-{
-	const struct measure *first = NULL, *shared = NULL;
-	unsigned count = 0, rows = 0;
-	double other = 0;
-
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
-
-			rows++;
-			if (row->generator.shared_cpus)
-				shared = row;
-			other = fmax(other, figure_spread(row, FIGURE_OTHER).median);
-			if (!measures_generator(row))
-				continue;
-			first = first ? first : row;
-			count++;
-		}
-	if (first)
-		output_wrapped(
-			out, STYLE_WARN, 2,
-			"The generator was the limit in %u of %u rows (%s: its busiest thread at %s %% "
-			"of a CPU, the server at %s %%): rates there are the generator's, CPU per "
-			"request is still the server's.",
-			count, rows, first->listener,
-			human_percent(figure_spread(first, FIGURE_GENERATOR_SHARE).median).text,
-			human_percent(figure_spread(first, FIGURE_CPU_SHARE).median).text);
-	if (shared)
-		output_wrapped(
-			out, STYLE_WARN, 2,
-			"The generator and listener '%s' may run on the same CPU%s: pin them "
-			"apart (`cpus = 0` in the listener, taskset -c 1 COMMAND), or they "
-			"take time from each other.",
-			shared->listener, plural((unsigned)shared->generator.shared_cpus));
 }
 
 static void render_notes(struct output *out, const struct groups *all)
@@ -526,7 +281,7 @@ static void render_notes(struct output *out, const struct groups *all)
 	for (unsigned i = 0; i < all->count; i++) {
 		compared |= all->list[i].count > 1;
 		single |= all->list[i].count > 1 && isnan(all->list[i].noise);
-		batches |= is_stream(all->list[i].service);
+		batches |= compare_is_stream(all->list[i].service);
 		for (unsigned j = 0; j < all->list[i].count; j++) {
 			const struct measure *row = all->list[i].rows[j];
 
@@ -572,6 +327,10 @@ static void render_notes(struct output *out, const struct groups *all)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "An operation of echo, discard, chargen is what one receive or send "
 			       "moved: many pipelined requests may be one.");
+	if (*all->minor)
+		output_wrapped(out, STYLE_DIM, 2,
+			       "Not shown, as less than 1 %% of their listener's operations: %s.",
+			       all->minor);
 	if (shared)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "MB, CPU, calls and turns are of all operations of a listener.");
@@ -625,8 +384,9 @@ void compare_render(struct output *out, const struct measures *m, bool notes)
 		putc('\n', out->file);
 	}
 	for (unsigned i = 0; i < all.count; i++)
-		render_verdict(out, &all.list[i]);
-	render_bottleneck(out, &all);
+		render_sentence(out, STYLE_BOLD, group_verdict(&all.list[i]));
+	render_sentence(out, STYLE_WARN, groups_generator_limit(&all));
+	render_sentence(out, STYLE_WARN, groups_shared_cpus(&all));
 	if (all.count && notes) {
 		render_notes(out, &all);
 		render_features(out, &all);
@@ -634,126 +394,4 @@ void compare_render(struct output *out, const struct measures *m, bool notes)
 	render_idle(out, m, all.count > 0);
 	groups_fini(&all);
 	table_free(t);
-}
-
-/* ---- JSON and CSV ---- */
-
-/* What cannot be told is null: a 0 would be read as a measurement. */
-static json_t *real_or_null(double value)
-{
-	return isnan(value) ? json_null() : json_real(value);
-}
-
-static json_t *quantile_to_json(const struct measure *row, double quantile)
-{
-	uint64_t ns;
-
-	return measure_quantile(row, quantile, &ns) ? json_integer((json_int_t)ns) : json_null();
-}
-
-static const struct {
-	const char *name;
-	double quantile;
-} quantiles[] = { { "p50_ns", 0.5 }, { "p99_ns", 0.99 }, { "p99_9_ns", 0.999 } };
-
-static json_t *derived_to_json(const struct measure *row)
-{
-	json_t *derived = json_object(), *spread = json_object();
-
-	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
-		struct spread s = figure_spread(row, i);
-
-		json_object_set_new(derived, figure_names[i], real_or_null(s.median));
-		if (s.count > 1)
-			json_object_set_new(spread, figure_names[i],
-					    json_pack("[f, f]", s.low, s.high));
-	}
-	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
-		json_object_set_new(derived, quantiles[i].name,
-				    quantile_to_json(row, quantiles[i].quantile));
-	json_object_set_new(derived, "visits", json_integer(MAX(row->visit_count, 1U)));
-	json_object_set_new(derived, "spread", spread);
-	return derived;
-}
-
-/* A field of RFC 4180. */
-static void csv_text(FILE *to, const char *text)
-{
-	if (!strpbrk(text, ",\"\r\n")) {
-		fputs(text, to);
-		return;
-	}
-	putc('"', to);
-	for (; *text; text++) {
-		if (*text == '"')
-			putc('"', to);
-		putc(*text, to);
-	}
-	putc('"', to);
-}
-
-static void csv_number(FILE *to, double value)
-{
-	putc(',', to);
-	if (!isnan(value))
-		fprintf(to, "%.9g", value);
-}
-
-static void csv_row(FILE *to, const struct measure *row)
-{
-	const char *const texts[] = { row->label,   row->listener,  row->engine,
-				      row->service, row->operation, row->generator.name };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
-		if (i)
-			putc(',', to);
-		csv_text(to, texts[i]);
-	}
-	csv_number(to, MAX(row->visit_count, 1U));
-	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
-		struct spread s = figure_spread(row, i);
-
-		csv_number(to, s.median);
-		csv_number(to, s.low);
-		csv_number(to, s.high);
-	}
-	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++) {
-		uint64_t ns;
-
-		csv_number(to,
-			   measure_quantile(row, quantiles[i].quantile, &ns) ? (double)ns : NAN);
-	}
-	fputs("\r\n", to);
-}
-
-void compare_csv(struct output *out, const struct measures *m)
-{
-	fputs("label,listener,engine,service,operation,generator,visits", out->file);
-	for (unsigned i = 0; i < FIGURE_COUNT; i++)
-		fprintf(out->file, ",%s,%s_low,%s_high", figure_names[i], figure_names[i],
-			figure_names[i]);
-	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
-		fprintf(out->file, ",%s", quantiles[i].name);
-	fputs("\r\n", out->file);
-	for (unsigned i = 0; i < m->count; i++)
-		csv_row(out->file, m->rows[i]);
-	fflush(out->file);
-}
-
-json_t *compare_to_json(const struct measures *m, const json_t *unavailable)
-{
-	json_t *rows = json_array(), *absent = json_array(), *listener;
-	size_t index;
-
-	for (unsigned i = 0; i < m->count; i++) {
-		json_t *row = measure_to_json(m->rows[i]);
-
-		json_object_set_new(row, "derived", derived_to_json(m->rows[i]));
-		json_array_append_new(rows, row);
-	}
-	json_array_foreach(unavailable, index, listener)
-		json_array_append_new(absent, json_pack("{s:s, s:s}", "listener",
-							field_text(listener, "name"), "reason",
-							field_text(listener, "reason")));
-	return json_pack("{s:o, s:o}", "rows", rows, "unavailable", absent);
 }

@@ -11,21 +11,9 @@ void compare_render(struct output *out, const struct measures *m, bool notes);
 
 /* The same as JSON: {"rows":[...]}, each row as saved plus "derived" with the median of its visits,
  * and their spread; and of the listeners that are unavailable {"unavailable":[...]}, their names
- * and reasons.  A new reference. */
+ * and reasons; "conclusion", the sentences of groups_conclusion(), or null.  A new reference. */
 json_t *compare_to_json(const struct measures *m, const json_t *unavailable);
 
 /* The same as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest
  * and highest value, in seconds' billionths and bytes; empty: cannot be told. */
 void compare_csv(struct output *out, const struct measures *m);
-
-/* The engine with what a listener was configured for: `io_uring+sqpoll`. */
-void compare_engine_text(const struct measure *row, char *text, size_t bytes);
-
-/* What a group's rows are compared by.  CPU per request if a generator counted them for all of the
- * rows.  CPU per operation means little when the operations of a group differ in size (a receive
- * batch of discard is whatever arrived): then CPU per byte. */
-enum figure compare_cost(struct measure *const *rows, unsigned count);
-
-/* The largest spread that one of the rows has against itself; NaN: one of them has no second visit.
- */
-double compare_noise(struct measure *const *rows, unsigned count, enum figure figure);

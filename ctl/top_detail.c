@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare_table.h"
+#include "compare_group.h"
 #include "connections_table.h"
 #include "field.h"
 #include "human.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare_table.h"
+#include "compare_group.h"
 #include "field.h"
 #include "human.h"
 #include "top_chart.h"

@@ -13,7 +13,7 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
-CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_gate compare_table connections_table field figure generator human measure measure_file metrics_http \
+CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_form compare_gate compare_group compare_table connections_table field figure generator human measure measure_file metrics_http \
 	openmetrics render top_chart top_detail top_model top_page top_view)
 $(patsubst %,$(BUILD)/unit/test_%,generator measure metrics openmetrics render top_model top_view): $(CTL_TESTED)
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 relief services): $(BUILD)/tests/unit/fake_engine.o

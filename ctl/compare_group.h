@@ -1,0 +1,57 @@
+/* Rows of `compare` that are compared with each other: those of one service, load and operation.
+ * The numbers and sentences that the table, JSON and the report have in common.  Pure. */
+#pragma once
+#include "figure.h"
+#include "measure.h"
+
+struct group {
+	const char *service, *label, *operation;
+	struct measure **rows; /* borrowed; the first is the baseline */
+	unsigned count;
+	enum figure cost; /* what its rows are compared by */
+	double noise;     /* of the cost; NaN: unknown */
+};
+
+struct groups {
+	struct group *list;
+	unsigned count;
+	char *minor; /* "iperf3 test, nbd block_status": operations that have no rows here; or "" */
+};
+
+/* Groups in the order in which they come.  m must outlive them, and be merged.  An operation that
+ * was less than 1 % of its listener's has no row: the cost is that of the others. */
+void groups_init(struct groups *g, const struct measures *m);
+void groups_fini(struct groups *g);
+
+/* What a group's rows are compared by.  CPU per request if a generator counted them for all of the
+ * rows.  CPU per operation means little when the operations of a group differ in size (a receive
+ * batch of discard is whatever arrived): then CPU per byte. */
+enum figure compare_cost(struct measure *const *rows, unsigned count);
+
+/* The largest spread that one of the rows has against itself; NaN: one of them has no second visit.
+ */
+double compare_noise(struct measure *const *rows, unsigned count, enum figure figure);
+
+double group_cost(const struct group *g, unsigned i); /* ns; NaN: cannot be told */
+
+/* Is b beyond the noise from a?  Not where the noise is unknown. */
+bool group_is_apart(const struct group *g, double a, double b);
+
+/* The row that costs less than all others, by more than the noise; NULL: there is none. */
+const struct measure *group_best(const struct group *g);
+
+/* The engine with what a listener was configured for: `io_uring+sqpoll`. */
+void compare_engine_text(const struct measure *row, char *text, size_t bytes);
+
+/* Services without messages: an operation is a batch of bytes. */
+bool compare_is_stream(const char *service);
+
+/* "CPU per request" */
+const char *compare_cost_name(enum figure cost);
+
+/* Sentences, each to be freed; NULL: there is nothing to say.  The title is never NULL. */
+char *group_title(const struct group *g);             /* "nbd read: fio randread" */
+char *group_verdict(const struct group *g);           /* of one group */
+char *groups_conclusion(const struct groups *g);      /* of all: two sentences */
+char *groups_generator_limit(const struct groups *g); /* where the generator was the bottleneck */
+char *groups_shared_cpus(const struct groups *g);     /* where it may take the server's CPU */
