@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "child.h"
 #include "compare_gate.h"
 #include "compare_table.h"
+#include "conditions.h"
 #include "ctl.h"
 #include "field.h"
 #include "generator.h"
@@ -15,6 +17,8 @@
 #include "measure.h"
 #include "parse.h"
 #include "reasons.h"
+#include "report.h"
+#include "rows.h"
 #include "suggest.h"
 #include "util.h"
 #include "visits.h"
@@ -30,14 +34,15 @@ enum {
 	VALUE_AGAINST,
 	VALUE_CSV,
 	VALUE_MARKDOWN,
+	VALUE_HTML,
 	VALUE_NO_NOTES,
 	VALUE_QUIET
 };
 
 struct compare {
 	unsigned interval_ms, repeat;
-	FILE *save; /* of --save; NULL */
-	int status; /* exit code of COMMAND */
+	FILE *save, *html; /* of the options; NULL */
+	int status;        /* exit code of COMMAND */
 };
 
 /* ---- The command to be measured ---- */
@@ -120,7 +125,8 @@ static void set_generator(struct measures *m, unsigned first, char *const *argv,
 			visits_set_generator(m->rows[i], argv, child);
 }
 
-static int measure(struct ctl *ctl, unsigned interval_ms, struct measures *m, int *ret_status)
+static int measure(struct ctl *ctl, unsigned interval_ms, const struct conditions *conditions,
+		   struct measures *m, int *ret_status)
 {
 	struct measure_machine cpu_before, cpu_after;
 	struct child child = { 0 };
@@ -147,6 +153,7 @@ static int measure(struct ctl *ctl, unsigned interval_ms, struct measures *m, in
 		}
 		for (unsigned i = first; i < m->count; i++)
 			m->rows[i]->machine = host_cpu_delta(&cpu_before, &cpu_after);
+		conditions_set(conditions, m, first, ctl->rest, &child);
 		if (ctl->rest)
 			set_generator(m, first, ctl->rest, &child);
 	}
@@ -158,62 +165,21 @@ static int measure(struct ctl *ctl, unsigned interval_ms, struct measures *m, in
 /* As often as --repeat says; or one listener after the other, if COMMAND has placeholders. */
 static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 {
+	struct conditions conditions;
 	struct visits_options options = { .label = ctl->values[VALUE_LABEL],
 					  .repeat = c->repeat,
-					  .quiet = ctl->values[VALUE_QUIET] };
-	int rc = CTL_DONE, status = 0;
+					  .quiet = ctl->values[VALUE_QUIET],
+					  .conditions = &conditions };
+	int rc = conditions_init(&conditions, ctl), status = 0;
 
-	if (ctl->rest && visits_wanted(ctl->rest))
+	if (rc == CTL_DONE && ctl->rest && visits_wanted(ctl->rest))
 		rc = visits_run(ctl, &options, m, &status);
 	else
 		for (unsigned i = 0; i < c->repeat && rc == CTL_DONE && status == 0; i++)
-			rc = measure(ctl, c->interval_ms, m, &status);
+			rc = measure(ctl, c->interval_ms, &conditions, m, &status);
 	c->status = status ? command_result(ctl->rest[0], status) : 0;
+	conditions_fini(&conditions);
 	return rc;
-}
-
-/* ---- Files of rows ---- */
-
-static int file_error(const char *path, int error)
-{
-	ctl_warn("%s: %s", path, strerror(error));
-	return CTL_USAGE;
-}
-
-/* Appends the rows to the file, which path names. */
-static int save(FILE *to, const char *path, const struct measures *m)
-{
-	for (unsigned i = 0; i < m->count; i++) {
-		json_t *row;
-
-		if (m->rows[i]->count == 0)
-			continue;
-		row = measure_to_json(m->rows[i]);
-		json_dumpf(row, to, JSON_COMPACT);
-		putc('\n', to);
-		json_decref(row);
-	}
-	if (fflush(to) < 0)
-		return file_error(path, errno);
-	return ferror(to) ? file_error(path, EIO) : CTL_DONE;
-}
-
-static int load(const char *path, struct measures *m)
-{
-	FILE *from = strcmp(path, "-") ? fopen(path, "re") : stdin;
-	unsigned line;
-	int rc;
-
-	if (!from)
-		return file_error(path, errno);
-	rc = measures_load(m, from, &line);
-	if (from != stdin)
-		fclose(from);
-	if (rc == -EINVAL) {
-		ctl_warn("%s:%u: expected a row that `nbctl compare --save` wrote", path, line);
-		return CTL_USAGE;
-	}
-	return rc < 0 ? file_error(path, -rc) : CTL_DONE;
 }
 
 /* ---- The command ---- */
@@ -302,7 +268,7 @@ static int check(struct ctl *ctl, struct compare *c)
 static int gate(struct ctl *ctl, const struct measures *now)
 {
 	struct measures before = {};
-	int rc = load(ctl->values[VALUE_AGAINST], &before);
+	int rc = rows_load(ctl->values[VALUE_AGAINST], &before);
 
 	if (rc == CTL_DONE) {
 		measures_merge(&before);
@@ -310,6 +276,17 @@ static int gate(struct ctl *ctl, const struct measures *now)
 	}
 	measures_free(&before);
 	return rc;
+}
+
+/* Over an earlier report, which stays where nothing was measured. */
+static int write_html(FILE *to, const char *path, const struct measures *m)
+{
+	if (ftruncate(fileno(to), 0) < 0 && errno != EINVAL) /* of a pipe there is nothing to do */
+		return rows_file_error(path, errno);
+	report_html(to, m);
+	if (fflush(to) < 0)
+		return rows_file_error(path, errno);
+	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
 }
 
 /* Rows are saved visit by visit, and shown as the sums of them. */
@@ -321,24 +298,26 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 	bool good = rc == CTL_DONE;
 
 	if (c->save && good && c->status == 0)
-		rc = save(c->save, path, m);
+		rc = rows_save(c->save, path, m);
 	else if (c->save)
 		ctl_warn("%s: nothing saved", path);
 	measures_merge(m);
 	if (m->count || good)
 		show(ctl, m, unavailable);
+	if (c->html && rc == CTL_DONE)
+		rc = write_html(c->html, ctl->values[VALUE_HTML], m);
 	if (rc == CTL_DONE && ctl->values[VALUE_AGAINST])
 		rc = gate(ctl, m);
 	json_decref(unavailable);
 	return rc;
 }
 
-/* With the file for --save open, if it was given: that must not fail when the command has run. */
+/* With the files of --save and --html open: that must not fail when the command has run. */
 static int compare(struct ctl *ctl, struct compare *c)
 {
 	const char *from = ctl->values[VALUE_LOAD];
 	struct measures m = {};
-	int rc = from ? load(from, &m) : measure_all(ctl, c, &m);
+	int rc = from ? rows_load(from, &m) : measure_all(ctl, c, &m);
 
 	if (rc == CTL_DONE && (m.count || c->status == 0))
 		rc = finish(ctl, c, &m);
@@ -346,19 +325,29 @@ static int compare(struct ctl *ctl, struct compare *c)
 	return c->status ? c->status : rc;
 }
 
+/* NULL in *ret: the option was not given.  An exit code. */
+static int open_option(const char *path, const char *mode, FILE **ret)
+{
+	if (path && !(*ret = fopen(path, mode)))
+		return rows_file_error(path, errno);
+	return CTL_DONE;
+}
+
 static int run(struct ctl *ctl)
 {
-	const char *path = ctl->values[VALUE_SAVE];
 	struct compare c = { 0 };
 	int rc = check(ctl, &c);
 
-	if (rc != CTL_DONE)
-		return rc;
-	if (path && !(c.save = fopen(path, "ae")))
-		return file_error(path, errno);
-	rc = compare(ctl, &c);
+	if (rc == CTL_DONE)
+		rc = open_option(ctl->values[VALUE_SAVE], "ae", &c.save);
+	if (rc == CTL_DONE)
+		rc = open_option(ctl->values[VALUE_HTML], "ae", &c.html);
+	if (rc == CTL_DONE)
+		rc = compare(ctl, &c);
 	if (c.save)
 		fclose(c.save);
+	if (c.html)
+		fclose(c.html);
 	return rc;
 }
 
@@ -405,6 +394,7 @@ const struct command command_compare = {
 		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "say what got worse than these saved rows" },
 		[VALUE_CSV] = { "csv", OPTION_FLAG, NULL, "print CSV, with the spread of each figure" },
 		[VALUE_MARKDOWN] = { "markdown", OPTION_FLAG, NULL, "print tables in Markdown" },
+		[VALUE_HTML] = { "html", OPTION_VALUE, "FILE", "write a report with pictures, see `nbctl report`" },
 		[VALUE_NO_NOTES] = { "no-notes", OPTION_FLAG, NULL, "leave out what explains the columns" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 	},

@@ -51,7 +51,7 @@ const char *compare_cost_name(enum figure cost);
 
 /* Sentences, each to be freed; NULL: there is nothing to say.  The title is never NULL. */
 char *group_title(const struct group *g);             /* "nbd read: fio randread" */
-char *group_verdict(const struct group *g);           /* of one group */
+char *group_verdict(const struct group *g);           /* of one, without its title */
 char *groups_conclusion(const struct groups *g);      /* of all: two sentences */
 char *groups_generator_limit(const struct groups *g); /* where the generator was the bottleneck */
 char *groups_shared_cpus(const struct groups *g);     /* where it may take the server's CPU */

@@ -272,6 +272,16 @@ static void render_sentence(struct output *out, enum style style, char *text)
 	free(text);
 }
 
+static void render_verdict(struct output *out, const struct group *g)
+{
+	char *title = group_title(g), *verdict = group_verdict(g);
+
+	if (verdict)
+		output_wrapped(out, STYLE_BOLD, 2, "%s: %s", title, verdict);
+	free(verdict);
+	free(title);
+}
+
 static void render_notes(struct output *out, const struct groups *all)
 {
 	uint64_t low = UINT64_MAX, high = 0, errors = 0;
@@ -384,7 +394,7 @@ void compare_render(struct output *out, const struct measures *m, bool notes)
 		putc('\n', out->file);
 	}
 	for (unsigned i = 0; i < all.count; i++)
-		render_sentence(out, STYLE_BOLD, group_verdict(&all.list[i]));
+		render_verdict(out, &all.list[i]);
 	render_sentence(out, STYLE_WARN, groups_generator_limit(&all));
 	render_sentence(out, STYLE_WARN, groups_shared_cpus(&all));
 	if (all.count && notes) {

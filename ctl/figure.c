@@ -115,7 +115,7 @@ struct spread figure_spread(const struct measure *row, enum figure figure)
 	}
 	if (count > 0) {
 		qsort(values, count, sizeof(*values), compare_doubles);
-		s = (struct spread){ (values[(count - 1) / 2] + values[count / 2]) / 2, values[0],
+		s = (struct spread){ values[(count - 1) / 2] / 2 + values[count / 2] / 2, values[0],
 				     values[count - 1], count };
 	}
 	free(values);

@@ -2,9 +2,11 @@
 #include "host.h"
 
 #include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "util.h"
@@ -76,4 +78,125 @@ void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus)
 	}
 	if (tasks)
 		closedir(tasks);
+}
+
+bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes)
+{
+	size_t used = 0;
+
+	for (int cpu = 0; cpu < CPU_SETSIZE && used < bytes; cpu++) {
+		int first = cpu;
+
+		if (!CPU_ISSET((size_t)cpu, cpus))
+			continue;
+		while (cpu + 1 < CPU_SETSIZE && CPU_ISSET((size_t)cpu + 1, cpus))
+			cpu++;
+		used += (size_t)snprintf(text + used, bytes - used, "%s%d", used ? "," : "", first);
+		if (cpu > first && used < bytes)
+			used += (size_t)snprintf(text + used, bytes - used, "-%d", cpu);
+	}
+	return used > 0 && used < bytes;
+}
+
+/* ---- What it is ---- */
+
+/* The first line of a file, without its newline; false: there is none. */
+static bool read_line(const char *path, char *line, int bytes)
+{
+	FILE *from = fopen(path, "re");
+	bool found = from && fgets(line, bytes, from);
+
+	if (found)
+		line[strcspn(line, "\n")] = '\0';
+	if (from)
+		fclose(from);
+	return found;
+}
+
+static void set_text(json_t *to, const char *name, const char *text)
+{
+	json_t *value = json_string(text);
+
+	if (value)
+		json_object_set_new(to, name, value);
+}
+
+/* x86 says `model name`; others are content with less, or with nothing. */
+static void describe_cpu(json_t *to)
+{
+	FILE *from = fopen("/proc/cpuinfo", "re");
+	char line[4096];
+
+	while (from && fgets(line, sizeof(line), from)) {
+		char *value = strchr(line, ':');
+
+		if (!value)
+			continue;
+		value += strspn(value, ": \t");
+		value[strcspn(value, "\n")] = '\0';
+		if ((!strncmp(line, "model name", 10) || !strncmp(line, "cpu\t", 4)) &&
+		    !json_object_get(to, "cpu"))
+			set_text(to, "cpu", value);
+		if (!strncmp(line, "flags", 5) && strstr(value, " hypervisor"))
+			json_object_set_new(to, "hypervisor", json_true());
+	}
+	if (from)
+		fclose(from);
+	json_object_set_new(to, "cpus", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+/* What affects this CPU, and what the kernel does about it. */
+static void describe_mitigations(json_t *to)
+{
+	json_t *mitigations = json_object();
+	char state[256];
+	glob_t found;
+
+	if (glob("/sys/devices/system/cpu/vulnerabilities/*", 0, NULL, &found) == 0) {
+		for (size_t i = 0; i < found.gl_pathc; i++)
+			if (read_line(found.gl_pathv[i], state, sizeof(state)) &&
+			    strcmp(state, "Not affected") != 0)
+				set_text(mitigations, strrchr(found.gl_pathv[i], '/') + 1, state);
+		json_object_set(to, "mitigations", mitigations);
+		globfree(&found);
+	}
+	json_decref(mitigations);
+}
+
+/* "performance", or all that there are: "performance, powersave". */
+static void describe_governor(json_t *to)
+{
+	char all[128] = "", one[32];
+	size_t used = 0;
+	glob_t found;
+
+	if (glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor", 0, NULL, &found))
+		return;
+	for (size_t i = 0; i < found.gl_pathc && used < sizeof(all); i++)
+		if (read_line(found.gl_pathv[i], one, sizeof(one)) && !strstr(all, one))
+			used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s",
+						 used ? ", " : "", one);
+	globfree(&found);
+	set_text(to, "governor", all);
+}
+
+json_t *host_describe(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+	json_t *made = json_object();
+	struct utsname name;
+	char kernel[160];
+
+	if (uname(&name) == 0) {
+		snprintf(kernel, sizeof(kernel), "%s %s", name.sysname, name.release);
+		set_text(made, "kernel", kernel);
+		set_text(made, "machine", name.machine);
+	}
+	describe_cpu(made);
+	if (pages > 0 && page_bytes > 0)
+		json_object_set_new(made, "memory_bytes",
+				    json_integer((json_int_t)pages * page_bytes));
+	describe_governor(made);
+	describe_mitigations(made);
+	return made;
 }

@@ -241,6 +241,15 @@ static void add_histogram(struct histogram_sum *to, const struct histogram_sum *
 		to->buckets[i] += from->buckets[i];
 }
 
+void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions)
+{
+	/* The document owns them, as it does the texts. */
+	json_object_set_new(row->source, "conditions", conditions);
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->rows[i]->source == row->source)
+			m->rows[i]->conditions = conditions;
+}
+
 bool measure_unavailable(const struct measure *row)
 {
 	return !strcmp(field_text(row->source, "state"), "unavailable");

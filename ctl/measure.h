@@ -39,6 +39,7 @@ struct measure {
 	struct histogram_sum latency;
 	struct measure_generator generator;
 	struct measure_machine machine;
+	const json_t *conditions; /* see conditions.h; NULL: unknown */
 	/* Of measures_merge(): the intervals that were summed up here, owned.  visit_count 0: this
 	 * is a single interval. */
 	struct measure **visits;
@@ -73,6 +74,9 @@ void measures_select(struct measures *m, const json_t *names);
 
 /* The listener could not be served: its row has no measured zeros. */
 bool measure_unavailable(const struct measure *row);
+
+/* Takes conditions over, for the row and all others of its listener and interval. */
+void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions);
 
 /* Drops the rows of such listeners; the listeners' documents, in an array, a new reference. */
 json_t *measures_take_unavailable(struct measures *m);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "conditions.h"
 #include "field.h"
 #include "host.h"
 #include "util.h"
@@ -247,7 +248,6 @@ struct visit {
 	const struct visits_options *options;
 	struct measures *measures;
 	unsigned round, rounds;
-	pid_t pid; /* the daemon's */
 };
 
 static void progress(const struct visit *v, const struct target *t)
@@ -267,7 +267,7 @@ static uint64_t shared_cpus(const struct visit *v, const char *listener, const c
 {
 	cpu_set_t cpus;
 
-	host_listener_cpus(v->pid, listener, &cpus);
+	host_listener_cpus(v->options->conditions->pid, listener, &cpus);
 	CPU_AND(&cpus, &cpus, child);
 	return (uint64_t)CPU_COUNT(&cpus);
 }
@@ -292,6 +292,7 @@ static int visit_rows(struct visit *v, const json_t *before, const json_t *after
 			shared_cpus(v, m->rows[i]->listener, &child->cpus);
 		m->rows[i]->machine = *machine;
 	}
+	conditions_set(v->options->conditions, m, first, argv, child);
 	return CTL_DONE;
 }
 
@@ -378,13 +379,12 @@ static void sort_rows(struct measures *m, const struct targets *t)
 int visits_run(struct ctl *ctl, const struct visits_options *options, struct measures *m,
 	       int *ret_status)
 {
-	struct visit v = { ctl, options, m, 0, options->repeat, 0 };
+	struct visit v = { ctl, options, m, 0, options->repeat };
 	struct targets targets = { 0 };
 	int rc = ctl_call(ctl, "GetStatus", NULL, &targets.status);
 
 	if (rc != CTL_DONE)
 		return rc;
-	v.pid = (pid_t)field_uint(targets.status, "pid");
 	rc = ctl->word_count ? targets_name(ctl, &targets) : targets_all(&targets);
 	if (rc == CTL_DONE) {
 		rc = run_rounds(&v, &targets, ctl->rest, ret_status);

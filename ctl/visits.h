@@ -12,9 +12,11 @@ enum { VISITS_REPEAT = 3, VISITS_REPEAT_MAX = 1000 };
 /* Does a word of argv (NULL-terminated) have a placeholder? */
 bool visits_wanted(char *const *argv);
 
+struct conditions;
 struct visits_options {
 	const char *label;
 	unsigned repeat;
+	const struct conditions *conditions;
 	bool quiet; /* also hide what of the command's output was not understood */
 };
 

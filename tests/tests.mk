@@ -14,8 +14,8 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
 CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_form compare_gate compare_group compare_table connections_table field figure generator human measure measure_file metrics_http \
-	openmetrics render top_chart top_detail top_model top_page top_view)
-$(patsubst %,$(BUILD)/unit/test_%,generator measure metrics openmetrics render top_model top_view): $(CTL_TESTED)
+	openmetrics render report report_chart report_conditions report_curve report_style report_table svg top_chart top_detail top_model top_page top_view)
+$(patsubst %,$(BUILD)/unit/test_%,generator measure metrics openmetrics render report top_model top_view): $(CTL_TESTED)
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 relief services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 

@@ -11,7 +11,7 @@ from conftest import ENGINES, NBCTL, ROOT, TIMEOUT, listener, requires, wait_unt
 COMPLETION = ROOT / "ctl/nbctl.bash-completion"
 LIBRARY = pathlib.Path("/usr/share/bash-completion/bash_completion")
 NAMES = [f"echo-{e}" for e in ENGINES]
-COMMANDS = {"status", "stats", "compare", "top", "connections", "drain", "resume", "log-level", "reload",
+COMMANDS = {"status", "stats", "compare", "report", "top", "connections", "drain", "resume", "log-level", "reload",
             "confirm", "config",
             "doctor", "help"}  # fmt: skip
 
@@ -77,7 +77,7 @@ def test_every_option_of_every_command(complete):
         offered = complete(command, "--")
         assert {o for o in offered if o != "--"} <= options
         assert {"--socket", "--help", "--version"} <= offered
-        assert ("--json" in offered) == (command != "top")
+        assert ("--json" in offered) == (command not in ("top", "report"))
     assert complete("stats", "--w") == {"--watch"}
     assert complete("top", "--so") == {"--socket", "--sort"}
 
@@ -114,6 +114,7 @@ def test_values_of_options_and_arguments(complete):
 def test_files(complete, tmp_path):
     (tmp_path / "rows one.jsonl").write_text("")
     assert complete("compare", "--load", "rows", cwd=tmp_path) == {"rows one.jsonl"}
+    assert complete("report", "rows", cwd=tmp_path) == {"rows one.jsonl"}
     assert complete("-s", "rows", cwd=tmp_path) == {"rows one.jsonl"}
 
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "drain": ["--all"],
     "resume": ["--all"],
 }
-NO_JSON = {"top", "metrics"}
+NO_JSON = {"top", "metrics", "report"}
 CONFIG = "".join(listener(f"echo-{e}", engine=e) for e in ENGINES)
 
 
@@ -159,6 +159,7 @@ def test_a_full_disk_is_an_error(daemon, command):
         (["stats", "--watch=0.01", "--json"], "at least 0.05"),
         (["top", "--json"], "top has no --json: see `nbctl stats --watch --json`"),
         (["--json", "metrics"], "metrics has no --json: see `nbctl stats --json`"),
+        (["report", "x", "--json"], "report has no --json: see `nbctl compare --load FILE --json`"),
         (["stats", "--openmetrics", "--json"], "--openmetrics"),
         (["compare", "--interval", "-1"], "expected seconds"),
         (["compare", "--"], "no command after"),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "compare_gate.h"
+#include "compare_group.h"
 #include "compare_table.h"
 #include "measure.h"
 #include "util.h"

@@ -1,0 +1,117 @@
+/* See conditions.h. */
+#include "conditions.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "child.h"
+#include "field.h"
+#include "host.h"
+#include "util.h"
+
+int conditions_init(struct conditions *ret, struct ctl *ctl)
+{
+	json_t *status = NULL;
+	int rc;
+
+	*ret = (struct conditions){ 0 };
+	rc = ctl_call(ctl, "GetStatus", NULL, &status);
+	if (rc == CTL_DONE)
+		rc = ctl_call(ctl, "GetConfig", NULL, &ret->config);
+	if (rc == CTL_DONE) {
+		ret->pid = (pid_t)field_uint(status, "pid");
+		ret->common =
+			json_pack("{s:s, s:s, s:o}", "nbserved", field_text(status, "version"),
+				  "nbctl", NB_VERSION, "host", host_describe());
+	}
+	json_decref(status);
+	return rc;
+}
+
+void conditions_fini(struct conditions *c)
+{
+	json_decref(c->common);
+	json_decref(c->config);
+}
+
+/* The keys of a section that somebody has set: { "engine": "epoll", "port": ["1", "2"] }. */
+static json_t *keys_set(const json_t *section)
+{
+	json_t *set = json_object(), *key;
+	const char *name;
+
+	json_object_foreach(field_get(section, "keys"), name, key)
+		if (strcmp(field_text(key, "origin"), "default") != 0)
+			json_object_set(set, name, field_get(key, "value"));
+	return set;
+}
+
+/* The exports that the listener serves: those it names, or all. */
+static json_t *exports_of(const json_t *config, const char *service)
+{
+	json_t *exports = json_object(), *section;
+	size_t i;
+
+	if (!strcmp(service, "nbd"))
+		json_array_foreach(field_get(config, "exports"), i, section)
+			json_object_set_new(exports, field_text(section, "name"),
+					    keys_set(section));
+	return exports;
+}
+
+static void set_cpus(json_t *to, const char *name, const cpu_set_t *cpus)
+{
+	char text[256];
+
+	if (host_cpus_text(cpus, text, sizeof(text)))
+		json_object_set_new(to, name, json_string(text));
+}
+
+static json_t *conditions_of(const struct conditions *c, const struct measure *row)
+{
+	json_t *made = json_deep_copy(c->common), *exports;
+	time_t now = time(NULL);
+	char date[32];
+	cpu_set_t cpus;
+	struct tm utc;
+
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+	json_object_set_new(made, "date", json_string(date));
+	json_object_set_new(made, "listener",
+			    keys_set(field_named(c->config, "listeners", row->listener)));
+	exports = exports_of(c->config, row->service);
+	if (json_object_size(exports))
+		json_object_set(made, "exports", exports);
+	json_decref(exports);
+	host_listener_cpus(c->pid, row->listener, &cpus);
+	set_cpus(made, "listener_cpus", &cpus);
+	return made;
+}
+
+static void set_command(json_t *made, char *const *argv, const struct child *child)
+{
+	json_t *command = json_array();
+
+	for (; *argv; argv++) {
+		json_t *word = json_string(*argv);
+
+		json_array_append_new(command, word ? word : json_string("(no UTF-8)"));
+	}
+	json_object_set_new(made, "command", command);
+	set_cpus(made, "generator_cpus", &child->cpus);
+}
+
+void conditions_set(const struct conditions *c, struct measures *m, unsigned first,
+		    char *const *argv, const struct child *child)
+{
+	for (unsigned i = first; i < m->count; i++) {
+		json_t *made;
+
+		if (m->rows[i]->conditions || m->rows[i]->count == 0)
+			continue;
+		made = conditions_of(c, m->rows[i]);
+		if (argv)
+			set_command(made, argv, child);
+		measures_set_conditions(m, m->rows[i], made);
+	}
+}

@@ -1,0 +1,214 @@
+/* The page of a report.  See report.h; report_command.c is `nbctl report`. */
+#include "report.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "human.h"
+#include "report_chart.h"
+#include "report_page.h"
+#include "report_style.h"
+#include "svg.h"
+#include "util.h"
+
+/* Takes the text over; NULL: no paragraph. */
+static void put_paragraph(FILE *to, const char *class, char *text)
+{
+	if (text) {
+		fprintf(to, "<p class=\"%s\">", class);
+		svg_escape(to, text);
+		fputs("</p>\n", to);
+	}
+	free(text);
+}
+
+/* Around a chart: <figure>, a heading, the chart, a caption. */
+static void begin_figure(FILE *to, const char *heading)
+{
+	fprintf(to, "<figure><h3>%s</h3>\n", heading);
+}
+
+static void end_figure(FILE *to, const char *caption)
+{
+	fprintf(to, "<figcaption>%s</figcaption></figure>\n", caption);
+}
+
+static void put_latency(FILE *to, const struct report *r, const struct group *g)
+{
+	char *chart;
+	size_t bytes;
+	FILE *drawn = open_memstream(&chart, &bytes);
+	bool any;
+
+	if (!drawn)
+		abort();
+	any = chart_latency(drawn, r, g);
+	fclose(drawn);
+	if (any) {
+		begin_figure(to, "Latency percentiles");
+		fputs(chart, to);
+		end_figure(to, "Logarithmic axes; a curve ends where its samples do.");
+	}
+	free(chart);
+}
+
+static void put_noise(FILE *to, const struct group *g)
+{
+	unsigned visits = g->rows[0]->visit_count;
+
+	if (isnan(g->noise))
+		fputs("<p class=\"dim\">One visit each: the noise is unknown, and nothing is judged "
+		      "(<code>nbctl compare --repeat 3</code>).</p>\n",
+		      to);
+	else
+		fprintf(to,
+			"<p class=\"dim\">%u visits each; noise %s %%, the largest difference of a "
+			"listener's own visits.</p>\n",
+			visits, human_percent(g->noise).text);
+}
+
+static void put_group(FILE *to, const struct report *r, const struct group *g)
+{
+	char *title = group_title(g);
+
+	fputs("<section><h2>", to);
+	svg_escape(to, title);
+	fputs("</h2>\n", to);
+	free(title);
+	put_paragraph(to, "verdict", group_verdict(g));
+	put_noise(to, g);
+	fputs("<div class=\"charts\">\n", to);
+	begin_figure(to, compare_cost_name(g->cost));
+	chart_cost(to, r, g, NULL);
+	end_figure(to, "The server's threads; the line is the spread of the visits.");
+	put_latency(to, r, g);
+	begin_figure(to, "System calls per operation");
+	chart_calls(to, r, g);
+	end_figure(to, compare_is_stream(g->service)
+			       ? "An operation is what one receive or send moved: many pipelined "
+				 "requests may be one."
+			       : "An operation is one request served.");
+	fputs("</div>\n", to);
+	if (g->count > CHART_ROWS_MAX)
+		fprintf(to, "<p class=\"dim\">The charts have the first %d of %u rows.</p>\n",
+			CHART_ROWS_MAX, g->count);
+	report_table(to, g);
+	report_commands(to, g);
+	fputs("</section>\n", to);
+}
+
+static bool is_compared(const struct groups *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (all->list[i].count > 1)
+			return true;
+	return false;
+}
+
+/* Load by load: sentences and the picture beside them. */
+static void put_overview(FILE *to, const struct report *r)
+{
+	if (r->groups.count < 2 || !is_compared(&r->groups))
+		return;
+	fputs("<section class=\"overview\"><div><h3>Load by load</h3>\n<ul class=\"verdicts\">\n",
+	      to);
+	for (unsigned i = 0; i < r->groups.count; i++) {
+		const struct group *g = &r->groups.list[i];
+		char *verdict = group_verdict(g), *title = group_title(g);
+
+		if (g->count > 1) {
+			fputs("<li><b>", to);
+			svg_escape(to, title);
+			fputs("</b><br/>", to);
+			svg_escape(to, verdict ? verdict : "one visit each: not judged");
+			fputs("</li>\n", to);
+		}
+		free(verdict);
+		free(title);
+	}
+	fputs("</ul></div>\n", to);
+	begin_figure(to, "CPU cost against the first listener of each load");
+	chart_overview(to, r, CHART_WIDTH, NULL);
+	end_figure(to, "CPU per request, per operation or per GB, as each load is compared.");
+	fputs("</section>\n", to);
+}
+
+static void put_verdict(FILE *to, const struct groups *all)
+{
+	char *conclusion = groups_conclusion(all);
+
+	if (all->count == 0)
+		fputs("<p class=\"lead\">No operations: there is nothing to show.</p>\n", to);
+	else if (!conclusion)
+		fprintf(to, "<p class=\"lead\">No verdict: %s.</p>\n",
+			is_compared(all) ? "with one visit each the noise is unknown"
+					 : "one listener alone has nothing to be compared with");
+	put_paragraph(to, "lead", conclusion);
+	put_paragraph(to, "warn", groups_generator_limit(all));
+	put_paragraph(to, "warn", groups_shared_cpus(all));
+	if (*all->minor) {
+		fputs("<p class=\"dim\">Not shown, as less than 1 % of their listener's "
+		      "operations: ",
+		      to);
+		svg_escape(to, all->minor);
+		fputs(".</p>\n", to);
+	}
+}
+
+static void put_head(FILE *to)
+{
+	fputs("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
+	      "<meta charset=\"utf-8\"/>\n"
+	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+	      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+	      "style-src 'unsafe-inline'\"/>\n"
+	      "<title>nbserved: what each I/O path costs</title>\n",
+	      to);
+	fprintf(to, "<style>%s%s</style>\n</head>\n<body>\n", report_chart_style,
+		report_page_style);
+}
+
+static void put_notes(FILE *to)
+{
+	fputs("<footer><p>CPU is user and system time of the listener's threads and of the kernel's "
+	      "that work for them. Linux charges softirqs to whoever they interrupt: their time is "
+	      "that of the whole machine, and shown beside, not as the server's. Latency runs from "
+	      "the request in the worker's hands to the reply in the kernel's and is sampled; the "
+	      "round trip is the generator's word. Only a difference beyond the noise counts.</p>\n"
+	      "<p>Made by nbctl " NB_VERSION " (<code>nbctl report</code>), " NB_URL
+	      ".</p></footer>\n",
+	      to);
+}
+
+void report_html(FILE *to, const struct measures *m)
+{
+	struct report r;
+
+	report_init(&r, m);
+	put_head(to);
+	fputs("<header><h1>What each I/O path costs</h1>\n", to);
+	report_subtitle(to, m);
+	fputs("</header>\n<main>\n", to);
+	put_verdict(to, &r.groups);
+	put_overview(to, &r);
+	for (unsigned i = 0; i < r.groups.count; i++)
+		put_group(to, &r, &r.groups.list[i]);
+	report_conditions(to, m);
+	fputs("</main>\n", to);
+	put_notes(to);
+	fputs("</body>\n</html>\n", to);
+	report_fini(&r);
+}
+
+void report_svg(FILE *to, const struct measures *m)
+{
+	enum { WIDTH = 760 };
+	struct report r;
+
+	report_init(&r, m);
+	if (r.groups.count == 1)
+		chart_cost(to, &r, &r.groups.list[0], report_chart_style);
+	else
+		chart_overview(to, &r, WIDTH, report_chart_style);
+	report_fini(&r);
+}

@@ -1,0 +1,11 @@
+/* `nbctl report`: rows as one page of HTML with pictures, or as one picture.  No script, nothing
+ * from the network, and well-formed as XML, too.  The rows are merged. */
+#pragma once
+#include <stdio.h>
+
+#include "measure.h"
+
+void report_html(FILE *to, const struct measures *m);
+
+/* The overview, or of a single load its costs: a file of its own. */
+void report_svg(FILE *to, const struct measures *m);

@@ -1,0 +1,465 @@
+/* Bars and the overview.  See report_chart.h; report_curve.c has the percentiles. */
+#include "report_chart.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "human.h"
+#include "render.h"
+#include "svg.h"
+#include "util.h"
+
+enum { EDGE = 10 }; /* left and right of everything */
+
+/* ---- Colours ---- */
+
+static unsigned engine_index(const struct report *r, const struct measure *row)
+{
+	char engine[80];
+	size_t i = 0;
+
+	compare_engine_text(row, engine, sizeof(engine));
+	while (i < json_array_size(r->engines) &&
+	       strcmp(json_string_value(json_array_get(r->engines, i)), engine) != 0)
+		i++;
+	return (unsigned)i;
+}
+
+static void add_engine(struct report *r, const struct measure *row)
+{
+	char engine[80];
+
+	compare_engine_text(row, engine, sizeof(engine));
+	if (engine_index(r, row) == json_array_size(r->engines))
+		json_array_append_new(r->engines, json_stringn_nocheck(engine, strlen(engine)));
+}
+
+void report_init(struct report *r, const struct measures *m)
+{
+	groups_init(&r->groups, m);
+	r->engines = json_array();
+	for (unsigned i = 0; i < r->groups.count; i++)
+		for (unsigned j = 0; j < r->groups.list[i].count; j++)
+			add_engine(r, r->groups.list[i].rows[j]);
+}
+
+void report_fini(struct report *r)
+{
+	groups_fini(&r->groups);
+	json_decref(r->engines);
+}
+
+unsigned report_series(const struct report *r, const struct group *g, unsigned i)
+{
+	for (unsigned j = 0; j < g->count; j++)
+		for (unsigned k = 0; k < j; k++)
+			if (engine_index(r, g->rows[j]) == engine_index(r, g->rows[k]))
+				return i;
+	return engine_index(r, g->rows[i]);
+}
+
+/* ---- Units ---- */
+
+double chart_cost_scale(enum figure cost)
+{
+	return cost == FIGURE_CPU_PER_BYTE ? 1e3 : 1e-3;
+}
+
+const char *chart_cost_unit(enum figure cost)
+{
+	return cost == FIGURE_CPU_PER_BYTE ? "ms/GB" : "\xc2\xb5s";
+}
+
+/* ---- Bars: a row is a line of text with a bar under it ---- */
+
+enum { ROW_HEIGHT = 42, BAR_TOP = 18, BAR_HEIGHT = 14, AXIS_HEIGHT = 22, LEGEND_LINE = 18 };
+
+struct bars {
+	const struct report *report;
+	const struct group *group;
+	enum figure figure;
+	double factor; /* of the figure's values */
+	const char *unit;
+	bool is_cost; /* with parts and the noise */
+	struct scale x;
+	unsigned count; /* of rows that are drawn */
+	double top;     /* of the first row */
+};
+
+static bool has_parts(const struct measure *row)
+{
+	return row->cpu_user_ns || row->cpu_system_ns;
+}
+
+/* The softirq time of the whole machine, in the unit of the cost; 0: unknown. */
+static double softirq_cost(const struct measure *row, double cost)
+{
+	return row->cpu_ns > 0 && cost > 0
+		       ? cost * (double)row->machine.softirq_ns / (double)row->cpu_ns
+		       : 0;
+}
+
+static void bars_init(struct bars *b)
+{
+	double most = 0;
+
+	b->count = MIN(b->group->count, (unsigned)CHART_ROWS_MAX);
+	for (unsigned i = 0; i < b->count; i++) {
+		struct spread s = figure_spread(b->group->rows[i], b->figure);
+
+		if (isnan(s.median))
+			continue;
+		most = fmax(most, s.high);
+		if (b->is_cost)
+			most = fmax(most, s.median + softirq_cost(b->group->rows[i], s.median));
+	}
+	b->x = (struct scale){ 0, most > 0 && isfinite(most) ? most * b->factor * 1.02 : 1, EDGE,
+			       CHART_WIDTH - EDGE, false };
+}
+
+static double bars_bottom(const struct bars *b)
+{
+	return b->top + b->count * ROW_HEIGHT;
+}
+
+static void bars_axis(FILE *to, const struct bars *b)
+{
+	struct ticks ticks = { .count = 0 };
+
+	ticks_round(&ticks, &b->x, 60);
+	for (unsigned i = 0; i < ticks.count; i++) {
+		double x = scale_at(&b->x, ticks.values[i]);
+		const char *class = i == 0                       ? "dim"
+				    : x > CHART_WIDTH - 4 * EDGE ? "dim end"
+								 : "dim middle";
+
+		svg_line(to, "grid", x, b->top, x, bars_bottom(b));
+		svg_text(to, class, x, bars_bottom(b) + 15, "%.9g%s%s", ticks.values[i],
+			 i + 1 == ticks.count ? " " : "", i + 1 == ticks.count ? b->unit : "");
+	}
+}
+
+static void bar_spread(FILE *to, const struct bars *b, const struct spread *s, double y)
+{
+	double low = scale_at(&b->x, s->low * b->factor),
+	       high = scale_at(&b->x, s->high * b->factor);
+
+	if (s->count < 2)
+		return;
+	svg_line(to, "halo", low, y, high, y);
+	svg_line(to, "whisker", low, y, high, y);
+	svg_line(to, "whisker", low, y - 4, low, y + 4);
+	svg_line(to, "whisker", high, y - 4, high, y + 4);
+}
+
+static void bar_parts(FILE *to, const struct bars *b, unsigned i, double cost, double y)
+{
+	const struct measure *row = b->group->rows[i];
+	double parts[] = { cost, 0, b->is_cost ? softirq_cost(row, cost) : 0 }, sum = 0;
+	const char *classes[] = { "plain", "system", "softirq" };
+	char series[16];
+
+	if (!b->is_cost) {
+		snprintf(series, sizeof(series), "bar %s",
+			 svg_series_class(report_series(b->report, b->group, i)));
+		classes[0] = series;
+	} else if (row->cpu_ns && has_parts(row)) {
+		parts[0] = cost * (double)row->cpu_user_ns / (double)row->cpu_ns;
+		parts[1] = cost - parts[0];
+		classes[0] = "user";
+	}
+	for (unsigned part = 0; part < ARRAY_SIZE(parts); part++) {
+		double from = scale_at(&b->x, sum * b->factor),
+		       end = scale_at(&b->x, (sum + parts[part]) * b->factor);
+
+		svg_rect(to, classes[part], from, y, end - from, BAR_HEIGHT);
+		sum += parts[part];
+	}
+}
+
+/* "4.17 us, 4 % less" */
+static void bar_value(FILE *to, const struct bars *b, unsigned i, double value, double y)
+{
+	const struct group *g = b->group;
+	double base = group_cost(g, 0), change = (value - base) / base;
+	char against[48] = "";
+
+	if (b->is_cost && i > 0 && !isnan(g->noise) && !isnan(change)) {
+		if (group_is_apart(g, base, value))
+			snprintf(against, sizeof(against), ", %s %% %s",
+				 human_percent(fabs(change)).text, change < 0 ? "less" : "more");
+		else
+			strcpy(against, ", within noise");
+	}
+	if (isnan(value))
+		svg_text(to, "dim end", CHART_WIDTH - EDGE, y, "unknown");
+	else
+		svg_text(to, "end strong", CHART_WIDTH - EDGE, y, "%s%s%s%s",
+			 human_number(value * b->factor).text, *b->unit ? " " : "", b->unit,
+			 against);
+}
+
+static void bar_row(FILE *to, const struct bars *b, unsigned i)
+{
+	const struct measure *row = b->group->rows[i];
+	struct spread s = figure_spread(row, b->figure);
+	double y = b->top + i * ROW_HEIGHT;
+
+	svg_mark(to, report_series(b->report, b->group, i), EDGE + 4, y + 8);
+	svg_text_fit(to, "name", EDGE + 14, y + 12, b->is_cost ? 190 : 290, row->listener);
+	bar_value(to, b, i, s.median, y + 12);
+	if (isnan(s.median))
+		return;
+	bar_parts(to, b, i, s.median, y + BAR_TOP);
+	bar_spread(to, b, &s, y + BAR_TOP + BAR_HEIGHT / 2.0);
+}
+
+static void cost_band(FILE *to, const struct bars *b)
+{
+	double base = group_cost(b->group, 0) * b->factor, noise = b->group->noise, low, high;
+
+	if (b->group->count < 2 || isnan(noise) || isnan(base))
+		return;
+	low = scale_at(&b->x, base / (1 + noise));
+	high = scale_at(&b->x, base * (1 + noise));
+	svg_rect(to, "band", low, b->top, high - low, bars_bottom(b) - b->top);
+	svg_line(to, "bandedge", low, b->top, low, bars_bottom(b));
+	svg_line(to, "bandedge", high, b->top, high, bars_bottom(b));
+}
+
+static void bars_draw(FILE *to, const struct bars *b)
+{
+	bars_axis(to, b);
+	for (unsigned i = 0; i < b->count; i++)
+		bar_row(to, b, i);
+}
+
+/* ---- The legend of parts ---- */
+
+struct key {
+	const char *class, *text;
+	bool shown;
+};
+
+static double legend(FILE *to, const struct key *keys, unsigned count, double y)
+{
+	double x = EDGE;
+
+	for (unsigned i = 0; i < count; i++) {
+		double width = 18 + 6.2 * text_width(keys[i].text) + 12;
+
+		if (!keys[i].shown)
+			continue;
+		if (x > EDGE && x + width > CHART_WIDTH) {
+			x = EDGE;
+			y += LEGEND_LINE;
+		}
+		svg_rect(to, keys[i].class, x, y - 10, 12, 12);
+		svg_text(to, "dim", x + 18, y, "%s", keys[i].text);
+		x += width;
+	}
+	return y + LEGEND_LINE - 10;
+}
+
+static bool any_row(const struct group *g, bool (*has)(const struct measure *row))
+{
+	for (unsigned i = 0; i < g->count; i++)
+		if (has(g->rows[i]))
+			return true;
+	return false;
+}
+
+static bool has_softirq(const struct measure *row)
+{
+	return row->machine.softirq_ns > 0;
+}
+
+void chart_cost(FILE *to, const struct report *r, const struct group *g, const char *style)
+{
+	struct bars b = { .report = r,
+			  .group = g,
+			  .figure = g->cost,
+			  .factor = chart_cost_scale(g->cost),
+			  .unit = chart_cost_unit(g->cost),
+			  .is_cost = true,
+			  .top = style ? 28 : 4 };
+	const struct key keys[] = {
+		{ "user", "user", any_row(g, has_parts) },
+		{ "system", "system", any_row(g, has_parts) },
+		{ "plain", "CPU", !any_row(g, has_parts) },
+		{ "softirq", "softirq of the whole machine", any_row(g, has_softirq) },
+		{ "band", "noise around the first", g->count > 1 && !isnan(g->noise) },
+	};
+	char *title = group_title(g), *body;
+	size_t bytes;
+	FILE *drawn = open_memstream(&body, &bytes);
+	double bottom;
+
+	if (!drawn)
+		abort();
+	bars_init(&b);
+	bars_draw(drawn, &b);
+	cost_band(drawn, &b);
+	bottom = legend(drawn, keys, ARRAY_SIZE(keys), bars_bottom(&b) + AXIS_HEIGHT + 12);
+	if (style)
+		svg_text_fit(drawn, "head", EDGE, 18, CHART_WIDTH - 6 * EDGE, title);
+	fclose(drawn);
+	svg_begin(to, CHART_WIDTH, bottom, compare_cost_name(g->cost), style);
+	fputs(body, to);
+	svg_end(to);
+	free(body);
+	free(title);
+}
+
+void chart_calls(FILE *to, const struct report *r, const struct group *g)
+{
+	struct bars b = { .report = r,
+			  .group = g,
+			  .figure = FIGURE_SYSCALLS_PER_OP,
+			  .factor = 1,
+			  .unit = "",
+			  .top = 4 };
+
+	bars_init(&b);
+	svg_begin(to, CHART_WIDTH, bars_bottom(&b) + AXIS_HEIGHT, "System calls per operation",
+		  NULL);
+	bars_draw(to, &b);
+	svg_end(to);
+}
+
+/* ---- The overview: costs as parts of the first row's ---- */
+
+enum { STRIP_LINE = 20, STRIP_ROW = 10, STRIP_GAP = 12, OVERVIEW_AXIS = 20 };
+
+/* Draws the engines' names and marks; where the next thing begins. */
+static double overview_legend(FILE *to, const struct report *r, double width, double y)
+{
+	double x = EDGE;
+
+	for (unsigned i = 0; i < json_array_size(r->engines); i++) {
+		const char *engine = json_string_value(json_array_get(r->engines, i));
+		double room = 14 + 6.7 * text_width(engine) + 14;
+
+		if (x > EDGE && x + room > width) {
+			x = EDGE;
+			y += LEGEND_LINE;
+		}
+		svg_mark(to, i, x + 4, y - 4);
+		svg_text(to, "name", x + 14, y, "%s", engine);
+		x += room;
+	}
+	return y + 12;
+}
+
+/* Costs beyond are drawn at the edge. */
+static const double RATIO_MIN = 0.1, RATIO_MAX = 10;
+
+static struct scale overview_scale(const struct report *r, double width)
+{
+	double low = 0.85, high = 1.15;
+
+	for (unsigned i = 0; i < r->groups.count; i++) {
+		const struct group *g = &r->groups.list[i];
+		double base = group_cost(g, 0);
+
+		for (unsigned j = 0; j < g->count && g->count > 1 && base > 0; j++) {
+			struct spread s = figure_spread(g->rows[j], g->cost);
+
+			low = fmin(low, s.low / base);
+			high = fmax(high, s.high / base);
+		}
+	}
+	return (struct scale){ fmax(low * 0.97, RATIO_MIN), fmin(high * 1.03, RATIO_MAX), EDGE + 6,
+			       width - EDGE - 6, true };
+}
+
+static void overview_axis(FILE *to, const struct scale *x, double top, double bottom)
+{
+	static const double ratios[] = { 1,   0.5, 2,   0.8,  1.2,  0.2, 5, 0.9, 1.1,
+					 0.7, 1.5, 0.6, 0.95, 1.05, 0.3, 3, 0.1, 10 };
+	struct ticks ticks = { .count = 0 };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(ratios); i++)
+		ticks_add(&ticks, x, ratios[i], 52);
+	for (unsigned i = 0; i < ticks.count; i++) {
+		double at = scale_at(x, ticks.values[i]), percent = 100 * (ticks.values[i] - 1);
+		const char *class = at < x->start + 26 ? "dim"
+				    : at > x->end - 26 ? "dim end"
+						       : "dim middle";
+
+		svg_line(to, i ? "grid" : "axis", at, top, at, bottom);
+		if (i == 0)
+			svg_text(to, class, at, bottom + 14, "the first");
+		else
+			svg_text(to, class, at, bottom + 14, "%s%.0f %%",
+				 percent < 0 ? "\xe2\x88\x92" : "+", fabs(percent));
+	}
+}
+
+static double strip_height(const struct group *g)
+{
+	return STRIP_LINE + STRIP_ROW * MIN(g->count, (unsigned)CHART_ROWS_MAX) + STRIP_GAP;
+}
+
+static void overview_group(FILE *to, const struct report *r, const struct group *g,
+			   const struct scale *x, double y)
+{
+	unsigned count = MIN(g->count, (unsigned)CHART_ROWS_MAX);
+	double base = group_cost(g, 0), top = y + STRIP_LINE - 4;
+	char *title = group_title(g);
+
+	svg_text_fit(to, "name", EDGE, y + 10, x->end - 2 * EDGE, title);
+	free(title);
+	if (!(base > 0))
+		return;
+	if (!isnan(g->noise))
+		svg_rect(to, "band", scale_at(x, 1 / (1 + g->noise)), top,
+			 scale_at(x, 1 + g->noise) - scale_at(x, 1 / (1 + g->noise)),
+			 STRIP_ROW * count + 2);
+	for (unsigned i = 0; i < count; i++) {
+		struct spread s = figure_spread(g->rows[i], g->cost);
+		unsigned series = engine_index(r, g->rows[i]);
+		double line = top + 6 + i * STRIP_ROW;
+		char class[16];
+
+		if (isnan(s.median))
+			continue;
+		snprintf(class, sizeof(class), "spread %s", svg_series_class(series));
+		svg_line(to, class, scale_at(x, s.low / base), line, scale_at(x, s.high / base),
+			 line);
+		svg_mark(to, series, scale_at(x, s.median / base), line);
+	}
+}
+
+void chart_overview(FILE *to, const struct report *r, double width, const char *style)
+{
+	static const char title[] = "CPU cost against the first listener of each load";
+	struct scale x = overview_scale(r, width);
+	char *body;
+	size_t bytes;
+	FILE *drawn = open_memstream(&body, &bytes);
+	double top = style ? 44 : 16, y;
+
+	if (!drawn)
+		abort();
+	if (style)
+		svg_text(drawn, "head", EDGE, 22, "%s", title);
+	y = top = overview_legend(drawn, r, width, top);
+	for (unsigned i = 0; i < r->groups.count; i++)
+		y += r->groups.list[i].count > 1 ? strip_height(&r->groups.list[i]) : 0;
+	overview_axis(drawn, &x, top, y);
+	for (unsigned i = 0, at = 0; i < r->groups.count; i++) {
+		if (r->groups.list[i].count < 2)
+			continue;
+		overview_group(drawn, r, &r->groups.list[i], &x, top + at + 4);
+		at += (unsigned)strip_height(&r->groups.list[i]);
+	}
+	svg_text(drawn, "dim", EDGE, y + OVERVIEW_AXIS + 14,
+		 "left: less CPU; lines: spread of the visits; grey: within the noise");
+	fclose(drawn);
+	svg_begin(to, width, y + OVERVIEW_AXIS + 24, title, style);
+	fputs(body, to);
+	svg_end(to);
+	free(body);
+}

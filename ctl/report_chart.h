@@ -1,0 +1,35 @@
+/* The charts of a report, each an <svg> element.  Pure. */
+#pragma once
+#include <stdio.h>
+
+#include "compare_group.h"
+
+/* More rows are in the table only. */
+enum { CHART_ROWS_MAX = 12, CHART_WIDTH = 400 };
+
+struct report {
+	struct groups groups;
+	json_t *engines; /* texts, in the order in which they come: an engine's index is its colour
+			  */
+};
+void report_init(struct report *r, const struct measures *m);
+void report_fini(struct report *r);
+
+/* The colour and mark of row i in the charts of its group: that of its engine, unless the group has
+ * an engine twice. */
+unsigned report_series(const struct report *r, const struct group *g, unsigned i);
+
+/* `user`, which is not scaled, for people: "4.17 us". */
+double chart_cost_scale(enum figure cost);
+const char *chart_cost_unit(enum figure cost);
+
+/* Every group with more than one row: by how much each costs less or more than the first.  style:
+ * of a file of its own, see svg_begin(). */
+void chart_overview(FILE *to, const struct report *r, double width, const char *style);
+
+/* CPU per request, or what else the rows are compared by, with its parts, spread and the noise. */
+void chart_cost(FILE *to, const struct report *r, const struct group *g, const char *style);
+void chart_calls(FILE *to, const struct report *r, const struct group *g);
+
+/* Percentiles; false: there are too few samples, and nothing was drawn. */
+bool chart_latency(FILE *to, const struct report *r, const struct group *g);

@@ -1,0 +1,304 @@
+/* Under what conditions rows were measured.  See conditions.h, report_page.h. */
+#include <string.h>
+
+#include "field.h"
+#include "human.h"
+#include "report_page.h"
+#include "svg.h"
+#include "util.h"
+
+/* ---- What the visits have in common ---- */
+
+static const struct measure *visit_of(const struct measure *row, unsigned i)
+{
+	return row->visit_count ? row->visits[i] : row;
+}
+
+static unsigned visits_of(const struct measure *row)
+{
+	return MAX(row->visit_count, 1U);
+}
+
+static bool array_has(const json_t *array, const json_t *value)
+{
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach(array, i, other)
+		if (json_equal(other, value))
+			return true;
+	return false;
+}
+
+/* Takes value over; adds it unless the array has it. */
+static void add_distinct(json_t *array, json_t *value)
+{
+	if (value && !array_has(array, value))
+		json_array_append(array, value);
+	json_decref(value);
+}
+
+/* What `make` gets out of each visit's conditions, each once: a new array. */
+static json_t *distinct(const struct measures *m, json_t *(*make)(const struct measure *visit))
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < m->count; i++)
+		for (unsigned j = 0; j < visits_of(m->rows[i]); j++)
+			if (visit_of(m->rows[i], j)->conditions)
+				add_distinct(all, make(visit_of(m->rows[i], j)));
+	return all;
+}
+
+static json_t *make_host(const struct measure *visit)
+{
+	const json_t *host = field_get(visit->conditions, "host");
+
+	return json_pack("{s:O?, s:s, s:s}", "host", host, "nbserved",
+			 field_text(visit->conditions, "nbserved"), "nbctl",
+			 field_text(visit->conditions, "nbctl"));
+}
+
+static json_t *make_listener(const struct measure *visit)
+{
+	return json_pack("{s:s, s:s, s:s, s:O?, s:O?}", "name", visit->listener, "cpus",
+			 field_text(visit->conditions, "listener_cpus"), "generator_cpus",
+			 field_text(visit->conditions, "generator_cpus"), "keys",
+			 field_get(visit->conditions, "listener"), "exports",
+			 field_get(visit->conditions, "exports"));
+}
+
+/* The first and the last; "" when unknown. */
+static void dates_of(const struct measures *m, const char **ret_first, const char **ret_last)
+{
+	*ret_first = *ret_last = "";
+	for (unsigned i = 0; i < m->count; i++)
+		for (unsigned j = 0; j < visits_of(m->rows[i]); j++) {
+			const char *date = field_text(visit_of(m->rows[i], j)->conditions, "date");
+
+			if (!**ret_first || (*date && strcmp(date, *ret_first) < 0))
+				*ret_first = date;
+			if (strcmp(date, *ret_last) > 0)
+				*ret_last = date;
+		}
+}
+
+/* ---- Hosts ---- */
+
+/* Nothing for "". */
+static void put_term(FILE *to, const char *term, const char *text)
+{
+	if (!*text)
+		return;
+	fprintf(to, "<dt>%s</dt><dd>", term);
+	svg_escape(to, text);
+	fputs("</dd>\n", to);
+}
+
+static void put_mitigations(FILE *to, const json_t *mitigations)
+{
+	const char *name, *separator = "";
+	json_t *state;
+
+	if (!json_is_object(mitigations))
+		return;
+	fputs("<dt>CPU mitigations</dt><dd>", to);
+	json_object_foreach((json_t *)mitigations, name, state) {
+		fputs(separator, to);
+		svg_escape(to, name);
+		fputs(": ", to);
+		svg_escape(to, field_text(state, ""));
+		separator = "<br/>";
+	}
+	fputs(*separator ? "" : "this CPU needs none", to);
+	fputs("</dd>\n", to);
+}
+
+static void put_host(FILE *to, const json_t *of)
+{
+	const json_t *host = field_get(of, "host");
+	const char *governor = field_text(host, "governor");
+	char cpu[200];
+
+	snprintf(cpu, sizeof(cpu), "%s, %llu online%s", field_text(host, "cpu"),
+		 (unsigned long long)field_uint(host, "cpus"),
+		 field_bool(host, "hypervisor") ? ", of a virtual machine" : "");
+	fputs("<dl>\n", to);
+	put_term(to, "kernel", field_text(host, "kernel"));
+	put_term(to, "machine", field_text(host, "machine"));
+	put_term(to, "CPUs", *field_text(host, "cpu") ? cpu : "");
+	if (field_uint(host, "memory_bytes"))
+		put_term(to, "memory", human_bytes(field_uint(host, "memory_bytes")).text);
+	put_term(to, "frequency governor", *governor ? governor : "not visible to this kernel");
+	put_mitigations(to, field_get(host, "mitigations"));
+	put_term(to, "nbserved", field_text(of, "nbserved"));
+	put_term(to, "nbctl", field_text(of, "nbctl"));
+	fputs("</dl>\n", to);
+}
+
+/* ---- Listeners ---- */
+
+static void put_keys(FILE *to, const json_t *keys)
+{
+	const char *name, *separator = "";
+	json_t *value;
+
+	json_object_foreach((json_t *)keys, name, value) {
+		char *text = field_show(value);
+
+		fputs(separator, to);
+		svg_escape_format(to, "%s = %s", name, text);
+		separator = "; ";
+		free(text);
+	}
+}
+
+static void put_listener(FILE *to, const json_t *of)
+{
+	static const char *const texts[] = { "name", "cpus", "generator_cpus" };
+	json_t *exports = field_get(of, "exports"), *keys;
+	const char *name;
+
+	fputs("<tr>", to);
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
+		fputs("<td class=\"left\">", to);
+		svg_escape(to, field_text(of, texts[i]));
+		fputs("</td>", to);
+	}
+	fputs("<td class=\"wrap\"><code>", to);
+	put_keys(to, field_get(of, "keys"));
+	json_object_foreach(exports, name, keys) {
+		svg_escape_format(to, "\n[export %s] ", name);
+		put_keys(to, keys);
+	}
+	fputs("</code></td></tr>\n", to);
+}
+
+static void put_listeners(FILE *to, const struct measures *m)
+{
+	json_t *listeners = distinct(m, make_listener), *listener;
+	size_t i;
+
+	fputs("<div class=\"scroll\"><table>\n<thead><tr><th class=\"left\">listener</th>"
+	      "<th class=\"left\">its CPUs</th><th class=\"left\">the generator's</th>"
+	      "<th class=\"left\">configuration, where it is not the default</th></tr></thead>\n"
+	      "<tbody>\n",
+	      to);
+	json_array_foreach(listeners, i, listener)
+		put_listener(to, listener);
+	fputs("</tbody></table></div>\n", to);
+	json_decref(listeners);
+}
+
+void report_conditions(FILE *to, const struct measures *m)
+{
+	json_t *hosts = distinct(m, make_host), *host;
+	const char *first, *last;
+	size_t i;
+
+	dates_of(m, &first, &last);
+	fputs("<section><h2>Conditions</h2>\n", to);
+	if (json_array_size(hosts) == 0)
+		fputs("<p class=\"dim\">The rows were saved without their conditions, by an older "
+		      "nbctl.</p>\n",
+		      to);
+	if (json_array_size(hosts) > 1)
+		fprintf(to,
+			"<p class=\"warn\">The rows are of %zu different hosts, kernels or "
+			"versions: differences between listeners may be differences between "
+			"those.</p>\n",
+			json_array_size(hosts));
+	json_array_foreach(hosts, i, host)
+		put_host(to, host);
+	if (*first) {
+		fputs("<dl><dt>measured</dt><dd>", to);
+		svg_escape_format(to, "%s to %s", first, last);
+		fputs("</dd></dl>\n", to);
+	}
+	if (json_array_size(hosts))
+		put_listeners(to, m);
+	fputs("</section>\n", to);
+	json_decref(hosts);
+}
+
+void report_subtitle(FILE *to, const struct measures *m)
+{
+	json_t *hosts = distinct(m, make_host);
+	const json_t *host = json_array_get(hosts, 0);
+	const char *first, *last;
+
+	dates_of(m, &first, &last);
+	if (json_array_size(hosts) == 1) {
+		fputs("<p class=\"dim\">", to);
+		svg_escape_format(to, "nbserved %s on %s, %s, %llu CPUs, %.10s",
+				  field_text(host, "nbserved"), field_text(host, "host.kernel"),
+				  field_text(host, "host.cpu"),
+				  (unsigned long long)field_uint(host, "host.cpus"), first);
+		fputs("</p>\n", to);
+	}
+	json_decref(hosts);
+}
+
+/* ---- Commands ---- */
+
+/* A word as a shell takes it. */
+static void put_word(FILE *to, const char *word)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "_./:=,@%+-";
+
+	if (*word && word[strspn(word, plain)] == '\0') {
+		svg_escape(to, word);
+		return;
+	}
+	putc('\'', to);
+	while (*word) {
+		size_t bytes = strcspn(word, "'");
+
+		svg_escape_format(to, "%.*s", (int)bytes, word);
+		word += bytes;
+		if (*word) {
+			fputs("'\\''", to);
+			word++;
+		}
+	}
+	putc('\'', to);
+}
+
+static void put_command(FILE *to, const char *listener, const json_t *command)
+{
+	json_t *word;
+	size_t i;
+
+	fputs("<li>", to);
+	svg_escape_format(to, "%s: ", listener);
+	fputs("<code>", to);
+	json_array_foreach(command, i, word) {
+		fputs(i ? " " : "", to);
+		put_word(to, field_text(word, ""));
+	}
+	fputs("</code></li>\n", to);
+}
+
+void report_commands(FILE *to, const struct group *g)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < g->count; i++) {
+		json_t *seen = json_array();
+
+		for (unsigned j = 0; j < visits_of(g->rows[i]); j++) {
+			const struct measure *visit = visit_of(g->rows[i], j);
+			json_t *command = field_get(visit->conditions, "command");
+
+			if (!json_is_array(command) || array_has(seen, command))
+				continue;
+			json_array_append(seen, command);
+			fputs(any ? "" : "<ul class=\"commands\">\n", to);
+			any = true;
+			put_command(to, visit->listener, command);
+		}
+		json_decref(seen);
+	}
+	fputs(any ? "</ul>\n" : "", to);
+}

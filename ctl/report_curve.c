@@ -1,0 +1,192 @@
+/* Latency percentiles as curves.  See report_chart.h. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "report_chart.h"
+#include "svg.h"
+#include "util.h"
+
+enum { TOP = 8, LEFT = 50, RIGHT = 14, PLOT_HEIGHT = 220, AXIS_HEIGHT = 24, LEGEND_LINE = 18 };
+enum { STEPS = 60 };
+
+/* One value of so many is beyond the percentile: 2 is p50, 10000 is p99.99. */
+static const double BEYOND_MIN = 2, BEYOND_MAX = 10000;
+
+struct plot {
+	struct scale x, y;
+	unsigned count; /* of rows */
+	bool trips;     /* some have round trips */
+};
+
+static double beyond_at(unsigned step)
+{
+	return BEYOND_MIN * pow(BEYOND_MAX / BEYOND_MIN, (double)step / STEPS);
+}
+
+static double quantile_of(double beyond)
+{
+	return 1 - 1 / beyond;
+}
+
+/* Calls back with each point of the row's curve: false for the server's part, true for round trips.
+ */
+static void for_each_point(const struct measure *row, bool trip,
+			   void (*point)(void *context, double beyond, double ns), void *context)
+{
+	static const double said[] = { 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999 };
+	uint64_t ns;
+
+	for (unsigned i = 0; !trip && i <= STEPS; i++)
+		if (measure_quantile(row, quantile_of(beyond_at(i)), &ns))
+			point(context, beyond_at(i), (double)MAX(ns, (uint64_t)1));
+	for (unsigned i = 0; trip && i < ARRAY_SIZE(said); i++)
+		if (measure_trip(row, said[i], &ns))
+			point(context, 1 / (1 - said[i]), (double)MAX(ns, (uint64_t)1));
+}
+
+struct range {
+	double low, high;
+	unsigned count;
+};
+
+static void add_to_range(void *context, double beyond, double ns)
+{
+	struct range *range = context;
+
+	(void)beyond;
+	range->low = range->count ? fmin(range->low, ns) : ns;
+	range->high = range->count ? fmax(range->high, ns) : ns;
+	range->count++;
+}
+
+static bool plot_init(struct plot *p, const struct group *g)
+{
+	struct range range = { 0 }, trips = { 0 };
+	double middle;
+
+	*p = (struct plot){ .count = MIN(g->count, (unsigned)CHART_ROWS_MAX) };
+	for (unsigned i = 0; i < p->count; i++) {
+		for_each_point(g->rows[i], false, add_to_range, &range);
+		for_each_point(g->rows[i], true, add_to_range, &range);
+		for_each_point(g->rows[i], true, add_to_range, &trips);
+	}
+	if (range.count == 0)
+		return false;
+	p->trips = trips.count > 0;
+	middle = sqrt(range.low * range.high);
+	p->x = (struct scale){ BEYOND_MIN, BEYOND_MAX, LEFT, CHART_WIDTH - RIGHT, true };
+	p->y = (struct scale){ fmin(range.low * 0.8, middle / 3),
+			       fmax(range.high * 1.25, middle * 3), TOP + PLOT_HEIGHT, TOP, true };
+	return true;
+}
+
+/* 2000: "2 us" */
+static void time_text(double ns, char *text, size_t bytes)
+{
+	static const char *const units[] = { "ns", "\xc2\xb5s", "ms", "s" };
+	unsigned i = 0;
+
+	while (ns >= 999.5 && i + 1 < ARRAY_SIZE(units)) {
+		ns /= 1000;
+		i++;
+	}
+	snprintf(text, bytes, "%.4g %s", ns, units[i]);
+}
+
+static void draw_axes(FILE *to, const struct plot *p)
+{
+	static const double percents[] = { 50, 90, 99, 99.9, 99.99 };
+	struct ticks ticks = { .count = 0 };
+	char text[32];
+
+	ticks_round(&ticks, &p->y, 26);
+	for (unsigned i = 0; i < ticks.count; i++) {
+		double y = scale_at(&p->y, ticks.values[i]);
+
+		time_text(ticks.values[i], text, sizeof(text));
+		svg_line(to, "grid", LEFT, y, CHART_WIDTH - RIGHT, y);
+		svg_text(to, "dim end", LEFT - 6, y + 4, "%s", text);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(percents); i++) {
+		double x = scale_at(&p->x, 100 / (100 - percents[i]));
+
+		svg_line(to, "grid", x, TOP, x, TOP + PLOT_HEIGHT);
+		svg_text(to, i + 1 == ARRAY_SIZE(percents) ? "dim end" : "dim middle",
+			 i + 1 == ARRAY_SIZE(percents) ? x + RIGHT - 2 : x, TOP + PLOT_HEIGHT + 16,
+			 "p%.4g", percents[i]);
+	}
+}
+
+struct pen {
+	const struct plot *plot;
+	struct svg_curve curve;
+	FILE *marks; /* drawn above the curves */
+	unsigned series;
+	bool mark_all;
+	double x, y; /* of the last point */
+};
+
+static void draw_point(void *context, double beyond, double ns)
+{
+	struct pen *pen = context;
+	bool first = pen->curve.count == 0;
+
+	pen->x = scale_at(&pen->plot->x, beyond);
+	pen->y = scale_at(&pen->plot->y, ns);
+	svg_curve_point(&pen->curve, pen->x, pen->y);
+	if (first || pen->mark_all)
+		svg_mark(pen->marks, pen->series, pen->x, pen->y);
+}
+
+static void draw_curve(FILE *to, FILE *marks, const struct plot *p, const struct measure *row,
+		       unsigned series, bool trip)
+{
+	struct pen pen = { .plot = p, .marks = marks, .series = series, .mark_all = trip };
+
+	svg_curve_begin(&pen.curve, to, trip ? "trip" : "server", series);
+	for_each_point(row, trip, draw_point, &pen);
+	svg_curve_end(&pen.curve);
+	if (pen.curve.count > 1 && !trip)
+		svg_mark(marks, series, pen.x, pen.y);
+}
+
+static void draw_legend(FILE *to, const struct report *r, const struct plot *p,
+			const struct group *g, double y)
+{
+	for (unsigned i = 0; i < p->count; i++, y += LEGEND_LINE) {
+		svg_mark(to, report_series(r, g, i), LEFT - 6, y - 4);
+		svg_text_fit(to, "name", LEFT + 6, y, CHART_WIDTH - LEFT - RIGHT - 6,
+			     g->rows[i]->listener);
+	}
+	svg_text(to, "dim", LEFT - 10, y, "%s",
+		 p->trips ? "solid: in the server; dashed: round trip, by the generator"
+			  : "in the server, without the network");
+}
+
+bool chart_latency(FILE *to, const struct report *r, const struct group *g)
+{
+	struct plot p;
+	char *text;
+	size_t bytes;
+	FILE *marks;
+
+	if (!plot_init(&p, g))
+		return false;
+	marks = open_memstream(&text, &bytes);
+	if (!marks)
+		abort();
+	svg_begin(to, CHART_WIDTH,
+		  TOP + PLOT_HEIGHT + AXIS_HEIGHT + LEGEND_LINE * (p.count + 1) + 10,
+		  "Latency percentiles", NULL);
+	draw_axes(to, &p);
+	for (unsigned i = 0; i < p.count; i++) {
+		draw_curve(to, marks, &p, g->rows[i], report_series(r, g, i), false);
+		draw_curve(to, marks, &p, g->rows[i], report_series(r, g, i), true);
+	}
+	fclose(marks);
+	fputs(text, to);
+	free(text);
+	draw_legend(to, r, &p, g, TOP + PLOT_HEIGHT + AXIS_HEIGHT + 18);
+	svg_end(to);
+	return true;
+}

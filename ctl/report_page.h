@@ -1,0 +1,18 @@
+/* Parts of a report's page: the table of a group, and under what conditions it was measured.  Pure.
+ */
+#pragma once
+#include <stdio.h>
+
+#include "compare_group.h"
+
+/* All figures of the group's rows. */
+void report_table(FILE *to, const struct group *g);
+
+/* The exact commands that the group's rows were measured with, if they are known. */
+void report_commands(FILE *to, const struct group *g);
+
+/* Hosts, versions, dates, listeners. */
+void report_conditions(FILE *to, const struct measures *m);
+
+/* "nbserved 0.1.0 on Linux 6.1.0, 2026-11-22": one line, or nothing when it is unknown. */
+void report_subtitle(FILE *to, const struct measures *m);

@@ -1,0 +1,48 @@
+/* See rows.h. */
+#include "rows.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ctl.h"
+
+int rows_file_error(const char *path, int error)
+{
+	ctl_warn("%s: %s", path, strerror(error));
+	return CTL_USAGE;
+}
+
+int rows_save(FILE *to, const char *path, const struct measures *m)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		json_t *row;
+
+		if (m->rows[i]->count == 0)
+			continue;
+		row = measure_to_json(m->rows[i]);
+		json_dumpf(row, to, JSON_COMPACT);
+		putc('\n', to);
+		json_decref(row);
+	}
+	if (fflush(to) < 0)
+		return rows_file_error(path, errno);
+	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
+}
+
+int rows_load(const char *path, struct measures *m)
+{
+	FILE *from = strcmp(path, "-") ? fopen(path, "re") : stdin;
+	unsigned line;
+	int rc;
+
+	if (!from)
+		return rows_file_error(path, errno);
+	rc = measures_load(m, from, &line);
+	if (from != stdin)
+		fclose(from);
+	if (rc == -EINVAL) {
+		ctl_warn("%s:%u: expected a row that `nbctl compare --save` wrote", path, line);
+		return CTL_USAGE;
+	}
+	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
+}

@@ -1,0 +1,231 @@
+/* See svg.h. */
+#include "svg.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "render.h"
+#include "util.h"
+
+/* ---- Text ---- */
+
+/* Bytes at the start of text that are a character which neither HTML nor XML may have: controls,
+ * and the last two of a plane, as far as they are common; 0: it is another. */
+static unsigned forbidden(const unsigned char *text)
+{
+	if ((text[0] < ' ' && !strchr("\t\n", text[0])) || text[0] == 0x7f)
+		return 1;
+	if (text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0)
+		return 2;
+	if (text[0] == 0xef && text[1] == 0xbf && text[2] >= 0xbe)
+		return 3;
+	return 0;
+}
+
+void svg_escape(FILE *to, const char *text)
+{
+	while (*text) {
+		unsigned bad = forbidden((const unsigned char *)text);
+
+		if (bad)
+			fputs("\xef\xbf\xbd", to);
+		else if (*text == '&')
+			fputs("&amp;", to);
+		else if (*text == '<')
+			fputs("&lt;", to);
+		else if (*text == '>')
+			fputs("&gt;", to);
+		else if (*text == '"')
+			fputs("&quot;", to);
+		else
+			putc(*text, to);
+		text += bad ? bad : 1;
+	}
+}
+
+static void escape_arguments(FILE *to, const char *format, va_list arguments)
+{
+	char *text;
+
+	if (vasprintf(&text, format, arguments) < 0)
+		abort();
+	svg_escape(to, text);
+	free(text);
+}
+
+void svg_escape_format(FILE *to, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	escape_arguments(to, format, arguments);
+	va_end(arguments);
+}
+
+/* ---- Shapes ---- */
+
+void svg_begin(FILE *to, double width, double height, const char *title, const char *style)
+{
+	fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\"", width,
+		height);
+	if (style)
+		fprintf(to, " width=\"%.0f\" height=\"%.0f\"", width, height);
+	fputs(" role=\"img\"><title>", to);
+	svg_escape(to, title);
+	fputs("</title>\n", to);
+	if (style)
+		fprintf(to,
+			"<style>%s</style>\n<rect class=\"page\" width=\"100%%\" height=\"100%%\"/>\n",
+			style);
+}
+
+void svg_end(FILE *to)
+{
+	fputs("</svg>\n", to);
+}
+
+void svg_rect(FILE *to, const char *class, double x, double y, double width, double height)
+{
+	if (width > 0 && height > 0)
+		fprintf(to,
+			"<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
+			class, x, y, width, height);
+}
+
+void svg_line(FILE *to, const char *class, double x1, double y1, double x2, double y2)
+{
+	fprintf(to, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", class,
+		x1, y1, x2, y2);
+}
+
+void svg_text(FILE *to, const char *class, double x, double y, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(to, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", class, x, y);
+	va_start(arguments, format);
+	escape_arguments(to, format, arguments);
+	va_end(arguments);
+	fputs("</text>\n", to);
+}
+
+/* Characters of 12 px are about so wide; a little too much, so that nothing is cut by the edge. */
+static const double CHARACTER_WIDTH = 6.7;
+
+void svg_text_fit(FILE *to, const char *class, double x, double y, double width, const char *text)
+{
+	unsigned room = (unsigned)(width / CHARACTER_WIDTH), shown = 0;
+	size_t bytes = 0;
+
+	if (text_width(text) <= room) {
+		svg_text(to, class, x, y, "%s", text);
+		return;
+	}
+	while (text[bytes] && (shown + 1 < room || ((unsigned char)text[bytes] & 0xc0) == 0x80)) {
+		shown += ((unsigned char)text[bytes] & 0xc0) != 0x80;
+		bytes++;
+	}
+	while (bytes > 0 && ((unsigned char)text[bytes] & 0xc0) == 0x80)
+		bytes--;
+	fprintf(to, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\"><title>", class, x, y);
+	svg_escape(to, text);
+	fputs("</title>", to);
+	svg_escape_format(to, "%.*s\xe2\x80\xa6", (int)bytes, text);
+	fputs("</text>\n", to);
+}
+
+/* ---- Series ---- */
+
+static const char *const series_classes[] = { "s0", "s1", "s2", "s3", "s4", "s5" };
+
+/* Paths around the origin.  Their number and that of the colours have no common divisor, so that 30
+ * series differ. */
+static const char *const marks[] = {
+	"M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z",
+	"M-3.5,-3.5H3.5V3.5H-3.5Z",
+	"M0,-4.5L4.5,3.5H-4.5Z",
+	"M0,-5L5,0L0,5L-5,0Z",
+	"M-4.5,-3.5H4.5L0,4.5Z",
+};
+
+const char *svg_series_class(unsigned index)
+{
+	return series_classes[index % ARRAY_SIZE(series_classes)];
+}
+
+void svg_mark(FILE *to, unsigned index, double x, double y)
+{
+	fprintf(to, "<path class=\"mark %s\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n",
+		svg_series_class(index), x, y, marks[index % ARRAY_SIZE(marks)]);
+}
+
+void svg_curve_begin(struct svg_curve *c, FILE *to, const char *class, unsigned series)
+{
+	*c = (struct svg_curve){ .to = to };
+	fprintf(to, "<path class=\"curve %s %s\" d=\"", class, svg_series_class(series));
+}
+
+void svg_curve_point(struct svg_curve *c, double x, double y)
+{
+	fprintf(c->to, "%s%.1f,%.1f", c->count++ ? "L" : "M", x, y);
+}
+
+void svg_curve_end(struct svg_curve *c)
+{
+	fprintf(c->to, "%s\"/>\n", c->count ? "" : "M0,0");
+}
+
+/* ---- Axes ---- */
+
+double scale_at(const struct scale *s, double value)
+{
+	double part = s->logarithmic ? log(value / s->from) / log(s->to / s->from)
+				     : (value - s->from) / (s->to - s->from);
+
+	if (!(part > 0))
+		part = 0;
+	return s->start + fmin(part, 1) * (s->end - s->start);
+}
+
+void ticks_add(struct ticks *t, const struct scale *s, double value, double distance)
+{
+	if (t->count == TICKS_MAX || value < s->from || value > s->to)
+		return;
+	for (unsigned i = 0; i < t->count; i++)
+		if (fabs(scale_at(s, t->values[i]) - scale_at(s, value)) < distance)
+			return;
+	t->values[t->count++] = value;
+}
+
+/* The least of 1, 2 or 5 times a power of ten that is not below value. */
+static double round_up(double value)
+{
+	double power = pow(10, floor(log10(value)));
+	double parts = value / power;
+
+	return power * (parts <= 1 ? 1 : parts <= 2 ? 2 : parts <= 5 ? 5 : 10);
+}
+
+static void ticks_linear(struct ticks *t, const struct scale *s, double distance)
+{
+	double length = fabs(s->end - s->start), range = s->to - s->from;
+	double step = round_up(fmax(range * distance / length, range / (TICKS_MAX - 1)));
+
+	for (double i = ceil(s->from / step); i * step <= s->to && t->count < TICKS_MAX; i++)
+		t->values[t->count++] = i * step;
+}
+
+void ticks_round(struct ticks *t, const struct scale *s, double distance)
+{
+	static const double parts[] = { 1, 2, 5, 3, 7, 1.5 }; /* whole decades have precedence */
+
+	if (!s->logarithmic) {
+		ticks_linear(t, s, distance);
+		return;
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++)
+		for (double power = floor(log10(s->from)); power <= log10(s->to); power++)
+			ticks_add(t, s, parts[i] * pow(10, power), distance);
+}

@@ -1,0 +1,58 @@
+/* Drawing: the few shapes of SVG 1.1 that the charts of a report need, and text that HTML and XML
+ * both take.  Pure: everything goes to the FILE.
+ *
+ * Lengths are in user units, which are CSS pixels where nothing scales.  Colours are classes of the
+ * style sheet of report_style.h. */
+#pragma once
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Text of anybody: escaped, and what HTML and XML forbid becomes U+FFFD.  For elements and for
+ * attributes in double quotes. */
+void svg_escape(FILE *to, const char *text);
+void svg_escape_format(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* title: what it shows, for those who cannot see it.  style: of a file of its own; NULL: the page
+ * has it. */
+void svg_begin(FILE *to, double width, double height, const char *title, const char *style);
+void svg_end(FILE *to);
+
+void svg_rect(FILE *to, const char *class, double x, double y, double width, double height);
+void svg_line(FILE *to, const char *class, double x1, double y1, double x2, double y2);
+/* Escaped; y is the base line. */
+void svg_text(FILE *to, const char *class, double x, double y, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+/* The same cut to about `width`, with an ellipsis; the whole of it is its tooltip. */
+void svg_text_fit(FILE *to, const char *class, double x, double y, double width, const char *text);
+
+/* The mark of the series `index`: shape and colour tell it from its neighbours. */
+void svg_mark(FILE *to, unsigned index, double x, double y);
+const char *svg_series_class(unsigned index); /* its colour */
+
+/* A line through points: begin, points, end. */
+struct svg_curve {
+	FILE *to;
+	unsigned count;
+};
+void svg_curve_begin(struct svg_curve *c, FILE *to, const char *class, unsigned series);
+void svg_curve_point(struct svg_curve *c, double x, double y);
+void svg_curve_end(struct svg_curve *c);
+
+/* Values on an axis.  Both ends are finite and differ; of a logarithmic one they are positive. */
+struct scale {
+	double from, to;   /* values at the ends */
+	double start, end; /* where they are drawn; may fall */
+	bool logarithmic;
+};
+/* Where the value is drawn: at an end if it is beyond. */
+double scale_at(const struct scale *s, double value);
+
+enum { TICKS_MAX = 12 };
+struct ticks {
+	double values[TICKS_MAX];
+	unsigned count;
+};
+/* Adds the value unless it is beyond the ends, or nearer than `distance` to one that is there. */
+void ticks_add(struct ticks *t, const struct scale *s, double value, double distance);
+/* Round values: 1, 2 or 5 times a power of ten. */
+void ticks_round(struct ticks *t, const struct scale *s, double distance);

@@ -1,0 +1,144 @@
+"""`nbctl report` and `compare --html`: pages and pictures of what was measured, from outside."""
+
+import json
+import re
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from conftest import NBCTL, TIMEOUT, listener, requires
+
+HTML = "{http://www.w3.org/1999/xhtml}"
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES = ["echo-epoll", "echo-uring"]
+
+
+def nbctl(*arguments, **options):
+    return subprocess.run(
+        [str(NBCTL), *map(str, arguments)],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=TIMEOUT,
+        **options,
+    )
+
+
+def parse(text):
+    """The page as XML, which it is, too; checked for what would ask anybody for anything."""
+    page = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+    for element in page.iter():
+        name = element.tag.split("}")[1]
+        assert name not in ("script", "link", "img", "iframe", "object", "image", "use"), name
+        assert not [a for a in element.attrib if a in ("src", "href") or a.startswith("on")]
+        assert not re.search(r"url\(|@import", element.text or "")
+    return page
+
+
+def text_of(element):
+    return " ".join("".join(element.itertext()).split())
+
+
+@pytest.fixture
+def measured(start_daemon, tmp_path):
+    """A page and the rows that it was made of."""
+    config = listener(NAMES[0], engine="epoll") + listener(NAMES[1], engine="io_uring")
+    daemon = start_daemon(config)
+    rows, html = tmp_path / "rows.jsonl", tmp_path / "report.html"
+    load = [requires("redis-benchmark"), "-p", "{port}", "-t", "set", "-n", "3000", "-c", "5"]
+    done = nbctl("-s", daemon.control, "compare", "--save", rows, "--html", html, "--label", "it's <5>",
+                 *NAMES, "--", *load, "--csv")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"CPU/req", done.stdout)  # the table is there as well
+    return html.read_text(), rows
+
+
+def test_a_page_tells_what_was_measured_and_how(measured):
+    text, rows = measured
+    page = parse(text)
+    lead = next(p for p in page.iter(f"{HTML}p") if p.get("class") == "lead")
+    assert text_of(lead).startswith("Against epoll, io_uring ")
+    headings = [text_of(h) for h in page.iter(f"{HTML}h3")]
+    assert headings == ["CPU per request", "Latency percentiles", "System calls per operation"]
+    assert len(list(page.iter(f"{SVG}svg"))) == 3
+    table = next(page.iter(f"{HTML}tbody"))
+    assert [text_of(tr[0]) for tr in table] == NAMES
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert len(saved) == 6
+    said = text_of(page)
+    dates = sorted(row["conditions"]["date"] for row in saved)
+    assert f"{dates[0]} to {dates[-1]}" in said
+    for row in saved:
+        conditions = row["conditions"]
+        assert conditions["host"]["kernel"] in said
+        assert " ".join(conditions["command"]) in said
+        assert conditions["listener"]["engine"] == row["engine"]
+        assert f"engine = {row['engine']}" in said
+        assert re.fullmatch(r"[\d,-]+", conditions["listener_cpus"])
+    assert "it's <5>" in said
+
+
+def test_saved_rows_give_the_same_page_elsewhere(measured, tmp_path):
+    """Without the daemon, and with what the rows say of their host, not this one."""
+    text, rows = measured
+    nowhere = tmp_path / "no.sock"
+    assert nbctl("-s", nowhere, "report", rows).stdout == text
+    with rows.open() as file:
+        assert nbctl("-s", nowhere, "report", "-", stdin=file).stdout == text
+    moved = rows.read_text().replace('"kernel":"Linux', '"kernel":"Elsewhere')
+    rows.write_text(moved)
+    elsewhere = nbctl("report", rows).stdout
+    assert "on Elsewhere" in elsewhere and "on Linux" not in elsewhere
+    loaded = tmp_path / "loaded.html"
+    loaded.write_text("earlier, and longer" * 100000)
+    assert nbctl("compare", "--load", rows, "--html", loaded).returncode == 0
+    assert loaded.read_text() == elsewhere
+
+
+def test_the_picture_alone(measured):
+    _, rows = measured
+    done = nbctl("report", "--svg", rows)
+    picture = ElementTree.fromstring(done.stdout)
+    assert picture.tag == f"{SVG}svg"
+    assert set(NAMES) <= {text_of(t) for t in picture.iter(f"{SVG}text")}
+
+
+def test_a_page_that_cannot_be_written_runs_nothing(measured, tmp_path):
+    _, rows = measured
+    done = nbctl("compare", "--load", rows, "--html", tmp_path / "no/where.html")
+    assert done.returncode == 2 and "No such file or directory" in done.stderr
+    done = nbctl("compare", "--load", rows, "--html", "/dev/full")
+    assert done.returncode == 2 and "/dev/full: No space left on device" in done.stderr
+
+
+def test_nothing_and_no_rows(tmp_path):
+    rows = tmp_path / "rows"
+    rows.write_text("")
+    assert "No operations" in text_of(parse(nbctl("report", rows).stdout))
+    ElementTree.fromstring(nbctl("report", "--svg", rows).stdout)
+    rows.write_text('{"listener": "x"}\n')
+    done = nbctl("report", rows)
+    assert done.returncode == 2 and f"{rows}:1: expected a row" in done.stderr
+    assert done.stdout == ""
+    assert nbctl("report", "/nonexistent").returncode == 2
+    assert "expected: nbctl report FILE" in nbctl("report").stderr
+
+
+def test_whatever_is_in_the_rows_stays_text(tmp_path):
+    evil = '</td></style><script>alert("1")</script>\u0000\u001b]]>&amp;\u202e\ufffe'
+    rows = tmp_path / "rows"
+    with rows.open("w") as out:
+        for name in (evil.replace("\0", ""), "other"):
+            conditions = {"host": {"kernel": evil, "mitigations": {evil: evil}}, "date": evil,
+                          "listener": {evil: [evil]}, "exports": {evil: {evil: evil}},
+                          "command": [evil], "listener_cpus": evil, "nbserved": evil}  # fmt: skip
+            row = {"listener": name, "label": evil, "engine": evil, "service": evil, "operation": evil,
+                   "features": [evil], "stores": [evil], "generator": {"name": evil, "wall_ns": 1},
+                   "count": 5, "listener_count": 5, "cpu_ns": 9, "conditions": conditions}  # fmt: skip
+            text = json.dumps(row).replace("\\u0000", "")
+            out.write(text + "\n")
+    done = nbctl("report", rows)
+    assert done.returncode == 0, done.stderr
+    page = parse(done.stdout)
+    assert '</td></style><script>alert("1")</script>' in text_of(page)
+    ElementTree.fromstring(nbctl("report", "--svg", rows).stdout)

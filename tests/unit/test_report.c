@@ -1,0 +1,326 @@
+/* ctl/report*.c and svg.c: the page and its pictures, out of rows as they may be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "report.h"
+#include "svg.h"
+#include "util.h"
+
+static char *written(const struct measures *m, void (*write)(FILE *, const struct measures *))
+{
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(to);
+	write(to, m);
+	fclose(to);
+	return text;
+}
+
+static char *escaped(const char *from)
+{
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(to);
+	svg_escape(to, from);
+	fclose(to);
+	return text;
+}
+
+static unsigned occurrences(const char *text, const char *of)
+{
+	unsigned count = 0;
+
+	for (; (text = strstr(text, of)); text += strlen(of))
+		count++;
+	return count;
+}
+
+/* What no row, however odd, may put on the page. */
+static void assert_sound(const char *page)
+{
+	static const char *const never[] = { "nan", "inf\"",   "inf<",       "-nan",
+					     "\"-", "<script", "=\"http://e" };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(never); i++)
+		if (strstr(page, never[i]))
+			fail_msg("on the page: %.80s", strstr(page, never[i]) - 20);
+	assert_int_equal(occurrences(page, "<svg "), occurrences(page, "</svg>"));
+	assert_int_equal(occurrences(page, "<figure>"), occurrences(page, "</figure>"));
+	assert_int_equal(occurrences(page, "<text "), occurrences(page, "</text>"));
+}
+
+/* A row as JSON, with more fields as text that begins with a comma, or "". */
+static void add(struct measures *m, const char *listener, const char *label, const char *more)
+{
+	char text[2048];
+	json_t *source;
+
+	snprintf(text, sizeof(text),
+		 "{\"listener\": \"%s\", \"label\": \"%s\", \"engine\": \"%s\", \"service\": "
+		 "\"http\", \"operation\": \"get\", \"count\": 1000%s}",
+		 listener, label, listener, more);
+	source = json_loads(text, 0, NULL);
+	assert_non_null(source);
+	assert_int_equal(measures_add_json(m, source), 0);
+	json_decref(source);
+}
+
+/* Three visits that cost cpu ns an operation, give or take a part of a hundred. */
+static void add_visits(struct measures *m, const char *listener, unsigned cpu)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		unsigned total = 1000 * cpu + i * cpu * 10;
+		char more[1024];
+
+		snprintf(more, sizeof(more),
+			 ", \"listener_count\": 1000, \"cpu_ns\": %u, \"cpu_user_ns\": %u, "
+			 "\"cpu_system_ns\": %u, \"syscalls\": 2500, \"interval_ns\": 1000000000, "
+			 "\"bytes_in\": 1000, \"bytes_out\": 1000, \"latency_ns\": {\"buckets\": "
+			 "[[1000, 900], [5000, 99], [90000, 1]]}, \"machine\": {\"cpus\": 2, "
+			 "\"total_ns\": 2000000000, \"idle_ns\": 1000, \"softirq_ns\": 500000}, "
+			 "\"generator\": {\"name\": \"wrk\", \"requests\": 1000, "
+			 "\"requests_per_s\": 1000, \"wall_ns\": 1000000000, \"latency_ns\": "
+			 "[[0.5, 20000], [0.99, 40000]]}, \"conditions\": {\"date\": "
+			 "\"2026-01-02T03:04:05Z\", \"nbserved\": \"9.9\", \"host\": {\"kernel\": "
+			 "\"Linux 9\", \"cpu\": \"Z80\", \"cpus\": 2}, \"listener\": {\"engine\": "
+			 "\"<%s>\"}, \"command\": [\"wrk\", \"it's\"]}",
+			 total, total / 4, total - total / 4, listener);
+		add(m, listener, "load", more);
+	}
+}
+
+static void text_of_anybody_is_escaped(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "plain \xc3\xa4 \xe2\x82\xac", "plain \xc3\xa4 \xe2\x82\xac" },
+		{ "<b a=\"1\">&amp;'", "&lt;b a=&quot;1&quot;&gt;&amp;amp;'" },
+		{ "a\001\033[31m\r\177", "a\xef\xbf\xbd\xef\xbf\xbd[31m\xef\xbf\xbd\xef\xbf\xbd" },
+		{ "\xc2\x85\xc2\xa0", "\xef\xbf\xbd\xc2\xa0" },
+		{ "\xef\xbf\xbe\xef\xbf\xbf", "\xef\xbf\xbd\xef\xbf\xbd" },
+		{ "tab\tline\n", "tab\tline\n" },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		char *text = escaped(cases[i][0]);
+
+		assert_string_equal(text, cases[i][1]);
+		free(text);
+	}
+}
+
+static void no_rows_are_a_page_that_says_so(void **state)
+{
+	struct measures m = {};
+	char *page = written(&m, report_html), *svg = written(&m, report_svg);
+
+	(void)state;
+	assert_sound(page);
+	assert_non_null(strstr(page, "No operations"));
+	assert_sound(svg);
+	free(page);
+	free(svg);
+}
+
+static void a_row_that_has_only_a_name_does_no_harm(void **state)
+{
+	struct measures m = {};
+	char *page, *svg;
+
+	(void)state;
+	add(&m, "alone", "", "");
+	measures_merge(&m);
+	page = written(&m, report_html);
+	svg = written(&m, report_svg);
+	assert_sound(page);
+	assert_sound(svg);
+	assert_non_null(strstr(page, "nothing to be compared with"));
+	assert_non_null(strstr(page, "saved without their conditions"));
+	free(page);
+	free(svg);
+	measures_free(&m);
+}
+
+static void numbers_at_the_limits_do_no_harm(void **state)
+{
+	static const char *const odd[] = {
+		", \"cpu_ns\": 9223372036854775807, \"listener_count\": 1, \"interval_ns\": 1",
+		", \"cpu_ns\": 0, \"listener_count\": 9223372036854775807, \"bytes_in\": 1",
+		", \"cpu_ns\": -5, \"listener_count\": \"x\", \"latency_ns\": {}",
+		", \"latency_ns\": {\"buckets\": [[137438953471, 100000]]}, \"cpu_user_ns\": 7",
+		", \"latency_ns\": {\"buckets\": [[0, 100000]]}, \"conditions\": [1, 2]",
+		", \"conditions\": {\"host\": 3, \"listener\": \"x\", \"command\": [7, null], "
+		"\"exports\": []}",
+		", \"generator\": {\"wall_ns\": 1, \"requests\": 1e308, \"requests_per_s\": 1e308, "
+		"\"latency_ns\": [[1, 1], [0.5, 9000000000000000000], 5, [null]]}",
+		", \"machine\": {\"total_ns\": 1, \"softirq_ns\": 9223372036854775807}, \"cpu_ns\": 1, "
+		"\"listener_count\": 1",
+	};
+	struct measures m = {};
+	char name[16], *page, *svg;
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(odd); i++) {
+		snprintf(name, sizeof(name), "row%u", i);
+		add(&m, name, i % 2 ? "one" : "two", odd[i / 2]);
+		add(&m, name, i % 2 ? "one" : "two", odd[i / 2]);
+	}
+	measures_merge(&m);
+	page = written(&m, report_html);
+	svg = written(&m, report_svg);
+	assert_sound(page);
+	assert_sound(svg);
+	free(page);
+	free(svg);
+	measures_free(&m);
+}
+
+static void every_row_of_256_is_in_the_table(void **state)
+{
+	struct measures m = {};
+	char name[16], cell[64], *page;
+
+	(void)state;
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(name, sizeof(name), "row%u", i);
+		add(&m, name, "", ", \"listener_count\": 1000, \"cpu_ns\": 5000");
+	}
+	measures_merge(&m);
+	page = written(&m, report_html);
+	assert_sound(page);
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(cell, sizeof(cell), "<td class=\"left\">row%u</td>", i);
+		assert_int_equal(occurrences(page, cell), 2); /* listener and engine */
+	}
+	assert_non_null(strstr(page, "The charts have the first 12 of 256 rows."));
+	free(page);
+	measures_free(&m);
+}
+
+static void names_of_anybody_stay_text(void **state)
+{
+	struct measures m = {};
+	char *page, *svg;
+
+	(void)state;
+	add(&m, "<script>alert(1)</script>", "\\\" onload=\\\"x", "");
+	add(&m, "&lt;", "\\\" onload=\\\"x", "");
+	measures_merge(&m);
+	page = written(&m, report_html);
+	svg = written(&m, report_svg);
+	assert_sound(page);
+	assert_sound(svg);
+	assert_null(strstr(page, "\" onload"));
+	assert_non_null(strstr(page, "&lt;script&gt;"));
+	assert_non_null(strstr(page, "&amp;lt;"));
+	free(page);
+	free(svg);
+	measures_free(&m);
+}
+
+static void the_verdict_and_all_figures_are_on_the_page(void **state)
+{
+	static const char *const said[] = {
+		"50 % less",
+		"The largest difference is fast with 50 % less CPU per request than slow (http get: load).",
+		"no difference beyond the noise",
+		"within noise",
+		"Linux 9",
+		"Z80",
+		"engine = &lt;slow&gt;",
+		"wrk 'it'\\''s'",
+		"2026-01-02T03:04:05Z",
+		"softirq of the whole machine",
+		"Latency percentiles",
+		"class=\"curve trip ",
+		"2.50",
+		"<title>CPU per request</title>",
+	};
+	struct measures m = {};
+	char *page, *svg;
+
+	(void)state;
+	add_visits(&m, "slow", 4000);
+	add_visits(&m, "fast", 2000);
+	add_visits(&m, "same", 4010);
+	measures_merge(&m);
+	page = written(&m, report_html);
+	assert_sound(page);
+	for (unsigned i = 0; i < ARRAY_SIZE(said); i++)
+		if (!strstr(page, said[i]))
+			fail_msg("not on the page: %s", said[i]);
+	svg = written(&m, report_svg);
+	assert_sound(svg);
+	assert_ptr_equal(strstr(svg, "<svg xmlns="), svg);
+	assert_non_null(strstr(svg, "2.02 \xc2\xb5s, 50 % less"));
+	free(page);
+	free(svg);
+	measures_free(&m);
+}
+
+static void rows_of_two_hosts_are_said_to_be(void **state)
+{
+	struct measures m = {};
+	char *page;
+
+	(void)state;
+	add(&m, "a", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 5\"}}");
+	add(&m, "b", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 6\"}}");
+	measures_merge(&m);
+	page = written(&m, report_html);
+	assert_non_null(strstr(page, "The rows are of 2 different hosts"));
+	assert_non_null(strstr(page, "<dd>Linux 5</dd>"));
+	assert_non_null(strstr(page, "<dd>Linux 6</dd>"));
+	free(page);
+	measures_free(&m);
+}
+
+static void ticks_keep_their_distance(void **state)
+{
+	static const struct scale scales[] = {
+		{ 0, 7.3, 10, 390, false },  { 0, 9e18, 10, 390, false },
+		{ 0, 1e-9, 10, 390, false }, { 1, 1e11, 220, 8, true },
+		{ 900, 5000, 220, 8, true }, { 0.1, 10, 0, 380, true },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(scales); i++) {
+		const struct scale *s = &scales[i];
+		struct ticks t = { .count = 0 };
+
+		ticks_round(&t, s, 26);
+		assert_in_range(t.count, 2, TICKS_MAX);
+		for (unsigned j = 0; j < t.count; j++)
+			for (unsigned k = 0; k < j; k++) {
+				double apart = scale_at(s, t.values[j]) - scale_at(s, t.values[k]);
+
+				assert_true(apart * apart >= 25.9 * 25.9);
+			}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(text_of_anybody_is_escaped),
+		cmocka_unit_test(no_rows_are_a_page_that_says_so),
+		cmocka_unit_test(a_row_that_has_only_a_name_does_no_harm),
+		cmocka_unit_test(numbers_at_the_limits_do_no_harm),
+		cmocka_unit_test(every_row_of_256_is_in_the_table),
+		cmocka_unit_test(names_of_anybody_stay_text),
+		cmocka_unit_test(the_verdict_and_all_figures_are_on_the_page),
+		cmocka_unit_test(rows_of_two_hosts_are_said_to_be),
+		cmocka_unit_test(ticks_keep_their_distance),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
