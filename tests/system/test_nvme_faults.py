@@ -1,7 +1,6 @@
 """The nvme service with hosts that break the protocol, break off, or are broken off; with stores that
 fail or hang; and with a daemon that drains, reloads, or is killed."""
 
-import os
 import random
 import signal
 import socket
@@ -12,8 +11,8 @@ import time
 import pytest
 from conftest import TIMEOUT, Daemon, listener, wait_until
 from nvme_client import (
-    AER, C2H_TERM, CAPSULE, COMMAND, DNR, FABRICS, FUA, H2C_DATA, H2C_TERM, HOST, ICREQ, KEEP_ALIVE, LAST, R2T,
-    RSP, TRANSPORT, WRITE, Host, Queue, Status, Terminated, crc32c,
+    AER, CAPSULE, COMMAND, DNR, FABRICS, FUA, H2C_DATA, H2C_TERM, ICREQ, KEEP_ALIVE, LAST, R2T,
+    TRANSPORT, WRITE, Host, Queue, Status, Terminated,
 )
 
 KIB, MIB = 1024, 1024 * 1024
