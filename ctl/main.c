@@ -114,7 +114,7 @@ static int help(const struct command *command)
 		print_examples(command->example);
 		return CTL_DONE;
 	}
-	printf("Usage: nbctl [-s SOCKET] COMMAND [ARGUMENT...]\n\nAsks and controls a running "
+	printf("Usage: nbctl [-s SOCKET] COMMAND [ARGUMENT...]\n\nQueries and controls a running "
 	       "nbserved.\n\nCommands:\n");
 	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
 		printf("  %-13s %s\n", commands[i]->name, commands[i]->summary);

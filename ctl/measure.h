@@ -81,7 +81,7 @@ void measures_set_conditions(struct measures *m, const struct measure *row, json
 /* Drops the rows of such listeners; the listeners' documents, in an array, a new reference. */
 json_t *measures_take_unavailable(struct measures *m);
 
-/* Drops the rows of operations that there were none of; of a listener that did nothing, all but the
+/* Drops the rows of operations with a count of zero; of a listener that did nothing, all but the
  * first. */
 void measures_drop_idle(struct measures *m);
 

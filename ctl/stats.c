@@ -362,7 +362,7 @@ const struct command command_stats = {
 	.summary = "counters of each listener since the start, or live",
 	.details = "Operations, bytes, CPU time and system calls are counted.  Latency is sampled: the\n"
 		   "samples are fewer than the operations, and the table says how many there were.\n"
-		   "Of a service with several operations, those that there were none of are left out.\n"
+		   "Of a service with several operations, those with a count of zero are left out.\n"
 		   "MB and GB are powers of ten.\n",
 	.example = "nbctl stats\n"
 		   "nbctl stats echo-uring --watch=5\n"

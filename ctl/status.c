@@ -1,4 +1,4 @@
-/* `nbctl status`: is it well?  `nbctl connections`: who is there? */
+/* `nbctl status`: health.  `nbctl connections`: who is there? */
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,7 +138,7 @@ static int run_status(struct ctl *ctl)
 const struct command command_status = {
 	.name = "status",
 	.arguments = "",
-	.summary = "is it well: listeners, the engine really in use, state and reason",
+	.summary = "health: listeners, the engine really in use, state and reason",
 	.example = "nbctl status",
 	.run = run_status,
 };

@@ -61,7 +61,7 @@ static void put_message(struct page *p, const struct top *top)
 	if (*top->trouble)
 		page_put(p, STYLE_BAD, "%s", top->trouble);
 	else if (top->paused)
-		page_put(p, STYLE_WARN, "paused: p goes on");
+		page_put(p, STYLE_WARN, "paused; press p to resume");
 	else if (*top->notice)
 		page_put(p, STYLE_WARN, "%s", top->notice);
 	else if (top->rows.count == 0)
@@ -255,7 +255,7 @@ static void put_help(struct page *p)
 		{ "up, down, PgUp, PgDn, Home, End", "select a listener" },
 		{ "Enter, Esc", "its latencies and connections, and back" },
 		{ "p, space", "pause, go on" },
-		{ "z", "let the latencies of a listener begin now" },
+		{ "z", "reset the latency histogram" },
 		{ "r", "reverse the order" },
 		{ "<, >", "sort by the column to the left, to the right" },
 	};

@@ -32,8 +32,8 @@ enum action {
 
 static const char usage[] =
 	"usage: nbserved [OPTION]...\n"
-	"The far end of network and storage benchmarks, over epoll, io_uring and RDMA: serves\n"
-	"what the listeners and exports of FILE say, see nbserved.ini(5).\n"
+	"A long-running target for network and storage benchmarks over epoll, io_uring and RDMA.\n"
+	"Serves the listeners and exports that FILE configures, see nbserved.ini(5).\n"
 	"\n"
 	"  -c, --config FILE      the configuration (default " DEFAULT_CONFIG ")\n"
 	"      --run SERVICE[,KEY=VALUE]...\n"
@@ -252,13 +252,14 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
 
 	(void)source;
 	if (d->terminated) {
-		log_warning("second %s: ending at once", strsignal((int)info->ssi_signo));
+		log_warning("received a second SIG%s, ending at once",
+			    sigabbrev_np((int)info->ssi_signo));
 		return sd_event_exit(s->event, 0);
 	}
 	d->terminated = true;
 	if (d->run && run_interrupt(d->run))
 		return 0;
-	log_info("%s: draining", strsignal((int)info->ssi_signo));
+	log_info("received SIG%s, draining", sigabbrev_np((int)info->ssi_signo));
 	notify(&s->notify, "STOPPING=1\nSTATUS=Draining");
 	server_drain(s);
 	return 0;
@@ -270,7 +271,7 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	struct reload_answer answer;
 
 	(void)source, (void)info;
-	log_info("%s: reloading", strsignal(SIGHUP));
+	log_info("received SIGHUP, reloading");
 	reload_run(&d->server, &(struct reload_request){ 0 }, &answer);
 	json_decref(answer.lines);
 	return 0;

@@ -102,8 +102,7 @@ static bool check_header(struct loader *l, struct config_head *section, unsigned
 {
 	if (section->header.file == l->file) {
 		config_report(&l->report, here(l, line), l->section_text, NULL,
-			      "expected one such section in a file, got another (first in line %u)",
-			      section->header.line);
+			      "duplicate section, first at line %u", section->header.line);
 		return false;
 	}
 	section->header = here(l, line);

@@ -26,7 +26,7 @@ static bool is_for(const char *name, const struct listener_config *l)
 
 /* True: key can only have its default here; unless what, and why. */
 static bool is_idle(const struct config_key *key, const void *section,
-		    char unless[static CHECK_TEXT_MAX], char because[static CHECK_TEXT_MAX])
+		    char needs[static CHECK_TEXT_MAX], char because[static CHECK_TEXT_MAX])
 {
 	const struct listener_config *l = section;
 	const struct export_config *e = section;
@@ -35,7 +35,7 @@ static bool is_idle(const struct config_key *key, const void *section,
 			    is_refused(CONFIG_LISTENER, "engine", section)))
 		return false;
 	if (key->engine && !is_for(key->engine, l)) {
-		snprintf(unless, CHECK_TEXT_MAX, "engine is %s", key->engine);
+		snprintf(needs, CHECK_TEXT_MAX, "engine = %s", key->engine);
 		snprintf(because, CHECK_TEXT_MAX, "engine is %s",
 			 l->engine                        ? l->engine->name
 			 : l->transport == TRANSPORT_RDMA ? "rdma"
@@ -43,17 +43,17 @@ static bool is_idle(const struct config_key *key, const void *section,
 		return true;
 	}
 	if (key->service && l->service && strcmp(key->service, l->service->name) != 0) {
-		snprintf(unless, CHECK_TEXT_MAX, "service is %s", key->service);
+		snprintf(needs, CHECK_TEXT_MAX, "service = %s", key->service);
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
 	if (key->of_exports && l->service && !l->service->exports) {
-		snprintf(unless, CHECK_TEXT_MAX, "the service has exports");
+		snprintf(needs, CHECK_TEXT_MAX, "a service with exports");
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
 	if (key->of_files && e->options.store && !e->options.store->file) {
-		snprintf(unless, CHECK_TEXT_MAX, "the export is a file");
+		snprintf(needs, CHECK_TEXT_MAX, "an export that is a file");
 		snprintf(because, CHECK_TEXT_MAX, "store is %s", e->options.store->name);
 		return true;
 	}
@@ -61,7 +61,7 @@ static bool is_idle(const struct config_key *key, const void *section,
 }
 
 static void check_idle(struct config_report *r, const struct config_key *key, void *section,
-		       const char *unless, const char *because)
+		       const char *needs, const char *because)
 {
 	char name[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
 
@@ -72,8 +72,7 @@ static void check_idle(struct config_report *r, const struct config_key *key, vo
 		return;
 	config_report(r, *config_key_origin(key, section),
 		      config_section_text(key->section, section, name), key->name,
-		      "expected %s unless %s, got '%s' (%s)", key->preset ? key->preset : "nothing",
-		      unless, value, because);
+		      "requires %s (%s)", needs, because);
 }
 
 /* Keys without a default are given, and where a key can do nothing, it is left alone.  With
@@ -82,10 +81,10 @@ static void check_key(struct config_report *r, const struct config_key *key,
 		      struct config_head *section)
 {
 	char name[CONFIG_SECTION_TEXT_MAX], expected[CONFIG_TEXT_MAX];
-	char unless[CHECK_TEXT_MAX], because[CHECK_TEXT_MAX];
+	char needs[CHECK_TEXT_MAX], because[CHECK_TEXT_MAX];
 
-	if (is_idle(key, section, unless, because)) {
-		check_idle(r, key, section, unless, because);
+	if (is_idle(key, section, needs, because)) {
+		check_idle(r, key, section, needs, because);
 		return;
 	}
 	if (key->preset || config_key_origin(key, section)->file ||
@@ -165,20 +164,18 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 	if (a->sa.ss_family == AF_UNIX && !strcmp(un->sun_path, r->config->server.control))
 		config_report(r, of->address_origins[index],
 			      config_section_text(CONFIG_LISTENER, of, section), "address",
-			      "expected an address of its own, got '%s' (it is [server]'s control)",
-			      format_address(a, text));
+			      "'%s' is already used by [server] control", format_address(a, text));
 	for (struct listener_config *l = r->config->listeners; l <= of; l++)
 		for (unsigned i = 0; i < (l == of ? index : l->address_count); i++) {
 			if (l->transport != of->transport || !overlap(a, &l->addresses[i]))
 				continue;
-			config_report(
-				r, of->address_origins[index],
-				config_section_text(CONFIG_LISTENER, of, section), "address",
-				"expected an address of its own, got '%s' (%s:%u: [%s] has %s)",
-				format_address(a, text), l->address_origins[i].file,
-				l->address_origins[i].line,
-				config_section_text(CONFIG_LISTENER, l, other),
-				format_address(&l->addresses[i], taken));
+			config_report(r, of->address_origins[index],
+				      config_section_text(CONFIG_LISTENER, of, section), "address",
+				      "'%s' is already used by [%s] (%s:%u: %s)",
+				      format_address(a, text),
+				      config_section_text(CONFIG_LISTENER, l, other),
+				      l->address_origins[i].file, l->address_origins[i].line,
+				      format_address(&l->addresses[i], taken));
 			return;
 		}
 }
@@ -277,8 +274,7 @@ static void check_qp_type(struct config_report *r, struct listener_config *l)
 			      l->service->name, type);
 	if (l->options.srq)
 		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "srq"), l),
-			      section, "srq",
-			      "expected no unless qp-type is rc, got 'yes' (qp-type is %s)", type);
+			      section, "srq", "requires qp-type = rc (qp-type is %s)", type);
 }
 
 /* ---- NVMe ---- */
@@ -368,10 +364,10 @@ static void check_export(struct config_report *r, struct export_config *e)
 			      o->create ? "create" : "store = ", o->create ? "" : o->store->name);
 	if (o->iopoll && !o->direct && !is_refused(CONFIG_EXPORT, "direct", e))
 		config_report(r, place_of(CONFIG_EXPORT, "iopoll", e), section, "iopoll",
-			      "expected no unless direct is yes, got 'yes' (direct is no)");
+			      "requires direct = yes (direct is no)");
 	if (o->create && o->read_only)
 		config_report(r, place_of(CONFIG_EXPORT, "create", e), section, "create",
-			      "expected no unless read-only is no, got 'yes' (read-only is yes)");
+			      "requires read-only = no (read-only is yes)");
 }
 
 static void unknown_export(struct config_report *r, const struct export_name *name,

@@ -144,12 +144,9 @@ static void errors_of_all_files_come_in_their_order(void **state)
 		errors_of_files("main.ini"),
 		"main.ini:1: [listener a] service: expected " SERVICES ", got nothing\n"
 		"main.ini:4: [server] x: expected a key of [server], got 'x'\n"
-		"conf.d/1.ini:2: [listener a] workers: expected a number from 1 to 64 or auto, got "
-		"'0'\n"
-		"conf.d/1.ini:3: [listener a]: expected one such section in a file, got another "
-		"(first in line 1)\n"
-		"conf.d/2.ini:3: [listener b] address: expected an address of its own, got "
-		"'127.0.0.1:1' (main.ini:2: [listener a] has 127.0.0.1:1)\n");
+		"conf.d/1.ini:2: [listener a] workers: expected a number from 1 to 64 or auto, got '0'\n"
+		"conf.d/1.ini:3: [listener a]: duplicate section, first at line 1\n"
+		"conf.d/2.ini:3: [listener b] address: '127.0.0.1:1' is already used by [listener a] (main.ini:2: 127.0.0.1:1)\n");
 }
 
 static void a_file_that_cannot_be_read_is_an_error(void **state)

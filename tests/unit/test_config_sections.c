@@ -79,13 +79,11 @@ static void a_key_is_set_once_in_a_file(void **state)
 static void a_section_is_opened_once_in_a_file(void **state)
 {
 	(void)state;
-	assert_errors(GOOD "[server]\n[listener a]\nworkers = none\n[server]\n",
-		      "f:5: [listener a]: expected one such section in a file, got another "
-		      "(first in line 1)\n"
-		      "f:6: [listener a] workers: expected a number from 1 to 64 or auto, got "
-		      "'none'\n"
-		      "f:7: [server]: expected one such section in a file, got another "
-		      "(first in line 4)\n");
+	assert_errors(
+		GOOD "[server]\n[listener a]\nworkers = none\n[server]\n",
+		"f:5: [listener a]: duplicate section, first at line 1\n"
+		"f:6: [listener a] workers: expected a number from 1 to 64 or auto, got 'none'\n"
+		"f:7: [server]: duplicate section, first at line 4\n");
 }
 
 static void a_listener_needs_an_address_and_a_service(void **state)
@@ -118,12 +116,9 @@ static void a_unix_socket_belongs_to_one_address(void **state)
 		"address = unix:/run/a, unix:@a, 127.0.0.1:0\naddress = unix:/run/a\n"
 		"[listener b]\nservice = echo\naddress = unix:@a, unix:@b, unix:/run/b\n"
 		"address = unix:/run/c\n",
-		"f:6: [listener a] address: expected an address of its own, got 'unix:/run/a' "
-		"(f:5: [listener a] has unix:/run/a)\n"
-		"f:9: [listener b] address: expected an address of its own, got 'unix:@a' "
-		"(f:5: [listener a] has unix:@a)\n"
-		"f:10: [listener b] address: expected an address of its own, got 'unix:/run/c' "
-		"(it is [server]'s control)\n");
+		"f:6: [listener a] address: 'unix:/run/a' is already used by [listener a] (f:5: unix:/run/a)\n"
+		"f:9: [listener b] address: 'unix:@a' is already used by [listener a] (f:5: unix:@a)\n"
+		"f:10: [listener b] address: 'unix:/run/c' is already used by [server] control\n");
 }
 
 static void a_wrong_address_is_not_a_missing_one(void **state)
@@ -139,20 +134,19 @@ static void a_wrong_address_is_not_a_missing_one(void **state)
 static void all_errors_come_at_once_in_the_order_of_the_lines(void **state)
 {
 	(void)state;
-	assert_errors("x = 1\n[server]\nlog-level = loud\n[listener a]\n  address = 127.0.0.1:1\n"
-		      "engine = epoll\nsqpoll = yes\n[broken\nk = v\n[listener b]\nservice = x\n",
-		      "f:1: expected a [SECTION] before the first key, got 'x = 1'\n"
-		      "f:3: [server] log-level: expected error, warning, info or debug, got "
-		      "'loud'\n"
-		      "f:4: [listener a] address: expected " ADDRESS ", got nothing\n"
-		      "f:4: [listener a] service: expected " SERVICES ", got nothing\n"
-		      "f:5: expected no white space at the start of a line, got "
-		      "'  address = 127.0.0.1:1'\n"
-		      "f:7: [listener a] sqpoll: expected no unless engine is io_uring, got 'yes' "
-		      "(engine is epoll)\n"
-		      "f:8: expected [SECTION], got '[broken'\n"
-		      "f:10: [listener b] address: expected " ADDRESS ", got nothing\n"
-		      "f:11: [listener b] service: expected " SERVICES ", got 'x'\n");
+	assert_errors(
+		"x = 1\n[server]\nlog-level = loud\n[listener a]\n  address = 127.0.0.1:1\n"
+		"engine = epoll\nsqpoll = yes\n[broken\nk = v\n[listener b]\nservice = x\n",
+		"f:1: expected a [SECTION] before the first key, got 'x = 1'\n"
+		"f:3: [server] log-level: expected error, warning, info or debug, got "
+		"'loud'\n"
+		"f:4: [listener a] address: expected " ADDRESS ", got nothing\n"
+		"f:4: [listener a] service: expected " SERVICES ", got nothing\n"
+		"f:5: expected no white space at the start of a line, got '  address = 127.0.0.1:1'\n"
+		"f:7: [listener a] sqpoll: requires engine = io_uring (engine is epoll)\n"
+		"f:8: expected [SECTION], got '[broken'\n"
+		"f:10: [listener b] address: expected " ADDRESS ", got nothing\n"
+		"f:11: [listener b] service: expected " SERVICES ", got 'x'\n");
 }
 
 static void errors_beyond_the_limit_are_counted(void **state)
