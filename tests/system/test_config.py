@@ -189,7 +189,7 @@ def test_a_wrong_value_is_one_error(check, keys):
         (b"[server]\n= info\n", 2, "KEY = VALUE"),
         (b"[server]\nlog-level\n", 2, "KEY = VALUE"),
         (b"[server]\n log-level = info\n", 2, "no white space"),
-        (b"[server]\n[server]\n", 2, "first in line 1"),
+        (b"[server]\n[server]\n", 2, "first at line 1"),
         (b"[listener a b]\n", 1, "a b"),
     ],
 )

@@ -29,7 +29,7 @@ def read_all(descriptor):
 def test_a_pipe_that_nobody_reads_stops_nobody(start_daemon):
     reads, writes = os.pipe()
     daemon = start_daemon(listener("echo"), preexec=lambda: os.dup2(writes, 2))
-    wait_until(lambda: "serving 1 of 1" in read_all(reads), "the last message of the start")
+    wait_until(lambda: "serving 1 listener" in read_all(reads), "the last message of the start")
     fill(writes)
     for _ in range(3):
         daemon.call("Reload")
