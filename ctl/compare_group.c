@@ -297,7 +297,7 @@ static void count_change(json_t *engines, const char *engine, double change)
 	}
 }
 
-/* "io_uring costs less CPU in 6 of 11 loads and more in 1, io_uring-poll less in 2 of 6" */
+/* "io_uring costs less CPU in 6 and more in 1 of 11 loads, io_uring-poll more in 2 of 6" */
 static void print_counts(FILE *to, json_t *engines)
 {
 	const char *engine, *separator = "";
@@ -308,11 +308,18 @@ static void print_counts(FILE *to, json_t *engines)
 		int more = (int)json_integer_value(json_array_get(counts, 1));
 		int all = (int)json_integer_value(json_array_get(counts, 2));
 
-		fprintf(to, "%s%s costs less CPU in %d and more in %d of %d load%s", separator,
-			engine, less, more, all, plural((unsigned)all));
-		separator = "; ";
+		if (!less && !more)
+			continue;
+		fprintf(to, "%s%s costs ", separator, engine);
+		if (less)
+			fprintf(to, "less CPU in %d", less);
+		if (more)
+			fprintf(to, "%smore%s in %d", less ? " and " : "", less ? "" : " CPU",
+				more);
+		fprintf(to, " of %d load%s", all, plural((unsigned)all));
+		separator = ", ";
 	}
-	fputs(": all else is within the noise. ", to);
+	fputs("; all else is within the noise. ", to);
 }
 
 /* The largest change that counts. */
@@ -459,6 +466,28 @@ char *groups_shared_cpus(const struct groups *all)
 		"The generator and listener '%s' may run on the same CPU%s: pin them apart (`cpus "
 		"= 0` in the listener, taskset -c 1 COMMAND), or they take time from each other.",
 		shared->listener, plural((unsigned)shared->generator.shared_cpus));
+	fclose(to);
+	return text;
+}
+
+char *groups_other_programs(const struct groups *all)
+{
+	static const double little = 0.1; /* of a CPU: what any machine does beside */
+	double most = 0;
+	char *text;
+	size_t bytes;
+	FILE *to;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++)
+			most = fmax(most, figure_spread(all->list[i].rows[j], FIGURE_OTHER).median);
+	if (most < little)
+		return NULL;
+	to = open_text(&text, &bytes);
+	fprintf(to,
+		"Other programs took up to %s %% of a CPU meanwhile (all CPUs together; it has "
+		"what is left unattributed, too): on a quiet machine noise and costs are smaller.",
+		human_percent(most).text);
 	fclose(to);
 	return text;
 }

@@ -55,3 +55,4 @@ char *group_verdict(const struct group *g);           /* of one, without its tit
 char *groups_conclusion(const struct groups *g);      /* of all: two sentences */
 char *groups_generator_limit(const struct groups *g); /* where the generator was the bottleneck */
 char *groups_shared_cpus(const struct groups *g);     /* where it may take the server's CPU */
+char *groups_other_programs(const struct groups *g);  /* what else ran on the machine */

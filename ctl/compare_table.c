@@ -397,6 +397,7 @@ void compare_render(struct output *out, const struct measures *m, bool notes)
 		render_verdict(out, &all.list[i]);
 	render_sentence(out, STYLE_WARN, groups_generator_limit(&all));
 	render_sentence(out, STYLE_WARN, groups_shared_cpus(&all));
+	render_sentence(out, STYLE_WARN, groups_other_programs(&all));
 	if (all.count && notes) {
 		render_notes(out, &all);
 		render_features(out, &all);

@@ -110,7 +110,7 @@ static void put_overview(FILE *to, const struct report *r)
 {
 	if (r->groups.count < 2 || !is_compared(&r->groups))
 		return;
-	fputs("<section class=\"overview\"><div><h3>Load by load</h3>\n<ul class=\"verdicts\">\n",
+	fputs("<section><h2>Load by load</h2>\n<div class=\"overview\">\n<ul class=\"verdicts\">\n",
 	      to);
 	for (unsigned i = 0; i < r->groups.count; i++) {
 		const struct group *g = &r->groups.list[i];
@@ -126,11 +126,11 @@ static void put_overview(FILE *to, const struct report *r)
 		free(verdict);
 		free(title);
 	}
-	fputs("</ul></div>\n", to);
+	fputs("</ul>\n", to);
 	begin_figure(to, "CPU cost against the first listener of each load");
 	chart_overview(to, r, CHART_WIDTH, NULL);
 	end_figure(to, "CPU per request, per operation or per GB, as each load is compared.");
-	fputs("</section>\n", to);
+	fputs("</div></section>\n", to);
 }
 
 static void put_verdict(FILE *to, const struct groups *all)
@@ -146,6 +146,7 @@ static void put_verdict(FILE *to, const struct groups *all)
 	put_paragraph(to, "lead", conclusion);
 	put_paragraph(to, "warn", groups_generator_limit(all));
 	put_paragraph(to, "warn", groups_shared_cpus(all));
+	put_paragraph(to, "warn", groups_other_programs(all));
 	if (*all->minor) {
 		fputs("<p class=\"dim\">Not shown, as less than 1 % of their listener's "
 		      "operations: ",

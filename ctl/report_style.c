@@ -60,7 +60,7 @@ const char report_page_style[] =
 	"overflow-wrap:anywhere;white-space:pre-wrap}\n"
 	".commands{margin:8px 0 0;padding-left:0;list-style:none;font-size:13px}\n"
 	".overview{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));"
-	"gap:24px;align-items:start;margin-top:16px}.overview figure svg{max-width:520px}\n"
+	"gap:24px;align-items:start}.overview figure svg{max-width:520px}\n"
 	"footer{margin-top:40px;font-size:13px;color:var(--dim)}\n"
 	"@media(max-width:480px){body{padding:16px 12px 32px}figure{padding:10px}"
 	".lead{font-size:16px}dl{grid-template-columns:1fr}dd{margin-bottom:6px}}\n"

@@ -47,8 +47,8 @@ static const char usage[] =
 	"\n"
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
-	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown, --json\n"
-	"and --no-notes it takes as well.\n"
+	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown, --json,\n"
+	"--html and --no-notes it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -116,6 +116,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "label", required_argument, NULL, 'o' },
 		{ "save", required_argument, NULL, 'o' },
 		{ "against", required_argument, NULL, 'o' },
+		{ "html", required_argument, NULL, 'o' },
 		{ "csv", no_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, 'o' },
 		{ "json", no_argument, NULL, 'o' },

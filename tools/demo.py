@@ -4,7 +4,8 @@ them, and what an operation cost on every engine.  usage: demo.py [BUILD]
 
 Each load visits the engines one after the other and then once more in reverse order, so that
 whatever else the host does meets all of them; `nbctl compare` measures around each visit and adds
-up.  Everything lives in a temporary directory; nothing is left behind.
+up.  Everything lives in a temporary directory; nothing is left behind but BUILD/demo.jsonl, which has
+the rows, and BUILD/report.html.
 """
 
 import fcntl
@@ -22,7 +23,6 @@ import sys
 import tempfile
 import textwrap
 import time
-from statistics import median
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "conf/nbserved.ini"
@@ -303,11 +303,13 @@ class Demo:
         self.nbctl = [str(build / "nbctl"), "-s", f"{directory}/control.sock"]
         self.build = build
         self.directory = directory
-        self.rows = directory / "rows.jsonl"
+        self.rows = build / "demo.jsonl"
         self.log = directory / "log"
         self.daemon = None
         self.running = None  # a generator, with nbctl around it
         self.failures = 0
+        self.conclusion = None  # what nbctl concludes from all of it
+        self.report = build / "report.html"
         self.server_cpus, self.client_cpus = choose_cpus()
 
     # -- Processes --
@@ -434,25 +436,20 @@ class Demo:
         say("Each load visits one engine after the other, then all again in reverse order (dots):")
 
     def show(self):
-        """The table, and how far to trust it; whether there is one."""
+        """The table, the report and the conclusion; whether there is one."""
         say()
-        shown = subprocess.run([*self.nbctl, "compare", "--load", str(self.rows)], check=False)
-        spreads = self.spreads()
-        if shown.returncode == 0 and spreads:
-            say("ops/s and MB/s are over a generator's whole run, its start included.")
-            say(f"How far to trust it: the two visits to a listener differ by {median(spreads):.1f} %")
-            say(f"  in CPU (median of {len(spreads)} rows; at most {max(spreads):.0f} %): smaller "
-                "differences between engines are noise.")
-        return shown.returncode == 0
+        load = [*self.nbctl, "compare", "--load", str(self.rows)]
+        shown = subprocess.run([*load, "--html", str(self.report)], check=False)
+        told = subprocess.run([*load, "--json"], capture_output=True, check=False)
+        if shown.returncode or told.returncode:
+            return False
+        self.conclusion = json.loads(told.stdout)["conclusion"]
+        return bool(self.conclusion)
 
-    def spreads(self):
-        """For each row, by how many percent its visits differ in CPU time per byte."""
-        visits = {}
-        for line in self.rows.read_text().splitlines():
-            row = json.loads(line)
-            cost = row["cpu_ns"] / (row["bytes_in"] + row["bytes_out"])
-            visits.setdefault((row["label"], row["listener"]), []).append(cost)
-        return [(max(c) / min(c) - 1) * 100 for c in visits.values() if len(c) == 2]
+    def conclude(self):
+        say(textwrap.fill(self.conclusion, 100, break_on_hyphens=False))
+        say(f"All of it in pictures: {os.path.relpath(self.report)}")
+        say()
 
     def try_next(self, taken):
         here = "" if ROOT == pathlib.Path.cwd() else f"  cd {ROOT}\n"
@@ -463,12 +460,15 @@ class Demo:
             say(f"  (first stop what listens on port {ports}, or edit {build}/try.ini)")
 
     def run(self):
+        self.rows.unlink(missing_ok=True)
         status, taken = self.start()
         self.introduce(status, taken)
         self.run_loads(status)
         if not self.rows.exists() or not self.show():
             self.failures += 1
         self.try_next(taken)
+        if self.conclusion:
+            self.conclude()
         return self.failures
 
 

@@ -46,7 +46,8 @@ def test_one_command_is_the_answer(tmp_path):
 def test_several_listeners_and_options_of_compare(tmp_path):
     rows = tmp_path / "rows"
     run(tmp_path, "--run", "echo,engine=epoll", "--run", "echo,engine=epoll,buffer-size=4K",
-        "--repeat", "2", "--save", rows, "--", *redis())  # fmt: skip
+        "--repeat", "2", "--save", rows, "--html", tmp_path / "page", "--", *redis())  # fmt: skip
+    assert "echo-epoll-2" in (tmp_path / "page").read_text()
     names = [json.loads(line)["listener"] for line in rows.read_text().splitlines()]
     assert names == ["echo-epoll"] * 2 + ["echo-epoll-2"] * 2
 
