@@ -1,0 +1,391 @@
+/* Service `nvme` on a memory export, without a kernel: what a host says, at every split and in
+ * small pools, and what it hears. */
+#include "service_case.h"
+
+#include "crc32c.h"
+#include "nvme_bytes.h"
+#include "nvme_queue.h"
+#include "nvme_tcp_proto.h"
+
+enum { SIZE = 1024 * 1024, CHUNK = 16384, HDGST = 1, DDGST = 2 };
+
+extern const struct service service_nvme;
+extern const struct store store_memory;
+
+/* A controller's admin queue is t->conn, unless another one was made after it. */
+struct disk {
+	struct export_options options;
+	struct export export;
+	struct mount mount;
+	struct service_case *t;
+};
+
+/* ---- What a host sends ---- */
+
+struct message {
+	uint8_t data[256 * 1024];
+	size_t bytes;
+	unsigned digests;
+};
+
+static void put(struct message *m, const void *data, size_t bytes)
+{
+	assert_true(m->bytes + bytes <= sizeof(m->data));
+	memcpy(m->data + m->bytes, data, bytes);
+	m->bytes += bytes;
+}
+
+/* header: all of it but lengths, flags for digests and digests. */
+static void put_pdu(struct message *m, uint8_t *header, uint8_t hlen, const void *data,
+		    size_t bytes)
+{
+	size_t at = hlen + (m->digests & HDGST ? 4U : 0);
+	uint8_t digest[4];
+
+	header[1] |= (uint8_t)((m->digests & HDGST) | (bytes ? m->digests & DDGST : 0));
+	header[2] = hlen;
+	header[3] = bytes ? (uint8_t)at : 0;
+	put_le32(header + 4, (uint32_t)(at + bytes + (bytes && (m->digests & DDGST) ? 4 : 0)));
+	put(m, header, hlen);
+	put_le32(digest, crc32c(0, header, hlen));
+	put(m, digest, m->digests & HDGST ? 4 : 0);
+	if (bytes)
+		put(m, data, bytes);
+	put_le32(digest, crc32c(0, data, bytes));
+	put(m, digest, bytes && (m->digests & DDGST) ? 4 : 0);
+}
+
+static void put_icreq(struct message *m)
+{
+	uint8_t ic[128] = { NVME_TCP_ICREQ, [2] = 128, [4] = 128, [11] = (uint8_t)m->digests };
+
+	put(m, ic, sizeof(ic));
+}
+
+/* A command whose data, if it has any, is in its capsule; length: of what it asks for. */
+static void put_command(struct message *m, uint8_t opcode, uint8_t nsid, uint16_t cid,
+			const uint32_t cdw[3], const void *data, size_t bytes, uint32_t length)
+{
+	uint8_t header[72] = { NVME_TCP_COMMAND, [8] = opcode, [9] = 0x40, [12] = nsid };
+
+	put_le16(header + 10, cid);
+	put_le32(header + 40, bytes ? (uint32_t)bytes : length);
+	header[47] = bytes ? NVME_SGL_CAPSULE : NVME_SGL_TRANSPORT;
+	for (size_t i = 0; i < 3; i++)
+		put_le32(header + 48 + 4 * i, cdw[i]);
+	put_pdu(m, header, sizeof(header), data, bytes);
+}
+
+static void put_connect(struct message *m, uint16_t qid, uint16_t cntlid)
+{
+	uint8_t data[1024] = { 0 };
+
+	put_icreq(m);
+	put_le16(data + 16, cntlid);
+	strcpy((char *)data + 256, "nqn.unit");
+	strcpy((char *)data + 512, "nqn.host");
+	put_command(m, NVME_FABRICS, NVME_CONNECT, 0, (uint32_t[]){ (uint32_t)qid << 16, 7, 0 },
+		    data, sizeof(data), 0);
+	if (qid == 0)
+		put_command(m, NVME_FABRICS, NVME_PROPERTY_SET, 1,
+			    (uint32_t[]){ 0, 0x14, 0x460001 }, NULL, 0, 0);
+}
+
+static void put_h2c(struct message *m, uint16_t cid, uint16_t ttag, uint32_t offset,
+		    const uint8_t *data, uint32_t bytes, bool last)
+{
+	uint8_t header[24] = { NVME_TCP_H2C_DATA, last ? NVME_TCP_LAST : 0 };
+
+	put_le16(header + 8, cid);
+	put_le16(header + 10, ttag);
+	put_le32(header + 12, offset);
+	put_le32(header + 16, bytes);
+	put_pdu(m, header, sizeof(header), data, bytes);
+}
+
+static void fill(uint8_t *data, size_t bytes, unsigned seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		data[i] = (uint8_t)((i * 7 + seed) % 251);
+}
+
+/* ---- What it hears ---- */
+
+struct heard {
+	uint8_t type, flags;
+	uint16_t cid, ttag, status;
+	uint64_t result;
+	uint32_t offset, length;
+	const uint8_t *data;
+};
+
+/* The PDU at *at, of which the digests are right. */
+static struct heard hear(const struct disk *d, size_t *at, unsigned digests)
+{
+	const uint8_t *p = d->t->out + *at;
+	uint32_t plen = get_le32(p + 4), pdo = p[3];
+	struct heard h = { .type = p[0], .flags = p[1] };
+
+	assert_in_range(*at + plen, 0, d->t->out_bytes);
+	*at += plen;
+	if (h.type == NVME_TCP_ICRESP)
+		return h;
+	if (digests & HDGST)
+		assert_true(nvme_tcp_header_is_intact(p));
+	if (h.type == NVME_TCP_RSP) {
+		h.result = get_le64(p + 8);
+		h.cid = get_le16(p + 20);
+		h.status = (uint16_t)(get_le16(p + 22) >> 1);
+		return h;
+	}
+	h.cid = get_le16(p + 8);
+	h.ttag = get_le16(p + 10);
+	h.offset = get_le32(p + 12);
+	h.length = get_le32(p + 16);
+	h.data = p + pdo;
+	if (h.type == NVME_TCP_C2H_DATA && (digests & DDGST))
+		assert_int_equal(crc32c(0, h.data, h.length), get_le32(h.data + h.length));
+	return h;
+}
+
+static void hear_success(const struct disk *d, size_t *at, unsigned digests, uint16_t cid)
+{
+	struct heard h = hear(d, at, digests);
+
+	assert_int_equal(h.type, NVME_TCP_RSP);
+	assert_int_equal(h.cid, cid);
+	assert_int_equal(h.status, NVME_SUCCESS);
+}
+
+/* ---- The scene ---- */
+
+static void disk_open(struct disk *d, uint32_t chunks, uint32_t align)
+{
+	struct worker *w;
+	struct reason reason;
+
+	memset(d, 0, sizeof(*d));
+	d->options = (struct export_options){ .size = SIZE, .queue_depth = 8 };
+	d->export = (struct export){ .name = "disk", .options = &d->options, .fd = -1 };
+	assert_int_equal(store_memory.open(&d->export, &reason), 0);
+	d->export.align = align;
+	d->t = case_new(&service_nvme, chunks, CHUNK);
+	w = &d->t->worker;
+	strcpy(w->options.nqn, "nqn.unit");
+	w->options.in_capsule = 16384;
+	w->options.buffers = chunks;
+	w->options.buffer_size = CHUNK;
+	w->mailbox.fd = -1;
+	w->shared = service_nvme.shared_new(&w->options, "here", &reason);
+	assert_non_null(w->shared);
+	d->mount = (struct mount){ .export = &d->export, .store = &store_memory, .worker = w };
+	w->mounts = &d->mount;
+	w->mount_count = 1;
+}
+
+static void disk_close(struct disk *d)
+{
+	void *shared = d->t->worker.shared;
+
+	assert_int_equal(d->mount.in_flight, 0);
+	case_free(d->t);
+	service_nvme.shared_free(shared);
+	store_memory.close(&d->export);
+}
+
+/* The admin queue sends m, `piece` bytes a turn; 0: at random. */
+static void say(struct disk *d, const struct message *m, size_t piece)
+{
+	if (piece)
+		case_input(d->t, m->data, m->bytes, piece);
+	else
+		case_input_random(d->t, m->data, m->bytes, 7);
+}
+
+static void an_admin_queue_hears_the_same_at_every_split(void **state)
+{
+	static const size_t pieces[] = { SIZE, 1, 3, 24, 71, 72, 73, 128, 1000, 0 };
+
+	(void)state;
+	for (unsigned digests = 0; digests < 4; digests++)
+		for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
+			struct message m = { .digests = digests };
+			struct heard h;
+			struct disk d;
+			size_t at = 0;
+
+			put_connect(&m, 0, NVME_CNTLID_NEW);
+			put_command(&m, NVME_IDENTIFY, 0, 2, (uint32_t[]){ 1, 0, 0 }, NULL, 0,
+				    NVME_PAGE);
+			put_command(&m, NVME_AER, 0, 3, (uint32_t[]){ 0, 0, 0 }, NULL, 0, 0);
+			put_command(&m, NVME_KEEP_ALIVE, 0, 4, (uint32_t[]){ 0, 0, 0 }, NULL, 0, 0);
+			disk_open(&d, 16, 1);
+			say(&d, &m, pieces[i]);
+			assert_int_equal(hear(&d, &at, 0).type, NVME_TCP_ICRESP);
+			hear_success(&d, &at, digests, 0);
+			hear_success(&d, &at, digests, 1);
+			h = hear(&d, &at, digests);
+			assert_int_equal(h.type, NVME_TCP_C2H_DATA);
+			assert_int_equal(h.cid, 2);
+			assert_int_equal(h.length, NVME_PAGE);
+			assert_string_equal((const char *)h.data + 768, "nqn.unit");
+			hear_success(&d, &at, digests, 2);
+			hear_success(&d, &at, digests, 4);
+			assert_int_equal(at, d.t->out_bytes);
+			/* A drain is an event that has Linux come back. */
+			d.t->worker.draining = true;
+			conn_ready(d.t->conn);
+			case_turns(d.t);
+			h = hear(&d, &at, digests);
+			assert_int_equal(h.cid, 3);
+			assert_int_equal(h.result, 0x00010300);
+			assert_int_equal(at, d.t->out_bytes);
+			disk_close(&d);
+		}
+}
+
+/* Turns until nothing is ready, of several connections. */
+static void turns(struct worker *w)
+{
+	while (w->ready) {
+		struct conn *c = w->ready;
+
+		w->ready = c->ready_next;
+		if (!w->ready)
+			w->ready_tail = &w->ready;
+		c->flags &= ~(uint32_t)CONN_READY;
+		conn_run(c);
+	}
+}
+
+/* An I/O queue of the admin queue's controller: it is t->conn from now on. */
+static struct conn *io_queue(struct disk *d, unsigned digests)
+{
+	struct conn *admin = d->t->conn;
+	struct message m = { .digests = digests };
+
+	put_connect(&m, 0, NVME_CNTLID_NEW);
+	say(d, &m, SIZE);
+	conn_new(&d->t->worker, -1);
+	d->t->conn = d->t->worker.conns;
+	turns(&d->t->worker);
+	m.bytes = 0;
+	put_connect(&m, 1, nvme_of(admin)->member->controller->cntlid);
+	say(d, &m, SIZE);
+	assert_int_equal(nvme_of(d->t->conn)->phase, NVME_PHASE_LIVE);
+	d->t->out_bytes = 0;
+	return admin;
+}
+
+static void io_queue_close(struct disk *d, struct conn *admin)
+{
+	conn_close(d->t->conn, CONN_END_PEER);
+	turns(&d->t->worker);
+	d->t->conn = admin;
+	disk_close(d);
+}
+
+/* In capsules, and asked for; PDUs of sizes that no block has, to a store that needs blocks. */
+static void data_arrives_at_every_split(void **state)
+{
+	enum { BYTES = 16 * 4096 };
+	static const size_t pieces[] = { SIZE, 13, 4096, 0 };
+	static const uint32_t sizes[] = { BYTES, 4096, 1000, 4100 };
+	static uint8_t data[BYTES];
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * 4 * 4 * 4; i++) {
+		unsigned digests = i % 4, align = i / 4 % 2 ? 4096 : 1;
+		uint32_t size = sizes[i / 8 % 4];
+		struct message m = { .digests = digests };
+		struct conn *admin;
+		struct heard h;
+		struct disk d;
+		size_t at = 0;
+
+		fill(data, sizeof(data), i);
+		disk_open(&d, 64, align);
+		admin = io_queue(&d, digests);
+		put_command(&m, NVME_WRITE, 1, 7, (uint32_t[]){ 0, 0, 1 }, data, 8192, 0);
+		put_command(&m, NVME_WRITE, 1, 9, (uint32_t[]){ 4, 0, BYTES / 4096 - 1 }, NULL, 0,
+			    BYTES);
+		say(&d, &m, pieces[i / 32]);
+		hear_success(&d, &at, digests, 7);
+		for (uint32_t done = 0, most; done < BYTES; done += most) {
+			h = hear(&d, &at, digests);
+			assert_int_equal(h.type, NVME_TCP_R2T);
+			assert_int_equal(h.cid, 9);
+			assert_int_equal(h.offset, done);
+			most = h.length;
+			m.bytes = 0;
+			for (uint32_t n, sent = 0; sent < most; sent += n) {
+				n = MIN(size, most - sent);
+				put_h2c(&m, 9, h.ttag, done + sent, data + done + sent, n,
+					sent + n == most);
+			}
+			say(&d, &m, pieces[i / 32]);
+		}
+		hear_success(&d, &at, digests, 9);
+		assert_memory_equal(d.export.memory, data, 8192);
+		assert_memory_equal((uint8_t *)d.export.memory + 4 * 4096L, data, BYTES);
+		m.bytes = 0;
+		put_command(&m, NVME_READ, 1, 11, (uint32_t[]){ 4, 0, BYTES / 4096 - 1 }, NULL, 0,
+			    BYTES);
+		say(&d, &m, pieces[i / 32]);
+		for (uint32_t done = 0; done < BYTES; done += h.length) {
+			h = hear(&d, &at, digests);
+			assert_int_equal(h.type, NVME_TCP_C2H_DATA);
+			assert_int_equal(h.offset, done);
+			assert_memory_equal(h.data, data + done, h.length);
+			assert_int_equal(!!(h.flags & NVME_TCP_LAST), done + h.length == BYTES);
+		}
+		hear_success(&d, &at, digests, 11);
+		assert_int_equal(at, d.t->out_bytes);
+		io_queue_close(&d, admin);
+	}
+}
+
+/* Time passes, and the deadline if it is over. */
+static void pass(struct disk *d, uint64_t ns)
+{
+	struct conn *c = d->t->conn;
+
+	d->t->worker.now_ns += ns;
+	if (c->deadline_ns && d->t->worker.now_ns >= c->deadline_ns) {
+		c->deadline_ns = 0;
+		c->flags |= CONN_DUE;
+		conn_ready(c);
+	}
+	case_turns(d->t);
+}
+
+static void who_does_not_go_on_is_given_up(void **state)
+{
+	struct message m = { 0 };
+
+	(void)state;
+	put_connect(&m, 0, NVME_CNTLID_NEW);
+	for (size_t bytes = 0; bytes <= m.bytes; bytes += bytes < 128 ? 32 : 71) {
+		struct disk d;
+
+		disk_open(&d, 16, 1);
+		if (bytes)
+			case_input(d.t, m.data, bytes, bytes);
+		pass(&d, 9 * (uint64_t)NS_PER_S);
+		assert_non_null(d.t->conn);
+		pass(&d, 200 * (uint64_t)NS_PER_S);
+		assert_null(d.t->conn);
+		disk_close(&d);
+	}
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_admin_queue_hears_the_same_at_every_split),
+		cmocka_unit_test(data_arrives_at_every_split),
+		cmocka_unit_test(who_does_not_go_on_is_given_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
