@@ -192,6 +192,29 @@ void worker_look_at_holders(struct worker *w)
 	worker_scan_at(w, w->relief_ns);
 }
 
+/* Clients who do not read what they have asked for may end up with all that reads may take.  What
+ * is left of a worker's chunks has to do for the input of the others, for what is small, and for a
+ * piece at a time to those who have read all. */
+static bool reads_are_small(const struct worker *w)
+{
+	return worker_chunks(w) <= w->pool.keep + w->pool.chunk_count / 8;
+}
+
+uint64_t conn_read_share(const struct conn *c, uint64_t bytes, uint32_t align)
+{
+	const struct worker *w = c->worker;
+	const struct pool *p = &w->pool;
+
+	if (p->free_count <= p->keep / 4)
+		return 0;
+	return MIN(bytes, reads_are_small(w) ? MAX(p->chunk_size / 2, align) : w->held_max);
+}
+
+bool conn_read_must_wait(const struct conn *c)
+{
+	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
+}
+
 /* What one connection may hold shrinks as the pool empties, so that some who never read cannot take
  * it all; never below two chunks. */
 void worker_set_held_max(struct worker *w)

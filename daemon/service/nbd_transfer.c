@@ -8,45 +8,19 @@
 
 /* ---- Reads ---- */
 
-/* Clients who do not read what they have asked for may end up with all that reads may take.  What
- * is left of a worker's chunks has to do for the input of the others, for what is small, and for a
- * piece at a time to those who have read all. */
-static bool reads_are_small(const struct worker *w)
-{
-	return worker_chunks(w) <= w->pool.keep + w->pool.chunk_count / 8;
-}
-
-/* How much of `bytes` a read may take at a time; 0: wait. */
-static uint64_t read_share(const struct conn *c, uint64_t bytes)
-{
-	const struct worker *w = c->worker;
-	const struct pool *p = &w->pool;
-
-	if (p->free_count <= p->keep / 4)
-		return 0;
-	if (!reads_are_small(w))
-		return MIN(MIN(bytes, NBD_PART_MAX), w->held_max);
-	return MIN(bytes, MAX(p->chunk_size / 2, nbd_of(c)->mount->export->align));
-}
-
-/* Chunks are short, and c has not yet read what was there for it: that comes first. */
-static bool read_must_wait(const struct conn *c)
-{
-	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
-}
-
 void nbd_read_start(struct nbd_command *d)
 {
 	struct conn *c = d->conn;
 	struct nbd_conn *n = nbd_of(c);
 	uint64_t left = nbd_command_left(d);
 
-	if (read_must_wait(c) || (d->done_bytes > 0 && nbd_is_full(c))) {
+	if (conn_read_must_wait(c) || (d->done_bytes > 0 && nbd_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
 		nbd_command_set(d, COMMAND_STALLED);
 		return;
 	}
-	nbd_part_room(d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX, read_share(c, left));
+	nbd_part_room(d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX,
+		      conn_read_share(c, MIN(left, NBD_PART_MAX), n->mount->export->align));
 	if (d->data.bytes == 0) {
 		conn_starved(c);
 		nbd_command_set(d, COMMAND_STALLED);

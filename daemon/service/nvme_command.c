@@ -219,33 +219,6 @@ static void part_done(struct io *io, int result)
 
 /* ---- Data for the host ---- */
 
-/* As reads_are_small() and what follows it in nbd_transfer.c. */
-static bool fills_are_small(const struct worker *w)
-{
-	return worker_chunks(w) <= w->pool.keep + w->pool.chunk_count / 8;
-}
-
-/* How much of `bytes` a read may take at a time; 0: wait. */
-static uint64_t fill_share(const struct nvme_command *d, uint64_t bytes)
-{
-	const struct worker *w = d->queue->conn->worker;
-	uint64_t least = w->pool.chunk_size / 2;
-
-	if (w->pool.free_count <= w->pool.keep / 4)
-		return 0;
-	if (!fills_are_small(w))
-		return MIN(MIN(bytes, NVME_PART_MAX), w->held_max);
-	if (d->io.mount)
-		least = MAX(least, d->io.mount->export->align);
-	return MIN(bytes, least);
-}
-
-/* Chunks are short, and c has not yet read what was there for it: that comes first. */
-static bool fill_must_wait(const struct conn *c)
-{
-	return fills_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
-}
-
 /* A part of a page, and the zeros behind it. */
 static void fill_from_page(struct nvme_command *d)
 {
@@ -264,12 +237,13 @@ static bool command_fill(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
 	uint32_t left = d->length - d->done_bytes;
+	uint32_t align = d->io.mount ? d->io.mount->export->align : 1;
 
-	if (fill_must_wait(c) || (d->done_bytes > 0 && nvme_is_full(c))) {
+	if (conn_read_must_wait(c) || (d->done_bytes > 0 && nvme_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
 		return false;
 	}
-	nvme_part_room(d, fill_share(d, left), true);
+	nvme_part_room(d, conn_read_share(c, MIN(left, NVME_PART_MAX), align), true);
 	if (d->data.bytes == 0) {
 		conn_starved(c);
 		return false;
