@@ -1,10 +1,13 @@
 """What test_rdma.py runs in the VM: verbs that fail, one after the other, in a daemon that was linked for that
 (faults/faults.c).  Nothing crashes, nothing is left behind, and who connects afterwards is served."""
+import contextlib
+import os
+import signal
 import subprocess
 
 import pytest
 
-from inside_rdma import (BUILD, CLIENT, client, datagram_section, datagrams, device, devices, must, resources,  # noqa: F401
+from inside_rdma import (BUILD, CLIENT, LIMIT, client, datagram_section, datagrams, device, devices, must, resources,  # noqa: F401
                          running, section, serves, start_daemon, wait_until)
 
 PROGRAM = BUILD / "vm/nbserved_faults"
@@ -20,6 +23,16 @@ class Faults:
         whole = self.folder / f".{verb}"
         whole.write_text(f"{skip} {times} ")
         whole.rename(self.folder / verb)
+
+    @contextlib.contextmanager
+    def holding(self, verb):
+        """The next call waits until the block ends.  What is yielded waits for that call."""
+        held = self.folder / f"{verb}.held"
+        (self.folder / f"{verb}.hold").touch()
+        try:
+            yield lambda: wait_until(held.exists, f"{verb} is called")
+        finally:
+            held.unlink(missing_ok=True)
 
     def armed(self):
         return sorted(path.name for path in self.folder.iterdir())
@@ -84,22 +97,41 @@ def test_connections_that_find_no_memory(start_daemon, faults, device, service):
     wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
 
 
+def test_a_client_that_is_handed_to_a_worker_that_has_ended(start_daemon, faults, device):
+    """Worker 0 waits in a verb while the second client, which is for worker 1, connects and the daemon stops."""
+    def is_asked(count):
+        return resources()[f"{device}0"]["cm_id"] == before + 2 * count  # its own, and the daemon's
+
+    daemon = start(start_daemon, faults, "[server]\ndrain-timeout = 0\n" + section(device, workers=2))
+    words, tasks = [CLIENT, "hold", *daemon.addresses("r")[0], 1], f"/proc/{daemon.pid}/task"
+    before, threads = resources()[f"{device}0"]["cm_id"], len(os.listdir(tasks))
+    with contextlib.ExitStack() as clients:
+        with faults.holding("rdma_accept") as called:
+            clients.enter_context(running(*words, stdout=subprocess.DEVNULL))
+            called()
+            second = clients.enter_context(running(*words, stdout=subprocess.PIPE))
+            wait_until(lambda: is_asked(2), "the second has asked")
+            daemon.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: len(os.listdir(tasks)) == threads - 1, "worker 1 has ended")
+        assert second.stdout.read() == b"refused: stopping\n", daemon.log()
+        assert daemon.process.wait(LIMIT) == 0
+
+
 START_VERBS = ["rdma_create_event_channel", "rdma_create_id", "rdma_bind_addr", "ibv_query_device", "ibv_alloc_pd",
                "ibv_reg_mr", "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_srq"]
 
 
 def test_listeners_whose_verbs_fail(start_daemon, faults, device):
-    """Each listener fails at the next verb of those that make it; the last one serves."""
+    """Each verb fails for one of the listeners, which start side by side; the one that is left serves."""
     names = [f"l{i}" for i in range(len(START_VERBS) + 1)]
     for verb in START_VERBS:
         faults.arm(verb)
     daemon = start(start_daemon, faults, "".join(
         section(device, name=name, srq="yes", buffers=64, optional="yes") for name in names))
     assert not faults.armed()
-    for name in names[:-1]:
-        assert daemon.status(name)["state"] == "unavailable"
-        assert daemon.status(name)["reason"]
-    assert serves(daemon, names[-1])
+    left = [name for name in names if daemon.status(name)["state"] != "unavailable"]
+    assert all(daemon.status(name)["reason"] for name in names if name not in left)
+    assert len(left) == 1 and serves(daemon, left[0]), left
 
 
 # What fails of a port's queue pair, and whether the listener goes on with it.

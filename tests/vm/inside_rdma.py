@@ -3,11 +3,11 @@
 The clients are rdma-core's and rdma_client.c, which says of what was refused why."""
 import contextlib
 import ctypes
-import os
 import re
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -714,7 +714,10 @@ def test_address_without_a_device_is_said(start_daemon):
 
 
 def doctor(**options):
-    return run(BUILD / "nbserved", "--doctor", "-c", os.devnull, **options).stdout
+    with tempfile.NamedTemporaryFile("w", suffix=".ini") as config:
+        config.write(listener("t"))
+        config.flush()
+        return run(BUILD / "nbserved", "--doctor", "-c", config.name, **options).stdout
 
 
 def test_doctor_lists_devices_ports_and_gids():

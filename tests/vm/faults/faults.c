@@ -1,9 +1,10 @@
 /* Linked into a second daemon, build/vm/nbserved_faults: verbs that fail when a test says so.
  *
  * NBSERVED_FAULTS names a folder.  A file VERB in it, with `SKIP TIMES`, has the verb succeed SKIP
- * times and then fail TIMES times; it is removed with the last of them.  The functions are replaced
- * by the linker (--wrap); those that <infiniband/verbs.h> calls through a table of the device, in
- * that table. */
+ * times and then fail TIMES times; it is removed with the last of them.  A file VERB.hold is renamed
+ * to VERB.held by the next call, which waits until that is removed.  The functions are replaced by
+ * the linker (--wrap); those that <infiniband/verbs.h> calls through a table of the device, in that
+ * table. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
@@ -33,6 +34,17 @@ static bool fault_take(const char *path)
 	return fails;
 }
 
+static void fault_hold(const char *path)
+{
+	char hold[300], held[300];
+
+	snprintf(hold, sizeof(hold), "%s.hold", path);
+	snprintf(held, sizeof(held), "%s.held", path);
+	if (rename(hold, held) == 0)
+		while (access(held, F_OK) == 0)
+			usleep(1000);
+}
+
 /* Does this call of the verb fail?  Then errno says so. */
 static bool fault(const char *verb)
 {
@@ -44,6 +56,7 @@ static bool fault(const char *verb)
 	if (!folder)
 		return false;
 	snprintf(path, sizeof(path), "%s/%s", folder, verb);
+	fault_hold(path);
 	pthread_mutex_lock(&lock);
 	fails = fault_take(path);
 	pthread_mutex_unlock(&lock);
