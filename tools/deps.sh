@@ -72,6 +72,12 @@ table() {
 	vm        nvme-cli             nvme-cli                  nvme-cli
 	vm        xfsprogs             xfsprogs                  xfsprogs
 	monitor   prometheus           -                         prometheus
+	deb       debhelper            -                         -
+	deb       dpkg-dev             -                         -
+	check-deb mmdebstrap           -                         -
+	rpm       rpm                  rpm-build                 -
+	rpm       rpmlint              rpmlint                   -
+	rpm       -                    systemd-rpm-macros        -
 	lint      clang                clang                     clang
 	lint      clang-tidy           clang-tools-extra         clang
 	lint      clang-format         clang-tools-extra         clang

@@ -2,7 +2,8 @@
 HEADERS   := $(wildcard daemon/*.h $(LAYERS:%=daemon/%/*.h) ctl/*.h)
 TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
 C_FILES   := daemon/main.c daemon/run.c $(SRC) $(CTL_SRC) $(TEST_SRC) $(HEADERS) $(wildcard tests/*/*.h)
-SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion)
+SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion \
+	      packaging/*.sh packaging/debian/*.post* packaging/debian/tests/service)
 PY_FILES    = $(wildcard tests/*/*.py tests/*.py tools/*.py)
 TIDY      := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c) $(SRC) $(CTL_SRC) \
 	     $(TEST_SRC))

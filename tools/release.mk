@@ -19,3 +19,45 @@ dist: ## a tarball of the sources; the same files make the same bytes
 		--mtime='$(RELEASED) 00:00:00 UTC' --transform='s,^,$(NAME)/,rSH'
 	$(Q)gzip --no-name --force -9 $(TARBALL)
 	$(call say,DIST,$(TARBALL).gz)
+
+# ---- Debian: packaging/debian, with a changelog that is made of VERSION ---------------------------
+DEB       = $(BUILD)/deb
+DEB_TREE  = $(DEB)/$(NAME)
+AT_RELEASE = sed -e 's/@VERSION@/$(VERSION)/' -e "s/@DATE@/$$(LC_ALL=C date -u -d '$(RELEASED)' '+$(strip $(1))')/"
+DEB_DATE  := %a, %d %b %Y %T %z
+
+.PHONY: deb-source deb check-deb
+deb-source: dist
+	$(Q)rm -rf $(DEB) && mkdir -p $(DEB)
+	$(Q)cp $(TARBALL).gz $(DEB)/nbserved_$(VERSION).orig.tar.gz
+	$(Q)tar xzf $(TARBALL).gz -C $(DEB) && cp -r $(DEB_TREE)/packaging/debian $(DEB_TREE)/debian
+	$(Q)$(call AT_RELEASE,$(DEB_DATE)) packaging/debian/changelog.in >$(DEB_TREE)/debian/changelog
+	$(Q)rm $(DEB_TREE)/debian/changelog.in
+deb: ## Debian packages, in $(BUILD)/deb
+	@tools/deps.sh build rdma test deb
+	$(AGAIN) deb-source
+	$(Q)cd $(DEB_TREE) && MAKEFLAGS= dpkg-buildpackage -us -uc >../log 2>&1 || { tail -n 40 ../log; exit 1; }
+	@ls -l $(DEB)/*.deb
+
+check-deb: ## as root: the packages built in a minimal Debian, and installed, upgraded and purged in another
+	@tools/deps.sh build systemd check-deb
+	$(AGAIN) deb-source
+	$(Q)packaging/check_deb.sh $(DEB) $(VERSION)
+
+# ---- RPM: packaging/nbserved.spec.in; elsewhere than on Fedora rpm lacks what systemd brings there ----
+RPM       = $(abspath $(BUILD)/rpm)
+SPEC      = $(RPM)/nbserved.spec
+RPM_DEFINES = --define '_topdir $(RPM)' $(if $(shell rpm --eval '%{?_unitdir}'),,--nodeps $(FOREIGN_DEFINES))
+FOREIGN_DEFINES := --define '_unitdir /usr/lib/systemd/system' --define '_sysusersdir /usr/lib/sysusers.d' \
+	--define '_tmpfilesdir /usr/lib/tmpfiles.d' --define 'systemd_post() %{nil}' \
+	--define 'systemd_preun() %{nil}' --define 'systemd_postun_with_restart() %{nil}'
+
+.PHONY: rpm
+rpm: dist ## RPM packages, in $(BUILD)/rpm
+	@tools/deps.sh build rdma test rpm
+	$(Q)rm -rf $(RPM) && mkdir -p $(RPM)/SOURCES && cp $(TARBALL).gz $(RPM)/SOURCES
+	$(Q)$(call AT_RELEASE,%a %b %d %Y) packaging/nbserved.spec.in >$(SPEC)
+	$(Q)rpmlint --config packaging/rpmlint.toml $(SPEC)
+	$(Q)MAKEFLAGS= rpmbuild $(RPM_DEFINES) -ba $(SPEC) >$(RPM)/log 2>&1 || { tail -n 40 $(RPM)/log; exit 1; }
+	$(Q)rpmlint --config packaging/rpmlint.toml $(RPM)/SRPMS/*.rpm $(RPM)/RPMS/*/*.rpm
+	@ls -l $(RPM)/RPMS/*/*.rpm

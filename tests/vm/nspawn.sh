@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# nspawn.sh [-p COMMAND] [-t SECONDS] DIR COMMAND... : boots this host's systemd as PID 1 over a
-# throw-away overlay of its root, runs COMMAND there as a unit and powers off.  Root only.
+# nspawn.sh [-p COMMAND] [-r ROOT] [-t SECONDS] DIR COMMAND... : boots the systemd of this host, or of
+# another ROOT, as PID 1 over a throw-away overlay, runs COMMAND there as a unit and powers off.
+# Root only.
 #
 # Its status is COMMAND's, or 125 when it did not get that far.  DIR is /run/nspawn inside; what
 # COMMAND prints is DIR/output, what the boot prints is DIR/console.  -p runs a shell command on the
@@ -8,16 +9,18 @@
 set -euo pipefail
 
 prepare=:
+lower=/
 seconds=60
-while getopts p:t: option; do
+while getopts p:r:t: option; do
 	case $option in
 	p) prepare=$OPTARG ;;
+	r) lower=$(readlink -f "$OPTARG") ;;
 	t) seconds=$OPTARG ;;
 	*) exit 2 ;;
 	esac
 done
 shift $((OPTIND - 1))
-[ $# -ge 2 ] || { sed -n '2,3s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 directory=$(readlink -f "$1")
 shift
 
@@ -27,7 +30,7 @@ trap 'umount -R "$ROOT" && umount "$scratch" && rmdir "$scratch"' EXIT
 mount -t tmpfs -o mode=0755 nspawn "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$ROOT"
 mount -t overlay overlay \
-	-o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$ROOT"
+	-o "lowerdir=$lower,upperdir=$scratch/upper,workdir=$scratch/work" "$ROOT"
 
 # A host without its own services and without first-boot work, whose only job is COMMAND.
 units=$ROOT/etc/systemd/system
