@@ -57,7 +57,7 @@ static void make_options(const struct command *command, struct option *options,
 	for (unsigned i = 0; i < max; i++) {
 		const struct option_spec *spec =
 			i < GLOBAL_COUNT ? &global_options[i] : &command->options[i - GLOBAL_COUNT];
-		char short_name = i < GLOBAL_COUNT ? global_letters[i] : '\0';
+		int short_name = i < GLOBAL_COUNT ? global_letters[i] : 0;
 
 		if (!spec->name)
 			continue;
@@ -75,7 +75,7 @@ static void print_options(const struct command *command, const struct option_spe
 {
 	for (unsigned i = 0; i < max && options[i].name; i++) {
 		const struct option_spec *o = &options[i];
-		char short_name = options == global_options ? global_letters[i] : '\0';
+		char short_name = (char)(options == global_options ? global_letters[i] : 0);
 		char text[64], letter[] = { '-', short_name, ',', ' ', '\0' };
 
 		if (o == &global_options[GLOBAL_JSON] && command && command->json_instead)

@@ -105,15 +105,15 @@ static int run_set(struct run *run, char *text, struct reason *reason)
 	return 0;
 }
 
-static int unknown_service(const char *name, struct reason *reason)
+static void unknown_service(const char *name, struct reason *reason)
 {
 	struct suggestion near = { .text = name };
 
 	for (unsigned i = 0; services[i]; i++)
 		suggest_try(&near, services[i]->name);
-	return reason_set(reason, -EINVAL,
-			  "--run %s: there is no such service%s; nbserved.ini(5) lists them", name,
-			  suggest_hint(&near));
+	reason_set(reason, -EINVAL,
+		   "--run %s: there is no such service%s; nbserved.ini(5) lists them", name,
+		   suggest_hint(&near));
 }
 
 static int run_parse(struct run *run, const char *spec, struct reason *reason)
@@ -121,14 +121,18 @@ static int run_parse(struct run *run, const char *spec, struct reason *reason)
 	char *text, *next;
 
 	*run = (struct run){ .words = strdup(spec) };
-	if (!run->words)
-		return reason_set(reason, -ENOMEM, "no memory");
+	if (!run->words) {
+		reason_set(reason, -ENOMEM, "no memory");
+		return -ENOMEM;
+	}
 	text = strchr(run->words, ',');
 	if (text)
 		*text++ = '\0';
 	run->service = service_find(run->words);
-	if (!run->service)
-		return unknown_service(run->words, reason);
+	if (!run->service) {
+		unknown_service(run->words, reason);
+		return -EINVAL;
+	}
 	for (; text; text = next) {
 		int rc;
 
@@ -254,8 +258,10 @@ int config_run_text(char *const *specs, unsigned count, const char *server, char
 	char *text = NULL;
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
-	int rc = runs && to ? 0 : reason_set(reason, -ENOMEM, "no memory");
+	int rc = runs && to ? 0 : -ENOMEM;
 
+	if (rc < 0)
+		reason_set(reason, rc, "no memory");
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		rc = run_parse(&runs[i], specs[i], reason);
 	if (rc == 0) {

@@ -185,12 +185,13 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 /* With the server's own exports in n. */
 static void undo(struct next *n)
 {
+	unsigned count = n->listeners ? n->listener_count : 0;
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
 
-	for (unsigned i = 0; n->listeners && i < n->listener_count; i++)
+	for (unsigned i = 0; i < count; i++)
 		if (!is_running(n->server, n->listeners[i]))
 			listener_request_stop(n->listeners[i]);
-	for (unsigned i = 0; i < n->listener_count; i++)
+	for (unsigned i = 0; i < count; i++)
 		if (!is_running(n->server, n->listeners[i]))
 			listeners_end_one(n->listeners[i], end_ns);
 	swap_exports(n);
