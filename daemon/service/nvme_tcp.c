@@ -306,13 +306,18 @@ static bool tcp_read_header(struct nvme_queue *q, unsigned bytes)
 
 static bool tcp_next(struct nvme_queue *q)
 {
+	const struct view *v = q->conn->rx.head;
+	const uint8_t *common = q->header;
 	struct nvme_tcp_fault fault;
 
 	if (q->header_have < NVME_TCP_COMMON) {
-		if (!tcp_read_header(q, NVME_TCP_COMMON))
+		if (likely(q->header_have == 0 && v && v->len >= NVME_TCP_COMMON))
+			common = v->data; /* the header is read in one go */
+		else if (!tcp_read_header(q, NVME_TCP_COMMON))
 			return false;
-		fault = nvme_tcp_judge(q->header, &q->terms, &q->pdu);
-		if (fault.fes) {
+		fault = nvme_tcp_judge(common, &q->terms, &q->pdu);
+		if (unlikely(fault.fes)) {
+			tcp_read_header(q, NVME_TCP_COMMON);
 			nvme_tcp_fail(q, fault.fes, fault.fei);
 			return false;
 		}
