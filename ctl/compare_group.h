@@ -50,9 +50,9 @@ bool compare_is_stream(const char *service);
 const char *compare_cost_name(enum figure cost);
 
 /* Sentences, each to be freed; NULL: there is nothing to say.  The title is never NULL. */
-char *group_title(const struct group *g);             /* "nbd read: fio randread" */
-char *group_verdict(const struct group *g);           /* of one, without its title */
-char *groups_conclusion(const struct groups *g);      /* of all: two sentences */
-char *groups_generator_limit(const struct groups *g); /* where the generator was the bottleneck */
-char *groups_shared_cpus(const struct groups *g);     /* where it may take the server's CPU */
-char *groups_other_programs(const struct groups *g);  /* what else ran on the machine */
+char *group_title(const struct group *g);               /* "nbd read: fio randread" */
+char *group_verdict(const struct group *g);             /* of one, without its title */
+char *groups_conclusion(const struct groups *all);      /* of all: two sentences */
+char *groups_generator_limit(const struct groups *all); /* where the generator was the bottleneck */
+char *groups_shared_cpus(const struct groups *all);     /* where it may take the server's CPU */
+char *groups_other_programs(const struct groups *all);  /* what else ran on the machine */

@@ -153,10 +153,11 @@ static void draw_curve(FILE *to, FILE *marks, const struct plot *p, const struct
 static void draw_legend(FILE *to, const struct report *r, const struct plot *p,
 			const struct group *g, double y)
 {
-	for (unsigned i = 0; i < p->count; i++, y += LEGEND_LINE) {
+	for (unsigned i = 0; i < p->count; i++) {
 		svg_mark(to, report_series(r, g, i), LEFT - 6, y - 4);
 		svg_text_fit(to, "name", LEFT + 6, y, CHART_WIDTH - LEFT - RIGHT - 6,
 			     g->rows[i]->listener);
+		y += LEGEND_LINE;
 	}
 	svg_text(to, "dim", LEFT - 10, y, "%s",
 		 p->trips ? "solid: in the server; dashed: round trip, by the generator"

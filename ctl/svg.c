@@ -212,20 +212,26 @@ static void ticks_linear(struct ticks *t, const struct scale *s, double distance
 {
 	double length = fabs(s->end - s->start), range = s->to - s->from;
 	double step = round_up(fmax(range * distance / length, range / (TICKS_MAX - 1)));
+	double first = ceil(s->from / step);
 
-	for (double i = ceil(s->from / step); i * step <= s->to && t->count < TICKS_MAX; i++)
-		t->values[t->count++] = i * step;
+	while (t->count < TICKS_MAX && (first + t->count) * step <= s->to) {
+		t->values[t->count] = (first + t->count) * step;
+		t->count++;
+	}
 }
 
 void ticks_round(struct ticks *t, const struct scale *s, double distance)
 {
 	static const double parts[] = { 1, 2, 5, 3, 7, 1.5 }; /* whole decades have precedence */
+	int low, high;
 
 	if (!s->logarithmic) {
 		ticks_linear(t, s, distance);
 		return;
 	}
+	low = (int)floor(log10(s->from));
+	high = (int)floor(log10(s->to));
 	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++)
-		for (double power = floor(log10(s->from)); power <= log10(s->to); power++)
+		for (int power = low; power <= high; power++)
 			ticks_add(t, s, parts[i] * pow(10, power), distance);
 }
