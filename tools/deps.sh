@@ -85,6 +85,7 @@ table() {
 	lint      mandoc               mandoc                    -
 	lint      man-db               man-db                    man-db
 	lint      systemd              systemd                   systemd
+	lint      apparmor             apparmor-parser           apparmor
 	lint      shellcheck           ShellCheck                shellcheck
 	lint      python3              python3                   python
 	fuzz      clang                clang                     clang

@@ -74,6 +74,9 @@ lint-man: all
 # Installed under another prefix, so that verify finds the daemon and its man page.
 lint-unit: all
 	$(call say,CHECK,units)
+	$(Q)! command -v apparmor_parser >/dev/null || \
+		said=$$(apparmor_parser --skip-kernel-load --skip-cache packaging/apparmor.nbserved 2>&1) || \
+		{ echo "$$said"; exit 1; }
 	$(AGAIN) install PREFIX=$(STAGE)/usr SYSCONFDIR=$(STAGE)/etc UNITDIR=$(STAGE)/unit >/dev/null
 	$(Q)said=$$(MANPATH=$(STAGE)/usr/share/man systemd-analyze verify --recursive-errors=no \
 		$(STAGE)/unit/*.service $(STAGE)/unit/*.socket 2>&1) && [ -z "$$said" ] || { echo "$$said"; exit 1; }

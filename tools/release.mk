@@ -61,3 +61,16 @@ rpm: dist ## RPM packages, in $(BUILD)/rpm
 	$(Q)MAKEFLAGS= rpmbuild $(RPM_DEFINES) -ba $(SPEC) >$(RPM)/log 2>&1 || { tail -n 40 $(RPM)/log; exit 1; }
 	$(Q)rpmlint --config packaging/rpmlint.toml $(RPM)/SRPMS/*.rpm $(RPM)/RPMS/*/*.rpm
 	@ls -l $(RPM)/RPMS/*/*.rpm
+
+# ---- A container: from docker.io's Debian, or from BASE ------------------------------------------
+IMAGE    ?= nbserved:$(VERSION)
+BASE     ?=
+.PHONY: image check-image
+image: dist ## a container image, by buildah or podman (BASE=IMAGE to build from another Debian 12)
+	$(Q)rm -rf $(BUILD)/image && mkdir -p $(BUILD)/image && tar xzf $(TARBALL).gz -C $(BUILD)/image
+	$(Q)tool=$$(command -v buildah podman | head -n 1); \
+		[ -n "$$tool" ] || { echo 'image: install buildah or podman' >&2; exit 1; }; \
+		$$tool build $(BASE:%=--build-arg BASE=%) --timestamp $$(date -u -d '$(RELEASED)' +%s) \
+			--file packaging/Containerfile --tag $(IMAGE) $(BUILD)/image/$(NAME)
+check-image: image ## as root: the image's daemon under a seccomp filter that refuses io_uring
+	$(Q)packaging/check_image.sh $(IMAGE)
