@@ -73,17 +73,23 @@ TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread
 # TSan of gcc 12 does not know the address space that a high vm.mmap_rnd_bits makes.
 TSAN_RUN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-check-asan check-vm-asan check-tsan: export ASAN_OPTIONS := detect_stack_use_after_return=1:strict_string_checks=1
-check-asan check-vm-asan check-tsan: export UBSAN_OPTIONS := print_stacktrace=1
-check-asan check-vm-asan check-tsan: export TSAN_OPTIONS := halt_on_error=1:second_deadlock_stack=1
+check-asan check-vm-asan check-vm-many check-tsan: export ASAN_OPTIONS := detect_stack_use_after_return=1:strict_string_checks=1
+check-asan check-vm-asan check-vm-many check-tsan: export UBSAN_OPTIONS := print_stacktrace=1
+check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_on_error=1:second_deadlock_stack=1
 
-.PHONY: check-asan check-vm-asan check-tsan
+.PHONY: check-asan check-vm-asan check-vm-many check-tsan
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
 	$(AGAIN) $(ASAN) system
 check-vm-asan: ## as root: RDMA in a VM under AddressSanitizer and UBSan (too long for .ci/run)
 	$(AGAIN) $(ASAN) check-vm
+check-vm-many: ## as root: many RDMA clients in a VM under AddressSanitizer (too long for .ci/run)
+	@tools/deps.sh build rdma test vm
+	$(AGAIN) $(JOBS) $(ASAN) all vm-client
+	@mkdir -p $(BUILD)/asan/vm/many
+	$(Q)tests/vm/vm.sh -t 1800 -m 4096 $(BUILD)/asan/vm/many env NBSERVED_BUILD=$(abspath $(BUILD))/asan \
+		ASAN_OPTIONS="$$ASAN_OPTIONS" $(PYTHON) -B -m pytest -p no:cacheprovider -q tests/vm/inside_many.py
 check-tsan: ## unit and system tests under ThreadSanitizer
 	@tools/deps.sh build test
 	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) all units

@@ -93,12 +93,12 @@ def running(*words, **options):
 
 
 @contextlib.contextmanager
-def holding(daemon, count, name="r"):
+def holding(daemon, count, name="r", limit=LIMIT):
     """A client with `count` connections that it never uses."""
     host, port = daemon.addresses(name)[0]
     process = subprocess.Popen([CLIENT, "hold", host, str(port), str(count)], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)
-    timer = threading.Timer(LIMIT, process.kill)
+    timer = threading.Timer(limit, process.kill)
     timer.start()
     try:
         assert process.stdout.readline() == "connected\n", daemon.log()

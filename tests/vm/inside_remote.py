@@ -106,16 +106,6 @@ def test_rping_with_small_buffers(start_daemon, device):
     assert client(daemon, "rping", 65000, 65010) == "ok 11\n"
 
 
-def test_twenty_rpings_at_once(start_daemon, device):
-    daemon = start_daemon(section(device, service="rping", workers=2))
-    start = resources()[f"{device}0"]
-    rpings(daemon, 20, "-C", 50, "-V", "-S", 3000)
-    daemon.wait_closed("r", accepted=20)
-    assert daemon.stats("r")["connections"]["closed"]["peer"] == 20
-    assert daemon.stats("r")["operations"]["write"]["count"] == 20 * 50
-    all_is_free(daemon, device, start)
-
-
 def test_rping_again_and_again(start_daemon, device):
     daemon = start_daemon(section(device, service="rping"))
     rping(daemon, "-C", 1)
@@ -276,19 +266,6 @@ def test_fio_learns_how_large_a_block_may_be(start_daemon, device):
     said = fio(daemon, "send", "--bs=32k", "--iodepth=1", "--size=1M", check=False)
     assert "Server's block size (16384) must be greater" in said
     assert fio(daemon, "write", "--bs=48k", "--iodepth=8", "--size=1M")["io_bytes"] > 0  # they share one
-
-
-def test_many_fios_have_regions_of_their_own(start_daemon, device):
-    daemon = start_daemon(section(device, service="fio", workers=2))
-    start, registered = resources()[f"{device}0"], daemon.stats("r")["rdma"]["registered_bytes"]
-    words = ["--bs=4k", "--iodepth=8", "--size=1g"]
-    with contextlib.ExitStack() as stack:
-        for _ in range(8):
-            stack.enter_context(running(*fio_command(daemon, "write", *words)))
-        wait_until(lambda: daemon.stats("r")["operations"]["test"]["count"] == 8, "tests")
-        assert daemon.stats("r")["rdma"]["registered_bytes"] == registered + 8 * 8 * 4096
-    all_is_free(daemon, device, start)  # of clients that were killed, too
-    assert daemon.stats("r")["rdma"]["registered_bytes"] == registered
 
 
 def test_write_beyond_the_region_ends_that_connection_only(start_daemon, device):

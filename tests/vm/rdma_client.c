@@ -24,10 +24,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BYTES_MAX = 32 * 1024, DEPTH_MAX = 64, CONNECTIONS_MAX = 256 };
+enum { BYTES_MAX = 32 * 1024, DEPTH_MAX = 64, CONNECTIONS_MAX = 2048 };
 
 struct client {
 	struct rdma_cm_id *id;
@@ -258,6 +259,15 @@ static void send_only(struct client *c, char **words)
 		;
 }
 
+/* Each connection takes three. */
+static void raise_descriptors(void)
+{
+	const struct rlimit limit = { 4 * CONNECTIONS_MAX, 4 * CONNECTIONS_MAX };
+
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		die("RLIMIT_NOFILE");
+}
+
 int main(int argc, char **argv)
 {
 	static struct client clients[CONNECTIONS_MAX];
@@ -275,6 +285,7 @@ int main(int argc, char **argv)
 	count = is_send || is_private || is_latency ? 1 : (unsigned)atoi(argv[4]);
 	if (count > CONNECTIONS_MAX)
 		return 2;
+	raise_descriptors();
 	for (unsigned i = 0; i < count; i++)
 		connect_one(&clients[i], argv[2], argv[3],
 			    !strncmp(argv[1], "echo", 4) && argc == 8 ? (unsigned)atoi(argv[7])
