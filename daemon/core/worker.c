@@ -17,7 +17,10 @@ const char *const engine_feature_names[FEATURE_COUNT] = {
 #undef X
 };
 
-/* ---- Timers: a worker sleeps for ever unless one of these is set ---- */
+/* ---- Timers: a worker sleeps for ever unless one of these is set ----
+ *
+ * One is while connections are starved or a drain is under way, so that a turn which has chores is
+ * known by its deadline. */
 
 void worker_set_deadline(struct worker *w)
 {
@@ -91,7 +94,8 @@ void worker_scan(struct worker *w, uint64_t now)
 	}
 	if (next)
 		next = MAX(next, now + NS_PER_MS);
-	if (w->draining && w->conns && (!next || next > now + WORKER_QUIET_NS / 10))
+	if (w->draining && (w->conns || !w->drained) &&
+	    (!next || next > now + WORKER_QUIET_NS / 10))
 		next = now + WORKER_QUIET_NS / 10;
 	w->scan_ns = next;
 	worker_set_deadline(w);
@@ -102,6 +106,7 @@ void worker_scan(struct worker *w, uint64_t now)
 static void worker_run_ready(struct worker *w)
 {
 	struct conn *c = w->ready;
+	unsigned ran = 0;
 
 	w->ready = NULL;
 	w->ready_tail = &w->ready;
@@ -110,8 +115,10 @@ static void worker_run_ready(struct worker *w)
 
 		c->flags &= ~(uint32_t)CONN_READY;
 		conn_run(c);
+		ran++;
 		c = next;
 	}
+	w->ran = ran;
 }
 
 /* One turn in sample_turns, at random: by count, for a choice by time would favour the turn that
@@ -119,11 +126,11 @@ static void worker_run_ready(struct worker *w)
 static void worker_set_sampling(struct worker *w)
 {
 	w->sampling = w->timing = false;
-	if (likely(!NB_STATS || w->sample_wait-- > 0))
+	if (likely(!NB_STATS || --w->sample_wait >= 0))
 		return;
 	w->sampling = w->timing = true;
 	w->sample_random = w->sample_random * 1664525 + 1013904223; /* Numerical Recipes' LCG */
-	w->sample_wait = (w->sample_random >> 16) % (2 * w->engine->sample_turns - 1);
+	w->sample_wait = (int)((w->sample_random >> 16) % (2 * w->engine->sample_turns - 1));
 }
 
 void worker_add_hook(struct worker *w, struct worker_hook *hook)
@@ -135,7 +142,7 @@ void worker_add_hook(struct worker *w, struct worker_hook *hook)
 /* What few turns have to do. */
 __attribute__((noinline)) static void worker_chores(struct worker *w)
 {
-	if (w->deadline_ns && w->now_ns >= w->deadline_ns) {
+	if (w->now_ns >= w->deadline_ns) {
 		if (w->retry_ns && w->now_ns >= w->retry_ns)
 			worker_resume_accept(w);
 		if (w->scan_ns && w->now_ns >= w->scan_ns)
@@ -171,7 +178,7 @@ __attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
 	worker_set_sampling(w);
 	w->now_ns = w->sampling || w->deadline_ns ? clock_ns() : clock_coarse_ns();
 	worker_run_ready(w);
-	if (unlikely(w->deadline_ns || w->starved || w->draining))
+	if (unlikely(w->deadline_ns))
 		worker_chores(w);
 	if (unlikely(worker_chunks(w) != w->held_chunks))
 		worker_set_held_max(w);
@@ -217,7 +224,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 		w->held_limit = w->service->held_max;
 	worker_set_held_max(w);
 	w->starved_free = UINT32_MAX;
-	w->now_ns = clock_ns();
+	w->now_ns = w->relief_ns = clock_ns();
 	w->mailbox_op.done = worker_mailbox;
 	rc = w->engine->init(w, reason);
 	if (rc < 0) {

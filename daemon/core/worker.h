@@ -21,11 +21,13 @@
 #include "util.h"
 
 enum {
-	WORKER_TURN_MAX = 256,      /* events one turn handles */
-	WORKER_QUEUED_MAX = 4096,   /* connections a drain accepts before it stops listening */
-	WORKER_DEVICES_MAX = 16,    /* ports of devices that it remembers */
-	NQN_MAX = 224,              /* bytes of an NVMe Qualified Name with its NUL */
-	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
+	WORKER_TURN_MAX = 256,           /* events one turn handles */
+	WORKER_TURN_BYTES = 1024 * 1024, /* that one turn moves, shared by who has some to move */
+	WORKER_SHARE_MIN = 16 * 1024,    /* of that for one, however many they are */
+	WORKER_QUEUED_MAX = 4096,        /* connections a drain accepts before it stops listening */
+	WORKER_DEVICES_MAX = 16,         /* ports of devices that it remembers */
+	NQN_MAX = 224,                   /* bytes of an NVMe Qualified Name with its NUL */
+	WORKER_QUIET_NS = NS_PER_S,      /* drain: a connection silent for that long is done */
 	WORKER_RETRY_NS =
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
 };
@@ -147,8 +149,9 @@ struct worker {
 	struct conn *ready, **ready_tail; /* in order of arrival */
 	uint64_t now_ns; /* when this turn had received its input: exact if it is sampled or timers
 			    run */
-	unsigned sample_wait; /* turns until the next one is sampled */
+	int sample_wait; /* turns until the next one is sampled */
 	uint32_t sample_random;
+	unsigned ran;         /* connections, in the last turn */
 	size_t held_limit;    /* the most that held_max may be */
 	size_t held_max;      /* bytes a connection may hold, from how full the pool is */
 	size_t views_max;     /* and views: each may pin a chunk */
@@ -331,6 +334,19 @@ static inline void worker_awake(struct worker *w)
 {
 	stat_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
 	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
+}
+
+/* Bytes that one connection may receive, and send, in a turn: the more had something to do in the
+ * last one, the less. */
+static inline size_t worker_share(const struct worker *w)
+{
+	return MAX(WORKER_TURN_BYTES / MAX(w->ran, 1U), (unsigned)WORKER_SHARE_MIN);
+}
+
+/* The same in chunks, at least one. */
+static inline unsigned worker_share_chunks(const struct worker *w)
+{
+	return (unsigned)MAX(worker_share(w) / w->pool.chunk_size, 1);
 }
 
 /* Chunks that can be had: free ones and those lent to the kernel. */

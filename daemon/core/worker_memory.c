@@ -80,6 +80,7 @@ static void conn_starve(struct conn *c, uint32_t flags)
 	worker_enqueue_starved(w, c);
 	worker_note_first(w, c);
 	worker_set_floor(w);
+	worker_scan_at(w, w->relief_ns);
 }
 
 void conn_starved(struct conn *c)

@@ -59,7 +59,7 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_r
 	unsigned count = 0;
 	ssize_t n, left;
 
-	max = MAX(MIN(max, c->worker->held_max / p->chunk_size), 1);
+	max = MAX(MIN(max, MIN(c->worker->held_max, worker_share(c->worker)) / p->chunk_size), 1);
 	while (count < max && (p->free_count > p->floor || (count == 0 && conn_claim(c)))) {
 		chunks[count] = chunk_get(p);
 		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
@@ -101,13 +101,16 @@ static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool to_eagain, ssize_t n,
 							  size_t room)
 {
+	size_t left = worker_share(c->worker);
+
 	for (unsigned i = 1; n > 0 || n == -EINTR; i++) {
 		if (n > 0) {
+			left -= MIN(left, (size_t)n);
 			recv_adapt(c, (size_t)n, room);
 			if ((size_t)n < room && !to_eagain)
 				return READINESS_DRAINED;
 		}
-		if (i == READINESS_READS || conn_is_full(c))
+		if (i == READINESS_READS || left == 0 || conn_is_full(c))
 			return READINESS_MORE;
 		room = c->worker->pool.chunk_size;
 		n = c->flags & CONN_WIDE ? recv_wide(c, &room) : recv_one(c);
@@ -151,7 +154,8 @@ __attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_b
 	struct msghdr msg = { .msg_iov = iov };
 	ssize_t n;
 
-	msg.msg_iovlen = bufq_iov(&c->tx, iov, READINESS_IOV, ret_bytes);
+	msg.msg_iovlen = bufq_iov(&c->tx, iov, MIN(READINESS_IOV, worker_share_chunks(c->worker)),
+				  ret_bytes);
 	stat_add(c->worker->stats.sys_send, 1);
 	n = sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return n < 0 ? -errno : n;
@@ -160,6 +164,8 @@ __attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_b
 /* A send of `bytes`, perhaps none yet, took n (-errno); sends what is left. */
 __attribute__((noinline)) static bool send_more(struct conn *c, ssize_t n, size_t bytes)
 {
+	size_t left = worker_share(c->worker);
+
 	for (;;) {
 		if (n < 0 && n != -EAGAIN && n != -EINTR) {
 			conn_failed(c, (int)-n);
@@ -171,7 +177,10 @@ __attribute__((noinline)) static bool send_more(struct conn *c, ssize_t n, size_
 			stat_add(c->worker->stats.tx_blocked, 1);
 			return false;
 		}
-		if (c->tx.bytes == 0)
+		left -= MIN(left, (size_t)MAX(n, 0));
+		if (left == 0 && c->tx.bytes) /* the rest has its turn */
+			conn_ready(c);
+		if (left == 0 || c->tx.bytes == 0)
 			return true;
 		n = send_many(c, &bytes);
 	}

@@ -109,6 +109,11 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 		io_uring_prep_recv(sqe, c->fd, NULL, 0, 0);
 		return;
 	}
+	if (c->flags & URING_METERED) {
+		io_uring_prep_recv(sqe, c->fd, NULL, worker_share(c->worker), 0);
+		sqe->ioprio |= NB_RECVSEND_BUNDLE;
+		return;
+	}
 	if (c->worker->first)
 		ioprio = IORING_RECVSEND_POLL_FIRST;
 	io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
@@ -157,6 +162,32 @@ static void uring_recv_ended(struct conn *c, int res)
 	}
 }
 
+static void uring_recv_cancel(struct conn *c)
+{
+	struct uring *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	io_uring_prep_cancel(sqe, &c->recv_op, 0);
+	ring_op(sqe, &c->control_op);
+	c->pending++;
+}
+
+/* A multishot receive takes whatever comes, all that is lent if it can.  Who receives more than its
+ * share of a turn goes on with one receive a turn, of that share, until it takes much less. */
+static void uring_meter(struct conn *c, size_t bytes, bool multishot)
+{
+	const struct worker *w = c->worker;
+	const struct uring *u = w->engine_state;
+
+	if (!multishot) {
+		if (bytes < worker_share(w) / 4)
+			c->flags &= ~(uint32_t)URING_METERED;
+	} else if (u->bundle && c->rx.bytes > worker_share(w) && !(c->flags & URING_METERED)) {
+		c->flags |= URING_METERED;
+		uring_recv_cancel(c); /* its end arms the next one */
+	}
+}
+
 /* A receive that was the last, filled a chunk, or was none. */
 __attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, uint32_t flags)
 {
@@ -165,6 +196,7 @@ __attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, u
 
 	if (res > 0) {
 		uring_received(c, (uint32_t)res);
+		uring_meter(c, (size_t)res, flags & IORING_CQE_F_MORE);
 	} else if ((flags & IORING_CQE_F_BUFFER) && !u->incremental) {
 		/* Kernels before 6.10 consume a buffer for the FIN. */
 		uring_take_back(w, &w->pool.chunks[u->order[u->buf_head & u->buf_mask]]);
@@ -203,20 +235,13 @@ static void uring_control_done(struct op *op, int res, uint32_t flags)
 
 static void uring_recv(struct conn *c, bool on)
 {
-	struct uring *u = c->worker->engine_state;
-	struct io_uring_sqe *sqe;
-
 	if (on) {
 		uring_recv_arm(c, 0);
 		return;
 	}
 	uring_hurry(c);
-	if (!(c->flags & URING_RECV_ARMED))
-		return;
-	sqe = ring_sqe(&u->ring);
-	io_uring_prep_cancel(sqe, &c->recv_op, 0);
-	ring_op(sqe, &c->control_op);
-	c->pending++;
+	if (c->flags & URING_RECV_ARMED)
+		uring_recv_cancel(c);
 }
 
 /* ---- Connections ---- */

@@ -30,6 +30,7 @@ enum uring_conn_flags {
 	URING_SEND_WAIT = CONN_ENGINE << 1,   /* the next send waits for room instead of failing */
 	URING_RESET_ARMED = CONN_ENGINE << 2, /* a poll for the peer's reset is armed */
 	URING_COPIED = CONN_ENGINE << 3,      /* its socket cannot send without a copy */
+	URING_METERED = CONN_ENGINE << 4,     /* receives its share of a turn at a time */
 };
 
 /* A send of several views, or without a copy: what must live until its last completion. */

@@ -55,8 +55,8 @@ static void poll_cancel(struct conn *c, struct op *op)
 
 static void poll_receive(struct conn *c)
 {
-	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_STARVED))
-		return; /* stays readable, for when input is on again */
+	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_STARVED | POLL_AGAIN))
+		return; /* stays readable, for when input is on again, or it has its turn */
 	switch (readiness_recv(c, c->flags & POLL_GONE)) {
 	case READINESS_DRAINED:
 		c->flags &= ~(uint32_t)POLL_READABLE;
@@ -182,9 +182,13 @@ static void poll_wait(struct worker *w, bool block)
 
 	if (!ring_ready(&u->ring))
 		ring_wait(&u->ring, block && !u->again);
+	/* Who does not wait for any is given 20 events at a time, and the others would come late.
+	 */
+	while (u->again && ring_ready(&u->ring) < WORKER_TURN_MAX && ring_has_deferred(&u->ring))
+		ring_enter(&u->ring, false, 0);
 	worker_awake(w);
-	poll_run_again(w);
 	ring_reap(&u->ring);
+	poll_run_again(w);
 }
 
 static void poll_fini(struct worker *w)

@@ -186,6 +186,12 @@ static inline unsigned ring_ready(const struct ring *r)
 	return io_uring_cq_ready(&r->io);
 }
 
+/* Has the kernel put off work that ring_enter() would run? */
+static inline bool ring_has_deferred(const struct ring *r)
+{
+	return __atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
+}
+
 /* Is there something to reap, or work of the kernel's that ring_enter() would run? */
 static inline bool ring_has_work(const struct ring *r)
 {

@@ -13,7 +13,7 @@
 #include "conn.h"
 #include "iperf3_conn.h"
 
-enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer */
+enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 
 struct iperf3_cpu iperf3_cpu_now(void)
 {
@@ -270,6 +270,8 @@ static void stream_send(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	struct worker *w = c->worker;
+	size_t queue = MAX((size_t)QUEUE,
+			   worker_share(w)); /* or a turn would receive more than it sends */
 	struct chunk *k = stream_pattern(w);
 	bool begun = false;
 
@@ -278,9 +280,9 @@ static void stream_send(struct conn *c)
 		conn_starved(c);
 		return;
 	}
-	if (c->tx.bytes + c->sending.bytes >= QUEUE / 2)
+	if (c->tx.bytes + c->sending.bytes >= queue / 2)
 		return;
-	while (c->tx.bytes + c->sending.bytes < QUEUE) {
+	while (c->tx.bytes + c->sending.bytes < queue) {
 		uint32_t n;
 
 		if (i->granted == 0 && !stream_grant(c))

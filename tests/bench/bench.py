@@ -18,6 +18,7 @@ import sys
 import time
 
 import parts_cost
+import parts_fair
 import parts_other
 from report import Bench
 from servers import ALL_CPUS, CLIENT_CPU, ROOT, SERVER_CPU
@@ -30,6 +31,7 @@ PARTS = {
     "e": ("bulk transfer beside iperf3", parts_other.bulk),
     "f": ("what statistics cost", parts_cost.statistics_cost),
     "g": ("memory, idle connections, idle daemon", parts_other.memory),
+    "h": ("polite clients beside greedy ones", parts_fair.greedy),
 }
 
 

@@ -20,6 +20,23 @@ ENGINES = ["epoll", "io_uring", "io_uring-poll"]
 OWN = "iperf3 -s"
 
 
+def visit_both(server, streams, seconds):
+    """Bytes from the client to the server for each from the server to the client."""
+    end = json.loads(run(["iperf3", "-c", "127.0.0.1", "-p", server.port, "-J", "-t", seconds,
+                          "-P", streams, "--bidir"]))["end"]
+    return end["sum_received"]["bytes"] / end["sum_received_bidir_reverse"]["bytes"]
+
+
+def compare_both(servers, streams, options):
+    results = {server.name: [] for server in servers}
+    for i in range(options.rounds):
+        for server in servers if i % 2 == 0 else reversed(servers):
+            results[server.name].append(visit_both(server, streams, options.seconds))
+    print(f"--bidir, -P {streams}: what the server receives to what it sends")
+    for name, values in results.items():
+        print(f"  {name:14} {show_ratio(quartiles(values))}")
+
+
 def visit(server, streams, reverse, seconds):
     """(bytes/s, CPU seconds per gigabyte)"""
     before = process_cpu_ns(server.pid)
@@ -66,6 +83,8 @@ def main():
         for reverse in [False, True]:
             for streams in [1, 8]:
                 compare(servers, streams, reverse, options)
+        for streams in [1, 2, 8]:
+            compare_both(servers, streams, options)
 
 
 if __name__ == "__main__":

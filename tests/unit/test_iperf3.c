@@ -342,7 +342,7 @@ static void a_client_that_does_not_read_costs_one_queue(void **state)
 	s.fake->room = 1000;
 	run(&s, "{\"reverse\":true}", 1, 37);
 	assert_int_equal(s.streams[0]->out_bytes, 1000);
-	assert_in_range(s.streams[0]->conn->tx.bytes, 1, 260 * KIB);
+	assert_in_range(s.streams[0]->conn->tx.bytes, 1, WORKER_TURN_BYTES);
 	assert_true(fake_chunks_used(s.fake) < 8);
 	scene_stop(&s);
 }
