@@ -299,6 +299,7 @@ void conn_op_end(struct conn *c)
 void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns)
 {
 	bufq_drop_slow(&c->worker->pool, q, bytes);
+	c->active_ns = c->worker->now_ns;
 	if (c->op_start_ns && c->tx.bytes == 0 && c->sending.bytes == 0)
 		conn_op_time(c, sent_ns);
 	if (conn_waits_for_tx(c))

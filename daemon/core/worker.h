@@ -33,10 +33,12 @@ enum {
 };
 
 /* While somebody waits for chunks: how often the worker looks whether the others give back what
- * they can, and after how many looks one who takes nothing of its output is closed: soon, if the
- * first who waits is not served meanwhile.  See doc/engines.md, "Waiting for memory". */
+ * they can, and after how many looks one who takes nothing of its output is closed: soon, if none
+ * who waits for chunks alone is served meanwhile, and it has shown no life for WORKER_STALL_NS: a
+ * peer may stall that long, whoever waits.  See doc/engines.md, "Waiting for memory". */
 #define WORKER_RELIEF_NS ((uint64_t)100 * NS_PER_MS)
 enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
+#define WORKER_STALL_NS ((uint64_t)NS_PER_S)
 
 /* Of transport rdma: reliable connections, datagrams, unreliable connections. */
 enum qp_type { QP_RC, QP_UD, QP_UC };
@@ -172,7 +174,7 @@ struct worker {
 	uint32_t granted;   /* chunks that receives of those who have waited may take */
 	uint64_t first;     /* place of the first of them who owes nothing; 0: none */
 	uint64_t relief_ns; /* when to look next at those who hold what others wait for */
-	bool moves;         /* one of them was served since it looked last */
+	bool moves;         /* one who owes nothing was served since it looked last */
 	unsigned stuck;     /* looks since one was */
 	struct conn *conns;
 	uint64_t deadline_ns; /* wait() must return by then; 0: none */

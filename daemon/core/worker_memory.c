@@ -144,7 +144,7 @@ void worker_feed_starved(struct worker *w)
 	while ((c = *at)) {
 		if (worker_can_feed(w, c, free, &input)) {
 			*at = c->starved_next;
-			w->moves |= !(c->flags & CONN_CLOSING);
+			w->moves |= !(c->flags & CONN_CLOSING) && !conn_owes(c);
 			conn_feed(c);
 		} else {
 			worker_note_first(w, c);
@@ -165,18 +165,20 @@ void worker_feed_starved(struct worker *w)
  * of what was sent to them for some time have no claim to it any longer. */
 static void worker_relieve(struct worker *w)
 {
-	unsigned patience;
+	bool stuck;
 
 	w->stuck = w->first && !w->moves ? w->stuck + 1 : 0;
 	w->moves = false;
-	patience = w->stuck >= WORKER_PATIENCE_STUCK ? WORKER_PATIENCE_STUCK : WORKER_PATIENCE;
+	stuck = w->stuck >= WORKER_PATIENCE_STUCK;
 	for (struct conn *c = w->conns; c; c = c->next) {
 		bool stalls = conn_owes(c) && c->relief_out == c->bytes_out;
 
 		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
 		c->relief_out = c->bytes_out;
 		conn_drop_grant(c); /* it had time enough */
-		if (c->stalled >= patience) {
+		if (c->stalled >= WORKER_PATIENCE ||
+		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
+		     w->now_ns - c->active_ns >= WORKER_STALL_NS)) {
 			conn_close(c, CONN_END_ERROR);
 		} else if (c->rx.bytes) {
 			c->flags |= CONN_FED; /* no sign of its life */

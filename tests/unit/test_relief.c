@@ -181,7 +181,8 @@ static void who_waits_soon_after_others_did_is_not_forgotten(void **state)
 	fake_stop(f);
 }
 
-/* The bound: half a second, however many hold all and take nothing. */
+/* The bound: half a second, however many hold all and have taken nothing for a second; those who
+ * stall for less are not closed. */
 static void who_waits_while_nobody_is_served_waits_for_few_looks(void **state)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
@@ -193,10 +194,17 @@ static void who_waits_while_nobody_is_served_waits_for_few_looks(void **state)
 	fake_settle(f);
 	polite = fake_connect(f);
 	assert_int_equal(fake_send(f, polite, "polite", 6), 0);
-	for (unsigned i = 0; i < WORKER_PATIENCE_STUCK; i++) {
+	for (unsigned i = 0; i <= 2 * WORKER_PATIENCE_STUCK; i++) {
+		for (unsigned j = 0; j < count; j++) { /* they stall, for half a second now */
+			assert_non_null(peers[j]->conn);
+			peers[j]->conn->active_ns = clock_ns() - NS_PER_S / 2;
+		}
 		assert_int_equal(polite->out_bytes, 0);
 		look(f);
 	}
+	for (unsigned i = 0; i < count; i++)
+		peers[i]->conn->active_ns = clock_ns() - 2 * WORKER_STALL_NS;
+	look(f);
 	look(f);
 	assert_int_equal(fake_send(f, polite, "polite", 6), 6);
 	fake_settle(f);
