@@ -29,11 +29,13 @@ int errand_start(struct errand *e)
 
 bool errand_await(struct errand *e, uint64_t end_ns)
 {
+	pthread_t thread = e->thread;
+
 	if (!watchdog_wait(&e->done, end_ns) && !atomic_exchange(&e->is_left, true)) {
-		pthread_detach(e->thread);
+		pthread_detach(thread); /* which may have freed e */
 		return false;
 	}
-	pthread_join(e->thread, NULL);
+	pthread_join(thread, NULL);
 	sem_destroy(&e->done);
 	return true;
 }
