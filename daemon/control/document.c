@@ -146,7 +146,8 @@ static void totals_of(const struct listener *l, struct totals *t)
 		X(chunks_free)
 		X(registered_bytes)
 #undef X
-		t->chunks += l->workers[i].pool.chunk_count;
+		if (l->workers[i].begun)
+			t->chunks += l->workers[i].pool.chunk_count;
 	}
 }
 

@@ -322,7 +322,8 @@ int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason)
 				  export ? ": it waits for the file of export '" : "",
 				  export ? export : "", export ? "'" : "");
 	}
-	if (w->start_result < 0) {
+	w->begun = w->start_result == 0;
+	if (!w->begun) {
 		*reason = w->start_reason;
 		worker_await_end(w, UINT64_MAX);
 	}

@@ -217,6 +217,7 @@ struct worker {
 
 	/* The thread, for its owner. */
 	pthread_t thread;
+	bool begun;    /* worker_await_start() has seen it start: what that made may be read */
 	bool lives;    /* it was started, and has not been joined */
 	sem_t started; /* posted by it when it has started, or could not: then there is a reason */
 	sem_t ended;   /* ... and at its very end */
