@@ -24,7 +24,7 @@ import varlink_client
 from seccomp import NR_IO_URING_SETUP, deny
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", ROOT / "build"))
+BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", ROOT / "build")).resolve()
 NBSERVED = BUILD / "nbserved"
 NBCTL = BUILD / "nbctl"
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
