@@ -179,16 +179,22 @@ static const struct {
 	size_t counter; /* offset in struct stats */
 	int level;      /* of the log; 0: LOG_DEBUG */
 } conn_ends[] = {
-	[CONN_END_PEER] = { "ended by the client", offsetof(struct stats, closed_peer) },
-	[CONN_END_RESET] = { "reset by the client", offsetof(struct stats, closed_reset) },
-	[CONN_END_IDLE] = { "closed: idle-timeout", offsetof(struct stats, closed_idle) },
-	[CONN_END_PROTOCOL] = { "closed: protocol error", offsetof(struct stats, closed_protocol) },
-	[CONN_END_OVERRUN] = { "ended by the transport: its messages had used up all receives; "
-			       "fewer of them at a time, more `buffers`, or a RoCE device",
-			       offsetof(struct stats, closed_overrun), LOG_WARNING },
-	[CONN_END_DRAIN] = { "closed: draining", offsetof(struct stats, closed_drain) },
-	[CONN_END_ERROR] = { "closed: an error of this host",
-			     offsetof(struct stats, closed_error) },
+	[CONN_END_PEER] = { .text = "ended by the client",
+			    .counter = offsetof(struct stats, closed_peer) },
+	[CONN_END_RESET] = { .text = "reset by the client",
+			     .counter = offsetof(struct stats, closed_reset) },
+	[CONN_END_IDLE] = { .text = "closed: idle-timeout",
+			    .counter = offsetof(struct stats, closed_idle) },
+	[CONN_END_PROTOCOL] = { .text = "closed: protocol error",
+				.counter = offsetof(struct stats, closed_protocol) },
+	[CONN_END_OVERRUN] = { .text = "ended by the transport: its messages had used up all receives; "
+				       "fewer of them at a time, more `buffers`, or a RoCE device",
+			       .counter = offsetof(struct stats, closed_overrun),
+			       .level = LOG_WARNING },
+	[CONN_END_DRAIN] = { .text = "closed: draining",
+			     .counter = offsetof(struct stats, closed_drain) },
+	[CONN_END_ERROR] = { .text = "closed: an error of this host",
+			     .counter = offsetof(struct stats, closed_error) },
 };
 
 static void conn_count_end(const struct conn *c)
