@@ -486,20 +486,20 @@ static bool got_worse(const int *before, const int *now, unsigned visits, char *
 
 static void the_gate_closes_only_beyond_the_noise(void **state)
 {
-	static const int before[] = { 990, 1000, 1010 }, worse[] = { 1090, 1100, 1110 };
+	static const int good[] = { 990, 1000, 1010 }, bad[] = { 1090, 1100, 1110 };
 	static const int noisy[] = { 1000, 1100, 1200 };
 	char *text;
 
 	(void)state;
-	assert_true(got_worse(before, worse, 3, &text));
+	assert_true(got_worse(good, bad, 3, &text));
 	assert_non_null(
 		strstr(text, "worse: a echo: cpu_ns_per_operation up by 10 % (noise 2.0 %)"));
 	free(text);
-	assert_false(got_worse(worse, before, 3, &text));
+	assert_false(got_worse(bad, good, 3, &text));
 	free(text);
-	assert_false(got_worse(before, noisy, 3, &text));
+	assert_false(got_worse(good, noisy, 3, &text));
 	free(text);
-	assert_false(got_worse(before, worse, 1, &text));
+	assert_false(got_worse(good, bad, 1, &text));
 	assert_non_null(strstr(text, "could not be judged"));
 	free(text);
 }

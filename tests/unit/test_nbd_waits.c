@@ -149,7 +149,7 @@ static void aligned_reads_hold_what_they_need_and_no_chunk_more(void **state)
 {
 	(void)state;
 	for (uint32_t align = CHUNK; align <= 2 * CHUNK; align *= 2) {
-		struct chunk *taken[12];
+		struct chunk *taken[12] = { NULL };
 		struct late l;
 		struct pool *p;
 		unsigned count = 0;
