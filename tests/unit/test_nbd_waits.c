@@ -149,7 +149,7 @@ static void aligned_reads_hold_what_they_need_and_no_chunk_more(void **state)
 {
 	(void)state;
 	for (uint32_t align = CHUNK; align <= 2 * CHUNK; align *= 2) {
-		struct chunk *taken[12] = { NULL };
+		struct chunk *taken[12];
 		struct late l;
 		struct pool *p;
 		unsigned count = 0;
@@ -159,8 +159,9 @@ static void aligned_reads_hold_what_they_need_and_no_chunk_more(void **state)
 		p = &l.t->worker.pool;
 		chunk_put(p, l.t->worker.scratch);
 		l.t->worker.scratch = NULL;
-		while (p->free_count > 0)
+		do
 			taken[count++] = chunk_get(p);
+		while (p->free_count > 0);
 		chunk_put(p, taken[0]); /* for the request */
 		ask_for(l.t, NBD_CMD_READ, align);
 		for (unsigned i = 0; i < 3; i++)
