@@ -166,6 +166,15 @@ static int spawn(char *const *argv, int out, int err, pid_t *ret_pid)
 	return -error;
 }
 
+/* Without a pidfd (before Linux 5.3).  Does not wait: its pipes have to be read meanwhile. */
+static bool has_ended(pid_t pid)
+{
+	siginfo_t info = { 0 };
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) < 0 ||
+	       info.si_pid == pid;
+}
+
 /* Until it has ended and its pipes are at their end.  A grandchild may hold a pipe open: what
  * comes after the command's own end is not waited for. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
@@ -181,8 +190,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		struct look look = { 0 };
 
 		poll(fds, ARRAY_SIZE(fds), CHILD_SAMPLE_MS);
-		ended = pidfd < 0 ? waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOWAIT) == 0
-				  : fds[0].revents != 0;
+		ended = pidfd < 0 ? has_ended(pid) : fds[0].revents != 0;
 		if (fds[1].revents)
 			sink_read(out);
 		if (fds[2].revents)

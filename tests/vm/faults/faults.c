@@ -1,10 +1,10 @@
 /* Linked into a second daemon, build/vm/nbserved_faults: verbs that fail when a test says so.
  *
  * NBSERVED_FAULTS names a folder.  A file VERB in it, with `SKIP TIMES`, has the verb succeed SKIP
- * times and then fail TIMES times; it is removed with the last of them.  A file VERB.hold is renamed
- * to VERB.held by the next call, which waits until that is removed.  The functions are replaced by
- * the linker (--wrap); those that <infiniband/verbs.h> calls through a table of the device, in that
- * table. */
+ * times and then fail TIMES times; it is removed with the last of them.  A file VERB.hold is
+ * renamed to VERB.held by the next call, which waits until that is removed.  The functions are
+ * replaced by the linker (--wrap); those that <infiniband/verbs.h> calls through a table of the
+ * device, in that table. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
