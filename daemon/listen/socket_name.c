@@ -1,7 +1,6 @@
 /* Names of listening sockets.  See socket_name.h. */
 #include "socket_name.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -56,23 +55,25 @@ char *socket_name_format(const struct socket_name *name, char text[static SOCKET
 	return text;
 }
 
-/* The number at **text in hexadecimal, and `end` behind it.  *text moves on. */
+/* The number at **text in hexadecimal as "%llx" writes it (at most 64 bits, no leading zeros, no
+ * "0x"), and `end` behind it.  *text moves on. */
 static bool parse_hex(const char **text, char end, unsigned long long *ret_value)
 {
-	char *rest;
+	size_t digits = strspn(*text, "0123456789abcdef");
 
-	if (!isxdigit((unsigned char)**text))
+	if (!digits || digits > 16 || (**text == '0' && digits > 1) || (*text)[digits] != end)
 		return false;
-	*ret_value = strtoull(*text, &rest, 16);
-	*text = rest + 1;
-	return *rest == end;
+	*ret_value = strtoull(*text, NULL, 16);
+	*text += digits + 1;
+	return true;
 }
 
 static int parse_file(const char *text, struct file_id *ret_file)
 {
 	unsigned long long device, inode;
 
-	if (*text++ != '@' || !parse_hex(&text, '.', &device) || !parse_hex(&text, '=', &inode))
+	if (*text++ != '@' || !parse_hex(&text, '.', &device) || !parse_hex(&text, '=', &inode) ||
+	    !inode)
 		return -EINVAL;
 	*ret_file = (struct file_id){ (dev_t)device, (ino_t)inode };
 	return 0;

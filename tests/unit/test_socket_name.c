@@ -92,7 +92,11 @@ static void other_names_are_refused(void **state)
 		"echo@1.2",
 		"echo@1.2=127.0.0.1 7007", /* has no file */
 		"echo@1.2=unix @name",
-		"echo=unix /run/u", /* must say which */
+		"echo=unix /run/u",                     /* must say which */
+		"echo@1.0=127.0.0.1 7007",              /* no file has inode 0 */
+		"echo@11112222333344445.1=unix /run/u", /* over 64 bits */
+		"echo@0x1.2=unix /run/u",
+		"echo@01.2=unix /run/u",
 	};
 	struct socket_name to = name("untouched", "127.0.0.1:1");
 	char longer[1000] = "";
