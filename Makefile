@@ -85,12 +85,21 @@ INC_listen  := $(INC_export) -Idaemon/export
 INC_server  := $(INC_listen) -Idaemon/listen
 INC_control := $(INC_server) -Idaemon/server -Idaemon/varlink
 INC_main    := $(INC_control) -Idaemon/control
-INC_ctl     := $(INC_base)
+CTL_ROOMS   := show measure report client metrics state compare top
+INC_ctl/show    := $(INC_base)
+INC_ctl/measure := $(INC_base) -Ictl/show
+INC_ctl/report  := $(INC_ctl/measure) -Ictl/measure
+INC_ctl/client  := $(INC_base) -Ictl/show
+INC_ctl/metrics := $(INC_ctl/client) -Ictl/client -Ictl/measure
+INC_ctl/state   := $(INC_ctl/metrics) -Ictl/metrics
+INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/report -Ictl/state
+INC_ctl/top     := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/state
+INC_ctl_main    := $(INC_ctl/client) -Ictl/client
 
 SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma/%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
-CTL_SRC  := $(wildcard ctl/*.c)
+CTL_SRC  := $(wildcard ctl/*.c $(CTL_ROOMS:%=ctl/%/*.c))
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)
 BASE_OBJ := $(filter $(BUILD)/daemon/base/%,$(OBJ))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
@@ -123,7 +132,8 @@ $(BUILD)/libnbserved.a: $(OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(MAIN_OBJ): INC := $(INC_main)
-$(BUILD)/ctl/%.o: INC := $(INC_ctl)
+$(BUILD)/ctl/main.o: INC := $(INC_ctl_main)
+$(foreach r,$(CTL_ROOMS),$(eval $(BUILD)/ctl/$(r)/%.o: INC := $(INC_ctl/$(r))))
 $(foreach l,$(LAYERS),$(eval $(BUILD)/daemon/$(l)/%.o: INC := $(INC_$(l))))
 
 $(BUILD)/%.o: %.c $(BUILD)/flags | packages

@@ -2,7 +2,7 @@
 #
 # Packages may be installed by a target's first line, and pkg-config is asked when a makefile is
 # read: so what needs them is built by a second make.
-TEST_INC := $(INC_main) -Idaemon/ring -Idaemon/engine -Idaemon/service -Ictl
+TEST_INC := $(INC_main) -Idaemon/ring -Idaemon/engine -Idaemon/service $(CTL_ROOMS:%=-Ictl/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
@@ -13,8 +13,8 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
-CTL_TESTED := $(patsubst %,$(BUILD)/ctl/%.o,compare_form compare_gate compare_group compare_table connections_table field figure generator human measure measure_file metrics_http \
-	openmetrics render report report_chart report_conditions report_curve report_style report_table svg top_chart top_detail top_model top_page top_view)
+CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
+	$(patsubst %,$(BUILD)/ctl/%.o,metrics/metrics_http metrics/openmetrics state/connections_table)
 $(patsubst %,$(BUILD)/unit/test_%,generator measure metrics openmetrics render report top_model top_view): $(CTL_TESTED)
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 relief services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
@@ -104,8 +104,8 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< \
 		$(filter %.o,$^) $(BUILD)/libnbserved.a $(PKG_LIBS) -lm
 
-$(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics_http.o
-$(BUILD)/fuzz/fuzz_generator: $(BUILD)/ctl/generator.o $(BUILD)/ctl/field.o
+$(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics/metrics_http.o
+$(BUILD)/fuzz/fuzz_generator: $(BUILD)/ctl/measure/generator.o $(BUILD)/ctl/show/field.o
 
 .PHONY: fuzz fuzz-run
 fuzz: ## fuzz each of tests/fuzz for FUZZ_SECONDS (20)

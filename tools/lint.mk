@@ -1,5 +1,5 @@
 # Static checks; included by the Makefile.  A file is looked at again when it or a header changed.
-HEADERS   := $(wildcard daemon/*.h $(LAYERS:%=daemon/%/*.h) ctl/*.h)
+HEADERS   := $(wildcard daemon/*.h $(LAYERS:%=daemon/%/*.h) $(CTL_ROOMS:%=ctl/%/*.h))
 TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
 C_FILES   := daemon/main.c daemon/run.c $(SRC) $(CTL_SRC) $(TEST_SRC) $(HEADERS) $(wildcard tests/*/*.h)
 SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion \
@@ -10,7 +10,8 @@ TIDY      := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c) $(SRC) $
 STAGE      = $(abspath $(BUILD)/lint/stage)
 
 $(BUILD)/lint/daemon/main.tidy $(BUILD)/lint/daemon/run.tidy: INC := $(INC_main)
-$(BUILD)/lint/ctl/%.tidy: INC := $(INC_ctl)
+$(BUILD)/lint/ctl/main.tidy: INC := $(INC_ctl_main)
+$(foreach r,$(CTL_ROOMS),$(eval $(BUILD)/lint/ctl/$(r)/%.tidy: INC := $(INC_ctl/$(r))))
 $(BUILD)/lint/tests/%.tidy: INC := $(TEST_INC)
 $(foreach l,$(LAYERS),$(eval $(BUILD)/lint/daemon/$(l)/%.tidy: INC := $(INC_$(l))))
 

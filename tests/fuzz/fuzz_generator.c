@@ -1,4 +1,4 @@
-/* Fuzzes ctl/generator.c: whatever a load generator prints, its numbers are finite and its
+/* Fuzzes ctl/measure/generator.c: whatever a load generator prints, its numbers are finite and its
  * percentiles rise.  The first byte chooses the generator. */
 #include <assert.h>
 #include <math.h>

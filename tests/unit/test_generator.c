@@ -1,4 +1,4 @@
-/* ctl/generator.c: the results of real runs, recorded from the programs of Debian 12, are read;
+/* ctl/measure/generator.c: the results of real runs, recorded from the programs of Debian 12, are read;
  * what is no result is refused. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* ctl/metrics_http.c: what a scraper may ask for. */
+/* ctl/metrics/metrics_http.c: what a scraper may ask for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* ctl/openmetrics.c: what Prometheus gets. */
+/* ctl/metrics/openmetrics.c: what Prometheus gets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

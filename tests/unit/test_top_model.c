@@ -1,4 +1,4 @@
-/* ctl/top_model.c: documents and keys in, rows and the past out. */
+/* ctl/top/top_model.c: documents and keys in, rows and the past out. */
 #include <math.h>
 
 #include "top_case.h"

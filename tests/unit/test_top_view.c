@@ -1,4 +1,4 @@
-/* ctl/top_view.c, top_detail.c, top_chart.c: the screen, whatever its size. */
+/* ctl/top/top_view.c, top_detail.c, top_chart.c: the screen, whatever its size. */
 #include "top_case.h"
 #include "top_chart.h"
 #include "util.h"
