@@ -1,5 +1,5 @@
-/* ctl/measure/generator.c: the results of real runs, recorded from the programs of Debian 12, are read;
- * what is no result is refused. */
+/* ctl/measure/generator.c: the results of real runs, recorded from the programs of Debian 12, are
+ * read; what is no result is refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* ctl/measure/measure.c and compare_table.c: intervals out of two documents, sums, files, the table. */
+/* ctl/measure/measure.c and compare_table.c: intervals out of two documents, sums, files, the
+ * table. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
