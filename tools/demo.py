@@ -496,7 +496,7 @@ What to try next:
   iperf -c 127.0.0.1 -p 9009 -t 5 & {build}/nbctl stats discard-uring --watch    # Ctrl-C ends it
   kill %1                                        # drains and ends
 
-  make check                                     # the tests; then `make install`, see README.md
+  make check                                     # the tests; then doc/install.md
 """
 
 
