@@ -190,7 +190,7 @@ static bool has_feature(const struct measure *row, const char *name)
 
 void compare_engine_text(const struct measure *row, char *text, size_t bytes)
 {
-	size_t used = (size_t)snprintf(text, bytes, "%s", row->engine), index;
+	size_t used = field_engine(row->engine, row->features, text, bytes), index;
 	json_t *store;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(chosen_features) && used < bytes; i++)

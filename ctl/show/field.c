@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util.h"
+
 json_t *field_get(const json_t *object, const char *path)
 {
 	while (object && *path) {
@@ -102,4 +104,16 @@ char *field_show(const json_t *value)
 	show(value, to);
 	fclose(to);
 	return text;
+}
+
+size_t field_engine(const char *engine, const json_t *features, char *text, size_t bytes)
+{
+	size_t used = (size_t)snprintf(text, bytes, "%s", engine), i;
+	json_t *feature;
+
+	json_array_foreach(features, i, feature)
+		if (*field_text(feature, "") == '-' && used < bytes)
+			used += (size_t)snprintf(text + used, bytes - used, " %s",
+						 field_text(feature, ""));
+	return MIN(used, bytes - 1);
 }

@@ -39,9 +39,12 @@ static const struct column stats_columns[] = {
 static void add_listener_cells(struct table *t, const json_t *listener, const char *operation)
 {
 	bool named = strcmp(operation, field_text(listener, "service")) != 0;
+	char engine[256];
 
+	field_engine(field_text(listener, "engine"), field_get(listener, "engine_features"), engine,
+		     sizeof(engine));
 	table_cell(t, STYLE_BOLD, "%s", field_text(listener, "name"));
-	table_cell(t, STYLE_PLAIN, "%s", field_text(listener, "engine"));
+	table_cell(t, STYLE_PLAIN, "%s", engine);
 	table_cell(t, STYLE_PLAIN, "%s", named ? operation : "");
 	table_cell(t, STYLE_PLAIN, "%s",
 		   human_short(field_uint(listener, "connections.open")).text);

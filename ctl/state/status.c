@@ -57,12 +57,14 @@ static void render_listeners(struct output *out, const json_t *reply)
 		const char *state = field_text(listener, "state");
 		uint64_t workers = field_uint(listener, "workers");
 		char *addresses = field_show(field_get(listener, "addresses"));
-		char devices[128];
+		char devices[128], engine[256];
 
+		field_engine(field_text(listener, "engine"), field_get(listener, "engine_features"),
+			     engine, sizeof(engine));
 		table_cell(t, STYLE_BOLD, "%s", field_text(listener, "name"));
 		table_cell(t, state_style(state), "%s", state);
 		table_cell(t, STYLE_PLAIN, "%s", field_text(listener, "service"));
-		table_cell(t, STYLE_PLAIN, "%s", field_text(listener, "engine"));
+		table_cell(t, STYLE_PLAIN, "%s", engine);
 		show_devices(listener, devices, sizeof(devices));
 		table_cell(t, STYLE_PLAIN, "%s", devices);
 		table_cell(t, STYLE_PLAIN, "%s", workers ? human_count(workers).text : "");

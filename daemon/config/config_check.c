@@ -429,6 +429,7 @@ void config_check(struct config_report *r)
 		check_transport(r, l);
 		check_build(r, l);
 		check_qp_type(r, l);
+		config_check_features(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);
 		check_nvme(r, l);

@@ -100,6 +100,8 @@ const struct config_key config_keys[] = {
 	LISTENER("zero-copy-min", size, options.zero_copy_min, "0", REPLACE,
 		 "sends from this size on avoid a copy; 0: none do", RANGE(0, 1024 * MIB),
 		 .engine = "io_uring"),
+	LISTENER("features", features, options.features_off, "all", REPLACE,
+		 "-NAME, ...: what the engine does without, to see what it is worth"),
 	LISTENER("region-size", size, options.region_size, "4M", REPLACE,
 		 "of memory that a client may write and read by itself, at most", RANGE(4 * KIB, 1024 * MIB),
 		 .service = "fio"),
@@ -225,11 +227,11 @@ void config_key_hint(const struct config_key *key, const char *value,
 	text[0] = '\0';
 	for (unsigned i = 0; key->type->word && key->type->word(key, i); i++)
 		suggest_try(&s, key->type->word(key, i));
-	if (s.best)
+	if (key->type->hint)
+		key->type->hint(value, text);
+	if (text[0] == '\0' && s.best)
 		snprintf(text, CONFIG_TEXT_MAX, "%s", suggest_hint(&s));
-	else if (key->type->of_cpus)
+	if (text[0] == '\0' && key->type->of_cpus)
 		snprintf(text, CONFIG_TEXT_MAX, " (this host has the CPUs 0-%u)",
 			 config_host_cpus() - 1);
-	else if (key->type->hint)
-		key->type->hint(value, text);
 }

@@ -39,7 +39,7 @@ struct config_type {
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
 	config_choice, config_log_level, config_engine, config_service, config_store, config_path,
 	config_name, config_nqn, config_cpu, config_cpus, config_addresses, config_networks,
-	config_exports;
+	config_exports, config_features;
 
 struct config_key {
 	enum config_section section;
@@ -95,6 +95,10 @@ void config_key_hint(const struct config_key *key, const char *value,
 /* How many lines of text format() can write; 1 if key is no list, or an empty one with a word for
  * that. */
 unsigned config_key_lines(const struct config_key *key, const void *section);
+
+/* Of l's key `features`: its engine has what it is to do without. */
+struct config_report;
+void config_check_features(struct config_report *r, const struct listener_config *l);
 
 /* How many CPUs this host may have: valid are 0 to one less. */
 unsigned config_host_cpus(void);

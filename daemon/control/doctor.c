@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "document.h"
 #include "export_open.h"
 #include "listener.h"
 #include "server.h"
@@ -169,40 +170,6 @@ static const struct worker_options doctor_options[] = {
 
 #define ENGINE_MEND "another `engine`: epoll needs the least"
 
-/* Features that belong to an engine: what some engine never uses is no "no". */
-static bool feature_of(const struct engine *engine, enum engine_feature feature)
-{
-	bool completion = engine == engine_find("io_uring");
-	bool reactor = engine == engine_find("io_uring-poll");
-
-	if (engine->transport == TRANSPORT_RDMA) /* the others show with a connection */
-		return feature == FEATURE_busy_poll || feature == FEATURE_selective_signalling;
-	switch (feature) {
-	case FEATURE_busy_poll:
-		return true;
-	case FEATURE_inline_send:
-	case FEATURE_selective_signalling:
-	case FEATURE_shared_receives:
-	case FEATURE_cq_moderation:
-	case FEATURE_datagrams:
-		return false;
-	case FEATURE_socket_busy_poll:
-		return !completion && !reactor;
-	case FEATURE_multishot_poll:
-		return reactor;
-	case FEATURE_multishot_recv:
-	case FEATURE_buffer_ring:
-	case FEATURE_incremental_buffers:
-	case FEATURE_recv_bundle:
-	case FEATURE_registered_files:
-	case FEATURE_silent_send:
-	case FEATURE_send_zc:
-		return completion;
-	default:
-		return completion || reactor;
-	}
-}
-
 /* The first of the findings that are not ok: what comes after it mostly follows. */
 static const char *found_mend(const json_t *found)
 {
@@ -225,14 +192,14 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 	      error_mend(rc, found_mend(found)));
 	if (rc < 0)
 		return;
-	if (feature_of(engine, FEATURE_sqpoll) &&
+	if (engine->features & FEATURE_BIT(sqpoll) &&
 	    worker_probe(engine, &doctor_options[1], &more, &reason) == 0)
 		features |= more;
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
 		bool has = features & (1U << f);
 		char name[64], fix[128];
 
-		if (!feature_of(engine, f))
+		if (!(engine->features & (1U << f)))
 			continue;
 		format(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
 		format(fix, sizeof(fix), "needs %s", feature_need(f));
@@ -261,16 +228,6 @@ static void check_engines(json_t *checks)
 
 /* ---- The configuration's listeners ---- */
 
-static json_t *feature_list(uint32_t features)
-{
-	json_t *list = json_array();
-
-	for (unsigned f = 0; f < FEATURE_COUNT; f++)
-		if (features & (1U << f))
-			json_array_append_new(list, json_string(engine_feature_names[f]));
-	return list;
-}
-
 /* How its engine would be mended, if that is why. */
 static const char *engine_mend(const json_t *checks, const struct engine *engine)
 {
@@ -290,8 +247,9 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 	struct reason reason = { "" };
 	uint32_t features = 0;
 	int rc = worker_probe(engine, &lc->options, &features, &reason);
-	json_t *item = json_pack("{s:s, s:s, s:o, s:b}", "name", lc->name, "engine", engine->name,
-				 "engine_features", feature_list(features), "available", rc == 0);
+	json_t *item = json_pack(
+		"{s:s, s:s, s:o, s:b}", "name", lc->name, "engine", engine->name, "engine_features",
+		document_features(features, lc->options.features_off), "available", rc == 0);
 
 	set_reason(item, rc == 0 ? "" : reason.text,
 		   rc == 0 ? "" : error_mend(rc, engine_mend(checks, engine)));

@@ -14,19 +14,27 @@
 
 /* ---- What a listener is ---- */
 
+json_t *document_features(uint32_t mask, uint32_t off)
+{
+	json_t *features = json_array();
+	char name[64];
+
+	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
+		snprintf(name, sizeof(name), "-%s", engine_feature_names[f]);
+		if ((mask | off) & (1U << f))
+			json_array_append_new(features, json_string(name + !(off & (1U << f))));
+	}
+	return features;
+}
+
 /* What every worker has: on one host that is what each has. */
 static json_t *listener_features(const struct listener *l)
 {
-	json_t *features = json_array();
 	uint32_t mask = l->worker_count ? UINT32_MAX : 0;
 
 	for (unsigned i = 0; i < l->worker_count; i++)
 		mask &= stat_load(l->workers[i].features);
-	for (unsigned i = 0; i < FEATURE_COUNT; i++) {
-		if (mask & (1U << i))
-			json_array_append_new(features, json_string(engine_feature_names[i]));
-	}
-	return features;
+	return document_features(mask, l->config->options.features_off);
 }
 
 /* As bound; as configured when it could not be. */

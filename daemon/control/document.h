@@ -4,6 +4,7 @@
  * All of them are new references, or NULL when there was no memory. */
 #pragma once
 #include <jansson.h>
+#include <stdint.h>
 
 struct conn_info;
 struct server;
@@ -13,6 +14,10 @@ json_t *document_stats(struct server *s, const json_t *names);
 
 /* GetStatus. */
 json_t *document_status(struct server *s);
+
+/* An array of names: features in use (bits of enum engine_feature), and `-NAME` of those in `off`.
+ */
+json_t *document_features(uint32_t mask, uint32_t off);
 
 /* One connection, for ListConnections; worker: its index. */
 json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info);

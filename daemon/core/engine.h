@@ -58,6 +58,10 @@ struct engine {
 	 * call. */
 	unsigned sample_turns;
 
+	/* Bits of enum engine_feature that it has on hosts which grant them; without those that
+	 * show with a connection only. */
+	uint32_t features;
+
 	/* That serves the listener instead with `qp-type = ud`: see engine_of().  NULL: none. */
 	const struct engine *datagrams;
 

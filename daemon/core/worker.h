@@ -49,6 +49,7 @@ struct worker_options {
 	uint64_t idle_timeout_ns;      /* 0: never */
 	uint64_t busy_poll_ns;         /* spin that long before sleeping; 0: sleep at once */
 	uint64_t zero_copy_min;        /* bytes; sends from this size use SEND_ZC; 0: never */
+	uint32_t features_off;         /* bits of enum engine_feature, within FEATURES_OPTIONAL */
 	unsigned qp_type;              /* enum qp_type */
 	bool srq;                      /* connections share their receives */
 	uint64_t region_size;          /* bytes that a service lends a connection, at the most */
@@ -100,6 +101,16 @@ enum engine_feature {
 		FEATURE_COUNT
 };
 extern const char *const engine_feature_names[FEATURE_COUNT];
+#define FEATURE_BIT(name) (1U << FEATURE_##name)
+
+/* What key `features` can switch off: what an engine does without, and no key of its own decides.
+ */
+#define FEATURES_OPTIONAL                                                                          \
+	(FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) | FEATURE_BIT(single_issuer) |     \
+	 FEATURE_BIT(defer_taskrun) | FEATURE_BIT(multishot_accept) |                              \
+	 FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |                                  \
+	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) | FEATURE_BIT(silent_send) |  \
+	 FEATURE_BIT(registered_files))
 
 /* What the worker asks of its owner; every function is called on the worker's thread. */
 struct worker_owner {
@@ -237,6 +248,11 @@ struct worker {
 static inline void worker_feature(struct worker *w, enum engine_feature feature)
 {
 	atomic_fetch_or_explicit(&w->features, 1U << feature, memory_order_relaxed);
+}
+
+static inline bool worker_wants(const struct worker *w, enum engine_feature feature)
+{
+	return !(w->options.features_off & (1U << feature));
 }
 
 /* ---- For the owner's thread ---- */

@@ -99,6 +99,43 @@ static void uring_reset_disarm(struct conn *c)
 
 /* ---- Receiving ---- */
 
+static void uring_recv_ended(struct conn *c, int res);
+
+/* Of a receive with a chunk of its own, in c->engine_state. */
+static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, recv_op);
+	struct chunk *k = c->engine_state;
+
+	(void)flags;
+	if (res > 0) {
+		k->used = (uint32_t)res;
+		conn_input(c, k, k->base, (uint32_t)res);
+	}
+	chunk_put(&c->worker->pool, k);
+	uring_recv_ended(c, res);
+}
+
+/* False: it waits for one. */
+static bool uring_own_chunk(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (!conn_may_receive(c)) {
+		conn_starved_input(c);
+		return false;
+	}
+	c->engine_state = chunk_get(&w->pool);
+	return true;
+}
+
+static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
+{
+	const struct chunk *k = c->engine_state;
+
+	io_uring_prep_recv(sqe, c->fd, k->base, c->worker->pool.chunk_size, 0);
+}
+
 /* Who has waited takes one chunk, when it is submitted; others come after it then, by a poll. */
 static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned ioprio)
 {
@@ -109,9 +146,9 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 		io_uring_prep_recv(sqe, c->fd, NULL, 0, 0);
 		return;
 	}
-	if (c->flags & URING_METERED) {
-		io_uring_prep_recv(sqe, c->fd, NULL, worker_share(c->worker), 0);
-		sqe->ioprio |= NB_RECVSEND_BUNDLE;
+	if (unlikely((c->flags & URING_METERED) || !u->multishot)) {
+		io_uring_prep_recv(sqe, c->fd, NULL, u->bundle ? worker_share(c->worker) : 0, 0);
+		sqe->ioprio |= u->bundle ? NB_RECVSEND_BUNDLE : 0;
 		return;
 	}
 	if (c->worker->first)
@@ -127,10 +164,16 @@ static void uring_recv_arm(struct conn *c, unsigned ioprio)
 
 	if (c->flags & (URING_RECV_ARMED | CONN_CLOSING | CONN_EOF))
 		return;
+	if (unlikely(!u->buf_ring) && !uring_own_chunk(c))
+		return;
 	sqe = ring_sqe(&u->ring);
-	uring_recv_prep(c, sqe, ioprio);
-	sqe->flags |= IOSQE_BUFFER_SELECT;
-	sqe->buf_group = URING_BUF_GROUP;
+	if (likely(u->buf_ring)) {
+		uring_recv_prep(c, sqe, ioprio);
+		sqe->flags |= IOSQE_BUFFER_SELECT;
+		sqe->buf_group = URING_BUF_GROUP;
+	} else {
+		uring_own_recv_prep(c, sqe);
+	}
 	uring_fd(c, sqe);
 	ring_op(sqe, &c->recv_op);
 	c->flags |= URING_RECV_ARMED;
@@ -257,7 +300,7 @@ static int uring_open(struct conn *c)
 	struct uring *u = c->worker->engine_state;
 	bool local = u->local && uring_is_local(c);
 
-	c->recv_op.done = uring_recv_done;
+	c->recv_op.done = u->buf_ring ? uring_recv_done : uring_own_recv_done;
 	uring_send_init(c);
 	c->control_op.done = uring_control_done;
 	c->slot = URING_NO_SLOT;
@@ -313,6 +356,9 @@ static void uring_release(struct conn *c)
 const struct engine engine_uring = {
 	.name = "io_uring",
 	.sample_turns = 32,
+	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |
+		    FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) |
+		    FEATURE_BIT(silent_send) | FEATURE_BIT(registered_files) | FEATURE_BIT(send_zc),
 	.init = uring_init,
 	.fini = uring_fini,
 	.listen = ring_listen,

@@ -53,14 +53,14 @@ struct uring_quiet {
 struct uring {
 	struct ring ring; /* first: see ring.h */
 	uint64_t sent_ns; /* when the sends of the last timed turn were with the kernel */
-	struct io_uring_buf_ring *buf_ring;
+	struct io_uring_buf_ring *buf_ring; /* NULL: each receive has a chunk of its own */
 	unsigned buf_entries, buf_mask;
 	uint16_t buf_head, buf_tail; /* of order[] */
 	uint16_t *order;             /* ids of the lent chunks, oldest first */
 	unsigned lent_max;
 	struct uring_quiet quiet[URING_SILENT_MAX]; /* the first of ring.quiet */
 	uint32_t shared_bytes; /* of a chunk that several receives may share; 0: one has it all */
-	bool incremental, bundle, zero_copy;
+	bool incremental, bundle, multishot, zero_copy;
 	bool local;          /* connections may come over a Unix socket */
 	unsigned silent_max; /* URING_SILENT_MAX, or 0: this kernel completes each send */
 	uint32_t *slots;     /* stack of free registered-file slots */

@@ -216,13 +216,15 @@ static int poll_init(struct worker *w, struct reason *reason)
 	}
 	w->ring = &u->ring;
 	worker_feature(w, FEATURE_multishot_poll);
-	worker_feature(w, FEATURE_multishot_accept);
+	if (worker_wants(w, FEATURE_multishot_accept))
+		worker_feature(w, FEATURE_multishot_accept);
 	return 0;
 }
 
 const struct engine engine_uring_poll = {
 	.name = "io_uring-poll",
 	.sample_turns = 8,
+	.features = RING_FEATURES | FEATURE_BIT(multishot_poll),
 	.init = poll_init,
 	.fini = poll_fini,
 	.listen = ring_listen,

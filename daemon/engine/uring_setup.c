@@ -71,6 +71,8 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	struct uring *u = w->engine_state;
 	int rc;
 
+	if (!worker_wants(w, FEATURE_buffer_ring))
+		return 0; /* each receive has a chunk of its own */
 	u->buf_entries = uring_power_of_two(w->pool.chunk_count * 3 / 4);
 	u->buf_mask = u->buf_entries - 1;
 	u->order = calloc(u->buf_entries, sizeof(*u->order));
@@ -79,7 +81,9 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	if (!u->order || u->buf_ring == MAP_FAILED)
 		return reason_set(reason, -ENOMEM, "no memory for the buffer ring");
 	io_uring_buf_ring_init(u->buf_ring);
-	rc = uring_register_buf_ring(u, NB_PBUF_RING_INC);
+	rc = worker_wants(w, FEATURE_incremental_buffers)
+		     ? uring_register_buf_ring(u, NB_PBUF_RING_INC)
+		     : -EINVAL;
 	u->incremental = rc == 0;
 	if (rc < 0)
 		rc = uring_register_buf_ring(u, 0);
@@ -104,6 +108,8 @@ static void uring_init_files(struct worker *w)
 	struct rlimit limit = { 0 };
 	unsigned count;
 
+	if (!worker_wants(w, FEATURE_registered_files))
+		return;
 	getrlimit(RLIMIT_NOFILE, &limit);
 	count = (unsigned)MIN(limit.rlim_cur, URING_FILES_MAX);
 	u->slots = calloc(count, sizeof(*u->slots));
@@ -226,7 +232,8 @@ int uring_init(struct worker *w, struct reason *reason)
 	}
 	w->ring = &u->ring;
 	rc = uring_init_buffers(w, reason);
-	if (rc == 0) {
+	u->multishot = u->buf_ring && worker_wants(w, FEATURE_multishot_recv);
+	if (rc == 0 && u->multishot) {
 		rc = uring_probe_multishot(w); /* with an empty ring: old kernels use a buffer up */
 		if (rc < 0)
 			reason_set(reason, rc,
@@ -237,9 +244,12 @@ int uring_init(struct worker *w, struct reason *reason)
 		uring_fini(w);
 		return rc;
 	}
-	worker_feature(w, FEATURE_multishot_accept);
-	worker_feature(w, FEATURE_multishot_recv);
-	u->bundle = (u->ring.features & NB_FEAT_RECVSEND_BUNDLE) &&
+	if (worker_wants(w, FEATURE_multishot_accept))
+		worker_feature(w, FEATURE_multishot_accept);
+	if (u->multishot)
+		worker_feature(w, FEATURE_multishot_recv);
+	u->bundle = u->buf_ring && worker_wants(w, FEATURE_recv_bundle) &&
+		    (u->ring.features & NB_FEAT_RECVSEND_BUNDLE) &&
 		    (!u->incremental || uring_bundles_are_sound());
 	if (u->bundle)
 		worker_feature(w, FEATURE_recv_bundle);
@@ -247,7 +257,7 @@ int uring_init(struct worker *w, struct reason *reason)
 		u->local |= socket_is_local(w->acceptors[i].fd);
 	uring_init_files(w);
 	uring_probe_send_zc(w);
-	if (uring_probe_silence(w)) {
+	if (worker_wants(w, FEATURE_silent_send) && uring_probe_silence(w)) {
 		u->silent_max = URING_SILENT_MAX;
 		worker_feature(w, FEATURE_silent_send);
 	}

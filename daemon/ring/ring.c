@@ -27,9 +27,22 @@ static const unsigned ring_setups_sqpoll[] = {
 	IORING_SETUP_CQSIZE,
 };
 
+/* What `features` leaves of the flags: without deferred work there are only interrupts to avoid. */
+static unsigned ring_allowed(const struct worker_options *o, unsigned flags)
+{
+	bool alone = !(o->features_off & FEATURE_BIT(single_issuer));
+	bool defers = alone && !(o->features_off & FEATURE_BIT(defer_taskrun));
+
+	if (!alone)
+		flags &= ~IORING_SETUP_SINGLE_ISSUER;
+	if (!defers && (flags & IORING_SETUP_DEFER_TASKRUN))
+		flags ^= IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN;
+	return flags;
+}
+
 static int ring_setup(struct ring *r, const struct worker_options *o, unsigned flags)
 {
-	struct io_uring_params params = { .flags = flags | IORING_SETUP_R_DISABLED,
+	struct io_uring_params params = { .flags = ring_allowed(o, flags) | IORING_SETUP_R_DISABLED,
 					  .cq_entries = RING_CQ_ENTRIES };
 	int rc;
 
@@ -113,7 +126,8 @@ static int ring_enable(struct ring *r, unsigned uses)
 {
 	const struct worker_options *o = &r->worker->options;
 
-	if (io_uring_register_ring_fd(&r->io) == 1) {
+	if (worker_wants(r->worker, FEATURE_registered_ring) &&
+	    io_uring_register_ring_fd(&r->io) == 1) {
 		r->enter_flags = IORING_ENTER_REGISTERED_RING;
 		worker_feature(r->worker, FEATURE_registered_ring);
 	}
@@ -126,7 +140,7 @@ static int ring_enable(struct ring *r, unsigned uses)
 		if (ring_register(r, NB_REGISTER_NAPI, &napi, 1) == 0)
 			worker_feature(r->worker, FEATURE_napi_busy_poll);
 	}
-	if (ring_restrict(r, uses) == 0)
+	if (worker_wants(r->worker, FEATURE_restricted) && ring_restrict(r, uses) == 0)
 		worker_feature(r->worker, FEATURE_restricted);
 	return ring_register(r, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 }
@@ -374,7 +388,7 @@ static void ring_accept_arm(struct acceptor *a)
 {
 	struct io_uring_sqe *sqe = ring_sqe(a->worker->engine_state);
 
-	if (a->shared)
+	if (a->shared || !worker_wants(a->worker, FEATURE_multishot_accept))
 		io_uring_prep_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);
 	else
 		io_uring_prep_multishot_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);

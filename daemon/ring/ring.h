@@ -15,6 +15,10 @@
 
 /* The completion queue must hold what the connections of one batch make: an overflow is slow. */
 enum {
+	RING_FEATURES = FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) |
+			FEATURE_BIT(single_issuer) | FEATURE_BIT(defer_taskrun) |
+			FEATURE_BIT(multishot_accept) | FEATURE_BIT(sqpoll) |
+			FEATURE_BIT(busy_poll) | FEATURE_BIT(napi_busy_poll),
 	RING_SQ_ENTRIES = 256,
 	RING_CQ_ENTRIES = 4096,
 	RING_WATCHED_MAX = 4,

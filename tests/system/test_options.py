@@ -2,9 +2,10 @@
 really in use."""
 
 import os
+import subprocess
 
 import pytest
-from conftest import listener, wait_until
+from conftest import NBSERVED, TIMEOUT, listener, wait_until
 from traffic import (
     Exchange,
     NeverReader,
@@ -81,6 +82,80 @@ def test_sqpoll_goes_with_the_other_options(start_daemon):
     daemon = start_daemon(listener("echo", **SQPOLL, busy_poll="20us", zero_copy_min="8K"))
     stats = exercise(daemon, "echo")
     assert {"sqpoll", "busy_poll", "send_zc"} <= set(stats["engine_features"])
+
+
+# ---- features ----
+
+
+SWITCHES = ("registered_ring", "restricted", "single_issuer", "defer_taskrun", "multishot_accept",
+            "multishot_recv", "buffer_ring", "incremental_buffers", "recv_bundle", "silent_send",
+            "registered_files")
+
+
+def test_each_feature_can_be_left_out(start_daemon):
+    """Alone and all together: every byte moves, and the statistics say what is not used."""
+    without = {name: (name,) for name in SWITCHES} | {"all": SWITCHES}
+    daemon = start_daemon("".join(
+        listener(name, engine="io_uring", features=", ".join(f"-{f}" for f in off))
+        for name, off in without.items()) + listener("plain", engine="io_uring"))
+    assert not [f for f in daemon.stats("plain")["engine_features"] if f.startswith("-")]
+    for name, off in without.items():
+        features = exercise(daemon, name, 256 * KIB)["engine_features"]
+        assert {f for f in features if f.startswith("-")} == {f"-{f}" for f in off}
+        assert not set(off) & set(features)
+        assert daemon.status(name)["engine_features"] == features
+    assert daemon.status("all")["engine_features"] == [f for f in features if f.startswith("-")]
+
+
+def test_a_feature_that_is_no_more_used_is_seen_in_calls(start_daemon):
+    """Without silent sends a worker that sleeps hears of each: more than one call for an echo."""
+    daemon = start_daemon(listener("plain", engine="io_uring")
+                          + listener("loud", engine="io_uring", features="-silent_send"))
+    calls = {}
+    for name in ("plain", "loud"):
+        with daemon.connect(name) as s:
+            before = daemon.stats(name)["cost"]["syscalls"]["io_uring_enter"]
+            for _ in range(400):
+                echo(s)
+            calls[name] = daemon.stats(name)["cost"]["syscalls"]["io_uring_enter"] - before
+    assert calls["loud"] > 1.5 * calls["plain"]
+
+
+def test_receives_with_buffers_of_their_own_wait_for_one(start_daemon):
+    """More connections than buffers: who has none is served when another has ended, and the worker
+    sleeps meanwhile."""
+    daemon = start_daemon(listener("echo", engine="io_uring", buffers=16, buffer_size="4K",
+                                   features="-buffer_ring") + listener("other", engine="epoll"))
+    clients = [daemon.connect("echo") for _ in range(24)]
+    for s in clients:
+        s.sendall(b"x")
+    wait_until(lambda: daemon.stats("echo")["pool"]["starved"] > 0, "some wait")
+    with daemon.connect("other") as o:
+        before = daemon.stats("echo")["cost"]["turns"]
+        for _ in range(200):
+            echo(o)
+        assert daemon.stats("echo")["cost"]["turns"] - before < 100
+    for s in clients:  # in the order in which they came: the first have buffers
+        assert s.recv(1) == b"x"
+        s.close()
+    daemon.wait_closed("echo")
+
+
+@pytest.mark.parametrize(("engine", "features", "error"), [
+    ("io_uring", "-multishot_rec", "got '-multishot_rec' (did you mean '-multishot_recv'?)"),
+    ("io_uring", "-buffer_ring, +sqpoll", "got '-buffer_ring, +sqpoll' ('+sqpoll')"),
+    ("io_uring-poll", "-buffer_ring", "engine io_uring-poll has no buffer_ring to do without"),
+    ("epoll", "-multishot_accept", "engine epoll has no multishot_accept to do without"),
+])
+def test_unknown_features_are_errors_with_the_list(tmp_path, engine, features, error):
+    path = tmp_path / "nbserved.ini"
+    path.write_text(listener("echo", engine=engine, features=features))
+    result = subprocess.run([NBSERVED, "-c", path, "--check-config"], capture_output=True,
+                            text=True, timeout=TIMEOUT)
+    assert result.returncode == 1
+    assert error in result.stderr
+    if "expected" in result.stderr:
+        assert all(f"-{name}" in result.stderr for name in SWITCHES)
 
 
 # ---- busy-poll ----

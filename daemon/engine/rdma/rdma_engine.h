@@ -15,6 +15,7 @@ void rdma_examine(engine_found *found, void *context);
 
 #define RDMA_ENGINE                                                                                \
 	.name = "rdma", .transport = TRANSPORT_RDMA, .messages = true, .sample_turns = 8,          \
+	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),                    \
 	.examine = rdma_examine, .listen = rdma_no_sockets, .accept = rdma_cm_accept,              \
 	.watch = rdma_watch, .wait = rdma_wait
 

@@ -1,0 +1,117 @@
+/* Key `features`: what an engine is to do without, as a mask that reads and prints as one value,
+ * `-multishot_recv, -buffer_ring`.  See config_keys.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config_keys.h"
+#include "config_report.h"
+#include "worker.h"
+
+#define UNUSED __attribute__((unused))
+
+/* `all`, then the names; feature names are those of enum engine_feature, in its order. */
+static const char *word_features(const struct config_key *key, unsigned index)
+{
+	static char words[FEATURE_COUNT][32];
+
+	if (index == 0)
+		return key->preset;
+	for (unsigned f = 0; f < FEATURE_COUNT; f++)
+		if ((FEATURES_OPTIONAL & (1U << f)) && --index == 0) {
+			snprintf(words[f], sizeof(words[f]), "-%s", engine_feature_names[f]);
+			return words[f];
+		}
+	return NULL;
+}
+
+/* The bit of `-NAME`, or 0. */
+static uint32_t feature_off(const char *name, size_t length)
+{
+	for (unsigned f = 0; f < FEATURE_COUNT; f++)
+		if ((FEATURES_OPTIONAL & (1U << f)) && length > 1 && name[0] == '-' &&
+		    strlen(engine_feature_names[f]) == length - 1 &&
+		    !strncmp(engine_feature_names[f], name + 1, length - 1))
+			return 1U << f;
+	return 0;
+}
+
+/* The first piece of text that is no feature, or NULL; *ret_mask: of those before it. */
+static const char *features_refused(const char *text, uint32_t *ret_mask)
+{
+	*ret_mask = 0;
+	for (;;) {
+		size_t length = strcspn(text, ", \t");
+		uint32_t bit = feature_off(text, length);
+
+		if (!bit)
+			return text;
+		*ret_mask |= bit;
+		text += length;
+		text += strspn(text, " \t");
+		if (!*text)
+			return NULL;
+		text += *text == ',';
+		text += strspn(text, " \t");
+	}
+}
+
+static int parse_features(const struct config_key *key, const char *text,
+			  UNUSED struct config_origin at, void *section)
+{
+	uint32_t mask = 0;
+
+	if (strcmp(text, key->preset) != 0 && features_refused(text, &mask))
+		return -EINVAL;
+	*(uint32_t *)((char *)section + key->offset) = mask;
+	return 0;
+}
+
+static void format_features(const struct config_key *key, const void *section,
+			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+{
+	uint32_t mask = *(const uint32_t *)((const char *)section + key->offset);
+	size_t used = 0;
+
+	if (!mask)
+		strcpy(text, key->preset);
+	for (unsigned f = 0; f < FEATURE_COUNT; f++)
+		if (mask & (1U << f))
+			used += (size_t)snprintf(text + used, CONFIG_TEXT_MAX - used, "%s-%s",
+						 used ? ", " : "", engine_feature_names[f]);
+}
+
+/* Of several it says which one. */
+static void hint_features(const char *value, char text[static CONFIG_TEXT_MAX])
+{
+	uint32_t mask;
+	const char *refused = features_refused(value, &mask);
+
+	if (refused && strchr(value, ','))
+		snprintf(text, CONFIG_TEXT_MAX, " ('%.*s')", (int)strcspn(refused, ", \t"),
+			 refused);
+}
+
+const struct config_type config_features = {
+	.parse = parse_features,
+	.format = format_features,
+	.hint = hint_features,
+	.word = word_features,
+};
+
+/* With `engine = auto` the engine in use decides. */
+void config_check_features(struct config_report *r, const struct listener_config *l)
+{
+	uint32_t foreign = l->engine ? l->options.features_off & ~l->engine->features : 0;
+	char section[CONFIG_SECTION_TEXT_MAX];
+
+	for (unsigned f = 0; f < FEATURE_COUNT; f++)
+		if (foreign & (1U << f))
+			config_report(
+				r,
+				*config_key_origin(config_key_find(CONFIG_LISTENER, "features"),
+						   (void *)l),
+				config_section_text(CONFIG_LISTENER, l, section), "features",
+				"engine %s has no %s to do without", l->engine->name,
+				engine_feature_names[f]);
+}
