@@ -65,6 +65,7 @@ bench-vm: ## as root: the RDMA services beside the servers of rping, fio and per
 check: ## unit tests, system tests, and as root the service under real systemd, and RDMA in a VM
 	@tools/deps.sh build test $$([ "$$(id -u)" != 0 ] || echo systemd $(if $(filter no,$(RDMA)),,rdma vm))
 	$(AGAIN) $(JOBS) all vm-client units
+	$(AGAIN) bench-check-run
 	$(Q)$(PYTEST) $(wildcard tests/system tests/vm)
 
 # ---- The same on sanitized builds ----------------------------------------------------------------

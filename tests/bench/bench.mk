@@ -30,3 +30,12 @@ bench: ## speed and memory, beside bare servers
 		$(PYTHON) tests/bench/bench.py --build $(BUILD) --parts $(BENCH_PARTS))
 	$(Q)set -e; for service in $(filter $(BENCH_PARTS:all=$(BENCH_SERVICES)),$(BENCH_SERVICES)); do \
 		$(PYTHON) tests/bench/$$service.py --build $(BUILD); done
+
+# Counts, not times: see check.py.  Only of a build that is shipped.
+.PHONY: bench-check bench-check-run
+bench-check-run: $(BUILD)/bench/steps all
+	$(Q)$(PYTHON) -B tests/bench/check.py --build $(BUILD)
+	$(Q)$(PYTEST) -q tests/bench/test_check.py
+bench-check: ## instructions and system calls of an operation, beside those that are kept in the repository
+	@tools/deps.sh build test
+	$(AGAIN) $(JOBS) bench-check-run

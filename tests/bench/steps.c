@@ -1,10 +1,15 @@
-/* Counts the user instructions of a worker's turns, by single steps of its thread.
+/* Counts the user instructions of a worker's thread, by single steps.
  *
- * The thread runs free most of the time; every few milliseconds one turn is stepped through, from
- * the return of the call it sleeps in to the next such call.  With one connection a turn is one
- * request.  Instructions that read the clock (vDSO) are counted apart: valgrind, which counts the
- * same but cannot run a ring, does not see them. */
+ *   steps TID TURNS   of so many turns, each apart
+ *   steps TID all     of all that it does from the line "ready" to our SIGTERM, which ends its
+ *                     process as well
+ *
+ * With a number the thread runs free most of the time; every few milliseconds one turn is stepped
+ * through, from the return of the call it sleeps in to the next such call.  With one connection a
+ * turn is one request.  Instructions that read the clock (vDSO) are counted apart: valgrind, which
+ * counts the same but cannot run a ring, does not see them. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -118,6 +123,52 @@ static unsigned turn_count(pid_t tid, const struct range *clock, uint64_t *clock
 	}
 }
 
+/* ---- All that it does ---- */
+
+static volatile sig_atomic_t over;
+
+static void on_term(int signal)
+{
+	(void)signal;
+	over = 1;
+}
+
+/* A thread that sleeps in a call makes no step: only the signal ends that wait. */
+static int count_all(pid_t tid, const struct range *clock)
+{
+	struct sigaction term = { .sa_handler = on_term }; /* interrupts waitpid() */
+	uint64_t steps = 0, clock_steps = 0;
+	struct user_regs_struct regs;
+	int status;
+
+	sigaction(SIGTERM, &term, NULL);
+	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 || waitpid(tid, &status, __WALL) < 0)
+		err(1, "ptrace");
+	/* It would die of a step's trap that comes when we are gone: so it dies with us. */
+	if (ptrace(PTRACE_SETOPTIONS, tid, NULL, (void *)PTRACE_O_EXITKILL) < 0)
+		err(1, "ptrace");
+	printf("ready\n");
+	fflush(stdout);
+	while (!over) {
+		if (ptrace(PTRACE_SINGLESTEP, tid, NULL, NULL) < 0)
+			err(1, "ptrace");
+		if (waitpid(tid, &status, __WALL) < 0) {
+			if (errno == EINTR)
+				continue;
+			err(1, "waitpid");
+		}
+		if (!WIFSTOPPED(status))
+			errx(1, "the thread has ended");
+		if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
+			err(1, "ptrace");
+		steps++;
+		clock_steps += in_clock(clock, regs.rip);
+	}
+	printf("{\"instructions\":%ju,\"clock\":%ju}\n", (uintmax_t)(steps - clock_steps),
+	       (uintmax_t)clock_steps);
+	return 0;
+}
+
 static int compare_counts(const void *a, const void *b)
 {
 	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
@@ -135,15 +186,17 @@ int main(int argc, char **argv)
 	pid_t tid;
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: steps TID TURNS\n");
+		fprintf(stderr, "usage: steps TID TURNS|all\n");
 		return 2;
 	}
 	tid = (pid_t)option_uint("tid", argv[1], 1, INT32_MAX);
-	turns = (unsigned)option_uint("turns", argv[2], 1, 100 * 1000);
-	counts = allocate(turns, sizeof(*counts));
 	if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)PTRACE_O_TRACESYSGOOD) < 0)
 		err(77, "ptrace");
 	clock_ranges(tid, clock);
+	if (!strcmp(argv[2], "all"))
+		return count_all(tid, clock);
+	turns = (unsigned)option_uint("turns", argv[2], 1, 100 * 1000);
+	counts = allocate(turns, sizeof(*counts));
 	for (unsigned i = 0; i < turns; i++) {
 		nanosleep(&pause, NULL);
 		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 ||

@@ -1,0 +1,210 @@
+#!/usr/bin/python3
+"""What an operation costs beside what the repository says it may cost: `make bench-check`.
+
+    check.py [--build DIR] [--kept FILE] [--only WORD,...] [--update]
+
+User instructions (single steps of the worker's thread, without those that read the clock) and system
+calls (the daemon's counters) of echo, NBD and HTTP, one client that waits for each answer, or sends
+several requests in one piece.  Both are counts, not times: they repeat on any machine, busy or not,
+with the same compiler.  Worse by more than 3 % fails; who means it changes the number in the same
+commit (--update does).
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from servers import ROOT, SERVER_CPU, Daemon, prepare
+
+TOLERANCE = 0.03
+SLACK = {"instructions": 2, "calls": 0.02}  # of small numbers 3 % is less than what a count varies by
+WARM, STEPPED, COUNTED = 200, 40, 2048  # operations
+BLOCK, EXPORT_BYTES = 4096, 1 << 20
+READ, WRITE = 0, 1
+HTTP = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def receive(s, size):
+    while size:
+        size -= len(s.recv(size, socket.MSG_WAITALL)) or sys.exit("the server has closed the connection")
+
+
+class Echo:
+    service = "echo"
+
+    def __init__(self, s, _kind):
+        self.socket = s
+
+    def go(self, depth):
+        self.socket.sendall(bytes(512) * depth)
+        receive(self.socket, 512 * depth)
+
+
+class Http:
+    service = "http"
+
+    def __init__(self, s, _kind):
+        self.socket = s
+        s.sendall(HTTP)
+        self.answer = len(s.recv(65536))
+
+    def go(self, depth):
+        self.socket.sendall(HTTP * depth)
+        receive(self.socket, self.answer * depth)
+
+
+class Nbd:
+    """Simple replies; block after block of a small file, which is in the page cache."""
+
+    service = "nbd"
+
+    def __init__(self, s, kind):
+        self.socket, self.kind, self.block = s, kind, 0
+        receive(s, 18)
+        s.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 4) + b"disk")
+        receive(s, 10)
+
+    def go(self, depth):
+        out = b""
+        for _ in range(depth):
+            offset = self.block * BLOCK % EXPORT_BYTES
+            out += struct.pack(">IHHQQI", 0x25609513, 0, self.kind, 7, offset, BLOCK)
+            out += bytes(BLOCK) if self.kind == WRITE else b""
+            self.block += 1
+        self.socket.sendall(out)
+        receive(self.socket, (16 if self.kind == WRITE else 16 + BLOCK) * depth)
+
+
+ENGINES = ("epoll", "io_uring", "io_uring-poll")
+CASES = {  # name: client, its argument, requests in one piece, keys
+    **{f"echo {e}": (Echo, None, 1, {"engine": e}) for e in ENGINES},
+    **{f"http {e}": (Http, None, 1, {"engine": e}) for e in ENGINES},
+    **{f"nbd {word} {e}": (Nbd, kind, 1, {"engine": e})
+       for e in ENGINES[1:] for word, kind in (("read", READ), ("write", WRITE))},
+    **{f"nbd {word} {e} x 8": (Nbd, kind, 8, {"engine": e})
+       for e in ENGINES[:2] for word, kind in (("read", READ), ("write", WRITE))},
+}
+
+
+def stepped(options, server, client, depth):
+    """User instructions per operation; None: this host lets nobody step."""
+    argv = [options.build / "bench/steps", str(server.threads()[-1]), "all"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True,
+                          preexec_fn=prepare((SERVER_CPU,))) as steps:
+        if steps.stdout.readline() != "ready\n":
+            return None
+        for _ in range(0, STEPPED, depth):
+            client.go(depth)
+        server.asleep()
+        steps.send_signal(signal.SIGTERM)
+        return json.loads(steps.communicate()[0])["instructions"] / STEPPED
+
+
+class Counted(Daemon):
+    """A daemon with one worker: its thread is the last."""
+
+    def threads(self):
+        tasks = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
+        return [int(t.name) for t in tasks if (t / "comm").read_text().startswith("bench")]
+
+    def asleep(self):
+        """Until its worker waits for input in the kernel."""
+        path = pathlib.Path(f"/proc/{self.pid}/task/{self.threads()[0]}/wchan")
+        while path.read_text() in ("0", "", "ptrace_stop"):
+            time.sleep(0.001)
+
+
+def measure(options, case):
+    make, kind, depth, keys = case
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if options.memory else options.build) as directory:
+        disk = pathlib.Path(directory) / "disk"
+        disk.write_bytes(bytes(EXPORT_BYTES))
+        if make is Nbd:
+            keys = {**keys, "sections": f"[export disk]\npath = {disk}\n", "exports": "disk"}
+        with Counted("x", options.build / "nbserved", service=make.service, **keys) as server, \
+                socket.create_connection(("127.0.0.1", server.port), 60) as s:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client = make(s, kind)
+            for _ in range(0, WARM, depth):
+                client.go(depth)
+            before = sum(server.syscalls().values())
+            for _ in range(0, COUNTED, depth):
+                client.go(depth)
+            calls = (sum(server.syscalls().values()) - before) / COUNTED
+            instructions = stepped(options, server, client, depth)  # which ends the server
+    return {"instructions": instructions, "calls": calls}
+
+
+def compiler(build):
+    """With which instructions were counted: other compilers make others."""
+    command = (build / "flags").read_text().split()[0]
+    version = subprocess.run([command, "-dumpversion"], capture_output=True, text=True, check=True)
+    return f"{pathlib.Path(command).name} {version.stdout.split('.')[0].strip()}"
+
+
+def read_kept(path):
+    """(compiler, {case: figures})"""
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    rows = (re.fullmatch(r"(.+?) {2,}([\d.]+) +([\d.]+)", line).groups() for line in lines[1:])
+    return lines[0], {name: {"instructions": float(i), "calls": float(c)} for name, i, c in rows}
+
+
+def worse(seen, kept, what):
+    return seen[what] > kept[what] * (1 + TOLERANCE) + SLACK[what] * (what == "calls")
+
+
+def judge(name, seen, kept, countable):
+    """What is wrong with a case's figures, as lines."""
+    wrong = []
+    for what in ("instructions", "calls"):
+        if seen[what] is None or (what == "instructions" and not countable):
+            continue
+        if not kept:
+            wrong.append(f"{name}: no {what} are kept")
+        elif worse(seen, kept, what):
+            wrong.append(f"{name}: {seen[what]:.3f} {what}, kept {kept[what]:.3f}: "
+                         f"{seen[what] / kept[what] - 1:+.1%}")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--kept", type=pathlib.Path, default=ROOT / "tests/bench/costs.txt")
+    parser.add_argument("--only", default="", help="cases whose name has one of these words")
+    parser.add_argument("--update", action="store_true", help="keep what is measured now")
+    options = parser.parse_args()
+    options.build = options.build.resolve()
+    options.memory = pathlib.Path("/dev/shm").is_dir()
+    kept_compiler, kept = read_kept(options.kept)
+    this, words, wrong = compiler(options.build), options.only.split(","), []
+    if this != kept_compiler:
+        print(f"instructions are kept for {kept_compiler}, this build is of {this}: not compared")
+    for name, case in CASES.items():
+        if not any(word in name for word in words):
+            continue
+        seen = measure(options, case)
+        show = "-" if seen["instructions"] is None else f"{seen['instructions']:.1f}"
+        print(f"  {name:34} {show:>9} {seen['calls']:8.3f}", flush=True)
+        wrong += judge(name, seen, kept.get(name), this == kept_compiler)
+        if seen["instructions"] is not None:
+            kept[name] = seen
+    if options.update:  # the cases that ran
+        head = [line for line in options.kept.read_text().splitlines() if line.startswith("#")]
+        rows = [f"{n:34} {kept[n]['instructions']:9.1f} {kept[n]['calls']:8.3f}" for n in CASES if n in kept]
+        options.kept.write_text("\n".join([*head, this, *rows]) + "\n")
+        return 0
+    print("\n".join(wrong) if wrong else "nothing costs more than is kept")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
