@@ -46,8 +46,6 @@ struct config_head {
 	CONFIG_HEAD;
 };
 
-extern const char *const config_transports[]; /* NULL-terminated */
-
 struct server_config {
 	CONFIG_HEAD;
 	char control[CONFIG_PATH_MAX];
@@ -73,7 +71,7 @@ struct listener_config {
 	struct address addresses[CONFIG_ADDRESSES_MAX];
 	struct config_origin address_origins[CONFIG_ADDRESSES_MAX];
 	unsigned address_count;
-	unsigned transport;          /* index in config_transports; tcp is 0 */
+	const struct transport *transport;
 	const struct engine *engine; /* NULL: auto */
 	const struct service *service;
 	unsigned workers; /* 0: auto, the CPUs this process may use */

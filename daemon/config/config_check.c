@@ -36,10 +36,8 @@ static bool is_idle(const struct config_key *key, const void *section,
 		return false;
 	if (key->engine && !is_for(key->engine, l)) {
 		snprintf(needs, CHECK_TEXT_MAX, "engine = %s", key->engine);
-		snprintf(because, CHECK_TEXT_MAX, "engine is %s",
-			 l->engine                        ? l->engine->name
-			 : l->transport == TRANSPORT_RDMA ? "rdma"
-							  : "auto");
+		snprintf(because, CHECK_TEXT_MAX, "%s is %s", l->engine ? "engine" : "transport",
+			 l->engine ? l->engine->name : l->transport->name);
 		return true;
 	}
 	if (key->service && l->service && strcmp(key->service, l->service->name) != 0) {
@@ -191,43 +189,42 @@ const char *config_absent(const struct listener_config *l)
 	return NULL;
 }
 
-/* What is for the other transport only. */
+/* The value of key is for transport `needs` only. */
 static void report_transport(struct config_report *r, struct listener_config *l, const char *key,
-			     const char *value)
+			     const char *value, const struct transport *needs)
 {
-	const char *own = config_transports[l->transport];
-	const char *other =
-		config_transports[l->transport == TRANSPORT_TCP ? TRANSPORT_RDMA : TRANSPORT_TCP];
 	char section[CONFIG_SECTION_TEXT_MAX];
 
 	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, key), l),
 		      config_section_text(CONFIG_LISTENER, l, section), key,
-		      "expected one for transport %s, got '%s' (it needs `transport = %s`)", own,
-		      value, other);
+		      "expected one for transport %s, got '%s' (it needs `transport = %s`)",
+		      l->transport->name, value, needs->name);
 }
 
 /* What carries the bytes decides which engines and services there are. */
 static void check_transport(struct config_report *r, struct listener_config *l)
 {
-	const char *transport = config_transports[l->transport];
+	const struct transport *const *able = transports;
 	char section[CONFIG_SECTION_TEXT_MAX];
 
 	if (is_refused(CONFIG_LISTENER, "transport", l))
 		return;
 	config_section_text(CONFIG_LISTENER, l, section);
 	if (l->engine && l->engine->transport != l->transport)
-		report_transport(r, l, "engine", l->engine->name);
-	for (unsigned i = 0; l->transport == TRANSPORT_RDMA && i < l->address_count; i++) {
+		report_transport(r, l, "engine", l->engine->name, l->engine->transport);
+	for (unsigned i = 0; !l->transport->unix_addresses && i < l->address_count; i++) {
 		char text[ADDRESS_TEXT_MAX];
 
 		if (l->addresses[i].sa.ss_family == AF_UNIX)
 			config_report(r, l->address_origins[i], section, "address",
-				      "expected IP:PORT for transport %s, got '%s'", transport,
-				      format_address(&l->addresses[i], text));
+				      "expected IP:PORT for transport %s, got '%s'",
+				      l->transport->name, format_address(&l->addresses[i], text));
 	}
-	if (l->service &&
-	    !(l->transport == TRANSPORT_RDMA ? l->service->messages : !l->service->remote))
-		report_transport(r, l, "service", l->service->name);
+	if (!l->service || transport_can_serve(l->transport, l->service))
+		return;
+	while (!transport_can_serve(*able, l->service))
+		able++;
+	report_transport(r, l, "service", l->service->name, *able);
 }
 
 /* What this build cannot serve must be `optional`. */
@@ -241,7 +238,7 @@ static void check_build(struct config_report *r, struct listener_config *l)
 	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "transport"), l),
 		      config_section_text(CONFIG_LISTENER, l, section), "transport",
 		      "expected one that this build has unless optional is yes, got '%s' (%s)",
-		      config_transports[l->transport], absent);
+		      l->transport->name, absent);
 }
 
 /* A message arrives in one buffer. */
@@ -265,7 +262,7 @@ static void check_qp_type(struct config_report *r, struct listener_config *l)
 	const char *type = config_qp_types[l->options.qp_type];
 	char section[CONFIG_SECTION_TEXT_MAX];
 
-	if (l->transport != TRANSPORT_RDMA || l->options.qp_type == QP_RC)
+	if (!l->transport->verbs || l->options.qp_type == QP_RC)
 		return;
 	config_section_text(CONFIG_LISTENER, l, section);
 	if (l->service && l->service->messages && !l->service->datagrams)

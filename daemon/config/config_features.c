@@ -11,15 +11,17 @@
 #define UNUSED __attribute__((unused))
 
 /* `all`, then the names; feature names are those of enum engine_feature, in its order. */
-static const char *word_features(const struct config_key *key, unsigned index)
+static const char *word_features(const struct config_key *key, unsigned index, uint64_t *ret_value)
 {
 	static char words[FEATURE_COUNT][32];
 
+	*ret_value = 0;
 	if (index == 0)
 		return key->preset;
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)
 		if ((FEATURES_OPTIONAL & (1U << f)) && --index == 0) {
 			snprintf(words[f], sizeof(words[f]), "-%s", engine_feature_names[f]);
+			*ret_value = 1U << f;
 			return words[f];
 		}
 	return NULL;

@@ -8,13 +8,6 @@
 #include "util.h"
 
 const char *const config_class_names[] = { "live", "listener", "export", "restart" };
-/* By enum transport. */
-const char *const config_transports[] = {
-	[TRANSPORT_TCP] = "tcp",
-	[TRANSPORT_RDMA] = "rdma",
-	NULL,
-};
-
 /* By enum qp_type. */
 const char *const config_qp_types[] = { "rc", "ud", "uc", NULL };
 
@@ -57,8 +50,8 @@ const struct config_key config_keys[] = {
 
 	LISTENER("address", addresses, addresses, NULL, REPLACE,
 		 "where to listen; a list; port 0: the kernel chooses"),
-	LISTENER("transport", choice, transport, "tcp", REPLACE,
-		 "what carries the bytes", .words = config_transports),
+	LISTENER("transport", transport, transport, "tcp", REPLACE,
+		 "what carries the bytes"),
 	LISTENER("engine", engine, engine, "auto", REPLACE,
 		 "how bytes move; auto: the best that this host allows"),
 	LISTENER("service", service, service, NULL, REPLACE,
@@ -205,17 +198,20 @@ unsigned config_key_lines(const struct config_key *key, const void *section)
 void config_key_expect(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
 {
 	const struct config_type *type = key->type;
+	uint64_t value;
 	size_t length;
 
 	text[0] = '\0';
 	if (type->expect)
 		type->expect(key, text);
-	for (unsigned i = 0; type->word && type->word(key, i); i++) {
-		const char *comma = text[0] == '\0' ? "" : type->word(key, i + 1) ? ", " : " or ";
+	for (unsigned i = 0; type->word && type->word(key, i, &value); i++) {
+		const char *comma = text[0] == '\0'                  ? ""
+				    : type->word(key, i + 1, &value) ? ", "
+								     : " or ";
 
 		length = strlen(text);
 		snprintf(text + length, CONFIG_TEXT_MAX - length, "%s%s", comma,
-			 type->word(key, i));
+			 type->word(key, i, &value));
 	}
 }
 
@@ -223,10 +219,12 @@ void config_key_hint(const struct config_key *key, const char *value,
 		     char text[static CONFIG_TEXT_MAX])
 {
 	struct suggestion s = { .text = value };
+	const char *word;
+	uint64_t of_word;
 
 	text[0] = '\0';
-	for (unsigned i = 0; key->type->word && key->type->word(key, i); i++)
-		suggest_try(&s, key->type->word(key, i));
+	for (unsigned i = 0; key->type->word && (word = key->type->word(key, i, &of_word)); i++)
+		suggest_try(&s, word);
 	if (key->type->hint)
 		key->type->hint(value, text);
 	if (text[0] == '\0' && s.best)

@@ -27,8 +27,8 @@ struct config_type {
 	/* Writes a reason why value was refused, as config_key_hint() does, or nothing; may be
 	 * NULL. */
 	void (*hint)(const char *value, char text[static CONFIG_TEXT_MAX]);
-	/* The valid words, by index; NULL behind the last. */
-	const char *(*word)(const struct config_key *key, unsigned index);
+	/* The valid words, by index, and what the field has instead; NULL behind the last. */
+	const char *(*word)(const struct config_key *key, unsigned index, uint64_t *ret_value);
 	/* Lists only: the number of entries, for writing. */
 	unsigned *(*count)(void *section);
 	/* Lists only: where an entry came from; NULL: it is not kept. */
@@ -37,9 +37,9 @@ struct config_type {
 };
 
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
-	config_choice, config_log_level, config_engine, config_service, config_store, config_path,
-	config_name, config_nqn, config_cpu, config_cpus, config_addresses, config_networks,
-	config_exports, config_features;
+	config_choice, config_log_level, config_transport, config_engine, config_service,
+	config_store, config_path, config_name, config_nqn, config_cpu, config_cpus,
+	config_addresses, config_networks, config_exports, config_features;
 
 struct config_key {
 	enum config_section section;

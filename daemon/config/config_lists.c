@@ -39,8 +39,9 @@ static void expect_cpu(UNUSED const struct config_key *key, char text[static CON
 	strcpy(text, "the number of a CPU of this host");
 }
 
-static const char *word_any(UNUSED const struct config_key *key, unsigned index)
+static const char *word_any(const struct config_key *key, unsigned index, uint64_t *ret_value)
 {
+	*ret_value = key->word_value;
 	return index == 0 ? "any" : NULL;
 }
 
@@ -160,8 +161,10 @@ const struct config_type config_addresses = {
 
 /* ---- Networks ---- */
 
-static const char *word_networks(UNUSED const struct config_key *key, unsigned index)
+static const char *word_networks(UNUSED const struct config_key *key, unsigned index,
+				 uint64_t *ret_value)
 {
+	*ret_value = 0;
 	return (const char *const[]){ "local", "any", NULL }[index];
 }
 

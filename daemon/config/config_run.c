@@ -243,7 +243,7 @@ static void write_run(FILE *to, const struct run *runs, unsigned index)
 		write_listener(to, run, name, run->engine, export, 0);
 	}
 	for (unsigned i = 0; all && engines[i]; i++) {
-		if (engines[i]->transport != TRANSPORT_TCP)
+		if (engines[i]->transport != &transport_tcp)
 			continue;
 		write_name(name, run->service->name, engines[i]->name, number_of(runs, index));
 		write_listener(to, run, name, engines[i]->name, export, offset++);

@@ -22,75 +22,13 @@ static const void *const_field_of(const struct config_key *key, const void *sect
 	return (const char *)section + key->offset;
 }
 
-/* ---- Words ---- */
-
-static const char *word_key(const struct config_key *key, unsigned index)
-{
-	return index == 0 ? key->word : NULL;
-}
-
-static const char *word_bool(UNUSED const struct config_key *key, unsigned index)
-{
-	return (const char *const[]){ "yes", "no", NULL }[index];
-}
-
-static const char *word_choice(const struct config_key *key, unsigned index)
-{
-	return key->words[index];
-}
-
-static const char *word_log_level(UNUSED const struct config_key *key, unsigned index)
-{
-	for (int level = LOG_EMERG; level <= LOG_DEBUG; level++)
-		if (log_level_name(level) && index-- == 0)
-			return log_level_name(level);
-	return NULL;
-}
-
-static const char *word_engine(UNUSED const struct config_key *key, unsigned index)
-{
-	if (index == 0)
-		return "auto";
-	return engines[index - 1] ? engines[index - 1]->name : NULL;
-}
-
-/* An export is reached through any store, a listener's exports through another that is for files.
- */
-static const char *word_store(const struct config_key *key, unsigned index)
-{
-	if (index == 0)
-		return key->preset;
-	for (unsigned i = 0; stores[i]; i++)
-		if ((stores[i]->file || key->section == CONFIG_EXPORT) && --index == 0)
-			return stores[i]->name;
-	return NULL;
-}
-
-static const char *word_service(UNUSED const struct config_key *key, unsigned index)
-{
-	return services[index] ? services[index]->name : NULL;
-}
-
-/* The index of text among the words of key, or -EINVAL. */
-static int find_word(const struct config_key *key, const char *text)
-{
-	for (unsigned i = 0; key->type->word(key, i); i++)
-		if (!strcmp(key->type->word(key, i), text))
-			return (int)i;
-	return -EINVAL;
-}
-
-static void copy_word(const struct config_key *key, unsigned index,
-		      char text[static CONFIG_TEXT_MAX])
-{
-	snprintf(text, CONFIG_TEXT_MAX, "%s", key->type->word(key, index));
-}
-
-/* ---- Numbers, in fields of 4 or 8 bytes ---- */
+/* ---- Fields of 1, 4 or 8 bytes: numbers, pointers ---- */
 
 static void store(const struct config_key *key, void *section, uint64_t value)
 {
-	if (key->size == sizeof(uint32_t))
+	if (key->size == sizeof(bool))
+		*(bool *)field_of(key, section) = value;
+	else if (key->size == sizeof(uint32_t))
 		*(uint32_t *)field_of(key, section) = (uint32_t)value;
 	else
 		*(uint64_t *)field_of(key, section) = value;
@@ -98,10 +36,140 @@ static void store(const struct config_key *key, void *section, uint64_t value)
 
 static uint64_t load(const struct config_key *key, const void *section)
 {
+	if (key->size == sizeof(bool))
+		return *(const bool *)const_field_of(key, section);
 	if (key->size == sizeof(uint32_t))
 		return *(const uint32_t *)const_field_of(key, section);
 	return *(const uint64_t *)const_field_of(key, section);
 }
+
+/* ---- Words, each for a value ---- */
+
+static const char *word_key(const struct config_key *key, unsigned index, uint64_t *ret_value)
+{
+	*ret_value = key->word_value;
+	return index == 0 ? key->word : NULL;
+}
+
+static const char *word_bool(UNUSED const struct config_key *key, unsigned index,
+			     uint64_t *ret_value)
+{
+	*ret_value = index == 0;
+	return (const char *const[]){ "yes", "no", NULL }[index];
+}
+
+static const char *word_choice(const struct config_key *key, unsigned index, uint64_t *ret_value)
+{
+	*ret_value = index;
+	return key->words[index];
+}
+
+static const char *word_log_level(UNUSED const struct config_key *key, unsigned index,
+				  uint64_t *ret_value)
+{
+	for (int level = LOG_EMERG; level <= LOG_DEBUG; level++)
+		if (log_level_name(level) && index-- == 0) {
+			*ret_value = (uint64_t)level;
+			return log_level_name(level);
+		}
+	return NULL;
+}
+
+/* The name of an entry of a table that ends with NULL; the value is its address. */
+#define WORD_OF(entry, ret_value)                                                                  \
+	(*(ret_value) = (uintptr_t)(entry), (entry) ? (entry)->name : NULL)
+
+static const char *word_transport(UNUSED const struct config_key *key, unsigned index,
+				  uint64_t *ret_value)
+{
+	return WORD_OF(transports[index], ret_value);
+}
+
+static const char *word_service(UNUSED const struct config_key *key, unsigned index,
+				uint64_t *ret_value)
+{
+	return WORD_OF(services[index], ret_value);
+}
+
+static const char *word_engine(const struct config_key *key, unsigned index, uint64_t *ret_value)
+{
+	*ret_value = 0;
+	return index == 0 ? key->preset : WORD_OF(engines[index - 1], ret_value);
+}
+
+/* An export is reached through any store, a listener's exports through another that is for files.
+ */
+static const char *word_store(const struct config_key *key, unsigned index, uint64_t *ret_value)
+{
+	*ret_value = 0;
+	if (index == 0)
+		return key->preset;
+	for (unsigned i = 0; stores[i]; i++)
+		if ((stores[i]->file || key->section == CONFIG_EXPORT) && --index == 0)
+			return WORD_OF(stores[i], ret_value);
+	return NULL;
+}
+
+static int parse_word(const struct config_key *key, const char *text,
+		      UNUSED struct config_origin at, void *section)
+{
+	const char *word;
+	uint64_t value;
+
+	for (unsigned i = 0; (word = key->type->word(key, i, &value)) != NULL; i++)
+		if (!strcmp(word, text)) {
+			store(key, section, value);
+			return 0;
+		}
+	return -EINVAL;
+}
+
+/* Does a word stand for the field's value?  Then it is written, else nothing is. */
+static bool find_word(const struct config_key *key, const void *section,
+		      char text[static CONFIG_TEXT_MAX])
+{
+	const char *word;
+	uint64_t value;
+
+	for (unsigned i = 0; (word = key->type->word(key, i, &value)) != NULL; i++)
+		if (value == load(key, section)) {
+			snprintf(text, CONFIG_TEXT_MAX, "%s", word);
+			return true;
+		}
+	return false;
+}
+
+static void format_word(const struct config_key *key, const void *section, UNUSED unsigned index,
+			char text[static CONFIG_TEXT_MAX])
+{
+	if (!find_word(key, section, text))
+		text[0] = '\0';
+}
+
+/* Also takes true and false, on and off. */
+static int parse_bool_key(const struct config_key *key, const char *text,
+			  UNUSED struct config_origin at, void *section)
+{
+	return parse_bool(text, field_of(key, section));
+}
+
+const struct config_type config_bool = {
+	.parse = parse_bool_key,
+	.format = format_word,
+	.word = word_bool,
+};
+#define CHOICE(name)                                                                               \
+	const struct config_type config_##name = { .parse = parse_word,                            \
+						   .format = format_word,                          \
+						   .word = word_##name }
+CHOICE(choice);
+CHOICE(log_level);
+CHOICE(transport);
+CHOICE(engine);
+CHOICE(service);
+CHOICE(store);
+
+/* ---- Numbers ---- */
 
 static int store_in_range(const struct config_key *key, void *section, uint64_t value)
 {
@@ -113,16 +181,14 @@ static int store_in_range(const struct config_key *key, void *section, uint64_t 
 	return 0;
 }
 
-static int parse_uint_key(const struct config_key *key, const char *text,
-			  UNUSED struct config_origin at, void *section)
+static int parse_uint_key(const struct config_key *key, const char *text, struct config_origin at,
+			  void *section)
 {
 	uint64_t value;
 	int err;
 
-	if (key->word && !strcmp(key->word, text)) {
-		store(key, section, key->word_value);
+	if (parse_word(key, text, at, section) == 0)
 		return 0;
-	}
 	err = parse_uint(text, &value);
 	return err ? err : store_in_range(key, section, value);
 }
@@ -130,12 +196,8 @@ static int parse_uint_key(const struct config_key *key, const char *text,
 static void format_uint_key(const struct config_key *key, const void *section,
 			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
 {
-	uint64_t value = load(key, section);
-
-	if (key->word && value == key->word_value)
-		copy_word(key, 0, text);
-	else
-		snprintf(text, CONFIG_TEXT_MAX, "%" PRIu64, value);
+	if (!find_word(key, section, text))
+		snprintf(text, CONFIG_TEXT_MAX, "%" PRIu64, load(key, section));
 }
 
 static void expect_uint(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
@@ -208,146 +270,6 @@ const struct config_type config_duration = {
 	.expect = expect_duration,
 };
 
-/* ---- One of some words ---- */
-
-static int parse_bool_key(const struct config_key *key, const char *text,
-			  UNUSED struct config_origin at, void *section)
-{
-	return parse_bool(text, field_of(key, section));
-}
-
-static void format_bool_key(const struct config_key *key, const void *section,
-			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
-{
-	copy_word(key, !*(const bool *)const_field_of(key, section), text);
-}
-
-static int parse_choice(const struct config_key *key, const char *text,
-			UNUSED struct config_origin at, void *section)
-{
-	int index = find_word(key, text);
-
-	if (index < 0)
-		return index;
-	store(key, section, (uint64_t)index);
-	return 0;
-}
-
-static void format_choice(const struct config_key *key, const void *section, UNUSED unsigned index,
-			  char text[static CONFIG_TEXT_MAX])
-{
-	copy_word(key, (unsigned)load(key, section), text);
-}
-
-static int parse_log_level(const struct config_key *key, const char *text,
-			   UNUSED struct config_origin at, void *section)
-{
-	int level = log_level_parse(text);
-
-	if (level < 0)
-		return level;
-	store(key, section, (uint64_t)level);
-	return 0;
-}
-
-static void format_log_level(const struct config_key *key, const void *section,
-			     UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
-{
-	snprintf(text, CONFIG_TEXT_MAX, "%s", log_level_name((int)load(key, section)));
-}
-
-static int parse_engine(const struct config_key *key, const char *text,
-			UNUSED struct config_origin at, void *section)
-{
-	const struct engine **field = field_of(key, section);
-	int index = find_word(key, text);
-
-	if (index < 0)
-		return index;
-	*field = index == 0 ? NULL : engines[index - 1];
-	return 0;
-}
-
-static void format_engine(const struct config_key *key, const void *section, UNUSED unsigned index,
-			  char text[static CONFIG_TEXT_MAX])
-{
-	const struct engine *const *field = const_field_of(key, section);
-
-	snprintf(text, CONFIG_TEXT_MAX, "%s", *field ? (*field)->name : "auto");
-}
-
-static int parse_store(const struct config_key *key, const char *text,
-		       UNUSED struct config_origin at, void *section)
-{
-	const struct store **field = field_of(key, section);
-	int index = find_word(key, text);
-
-	if (index < 0)
-		return index;
-	*field = index == 0 ? NULL : store_find(text);
-	return 0;
-}
-
-static void format_store(const struct config_key *key, const void *section, UNUSED unsigned index,
-			 char text[static CONFIG_TEXT_MAX])
-{
-	const struct store *const *field = const_field_of(key, section);
-
-	snprintf(text, CONFIG_TEXT_MAX, "%s", *field ? (*field)->name : key->preset);
-}
-
-static int parse_service(const struct config_key *key, const char *text,
-			 UNUSED struct config_origin at, void *section)
-{
-	const struct service **field = field_of(key, section);
-	const struct service *service = service_find(text);
-
-	if (!service)
-		return -EINVAL;
-	*field = service;
-	return 0;
-}
-
-static void format_service(const struct config_key *key, const void *section, UNUSED unsigned index,
-			   char text[static CONFIG_TEXT_MAX])
-{
-	const struct service *const *field = const_field_of(key, section);
-
-	snprintf(text, CONFIG_TEXT_MAX, "%s", (*field)->name);
-}
-
-const struct config_type config_bool = {
-	.parse = parse_bool_key,
-	.format = format_bool_key,
-	.word = word_bool,
-};
-const struct config_type config_choice = {
-	.parse = parse_choice,
-	.format = format_choice,
-	.word = word_choice,
-};
-const struct config_type config_log_level = {
-	.parse = parse_log_level,
-	.format = format_log_level,
-	.word = word_log_level,
-};
-const struct config_type config_engine = {
-	.parse = parse_engine,
-	.format = format_engine,
-	.word = word_engine,
-};
-const struct config_type config_service = {
-	.parse = parse_service,
-	.format = format_service,
-	.word = word_service,
-};
-
-const struct config_type config_store = {
-	.parse = parse_store,
-	.format = format_store,
-	.word = word_store,
-};
-
 /* ---- Text ---- */
 
 static int copy_text(const struct config_key *key, const char *text, void *section)
@@ -389,7 +311,7 @@ static void format_path(const struct config_key *key, const void *section, unsig
 	if (*(const char *)const_field_of(key, section))
 		format_text(key, section, index, text);
 	else
-		copy_word(key, 0, text);
+		snprintf(text, CONFIG_TEXT_MAX, "%s", key->word);
 }
 
 static void expect_path(const struct config_key *key, char text[static CONFIG_TEXT_MAX])

@@ -116,13 +116,12 @@ static json_t *listener_to_json(const struct listener *l)
 	json_t *json;
 
 	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:s, s:i}", "name",
-			 json_text(l->config->name), "transport",
-			 config_transports[l->config->transport], "engine", listener_engine_name(l),
-			 "engine_features", listener_features(l), "service",
-			 l->config->service->name, "stores", listener_stores(l), "addresses",
-			 listener_addresses(l), "state", listener_state_names[l->state], "workers",
-			 (int)l->worker_count);
-	if (l->config->transport == TRANSPORT_RDMA)
+			 json_text(l->config->name), "transport", l->config->transport->name,
+			 "engine", listener_engine_name(l), "engine_features", listener_features(l),
+			 "service", l->config->service->name, "stores", listener_stores(l),
+			 "addresses", listener_addresses(l), "state",
+			 listener_state_names[l->state], "workers", (int)l->worker_count);
+	if (l->config->transport->verbs)
 		json_object_set_new(json, "devices", listener_devices(l));
 	if (l->state == LISTENER_UNAVAILABLE)
 		json_object_set_new(json, "reason", json_text(l->reason.text));
@@ -296,7 +295,7 @@ static json_t *listener_to_stats(struct listener *l)
 			  "tx_blocked", json_count(t.tx_blocked), "throttled",
 			  json_count(t.throttled), "zero_copy", zero_copy);
 	json_object_update_new(json, stats);
-	if (l->config->transport == TRANSPORT_RDMA)
+	if (l->config->transport->verbs)
 		json_object_set_new(json, "rdma", rdma_to_json(&t));
 	return json;
 }

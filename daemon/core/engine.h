@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "reason.h"
+#include "transport.h"
 
 struct conn;
 struct op;
@@ -23,9 +24,6 @@ struct worker;
 
 /* One listening socket of one worker; owned by the worker. */
 struct acceptor;
-
-/* What carries bytes; config_transports[] has their names. */
-enum transport { TRANSPORT_TCP, TRANSPORT_RDMA };
 
 /* A port of a device that a worker uses.  All but `gone` stays as it is once others may see it. */
 struct engine_device {
@@ -45,7 +43,7 @@ typedef void engine_found(void *context, const struct engine_finding *finding);
 
 struct engine {
 	const char *name; /* as in `engine = NAME` */
-	enum transport transport;
+	const struct transport *transport;
 
 	/* Why this build has nothing but the name, init() and the transport; NULL: it has all. */
 	const char *absent;

@@ -272,6 +272,7 @@ static void epoll_wait_turn(struct worker *w, bool block)
 
 const struct engine engine_epoll = {
 	.name = "epoll",
+	.transport = &transport_tcp,
 	.sample_turns = 8,
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll),
 	.init = epoll_init,

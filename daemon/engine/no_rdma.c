@@ -14,7 +14,7 @@ static int no_rdma_init(struct worker *w, struct reason *reason)
 
 const struct engine engine_no_rdma = {
 	.name = "rdma",
-	.transport = TRANSPORT_RDMA,
+	.transport = &transport_rdma,
 	.absent = NO_RDMA,
 	.init = no_rdma_init,
 };

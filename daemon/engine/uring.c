@@ -355,6 +355,7 @@ static void uring_release(struct conn *c)
 
 const struct engine engine_uring = {
 	.name = "io_uring",
+	.transport = &transport_tcp,
 	.sample_turns = 32,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |
 		    FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) |

@@ -223,6 +223,7 @@ static int poll_init(struct worker *w, struct reason *reason)
 
 const struct engine engine_uring_poll = {
 	.name = "io_uring-poll",
+	.transport = &transport_tcp,
 	.sample_turns = 8,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_poll),
 	.init = poll_init,

@@ -81,7 +81,7 @@ static bool kept_has_use(const struct kept_socket *k, const struct config *confi
 		unsigned count = listening_count(lc);
 		struct sockaddr_storage *list = calloc(count, sizeof(*list));
 
-		if (!list || lc->transport == TRANSPORT_RDMA) {
+		if (!list || !lc->transport->socket_type) {
 			free(list);
 			continue;
 		}

@@ -182,7 +182,7 @@ static int listener_open(struct listener *l, struct listener *const *going, stru
 	if (rc < 0)
 		return rc;
 	l->engine = listener_pick_engine(l->config);
-	if (l->config->transport == TRANSPORT_RDMA)
+	if (!l->config->transport->socket_type)
 		return listener_open_endpoints(l, going, reason);
 	rc = listening_open(&sockets, l, going, reason);
 	if (rc == 0)

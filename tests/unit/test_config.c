@@ -17,7 +17,7 @@ static void defaults_are_those_of_the_documentation(void **state)
 	assert_int_equal(c->server.log_level, LOG_INFO);
 	assert_true(c->server.drain_timeout_ns == 30ULL * NS_PER_S);
 	assert_int_equal(c->listener_count, 1);
-	assert_int_equal(l->transport, 0);
+	assert_ptr_equal(l->transport, &transport_tcp);
 	assert_null(l->engine);
 	assert_int_equal(l->workers, 1);
 	assert_false(l->optional);
@@ -174,7 +174,7 @@ static void transports_keep_to_their_own(void **state)
 		      "f:5: [listener a] engine: expected one for transport rdma, got 'epoll' (it "
 		      "needs `transport = tcp`)\n");
 	assert_errors(GOOD "transport = rdma\nsqpoll = yes\n",
-		      "f:5: [listener a] sqpoll: requires engine = io_uring (engine is rdma)\n");
+		      "f:5: [listener a] sqpoll: requires engine = io_uring (transport is rdma)\n");
 	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = http\n",
 		      "f:4: [listener a] service: expected one for transport rdma, got 'http' (it "
 		      "needs `transport = tcp`)\n");
@@ -390,7 +390,7 @@ static void features_of_io_uring_need_that_engine(void **state)
 		load(GOOD "engine = epoll\nsqpoll = no\nzero-copy-min = 0\nsqpoll-idle = 2s\n"));
 	config_free(load(GOOD "engine = auto\nsqpoll = yes\nzero-copy-min = 8K\n"));
 	assert_errors(GOOD "srq = yes\n",
-		      "f:4: [listener a] srq: requires engine = rdma (engine is auto)\n");
+		      "f:4: [listener a] srq: requires engine = rdma (transport is tcp)\n");
 }
 
 #ifdef NB_RDMA

@@ -27,7 +27,7 @@ enum { TIMEOUT_S = 10 };
 /* NOLINTBEGIN(bugprone-macro-parentheses): e is declared here */
 #define for_each_engine(e)                                                                         \
 	for (const struct engine *const *e##_ = engines, *e = *e##_; e; e = *++e##_)               \
-		if (e->transport == TRANSPORT_TCP)
+		if (e->transport == &transport_tcp)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 static inline const struct service *echo(void)

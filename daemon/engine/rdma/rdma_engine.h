@@ -14,7 +14,7 @@ void rdma_no_sockets(struct worker *w, struct acceptor *a, bool on);
 void rdma_examine(engine_found *found, void *context);
 
 #define RDMA_ENGINE                                                                                \
-	.name = "rdma", .transport = TRANSPORT_RDMA, .messages = true, .sample_turns = 8,          \
+	.name = "rdma", .transport = &transport_rdma, .messages = true, .sample_turns = 8,         \
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),                    \
 	.examine = rdma_examine, .listen = rdma_no_sockets, .accept = rdma_cm_accept,              \
 	.watch = rdma_watch, .wait = rdma_wait
