@@ -63,38 +63,39 @@ CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
+# tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
 RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
 LAYERS   := base host core ring engine $(RDMA_LEVELS) store service config varlink export listen server control
-INC_base    := -Idaemon/base
-INC_core    := $(INC_base) -Idaemon/core
-INC_ring    := $(INC_core)
-INC_engine  := $(INC_core) -Idaemon/ring
-INC_engine/rdma/device   := $(INC_core)
-INC_engine/rdma/queue    := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device
-INC_engine/rdma/transfer := $(INC_engine/rdma/queue) -Idaemon/engine/rdma/queue
-INC_engine/rdma/cm       := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device
+INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets: knows only libc (and the journal)
+INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
+INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
+INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move: epoll, uring*, uring_poll; readiness.c is shared by the reactors
+INC_engine/rdma/device   := $(INC_core) ## devices, their memory, what is lent to them
+INC_engine/rdma/queue    := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## queue pairs and the states of a connection
+INC_engine/rdma/transfer := $(INC_engine/rdma/queue) -Idaemon/engine/rdma/queue ## one-sided operations, shared receives
+INC_engine/rdma/cm       := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## the connection manager: who wants to connect, and to which worker
 INC_engine/rdma          := $(INC_engine/rdma/transfer) -Idaemon/engine/rdma/transfer \
-			    -Idaemon/engine/rdma/cm -Idaemon/engine
-INC_store   := $(INC_core) -Idaemon/ring
-INC_service := $(INC_core)
-INC_config  := $(INC_core)
-INC_varlink := $(INC_base)
-INC_host    := $(INC_base)
-INC_export  := $(INC_config) -Idaemon/config -Idaemon/host
-INC_listen  := $(INC_export) -Idaemon/export
-INC_server  := $(INC_listen) -Idaemon/listen
-INC_control := $(INC_server) -Idaemon/server -Idaemon/varlink
-INC_main    := $(INC_control) -Idaemon/control
+	-Idaemon/engine/rdma/cm -Idaemon/engine ## the engine rdma: messages, datagrams, hot plug, its doctor
+INC_store   := $(INC_core) -Idaemon/ring ## how an export reaches its bytes: a file each, and the table stores.c
+INC_service := $(INC_core) ## what bytes mean: a file each, and the table services.c
+INC_config  := $(INC_core) ## the INI file: the table of keys, parsing, checks, differences, dump
+INC_varlink := $(INC_base) ## a Varlink server on sd-event; knows nothing of what it serves
+INC_host    := $(INC_base) ## /proc, the service manager, its watchdog, threads that may hang
+INC_export  := $(INC_config) -Idaemon/config -Idaemon/host ## exports: opened, locked, kept while listeners serve them
+INC_listen  := $(INC_export) -Idaemon/export ## listeners with their sockets, workers and limits; listeners.h: all of them
+INC_server  := $(INC_listen) -Idaemon/listen ## the configuration in force: start, reload, drain
+INC_control := $(INC_server) -Idaemon/server -Idaemon/varlink ## the control socket: methods, documents, the doctor
+INC_main    := $(INC_control) -Idaemon/control ## options, start, signals, the main thread's event loop; run.c: --run
 CTL_ROOMS   := show measure report client metrics state compare top
-INC_ctl/show    := $(INC_base)
-INC_ctl/measure := $(INC_base) -Ictl/show
-INC_ctl/report  := $(INC_ctl/measure) -Ictl/measure
-INC_ctl/client  := $(INC_base) -Ictl/show
-INC_ctl/metrics := $(INC_ctl/client) -Ictl/client -Ictl/measure
-INC_ctl/state   := $(INC_ctl/metrics) -Ictl/metrics
-INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/report -Ictl/state
-INC_ctl/top     := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/state
-INC_ctl_main    := $(INC_ctl/client) -Ictl/client
+INC_ctl/show    := $(INC_base) ## tables, numbers, SVG, fields of JSON documents: knows no daemon
+INC_ctl/measure := $(INC_base) -Ictl/show ## rows: intervals of two documents, generators' results, groups and their verdicts
+INC_ctl/report  := $(INC_ctl/measure) -Ictl/measure ## the HTML page of saved rows
+INC_ctl/client  := $(INC_base) -Ictl/show ## ctl.h: what each command sees; the Varlink client
+INC_ctl/metrics := $(INC_ctl/client) -Ictl/client -Ictl/measure ## OpenMetrics, and the HTTP server of `nbctl metrics`
+INC_ctl/state   := $(INC_ctl/metrics) -Ictl/metrics ## commands that show or change the daemon's state: a file each
+INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/report -Ictl/state ## `nbctl compare` and `report`: runs generators, visits listeners, saves rows
+INC_ctl/top     := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/state ## `nbctl top`
+INC_ctl_main    := $(INC_ctl/client) -Ictl/client ## nbctl: the command table and the options
 
 SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma/%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)

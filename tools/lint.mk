@@ -71,6 +71,7 @@ lint-man: all
 		[ -z "$$warnings" ] || { echo "$$page: $$warnings"; exit 1; }; \
 	done
 	$(Q)$(PYTHON) -B tools/check_man.py $(BUILD)
+	$(Q)$(PYTHON) -B tools/draw_map.py
 
 # Installed under another prefix, so that verify finds the daemon and its man page.
 lint-unit: all

@@ -1,0 +1,134 @@
+#!/usr/bin/python3
+"""draw_map.py [--update]: the pictures in ARCHITECTURE.md, drawn from the source.
+
+The tree: the rooms of the Makefile (LAYERS, CTL_ROOMS) with the text behind `##` of their INC_ line,
+and the rooms that their files include.  A request's way: functions, each of which the
+source shows to call the next.  Without --update: is what the page has still true?  (`make lint`)
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+PAGE = TOP / "ARCHITECTURE.md"
+
+# What one request of an echo passes: (depth, function).  A function is called by the nearest one above
+# it with less depth: by name, through a member of a table (`->wait(` and `.wait = NAME`), or as an
+# operation's done(), to which the file sets it.
+WAY = [
+    ("every engine", [
+        (0, "worker_turn"), (1, "worker_run_ready"), (2, "conn_run"), (3, "echo_run"),
+        (4, "conn_op_begin"), (4, "bufq_splice"),
+    ]),
+    ("epoll, a reactor: it is told that a socket is ready, then receives; sends at once", [
+        (0, "worker_turn"), (1, "epoll_wait_turn"), (2, "epoll_event"), (3, "readiness_recv"),
+        (4, "recv_one"), (5, "conn_input"), (0, "conn_run"), (1, "epoll_flush"), (2, "readiness_send"),
+        (3, "conn_sent"),
+    ]),
+    ("io_uring, a proactor: it is told what has been received; sends are submitted by the next wait", [
+        (0, "worker_turn"), (1, "uring_wait"), (2, "ring_enter"), (2, "ring_reap"),
+        (3, "uring_recv_done"), (4, "conn_input"), (0, "conn_run"), (1, "uring_flush"),
+        (2, "uring_prep_send"), (2, "uring_quiet"),
+    ]),
+]
+
+
+def make_rooms():
+    """(folder, purpose) of each room, from the lowest."""
+    text = (TOP / "Makefile").read_text()
+    names = subprocess.run(
+        ["make", "-s", "--no-print-directory", "--eval=rooms: ; @echo $(LAYERS) : $(CTL_ROOMS)", "rooms",
+         "NB_DEPS=no"], cwd=TOP, check=True, capture_output=True, text=True).stdout
+    daemon, ctl = (part.split() for part in names.split(":"))
+    rooms = [(f"daemon/{name}", f"INC_{name}") for name in daemon] + [("daemon", "INC_main")]
+    rooms += [(f"ctl/{name}", f"INC_ctl/{name}") for name in ctl] + [("ctl", "INC_ctl_main")]
+    for folder, variable in rooms:
+        purpose = re.search(rf"^{variable} *:=(?:[^\n#]|\\\n)*## (.*)$", text, re.M)
+        if not purpose:
+            sys.exit(f"Makefile: {variable} has no `## purpose` behind it")
+        yield folder, purpose[1]
+
+
+def rooms_below(folder, rooms):
+    """The rooms whose headers a room's files include, itself left out."""
+    own = "ctl" if folder.startswith("ctl") else "daemon"  # programs may have headers of one name
+    owner = {file.name: room for room, _ in rooms if room.startswith(own) or room == "daemon/base"
+             for file in (TOP / room).glob("*.h")}
+    below = set()
+    for file in (TOP / folder).glob("*.[ch]"):
+        for name in re.findall(r'^#include "([^"/]+)"', file.read_text(), re.M):
+            below.add(owner.get(name, folder))
+    return below - {folder}
+
+
+def draw_tree():
+    rooms = list(make_rooms())
+    below = {folder: rooms_below(folder, rooms) for folder, _ in rooms}
+
+    def reached(folder):
+        return set().union(below[folder], *(reached(other) for other in below[folder]))
+
+    def short(folder):
+        return folder.removeprefix("daemon/").removeprefix("ctl/")
+
+    for folder, purpose in rooms:
+        direct = [other for other, _ in rooms if other in below[folder]
+                  and not any(other in reached(third) for third in below[folder])]
+        name = folder + ("/*.c" if folder in ("daemon", "ctl") else "/")
+        yield f"{name:28} {purpose}"
+        if direct:
+            yield f"{'':28}    on {', '.join(map(short, direct))}"
+
+
+class Source:
+    def __init__(self):
+        self.files = {f: f.read_text() for f in sorted((TOP / "daemon").rglob("*.[ch]"))}
+
+    def find(self, name):
+        """(file, body) of a function's definition."""
+        for file, text in self.files.items():
+            found = re.search(rf"^\w[^\n;=]*\b{name}\([^;{{]*\)\n{{(.*?)^}}", text, re.M | re.S)
+            if found:
+                return file, found[1]
+        sys.exit(f"tools/draw_map.py: {name}() is gone: write its successor into WAY")
+
+    def link(self, caller, name):
+        """How the caller calls name: "" by its name, else the member that it calls."""
+        _, body = self.find(caller)
+        if re.search(rf"\b{name}\(", body):
+            return ""
+        for text in self.files.values():
+            for member in re.findall(rf"\.(\w+) = {name}\b", text):
+                if f"->{member}(" in body:
+                    return f"->{member}()"
+        sys.exit(f"tools/draw_map.py: {caller}() no longer calls {name}(): mend WAY")
+
+
+def draw_way():
+    source = Source()
+    for title, steps in WAY:
+        yield f"{title}:"
+        above = {}
+        for depth, name in steps:
+            how = source.link(above[depth - 1], name) if depth else ""
+            above[depth] = name
+            file, _ = source.find(name)
+            left = "  " * (depth + 1) + (f"{how} = " if how else "") + name
+            yield f"{left:44}{file.relative_to(TOP / 'daemon')}"
+
+
+def main():
+    text = page = PAGE.read_text()
+    for name, draw in (("tree", draw_tree), ("way", draw_way)):
+        begin, end = f"<!-- {name}: drawn by tools/draw_map.py -->\n", f"<!-- /{name} -->"
+        before, rest = text.split(begin)
+        picture = "\n".join(draw()).rstrip()
+        text = f"{before}{begin}```\n{picture}\n```\n{end}{rest.split(end, 1)[1]}"
+    if "--update" in sys.argv:
+        PAGE.write_text(text)
+    elif text != page:
+        sys.exit("ARCHITECTURE.md: the source has changed: run tools/draw_map.py --update")
+
+
+main()
