@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build")).resolve()
-INSIDE = [HERE / f"inside_{name}.py" for name in ("rdma", "faults", "remote", "nbd", "nvme")]
+INSIDE = [HERE / f"inside_{name}.py" for name in ("rdma", "faults", "remote", "far", "nbd", "nvme")]
 TESTS = [name for file in INSIDE for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
          "depmod": "kmod", "xz": "xz-utils", "rdma": "iproute2", "rping": "rdmacm-utils"}
