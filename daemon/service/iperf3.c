@@ -20,7 +20,7 @@ static void cookie_read(struct conn *c)
 		conn_close(c, CONN_END_PROTOCOL);
 		return;
 	}
-	rc = iperf3_enter(i->member.registry, &i->member, cookie);
+	rc = iperf3_enter(&i->member, cookie);
 	if (rc < 0) {
 		iperf3_control_refuse(c, rc == -ENOMEM ? IPERF3_NO_TEST : IPERF3_ACCESS_DENIED);
 	} else if (i->member.stream) {
@@ -60,9 +60,7 @@ static int iperf3_open(struct conn *c)
 
 	if (!i)
 		return -ENOMEM;
-	i->member.conn = c;
-	i->member.worker = c->worker;
-	i->member.registry = c->worker->shared;
+	session_member_init(&i->member.of, c);
 	c->state = i;
 	conn_set_deadline(c, clock_ns() + IPERF3_STEP_NS);
 	return 0;
@@ -85,8 +83,8 @@ const struct service service_iperf3 = {
 	.example = "iperf3 -c {host} -p {port}",
 	.operations = { "test", "receive", "send" },
 	.source = true,
-	.shared_new = iperf3_registry_new,
-	.shared_free = iperf3_registry_free,
+	.shared_new = sessions_new,
+	.shared_free = sessions_free,
 	.open = iperf3_open,
 	.run = iperf3_run,
 	.close = iperf3_close,

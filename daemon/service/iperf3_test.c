@@ -2,126 +2,48 @@
 #include "iperf3_test.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
 
-enum { BUCKETS = 1024 };
-
-struct iperf3_registry {
-	pthread_mutex_t lock;
-	unsigned tests;
-	struct iperf3_test *buckets[BUCKETS];
-};
-
-void *iperf3_registry_new(const struct worker_options *options, const char *listener,
-			  struct reason *reason)
+/* The functions with _locked expect the lock of the listener's sessions to be held. */
+static struct session_member *of_stream(const struct iperf3_stream *s)
 {
-	struct iperf3_registry *r = calloc(1, sizeof(*r));
-
-	(void)options, (void)listener;
-	if (r)
-		pthread_mutex_init(&r->lock, NULL);
-	else
-		reason_set(reason, -ENOMEM, "no memory");
-	return r;
-}
-
-void iperf3_registry_free(void *registry)
-{
-	struct iperf3_registry *r = registry;
-
-	if (!r)
-		return;
-	pthread_mutex_destroy(&r->lock);
-	free(r);
-}
-
-unsigned iperf3_registry_tests(struct iperf3_registry *r)
-{
-	unsigned tests;
-
-	pthread_mutex_lock(&r->lock);
-	tests = r->tests;
-	pthread_mutex_unlock(&r->lock);
-	return tests;
-}
-
-/* ---- Calls: on the member's thread ---- */
-
-static void member_called(struct call *call)
-{
-	struct iperf3_member *m = container_of(call, struct iperf3_member, call);
-	struct iperf3_registry *r = m->registry;
-	struct conn *c;
-
-	pthread_mutex_lock(&r->lock);
-	m->called = false;
-	c = m->conn;
-	pthread_mutex_unlock(&r->lock);
-	if (!c)
-		free(m);
-	else if (!m->worker->stop) /* then connections end anyway */
-		conn_ready(c);
-}
-
-/* The functions with _locked expect the registry's lock to be held. */
-static void member_call_locked(struct iperf3_member *m)
-{
-	if (!m || m->called || !m->conn)
-		return;
-	m->called = true;
-	m->call.fn = member_called;
-	worker_call(m->worker, &m->call);
+	return s->member ? &s->member->of : NULL;
 }
 
 static void streams_call_locked(struct iperf3_test *t)
 {
 	for (unsigned i = 0; i < t->joined; i++)
-		member_call_locked(t->streams[i].member);
+		session_call(of_stream(&t->streams[i]));
 }
 
 /* ---- Tests ---- */
 
-static struct iperf3_test **bucket_of(struct iperf3_registry *r, const uint8_t *cookie)
+static void test_free(struct session *session)
 {
-	uint32_t hash = 2166136261U; /* FNV-1a */
+	struct iperf3_test *t = container_of(session, struct iperf3_test, session);
 
-	for (unsigned i = 0; i < IPERF3_COOKIE; i++)
-		hash = (hash ^ cookie[i]) * 16777619U;
-	return &r->buckets[hash % BUCKETS];
+	free(t->streams);
+	free(t);
 }
 
-/* The place of the pointer to it, or of the NULL at the end. */
-static struct iperf3_test **find_locked(struct iperf3_registry *r, const uint8_t *cookie)
+static int begin_locked(struct iperf3_member *m, const uint8_t *cookie)
 {
-	struct iperf3_test **at = bucket_of(r, cookie);
+	struct iperf3_test *t = calloc(1, sizeof(*t));
+	int rc;
 
-	while (*at && memcmp((*at)->cookie, cookie, IPERF3_COOKIE) != 0)
-		at = &(*at)->next;
-	return at;
-}
-
-static int begin_locked(struct iperf3_registry *r, struct iperf3_test **at, struct iperf3_member *m,
-			const uint8_t *cookie)
-{
-	struct iperf3_test *t;
-
-	if (r->tests >= IPERF3_TESTS_MAX)
-		return -EBUSY;
-	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	memcpy(t->cookie, cookie, IPERF3_COOKIE);
-	t->control = m;
-	t->references = 1;
-	m->test = t;
-	*at = t;
-	r->tests++;
-	return 0;
+	t->session.release = test_free;
+	rc = session_begin(&t->session, &m->of, cookie, IPERF3_COOKIE);
+	if (rc < 0)
+		free(t);
+	else
+		m->test = t;
+	return rc;
 }
 
 static int join_locked(struct iperf3_test *t, struct iperf3_member *m)
@@ -132,41 +54,42 @@ static int join_locked(struct iperf3_test *t, struct iperf3_member *m)
 		return -EACCES;
 	s = &t->streams[t->joined++];
 	s->member = m;
-	s->opened_ns = m->conn->opened_ns;
-	s->worker_index = m->worker->index;
+	s->opened_ns = m->of.conn->opened_ns;
+	s->worker_index = m->of.worker->index;
 	m->stream = s;
 	m->test = t;
-	t->references++;
+	session_join(&t->session, &m->of);
 	return 0;
 }
 
-int iperf3_enter(struct iperf3_registry *r, struct iperf3_member *member,
-		 const uint8_t cookie[static IPERF3_COOKIE])
+int iperf3_enter(struct iperf3_member *member, const uint8_t cookie[static IPERF3_COOKIE])
 {
-	struct iperf3_test **at;
+	struct sessions *all = member->of.sessions;
+	struct session *found;
 	int rc;
 
-	pthread_mutex_lock(&r->lock);
-	at = find_locked(r, cookie);
-	rc = *at ? join_locked(*at, member) : begin_locked(r, at, member, cookie);
-	pthread_mutex_unlock(&r->lock);
+	sessions_lock(all);
+	found = session_find(all, cookie, IPERF3_COOKIE);
+	rc = found ? join_locked(container_of(found, struct iperf3_test, session), member)
+		   : begin_locked(member, cookie);
+	sessions_unlock(all);
 	return rc;
 }
 
 int iperf3_expect(struct iperf3_test *test, const struct iperf3_params *params)
 {
-	struct iperf3_registry *r = test->control->registry;
+	struct sessions *all = test->session.control->sessions;
 	unsigned count = params->parallel * (params->sends && params->receives ? 2 : 1);
 	struct iperf3_stream *streams = calloc(count, sizeof(*streams));
 
 	if (!streams)
 		return -ENOMEM;
-	pthread_mutex_lock(&r->lock);
+	sessions_lock(all);
 	test->params = *params;
 	test->stream_count = count;
 	test->streams = streams;
 	atomic_store(&test->budget, params->limit_bytes);
-	pthread_mutex_unlock(&r->lock);
+	sessions_unlock(all);
 	return 0;
 }
 
@@ -174,36 +97,36 @@ void iperf3_arrive(struct iperf3_member *member, int error, const char *congesti
 {
 	struct iperf3_test *t = member->test;
 
-	pthread_mutex_lock(&member->registry->lock);
+	sessions_lock(member->of.sessions);
 	t->arrived++;
 	if (error)
 		t->error = error;
 	snprintf(t->congestion, sizeof(t->congestion), "%s", congestion);
 	if (error || t->arrived == t->stream_count)
-		member_call_locked(t->control);
-	pthread_mutex_unlock(&member->registry->lock);
+		session_call(t->session.control);
+	sessions_unlock(member->of.sessions);
 }
 
 bool iperf3_is_complete(struct iperf3_test *test, int *ret_error)
 {
-	struct iperf3_registry *r = test->control->registry;
+	struct sessions *all = test->session.control->sessions;
 	bool complete;
 
-	pthread_mutex_lock(&r->lock);
+	sessions_lock(all);
 	complete = test->arrived == test->stream_count;
 	*ret_error = test->error;
-	pthread_mutex_unlock(&r->lock);
+	sessions_unlock(all);
 	return complete;
 }
 
 void iperf3_set_phase(struct iperf3_test *test, enum iperf3_phase phase)
 {
-	struct iperf3_registry *r = test->control->registry;
+	struct sessions *all = test->session.control->sessions;
 
-	pthread_mutex_lock(&r->lock);
+	sessions_lock(all);
 	atomic_store_explicit(&test->phase, phase, memory_order_release);
 	streams_call_locked(test);
-	pthread_mutex_unlock(&r->lock);
+	sessions_unlock(all);
 }
 
 void iperf3_receives(struct iperf3_member *member)
@@ -211,7 +134,7 @@ void iperf3_receives(struct iperf3_member *member)
 	struct iperf3_test *t = member->test;
 	_Atomic uint8_t *role = &member->stream->role;
 
-	pthread_mutex_lock(&member->registry->lock);
+	sessions_lock(member->of.sessions);
 	if (atomic_load(role) == IPERF3_UNKNOWN) { /* control may have said: give_roles_locked() */
 		unsigned more = t->params.parallel - atomic_load(&t->receivers);
 
@@ -222,7 +145,7 @@ void iperf3_receives(struct iperf3_member *member)
 		if (more == 1)
 			streams_call_locked(t);
 	}
-	pthread_mutex_unlock(&member->registry->lock);
+	sessions_unlock(member->of.sessions);
 }
 
 static void finish_locked(struct iperf3_member *m)
@@ -233,24 +156,24 @@ static void finish_locked(struct iperf3_member *m)
 		return;
 	m->stream->finished = true;
 	if (++t->finished == t->stream_count)
-		member_call_locked(t->control);
+		session_call(t->session.control);
 }
 
 void iperf3_finish(struct iperf3_member *member)
 {
-	pthread_mutex_lock(&member->registry->lock);
+	sessions_lock(member->of.sessions);
 	finish_locked(member);
-	pthread_mutex_unlock(&member->registry->lock);
+	sessions_unlock(member->of.sessions);
 }
 
 bool iperf3_is_finished(struct iperf3_test *test)
 {
-	struct iperf3_registry *r = test->control->registry;
+	struct sessions *all = test->session.control->sessions;
 	bool finished;
 
-	pthread_mutex_lock(&r->lock);
+	sessions_lock(all);
 	finished = test->finished == test->stream_count;
-	pthread_mutex_unlock(&r->lock);
+	sessions_unlock(all);
 	return finished;
 }
 
@@ -301,63 +224,38 @@ static void give_roles_locked(struct iperf3_test *t, struct iperf3_stream **sort
 
 void iperf3_sort_streams(struct iperf3_test *test, struct iperf3_stream **ret_sorted)
 {
-	struct iperf3_registry *r = test->control->registry;
+	struct sessions *all = test->session.control->sessions;
 
-	pthread_mutex_lock(&r->lock);
+	sessions_lock(all);
 	for (unsigned i = 0; i < test->stream_count; i++)
 		ret_sorted[i] = &test->streams[i];
 	qsort(ret_sorted, test->stream_count, sizeof(*ret_sorted), compare_streams);
 	give_roles_locked(test, ret_sorted);
-	pthread_mutex_unlock(&r->lock);
+	sessions_unlock(all);
 	qsort(ret_sorted, test->stream_count, sizeof(*ret_sorted), compare_streams);
 }
 
 /* ---- The end ---- */
 
-static void test_free(struct iperf3_test *t)
+static void left_locked(struct session_member *of)
 {
-	if (!t)
-		return;
-	free(t->streams);
-	free(t);
-}
-
-/* The test with its last member, for the caller to free. */
-static struct iperf3_test *leave_locked(struct iperf3_registry *r, struct iperf3_member *m)
-{
+	struct iperf3_member *m = container_of(of, struct iperf3_member, of);
 	struct iperf3_test *t = m->test;
 
-	if (!t)
-		return NULL;
 	if (m->stream) {
 		finish_locked(m);
 		m->stream->member = NULL;
 		if (iperf3_phase(t) == IPERF3_SETUP) {
 			t->error = IPERF3_STREAM_LOST;
-			member_call_locked(t->control);
+			session_call(t->session.control);
 		}
 	} else {
-		*find_locked(r, t->cookie) = t->next;
-		r->tests--;
-		t->control = NULL;
 		atomic_store_explicit(&t->phase, IPERF3_DEAD, memory_order_release);
 		streams_call_locked(t);
 	}
-	return --t->references == 0 ? t : NULL;
 }
 
 void iperf3_leave(struct iperf3_member *member)
 {
-	struct iperf3_registry *r = member->registry;
-	struct iperf3_test *last;
-	bool called;
-
-	pthread_mutex_lock(&r->lock);
-	last = leave_locked(r, member);
-	member->conn = NULL;
-	called = member->called;
-	pthread_mutex_unlock(&r->lock);
-	test_free(last);
-	if (!called)
-		free(member);
+	session_leave(&member->of, left_locked);
 }

@@ -1,25 +1,16 @@
-/* The tests of one iperf3 listener: which connections belong together, and how those of different
- * workers tell each other that something has changed.
+/* The tests of one iperf3 listener.
  *
- * A test begins with the first connection that shows its cookie (control) and ends with that
- * connection.  What is looked up or changes hands is under the registry's mutex, which is taken
- * when a test or a connection of it begins, changes its phase or ends; while bytes flow only the
- * atomics are touched, each written by one worker. */
+ * A test is a session whose key is its cookie: it begins with the first connection that shows it
+ * (control) and ends with that connection.  What changes hands is under the lock of the listener's
+ * sessions; while bytes flow only the atomics are touched, each written by one worker. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "iperf3_proto.h"
-#include "mailbox.h"
+#include "session.h"
 
-enum { IPERF3_TESTS_MAX = 4096 }; /* at a time, of one listener */
-
-struct conn;
-struct reason;
-struct worker;
-struct worker_options;
-struct iperf3_registry;
 struct iperf3_test;
 
 /* In this order. */
@@ -35,11 +26,7 @@ enum iperf3_role { IPERF3_UNKNOWN, IPERF3_RECEIVES, IPERF3_SENDS };
 
 /* One connection.  Allocated by the service, which gives it up with iperf3_leave(). */
 struct iperf3_member {
-	struct call call;
-	bool called;       /* call is on its way */
-	struct conn *conn; /* NULL: it has left */
-	struct worker *worker;
-	struct iperf3_registry *registry;
+	struct session_member of;     /* the first */
 	struct iperf3_test *test;     /* NULL: none yet */
 	struct iperf3_stream *stream; /* NULL: of control */
 };
@@ -52,8 +39,8 @@ struct iperf3_cpu {
 /* One stream, also after its connection has ended.  Between the start of the test and `finished` it
  * is its worker's, but for the atomics; then control's. */
 struct iperf3_stream {
-	struct iperf3_member *member; /* NULL: ended.  The registry's */
-	bool finished;                /* the registry's */
+	struct iperf3_member *member; /* NULL: ended.  Under the lock */
+	bool finished;                /* under the lock */
 	_Atomic uint64_t bytes;       /* in its direction, from the beginning */
 	_Atomic uint8_t role;         /* enum iperf3_role */
 	unsigned worker_index;
@@ -64,33 +51,23 @@ struct iperf3_stream {
 };
 
 struct iperf3_test {
-	uint8_t cookie[IPERF3_COOKIE];
-	struct iperf3_test *next; /* of its bucket */
-	struct iperf3_member *control;
-	unsigned references; /* members */
+	struct session session;
 	unsigned joined, arrived, finished;
 	struct iperf3_params params;   /* constant once streams may come */
 	struct iperf3_stream *streams; /* stream_count of them; NULL: none may come yet */
 	unsigned stream_count;
 	_Atomic uint8_t phase;                  /* enum iperf3_phase */
 	_Atomic uint8_t end;                    /* enum conn_end, for streams in IPERF3_DEAD */
-	int error;                              /* the registry's; see iperf3_arrive() */
+	int error;                              /* under the lock; see iperf3_arrive() */
 	_Atomic unsigned receivers;             /* --bidir: streams that are known to receive */
 	_Atomic uint64_t budget;                /* bytes that may still be sent */
 	char congestion[IPERF3_CONGESTION_MAX]; /* in use; of the last stream that came */
 };
 
-/* See service->shared_new(). */
-void *iperf3_registry_new(const struct worker_options *options, const char *listener,
-			  struct reason *reason);
-void iperf3_registry_free(void *registry);
-unsigned iperf3_registry_tests(struct iperf3_registry *r);
-
 /* The member's connection has shown this cookie.  0: it is a new test's control, or a stream of the
  * test (member->stream).  -EBUSY: too many tests; -EACCES: a test that takes no more streams;
  * -ENOMEM. */
-int iperf3_enter(struct iperf3_registry *r, struct iperf3_member *member,
-		 const uint8_t cookie[static IPERF3_COOKIE]);
+int iperf3_enter(struct iperf3_member *member, const uint8_t cookie[static IPERF3_COOKIE]);
 
 /* From now on streams may enter.  0 or -ENOMEM. */
 int iperf3_expect(struct iperf3_test *test, const struct iperf3_params *params);

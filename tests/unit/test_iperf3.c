@@ -175,15 +175,15 @@ static void settle(struct scene *s)
 
 static void scene_stop(struct scene *s)
 {
-	struct iperf3_registry *registry = s->fake->worker.shared;
+	struct sessions *registry = s->fake->worker.shared;
 
 	for (unsigned i = 0; i < s->fake->peer_count; i++)
 		if (s->fake->peers[i].conn)
 			fake_reset(s->fake, &s->fake->peers[i]);
 	settle(s);
-	assert_int_equal(iperf3_registry_tests(registry), 0);
+	assert_int_equal(sessions_count(registry), 0);
 	fake_stop(s->fake);
-	iperf3_registry_free(registry);
+	sessions_free(registry);
 }
 
 static void expect_state(struct scene *s, uint8_t expected)
@@ -433,7 +433,7 @@ static void streams_end_with_control(void **state)
 		assert_null(s.control->conn);
 		for (unsigned i = 0; i < 3; i++)
 			assert_null(s.streams[i]->conn);
-		assert_int_equal(iperf3_registry_tests(s.fake->worker.shared), 0);
+		assert_int_equal(sessions_count(s.fake->worker.shared), 0);
 	}
 	scene_stop(&s);
 }
@@ -522,27 +522,25 @@ static void lost_streams_keep_their_count(void **state)
 static void tests_have_a_limit(void **state)
 {
 	struct reason reason;
-	struct iperf3_registry *r = iperf3_registry_new(NULL, NULL, &reason);
-	struct iperf3_member **members =
-		calloc(IPERF3_TESTS_MAX + 1, sizeof(struct iperf3_member *));
+	struct sessions *r = sessions_new(NULL, NULL, &reason);
+	struct iperf3_member **members = calloc(SESSIONS_MAX + 1, sizeof(struct iperf3_member *));
 	uint8_t name[IPERF3_COOKIE];
 
 	(void)state;
 	assert_non_null(members);
 	memcpy(name, cookie, sizeof(name));
-	for (unsigned i = 0; i <= IPERF3_TESTS_MAX; i++) {
+	for (unsigned i = 0; i <= SESSIONS_MAX; i++) {
 		members[i] = calloc(1, sizeof(**members));
 		assert_non_null(members[i]);
-		members[i]->registry = r;
+		members[i]->of.sessions = r;
 		memcpy(name, &i, sizeof(i));
-		assert_int_equal(iperf3_enter(r, members[i], name),
-				 i < IPERF3_TESTS_MAX ? 0 : -EBUSY);
+		assert_int_equal(iperf3_enter(members[i], name), i < SESSIONS_MAX ? 0 : -EBUSY);
 	}
-	assert_int_equal(iperf3_registry_tests(r), IPERF3_TESTS_MAX);
-	for (unsigned i = 0; i <= IPERF3_TESTS_MAX; i++)
+	assert_int_equal(sessions_count(r), SESSIONS_MAX);
+	for (unsigned i = 0; i <= SESSIONS_MAX; i++)
 		iperf3_leave(members[i]);
-	assert_int_equal(iperf3_registry_tests(r), 0);
-	iperf3_registry_free(r);
+	assert_int_equal(sessions_count(r), 0);
+	sessions_free(r);
 	free(members);
 }
 
