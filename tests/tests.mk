@@ -27,6 +27,14 @@ units: $(UNIT) ## run the unit tests
 system: all ## run the system tests (TESTS=FILE for one of them)
 	$(Q)$(PYTEST) $(or $(TESTS),$(wildcard tests/system))
 
+
+.PHONY: check-fast
+check-fast: ## units, and the system tests of what differs from HEAD (or BASE=COMMIT): under 2 minutes
+	@tools/deps.sh build test
+	$(AGAIN) $(JOBS) all units >$(BUILD)/check-fast.log 2>&1 || { tail -n 40 $(BUILD)/check-fast.log; exit 1; }
+	@tests=$$($(PYTHON) -B tests/fast.py $(BASE)) && echo "units passed; system tests:" $${tests:-none changed} && \
+		{ [ -z "$$tests" ] || $(PYTEST) $$tests; }
+
 # ---- RDMA, in a VM with software devices ----------------------------------------------------------
 VM_CLIENTS := $(patsubst tests/vm/%.c,$(BUILD)/vm/%,$(wildcard tests/vm/*.c))
 $(VM_CLIENTS): $(BUILD)/vm/%: tests/vm/%.c $(BUILD)/flags

@@ -28,6 +28,7 @@ BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", ROOT / "build")).resolve()
 NBSERVED = BUILD / "nbserved"
 NBCTL = BUILD / "nbctl"
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
+LOG_SHOWN = 60  # lines of a daemon's log with a test that failed
 TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
 
 # Where these are set, pytest explains a failure by the whole difference, which of half a megabyte
@@ -61,6 +62,17 @@ def pytest_terminal_summary(terminalreporter):
     for report in _guilt if repeated else []:
         terminalreporter.section("nbserved's fault")
         terminalreporter.write_line(report)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    """Shows with a test that failed what its daemons had said until then."""
+    report = (yield).get_result()
+    if report.when == "call" and report.failed:
+        for daemon in getattr(item, "daemons", []):
+            log = daemon.log().splitlines()
+            said = [f"[{len(log) - LOG_SHOWN} lines before]"] * (len(log) > LOG_SHOWN) + log[-LOG_SHOWN:]
+            report.sections.append((f"nbserved {daemon.process.pid}: its log", "\n".join(said)))
 
 
 def pytest_sessionfinish(session):
@@ -285,9 +297,9 @@ class Daemon:
 
 
 @pytest.fixture
-def start_daemon():
+def start_daemon(request):
     """start_daemon(config_text, ...) -> Daemon; all are stopped, and must end cleanly, after the test."""
-    daemons = []
+    daemons = request.node.daemons = []
     directories = []
 
     def start(config, **options):
