@@ -33,11 +33,9 @@ void uring_refill(struct worker *w)
 
 static int uring_register_buf_ring(struct uring *u, uint16_t flags)
 {
+	/* By position: the last is `pad` until liburing 2.6, and `flags` since. */
 	struct io_uring_buf_reg reg = {
-		.ring_addr = (uint64_t)(uintptr_t)u->buf_ring,
-		.ring_entries = u->buf_entries,
-		.bgid = URING_BUF_GROUP,
-		.pad = flags, /* named `flags` since liburing 2.7 */
+		(uint64_t)(uintptr_t)u->buf_ring, u->buf_entries, URING_BUF_GROUP, flags, { 0 }
 	};
 
 	return io_uring_register_buf_ring(&u->ring.io, &reg, 0);

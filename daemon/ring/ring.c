@@ -92,10 +92,11 @@ static int ring_unavailable(struct reason *reason, int error)
 }
 
 /* liburing 2.3 fills the index array at each submission; with the identity in it for good, moving
- * the tail is all that a submission takes. */
+ * the tail is all that a submission takes.  From 2.6 on it makes rings without one, on Linux 6.6.
+ */
 static void ring_fill_array(struct ring *r)
 {
-	for (unsigned i = 0; i < r->io.sq.ring_entries; i++)
+	for (unsigned i = 0; r->io.sq.array && i < r->io.sq.ring_entries; i++)
 		r->io.sq.array[i] = i;
 }
 

@@ -163,12 +163,22 @@ static inline bool ring_full(const struct ring *r)
 	return ring_queued(r) >= r->io.sq.ring_entries;
 }
 
-/* Of a queue that is not full. */
+/* Of a queue that is not full.  Clears what the prep calls of new liburing leave as it was (2.3's
+ * clear it themselves, and then this costs nothing). */
 static inline struct io_uring_sqe *ring_next_sqe(struct ring *r)
 {
 	struct io_uring_sq *sq = &r->io.sq;
+	struct io_uring_sqe *sqe = &sq->sqes[sq->sqe_tail++ & sq->ring_mask];
 
-	return &sq->sqes[sq->sqe_tail++ & sq->ring_mask];
+	sqe->flags = 0;
+	sqe->ioprio = 0;
+	sqe->rw_flags = 0;
+	sqe->buf_index = 0;
+	sqe->personality = 0;
+	sqe->file_index = 0;
+	sqe->addr3 = 0;
+	sqe->__pad2[0] = 0;
+	return sqe;
 }
 
 /* A submission whose completion runs op->done().  Never NULL: a full queue is submitted first.  The

@@ -203,7 +203,7 @@ static void file_cache(struct io *io)
 	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
 
 	io_uring_prep_fadvise(sqe, io->mount->export->fd, io->offset,
-			      (off_t)MIN(io->length, UINT32_MAX), POSIX_FADV_WILLNEED);
+			      (uint32_t)MIN(io->length, UINT32_MAX), POSIX_FADV_WILLNEED);
 	io->op.done = file_cache_done;
 	ring_op(sqe, &io->op);
 }

@@ -197,11 +197,16 @@ static void a_close_before_the_answer_was_read_is_a_reset(void **state)
 static void zero_copy_falls_back_to_copies(void **state)
 {
 	static char data[64 * 1024];
-	struct bench *b = bench_start(engine_find("io_uring"), echo(), 1);
-	struct worker *w = &b->workers[0];
-	int fd = client_connect(&b->place);
+	struct bench *b;
+	struct worker *w;
+	int fd;
 
 	(void)state;
+	if (!is_here("io_uring"))
+		skip();
+	b = bench_start(engine_find("io_uring"), echo(), 1);
+	w = &b->workers[0];
+	fd = client_connect(&b->place);
 	if (!(w->features & (1U << FEATURE_send_zc))) {
 		close(fd);
 		bench_stop(b);

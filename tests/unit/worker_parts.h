@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "conn.h"
+#include "here.h"
 #include "util.h"
 #include "worker.h"
 
@@ -27,7 +28,7 @@ enum { TIMEOUT_S = 10 };
 /* NOLINTBEGIN(bugprone-macro-parentheses): e is declared here */
 #define for_each_engine(e)                                                                         \
 	for (const struct engine *const *e##_ = engines, *e = *e##_; e; e = *++e##_)               \
-		if (e->transport == &transport_tcp)
+		if (e->transport == &transport_tcp && is_here(e->name))
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 static inline const struct service *echo(void)

@@ -1,0 +1,14 @@
+/* What this kernel lacks: one that is emulated for another machine has no io_uring at all. */
+#pragma once
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Of an engine or a store. */
+static inline bool is_here(const char *name)
+{
+	return strncmp(name, "io_uring", 8) || syscall(SYS_io_uring_setup, 0, NULL) == 0 ||
+	       errno != ENOSYS;
+}
