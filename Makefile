@@ -8,6 +8,9 @@ CC       ?= gcc
 ifeq ($(origin CC),default)
 CC       := gcc
 endif
+ifeq ($(origin AR),default)
+AR       := $(shell $(CC) -print-prog-name=ar)
+endif
 PREFIX   ?= /usr
 SYSCONFDIR ?= /etc
 UNITDIR  ?= $(PREFIX)/lib/systemd/system
@@ -130,7 +133,7 @@ $(BUILD)/nbctl: $(CTL_OBJ) $(BASE_OBJ)
 
 $(BUILD)/libnbserved.a: $(OBJ)
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(MAIN_OBJ): INC := $(INC_main)
 $(BUILD)/ctl/main.o: INC := $(INC_ctl_main)

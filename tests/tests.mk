@@ -20,8 +20,9 @@ $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 relief services): $(BUILD)/tests/u
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
 .PHONY: units
-units: $(UNIT) ## run the unit tests
-	@set -e; for t in $(UNIT); do echo "== $$t"; $$t; done
+units: $(UNIT) ## run the unit tests (RUN=EMULATOR for those of another machine)
+	@failed=; for t in $(UNIT); do echo "== $$t"; $(RUN) $$t || failed="$$failed $$t"; done; \
+		[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 .PHONY: system
 system: all ## run the system tests (TESTS=FILE for one of them)

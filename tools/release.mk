@@ -44,6 +44,15 @@ check-deb: ## as root: the packages built in a minimal Debian, and installed, up
 	$(AGAIN) deb-source
 	$(Q)packaging/check_deb.sh $(DEB) $(VERSION)
 
+# ---- Other compilers, options and machines: the table in packaging/check_cross.sh -----------------
+CROSS     = $(BUILD)/cross
+.PHONY: check-cross
+check-cross: ## as root: units by trixie's gcc and clang, with -flto, and for s390x and ARM (ONLY=NAME for one)
+	@tools/deps.sh build systemd check-deb
+	$(AGAIN) dist
+	$(Q)rm -rf $(CROSS) && mkdir -p $(CROSS)/tree && tar xzf $(TARBALL).gz -C $(CROSS)/tree --strip-components=1
+	$(Q)packaging/check_cross.sh $(CROSS) $(ONLY)
+
 # ---- RPM: packaging/nbserved.spec.in; elsewhere than on Fedora rpm lacks what systemd brings there ----
 RPM       = $(abspath $(BUILD)/rpm)
 SPEC      = $(RPM)/nbserved.spec
