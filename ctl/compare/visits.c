@@ -152,7 +152,7 @@ static int targets_all(struct targets *t)
 	size_t i;
 
 	json_array_foreach(field_get(t->status, "listeners"), i, listener)
-		if (is_serving(listener) && strcmp(field_text(listener, "transport"), "rdma") != 0)
+		if (is_serving(listener) && !strcmp(field_text(listener, "transport"), "tcp"))
 			targets_add(t, listener);
 	for (unsigned j = 1; j < t->count; j++)
 		if (strcmp(t->list[j].service, t->list[0].service) != 0) {

@@ -119,6 +119,28 @@ static const struct metric metrics[] = {
 	  "Datagrams of those who hold too much or may not send." },
 	{ "nbserved_rdma_registered_bytes", GAUGE, LISTENER, "rdma.registered_bytes", NULL, NULL,
 	  "Memory registered with RDMA devices, once for each." },
+	{ "nbserved_udp_datagrams_received", COUNTER, LISTENER, "udp.in", NULL, NULL,
+	  "Datagrams that were received." },
+	{ "nbserved_udp_datagrams_sent", COUNTER, LISTENER, "udp.out", NULL, NULL,
+	  "Datagrams that were sent." },
+	{ "nbserved_udp_datagrams_truncated", COUNTER, LISTENER, "udp.truncated", NULL, NULL,
+	  "Datagrams dropped as longer than buffer-size." },
+	{ "nbserved_udp_datagrams_refused", COUNTER, LISTENER, "udp.refused", NULL, NULL,
+	  "Datagrams from an address that must not be answered." },
+	{ "nbserved_udp_datagrams_withheld", COUNTER, LISTENER, "udp.withheld", NULL, NULL,
+	  "Replies that are more than a stranger has sent." },
+	{ "nbserved_udp_datagrams_unsent", COUNTER, LISTENER, "udp.unsent", NULL, NULL,
+	  "Datagrams that the host could not send." },
+	{ "nbserved_udp_datagrams_overflowed", COUNTER, LISTENER, "udp.overflowed", NULL, NULL,
+	  "Datagrams for which the socket's queue had no room." },
+	{ "nbserved_udp_datagrams_merged", COUNTER, LISTENER, "udp.merged", NULL, NULL,
+	  "Datagrams received as part of a larger one (GRO)." },
+	{ "nbserved_udp_datagrams_split", COUNTER, LISTENER, "udp.split", NULL, NULL,
+	  "Datagrams sent as part of a larger one (GSO)." },
+	{ "nbserved_udp_clients_evicted", COUNTER, LISTENER, "udp.evicted", NULL, NULL,
+	  "Clients that were forgotten for others." },
+	{ "nbserved_udp_datagrams_dropped", COUNTER, LISTENER, "udp.dropped", NULL, NULL,
+	  "Datagrams of those who may not send." },
 	{ "nbserved_export", INFO, EXPORT, "state", NULL, NULL,
 	  "An export, with its state and path." },
 	{ "nbserved_export_size_bytes", GAUGE, EXPORT, "size", NULL, NULL, "Size of an export." },
@@ -344,6 +366,8 @@ static bool has_metric(const struct metric *m, const json_t *owner)
 {
 	if (!strcmp(field_text(owner, "state"), "unavailable"))
 		return m->type == INFO;
+	if (!strncmp(m->path, "udp.", 4))
+		return field_get(owner, "udp");
 	return strncmp(m->path, "rdma.", 5) != 0 || field_get(owner, "rdma");
 }
 

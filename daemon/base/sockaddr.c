@@ -39,3 +39,19 @@ bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_st
 	return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
 	       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
 }
+
+bool sockaddr_is_multicast(const struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		return IN6_IS_ADDR_MULTICAST(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+	return sa->ss_family == AF_INET &&
+	       IN_MULTICAST(ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr));
+}
+
+bool sockaddr_is_wildcard(const struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+	return sa->ss_family == AF_INET &&
+	       ((const struct sockaddr_in *)sa)->sin_addr.s_addr == INADDR_ANY;
+}

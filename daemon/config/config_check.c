@@ -21,7 +21,7 @@ static bool is_for(const char *name, const struct listener_config *l)
 	const struct engine *engine = engine_find(name);
 
 	return l->engine ? !strcmp(name, l->engine->name)
-			 : engine && engine->transport == l->transport;
+			 : engine && engine_carries(engine, l->transport);
 }
 
 /* True: key can only have its default here; unless what, and why. */
@@ -38,6 +38,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(needs, CHECK_TEXT_MAX, "engine = %s", key->engine);
 		snprintf(because, CHECK_TEXT_MAX, "%s is %s", l->engine ? "engine" : "transport",
 			 l->engine ? l->engine->name : l->transport->name);
+		return true;
+	}
+	if (key->streams && l->transport->datagrams) {
+		snprintf(needs, CHECK_TEXT_MAX, "transport = tcp");
+		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
 		return true;
 	}
 	if (key->service && l->service && strcmp(key->service, l->service->name) != 0) {
@@ -184,7 +189,7 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 const char *config_absent(const struct listener_config *l)
 {
 	for (unsigned i = 0; engines[i]; i++)
-		if (engines[i]->transport == l->transport)
+		if (engine_carries(engines[i], l->transport))
 			return engines[i]->absent;
 	return NULL;
 }
@@ -210,7 +215,8 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	if (is_refused(CONFIG_LISTENER, "transport", l))
 		return;
 	config_section_text(CONFIG_LISTENER, l, section);
-	if (l->engine && l->engine->transport != l->transport)
+	l->options.datagrams = l->transport->datagrams;
+	if (l->engine && !engine_carries(l->engine, l->transport))
 		report_transport(r, l, "engine", l->engine->name, l->engine->transport);
 	for (unsigned i = 0; !l->transport->unix_addresses && i < l->address_count; i++) {
 		char text[ADDRESS_TEXT_MAX];

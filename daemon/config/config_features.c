@@ -104,7 +104,8 @@ const struct config_type config_features = {
 /* With `engine = auto` the engine in use decides. */
 void config_check_features(struct config_report *r, const struct listener_config *l)
 {
-	uint32_t foreign = l->engine ? l->options.features_off & ~l->engine->features : 0;
+	uint32_t has = l->engine ? engine_of(l->engine, &l->options)->features : UINT32_MAX;
+	uint32_t foreign = l->options.features_off & ~has;
 	char section[CONFIG_SECTION_TEXT_MAX];
 
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)

@@ -92,7 +92,7 @@ const struct config_key config_keys[] = {
 		 RANGE(0, 65 * NS_PER_MS), .engine = "rdma"),
 	LISTENER("zero-copy-min", size, options.zero_copy_min, "0", REPLACE,
 		 "sends from this size on avoid a copy; 0: none do", RANGE(0, 1024 * MIB),
-		 .engine = "io_uring"),
+		 .engine = "io_uring", .streams = true),
 	LISTENER("features", features, options.features_off, "all", REPLACE,
 		 "-NAME, ...: what the engine does without, to see what it is worth"),
 	LISTENER("region-size", size, options.region_size, "4M", REPLACE,

@@ -56,6 +56,7 @@ struct config_key {
 	const char *const *words; /* of config_choice */
 	const char *engine;       /* the only one that can do other than the default */
 	const char *service;      /* likewise */
+	bool streams;             /* only transports of bytes can */
 	bool of_files;            /* of an export: so can only those that are files */
 	bool of_exports;          /* of a listener: so can only services that serve exports */
 };

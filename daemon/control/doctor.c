@@ -144,6 +144,9 @@ static const struct {
 	{ FEATURE_busy_poll, "nothing" },
 	{ FEATURE_socket_busy_poll, "CAP_NET_ADMIN, or sysctl net.core.busy_read" },
 	{ FEATURE_napi_busy_poll, "Linux 6.9" },
+	{ FEATURE_multishot_recvmsg, "Linux 6.0" },
+	{ FEATURE_udp_gro, "Linux 5.0" },
+	{ FEATURE_udp_gso, "Linux 4.18" },
 };
 
 static const char *feature_need(enum engine_feature feature)
@@ -166,6 +169,7 @@ static const struct worker_options doctor_options[] = {
 	  .sqpoll = true,
 	  .sqpoll_idle_ns = NS_PER_MS,
 	  .sqpoll_cpu = UINT64_MAX },
+	{ .buffer_size = 65536, .buffers = 64, .datagrams = true, .sqpoll_cpu = UINT64_MAX },
 };
 
 #define ENGINE_MEND "another `engine`: epoll needs the least"
@@ -185,7 +189,7 @@ static const char *found_mend(const json_t *found)
 static void check_engine(json_t *checks, const struct engine *engine, const json_t *found)
 {
 	struct reason reason = { "" };
-	uint32_t features = 0, more = 0;
+	uint32_t features = 0, more = 0, known = engine->features;
 	int rc = worker_probe(engine, &doctor_options[0], &features, &reason);
 
 	check(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable", reason.text,
@@ -195,11 +199,16 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 	if (engine->features & FEATURE_BIT(sqpoll) &&
 	    worker_probe(engine, &doctor_options[1], &more, &reason) == 0)
 		features |= more;
+	if (engine_carries(engine, &transport_udp)) {
+		known |= engine->datagrams->features;
+		if (worker_probe(engine, &doctor_options[2], &more, &reason) == 0)
+			features |= more;
+	}
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
 		bool has = features & (1U << f);
 		char name[64], fix[128];
 
-		if (!(engine->features & (1U << f)))
+		if (!(known & (1U << f)))
 			continue;
 		format(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
 		format(fix, sizeof(fix), "needs %s", feature_need(f));

@@ -276,6 +276,18 @@ static json_t *rdma_to_json(const struct totals *t)
 			 json_count(t->registered_bytes), "errors", errors);
 }
 
+/* Of transport udp: what became of its datagrams, and of its clients' places. */
+static json_t *udp_to_json(const struct totals *t)
+{
+	json_t *udp = json_object();
+
+#define X(name) json_object_set_new(udp, strchr(#name, '_') + 1, json_count(t->name));
+	STATS_DATAGRAMS(X)
+#undef X
+	json_object_set_new(udp, "dropped", json_count(t->datagrams_dropped));
+	return udp;
+}
+
 static json_t *listener_to_stats(struct listener *l)
 {
 	json_t *json = listener_to_json(l), *stats, *pool, *zero_copy;
@@ -297,6 +309,8 @@ static json_t *listener_to_stats(struct listener *l)
 	json_object_update_new(json, stats);
 	if (l->config->transport->verbs)
 		json_object_set_new(json, "rdma", rdma_to_json(&t));
+	if (l->config->transport->datagrams)
+		json_object_set_new(json, "udp", udp_to_json(&t));
 	return json;
 }
 

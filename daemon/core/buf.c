@@ -13,15 +13,16 @@ struct view_block {
 	struct view views[VIEWS_PER_BLOCK];
 };
 
-int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size)
+int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_t headroom)
 {
 	*p = (struct pool){
 		.chunk_count = chunk_count,
 		.chunk_size = chunk_size,
+		.stride = chunk_size + headroom,
 		.keep = chunk_count / 4,
 		.floor = chunk_count / 4 + chunk_count / 8,
 	};
-	p->slab = mmap(NULL, (size_t)chunk_count * chunk_size, PROT_READ | PROT_WRITE,
+	p->slab = mmap(NULL, (size_t)chunk_count * p->stride, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	p->chunks = calloc(chunk_count, sizeof(*p->chunks));
 	p->free = calloc(chunk_count, sizeof(struct chunk *));
@@ -31,7 +32,7 @@ int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size)
 	}
 	/* The lowest chunk is on top of the stack: a light load stays within few pages. */
 	for (uint32_t i = chunk_count; i-- > 0;) {
-		p->chunks[i] = (struct chunk){ .base = p->slab + (size_t)i * chunk_size, .id = i };
+		p->chunks[i] = (struct chunk){ .base = p->slab + (size_t)i * p->stride, .id = i };
 		p->free[p->free_count++] = &p->chunks[i];
 	}
 	return 0;
@@ -40,7 +41,7 @@ int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size)
 void pool_fini(struct pool *p)
 {
 	if (p->slab && p->slab != MAP_FAILED)
-		munmap(p->slab, (size_t)p->chunk_count * p->chunk_size);
+		munmap(p->slab, (size_t)p->chunk_count * p->stride);
 	while (p->blocks) {
 		struct view_block *block = p->blocks;
 
@@ -110,6 +111,18 @@ void bufq_drop_slow(struct pool *p, struct bufq *q, size_t bytes)
 	}
 	if (bytes > 0)
 		bufq_advance(q, bytes);
+}
+
+void bufq_drop_views(struct pool *p, struct bufq *q, size_t views)
+{
+	assert(views <= q->views);
+	while (views-- > 0)
+		view_free(p, bufq_pop(q));
+}
+
+void bufq_move_view(struct bufq *to, struct bufq *from)
+{
+	bufq_push(to, bufq_pop(from));
 }
 
 void bufq_read(struct pool *p, struct bufq *q, void *to, size_t bytes)

@@ -33,16 +33,17 @@ struct pool {
 	struct chunk **free; /* stack: the chunk used last is still in the cache */
 	uint32_t free_count;
 	uint32_t chunk_size, chunk_count;
+	uint32_t stride;    /* from chunk to chunk: chunk_size and the engine's headroom */
 	uint32_t keep;      /* chunks that engines leave to the services: a quarter */
 	uint32_t floor;     /* chunks that a receive leaves without asking conn_may_receive() */
 	struct view *views; /* free list */
 	struct chunk *chunks;
-	uint8_t *slab; /* chunk_count * chunk_size bytes, page aligned: registered once */
+	uint8_t *slab; /* chunk_count * stride bytes, page aligned: registered once */
 	struct view_block *blocks;
 };
 
 /* 0 or -ENOMEM.  Pages of the slab are touched only when used. */
-int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size);
+int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_t headroom);
 void pool_fini(struct pool *p);
 
 /* More views on the free list; aborts when the host has no memory left for 8 KiB. */
@@ -146,6 +147,16 @@ static inline void bufq_drop(struct pool *p, struct bufq *q, size_t bytes)
 		bufq_drop_slow(p, q, bytes);
 	}
 }
+
+/* Frees the first views of q, of any length; views <= q->views.  Then all of them. */
+void bufq_drop_views(struct pool *p, struct bufq *q, size_t views);
+static inline void bufq_clear(struct pool *p, struct bufq *q)
+{
+	bufq_drop_views(p, q, q->views);
+}
+
+/* Moves the first view of from behind to. */
+void bufq_move_view(struct bufq *to, struct bufq *from);
 
 /* Copies the first bytes of q to `to` and frees them: for headers only. */
 void bufq_read(struct pool *p, struct bufq *q, void *to, size_t bytes);

@@ -3,7 +3,6 @@
 #include "conn.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,63 +36,6 @@ static void conn_unlink(struct conn *c)
 		w->conns = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
-}
-
-/* Clients seldom bind Unix sockets of their own, so the kernel tells who they are instead of where.
- */
-sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
-{
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
-	struct ucred user = { 0 };
-	socklen_t len = sizeof(sa), user_len = sizeof(user);
-
-	if (c->worker->engine->peer) {
-		c->worker->engine->peer(c, &sa);
-		format_sockaddr(&sa, text);
-		return sa.ss_family;
-	}
-	stat_add(c->worker->stats.sys_other, 1);
-	if (getpeername(c->fd, (struct sockaddr *)&sa, &len) < 0)
-		sa.ss_family = AF_UNSPEC;
-	format_sockaddr(&sa, text);
-	if (sa.ss_family != AF_UNIX)
-		return sa.ss_family;
-	stat_add(c->worker->stats.sys_other, 1);
-	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &user, &user_len) == 0)
-		snprintf(text, ADDRESS_TEXT_MAX, "unix:pid=%d,uid=%u", (int)user.pid,
-			 (unsigned)user.uid);
-	return AF_UNIX;
-}
-
-static unsigned socket_port(struct worker *w, int fd, struct sockaddr_storage *ret)
-{
-	socklen_t len = sizeof(*ret);
-
-	stat_add(w->stats.sys_other, 1);
-	if (fd < 0 || getsockname(fd, (struct sockaddr *)ret, &len) < 0)
-		return 0;
-	if (ret->ss_family == AF_INET6)
-		return ntohs(((struct sockaddr_in6 *)ret)->sin6_port);
-	return ret->ss_family == AF_INET ? ntohs(((struct sockaddr_in *)ret)->sin_port) : 0;
-}
-
-sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[static CONN_HOST_MAX],
-		       char port[static CONN_PORT_MAX])
-{
-	struct worker *w = c->worker;
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC }, other;
-	unsigned number = c->worker->engine->peer ? 0 : socket_port(w, c->fd, &sa);
-
-	if (!number || getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, CONN_HOST_MAX, NULL, 0,
-				   NI_NUMERICHOST) != 0)
-		return AF_UNSPEC;
-	for (unsigned i = 0; i < w->acceptor_count && number == other_port; i++) {
-		unsigned found = socket_port(w, w->acceptors[i].fd, &other);
-
-		number = found ? found : number;
-	}
-	snprintf(port, CONN_PORT_MAX, "%u", number);
-	return sa.ss_family;
 }
 
 /* Most at log-level debug only: asking for the peer is a system call.  Some in a row, of the
@@ -151,7 +93,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->engine_state = engine_state;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
-	c->opened_ns = c->active_ns = clock_ns();
+	c->opened_ns = c->active_ns = w->engine->connectionless ? w->now_ns : clock_ns();
 	conn_link(c);
 	worker_conn_opened(w);
 	conn_log(c, LOG_DEBUG, "accepted");
@@ -210,9 +152,9 @@ static void conn_free(struct conn *c)
 
 	if ((c->flags & CONN_OPEN) && w->service->close)
 		w->service->close(c);
-	bufq_drop(&w->pool, &c->rx, c->rx.bytes);
-	bufq_drop(&w->pool, &c->tx, c->tx.bytes);
-	bufq_drop(&w->pool, &c->sending, c->sending.bytes);
+	bufq_clear(&w->pool, &c->rx);
+	bufq_clear(&w->pool, &c->tx);
+	bufq_clear(&w->pool, &c->sending);
 	worker_count_chunks(w);
 	conn_count_end(c);
 	conn_log(c, conn_ends[c->end].level ? conn_ends[c->end].level : LOG_DEBUG,
@@ -306,7 +248,27 @@ void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_
 {
 	bufq_drop_slow(&c->worker->pool, q, bytes);
 	c->active_ns = c->worker->now_ns;
-	if (c->op_start_ns && c->tx.bytes == 0 && c->sending.bytes == 0)
+	if (c->op_start_ns && !conn_owes(c))
+		conn_op_time(c, sent_ns);
+	if (conn_waits_for_tx(c))
+		conn_ready(c);
+}
+
+void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent, uint64_t sent_ns)
+{
+	struct worker *w = c->worker;
+	size_t bytes = q->bytes;
+
+	bufq_drop_views(&w->pool, q, views);
+	bytes -= q->bytes;
+	if (sent) {
+		stat_add(w->stats.bytes_out, bytes);
+		stat_add(w->stats.datagrams_out, views);
+		c->bytes_out += bytes;
+	} else {
+		stat_add(w->stats.datagrams_unsent, views);
+	}
+	if (c->op_start_ns && !conn_owes(c))
 		conn_op_time(c, sent_ns);
 	if (conn_waits_for_tx(c))
 		conn_ready(c);
@@ -413,7 +375,7 @@ void conn_relieve(struct conn *c)
 {
 	const struct worker *w = c->worker;
 
-	if (c->rx.bytes == 0)
+	if (!c->rx.head)
 		return;
 	if (c->rx.bytes <= w->pool.chunk_size / 4 && c->rx.head->chunk->refs == 1 &&
 	    !w->engine->messages)
@@ -459,7 +421,7 @@ static void conn_resume(struct conn *c)
  */
 static bool conn_finished(const struct conn *c)
 {
-	return c->tx.bytes == 0 && !conn_in_flight(c) && !(c->flags & (CONN_STARVED | CONN_READY));
+	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_STARVED | CONN_READY));
 }
 
 /* After its run: paused, or on its way to its end. */
@@ -492,7 +454,7 @@ void conn_run(struct conn *c)
 		c->flags &= ~(uint32_t)CONN_FED;
 	}
 	w->service->run(c);
-	if (c->tx.bytes && !(c->flags & CONN_CLOSING))
+	if (c->tx.head && !(c->flags & CONN_CLOSING))
 		w->engine->flush(c);
 	if (unlikely(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
 		conn_ran(c);

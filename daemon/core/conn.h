@@ -32,7 +32,8 @@ enum conn_flags {
 	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
 	CONN_GRANTED = 1 << 10, /* has waited: its next receive may take a chunk before others */
 	CONN_LASTING = 1 << 11, /* the service's: a drain does not take its silence for its end */
-	CONN_ENGINE = 1 << 12,  /* this bit and all above belong to the engine */
+	CONN_TRUSTED = 1 << 12, /* messages: its client is here, or somebody vouches for it */
+	CONN_ENGINE = 1 << 13,  /* this bit and all above belong to the engine */
 };
 
 enum conn_end {
@@ -99,7 +100,7 @@ static inline void conn_ready(struct conn *c)
  * to answer. */
 static inline bool conn_waits_for_tx(const struct conn *c)
 {
-	return c->rx.bytes || (c->flags & CONN_WAITS_FOR_TX);
+	return c->rx.head || (c->flags & CONN_WAITS_FOR_TX);
 }
 
 /* Does an operation name it that will end, the engine's or the service's? */
@@ -130,7 +131,8 @@ static inline void conn_io_end(struct conn *c, const struct bufq *data)
 /* Takes fd over in every case.  Runs admission; may close it at once. */
 void conn_new(struct worker *w, int fd);
 
-/* Its two halves, for engines without sockets: may peer connect (0 or -errno, counted)?  Then the
+/* Its two halves, for engines without sockets: may peer connect (-errno if not, counted; 1 if
+ * `allow` names it, else 0)?  Then the
  * connection begins; -ENOMEM: it did not, and engine_state is the caller's. */
 int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket);
 int conn_start(struct worker *w, int fd, void *engine_state, void *ticket);
@@ -175,6 +177,10 @@ static inline void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint6
 	}
 }
 
+/* The same for messages: its first `views` are gone.  sent: the kernel took them; else they are
+ * lost. */
+void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent, uint64_t sent_ns);
+
 /* The peer has sent its FIN. */
 void conn_eof(struct conn *c);
 
@@ -187,7 +193,7 @@ void conn_failed(struct conn *c, int error);
  * waits for: where chunks are short it comes after those who have none. */
 static inline bool conn_owes(const struct conn *c)
 {
-	return c->tx.bytes + c->sending.bytes > 0;
+	return c->tx.head || c->sending.head;
 }
 
 /* May a readiness engine take a chunk to receive into?  Uses up the grant of who has waited. */
@@ -224,6 +230,13 @@ int conn_write(struct conn *c, const void *data, size_t bytes);
  * before it, in a chunk that is shared with what was asked for before.  NULL: too much for one
  * chunk, or the pool is exhausted. */
 struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align);
+
+/* See engine->vouch(). */
+static inline void conn_vouch(struct conn *c)
+{
+	if (c->worker->engine->vouch)
+		c->worker->engine->vouch(c);
+}
 
 /* What c holds of the pool, wherever it is. */
 static inline size_t conn_held_bytes(const struct conn *c)
@@ -282,6 +295,17 @@ static inline void conn_op_begin(struct conn *c, unsigned operation)
 		c->op_start_ns = w->now_ns;
 		c->op_index = (uint8_t)operation;
 	}
+}
+
+/* For services that look at no bytes: of messages each is an operation, of a stream what came at
+ * once is one. */
+static inline void conn_op_begin_all(struct conn *c, unsigned operation)
+{
+	struct worker *w = c->worker;
+
+	conn_op_begin(c, operation);
+	if (unlikely(c->rx.views > 1) && w->engine->messages)
+		stat_add(w->stats.operations[operation].count, c->rx.views - 1);
 }
 
 /* The same when the reply is handed over, for services that answer later: start_ns is when the

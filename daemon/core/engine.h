@@ -60,8 +60,17 @@ struct engine {
 	 * show with a connection only. */
 	uint32_t features;
 
-	/* That serves the listener instead with `qp-type = ud`: see engine_of().  NULL: none. */
+	/* That serves the listener instead with `transport = udp` or `qp-type = ud`: see
+	 * engine_of().  NULL: none. */
 	const struct engine *datagrams;
+
+	/* Its listening sockets are those over which it serves: nobody is accepted, a client begins
+	 * with its first datagram, and nothing says that it is gone.  What may be held is bounded
+	 * by what is received, which stops while sends do not get away. */
+	bool connectionless;
+
+	/* Bytes that it needs in a chunk besides the longest message. */
+	uint32_t headroom;
 
 	/* Allocates w->engine_state and whatever the engine's kernel side needs; sets the features
 	 * that are really in use with worker_feature().  0, or -errno with the reason. */
@@ -101,6 +110,13 @@ struct engine {
 	/* Nothing is in flight any more: close c->fd and drop what open() made. */
 	void (*release)(struct conn *c);
 
+	/* The service knows by other means who c's client is: its place is safe, and what is sent
+	 * to it need not be less than what came.  Optional. */
+	void (*vouch)(struct conn *c);
+
+	/* Counts what only the kernel knows.  Optional. */
+	void (*settle)(struct worker *w);
+
 	/* Whose connection it is; NULL: the socket knows. */
 	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
 
@@ -115,6 +131,13 @@ struct engine {
 
 /* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */
 extern const struct engine *const engines[];
+
+/* Has it, or its table for datagrams, that transport? */
+static inline bool engine_carries(const struct engine *engine, const struct transport *transport)
+{
+	return engine->transport == transport ||
+	       (engine->datagrams && engine->datagrams->transport == transport);
+}
 
 /* NULL when there is none of that name. */
 const struct engine *engine_find(const char *name);

@@ -39,6 +39,9 @@ struct service {
 	/* And when some are lost, and nobody says that a client is gone. */
 	bool datagrams;
 
+	/* It serves over UDP. */
+	bool udp;
+
 	/* Its clients send without waiting for answers: as many receives as there can be. */
 	bool one_way;
 

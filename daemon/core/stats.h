@@ -40,9 +40,23 @@
 	X(cq_events)                                                                               \
 	X(cq_sleeps)         /* waits for any event */                                             \
 	X(datagrams_dropped) /* who sent it holds too much, or may not */                          \
+	STATS_DATAGRAMS(X)                                                                         \
 	STATS_WORK_ERRORS(X)                                                                       \
 	X(zero_copy_copied) /* SEND_ZC sends that the kernel copied after all */                   \
 	STATS_SYSCALLS(X)
+
+/* Of transport udp. */
+#define STATS_DATAGRAMS(X)                                                                         \
+	X(datagrams_in)                                                                            \
+	X(datagrams_out)                                                                           \
+	X(datagrams_truncated)  /* longer than buffer-size */                                      \
+	X(datagrams_refused)    /* from an address that must not be answered */                    \
+	X(datagrams_withheld)   /* replies: more than came from a stranger */                      \
+	X(datagrams_unsent)     /* the host did not send it: no route, a firewall, ... */          \
+	X(datagrams_overflowed) /* the socket's queue had no room */                               \
+	X(datagrams_merged)     /* received as part of a larger one (GRO) */                       \
+	X(datagrams_split)      /* sent as part of a larger one (GSO) */                           \
+	X(peers_evicted)        /* clients that were forgotten for others */
 
 /* Of engine rdma: work requests by opcode, posted, and completed as far as a completion tells. */
 #define STATS_WORK_POSTED(X)                                                                       \

@@ -17,9 +17,18 @@ const struct transport transport_rdma = {
 	.remote = true,
 	.verbs = true,
 };
-const struct transport *const transports[] = { &transport_tcp, &transport_rdma, NULL };
+const struct transport transport_udp = {
+	.name = "udp",
+	.socket_type = SOCK_DGRAM,
+	.messages = true,
+	.datagrams = true,
+};
+const struct transport *const transports[] = { &transport_tcp, &transport_udp, &transport_rdma,
+					       NULL };
 
 bool transport_can_serve(const struct transport *t, const struct service *service)
 {
+	if (t->datagrams)
+		return service->udp;
 	return (service->messages || !t->messages) && (t->remote || !service->remote);
 }

@@ -10,17 +10,18 @@ struct transport {
 	const char *name; /* as in `transport = NAME` */
 
 	/* Of the sockets that a listener binds, that pass from one listener to the next on a reload
-	 * and are kept over a restart: SOCK_STREAM.  0: there are none, the engine of its first
-	 * worker binds w->endpoints. */
+	 * and are kept over a restart: SOCK_STREAM or SOCK_DGRAM.  0: there are none, the engine of
+	 * its first worker binds w->endpoints. */
 	int socket_type;
 
 	bool unix_addresses; /* `address = unix:PATH` is valid */
 	bool messages;       /* its engines have `messages`: services must, too */
-	bool remote;         /* its engines can reach a client's memory: see remote.h */
-	bool verbs;          /* made of devices' queue pairs: `qp-type`, devices, work requests */
+	bool datagrams; /* that nobody connects for: `udp` of services, `datagrams` of engines */
+	bool remote;    /* its engines can reach a client's memory: see remote.h */
+	bool verbs;     /* made of devices' queue pairs: `qp-type`, devices, work requests */
 };
 
-extern const struct transport transport_tcp, transport_rdma;
+extern const struct transport transport_tcp, transport_rdma, transport_udp;
 
 /* In the order of the documentation, NULL-terminated. */
 extern const struct transport *const transports[];

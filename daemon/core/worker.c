@@ -37,24 +37,38 @@ void worker_scan_at(struct worker *w, uint64_t ns)
 	worker_set_deadline(w);
 }
 
-void worker_conn_opened(struct worker *w)
+/* After how much silence; 0: never.  Nobody says that a client is gone where nobody connects. */
+static uint64_t worker_idle_timeout(const struct worker *w)
 {
-	if (unlikely(w->draining)) /* it was in the queue: the scans of a drain may have ended */
-		worker_scan_at(w, clock_ns());
-	else if (w->options.idle_timeout_ns && !w->scan_ns)
-		worker_scan_at(w, clock_ns() + w->options.idle_timeout_ns);
+	if (w->engine->connectionless && !w->options.idle_timeout_ns)
+		return WORKER_FORGET_NS;
+	return w->options.idle_timeout_ns;
 }
 
+void worker_conn_opened(struct worker *w)
+{
+	uint64_t timeout = worker_idle_timeout(w);
+
+	if (unlikely(w->draining)) /* it was in the queue: the scans of a drain may have ended */
+		worker_scan_at(w, clock_ns());
+	else if (timeout && !w->scan_ns)
+		worker_scan_at(w, clock_ns() + timeout);
+}
+
+/* Its socket is another's now, and nothing more comes; or nothing has for some time. */
 static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 {
-	return !(c->flags & CONN_LASTING) && now_ns - c->active_ns >= WORKER_QUIET_NS &&
-	       c->tx.bytes == 0 && c->sending.bytes == 0 && c->lent_bytes == 0 && c->io_count == 0;
+	bool given = c->worker->deaf && c->worker->engine->connectionless;
+
+	return (given ||
+		(!(c->flags & CONN_LASTING) && now_ns - c->active_ns >= WORKER_QUIET_NS)) &&
+	       !conn_owes(c) && c->lent_bytes == 0 && c->io_count == 0;
 }
 
 /* When to look at c again; 0: never.  Closes it when its time is over. */
 static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 {
-	uint64_t timeout = w->options.idle_timeout_ns, next = 0;
+	uint64_t timeout = worker_idle_timeout(w), next = 0;
 
 	if (w->draining && (now >= w->drain_deadline_ns || conn_is_quiet(c, now))) {
 		conn_close(c, CONN_END_DRAIN);
@@ -211,7 +225,8 @@ static int worker_init(struct worker *w, struct reason *reason)
 				"that this process may use",
 				strerror(rc));
 	}
-	rc = pool_init(&w->pool, (uint32_t)w->options.buffers, (uint32_t)w->options.buffer_size);
+	rc = pool_init(&w->pool, (uint32_t)w->options.buffers, (uint32_t)w->options.buffer_size,
+		       w->engine->headroom);
 	if (rc < 0)
 		return reason_set(reason, rc,
 				  "no memory for %llu buffers of %llu bytes; lower "

@@ -27,10 +27,14 @@ enum {
 	WORKER_QUEUED_MAX = 4096,        /* connections a drain accepts before it stops listening */
 	WORKER_DEVICES_MAX = 16,         /* ports of devices that it remembers */
 	NQN_MAX = 224,                   /* bytes of an NVMe Qualified Name with its NUL */
+	WORKER_PEERS_MAX = 1000 * 1000,  /* clients of a connectionless engine, in any case */
 	WORKER_QUIET_NS = NS_PER_S,      /* drain: a connection silent for that long is done */
 	WORKER_RETRY_NS =
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
 };
+
+/* When clients of a connectionless engine are forgotten if nothing else is said. */
+#define WORKER_FORGET_NS ((uint64_t)60 * NS_PER_S)
 
 /* While somebody waits for chunks: how often the worker looks whether the others give back what
  * they can, and after how many looks one who takes nothing of its output is closed: soon, if none
@@ -50,7 +54,9 @@ struct worker_options {
 	uint64_t busy_poll_ns;         /* spin that long before sleeping; 0: sleep at once */
 	uint64_t zero_copy_min;        /* bytes; sends from this size use SEND_ZC; 0: never */
 	uint32_t features_off;         /* bits of enum engine_feature, within FEATURES_OPTIONAL */
+	bool datagrams;                /* of a transport that has those only */
 	unsigned qp_type;              /* enum qp_type */
+	uint64_t peers_max;            /* clients of a connectionless engine; 0: no limit */
 	bool srq;                      /* connections share their receives */
 	uint64_t region_size;          /* bytes that a service lends a connection, at the most */
 	uint64_t cq_moderation_ns;     /* how long completions may wait for others; 0: not at all */
@@ -67,7 +73,9 @@ struct worker_options {
 static inline const struct engine *engine_of(const struct engine *engine,
 					     const struct worker_options *options)
 {
-	return options->qp_type == QP_UD && engine->datagrams ? engine->datagrams : engine;
+	bool datagrams = options->datagrams || options->qp_type == QP_UD;
+
+	return datagrams && engine->datagrams ? engine->datagrams : engine;
 }
 
 /* Engine features that are really in use, as GetStats lists them: X(name). */
@@ -92,6 +100,9 @@ static inline const struct engine *engine_of(const struct engine *engine,
 	X(shared_receives)                                                                         \
 	X(cq_moderation)                                                                           \
 	X(datagrams)                                                                               \
+	X(multishot_recvmsg)                                                                       \
+	X(udp_gro)                                                                                 \
+	X(udp_gso)                                                                                 \
 	X(socket_busy_poll)                                                                        \
 	X(napi_busy_poll)
 enum engine_feature {
@@ -110,12 +121,13 @@ extern const char *const engine_feature_names[FEATURE_COUNT];
 	 FEATURE_BIT(defer_taskrun) | FEATURE_BIT(multishot_accept) |                              \
 	 FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |                                  \
 	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) | FEATURE_BIT(silent_send) |  \
-	 FEATURE_BIT(registered_files))
+	 FEATURE_BIT(registered_files) | FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
 
 /* What the worker asks of its owner; every function is called on the worker's thread. */
 struct worker_owner {
-	/* May this connection, from peer, or NULL: fd's, in?  0, -EUSERS (a limit) or -EACCES (not
-	 * allowed).  *ret_ticket goes back through release() when the connection ends. */
+	/* May this connection, from peer, or NULL: fd's, in?  0 (1: peer was given and `allow`
+	 * names it), -EUSERS (a limit) or -EACCES (not allowed).  *ret_ticket goes back through
+	 * release() when the connection ends. */
 	int (*admit)(struct worker *w, int fd, const struct sockaddr_storage *peer,
 		     void **ret_ticket);
 	void (*release)(struct worker *w, void *ticket);
@@ -150,7 +162,7 @@ struct acceptor {
 	bool shared; /* see struct worker_socket */
 	unsigned address;
 	bool paused;    /* out of descriptors, or draining */
-	bool given;     /* the owner's, before worker_drain(): its queue is another worker's now */
+	bool given;     /* the owner's, before worker_drain(): its queue is another's now */
 	unsigned armed; /* requests of the engine that may bring connections, even when paused */
 };
 
@@ -284,6 +296,7 @@ void worker_accept_waiting(struct worker *w);
  * that are silent for WORKER_QUIET_NS are closed.  owner->deaf() and ->drained() follow. */
 void worker_drain(struct worker *w, uint64_t deadline_ns);
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
+void worker_set_peers_max(struct worker *w, uint64_t peers_max);
 
 /* Has every worker that sleeps with completions it has not looked at count them, so that a reading
  * of an idle listener is exact.  Waits for them, some milliseconds at the most. */

@@ -83,7 +83,7 @@ void worker_stop_accepting(struct worker *w)
 
 void worker_accept_queued(struct acceptor *a)
 {
-	for (unsigned i = 0; i < WORKER_QUEUED_MAX; i++) {
+	for (unsigned i = 0; i < WORKER_QUEUED_MAX && !a->worker->engine->connectionless; i++) {
 		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);
 
 		stat_add(a->worker->stats.sys_accept, 1);
@@ -102,8 +102,30 @@ void worker_close_acceptors(struct worker *w)
 	}
 }
 
+/* Its clients are served to their end, over sockets that are nobody else's yet: only what is given
+ * stops at once, and stays open for what is still to be sent. */
+static void worker_grow_deaf_connectionless(struct worker *w)
+{
+	bool given = true;
+
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		given &= w->acceptors[i].given;
+	if (!given && w->conns)
+		return;
+	worker_stop_accepting(w);
+	for (unsigned i = 0; i < w->acceptor_count; i++)
+		if (w->acceptors[i].armed)
+			return;
+	w->deaf = true;
+	w->owner->deaf(w);
+}
+
 void worker_grow_deaf(struct worker *w)
 {
+	if (w->engine->connectionless) {
+		worker_grow_deaf_connectionless(w);
+		return;
+	}
 	for (unsigned i = 0; i < w->acceptor_count; i++)
 		if (w->acceptors[i].armed)
 			return;

@@ -180,7 +180,7 @@ static void worker_relieve(struct worker *w)
 		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
 		     w->now_ns - c->active_ns >= WORKER_STALL_NS)) {
 			conn_close(c, CONN_END_ERROR);
-		} else if (c->rx.bytes) {
+		} else if (c->rx.head) {
 			c->flags |= CONN_FED; /* no sign of its life */
 			conn_relieve(c);
 		}
@@ -227,6 +227,9 @@ void worker_set_held_max(struct worker *w)
 
 	w->held_chunks = chunks;
 	worker_count_chunks(w);
+	w->held_max = w->views_max = SIZE_MAX;
+	if (w->engine->connectionless)
+		return;
 	share = MAX(chunks > keep ? (chunks - keep) / 4 : 0, 2U);
 	w->held_max = MIN(share * chunk, w->held_limit);
 	w->views_max = MIN(share, w->held_limit / CONN_VIEW_BYTES);

@@ -66,7 +66,8 @@ static void worker_do_drain(struct call *call)
 
 	w->draining = true;
 	w->drain_deadline_ns = deadline_ns;
-	worker_stop_accepting(w);
+	if (!w->engine->connectionless) /* see worker_grow_deaf() */
+		worker_stop_accepting(w);
 	w->scan_ns = clock_ns();
 	worker_set_deadline(w);
 	for (struct conn *c = w->conns; c; c = c->next)
@@ -81,6 +82,14 @@ static void worker_do_idle_timeout(struct call *call)
 	w->options.idle_timeout_ns = timeout_ns;
 	w->scan_ns = clock_ns();
 	worker_set_deadline(w);
+}
+
+static void worker_do_peers_max(struct call *call)
+{
+	uint64_t max;
+	struct worker *w = worker_request_take(call, &max);
+
+	w->options.peers_max = max;
 }
 
 static void worker_do_stop(struct call *call)
@@ -121,6 +130,11 @@ void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns)
 	worker_request(w, worker_do_idle_timeout, idle_timeout_ns);
 }
 
+void worker_set_peers_max(struct worker *w, uint64_t peers_max)
+{
+	worker_request(w, worker_do_peers_max, peers_max);
+}
+
 /* ---- Settling ---- */
 
 enum { SETTLE_WAIT_NS = 50 * NS_PER_MS };
@@ -134,6 +148,7 @@ struct settle {
 struct settle_call {
 	struct call call;
 	struct settle *settle;
+	struct worker *worker;
 };
 
 struct settle *settle_new(void)
@@ -160,6 +175,8 @@ static void worker_do_settle(struct call *call)
 {
 	struct settle_call *c = container_of(call, struct settle_call, call);
 
+	if (c->worker->engine->settle)
+		c->worker->engine->settle(c->worker);
 	sem_post(&c->settle->answered);
 	settle_put(c->settle);
 	free(c);
@@ -174,7 +191,7 @@ void worker_settle(struct worker *w, struct settle *s)
 	c = malloc(sizeof(*c));
 	if (!c)
 		return;
-	*c = (struct settle_call){ .call.fn = worker_do_settle, .settle = s };
+	*c = (struct settle_call){ .call.fn = worker_do_settle, .settle = s, .worker = w };
 	atomic_fetch_add(&s->references, 1);
 	s->asked++;
 	mailbox_post(&w->mailbox, &c->call);

@@ -12,6 +12,7 @@
 
 #include "conn.h"
 #include "engine.h"
+#include "epoll.h"
 #include "readiness.h"
 #include "syscall.h"
 #include "worker.h"
@@ -20,12 +21,7 @@ enum {
 	EPOLL_LEFT = CONN_ENGINE << 0, /* not in the epoll set until there is interest again */
 };
 
-struct epoll {
-	int fd;
-	struct epoll_event events[WORKER_TURN_MAX];
-};
-
-static int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op)
+int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op)
 {
 	struct epoll *e = w->engine_state;
 	struct epoll_event event = { .events = events, .data.ptr = op };
@@ -153,7 +149,7 @@ static void epoll_accept(struct op *op, int ready, uint32_t flags)
 	}
 }
 
-static int epoll_watch(struct worker *w, int fd, struct op *op)
+int epoll_watch(struct worker *w, int fd, struct op *op)
 {
 	return epoll_change(w, EPOLL_CTL_ADD, fd, EPOLLIN, op);
 }
@@ -177,25 +173,27 @@ static void epoll_socket_busy_poll(struct worker *w)
 		worker_feature(w, FEATURE_socket_busy_poll);
 }
 
-static int epoll_init(struct worker *w, struct reason *reason)
+int epoll_start(struct epoll *e, struct worker *w, struct reason *reason)
 {
-	struct epoll *e = malloc(sizeof(*e));
-
-	if (!e)
-		return reason_set(reason, -ENOMEM, "epoll: no memory");
 	e->fd = epoll_create1(EPOLL_CLOEXEC);
-	if (e->fd < 0) {
-		int error = errno;
-
-		free(e);
-		return reason_set(reason, -error, "epoll_create1: %s", strerror(error));
-	}
+	if (e->fd < 0)
+		return reason_set(reason, -errno, "epoll_create1: %s", strerror(errno));
 	w->engine_state = e;
 	if (w->options.busy_poll_ns) {
 		worker_feature(w, FEATURE_busy_poll);
 		epoll_socket_busy_poll(w);
 	}
 	return 0;
+}
+
+static int epoll_init(struct worker *w, struct reason *reason)
+{
+	struct epoll *e = malloc(sizeof(*e));
+	int rc = e ? epoll_start(e, w, reason) : reason_set(reason, -ENOMEM, "epoll: no memory");
+
+	if (rc < 0)
+		free(e);
+	return rc;
 }
 
 static void epoll_fini(struct worker *w)
@@ -253,7 +251,7 @@ __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool blo
 	return n;
 }
 
-static void epoll_wait_turn(struct worker *w, bool block)
+void epoll_wait_turn(struct worker *w, bool block)
 {
 	struct epoll *e = w->engine_state;
 	int n;
@@ -270,9 +268,12 @@ static void epoll_wait_turn(struct worker *w, bool block)
 	}
 }
 
+extern const struct engine engine_epoll_udp;
+
 const struct engine engine_epoll = {
 	.name = "epoll",
 	.transport = &transport_tcp,
+	.datagrams = &engine_epoll_udp,
 	.sample_turns = 8,
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll),
 	.init = epoll_init,

@@ -116,10 +116,11 @@ static bool find_process(holder_match *match, const void *wanted, pid_t skip, st
 
 /* ---- Sockets ---- */
 
-/* proc_net(5): the inodes of those that listen come first, in state 0A. */
-static bool find_tcp(const char *table, unsigned port, unsigned long *ret_inode)
+/* proc_net(5): of TCP those that listen come first, in state 0A; of UDP who has not connected is in
+ * state 07. */
+static bool find_port(const char *table, unsigned wanted, unsigned port, unsigned long *ret_inode)
 {
-	unsigned at, state = 0x0A, uid;
+	unsigned at, state = wanted, uid;
 	bool found = false;
 	unsigned long inode;
 	char line[256];
@@ -127,11 +128,11 @@ static bool find_tcp(const char *table, unsigned port, unsigned long *ret_inode)
 
 	if (!file)
 		return false;
-	while (!found && state == 0x0A && fgets(line, sizeof(line), file))
+	while (!found && (state == wanted || wanted != 0x0A) && fgets(line, sizeof(line), file))
 		found = sscanf(line,
 			       " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*x:%*x %*x:%*x %*x %u %*u %lu",
 			       &at, &state, &uid, &inode) == 4 &&
-			at == port && state == 0x0A && uid == geteuid();
+			at == port && state == wanted && uid == geteuid();
 	fclose(file);
 	if (found)
 		*ret_inode = inode;
@@ -159,7 +160,16 @@ static bool find_unix(const struct sockaddr_storage *address, unsigned long *ret
 	return true;
 }
 
-void holder_of_address(const struct sockaddr_storage *address, struct holder *ret_holder)
+static bool find_ip(unsigned port, int type, unsigned long *ret_inode)
+{
+	if (type == SOCK_DGRAM)
+		return find_port("/proc/net/udp", 0x07, port, ret_inode) ||
+		       find_port("/proc/net/udp6", 0x07, port, ret_inode);
+	return find_port("/proc/net/tcp", 0x0A, port, ret_inode) ||
+	       find_port("/proc/net/tcp6", 0x0A, port, ret_inode);
+}
+
+void holder_of_address(const struct sockaddr_storage *address, int type, struct holder *ret_holder)
 {
 	unsigned port = sockaddr_port(address);
 	unsigned long inode;
@@ -167,8 +177,7 @@ void holder_of_address(const struct sockaddr_storage *address, struct holder *re
 
 	*ret_holder = (struct holder){ .by = HELD_UNKNOWN };
 	if (address->ss_family == AF_UNIX ? !find_unix(address, &inode)
-					  : !find_tcp("/proc/net/tcp", port, &inode) &&
-						    !find_tcp("/proc/net/tcp6", port, &inode))
+					  : !find_ip(port, type, &inode))
 		return;
 	snprintf(link, sizeof(link), "socket:[%lu]", inode);
 	if (!find_process(is_socket, link, 0, ret_holder))

@@ -22,8 +22,8 @@ struct holder {
 	char name[16];
 };
 
-/* Of a socket that listens on the port or the path of address. */
-void holder_of_address(const struct sockaddr_storage *address, struct holder *ret_holder);
+/* Of a socket of that type (SOCK_STREAM: one that listens) on the port or the path of address. */
+void holder_of_address(const struct sockaddr_storage *address, int type, struct holder *ret_holder);
 
 /* Of a lock (fcntl(2)) on a file or, device 0, a block device: another process than this one. Looks
  * at all files that are open anywhere, which may wait for a file system. */

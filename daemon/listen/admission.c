@@ -62,7 +62,11 @@ void admission_set(struct admission *a, const struct listener_config *config)
 	a->allow_count = config->allow_count;
 	pthread_mutex_unlock(&a->lock);
 	atomic_store(&a->needs_peer, a->max_per_address || a->allow_count);
-	atomic_store(&a->max, config->max_connections ? config->max_connections : UINT64_MAX);
+	/* Clients over UDP are forgotten rather than refused: the table of each worker has its
+	 * share of the limit. */
+	atomic_store(&a->max, config->max_connections && !config->options.datagrams
+				      ? config->max_connections
+				      : UINT64_MAX);
 }
 
 /* A user of this host, in the place of an address that no client has: multicast.  False: no user.
@@ -164,7 +168,7 @@ static int admission_check_peer(struct admission *a, int fd, const struct sockad
 	struct admission_peer *peer;
 	struct in6_addr address;
 	bool is_unix;
-	int rc = 0;
+	int rc;
 
 	if (from)
 		sa = *from;
@@ -175,6 +179,7 @@ static int admission_check_peer(struct admission *a, int fd, const struct sockad
 	if (is_unix && !user_as_address(fd, &address))
 		return -EACCES;
 	pthread_mutex_lock(&a->lock);
+	rc = from && a->allow_count > 0;
 	/* Whom its file's mode lets in is allowed on a Unix socket. */
 	if (!is_unix && !admission_allowed(a, &sa)) {
 		rc = -EACCES;

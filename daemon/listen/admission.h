@@ -15,8 +15,9 @@ void admission_free(struct admission *a);
 /* The same limits from a changed configuration; open connections stay. */
 void admission_set(struct admission *a, const struct listener_config *config);
 
-/* 0, -EUSERS (a limit) or -EACCES (not in the allow list); *ret_ticket goes to admission_release()
- * when a connection that was let in ends.  May ask the kernel for fd's peer. */
+/* 0 (1: `peer` was given and is in the allow list), -EUSERS (a limit) or -EACCES (not in the allow
+ * list); *ret_ticket goes to admission_release() when a connection that was let in ends.  May ask
+ * the kernel for fd's peer. */
 int admission_enter(struct admission *a, int fd, const struct sockaddr_storage *peer,
 		    void **ret_ticket);
 void admission_release(struct admission *a, void *ticket);

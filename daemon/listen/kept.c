@@ -60,13 +60,16 @@ static const char *kept_refuse(struct kept_socket *k)
 	socklen_t bytes = sizeof(int);
 	int type = 0, listens = 0;
 
-	if (getsockopt(k->fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_STREAM ||
-	    getsockopt(k->fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) < 0 || !listens)
-		return "is not a listening stream socket";
+	if (getsockopt(k->fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 ||
+	    (type != SOCK_DGRAM &&
+	     (type != SOCK_STREAM ||
+	      getsockopt(k->fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) < 0 || !listens)))
+		return "is not a listening stream socket, nor one for datagrams";
+	k->name.type = type;
 	bytes = sizeof(k->sa);
 	if (getsockname(k->fd, (struct sockaddr *)&k->sa, &bytes) < 0 ||
 	    (k->sa.ss_family != AF_INET && k->sa.ss_family != AF_INET6 &&
-	     k->sa.ss_family != AF_UNIX))
+	     (k->sa.ss_family != AF_UNIX || type != SOCK_STREAM)))
 		return "is of an unknown family";
 	return has_file(k) ? NULL : "has lost its file";
 }
@@ -86,6 +89,7 @@ static bool kept_has_use(const struct kept_socket *k, const struct config *confi
 			continue;
 		}
 		strcpy(wants.listener, lc->name);
+		wants.type = lc->transport->socket_type;
 		listening_list(lc, list);
 		for (unsigned j = 0; j < count && !found; j++) {
 			wants.wanted = list[j];
@@ -114,13 +118,15 @@ static void kept_note_unit(struct kept *k, const struct kept_socket *s, const ch
 	struct kept_unit *u = &k->units[k->unit_count++];
 
 	u->sa = s->sa;
+	u->type = s->name.type;
 	snprintf(u->name, sizeof(u->name), "%s", name);
 }
 
-const struct kept_unit *kept_in_the_way(const struct kept *k, const struct sockaddr_storage *wanted)
+const struct kept_unit *kept_in_the_way(const struct kept *k, const struct sockaddr_storage *wanted,
+					int type)
 {
 	for (unsigned i = 0; i < k->unit_count; i++)
-		if (sockaddr_overlaps(wanted, &k->units[i].sa))
+		if (k->units[i].type == type && sockaddr_overlaps(wanted, &k->units[i].sa))
 			return &k->units[i];
 	return NULL;
 }

@@ -21,6 +21,7 @@ struct unix_socket kept_file(const struct kept_socket *k);
 /* One of a socket unit: whatever we do, the service manager listens there. */
 struct kept_unit {
 	struct sockaddr_storage sa;
+	int type;                   /* SOCK_STREAM or SOCK_DGRAM */
 	char name[CONFIG_NAME_MAX]; /* of the unit, mostly */
 };
 
@@ -34,7 +35,8 @@ struct kept {
 };
 
 /* Takes what the environment says ($LISTEN_FDS, $FDSTORE).  Closes at once, and says so, what is no
- * listening socket and what no listener of config has a use for: it may be in the way of others. */
+ * socket of a listener and what no listener of config has a use for: it may be in the way of
+ * others. */
 void kept_open(struct kept *k, struct notify *notify, const struct config *config);
 
 /* Of `wants`: the next that fits from *position on, NULL at the end.  Begin with 0. */
@@ -45,8 +47,8 @@ void kept_close(struct kept *k);
 void kept_free(struct kept *k);
 
 /* A socket unit's socket that is in the way of `wanted`, or would take its clients; NULL: none. */
-const struct kept_unit *kept_in_the_way(const struct kept *k,
-					const struct sockaddr_storage *wanted);
+const struct kept_unit *kept_in_the_way(const struct kept *k, const struct sockaddr_storage *wanted,
+					int type);
 
 /* Has the service manager keep the sockets of l, which serves; says what it cannot keep. */
 void kept_store(struct listener *l);

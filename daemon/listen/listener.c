@@ -268,6 +268,8 @@ void listener_change(struct listener *l, const struct listener_config *config)
 	if (config->options.idle_timeout_ns != l->config->options.idle_timeout_ns)
 		for (unsigned i = 0; i < l->worker_count; i++)
 			worker_set_idle_timeout(&l->workers[i], config->options.idle_timeout_ns);
+	for (unsigned i = 0; i < l->worker_count; i++)
+		worker_set_peers_max(&l->workers[i], listener_peers_max(l, config));
 	admission_set(l->admission, config);
 	*l->config = *config;
 }
@@ -280,6 +282,9 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
 	if (!l->all->stopping)
 		kept_forget(l); /* or connections would wait for somebody to accept them */
+	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)
+		if (l->config->transport->datagrams && l->addresses[i].kept[0])
+			listening_give(l, i); /* what waits there is the next process's */
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_drain(&l->workers[i], deadline_ns);

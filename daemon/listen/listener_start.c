@@ -66,6 +66,13 @@ static unsigned listener_workers(const struct listener_config *config)
 	return (unsigned)CPU_COUNT(&cpus);
 }
 
+uint64_t listener_peers_max(const struct listener *l, const struct listener_config *config)
+{
+	return config->max_connections
+		       ? (config->max_connections + l->worker_count - 1) / l->worker_count
+		       : 0;
+}
+
 /* Begins to start the next workers, up to `count` in all.  Takes their sockets over. */
 static int listener_begin_workers(struct listener *l, unsigned count, struct listening *sockets,
 				  struct reason *reason)
@@ -80,6 +87,7 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 		w->service = l->config->service;
 		w->engine = engine_of(l->engine, &l->config->options);
 		w->options = l->config->options;
+		w->options.peers_max = listener_peers_max(l, l->config);
 		w->owner = &listener_owner;
 		w->owner_context = l;
 		w->listener = l->name;
@@ -113,7 +121,7 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 	while (engines[count])
 		count++;
 	while (count-- > 0) {
-		if (engines[count]->transport != config->transport)
+		if (!engine_carries(engines[count], config->transport))
 			continue;
 		pick = engines[count];
 		if (worker_probe(pick, &config->options, &features, &reason) == 0)

@@ -57,7 +57,8 @@ static bool may_give(const struct listener *l)
 static bool is_wanted(const struct socket_name *wants, const struct listener *giver,
 		      const struct bound *a)
 {
-	struct socket_name had = { .wanted = a->wanted };
+	struct socket_name had = { .wanted = a->wanted,
+				   .type = giver->config->transport->socket_type };
 
 	strcpy(had.listener, giver->name);
 	return !a->heir && socket_name_fits(wants, &had, &a->sa);
@@ -75,10 +76,13 @@ static struct bound *find_giver(const struct socket_name *wants, struct listener
 	return NULL;
 }
 
-static bool is_port_of(struct listener *const *going, uint16_t port)
+static bool is_port_of(struct listener *const *going, uint16_t port, int type)
 {
 	for (; port && going && *going; going++)
-		for (unsigned i = 0; may_give(*going) && i < (*going)->address_count; i++)
+		for (unsigned i = 0;
+		     may_give(*going) && (*going)->config->transport->socket_type == type &&
+		     i < (*going)->address_count;
+		     i++)
 			if (sockaddr_port(&(*going)->addresses[i].sa) == port)
 				return true;
 	return false;
@@ -88,7 +92,10 @@ static bool is_port_of(struct listener *const *going, uint16_t port)
 static bool may_join(const struct listener *l, struct listener *const *going,
 		     const struct sockaddr_storage *wanted)
 {
-	return is_port_of(going, sockaddr_port(wanted)) && !kept_in_the_way(&l->all->kept, wanted);
+	int type = l->config->transport->socket_type;
+
+	return is_port_of(going, sockaddr_port(wanted), type) &&
+	       !kept_in_the_way(&l->all->kept, wanted, type);
 }
 
 /* Takes socket.fd over. */
@@ -149,11 +156,13 @@ static bool can_join(int fd, const struct sockaddr_storage *sa)
 }
 
 /* Duplicates of all sockets of an address for l's workers, however many there are of either: one
- * that is closed takes its queue with it.  Workers share them where there are too few. */
+ * that is closed takes its queue with it.  Workers share them where there are too few,
+ * but those of datagrams, of which two would make a mess of a client's. */
 static int add_duplicates(struct listening *sockets, const struct listener *l, const int *fds,
 			  unsigned count, bool share)
 {
-	unsigned total = share ? MAX(count, l->worker_count) : count;
+	bool streams = l->config->transport->socket_type == SOCK_STREAM;
+	unsigned total = share && streams ? MAX(count, l->worker_count) : count;
 	int rc = 0;
 
 	assert(count > 0);
@@ -171,36 +180,43 @@ static int add_duplicates(struct listening *sockets, const struct listener *l, c
 /* ---- All of them ---- */
 
 /* If one is in the way of `wanted`, which is in use. */
-static void explain_unit(const struct kept *k, const struct sockaddr_storage *wanted,
+static void explain_unit(const struct kept *k, const struct sockaddr_storage *wanted, int type,
 			 struct reason *reason)
 {
-	const struct kept_unit *unit = kept_in_the_way(k, wanted);
+	const struct kept_unit *unit = kept_in_the_way(k, wanted, type);
 	char here[ADDRESS_TEXT_MAX], there[ADDRESS_TEXT_MAX];
 
 	if (unit)
 		reason_set(reason, -EADDRINUSE,
 			   "bind %s: the service manager listens on %s for '%s', which is in its "
-			   "way; give that ListenStream=%s instead (systemctl edit --full %s), or "
+			   "way; give that Listen%s=%s instead (systemctl edit --full %s), or "
 			   "disable it",
 			   format_sockaddr(wanted, here), format_sockaddr(&unit->sa, there),
-			   unit->name, here, unit->name);
+			   unit->name, type == SOCK_DGRAM ? "Datagram" : "Stream", here,
+			   unit->name);
+}
+
+/* Each socket of a group would have a copy of what is sent to it. */
+static unsigned sockets_wanted(const struct listener *l, const struct sockaddr_storage *sa)
+{
+	return sockaddr_is_multicast(sa) ? 1 : l->worker_count;
 }
 
 static int bind_rest(struct listening *sockets, struct listener *l, unsigned have, bool joins,
 		     const struct sockaddr_storage *wanted, struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count];
-	unsigned count = l->worker_count - have;
+	unsigned count = sockets_wanted(l, wanted) - have;
 	struct worker_socket *list = calloc(count, sizeof(*list));
-	int rc;
+	int type = l->config->transport->socket_type, rc;
 
 	if (!list)
 		return reason_set(reason, -ENOMEM, "no memory");
 	for (unsigned i = 0; i < count; i++)
 		list[i] = (struct worker_socket){ .fd = -1, .address = l->address_count };
-	rc = socket_bind(wanted, list, count, joins, l->all->bind_end_ns, bound, reason);
+	rc = socket_bind(wanted, type, list, count, joins, l->all->bind_end_ns, bound, reason);
 	if (rc == -EADDRINUSE)
-		explain_unit(&l->all->kept, wanted, reason);
+		explain_unit(&l->all->kept, wanted, type, reason);
 	for (unsigned i = 0; i < count; i++)
 		if (list[i].fd >= 0 && add_socket(sockets, list[i], have + i, joins) < 0)
 			rc = reason_set(reason, -ENOMEM, "no memory");
@@ -223,7 +239,7 @@ static int take_over(struct listening *sockets, struct listener *l, const int *f
 		rc = add_duplicates(sockets, l, fds, count, share);
 	if (rc < 0)
 		return reason_set(reason, rc, "%s: %s", bound->text, strerror(-rc));
-	if (!share && count < l->worker_count)
+	if (!share && count < sockets_wanted(l, sa))
 		rc = bind_rest(sockets, l, count, true, sa, reason);
 	return rc;
 }
@@ -280,7 +296,7 @@ static int open_address(struct listening *sockets, struct listener *l,
 			struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count], *given;
-	struct socket_name wants = { .wanted = *wanted };
+	struct socket_name wants = { .wanted = *wanted, .type = l->config->transport->socket_type };
 	const struct listener *giver;
 	unsigned kept = 0;
 	int rc;

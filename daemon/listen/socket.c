@@ -1,4 +1,4 @@
-/* Listening sockets: TCP, Unix with a file, Unix with an abstract name.  See socket.h. */
+/* Listening sockets: TCP, UDP, Unix with a file, Unix with an abstract name.  See socket.h. */
 #include "socket.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 
 #include "holder.h"
 #include "log.h"
+#include "udp_socket.h"
 #include "watchdog.h"
 
 enum {
@@ -22,6 +23,7 @@ enum {
 /* ---- An address in use ---- */
 
 struct address_wait {
+	int type;
 	uint64_t begin_ns, end_ns, looked_ns;
 	struct holder holder;
 };
@@ -36,7 +38,7 @@ static bool wait_for_address(struct address_wait *w, const struct sockaddr_stora
 	if (now - w->begin_ns >= BIND_NS && now - w->looked_ns >= BIND_LOOK_NS) {
 		bool waits = w->holder.by == HELD_BY_NONE;
 
-		holder_of_address(sa, &w->holder);
+		holder_of_address(sa, w->type, &w->holder);
 		w->looked_ns = now;
 		if (w->holder.by != HELD_BY_NONE || now >= w->end_ns)
 			return false;
@@ -59,7 +61,7 @@ static int refuse_bind(const struct address_wait *w, const struct sockaddr_stora
 			  strerror(error), holder_text(&w->holder, who), advice);
 }
 
-/* ---- TCP: a socket for each worker, over which the kernel spreads connections ---- */
+/* ---- IP: a socket for each worker, over which the kernel spreads its clients ---- */
 
 /* The first socket of an address is bound without SO_REUSEPORT, so that an address in use is an
  * error even when the other program is another nbserved; the workers' other sockets then join it.
@@ -99,18 +101,26 @@ static const char *tcp_advice(int error)
 	}
 }
 
-static int tcp_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, unsigned count,
-		    bool join, struct address_wait *wait, struct reason *reason)
+static int ip_open(const struct sockaddr_storage *sa, int type, bool first)
+{
+	return type == SOCK_DGRAM ? udp_socket_open(sa, first) : tcp_open(sa, first);
+}
+
+static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, unsigned count,
+		   bool join, struct address_wait *wait, struct reason *reason)
 {
 	for (unsigned i = 0; i < count; i++) {
 		socklen_t len = sizeof(*sa);
 		int fd;
 
 		do
-			fd = tcp_open(sa, i == 0 && !join);
+			fd = ip_open(sa, wait->type, i == 0 && !join);
 		while (fd == -EADDRINUSE && wait_for_address(wait, sa));
 		if (fd < 0)
-			return refuse_bind(wait, sa, -fd, tcp_advice(-fd), reason);
+			return refuse_bind(wait, sa, -fd,
+					   wait->type == SOCK_DGRAM ? udp_socket_advice(-fd)
+								    : tcp_advice(-fd),
+					   reason);
 		sockets[i].fd = fd;
 		if (i == 0)
 			getsockname(fd, (struct sockaddr *)sa, &len); /* port 0 is now a port */
@@ -176,18 +186,18 @@ static int unix_bind(const struct sockaddr_storage *sa, struct worker_socket *so
 
 /* ---- All ---- */
 
-int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *sockets,
+int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_socket *sockets,
 		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
 		struct reason *reason)
 {
-	struct address_wait wait = { .begin_ns = clock_ns(), .end_ns = end_ns };
+	struct address_wait wait = { .type = type, .begin_ns = clock_ns(), .end_ns = end_ns };
 	struct sockaddr_storage sa = *wanted;
 	int rc;
 
 	if (sa.ss_family == AF_UNIX)
 		rc = unix_bind(&sa, sockets, count, &wait, &ret_bound->file, reason);
 	else
-		rc = tcp_bind(&sa, sockets, count, join, &wait, reason);
+		rc = ip_bind(&sa, sockets, count, join, &wait, reason);
 	ret_bound->wanted = *wanted;
 	ret_bound->sa = sa;
 	if (rc == 0)
@@ -197,7 +207,7 @@ int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *soc
 
 int socket_listen(int fd)
 {
-	return listen(fd, BACKLOG) < 0 ? -errno : 0;
+	return listen(fd, BACKLOG) < 0 && errno != EOPNOTSUPP ? -errno : 0;
 }
 
 int socket_adopt(int fd, int family, bool join)

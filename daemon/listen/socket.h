@@ -24,14 +24,14 @@ struct bound {
  * seconds where there are many. */
 #define SOCKET_WAIT_NS ((uint64_t)10 * NS_PER_S)
 
-/* Binds one address for `count` workers: the caller owns them, whatever is returned.  join: its
- * port may be in use by sockets of ours.  end_ns: the end of the wait above, CLOCK_MONOTONIC.  0,
- * or -errno with the reason. */
-int socket_bind(const struct sockaddr_storage *wanted, struct worker_socket *sockets,
+/* Binds one address for `count` workers, with sockets of that type: the caller owns them, whatever
+ * is returned.  join: its port may be in use by sockets of ours.  end_ns: the end of the wait
+ * above, CLOCK_MONOTONIC.  0, or -errno with the reason. */
+int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_socket *sockets,
 		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
 		struct reason *reason);
 
-/* 0 or -errno. */
+/* 0 or -errno.  One for datagrams receives as soon as it is bound. */
 int socket_listen(int fd);
 
 /* Gives a listening socket that others have made what those of socket_bind() have; join: others of

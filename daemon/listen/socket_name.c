@@ -88,7 +88,7 @@ int socket_name_parse(const char *text, struct socket_name *ret_name)
 {
 	size_t bytes = strcspn(text, "=@"), to_address = strcspn(text, "=");
 	char address_text[ADDRESS_TEXT_MAX];
-	struct socket_name name = { .listener = "" };
+	struct socket_name name = { .type = SOCK_STREAM };
 	struct address address;
 
 	if (text[to_address] != '=' || bytes >= sizeof(name.listener) ||
@@ -113,6 +113,8 @@ bool socket_name_fits(const struct socket_name *wants, const struct socket_name 
 {
 	struct sockaddr_storage host = *sa;
 
+	if (wants->type != had->type)
+		return false;
 	if (wants->wanted.ss_family == AF_UNIX || sockaddr_port(&wants->wanted))
 		return sockaddr_is_same(&wants->wanted, sa);
 	sockaddr_set_port(&host, 0);

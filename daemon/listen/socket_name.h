@@ -17,6 +17,7 @@ bool sockaddr_overlaps(const struct sockaddr_storage *a, const struct sockaddr_s
 struct socket_name {
 	char listener[CONFIG_NAME_MAX]; /* "": nobody's */
 	struct sockaddr_storage wanted;
+	int type;            /* SOCK_STREAM or SOCK_DGRAM; the descriptor has it, not the text */
 	struct file_id file; /* of a Unix socket that has one: what it was bound to */
 };
 
@@ -30,6 +31,6 @@ char *socket_name_format(const struct socket_name *name, char text[static SOCKET
 int socket_name_parse(const char *text, struct socket_name *ret_name);
 
 /* Can a socket bound to sa, which was made for `had` if it is known for what, serve `wants`?  The
- * address decides; port 0 is whatever port the same listener had for it. */
+ * type and the address decide; port 0 is whatever port the same listener had for it. */
 bool socket_name_fits(const struct socket_name *wants, const struct socket_name *had,
 		      const struct sockaddr_storage *sa);

@@ -225,7 +225,7 @@ void ring_unregister_file(struct ring *r, unsigned slot)
 int ring_register_buffers(struct ring *r, struct reason *reason)
 {
 	const struct pool *p = &r->worker->pool;
-	struct iovec slab = { p->slab, (size_t)p->chunk_count * p->chunk_size };
+	struct iovec slab = { p->slab, (size_t)p->chunk_count * p->stride };
 	int rc = r->buffers ? 0 : io_uring_register_buffers(&r->io, &slab, 1);
 
 	r->buffers = rc == 0;

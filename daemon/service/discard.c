@@ -1,12 +1,13 @@
-/* discard (RFC 863): read and drop.  One operation is one batch of received bytes dropped. */
+/* discard (RFC 863): read and drop.  One operation is one batch of received bytes dropped, or
+ * one message. */
 #include "conn.h"
 
 static void discard_run(struct conn *c)
 {
-	if (!c->rx.bytes)
+	if (!c->rx.head)
 		return;
-	conn_op_begin(c, 0);
-	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	conn_op_begin_all(c, 0);
+	bufq_clear(&c->worker->pool, &c->rx);
 	conn_op_end(c);
 }
 
@@ -18,4 +19,5 @@ const struct service service_discard = {
 	.messages = true,
 	.one_way = true,
 	.datagrams = true,
+	.udp = true,
 };

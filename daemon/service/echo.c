@@ -1,12 +1,12 @@
 /* echo (RFC 862): what was received is what is sent; no byte is copied.  One operation is one batch
- * of received bytes answered. */
+ * of received bytes answered, or one message. */
 #include "conn.h"
 
 static void echo_run(struct conn *c)
 {
-	if (!c->rx.bytes)
+	if (!c->rx.head)
 		return;
-	conn_op_begin(c, 0);
+	conn_op_begin_all(c, 0);
 	bufq_splice(&c->tx, &c->rx);
 }
 
@@ -18,4 +18,5 @@ const struct service service_echo = {
 	.answers = true,
 	.messages = true,
 	.datagrams = true,
+	.udp = true,
 };

@@ -107,7 +107,7 @@ static void session_init(struct session *s)
 	w->views_max = CHUNKS;
 	w->mounts = s->mounts;
 	w->mount_count = 2;
-	pool_init(&w->pool, CHUNKS, CHUNK_SIZE);
+	pool_init(&w->pool, CHUNKS, CHUNK_SIZE, 0);
 	for (unsigned i = 0; i < 2; i++) {
 		struct export *e = &s->exports[i];
 

@@ -138,7 +138,7 @@ static void session_init(struct session *s, uint8_t how)
 	w->mount_count = 1;
 	w->starved_free = UINT32_MAX;
 	w->shared = service_nvme.shared_new(&w->options, "fuzz", &reason);
-	pool_init(&w->pool, CHUNKS, CHUNK_SIZE);
+	pool_init(&w->pool, CHUNKS, CHUNK_SIZE, 0);
 	s->export = (struct export){ .name = "one", .options = &s->options, .fd = -1 };
 	if (!w->shared || store_memory.open(&s->export, &reason) < 0)
 		abort();

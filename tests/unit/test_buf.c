@@ -36,7 +36,7 @@ static struct buf_case *buf_case_new(unsigned seed)
 
 	assert_non_null(t);
 	t->seed = seed;
-	assert_int_equal(pool_init(&t->pool, CHUNKS, CHUNK), 0);
+	assert_int_equal(pool_init(&t->pool, CHUNKS, CHUNK, 0), 0);
 	return t;
 }
 

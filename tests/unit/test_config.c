@@ -194,10 +194,11 @@ static void transports_keep_to_their_own(void **state)
 static void a_refused_value_is_one_error(void **state)
 {
 	(void)state;
-	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rmda\nservice = rping\n"
-		      "srq = yes\n",
-		      "f:3: [listener a] transport: expected tcp or rdma, got 'rmda' (did you mean "
-		      "'rdma'?)\n");
+	assert_errors(
+		"[listener a]\naddress = 127.0.0.1:1\ntransport = rmda\nservice = rping\n"
+		"srq = yes\n",
+		"f:3: [listener a] transport: expected tcp, udp or rdma, got 'rmda' (did you mean "
+		"'rdma'?)\n");
 	assert_errors(GOOD "engine = urin\nsqpoll = yes\nsqpoll-cpu = 0\n",
 		      "f:4: [listener a] engine: expected auto, rdma, epoll, io_uring-poll or "
 		      "io_uring, got 'urin'\n");

@@ -86,7 +86,10 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 	if (ibv_query_port(d->verbs, (uint8_t)ud->port, &port) != 0)
 		return reason_set(reason, -EIO, "%s/%u: cannot be asked", name, ud->port);
 	ud->mtu = 128U << port.active_mtu;
-	ud->peer_max = MIN(p->chunk_count, (unsigned)RDMA_UD_PEERS);
+	if (peers_init(&ud->peers) < 0)
+		return reason_set(reason, -ENOMEM, "no memory");
+	ud->peers.max = MIN(p->chunk_count, (unsigned)RDMA_UD_PEERS);
+	ud->peers.evict = rdma_ud_evict;
 	if (p->chunk_size < ud->mtu + GRH_BYTES)
 		return reason_set(reason, -EMSGSIZE,
 				  "%s/%u: a datagram has up to %u bytes and a header of %d; set "
@@ -114,6 +117,7 @@ static void rdma_ud_free(struct rdma_ud *ud)
 		ibv_destroy_qp(ud->qp);
 	rdma_lent_close(&ud->lent, ud->device->worker);
 	rdma_device_unreserve(ud->device, ud->entries);
+	peers_fini(&ud->peers);
 	free(ud);
 }
 
@@ -189,7 +193,7 @@ static void rdma_ud_pop(struct rdma_ud *ud)
 	ud->sends -= b.requests;
 	if (!b.peer)
 		return;
-	c = b.peer->conn;
+	c = b.peer->peer.conn;
 	c->pending--;
 	conn_sent(c, &c->sending, b.bytes, 0);
 	if (c->flags & CONN_CLOSING)
@@ -203,7 +207,7 @@ static void rdma_ud_wake(struct rdma_ud *ud)
 
 		ud->waiting = peer->waiting_next;
 		peer->waiting = false;
-		conn_ready(peer->conn);
+		conn_ready(peer->peer.conn);
 	}
 }
 
@@ -245,8 +249,9 @@ static void rdma_ud_kill(struct rdma_ud *ud)
 	ud->qp = NULL;
 	rdma_ud_forget(ud);
 	rdma_ud_become(ud, RDMA_UD_DEAD);
-	while (ud->newest)
-		conn_close(ud->newest->conn, CONN_END_ERROR);
+	for (enum peer_list list = PEER_PROBATION; list < PEER_LISTS; list++)
+		while (ud->peers.lists[list].newest)
+			conn_close(ud->peers.lists[list].newest->conn, CONN_END_ERROR);
 }
 
 /* Back to the beginning: clients go on sending to the same number, and miss some answers. */
@@ -306,7 +311,7 @@ static void rdma_ud_feed_all(struct worker *w)
 
 static void rdma_ud_posted(struct rdma_peer *peer, unsigned n, bool signalled)
 {
-	struct conn *c = peer->conn;
+	struct conn *c = peer->peer.conn;
 	struct worker *w = c->worker;
 	struct rdma_ud *ud = peer->ud;
 	struct rdma_batch *b = &ud->batches[(ud->batch_first + ud->batch_count++) % RDMA_UD_SENDS];

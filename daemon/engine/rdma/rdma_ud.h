@@ -2,6 +2,7 @@
 #pragma once
 #include <netinet/in.h>
 
+#include "peers.h"
 #include "rdma_engine.h"
 #include "rdma_lent.h"
 
@@ -9,7 +10,6 @@ enum {
 	RDMA_UD_RECVS = 256, /* posted for each port of a device, if the pool is roomy */
 	RDMA_UD_SENDS = 128,
 	RDMA_UD_PEERS = 1024, /* clients, and address handles, of a port; nor more than buffers */
-	RDMA_UD_BUCKETS = 1024,
 };
 
 struct rdma_peer;
@@ -44,25 +44,26 @@ struct rdma_ud {
 	struct rdma_batch batches[RDMA_UD_SENDS]; /* a ring: sends complete in order */
 	unsigned batch_first, batch_count;
 	unsigned sends, unsignalled; /* in the send queue; after its last signalled one */
-	struct rdma_peer *peers[RDMA_UD_BUCKETS];
-	struct rdma_peer *newest, *oldest;
-	unsigned peer_count, peer_max;
+	struct peers peers;
 	struct rdma_peer *waiting; /* for room in the send queue */
 };
 
-/* A client, as long as it has its place in the cache: a connection, to the core. */
+/* A client, as long as it has its place in the table: a connection, to the core. */
 struct rdma_peer {
-	struct conn *conn;
+	struct peer peer;
 	struct rdma_ud *ud;
 	struct ibv_ah *ah;
 	uint32_t number; /* of its queue pair */
 	struct sockaddr_storage address;
-	struct rdma_peer *bucket_next, *newer, *older, *waiting_next;
-	bool known, waiting; /* on these lists */
+	struct rdma_peer *waiting_next;
+	bool waiting; /* on that list */
 };
 
 /* A datagram: to whom it belongs, who may be new; or it is dropped. */
 void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *wc);
+
+/* For the table. */
+void rdma_ud_evict(struct peer *peer);
 
 /* rdma_ud_peer.c: its side of struct engine. */
 int rdma_ud_open(struct conn *c);

@@ -1,8 +1,7 @@
 /* Engine `rdma`, datagrams: the clients.
  *
  * A client begins with its first datagram and has an address handle, which costs a system call to
- * make, as long as it has a place: until it is idle for too long, or peer_max others have sent
- * something since. */
+ * make, as long as it has a place in the table: see peers.h. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -15,69 +14,23 @@
 
 /* ---- The cache ---- */
 
-static struct rdma_peer **rdma_ud_bucket(struct rdma_ud *ud, const struct sockaddr_storage *address,
-					 uint32_t number)
+static struct rdma_peer *rdma_peer_of(struct peer *peer)
+{
+	return container_of(peer, struct rdma_peer, peer);
+}
+
+static struct peer_key rdma_ud_key(const struct sockaddr_storage *address, uint32_t number)
 {
 	struct in6_addr ip = sockaddr_mapped(address);
-	uint64_t parts[2];
+	struct peer_key key = { .words = { [2] = number } };
 
-	memcpy(parts, &ip, sizeof(parts));
-	parts[0] = (parts[0] ^ parts[1] ^ number) * UINT64_C(0x9E3779B97F4A7C15);
-	return &ud->peers[(parts[0] >> 32) % RDMA_UD_BUCKETS];
+	memcpy(key.words, &ip, sizeof(ip));
+	return key;
 }
 
-static void rdma_ud_unlink_age(struct rdma_peer *peer)
+void rdma_ud_evict(struct peer *peer)
 {
-	struct rdma_ud *ud = peer->ud;
-
-	*(peer->newer ? &peer->newer->older : &ud->newest) = peer->older;
-	*(peer->older ? &peer->older->newer : &ud->oldest) = peer->newer;
-}
-
-static void rdma_ud_link_age(struct rdma_peer *peer)
-{
-	struct rdma_ud *ud = peer->ud;
-
-	peer->newer = NULL;
-	peer->older = ud->newest;
-	*(ud->newest ? &ud->newest->newer : &ud->oldest) = peer;
-	ud->newest = peer;
-}
-
-static void rdma_ud_remember(struct rdma_peer *peer)
-{
-	struct rdma_peer **bucket = rdma_ud_bucket(peer->ud, &peer->address, peer->number);
-
-	peer->bucket_next = *bucket;
-	*bucket = peer;
-	rdma_ud_link_age(peer);
-	peer->ud->peer_count++;
-	peer->known = true;
-}
-
-static void rdma_ud_forget(struct rdma_peer *peer)
-{
-	struct rdma_peer **at = rdma_ud_bucket(peer->ud, &peer->address, peer->number);
-
-	if (!peer->known)
-		return;
-	while (*at != peer)
-		at = &(*at)->bucket_next;
-	*at = peer->bucket_next;
-	rdma_ud_unlink_age(peer);
-	peer->ud->peer_count--;
-	peer->known = false;
-}
-
-static struct rdma_peer *rdma_ud_find(struct rdma_ud *ud, const struct sockaddr_storage *address,
-				      uint32_t number)
-{
-	struct rdma_peer *peer = *rdma_ud_bucket(ud, address, number);
-
-	while (peer &&
-	       (peer->number != number || memcmp(&peer->address, address, sizeof(*address)) != 0))
-		peer = peer->bucket_next;
-	return peer;
+	conn_close(peer->conn, CONN_END_IDLE);
 }
 
 /* ---- Life ---- */
@@ -100,8 +53,6 @@ static struct rdma_peer *rdma_ud_new(struct rdma_ud *ud, const struct sockaddr_s
 
 	if (w->draining || w->stop || conn_admit(w, -1, address, &ticket) < 0)
 		return NULL;
-	if (ud->peer_count >= ud->peer_max)
-		conn_close(ud->oldest->conn, CONN_END_IDLE);
 	peer = calloc(1, sizeof(*peer));
 	if (!peer) {
 		w->owner->release(w, ticket);
@@ -111,6 +62,7 @@ static struct rdma_peer *rdma_ud_new(struct rdma_ud *ud, const struct sockaddr_s
 	peer->ud = ud;
 	peer->number = wc->src_qp;
 	peer->address = *address;
+	peer->peer.key = rdma_ud_key(address, wc->src_qp);
 	peer->ah = ibv_create_ah_from_wc(ud->device->pd, wc, grh, (uint8_t)ud->port);
 	rdma_device_use(ud->device);
 	ud->users++;
@@ -118,17 +70,17 @@ static struct rdma_peer *rdma_ud_new(struct rdma_ud *ud, const struct sockaddr_s
 		rdma_ud_free_peer(peer);
 		return NULL;
 	}
-	return peer->known ? peer : NULL;
+	return peer->peer.list != PEER_UNKNOWN ? peer : NULL;
 }
 
 int rdma_ud_open(struct conn *c)
 {
 	struct rdma_peer *peer = c->engine_state;
 
-	peer->conn = c;
+	peer->peer.conn = c;
 	if (!peer->ah)
 		return -EIO;
-	rdma_ud_remember(peer);
+	peers_add(&peer->ud->peers, &peer->peer, clock_coarse_ns());
 	return 0;
 }
 
@@ -136,7 +88,7 @@ void rdma_ud_close(struct conn *c)
 {
 	struct rdma_peer *peer = c->engine_state;
 
-	rdma_ud_forget(peer);
+	peers_forget(&peer->ud->peers, &peer->peer);
 	bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
 }
 
@@ -186,23 +138,23 @@ void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *w
 	struct worker *w = ud->device->worker;
 	struct sockaddr_storage from = { .ss_family = AF_INET6 };
 	struct ibv_wc copy = *wc;
+	struct peer_key key;
+	struct peer *known;
 	struct rdma_peer *peer = NULL;
 
 	/* Within an InfiniBand subnet the header may be missing. */
 	if (wc->byte_len >= GRH_BYTES &&
 	    (!(wc->wc_flags & IBV_WC_GRH) || grh_source(k->base, &from) == 0)) {
-		peer = rdma_ud_find(ud, &from, wc->src_qp);
-		if (!peer)
-			peer = rdma_ud_new(ud, &from, &copy, (struct ibv_grh *)(void *)k->base);
+		key = rdma_ud_key(&from, wc->src_qp);
+		known = peers_find(&ud->peers, &key);
+		peer = known ? rdma_peer_of(known)
+			     : rdma_ud_new(ud, &from, &copy, (struct ibv_grh *)(void *)k->base);
 	}
-	if (!peer || (peer->conn->flags & CONN_RECV_OFF)) {
+	if (!peer || (peer->peer.conn->flags & CONN_RECV_OFF)) {
 		stat_add(w->stats.datagrams_dropped, 1);
 		return;
 	}
-	if (peer != ud->newest) {
-		rdma_ud_unlink_age(peer);
-		rdma_ud_link_age(peer);
-	}
+	peers_heard(&ud->peers, &peer->peer, clock_coarse_ns());
 	if (wc->byte_len > GRH_BYTES)
-		conn_input(peer->conn, k, k->base + GRH_BYTES, wc->byte_len - GRH_BYTES);
+		conn_input(peer->peer.conn, k, k->base + GRH_BYTES, wc->byte_len - GRH_BYTES);
 }

@@ -1,0 +1,65 @@
+/* Where a connection comes from, and to.  Worker's thread only. */
+#include <netdb.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "conn.h"
+#include "engine.h"
+#include "parse.h"
+
+/* Clients seldom bind Unix sockets of their own, so the kernel tells who they are instead of where.
+ */
+sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	struct ucred user = { 0 };
+	socklen_t len = sizeof(sa), user_len = sizeof(user);
+
+	if (c->worker->engine->peer) {
+		c->worker->engine->peer(c, &sa);
+		format_sockaddr(&sa, text);
+		return sa.ss_family;
+	}
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getpeername(c->fd, (struct sockaddr *)&sa, &len) < 0)
+		sa.ss_family = AF_UNSPEC;
+	format_sockaddr(&sa, text);
+	if (sa.ss_family != AF_UNIX)
+		return sa.ss_family;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &user, &user_len) == 0)
+		snprintf(text, ADDRESS_TEXT_MAX, "unix:pid=%d,uid=%u", (int)user.pid,
+			 (unsigned)user.uid);
+	return AF_UNIX;
+}
+
+static unsigned socket_port(struct worker *w, int fd, struct sockaddr_storage *ret)
+{
+	socklen_t len = sizeof(*ret);
+
+	stat_add(w->stats.sys_other, 1);
+	if (fd < 0 || getsockname(fd, (struct sockaddr *)ret, &len) < 0)
+		return 0;
+	if (ret->ss_family == AF_INET6)
+		return ntohs(((struct sockaddr_in6 *)ret)->sin6_port);
+	return ret->ss_family == AF_INET ? ntohs(((struct sockaddr_in *)ret)->sin_port) : 0;
+}
+
+sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[static CONN_HOST_MAX],
+		       char port[static CONN_PORT_MAX])
+{
+	struct worker *w = c->worker;
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC }, other;
+	unsigned number = c->worker->engine->peer ? 0 : socket_port(w, c->fd, &sa);
+
+	if (!number || getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, CONN_HOST_MAX, NULL, 0,
+				   NI_NUMERICHOST) != 0)
+		return AF_UNSPEC;
+	for (unsigned i = 0; i < w->acceptor_count && number == other_port; i++) {
+		unsigned found = socket_port(w, w->acceptors[i].fd, &other);
+
+		number = found ? found : number;
+	}
+	snprintf(port, CONN_PORT_MAX, "%u", number);
+	return sa.ss_family;
+}

@@ -1,0 +1,186 @@
+/* Peers.  See peers.h. */
+#include "peers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { PEERS_BUCKETS_FIRST = 1024 };
+
+/* ---- SipHash-1-3 (Aumasson and Bernstein) of a key ---- */
+
+static inline uint64_t rotate(uint64_t v, unsigned by)
+{
+	return v << by | v >> (64 - by);
+}
+
+static inline void sip_round(uint64_t v[static 4])
+{
+	v[0] += v[1];
+	v[1] = rotate(v[1], 13) ^ v[0];
+	v[0] = rotate(v[0], 32);
+	v[2] += v[3];
+	v[3] = rotate(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = rotate(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = rotate(v[1], 17) ^ v[2];
+	v[2] = rotate(v[2], 32);
+}
+
+static uint32_t peers_hash(const struct peers *p, const struct peer_key *key)
+{
+	uint64_t v[4] = {
+		p->secret[0] ^ UINT64_C(0x736f6d6570736575),
+		p->secret[1] ^ UINT64_C(0x646f72616e646f6d),
+		p->secret[0] ^ UINT64_C(0x6c7967656e657261),
+		p->secret[1] ^ UINT64_C(0x7465646279746573),
+	};
+	uint64_t last = (uint64_t)sizeof(*key) << 56;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(key->words); i++) {
+		v[3] ^= key->words[i];
+		sip_round(v);
+		v[0] ^= key->words[i];
+	}
+	v[3] ^= last;
+	sip_round(v);
+	v[0] ^= last;
+	v[2] ^= 0xff;
+	for (unsigned i = 0; i < 3; i++)
+		sip_round(v);
+	return (uint32_t)(v[0] ^ v[1] ^ v[2] ^ v[3]);
+}
+
+/* ---- The two lists ---- */
+
+/* The only place that changes on which list a peer is. */
+static void peer_move(struct peers *p, struct peer *peer, enum peer_list to)
+{
+	enum peer_list from = peer->list;
+
+	if (from != PEER_UNKNOWN) {
+		*(peer->newer ? &peer->newer->older : &p->lists[from].newest) = peer->older;
+		*(peer->older ? &peer->older->newer : &p->lists[from].oldest) = peer->newer;
+		p->lists[from].count--;
+	}
+	peer->list = to;
+	if (to == PEER_UNKNOWN)
+		return;
+	peer->newer = NULL;
+	peer->older = p->lists[to].newest;
+	*(peer->older ? &peer->older->newer : &p->lists[to].oldest) = peer;
+	p->lists[to].newest = peer;
+	p->lists[to].count++;
+}
+
+static unsigned peers_probation_max(const struct peers *p)
+{
+	return MAX(MAX(p->max / 8, MIN(p->max / 2, (unsigned)PEERS_PROBATION_MIN)), 1U);
+}
+
+/* Is there a place among the established, or one that is not in use? */
+static bool peers_may_establish(struct peers *p, uint64_t now_ns)
+{
+	unsigned max = p->max - MIN(peers_probation_max(p), p->max);
+	struct peer *oldest = p->lists[PEER_ESTABLISHED].oldest;
+
+	if (p->lists[PEER_ESTABLISHED].count < max)
+		return true;
+	if (!oldest || max == 0 || now_ns - oldest->heard_ns < PEERS_ACTIVE_NS)
+		return false;
+	p->evict(oldest);
+	return p->lists[PEER_ESTABLISHED].count < max;
+}
+
+void peers_heard_again(struct peers *p, struct peer *peer, uint64_t now_ns)
+{
+	peer->heard_ns = now_ns;
+	if (peer->list == PEER_PINNED)
+		return;
+	if (peer->list == PEER_ESTABLISHED ||
+	    (now_ns - peer->first_ns >= PEERS_PROBATION_NS && peers_may_establish(p, now_ns)))
+		peer_move(p, peer, PEER_ESTABLISHED);
+}
+
+/* ---- The table ---- */
+
+/* Without memory, chains are longer. */
+static void peers_grow(struct peers *p)
+{
+	uint32_t count = 2 * (p->mask + 1);
+	struct peer **buckets = calloc(count, sizeof(struct peer *));
+
+	if (!buckets)
+		return;
+	for (uint32_t i = 0; i <= p->mask; i++)
+		while (p->buckets[i]) {
+			struct peer *peer = p->buckets[i];
+
+			p->buckets[i] = peer->bucket_next;
+			peer->bucket_next = buckets[peer->hash & (count - 1)];
+			buckets[peer->hash & (count - 1)] = peer;
+		}
+	free(p->buckets);
+	p->buckets = buckets;
+	p->mask = count - 1;
+}
+
+struct peer *peers_find(const struct peers *p, const struct peer_key *key)
+{
+	struct peer *peer = p->buckets[peers_hash(p, key) & p->mask];
+
+	while (peer && memcmp(&peer->key, key, sizeof(*key)) != 0)
+		peer = peer->bucket_next;
+	return peer;
+}
+
+void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns)
+{
+	struct peer **bucket;
+
+	while (p->lists[PEER_PROBATION].count >= peers_probation_max(p))
+		p->evict(p->lists[PEER_PROBATION].oldest);
+	if (peers_count(p) > p->mask)
+		peers_grow(p);
+	peer->first_ns = peer->heard_ns = now_ns;
+	peer->hash = peers_hash(p, &peer->key);
+	bucket = &p->buckets[peer->hash & p->mask];
+	peer->bucket_next = *bucket;
+	*bucket = peer;
+	peer_move(p, peer, PEER_PROBATION);
+}
+
+void peers_pin(struct peers *p, struct peer *peer)
+{
+	if (peer->list != PEER_UNKNOWN)
+		peer_move(p, peer, PEER_PINNED);
+}
+
+void peers_forget(struct peers *p, struct peer *peer)
+{
+	struct peer **at = &p->buckets[peer->hash & p->mask];
+
+	if (peer->list == PEER_UNKNOWN)
+		return;
+	while (*at != peer)
+		at = &(*at)->bucket_next;
+	*at = peer->bucket_next;
+	peer_move(p, peer, PEER_UNKNOWN);
+}
+
+int peers_init(struct peers *p)
+{
+	*p = (struct peers){ .mask = PEERS_BUCKETS_FIRST - 1 };
+	p->buckets = calloc(PEERS_BUCKETS_FIRST, sizeof(struct peer *));
+	if (!p->buckets)
+		return -ENOMEM;
+	return getrandom(p->secret, sizeof(p->secret), 0) < 0 ? -errno : 0;
+}
+
+void peers_fini(struct peers *p)
+{
+	free(p->buckets);
+	p->buckets = NULL;
+}

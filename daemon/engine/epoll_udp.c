@@ -1,0 +1,111 @@
+/* Engine `epoll`, transport `udp`: see udp.h.  One event of a socket is for its input, and for room
+ * to send while there is none. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "epoll.h"
+#include "udp.h"
+
+struct epoll_udp {
+	struct epoll epoll; /* first: see epoll.h */
+	struct udp udp;
+	struct udp_receiver *receiver;
+};
+
+static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
+{
+	struct acceptor *a = container_of(op, struct acceptor, op);
+	struct epoll_udp *e = a->worker->engine_state;
+	struct udp_socket *s = udp_socket_of(&e->udp, a);
+
+	(void)flags;
+	if (unlikely(ready & EPOLLOUT) && s->blocked) {
+		s->blocked = false;
+		udp_set_receiving(s);
+	}
+	if ((ready & EPOLLIN) && s->armed)
+		udp_ready_receive(e->receiver, s);
+}
+
+static void epoll_udp_interest(struct udp_socket *s)
+{
+	struct acceptor *a = s->acceptor;
+	uint32_t events = (s->armed ? EPOLLIN : 0U) | (s->blocked ? EPOLLOUT : 0U);
+
+	if (a->fd < 0)
+		return;
+	a->op.done = epoll_udp_event;
+	if (epoll_change(a->worker, EPOLL_CTL_MOD, a->fd, events, &a->op) == -ENOENT)
+		epoll_change(a->worker, EPOLL_CTL_ADD, a->fd, events, &a->op);
+}
+
+static void epoll_udp_receive(struct udp_socket *s, bool on)
+{
+	(void)on;
+	epoll_udp_interest(s);
+}
+
+static void epoll_udp_listen(struct worker *w, struct acceptor *a, bool on)
+{
+	struct epoll_udp *e = w->engine_state;
+
+	udp_listen(udp_socket_of(&e->udp, a), on);
+}
+
+static void epoll_udp_settle(struct worker *w)
+{
+	struct epoll_udp *e = w->engine_state;
+
+	udp_settle(&e->udp);
+}
+
+static int epoll_udp_init(struct worker *w, struct reason *reason)
+{
+	struct epoll_udp *e = calloc(1, sizeof(*e));
+	int rc;
+
+	if (e)
+		e->receiver = udp_receiver_new(w);
+	rc = e && e->receiver ? epoll_start(&e->epoll, w, reason)
+			      : reason_set(reason, -ENOMEM, "epoll: no memory");
+	if (rc == 0) {
+		e->udp.receive = epoll_udp_receive;
+		e->udp.await_room = epoll_udp_interest;
+		rc = udp_init(&e->udp, w, udp_ready_send, reason);
+		if (rc < 0)
+			close(e->epoll.fd);
+	}
+	if (rc < 0 && e) {
+		free(e->receiver);
+		free(e);
+		w->engine_state = NULL;
+	}
+	return rc;
+}
+
+static void epoll_udp_fini(struct worker *w)
+{
+	struct epoll_udp *e = w->engine_state;
+
+	udp_fini(&e->udp);
+	udp_receiver_free(e->receiver, w);
+	close(e->epoll.fd);
+	free(e);
+	w->engine_state = NULL;
+}
+
+extern const struct engine engine_epoll_udp;
+
+const struct engine engine_epoll_udp = {
+	.name = "epoll",
+	UDP_ENGINE,
+	.sample_turns = 8,
+	.features = UDP_FEATURES | FEATURE_BIT(socket_busy_poll),
+	.init = epoll_udp_init,
+	.fini = epoll_udp_fini,
+	.listen = epoll_udp_listen,
+	.settle = epoll_udp_settle,
+	.watch = epoll_watch,
+	.wait = epoll_wait_turn,
+};

@@ -1,0 +1,437 @@
+/* Transport `udp`: sockets, clients, and what arrives.  See udp.h. */
+#include "udp.h"
+
+#include <errno.h>
+#include <linux/sock_diag.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sockaddr.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef SO_MEMINFO
+#define SO_MEMINFO 55
+#endif
+
+static struct udp_peer *udp_peer_of(struct peer *peer)
+{
+	return container_of(peer, struct udp_peer, peer);
+}
+
+/* ---- Sockets ---- */
+
+/* What its queue had no room for, since it was looked at last.  (A socket may have come from
+ * another worker, or process, with a count.) */
+static uint32_t udp_count_overflow(struct udp_socket *s)
+{
+	uint32_t info[SK_MEMINFO_VARS] = { 0 }, before = s->overflowed;
+	socklen_t bytes = sizeof(info);
+
+	stat_add(s->udp->worker->stats.sys_other, 1);
+	if (s->acceptor->fd < 0 ||
+	    getsockopt(s->acceptor->fd, SOL_SOCKET, SO_MEMINFO, info, &bytes) < 0)
+		return 0;
+	s->overflowed = info[SK_MEMINFO_DROPS];
+	return s->overflowed - before;
+}
+
+void udp_settle(struct udp *u)
+{
+	for (unsigned i = 0; i < u->count; i++)
+		if (u->sockets[i].receives)
+			stat_add(u->worker->stats.datagrams_overflowed,
+				 udp_count_overflow(&u->sockets[i]));
+}
+
+/* The engine is asked only when the answer changes. */
+void udp_set_receiving(struct udp_socket *s)
+{
+	bool on = s->receives && !s->blocked && !s->starved;
+
+	if (on == s->armed)
+		return;
+	s->armed = on;
+	s->udp->receive(s, on);
+}
+
+void udp_listen(struct udp_socket *s, bool on)
+{
+	if (on)
+		udp_count_overflow(s);
+	else
+		udp_settle(s->udp);
+	s->receives = on;
+	udp_set_receiving(s);
+}
+
+/* acceptors[] and sockets[] are parallel. */
+struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a)
+{
+	return &u->sockets[a - u->worker->acceptors];
+}
+
+/* Merged datagrams need all the room that the kernel may fill. */
+static void udp_socket_init(struct udp *u, struct udp_socket *s, struct acceptor *a)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t bytes = sizeof(sa);
+	int on = 1, gro = u->gro;
+
+	*s = (struct udp_socket){ .udp = u, .acceptor = a, .out_tail = &s->out };
+	s->index = (uint16_t)(s - u->sockets);
+	getsockname(a->fd, (struct sockaddr *)&sa, &bytes);
+	s->port = sockaddr_port(&sa);
+	udp_port_taken(s->port, true);
+	s->pktinfo = sockaddr_is_wildcard(&sa) || sockaddr_is_multicast(&sa);
+	if (s->pktinfo && sa.ss_family == AF_INET6)
+		setsockopt(a->fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on));
+	else if (s->pktinfo)
+		setsockopt(a->fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on));
+	setsockopt(a->fd, SOL_UDP, UDP_GRO, &gro, sizeof(gro));
+	s->gso = u->gso;
+}
+
+/* ---- Life of a client ---- */
+
+static void udp_evict(struct peer *peer)
+{
+	stat_add(peer->conn->worker->stats.peers_evicted, 1);
+	conn_close(peer->conn, CONN_END_IDLE);
+}
+
+int udp_open(struct conn *c)
+{
+	struct udp_peer *peer = c->engine_state;
+
+	peer->peer.conn = c;
+	peers_add(&peer->socket->udp->peers, &peer->peer, clock_coarse_ns());
+	return 0;
+}
+
+/* Backpressure is the socket's: see udp.h. */
+void udp_recv(struct conn *c, bool on)
+{
+	(void)c, (void)on;
+}
+
+void udp_flush(struct conn *c)
+{
+	struct udp_peer *peer = c->engine_state;
+	struct udp_socket *s = peer->socket;
+
+	if (peer->queued)
+		return;
+	peer->queued = true;
+	peer->out_next = NULL;
+	*s->out_tail = peer;
+	s->out_tail = &peer->out_next;
+}
+
+/* What it was to be sent is not sent any more. */
+void udp_close(struct conn *c)
+{
+	struct udp_peer *peer = c->engine_state;
+	struct udp_socket *s = peer->socket;
+	struct udp_peer **at = &s->out;
+
+	peers_forget(&s->udp->peers, &peer->peer);
+	if (s->udp->last == peer)
+		s->udp->last = NULL;
+	while (peer->queued && *at != peer)
+		at = &(*at)->out_next;
+	if (peer->queued) {
+		*at = peer->out_next;
+		if (s->out_tail == &peer->out_next)
+			s->out_tail = at;
+		peer->queued = false;
+	}
+	stat_add(c->worker->stats.datagrams_unsent, c->tx.views);
+	bufq_clear(&c->worker->pool, &c->tx);
+}
+
+void udp_release(struct conn *c)
+{
+	free(c->engine_state);
+}
+
+void udp_vouch(struct conn *c)
+{
+	struct udp_peer *peer = c->engine_state;
+
+	c->flags |= CONN_TRUSTED;
+	peers_pin(&peer->socket->udp->peers, &peer->peer);
+}
+
+void udp_peer_address(const struct conn *c, struct sockaddr_storage *ret_peer)
+{
+	const struct udp_peer *peer = c->engine_state;
+
+	*ret_peer = (struct sockaddr_storage){ .ss_family = AF_UNSPEC };
+	memcpy(ret_peer, &peer->to, peer->to_bytes);
+}
+
+static bool is_loopback(const struct sockaddr *name)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	struct in6_addr address;
+
+	memcpy(&sa, name,
+	       name->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					   : sizeof(struct sockaddr_in));
+	address = sockaddr_mapped(&sa);
+	return IN6_IS_ADDR_LOOPBACK(&address) ||
+	       (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);
+}
+
+/* 1: `allow` names it, or 0, or -errno. */
+static int udp_admit(struct udp *u, const struct sockaddr_storage *from, void **ret_ticket)
+{
+	struct worker *w = u->worker;
+	uint64_t max = w->options.peers_max;
+
+	u->peers.max = (unsigned)MIN(max ? max : WORKER_PEERS_MAX, (uint64_t)WORKER_PEERS_MAX);
+	return w->draining || w->stop ? -EUSERS : conn_admit(w, -1, from, ret_ticket);
+}
+
+static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_datagram *d,
+				     const struct peer_key *key, const struct in6_addr *local)
+{
+	struct worker *w = s->udp->worker;
+	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
+	struct udp_peer *peer;
+	void *ticket = NULL;
+	int rc;
+
+	if (!w->service->one_way && !udp_may_answer(d->name)) {
+		stat_add(w->stats.datagrams_refused, 1);
+		return NULL;
+	}
+	memcpy(&from, d->name, d->name_bytes);
+	rc = udp_admit(s->udp, &from, &ticket);
+	if (rc < 0) {
+		stat_add(w->stats.datagrams_dropped, 1);
+		return NULL;
+	}
+	peer = calloc(1, sizeof(*peer));
+	if (!peer) {
+		w->owner->release(w, ticket);
+		stat_add(w->stats.closed_error, 1);
+		return NULL;
+	}
+	peer->peer.key = *key;
+	peer->socket = s;
+	peer->gso = true;
+	peer->to_bytes = d->name_bytes;
+	memcpy(&peer->to, d->name, d->name_bytes);
+	peer->from = *local;
+	if (conn_start(w, -1, peer, ticket) < 0) {
+		free(peer);
+		return NULL;
+	}
+	if (peer->peer.list == PEER_UNKNOWN) /* it is being closed */
+		return NULL;
+	if (rc == 1 || is_loopback(d->name))
+		peer->peer.conn->flags |= CONN_TRUSTED;
+	return peer;
+}
+
+/* ---- What arrives ---- */
+
+/* The address that was written to, or our own for that group.  False: it is not told. */
+static bool udp_local(struct msghdr *msg, struct in6_addr *ret_local)
+{
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO &&
+		    c->cmsg_len >= CMSG_LEN(sizeof(struct in_pktinfo))) {
+			struct in_pktinfo info;
+
+			memcpy(&info, CMSG_DATA(c), sizeof(info));
+			memcpy(ret_local, &info.ipi_spec_dst, sizeof(info.ipi_spec_dst));
+			return true;
+		}
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO &&
+		    c->cmsg_len >= CMSG_LEN(sizeof(struct in6_pktinfo))) {
+			struct in6_pktinfo info;
+
+			memcpy(&info, CMSG_DATA(c), sizeof(info));
+			if (!IN6_IS_ADDR_MULTICAST(&info.ipi6_addr))
+				*ret_local = info.ipi6_addr;
+			return true;
+		}
+	}
+	return false;
+}
+
+uint32_t udp_segment_size(struct msghdr *msg, uint32_t bytes)
+{
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		int size;
+
+		if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO ||
+		    c->cmsg_len < CMSG_LEN(sizeof(size)))
+			continue;
+		memcpy(&size, CMSG_DATA(c), sizeof(size));
+		return size > 0 && (uint32_t)size < bytes ? (uint32_t)size : 0;
+	}
+	return 0;
+}
+
+/* False: of no family that we know. */
+static bool udp_make_key(const struct udp_socket *s, const struct udp_datagram *d,
+			 const struct in6_addr *local, struct peer_key *ret_key)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)d->name;
+	const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)d->name;
+
+	memcpy(&ret_key->words[2], local, sizeof(*local));
+	if (likely(d->name_bytes >= sizeof(*in) && d->name->sa_family == AF_INET)) {
+		ret_key->words[0] = 0;
+		ret_key->words[1] = in->sin_addr.s_addr;
+		ret_key->words[4] = in->sin_port | (uint64_t)s->index << 16;
+		return true;
+	}
+	if (d->name_bytes < sizeof(*in6) || d->name->sa_family != AF_INET6)
+		return false;
+	memcpy(&ret_key->words[0], &in6->sin6_addr, sizeof(in6->sin6_addr));
+	ret_key->words[4] =
+		in6->sin6_port | (uint64_t)s->index << 16 | (uint64_t)in6->sin6_scope_id << 32;
+	return true;
+}
+
+/* Small ones are copied to where many share a chunk, so that few are touched and held. */
+static struct chunk *udp_small(struct udp *u, struct udp_datagram *d)
+{
+	struct pool *p = &u->worker->pool;
+	struct chunk *k = u->small;
+
+	if (k && k->refs == 1)
+		k->used = 0;
+	if (!k || k->used + d->bytes > p->chunk_size) {
+		if (p->free_count == 0)
+			return d->chunk;
+		if (k)
+			chunk_put(p, k);
+		else
+			u->worker->pool_lent++;
+		k = u->small = chunk_get(p);
+	}
+	memcpy(k->base + k->used, d->data, d->bytes);
+	stat_add(u->worker->stats.bytes_copied, d->bytes);
+	d->data = k->base + k->used;
+	k->used += (d->bytes + 15) & ~15U;
+	return k;
+}
+
+static void udp_input(struct udp *u, struct conn *c, struct udp_datagram *d, uint32_t segment)
+{
+	struct worker *w = u->worker;
+
+	if (likely(!segment)) {
+		struct chunk *k = d->bytes <= CONN_COPY_MAX ? udp_small(u, d) : d->chunk;
+
+		stat_add(w->stats.datagrams_in, 1);
+		conn_input(c, k, d->data, d->bytes);
+		return;
+	}
+	for (uint32_t at = 0; at < d->bytes; at += segment) {
+		stat_add(w->stats.datagrams_in, 1);
+		stat_add(w->stats.datagrams_merged, 1);
+		conn_input(c, d->chunk, d->data + at, MIN(segment, d->bytes - at));
+	}
+}
+
+void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns)
+{
+	struct udp *u = s->udp;
+	struct worker *w = u->worker;
+	struct in6_addr local = { 0 };
+	struct peer_key key;
+	struct udp_peer *peer = u->last;
+	struct peer *known;
+
+	if (unlikely(d->flags & MSG_TRUNC) ||
+	    (s->pktinfo && unlikely(!udp_local(d->msg, &local)))) {
+		stat_add(w->stats.datagrams_truncated, 1);
+		return;
+	}
+	if (unlikely(!udp_make_key(s, d, &local, &key))) {
+		stat_add(w->stats.datagrams_refused, 1);
+		return;
+	}
+	if (!peer || memcmp(&peer->peer.key, &key, sizeof(key)) != 0) {
+		known = peers_find(&u->peers, &key);
+		peer = known ? udp_peer_of(known) : udp_peer_new(s, d, &key, &local);
+		if (unlikely(!peer))
+			return;
+		u->last = peer;
+	}
+	peers_heard(&u->peers, &peer->peer, now_ns);
+	udp_input(u, peer->peer.conn, d,
+		  u->gro && d->msg->msg_controllen ? udp_segment_size(d->msg, d->bytes) : 0);
+}
+
+/* ---- The worker's part ---- */
+
+static void udp_probe(struct udp *u)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, size = 1400;
+
+	if (fd < 0)
+		return;
+	u->gro = worker_wants(u->worker, FEATURE_udp_gro) &&
+		 u->worker->pool.chunk_size >= UDP_GRO_ROOM &&
+		 setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on)) == 0;
+	if (u->gro)
+		worker_feature(u->worker, FEATURE_udp_gro);
+	u->gso = worker_wants(u->worker, FEATURE_udp_gso) &&
+		 setsockopt(fd, SOL_UDP, UDP_SEGMENT, &size, sizeof(size)) == 0;
+	if (u->gso)
+		worker_feature(u->worker, FEATURE_udp_gso);
+	close(fd);
+}
+
+int udp_init(struct udp *u, struct worker *w, bool (*sends)(struct worker_hook *hook),
+	     struct reason *reason)
+{
+	u->worker = w;
+	u->hook.run = sends;
+	u->peers.evict = NULL;
+	if (peers_init(&u->peers) < 0)
+		return reason_set(reason, -ENOMEM, "no memory for the table of clients");
+	u->peers.evict = udp_evict;
+	u->sockets = calloc(w->acceptor_count + 1, sizeof(*u->sockets));
+	if (!u->sockets) {
+		peers_fini(&u->peers);
+		return reason_set(reason, -ENOMEM, "no memory for the sockets");
+	}
+	udp_probe(u);
+	u->count = w->acceptor_count;
+	for (unsigned i = 0; i < u->count; i++)
+		udp_socket_init(u, &u->sockets[i], &w->acceptors[i]);
+	worker_add_hook(w, &u->hook);
+	atomic_store(&w->owes, true); /* what only the kernel has counted: see udp_settle() */
+	return 0;
+}
+
+void udp_fini(struct udp *u)
+{
+	for (unsigned i = 0; i < u->count; i++)
+		udp_port_taken(u->sockets[i].port, false);
+	for (struct conn *c = u->worker->conns; c; c = c->next)
+		udp_release(c);
+	if (u->small)
+		chunk_put(&u->worker->pool, u->small);
+	free(u->sockets);
+	peers_fini(&u->peers);
+}

@@ -1,0 +1,185 @@
+/* Transport `udp`: batches of what is to be sent.  See udp.h. */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#include "udp.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+unsigned udp_run(const struct view *v, unsigned max, size_t *ret_bytes)
+{
+	uint32_t size = v->len;
+	size_t bytes = size;
+	unsigned n = 1;
+
+	for (v = v->next; size && v && n < MIN(max, (unsigned)UDP_SEGMENTS) && v->len &&
+			  v->len <= size && bytes + v->len <= UDP_BYTES;
+	     v = v->next) {
+		bytes += v->len;
+		n++;
+		if (v->len < size)
+			break;
+	}
+	*ret_bytes = bytes;
+	return n;
+}
+
+/* ---- Control data ---- */
+
+static void control_add(struct msghdr *msg, int level, int type, const void *data, size_t bytes)
+{
+	struct cmsghdr *c = (void *)((char *)msg->msg_control + msg->msg_controllen);
+
+	c->cmsg_level = level;
+	c->cmsg_type = type;
+	c->cmsg_len = CMSG_LEN(bytes);
+	memcpy(CMSG_DATA(c), data, bytes);
+	msg->msg_controllen += CMSG_SPACE(bytes);
+}
+
+/* From the address that was written to; by the route's device, not the one it came by, but for
+ * link-local addresses, which say nothing without one. */
+static void control_from(struct msghdr *msg, const struct udp_peer *peer)
+{
+	struct in6_pktinfo six = { .ipi6_addr = peer->from };
+	struct in_pktinfo four = { 0 };
+
+	if (peer->to.sa.sa_family == AF_INET6) {
+		if (IN6_IS_ADDR_LINKLOCAL(&peer->from))
+			six.ipi6_ifindex = peer->to.in6.sin6_scope_id;
+		control_add(msg, IPPROTO_IPV6, IPV6_PKTINFO, &six, sizeof(six));
+	} else {
+		memcpy(&four.ipi_spec_dst, &peer->from, sizeof(four.ipi_spec_dst));
+		control_add(msg, IPPROTO_IP, IP_PKTINFO, &four, sizeof(four));
+	}
+}
+
+static void batch_control(struct udp_batch *b, unsigned i, const struct udp_peer *peer,
+			  unsigned views, size_t first)
+{
+	struct msghdr *msg = &b->messages[i].msg_hdr;
+	uint16_t size = (uint16_t)first;
+
+	msg->msg_control = b->control[i];
+	msg->msg_controllen = 0;
+	if (peer->socket->pktinfo)
+		control_from(msg, peer);
+	if (views > 1)
+		control_add(msg, SOL_UDP, UDP_SEGMENT, &size, sizeof(size));
+	if (!msg->msg_controllen)
+		msg->msg_control = NULL;
+}
+
+/* ---- Batches ---- */
+
+/* A stranger has no more from us than it has sent, so that no forger can use us against another:
+ * what is beyond is dropped.  Whatever a service does. */
+static void withhold(struct conn *c)
+{
+	struct worker *w = c->worker;
+	size_t may = c->bytes_in - MIN(c->bytes_out, c->bytes_in);
+	struct bufq keep = { 0 };
+
+	if (likely((c->flags & CONN_TRUSTED) || c->tx.bytes <= may))
+		return;
+	while (c->tx.head && c->tx.head->len <= may) {
+		may -= c->tx.head->len;
+		bufq_move_view(&keep, &c->tx);
+	}
+	stat_add(w->stats.datagrams_withheld, c->tx.views);
+	bufq_clear(&w->pool, &c->tx);
+	c->tx = keep;
+	if (!c->tx.head)
+		conn_op_end(c);
+}
+
+/* A message of v and those behind it.  The views that it has. */
+static unsigned batch_add(struct udp_batch *b, struct udp_peer *peer, const struct view *v)
+{
+	struct msghdr *msg = &b->messages[b->count].msg_hdr;
+	size_t bytes = v->len;
+	unsigned views = 1;
+
+	if (v->next && peer->gso && peer->socket->gso)
+		views = udp_run(v, UDP_VIEWS - b->views, &bytes);
+	*msg = (struct msghdr){
+		.msg_name = &peer->to,
+		.msg_namelen = peer->to_bytes,
+		.msg_iov = &b->iov[b->views],
+		.msg_iovlen = views,
+	};
+	batch_control(b, b->count, peer, views, v->len);
+	for (unsigned i = 0; i < views; i++, v = v->next)
+		b->iov[b->views++] = (struct iovec){ v->data, v->len };
+	b->peers[b->count++] = peer;
+	return views;
+}
+
+void udp_batch_fill(struct udp_socket *s, struct udp_batch *b)
+{
+	b->count = b->views = 0;
+	for (struct udp_peer *peer = s->out; peer; peer = peer->out_next) {
+		const struct view *v;
+
+		withhold(peer->peer.conn);
+		for (v = peer->peer.conn->tx.head; v;) {
+			unsigned views;
+
+			if (b->count == UDP_SENDS || b->views == UDP_VIEWS)
+				return;
+			views = batch_add(b, peer, v);
+			while (views-- > 0)
+				v = v->next;
+		}
+	}
+}
+
+/* Whoever has nothing more to send leaves the queue; the first messages are always those of its
+ * first members. */
+static void leave_queue(struct udp_socket *s)
+{
+	while (s->out && !s->out->peer.conn->tx.head) {
+		s->out->queued = false;
+		s->out = s->out->out_next;
+	}
+	if (!s->out)
+		s->out_tail = &s->out;
+}
+
+/* A merged message that cannot pass may do so in pieces.  True: try. */
+static bool split(struct udp_peer *peer, size_t views, int error)
+{
+	if (views == 1)
+		return false;
+	if (error == EIO)
+		peer->socket->gso = false;
+	else if (error == EINVAL || error == EMSGSIZE)
+		peer->gso = false;
+	else
+		return false;
+	return true;
+}
+
+bool udp_batch_sent(struct udp_socket *s, struct udp_batch *b, unsigned begin, unsigned end,
+		    int error, uint64_t sent_ns)
+{
+	bool goes_on = true;
+
+	for (unsigned i = begin; i < end; i++) {
+		struct conn *c = b->peers[i]->peer.conn;
+		size_t views = b->messages[i].msg_hdr.msg_iovlen;
+
+		if (unlikely(error) && split(b->peers[i], views, error)) {
+			goes_on = false;
+			break;
+		}
+		if (views > 1 && !error)
+			stat_add(c->worker->stats.datagrams_split, views);
+		conn_sent_messages(c, &c->tx, views, !error, sent_ns);
+	}
+	leave_queue(s);
+	return goes_on;
+}

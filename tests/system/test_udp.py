@@ -1,0 +1,246 @@
+"""Transport udp: echo and discard of datagrams over each engine, whom they answer, and from where."""
+
+import random
+import socket
+import subprocess
+import time
+
+import pytest
+from conftest import NBSERVED, TIMEOUT, listener, wait_until
+
+UDP_ENGINES = ["epoll"]
+KIB = 1024
+SIZES = [0, 1, 64, 511, 512, 513, 1472, 8972, 16384, 65507]
+WHOLE = {"buffer-size": "64K", "buffers": 256}
+
+
+@pytest.fixture(params=UDP_ENGINES)
+def engine(request):
+    return request.param
+
+
+def udp(name, **keys):
+    return listener(name, transport="udp", **keys)
+
+
+def client(address, source=None):
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    s.settimeout(TIMEOUT)
+    if source:
+        s.bind(source)
+    s.connect(address)
+    return s
+
+
+def stats_of(daemon, name):
+    return daemon.stats(name)["udp"]
+
+
+def settled(daemon, name, **wanted):
+    """Waits until the counters are that; the others of them are 0."""
+    lost = dict.fromkeys(["truncated", "refused", "withheld", "unsent", "overflowed", "dropped"], 0)
+    lost.update(wanted)
+
+    def told():
+        found = stats_of(daemon, name)
+        return all(found[key] == value for key, value in lost.items()) and found
+
+    return wait_until(told, f"{name}: {lost}")
+
+
+def nothing_comes(daemon, s, name, **wanted):
+    """After what the counters tell, the queue of s is empty: nothing was sent to it."""
+    settled(daemon, name, **wanted)
+    s.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        s.recv(1)
+    s.settimeout(TIMEOUT)
+
+
+def test_echo_of_every_size(start_daemon, engine):
+    daemon = start_daemon(udp("echo", engine=engine, **WHOLE))
+    with client(daemon.addresses("echo")[0]) as s:
+        for size in SIZES:
+            data = random.Random(size).randbytes(size)
+            assert s.send(data) == size
+            assert s.recv(128 * KIB) == data
+        with pytest.raises(OSError):
+            s.send(bytes(65508))
+    found = settled(daemon, "echo")
+    assert found["in"] == found["out"] == len(SIZES)
+    stats = daemon.stats("echo")
+    assert stats["bytes_in"] == stats["bytes_out"] == sum(SIZES)
+    assert stats["operations"]["echo"]["count"] == len(SIZES)
+    assert stats["connections"]["accepted"] == 1
+
+
+def test_many_clients_with_bursts(start_daemon, engine):
+    """Each datagram comes back once, in its client's order; each counts as an operation."""
+    daemon = start_daemon(udp("echo", engine=engine, **WHOLE))
+    address = daemon.addresses("echo")[0]
+    clients = [client(address) for _ in range(40)]
+    for turn in range(5):
+        for i, s in enumerate(clients):
+            for j in range(8):
+                s.send(b"%d %d %d " % (turn, i, j) + bytes(i * j))
+        for i, s in enumerate(clients):
+            for j in range(8):
+                assert s.recv(64 * KIB) == b"%d %d %d " % (turn, i, j) + bytes(i * j)
+    found = settled(daemon, "echo")
+    assert found["in"] == found["out"] == 5 * 40 * 8
+    assert daemon.stats("echo")["operations"]["echo"]["count"] == 5 * 40 * 8
+    assert daemon.stats("echo")["connections"]["open"] == 40
+    peers = {line["peer"] for line in daemon.call("ListConnections")["connections"]}
+    assert peers == {"127.0.0.1:%d" % s.getsockname()[1] for s in clients}
+    for s in clients:
+        s.close()
+
+
+def test_a_wildcard_answers_from_where_it_was_asked(start_daemon, engine):
+    daemon = start_daemon(
+        udp("four", engine=engine, address="0.0.0.0:0", workers=2)
+        + udp("six", engine=engine, address="[::]:0")
+    )
+    port = daemon.addresses("four")[0][1]
+    for host in ["127.0.0.1", "127.0.0.2", "127.9.9.9"]:
+        with client((host, port)) as s:  # connected: nobody else's answer would reach it
+            s.send(b"where")
+            assert s.recv(64) == b"where"
+    with client(("::1", daemon.addresses("six")[0][1])) as s:
+        s.send(b"where")
+        assert s.recv(64) == b"where"
+
+
+def test_what_is_too_long_is_dropped_and_counted(start_daemon, engine):
+    daemon = start_daemon(udp("echo", engine=engine, **{"buffer-size": "4K"}))
+    with client(daemon.addresses("echo")[0]) as s:
+        s.send(bytes(4097))
+        nothing_comes(daemon, s, "echo", truncated=1)
+        s.send(bytes(4096))
+        assert s.recv(64 * KIB) == bytes(4096)
+
+
+def test_discard_answers_nothing(start_daemon, engine):
+    daemon = start_daemon(udp("discard", engine=engine, service="discard"))
+    with client(daemon.addresses("discard")[0]) as s:
+        for size in [0, 1, 500, 8000]:
+            s.send(bytes(size))
+        wait_until(lambda: stats_of(daemon, "discard")["in"] == 4, "four datagrams")
+        nothing_comes(daemon, s, "discard")
+    assert daemon.stats("discard")["operations"]["discard"]["count"] == 4
+    assert daemon.stats("discard")["bytes_in"] == 8501
+
+
+def test_no_reflector_is_answered(start_daemon, engine):
+    """Nor a port that the daemon has itself: two of them would talk for ever."""
+    daemon = start_daemon(udp("one", engine=engine) + udp("other", engine=engine))
+    one, other = (daemon.addresses(name)[0] for name in ("one", "other"))
+    daemon.stop()
+    daemon = start_daemon(
+        udp("one", engine=engine, address="127.0.0.1:%d" % one[1])
+        + udp("other", engine=engine, address="127.0.0.1:%d" % other[1])
+    )
+    with client(one, source=("127.0.0.2", other[1])) as s:
+        s.send(b"loop")
+        nothing_comes(daemon, s, "one", refused=1)
+    assert daemon.stats("one")["connections"]["accepted"] == 0
+
+
+def test_allow_and_limits(start_daemon, engine):
+    daemon = start_daemon(
+        udp("shut", engine=engine, allow="10.0.0.0/8")
+        + udp("one", engine=engine, **{"max-connections-per-address": 1})
+    )
+    with client(daemon.addresses("shut")[0]) as s:
+        s.send(b"please")
+        nothing_comes(daemon, s, "shut", dropped=1)
+    assert daemon.stats("shut")["connections"]["refused"]["denied"] == 1
+    with client(daemon.addresses("one")[0]) as s, client(daemon.addresses("one")[0]) as t:
+        s.send(b"first")
+        assert s.recv(64) == b"first"
+        t.send(b"second")
+        nothing_comes(daemon, t, "one", dropped=1)
+
+
+def test_who_comes_once_pushes_out_nobody_who_stays(start_daemon, engine):
+    daemon = start_daemon(udp("echo", engine=engine, **{"max-connections": 128}))
+    address = daemon.addresses("echo")[0]
+    with client(address) as polite:
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:  # it comes again, as far as a coarse clock tells
+            polite.send(b"hello")
+            assert polite.recv(64) == b"hello"
+        first = daemon.call("ListConnections")["connections"][0]["id"]
+        for i in range(600):
+            with client(address) as s:
+                s.send(b"once")
+                assert s.recv(64) == b"once"
+            if i % 8 == 0:
+                polite.send(b"%d" % i)
+                assert polite.recv(64) == b"%d" % i
+        mine = "127.0.0.1:%d" % polite.getsockname()[1]
+        ids = [c["id"] for c in daemon.call("ListConnections")["connections"] if c["peer"] == mine]
+        assert ids == [first]
+    stats = daemon.stats("echo")
+    assert stats["udp"]["evicted"] >= 600 - 128
+    assert stats["connections"]["open"] <= 128
+    settled(daemon, "echo")
+
+
+def test_a_group_is_joined_and_answers_with_its_own_address(start_daemon, engine):
+    daemon = start_daemon(udp("group", engine=engine, address="239.192.16.7:0", workers=2), ready=False)
+    try:
+        daemon.wait_ready()
+    except BaseException:
+        if "no route says" not in daemon.log():
+            raise
+        pytest.skip("no route to groups here")
+    port = daemon.addresses("group")[0][1]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(TIMEOUT)
+        s.sendto(b"all of you", ("239.192.16.7", port))
+        data, (host, source_port) = s.recvfrom(64)
+        assert data == b"all of you" and source_port == port
+        assert not host.startswith("239.")
+    assert settled(daemon, "group")["in"] == 1
+
+
+def test_reload_loses_nothing_and_keeps_the_order(start_daemon, engine):
+    daemon = start_daemon(udp("echo", engine=engine, address="127.0.0.1:0", **WHOLE))
+    address = daemon.addresses("echo")[0]
+    config = udp("echo", engine=engine, address="127.0.0.1:%d" % address[1], **WHOLE)
+    daemon.write_config(config)
+    daemon.call("Reload")
+    with client(address) as s:
+        sent = got = 0
+        for i in range(6):
+            for _ in range(500):
+                while sent - got < 20:
+                    s.send(b"%d" % sent)
+                    sent += 1
+                assert s.recv(64) == b"%d" % got
+                got += 1
+            daemon.write_config(config.replace("buffers = 256", "buffers = %d" % (260 + i)))
+            daemon.call("Reload")
+        while got < sent:
+            assert s.recv(64) == b"%d" % got
+            got += 1
+
+
+def test_configuration_says_what_udp_cannot(tmp_path):
+    def refused(text):
+        path = tmp_path / "nbserved.ini"
+        path.write_text(text)
+        done = subprocess.run(
+            [str(NBSERVED), "--check-config", "-c", str(path)], capture_output=True, text=True
+        )
+        assert done.returncode != 0
+        return done.stderr + done.stdout
+
+    assert "transport = tcp" in refused(udp("x", service="http"))
+    assert "IP:PORT" in refused(udp("x", address="unix:/tmp/x.sock"))
+    assert "requires transport = tcp" in refused(
+        udp("x", engine="io_uring", **{"zero-copy-min": "16K"})
+    )
+    assert "expected one for transport udp" in refused(udp("x", engine="rdma"))
