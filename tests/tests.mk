@@ -6,6 +6,9 @@ TEST_INC := $(INC_main) -Idaemon/ring -Idaemon/engine -Idaemon/service $(CTL_ROO
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
+# The tests wait most of the time: so TEST_JOBS files of them at once, where pytest-xdist is there.
+TEST_JOBS ?= 4
+ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && echo -n $(TEST_JOBS) --dist loadfile)
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	@mkdir -p $(@D)
@@ -26,7 +29,7 @@ units: $(UNIT) ## run the unit tests (RUN=EMULATOR for those of another machine)
 
 .PHONY: system
 system: all ## run the system tests (TESTS=FILE for one of them)
-	$(Q)$(PYTEST) $(or $(TESTS),$(wildcard tests/system))
+	$(Q)$(PYTEST) $(if $(TESTS),$(TESTS),$(ABREAST) tests/system)
 
 
 .PHONY: check-fast
@@ -34,7 +37,7 @@ check-fast: ## units, and the system tests of what differs from HEAD (or BASE=CO
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) all units >$(BUILD)/check-fast.log 2>&1 || { tail -n 40 $(BUILD)/check-fast.log; exit 1; }
 	@tests=$$($(PYTHON) -B tests/fast.py $(BASE)) && echo "units passed; system tests:" $${tests:-none changed} && \
-		{ [ -z "$$tests" ] || $(PYTEST) $$tests; }
+		{ [ -z "$$tests" ] || $(PYTEST) $(ABREAST) $$tests; }
 
 # ---- RDMA, in a VM with software devices ----------------------------------------------------------
 VM_CLIENTS := $(patsubst tests/vm/%.c,$(BUILD)/vm/%,$(wildcard tests/vm/*.c))
@@ -75,7 +78,7 @@ check: ## unit tests, system tests, and as root the service under real systemd, 
 	@tools/deps.sh build test $$([ "$$(id -u)" != 0 ] || echo systemd $(if $(filter no,$(RDMA)),,rdma vm))
 	$(AGAIN) $(JOBS) all vm-client units
 	$(AGAIN) bench-check-run
-	$(Q)$(PYTEST) $(wildcard tests/system tests/vm)
+	$(Q)$(PYTEST) $(ABREAST) $(wildcard tests/vm) tests/system
 
 # ---- The same on sanitized builds ----------------------------------------------------------------
 ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined

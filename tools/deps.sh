@@ -34,6 +34,7 @@ table() {
 	demo      python3              python3                   python
 	test      libcmocka-dev        libcmocka-devel           cmocka
 	test      python3-pytest       python3-pytest            python-pytest
+	test      python3-pytest-xdist python3-pytest-xdist      python-pytest-xdist
 	test      redis-tools          /usr/bin/redis-benchmark  valkey
 	test      fio                  fio                       fio
 	test      iperf                iperf                     iperf

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import varlink_client
@@ -35,13 +34,6 @@ TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
 # takes it half an hour.
 for _name in ["CI", "BUILD_NUMBER"]:
     os.environ.pop(_name, None)
-
-
-def pytest_collection_finish(session):
-    """Boots the VM of tests/vm/test_rdma.py beside the tests before it: it has only one CPU."""
-    modules = {item.module for item in session.items if item.fspath.basename == "test_rdma.py"}
-    if modules and not session.config.option.collectonly:
-        session.config.vm_boot = ThreadPoolExecutor(1).submit(modules.pop().boot)
 
 
 # What daemons are guilty of: no repetition of a test makes it good.
@@ -75,8 +67,16 @@ def pytest_runtest_makereport(item):
             report.sections.append((f"nbserved {daemon.process.pid}: its log", "\n".join(said)))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """The end of one of the processes that run the tests, with pytest-xdist."""
+    _guilt.extend(getattr(node, "workeroutput", {}).get("guilt", []))
+
+
 def pytest_sessionfinish(session):
-    if _guilt:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["guilt"] = _guilt
+    elif _guilt:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

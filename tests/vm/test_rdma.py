@@ -66,10 +66,8 @@ def run_inside(shared):
 
 
 @pytest.fixture(scope="module")
-def results(request):
-    """boot()'s, which tests/system/conftest.py has begun when other tests came before."""
-    begun = getattr(request.config, "vm_boot", None)
-    found = begun.result() if begun else boot()
+def results():
+    found = boot()
     if isinstance(found, str):
         pytest.skip(found)
     return found
