@@ -234,15 +234,25 @@ static int parse_duration_key(const struct config_key *key, const char *text,
 			      UNUSED struct config_origin at, void *section)
 {
 	uint64_t ns;
-	int err = parse_duration(text, &ns);
+	int err;
 
+	if (key->word && !strcmp(key->word, text)) {
+		store(key, section, key->word_value);
+		return 0;
+	}
+	err = parse_duration(text, &ns);
 	return err ? err : store_in_range(key, section, ns);
 }
 
 static void format_duration_key(const struct config_key *key, const void *section,
 				UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
 {
-	format_duration(load(key, section), text);
+	uint64_t ns = load(key, section);
+
+	if (key->word && ns == key->word_value)
+		copy_word(key, 0, text);
+	else
+		format_duration(ns, text);
 }
 
 static void expect_duration(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
@@ -268,6 +278,7 @@ const struct config_type config_duration = {
 	.parse = parse_duration_key,
 	.format = format_duration_key,
 	.expect = expect_duration,
+	.word = word_key,
 };
 
 /* ---- Text ---- */

@@ -139,6 +139,7 @@ struct totals {
 	X(registered_bytes)
 #undef X
 	uint64_t chunks;
+	uint64_t batch_delay_ns; /* the longest */
 };
 
 static void totals_of(const struct listener *l, struct totals *t)
@@ -153,6 +154,7 @@ static void totals_of(const struct listener *l, struct totals *t)
 		X(chunks_free)
 		X(registered_bytes)
 #undef X
+		t->batch_delay_ns = MAX(t->batch_delay_ns, stat_load(s->batch_delay_ns));
 		if (l->workers[i].begun)
 			t->chunks += l->workers[i].pool.chunk_count;
 	}
@@ -244,12 +246,14 @@ static json_t *cost_to_json(struct listener *l, const struct totals *t)
 	threads = json_pack("{s:o, s:i}", "cpu_ns",
 			    json_count(kernel.cpu_user_ns + kernel.cpu_system_ns), "count",
 			    (int)kernel_threads);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_user_ns",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_user_ns",
 			 json_count(cost.cpu_user_ns), "cpu_system_ns",
 			 json_count(cost.cpu_system_ns), "context_switches_voluntary",
 			 json_count(cost.switches_voluntary), "context_switches_involuntary",
 			 json_count(cost.switches_involuntary), "kernel_threads", threads, "turns",
-			 json_count(t->turns), "syscalls", syscalls_to_json(t));
+			 json_count(t->turns), "gathered", json_count(t->gathered),
+			 "batch_delay_ns", json_count(t->batch_delay_ns), "syscalls",
+			 syscalls_to_json(t));
 }
 
 /* Of engine rdma: what it asked of the device. */

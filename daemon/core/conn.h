@@ -115,6 +115,7 @@ static inline bool conn_in_flight(const struct conn *c)
 static inline void conn_io_begin(struct conn *c, const struct bufq *data)
 {
 	c->io_count++;
+	c->worker->io_count++;
 	c->io_bytes += data->bytes;
 	c->io_views += data->views;
 }
@@ -122,6 +123,7 @@ static inline void conn_io_begin(struct conn *c, const struct bufq *data)
 static inline void conn_io_end(struct conn *c, const struct bufq *data)
 {
 	c->io_count--;
+	c->worker->io_count--;
 	c->io_bytes -= data->bytes;
 	c->io_views -= data->views;
 }

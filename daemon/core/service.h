@@ -26,6 +26,9 @@ struct service {
 	/* Each input is answered with output: a send that fails tells of a client's reset. */
 	bool answers;
 
+	/* It tells how many requests a connection brings in a turn: gather_requests(). */
+	bool requests;
+
 	/* Bytes that a connection may hold if the pool is roomy; 0: CONN_HELD_MAX. */
 	size_t held_max;
 

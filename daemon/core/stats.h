@@ -26,6 +26,7 @@
 	X(bytes_out)                                                                               \
 	X(bytes_copied) /* in user space, by the core */                                           \
 	X(turns)                                                                                   \
+	X(gathered)    /* turns that waited for more requests: see gather.h */                     \
 	X(starved)     /* times a connection found the pool empty */                               \
 	X(tx_blocked)  /* times the peer did not take all that was sent */                         \
 	X(throttled)   /* times receiving was paused because too much was held */                  \
@@ -103,8 +104,9 @@ struct stats {
 	STATS_COUNTERS(X)
 #undef X
 	/* Gauges. */
-	_Atomic uint64_t open;        /* connections */
-	_Atomic uint64_t chunks_free; /* as of the last turn, or the last end of a connection */
+	_Atomic uint64_t open;           /* connections */
+	_Atomic uint64_t chunks_free;    /* as of the last turn, or the last end of a connection */
+	_Atomic uint64_t batch_delay_ns; /* for which requests gather now */
 	_Atomic uint64_t registered_bytes; /* with RDMA devices, once for each */
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
 };

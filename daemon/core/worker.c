@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "conn.h"
+#include "gather.h"
 #include "store.h"
 
 const char *const engine_feature_names[FEATURE_COUNT] = {
@@ -241,6 +242,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 	w->starved_free = UINT32_MAX;
 	w->now_ns = w->relief_ns = clock_ns();
 	w->mailbox_op.done = worker_mailbox;
+	gather_init(w);
 	rc = w->engine->init(w, reason);
 	if (rc < 0) {
 		pool_fini(&w->pool);

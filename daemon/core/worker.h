@@ -52,6 +52,7 @@ struct worker_options {
 	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
 	uint64_t idle_timeout_ns;      /* 0: never */
 	uint64_t busy_poll_ns;         /* spin that long before sleeping; 0: sleep at once */
+	uint64_t batch_delay_ns;       /* that requests may gather; 0: none; UINT64_MAX: auto */
 	uint64_t zero_copy_min;        /* bytes; sends from this size use SEND_ZC; 0: never */
 	uint32_t features_off;         /* bits of enum engine_feature, within FEATURES_OPTIONAL */
 	bool datagrams;                /* of a transport that has those only */
@@ -155,6 +156,15 @@ struct worker_socket {
 	unsigned address; /* the owner's: index of its address */
 };
 
+/* See gather.h. */
+struct gather {
+	bool on;           /* this worker's requests may gather */
+	uint32_t turns;    /* until the next look */
+	uint32_t patience; /* turns between looks without a delay */
+	uint32_t most;     /* requests that one connection brought in a turn since the last look */
+	uint64_t delay_ns, max_ns; /* in force; the longest */
+};
+
 struct acceptor {
 	struct op op;
 	struct worker *worker;
@@ -189,6 +199,8 @@ struct worker {
 	struct pool pool;
 	uint32_t pool_lent; /* chunks that the kernel holds to receive into */
 	struct worker_hook *hooks;
+	struct gather gather;
+	unsigned io_count; /* of all connections: see conn_io_begin() */
 
 	/* Warm. */
 	struct conn *starved, *starved_last; /* wait for the pool; in the order of their places */

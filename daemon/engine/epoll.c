@@ -13,6 +13,7 @@
 #include "conn.h"
 #include "engine.h"
 #include "epoll.h"
+#include "gather.h"
 #include "readiness.h"
 #include "syscall.h"
 #include "worker.h"
@@ -242,10 +243,19 @@ static int epoll_spin(struct worker *w)
 /* What completes at once, or before the deadline. */
 __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool block)
 {
+	uint64_t delay_ns;
 	int n = 0;
 
-	if (block && w->options.busy_poll_ns)
+	if (block && w->options.busy_poll_ns) {
 		n = epoll_spin(w);
+	} else if (block && w->gather.on && gather_must_look(w)) {
+		n = epoll_poll(w, 0);
+		gather_look(w, n > 0);
+	} else if (block && w->gather.on) {
+		delay_ns = gather_delay(w);
+		if (delay_ns)
+			gather_sleep(w, delay_ns);
+	}
 	if (n == 0)
 		n = epoll_poll(w, block ? epoll_timeout(w->deadline_ns) : 0);
 	return n;
@@ -256,7 +266,7 @@ void epoll_wait_turn(struct worker *w, bool block)
 	struct epoll *e = w->engine_state;
 	int n;
 
-	if (likely(block && !w->deadline_ns && !w->options.busy_poll_ns))
+	if (likely(block && !w->deadline_ns && !w->options.busy_poll_ns && !w->gather.on))
 		n = epoll_poll(w, -1);
 	else
 		n = epoll_poll_timed(w, block);

@@ -219,6 +219,8 @@ void uring_wait(struct worker *w, bool block)
 	if (unlikely(w->timing) && u->ring.quiet && !u->ring.sqpoll)
 		uring_submit_timed(u);
 	if (!ring_ready(&u->ring)) {
+		if (unlikely(block && w->gather.on))
+			ring_gather(&u->ring);
 		/* A starved connection waits for what each completion gives back. */
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max && !w->starved)
 			silent = uring_silence(u);

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "uring_compat.h"
+#include "gather.h"
 
 /* ---- Set-up ---- */
 
@@ -260,7 +260,7 @@ static bool ring_needs_wakeup(const struct ring *r)
 void ring_stopped_short(struct ring *r, long result)
 {
 	struct __kernel_timespec ts = { .tv_nsec = RING_RETRY_NS };
-	struct io_uring_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
+	struct nb_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
 
 	if (ring_queued(r))
 		ring_syscall(r, 0, result < 0 ? ring_ready(r) + 1 : 0, IORING_ENTER_GETEVENTS,
@@ -292,12 +292,21 @@ int ring_try(struct ring *r)
 	return -EAGAIN;
 }
 
+void ring_gather(struct ring *r)
+{
+	if (gather_must_look(r->worker))
+		gather_look(r->worker, ring_has_work(r));
+	r->gather_ns = gather_delay(r->worker);
+}
+
 bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns)
 {
 	struct __kernel_timespec ts;
-	struct io_uring_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
+	struct nb_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
 	unsigned flags = IORING_ENTER_GETEVENTS;
-	uint64_t now;
+	uint64_t now, gather_ns = want ? r->gather_ns : 0;
+
+	r->gather_ns = 0;
 
 	if (r->sqpoll) {
 		want = MIN(want, 1U); /* the kernel's thread completes them in its own time */
@@ -306,9 +315,21 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 		else if (want == 0 && !(ring_sq_flags(r) & IORING_SQ_CQ_OVERFLOW))
 			return true;
 	}
-	if (!want || !deadline_ns)
+	if (gather_ns && !(r->features & NB_FEAT_MIN_TIMEOUT)) {
+		if (!ring_call(r, submit, 0, flags, NULL))
+			return false;
+		gather_sleep(r->worker, gather_ns);
+		gather_ns = 0;
+		submit = 0;
+	}
+	if (!want || !(deadline_ns || gather_ns))
 		return ring_call(r, submit, want, flags, NULL);
 	now = clock_ns();
+	if (gather_ns) { /* without a time for the whole, that for several would end it */
+		want = MAX(want, (unsigned)GATHER_COMPLETIONS);
+		arg.min_wait_usec = (uint32_t)(gather_ns / NS_PER_US);
+		deadline_ns = deadline_ns ? deadline_ns : now + RING_GATHER_END_NS;
+	}
 	ts.tv_sec = now < deadline_ns ? (long long)((deadline_ns - now) / NS_PER_S) : 0;
 	ts.tv_nsec = now < deadline_ns ? (long long)((deadline_ns - now) % NS_PER_S) : 0;
 	return ring_call(r, submit, want, flags, &arg);

@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "op.h"
 #include "syscall.h"
+#include "uring_compat.h"
 #include "util.h"
 #include "worker.h"
 
@@ -26,6 +27,7 @@ enum {
 	RING_RETRY_NS = 1000 * 1000,
 	RING_RETRIES_MAX = 100,
 };
+#define RING_GATHER_END_NS ((uint64_t)3600 * NS_PER_S)
 
 /* A descriptor of the worker's own that is watched until the end. */
 struct ring_watched {
@@ -45,7 +47,8 @@ struct ring {
 	 * all of them, which makes it run the deferred work in large batches (Linux runs 20 pieces
 	 * or as many as are waited for). */
 	unsigned quiet;
-	uint64_t spin_ns; /* look for completions that long before sleeping */
+	uint64_t spin_ns;   /* look for completions that long before sleeping */
+	uint64_t gather_ns; /* the next wait is for several completions for so long, then for one */
 	bool sqpoll, deferred;
 	unsigned files_next, files_end; /* slots for stores in the table of registered files */
 	bool buffers;                   /* the pool's slab is registered, as buffer 0 */
@@ -116,7 +119,7 @@ static inline unsigned ring_publish(struct ring *r)
 
 /* What io_uring_enter(2) returns, or -errno. */
 static inline long ring_syscall(struct ring *r, unsigned submit, unsigned want, unsigned flags,
-				struct io_uring_getevents_arg *arg)
+				struct nb_getevents_arg *arg)
 {
 	stat_add(r->worker->stats.sys_io_uring_enter, 1);
 	if (arg)
@@ -133,7 +136,7 @@ void ring_stopped_short(struct ring *r, long result);
 
 /* False: ring_stopped_short() was called. */
 static inline bool ring_call(struct ring *r, unsigned submit, unsigned want, unsigned flags,
-			     struct io_uring_getevents_arg *arg)
+			     struct nb_getevents_arg *arg)
 {
 	long result = ring_syscall(r, submit, want, flags, arg);
 
@@ -153,7 +156,7 @@ static inline bool ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 	unsigned submit = ring_publish(r), want = block ? MAX(r->quiet, 1U) : 0;
 
 	r->quiet = 0;
-	if (unlikely(r->sqpoll || deadline_ns))
+	if (unlikely(r->sqpoll || deadline_ns || r->gather_ns))
 		return ring_enter_special(r, submit, want, deadline_ns);
 	return ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
 }
@@ -212,6 +215,9 @@ static inline bool ring_has_work(const struct ring *r)
 	return ring_ready(r) || (__atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) &
 				 (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
 }
+
+/* Before an engine that sleeps enters: may requests gather in this turn?  See core/gather.h. */
+void ring_gather(struct ring *r);
 
 /* An engine's wait(): ring_enter(), after spinning for spin_ns when it may sleep; not at all while
  * completions are there. */

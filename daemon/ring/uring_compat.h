@@ -15,6 +15,15 @@ enum {
 	NB_REGISTER_NAPI = 27, /* Linux 6.9 */
 };
 
+/* io_uring_getevents_arg, whose pad has a meaning since Linux 6.12. */
+struct nb_getevents_arg {
+	uint64_t sigmask;
+	uint32_t sigmask_sz;
+	uint32_t min_wait_usec; /* NB_FEAT_MIN_TIMEOUT: wait so long for what was asked for, and
+				   then, until ts, for one completion */
+	uint64_t ts;
+};
+
 struct nb_io_uring_napi {
 	uint32_t busy_poll_to; /* us */
 	uint8_t prefer_busy_poll;

@@ -386,6 +386,7 @@ const struct service service_nbd = {
 		NULL,
 	},
 	.exports = true,
+	.requests = true,
 	.held_max = NBD_HELD_MAX,
 	.open = nbd_open,
 	.run = nbd_run,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gather.h"
 #include "nbd_command.h"
 
 /* ---- Commands ---- */
@@ -107,6 +108,7 @@ void nbd_command_arrived(struct nbd_command *d)
 	const struct worker *w = d->conn->worker;
 
 	d->start_ns = w->sampling ? w->now_ns : 0;
+	nbd_of(d->conn)->arrived++;
 	conn_set_deadline(d->conn, 0); /* of the next one the time is its own */
 }
 
@@ -430,10 +432,12 @@ void nbd_commands_run(struct conn *c)
 	struct nbd_conn *n = nbd_of(c);
 
 	n->running = true;
+	n->arrived = 0;
 	do
 		nbd_answer_finished(c);
 	while (!(c->flags & CONN_CLOSING) && !conn_is_starved(c) && nbd_step(c));
 	n->running = false;
+	gather_requests(c->worker, n->arrived);
 	if (nbd_owes_input(c))
 		nbd_expect_input(c, NBD_REQUEST_NS);
 	else

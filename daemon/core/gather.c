@@ -1,0 +1,56 @@
+/* When requests gather, and for how long.  See gather.h.
+ *
+ * A client that waits for each answer has nothing under way once it was answered: when its worker
+ * is about to sleep no input can be there.  If some is there, and a connection brought several
+ * requests in a turn, then its client has more under way than a turn brings, and each of them takes
+ * two turns or more: a delay of one turn is at most half of what an operation takes.  So the delay
+ * grows while each look finds that, shrinks when one does not, and without a delay the looks become
+ * rare. */
+#include "gather.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "util.h"
+
+void gather_init(struct worker *w)
+{
+	const struct worker_options *o = &w->options;
+	struct gather *g = &w->gather;
+
+	g->max_ns = o->batch_delay_ns == UINT64_MAX ? GATHER_AUTO_NS : o->batch_delay_ns;
+	g->on = w->service && w->service->requests && g->max_ns > 0 && !o->busy_poll_ns &&
+		!o->sqpoll;
+	g->turns = g->patience = GATHER_IDLE_TURNS;
+	if (g->on) /* else the kernel makes 80 us of 30 */
+		prctl(PR_SET_TIMERSLACK, NS_PER_US);
+}
+
+void gather_look(struct worker *w, bool pending)
+{
+	struct gather *g = &w->gather;
+	uint64_t first = MIN(g->max_ns, (uint64_t)GATHER_FIRST_NS);
+
+	if (pending && (g->delay_ns == 0 || g->most > 1)) {
+		if (g->delay_ns > 0)
+			g->patience = GATHER_IDLE_TURNS;
+		g->delay_ns = MIN(MAX(2 * g->delay_ns, first), g->max_ns);
+	} else {
+		g->delay_ns = g->delay_ns > first ? g->delay_ns / 2 : 0;
+	}
+	g->turns = GATHER_TURNS;
+	if (g->delay_ns == 0) {
+		g->turns = g->patience;
+		g->patience = MIN(2 * g->patience, (uint32_t)GATHER_IDLE_TURNS_MAX);
+	}
+	g->most = 0;
+	atomic_store_explicit(&w->stats.batch_delay_ns, g->delay_ns, memory_order_relaxed);
+}
+
+void gather_sleep(struct worker *w, uint64_t ns)
+{
+	struct timespec ts = { .tv_nsec = (long)ns };
+
+	stat_add(w->stats.sys_other, 1);
+	nanosleep(&ts, NULL);
+}

@@ -1,0 +1,123 @@
+/* When requests gather: core/gather.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gather.h"
+
+static const struct service service_requests = { .name = "requests", .requests = true };
+static const struct service service_bytes = { .name = "bytes" };
+
+static struct worker worker;
+
+static struct worker *worker_of(const struct service *service, uint64_t batch_delay_ns)
+{
+	worker = (struct worker){ .service = service, .options.batch_delay_ns = batch_delay_ns };
+	gather_init(&worker);
+	return &worker;
+}
+
+/* Turns until the next look, which sees `pending`, each with `most` requests of a connection. */
+static unsigned turns_to_look(struct worker *w, bool pending, uint32_t most)
+{
+	unsigned turns = 0;
+
+	while (!gather_must_look(w)) {
+		gather_requests(w, most);
+		turns++;
+	}
+	gather_look(w, pending);
+	return turns;
+}
+
+static void only_requests_gather(void **unused)
+{
+	(void)unused;
+	assert_true(worker_of(&service_requests, UINT64_MAX)->gather.on);
+	assert_false(worker_of(&service_requests, 0)->gather.on);
+	assert_false(worker_of(&service_bytes, UINT64_MAX)->gather.on);
+}
+
+static void one_request_at_a_time_does_not_wait(void **unused)
+{
+	struct worker *w = worker_of(&service_requests, UINT64_MAX);
+	unsigned turns = 0, looks = 0;
+
+	(void)unused;
+	for (; looks < 20; looks++) {
+		turns += turns_to_look(w, false, 1);
+		assert_int_equal(gather_delay(w), 0);
+	}
+	assert_true(turns / looks > 500); /* and looking costs next to nothing */
+	assert_int_equal(stat_load(w->stats.gathered), 0);
+}
+
+/* Others' input is always there: that of many who wait for each answer. */
+static void many_with_one_request_each_stop_at_the_first_look(void **unused)
+{
+	struct worker *w = worker_of(&service_requests, UINT64_MAX);
+
+	(void)unused;
+	turns_to_look(w, true, 1);
+	assert_int_equal(gather_delay(w), GATHER_FIRST_NS);
+	assert_int_equal(turns_to_look(w, true, 1), GATHER_TURNS);
+	assert_int_equal(gather_delay(w), 0);
+	assert_int_equal(turns_to_look(w, false, 1), GATHER_IDLE_TURNS);
+}
+
+static void what_pays_grows_to_the_bound(void **unused)
+{
+	struct worker *w = worker_of(&service_requests, UINT64_MAX);
+
+	(void)unused;
+	for (unsigned i = 0; i < 10; i++)
+		turns_to_look(w, true, 4);
+	assert_int_equal(gather_delay(w), GATHER_AUTO_NS);
+	assert_int_equal(stat_load(w->stats.batch_delay_ns), GATHER_AUTO_NS);
+	w = worker_of(&service_requests, 5000);
+	for (unsigned i = 0; i < 10; i++)
+		turns_to_look(w, true, 4);
+	assert_int_equal(gather_delay(w), 5000);
+}
+
+static void what_stops_to_pay_ends(void **unused)
+{
+	struct worker *w = worker_of(&service_requests, UINT64_MAX);
+
+	(void)unused;
+	for (unsigned i = 0; i < 10; i++)
+		turns_to_look(w, true, 4);
+	for (unsigned i = 0; i < 3; i++)
+		turns_to_look(w, false, 4);
+	assert_int_equal(gather_delay(w), 0);
+}
+
+static void what_is_with_a_store_is_not_kept_waiting(void **unused)
+{
+	struct worker *w = worker_of(&service_requests, UINT64_MAX);
+
+	(void)unused;
+	for (unsigned i = 0; i < 10; i++)
+		turns_to_look(w, true, 4);
+	w->io_count = 1;
+	assert_int_equal(gather_delay(w), 0);
+	for (unsigned i = 0; i < 1000; i++)
+		assert_false(gather_must_look(w));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(only_requests_gather),
+		cmocka_unit_test(one_request_at_a_time_does_not_wait),
+		cmocka_unit_test(many_with_one_request_each_stop_at_the_first_look),
+		cmocka_unit_test(what_pays_grows_to_the_bound),
+		cmocka_unit_test(what_stops_to_pay_ends),
+		cmocka_unit_test(what_is_with_a_store_is_not_kept_waiting),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
