@@ -231,15 +231,13 @@ static void expect_size(const struct config_key *key, char text[static CONFIG_TE
 }
 
 static int parse_duration_key(const struct config_key *key, const char *text,
-			      UNUSED struct config_origin at, void *section)
+			      struct config_origin at, void *section)
 {
 	uint64_t ns;
 	int err;
 
-	if (key->word && !strcmp(key->word, text)) {
-		store(key, section, key->word_value);
+	if (parse_word(key, text, at, section) == 0)
 		return 0;
-	}
 	err = parse_duration(text, &ns);
 	return err ? err : store_in_range(key, section, ns);
 }
@@ -247,12 +245,8 @@ static int parse_duration_key(const struct config_key *key, const char *text,
 static void format_duration_key(const struct config_key *key, const void *section,
 				UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
 {
-	uint64_t ns = load(key, section);
-
-	if (key->word && ns == key->word_value)
-		copy_word(key, 0, text);
-	else
-		format_duration(ns, text);
+	if (!find_word(key, section, text))
+		format_duration(load(key, section), text);
 }
 
 static void expect_duration(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
