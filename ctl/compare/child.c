@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sampler.h"
 #include "util.h"
 
 enum {
@@ -178,7 +179,7 @@ static bool has_ended(pid_t pid)
 /* Until it has ended and its pipes are at their end.  A grandchild may hold a pipe open: what
  * comes after the command's own end is not waited for. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
-		  uint64_t start_ns)
+		  struct sampler *sampler, uint64_t start_ns)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	bool ended = false;
@@ -202,6 +203,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 			forward = 0;
 		}
 		look_at_process(pid, &look);
+		sampler_look(sampler);
 		if (look.busiest_ns) /* as if it went on like this to its end */
 			child->busiest_ns = look.busiest_ns;
 		child->wall_ns = clock_ns() - start_ns;
@@ -255,7 +257,8 @@ static void reap(pid_t pid, struct child *child, uint64_t start_ns)
 	child->busiest_ns = MIN(child->busiest_ns, child->cpu_ns);
 }
 
-void child_run(char *const *argv, enum child_show show, bool keep, struct child *ret)
+void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
+	       struct child *ret)
 {
 	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO }, old[3];
 	struct sink out = { .fd = -1, .show = show == CHILD_SHOW }, err = { .fd = -1 };
@@ -280,7 +283,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct child 
 	if (err_write >= 0)
 		close(err_write);
 	if (ret->status == 0) {
-		watch(pid, ret, &out, &err, start_ns);
+		watch(pid, ret, &out, &err, sampler, start_ns);
 		reap(pid, ret, start_ns);
 	}
 	drain(&out);

@@ -10,6 +10,8 @@ enum child_show {
 	CHILD_SHOW_ON_FAILURE /* held back, and shown on stderr if it fails */
 };
 
+struct sampler;
+
 struct child {
 	int status;       /* of waitpid(); -errno: it could not be started */
 	char *output;     /* what it wrote to stdout, if that was asked for; else NULL */
@@ -21,9 +23,10 @@ struct child {
 };
 
 /* keep: *ret->output has up to CHILD_OUTPUT_MAX bytes of its stdout, also when that is shown.
- * Ctrl-C ends the command and not nbctl: see child_interrupted(). */
+ * sampler: looks meanwhile.  Ctrl-C ends the command and not nbctl: see child_interrupted(). */
 enum { CHILD_OUTPUT_MAX = 4 * 1024 * 1024 };
-void child_run(char *const *argv, enum child_show show, bool keep, struct child *ret);
+void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
+	       struct child *ret);
 void child_free(struct child *child);
 
 /* SIGINT or SIGTERM has come while a command ran. */

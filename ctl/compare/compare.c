@@ -19,7 +19,9 @@
 #include "reasons.h"
 #include "report.h"
 #include "rows.h"
+#include "sampler.h"
 #include "suggest.h"
+#include "timeline.h"
 #include "util.h"
 #include "visits.h"
 
@@ -66,12 +68,18 @@ static int command_result(const char *name, int status)
 
 /* ---- Measuring ---- */
 
-static void wait_ms(unsigned ms)
+static void wait_ms(unsigned ms, struct sampler *sampler)
 {
-	struct timespec left = { ms / 1000, (long)(ms % 1000) * NS_PER_MS };
+	uint64_t end_ns = clock_ns() + ms * NS_PER_MS, now_ns;
 
-	while (nanosleep(&left, &left) < 0 && errno == EINTR)
-		;
+	while ((now_ns = clock_ns()) < end_ns) {
+		uint64_t ns = MIN(end_ns - now_ns, 50 * NS_PER_MS);
+		struct timespec left = { 0, (long)ns };
+
+		nanosleep(&left, NULL);
+		if (clock_ns() < end_ns)
+			sampler_look(sampler);
+	}
 }
 
 /* The parameters of GetStats.  Names go to the daemon, which knows them all. */
@@ -82,27 +90,29 @@ static json_t *parameters(struct ctl *ctl)
 	return names ? json_pack("{s:o}", "listeners", names) : NULL;
 }
 
-static int delta(struct ctl *ctl, const json_t *before, const json_t *after, struct measures *m)
+static int delta(struct ctl *ctl, const struct sampler *s, struct measures *m)
 {
 	const char *label = ctl->values[VALUE_LABEL];
+	unsigned first = m->count;
 	uint64_t interval_ns;
 
-	if (measures_interval(before, after, &interval_ns) < 0) {
+	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
 		ctl_warn("the daemon was restarted during the interval: nothing to compare");
 		return CTL_REFUSED;
 	}
-	measures_delta(m, before, after, interval_ns, label ? label : "");
+	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
+	timeline_set(m, first, s->documents);
 	return CTL_DONE;
 }
 
 /* The command once, as it is, with all listeners watched.  Its output is its user's, live. */
-static void run_command(struct ctl *ctl, struct child *child)
+static void run_command(struct ctl *ctl, struct sampler *sampler, struct child *child)
 {
 	bool known = generator_name(ctl->rest);
 
 	fflush(ctl->out.file);
 	child_run(ctl->rest, ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW, known,
-		  child);
+		  sampler, child);
 }
 
 /* Of several listeners none can say what of the requests were its own. */
@@ -131,26 +141,24 @@ static int measure(struct ctl *ctl, unsigned interval_ms, const struct condition
 	struct measure_machine cpu_before, cpu_after;
 	struct child child = { 0 };
 	unsigned first = m->count;
-	json_t *before, *after;
+	struct sampler sampler;
 	int rc;
 
-	rc = ctl_call(ctl, "GetStats", parameters(ctl), &before);
+	rc = sampler_init(&sampler, ctl, parameters(ctl));
 	if (rc != CTL_DONE)
 		return rc;
 	host_cpu(&cpu_before);
 	if (ctl->rest) {
-		run_command(ctl, &child);
+		run_command(ctl, &sampler, &child);
 		*ret_status = child.status;
 	} else {
-		wait_ms(interval_ms);
+		wait_ms(interval_ms, &sampler);
 	}
 	host_cpu(&cpu_after);
 	if (child.status >= 0) {
-		rc = ctl_call(ctl, "GetStats", parameters(ctl), &after);
-		if (rc == CTL_DONE) {
-			rc = delta(ctl, before, after, m);
-			json_decref(after);
-		}
+		rc = sampler_end(&sampler);
+		if (rc == CTL_DONE)
+			rc = delta(ctl, &sampler, m);
 		for (unsigned i = first; i < m->count; i++)
 			m->rows[i]->machine = host_cpu_delta(&cpu_before, &cpu_after);
 		conditions_set(conditions, m, first, ctl->rest, &child);
@@ -158,7 +166,7 @@ static int measure(struct ctl *ctl, unsigned interval_ms, const struct condition
 			set_generator(m, first, ctl->rest, &child);
 	}
 	child_free(&child);
-	json_decref(before);
+	sampler_free(&sampler);
 	return rc;
 }
 

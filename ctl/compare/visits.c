@@ -10,6 +10,8 @@
 #include "conditions.h"
 #include "field.h"
 #include "host.h"
+#include "sampler.h"
+#include "timeline.h"
 #include "util.h"
 
 /* ---- Listeners to visit ---- */
@@ -240,7 +242,7 @@ void visits_set_generator(struct measure *row, char *const *argv, const struct c
 					 .cpu_ns = child->cpu_ns,
 					 .busiest_ns = child->busiest_ns };
 	if (child->output)
-		generator_parse(argv, child->output, &g->result);
+		generator_parse(argv, child->output, child->wall_ns, &g->result);
 }
 
 struct visit {
@@ -272,8 +274,8 @@ static uint64_t shared_cpus(const struct visit *v, const char *listener, const c
 	return (uint64_t)CPU_COUNT(&cpus);
 }
 
-/* The rows of one listener, from documents before and after. */
-static int visit_rows(struct visit *v, const json_t *before, const json_t *after,
+/* The rows of one listener. */
+static int visit_rows(struct visit *v, const struct sampler *s,
 		      const struct measure_machine *machine, char *const *argv,
 		      const struct child *child)
 {
@@ -281,11 +283,13 @@ static int visit_rows(struct visit *v, const json_t *before, const json_t *after
 	unsigned first = m->count;
 	uint64_t interval_ns;
 
-	if (measures_interval(before, after, &interval_ns) < 0) {
+	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
 		ctl_warn("the daemon was restarted during the run: nothing to compare");
 		return CTL_REFUSED;
 	}
-	measures_delta(m, before, after, interval_ns, v->options->label ? v->options->label : "");
+	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns,
+		       v->options->label ? v->options->label : "");
+	timeline_set(m, first, s->documents);
 	for (unsigned i = first; i < m->count; i++) {
 		visits_set_generator(m->rows[i], argv, child);
 		m->rows[i]->generator.shared_cpus =
@@ -299,25 +303,23 @@ static int visit_rows(struct visit *v, const json_t *before, const json_t *after
 static int visit(struct visit *v, const struct target *t, char **argv, int *ret_status)
 {
 	struct measure_machine cpu_before, cpu_after;
-	json_t *before, *after;
+	struct sampler sampler;
 	struct child child;
 	int rc;
 
-	rc = ctl_call(v->ctl, "GetStats", json_pack("{s:[s]}", "listeners", t->listener), &before);
+	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener));
 	if (rc != CTL_DONE)
 		return rc;
 	host_cpu(&cpu_before);
-	child_run(argv, CHILD_SHOW_ON_FAILURE, true, &child);
+	child_run(argv, CHILD_SHOW_ON_FAILURE, true, &sampler, &child);
 	host_cpu(&cpu_after);
 	*ret_status = child.status;
 	if (child.status == 0) {
-		rc = ctl_call(v->ctl, "GetStats", json_pack("{s:[s]}", "listeners", t->listener),
-			      &after);
+		rc = sampler_end(&sampler);
 		if (rc == CTL_DONE) {
 			struct measure_machine machine = host_cpu_delta(&cpu_before, &cpu_after);
 
-			rc = visit_rows(v, before, after, &machine, argv, &child);
-			json_decref(after);
+			rc = visit_rows(v, &sampler, &machine, argv, &child);
 		}
 		if (!generator_name(argv) && child.output[0] && !v->options->quiet &&
 		    !v->ctl->out.json) {
@@ -327,7 +329,7 @@ static int visit(struct visit *v, const struct target *t, char **argv, int *ret_
 		}
 	}
 	child_free(&child);
-	json_decref(before);
+	sampler_free(&sampler);
 	return rc;
 }
 

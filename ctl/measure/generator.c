@@ -508,6 +508,102 @@ static bool parse_qemu_img(char *const *argv, const char *text, struct generator
 	return true;
 }
 
+/* ---- memtier_benchmark: its table, or its JSON where --json-out-file=/dev/stdout prints it ----
+ */
+
+static void memtier_json(const json_t *totals, struct generator_result *r)
+{
+	static const struct {
+		const char *name;
+		double quantile;
+	} wanted[] = { { "p50.00", 0.5 }, { "p99.00", 0.99 }, { "p99.90", 0.999 } };
+	json_t *percentiles = json_object_get(totals, "Percentile Latencies");
+
+	r->requests = json_number(totals, "Count");
+	r->requests_per_s = json_number(totals, "Ops/sec");
+	r->bytes_per_s = json_number(totals, "KB/sec") * 1024;
+	for (unsigned i = 0; i < ARRAY_SIZE(wanted); i++) {
+		double ms = json_number_value(json_object_get(percentiles, wanted[i].name));
+
+		if (ms > 0)
+			add_quantile(r, wanted[i].quantile, ms * 1e6);
+	}
+}
+
+/* The columns of "Type  Ops/sec  Hits/sec  ...  p99 Latency  ...  KB/sec"; titles have one space
+ * at most, columns are two or more apart. */
+static unsigned memtier_columns(const char *titles, char names[][24], unsigned max)
+{
+	unsigned count = 0;
+
+	while (*titles && *titles != '\n' && count < max) {
+		const char *end = titles;
+
+		while (*end && *end != '\n' && strncmp(end, "  ", 2) && strncmp(end, " \n", 2))
+			end++;
+		snprintf(names[count++], sizeof(names[0]), "%.*s", (int)(end - titles), titles);
+		titles = end + strspn(end, " ");
+	}
+	return count;
+}
+
+static void memtier_cell(const char *title, double value, struct generator_result *r)
+{
+	double percent;
+
+	if (!strcmp(title, "Ops/sec"))
+		r->requests_per_s = value;
+	else if (!strcmp(title, "KB/sec"))
+		r->bytes_per_s = value * 1024;
+	else if (title[0] == 'p' && number_at(title + 1, &percent, NULL))
+		add_quantile(r, percent / 100, value * 1e6);
+}
+
+/* It says how many requests there were in its JSON only: they follow from its options. */
+static double memtier_requests(char *const *argv, double per_s)
+{
+	double seconds = option_number(argv, "--test-time", 0);
+	double clients = option_number(argv, "-c", option_number(argv, "--clients", 50));
+	double threads = option_number(argv, "-t", option_number(argv, "--threads", 4));
+
+	return seconds > 0 ? per_s * seconds
+			   : clients * threads *
+				     option_number(argv, "-n",
+						   option_number(argv, "--requests", 10000));
+}
+
+static bool parse_memtier(char *const *argv, const char *text, struct generator_result *r)
+{
+	json_t *document = json_document(text), *totals = field_get(document, "ALL STATS.Totals");
+	const char *titles = strstr(text, "\nType "), *line = last_line(text, "Totals ");
+	char names[16][24];
+	unsigned count = titles ? memtier_columns(titles + 1, names, ARRAY_SIZE(names)) : 0;
+	double value;
+
+	if (totals) {
+		memtier_json(totals, r);
+	} else if (line && line > titles) {
+		for (unsigned i = 1; i < count; i++) {
+			line += strcspn(line, " \n");
+			line += strspn(line, " ");
+			if (number_at(line, &value, NULL))
+				memtier_cell(names[i], value, r);
+		}
+		r->requests = memtier_requests(argv, r->requests_per_s);
+	}
+	json_decref(document);
+	return r->requests_per_s > 0;
+}
+
+/* ---- nbdcopy says nothing: its run is one request, and its time that one's ---- */
+
+static bool parse_whole_run(char *const *argv, const char *text, struct generator_result *r)
+{
+	(void)argv, (void)text;
+	r->requests = 1;
+	return true;
+}
+
 /* ---- All of them ---- */
 
 static const struct generator {
@@ -525,6 +621,8 @@ static const struct generator {
 	{ "hey", parse_hey },
 	{ "sockperf", parse_sockperf },
 	{ "qemu-img", parse_qemu_img },
+	{ "memtier_benchmark", parse_memtier },
+	{ "nbdcopy", parse_whole_run },
 };
 
 static const struct generator *generator_of(const char *word)
@@ -571,7 +669,8 @@ const char *generator_name(char *const *argv)
 	return found ? found->program : NULL;
 }
 
-bool generator_parse(char *const *argv, const char *output, struct generator_result *ret_result)
+bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,
+		     struct generator_result *ret_result)
 {
 	const struct generator *found = generator_find(&argv);
 	struct generator_result result = { 0 };
@@ -580,6 +679,10 @@ bool generator_parse(char *const *argv, const char *output, struct generator_res
 	    !isfinite(result.requests + result.requests_per_s + result.errors) ||
 	    !isfinite(result.bytes + result.bytes_per_s))
 		return false;
+	if (found->parse == parse_whole_run && wall_ns) {
+		result.requests_per_s = 1e9 / (double)wall_ns;
+		add_quantile(&result, 0.5, (double)wall_ns);
+	}
 	*ret_result = result;
 	return true;
 }

@@ -27,9 +27,10 @@ struct generator_result {
  */
 const char *generator_name(char *const *argv);
 
-/* Reads `output` (NUL-terminated, what argv wrote to stdout).  False: there is no result in it that
- * is understood; *ret_result is untouched then. */
-bool generator_parse(char *const *argv, const char *output, struct generator_result *ret_result);
+/* Reads `output` (NUL-terminated, what argv wrote to stdout in wall_ns).  False: there is no result
+ * in it that is understood; *ret_result is untouched then. */
+bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,
+		     struct generator_result *ret_result);
 
 /* The quantile, if it was said; false: it was not. */
 bool generator_quantile(const struct generator_result *result, double quantile, uint64_t *ret_ns);

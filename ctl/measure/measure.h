@@ -39,6 +39,7 @@ struct measure {
 	struct histogram_sum latency;
 	struct measure_generator generator;
 	struct measure_machine machine;
+	const json_t *timeline;   /* see timeline.h; NULL: unknown */
 	const json_t *conditions; /* see conditions.h; NULL: unknown */
 	/* Of measures_merge(): the intervals that were summed up here, owned.  visit_count 0: this
 	 * is a single interval. */

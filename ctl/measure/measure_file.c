@@ -115,6 +115,8 @@ json_t *measure_to_json(const struct measure *row)
 		json_object_set_new(saved, "generator", generator_to_json(&row->generator));
 	if (row->machine.total_ns)
 		json_object_set_new(saved, "machine", machine_to_json(&row->machine));
+	if (row->timeline)
+		json_object_set_new(saved, "timeline", json_deep_copy(row->timeline));
 	if (row->conditions)
 		json_object_set_new(saved, "conditions", json_deep_copy(row->conditions));
 	return saved;
@@ -135,6 +137,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->operation = field_text(source, "operation");
 	row->features = field_get(source, "features");
 	row->stores = field_get(source, "stores");
+	row->timeline = field_get(source, "timeline");
 	row->conditions = field_get(source, "conditions");
 	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
 		*number_of(row, &numbers[i]) = field_uint(source, numbers[i].name);

@@ -33,7 +33,10 @@ static void end_figure(FILE *to, const char *caption)
 	fprintf(to, "<figcaption>%s</figcaption></figure>\n", caption);
 }
 
-static void put_latency(FILE *to, const struct report *r, const struct group *g)
+/* A chart that may have nothing to show. */
+static void put_optional(FILE *to, const struct report *r, const struct group *g,
+			 bool (*draw)(FILE *to, const struct report *r, const struct group *g),
+			 const char *heading, const char *caption)
 {
 	char *chart;
 	size_t bytes;
@@ -42,12 +45,12 @@ static void put_latency(FILE *to, const struct report *r, const struct group *g)
 
 	if (!drawn)
 		abort();
-	any = chart_latency(drawn, r, g);
+	any = draw(drawn, r, g);
 	fclose(drawn);
 	if (any) {
-		begin_figure(to, "Latency percentiles");
+		begin_figure(to, heading);
 		fputs(chart, to);
-		end_figure(to, "Logarithmic axes; a curve ends where its samples do.");
+		end_figure(to, caption);
 	}
 	free(chart);
 }
@@ -81,13 +84,16 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	begin_figure(to, compare_cost_name(g->cost));
 	chart_cost(to, r, g, NULL);
 	end_figure(to, "The server's threads; the line is the spread of the visits.");
-	put_latency(to, r, g);
+	put_optional(to, r, g, chart_latency, "Latency percentiles",
+		     "Logarithmic axes; a curve ends where its samples do.");
 	begin_figure(to, "System calls per operation");
 	chart_calls(to, r, g);
 	end_figure(to, compare_is_stream(g->service)
 			       ? "An operation is what one receive or send moved: many pipelined "
 				 "requests may be one."
 			       : "An operation is one request served.");
+	put_optional(to, r, g, chart_timeline, "Throughput over time",
+		     "A line for each visit, from its generator's start to its end.");
 	fputs("</div>\n", to);
 	if (g->count > CHART_ROWS_MAX)
 		fprintf(to, "<p class=\"dim\">The charts have the first %d of %u rows.</p>\n",

@@ -31,5 +31,9 @@ void chart_overview(FILE *to, const struct report *r, double width, const char *
 void chart_cost(FILE *to, const struct report *r, const struct group *g, const char *style);
 void chart_calls(FILE *to, const struct report *r, const struct group *g);
 
+/* Operations per second over the time of each visit, a strip for each row; false: nobody looked
+ * meanwhile, and nothing was drawn. */
+bool chart_timeline(FILE *to, const struct report *r, const struct group *g);
+
 /* Percentiles; false: there are too few samples, and nothing was drawn. */
 bool chart_latency(FILE *to, const struct report *r, const struct group *g);

@@ -24,6 +24,7 @@ const char report_chart_style[] =
 	".bandedge{stroke:var(--band);stroke-width:1;stroke-dasharray:2 2}\n"
 	".halo{stroke:var(--card);stroke-width:4}.whisker{stroke:var(--text);stroke-width:1.5}\n"
 	".curve{fill:none;stroke-width:2;stroke-linejoin:round}\n"
+	".visit{stroke-width:1.5}\n"
 	".trip{stroke-dasharray:5 4;stroke-width:1.5}\n"
 	".mark{stroke:var(--card);stroke-width:1}\n"
 	".s0{--s:var(--s0)}.s1{--s:var(--s1)}.s2{--s:var(--s2)}.s3{--s:var(--s3)}"

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 from conftest import NBCTL, TIMEOUT, listener, requires
+from traffic import echo
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -59,8 +60,9 @@ def test_a_page_tells_what_was_measured_and_how(measured):
     lead = next(p for p in page.iter(f"{HTML}p") if p.get("class") == "lead")
     assert text_of(lead).startswith("Against epoll, io_uring ")
     headings = [text_of(h) for h in page.iter(f"{HTML}h3")]
+    assert len(list(page.iter(f"{SVG}svg"))) == len(headings)
+    headings = [h for h in headings if h != "Throughput over time"]  # if it took long enough
     assert headings == ["CPU per request", "Latency percentiles", "System calls per operation"]
-    assert len(list(page.iter(f"{SVG}svg"))) == 3
     table = next(page.iter(f"{HTML}tbody"))
     assert [text_of(tr[0]) for tr in table] == NAMES
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
@@ -142,3 +144,19 @@ def test_whatever_is_in_the_rows_stays_text(tmp_path):
     page = parse(done.stdout)
     assert '</td></style><script>alert("1")</script>' in text_of(page)
     ElementTree.fromstring(nbctl("report", "--svg", rows).stdout)
+
+
+def test_throughput_over_time_is_sampled_meanwhile(start_daemon, tmp_path):
+    daemon = start_daemon(listener("echo", engine="epoll"))
+    rows, html = tmp_path / "rows", tmp_path / "report.html"
+    command = [NBCTL, "-s", daemon.control, "compare", "--interval", "0.6", "--save", rows, "--html", html, "echo"]
+    with daemon.connect("echo") as s, subprocess.Popen(command, stdout=subprocess.DEVNULL) as compare:
+        while compare.poll() is None:
+            echo(s)
+    (row,) = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert len(row["timeline"]) >= 2
+    assert sum(count for _, count in row["timeline"]) == row["count"]
+    assert sum(ns for ns, _ in row["timeline"]) == row["interval_ns"]
+    headings = [text_of(h) for h in parse(html.read_text()).iter(f"{HTML}h3")]
+    assert "Throughput over time" in headings
+    assert "Throughput over time" in nbctl("report", rows).stdout  # saved, it is the same
