@@ -278,12 +278,13 @@ static void draw(const struct session *s)
 static int key_of(int key)
 {
 	static const int keys[][2] = {
-		{ KEY_UP, TOP_KEY_UP },          { KEY_DOWN, TOP_KEY_DOWN },
-		{ KEY_PPAGE, TOP_KEY_PAGE_UP },  { KEY_NPAGE, TOP_KEY_PAGE_DOWN },
-		{ KEY_HOME, TOP_KEY_HOME },      { KEY_END, TOP_KEY_END },
-		{ KEY_ENTER, TOP_KEY_ENTER },    { '\r', TOP_KEY_ENTER },
-		{ '\n', TOP_KEY_ENTER },         { '\033', TOP_KEY_BACK },
-		{ KEY_BACKSPACE, TOP_KEY_BACK },
+		{ KEY_UP, TOP_KEY_UP },           { KEY_DOWN, TOP_KEY_DOWN },
+		{ KEY_PPAGE, TOP_KEY_PAGE_UP },   { KEY_NPAGE, TOP_KEY_PAGE_DOWN },
+		{ KEY_HOME, TOP_KEY_HOME },       { KEY_END, TOP_KEY_END },
+		{ KEY_ENTER, TOP_KEY_ENTER },     { '\r', TOP_KEY_ENTER },
+		{ '\n', TOP_KEY_ENTER },          { '\033', TOP_KEY_BACK },
+		{ KEY_BACKSPACE, TOP_KEY_ERASE }, { 0x7f, TOP_KEY_ERASE },
+		{ '\b', TOP_KEY_ERASE },
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++)

@@ -283,17 +283,42 @@ void top_exports(const struct top *top, const char *name, struct measures *ret_r
 	json_decref(after);
 }
 
-static void show(struct top *top, const json_t *before, const json_t *after)
+static bool is_wanted(const struct top *top, const struct measure *row)
+{
+	return strcasestr(row->listener, top->filter) || strcasestr(row->engine, top->filter) ||
+	       strcasestr(row->service, top->filter);
+}
+
+static void filter_rows(struct top *top)
+{
+	json_t *names = json_array();
+
+	for (unsigned i = 0; i < top->rows.count; i++)
+		if (is_wanted(top, top->rows.rows[i]))
+			json_array_append_new(names, json_string(top->rows.rows[i]->listener));
+	if (*top->filter)
+		measures_select(&top->rows, names);
+	json_decref(names);
+}
+
+/* The interval from top->from to top->shown. */
+static void make_rows(struct top *top)
 {
 	measures_free(&top->rows);
 	measures_free(&top->operations);
-	rows_between(&top->rows, before, after, true);
-	rows_between(&top->operations, before, after, false);
+	rows_between(&top->rows, top->from, top->shown, true);
+	rows_between(&top->operations, top->from, top->shown, false);
+	filter_rows(top);
+	sort_rows(top);
+	select_row(top, top_selected(top));
+}
+
+static void show(struct top *top, const json_t *before, const json_t *after)
+{
 	keep(&top->from, before);
 	keep(&top->shown, after);
 	top->shown_tick = top->tick;
-	sort_rows(top);
-	select_row(top, top_selected(top));
+	make_rows(top);
 }
 
 /* The first document, and the first one after a restart of the daemon: there is no interval yet, so
@@ -390,18 +415,47 @@ static bool sort_key(struct top *top, int key)
 	return true;
 }
 
+/* Enter keeps what was typed, Esc and an empty one show all. */
+static void filter_key(struct top *top, int key)
+{
+	size_t bytes = strlen(top->filter);
+
+	if (key == TOP_KEY_BACK || (key == TOP_KEY_ERASE && bytes == 0))
+		bytes = 0;
+	else if (key == TOP_KEY_ERASE)
+		bytes--;
+	else if (key > ' ' && key < 0x7f && bytes + 1 < sizeof(top->filter))
+		top->filter[bytes++] = (char)key;
+	else if (key != TOP_KEY_ENTER)
+		return;
+	top->typing = key != TOP_KEY_ENTER && key != TOP_KEY_BACK;
+	top->filter[bytes] = '\0';
+	make_rows(top);
+}
+
 bool top_key(struct top *top, int key)
 {
 	top->notice[0] = '\0';
+	if (top->typing) {
+		filter_key(top, key);
+		return true;
+	}
 	switch (key) {
 	case 'q':
 		return false;
 	case TOP_KEY_BACK:
-		/* Out of the help, then out of the listener. */
+	case TOP_KEY_ERASE:
+		/* Out of the help, then out of the listener, then out of the filter. */
 		if (top->help)
 			top->help = false;
-		else
+		else if (top->detail)
 			top->detail = false;
+		else if (*top->filter)
+			filter_key(top, TOP_KEY_BACK);
+		return true;
+	case '/':
+		top->help = top->detail = false;
+		top->typing = true;
 		return true;
 	case TOP_KEY_ENTER:
 		top->detail = !top->detail && top->rows.count > 0;

@@ -60,6 +60,8 @@ struct top {
 	uint64_t tick, shown_tick; /* of the next document; after the last one shown */
 	enum top_column sort;
 	bool reverse, paused, detail, help;
+	char filter[TOP_TEXT];   /* rows have this in their listener, engine or service */
+	bool typing;             /* ... and it is being typed */
 	char selected[TOP_TEXT]; /* listener; "" while there is none */
 	char trouble[TOP_TEXT];  /* why nothing new comes; "": all is well */
 	char notice[TOP_TEXT];   /* until the next key */
@@ -75,6 +77,7 @@ enum top_key {
 	TOP_KEY_END,
 	TOP_KEY_ENTER,
 	TOP_KEY_BACK,
+	TOP_KEY_ERASE,
 };
 enum { TOP_PAGE = 10 }; /* rows that page up and down move by */
 

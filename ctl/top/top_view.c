@@ -48,8 +48,9 @@ static void put_totals(struct page *p, const struct top *top)
 		cpu += top_value(row, TOP_CPU);
 		open += top_value(row, TOP_OPEN);
 	}
-	page_put(p, STYLE_DIM, "all: %s ops/s  %s MB/s  CPU %s %%  %s connection%s",
-		 page_number(rate).text, page_number(bandwidth / 1e6).text, human_percent(cpu).text,
+	page_put(p, STYLE_DIM, "%s%s: %s ops/s  %s MB/s  CPU %s %%  %s connection%s",
+		 *top->filter ? "/" : "all", top->filter, page_number(rate).text,
+		 page_number(bandwidth / 1e6).text, human_percent(cpu).text,
 		 human_count((uint64_t)open).text, plural((uint64_t)open));
 }
 
@@ -64,6 +65,9 @@ static void put_message(struct page *p, const struct top *top)
 		page_put(p, STYLE_WARN, "paused; press p to resume");
 	else if (*top->notice)
 		page_put(p, STYLE_WARN, "%s", top->notice);
+	else if (top->rows.count == 0 && *top->filter)
+		page_put(p, STYLE_WARN, "no listener, engine or service has '%s' in it",
+			 top->filter);
 	else if (top->rows.count == 0)
 		page_put(p, STYLE_DIM, "measuring ...");
 	else if (*field_text(reload, "time") && !field_bool(reload, "ok"))
@@ -256,6 +260,7 @@ static void put_help(struct page *p)
 		{ "Enter, Esc", "its latencies and connections, and back" },
 		{ "p, space", "pause, go on" },
 		{ "z", "reset the latency histogram" },
+		{ "/", "only what has this text in it; Esc: all" },
 		{ "r", "reverse the order" },
 		{ "<, >", "sort by the column to the left, to the right" },
 	};
@@ -272,11 +277,17 @@ static char *help_line(const struct top *top, bool utf8)
 {
 	char *text;
 
+	if (top->typing) {
+		if (asprintf(&text, "/%s_  Enter keep  Esc all", top->filter) < 0)
+			return NULL;
+		return text;
+	}
 	if (top->help)
 		return strdup("q quit  ? back");
 	if (top->detail)
 		return strdup("q quit  Esc back  up/down listener  p pause  z zero  ? keys");
-	if (asprintf(&text, "q quit  Enter details  p pause  < > sort: %s %s  r reverse  ? keys",
+	if (asprintf(&text,
+		     "q quit  Enter open  p pause  / filter  < > sort: %s %s  r reverse  ? keys",
 		     top_columns[top->sort].name, sort_mark(top, utf8)) < 0)
 		return NULL;
 	return text;

@@ -18,7 +18,7 @@ CONFIG = "".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)) + listen
     "quiet", service="discard"
 )
 FAST = ["--interval", "0.1"]
-HELP_LINE = "q quit  Enter details"
+HELP_LINE = "q quit  Enter open"
 
 
 class Terminal:

@@ -88,6 +88,42 @@ static void a_selected_listener_that_goes_leaves_another_selected(void **state)
 	free(shown(top));
 }
 
+static void type(struct top *top, const char *text)
+{
+	for (; *text; text++)
+		assert_true(top_key(top, *text));
+}
+
+static void a_filter_shows_what_has_its_text(void **state)
+{
+	struct top *top = *state;
+	char *text;
+
+	feed_seconds(top, 1, 2);
+	type(top, "/B");
+	assert_int_equal(top->rows.count, 1);
+	assert_string_equal(name_at(top, 0), "b");
+	assert_string_equal(top->selected, "b");
+	text = shown(top);
+	assert_has(text, "/B_");
+	free(text);
+	type(top, "q"); /* text while it is typed */
+	assert_int_equal(top->rows.count, 0);
+	free(shown(top));
+	top_key(top, TOP_KEY_ERASE);
+	top_key(top, TOP_KEY_ENTER);
+	feed_seconds(top, 3, 4);
+	assert_int_equal(top->rows.count, 1);
+	text = shown(top);
+	assert_has(text, "/B: ");
+	free(text);
+	assert_false(isnan(top_past(top, "a", TOP_SERIES_RATE, 1))); /* what is hidden is kept */
+	top_key(top, TOP_KEY_BACK);
+	assert_int_equal(top->rows.count, 3);
+	assert_string_equal(top->selected, "b");
+	assert_false(top_key(top, 'q'));
+}
+
 static void pause_keeps_the_screen_and_not_the_past(void **state)
 {
 	struct top *top = *state;
@@ -214,6 +250,7 @@ int main(void)
 		TOP_TEST(every_column_sorts_and_unknown_goes_last),
 		TOP_TEST(selection_stays_with_its_listener),
 		TOP_TEST(a_selected_listener_that_goes_leaves_another_selected),
+		TOP_TEST(a_filter_shows_what_has_its_text),
 		TOP_TEST(pause_keeps_the_screen_and_not_the_past),
 		TOP_TEST(a_restart_is_told_and_leaves_a_gap),
 		TOP_TEST(the_past_has_an_end),
