@@ -24,10 +24,8 @@ enum action {
 	ACTION_SERVE,
 	ACTION_CHECK,
 	ACTION_DUMP,
-	ACTION_DUMP_JSON,
 	ACTION_DUMP_KEYS,
 	ACTION_DOCTOR,
-	ACTION_DOCTOR_JSON
 };
 
 static const char usage[] =
@@ -39,15 +37,15 @@ static const char usage[] =
 	"      --run SERVICE[,KEY=VALUE]...\n"
 	"                         serve this on 127.0.0.1, without a file; may be repeated\n"
 	"      --check-config     say whether FILE is good, open nothing\n"
-	"      --dump-config[=json]\n"
-	"                         print the effective configuration with its origins\n"
-	"      --doctor[=json]    say what this host allows, and what FILE would get\n"
+	"      --dump-config      print the effective configuration with its origins\n"
+	"      --doctor           say what this host allows, and what FILE would get\n"
+	"      --json             the output of these two, and of a comparison, as JSON\n"
 	"  -V, --version\n"
 	"  -h, --help\n"
 	"\n"
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
-	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown, --json,\n"
+	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown,\n"
 	"--html and --no-notes it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
@@ -94,23 +92,16 @@ static int check_run(const struct run *run, const char *config, enum action acti
 	return wrong ? -EINVAL : 0;
 }
 
-static bool is_not_json(const char *value, const char *option)
-{
-	if (!value || !strcmp(value, "json"))
-		return false;
-	fprintf(stderr, "nbserved: --%s=%s: expected json\n", option, value);
-	return true;
-}
-
+/* json: what is printed; of a comparison it is an option of nbctl's. */
 static int parse_options(int argc, char **argv, const char **config, enum action *action,
-			 struct run *run)
+			 bool *json, struct run *run)
 {
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "check-config", no_argument, NULL, 'k' },
-		{ "dump-config", optional_argument, NULL, 'd' },
+		{ "dump-config", no_argument, NULL, 'd' },
 		{ "dump-keys", no_argument, NULL, 'K' },
-		{ "doctor", optional_argument, NULL, 'D' },
+		{ "doctor", no_argument, NULL, 'D' },
 		{ "run", required_argument, NULL, 'r' },
 		{ "repeat", required_argument, NULL, 'o' },
 		{ "label", required_argument, NULL, 'o' },
@@ -119,7 +110,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "html", required_argument, NULL, 'o' },
 		{ "csv", no_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, 'o' },
-		{ "json", no_argument, NULL, 'o' },
+		{ "json", no_argument, NULL, 'j' },
 		{ "no-notes", no_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
@@ -145,6 +136,9 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 			if (run_option(run, options[index].name, optarg) < 0)
 				return -EINVAL;
 			break;
+		case 'j':
+			*json = true;
+			break;
 		case 'c':
 			*config = optarg;
 			break;
@@ -152,17 +146,13 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 			*action = ACTION_CHECK;
 			break;
 		case 'd':
-			if (is_not_json(optarg, options[index].name))
-				return -EINVAL;
-			*action = optarg ? ACTION_DUMP_JSON : ACTION_DUMP;
+			*action = ACTION_DUMP;
 			break;
 		case 'K':
 			*action = ACTION_DUMP_KEYS;
 			break;
 		case 'D':
-			if (is_not_json(optarg, options[index].name))
-				return -EINVAL;
-			*action = optarg ? ACTION_DOCTOR_JSON : ACTION_DOCTOR;
+			*action = ACTION_DOCTOR;
 			break;
 		case 'V':
 			puts("nbserved " NB_VERSION);
@@ -178,6 +168,9 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		fprintf(stderr, "nbserved: unexpected argument '%s'; try --help\n", argv[optind]);
 		return -EINVAL;
 	}
+	if (*json && *action != ACTION_DUMP && *action != ACTION_DOCTOR &&
+	    run_option(run, "json", NULL) < 0)
+		return -EINVAL;
 	return check_run(run, *config, *action);
 }
 
@@ -203,15 +196,22 @@ static struct config *load(const char *path)
 	return config;
 }
 
-static int dump_json(const struct config *config)
+/* Takes it over. */
+static int print_json(json_t *json)
 {
-	json_t *json = config_to_json(config);
+	int rc = !json || json_dumpf(json, stdout, JSON_INDENT(2)) < 0 ? -ENOMEM : 0;
 
-	if (!json || json_dumpf(json, stdout, JSON_INDENT(2)) < 0)
-		return -ENOMEM;
 	putchar('\n');
 	json_decref(json);
-	return 0;
+	return rc;
+}
+
+static void print_doctor(const struct config *config)
+{
+	json_t *report = doctor_check(config);
+
+	doctor_print(report, stdout);
+	json_decref(report);
 }
 
 /* Good, and what will be unavailable all the same; or what only the files tell.  0 or -EINVAL. */
@@ -389,10 +389,11 @@ int main(int argc, char **argv)
 	const char *path = NULL;
 	enum action action = ACTION_SERVE;
 	struct config *config;
+	bool json = false;
 	int rc = 0;
 
 	log_open(LOG_INFO);
-	if (parse_options(argc, argv, &path, &action, &run) < 0)
+	if (parse_options(argc, argv, &path, &action, &json, &run) < 0)
 		return 2;
 	if (run.count)
 		return serve_run(&run);
@@ -418,14 +419,16 @@ int main(int argc, char **argv)
 		rc = check(path, config);
 		break;
 	case ACTION_DUMP:
-		config_dump(config, stdout);
-		break;
-	case ACTION_DUMP_JSON:
-		rc = dump_json(config);
+		if (json)
+			rc = print_json(config_to_json(config));
+		else
+			config_dump(config, stdout);
 		break;
 	case ACTION_DOCTOR:
-	case ACTION_DOCTOR_JSON:
-		rc = doctor_print(config, action == ACTION_DOCTOR_JSON, stdout);
+		if (json)
+			rc = print_json(doctor_check(config));
+		else
+			print_doctor(config);
 		break;
 	case ACTION_DUMP_KEYS:
 		break;

@@ -121,6 +121,7 @@ static void render_status(struct output *out, const json_t *reply)
 		    (unsigned long long)field_uint(reply, "pid"),
 		    human_time(field_uint(reply, "uptime_ns")).text,
 		    (unsigned long long)field_uint(reply, "generation"));
+	output_text(out, STYLE_PLAIN, ", log level %s", field_text(reply, "log_level"));
 	output_text(out, STYLE_WARN, "%s\n\n", field_bool(reply, "stopping") ? ", stopping" : "");
 	render_listeners(out, reply);
 	reasons_render(out, field_get(reply, "listeners"));

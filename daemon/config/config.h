@@ -32,9 +32,9 @@ enum config_class { CONFIG_LIVE, CONFIG_REPLACE, CONFIG_REOPEN, CONFIG_RESTART }
 
 /* Where a value came from; file == NULL: the default. */
 struct config_origin {
-	const char *file; /* owned by struct config */
-	unsigned line;
-	bool refused; /* of a key: an error was said of it, and its value may not be there */
+	const char *file; /* owned by struct config, or constant */
+	unsigned line;    /* 0: of none, and `file` says where it came from */
+	bool refused;     /* of a key: an error was said of it, and its value may not be there */
 };
 
 /* What the struct of every section begins with. */
@@ -116,6 +116,10 @@ int config_load_text(const char *name, const char *text, size_t bytes, struct co
 /* Adds what is wrong with the files of a good configuration's exports, as far as stat() tells:
  * opens nothing.  May wait for a file system.  `errors` must be empty. */
 void config_check_paths(struct config *config, struct config_errors *errors);
+
+/* What the log shows from now on, as key `log-level` of the configuration in force: the next one
+ * has its own. */
+void config_set_log_level(struct config *config, int level);
 
 /* Why no build like this one can serve the listener; NULL: a host could. */
 const char *config_absent(const struct listener_config *l);

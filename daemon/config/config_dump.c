@@ -16,8 +16,9 @@ static char *origin_text(struct config_origin origin)
 {
 	char *text;
 
-	if ((origin.file ? asprintf(&text, "%s:%u", origin.file, origin.line)
-			 : asprintf(&text, "default")) < 0)
+	if ((!origin.file  ? asprintf(&text, "default")
+	     : origin.line ? asprintf(&text, "%s:%u", origin.file, origin.line)
+			   : asprintf(&text, "%s", origin.file)) < 0)
 		abort();
 	return text;
 }

@@ -236,3 +236,12 @@ void config_key_hint(const struct config_key *key, const char *value,
 		snprintf(text, CONFIG_TEXT_MAX, " (this host has the CPUs 0-%u)",
 			 config_host_cpus() - 1);
 }
+
+void config_set_log_level(struct config *config, int level)
+{
+	const struct config_key *key = config_key_find(CONFIG_SERVER, "log-level");
+
+	config->server.log_level = level;
+	*config_key_origin(key, &config->server) =
+		(struct config_origin){ .file = "nbctl log-level" };
+}

@@ -69,18 +69,39 @@ static void get_status(struct varlink_call *call, json_t *parameters)
 	varlink_reply(call, document_status(control_server(call)));
 }
 
+/* Adds "text": of the configuration or of a doctor's report, as nbserved's options print it. */
+static void set_text(json_t *reply, const struct config *config, const json_t *report)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (to && config)
+		config_dump(config, to);
+	else if (to)
+		doctor_print(report, to);
+	if (to && fclose(to) == 0)
+		json_object_set_new(reply, "text", json_stringn(text, bytes));
+	free(text);
+}
+
 static void get_config(struct varlink_call *call, json_t *parameters)
 {
 	const struct server *s = control_server(call);
+	json_t *reply = config_to_json(s->config);
 
-	(void)parameters;
-	varlink_reply(call, config_to_json(s->config));
+	if (json_is_true(json_object_get(parameters, "text")))
+		set_text(reply, s->config, NULL);
+	varlink_reply(call, reply);
 }
 
 static void doctor(struct varlink_call *call, json_t *parameters)
 {
-	(void)parameters;
-	varlink_reply(call, doctor_report(control_server(call)));
+	json_t *reply = doctor_check(control_server(call)->config);
+
+	if (json_is_true(json_object_get(parameters, "text")))
+		set_text(reply, NULL, reply);
+	varlink_reply(call, reply);
 }
 
 /* Changes are in the log with who made them. */
@@ -101,6 +122,7 @@ static void set_log_level(struct varlink_call *call, json_t *parameters)
 		varlink_invalid_parameter(call, "level");
 		return;
 	}
+	config_set_log_level(control_server(call)->config, level);
 	log_set_level(level);
 	log_change(call, "log level", name);
 	varlink_reply(call, json_object());
@@ -196,6 +218,10 @@ static const struct varlink_parameter listener_parameter[] = {
 	{ "listener", VARLINK_STRING, .optional = true },
 	{ 0 },
 };
+static const struct varlink_parameter text_parameter[] = {
+	{ "text", VARLINK_BOOL, .optional = true },
+	{ 0 },
+};
 static const struct varlink_parameter level_parameter[] = {
 	{ "level", VARLINK_STRING, .optional = false },
 	{ 0 },
@@ -222,8 +248,8 @@ static const struct varlink_method control_methods[] = {
 	{ "GetStats", VARLINK_READ, VARLINK_MORE_ALLOWED, stats_parameters, control_get_stats },
 	{ "ListConnections", VARLINK_READ, VARLINK_MORE_NEVER, connections_parameters,
 	  control_list_connections },
-	{ "GetConfig", VARLINK_READ, VARLINK_MORE_NEVER, NULL, get_config },
-	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, NULL, doctor },
+	{ "GetConfig", VARLINK_READ, VARLINK_MORE_NEVER, text_parameter, get_config },
+	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, text_parameter, doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, VARLINK_MORE_NEVER, level_parameter, set_log_level },
 	{ "Drain", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, drain },
 	{ "Resume", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, resume },

@@ -343,11 +343,6 @@ json_t *doctor_check(const struct config *config)
 			 check_exports(config));
 }
 
-json_t *doctor_report(struct server *s)
-{
-	return doctor_check(s->config);
-}
-
 static void print_features(const json_t *features, FILE *to)
 {
 	const json_t *feature;
@@ -380,7 +375,7 @@ static void print_verdict(const json_t *item, const char *kind, const char *mean
 		print_reason(item, to);
 }
 
-static void print_report(const json_t *report, FILE *to)
+void doctor_print(const json_t *report, FILE *to)
 {
 	const json_t *item;
 	size_t i;
@@ -400,20 +395,4 @@ static void print_report(const json_t *report, FILE *to)
 		print_verdict(item, "listener", "engine", "engine_features", to);
 	json_array_foreach(json_object_get(report, "exports"), i, item)
 		print_verdict(item, "export", "store", "features", to);
-}
-
-int doctor_print(const struct config *config, bool as_json, FILE *to)
-{
-	json_t *report = doctor_check(config);
-
-	if (!report)
-		return -ENOMEM;
-	if (as_json) {
-		json_dumpf(report, to, JSON_INDENT(2));
-		fputc('\n', to);
-	} else {
-		print_report(report, to);
-	}
-	json_decref(report);
-	return 0;
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 struct config;
-struct server;
 
 /* {"checks":[{"name","ok","value","reason","fix"}],"listeners":[{"name","engine",
  * "engine_features":[],"available","reason","fix"}],"exports":[{"name","store","path","size",
@@ -14,8 +13,5 @@ struct server;
  * makes no file; starts and stops a worker per engine and set of options. */
 json_t *doctor_check(const struct config *config);
 
-/* The same for the running daemon's configuration. */
-json_t *doctor_report(struct server *s);
-
-/* The same as text, or as that JSON; 0 or -errno. */
-int doctor_print(const struct config *config, bool as_json, FILE *to);
+/* That as text. */
+void doctor_print(const json_t *report, FILE *to);

@@ -8,6 +8,7 @@
 
 #include "document_internal.h"
 #include "listener.h"
+#include "log.h"
 #include "server.h"
 #include "store.h"
 #include "util.h"
@@ -373,6 +374,7 @@ json_t *document_status(struct server *s)
 	for (const struct listener *l = s->listeners.leaving; l; l = l->next)
 		json_array_append_new(leaving, listener_to_status(l));
 	json_object_set_new(document, "pid", json_integer(getpid()));
+	json_object_set_new(document, "log_level", json_string(log_level_name(log_get_level())));
 	json_object_set_new(document, "stopping", json_boolean(s->listeners.stopping));
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "leaving", leaving);

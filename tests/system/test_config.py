@@ -320,7 +320,7 @@ def test_the_dumped_configuration_is_the_same_configuration(tmp_path):
     assert values(second.stdout) == values(first.stdout)
     assert "default" not in second.stdout.replace("default =", "")
 
-    document = json.loads(nbserved("-c", path, "--dump-config=json").stdout)
+    document = json.loads(nbserved("-c", path, "--dump-config", "--json").stdout)
     (everything,) = [one for one in document["listeners"] if one["name"] == "all"]
     assert everything["keys"]["sqpoll-idle"]["value"] == "1500us"
     assert document["server"]["log-level"]["value"] == "info"
@@ -348,7 +348,7 @@ def test_a_wrong_command_line_ends_with_2(arguments):
     assert "nbserved: " in result.stderr
 
 
-@pytest.mark.parametrize("option", ["--help", "--version", "--dump-config", "--dump-config=json",
+@pytest.mark.parametrize("option", ["--help", "--version", "--dump-config",
                                     "--check-config", "--doctor"])
 def test_output_that_cannot_be_written_is_an_error(option):
     with open("/dev/full", "w") as full:
@@ -547,7 +547,7 @@ def test_every_no_of_the_doctor_has_its_mend(no_io_uring, start_daemon, tmp_path
     config = "".join(listener(name, engine=name, optional="yes") for name in ENGINES) + lost
     config += listener("rdma", engine="rdma", transport="rdma", address="192.0.2.1:7", optional="yes")
     daemon = start_daemon(config, preexec=no_io_uring)
-    outside = json.loads(nbserved("-c", daemon.config_path, "--doctor=json", preexec_fn=no_io_uring).stdout)
+    outside = json.loads(nbserved("-c", daemon.config_path, "--doctor", "--json", preexec_fn=no_io_uring).stdout)
     inside = json.loads(daemon.nbctl("doctor", "--json").stdout)
     for report in (outside, inside):
         assert no_without_its_mend(report) == []

@@ -146,7 +146,10 @@ def test_every_reply_is_as_declared(daemon, interface):
     with echo_client(daemon):
         for method in ("GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor"):
             interface.check_reply(method, daemon.call(method))
+    for method in ("GetConfig", "Doctor"):
+        interface.check_reply(method, daemon.call(method, text=True))
     interface.check_reply("SetLogLevel", daemon.call("SetLogLevel", level="debug"))
+    interface.check_reply("Reload", daemon.call("Reload"))  # the file's level is back
     interface.check_reply("Drain", daemon.call("Drain"))
     interface.check_reply("Resume", daemon.call("Resume"))
     interface.check_reply("Reload", daemon.call("Reload", confirm_timeout_s=60))
