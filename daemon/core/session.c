@@ -150,18 +150,18 @@ void session_call(struct session_member *member)
 
 /* ---- The end ---- */
 
-/* The session of which m was the last, or NULL. */
-static struct session *session_part(struct session_member *m)
+struct session *session_part(struct session_member *member)
 {
-	struct session *s = m->session;
+	struct session *s = member->session;
 
 	if (!s)
 		return NULL;
-	if (s->control == m) {
+	if (s->control == member) {
 		session_unlist(s);
-		m->sessions->count--;
+		member->sessions->count--;
 		s->control = NULL;
 	}
+	member->session = NULL;
 	return --s->references == 0 ? s : NULL;
 }
 

@@ -68,6 +68,10 @@ void session_unlist(struct session *session);
 /* Its connection runs soon, on its own worker.  NULL, and one that has left: nothing. */
 void session_call(struct session_member *member);
 
+/* The member leaves its session, and may join another; of control, that is the session's end.  If
+ * it was the last, the session, to be released without the lock; else NULL. */
+struct session *session_part(struct session_member *member);
+
 /* ---- Takes the lock ---- */
 
 /* The connection ends: frees member, now or when a call on its way has arrived.  left(), if the

@@ -4,7 +4,8 @@
 #include <string.h>
 
 extern const struct service service_echo, service_discard, service_chargen, service_http,
-	service_iperf3, service_nbd, service_nvme, service_rping, service_fio, service_sockperf;
+	service_iperf3, service_nbd, service_nvme, service_rping, service_fio, service_netperf,
+	service_sockperf;
 
 /* clang-format off */
 const struct service *const services[] = {
@@ -14,6 +15,7 @@ const struct service *const services[] = {
 	&service_http,
 	&service_iperf3,
 	&service_nbd,
+	&service_netperf,
 	&service_nvme,
 	&service_sockperf,
 	&service_rping,

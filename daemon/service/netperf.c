@@ -1,0 +1,419 @@
+/* netperf: the server side of its tests of TCP, TCP_STREAM, TCP_MAERTS, TCP_RR and TCP_CRR, for any
+ * number of clients at once.
+ *
+ * A client's first connection controls its tests: it asks for one, is told a port for the data,
+ * connects there, and in the end is told what was counted.  That port is one of the listener's own,
+ * at which no other test of the same address waits, and not the one that its control came to if
+ * there is another: so nothing but address and port tells whose a data connection is. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "netperf_conn.h"
+
+#define TICK_NS  (500 * (uint64_t)NS_PER_MS) /* a drain sees that control is not idle */
+#define RETRY_NS (5 * (uint64_t)NS_PER_MS)   /* looks for a free port */
+/* Of connections that were begun within the time of TCP_CRR, of which no client tells the last. */
+#define LINGER_NS (200 * (uint64_t)NS_PER_MS)
+
+uint64_t netperf_cpu_ns(const struct worker *w)
+{
+	uint64_t ns = 0;
+
+	for (unsigned i = 0; i < w->team_count; i++) {
+		struct timespec used;
+		/* The kernel's number of a thread's clock: pthread_getcpuclockid() would need
+		 * one that was not joined. */
+		clockid_t clock = (clockid_t)(~(unsigned)w->team[i].tid << 3 | 6);
+
+		if (clock_gettime(clock, &used) == 0)
+			ns += (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+	}
+	return ns;
+}
+
+/* ---- A test ---- */
+
+static void test_release(struct session *session)
+{
+	free(container_of(session, struct netperf_test, session));
+}
+
+/* Lists a test.  Its port, or -errno as above, -EBUSY, -ENOMEM. */
+static int test_begin(const struct conn *c, struct netperf_conn *n)
+{
+	struct netperf_test *t = calloc(1, sizeof(*t));
+	struct netperf_key key = n->key;
+	int port, rc;
+
+	if (!t)
+		return -ENOMEM;
+	t->request = n->request;
+	t->session.release = test_release;
+	sessions_lock(n->of.sessions);
+	port = rc = netperf_choose_port(c, n);
+	if (port > 0) {
+		netperf_set_port(&key, (uint16_t)port);
+		rc = session_begin(&t->session, &n->of, &key, sizeof(key));
+	}
+	sessions_unlock(n->of.sessions);
+	if (rc < 0)
+		free(t);
+	else
+		n->test = t;
+	return rc < 0 ? rc : port;
+}
+
+static void data_call_locked(struct netperf_test *t)
+{
+	for (struct netperf_conn *n = t->data; n; n = n->next)
+		session_call(&n->of);
+}
+
+/* Control gives its test up, or it is over: data connections that are left end. */
+static void test_end_locked(struct netperf_conn *n)
+{
+	atomic_store(&n->test->dead, true);
+	data_call_locked(n->test);
+}
+
+static void test_end(struct netperf_conn *n)
+{
+	struct session *last;
+
+	sessions_lock(n->of.sessions);
+	test_end_locked(n);
+	last = session_part(&n->of);
+	sessions_unlock(n->of.sessions);
+	n->test = NULL;
+	if (last)
+		last->release(last);
+}
+
+/* ---- Data ---- */
+
+static void join_locked(struct netperf_test *t, struct netperf_conn *n)
+{
+	session_join(&t->session, &n->of);
+	n->test = t;
+	n->next = t->data;
+	n->at = &t->data;
+	if (n->next)
+		n->next->at = &n->next;
+	t->data = n;
+	if (t->request.kind != NETPERF_CRR)
+		session_unlist(&t->session); /* the port is free for another test */
+	if (t->begin_ns)
+		return;
+	t->begin_ns = clock_ns();
+	if (t->request.wants_cpu)
+		t->cpu_ns = netperf_cpu_ns(n->of.worker);
+	session_call(t->session.control);
+}
+
+static void data_left_locked(struct netperf_conn *n)
+{
+	struct netperf_test *t = n->test;
+	struct netperf_result *sum = &t->result, *counted = &n->counted;
+
+	*n->at = n->next;
+	if (n->next)
+		n->next->at = n->at;
+	t->ended++;
+	t->end_ns = clock_ns();
+	sum->bytes_in += counted->bytes_in;
+	sum->bytes_out += counted->bytes_out;
+	sum->transactions += counted->transactions;
+	sum->receives += counted->receives;
+	sum->sends += counted->sends;
+	sum->retransmits += counted->retransmits;
+	sum->receive_buffer = MAX(sum->receive_buffer, counted->receive_buffer);
+	sum->send_buffer = MAX(sum->send_buffer, counted->send_buffer);
+	if (counted->congestion[0])
+		memcpy(sum->congestion, counted->congestion, sizeof(sum->congestion));
+	if (t->request.kind != NETPERF_CRR ||
+	    (t->request.limit && sum->transactions >= t->request.limit))
+		session_call(t->session.control);
+}
+
+/* ---- Control ---- */
+
+/* How large a socket's buffer is that was asked to be of `wanted` bytes; 0: not asked. */
+static int buffer_size(struct worker *w, int name, int wanted)
+{
+	int fd = wanted ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : w->acceptors[0].fd;
+	int size = 0;
+	socklen_t length = sizeof(size);
+
+	if (wanted)
+		setsockopt(fd, SOL_SOCKET, name, &wanted, sizeof(wanted));
+	getsockopt(fd, SOL_SOCKET, name, &size, &length);
+	stat_add(w->stats.sys_other, wanted ? 4 : 1);
+	if (wanted && fd >= 0)
+		close(fd);
+	return size;
+}
+
+/* False: the pool is exhausted; the service runs again when it is not. */
+static bool control_write(struct conn *c, const uint8_t message[static NETPERF_MESSAGE])
+{
+	if (conn_write(c, message, NETPERF_MESSAGE) == 0)
+		return true;
+	conn_starved(c);
+	return false;
+}
+
+static void control_ask(struct conn *c, struct netperf_conn *n)
+{
+	n->step = NETPERF_ASK;
+	conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
+}
+
+static void control_refuse(struct conn *c, struct netperf_conn *n, int error)
+{
+	uint8_t message[NETPERF_MESSAGE];
+
+	stat_add(c->worker->stats.operations[NETPERF_OP_TEST].errors, 1);
+	netperf_format_error(message, error);
+	if (conn_write(c, message, sizeof(message)) < 0)
+		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no time for a test */
+	else
+		control_ask(c, n);
+}
+
+static void control_tick(struct conn *c, uint64_t at_ns)
+{
+	conn_set_deadline(c, MIN(at_ns, clock_ns() + TICK_NS));
+}
+
+/* Finds a port, and says which. */
+static void control_begin(struct conn *c, struct netperf_conn *n)
+{
+	struct worker *w = c->worker;
+	struct netperf_response response = {
+		.receive_buffer = buffer_size(w, SO_RCVBUF, n->request.receive_buffer),
+		.send_buffer = buffer_size(w, SO_SNDBUF, n->request.send_buffer),
+	};
+	uint8_t message[NETPERF_MESSAGE];
+	int port = test_begin(c, n);
+
+	if (port == -EAGAIN && clock_ns() < n->until_ns) {
+		conn_set_deadline(c, clock_ns() + RETRY_NS);
+		return;
+	}
+	if (port < 0) {
+		control_refuse(c, n, port == -EAGAIN ? EADDRINUSE : -port);
+		return;
+	}
+	response.port = (uint16_t)port;
+	netperf_format_response(message, &n->request, &response);
+	if (!control_write(c, message)) {
+		test_end(n);
+		return;
+	}
+	conn_op_begin(c, NETPERF_OP_TEST);
+	n->step = NETPERF_WAIT_DATA;
+	n->until_ns = clock_ns() + NETPERF_STEP_NS;
+	control_tick(c, n->until_ns);
+}
+
+static void control_read(struct conn *c, struct netperf_conn *n)
+{
+	uint8_t message[NETPERF_MESSAGE];
+	int rc;
+
+	if (c->rx.bytes < sizeof(message)) {
+		if (conn_deadline_passed(c))
+			conn_close(c, CONN_END_IDLE);
+		return;
+	}
+	bufq_read(&c->worker->pool, &c->rx, message, sizeof(message));
+	rc = netperf_parse(message, &n->request);
+	if (rc == -EPROTO) {
+		conn_close(c, CONN_END_PROTOCOL);
+	} else if (rc < 0) {
+		control_refuse(c, n, -rc);
+	} else {
+		n->step = NETPERF_WAIT_PORT;
+		n->until_ns = clock_ns() + NETPERF_STEP_NS;
+		control_begin(c, n);
+	}
+}
+
+/* TCP_CRR has no last connection: when the client's time is over, it waits for the result. */
+static bool test_is_over(const struct netperf_conn *n, const struct netperf_test *seen)
+{
+	const struct netperf_request *r = &seen->request;
+
+	if (r->kind != NETPERF_CRR)
+		return seen->ended > 0;
+	if (r->limit)
+		return seen->result.transactions >= r->limit;
+	return clock_ns() >= n->until_ns;
+}
+
+static void control_finish(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
+{
+	struct netperf_result result = seen->result;
+	uint64_t elapsed_ns = MAX(seen->end_ns, seen->begin_ns + 1) - seen->begin_ns;
+	uint8_t message[NETPERF_MESSAGE];
+
+	result.elapsed_s = (double)elapsed_ns / NS_PER_S;
+	result.cpus = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+	if (seen->request.wants_cpu)
+		result.cpu_percent = 100.0 * (double)(netperf_cpu_ns(c->worker) - seen->cpu_ns) /
+				     (double)elapsed_ns / result.cpus;
+	netperf_format_result(message, &result);
+	if (!control_write(c, message))
+		return;
+	conn_op_end(c);
+	test_end(n);
+	control_ask(c, n);
+}
+
+static void control_look(struct conn *c, struct netperf_conn *n)
+{
+	struct netperf_test seen;
+
+	sessions_lock(n->of.sessions);
+	memcpy(&seen, n->test, sizeof(seen));
+	sessions_unlock(n->of.sessions);
+	if (n->step == NETPERF_WAIT_DATA && seen.begin_ns) {
+		n->step = NETPERF_RUN;
+		n->until_ns = UINT64_MAX;
+		if (seen.request.kind == NETPERF_CRR && seen.request.time_s)
+			n->until_ns = seen.begin_ns + seen.request.time_s * (uint64_t)NS_PER_S +
+				      LINGER_NS;
+	}
+	if (n->step == NETPERF_RUN && test_is_over(n, &seen))
+		control_finish(c, n, &seen);
+	else if (n->step == NETPERF_WAIT_DATA && clock_ns() >= n->until_ns)
+		conn_close(c, CONN_END_IDLE);
+	else
+		control_tick(c, n->until_ns);
+}
+
+/* ---- What a connection is ---- */
+
+/* False: nobody waits for it. */
+static bool data_join(struct netperf_conn *n, bool has_come)
+{
+	struct sessions *all = n->of.sessions;
+	struct session *found;
+	struct netperf_test *t;
+
+	sessions_lock(all);
+	found = session_find(all, &n->key, sizeof(n->key));
+	t = found ? container_of(found, struct netperf_test, session) : NULL;
+	if (t && (has_come || t->request.kind == NETPERF_MAERTS))
+		join_locked(t, n);
+	sessions_unlock(all);
+	return n->test;
+}
+
+/* Is it a message, as far as it has come? */
+static bool begins_with_message(const struct bufq *rx)
+{
+	uint8_t head[8];
+	size_t got = 0;
+
+	if (rx->bytes < sizeof(head))
+		return false;
+	for (const struct view *v = rx->head; got < sizeof(head); v = v->next) {
+		size_t more = MIN(sizeof(head) - got, (size_t)v->len);
+
+		memcpy(head + got, v->data, more);
+		got += more;
+	}
+	return netperf_is_message(head);
+}
+
+/* Control begins with a message, data with something else, or with silence if the server sends. */
+static void new_run(struct conn *c, struct netperf_conn *n)
+{
+	bool has_come = c->rx.bytes > 0 || (c->flags & CONN_EOF);
+
+	if (!n->key.port[0] && !n->key.port[1])
+		netperf_key_of(c, &n->key);
+	if (begins_with_message(&c->rx)) {
+		control_ask(c, n);
+		control_read(c, n);
+	} else if (data_join(n, has_come)) {
+		netperf_data_begin(c);
+		netperf_data_run(c);
+	} else if (has_come) {
+		conn_close(c, c->rx.bytes ? CONN_END_PROTOCOL : CONN_END_PEER);
+	} else if (conn_deadline_passed(c)) {
+		conn_close(c, CONN_END_IDLE);
+	}
+}
+
+static void netperf_run(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+
+	switch ((enum netperf_step)n->step) {
+	case NETPERF_NEW:
+		new_run(c, n);
+		break;
+	case NETPERF_DATA:
+		netperf_data_run(c);
+		break;
+	case NETPERF_ASK:
+		control_read(c, n);
+		break;
+	case NETPERF_WAIT_PORT:
+		control_begin(c, n);
+		break;
+	case NETPERF_WAIT_DATA:
+	case NETPERF_RUN:
+		control_look(c, n);
+		break;
+	}
+}
+
+static int netperf_open(struct conn *c)
+{
+	struct netperf_conn *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return -ENOMEM;
+	session_member_init(&n->of, c);
+	c->state = n;
+	conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
+	return 0;
+}
+
+static void left_locked(struct session_member *member)
+{
+	struct netperf_conn *n = container_of(member, struct netperf_conn, of);
+
+	if (n->step == NETPERF_DATA)
+		data_left_locked(n);
+	else
+		test_end_locked(n);
+}
+
+static void netperf_close(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+
+	if (n->step == NETPERF_DATA)
+		netperf_data_end(c);
+	session_leave(&n->of, left_locked);
+}
+
+const struct service service_netperf = {
+	.name = "netperf",
+	.example = "netperf -H {host} -p {port} -t TCP_RR",
+	.operations = { "test", "transaction", "receive", "send" },
+	.shared_new = sessions_new,
+	.shared_free = sessions_free,
+	.open = netperf_open,
+	.run = netperf_run,
+	.close = netperf_close,
+};

@@ -1,0 +1,87 @@
+/* What the parts of the netperf service share: netperf.c (a connection's begin, and control),
+ * netperf_port.c, netperf_data.c. */
+#pragma once
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "netperf_proto.h"
+#include "session.h"
+#include "util.h"
+
+struct conn;
+struct worker;
+
+/* For what a client does on its own. */
+#define NETPERF_STEP_NS (10 * (uint64_t)NS_PER_S)
+
+enum netperf_operation {
+	NETPERF_OP_TEST,
+	NETPERF_OP_TRANSACTION,
+	NETPERF_OP_RECEIVE,
+	NETPERF_OP_SEND
+};
+
+/* Where data connections of a test are awaited: an address and a port of theirs. */
+struct netperf_key {
+	uint8_t address[16]; /* the client's; IPv4 as ::ffff:a.b.c.d */
+	uint8_t port[2];     /* ours */
+};
+static_assert(sizeof(struct netperf_key) == 18, "no padding");
+
+struct netperf_test {
+	struct session session;
+	struct netperf_request request; /* constant once the test is listed */
+	_Atomic bool dead;              /* control has ended: so does data */
+
+	/* Under the lock. */
+	struct netperf_result result; /* of connections that have ended; without time */
+	struct netperf_conn *data;    /* connections */
+	unsigned ended;               /* of them, so far */
+	uint64_t begin_ns, end_ns;    /* of the first one, of the last one; 0: none yet */
+	uint64_t cpu_ns;              /* of the listener's workers, when it began */
+};
+
+/* In this order, but for data. */
+enum netperf_step {
+	NETPERF_NEW, /* what will it be? */
+	NETPERF_DATA,
+	NETPERF_ASK,       /* control: a request is to come */
+	NETPERF_WAIT_PORT, /* all ports are taken by tests of this client's address */
+	NETPERF_WAIT_DATA, /* the client was told where to connect */
+	NETPERF_RUN,
+};
+
+struct netperf_conn {
+	struct session_member of; /* the first: freed by session_leave() */
+	uint8_t step;             /* enum netperf_step */
+	struct netperf_key key;
+
+	/* Control. */
+	struct netperf_request request;
+	uint64_t until_ns; /* when the step must be over; of CRR: when the result is due */
+
+	/* Data. */
+	struct netperf_test *test;
+	struct netperf_conn *next, **at; /* of test->data; under the lock */
+	uint64_t owed;                   /* bytes that are to be sent */
+	struct netperf_result counted;   /* without time */
+};
+static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
+
+/* CPU time of all of the listener's workers so far. */
+uint64_t netperf_cpu_ns(const struct worker *w);
+
+/* netperf_port.c */
+void netperf_set_port(struct netperf_key *key, uint16_t port);
+/* By where a connection comes from, and the port that it came to. */
+void netperf_key_of(const struct conn *c, struct netperf_key *ret_key);
+/* A port for the request of c, which is control, whose key is free; under the lock.  -EAGAIN: there
+ * is none now; -EADDRNOTAVAIL: there never will be. */
+int netperf_choose_port(const struct conn *c, const struct netperf_conn *n);
+
+/* The connection is one of test's, which it has joined. */
+void netperf_data_begin(struct conn *c);
+void netperf_data_run(struct conn *c);
+/* It ends: its last numbers. */
+void netperf_data_end(struct conn *c);

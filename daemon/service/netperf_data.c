@@ -1,0 +1,187 @@
+/* netperf's data connections: what comes is dropped, as in discard; what goes are views of one
+ * chunk, as in chargen. */
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "conn.h"
+#include "netperf_conn.h"
+
+enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
+
+/* ---- The socket ---- */
+
+static void set_option(struct conn *c, int level, int name, const void *value, size_t bytes)
+{
+	stat_add(c->worker->stats.sys_other, 1);
+	setsockopt(c->fd, level, name, value, (socklen_t)bytes);
+}
+
+static void get_option(struct conn *c, int level, int name, void *ret, socklen_t bytes)
+{
+	stat_add(c->worker->stats.sys_other, 1);
+	getsockopt(c->fd, level, name, ret, &bytes);
+}
+
+/* What cannot be had stays as it is: the result tells the client what is in use. */
+static void set_options(struct conn *c, const struct netperf_request *r)
+{
+	if (r->send_buffer)
+		set_option(c, SOL_SOCKET, SO_SNDBUF, &r->send_buffer, sizeof(r->send_buffer));
+	if (r->receive_buffer)
+		set_option(c, SOL_SOCKET, SO_RCVBUF, &r->receive_buffer, sizeof(r->receive_buffer));
+	if (r->congestion[0])
+		set_option(c, IPPROTO_TCP, TCP_CONGESTION, r->congestion, strlen(r->congestion));
+}
+
+static void look_at_socket(struct conn *c, struct netperf_result *counted)
+{
+	struct tcp_info info = { 0 };
+
+	get_option(c, SOL_SOCKET, SO_SNDBUF, &counted->send_buffer, sizeof(int));
+	get_option(c, SOL_SOCKET, SO_RCVBUF, &counted->receive_buffer, sizeof(int));
+	get_option(c, IPPROTO_TCP, TCP_CONGESTION, counted->congestion,
+		   sizeof(counted->congestion) - 1);
+	get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info));
+	counted->retransmits = info.tcpi_total_retrans;
+}
+
+/* ---- Sending ---- */
+
+/* Made for the worker's first sender and kept; what is in it does not matter. */
+static struct chunk *pattern(struct worker *w)
+{
+	struct chunk *k = w->service_state;
+
+	if (k)
+		return k;
+	k = chunk_get(&w->pool);
+	if (k)
+		memset(k->base, 'n', w->pool.chunk_size);
+	w->service_state = k;
+	return k;
+}
+
+/* As much of what is owed as is kept ahead of the peer; the rest when it has taken that. */
+static void send_owed(struct conn *c, struct netperf_conn *n)
+{
+	struct worker *w = c->worker;
+	size_t queue = MAX((size_t)QUEUE, worker_share(w));
+	struct chunk *k = pattern(w);
+
+	if (!k) {
+		conn_starved(c);
+		return;
+	}
+	n->counted.sends++;
+	while (n->owed > 0 && c->tx.bytes + c->sending.bytes < queue) {
+		uint32_t bytes = (uint32_t)MIN(n->owed, (uint64_t)w->pool.chunk_size);
+
+		bufq_push(&c->tx, view_new(&w->pool, k, k->base, bytes));
+		n->owed -= bytes;
+	}
+	if (n->owed > 0)
+		c->flags |= CONN_WATCH_TX;
+	else
+		c->flags &= ~(uint32_t)CONN_WATCH_TX;
+}
+
+/* ---- Kinds ---- */
+
+static void stream_run(struct conn *c, struct netperf_conn *n)
+{
+	if (!c->rx.bytes)
+		return;
+	n->counted.receives++;
+	conn_op_begin(c, NETPERF_OP_RECEIVE);
+	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	conn_op_end(c);
+}
+
+/* The client waits for the end of what comes. */
+static void end_when_sent(struct conn *c, const struct netperf_conn *n)
+{
+	c->flags |= CONN_WATCH_TX;
+	if (n->owed == 0 && c->tx.bytes + c->sending.bytes + c->lent_bytes == 0)
+		conn_close(c, CONN_END_PEER);
+}
+
+/* Until its time is over, or all is sent. */
+static void maerts_run(struct conn *c, struct netperf_conn *n)
+{
+	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	if (conn_deadline_passed(c))
+		n->owed = 0;
+	if (n->owed > 0 && c->tx.bytes + c->sending.bytes < QUEUE / 2) {
+		conn_op_begin(c, NETPERF_OP_SEND);
+		send_owed(c, n);
+	}
+	end_when_sent(c, n);
+}
+
+static void transactions_run(struct conn *c, struct netperf_conn *n)
+{
+	const struct netperf_request *r = &n->test->request;
+	uint64_t requests = c->rx.bytes / r->request_bytes;
+
+	if (requests > 0) {
+		n->counted.receives++;
+		n->counted.transactions += requests;
+		conn_op_begin(c, NETPERF_OP_TRANSACTION);
+		stat_add(c->worker->stats.operations[NETPERF_OP_TRANSACTION].count, requests - 1);
+		bufq_drop(&c->worker->pool, &c->rx, requests * r->request_bytes);
+		n->owed += requests * r->response_bytes;
+	}
+	if (n->owed > 0)
+		send_owed(c, n);
+	if (r->kind == NETPERF_CRR && n->counted.transactions > 0)
+		end_when_sent(c, n);
+}
+
+void netperf_data_run(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+
+	if (atomic_load_explicit(&n->test->dead, memory_order_relaxed)) {
+		conn_close(c, CONN_END_PEER);
+		return;
+	}
+	switch (n->test->request.kind) {
+	case NETPERF_STREAM:
+		stream_run(c, n);
+		break;
+	case NETPERF_MAERTS:
+		maerts_run(c, n);
+		break;
+	case NETPERF_RR:
+	case NETPERF_CRR:
+		transactions_run(c, n);
+		break;
+	}
+}
+
+void netperf_data_begin(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+	const struct netperf_request *r = &n->test->request;
+
+	n->step = NETPERF_DATA;
+	conn_set_deadline(c, 0);
+	set_options(c, r);
+	if (r->kind != NETPERF_MAERTS)
+		return;
+	n->owed = r->limit ? r->limit : UINT64_MAX;
+	if (r->time_s)
+		conn_set_deadline(c, clock_ns() + r->time_s * (uint64_t)NS_PER_S);
+}
+
+void netperf_data_end(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+
+	n->counted.bytes_in = c->bytes_in;
+	n->counted.bytes_out = c->bytes_out;
+	if (n->test->request.kind != NETPERF_CRR)
+		look_at_socket(c, &n->counted);
+}

@@ -1,0 +1,101 @@
+/* The ports of a netperf listener: where a test awaits its data.  See netperf_conn.h. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "conn.h"
+#include "netperf_conn.h"
+#include "sockaddr.h"
+
+static void mapped_address(const struct sockaddr_storage *sa, uint8_t to[static 16])
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)sa;
+
+	memset(to, 0, 16);
+	if (sa->ss_family == AF_INET6) {
+		memcpy(to, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
+	} else if (sa->ss_family == AF_INET) {
+		to[10] = to[11] = 0xff;
+		memcpy(to + 12, &v4->sin_addr, 4);
+	}
+}
+
+static bool is_wildcard(const uint8_t address[static 16])
+{
+	static const uint8_t any[16], any_v4[16] = { [10] = 0xff, [11] = 0xff };
+
+	return memcmp(address, any, 16) == 0 || memcmp(address, any_v4, 16) == 0;
+}
+
+void netperf_set_port(struct netperf_key *key, uint16_t port)
+{
+	key->port[0] = (uint8_t)(port >> 8);
+	key->port[1] = (uint8_t)port;
+}
+
+/* The address that the client has connected to; AF_UNSPEC: it left. */
+static struct sockaddr_storage local_of(const struct conn *c)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t length = sizeof(sa);
+
+	stat_add(c->worker->stats.sys_other, 1);
+	getsockname(c->fd, (struct sockaddr *)&sa, &length);
+	return sa;
+}
+
+void netperf_key_of(const struct conn *c, struct netperf_key *ret_key)
+{
+	struct sockaddr_storage local = local_of(c), peer = { .ss_family = AF_UNSPEC };
+	socklen_t length = sizeof(peer);
+
+	stat_add(c->worker->stats.sys_other, 1);
+	getpeername(c->fd, (struct sockaddr *)&peer, &length);
+	mapped_address(&peer, ret_key->address);
+	netperf_set_port(ret_key, sockaddr_port(&local));
+}
+
+/* The port of this socket if it can be reached at `local`; 0: it cannot. */
+static uint16_t port_at(struct worker *w, const struct acceptor *a, const uint8_t local[static 16])
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t length = sizeof(sa);
+	uint8_t address[16];
+
+	stat_add(w->stats.sys_other, 1);
+	if (a->fd < 0 || getsockname(a->fd, (struct sockaddr *)&sa, &length) < 0)
+		return 0;
+	mapped_address(&sa, address);
+	return is_wildcard(address) || memcmp(address, local, 16) == 0 ? sockaddr_port(&sa) : 0;
+}
+
+int netperf_choose_port(const struct conn *c, const struct netperf_conn *n)
+{
+	struct worker *w = c->worker;
+	struct sockaddr_storage sa = local_of(c);
+	uint16_t own = sockaddr_port(&sa), only = 0;
+	struct netperf_key key = n->key;
+	bool others = false;
+	uint8_t local[16];
+
+	mapped_address(&sa, local);
+	for (unsigned i = 0; i < w->acceptor_count; i++) {
+		uint16_t port = port_at(w, &w->acceptors[i], local);
+
+		if (!port || (n->request.port && n->request.port != port))
+			continue;
+		if (port == own && !n->request.port) {
+			only = port;
+			continue;
+		}
+		others = true;
+		netperf_set_port(&key, port);
+		if (!session_find(n->of.sessions, &key, sizeof(key)))
+			return port;
+	}
+	if (others || !only)
+		return others ? -EAGAIN : -EADDRNOTAVAIL;
+	netperf_set_port(&key, only);
+	return session_find(n->of.sessions, &key, sizeof(key)) ? -EAGAIN : only;
+}

@@ -1,0 +1,63 @@
+/* netperf's messages on its control connection: 656 bytes, numbers big-endian.  Pure.
+ *
+ * Source: netperf 2.7.0 (Debian), whose client says every classic test of TCP in one form, "omni";
+ * what a message means was seen between netperf and its own server. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	NETPERF_MESSAGE = 656,
+	NETPERF_SIZE_MAX = 64 * 1024 * 1024, /* bytes of a request, a response, a buffer */
+	NETPERF_TIME_MAX_S = 24 * 3600,
+	NETPERF_CONGESTION_MAX = 17,
+};
+
+/* What its data connections do. */
+enum netperf_kind {
+	NETPERF_STREAM, /* the client sends */
+	NETPERF_MAERTS, /* the server sends */
+	NETPERF_RR,     /* requests and responses on one connection */
+	NETPERF_CRR,    /* a connection for each request */
+};
+
+struct netperf_request {
+	enum netperf_kind kind;
+	uint32_t request_bytes, response_bytes; /* of RR and CRR: 1 at least */
+	uint32_t send_bytes;                    /* what it would have us send at a time; 0: any */
+	int send_buffer, receive_buffer; /* of the socket, as for setsockopt(); 0: as it is */
+	uint32_t time_s;                 /* 0: limit counts */
+	uint64_t limit;                  /* bytes, or transactions; 0: time counts */
+	bool wants_cpu;
+	uint16_t port;                           /* for data; 0: any */
+	char congestion[NETPERF_CONGESTION_MAX]; /* ""; as it is */
+};
+
+/* The answer to a request: where data connections are awaited. */
+struct netperf_response {
+	int receive_buffer, send_buffer;
+	uint16_t port;
+};
+
+struct netperf_result {
+	uint64_t bytes_in, bytes_out, transactions;
+	uint32_t receives, sends, retransmits;
+	int receive_buffer, send_buffer;
+	double elapsed_s;
+	double cpu_percent; /* of all of this host's CPUs */
+	unsigned cpus;
+	char congestion[NETPERF_CONGESTION_MAX];
+};
+
+/* Do the first 8 bytes of a connection begin a message, rather than data? */
+bool netperf_is_message(const uint8_t head[static 8]);
+/* 0; -EPROTO: no message; or another -errno for the client to see: its test is not served. */
+int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_request *ret);
+
+/* These write whole messages.  error: an errno. */
+void netperf_format_error(uint8_t message[static NETPERF_MESSAGE], int error);
+void netperf_format_response(uint8_t message[static NETPERF_MESSAGE],
+			     const struct netperf_request *request,
+			     const struct netperf_response *response);
+void netperf_format_result(uint8_t message[static NETPERF_MESSAGE],
+			   const struct netperf_result *result);

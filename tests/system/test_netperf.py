@@ -1,0 +1,324 @@
+"""netperf: its own client where it is installed (Debian has it in non-free), and one of ours that says
+what that one says, over each engine; and what neither would say."""
+
+import errno
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import threading
+
+import pytest
+from conftest import TIMEOUT, listener, wait_until
+
+MESSAGE = 656
+OMNI, CRR_FLAG, CPU_FLAG = 97, 0x4, 0x8
+SEND, RECEIVE, BOTH = 2, 4, 6  # as the server sees it
+PORTS = 6
+
+
+def request(direction, length, sizes=(-1, -1), flags=0, port=0, kind=OMNI, stream=1, send=-1):
+    words = [0] * 38
+    words[0] = words[6] = words[7] = -1
+    words[1], words[5], words[11] = send, *sizes
+    words[12], words[14], words[20] = flags | 0x20, length, port
+    words[21], words[22], words[23], words[24] = 4, stream, 6 if stream == 1 else 17, direction
+    return struct.pack(">ii38i", kind, -1, *words).ljust(MESSAGE, b"\0")
+
+
+def receive(s, size):
+    got = bytearray()
+    while len(got) < size:
+        data = s.recv(size - len(got))
+        assert data, f"ended after {len(got)} of {size}"
+        got += data
+    return bytes(got)
+
+
+def drain(s):
+    count = 0
+    while data := s.recv(1 << 20):
+        count += len(data)
+    return count
+
+
+class Result:
+    def __init__(self, message):
+        words = struct.unpack(">164i", message)
+        unsigned = struct.unpack(">164I", message)
+        assert words[1] == 0
+        self.bytes_in = unsigned[2] << 32 | unsigned[3]
+        self.bytes_out = unsigned[6] << 32 | unsigned[7]
+        self.transactions = words[11]
+        self.elapsed, self.cpu = struct.unpack(">2f", message[8 + 40:8 + 48])
+        self.cpus = words[2 + 19]
+        self.congestion = message[276:292].rstrip(b"\0").decode()
+
+
+class Client:
+    def __init__(self, daemon, at=0, name="np"):
+        self.address = daemon.addresses(name)[at]
+        self.control = socket.create_connection(self.address, timeout=TIMEOUT)
+
+    def ask(self, *words, **keys):
+        """The port for its data, or minus the error."""
+        self.control.sendall(request(*words, **keys))
+        answer = struct.unpack(">164i", receive(self.control, MESSAGE))
+        return -answer[1] if answer[1] else answer[2 + 11]
+
+    def data(self, port):
+        assert port > 0, os.strerror(-port)
+        return socket.create_connection((self.address[0], port), timeout=TIMEOUT)
+
+    def result(self):
+        return Result(receive(self.control, MESSAGE))
+
+    def stream(self, size):
+        with self.data(self.ask(RECEIVE, -size)) as s:
+            s.sendall(b"x" * size)
+            s.shutdown(socket.SHUT_WR)
+            assert drain(s) == 0
+        return self.result()
+
+    def transactions(self, count, asks, answers, burst=1):
+        with self.data(self.ask(BOTH, 60, (asks, answers))) as s:
+            for _ in range(count // burst):
+                s.sendall(b"q" * asks * burst)
+                receive(s, answers * burst)
+            s.shutdown(socket.SHUT_WR)
+            assert drain(s) == 0
+        return self.result()
+
+    def connections(self, length, count, answers=3):
+        port = self.ask(BOTH, length, (1, answers), flags=CRR_FLAG)
+        for _ in range(count):
+            with self.data(port) as s:
+                s.sendall(b"q")
+                assert drain(s) == answers
+        return self.result()
+
+
+def ranged(service_engine, **keys):
+    """A listener on ports that the kernel chose, one by one."""
+    return listener("np", service="netperf", engine=service_engine, address=["127.0.0.1:0"] * PORTS, **keys)
+
+
+@pytest.fixture
+def daemon(start_daemon, engine):
+    daemon = start_daemon(ranged(engine))
+    yield daemon
+    daemon.wait_closed("np")
+    pool = daemon.stats("np")["pool"]
+    assert pool["chunks"] - pool["free"] <= 2  # what senders send, and what messages are written to
+
+
+# ---- Tests as they should be ----
+
+
+def test_stream_counts_every_byte(daemon):
+    result = Client(daemon).stream(3_000_001)
+    assert (result.bytes_in, result.bytes_out) == (3_000_001, 0)
+    assert result.congestion and 0 < result.elapsed < TIMEOUT
+    assert daemon.stats("np")["operations"]["receive"]["count"] > 0
+
+
+def test_maerts_sends_what_was_asked_for_and_ends(daemon):
+    client = Client(daemon)
+    with client.data(client.ask(SEND, -5_000_001)) as s:
+        assert drain(s) == 5_000_001
+    assert client.result().bytes_out == 5_000_001
+
+
+def test_maerts_ends_by_time(daemon):
+    client = Client(daemon)
+    with client.data(client.ask(SEND, 1, flags=CPU_FLAG)) as s:
+        got = drain(s)
+    result = client.result()
+    assert result.bytes_out == got > 0
+    assert 0.9 < result.elapsed < TIMEOUT
+    assert 0 < result.cpu <= 100 and result.cpus == os.cpu_count()
+
+
+@pytest.mark.parametrize("asks, answers, burst", [(1, 1, 1), (1, 1, 20), (64, 300_000, 2), (30_000, 7, 5)])
+def test_every_request_is_answered(daemon, asks, answers, burst):
+    result = Client(daemon).transactions(40, asks, answers, burst)
+    assert (result.transactions, result.bytes_in, result.bytes_out) == (40, 40 * asks, 40 * answers)
+    assert daemon.stats("np")["operations"]["transaction"]["count"] == 40
+
+
+def test_a_connection_for_each_request(daemon):
+    result = Client(daemon).connections(-50, 50)
+    assert (result.transactions, result.bytes_in, result.bytes_out) == (50, 50, 150)
+
+
+def test_connections_end_by_time(daemon):
+    result = Client(daemon).connections(1, 20)
+    assert result.transactions == 20 and result.elapsed < TIMEOUT
+
+
+def test_one_control_connection_has_many_tests(daemon):
+    client = Client(daemon)
+    for count in range(1, 6):
+        assert client.transactions(count, 10, 10).transactions == count
+    assert client.stream(1000).bytes_in == 1000
+
+
+def at_once(count, run):
+    failed = []
+
+    def guarded(index):
+        try:
+            run(index)
+        except Exception as error:  # pylint: disable=broad-except
+            failed.append(repr(error))
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+
+
+def test_many_at_once_find_their_own_data(start_daemon, engine):
+    """More than there are ports, from one address, over two workers: each has its own counts."""
+    daemon = start_daemon(ranged(engine, workers=2))
+
+    def run(index):
+        client = Client(daemon, index % PORTS)
+        if index % 2:
+            assert client.connections(-10, 10, index).bytes_out == 10 * index
+        else:
+            assert client.transactions(20, 5, 100 + index).bytes_out == 20 * (100 + index)
+            assert client.stream(10_000 + index).bytes_in == 10_000 + index
+
+    at_once(24, run)
+    daemon.wait_closed("np")
+
+
+def test_one_port_serves_many(start_daemon, engine):
+    daemon = start_daemon(listener("np", service="netperf", engine=engine))
+
+    def run(index):
+        assert Client(daemon).transactions(20, 5, 100 + index).bytes_out == 20 * (100 + index)
+
+    at_once(12, run)
+    daemon.wait_closed("np")
+
+
+def test_a_thousand_tests_leave_nothing(daemon):
+    def descriptors():
+        return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+
+    before = descriptors()
+    for _ in range(500):
+        client = Client(daemon)
+        assert client.transactions(1, 1, 1).transactions == 1
+        assert client.stream(10).bytes_in == 10
+        client.control.close()
+    daemon.wait_closed("np")
+    wait_until(lambda: descriptors() <= before, "descriptors are closed")
+    test = daemon.stats("np")["operations"]["test"]
+    assert (test["count"], test["errors"]) == (1000, 0)
+
+
+# ---- What is not served, and who misbehaves ----
+
+
+@pytest.mark.parametrize("error, words, keys", [
+    (errno.EPROTONOSUPPORT, (RECEIVE, 1), {"stream": 2}),
+    (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 300}),
+    (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 5}),
+    (errno.EOPNOTSUPP, (0, 1), {"flags": CRR_FLAG}),
+    (errno.EINVAL, (BOTH, 1, (0, 1)), {}),
+    (errno.EINVAL, (BOTH, 1, (1, 1 << 30)), {}),
+    (errno.EINVAL, (RECEIVE, 0), {}),
+    (errno.EINVAL, (RECEIVE, 1 << 30), {}),
+    (errno.EADDRNOTAVAIL, (RECEIVE, 1), {"port": 1}),
+])
+def test_refusals_have_an_error(daemon, error, words, keys):
+    client = Client(daemon)
+    assert client.ask(*words, **keys) == -error
+    assert client.stream(10).bytes_in == 10  # and that was all
+    assert daemon.stats("np")["operations"]["test"]["errors"] == 1
+
+
+@pytest.mark.parametrize("junk", [b"x" * 700, b"\0" * 700, request(RECEIVE, 1, kind=5000), b"\0\0\0\x61" + b"7" * 652])
+def test_data_that_nobody_awaits_ends(daemon, junk):
+    with socket.create_connection(daemon.addresses("np")[0], timeout=TIMEOUT) as s:
+        s.sendall(junk)
+        try:
+            assert s.recv(1) == b""
+        except ConnectionResetError:
+            pass
+    daemon.wait_closed("np")
+    assert daemon.stats("np")["connections"]["closed"]["protocol"] == 1
+
+
+@pytest.mark.parametrize("direction, flags", [(RECEIVE, 0), (SEND, 0), (BOTH, 0), (BOTH, CRR_FLAG)])
+def test_data_ends_with_its_control(daemon, direction, flags):
+    client = Client(daemon)
+    s = client.data(client.ask(direction, 60, (1, 1), flags=flags))
+    if direction != SEND:
+        s.sendall(b"x")
+    if direction == SEND or direction == BOTH:
+        assert receive(s, 1)
+    else:
+        wait_until(lambda: daemon.stats("np")["bytes_in"] > MESSAGE, "it is data")
+    client.control.close()
+    try:
+        drain(s)
+    except ConnectionResetError:
+        pass
+    s.close()
+
+
+def test_who_vanishes_between_control_and_data(daemon):
+    client = Client(daemon)
+    port = client.ask(RECEIVE, 60)
+    client.control.close()
+    wait_until(lambda: daemon.stats("np")["connections"]["open"] == 0, "control is gone")
+    with client.data(port) as s:
+        s.sendall(b"x" * 100)
+        try:
+            assert s.recv(1) == b""
+        except ConnectionResetError:
+            pass
+
+
+def test_a_drain_waits_for_a_test(start_daemon, engine):
+    daemon = start_daemon(ranged(engine))
+    client = Client(daemon)
+    s = client.data(client.ask(BOTH, 60, (1, 1)))
+    s.sendall(b"q")
+    receive(s, 1)
+    os.kill(daemon.pid, signal.SIGTERM)
+    for _ in range(10):
+        s.sendall(b"q")
+        receive(s, 1)
+    s.shutdown(socket.SHUT_WR)
+    assert drain(s) == 0
+    assert client.result().transactions == 11
+    s.close()
+
+
+# ---- netperf itself ----
+
+
+@pytest.mark.skipif(not shutil.which("netperf"), reason="netperf is not installed: Debian has it in non-free")
+@pytest.mark.parametrize("words", [
+    "TCP_STREAM -C", "TCP_MAERTS -C", "TCP_RR -C", "TCP_CRR -C", "TCP_RR -- -r 64,1024 -b 8",
+    "TCP_STREAM -- -m 1000 -s 100000 -S 100000", "TCP_CRR -- -r 100,20000", "omni -- -d rr -k all"])
+def test_netperf(daemon, words):
+    host, port = daemon.addresses("np")[0]
+    kind, *options = words.split()
+    done = subprocess.run(["timeout", str(TIMEOUT), "netperf", "-H", host, "-p", str(port), "-l", "1", "-P", "0",
+                           "-t", kind, *options], capture_output=True, text=True)
+    assert done.returncode == 0 and "error" not in done.stdout + done.stderr, done
+    if kind == "omni":
+        assert "TRANSACTION_RATE=" in done.stdout
+    else:
+        rate = float(done.stdout.split()[4 + (kind in ("TCP_RR", "TCP_CRR"))])
+        assert rate > 0, done.stdout
