@@ -89,7 +89,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->worker = w;
 	c->fd = fd;
 	c->slot = UINT32_MAX;
-	c->flags = w->service->source ? CONN_WATCH_TX : 0;
+	c->flags = w->service->source && !w->engine->messages ? CONN_WATCH_TX : 0;
 	c->engine_state = engine_state;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;

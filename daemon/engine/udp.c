@@ -244,22 +244,30 @@ static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_data
 
 /* ---- What arrives ---- */
 
+/* Is c that, with so many bytes of data? */
+static bool control_is(const struct msghdr *msg, const struct cmsghdr *c, int level, int type,
+		       size_t bytes)
+{
+	const char *end = (const char *)msg->msg_control + msg->msg_controllen;
+
+	return c->cmsg_level == level && c->cmsg_type == type && c->cmsg_len >= CMSG_LEN(bytes) &&
+	       (size_t)(end - (const char *)c) >= CMSG_LEN(bytes);
+}
+
 /* The address that was written to, or our own for that group.  False: it is not told. */
 static bool udp_local(struct msghdr *msg, struct in6_addr *ret_local)
 {
 	struct cmsghdr *c;
 
 	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO &&
-		    c->cmsg_len >= CMSG_LEN(sizeof(struct in_pktinfo))) {
+		if (control_is(msg, c, IPPROTO_IP, IP_PKTINFO, sizeof(struct in_pktinfo))) {
 			struct in_pktinfo info;
 
 			memcpy(&info, CMSG_DATA(c), sizeof(info));
 			memcpy(ret_local, &info.ipi_spec_dst, sizeof(info.ipi_spec_dst));
 			return true;
 		}
-		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO &&
-		    c->cmsg_len >= CMSG_LEN(sizeof(struct in6_pktinfo))) {
+		if (control_is(msg, c, IPPROTO_IPV6, IPV6_PKTINFO, sizeof(struct in6_pktinfo))) {
 			struct in6_pktinfo info;
 
 			memcpy(&info, CMSG_DATA(c), sizeof(info));
@@ -278,8 +286,7 @@ uint32_t udp_segment_size(struct msghdr *msg, uint32_t bytes)
 	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		int size;
 
-		if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO ||
-		    c->cmsg_len < CMSG_LEN(sizeof(size)))
+		if (!control_is(msg, c, SOL_UDP, UDP_GRO, sizeof(size)))
 			continue;
 		memcpy(&size, CMSG_DATA(c), sizeof(size));
 		return size > 0 && (uint32_t)size < bytes ? (uint32_t)size : 0;

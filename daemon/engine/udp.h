@@ -47,7 +47,9 @@ struct udp_socket {
 	bool receives;    /* the worker wants it to */
 	bool blocked;     /* the kernel takes nothing more to send */
 	bool starved;     /* no chunk to receive into */
-	bool armed;       /* the engine's: it is told of input */
+	bool armed;       /* the engine is to tell of input */
+	bool polled;      /* the engine's: a request for it is under way */
+	bool again;       /* the engine's: another one is to be made */
 	struct op out_op; /* the engine's: there is room to send */
 };
 
@@ -97,6 +99,7 @@ struct udp {
 	struct chunk *small;   /* where small datagrams are copied to */
 	bool gro, gso;
 	struct worker_hook hook; /* sends */
+	uint64_t now_ns;         /* the engine's: when this turn began */
 	struct udp_batch batch;
 	/* The engine's: it wants to be told of input, or not; of room to send, once. */
 	void (*receive)(struct udp_socket *s, bool on);
@@ -115,7 +118,8 @@ void udp_set_receiving(struct udp_socket *s);   /* after what it depends on has 
 void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
 
 /* What all of its tables have. */
-#define UDP_FEATURES (FEATURE_BIT(busy_poll) | FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
+#define UDP_FEATURES      (FEATURE_BIT(busy_poll) | FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
+#define UDP_RING_FEATURES (RING_FEATURES & ~FEATURE_BIT(multishot_accept))
 #define UDP_ENGINE                                                                                 \
 	.transport = &transport_udp, .messages = true, .connectionless = true,                     \
 	.headroom = UDP_HEADROOM, .open = udp_open, .recv = udp_recv, .flush = udp_flush,          \

@@ -353,8 +353,11 @@ static void uring_release(struct conn *c)
 	close(c->fd);
 }
 
+extern const struct engine engine_uring_udp;
+
 const struct engine engine_uring = {
 	.name = "io_uring",
+	.datagrams = &engine_uring_udp,
 	.transport = &transport_tcp,
 	.sample_turns = 32,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |

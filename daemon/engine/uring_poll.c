@@ -224,8 +224,11 @@ static int poll_init(struct worker *w, struct reason *reason)
 	return 0;
 }
 
+extern const struct engine engine_uring_poll_udp;
+
 const struct engine engine_uring_poll = {
 	.name = "io_uring-poll",
+	.datagrams = &engine_uring_poll_udp,
 	.transport = &transport_tcp,
 	.sample_turns = 8,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_poll),

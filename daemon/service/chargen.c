@@ -11,6 +11,7 @@ enum {
 	CHARGEN_CHARS = 95, /* ' ' to '~' */
 	CHARGEN_LINE = 72,
 	CHARGEN_PERIOD = CHARGEN_CHARS * (CHARGEN_LINE + 2), /* bytes until the text repeats */
+	CHARGEN_DATAGRAM = 512,                              /* RFC 864 */
 	CHARGEN_QUEUE = 256 * 1024,                          /* bytes kept ahead of the peer */
 };
 
@@ -41,12 +42,34 @@ static struct chunk *chargen_pattern(struct worker *w, uint32_t *ret_bytes)
 	return k;
 }
 
+/* RFC 864's way with datagrams: one for each that comes.  Not of a length at random, but as long as
+ * may be: 512, and for a stranger what it has sent. */
+static void chargen_answer(struct conn *c, struct chunk *k)
+{
+	struct pool *p = &c->worker->pool;
+
+	if (!c->rx.head)
+		return;
+	conn_op_begin_all(c, 0);
+	for (; c->rx.head; bufq_drop_views(p, &c->rx, 1)) {
+		uint32_t bytes = CHARGEN_DATAGRAM;
+
+		if (!(c->flags & CONN_TRUSTED))
+			bytes = MIN(bytes, c->rx.head->len);
+		bufq_push(&c->tx, view_new(p, k, k->base, bytes));
+	}
+}
+
 static void chargen_run(struct conn *c)
 {
 	struct worker *w = c->worker;
 	uint32_t bytes;
 	struct chunk *k = chargen_pattern(w, &bytes);
 
+	if (w->engine->messages && k) {
+		chargen_answer(c, k);
+		return;
+	}
 	bufq_drop(&w->pool, &c->rx, c->rx.bytes);
 	if (!k) {
 		conn_starved(c);
@@ -67,4 +90,5 @@ const struct service service_chargen = {
 	.run = chargen_run,
 	.source = true,
 	.answers = true,
+	.udp = true,
 };

@@ -1,4 +1,4 @@
-/* sockperf's server side on TCP: pong requests go back, everything else is dropped.
+/* sockperf's server side on TCP and UDP: pong requests go back, everything else is dropped.
  *
  * No payload is copied, and a message need not be in one piece: of its header one bit is cleared
  * where it was received, and its bytes are passed on as they come.  Neighbours that share a fate
@@ -95,7 +95,7 @@ static void sockperf_count(struct conn *c, const uint64_t done[static OPERATIONS
 	stat_add(w->stats.operations[OPERATION_PONG].count, done[OPERATION_PONG] - 1);
 }
 
-static void sockperf_run(struct conn *c)
+static void sockperf_run_stream(struct conn *c)
 {
 	struct sockperf_conn *s = c->state;
 	struct sockperf_cursor at = { .view = c->rx.head };
@@ -122,6 +122,41 @@ static void sockperf_run(struct conn *c)
 		conn_close(c, CONN_END_PROTOCOL);
 }
 
+/* One message each: what says another length is none, and is not answered. */
+static void sockperf_run_datagrams(struct conn *c)
+{
+	struct worker *w = c->worker;
+	uint64_t done[OPERATIONS] = { 0 };
+
+	while (c->rx.head) {
+		const struct view *v = c->rx.head;
+		uint32_t bytes = 0;
+		int fate = v->len < SOCKPERF_HEADER ? -EPROTO : sockperf_parse(v->data, &bytes);
+
+		if (fate < 0 || bytes != v->len) {
+			stat_add(w->stats.operations[OPERATION_COUNT].errors, 1);
+			fate = SOCKPERF_IGNORE;
+		} else if (fate != SOCKPERF_IGNORE) {
+			done[fate == SOCKPERF_PONG ? OPERATION_PONG : OPERATION_COUNT]++;
+		}
+		if (fate == SOCKPERF_PONG) {
+			v->data[SOCKPERF_FLAGS_LOW] &= (uint8_t)~SOCKPERF_CLIENT;
+			bufq_move_view(&c->tx, &c->rx);
+		} else {
+			bufq_drop_views(&w->pool, &c->rx, 1);
+		}
+	}
+	sockperf_count(c, done);
+}
+
+static void sockperf_run(struct conn *c)
+{
+	if (c->worker->engine->messages)
+		sockperf_run_datagrams(c);
+	else
+		sockperf_run_stream(c);
+}
+
 static int sockperf_open(struct conn *c)
 {
 	c->state = calloc(1, sizeof(struct sockperf_conn));
@@ -140,4 +175,5 @@ const struct service service_sockperf = {
 	.open = sockperf_open,
 	.run = sockperf_run,
 	.close = sockperf_close,
+	.udp = true,
 };

@@ -1,22 +1,19 @@
 """Transport udp: echo and discard of datagrams over each engine, whom they answer, and from where."""
 
 import random
+import re
+import signal
 import socket
+import struct
 import subprocess
 import time
 
 import pytest
-from conftest import NBSERVED, TIMEOUT, listener, wait_until
+from conftest import NBSERVED, TIMEOUT, listener, requires, wait_until
 
-UDP_ENGINES = ["epoll"]
 KIB = 1024
 SIZES = [0, 1, 64, 511, 512, 513, 1472, 8972, 16384, 65507]
 WHOLE = {"buffer-size": "64K", "buffers": 256}
-
-
-@pytest.fixture(params=UDP_ENGINES)
-def engine(request):
-    return request.param
 
 
 def udp(name, **keys):
@@ -244,3 +241,139 @@ def test_configuration_says_what_udp_cannot(tmp_path):
         udp("x", engine="io_uring", **{"zero-copy-min": "16K"})
     )
     assert "expected one for transport udp" in refused(udp("x", engine="rdma"))
+
+
+# ---- Who may have how much ----
+
+
+def own_address():
+    """An address of this host that is not loopback: who comes from there is a stranger."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(("198.51.100.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("no route: no address but loopback")
+        return s.getsockname()[0]
+
+
+def test_chargen_answers_each_datagram(start_daemon, engine):
+    daemon = start_daemon(udp("chargen", engine=engine, service="chargen", address="0.0.0.0:0"))
+    port = daemon.addresses("chargen")[0][1]
+    with client(("127.0.0.1", port)) as s:
+        for size in [0, 1, 700]:
+            s.send(bytes(size))
+            data = s.recv(64 * KIB)
+            assert len(data) == 512 and data[:4] == b' !"#'
+    with client((own_address(), port)) as s:
+        for size in [0, 1, 511, 512, 700]:
+            s.send(bytes(size))
+            assert len(s.recv(64 * KIB)) == min(size, 512)
+    assert daemon.stats("chargen")["operations"]["chargen"]["count"] == 8
+
+
+def test_no_service_is_an_amplifier(start_daemon, engine):
+    services = ["echo", "discard", "chargen", "sockperf"]
+    daemon = start_daemon(
+        "".join(udp(name, engine=engine, service=name, address="0.0.0.0:0") for name in services)
+    )
+    host, seeded = own_address(), random.Random(16)
+    for name in services:
+        sent = 0
+        for _ in range(20):
+            with client((host, daemon.addresses(name)[0][1])) as s:
+                for _ in range(20):
+                    flags = seeded.choice([1, 2, 3, 7])
+                    length = seeded.choice([14, 200, 1000, 1 << 20])
+                    head = struct.pack(">QHI", 1, flags, length)
+                    data = (head + seeded.randbytes(986))[: seeded.choice([0, 9, 14, 200, 1000])]
+                    sent += s.send(data)
+        wait_until(lambda n=name: stats_of(daemon, n)["in"] == 400, "all of it")
+        assert daemon.stats(name)["bytes_in"] == sent >= daemon.stats(name)["bytes_out"]
+        settled(daemon, name)
+
+
+# ---- Generators ----
+
+
+@pytest.mark.parametrize("mode", ["ping-pong", "under-load", "throughput"])
+def test_sockperf(start_daemon, engine, mode):
+    daemon = start_daemon(udp("sockperf", engine=engine, service="sockperf", **WHOLE))
+    host, port = daemon.addresses("sockperf")[0]
+    options = ["--data-integrity"] if mode == "ping-pong" else ["--mps", "2000"]
+    done = subprocess.run(
+        ["timeout", "-k", "5", str(TIMEOUT), requires("sockperf"), mode, "-i", host, "-p",
+         str(port), "-t", "1", "-m", "600", *options],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    operations = daemon.stats("sockperf")["operations"]
+    if mode == "throughput":
+        assert operations["count"]["count"] > 0 and stats_of(daemon, "sockperf")["out"] == 0
+        return
+    received = int(re.search(r"Total Run\] .*ReceivedMessages=(\d+)", text)[1])
+    assert 0 < received <= operations["pong"]["count"]
+    assert "dropped messages = 0" in text
+
+
+def test_what_is_no_message_of_sockperfs_is_counted(start_daemon, engine):
+    daemon = start_daemon(udp("sockperf", engine=engine, service="sockperf"))
+    with client(daemon.addresses("sockperf")[0]) as s:
+        for bad in [b"", bytes(13), struct.pack(">QHI", 1, 3, 15), struct.pack(">QHI", 1, 3, 0)]:
+            s.send(bad)
+        s.send(struct.pack(">QHI", 7, 3, 14))
+        assert s.recv(64) == struct.pack(">QHI", 7, 2, 14)
+    assert daemon.stats("sockperf")["operations"]["count"]["errors"] == 4
+
+
+# ---- What the kernel merges and cuts ----
+
+UDP_SEGMENT = 103
+
+
+def test_merged_datagrams_come_back_one_by_one(start_daemon, engine):
+    daemon = start_daemon(
+        udp("echo", engine=engine, **WHOLE)
+        + udp("plain", engine=engine, features="-udp_gro, -udp_gso", **WHOLE)
+    )
+    for name in ["echo", "plain"]:
+        with client(daemon.addresses(name)[0]) as s:
+            try:
+                s.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1200)
+            except OSError:
+                pytest.skip("no UDP_SEGMENT here")
+            data = random.Random(1).randbytes(40 * 1200 + 7)
+            assert s.send(data) == len(data)
+            for at in range(0, len(data), 1200):
+                assert s.recv(64 * KIB) == data[at : at + 1200]
+        found = settled(daemon, name)
+        assert found["in"] == found["out"] == 41
+        merges = name == "echo" and "udp_gro" in daemon.status(name)["engine_features"]
+        assert (found["merged"] > 0) == (found["split"] > 0) == merges
+        assert daemon.stats(name)["operations"]["echo"]["count"] == 41
+
+
+# ---- A restart ----
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_who_sends_between_two_processes_is_answered(start_daemon, engine, end):
+    config = udp("echo", engine=engine, workers=2)
+    first = start_daemon(config, env={"FDSTORE": "100"})
+    address = first.addresses("echo")[0]
+    first.notified()
+    assert sorted(name for name, _ in first.store) == ["echo=127.0.0.1 0"] * 2
+    clients = [client(address) for _ in range(20)]
+    for i, s in enumerate(clients):
+        s.send(b"before %d" % i)
+        assert s.recv(64) == b"before %d" % i
+    first.process.send_signal(end)
+    first.process.wait(TIMEOUT)
+    for i, s in enumerate(clients):
+        s.send(b"after %d" % i)
+    second = start_daemon(config, env={"FDSTORE": "100"}, inherit=first.store)
+    assert second.addresses("echo") == [address]
+    for i, s in enumerate(clients):
+        assert s.recv(64) == b"after %d" % i
+        s.close()

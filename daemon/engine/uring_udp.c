@@ -1,0 +1,412 @@
+/* Engine `io_uring`, transport `udp`: see udp.h.  A multishot receive for each socket, into a ring
+ * of provided buffers of a chunk each; what is left of a chunk cannot take another datagram, so
+ * they are not incremental.
+ *
+ * A few messages go out by submissions, with the system call that waits: they are sent when it
+ * returns, silently, for a datagram is sent whole or not at all.  More are cheaper by sendmmsg().
+ */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ring.h"
+#include "udp.h"
+
+enum {
+	URING_UDP_GROUP = 0,
+	URING_UDP_LENT = 128, /* chunks that the kernel has to receive into, at first */
+	URING_UDP_SILENT = 8, /* messages of a batch that are submitted */
+	URING_UDP_NAME = 32,  /* room for an address: what follows it stays aligned */
+	URING_UDP_HEAD = 16 + URING_UDP_NAME + UDP_CONTROL, /* before a datagram in its chunk */
+};
+
+_Static_assert(sizeof(struct io_uring_recvmsg_out) == 16, "the kernel's");
+_Static_assert((int)URING_UDP_HEAD <= (int)UDP_HEADROOM, "as it is for the longest datagram");
+
+struct uring_udp {
+	struct ring ring; /* first: see ring.h */
+	struct udp udp;
+	struct io_uring_buf_ring *buf_ring;
+	unsigned buf_entries, lent_max;
+	unsigned added;            /* to the ring of buffers, and not published */
+	struct msghdr shape;       /* how much room there is before a datagram */
+	struct udp_socket *silent; /* whose messages the next call submits: udp.batch */
+	struct op failed;          /* of those that could not be sent */
+};
+
+/* ---- Buffers ---- */
+
+static void uring_udp_add(struct uring_udp *u, struct chunk *k)
+{
+	io_uring_buf_ring_add(u->buf_ring, k->base, u->udp.worker->pool.stride, (uint16_t)k->id,
+			      io_uring_buf_ring_mask(u->buf_entries), (int)u->added++);
+}
+
+static void uring_udp_publish(struct uring_udp *u)
+{
+	if (u->added)
+		io_uring_buf_ring_advance(u->buf_ring, (int)u->added);
+	u->added = 0;
+}
+
+/* A quarter of the pool stays for services. */
+static void uring_udp_refill(struct uring_udp *u)
+{
+	struct worker *w = u->udp.worker;
+
+	while (w->pool_lent < u->lent_max && w->pool.free_count > w->pool.keep) {
+		uring_udp_add(u, chunk_get(&w->pool));
+		w->pool_lent++;
+	}
+	uring_udp_publish(u);
+}
+
+/* ---- Receiving ---- */
+
+static void uring_udp_arm(struct udp_socket *s)
+{
+	struct acceptor *a = s->acceptor;
+	struct uring_udp *u = a->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	io_uring_prep_recvmsg_multishot(sqe, a->fd, &u->shape, MSG_TRUNC);
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	sqe->buf_group = URING_UDP_GROUP;
+	ring_op(sqe, &a->op);
+	a->armed++;
+	s->polled = true;
+}
+
+/* The kernel has written before the datagram: io_uring_recvmsg_out, the address, control data. */
+static void uring_udp_take(struct uring_udp *u, struct udp_socket *s, struct chunk *k, int res)
+{
+	const struct io_uring_recvmsg_out *out = (void *)k->base;
+	struct msghdr msg = { .msg_control = k->base + 16 + URING_UDP_NAME };
+	struct udp_datagram d = {
+		.name = (void *)(k->base + 16),
+		.msg = &msg,
+		.chunk = k,
+		.data = k->base + URING_UDP_HEAD,
+	};
+
+	if (res < URING_UDP_HEAD)
+		return;
+	msg.msg_controllen = MIN(out->controllen, (uint32_t)UDP_CONTROL);
+	d.name_bytes = MIN(out->namelen, (uint32_t)URING_UDP_NAME);
+	d.flags = (int)out->flags;
+	d.bytes = (uint32_t)res - URING_UDP_HEAD;
+	/* The chunk may have had room for more than buffer-size. */
+	if (d.bytes > u->udp.worker->pool.chunk_size)
+		d.flags |= MSG_TRUNC;
+	udp_arrived(s, &d, u->udp.now_ns);
+}
+
+static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
+{
+	struct worker *w = u->udp.worker;
+
+	s->acceptor->armed--;
+	s->polled = false;
+	if (res == -ENOBUFS) { /* more came than was lent: lend more, if there is more */
+		u->lent_max = MIN(u->lent_max * 2, u->buf_entries);
+		if (w->pool_lent == 0 && w->pool.free_count <= w->pool.keep) {
+			stat_add(w->stats.starved, 1);
+			s->starved = true;
+			udp_set_receiving(s);
+		}
+	}
+	if (s->armed && s->acceptor->fd >= 0)
+		s->again = true; /* when buffers were lent */
+}
+
+/* A datagram without a byte ends the receive as well. */
+static void uring_udp_event(struct op *op, int res, uint32_t flags)
+{
+	struct acceptor *a = container_of(op, struct acceptor, op);
+	struct uring_udp *u = a->worker->engine_state;
+	struct udp_socket *s = udp_socket_of(&u->udp, a);
+	struct pool *p = &a->worker->pool;
+
+	if (flags & IORING_CQE_F_BUFFER) {
+		struct chunk *k = &p->chunks[flags >> IORING_CQE_BUFFER_SHIFT];
+
+		uring_udp_take(u, s, k, res);
+		if (k->refs == 1 && a->worker->pool_lent <= u->lent_max) {
+			uring_udp_add(u, k); /* nobody keeps anything in it */
+		} else {
+			a->worker->pool_lent--;
+			chunk_put(p, k);
+		}
+	}
+	if (unlikely(!(flags & IORING_CQE_F_MORE)))
+		uring_udp_ended(u, s, res);
+}
+
+static void uring_udp_receive(struct udp_socket *s, bool on)
+{
+	struct acceptor *a = s->acceptor;
+	struct uring_udp *u = a->worker->engine_state;
+	struct io_uring_sqe *sqe;
+
+	a->op.done = uring_udp_event;
+	if (on && !s->polled) {
+		s->again = true;
+	} else if (!on && s->polled) {
+		sqe = ring_sqe(&u->ring);
+		io_uring_prep_cancel(sqe, &a->op, 0);
+		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+		ring_op(sqe, NULL);
+	}
+}
+
+/* ---- Sending ---- */
+
+static void uring_udp_room(struct op *op, int ready, uint32_t flags)
+{
+	struct udp_socket *s = container_of(op, struct udp_socket, out_op);
+
+	(void)ready, (void)flags;
+	s->acceptor->armed--;
+	s->blocked = false;
+	udp_set_receiving(s);
+}
+
+static void uring_udp_await_room(struct udp_socket *s)
+{
+	struct uring_udp *u = s->acceptor->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	s->out_op.done = uring_udp_room;
+	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLOUT);
+	ring_op(sqe, &s->out_op);
+	s->acceptor->armed++;
+}
+
+/* Its clients may have been freed since. */
+static void uring_udp_failed(struct op *op, int res, uint32_t flags)
+{
+	struct uring_udp *u = container_of(op, struct uring_udp, failed);
+	struct stats *stats = &u->udp.worker->stats;
+
+	(void)res, (void)flags;
+	stat_add(stats->datagrams_unsent, 1);
+	stat_add(stats->datagrams_out, UINT64_C(-1));
+}
+
+/* Submits a small batch of plain datagrams, if that is all that there is to send. */
+static bool uring_udp_submit(struct uring_udp *u, struct udp_socket *s)
+{
+	struct udp_batch *b = &u->udp.batch;
+
+	udp_batch_fill(s, b);
+	if (u->silent || u->ring.sqpoll || b->count > URING_UDP_SILENT || b->count != b->views)
+		return false;
+	for (unsigned i = 0; i < b->count; i++) {
+		struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+		io_uring_prep_sendmsg(sqe, s->acceptor->fd, &b->messages[i].msg_hdr,
+				      MSG_DONTWAIT | MSG_NOSIGNAL);
+		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+		ring_op(sqe, &u->failed);
+	}
+	u->silent = s;
+	return true;
+}
+
+static bool uring_udp_send(struct worker_hook *hook)
+{
+	struct uring_udp *u = container_of(hook, struct uring_udp, udp.hook);
+
+	for (unsigned i = 0; i < u->udp.count; i++) {
+		struct udp_socket *s = &u->udp.sockets[i];
+
+		if (s->out && !s->blocked && s->acceptor->fd >= 0 && uring_udp_submit(u, s))
+			break; /* the batch is in use */
+	}
+	if (!u->silent)
+		udp_ready_send(hook);
+	uring_udp_refill(u);
+	for (unsigned i = 0; i < u->udp.count; i++) {
+		struct udp_socket *s = &u->udp.sockets[i];
+
+		if (!s->again || !u->udp.worker->pool_lent)
+			continue;
+		s->again = false;
+		if (s->armed && !s->polled && s->acceptor->fd >= 0)
+			uring_udp_arm(s);
+	}
+	return false;
+}
+
+/* The kernel has taken all that was submitted: what could not be sent has a completion. */
+static void uring_udp_silent_sent(struct uring_udp *u)
+{
+	struct udp_socket *s = u->silent;
+	struct worker *w = u->udp.worker;
+
+	while (ring_queued(&u->ring))
+		ring_submit(&u->ring);
+	u->silent = NULL;
+	udp_batch_sent(s, &u->udp.batch, 0, u->udp.batch.count, 0, w->timing ? clock_ns() : 0);
+	if (s->out || u->udp.count > 1) /* of the other sockets */
+		udp_ready_send(&u->udp.hook);
+}
+
+/* ---- The worker's part ---- */
+
+static void uring_udp_wait(struct worker *w, bool block)
+{
+	struct uring_udp *u = w->engine_state;
+
+	if (u->silent) {
+		ring_enter(&u->ring, block && u->udp.count == 1 && !ring_ready(&u->ring),
+			   w->deadline_ns);
+		uring_udp_silent_sent(u);
+	} else {
+		ring_wait(&u->ring, block);
+	}
+	worker_awake(w);
+	u->udp.now_ns = clock_coarse_ns();
+	ring_reap(&u->ring);
+	uring_udp_publish(u);
+}
+
+static void uring_udp_listen(struct worker *w, struct acceptor *a, bool on)
+{
+	struct uring_udp *u = w->engine_state;
+
+	udp_listen(udp_socket_of(&u->udp, a), on);
+}
+
+static void uring_udp_settle(struct worker *w)
+{
+	struct uring_udp *u = w->engine_state;
+
+	udp_settle(&u->udp);
+}
+
+static int uring_udp_init_buffers(struct uring_udp *u, struct worker *w, struct reason *reason)
+{
+	struct io_uring_buf_reg reg = { .bgid = URING_UDP_GROUP };
+	int rc;
+
+	u->buf_entries = 1;
+	while (u->buf_entries * 2 <= w->pool.chunk_count * 3 / 4)
+		u->buf_entries *= 2;
+	u->lent_max = MIN((unsigned)URING_UDP_LENT, u->buf_entries);
+	u->buf_ring = mmap(NULL, u->buf_entries * sizeof(struct io_uring_buf),
+			   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (u->buf_ring == MAP_FAILED)
+		return reason_set(reason, -ENOMEM, "no memory for the buffer ring");
+	io_uring_buf_ring_init(u->buf_ring);
+	reg.ring_addr = (uint64_t)(uintptr_t)u->buf_ring;
+	reg.ring_entries = u->buf_entries;
+	rc = io_uring_register_buf_ring(&u->ring.io, &reg, 0);
+	if (rc < 0)
+		return reason_set(reason, rc,
+				  "no ring of provided buffers (%s); engine = io_uring needs Linux "
+				  "6.0 for datagrams, use epoll or io_uring-poll",
+				  strerror(-rc));
+	worker_feature(w, FEATURE_buffer_ring);
+	return 0;
+}
+
+/* Does this kernel know multishot recvmsg (Linux 6.0)?  Without a socket it says so at once, and
+ * not that the request is wrong. */
+static int uring_udp_probe(struct uring_udp *u, struct worker *w, struct reason *reason)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), res = 0;
+	struct io_uring_cqe *cqe;
+	struct io_uring_sqe *sqe;
+
+	if (fd < 0)
+		return reason_set(reason, -errno, "socket: %s", strerror(errno));
+	shutdown(fd, SHUT_RDWR);
+	sqe = ring_sqe(&u->ring);
+	io_uring_prep_recvmsg_multishot(sqe, fd, &u->shape, MSG_DONTWAIT);
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	sqe->buf_group = URING_UDP_GROUP;
+	ring_op(sqe, NULL);
+	if (ring_try(&u->ring) == 0)
+		ring_enter(&u->ring, false, 0);
+	if (io_uring_peek_cqe(&u->ring.io, &cqe) == 0) {
+		res = cqe->res;
+		io_uring_cqe_seen(&u->ring.io, cqe);
+	}
+	close(fd);
+	if (res == -EINVAL || res == -EACCES)
+		return reason_set(
+			reason, res,
+			"no multishot receive of datagrams; engine = io_uring needs Linux "
+			"6.0 for them, use epoll or io_uring-poll");
+	worker_feature(w, FEATURE_multishot_recvmsg);
+	return 0;
+}
+
+static void uring_udp_free(struct uring_udp *u)
+{
+	if (u->buf_ring && u->buf_ring != MAP_FAILED)
+		munmap(u->buf_ring, u->buf_entries * sizeof(struct io_uring_buf));
+	u->udp.worker->engine_state = NULL;
+	free(u);
+}
+
+static int uring_udp_init(struct worker *w, struct reason *reason)
+{
+	struct uring_udp *u = calloc(1, sizeof(*u));
+	int rc;
+
+	if (!u)
+		return reason_set(reason, -ENOMEM, "io_uring: no memory");
+	w->engine_state = u;
+	u->udp.worker = w;
+	u->udp.receive = uring_udp_receive;
+	u->udp.await_room = uring_udp_await_room;
+	u->failed.done = uring_udp_failed;
+	u->shape = (struct msghdr){ .msg_namelen = URING_UDP_NAME, .msg_controllen = UDP_CONTROL };
+	rc = ring_init(&u->ring, w, 0, RING_LISTENS | RING_TRANSFERS, reason);
+	if (rc < 0) {
+		uring_udp_free(u);
+		return rc;
+	}
+	rc = uring_udp_init_buffers(u, w, reason);
+	if (rc == 0)
+		rc = uring_udp_probe(u, w, reason);
+	if (rc == 0)
+		rc = udp_init(&u->udp, w, uring_udp_send, reason);
+	if (rc < 0) {
+		ring_fini(&u->ring);
+		uring_udp_free(u);
+	}
+	return rc;
+}
+
+/* The kernel's chunks are given up with the pool. */
+static void uring_udp_fini(struct worker *w)
+{
+	struct uring_udp *u = w->engine_state;
+
+	ring_fini(&u->ring);
+	udp_fini(&u->udp);
+	uring_udp_free(u);
+}
+
+extern const struct engine engine_uring_udp;
+
+const struct engine engine_uring_udp = {
+	.name = "io_uring",
+	UDP_ENGINE,
+	.sample_turns = 8,
+	.features = UDP_FEATURES | UDP_RING_FEATURES | FEATURE_BIT(buffer_ring) |
+		    FEATURE_BIT(multishot_recvmsg),
+	.init = uring_udp_init,
+	.fini = uring_udp_fini,
+	.listen = uring_udp_listen,
+	.settle = uring_udp_settle,
+	.watch = ring_watch,
+	.wait = uring_udp_wait,
+};
