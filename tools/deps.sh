@@ -53,6 +53,8 @@ table() {
 	test      nbd-client           nbd                       nbd
 	test      tmux                 tmux                      tmux
 	test      bash-completion      bash-completion           bash-completion
+	test      fish                 fish                      fish
+	test      zsh                  zsh                       zsh
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -

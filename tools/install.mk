@@ -9,6 +9,11 @@ MANDIR      = $(DESTDIR)$(PREFIX)/share/man
 CONFDIR     = $(DESTDIR)$(SYSCONFDIR)/nbserved
 SHAREDIR    = $(DESTDIR)$(PREFIX)/share/nbserved
 COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+# Debian's zsh looks for those of packages elsewhere.
+ZSH_FOLDER  = $(if $(and $(wildcard /etc/debian_version),$(filter /usr,$(PREFIX))),vendor-completions,site-functions)
+ZSH         = $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH_FOLDER)/_nbctl
+FISH        = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+SHELL_FILES_INSTALLED = $(COMPLETIONS)/nbctl $(COMPLETIONS)/nbserved $(ZSH) $(FISH)/nbctl.fish $(FISH)/nbserved.fish
 SYSUSERS    = $(DESTDIR)$(PREFIX)/lib/sysusers.d/nbserved.conf
 TMPFILES    = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nbserved.conf
 
@@ -16,6 +21,7 @@ MAN        := $(wildcard man/*.[1-9])
 MAN_FILES   = $(foreach m,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 RELOCATE    = sed -e 's|/usr/sbin/nbserved|$(PREFIX)/sbin/nbserved|g' \
 		  -e 's|/usr/bin/nbctl|$(PREFIX)/bin/nbctl|g' \
+		  -e 's|/usr/share/bash-completion|$(PREFIX)/share/bash-completion|g' \
 		  -e 's|/usr/share/nbserved|$(PREFIX)/share/nbserved|g' \
 		  -e 's|/etc/nbserved|$(SYSCONFDIR)/nbserved|g'
 
@@ -37,8 +43,9 @@ install: all ## install below DESTDIR; a configuration that was edited stays
 	$(call place,systemd/nbserved.sysusers,$(SYSUSERS))
 	$(call place,systemd/nbserved.tmpfiles,$(TMPFILES))
 	$(foreach m,$(MAN),$(call place,$(m),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m))))
-	$(if $(wildcard ctl/nbctl.bash-completion),\
-		$(call place,ctl/nbctl.bash-completion,$(COMPLETIONS)/nbctl))
+	$(foreach c,nbctl nbserved,$(call place,ctl/nbctl.bash-completion,$(COMPLETIONS)/$(c)))
+	$(call place,ctl/nbctl.zsh-completion,$(ZSH))
+	$(foreach c,nbctl nbserved,$(call place,ctl/nbctl.fish-completion,$(FISH)/$(c).fish))
 	$(Q)if $(PRISTINE); then $(RELOCATE) conf/nbserved.ini >$(CONFDIR)/nbserved.ini; else \
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited; $(SHAREDIR)/nbserved.ini is new"; fi
 	$(call place,conf/nbserved.ini,$(SHAREDIR)/nbserved.ini)
@@ -58,7 +65,7 @@ uninstall: ## remove what install put there, but not an edited configuration
 	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(DESTDIR)$(UNITDIR)/nbserved.service \
 		$(DESTDIR)$(UNITDIR)/nbserved.socket \
 		$(DESTDIR)$(UNITDIR)/nbserved-metrics.service $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
-		$(COMPLETIONS)/nbctl $(SHAREDIR)/nbserved.ini $(SHAREDIR)/grafana-nbserved.json \
+		$(SHELL_FILES_INSTALLED) $(SHAREDIR)/nbserved.ini $(SHAREDIR)/grafana-nbserved.json \
 		$(SHAREDIR)/nbserved-rdma.conf
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(CONFDIR))

@@ -1,12 +1,13 @@
-"""bash completion of nbctl: a real bash is asked, with the installed completion file."""
+"""Completion of nbctl and nbserved: real shells are asked, with the files that are installed."""
 
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 
 import pytest
-from conftest import ENGINES, NBCTL, ROOT, TIMEOUT, listener, requires, wait_until
+from conftest import ENGINES, NBCTL, NBSERVED, ROOT, TIMEOUT, listener, requires, wait_until
 
 COMPLETION = ROOT / "ctl/nbctl.bash-completion"
 LIBRARY = pathlib.Path("/usr/share/bash-completion/bash_completion")
@@ -15,14 +16,22 @@ COMMANDS = {"status", "stats", "compare", "report", "top", "connections", "drain
             "confirm", "config",
             "doctor", "help"}  # fmt: skip
 
-# Runs the function as readline would, for the words of the line.
-ASK = """
+ZSH_FILE, FISH_FILE = (ROOT / f"ctl/nbctl.{shell}-completion" for shell in ("zsh", "fish"))
+INSTALLED = "/usr/share/bash-completion/completions/nbctl"
+END = "(end)"
+
+# Runs the function as readline would, for the words of each line.
+ASK_FIRST = """
 [ ! -e {library} ] || . {library}
 . {completion}
-COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-COMP_LINE="${{COMP_WORDS[*]}}" COMP_POINT=${{#COMP_LINE}}
-_nbctl nbctl "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD - 1]}}"
-[ ${{#COMPREPLY[@]}} = 0 ] || printf '%s\\n' "${{COMPREPLY[@]}}"
+ask()
+{{
+	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+	COMP_LINE="${{COMP_WORDS[*]}}" COMP_POINT=${{#COMP_LINE}}
+	"_$1" "$1" "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD - 1]}}"
+	[ ${{#COMPREPLY[@]}} = 0 ] || printf '%s\\n' "${{COMPREPLY[@]}}"
+	echo "{end}"
+}}
 """
 
 
@@ -39,9 +48,10 @@ def library(request):
 def complete(start_daemon, library):
     daemon = start_daemon("".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)))
 
-    def ask(*words, cwd=None, socket=None):
-        quoted = " ".join(shlex.quote(w) for w in ("nbctl", *words))
-        script = ASK.format(library=library, completion=COMPLETION, words=quoted)
+    def ask_all(lines, cwd=None, socket=None):
+        """What each of the lines, lists of words, can end with: one shell for all of them."""
+        script = ASK_FIRST.format(library=library, completion=COMPLETION, end=END)
+        script += "".join(f"ask {' '.join(map(shlex.quote, line))}\n" for line in lines)
         done = subprocess.run(
             ["bash", "--norc", "-c", script],
             env=dict(
@@ -56,8 +66,12 @@ def complete(start_daemon, library):
             check=True,
         )
         assert done.stderr == ""
-        return set(done.stdout.split("\n")[:-1])
+        return [set(part.split("\n")[:-1]) for part in done.stdout.split(f"{END}\n")[:-1]]
 
+    def ask(*words, **where):
+        return ask_all([("nbctl", *words)], **where)[0]
+
+    ask.all = ask_all
     ask.daemon = daemon
     return ask
 
@@ -71,15 +85,82 @@ def test_commands_are_those_of_help(complete):
 
 
 def test_every_option_of_every_command(complete):
-    for command in COMMANDS - {"help"}:
+    commands = sorted(COMMANDS - {"help"})
+    for command, offered in zip(commands, complete.all([("nbctl", c, "--") for c in commands])):
         text = complete.daemon.nbctl(command, "--help").stdout
         options = {w.split("=")[0].strip("[]") for w in text.split() if w.startswith("--")}
-        offered = complete(command, "--")
         assert {o for o in offered if o != "--"} <= options
         assert {"--socket", "--help", "--version"} <= offered
         assert ("--json" in offered) == (command not in ("top", "report"))
     assert complete("stats", "--w") == {"--watch"}
     assert complete("top", "--so") == {"--socket", "--sort"}
+
+
+def test_options_and_listeners_of_nbserved(complete):
+    help_text = subprocess.run([NBSERVED, "--help"], capture_output=True, text=True, check=True).stdout
+    options, doctor, services, keys, engines, types = complete.all([
+        ("nbserved", *words) for words in (
+            ("--",), ("--do",), ("--run", "ech"), ("--run", "echo,buffer"),
+            ("--run", "echo,port=7,engine=io_"), ("--run", "echo,qp-type="))])
+    assert options - {"--"} == set(re.findall(r"--[a-z][a-z-]+", help_text))
+    assert doctor == {"--doctor"}
+    assert services == {"echo"}
+    assert keys == {"echo,buffer-size=", "echo,buffers="}
+    assert engines == {"echo,port=7,engine=io_uring", "echo,port=7,engine=io_uring-poll"}
+    assert types == {f"echo,qp-type={t}" for t in ("rc", "ud", "uc")}
+
+
+@pytest.fixture
+def shell_files(tmp_path):
+    """The files for zsh and fish, with the tree's file for bash instead of the installed one."""
+    files = {}
+    for source, name in ((ZSH_FILE, "_nbctl"), (FISH_FILE, "nbctl.fish")):
+        files[name] = tmp_path / name
+        files[name].write_text(source.read_text().replace(INSTALLED, str(COMPLETION)))
+    return files
+
+
+def test_fish(start_daemon, shell_files):
+    daemon = start_daemon("".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)))
+    lines = {"nbctl sta": {"status", "stats"}, "nbctl stats echo-e": {"echo-epoll"},
+             "nbctl compare --lo": {"--load"}, "nbserved --run ech": {"echo"},
+             "nbserved --dump": {"--dump-config"}}
+    script = f"source {shell_files['nbctl.fish']}\n" + "".join(
+        f"complete -C '{line}'; echo '{END}'\n" for line in lines)
+    done = subprocess.run(
+        [requires("fish"), "--no-config", "-c", script], capture_output=True, text=True,
+        timeout=TIMEOUT, check=True, env=dict(os.environ, NBSERVED_SOCKET=daemon.control,
+                                              PATH=f"{NBCTL.parent}:{os.environ['PATH']}"))
+    found = [set(part.split("\n")[:-1]) for part in done.stdout.split(f"{END}\n")[:-1]]
+    assert dict(zip(lines, found)) == lines
+
+
+def test_zsh(start_daemon, shell_files, tmp_path):
+    """As a user would see it: what completes in one way only is on the line."""
+    daemon = start_daemon("".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)))
+    tmux = [requires("tmux"), "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
+    shell = (f"env PATH={NBCTL.parent}:$PATH NBSERVED_SOCKET={daemon.control} ZDOTDIR=/nonexistent "
+             f"{requires('zsh')} -f")
+    subprocess.run([*tmux, "new-session", "-d", "-x", "120", "-y", "24", shell], check=True)
+
+    def screen():
+        return subprocess.run(
+            [*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
+
+    def keys(*words):
+        subprocess.run([*tmux, "send-keys", *words], check=True)
+
+    try:
+        wait_until(lambda: "#" in screen() or "%" in screen(), "prompt")
+        keys(f"fpath=({shell_files['_nbctl'].parent} $fpath); autoload -Uz compinit; compinit -u -D; "
+             "print rea''dy", "Enter")
+        wait_until(lambda: "\nready" in screen(), "completion")
+        for line, after in (("nbctl compa", "nbctl compare"), ("nbctl stats echo-e", "echo-epoll"),
+                            ("nbserved --run ech", "--run echo")):
+            keys("C-u", line, "Tab")
+            wait_until(lambda: after in screen(), after)
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=False)
 
 
 @pytest.mark.parametrize("before", [["stats"], ["compare"], ["top"], ["drain"], ["resume"], ["stats", "--watch"],
