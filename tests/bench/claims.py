@@ -1,0 +1,187 @@
+#!/usr/bin/python3
+"""The published claims, checked on this host: `make claims`, in less than ten minutes.
+
+    claims.py [--build DIR] [--only SCENE,...] [--judge] [--page FILE]
+
+Measures each scene by `nbctl compare`, in an order that changes from round to round, saves the rows
+in BUILD/claims.jsonl, and says of each claim whether it holds.  Writes the table of --page
+(doc/measurements.md) between its marks, and BUILD/claims.html.  With --only the other scenes' rows are
+those of the last time; --judge measures nothing.
+"""
+
+import argparse
+import html
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import tempfile
+import time
+
+from claims_rows import Missing, Rows
+from claims_scenes import cpus_are_apart, fill, scenes
+from claims_table import CLAIMS, OPEN
+from servers import ALL_CPUS, ROOT
+import varlink_client  # isort: skip
+
+MARKS = ("<!-- claims -->\n", "<!-- /claims -->\n")
+VISIT_SECONDS = 60  # of one load, at the most, times its visits
+
+
+class Daemon:
+    """nbserved with a scene's configuration, until the end of the block."""
+
+    def __init__(self, build, scene):
+        self.build, self.scene = build, scene
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="claims-", dir=self.build)
+        directory = pathlib.Path(self.folder.name)
+        fill(directory, self.scene.files)
+        self.control = directory / "control.sock"
+        config = directory / "nbserved.ini"
+        config.write_text(f"[server]\ncontrol = {self.control}\nlog-level = warning\n"
+                          + self.scene.config.replace("{directory}", str(directory)))
+        self.process = subprocess.Popen([self.build / "nbserved", "-c", config])
+        end = time.monotonic() + 20
+        while not self.control.exists():
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.__exit__()
+                raise RuntimeError(f"{self.scene.name}: nbserved does not start")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.folder.cleanup()
+
+    def listener(self, name):
+        reply = varlink_client.call(self.control, "org.nbserved.Control.GetStats")
+        return next(x for x in reply["listeners"] if x["name"] == name)
+
+
+def drop_rows(path, labels):
+    """An earlier run's rows would count as visits of this one."""
+    if path.exists():
+        kept = [line for line in path.read_text().splitlines(True)
+                if json.loads(line).get("label") not in labels]
+        path.write_text("".join(kept))
+
+
+def measure(build, scene, rows, extra):
+    drop_rows(rows, {load.label for load in scene.loads})
+    with Daemon(build, scene) as daemon:
+        for load in scene.loads:
+            start = time.monotonic()
+            done = subprocess.run(
+                [build / "nbctl", "-s", daemon.control, "compare", "--quiet", "--no-notes", "--label",
+                 load.label, "--repeat", str(load.rounds), "--save", rows, *load.listeners, "--",
+                 *load.command],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                timeout=VISIT_SECONDS * load.rounds * len(load.listeners))
+            print(f"{scene.name}: {load.label} ({time.monotonic() - start:.0f} s)"
+                  + (f": exit status {done.returncode}\n{done.stdout}" if done.returncode else ""),
+                  flush=True)
+        if scene.name == "zero-copy":
+            counts = daemon.listener("zero-copy")["zero_copy"]
+            extra["zero-copy"] = counts["sent"], counts["copied"]
+
+
+def call_ns():
+    """A system call that does nothing, with what Python adds to it: so at most."""
+    best = 1e9
+    for _ in range(5):
+        start = time.perf_counter_ns()
+        for _ in range(100000):
+            os.getppid()
+        best = min(best, (time.perf_counter_ns() - start) / 100000)
+    return best
+
+
+def judge(rows):
+    for claim, source, measurement, decide in CLAIMS:
+        try:
+            verdict, seen = decide(rows)
+        except (Missing, KeyError) as missing:
+            verdict, seen = OPEN, f"because {missing}"
+        yield claim, source, measurement, verdict, seen
+
+
+def conditions():
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        model = next((x.split(":")[1].strip() for x in f if x.startswith("model name")), "?")
+    return (f"Linux {platform.release()}, {len(ALL_CPUS)} CPUs ({model}); generator and server on "
+            + ("CPUs of their own" if cpus_are_apart() else "one CPU")
+            + f", three alternating rounds; {time.strftime('%Y-%m-%d')}")
+
+
+def write_page(path, judged, when):
+    lines = [f"{when}.  Ratios are of the first named to the second; `~`: within the noise.\n\n",
+             "| claim | source | measured by | | seen |\n|---|---|---|---|---|\n"]
+    for claim, source, measurement, verdict, seen in judged:
+        lines.append(f"| {claim} | {source} | {measurement} | **{verdict}** | {seen} |\n".replace(
+            " x ", " × "))
+    text = path.read_text()
+    before, rest = text.split(MARKS[0])
+    path.write_text(before + MARKS[0] + "".join(lines) + MARKS[1] + rest.split(MARKS[1])[1])
+
+
+def write_report(build, rows, judged, when):
+    """nbctl's page, with the verdicts in front."""
+    page = subprocess.run([build / "nbctl", "report", rows], capture_output=True, text=True,
+                          check=True).stdout
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell.replace('`', ''))}</td>" for cell in row)
+                   + "</tr>\n" for row in judged)
+    section = ("<section><h2>The published claims</h2>\n"
+               f"<p class=\"dim\">{html.escape(when)}. ~: within the noise.</p>\n"
+               "<div class=\"scroll\"><table><thead><tr><th>claim</th><th>source</th>"
+               "<th>measured by</th><th>verdict</th><th>seen</th></tr></thead>\n"
+               f"<tbody>\n{body}</tbody></table></div></section>\n")
+    (build / "claims.html").write_text(page.replace("<main>\n", "<main>\n" + section, 1))
+
+
+def load_extra(build):
+    found = {}
+    for name in ("claims-extra.json", "claims-vm.json"):
+        if (build / name).exists():
+            found[name] = json.loads((build / name).read_text())
+    return {**found.get("claims-extra.json", {}), "vm": found.get("claims-vm.json", {})}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--only", help="scenes, with commas; the others' rows stay")
+    parser.add_argument("--judge", action="store_true", help="measure nothing")
+    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "doc/measurements.md")
+    options = parser.parse_args()
+    build = options.build.resolve()
+    only = options.only.split(",") if options.only else [s.name for s in scenes()]
+    unknown = set(only) - {s.name for s in scenes()}
+    if unknown:
+        parser.error(f"no scene {', '.join(unknown)}; there are {', '.join(s.name for s in scenes())}")
+    rows, extra = build / "claims.jsonl", load_extra(build)
+    for scene in [] if options.judge else [s for s in scenes() if s.name in only]:
+        measure(build, scene, rows, extra)
+        if scene.name == "echo":
+            extra["call_ns"] = call_ns()
+    (build / "claims-extra.json").write_text(json.dumps(
+        {k: v for k, v in extra.items() if k != "vm"}))
+    read = Rows(build / "nbctl", rows)
+    read.extra = extra
+    judged = list(judge(read))
+    for claim, _, _, verdict, seen in judged:
+        print(f"\n{verdict}: {claim}\n    {seen}")
+    write_page(options.page, judged, conditions())
+    write_report(build, rows, judged, conditions())
+    print(f"\n{options.page}, {build / 'claims.html'}")
+
+
+if __name__ == "__main__":
+    main()

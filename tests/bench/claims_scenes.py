@@ -1,0 +1,144 @@
+"""What `make claims` measures: scenes, each a daemon with listeners that differ in one thing, and the
+loads that visit them.  claims_table.py has what they decide."""
+
+import dataclasses
+import os
+
+from servers import ALL_CPUS, CLIENT_CPU, SERVER_CPU
+
+FILES, FILE_SIZE = 100, 64 << 10
+ENGINES = ("epoll", "io_uring", "io_uring-poll")
+GRID = [(c, p) for c in (1, 50, 1000) for p in (1, 16)]  # connections, requests under way of each
+REQUESTS = {(1, 1): 12000, (1, 16): 120000, (50, 1): 50000, (50, 16): 500000, (1000, 1): 40000,
+            (1000, 16): 400000}
+FEATURES = ("registered_files", "registered_ring", "multishot_recv", "buffer_ring",
+            "incremental_buffers", "recv_bundle", "silent_send", "defer_taskrun")
+ZC_SIZES = (4, 16, 64, 256)  # KiB
+PINNED = ("taskset", "-c", str(CLIENT_CPU))
+
+
+@dataclasses.dataclass
+class Load:
+    label: str
+    listeners: tuple
+    command: tuple
+    rounds: int = 3
+
+
+@dataclasses.dataclass
+class Scene:
+    name: str
+    config: str  # with {directory} where files go
+    loads: list
+    files: dict = dataclasses.field(default_factory=dict)  # name: bytes, made beforehand
+
+
+def section(kind, name, **keys):
+    return f"[{kind} {name}]\n" + "".join(
+        f"{key.replace('_', '-')} = {value}\n" for key, value in keys.items() if value is not None)
+
+
+def listener(name, engine, service="echo", cpus=SERVER_CPU, **keys):
+    return section("listener", name, address="127.0.0.1:0", engine=engine, service=service, cpus=cpus,
+                   max_connections=20000, **keys)
+
+
+def redis(connections, pipeline):
+    return (*PINNED, "redis-benchmark", "-p", "{port}", "-d", "512", "-c", str(connections), "-P",
+            str(pipeline), "-n", str(REQUESTS[connections, pipeline]), "-t", "set", "-q")
+
+
+def echo_label(connections, pipeline):
+    return f"echo 512 B, {connections} x {pipeline}"
+
+
+def echo_scene():
+    loads = [Load(echo_label(c, p), ENGINES, redis(c, p)) for c, p in GRID]
+    return Scene("echo", "".join(listener(e, e) for e in ENGINES), loads)
+
+
+def polling_scene():
+    """A worker that spins before it sleeps, and a kernel thread that polls submissions, which needs
+    a CPU of its own: where there are but two it has the generator's."""
+    names = ("plain", "sqpoll", "busy-poll")
+    third = next((cpu for cpu in ALL_CPUS if cpu not in (CLIENT_CPU, SERVER_CPU)), CLIENT_CPU)
+    config = (listener("plain", "io_uring")
+              + listener("sqpoll", "io_uring", sqpoll="yes", sqpoll_idle="1ms", sqpoll_cpu=third)
+              + listener("busy-poll", "io_uring", busy_poll="100us"))
+    return Scene("polling", config, [Load(f"polling, {c} x {p}", names, redis(c, p))
+                                     for c, p in ((1, 1), (50, 16))])
+
+
+def features_scene():
+    names = ("all", *(f"-{f}" for f in FEATURES))
+    config = listener("all", "io_uring") + "".join(
+        listener(f"no-{f}", "io_uring", features=f"-{f}") for f in FEATURES)
+    config += listener("accept", "io_uring", "http") + listener(
+        "no-multishot_accept", "io_uring", "http", features="-multishot_accept")
+    ab = (*PINNED, "ab", "-q", "-c", "16", "-n", "12000", "http://127.0.0.1:{port}/")
+    names = ("all", *(f"no-{f}" for f in FEATURES))
+    loads = [Load(f"features, {c} x {p}", names, redis(c, p)) for c, p in ((50, 1), (50, 16))]
+    return Scene("features", config,
+                 [*loads, Load("features, a connection each", ("accept", "no-multishot_accept"), ab)])
+
+
+def files_fio(job):
+    command = ["fio", "--ioengine=nbd", "--thread", "--group_reporting", f"--size={FILE_SIZE}",
+               f"--bs={FILE_SIZE}", f"--rw={job}", "--time_based", "--runtime=1",
+               "--output-format=json"]
+    for i in range(FILES):
+        command += [f"--name=f{i}", f"--uri=nbd://127.0.0.1:{{port}}/f{i}"]
+    return tuple(command)
+
+
+def files_scene(name, title, **keys):
+    """io_uring against worker threads: as often quoted, of 100 files read or written whole, at once."""
+    exports = "".join(section("export", f"f{i}", path=f"{{directory}}/f{i}", **keys)
+                      for i in range(FILES))
+    names = ("threads", "io_uring")
+    all_exports = "\nexports = ".join(
+        ", ".join(f"f{i}" for i in range(k, k + 10)) for k in range(0, FILES, 10))
+    config = exports + "".join(listener(store, "io_uring", "nbd", cpus="any", store=store,
+                                        exports=all_exports) for store in names)
+    return Scene(name, config, [Load(f"{title}, {job}", names, files_fio(job))
+                                for job in ("read", "write")],
+                 {f"f{i}": FILE_SIZE for i in range(FILES)})
+
+
+def ring_scene():
+    """One ring for sockets and files, or epoll for sockets and a ring for files."""
+    command = [*PINNED, "fio", "--name=x", "--ioengine=nbd", "--uri=nbd://127.0.0.1:{port}/disk",
+               "--bs=4k", "--iodepth=32", "--size=64m", "--time_based", "--runtime=1",
+               "--randrepeat=0", "--output-format=json"]
+    config = section("export", "disk", path="{directory}/disk") + listener(
+        "hybrid", "epoll", "nbd", store="io_uring", exports="disk") + listener(
+        "unified", "io_uring", "nbd", store="io_uring", exports="disk")
+    return Scene("ring", config, [Load(f"4 KiB, {job}, 32 at once", ("hybrid", "unified"),
+                                       (*command, f"--rw={job}")) for job in ("randread", "randwrite")],
+                 {"disk": 64 << 20})
+
+
+def zero_copy_scene():
+    config = listener("copied", "io_uring", "http") + listener("zero-copy", "io_uring", "http",
+                                                               zero_copy_min="1")
+    return Scene("zero-copy", config, [
+        Load(f"sends of {size} KiB", ("copied", "zero-copy"),
+             (*PINNED, "wrk", "-t1", "-c8", "-d1", f"http://127.0.0.1:{{port}}/bytes/{size}K"))
+        for size in ZC_SIZES])
+
+
+def scenes():
+    return [echo_scene(), polling_scene(), features_scene(), ring_scene(), zero_copy_scene(),
+            files_scene("cached", "100 files, cached"),
+            files_scene("direct", "100 files, O_DIRECT on this disk", direct="yes")]
+
+
+def cpus_are_apart():
+    return len(ALL_CPUS) > 1 and CLIENT_CPU != SERVER_CPU
+
+
+def fill(directory, files):
+    for name, size in files.items():
+        with open(directory / name, "wb") as f:
+            for _ in range(0, size, 1 << 16):
+                f.write(os.urandom(min(size, 1 << 16)))
