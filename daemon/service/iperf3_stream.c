@@ -147,6 +147,7 @@ static void look_at_sender(struct conn *c)
 	stat_add(c->worker->stats.sys_other, 1);
 	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) {
 		s->retransmits = info.tcpi_total_retrans;
+		s->window_max = MAX(s->window_max, info.tcpi_snd_wnd);
 		if (info.tcpi_bytes_acked > sent)
 			sent = MIN(info.tcpi_bytes_acked, sent + c->sending.bytes);
 	}
@@ -204,6 +205,96 @@ static void stream_see(struct conn *c, enum iperf3_phase phase)
 	i->phase = (uint8_t)phase;
 }
 
+/* ---- Both directions at once ----
+ *
+ * A client with one thread (iperf3 before 3.16) writes up to ten blocks for each that it reads, and
+ * would measure that if all ten were taken at once.  So input waits while this worker has received
+ * more than it has sent and the client leaves unread what it was sent.  Where a network is slower
+ * in one direction nothing waits: there the client reads, and its windows are open. */
+
+enum {
+	AHEAD_MAX = 512 * 1024,     /* bytes that need not be even */
+	UNREAD_NS = 10 * NS_PER_MS, /* who has not read may just have begun to */
+};
+
+/* Its i-th stream, if it is one of this worker's that has not ended. */
+static struct iperf3_stream *stream_here(const struct worker *w, struct iperf3_test *t, unsigned i)
+{
+	struct iperf3_stream *s = &t->streams[i];
+
+	return s->worker_index == w->index && s->member ? s : NULL;
+}
+
+/* Has it more to send, to a client that has half of its receive buffer full, or had lately? */
+static bool sender_is_unread(struct iperf3_stream *s)
+{
+	struct conn *c = s->member->of.conn;
+	struct tcp_info info = { 0 };
+	socklen_t length = sizeof(info);
+
+	if (!conn_owes(c) && !(c->flags & CONN_READY)) /* nothing of it would wake who waits */
+		return false;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0)
+		return false;
+	s->window_max = MAX(s->window_max, info.tcpi_snd_wnd);
+	if (info.tcpi_snd_wnd < s->window_max / 2)
+		s->unread_ns = c->worker->now_ns;
+	return c->worker->now_ns - s->unread_ns < UNREAD_NS;
+}
+
+static bool is_unread(const struct worker *w, struct iperf3_test *t)
+{
+	for (unsigned i = 0; i < t->stream_count; i++) {
+		struct iperf3_stream *s = stream_here(w, t, i);
+
+		if (s && atomic_load_explicit(&s->role, memory_order_relaxed) == IPERF3_SENDS &&
+		    sender_is_unread(s))
+			return true;
+	}
+	return false;
+}
+
+/* Has this worker received more than it has sent? */
+static bool is_ahead(const struct worker *w, struct iperf3_test *t)
+{
+	uint64_t received = 0, sent = AHEAD_MAX;
+
+	for (unsigned i = 0; i < t->stream_count; i++) {
+		const struct iperf3_stream *s = stream_here(w, t, i);
+		uint64_t bytes = s ? atomic_load_explicit(&s->bytes, memory_order_relaxed) : 0;
+
+		if (s && atomic_load_explicit(&s->role, memory_order_relaxed) == IPERF3_SENDS)
+			sent += bytes;
+		else
+			received += bytes;
+	}
+	return received > sent;
+}
+
+static bool stream_must_wait(const struct conn *c)
+{
+	const struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+
+	return t->params.sends && t->params.receives && !(c->flags & CONN_EOF) &&
+	       i->phase != IPERF3_END && is_ahead(c->worker, t) && is_unread(c->worker, t);
+}
+
+/* Something was sent, or will not be: who waits for that looks again. */
+static void wake_held(const struct conn *c)
+{
+	const struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+
+	for (unsigned n = 0; t->params.sends && t->params.receives && n < t->stream_count; n++) {
+		struct iperf3_stream *s = stream_here(c->worker, t, n);
+
+		if (s && s->held)
+			conn_ready(s->held);
+	}
+}
+
 /* ---- Receiving ---- */
 
 static void stream_receive(struct conn *c)
@@ -214,6 +305,9 @@ static void stream_receive(struct conn *c)
 
 	if (role_of(i) == IPERF3_UNKNOWN)
 		iperf3_receives(&i->member);
+	s->held = stream_must_wait(c) ? c : NULL;
+	if (s->held)
+		return;
 	conn_op_begin(c, IPERF3_OP_RECEIVE);
 	bufq_drop(&c->worker->pool, &c->rx, bytes);
 	conn_op_end(c);
@@ -270,12 +364,12 @@ static void stream_send(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	struct worker *w = c->worker;
-	size_t queue = MAX((size_t)QUEUE,
-			   worker_share(w)); /* or a turn would receive more than it sends */
+	size_t queue = MAX((size_t)QUEUE, worker_share(w));
 	struct chunk *k = stream_pattern(w);
 	bool begun = false;
 
 	store_bytes(i->member.stream, c->bytes_out);
+	wake_held(c);
 	if (!k) {
 		conn_starved(c);
 		return;
@@ -334,6 +428,9 @@ void iperf3_stream_leave(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 
-	if (i->phase == IPERF3_OMIT || i->phase == IPERF3_RUN)
-		stream_finish(c);
+	i->member.stream->held = NULL;
+	if (i->phase != IPERF3_OMIT && i->phase != IPERF3_RUN)
+		return;
+	stream_finish(c);
+	wake_held(c);
 }

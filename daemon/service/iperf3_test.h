@@ -44,6 +44,9 @@ struct iperf3_stream {
 	_Atomic uint64_t bytes;       /* in its direction, from the beginning */
 	_Atomic uint8_t role;         /* enum iperf3_role */
 	unsigned worker_index;
+	struct conn *held;   /* its worker's: itself, with input that waits; NULL: none does */
+	uint32_t window_max; /* its worker's: bytes, the widest that its client has opened */
+	uint64_t unread_ns;  /* its worker's: when the client was last seen not to read */
 	uint32_t retransmits, retransmits_before;
 	uint64_t bytes_before; /* what was omitted */
 	uint64_t opened_ns, start_ns, end_ns;

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import struct
@@ -348,6 +349,22 @@ def test_both_directions_find_each_other(daemon_of_two):
         streams = client.end({1: 1000, 3: 1000})["streams"]
     assert [s["bytes"] for s in streams[:2]] == [1000, 1000]
     assert all(s["bytes"] >= 100000 and s["retransmits"] >= 0 for s in streams[2:])
+
+
+def test_what_comes_waits_for_who_does_not_read(daemon):
+    """A client of one thread would else write ten blocks for each that it reads."""
+    with Client(daemon.addresses("iperf3")[0], bidirectional=True) as client:
+        client.run()
+        back, forth = client.streams
+        forth.setblocking(False)
+        sent, most = 0, in_flight_max(2) + 16 * MIB  # all of it in sockets, or even
+        while select.select([], [forth], [], 0.5)[1] and sent <= most:
+            sent += forth.send(bytes(MIB))
+        assert sent <= most
+        end = time.monotonic() + TIMEOUT
+        while not select.select([], [forth], [], 0)[1] and time.monotonic() < end:
+            receive(back, MIB)
+        assert forth.send(bytes(MIB)) > 0
 
 
 @pytest.mark.parametrize(
