@@ -182,6 +182,24 @@ static void render_errors(struct output *out, const json_t *export)
 	}
 }
 
+/* What `store = auto` chose, and why: once for what several listeners have in common. */
+static void render_choices(struct output *out, const json_t *export)
+{
+	const char *last = "";
+	json_t *served;
+	size_t i;
+
+	json_array_foreach(field_get(export, "listeners"), i, served) {
+		const char *choice = field_text(served, "choice");
+
+		if (*choice && strcmp(choice, last) != 0)
+			output_wrapped(out, STYLE_DIM, 2, "%s: auto: %s, store %s",
+				       field_text(export, "name"), choice,
+				       field_text(served, "store"));
+		last = choice;
+	}
+}
+
 static void render_exports(struct output *out, const json_t *stats)
 {
 	json_t *exports = field_get(stats, "exports"), *export;
@@ -197,6 +215,8 @@ static void render_exports(struct output *out, const json_t *stats)
 	render_reasons(out, exports);
 	json_array_foreach(exports, i, export)
 		render_errors(out, export);
+	json_array_foreach(exports, i, export)
+		render_choices(out, export);
 	if (json_array_size(exports))
 		output_wrapped(out, STYLE_DIM, 2,
 			       "Since the start. Latency is the store's share of a request, of a "

@@ -123,7 +123,7 @@ const struct config_key config_keys[] = {
 	EXPORT("create", bool, create, "no",
 	       "make the file, without data, if there is none", .of_files = true),
 	EXPORT("store", store, store, "auto",
-	       "how its bytes are reached; auto: io_uring where this host has it, else threads"),
+	       "how its bytes are reached; auto: by the worker itself what need not wait, the rest by io_uring, or threads"),
 	EXPORT("direct", bool, direct, "no",
 	       "past the page cache (O_DIRECT)", .of_files = true),
 	EXPORT("iopoll", bool, iopoll, "no",

@@ -125,6 +125,8 @@ static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
 	if (reason.text[0])
 		json_object_set_new(json, "reason", json_text(reason.text));
+	if (m->choice)
+		json_object_set_new(json, "choice", json_text(m->choice));
 	return json;
 }
 

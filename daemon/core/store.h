@@ -102,7 +102,8 @@ struct io {
 	X(registered_file)                                                                         \
 	X(registered_buffers)                                                                      \
 	X(direct)                                                                                  \
-	X(iopoll) /* reads and writes are polled for */
+	X(iopoll)    /* reads and writes are polled for */                                         \
+	X(inline_io) /* the worker makes those that need not wait by itself */
 enum mount_feature {
 #define X(name) MOUNT_##name,
 	MOUNT_FEATURES(X)
@@ -117,6 +118,14 @@ struct mount {
 	const struct store *store; /* how this listener reaches it */
 	struct worker *worker;
 	void *store_state; /* the store's */
+
+	/* With `store = auto` (automatic), the stores of files: reads and writes are tried by the
+	 * worker first, true: it has ended them, and else by the store.  NULL: it has them all. */
+	bool automatic;
+	uint8_t read_way, write_way;
+	bool (*attempt)(struct io *io);
+	uint64_t slow_until_ns;
+	const char *choice; /* what was chosen, and why; NULL: the configuration says it */
 
 	_Atomic uint32_t features; /* bit mask of enum mount_feature; may lose some later */
 	struct reason
@@ -163,8 +172,8 @@ struct store {
 	void (*submit)(struct io *io);
 };
 
-/* store/stores.c, NULL-terminated; the first of those for files that this host can run is `auto`.
- */
+/* store/stores.c, NULL-terminated; the first of those for files that this host can run
+ * is behind `auto`. */
 extern const struct store *const stores[];
 const struct store *store_find(const char *name); /* NULL when there is none of that name */
 

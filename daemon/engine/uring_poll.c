@@ -180,11 +180,8 @@ static void poll_wait(struct worker *w, bool block)
 {
 	struct uring_poll *u = w->engine_state;
 
-	if (!ring_ready(&u->ring)) {
-		if (unlikely(w->gather.on) && block && !u->again)
-			ring_gather(&u->ring);
+	if (!ring_ready(&u->ring))
 		ring_wait(&u->ring, block && !u->again);
-	}
 	/* Who does not wait for any is given 20 events at a time, and the others would come late.
 	 */
 	while (u->again && ring_ready(&u->ring) < WORKER_TURN_MAX && ring_has_deferred(&u->ring))

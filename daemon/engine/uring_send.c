@@ -219,16 +219,14 @@ void uring_wait(struct worker *w, bool block)
 	if (unlikely(w->timing) && u->ring.quiet && !u->ring.sqpoll)
 		uring_submit_timed(u);
 	if (!ring_ready(&u->ring)) {
-		if (unlikely(block && w->gather.on))
-			ring_gather(&u->ring);
 		/* A starved connection waits for what each completion gives back. */
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max && !w->starved)
 			silent = uring_silence(u);
 		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
-		if (likely(!u->ring.spin_ns))
+		if (likely(!u->ring.waits))
 			taken = ring_enter(&u->ring, block, w->deadline_ns);
 		else
-			ring_wait(&u->ring, block);
+			taken = ring_wait(&u->ring, block);
 		if (unlikely(!taken))
 			silent = uring_unsilence(u, silent);
 	}

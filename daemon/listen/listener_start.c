@@ -29,6 +29,8 @@ static int listener_mount(struct listener *l)
 		for (unsigned j = 0; j < count; j++) {
 			w->mounts[j].export = &l->exports[j]->export;
 			w->mounts[j].store = listener_store(l, j);
+			w->mounts[j].automatic =
+				!l->config->store && !l->exports[j]->config.options.store;
 		}
 	}
 	return 0;

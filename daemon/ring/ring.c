@@ -177,6 +177,7 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	if (r->sqpoll)
 		worker_feature(w, FEATURE_sqpoll);
 	r->spin_ns = ring_spin_ns(w);
+	r->waits = r->spin_ns || w->gather.on;
 	return 0;
 }
 
@@ -292,11 +293,25 @@ int ring_try(struct ring *r)
 	return -EAGAIN;
 }
 
-void ring_gather(struct ring *r)
+bool ring_wait(struct ring *r, bool block)
 {
-	if (gather_must_look(r->worker))
-		gather_look(r->worker, ring_has_work(r));
-	r->gather_ns = gather_delay(r->worker);
+	struct worker *w = r->worker;
+
+	if (block && r->spin_ns && ring_spin(r))
+		return false;
+	if (ring_ready(r))
+		return false;
+	if (block && w->gather.on) {
+		unsigned submit, want = MAX(r->quiet, 1U);
+
+		if (gather_must_look(w))
+			gather_look(w, ring_has_work(r));
+		r->gather_ns = gather_delay(w);
+		submit = ring_publish(r);
+		r->quiet = 0;
+		return ring_enter_special(r, submit, want, w->deadline_ns);
+	}
+	return ring_enter(r, block, w->deadline_ns);
 }
 
 bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns)

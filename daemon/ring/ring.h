@@ -47,6 +47,7 @@ struct ring {
 	 * all of them, which makes it run the deferred work in large batches (Linux runs 20 pieces
 	 * or as many as are waited for). */
 	unsigned quiet;
+	bool waits;         /* ring_wait() does more than ring_enter() */
 	uint64_t spin_ns;   /* look for completions that long before sleeping */
 	uint64_t gather_ns; /* the next wait is for several completions for so long, then for one */
 	bool sqpoll, deferred;
@@ -156,7 +157,7 @@ static inline bool ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 	unsigned submit = ring_publish(r), want = block ? MAX(r->quiet, 1U) : 0;
 
 	r->quiet = 0;
-	if (unlikely(r->sqpoll || deadline_ns || r->gather_ns))
+	if (unlikely(r->sqpoll || deadline_ns))
 		return ring_enter_special(r, submit, want, deadline_ns);
 	return ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
 }
@@ -216,19 +217,11 @@ static inline bool ring_has_work(const struct ring *r)
 				 (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
 }
 
-/* Before an engine that sleeps enters: may requests gather in this turn?  See core/gather.h. */
-void ring_gather(struct ring *r);
-
-/* An engine's wait(): ring_enter(), after spinning for spin_ns when it may sleep; not at all while
- * completions are there. */
+/* An engine's wait(): ring_enter(), when it may sleep after spinning for spin_ns, or while requests
+ * gather (core/gather.h); not at all while completions are there.  Returns as ring_enter() does,
+ * and false if it did without. */
 bool ring_spin(struct ring *r);
-static inline void ring_wait(struct ring *r, bool block)
-{
-	if (unlikely(block && r->spin_ns) && ring_spin(r))
-		return;
-	if (!ring_ready(r))
-		ring_enter(r, block, r->worker->deadline_ns);
-}
+bool ring_wait(struct ring *r, bool block);
 
 /* Runs op->done() for up to WORKER_TURN_MAX completions; one without an op is passed over.  True:
  * it has left some. */

@@ -223,6 +223,8 @@ int file_attach(struct mount *m, struct reason *reason)
 				  "open %s once more, through %s: %s; that needs /proc, and "
 				  "permissions that have not changed",
 				  e->options->path, path, strerror(errno));
+	if (m->automatic)
+		file_auto_attach(m);
 	return 0;
 }
 

@@ -10,6 +10,9 @@ void file_close(struct export *e);
 int file_attach(struct mount *m, struct reason *reason);
 void file_detach(struct mount *m);
 
+/* Of a mount with `store = auto`: what its worker will do by itself. */
+void file_auto_attach(struct mount *m);
+
 /* `bytes` of a read or write are done: io->iov goes on behind them. */
 void file_advance(struct io *io, size_t bytes);
 
