@@ -21,6 +21,8 @@ struct view {
 	uint8_t *data;
 	struct chunk *chunk;
 	uint32_t len;
+	uint32_t key; /* of a message in tx, the client's: no longer valid once it has arrived; 0:
+			 none, as ever but over RDMA */
 };
 
 struct bufq {
@@ -82,6 +84,7 @@ static inline struct view *view_new(struct pool *p, struct chunk *k, uint8_t *da
 	v->next = NULL;
 	v->data = data;
 	v->len = len;
+	v->key = 0;
 	v->chunk = k;
 	k->refs++;
 	return v;

@@ -6,6 +6,7 @@
 #include "conn.h"
 #include "engine.h"
 #include "parse.h"
+#include "sockaddr.h"
 
 /* Clients seldom bind Unix sockets of their own, so the kernel tells who they are instead of where.
  */
@@ -50,8 +51,14 @@ sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[stat
 {
 	struct worker *w = c->worker;
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC }, other;
-	unsigned number = c->worker->engine->peer ? 0 : socket_port(w, c->fd, &sa);
+	unsigned number = 0;
 
+	if (!w->engine->peer) {
+		number = socket_port(w, c->fd, &sa);
+	} else if (w->engine->local) {
+		w->engine->local(c, &sa);
+		number = sockaddr_port(&sa);
+	}
 	if (!number || getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, CONN_HOST_MAX, NULL, 0,
 				   NI_NUMERICHOST) != 0)
 		return AF_UNSPEC;

@@ -120,6 +120,9 @@ struct engine {
 	/* Whose connection it is; NULL: the socket knows. */
 	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
 
+	/* How it has reached us; AF_UNSPEC: unknown.  NULL: the socket knows. */
+	void (*local)(const struct conn *c, struct sockaddr_storage *ret_local);
+
 	/* By which device it comes, one of w->devices; NULL: sockets know none. */
 	const struct engine_device *(*device)(const struct conn *c);
 

@@ -7,7 +7,9 @@
 #include <stddef.h>
 
 struct conn;
+struct greeting;
 struct reason;
+struct worker;
 struct worker_options;
 
 enum { SERVICE_OPERATIONS_MAX = 8 };
@@ -60,6 +62,10 @@ struct service {
 	void *(*shared_new)(const struct worker_options *options, const char *listener,
 			    struct reason *reason);
 	void (*shared_free)(void *shared);
+
+	/* A client wishes to connect: see greeting.h.  0, or -errno: it is refused; either with a
+	 * reply.  Optional: who is refused is told why in words. */
+	int (*greet)(const struct worker *w, struct greeting *greeting);
 
 	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional.
 	 */

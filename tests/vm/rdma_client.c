@@ -10,6 +10,9 @@
  *       the median of the round trips in nanoseconds.
  *   rdma_client private ADDRESS PORT BYTES
  *       Connects with so many bytes of private data, and has one message echoed.
+ *   rdma_client greet ADDRESS PORT HEX READS
+ *       Connects with this private data, and lets so many reads of its memory be under way.  Prints
+ *       `accepted HEX` or `refused HEX`: the private data of the answer.
  *   rdma_client hold ADDRESS PORT CONNECTIONS
  *       Connects, prints `connected`, and waits until each was disconnected: `disconnected`.
  *   rdma_client send ADDRESS PORT BYTES COUNT
@@ -61,9 +64,11 @@ static void post_receive(struct client *c, unsigned i)
 }
 
 static bool is_uc;
-static uint8_t private_bytes;
+static uint8_t private_data[UINT8_MAX] = "nbserved";
+static uint8_t private_bytes, reads;
 
-static void connect_one(struct client *c, const char *address, const char *port, unsigned depth)
+/* 0, or -1: it is refused, and c->id->event says why. */
+static int try_to_connect(struct client *c, const char *address, const char *port, unsigned depth)
 {
 	struct rdma_addrinfo hints = {
 		.ai_port_space = is_uc ? RDMA_PS_IB : RDMA_PS_TCP,
@@ -78,8 +83,8 @@ static void connect_one(struct client *c, const char *address, const char *port,
 			 .max_recv_sge = 1 },
 		.sq_sig_all = 1,
 	};
-	static const uint8_t private_data[UINT8_MAX] = "nbserved";
 	struct rdma_conn_param param = {
+		.responder_resources = reads,
 		.private_data = private_data,
 		.private_data_len = private_bytes,
 		.retry_count = 7,
@@ -98,7 +103,12 @@ static void connect_one(struct client *c, const char *address, const char *port,
 		die("rdma_reg_msgs");
 	for (unsigned i = 0; i < depth; i++)
 		post_receive(c, i);
-	if (rdma_connect(c->id, &param) != 0) {
+	return rdma_connect(c->id, &param);
+}
+
+static void connect_one(struct client *c, const char *address, const char *port, unsigned depth)
+{
+	if (try_to_connect(c, address, port, depth) != 0) {
 		const struct rdma_cm_event *event = c->id->event;
 
 		printf("refused: %.*s\n", event ? (int)event->param.conn.private_data_len : 0,
@@ -107,6 +117,24 @@ static void connect_one(struct client *c, const char *address, const char *port,
 			       : "");
 		exit(1);
 	}
+}
+
+/* Events of a call are the identifier's until the next. */
+static void greet(const char *address, const char *port, const char *hex, const char *allowed)
+{
+	static struct client c;
+	const struct rdma_conn_param *said;
+	bool accepted;
+
+	reads = (uint8_t)atoi(allowed);
+	for (; sscanf(hex, "%2hhx", &private_data[private_bytes]) == 1; hex += 2)
+		private_bytes++;
+	accepted = try_to_connect(&c, address, port, 1) == 0;
+	said = c.id->event ? &c.id->event->param.conn : NULL;
+	printf("%s ", accepted ? "accepted" : "refused");
+	for (unsigned i = 0; said && said->private_data && i < said->private_data_len; i++)
+		printf("%02x", ((const uint8_t *)said->private_data)[i]);
+	putchar('\n');
 }
 
 static unsigned size_of(unsigned bytes, unsigned i)
@@ -286,6 +314,10 @@ int main(int argc, char **argv)
 	if (count > CONNECTIONS_MAX)
 		return 2;
 	raise_descriptors();
+	if (argc == 6 && !strcmp(argv[1], "greet")) {
+		greet(argv[2], argv[3], argv[4], argv[5]);
+		return 0;
+	}
 	for (unsigned i = 0; i < count; i++)
 		connect_one(&clients[i], argv[2], argv[3],
 			    !strncmp(argv[1], "echo", 4) && argc == 8 ? (unsigned)atoi(argv[7])

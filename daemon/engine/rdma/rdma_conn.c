@@ -7,6 +7,7 @@
  * looked at then, so after it nothing can name the connection. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "conn.h"
 #include "rdma_cm.h"
@@ -48,6 +49,8 @@ static int rdma_conn_accept(struct rdma_conn *r)
 		.initiator_depth = (uint8_t)MIN(r->initiator_depth, limits->max_qp_init_rd_atom),
 		.retry_count = RDMA_RETRY,
 		.rnr_retry_count = RDMA_RNR_RETRY,
+		.private_data = r->greeting.reply,
+		.private_data_len = r->greeting.reply_bytes,
 	};
 
 	r->reads_max = accept.initiator_depth;
@@ -76,7 +79,8 @@ static int rdma_conn_open(struct conn *c)
 }
 
 /* The identifier is r's; the request is over. */
-static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_request *request)
+static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_request *request,
+				       const struct greeting *greeting)
 {
 	struct rdma_conn *r = calloc(1, sizeof(*r));
 
@@ -89,6 +93,7 @@ static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_reques
 	r->peer = request->peer;
 	r->responder_resources = request->responder_resources;
 	r->initiator_depth = request->initiator_depth;
+	r->greeting = *greeting;
 	rdma_remote_open(r);
 	rdma_device_use(d);
 	return r;
@@ -102,11 +107,12 @@ static void rdma_conn_free(struct rdma_conn *r)
 
 /* 0, or -errno: -EAGAIN when there are no buffers for it. */
 static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
-			   const struct rdma_request *request, void **ret_ticket)
+			   const struct rdma_request *request, const struct greeting *greeting,
+			   void **ret_ticket)
 {
 	const struct pool *p = &w->pool;
 
-	if (!d->shared && p->free_count < p->keep + RDMA_RECVS_MIN) {
+	if (!d->shared && p->free_count < p->keep + rdma_queue_chunks(p, greeting)) {
 		stat_add(w->stats.refused_limit, 1);
 		return -EAGAIN;
 	}
@@ -117,6 +123,9 @@ static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 
 static void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 {
+	struct greeting greeting = { .said = request->said,
+				     .said_bytes = request->said_bytes,
+				     .reads = request->initiator_depth };
 	struct reason reason = { "" };
 	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
 	struct rdma_conn *r;
@@ -128,13 +137,18 @@ static void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 		rdma_request_refuse(request, reason.text);
 		return;
 	}
-	rc = rdma_conn_admit(w, d, request, &ticket);
+	if (w->service->greet && w->service->greet(w, &greeting) < 0) {
+		stat_add(w->stats.closed_protocol, 1);
+		rdma_request_refuse_greeting(request, &greeting);
+		return;
+	}
+	rc = rdma_conn_admit(w, d, request, &greeting, &ticket);
 	if (rc < 0) {
 		rdma_request_refuse(request,
 				    rc == -EAGAIN ? "no buffers are left" : rdma_cm_refusal(w, rc));
 		return;
 	}
-	r = rdma_conn_new(d, request);
+	r = rdma_conn_new(d, request, &greeting);
 	if (!r) {
 		w->owner->release(w, ticket);
 		stat_add(w->stats.closed_error, 1);
@@ -204,7 +218,7 @@ static void rdma_conn_end_all(struct rdma *e)
 		if (r->state == RDMA_ENDED)
 			rdma_disconnect(r->id);
 		else
-			rdma_cm_reject(r->id, "an error of the server");
+			rdma_cm_reject(e->worker, r->id, "an error of the server");
 	}
 	rdma_conn_drain(e);
 	for (r = list; r; r = r->ending_next)
@@ -445,6 +459,18 @@ static void rdma_conn_peer(const struct conn *c, struct sockaddr_storage *ret_pe
 	*ret_peer = r->peer;
 }
 
+static void rdma_conn_local(const struct conn *c, struct sockaddr_storage *ret_local)
+{
+	const struct rdma_conn *r = c->engine_state;
+	struct sockaddr *local = r->id ? rdma_get_local_addr(r->id) : NULL;
+
+	ret_local->ss_family = AF_UNSPEC;
+	if (local)
+		memcpy(ret_local, local,
+		       local->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+						    : sizeof(struct sockaddr_in));
+}
+
 static const struct engine_device *rdma_conn_device(const struct conn *c)
 {
 	const struct rdma_conn *r = c->engine_state;
@@ -465,6 +491,7 @@ const struct engine engine_rdma = {
 	.close = rdma_conn_end,
 	.release = rdma_conn_release,
 	.peer = rdma_conn_peer,
+	.local = rdma_conn_local,
 	.device = rdma_conn_device,
 	.remote = rdma_remote_submit,
 	.region = rdma_region,

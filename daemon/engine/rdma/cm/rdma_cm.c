@@ -239,10 +239,15 @@ static void rdma_cm_retry_event(struct op *op, int res, uint32_t flags)
 
 /* ---- Who wants to connect ---- */
 
-void rdma_cm_reject(struct rdma_cm_id *id, const char *why)
+void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *why)
 {
+	struct greeting greeting = { 0 };
 	char text[REJECT_MAX] = "";
 
+	if (w->service->greet && w->service->greet(w, &greeting) < 0) {
+		rdma_reject(id, greeting.reply, greeting.reply_bytes);
+		return;
+	}
 	strncpy(text, why, sizeof(text) - 1);
 	rdma_reject(id, text, (uint8_t)(strlen(text) + 1));
 }
@@ -263,7 +268,14 @@ void rdma_request_free(struct rdma_request *request)
 
 void rdma_request_refuse(struct rdma_request *request, const char *why)
 {
-	rdma_cm_reject(request->id, why);
+	rdma_cm_reject(request->worker, request->id, why);
+	rdma_destroy_id(request->id);
+	rdma_request_free(request);
+}
+
+void rdma_request_refuse_greeting(struct rdma_request *request, const struct greeting *greeting)
+{
+	rdma_reject(request->id, greeting->reply, greeting->reply_bytes);
 	rdma_destroy_id(request->id);
 	rdma_request_free(request);
 }
@@ -298,23 +310,19 @@ static void rdma_request_hand_over(struct worker *to, struct rdma_request *reque
 	mailbox_post(&to->mailbox, &request->call);
 }
 
-static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id,
-			      const struct rdma_conn_param *wanted)
+static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rdma_request *request)
 {
 	const struct rdma *e = w->engine_state;
-	struct rdma_request *request = calloc(1, sizeof(*request));
 	const struct sockaddr *peer = rdma_get_peer_addr(id);
 	struct worker *to = w;
 
 	if (!request) {
-		rdma_cm_reject(id, "no memory");
+		rdma_cm_reject(w, id, "no memory");
 		rdma_destroy_id(id);
 		return;
 	}
 	request->worker = w;
 	request->id = id;
-	request->responder_resources = wanted->responder_resources;
-	request->initiator_depth = wanted->initiator_depth;
 	memcpy(&request->peer, peer,
 	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					   : sizeof(struct sockaddr_in));
@@ -327,6 +335,22 @@ static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id,
 }
 
 /* ---- Events ---- */
+
+/* What an event tells of who wants to connect, for the event is gone before he is looked at.  NULL:
+ * no memory. */
+static struct rdma_request *rdma_cm_read(const struct rdma_conn_param *wanted)
+{
+	struct rdma_request *request = calloc(1, sizeof(*request));
+
+	if (!request)
+		return NULL;
+	request->responder_resources = wanted->responder_resources;
+	request->initiator_depth = wanted->initiator_depth;
+	request->said_bytes = (uint8_t)MIN(wanted->private_data_len, GREETING_SAID_MAX);
+	if (wanted->private_data)
+		memcpy(request->said, wanted->private_data, request->said_bytes);
+	return request;
+}
 
 static void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id,
 			    const struct ibv_context *verbs)
@@ -350,16 +374,16 @@ static void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id,
 static void rdma_cm_handle(struct worker *w, struct rdma_cm_event *event)
 {
 	const struct rdma *e = w->engine_state;
-	struct rdma_conn_param param = event->param.conn;
 	struct rdma_cm_id *id = event->id;
 	const struct ibv_context *verbs = id->verbs;
 	enum rdma_cm_event_type type = event->event;
-	struct rdma_conn *r = type == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : id->context;
+	bool wish = type == RDMA_CM_EVENT_CONNECT_REQUEST;
+	struct rdma_request *request = wish ? rdma_cm_read(&event->param.conn) : NULL;
+	struct rdma_conn *r = wish ? NULL : id->context;
 
-	param.private_data = NULL;
 	rdma_ack_cm_event(event);
-	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
-		rdma_cm_requested(w, id, &param);
+	if (wish)
+		rdma_cm_requested(w, id, request);
 	else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		rdma_cm_removed(w, id, verbs);
 	else if (r)

@@ -3,6 +3,7 @@
 #pragma once
 #include <netinet/in.h>
 
+#include "greeting.h"
 #include "mailbox.h"
 #include "rdma_device.h"
 
@@ -16,14 +17,18 @@ struct rdma_request {
 	struct rdma_cm_id *id;
 	struct sockaddr_storage peer;
 	uint8_t responder_resources, initiator_depth; /* what the client asked for */
+	uint8_t said_bytes;
+	uint8_t said[GREETING_SAID_MAX]; /* and said */
 };
 
 /* The identifier is the caller's. */
 void rdma_request_free(struct rdma_request *request);
 /* Says why, and is over. */
 void rdma_request_refuse(struct rdma_request *request, const char *why);
-/* The client of this identifier sees why, as private data. */
-void rdma_cm_reject(struct rdma_cm_id *id, const char *why);
+/* The client of this identifier sees why, as private data: in words, or as its service says it. */
+void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *why);
+/* The service has refused it. */
+void rdma_request_refuse_greeting(struct rdma_request *request, const struct greeting *greeting);
 /* That conn_admit() returned rc, in words. */
 const char *rdma_cm_refusal(const struct worker *w, int rc);
 

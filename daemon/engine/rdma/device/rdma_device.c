@@ -213,6 +213,9 @@ static void rdma_device_size(struct rdma_device *d)
 	d->inline_wanted = size->inline_bytes;
 	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), size->sges);
 	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), size->sges);
+	/* siw says so as well, and its library cannot post it. */
+	d->invalidates = (d->limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) &&
+			 d->verbs->device->transport_type == IBV_TRANSPORT_IB;
 }
 
 static int rdma_device_open(struct rdma_device *d, struct reason *reason)

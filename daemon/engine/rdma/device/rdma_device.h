@@ -109,6 +109,7 @@ struct rdma_device {
 	unsigned read_sges, write_sges; /* views of one request */
 	bool armed;                     /* the next completion makes an event */
 	bool gone;                      /* unplugged */
+	bool invalidates;               /* a client's key, with a message */
 };
 
 /* op->done() whenever fd is readable.  0 or -errno. */

@@ -25,11 +25,31 @@ static unsigned rdma_queue_depth(const struct rdma_device *d, const struct pool 
 	return MIN(MIN(p->chunk_count - p->keep, room), (unsigned)d->limits.max_qp_wr);
 }
 
-/* How many receives it may have, as the pool is now. */
+static uint32_t rdma_queue_message_max(const struct pool *p, const struct greeting *greeting)
+{
+	uint32_t wanted =
+		(greeting->message_max + RDMA_SLOT_ALIGN - 1) / RDMA_SLOT_ALIGN * RDMA_SLOT_ALIGN;
+
+	return wanted > 0 && wanted < p->chunk_size ? wanted : p->chunk_size;
+}
+
+unsigned rdma_queue_chunks(const struct pool *p, const struct greeting *greeting)
+{
+	unsigned in_one = p->chunk_size / rdma_queue_message_max(p, greeting);
+
+	return MAX((greeting->receives + in_one - 1) / in_one, (unsigned)RDMA_RECVS_MIN);
+}
+
+/* How many receives it may have, as the pool is now.  What its service has promised it has. */
 static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 {
 	unsigned share = rdma_queue_share(p);
 
+	if (r->greeting.receives > 0) {
+		r->credit = r->greeting.receives;
+		r->posted_max = r->credit + MIN(share, (unsigned)RDMA_CREDIT);
+		return;
+	}
 	r->credit = MIN(MAX(share, (unsigned)RDMA_RECVS_MIN), (unsigned)RDMA_CREDIT);
 	r->posted_max = MIN(r->credit + share, (unsigned)RDMA_RECVS);
 	if (r->deep)
@@ -105,6 +125,9 @@ void rdma_queue_close(struct rdma_conn *r)
 	}
 	free(r->posted);
 	r->posted = NULL;
+	if (r->slots_in)
+		chunk_put(p, r->slots_in);
+	r->slots_in = NULL;
 	rdma_small_done(r->device->small, &r->slots, r->sends);
 	/* Posted is sent, as with a socket: the acknowledgement of a client's last messages often
 	 * comes too late to complete them. */
@@ -131,9 +154,26 @@ void rdma_queue_hungry(struct rdma_conn *r)
 
 /* The last chunks of the pool are the services', but for the few receives without which a client's
  * answer to what it was sent would find none. */
-static bool rdma_queue_may_receive(const struct pool *p, unsigned posted)
+static bool rdma_queue_may_receive(const struct rdma_conn *r, const struct pool *p, unsigned posted)
 {
-	return p->free_count > (posted < RDMA_RECVS_MIN ? 0 : p->keep);
+	unsigned needed = r->greeting.receives > 0 ? r->credit : (unsigned)RDMA_RECVS_MIN;
+
+	return r->slots_in || p->free_count > (posted < needed ? 0 : p->keep);
+}
+
+/* Room for one message: a chunk, or the next part of one.  There is some. */
+static struct rdma_posted rdma_queue_slot(struct rdma_conn *r, struct pool *p, uint32_t bytes)
+{
+	struct chunk *k = r->slots_in ? r->slots_in : chunk_get(p);
+	struct rdma_posted slot = { .chunk = k, .data = k->base + k->used };
+
+	k->used += bytes;
+	r->slots_in = NULL;
+	if (k->used + bytes <= p->chunk_size) {
+		k->refs++;
+		r->slots_in = k;
+	}
+	return slot;
 }
 
 /* Who sends has more posted than its credit, so that few calls post them; who is idle has not. */
@@ -162,17 +202,17 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 	struct pool *p = &w->pool;
 	struct ibv_recv_wr requests[RDMA_RECVS_CHAIN], *bad;
 	struct ibv_sge sges[RDMA_RECVS_CHAIN];
+	uint32_t bytes = rdma_queue_message_max(p, &r->greeting);
 	unsigned n = 0;
 
 	for (; n < RDMA_RECVS_CHAIN && r->posted_count + n < wanted &&
-	       rdma_queue_may_receive(p, r->posted_count + n);
+	       rdma_queue_may_receive(r, p, r->posted_count + n);
 	     n++) {
-		struct chunk *k = chunk_get(p);
+		struct rdma_posted slot = rdma_queue_slot(r, p, bytes);
 
-		r->posted[(r->posted_first + r->posted_count + n) % r->posted_max] =
-			(struct rdma_posted){ k, n == 0 };
-		sges[n] =
-			(struct ibv_sge){ (uintptr_t)k->base, p->chunk_size, r->device->mr->lkey };
+		slot.first = n == 0;
+		r->posted[(r->posted_first + r->posted_count + n) % r->posted_max] = slot;
+		sges[n] = (struct ibv_sge){ (uintptr_t)slot.data, bytes, r->device->mr->lkey };
 		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | RDMA_TAG_RECV,
 						    .next = &requests[n + 1],
 						    .sg_list = &sges[n],
@@ -220,7 +260,7 @@ bool rdma_queue_is_used_up(const struct rdma_conn *r)
 void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 {
 	struct conn *c = r->conn;
-	struct chunk *k = r->posted[r->posted_first].chunk;
+	struct rdma_posted slot = r->posted[r->posted_first];
 
 	assert(r->posted_count > 0);
 	if (wc->status != IBV_WC_SUCCESS) {
@@ -231,8 +271,8 @@ void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 	r->posted_count--;
 	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
 	if (rdma_wc_is_input(wc))
-		conn_input(c, k, k->base, wc->byte_len);
-	chunk_put(&c->worker->pool, k);
+		conn_input(c, slot.chunk, slot.data, wc->byte_len);
+	chunk_put(&c->worker->pool, slot.chunk);
 	rdma_queue_hungry(r);
 }
 
@@ -302,6 +342,10 @@ bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r
 		struct ibv_send_wr *wr = rdma_send_chain_add(chain, r, RDMA_REQUEST_SEND);
 
 		wr->opcode = IBV_WR_SEND;
+		if (v->key && r->device->invalidates) {
+			wr->opcode = IBV_WR_SEND_WITH_INV;
+			wr->invalidate_rkey = v->key;
+		}
 		rdma_send_chain_view(chain, wr, r->device, v);
 		chain->messages++;
 		if (v->len <= r->inline_max)

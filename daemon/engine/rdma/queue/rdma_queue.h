@@ -6,11 +6,13 @@
 #pragma once
 #include <netinet/in.h>
 
+#include "greeting.h"
 #include "rdma_device.h"
 #include "rdma_small.h"
 
 struct chunk;
 struct conn;
+struct pool;
 struct rdma_region;
 struct remote;
 struct stats;
@@ -25,6 +27,7 @@ enum {
 	RDMA_RECVS_CHAIN = 40, /* posted by one call */
 	RDMA_CQ_PART = 64,     /* of the completion queue that is left: one client's receives */
 	RDMA_UNSIGNALLED = 15, /* requests, at the most; the next is signalled */
+	RDMA_SLOT_ALIGN = 64,  /* of messages that share a chunk */
 	RDMA_SIGNALLED = 8,    /* signalled and not completed, at the most */
 	RDMA_SGES_MAX = 64,    /* of requests that are posted together */
 };
@@ -66,7 +69,8 @@ struct rdma_signalled {
 
 struct rdma_posted {
 	struct chunk *chunk;
-	bool first; /* of those that one call posted */
+	uint8_t *data; /* in it */
+	bool first;    /* of those that one call posted */
 };
 
 struct rdma_conn {
@@ -80,11 +84,13 @@ struct rdma_conn {
 	unsigned entries;           /* of the completion queue that it was promised */
 	struct rdma_posted *posted; /* a ring of posted_max: receives complete in order */
 	unsigned posted_first, posted_count, posted_max;
-	uint64_t posted_total; /* receives, so far */
-	uint64_t posted_alive; /* of them, when a request was last sent */
-	bool deep;             /* it only sends: see RDMA_RECVS_DEEP */
-	bool stopped, used_up; /* a receive has failed; then: rdma_queue_is_used_up() */
-	unsigned credit;       /* receives that it may rely on */
+	uint64_t posted_total;  /* receives, so far */
+	uint64_t posted_alive;  /* of them, when a request was last sent */
+	bool deep;              /* it only sends: see RDMA_RECVS_DEEP */
+	bool stopped, used_up;  /* a receive has failed; then: rdma_queue_is_used_up() */
+	unsigned credit;        /* receives that it may rely on */
+	struct chunk *slots_in; /* that the next receives are in; NULL: in one more */
+	struct greeting greeting;
 	struct rdma_signalled signalled[RDMA_SIGNALLED]; /* likewise */
 	unsigned signalled_first, signalled_count;
 	struct rdma_signalled since; /* posted after the last signalled one */
@@ -111,6 +117,8 @@ static inline bool rdma_conn_is_open(const struct rdma_conn *r)
 
 /* ---- Queue pair ---- */
 
+/* Of the pool: what somebody with this greeting needs at least. */
+unsigned rdma_queue_chunks(const struct pool *p, const struct greeting *greeting);
 /* Makes one with as many receives as the pool allows; srq: those of others instead.  On failure
  * rdma_queue_close() is called all the same.  0 or -errno. */
 int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq);
