@@ -50,6 +50,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
+	if (key->of_regions && l->service && !l->service->lends) {
+		snprintf(needs, CHECK_TEXT_MAX, "a service that lends memory");
+		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
+		return true;
+	}
 	if (key->of_exports && l->service && !l->service->exports) {
 		snprintf(needs, CHECK_TEXT_MAX, "a service with exports");
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);

@@ -100,7 +100,7 @@ const struct config_key config_keys[] = {
 		 "-NAME, ...: what the engine does without, to see what it is worth"),
 	LISTENER("region-size", size, options.region_size, "4M", REPLACE,
 		 "of memory that a client may write and read by itself, at most", RANGE(4 * KIB, 1024 * MIB),
-		 .service = "fio"),
+		 .of_regions = true),
 	LISTENER("nqn", nqn, options.nqn, "auto", REPLACE,
 		 "the NVMe Qualified Name of what is served; auto: one of this host and listener", .word = "auto",
 		 .service = "nvme"),

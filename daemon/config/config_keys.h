@@ -58,6 +58,7 @@ struct config_key {
 	const char *service;      /* likewise */
 	bool streams;             /* only transports of bytes can */
 	bool of_files;            /* of an export: so can only those that are files */
+	bool of_regions;          /* of a listener: for services that lend clients memory */
 	bool of_exports;          /* of a listener: so can only services that serve exports */
 };
 

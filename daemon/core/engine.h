@@ -130,6 +130,10 @@ struct engine {
 	 */
 	void (*remote)(struct remote *remote);
 	int (*region)(struct conn *c, size_t bytes, struct region *ret_region);
+
+	/* Of services that have message(): see remote.h. */
+	void (*spill)(const struct conn *c, struct region *ret_region);
+	unsigned (*send_spill)(struct conn *c, uint32_t bytes);
 };
 
 /* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */

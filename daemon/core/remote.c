@@ -52,6 +52,28 @@ int remote_room(struct worker *w, struct bufq *q, size_t bytes)
 	return 0;
 }
 
+void conn_spill(const struct conn *c, struct region *ret_region)
+{
+	c->worker->engine->spill(c, ret_region);
+}
+
+unsigned conn_send_spill(struct conn *c, uint32_t bytes)
+{
+	return c->worker->engine->send_spill(c, bytes);
+}
+
+void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes)
+{
+	struct worker *w = c->worker;
+
+	stat_add(w->stats.bytes_in, bytes);
+	c->bytes_in += bytes;
+	if (c->flags & CONN_CLOSING)
+		return;
+	w->service->message(c, head, bytes);
+	conn_ready(c);
+}
+
 int conn_region(struct conn *c, size_t bytes, struct region *ret_region)
 {
 	return c->worker->engine->region(c, bytes, ret_region);

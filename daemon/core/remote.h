@@ -56,5 +56,15 @@ struct region {
 /* 0 or -errno: -ENOMEM when so much cannot be had, or not be locked. */
 int conn_region(struct conn *c, size_t bytes, struct region *ret_region);
 
+/* Memory that all connections of a worker and device share, whatever is in it, of
+ * options.region_size bytes: of services with message().  What of a message exceeds its room lands
+ * there, clients may read and write it, and messages are sent from it. */
+void conn_spill(const struct conn *c, struct region *ret_region);
+/* Sends a message of its first `bytes`, before what is in tx.  How many are now to be posted, this
+ * one included; 0: it is too long, or those that wait have another length. */
+unsigned conn_send_spill(struct conn *c, uint32_t bytes);
+/* Called by engines: for service->message(). */
+void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes);
+
 /* Called by engines: it is done; see done() for result. */
 void remote_finish(struct remote *remote, int result);

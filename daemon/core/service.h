@@ -5,6 +5,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct conn;
 struct greeting;
@@ -54,6 +55,13 @@ struct service {
 	 * will do for it than an engine that can. */
 	bool remote;
 
+	/* What a client's connections share is its worker's: all of an address go to the same one.
+	 */
+	bool together;
+
+	/* It lends clients memory of its own, of `region-size` bytes at most. */
+	bool lends;
+
 	/* It serves the listener's `exports`: w->mounts, one at least. */
 	bool exports;
 
@@ -75,6 +83,11 @@ struct service {
 	 * drained, an operation of this connection completed, or the pool recovered.  To refuse
 	 * input, leave it in c->rx. */
 	void (*run)(struct conn *c);
+
+	/* Instead of views in c->rx: a message of `bytes` has arrived, whose first ones, as many as
+	 * its greeting's message_max, are at head until this returns; the others nobody sees.  On
+	 * engines with remote operations; within the engine's wait(), run() follows.  Optional. */
+	void (*message)(struct conn *c, const uint8_t *head, uint32_t bytes);
 
 	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
 	void (*close)(struct conn *c);

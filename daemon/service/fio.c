@@ -108,6 +108,7 @@ const struct service service_fio = {
 	.message_max = FIO_MESSAGE,
 	.one_way = true,
 	.remote = true,
+	.lends = true,
 	.open = fio_open,
 	.run = fio_run,
 	.close = fio_close,

@@ -5,7 +5,7 @@
 
 extern const struct service service_echo, service_discard, service_chargen, service_http,
 	service_iperf3, service_nbd, service_nvme, service_rping, service_fio, service_netperf,
-	service_sockperf;
+	service_perftest, service_perftest_lat, service_sockperf;
 
 /* clang-format off */
 const struct service *const services[] = {
@@ -20,6 +20,8 @@ const struct service *const services[] = {
 	&service_sockperf,
 	&service_rping,
 	&service_fio,
+	&service_perftest,
+	&service_perftest_lat,
 	NULL,
 };
 /* clang-format on */

@@ -20,7 +20,8 @@
 #define ADDRESS                                                                                    \
 	"IP:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH or "       \
 	"unix:@NAME in ASCII, no white space, up to 107 bytes behind the colon"
-#define SERVICES "echo, discard, chargen, http, iperf3, nbd, netperf, nvme, sockperf, rping or fio"
+#define SERVICES                                                                                   \
+	"echo, discard, chargen, http, iperf3, nbd, netperf, nvme, sockperf, rping, fio, perftest or perftest-lat"
 
 static char joined[65536];
 

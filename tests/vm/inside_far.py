@@ -1,5 +1,10 @@
 """What test_rdma.py runs in the VM: clients of others that nbserved is the far end of, on rxe and siw."""
-from inside_rdma import ADDRESSES, device, devices, must, section, start_daemon  # noqa: F401
+import subprocess
+import threading
+
+import pytest
+from inside_rdma import (ADDRESSES, LIMIT, client, device, devices, must, resources, run, running,  # noqa: F401
+                         section, start_daemon, wait_until)
 
 
 def port_of(daemon, name="r"):
@@ -25,3 +30,104 @@ def test_cmtime_times_connections(start_daemon, device):
     out = must("cmtime", "-s", ADDRESSES[device], "-p", port_of(daemon), "-c", 20)
     assert "connect      :" in out and "failure" not in out, out
     daemon.wait_closed("r", accepted=20)
+
+
+# ---- perftest ----
+
+
+def perftest(daemon, device, command, name="r", **options):
+    done = run("timeout", LIMIT, command.split()[0], "-F", "-R", "-d", f"{device}0", "-p",
+               port_of(daemon, name), *command.split()[1:], ADDRESSES[device], **options)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{daemon.log()}"
+    return done.stdout
+
+
+def far_end(start_daemon, device, service, **keys):
+    return start_daemon(section(device, service=service, region_size="8M", **keys))
+
+
+@pytest.fixture
+def clean(device):
+    """Nothing is left over on the device."""
+    before = resources()[f"{device}0"]
+    yield
+    wait_until(lambda: resources()[f"{device}0"] == before, "all is given back")
+
+
+def done_by(daemon, operation):
+    wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "all have left")
+    operations = daemon.stats("r")["operations"]
+    return operations["test"]["count"], operations[operation]["count"]
+
+
+@pytest.mark.parametrize("command, messages", [
+    ("ib_send_bw -n 300 -s 4096", 300),
+    ("ib_send_bw -n 300 -s 1024 -q 3", 900),
+    ("ib_send_bw -n 100 -s 65536 -e", 100),
+    ("ib_write_bw -n 100 -s 16384", 0),
+    ("ib_write_bw -n 5 -s 8388608", 0),
+    ("ib_read_bw -n 100 -s 4096", 0),
+])
+def test_perftest_bandwidth(start_daemon, device, clean, command, messages):
+    daemon = far_end(start_daemon, device, "perftest")
+    perftest(daemon, device, command)
+    assert done_by(daemon, "message") == (1, messages)
+    assert not [n for status, n in daemon.stats("r")["rdma"]["errors"].items() if n and status != "flushed"]
+
+
+@pytest.mark.parametrize("command, pongs", [
+    ("ib_send_lat -n 100", 100),
+    ("ib_send_lat -n 5 -s 1000000 -e", 5),
+    ("ib_send_bw -n 300 -s 1024 -b", 300),
+    ("ib_read_lat -n 100", 0),
+])
+def test_perftest_latency(start_daemon, device, clean, command, pongs):
+    daemon = far_end(start_daemon, device, "perftest-lat")
+    perftest(daemon, device, command)
+    assert done_by(daemon, "pong") == (1, pongs)
+    stats = daemon.stats("r")
+    assert stats["bytes_in"] >= stats["bytes_out"] > 0
+
+
+def test_perftest_by_time(start_daemon, device, clean):
+    daemon = far_end(start_daemon, device, "perftest")
+    perftest(daemon, device, "ib_send_bw -D 1 -s 2048")
+    tests, messages = done_by(daemon, "message")
+    assert tests == 1 and messages > 0
+
+
+def test_perftest_many_at_once(start_daemon, device, clean):
+    """Eight, of both kinds of test, over two workers."""
+    daemon = far_end(start_daemon, device, "perftest", workers=2)
+    failed = []
+
+    def one(command):
+        try:
+            perftest(daemon, device, command)
+        except AssertionError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=one, args=[command])
+               for command in ["ib_send_bw -n 200 -s 2048", "ib_read_bw -n 100 -s 2048"] * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    assert done_by(daemon, "message") == (8, 800)
+
+
+def test_perftest_clients_that_vanish(start_daemon, device, clean):
+    daemon = far_end(start_daemon, device, "perftest")
+    with running("ib_send_bw", "-F", "-R", "-d", f"{device}0", "-p", port_of(daemon), "-D", 60, ADDRESSES[device],
+                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        wait_until(lambda: daemon.stats("r")["operations"]["message"]["count"] > 0, "messages come")
+    wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "it is gone")
+    perftest(daemon, device, "ib_send_bw -n 100 -s 1024")
+
+
+def test_perftest_is_told_nonsense(start_daemon, device):
+    """A connection whose first message is no version is one for data."""
+    daemon = far_end(start_daemon, device, "perftest")
+    assert client(daemon, "send", 300, 20) == "ok 20\n"
+    assert done_by(daemon, "message") == (0, 20)

@@ -264,7 +264,8 @@ static void rdma_conn_flush(struct conn *c)
 	 * connection whose message finds no receive. */
 	rdma_conn_feed(r);
 	rdma_send_chain_init(&chain, r);
-	all = rdma_remote_add(r, &chain) && rdma_send_chain_messages(&chain, r);
+	all = rdma_remote_add(r, &chain) && rdma_send_chain_spills(&chain, r) &&
+	      rdma_send_chain_messages(&chain, r);
 	if (!all)
 		stat_add(c->worker->stats.tx_blocked, 1);
 	if (chain.count > 0)
@@ -285,7 +286,7 @@ static void rdma_conn_feed_all(struct worker *w)
 		e->hungry = r->hungry_next;
 		r->hungry = false;
 		rdma_queue_feed(r);
-		if (r->remote_unposted)
+		if (rdma_conn_owes(r))
 			rdma_conn_flush(r->conn);
 	}
 }
@@ -329,7 +330,7 @@ static void rdma_conn_sent(struct rdma_device *d, void *of, const struct ibv_wc 
 	rdma_remote_completed(r, done.remotes);
 	if (c->tx.bytes > 0)
 		conn_ready(c);
-	if (r->remote_unposted)
+	if (rdma_conn_owes(r))
 		rdma_queue_hungry(r);
 }
 
@@ -495,4 +496,6 @@ const struct engine engine_rdma = {
 	.device = rdma_conn_device,
 	.remote = rdma_remote_submit,
 	.region = rdma_region,
+	.spill = rdma_spill,
+	.send_spill = rdma_send_spill,
 };

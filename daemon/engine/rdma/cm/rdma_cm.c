@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "parse.h"
+#include "sockaddr.h"
 #include "worker.h"
 
 enum {
@@ -310,6 +311,24 @@ static void rdma_request_hand_over(struct worker *to, struct rdma_request *reque
 	mailbox_post(&to->mailbox, &request->call);
 }
 
+/* Which of the team: all in turn, or all connections of an address the same one. */
+static unsigned rdma_cm_choose(const struct worker *w, const struct sockaddr *peer)
+{
+	struct sockaddr_storage sa = { 0 };
+	struct in6_addr address;
+	unsigned hash = 0;
+
+	if (!w->service->together)
+		return rdma_cm_of(w)->next_worker++;
+	memcpy(&sa, peer,
+	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					   : sizeof(struct sockaddr_in));
+	address = sockaddr_mapped(&sa);
+	for (unsigned i = 0; i < sizeof(address); i++)
+		hash = hash * 31 + address.s6_addr[i];
+	return hash;
+}
+
 static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rdma_request *request)
 {
 	const struct rdma *e = w->engine_state;
@@ -327,7 +346,7 @@ static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rd
 	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					   : sizeof(struct sockaddr_in));
 	if (w->team_count > 1 && !w->stop)
-		to = &w->team[e->cm->next_worker++ % w->team_count];
+		to = &w->team[rdma_cm_choose(w, peer) % w->team_count];
 	if (to == w)
 		e->mode->requested(w, request);
 	else

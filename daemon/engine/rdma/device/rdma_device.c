@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "rdma_small.h"
+#include "rdma_spill.h"
 #include "worker.h"
 
 int rdma_watch(struct worker *w, int fd, struct op *op)
@@ -137,6 +138,7 @@ void rdma_device_free(struct rdma_device *d)
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
 	e->mode->closing(d);
 	rdma_small_close(d);
+	rdma_spill_close(d);
 	if (d->cq)
 		ibv_destroy_cq(d->cq);
 	if (d->channel)
@@ -236,6 +238,8 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 		return rdma_device_lacks(d, "cannot register the buffers", "; " RDMA_MEMLOCK_MEND,
 					 reason);
 	stat_add(w->stats.registered_bytes, d->mr->length);
+	if (w->service && w->service->message && rdma_spill_open(d, reason) < 0)
+		return -EIO;
 	d->channel = ibv_create_comp_channel(d->verbs);
 	if (!d->channel)
 		return rdma_device_lacks(d, "no completion channel", "", reason);

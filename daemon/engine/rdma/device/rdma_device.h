@@ -23,6 +23,7 @@ struct rdma_conn;
 struct rdma_device;
 struct rdma_request;
 struct rdma_small;
+struct rdma_spill;
 struct rdma_ud;
 struct worker;
 
@@ -98,6 +99,7 @@ struct rdma_device {
 	struct ibv_cq *cq;
 	struct rdma_shared *shared; /* receives; NULL: each connection has its own */
 	struct rdma_small *small;   /* NULL: none */
+	struct rdma_spill *spill;   /* NULL: the service wants none */
 	struct rdma_ud *uds;        /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
 	struct engine_device

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "conn.h"
+#include "rdma_spill.h"
+#include "remote.h"
 
 /* ---- The queue pair ---- */
 
@@ -102,7 +104,7 @@ int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 		if (!r->posted)
 			return -ENOMEM;
 		attr.cap.max_recv_wr = r->posted_max;
-		attr.cap.max_recv_sge = 1;
+		attr.cap.max_recv_sge = d->spill ? 2 : 1;
 	}
 	rc = rdma_device_reserve(d, d->sends_max + r->posted_max);
 	if (rc < 0)
@@ -201,7 +203,8 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 	struct worker *w = r->conn->worker;
 	struct pool *p = &w->pool;
 	struct ibv_recv_wr requests[RDMA_RECVS_CHAIN], *bad;
-	struct ibv_sge sges[RDMA_RECVS_CHAIN];
+	struct ibv_sge sges[RDMA_RECVS_CHAIN][2];
+	const struct rdma_spill *spill = r->device->spill;
 	uint32_t bytes = rdma_queue_message_max(p, &r->greeting);
 	unsigned n = 0;
 
@@ -212,11 +215,13 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 
 		slot.first = n == 0;
 		r->posted[(r->posted_first + r->posted_count + n) % r->posted_max] = slot;
-		sges[n] = (struct ibv_sge){ (uintptr_t)slot.data, bytes, r->device->mr->lkey };
+		sges[n][0] = (struct ibv_sge){ (uintptr_t)slot.data, bytes, r->device->mr->lkey };
+		if (spill)
+			sges[n][1] = rdma_spill_sge(spill, spill->bytes);
 		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | RDMA_TAG_RECV,
 						    .next = &requests[n + 1],
-						    .sg_list = &sges[n],
-						    .num_sge = 1 };
+						    .sg_list = sges[n],
+						    .num_sge = spill ? 2 : 1 };
 	}
 	if (n == 0)
 		return 0;
@@ -270,7 +275,9 @@ void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 	r->posted_first = (r->posted_first + 1) % r->posted_max;
 	r->posted_count--;
 	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
-	if (rdma_wc_is_input(wc))
+	if (rdma_wc_is_input(wc) && r->device->spill)
+		conn_message(c, slot.data, wc->byte_len);
+	else if (rdma_wc_is_input(wc))
 		conn_input(c, slot.chunk, slot.data, wc->byte_len);
 	chunk_put(&c->worker->pool, slot.chunk);
 	rdma_queue_hungry(r);
@@ -355,6 +362,30 @@ bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r
 			r->since.bytes += v->len;
 	}
 	return !v;
+}
+
+bool rdma_send_chain_spills(struct rdma_send_chain *chain, struct rdma_conn *r)
+{
+	struct stats *s = &r->conn->worker->stats;
+	struct rdma_spills *spills = &r->spills;
+
+	for (; spills->count > 0; spills->count--) {
+		struct ibv_send_wr *wr;
+
+		if (!rdma_send_chain_has_room(chain))
+			return false;
+		wr = rdma_send_chain_add(chain, r, RDMA_REQUEST_SEND);
+		wr->opcode = IBV_WR_SEND;
+		wr->num_sge = 1;
+		chain->sges[chain->sge_count++] = rdma_spill_sge(r->device->spill, spills->bytes);
+		if (spills->bytes <= r->inline_max) {
+			wr->send_flags = IBV_SEND_INLINE;
+			stat_add(s->wr_inline, 1);
+		}
+		stat_add(s->bytes_out, spills->bytes);
+		r->conn->bytes_out += spills->bytes;
+	}
+	return true;
 }
 
 static void rdma_queue_signal(struct rdma_conn *r, struct ibv_send_wr *last)

@@ -73,6 +73,13 @@ struct rdma_posted {
 	bool first;    /* of those that one call posted */
 };
 
+/* Messages of whatever is in the spill, which are to be sent: of one length, for who answers with
+ * the length that he got waits until all of one are gone. */
+struct rdma_spills {
+	uint32_t bytes; /* of each */
+	unsigned count;
+};
+
 struct rdma_conn {
 	enum rdma_state state; /* rdma_conn_become() changes it */
 	struct conn *conn;     /* NULL: NEW */
@@ -96,6 +103,7 @@ struct rdma_conn {
 	struct rdma_signalled since; /* posted after the last signalled one */
 	unsigned sends;              /* in the send queue */
 	struct rdma_slots slots;
+	struct rdma_spills spills;
 	struct remote *remotes, **remotes_tail; /* in the order in which they were asked for */
 	struct remote *remote_unposted;         /* of them, the first */
 	struct rdma_region *regions;
@@ -113,6 +121,12 @@ void rdma_conn_become(struct rdma_conn *r, enum rdma_state state);
 static inline bool rdma_conn_is_open(const struct rdma_conn *r)
 {
 	return r->state == RDMA_OPENING || r->state == RDMA_ACCEPTED;
+}
+
+/* Has it something to post that is not in tx? */
+static inline bool rdma_conn_owes(const struct rdma_conn *r)
+{
+	return r->remote_unposted || r->spills.count > 0;
 }
 
 /* ---- Queue pair ---- */
@@ -174,6 +188,8 @@ struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rd
 					enum rdma_request_kind kind);
 void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
 			  const struct rdma_device *d, const struct view *v);
+/* Messages from the spill, likewise. */
+bool rdma_send_chain_spills(struct rdma_send_chain *chain, struct rdma_conn *r);
 /* Messages of c->tx, as far as there is room for them; false: not all. */
 bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r);
 /* It is not empty; all: nothing is left for another. */

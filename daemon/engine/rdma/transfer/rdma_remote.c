@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "conn.h"
+#include "rdma_spill.h"
 #include "remote.h"
 
 struct rdma_region {
@@ -146,6 +147,28 @@ int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
 	r->regions = region;
 	*ret_region = (struct region){ region->base, bytes, region->mr->rkey };
 	return 0;
+}
+
+/* ---- The spill ---- */
+
+void rdma_spill(const struct conn *c, struct region *ret_region)
+{
+	const struct rdma_conn *r = c->engine_state;
+	const struct rdma_spill *s = r->device->spill;
+
+	*ret_region = (struct region){ s->base, s->bytes, s->mr->rkey };
+}
+
+unsigned rdma_send_spill(struct conn *c, uint32_t bytes)
+{
+	struct rdma_conn *r = c->engine_state;
+
+	if (!rdma_conn_is_open(r) || bytes > r->device->spill->bytes ||
+	    (r->spills.count > 0 && r->spills.bytes != bytes))
+		return 0;
+	r->spills.bytes = bytes;
+	rdma_queue_hungry(r);
+	return ++r->spills.count;
 }
 
 void rdma_remote_open(struct rdma_conn *r)

@@ -6,6 +6,8 @@
 /* Those of struct engine. */
 void rdma_remote_submit(struct remote *remote);
 int rdma_region(struct conn *c, size_t bytes, struct region *ret_region);
+void rdma_spill(const struct conn *c, struct region *ret_region);
+unsigned rdma_send_spill(struct conn *c, uint32_t bytes);
 
 /* Before any other: none are under way. */
 void rdma_remote_open(struct rdma_conn *r);

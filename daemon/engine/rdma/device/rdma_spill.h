@@ -1,0 +1,19 @@
+/* Memory of a worker and device whose contents nobody looks at: see service->message(). */
+#pragma once
+#include "rdma_device.h"
+
+struct rdma_spill {
+	uint8_t *base;
+	size_t bytes;
+	struct ibv_mr *mr;
+};
+
+/* Its first bytes. */
+static inline struct ibv_sge rdma_spill_sge(const struct rdma_spill *s, size_t bytes)
+{
+	return (struct ibv_sge){ (uintptr_t)s->base, (uint32_t)bytes, s->mr->lkey };
+}
+
+/* 0, or -errno with the reason. */
+int rdma_spill_open(struct rdma_device *d, struct reason *reason);
+void rdma_spill_close(struct rdma_device *d);
