@@ -48,10 +48,10 @@ def far_end(start_daemon, device, service, **keys):
 
 @pytest.fixture
 def clean(device):
-    """Nothing is left over on the device."""
-    before = resources()[f"{device}0"]
+    """No queue pair is left over on the device."""
+    before = resources()[f"{device}0"]["qp"]
     yield
-    wait_until(lambda: resources()[f"{device}0"] == before, "all is given back")
+    wait_until(lambda: resources()[f"{device}0"]["qp"] == before, "all are given back")
 
 
 def done_by(daemon, operation):
