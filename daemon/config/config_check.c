@@ -285,6 +285,17 @@ static void check_qp_type(struct config_report *r, struct listener_config *l)
 			      section, "srq", "requires qp-type = rc (qp-type is %s)", type);
 }
 
+/* Receives of its own, each of two pieces. */
+static void check_srq(struct config_report *r, struct listener_config *l)
+{
+	char section[CONFIG_SECTION_TEXT_MAX];
+
+	if (l->options.srq && l->service && l->service->message)
+		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "srq"), l),
+			      config_section_text(CONFIG_LISTENER, l, section), "srq",
+			      "expected no with service %s, got 'yes'", l->service->name);
+}
+
 /* ---- NVMe ---- */
 
 /* Two subsystems of one name are one to a host, and their namespaces two ways to the same disk. */
@@ -437,6 +448,7 @@ void config_check(struct config_report *r)
 		check_transport(r, l);
 		check_build(r, l);
 		check_qp_type(r, l);
+		check_srq(r, l);
 		config_check_features(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);
