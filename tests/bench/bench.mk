@@ -21,18 +21,11 @@ $(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/flags 
 nostats:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/nostats STATS=0 $(BUILD)/nostats/nbserved
 
-.PHONY: claims claims-vm
+.PHONY: claims
 claims: ## which of the published claims hold on this host (9 minutes)
 	@tools/deps.sh build bench demo
 	$(AGAIN) $(JOBS) all
 	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD)
-claims-vm: ## as root: those that need a device of known latency, or RDMA, in a VM
-	@tools/deps.sh build rdma test vm
-	$(AGAIN) $(JOBS) all vm-client
-	@mkdir -p $(BUILD)/vm/claims
-	$(Q)tests/vm/vm.sh -i -t 1200 $(BUILD)/vm/claims env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B \
-		tests/vm/inside_claims.py && cp $(BUILD)/vm/claims/claims-vm.json $(BUILD)/ && \
-		$(PYTHON) -B tests/bench/claims.py --build $(BUILD) --judge
 
 .PHONY: bench bench-programs
 bench-programs: $(BENCH_PROGRAMS)
