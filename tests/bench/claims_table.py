@@ -186,8 +186,8 @@ def undecided(reason):
     return lambda _rows: (OPEN, f"because {reason}")
 
 
-NO_NULL_BLK = ("it needs null_blk with completion_nsec, a module that the kernels which this was written "
-               "on lack; the row above has a real disk's latency instead")
+NO_NULL_BLK = ("it needs null_blk with completion_nsec, a module that the kernel which this was written on "
+               "lacks; the row above has a real disk's latency instead")
 NO_NIC = ("it takes RDMA NICs: of software devices (rxe, siw) the server's kernel does what a NIC would, so "
           "that their CPU time decides nothing")
 NO_LOSS = ("it takes RDMA NICs on two hosts: both ends of software devices on one host exchange packets inside "
