@@ -36,6 +36,8 @@ from servers import ALL_CPUS, ROOT, Daemon, Foreign, free_port, process_cpu_ns, 
 
 OURS = {
     "nbd-uring": {"engine": "io_uring", "store": "io_uring"},
+    "nbd-auto": {"engine": "epoll"},
+    "nbd-uring-auto": {"engine": "io_uring"},
     "nbd-epoll": {"engine": "epoll", "store": "io_uring"},
     "nbd-threads": {"engine": "epoll", "store": "threads"},
     "nbd-blocking": {"engine": "epoll", "store": "blocking"},
@@ -189,20 +191,20 @@ def compare_files(options):
     """io_uring against threads on the same files, each with the same engine."""
     with tempfile.TemporaryDirectory(dir=options.build) as directory:
         directory = pathlib.Path(directory)
-        sections = "".join(
-            f"[export f{i}]\npath = {directory}/f{i}\nsize = {FILE_SIZE}\ncreate = yes\n"
-            for i in range(FILES)
-        )
-        for i in range(FILES):
-            (directory / f"f{i}").write_bytes(os.urandom(FILE_SIZE))
         stores = ["threads", "threads again", "io_uring"]
+        places = [directory, directory / "again", directory / "uring"]  # a file belongs to one process
+        for place in places:
+            place.mkdir(exist_ok=True)
+            for i in range(FILES):
+                (place / f"f{i}").write_bytes(os.urandom(FILE_SIZE))
         exports = [", ".join(f"f{i}" for i in range(k, k + 10)) for k in range(0, FILES, 10)]
         makers_ = [
             functools.partial(
-                Daemon, store, options.build / "nbserved", cpus=ALL_CPUS, sections=sections,
+                Daemon, store, options.build / "nbserved", cpus=ALL_CPUS,
+                sections="".join(f"[export f{i}]\npath = {place}/f{i}\n" for i in range(FILES)),
                 service="nbd", engine="io_uring", store=store.split()[0], exports=exports,
             )
-            for store in stores
+            for store, place in zip(stores, places)
         ]
         with started(*makers_) as servers:
             for job in ["read", "write"]:
@@ -216,12 +218,25 @@ def compare_files(options):
         compare_stores(options, directory)
 
 
-def ours(options, name, keys):
-    export = f"[export disk]\npath = {options.file}\n"
-    return functools.partial(
-        Daemon, name, options.build / "nbserved", cpus=options.cpus, sections=export, service="nbd",
-        exports="disk", **keys,
-    )
+class Listener:
+    """One of the daemon's, as a server of its own: the others sleep while it is visited."""
+
+    def __init__(self, name, pid, port):
+        self.name, self.pid = name, pid
+        self.target_options = ["--ioengine=nbd", f"--uri=nbd://127.0.0.1:{port}/disk"]
+
+
+def ours(options):
+    """(what starts the daemon, [(name, port)]): a listener for each, as a file belongs to one process."""
+    sections, visited = f"[export disk]\npath = {options.file}\n", []
+    for name, keys in [*OURS.items(), ("nbd-uring again", OURS["nbd-uring"])]:
+        if name not in ("nbd-uring", "nbd-uring again") and options.servers and name not in options.servers:
+            continue
+        keys = {"address": f"127.0.0.1:{free_port()}", "service": "nbd", "exports": "disk", **keys}
+        sections += f"[listener {name.replace(' ', '-')}]\n" + "".join(f"{k} = {v}\n" for k, v in keys.items())
+        visited.append((name, keys["address"].split(":")[1]))
+    return functools.partial(Daemon, "nbserved", options.build / "nbserved", cpus=options.cpus, service="echo",
+                             engine="epoll", sections=sections), visited
 
 
 def theirs(options, name, command):
@@ -230,10 +245,8 @@ def theirs(options, name, command):
 
 
 def makers(options):
-    """What starts each server that is to be compared."""
-    yield ours(options, "nbd-uring", OURS["nbd-uring"])
-    yield ours(options, "nbd-uring again", OURS["nbd-uring"])
-    others = {name: ours(options, name, keys) for name, keys in OURS.items() if name != "nbd-uring"}
+    """What starts each of the other servers that are to be compared."""
+    others = {}
     if shutil.which("nbdkit"):
         others["nbdkit"] = theirs(options, "nbdkit", NBDKIT)
     if shutil.which("qemu-nbd"):
@@ -265,12 +278,13 @@ def compare_jobs(options, cpus, kind, note=""):
     if not jobs:
         return
     options.cpus = cpus
-    with started(*makers(options)) as servers:
-        for server in servers:
+    maker, visited = ours(options)
+    with started(maker, *makers(options)) as (daemon, *others):
+        for server in others:
             if not hasattr(server, "target_options"):
-                export = "disk" if isinstance(server, Daemon) else ""
-                uri = f"--uri=nbd://127.0.0.1:{server.port}/{export}"
+                uri = f"--uri=nbd://127.0.0.1:{server.port}/"
                 server.target_options = ["--ioengine=nbd", uri]
+        servers = [Listener(name, daemon.pid, port) for name, port in visited] + others
         for name, job in jobs.items():
             compare(servers, name + note, job, options)
 
