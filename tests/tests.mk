@@ -90,7 +90,7 @@ check-asan check-vm-asan check-vm-many check-tsan: export ASAN_OPTIONS := detect
 check-asan check-vm-asan check-vm-many check-tsan: export UBSAN_OPTIONS := print_stacktrace=1
 check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_on_error=1:second_deadlock_stack=1
 
-.PHONY: check-asan check-vm-asan check-vm-many check-tsan
+.PHONY: check-asan check-vm-asan check-vm-many check-apparmor check-tsan
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
@@ -103,6 +103,12 @@ check-vm-many: ## as root: many RDMA clients in a VM under AddressSanitizer (too
 	@mkdir -p $(BUILD)/asan/vm/many
 	$(Q)tests/vm/vm.sh -t 1800 -m 4096 $(BUILD)/asan/vm/many env NBSERVED_BUILD=$(abspath $(BUILD))/asan \
 		ASAN_OPTIONS="$$ASAN_OPTIONS" $(PYTHON) -B -m pytest -p no:cacheprovider -q tests/vm/inside_many.py
+check-apparmor: ## as root: the installed service, and some system tests, under the AppArmor profile in a VM
+	@tools/deps.sh build test systemd vm
+	$(AGAIN) $(JOBS) all
+	@mkdir -p $(BUILD)/vm/apparmor
+	$(Q)tests/vm/vm.sh -S -t 1200 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
+		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: ## unit and system tests under ThreadSanitizer
 	@tools/deps.sh build test
 	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) all units

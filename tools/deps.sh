@@ -62,6 +62,7 @@ table() {
 	systemd   systemd              systemd                   systemd
 	systemd   systemd-container    systemd-container         -
 	vm        qemu-system-x86      qemu-system-x86-core      qemu-system-x86
+	vm        apparmor             apparmor-parser           apparmor
 	vm        busybox-static       busybox                   busybox
 	vm        cpio                 cpio                      cpio
 	vm        kmod                 kmod                      kmod

@@ -51,6 +51,7 @@ install: all ## install below DESTDIR; a configuration that was edited stays
 	$(call place,conf/nbserved.ini,$(SHAREDIR)/nbserved.ini)
 	$(call place,conf/grafana-nbserved.json,$(SHAREDIR)/grafana-nbserved.json)
 	$(call place,systemd/nbserved-rdma.conf,$(SHAREDIR)/nbserved-rdma.conf)
+	$(call place,packaging/apparmor.nbserved,$(SHAREDIR)/apparmor.nbserved)
 	$(if $(DESTDIR),,@echo "next: systemd-sysusers && systemd-tmpfiles --create nbserved.conf \
 		&& systemctl daemon-reload && systemctl enable --now nbserved")
 
@@ -66,6 +67,6 @@ uninstall: ## remove what install put there, but not an edited configuration
 		$(DESTDIR)$(UNITDIR)/nbserved.socket \
 		$(DESTDIR)$(UNITDIR)/nbserved-metrics.service $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
 		$(SHELL_FILES_INSTALLED) $(SHAREDIR)/nbserved.ini $(SHAREDIR)/grafana-nbserved.json \
-		$(SHAREDIR)/nbserved-rdma.conf
+		$(SHAREDIR)/nbserved-rdma.conf $(SHAREDIR)/apparmor.nbserved
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(CONFDIR))

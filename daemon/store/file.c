@@ -46,7 +46,7 @@ static const char *open_advice(const struct export_options *o, int error)
 
 static int file_open_fd(const struct export_options *o, int flags, struct reason *reason)
 {
-	const char *why;
+	const char *why = ""; /* always set if fd < 0, which gcc -O3 -flto does not see */
 	int fd = open_file(o->path, flags, true, &why);
 
 	if (fd < 0)

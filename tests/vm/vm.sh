@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-i] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
+# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-k WORDS] [-i] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
 #
 # -i: its clock counts instructions, a nanosecond each, and follows the host's only while all wait:
 #     what it measures hardly depends on what else the host does.  -S: under this host's systemd as the first process, as a unit.
+# -k: more words of the kernel's command line.
 #
 # The VM's root is this host's, with whatever it changes kept in memory: what was built here runs
 # there.  Its kernel comes from kernel.sh.  DIR is /vm inside; the VM's console is DIR/console, what
@@ -10,12 +11,13 @@
 # 125 when the VM died.  The CPU is emulated (TCG), so no host needs to lend its own.
 set -euo pipefail
 
-seconds=300 cpus=1 memory=1536 systemd='' threads=multi clock=()
-while getopts t:p:m:iS option; do
+seconds=300 cpus=1 memory=1536 systemd='' threads=multi words='' clock=()
+while getopts t:p:m:k:iS option; do
 	case $option in
 	t) seconds=$OPTARG ;;
 	p) cpus=$OPTARG ;;
 	m) memory=$OPTARG ;;
+	k) words=$OPTARG ;;
 	i) threads=single clock=(-icount "shift=0,sleep=on") ;;
 	S) systemd=yes ;;
 	*) exit 2 ;;
@@ -90,7 +92,7 @@ for attempt in 1 2 3; do
 		-append "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr \
 nmi_watchdog=0 no_timer_check tsc=$tsc audit=0 apparmor=0 selinux=0 random.trust_cpu=on \
 cryptomgr.notests raid=noautodetect rcupdate.rcu_expedited=1 \
-vm_version=${modules##*/} vm_modules=$modules" \
+vm_version=${modules##*/} vm_modules=$modules $words" \
 		-serial "file:$directory/console" -serial stdio -device virtio-rng-pci \
 		$(share root r / ,readonly=on) $(share shared s "$directory" "") \
 		</dev/null | stdbuf -oL tr -d '\r' || status=$?

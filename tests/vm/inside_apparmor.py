@@ -1,0 +1,99 @@
+"""What `make check-apparmor` runs in a VM with systemd: the installed service, and some of the system tests,
+under packaging/apparmor.nbserved, in complain and then in enforce mode.  Nothing may be refused, nor would be."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
+# What opens files, makes sockets, asks /proc, in each engine: the VM's CPU is emulated, so not all.
+SMOKE = [f"tests/system/test_{name}.py" for name in ("services", "exports", "nbd", "unix", "http")]
+CHOSEN = ("discard_drops or nbdinfo or nbdcopy or made_sparse or in_its_own_way or stale_file or abstract_name or "
+          "python_keeps or openmetrics_has or the_doctor_tells")  # fmt: skip
+PROFILE = Path("/etc/apparmor.d/nbserved")
+# The tests' daemons have their files below /tmp, and are told to stop by tests that run unconfined.
+OF_THE_TESTS = "/tmp/** rwk,\n/usr/sbin/nbserved mrix,\n"
+WRAPPER = '#!/bin/sh\nexec aa-exec -p nbserved -- /usr/sbin/nbserved "$@"\n'
+
+
+def run(*words, check=True, timeout=400, **how):
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL, text=True, timeout=timeout, **how)  # fmt: skip
+    assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def said():
+    """What AppArmor has said of nbserved since the last call."""
+    lines = run("dmesg", "--read-clear").splitlines()
+    return [line for line in lines if 'profile="nbserved"' in line and ("ALLOWED" in line or "DENIED" in line)]
+
+
+def service():
+    """The unit is confined, and does all that it is for."""
+    run("systemctl", "restart", "nbserved")
+    pid = run("systemctl", "show", "-P", "MainPID", "nbserved").strip()
+    label = Path(f"/proc/{pid}/attr/apparmor/current").read_text().strip()
+    status = run("nbctl", "status")
+    assert "echo-uring       serving" in status, status
+    for port in (7007, 7008, 7009):
+        run("redis-benchmark", "-p", port, "-t", "ping_mbulk", "-n", "2000", "-q")
+    for port in (10809, 10810, 10811):
+        run("nbdcopy", "--request-size=1048576", "null:", f"nbd://127.0.0.1:{port}/disk0", check=False)
+        run("nbdinfo", f"nbd://127.0.0.1:{port}/disk0")
+    run("qemu-img", "bench", "-f", "raw", "-w", "-n", "-c", "500", "nbd://127.0.0.1:10809/disk0")
+    for words in ("stats", "stats --openmetrics", "connections", "exports", "doctor"):
+        run("nbctl", *words.split(), check=False)
+    run("systemctl", "reload", "nbserved")
+    run("systemctl", "restart", "nbserved")  # sockets by the descriptor store
+    run("systemctl", "stop", "nbserved")
+    return label
+
+
+def smoke(build):
+    done = run(sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", "--reruns", "1", "-k", CHOSEN, *SMOKE, timeout=900,
+               cwd=TOP, env={**os.environ, "NBSERVED_BUILD": str(build)})  # fmt: skip
+    return done.strip().splitlines()[-1]
+
+
+def main():
+    enabled = Path("/sys/module/apparmor/parameters/enabled").read_text().strip()
+    assert enabled == "Y", "this kernel has AppArmor switched off"
+    run("mount", "-t", "securityfs", "securityfs", "/sys/kernel/security", check=False)
+    Path("/proc/sys/kernel/printk_ratelimit").write_text("0")
+    run("make", "-C", TOP, "-o", "all", f"BUILD={BUILD}", "install")
+    run("systemd-sysusers")
+    run("systemd-tmpfiles", "--create", "nbserved.conf")
+    PROFILE.write_text(Path("/usr/share/nbserved/apparmor.nbserved").read_text())
+    build = Path("/var/tmp/confined")
+    build.mkdir()
+    (build / "nbserved").write_text(WRAPPER)
+    (build / "nbserved").chmod(0o755)
+    (build / "nbctl").symlink_to("/usr/bin/nbctl")
+    local = PROFILE.parent / "local/nbserved"
+    wrong = []
+    for mode, words in (("complain", ["--Complain"]), ("enforce", [])):
+        local.unlink(missing_ok=True)
+        run("apparmor_parser", "--replace", *words, PROFILE)
+        said()
+        label = service()
+        assert label == f"nbserved ({mode})", label
+        found = said()
+        print(f"{mode}: the service is {label}, {len(found)} complaints", flush=True)
+        local.write_text(OF_THE_TESTS)
+        run("apparmor_parser", "--replace", *words, PROFILE)
+        print(f"{mode}: {smoke(build)}", flush=True)
+        more = said()
+        print(f"{mode}: {len(more)} complaints of the tests", flush=True)
+        wrong += found + more
+    print("\n".join(sorted({line.split("apparmor=")[-1] for line in wrong})))
+    # It does confine: what is elsewhere is refused.
+    refused = run("aa-exec", "-p", "nbserved", "--", "/usr/sbin/nbserved", "--check-config", "-c", "/root/x.ini", check=False)
+    assert "Permission denied" in refused, refused
+    assert not wrong
+    print("ok")
+
+
+main()
