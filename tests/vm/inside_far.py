@@ -65,7 +65,7 @@ def done_by(daemon, operation):
     ("ib_send_bw -n 300 -s 1024 -q 3", 900),
     ("ib_send_bw -n 100 -s 65536 -e", 100),
     ("ib_write_bw -n 100 -s 16384", 0),
-    ("ib_write_bw -n 5 -s 8388608", 0),
+    ("ib_write_bw -n 5 -s 1048576", 0),
     ("ib_read_bw -n 100 -s 4096", 0),
 ])
 def test_perftest_bandwidth(start_daemon, device, clean, command, messages):
@@ -77,7 +77,7 @@ def test_perftest_bandwidth(start_daemon, device, clean, command, messages):
 
 @pytest.mark.parametrize("command, pongs", [
     ("ib_send_lat -n 100", 100),
-    ("ib_send_lat -n 5 -s 1000000 -e", 5),
+    ("ib_send_lat -n 5 -s 300000 -e", 5),
     ("ib_send_bw -n 300 -s 1024 -b", 300),
     ("ib_read_lat -n 100", 0),
 ])
