@@ -177,29 +177,12 @@ static int start_nbctl(struct run *run, char *const *argv)
 
 /* ---- Serving ---- */
 
-/* `redis-benchmark -p {port}` with what stands for it. */
 static void print_example(const struct listener *l)
 {
-	const char *at = l->config->service->example, *address;
-	const char *colon;
+	char example[LISTENER_EXAMPLE_MAX];
 
-	if (!at || l->state != LISTENER_SERVING || l->address_count == 0)
-		return;
-	address = l->addresses[0].text;
-	colon = strrchr(address, ':');
-	printf("  %s (%s): ", l->name, l->engine->name);
-	while (*at) {
-		if (!strncmp(at, "{host}", 6)) {
-			printf("%.*s", (int)(colon - address), address);
-			at += 6;
-		} else if (!strncmp(at, "{port}", 6)) {
-			fputs(colon + 1, stdout);
-			at += 6;
-		} else {
-			putchar(*at++);
-		}
-	}
-	putchar('\n');
+	if (listener_example(l, example, sizeof(example)))
+		printf("  %s (%s): %s\n", l->name, l->engine->name, example);
 }
 
 static void print_where(const struct run *run)

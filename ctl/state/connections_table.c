@@ -87,6 +87,7 @@ static void add_connection(struct table *t, const json_t *c, bool listener)
 	table_cell(t, STYLE_PLAIN, "%s", human_time(rtt_us * NS_PER_US).text);
 	table_cell(t, retransmits ? STYLE_WARN : STYLE_PLAIN, "%s", human_count(retransmits).text);
 	table_cell(t, STYLE_PLAIN, "%s", connections_device(field_get(c, "device")).text);
+	table_cell(t, STYLE_PLAIN, "%s", field_text(c, "about"));
 }
 
 void connections_render(struct output *out, const json_t *list, bool listener)
@@ -104,6 +105,7 @@ void connections_render(struct output *out, const json_t *list, bool listener)
 		{ .title = "rtt" },
 		{ .title = "retrans", .rank = 1 },
 		{ .title = "device", .left = true, .optional = true, .rank = 1 },
+		{ .title = "about", .left = true, .optional = true, .rank = 5 },
 	};
 	struct table *t;
 	json_t *c;

@@ -77,6 +77,19 @@ static void render_listeners(struct output *out, const json_t *reply)
 	table_free(t);
 }
 
+/* How a host attaches the disks: a name in it has to be pasted, as nobody types it. */
+static void render_examples(struct output *out, const json_t *reply)
+{
+	json_t *listener;
+	size_t i;
+
+	json_array_foreach(field_get(reply, "listeners"), i, listener)
+		if (!strcmp(field_text(listener, "service"), "nvme") &&
+		    *field_text(listener, "example"))
+			output_text(out, STYLE_PLAIN, "%s: %s\n", field_text(listener, "name"),
+				    field_text(listener, "example"));
+}
+
 static void render_leaving(struct output *out, const json_t *reply)
 {
 	json_t *listener;
@@ -125,6 +138,7 @@ static void render_status(struct output *out, const json_t *reply)
 	output_text(out, STYLE_WARN, "%s\n\n", field_bool(reply, "stopping") ? ", stopping" : "");
 	render_listeners(out, reply);
 	reasons_render(out, field_get(reply, "listeners"));
+	render_examples(out, reply);
 	render_leaving(out, reply);
 	if (json_array_size(field_get(reply, "exports"))) {
 		putc('\n', out->file);

@@ -235,6 +235,64 @@ static void check_engines(json_t *checks)
 	}
 }
 
+/* ---- Clients that are parts of the kernel ---- */
+
+/* Is a line of one of the kernel's lists of modules about this one? */
+static bool kernel_lists(const char *release, const char *list, const char *module)
+{
+	char path[256], line[1024], file[64];
+	FILE *f;
+	bool found = false;
+
+	format(path, sizeof(path), "/lib/modules/%s/%s", release, list);
+	format(file, sizeof(file), "/%s.ko", module);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, ":\n")] = '\0';
+		found = strstr(line, file);
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Only who attaches a disk on this host needs it. */
+static void check_module(json_t *checks, const char *module, const char *loaded)
+{
+	struct utsname kernel;
+	char name[64], path[64], fix[64];
+	const char *value = "no";
+
+	uname(&kernel);
+	format(name, sizeof(name), "module %s", module);
+	format(path, sizeof(path), "/sys/module/%s", loaded);
+	format(fix, sizeof(fix), "a kernel with it, or a client on another host");
+	if (access(path, F_OK) == 0)
+		value = "loaded";
+	else if (kernel_lists(kernel.release, "modules.builtin", module) ||
+		 kernel_lists(kernel.release, "modules.dep", module))
+		value = "there: modprobe loads it";
+	check(checks, name, strcmp(value, "no") != 0, value,
+	      "this host's kernel cannot connect to its own listeners of service nvme", fix);
+}
+
+static void check_modules(json_t *checks, const struct config *config)
+{
+	static const char *const modules[][3] = { { "tcp", "nvme-tcp", "nvme_tcp" },
+						  { "rdma", "nvme-rdma", "nvme_rdma" } };
+
+	for (unsigned m = 0; m < ARRAY_SIZE(modules); m++)
+		for (unsigned i = 0; i < config->listener_count; i++) {
+			const struct listener_config *l = &config->listeners[i];
+
+			if (strcmp(l->service->name, "nvme") != 0 ||
+			    strcmp(l->transport->name, modules[m][0]) != 0)
+				continue;
+			check_module(checks, modules[m][1], modules[m][2]);
+			break;
+		}
+}
+
 /* ---- The configuration's listeners ---- */
 
 /* How its engine would be mended, if that is why. */
@@ -337,6 +395,7 @@ json_t *doctor_check(const struct config *config)
 	check_limit(checks, "nofile", RLIMIT_NOFILE, 16384, "few connections can be open at once",
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
 	check_engines(checks);
+	check_modules(checks, config);
 	for (unsigned i = 0; i < config->listener_count; i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
 	return json_pack("{s:o, s:o, s:o}", "checks", checks, "listeners", listeners, "exports",

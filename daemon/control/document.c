@@ -358,10 +358,13 @@ json_t *document_stats(struct server *s, const json_t *names)
 static json_t *listener_to_status(const struct listener *l)
 {
 	json_t *json = listener_to_json(l);
+	char example[LISTENER_EXAMPLE_MAX];
 	struct totals t;
 
 	totals_of(l, &t);
 	json_object_set_new(json, "connections_open", json_count(t.open));
+	if (listener_example(l, example, sizeof(example)))
+		json_object_set_new(json, "example", json_text(example));
 	return json;
 }
 
@@ -396,5 +399,7 @@ json_t *document_connection(const char *listener, unsigned worker, const struct 
 
 	if (info->device)
 		json_object_set_new(json, "device", document_device(info->device));
+	if (info->about[0])
+		json_object_set_new(json, "about", json_text(info->about));
 	return json;
 }

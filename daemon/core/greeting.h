@@ -1,6 +1,7 @@
 /* What client and service tell each other before there is a connection: the private data of RDMA's
  * connection manager. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ struct greeting {
 	const uint8_t *said;
 	size_t said_bytes;
 	unsigned reads; /* of its memory that may be under way at a time */
+	bool iwarp;     /* it comes by iWARP */
 
 	/* The service's. */
 	unsigned receives;    /* messages that the client may send before it hears anything; 0: the

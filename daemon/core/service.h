@@ -19,9 +19,12 @@ struct service {
 	const char *name;                                   /* as in `service = NAME` */
 	const char *operations[SERVICE_OPERATIONS_MAX + 1]; /* what it counts, NULL-terminated */
 
-	/* A client's command to try it with, for people; {host} and {port} stand for where it is.
-	 */
+	/* A client's command to try it with, for people; {host} and {port} stand for where it is,
+	 * {transport} for how, {name} for what name_of() says. */
 	const char *example;
+
+	/* What clients know a listener with this w->shared by.  Optional. */
+	const char *(*name_of)(const void *shared);
 
 	/* It sends without being asked: run() is also called whenever tx has drained. */
 	bool source;
@@ -88,6 +91,10 @@ struct service {
 	 * its greeting's message_max, are at head until this returns; the others nobody sees.  On
 	 * engines with remote operations; within the engine's wait(), run() follows.  Optional. */
 	void (*message)(struct conn *c, const uint8_t *head, uint32_t bytes);
+
+	/* Writes what a client has said of itself, if it has, to a text that is empty.  Optional.
+	 */
+	void (*describe)(const struct conn *c, char *text, size_t size);
 
 	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
 	void (*close)(struct conn *c);

@@ -332,6 +332,7 @@ bool worker_await_end(struct worker *w, uint64_t end_ns);
 void worker_stop(struct worker *w);
 
 /* One connection as ListConnections shows it. */
+enum { CONN_ABOUT_MAX = 288 };
 struct conn_info {
 	uint64_t id, age_ns, idle_ns, bytes_in, bytes_out;
 	uint64_t held_bytes; /* received and not answered, or not yet taken by the kernel */
@@ -341,6 +342,7 @@ struct conn_info {
 	uint32_t unsent_bytes;              /* in the socket, not yet acknowledged (SIOCOUTQ) */
 	char peer[ADDRESS_TEXT_MAX];        /* see conn_peer() */
 	const struct engine_device *device; /* the worker's; NULL: a socket */
+	char about[CONN_ABOUT_MAX];         /* see service->describe() */
 };
 
 /* A request for them; lives until done() was called (on the worker's thread).  The worker looks at

@@ -251,6 +251,8 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 		conn_describe_tcp(c, info);
 	if (c->worker->engine->device)
 		info->device = c->worker->engine->device(c);
+	if (c->worker->service->describe && (c->flags & CONN_OPEN))
+		c->worker->service->describe(c, info->about, sizeof(info->about));
 }
 
 /* Newest first, WORKER_TURN_MAX a turn. */

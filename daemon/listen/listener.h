@@ -96,3 +96,7 @@ void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_c
 
 /* Is the worker with this TID one of l's? */
 bool listener_owns(const struct listener *l, pid_t tid);
+
+/* A client's command to try it with; false: it is not served, or its service has none. */
+enum { LISTENER_EXAMPLE_MAX = 512 };
+bool listener_example(const struct listener *l, char *text, size_t size);

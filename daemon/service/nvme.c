@@ -1,8 +1,10 @@
 /* Service `nvme`: exports as namespaces of an NVMe over Fabrics subsystem.  A connection's life;
  * see nvme_queue.h for the rest. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "engine.h"
 #include "nvme_queue.h"
 
 /* ---- Time ---- */
@@ -79,6 +81,8 @@ static int nvme_open(struct conn *c)
 	m->worker = c->worker;
 	q->conn = c;
 	q->member = m;
+	q->transport = c->worker->engine->messages ? &nvme_rdma : &nvme_tcp;
+	q->phase = q->transport->phase;
 	q->last = &q->todo;
 	q->alive_ns = clock_ns() + NVME_HANDSHAKE_NS;
 	q->due_ns = q->alive_ns;
@@ -129,7 +133,8 @@ static void nvme_run(struct conn *c)
 	q->running = true;
 	do
 		nvme_commands_run(q);
-	while (!(c->flags & CONN_CLOSING) && !conn_is_starved(c) && !q->todo && nvme_tcp_step(q));
+	while (!(c->flags & CONN_CLOSING) && !conn_is_starved(c) && !q->todo &&
+	       q->transport->take(q));
 	q->running = false;
 	if (q->phase == NVME_PHASE_ENDING)
 		run_ending(q);
@@ -145,6 +150,15 @@ static void nvme_close(struct conn *c)
 	free(q);
 }
 
+static void nvme_describe(const struct conn *c, char *text, size_t size)
+{
+	const struct nvme_member *m = nvme_of(c)->member;
+
+	if (m->controller)
+		snprintf(text, size, "%s, controller %u, queue %u", m->controller->hostnqn,
+			 m->controller->cntlid, m->qid);
+}
+
 const struct service service_nvme = {
 	.name = "nvme",
 	.operations = {
@@ -153,7 +167,13 @@ const struct service service_nvme = {
 #undef X
 		NULL,
 	},
+	.example = "nvme connect -t {transport} -a {host} -s {port} -n {name}",
+	.name_of = nvme_target_name,
+	.describe = nvme_describe,
 	.exports = true,
+	.messages = true,
+	.message_max = NVME_SQE,
+	.greet = nvme_rdma_greet,
 	.held_max = NVME_HELD_MAX,
 	.shared_new = nvme_target_new,
 	.shared_free = nvme_target_free,

@@ -15,6 +15,11 @@ static struct nvme_controller *controller_of(const struct nvme_command *d)
 	return d->queue->member->controller;
 }
 
+static bool is_rdma(const struct nvme_command *d)
+{
+	return d->queue->transport == &nvme_rdma;
+}
+
 /* ---- What they have in common ---- */
 
 static uint16_t admin_check(struct nvme_command *d)
@@ -59,7 +64,7 @@ static void fill_controller(struct nvme_command *d)
 {
 	const struct worker *w = d->queue->conn->worker;
 	const struct nvme_target *t = w->shared;
-	bool discovery = controller_of(d)->discovery;
+	bool discovery = controller_of(d)->discovery, rdma = is_rdma(d);
 	struct nvme_controller_info info = {
 		.discovery = discovery,
 		.cntlid = controller_of(d)->cntlid,
@@ -69,7 +74,8 @@ static void fill_controller(struct nvme_command *d)
 		.mdts = (uint8_t)(__builtin_ctz(t->transfer_max) - 12),
 		.entries = (uint16_t)nvme_entries(w),
 		.namespaces = w->mount_count,
-		.in_capsule = t->in_capsule,
+		.in_capsule = rdma ? nvme_rdma_in_capsule(w) : t->in_capsule,
+		.rdma = rdma,
 	};
 
 	for (unsigned i = 0; i < w->mount_count; i++)
@@ -187,20 +193,26 @@ static uint16_t log_check(struct nvme_command *d)
 	return page_check(d);
 }
 
-/* Of this worker; the others' are the same hosts'. */
+static void smart_add(struct nvme_smart *smart, const struct worker *w)
+{
+	for (unsigned i = 0; i < w->mount_count; i++) {
+		const struct mount *m = &w->mounts[i];
+
+		smart->bytes_read += stat_load(m->bytes_read);
+		smart->bytes_written += stat_load(m->bytes_written);
+		smart->reads += stat_load(m->operations[IO_read].count);
+		smart->writes += stat_load(m->operations[IO_write].count);
+	}
+}
+
+/* Of all workers of the listener: their counters are there as long as it is. */
 static size_t log_smart(struct nvme_command *d)
 {
 	const struct worker *w = d->queue->conn->worker;
 	struct nvme_smart smart = { 0 };
 
-	for (unsigned i = 0; i < w->mount_count; i++) {
-		const struct mount *m = &w->mounts[i];
-
-		smart.bytes_read += stat_load(m->bytes_read);
-		smart.bytes_written += stat_load(m->bytes_written);
-		smart.reads += stat_load(m->operations[IO_read].count);
-		smart.writes += stat_load(m->operations[IO_write].count);
-	}
+	for (unsigned i = 0; i < w->team_count; i++)
+		smart_add(&smart, &w->team[i]);
 	return nvme_log_smart(d->page, &smart);
 }
 
@@ -214,6 +226,7 @@ static size_t log_discovery(struct nvme_command *d)
 		.generation = target_of(d)->generation,
 		.subnqn = target_of(d)->nqn,
 		.port = port,
+		.rdma = is_rdma(d),
 	};
 	sa_family_t family = conn_local(c, NVME_TCP_DISCOVERY_PORT, host, port);
 
@@ -291,6 +304,8 @@ static uint16_t set_queues(struct nvme_command *d)
 		return NVME_INVALID_FIELD | NVME_DNR;
 	if (nvme_queue_count(n) > 0)
 		return NVME_SEQUENCE_ERROR | NVME_DNR;
+	if (is_rdma(d)) /* one that is refused fails the host as a whole */
+		asked = MIN(asked, nvme_rdma_queues(d->queue->conn->worker) - 1);
 	nvme_grant(n, MIN(asked + 1, (unsigned)NVME_QUEUES_MAX));
 	d->result = queues_result(n);
 	return NVME_SUCCESS;

@@ -53,6 +53,7 @@ static void command_init(struct nvme_command *d, struct nvme_queue *q)
 	d->status = NVME_SUCCESS;
 	d->io.mount = NULL;
 	d->io.flags = 0;
+	d->replied = false;
 	q->busy++;
 }
 
@@ -70,6 +71,29 @@ struct nvme_command *nvme_command_get(struct nvme_queue *q)
 		return NULL;
 	command_init(d, q);
 	return d;
+}
+
+struct nvme_cqe nvme_completion_of(const struct nvme_command *d)
+{
+	const struct nvme_queue *q = d->queue;
+
+	return (struct nvme_cqe){
+		.result = d->result,
+		.sqhd = q->no_flow_control ? 0xffff : q->sqhd,
+		.sqid = q->member->qid,
+		.cid = d->sqe.cid,
+		.status = d->status,
+	};
+}
+
+void nvme_command_replied(struct nvme_command *d)
+{
+	struct conn *c = d->queue->conn;
+
+	conn_op_reply(c, d->verb->operation, d->start_ns);
+	if (d->status)
+		stat_add(c->worker->stats.operations[d->verb->operation].errors, 1);
+	d->replied = true;
 }
 
 void nvme_command_put(struct nvme_command *d)
@@ -124,11 +148,29 @@ static void command_fetch(struct nvme_command *d, uint32_t capsule_bytes)
 	}
 	d->page_bytes = d->length;
 	if (capsule_bytes)
-		nvme_receive(d, capsule_bytes);
+		d->queue->transport->receive(d, capsule_bytes);
 	else if (d->status)
 		nvme_command_set(d, NVME_REPLY);
 	else
 		nvme_command_set(d, NVME_ASK);
+}
+
+/* A command more was taken: the host is alive. */
+static void command_taken(struct nvme_queue *q)
+{
+	struct nvme_controller *n = q->member->controller;
+
+	if (q->sqhd++ == q->sqsize)
+		q->sqhd = 0;
+	if (n && !atomic_load_explicit(&n->seen, memory_order_relaxed))
+		atomic_store_explicit(&n->seen, true, memory_order_relaxed);
+}
+
+void nvme_command_refuse(struct nvme_command *d, uint16_t status)
+{
+	command_taken(d->queue);
+	d->verb = find_verb(d->queue, d->sqe.opcode);
+	nvme_command_end(d, status);
 }
 
 void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
@@ -137,6 +179,7 @@ void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
 	const struct worker *w = q->conn->worker;
 	bool to_us;
 
+	command_taken(q);
 	d->start_ns = w->sampling ? w->now_ns : 0;
 	d->verb = find_verb(q, d->sqe.opcode);
 	d->status = d->verb->check ? d->verb->check(d) : NVME_INVALID_OPCODE | NVME_DNR;
@@ -144,7 +187,7 @@ void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
 	if (capsule_bytes && !d->status && (!to_us || d->length != capsule_bytes))
 		d->status = NVME_INVALID_FIELD | NVME_DNR;
 	if (capsule_bytes && d->status) /* its answer follows when that has come */
-		nvme_receive(d, capsule_bytes);
+		q->transport->receive(d, capsule_bytes);
 	else if (d->status)
 		nvme_command_set(d, NVME_REPLY);
 	else if (to_us)
@@ -233,7 +276,7 @@ static void fill_from_page(struct nvme_command *d)
 	}
 }
 
-static bool command_fill(struct nvme_command *d)
+bool nvme_command_fill(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
 	uint32_t left = d->length - d->done_bytes;
@@ -259,17 +302,10 @@ static bool command_fill(struct nvme_command *d)
 
 /* ---- What is to do ---- */
 
-/* By enum nvme_step; each false when there is no memory for it now. */
-static bool (*const steps[NVME_STEP_COUNT])(struct nvme_command *d) = {
-	[NVME_ASK] = nvme_tcp_ask,
-	[NVME_FILL] = command_fill,
-	[NVME_SEND] = nvme_tcp_send,
-	[NVME_REPLY] = nvme_tcp_reply,
-};
-
 /* A command without memory for its step must not hold up another: that may hold the memory. */
 void nvme_commands_run(struct nvme_queue *q)
 {
+	bool (*const *steps)(struct nvme_command * d) = q->transport->steps;
 	struct nvme_command *waiting = NULL, **end = &waiting;
 
 	while (q->todo && q->phase != NVME_PHASE_ENDING && !(q->conn->flags & CONN_CLOSING)) {

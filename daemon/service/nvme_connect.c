@@ -19,7 +19,8 @@ static uint16_t connect_check(struct nvme_command *d)
 		return NVME_SEQUENCE_ERROR | NVME_DNR;
 	if (d->sqe.sgl.length != NVME_CONNECT_DATA)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	if (d->sqe.sgl.type != NVME_SGL_CAPSULE)
+	if (d->sqe.sgl.type != NVME_SGL_CAPSULE &&
+	    (d->sqe.sgl.type != NVME_SGL_TRANSPORT || d->queue->transport == &nvme_tcp))
 		return NVME_SGL_TYPE_INVALID | NVME_DNR;
 	d->length = NVME_CONNECT_DATA;
 	return NVME_SUCCESS;

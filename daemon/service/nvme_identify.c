@@ -47,8 +47,8 @@ void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_
 	page[261] = 1 << 2;
 	put_le16(page + 320, 10); /* KAS: in units of 100 ms; Linux: not 0 */
 	put_le16(page + 514, i->entries);
-	put_le32(page + 536,
-		 1 << 0 | 1 << 20 | 1 << 21); /* SGLS: in capsule by offset; transport */
+	put_le32(page + 536, /* SGLS: in capsule by offset; keyed, or the transport's own */
+		 1 << 0 | 1 << 20 | (i->rdma ? 1 << 2 : 1 << 21));
 	memcpy(page + 768, i->subnqn, strlen(i->subnqn));
 	put_le32(page + 1792, NVME_SQE / 16); /* IOCCSZ, IORCSZ; Linux: at least 4 and 1 */
 	put_le32(page + 1796, NVME_CQE / 16);
@@ -163,7 +163,7 @@ size_t nvme_log_discovery(uint8_t page[static NVME_PAGE], const struct nvme_disc
 	if (!d->address)
 		return HEADER;
 	put_le64(page + 8, 1);      /* NUMREC */
-	entry[0] = 3;               /* TRTYPE: TCP */
+	entry[0] = d->rdma ? 1 : 3; /* TRTYPE: RDMA, TCP */
 	entry[1] = d->ipv6 ? 2 : 1; /* ADRFAM */
 	entry[2] = 2;               /* SUBTYPE: an NVM subsystem */
 	entry[3] = 1 << 2;          /* TREQ: flow control of queues can be off */
@@ -173,5 +173,7 @@ size_t nvme_log_discovery(uint8_t page[static NVME_PAGE], const struct nvme_disc
 	put_text(entry + 32, 32, d->port);
 	memcpy(entry + 256, d->subnqn, strlen(d->subnqn));
 	put_text(entry + 512, 256, d->address);
+	if (d->rdma) /* TSAS: connected, of no particular provider, by RDMA's connection manager */
+		memset(entry + 768, 1, 3);
 	return HEADER + ENTRY;
 }

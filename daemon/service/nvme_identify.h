@@ -51,6 +51,7 @@ struct nvme_controller_info {
 	uint32_t namespaces;
 	uint32_t in_capsule; /* bytes of data that may follow an I/O command */
 	bool write_cache;    /* volatile */
+	bool rdma;
 };
 void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_controller_info *i);
 
@@ -85,5 +86,6 @@ struct nvme_discovery {
 	uint64_t generation;
 	const char *subnqn, *address, *port; /* numbers; address NULL: nowhere */
 	bool ipv6;
+	bool rdma;
 };
 size_t nvme_log_discovery(uint8_t page[static NVME_PAGE], const struct nvme_discovery *d);

@@ -56,6 +56,7 @@ enum nvme_status {
 	NVME_SEQUENCE_ERROR = 0x00c,
 	NVME_SGL_LENGTH_INVALID = 0x00f,
 	NVME_SGL_TYPE_INVALID = 0x011,
+	NVME_SGL_OFFSET_INVALID = 0x016,
 	NVME_KATO_INVALID = 0x01a,
 	NVME_WRITE_PROTECTED = 0x020,
 	NVME_INTERRUPTED = 0x021,
@@ -76,6 +77,7 @@ enum nvme_status {
 
 /* Type << 4 | subtype of an SGL descriptor. */
 enum nvme_sgl_type {
+	NVME_SGL_NONE = 0x00,      /* none that can be */
 	NVME_SGL_CAPSULE = 0x01,   /* the data follows the command */
 	NVME_SGL_TRANSPORT = 0x5a, /* the transport moves it */
 };
@@ -83,6 +85,8 @@ enum nvme_sgl_type {
 struct nvme_sgl {
 	uint64_t address;
 	uint32_t length; /* bytes */
+	uint32_t key;    /* of the host's memory, over RDMA */
+	bool invalidate; /* ... that nobody may use once the command is completed */
 	uint8_t type;    /* enum nvme_sgl_type, or what else a host says */
 };
 

@@ -1,8 +1,9 @@
 /* Service `nvme`: what its files share.
  *
- * nvme.c: a connection's life; nvme_tcp.c: PDUs; nvme_receive.c: data of hosts; nvme_command.c:
- * commands, their parts, those of I/O queues; nvme_admin.c: those of admin queues, and Fabrics';
- * nvme_subsystem.c: which connections belong together.  Pure: nvme_proto.c, nvme_tcp_proto.c,
+ * nvme.c: a connection's life; nvme_tcp.c: PDUs; nvme_receive.c: data in them; nvme_rdma.c:
+ * capsules as messages, data by one-sided operations; nvme_command.c: commands, their parts, those
+ * of I/O queues; nvme_admin.c: those of admin queues, and Fabrics'; nvme_subsystem.c: which
+ * connections belong together.  Pure: nvme_proto.c, nvme_tcp_proto.c, nvme_rdma_proto.c,
  * nvme_identify.c, nvme_id.c. */
 #pragma once
 #include <stdbool.h>
@@ -13,6 +14,7 @@
 #include "nvme_proto.h"
 #include "nvme_subsystem.h"
 #include "nvme_tcp_proto.h"
+#include "remote.h"
 #include "store.h"
 #include "util.h"
 
@@ -63,6 +65,7 @@ enum nvme_step {
 	NVME_STEP_COUNT
 };
 
+struct greeting;
 struct nvme_queue;
 struct nvme_command;
 
@@ -95,7 +98,9 @@ struct nvme_command {
 	uint64_t result;                 /* of its completion */
 	uint16_t status;                 /* enum nvme_status */
 	uint8_t step;                    /* enum nvme_step */
-	bool framed; /* `data` has room for what precedes and follows it in a PDU */
+	bool framed;          /* `data` has room for what precedes and follows it in a PDU */
+	bool replied;         /* over RDMA: before its data was known to be there */
+	struct remote remote; /* over RDMA: of the part that is under way */
 };
 
 enum nvme_phase {
@@ -105,9 +110,23 @@ enum nvme_phase {
 	NVME_PHASE_ENDING, /* after an error: nothing is heard or said any more */
 };
 
+/* What carries commands and their data. */
+struct nvme_transport {
+	enum nvme_phase phase; /* in which a connection begins */
+	/* Takes what comes next from the input, or goes on with it; false: nothing can be done
+	 * until something is done, is sent, or arrives. */
+	bool (*take)(struct nvme_queue *q);
+	/* Data that came with a command, which has a status if nobody wants it. */
+	void (*receive)(struct nvme_command *d, uint32_t bytes);
+	/* By enum nvme_step, what is to do; each false when there is no memory for it now. */
+	bool (*steps[NVME_STEP_COUNT])(struct nvme_command *d);
+};
+extern const struct nvme_transport nvme_tcp, nvme_rdma;
+
 /* A connection. */
 struct nvme_queue {
 	struct conn *conn;
+	const struct nvme_transport *transport;
 	struct nvme_member *member;
 	enum nvme_phase phase;
 	uint16_t sqsize, sqhd;
@@ -161,6 +180,8 @@ void nvme_commands_free(struct nvme_queue *q);
 struct nvme_command *nvme_command_get(struct nvme_queue *q);
 /* A command whose sqe is there.  In the PDU came capsule_bytes of data. */
 void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes);
+/* The same of one that is refused. */
+void nvme_command_refuse(struct nvme_command *d, uint16_t status);
 /* The one function that changes what a command waits for. */
 void nvme_command_set(struct nvme_command *d, enum nvme_step step);
 static inline void nvme_command_end(struct nvme_command *d, uint16_t status)
@@ -168,7 +189,12 @@ static inline void nvme_command_end(struct nvme_command *d, uint16_t status)
 	d->status = status;
 	nvme_command_set(d, NVME_REPLY);
 }
+struct nvme_cqe nvme_completion_of(const struct nvme_command *d);
+/* The host will hear, or has heard, all of it: counts it. */
+void nvme_command_replied(struct nvme_command *d);
 void nvme_command_put(struct nvme_command *d);
+/* nvme_transport.steps: a part of the data for the host is to be had. */
+bool nvme_command_fill(struct nvme_command *d);
 /* Does what is to do, as far as there is memory. */
 void nvme_commands_run(struct nvme_queue *q);
 /* Memory for a part of `bytes`, as much as there is.  framed: in one piece, if it can be, with room
@@ -198,15 +224,17 @@ bool nvme_is_held_up(const struct conn *c);
 
 /* nvme_tcp.c */
 
-/* Takes the next PDU from the input, or goes on with one; false: nothing can be done until
- * something is done, is sent, or arrives. */
-bool nvme_tcp_step(struct nvme_queue *q);
-/* Each false when there is no memory for it now. */
-bool nvme_tcp_ask(struct nvme_command *d);
-bool nvme_tcp_send(struct nvme_command *d);
-bool nvme_tcp_reply(struct nvme_command *d);
 /* Ends the connection, and says why. */
 void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei);
+
+/* nvme_rdma.c */
+
+/* service->greet */
+int nvme_rdma_greet(const struct worker *w, struct greeting *greeting);
+/* Bytes of data that may follow a command. */
+uint32_t nvme_rdma_in_capsule(const struct worker *w);
+/* I/O queues that the listener has memory for. */
+unsigned nvme_rdma_queues(const struct worker *w);
 
 /* nvme_connect.c */
 

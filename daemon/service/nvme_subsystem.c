@@ -130,6 +130,13 @@ void nvme_target_free(void *target)
 	free(t);
 }
 
+const char *nvme_target_name(const void *target)
+{
+	const struct nvme_target *t = target;
+
+	return t->nqn;
+}
+
 static uint32_t transfer_max(const struct worker_options *o)
 {
 	uint64_t share = o->buffers * o->buffer_size / 16;

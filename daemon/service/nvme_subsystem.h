@@ -76,6 +76,8 @@ struct nvme_target {
 void *nvme_target_new(const struct worker_options *options, const char *listener,
 		      struct reason *reason);
 void nvme_target_free(void *target);
+/* Its NQN. */
+const char *nvme_target_name(const void *target);
 
 /* The member is to be the admin queue of a new controller, or a queue of the one that it names.
  * NVME_SUCCESS, and member->controller is set, or a status, with its *ret_result.

@@ -29,30 +29,18 @@ void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
 
 static size_t build_rsp(const struct nvme_command *d, uint8_t to[static NVME_TCP_RSP_MAX])
 {
-	const struct nvme_queue *q = d->queue;
-	struct nvme_cqe cqe = {
-		.result = d->result,
-		.sqhd = q->no_flow_control ? 0xffff : q->sqhd,
-		.sqid = q->member->qid,
-		.cid = d->sqe.cid,
-		.status = d->status,
-	};
+	struct nvme_cqe cqe = nvme_completion_of(d);
 
-	return nvme_tcp_build_rsp(to, &q->terms, &cqe);
+	return nvme_tcp_build_rsp(to, &d->queue->terms, &cqe);
 }
 
-/* The host will hear, or has heard, all of it. */
 static void tcp_done(struct nvme_command *d)
 {
-	struct conn *c = d->queue->conn;
-
-	conn_op_reply(c, d->verb->operation, d->start_ns);
-	if (d->status)
-		stat_add(c->worker->stats.operations[d->verb->operation].errors, 1);
+	nvme_command_replied(d);
 	nvme_command_put(d);
 }
 
-bool nvme_tcp_reply(struct nvme_command *d)
+static bool tcp_reply(struct nvme_command *d)
 {
 	uint8_t pdu[NVME_TCP_RSP_MAX];
 
@@ -62,7 +50,7 @@ bool nvme_tcp_reply(struct nvme_command *d)
 	return true;
 }
 
-bool nvme_tcp_ask(struct nvme_command *d)
+static bool tcp_ask(struct nvme_command *d)
 {
 	struct nvme_queue *q = d->queue;
 	struct nvme_tcp_data r2t = {
@@ -149,7 +137,7 @@ static bool tcp_send_part(struct nvme_command *d, const struct nvme_tcp_data *pa
 	return true;
 }
 
-bool nvme_tcp_send(struct nvme_command *d)
+static bool tcp_send(struct nvme_command *d)
 {
 	struct nvme_tcp_data part = {
 		.cid = d->sqe.cid,
@@ -225,11 +213,6 @@ static bool tcp_command(struct nvme_queue *q)
 		nvme_command_put(d);
 		return true;
 	}
-	if (q->sqhd++ == q->sqsize)
-		q->sqhd = 0;
-	if (q->member->controller &&
-	    !atomic_load_explicit(&q->member->controller->seen, memory_order_relaxed))
-		atomic_store_explicit(&q->member->controller->seen, true, memory_order_relaxed);
 	q->drop_bytes = q->pdu.pad_bytes;
 	nvme_command_begin(d, q->pdu.data_bytes);
 	return true;
@@ -330,7 +313,7 @@ static bool tcp_next(struct nvme_queue *q)
 	return false;
 }
 
-bool nvme_tcp_step(struct nvme_queue *q)
+static bool tcp_step(struct nvme_queue *q)
 {
 	struct conn *c = q->conn;
 	uint64_t bytes;
@@ -345,3 +328,13 @@ bool nvme_tcp_step(struct nvme_queue *q)
 	}
 	return q->receiving ? nvme_receive_go_on(q) : tcp_next(q);
 }
+
+const struct nvme_transport nvme_tcp = {
+	.phase = NVME_PHASE_ICREQ,
+	.take = tcp_step,
+	.receive = nvme_receive,
+	.steps = { [NVME_ASK] = tcp_ask,
+		   [NVME_FILL] = nvme_command_fill,
+		   [NVME_SEND] = tcp_send,
+		   [NVME_REPLY] = tcp_reply },
+};

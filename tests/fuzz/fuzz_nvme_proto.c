@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "nvme_proto.h"
+#include "nvme_rdma_proto.h"
 #include "nvme_tcp_proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -47,6 +48,23 @@ static void check(const uint8_t *data, const uint8_t *more, const struct nvme_na
 		assert(range.length <= (n->blocks << n->block_shift) - range.offset);
 }
 
+/* Private data of any length, and a descriptor as it is over RDMA. */
+static void greet(const uint8_t *data, size_t bytes)
+{
+	static const uint32_t entries[] = { 32, 128 };
+	struct nvme_rdma_request request;
+	struct nvme_sgl sgl;
+
+	if (nvme_rdma_parse_request(data, bytes, entries, &request) == NVME_RDMA_OK)
+		assert(request.commands >= 2 && request.commands <= entries[request.qid != 0] &&
+		       request.receives > 0);
+	if (bytes < NVME_SQE)
+		return;
+	nvme_rdma_parse_sgl(data, &sgl);
+	assert(sgl.type != NVME_SGL_TRANSPORT || sgl.length <= 0xffffff);
+	assert(!sgl.invalidate || (sgl.type == NVME_SGL_TRANSPORT && sgl.length > 0));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	static uint8_t connect[NVME_CONNECT_DATA];
@@ -55,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	struct nvme_sqe sqe;
 	uint64_t result;
 
+	greet(data, bytes);
 	if (bytes < 1 + NVME_SQE + NVME_DSM_RANGE)
 		return 0;
 	n.read_only = data[0] & 4;

@@ -1,8 +1,10 @@
-"""What test_rdma.py runs in the same VM: the kernel's NVMe/TCP initiator, file systems on it, fio; what
-happens to its I/O when the daemon reloads or restarts."""
+"""What test_rdma.py runs in the same VM: the kernel's NVMe initiator over TCP and RDMA, file systems on
+it, fio; what happens to its I/O when the daemon reloads or restarts."""
+import hashlib
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -13,17 +15,25 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/system"))
 from conftest import listener, requires, start_daemon, wait_until  # noqa: E402,F401
+from inside_rdma import ADDRESSES, CLIENT, devices, resources  # noqa: E402,F401
 from test_kept import KEEP, start_keeping  # noqa: E402
 
 NQN = "nqn.2026-11.example.lab:vm"
+HOST = "nqn.2026-11.example.lab:host"
 RESET = "resetting controller due to persistent internal error"  # what a daemon that drains asks for
 FIO = ["fio", "--name=v", "--bs=4k", "--direct=1", "--iodepth=8", "--verify=crc32c", "--randseed=7",
        "--output=/dev/null"]
+WAYS = {"tcp": ("tcp", "127.0.0.1"), "rxe": ("rdma", ADDRESSES["rxe"])}
+
+
+@pytest.fixture(params=list(WAYS))
+def way(request):
+    return request.param
 
 
 def must(*words, status=0):
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          stdin=subprocess.DEVNULL, text=True, timeout=120)
+                          stdin=subprocess.DEVNULL, text=True, errors="replace", timeout=120)
     assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}"
     return done.stdout
 
@@ -32,29 +42,38 @@ def must(*words, status=0):
 def kernel_log():
     """What the kernel has said of nvme since the test began; it may say nothing of errors."""
     requires("nvme")
-    must("modprobe", "nvme-tcp")
+    must("modprobe", "-a", "nvme-tcp", "nvme-rdma")
     must("dmesg", "-C")
+    expected = [RESET]
 
-    def log():
+    def log(expect=None):
+        expected.extend([expect] if expect else [])
         return [line for line in must("dmesg").splitlines() if "nvme" in line]
 
     yield log
-    bad = [line for line in log() if RESET not in line
+    bad = [line for line in log() if not any(text in line for text in expected)
            and any(word in line.lower() for word in ("error", "timeout", "reconnect"))]
     assert not bad, bad
 
 
-def section(tmp_path, **keys):
-    lines = [f"{key} = {value}" for key, value in {"size": "64M", **keys}.items()]
-    return f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\n" + "\n".join(lines) + "\n"
+def config(tmp_path, way="tcp", engine="epoll", size="64M", port=0, **keys):
+    transport, address = WAYS[way]
+    engine = engine if transport == "tcp" else "rdma"
+    return f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = {size}\n" + listener(
+        "nvme", "nvme", engine, transport=transport, address=f"{address}:{port}", exports="disk", nqn=NQN, **keys)
 
 
-def connect(port, *options):
+def where(daemon, way):
+    return ["-t", WAYS[way][0], "-a", WAYS[way][1], "-s", daemon.port("nvme")]
+
+
+def connect(daemon, way, *options):
     """The namespace's block device.  The VM is slow, so its host has more patience than usual."""
-    must("nvme", "connect", "-t", "tcp", "-a", "127.0.0.1", "-s", port, "-n", NQN, "-i", 2, "-k", 30, *options)
+    must("nvme", "connect", *where(daemon, way), "-n", NQN, "-q", HOST, "-i", 2, "-k", 30, *options)
 
     def found():
-        return [path for path in Path("/sys/block").glob("nvme*n1") if int((path / "size").read_text())]
+        return [path for path in Path("/sys/block").glob("nvme*n1")  # and of each path to it another one
+                if "c" not in path.name and int((path / "size").read_text())]
 
     return Path("/dev") / wait_until(found, "the namespace is there")[0].name
 
@@ -64,56 +83,69 @@ def disconnect():
     wait_until(lambda: not list(Path("/sys/block").glob("nvme*n1")), "the namespace is gone")
 
 
-def test_the_kernel_finds_out_everything(start_daemon, tmp_path):
-    daemon = start_daemon(section(tmp_path) + listener("nvme", "nvme", exports="disk", nqn=NQN))
-    port = daemon.port("nvme")
-    assert NQN in must("nvme", "discover", "-t", "tcp", "-a", "127.0.0.1", "-s", port)
-    device = connect(port)
+def test_the_kernel_finds_out_everything(start_daemon, tmp_path, way):
+    daemon = start_daemon(config(tmp_path, way))
+    found = must("nvme", "discover", *where(daemon, way))
+    assert NQN in found and f"trtype:  {WAYS[way][0]}" in found and WAYS[way][1] in found
+    device = connect(daemon, way, "-c", 1, "-l", 60)
+    controller = f"/dev/{device.name[:-2]}"
     try:
         listed = json.loads(must("nvme", "list", "-o", "json"))["Devices"][0]
         assert listed["ModelNumber"] == "nbserved" and listed["PhysicalSize"] == 64 << 20
+        assert f"traddr={WAYS[way][1]}" in must("nvme", "list-subsys")
         assert NQN in must("nvme", "id-ctrl", device)
         assert "lbads:12" in must("nvme", "id-ns", device)
+        assert "0x1" in must("nvme", "list-ns", device)
         uuid = must("nvme", "ns-descs", device).split("uuid    : ")[1][:36]
         assert Path(f"/sys/block/{device.name}/uuid").read_text().strip() == uuid
-        for command in ["smart-log", "effects-log", "error-log"]:
+        for command in ["smart-log", "effects-log", "error-log", "fw-log"]:
             must("nvme", command, device)
         for feature in [6, 7, 0xB, 0xF]:
             must("nvme", "get-feature", device, "-f", feature)
         assert "0x4080" in must("nvme", "io-passthru", device, "-n", 1, "-o", 2, "-r", "--cdw10=0xffffff",
                                 "-l", 4096, status=1)
+        must("nvme", "io-passthru", device, "-n", 1, "-o", 2, "-r", "--cdw10=0", "-l", 4096)
         must("nvme", "write-zeroes", device, "-s", 0, "-c", 255)
         must("nvme", "flush", device)
         must("blkdiscard", device)
-        must("nvme", "reset", f"/dev/{device.name[:-2]}")
+        must("nvme", "reset", controller)
         must("dd", f"if={device}", "of=/dev/null", "bs=64k", "count=4", "iflag=direct")
     finally:
         disconnect()
     wait_until(lambda: daemon.stats("nvme")["connections"]["open"] == 0, "disconnected")
 
 
-@pytest.mark.parametrize("engine,options", [
-    ("epoll", []), ("io_uring", ["-g", "-G"]), ("io_uring-poll", ["--disable-sqflow"])])
-def test_data_is_what_was_written(start_daemon, tmp_path, engine, options):
-    daemon = start_daemon(section(tmp_path)
-                          + listener("nvme", "nvme", engine, exports="disk", nqn=NQN, workers=2))
-    device = connect(daemon.port("nvme"), *options)
+@pytest.mark.parametrize("way,engine,options", [
+    ("tcp", "epoll", []), ("tcp", "io_uring", ["-g", "-G"]), ("tcp", "io_uring-poll", ["--disable-sqflow"]),
+    ("rxe", "rdma", []), ("rxe", "rdma", ["--disable-sqflow"])])
+def test_data_is_what_was_written(start_daemon, tmp_path, way, engine, options):
+    """4 KiB go with the command where they can, 256 KiB are fetched.  NBD has the same bytes."""
+    requires("nbdcopy")
+    daemon = start_daemon(config(tmp_path, way, engine, workers=2) + listener("nbd", "nbd", exports="disk"))
+    device = connect(daemon, way, *options)
     try:
         must(*FIO, f"--filename={device}", "--ioengine=libaio", "--rw=randrw", "--size=2m")
         must(*FIO, f"--filename={device}", "--ioengine=libaio", "--rw=randwrite", "--size=4m", "--bs=256k")
+        must("blkdiscard", "-z", "-o", 1 << 20, "-l", 1 << 20, device)
+        with open(device, "rb") as disk:
+            read = hashlib.file_digest(disk, "sha256").hexdigest()
+        copy = must("bash", "-c", f"nbdcopy nbd://127.0.0.1:{daemon.port('nbd')}/disk - | sha256sum")
+        assert copy.split()[0] == read
     finally:
         disconnect()
+    errors = [op["errors"] for op in daemon.stats("nvme")["operations"].values()]
+    assert not any(errors), daemon.stats("nvme")["operations"]
 
 
-def test_file_systems(start_daemon, tmp_path):
-    requires("mkfs.ext4")
-    requires("mkfs.xfs")
+@pytest.mark.parametrize("way,kinds", [("tcp", ["ext4", "xfs"]), ("rxe", ["ext4"])])
+def test_file_systems(start_daemon, tmp_path, way, kinds):
+    tools = {"ext4": (["mkfs.ext4", "-q", "-F"], ["e2fsck", "-fn"]),
+             "xfs": (["mkfs.xfs", "-q", "-f"], ["xfs_repair", "-n"])}
     disk = tmp_path / "disk"
-    daemon = start_daemon(section(tmp_path, size="320M")
-                          + listener("nvme", "nvme", "io_uring", exports="disk", nqn=NQN, workers=2))
-    for make, check in [(["mkfs.ext4", "-q", "-F"], ["e2fsck", "-fn"]),
-                        (["mkfs.xfs", "-q", "-f"], ["xfs_repair", "-n"])]:
-        device = connect(daemon.port("nvme"))
+    daemon = start_daemon(config(tmp_path, way, "io_uring", size="320M", workers=2))
+    for make, check in [tools[kind] for kind in kinds]:
+        requires(make[0])
+        device = connect(daemon, way)
         try:
             must(*make, device)
             must("mount", device, "/mnt")
@@ -131,14 +163,15 @@ def test_file_systems(start_daemon, tmp_path):
         must(*check, disk)  # all of it reached the file
 
 
-def under_load(device, change):
+def under_load(device, change, seconds=5):
     """The longest that fio waited, in seconds, for I/O that went on while change() ran."""
     report = f"/tmp/fio-{time.monotonic()}"
     fio = subprocess.Popen([*FIO[:-1], f"--filename={device}", "--ioengine=libaio", "--rw=randwrite",
-                            "--size=8m", "--time_based", "--runtime=5", "--verify=0",
+                            "--size=8m", "--time_based", f"--runtime={seconds}", "--verify=0",
                             "--output-format=json", f"--output={report}"])
     written = Path(f"/sys/block/{device.name}/stat")
-    wait_until(lambda: int(written.read_text().split()[4]) > 50, "fio writes")
+    begun = int(written.read_text().split()[4])
+    wait_until(lambda: int(written.read_text().split()[4]) > begun + 50, "fio writes")
     change()
     assert fio.wait(120) == 0
     job = json.loads(Path(report).read_text()[Path(report).read_text().index("{"):])["jobs"][0]
@@ -148,12 +181,10 @@ def under_load(device, change):
 
 def test_a_reload_and_a_restart_under_load(start_daemon, tmp_path, kernel_log):
     """The host is told, and comes back at once: without that it would wait for ten seconds."""
-    probe = listener("probe")
-    port = start_daemon(probe).port("probe") + 1
-    text = section(tmp_path) + listener("nvme", "nvme", "io_uring", exports="disk", nqn=NQN,
-                                        address=f"127.0.0.1:{port}")
+    port = start_daemon(listener("probe")).port("probe") + 1
+    text = config(tmp_path, engine="io_uring", port=port)
     first = start_keeping(start_daemon, text)
-    device = connect(port)
+    device = connect(first, "tcp")
     second = []
 
     def reload():
@@ -178,3 +209,54 @@ def test_a_reload_and_a_restart_under_load(start_daemon, tmp_path, kernel_log):
     finally:
         disconnect()
         os.sync()
+
+
+# ---- RDMA's own ----
+
+def test_an_rdma_host_comes_back_after_a_restart(start_daemon, tmp_path, kernel_log):
+    """Nobody keeps the address meanwhile: it tries again after its reconnect delay, and nothing fails."""
+    way = "rxe"
+    first = start_daemon(config(tmp_path, way))
+    text = config(tmp_path, way, port=first.port("nvme"))
+    device = connect(first, way, "-c", 1)
+    for expected in ("econnect", "rdma_resolve", "connect request failed", "rdma connection"):
+        kernel_log(expected)
+
+    def restart():
+        first.process.send_signal(signal.SIGTERM)
+        first.process.wait(60)
+        start_daemon(text)
+
+    try:
+        gap = under_load(device, restart, seconds=8)
+        print(f"{way}: the longest write took {gap:.2f} s")
+        must(*FIO, f"--filename={device}", "--ioengine=libaio", "--rw=randwrite", "--size=1m")
+    finally:
+        disconnect()
+
+
+def private(recfmt=0, qid=0, receives=32, commands=31):
+    return struct.pack("<HHHH", recfmt, qid, receives, commands).hex().ljust(64, "0")
+
+
+@pytest.mark.parametrize("way", list(ADDRESSES))
+def test_what_a_queue_is_refused_for(start_daemon, tmp_path, way):
+    daemon = start_daemon(config(tmp_path, "rxe").replace(ADDRESSES["rxe"], ADDRESSES[way]))
+    at = [ADDRESSES[way], daemon.port("nvme")]
+
+    def greet(said, reads=4):
+        return must(CLIENT, "greet", *at, said, reads).split()
+
+    if way == "siw":
+        assert greet(private()) == ["refused", "00000600"]
+        return
+    free = daemon.stats("nvme")["pool"]["free"]
+    assert greet(private())[0] == "accepted"
+    assert greet(private(qid=1, receives=128, commands=127))[1].startswith("00008000")
+    refused = [(private(recfmt=1), 2), (private(qid=129), 3), (private(commands=0), 4),
+               (private(commands=128), 4), (private(qid=1, commands=128), 4), (private(receives=0), 5)]
+    for said, status in refused:
+        assert greet(said)[1].startswith(struct.pack("<HH", 0, status).hex()), (said, status)
+    assert greet(private(), reads=0)[1].startswith("00000700")
+    wait_until(lambda: daemon.stats("nvme")["connections"]["open"] == 0, "disconnected")
+    assert daemon.stats("nvme")["pool"]["free"] >= free - 1

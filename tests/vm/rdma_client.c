@@ -306,6 +306,10 @@ int main(int argc, char **argv)
 
 	if (argc < 5)
 		return 2;
+	if (argc == 6 && !strcmp(argv[1], "greet")) {
+		greet(argv[2], argv[3], argv[4], argv[5]);
+		return 0;
+	}
 	is_uc = !strcmp(argv[1], "echo-uc");
 	is_private = !strcmp(argv[1], "private");
 	if (is_private)
@@ -314,10 +318,6 @@ int main(int argc, char **argv)
 	if (count > CONNECTIONS_MAX)
 		return 2;
 	raise_descriptors();
-	if (argc == 6 && !strcmp(argv[1], "greet")) {
-		greet(argv[2], argv[3], argv[4], argv[5]);
-		return 0;
-	}
 	for (unsigned i = 0; i < count; i++)
 		connect_one(&clients[i], argv[2], argv[3],
 			    !strncmp(argv[1], "echo", 4) && argc == 8 ? (unsigned)atoi(argv[7])

@@ -125,7 +125,9 @@ static void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 {
 	struct greeting greeting = { .said = request->said,
 				     .said_bytes = request->said_bytes,
-				     .reads = request->initiator_depth };
+				     .reads = request->initiator_depth,
+				     .iwarp = request->id->verbs->device->transport_type ==
+					      IBV_TRANSPORT_IWARP };
 	struct reason reason = { "" };
 	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
 	struct rdma_conn *r;

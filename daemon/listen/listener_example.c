@@ -1,0 +1,69 @@
+/* How to try a listener: its service's example, with what stands for the names in it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+#include "listener.h"
+
+/* Where it is: an address without a port, in brackets only where a URI needs them. */
+static void print_host(FILE *to, const char *text, bool in_uri)
+{
+	const char *colon = strrchr(text, ':');
+	size_t bytes = colon ? (size_t)(colon - text) : strlen(text);
+
+	if (!strncmp(text, "0.0.0.0:", 8) || !strncmp(text, "[::]:", 5)) {
+		fputs("ADDRESS", to); /* each of this host */
+		return;
+	}
+	if (text[0] == '[' && !in_uri) {
+		text++;
+		bytes -= 2;
+	}
+	fprintf(to, "%.*s", (int)bytes, text);
+}
+
+static void print_one(FILE *to, const struct listener *l, const char *name, size_t bytes,
+		      bool in_uri)
+{
+	const struct service *s = l->config->service;
+	const char *at = l->addresses[0].text;
+
+	if (!strncmp(name, "{host}", bytes))
+		print_host(to, at, in_uri);
+	else if (!strncmp(name, "{port}", bytes))
+		fputs(strrchr(at, ':') + 1, to);
+	else if (!strncmp(name, "{transport}", bytes))
+		fputs(l->config->transport->name, to);
+	else if (!strncmp(name, "{name}", bytes) && s->name_of)
+		fputs(s->name_of(l->shared), to);
+	else
+		fprintf(to, "%.*s", (int)bytes, name);
+}
+
+bool listener_example(const struct listener *l, char *text, size_t size)
+{
+	const char *example = l->config->service->example, *at = example;
+	FILE *to;
+
+	if (!at || l->state != LISTENER_SERVING || l->address_count == 0)
+		return false;
+	if (l->config->addresses[0].sa.ss_family == AF_UNIX)
+		return false;
+	to = fmemopen(text, size, "w");
+	if (!to)
+		return false;
+	while (*at) {
+		size_t plain = strcspn(at, "{"), bytes = strcspn(at + plain, "}");
+
+		fprintf(to, "%.*s", (int)plain, at);
+		at += plain;
+		if (!*at)
+			break;
+		bytes += at[bytes] != '\0';
+		print_one(to, l, at, bytes, at > example && at[-1] == '/');
+		at += bytes;
+	}
+	fclose(to);
+	text[size - 1] = '\0';
+	return true;
+}
