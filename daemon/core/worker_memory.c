@@ -137,19 +137,18 @@ void worker_feed_starved(struct worker *w)
 	const struct pool *p = &w->pool;
 	uint32_t free = w->starved_free, taken = p->keep + w->granted;
 	uint32_t input = w->pool_lent + (p->free_count > taken ? p->free_count - taken : 0);
-	struct conn *c, **at = &w->starved;
+	struct conn *c = w->starved, *next;
 
-	w->starved_last = NULL;
+	w->starved = w->starved_last = NULL; /* an engine may have c wait again at once */
 	w->first = 0;
-	while ((c = *at)) {
+	for (; c; c = next) {
+		next = c->starved_next;
 		if (worker_can_feed(w, c, free, &input)) {
-			*at = c->starved_next;
 			w->moves |= !(c->flags & CONN_CLOSING) && !conn_owes(c);
 			conn_feed(c);
 		} else {
+			worker_enqueue_starved(w, c);
 			worker_note_first(w, c);
-			w->starved_last = c;
-			at = &c->starved_next;
 		}
 	}
 	worker_set_floor(w);
