@@ -325,13 +325,15 @@ static struct chunk *udp_small(struct udp *u, struct udp_datagram *d)
 	if (k && k->refs == 1)
 		k->used = 0;
 	if (!k || k->used + d->bytes > p->chunk_size) {
-		if (p->free_count == 0)
+		struct chunk *fresh = chunk_get(p);
+
+		if (!fresh)
 			return d->chunk;
 		if (k)
 			chunk_put(p, k);
 		else
 			u->worker->pool_lent++;
-		k = u->small = chunk_get(p);
+		k = u->small = fresh;
 	}
 	memcpy(k->base + k->used, d->data, d->bytes);
 	stat_add(u->worker->stats.bytes_copied, d->bytes);
