@@ -236,9 +236,11 @@ static const struct way {
 };
 
 /* The first `count` of them, but for those that this kernel lacks. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): way is declared here */
 #define for_each_way(way, count)                                                                   \
 	for (const struct way *way = ways; way < ways + (count); way++)                            \
 		if (is_here(way->store) && is_here(way->engine))
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static void what_is_written_is_read_and_zeroed_and_told_as_a_hole(void **state)
 {
