@@ -85,8 +85,6 @@ def test_perftest_latency(start_daemon, device, clean, command, pongs):
     daemon = far_end(start_daemon, device, "perftest-lat")
     perftest(daemon, device, command)
     assert done_by(daemon, "pong") == (1, pongs)
-    stats = daemon.stats("r")
-    assert stats["bytes_in"] >= stats["bytes_out"] > 0
 
 
 def test_perftest_by_time(start_daemon, device, clean):
