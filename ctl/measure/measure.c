@@ -458,11 +458,6 @@ double measure_cpu_per_op(const struct measure *row)
 	return ratio(row->cpu_ns, row->listener_count);
 }
 
-double measure_cpu_per_byte(const struct measure *row)
-{
-	return ratio(row->cpu_ns, row->bytes_in + row->bytes_out);
-}
-
 double measure_bytes_per_op(const struct measure *row)
 {
 	return ratio(row->bytes_in + row->bytes_out, row->listener_count);

@@ -116,10 +116,9 @@ bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_
 bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns);
 
 /* Per second, per operation and so on; 0 when nothing ran. */
-double measure_rate(const struct measure *row);         /* operations/s */
-double measure_bandwidth(const struct measure *row);    /* bytes/s, in and out */
-double measure_cpu_per_op(const struct measure *row);   /* ns */
-double measure_cpu_per_byte(const struct measure *row); /* ns, which is s per GB */
+double measure_rate(const struct measure *row);       /* operations/s */
+double measure_bandwidth(const struct measure *row);  /* bytes/s, in and out */
+double measure_cpu_per_op(const struct measure *row); /* ns */
 double measure_bytes_per_op(const struct measure *row);
 double measure_syscalls_per_op(const struct measure *row);
 double measure_ops_per_turn(const struct measure *row);

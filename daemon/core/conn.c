@@ -304,6 +304,13 @@ struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align
 	return view_new(&w->pool, k, k->base + at, (uint32_t)bytes);
 }
 
+struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint32_t size))
+{
+	if (unlikely(!w->constant) && (w->constant = chunk_get(&w->pool)) != NULL)
+		fill(w->constant->base, w->pool.chunk_size);
+	return w->constant;
+}
+
 int conn_write(struct conn *c, const void *data, size_t bytes)
 {
 	struct worker *w = c->worker;

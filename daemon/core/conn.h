@@ -191,6 +191,12 @@ void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
+/* Output that the kernel has not taken yet. */
+static inline size_t conn_queued_bytes(const struct conn *c)
+{
+	return c->tx.bytes + c->sending.bytes;
+}
+
 /* Has it output that its peer has not taken?  Then its peer's reading, not the pool, is what it
  * waits for: where chunks are short it comes after those who have none. */
 static inline bool conn_owes(const struct conn *c)
@@ -240,10 +246,15 @@ static inline void conn_vouch(struct conn *c)
 		c->worker->engine->vouch(c);
 }
 
+/* The worker's chunk of constant bytes, to be sent in views again and again.  The first call has
+ * fill() write it, all chunk_size bytes; it is the worker's until its end.  NULL: the pool is
+ * exhausted. */
+struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint32_t size));
+
 /* What c holds of the pool, wherever it is. */
 static inline size_t conn_held_bytes(const struct conn *c)
 {
-	return c->rx.bytes + c->tx.bytes + c->sending.bytes + c->lent_bytes + c->io_bytes;
+	return c->rx.bytes + conn_queued_bytes(c) + c->lent_bytes + c->io_bytes;
 }
 
 static inline size_t conn_held_views(const struct conn *c)

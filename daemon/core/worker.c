@@ -400,12 +400,6 @@ bool worker_await_end(struct worker *w, uint64_t end_ns)
 	return true;
 }
 
-void worker_stop(struct worker *w)
-{
-	worker_request_stop(w);
-	worker_await_end(w, UINT64_MAX);
-}
-
 int worker_probe(const struct engine *engine, const struct worker_options *options,
 		 uint32_t *ret_features, struct reason *reason)
 {

@@ -223,9 +223,9 @@ struct worker {
 	unsigned acceptor_count;
 	uint64_t next_conn_id;
 	struct worker_options options;
-	void *service_state;   /* the service's, of this worker; NULL at start */
-	void *shared;          /* the service's, of the listener: see service->shared_new() */
-	struct chunk *scratch; /* what conn_write() fills; NULL: none yet */
+	struct chunk *constant; /* see conn_constant(); NULL: none yet */
+	void *shared;           /* the service's, of the listener: see service->shared_new() */
+	struct chunk *scratch;  /* what conn_write() fills; NULL: none yet */
 	/* Addresses that the engine itself binds (port 0 becomes the port), and the listener's
 	 * workers, among which it spreads its connections; the owner's.  count 0: neither. */
 	struct sockaddr_storage *endpoints;
@@ -328,8 +328,6 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
  * does anything when no thread lives. */
 void worker_request_stop(struct worker *w);
 bool worker_await_end(struct worker *w, uint64_t end_ns);
-/* Both, however long that takes. */
-void worker_stop(struct worker *w);
 
 /* One connection as ListConnections shows it. */
 enum { CONN_ABOUT_MAX = 288 };

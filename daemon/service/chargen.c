@@ -15,31 +15,27 @@ enum {
 	CHARGEN_QUEUE = 256 * 1024,                          /* bytes kept ahead of the peer */
 };
 
-/* The connection's share of the pattern: a chunk of the worker's, made for its first client and
- * kept. Chunks shorter than the period hold as many whole lines as fit. */
-static struct chunk *chargen_pattern(struct worker *w, uint32_t *ret_bytes)
+static void chargen_fill(uint8_t *bytes, uint32_t size)
 {
-	uint32_t lines = w->pool.chunk_size / (CHARGEN_LINE + 2);
-	struct chunk *k = w->service_state;
-
-	if (lines >= CHARGEN_CHARS)
-		lines -= lines % CHARGEN_CHARS;
-	*ret_bytes = lines * (CHARGEN_LINE + 2);
-	if (k)
-		return k;
-	k = chunk_get(&w->pool);
-	if (!k)
-		return NULL;
-	for (uint32_t i = 0; i < *ret_bytes; i++) {
+	for (uint32_t i = 0; i < size; i++) {
 		uint32_t line = i / (CHARGEN_LINE + 2), column = i % (CHARGEN_LINE + 2);
 
 		if (column < CHARGEN_LINE)
-			k->base[i] = (uint8_t)(' ' + (line + column) % CHARGEN_CHARS);
+			bytes[i] = (uint8_t)(' ' + (line + column) % CHARGEN_CHARS);
 		else
-			k->base[i] = column == CHARGEN_LINE ? '\r' : '\n';
+			bytes[i] = column == CHARGEN_LINE ? '\r' : '\n';
 	}
-	w->service_state = k;
-	return k;
+}
+
+/* How much of a chunk is sent at a time: whole periods, so that the text goes on where it ended;
+ * of a chunk that is shorter than a period, whole lines. */
+static uint32_t chargen_bytes(const struct worker *w)
+{
+	uint32_t lines = w->pool.chunk_size / (CHARGEN_LINE + 2);
+
+	if (lines >= CHARGEN_CHARS)
+		lines -= lines % CHARGEN_CHARS;
+	return lines * (CHARGEN_LINE + 2);
 }
 
 /* RFC 864's way with datagrams: one for each that comes.  Not of a length at random, but as long as
@@ -63,8 +59,8 @@ static void chargen_answer(struct conn *c, struct chunk *k)
 static void chargen_run(struct conn *c)
 {
 	struct worker *w = c->worker;
-	uint32_t bytes;
-	struct chunk *k = chargen_pattern(w, &bytes);
+	uint32_t bytes = chargen_bytes(w);
+	struct chunk *k = conn_constant(w, chargen_fill);
 
 	if (w->engine->messages && k) {
 		chargen_answer(c, k);
@@ -75,10 +71,10 @@ static void chargen_run(struct conn *c)
 		conn_starved(c);
 		return;
 	}
-	if (w->draining || c->tx.bytes + c->sending.bytes >= CHARGEN_QUEUE / 2)
+	if (w->draining || conn_queued_bytes(c) >= CHARGEN_QUEUE / 2)
 		return;
 	conn_op_begin(c, 0);
-	while (c->tx.bytes + c->sending.bytes < CHARGEN_QUEUE)
+	while (conn_queued_bytes(c) < CHARGEN_QUEUE)
 		bufq_push(&c->tx, view_new(&w->pool, k, k->base, bytes));
 }
 

@@ -52,21 +52,6 @@ struct http_conn {
 	bool lost;         /* what follows cannot be told from a request's body */
 };
 
-/* ---- Of each worker: one chunk, made for its first client and kept ---- */
-
-/* 63 characters and a newline, again and again. */
-static bool http_prepare(struct worker *w)
-{
-	struct chunk *k = chunk_get(&w->pool);
-
-	if (!k)
-		return false;
-	for (uint32_t i = 0; i < w->pool.chunk_size; i++)
-		k->base[i] = (uint8_t)(i % HTTP_LINE == HTTP_LINE - 1 ? '\n' : '0' + i % HTTP_LINE);
-	w->service_state = k;
-	return true;
-}
-
 /* ---- Replies ---- */
 
 /* Indexed alike: nothing, HTTP/1.0 that stays, the end. */
@@ -123,7 +108,7 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 	if (likely(conn_write(c, text, bytes) == 0))
 		return true;
 	/* What is sent frees chunks, and has the service run again if there is input. */
-	if (!c->rx.bytes || !(c->tx.bytes || c->sending.bytes))
+	if (!c->rx.bytes || !conn_owes(c))
 		conn_starved(c);
 	return false;
 }
@@ -172,13 +157,20 @@ static bool http_write_refusal(struct conn *c)
 
 /* ---- The pattern ---- */
 
+/* 63 characters and a newline, again and again. */
+static void http_fill(uint8_t *bytes, uint32_t size)
+{
+	for (uint32_t i = 0; i < size; i++)
+		bytes[i] = (uint8_t)(i % HTTP_LINE == HTTP_LINE - 1 ? '\n' : '0' + i % HTTP_LINE);
+}
+
 static bool http_step_pattern(struct conn *c)
 {
 	struct http_conn *h = c->state;
 	struct worker *w = c->worker;
-	struct chunk *k = w->service_state;
+	struct chunk *k = conn_constant(w, http_fill); /* http_run() has made it */
 
-	while (h->left && c->tx.bytes + c->sending.bytes < HTTP_QUEUE) {
+	while (h->left && conn_queued_bytes(c) < HTTP_QUEUE) {
 		uint64_t n = MIN(h->left, MIN(w->pool.chunk_size, (uint32_t)HTTP_PIECE));
 
 		bufq_push(&c->tx, view_new(&w->pool, k, k->base, (uint32_t)n));
@@ -246,7 +238,7 @@ static bool http_step_head(struct conn *c)
 	size_t used;
 	int rc;
 
-	if (!c->rx.bytes || c->tx.bytes + c->sending.bytes >= HTTP_QUEUE)
+	if (!c->rx.bytes || conn_queued_bytes(c) >= HTTP_QUEUE)
 		return false;
 	rc = http_parse_head(&h->parser, c->rx.head->data, c->rx.head->len, &used);
 	bufq_drop(&c->worker->pool, &c->rx, used);
@@ -424,7 +416,7 @@ static void http_step_close(struct conn *c)
 	struct http_conn *h = c->state;
 
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
-	if (c->tx.bytes || c->sending.bytes)
+	if (conn_owes(c))
 		c->flags |= CONN_WATCH_TX;
 	else if (!h->lost || h->end == CONN_END_IDLE || (c->flags & CONN_EOF) ||
 		 conn_deadline_passed(c))
@@ -464,7 +456,7 @@ static void http_run(struct conn *c)
 {
 	struct http_conn *h = c->state;
 
-	if (unlikely(!c->worker->service_state) && !http_prepare(c->worker)) {
+	if (unlikely(!conn_constant(c->worker, http_fill))) {
 		conn_starved(c);
 		return;
 	}

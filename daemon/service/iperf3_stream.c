@@ -317,20 +317,11 @@ static void stream_receive(struct conn *c)
 
 /* ---- Sending ---- */
 
-/* Made for the worker's first sender and kept; what is in it does not matter. */
-static struct chunk *stream_pattern(struct worker *w)
+/* Digits: iperf3 does not look at what it receives. */
+static void stream_fill(uint8_t *bytes, uint32_t size)
 {
-	struct chunk *k = w->service_state;
-
-	if (k)
-		return k;
-	k = chunk_get(&w->pool);
-	if (!k)
-		return NULL;
-	for (uint32_t at = 0; at < w->pool.chunk_size; at++)
-		k->base[at] = (uint8_t)('0' + at % 10);
-	w->service_state = k;
-	return k;
+	for (uint32_t at = 0; at < size; at++)
+		bytes[at] = (uint8_t)('0' + at % 10);
 }
 
 /* The next bytes to queue: whole blocks, as many as the rate and the test's end allow; of less than
@@ -365,7 +356,7 @@ static void stream_send(struct conn *c)
 	struct iperf3_conn *i = c->state;
 	struct worker *w = c->worker;
 	size_t queue = MAX((size_t)QUEUE, worker_share(w));
-	struct chunk *k = stream_pattern(w);
+	struct chunk *k = conn_constant(w, stream_fill);
 	bool begun = false;
 
 	store_bytes(i->member.stream, c->bytes_out);
@@ -374,9 +365,9 @@ static void stream_send(struct conn *c)
 		conn_starved(c);
 		return;
 	}
-	if (c->tx.bytes + c->sending.bytes >= queue / 2)
+	if (conn_queued_bytes(c) >= queue / 2)
 		return;
-	while (c->tx.bytes + c->sending.bytes < queue) {
+	while (conn_queued_bytes(c) < queue) {
 		uint32_t n;
 
 		if (i->granted == 0 && !stream_grant(c))

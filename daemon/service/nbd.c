@@ -292,7 +292,7 @@ static bool nbd_next_option(struct conn *c)
 		return false;
 	}
 	conn_set_deadline(c, 0);
-	if (c->tx.bytes + c->sending.bytes > 0) {
+	if (conn_owes(c)) {
 		c->flags |= CONN_WATCH_TX; /* one who asks and never reads is not answered again */
 		return false;
 	}
@@ -363,7 +363,7 @@ static void nbd_run(struct conn *c)
 		return;
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
 	c->flags |= CONN_WATCH_TX;
-	if (c->tx.bytes == 0 && c->sending.bytes == 0)
+	if (!conn_owes(c))
 		conn_close(c, n->end);
 }
 

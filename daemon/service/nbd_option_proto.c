@@ -138,13 +138,6 @@ static const struct option *option_find(uint32_t type)
 	return type < ARRAY_SIZE(options) && options[type].name ? &options[type] : NULL;
 }
 
-const char *nbd_option_name(uint32_t type)
-{
-	const struct option *option = option_find(type);
-
-	return option ? option->name : "?";
-}
-
 int nbd_parse_client_flags(const uint8_t flags[static NBD_CLIENT_FLAGS], uint32_t *ret_flags)
 {
 	uint32_t value = get32(flags);

@@ -95,9 +95,6 @@ int nbd_parse_option(const uint8_t header[static NBD_OPTION], struct nbd_option 
  * A SET_META_CONTEXT replaces what an earlier one selected, even if it fails. */
 uint32_t nbd_parse_option_data(const uint8_t *data, enum nbd_mode mode, struct nbd_option *o);
 
-/* "GO", ...; "?" when there is none of that number. */
-const char *nbd_option_name(uint32_t type);
-
 /* ---- What the server says in the handshake.  All return the bytes they wrote. ---- */
 
 size_t nbd_build_greeting(uint8_t to[static NBD_GREETING]);

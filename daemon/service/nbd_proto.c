@@ -46,36 +46,27 @@ int nbd_parse_request(const uint8_t *header, enum nbd_mode mode, struct nbd_requ
 }
 
 static const struct command {
-	const char *name;
 	bool writes;
 	bool sized;        /* not more than NBD_PAYLOAD_MAX at once */
 	uint16_t feature;  /* enum nbd_flag that must have been set */
 	uint16_t flags;    /* enum nbd_cmd_flag besides FUA, which any may have */
 	uint16_t past_end; /* error of a range that leaves the export; 0: it has no range */
 } commands[] = {
-	[NBD_CMD_READ] = { "READ", false, true, 0, NBD_CMD_FLAG_DF, NBD_EINVAL },
-	[NBD_CMD_WRITE] = { "WRITE", true, true, 0, NBD_CMD_FLAG_PAYLOAD_LEN, NBD_ENOSPC },
-	[NBD_CMD_DISC] = { "DISC", false, false, 0, 0, 0 },
-	[NBD_CMD_FLUSH] = { "FLUSH", false, false, NBD_FLAG_SEND_FLUSH, 0, 0 },
-	[NBD_CMD_TRIM] = { "TRIM", true, false, NBD_FLAG_SEND_TRIM, 0, NBD_EINVAL },
-	[NBD_CMD_CACHE] = { "CACHE", false, false, NBD_FLAG_SEND_CACHE, 0, NBD_EINVAL },
-	[NBD_CMD_WRITE_ZEROES] = { "WRITE_ZEROES", true, false, NBD_FLAG_SEND_WRITE_ZEROES,
+	[NBD_CMD_READ] = { false, true, 0, NBD_CMD_FLAG_DF, NBD_EINVAL },
+	[NBD_CMD_WRITE] = { true, true, 0, NBD_CMD_FLAG_PAYLOAD_LEN, NBD_ENOSPC },
+	[NBD_CMD_DISC] = { false, false, 0, 0, 0 },
+	[NBD_CMD_FLUSH] = { false, false, NBD_FLAG_SEND_FLUSH, 0, 0 },
+	[NBD_CMD_TRIM] = { true, false, NBD_FLAG_SEND_TRIM, 0, NBD_EINVAL },
+	[NBD_CMD_CACHE] = { false, false, NBD_FLAG_SEND_CACHE, 0, NBD_EINVAL },
+	[NBD_CMD_WRITE_ZEROES] = { true, false, NBD_FLAG_SEND_WRITE_ZEROES,
 				   NBD_CMD_FLAG_NO_HOLE | NBD_CMD_FLAG_FAST_ZERO, NBD_ENOSPC },
-	[NBD_CMD_BLOCK_STATUS] = { "BLOCK_STATUS", false, false, 0, NBD_CMD_FLAG_REQ_ONE,
-				   NBD_EINVAL },
+	[NBD_CMD_BLOCK_STATUS] = { false, false, 0, NBD_CMD_FLAG_REQ_ONE, NBD_EINVAL },
 };
 
 /* NULL: unknown. */
 static const struct command *command_find(uint16_t type)
 {
 	return type < ARRAY_SIZE(commands) ? &commands[type] : NULL;
-}
-
-const char *nbd_command_name(uint16_t type)
-{
-	const struct command *c = command_find(type);
-
-	return c ? c->name : "?";
 }
 
 /* Command flags that were not negotiated. */
@@ -192,11 +183,9 @@ static uint8_t *put_chunk(uint8_t *to, enum nbd_mode mode, const struct nbd_requ
 	return extended ? put64(put64(at, r->offset), bytes) : put32(at, bytes);
 }
 
-/* An error chunk, or NONE; offset: NULL when there is none to tell. */
-static size_t build_reply(uint8_t *to, enum nbd_mode mode, const struct nbd_request *r,
-			  uint32_t error, const uint64_t *offset, const char *text)
+size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
+		       const struct nbd_request *r, uint32_t error, const char *text)
 {
-	enum nbd_reply_type type = offset ? NBD_REPLY_TYPE_ERROR_OFFSET : NBD_REPLY_TYPE_ERROR;
 	uint16_t bytes = text ? (uint16_t)strnlen(text, NBD_TEXT_MAX) : 0;
 	uint8_t *at;
 
@@ -204,26 +193,9 @@ static size_t build_reply(uint8_t *to, enum nbd_mode mode, const struct nbd_requ
 		return (size_t)(put_simple(to, r, error) - to);
 	if (error == 0)
 		return (size_t)(put_chunk(to, mode, r, NBD_REPLY_TYPE_NONE, true, 0) - to);
-	at = put_chunk(to, mode, r, type, true, 4U + 2 + bytes + (offset ? 8 : 0));
+	at = put_chunk(to, mode, r, NBD_REPLY_TYPE_ERROR, true, 4U + 2 + bytes);
 	at = put16(put32(at, error), bytes);
-	at = put_text(at, text ? text : "", bytes);
-	if (offset)
-		at = put64(at, *offset);
-	return (size_t)(at - to);
-}
-
-size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
-		       const struct nbd_request *r, uint32_t error, const char *text)
-{
-	return build_reply(to, mode, r, error, NULL, text);
-}
-
-size_t nbd_build_error_at(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
-			  const struct nbd_request *r, uint32_t error, uint64_t offset,
-			  const char *text)
-{
-	assert(error != 0);
-	return build_reply(to, mode, r, error, &offset, text);
+	return (size_t)(put_text(at, text ? text : "", bytes) - to);
 }
 
 size_t nbd_build_data(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,

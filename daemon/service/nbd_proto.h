@@ -21,9 +21,9 @@ enum {
 	/* Bytes of messages. */
 	NBD_REQUEST = 28, /* a header; payload follows a WRITE */
 	NBD_REQUEST_EXTENDED = 32,
-	NBD_CHUNK_MAX = 32 + 12,                       /* a hole, or what precedes data */
-	NBD_REPLY_MAX = 32 + 4 + 2 + NBD_TEXT_MAX + 8, /* a reply without data */
-	NBD_STATUS_HEADER_MAX = 32 + 8,                /* what precedes extents */
+	NBD_CHUNK_MAX = 32 + 12,                   /* a hole, or what precedes data */
+	NBD_REPLY_MAX = 32 + 4 + 2 + NBD_TEXT_MAX, /* a reply without data */
+	NBD_STATUS_HEADER_MAX = 32 + 8,            /* what precedes extents */
 	NBD_STATUS_EXTENT_MAX = 16,
 };
 
@@ -79,7 +79,6 @@ enum nbd_reply_type {
 	NBD_REPLY_TYPE_BLOCK_STATUS = 5,
 	NBD_REPLY_TYPE_BLOCK_STATUS_EXT = 6,
 	NBD_REPLY_TYPE_ERROR = 0x8001,
-	NBD_REPLY_TYPE_ERROR_OFFSET = 0x8002,
 };
 
 enum { NBD_REPLY_FLAG_DONE = 1 << 0 };
@@ -132,9 +131,6 @@ int nbd_parse_request(const uint8_t *header, enum nbd_mode mode, struct nbd_requ
 uint32_t nbd_check_request(const struct nbd_request *r, const struct nbd_terms *terms,
 			   const char **ret_reason);
 
-/* "READ", ...; "?" when there is none of that number. */
-const char *nbd_command_name(uint16_t type);
-
 /* What a client hears of a result: 0 or -errno. */
 uint32_t nbd_error_of(int result);
 
@@ -144,11 +140,6 @@ uint32_t nbd_error_of(int result);
  * for a human, or NULL. */
 size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
 		       const struct nbd_request *r, uint32_t error, const char *text);
-
-/* The same for an error whose place in the export is known. */
-size_t nbd_build_error_at(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
-			  const struct nbd_request *r, uint32_t error, uint64_t offset,
-			  const char *text);
 
 /* What precedes `length` > 0 bytes of a READ from `offset` of the export.  last: nothing else
  * follows, so no error may be noticed any more.  NBD_SIMPLE knows only one piece with all of it. */

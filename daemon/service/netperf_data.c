@@ -49,18 +49,10 @@ static void look_at_socket(struct conn *c, struct netperf_result *counted)
 
 /* ---- Sending ---- */
 
-/* Made for the worker's first sender and kept; what is in it does not matter. */
-static struct chunk *pattern(struct worker *w)
+/* netperf does not look at what it receives. */
+static void fill(uint8_t *bytes, uint32_t size)
 {
-	struct chunk *k = w->service_state;
-
-	if (k)
-		return k;
-	k = chunk_get(&w->pool);
-	if (k)
-		memset(k->base, 'n', w->pool.chunk_size);
-	w->service_state = k;
-	return k;
+	memset(bytes, 'n', size);
 }
 
 /* As much of what is owed as is kept ahead of the peer; the rest when it has taken that. */
@@ -68,14 +60,14 @@ static void send_owed(struct conn *c, struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
 	size_t queue = MAX((size_t)QUEUE, worker_share(w));
-	struct chunk *k = pattern(w);
+	struct chunk *k = conn_constant(w, fill);
 
 	if (!k) {
 		conn_starved(c);
 		return;
 	}
 	n->counted.sends++;
-	while (n->owed > 0 && c->tx.bytes + c->sending.bytes < queue) {
+	while (n->owed > 0 && conn_queued_bytes(c) < queue) {
 		uint32_t bytes = (uint32_t)MIN(n->owed, (uint64_t)w->pool.chunk_size);
 
 		bufq_push(&c->tx, view_new(&w->pool, k, k->base, bytes));
@@ -103,7 +95,7 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 static void end_when_sent(struct conn *c, const struct netperf_conn *n)
 {
 	c->flags |= CONN_WATCH_TX;
-	if (n->owed == 0 && c->tx.bytes + c->sending.bytes + c->lent_bytes == 0)
+	if (n->owed == 0 && conn_queued_bytes(c) + c->lent_bytes == 0)
 		conn_close(c, CONN_END_PEER);
 }
 
@@ -113,7 +105,7 @@ static void maerts_run(struct conn *c, struct netperf_conn *n)
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
 	if (conn_deadline_passed(c))
 		n->owed = 0;
-	if (n->owed > 0 && c->tx.bytes + c->sending.bytes < QUEUE / 2) {
+	if (n->owed > 0 && conn_queued_bytes(c) < QUEUE / 2) {
 		conn_op_begin(c, NETPERF_OP_SEND);
 		send_owed(c, n);
 	}

@@ -56,11 +56,6 @@ void nvme_build_cqe(uint8_t to[static NVME_CQE], const struct nvme_cqe *cqe)
 
 /* ---- Connect ---- */
 
-bool nvme_nqn_valid(const char *nqn)
-{
-	return !strncmp(nqn, "nqn.", 4) && nqn[4] != '\0' && strlen(nqn) < NVME_NQN_MAX;
-}
-
 static uint16_t take_nqn(const uint8_t *data, unsigned offset, char ret[static NVME_NQN_MAX],
 			 uint64_t *ret_result)
 {

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../unit/worker_stop.h"
 #include "store.h"
 #include "util.h"
 #include "worker.h"

@@ -155,11 +155,8 @@ static void check_request(const struct nbd_request *r, const struct nbd_terms *t
 
 	assert((error != 0) == (reason != NULL));
 	check_reply(reply, bytes, mode, r, 0);
-	if (error) {
-		bytes = nbd_build_error_at(reply, mode, r, error, r->offset, reason);
-		check_reply(reply, bytes, mode, r, 0);
+	if (error)
 		return;
-	}
 	assert(r->type <= NBD_CMD_BLOCK_STATUS);
 	if (r->type == NBD_CMD_DISC)
 		return;

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "util.h"
+#include "worker_stop.h"
 
 enum { VIEWS_PER_BLOCK = 255 }; /* as in buf.c */
 
@@ -297,7 +298,7 @@ void fake_stop(struct fake *f)
 	assert_null(w->starved);
 	assert_int_equal(stat_load(w->stats.open), 0);
 	assert_int_equal(f->admitted, f->released);
-	kept = (f->kept ? f->kept : w->service_state != NULL) + (w->scratch != NULL);
+	kept = (f->kept ? f->kept : w->constant != NULL) + (w->scratch != NULL);
 	assert_int_equal(fake_chunks_used(f), kept);
 	assert_int_equal(views_free(&w->pool) % VIEWS_PER_BLOCK, 0);
 	f->stopping = true;

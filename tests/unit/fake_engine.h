@@ -38,7 +38,7 @@ struct fake {
 	bool slept;      /* the last wait() would have blocked */
 	size_t room;     /* of the next peers */
 	int admit;       /* what the owner's admit() returns */
-	uint32_t kept;   /* chunks that the service may keep for itself; 0: one for service_state */
+	uint32_t kept;   /* chunks that the service may keep for itself; 0: one for w->constant */
 	unsigned admitted, released, drained;
 	uint64_t open_then, free_then; /* counted when the last one was released */
 	struct op *watched;

@@ -27,6 +27,7 @@
 #include "syscall.h"
 #include "util.h"
 #include "worker.h"
+#include "worker_stop.h"
 
 enum { SIZE = 1 << 20, PIECE = 100, IOS_MAX = 8 };
 

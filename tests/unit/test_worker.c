@@ -1,5 +1,6 @@
 /* core/worker.c with each real engine over loopback: starting, stopping, draining. */
 #include "worker_case.h"
+#include "worker_stop.h"
 
 static void starting_and_stopping_leaves_nothing(void **state)
 {

@@ -199,9 +199,9 @@ static void take_all_chunks(struct conn *c)
 {
 	struct pool *p = &c->worker->pool;
 
-	while (p->free_count > REPLY_CHUNKS && !c->worker->service_state)
-		chunk_get(p); /* goes with the pool */
-	c->worker->service_state = p;
+	for (struct chunk *last = NULL; !c->worker->constant;
+	     c->worker->constant = p->free_count == REPLY_CHUNKS ? last : NULL)
+		last = chunk_get(p); /* the others go with the pool */
 	if (!c->rx.bytes)
 		return;
 	if (p->free_count < REPLY_CHUNKS) {

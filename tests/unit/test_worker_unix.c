@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "worker_parts.h"
+#include "worker_stop.h"
 
 enum { WORKERS = 3 };
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include "worker_parts.h"
+#include "worker_stop.h"
 
 enum { CLIENTS_MAX = 256 };
 

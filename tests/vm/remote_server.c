@@ -13,6 +13,7 @@
 #include "conn.h"
 #include "remote.h"
 #include "rping_proto.h"
+#include "../unit/worker_stop.h"
 
 struct telling {
 	struct remote write;
