@@ -217,8 +217,9 @@ static int run_command(struct ctl *ctl, int argc, char **argv)
 	return command->run(ctl);
 }
 
-/* Who reads a table from a file must know that it is all there.  Tables flush themselves: an
- * earlier failure shows only in the stream's error flag.  A reader who left wants no more. */
+/* An incomplete table in a file must not look complete, so a failed write is an error.  Tables
+ * flush themselves: an earlier failure shows only in the stream's error flag.  EPIPE is none: the
+ * reader has what it wanted. */
 static bool output_is_complete(void)
 {
 	int error = fflush(stdout) < 0 ? errno : 0;

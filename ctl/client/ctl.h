@@ -1,4 +1,5 @@
-/* What every command of nbctl sees: its options, where to print, and how to ask the daemon.
+/* The interface between nbctl's commands and the rest of it: options, where to print, and how to
+ * ask the daemon.
  *
  * A command is one line in main.c's table, one struct command and one function in the file of its
  * family. */

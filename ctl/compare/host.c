@@ -145,7 +145,7 @@ static void describe_cpu(json_t *to)
 	json_object_set_new(to, "cpus", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-/* What affects this CPU, and what the kernel does about it. */
+/* Vulnerabilities that affect this CPU, with the kernel's mitigation of each. */
 static void describe_mitigations(json_t *to)
 {
 	json_t *mitigations = json_object();

@@ -10,7 +10,7 @@
 /* Since boot; all 0: it cannot be read. */
 void host_cpu(struct measure_machine *ret);
 
-/* What passed between two readings. */
+/* The difference of two readings. */
 struct measure_machine host_cpu_delta(const struct measure_machine *before,
 				      const struct measure_machine *after);
 

@@ -8,7 +8,7 @@
 #include "field.h"
 #include "util.h"
 
-/* What cannot be told is null: a 0 would be read as a measurement. */
+/* A figure that is unknown is null: a 0 would be read as a measurement. */
 static json_t *real_or_null(double value)
 {
 	return isnan(value) ? json_null() : json_real(value);

@@ -23,9 +23,9 @@ struct groups {
 void groups_init(struct groups *g, const struct measures *m);
 void groups_fini(struct groups *g);
 
-/* What a group's rows are compared by.  CPU per request if a generator counted them for all of the
- * rows.  CPU per operation means little when the operations of a group differ in size (a receive
- * batch of discard is whatever arrived): then CPU per byte. */
+/* The figure by which a group's rows are compared.  CPU per request if a generator counted them for
+ * all of the rows.  CPU per operation means little when the operations of a group differ in size (a
+ * receive batch of discard is whatever arrived): then CPU per byte. */
 enum figure compare_cost(struct measure *const *rows, unsigned count);
 
 /* The largest spread that one of the rows has against itself; NaN: one of them has no second visit.

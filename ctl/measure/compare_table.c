@@ -210,7 +210,7 @@ static void render_service(struct output *out, struct table *t, const struct gro
 
 /* ---- Footer ---- */
 
-/* What every io_uring listener has tells nothing. */
+/* Features that every io_uring listener has are left out: they tell no two rows apart. */
 static bool is_notable(const char *feature)
 {
 	static const char *const plumbing[] = { "registered_ring", "restricted", "single_issuer",

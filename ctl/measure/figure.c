@@ -36,7 +36,8 @@ static double machine_share(const struct measure *row, double part_ns)
 	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);
 }
 
-/* What the machine did for nobody whom we know: other programs, and softirqs outside of them. */
+/* CPU time that neither the listener nor the generator used: other programs, and softirqs outside
+ * of them. */
 static double other_ns(const struct measure *row)
 {
 	const struct measure_machine *m = &row->machine;

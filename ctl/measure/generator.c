@@ -1,4 +1,4 @@
-/* What load generators print, one function each.  See generator.h. */
+/* Parsers of the output of load generators, one function each.  See generator.h. */
 #include "generator.h"
 
 #include <jansson.h>
@@ -222,7 +222,7 @@ static bool parse_redis(char *const *argv, const char *text, struct generator_re
 
 /* ---- JSON: fio, iperf3 ---- */
 
-/* What stands before it are warnings. */
+/* The first JSON object that begins a line: warnings may stand before it. */
 static json_t *json_document(const char *text)
 {
 	for (const char *at = strchr(text, '{'); at; at = strchr(at + 1, '{')) {
@@ -478,7 +478,7 @@ static bool parse_sockperf(char *const *argv, const char *text, struct generator
 	    !number_after(valid, "ReceivedMessages=", &value, NULL))
 		return false;
 	r->requests_per_s = value / seconds;
-	/* What the server saw is the whole run, its warm-up too. */
+	/* The requests of the warm-up are added: the server has counted them, too. */
 	number_after(text, "ReceivedMessages=", &r->requests, NULL);
 	for (at = valid; count < ARRAY_SIZE(fall) && (at = strstr(at, "---> percentile "));) {
 		if (!number_at(at += 16, &percent, &at) || !number_after(at, "=", &value, NULL))

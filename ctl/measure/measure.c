@@ -73,7 +73,7 @@ bool measure_add_latency(struct histogram_sum *sum, const json_t *latency)
 	return true;
 }
 
-/* What was added to a counter.  Those that began anew are never compared (see counters_of()): one
+/* The increase of a counter.  Counters that began anew are never compared (see counters_of()): one
  * that is less than before was read inexactly, as CPU times may be, and nothing was added. */
 static uint64_t grown(uint64_t before, uint64_t after)
 {

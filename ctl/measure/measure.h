@@ -1,5 +1,5 @@
-/* What an interval cost: one row per operation of a listener, from two GetStats documents or from a
- * file of saved rows.  Pure: no daemon, no output.
+/* The cost of an interval: one row per operation of a listener, from two GetStats documents or from
+ * a file of saved rows.  Pure: no daemon, no output.
  *
  * Counts are exact.  Latencies are sampled, so a row's histogram has at most as many values as it
  * has operations.  The cost (CPU, system calls, turns, bytes) is the listener's; when it served
@@ -58,7 +58,7 @@ void measures_free(struct measures *m);
 /* An empty row at the end, which m owns. */
 struct measure *measures_add(struct measures *m);
 
-/* What happened between two documents; rows in the order of `after`.  A listener that `before`
+/* Appends the differences of two documents; rows in the order of `after`.  A listener that `before`
  * lacks, or has with another since_ns (a reload replaced it), counts from zero.  `label` is
  * borrowed. */
 void measures_delta(struct measures *m, const json_t *before, const json_t *after,

@@ -14,7 +14,7 @@ enum metrics_request {
 	METRICS_BAD,       /* no HTTP/1.x, or a head that is too long */
 };
 
-/* What the bytes received so far ask for.  RFC 9112, section 3; the fields below the request line
+/* The request in the bytes received so far.  RFC 9112, section 3; the fields below the request line
  * are of no interest. */
 enum metrics_request metrics_parse(const char *data, size_t bytes);
 

@@ -196,7 +196,7 @@ struct label {
 	const char *name, *field;
 };
 
-/* Whose a sample is. */
+/* Labels that name the owner of a sample, by scope. */
 static const struct label owner_labels[][4] = {
 	[LISTENER] = { { "listener", "name" }, { "engine", "engine" }, { "service", "service" } },
 	[OPERATION] = { { "listener", "name" }, { "engine", "engine" }, { "service", "service" } },
@@ -205,7 +205,7 @@ static const struct label owner_labels[][4] = {
 	[SHARE_OPERATION] = { { "listener", "listener" }, { "store", "store" } },
 };
 
-/* What else INFO has. */
+/* Labels that only samples of type INFO have, by scope. */
 static const struct label info_labels[][4] = {
 	[LISTENER] = { { "state", "state" }, { "transport", "transport" } },
 	[EXPORT] = { { "state", "state" }, { "store", "store" }, { "path", "path" } },
@@ -229,7 +229,7 @@ struct source {
 	const json_t *value;
 };
 
-/* What its samples' names have behind the metric's own, but for those of a histogram. */
+/* The suffix of the names of a metric's samples; histograms have others. */
 static const char *suffix_of(const struct metric *m)
 {
 	return m->type == COUNTER ? "_total" : m->type == INFO ? "_info" : "";
@@ -361,7 +361,7 @@ static const json_t *owners_of(const struct metric *m, const json_t *stats)
 	return field_get(stats, m->scope < EXPORT ? "listeners" : "exports");
 }
 
-/* Who is unavailable tells just that: zeros would look measured. */
+/* A listener or export that is unavailable has its INFO only: zeros would look measured. */
 static bool has_metric(const struct metric *m, const json_t *owner)
 {
 	if (!strcmp(field_text(owner, "state"), "unavailable"))
@@ -394,7 +394,7 @@ static void put_metric(FILE *to, const struct metric *m, const json_t *stats)
 	}
 }
 
-/* What no listener and no export can have is not there, not 0. */
+/* A metric that no listener and no export can have is left out with its HELP, not 0. */
 static bool is_absent(const struct metric *m, const json_t *stats)
 {
 	json_t *owner;

@@ -38,7 +38,7 @@ static void add_distinct(json_t *array, json_t *value)
 	json_decref(value);
 }
 
-/* What `make` gets out of each visit's conditions, each once: a new array. */
+/* Calls `make` on the conditions of each visit; a new array of the different results. */
 static json_t *distinct(const struct measures *m, json_t *(*make)(const struct measure *visit))
 {
 	json_t *all = json_array();

@@ -33,7 +33,7 @@ struct table {
 
 /* ---- Output ---- */
 
-/* What lines should fit in: a file is read somewhere, too. */
+/* Width to which paragraphs are wrapped; a file, whose width is 0, has one, too. */
 static unsigned good_width(const struct output *out)
 {
 	return out->width ? out->width : WIDTH_FILE;

@@ -7,7 +7,7 @@
 #include "human.h"
 #include "render.h"
 
-/* What connections can be sorted by: largest first by a number, or by a text. */
+/* Keys to sort connections by: numbers descend, texts ascend. */
 struct connections_key {
 	const char *name, *field; /* field NULL: bytes in both directions */
 	bool text;

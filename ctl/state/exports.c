@@ -28,7 +28,7 @@ static void size_cell(struct table *t, const json_t *export)
 		table_cell(t, STYLE_DIM, "-");
 }
 
-/* What is not as it should be, a paragraph for each export. */
+/* Problems, a paragraph for each export that has one. */
 static void render_reasons(struct output *out, const json_t *exports)
 {
 	json_t *export;

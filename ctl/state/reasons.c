@@ -1,4 +1,4 @@
-/* Who is unavailable, and why.  See reasons.h. */
+/* Prints which listeners are unavailable, and why.  See reasons.h. */
 #include "reasons.h"
 
 #include <stdlib.h>

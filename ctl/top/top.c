@@ -75,7 +75,7 @@ static void connect_again(struct session *s)
 		lost(s, strerror(-rc));
 }
 
-/* What a call was refused with; NULL and a document when it was not. */
+/* Why a call was refused, the message or else the error's name; NULL: it was not. */
 static const char *refusal(const json_t *error, const json_t *reply)
 {
 	const char *message = field_text(reply, "message");
@@ -145,7 +145,7 @@ static bool list_is_due(const struct session *s)
 	       age_ns >= s->top.interval_ms * (uint64_t)NS_PER_MS;
 }
 
-/* What is to be done by the clock. */
+/* Actions whose time has come. */
 static void on_time(struct session *s)
 {
 	uint64_t silent_ms = (clock_ns() - s->heard_ns) / NS_PER_MS;
@@ -293,7 +293,8 @@ static int key_of(int key)
 	return key < 0x80 ? key : 0;
 }
 
-/* Whatever was typed; false: quit.  resizeterm() leaves a KEY_RESIZE, which nobody needs. */
+/* Handles all keys typed so far; false: quit.  resizeterm() leaves a KEY_RESIZE, which nobody
+ * needs. */
 static bool read_keys(struct session *s)
 {
 	int key;

@@ -74,8 +74,8 @@ char *top_sparkline(const struct top *top, const char *listener, enum top_series
 	for (unsigned i = 0; i < width; i++) {
 		double level = max > 0 ? means[i] / max * (SPARK_LEVELS - 1) : 0;
 
-		/* Whatever there is leaves a trace, unless the scale says what is next to nothing.
-		 */
+		/* A value above 0 shows at least the lowest bar, unless the series has a fixed
+		 * scale. */
 		level = full_scales[series] > 0 ? round(level) : ceil(level);
 		fputs(isnan(means[i]) ? " "
 		      : utf8          ? spark_utf8[(unsigned)level]
@@ -99,7 +99,7 @@ char *top_bar(double share, unsigned width, bool utf8)
 
 	if (!utf8)
 		eighths = (unsigned)lround(columns) * 8;
-	/* Whatever there is leaves a trace. */
+	/* A value above 0 shows at least the narrowest bar. */
 	if (share > 0 && eighths == 0)
 		eighths = utf8 ? 1 : 8;
 	for (unsigned i = 0; i < eighths / 8; i++)

@@ -1,4 +1,5 @@
-/* What `nbctl top` draws with characters: sparklines, bars, and the bins of a histogram.  Pure. */
+/* Charts of `nbctl top`, drawn with characters: sparklines, bars, and the bins of a histogram.
+ * Pure. */
 #pragma once
 #include <stdbool.h>
 

@@ -118,7 +118,7 @@ static const struct column export_columns[] = {
 	{ .title = "in", .unit = "flight", .width_min = 6 },
 };
 
-/* What the listener asked of its exports, and the latency of their stores. */
+/* The listener's requests to its exports, with the latency of their stores. */
 static void put_exports(struct page *p, const struct top *top)
 {
 	struct table *t = table_new(export_columns, ARRAY_SIZE(export_columns));
@@ -145,7 +145,7 @@ static void put_exports(struct page *p, const struct top *top)
 	measures_free(&m);
 }
 
-/* What a series is now, in its own unit. */
+/* The newest value of a series, in its own unit. */
 static struct human series_text(const struct measure *row, enum top_series series)
 {
 	static const enum top_column of[TOP_SERIES] = { TOP_RATE, TOP_P99, TOP_CPU };
@@ -230,7 +230,7 @@ static void put_connections(struct page *p, const struct top *top)
 	free(text);
 }
 
-/* What is left is halved between histogram and connections, unless these need less. */
+/* The lines that are left are halved between histogram and connections, unless these need less. */
 static unsigned histogram_lines(const struct page *p, const struct top *top)
 {
 	size_t count = json_array_size(field_get(top->connections, "connections"));

@@ -169,7 +169,7 @@ float top_past(const struct top *top, const char *name, enum top_series series, 
 
 /* ---- Sorting and selecting ---- */
 
-/* Who goes first; texts ascend, numbers descend. */
+/* Compares two rows by the chosen column; texts ascend, numbers descend. */
 static int compare_rows(const void *a, const void *b, void *context)
 {
 	const struct measure *x = *(struct measure *const *)a, *y = *(struct measure *const *)b;

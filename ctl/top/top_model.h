@@ -1,5 +1,5 @@
-/* What `nbctl top` knows: the last interval of each listener, their last minutes, and what the user
- * has chosen.  Pure: documents and keys go in, top_view.c makes lines of it.
+/* The state of `nbctl top`: the last interval of each listener, their last minutes, and what the
+ * user has chosen.  Pure: documents and keys go in, top_view.c makes lines of it.
  *
  * Time is counted in ticks, one for each document.  While paused documents are still taken in, so
  * that the sparklines have no gap afterwards; what is shown stays. */
@@ -38,7 +38,7 @@ struct top_column_info {
 };
 extern const struct top_column_info top_columns[TOP_COLUMNS];
 
-/* What is remembered of each tick. */
+/* One tick of a listener's history. */
 enum top_series { TOP_SERIES_RATE, TOP_SERIES_P99, TOP_SERIES_CPU, TOP_SERIES };
 
 /* A listener's last minutes; NAN: nothing known of that tick. */
@@ -98,13 +98,13 @@ void top_sort(struct top *top, enum top_column column);
 /* Index of the selected row; 0 when it has gone. */
 unsigned top_selected(const struct top *top);
 
-/* What a row has in a column that is a number; NAN: nothing, which sorts last. */
+/* The value of a row in a numeric column; NAN: none, which sorts last. */
 double top_value(const struct measure *row, enum top_column column);
 
 /* Of the listener `name`, by the tick; NAN when not known. */
 float top_past(const struct top *top, const char *name, enum top_series series, uint64_t tick);
 
-/* What the listener `name` had of its exports in the interval, a row for each: `listener` is the
+/* The requests of listener `name` to its exports in the interval, a row for each: `listener` is the
  * export, `engine` the store, latency that of the store, source has "in_flight".  To be freed. */
 void top_exports(const struct top *top, const char *name, struct measures *ret_rows);
 

@@ -1,4 +1,4 @@
-/* What the files that fill in the screen of `nbctl top` share. */
+/* Shared by the files that draw the screen of `nbctl top`. */
 #pragma once
 #include "human.h"
 #include "top_view.h"

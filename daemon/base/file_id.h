@@ -1,5 +1,5 @@
-/* What a name in the file system leads to, apart from others.  Of a file that is open, or a socket
- * that is bound to it, for as long as that is so: then the number may be another file's. */
+/* Identity of a file: device and inode.  Valid while the file is open, or a socket is bound to it;
+ * afterwards another file may get the same number. */
 #pragma once
 #include <stdbool.h>
 #include <sys/stat.h>

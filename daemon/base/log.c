@@ -143,7 +143,7 @@ static void log_stderr(int level, const char *text)
 	pthread_mutex_unlock(&log_lock);
 }
 
-/* What is not known is NULL. */
+/* Fields that are unknown are NULL. */
 static void log_journal(int level, const char *text, const char *listener, const char *connection,
 			const char *peer)
 {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What an open file is not: 0, -EISDIR or -ESPIPE. */
+/* Checks that fd is a file or block device: 0, -EISDIR or -ESPIPE. */
 static int check_kind(int fd, bool or_device)
 {
 	struct stat st;

@@ -198,7 +198,7 @@ static bool path_is_plain(const char *path)
 	return true;
 }
 
-/* What follows `unix:`. */
+/* Parses the path behind `unix:`. */
 static int parse_unix(const char *name, struct address *ret_address)
 {
 	struct address address = { .sa.ss_family = AF_UNIX };

@@ -58,7 +58,7 @@ int parse_network(const char *text, struct network *ret_network);
 /* Not of `local`. */
 bool network_contains(const struct network *network, const struct in6_addr *mapped);
 
-/* What bind() and connect() want to know of sa beside it. */
+/* Length of sa, as bind() and connect() take it. */
 socklen_t sockaddr_size(const struct sockaddr_storage *sa);
 
 /* The address of sa in the mapped form that struct network uses. */

@@ -1,8 +1,8 @@
-/* What the sandbox of a systemd unit keeps from its service, as far as that can be seen from
- * inside: systemd.exec(5).  Any thread. */
+/* Restrictions by the sandbox of a systemd unit, as far as they can be seen from inside:
+ * systemd.exec(5).  Any thread. */
 #pragma once
 #include <stdbool.h>
 
-/* What to do when `path` could not be opened (to be written, too), with this errno: "; ..." to
+/* Advice for when `path` could not be opened (to be written, too), with this errno: "; ..." to
  * stand behind the reason; "" if nothing shows that a sandbox is why. */
 const char *sandbox_advice(const char *path, bool to_write, int error);

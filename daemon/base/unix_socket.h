@@ -34,5 +34,5 @@ struct unix_peer {
 	bool in_group; /* primary or supplementary */
 };
 
-/* Who connected, and whether they are in group (-1: there is none).  0 or -errno. */
+/* Credentials of the peer, and whether it is in group (-1: there is none).  0 or -errno. */
 int unix_socket_peer(int fd, gid_t group, struct unix_peer *ret_peer);

@@ -1,4 +1,4 @@
-/* What every file may use: no state, libc only. */
+/* Helpers that every file may use: no state, libc only. */
 #pragma once
 #include <errno.h>
 #include <semaphore.h>

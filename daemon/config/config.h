@@ -27,7 +27,7 @@ enum {
 };
 
 enum config_section { CONFIG_SERVER, CONFIG_LISTENER, CONFIG_EXPORT, CONFIG_SECTION_COUNT };
-/* What a reload does. */
+/* Effect of a reload on a key that has changed. */
 enum config_class { CONFIG_LIVE, CONFIG_REPLACE, CONFIG_REOPEN, CONFIG_RESTART };
 
 /* Where a value came from; file == NULL: the default. */
@@ -37,7 +37,7 @@ struct config_origin {
 	bool refused;     /* of a key: an error was said of it, and its value may not be there */
 };
 
-/* What the struct of every section begins with. */
+/* First members of the struct of every section. */
 #define CONFIG_HEAD                                                                                \
 	struct config_origin origins[CONFIG_KEYS_MAX]; /* of its values, as in config_keys */      \
 	struct config_origin section, header;          /* where it was opened: first, last */      \

@@ -211,7 +211,7 @@ static void report_transport(struct config_report *r, struct listener_config *l,
 		      l->transport->name, value, needs->name);
 }
 
-/* What carries the bytes decides which engines and services there are. */
+/* Engine, addresses and service must be of the listener's transport. */
 static void check_transport(struct config_report *r, struct listener_config *l)
 {
 	const struct transport *const *able = transports;
@@ -238,7 +238,7 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	report_transport(r, l, "service", l->service->name, *able);
 }
 
-/* What this build cannot serve must be `optional`. */
+/* A listener that this build cannot serve must be `optional`. */
 static void check_build(struct config_report *r, struct listener_config *l)
 {
 	const char *absent = config_absent(l);
@@ -267,7 +267,7 @@ static void check_messages(struct config_report *r, struct listener_config *l)
 		      l->service->name, value);
 }
 
-/* What only reliable connections can do. */
+/* Keys and services that need reliable connections. */
 static void check_qp_type(struct config_report *r, struct listener_config *l)
 {
 	const char *type = config_qp_types[l->options.qp_type];

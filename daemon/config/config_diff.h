@@ -1,5 +1,5 @@
-/* What differs between two configurations, key by key of the one table, and what each difference
- * asks of a reload.  Pure: looks at nothing else. */
+/* Differences between two configurations, key by key of the one table, and what a reload has to do
+ * for each.  Pure: looks at nothing else. */
 #pragma once
 #include "config.h"
 

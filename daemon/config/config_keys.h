@@ -22,7 +22,8 @@ struct config_type {
 	/* Writes what parse() reads back to the same; index: of a list's entries, else 0. */
 	void (*format)(const struct config_key *key, const void *section, unsigned index,
 		       char text[static CONFIG_TEXT_MAX]);
-	/* What is valid beside words, `a number from 1 to 64`; NULL: only words are. */
+	/* Describes the valid values besides words, `a number from 1 to 64`; NULL: there are only
+	 * words. */
 	void (*expect)(const struct config_key *key, char text[static CONFIG_TEXT_MAX]);
 	/* Writes a reason why value was refused, as config_key_hint() does, or nothing; may be
 	 * NULL. */

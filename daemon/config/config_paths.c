@@ -1,4 +1,4 @@
-/* What the file system says of the paths in a configuration.  Not for the daemon's main thread: a
+/* Checks the paths in a configuration against the file system.  Not for the daemon's main thread: a
  * file system whose server is gone may keep stat() waiting for ever. */
 #include <string.h>
 #include <sys/stat.h>

@@ -63,7 +63,7 @@ static int unknown_key(const struct run *run, const char *name, struct reason *r
 			  run->service->name, name, suggest_hint(&near));
 }
 
-/* What would end the line, or begin a comment, in the file. */
+/* Characters that would end the line, or begin a comment, in the file. */
 static bool fits_in_file(const char *value)
 {
 	for (const char *c = value; *c; c++)

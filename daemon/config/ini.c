@@ -198,7 +198,8 @@ void ini_read(const char *bytes, size_t length, const struct ini_events *events,
 	};
 	int line = ini_parse_stream(next_line, &r, deliver, &r);
 
-	/* Whatever an inih built with other options may not like. */
+	/* inih refused the line, for a reason that the checks above do not cover: it may have been
+	 * built with other options. */
 	if (line > 0)
 		r.line = (unsigned)line;
 	if (line != 0)

@@ -14,7 +14,7 @@ enum {
 
 /* Called while ini_read() runs, in the order of the lines; the texts live until they return. */
 struct ini_events {
-	/* What stands between `[` and `]`, without the white space around it; may be empty. */
+	/* The text between `[` and `]`, without the white space around it; may be empty. */
 	void (*section)(void *context, unsigned line, const char *text);
 	/* Only behind a section whose header was well formed; value may be empty. */
 	void (*setting)(void *context, unsigned line, const char *key, const char *value);

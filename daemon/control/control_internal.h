@@ -1,10 +1,10 @@
-/* What the files of the control socket share; for nobody else. */
+/* Private to the files of the control socket. */
 #pragma once
 #include "control.h"
 #include "server.h"
 #include "varlink.h"
 
-/* Whom a call is about. */
+/* The server that a call is about. */
 static inline struct server *control_server(const struct varlink_call *call)
 {
 	return ((const struct control *)varlink_call_userdata(call))->server;

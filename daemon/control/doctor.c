@@ -122,7 +122,7 @@ static void check_cpus(json_t *checks)
 
 /* ---- Engines and features, each by trying ---- */
 
-/* What each feature needs; X-macro order is not relied on. */
+/* The least kernel, or the key, that each feature needs; in any order. */
 static const struct {
 	enum engine_feature feature;
 	const char *needs;

@@ -1,5 +1,5 @@
-/* What this host allows: kernel, io_uring and each of its features, limits; and for each listener
- * and export of a configuration what it would get.  Every "no" says how to mend it. */
+/* Checks what this host allows: kernel, io_uring and each of its features, limits; and for each
+ * listener and export of a configuration what it would get.  Every "no" says how to mend it. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

@@ -28,7 +28,7 @@ json_t *document_features(uint32_t mask, uint32_t off)
 	return features;
 }
 
-/* What every worker has: on one host that is what each has. */
+/* Features that all of the workers have; on one host they have the same. */
 static json_t *listener_features(const struct listener *l)
 {
 	uint32_t mask = l->worker_count ? UINT32_MAX : 0;
@@ -111,7 +111,7 @@ static json_t *listener_devices(const struct listener *l)
 	return list;
 }
 
-/* What status and stats say alike. */
+/* Fields that GetStatus and GetStats have in common. */
 static json_t *listener_to_json(const struct listener *l)
 {
 	json_t *json;
@@ -332,7 +332,7 @@ bool document_is_wanted(const json_t *names, const char *name)
 	return wanted == 0;
 }
 
-/* What every document begins with. */
+/* Fields with which every document begins. */
 static json_t *document_new(const struct server *s)
 {
 	return json_pack("{s:s, s:o, s:o, s:o}", "version", NB_VERSION, "generation",

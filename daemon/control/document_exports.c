@@ -8,7 +8,7 @@
 #include "server.h"
 #include "store.h"
 
-/* What each worker of some listeners holds of one export. */
+/* The mounts of one export, of the workers of some listeners. */
 struct share {
 	const struct mount **mounts;
 	unsigned count;

@@ -1,4 +1,4 @@
-/* What the files of documents share; for nobody else. */
+/* Private to the files that build documents. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

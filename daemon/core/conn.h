@@ -1,8 +1,23 @@
 /* A connection: one client on one worker, for its whole life.
  *
  * Only conn_run() decides its fate.  It is freed when nothing is in flight (conn_in_flight()) and
- * it is on no list; until then every pointer to it stays valid. */
+ * it is on no list; until then every pointer to it stays valid.
+ *
+ * conn.c and the worker's files are two halves of one module.  What each may touch of the other:
+ *
+ * conn.c uses the worker's pool, stats, scratch and constant, appends to its ready list, links
+ * itself into conns, and reads now_ns, sampling, timing, held_max and views_max.  Of what sleeps,
+ * accepts or drains it touches nothing: it calls worker_conn_opened(), worker_fd_freed() and
+ * worker_scan_at().
+ *
+ * worker.c takes connections off the ready list for conn_run(), and has deadline_ns, active_ns and
+ * CONN_DUE for its timers.  worker_memory.c alone writes starved_next, place, place_in, stalled,
+ * relief_out and the flags STARVED, NO_INPUT and GRANTED; it sets FED, which conn_run() clears.
+ * worker_requests.c only reads, for ListConnections.
+ *
+ * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,7 +40,7 @@ enum conn_flags {
 	CONN_CLOSING = 1 << 3,  /* engine->close() was called */
 	CONN_RECV_OFF = 1 << 4, /* input is paused by backpressure */
 	CONN_OPEN = 1 << 5,     /* service->open() succeeded */
-	CONN_FED = 1 << 6,      /* runs because the pool recovered: no sign of life */
+	CONN_FED = 1 << 6,      /* run by us, not by the client: does not reset the idle timer */
 	CONN_WATCH_TX = 1 << 7, /* the service's: run it when tx has drained; a source's always */
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX,
 	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
@@ -35,6 +50,7 @@ enum conn_flags {
 	CONN_TRUSTED = 1 << 12, /* messages: its client is here, or somebody vouches for it */
 	CONN_ENGINE = 1 << 13,  /* this bit and all above belong to the engine */
 };
+static_assert(CONN_LASTING < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,
@@ -139,7 +155,7 @@ void conn_new(struct worker *w, int fd);
 int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket);
 int conn_start(struct worker *w, int fd, void *engine_state, void *ticket);
 
-/* The rest of the two that follow: of more than one view, or of one that is timed. */
+/* Slow paths of conn_input() and conn_sent(): more than one view, or an operation that is timed. */
 void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len);
 void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns);
 
@@ -251,7 +267,7 @@ static inline void conn_vouch(struct conn *c)
  * exhausted. */
 struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint32_t size));
 
-/* What c holds of the pool, wherever it is. */
+/* Bytes and views of the pool that c holds, in any of its queues. */
 static inline size_t conn_held_bytes(const struct conn *c)
 {
 	return c->rx.bytes + conn_queued_bytes(c) + c->lent_bytes + c->io_bytes;

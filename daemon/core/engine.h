@@ -34,7 +34,7 @@ struct engine_device {
 	_Atomic bool gone;      /* unplugged, as far as is known */
 };
 
-/* What --doctor finds of what an engine needs; reason and fix matter when it is not ok. */
+/* One requirement of an engine, as --doctor found it; reason and fix matter when it is not ok. */
 struct engine_finding {
 	const char *name, *value, *reason, *fix;
 	bool ok;
@@ -117,13 +117,13 @@ struct engine {
 	/* Counts what only the kernel knows.  Optional. */
 	void (*settle)(struct worker *w);
 
-	/* Whose connection it is; NULL: the socket knows. */
+	/* Fills in the peer's address; NULL: use getpeername(). */
 	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
 
-	/* How it has reached us; AF_UNSPEC: unknown.  NULL: the socket knows. */
+	/* How it has reached us; AF_UNSPEC: unknown.  NULL: use getsockname(). */
 	void (*local)(const struct conn *c, struct sockaddr_storage *ret_local);
 
-	/* By which device it comes, one of w->devices; NULL: sockets know none. */
+	/* The device of the connection, one of w->devices; NULL: sockets have none. */
 	const struct engine_device *(*device)(const struct conn *c);
 
 	/* One-sided operations, both or NULL: see remote.h.  Takes `remote` until remote_finish().

@@ -12,7 +12,7 @@ enum {
 	EXPORT_PATH_MAX = 256, /* bytes with the NUL; more than a line of the configuration holds */
 };
 
-/* What an [export NAME] section says; the key table writes into it. */
+/* The keys of an [export NAME] section; the key table writes into it. */
 struct export_options {
 	char path[EXPORT_PATH_MAX]; /* "": none, as for memory and null */
 	uint64_t size;              /* bytes; 0: what the file or device has */

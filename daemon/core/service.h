@@ -45,7 +45,7 @@ struct service {
 	 * size will do. */
 	size_t message_max;
 
-	/* And when some are lost, and nobody says that a client is gone. */
+	/* Tolerates lost messages and missing disconnects. */
 	bool datagrams;
 
 	/* It serves over UDP. */
@@ -68,8 +68,9 @@ struct service {
 	/* It serves the listener's `exports`: w->mounts, one at least. */
 	bool exports;
 
-	/* What all workers of one listener share (w->shared), made before they start and freed when
-	 * they have ended; guards itself.  NULL, with the reason.  Optional, both or none. */
+	/* State shared by all workers of one listener (w->shared): made before they start, freed
+	 * when they have ended, used by any of their threads at once.  NULL, with the reason.
+	 * Optional, both or none. */
 	void *(*shared_new)(const struct worker_options *options, const char *listener,
 			    struct reason *reason);
 	void (*shared_free)(void *shared);

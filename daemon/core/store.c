@@ -1,5 +1,5 @@
-/* What all stores have in common: accounting, flushes that are shared, and exports that have
- * failed.  Worker's thread.  See store.h. */
+/* Shared code of all stores: accounting, flushes that are shared, and exports that have failed.
+ * Worker's thread.  See store.h. */
 #include "store.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static void sync_start(struct mount *m)
 	m->store->submit(&m->sync);
 }
 
-/* What a failed flush could not write is lost, although it was acknowledged. */
+/* A failed flush loses writes that were acknowledged. */
 static void sync_ended(struct mount *m, int result)
 {
 	struct io *covered = m->sync_covers;

@@ -17,7 +17,7 @@
 struct mount;
 struct worker;
 
-/* What can be asked of an export: X(name), as in GetStats. */
+/* Kinds of requests to an export: X(name), as in GetStats. */
 #define IO_KINDS(X)                                                                                \
 	X(read)                                                                                    \
 	X(write)                                                                                   \
@@ -96,7 +96,7 @@ struct io {
 	unsigned retries; /* after EAGAIN and EINTR, since it made progress; 0 at first */
 };
 
-/* What of a store's features is really in use: X(name), as in GetStats. */
+/* Features of a store that are really in use: X(name), as in GetStats. */
 #define MOUNT_FEATURES(X)                                                                          \
 	X(unified_ring) /* the engine's ring is the store's */                                     \
 	X(registered_file)                                                                         \
@@ -112,7 +112,7 @@ enum mount_feature {
 };
 extern const char *const mount_feature_names[MOUNT_FEATURE_COUNT];
 
-/* What one worker holds of an export.  Counters: one writer, the worker. */
+/* One worker's use of an export.  Counters: one writer, the worker. */
 struct mount {
 	struct export *export;
 	const struct store *store; /* how this listener reaches it */

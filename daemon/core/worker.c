@@ -59,7 +59,7 @@ void worker_conn_opened(struct worker *w)
 /* Its socket is another's now, and nothing more comes; or nothing has for some time. */
 static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 {
-	bool given = c->worker->deaf && c->worker->engine->connectionless;
+	bool given = c->worker->accept_ended && c->worker->engine->connectionless;
 
 	return (given ||
 		(!(c->flags & CONN_LASTING) && now_ns - c->active_ns >= WORKER_QUIET_NS)) &&
@@ -154,7 +154,17 @@ void worker_add_hook(struct worker *w, struct worker_hook *hook)
 	w->hooks = hook;
 }
 
-/* What few turns have to do. */
+void worker_drop_hook(struct worker *w, struct worker_hook *hook)
+{
+	struct worker_hook **at = &w->hooks;
+
+	while (*at && *at != hook)
+		at = &(*at)->next;
+	if (*at)
+		*at = hook->next;
+}
+
+/* Rare work, kept out of worker_turn(). */
 __attribute__((noinline)) static void worker_chores(struct worker *w)
 {
 	if (w->now_ns >= w->deadline_ns) {
@@ -167,9 +177,9 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 		worker_feed_starved(w);
 	if (w->starved)
 		worker_look_at_holders(w);
-	if (w->draining && !w->deaf)
-		worker_grow_deaf(w);
-	if (w->deaf && !w->conns && !w->drained) {
+	if (w->draining && !w->accept_ended)
+		worker_end_accept(w);
+	if (w->accept_ended && !w->conns && !w->drained) {
 		w->drained = true;
 		w->owner->drained(w);
 	}

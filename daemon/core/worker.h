@@ -47,7 +47,7 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 /* Of transport rdma: reliable connections, datagrams, unreliable connections. */
 enum qp_type { QP_RC, QP_UD, QP_UC };
 
-/* What a listener's section says that its workers must know; the key table writes into it. */
+/* The keys of a listener's section that its workers need; the key table writes into it. */
 struct worker_options {
 	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
 	uint64_t idle_timeout_ns;      /* 0: never */
@@ -115,8 +115,8 @@ enum engine_feature {
 extern const char *const engine_feature_names[FEATURE_COUNT];
 #define FEATURE_BIT(name) (1U << FEATURE_##name)
 
-/* What key `features` can switch off: what an engine does without, and no key of its own decides.
- */
+/* Features that key `features` can switch off: those that an engine can do without and that have no
+ * key of their own. */
 #define FEATURES_OPTIONAL                                                                          \
 	(FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) | FEATURE_BIT(single_issuer) |     \
 	 FEATURE_BIT(defer_taskrun) | FEATURE_BIT(multishot_accept) |                              \
@@ -124,7 +124,7 @@ extern const char *const engine_feature_names[FEATURE_COUNT];
 	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) | FEATURE_BIT(silent_send) |  \
 	 FEATURE_BIT(registered_files) | FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
 
-/* What the worker asks of its owner; every function is called on the worker's thread. */
+/* Callbacks to the worker's owner; all run on the worker's thread. */
 struct worker_owner {
 	/* May this connection, from peer, or NULL: fd's, in?  0 (1: peer was given and `allow`
 	 * names it), -EUSERS (a limit) or -EACCES (not allowed).  *ret_ticket goes back through
@@ -134,9 +134,9 @@ struct worker_owner {
 	void (*release)(struct worker *w, void *ticket);
 	/* Accepting stopped because descriptors or memory ran out (errno), or goes on (0). */
 	void (*paused)(struct worker *w, int error);
-	/* Draining, and its listening sockets are closed: from now on, no connection comes to it
-	 * and nobody is woken in vain for one that waits. */
-	void (*deaf)(struct worker *w);
+	/* Draining, and its listening sockets are closed: no new connection can arrive any more,
+	 * and the kernel wakes other workers for those that wait. */
+	void (*accept_ended)(struct worker *w);
 	/* Then, when no connection is left. */
 	void (*drained)(struct worker *w);
 };
@@ -205,19 +205,19 @@ struct worker {
 	/* Warm. */
 	struct conn *starved, *starved_last; /* wait for the pool; in the order of their places */
 	uint64_t places;                     /* that were given so far */
-	uint32_t starved_free;               /* so many free chunks were not enough for a service */
-	uint32_t granted;   /* chunks that receives of those who have waited may take */
-	uint64_t first;     /* place of the first of them who owes nothing; 0: none */
-	uint64_t relief_ns; /* when to look next at those who hold what others wait for */
-	bool moves;         /* one who owes nothing was served since it looked last */
-	unsigned stuck;     /* looks since one was */
+	uint32_t starved_free; /* free chunks when a service last failed to allocate */
+	uint32_t granted;      /* chunks that receives of those who have waited may take */
+	uint64_t first;        /* place of the first of them who owes nothing; 0: none */
+	uint64_t relief_ns;    /* when to look next at those who hold what others wait for */
+	bool moves;            /* one who owes nothing was served since it looked last */
+	unsigned stuck;        /* looks since one was */
 	struct conn *conns;
 	uint64_t deadline_ns; /* wait() must return by then; 0: none */
 	uint64_t scan_ns;     /* next look at idle connections; 0: none */
 	uint64_t drain_deadline_ns;
 	uint64_t retry_ns; /* accept again; 0: not paused */
 	bool paused;       /* owner->paused() was told an error */
-	bool deaf;         /* owner->deaf() was called */
+	bool accept_ended; /* no new connection can arrive any more: its owner was told */
 	bool drained;      /* owner->drained() was called */
 	struct acceptor *acceptors;
 	unsigned acceptor_count;
@@ -236,7 +236,7 @@ struct worker {
 	struct mount *mounts; /* the owner's: what this worker holds of the listener's exports */
 	unsigned mount_count;
 
-	/* What the engine uses: appended by the worker, read by anybody. */
+	/* Devices that the engine uses: appended by the worker, read by any thread. */
 	struct engine_device devices[WORKER_DEVICES_MAX];
 	_Atomic unsigned device_count;
 
@@ -302,10 +302,11 @@ void worker_call(struct worker *w, struct call *call);
 
 /* All of these return at once; the worker obeys soon. */
 void worker_listen(struct worker *w);
-/* Accept who waits, though others were woken for them: see owner->deaf(). */
+/* Accept the connections that wait, even if the kernel woke another worker for them: see
+ * owner->accept_ended(). */
 void worker_accept_waiting(struct worker *w);
 /* Close the listening sockets; connections may finish until deadline_ns (CLOCK_MONOTONIC), those
- * that are silent for WORKER_QUIET_NS are closed.  owner->deaf() and ->drained() follow. */
+ * that are silent for WORKER_QUIET_NS are closed.  owner->accept_ended() and ->drained() follow. */
 void worker_drain(struct worker *w, uint64_t deadline_ns);
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
 void worker_set_peers_max(struct worker *w, uint64_t peers_max);
@@ -317,8 +318,8 @@ struct settle *settle_new(void); /* NULL: no memory; the other two accept it */
 void worker_settle(struct worker *w, struct settle *settle);
 void settle_wait(struct settle *settle); /* and frees it, when the last worker has answered */
 
-/* What would this engine give on this host, with these options?  Starts and stops a worker of it
- * without sockets.  0 and a mask of enum engine_feature, or -errno with the reason. */
+/* Tries which features this engine has on this host with these options: starts and stops a worker
+ * of it without sockets.  0 and a mask of enum engine_feature, or -errno with the reason. */
 int worker_probe(const struct engine *engine, const struct worker_options *options,
 		 uint32_t *ret_features, struct reason *reason);
 
@@ -358,6 +359,9 @@ void worker_list_connections(struct worker *w, struct worker_list *list);
 /* ---- For engines, stores and the worker's own thread ---- */
 
 void worker_add_hook(struct worker *w, struct worker_hook *hook);
+/* From a store's detach(): the worker has made its last turn.  One that was not added is no error.
+ */
+void worker_drop_hook(struct worker *w, struct worker_hook *hook);
 
 /* A Unix socket?  Then there is no TCP to ask, and no device. */
 bool socket_is_local(int fd);
@@ -406,15 +410,15 @@ static inline void worker_count_chunks(struct worker *w)
 
 /* deadline_ns from what is armed. */
 void worker_set_deadline(struct worker *w);
-/* What was paused goes on. */
+/* Accepts again where it was paused for want of descriptors. */
 void worker_resume_accept(struct worker *w);
 /* Tells the engine not to accept; it has obeyed when no acceptor is armed. */
 void worker_stop_accepting(struct worker *w);
 void worker_close_acceptors(struct worker *w);
 /* Draining: closes the sockets when the engine has let go of them.  Until then a connection may
  * come, from a request or into the queue; who was in the queue is not reset. */
-void worker_grow_deaf(struct worker *w);
-/* Whoever is connected already, in the kernel's queue. */
+void worker_end_accept(struct worker *w);
+/* Takes the connections that wait in the kernel's queue. */
 void worker_accept_queued(struct acceptor *a);
 
 /* worker_memory.c: what a connection may hold, and who waits for memory. */

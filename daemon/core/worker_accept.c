@@ -104,7 +104,7 @@ void worker_close_acceptors(struct worker *w)
 
 /* Its clients are served to their end, over sockets that are nobody else's yet: only what is given
  * stops at once, and stays open for what is still to be sent. */
-static void worker_grow_deaf_connectionless(struct worker *w)
+static void worker_end_accept_connectionless(struct worker *w)
 {
 	bool given = true;
 
@@ -116,14 +116,14 @@ static void worker_grow_deaf_connectionless(struct worker *w)
 	for (unsigned i = 0; i < w->acceptor_count; i++)
 		if (w->acceptors[i].armed)
 			return;
-	w->deaf = true;
-	w->owner->deaf(w);
+	w->accept_ended = true;
+	w->owner->accept_ended(w);
 }
 
-void worker_grow_deaf(struct worker *w)
+void worker_end_accept(struct worker *w)
 {
 	if (w->engine->connectionless) {
-		worker_grow_deaf_connectionless(w);
+		worker_end_accept_connectionless(w);
 		return;
 	}
 	for (unsigned i = 0; i < w->acceptor_count; i++)
@@ -133,6 +133,6 @@ void worker_grow_deaf(struct worker *w)
 		if (!w->acceptors[i].given)
 			worker_accept_queued(&w->acceptors[i]);
 	worker_close_acceptors(w);
-	w->deaf = true;
-	w->owner->deaf(w);
+	w->accept_ended = true;
+	w->owner->accept_ended(w);
 }

@@ -1,6 +1,6 @@
-/* Who waits for chunks of the worker's pool, in which order they are served, and what becomes of
- * those who hold what others wait for.  Worker's thread only; see doc/engines.md, "Waiting for
- * memory". */
+/* Connections that wait for chunks of the worker's pool: the order in which they are served, and
+ * when those that hold what others wait for are closed.  Worker's thread only; see doc/engines.md,
+ * "Waiting for memory". */
 #include "conn.h"
 #include "engine.h"
 #include "worker.h"
@@ -37,7 +37,7 @@ bool conn_claim(struct conn *c)
 	return !w->first && p->free_count > p->keep + w->granted && !conn_owes(c);
 }
 
-/* Who was served and got nothing keeps the place it had. */
+/* A connection that was served and got no chunk keeps its place. */
 static void conn_take_place(struct conn *c)
 {
 	if (c->place && c->place_in == c->bytes_in)
@@ -217,8 +217,8 @@ bool conn_read_must_wait(const struct conn *c)
 	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
 }
 
-/* What one connection may hold shrinks as the pool empties, so that some who never read cannot take
- * it all; never below two chunks. */
+/* The limit of one connection shrinks as the pool empties, so that a few clients that never read
+ * cannot take it all; never below two chunks. */
 void worker_set_held_max(struct worker *w)
 {
 	uint32_t chunks = worker_chunks(w), keep = w->pool.keep;

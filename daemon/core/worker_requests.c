@@ -1,5 +1,5 @@
-/* What a worker's owner asks of it from another thread, through the mailbox.  The functions
- * worker_do_* run on the worker's thread.  See worker.h. */
+/* Requests of a worker's owner from another thread, through the mailbox.  The functions worker_do_*
+ * run on the worker's thread.  See worker.h. */
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -66,7 +66,7 @@ static void worker_do_drain(struct call *call)
 
 	w->draining = true;
 	w->drain_deadline_ns = deadline_ns;
-	if (!w->engine->connectionless) /* see worker_grow_deaf() */
+	if (!w->engine->connectionless) /* see worker_end_accept() */
 		worker_stop_accepting(w);
 	w->scan_ns = clock_ns();
 	worker_set_deadline(w);

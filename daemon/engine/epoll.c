@@ -21,6 +21,7 @@
 enum {
 	EPOLL_LEFT = CONN_ENGINE << 0, /* not in the epoll set until there is interest again */
 };
+static_assert((int)EPOLL_LEFT < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
 
 int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op)
 {
@@ -240,7 +241,7 @@ static int epoll_spin(struct worker *w)
 	return n;
 }
 
-/* What completes at once, or before the deadline. */
+/* Spins first if `busy-poll` says so, then sleeps until w->deadline_ns. */
 __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool block)
 {
 	uint64_t delay_ns;

@@ -13,8 +13,8 @@
  * acknowledgements then makes the kernel transmit the next piece for a local sender, on our time.
  */
 enum {
-	CONN_WIDE = CONN_ENGINE << 7,
-	CONN_WIDEST = CONN_ENGINE << 8,
+	CONN_WIDE = READINESS_FLAGS << 0,
+	CONN_WIDEST = READINESS_FLAGS << 1,
 	READINESS_WIDE_BYTES = 64 * 1024, /* the most that TCP hands over in one piece */
 };
 

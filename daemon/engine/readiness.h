@@ -1,16 +1,16 @@
-/* What the readiness engines (epoll, io_uring-poll) do once the kernel says that a socket is ready:
- * non-blocking accept, recv and send.  Worker's thread only. */
+/* Shared by the readiness engines (epoll, io_uring-poll), once the kernel says that a socket is
+ * ready: non-blocking accept, recv and send.  Worker's thread only. */
 #pragma once
 #include <stdbool.h>
 
-struct acceptor;
-struct conn;
+#include "conn.h"
 
 enum {
-	READINESS_READS = 4,    /* receives per event: other connections wait */
-	READINESS_CHUNKS = 32,  /* chunks the widest receive may fill */
-	READINESS_IOV = 32,     /* views one send may carry */
-	READINESS_ACCEPTS = 16, /* connections per event */
+	READINESS_FLAGS = CONN_ENGINE << 7, /* of conn->flags: this bit and all above */
+	READINESS_READS = 4,                /* receives per event: other connections wait */
+	READINESS_CHUNKS = 32,              /* chunks the widest receive may fill */
+	READINESS_IOV = 32,                 /* views one send may carry */
+	READINESS_ACCEPTS = 16,             /* connections per event */
 };
 
 enum readiness {

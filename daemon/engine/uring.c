@@ -63,7 +63,7 @@ static void uring_reset_done(struct op *op, int res, uint32_t flags)
 	(void)flags;
 	c->pending--;
 	c->flags &= ~(uint32_t)URING_RESET_ARMED;
-	uring_hurry(c);
+	uring_need_completion(c);
 	conn_ready(c);
 	if (res > 0 && (res & POLLERR)) /* not POLLHUP: a Unix peer's close, comes in order */
 		conn_failed(c, ECONNRESET);
@@ -136,7 +136,8 @@ static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
 	io_uring_prep_recv(sqe, c->fd, k->base, c->worker->pool.chunk_size, 0);
 }
 
-/* Who has waited takes one chunk, when it is submitted; others come after it then, by a poll. */
+/* A connection that has waited takes one chunk when its receive is submitted; all others are polled
+ * for, and take theirs later. */
 static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned ioprio)
 {
 	const struct uring *u = c->worker->engine_state;
@@ -188,7 +189,7 @@ static void uring_recv_ended(struct conn *c, int res)
 
 	c->pending--;
 	c->flags &= ~(uint32_t)URING_RECV_ARMED;
-	uring_hurry(c);
+	uring_need_completion(c);
 	conn_ready(c);
 	if (res == 0) {
 		uring_reset_disarm(c);
@@ -282,7 +283,7 @@ static void uring_recv(struct conn *c, bool on)
 		uring_recv_arm(c, 0);
 		return;
 	}
-	uring_hurry(c);
+	uring_need_completion(c);
 	if (c->flags & URING_RECV_ARMED)
 		uring_recv_cancel(c);
 }
@@ -324,7 +325,7 @@ static void uring_close(struct conn *c)
 {
 	if (!conn_in_flight(c))
 		return;
-	uring_hurry(c);
+	uring_need_completion(c);
 	stat_add(c->worker->stats.sys_shutdown, 1);
 	shutdown(c->fd, SHUT_RDWR);
 	uring_recv(c, false); /* with SQPOLL a receive may outlive that while data comes */

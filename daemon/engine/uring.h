@@ -51,7 +51,7 @@ struct uring_quiet {
 };
 
 struct uring {
-	struct ring ring; /* first: see ring.h */
+	struct ring ring; /* first: see ring_of() */
 	uint64_t sent_ns; /* when the sends of the last timed turn were with the kernel */
 	struct io_uring_buf_ring *buf_ring; /* NULL: each receive has a chunk of its own */
 	unsigned buf_entries, buf_mask;
@@ -67,6 +67,7 @@ struct uring {
 	unsigned slot_count, slots_total;
 	struct uring_send *send_free;
 };
+static_assert(offsetof(struct uring, ring) == 0, "ring_of() expects it there");
 
 /* uring_setup.c */
 int uring_init(struct worker *w, struct reason *reason);
@@ -78,8 +79,9 @@ void uring_wait(struct worker *w, bool block);
 void uring_flush(struct conn *c);
 void uring_send_init(struct conn *c);
 
-/* Something waits for the completion of c's send after all. */
-static inline void uring_hurry(struct conn *c)
+/* c's send was queued as one that nobody waits for; now somebody does: the next wait() returns for
+ * a single completion instead of the whole batch. */
+static inline void uring_need_completion(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;
 

@@ -23,11 +23,13 @@ enum uring_poll_flags {
 	POLL_AGAIN = CONN_ENGINE << 3,     /* on the again list */
 	POLL_OUT_ARMED = CONN_ENGINE << 4, /* a POLLOUT is armed: tx is blocked */
 };
+static_assert((int)POLL_OUT_ARMED < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
 
 struct uring_poll {
-	struct ring ring;   /* first: see ring.h */
+	struct ring ring;   /* first: see ring_of() */
 	struct conn *again; /* linked by engine_state; each is counted in pending */
 };
+static_assert(offsetof(struct uring_poll, ring) == 0, "ring_of() expects it there");
 
 static void poll_again(struct conn *c)
 {
@@ -182,7 +184,7 @@ static void poll_wait(struct worker *w, bool block)
 
 	if (!ring_ready(&u->ring))
 		ring_wait(&u->ring, block && !u->again);
-	/* Who does not wait for any is given 20 events at a time, and the others would come late.
+	/* The kernel hands over 20 events at a time to a task that waits for none: the rest comes late.
 	 */
 	while (u->again && ring_ready(&u->ring) < WORKER_TURN_MAX && ring_has_deferred(&u->ring))
 		ring_enter(&u->ring, false, 0);

@@ -253,7 +253,7 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 	unsigned n;
 
 	if (c->sending.bytes) { /* one in flight: two on a full socket would interleave */
-		uring_hurry(c);
+		uring_need_completion(c);
 		return;
 	}
 	n = bufq_iov(&c->tx, iov, MIN(URING_IOV, worker_share_chunks(w)), &bytes);

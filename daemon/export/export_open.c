@@ -15,7 +15,7 @@
 #include "store.h"
 #include "util.h"
 
-/* What was written may have to reach a device first. */
+/* close() may wait until written data has reached the device. */
 #define EXPORT_CLOSE_NS NS_PER_S
 
 /* With all that the thread needs. */

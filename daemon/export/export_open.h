@@ -22,7 +22,7 @@ void export_close(struct server_export *x);
  * have them. */
 void exports_unlock(void);
 
-/* What would become of config?  Fills x as if it were open, and makes and changes nothing.  Two
- * steps as above; then *ret_new: its file would be made.  0, or -errno with x->reason. */
+/* Tries config: fills x as if it were open, but makes and changes nothing.  Two steps as above;
+ * then *ret_new: its file would be made.  0, or -errno with x->reason. */
 void export_probe_begin(const struct export_config *config, struct server_export *x);
 int export_probe_end(struct server_export *x, uint64_t end_ns, bool *ret_new);

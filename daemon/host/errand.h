@@ -1,5 +1,5 @@
-/* What may take for ever, as a call to a file system whose server is gone: a thread of its own does
- * it, and is left behind when that takes too long.  Main thread. */
+/* A call that may never return, as one to a file system whose server is gone: a thread of its own
+ * makes it, and is abandoned after a time limit.  Main thread. */
 #pragma once
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,5 +1,5 @@
-/* Who has a socket or a file open, as far as /proc tells: of processes of other users only root is
- * told, and a unit with ProtectProc= sees none.  Any thread. */
+/* Finds the process that has a socket or a file open, as far as /proc tells: of processes of other
+ * users only root is told, and a unit with ProtectProc= sees none.  Any thread. */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>

@@ -154,7 +154,8 @@ static int notify_on_writable(sd_event_source *source, int fd, uint32_t events, 
 	return 0;
 }
 
-/* What repeats the last one that waits, as the watchdog's food does, says nothing new. */
+/* A message equal to the last one queued is skipped: while the manager does not read, each of the
+ * watchdog's pings would be added. */
 static bool notify_is_said(const struct notify *n, const struct notify_message *m)
 {
 	const struct notify_message *last =

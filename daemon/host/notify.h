@@ -1,4 +1,4 @@
-/* What the service manager is told (sd_notify(3)), without ever waiting for it: libsystemd's
+/* Messages to the service manager (sd_notify(3)), sent without ever waiting for it: libsystemd's
  * functions block as long as it does not read.  Main thread only. */
 #pragma once
 #include <stdint.h>

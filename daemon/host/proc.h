@@ -1,4 +1,4 @@
-/* What threads of this process cost, from /proc/self/task.  Main thread only.
+/* CPU time of threads of this process, from /proc/self/task.  Main thread only.
  *
  * Works alike for our own threads and for the kernel's that serve a worker's ring: `iou-sqp-TID`
  * (SQPOLL) and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process.  Threads of a

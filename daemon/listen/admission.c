@@ -180,7 +180,7 @@ static int admission_check_peer(struct admission *a, int fd, const struct sockad
 		return -EACCES;
 	pthread_mutex_lock(&a->lock);
 	rc = from && a->allow_count > 0;
-	/* Whom its file's mode lets in is allowed on a Unix socket. */
+	/* On a Unix socket everybody is allowed whom its file's mode lets in. */
 	if (!is_unix && !admission_allowed(a, &sa)) {
 		rc = -EACCES;
 	} else if (a->max_per_address) {

@@ -1,5 +1,5 @@
-/* Who may connect: the limits and the allow list of one listener, shared by its workers.  On Unix
- * sockets the file's mode takes the place of the allow list, and the user that of the address.
+/* Admission of clients: the limits and the allow list of one listener, shared by its workers.  On
+ * Unix sockets the file's mode takes the place of the allow list, and the user that of the address.
  *
  * Any thread.  The total is one atomic; a mutex guards the table of addresses, which is used only
  * when there is a limit per address, and only when a connection begins or ends. */

@@ -53,7 +53,7 @@ static void listener_paused(struct worker *w, int error)
 			  plural(missed));
 }
 
-/* What a worker has to say to the main thread. */
+/* A message of a worker to the main thread. */
 struct listener_call {
 	struct call call;
 	struct listener *listener;
@@ -78,9 +78,9 @@ static struct listener *listener_told(struct call *call)
 	return l;
 }
 
-static void listener_on_deaf(struct call *call)
+static void listener_on_accept_ended(struct call *call)
 {
-	listeners_worker_deaf(listener_told(call)->all);
+	listeners_accept_ended(listener_told(call)->all);
 }
 
 static void listener_on_drained(struct call *call)
@@ -94,12 +94,12 @@ static void listener_on_drained(struct call *call)
 	listeners_drained_one(l); /* may free it */
 }
 
-static void listener_deaf(struct worker *w)
+static void listener_accept_ended(struct worker *w)
 {
 	struct listener *l = w->owner_context;
 
-	sem_post(&l->deaf);
-	listener_tell(l, listener_on_deaf);
+	sem_post(&l->accept_ended);
+	listener_tell(l, listener_on_accept_ended);
 }
 
 static void listener_drained(struct worker *w)
@@ -111,7 +111,7 @@ const struct worker_owner listener_owner = {
 	.admit = listener_admit,
 	.release = listener_release,
 	.paused = listener_paused,
-	.deaf = listener_deaf,
+	.accept_ended = listener_accept_ended,
 	.drained = listener_drained,
 };
 
@@ -290,10 +290,10 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		worker_drain(&l->workers[i], deadline_ns);
 }
 
-void listener_await_deaf(struct listener *l, uint64_t end_ns)
+void listener_await_accept_ended(struct listener *l, uint64_t end_ns)
 {
-	while (l->deaf_count < l->worker_count && watchdog_wait(&l->deaf, end_ns))
-		l->deaf_count++;
+	while (l->accept_ended_count < l->worker_count && watchdog_wait(&l->accept_ended, end_ns))
+		l->accept_ended_count++;
 }
 
 void listener_free(struct listener *l)
@@ -308,6 +308,6 @@ void listener_free(struct listener *l)
 	free(l->addresses);
 	free(l->endpoints);
 	free(l->config);
-	sem_destroy(&l->deaf);
+	sem_destroy(&l->accept_ended);
 	free(l);
 }

@@ -36,8 +36,9 @@ struct listener {
 	struct worker *workers;             /* worker_count of them; 0 when unavailable */
 	struct proc_cost *costs;            /* of each worker, when last read */
 	unsigned worker_count, begun_count; /* of these threads were made */
-	sem_t deaf; /* posted by each worker that has stopped accepting; deaf_count were taken */
-	unsigned deaf_count;
+	sem_t accept_ended; /* posted by each worker that has stopped accepting; accept_ended_count
+			       were taken */
+	unsigned accept_ended_count;
 	unsigned drained_count;
 	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
@@ -80,7 +81,7 @@ void listener_change(struct listener *l, const struct listener_config *config);
  * have ended, the listener is drained. */
 void listener_drain(struct listener *l, uint64_t deadline_ns);
 /* Until all its workers have stopped accepting, as a draining one's soon will; or until end_ns. */
-void listener_await_deaf(struct listener *l, uint64_t end_ns);
+void listener_await_accept_ended(struct listener *l, uint64_t end_ns);
 /* Has its workers end; returns at once. */
 void listener_request_stop(struct listener *l);
 /* Then: until they have ended, calls of theirs may be on the way.  False: some have not by end_ns,

@@ -1,4 +1,4 @@
-/* What a listener costs: the CPU time of its workers, and of the threads that work for them.  Main
+/* Cost of a listener: the CPU time of its workers, and of the threads that work for them.  Main
  * thread. */
 #include "listener.h"
 #include "listeners.h"

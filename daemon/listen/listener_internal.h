@@ -1,4 +1,4 @@
-/* What the files of a listener share. */
+/* Private to the files of a listener. */
 #pragma once
 #include "listener.h"
 

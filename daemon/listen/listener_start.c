@@ -211,7 +211,7 @@ static struct listener *listener_new(struct listeners *all, const struct listene
 	}
 	*l->config = *config;
 	strcpy(l->name, config->name);
-	sem_init(&l->deaf, 0, 0);
+	sem_init(&l->accept_ended, 0, 0);
 	l->all = all;
 	l->started_ns = clock_ns();
 	return l;

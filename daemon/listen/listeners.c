@@ -58,7 +58,7 @@ void listeners_drained_one(struct listener *l)
 	all->changed(all, listed);
 }
 
-void listeners_worker_deaf(struct listeners *all)
+void listeners_accept_ended(struct listeners *all)
 {
 	for (unsigned i = 0; i < all->count; i++)
 		listener_accept_waiting(all->list[i]);

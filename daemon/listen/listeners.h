@@ -55,6 +55,6 @@ void listeners_free(struct listeners *all);
 /* Called by a listener: it has drained; ends it if it is one that leaves. */
 void listeners_drained_one(struct listener *l);
 /* Called by a listener: one of its workers has stopped accepting. */
-void listeners_worker_deaf(struct listeners *all);
+void listeners_accept_ended(struct listeners *all);
 /* The kernel's threads of this process, looked at now or within the last millisecond. */
 struct proc_threads *listeners_scan_threads(struct listeners *all);

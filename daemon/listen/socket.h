@@ -14,8 +14,8 @@ struct bound {
 	struct sockaddr_storage wanted, sa;
 	bool activated; /* a socket unit's: neither its sockets nor its file are ours */
 	char kept[SOCKET_NAME_TEXT_MAX]; /* as what the service manager keeps it; "": it does not */
-	/* What took its sockets over, of a listener that is being prepared.  Theirs is the file,
-	 * too, when that one serves. */
+	/* Sockets of a running listener that one being prepared has taken over.  The file of a Unix
+	 * socket becomes the new one's when that serves. */
 	struct bound *heir;
 };
 

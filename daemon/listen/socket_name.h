@@ -1,5 +1,5 @@
-/* Whose a listening socket is: addresses compared, and the names under which sockets are kept by
- * the service manager.  Pure. */
+/* Matching of listening sockets with listeners: addresses compared, and the names under which
+ * sockets are kept by the service manager.  Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -27,7 +27,8 @@ static const unsigned ring_setups_sqpoll[] = {
 	IORING_SETUP_CQSIZE,
 };
 
-/* What `features` leaves of the flags: without deferred work there are only interrupts to avoid. */
+/* Drops the flags that key `features` switches off.  Without deferred task work COOP_TASKRUN at
+ * least avoids interrupts. */
 static unsigned ring_allowed(const struct worker_options *o, unsigned flags)
 {
 	bool alone = !(o->features_off & FEATURE_BIT(single_issuer));
@@ -122,7 +123,8 @@ int ring_register(struct ring *r, unsigned code, void *argument, unsigned count)
 	return rc < 0 ? -errno : (int)rc;
 }
 
-/* What has to be registered before the ring may do anything, and least what it may do. */
+/* Registrations that must precede the first operation; the restrictions come last, as they may
+ * forbid the others. */
 static int ring_enable(struct ring *r, unsigned uses)
 {
 	const struct worker_options *o = &r->worker->options;
@@ -403,7 +405,7 @@ static void ring_watched_done(struct op *op, int res, uint32_t flags)
 
 int ring_watch(struct worker *w, int fd, struct op *op)
 {
-	struct ring *r = w->engine_state;
+	struct ring *r = ring_of(w);
 	struct ring_watched *watched = &r->watched[r->watched_count];
 
 	if (r->watched_count == RING_WATCHED_MAX)
@@ -423,7 +425,7 @@ int ring_watch(struct worker *w, int fd, struct op *op)
  * stay the first. */
 static void ring_accept_arm(struct acceptor *a)
 {
-	struct io_uring_sqe *sqe = ring_sqe(a->worker->engine_state);
+	struct io_uring_sqe *sqe = ring_sqe(ring_of(a->worker));
 
 	if (a->shared || !worker_wants(a->worker, FEATURE_multishot_accept))
 		io_uring_prep_accept(sqe, a->fd, NULL, NULL, SOCK_CLOEXEC);
@@ -454,7 +456,7 @@ void ring_listen(struct worker *w, struct acceptor *a, bool on)
 		ring_accept_arm(a);
 		return;
 	}
-	sqe = ring_sqe(w->engine_state);
+	sqe = ring_sqe(ring_of(w));
 	io_uring_prep_cancel(sqe, &a->op, 0);
 	ring_op(sqe, NULL);
 }

@@ -57,7 +57,7 @@ struct ring {
 	struct ring_watched watched[RING_WATCHED_MAX];
 };
 
-/* What a ring is for decides what the kernel lets it do: see ring_restrict.c. */
+/* Purposes of a ring: the kernel allows only the operations that they need, see ring_restrict.c. */
 enum ring_use {
 	RING_LISTENS = 1,   /* accepts connections, and watches descriptors */
 	RING_TRANSFERS = 2, /* receives and sends */
@@ -118,7 +118,7 @@ static inline unsigned ring_publish(struct ring *r)
 	return ring_queued(r);
 }
 
-/* What io_uring_enter(2) returns, or -errno. */
+/* Calls io_uring_enter(2); its result, or -errno. */
 static inline long ring_syscall(struct ring *r, unsigned submit, unsigned want, unsigned flags,
 				struct nb_getevents_arg *arg)
 {
@@ -247,7 +247,13 @@ static inline bool ring_reap(struct ring *r)
 /* The same until none is left, not even in the kernel's overflow list. */
 void ring_reap_all(struct ring *r);
 
-/* engine->listen and engine->watch of both io_uring engines, whose engine_state begins with its
- * struct ring: multishot accept, multishot poll. */
+/* The ring of a worker whose engine is one of io_uring's: the first member of its engine_state,
+ * which the engines assert. */
+static inline struct ring *ring_of(const struct worker *w)
+{
+	return w->engine_state;
+}
+
+/* engine->listen and engine->watch of both io_uring engines: multishot accept, multishot poll. */
 void ring_listen(struct worker *w, struct acceptor *a, bool on);
 int ring_watch(struct worker *w, int fd, struct op *op);

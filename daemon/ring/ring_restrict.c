@@ -1,6 +1,6 @@
-/* What a ring may be asked for.  The kernel refuses everything else with EACCES, so that somebody
- * who has taken the process over finds no way around its seccomp filter in here: io_uring can also
- * open files and send messages.  Worker's thread only. */
+/* The operations that a ring allows.  The kernel refuses all others with EACCES, so that an
+ * attacker in this process cannot evade its seccomp filter through io_uring, which can also open
+ * files and send messages.  Worker's thread only. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* What Linux has and liburing 2.3 (Debian 12) does not name yet.  Our own names, since enum members
- * cannot be tested with #ifdef; every use is probed at run time. */
+/* Constants of Linux that liburing 2.3 (Debian 12) does not have yet.  Our own names, since enum
+ * members cannot be tested with #ifdef; every use is probed at run time. */
 #pragma once
 #include <liburing.h>
 

@@ -12,7 +12,7 @@
 #include "log.h"
 #include "server.h"
 
-enum { DEAF_WAIT_NS = NS_PER_S };
+enum { ACCEPT_END_WAIT_NS = NS_PER_S };
 
 /* ---- Texts ---- */
 
@@ -39,7 +39,7 @@ static void log_lines(int level, const char *what, const json_t *lines)
 
 /* ---- Prepare ---- */
 
-/* What is to become the server's. */
+/* The new state, which becomes the server's when the reload commits. */
 struct next {
 	struct server *server;
 	struct config *config;
@@ -284,10 +284,10 @@ static void commit(struct next *n)
 			listener_request_stop(n->going[i]);
 	for (unsigned i = 0; i < n->going_count; i++)
 		leave(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns, end_ns);
-	end_ns = clock_ns() + DEAF_WAIT_NS;
+	end_ns = clock_ns() + ACCEPT_END_WAIT_NS;
 	for (struct listener *l = s->listeners.leaving; l; l = l->next)
 		if (l->state == LISTENER_DRAINING)
-			listener_await_deaf(l, end_ns);
+			listener_await_accept_ended(l, end_ns);
 	for (unsigned i = 0; i < n->listener_count; i++)
 		if (!is_listed(old, old_count, n->listeners[i]))
 			listener_serve(n->listeners[i]);

@@ -65,7 +65,7 @@ enum reload_outcome reload_resume(struct server *s, const char *name, struct rel
 /* For reload.c: notes how a reload ended, and tells the service manager.  Takes errors over. */
 void reload_remember(struct server *s, enum reload_state state, json_t *errors);
 
-/* What people should know of the last reload, for a line of status: "; ...", or nothing. */
+/* Describes the last reload for a line of status: "; ...", or nothing. */
 const char *reload_remark(const struct server *s);
 
 /* {"generation","ok","state","confirm_within_s","time","errors"}; a new reference. */

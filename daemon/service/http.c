@@ -107,7 +107,7 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 {
 	if (likely(conn_write(c, text, bytes) == 0))
 		return true;
-	/* What is sent frees chunks, and has the service run again if there is input. */
+	/* Output that is sent frees chunks, and the service runs again then if there is input. */
 	if (!c->rx.bytes || !conn_owes(c))
 		conn_starved(c);
 	return false;
@@ -197,7 +197,7 @@ static void http_fail(struct conn *c, int status, enum conn_end end)
 	h->status = status;
 	h->close = h->lost = true;
 	h->end = (uint8_t)end;
-	/* Who has half of a reply is told by its end. */
+	/* A client that has half of a reply learns of the error by the connection's end. */
 	h->phase = h->head_sent ? PHASE_CLOSE : PHASE_REPLY;
 }
 
@@ -206,7 +206,7 @@ static bool path_is(const struct http_parser *p, const char *path)
 	return p->path_bytes == strlen(path) && !memcmp(p->path, path, p->path_bytes);
 }
 
-/* What is asked for; the status if it is refused. */
+/* Parses the target; the status if it is refused. */
 static void http_route(struct http_conn *h)
 {
 	static const char bytes[] = "/bytes/";
@@ -272,7 +272,7 @@ static bool http_refuse(struct conn *c)
 	return true;
 }
 
-/* What has a body answers when it comes. */
+/* A request with a body is answered when the body has come. */
 static bool http_expect_body(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";

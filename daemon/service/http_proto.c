@@ -30,7 +30,7 @@ enum state {
 /* Fields that mean something to this server; the value of the first two does not. */
 enum field { OTHER, HOST, LENGTH, CODING, CONNECTION, EXPECT };
 
-/* What a byte may be part of. */
+/* Character classes: the places where a byte may occur. */
 enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8 };
 
 #define CHAR_CLASS(c)                                                                              \

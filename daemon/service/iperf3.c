@@ -8,7 +8,7 @@
 #include "conn.h"
 #include "iperf3_conn.h"
 
-/* What will this connection be? */
+/* Decides by the cookie what a connection is: a test's control, or one of its streams. */
 static void cookie_read(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;

@@ -1,4 +1,4 @@
-/* What the parts of the iperf3 service share: iperf3.c (a connection's begin and end),
+/* Private to the parts of the iperf3 service: iperf3.c (a connection's begin and end),
  * iperf3_control.c and iperf3_stream.c (what becomes of it), iperf3_results.c. */
 #pragma once
 #include <assert.h>

@@ -192,7 +192,7 @@ static json_t *build_stream(const struct iperf3_stream_result *s, unsigned index
 			 "omitted_packets", 0, "start_time", 0.0, "end_time", s->seconds);
 }
 
-/* What --get-server-output shows. */
+/* The text for a client with --get-server-output. */
 static json_t *build_output(const struct iperf3_results *r)
 {
 	char *text = NULL;

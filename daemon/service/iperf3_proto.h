@@ -39,7 +39,7 @@ enum iperf3_state {
 	IPERF3_SERVER_ERROR = 0xfe, /* then be32 of enum iperf3_error, be32 errno */
 };
 
-/* What the client says of an IPERF3_SERVER_ERROR; the numbers are iperf3's. */
+/* Error numbers behind IPERF3_SERVER_ERROR, for which the client has texts; iperf3's own. */
 enum iperf3_error {
 	IPERF3_BAD_DURATION = 5,
 	IPERF3_BAD_PARALLEL = 6,

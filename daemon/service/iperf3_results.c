@@ -1,5 +1,5 @@
-/* What the server has to say of an iperf3 test at its end.  On the worker of its control, when all
- * streams have finished. */
+/* The server's results of an iperf3 test.  On the worker of its control, when all streams have
+ * finished. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ static double percent(uint64_t used_ns, uint64_t time_ns)
 	return time_ns ? 100.0 * (double)used_ns / (double)time_ns : 0;
 }
 
-/* What the workers that took part have used: each once. */
+/* CPU time of the workers that took part, each counted once. */
 static void add_cpu(const struct iperf3_conn *i, unsigned index, struct iperf3_results *r)
 {
 	const struct iperf3_test *t = i->member.test;

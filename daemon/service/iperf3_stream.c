@@ -132,8 +132,8 @@ static void store_bytes(struct iperf3_stream *s, uint64_t bytes)
 	atomic_store_explicit(&s->bytes, bytes, memory_order_relaxed);
 }
 
-/* What a sender has sent, and how often again.  A send in flight may be half done: what the peer
- * has acknowledged of it counts. */
+/* Bytes that a sender has sent, and its retransmits.  A send in flight may be half done: what the
+ * peer has acknowledged of it counts. */
 static void look_at_sender(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
@@ -154,7 +154,7 @@ static void look_at_sender(struct conn *c)
 	store_bytes(s, sent);
 }
 
-/* What was before does not count: at the start, and when the omitted time is over. */
+/* Counts from now on: at the start, and when the omitted time is over. */
 static void stream_begin(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;

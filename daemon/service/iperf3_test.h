@@ -31,7 +31,7 @@ struct iperf3_member {
 	struct iperf3_stream *stream; /* NULL: of control */
 };
 
-/* What a thread has used up to a moment. */
+/* CPU time of a thread up to a moment. */
 struct iperf3_cpu {
 	uint64_t user_ns, system_ns;
 };

@@ -158,7 +158,7 @@ static void nbd_do_list(struct conn *c, const struct nbd_option *o)
 	nbd_ack(c, o);
 }
 
-/* What the client wants to know of an export. */
+/* The items of information that the client asked for. */
 static void nbd_write_infos(struct conn *c, const struct nbd_option *o, const struct export *e)
 {
 	uint8_t reply[NBD_OPTION_REPLY_MAX];

@@ -396,7 +396,7 @@ static bool nbd_step(struct conn *c)
 	return n->payload->state == COMMAND_RECEIVING && nbd_write_go_on(n->payload);
 }
 
-/* Who has no memory for its answer must not hold up another: that may hold the memory. */
+/* A command without memory for its answer must not block another, which may hold that memory. */
 static void nbd_answer_finished(struct conn *c)
 {
 	struct nbd_list *finished = &nbd_of(c)->in[COMMAND_FINISHED];

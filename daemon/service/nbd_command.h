@@ -5,7 +5,8 @@
 
 /* nbd_command.c */
 
-/* What is under way holds as much as the connection may: its end will run us again. */
+/* Commands in flight hold as much as the connection may: no more are read until one ends, which
+ * runs the service again. */
 bool nbd_is_full(const struct conn *c);
 /* All of the request has arrived. */
 void nbd_command_arrived(struct nbd_command *d);

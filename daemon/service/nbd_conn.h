@@ -36,7 +36,7 @@ enum nbd_phase {
 	NBD_PHASE_ENDING, /* what is under way is answered, then the connection ends */
 };
 
-/* What a command waits for; nbd_command_set() says what follows what. */
+/* States of a command; nbd_command_set() says which follows which. */
 enum command_state {
 	COMMAND_FREE,
 	COMMAND_RECEIVING, /* a write: its payload is to come */
@@ -114,9 +114,9 @@ void nbd_commands_run(struct conn *c);
 /* Drops input that nobody wants; false: more of it is to come. */
 bool nbd_drop(struct conn *c);
 
-/* What has begun to arrive, at most `whole` bytes of it, moves from the input to n->begun: memory
- * of its own, so that a client who sends half of something and stops keeps nothing of the pool.
- * Where something is there, `whole` is as before.  0 or -ENOMEM. */
+/* Input that has begun to arrive, at most `whole` bytes of it, moves from the input to n->begun:
+ * memory of its own, so that a client who sends half of something and stops keeps nothing of the
+ * pool. Where something is there, `whole` is as before.  0 or -ENOMEM. */
 int nbd_begin(struct conn *c, size_t whole);
 /* Its first bytes, and what follows in the input; both hold that many. */
 void nbd_begun_read(struct conn *c, void *to, size_t bytes);

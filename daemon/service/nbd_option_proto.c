@@ -15,7 +15,7 @@ static const char context_allocation[] = "base:allocation";
 
 /* ---- Options, read: "Option types" ---- */
 
-/* What is left of an option's data. */
+/* The rest of an option's data. */
 struct reader {
 	const uint8_t *at;
 	uint32_t left;

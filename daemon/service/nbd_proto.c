@@ -222,8 +222,8 @@ size_t nbd_build_hole(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
 	return (size_t)(put32(put64(at, offset), length) - to);
 }
 
-/* What of an extent may be said: all, unless only one is asked for, or it has more than 32 bits.  A
- * cut one stays a multiple of any block size. */
+/* The most that one extent may describe: all, unless only one is asked for, or it has more than 32
+ * bits.  A cut one stays a multiple of any block size. */
 static uint64_t extent_limit(enum nbd_mode mode, const struct nbd_request *r)
 {
 	uint64_t limit = mode == NBD_EXTENDED ? UINT64_MAX : UINT32_MAX & ~UINT32_C(0xffff);

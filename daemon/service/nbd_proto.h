@@ -100,7 +100,7 @@ enum nbd_error {
 
 /* ---- Requests ---- */
 
-/* What was negotiated, which requests are measured against. */
+/* The negotiated terms, against which requests are checked. */
 struct nbd_terms {
 	uint64_t size;      /* of the export, bytes */
 	uint32_t block_min; /* offsets and lengths are multiples of it; a power of two */
@@ -131,7 +131,7 @@ int nbd_parse_request(const uint8_t *header, enum nbd_mode mode, struct nbd_requ
 uint32_t nbd_check_request(const struct nbd_request *r, const struct nbd_terms *terms,
 			   const char **ret_reason);
 
-/* What a client hears of a result: 0 or -errno. */
+/* The error for the client (enum nbd_error) of a result, 0 or -errno. */
 uint32_t nbd_error_of(int result);
 
 /* ---- Replies, whatever the mode.  All return the bytes they wrote. ---- */
@@ -141,7 +141,7 @@ uint32_t nbd_error_of(int result);
 size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
 		       const struct nbd_request *r, uint32_t error, const char *text);
 
-/* What precedes `length` > 0 bytes of a READ from `offset` of the export.  last: nothing else
+/* The header of `length` > 0 bytes of a READ from `offset` of the export.  last: nothing else
  * follows, so no error may be noticed any more.  NBD_SIMPLE knows only one piece with all of it. */
 size_t nbd_build_data(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
 		      const struct nbd_request *r, uint64_t offset, uint32_t length, bool last);

@@ -13,7 +13,7 @@ static void put_text(uint8_t *to, size_t bytes, const char *text)
 
 /* ---- Identify ---- */
 
-/* What only a controller with namespaces has. */
+/* Fields that only a controller with namespaces has. */
 static void put_io_controller(uint8_t *page, const struct nvme_controller_info *i)
 {
 	page[76] = 1 << 1; /* CMIC: several controllers, or Linux takes one only */

@@ -1,4 +1,4 @@
-/* What a controller tells of itself and its namespaces: Identify and Get Log Page.  Pure; any
+/* A controller's description of itself and its namespaces: Identify and Get Log Page.  Pure; any
  * thread.  Sources: see nvme_proto.h; what Linux demands of a field is said beside it.
  *
  * All of them fill pages that are zero at first. */

@@ -179,7 +179,8 @@ uint16_t nvme_check_dsm(const uint8_t *data, unsigned index, const struct nvme_n
 	return NVME_SUCCESS;
 }
 
-/* What may be cured by time is to be tried again; all else is not, or Linux would, five times. */
+/* DNR (do not retry) is left out where time may help; elsewhere it is set, or Linux would try five
+ * times. */
 uint16_t nvme_status_of(int error, uint8_t opcode)
 {
 	switch (error) {

@@ -125,7 +125,7 @@ struct nvme_connect {
 	char subnqn[NVME_NQN_MAX], hostnqn[NVME_NQN_MAX];
 };
 
-/* What is wrong with a Connect: *ret_result is its completion's, for NVME_CONNECT_INVALID. */
+/* Checks a Connect: *ret_result is its completion's, for NVME_CONNECT_INVALID. */
 enum nvme_connect_field { NVME_IN_SQE = 0, NVME_IN_DATA = 1 << 16 };
 
 /* The command, and NVME_CONNECT_DATA bytes of it.  NVME_SUCCESS or a status. */
@@ -180,5 +180,5 @@ static inline bool nvme_may_deallocate(const struct nvme_sqe *sqe)
 	return sqe->cdw12 & 1U << 25;
 }
 
-/* What an errno of a store means to a host; opcode: of an I/O queue. */
+/* The status for a host of a store's errno; opcode: of an I/O queue. */
 uint16_t nvme_status_of(int error, uint8_t opcode);

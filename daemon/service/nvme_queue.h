@@ -35,7 +35,7 @@ enum {
 /* How long a Connect waits: see NVME_WAIT. */
 #define NVME_WAIT_NS ((uint64_t)20 * NS_PER_S)
 
-/* What is counted; names of service->operations. */
+/* Operations that are counted; indices of service->operations. */
 #define NVME_OPERATIONS(X)                                                                         \
 	X(read)                                                                                    \
 	X(write)                                                                                   \
@@ -51,8 +51,8 @@ enum nvme_operation {
 #undef X
 };
 
-/* What has to happen next to a command.  Those after NVME_TODO are done by the queue as soon as
- * there is memory for it. */
+/* The next step of a command.  Those after NVME_TODO are done by the queue as soon as there is
+ * memory for it. */
 enum nvme_step {
 	NVME_RECEIVE, /* data of the host is to come */
 	NVME_IO,      /* a part of it is with a store */
@@ -202,10 +202,11 @@ void nvme_commands_run(struct nvme_queue *q);
 void nvme_part_room(struct nvme_command *d, uint64_t bytes, bool framed);
 /* Hands `data`, or the range of what has none, to the store. */
 void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset, uint64_t length);
-/* What is under way holds as much as the connection may: its end will run us again. */
+/* Commands in flight hold as much as the connection may: no more are read until one ends, which
+ * runs the service again. */
 bool nvme_is_full(const struct conn *c);
 
-/* What a host sees of an export. */
+/* A namespace: an export as the host sees it. */
 struct nvme_namespace nvme_namespace_of(const struct nvme_target *t, const struct export *e);
 
 extern const struct nvme_verb nvme_io_verbs[];

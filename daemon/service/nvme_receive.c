@@ -37,7 +37,7 @@ static void receive_fail(struct nvme_command *d, uint16_t status)
 		bufq_drop(&d->queue->conn->worker->pool, &d->data, d->data.bytes);
 }
 
-/* What was asked for is there, and written: what next? */
+/* A piece of data has arrived and is written: asks for the next, or completes the command. */
 static void receive_next(struct nvme_command *d)
 {
 	if (d->queue->receiving == d || d->got_bytes < d->asked_bytes)
@@ -178,7 +178,7 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 	return true;
 }
 
-/* Whole blocks, in memory that is aligned as the store needs it. */
+/* Data is received in whole blocks, into memory aligned as the store needs it. */
 static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;

@@ -61,7 +61,7 @@ struct nvme_controller {
 	struct nvme_member *queues[NVME_QUEUES_MAX + 1]; /* by qid */
 };
 
-/* What a listener serves (w->shared).  Constant. */
+/* The subsystem of a listener (w->shared).  Constant. */
 struct nvme_target {
 	struct nvme_subsystem *subsystem;
 	char nqn[NVME_NQN_MAX];

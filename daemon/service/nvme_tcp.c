@@ -68,7 +68,8 @@ static bool tcp_ask(struct nvme_command *d)
 	return true;
 }
 
-/* What follows data: its digest, and the completion if this was all and no flag can say so. */
+/* Queues what comes behind data: its digest, and the completion if this was all and no flag can say
+ * so. */
 static size_t build_tail(const struct nvme_command *d, uint32_t digest, bool rsp, uint8_t *to)
 {
 	size_t bytes = 0;

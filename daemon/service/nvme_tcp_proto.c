@@ -41,7 +41,7 @@ static struct nvme_tcp_fault bad_field(uint32_t offset)
 	return fault(NVME_TCP_INVALID_FIELD, offset);
 }
 
-/* What a host may send, by type; hlen 0: it may not. */
+/* PDUs that a host may send, by type; hlen 0: it may not. */
 static const struct {
 	uint8_t hlen;
 	bool data;         /* may follow */

@@ -64,7 +64,7 @@ struct nvme_tcp_fault {
 	uint32_t fei;
 };
 
-/* What ICReq and ICResp have settled. */
+/* The terms that ICReq and ICResp have negotiated. */
 struct nvme_tcp_terms {
 	bool header_digest, data_digest;
 	uint8_t data_offset; /* where data begins in a PDU to the host */
@@ -92,7 +92,7 @@ bool nvme_tcp_header_is_intact(const uint8_t *header);
 struct nvme_tcp_fault nvme_tcp_parse_icreq(const uint8_t header[static NVME_TCP_IC],
 					   struct nvme_tcp_terms *terms);
 
-/* What a data PDU of a host says. */
+/* A data PDU of a host, decoded. */
 struct nvme_tcp_data {
 	uint16_t cid, ttag;
 	uint32_t offset, length;

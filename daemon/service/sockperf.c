@@ -52,7 +52,7 @@ static uint8_t *cursor_header(struct sockperf_cursor at, uint8_t header[static S
 	return flags;
 }
 
-/* What was looked at leaves rx. */
+/* Drops the bytes that were parsed from rx. */
 static void sockperf_move(struct conn *c, struct sockperf_cursor *at, enum sockperf_fate fate)
 {
 	struct pool *p = &c->worker->pool;

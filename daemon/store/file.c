@@ -140,7 +140,7 @@ static int file_keep_name(const struct export *e, struct reason *reason)
 		      : 0;
 }
 
-/* What direct I/O asks of offsets, lengths and memory. */
+/* The alignment that direct I/O needs of offsets, lengths and memory. */
 static int file_align(struct export *e, struct reason *reason)
 {
 	struct statx stx = { 0 };

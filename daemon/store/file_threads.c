@@ -22,7 +22,7 @@
 #include "file.h"
 #include "worker.h"
 
-/* What is waiting, in order. */
+/* Requests that wait for a thread, in order. */
 struct queue {
 	struct call *head, **tail;
 	unsigned count;
@@ -354,7 +354,7 @@ static void threads_detach(struct mount *m)
 	file_detach(m);
 	if (--t->users > 0)
 		return;
-	m->worker->hooks = NULL; /* it will make no more turns */
+	worker_drop_hook(m->worker, &t->hook);
 	threads_free(t);
 }
 

@@ -53,8 +53,8 @@ static void file_rw_on(struct io *io, const struct file_path *path)
 static void file_rw_done(struct op *op, int res, uint32_t flags);
 static void file_polled_done(struct op *op, int res, uint32_t flags);
 
-/* What has to be on stable storage is not polled for: its completion is more than the device's. Nor
- * is what is tried again. */
+/* Requests that must reach stable storage are not polled for, as their completion is more than the
+ * device's; nor are those that are tried again. */
 static void file_rw(struct io *io)
 {
 	struct file_mount *f = io->mount->store_state;

@@ -16,8 +16,9 @@
 
 /* ---- A ring of its own ---- */
 
-/* Submits what is queued and takes what is done, which may queue more.  The kernel says that it has
- * deferred work after it has added it: the word may be stale, and stay, so it is believed once. */
+/* Submits what is queued and takes what is done, which may queue more.  The kernel sets the flag of
+ * deferred work after it has added the work, so the flag may be stale: enter at most once for it
+ * until something has completed. */
 static void file_ring_run(struct file_ring *f)
 {
 	struct ring *r = &f->ring;
@@ -96,7 +97,7 @@ static void file_ring_put(struct file_ring *f)
 
 	if (--f->users > 0)
 		return;
-	w->hooks = NULL; /* it will make no more turns */
+	worker_drop_hook(w, &f->hook);
 	if (w->ring == &f->ring)
 		w->ring = NULL;
 	ring_fini(&f->ring);
@@ -155,7 +156,7 @@ static void file_rings_of_others(const struct mount *m, struct file_mount *f)
 	}
 }
 
-/* What cannot be registered goes without. */
+/* A file or pool that cannot be registered is used without. */
 static void file_register(struct mount *m, struct file_path *path)
 {
 	int slot;

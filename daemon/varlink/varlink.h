@@ -63,7 +63,7 @@ struct varlink_interface {
 	const struct varlink_method *methods; /* ended by one without a name */
 };
 
-/* What GetInfo tells. */
+/* The reply of GetInfo. */
 struct varlink_info {
 	const char *vendor, *product, *version, *url;
 };
@@ -111,7 +111,7 @@ void varlink_notify(struct varlink_call *call, json_t *parameters);
  * part out.  A stream so holds one part at most. */
 bool varlink_can_notify(const struct varlink_call *call);
 
-/* What a handler does is put to its user's account, and all sending is.  What is done for a call
+/* CPU time of handlers and of sending is charged to the client's user.  What is done for a call
  * that was deferred stands between these: begin = varlink_clock_ns(); work; varlink_charge(). */
 uint64_t varlink_clock_ns(void); /* CPU time of this thread */
 void varlink_charge(const struct varlink_call *call, uint64_t begin_ns);

@@ -49,7 +49,7 @@ struct varlink_request {
 int varlink_request_parse(const char *text, size_t bytes, struct varlink_request *ret_request);
 void varlink_request_free(struct varlink_request *request);
 
-/* What a method takes.  A parameter that is null is one that is missing. */
+/* Parameters of a method.  One that is null counts as missing. */
 enum varlink_type {
 	VARLINK_BOOL,
 	VARLINK_INT, /* min..max */

@@ -1,5 +1,5 @@
-/* What varlink.c (server, calls), varlink_client.c (connections), varlink_user.c (whose they are)
- * and varlink_service.c share; for nobody else. */
+/* Shared by varlink.c (server, calls), varlink_client.c (connections), varlink_user.c (whose they
+ * are) and varlink_service.c share; for nobody else. */
 #pragma once
 #include "varlink.h"
 
@@ -12,13 +12,13 @@ struct varlink_call {
 	void *state;
 };
 
-/* What the kernel has not taken yet: bytes [start, bytes) of data. */
+/* Output that the kernel has not taken yet: bytes [start, bytes) of data. */
 struct varlink_output {
 	char *data;
 	size_t start, bytes, room;
 };
 
-/* Whose clients have which places, and what they took of our time. */
+/* A user: how many places its clients have, and the CPU time they used. */
 struct varlink_user {
 	uid_t uid;
 	unsigned clients;
@@ -30,7 +30,7 @@ struct varlink_users {
 	uid_t own; /* our uid: with root the one that places are kept for */
 };
 
-/* What a client has to do next; it has a time limit for it, see client_await(). */
+/* The next step that is expected of a client within a time limit, see client_await(). */
 enum varlink_wait {
 	VARLINK_WAIT_NONE,  /* nothing: it is our turn */
 	VARLINK_WAIT_CALL,  /* begin a call */

@@ -1,5 +1,5 @@
-/* Whose clients have which places of a Varlink server, and how much of its time.  See varlink.h.
- * Pure: the caller says what time it is. */
+/* Places and CPU time of a Varlink server, accounted by user.  See varlink.h. Pure: the caller says
+ * what time it is. */
 #include <stddef.h>
 
 #include "util.h"

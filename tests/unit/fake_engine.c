@@ -230,7 +230,7 @@ static void fake_give_back(struct worker *w, void *ticket)
 	f->free_then = stat_load(w->stats.chunks_free);
 }
 
-static void fake_deaf(struct worker *w)
+static void fake_accept_ended(struct worker *w)
 {
 	(void)w;
 }
@@ -243,7 +243,7 @@ static void fake_drained(struct worker *w)
 static const struct worker_owner fake_owner = {
 	.admit = fake_admit,
 	.release = fake_give_back,
-	.deaf = fake_deaf,
+	.accept_ended = fake_accept_ended,
 	.drained = fake_drained,
 };
 

@@ -74,7 +74,7 @@ static void drain_and_connect(struct bench *b, bool behind, int *fds)
 	await(&s.there);
 	clients_connect(b, fds);
 	sem_post(&s.go);
-	await(&b->owner.deaf);
+	await(&b->owner.accept_ended);
 	stall_fini(&gather);
 	stall_fini(&s);
 }

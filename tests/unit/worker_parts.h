@@ -57,20 +57,20 @@ static inline void await(sem_t *event)
 
 struct owner {
 	_Atomic unsigned admitted, released, drained;
-	sem_t deaf;
+	sem_t accept_ended;
 	sem_t event; /* drained(), or whatever a test waits for */
 };
 
 static inline void owner_init(struct owner *o)
 {
-	sem_init(&o->deaf, 0, 0);
+	sem_init(&o->accept_ended, 0, 0);
 	sem_init(&o->event, 0, 0);
 }
 
 static inline void owner_fini(struct owner *o)
 {
 	assert_int_equal(o->admitted, o->released);
-	sem_destroy(&o->deaf);
+	sem_destroy(&o->accept_ended);
 	sem_destroy(&o->event);
 }
 
@@ -100,9 +100,9 @@ static inline void owner_paused(struct worker *w, int error)
 	(void)w, (void)error;
 }
 
-static inline void owner_deaf(struct worker *w)
+static inline void owner_accept_ended(struct worker *w)
 {
-	sem_post(&owner_of(w)->deaf);
+	sem_post(&owner_of(w)->accept_ended);
 }
 
 static inline void owner_drained(struct worker *w)
@@ -115,7 +115,7 @@ static const struct worker_owner test_owner = {
 	.admit = owner_admit,
 	.release = owner_release,
 	.paused = owner_paused,
-	.deaf = owner_deaf,
+	.accept_ended = owner_accept_ended,
 	.drained = owner_drained,
 };
 

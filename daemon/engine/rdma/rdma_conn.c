@@ -249,7 +249,7 @@ static void rdma_conn_tend(struct worker *w)
 static void rdma_conn_recv(struct conn *c, bool on)
 {
 	if (on)
-		rdma_queue_hungry(c->engine_state);
+		rdma_queue_want_receives(c->engine_state);
 }
 
 static void rdma_conn_flush(struct conn *c)
@@ -282,11 +282,11 @@ static void rdma_conn_feed_all(struct worker *w)
 	for (struct rdma_device *d = e->devices; d; d = d->next)
 		if (d->shared)
 			rdma_shared_feed(d);
-	while (e->hungry) {
-		struct rdma_conn *r = e->hungry;
+	while (e->wanting) {
+		struct rdma_conn *r = e->wanting;
 
-		e->hungry = r->hungry_next;
-		r->hungry = false;
+		e->wanting = r->wanting_next;
+		r->wants_receives = false;
 		rdma_queue_feed(r);
 		if (rdma_conn_owes(r))
 			rdma_conn_flush(r->conn);
@@ -333,7 +333,7 @@ static void rdma_conn_sent(struct rdma_device *d, void *of, const struct ibv_wc 
 	if (c->tx.bytes > 0)
 		conn_ready(c);
 	if (rdma_conn_owes(r))
-		rdma_queue_hungry(r);
+		rdma_queue_want_receives(r);
 }
 
 static void rdma_conn_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)

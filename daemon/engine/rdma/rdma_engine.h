@@ -3,8 +3,8 @@
 #include "engine.h"
 #include "rdma_cm.h"
 
-/* What engine->init() is, 0 or -errno with the reason and nothing left; and what engine->fini()
- * ends with. */
+/* Common parts of the engines' init() (0, or -errno with the reason and nothing left) and fini().
+ */
 int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *reason);
 void rdma_fini(struct worker *w);
 

@@ -480,7 +480,7 @@ static void rdma_ud_fini(struct worker *w)
 
 extern const struct engine engine_rdma_datagrams;
 
-/* What a listener with `qp-type = ud` has instead. */
+/* The engine of a listener with `qp-type = ud`. */
 const struct engine engine_rdma_datagrams = {
 	RDMA_ENGINE,
 	.init = rdma_ud_init,

@@ -203,7 +203,7 @@ static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
 
 enum { RDMA_VENDOR_RXE = 0xffffff };
 
-/* Who lets connections share their receives wants them to need little memory. */
+/* With `srq` the receives are as few as possible: it is chosen to save memory. */
 static void rdma_device_size(struct rdma_device *d)
 {
 	const struct rdma_size *size = &rdma_size_roomy;

@@ -37,7 +37,8 @@ enum {
 	RDMA_PORTS_MAX = 4,      /* of a device that are told apart */
 };
 
-/* What completed: the low bits of a request's number.  Above them: whose it is. */
+/* Kind of a request: the low bits of its number.  The bits above are a pointer to the struct named
+ * here. */
 enum rdma_tag {
 	RDMA_TAG_SEND,          /* struct rdma_conn */
 	RDMA_TAG_RECV,          /* struct rdma_conn */
@@ -48,7 +49,7 @@ enum rdma_tag {
 	RDMA_TAG_MASK = 7,
 };
 
-/* What an engine does with its worker's devices; the levels below it call it through this. */
+/* Callbacks from a device to its engine, which the levels below cannot include. */
 struct rdma_mode {
 	enum rdma_port_space space;
 	/* The device has been opened, or is about to be closed.  0 or -errno with the reason. */
@@ -80,10 +81,10 @@ struct rdma {
 	struct rdma_device *devices;
 	struct op hotplug_op;
 	int hotplug_fd;
-	unsigned lent_max;        /* chunks that may be lent to all devices */
-	struct rdma_conn *hungry; /* want receives posted */
-	struct rdma_conn *ending; /* are to be torn down */
-	unsigned unwatched;       /* turns since other events than completions were looked at */
+	unsigned lent_max;         /* chunks that may be lent to all devices */
+	struct rdma_conn *wanting; /* receives to be posted: linked by wanting_next */
+	struct rdma_conn *ending;  /* are to be torn down */
+	unsigned unwatched;        /* turns since other events than completions were looked at */
 };
 
 /* Made when the worker starts, or with the first connection of a device plugged in later. */

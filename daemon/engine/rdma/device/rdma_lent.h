@@ -15,7 +15,7 @@ struct rdma_lent {
 	unsigned count, max;
 };
 
-/* What one call posts of them. */
+/* Requests that one call posts. */
 struct rdma_chain {
 	struct ibv_recv_wr requests[RDMA_CHAIN_MAX];
 	struct ibv_sge sges[RDMA_CHAIN_MAX];

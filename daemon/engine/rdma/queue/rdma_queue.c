@@ -143,15 +143,15 @@ void rdma_queue_close(struct rdma_conn *r)
 
 /* ---- Receives ---- */
 
-void rdma_queue_hungry(struct rdma_conn *r)
+void rdma_queue_want_receives(struct rdma_conn *r)
 {
 	struct rdma *e = r->conn->worker->engine_state;
 
-	if (r->hungry || !rdma_conn_is_open(r))
+	if (r->wants_receives || !rdma_conn_is_open(r))
 		return;
-	r->hungry = true;
-	r->hungry_next = e->hungry;
-	e->hungry = r;
+	r->wants_receives = true;
+	r->wanting_next = e->wanting;
+	e->wanting = r;
 }
 
 /* The last chunks of the pool are the services', but for the few receives without which a client's
@@ -178,7 +178,8 @@ static struct rdma_posted rdma_queue_slot(struct rdma_conn *r, struct pool *p, u
 	return slot;
 }
 
-/* Who sends has more posted than its credit, so that few calls post them; who is idle has not. */
+/* A client that sends has more receives posted than its credit, so that few calls post them; an
+ * idle one has not. */
 static unsigned rdma_queue_wanted(const struct rdma_conn *r, const struct pool *p)
 {
 	unsigned room = p->free_count > p->keep ? p->free_count - p->keep : 0;
@@ -280,7 +281,7 @@ void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 	else if (rdma_wc_is_input(wc))
 		conn_input(c, slot.chunk, slot.data, wc->byte_len);
 	chunk_put(&c->worker->pool, slot.chunk);
-	rdma_queue_hungry(r);
+	rdma_queue_want_receives(r);
 }
 
 /* ---- Sends ---- */

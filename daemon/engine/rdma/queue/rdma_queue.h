@@ -86,7 +86,7 @@ struct rdma_conn {
 	struct rdma_cm_id *id; /* NULL: GONE */
 	struct rdma_device *device;
 	const struct engine_device *port; /* of it; NULL: a worker remembers only so many */
-	struct rdma_conn *hungry_next, *ending_next, *number_next;
+	struct rdma_conn *wanting_next, *ending_next, *number_next;
 	uint32_t number;            /* of its queue pair */
 	unsigned entries;           /* of the completion queue that it was promised */
 	struct rdma_posted *posted; /* a ring of posted_max: receives complete in order */
@@ -108,7 +108,7 @@ struct rdma_conn {
 	struct remote *remote_unposted;         /* of them, the first */
 	struct rdma_region *regions;
 	uint32_t inline_max;
-	bool hungry; /* on the list */
+	bool wants_receives; /* on the list of its engine */
 	struct sockaddr_storage peer;
 	uint8_t responder_resources, initiator_depth; /* what the client asked for */
 	uint8_t reads_max; /* of ours that may be under way; 0: the client allows none */
@@ -149,7 +149,7 @@ void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status);
 /* Posts what is missing of them; of those that are shared, nothing. */
 void rdma_queue_feed(struct rdma_conn *r);
 /* Wants to be fed, or has something to post: soon. */
-void rdma_queue_hungry(struct rdma_conn *r);
+void rdma_queue_want_receives(struct rdma_conn *r);
 /* The connection has ended.  Had its messages used up all that was posted until then?  The oldest
  * receive that is left is the first of a call, which came too late, and nothing could be sent
  * since.  A client that sent just as many, and left, looks the same. */

@@ -49,7 +49,7 @@ void rdma_remote_submit(struct remote *remote)
 		r->remote_unposted = remote;
 	if (remote->kind == REMOTE_READ && r->reads_max == 0) /* it would wait for ever */
 		conn_close(c, CONN_END_PROTOCOL);
-	rdma_queue_hungry(r);
+	rdma_queue_want_receives(r);
 }
 
 /* One request, of as many views as fit. */
@@ -167,7 +167,7 @@ unsigned rdma_send_spill(struct conn *c, uint32_t bytes)
 	    (r->spills.count > 0 && r->spills.bytes != bytes))
 		return 0;
 	r->spills.bytes = bytes;
-	rdma_queue_hungry(r);
+	rdma_queue_want_receives(r);
 	return ++r->spills.count;
 }
 
