@@ -50,7 +50,7 @@ enum conn_flags {
 	CONN_TRUSTED = 1 << 12, /* messages: its client is here, or somebody vouches for it */
 	CONN_ENGINE = 1 << 13,  /* this bit and all above belong to the engine */
 };
-static_assert(CONN_LASTING < CONN_ENGINE, "an engine's flags overlap those of the core");
+static_assert(CONN_TRUSTED < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,
