@@ -84,7 +84,7 @@ struct config *run_config(struct run *run)
 
 	if (find_control(run, control, sizeof(control)) < 0)
 		return NULL;
-	/* Its user watches: what goes right is printed here, not logged. */
+	/* `--run` has a user who watches: success is printed here, not logged. */
 	snprintf(server, sizeof(server), "control = %s\nlog-level = warning\ncontrol-group = %s\n",
 		 control, group ? group->gr_name : "root");
 	if (config_run_text(run->specs, run->count, server, &text, &reason) < 0) {

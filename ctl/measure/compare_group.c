@@ -231,7 +231,7 @@ static double change_of(const struct group *g, unsigned i)
 	return (group_cost(g, i) - group_cost(g, 0)) / group_cost(g, 0);
 }
 
-/* The same beyond the noise, else 0. */
+/* The change of row i against the first one if it is beyond the noise, else 0. */
 static double judged_change(const struct group *g, unsigned i)
 {
 	return group_is_apart(g, group_cost(g, 0), group_cost(g, i)) ? change_of(g, i) : 0;

@@ -85,7 +85,7 @@ static void dates_of(const struct measures *m, const char **ret_first, const cha
 
 /* ---- Hosts ---- */
 
-/* Nothing for "". */
+/* Puts nothing for "". */
 static void put_term(FILE *to, const char *term, const char *text)
 {
 	if (!*text)

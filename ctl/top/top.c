@@ -176,7 +176,7 @@ static void on_resize(int signal)
 	(void)signal; /* ppoll() returns, that is all */
 }
 
-/* They are delivered in ppoll() alone, so that none is missed.  *ret_mask is ppoll()'s. */
+/* Signals are delivered in ppoll() alone, so that none is missed.  *ret_mask is ppoll()'s. */
 static void catch_signals(sigset_t *ret_mask)
 {
 	struct sigaction action = { .sa_handler = on_signal }, resize = { .sa_handler = on_resize };

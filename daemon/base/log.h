@@ -19,7 +19,7 @@ int log_level_parse(const char *name);
 void log_write(int level, const char *listener, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The same about one connection: also the fields CONNECTION= and PEER=. */
+/* log_emit() about one connection: also the fields CONNECTION= and PEER=. */
 void log_connection(int level, const char *listener, uint64_t connection, const char *peer,
 		    const char *format, ...) __attribute__((format(printf, 5, 6)));
 

@@ -44,7 +44,7 @@ enum { ADDRESS_TEXT_MAX = 128 };
 /* Writes `127.0.0.1:7008`, `[::1]:7008`, `unix:/PATH`, `unix:@NAME` or `unix:` (no name), at most
  * ADDRESS_TEXT_MAX bytes with the NUL; returns text. */
 char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX]);
-/* The same with the range of ports. */
+/* format_sockaddr() with the range of ports. */
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX]);
 
 /* A network: `127.0.0.0/8`, `::1`, `2001:db8::/32`. Bits beyond the prefix must be zero.  Or

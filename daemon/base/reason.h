@@ -1,5 +1,5 @@
-/* Why something cannot be done: what, why, and how to mend it.  For the log, the control socket and
- * the status of what is unavailable. */
+/* The reason why something cannot be done: what, why, and how to mend it.  For the log, the control
+ * socket and the status of what is unavailable. */
 #pragma once
 
 enum { REASON_MAX = 384 };

@@ -51,7 +51,7 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* The same to some milliseconds, for a fraction of the instructions. */
+/* clock_ns() to some milliseconds, for a fraction of the instructions. */
 static inline uint64_t clock_coarse_ns(void)
 {
 	struct timespec ts;

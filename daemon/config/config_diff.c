@@ -8,7 +8,7 @@
 #include "config_keys.h"
 #include "config_report.h"
 
-/* What it takes to add or remove a whole section. */
+/* The class of a section that is added or removed as a whole. */
 static const enum config_class section_classes[CONFIG_SECTION_COUNT] = {
 	[CONFIG_SERVER] = CONFIG_RESTART,
 	[CONFIG_LISTENER] = CONFIG_REPLACE,

@@ -88,7 +88,7 @@ static bool is_same_device(const json_t *json, const struct engine_device *d)
 	       json_integer_value(json_object_get(json, "port")) == d->port;
 }
 
-/* Those that its workers use, each once. */
+/* The devices that the listener's workers use, each once. */
 static json_t *listener_devices(const struct listener *l)
 {
 	json_t *list = json_array(), *known;

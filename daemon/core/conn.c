@@ -431,7 +431,7 @@ static bool conn_finished(const struct conn *c)
 	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_STARVED | CONN_READY));
 }
 
-/* After its run: paused, or on its way to its end. */
+/* Decides the fate of a connection that has run: goes on, is paused, or comes nearer to its end. */
 __attribute__((noinline)) static void conn_ran(struct conn *c)
 {
 	if (!(c->flags & CONN_CLOSING)) {

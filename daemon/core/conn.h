@@ -80,7 +80,7 @@ struct conn {
 	size_t lent_bytes; /* sent without a copy, not yet given back by the kernel */
 	/* conn_io_begin(): how many of the service's are under way, and what they hold. */
 	size_t io_count, io_bytes, io_views;
-	/* Not touched while bytes flow. */
+	/* Cold: not used while bytes flow. */
 	struct op control_op, reset_op; /* the engine's, for what is rare */
 	void *engine_state;
 	uint64_t opened_ns;
@@ -112,8 +112,8 @@ static inline void conn_ready(struct conn *c)
 	w->ready_tail = &c->ready_next;
 }
 
-/* Somebody waits until tx has drained: the service with refused input, or backpressure, or a FIN
- * to answer. */
+/* True: when tx has drained the connection has to run, for the service with refused input, or
+ * backpressure, or a FIN to answer. */
 static inline bool conn_waits_for_tx(const struct conn *c)
 {
 	return c->rx.head || (c->flags & CONN_WAITS_FOR_TX);
@@ -149,9 +149,9 @@ static inline void conn_io_end(struct conn *c, const struct bufq *data)
 /* Takes fd over in every case.  Runs admission; may close it at once. */
 void conn_new(struct worker *w, int fd);
 
-/* Its two halves, for engines without sockets: may peer connect (-errno if not, counted; 1 if
- * `allow` names it, else 0)?  Then the
- * connection begins; -ENOMEM: it did not, and engine_state is the caller's. */
+/* The two halves of conn_new(), for engines without sockets: may peer connect (-errno if not,
+ * counted; 1 if `allow` names it, else 0)?  Then the connection begins; -ENOMEM: it did not, and
+ * engine_state is the caller's. */
 int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket);
 int conn_start(struct worker *w, int fd, void *engine_state, void *ticket);
 
@@ -195,8 +195,8 @@ static inline void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint6
 	}
 }
 
-/* The same for messages: its first `views` are gone.  sent: the kernel took them; else they are
- * lost. */
+/* conn_sent() of messages: the first `views` of q are gone.  sent: the kernel took them; else they
+ * are lost. */
 void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent, uint64_t sent_ns);
 
 /* The peer has sent its FIN. */
@@ -229,7 +229,7 @@ static inline bool conn_may_receive(struct conn *c)
 	return likely(p->free_count > p->floor) || conn_claim(c);
 }
 
-/* It will not receive now: others may have what was granted to it. */
+/* c will not receive now: gives up the chunk that was granted to it. */
 void conn_drop_grant(struct conn *c);
 
 /* Did a service say so, and must wait?  Who only lacks chunks to receive into need not. */
@@ -278,7 +278,7 @@ static inline size_t conn_held_views(const struct conn *c)
 	return c->rx.views + c->tx.views + c->sending.views + c->io_views;
 }
 
-/* As much as it may?  Then its receiving is paused when the service returns. */
+/* True: c holds as much as it may, and its receiving is paused when the service returns. */
 static inline bool conn_is_full(const struct conn *c)
 {
 	return conn_held_bytes(c) >= c->worker->held_max ||
@@ -337,8 +337,8 @@ static inline void conn_op_begin_all(struct conn *c, unsigned operation)
 		stat_add(w->stats.operations[operation].count, c->rx.views - 1);
 }
 
-/* The same when the reply is handed over, for services that answer later: start_ns is when the
- * request had arrived, w->now_ns if w->sampling was set then, else 0. */
+/* conn_op_begin() for services that answer later, called when the reply is handed over: start_ns is
+ * when the request had arrived, w->now_ns if w->sampling was set then, else 0. */
 static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t start_ns)
 {
 	struct worker *w = c->worker;

@@ -45,11 +45,12 @@ struct engine {
 	const char *name; /* as in `engine = NAME` */
 	const struct transport *transport;
 
-	/* Why this build has nothing but the name, init() and the transport; NULL: it has all. */
+	/* The reason why this build does not have the engine; then only name, transport and init()
+	 * are set.  NULL: it has all. */
 	const char *absent;
 
-	/* It carries messages: each view of c->rx is one as it was received, each view of c->tx is
-	 * sent as one.  The core neither joins nor splits them. */
+	/* Its transport carries messages: each view of c->rx is one as it was received, each view
+	 * of c->tx is sent as one.  The core neither joins nor splits them. */
 	bool messages;
 
 	/* One turn in so many is sampled: fewer where knowing when a send was taken costs a system
@@ -60,7 +61,7 @@ struct engine {
 	 * show with a connection only. */
 	uint32_t features;
 
-	/* That serves the listener instead with `transport = udp` or `qp-type = ud`: see
+	/* The engine that serves the listener instead with `transport = udp` or `qp-type = ud`: see
 	 * engine_of().  NULL: none. */
 	const struct engine *datagrams;
 
@@ -84,8 +85,8 @@ struct engine {
 	/* Starts (on) or stops accepting on a->fd. */
 	void (*listen)(struct worker *w, struct acceptor *a, bool on);
 
-	/* The same for w->endpoints, which init() has bound; off also gives them up.  NULL: the
-	 * engine takes sockets. */
+	/* Starts or stops accepting on w->endpoints, which init() has bound; off also gives them
+	 * up.  NULL: the engine takes sockets. */
 	void (*accept)(struct worker *w, bool on);
 
 	/* op->done(op, 0, 0) on every turn that finds fd readable, until the worker ends. */

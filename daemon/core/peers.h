@@ -16,7 +16,7 @@
 
 struct conn;
 
-/* By what a peer is known; what does not matter is 0. */
+/* The key of a peer; fields that do not matter are 0. */
 struct peer_key {
 	uint64_t words[5];
 };
@@ -48,7 +48,7 @@ struct peers {
 		struct peer *oldest, *newest;
 		unsigned count;
 	} lists[PEER_LISTS];
-	/* This one has lost its place: peers_forget() it, at once. */
+	/* Called for a peer that is evicted, which must peers_forget() it at once. */
 	void (*evict)(struct peer *peer);
 };
 
@@ -59,10 +59,10 @@ void peers_fini(struct peers *p);
 /* NULL: not there. */
 struct peer *peers_find(const struct peers *p, const struct peer_key *key);
 
-/* One that is not there, with its key set; may evict another. */
+/* Adds a peer that is not there yet, with its key set; may evict another. */
 void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns);
 
-/* It has sent something; may evict another.  now_ns: of a coarse clock. */
+/* The peer has sent something; may evict another.  now_ns: of a coarse clock. */
 void peers_heard_again(struct peers *p, struct peer *peer, uint64_t now_ns);
 static inline void peers_heard(struct peers *p, struct peer *peer, uint64_t now_ns)
 {
@@ -70,7 +70,7 @@ static inline void peers_heard(struct peers *p, struct peer *peer, uint64_t now_
 		peers_heard_again(p, peer, now_ns);
 }
 
-/* Not if it is not there. */
+/* Removes the peer; no error if it is not there. */
 void peers_pin(struct peers *p, struct peer *peer);
 void peers_forget(struct peers *p, struct peer *peer);
 

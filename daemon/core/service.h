@@ -38,7 +38,7 @@ struct service {
 	/* Bytes that a connection may hold if the pool is roomy; 0: CONN_HELD_MAX. */
 	size_t held_max;
 
-	/* It understands messages, too: see engine->messages. */
+	/* The service can do with messages, too: see engine->messages. */
 	bool messages;
 
 	/* Bytes of the longest that it must understand, which sets a limit to buffer-size; 0: any
@@ -48,14 +48,14 @@ struct service {
 	/* Tolerates lost messages and missing disconnects. */
 	bool datagrams;
 
-	/* It serves over UDP. */
+	/* Listeners with `transport = udp` may have it. */
 	bool udp;
 
 	/* Its clients send without waiting for answers: as many receives as there can be. */
 	bool one_way;
 
-	/* It reads and writes its client's memory, or lends it some: see remote.h.  Nothing else
-	 * will do for it than an engine that can. */
+	/* The service reads and writes its client's memory, or lends it some: needs an engine that
+	 * can, see remote.h. */
 	bool remote;
 
 	/* What a client's connections share is its worker's: all of an address go to the same one.

@@ -63,9 +63,10 @@ struct session *session_find(struct sessions *sessions, const void *key, size_t 
 int session_begin(struct session *session, struct session_member *control, const void *key,
 		  size_t bytes);
 void session_join(struct session *session, struct session_member *member);
-/* Nobody finds it any more, and its key is free. */
+/* From now on the session is not found any more, and its key is free. */
 void session_unlist(struct session *session);
-/* Its connection runs soon, on its own worker.  NULL, and one that has left: nothing. */
+/* Has the member's connection run soon, on its own worker.  NULL, and one that has left: nothing.
+ */
 void session_call(struct session_member *member);
 
 /* The member leaves its session, and may join another; of control, that is the session's end.  If

@@ -123,7 +123,7 @@ static void sync_ended(struct mount *m, int result)
 	sync_end(covered, result);
 }
 
-/* One that is under way may not cover all that was done before io came. */
+/* A flush in flight may not cover all that was done before io came, so io waits for the next. */
 static void sync_add(struct io *io)
 {
 	struct mount *m = io->mount;

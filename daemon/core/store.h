@@ -57,7 +57,7 @@ enum {
 	IO_ZEROES_MAX = 1 << 20 /* bytes that are written at a time where nothing else zeroes */
 };
 
-/* Why nothing is polled for, with the error's text. */
+/* Message: `iopoll` is not in use; %s is the error's text. */
 #define IO_POLL_REFUSED                                                                             \
 	"polled reads and writes are refused (%s), so nothing is polled for; the device must have " \
 	"queues for it (nvme: the module's poll_queues=)"
@@ -140,7 +140,7 @@ struct mount {
 	 * reports a failed write-back once to each: who shares one may miss what another hears. */
 	int sync_fd;
 
-	/* Of each kind the share of the store alone, from io_submit() to done(). */
+	/* By kind of request.  The latency is the store's alone, from io_submit() to done(). */
 	struct operation_stats operations[IO_KIND_COUNT];
 	_Atomic uint64_t bytes_read, bytes_written, in_flight;
 	_Atomic uint64_t errors[IO_ERROR_COUNT];
@@ -149,8 +149,8 @@ struct mount {
 struct store {
 	const char *name; /* as in `store = NAME` */
 
-	/* It serves files and block devices: opened alike, and another such store can serve the
-	 * same export on another listener. */
+	/* A store for files and block devices: all of these open them alike, so an export can have
+	 * another of them on another listener. */
 	bool file;
 
 	/* Main thread.  Can this host run it?  0, or -errno with the reason.  NULL: any can. */

@@ -38,7 +38,8 @@ void worker_scan_at(struct worker *w, uint64_t ns)
 	worker_set_deadline(w);
 }
 
-/* After how much silence; 0: never.  Nobody says that a client is gone where nobody connects. */
+/* Silence after which a connection is closed; 0: never.  A connectionless engine always has a
+ * limit, for nothing says that a client is gone. */
 static uint64_t worker_idle_timeout(const struct worker *w)
 {
 	if (w->engine->connectionless && !w->options.idle_timeout_ns)
@@ -56,7 +57,8 @@ void worker_conn_opened(struct worker *w)
 		worker_scan_at(w, clock_ns() + timeout);
 }
 
-/* Its socket is another's now, and nothing more comes; or nothing has for some time. */
+/* True: nothing is left to do for c, and a drain may close it, as its socket is another worker's
+ * now or it was silent for some time. */
 static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 {
 	bool given = c->worker->accept_ended && c->worker->engine->connectionless;

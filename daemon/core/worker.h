@@ -33,7 +33,7 @@ enum {
 		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
 };
 
-/* When clients of a connectionless engine are forgotten if nothing else is said. */
+/* Silence after which clients of a connectionless engine are forgotten, without `idle-timeout`. */
 #define WORKER_FORGET_NS ((uint64_t)60 * NS_PER_S)
 
 /* While somebody waits for chunks: how often the worker looks whether the others give back what
@@ -137,7 +137,7 @@ struct worker_owner {
 	/* Draining, and its listening sockets are closed: no new connection can arrive any more,
 	 * and the kernel wakes other workers for those that wait. */
 	void (*accept_ended)(struct worker *w);
-	/* Then, when no connection is left. */
+	/* After accept_ended(), when no connection is left. */
 	void (*drained)(struct worker *w);
 };
 
@@ -293,14 +293,14 @@ int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned
  * until it has.  A thread that hangs, so that it returns -ETIMEDOUT at end_ns (CLOCK_MONOTONIC),
  * lives, and is to be stopped like one that has started. */
 int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason);
-/* Both, within WORKER_START_NS. */
+/* worker_spawn() and worker_await_start(), within WORKER_START_NS. */
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason);
 
 /* Runs call->fn on the worker's thread, soon. */
 void worker_call(struct worker *w, struct call *call);
 
-/* All of these return at once; the worker obeys soon. */
+/* Requests: all of these return at once, and the worker does it in a later turn. */
 void worker_listen(struct worker *w);
 /* Accept the connections that wait, even if the kernel woke another worker for them: see
  * owner->accept_ended(). */
@@ -391,7 +391,7 @@ static inline size_t worker_share(const struct worker *w)
 	return MAX(WORKER_TURN_BYTES / MAX(w->ran, 1U), (unsigned)WORKER_SHARE_MIN);
 }
 
-/* The same in chunks, at least one. */
+/* worker_share() in chunks, at least one. */
 static inline unsigned worker_share_chunks(const struct worker *w)
 {
 	return (unsigned)MAX(worker_share(w) / w->pool.chunk_size, 1);

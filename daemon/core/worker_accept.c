@@ -102,8 +102,9 @@ void worker_close_acceptors(struct worker *w)
 	}
 }
 
-/* Its clients are served to their end, over sockets that are nobody else's yet: only what is given
- * stops at once, and stays open for what is still to be sent. */
+/* A connectionless worker that drains serves its clients to their end, over its own sockets.  Only
+ * sockets that are given to another worker are not read from now on; they stay open for what is
+ * still to be sent. */
 static void worker_end_accept_connectionless(struct worker *w)
 {
 	bool given = true;

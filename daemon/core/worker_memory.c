@@ -160,8 +160,8 @@ void worker_feed_starved(struct worker *w)
 	}
 }
 
-/* Somebody waits for chunks that others hold, who give back what they can.  Those who took nothing
- * of what was sent to them for some time have no claim to it any longer. */
+/* Connections wait for chunks that others hold: has the others give back what they can, and closes
+ * those whose peers have taken nothing of their output for some time. */
 static void worker_relieve(struct worker *w)
 {
 	bool stuck;

@@ -1,4 +1,4 @@
-/* What engine `epoll` has for all transports: a worker's engine_state begins with it. */
+/* State of engine `epoll` for all transports: a worker's engine_state begins with it. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

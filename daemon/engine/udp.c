@@ -27,8 +27,8 @@ static struct udp_peer *udp_peer_of(struct peer *peer)
 
 /* ---- Sockets ---- */
 
-/* What its queue had no room for, since it was looked at last.  (A socket may have come from
- * another worker, or process, with a count.) */
+/* Counts what the socket's queue had no room for, since the last look.  (A socket may have come
+ * from another worker, or process, with a count.) */
 static uint32_t udp_count_overflow(struct udp_socket *s)
 {
 	uint32_t info[SK_MEMINFO_VARS] = { 0 }, before = s->overflowed;
@@ -134,7 +134,7 @@ void udp_flush(struct conn *c)
 	s->out_tail = &peer->out_next;
 }
 
-/* What it was to be sent is not sent any more. */
+/* Forgets the peer, and drops its output. */
 void udp_close(struct conn *c)
 {
 	struct udp_peer *peer = c->engine_state;

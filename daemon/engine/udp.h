@@ -69,7 +69,7 @@ struct udp_peer {
 	struct in6_addr from; /* our address, with pktinfo; IPv4: the first 4 bytes */
 };
 
-/* What arrived.  Pointers are into memory of the engine. */
+/* A datagram that has arrived.  Pointers are into memory of the engine. */
 struct udp_datagram {
 	const struct sockaddr *name;
 	socklen_t name_bytes;
@@ -117,7 +117,7 @@ void udp_settle(struct udp *u);                 /* engine->settle */
 void udp_set_receiving(struct udp_socket *s);   /* after what it depends on has changed */
 void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
 
-/* What all of its tables have. */
+/* Members that all UDP engines' tables have in common. */
 #define UDP_FEATURES      (FEATURE_BIT(busy_poll) | FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
 #define UDP_RING_FEATURES (RING_FEATURES & ~FEATURE_BIT(multishot_accept))
 #define UDP_ENGINE                                                                                 \
@@ -151,7 +151,7 @@ static inline bool udp_is_full(int error)
  * first, the last may be shorter.  Pure. */
 unsigned udp_run(const struct view *v, unsigned max, size_t *ret_bytes);
 
-/* What a datagram merged by the kernel consists of: datagrams of that size; 0: it is one. */
+/* Size of the datagrams that the kernel merged into this one; 0: it is a single one. */
 uint32_t udp_segment_size(struct msghdr *msg, uint32_t bytes);
 
 /* May somebody there be answered?  Ports that answer whatever comes would talk to us for ever, if

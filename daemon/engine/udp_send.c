@@ -40,8 +40,8 @@ static void control_add(struct msghdr *msg, int level, int type, const void *dat
 	msg->msg_controllen += CMSG_SPACE(bytes);
 }
 
-/* From the address that was written to; by the route's device, not the one it came by, but for
- * link-local addresses, which say nothing without one. */
+/* Sends from the address that the client wrote to; by the route's device, not the one it came by,
+ * but for link-local addresses, which say nothing without one. */
 static void control_from(struct msghdr *msg, const struct udp_peer *peer)
 {
 	struct in6_pktinfo six = { .ipi6_addr = peer->from };
@@ -137,7 +137,7 @@ void udp_batch_fill(struct udp_socket *s, struct udp_batch *b)
 	}
 }
 
-/* Whoever has nothing more to send leaves the queue; the first messages are always those of its
+/* A peer with nothing more to send leaves the queue; the first messages are always those of its
  * first members. */
 static void leave_queue(struct udp_socket *s)
 {

@@ -101,7 +101,7 @@ static void uring_reset_disarm(struct conn *c)
 
 static void uring_recv_ended(struct conn *c, int res);
 
-/* Of a receive with a chunk of its own, in c->engine_state. */
+/* A receive with a chunk of its own, in c->engine_state. */
 static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);

@@ -103,8 +103,8 @@ static void poll_event(struct op *op, int ready, uint32_t flags)
 	if (ready & (POLLRDHUP | POLLHUP | POLLERR))
 		c->flags |= POLL_GONE;
 	poll_receive(c);
-	/* Nothing we are willing to read will tell us.  (POLLHUP alone is a Unix peer's close,
-	 * which may follow input.) */
+	/* Input is paused, so no receive will tell of the peer's close.  (POLLHUP alone is a Unix
+	 * peer's close, which may follow input.) */
 	if ((ready & POLLERR) && (c->flags & (CONN_EOF | CONN_RECV_OFF)))
 		conn_failed(c, ECONNRESET);
 }
@@ -184,7 +184,8 @@ static void poll_wait(struct worker *w, bool block)
 
 	if (!ring_ready(&u->ring))
 		ring_wait(&u->ring, block && !u->again);
-	/* The kernel hands over 20 events at a time to a task that waits for none: the rest comes late.
+	/* The kernel hands over 20 events at a time to a task that waits for none: the rest comes
+	 * late.
 	 */
 	while (u->again && ring_ready(&u->ring) < WORKER_TURN_MAX && ring_has_deferred(&u->ring))
 		ring_enter(&u->ring, false, 0);

@@ -67,7 +67,8 @@ static void uring_sendmsg_done(struct op *op, int res, uint32_t flags)
 	uring_sent(c, res);
 }
 
-/* This kind of socket (Unix) always copies: what was to be sent goes again, without more ado. */
+/* SEND_ZC is refused by this kind of socket (Unix): sends the same with a copy, and does so from
+ * now on. */
 static void uring_zero_copy_refused(struct conn *c)
 {
 	c->flags |= URING_COPIED;

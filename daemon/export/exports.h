@@ -43,7 +43,7 @@ struct server_export {
 	struct reason reason;
 };
 
-/* Those of the configuration in force, in its order. */
+/* The exports of the configuration in force, in its order. */
 struct exports {
 	struct server_export **list;
 	unsigned count;
@@ -58,7 +58,7 @@ void exports_free(struct exports *e);
 /* Opens those that config's listeners will ask for, side by side, so that everything that is wrong
  * with them is known at once. */
 void exports_hold(struct exports *e, const struct config *config);
-/* Those that no listener came for are closed again. */
+/* Closes the exports that no listener has taken. */
 void exports_release(struct exports *e);
 enum export_need export_need(const struct server_export *x, const struct config *config);
 
@@ -81,7 +81,7 @@ void export_on_failed(struct export *e);
  * cannot be served without it is no second error. */
 bool exports_are_there(const struct exports *e, const struct listener_config *config);
 
-/* Its state, and the reason if that is not OK: "" or what reason holds. */
+/* The export's state, and the reason if that is not OK: "" or what reason holds. */
 enum export_state export_state(const struct server_export *x, struct reason *reason);
 
 /* The store that `auto` means on this host; NULL with the reason. */

@@ -139,7 +139,7 @@ static bool find_port(const char *table, unsigned wanted, unsigned port, unsigne
 	return found;
 }
 
-/* Its lines have no user: a path's is that of the file. */
+/* /proc/net/unix has no user: that of a path is the file's owner. */
 static bool find_unix(const struct sockaddr_storage *address, unsigned long *ret_inode)
 {
 	char wanted[ADDRESS_TEXT_MAX], line[512], path[ADDRESS_TEXT_MAX];

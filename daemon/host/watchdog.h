@@ -18,5 +18,5 @@ int watchdog_start(sd_event *event, struct notify *notify, watchdog_alive *alive
 /* For a wait until end_ns (CLOCK_MONOTONIC), in slices: feeds the watchdog if it is time, and
  * returns when to do so again, at most end_ns. */
 uint64_t watchdog_slice(uint64_t end_ns);
-/* Such a wait: takes sem; false: it could not before end_ns. */
+/* Waits for sem with the watchdog served meanwhile; false: end_ns passed. */
 bool watchdog_wait(sem_t *sem, uint64_t end_ns);

@@ -222,7 +222,7 @@ static bool is_unavailable(const struct listener *l, const char *reason)
 	return l->state == LISTENER_UNAVAILABLE && !strcmp(l->reason.text, reason);
 }
 
-/* Those of list that cannot serve for that reason, in one line. */
+/* A line: the listeners of list that cannot serve for that reason. */
 static void log_unavailable(struct listener *const *list, unsigned count, const char *reason)
 {
 	char names[256] = "";

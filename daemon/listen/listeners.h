@@ -15,8 +15,8 @@
 struct listeners {
 	struct listener **list; /* in the order of the configuration; count of them */
 	unsigned count;
-	/* Those that a reload took out and that are not drained yet, freed then; and those of which
-	 * a worker does not end. */
+	/* Listeners that a reload took out: freed when they have drained and all of their workers
+	 * have ended. */
 	struct listener *leaving;
 	struct exports exports;
 	struct mailbox mailbox; /* for the workers to reach the main thread */

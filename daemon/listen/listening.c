@@ -18,8 +18,8 @@
 struct listening_socket {
 	struct worker_socket socket; /* fd -1: a worker has it */
 	unsigned worker;
-	/* It shares its port with a listener that serves: were it to listen now, connections would
-	 * come to it that nobody accepts if the reload is undone. */
+	/* The new socket shares its port with a listener that serves: were it to listen now,
+	 * connections would come to it that nobody accepts if the reload is undone. */
 	bool joins;
 };
 

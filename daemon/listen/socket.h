@@ -38,5 +38,6 @@ int socket_listen(int fd);
  * ours will share its port.  0 or -errno. */
 int socket_adopt(int fd, int family, bool join);
 
-/* Nobody can find the address any more, if it is a file that is still ours. */
+/* Removes the file of a Unix socket if it is still ours, so that no client finds the address any
+ * more. */
 void socket_unbind(struct bound *bound);

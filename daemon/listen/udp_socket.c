@@ -13,7 +13,7 @@
 /* Asked for; the kernel gives up to net.core.rmem_max and wmem_max. */
 enum { UDP_SOCKET_BUFFER = 4 * 1024 * 1024 };
 
-/* What is sent to other groups, which other sockets of the host have joined, is not for us. */
+/* Refuses datagrams to groups that only other sockets of the host have joined. */
 static int join_group(int fd, const struct sockaddr_storage *sa)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;

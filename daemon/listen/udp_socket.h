@@ -8,5 +8,5 @@ struct sockaddr_storage;
  * address; else it joins those of ours that have it.  -errno. */
 int udp_socket_open(const struct sockaddr_storage *sa, bool first);
 
-/* What to do about -errno of that; "" if nothing is known. */
+/* Advice for -errno of udp_socket_open(); "" if there is none. */
 const char *udp_socket_advice(int error);

@@ -244,7 +244,7 @@ static inline bool ring_reap(struct ring *r)
 	return left || (__atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_CQ_OVERFLOW);
 }
 
-/* The same until none is left, not even in the kernel's overflow list. */
+/* ring_reap() until no completion is left, not even in the kernel's overflow list. */
 void ring_reap_all(struct ring *r);
 
 /* The ring of a worker whose engine is one of io_uring's: the first member of its engine_state,

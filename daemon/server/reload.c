@@ -152,7 +152,7 @@ static bool cannot_resume(const struct next *n, const struct listener *l)
 	return n->resume && l->state == LISTENER_UNAVAILABLE && !is_running(n->server, l);
 }
 
-/* All of them, so that every error is said at once. */
+/* Tries all of them, so that every error is reported at once. */
 static bool prepare_listeners(struct next *n, json_t *errors)
 {
 	bool good = true;

@@ -36,7 +36,7 @@ static void server_on_change(struct listeners *all, bool listed)
 		sd_event_exit(s->event, 0);
 }
 
-/* All of them, so that every error is said at once. */
+/* Tries all of them, so that every error is reported at once. */
 static int server_prepare(struct server *s)
 {
 	struct listeners *all = &s->listeners;

@@ -103,7 +103,7 @@ static int field_begin(struct http_parser *p)
 					     [EXPECT] = "expect" };
 
 	p->field = OTHER;
-	/* Those of a trailer are past their time. */
+	/* Fields of a trailer come too late to mean anything. */
 	for (unsigned i = HOST; i < ARRAY_SIZE(names) && !p->trailer; i++)
 		if (word_is(p, names[i]))
 			p->field = (uint8_t)i;

@@ -42,7 +42,7 @@ static bool set_number(struct conn *c, int level, int name, int value)
 	return set_option(c, level, name, &value, sizeof(value));
 }
 
-/* Both buffers, and as iperf3 does: less than was asked for is an error. */
+/* Sets both buffers; as in iperf3, it is an error if the kernel gives less. */
 static int set_window(struct conn *c, int bytes)
 {
 	static const int names[] = { SO_RCVBUF, SO_SNDBUF };

@@ -28,7 +28,7 @@ static inline uint64_t get64(const uint8_t *from)
 	return be64toh(value);
 }
 
-/* Those that put return where the next one goes. */
+/* The put functions return where the next field goes. */
 static inline uint8_t *put16(uint8_t *to, uint16_t value)
 {
 	value = htobe16(value);

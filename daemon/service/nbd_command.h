@@ -10,8 +10,9 @@
 bool nbd_is_full(const struct conn *c);
 /* All of the request has arrived. */
 void nbd_command_arrived(struct nbd_command *d);
-/* It has failed, which the client hears when nothing is left to come of its payload: clients take
- * an earlier reply for one to a request that they have never made (seen with libnbd 1.14). */
+/* The command has failed, which the client hears when nothing is left to come of its payload:
+ * clients take an earlier reply for one to a request that they have never made (seen with libnbd
+ * 1.14). */
 void nbd_command_fail(struct nbd_command *d, uint32_t error, const char *reason,
 		      uint64_t payload_left);
 /* The one way from state to state.  A finished one has the connection run, a free one holds

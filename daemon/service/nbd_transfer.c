@@ -27,7 +27,7 @@ void nbd_read_start(struct nbd_command *d)
 		return;
 	}
 	if (d->one_header && d->data.bytes < left && n->alone != d) {
-		/* Its parts must follow each other on the wire. */
+		/* The parts of one reply must follow each other on the wire. */
 		if (n->busy > 1) {
 			nbd_part_drop(d);
 			nbd_command_set(d, COMMAND_STALLED);

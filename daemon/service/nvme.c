@@ -91,7 +91,7 @@ static int nvme_open(struct conn *c)
 	return 0;
 }
 
-/* Nothing is said any more; the host closes, having read why. */
+/* The connection says nothing more; the host closes it when it has read the reason. */
 static void run_ending(struct nvme_queue *q)
 {
 	struct conn *c = q->conn;

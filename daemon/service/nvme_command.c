@@ -410,7 +410,7 @@ static void trim_next(struct nvme_command *d)
 		nvme_part_submit(d, IO_trim, range.offset, range.length);
 }
 
-/* It is advice: where nothing can be deallocated, it was heard. */
+/* Dataset Management is advice: where nothing can be deallocated it succeeds. */
 static void trim_go_on(struct nvme_command *d, int result)
 {
 	if (result < 0 && result != -EOPNOTSUPP)

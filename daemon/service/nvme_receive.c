@@ -29,7 +29,7 @@ void nvme_receive(struct nvme_command *d, uint32_t bytes)
 	q->digest = 0;
 }
 
-/* Its data is no longer wanted. */
+/* The command has failed: the rest of its data is dropped. */
 static void receive_fail(struct nvme_command *d, uint16_t status)
 {
 	d->status = status;

@@ -58,7 +58,7 @@ enum nvme_tcp_fes {
 	NVME_TCP_UNSUPPORTED = 6, /* FEI: its offset */
 };
 
-/* Why a connection has to end. */
+/* Reasons for which a connection has to end. */
 struct nvme_tcp_fault {
 	uint8_t fes; /* enum nvme_tcp_fes; NVME_TCP_OK: it has not */
 	uint32_t fei;

@@ -215,7 +215,7 @@ int file_attach(struct mount *m, struct reason *reason)
 	const struct export *e = m->export;
 	char path[32];
 
-	/* The same file, whatever has become of its name. */
+	/* Opens the same file again, even if its name is another's now. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", e->fd);
 	m->sync_fd = open(path, (e->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY);
 	if (m->sync_fd < 0)

@@ -273,7 +273,7 @@ static void threads_free(struct file_threads *t)
 	free(t);
 }
 
-/* As many as the mount that wants most of them. */
+/* The number of threads: the most that one of the mounts wants. */
 static unsigned threads_wanted(const struct mount *m)
 {
 	const struct worker *w = m->worker;

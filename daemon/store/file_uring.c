@@ -9,7 +9,7 @@
 
 enum { FILE_RETRIES_MAX = 8 }; /* in a row, of an operation that makes no progress */
 
-/* Where the file system cannot zero: written again and again. */
+/* Zeros to write where the file system cannot zero a range. */
 static uint8_t file_zeros[IO_ZEROES_MAX] __attribute__((aligned(4096))); /* for direct I/O */
 
 static struct ring *file_ring(const struct mount *m)

@@ -49,7 +49,8 @@ static void file_ring_readable(struct op *op, int res, uint32_t flags)
 	file_ring_run(f);
 }
 
-/* Nobody needs to be told of what completes in here. */
+/* Runs the ring at the end of a turn, with the eventfd off: what completes meanwhile is reaped
+ * here. */
 static bool file_ring_turn(struct worker_hook *hook)
 {
 	struct file_ring *f = container_of(hook, struct file_ring, hook);
@@ -62,7 +63,7 @@ static bool file_ring_turn(struct worker_hook *hook)
 	return false;
 }
 
-/* Nobody tells of polled completions: the worker looks for them turn after turn. */
+/* Polled completions signal nothing: the worker looks for them turn after turn. */
 static bool file_ring_poll(struct worker_hook *hook)
 {
 	struct file_ring *f = container_of(hook, struct file_ring, hook);

@@ -89,7 +89,7 @@ static int memory_clear(struct io *io, uint64_t offset, uint64_t bytes)
 
 static void memory_clear_on(struct call *call);
 
-/* As much as a turn may take; the rest of it is for later turns. */
+/* Does as much of the request as a turn may take, and leaves the rest to later turns. */
 static void memory_clear_some(struct io *io)
 {
 	struct worker *w = io->mount->worker;

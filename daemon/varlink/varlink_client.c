@@ -115,7 +115,8 @@ static const struct {
 	[VARLINK_WAIT_TAKE] = { VARLINK_TIMEOUT_S, "it does not read" },
 };
 
-/* Its time limit runs from when it begins to wait for that. */
+/* Sets the next step that is expected of the client; its time limit starts when the step changes.
+ */
 static void client_await(struct varlink_client *c, enum varlink_wait wait)
 {
 	uint64_t limit_us = wait == VARLINK_WAIT_SHARE ? client_share_wait_us(c)

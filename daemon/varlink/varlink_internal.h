@@ -79,7 +79,7 @@ struct varlink_user *varlink_user_find(struct varlink_users *users, uid_t uid);
 /* Takes a place, to be given back with varlink_user_leave(); false: it may have no more. */
 bool varlink_user_enter(struct varlink_users *users, struct varlink_user *user);
 void varlink_user_leave(struct varlink_user *user);
-/* It took cpu_ns of this thread's time. */
+/* Charges the user for cpu_ns of this thread's time. */
 void varlink_user_charge(struct varlink_user *user, uint64_t now_us, uint64_t cpu_ns);
 /* 0: its calls may be handled. */
 uint64_t varlink_user_wait_us(const struct varlink_user *user, uint64_t now_us);
@@ -91,13 +91,13 @@ int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 		       struct varlink_user *user, unsigned slot);
 void varlink_client_free(struct varlink_client *c);
 
-/* It will be freed, soon. */
+/* Ends the client; it is freed later, from the event loop. */
 void varlink_client_drop(struct varlink_client *c, const char *why);
 
 /* Takes message over; NULL: there was no memory for it.  A failure drops the client. */
 void varlink_client_send(struct varlink_client *c, json_t *message);
 
-/* It has not taken all that it was sent. */
+/* True: the client has not taken all that was sent to it. */
 static inline bool varlink_client_owed(const struct varlink_client *c)
 {
 	return c->output.start < c->output.bytes;
@@ -107,7 +107,7 @@ static inline bool varlink_client_owed(const struct varlink_client *c)
 uint64_t varlink_client_charge(struct varlink_user *user, uint64_t begin_ns);
 bool varlink_client_has_share(const struct varlink_client *c);
 
-/* Its call ended, or there is something to send: look after it, soon. */
+/* The client's call ended, or there is something to send: has the event loop look after it. */
 void varlink_client_kick(struct varlink_client *c);
 
 /* ---- varlink.c ---- */

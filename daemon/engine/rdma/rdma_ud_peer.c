@@ -104,7 +104,7 @@ void rdma_ud_release(struct conn *c)
 	rdma_ud_free_peer(peer);
 }
 
-/* Nothing makes a client wait: rdma_ud_deliver() drops. */
+/* Datagrams cannot be made to wait: rdma_ud_deliver() drops them. */
 void rdma_ud_recv(struct conn *c, bool on)
 {
 	(void)c, (void)on;

@@ -7,8 +7,8 @@
 #include "mailbox.h"
 #include "rdma_device.h"
 
-/* Somebody wants to connect.  Who has it answers: with rdma_accept() and rdma_request_free(), or
- * with rdma_request_refuse(). */
+/* A client's request to connect.  Its owner answers it: with rdma_accept() and rdma_request_free(),
+ * or with rdma_request_refuse(). */
 struct rdma_request {
 	struct call call;
 	struct worker *worker; /* that has it */

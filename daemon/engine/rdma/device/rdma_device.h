@@ -57,11 +57,11 @@ struct rdma_mode {
 	void (*closing)(struct rdma_device *d);
 	/* Has this port what `qp-type` asks for?  0 or -errno with the reason. */
 	int (*serves)(struct rdma_device *d, unsigned port, struct reason *reason);
-	/* It is unplugged: ends its connections. */
+	/* The device is unplugged: ends its connections. */
 	void (*gone)(struct rdma_device *d);
 	/* A completion of each kind; `of` is what the tag says. */
 	void (*completed[RDMA_TAG_COUNT])(struct rdma_device *d, void *of, const struct ibv_wc *wc);
-	/* Somebody wants to connect; takes the request over. */
+	/* A client wants to connect; takes the request over. */
 	void (*requested)(struct worker *w, struct rdma_request *request);
 	/* Of the connection that an identifier has as its context. */
 	void (*event)(struct rdma_conn *r, enum rdma_cm_event_type type);
@@ -134,7 +134,7 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 /* Between these it is not freed. */
 void rdma_device_use(struct rdma_device *d);
 void rdma_device_leave(struct rdma_device *d);
-/* It is unplugged: ends its connections, and is freed when the last has left. */
+/* The device is unplugged: ends its connections, and is freed when the last has left. */
 void rdma_device_gone(struct rdma_device *d);
 void rdma_device_sweep(struct rdma *e);
 void rdma_device_free(struct rdma_device *d);

@@ -21,8 +21,8 @@ struct rdma_chain {
 	struct ibv_sge sges[RDMA_CHAIN_MAX];
 };
 
-/* At most so many may be lent, or fewer: its share of the pool.  0 or -ENOMEM; nothing is lent yet.
- */
+/* Allows `most` chunks to be lent, or its share of the pool if that is less.  0 or -ENOMEM; nothing
+ * is lent yet. */
 int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most);
 /* The device is done with all of them; may be closed already. */
 void rdma_lent_close(struct rdma_lent *lent, struct worker *w);

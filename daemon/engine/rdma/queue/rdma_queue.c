@@ -12,7 +12,7 @@
 
 /* ---- The queue pair ---- */
 
-/* Such that a hundred connections fit into a pool in which ten are roomy. */
+/* Sizes are such that a hundred connections fit into a pool in which ten are roomy. */
 static unsigned rdma_queue_share(const struct pool *p)
 {
 	return p->free_count > p->keep ? (p->free_count - p->keep) / RDMA_RECVS_PART : 0;
@@ -198,7 +198,7 @@ static unsigned rdma_queue_low(const struct rdma_conn *r, unsigned wanted)
 	return r->deep ? MAX(wanted - wanted / 8, r->credit) : r->credit;
 }
 
-/* As many as one call posts; how many. */
+/* Posts as many receives as one call can; how many. */
 static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 {
 	struct worker *w = r->conn->worker;

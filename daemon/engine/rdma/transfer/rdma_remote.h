@@ -3,7 +3,7 @@
 #include "rdma_queue.h"
 #include "remote.h"
 
-/* Those of struct engine. */
+/* Functions of struct engine. */
 void rdma_remote_submit(struct remote *remote);
 int rdma_region(struct conn *c, size_t bytes, struct region *ret_region);
 void rdma_spill(const struct conn *c, struct region *ret_region);
