@@ -180,7 +180,6 @@ int epoll_start(struct epoll *e, struct worker *w, struct reason *reason)
 	e->fd = epoll_create1(EPOLL_CLOEXEC);
 	if (e->fd < 0)
 		return reason_set(reason, -errno, "epoll_create1: %s", strerror(errno));
-	w->engine_state = e;
 	if (w->options.busy_poll_ns) {
 		worker_feature(w, FEATURE_busy_poll);
 		epoll_socket_busy_poll(w);
@@ -195,6 +194,8 @@ static int epoll_init(struct worker *w, struct reason *reason)
 
 	if (rc < 0)
 		free(e);
+	else
+		w->engine_state = e;
 	return rc;
 }
 

@@ -60,24 +60,33 @@ static void epoll_udp_settle(struct worker *w)
 	udp_settle(&e->udp);
 }
 
+static int epoll_udp_start(struct epoll_udp *e, struct worker *w, struct reason *reason)
+{
+	int rc = epoll_start(&e->epoll, w, reason);
+
+	if (rc < 0)
+		return rc;
+	e->udp.receive = epoll_udp_receive;
+	e->udp.await_room = epoll_udp_interest;
+	rc = udp_init(&e->udp, w, udp_ready_send, reason);
+	if (rc < 0)
+		close(e->epoll.fd);
+	return rc;
+}
+
 static int epoll_udp_init(struct worker *w, struct reason *reason)
 {
 	struct epoll_udp *e = calloc(1, sizeof(*e));
 	int rc;
 
-	if (e)
-		e->receiver = udp_receiver_new(w);
-	rc = e && e->receiver ? epoll_start(&e->epoll, w, reason)
-			      : reason_set(reason, -ENOMEM, "epoll: no memory");
-	if (rc == 0) {
-		e->udp.receive = epoll_udp_receive;
-		e->udp.await_room = epoll_udp_interest;
-		rc = udp_init(&e->udp, w, udp_ready_send, reason);
-		if (rc < 0)
-			close(e->epoll.fd);
-	}
-	if (rc < 0 && e) {
-		free(e->receiver);
+	if (!e)
+		return reason_set(reason, -ENOMEM, "epoll: no memory");
+	w->engine_state = e;
+	e->receiver = udp_receiver_new(w);
+	rc = e->receiver ? epoll_udp_start(e, w, reason)
+			 : reason_set(reason, -ENOMEM, "epoll: no memory");
+	if (rc < 0) {
+		udp_receiver_free(e->receiver, w);
 		free(e);
 		w->engine_state = NULL;
 	}
