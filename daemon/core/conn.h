@@ -207,6 +207,12 @@ void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
+/* The device that carries c, one of its worker's; NULL: a socket.  See engine->device. */
+static inline const struct engine_device *conn_device(const struct conn *c)
+{
+	return c->worker->engine->device ? c->worker->engine->device(c) : NULL;
+}
+
 /* Output that the kernel has not taken yet. */
 static inline size_t conn_queued_bytes(const struct conn *c)
 {

@@ -249,8 +249,7 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 	};
 	if (conn_peer(c, info->peer) != AF_UNIX && !c->worker->engine->peer)
 		conn_describe_tcp(c, info);
-	if (c->worker->engine->device)
-		info->device = c->worker->engine->device(c);
+	info->device = conn_device(c);
 	if (c->worker->service->describe && (c->flags & CONN_OPEN))
 		c->worker->service->describe(c, info->about, sizeof(info->about));
 }

@@ -354,7 +354,7 @@ static void perftest_run(struct conn *c)
 static int perftest_open(struct conn *c)
 {
 	struct perftest_conn *p = calloc(1, sizeof(*p));
-	const struct engine_device *device = c->worker->engine->device(c);
+	const struct engine_device *device = conn_device(c);
 
 	if (!p)
 		return -ENOMEM;
