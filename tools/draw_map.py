@@ -3,7 +3,7 @@
 
 The tree: the rooms of the Makefile (LAYERS, CTL_ROOMS) with the text behind `##` of their INC_ line,
 and the rooms that their files include.  A request's way: functions, each of which the
-source shows to call the next.  Without --update: is what the page has still true?  (`make lint`)
+source shows to call the next.  The example of a service is echo's.  Without --update: is what the page has still true?  (`make lint`)
 """
 import re
 import subprocess
@@ -19,7 +19,7 @@ PAGE = TOP / "ARCHITECTURE.md"
 WAY = [
     ("every engine", [
         (0, "worker_turn"), (1, "worker_run_ready"), (2, "conn_run"), (3, "echo_run"),
-        (4, "conn_op_begin"), (4, "bufq_splice"),
+        (4, "conn_op_begin_all"), (4, "bufq_splice"),
     ]),
     ("epoll, a reactor: it is told that a socket is ready, then receives; sends at once", [
         (0, "worker_turn"), (1, "epoll_wait_turn"), (2, "epoll_event"), (3, "readiness_recv"),
@@ -118,13 +118,19 @@ def draw_way():
             yield f"{left:44}{file.relative_to(TOP / 'daemon')}"
 
 
+def draw_echo():
+    _, body = Source().find("echo_run")
+    yield "static void echo_run(struct conn *c)"
+    yield from f"{{{body}}}".splitlines()
+
+
 def main():
     text = page = PAGE.read_text()
-    for name, draw in (("tree", draw_tree), ("way", draw_way)):
+    for name, language, draw in (("tree", "", draw_tree), ("echo", "c", draw_echo), ("way", "", draw_way)):
         begin, end = f"<!-- {name}: drawn by tools/draw_map.py -->\n", f"<!-- /{name} -->"
         before, rest = text.split(begin)
         picture = "\n".join(draw()).rstrip()
-        text = f"{before}{begin}```\n{picture}\n```\n{end}{rest.split(end, 1)[1]}"
+        text = f"{before}{begin}```{language}\n{picture}\n```\n{end}{rest.split(end, 1)[1]}"
     if "--update" in sys.argv:
         PAGE.write_text(text)
     elif text != page:
