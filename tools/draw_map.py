@@ -2,8 +2,9 @@
 """draw_map.py [--update]: the pictures in ARCHITECTURE.md, drawn from the source.
 
 The tree: the rooms of the Makefile (LAYERS, CTL_ROOMS) with the text behind `##` of their INC_ line,
-and the rooms that their files include.  A request's way: functions, each of which the
-source shows to call the next.  The example of a service is echo's.  Without --update: is what the page has still true?  (`make lint`)
+and the rooms that their files include.  A request's way: functions, each of which the source shows to
+call the next.  The example of a service is echo's.  Without --update: is what the page has still true?
+(`make lint`)
 """
 import re
 import subprocess
@@ -99,7 +100,7 @@ class Source:
         if re.search(rf"\b{name}\(", body):
             return ""
         for text in self.files.values():
-            for member in re.findall(rf"\.(\w+) = {name}\b", text):
+            for member in re.findall(rf"\.(\w+) = (?:[^;,]*\? )?{name}\b", text):
                 if f"->{member}(" in body:
                     return f"->{member}()"
         sys.exit(f"tools/draw_map.py: {caller}() no longer calls {name}(): mend WAY")
