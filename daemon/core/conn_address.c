@@ -50,7 +50,7 @@ sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[stat
 		       char port[static CONN_PORT_MAX])
 {
 	struct worker *w = c->worker;
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC }, other;
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC }, other = sa;
 	unsigned number = 0;
 
 	if (!w->engine->peer) {

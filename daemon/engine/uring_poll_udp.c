@@ -102,25 +102,33 @@ static void poll_udp_wait(struct worker *w, bool block)
 	ring_reap(&u->ring);
 }
 
+static int poll_udp_start(struct poll_udp *u, struct worker *w, struct reason *reason)
+{
+	int rc = ring_init(&u->ring, w, 0, RING_LISTENS, reason);
+
+	if (rc < 0)
+		return rc;
+	u->udp.receive = poll_udp_receive;
+	u->udp.await_room = poll_udp_await_room;
+	rc = udp_init(&u->udp, w, udp_ready_send, reason);
+	if (rc < 0)
+		ring_fini(&u->ring);
+	return rc;
+}
+
 static int poll_udp_init(struct worker *w, struct reason *reason)
 {
 	struct poll_udp *u = calloc(1, sizeof(*u));
 	int rc;
 
-	if (u)
-		u->receiver = udp_receiver_new(w);
+	if (!u)
+		return reason_set(reason, -ENOMEM, "io_uring-poll: no memory");
 	w->engine_state = u;
-	rc = u && u->receiver ? ring_init(&u->ring, w, 0, RING_LISTENS, reason)
-			      : reason_set(reason, -ENOMEM, "io_uring-poll: no memory");
-	if (rc == 0) {
-		u->udp.receive = poll_udp_receive;
-		u->udp.await_room = poll_udp_await_room;
-		rc = udp_init(&u->udp, w, udp_ready_send, reason);
-		if (rc < 0)
-			ring_fini(&u->ring);
-	}
-	if (rc < 0 && u) {
-		free(u->receiver);
+	u->receiver = udp_receiver_new(w);
+	rc = u->receiver ? poll_udp_start(u, w, reason)
+			 : reason_set(reason, -ENOMEM, "io_uring-poll: no memory");
+	if (rc < 0) {
+		udp_receiver_free(u->receiver, w);
 		free(u);
 		w->engine_state = NULL;
 	}

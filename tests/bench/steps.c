@@ -145,7 +145,7 @@ static int count_all(pid_t tid, const struct range *clock)
 	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 || waitpid(tid, &status, __WALL) < 0)
 		err(1, "ptrace");
 	/* It would die of a step's trap that comes when we are gone: so it dies with us. */
-	if (ptrace(PTRACE_SETOPTIONS, tid, NULL, (void *)PTRACE_O_EXITKILL) < 0)
+	if (ptrace(PTRACE_SETOPTIONS, tid, NULL, PTRACE_O_EXITKILL) < 0)
 		err(1, "ptrace");
 	printf("ready\n");
 	fflush(stdout);
