@@ -8,7 +8,7 @@ AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
 # The tests wait most of the time: so TEST_JOBS files of them at once, where pytest-xdist is there.
 TEST_JOBS ?= 4
-ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && echo -n $(TEST_JOBS) --dist loadfile)
+ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && printf -- '-n %s --dist loadfile' $(TEST_JOBS))
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	@mkdir -p $(@D)
