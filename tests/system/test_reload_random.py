@@ -147,10 +147,10 @@ class Place:
         first, last = self.first_port, self.first_port + PORTS
 
         def port(match):
-            number = int(match[1])
-            return f"HOST:{number - first}" if first <= number < last else "HOST:any"
+            number = int(match[2])
+            return match[1] + (str(number - first) if first <= number < last else "any")
 
-        return json.loads(re.sub(r"HOST:(\d+)", port, text))
+        return json.loads(re.sub(r"(HOST(?::| -[a-z] ))(\d+)", port, text))
 
 
 PASSING = {"generation", "uptime_ns", "time", "pid", "reload", "leaving", "connections_open"}
