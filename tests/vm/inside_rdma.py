@@ -476,7 +476,8 @@ def test_clients_of_datagrams_are_bounded(start_daemon):
     start = resources()["rxe0"]
     for _ in range(3):
         assert datagrams(daemon, "echo", 20, 64, 2) == "ok 40\n"
-    assert daemon.stats("d")["connections"]["accepted"] == 60
+    # Who was forgotten between its two messages comes as another.
+    assert 60 <= daemon.stats("d")["connections"]["accepted"] <= 120
     wait_until(lambda: daemon.stats("d")["connections"]["open"] == 32, "the oldest are gone")
     assert resources()["rxe0"]["qp"] == start["qp"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
 ADDRESSES = {"rxe": "10.9.0.1", "siw": "10.9.1.1"}
-RDMA = ["echo-rdma", "rping-rdma", "fio-rdma"]  # of the installed configuration
+RDMA = ["echo-rdma", "rping-rdma", "fio-rdma", "perftest-rdma", "perftest-lat-rdma"]  # of the installed configuration
 DROP_IN = Path("/etc/systemd/system/nbserved.service.d/rdma.conf")
 NEEDED = Path("/etc/nbserved/conf.d/needed.ini")
 # LeakSanitizer, of a build that has it, wants ptrace(2), which the sandbox forbids.
