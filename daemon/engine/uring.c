@@ -52,7 +52,8 @@ static void uring_received(struct conn *c, uint32_t bytes)
  * for the other services a poll listens for the reset.
  *
  * On a Unix socket the same happens with data and a FIN, so there the poll listens for that, too:
- * a receive that is armed anew finds it, behind what is still to be received. */
+ * from then on each receive is a single one, and finds the FIN behind the data that is left.  (A
+ * multishot receive armed anew would miss it again if it first had to wait for chunks.) */
 
 static void uring_recv(struct conn *c, bool on);
 
@@ -67,8 +68,10 @@ static void uring_reset_done(struct op *op, int res, uint32_t flags)
 	conn_ready(c);
 	if (res > 0 && (res & POLLERR)) /* not POLLHUP: a Unix peer's close, comes in order */
 		conn_failed(c, ECONNRESET);
-	else if (res > 0 && !(c->flags & CONN_CLOSING))
+	else if (res > 0 && !(c->flags & CONN_CLOSING)) {
+		c->flags |= URING_END_SEEN;
 		uring_recv(c, false); /* its end arms the next one */
+	}
 }
 
 static void uring_reset_arm(struct conn *c, bool local)
@@ -147,7 +150,7 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 		io_uring_prep_recv(sqe, c->fd, NULL, 0, 0);
 		return;
 	}
-	if (unlikely((c->flags & URING_METERED) || !u->multishot)) {
+	if (unlikely((c->flags & (URING_METERED | URING_END_SEEN)) || !u->multishot)) {
 		io_uring_prep_recv(sqe, c->fd, NULL, u->bundle ? worker_share(c->worker) : 0, 0);
 		sqe->ioprio |= u->bundle ? NB_RECVSEND_BUNDLE : 0;
 		return;

@@ -31,6 +31,7 @@ enum uring_conn_flags {
 	URING_RESET_ARMED = CONN_ENGINE << 2, /* a poll for the peer's reset is armed */
 	URING_COPIED = CONN_ENGINE << 3,      /* its socket cannot send without a copy */
 	URING_METERED = CONN_ENGINE << 4,     /* receives its share of a turn at a time */
+	URING_END_SEEN = CONN_ENGINE << 5,    /* its poll has seen the peer's end */
 };
 
 /* A send of several views, or without a copy: what must live until its last completion. */
