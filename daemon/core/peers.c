@@ -140,8 +140,8 @@ void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns)
 {
 	struct peer **bucket;
 
-	while (p->lists[PEER_PROBATION].count >= peers_probation_max(p))
-		p->evict(p->lists[PEER_PROBATION].oldest);
+	while (peers_count(p) > 0 && peers_count(p) >= p->max)
+		p->evict(p->lists[PEER_PROBATION].oldest ?: p->lists[PEER_ESTABLISHED].oldest);
 	if (peers_count(p) > p->mask)
 		peers_grow(p);
 	peer->first_ns = peer->heard_ns = now_ns;

@@ -1,11 +1,12 @@
 /* Peers: those who send datagrams, to whom nobody has to connect, so that a forger makes as many as
  * he likes.  A table of them that stays within bounds, by who forgets whom:
  *
- * A new peer is on probation, the first in of which is the first out.  One that comes again, a
- * millisecond or more after its first datagram, becomes established, if there is room or the one
- * that has been silent for longest has been so for a second.  Only established peers push
- * established ones out: who is active is safe from any number who send once, and from those who
- * send twice as well.  Who is pinned stays until it is forgotten, beside the others.
+ * A new peer is on probation.  One that comes again, a millisecond or more after its first
+ * datagram, becomes established, if there is room or the one that has been silent for longest has
+ * been so for a second; some places are never for the established.  A full table forgets the peer
+ * that has been on probation for longest.  Only established peers push established ones out: who is
+ * active is safe from any number who send once, and from those who send twice as well.  Who is
+ * pinned stays until it is forgotten, beside the others.
  *
  * A table belongs to one worker. */
 #pragma once

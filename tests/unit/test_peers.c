@@ -53,9 +53,10 @@ static void the_oldest_on_probation_goes_first(void **state)
 		peers_add(&table, &all[i], 1);
 		peers_heard(&table, &all[0], 1); /* so soon that counts for nothing */
 	}
-	assert_int_equal(evicted, MANY - 64);
+	assert_int_equal(evicted, MANY - table.max);
 	for (unsigned i = 0; i < MANY; i++)
-		assert_ptr_equal(peers_find(&table, &all[i].key), i < MANY - 64 ? NULL : &all[i]);
+		assert_ptr_equal(peers_find(&table, &all[i].key),
+				 i < MANY - table.max ? NULL : &all[i]);
 }
 
 static void who_comes_again_stays(void **state)
@@ -67,7 +68,7 @@ static void who_comes_again_stays(void **state)
 	for (unsigned i = 1; i < MANY; i++)
 		peers_add(&table, &all[i], 2 * PEERS_PROBATION_NS);
 	assert_ptr_equal(peers_find(&table, &all[0].key), &all[0]);
-	assert_int_equal(peers_count(&table), 65);
+	assert_int_equal(peers_count(&table), table.max);
 }
 
 /* A forger who sends twice for each address displaces those that are silent, and nobody else. */
@@ -96,6 +97,19 @@ static void the_active_are_not_pushed_out_by_any(void **state)
 	}
 	for (unsigned i = 0; i < 64; i++)
 		assert_int_equal(all[i].list, i < 32 ? PEER_ESTABLISHED : PEER_UNKNOWN);
+}
+
+static void a_table_that_got_smaller_keeps_its_bound(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 64; i++) {
+		peers_add(&table, &all[i], NS_PER_S);
+		peers_heard(&table, &all[i], NS_PER_S + PEERS_PROBATION_NS);
+	}
+	for (table.max = 4; table.max > 0; table.max--) {
+		peers_add(&table, &all[64 + table.max], 2 * (uint64_t)NS_PER_S);
+		assert_int_equal(peers_count(&table), table.max);
+	}
 }
 
 static void the_pinned_are_beside_the_others(void **state)
@@ -222,6 +236,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_oldest_on_probation_goes_first, begin, end),
 		cmocka_unit_test_setup_teardown(who_comes_again_stays, begin, end),
 		cmocka_unit_test_setup_teardown(the_active_are_not_pushed_out_by_any, begin, end),
+		cmocka_unit_test_setup_teardown(a_table_that_got_smaller_keeps_its_bound, begin,
+						end),
 		cmocka_unit_test_setup_teardown(the_pinned_are_beside_the_others, begin, end),
 		cmocka_unit_test_setup_teardown(a_table_grows, begin, end),
 		cmocka_unit_test(runs_are_of_one_length_but_for_the_last),

@@ -471,6 +471,17 @@ def test_silent_clients_of_datagrams_are_forgotten(start_daemon):
     assert connections["closed"]["idle"] == connections["accepted"] >= 3  # who is slow comes again
 
 
+def test_clients_of_datagrams_are_bounded(start_daemon):
+    daemon = start_daemon(datagram_section(buffers=32))
+    start = resources()["rxe0"]
+    for _ in range(3):
+        assert datagrams(daemon, "echo", 20, 64, 2) == "ok 40\n"
+    # One that was forgotten between its two messages comes as another.
+    assert 60 <= daemon.stats("d")["connections"]["accepted"] <= 120
+    wait_until(lambda: daemon.stats("d")["connections"]["open"] == 32, "the oldest are gone")
+    assert resources()["rxe0"]["qp"] == start["qp"]
+
+
 def test_udaddy(start_daemon):
     daemon = start_daemon(listener("d", "echo", "rdma", transport="rdma", qp_type="ud", address="0.0.0.0:7174"))
     must("udaddy", "-s", "10.9.0.1", "-c", 3, "-C", 20, "-S", 900)
