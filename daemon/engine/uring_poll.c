@@ -184,11 +184,8 @@ static void poll_wait(struct worker *w, bool block)
 
 	if (!ring_ready(&u->ring))
 		ring_wait(&u->ring, block && !u->again);
-	/* The kernel hands over 20 events at a time to a task that waits for none: the rest comes
-	 * late.
-	 */
-	while (u->again && ring_ready(&u->ring) < WORKER_TURN_MAX && ring_has_deferred(&u->ring))
-		ring_enter(&u->ring, false, 0);
+	if (u->again)
+		ring_catch_up(&u->ring);
 	worker_awake(w);
 	ring_reap(&u->ring);
 	poll_run_again(w);

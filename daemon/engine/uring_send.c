@@ -207,19 +207,22 @@ __attribute__((noinline)) static void uring_submit_timed(struct uring *u)
 	u->sent_ns = ring_queued(&u->ring) ? 0 : clock_ns();
 }
 
-/* One io_uring_enter per turn, none while completions are waiting: it submits the sends, waits, and
- * runs the deferred work.  A send with MSG_DONTWAIT completes before that returns. */
+/* One io_uring_enter per turn: it submits the sends, waits, and runs the deferred work.  None while
+ * completions are waiting, unless work was deferred.  A send with MSG_DONTWAIT completes before
+ * that returns. */
 void uring_wait(struct worker *w, bool block)
 {
 	struct uring *u = w->engine_state;
-	unsigned silent = 0;
 	bool taken = false, left;
+	unsigned silent = 0;
 
 	if (unlikely(w->pool_lent < u->lent_max))
 		uring_refill(w);
 	if (unlikely(w->timing) && u->ring.quiet && !u->ring.sqpoll)
 		uring_submit_timed(u);
-	if (!ring_ready(&u->ring)) {
+	if (unlikely(ring_ready(&u->ring))) {
+		ring_catch_up(&u->ring);
+	} else {
 		/* A starved connection waits for what each completion gives back. */
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max && !w->starved)
 			silent = uring_silence(u);
@@ -230,6 +233,8 @@ void uring_wait(struct worker *w, bool block)
 			taken = ring_wait(&u->ring, block);
 		if (unlikely(!taken))
 			silent = uring_unsilence(u, silent);
+		if (unlikely(!block))
+			ring_catch_up(&u->ring);
 	}
 	worker_awake(w);
 	left = ring_reap(&u->ring);

@@ -371,6 +371,21 @@ bool ring_spin(struct ring *r)
 	return ring_ready(r) >= want;
 }
 
+/* The kernel runs 20 pieces of work for a caller that does not wait.  Its flag proves nothing: it
+ * is set after the work was queued, which may have run by then, and stays until there is some
+ * (Linux 6.18). */
+void ring_catch_up(struct ring *r)
+{
+	unsigned before;
+
+	if (!ring_has_deferred(r))
+		return;
+	do {
+		before = ring_ready(r);
+		ring_enter(r, false, 0);
+	} while (ring_has_deferred(r) && ring_ready(r) > before && ring_ready(r) < WORKER_TURN_MAX);
+}
+
 void ring_reap_all(struct ring *r)
 {
 	for (;;) {

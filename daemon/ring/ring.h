@@ -210,6 +210,11 @@ static inline bool ring_has_deferred(const struct ring *r)
 	return __atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
 }
 
+/* For a worker that does not sleep: what completes at once, as sends do, and what it has left over
+ * may keep it busy for ever, and what comes from outside has its turn all the same.  Runs the work
+ * that the kernel put off for up to WORKER_TURN_MAX completions. */
+void ring_catch_up(struct ring *r);
+
 /* Is there something to reap, or work of the kernel's that ring_enter() would run? */
 static inline bool ring_has_work(const struct ring *r)
 {

@@ -1,4 +1,5 @@
-/* ring/ring_restrict.c: the kernel lets a ring do what it is for, and refuses the rest. */
+/* ring/: the kernel lets a ring do what it is for, and refuses the rest (ring_restrict.c); a worker
+ * that does not sleep gets what the kernel has put off. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,12 +125,68 @@ static void registrations_are_restricted_too(void **state)
 	ring_fini(&ring);
 }
 
+/* ---- Catching up ---- */
+
+enum { EVENTS = 100, HANG_S = 20 };
+
+/* False: this kernel runs work as it comes. */
+static bool open_deferring_ring(void)
+{
+	if (!open_ring(RING_LISTENS | RING_TRANSFERS))
+		return false;
+	if (worker.features & 1U << FEATURE_defer_taskrun)
+		return true;
+	print_message("skipped: this kernel does not defer work\n");
+	ring_fini(&ring);
+	return false;
+}
+
+static void all_events_come_and_not_20_of_them(void **state)
+{
+	int fds[EVENTS][2];
+
+	(void)state;
+	if (!open_deferring_ring())
+		skip();
+	for (unsigned i = 0; i < EVENTS; i++) {
+		assert_int_equal(pipe2(fds[i], O_CLOEXEC), 0);
+		io_uring_prep_poll_add(ring_sqe(&ring), fds[i][0], POLLIN);
+	}
+	ring_submit(&ring);
+	for (unsigned i = 0; i < EVENTS; i++)
+		assert_int_equal(write(fds[i][1], "x", 1), 1);
+	assert_int_equal(ring_ready(&ring), 0);
+	ring_catch_up(&ring);
+	assert_int_equal(ring_ready(&ring), EVENTS);
+	ring_fini(&ring);
+	for (unsigned i = 0; i < EVENTS; i++) {
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+}
+
+/* As the kernel leaves it when the work has run before the flag was set. */
+static void a_flag_without_work_is_no_reason_to_stay(void **state)
+{
+	(void)state;
+	if (!open_deferring_ring())
+		skip();
+	__atomic_fetch_or(ring.sq_flags, IORING_SQ_TASKRUN, __ATOMIC_RELAXED);
+	alarm(HANG_S);
+	ring_catch_up(&ring);
+	alarm(0);
+	assert_int_equal(atomic_load(&worker.stats.sys_io_uring_enter), 1);
+	ring_fini(&ring);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_listener_s_ring_touches_no_file),
 		cmocka_unit_test(a_store_s_ring_does_nothing_else),
 		cmocka_unit_test(registrations_are_restricted_too),
+		cmocka_unit_test(all_events_come_and_not_20_of_them),
+		cmocka_unit_test(a_flag_without_work_is_no_reason_to_stay),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
