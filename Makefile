@@ -33,6 +33,10 @@ ifeq ($(filter auto yes no,$(RDMA)),)
 $(error RDMA=$(RDMA): expected auto, yes or no)
 endif
 ISAL_FOUND := $(if $(filter no,$(ISAL)),,$(shell pkg-config --exists libisal 2>/dev/null && echo 1))
+# The kernel's half of `nbctl compare --softirq`.
+BPF      ?= auto
+CLANG    ?= clang
+BPF_FOUND := $(if $(filter no,$(BPF)),,$(shell pkg-config --exists libbpf 2>/dev/null && command -v $(CLANG) >/dev/null && echo 1))
 RDMA_FOUND := $(if $(filter no,$(RDMA)),,$(shell pkg-config --exists $(RDMA_PACKAGES) 2>/dev/null && echo 1))
 
 # ---- Flags ---------------------------------------------------------------------------------------
@@ -41,7 +45,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvl
 	    -Wno-sign-conversion $(if $(WERROR),-Werror)
 DEFINES  := -D_GNU_SOURCE -DNB_VERSION=\"$(VERSION)\" -DNB_STATS=$(STATS)
 CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing $(DEFINES) \
-	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(ISAL_FOUND:%=-DNB_ISAL=%) $(WARNINGS) -MMD -MP \
+	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(ISAL_FOUND:%=-DNB_ISAL=%) $(BPF_FOUND:%=-DNB_BPF=%) $(WARNINGS) -MMD -MP \
 	     -pthread $(HARDEN_FLAGS) $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
@@ -62,7 +66,7 @@ HARDEN_FLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) $(CTL_PACKAGES) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) $(if $(RDMA_FOUND),$(RDMA_PACKAGES)) $(if $(ISAL_FOUND),libisal) 2>/dev/null)
-CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
+CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) $(if $(BPF_FOUND),libbpf) 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
@@ -103,7 +107,8 @@ INC_ctl_main    := $(INC_ctl/client) -Ictl/client ## nbctl: the command table an
 SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma/%),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
-CTL_SRC  := $(wildcard ctl/*.c $(CTL_ROOMS:%=ctl/%/*.c))
+BPF_SRC  := $(wildcard ctl/*/*.bpf.c)
+CTL_SRC  := $(filter-out $(BPF_SRC),$(wildcard ctl/*.c $(CTL_ROOMS:%=ctl/%/*.c)))
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)
 BASE_OBJ := $(filter $(BUILD)/daemon/base/%,$(OBJ))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
@@ -145,6 +150,16 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | packages
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC) -c -o $@ $<
 
+# The kernel's types come from its BTF when the program is loaded: it runs on other kernels, too.
+$(BUILD)/%.bpf.o: %.bpf.c ctl/compare/softirq_maps.h | packages
+	@mkdir -p $(@D)
+	$(call say,BPF,$<)
+	$(Q)$(CLANG) -target bpf -g -O2 -Wall $(if $(WERROR),-Werror) -ffile-prefix-map=$(CURDIR)=. \
+		-idirafter /usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
+SOFTIRQ_OBJECT := $(BUILD)/ctl/compare/softirq.bpf.o
+$(BUILD)/ctl/compare/softirq.o: $(if $(BPF_FOUND),$(SOFTIRQ_OBJECT))
+$(BUILD)/ctl/compare/softirq.o: private CFLAGS_ALL += -DNB_BPF_OBJECT='"$(SOFTIRQ_OBJECT)"'
+
 # A change of compiler or flags rebuilds everything.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
@@ -156,6 +171,8 @@ FORCE:
 packages:
 	@pkg-config --exists $(PACKAGES) $(CTL_PACKAGES) && pkg-config --atleast-version=$(LIBURING_MIN) liburing || \
 		{ echo "missing build packages (liburing >= $(LIBURING_MIN), libsystemd, inih, jansson, ncursesw): run 'make deps'" >&2; exit 1; }
+	@[ '$(BPF)$(BPF_FOUND)' != yes ] || \
+		{ echo "BPF=yes, but libbpf or $(CLANG) is missing: run 'make deps DEPS=bpf'" >&2; exit 1; }
 	@[ '$(RDMA)$(RDMA_FOUND)' != yes ] || \
 		{ echo "RDMA=yes, but $(RDMA_PACKAGES) are missing: run 'make deps RDMA=yes'" >&2; exit 1; }
 

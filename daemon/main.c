@@ -46,7 +46,7 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown,\n"
-	"--html and --no-notes it takes as well.\n"
+	"--html, --no-notes and --softirq it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -112,6 +112,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "markdown", no_argument, NULL, 'o' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "no-notes", no_argument, NULL, 'o' },
+		{ "softirq", no_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },

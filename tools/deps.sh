@@ -22,6 +22,8 @@ table() {
 	build     libisal-dev          isa-l-devel               isa-l
 	rdma      librdmacm-dev        rdma-core-devel           rdma-core
 	rdma      libibverbs-dev       rdma-core-devel           rdma-core
+	bpf       libbpf-dev           libbpf-devel              libbpf
+	bpf       clang                clang                     clang
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey
 	demo      fio                  fio                       fio
 	demo      iperf                iperf                     iperf

@@ -13,13 +13,14 @@
 #include "ctl.h"
 #include "field.h"
 #include "generator.h"
-#include "host.h"
+#include "machine.h"
 #include "measure.h"
 #include "parse.h"
 #include "reasons.h"
 #include "report.h"
 #include "rows.h"
 #include "sampler.h"
+#include "softirq.h"
 #include "suggest.h"
 #include "timeline.h"
 #include "util.h"
@@ -38,13 +39,15 @@ enum {
 	VALUE_MARKDOWN,
 	VALUE_HTML,
 	VALUE_NO_NOTES,
-	VALUE_QUIET
+	VALUE_QUIET,
+	VALUE_SOFTIRQ
 };
 
 struct compare {
 	unsigned interval_ms, repeat;
 	FILE *save, *html; /* of the options; NULL */
-	int status;        /* exit code of COMMAND */
+	struct softirq *softirq;
+	int status; /* exit code of COMMAND */
 };
 
 /* ---- The command to be measured ---- */
@@ -135,32 +138,31 @@ static void set_generator(struct measures *m, unsigned first, char *const *argv,
 			visits_set_generator(m->rows[i], argv, child);
 }
 
-static int measure(struct ctl *ctl, unsigned interval_ms, const struct conditions *conditions,
+static int measure(struct ctl *ctl, const struct compare *c, const struct conditions *conditions,
 		   struct measures *m, int *ret_status)
 {
-	struct measure_machine cpu_before, cpu_after;
 	struct child child = { 0 };
 	unsigned first = m->count;
+	struct machine machine;
 	struct sampler sampler;
 	int rc;
 
 	rc = sampler_init(&sampler, ctl, parameters(ctl));
 	if (rc != CTL_DONE)
 		return rc;
-	host_cpu(&cpu_before);
+	machine_begin(&machine, c->softirq);
 	if (ctl->rest) {
 		run_command(ctl, &sampler, &child);
 		*ret_status = child.status;
 	} else {
-		wait_ms(interval_ms, &sampler);
+		wait_ms(c->interval_ms, &sampler);
 	}
-	host_cpu(&cpu_after);
+	machine_end(&machine);
 	if (child.status >= 0) {
 		rc = sampler_end(&sampler);
 		if (rc == CTL_DONE)
 			rc = delta(ctl, &sampler, m);
-		for (unsigned i = first; i < m->count; i++)
-			m->rows[i]->machine = host_cpu_delta(&cpu_before, &cpu_after);
+		machine_set(&machine, m, first);
 		conditions_set(conditions, m, first, ctl->rest, &child);
 		if (ctl->rest)
 			set_generator(m, first, ctl->rest, &child);
@@ -180,12 +182,16 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 					  .conditions = &conditions };
 	int rc = conditions_init(&conditions, ctl), status = 0;
 
+	if (rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
+		rc = softirq_open(&c->softirq, ctl);
+	options.softirq = c->softirq;
 	if (rc == CTL_DONE && ctl->rest && visits_wanted(ctl->rest))
 		rc = visits_run(ctl, &options, m, &status);
 	else
 		for (unsigned i = 0; i < c->repeat && rc == CTL_DONE && status == 0; i++)
-			rc = measure(ctl, c->interval_ms, &conditions, m, &status);
+			rc = measure(ctl, c, &conditions, m, &status);
 	c->status = status ? command_result(ctl->rest[0], status) : 0;
+	softirq_close(c->softirq);
 	conditions_fini(&conditions);
 	return rc;
 }
@@ -263,8 +269,8 @@ static int check(struct ctl *ctl, struct compare *c)
 		return CTL_USAGE;
 	if (ctl->values[VALUE_QUIET] && !ctl->rest)
 		return ctl_usage(ctl, "--quiet is about the command after `--`");
-	if (ctl->values[VALUE_LOAD] &&
-	    (ctl->rest || interval || ctl->values[VALUE_SAVE] || ctl->values[VALUE_REPEAT]))
+	if (ctl->values[VALUE_LOAD] && (ctl->rest || interval || ctl->values[VALUE_SAVE] ||
+					ctl->values[VALUE_REPEAT] || ctl->values[VALUE_SOFTIRQ]))
 		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
 	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
 		return ctl_usage(ctl, "one of --csv, --markdown and --json");
@@ -404,6 +410,7 @@ const struct command command_compare = {
 		[VALUE_MARKDOWN] = { "markdown", OPTION_FLAG, NULL, "print tables in Markdown" },
 		[VALUE_HTML] = { "html", OPTION_VALUE, "FILE", "write a report with pictures, see `nbctl report`" },
 		[VALUE_NO_NOTES] = { "no-notes", OPTION_FLAG, NULL, "leave out what explains the columns" },
+		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 	},
 	.words_max = 256,

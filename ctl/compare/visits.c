@@ -10,6 +10,7 @@
 #include "conditions.h"
 #include "field.h"
 #include "host.h"
+#include "machine.h"
 #include "sampler.h"
 #include "timeline.h"
 #include "util.h"
@@ -275,9 +276,8 @@ static uint64_t shared_cpus(const struct visit *v, const char *listener, const c
 }
 
 /* The rows of one listener. */
-static int visit_rows(struct visit *v, const struct sampler *s,
-		      const struct measure_machine *machine, char *const *argv,
-		      const struct child *child)
+static int visit_rows(struct visit *v, const struct sampler *s, const struct machine *machine,
+		      char *const *argv, const struct child *child)
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
@@ -294,33 +294,30 @@ static int visit_rows(struct visit *v, const struct sampler *s,
 		visits_set_generator(m->rows[i], argv, child);
 		m->rows[i]->generator.shared_cpus =
 			shared_cpus(v, m->rows[i]->listener, &child->cpus);
-		m->rows[i]->machine = *machine;
 	}
+	machine_set(machine, m, first);
 	conditions_set(v->options->conditions, m, first, argv, child);
 	return CTL_DONE;
 }
 
 static int visit(struct visit *v, const struct target *t, char **argv, int *ret_status)
 {
-	struct measure_machine cpu_before, cpu_after;
 	struct sampler sampler;
+	struct machine machine;
 	struct child child;
 	int rc;
 
 	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener));
 	if (rc != CTL_DONE)
 		return rc;
-	host_cpu(&cpu_before);
+	machine_begin(&machine, v->options->softirq);
 	child_run(argv, CHILD_SHOW_ON_FAILURE, true, &sampler, &child);
-	host_cpu(&cpu_after);
+	machine_end(&machine);
 	*ret_status = child.status;
 	if (child.status == 0) {
 		rc = sampler_end(&sampler);
-		if (rc == CTL_DONE) {
-			struct measure_machine machine = host_cpu_delta(&cpu_before, &cpu_after);
-
+		if (rc == CTL_DONE)
 			rc = visit_rows(v, &sampler, &machine, argv, &child);
-		}
 		if (!generator_name(argv) && child.output[0] && !v->options->quiet &&
 		    !v->ctl->out.json) {
 			progress_end();

@@ -13,11 +13,13 @@ enum { VISITS_REPEAT = 3, VISITS_REPEAT_MAX = 1000 };
 bool visits_wanted(char *const *argv);
 
 struct conditions;
+struct softirq;
 struct visits_options {
 	const char *label;
 	unsigned repeat;
 	const struct conditions *conditions;
-	bool quiet; /* also hide what of the command's output was not understood */
+	struct softirq *softirq; /* NULL: not asked for */
+	bool quiet;              /* also hide what of the command's output was not understood */
 };
 
 /* Runs ctl->rest against the listeners that ctl->words names (none: all that serve), and appends

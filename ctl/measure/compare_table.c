@@ -25,6 +25,9 @@ enum {
 	COLUMN_CPU_PER_OP,
 	COLUMN_CPU_PER_GB,
 	COLUMN_USER,
+	COLUMN_RECEIVE,
+	COLUMN_TRANSMIT,
+	COLUMN_PEER,
 	COLUMN_NOISE,
 	COLUMN_AGAINST,
 	COLUMN_SYSCALLS,
@@ -34,6 +37,7 @@ enum {
 	COLUMN_SOFTIRQ,
 	COLUMN_IDLE,
 	COLUMN_OTHER,
+	COLUMN_UNATTRIBUTED,
 	COLUMN_COUNT
 };
 
@@ -59,6 +63,9 @@ static const struct column columns[] = {
 	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .apart = true },
 	[COLUMN_CPU_PER_GB] = { .title = "CPU/GB", .unit = "ms", .optional = true },
 	[COLUMN_USER] = { .title = "user", .unit = "%", .optional = true, .rank = 7 },
+	[COLUMN_RECEIVE] = { .title = "rx", .unit = "us", .optional = true },
+	[COLUMN_TRANSMIT] = { .title = "tx", .unit = "us", .optional = true },
+	[COLUMN_PEER] = { .title = "peer", .unit = "us", .optional = true, .rank = 7 },
 	[COLUMN_NOISE] = { .title = "noise", .unit = "%", .optional = true, .rank = 3 },
 	[COLUMN_AGAINST] = { .title = "vs 1st ", .optional = true },
 	[COLUMN_SYSCALLS] = { .title = "calls", .unit = "/op", .apart = true },
@@ -72,6 +79,7 @@ static const struct column columns[] = {
 			     .rank = 10 },
 	[COLUMN_IDLE] = { .title = "idle", .unit = "%", .optional = true, .rank = 11 },
 	[COLUMN_OTHER] = { .title = "other", .unit = "%", .optional = true, .rank = 12 },
+	[COLUMN_UNATTRIBUTED] = { .title = "unatt", .unit = "%", .optional = true, .rank = 10 },
 };
 
 /* ---- Cells ---- */
@@ -170,6 +178,9 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 			   human_percent((double)row->cpu_user_ns / (double)row->cpu_ns).text);
 	else
 		table_skip(t, 1);
+	figure_cell(t, STYLE_PLAIN, row, FIGURE_RECEIVE_PER_OP, 1e-3);
+	figure_cell(t, STYLE_PLAIN, row, FIGURE_TRANSMIT_PER_OP, 1e-3);
+	figure_cell(t, STYLE_PLAIN, row, FIGURE_PEER_PER_OP, 1e-3);
 	if (isnan(spread_noise(&cost)))
 		table_skip(t, 1);
 	else
@@ -183,6 +194,7 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	share_cell(t, row, FIGURE_SOFTIRQ);
 	share_cell(t, row, FIGURE_IDLE);
 	share_cell(t, row, FIGURE_OTHER);
+	share_cell(t, row, FIGURE_UNATTRIBUTED);
 }
 
 static void add_group_heading(struct table *t, const struct group *g)
@@ -286,7 +298,7 @@ static void render_notes(struct output *out, const struct groups *all)
 {
 	uint64_t low = UINT64_MAX, high = 0, errors = 0;
 	bool shared = false, batches = false, compared = false, single = false;
-	bool trips = false, machine = false;
+	bool trips = false, machine = false, softirq = false;
 
 	for (unsigned i = 0; i < all->count; i++) {
 		compared |= all->list[i].count > 1;
@@ -301,6 +313,7 @@ static void render_notes(struct output *out, const struct groups *all)
 			shared |= row->listener_count != row->count;
 			trips |= row->generator.result.requests_per_s > 0;
 			machine |= row->machine.total_ns > 0;
+			softirq |= row->softirq.total_ns > 0;
 		}
 	}
 	output_wrapped(
@@ -326,6 +339,13 @@ static void render_notes(struct output *out, const struct groups *all)
 			"irq, idle, other: of the whole machine, 100 %% a CPU; irq: softirqs "
 			"and interrupts outside of any thread's time, other: what is left "
 			"unattributed.");
+	if (softirq)
+		output_wrapped(
+			out, STYLE_DIM, 2,
+			"rx, tx: softirq time an operation, of packets to the listener and of "
+			"drivers with packets from it; peer: of its clients on this host. Wherever "
+			"it ran, so it may be in CPU, too. unatt: softirqs of nobody's port, of the "
+			"whole machine.");
 	output_wrapped(
 		out, STYLE_DIM, 2,
 		"Latency: from the request in the worker's hands to the reply in the "

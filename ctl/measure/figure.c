@@ -23,6 +23,11 @@ const char *const figure_names[FIGURE_COUNT] = {
 	[FIGURE_SOFTIRQ] = "machine_softirq_share",
 	[FIGURE_IDLE] = "machine_idle_share",
 	[FIGURE_OTHER] = "machine_other_share",
+	[FIGURE_SOFTIRQ_PER_REQUEST] = "softirq_ns_per_request",
+	[FIGURE_RECEIVE_PER_OP] = "softirq_receive_ns_per_operation",
+	[FIGURE_TRANSMIT_PER_OP] = "softirq_transmit_ns_per_operation",
+	[FIGURE_PEER_PER_OP] = "softirq_peer_ns_per_operation",
+	[FIGURE_UNATTRIBUTED] = "machine_softirq_unattributed_share",
 };
 
 static double ratio(double a, double b)
@@ -45,6 +50,11 @@ static double other_ns(const struct measure *row)
 		       (double)row->generator.cpu_ns;
 
 	return (double)m->total_ns > known ? (double)m->total_ns - known : 0;
+}
+
+static double softirq(const struct measure *row, uint64_t ns, double by)
+{
+	return row->softirq.total_ns ? ratio((double)ns, by) : NAN;
 }
 
 double figure_value(const struct measure *row, enum figure figure)
@@ -87,6 +97,19 @@ double figure_value(const struct measure *row, enum figure figure)
 		return machine_share(row, (double)row->machine.idle_ns);
 	case FIGURE_OTHER:
 		return g->wall_ns ? machine_share(row, other_ns(row)) : NAN;
+	case FIGURE_SOFTIRQ_PER_REQUEST:
+		return softirq(row, row->softirq.receive_ns + row->softirq.transmit_ns,
+			       g->result.requests);
+	case FIGURE_RECEIVE_PER_OP:
+		return softirq(row, row->softirq.receive_ns, ops);
+	case FIGURE_TRANSMIT_PER_OP:
+		return softirq(row, row->softirq.transmit_ns, ops);
+	case FIGURE_PEER_PER_OP:
+		return softirq(row, row->softirq.peer_ns, ops);
+	case FIGURE_UNATTRIBUTED:
+		return row->softirq.total_ns
+			       ? machine_share(row, (double)row->softirq.unattributed_ns)
+			       : NAN;
 	case FIGURE_COUNT:
 		break;
 	}

@@ -16,12 +16,17 @@ enum figure {
 	FIGURE_CPU_PER_BYTE,    /* ns, which is s per GB */
 	FIGURE_SYSCALLS_PER_OP,
 	FIGURE_OPS_PER_TURN,
-	FIGURE_CPU_SHARE,       /* of the listener; 1: one CPU all the time */
-	FIGURE_GENERATOR_SHARE, /* of the generator's busiest thread; 1: one CPU all the time */
-	FIGURE_GENERATOR_CPU,   /* of the whole generator; 1: one CPU all the time */
-	FIGURE_SOFTIRQ,         /* softirqs and interrupts of the whole machine; 1: one CPU */
-	FIGURE_IDLE,            /* of the whole machine; 1: one CPU idle all the time */
-	FIGURE_OTHER,           /* busy and neither of the four above; 1: one CPU */
+	FIGURE_CPU_SHARE,           /* of the listener; 1: one CPU all the time */
+	FIGURE_GENERATOR_SHARE,     /* of the generator's busiest thread; 1: one CPU all the time */
+	FIGURE_GENERATOR_CPU,       /* of the whole generator; 1: one CPU all the time */
+	FIGURE_SOFTIRQ,             /* softirqs and interrupts of the whole machine; 1: one CPU */
+	FIGURE_IDLE,                /* of the whole machine; 1: one CPU idle all the time */
+	FIGURE_OTHER,               /* busy and neither of the four above; 1: one CPU */
+	FIGURE_SOFTIRQ_PER_REQUEST, /* ns of softirqs that receive and transmit for the listener */
+	FIGURE_RECEIVE_PER_OP,      /* ns of softirqs: packets to the listener */
+	FIGURE_TRANSMIT_PER_OP,     /* ns of softirqs: a driver, with packets from it */
+	FIGURE_PEER_PER_OP,         /* ns of softirqs: clients on this host */
+	FIGURE_UNATTRIBUTED,        /* softirqs that are no listener's; 1: one CPU */
 	FIGURE_COUNT
 };
 extern const char *const figure_names[FIGURE_COUNT]; /* of JSON and CSV, with the unit */

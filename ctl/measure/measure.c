@@ -337,6 +337,17 @@ static void add_generator(struct measure_generator *to, const struct measure_gen
 	to->busiest_ns += from->busiest_ns;
 }
 
+static void add_softirq(struct measure_softirq *to, const struct measure_softirq *from)
+{
+	to->receive_ns += from->receive_ns;
+	to->transmit_ns += from->transmit_ns;
+	to->inside_ns += from->inside_ns;
+	to->peer_ns += from->peer_ns;
+	to->peer_inside_ns += from->peer_inside_ns;
+	to->unattributed_ns += from->unattributed_ns;
+	to->total_ns += from->total_ns;
+}
+
 static void add_measure(struct measure *to, const struct measure *from)
 {
 	to->interval_ns += from->interval_ns;
@@ -353,6 +364,7 @@ static void add_measure(struct measure *to, const struct measure *from)
 	to->machine.total_ns += from->machine.total_ns;
 	to->machine.idle_ns += from->machine.idle_ns;
 	to->machine.softirq_ns += from->machine.softirq_ns;
+	add_softirq(&to->softirq, &from->softirq);
 	add_generator(&to->generator, &from->generator);
 	add_histogram(&to->latency, &from->latency);
 }

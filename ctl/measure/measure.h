@@ -27,6 +27,16 @@ struct measure_machine {
 	uint64_t cpus, total_ns, idle_ns, softirq_ns; /* softirq: with hardware interrupts */
 };
 
+/* Softirqs over the interval, by the ports of listeners; all 0: unknown. */
+struct measure_softirq {
+	uint64_t receive_ns;     /* of packets to the listener */
+	uint64_t transmit_ns;    /* by drivers, of packets from it */
+	uint64_t inside_ns;      /* the part of these two that is in the listener's CPU time */
+	uint64_t peer_ns;        /* of its clients on this host: the other way round */
+	uint64_t peer_inside_ns; /* the part of it that is in the listener's CPU time */
+	uint64_t unattributed_ns, total_ns; /* of the whole machine */
+};
+
 struct measure {
 	const char *label, *listener, *engine, *service, *operation; /* "" when unknown */
 	const json_t *features, *stores;                             /* arrays of names, or NULL */
@@ -39,6 +49,7 @@ struct measure {
 	struct histogram_sum latency;
 	struct measure_generator generator;
 	struct measure_machine machine;
+	struct measure_softirq softirq;
 	const json_t *timeline;   /* see timeline.h; NULL: unknown */
 	const json_t *conditions; /* see conditions.h; NULL: unknown */
 	/* Of measures_merge(): the intervals that were summed up here, owned.  visit_count 0: this

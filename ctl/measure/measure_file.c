@@ -34,6 +34,14 @@ static const struct number {
 	NUMBER(interval_ns), NUMBER(count),         NUMBER(errors),    NUMBER(listener_count),
 	NUMBER(workers),     NUMBER(bytes_in),      NUMBER(bytes_out), NUMBER(cpu_ns),
 	NUMBER(cpu_user_ns), NUMBER(cpu_system_ns), NUMBER(syscalls),  NUMBER(turns),
+}, softirq_numbers[] = {
+	{ "receive_ns", offsetof(struct measure, softirq.receive_ns) },
+	{ "transmit_ns", offsetof(struct measure, softirq.transmit_ns) },
+	{ "inside_ns", offsetof(struct measure, softirq.inside_ns) },
+	{ "peer_ns", offsetof(struct measure, softirq.peer_ns) },
+	{ "peer_inside_ns", offsetof(struct measure, softirq.peer_inside_ns) },
+	{ "unattributed_ns", offsetof(struct measure, softirq.unattributed_ns) },
+	{ "total_ns", offsetof(struct measure, softirq.total_ns) },
 };
 #undef NUMBER
 
@@ -97,15 +105,36 @@ static void machine_from_json(struct measure_machine *m, const json_t *json)
 	m->softirq_ns = field_uint(json, "softirq_ns");
 }
 
+static void numbers_to_json(json_t *to, const struct measure *row, const struct number *list,
+			    size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		json_object_set_new(to, list[i].name,
+				    json_integer((json_int_t)*number_of(row, &list[i])));
+}
+
+static void numbers_from_json(struct measure *row, const json_t *from, const struct number *list,
+			      size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		*number_of(row, &list[i]) = field_uint(from, list[i].name);
+}
+
+static json_t *softirq_to_json(const struct measure *row)
+{
+	json_t *made = json_object();
+
+	numbers_to_json(made, row, softirq_numbers, ARRAY_SIZE(softirq_numbers));
+	return made;
+}
+
 json_t *measure_to_json(const struct measure *row)
 {
 	json_t *saved = json_pack("{s:s, s:s, s:s, s:s, s:s}", "label", row->label, "listener",
 				  row->listener, "engine", row->engine, "service", row->service,
 				  "operation", row->operation);
 
-	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
-		json_object_set_new(saved, numbers[i].name,
-				    json_integer((json_int_t)*number_of(row, &numbers[i])));
+	numbers_to_json(saved, row, numbers, ARRAY_SIZE(numbers));
 	json_object_set_new(saved, "features",
 			    row->features ? json_deep_copy(row->features) : json_array());
 	json_object_set_new(saved, "stores",
@@ -115,6 +144,8 @@ json_t *measure_to_json(const struct measure *row)
 		json_object_set_new(saved, "generator", generator_to_json(&row->generator));
 	if (row->machine.total_ns)
 		json_object_set_new(saved, "machine", machine_to_json(&row->machine));
+	if (row->softirq.total_ns)
+		json_object_set_new(saved, "softirq", softirq_to_json(row));
 	if (row->timeline)
 		json_object_set_new(saved, "timeline", json_deep_copy(row->timeline));
 	if (row->conditions)
@@ -139,8 +170,9 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->stores = field_get(source, "stores");
 	row->timeline = field_get(source, "timeline");
 	row->conditions = field_get(source, "conditions");
-	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
-		*number_of(row, &numbers[i]) = field_uint(source, numbers[i].name);
+	numbers_from_json(row, source, numbers, ARRAY_SIZE(numbers));
+	numbers_from_json(row, field_get(source, "softirq"), softirq_numbers,
+			  ARRAY_SIZE(softirq_numbers));
 	generator_from_json(&row->generator, field_get(source, "generator"));
 	machine_from_json(&row->machine, field_get(source, "machine"));
 	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) ? 0 : -EINVAL;

@@ -92,12 +92,26 @@ static bool has_parts(const struct measure *row)
 	return row->cpu_user_ns || row->cpu_system_ns;
 }
 
-/* The softirq time of the whole machine, in the unit of the cost; 0: unknown. */
+/* Of its own packets, beside what is in its CPU time already. */
+static bool has_own_softirq(const struct measure *row)
+{
+	return row->softirq.total_ns > 0;
+}
+
+static bool has_softirq(const struct measure *row)
+{
+	return row->machine.softirq_ns > 0 && !has_own_softirq(row);
+}
+
+/* In the unit of the cost: of its own packets, or else of the whole machine; 0: unknown. */
 static double softirq_cost(const struct measure *row, double cost)
 {
-	return row->cpu_ns > 0 && cost > 0
-		       ? cost * (double)row->machine.softirq_ns / (double)row->cpu_ns
-		       : 0;
+	const struct measure_softirq *own = &row->softirq;
+	double ns = has_own_softirq(row) ? (double)own->receive_ns + (double)own->transmit_ns -
+						   (double)own->inside_ns
+					 : (double)row->machine.softirq_ns;
+
+	return row->cpu_ns > 0 && cost > 0 ? cost * fmax(ns, 0) / (double)row->cpu_ns : 0;
 }
 
 static void bars_init(struct bars *b)
@@ -270,11 +284,6 @@ static bool any_row(const struct group *g, bool (*has)(const struct measure *row
 	return false;
 }
 
-static bool has_softirq(const struct measure *row)
-{
-	return row->machine.softirq_ns > 0;
-}
-
 void chart_cost(FILE *to, const struct report *r, const struct group *g, const char *style)
 {
 	struct bars b = { .report = r,
@@ -288,6 +297,7 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 		{ "user", "user", any_row(g, has_parts) },
 		{ "system", "system", any_row(g, has_parts) },
 		{ "plain", "CPU", !any_row(g, has_parts) },
+		{ "softirq", "softirq of its packets", any_row(g, has_own_softirq) },
 		{ "softirq", "softirq of the whole machine", any_row(g, has_softirq) },
 		{ "band", "noise around the first", g->count > 1 && !isnan(g->noise) },
 	};

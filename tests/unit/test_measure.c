@@ -319,6 +319,7 @@ static void saved_rows_come_back_the_same(void **state)
 	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 100, 10, 5, "[[1023, 10], [9087, 1]]"),
 		  "x \"y\"");
+	m.rows[0]->softirq = (struct measure_softirq){ 1, 2, 3, 4, 5, 6, 7 };
 	row = measure_to_json(m.rows[0]);
 	text = json_dumps(row, JSON_COMPACT);
 	file = fmemopen(text, strlen(text), "r");
@@ -326,6 +327,8 @@ static void saved_rows_come_back_the_same(void **state)
 	fclose(file);
 	assert_int_equal(back.count, 1);
 	assert_string_equal(back.rows[0]->label, "x \"y\"");
+	assert_memory_equal(&back.rows[0]->softirq, &m.rows[0]->softirq,
+			    sizeof(struct measure_softirq));
 	json_decref(row);
 	row = measure_to_json(back.rows[0]);
 	again = json_dumps(row, JSON_COMPACT);
@@ -439,6 +442,37 @@ static char *two_listeners(const int *a, const int *b, unsigned visits)
 	return text;
 }
 
+static void softirqs_are_summed_and_divided(void **state)
+{
+	static const int cost[] = { 990, 1010 };
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visits(&m, "a", 2, cost);
+	assert_true(isnan(figure_value(m.rows[0], FIGURE_RECEIVE_PER_OP)));
+	for (unsigned i = 0; i < 2; i++) {
+		struct measure *row = m.rows[i];
+
+		row->machine = (struct measure_machine){ .cpus = 2, .total_ns = 2000000 };
+		row->softirq = (struct measure_softirq){ .receive_ns = 2000 * row->listener_count,
+							 .peer_ns = 500 * row->listener_count,
+							 .unattributed_ns = 500000,
+							 .total_ns = 9000000 };
+	}
+	measures_merge(&m);
+	assert_int_equal(m.rows[0]->softirq.total_ns, 18000000);
+	assert_true(figure_spread(m.rows[0], FIGURE_RECEIVE_PER_OP).median == 2000);
+	assert_true(figure_spread(m.rows[0], FIGURE_TRANSMIT_PER_OP).median == 0);
+	assert_true(figure_spread(m.rows[0], FIGURE_PEER_PER_OP).median == 500);
+	assert_true(figure_spread(m.rows[0], FIGURE_UNATTRIBUTED).median == 0.5);
+	text = rendered(&m);
+	assert_non_null(strstr(text, " peer "));
+	assert_non_null(strstr(text, "rx, tx: softirq time an operation"));
+	free(text);
+	measures_free(&m);
+}
+
 static void a_winner_is_marked_only_beyond_the_noise(void **state)
 {
 	static const int first[] = { 990, 1000, 1010 }, less[] = { 790, 800, 810 };
@@ -550,6 +584,7 @@ int main(void)
 		cmocka_unit_test(nothing_ran_is_said),
 		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
 		cmocka_unit_test(figures_are_medians_with_their_spread),
+		cmocka_unit_test(softirqs_are_summed_and_divided),
 		cmocka_unit_test(a_winner_is_marked_only_beyond_the_noise),
 		cmocka_unit_test(the_gate_closes_only_beyond_the_noise),
 		cmocka_unit_test(csv_has_a_field_for_every_title),
