@@ -161,6 +161,14 @@ static bool overlap(const struct address *a, const struct address *b)
 	return a->sa.ss_family == b->sa.ss_family && (is_wildcard(&a->sa) || is_wildcard(&b->sa));
 }
 
+/* May only one of them have a port?  Transports have ports of their own, and so have RDMA's
+ * datagrams: who connects to RDMA_PS_UDP does not meet RDMA_PS_TCP. */
+static bool share_ports(const struct listener_config *a, const struct listener_config *b)
+{
+	return a->transport == b->transport &&
+	       (a->options.qp_type == QP_UD) == (b->options.qp_type == QP_UD);
+}
+
 /* Compares address `index` of `of` with all that stand before it. */
 static void check_address(struct config_report *r, struct listener_config *of, unsigned index)
 {
@@ -175,7 +183,7 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 			      "'%s' is already used by [server] control", format_address(a, text));
 	for (struct listener_config *l = r->config->listeners; l <= of; l++)
 		for (unsigned i = 0; i < (l == of ? index : l->address_count); i++) {
-			if (l->transport != of->transport || !overlap(a, &l->addresses[i]))
+			if (!share_ports(l, of) || !overlap(a, &l->addresses[i]))
 				continue;
 			config_report(r, of->address_origins[index],
 				      config_section_text(CONFIG_LISTENER, of, section), "address",

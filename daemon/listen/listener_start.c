@@ -152,7 +152,9 @@ static int listener_allocate(struct listener *l, struct reason *reason)
  * would have to wait until the old one is gone, and might then fail. */
 static bool listener_must_wait(const struct listener *l, const struct listener *old)
 {
-	unsigned old_count = old->endpoints ? listening_count(old->config) : 0;
+	bool same =
+		(old->config->options.qp_type == QP_UD) == (l->config->options.qp_type == QP_UD);
+	unsigned old_count = old->endpoints && same ? listening_count(old->config) : 0;
 
 	for (unsigned i = 0; i < old_count && old->state == LISTENER_SERVING; i++)
 		for (unsigned j = 0; j < listening_count(l->config); j++)

@@ -351,6 +351,32 @@ static void two_listeners_cannot_share_an_address(void **state)
 	assert_string_equal(overlap("127.0.0.1:1", "127.0.0.2:1"), "");
 }
 
+#ifdef NB_RDMA
+static void datagrams_of_rdma_have_ports_of_their_own(void **state)
+{
+	static const char rdma[] = "address = 127.0.0.1:1\ntransport = rdma\nengine = rdma\n";
+	char text[512];
+
+	(void)state;
+	snprintf(text, sizeof(text),
+		 "[listener a]\nservice = echo\n%s[listener b]\nservice = echo\n%s%s", rdma, rdma,
+		 "qp-type = ud\n");
+	config_free(load(text));
+	snprintf(text, sizeof(text),
+		 "[listener a]\nservice = echo\n%s%s[listener b]\nservice = echo\n%s%s", rdma,
+		 "qp-type = ud\n", rdma, "qp-type = ud\n");
+	assert_errors(text,
+		      "f:9: [listener b] address: '127.0.0.1:1' is already used by [listener a] "
+		      "(f:3: 127.0.0.1:1)\n");
+	snprintf(text, sizeof(text),
+		 "[listener a]\nservice = echo\n%s[listener b]\nservice = echo\n%s%s", rdma, rdma,
+		 "qp-type = uc\n");
+	assert_errors(text,
+		      "f:8: [listener b] address: '127.0.0.1:1' is already used by [listener a] "
+		      "(f:3: 127.0.0.1:1)\n");
+}
+#endif
+
 static void wildcards_overlap_within_their_family(void **state)
 {
 	(void)state;
@@ -437,6 +463,9 @@ int main(void)
 		cmocka_unit_test(a_listener_has_at_most_256_ports),
 		cmocka_unit_test(two_listeners_cannot_share_an_address),
 		cmocka_unit_test(wildcards_overlap_within_their_family),
+#ifdef NB_RDMA
+		cmocka_unit_test(datagrams_of_rdma_have_ports_of_their_own),
+#endif
 		cmocka_unit_test(port_0_overlaps_nothing),
 		cmocka_unit_test(one_listener_cannot_have_an_address_twice),
 		cmocka_unit_test(features_of_io_uring_need_that_engine),

@@ -3,8 +3,8 @@ import subprocess
 import threading
 
 import pytest
-from inside_rdma import (ADDRESSES, LIMIT, client, device, devices, must, resources, run, running,  # noqa: F401
-                         section, start_daemon, wait_until)
+from inside_rdma import (ADDRESSES, LIMIT, client, device, devices, listener, must, resources, run,  # noqa: F401
+                         running, section, start_daemon, wait_until)
 
 
 def port_of(daemon, name="r"):
@@ -85,6 +85,20 @@ def test_perftest_latency(start_daemon, device, clean, command, pongs):
     daemon = far_end(start_daemon, device, "perftest-lat")
     perftest(daemon, device, command)
     assert done_by(daemon, "pong") == (1, pongs)
+
+
+def test_perftest_datagrams(start_daemon):
+    """-c UD: control as ever, data over port space RDMA_PS_UDP, where another listener has the same port."""
+    pairs = [("perftest-lat", "echo", 18516), ("perftest", "discard", 18515)]
+    daemon = start_daemon("".join(
+        listener(service, service, "rdma", transport="rdma", address=f"{ADDRESSES['rxe']}:{port}", **keys)
+        for control, data, port in pairs for service, keys in [(control, {}), (data, {"qp_type": "ud"})]))
+    perftest(daemon, "rxe", "ib_send_lat -c UD -n 50", "perftest-lat")
+    perftest(daemon, "rxe", "ib_send_bw -c UD -n 200 -s 1024", "perftest")
+    echoed = daemon.stats("echo")["operations"]["echo"]["count"]
+    assert echoed == 50 + 1  # and one that says who it is
+    wait_until(lambda: daemon.stats("discard")["bytes_in"] > 0, "datagrams came")
+    assert daemon.stats("discard")["bytes_in"] % 1024 == 0
 
 
 def test_perftest_by_time(start_daemon, device, clean):
