@@ -75,6 +75,10 @@ struct service {
 			    struct reason *reason);
 	void (*shared_free)(void *shared);
 
+	/* The listener with that state, of this service, now serves over this socket; -1: from now
+	 * on over none, and more than once.  Main thread.  Optional. */
+	void (*listens)(void *shared, const struct service *service, int fd);
+
 	/* A client wishes to connect: see greeting.h.  0, or -errno: it is refused; either with a
 	 * reply.  Optional: who is refused is told why in words. */
 	int (*greet)(const struct worker *w, struct greeting *greeting);

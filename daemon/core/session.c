@@ -8,14 +8,32 @@
 #include <string.h>
 
 #include "conn.h"
+#include "sockaddr.h"
 
 enum { BUCKETS = 1024 };
+
+/* A socket for datagrams. */
+struct place {
+	struct sockaddr_storage sa;
+	int receive_buffer, send_buffer;
+};
 
 struct sessions {
 	pthread_mutex_t lock;
 	unsigned count;
 	struct session *buckets[BUCKETS];
+
+	/* Under places_lock. */
+	unsigned references; /* the listener's, and one for each twin that was got */
+	const struct service *service;
+	struct sessions *next; /* of all that have places */
+	struct place *places;
+	unsigned place_count;
 };
+
+/* The newest first. */
+static struct sessions *with_places;
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void *sessions_new(const struct worker_options *options, const char *listener,
 		   struct reason *reason)
@@ -23,21 +41,132 @@ void *sessions_new(const struct worker_options *options, const char *listener,
 	struct sessions *all = calloc(1, sizeof(*all));
 
 	(void)options, (void)listener;
-	if (all)
-		pthread_mutex_init(&all->lock, NULL);
-	else
+	if (!all) {
 		reason_set(reason, -ENOMEM, "no memory");
+		return NULL;
+	}
+	pthread_mutex_init(&all->lock, NULL);
+	all->references = 1;
 	return all;
+}
+
+static void sessions_put(struct sessions *all)
+{
+	unsigned left;
+
+	pthread_mutex_lock(&places_lock);
+	left = --all->references;
+	pthread_mutex_unlock(&places_lock);
+	if (left)
+		return;
+	pthread_mutex_destroy(&all->lock);
+	free(all->places);
+	free(all);
 }
 
 void sessions_free(void *sessions)
 {
+	if (!sessions)
+		return;
+	sessions_listen(sessions, NULL, -1);
+	sessions_put(sessions);
+}
+
+/* ---- Twins ---- */
+
+static void leave_places_locked(struct sessions *all)
+{
+	struct sessions **at = &with_places;
+
+	while (*at && *at != all)
+		at = &(*at)->next;
+	if (*at)
+		*at = all->next;
+	all->place_count = 0;
+}
+
+static bool has_place(const struct sessions *all, const struct sockaddr_storage *sa)
+{
+	for (unsigned i = 0; i < all->place_count; i++)
+		if (sockaddr_is_same(&all->places[i].sa, sa))
+			return true;
+	return false;
+}
+
+static void add_place_locked(struct sessions *all, const struct place *place)
+{
+	struct place *list;
+
+	if (has_place(all, &place->sa))
+		return;
+	list = realloc(all->places, (all->place_count + 1) * sizeof(*list));
+	if (!list)
+		return; /* clients are told that there is none */
+	if (all->place_count == 0) {
+		all->next = with_places;
+		with_places = all;
+	}
+	all->places = list;
+	list[all->place_count++] = *place;
+}
+
+static bool look_at_socket(int fd, struct place *place)
+{
+	socklen_t bytes = sizeof(place->sa), one = sizeof(int), two = one, three = one;
+	int type = 0;
+
+	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &one) == 0 && type == SOCK_DGRAM &&
+	       getsockname(fd, (struct sockaddr *)&place->sa, &bytes) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &place->receive_buffer, &two) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &place->send_buffer, &three) == 0;
+}
+
+void sessions_listen(void *sessions, const struct service *service, int fd)
+{
+	struct place place = { .sa.ss_family = AF_UNSPEC };
 	struct sessions *all = sessions;
 
-	if (!all)
-		return;
-	pthread_mutex_destroy(&all->lock);
-	free(all);
+	pthread_mutex_lock(&places_lock);
+	if (fd < 0) {
+		leave_places_locked(all);
+	} else if (look_at_socket(fd, &place)) {
+		all->service = service;
+		add_place_locked(all, &place);
+	}
+	pthread_mutex_unlock(&places_lock);
+}
+
+static bool serves_at(const struct place *place, const struct sockaddr_storage *local)
+{
+	return sockaddr_is_same(&place->sa, local) ||
+	       (sockaddr_is_wildcard(&place->sa) && place->sa.ss_family == local->ss_family &&
+		sockaddr_port(&place->sa) == sockaddr_port(local));
+}
+
+bool session_twin_get(const struct service *service, const struct sockaddr_storage *local,
+		      struct session_twin *ret_twin)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&places_lock);
+	for (struct sessions *all = with_places; all && !found; all = all->next)
+		for (unsigned i = 0; all->service == service && i < all->place_count && !found; i++)
+			if (serves_at(&all->places[i], local)) {
+				*ret_twin =
+					(struct session_twin){ all, all->places[i].receive_buffer,
+							       all->places[i].send_buffer };
+				all->references++;
+				found = true;
+			}
+	pthread_mutex_unlock(&places_lock);
+	return found;
+}
+
+void session_twin_put(struct session_twin *twin)
+{
+	if (twin->sessions)
+		sessions_put(twin->sessions);
+	twin->sessions = NULL;
 }
 
 void sessions_lock(struct sessions *sessions)

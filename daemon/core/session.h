@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "mailbox.h"
 
@@ -18,6 +19,7 @@ enum {
 
 struct conn;
 struct reason;
+struct service;
 struct sessions; /* of one listener */
 struct worker;
 struct worker_options;
@@ -52,6 +54,26 @@ unsigned sessions_count(struct sessions *sessions);
 
 void sessions_lock(struct sessions *sessions);
 void sessions_unlock(struct sessions *sessions);
+
+/* ---- Twins ----
+ *
+ * A test with its control over TCP and its data over UDP needs two listeners of the service, at one
+ * address and port.  Its control is a member of a session of the listener for datagrams, where
+ * those who bring data look for it. */
+
+/* See service->listens(). */
+void sessions_listen(void *sessions, const struct service *service, int fd);
+
+struct session_twin {
+	struct sessions *sessions;
+	int receive_buffer, send_buffer; /* SO_RCVBUF, SO_SNDBUF of its socket */
+};
+
+/* The listener of datagrams of that service that serves at `local`, to be given back, which is no
+ * error twice.  False: there is none.  Any thread. */
+bool session_twin_get(const struct service *service, const struct sockaddr_storage *local,
+		      struct session_twin *ret_twin);
+void session_twin_put(struct session_twin *twin);
 
 void session_member_init(struct session_member *member, struct conn *c);
 

@@ -177,6 +177,22 @@ void udp_peer_address(const struct conn *c, struct sockaddr_storage *ret_peer)
 	memcpy(ret_peer, &peer->to, peer->to_bytes);
 }
 
+void udp_local_address(const struct conn *c, struct sockaddr_storage *ret_local)
+{
+	const struct udp_peer *peer = c->engine_state;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret_local;
+	struct sockaddr_in *in = (struct sockaddr_in *)ret_local;
+	socklen_t bytes = sizeof(*ret_local);
+
+	*ret_local = (struct sockaddr_storage){ .ss_family = AF_UNSPEC };
+	stat_add(c->worker->stats.sys_other, 1);
+	getsockname(peer->socket->acceptor->fd, (struct sockaddr *)ret_local, &bytes);
+	if (peer->socket->pktinfo && ret_local->ss_family == AF_INET6)
+		in6->sin6_addr = peer->from;
+	else if (peer->socket->pktinfo && ret_local->ss_family == AF_INET)
+		memcpy(&in->sin_addr, &peer->from, sizeof(in->sin_addr));
+}
+
 static bool is_loopback(const struct sockaddr *name)
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };

@@ -123,7 +123,8 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
 #define UDP_ENGINE                                                                                 \
 	.transport = &transport_udp, .messages = true, .connectionless = true,                     \
 	.headroom = UDP_HEADROOM, .open = udp_open, .recv = udp_recv, .flush = udp_flush,          \
-	.close = udp_close, .release = udp_release, .peer = udp_peer_address, .vouch = udp_vouch
+	.close = udp_close, .release = udp_release, .peer = udp_peer_address,                      \
+	.local = udp_local_address, .vouch = udp_vouch
 
 /* engine->... */
 int udp_open(struct conn *c);
@@ -132,6 +133,7 @@ void udp_flush(struct conn *c);
 void udp_close(struct conn *c);
 void udp_release(struct conn *c);
 void udp_peer_address(const struct conn *c, struct sockaddr_storage *ret_peer);
+void udp_local_address(const struct conn *c, struct sockaddr_storage *ret_local);
 void udp_vouch(struct conn *c);
 
 /* udp_send.c */

@@ -201,8 +201,23 @@ static void listener_free_workers(struct listener *l)
 	l->costs = NULL;
 }
 
+/* Tells the service over which sockets it serves, or that it does no more. */
+static void listener_announce(const struct listener *l, bool serves)
+{
+	const struct service *s = l->config->service;
+
+	if (!s->listens || !l->shared)
+		return;
+	for (unsigned i = 0; serves && i < l->worker_count; i++)
+		for (unsigned j = 0; j < l->workers[i].acceptor_count; j++)
+			s->listens(l->shared, s, l->workers[i].acceptors[j].fd);
+	if (!serves)
+		s->listens(l->shared, s, -1);
+}
+
 void listener_serve(struct listener *l)
 {
+	listener_announce(l, true);
 	for (unsigned i = 0; i < l->worker_count; i++) {
 		listening_start(&l->workers[i], l->name);
 		worker_listen(&l->workers[i]);
@@ -280,6 +295,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		return;
 	l->state = LISTENER_DRAINING;
 	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
+	listener_announce(l, false);
 	if (!l->all->stopping)
 		kept_forget(l); /* or connections would wait for somebody to accept them */
 	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)

@@ -1,10 +1,11 @@
-/* netperf: the server side of its tests of TCP, TCP_STREAM, TCP_MAERTS, TCP_RR and TCP_CRR, for any
- * number of clients at once.
+/* netperf: the server side of its tests, TCP_STREAM, TCP_MAERTS, TCP_RR, TCP_CRR, UDP_STREAM and
+ * UDP_RR, for any number of clients at once.
  *
  * A client's first connection controls its tests: it asks for one, is told a port for the data,
  * connects there, and in the end is told what was counted.  That port is one of the listener's own,
  * at which no other test of the same address waits, and not the one that its control came to if
- * there is another: so nothing but address and port tells whose a data connection is. */
+ * there is another: so nothing but address and port tells whose a data connection is.  Data that is
+ * datagrams comes to a listener of its own, see session_twin_get(). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,25 +48,19 @@ static void test_release(struct session *session)
 static int test_begin(const struct conn *c, struct netperf_conn *n)
 {
 	struct netperf_test *t = calloc(1, sizeof(*t));
-	struct netperf_key key = n->key;
-	int port, rc;
+	int port;
 
 	if (!t)
 		return -ENOMEM;
 	t->request = n->request;
 	t->session.release = test_release;
-	sessions_lock(n->of.sessions);
-	port = rc = netperf_choose_port(c, n);
-	if (port > 0) {
-		netperf_set_port(&key, (uint16_t)port);
-		rc = session_begin(&t->session, &n->of, &key, sizeof(key));
-	}
-	sessions_unlock(n->of.sessions);
-	if (rc < 0)
+	n->test = t;
+	port = netperf_list(c, n, &t->session);
+	if (port < 0) {
+		n->test = NULL;
 		free(t);
-	else
-		n->test = t;
-	return rc < 0 ? rc : port;
+	}
+	return port;
 }
 
 static void data_call_locked(struct netperf_test *t)
@@ -90,6 +85,8 @@ static void test_end(struct netperf_conn *n)
 	last = session_part(&n->of);
 	sessions_unlock(n->of.sessions);
 	n->test = NULL;
+	n->of.sessions = n->own;
+	session_twin_put(&n->twin);
 	if (last)
 		last->release(last);
 }
@@ -124,7 +121,9 @@ static void data_left_locked(struct netperf_conn *n)
 	if (n->next)
 		n->next->at = n->at;
 	t->ended++;
-	t->end_ns = clock_ns();
+	t->end_ns = clock_ns() - n->late_ns;
+	if (t->request.wants_cpu && t->request.kind != NETPERF_CRR)
+		t->cpu_ns = netperf_cpu_ns(n->of.worker) - t->cpu_ns;
 	sum->bytes_in += counted->bytes_in;
 	sum->bytes_out += counted->bytes_out;
 	sum->transactions += counted->transactions;
@@ -138,6 +137,23 @@ static void data_left_locked(struct netperf_conn *n)
 	if (t->request.kind != NETPERF_CRR ||
 	    (t->request.limit && sum->transactions >= t->request.limit))
 		session_call(t->session.control);
+}
+
+void netperf_data_over(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+	struct session *last;
+
+	netperf_data_end(c);
+	sessions_lock(n->of.sessions);
+	data_left_locked(n);
+	last = session_part(&n->of);
+	sessions_unlock(n->of.sessions);
+	n->test = NULL;
+	n->step = NETPERF_OVER;
+	conn_set_deadline(c, clock_ns() + NS_PER_S);
+	if (last)
+		last->release(last);
 }
 
 /* ---- Control ---- */
@@ -194,11 +210,9 @@ static void control_tick(struct conn *c, uint64_t at_ns)
 static void control_begin(struct conn *c, struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
-	struct netperf_response response = {
-		.receive_buffer = buffer_size(w, SO_RCVBUF, n->request.receive_buffer),
-		.send_buffer = buffer_size(w, SO_SNDBUF, n->request.send_buffer),
-	};
+	struct netperf_response response = { 0 };
 	uint8_t message[NETPERF_MESSAGE];
+	uint64_t time_ns = NETPERF_STEP_NS;
 	int port = test_begin(c, n);
 
 	if (port == -EAGAIN && clock_ns() < n->until_ns) {
@@ -210,6 +224,14 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 		return;
 	}
 	response.port = (uint16_t)port;
+	if (n->request.datagrams) {
+		response.receive_buffer = n->twin.receive_buffer;
+		response.send_buffer = n->twin.send_buffer;
+		time_ns += n->request.time_s * (uint64_t)NS_PER_S;
+	} else {
+		response.receive_buffer = buffer_size(w, SO_RCVBUF, n->request.receive_buffer);
+		response.send_buffer = buffer_size(w, SO_SNDBUF, n->request.send_buffer);
+	}
 	netperf_format_response(message, &n->request, &response);
 	if (!control_write(c, message)) {
 		test_end(n);
@@ -217,7 +239,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 	}
 	conn_op_begin(c, NETPERF_OP_TEST);
 	n->step = NETPERF_WAIT_DATA;
-	n->until_ns = clock_ns() + NETPERF_STEP_NS;
+	n->until_ns = clock_ns() + time_ns;
 	control_tick(c, n->until_ns);
 }
 
@@ -260,19 +282,30 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 {
 	struct netperf_result result = seen->result;
 	uint64_t elapsed_ns = MAX(seen->end_ns, seen->begin_ns + 1) - seen->begin_ns;
+	uint64_t cpu_ns = seen->cpu_ns;
 	uint8_t message[NETPERF_MESSAGE];
 
 	result.elapsed_s = (double)elapsed_ns / NS_PER_S;
 	result.cpus = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+	if (seen->request.kind == NETPERF_CRR)
+		cpu_ns = netperf_cpu_ns(c->worker) - cpu_ns;
 	if (seen->request.wants_cpu)
-		result.cpu_percent = 100.0 * (double)(netperf_cpu_ns(c->worker) - seen->cpu_ns) /
-				     (double)elapsed_ns / result.cpus;
+		result.cpu_percent = 100.0 * (double)cpu_ns / (double)elapsed_ns / result.cpus;
 	netperf_format_result(message, &result);
 	if (!control_write(c, message))
 		return;
 	conn_op_end(c);
 	test_end(n);
 	control_ask(c, n);
+}
+
+/* No data has come: of datagrams all were lost, which is a result. */
+static void control_give_up(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
+{
+	if (seen->request.datagrams)
+		control_finish(c, n, seen);
+	else
+		conn_close(c, CONN_END_IDLE);
 }
 
 static void control_look(struct conn *c, struct netperf_conn *n)
@@ -292,7 +325,7 @@ static void control_look(struct conn *c, struct netperf_conn *n)
 	if (n->step == NETPERF_RUN && test_is_over(n, &seen))
 		control_finish(c, n, &seen);
 	else if (n->step == NETPERF_WAIT_DATA && clock_ns() >= n->until_ns)
-		conn_close(c, CONN_END_IDLE);
+		control_give_up(c, n, &seen);
 	else
 		control_tick(c, n->until_ns);
 }
@@ -332,6 +365,30 @@ static bool begins_with_message(const struct bufq *rx)
 	return netperf_is_message(head);
 }
 
+/* Datagrams of who is in no test are dropped, and so is the end of a test whose data were. */
+static void stranger_run(struct conn *c, struct netperf_conn *n)
+{
+	if (!c->rx.head)
+		return;
+	netperf_key_of(c, &n->key);
+	if (c->rx.bytes > 0 && data_join(n, true)) {
+		conn_vouch(c);
+		netperf_data_begin(c);
+		netperf_data_run(c);
+		return;
+	}
+	stat_add(c->worker->stats.datagrams_refused, c->rx.views);
+	bufq_clear(&c->worker->pool, &c->rx);
+}
+
+/* Its port may soon be another test's: while the ends of this one come, it is not forgotten. */
+static void over_run(struct conn *c)
+{
+	bufq_clear(&c->worker->pool, &c->rx);
+	if (conn_deadline_passed(c))
+		conn_close(c, CONN_END_PEER);
+}
+
 /* Control begins with a message, data with something else, or with silence if the server sends. */
 static void new_run(struct conn *c, struct netperf_conn *n)
 {
@@ -358,10 +415,16 @@ static void netperf_run(struct conn *c)
 
 	switch ((enum netperf_step)n->step) {
 	case NETPERF_NEW:
-		new_run(c, n);
+		if (c->worker->engine->messages)
+			stranger_run(c, n);
+		else
+			new_run(c, n);
 		break;
 	case NETPERF_DATA:
 		netperf_data_run(c);
+		break;
+	case NETPERF_OVER:
+		over_run(c);
 		break;
 	case NETPERF_ASK:
 		control_read(c, n);
@@ -383,8 +446,10 @@ static int netperf_open(struct conn *c)
 	if (!n)
 		return -ENOMEM;
 	session_member_init(&n->of, c);
+	n->own = n->of.sessions;
 	c->state = n;
-	conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
+	if (!c->worker->engine->messages)
+		conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
 	return 0;
 }
 
@@ -401,19 +466,23 @@ static void left_locked(struct session_member *member)
 static void netperf_close(struct conn *c)
 {
 	struct netperf_conn *n = c->state;
+	struct session_twin twin = n->twin;
 
 	if (n->step == NETPERF_DATA)
 		netperf_data_end(c);
 	session_leave(&n->of, left_locked);
+	session_twin_put(&twin);
 }
 
 const struct service service_netperf = {
 	.name = "netperf",
-	.example = "netperf -H {host} -p {port} -t TCP_RR",
+	.example = "netperf -H {host} -p {port} -t {transport}_rr",
 	.operations = { "test", "transaction", "receive", "send" },
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,
+	.listens = sessions_listen,
 	.open = netperf_open,
 	.run = netperf_run,
 	.close = netperf_close,
+	.udp = true,
 };

@@ -39,13 +39,14 @@ struct netperf_test {
 	struct netperf_conn *data;    /* connections */
 	unsigned ended;               /* of them, so far */
 	uint64_t begin_ns, end_ns;    /* of the first one, of the last one; 0: none yet */
-	uint64_t cpu_ns;              /* of the listener's workers, when it began */
+	uint64_t cpu_ns;              /* of the workers of data: when it began, then what it took */
 };
 
 /* In this order, but for data. */
 enum netperf_step {
 	NETPERF_NEW, /* what will it be? */
 	NETPERF_DATA,
+	NETPERF_OVER,      /* datagrams: the test has ended, what still comes is nobody's */
 	NETPERF_ASK,       /* control: a request is to come */
 	NETPERF_WAIT_PORT, /* all ports are taken by tests of this client's address */
 	NETPERF_WAIT_DATA, /* the client was told where to connect */
@@ -59,13 +60,17 @@ struct netperf_conn {
 
 	/* Control. */
 	struct netperf_request request;
-	uint64_t until_ns; /* when the step must be over; of CRR: when the result is due */
+	uint64_t until_ns;        /* when the step must be over; of CRR: when the result is due */
+	struct sessions *own;     /* of its listener */
+	struct session_twin twin; /* of a test of datagrams, whose sessions it is in meanwhile */
 
 	/* Data. */
 	struct netperf_test *test;
 	struct netperf_conn *next, **at; /* of test->data; under the lock */
 	uint64_t owed;                   /* bytes that are to be sent */
 	struct netperf_result counted;   /* without time */
+	uint32_t before;                 /* counted.receives, when it was last looked at */
+	uint64_t late_ns;                /* how long nothing had come when it ended */
 };
 static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
 
@@ -76,12 +81,15 @@ uint64_t netperf_cpu_ns(const struct worker *w);
 void netperf_set_port(struct netperf_key *key, uint16_t port);
 /* By where a connection comes from, and the port that it came to. */
 void netperf_key_of(const struct conn *c, struct netperf_key *ret_key);
-/* A port for the request of c, which is control, whose key is free; under the lock.  -EAGAIN: there
- * is none now; -EADDRNOTAVAIL: there never will be. */
-int netperf_choose_port(const struct conn *c, const struct netperf_conn *n);
+/* Lists the session of c's request, c being control, at a port where nobody else of its address
+ * waits, of datagrams the twin's: that port.  -EAGAIN: there is none now; never: -EADDRNOTAVAIL,
+ * -EPROTONOSUPPORT without a twin; -EBUSY. */
+int netperf_list(const struct conn *c, struct netperf_conn *n, struct session *session);
 
 /* The connection is one of test's, which it has joined. */
 void netperf_data_begin(struct conn *c);
 void netperf_data_run(struct conn *c);
 /* It ends: its last numbers. */
 void netperf_data_end(struct conn *c);
+/* Its test is over, while the connection stays. */
+void netperf_data_over(struct conn *c);

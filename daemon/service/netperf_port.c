@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "conn.h"
+#include "log.h"
 #include "netperf_conn.h"
 #include "sockaddr.h"
 
@@ -47,11 +48,18 @@ static struct sockaddr_storage local_of(const struct conn *c)
 
 void netperf_key_of(const struct conn *c, struct netperf_key *ret_key)
 {
-	struct sockaddr_storage local = local_of(c), peer = { .ss_family = AF_UNSPEC };
+	struct sockaddr_storage local, peer = { .ss_family = AF_UNSPEC };
+	const struct engine *engine = c->worker->engine;
 	socklen_t length = sizeof(peer);
 
-	stat_add(c->worker->stats.sys_other, 1);
-	getpeername(c->fd, (struct sockaddr *)&peer, &length);
+	if (engine->messages) {
+		engine->local(c, &local);
+		engine->peer(c, &peer);
+	} else {
+		local = local_of(c);
+		stat_add(c->worker->stats.sys_other, 1);
+		getpeername(c->fd, (struct sockaddr *)&peer, &length);
+	}
 	mapped_address(&peer, ret_key->address);
 	netperf_set_port(ret_key, sockaddr_port(&local));
 }
@@ -70,7 +78,8 @@ static uint16_t port_at(struct worker *w, const struct acceptor *a, const uint8_
 	return is_wildcard(address) || memcmp(address, local, 16) == 0 ? sockaddr_port(&sa) : 0;
 }
 
-int netperf_choose_port(const struct conn *c, const struct netperf_conn *n)
+/* A port whose key is free; under the lock. */
+static int choose_port(const struct conn *c, const struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
 	struct sockaddr_storage sa = local_of(c);
@@ -98,4 +107,70 @@ int netperf_choose_port(const struct conn *c, const struct netperf_conn *n)
 		return others ? -EAGAIN : -EADDRNOTAVAIL;
 	netperf_set_port(&key, only);
 	return session_find(n->of.sessions, &key, sizeof(key)) ? -EAGAIN : only;
+}
+
+static int list_at(struct netperf_conn *n, struct session *session, uint16_t port)
+{
+	struct netperf_key key = n->key;
+
+	netperf_set_port(&key, port);
+	if (session_find(n->of.sessions, &key, sizeof(key)))
+		return -EAGAIN;
+	return session_begin(session, &n->of, &key, sizeof(key));
+}
+
+static void log_no_twin(const struct conn *c)
+{
+	static struct log_limit limit;
+	unsigned missed;
+
+	if (log_limited(&limit, &missed))
+		log_write(LOG_NOTICE, c->worker->listener,
+			  "listener '%s': a client asks for a test over UDP: no listener with "
+			  "`transport = udp`, `service = netperf` and one of its ports serves here",
+			  c->worker->listener);
+}
+
+/* Of datagrams. */
+static int list_twin(const struct conn *c, struct netperf_conn *n, struct session *session)
+{
+	struct worker *w = c->worker;
+	struct sockaddr_storage sa = local_of(c);
+	uint8_t local[16];
+	int rc = -EPROTONOSUPPORT;
+
+	mapped_address(&sa, local);
+	for (unsigned i = 0; i < w->acceptor_count && rc != 0 && rc != -EBUSY; i++) {
+		uint16_t port = port_at(w, &w->acceptors[i], local);
+
+		sockaddr_set_port(&sa, port);
+		if (!port || (n->request.port && n->request.port != port) ||
+		    !session_twin_get(w->service, &sa, &n->twin))
+			continue;
+		n->of.sessions = n->twin.sessions;
+		sessions_lock(n->of.sessions);
+		rc = list_at(n, session, port);
+		sessions_unlock(n->of.sessions);
+		if (rc == 0)
+			return port;
+		n->of.sessions = n->own;
+		session_twin_put(&n->twin);
+	}
+	if (rc == -EPROTONOSUPPORT)
+		log_no_twin(c);
+	return rc;
+}
+
+int netperf_list(const struct conn *c, struct netperf_conn *n, struct session *session)
+{
+	int port, rc = 0;
+
+	if (n->request.datagrams)
+		return list_twin(c, n, session);
+	sessions_lock(n->of.sessions);
+	port = choose_port(c, n);
+	if (port > 0)
+		rc = list_at(n, session, (uint16_t)port);
+	sessions_unlock(n->of.sessions);
+	return rc < 0 ? rc : port;
 }

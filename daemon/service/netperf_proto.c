@@ -32,7 +32,9 @@ enum {
 	FLAG_CONNECT = 0x4,
 	FLAG_CPU = 0x8,
 	SOCKET_STREAM = 1,
+	SOCKET_DATAGRAM = 2,
 	PROTOCOL_TCP = 6,
+	PROTOCOL_UDP = 17,
 	DIRECTION_SEND = 2, /* as the server sees it */
 	DIRECTION_RECEIVE = 4,
 };
@@ -120,25 +122,30 @@ static int parse_sizes(const uint8_t *m, struct netperf_request *r)
 	r->receive_buffer = (int)receive_buffer;
 	if (r->kind >= NETPERF_RR && (!request || !response))
 		return -EINVAL;
+	if (r->datagrams && (request > NETPERF_DATAGRAM_MAX || response > NETPERF_DATAGRAM_MAX))
+		return -EMSGSIZE;
 	return 0;
 }
 
-static int parse_kind(const uint8_t *m, enum netperf_kind *ret_kind)
+/* Nothing is sent to who has not sent first: of datagrams there is no NETPERF_MAERTS. */
+static int parse_kind(const uint8_t *m, struct netperf_request *r)
 {
-	uint32_t direction = get(m, ASKED_DIRECTION);
+	uint32_t direction = get(m, ASKED_DIRECTION), socket = get(m, ASKED_SOCKET);
+	uint32_t protocol = get(m, ASKED_PROTOCOL);
 	bool connects = get(m, ASKED_FLAGS) & FLAG_CONNECT;
 
-	if (get(m, ASKED_SOCKET) != SOCKET_STREAM || get(m, ASKED_PROTOCOL) != PROTOCOL_TCP)
+	r->datagrams = socket == SOCKET_DATAGRAM && protocol == PROTOCOL_UDP;
+	if (!r->datagrams && (socket != SOCKET_STREAM || protocol != PROTOCOL_TCP))
 		return -EPROTONOSUPPORT;
 	if (direction == (DIRECTION_SEND | DIRECTION_RECEIVE))
-		*ret_kind = connects ? NETPERF_CRR : NETPERF_RR;
+		r->kind = connects ? NETPERF_CRR : NETPERF_RR;
 	else if (direction == DIRECTION_SEND && !connects)
-		*ret_kind = NETPERF_MAERTS;
+		r->kind = NETPERF_MAERTS;
 	else if (direction == DIRECTION_RECEIVE && !connects)
-		*ret_kind = NETPERF_STREAM;
+		r->kind = NETPERF_STREAM;
 	else
 		return -EOPNOTSUPP;
-	return 0;
+	return r->datagrams && r->kind != NETPERF_STREAM && r->kind != NETPERF_RR ? -EOPNOTSUPP : 0;
 }
 
 int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_request *ret)
@@ -151,7 +158,7 @@ int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_
 		return -EPROTO;
 	if (type_of(message) != NETPERF_OMNI)
 		return -EOPNOTSUPP;
-	rc = parse_kind(message, &r.kind);
+	rc = parse_kind(message, &r);
 	if (rc == 0)
 		rc = parse_sizes(message, &r);
 	if (rc < 0)

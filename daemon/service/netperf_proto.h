@@ -1,7 +1,7 @@
 /* netperf's messages on its control connection: 656 bytes, numbers big-endian.  Pure.
  *
- * Source: netperf 2.7.0 (Debian), whose client says every classic test of TCP in one form, "omni";
- * what a message means was seen between netperf and its own server. */
+ * Source: netperf 2.7.0 (Debian), whose client says every classic test in one form, "omni"; what a
+ * message means was seen between netperf and its own server, for UDP in src/nettest_omni.c. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,6 +9,7 @@
 enum {
 	NETPERF_MESSAGE = 656,
 	NETPERF_SIZE_MAX = 64 * 1024 * 1024, /* bytes of a request, a response, a buffer */
+	NETPERF_DATAGRAM_MAX = 65507,
 	NETPERF_TIME_MAX_S = 24 * 3600,
 	NETPERF_CONGESTION_MAX = 17,
 };
@@ -23,6 +24,7 @@ enum netperf_kind {
 
 struct netperf_request {
 	enum netperf_kind kind;
+	bool datagrams;                         /* over UDP: NETPERF_STREAM or NETPERF_RR */
 	uint32_t request_bytes, response_bytes; /* of RR and CRR: 1 at least */
 	uint32_t send_bytes;                    /* what it would have us send at a time; 0: any */
 	int send_buffer, receive_buffer; /* of the socket, as for setsockopt(); 0: as it is */

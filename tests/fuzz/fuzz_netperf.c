@@ -12,6 +12,8 @@ static void check_request(const struct netperf_request *r)
 	assert(r->kind <= NETPERF_CRR);
 	assert(r->request_bytes <= NETPERF_SIZE_MAX && r->response_bytes <= NETPERF_SIZE_MAX);
 	assert(r->kind < NETPERF_RR || (r->request_bytes > 0 && r->response_bytes > 0));
+	assert(!r->datagrams || r->kind == NETPERF_STREAM || r->kind == NETPERF_RR);
+	assert(!r->datagrams || r->response_bytes <= NETPERF_DATAGRAM_MAX);
 	assert(r->send_buffer >= 0 && r->send_buffer <= NETPERF_SIZE_MAX);
 	assert(r->receive_buffer >= 0 && r->receive_buffer <= NETPERF_SIZE_MAX);
 	assert((r->time_s > 0) != (r->limit > 0) && r->time_s <= NETPERF_TIME_MAX_S);
@@ -33,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		       bytes < NETPERF_MESSAGE - 8 ? bytes : NETPERF_MESSAGE - 8);
 	rc = netperf_parse(message, &request);
 	assert(rc == 0 || rc == -EPROTO || rc == -EOPNOTSUPP || rc == -EINVAL ||
-	       rc == -EPROTONOSUPPORT);
+	       rc == -EPROTONOSUPPORT || rc == -EMSGSIZE);
 	assert((rc == -EPROTO) == !netperf_is_message(message));
 	if (rc < 0)
 		return 0;

@@ -332,6 +332,18 @@ def listener(name, service="echo", engine="epoll", **keys):
     return "\n".join(lines) + "\n"
 
 
+def twin_address():
+    """One on loopback whose port is free for TCP and for UDP."""
+    while True:
+        with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            try:
+                udp.bind(tcp.getsockname())
+            except OSError:
+                continue
+            return "%s:%d" % tcp.getsockname()
+
+
 @pytest.fixture(params=ENGINES)
 def engine(request):
     """Every scenario runs over each engine; none is skipped where io_uring works."""

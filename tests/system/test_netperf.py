@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import TIMEOUT, listener, wait_until
+from conftest import TIMEOUT, listener, twin_address, wait_until
 
 MESSAGE = 656
 OMNI, CRR_FLAG, CPU_FLAG = 97, 0x4, 0x8
@@ -51,6 +51,7 @@ class Result:
         assert words[1] == 0
         self.bytes_in = unsigned[2] << 32 | unsigned[3]
         self.bytes_out = unsigned[6] << 32 | unsigned[7]
+        self.receives = unsigned[4]
         self.transactions = words[11]
         self.elapsed, self.cpu = struct.unpack(">2f", message[8 + 40:8 + 48])
         self.cpus = words[2 + 19]
@@ -98,6 +99,33 @@ class Client:
                 s.sendall(b"q")
                 assert drain(s) == answers
         return self.result()
+
+    def datagrams(self, sizes, length=-1):
+        """UDP_STREAM, of these sizes."""
+        with self.socket(self.ask(RECEIVE, length, stream=2)) as s:
+            for size in sizes:
+                s.send(b"x" * size)
+            for _ in range(3):
+                s.send(b"")
+            return self.result()
+
+    def datagram_transactions(self, count, asks, answers, burst=1):
+        with self.socket(self.ask(BOTH, 60, (asks, answers), stream=2)) as s:
+            for _ in range(count // burst):
+                for _ in range(burst):
+                    s.send(b"q" * asks)
+                for _ in range(burst):
+                    assert len(s.recv(1 << 17)) == answers
+            for _ in range(3):
+                s.send(b"")
+            return self.result()
+
+    def socket(self, port):
+        assert port > 0, os.strerror(-port)
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.settimeout(TIMEOUT)
+        s.connect((self.address[0], port))
+        return s
 
 
 def ranged(service_engine, **keys):
@@ -224,11 +252,99 @@ def test_a_thousand_tests_leave_nothing(daemon):
     assert (test["count"], test["errors"]) == (1000, 0)
 
 
+# ---- Datagrams ----
+
+
+def twins(engine, **keys):
+    """Listeners of both transports at ports of which each is free for both."""
+    addresses = [twin_address() for _ in range(3)]
+    return (listener("np", service="netperf", engine=engine, address=addresses, **keys)
+            + listener("udp", service="netperf", engine=engine, address=addresses, transport="udp",
+                       buffer_size="64K", buffers=256, **keys))
+
+
+@pytest.fixture
+def both(start_daemon, engine):
+    daemon = start_daemon(twins(engine))
+    yield daemon
+    daemon.wait_closed("np")
+
+
+def test_datagrams_are_counted(both):
+    result = Client(both).datagrams([1, 1472, 65507] * 20)
+    assert (result.bytes_in, result.receives) == (20 * (1 + 1472 + 65507), 60)
+    assert both.stats("udp")["operations"]["receive"]["count"] == 60
+    assert both.stats("np")["operations"]["test"]["count"] == 1
+
+
+def test_every_datagram_is_answered(both):
+    """Although it is longer: who asks over TCP is no forger."""
+    client = Client(both)
+    for asks, answers, burst in [(1, 1, 1), (1, 65507, 1), (1472, 7, 5)]:
+        result = client.datagram_transactions(40, asks, answers, burst)
+        assert (result.transactions, result.bytes_in, result.bytes_out) == (40, 40 * asks, 40 * answers)
+    assert both.stats("udp")["operations"]["transaction"]["count"] == 120
+    assert both.stats("udp")["udp"]["withheld"] == 0
+
+
+def test_the_end_of_datagrams_may_be_lost(start_daemon):
+    """By time, or when nothing comes any more."""
+    daemon = start_daemon(twins("epoll"))
+
+    def run(index):
+        client = Client(daemon)
+        with client.socket(client.ask(RECEIVE, index or -1, stream=2)) as s:
+            s.send(b"x" * 100)
+            result = client.result()
+            assert (result.bytes_in, result.receives) == (100, 1) and result.elapsed < TIMEOUT
+
+    at_once(2, run)
+
+
+def test_datagrams_of_nobody_are_refused(both):
+    client = Client(both)
+    port = client.ask(BOTH, 60, (1, 1), stream=2)
+    with client.socket(port) as known, client.socket(port) as stranger:
+        stranger.send(b"")
+        wait_until(lambda: both.stats("udp")["udp"]["refused"] == 1, "it ends no test")
+        known.send(b"q")
+        assert known.recv(10) == b"n"
+        stranger.send(b"q")
+        wait_until(lambda: both.stats("udp")["udp"]["refused"] == 2, "it is in no test")
+        client.control.close()
+        wait_until(lambda: both.stats("udp")["connections"]["open"] < 2, "its test is over")
+
+
+def test_many_tests_of_datagrams_at_once(start_daemon, engine):
+    daemon = start_daemon(twins(engine, workers=2))
+
+    def run(index):
+        client = Client(daemon, index % 3)
+        assert client.datagram_transactions(20, 5, 100 + index).bytes_out == 20 * (100 + index)
+        assert client.datagrams([index + 1] * 10).bytes_in == 10 * (index + 1)
+        assert client.stream(10_000 + index).bytes_in == 10_000 + index
+
+    at_once(12, run)
+    daemon.wait_closed("np")
+
+
+def test_a_reload_takes_the_twin(start_daemon):
+    config = twins("epoll")
+    daemon = start_daemon(config)
+    assert Client(daemon).datagrams([10]).bytes_in == 10
+    daemon.write_config(config[:config.index("[listener udp]")])
+    daemon.nbctl("reload")
+    assert Client(daemon).ask(RECEIVE, 1, stream=2) == -errno.EPROTONOSUPPORT
+    assert "no listener with `transport = udp`" in daemon.log()
+
+
 # ---- What is not served, and who misbehaves ----
 
 
 @pytest.mark.parametrize("error, words, keys", [
     (errno.EPROTONOSUPPORT, (RECEIVE, 1), {"stream": 2}),
+    (errno.EOPNOTSUPP, (SEND, 1), {"stream": 2}),
+    (errno.EMSGSIZE, (BOTH, 1, (1, 65508)), {"stream": 2}),
     (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 300}),
     (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 5}),
     (errno.EOPNOTSUPP, (0, 1), {"flags": CRR_FLAG}),
@@ -312,6 +428,16 @@ def test_a_drain_waits_for_a_test(start_daemon, engine):
     "TCP_STREAM -C", "TCP_MAERTS -C", "TCP_RR -C", "TCP_CRR -C", "TCP_RR -- -r 64,1024 -b 8",
     "TCP_STREAM -- -m 1000 -s 100000 -S 100000", "TCP_CRR -- -r 100,20000", "omni -- -d rr -k all"])
 def test_netperf(daemon, words):
+    netperf(daemon, words)
+
+
+@pytest.mark.skipif(not shutil.which("netperf"), reason="netperf is not installed: Debian has it in non-free")
+@pytest.mark.parametrize("words", ["UDP_STREAM -C -- -m 1472", "UDP_STREAM", "UDP_RR -C", "UDP_RR -- -r 1,9000 -b 4"])
+def test_netperf_udp(both, words):
+    netperf(both, words)
+
+
+def netperf(daemon, words):
     host, port = daemon.addresses("np")[0]
     kind, *options = words.split()
     done = subprocess.run(["timeout", str(TIMEOUT), "netperf", "-H", host, "-p", str(port), "-l", "1", "-P", "0",
@@ -320,5 +446,5 @@ def test_netperf(daemon, words):
     if kind == "omni":
         assert "TRANSACTION_RATE=" in done.stdout
     else:
-        rate = float(done.stdout.split()[4 + (kind in ("TCP_RR", "TCP_CRR"))])
+        rate = float(done.stdout.split()[4 + (kind.endswith("RR") or kind == "UDP_STREAM")])
         assert rate > 0, done.stdout
