@@ -225,6 +225,14 @@ static struct iperf3_stream *stream_here(const struct worker *w, struct iperf3_t
 	return s->worker_index == w->index && s->member ? s : NULL;
 }
 
+/* Is the window, which counts from what was acknowledged last, in use with no answer for a round
+ * trip? A client that does not read may delay its acknowledgement by 40 ms. */
+static bool window_is_full(const struct tcp_info *info)
+{
+	return (uint64_t)info->tcpi_unacked * info->tcpi_snd_mss >= info->tcpi_snd_wnd &&
+	       (uint64_t)info->tcpi_last_ack_recv * 1000 > info->tcpi_rtt;
+}
+
 /* Has it more to send, to a client that has half of its receive buffer full, or had lately? */
 static bool sender_is_unread(struct iperf3_stream *s)
 {
@@ -238,7 +246,7 @@ static bool sender_is_unread(struct iperf3_stream *s)
 	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0)
 		return false;
 	s->window_max = MAX(s->window_max, info.tcpi_snd_wnd);
-	if (info.tcpi_snd_wnd < s->window_max / 2)
+	if (info.tcpi_snd_wnd < s->window_max / 2 || window_is_full(&info))
 		s->unread_ns = c->worker->now_ns;
 	return c->worker->now_ns - s->unread_ns < UNREAD_NS;
 }
