@@ -62,7 +62,7 @@ vm-client: $(if $(RDMA_FOUND),$(VM_CLIENTS) $(BUILD)/vm/nbserved_faults)
 check-vm: ## as root: RDMA on software devices, in a VM
 	@tools/deps.sh build rdma test vm
 	$(AGAIN) $(JOBS) all vm-client
-	$(Q)$(PYTEST) tests/vm/test_rdma.py
+	$(Q)$(PYTEST) $(ABREAST) tests/vm/test_rdma.py tests/vm/test_vm_clients.py
 
 # With both, one after the other: the second tells what it can even if the first could not.
 bench_vm = tests/vm/vm.sh -t 1800 $(1) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \

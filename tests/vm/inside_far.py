@@ -1,4 +1,4 @@
-"""What test_rdma.py runs in the VM: clients of others that nbserved is the far end of, on rxe and siw."""
+"""What test_vm_clients.py runs in the VM: clients of others that nbserved is the far end of, on rxe and siw."""
 import subprocess
 import threading
 

@@ -1,4 +1,4 @@
-"""What test_rdma.py runs in the same VM: the kernel's own NBD client, a file system on it, fio."""
+"""What test_vm_clients.py runs in the same VM: the kernel's own NBD client, a file system on it, fio."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What test_rdma.py runs in the same VM: the kernel's NVMe initiator over TCP and RDMA, file systems on
+"""What test_vm_clients.py runs in a VM: the kernel's NVMe initiator over TCP and RDMA, file systems on
 it, fio; what happens to its I/O when the daemon reloads or restarts."""
 import hashlib
 import json

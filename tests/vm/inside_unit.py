@@ -1,4 +1,4 @@
-"""What test_rdma.py runs in a VM with systemd: the installed, sandboxed service, with RDMA let in."""
+"""What test_vm_clients.py runs in a VM with systemd: the installed, sandboxed service, with RDMA let in."""
 import json
 import os
 import subprocess

@@ -1,0 +1,77 @@
+"""Runs inside_*.py in a VM that is booted once, so that their tests are shown as tests of the file that asks:
+each such file has a VM of its own, and they run side by side."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parents[1]
+BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build")).resolve()
+TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
+         "depmod": "kmod", "xz": "xz-utils", "rdma": "iproute2", "rping": "rdmacm-utils"}
+CANNOT = 77
+# What the VM's processes are told.
+ENVIRONMENT = [f"NBSERVED_BUILD={BUILD}"] + [f"{key}={value}" for key, value in os.environ.items()
+                                             if key.endswith("SAN_OPTIONS")]
+
+
+def why_not():
+    """The reason why this host cannot run the VM, or None."""
+    if os.geteuid() != 0:
+        return "needs root: the VM's root is this host's"
+    missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
+    if missing:
+        return f"needs {', '.join(missing)} (make deps DEPS=vm)"
+    if not (BUILD / "vm/rdma_client").exists():
+        return "this build is without RDMA"
+    kernel = subprocess.run([HERE / "kernel.sh"], capture_output=True, text=True)
+    if kernel.returncode == CANNOT:
+        return kernel.stderr.strip().splitlines()[-1]
+    assert kernel.returncode == 0, kernel.stderr
+    return None
+
+
+def files(*names):
+    return [HERE / f"inside_{name}.py" for name in names]
+
+
+def tests_of(inside):
+    return [name for file in inside for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
+
+
+def boot(inside):
+    """{test: [(case, what went wrong or None)]} of one boot that runs the files `inside`."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="nbserved-vm-") as shared:
+        return run_inside(inside, Path(shared))
+
+
+def run_inside(inside, shared):
+    run = [HERE / "vm.sh", "-t", "1800", shared, "env", *ENVIRONMENT, sys.executable, "-B", "-m",
+           "pytest", "-p", "no:cacheprovider", "-q", "-rs", "--durations=8",
+           "--junitxml=/vm/results.xml", *inside]
+    done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    console = (shared / "console").read_text(errors="replace") if (shared / "console").exists() else ""
+    assert (shared / "results.xml").exists(), f"status {done.returncode}\n{done.stdout}\n{console}"
+    found = {}
+    for case in ElementTree.parse(shared / "results.xml").iter("testcase"):
+        wrong = [f"{bad.tag}: {bad.get('message')}\n{bad.text}" for bad in case if bad.tag != "system-out"]
+        name = case.get("name")
+        found.setdefault(name.split("[")[0], []).append((name, "\n".join(wrong) or None))
+    found["output"] = done.stdout
+    return found
+
+
+def check(results, name):
+    assert results.get(name), f"{name} did not run\n{results['output']}"
+    wrong = [f"{case}: {what}" for case, what in results[name] if what]
+    assert not wrong, "\n".join(wrong)
