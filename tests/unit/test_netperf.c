@@ -1,0 +1,239 @@
+/* service/netperf_proto.c: requests as netperf 2.7's client says them, what is refused with which
+ * error, and where the client looks for each number of an answer. */
+#include <endian.h>
+#include <errno.h>
+
+#include "hex.h"
+#include "netperf_proto.h"
+#include "util.h"
+
+/* Numbers of a message, by their places behind type and error. */
+struct word {
+	int place;
+	uint32_t value;
+};
+
+/* What the client sends of itself, before the words of a test. */
+static const struct word always[] = {
+	{ 0, UINT32_MAX }, { 1, UINT32_MAX }, { 2, 8 },           { 5, UINT32_MAX },
+	{ 6, UINT32_MAX }, { 7, UINT32_MAX }, { 11, UINT32_MAX }, { 12, 32 },
+	{ 14, 10 },        { 21, 4 },         { 22, 1 },          { 23, 6 },
+};
+
+static void set_word(uint8_t *message, int place, uint32_t value)
+{
+	value = htobe32(value);
+	memcpy(message + 8 + 4 * place, &value, sizeof(value));
+}
+
+static uint32_t word_of(const uint8_t *message, int place)
+{
+	uint32_t value;
+
+	memcpy(&value, message + 8 + 4 * place, sizeof(value));
+	return be32toh(value);
+}
+
+static float float_of(const uint8_t *message, int place)
+{
+	uint32_t bits = word_of(message, place);
+	float value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+/* Those that are not 0. */
+struct words {
+	struct word list[12];
+};
+
+/* A request with these words. */
+static int ask(const struct words *words, struct netperf_request *ret)
+{
+	uint8_t message[NETPERF_MESSAGE] = { 0, 0, 0, 97, 0xff, 0xff, 0xff, 0xff };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(always); i++)
+		set_word(message, always[i].place, always[i].value);
+	for (unsigned i = 0; i < ARRAY_SIZE(words->list) && words->list[i].value; i++)
+		set_word(message, words->list[i].place, words->list[i].value);
+	return netperf_parse(message, ret);
+}
+
+#define WORDS(...)                                                                                 \
+	{                                                                                          \
+		{                                                                                  \
+			__VA_ARGS__                                                                \
+		}                                                                                  \
+	}
+#define DIRECTION(n)                                                                               \
+	{                                                                                          \
+		24, (n)                                                                            \
+	}
+#define SIZES(n, m)                                                                                \
+	{ 5, (n) },                                                                                \
+	{                                                                                          \
+		11, (m)                                                                            \
+	}
+#define UDP                                                                                        \
+	{ 22, 2 },                                                                                 \
+	{                                                                                          \
+		23, 17                                                                             \
+	}
+
+static void classic_tests_are_known(void **state)
+{
+	static const struct {
+		enum netperf_kind kind;
+		bool datagrams;
+		struct words words;
+	} tests[] = {
+		{ NETPERF_STREAM, false, WORDS(DIRECTION(4)) },
+		{ NETPERF_MAERTS, false, WORDS(DIRECTION(2)) },
+		{ NETPERF_RR, false, WORDS(DIRECTION(6), SIZES(1, 1)) },
+		{ NETPERF_CRR, false, WORDS(DIRECTION(6), SIZES(1, 1), { 12, 0x24 }) },
+		{ NETPERF_STREAM, true, WORDS(DIRECTION(4), UDP) },
+		{ NETPERF_RR, true, WORDS(DIRECTION(6), SIZES(1, 65507), UDP) },
+	};
+	struct netperf_request r;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++) {
+		assert_int_equal(ask(&tests[i].words, &r), 0);
+		assert_int_equal(r.kind, tests[i].kind);
+		assert_int_equal(r.datagrams, tests[i].datagrams);
+		assert_int_equal(r.time_s, 10);
+		assert_int_equal(r.limit, 0);
+		assert_int_equal(r.send_buffer + r.receive_buffer, 0);
+		assert_false(r.wants_cpu);
+	}
+}
+
+static void what_is_asked_for_is_read(void **state)
+{
+	struct netperf_request r;
+
+	(void)state;
+	assert_int_equal(ask(&(struct words)WORDS(DIRECTION(6), SIZES(64, 1024), { 12, 8 },
+						  { 0, 1000 }, { 6, 2000 }, { 1, 77 },
+						  { 20, 12866 }, { 14, (uint32_t)-500 },
+						  { 38, 0x63756269 }, { 39, 0x63000000 }),
+			     &r),
+			 0);
+	assert_int_equal(r.request_bytes, 64);
+	assert_int_equal(r.response_bytes, 1024);
+	assert_true(r.wants_cpu);
+	assert_int_equal(r.send_buffer, 1000);
+	assert_int_equal(r.receive_buffer, 2000);
+	assert_int_equal(r.send_bytes, 77);
+	assert_int_equal(r.port, 12866);
+	assert_int_equal(r.time_s, 0);
+	assert_int_equal(r.limit, 500);
+	assert_string_equal(r.congestion, "cubic");
+}
+
+static void what_is_not_served_has_an_error(void **state)
+{
+	static const struct {
+		int error;
+		struct words words;
+	} tests[] = {
+		{ -EPROTONOSUPPORT, WORDS(DIRECTION(4), { 22, 2 }) },
+		{ -EPROTONOSUPPORT, WORDS(DIRECTION(4), { 23, 132 }) },
+		{ -EOPNOTSUPP, WORDS({ 12, 0x24 }) },
+		{ -EOPNOTSUPP, WORDS(DIRECTION(4), { 12, 0x24 }) },
+		{ -EOPNOTSUPP, WORDS(DIRECTION(2), UDP) },
+		{ -EOPNOTSUPP, WORDS(DIRECTION(6), SIZES(1, 1), UDP, { 12, 0x24 }) },
+		{ -EMSGSIZE, WORDS(DIRECTION(6), SIZES(1, 65508), UDP) },
+		{ -EMSGSIZE, WORDS(DIRECTION(6), SIZES(65508, 1), UDP) },
+		{ -EINVAL, WORDS(DIRECTION(6), SIZES(UINT32_MAX, 1)) },
+		{ -EINVAL, WORDS(DIRECTION(6), SIZES(1, NETPERF_SIZE_MAX + 1)) },
+		{ -EINVAL, WORDS(DIRECTION(4), { 0, NETPERF_SIZE_MAX + 1 }) },
+		{ -EINVAL, WORDS(DIRECTION(4), { 14, NETPERF_TIME_MAX_S + 1 }) },
+		{ -EINVAL, WORDS(DIRECTION(4), { 20, 65536 }) },
+	};
+	uint8_t message[NETPERF_MESSAGE] = { 0, 0, 0, 10 }; /* TCP_STREAM of netperf 2.4 */
+	struct netperf_request r = { .port = 77 };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++)
+		assert_int_equal(ask(&tests[i].words, &r), tests[i].error);
+	assert_int_equal(netperf_parse(message, &r), -EOPNOTSUPP);
+	message[2] = 0x10; /* no type at all */
+	assert_int_equal(netperf_parse(message, &r), -EPROTO);
+	assert_int_equal(r.port, 77); /* as it was */
+}
+
+static void data_is_told_from_messages(void **state)
+{
+	(void)state;
+	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\xff\xff\xff"));
+	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x05\0\0\0\0"));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\0\0\0\0\0"));
+	assert_false(netperf_is_message((const uint8_t *)"netperf\0"));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\0\1"));
+}
+
+static void answers_have_their_places(void **state)
+{
+	struct netperf_request r;
+	struct netperf_response response = { 131072, 16384, 12870 };
+	struct netperf_result result = {
+		.bytes_in = UINT64_C(0x123456789a),
+		.bytes_out = UINT64_C(0x200000003),
+		.transactions = 9,
+		.receives = 8,
+		.sends = 7,
+		.retransmits = 6,
+		.receive_buffer = 5,
+		.send_buffer = 4,
+		.elapsed_s = 2.5,
+		.cpu_percent = 12.5,
+		.cpus = 3,
+		.congestion = "reno",
+	};
+	uint8_t m[NETPERF_MESSAGE];
+
+	(void)state;
+	assert_int_equal(ask(&(struct words)WORDS(DIRECTION(4), { 12, 8 }), &r), 0);
+	netperf_format_response(m, &r, &response);
+	assert_int_equal(m[3], 98);
+	assert_int_equal(word_of(m, -1), 0);
+	assert_int_equal(word_of(m, 0), 131072);
+	assert_int_equal(word_of(m, 3), 16384);
+	assert_int_equal(word_of(m, 4), 16384); /* bytes of a send: the server's choice */
+	assert_int_equal(word_of(m, 6), 8);     /* CPU time is measured */
+	assert_int_equal(word_of(m, 11), 12870);
+
+	netperf_format_result(m, &result);
+	assert_int_equal(word_of(m, 0), 0x12);
+	assert_int_equal(word_of(m, 1), 0x3456789a);
+	assert_int_equal(word_of(m, 2), 8);
+	assert_int_equal(word_of(m, 3), 5);
+	assert_int_equal(word_of(m, 4), 2);
+	assert_int_equal(word_of(m, 5), 3);
+	assert_int_equal(word_of(m, 6), 7);
+	assert_int_equal(word_of(m, 7), 4);
+	assert_int_equal(word_of(m, 9), 9);
+	assert_true(float_of(m, 10) == 2.5F && float_of(m, 11) == 12.5F);
+	assert_int_equal(word_of(m, 19), 3);
+	assert_int_equal(word_of(m, 26), 6);
+	assert_string_equal((const char *)m + 276, "reno");
+
+	netperf_format_error(m, EOPNOTSUPP);
+	assert_int_equal(m[3], 98);
+	assert_int_equal(word_of(m, -1), EOPNOTSUPP);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(classic_tests_are_known),
+		cmocka_unit_test(what_is_asked_for_is_read),
+		cmocka_unit_test(what_is_not_served_has_an_error),
+		cmocka_unit_test(data_is_told_from_messages),
+		cmocka_unit_test(answers_have_their_places),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
