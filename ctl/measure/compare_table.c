@@ -337,8 +337,8 @@ static void render_notes(struct output *out, const struct groups *all)
 		output_wrapped(
 			out, STYLE_DIM, 2,
 			"irq, idle, other: of the whole machine, 100 %% a CPU; irq: softirqs "
-			"and interrupts outside of any thread's time, other: what is left "
-			"unattributed.");
+			"and interrupts (without IRQ_TIME_ACCOUNTING in threads' time, too), other: what is "
+			"left unattributed.");
 	if (softirq)
 		output_wrapped(
 			out, STYLE_DIM, 2,
