@@ -86,6 +86,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	end_figure(to, "The server's threads; the line is the spread of the visits.");
 	put_optional(to, r, g, chart_latency, "Latency percentiles",
 		     "Logarithmic axes; a curve ends where its samples do.");
+	fputs("<div class=\"stack\">\n", to);
 	begin_figure(to, "System calls per operation");
 	chart_calls(to, r, g);
 	end_figure(to, compare_is_stream(g->service)
@@ -94,7 +95,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 			       : "An operation is one request served.");
 	put_optional(to, r, g, chart_timeline, "Throughput over time",
 		     "A line for each visit, from its generator's start to its end.");
-	fputs("</div>\n", to);
+	fputs("</div>\n</div>\n", to);
 	if (g->count > CHART_ROWS_MAX)
 		fprintf(to, "<p class=\"dim\">The charts have the first %d of %u rows.</p>\n",
 			CHART_ROWS_MAX, g->count);
@@ -178,8 +179,9 @@ static void put_head(FILE *to)
 static void put_notes(FILE *to)
 {
 	fputs("<footer><p>CPU is user and system time of the listener's threads and of the kernel's "
-	      "that work for them. Linux charges softirqs to whoever they interrupt: their time is "
-	      "that of the whole machine, and shown beside, not as the server's. Latency runs from "
+	      "that work for them. Linux charges softirqs to whoever they interrupt: their time, "
+	      "shown beside, is that of the whole machine, or with --softirq that of the "
+	      "listener's packets outside of its threads. Latency runs from "
 	      "the request in the worker's hands to the reply in the kernel's and is sampled; the "
 	      "round trip is the generator's word. Only a difference beyond the noise counts.</p>\n"
 	      "<p>Made by nbctl " NB_VERSION " (<code>nbctl report</code>), " NB_URL

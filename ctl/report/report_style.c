@@ -43,7 +43,7 @@ const char report_page_style[] =
 	"var(--system);padding-left:10px}\n"
 	".verdicts{margin:0 0 10px;padding-left:20px}.verdicts li{margin-bottom:8px}\n"
 	".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(340px,100%),1fr));"
-	"gap:16px;align-items:start;margin:12px 0}\n"
+	"gap:16px;align-items:start;margin:12px 0}.stack{display:grid;gap:inherit;min-width:0}\n"
 	"figure{margin:0;padding:14px;background:var(--card);border:1px solid var(--edge);"
 	"border-radius:8px;break-inside:avoid;min-width:0}\n"
 	"figure svg{display:block;width:100%;height:auto;max-width:560px;margin:0 auto}\n"

@@ -54,9 +54,9 @@ static const struct column {
 	{ "server", "% CPU", COLUMN_PERCENT, FIGURE_CPU_SHARE, false, 0, 0 },
 	{ "generator", "% CPU", COLUMN_PERCENT, FIGURE_GENERATOR_CPU, false, 0, 0 },
 	{ "softirq, all", "% CPU", COLUMN_PERCENT, FIGURE_SOFTIRQ, false, 0, 0 },
-	{ "softirq rx", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_RECEIVE_PER_OP, true, 1e-3, 0 },
-	{ "softirq tx", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_TRANSMIT_PER_OP, true, 1e-3, 0 },
-	{ "softirq, clients", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_PEER_PER_OP, true, 1e-3, 0 },
+	{ "softirq rx", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_RECEIVE_PER_OP, false, 1e-3, 0 },
+	{ "softirq tx", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_TRANSMIT_PER_OP, false, 1e-3, 0 },
+	{ "softirq, clients", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_PEER_PER_OP, false, 1e-3, 0 },
 	{ "softirq, nobody's", "% CPU", COLUMN_PERCENT, FIGURE_UNATTRIBUTED, false, 0, 0 },
 	{ "idle, all", "% CPU", COLUMN_PERCENT, FIGURE_IDLE, false, 0, 0 },
 };

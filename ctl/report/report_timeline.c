@@ -8,7 +8,7 @@
 #include "timeline.h"
 #include "util.h"
 
-enum { EDGE = 10, TITLE = 16, STRIP = 34, ROW = TITLE + STRIP + 10, AXIS = 18 };
+enum { EDGE = 10, TITLE = 20, STRIP = 34, ROW = TITLE + STRIP + 10, AXIS = 18 };
 
 struct strips {
 	unsigned count;  /* of rows */
@@ -77,8 +77,8 @@ static void draw_strip(FILE *to, const struct report *r, const struct group *g, 
 		.series = report_series(r, g, row),
 	};
 
-	svg_mark(to, strip.series, EDGE + 4, top - 6);
-	svg_text_fit(to, "name", EDGE + 16, top - 2, CHART_WIDTH - 3 * EDGE - 16,
+	svg_mark(to, strip.series, EDGE + 4, top - 9);
+	svg_text_fit(to, "name", EDGE + 16, top - 5, CHART_WIDTH - 3 * EDGE - 16,
 		     g->rows[row]->listener);
 	svg_line(to, "grid", EDGE, top + STRIP, CHART_WIDTH - EDGE, top + STRIP);
 	svg_line(to, "grid", EDGE, top, CHART_WIDTH - EDGE, top);
