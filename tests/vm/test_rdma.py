@@ -1,7 +1,7 @@
 """RDMA on the kernel's software devices."""
 import pytest
 
-from virtual import boot, check, files, tests_of
+from virtual import boot, check, files, names_in
 
 INSIDE = files("rdma", "faults", "remote")
 
@@ -11,6 +11,6 @@ def results():
     return boot(INSIDE)
 
 
-@pytest.mark.parametrize("name", tests_of(INSIDE))
+@pytest.mark.parametrize("name", names_in(INSIDE))
 def test_in_vm(results, name):
     check(results, name)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from virtual import ENVIRONMENT, HERE, TOP, boot, check, files, tests_of, why_not
+from virtual import ENVIRONMENT, HERE, TOP, boot, check, files, names_in, why_not
 
 INSIDE = files("far", "nbd", "nvme")
 
@@ -16,7 +16,7 @@ def results():
     return boot(INSIDE)
 
 
-@pytest.mark.parametrize("name", tests_of(INSIDE))
+@pytest.mark.parametrize("name", names_in(INSIDE))
 def test_in_vm(results, name):
     check(results, name)
 

@@ -42,7 +42,7 @@ def files(*names):
     return [HERE / f"inside_{name}.py" for name in names]
 
 
-def tests_of(inside):
+def names_in(inside):
     return [name for file in inside for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
 
 
