@@ -141,7 +141,7 @@ int parse_cpus(const char *text, cpu_set_t *ret_cpus)
 		if (last >= CPU_SETSIZE)
 			return -ERANGE;
 		for (uint64_t cpu = first; cpu <= last; cpu++)
-			CPU_SET(cpu, &cpus);
+			CPU_SET((size_t)cpu, &cpus);
 		if (*text == '\0')
 			break;
 		if (*text++ != ',')

@@ -295,7 +295,7 @@ static inline bool conn_is_full(const struct conn *c)
  * short and it has not yet read what was there for it?  Then, how much of `bytes` it may take at a
  * time, a multiple of align if `bytes` is one; 0: it waits for memory. */
 bool conn_read_must_wait(const struct conn *c);
-uint64_t conn_read_share(const struct conn *c, uint64_t bytes, uint32_t align);
+size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align);
 
 /* Runs the service within some milliseconds after `ns` (CLOCK_MONOTONIC), once; 0: not at all.
  * Until the next is set, conn_deadline_passed() tells that it has passed.  A service compares no

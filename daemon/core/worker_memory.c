@@ -202,7 +202,7 @@ static bool reads_are_small(const struct worker *w)
 	return worker_chunks(w) <= w->pool.keep + w->pool.chunk_count / 8;
 }
 
-uint64_t conn_read_share(const struct conn *c, uint64_t bytes, uint32_t align)
+size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
 {
 	const struct worker *w = c->worker;
 	const struct pool *p = &w->pool;

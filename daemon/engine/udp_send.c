@@ -80,7 +80,7 @@ static void batch_control(struct udp_batch *b, unsigned i, const struct udp_peer
 static void withhold(struct conn *c)
 {
 	struct worker *w = c->worker;
-	size_t may = c->bytes_in - MIN(c->bytes_out, c->bytes_in);
+	uint64_t may = c->bytes_in - MIN(c->bytes_out, c->bytes_in);
 	struct bufq keep = { 0 };
 
 	if (likely((c->flags & CONN_TRUSTED) || c->tx.bytes <= may))

@@ -76,7 +76,7 @@ static void proc_split(struct proc_cost *cost, uint64_t total_ns, uint64_t user,
 	uint64_t user_ns = before_ns + passed_ns;
 
 	if (user + sys)
-		user_ns = (uint64_t)((__uint128_t)user_ns * user / (user + sys));
+		user_ns = (uint64_t)((double)user_ns * ((double)user / (double)(user + sys)));
 	user_ns = MAX(user_ns, cost->cpu_user_ns);
 	user_ns = MIN(user_ns, cost->cpu_user_ns + passed_ns);
 	cost->cpu_user_ns = user_ns;

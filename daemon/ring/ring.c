@@ -112,7 +112,7 @@ static uint64_t ring_spin_ns(const struct worker *w)
 	if (!o->sqpoll || sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
 		return o->busy_poll_ns;
 	if (o->sqpoll_cpu < CPU_SETSIZE)
-		CPU_SET(o->sqpoll_cpu, &cpus);
+		CPU_SET((size_t)o->sqpoll_cpu, &cpus);
 	return CPU_COUNT(&cpus) > 1 ? MAX(o->busy_poll_ns, o->sqpoll_idle_ns) : o->busy_poll_ns;
 }
 

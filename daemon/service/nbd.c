@@ -11,7 +11,7 @@
 bool nbd_drop(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
-	uint64_t bytes = MIN(n->drop_bytes, c->rx.bytes);
+	size_t bytes = (size_t)MIN(n->drop_bytes, c->rx.bytes);
 
 	bufq_drop(&c->worker->pool, &c->rx, bytes);
 	n->drop_bytes -= bytes;

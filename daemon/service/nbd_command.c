@@ -147,7 +147,7 @@ static void part_cut(struct nbd_command *d, size_t bytes)
 	bufq_drop(p, &all, bytes);
 }
 
-void nbd_part_room(struct nbd_command *d, size_t head, uint64_t bytes)
+void nbd_part_room(struct nbd_command *d, size_t head, size_t bytes)
 {
 	struct worker *w = d->conn->worker;
 	struct pool *p = &w->pool;

@@ -26,7 +26,7 @@ void nbd_part_iov(struct nbd_command *d);
 /* Memory for `bytes`, behind room for `head` of them or with it in d->header, as much as there is
  * in blocks of the store: a small part shares a chunk with others, a large one has chunks of its
  * own. Without memory nothing is held. */
-void nbd_part_room(struct nbd_command *d, size_t head, uint64_t bytes);
+void nbd_part_room(struct nbd_command *d, size_t head, size_t bytes);
 void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes);
 
 static inline uint64_t nbd_command_left(const struct nbd_command *d)

@@ -20,7 +20,7 @@ void nbd_read_start(struct nbd_command *d)
 		return;
 	}
 	nbd_part_room(d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX,
-		      conn_read_share(c, MIN(left, NBD_PART_MAX), n->mount->export->align));
+		      conn_read_share(c, (size_t)MIN(left, NBD_PART_MAX), n->mount->export->align));
 	if (d->data.bytes == 0) {
 		conn_starved(c);
 		nbd_command_set(d, COMMAND_STALLED);
@@ -125,11 +125,11 @@ static bool write_is_held_up(const struct conn *c)
 }
 
 /* How much of the payload makes the next part; 0: wait for more of it. */
-static uint64_t write_ready(const struct nbd_command *d)
+static size_t write_ready(const struct nbd_command *d)
 {
 	const struct conn *c = d->conn;
 	size_t arrived = nbd_of(c)->begun_bytes + c->rx.bytes;
-	uint64_t want = MIN(nbd_command_left(d), NBD_PART_MAX), have = 0;
+	size_t want = (size_t)MIN(nbd_command_left(d), NBD_PART_MAX), have = 0;
 	uint32_t align = d->io.mount->export->align;
 	const struct view *v = c->rx.head;
 
@@ -156,7 +156,7 @@ static void write_wait(struct nbd_command *d)
 
 /* Moves a part of the payload from the input to d->data: its chunks as they are, or a copy where
  * the store needs alignment.  Returns its bytes; 0: no memory. */
-static uint64_t write_take(struct nbd_command *d, uint64_t bytes)
+static size_t write_take(struct nbd_command *d, size_t bytes)
 {
 	struct conn *c = d->conn;
 	struct pool *p = &c->worker->pool;
@@ -176,7 +176,7 @@ bool nbd_write_go_on(struct nbd_command *d)
 {
 	struct conn *c = d->conn;
 	struct nbd_conn *n = nbd_of(c);
-	uint64_t bytes;
+	size_t bytes;
 
 	bytes = write_ready(d);
 	if (bytes == 0) {

@@ -118,7 +118,7 @@ static void maerts_run(struct conn *c, struct netperf_conn *n)
 static void transactions_run(struct conn *c, struct netperf_conn *n)
 {
 	const struct netperf_request *r = &n->test->request;
-	uint64_t requests = c->rx.bytes / r->request_bytes;
+	size_t requests = c->rx.bytes / r->request_bytes;
 
 	if (requests > 0) {
 		n->counted.receives++;
@@ -126,7 +126,7 @@ static void transactions_run(struct conn *c, struct netperf_conn *n)
 		conn_op_begin(c, NETPERF_OP_TRANSACTION);
 		stat_add(c->worker->stats.operations[NETPERF_OP_TRANSACTION].count, requests - 1);
 		bufq_drop(&c->worker->pool, &c->rx, requests * r->request_bytes);
-		n->owed += requests * r->response_bytes;
+		n->owed += (uint64_t)requests * r->response_bytes;
 	}
 	if (n->owed > 0)
 		send_owed(c, n);

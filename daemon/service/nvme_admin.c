@@ -271,7 +271,7 @@ static void log_start(struct nvme_command *d)
 	} else if (offset % 4 || offset > bytes) {
 		nvme_command_end(d, NVME_INVALID_FIELD | NVME_DNR);
 	} else {
-		memmove(d->page, d->page + offset, bytes - offset);
+		memmove(d->page, d->page + offset, bytes - (size_t)offset);
 		page_send(d, (uint32_t)(bytes - offset));
 	}
 }

@@ -215,7 +215,7 @@ void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset
 	io_submit(&d->io);
 }
 
-void nvme_part_room(struct nvme_command *d, uint64_t bytes, bool framed)
+void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed)
 {
 	struct nvme_queue *q = d->queue;
 	struct worker *w = q->conn->worker;

@@ -199,7 +199,7 @@ bool nvme_command_fill(struct nvme_command *d);
 void nvme_commands_run(struct nvme_queue *q);
 /* Memory for a part of `bytes`, as much as there is.  framed: in one piece, if it can be, with room
  * for the rest of its PDU. */
-void nvme_part_room(struct nvme_command *d, uint64_t bytes, bool framed);
+void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed);
 /* Hands `data`, or the range of what has none, to the store. */
 void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset, uint64_t length);
 /* Commands in flight hold as much as the connection may: no more are read until one ends, which

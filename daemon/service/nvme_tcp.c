@@ -317,12 +317,12 @@ static bool tcp_next(struct nvme_queue *q)
 static bool tcp_step(struct nvme_queue *q)
 {
 	struct conn *c = q->conn;
-	uint64_t bytes;
+	size_t bytes;
 
 	if (q->phase == NVME_PHASE_ENDING)
 		return false;
 	if (q->drop_bytes) {
-		bytes = MIN(q->drop_bytes, c->rx.bytes);
+		bytes = (size_t)MIN(q->drop_bytes, c->rx.bytes);
 		bufq_drop(&c->worker->pool, &c->rx, bytes);
 		q->drop_bytes -= bytes;
 		return bytes > 0;

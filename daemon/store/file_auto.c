@@ -82,7 +82,7 @@ static bool is_in_memory(const struct mount *m)
 	struct statfs fs;
 
 	return !m->export->block_device && fstatfs(m->export->fd, &fs) == 0 &&
-	       (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
 }
 
 static bool tells_what_waits(const struct mount *m)

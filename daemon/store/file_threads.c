@@ -114,7 +114,7 @@ static int thread_zero(struct io *io)
 	while (io->progress < io->length) {
 		if (atomic_load_explicit(&t->ending, memory_order_relaxed))
 			return -ESHUTDOWN;
-		struct iovec iov = { zeros, MIN(io->length - io->progress, sizeof(zeros)) };
+		struct iovec iov = { zeros, (size_t)MIN(io->length - io->progress, sizeof(zeros)) };
 		ssize_t n = pwritev2(io->mount->export->fd, &iov, 1,
 				     (off_t)(io->offset + io->progress), 0);
 

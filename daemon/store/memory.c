@@ -27,13 +27,15 @@
 static int memory_open(struct export *e, struct reason *reason)
 {
 	int fd = memfd_create("nbserved", MFD_CLOEXEC);
+	size_t size = (size_t)e->options->size;
 	int error = 0;
 
 	if (fd < 0)
 		return reason_set(reason, -errno, "memfd_create: %s", strerror(errno));
 	e->memory = MAP_FAILED;
-	if (ftruncate(fd, (off_t)e->options->size) == 0)
-		e->memory = mmap(NULL, e->options->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	errno = ENOMEM; /* a machine of 32 bits has fewer addresses */
+	if (size == e->options->size && ftruncate(fd, (off_t)size) == 0)
+		e->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (e->memory == MAP_FAILED) {
 		error = errno;
 		close(fd);
@@ -52,7 +54,7 @@ static int memory_open(struct export *e, struct reason *reason)
 static void memory_close(struct export *e)
 {
 	if (e->memory)
-		munmap(e->memory, e->size);
+		munmap(e->memory, (size_t)e->size);
 	e->memory = NULL;
 	close(e->fd);
 	e->fd = -1;
@@ -80,7 +82,7 @@ static int memory_clear(struct io *io, uint64_t offset, uint64_t bytes)
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
 	if (io->kind == IO_write_zeroes && (io->flags & IO_NO_HOLE)) {
-		memset((uint8_t *)e->memory + offset, 0, bytes);
+		memset((uint8_t *)e->memory + offset, 0, (size_t)bytes);
 		return 0;
 	}
 	io->calls++;

@@ -52,16 +52,17 @@ static char *field(const char *bytes, size_t length, const char *name)
 
 	while (bytes < end_of_all) {
 		const char *line = memchr(bytes, '\n', (size_t)(end_of_all - bytes));
-		uint64_t size;
+		uint64_t wire;
+		size_t size;
 
 		assert_non_null(line);
-		memcpy(&size, line + 1, sizeof(size));
-		size = le64toh(size);
-		assert_true(line + 1 + sizeof(size) + size < end_of_all);
-		assert_int_equal(line[1 + sizeof(size) + size], '\n');
+		memcpy(&wire, line + 1, sizeof(wire));
+		size = (size_t)le64toh(wire);
+		assert_true(line + 1 + sizeof(wire) + size < end_of_all);
+		assert_int_equal(line[1 + sizeof(wire) + size], '\n');
 		if (!strncmp(bytes, name, (size_t)(line - bytes)))
-			return strndup(line + 1 + sizeof(size), size);
-		bytes = line + 1 + sizeof(size) + size + 1;
+			return strndup(line + 1 + sizeof(wire), size);
+		bytes = line + 1 + sizeof(wire) + size + 1;
 	}
 	return NULL;
 }

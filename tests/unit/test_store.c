@@ -189,10 +189,12 @@ static struct io *disk_io(struct disk *d, unsigned i, enum io_kind kind, uint64_
 			   .offset = offset,
 			   .length = length };
 	if (kind == IO_read || kind == IO_write) { /* in two pieces */
+		uint8_t *memory = d->memory + i * 65536;
+		size_t half = (size_t)length / 2;
+
 		io->iov_count = 2;
-		io->iov[0] = (struct iovec){ d->memory + i * 65536, length / 2 };
-		io->iov[1] =
-			(struct iovec){ d->memory + i * 65536 + length / 2, length - length / 2 };
+		io->iov[0] = (struct iovec){ memory, half };
+		io->iov[1] = (struct iovec){ memory + half, (size_t)length - half };
 	}
 	return io;
 }

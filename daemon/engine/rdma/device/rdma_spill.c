@@ -17,7 +17,7 @@ int rdma_spill_open(struct rdma_device *d, struct reason *reason)
 	if (!s)
 		return reason_set(reason, -ENOMEM, "rdma: no memory");
 	d->spill = s;
-	s->bytes = w->options.region_size;
+	s->bytes = (size_t)w->options.region_size;
 	s->base = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (s->base != MAP_FAILED)
 		s->mr = ibv_reg_mr(d->pd, s->base, s->bytes,
