@@ -3,7 +3,7 @@
 #
 # -i: its clock counts instructions, a nanosecond each, and follows the host's only while all wait:
 #     what it measures hardly depends on what else the host does.  -S: under this host's systemd as the first process, as a unit.
-# -k: more words of the kernel's command line.
+# -k: more words of the kernel's command line, in place of those that switch audit and AppArmor off.
 #
 # The VM's root is this host's, with whatever it changes kept in memory: what was built here runs
 # there.  Its kernel comes from kernel.sh.  DIR is /vm inside; the VM's console is DIR/console, what
@@ -11,7 +11,7 @@
 # 125 when the VM died.  The CPU is emulated (TCG), so no host needs to lend its own.
 set -euo pipefail
 
-seconds=300 cpus=1 memory=1536 systemd='' threads=multi words='' clock=()
+seconds=300 cpus=1 memory=1536 systemd='' threads=multi words='audit=0 apparmor=0' clock=()
 while getopts t:p:m:k:iS option; do
 	case $option in
 	t) seconds=$OPTARG ;;
@@ -90,7 +90,7 @@ for attempt in 1 2 3; do
 		-accel "tcg,thread=$threads,tb-size=512" "${clock[@]}" \
 		-cpu max -smp "$cpus" -m "$memory" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" \
 		-append "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr \
-nmi_watchdog=0 no_timer_check tsc=$tsc audit=0 apparmor=0 selinux=0 random.trust_cpu=on \
+nmi_watchdog=0 no_timer_check tsc=$tsc selinux=0 random.trust_cpu=on \
 cryptomgr.notests raid=noautodetect rcupdate.rcu_expedited=1 \
 vm_version=${modules##*/} vm_modules=$modules $words" \
 		-serial "file:$directory/console" -serial stdio -device virtio-rng-pci \
