@@ -85,6 +85,8 @@ static int check_run(const struct run *run, const char *config, enum action acti
 		wrong = "a command, and what is for comparing, need --run";
 	else if (run->count && (config || action != ACTION_SERVE))
 		wrong = "--run needs no file: not with --config, --check-config and their like";
+	else if (run->command && !run->command[0])
+		wrong = "there is no command after `--`";
 	else if (run->option_count && !run->command)
 		wrong = "options of comparing need a command: `--run SERVICE -- COMMAND`";
 	if (wrong)
@@ -121,7 +123,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 
 	for (int i = 1; i < argc; i++) /* what follows `--` is a command, not ours to permute */
 		if (!strcmp(argv[i], "--")) {
-			run->command = argv[i + 1] ? &argv[i + 1] : NULL;
+			run->command = &argv[i + 1];
 			argc = i;
 		}
 	while ((c = getopt_long(argc, argv, "c:hV", options, &index)) >= 0) {
@@ -384,6 +386,25 @@ static int serve_run(struct run *run)
 	return status;
 }
 
+/* Of the installed file.  Where there is none the doctor says what `--run` would get. */
+static struct config *load_default(enum action action, struct run *run)
+{
+	static char every_engine[] = "echo,engine=all";
+	struct config *config;
+
+	if (access(DEFAULT_CONFIG, F_OK) == 0)
+		return load(DEFAULT_CONFIG);
+	if (action == ACTION_DOCTOR) {
+		run->specs[run->count++] = every_engine;
+		config = run_config(run);
+		run_end(run);
+		return config;
+	}
+	log_error("no file is named with -c, and this machine has no " DEFAULT_CONFIG
+		  "; `nbserved --run echo` needs none");
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	static struct run run;
@@ -402,14 +423,8 @@ int main(int argc, char **argv)
 		config_dump_keys(stdout);
 		return finish_output();
 	}
-	if (!path) {
-		path = DEFAULT_CONFIG;
-		if (access(path, F_OK) < 0)
-			log_error("no file is named with -c, and this machine has no %s; "
-				  "`nbserved --run echo` needs none",
-				  path);
-	}
-	config = load(path);
+	config = path ? load(path) : load_default(action, &run);
+	path = path ? path : DEFAULT_CONFIG;
 	if (!config)
 		return EXIT_FAILURE;
 	log_set_level(config->server.log_level);

@@ -288,7 +288,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct sample
 	}
 	drain(&out);
 	drain(&err);
-	if (hold && ret->status > 0) {
+	if (hold && ret->status > 0 && !interrupted) {
 		fwrite(out.text ? out.text : "", 1, out.bytes, stderr);
 		fwrite(err.text ? err.text : "", 1, err.bytes, stderr);
 	}

@@ -7,7 +7,7 @@
 
 enum child_show {
 	CHILD_SHOW,           /* its output is ours */
-	CHILD_SHOW_ON_FAILURE /* held back, and shown on stderr if it fails */
+	CHILD_SHOW_ON_FAILURE /* held back, and shown on stderr if it fails by itself */
 };
 
 struct sampler;

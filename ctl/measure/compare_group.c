@@ -51,10 +51,10 @@ static void group_add(struct group *group, struct measure *row)
 	group->rows[group->count++] = row;
 }
 
-/* Adds "iperf3 test" to the names, once. */
-static void add_minor(json_t *names, const struct measure *row)
+/* Takes name over. */
+static void add_once(json_t *names, json_t *name)
 {
-	json_t *name = json_sprintf("%s %s", row->service, row->operation), *other;
+	json_t *other;
 	size_t i;
 
 	json_array_foreach(names, i, other)
@@ -74,7 +74,7 @@ void groups_init(struct groups *g, const struct measures *m)
 		struct measure *row = m->rows[i];
 
 		if (row->count > 0 && row->count < row->listener_count / MINOR_PARTS)
-			add_minor(minor, row);
+			add_once(minor, json_sprintf("%s %s", row->service, row->operation));
 		else if (row->count > 0)
 			group_add(find_group(g, row), row);
 	}
@@ -450,23 +450,23 @@ char *groups_generator_limit(const struct groups *all)
 
 char *groups_shared_cpus(const struct groups *all)
 {
-	const struct measure *shared = NULL;
-	char *text;
-	size_t bytes;
-	FILE *to;
+	json_t *listeners = json_array();
+	char *names, *text = NULL;
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i].count; j++)
 			if (all->list[i].rows[j]->generator.shared_cpus)
-				shared = all->list[i].rows[j];
-	if (!shared)
-		return NULL;
-	to = open_text(&text, &bytes);
-	fprintf(to,
-		"The generator and listener '%s' may run on the same CPU%s: pin them apart (`cpus "
-		"= 0` in the listener, taskset -c 1 COMMAND), or they take time from each other.",
-		shared->listener, plural((unsigned)shared->generator.shared_cpus));
-	fclose(to);
+				add_once(listeners, json_string(all->list[i].rows[j]->listener));
+	names = field_show(listeners);
+	if (*names &&
+	    asprintf(&text,
+		     "The generator and %s may run on the same CPUs: pin them apart (`cpus "
+		     "= 0` in the listener, taskset -c 1 COMMAND), or they take time from "
+		     "each other.",
+		     names) < 0)
+		abort();
+	free(names);
+	json_decref(listeners);
 	return text;
 }
 

@@ -142,6 +142,7 @@ def test_wrong_command_lines(tmp_path):
         ["--run", "echo", "--config", "x.ini"],
         ["--run", "echo", "--csv"],
         ["--repeat", "3"],
+        ["--run", "echo", "--"],
     ):
         assert "try --help" in run(tmp_path, *arguments, check=2).stderr
 
@@ -149,6 +150,9 @@ def test_wrong_command_lines(tmp_path):
 def test_without_a_file_it_says_what_to_do(tmp_path):
     if not os.path.exists("/etc/nbserved/nbserved.ini"):
         assert "`nbserved --run echo` needs none" in run(tmp_path, check=1).stderr
+        listeners = json.loads(run(tmp_path, "--doctor", "--json").stdout)["listeners"]
+        assert {x["name"] for x in listeners} == {f"echo-{engine}" for engine in ENGINES}
+        assert not list(tmp_path.iterdir())
     empty = tmp_path / "empty.ini"
     empty.write_text("[server]\nlog-level = info\n")
     done = run(tmp_path, "-c", empty, "--check-config", check=1)

@@ -442,6 +442,29 @@ static char *two_listeners(const int *a, const int *b, unsigned visits)
 	return text;
 }
 
+static void all_that_share_a_cpu_are_told(void **state)
+{
+	static const int cost[] = { 1000 };
+	struct measures m = {};
+	struct groups groups;
+	char *said;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		add_visits(&m, (const char *const[]){ "a", "b", "c" }[i], 1, cost);
+	m.rows[1]->generator.shared_cpus = 1;
+	groups_init(&groups, &m);
+	said = groups_shared_cpus(&groups);
+	assert_non_null(strstr(said, "The generator and b may run"));
+	free(said);
+	m.rows[0]->generator.shared_cpus = 2;
+	said = groups_shared_cpus(&groups);
+	assert_non_null(strstr(said, "The generator and a, b may run"));
+	free(said);
+	groups_fini(&groups);
+	measures_free(&m);
+}
+
 static void softirqs_are_summed_and_divided(void **state)
 {
 	static const int cost[] = { 990, 1010 };
@@ -584,6 +607,7 @@ int main(void)
 		cmocka_unit_test(nothing_ran_is_said),
 		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
 		cmocka_unit_test(figures_are_medians_with_their_spread),
+		cmocka_unit_test(all_that_share_a_cpu_are_told),
 		cmocka_unit_test(softirqs_are_summed_and_divided),
 		cmocka_unit_test(a_winner_is_marked_only_beyond_the_noise),
 		cmocka_unit_test(the_gate_closes_only_beyond_the_noise),
