@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "parse.h"
 #include "sockaddr.h"
 
 enum { BUCKETS = 1024 };
@@ -196,6 +197,39 @@ void session_member_init(struct session_member *member, struct conn *c)
 	member->sessions = c->worker->shared;
 }
 
+struct sockaddr_storage session_local_of(const struct conn *c)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t length = sizeof(sa);
+
+	if (c->worker->engine->local) {
+		c->worker->engine->local(c, &sa);
+		return sa;
+	}
+	stat_add(c->worker->stats.sys_other, 1);
+	getsockname(c->fd, (struct sockaddr *)&sa, &length);
+	return sa;
+}
+
+void session_address_of(const struct conn *c, struct session_address *ret)
+{
+	struct sockaddr_storage local = session_local_of(c), peer = { .ss_family = AF_UNSPEC };
+	uint16_t port = sockaddr_port(&local);
+	socklen_t length = sizeof(peer);
+	struct in6_addr address;
+
+	if (c->worker->engine->peer) {
+		c->worker->engine->peer(c, &peer);
+	} else {
+		stat_add(c->worker->stats.sys_other, 1);
+		getpeername(c->fd, (struct sockaddr *)&peer, &length);
+	}
+	address = sockaddr_mapped(&peer);
+	memcpy(ret->address, &address, sizeof(ret->address));
+	ret->port[0] = (uint8_t)(port >> 8);
+	ret->port[1] = (uint8_t)port;
+}
+
 /* ---- The table ---- */
 
 /* The place of the pointer to it, or of the NULL at the end. */
@@ -249,6 +283,34 @@ void session_unlist(struct session *session)
 		session->next;
 	session->next = NULL;
 	session->listed = false;
+}
+
+/* The only place that has two locks, always those of connections before those of datagrams. */
+int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes)
+{
+	struct sessions *from = session->control->sessions;
+	int rc = 0;
+
+	assert(bytes <= SESSION_KEY_MAX && session->references == 1 && from != to);
+	sessions_lock(from);
+	sessions_lock(to);
+	if (session_find(to, key, bytes)) {
+		rc = -EAGAIN;
+	} else if (to->count >= SESSIONS_MAX) {
+		rc = -EBUSY;
+	} else {
+		session_unlist(session);
+		from->count--;
+		memcpy(session->key, key, bytes);
+		session->key_bytes = (uint8_t)bytes;
+		session->control->sessions = to;
+		session->listed = true;
+		*session_place(to, key, bytes) = session;
+		to->count++;
+	}
+	sessions_unlock(to);
+	sessions_unlock(from);
+	return rc;
 }
 
 /* ---- Calls: on the member's thread ---- */

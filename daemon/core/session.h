@@ -75,6 +75,17 @@ bool session_twin_get(const struct service *service, const struct sockaddr_stora
 		      struct session_twin *ret_twin);
 void session_twin_put(struct session_twin *twin);
 
+/* A key: where data of a test are awaited, and whose. */
+struct session_address {
+	uint8_t address[16]; /* the client's; IPv4 as ::ffff:a.b.c.d */
+	uint8_t port[2];     /* ours */
+};
+
+/* By where a connection comes from and the port that it came to, or a datagram. */
+void session_address_of(const struct conn *c, struct session_address *ret);
+/* Where the client has come to; AF_UNSPEC: it left. */
+struct sockaddr_storage session_local_of(const struct conn *c);
+
 void session_member_init(struct session_member *member, struct conn *c);
 
 /* ---- Under the lock ---- */
@@ -96,6 +107,10 @@ void session_call(struct session_member *member);
 struct session *session_part(struct session_member *member);
 
 /* ---- Takes the lock ---- */
+
+/* The session, which nobody but its control has joined, goes into another table, of a twin.  0,
+ * -EAGAIN: one there has this key; -EBUSY: too many.  Control's thread. */
+int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes);
 
 /* The connection ends: frees member, now or when a call on its way has arrived.  left(), if the
  * member is in a session, tells those who stay, under the lock: member->session->control is still

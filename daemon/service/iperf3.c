@@ -1,7 +1,8 @@
-/* iperf3: the server side of iperf3's TCP test, for any number of clients at once.
+/* iperf3: the server side of iperf3's TCP and UDP tests, for any number of clients at once.
  *
  * The first connection with a cookie controls a test (iperf3_control.c), the next ones are its
- * streams (iperf3_stream.c).  What they share, over all workers, is in iperf3_test.c. */
+ * streams (iperf3_stream.c).  What they share, over all workers, is in iperf3_test.c.  Streams of
+ * datagrams come to a listener of their own (iperf3_udp.c). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -46,6 +47,10 @@ static void iperf3_run(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 
+	if (c->worker->engine->messages) {
+		iperf3_datagrams_run(c);
+		return;
+	}
 	if (unlikely(i->step == STEP_COOKIE))
 		cookie_run(c);
 	if (likely(i->step == STEP_STREAM))
@@ -62,20 +67,25 @@ static int iperf3_open(struct conn *c)
 		return -ENOMEM;
 	session_member_init(&i->member.of, c);
 	c->state = i;
-	conn_set_deadline(c, clock_ns() + IPERF3_STEP_NS);
+	if (!c->worker->engine->messages)
+		conn_set_deadline(c, clock_ns() + IPERF3_STEP_NS);
 	return 0;
 }
 
 static void iperf3_close(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
+	struct session_twin twin = i->twin;
 
-	if (i->step == STEP_STREAM)
+	if (i->step == STEP_STREAM && c->worker->engine->messages)
+		iperf3_datagrams_leave(c);
+	else if (i->step == STEP_STREAM)
 		iperf3_stream_leave(c);
 	free(i->text);
 	free(i->expected);
 	free(i->sorted);
 	iperf3_leave(&i->member);
+	session_twin_put(&twin);
 }
 
 const struct service service_iperf3 = {
@@ -85,7 +95,9 @@ const struct service service_iperf3 = {
 	.source = true,
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,
+	.listens = sessions_listen,
 	.open = iperf3_open,
 	.run = iperf3_run,
 	.close = iperf3_close,
+	.udp = true,
 };

@@ -21,6 +21,7 @@ enum iperf3_step {
 	STEP_COOKIE, /* what will it be? */
 	STEP_STREAM, /* data */
 	STEP_PARAMS,
+	STEP_PLACE,   /* datagrams: others of the client's address have theirs come first */
 	STEP_STREAMS, /* they come */
 	STEP_RUN,
 	STEP_FINISH,  /* the client has ended the test: streams say what they counted */
@@ -39,15 +40,18 @@ struct iperf3_conn {
 	int refusal;                 /* enum iperf3_error; IPERF3_ACCESS_DENIED */
 
 	/* Stream. */
-	uint64_t granted;  /* bytes that it may still queue */
-	uint64_t queued;   /* all that it was granted so far, with those */
-	uint64_t begin_ns; /* of sending */
+	uint64_t granted;                /* bytes that it may still queue */
+	uint64_t queued;                 /* all that it was granted so far, with those */
+	uint64_t begin_ns;               /* of sending */
+	struct iperf3_arrivals arrivals; /* datagrams */
+	uint64_t numbered;               /* datagrams that it was told to send */
 
 	/* Control. */
 	uint32_t text_bytes, text_max;
-	bool waited;        /* for bytes to arrive */
-	char *text;         /* JSON that comes, or goes; NULL: none */
-	uint64_t *expected; /* what the client has counted, by index of the id */
+	bool waited;                     /* for bytes to arrive */
+	char *text;                      /* JSON that comes, or goes; NULL: none */
+	struct iperf3_counted *expected; /* what the client has counted, by index of the id */
+	struct session_twin twin;        /* datagrams */
 	struct iperf3_stream **sorted;
 	uint64_t progress_bytes, progress_ns; /* the last time that something moved */
 	uint64_t start_ns, end_ns;            /* of the phase that counts */
@@ -66,6 +70,13 @@ void iperf3_control_enter(struct conn *c);
 /* Tells the client why not (enum iperf3_error or IPERF3_ACCESS_DENIED), and ends. */
 void iperf3_control_refuse(struct conn *c, int error);
 void iperf3_control_run(struct conn *c);
+
+/* Control: 0 when the test's datagrams may come, -EAGAIN: not yet, -EBUSY; -ENOBUFS: the socket's
+ * buffers are smaller than asked for; -EPROTONOSUPPORT: there is no listener for them. */
+int iperf3_place(struct conn *c);
+/* Datagrams of a client. */
+void iperf3_datagrams_run(struct conn *c);
+void iperf3_datagrams_leave(struct conn *c);
 
 /* The connection has joined a test as a stream: sets its socket up. */
 void iperf3_stream_enter(struct conn *c);

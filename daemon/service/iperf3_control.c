@@ -1,7 +1,7 @@
 /* iperf3's control connections: from the parameters of a test to the last word.
  *
  * Control goes through the steps of iperf3_conn.h one after the other; each has an end that comes,
- * if need be, by time.  UDP, SCTP and authentication are refused with an error of iperf3's own. */
+ * if need be, by time.  SCTP and authentication are refused with an error of iperf3's own. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,6 +18,10 @@
 /* Bytes on their way when the client ended the test: how often we look, and how long. */
 #define ARRIVE_TICK_NS (2 * (uint64_t)NS_PER_MS)
 #define ARRIVE_NS      (1 * (uint64_t)NS_PER_S)
+#define SILENCE_NS     (100 * (uint64_t)NS_PER_MS) /* datagrams: those that are missing are lost */
+/* Datagrams: how often we look whether the place where they come is free, and how long. */
+#define PLACE_TICK_NS (5 * (uint64_t)NS_PER_MS)
+#define PLACE_NS      (60 * (uint64_t)NS_PER_S)
 
 enum { PIECE = 4096 }; /* bytes of one write */
 
@@ -170,7 +174,40 @@ static bool step_params(struct conn *c)
 		iperf3_control_refuse(c, -rc);
 		return true;
 	}
-	if (rc == 0 || !control_write_state(c, IPERF3_CREATE_STREAMS))
+	if (rc == 0)
+		return false;
+	i->step = STEP_PLACE;
+	i->progress_ns = clock_ns();
+	return true;
+}
+
+/* What the client hears of -errno. */
+static int place_error(int rc)
+{
+	switch (rc) {
+	case -EPROTONOSUPPORT:
+		return IPERF3_NO_PROTOCOL;
+	case -ENOBUFS:
+		return IPERF3_BUFFER_SMALL;
+	default:
+		return IPERF3_ACCESS_DENIED;
+	}
+}
+
+static bool step_place(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	int rc = i->member.test->params.datagrams ? iperf3_place(c) : 0;
+
+	if (rc == -EAGAIN && clock_ns() < i->progress_ns + PLACE_NS) {
+		conn_set_deadline(c, clock_ns() + PLACE_TICK_NS);
+		return false;
+	}
+	if (rc < 0) {
+		iperf3_control_refuse(c, place_error(rc));
+		return true;
+	}
+	if (!control_write_state(c, IPERF3_CREATE_STREAMS))
 		return false;
 	control_go(c, STEP_STREAMS);
 	return true;
@@ -304,6 +341,7 @@ static bool step_results(struct conn *c)
 		return false;
 	}
 	i->step = STEP_ARRIVE;
+	i->progress_ns = clock_ns();
 	return true;
 }
 
@@ -317,10 +355,27 @@ static bool all_arrived(const struct iperf3_conn *i)
 	for (unsigned k = 0; k < t->stream_count; k++) {
 		if (atomic_load(&i->sorted[k]->role) != IPERF3_RECEIVES)
 			continue;
-		expected += i->expected[k];
+		expected += i->expected[k].bytes;
 		received += iperf3_stream_bytes(i->sorted[k]);
 	}
 	return received >= expected || t->params.omit_s;
+}
+
+/* The same of datagrams: no more are to come, or none has for a while. */
+static bool datagrams_arrived(struct iperf3_conn *i, uint64_t now)
+{
+	const struct iperf3_test *t = i->member.test;
+	uint64_t bytes = count_bytes(t);
+	bool all = true;
+
+	for (unsigned k = 0; k < t->stream_count; k++)
+		if (atomic_load(&i->sorted[k]->role) == IPERF3_RECEIVES)
+			all &= atomic_load_explicit(&i->sorted[k]->packets, memory_order_acquire) >=
+			       i->expected[k].packets;
+	if (bytes != i->progress_bytes)
+		i->progress_ns = now;
+	i->progress_bytes = bytes;
+	return all || now > i->progress_ns + SILENCE_NS;
 }
 
 /* Workers may accept streams in another order than the client has opened them; what each of them
@@ -333,8 +388,8 @@ static void match_streams(struct iperf3_conn *i)
 		for (unsigned m = k; m < count; m++) {
 			struct iperf3_stream *s = i->sorted[m];
 
-			if (!i->expected[k] || atomic_load(&s->role) != IPERF3_RECEIVES ||
-			    iperf3_stream_bytes(s) != i->expected[k])
+			if (!i->expected[k].bytes || atomic_load(&s->role) != IPERF3_RECEIVES ||
+			    iperf3_stream_bytes(s) != i->expected[k].bytes)
 				continue;
 			i->sorted[m] = i->sorted[k];
 			i->sorted[k] = s;
@@ -347,17 +402,20 @@ static void match_streams(struct iperf3_conn *i)
 static bool step_arrive(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
+	bool datagrams = i->member.test->params.datagrams;
 	uint64_t now = clock_ns();
 
-	if (!all_arrived(i) && now < i->end_ns + ARRIVE_NS) {
+	if (!(datagrams ? datagrams_arrived(i, now) : all_arrived(i)) &&
+	    now < i->end_ns + ARRIVE_NS) {
 		i->waited = true;
 		conn_set_deadline(c, now + ARRIVE_TICK_NS);
 		return false;
 	}
-	for (unsigned k = 0; i->waited && k < i->member.test->stream_count; k++)
+	for (unsigned k = 0; i->waited && !datagrams && k < i->member.test->stream_count; k++)
 		if (atomic_load(&i->sorted[k]->role) == IPERF3_RECEIVES && i->sorted[k]->start_ns)
 			i->sorted[k]->end_ns = now;
-	match_streams(i);
+	if (!datagrams)
+		match_streams(i);
 	control_go(c, STEP_REPLY);
 	return true;
 }
@@ -430,10 +488,10 @@ static bool step_close(struct conn *c)
 }
 
 static bool (*const steps[])(struct conn *c) = {
-	[STEP_PARAMS] = step_params, [STEP_STREAMS] = step_streams, [STEP_RUN] = step_run,
-	[STEP_FINISH] = step_finish, [STEP_RESULTS] = step_results, [STEP_ARRIVE] = step_arrive,
-	[STEP_REPLY] = step_reply,   [STEP_DONE] = step_done,       [STEP_REFUSE] = step_refuse,
-	[STEP_CLOSE] = step_close,
+	[STEP_PARAMS] = step_params, [STEP_PLACE] = step_place,   [STEP_STREAMS] = step_streams,
+	[STEP_RUN] = step_run,       [STEP_FINISH] = step_finish, [STEP_RESULTS] = step_results,
+	[STEP_ARRIVE] = step_arrive, [STEP_REPLY] = step_reply,   [STEP_DONE] = step_done,
+	[STEP_REFUSE] = step_refuse, [STEP_CLOSE] = step_close,
 };
 
 /* The listener drains: a test that has not begun cannot (its streams could not connect), one that
@@ -458,7 +516,8 @@ static void control_check(struct conn *c)
 			conn_close(c, CONN_END_PEER);
 		else
 			control_fail(c, CONN_END_PEER);
-	} else if (i->step != STEP_RUN && i->step != STEP_ARRIVE && conn_deadline_passed(c)) {
+	} else if (i->step != STEP_RUN && i->step != STEP_ARRIVE && i->step != STEP_PLACE &&
+		   conn_deadline_passed(c)) {
 		if (i->step == STEP_CLOSE)
 			conn_close(c, CONN_END_IDLE);
 		else

@@ -107,7 +107,9 @@ static int take_params(const json_t *object, struct iperf3_params *p)
 	p->parallel = (unsigned)parallel;
 	p->time_s = (unsigned)seconds;
 	p->omit_s = (unsigned)omit;
-	p->len = len ? (uint32_t)len : IPERF3_LEN;
+	p->len = len ? (uint32_t)len : p->datagrams ? IPERF3_DATAGRAM : IPERF3_LEN;
+	if (p->datagrams && (p->len < IPERF3_DATAGRAM_MIN || p->len > IPERF3_DATAGRAM_MAX))
+		return IPERF3_BAD_DATAGRAM;
 	p->burst = burst ? (uint32_t)burst : 1;
 	p->window = (int)window;
 	p->mss = (int)mss;
@@ -125,10 +127,10 @@ int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *re
 	bool reverse = has_flag(object, "reverse"), both = has_flag(object, "bidirectional");
 	int error = 0;
 
+	p.datagrams = has_flag(object, "udp");
+	p.wide = has_flag(object, "udp_counters_64bit");
 	if (!json_is_object(object))
 		error = IPERF3_BAD_PARAMS;
-	else if (has_flag(object, "udp"))
-		error = IPERF3_NO_PROTOCOL;
 	else if (has_flag(object, "sctp"))
 		error = IPERF3_NO_SCTP;
 	else if (has_flag(object, "authtoken"))
@@ -155,41 +157,58 @@ unsigned iperf3_stream_id(unsigned index)
 	return index == 0 ? 1 : index + 2;
 }
 
-static int take_stream(const json_t *stream, uint64_t *ret_bytes, unsigned count)
+static int take_stream(const json_t *stream, struct iperf3_counted *ret, unsigned count)
 {
-	uint64_t id = 0, bytes = 0;
+	struct iperf3_counted counted = { 0 };
+	uint64_t id = 0;
 
 	if (!json_object_get(stream, "id") || !take_number(stream, "id", UINT32_MAX, &id) ||
-	    !json_object_get(stream, "bytes") || !take_number(stream, "bytes", COUNT_MAX, &bytes))
+	    !json_object_get(stream, "bytes") ||
+	    !take_number(stream, "bytes", COUNT_MAX, &counted.bytes) ||
+	    !take_number(stream, "packets", COUNT_MAX, &counted.packets))
 		return -EPROTO;
 	for (unsigned i = 0; i < count; i++)
 		if (iperf3_stream_id(i) == id)
-			ret_bytes[i] = bytes;
+			ret[i] = counted;
 	return 0;
 }
 
-int iperf3_parse_results(const char *json, size_t bytes, uint64_t *ret_bytes, unsigned count)
+int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret, unsigned count)
 {
 	json_t *object = json_loadb(json, bytes, JSON_DECODE_INT_AS_REAL, NULL), *stream;
 	json_t *streams = json_object_get(object, "streams");
 	int rc = json_is_array(streams) ? 0 : -EPROTO;
 	size_t i;
 
-	memset(ret_bytes, 0, count * sizeof(*ret_bytes));
+	memset(ret, 0, count * sizeof(*ret));
 	json_array_foreach(streams, i, stream)
-		rc = rc < 0 ? rc : take_stream(stream, ret_bytes, count);
+		rc = rc < 0 ? rc : take_stream(stream, ret, count);
 	json_decref(object);
 	return rc;
 }
 
 static json_t *build_stream(const struct iperf3_stream_result *s, unsigned index)
 {
-	json_int_t retransmits = s->sends ? (json_int_t)s->retransmits : -1;
+	json_int_t retransmits = s->sends && !s->datagrams ? (json_int_t)s->retransmits : -1;
 
-	return json_pack("{s:i, s:I, s:I, s:f, s:i, s:i, s:i, s:i, s:f, s:f}", "id",
+	return json_pack("{s:i, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:f}", "id",
 			 (int)iperf3_stream_id(index), "bytes", (json_int_t)s->bytes, "retransmits",
-			 retransmits, "jitter", 0.0, "errors", 0, "omitted_errors", 0, "packets", 0,
-			 "omitted_packets", 0, "start_time", 0.0, "end_time", s->seconds);
+			 retransmits, "jitter", s->jitter_s, "errors", (json_int_t)s->lost,
+			 "omitted_errors", (json_int_t)s->omitted_lost, "packets",
+			 (json_int_t)s->packets, "omitted_packets", (json_int_t)s->omitted_packets,
+			 "start_time", 0.0, "end_time", s->seconds);
+}
+
+static void print_datagrams(FILE *file, const struct iperf3_stream_result *s)
+{
+	if (s->sends)
+		fprintf(file, "sent, %" PRIu64 " datagrams\n", s->packets - s->omitted_packets);
+	else
+		fprintf(file,
+			"received, jitter %.3f ms, %" PRIu64 " of %" PRIu64
+			" datagrams lost, %" PRIu64 " out of order\n",
+			s->jitter_s * 1e3, s->lost - MIN(s->lost, s->omitted_lost),
+			s->packets - s->omitted_packets, s->order);
 }
 
 /* The text for a client with --get-server-output. */
@@ -209,7 +228,9 @@ static json_t *build_output(const struct iperf3_results *r)
 
 		fprintf(file, "[%3u] %8.3f s  %14" PRIu64 " bytes  %11.3f Mbits/sec  ",
 			iperf3_stream_id(i), s->seconds, s->bytes, mbits);
-		if (s->sends)
+		if (s->datagrams)
+			print_datagrams(file, s);
+		else if (s->sends)
 			fprintf(file, "sent, %u retransmits\n", s->retransmits);
 		else
 			fprintf(file, "received\n");
@@ -225,7 +246,7 @@ static json_t *build_output(const struct iperf3_results *r)
 static json_t *build_object(const struct iperf3_results *r)
 {
 	json_t *streams = json_array(), *object;
-	bool sends = false;
+	bool sends = false, datagrams = r->count > 0 && r->streams[0].datagrams;
 
 	for (unsigned i = 0; i < r->count; i++) {
 		json_array_append_new(streams, build_stream(&r->streams[i], i));
@@ -234,7 +255,7 @@ static json_t *build_object(const struct iperf3_results *r)
 	object = json_pack("{s:f, s:f, s:f, s:i, s:o}", "cpu_util_total",
 			   r->cpu_user + r->cpu_system, "cpu_util_user", r->cpu_user,
 			   "cpu_util_system", r->cpu_system, "sender_has_retransmits",
-			   sends ? 1 : -1, "streams", streams);
+			   sends ? !datagrams : -1, "streams", streams);
 	if (r->congestion)
 		json_object_set_new(object, "congestion_used", json_string(r->congestion));
 	if (r->title)
@@ -256,6 +277,71 @@ char *iperf3_build_results(const struct iperf3_results *results, size_t *ret_byt
 	}
 	json_decref(object);
 	return text;
+}
+
+/* ---- Datagrams ---- */
+
+bool iperf3_is_handshake(const uint8_t *datagram, size_t bytes,
+			 uint8_t ret_answer[static IPERF3_HANDSHAKE])
+{
+	/* Of 3.12 and later, of earlier ones; each also of a big-endian host. */
+	static const uint8_t known[][2][IPERF3_HANDSHAKE] = {
+		{ { 0x39, 0x38, 0x37, 0x36 }, { 0x36, 0x37, 0x38, 0x39 } },
+		{ { 0x36, 0x37, 0x38, 0x39 }, { 0x39, 0x38, 0x37, 0x36 } },
+		{ { 0x15, 0xcd, 0x5b, 0x07 }, { 0xb1, 0x68, 0xde, 0x3a } },
+		{ { 0x07, 0x5b, 0xcd, 0x15 }, { 0x3a, 0xde, 0x68, 0xb1 } },
+	};
+
+	for (unsigned i = 0; bytes == IPERF3_HANDSHAKE && i < ARRAY_SIZE(known); i++)
+		if (memcmp(datagram, known[i][0], bytes) == 0) {
+			memcpy(ret_answer, known[i][1], bytes);
+			return true;
+		}
+	return false;
+}
+
+void iperf3_build_header(uint8_t *to, bool wide, uint64_t sent_ns, uint64_t number)
+{
+	uint32_t s = htobe32((uint32_t)(sent_ns / NS_PER_S));
+	uint32_t us = htobe32((uint32_t)(sent_ns % NS_PER_S / NS_PER_US));
+	uint32_t narrow = htobe32((uint32_t)number);
+
+	memcpy(to, &s, sizeof(s));
+	memcpy(to + 4, &us, sizeof(us));
+	number = htobe64(number);
+	if (wide)
+		memcpy(to + 8, &number, sizeof(number));
+	else
+		memcpy(to + 8, &narrow, sizeof(narrow));
+}
+
+void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide, uint64_t now_ns)
+{
+	uint32_t s, us, narrow;
+	uint64_t number;
+	double transit, d;
+
+	memcpy(&s, header, sizeof(s));
+	memcpy(&us, header + 4, sizeof(us));
+	memcpy(&narrow, header + 8, sizeof(narrow));
+	number = be32toh(narrow);
+	if (wide) {
+		memcpy(&number, header + 8, sizeof(number));
+		number = be64toh(number);
+	}
+	number = MIN(number, COUNT_MAX);
+	if (number > a->high) {
+		a->lost += number - a->high - 1;
+		a->high = number;
+	} else {
+		a->order++;
+		a->lost -= a->lost > 0;
+	}
+	transit = (double)now_ns * 1e-9 - (double)be32toh(s) - (double)be32toh(us) * 1e-6;
+	d = a->begun ? fabs(transit - a->transit_s) : 0;
+	a->jitter_s += (d - a->jitter_s) / 16;
+	a->transit_s = transit;
+	a->begun = true;
 }
 
 void iperf3_build_error(int error, uint8_t to[static IPERF3_ERROR])

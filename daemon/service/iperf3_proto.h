@@ -17,6 +17,11 @@ enum {
 	IPERF3_TIME_MAX_S = 86400,
 	IPERF3_OMIT_MAX_S = 600,
 	IPERF3_LEN_MAX = 1024 * 1024,
+	IPERF3_DATAGRAM_MIN = 16, /* bytes, of a block over UDP */
+	IPERF3_DATAGRAM_MAX = 65507,
+	IPERF3_DATAGRAM = 1460,  /* unless the client says otherwise */
+	IPERF3_HANDSHAKE = 4,    /* bytes, of the first datagram of a stream and its answer */
+	IPERF3_HEADER = 16,      /* bytes that the header of a datagram has at the most */
 	IPERF3_LEN = 128 * 1024, /* of a block, unless the client says otherwise */
 	IPERF3_WINDOW_MAX = 512 * 1024 * 1024,
 	IPERF3_MSS_MAX = 9216,
@@ -48,6 +53,7 @@ enum iperf3_error {
 	IPERF3_BAD_MSS = 10,
 	IPERF3_BAD_OMIT = 12,
 	IPERF3_BAD_BURST = 15,
+	IPERF3_BAD_DATAGRAM = 20,
 	IPERF3_NO_SCTP = 18,
 	IPERF3_BAD_TOS = 21,
 	IPERF3_REVERSE_BIDIR = 25,
@@ -67,6 +73,7 @@ enum iperf3_error {
 struct iperf3_params {
 	bool sends, receives; /* the server */
 	bool server_output;
+	bool datagrams, wide;    /* UDP; its counters have 64 bits */
 	unsigned parallel;       /* streams of each direction */
 	unsigned time_s, omit_s; /* time_s 0: until the client ends it */
 	uint64_t limit_bytes;    /* -n, -k: what senders send in all; 0: no limit */
@@ -81,6 +88,23 @@ struct iperf3_stream_result {
 	uint64_t bytes;
 	uint32_t retransmits; /* if it sends */
 	double seconds;
+	bool datagrams;
+	uint64_t packets, omitted_packets; /* of datagrams: with those that were omitted */
+	uint64_t lost, omitted_lost, order;
+	double jitter_s;
+};
+
+/* What the client says that it has counted. */
+struct iperf3_counted {
+	uint64_t bytes, packets;
+};
+
+/* Of the datagrams of a stream that have come: as iperf3 counts. */
+struct iperf3_arrivals {
+	uint64_t high, lost, order; /* the last one's number; those between that did not come, those
+				       that came late or twice, which takes one from lost */
+	double jitter_s, transit_s;
+	bool begun; /* transit_s is of one before */
 };
 
 struct iperf3_results {
@@ -100,9 +124,23 @@ int iperf3_parse_length(const uint8_t length[static IPERF3_LENGTH], int max);
 /* The client's parameters; 0, or the enum iperf3_error to refuse them with. */
 int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *ret_params);
 
-/* The client's results: ret_bytes[i] is what it counted on the stream with iperf3_stream_id(i), 0
- * if it does not name it.  0 or -EPROTO. */
-int iperf3_parse_results(const char *json, size_t bytes, uint64_t *ret_bytes, unsigned count);
+/* The client's results: ret[i] is what it counted on the stream with iperf3_stream_id(i), 0 if it
+ * does not name it.  0 or -EPROTO. */
+int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret,
+			 unsigned count);
+
+/* Does a client begin a stream so?  The answer to that, too. */
+bool iperf3_is_handshake(const uint8_t *datagram, size_t bytes,
+			 uint8_t ret_answer[static IPERF3_HANDSHAKE]);
+
+/* The header of a datagram: 16 bytes with wide counters, else 12. */
+static inline unsigned iperf3_header_bytes(bool wide)
+{
+	return wide ? IPERF3_HEADER : IPERF3_HEADER - 4;
+}
+void iperf3_build_header(uint8_t *to, bool wide, uint64_t sent_ns, uint64_t number);
+/* One with this header has come at now_ns: of any clock, as the client's is. */
+void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide, uint64_t now_ns);
 
 /* 1, 3, 4, 5, ... */
 unsigned iperf3_stream_id(unsigned index);

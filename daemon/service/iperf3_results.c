@@ -11,11 +11,13 @@ static double percent(uint64_t used_ns, uint64_t time_ns)
 	return time_ns ? 100.0 * (double)used_ns / (double)time_ns : 0;
 }
 
-/* CPU time of the workers that took part, each counted once. */
+/* CPU time of the workers that took part, each counted once; `index`: of control's, which is
+ * another listener's where streams are datagrams. */
 static void add_cpu(const struct iperf3_conn *i, unsigned index, struct iperf3_results *r)
 {
 	const struct iperf3_test *t = i->member.test;
-	uint64_t user_ns = i->cpu_end.user_ns - i->cpu_start.user_ns, seen = UINT64_C(1) << index;
+	uint64_t user_ns = i->cpu_end.user_ns - i->cpu_start.user_ns;
+	uint64_t seen = t->params.datagrams ? 0 : UINT64_C(1) << index;
 	uint64_t system_ns = i->cpu_end.system_ns - i->cpu_start.system_ns;
 
 	for (unsigned k = 0; k < t->stream_count; k++) {
@@ -38,6 +40,12 @@ static void fill_stream(const struct iperf3_stream *s, struct iperf3_stream_resu
 	to->bytes = iperf3_stream_bytes(s);
 	to->retransmits = s->retransmits - s->retransmits_before;
 	to->seconds = (double)(s->end_ns - s->start_ns) / NS_PER_S;
+	to->packets = atomic_load(&s->packets);
+	to->lost = atomic_load(&s->lost);
+	to->order = atomic_load(&s->order) - s->order_before;
+	to->jitter_s = atomic_load(&s->jitter_s);
+	to->omitted_packets = s->packets_before;
+	to->omitted_lost = s->lost_before;
 }
 
 char *iperf3_results(struct conn *c, size_t *ret_bytes)
@@ -52,6 +60,8 @@ char *iperf3_results(struct conn *c, size_t *ret_bytes)
 		return NULL;
 	for (unsigned k = 0; k < t->stream_count; k++)
 		fill_stream(i->sorted[k], &streams[k]);
+	for (unsigned k = 0; k < t->stream_count; k++)
+		streams[k].datagrams = t->params.datagrams;
 	add_cpu(i, c->worker->index % 64, &r);
 	snprintf(title, sizeof(title), "nbserved %s, listener %s, engine %s", NB_VERSION,
 		 c->worker->listener ? c->worker->listener : "?", c->worker->engine->name);

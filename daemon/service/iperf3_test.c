@@ -66,12 +66,47 @@ int iperf3_enter(struct iperf3_member *member, const uint8_t cookie[static IPERF
 {
 	struct sessions *all = member->of.sessions;
 	struct session *found;
+	struct iperf3_test *t;
 	int rc;
 
 	sessions_lock(all);
 	found = session_find(all, cookie, IPERF3_COOKIE);
-	rc = found ? join_locked(container_of(found, struct iperf3_test, session), member)
-		   : begin_locked(member, cookie);
+	t = found ? container_of(found, struct iperf3_test, session) : NULL;
+	if (!t)
+		rc = begin_locked(member, cookie);
+	else
+		rc = t->params.datagrams ? -EACCES : join_locked(t, member);
+	sessions_unlock(all);
+	return rc;
+}
+
+int iperf3_await(struct iperf3_test *test, struct sessions *twin, const struct session_address *at)
+{
+	return session_move(&test->session, twin, at, sizeof(*at));
+}
+
+/* Clients open those that they send on first, one after the other. */
+int iperf3_join(struct iperf3_member *member, const struct session_address *at)
+{
+	struct sessions *all = member->of.sessions;
+	struct session *found;
+	struct iperf3_test *t;
+	int rc = -ENOENT;
+
+	sessions_lock(all);
+	found = session_find(all, at, sizeof(*at));
+	if (found) {
+		t = container_of(found, struct iperf3_test, session);
+		rc = join_locked(t, member);
+	}
+	if (rc == 0) {
+		bool receives = t->params.receives && t->joined <= t->params.parallel;
+
+		atomic_store(&member->stream->role, receives ? IPERF3_RECEIVES : IPERF3_SENDS);
+		member->stream->opened_ns = t->joined;
+		if (t->joined == t->stream_count)
+			session_unlist(found); /* another test may have its streams come */
+	}
 	sessions_unlock(all);
 	return rc;
 }

@@ -48,6 +48,10 @@ struct iperf3_stream {
 	uint32_t window_max; /* its worker's: bytes, the widest that its client has opened */
 	uint64_t unread_ns;  /* its worker's: when the client was last seen not to read */
 	uint32_t retransmits, retransmits_before;
+	/* Of datagrams: lost is stored before packets. */
+	_Atomic uint64_t packets, lost, order; /* with those that were omitted */
+	_Atomic double jitter_s;
+	uint64_t packets_before, lost_before, order_before;
 	uint64_t bytes_before; /* what was omitted */
 	uint64_t opened_ns, start_ns, end_ns;
 	struct iperf3_cpu cpu_start, cpu_end; /* of its worker */
@@ -74,6 +78,14 @@ int iperf3_enter(struct iperf3_member *member, const uint8_t cookie[static IPERF
 
 /* From now on streams may enter.  0 or -ENOMEM. */
 int iperf3_expect(struct iperf3_test *test, const struct iperf3_params *params);
+
+/* Datagrams: the test moves to where its streams come.  0, -EAGAIN: another one waits there;
+ * -EBUSY.
+ */
+int iperf3_await(struct iperf3_test *test, struct sessions *twin, const struct session_address *at);
+/* A stream has come there: whoever waits has it, and knows its role.  0, -ENOENT: nobody does;
+ * -EACCES. */
+int iperf3_join(struct iperf3_member *member, const struct session_address *at);
 
 /* The stream is ready, or cannot be had (enum iperf3_error); the congestion control in use. Control
  * runs when the last one is here, or one is lost. */

@@ -370,7 +370,7 @@ static void stranger_run(struct conn *c, struct netperf_conn *n)
 {
 	if (!c->rx.head)
 		return;
-	netperf_key_of(c, &n->key);
+	session_address_of(c, &n->key);
 	if (c->rx.bytes > 0 && data_join(n, true)) {
 		conn_vouch(c);
 		netperf_data_begin(c);
@@ -395,7 +395,7 @@ static void new_run(struct conn *c, struct netperf_conn *n)
 	bool has_come = c->rx.bytes > 0 || (c->flags & CONN_EOF);
 
 	if (!n->key.port[0] && !n->key.port[1])
-		netperf_key_of(c, &n->key);
+		session_address_of(c, &n->key);
 	if (begins_with_message(&c->rx)) {
 		control_ask(c, n);
 		control_read(c, n);

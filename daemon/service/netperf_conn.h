@@ -22,13 +22,6 @@ enum netperf_operation {
 	NETPERF_OP_SEND
 };
 
-/* Where data connections of a test are awaited: an address and a port of theirs. */
-struct netperf_key {
-	uint8_t address[16]; /* the client's; IPv4 as ::ffff:a.b.c.d */
-	uint8_t port[2];     /* ours */
-};
-static_assert(sizeof(struct netperf_key) == 18, "no padding");
-
 struct netperf_test {
 	struct session session;
 	struct netperf_request request; /* constant once the test is listed */
@@ -56,7 +49,7 @@ enum netperf_step {
 struct netperf_conn {
 	struct session_member of; /* the first: freed by session_leave() */
 	uint8_t step;             /* enum netperf_step */
-	struct netperf_key key;
+	struct session_address key;
 
 	/* Control. */
 	struct netperf_request request;
@@ -78,9 +71,6 @@ static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
 uint64_t netperf_cpu_ns(const struct worker *w);
 
 /* netperf_port.c */
-void netperf_set_port(struct netperf_key *key, uint16_t port);
-/* By where a connection comes from, and the port that it came to. */
-void netperf_key_of(const struct conn *c, struct netperf_key *ret_key);
 /* Lists the session of c's request, c being control, at a port where nobody else of its address
  * waits, of datagrams the twin's: that port.  -EAGAIN: there is none now; never: -EADDRNOTAVAIL,
  * -EPROTONOSUPPORT without a twin; -EBUSY. */

@@ -29,39 +29,10 @@ static bool is_wildcard(const uint8_t address[static 16])
 	return memcmp(address, any, 16) == 0 || memcmp(address, any_v4, 16) == 0;
 }
 
-void netperf_set_port(struct netperf_key *key, uint16_t port)
+static void set_port(struct session_address *key, uint16_t port)
 {
 	key->port[0] = (uint8_t)(port >> 8);
 	key->port[1] = (uint8_t)port;
-}
-
-/* The address that the client has connected to; AF_UNSPEC: it left. */
-static struct sockaddr_storage local_of(const struct conn *c)
-{
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
-	socklen_t length = sizeof(sa);
-
-	stat_add(c->worker->stats.sys_other, 1);
-	getsockname(c->fd, (struct sockaddr *)&sa, &length);
-	return sa;
-}
-
-void netperf_key_of(const struct conn *c, struct netperf_key *ret_key)
-{
-	struct sockaddr_storage local, peer = { .ss_family = AF_UNSPEC };
-	const struct engine *engine = c->worker->engine;
-	socklen_t length = sizeof(peer);
-
-	if (engine->messages) {
-		engine->local(c, &local);
-		engine->peer(c, &peer);
-	} else {
-		local = local_of(c);
-		stat_add(c->worker->stats.sys_other, 1);
-		getpeername(c->fd, (struct sockaddr *)&peer, &length);
-	}
-	mapped_address(&peer, ret_key->address);
-	netperf_set_port(ret_key, sockaddr_port(&local));
 }
 
 /* The port of this socket if it can be reached at `local`; 0: it cannot. */
@@ -82,9 +53,9 @@ static uint16_t port_at(struct worker *w, const struct acceptor *a, const uint8_
 static int choose_port(const struct conn *c, const struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
-	struct sockaddr_storage sa = local_of(c);
+	struct sockaddr_storage sa = session_local_of(c);
 	uint16_t own = sockaddr_port(&sa), only = 0;
-	struct netperf_key key = n->key;
+	struct session_address key = n->key;
 	bool others = false;
 	uint8_t local[16];
 
@@ -99,21 +70,21 @@ static int choose_port(const struct conn *c, const struct netperf_conn *n)
 			continue;
 		}
 		others = true;
-		netperf_set_port(&key, port);
+		set_port(&key, port);
 		if (!session_find(n->of.sessions, &key, sizeof(key)))
 			return port;
 	}
 	if (others || !only)
 		return others ? -EAGAIN : -EADDRNOTAVAIL;
-	netperf_set_port(&key, only);
+	set_port(&key, only);
 	return session_find(n->of.sessions, &key, sizeof(key)) ? -EAGAIN : only;
 }
 
 static int list_at(struct netperf_conn *n, struct session *session, uint16_t port)
 {
-	struct netperf_key key = n->key;
+	struct session_address key = n->key;
 
-	netperf_set_port(&key, port);
+	set_port(&key, port);
 	if (session_find(n->of.sessions, &key, sizeof(key)))
 		return -EAGAIN;
 	return session_begin(session, &n->of, &key, sizeof(key));
@@ -135,7 +106,7 @@ static void log_no_twin(const struct conn *c)
 static int list_twin(const struct conn *c, struct netperf_conn *n, struct session *session)
 {
 	struct worker *w = c->worker;
-	struct sockaddr_storage sa = local_of(c);
+	struct sockaddr_storage sa = session_local_of(c);
 	uint8_t local[16];
 	int rc = -EPROTONOSUPPORT;
 

@@ -33,14 +33,17 @@ static void check_results(const char *json, size_t bytes)
 	enum { COUNT = 6 };
 	struct iperf3_stream_result streams[COUNT];
 	struct iperf3_results r = { .streams = streams, .count = COUNT, .title = "title" };
-	uint64_t counted[COUNT], again[COUNT];
+	struct iperf3_counted counted[COUNT], again[COUNT];
 	size_t length;
 	char *text;
 
 	if (iperf3_parse_results(json, bytes, counted, COUNT) < 0)
 		return;
 	for (unsigned i = 0; i < COUNT; i++)
-		streams[i] = (struct iperf3_stream_result){ .bytes = counted[i], .seconds = i };
+		streams[i] = (struct iperf3_stream_result){ .bytes = counted[i].bytes,
+							    .packets = counted[i].packets,
+							    .datagrams = i % 2,
+							    .seconds = i };
 	text = iperf3_build_results(&r, &length);
 	assert(text && length > IPERF3_LENGTH);
 	assert(iperf3_parse_length((uint8_t *)text, IPERF3_RESULTS_MAX) ==
@@ -51,12 +54,28 @@ static void check_results(const char *json, size_t bytes)
 	free(text);
 }
 
+/* Each 16 bytes are a header. */
+static void check_datagrams(const uint8_t *data, size_t bytes)
+{
+	struct iperf3_arrivals a = { 0 };
+	uint8_t answer[IPERF3_HANDSHAKE];
+
+	iperf3_is_handshake(data, bytes, answer);
+	for (uint64_t now = 1; bytes >= IPERF3_HEADER; now += now) {
+		iperf3_arrived(&a, data, bytes % 2, now);
+		assert(a.lost <= a.high && a.jitter_s >= 0);
+		data += IPERF3_HEADER;
+		bytes -= IPERF3_HEADER;
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	const char *json = (const char *)data;
 
 	if (bytes >= IPERF3_COOKIE && iperf3_is_cookie(data))
 		assert(memchr(data, 0, IPERF3_COOKIE) == data + IPERF3_COOKIE - 1);
+	check_datagrams(data, bytes);
 	if (bytes >= IPERF3_LENGTH) {
 		int length = iperf3_parse_length(data, IPERF3_PARAMS_MAX);
 

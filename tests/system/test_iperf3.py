@@ -371,6 +371,7 @@ def test_what_comes_waits_for_who_does_not_read(daemon):
     "params, error",
     [
         ({"udp": True}, 131),
+        ({"udp": True, "len": 15}, 20),
         ({"sctp": True}, 18),
         ({"authtoken": "x"}, 142),
         ({"parallel": 129}, 6),

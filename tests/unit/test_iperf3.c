@@ -96,7 +96,8 @@ static void wrong_parameters_get_the_error_that_says_so(void **state)
 		{ "{", IPERF3_BAD_PARAMS },
 		{ "{\"num\":-1}", IPERF3_BAD_PARAMS },
 		{ "{\"num\":\"1\"}", IPERF3_BAD_PARAMS },
-		{ "{\"udp\":true}", IPERF3_NO_PROTOCOL },
+		{ "{\"udp\":true,\"len\":15}", IPERF3_BAD_DATAGRAM },
+		{ "{\"udp\":true,\"len\":65508}", IPERF3_BAD_DATAGRAM },
 		{ "{\"sctp\":true}", IPERF3_NO_SCTP },
 		{ "{\"authtoken\":\"x\"}", IPERF3_NO_AUTHORIZATION },
 		{ "{\"parallel\":0}", IPERF3_BAD_PARALLEL },
@@ -119,27 +120,98 @@ static void wrong_parameters_get_the_error_that_says_so(void **state)
 		assert_int_equal(parse(wrong[i].json, &p), wrong[i].error);
 }
 
+/* As iperf3 counts: what is late or comes twice takes one from those that are lost. */
+static void datagrams_are_counted_by_their_numbers(void **state)
+{
+	static const struct {
+		uint64_t numbers[6], high, lost, order;
+	} cases[] = {
+		{ { 1, 2, 3, 4 }, 4, 0, 0 },
+		{ { 3, 4 }, 4, 2, 0 },       /* the first are lost */
+		{ { 1, 2, 6 }, 6, 3, 0 },    /* a gap */
+		{ { 1, 3, 2, 4 }, 4, 0, 1 }, /* late */
+		{ { 1, 1, 2, 2 }, 2, 0, 2 }, /* twice */
+		{ { 1, 4, 4, 5 }, 5, 1, 1 }, /* a gap, then twice */
+		{ { UINT32_MAX }, UINT32_MAX, UINT32_MAX - 1, 0 },
+	};
+	uint8_t header[IPERF3_HEADER];
+
+	(void)state;
+	for (unsigned wide = 0; wide < 2; wide++)
+		for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+			struct iperf3_arrivals a = { 0 };
+
+			for (const uint64_t *n = cases[i].numbers; *n; n++) {
+				iperf3_build_header(header, wide, 0, *n);
+				iperf3_arrived(&a, header, wide, 0);
+			}
+			assert_int_equal(a.high, cases[i].high);
+			assert_int_equal(a.lost, cases[i].lost);
+			assert_int_equal(a.order, cases[i].order);
+		}
+}
+
+/* RFC 1889, 6.3.1; no clock of the client's is ours. */
+static void jitter_is_of_differences(void **state)
+{
+	static const uint64_t ms = NS_PER_MS, zero = 5000 * (uint64_t)NS_PER_S;
+	struct iperf3_arrivals a = { 0 };
+	uint8_t header[IPERF3_HEADER];
+	double expected = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		uint64_t late = i % 2 ? 3 * ms : 0;
+
+		iperf3_build_header(header, true, zero + i * ms, i + 1);
+		iperf3_arrived(&a, header, true, 77 * ms + i * ms + late);
+		expected += ((i ? 3e-3 : 0) - expected) / 16;
+		assert_true(a.jitter_s > expected - 1e-9 && a.jitter_s < expected + 1e-9);
+	}
+}
+
+static void streams_of_datagrams_shake_hands(void **state)
+{
+	static const uint8_t begins[][4] = {
+		{ 0x39, 0x38, 0x37, 0x36 },
+		{ 0x36, 0x37, 0x38, 0x39 },
+		{ 0x15, 0xcd, 0x5b, 0x07 },
+		{ 0x07, 0x5b, 0xcd, 0x15 },
+	};
+	uint8_t answer[IPERF3_HANDSHAKE];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(begins); i++)
+		assert_true(iperf3_is_handshake(begins[i], 4, answer));
+	assert_memory_equal(answer, "\x3a\xde\x68\xb1", 4);
+	assert_false(iperf3_is_handshake(begins[0], 3, answer));
+	assert_false(iperf3_is_handshake((const uint8_t *)"98765", 5, answer));
+	assert_false(iperf3_is_handshake((const uint8_t *)"\0\0\0", 4, answer));
+}
+
 static void results_come_back_as_they_went(void **state)
 {
 	struct iperf3_stream_result streams[] = {
-		{ .bytes = 1, .seconds = 1 },
+		{ .bytes = 1, .seconds = 1, .datagrams = true, .packets = 77, .lost = 5 },
 		{ .bytes = UINT64_C(1) << 52, .seconds = 2 },
 		{ .sends = true, .bytes = 3, .retransmits = 4, .seconds = 3 },
 	};
 	struct iperf3_results r = { .streams = streams, .count = 3, .congestion = "reno" };
-	uint64_t bytes[4];
+	struct iperf3_counted counted[4];
 	size_t length;
 	char *text = iperf3_build_results(&r, &length);
 
 	(void)state;
 	assert_non_null(text);
-	assert_int_equal(iperf3_parse_results(text + 4, length - 4, bytes, 4), 0);
-	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(bytes[i], streams[i].bytes);
-	assert_int_equal(bytes[3], 0);
+	assert_int_equal(iperf3_parse_results(text + 4, length - 4, counted, 4), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(counted[i].bytes, streams[i].bytes);
+		assert_int_equal(counted[i].packets, streams[i].packets);
+	}
+	assert_int_equal(counted[3].bytes, 0);
 	free(text);
-	assert_int_equal(iperf3_parse_results("{}", 2, bytes, 4), -EPROTO);
-	assert_int_equal(iperf3_parse_results("{\"streams\":[{}]}", 16, bytes, 4), -EPROTO);
+	assert_int_equal(iperf3_parse_results("{}", 2, counted, 4), -EPROTO);
+	assert_int_equal(iperf3_parse_results("{\"streams\":[{}]}", 16, counted, 4), -EPROTO);
 	assert_int_equal(iperf3_stream_id(0), 1);
 	assert_int_equal(iperf3_stream_id(1), 3);
 	assert_int_equal(iperf3_stream_id(2), 4);
@@ -251,16 +323,20 @@ static void run(struct scene *s, const char *json, unsigned streams, size_t piec
 /* Ends it; what the server counted. */
 static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsigned count)
 {
+	struct iperf3_counted counted[4];
 	const char *text;
 	int bytes;
 
+	assert_true(count <= ARRAY_SIZE(counted));
 	send_state(s, IPERF3_TEST_END);
 	expect_state(s, IPERF3_EXCHANGE_RESULTS);
 	send_json(s, json, 7);
 	assert_true(s->control->out_bytes > s->seen + IPERF3_LENGTH);
 	bytes = iperf3_parse_length(s->control->out + s->seen, IPERF3_RESULTS_MAX);
 	text = (const char *)s->control->out + s->seen + IPERF3_LENGTH;
-	assert_int_equal(iperf3_parse_results(text, (size_t)bytes, ret_bytes, count), 0);
+	assert_int_equal(iperf3_parse_results(text, (size_t)bytes, counted, count), 0);
+	for (unsigned i = 0; i < count; i++)
+		ret_bytes[i] = counted[i].bytes;
 	s->seen += IPERF3_LENGTH + (size_t)bytes;
 	expect_state(s, IPERF3_DISPLAY_RESULTS);
 	assert_int_equal(s->control->out_bytes, s->seen);
@@ -552,6 +628,9 @@ int main(void)
 		cmocka_unit_test(parameters_mean_what_they_say),
 		cmocka_unit_test(wrong_parameters_get_the_error_that_says_so),
 		cmocka_unit_test(results_come_back_as_they_went),
+		cmocka_unit_test(datagrams_are_counted_by_their_numbers),
+		cmocka_unit_test(jitter_is_of_differences),
+		cmocka_unit_test(streams_of_datagrams_shake_hands),
 		cmocka_unit_test(forward_counts_however_it_is_cut),
 		cmocka_unit_test(reverse_sends_no_more_than_asked),
 		cmocka_unit_test(senders_send_whole_blocks),

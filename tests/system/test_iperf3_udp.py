@@ -1,0 +1,275 @@
+"""iperf3 -u: control over TCP, datagrams to a listener with transport udp; what a relay loses, sends twice or
+too late is what both ends report."""
+
+import random
+import re
+import socket
+import struct
+import threading
+
+import pytest
+from conftest import TIMEOUT, listener, twin_address, wait_until
+from test_iperf3 import (ACCESS_DENIED, CREATE_STREAMS, DISPLAY_RESULTS, EXCHANGE_RESULTS, IPERF_DONE, PARAM_EXCHANGE,
+                         SERVER_ERROR, TEST_END, TEST_RUNNING, TEST_START, Client, finish, start)
+from traffic import receive
+
+HELLO, ANSWER = bytes.fromhex("39383736"), bytes.fromhex("36373839")
+
+
+def twins(engine, **keys):
+    address = twin_address()
+    return (listener("iperf3", service="iperf3", engine=engine, address=address, **keys)
+            + listener("udp", service="iperf3", engine=engine, address=address, transport="udp", buffer_size="64K",
+                       buffers=256, **keys))
+
+
+@pytest.fixture
+def daemon(start_daemon, engine):
+    daemon = start_daemon(twins(engine))
+    yield daemon
+    daemon.wait_closed("iperf3")
+
+
+def reference(numbers):
+    """What iperf3 counts of datagrams that arrive so: (the highest number, lost, out of order)."""
+    high = lost = order = 0
+    for number in numbers:
+        if number > high:
+            lost += number - high - 1
+            high = number
+        else:
+            order += 1
+            lost -= lost > 0
+    return high, lost, order
+
+
+def told(document):
+    """The same in the server's own words."""
+    text = document["server_output_text"]
+    lost, high, order = map(int, re.search(r"(\d+) of (\d+) datagrams lost, (\d+) out", text).groups())
+    return high, lost, order
+
+
+class Relay:
+    """In front of a server: TCP passes, of UDP only the first datagram of a client and its answer pass for sure."""
+
+    def __init__(self, server, seed):
+        self.server, self.random = server, random.Random(seed)
+        self.forward, self.back = [], []  # numbers of the datagrams that were passed on, as they were
+        while True:
+            self.tcp = socket.create_server(("127.0.0.1", 0))
+            self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            try:
+                self.udp.bind(self.tcp.getsockname())
+                break
+            except OSError:
+                self.tcp.close()
+                self.udp.close()
+        self.address = self.tcp.getsockname()
+        for work in (self.accept, self.datagrams):
+            threading.Thread(target=work, daemon=True).start()
+
+    def accept(self):
+        client, _ = self.tcp.accept()
+        server = socket.create_connection(self.server)
+        for one, other in ((client, server), (server, client)):
+            threading.Thread(target=self.pump, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def pump(one, other):
+        try:
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def datagrams(self):
+        hello, client = self.udp.recvfrom(1 << 16)
+        upstream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        upstream.connect(self.server)
+        upstream.send(hello)
+        self.udp.sendto(upstream.recv(1 << 16), client)
+        threading.Thread(target=self.impair, daemon=True, args=(
+            lambda: upstream.recv(1 << 16), lambda data: self.udp.sendto(data, client), self.back)).start()
+        self.impair(lambda: self.udp.recv(1 << 16), upstream.send, self.forward)
+
+    def impair(self, take, give, passed):
+        held = None
+        while True:
+            data = take()
+            what = self.random.random()
+            if what < 0.1:
+                continue
+            if what < 0.2 and not held:
+                held = data
+                continue
+            for one in [data] * (2 if what > 0.95 else 1) + ([held] if held else []):
+                passed.append(struct.unpack(">I", one[8:12])[0])
+                give(one)
+            held = None
+
+
+def through(relay, *options):
+    return finish(start(relay.address, "-u", "-b", "8M", "-l", "1000", "-k", "300", *options))
+
+
+def test_what_a_network_does_to_datagrams_is_counted(daemon):
+    relay = Relay(daemon.addresses("iperf3")[0], 1)
+    document = through(relay, "--get-server-output")
+    expected = reference(relay.forward)
+    assert expected[1] > 0 and expected[2] > 0  # or the test would tell nothing
+    assert told(document) == expected
+    assert document["end"]["sum"]["packets"] >= 300
+    assert document["end"]["sum"]["lost_packets"] == expected[1]
+    assert document["end"]["streams"][0]["udp"]["jitter_ms"] >= 0
+
+
+def test_the_client_counts_what_we_send(daemon):
+    relay = Relay(daemon.addresses("iperf3")[0], 2)
+    document = through(relay, "-R")
+    stream = document["end"]["streams"][0]["udp"]
+    high, lost, order = reference(relay.back)
+    assert stream["lost_packets"] > 0 and abs(stream["lost_packets"] - lost) <= high // 10
+    assert high >= 300 and order > 0
+
+
+def test_each_of_many_clients_has_its_own_counts(daemon):
+    """One address: their streams come one test after the other, and then at once."""
+    counts = [100 + 10 * i for i in range(6)]
+    clients = [start(daemon.addresses("iperf3")[0], "-u", "-b", "8M", "-l", "500", "-k", str(count), "-P", "2",
+                     "--get-server-output") for count in counts]
+    for count, client in zip(counts, clients):
+        document = finish(client)
+        assert document["end"]["sum"]["lost_packets"] == 0
+        sent = [stream["udp"]["packets"] for stream in document["end"]["streams"]]
+        assert sum(sent) >= count
+        got = re.findall(r"0 of (\d+) datagrams lost, 0 out", document["server_output_text"])
+        assert sorted(map(int, got)) == sorted(sent)
+    assert daemon.stats("iperf3")["operations"]["test"]["count"] == len(counts)
+
+
+@pytest.mark.parametrize("options", ["--bidir", "-R -P 3 -l 9000", "-O 1 -t 1", "-b 0 -l 1400", "--udp-counters-64bit"])
+def test_iperf3s_options(start_daemon, options):
+    daemon = start_daemon(twins("auto", workers=2))
+    document = finish(start(daemon.addresses("iperf3")[0], "-u", "-b", "8M", "-l", "1000", *("-k 200" if "-t" not in options else "").split(),
+                            *options.split()))
+    for stream in document["end"]["streams"]:
+        assert stream["udp"]["packets"] > 0 and stream["udp"]["out_of_order"] == 0
+        assert stream["udp"]["lost_packets"] == 0 or "-b 0" in options
+    daemon.wait_closed("iperf3")
+
+
+# ---- By hand ----
+
+
+class Datagrams(Client):
+    def __init__(self, daemon, **params):
+        super().__init__(daemon.addresses("iperf3")[0], **{"udp": True, "len": 100, **params})
+        self.expect(PARAM_EXCHANGE)
+        self.send_json(self.params)
+
+    def stream(self):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.settimeout(TIMEOUT)
+        s.connect(self.address)
+        self.streams.append(s)
+        return s
+
+    def begin(self):
+        s = self.stream()
+        s.send(HELLO)
+        assert s.recv(100) == ANSWER
+        return s
+
+    def end(self, *packets):
+        self.send(TEST_END)
+        self.expect(EXCHANGE_RESULTS)
+        self.send_json({"streams": [{"id": 1 if i == 0 else i + 2, "bytes": 0, "packets": n}
+                                    for i, n in enumerate(packets)]})
+        document = self.receive_json()
+        self.expect(DISPLAY_RESULTS)
+        self.send(IPERF_DONE)
+        return document["streams"]
+
+
+def datagram(number, wide=False):
+    return struct.pack(">IIQ" if wide else ">III", 1, 2, number).ljust(100, b"x")
+
+
+def test_numbers_tell_what_is_lost(daemon):
+    """In both widths; of the last one only the client knows."""
+    for wide in (False, True):
+        with Datagrams(daemon, **({"udp_counters_64bit": 1} if wide else {})) as client:
+            client.expect(CREATE_STREAMS)
+            s = client.begin()
+            client.expect(TEST_START, TEST_RUNNING)
+            numbers = [1, 2, 5, 4, 4, 7, 1 << 40 if wide else 9]
+            for number in numbers:
+                s.send(datagram(number, wide))
+            s.send(b"short")
+            wait_until(lambda s=s: daemon.stats("udp")["operations"]["receive"]["count"] >= (wide + 1) * 8, "all came")
+            result, = client.end(numbers[-1] + 5)
+            high, lost, _ = reference(numbers)
+            assert (result["packets"], result["errors"], result["bytes"]) == (high, lost, 705)
+
+
+def test_tests_of_an_address_take_turns(daemon):
+    with Datagrams(daemon) as one:
+        one.expect(CREATE_STREAMS)
+        with Datagrams(daemon) as other:
+            with other.connect() as s:  # its datagrams are its streams
+                assert receive(s, 1) == bytes([ACCESS_DENIED])
+            one.begin()  # is the first one's
+            one.expect(TEST_START, TEST_RUNNING)
+            other.expect(CREATE_STREAMS)
+            other.begin().send(datagram(3))
+            other.expect(TEST_START, TEST_RUNNING)
+            one.streams[0].send(datagram(1))
+            result, = other.end(0)
+            assert result["packets"] in (0, 3)  # it may have come before the test
+            result, = one.end(1)
+            assert (result["packets"], result["errors"]) == (1, 0)
+
+
+def test_datagrams_of_nobody(daemon):
+    """No answer, no stream; nor does a test wait for one that has not asked."""
+    stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    stranger.connect(daemon.addresses("udp")[0])
+    for data in (HELLO, b"", b"6789x", bytes(1000)):
+        stranger.send(data)
+    wait_until(lambda: daemon.stats("udp")["udp"]["refused"] == 4, "they are refused")
+    assert daemon.stats("udp")["udp"]["out"] == 0
+    with Datagrams(daemon) as client:
+        client.expect(CREATE_STREAMS)
+        client.control.close()
+        wait_until(lambda: daemon.stats("iperf3")["connections"]["open"] == 0, "it is gone")
+        client.stream().send(HELLO)
+        wait_until(lambda: daemon.stats("udp")["udp"]["refused"] == 5, "nobody waits for it")
+
+
+def test_streams_end_with_control(daemon):
+    with Datagrams(daemon, reverse=True, bandwidth=1_000_000) as client:
+        client.expect(CREATE_STREAMS)
+        s = client.begin()
+        client.expect(TEST_START, TEST_RUNNING)
+        assert struct.unpack(">I", s.recv(1000)[8:12]) == (1,)
+        client.control.close()
+        wait_until(lambda: daemon.stats("udp")["connections"]["open"] == 0, "nothing is sent any more")
+
+
+def test_without_a_twin_there_is_no_such_test(start_daemon):
+    daemon = start_daemon(listener("iperf3", service="iperf3"))
+    with Datagrams(daemon) as client:
+        assert receive(client.control, 9) == struct.pack(">BII", SERVER_ERROR, 131, 0)
+    assert "no listener with `transport = udp`" in daemon.log()
+
+
+def test_datagrams_fit_the_listeners_buffers(start_daemon):
+    daemon = start_daemon(twins("epoll").replace("buffer-size = 64K", "buffer-size = 4K"))
+    with Datagrams(daemon, window=1 << 29) as client:
+        assert receive(client.control, 9) == struct.pack(">BII", SERVER_ERROR, 141, 0)
+    with Datagrams(daemon, len=4097) as client:
+        client.expect(CREATE_STREAMS)
+        client.stream().send(HELLO)
+        assert receive(client.control, 9) == struct.pack(">BII", SERVER_ERROR, 20, 0)
