@@ -73,7 +73,7 @@ endif
 # tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
 RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
 LAYERS   := base host core ring engine $(RDMA_LEVELS) store service config varlink export listen server control
-INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets: knows only libc (and the journal)
+INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, the schema of statistics: knows only libc (and the journal)
 INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
 INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
 INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move: epoll, uring*, uring_poll; readiness.c is shared by the reactors

@@ -258,12 +258,6 @@ static const struct varlink_method control_methods[] = {
 	{ 0 },
 };
 
-static const struct varlink_interface control_interface = {
-	INTERFACE,
-	control_description,
-	control_methods,
-};
-
 static const struct varlink_info control_info = {
 	.vendor = "nbserved",
 	.product = "nbserved",
@@ -286,12 +280,15 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 {
 	const struct server_config *config = &s->config->server;
 	struct reason why = { "no memory" };
-	int rc;
+	int rc = -ENOMEM;
 
 	c->server = s;
-	rc = varlink_new(s->event, &control_info, &c->varlink);
+	c->description = control_describe();
+	c->interface = (struct varlink_interface){ INTERFACE, c->description, control_methods };
+	if (c->description)
+		rc = varlink_new(s->event, &control_info, &c->varlink);
 	if (rc == 0) {
-		varlink_add_interface(c->varlink, &control_interface, c);
+		varlink_add_interface(c->varlink, &c->interface, c);
 		rc = varlink_listen(c->varlink, config->control, find_group(config->control_group),
 				    &why);
 	}
@@ -306,4 +303,6 @@ void control_stop(struct control *c)
 {
 	varlink_free(c->varlink);
 	c->varlink = NULL;
+	free(c->description);
+	c->description = NULL;
 }

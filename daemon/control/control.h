@@ -4,15 +4,18 @@
  * control_idl.c, a paragraph in nbserved-control(7). */
 #pragma once
 
+#include "varlink.h"
+
 struct reason;
 struct server;
-struct varlink;
 
 /* Zeroed before control_start(); stays where it is until the server has stopped, since workers may
  * still owe answers. */
 struct control {
 	struct server *server;
 	struct varlink *varlink;
+	struct varlink_interface interface;
+	char *description;      /* the interface's */
 	unsigned listing_count; /* answers that workers owe */
 };
 

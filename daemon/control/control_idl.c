@@ -1,9 +1,15 @@
 /* org.nbserved.Control in Varlink's interface definition language: what `varlinkctl introspect`
  * shows.  The system tests hold every reply against it, and it against the rules of libvarlink and
- * of systemd: no two members share a name, and an anonymous struct has no field of a named type. */
-#include "control_internal.h"
+ * of systemd: no two members share a name, and an anonymous struct has no field of a named type.
+ *
+ * The types of what statistics are about come from the schema, base/statistics.h. */
+#include <stdio.h>
+#include <stdlib.h>
 
-const char control_description[] =
+#include "control_internal.h"
+#include "statistics.h"
+
+static const char interface[] =
 	"# Look at and change a running nbserved.  See nbserved-control(7).\n"
 	"#\n"
 	"# Reading needs root, the daemon's user or membership in `control-group`; SetLogLevel,\n"
@@ -29,185 +35,11 @@ const char control_description[] =
 	"  errors: []string\n"
 	")\n"
 	"\n"
-	"# reason: why it is unavailable.  engine: what `auto` became.  stores: how\n"
-	"# it reaches its exports.  addresses: as bound.\n"
-	"type Listener (\n"
-	"  name: string,\n"
-	"  transport: string,\n"
-	"  engine: string,\n"
-	"  engine_features: []string,\n"
-	"  service: string,\n"
-	"  stores: []string,\n"
-	"  addresses: []string,\n"
-	"  state: State,\n"
-	"  devices: ?[]Device,\n"
-	"  reason: ?string,\n"
-	"  workers: int,\n"
-	"  connections_open: int,\n"
-	"  example: ?string\n"
-	")\n"
-	"\n"
-	"# Nanoseconds, of sampled operations; count: of the samples.  buckets: [upper bound, count]\n"
-	"# of each bucket that is not empty, in ascending order.\n"
-	"type Latency (\n"
-	"  count: int,\n"
-	"  sum: int,\n"
-	"  min: int,\n"
-	"  p50: int,\n"
-	"  p90: int,\n"
-	"  p99: int,\n"
-	"  p99_9: int,\n"
-	"  max: int,\n"
-	"  buckets: []object\n"
-	")\n"
-	"\n"
-	"type Operation (count: int, errors: int, latency_ns: Latency)\n"
-	"\n"
-	"# accepted: all that came in; refused and closed: how they ended; open: what is left.\n"
-	"type Connections (\n"
-	"  open: int,\n"
-	"  accepted: int,\n"
-	"  refused: (limit: int, denied: int),\n"
-	"  closed: (peer: int, reset: int, idle: int, protocol: int, "
-	"overrun: int, drain: int, error: int)\n"
-	")\n"
-	"\n"
-	"# CPU time and context switches of its threads, with the kernel's threads that serve its\n"
-	"# rings; kernel_threads: the share of those.  turns: rounds of its workers' loops;\n"
-	"# gathered: those that waited for more requests, batch_delay_ns: so long at most now.\n"
-	"type Cost (\n"
-	"  cpu_user_ns: int,\n"
-	"  cpu_system_ns: int,\n"
-	"  context_switches_voluntary: int,\n"
-	"  context_switches_involuntary: int,\n"
-	"  kernel_threads: (cpu_ns: int, count: int),\n"
-	"  turns: int,\n"
-	"  gathered: int,\n"
-	"  batch_delay_ns: int,\n"
-	"  syscalls: [string]int\n"
-	")\n"
-	"\n"
 	"# A port of an RDMA device.  transport: RoCE, iWARP, InfiniBand.\n"
 	"type Device (name: string, port: int, link_layer: string, transport: string)\n"
 	"\n"
-	"# Of transport rdma.  posted and completed: work requests, by opcode; inline: sends whose\n"
-	"# bytes are in the request; signalled: those that asked for a completion.  doorbells: calls\n"
-	"# that posted.  polls: of completion queues; events: completions that woke a worker;\n"
-	"# sleeps: times that a worker waited for an event.  registered_bytes: with all devices.\n"
-	"# dropped: datagrams whose sender holds too much or may not send.\n"
-	"# errors: requests that did not succeed, by status.\n"
-	"type Rdma (\n"
-	"  posted: (send: int, recv: int, read: int, write: int),\n"
-	"  completed: (send: int, recv: int, read: int, write: int),\n"
-	"  inline: int,\n"
-	"  signalled: int,\n"
-	"  doorbells: int,\n"
-	"  polls: int,\n"
-	"  completions: int,\n"
-	"  events: int,\n"
-	"  sleeps: int,\n"
-	"  dropped: int,\n"
-	"  registered_bytes: int,\n"
-	"  errors: (flushed: int, rnr: int, retry: int, length: int, access: int, other: int)\n"
-	")\n"
-	"\n"
-	"# Of transport udp.  in, out: datagrams; merged: of those that came, as part of a larger one\n"
-	"# (GRO); split: of those sent, likewise (GSO).  Lost: truncated, longer than buffer-size;\n"
-	"# refused, from whom must not be answered; dropped, from whom may not send; withheld, of\n"
-	"# replies what is more than a stranger sent; unsent, the host could not send it; overflowed,\n"
-	"# the socket's queue was full.  evicted: clients that were forgotten for others.\n"
-	"type Udp (\n"
-	"  in: int,\n"
-	"  out: int,\n"
-	"  truncated: int,\n"
-	"  refused: int,\n"
-	"  withheld: int,\n"
-	"  unsent: int,\n"
-	"  overflowed: int,\n"
-	"  merged: int,\n"
-	"  split: int,\n"
-	"  evicted: int,\n"
-	"  dropped: int\n"
-	")\n"
-	"\n"
-	"# since_ns: the daemon's uptime when these counters were 0; another one after a reload that\n"
-	"# replaced the listener.  accept_paused: times it ran out of descriptors.  tx_blocked: times a client did not take\n"
-	"# all that was sent.  throttled: times receiving paused because too much was held.\n"
-	"# pool.starved: times a connection found no free chunk.  zero_copy: SEND_ZC sends that\n"
-	"# went out without a copy, and those that the kernel copied after all.\n"
-	"type ListenerStats (\n"
-	"  name: string,\n"
-	"  transport: string,\n"
-	"  engine: string,\n"
-	"  engine_features: []string,\n"
-	"  service: string,\n"
-	"  stores: []string,\n"
-	"  addresses: []string,\n"
-	"  state: State,\n"
-	"  devices: ?[]Device,\n"
-	"  reason: ?string,\n"
-	"  workers: int,\n"
-	"  since_ns: int,\n"
-	"  connections: Connections,\n"
-	"  accept_paused: int,\n"
-	"  bytes_in: int,\n"
-	"  bytes_out: int,\n"
-	"  bytes_copied: int,\n"
-	"  operations: [string]Operation,\n"
-	"  cost: Cost,\n"
-	"  pool: (chunks: int, free: int, starved: int),\n"
-	"  tx_blocked: int,\n"
-	"  throttled: int,\n"
-	"  zero_copy: (sent: int, copied: int),\n"
-	"  rdma: ?Rdma,\n"
-	"  udp: ?Udp\n"
-	")\n"
-	"\n"
-	"# path: of the file or device, empty for memory and null.  store: what opens it; `auto`\n"
-	"# when nothing can.  unused: no listener serves it.  reason: why it is not ok.\n"
+	"# unused: no listener serves it.\n"
 	"type ExportState (unused, ok, failed, unavailable)\n"
-	"type Export (\n"
-	"  name: string,\n"
-	"  path: string,\n"
-	"  state: ExportState,\n"
-	"  reason: ?string,\n"
-	"  store: string,\n"
-	"  size: int,\n"
-	"  read_only: bool\n"
-	")\n"
-	"\n"
-	"# What one listener asked of an export.  features: of the store, in use; reason: why one\n"
-	"# that was asked for is not; choice: what `store = auto` chose, and why.  Latency is that\n"
-	"# of the store alone.  errors: by errno.\n"
-	"type ExportListener (\n"
-	"  listener: string,\n"
-	"  store: string,\n"
-	"  features: []string,\n"
-	"  reason: ?string,\n"
-	"  choice: ?string,\n"
-	"  operations: [string]Operation,\n"
-	"  bytes_read: int,\n"
-	"  bytes_written: int,\n"
-	"  in_flight: int,\n"
-	"  errors: [string]int\n"
-	")\n"
-	"\n"
-	"# The sums of its listeners, and each of them.\n"
-	"type ExportStats (\n"
-	"  name: string,\n"
-	"  path: string,\n"
-	"  state: ExportState,\n"
-	"  reason: ?string,\n"
-	"  store: string,\n"
-	"  size: int,\n"
-	"  read_only: bool,\n"
-	"  operations: [string]Operation,\n"
-	"  bytes_read: int,\n"
-	"  bytes_written: int,\n"
-	"  in_flight: int,\n"
-	"  errors: [string]int,\n"
-	"  listeners: []ExportListener\n"
-	")\n"
 	"\n"
 	"# id: unique per worker.  held_bytes: received and not answered, or not yet taken by the\n"
 	"# kernel.  unsent_bytes: in the socket, not yet acknowledged.  peer: HOST:PORT, or\n"
@@ -341,4 +173,107 @@ const char control_description[] =
 	"error RestartNeeded (message: string, errors: []string)\n"
 	"# Nothing was changed.  errors: why they cannot serve.\n"
 	"error ResumeRefused (message: string, errors: []string)\n"
-	"error NothingToConfirm (message: string)\n";
+	"error NothingToConfirm (message: string)\n"
+	"\n";
+
+/* ---- The types of the schema ---- */
+
+static bool is_object(const struct statistic *row)
+{
+	return row->type == STATISTIC_OBJECT || row->type == STATISTIC_OPTIONAL;
+}
+
+/* Has it a type of its own, which others name? */
+static bool is_named(const struct statistic *row)
+{
+	return is_object(row) && row->varlink && *row->varlink != '[';
+}
+
+/* Comments stand before the type: not everybody takes them inside. */
+static void put_comments(FILE *to, const char *outer, const struct statistic *row)
+{
+	for (; row->type != STATISTIC_END; row = statistic_next(row)) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s%s", outer, row->name);
+		if (row->help && row->type != STATISTIC_INFO && !is_named(row))
+			fprintf(to, "# %s: %s\n", name, row->help);
+		if (is_object(row) && !is_named(row)) {
+			strcat(name, ".");
+			put_comments(to, name, row + 1);
+		}
+	}
+}
+
+static void put_fields(FILE *to, const char **separator, const struct statistic *row)
+{
+	for (; row->type != STATISTIC_END; row = statistic_next(row)) {
+		const char *nested = "(";
+
+		fprintf(to, "%s%s: ", *separator, row->name);
+		*separator = strchr(*separator, '\n') ? ",\n  " : ", ";
+		if (row->varlink || !is_object(row)) {
+			fputs(row->varlink ? row->varlink : "int", to);
+			continue;
+		}
+		put_fields(to, &nested, row + 1);
+		putc(')', to);
+	}
+}
+
+/* A type of the fields of all tables, and one for each of their objects that have a name. */
+static void put_type(FILE *to, const char *name, const char *about,
+		     const struct statistic *const tables[])
+{
+	const char *separator = "(\n  ";
+
+	if (about)
+		fprintf(to, "# %s\n", about);
+	for (unsigned i = 0; tables[i]; i++)
+		put_comments(to, "", tables[i]);
+	fprintf(to, "type %s ", name);
+	for (unsigned i = 0; tables[i]; i++)
+		put_fields(to, &separator, tables[i]);
+	fputs("\n)\n\n", to);
+	for (unsigned i = 0; tables[i]; i++) {
+		for (const struct statistic *row = tables[i]; row->type != STATISTIC_END;
+		     row = statistic_next(row)) {
+			const struct statistic *const fields[] = { row + 1, NULL };
+
+			if (is_named(row))
+				put_type(to, row->varlink + (*row->varlink == '?'), row->help,
+					 fields);
+		}
+	}
+}
+
+static const struct {
+	const char *name, *about;
+	const struct statistic *tables[4];
+} types[] = {
+	{ "Listener", NULL, { listener_about, listener_status } },
+	{ "ListenerStats", NULL, { listener_about, listener_statistics } },
+	{ "Operation", NULL, { operation_statistics } },
+	{ "Latency", "Nanoseconds, of sampled operations.", { latency_statistics } },
+	{ "Export", NULL, { export_about } },
+	{ "ExportStats",
+	  "The sums of its listeners, and each of them.",
+	  { export_about, share_statistics, export_listeners } },
+	{ "ExportListener",
+	  "What one listener asked of an export.  Latency is that of the store alone.",
+	  { share_about, share_statistics } },
+};
+
+char *control_describe(void)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		return NULL;
+	fputs(interface, to);
+	for (unsigned i = 0; i < ARRAY_SIZE(types); i++)
+		put_type(to, types[i].name, types[i].about, types[i].tables);
+	return fclose(to) == 0 ? text : NULL;
+}

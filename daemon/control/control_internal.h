@@ -10,8 +10,8 @@ static inline struct server *control_server(const struct varlink_call *call)
 	return ((const struct control *)varlink_call_userdata(call))->server;
 }
 
-/* control_idl.c: the interface in Varlink's definition language. */
-extern const char control_description[];
+/* control_idl.c: the interface in Varlink's definition language, for free(); NULL: no memory. */
+char *control_describe(void);
 
 /* Answers org.nbserved.Control.NAME {listener, message}. */
 void control_error(struct varlink_call *call, const char *name, const char *listener,

@@ -131,78 +131,30 @@ static json_t *listener_to_json(const struct listener *l)
 
 /* ---- What it did ---- */
 
-/* The sum over a listener's workers. */
-struct totals {
-#define X(name) uint64_t name;
-	STATS_COUNTERS(X)
-	X(open)
-	X(chunks_free)
-	X(registered_bytes)
-#undef X
-	uint64_t chunks;
-	uint64_t batch_delay_ns; /* the longest */
-};
-
-static void totals_of(const struct listener *l, struct totals *t)
+/* Nanoseconds, context switches and the kernel's threads: what only /proc knows. */
+static void add_cost(struct listener *l, struct listener_numbers *n)
 {
-	*t = (struct totals){ 0 };
-	for (unsigned i = 0; i < l->worker_count; i++) {
-		const struct stats *s = &l->workers[i].stats;
+	struct proc_cost cost, kernel;
+	unsigned kernel_threads;
 
-#define X(name) t->name += stat_load(s->name);
-		STATS_COUNTERS(X)
-		X(open)
-		X(chunks_free)
-		X(registered_bytes)
-#undef X
-		t->batch_delay_ns = MAX(t->batch_delay_ns, stat_load(s->batch_delay_ns));
-		if (l->workers[i].begun)
-			t->chunks += l->workers[i].pool.chunk_count;
-	}
+	listener_cost(l, &cost, &kernel, &kernel_threads);
+	n->cpu_user_ns = cost.cpu_user_ns;
+	n->cpu_system_ns = cost.cpu_system_ns;
+	n->switches_voluntary = cost.switches_voluntary;
+	n->switches_involuntary = cost.switches_involuntary;
+	n->kernel_cpu_ns = kernel.cpu_user_ns + kernel.cpu_system_ns;
+	n->kernel_threads = kernel_threads;
 }
 
-static json_t *connections_to_json(const struct totals *t)
+static void add_worker(struct listener_numbers *n, const struct worker *w)
 {
-	json_t *refused = json_pack("{s:o, s:o}", "limit", json_count(t->refused_limit), "denied",
-				    json_count(t->refused_denied));
-	json_t *closed = json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "peer", json_count(t->closed_peer), "reset",
-		json_count(t->closed_reset), "idle", json_count(t->closed_idle), "protocol",
-		json_count(t->closed_protocol), "overrun", json_count(t->closed_overrun), "drain",
-		json_count(t->closed_drain), "error", json_count(t->closed_error));
-
-	return json_pack("{s:o, s:o, s:o, s:o}", "open", json_count(t->open), "accepted",
-			 json_count(t->accepted), "refused", refused, "closed", closed);
-}
-
-static json_t *buckets_to_json(const struct histogram_sum *h)
-{
-	json_t *buckets = json_array();
-
-	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
-		if (h->buckets[i])
-			json_array_append_new(
-				buckets, json_pack("[o, o]", json_count(histogram_bucket_max(i)),
-						   json_count(h->buckets[i])));
-	}
-	return buckets;
-}
-
-static json_t *latency_to_json(const struct histogram_sum *h)
-{
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count",
-			 json_count(h->count), "sum", json_count(h->sum), "min", json_count(h->min),
-			 "p50", json_count(histogram_quantile(h, 0.5)), "p90",
-			 json_count(histogram_quantile(h, 0.9)), "p99",
-			 json_count(histogram_quantile(h, 0.99)), "p99_9",
-			 json_count(histogram_quantile(h, 0.999)), "max", json_count(h->max),
-			 "buckets", buckets_to_json(h));
-}
-
-json_t *document_operation(uint64_t done, uint64_t errors, const struct histogram_sum *latency)
-{
-	return json_pack("{s:o, s:o, s:o}", "count", json_count(done), "errors", json_count(errors),
-			 "latency_ns", latency_to_json(latency));
+#define KEPT(member, ...) n->member += stat_load(w->stats.member);
+	LISTENER_STATISTICS(KEPT, KEPT, STATISTICS_NONE, STATISTICS_NONE, STATISTICS_ROWS,
+			    STATISTICS_ROWS)
+#undef KEPT
+	n->batch_delay_ns = MAX(n->batch_delay_ns, stat_load(w->stats.batch_delay_ns));
+	if (w->begun)
+		n->chunks += w->pool.chunk_count;
 }
 
 static json_t *operations_to_json(const struct listener *l)
@@ -211,112 +163,36 @@ static json_t *operations_to_json(const struct listener *l)
 	json_t *operations = json_object();
 
 	for (unsigned i = 0; names[i]; i++) {
-		struct histogram_sum latency = { 0 };
-		uint64_t done = 0, errors = 0;
+		struct operation_numbers n = { 0 };
 
 		for (unsigned j = 0; j < l->worker_count; j++) {
 			const struct operation_stats *o = &l->workers[j].stats.operations[i];
 
-			done += stat_load(o->count);
-			errors += stat_load(o->errors);
-			histogram_merge(&latency, &o->latency);
+			n.count += stat_load(o->count);
+			n.errors += stat_load(o->errors);
+			histogram_merge(&n.latency, &o->latency);
 		}
 		json_object_set_new(operations, names[i],
-				    document_operation(done, errors, &latency));
+				    document_fields(json_object(), operation_statistics, &n));
 	}
 	return operations;
 }
 
-static json_t *syscalls_to_json(const struct totals *t)
-{
-	json_t *syscalls = json_object();
-
-#define X(name) json_object_set_new(syscalls, &#name[strlen("sys_")], json_count(t->name));
-	STATS_SYSCALLS(X)
-#undef X
-	return syscalls;
-}
-
-static json_t *cost_to_json(struct listener *l, const struct totals *t)
-{
-	struct proc_cost cost, kernel;
-	unsigned kernel_threads;
-	json_t *threads;
-
-	listener_cost(l, &cost, &kernel, &kernel_threads);
-	threads = json_pack("{s:o, s:i}", "cpu_ns",
-			    json_count(kernel.cpu_user_ns + kernel.cpu_system_ns), "count",
-			    (int)kernel_threads);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu_user_ns",
-			 json_count(cost.cpu_user_ns), "cpu_system_ns",
-			 json_count(cost.cpu_system_ns), "context_switches_voluntary",
-			 json_count(cost.switches_voluntary), "context_switches_involuntary",
-			 json_count(cost.switches_involuntary), "kernel_threads", threads, "turns",
-			 json_count(t->turns), "gathered", json_count(t->gathered),
-			 "batch_delay_ns", json_count(t->batch_delay_ns), "syscalls",
-			 syscalls_to_json(t));
-}
-
-/* Of engine rdma: what it asked of the device. */
-static json_t *rdma_to_json(const struct totals *t)
-{
-	json_t *posted = json_object(), *completed = json_object(), *errors = json_object();
-
-#define X(name) json_object_set_new(posted, &#name[strlen("wr_")], json_count(t->name));
-	STATS_WORK_POSTED(X)
-#undef X
-#define X(name) json_object_set_new(completed, &#name[strlen("wc_")], json_count(t->name));
-	STATS_WORK_COMPLETED(X)
-#undef X
-#define X(name) json_object_set_new(errors, &#name[strlen("wc_err_")], json_count(t->name));
-	STATS_WORK_ERRORS(X)
-#undef X
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "posted",
-			 posted, "dropped", json_count(t->datagrams_dropped), "completed",
-			 completed, "inline", json_count(t->wr_inline), "signalled",
-			 json_count(t->wr_signalled), "doorbells", json_count(t->doorbells),
-			 "polls", json_count(t->cq_polls), "completions",
-			 json_count(t->cq_completions), "events", json_count(t->cq_events),
-			 "sleeps", json_count(t->cq_sleeps), "registered_bytes",
-			 json_count(t->registered_bytes), "errors", errors);
-}
-
-/* Of transport udp: what became of its datagrams, and of its clients' places. */
-static json_t *udp_to_json(const struct totals *t)
-{
-	json_t *udp = json_object();
-
-#define X(name) json_object_set_new(udp, strchr(#name, '_') + 1, json_count(t->name));
-	STATS_DATAGRAMS(X)
-#undef X
-	json_object_set_new(udp, "dropped", json_count(t->datagrams_dropped));
-	return udp;
-}
-
 static json_t *listener_to_stats(struct listener *l)
 {
-	json_t *json = listener_to_json(l), *stats, *pool, *zero_copy;
-	struct totals t;
+	const struct transport *transport = l->config->transport;
+	struct listener_numbers n = {
+		.since_ns = l->started_ns - l->all->started_ns,
+		.operations = operations_to_json(l),
+		.has_rdma = transport->verbs,
+		.has_udp = transport->datagrams,
+	};
 
-	totals_of(l, &t);
-	pool = json_pack("{s:o, s:o, s:o}", "chunks", json_count(t.chunks), "free",
-			 json_count(t.chunks_free), "starved", json_count(t.starved));
-	zero_copy = json_pack("{s:o, s:o}", "sent", json_count(t.zero_copied), "copied",
-			      json_count(t.zero_copy_copied));
-	stats = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			  "since_ns", json_count(l->started_ns - l->all->started_ns), "connections",
-			  connections_to_json(&t), "accept_paused", json_count(t.accept_paused),
-			  "bytes_in", json_count(t.bytes_in), "bytes_out", json_count(t.bytes_out),
-			  "bytes_copied", json_count(t.bytes_copied), "operations",
-			  operations_to_json(l), "cost", cost_to_json(l, &t), "pool", pool,
-			  "tx_blocked", json_count(t.tx_blocked), "throttled",
-			  json_count(t.throttled), "zero_copy", zero_copy);
-	json_object_update_new(json, stats);
-	if (l->config->transport->verbs)
-		json_object_set_new(json, "rdma", rdma_to_json(&t));
-	if (l->config->transport->datagrams)
-		json_object_set_new(json, "udp", udp_to_json(&t));
-	return json;
+	for (unsigned i = 0; i < l->worker_count; i++)
+		add_worker(&n, &l->workers[i]);
+	n.rdma_dropped = n.datagrams_dropped;
+	add_cost(l, &n);
+	return document_fields(listener_to_json(l), listener_statistics, &n);
 }
 
 /* ---- Documents ---- */
@@ -359,10 +235,11 @@ static json_t *listener_to_status(const struct listener *l)
 {
 	json_t *json = listener_to_json(l);
 	char example[LISTENER_EXAMPLE_MAX];
-	struct totals t;
+	uint64_t open = 0;
 
-	totals_of(l, &t);
-	json_object_set_new(json, "connections_open", json_count(t.open));
+	for (unsigned i = 0; i < l->worker_count; i++)
+		open += stat_load(l->workers[i].stats.open);
+	json_object_set_new(json, "connections_open", json_count(open));
 	if (listener_example(l, example, sizeof(example)))
 		json_object_set_new(json, "example", json_text(example));
 	return json;

@@ -54,31 +54,31 @@ json_t *document_exports_status(const struct server *s)
 
 static json_t *share_operation(const struct share *share, enum io_kind kind)
 {
-	struct histogram_sum latency = { 0 };
-	uint64_t done = SUM(share, operations[kind].count);
+	struct operation_numbers n = { 0 };
 
+	n.count = SUM(share, operations[kind].count);
+	n.errors = SUM(share, operations[kind].errors);
 	/* Most histograms are empty, and so long that it would be seen. */
-	for (unsigned i = 0; done && i < share->count; i++)
-		histogram_merge(&latency, &share->mounts[i]->operations[kind].latency);
-	return document_operation(done, SUM(share, operations[kind].errors), &latency);
+	for (unsigned i = 0; n.count && i < share->count; i++)
+		histogram_merge(&n.latency, &share->mounts[i]->operations[kind].latency);
+	return document_fields(json_object(), request_statistics, &n);
 }
 
 static void share_to_json(const struct share *share, json_t *json)
 {
-	json_t *operations = json_object(), *errors = json_object();
+	struct share_numbers n = { .operations = json_object(), .errors = json_object() };
 
 	for (unsigned i = 0; i < IO_KIND_COUNT; i++)
-		json_object_set_new(operations, io_kind_names[i], share_operation(share, i));
+		json_object_set_new(n.operations, io_kind_names[i], share_operation(share, i));
 	for (unsigned i = 0; i < IO_ERROR_COUNT; i++)
-		json_object_set_new(errors, io_error_names[i], json_count(SUM(share, errors[i])));
-	json_object_set_new(json, "operations", operations);
-	json_object_set_new(json, "bytes_read", json_count(SUM(share, bytes_read)));
-	json_object_set_new(json, "bytes_written", json_count(SUM(share, bytes_written)));
-	json_object_set_new(json, "in_flight", json_count(SUM(share, in_flight)));
-	json_object_set_new(json, "errors", errors);
+		json_object_set_new(n.errors, io_error_names[i], json_count(SUM(share, errors[i])));
+	n.bytes_read = SUM(share, bytes_read);
+	n.bytes_written = SUM(share, bytes_written);
+	n.in_flight = SUM(share, in_flight);
+	document_fields(json, share_statistics, &n);
 }
 
-/* ---- Who serves it ---- */
+/* ---- The listeners that serve it ---- */
 
 /* Appends l's mounts of x to share; how many. */
 static unsigned share_add(struct share *share, const struct listener *l,

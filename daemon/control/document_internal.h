@@ -6,11 +6,14 @@
 #include "document.h"
 #include "histogram.h"
 #include "json.h"
+#include "statistics.h"
 
 struct server;
 
-/* {"count","errors","latency_ns"} */
-json_t *document_operation(uint64_t done, uint64_t errors, const struct histogram_sum *latency);
+/* Sets the fields of a table, or of an object from its first row on, in the order of the rows;
+ * their values are in `numbers`, the struct that the rows are of.  Takes the references that a MAP
+ * has in it.  Returns the object. */
+json_t *document_fields(json_t *object, const struct statistic *row, const void *numbers);
 
 /* Is name one of names?  Without any, it is. */
 bool document_is_wanted(const json_t *names, const char *name);
