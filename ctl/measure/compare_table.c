@@ -84,7 +84,7 @@ static const struct column columns[] = {
 
 /* ---- Cells ---- */
 
-static void quantile_cell(struct table *t, const struct measure *row, double quantile)
+void compare_quantile_cell(struct table *t, const struct measure *row, double quantile)
 {
 	uint64_t ns;
 
@@ -164,9 +164,9 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	figure_cell(t, STYLE_PLAIN, row, FIGURE_BANDWIDTH, 1e-6);
 	trip_cell(t, row, 0.5);
 	trip_cell(t, row, 0.99);
-	quantile_cell(t, row, 0.5);
-	quantile_cell(t, row, 0.99);
-	quantile_cell(t, row, 0.999);
+	compare_quantile_cell(t, row, 0.5);
+	compare_quantile_cell(t, row, 0.99);
+	compare_quantile_cell(t, row, 0.999);
 	figure_cell(t, mark, row, FIGURE_CPU_PER_REQUEST, 1e-3);
 	figure_cell(t, mark, row, FIGURE_CPU_PER_OP, 1e-3);
 	if (g->cost == FIGURE_CPU_PER_BYTE)

@@ -17,3 +17,7 @@ json_t *compare_to_json(const struct measures *m, const json_t *unavailable);
 /* The same as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest
  * and highest value, in seconds' billionths and bytes; empty: cannot be told. */
 void compare_csv(struct output *out, const struct measures *m);
+
+/* A cell of a row's latency, `quantile` 0 to 1: microseconds, or `-` when the samples are too few
+ * to tell. */
+void compare_quantile_cell(struct table *t, const struct measure *row, double quantile);

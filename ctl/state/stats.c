@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "compare_table.h"
 #include "ctl.h"
 #include "field.h"
 #include "human.h"
@@ -52,16 +53,6 @@ static void add_listener_cells(struct table *t, const json_t *listener, const ch
 		   human_short(field_uint(listener, "connections.accepted")).text);
 }
 
-static void quantile_cell(struct table *t, const struct measure *row, double quantile)
-{
-	uint64_t ns;
-
-	if (measure_quantile(row, quantile, &ns))
-		table_cell(t, STYLE_PLAIN, "%s", human_us(ns).text);
-	else
-		table_cell(t, STYLE_DIM, "-");
-}
-
 static void add_cost_cells(struct table *t, const struct measure *row, const json_t *listener)
 {
 	uint64_t chunks = field_uint(listener, "pool.chunks");
@@ -99,8 +90,8 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 	} else {
 		table_skip(t, 2);
 	}
-	quantile_cell(t, row, 0.5);
-	quantile_cell(t, row, 0.99);
+	compare_quantile_cell(t, row, 0.5);
+	compare_quantile_cell(t, row, 0.99);
 	if (row->latency.count)
 		table_cell(t, STYLE_PLAIN, "%s", human_us(row->latency.max).text);
 	else
@@ -261,8 +252,8 @@ static void add_watch_row(struct table *t, const struct measure *row, const char
 	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_rate(row)).text);
 	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_in / 1e6 / seconds).text);
 	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_out / 1e6 / seconds).text);
-	quantile_cell(t, row, 0.5);
-	quantile_cell(t, row, 0.99);
+	compare_quantile_cell(t, row, 0.5);
+	compare_quantile_cell(t, row, 0.99);
 	table_cell(t, STYLE_PLAIN, "%s", human_percent(measure_cpu_share(row)).text);
 	if (row->listener_count == 0) {
 		for (unsigned i = 0; i < 3; i++)

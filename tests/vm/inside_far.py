@@ -60,31 +60,24 @@ def done_by(daemon, operation):
     return operations["test"]["count"], operations[operation]["count"]
 
 
-@pytest.mark.parametrize("command, messages", [
-    ("ib_send_bw -n 300 -s 4096", 300),
-    ("ib_send_bw -n 300 -s 1024 -q 3", 900),
-    ("ib_send_bw -n 100 -s 65536 -e", 100),
-    ("ib_write_bw -n 100 -s 16384", 0),
-    ("ib_write_bw -n 5 -s 1048576", 0),
-    ("ib_read_bw -n 100 -s 4096", 0),
+@pytest.mark.parametrize("service, command, operation, count", [
+    ("perftest", "ib_send_bw -n 300 -s 4096", "message", 300),
+    ("perftest", "ib_send_bw -n 300 -s 1024 -q 3", "message", 900),
+    ("perftest", "ib_send_bw -n 100 -s 65536 -e", "message", 100),
+    ("perftest", "ib_write_bw -n 100 -s 16384", "message", 0),
+    ("perftest", "ib_write_bw -n 5 -s 1048576", "message", 0),
+    ("perftest", "ib_read_bw -n 100 -s 4096", "message", 0),
+    ("perftest-lat", "ib_send_lat -n 100", "pong", 100),
+    ("perftest-lat", "ib_send_lat -n 5 -s 300000", "pong", 5),
+    ("perftest-lat", "ib_send_bw -n 300 -s 1024 -b", "pong", 300),
+    ("perftest-lat", "ib_read_lat -n 100", "pong", 0),
 ])
-def test_perftest_bandwidth(start_daemon, device, clean, command, messages):
-    daemon = far_end(start_daemon, device, "perftest")
+def test_perftest(start_daemon, device, clean, service, command, operation, count):
+    daemon = far_end(start_daemon, device, service)
     perftest(daemon, device, command)
-    assert done_by(daemon, "message") == (1, messages)
-    assert not [n for status, n in daemon.stats("r")["rdma"]["errors"].items() if n and status != "flushed"]
-
-
-@pytest.mark.parametrize("command, pongs", [
-    ("ib_send_lat -n 100", 100),
-    ("ib_send_lat -n 5 -s 300000", 5),
-    ("ib_send_bw -n 300 -s 1024 -b", 300),
-    ("ib_read_lat -n 100", 0),
-])
-def test_perftest_latency(start_daemon, device, clean, command, pongs):
-    daemon = far_end(start_daemon, device, "perftest-lat")
-    perftest(daemon, device, command)
-    assert done_by(daemon, "pong") == (1, pongs)
+    assert done_by(daemon, operation) == (1, count)
+    if operation == "message":
+        assert not [n for status, n in daemon.stats("r")["rdma"]["errors"].items() if n and status != "flushed"]
 
 
 def test_perftest_datagrams(start_daemon):

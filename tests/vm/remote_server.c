@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../unit/worker_stop.h"
 #include "conn.h"
 #include "remote.h"
 #include "rping_proto.h"
-#include "../unit/worker_stop.h"
 
 struct telling {
 	struct remote write;

@@ -1,0 +1,126 @@
+/* Output of iperf3, iperf and sockperf.  See generator_text.h. */
+#include "generator_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "field.h"
+#include "util.h"
+
+/* ---- iperf3 ---- */
+
+static void iperf3_sum(const json_t *end, const char *name, struct generator_result *r)
+{
+	const json_t *sum = json_object_get(end, name);
+
+	r->bytes += json_number(sum, "bytes");
+	r->bytes_per_s += json_number(sum, "bits_per_second") / 8;
+}
+
+/* "[SUM]  0.00-1.01  sec  1.21 GBytes  10.3 Gbits/sec   receiver": adds the bytes and the rate.
+ * Breaks line into words. */
+static void iperf_line(char *line, struct generator_result *r)
+{
+	const char *before = "";
+	char *rest;
+	double value;
+
+	for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+		if (number_at(before, &value, NULL)) {
+			if (strstr(word, "its/sec") && unit_at(word, bit_units, &value))
+				r->bytes_per_s += value / 8;
+			else if (strstr(word, "Bytes") && unit_at(word, byte_units, &value))
+				r->bytes += value;
+		}
+		before = word;
+	}
+}
+
+static void iperf3_text(const char *text, struct generator_result *r)
+{
+	bool sums = strstr(text, "\n[SUM]");
+
+	for (const char *at = text; (at = strchr(at, '\n')) && *++at;) {
+		size_t bytes = strcspn(at, "\n");
+		char line[256];
+
+		if (bytes >= sizeof(line) || at[0] != '[' || (sums && strncmp(at, "[SUM]", 5)))
+			continue;
+		memcpy(line, at, bytes);
+		line[bytes] = '\0';
+		if (strstr(line, "receiver"))
+			iperf_line(line, r);
+	}
+}
+
+bool parse_iperf3(char *const *argv, const char *text, struct generator_result *r)
+{
+	json_t *document = json_document(text), *end = field_get(document, "end");
+
+	(void)argv;
+	if (end) {
+		iperf3_sum(end, "sum_received", r);
+		iperf3_sum(end, "sum_received_bidir_reverse", r);
+	} else {
+		iperf3_text(text, r);
+	}
+	json_decref(document);
+	return r->bytes_per_s > 0;
+}
+
+/* ---- iperf 2: the last line is the sum, or the only connection's ---- */
+
+bool parse_iperf(char *const *argv, const char *text, struct generator_result *r)
+{
+	const char *line = last_line(text, "[SUM]");
+	char copy[512];
+	double value;
+
+	(void)argv;
+	for (const char *at = text; !line && (at = strchr(at, '[')); at++)
+		if ((at == text || at[-1] == '\n') && strstr(at, "its/sec") &&
+		    strcspn(at, "\n") > (size_t)(strstr(at, "its/sec") - at))
+			line = at;
+	if (!line)
+		return false;
+	snprintf(copy, sizeof(copy), "%.*s", (int)MIN(strcspn(line, "\n"), sizeof(copy) - 1), line);
+	if (strstr(copy, " rps") &&
+	    number_after(copy, "its/sec", &value, NULL)) { /* --bounceback */
+		r->requests = value;
+		number_before(copy, " rps", &r->requests_per_s);
+	}
+	iperf_line(copy, r);
+	return r->bytes_per_s > 0;
+}
+
+/* ---- sockperf: percentiles fall ---- */
+
+bool parse_sockperf(char *const *argv, const char *text, struct generator_result *r)
+{
+	const char *valid = strstr(text, "[Valid Duration] RunTime=");
+	struct generator_quantile fall[GENERATOR_QUANTILES_MAX];
+	unsigned count = 0;
+	double seconds, percent, value;
+	const char *at;
+
+	(void)argv;
+	if (!valid) { /* throughput: nothing is received */
+		number_before(text, " messages sent in", &r->requests);
+		return number_after(text, "Message Rate is", &r->requests_per_s, NULL);
+	}
+	if (!number_after(valid, "RunTime=", &seconds, NULL) || seconds <= 0 ||
+	    !number_after(valid, "ReceivedMessages=", &value, NULL))
+		return false;
+	r->requests_per_s = value / seconds;
+	/* The requests of the warm-up are added: the server has counted them, too. */
+	number_after(text, "ReceivedMessages=", &r->requests, NULL);
+	for (at = valid; count < ARRAY_SIZE(fall) && (at = strstr(at, "---> percentile "));) {
+		if (!number_at(at += 16, &percent, &at) || !number_after(at, "=", &value, NULL))
+			break;
+		fall[count++] = (struct generator_quantile){ percent / 100,
+							     (uint64_t)MIN(value * 1e3, 9e18) };
+	}
+	while (count-- > 0)
+		add_quantile(r, fall[count].quantile, (double)fall[count].ns);
+	return true;
+}

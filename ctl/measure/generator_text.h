@@ -1,0 +1,55 @@
+/* What the parsers of load generators' output share: numbers in text, units, options of the command
+ * line.  Pure. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "generator.h"
+
+/* Numbers that a program prints are finite and not negative: others are as if they were not there.
+ * ret_end, NULL or: behind the number. */
+bool number_at(const char *text, double *ret_value, const char **ret_end);
+
+/* The number behind the first `key` in text. */
+bool number_after(const char *text, const char *key, double *ret_value, const char **ret_end);
+
+/* The number that ends right before `key`: `4096 requests`. */
+bool number_before(const char *text, const char *key, double *ret_value);
+
+/* Scales of units by their first letters; the longest that fits comes first, NULL is the end. */
+struct unit {
+	const char *text;
+	double scale;
+};
+extern const struct unit time_units[], byte_units[];
+extern const struct unit bit_units[]; /* as iperf prints them: bits in thousands */
+
+/* Multiplies *value by the unit that text begins with; false: none of them. */
+bool unit_at(const char *text, const struct unit *units, double *value);
+
+/* The number behind the first `key`, with its unit. */
+bool measure_after(const char *text, const char *key, const struct unit *units, double *ret_value);
+
+/* In ascending order; another, or one that makes no sense, is left out. */
+void add_quantile(struct generator_result *r, double quantile, double ns);
+
+/* The last line that begins with `start`; NULL: none. */
+const char *last_line(const char *text, const char *start);
+
+/* The number of `-n 1000`, `-n1000` or `--name=1000`; `otherwise` without it. */
+double option_number(char *const *argv, const char *option, double otherwise);
+
+/* The first JSON object that begins a line: warnings may stand before it.  A new reference, or
+ * NULL. */
+json_t *json_document(const char *text);
+
+/* 0 when missing, or not a positive number. */
+double json_number(const json_t *object, const char *path);
+
+/* The parsers: adds to r, all 0, what the generator that argv started has printed; false: nothing
+ * that is understood. */
+typedef bool generator_parser(char *const *argv, const char *text, struct generator_result *r);
+extern generator_parser parse_redis, parse_memtier;                   /* generator_redis.c */
+extern generator_parser parse_iperf3, parse_iperf, parse_sockperf;    /* generator_stream.c */
+extern generator_parser parse_wrk, parse_h2load, parse_ab, parse_hey; /* generator_http.c */
+extern generator_parser parse_fio, parse_qemu_img, parse_whole_run;   /* generator_storage.c */
