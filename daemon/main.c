@@ -121,7 +121,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 	};
 	int c, index;
 
-	for (int i = 1; i < argc; i++) /* what follows `--` is a command, not ours to permute */
+	for (int i = 1; i < argc; i++) /* behind `--` is a command, not ours to permute */
 		if (!strcmp(argv[i], "--")) {
 			run->command = &argv[i + 1];
 			argc = i;

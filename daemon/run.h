@@ -16,7 +16,7 @@ struct run {
 	unsigned count;
 	char *options[RUN_OPTIONS_MAX]; /* for `nbctl compare`, with their values */
 	unsigned option_count;
-	char **command; /* what follows `--`, NULL-terminated; NULL: none */
+	char **command; /* the words behind `--`, NULL-terminated; NULL: none */
 	/* The rest is run.c's own. */
 	struct server *server;
 	char directory[PATH_MAX]; /* of the control socket, if it was made for it; else "" */

@@ -42,8 +42,8 @@ struct command {
 	struct option_spec options[COMMAND_OPTIONS_MAX];
 	unsigned words_min, words_max; /* arguments that are not options */
 	bool runs_command;             /* `-- COMMAND ARG...` may follow */
-	const char *json_instead;      /* what to use: this command has no --json; NULL: it has */
-	int (*run)(struct ctl *ctl);   /* an exit code */
+	const char *json_instead; /* the command that has --json: this one has none; NULL: it has */
+	int (*run)(struct ctl *ctl); /* an exit code */
 };
 
 struct ctl {
@@ -56,7 +56,7 @@ struct ctl {
 	const char *values[COMMAND_OPTIONS_MAX];
 	char **words;
 	unsigned word_count;
-	char **rest; /* what follows `--`, NULL-terminated; NULL without `--` */
+	char **rest; /* the words behind `--`, NULL-terminated; NULL without `--` */
 };
 
 /* The commands, by file. */

@@ -14,7 +14,7 @@ struct sampler;
 
 struct child {
 	int status;       /* of waitpid(); -errno: it could not be started */
-	char *output;     /* what it wrote to stdout, if that was asked for; else NULL */
+	char *output;     /* its stdout, if that was asked for; else NULL */
 	uint64_t wall_ns; /* from its start to its end */
 	uint64_t cpu_ns;  /* of it and its children, user and system time */
 	uint64_t

@@ -13,7 +13,7 @@
 
 struct child;
 struct conditions {
-	json_t *common; /* what does not change while nbctl runs */
+	json_t *common; /* conditions that do not change while nbctl runs */
 	json_t *config; /* of GetConfig */
 	pid_t pid;      /* the daemon's */
 };

@@ -44,7 +44,7 @@ void sampler_look(struct sampler *s)
 		return;
 	if (json_array_size(s->documents) == SAMPLES_MAX)
 		sampler_thin(s);
-	sampler_take(s); /* what went wrong was said, and shows at the end */
+	sampler_take(s); /* an error was printed, and shows at the end */
 }
 
 int sampler_end(struct sampler *s)

@@ -8,7 +8,7 @@ struct group {
 	const char *service, *label, *operation;
 	struct measure **rows; /* borrowed; the first is the baseline */
 	unsigned count;
-	enum figure cost; /* what its rows are compared by */
+	enum figure cost; /* the figure by which its rows are compared */
 	double noise;     /* of the cost; NaN: unknown */
 };
 
@@ -55,4 +55,4 @@ char *group_verdict(const struct group *g);             /* of one, without its t
 char *groups_conclusion(const struct groups *all);      /* of all: two sentences */
 char *groups_generator_limit(const struct groups *all); /* where the generator was the bottleneck */
 char *groups_shared_cpus(const struct groups *all);     /* where it may take the server's CPU */
-char *groups_other_programs(const struct groups *all);  /* what else ran on the machine */
+char *groups_other_programs(const struct groups *all);  /* other programs that ran on the machine */

@@ -1,4 +1,4 @@
-/* What parsers of generators' output share.  See generator_text.h. */
+/* Numbers, units and options, for the parsers of generators' output.  See generator_text.h. */
 #include "generator_text.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What the parsers of load generators' output share: numbers in text, units, options of the command
+/* Shared by the parsers of load generators' output: numbers in text, units, options of the command
  * line.  Pure. */
 #pragma once
 #include <jansson.h>

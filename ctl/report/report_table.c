@@ -18,7 +18,7 @@ enum column_kind {
 	COLUMN_VISITS,
 	COLUMN_FIGURE,  /* its median */
 	COLUMN_PERCENT, /* the same as a percentage */
-	COLUMN_COST,    /* what the group is compared by */
+	COLUMN_COST,    /* the figure by which the group is compared */
 	COLUMN_AGAINST,
 	COLUMN_USER,
 	COLUMN_SERVER, /* a percentile in the server */

@@ -182,7 +182,7 @@ static void render_errors(struct output *out, const json_t *export)
 	}
 }
 
-/* What `store = auto` chose, and why: once for what several listeners have in common. */
+/* The choices of `store = auto`, and why: once for listeners that have the same. */
 static void render_choices(struct output *out, const json_t *export)
 {
 	const char *last = "";

@@ -34,7 +34,7 @@ struct session {
 	struct ctl *ctl;
 	struct top top;
 	struct client *stats, *list; /* NULL: not connected */
-	char asked[TOP_TEXT];        /* whose connections were asked for last */
+	char asked[TOP_TEXT];        /* the listener of the last ListConnections */
 	bool asking;                 /* ... and the answer has not come */
 	uint64_t heard_ns;           /* the last document, or the last attempt to connect */
 	uint64_t listed_ns;          /* when connections were asked for */

@@ -10,7 +10,7 @@
 
 struct unix_socket {
 	struct sockaddr_un address;
-	struct file_id file; /* what we bound, so that we remove nothing else */
+	struct file_id file; /* of the socket that we bound, so that we remove nothing else */
 	int fd;              /* listening, non-blocking */
 };
 

@@ -63,7 +63,7 @@ struct export_config {
 struct export_name {
 	char name[CONFIG_NAME_MAX];
 	struct config_origin origin;
-	const struct export_config *config; /* whose name it is */
+	const struct export_config *config; /* of that name */
 };
 
 struct listener_config {
@@ -83,7 +83,7 @@ struct listener_config {
 	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default one */
 	unsigned export_count;
 	const struct store *store;     /* reaches its exports' files; NULL: what each export says */
-	struct worker_options options; /* what each worker needs to know */
+	struct worker_options options; /* the same for each worker */
 };
 
 struct config {
@@ -117,8 +117,7 @@ int config_load_text(const char *name, const char *text, size_t bytes, struct co
  * opens nothing.  May wait for a file system.  `errors` must be empty. */
 void config_check_paths(struct config *config, struct config_errors *errors);
 
-/* What the log shows from now on, as key `log-level` of the configuration in force: the next one
- * has its own. */
+/* Sets `log-level` of the configuration in force, from now on and until the next configuration. */
 void config_set_log_level(struct config *config, int level);
 
 /* Why no build like this one can serve the listener; NULL: a host could. */

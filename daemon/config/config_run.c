@@ -247,7 +247,8 @@ static void write_run(FILE *to, const struct run *runs, unsigned index)
 			continue;
 		write_name(name, run->service->name, engines[i]->name, number_of(runs, index));
 		write_listener(to, run, name, engines[i]->name, export, offset++);
-		fputs("optional = yes\n", to); /* what this host lacks is said, the rest compared */
+		fputs("optional = yes\n",
+		      to); /* a listener that this host cannot serve is left out, with a message */
 	}
 }
 

@@ -26,7 +26,7 @@ struct export
 {
 	const char *name;
 	const struct export_options *options;
-	const struct store *store; /* what opened it */
+	const struct store *store; /* that opened it */
 	uint64_t size;             /* bytes */
 	uint32_t align;            /* of offsets, lengths and memory, bytes; 1: anything goes */
 	bool read_only;            /* by its options, or because the file or device is */

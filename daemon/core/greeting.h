@@ -1,5 +1,5 @@
-/* What client and service tell each other before there is a connection: the private data of RDMA's
- * connection manager. */
+/* The private data of RDMA's connection manager: client and service exchange it before there is a
+ * connection. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

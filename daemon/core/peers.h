@@ -27,7 +27,7 @@ enum peer_list { PEER_UNKNOWN, PEER_PROBATION, PEER_ESTABLISHED, PEER_PINNED, PE
 enum {
 	PEERS_PROBATION_MIN = 64,           /* places, if there are twice as many in all */
 	PEERS_PROBATION_NS = 1 * NS_PER_MS, /* that a peer must come again after, or later */
-	PEERS_ACTIVE_NS = NS_PER_S,         /* who was heard of since is not pushed out */
+	PEERS_ACTIVE_NS = NS_PER_S,         /* a peer that sent since then is not pushed out */
 };
 
 /* Embedded in what an engine has for it. */

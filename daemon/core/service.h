@@ -16,14 +16,15 @@ struct worker_options;
 enum { SERVICE_OPERATIONS_MAX = 8 };
 
 struct service {
-	const char *name;                                   /* as in `service = NAME` */
-	const char *operations[SERVICE_OPERATIONS_MAX + 1]; /* what it counts, NULL-terminated */
+	const char *name; /* as in `service = NAME` */
+	const char *operations[SERVICE_OPERATIONS_MAX +
+			       1]; /* the kinds that it counts, NULL-terminated */
 
 	/* A client's command to try it with, for people; {host} and {port} stand for where it is,
 	 * {transport} for how, {name} for what name_of() says. */
 	const char *example;
 
-	/* What clients know a listener with this w->shared by.  Optional. */
+	/* The name by which clients know a listener with this w->shared.  Optional. */
 	const char *(*name_of)(const void *shared);
 
 	/* It sends without being asked: run() is also called whenever tx has drained. */
@@ -58,8 +59,8 @@ struct service {
 	 * can, see remote.h. */
 	bool remote;
 
-	/* What a client's connections share is its worker's: all of an address go to the same one.
-	 */
+	/* A client's connections share state without locks: all connections of an address go to the
+	 * same worker. */
 	bool together;
 
 	/* It lends clients memory of its own, of `region-size` bytes at most. */

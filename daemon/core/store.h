@@ -125,7 +125,7 @@ struct mount {
 	uint8_t read_way, write_way;
 	bool (*attempt)(struct io *io);
 	uint64_t slow_until_ns;
-	const char *choice; /* what was chosen, and why; NULL: the configuration says it */
+	const char *choice; /* the choice of `auto`, and why; NULL: the configuration says it */
 
 	_Atomic uint32_t features; /* bit mask of enum mount_feature; may lose some later */
 	struct reason

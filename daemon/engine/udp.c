@@ -445,7 +445,7 @@ int udp_init(struct udp *u, struct worker *w, bool (*sends)(struct worker_hook *
 	for (unsigned i = 0; i < u->count; i++)
 		udp_socket_init(u, &u->sockets[i], &w->acceptors[i]);
 	worker_add_hook(w, &u->hook);
-	atomic_store(&w->owes, true); /* what only the kernel has counted: see udp_settle() */
+	atomic_store(&w->owes, true); /* drops that only the kernel has counted: see udp_settle() */
 	return 0;
 }
 

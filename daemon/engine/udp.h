@@ -4,8 +4,8 @@
  * the one it has written to.  udp.c takes datagrams in, udp_send.c makes batches of what is to be
  * sent, udp_ready.c has the system calls of the engines that are told what is ready.
  *
- * Whatever is sent goes at the end of a turn, for all clients of a socket together.  While the
- * kernel does not take it nothing is received there: the socket's queue overflows instead of our
+ * Sends are made at the end of a turn, for all clients of a socket together.  While the kernel does
+ * not take them nothing is received there: the socket's queue overflows instead of our
  * memory.  Worker's thread only. */
 #pragma once
 #include <netinet/in.h>
@@ -28,7 +28,7 @@ enum {
 	UDP_CONTROL = 128,    /* bytes of control data, received or sent */
 	UDP_HEADROOM = 256,   /* of a chunk: what io_uring puts before a datagram; and so that not
 				 all chunks begin in the same lines of the cache */
-	UDP_GRO_ROOM = 65536, /* what the kernel merges into at the most */
+	UDP_GRO_ROOM = 65536, /* the longest that the kernel merges into */
 };
 
 struct udp;
@@ -37,7 +37,7 @@ struct udp;
 struct udp_socket {
 	struct udp *udp;
 	struct acceptor *acceptor;
-	struct udp_peer *out, **out_tail; /* who has something to send */
+	struct udp_peer *out, **out_tail; /* list of peers that have something to send */
 	uint32_t overflowed;              /* the kernel's count when it was looked at last */
 	uint32_t interface;               /* of the last datagram: link-local addresses */
 	uint16_t port;                    /* 0: none, its place in udp_ports is given back */
@@ -84,7 +84,7 @@ struct udp_datagram {
 struct udp_batch {
 	unsigned count, views; /* messages, and entries of iov */
 	struct mmsghdr messages[UDP_SENDS];
-	struct udp_peer *peers[UDP_SENDS]; /* whose they are */
+	struct udp_peer *peers[UDP_SENDS]; /* of each message */
 	struct iovec iov[UDP_VIEWS];
 	char control[UDP_SENDS][UDP_CONTROL] __attribute__((aligned(8)));
 };
@@ -95,7 +95,7 @@ struct udp {
 	struct peers peers;
 	struct udp_socket *sockets;
 	unsigned count;
-	struct udp_peer *last; /* who sent last: a burst is often one client's */
+	struct udp_peer *last; /* sender of the last datagram: a burst is often one client's */
 	struct chunk *small;   /* where small datagrams are copied to */
 	bool gro, gso;
 	struct worker_hook hook; /* sends */

@@ -179,7 +179,7 @@ void kept_open(struct kept *k, struct notify *notify, const struct config *confi
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
-	if (closed && k->max) /* what it still has open cannot be bound anew */
+	if (closed && k->max) /* addresses that it still has open cannot be bound anew */
 		notify_barrier(notify, clock_ns() + KEPT_BARRIER_NS);
 }
 

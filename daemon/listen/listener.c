@@ -300,7 +300,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		kept_forget(l); /* or connections would wait for somebody to accept them */
 	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)
 		if (l->config->transport->datagrams && l->addresses[i].kept[0])
-			listening_give(l, i); /* what waits there is the next process's */
+			listening_give(l, i); /* clients that wait there are the next process's */
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_drain(&l->workers[i], deadline_ns);

@@ -32,7 +32,7 @@ struct listener {
 	bool starting;                      /* see listener_begin() */
 	int error;                          /* -errno: it cannot start */
 	struct reason reason;               /* of that, and of LISTENER_UNAVAILABLE */
-	const struct engine *engine;        /* what `auto` became; NULL when unavailable */
+	const struct engine *engine;        /* the one that `auto` became; NULL when unavailable */
 	struct worker *workers;             /* worker_count of them; 0 when unavailable */
 	struct proc_cost *costs;            /* of each worker, when last read */
 	unsigned worker_count, begun_count; /* of these threads were made */
@@ -72,7 +72,7 @@ void listener_serve(struct listener *l); /* start accepting */
 /* Another listener's worker has stopped accepting: the kernel may have woken it, and nobody else,
  * for connections that came while both listened to the same sockets. */
 void listener_accept_waiting(struct listener *l);
-void listener_log(const struct listener *l); /* what it serves, if it does */
+void listener_log(const struct listener *l); /* a line about a listener that serves */
 /* Why the others of list do not: a line for each reason. */
 void listeners_log_unavailable(struct listener *const *list, unsigned count);
 /* Puts the live keys of config in force; the others are as they were. */

@@ -359,7 +359,7 @@ bool ring_spin(struct ring *r)
 	unsigned want = r->sqpoll ? 1 : r->quiet + 1;
 	uint64_t end_ns;
 
-	ring_enter(r, false, 0); /* what is queued goes out before we wait */
+	ring_enter(r, false, 0); /* queued entries are submitted before we wait */
 	end_ns = clock_ns() + r->spin_ns;
 	do {
 		if (ring_ready(r) >= want)

@@ -183,7 +183,7 @@ bool server_stop(struct server *s)
 	if (!listeners_end(all))
 		return false;
 	if (all->mailbox.fd > 0)
-		mailbox_run(&all->mailbox); /* what workers still had to say of their listeners */
+		mailbox_run(&all->mailbox); /* the last messages of workers */
 	mailbox_fini(&all->mailbox);
 	listeners_free(all);
 	exports_free(&all->exports);

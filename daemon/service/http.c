@@ -49,7 +49,7 @@ struct http_conn {
 	bool head_sent;    /* the reply has begun */
 	bool frame_sent;   /* and so has its first chunk */
 	bool close;        /* after this reply */
-	bool lost;         /* what follows cannot be told from a request's body */
+	bool lost;         /* the next request cannot be told from a body any more */
 };
 
 /* ---- Replies ---- */

@@ -18,7 +18,7 @@ enum operation { IPERF3_OP_TEST, IPERF3_OP_RECEIVE, IPERF3_OP_SEND };
 
 /* Where a connection is; those of control follow each other in this order. */
 enum iperf3_step {
-	STEP_COOKIE, /* what will it be? */
+	STEP_COOKIE, /* control or stream: the cookie tells */
 	STEP_STREAM, /* data */
 	STEP_PARAMS,
 	STEP_PLACE,   /* datagrams: others of the client's address have theirs come first */
@@ -50,7 +50,7 @@ struct iperf3_conn {
 	uint32_t text_bytes, text_max;
 	bool waited;                     /* for bytes to arrive */
 	char *text;                      /* JSON that comes, or goes; NULL: none */
-	struct iperf3_counted *expected; /* what the client has counted, by index of the id */
+	struct iperf3_counted *expected; /* the client's counts, by index of the id */
 	struct session_twin twin;        /* datagrams */
 	struct iperf3_stream **sorted;
 	uint64_t progress_bytes, progress_ns; /* the last time that something moved */

@@ -213,8 +213,9 @@ static void stream_see(struct conn *c, enum iperf3_phase phase)
  * in one direction nothing waits: there the client reads, and its windows are open. */
 
 enum {
-	AHEAD_MAX = 512 * 1024,     /* bytes that need not be even */
-	UNREAD_NS = 10 * NS_PER_MS, /* who has not read may just have begun to */
+	AHEAD_MAX = 512 * 1024, /* bytes that need not be even */
+	UNREAD_NS =
+		10 * NS_PER_MS, /* a client that has not read for so long may be just about to */
 };
 
 /* Its i-th stream, if it is one of this worker's that has not ended. */
@@ -403,7 +404,7 @@ void iperf3_stream_run(struct conn *c)
 	if (phase == IPERF3_SETUP) {
 		if (c->flags & CONN_EOF)
 			conn_close(c, CONN_END_PEER);
-		return; /* what comes too early waits */
+		return; /* bytes that come too early wait */
 	}
 	if (c->rx.bytes)
 		stream_receive(c);

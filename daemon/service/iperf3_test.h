@@ -52,7 +52,7 @@ struct iperf3_stream {
 	_Atomic uint64_t packets, lost, order; /* with those that were omitted */
 	_Atomic double jitter_s;
 	uint64_t packets_before, lost_before, order_before;
-	uint64_t bytes_before; /* what was omitted */
+	uint64_t bytes_before; /* of the omitted seconds */
 	uint64_t opened_ns, start_ns, end_ns;
 	struct iperf3_cpu cpu_start, cpu_end; /* of its worker */
 };

@@ -33,7 +33,7 @@ enum nbd_phase {
 	NBD_PHASE_FLAGS,
 	NBD_PHASE_OPTIONS,
 	NBD_PHASE_TRANSMISSION,
-	NBD_PHASE_ENDING, /* what is under way is answered, then the connection ends */
+	NBD_PHASE_ENDING, /* requests under way are answered, then the connection ends */
 };
 
 /* States of a command; nbd_command_set() says which follows which. */

@@ -12,7 +12,7 @@ enum {
 	NBD_GREETING = 18,
 	NBD_CLIENT_FLAGS = 4,
 	NBD_OPTION = 16,                              /* a header; data follows */
-	NBD_SERVER_REPLY = 20 + 4,                    /* what precedes a name in a LIST */
+	NBD_SERVER_REPLY = 20 + 4,                    /* bytes before a name in a LIST */
 	NBD_OPTION_REPLY_MAX = 20 + 4 + NBD_NAME_MAX, /* the longest that is written */
 	NBD_EXPORT_REPLY_MAX = 8 + 2 + 124,           /* to EXPORT_NAME */
 };
@@ -87,7 +87,7 @@ struct nbd_option {
 
 /* An option's header.  0, or -EPROTO: the connection must end, for it has lost its sense, or the
  * data would take too long to skip, or an EXPORT_NAME, which cannot be answered so, is refused.
- * What is not refused has at most NBD_OPTION_MAX bytes of data, for nbd_parse_option_data(). */
+ * An accepted option has at most NBD_OPTION_MAX bytes of data, for nbd_parse_option_data(). */
 int nbd_parse_option(const uint8_t header[static NBD_OPTION], struct nbd_option *ret_option);
 
 /* An option's data, all o->length bytes; o->name then points into them.  `mode`: negotiated so far.

@@ -23,7 +23,7 @@ enum {
 	NBD_REQUEST_EXTENDED = 32,
 	NBD_CHUNK_MAX = 32 + 12,                   /* a hole, or what precedes data */
 	NBD_REPLY_MAX = 32 + 4 + 2 + NBD_TEXT_MAX, /* a reply without data */
-	NBD_STATUS_HEADER_MAX = 32 + 8,            /* what precedes extents */
+	NBD_STATUS_HEADER_MAX = 32 + 8,            /* bytes before extents */
 	NBD_STATUS_EXTENT_MAX = 16,
 };
 

@@ -1,4 +1,4 @@
-/* What the parts of the netperf service share: netperf.c (a connection's begin, and control),
+/* Shared by the parts of the netperf service: netperf.c (a connection's begin, and control),
  * netperf_port.c, netperf_data.c. */
 #pragma once
 #include <assert.h>
@@ -37,7 +37,7 @@ struct netperf_test {
 
 /* In this order, but for data. */
 enum netperf_step {
-	NETPERF_NEW, /* what will it be? */
+	NETPERF_NEW, /* control or data: not known yet */
 	NETPERF_DATA,
 	NETPERF_OVER,      /* datagrams: the test has ended, what still comes is nobody's */
 	NETPERF_ASK,       /* control: a request is to come */

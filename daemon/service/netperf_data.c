@@ -27,7 +27,7 @@ static void get_option(struct conn *c, int level, int name, void *ret, socklen_t
 	getsockopt(c->fd, level, name, ret, &bytes);
 }
 
-/* What cannot be had stays as it is: the result tells the client what is in use. */
+/* An option that the kernel refuses stays as it is: the result tells the client what is in use. */
 static void set_options(struct conn *c, const struct netperf_request *r)
 {
 	if (r->send_buffer)

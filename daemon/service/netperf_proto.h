@@ -14,7 +14,7 @@ enum {
 	NETPERF_CONGESTION_MAX = 17,
 };
 
-/* What its data connections do. */
+/* Tests, by what their data connections do. */
 enum netperf_kind {
 	NETPERF_STREAM, /* the client sends */
 	NETPERF_MAERTS, /* the server sends */
@@ -26,7 +26,7 @@ struct netperf_request {
 	enum netperf_kind kind;
 	bool datagrams;                         /* over UDP: NETPERF_STREAM or NETPERF_RR */
 	uint32_t request_bytes, response_bytes; /* of RR and CRR: 1 at least */
-	uint32_t send_bytes;                    /* what it would have us send at a time; 0: any */
+	uint32_t send_bytes;                    /* that the client wants sent at a time; 0: any */
 	int send_buffer, receive_buffer; /* of the socket, as for setsockopt(); 0: as it is */
 	uint32_t time_s;                 /* 0: limit counts */
 	uint64_t limit;                  /* bytes, or transactions; 0: time counts */

@@ -110,7 +110,7 @@ enum nvme_phase {
 	NVME_PHASE_ENDING, /* after an error: nothing is heard or said any more */
 };
 
-/* What carries commands and their data. */
+/* A transport of commands and their data: TCP or RDMA. */
 struct nvme_transport {
 	enum nvme_phase phase; /* in which a connection begins */
 	/* Takes what comes next from the input, or goes on with it; false: nothing can be done

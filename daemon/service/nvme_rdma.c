@@ -204,7 +204,7 @@ static void rdma_receive(struct nvme_command *d, uint32_t bytes)
 	rdma_take_part(d, bytes);
 }
 
-/* What the descriptor says of data in the capsule: is it there? */
+/* Does data in the capsule lie inside it, as the descriptor says? */
 static bool rdma_capsule_is_right(const struct nvme_sgl *sgl, size_t capsule)
 {
 	return sgl->type != NVME_SGL_CAPSULE || (sgl->address == 0 && sgl->length <= capsule);

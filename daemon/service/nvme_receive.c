@@ -1,9 +1,9 @@
 /* Service `nvme`: data of hosts, on its way to a store or into memory of its own.  See
  * nvme_queue.h.
  *
- * What comes for a store waits in the input until a PDU of it is there, and is written when its
- * digest was right.  Where memory is short and the rest could not come otherwise, it is written as
- * it comes: if the digest turns out to be wrong then, the command fails, which leaves its blocks
+ * Data for a store waits in the input until a PDU of it is there, and is written when its digest
+ * was right.  Where memory is short and the rest could not come otherwise, it is written as it
+ * comes: if the digest turns out to be wrong then, the command fails, which leaves its blocks
  * undefined and makes the host write them again. */
 #include <errno.h>
 #include <stdlib.h>

@@ -21,7 +21,7 @@ enum {
 	NVME_TCP_HEADER_MAX = NVME_TCP_IC,
 	NVME_TCP_TERM_MAX = 152,
 	NVME_TCP_RSP_MAX = NVME_TCP_SHORT + NVME_TCP_DIGEST,
-	NVME_TCP_DATA_MAX = 128, /* what precedes data, with padding */
+	NVME_TCP_DATA_MAX = 128, /* bytes before data, with padding */
 
 	NVME_TCP_H2C_MIN = 4096, /* bytes of data that any host may send in a PDU */
 	NVME_TCP_PORT = 4420,

@@ -34,7 +34,7 @@ enum {
 };
 
 enum perftest_step {
-	PERFTEST_NEW,     /* what will it be? */
+	PERFTEST_NEW,     /* control or data: the first bytes tell */
 	PERFTEST_DATA,    /* on the test's list, if there is one */
 	PERFTEST_HELLOED, /* control: of the messages before its data connections */
 	PERFTEST_WAITS,   /* for others of its address to connect */
@@ -238,7 +238,7 @@ static void queue_answer(struct conn *c, struct perftest_conn *p)
 	perftest_set_memory(p->message, (uintptr_t)spill.base, spill.key);
 }
 
-/* Whoever does not answer has nothing to show of its own direction. */
+/* The report to the client; a side that sends no pongs reports zeros for its own direction. */
 static void report_answer(const struct conn *c, struct perftest_conn *p)
 {
 	enum { REPORTS = 5, SIZE_AND_COUNT = 2 };

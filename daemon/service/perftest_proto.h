@@ -1,5 +1,5 @@
-/* What clients of perftest (ib_send_bw and the like) with -R say on their control connection: one
- * message at a time, told apart by their lengths.  Pure.
+/* Messages of perftest's clients (ib_send_bw and the like, with -R) on their control connection:
+ * one at a time, told apart by their lengths.  Pure.
  *
  * Source: perftest 4.5 (Debian 12), src/perftest_communication.c; later ones send messages of 64
  * bytes where it has 56. */

@@ -2,8 +2,8 @@
  * other memory of the client and says so, over and over.  Of each two messages the first names the
  * source, the second the sink.
  *
- * What was read stays in chunks of the pool until it was written.  The reply to a write follows it
- * at once: it arrives after the bytes. */
+ * Bytes that were read stay in chunks of the pool until they were written.  The reply to a write
+ * follows it at once: it arrives after the bytes. */
 #include <errno.h>
 #include <stdlib.h>
 

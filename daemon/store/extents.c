@@ -46,7 +46,7 @@ int extents_of_file(struct io *io, int fd)
 		struct io_extent *extent = &io->extents[io->extent_count];
 		int64_t next = extent_end(io, fd, at, end, &extent->hole);
 
-		if (next < 0) /* what is known before it is told */
+		if (next < 0) /* extents found so far are reported first */
 			return io->extent_count > 0 ? 0 : (int)next;
 		if ((uint64_t)next <= at) /* somebody writes meanwhile: look again */
 			continue;

@@ -5,7 +5,7 @@
  *
  * Store `blocking`: the worker calls preadv(2) and pwritev2(2) itself, and waits in them.  While
  * the page cache answers nothing costs less; when it does not, all of the worker's clients wait.
- * What waits for the device by its nature goes to the pool all the same.
+ * Requests that wait for the device by their nature (flush, trim) go to the pool all the same.
  *
  * A worker has one pool for all its mounts.  Its queue's lock is the only one on the data path. */
 #include <errno.h>

@@ -136,7 +136,7 @@ static void file_zero_done(struct op *op, int res, uint32_t flags)
 	else if (io->progress == io->length)
 		io_finish(io, 0);
 	else if (io->mount->worker->stop)
-		io_finish(io, -ESHUTDOWN); /* what is left of it may take hours */
+		io_finish(io, -ESHUTDOWN); /* its remaining pieces may take hours */
 	else
 		file_zero(io);
 }

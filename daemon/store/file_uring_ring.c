@@ -59,7 +59,7 @@ static bool file_ring_turn(struct worker_hook *hook)
 	file_ring_run(f);
 	io_uring_cq_eventfd_toggle(&f->ring.io, true);
 	atomic_thread_fence(memory_order_seq_cst);
-	file_ring_run(f); /* what came before anybody would have been told */
+	file_ring_run(f); /* completions that came before the event was armed */
 	return false;
 }
 

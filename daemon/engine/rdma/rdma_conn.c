@@ -175,7 +175,7 @@ static void rdma_conn_end(struct conn *c)
 	if (!rdma_conn_is_open(r))
 		return;
 	if (!(c->flags & CONN_CLOSING))
-		conn_eof(c); /* what has arrived is served, and it ends */
+		conn_eof(c); /* messages that have arrived are served before it ends */
 	rdma_conn_become(r, r->state == RDMA_ACCEPTED ? RDMA_ENDED : RDMA_REFUSED);
 }
 

@@ -12,7 +12,7 @@
 enum {
 	DOCTOR_TEXT_MAX = 512,
 	DOCTOR_GIDS_MAX = 64,             /* entries of a port's table that are looked at */
-	DOCTOR_REGISTER_BYTES = 16 << 20, /* what a worker registers with the default settings */
+	DOCTOR_REGISTER_BYTES = 16 << 20, /* a worker's registration with the default settings */
 };
 
 struct doctor {

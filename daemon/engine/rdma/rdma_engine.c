@@ -15,7 +15,7 @@
 enum {
 	RDMA_EVENTS_MAX = 64,          /* taken at a time */
 	RDMA_UNWATCHED_MAX = 16,       /* turns that completions may keep other events waiting */
-	RDMA_LOOK_NS = 50 * NS_PER_US, /* who spins looks at other events so often */
+	RDMA_LOOK_NS = 50 * NS_PER_US, /* a spinning worker looks at other events so often */
 };
 
 /* ---- Waiting ---- */

@@ -355,8 +355,8 @@ static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rd
 
 /* ---- Events ---- */
 
-/* What an event tells of who wants to connect, for the event is gone before he is looked at.  NULL:
- * no memory. */
+/* A client's request, copied from its event: the event is acknowledged before the request is looked
+ * at.  NULL: no memory. */
 static struct rdma_request *rdma_cm_read(const struct rdma_conn_param *wanted)
 {
 	struct rdma_request *request = calloc(1, sizeof(*request));

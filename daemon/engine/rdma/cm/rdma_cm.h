@@ -16,7 +16,7 @@ struct rdma_request {
 		*channel; /* NULL: the worker's own; else where its events still arrive */
 	struct rdma_cm_id *id;
 	struct sockaddr_storage peer;
-	uint8_t responder_resources, initiator_depth; /* what the client asked for */
+	uint8_t responder_resources, initiator_depth; /* as the client asked */
 	uint8_t said_bytes;
 	uint8_t said[GREETING_SAID_MAX]; /* and said */
 };

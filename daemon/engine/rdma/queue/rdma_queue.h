@@ -110,7 +110,7 @@ struct rdma_conn {
 	uint32_t inline_max;
 	bool wants_receives; /* on the list of its engine */
 	struct sockaddr_storage peer;
-	uint8_t responder_resources, initiator_depth; /* what the client asked for */
+	uint8_t responder_resources, initiator_depth; /* as the client asked */
 	uint8_t reads_max; /* of ours that may be under way; 0: the client allows none */
 };
 
