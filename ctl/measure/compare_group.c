@@ -96,19 +96,19 @@ void groups_fini(struct groups *g)
 	free(g->minor);
 }
 
-bool compare_is_stream(const char *service)
-{
-	return !strcmp(service, "echo") || !strcmp(service, "discard") ||
-	       !strcmp(service, "chargen");
-}
-
 /* ---- Cost ---- */
+
+/* Without answers there is no request whose size an operation could have. */
+static bool is_one_way(const struct measure *row)
+{
+	return MIN(row->bytes_in, row->bytes_out) < MAX(row->bytes_in, row->bytes_out) / 100;
+}
 
 static bool differ_in_size(struct measure *const *rows, unsigned count)
 {
 	double low = measure_bytes_per_op(rows[0]), high = low;
 
-	if (strcmp(rows[0]->service, "echo") && compare_is_stream(rows[0]->service))
+	if (rows[0]->batch && is_one_way(rows[0]))
 		return true;
 	for (unsigned i = 1; i < count; i++) {
 		double bytes = measure_bytes_per_op(rows[i]);
@@ -177,24 +177,13 @@ static const char *const chosen_features[][2] = {
 	{ "napi_busy_poll", "+napi" },
 };
 
-static bool has_feature(const struct measure *row, const char *name)
-{
-	json_t *feature;
-	size_t i;
-
-	json_array_foreach(row->features, i, feature)
-		if (!strcmp(field_text(feature, ""), name))
-			return true;
-	return false;
-}
-
 void compare_engine_text(const struct measure *row, char *text, size_t bytes)
 {
 	size_t used = field_engine(row->engine, row->features, text, bytes), index;
 	json_t *store;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(chosen_features) && used < bytes; i++)
-		if (has_feature(row, chosen_features[i][0]))
+		if (field_has(row->features, "", chosen_features[i][0]))
 			used += (size_t)snprintf(text + used, bytes - used, "%s",
 						 chosen_features[i][1]);
 	json_array_foreach(row->stores, index, store)

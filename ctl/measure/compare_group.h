@@ -43,9 +43,6 @@ const struct measure *group_best(const struct group *g);
 /* The engine with what a listener was configured for: `io_uring+sqpoll`. */
 void compare_engine_text(const struct measure *row, char *text, size_t bytes);
 
-/* Services without messages: an operation is a batch of bytes. */
-bool compare_is_stream(const char *service);
-
 /* "CPU per request" */
 const char *compare_cost_name(enum figure cost);
 

@@ -303,10 +303,10 @@ static void render_notes(struct output *out, const struct groups *all)
 	for (unsigned i = 0; i < all->count; i++) {
 		compared |= all->list[i].count > 1;
 		single |= all->list[i].count > 1 && isnan(all->list[i].noise);
-		batches |= compare_is_stream(all->list[i].service);
 		for (unsigned j = 0; j < all->list[i].count; j++) {
 			const struct measure *row = all->list[i].rows[j];
 
+			batches |= row->batch;
 			low = MIN(low, row->latency.count);
 			high = MAX(high, row->latency.count);
 			errors += row->errors;

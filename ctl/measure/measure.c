@@ -128,6 +128,7 @@ static void set_operation(struct measure *row, const char *name, const json_t *b
 	if (!past)
 		abort();
 	row->operation = name;
+	row->batch = field_has(row->source, "batches", name);
 	row->count = delta(before, after, "count");
 	row->errors = delta(before, after, "errors");
 	measure_add_latency(&row->latency, field_get(after, "latency_ns"));
@@ -319,6 +320,7 @@ void measures_merge_operations(struct measures *m)
 			continue;
 		}
 		last->operation = "";
+		last->batch |= row->batch;
 		last->count += row->count;
 		last->errors += row->errors;
 		add_histogram(&last->latency, &row->latency);

@@ -40,6 +40,7 @@ struct measure_softirq {
 struct measure {
 	const char *label, *listener, *engine, *service, *operation; /* "" when unknown */
 	const json_t *features, *stores;                             /* arrays of names, or NULL */
+	bool batch; /* an operation is what one receive or send moved, not a request */
 	uint64_t interval_ns;
 	uint64_t count, errors;  /* of this operation */
 	uint64_t listener_count; /* of all the listener's operations */

@@ -135,6 +135,7 @@ json_t *measure_to_json(const struct measure *row)
 				  "operation", row->operation);
 
 	numbers_to_json(saved, row, numbers, ARRAY_SIZE(numbers));
+	json_object_set_new(saved, "batch", json_boolean(row->batch));
 	json_object_set_new(saved, "features",
 			    row->features ? json_deep_copy(row->features) : json_array());
 	json_object_set_new(saved, "stores",
@@ -166,6 +167,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->engine = field_text(source, "engine");
 	row->service = field_text(source, "service");
 	row->operation = field_text(source, "operation");
+	row->batch = field_bool(source, "batch");
 	row->features = field_get(source, "features");
 	row->stores = field_get(source, "stores");
 	row->timeline = field_get(source, "timeline");

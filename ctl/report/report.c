@@ -89,7 +89,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	fputs("<div class=\"stack\">\n", to);
 	begin_figure(to, "System calls per operation");
 	chart_calls(to, r, g);
-	end_figure(to, compare_is_stream(g->service)
+	end_figure(to, g->rows[0]->batch
 			       ? "An operation is what one receive or send moved: many pipelined "
 				 "requests may be one."
 			       : "An operation is one request served.");

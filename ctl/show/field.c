@@ -43,6 +43,17 @@ bool field_bool(const json_t *object, const char *path)
 	return json_is_true(field_get(object, path));
 }
 
+bool field_has(const json_t *object, const char *path, const char *name)
+{
+	json_t *element;
+	size_t i;
+
+	json_array_foreach(field_get(object, path), i, element)
+		if (!strcmp(field_text(element, ""), name))
+			return true;
+	return false;
+}
+
 uint64_t field_sum(const json_t *object, const char *path)
 {
 	json_t *values = field_get(object, path), *value;

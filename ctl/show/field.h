@@ -16,6 +16,9 @@ const char *field_text(const json_t *object, const char *path);
 
 bool field_bool(const json_t *object, const char *path);
 
+/* Is `name` an element of the array at path? */
+bool field_has(const json_t *object, const char *path, const char *name);
+
 /* The sum of the numbers in the object at path (system calls, refusals by reason). */
 uint64_t field_sum(const json_t *object, const char *path);
 

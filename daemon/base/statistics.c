@@ -79,6 +79,8 @@ const struct statistic listener_about[] = {
 	ROW(GIVEN, "engine", "string", NULL, "What `auto` became."),
 	ROW(GIVEN, "engine_features", "[]string", NULL, NULL),
 	ROW(GIVEN, "service", "string", NULL, NULL),
+	ROW(GIVEN, "batches", "[]string", NULL,
+	    "Operations that are what one receive or send moved, not requests."),
 	ROW(GIVEN, "stores", "[]string", NULL, "How it reaches its exports."),
 	ROW(GIVEN, "addresses", "[]string", NULL, "As bound."),
 	ROW(INFO, "state", "State", "nbserved_listener",

@@ -59,6 +59,17 @@ static const char *listener_engine_name(const struct listener *l)
 	return engine ? engine->name : "auto";
 }
 
+static json_t *listener_batches(const struct listener *l)
+{
+	const struct service *service = l->config->service;
+	json_t *list = json_array();
+
+	for (unsigned i = 0; service->operations[i]; i++)
+		if (service->batches & 1U << i)
+			json_array_append_new(list, json_string(service->operations[i]));
+	return list;
+}
+
 /* Each once, in the order of its exports. */
 static json_t *listener_stores(const struct listener *l)
 {
@@ -116,11 +127,11 @@ static json_t *listener_to_json(const struct listener *l)
 {
 	json_t *json;
 
-	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:s, s:i}", "name",
+	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i}", "name",
 			 json_text(l->config->name), "transport", l->config->transport->name,
 			 "engine", listener_engine_name(l), "engine_features", listener_features(l),
-			 "service", l->config->service->name, "stores", listener_stores(l),
-			 "addresses", listener_addresses(l), "state",
+			 "service", l->config->service->name, "batches", listener_batches(l),
+			 "stores", listener_stores(l), "addresses", listener_addresses(l), "state",
 			 listener_state_names[l->state], "workers", (int)l->worker_count);
 	if (l->config->transport->verbs)
 		json_object_set_new(json, "devices", listener_devices(l));

@@ -20,6 +20,10 @@ struct service {
 	const char *operations[SERVICE_OPERATIONS_MAX +
 			       1]; /* the kinds that it counts, NULL-terminated */
 
+	/* By bits of operations[]: those of a byte stream, each what one receive or send moved, be
+	 * it one request of the client or many. */
+	unsigned batches;
+
 	/* A client's command to try it with, for people; {host} and {port} stand for where it is,
 	 * {transport} for how, {name} for what name_of() says. */
 	const char *example;

@@ -83,6 +83,7 @@ const struct service service_chargen = {
 	.example =
 		"fio --name=in --ioengine=net --protocol=tcp --hostname={host} --port={port} --rw=read --bs=64k --size=1g",
 	.operations = { "chargen" },
+	.batches = 1U << 0,
 	.run = chargen_run,
 	.source = true,
 	.answers = true,

@@ -15,6 +15,7 @@ const struct service service_discard = {
 	.name = "discard",
 	.example = "iperf -c {host} -p {port} -t 5",
 	.operations = { "discard" },
+	.batches = 1U << 0,
 	.run = discard_run,
 	.messages = true,
 	.one_way = true,

@@ -14,6 +14,7 @@ const struct service service_echo = {
 	.name = "echo",
 	.example = "redis-benchmark -h {host} -p {port} -t set -q",
 	.operations = { "echo" },
+	.batches = 1U << 0,
 	.run = echo_run,
 	.answers = true,
 	.messages = true,

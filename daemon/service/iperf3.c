@@ -92,6 +92,7 @@ const struct service service_iperf3 = {
 	.name = "iperf3",
 	.example = "iperf3 -c {host} -p {port}",
 	.operations = { "test", "receive", "send" },
+	.batches = 1U << IPERF3_OP_RECEIVE | 1U << IPERF3_OP_SEND,
 	.source = true,
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,

@@ -478,6 +478,7 @@ const struct service service_netperf = {
 	.name = "netperf",
 	.example = "netperf -H {host} -p {port} -t {transport}_rr",
 	.operations = { "test", "transaction", "receive", "send" },
+	.batches = 1U << NETPERF_OP_RECEIVE | 1U << NETPERF_OP_SEND,
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,
 	.listens = sessions_listen,

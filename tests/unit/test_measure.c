@@ -23,13 +23,14 @@ static json_t *document(const char *listener, const char *service, int count, in
 	json_t *pairs = json_loads(buckets, 0, NULL);
 	json_t *operation = json_pack("{s:i, s:i, s:{s:i, s:i, s:o}}", "count", count, "errors", 0,
 				      "latency_ns", "count", 0, "sum", 0, "buckets", pairs);
-	json_t *row = json_pack("{s:s, s:s, s:s, s:[s], s:i, s:i, s:{s:o}, s:{s:i, s:i, s:i, "
-				"s:{s:i, s:i}}}",
-				"name", listener, "engine", "epoll", "service", service,
-				"engine_features", "sqpoll", "bytes_in", bytes, "bytes_out", bytes,
-				"operations", service, operation, "cost", "cpu_user_ns", cpu,
-				"cpu_system_ns", cpu, "turns", count / 4, "syscalls", "recv", count,
-				"send", count);
+	bool batch = !strcmp(service, "discard");
+	json_t *row = json_pack("{s:s, s:s, s:s, s:[s*], s:[s], s:i, s:i, s:{s:o}, s:{s:i, s:i, "
+				"s:i, s:{s:i, s:i}}}",
+				"name", listener, "engine", "epoll", "service", service, "batches",
+				batch ? service : NULL, "engine_features", "sqpoll", "bytes_in",
+				bytes, "bytes_out", batch ? 0 : bytes, "operations", service,
+				operation, "cost", "cpu_user_ns", cpu, "cpu_system_ns", cpu,
+				"turns", count / 4, "syscalls", "recv", count, "send", count);
 
 	assert_non_null(row);
 	return json_pack("{s:i, s:[o]}", "uptime_ns", count + 1, "listeners", row);
