@@ -9,12 +9,13 @@
  * what the columns mean, too. */
 void compare_render(struct output *out, const struct measures *m, bool notes);
 
-/* The same as JSON: {"rows":[...]}, each row as saved plus "derived" with the median of its visits,
- * and their spread; and of the listeners that are unavailable {"unavailable":[...]}, their names
- * and reasons; "conclusion", the sentences of groups_conclusion(), or null.  A new reference. */
+/* The table as JSON: {"rows":[...]}, each row as saved plus "derived" with the median of its
+ * visits, and their spread; and of the listeners that are unavailable {"unavailable":[...]}, their
+ * names and reasons; "conclusion", the sentences of groups_conclusion(), or null.  A new reference.
+ */
 json_t *compare_to_json(const struct measures *m, const json_t *unavailable);
 
-/* The same as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest
+/* The table as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest
  * and highest value, in seconds' billionths and bytes; empty: cannot be told. */
 void compare_csv(struct output *out, const struct measures *m);
 

@@ -101,7 +101,7 @@ unsigned top_selected(const struct top *top);
 /* The value of a row in a numeric column; NAN: none, which sorts last. */
 double top_value(const struct measure *row, enum top_column column);
 
-/* Of the listener `name`, by the tick; NAN when not known. */
+/* A value of the listener `name` in the past, by the tick; NAN when not known. */
 float top_past(const struct top *top, const char *name, enum top_series series, uint64_t tick);
 
 /* The requests of listener `name` to its exports in the interval, a row for each: `listener` is the

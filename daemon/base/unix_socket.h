@@ -20,12 +20,12 @@ struct unix_socket {
 int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
 		     struct reason *reason);
 
-/* Does its path lead to it still? */
+/* Does the socket's path still lead to it? */
 bool unix_socket_has_file(const struct unix_socket *socket);
-/* Removes its file, once, if that is still ours: nobody else can connect.  While it is open: then
- * no other file has its number. */
+/* Removes the socket's file, once, if that is still ours: nobody can connect any more.  Only while
+ * the socket is open: until then no other file has its number. */
 void unix_socket_remove(struct unix_socket *socket);
-/* The same, and closes it. */
+/* unix_socket_remove(), then closes the socket. */
 void unix_socket_close(struct unix_socket *socket);
 
 struct unix_peer {

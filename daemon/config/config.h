@@ -109,7 +109,7 @@ struct config_errors {
  * config_errors_free() in both cases. */
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors);
 
-/* The same from memory, one file, no drop-ins (tests and fuzzing). */
+/* config_load() from memory: one file, no drop-ins (tests and fuzzing). */
 int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
 		     struct config_errors *errors);
 
@@ -120,7 +120,7 @@ void config_check_paths(struct config *config, struct config_errors *errors);
 /* Sets `log-level` of the configuration in force, from now on and until the next configuration. */
 void config_set_log_level(struct config *config, int level);
 
-/* Why no build like this one can serve the listener; NULL: a host could. */
+/* The reason for which no host can serve the listener with this build; NULL: a host could. */
 const char *config_absent(const struct listener_config *l);
 
 void config_free(struct config *config);
@@ -130,7 +130,8 @@ void config_errors_free(struct config_errors *errors);
  * that says its origin and what a reload does with it. */
 void config_dump(const struct config *config, FILE *to);
 
-/* The same as JSON: {"server":{KEY:{"value":..,"origin":..,"class":..}},"listeners":[{"name":..,
+/* The configuration as JSON:
+ * {"server":{KEY:{"value":..,"origin":..,"class":..}},"listeners":[{"name":..,
  * "keys":{...}}],"exports":[...]}.  A value is its text in the file, that of a list an array of
  * them.  A new reference. */
 struct json_t *config_to_json(const struct config *config);

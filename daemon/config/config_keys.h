@@ -99,7 +99,7 @@ void config_key_hint(const struct config_key *key, const char *value,
  * that. */
 unsigned config_key_lines(const struct config_key *key, const void *section);
 
-/* Of l's key `features`: its engine has what it is to do without. */
+/* Reports the features that l's key `features` takes away and its engine does not have. */
 struct config_report;
 void config_check_features(struct config_report *r, const struct listener_config *l);
 

@@ -13,5 +13,5 @@ struct config;
  * makes no file; starts and stops a worker per engine and set of options. */
 json_t *doctor_check(const struct config *config);
 
-/* That as text. */
+/* The report as text, for people. */
 void doctor_print(const json_t *report, FILE *to);

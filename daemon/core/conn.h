@@ -219,14 +219,15 @@ static inline size_t conn_queued_bytes(const struct conn *c)
 	return c->tx.bytes + c->sending.bytes;
 }
 
-/* Has it output that its peer has not taken?  Then its peer's reading, not the pool, is what it
- * waits for: where chunks are short it comes after those who have none. */
+/* Has the connection output that its peer has not taken?  Then it waits for the peer to read, not
+ * for the pool: where chunks are short it comes after connections without output. */
 static inline bool conn_owes(const struct conn *c)
 {
 	return c->tx.head || c->sending.head;
 }
 
-/* May a readiness engine take a chunk to receive into?  Uses up the grant of who has waited. */
+/* May a readiness engine take a chunk to receive into?  Uses up the
+ * grant of a connection that has waited. */
 bool conn_claim(struct conn *c);
 static inline bool conn_may_receive(struct conn *c)
 {

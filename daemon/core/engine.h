@@ -132,7 +132,7 @@ struct engine {
 	void (*remote)(struct remote *remote);
 	int (*region)(struct conn *c, size_t bytes, struct region *ret_region);
 
-	/* Of services that have message(): see remote.h. */
+	/* For services that have message(): see remote.h. */
 	void (*spill)(const struct conn *c, struct region *ret_region);
 	unsigned (*send_spill)(struct conn *c, uint32_t bytes);
 };
@@ -140,7 +140,7 @@ struct engine {
 /* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */
 extern const struct engine *const engines[];
 
-/* Has it, or its table for datagrams, that transport? */
+/* Does the engine, or its table for datagrams, have that transport? */
 static inline bool engine_carries(const struct engine *engine, const struct transport *transport)
 {
 	return engine->transport == transport ||

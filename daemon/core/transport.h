@@ -9,9 +9,9 @@ struct service;
 struct transport {
 	const char *name; /* as in `transport = NAME` */
 
-	/* Of the sockets that a listener binds, that pass from one listener to the next on a reload
-	 * and are kept over a restart: SOCK_STREAM or SOCK_DGRAM.  0: there are none, the engine of
-	 * its first worker binds w->endpoints. */
+	/* The type of the sockets that a listener binds, that pass from one listener to the next on
+	 * a reload and are kept over a restart: SOCK_STREAM or SOCK_DGRAM.  0: there are none, the
+	 * engine of its first worker binds w->endpoints. */
 	int socket_type;
 
 	bool unix_addresses; /* `address = unix:PATH` is valid */

@@ -74,7 +74,7 @@ void exports_retire(struct exports *old, const struct exports *kept);
  * which names the export: why it is not open is the export's own reason. */
 struct server_export *export_get(const struct exports *e, const char *name, struct reason *reason);
 void export_put(struct server_export *x);
-/* Of export->on_failed: on a worker's thread. */
+/* For export->on_failed; called on a worker's thread. */
 void export_on_failed(struct export *e);
 
 /* Could all that a listener serves be opened?  Why not was said of the export: that the listener

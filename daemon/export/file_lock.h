@@ -17,7 +17,7 @@ struct file_lock;
 int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **ret_lock,
 		  struct reason *reason);
 
-/* Of one that was got so, or NULL. */
+/* Gives back a lock of file_lock_get(), with the same to_write; NULL is fine. */
 void file_lock_put(struct file_lock *lock, bool to_write);
 
 /* Which file that is, by whatever name it was opened; as of a device, not of its node. */

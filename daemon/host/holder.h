@@ -11,7 +11,7 @@ struct sockaddr_storage;
 enum holding {
 	HELD_UNKNOWN, /* there is no such thing, or it may be somebody's whom we cannot see */
 	HELD_BY_PROCESS,
-	/* It is our user's, and no process has it open: what is left of one that was killed, as
+	/* Held by our user, and no process has it open: the rest of a process that was killed, as
 	 * rings that are torn down for some seconds, or something that is passed on. */
 	HELD_BY_NONE,
 };
@@ -22,11 +22,12 @@ struct holder {
 	char name[16];
 };
 
-/* Of a socket of that type (SOCK_STREAM: one that listens) on the port or the path of address. */
+/* The holder of a socket of that type (SOCK_STREAM: one that listens) on the port or the path of
+ * address. */
 void holder_of_address(const struct sockaddr_storage *address, int type, struct holder *ret_holder);
 
-/* Of a lock (fcntl(2)) on a file or, device 0, a block device: another process than this one. Looks
- * at all files that are open anywhere, which may wait for a file system. */
+/* The holder, another process than this one, of a lock (fcntl(2)) on a file or, device 0, a block
+ * device.  Looks at all files that are open anywhere, which may wait for a file system. */
 void holder_of_lock(const struct file_id *file, struct holder *ret_holder);
 
 /* ": process PID (NAME) has it", or "" if that is not known. */

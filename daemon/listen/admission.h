@@ -12,7 +12,7 @@ struct admission;
 struct admission *admission_new(const struct listener_config *config);
 void admission_free(struct admission *a);
 
-/* The same limits from a changed configuration; open connections stay. */
+/* Takes the limits from a changed configuration; open connections stay. */
 void admission_set(struct admission *a, const struct listener_config *config);
 
 /* 0 (1: `peer` was given and is in the allow list), -EUSERS (a limit) or -EACCES (not in the allow

@@ -8,7 +8,7 @@ struct listener;
 struct notify;
 struct listeners;
 
-/* One that we were given, until a listener takes it. */
+/* A socket that the service manager gave us, until a listener takes it. */
 struct kept_socket {
 	int fd;                  /* -1: taken, or closed */
 	struct socket_name name; /* listener "": from a socket unit */
@@ -18,7 +18,7 @@ struct kept_socket {
 /* For unix_socket_remove(): the file of a socket of ours, nothing if it has none. */
 struct unix_socket kept_file(const struct kept_socket *k);
 
-/* One of a socket unit: whatever we do, the service manager listens there. */
+/* A socket unit's address: whatever we do, the service manager listens there. */
 struct kept_unit {
 	struct sockaddr_storage sa;
 	int type;                   /* SOCK_STREAM or SOCK_DGRAM */
@@ -42,7 +42,7 @@ void kept_open(struct kept *k, struct notify *notify, const struct config *confi
 /* Of `wants`: the next that fits from *position on, NULL at the end.  Begin with 0. */
 struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, unsigned *position);
 
-/* Closes what nobody took. */
+/* Closes sockets that no listener took. */
 void kept_close(struct kept *k);
 void kept_free(struct kept *k);
 
@@ -52,5 +52,5 @@ const struct kept_unit *kept_in_the_way(const struct kept *k, const struct socka
 
 /* Has the service manager keep the sockets of l, which serves; says what it cannot keep. */
 void kept_store(struct listener *l);
-/* Has it forget them. */
+/* Has the service manager forget the sockets of l. */
 void kept_forget(struct listener *l);

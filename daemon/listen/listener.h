@@ -65,7 +65,7 @@ int listener_begin(struct listeners *all, const struct listener_config *config,
  * workers, LISTENER_UNAVAILABLE with the reason, and with an error unless it is `optional`. */
 void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going);
 
-/* How it reaches config->exports[index], which it serves. */
+/* The store by which a listener that serves reaches config->exports[index]. */
 const struct store *listener_store(const struct listener *l, unsigned index);
 
 void listener_serve(struct listener *l); /* start accepting */
@@ -73,19 +73,19 @@ void listener_serve(struct listener *l); /* start accepting */
  * for connections that came while both listened to the same sockets. */
 void listener_accept_waiting(struct listener *l);
 void listener_log(const struct listener *l); /* a line about a listener that serves */
-/* Why the others of list do not: a line for each reason. */
+/* Logs the listeners that do not serve, a line for each reason. */
 void listeners_log_unavailable(struct listener *const *list, unsigned count);
 /* Puts the live keys of config in force; the others are as they were. */
 void listener_change(struct listener *l, const struct listener_config *config);
-/* Returns at once.  Connections may finish until deadline_ns, CLOCK_MONOTONIC; then, and when all
- * have ended, the listener is drained. */
+/* Stops accepting; returns at once.  Connections may finish until deadline_ns, CLOCK_MONOTONIC;
+ * then, and when all have ended, the listener is drained. */
 void listener_drain(struct listener *l, uint64_t deadline_ns);
-/* Until all its workers have stopped accepting, as a draining one's soon will; or until end_ns. */
+/* Waits until all workers of a draining listener have stopped accepting, or until end_ns. */
 void listener_await_accept_ended(struct listener *l, uint64_t end_ns);
-/* Has its workers end; returns at once. */
+/* Tells the listener's workers to end; returns at once. */
 void listener_request_stop(struct listener *l);
-/* Then: until they have ended, calls of theirs may be on the way.  False: some have not by end_ns,
- * which is logged; the listener must stay. */
+/* Waits for workers that were told to end: until they have, calls of theirs may be on the way.
+ * False: some have not by end_ns, which is logged, and the listener must stay. */
 bool listener_await_end(struct listener *l, uint64_t end_ns);
 void listener_free(struct listener *l); /* waits for its workers to end */
 

@@ -39,17 +39,17 @@ bool listeners_are_busy(const struct listeners *all);
 /* Has idle workers count what they have not looked at yet: see worker_settle(). */
 void listeners_settle(struct listeners *all);
 
-/* Has every worker made a turn since the last time, or does it sleep by its own will?  Logs which
- * has not. */
+/* Has every worker made a turn since the last call, or does it sleep in its engine's wait()?  Logs
+ * the workers that have not. */
 bool listeners_are_alive(struct listeners *all);
 
 /* Ends l, which is on no list, and frees it.  If one of its workers does not end by end_ns
  * (CLOCK_MONOTONIC) it stays among those that leave.  Of several, all are first to be requested to
  * stop. */
 void listeners_end_one(struct listener *l, uint64_t end_ns);
-/* All of them at once.  False: a worker has not ended, which is logged. */
+/* Ends all listeners at once.  False: a worker has not ended, which is logged. */
 bool listeners_end(struct listeners *all);
-/* Then. */
+/* After listeners_end() returned true. */
 void listeners_free(struct listeners *all);
 
 /* Called by a listener: it has drained; ends it if it is one that leaves. */

@@ -31,7 +31,7 @@ void listening_return(const struct listener *l, struct listener *const *going);
 /* Moves the sockets of that worker to `to`, which has room for sockets->count; how many. */
 unsigned listening_take(struct listening *sockets, unsigned worker, struct worker_socket *to);
 
-/* Closes what nobody took. */
+/* Closes sockets that no worker took. */
 void listening_close(struct listening *sockets);
 
 /* The sockets of that address of l, which serves, each once: an array to be freed; NULL: no memory.

@@ -59,10 +59,11 @@ struct iperf3_conn {
 };
 static_assert(offsetof(struct iperf3_conn, member) == 0, "see iperf3_leave()");
 
-/* The calling thread's. */
+/* CPU time of the calling thread. */
 struct iperf3_cpu iperf3_cpu_now(void);
 
-/* Of c's test: with their length, *ret_bytes of them, to be freed.  NULL: no memory. */
+/* The results of c's test as a message with its length, *ret_bytes, to be freed.  NULL: no memory.
+ */
 char *iperf3_results(struct conn *c, size_t *ret_bytes);
 
 /* The connection has begun a test. */

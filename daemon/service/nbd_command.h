@@ -8,7 +8,7 @@
 /* Commands in flight hold as much as the connection may: no more are read until one ends, which
  * runs the service again. */
 bool nbd_is_full(const struct conn *c);
-/* All of the request has arrived. */
+/* To be called when the command's request has arrived, with all of its payload. */
 void nbd_command_arrived(struct nbd_command *d);
 /* The command has failed, which the client hears when nothing is left to come of its payload:
  * clients take an earlier reply for one to a request that they have never made (seen with libnbd

@@ -118,7 +118,7 @@ bool nbd_drop(struct conn *c);
  * memory of its own, so that a client who sends half of something and stops keeps nothing of the
  * pool. Where something is there, `whole` is as before.  0 or -ENOMEM. */
 int nbd_begin(struct conn *c, size_t whole);
-/* Its first bytes, and what follows in the input; both hold that many. */
+/* Reads the first bytes of n->begun and of the input behind it; together they have `bytes`. */
 void nbd_begun_read(struct conn *c, void *to, size_t bytes);
 
 /* Answers what is under way, and ends the connection. */

@@ -71,7 +71,8 @@ struct nbd_string {
 
 bool nbd_string_is(struct nbd_string string, const char *text);
 
-/* Of enum nbd_handshake_flag; or -EPROTO: unknown ones, the connection must end. */
+/* *ret_flags: bits of enum nbd_handshake_flag.  0, or -EPROTO: there are unknown ones, and the
+ * connection must end. */
 int nbd_parse_client_flags(const uint8_t flags[static NBD_CLIENT_FLAGS], uint32_t *ret_flags);
 
 struct nbd_option {
@@ -79,7 +80,7 @@ struct nbd_option {
 	uint32_t length;  /* of its data, bytes */
 	uint32_t refusal; /* NBD_REP_ERR_* to answer with when the data was skipped; 0: none yet */
 
-	/* Of its data, as far as the option has it. */
+	/* From the option's data; each as far as the type of option has it. */
 	struct nbd_string name; /* of the export; "": the default one */
 	uint32_t infos;         /* bit NBD_INFO_x: INFO and GO ask for it */
 	bool allocation;        /* *_META_CONTEXT finds base:allocation */

@@ -83,7 +83,7 @@ enum nbd_reply_type {
 
 enum { NBD_REPLY_FLAG_DONE = 1 << 0 };
 
-/* Of base:allocation: "Metadata querying". */
+/* Flags of an extent of base:allocation: "Metadata querying". */
 enum nbd_state { NBD_STATE_HOLE = 1 << 0, NBD_STATE_ZERO = 1 << 1 };
 
 /* "Error values" */

@@ -79,7 +79,7 @@ int netperf_list(const struct conn *c, struct netperf_conn *n, struct session *s
 /* The connection is one of test's, which it has joined. */
 void netperf_data_begin(struct conn *c);
 void netperf_data_run(struct conn *c);
-/* It ends: its last numbers. */
+/* A data connection ends: adds its last numbers to the test's. */
 void netperf_data_end(struct conn *c);
-/* Its test is over, while the connection stays. */
+/* The test of a data connection is over, while the connection stays. */
 void netperf_data_over(struct conn *c);

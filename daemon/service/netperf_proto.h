@@ -56,7 +56,7 @@ bool netperf_is_message(const uint8_t head[static 8]);
 /* 0; -EPROTO: no message; or another -errno for the client to see: its test is not served. */
 int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_request *ret);
 
-/* These write whole messages.  error: an errno. */
+/* Write whole messages.  error: an errno. */
 void netperf_format_error(uint8_t message[static NETPERF_MESSAGE], int error);
 void netperf_format_response(uint8_t message[static NETPERF_MESSAGE],
 			     const struct netperf_request *request,

@@ -65,7 +65,7 @@ void nvme_identify_namespace(uint8_t page[static NVME_PAGE], const struct nvme_n
 void nvme_identify_independent(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
 void nvme_identify_descriptors(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
 
-/* Those of 1..count that are larger than `after`. */
+/* The list of namespaces, those of 1..count that are larger than `after`. */
 void nvme_identify_active(uint8_t page[static NVME_PAGE], uint32_t after, uint32_t count);
 
 /* Limits of the NVM command set, for blocks of 1 << block_shift bytes. */

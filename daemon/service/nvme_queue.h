@@ -160,7 +160,7 @@ struct nvme_queue {
 	uint64_t pdu_ns;   /* by then the PDU that has begun has to be here */
 	uint64_t due_ns;   /* the earlier of them: the connection's deadline */
 
-	/* Of an admin queue. */
+	/* Only an admin queue has these. */
 	uint64_t kato_ns;    /* 0: the host need not say that it is alive */
 	uint32_t cc;         /* Controller Configuration */
 	uint32_t event_mask; /* Asynchronous Event Configuration */
@@ -180,7 +180,7 @@ void nvme_commands_free(struct nvme_queue *q);
 struct nvme_command *nvme_command_get(struct nvme_queue *q);
 /* A command whose sqe is there.  In the PDU came capsule_bytes of data. */
 void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes);
-/* The same of one that is refused. */
+/* Begins a command that is refused: it ends at once, with the status. */
 void nvme_command_refuse(struct nvme_command *d, uint16_t status);
 /* The one function that changes what a command waits for. */
 void nvme_command_set(struct nvme_command *d, enum nvme_step step);
@@ -242,7 +242,7 @@ unsigned nvme_rdma_queues(const struct worker *w);
 extern const struct nvme_verb nvme_connect_verb;
 /* A Connect that waits is tried again, or has waited for too long. */
 void nvme_connect_go_on(struct nvme_queue *q, bool too_long);
-/* Of a queue, its entries: as few as any export allows. */
+/* The most entries that a queue may have: as few as any export of the worker allows. */
 unsigned nvme_entries(const struct worker *w);
 /* Fabrics commands of an admin queue. */
 uint16_t nvme_property_check(struct nvme_command *d);

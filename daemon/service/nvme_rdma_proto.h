@@ -14,7 +14,7 @@ enum {
 	NVME_RDMA_KEYED_INVALIDATE = 0x4f, /* ... that is to be invalidated */
 };
 
-/* Why a queue is refused. */
+/* Reasons for which a queue is refused. */
 enum nvme_rdma_status {
 	NVME_RDMA_OK = 0,
 	NVME_RDMA_LENGTH = 1,   /* of the private data */

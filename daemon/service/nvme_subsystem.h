@@ -76,7 +76,7 @@ struct nvme_target {
 void *nvme_target_new(const struct worker_options *options, const char *listener,
 		      struct reason *reason);
 void nvme_target_free(void *target);
-/* Its NQN. */
+/* The NQN of the subsystem; lives as long as the target. */
 const char *nvme_target_name(const void *target);
 
 /* The member is to be the admin queue of a new controller, or a queue of the one that it names.
@@ -89,14 +89,15 @@ enum { NVME_WAIT = 0xffff };
 uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
 		    const struct nvme_connect *connect, uint64_t *ret_result);
 
-/* When it stops, its I/O queues run, and see it. */
+/* Sets the controller's state.  When the controller stops, its I/O queues are run, and see
+ * it. */
 void nvme_set_state(struct nvme_controller *controller, enum nvme_state state);
 static inline enum nvme_state nvme_state(const struct nvme_controller *controller)
 {
 	return (enum nvme_state)atomic_load_explicit(&controller->state, memory_order_acquire);
 }
 
-/* So many I/O queues may connect; there are none. */
+/* Sets how many I/O queues may connect; none is connected yet. */
 void nvme_grant(struct nvme_controller *controller, unsigned queues);
 
 /* I/O queues that are connected; each may have requests in the stores. */

@@ -10,12 +10,12 @@ void file_close(struct export *e);
 int file_attach(struct mount *m, struct reason *reason);
 void file_detach(struct mount *m);
 
-/* Of a mount with `store = auto`: what its worker will do by itself. */
+/* Decides for a mount with `store = auto` which requests its worker does by itself. */
 void file_auto_attach(struct mount *m);
 
 /* `bytes` of a read or write are done: io->iov goes on behind them. */
 void file_advance(struct io *io, size_t bytes);
 
-/* Of fallocate()'s error: does the file, or the device at this place, not have the operation?  A
- * device zeroes nothing but whole sectors. */
+/* Does fallocate()'s error mean that the file, or the device at this place, does not have the
+ * operation?  A device zeroes nothing but whole sectors. */
 bool file_cannot_allocate(const struct io *io, int error);

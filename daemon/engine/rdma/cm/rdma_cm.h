@@ -27,9 +27,9 @@ void rdma_request_free(struct rdma_request *request);
 void rdma_request_refuse(struct rdma_request *request, const char *why);
 /* The client of this identifier sees why, as private data: in words, or as its service says it. */
 void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *why);
-/* The service has refused it. */
+/* Refuses a request that the service does not want; greeting has the reply. */
 void rdma_request_refuse_greeting(struct rdma_request *request, const struct greeting *greeting);
-/* That conn_admit() returned rc, in words. */
+/* The error rc of conn_admit() in words, for the log. */
 const char *rdma_cm_refusal(const struct worker *w, int rc);
 
 /* Watches for events.  0 or -errno with the reason; rdma_cm_close() follows in every case. */

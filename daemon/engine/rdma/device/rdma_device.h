@@ -63,7 +63,7 @@ struct rdma_mode {
 	void (*completed[RDMA_TAG_COUNT])(struct rdma_device *d, void *of, const struct ibv_wc *wc);
 	/* A client wants to connect; takes the request over. */
 	void (*requested)(struct worker *w, struct rdma_request *request);
-	/* Of the connection that an identifier has as its context. */
+	/* An event of the connection that is its identifier's context. */
 	void (*event)(struct rdma_conn *r, enum rdma_cm_event_type type);
 	/* Before each wait, while no completion is looked at: frees what has ended. */
 	void (*tend)(struct worker *w);
@@ -120,7 +120,7 @@ int rdma_watch(struct worker *w, int fd, struct op *op);
 
 /* Handles what has completed; how many. */
 unsigned rdma_device_poll(struct rdma_device *d);
-/* Of all devices. */
+/* rdma_device_poll() of all devices. */
 unsigned rdma_poll(struct rdma *e);
 /* Until there is nothing more: as often as the queue could have been filled, at the most. */
 void rdma_device_drain(struct rdma_device *d);

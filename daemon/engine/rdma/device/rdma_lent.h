@@ -26,9 +26,9 @@ struct rdma_chain {
 int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most);
 /* The device is done with all of them; may be closed already. */
 void rdma_lent_close(struct rdma_lent *lent, struct worker *w);
-/* The device is done with it.  False: it was already. */
+/* Takes a chunk back: the device is done with it.  False: it was taken back before. */
 bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k);
-/* It is done with all of them. */
+/* Takes all chunks back: the device is done with them. */
 void rdma_lent_forget(struct rdma_lent *lent, struct pool *p);
 /* Takes chunks as far as the pool allows; how many, counted as posted. */
 unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,

@@ -4,13 +4,13 @@
 
 struct view;
 
-/* Of a connection: the slot of each request in its send queue, a ring; 0: none. */
+/* A connection's slots, by the place of the request in its send queue, a ring; 0: none. */
 struct rdma_slots {
 	unsigned first;
 	uint16_t of[RDMA_SENDS];
 };
 
-/* Without memory for them it does without. */
+/* Without memory for the slots no message is copied: each is sent from its chunk. */
 void rdma_small_open(struct rdma_device *d);
 void rdma_small_close(struct rdma_device *d);
 /* Copies v, for the at-th request from the first that is in the send queue.  False: too large, or

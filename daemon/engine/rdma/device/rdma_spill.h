@@ -8,7 +8,7 @@ struct rdma_spill {
 	struct ibv_mr *mr;
 };
 
-/* Its first bytes. */
+/* The first `bytes` of the spill, for a work request. */
 static inline struct ibv_sge rdma_spill_sge(const struct rdma_spill *s, size_t bytes)
 {
 	return (struct ibv_sge){ (uintptr_t)s->base, (uint32_t)bytes, s->mr->lkey };

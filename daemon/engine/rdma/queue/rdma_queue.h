@@ -117,13 +117,13 @@ struct rdma_conn {
 /* Moves it on; the core is told, and the lists are kept, as the states say. */
 void rdma_conn_become(struct rdma_conn *r, enum rdma_state state);
 
-/* Has it a queue pair to post to, or soon? */
+/* The connection has a queue pair to post to, or will have one soon. */
 static inline bool rdma_conn_is_open(const struct rdma_conn *r)
 {
 	return r->state == RDMA_OPENING || r->state == RDMA_ACCEPTED;
 }
 
-/* Has it something to post that is not in tx? */
+/* The connection has something to post that is not in tx. */
 static inline bool rdma_conn_owes(const struct rdma_conn *r)
 {
 	return r->remote_unposted || r->spills.count > 0;
@@ -131,7 +131,7 @@ static inline bool rdma_conn_owes(const struct rdma_conn *r)
 
 /* ---- Queue pair ---- */
 
-/* Of the pool: what somebody with this greeting needs at least. */
+/* Chunks of the pool that a client with this greeting needs at least. */
 unsigned rdma_queue_chunks(const struct pool *p, const struct greeting *greeting);
 /* Makes one with as many receives as the pool allows; srq: those of others instead.  On failure
  * rdma_queue_close() is called all the same.  0 or -errno. */
@@ -183,7 +183,7 @@ static inline bool rdma_send_chain_has_room(const struct rdma_send_chain *chain)
 {
 	return chain->count < chain->max && chain->sge_count < RDMA_SGES_MAX;
 }
-/* These two need room.  A request, without views and opcode. */
+/* Appends a request, without views and opcode; needs room, as the next function does. */
 struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rdma_conn *r,
 					enum rdma_request_kind kind);
 void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
@@ -192,7 +192,8 @@ void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
 bool rdma_send_chain_spills(struct rdma_send_chain *chain, struct rdma_conn *r);
 /* Messages of c->tx, as far as there is room for them; false: not all. */
 bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r);
-/* It is not empty; all: nothing is left for another. */
+/* Posts the chain, which is not empty; all: then the connection has nothing left
+ * to post. */
 void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bool all);
-/* A signalled request has completed, and is counted: what it stands for. */
+/* Counts a signalled request that has completed; returns the requests it stands for. */
 struct rdma_signalled rdma_queue_sent(struct rdma_conn *r);
