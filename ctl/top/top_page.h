@@ -28,6 +28,9 @@ char *page_next_line(char **rest);
 /* human_number(), and a plain 0. */
 struct human page_number(double n);
 
+/* The arrow of the sorted column: up when values ascend; without UTF-8 ^ or v. */
+const char *page_sort_mark(const struct top *top, bool utf8);
+
 /* How a row stands out by its listener's state. */
 enum style page_row_style(const struct measure *row);
 void page_value_cell(struct table *t, const struct measure *row, enum top_column column);

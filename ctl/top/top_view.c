@@ -6,20 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare_group.h"
 #include "field.h"
 #include "human.h"
-#include "top_chart.h"
 #include "top_page.h"
 #include "util.h"
-
-enum {
-	SPARK_MIN = 8, /* columns */
-	SPARK_MAX = 60,
-	SPARK_GAP = 2,
-	SPARK_FROM = 60,   /* columns of a screen that is wide enough for one */
-	SPARK_TICKS = 120, /* that a sparkline of the table covers */
-};
 
 /* ---- The top two lines ---- */
 
@@ -82,160 +72,6 @@ static void put_message(struct page *p, const struct top *top)
 
 /* ---- The table ---- */
 
-static const struct column columns[TOP_COLUMNS] = {
-	[TOP_LISTENER] = { .title = "listener", .left = true, .width_min = 12 },
-	[TOP_ENGINE] = { .title = "engine", .left = true, .width_min = 13, .rank = 1 },
-	[TOP_OPEN] = { .title = "conns", .unit = "open", .width_min = 5, .rank = 6 },
-	[TOP_RATE] = { .title = "ops", .unit = "/s", .width_min = 8 },
-	[TOP_BANDWIDTH] = { .title = "MB", .unit = "/s", .width_min = 5, .rank = 3 },
-	[TOP_P50] = { .title = "p50", .unit = "us", .width_min = 5, .rank = 2 },
-	[TOP_P99] = { .title = "p99", .unit = "us", .width_min = 6, .rank = 4 },
-	[TOP_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .width_min = 6 },
-	[TOP_SYSCALLS] = { .title = "calls", .unit = "/op", .width_min = 5, .rank = 5 },
-	[TOP_TURN] = { .title = "ops", .unit = "/turn", .width_min = 5, .rank = 8 },
-	[TOP_CPU] = { .title = "CPU", .unit = "%", .width_min = 4, .rank = 7 },
-};
-
-/* Which way rows are sorted. */
-static const char *sort_mark(const struct top *top, bool utf8)
-{
-	bool ascending = (top->sort == TOP_LISTENER || top->sort == TOP_ENGINE) != top->reverse;
-
-	return utf8 ? (ascending ? "▲" : "▼") : (ascending ? "^" : "v");
-}
-
-void page_value_cell(struct table *t, const struct measure *row, enum top_column column)
-{
-	double value = top_value(row, column);
-
-	if (isnan(value))
-		table_cell(t, STYLE_PLAIN, "-");
-	else if (column == TOP_OPEN)
-		table_cell(t, STYLE_PLAIN, "%s", human_short((uint64_t)value).text);
-	else if (column == TOP_BANDWIDTH)
-		table_cell(t, STYLE_PLAIN, "%s", page_number(value / 1e6).text);
-	else if (column == TOP_P50 || column == TOP_P99 || column == TOP_CPU_PER_OP)
-		table_cell(t, STYLE_PLAIN, "%s", page_number(value / NS_PER_US).text);
-	else if (column == TOP_CPU)
-		table_cell(t, STYLE_PLAIN, "%s", value > 0 ? human_percent(value).text : "0");
-	else
-		table_cell(t, STYLE_PLAIN, "%s", page_number(value).text);
-}
-
-/* The table of all rows, so that columns stay where they are whichever of them are shown, as text
- * of at most `width` columns. */
-static char *table_text(const struct top *top, unsigned width, bool utf8)
-{
-	struct column marked[TOP_COLUMNS];
-	char engine[80], *text;
-	struct output out;
-	struct table *t;
-	size_t bytes;
-
-	memcpy(marked, columns, sizeof(columns));
-	marked[top->sort].mark = sort_mark(top, utf8);
-	t = table_new(marked, TOP_COLUMNS);
-	for (unsigned i = 0; i < top->rows.count; i++) {
-		const struct measure *row = top->rows.rows[i];
-
-		compare_engine_text(row, engine, sizeof(engine));
-		table_cell(t, STYLE_PLAIN, "%s", row->listener);
-		table_cell(t, STYLE_PLAIN, "%s", engine);
-		for (unsigned j = TOP_OPEN; j < TOP_COLUMNS; j++)
-			page_value_cell(t, row, (enum top_column)j);
-	}
-	page_output(&out, width, &text, &bytes);
-	table_print(t, &out, 0, true);
-	fclose(out.file);
-	table_free(t);
-	return text;
-}
-
-enum style page_row_style(const struct measure *row)
-{
-	const char *state = field_text(row->source, "state");
-
-	if (measure_unavailable(row))
-		return STYLE_BAD;
-	if (*state && strcmp(state, "serving"))
-		return STYLE_WARN;
-	return row->listener_count ? STYLE_PLAIN : STYLE_DIM;
-}
-
-static unsigned lines_width(const char *text)
-{
-	unsigned width = 0;
-
-	while (*text) {
-		size_t bytes = strcspn(text, "\n");
-		char *line = strndup(text, bytes);
-
-		if (!line)
-			abort();
-		width = MAX(width, text_width(line));
-		free(line);
-		text += bytes + (text[bytes] != '\0');
-	}
-	return width;
-}
-
-/* The sparkline's column: its two titles, then a line for each row. */
-struct spark {
-	unsigned width, group; /* width 0: no room */
-};
-
-static struct spark plan_spark(const struct top *top, unsigned width, unsigned used)
-{
-	struct spark s = {};
-
-	if (used + SPARK_GAP + SPARK_MIN > width)
-		return s;
-	s.width = MIN(width - used - SPARK_GAP, SPARK_MAX);
-	s.group = top_spark_group(top, s.width, SPARK_TICKS);
-	return s;
-}
-
-/* A line of the table with what stands in the sparkline's column. */
-static void put_with_spark(struct page *p, enum style style, const char *line, unsigned used,
-			   const char *spark)
-{
-	unsigned begin = used + SPARK_GAP;
-	unsigned pad = begin > text_width(line) ? begin - text_width(line) : 0;
-
-	page_put(p, style, "%s%*s%s", line, *spark ? (int)pad : 0, "", spark);
-}
-
-/* Titles, then the rows of the listeners; the selected one is marked. */
-void page_put_rows(struct page *p, const struct top *top, unsigned first, unsigned count, bool mark)
-{
-	struct measure *const *rows = top->rows.rows + first;
-	unsigned width = p->screen->width, used;
-	unsigned reserve = width > SPARK_FROM ? SPARK_GAP + SPARK_MIN : 0;
-	char *text = table_text(top, width - reserve, p->screen->utf8), *rest = text;
-	struct spark s = plan_spark(top, width, used = lines_width(text));
-	uint64_t span_ns = (uint64_t)s.group * s.width * top->interval_ms * (uint64_t)NS_PER_MS;
-	char span[48];
-
-	snprintf(span, sizeof(span), "%s%s", s.width > SPARK_MIN ? "last " : "",
-		 human_time(span_ns).text);
-	put_with_spark(p, STYLE_BOLD, page_next_line(&rest), used, s.width ? "ops/s" : "");
-	put_with_spark(p, STYLE_DIM, page_next_line(&rest), used, s.width ? span : "");
-	for (unsigned i = 0; i < first; i++)
-		page_next_line(&rest);
-	for (unsigned i = 0; i < count; i++) {
-		char *spark = top_sparkline(top, rows[i]->listener, TOP_SERIES_RATE, s.width,
-					    MAX(s.group, 1), p->screen->utf8);
-
-		if (page_room(p))
-			p->screen->lines[p->used].selected =
-				mark && !strcmp(rows[i]->listener, top->selected);
-		put_with_spark(p, page_row_style(rows[i]), page_next_line(&rest), used,
-			       s.width && measure_unavailable(rows[i]) ? "unavailable" : spark);
-		free(spark);
-	}
-	free(text);
-}
-
 static void put_table(struct page *p, const struct top *top)
 {
 	unsigned lines = page_room(p) > 2 ? page_room(p) - 2 : 0, selected = top_selected(top),
@@ -288,7 +124,7 @@ static char *help_line(const struct top *top, bool utf8)
 		return strdup("q quit  Esc back  up/down listener  p pause  z zero  ? keys");
 	if (asprintf(&text,
 		     "q quit  Enter open  p pause  / filter  < > sort: %s %s  r reverse  ? keys",
-		     top_columns[top->sort].name, sort_mark(top, utf8)) < 0)
+		     top_columns[top->sort].name, page_sort_mark(top, utf8)) < 0)
 		return NULL;
 	return text;
 }

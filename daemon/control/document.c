@@ -208,17 +208,6 @@ static json_t *listener_to_stats(struct listener *l)
 
 /* ---- Documents ---- */
 
-bool document_is_wanted(const json_t *names, const char *name)
-{
-	size_t wanted = json_array_size(names);
-
-	for (size_t i = 0; i < wanted; i++) {
-		if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
-			return true;
-	}
-	return wanted == 0;
-}
-
 /* Fields with which every document begins. */
 static json_t *document_new(const struct server *s)
 {

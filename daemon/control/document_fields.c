@@ -1,4 +1,7 @@
-/* Objects of a document from the rows of the schema (base/statistics.h). */
+/* Objects of a document from the rows of the schema (base/statistics.h), and the listeners that it
+ * is about. */
+#include <string.h>
+
 #include "document_internal.h"
 
 static json_t *buckets_to_json(const struct histogram_sum *h)
@@ -51,4 +54,15 @@ json_t *document_fields(json_t *object, const struct statistic *row, const void 
 			json_object_set_new(object, row->name, value);
 	}
 	return object;
+}
+
+bool document_is_wanted(const json_t *names, const char *name)
+{
+	size_t wanted = json_array_size(names);
+
+	for (size_t i = 0; i < wanted; i++) {
+		if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+			return true;
+	}
+	return wanted == 0;
 }
