@@ -41,7 +41,7 @@ bench: ## speed and memory, beside bare servers
 .PHONY: bench-check bench-check-run
 bench-check-run: $(BUILD)/bench/steps all
 	$(Q)$(PYTHON) -B tests/bench/check.py --build $(BUILD)
-	$(Q)$(PYTEST) -q tests/bench/test_check.py
+	$(Q)$(PYTEST) -q tests/bench/test_check.py tests/bench/test_claims.py
 bench-check: ## instructions and system calls of an operation, beside those that are kept in the repository
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) bench-check-run

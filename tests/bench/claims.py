@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """The published claims, checked on this host: `make claims`, in less than ten minutes on a quiet machine.
 
-    claims.py [--build DIR] [--only SCENE,...] [--judge] [--page FILE]
+    claims.py [--build DIR] [--only SCENE,...] [--seconds N] [--judge] [--page FILE]
 
 Measures each scene by `nbctl compare`, in an order that changes from round to round, saves the rows
 in BUILD/claims.jsonl, and says of each claim whether it holds.  Writes the table of --page
 (doc/measurements.md) between its marks, and BUILD/claims.html.  With --only the other scenes' rows are
-those of the last time; --judge measures nothing.
+those of the last time, as are those that are not reached in --seconds; --judge measures nothing.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import tempfile
 import time
 
 from claims_rows import Missing, Rows
-from claims_scenes import cpus_are_apart, fill, scenes
+from claims_scenes import CONTROL, GRID, cpus_are_apart, echo_label, fill, scenes
 from claims_table import CLAIMS, OPEN
 from servers import ALL_CPUS, ROOT
 import varlink_client  # isort: skip
@@ -74,11 +74,14 @@ def drop_rows(path, labels):
         path.write_text("".join(kept))
 
 
-def measure(build, scene, rows, extra):
-    drop_rows(rows, {load.label for load in scene.loads})
+def measure(build, scene, rows, extra, end):
     with Daemon(build, scene) as daemon:
         for load in scene.loads:
             start = time.monotonic()
+            if start > end:
+                print(f"{scene.name}: {load.label}: no time is left", flush=True)
+                continue
+            drop_rows(rows, {load.label})
             done = subprocess.run(
                 [build / "nbctl", "-s", daemon.control, "compare", "--quiet", "--no-notes", "--label",
                  load.label, "--repeat", str(load.rounds), "--save", rows, *load.listeners, "--",
@@ -113,16 +116,28 @@ def judge(rows):
         yield claim, source, measurement, verdict, seen
 
 
-def conditions():
+def control(rows):
+    """The same program against itself: what is found there is chance."""
+    try:
+        ratios = [rows.ratio(echo_label(*g), CONTROL, "epoll", "cpu_ns_per_request") for g in GRID]
+    except Missing:
+        return "no control was measured"
+    return "control, epoll against itself: " + ", ".join(f"{r} ({r.low:.2f} to {r.high:.2f})"
+                                                         for r in ratios)
+
+
+def conditions(rows):
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         model = next((x.split(":")[1].strip() for x in f if x.startswith("model name")), "?")
     return (f"Linux {platform.release()}, {len(ALL_CPUS)} CPUs ({model}); generator and server on "
             + ("CPUs of their own" if cpus_are_apart() else "one CPU")
-            + f", three alternating rounds; {time.strftime('%Y-%m-%d')}")
+            + f", nine alternating rounds; {control(rows)}; {time.strftime('%Y-%m-%d')}")
 
 
 def write_page(path, judged, when):
-    lines = [f"{when}.  Ratios are of the first named to the second; `~`: within the noise.\n\n",
+    lines = [f"{when}.  Ratios are of the first named to the second, taken in each round; `~`: the rounds, but "
+             "for one on either side, are not all on one side of 1 (that they are comes by chance in 4 of "
+             "100).\n\n",
              "| claim | source | measured by | | seen |\n|---|---|---|---|---|\n"]
     for claim, source, measurement, verdict, seen in judged:
         lines.append(f"| {claim} | {source} | {measurement} | **{verdict}** | {seen} |\n".replace(
@@ -139,7 +154,7 @@ def write_report(build, rows, judged, when):
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell.replace('`', ''))}</td>" for cell in row)
                    + "</tr>\n" for row in judged)
     section = ("<section><h2>The published claims</h2>\n"
-               f"<p class=\"dim\">{html.escape(when)}. ~: within the noise.</p>\n"
+               f"<p class=\"dim\">{html.escape(when)}. ~: within the noise of the rounds.</p>\n"
                "<div class=\"scroll\"><table><thead><tr><th>claim</th><th>source</th>"
                "<th>measured by</th><th>verdict</th><th>seen</th></tr></thead>\n"
                f"<tbody>\n{body}</tbody></table></div></section>\n")
@@ -155,6 +170,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--only", help="scenes, with commas; the others' rows stay")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no load begins later")
     parser.add_argument("--judge", action="store_true", help="measure nothing")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "doc/measurements.md")
     options = parser.parse_args()
@@ -164,8 +180,9 @@ def main():
     if unknown:
         parser.error(f"no scene {', '.join(unknown)}; there are {', '.join(s.name for s in scenes())}")
     rows, extra = build / "claims.jsonl", load_extra(build)
+    end = time.monotonic() + options.seconds
     for scene in [] if options.judge else [s for s in scenes() if s.name in only]:
-        measure(build, scene, rows, extra)
+        measure(build, scene, rows, extra, end)
         if scene.name == "echo":
             extra["call_ns"] = call_ns()
     (build / "claims-extra.json").write_text(json.dumps(extra) + "\n")
@@ -174,8 +191,8 @@ def main():
     judged = list(judge(read))
     for claim, _, _, verdict, seen in judged:
         print(f"\n{verdict}: {claim}\n    {seen}")
-    write_page(options.page, judged, conditions())
-    write_report(build, rows, judged, conditions())
+    write_page(options.page, judged, conditions(read))
+    write_report(build, rows, judged, conditions(read))
     print(f"\n{options.page}, {build / 'claims.html'}")
 
 

@@ -1,68 +1,105 @@
-"""The rows that `nbctl compare` has saved, and what of them is beyond the noise."""
+"""The rows that `nbctl compare` has saved, and what of them is beyond chance.
 
+A round visits each listener once, one right after the other, so what else the host does meets both: the
+ratio of two listeners is taken in each round, and judged by the order of the ratios alone, whatever
+their distribution.  Of nine the second lowest and second highest hold the true median between them with
+96 %; one disturbed round on either side changes nothing."""
+
+import dataclasses
 import json
+import math
+import statistics
 import subprocess
 
 BETTER, WORSE, SAME = "better", "worse", "same"
 FIGURES = {"requests_per_s": 1, "cpu_ns_per_request": -1, "cpu_ns_per_operation": -1,
-           "round_trip_p50_ns": -1, "p50_ns": -1, "cpu_share": -1}  # 1: more is better
+           "round_trip_p50_ns": -1}  # 1: more is better
+CHANCE = 0.05  # that the true ratio is outside of what is told
 
 
 class Missing(Exception):
     """A figure that was not measured."""
 
 
+def bounds(ratios):
+    """Between which the true median is, but for CHANCE; 0 and infinity: too few to tell."""
+    ordered, outside, left_out = sorted(ratios), 0, -1
+    for i in range(len(ordered) // 2):
+        outside += 2 * math.comb(len(ordered), i) / 2 ** len(ordered)
+        if outside <= CHANCE:
+            left_out = i
+    return (ordered[left_out], ordered[-1 - left_out]) if left_out >= 0 else (0, math.inf)
+
+
+@dataclasses.dataclass
+class Ratio:
+    """One listener's part of another's, over the rounds."""
+
+    figure: str
+    value: float  # the median
+    low: float
+    high: float
+
+    @property
+    def found(self):
+        if self.low <= 1 <= self.high:
+            return SAME
+        return BETTER if (self.low > 1) == (FIGURES[self.figure] > 0) else WORSE
+
+    @property
+    def hidden(self):
+        """The difference that there may be where none was found."""
+        return max(self.high - 1, 1 - self.low)
+
+    def __str__(self):
+        return f"{self.value:.2f}{'~' if self.found == SAME else ''}"
+
+
+def figure_of(visit, figure):
+    generator = visit.get("generator", {})
+    if figure == "requests_per_s":
+        return generator.get("requests_per_s")
+    if figure == "round_trip_p50_ns":
+        return dict(generator.get("latency_ns", [])).get(0.5)
+    by = visit["listener_count"] if figure == "cpu_ns_per_operation" else generator.get("requests")
+    return visit["cpu_ns"] / by if by else None
+
+
 class Rows:
     def __init__(self, nbctl, path):
-        self.rows = {}
-        self.extra = {}
+        self.rows, self.visits, self.extra = {}, {}, {}
         if not path.exists():
             return
         document = json.loads(subprocess.run([nbctl, "compare", "--load", path, "--json"],
                                              capture_output=True, text=True, check=True).stdout)
         for row in document["rows"]:
             self.rows[row["label"], row["listener"]] = row
-
-    def row(self, label, listener):
-        if (label, listener) not in self.rows:
-            raise Missing(f"'{label}' was not measured on {listener}")
-        return self.rows[label, listener]
+        for line in path.read_text().splitlines():
+            visit = json.loads(line)
+            by_operation = self.visits.setdefault((visit["label"], visit["listener"]), {})
+            by_operation.setdefault(visit["operation"], []).append(visit)
 
     def get(self, label, listener, figure):
         """The median of the visits."""
-        row = self.row(label, listener)
-        if figure == "round_trip_p50_ns":
-            found = dict(row.get("generator", {}).get("latency_ns", [])).get(0.5)
-        else:
-            found = row["derived"].get(figure)
+        if (label, listener) not in self.rows:
+            raise Missing(f"'{label}' was not measured on {listener}")
+        found = self.rows[label, listener]["derived"].get(figure)
         if found is None:
             raise Missing(f"'{label}' on {listener} has no {figure}")
         return found
 
-    def noise(self, label, figure):
-        """The largest spread that one listener of the load has against itself."""
-        spreads = [0]
-        for (its_label, _), row in self.rows.items():
-            low_high = row["derived"].get("spread", {}).get(figure)
-            if its_label == label and low_high and row["derived"].get(figure):
-                spreads.append((low_high[1] - low_high[0]) / row["derived"][figure])
-        return max(spreads)
+    def of_visits(self, label, listener, figure):
+        """In the order of the rounds.  An operation's rows all have the cost of the whole visit."""
+        by_operation = self.visits.get((label, listener))
+        if not by_operation:
+            raise Missing(f"'{label}' was not measured on {listener}")
+        found = [figure_of(v, figure) for v in max(by_operation.values(), key=len)]
+        if not all(found):
+            raise Missing(f"'{label}' on {listener} has no {figure}")
+        return found
 
     def ratio(self, label, listener, other, figure):
         """listener's part of other's."""
-        base = self.get(label, other, figure)
-        if not base:
-            raise Missing(f"'{label}' on {other}: {figure} is 0")
-        return self.get(label, listener, figure) / base
-
-    def judge(self, label, listener, other, figure):
-        """Is listener better than other?  Beyond the noise, or SAME."""
-        ratio = self.ratio(label, listener, other, figure)
-        if abs(ratio - 1) <= self.noise(label, figure):
-            return SAME
-        return BETTER if (ratio > 1) == (FIGURES[figure] > 0) else WORSE
-
-    def show(self, label, listener, other, figure):
-        """`x 0.83 *`: the part, and `~` when that is within the noise."""
-        same = self.judge(label, listener, other, figure) == SAME
-        return f"{self.ratio(label, listener, other, figure):.2f}{'~' if same else ''}"
+        ratios = [a / b for a, b in zip(self.of_visits(label, listener, figure),
+                                        self.of_visits(label, other, figure))]
+        return Ratio(figure, statistics.median(ratios), *bounds(ratios))

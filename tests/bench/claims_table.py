@@ -4,6 +4,8 @@ Each entry is (claim, source, measurement, decide).  decide(rows) returns (verdi
 what was seen `~` marks a ratio that is within the noise.  The sources are read as saying what they
 are known for: where they give conditions, those are what is measured, as far as one host can."""
 
+import math
+
 from claims_rows import BETTER, SAME, WORSE
 from claims_scenes import ALL_CPUS, FILES, GRID, ZC_SIZES, echo_label
 
@@ -11,26 +13,29 @@ HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable here"
 CPU, RATE = "cpu_ns_per_request", "requests_per_s"
 
 
-NOISY = 0.10  # a noise that could hide what is claimed
+SMALL = 0.10  # a difference that is none
 
 
-def decide_by(rows, labels, figure, found, wanted):
-    """All beyond the noise as claimed: holds; any the other way round: does not; where there is no
-    difference, that says something only if the noise is small.  (verdict, why it is open)"""
-    noise = max([rows.noise(x, figure) for x, f in zip(labels, found) if f == SAME], default=0)
-    if all(f == wanted for f in found):
+def decide_by(ratios, wanted):
+    """All as claimed: holds; any the other way round: does not; where no difference was found, that
+    says something only if no large one can hide there.  (verdict, why it is open)"""
+    hidden = max([r.hidden for r in ratios if r.found == SAME], default=0)
+    if all(r.found == wanted for r in ratios):
         return HOLDS, ""
-    if any(f not in (wanted, SAME) for f in found) or noise <= NOISY:
+    if any(r.found not in (wanted, SAME) for r in ratios) or hidden <= SMALL:
         return FAILS, ""
-    return OPEN, f"because the noise is up to {noise:.0%}: "
+    return OPEN, f"because {may_hide(hidden)}: "
+
+
+def may_hide(hidden):
+    return ("there were too few rounds" if math.isinf(hidden)
+            else f"the noise may hide a difference of {hidden:.0%}")
 
 
 def over_grid(rows, listener, other, grid, wanted):
-    labels = [echo_label(*g) for g in grid]
-    found = [rows.judge(x, listener, other, CPU) for x in labels]
-    verdict, why = decide_by(rows, labels, CPU, found, wanted)
-    seen = ", ".join(f"{c} x {p}: {rows.show(echo_label(c, p), listener, other, CPU)}"
-                     for c, p in grid)
+    ratios = [rows.ratio(echo_label(*g), listener, other, CPU) for g in grid]
+    verdict, why = decide_by(ratios, wanted)
+    seen = ", ".join(f"{c} x {p}: {r}" for (c, p), r in zip(grid, ratios))
     return verdict, f"{why}CPU per request, {listener} to {other}: {seen}"
 
 
@@ -44,14 +49,14 @@ def epoll_wins_small(rows):
 
 def many_connections(rows):
     verdict, seen = over_grid(rows, "io_uring", "epoll", [g for g in GRID if g[0] == 1000], BETTER)
-    rates = ", ".join(rows.show(echo_label(1000, p), "io_uring", "epoll", RATE) for p in (1, 16))
+    rates = ", ".join(str(rows.ratio(echo_label(1000, p), "io_uring", "epoll", RATE)) for p in (1, 16))
     return verdict, f"{seen}; requests/s: {rates}"
 
 
 def reactor(rows):
     """No better: so it fails where it is."""
     verdict, seen = over_grid(rows, "io_uring-poll", "epoll", GRID, BETTER)
-    found = [rows.judge(echo_label(*g), "io_uring-poll", "epoll", CPU) for g in GRID]
+    found = [rows.ratio(echo_label(*g), "io_uring-poll", "epoll", CPU).found for g in GRID]
     return (verdict if verdict == OPEN else FAILS if BETTER in found else HOLDS), seen
 
 
@@ -60,20 +65,20 @@ def polling(listener, label, wanted):
 
     def decide(rows):
         trip = rows.ratio(label, listener, "plain", "round_trip_p50_ns")
-        seen = (f"{listener} to none: round trip {trip:.2f}, requests/s "
-                f"{rows.show(label, listener, 'plain', RATE)}; CPU "
+        rate = rows.ratio(label, listener, "plain", RATE)
+        seen = (f"{listener} to none: round trip {trip}, requests/s {rate}; CPU "
                 f"{rows.get(label, listener, 'cpu_share'):.0%} of one, "
                 f"{rows.get(label, 'plain', 'cpu_share'):.0%} without")
-        if listener == "sqpoll" and len(ALL_CPUS) < 3:
-            return OPEN, f"because the kernel's thread has no CPU of its own: {seen}"
-        found = rows.judge(label, listener, "plain", RATE)
+        alone = listener != "sqpoll" or len(ALL_CPUS) > 2
         if wanted == BETTER:
-            verdict, why = decide_by(rows, [label], RATE, [found], BETTER)
-            return verdict, why + seen
-        noise = rows.noise(label, RATE)
-        if found == SAME and noise > NOISY:
-            return OPEN, f"because the noise is {noise:.0%}: {seen}"
-        return (FAILS if found == BETTER else HOLDS), seen
+            verdict, why = decide_by([rate], BETTER)
+            if verdict == HOLDS or alone:
+                return verdict, why + seen
+        if not alone:
+            return OPEN, f"because the kernel's thread has no CPU of its own: {seen}"
+        if rate.found == SAME and rate.hidden > SMALL:
+            return OPEN, f"because {may_hide(rate.hidden)}: {seen}"
+        return (FAILS if rate.found == BETTER else HOLDS), seen
 
     return decide
 
@@ -85,14 +90,15 @@ def feature(*names):
         labels = ["features, 50 x 1", "features, 50 x 16"]
         verdicts, seen, why = [], [], ""
         for name in names:
-            found = [rows.judge(x, f"no-{name}", "all", CPU) for x in labels]
+            ratios = [rows.ratio(x, f"no-{name}", "all", CPU) for x in labels]
+            found = [r.found for r in ratios]
             if WORSE in found and BETTER not in found:
                 verdicts.append(HOLDS)
             else:
-                verdict, why = decide_by(rows, labels, CPU, found, WORSE)
+                verdict, its_why = decide_by(ratios, WORSE)
                 verdicts.append(verdict)
-            seen.append(f"without {name} " + ", ".join(rows.show(x, f"no-{name}", "all", CPU)
-                                                       for x in labels))
+                why = its_why or why
+            seen.append(f"without {name} " + ", ".join(map(str, ratios)))
         verdict = next((v for v in (FAILS, OPEN) if v in verdicts), HOLDS)
         return verdict, (f"{why if verdict == OPEN else ''}CPU per request (50 x 1, 50 x 16): "
                          f"{'; '.join(seen)}")
@@ -102,10 +108,9 @@ def feature(*names):
 
 def multishot_accept(rows):
     label = "features, a connection each"
-    found = rows.judge(label, "no-multishot_accept", "accept", CPU)
-    verdict, why = decide_by(rows, [label], CPU, [found], WORSE)
-    return (verdict, f"{why}CPU per connection without: "
-            f"{rows.show(label, 'no-multishot_accept', 'accept', CPU)}")
+    ratio = rows.ratio(label, "no-multishot_accept", "accept", CPU)
+    verdict, why = decide_by([ratio], WORSE)
+    return verdict, f"{why}CPU per connection without: {ratio}"
 
 
 def files(title, read, write):
@@ -115,18 +120,18 @@ def files(title, read, write):
         seen, verdicts, why = [], [], ""
         for job, published in (("read", read), ("write", write)):
             label = f"{title}, {job}"
-            ratio = rows.ratio(label, "io_uring", "threads", RATE)
-            noise = rows.noise(label, RATE)
-            if ratio >= published:
+            rate = rows.ratio(label, "io_uring", "threads", RATE)
+            cpu = rows.ratio(label, "io_uring", "threads", CPU)
+            if rate.low >= published:
                 verdicts.append(HOLDS)
-            elif ratio * (1 + noise) < published:
+            elif rate.high < published:
                 verdicts.append(FAILS)
             else:
                 verdicts.append(OPEN)
-                why = f"because the noise is up to {noise:.0%}: "
-            seen.append(f"{job}: {rows.show(label, 'io_uring', 'threads', RATE)} of the files/s "
-                        f"({rows.get(label, 'io_uring', RATE):,.0f}/s), CPU per file "
-                        f"{rows.show(label, 'io_uring', 'threads', CPU)}")
+                why = (f"because {may_hide(rate.high)}: " if math.isinf(rate.high) else
+                       f"because it may be {rate.low:.2f} to {rate.high:.2f} times: ")
+            seen.append(f"{job}: {rate} of the files/s "
+                        f"({rows.get(label, 'io_uring', RATE):,.0f}/s), CPU per file {cpu}")
         verdict = next((v for v in (FAILS, OPEN) if v in verdicts), HOLDS)
         return verdict, (why if verdict == OPEN else "") + "; ".join(seen)
 
@@ -135,25 +140,22 @@ def files(title, read, write):
 
 def unified(rows):
     labels = [f"4 KiB, {job}, 32 at once" for job in ("randread", "randwrite")]
-    found = [rows.judge(x, "unified", "hybrid", CPU) for x in labels]
-    verdict, why = decide_by(rows, labels, CPU, found, BETTER)
-    seen = ", ".join(f"{x.split(',')[1].strip()} {rows.show(x, 'unified', 'hybrid', CPU)}"
-                     for x in labels)
+    ratios = [rows.ratio(x, "unified", "hybrid", CPU) for x in labels]
+    verdict, why = decide_by(ratios, BETTER)
+    seen = ", ".join(f"{x.split(',')[1].strip()} {r}" for x, r in zip(labels, ratios))
     calls = ", ".join(f"{rows.get(labels[0], x, 'syscalls_per_operation'):.2f}"
                       for x in ("unified", "hybrid"))
     return verdict, f"{why}CPU per request, unified to hybrid: {seen}; calls per read: {calls}"
 
 
 def zero_copy(rows):
-    seen = ", ".join(f"{s} KiB {rows.show(f'sends of {s} KiB', 'zero-copy', 'copied', CPU)}"
-                     for s in ZC_SIZES)
+    ratios = [rows.ratio(f"sends of {s} KiB", "zero-copy", "copied", CPU) for s in ZC_SIZES]
+    seen = ", ".join(f"{s} KiB {r}" for s, r in zip(ZC_SIZES, ratios))
     sent, copied = rows.extra.get("zero-copy", (0, 0))
     text = f"CPU per request: {seen}; {sent} sends without a copy, {copied} copied after all"
     if sent == 0:
         return OPEN, f"because on loopback the kernel copies what is received at the latest: {text}"
-    labels = [f"sends of {s} KiB" for s in ZC_SIZES[1:]]
-    found = [rows.judge(x, "zero-copy", "copied", CPU) for x in labels]
-    verdict, why = decide_by(rows, labels, CPU, found, BETTER)
+    verdict, why = decide_by(ratios[1:], BETTER)
     return verdict, why + text
 
 
