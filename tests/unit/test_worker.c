@@ -294,6 +294,65 @@ static void waiting_for_the_end_has_a_limit(void **state)
 	}
 }
 
+/* ---- Given up ---- */
+
+static _Atomic unsigned given_up_closes;
+
+/* The first client's I/O never ends, as that of a device that hangs; the second one's is the
+ * engine's. */
+static void never_ends_run(struct conn *c)
+{
+	if (!c->rx.head)
+		return;
+	if (c->id == 1)
+		conn_io_begin(c, &(struct bufq){ 0 });
+	else
+		c->pending++;
+	echo()->run(c);
+}
+
+static void never_ends_close(struct conn *c)
+{
+	if (c->io_count > 0)
+		abort();
+	atomic_fetch_add(&given_up_closes, 1);
+}
+
+/* All engines at once: a worker waits two seconds before it gives up. */
+static void what_never_ends_is_given_up_when_a_worker_stops(void **state)
+{
+	struct service service = *echo();
+	struct bench *benches[8];
+	int fds[ARRAY_SIZE(benches)][2];
+	unsigned before = descriptors(), count = 0;
+
+	(void)state;
+	service.run = never_ends_run;
+	service.close = never_ends_close;
+	for_each_engine(engine)
+	{
+		assert_true(count < ARRAY_SIZE(benches));
+		benches[count] = bench_start(engine, &service);
+		for (unsigned i = 0; i < 2; i++) {
+			fds[count][i] = client_connect(&benches[count]->place);
+			assert_int_equal(client_echo(fds[count][i]), 1);
+		}
+		count++;
+	}
+	for (unsigned i = 0; i < count; i++)
+		worker_request_stop(&benches[i]->worker);
+	for (unsigned i = 0; i < count; i++) {
+		bench_stop(benches[i]); /* sees that each was released, once */
+		for (unsigned j = 0; j < 2; j++) {
+			assert_true(client_is_ended(fds[i][j]));
+			close(fds[i][j]);
+		}
+	}
+	assert_int_equal(given_up_closes,
+			 count); /* a store may still write to what the first has */
+	await_descriptors(before);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -309,6 +368,7 @@ int main(void)
 		cmocka_unit_test(a_connection_that_fails_to_open_disturbs_no_other),
 		cmocka_unit_test(a_start_that_fails_closes_the_listening_socket),
 		cmocka_unit_test(waiting_for_the_end_has_a_limit),
+		cmocka_unit_test(what_never_ends_is_given_up_when_a_worker_stops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
