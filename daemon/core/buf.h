@@ -5,6 +5,7 @@
  * chunk.  All of it belongs to one worker: no locks, no atomics. */
 #pragma once
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -37,7 +38,7 @@ struct pool {
 	uint32_t chunk_size, chunk_count;
 	uint32_t stride;    /* from chunk to chunk: chunk_size and the engine's headroom */
 	uint32_t keep;      /* chunks that engines leave to the services: a quarter */
-	uint32_t floor;     /* chunks that a receive leaves without asking conn_may_receive() */
+	uint32_t floor;     /* chunks that a receive leaves without asking: see conn_ration() */
 	struct view *views; /* free list */
 	struct chunk *chunks;
 	uint8_t *slab; /* chunk_count * stride bytes, page aligned: registered once */
@@ -50,6 +51,17 @@ void pool_fini(struct pool *p);
 
 /* More views on the free list; aborts when the host has no memory left for 8 KiB. */
 void pool_grow_views(struct pool *p);
+
+/* The chunks below these, an eighth of all above `keep`, are for rations: see conn_ration(). */
+static inline uint32_t pool_free_for_all(const struct pool *p)
+{
+	return p->keep + p->chunk_count / 8;
+}
+
+static inline bool pool_is_short(const struct pool *p)
+{
+	return p->free_count <= pool_free_for_all(p);
+}
 
 /* A chunk with refs == 1 and used == 0, or NULL when the pool is exhausted. */
 static inline struct chunk *chunk_get(struct pool *p)

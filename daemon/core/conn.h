@@ -48,9 +48,10 @@ enum conn_flags {
 	CONN_GRANTED = 1 << 10, /* has waited: its next receive may take a chunk before others */
 	CONN_LASTING = 1 << 11, /* the service's: a drain does not take its silence for its end */
 	CONN_TRUSTED = 1 << 12, /* messages: its client is here, or somebody vouches for it */
-	CONN_ENGINE = 1 << 13,  /* this bit and all above belong to the engine */
+	CONN_UNREAD = 1 << 13,  /* starved, and its peer has not taken what is in the socket */
+	CONN_ENGINE = 1 << 14,  /* this bit and all above belong to the engine */
 };
-static_assert(CONN_TRUSTED < CONN_ENGINE, "an engine's flags overlap those of the core");
+static_assert(CONN_UNREAD < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,
@@ -226,15 +227,19 @@ static inline bool conn_owes(const struct conn *c)
 	return c->tx.head || c->sending.head;
 }
 
-/* May a readiness engine take a chunk to receive into?  Uses up the
- * grant of a connection that has waited. */
-bool conn_claim(struct conn *c);
-static inline bool conn_may_receive(struct conn *c)
+/* May an engine take a chunk to receive into?  If not, the engine asks for a ration: what is
+ * received goes there, `bytes` of it or none, and conn_ration_used() hands it to c and frees the
+ * rest.  A ration is a chunk, or, where chunks are short, 1/CONN_RATIONS of one.  NULL: c must
+ * wait.  Uses up the grant of a connection that has waited. */
+enum { CONN_RATIONS = 16 };
+static inline bool conn_may_receive(const struct conn *c)
 {
 	const struct pool *p = &c->worker->pool;
 
-	return likely(p->free_count > p->floor) || conn_claim(c);
+	return likely(p->free_count > p->floor);
 }
+struct view *conn_ration(struct conn *c);
+void conn_ration_used(struct conn *c, struct view *ration, size_t bytes);
 
 /* c will not receive now: gives up the chunk that was granted to it. */
 void conn_drop_grant(struct conn *c);

@@ -226,6 +226,7 @@ struct worker {
 	struct chunk *constant; /* see conn_constant(); NULL: none yet */
 	void *shared;           /* the service's, of the listener: see service->shared_new() */
 	struct chunk *scratch;  /* what conn_write() fills; NULL: none yet */
+	struct chunk *ration;   /* of which conn_ration() gives parts; NULL: none, or not short */
 	/* Addresses that the engine itself binds (port 0 becomes the port), and the listener's
 	 * workers, among which it spreads its connections; the owner's.  count 0: neither. */
 	struct sockaddr_storage *endpoints;

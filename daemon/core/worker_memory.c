@@ -1,19 +1,49 @@
 /* Connections that wait for chunks of the worker's pool: the order in which they are served, and
  * when those that hold what others wait for are closed.  Worker's thread only; see doc/engines.md,
  * "Waiting for memory". */
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include "conn.h"
 #include "engine.h"
 #include "worker.h"
 
 /* ---- Waiting ---- */
 
-/* Newcomers may not go past those who wait, nor take what was granted; the last eighth above `keep`
- * is for those who owe nothing: see conn_claim(). */
+/* Newcomers may not go past those who wait, nor take what was granted; and where chunks are short
+ * all have to ask: see conn_ration(). */
 static void worker_set_floor(struct worker *w)
 {
 	struct pool *p = &w->pool;
 
-	p->floor = w->first || w->granted ? UINT32_MAX : p->keep + p->chunk_count / 8;
+	p->floor = w->first || w->granted ? UINT32_MAX : pool_free_for_all(p);
+}
+
+/* Chunks that no input may take: rations leave half of what is kept for answers. */
+static uint32_t worker_kept(const struct worker *w)
+{
+	return w->engine->messages ? w->pool.keep : w->pool.keep / 2;
+}
+
+/* Is c to wait for its own peer first of all?  For that to take what is queued; and, where chunks
+ * are short, what is in the socket as well, for who has not read that would not read more. */
+static bool conn_is_behind(const struct conn *c)
+{
+	return conn_owes(c) || (c->flags & CONN_UNREAD);
+}
+
+/* Is anything in its socket that its peer has not acknowledged (TCP), or read (Unix)? */
+static bool conn_look_unread(struct conn *c)
+{
+	int bytes = 0;
+
+	c->flags &= ~(uint32_t)CONN_UNREAD;
+	if (c->worker->engine->messages)
+		return false;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (ioctl(c->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0)
+		c->flags |= CONN_UNREAD;
+	return c->flags & CONN_UNREAD;
 }
 
 void conn_drop_grant(struct conn *c)
@@ -25,16 +55,72 @@ void conn_drop_grant(struct conn *c)
 	worker_set_floor(c->worker);
 }
 
-bool conn_claim(struct conn *c)
+/* The next ration begins a chunk. */
+static void worker_end_rations(struct worker *w)
+{
+	chunk_put(&w->pool, w->ration);
+	w->ration = NULL;
+}
+
+/* Are there chunks to receive into that c may have now?  Rations are for those who owe nothing. */
+static bool conn_claim(struct conn *c)
 {
 	const struct worker *w = c->worker;
 	const struct pool *p = &w->pool;
 
 	if (c->flags & CONN_GRANTED) {
 		conn_drop_grant(c);
-		return p->free_count > 0;
+		return true;
 	}
-	return !w->first && p->free_count > p->keep + w->granted && !conn_owes(c);
+	if (w->first || p->free_count <= worker_kept(w) + w->granted)
+		return false;
+	return !pool_is_short(p) || !(conn_owes(c) || conn_look_unread(c));
+}
+
+/* A part of the chunk that all rations share, or of the next. */
+static struct view *worker_ration(struct worker *w)
+{
+	struct pool *p = &w->pool;
+	uint32_t bytes = p->chunk_size / CONN_RATIONS, at;
+
+	if (w->ration && w->ration->used + bytes > p->chunk_size)
+		worker_end_rations(w);
+	if (!w->ration)
+		w->ration = chunk_get(p);
+	if (!w->ration)
+		return NULL;
+	at = w->ration->used;
+	w->ration->used += bytes;
+	return view_new(p, w->ration, w->ration->base + at, bytes);
+}
+
+struct view *conn_ration(struct conn *c)
+{
+	struct worker *w = c->worker;
+	struct pool *p = &w->pool;
+	struct view *v;
+	struct chunk *k;
+
+	if (!conn_claim(c))
+		return NULL;
+	if (pool_is_short(p))
+		return worker_ration(w);
+	k = chunk_get(p);
+	v = view_new(p, k, k->base, p->chunk_size);
+	chunk_put(p, k); /* the view keeps it */
+	return v;
+}
+
+void conn_ration_used(struct conn *c, struct view *ration, size_t bytes)
+{
+	struct chunk *k = ration->chunk;
+
+	if (bytes > 0)
+		conn_input(c, k, ration->data, (uint32_t)bytes);
+	if (ration->data + ration->len ==
+	    k->base + k->used) /* the next one begins where this one ended */
+		k->used -= ration->len - (uint32_t)bytes;
+	view_free(&c->worker->pool, ration);
 }
 
 /* A connection that was served and got no chunk keeps its place. */
@@ -63,7 +149,7 @@ static void worker_enqueue_starved(struct worker *w, struct conn *c)
 /* c is starved.  Who is the first that does not just wait for its own peer? */
 static void worker_note_first(struct worker *w, const struct conn *c)
 {
-	if (!conn_owes(c) && (!w->first || c->place < w->first))
+	if (!conn_is_behind(c) && (!w->first || c->place < w->first))
 		w->first = c->place;
 }
 
@@ -75,6 +161,8 @@ static void conn_starve(struct conn *c, uint32_t flags)
 		return;
 	stat_add(w->stats.starved, 1);
 	c->flags |= CONN_STARVED | flags;
+	if (!conn_owes(c))
+		conn_look_unread(c);
 	conn_drop_grant(c);
 	conn_take_place(c);
 	worker_enqueue_starved(w, c);
@@ -109,7 +197,7 @@ static bool worker_can_feed(const struct worker *w, const struct conn *c, uint32
 		return true;
 	if (!(c->flags & CONN_NO_INPUT))
 		return w->pool.free_count > free;
-	if (*input <= (conn_owes(c) ? w->pool.chunk_count / 8 : 0))
+	if (*input <= (conn_is_behind(c) ? pool_free_for_all(&w->pool) - worker_kept(w) : 0))
 		return false;
 	--*input;
 	return true;
@@ -118,12 +206,14 @@ static bool worker_can_feed(const struct worker *w, const struct conn *c, uint32
 static void conn_feed(struct conn *c)
 {
 	struct worker *w = c->worker;
+	const struct pool *p = &w->pool;
 	bool input = (c->flags & (CONN_NO_INPUT | CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)) ==
 		     CONN_NO_INPUT;
 
 	c->flags &= ~(uint32_t)(CONN_STARVED | CONN_NO_INPUT);
 	c->flags |= CONN_FED;
-	if (input && !w->engine->messages) {
+	if (input && !w->engine->messages && !conn_is_behind(c) &&
+	    p->free_count > worker_kept(w) + w->granted) {
 		c->flags |= CONN_GRANTED;
 		w->granted++;
 	}
@@ -135,7 +225,7 @@ static void conn_feed(struct conn *c)
 void worker_feed_starved(struct worker *w)
 {
 	const struct pool *p = &w->pool;
-	uint32_t free = w->starved_free, taken = p->keep + w->granted;
+	uint32_t free = w->starved_free, taken = worker_kept(w) + w->granted;
 	uint32_t input = w->pool_lent + (p->free_count > taken ? p->free_count - taken : 0);
 	struct conn *c = w->starved, *next;
 
@@ -144,7 +234,7 @@ void worker_feed_starved(struct worker *w)
 	for (; c; c = next) {
 		next = c->starved_next;
 		if (worker_can_feed(w, c, free, &input)) {
-			w->moves |= !(c->flags & CONN_CLOSING) && !conn_owes(c);
+			w->moves |= !(c->flags & CONN_CLOSING) && !conn_is_behind(c);
 			conn_feed(c);
 		} else {
 			worker_enqueue_starved(w, c);
@@ -175,6 +265,8 @@ static void worker_relieve(struct worker *w)
 		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
 		c->relief_out = c->bytes_out;
 		conn_drop_grant(c); /* it had time enough */
+		if (c->flags & CONN_UNREAD)
+			conn_look_unread(c);
 		if (c->stalled >= WORKER_PATIENCE ||
 		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
 		     w->now_ns - c->active_ns >= WORKER_STALL_NS)) {
@@ -196,10 +288,14 @@ void worker_look_at_holders(struct worker *w)
 
 /* Clients who do not read what they have asked for may end up with all that reads may take.  What
  * is left of a worker's chunks has to do for the input of the others, for what is small, and for a
- * piece at a time to those who have read all. */
+ * ration at a time to those who have read all.  Chunks that the kernel has to receive into serve no
+ * read: the bound is the same part of those that are not lent. */
 static bool reads_are_small(const struct worker *w)
 {
-	return worker_chunks(w) <= w->pool.keep + w->pool.chunk_count / 8;
+	const struct pool *p = &w->pool;
+
+	return (uint64_t)p->free_count * p->chunk_count <=
+	       (uint64_t)pool_free_for_all(p) * (p->chunk_count - w->pool_lent);
 }
 
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
@@ -209,7 +305,8 @@ size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
 
 	if (p->free_count <= p->keep / 4)
 		return 0;
-	return MIN(bytes, reads_are_small(w) ? MAX(p->chunk_size / 2, align) : w->held_max);
+	return MIN(bytes,
+		   reads_are_small(w) ? MAX(p->chunk_size / CONN_RATIONS, align) : w->held_max);
 }
 
 bool conn_read_must_wait(const struct conn *c)
@@ -221,9 +318,12 @@ bool conn_read_must_wait(const struct conn *c)
  * cannot take it all; never below two chunks. */
 void worker_set_held_max(struct worker *w)
 {
-	uint32_t chunks = worker_chunks(w), keep = w->pool.keep;
+	uint32_t chunks, keep = pool_free_for_all(&w->pool);
 	size_t chunk = w->pool.chunk_size, share;
 
+	if (unlikely(w->ration) && !pool_is_short(&w->pool))
+		worker_end_rations(w);
+	chunks = worker_chunks(w);
 	w->held_chunks = chunks;
 	worker_count_chunks(w);
 	w->held_max = w->views_max = SIZE_MAX;

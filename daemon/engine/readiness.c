@@ -33,12 +33,9 @@ static inline ssize_t send_now(int fd, const void *data, size_t bytes)
 __attribute__((always_inline)) static inline ssize_t recv_one(struct conn *c)
 {
 	struct pool *p = &c->worker->pool;
-	struct chunk *k;
+	struct chunk *k = chunk_get(p);
 	ssize_t n;
 
-	if (unlikely(!conn_may_receive(c)))
-		return -ENOBUFS;
-	k = chunk_get(p);
 	stat_add(c->worker->stats.sys_recv, 1);
 	n = recv_now(c->fd, k->base, p->chunk_size);
 	if (likely(n > 0))
@@ -47,8 +44,24 @@ __attribute__((always_inline)) static inline ssize_t recv_one(struct conn *c)
 	return n;
 }
 
-/* *ret_room: what it could have taken. */
-__attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_room)
+/* Into what there is where chunks are short; *ret_room: what it could have taken. */
+__attribute__((noinline)) static ssize_t recv_ration(struct conn *c, size_t *ret_room)
+{
+	struct view *v = conn_ration(c);
+	ssize_t n;
+
+	if (!v)
+		return -ENOBUFS;
+	*ret_room = v->len;
+	stat_add(c->worker->stats.sys_recv, 1);
+	n = recv_now(c->fd, v->data, v->len);
+	conn_ration_used(c, v, (size_t)MAX(n, 0));
+	return n;
+}
+
+/* The same into several chunks, of max_bytes or one. */
+__attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_bytes,
+						   size_t *ret_room)
 {
 	struct pool *p = &c->worker->pool;
 	struct chunk *chunks[READINESS_CHUNKS];
@@ -59,14 +72,12 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t *ret_r
 	unsigned count = 0;
 	ssize_t n, left;
 
-	max = MAX(MIN(max, MIN(c->worker->held_max, worker_share(c->worker)) / p->chunk_size), 1);
-	while (count < max && (p->free_count > p->floor || (count == 0 && conn_claim(c)))) {
+	max = MAX(MIN(max, MIN(c->worker->held_max, max_bytes) / p->chunk_size), 1);
+	while (count < max && conn_may_receive(c)) {
 		chunks[count] = chunk_get(p);
 		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
 		count++;
 	}
-	if (count == 0)
-		return -ENOBUFS;
 	msg.msg_iovlen = count;
 	*ret_room = (size_t)count * p->chunk_size;
 	stat_add(c->worker->stats.sys_recv, 1);
@@ -97,6 +108,17 @@ static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 		c->flags &= ~(uint32_t)CONN_WIDEST;
 }
 
+/* Into one chunk, several, or less than one. */
+static inline ssize_t recv_next(struct conn *c, size_t max_bytes, size_t *ret_room)
+{
+	if (unlikely(!conn_may_receive(c)))
+		return recv_ration(c, ret_room);
+	if (c->flags & CONN_WIDE)
+		return recv_wide(c, max_bytes, ret_room);
+	*ret_room = c->worker->pool.chunk_size;
+	return recv_one(c);
+}
+
 /* A receive of n bytes (-errno) into `room`, and those that follow it. */
 __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool to_eagain, ssize_t n,
 							  size_t room)
@@ -110,10 +132,10 @@ __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool t
 			if ((size_t)n < room && !to_eagain)
 				return READINESS_DRAINED;
 		}
-		if (i == READINESS_READS || left == 0 || conn_is_full(c))
+		if (i == READINESS_READS || left == 0 || conn_is_full(c) ||
+		    room < c->worker->pool.chunk_size)
 			return READINESS_MORE;
-		room = c->worker->pool.chunk_size;
-		n = c->flags & CONN_WIDE ? recv_wide(c, &room) : recv_one(c);
+		n = recv_next(c, left, &room);
 	}
 	if (n == -EAGAIN)
 		return READINESS_DRAINED;
@@ -129,7 +151,7 @@ __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool t
 __attribute__((noinline)) static enum readiness recv_much(struct conn *c, bool to_eagain)
 {
 	size_t room = c->worker->pool.chunk_size;
-	ssize_t n = recv_wide(c, &room);
+	ssize_t n = recv_next(c, worker_share(c->worker), &room);
 
 	return recv_more(c, to_eagain, n, room);
 }
@@ -139,7 +161,7 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 	size_t room = c->worker->pool.chunk_size;
 	ssize_t n;
 
-	if (unlikely(c->flags & CONN_WIDE))
+	if (unlikely((c->flags & CONN_WIDE) || !conn_may_receive(c)))
 		return recv_much(c, to_eagain);
 	n = recv_one(c);
 	if (likely(n > 0 && (size_t)n < room && !to_eagain))

@@ -102,89 +102,74 @@ static void uring_reset_disarm(struct conn *c)
 
 /* ---- Receiving ---- */
 
+static void uring_recv_done(struct op *op, int res, uint32_t flags);
 static void uring_recv_ended(struct conn *c, int res);
 
-/* A receive with a chunk of its own, in c->engine_state. */
+/* A receive with memory of its own, in c->engine_state. */
 static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);
-	struct chunk *k = c->engine_state;
 
 	(void)flags;
-	if (res > 0) {
-		k->used = (uint32_t)res;
-		conn_input(c, k, k->base, (uint32_t)res);
-	}
-	chunk_put(&c->worker->pool, k);
+	conn_ration_used(c, c->engine_state, (size_t)MAX(res, 0));
 	uring_recv_ended(c, res);
 }
 
-/* False: it waits for one. */
-static bool uring_own_chunk(struct conn *c)
-{
-	struct worker *w = c->worker;
-
-	if (!conn_may_receive(c)) {
-		conn_starved_input(c);
-		return false;
-	}
-	c->engine_state = chunk_get(&w->pool);
-	return true;
-}
-
+/* A connection that has waited takes what is in its socket when this is submitted. */
 static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
 {
-	const struct chunk *k = c->engine_state;
+	const struct uring *u = c->worker->engine_state;
+	const struct view *v = c->engine_state;
 
-	io_uring_prep_recv(sqe, c->fd, k->base, c->worker->pool.chunk_size, 0);
+	io_uring_prep_recv(sqe, c->fd, v->data, v->len, u->buf_ring ? MSG_DONTWAIT : 0);
 }
 
-/* A connection that has waited takes one chunk when its receive is submitted; all others are polled
- * for, and take theirs later. */
 static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned ioprio)
 {
 	const struct uring *u = c->worker->engine_state;
 
-	if (unlikely(c->flags & CONN_GRANTED)) {
-		conn_drop_grant(c);
-		io_uring_prep_recv(sqe, c->fd, NULL, 0, 0);
-		return;
-	}
 	if (unlikely((c->flags & (URING_METERED | URING_END_SEEN)) || !u->multishot)) {
 		io_uring_prep_recv(sqe, c->fd, NULL, u->bundle ? worker_share(c->worker) : 0, 0);
 		sqe->ioprio |= u->bundle ? NB_RECVSEND_BUNDLE : 0;
-		return;
+	} else {
+		if (c->worker->first) /* others come after those who wait */
+			ioprio = IORING_RECVSEND_POLL_FIRST;
+		io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
+		sqe->ioprio |= (uint16_t)(ioprio | (u->bundle ? NB_RECVSEND_BUNDLE : 0));
 	}
-	if (c->worker->first)
-		ioprio = IORING_RECVSEND_POLL_FIRST;
-	io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
-	sqe->ioprio |= (uint16_t)(ioprio | (u->bundle ? NB_RECVSEND_BUNDLE : 0));
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	sqe->buf_group = URING_BUF_GROUP;
 }
 
 static void uring_recv_arm(struct conn *c, unsigned ioprio)
 {
 	struct uring *u = c->worker->engine_state;
+	struct view *ration = NULL;
 	struct io_uring_sqe *sqe;
 
 	if (c->flags & (URING_RECV_ARMED | CONN_CLOSING | CONN_EOF))
 		return;
-	if (unlikely(!u->buf_ring) && !uring_own_chunk(c))
-		return;
-	sqe = ring_sqe(&u->ring);
-	if (likely(u->buf_ring)) {
-		uring_recv_prep(c, sqe, ioprio);
-		sqe->flags |= IOSQE_BUFFER_SELECT;
-		sqe->buf_group = URING_BUF_GROUP;
-	} else {
-		uring_own_recv_prep(c, sqe);
+	if (unlikely(!u->buf_ring || (c->flags & CONN_GRANTED))) {
+		ration = conn_ration(c);
+		if (!ration && !u->buf_ring) {
+			conn_starved_input(c);
+			return;
+		}
 	}
+	c->engine_state = ration;
+	c->recv_op.done = likely(!ration) ? uring_recv_done : uring_own_recv_done;
+	sqe = ring_sqe(&u->ring);
+	if (unlikely(ration))
+		uring_own_recv_prep(c, sqe);
+	else
+		uring_recv_prep(c, sqe, ioprio);
 	uring_fd(c, sqe);
 	ring_op(sqe, &c->recv_op);
 	c->flags |= URING_RECV_ARMED;
 	c->pending++;
 }
 
-/* The multishot receive has ended. */
+/* A receive has ended, with memory of its own or not. */
 static void uring_recv_ended(struct conn *c, int res)
 {
 	struct worker *w = c->worker;
@@ -202,10 +187,10 @@ static void uring_recv_ended(struct conn *c, int res)
 		u->lent_max = MIN(u->lent_max * 2, u->buf_entries);
 		u->ring.quiet = 0; /* each send that completes gives chunks back */
 		conn_starved_input(c);
-	} else if (res < 0 && res != -ECANCELED) {
+	} else if (res < 0 && res != -ECANCELED && res != -EAGAIN) {
 		conn_failed(c, -res);
 	} else if (!(c->flags & CONN_RECV_OFF)) {
-		uring_recv_arm(c, 0);
+		uring_recv_arm(c, res == -EAGAIN ? IORING_RECVSEND_POLL_FIRST : 0);
 	}
 }
 
@@ -304,7 +289,6 @@ static int uring_open(struct conn *c)
 	struct uring *u = c->worker->engine_state;
 	bool local = u->local && uring_is_local(c);
 
-	c->recv_op.done = u->buf_ring ? uring_recv_done : uring_own_recv_done;
 	uring_send_init(c);
 	c->control_op.done = uring_control_done;
 	c->slot = URING_NO_SLOT;

@@ -13,13 +13,13 @@
 #include "uring_compat.h"
 
 /* Lends chunks to the kernel up to lent_max; one release store for the batch.  A quarter of the
- * pool stays for services. */
+ * pool stays for services, and what is handed out in rations is not lent. */
 void uring_refill(struct worker *w)
 {
 	struct uring *u = w->engine_state;
 	unsigned n = 0;
 
-	while (w->pool_lent < u->lent_max && w->pool.free_count > w->pool.keep) {
+	while (w->pool_lent < u->lent_max && !pool_is_short(&w->pool)) {
 		struct chunk *k = chunk_get(&w->pool);
 
 		io_uring_buf_ring_add(u->buf_ring, k->base, w->pool.chunk_size, (uint16_t)k->id,

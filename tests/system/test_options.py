@@ -122,11 +122,11 @@ def test_a_feature_that_is_no_more_used_is_seen_in_calls(start_daemon):
 
 
 def test_receives_with_buffers_of_their_own_wait_for_one(start_daemon):
-    """More connections than buffers: who has none is served when another has ended, and the worker
-    sleeps meanwhile."""
+    """More connections than buffers, and than parts of those that are shared: who has none is served
+    when another has ended, and the worker sleeps meanwhile."""
     daemon = start_daemon(listener("echo", engine="io_uring", buffers=16, buffer_size="4K",
                                    features="-buffer_ring") + listener("other", engine="epoll"))
-    clients = [daemon.connect("echo") for _ in range(24)]
+    clients = [daemon.connect("echo") for _ in range(100)]
     for s in clients:
         s.sendall(b"x")
     wait_until(lambda: daemon.stats("echo")["pool"]["starved"] > 0, "some wait")

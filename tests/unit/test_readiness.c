@@ -48,10 +48,41 @@ static void what_is_held_counts_before_the_next_receive(void **state)
 	close(fds[1]);
 }
 
+/* Where chunks are short: a ration, and none for who has not read what is in the socket. */
+static void short_chunks_are_for_who_has_read(void **state)
+{
+	struct service_case *t = case_new(&service_echo, CHUNKS, CHUNK);
+	struct pool *p = &t->worker.pool;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	t->conn->fd = fds[0];
+	while (!pool_is_short(p))
+		chunk_get(p);
+	peer_sends(fds[1], 3 * CHUNK);
+	assert_int_equal(readiness_recv(t->conn, true), READINESS_MORE);
+	assert_int_equal(t->conn->rx.bytes, CHUNK / CONN_RATIONS);
+	assert_int_equal(send(fds[0], "x", 1, 0), 1);
+	assert_int_equal(readiness_recv(t->conn, true), READINESS_ENDED);
+	assert_true(t->conn->flags & CONN_STARVED);
+	assert_int_equal(recv(fds[1], &(char){ 0 }, 1, 0), 1);
+	t->worker.now_ns = t->worker.relief_ns;
+	worker_look_at_holders(&t->worker); /* sees that it was read */
+	worker_feed_starved(&t->worker);
+	assert_false(t->conn->flags & CONN_STARVED);
+	assert_int_equal(readiness_recv(t->conn, true), READINESS_MORE);
+	assert_int_equal(t->conn->rx.bytes, 2 * CHUNK / CONN_RATIONS);
+	case_free(t);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_held_counts_before_the_next_receive),
+		cmocka_unit_test(short_chunks_are_for_who_has_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

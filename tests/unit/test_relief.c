@@ -98,7 +98,7 @@ static unsigned hold(struct fake *f, struct chunk *held[CHUNKS], unsigned left)
 	struct pool *p = &f->worker.pool;
 	unsigned count = 0;
 
-	while (p->free_count > p->keep + left)
+	while (p->free_count > p->keep / 2 + left)
 		held[count++] = chunk_get(p);
 	return count;
 }
@@ -116,9 +116,10 @@ static void who_waits_is_served_in_order_and_before_newcomers(void **state)
 		assert_int_equal(fake_send(f, peers[i], "a few", 5), 0);
 	}
 	newcomer = fake_connect(f);
-	for (unsigned i = 0; i < 8; i++) { /* one chunk after the other is given back */
+	for (unsigned i = 0; i < 8; i++) {
 		fake_settle(f);
-		chunk_put(&f->worker.pool, held[--count]);
+		if (i < 2) /* a chunk to share, and one that each may be granted */
+			chunk_put(&f->worker.pool, held[--count]);
 		assert_int_equal(fake_send(f, newcomer, "a few", 5), 0);
 		fake_settle(f);
 		for (unsigned j = i + 1; j < 8; j++)
@@ -126,13 +127,37 @@ static void who_waits_is_served_in_order_and_before_newcomers(void **state)
 		assert_int_equal(fake_send(f, newcomer, "a few", 5), 0);
 		assert_int_equal(fake_send(f, peers[i], "a few", 5), 5);
 	}
-	chunk_put(&f->worker.pool, held[--count]);
 	fake_settle(f);
 	assert_int_equal(fake_send(f, newcomer, "a few", 5), 5);
 	assert_null(f->worker.starved);
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_settle(f);
+	fake_stop(f);
+}
+
+/* Of many who send and never read, and whose sockets take no more, each pins a ration at the most.
+ */
+static void where_chunks_are_short_many_share_one(void **state)
+{
+	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
+	struct pool *p = &f->worker.pool;
+	struct fake_peer *peers[CONN_RATIONS];
+	struct chunk *held[CHUNKS];
+	unsigned count = hold(f, held, 2);
+	uint8_t data[CHUNK] = { 0 };
+
+	(void)state;
+	f->room = 0;
+	for (unsigned i = 0; i < CONN_RATIONS; i++) {
+		peers[i] = fake_connect(f);
+		assert_int_equal(fake_send(f, peers[i], data, CHUNK), CHUNK / CONN_RATIONS);
+		fake_settle(f);
+		assert_int_equal(fake_send(f, peers[i], data, CHUNK), 0);
+		assert_int_equal(p->free_count, p->keep / 2 + 1);
+	}
+	while (count > 0)
+		chunk_put(p, held[--count]);
 	fake_stop(f);
 }
 
@@ -222,6 +247,7 @@ int main(void)
 		cmocka_unit_test(who_takes_nothing_while_others_wait_is_closed),
 		cmocka_unit_test(a_few_bytes_of_input_share_a_chunk_when_others_wait),
 		cmocka_unit_test(who_waits_is_served_in_order_and_before_newcomers),
+		cmocka_unit_test(where_chunks_are_short_many_share_one),
 		cmocka_unit_test(what_was_granted_and_is_not_used_goes_to_the_next),
 		cmocka_unit_test(who_waits_soon_after_others_did_is_not_forgotten),
 		cmocka_unit_test(who_waits_while_nobody_is_served_waits_for_few_looks),
