@@ -161,12 +161,8 @@ static void poll_release(struct conn *c)
 	close(c->fd);
 }
 
-static void poll_run_again(struct worker *w)
+static void poll_run_again(struct conn *c)
 {
-	struct uring_poll *u = w->engine_state;
-	struct conn *c = u->again;
-
-	u->again = NULL;
 	while (c) {
 		struct conn *next = c->engine_state;
 
@@ -181,14 +177,16 @@ static void poll_run_again(struct worker *w)
 static void poll_wait(struct worker *w, bool block)
 {
 	struct uring_poll *u = w->engine_state;
+	struct conn *again = u->again;
 
 	if (!ring_ready(&u->ring))
-		ring_wait(&u->ring, block && !u->again);
-	if (u->again)
+		ring_wait(&u->ring, block && !again);
+	if (again)
 		ring_catch_up(&u->ring);
 	worker_awake(w);
+	u->again = NULL; /* those that are not drained now have their turn in the next */
 	ring_reap(&u->ring);
-	poll_run_again(w);
+	poll_run_again(again);
 }
 
 static void poll_fini(struct worker *w)

@@ -294,6 +294,62 @@ static void waiting_for_the_end_has_a_limit(void **state)
 	}
 }
 
+/* ---- A turn's receives ---- */
+
+enum {
+	TURN_HELD_MAX = (64 - 64 / 4 - 64 / 8) / 4 * 4096
+}; /* of an empty pool: see worker_prepare() */
+
+static _Atomic size_t most_held;
+
+static void holds_all_run(struct conn *c)
+{
+	size_t held = conn_held_bytes(c);
+
+	if (held > most_held)
+		most_held = held;
+	if (held == 1 || held >= TURN_HELD_MAX)
+		sem_post(&owner_of(c->worker)->event);
+}
+
+/* io_uring has a bound of its own: its kernel receives while the worker is busy. */
+static void a_turn_of_a_reactor_receives_once_from_each(void **state)
+{
+	static const struct service holder = { .name = "holder",
+					       .operations = { "hold" },
+					       .run = holds_all_run };
+	static const uint8_t data[50 * 4096];
+
+	(void)state;
+	for_each_engine(engine)
+	{
+		struct bench *b;
+		struct stall s;
+		int fd;
+
+		if (engine->features & FEATURE_BIT(multishot_recv))
+			continue;
+		b = bench_new(engine, &holder);
+		fd = listen_at(&b->place);
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){ sizeof(data) }, sizeof(int));
+		worker_begin(&b->worker, fd, false);
+		worker_listen(&b->worker);
+		most_held = 0;
+		fd = client_connect(&b->place);
+		assert_int_equal(send(fd, data, 1, 0), 1);
+		await(&b->owner.event);
+		stall(&b->worker, &s);
+		await(&s.there);
+		assert_true(send(fd, data, sizeof(data), MSG_DONTWAIT) > 2 * TURN_HELD_MAX);
+		sem_post(&s.go);
+		await(&b->owner.event);
+		assert_in_range(most_held, TURN_HELD_MAX, TURN_HELD_MAX * 3 / 2);
+		bench_stop(b);
+		close(fd);
+		stall_fini(&s);
+	}
+}
+
 /* ---- Given up ---- */
 
 static _Atomic unsigned given_up_closes;
@@ -368,6 +424,7 @@ int main(void)
 		cmocka_unit_test(a_connection_that_fails_to_open_disturbs_no_other),
 		cmocka_unit_test(a_start_that_fails_closes_the_listening_socket),
 		cmocka_unit_test(waiting_for_the_end_has_a_limit),
+		cmocka_unit_test(a_turn_of_a_reactor_receives_once_from_each),
 		cmocka_unit_test(what_never_ends_is_given_up_when_a_worker_stops),
 	};
 
