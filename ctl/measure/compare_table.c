@@ -355,7 +355,7 @@ static void render_notes(struct output *out, const struct groups *all)
 		low == high ? "" : human_count(high).text);
 	if (batches)
 		output_wrapped(out, STYLE_DIM, 2,
-			       "An operation of echo, discard, chargen is what one receive or send "
+			       "An operation of a byte stream is what one receive or send "
 			       "moved: many pipelined requests may be one.");
 	if (*all->minor)
 		output_wrapped(out, STYLE_DIM, 2,
