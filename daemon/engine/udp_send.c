@@ -76,7 +76,7 @@ static void batch_control(struct udp_batch *b, unsigned i, const struct udp_peer
 /* ---- Batches ---- */
 
 /* A stranger has no more from us than it has sent, so that no forger can use us against another:
- * what is beyond is dropped.  Whatever a service does. */
+ * the rest is dropped, whatever a service does. */
 static void withhold(struct conn *c)
 {
 	struct worker *w = c->worker;

@@ -181,7 +181,7 @@ static bool step_params(struct conn *c)
 	return true;
 }
 
-/* What the client hears of -errno. */
+/* The error that the client hears for -errno. */
 static int place_error(int rc)
 {
 	switch (rc) {

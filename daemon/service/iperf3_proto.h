@@ -94,7 +94,7 @@ struct iperf3_stream_result {
 	double jitter_s;
 };
 
-/* What the client says that it has counted. */
+/* A stream's counts, as the client reports them. */
 struct iperf3_counted {
 	uint64_t bytes, packets;
 };

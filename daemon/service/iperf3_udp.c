@@ -48,7 +48,7 @@ int iperf3_place(struct conn *c)
 
 /* ---- A stream begins ---- */
 
-/* What is of no test, and more of what has begun one. */
+/* Drops datagrams that belong to no test, and handshakes repeated after the first. */
 static void drop(struct conn *c)
 {
 	stat_add(c->worker->stats.datagrams_refused, c->rx.views);
@@ -123,7 +123,7 @@ static size_t queued(const struct conn *c)
 	return c->tx.views + c->sending.views;
 }
 
-/* What the kernel has taken. */
+/* Counts the datagrams that the kernel has taken. */
 static void count_sent(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;

@@ -242,7 +242,7 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 	uint32_t refusal = o->refusal;
 
 	if (o->type == NBD_OPT_SET_META_CONTEXT)
-		nbd_of(c)->context = NULL; /* whatever comes of it */
+		nbd_of(c)->context = NULL; /* even if the option is refused */
 	if (!refusal) {
 		nbd_begun_read(c, data, o->length);
 		refusal = nbd_parse_option_data(data, nbd_of(c)->terms.mode, o);
