@@ -193,14 +193,15 @@ static bool is_named(const struct statistic *row)
 static void put_comments(FILE *to, const char *outer, const struct statistic *row)
 {
 	for (; row->type != STATISTIC_END; row = statistic_next(row)) {
-		char name[64];
+		char inner[64];
 
-		snprintf(name, sizeof(name), "%s%s", outer, row->name);
-		if (row->help && row->type != STATISTIC_INFO && !is_named(row))
-			fprintf(to, "# %s: %s\n", name, row->help);
-		if (is_object(row) && !is_named(row)) {
-			strcat(name, ".");
-			put_comments(to, name, row + 1);
+		if (is_named(row))
+			continue;
+		if (row->help && row->type != STATISTIC_INFO)
+			fprintf(to, "# %s%s: %s\n", outer, row->name, row->help);
+		if (is_object(row)) {
+			snprintf(inner, sizeof(inner), "%s%s.", outer, row->name);
+			put_comments(to, inner, row + 1);
 		}
 	}
 }
