@@ -75,6 +75,11 @@ void iperf3_control_run(struct conn *c);
 /* Control: 0 when the test's datagrams may come, -EAGAIN: not yet, -EBUSY; -ENOBUFS: the socket's
  * buffers are smaller than asked for; -EPROTONOSUPPORT: there is no listener for them. */
 int iperf3_place(struct conn *c);
+/* The enum iperf3_error that the client hears for such an -errno. */
+int iperf3_place_error(int rc);
+/* When streams have stopped: have all datagrams come that the client has sent, or none for a while?
+ */
+bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns);
 /* Datagrams of a client. */
 void iperf3_datagrams_run(struct conn *c);
 void iperf3_datagrams_leave(struct conn *c);

@@ -18,7 +18,6 @@
 /* Bytes on their way when the client ended the test: how often we look, and how long. */
 #define ARRIVE_TICK_NS (2 * (uint64_t)NS_PER_MS)
 #define ARRIVE_NS      (1 * (uint64_t)NS_PER_S)
-#define SILENCE_NS     (100 * (uint64_t)NS_PER_MS) /* datagrams: those that are missing are lost */
 /* Datagrams: how often we look whether the place where they come is free, and how long. */
 #define PLACE_TICK_NS (5 * (uint64_t)NS_PER_MS)
 #define PLACE_NS      (60 * (uint64_t)NS_PER_S)
@@ -181,19 +180,6 @@ static bool step_params(struct conn *c)
 	return true;
 }
 
-/* The error that the client hears for -errno. */
-static int place_error(int rc)
-{
-	switch (rc) {
-	case -EPROTONOSUPPORT:
-		return IPERF3_NO_PROTOCOL;
-	case -ENOBUFS:
-		return IPERF3_BUFFER_SMALL;
-	default:
-		return IPERF3_ACCESS_DENIED;
-	}
-}
-
 static bool step_place(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
@@ -204,7 +190,7 @@ static bool step_place(struct conn *c)
 		return false;
 	}
 	if (rc < 0) {
-		iperf3_control_refuse(c, place_error(rc));
+		iperf3_control_refuse(c, iperf3_place_error(rc));
 		return true;
 	}
 	if (!control_write_state(c, IPERF3_CREATE_STREAMS))
@@ -245,15 +231,6 @@ static bool step_streams(struct conn *c)
 	return true;
 }
 
-static uint64_t count_bytes(const struct iperf3_test *t)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned k = 0; k < t->stream_count; k++)
-		bytes += atomic_load_explicit(&t->streams[k].bytes, memory_order_relaxed);
-	return bytes;
-}
-
 /* Is the test over, for whatever reason but the client's word? */
 static bool control_is_late(struct conn *c, uint64_t now)
 {
@@ -266,7 +243,7 @@ static bool control_is_late(struct conn *c, uint64_t now)
 		return now > i->start_ns + p->time_s * (uint64_t)NS_PER_S + IPERF3_STEP_NS;
 	if (p->rate) /* a block may take its time */
 		stuck_ns += (uint64_t)((double)p->len * p->burst * 8 * NS_PER_S / (double)p->rate);
-	bytes = count_bytes(t);
+	bytes = iperf3_bytes(t);
 	if (bytes != i->progress_bytes)
 		i->progress_ns = now;
 	i->progress_bytes = bytes;
@@ -361,23 +338,6 @@ static bool all_arrived(const struct iperf3_conn *i)
 	return received >= expected || t->params.omit_s;
 }
 
-/* The same of datagrams: no more are to come, or none has for a while. */
-static bool datagrams_arrived(struct iperf3_conn *i, uint64_t now)
-{
-	const struct iperf3_test *t = i->member.test;
-	uint64_t bytes = count_bytes(t);
-	bool all = true;
-
-	for (unsigned k = 0; k < t->stream_count; k++)
-		if (atomic_load(&i->sorted[k]->role) == IPERF3_RECEIVES)
-			all &= atomic_load_explicit(&i->sorted[k]->packets, memory_order_acquire) >=
-			       i->expected[k].packets;
-	if (bytes != i->progress_bytes)
-		i->progress_ns = now;
-	i->progress_bytes = bytes;
-	return all || now > i->progress_ns + SILENCE_NS;
-}
-
 /* Workers may accept streams in another order than the client has opened them; what each of them
  * has brought tells which one it is. */
 static void match_streams(struct iperf3_conn *i)
@@ -405,7 +365,7 @@ static bool step_arrive(struct conn *c)
 	bool datagrams = i->member.test->params.datagrams;
 	uint64_t now = clock_ns();
 
-	if (!(datagrams ? datagrams_arrived(i, now) : all_arrived(i)) &&
+	if (!(datagrams ? iperf3_datagrams_arrived(i, now) : all_arrived(i)) &&
 	    now < i->end_ns + ARRIVE_NS) {
 		i->waited = true;
 		conn_set_deadline(c, now + ARRIVE_TICK_NS);

@@ -229,6 +229,15 @@ uint64_t iperf3_stream_bytes(const struct iperf3_stream *stream)
 	return bytes > stream->bytes_before ? bytes - stream->bytes_before : 0;
 }
 
+uint64_t iperf3_bytes(const struct iperf3_test *t)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned k = 0; k < t->stream_count; k++)
+		bytes += atomic_load_explicit(&t->streams[k].bytes, memory_order_relaxed);
+	return bytes;
+}
+
 /* ---- Order ---- */
 
 static int compare_streams(const void *one, const void *other)

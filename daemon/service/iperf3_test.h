@@ -113,6 +113,9 @@ uint64_t iperf3_take_budget(struct iperf3_test *test, uint64_t bytes);
 /* The stream's count in its direction without what was omitted. */
 uint64_t iperf3_stream_bytes(const struct iperf3_stream *stream);
 
+/* All that its streams have counted so far, in both directions. */
+uint64_t iperf3_bytes(const struct iperf3_test *test);
+
 /* Streams in the order of their ids: receivers as they came, then senders.  Those of --bidir that
  * never showed what they are get a role by their place.  After iperf3_is_finished(). */
 void iperf3_sort_streams(struct iperf3_test *test, struct iperf3_stream **ret_sorted);

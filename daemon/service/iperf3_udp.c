@@ -10,9 +10,9 @@
 #include "iperf3_conn.h"
 #include "log.h"
 
-enum {
-	AHEAD = 64, /* datagrams that are kept ready to be sent */
-};
+#define SILENCE_NS (100 * (uint64_t)NS_PER_MS) /* then what is missing is lost */
+
+enum { AHEAD = 64 }; /* datagrams that are kept ready to be sent */
 
 /* ---- Control ---- */
 
@@ -44,6 +44,34 @@ int iperf3_place(struct conn *c)
 		return -ENOBUFS; /* one socket is everybody's: none has it made larger */
 	session_address_of(c, &at);
 	return iperf3_await(i->member.test, i->twin.sessions, &at);
+}
+
+int iperf3_place_error(int rc)
+{
+	switch (rc) {
+	case -EPROTONOSUPPORT:
+		return IPERF3_NO_PROTOCOL;
+	case -ENOBUFS:
+		return IPERF3_BUFFER_SMALL;
+	default:
+		return IPERF3_ACCESS_DENIED;
+	}
+}
+
+bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns)
+{
+	const struct iperf3_test *t = i->member.test;
+	uint64_t bytes = iperf3_bytes(t);
+	bool all = true;
+
+	for (unsigned k = 0; k < t->stream_count; k++)
+		if (atomic_load(&i->sorted[k]->role) == IPERF3_RECEIVES)
+			all &= atomic_load_explicit(&i->sorted[k]->packets, memory_order_acquire) >=
+			       i->expected[k].packets;
+	if (bytes != i->progress_bytes)
+		i->progress_ns = now_ns;
+	i->progress_bytes = bytes;
+	return all || now_ns > i->progress_ns + SILENCE_NS;
 }
 
 /* ---- A stream begins ---- */
