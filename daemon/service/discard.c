@@ -1,14 +1,46 @@
 /* discard (RFC 863): read and drop.  One operation is one batch of received bytes dropped, or
- * one message. */
+ * one message.
+ *
+ * Over UDP one thing is answered: iperf 2 waits at its end for a report of what has arrived. */
+#include <errno.h>
+#include <stdlib.h>
+
 #include "conn.h"
+#include "iperf2_proto.h"
+
+static void discard_datagrams(struct conn *c)
+{
+	uint8_t report[IPERF2_REPORT];
+	struct iperf2_peer *p = c->state;
+	uint64_t now = p->other ? 0 : clock_ns();
+
+	for (const struct view *v = c->rx.head; v && !p->other; v = v->next)
+		if (iperf2_take(p, v->data, v->len, now, report))
+			conn_write(c, report, sizeof(report)); /* or when it asks again */
+}
 
 static void discard_run(struct conn *c)
 {
 	if (!c->rx.head)
 		return;
 	conn_op_begin_all(c, 0);
+	if (c->state)
+		discard_datagrams(c);
 	bufq_clear(&c->worker->pool, &c->rx);
 	conn_op_end(c);
+}
+
+static int discard_open(struct conn *c)
+{
+	if (!c->worker->engine->connectionless)
+		return 0;
+	c->state = calloc(1, sizeof(struct iperf2_peer));
+	return c->state ? 0 : -ENOMEM;
+}
+
+static void discard_close(struct conn *c)
+{
+	free(c->state);
 }
 
 const struct service service_discard = {
@@ -16,7 +48,9 @@ const struct service service_discard = {
 	.example = "iperf -c {host} -p {port} -t 5",
 	.operations = { "discard" },
 	.batches = 1U << 0,
+	.open = discard_open,
 	.run = discard_run,
+	.close = discard_close,
 	.messages = true,
 	.one_way = true,
 	.datagrams = true,

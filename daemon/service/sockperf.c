@@ -130,10 +130,9 @@ static void sockperf_run_datagrams(struct conn *c)
 
 	while (c->rx.head) {
 		const struct view *v = c->rx.head;
-		uint32_t bytes = 0;
-		int fate = v->len < SOCKPERF_HEADER ? -EPROTO : sockperf_parse(v->data, &bytes);
+		int fate = sockperf_parse_datagram(v->data, v->len);
 
-		if (fate < 0 || bytes != v->len) {
+		if (fate < 0) {
 			stat_add(w->stats.operations[OPERATION_COUNT].errors, 1);
 			fate = SOCKPERF_IGNORE;
 		} else if (fate != SOCKPERF_IGNORE) {

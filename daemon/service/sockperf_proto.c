@@ -21,3 +21,11 @@ int sockperf_parse(const uint8_t header[static SOCKPERF_HEADER], uint32_t *ret_l
 		return SOCKPERF_IGNORE;
 	return flags & SOCKPERF_PONG_REQUEST ? SOCKPERF_PONG : SOCKPERF_COUNT;
 }
+
+int sockperf_parse_datagram(const uint8_t *data, uint32_t bytes)
+{
+	uint32_t length = 0;
+	int fate = bytes < SOCKPERF_HEADER ? -EPROTO : sockperf_parse(data, &length);
+
+	return fate >= 0 && length != bytes ? -EPROTO : fate;
+}

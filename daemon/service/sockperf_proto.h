@@ -25,3 +25,6 @@ enum sockperf_fate {
 /* The fate of the message and its length with the header, or -EPROTO: no message has that length.
  */
 int sockperf_parse(const uint8_t header[static SOCKPERF_HEADER], uint32_t *ret_length);
+
+/* Of a datagram, which is one message: its fate, or -EPROTO: it is none, or says another length. */
+int sockperf_parse_datagram(const uint8_t *data, uint32_t bytes);

@@ -7,9 +7,19 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
+/* No byte beyond those that came, whatever it says of its length. */
+static void check_datagram(const uint8_t *data, size_t bytes)
+{
+	uint32_t length = 0;
+	int fate = sockperf_parse_datagram(data, (uint32_t)bytes);
+
+	assert(fate < 0 || (sockperf_parse(data, &length) == fate && length == bytes));
+}
+
 /* A stream of messages; each passes or ends it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
+	check_datagram(data, bytes);
 	while (bytes >= SOCKPERF_HEADER) {
 		uint32_t length = 0;
 		int fate = sockperf_parse(data, &length);

@@ -1,0 +1,112 @@
+/* Datagrams of iperf 2.  See iperf2_proto.h. */
+#include "iperf2_proto.h"
+
+#include <endian.h>
+#include <math.h>
+#include <string.h>
+
+#include "util.h"
+
+enum {
+	FIRST_MAX = 1000, /* whose number is larger has begun before, or is no iperf */
+	US_PER_S = 1000000,
+	VERSION_1 = 0x80000000,
+};
+
+/* A datagram begins with the lower half of its number, s, us, and the upper half; of the last one
+ * the number is negative. */
+struct header {
+	uint32_t low, s, us, high;
+};
+
+static struct header header_of(const uint8_t *data)
+{
+	struct header h;
+
+	memcpy(&h, data, sizeof(h));
+	return (struct header){ be32toh(h.low), be32toh(h.s), be32toh(h.us), be32toh(h.high) };
+}
+
+static void count(struct iperf2_peer *p, const struct header *h, uint64_t number, uint64_t now_ns)
+{
+	double transit = (double)now_ns * 1e-9 - (double)h->s - (double)h->us * 1e-6;
+	double d = p->datagrams ? fabs(transit - p->transit_s) : 0;
+
+	p->jitter_s += (d - p->jitter_s) / 16;
+	p->transit_s = transit;
+	if (!p->datagrams++) {
+		p->begin_ns = now_ns;
+		p->lost = number > 1 ? number - 1 : 0; /* the first is 0 or 1 */
+		p->high = number;
+	} else if (number > p->high) {
+		p->lost += number - p->high - 1;
+		p->high = number;
+	} else {
+		p->order++;
+		p->lost -= p->lost > 0;
+	}
+	p->end_ns = now_ns;
+}
+
+static void report(const struct iperf2_peer *p, const uint8_t *data, uint8_t *to)
+{
+	uint64_t us = (p->end_ns - p->begin_ns) / NS_PER_US;
+	uint64_t jitter_us = (uint64_t)MIN(p->jitter_s * 1e6, 4e9 * 1e6);
+	const uint32_t words[] = {
+		VERSION_1,
+		(uint32_t)(p->bytes >> 32),
+		(uint32_t)p->bytes,
+		(uint32_t)(us / US_PER_S),
+		(uint32_t)(us % US_PER_S),
+		(uint32_t)p->lost,
+		(uint32_t)p->order,
+		(uint32_t)p->high,
+		(uint32_t)(jitter_us / US_PER_S),
+		(uint32_t)(jitter_us % US_PER_S),
+	};
+
+	memcpy(to, data, sizeof(struct header));
+	for (unsigned i = 0; i < ARRAY_SIZE(words); i++) {
+		uint32_t word = htobe32(words[i]);
+
+		memcpy(to + sizeof(struct header) + i * sizeof(word), &word, sizeof(word));
+	}
+}
+
+bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uint64_t now_ns,
+		 uint8_t ret_report[static IPERF2_REPORT])
+{
+	struct header h;
+	int64_t number;
+
+	if (p->other)
+		return false;
+	if (bytes <= IPERF2_REPORT) { /* nor may a report that somebody echoes be answered */
+		p->other = true;
+		return false;
+	}
+	h = header_of(data);
+	number = (int64_t)((uint64_t)h.high << 32 | h.low);
+	if (p->over && number >= 0 && number <= 1) /* another test */
+		*p = (struct iperf2_peer){ 0 };
+	if (h.us >= US_PER_S || (!p->datagrams && (number < 0 || number > FIRST_MAX))) {
+		p->other = true;
+		return false;
+	}
+	if (number >= 0 || number == INT64_MIN) {
+		if (p->over)
+			return false; /* late */
+		count(p, &h, (uint64_t)MAX(number, 0), now_ns);
+		p->bytes += bytes;
+		return false;
+	}
+	if (p->datagrams < 2 || (uint64_t)-number < p->high)
+		return false;
+	if (!p->over) { /* of those that repeat it none counts */
+		count(p, &h, (uint64_t)-number, now_ns);
+		p->bytes += bytes;
+		p->over = true;
+	}
+	report(p, data, ret_report);
+	return true;
+}
