@@ -61,7 +61,7 @@ static int finish_output(void)
 }
 
 /* Options of `nbctl compare` that --run hands on. */
-static int run_option(struct run *run, const char *name, char *value)
+static int run_option(struct run_mode *run, const char *name, char *value)
 {
 	static char text[RUN_OPTIONS_MAX][32];
 
@@ -77,7 +77,7 @@ static int run_option(struct run *run, const char *name, char *value)
 	return 0;
 }
 
-static int check_run(const struct run *run, const char *config, enum action action)
+static int check_run(const struct run_mode *run, const char *config, enum action action)
 {
 	const char *wrong = NULL;
 
@@ -96,7 +96,7 @@ static int check_run(const struct run *run, const char *config, enum action acti
 
 /* json: what is printed; of a comparison it is an option of nbctl's. */
 static int parse_options(int argc, char **argv, const char **config, enum action *action,
-			 bool *json, struct run *run)
+			 bool *json, struct run_mode *run)
 {
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
@@ -245,8 +245,8 @@ static int check(const char *path, struct config *config)
 struct daemon {
 	struct server server;
 	struct control control;
-	struct run *run; /* of --run; NULL: there is a file */
-	bool terminated; /* a signal to end has come */
+	struct run_mode *run; /* of --run; NULL: there is a file */
+	bool terminated;      /* a signal to end has come */
 };
 
 static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
@@ -339,7 +339,7 @@ static int serve_until_end(struct daemon *d)
 }
 
 /* run: of --run, NULL without it.  An exit status. */
-static int serve(const char *path, struct config *config, struct run *run)
+static int serve(const char *path, struct config *config, struct run_mode *run)
 {
 	static struct daemon daemon;
 	struct server *s = &daemon.server;
@@ -373,7 +373,7 @@ static int serve(const char *path, struct config *config, struct run *run)
 	return run ? run->status : EXIT_SUCCESS;
 }
 
-static int serve_run(struct run *run)
+static int serve_run(struct run_mode *run)
 {
 	struct config *config = run_config(run);
 	int status = EXIT_FAILURE;
@@ -387,7 +387,7 @@ static int serve_run(struct run *run)
 }
 
 /* Of the installed file.  Where there is none the doctor says what `--run` would get. */
-static struct config *load_default(enum action action, struct run *run)
+static struct config *load_default(enum action action, struct run_mode *run)
 {
 	static char every_engine[] = "echo,engine=all";
 	struct config *config;
@@ -407,7 +407,7 @@ static struct config *load_default(enum action action, struct run *run)
 
 int main(int argc, char **argv)
 {
-	static struct run run;
+	static struct run_mode run;
 	const char *path = NULL;
 	enum action action = ACTION_SERVE;
 	struct config *config;

@@ -38,7 +38,7 @@ static bool is_in_use(const char *path)
 }
 
 /* Where nbctl looks first, unless another daemon is there; else a directory of our own. */
-static int find_control(struct run *run, char *path, size_t bytes)
+static int find_control(struct run_mode *run, char *path, size_t bytes)
 {
 	const char *told = getenv("NBSERVED_SOCKET");
 	char *slash;
@@ -74,7 +74,7 @@ static int find_control(struct run *run, char *path, size_t bytes)
 	return -ENAMETOOLONG;
 }
 
-struct config *run_config(struct run *run)
+struct config *run_config(struct run_mode *run)
 {
 	struct config_errors errors = { 0 };
 	const struct group *group = getgrgid(getegid());
@@ -102,7 +102,7 @@ struct config *run_config(struct run *run)
 	return config;
 }
 
-void run_end(struct run *run)
+void run_end(struct run_mode *run)
 {
 	if (run->directory[0])
 		rmdir(run->directory); /* empty, unless somebody else put something there */
@@ -129,7 +129,7 @@ static void nbctl_path(char *path, size_t bytes)
 
 static int on_nbctl_end(sd_event_source *source, const siginfo_t *info, void *context)
 {
-	struct run *run = context;
+	struct run_mode *run = context;
 
 	sd_event_source_disable_unref(source);
 	run->child = 0;
@@ -140,7 +140,7 @@ static int on_nbctl_end(sd_event_source *source, const siginfo_t *info, void *co
 }
 
 /* argv: NULL-terminated, from nbctl's command on. */
-static int start_nbctl(struct run *run, char *const *argv)
+static int start_nbctl(struct run_mode *run, char *const *argv)
 {
 	char path[PATH_MAX], *words[4 + RUN_OPTIONS_MAX + RUN_SPECS_MAX + 1024] = { NULL };
 	unsigned count = 0;
@@ -185,7 +185,7 @@ static void print_example(const struct listener *l)
 		printf("  %s (%s): %s\n", l->name, l->engine->name, example);
 }
 
-static void print_where(const struct run *run)
+static void print_where(const struct run_mode *run)
 {
 	const struct server *s = run->server;
 	char found[PATH_MAX];
@@ -202,7 +202,7 @@ static void print_where(const struct run *run)
 	fflush(stdout);
 }
 
-static int start_compare(struct run *run)
+static int start_compare(struct run_mode *run)
 {
 	const struct server *s = run->server;
 	char *argv[RUN_OPTIONS_MAX + 1024];
@@ -226,7 +226,7 @@ static int start_compare(struct run *run)
 	return start_nbctl(run, argv);
 }
 
-int run_start(struct run *run, struct server *s)
+int run_start(struct run_mode *run, struct server *s)
 {
 	sigset_t child;
 
@@ -240,7 +240,7 @@ int run_start(struct run *run, struct server *s)
 	return 0;
 }
 
-bool run_interrupt(struct run *run)
+bool run_interrupt(struct run_mode *run)
 {
 	char *stats[] = { "stats", "--active", NULL };
 

@@ -11,7 +11,7 @@ struct server;
 
 enum { RUN_SPECS_MAX = 64, RUN_OPTIONS_MAX = 32 };
 
-struct run {
+struct run_mode {
 	char *specs[RUN_SPECS_MAX]; /* arguments of --run */
 	unsigned count;
 	char *options[RUN_OPTIONS_MAX]; /* for `nbctl compare`, with their values */
@@ -25,15 +25,15 @@ struct run {
 };
 
 /* The configuration that specs stand for, with a control socket that can be had; NULL, logged. */
-struct config *run_config(struct run *run);
+struct config *run_config(struct run_mode *run);
 
 /* When s serves: says where, and starts `nbctl compare` with the command, if there is one.  0 or
  * -errno, logged. */
-int run_start(struct run *run, struct server *s);
+int run_start(struct run_mode *run, struct server *s);
 
 /* A signal to end has come.  True: it is taken care of, the server is to go on until nbctl has
  * shown what there is; false: the server is to drain. */
-bool run_interrupt(struct run *run);
+bool run_interrupt(struct run_mode *run);
 
 /* Removes what run_config() made. */
-void run_end(struct run *run);
+void run_end(struct run_mode *run);
