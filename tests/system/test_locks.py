@@ -107,7 +107,9 @@ def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
 
 def test_a_daemon_that_drains_does_not_keep_the_next_from_the_file(start_daemon, image):
     first = start_daemon(serve(image))
-    with connect(first, "nbd"):
+    with connect(first, "nbd") as client:
+        for _ in range(32):  # who is silent is closed after a second; who has not read is not
+            client.request(READ, 0, MIB)
         first.process.send_signal(signal.SIGTERM)
         wait_until(lambda: first.status("nbd")["state"] == "draining", "it drains")
         start_daemon(serve(image))
