@@ -107,7 +107,7 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	@tools/deps.sh build test systemd vm
 	$(AGAIN) $(JOBS) all
 	@mkdir -p $(BUILD)/vm/apparmor
-	$(Q)tests/vm/vm.sh -S -t 1200 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
+	$(Q)tests/vm/vm.sh -S -t 2400 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: ## unit and system tests under ThreadSanitizer
 	@tools/deps.sh build test

@@ -14,8 +14,8 @@ CHOSEN = ("discard_drops or nbdinfo or nbdcopy or made_sparse or in_its_own_way 
           "python_keeps or openmetrics_has or the_doctor_tells or echo_of_every_size or wildcard_answers or "
           "nbd_serves_the_same_bytes or connection_for_each_request")  # fmt: skip
 PROFILE = Path("/etc/apparmor.d/nbserved")
-# The tests' daemons have their files below /tmp, and are told to stop by tests that run unconfined.
-OF_THE_TESTS = "/tmp/** rwk,\n/usr/sbin/nbserved mrix,\n"
+# The tests' daemons are root's, have their files below /tmp, and are told to stop by tests that run unconfined.
+OF_THE_TESTS = "capability,\n/tmp/** rwk,\n/usr/sbin/nbserved mrix,\n"
 ELSEWHERE = Path("/root/x.ini")
 WRAPPER = '#!/bin/sh\nexec aa-exec -p nbserved -- /usr/sbin/nbserved "$@"\n'
 
