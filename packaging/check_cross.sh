@@ -28,7 +28,7 @@ table() {
 
 # shellcheck disable=SC2016 # expanded by mmdebstrap
 native() { # what `make deps` installs there
-	root tests --variant=apt --customize-hook="copy-in '$top/tools/deps.sh' /root" \
+	root tests --variant=apt --customize-hook=": $(md5sum <"$top/tools/deps.sh")" --customize-hook="copy-in '$top/tools/deps.sh' /root" \
 		--customize-hook='NB_DEPS=yes chroot "$1" /root/deps.sh build rdma test' --include=clang,lld,llvm
 }
 

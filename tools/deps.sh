@@ -53,6 +53,7 @@ table() {
 	test      libnbd-bin           libnbd                    libnbd
 	test      qemu-utils           qemu-img                  qemu-img
 	test      nbd-client           nbd                       nbd
+	test      mount                util-linux                util-linux
 	test      tmux                 tmux                      tmux
 	test      bash-completion      bash-completion           bash-completion
 	test      fish                 fish                      fish
