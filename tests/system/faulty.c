@@ -3,6 +3,7 @@
  * that wait as long as it says so: `pread wait`, `open wait` (of files named disk...), `again wait`
  * (of a file that is open). */
 #define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64 /* as in the daemon: open() is open64() here */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -62,14 +63,14 @@ int open(const char *path, int flags, ...)
 }
 
 /* What open() without a mode is with _FORTIFY_SOURCE. */
-int __open_2(const char *path, int flags)
+int __open64_2(const char *path, int flags)
 {
 	return open(path, flags, 0);
 }
 
 ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offset)
 {
-	ssize_t (*real)(int, const struct iovec *, int, off_t) = dlsym(RTLD_NEXT, "preadv");
+	ssize_t (*real)(int, const struct iovec *, int, off_t) = dlsym(RTLD_NEXT, "preadv64");
 	int what = fault("pread");
 	struct iovec first = { iov->iov_base, iov->iov_len > 100 ? 100 : iov->iov_len };
 
@@ -82,7 +83,8 @@ ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offset)
 
 ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
-	ssize_t (*real)(int, const struct iovec *, int, off_t, int) = dlsym(RTLD_NEXT, "pwritev2");
+	ssize_t (*real)(int, const struct iovec *, int, off_t, int) =
+		dlsym(RTLD_NEXT, "pwritev64v2");
 	int what = fault("pwrite");
 	struct iovec first = { iov->iov_base, iov->iov_len > 100 ? 100 : iov->iov_len };
 
