@@ -31,8 +31,8 @@ LOG_SHOWN = 60  # lines of a daemon's log with a test that failed
 TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
 
 # Where these are set, pytest explains a failure by the whole difference, which of half a megabyte
-# takes it half an hour.
-for _name in ["CI", "BUILD_NUMBER"]:
+# takes it half an hour.  nbctl takes the width of its tables from COLUMNS.
+for _name in ["CI", "BUILD_NUMBER", "COLUMNS"]:
     os.environ.pop(_name, None)
 
 

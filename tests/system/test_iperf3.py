@@ -45,9 +45,16 @@ def iperf3(daemon, *options):
 
 
 def ends(document, key=""):
-    """What was sent and what was received, in the sum of all streams of a direction."""
-    end = document["end"]
-    return end["sum_sent" + key]["bytes"], end["sum_received" + key]["bytes"]
+    """What was sent and what was received, in the sum of all streams of a direction.
+
+    From 3.16 on a client cancels its threads, perhaps between a write and its count: a block of each stream
+    is then missing in what it says that it has sent."""
+    end, version = document["end"], document["start"]["version"]
+    sent, received = end["sum_sent" + key]["bytes"], end["sum_received" + key]["bytes"]
+    threads = tuple(map(int, version.split()[1].split(".")[:2])) >= (3, 16)
+    if threads and sent < received <= sent + 128 * 1024 * len(end["streams"]):
+        sent = received
+    return sent, received
 
 
 def in_flight_max(streams):
