@@ -361,6 +361,8 @@ static int perftest_open(struct conn *c)
 	session_member_init(&p->of, c);
 	p->iwarp = device && !strcmp(device->transport, "iWARP");
 	c->state = p;
+	c->flags |=
+		CONN_LASTING; /* control is silent while a test runs, and so is one-sided data */
 	if (p->iwarp)
 		test_join(c, p);
 	return 0;

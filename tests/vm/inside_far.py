@@ -1,4 +1,5 @@
 """What test_vm_clients.py runs in the VM: clients of others that nbserved is the far end of, on rxe and siw."""
+import signal
 import subprocess
 import threading
 
@@ -129,6 +130,18 @@ def test_perftest_clients_that_vanish(start_daemon, device, clean):
         wait_until(lambda: daemon.stats("r")["operations"]["message"]["count"] > 0, "messages come")
     wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "it is gone")
     perftest(daemon, device, "ib_send_bw -n 100 -s 1024")
+
+
+def test_perftest_ends_in_a_drain(start_daemon, device, clean):
+    """Its control connection is silent while it runs: a drain waits for the client's own end."""
+    daemon = far_end(start_daemon, device, "perftest")
+    with running("ib_send_bw", "-F", "-R", "-d", f"{device}0", "-p", port_of(daemon), "-D", 3, ADDRESSES[device],
+                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as test:
+        wait_until(lambda: daemon.stats("r")["operations"]["message"]["count"] > 0, "messages come")
+        daemon.process.send_signal(signal.SIGTERM)
+        out, _ = test.communicate(timeout=LIMIT)
+        assert test.returncode == 0, out + daemon.log()
+        assert daemon.process.wait(LIMIT) == 0
 
 
 def test_perftest_is_told_nonsense(start_daemon, device):
