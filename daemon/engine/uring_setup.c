@@ -106,10 +106,10 @@ static void uring_init_files(struct worker *w)
 	struct rlimit limit = { 0 };
 	unsigned count;
 
-	if (!worker_wants(w, FEATURE_registered_files))
-		return;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	count = (unsigned)MIN(limit.rlim_cur, URING_FILES_MAX);
+	if (!worker_wants(w, FEATURE_registered_files) || limit.rlim_cur <= RING_FILES_MAX)
+		return;
+	count = (unsigned)MIN(limit.rlim_cur - RING_FILES_MAX, URING_FILES_MAX); /* all: the limit */
 	u->slots = calloc(count, sizeof(*u->slots));
 	if (!u->slots || io_uring_register_files_sparse(&u->ring.io, count + RING_FILES_MAX) < 0)
 		return; /* connections go without */

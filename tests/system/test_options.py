@@ -33,6 +33,14 @@ def exercise(daemon, name, size=MIB):
 # ---- sqpoll ----
 
 
+def test_a_low_limit_of_descriptors_takes_no_feature(start_daemon):
+    """Linux refuses to register more files than the limit."""
+    both = [start_daemon(listener("echo", engine="io_uring"), nofile=limit) for limit in (1024, 19000)]
+    few, many = [daemon.status("echo")["engine_features"] for daemon in both]
+    assert few == many
+    exercise(both[0], "echo", 64 * KIB)
+
+
 def test_sqpoll(start_daemon):
     """The kernel's thread submits, and its CPU time is the listener's."""
     daemon = start_daemon(listener("echo", **SQPOLL) + listener("plain", engine="io_uring"))
