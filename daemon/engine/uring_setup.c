@@ -109,7 +109,8 @@ static void uring_init_files(struct worker *w)
 	getrlimit(RLIMIT_NOFILE, &limit);
 	if (!worker_wants(w, FEATURE_registered_files) || limit.rlim_cur <= RING_FILES_MAX)
 		return;
-	count = (unsigned)MIN(limit.rlim_cur - RING_FILES_MAX, URING_FILES_MAX); /* all: the limit */
+	count = (unsigned)MIN(limit.rlim_cur - RING_FILES_MAX,
+			      URING_FILES_MAX); /* all: the limit */
 	u->slots = calloc(count, sizeof(*u->slots));
 	if (!u->slots || io_uring_register_files_sparse(&u->ring.io, count + RING_FILES_MAX) < 0)
 		return; /* connections go without */
