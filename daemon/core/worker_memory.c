@@ -85,8 +85,10 @@ static struct view *worker_ration(struct worker *w)
 
 	if (w->ration && w->ration->used + bytes > p->chunk_size)
 		worker_end_rations(w);
-	if (!w->ration)
+	if (!w->ration) {
 		w->ration = chunk_get(p);
+		w->held_chunks = UINT32_MAX; /* look at the end of this turn whether it may go */
+	}
 	if (!w->ration)
 		return NULL;
 	at = w->ration->used;
