@@ -368,6 +368,8 @@ void session_leave(struct session_member *member, void (*left)(struct session_me
 	last = session_part(member);
 	member->conn = NULL;
 	called = member->called;
+	if (called) /* the call may arrive when a twin has gone; our own table is there */
+		member->sessions = member->worker->shared;
 	sessions_unlock(all);
 	if (last)
 		last->release(last);

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -620,6 +622,61 @@ static void tests_have_a_limit(void **state)
 	free(members);
 }
 
+/* ---- Twins ---- */
+
+static void nothing_freed(struct session *session)
+{
+	free(session);
+}
+
+static void nobody_told(struct session_member *member)
+{
+	(void)member;
+}
+
+/* A call that is on its way to control when it leaves must not name a twin's table any more: its
+ * listener may be gone by the time that the call arrives. */
+static void calls_outlive_twins(void **state)
+{
+	struct sockaddr_storage local = { .ss_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	const struct service *service = service_find("iperf3");
+	struct session_member *control = calloc(1, sizeof(*control));
+	struct session *session = calloc(1, sizeof(*session));
+	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
+	socklen_t length = sizeof(local);
+	struct conn c = { .worker = w };
+	struct session_twin twin;
+	struct sessions *own, *udp;
+	struct reason reason;
+
+	(void)state;
+	assert_non_null(memset(w, 0, sizeof(*w)));
+	assert_int_equal(mailbox_init(&w->mailbox), 0);
+	own = w->shared = sessions_new(NULL, NULL, &reason);
+	udp = sessions_new(NULL, NULL, &reason);
+	assert_int_equal(bind(fd, (struct sockaddr *)&local, sizeof(struct sockaddr_in)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&local, &length), 0);
+	sessions_listen(udp, service, fd);
+	assert_true(session_twin_get(service, &local, &twin));
+	session->release = nothing_freed;
+	session_member_init(control, &c);
+	assert_int_equal(session_begin(session, control, "tcp", 3), 0);
+	assert_int_equal(session_move(session, twin.sessions, "udp", 3), 0);
+	sessions_free(udp); /* the listener has gone; control still has its twin */
+	sessions_lock(twin.sessions);
+	session_call(control);
+	sessions_unlock(twin.sessions);
+	session_leave(control, nobody_told);
+	assert_ptr_equal(control->sessions, own);
+	session_twin_put(&twin);
+	mailbox_run(&w->mailbox);
+	sessions_free(own);
+	mailbox_fini(&w->mailbox);
+	free(w);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -645,6 +702,7 @@ int main(void)
 		cmocka_unit_test(what_was_sent_tells_which_stream_is_which),
 		cmocka_unit_test(lost_streams_keep_their_count),
 		cmocka_unit_test(tests_have_a_limit),
+		cmocka_unit_test(calls_outlive_twins),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
