@@ -27,6 +27,7 @@ struct sessions {
 	/* Under places_lock. */
 	unsigned references; /* the listener's, and one for each twin that was got */
 	const struct service *service;
+	uint64_t datagram_max;
 	struct sessions *next; /* of all that have places */
 	struct place *places;
 	unsigned place_count;
@@ -41,13 +42,14 @@ void *sessions_new(const struct worker_options *options, const char *listener,
 {
 	struct sessions *all = calloc(1, sizeof(*all));
 
-	(void)options, (void)listener;
+	(void)listener;
 	if (!all) {
 		reason_set(reason, -ENOMEM, "no memory");
 		return NULL;
 	}
 	pthread_mutex_init(&all->lock, NULL);
 	all->references = 1;
+	all->datagram_max = options ? options->buffer_size : UINT64_MAX;
 	return all;
 }
 
@@ -155,7 +157,8 @@ bool session_twin_get(const struct service *service, const struct sockaddr_stora
 			if (serves_at(&all->places[i], local)) {
 				*ret_twin =
 					(struct session_twin){ all, all->places[i].receive_buffer,
-							       all->places[i].send_buffer };
+							       all->places[i].send_buffer,
+							       all->datagram_max };
 				all->references++;
 				found = true;
 			}

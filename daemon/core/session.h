@@ -67,6 +67,7 @@ void sessions_listen(void *sessions, const struct service *service, int fd);
 struct session_twin {
 	struct sessions *sessions;
 	int receive_buffer, send_buffer; /* SO_RCVBUF, SO_SNDBUF of its socket */
+	uint64_t datagram_max;           /* bytes: its buffer-size */
 };
 
 /* The listener of datagrams of that service that serves at `local`, to be given back, which is no

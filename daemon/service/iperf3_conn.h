@@ -73,7 +73,8 @@ void iperf3_control_refuse(struct conn *c, int error);
 void iperf3_control_run(struct conn *c);
 
 /* Control: 0 when the test's datagrams may come, -EAGAIN: not yet, -EBUSY; -ENOBUFS: the socket's
- * buffers are smaller than asked for; -EPROTONOSUPPORT: there is no listener for them. */
+ * buffers are smaller than asked for; -EMSGSIZE: its datagrams do not fit in a buffer of the
+ * listener; -EPROTONOSUPPORT: there is no listener for them. */
 int iperf3_place(struct conn *c);
 /* The enum iperf3_error that the client hears for such an -errno. */
 int iperf3_place_error(int rc);

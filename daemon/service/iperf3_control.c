@@ -18,9 +18,11 @@
 /* Bytes on their way when the client ended the test: how often we look, and how long. */
 #define ARRIVE_TICK_NS (2 * (uint64_t)NS_PER_MS)
 #define ARRIVE_NS      (1 * (uint64_t)NS_PER_S)
-/* Datagrams: how often we look whether the place where they come is free, and how long. */
-#define PLACE_TICK_NS (5 * (uint64_t)NS_PER_MS)
-#define PLACE_NS      (60 * (uint64_t)NS_PER_S)
+/* Datagrams: how often we look whether the place where they come is free, at first and at last, and
+ * how long.  Who has waited for long looks rarely: many that wait would keep the worker busy. */
+#define PLACE_TICK_NS     (5 * (uint64_t)NS_PER_MS)
+#define PLACE_TICK_MAX_NS (200 * (uint64_t)NS_PER_MS)
+#define PLACE_NS          (60 * (uint64_t)NS_PER_S)
 
 enum { PIECE = 4096 }; /* bytes of one write */
 
@@ -186,7 +188,9 @@ static bool step_place(struct conn *c)
 	int rc = i->member.test->params.datagrams ? iperf3_place(c) : 0;
 
 	if (rc == -EAGAIN && clock_ns() < i->progress_ns + PLACE_NS) {
-		conn_set_deadline(c, clock_ns() + PLACE_TICK_NS);
+		uint64_t now = clock_ns(), wait_ns = (now - i->progress_ns) / 8;
+
+		conn_set_deadline(c, now + MIN(MAX(wait_ns, PLACE_TICK_NS), PLACE_TICK_MAX_NS));
 		return false;
 	}
 	if (rc < 0) {

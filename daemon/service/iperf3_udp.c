@@ -33,6 +33,7 @@ int iperf3_place(struct conn *c)
 	struct iperf3_conn *i = c->state;
 	struct sockaddr_storage local = session_local_of(c);
 	struct session_address at;
+	int rc;
 
 	if (i->member.of.sessions == i->twin.sessions)
 		return 0;
@@ -42,8 +43,13 @@ int iperf3_place(struct conn *c)
 	}
 	if (i->member.test->params.window > MIN(i->twin.receive_buffer, i->twin.send_buffer))
 		return -ENOBUFS; /* one socket is everybody's: none has it made larger */
+	if (i->member.test->params.len > i->twin.datagram_max)
+		return -EMSGSIZE; /* a client that waits for its stream's answer hears no error */
 	session_address_of(c, &at);
-	return iperf3_await(i->member.test, i->twin.sessions, &at);
+	rc = iperf3_await(i->member.test, i->twin.sessions, &at);
+	if (rc < 0)
+		session_twin_put(&i->twin); /* it may have been replaced when we look again */
+	return rc;
 }
 
 int iperf3_place_error(int rc)
@@ -53,6 +59,8 @@ int iperf3_place_error(int rc)
 		return IPERF3_NO_PROTOCOL;
 	case -ENOBUFS:
 		return IPERF3_BUFFER_SMALL;
+	case -EMSGSIZE:
+		return IPERF3_BAD_DATAGRAM;
 	default:
 		return IPERF3_ACCESS_DENIED;
 	}
