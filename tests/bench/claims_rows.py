@@ -66,10 +66,13 @@ def figure_of(visit, figure):
 
 
 class Rows:
-    def __init__(self, nbctl, path):
+    def __init__(self, nbctl, *paths):
         self.rows, self.visits, self.extra = {}, {}, {}
-        if not path.exists():
-            return
+        for path in paths:
+            if path.exists():
+                self.read(nbctl, path)
+
+    def read(self, nbctl, path):
         document = json.loads(subprocess.run([nbctl, "compare", "--load", path, "--json"],
                                              capture_output=True, text=True, check=True).stdout)
         for row in document["rows"]:

@@ -4,7 +4,7 @@ loads that visit them.  claims_table.py has what they decide."""
 import dataclasses
 import os
 
-from servers import ALL_CPUS, CLIENT_CPU, SERVER_CPU
+from servers import ALL_CPUS, CLIENT_CPU, ROOT, SERVER_CPU
 
 FILES, FILE_SIZE = 100, 64 << 10
 ENGINES = ("epoll", "io_uring", "io_uring-poll")
@@ -15,6 +15,8 @@ REQUESTS = {(1, 1): 4000, (1, 16): 40000, (50, 1): 16000, (50, 16): 160000, (100
 FEATURES = ("registered_files", "registered_ring", "multishot_recv", "buffer_ring",
             "incremental_buffers", "recv_bundle", "silent_send", "defer_taskrun")
 ZC_SIZES = (4, 16, 64, 256)  # KiB
+LATENCIES_US = (100, 5000)  # as a flash device's, and as a disk's
+VM_ROUNDS = 6  # the least that can decide: see claims_rows.py
 PINNED = ("taskset", "-c", str(CLIENT_CPU))
 
 
@@ -128,6 +130,49 @@ def zero_copy_scene():
         Load(f"sends of {size} KiB", ("copied", "zero-copy"),
              (*PINNED, "wrk", "-t1", "-c8", "-d1", f"http://127.0.0.1:{{port}}/bytes/{size}K"))
         for size in ZC_SIZES])
+
+
+# ---- In a VM: the kernel has null_blk there, and RDMA devices ----
+
+
+def latency_label(latency_us, job):
+    return f"null_blk, {latency_us} us, {job}"
+
+
+def latency_scene(latency_us):
+    """One engine, and what differs is who waits for the device: the kernel, as many threads as there are
+    requests, or the worker.  The second io_uring is the control."""
+    stores = {"io_uring": "io_uring", "io_uring-again": "io_uring", "threads": "threads", "blocking": "blocking"}
+    config = section("export", "disk", path="/dev/nullb0", direct="yes", threads=32) + "".join(
+        listener(name, "io_uring", "nbd", cpus="any", store=store, exports="disk") for name, store in stores.items())
+    command = ("fio", "--name=x", "--ioengine=nbd", "--uri=nbd://127.0.0.1:{port}/disk", "--bs=4k", "--iodepth=32",
+               "--size=64m", "--time_based", "--runtime=100ms", "--randrepeat=0", "--output-format=json")
+    return Scene(f"null_blk-{latency_us}", config, [
+        Load(latency_label(latency_us, job), tuple(stores), (*command, f"--rw=rand{job}"), VM_ROUNDS)
+        for job in ("read", "write")])
+
+
+def rdma_listener(name, address, service, **keys):
+    return section("listener", name, engine="rdma", transport="rdma", address=f"{address}:0", service=service, **keys)
+
+
+def sides_scene(address):
+    """The listeners have the names of fio's verbs."""
+    verbs = ("write", "read", "send")
+    fio = ("fio", "--name=f", "--thread", "--ioengine=rdma", "--iodepth=8", "--hostname={host}", "--port={port}",
+           "--verb={listener}", "--rw=write", "--bs=4k", "--size=2M", "--output-format=json")
+    return Scene("sides", "".join(rdma_listener(verb, address, "fio") for verb in verbs),
+                 [Load("rdma, fio 4 KiB", verbs, fio, VM_ROUNDS)])
+
+
+def datagram_scene(address):
+    """Echo, one after the other; each transport's client is a program of its own."""
+    config = rdma_listener("rc", address, "echo") + rdma_listener("ud", address, "echo", qp_type="ud")
+    build = os.environ.get("NBSERVED_BUILD", ROOT / "build")
+    script = (f"case $0 in rc) exec {build}/vm/rdma_client echo $1 $2 1 64 1000 1;; "
+              f"ud) exec {build}/vm/datagram_client echo $1 $2 1 64 1000;; esac")
+    return Scene("datagrams", config, [
+        Load("rdma, echo 64 B", ("rc", "ud"), ("sh", "-c", script, "{listener}", "{host}", "{port}"), VM_ROUNDS)])
 
 
 def scenes():

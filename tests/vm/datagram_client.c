@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -130,9 +131,11 @@ static int take_one(struct client *c, uint8_t **ret_data, unsigned wait_ms)
 	uint64_t end = now_ms() + wait_ms;
 	struct ibv_wc wc;
 
-	while (ibv_poll_cq(c->id->recv_cq, 1, &wc) == 0)
+	while (ibv_poll_cq(c->id->recv_cq, 1, &wc) == 0) {
 		if (now_ms() > end)
 			return -1;
+		sched_yield(); /* who answers may have no other CPU */
+	}
 	if (wc.status != IBV_WC_SUCCESS)
 		die(ibv_wc_status_str(wc.status));
 	*ret_data = receive_slot(c, c->got++) + GRH;
