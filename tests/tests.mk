@@ -29,7 +29,7 @@ units: $(UNIT) ## run the unit tests (RUN=EMULATOR for those of another machine)
 
 .PHONY: system
 system: all ## run the system tests (TESTS=FILE for one of them)
-	$(Q)$(PYTEST) $(if $(TESTS),$(TESTS),$(ABREAST) tests/system)
+	$(Q)$(PYTEST) $(if $(TESTS),$(TESTS),$(ABREAST) $(TEST_SKIP:%=--ignore=tests/system/test_%.py) tests/system)
 
 
 .PHONY: check-fast
@@ -113,10 +113,12 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	@mkdir -p $(BUILD)/vm/apparmor
 	$(Q)tests/vm/vm.sh -S -t 2400 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
+# Of one thread alone: nothing for ThreadSanitizer.
+check-tsan: TEST_SKIP := completion config install report top
 check-tsan: ## unit and system tests under ThreadSanitizer
 	@tools/deps.sh build test
 	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) all units
-	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(TSAN) system
+	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(TSAN) TEST_SKIP='$(TEST_SKIP)' system
 
 # ---- Fuzzing: clang's libFuzzer, the corpus is kept in $(BUILD)/fuzz/corpus -----------------------
 FUZZ_SECONDS ?= 20
