@@ -36,7 +36,7 @@ for _name in ["CI", "BUILD_NUMBER", "COLUMNS"]:
     os.environ.pop(_name, None)
 
 
-# What daemons are guilty of: no repetition of a test makes it good.
+# Crashes and sanitizers' reports of daemons: repeating the test does not excuse them.
 _guilt = []
 
 
@@ -45,8 +45,13 @@ def guilty(report):
     return report
 
 
+def pytest_collection_modifyitems(items):
+    """The files that take longest (MINUTES, about) begin first: pytest-xdist hands files out in this order."""
+    items.sort(key=lambda item: -getattr(item.module, "MINUTES", 0))
+
+
 def pytest_terminal_summary(terminalreporter):
-    """What .ci/run has repeated, since it passed then: it is to be mended all the same."""
+    """Tests that passed only when .ci/run repeated them: to be mended all the same."""
     repeated = terminalreporter.stats.get("rerun", [])
     for report in repeated:
         terminalreporter.section(f"failed the first time: {report.nodeid}")
@@ -173,7 +178,7 @@ class Daemon:
         pytest.fail(f"nbserved was not ready in {TIMEOUT} s:\n{self.log()}")
 
     def notified(self):
-        """What the service manager was told since this was last asked."""
+        """Messages to the service manager since the last call."""
         messages = []
         while select.select([self.notify], [], [], 0)[0]:
             messages.append(self.receive_notification())

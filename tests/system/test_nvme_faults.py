@@ -15,6 +15,7 @@ from nvme_client import (
     TRANSPORT, WRITE, Host, Queue, Status, Terminated,
 )
 
+MINUTES = 1.5
 KIB, MIB = 1024, 1024 * 1024
 NQN = "nqn.2026-11.example.lab:disks"
 SIZE = 8 * MIB

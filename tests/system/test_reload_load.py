@@ -13,6 +13,8 @@ import pytest
 from conftest import TIMEOUT, is_sanitized, listener, requires, wait_until
 from traffic import Busy, connect, visit
 
+MINUTES = 1
+
 WARM_UP = 20
 RELOADS = 60 if is_sanitized() else 200  # such a build is several times slower
 
@@ -195,6 +197,6 @@ def test_reloads_under_load(start_daemon, engine):
     for worker in ["same/0\n", "disk/0\n"]:
         assert threads(daemon)[worker] == before[worker]
     assert daemon.stats("same")["connections"]["accepted"] > accepted
-    # What malloc() keeps varies; a listener that were kept would be 200 KiB and more.
+    # The memory that malloc() keeps varies; a listener that was not freed would be 200 KiB and more.
     assert is_sanitized() or daemon.memory() < memory + (4 << 20)
     assert daemon.call("GetStatus")["generation"] == WARM_UP + RELOADS + 3

@@ -18,6 +18,8 @@ from conftest import ENGINES, Daemon, listener, wait_until
 from traffic import connect, echo
 from varlink_client import VarlinkError
 
+MINUTES = 1
+
 STEPS = 50
 PORTS = 6  # from the first one of the test's host; the next one is taken
 LISTENERS = "abcde"
@@ -83,7 +85,7 @@ def random_config(rng):
     return result
 
 
-# What may be wrong with a file; the last ones only this host can tell.
+# Mistakes in a file; the last ones depend on this host.
 FAULTS = [
     ["wrokers = 2"],
     ["workers = many"],
@@ -189,7 +191,7 @@ def is_answered(daemon):
 
 
 class Fresh:
-    """What a start in another place makes of a configuration: its state, or None."""
+    """The state that a fresh start with a configuration has, in another place; None if it fails."""
 
     def __init__(self, place, model):
         self.place, self.model = place, model

@@ -14,6 +14,8 @@ import pytest
 from conftest import TIMEOUT, listener, wait_until
 from nbd_client import READ, WRITE, connect
 
+MINUTES = 4
+
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
 
 
@@ -134,7 +136,7 @@ def test_file_systems_that_hang_do_not_keep_a_reload(faulty, tmp_path):
         client.request(READ, 0, 4096)
     faulty.nbctl("reload")
     assert faulty.status("more")["state"] == "serving"
-    # What nobody waited for has closed what it opened.
+    # An open() that nobody waited for has closed its file.
     faulty.write_config(grown(faulty, tmp_path).split("[export disk2]")[0])
     faulty.nbctl("reload")
     wait_until(lambda: not has_open(faulty, "disk2"), "the file is closed again")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+MINUTES = 5
+
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
 ENGINES = ("epoll", "io_uring", "io_uring-poll")

@@ -17,7 +17,7 @@ BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build")).resolve()
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
          "depmod": "kmod", "xz": "xz-utils", "rdma": "iproute2", "rping": "rdmacm-utils"}
 CANNOT = 77
-# What the VM's processes are told.
+# The environment of the VM's processes.
 ENVIRONMENT = [f"NBSERVED_BUILD={BUILD}"] + [f"{key}={value}" for key, value in os.environ.items()
                                              if key.endswith("SAN_OPTIONS")]
 
@@ -46,13 +46,14 @@ def names_in(inside):
     return [name for file in inside for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
 
 
-def boot(inside):
-    """{test: [(case, what went wrong or None)]} of one boot that runs the files `inside`."""
+@pytest.fixture(scope="module")
+def results(request):
+    """{test: [(case, what went wrong or None)]} of one boot that runs the files INSIDE of the module."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="nbserved-vm-") as shared:
-        return run_inside(inside, Path(shared))
+        return run_inside(request.module.INSIDE, Path(shared))
 
 
 def run_inside(inside, shared):
