@@ -26,7 +26,7 @@ in_root deb-build "$deb" "cd /here/nbserved-$version && dpkg-buildpackage -us -u
 # No bug asks for it to be in Debian: it is not meant for its archive before a licence has been granted.
 in_root deb-build "$deb" 'lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --fail-on error,warning --info /here/*.changes'
 
-# What the packages and their tests depend on, but for each other.
+# Dependencies of the packages and of their tests, without the packages themselves.
 depends() {
 	for package in "$deb"/*.deb; do dpkg-deb -f "$package" Depends; done |
 		sed 's/, /\n/g' | grep -v '^nb' | sort -u

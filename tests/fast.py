@@ -12,7 +12,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 SYSTEM = TOP / "tests" / "system"
 
-# What a changed file asks for: names of tests/system/test_NAME.py.  Each row that matches counts.
+# The tests that a changed file asks for: names of tests/system/test_NAME.py.  Each row that matches counts.
 ROWS = [
     (r"daemon/(base|core|ring|engine)/", "services halves clients"),
     (r"daemon/(ring|engine)/|daemon/core/worker", "fair deadlines"),

@@ -14,7 +14,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 PAGE = TOP / "ARCHITECTURE.md"
 
-# What one request of an echo passes: (depth, function).  A function is called by the nearest one above
+# The functions that one request of an echo passes: (depth, function).  A function is called by the nearest one above
 # it with less depth: by name, through a member of a table (`->wait(` and `.wait = NAME`), or as an
 # operation's done(), to which the file sets it.
 WAY = [

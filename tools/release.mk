@@ -1,4 +1,4 @@
-# What is released; included by the Makefile.
+# The files of a release; included by the Makefile.
 #
 # The tarball has the files that git knows, as they are; where there is no git, as in an unpacked
 # tarball, all files.  So it makes itself again, and the same files make the same bytes: their times

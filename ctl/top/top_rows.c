@@ -32,7 +32,7 @@ static const struct column columns[TOP_COLUMNS] = {
 	[TOP_CPU] = { .title = "CPU", .unit = "%", .width_min = 4, .rank = 7 },
 };
 
-/* Which way rows are sorted. */
+/* The order of rows. */
 const char *page_sort_mark(const struct top *top, bool utf8)
 {
 	bool ascending = (top->sort == TOP_LISTENER || top->sort == TOP_ENGINE) != top->reverse;

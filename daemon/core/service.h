@@ -17,8 +17,9 @@ enum { SERVICE_OPERATIONS_MAX = 8 };
 
 struct service {
 	const char *name; /* as in `service = NAME` */
-	const char *operations[SERVICE_OPERATIONS_MAX +
-			       1]; /* the kinds that it counts, NULL-terminated */
+
+	/* The kinds of operations that it counts, NULL-terminated. */
+	const char *operations[SERVICE_OPERATIONS_MAX + 1];
 
 	/* By bits of operations[]: those of a byte stream, each what one receive or send moved, be
 	 * it one request of the client or many. */

@@ -70,7 +70,7 @@ struct worker_options {
 	cpu_set_t cpus;      /* empty: wherever the process may run */
 };
 
-/* Which of an engine's tables a worker with these options takes. */
+/* The engine's table of functions for a worker with these options. */
 static inline const struct engine *engine_of(const struct engine *engine,
 					     const struct worker_options *options)
 {

@@ -20,7 +20,7 @@ int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **re
 /* Gives back a lock of file_lock_get(), with the same to_write; NULL is fine. */
 void file_lock_put(struct file_lock *lock, bool to_write);
 
-/* Which file that is, by whatever name it was opened; as of a device, not of its node. */
+/* Identifies a file under any of its names; for a device file, the device, not its node. */
 struct file_id file_lock_id(const struct file_lock *lock);
 
 /* Gives all of them up while the files stay open: whoever follows this process may have them. */

@@ -27,7 +27,7 @@ enum {
 	NBD_STATUS_EXTENT_MAX = 16,
 };
 
-/* Which headers requests and replies have. */
+/* The form of the headers of requests and replies. */
 enum nbd_mode {
 	NBD_SIMPLE,
 	NBD_STRUCTURED, /* by the option STRUCTURED_REPLY */

@@ -101,7 +101,7 @@ struct nvme_sqe {
 
 void nvme_parse_sqe(const uint8_t data[static NVME_SQE], struct nvme_sqe *ret);
 
-/* Which way its data goes, if it has any. */
+/* The direction of a command's data, if it has any. */
 enum nvme_direction { NVME_NO_DATA, NVME_TO_CONTROLLER, NVME_TO_HOST };
 enum nvme_direction nvme_direction(const struct nvme_sqe *sqe);
 

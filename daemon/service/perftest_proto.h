@@ -20,7 +20,7 @@ enum perftest_kind {
 	PERFTEST_REPORT, /* one of five numbers that are shown */
 };
 
-/* Which kind a message is.  -EPROTO: none. */
+/* The kind of a message.  -EPROTO: it is none. */
 int perftest_parse(const uint8_t *message, uint32_t bytes);
 
 /* Of PERFTEST_QUEUE: the client's; zeros: none.  Writes it in place: ours is what the client may

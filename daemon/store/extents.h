@@ -1,4 +1,4 @@
-/* Which bytes of a file are data, which are holes. */
+/* The extents of a file: its data and its holes. */
 #pragma once
 #include "store.h"
 

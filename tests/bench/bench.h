@@ -1,4 +1,4 @@
-/* What the benchmark's programs share: sockets on the loopback, a process's CPU clock, options. */
+/* Shared by the benchmark's programs: sockets on the loopback, a process's CPU clock, options. */
 #pragma once
 #include <arpa/inet.h>
 #include <err.h>

@@ -16,7 +16,7 @@ $(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/flags 
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_core) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libnbserved.a \
 		$(PKG_LIBS) -lm
 
-# What counting costs: the daemon without its statistics.
+# The daemon without its statistics, to measure the cost of counting.
 .PHONY: nostats
 nostats:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/nostats STATS=0 $(BUILD)/nostats/nbserved

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What an operation costs beside what the repository says it may cost: `make bench-check`.
+"""The cost of an operation beside the number that the repository allows: `make bench-check`.
 
     check.py [--build DIR] [--kept FILE] [--only WORD,...] [--update]
 
@@ -165,7 +165,7 @@ def worse(seen, kept, what):
 
 
 def judge(name, seen, kept, countable):
-    """What is wrong with a case's figures, as lines."""
+    """The figures of a case that differ too much, as lines."""
     wrong = []
     for what in ("instructions", "calls"):
         if seen[what] is None or (what == "instructions" and not countable):

@@ -1,4 +1,4 @@
-"""What `make claims` measures: scenes, each a daemon with listeners that differ in one thing, and the
+"""The measurements of `make claims`: scenes, each a daemon with listeners that differ in one thing, and the
 loads that visit them.  claims_table.py has what they decide."""
 
 import dataclasses

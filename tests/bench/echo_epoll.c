@@ -11,7 +11,7 @@ enum {
 	BUFFER_BYTES = 16 * 1024,
 };
 
-/* What a slow reader has not taken yet. */
+/* Bytes that a slow reader has not taken yet. */
 struct rest {
 	struct rest *next;
 	int fd;

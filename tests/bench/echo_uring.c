@@ -4,7 +4,7 @@
  * io_uring_enter per turn submits all sends, takes their results and waits for one completion more.
  * A connection has at most one send in flight; what comes meanwhile waits in its queue.
  *
- * What was measured and chosen (CPU per request, 512 B): registered files save 1-2 %; incremental
+ * Measured and chosen (CPU per request, 512 B): registered files save 1-2 %; incremental
  * buffers of 2 MB in all save 2-5 %, because what is received lies close together in the cache; a
  * completion queue smaller than a batch costs 20 %; leaving out the completions of successful
  * sends saves nothing. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a request costs: nginx with one worker against nbserved over each engine, the same 9 bytes.
+"""The cost of an HTTP request: nginx with one worker against nbserved over each engine, the same 9 bytes.
 
 usage: http.py [BUILD [ROUNDS [SECONDS]]]
 

@@ -245,7 +245,7 @@ def theirs(options, name, command):
 
 
 def makers(options):
-    """What starts each of the other servers that are to be compared."""
+    """The functions that start the other servers to compare with."""
     others = {}
     if shutil.which("nbdkit"):
         others["nbdkit"] = theirs(options, "nbdkit", NBDKIT)

@@ -19,7 +19,7 @@ from servers import CLIENT_CPU, ROOT, SERVER_CPU, Daemon, Foreign, process_cpu_n
 
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
 OWN = "netserver"
-# What is measured, how many clients; the unit, of which the result has so many.
+# The netperf test, the number of clients, the unit, and how many units the result has.
 TESTS = [("TCP_RR", "transactions/s"), ("TCP_CRR", "transactions/s"), ("TCP_STREAM", "Mbit/s"), ("TCP_MAERTS", "Mbit/s")]
 
 

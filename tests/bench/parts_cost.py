@@ -1,4 +1,4 @@
-"""What an echoed request costs: CPU, system calls, user instructions, latency."""
+"""The cost of an echoed request: CPU, system calls, user instructions, latency."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""What the parts of the benchmark share: programs, lengths, tables, results and targets."""
+"""Shared by the parts of the benchmark: programs, lengths, tables, results and targets."""
 
 import pathlib
 import statistics

@@ -27,7 +27,7 @@ CLIENT_SECONDS = 180
 
 
 def prepare(cpus, niceness=-15):
-    """What a child does before it runs its program: descriptors, CPUs, priority."""
+    """Runs in the child before its program starts: sets descriptors, CPUs, priority."""
 
     def child():
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -1,4 +1,4 @@
-"""What decides the published claims: the ratios of rounds, by their order alone."""
+"""The rule that decides the published claims: the ratios of rounds, by their order alone."""
 
 import math
 

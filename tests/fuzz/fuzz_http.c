@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* What was read of a stream, as one number. */
+/* A hash of everything that was read of a stream. */
 struct digest {
 	uint64_t value;
 	int status; /* that ended it; 0: none */

@@ -27,7 +27,7 @@ static void check_params(const char *json, size_t bytes)
 	assert(memchr(p.congestion, 0, sizeof(p.congestion)));
 }
 
-/* What was understood can be said, and understood again. */
+/* Parsed parameters can be written, and parsed again. */
 static void check_results(const char *json, size_t bytes)
 {
 	enum { COUNT = 6 };

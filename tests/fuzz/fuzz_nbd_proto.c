@@ -58,7 +58,8 @@ static void check_option(const struct nbd_option *o, const uint8_t *data)
 		check_option_reply(reply, nbd_build_meta_context(reply, o->type), o->type);
 }
 
-/* What becomes of the terms; the option that ends the handshake, 0: it goes on, -1: the end. */
+/* Applies an option to the terms; returns the option that ends the handshake, 0: it goes on, -1:
+ * the end. */
 static int take_option(struct stream *s, struct nbd_terms *terms)
 {
 	const uint8_t *header = next(s, NBD_OPTION), *data;

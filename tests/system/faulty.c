@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What is asked of this call: 0, an errno, or -1: a short transfer. */
+/* The fault for this call: 0 for none, an errno, or -1 for a short transfer. */
 static int asked(const char *call, bool *ret_wait)
 {
 	const char *path = getenv("FAULTY");
@@ -62,7 +62,7 @@ int open(const char *path, int flags, ...)
 	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
-/* What open() without a mode is with _FORTIFY_SOURCE. */
+/* The form of open() without a mode under _FORTIFY_SOURCE. */
 int __open64_2(const char *path, int flags)
 {
 	return open(path, flags, 0);

@@ -140,7 +140,7 @@ def test_iperf_to_discard(start_daemon, engine):
 
 
 def test_iperf_full_duplex_to_echo(start_daemon, engine):
-    """What it sends comes back while it sends."""
+    """Its bytes come back while it still sends."""
     command = requires("iperf")
     if "full-duplex" not in subprocess.run(
         [command, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -49,7 +49,7 @@ def complete(start_daemon, library):
     daemon = start_daemon("".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)))
 
     def ask_all(lines, cwd=None, socket=None):
-        """What each of the lines, lists of words, can end with: one shell for all of them."""
+        """The completions of each line (a list of words): one shell for all of them."""
         script = ASK_FIRST.format(library=library, completion=COMPLETION, end=END)
         script += "".join(f"ask {' '.join(map(shlex.quote, line))}\n" for line in lines)
         done = subprocess.run(

@@ -100,7 +100,7 @@ def test_every_interface_describes_itself(daemon):
     assert (name, parameters) == (SERVICE + "InterfaceNotFound", {"interface": "a.b"})
 
 
-# What libvarlink, systemd or both refuse; the first is what they take.
+# Interface texts that libvarlink, systemd or both refuse; they take the first one.
 DESCRIPTIONS = {
     "good": "type T (a: int, b: ?[](c: [string]string), d: (e, f))\nmethod M(t: ?T) -> ()",
     "two of a name": "type M (a: int)\nmethod M() -> ()",
@@ -453,7 +453,7 @@ def test_a_hundred_calls_at_once_are_answered_in_order(daemon, connect):
 # ---- Who may ----
 
 def run_as(uid, gid, groups, function):
-    """What function() returns in a process of these ids, through JSON."""
+    """The result of function() in a process of these ids, through JSON."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -474,7 +474,7 @@ def run_as(uid, gid, groups, function):
 
 
 def ask_as(daemon, uid, gid, groups, methods):
-    """What a process of these ids gets for each method: an error's name, or None."""
+    """The answer to each method for a process of these ids: an error's name, or None."""
     def ask(method):
         try:
             call(daemon.control, method)

@@ -41,7 +41,7 @@ def oversize(connection):
 
 
 def lists_everything(connection):
-    """What asks every worker."""
+    """Methods that ask every worker."""
     connection.send_bytes(encode({"method": CONTROL + "ListConnections"}) * 100)
 
 

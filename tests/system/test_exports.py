@@ -37,7 +37,7 @@ def exports(daemon, *names):
 
 
 def counts(operations):
-    """What there was of each kind."""
+    """The number of operations of each kind."""
     return {kind: o["count"] for kind, o in operations.items() if o["count"]}
 
 
@@ -295,7 +295,7 @@ def test_a_listener_reaches_a_file_in_its_own_way(start_daemon, tmp_path):
 
 
 def refusal(start_daemon, **keys):
-    """What is said of an export that cannot be opened."""
+    """The message on an export that cannot be opened."""
     config = listener("nbd", "nbd", exports="x") + export("x", "auto", **keys)
     daemon = start_daemon(config, ready=False)
     daemon.may_fail = True

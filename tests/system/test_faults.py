@@ -33,7 +33,7 @@ KIB, MIB = 1024, 1024 * 1024
 
 
 class Before:
-    """What the daemon has now, to be compared after a storm."""
+    """The daemon's descriptors, threads and memory, to be compared after a storm."""
 
     def __init__(self, daemon, name):
         self.daemon, self.name = daemon, name

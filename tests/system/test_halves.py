@@ -96,7 +96,7 @@ CASES = [
 
 
 def answered(s, end):
-    """What comes, up to the end of the answer."""
+    """The bytes received, up to the end of the answer."""
     got = bytearray()
     while not got.endswith(end):
         data = s.recv(1 << 16)

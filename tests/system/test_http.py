@@ -309,7 +309,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("single", [False, True])
 def test_what_has_no_sense_is_refused_and_ends(daemon, single):
-    """What follows is a request that must not be answered."""
+    """The bytes that follow are a request that must not be answered."""
     clients = []
     for data, status in REFUSED:
         s = daemon.connect("http")

@@ -1,4 +1,4 @@
-"""What `make install` puts where, from outside: another prefix, verified, and away again; `make dist`."""
+"""`make install` from outside: another prefix, verified, and uninstalled again; `make dist`."""
 
 import os
 import shutil

@@ -45,7 +45,7 @@ def iperf3(daemon, *options):
 
 
 def ends(document, key=""):
-    """What was sent and what was received, in the sum of all streams of a direction.
+    """Bytes sent and bytes received, in the sum of all streams of a direction.
 
     From 3.16 on a client cancels its threads, perhaps between a write and its count: a block of each stream
     is then missing in what it says that it has sent."""
@@ -209,7 +209,7 @@ def test_what_is_omitted_does_not_count(daemon, direction):
     begin = time.monotonic()
     document = iperf3(daemon, "-t", "1", "-O", "1", "-b", "80M", *direction)
     took = time.monotonic() - begin
-    # What the server says, of about 20 MB in two seconds.
+    # The server's own result, of about 20 MB in two seconds.
     counted = document["end"]["sum_sent" if direction else "sum_received"]
     whole = daemon.stats("iperf3")["bytes_out" if direction else "bytes_in"]
     assert 1e5 < counted["bytes"] < whole - 1e5
@@ -290,7 +290,7 @@ def test_eight_clients_at_once(daemon_of_two):
     running = [start(address, *kind) for kind in kinds * 2]
     for process in running:
         sent, received = ends(finish(process))
-        # What a busy host delivers later than a second after a test does not count.
+        # Bytes that a busy host delivers later than a second after a test do not count.
         assert 0 < received <= sent
     assert daemon_of_two.stats("iperf3")["operations"]["test"]["count"] == 8
 
@@ -346,7 +346,7 @@ def test_ids_and_fields(daemon):
 
 
 def test_both_directions_find_each_other(daemon_of_two):
-    """Which stream is which shows in who sends, not in the order of arrival."""
+    """A stream's direction is known by the side that sends, not by the order of arrival."""
     with Client(daemon_of_two.addresses("iperf3")[0], parallel=2, bidirectional=True) as client:
         client.run()
         for s in client.streams[2:]:

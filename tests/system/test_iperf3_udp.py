@@ -31,7 +31,7 @@ def daemon(start_daemon, engine):
 
 
 def reference(numbers):
-    """What iperf3 counts of datagrams that arrive so: (the highest number, lost, out of order)."""
+    """iperf3's count of datagrams that arrive in this order: (the highest number, lost, out of order)."""
     high = lost = order = 0
     for number in numbers:
         if number > high:

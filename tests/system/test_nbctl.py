@@ -14,7 +14,7 @@ import threading
 import pytest
 from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, listener, requires, wait_until
 
-# What each needs to do its work; in the end listeners stop and serve again.
+# The arguments that each command needs; the last ones stop a listener and start it again.
 COMMANDS = {
     "status": [],
     "stats": [],
@@ -885,7 +885,7 @@ def test_openmetrics_tells_unavailable_from_idle(far):
 
 
 def on_terminal(daemon, *arguments, **environment):
-    """What nbctl writes to a terminal."""
+    """The output of nbctl on a terminal."""
     master, slave = pty.openpty()
     environment = dict(os.environ, TERM="xterm", COLUMNS="100", **environment)
     process = subprocess.Popen(

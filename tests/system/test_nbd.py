@@ -29,7 +29,7 @@ def daemon(request, start_daemon, tmp_path):
     daemon.wait_closed("nbd")
     (disk,) = daemon.call("GetStats")["exports"]
     assert disk["state"] == "ok" and disk["in_flight"] == 0
-    # What is left out is what replies are written into, one chunk a worker, and what is lent.
+    # Left out: the chunk of each worker that replies are written into, and chunks that are lent.
     pool = daemon.stats("nbd")["pool"]
     assert pool["free"] >= pool["chunks"] - 2
 

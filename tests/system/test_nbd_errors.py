@@ -114,7 +114,7 @@ def libnbd(daemon):
 
 
 def error_of(function, *arguments):
-    """What a call of libnbd fails with; 0: the connection, if not nothing at all."""
+    """The errno that a call of libnbd fails with; 0: the connection failed, or nothing did."""
     nbd = pytest.importorskip("nbd")
     with pytest.raises(nbd.Error) as error:
         function(*arguments)

@@ -111,7 +111,7 @@ def test_quiet_leaves_it_to_the_log(start_daemon):
 
 
 def test_port_in_use(start_daemon, engine):
-    """What was prepared is undone: sockets, threads; the changed listener keeps its old workers."""
+    """A failed reload undoes its preparations: sockets, threads; the changed listener keeps its old workers."""
     daemon = start_daemon(listener("a", engine=engine) + listener("b", engine=engine))
     first = daemon.port("a")
     with socket.create_server(("127.0.0.1", 0)) as other, daemon.connect("a") as s:
@@ -233,7 +233,7 @@ def test_replaced_under_load(start_daemon, engine, workers):
 
 
 def test_queued_connections(start_daemon, engine):
-    """Who waits in the queue of a listener that is replaced is served by the new one."""
+    """Connections in the queue of a listener that is replaced are served by the new one."""
     daemon = start_daemon(listener("a", engine=engine, workers=3))
     clients = [daemon.connect("a") for _ in range(30)]
     reload(daemon, config=listener("a", engine=engine, workers=1))
@@ -315,7 +315,7 @@ def test_removed_listener(start_daemon, engine):
 
 
 def test_drain_timeout(start_daemon):
-    """Who is never silent is cut off when drain-timeout, the new one, has passed."""
+    """A client that is never silent is cut off when the new drain-timeout has passed."""
     daemon = start_daemon("[server]\ndrain-timeout = 1h\n" + listener("a", "chargen"))
     with daemon.connect("a") as s:
         reload(daemon, config="[server]\ndrain-timeout = 200ms\n" + listener("b"))
@@ -377,7 +377,7 @@ def test_resume(start_daemon, engine, loopback_ports):
 
 
 def test_resume_while_it_drains(start_daemon, engine, loopback_ports):
-    """Who is still there finishes with the old one, who comes gets the new one."""
+    """A connection that is open finishes with the old listener; a new connection gets the new one."""
     host, port = loopback_ports
     daemon = start_daemon(listener("a", engine=engine, address=f"{host}:{port}"))
     with daemon.connect("a") as old, Busy(old) as busy:

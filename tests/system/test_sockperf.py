@@ -19,7 +19,7 @@ def message(flags, payload=b"", sequence=1, length=None):
 
 
 def sockperf(daemon, command, *options, seconds=1):
-    """What sockperf printed, without its colours."""
+    """The output of sockperf, without its colours."""
     host, port = daemon.addresses("sockperf")[0]
     arguments = [requires("sockperf"), command, "--tcp", "-i", host, "-p", str(port)]
     result = subprocess.run(
@@ -65,7 +65,7 @@ def test_ping_pong(daemon, size):
     sent = number(r"\[Total Run\].*SentMessages=(\d+)", text)
     received = number(r"\[Total Run\].*ReceivedMessages=(\d+)", text)
     assert number(r"Latency is ([\d.]+)", text.replace("latency", "Latency")) > 0
-    # What is under way when its time is over is lost; the last 50 ms it does not count as dropped.
+    # Messages under way when its time is over are lost; it does not count the last 50 ms as dropped.
     assert received > 0 and sent - received <= 1
     assert number(r"dropped messages = (\d+)", text) <= sent - received
     assert number(r"duplicated messages = (\d+)", text) == 0

@@ -28,7 +28,7 @@ class Terminal:
         self.tmux = [requires("tmux"), "-S", str(path), "-f", "/dev/null"]
         environment = {"LC_ALL": "C.UTF-8", **environment}
         words = ["env", "-u", "NO_COLOR", *(f"{k}={v}" for k, v in environment.items()), *command]
-        # What is left of the terminal afterwards: `stty` as a shell would find it.
+        # The terminal's state afterwards: `stty` as a shell would find it.
         script = f"trap : INT; {shlex.join(words)}; echo exit $?; stty -a; exec sleep 1000"
         self.is_open = True
         self.run("new-session", "-d", "-x", width, "-y", height, "sh", "-c", script)
@@ -44,7 +44,7 @@ class Terminal:
         return done.stdout
 
     def screen(self, *options):
-        """What stands there, twice: not in the middle of a drawing."""
+        """The screen's text, seen twice: not in the middle of a drawing."""
         seen = []
 
         def stands():

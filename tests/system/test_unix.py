@@ -41,7 +41,7 @@ def start_on(start_daemon, path, engine="epoll", **keys):
 
 
 def refusal(start_daemon, path):
-    """What is said when a listener there cannot be."""
+    """The error for a listener that cannot be there."""
     daemon = start_daemon(listener("echo", address=f"unix:{path}"), ready=False)
     daemon.may_fail = True
     assert daemon.process.wait(60) == 1

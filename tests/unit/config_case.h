@@ -1,4 +1,4 @@
-/* What the tests of the configuration share: a good listener, and the errors of a text. */
+/* Shared by the tests of the configuration: a good listener, and the errors of a text. */
 #pragma once
 #include <errno.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 /* A listener without errors; keys may follow. */
 #define GOOD "[listener a]\naddress = 127.0.0.1:7008\nservice = echo\n"
 
-/* What there is to choose from, as errors say it. */
+/* The values to choose from, as errors say it. */
 #define ADDRESS                                                                                    \
 	"IP:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH or "       \
 	"unix:@NAME in ASCII, no white space, up to 107 bytes behind the colon"

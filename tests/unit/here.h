@@ -1,4 +1,4 @@
-/* What this kernel lacks: one that is emulated for another machine has no io_uring at all. */
+/* Features that this kernel lacks: one emulated for another machine has no io_uring at all. */
 #pragma once
 #include <errno.h>
 #include <stdbool.h>

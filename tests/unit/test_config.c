@@ -159,7 +159,7 @@ static void cpus_beyond_this_host_are_an_error(void **state)
 	assert_string_equal(refusal(text), expected);
 }
 
-/* What carries the bytes, its engines and its services go together. */
+/* A transport, its engines and its services go together. */
 static void transports_keep_to_their_own(void **state)
 {
 	(void)state;
@@ -190,7 +190,7 @@ static void transports_keep_to_their_own(void **state)
 #endif
 }
 
-/* What a refused value would have decided is not judged by its default. */
+/* A key that depends on a refused value is not judged by that value's default. */
 static void a_refused_value_is_one_error(void **state)
 {
 	(void)state;

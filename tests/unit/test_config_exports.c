@@ -205,7 +205,7 @@ static void a_listener_reaches_files_through_a_store_of_its_own(void **state)
 		      "f:5: [listener l] store: expected export, ring or pool, got 'memory'\n");
 }
 
-/* What one wrong word entails is no news. */
+/* The errors that follow from one wrong word are not repeated. */
 static void one_mistake_is_one_error(void **state)
 {
 	(void)state;

@@ -107,7 +107,7 @@ static int ask(struct world *w, const char *call)
 	return fd;
 }
 
-/* What has been answered, "" for nothing. */
+/* The answer so far, "" for none. */
 static const char *hear(struct world *w, int fd)
 {
 	ssize_t got;

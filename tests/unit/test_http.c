@@ -145,7 +145,7 @@ static void expect_continue(void **state)
 	assert_sent(t, "HTTP/1.1 100 Continue\r\n\r\n" BINARY "Content-Length: 2\r\n\r\nab",
 		    "body");
 	case_free(t);
-	/* Who does not wait needs no answer to that. */
+	/* A client that does not wait for 100 Continue needs no answer to it. */
 	t = http_new();
 	case_input(t, POST "Content-Length: 1\r\nExpect: 100-continue\r\n\r\nx",
 		   sizeof(POST "Content-Length: 1\r\nExpect: 100-continue\r\n\r\nx") - 1, CHUNK);

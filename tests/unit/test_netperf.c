@@ -13,7 +13,7 @@ struct word {
 	uint32_t value;
 };
 
-/* What the client sends of itself, before the words of a test. */
+/* The client's first message, before the words of a test. */
 static const struct word always[] = {
 	{ 0, UINT32_MAX }, { 1, UINT32_MAX }, { 2, 8 },           { 5, UINT32_MAX },
 	{ 6, UINT32_MAX }, { 7, UINT32_MAX }, { 11, UINT32_MAX }, { 12, 32 },

@@ -130,7 +130,8 @@ static void histogram_is_cumulative(void **state)
 	free(text);
 }
 
-/* What an export's listeners had of it adds up to what the export had: one of the two is enough. */
+/* The operations of an export's listeners add up to those of the export: one of the two is enough.
+ */
 static void exports_are_told_by_listener(void **state)
 {
 	char *text = text_of("{\"exports\":[{\"name\":\"d\",\"path\":\"/d\",\"state\":\"ok\","

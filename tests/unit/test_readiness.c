@@ -18,7 +18,7 @@ static void peer_sends(int fd, size_t bytes)
 		assert_int_equal(send(fd, data, sizeof(data), MSG_DONTWAIT), sizeof(data));
 }
 
-/* What is received at a time widens up to all that a connection may hold. */
+/* The size of a receive grows up to all that a connection may hold. */
 static void what_is_held_counts_before_the_next_receive(void **state)
 {
 	struct service_case *t;

@@ -1,4 +1,4 @@
-/* What becomes of those who hold the chunks that others wait for. */
+/* The end of connections that hold the chunks that others wait for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -19,7 +19,7 @@ static const struct column columns[] = {
 };
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
-/* What print() writes at a width, to be freed. */
+/* The output of print() at a width, to be freed. */
 static char *printed(unsigned width, bool colour, void (*print)(struct output *out))
 {
 	struct output out = { .width = width, .colour = colour };

@@ -44,7 +44,7 @@ static unsigned occurrences(const char *text, const char *of)
 	return count;
 }
 
-/* What no row, however odd, may put on the page. */
+/* Text that no row, however odd, may put on the page. */
 static void assert_sound(const char *page)
 {
 	static const char *const never[] = { "nan", "inf\"",   "inf<",       "-nan",

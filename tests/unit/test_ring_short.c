@@ -38,7 +38,7 @@ static long cut_enter(const greg_t *regs)
 
 	if (cut.state == CUT_ARMED && submit >= CLIENTS) {
 		cut.state = CUT_DONE;
-		/* What stops short neither waits nor runs deferred work. */
+		/* A call that submits only a part neither waits nor runs deferred work. */
 		return cut.take == 0 ? -EAGAIN
 				     : syscall(SYS_io_uring_enter, regs[REG_RDI], cut.take, 0,
 					       regs[REG_R10] & ~IORING_ENTER_GETEVENTS, NULL, 0);

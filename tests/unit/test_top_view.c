@@ -341,7 +341,7 @@ static void sparklines_show_means_of_aligned_groups(void **state)
 	assert_int_equal(top_spark_group(top, 2, 4), 2);
 }
 
-/* What the kernel accounts to an idle thread is not its load. */
+/* Time that the kernel accounts to an idle thread is not its load. */
 static void an_idle_cpu_is_a_flat_line(void **state)
 {
 	static const int cpu_us[] = { 0, 3000, 100, 5000, 0, 1000, 0, 80000 };

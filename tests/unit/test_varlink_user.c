@@ -1,4 +1,4 @@
-/* Whose clients have which places of a Varlink server, and how much of its time. */
+/* Places and time of a Varlink server, shared by the users of its clients. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

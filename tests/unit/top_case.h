@@ -1,4 +1,4 @@
-/* What the tests of `nbctl top` share: documents as the daemon's, and the screen as text. */
+/* Shared by the tests of `nbctl top`: documents as the daemon's, and the screen as text. */
 #pragma once
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,7 +87,7 @@ static inline void assert_has_not(const char *text, const char *part)
 		fail_msg("'%s' in:\n%s", part, text);
 }
 
-/* What the screen says, to be looked at and freed. */
+/* The screen's text, to be looked at and freed. */
 static inline char *shown(const struct top *top)
 {
 	return screen_of(top, 80, 24, true);

@@ -1,4 +1,4 @@
-"""What `make check-apparmor` runs in a VM with systemd: the installed service, and some of the system tests,
+"""Run by `make check-apparmor` in a VM with systemd: the installed service, and some of the system tests,
 under packaging/apparmor.nbserved, in complain and then in enforce mode.  Nothing may be refused, nor would be."""
 
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
-# What opens files, makes sockets, asks /proc, in each engine: the VM's CPU is emulated, so not all.
+# Tests that open files, make sockets or read /proc, in each engine: not all, since the VM's CPU is emulated.
 SMOKE = [f"tests/system/test_{name}.py" for name in ("services", "exports", "nbd", "unix", "http", "udp", "nvme", "netperf")]
 CHOSEN = ("discard_drops or nbdinfo or nbdcopy or made_sparse or in_its_own_way or stale_file or abstract_name or "
           "python_keeps or openmetrics_has or the_doctor_tells or echo_of_every_size or wildcard_answers or "
@@ -28,13 +28,13 @@ def run(*words, check=True, timeout=400, **how):
 
 
 def said():
-    """What AppArmor has said of nbserved since the last call."""
+    """AppArmor's log lines on nbserved since the last call."""
     lines = run("dmesg", "--read-clear").splitlines()
     return [line for line in lines if 'profile="nbserved"' in line and ("ALLOWED" in line or "DENIED" in line)]
 
 
 def confines():
-    """What is elsewhere is refused, or would be, and both are said."""
+    """Files elsewhere are refused, or would be in complain mode; the log names both."""
     said()
     answer = run("aa-exec", "-p", "nbserved", "--", "/usr/sbin/nbserved", "--check-config", "-c", ELSEWHERE, check=False)
     assert any(f'name="{ELSEWHERE}"' in line for line in said()), answer

@@ -1,4 +1,4 @@
-"""What `make bench-vm` runs: the published claims that need a device of known latency, or RDMA.
+"""Run by `make bench-vm`: the published claims that need a device of known latency, or RDMA.
 
 In a VM whose clock counts instructions: its one CPU does the client's work, the server's and the devices',
 so that requests/s are what all of it costs where it does not sleep.  The rows stay in /vm/claims.jsonl, by

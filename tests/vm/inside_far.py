@@ -1,4 +1,4 @@
-"""What test_vm_clients.py runs in the VM: clients of others that nbserved is the far end of, on rxe and siw."""
+"""Run by test_vm_clients.py in the VM: clients of others that nbserved is the far end of, on rxe and siw."""
 import signal
 import subprocess
 import threading

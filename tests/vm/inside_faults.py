@@ -1,4 +1,4 @@
-"""What test_rdma.py runs in the VM: verbs that fail, one after the other, in a daemon that was linked for that
+"""Run by test_rdma.py in the VM: verbs that fail, one after the other, in a daemon that was linked for that
 (faults/faults.c).  Nothing crashes, nothing is left behind, and who connects afterwards is served."""
 import contextlib
 import os
@@ -134,7 +134,7 @@ def test_listeners_whose_verbs_fail(start_daemon, faults, device):
     assert len(left) == 1 and serves(daemon, left[0]), left
 
 
-# What fails of a port's queue pair, and whether the listener goes on with it.
+# The call that fails for a port's queue pair, and whether the listener goes on.
 DATAGRAM_FAULTS = [{"ibv_post_send": 1}, {"ibv_post_recv": 1}, {"ibv_create_ah_from_wc": 1},
                    {"ibv_post_send": 1, "ibv_modify_qp": 1},  # it cannot be mended: another takes its place
                    {"ibv_post_recv": 1, "ibv_modify_qp": 1}]

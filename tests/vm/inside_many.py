@@ -1,4 +1,4 @@
-"""What `make check-vm-many` runs in the VM: more clients than CI has time for."""
+"""Run by `make check-vm-many` in the VM: more clients than CI has time for."""
 import contextlib
 
 from inside_rdma import client, device, devices, holding, resources, section, start_daemon, wait_until  # noqa: F401

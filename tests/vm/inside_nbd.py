@@ -1,4 +1,4 @@
-"""What test_vm_clients.py runs in the same VM: the kernel's own NBD client, a file system on it, fio."""
+"""Run by test_vm_clients.py in the VM: the kernel's own NBD client, a file system on it, fio."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What test_vm_clients.py runs in a VM: the kernel's NVMe initiator over TCP and RDMA, file systems on
+"""Run by test_vm_clients.py in a VM: the kernel's NVMe initiator over TCP and RDMA, file systems on
 it, fio; what happens to its I/O when the daemon reloads or restarts."""
 import hashlib
 import json
@@ -40,7 +40,7 @@ def must(*words, status=0):
 
 @pytest.fixture(autouse=True)
 def kernel_log():
-    """What the kernel has said of nvme since the test began; it may say nothing of errors."""
+    """The kernel's log lines on nvme since the test began; errors among them fail the test."""
     requires("nvme")
     must("modprobe", "-a", "nvme-tcp", "nvme-rdma")
     must("dmesg", "-C")

@@ -1,4 +1,4 @@
-"""What test_rdma.py runs in the VM: nbserved and real clients on rxe (RoCE) and siw (iWARP).
+"""Run by test_rdma.py in the VM: nbserved and real clients on rxe (RoCE) and siw (iWARP).
 
 The clients are rdma-core's and rdma_client.c, which says of what was refused why."""
 import contextlib
@@ -675,7 +675,7 @@ def test_port_in_use_is_said(start_daemon, device):
 
 
 def test_reload(start_daemon, device):
-    """What does not change is not touched; what has to be replaced needs two reloads."""
+    """A reload leaves unchanged listeners alone; replacing one takes two reloads."""
     def reload(config, status=0):
         daemon.write_config(config)
         done = daemon.nbctl("reload", check=False)
@@ -757,7 +757,7 @@ def no_permission():
 
 
 def without(capability):
-    """What a process does to be root without a capability, and with little memory to lock."""
+    """Makes the process root without a capability, and with little memory to lock."""
     def drop():
         assert ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) == 0  # PR_CAPBSET_DROP
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (8 << 20, 8 << 20))

@@ -1,4 +1,4 @@
-"""What test_rdma.py runs in the VM as well: services that read and write their clients' memory."""
+"""Run by test_rdma.py in the VM: services that read and write their clients' memory."""
 import contextlib
 import json
 import signal

@@ -1,4 +1,4 @@
-"""What `make bench-vm` runs: nbserved beside the servers of rping, fio and perftest, on rxe and siw.
+"""Run by `make bench-vm`: nbserved beside the servers of rping, fio and perftest, on rxe and siw.
 
 test_one_cpu() in a VM whose clock counts instructions: what else the host does is in the figures only
 where all wait.  test_two_cpus() in one whose CPUs are two threads of the host: what happens at once, at

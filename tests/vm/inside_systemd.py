@@ -81,7 +81,7 @@ def echo(port):
 
 
 def process(pid):
-    """What the kernel says about a process's rights and limits."""
+    """A process's rights and limits as the kernel reports them."""
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
                   if ":\t" in line)
     limits = {line[:26].strip(): line[26:].split()[0]
@@ -160,7 +160,7 @@ def disk(port):
 
 
 def blocks():
-    """What each listener reads of the disk, a byte of each block that storage() wrote."""
+    """The first byte of each block that storage() wrote, as each listener reads it."""
     facts = {}
     for port in NBD:
         with disk(port) as request:
@@ -227,7 +227,7 @@ def own_disk(path):
 
 
 def paths():
-    """What the doctor says of each export: as installed, and with the advice taken."""
+    """The doctor's line for each export: as installed, and with its advice taken."""
     def found():
         report = json.loads(must("nbctl", "doctor", "--json"))
         return {e["name"]: e for e in report["exports"] if e["name"] in wanted}

@@ -1,4 +1,4 @@
-"""What test_vm_clients.py runs in a VM with systemd: the installed, sandboxed service, with RDMA let in."""
+"""Run by test_vm_clients.py in a VM with systemd: the installed, sandboxed service, with RDMA let in."""
 import json
 import os
 import subprocess
@@ -85,7 +85,7 @@ def main():
     start(drop_in.replace("RestrictAddressFamilies=", "#"))
     is_unavailable("RestrictAddressFamilies=AF_NETLINK", "nbserved-rdma.conf")
 
-    # What is not optional stops the start.
+    # A listener that is not optional stops the start.
     NEEDED.parent.mkdir(exist_ok=True)
     NEEDED.write_text("[listener echo-rdma]\noptional = no\n")
     start("", check=False)

@@ -311,7 +311,7 @@ static void rdma_request_hand_over(struct worker *to, struct rdma_request *reque
 	mailbox_post(&to->mailbox, &request->call);
 }
 
-/* Which of the team: all in turn, or all connections of an address the same one. */
+/* The worker that takes a connection: each in turn, or the same for all of one address. */
 static unsigned rdma_cm_choose(const struct worker *w, const struct sockaddr *peer)
 {
 	struct sockaddr_storage sa = { 0 };
