@@ -15,8 +15,8 @@ from traffic import Busy, connect, visit
 
 MINUTES = 1
 
-WARM_UP = 20
-RELOADS = 60 if is_sanitized() else 200  # such a build is several times slower
+WARM_UP = 10
+RELOADS = 20 if is_sanitized() else 60  # such a build is several times slower
 
 
 def config(engine, index, leaving=True):
