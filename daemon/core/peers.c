@@ -80,10 +80,17 @@ static unsigned peers_probation_max(const struct peers *p)
 	return MAX(MAX(p->max / 8, MIN(p->max / 2, (unsigned)PEERS_PROBATION_MIN)), 1U);
 }
 
+/* Places that are not kept for those on probation. */
+static unsigned peers_lasting_max(const struct peers *p)
+{
+	return p->max - MIN(peers_probation_max(p), p->max);
+}
+
 /* Is there a place among the established, or one that is not in use? */
 static bool peers_may_establish(struct peers *p, uint64_t now_ns)
 {
-	unsigned max = p->max - MIN(peers_probation_max(p), p->max);
+	unsigned max =
+		peers_lasting_max(p) - MIN(p->lists[PEER_PINNED].count, peers_lasting_max(p));
 	struct peer *oldest = p->lists[PEER_ESTABLISHED].oldest;
 
 	if (p->lists[PEER_ESTABLISHED].count < max)
@@ -136,12 +143,18 @@ struct peer *peers_find(const struct peers *p, const struct peer_key *key)
 	return peer;
 }
 
+/* The next to go; NULL: all are pinned. */
+static struct peer *peers_oldest(const struct peers *p)
+{
+	return p->lists[PEER_PROBATION].oldest ?: p->lists[PEER_ESTABLISHED].oldest;
+}
+
 void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns)
 {
-	struct peer **bucket;
+	struct peer **bucket, *oldest;
 
-	while (peers_count(p) > 0 && peers_count(p) >= p->max)
-		p->evict(p->lists[PEER_PROBATION].oldest ?: p->lists[PEER_ESTABLISHED].oldest);
+	while (peers_count(p) >= p->max && (oldest = peers_oldest(p)))
+		p->evict(oldest);
 	if (peers_count(p) > p->mask)
 		peers_grow(p);
 	peer->first_ns = peer->heard_ns = now_ns;
@@ -154,7 +167,7 @@ void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns)
 
 void peers_pin(struct peers *p, struct peer *peer)
 {
-	if (peer->list != PEER_UNKNOWN)
+	if (peer->list != PEER_UNKNOWN && p->lists[PEER_PINNED].count < peers_lasting_max(p))
 		peer_move(p, peer, PEER_PINNED);
 }
 

@@ -6,7 +6,7 @@
  * been so for a second; some places are never for the established.  A full table forgets the peer
  * that has been on probation for longest.  Only established peers push established ones out: who is
  * active is safe from any number who send once, and from those who send twice as well.  Who is
- * pinned stays until it is forgotten, beside the others.
+ * pinned stays until it is forgotten; that takes the place of an established one.
  *
  * A table belongs to one worker. */
 #pragma once
@@ -71,11 +71,13 @@ static inline void peers_heard(struct peers *p, struct peer *peer, uint64_t now_
 		peers_heard_again(p, peer, now_ns);
 }
 
-/* Removes the peer; no error if it is not there. */
+/* The peer stays, unless so many do that they have all places but those of probation. */
 void peers_pin(struct peers *p, struct peer *peer);
+/* Removes the peer; no error if it is not there. */
 void peers_forget(struct peers *p, struct peer *peer);
 
 static inline unsigned peers_count(const struct peers *p)
 {
-	return p->lists[PEER_PROBATION].count + p->lists[PEER_ESTABLISHED].count;
+	return p->lists[PEER_PROBATION].count + p->lists[PEER_ESTABLISHED].count +
+	       p->lists[PEER_PINNED].count;
 }

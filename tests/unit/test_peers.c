@@ -112,7 +112,7 @@ static void a_table_that_got_smaller_keeps_its_bound(void **state)
 	}
 }
 
-static void the_pinned_are_beside_the_others(void **state)
+static void the_pinned_stay(void **state)
 {
 	(void)state;
 	peers_add(&table, &all[0], 1);
@@ -125,6 +125,23 @@ static void the_pinned_are_beside_the_others(void **state)
 	peers_forget(&table, &all[0]);
 	peers_forget(&table, &all[0]);
 	assert_null(peers_find(&table, &all[0].key));
+}
+
+static void the_pinned_are_bounded(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < MANY; i++) {
+		peers_add(&table, &all[i], 1);
+		peers_pin(&table, &all[i]);
+		assert_true(peers_count(&table) <= table.max);
+	}
+	assert_int_equal(table.lists[PEER_PINNED].count, table.max / 2);
+	assert_int_equal(all[MANY - 1].list, PEER_PROBATION);
+	peers_heard(&table, &all[MANY - 1], NS_PER_S); /* there is no place for it */
+	assert_int_equal(all[MANY - 1].list, PEER_PROBATION);
+	table.max = 1; /* then nobody is left who could go */
+	peers_add(&table, &all[64], NS_PER_S);
+	assert_int_equal(peers_count(&table), 64 + 1);
 }
 
 static void a_table_grows(void **state)
@@ -238,7 +255,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_active_are_not_pushed_out_by_any, begin, end),
 		cmocka_unit_test_setup_teardown(a_table_that_got_smaller_keeps_its_bound, begin,
 						end),
-		cmocka_unit_test_setup_teardown(the_pinned_are_beside_the_others, begin, end),
+		cmocka_unit_test_setup_teardown(the_pinned_stay, begin, end),
+		cmocka_unit_test_setup_teardown(the_pinned_are_bounded, begin, end),
 		cmocka_unit_test_setup_teardown(a_table_grows, begin, end),
 		cmocka_unit_test(runs_are_of_one_length_but_for_the_last),
 		cmocka_unit_test(reflectors_and_own_ports_are_not_answered),
