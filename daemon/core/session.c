@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "log.h"
 #include "parse.h"
 #include "sockaddr.h"
 
@@ -139,6 +140,8 @@ void sessions_listen(void *sessions, const struct service *service, int fd)
 	pthread_mutex_unlock(&places_lock);
 }
 
+/* At most one socket of the process does: the kernel lets none be bound to a wildcard where another
+ * has one of its addresses, nor the other way round (EADDRINUSE). */
 static bool serves_at(const struct place *place, const struct sockaddr_storage *local)
 {
 	return sockaddr_is_same(&place->sa, local) ||
@@ -171,6 +174,18 @@ void session_twin_put(struct session_twin *twin)
 	if (twin->sessions)
 		sessions_put(twin->sessions);
 	twin->sessions = NULL;
+}
+
+void session_twin_missing(const struct conn *c)
+{
+	static struct log_limit limit;
+	unsigned missed;
+
+	if (log_limited(&limit, &missed))
+		log_write(LOG_NOTICE, c->worker->listener,
+			  "listener '%s': a client asks for a test over UDP: no listener with "
+			  "`transport = udp`, `service = %s` and this address and port serves here",
+			  c->worker->listener, c->worker->service->name);
 }
 
 void sessions_lock(struct sessions *sessions)

@@ -75,6 +75,8 @@ struct session_twin {
 bool session_twin_get(const struct service *service, const struct sockaddr_storage *local,
 		      struct session_twin *ret_twin);
 void session_twin_put(struct session_twin *twin);
+/* Logs, not too often, that the client of c asks for one and none serves where it has come to. */
+void session_twin_missing(const struct conn *c);
 
 /* A key: where data of a test are awaited, and whose. */
 struct session_address {

@@ -12,9 +12,9 @@ static void discard_datagrams(struct conn *c)
 {
 	uint8_t report[IPERF2_REPORT];
 	struct iperf2_peer *p = c->state;
-	uint64_t now = p->other ? 0 : clock_ns();
+	uint64_t now = p->state == IPERF2_OTHER ? 0 : clock_ns();
 
-	for (const struct view *v = c->rx.head; v && !p->other; v = v->next)
+	for (const struct view *v = c->rx.head; v && p->state != IPERF2_OTHER; v = v->next)
 		if (iperf2_take(p, v->data, v->len, now, report))
 			conn_write(c, report, sizeof(report)); /* or when it asks again */
 }

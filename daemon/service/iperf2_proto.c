@@ -79,22 +79,22 @@ bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uin
 	struct header h;
 	int64_t number;
 
-	if (p->other)
+	if (p->state == IPERF2_OTHER)
 		return false;
 	if (bytes <= IPERF2_REPORT) { /* nor may a report that somebody echoes be answered */
-		p->other = true;
+		p->state = IPERF2_OTHER;
 		return false;
 	}
 	h = header_of(data);
 	number = (int64_t)((uint64_t)h.high << 32 | h.low);
-	if (p->over && number >= 0 && number <= 1) /* another test */
+	if (p->state == IPERF2_OVER && number >= 0 && number <= 1) /* another test */
 		*p = (struct iperf2_peer){ 0 };
 	if (h.us >= US_PER_S || (!p->datagrams && (number < 0 || number > FIRST_MAX))) {
-		p->other = true;
+		p->state = IPERF2_OTHER;
 		return false;
 	}
 	if (number >= 0 || number == INT64_MIN) {
-		if (p->over)
+		if (p->state == IPERF2_OVER)
 			return false; /* late */
 		count(p, &h, (uint64_t)MAX(number, 0), now_ns);
 		p->bytes += bytes;
@@ -102,10 +102,10 @@ bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uin
 	}
 	if (p->datagrams < 2 || (uint64_t)-number < p->high)
 		return false;
-	if (!p->over) { /* of those that repeat it none counts */
+	if (p->state != IPERF2_OVER) { /* of those that repeat it none counts */
 		count(p, &h, (uint64_t)-number, now_ns);
 		p->bytes += bytes;
-		p->over = true;
+		p->state = IPERF2_OVER;
 	}
 	report(p, data, ret_report);
 	return true;

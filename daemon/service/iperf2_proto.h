@@ -8,9 +8,15 @@
 
 enum { IPERF2_REPORT = 56 }; /* bytes */
 
+enum iperf2_state {
+	IPERF2_COUNTS,
+	IPERF2_OVER,  /* its last datagram has come */
+	IPERF2_OTHER, /* it is no iperf */
+};
+
 /* A peer, zeroed at first. */
 struct iperf2_peer {
-	bool other, over; /* it is no iperf; its last datagram has come */
+	enum iperf2_state state;
 	uint32_t datagrams;
 	uint64_t bytes, high, lost, order; /* high: the number of the last one */
 	uint64_t begin_ns, end_ns;

@@ -85,6 +85,11 @@ bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns);
 void iperf3_datagrams_run(struct conn *c);
 void iperf3_datagrams_leave(struct conn *c);
 
+/* A stream counts from now on: at the start, and when the omitted time is over; and no longer, if
+ * it did. */
+void iperf3_count(struct iperf3_conn *i);
+void iperf3_count_end(struct iperf3_conn *i);
+
 /* The connection has joined a test as a stream: sets its socket up. */
 void iperf3_stream_enter(struct conn *c);
 void iperf3_stream_run(struct conn *c);

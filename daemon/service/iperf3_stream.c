@@ -154,32 +154,45 @@ static void look_at_sender(struct conn *c)
 	store_bytes(s, sent);
 }
 
-/* Counts from now on: at the start, and when the omitted time is over. */
-static void stream_begin(struct conn *c)
+void iperf3_count(struct iperf3_conn *i)
 {
-	struct iperf3_conn *i = c->state;
 	struct iperf3_stream *s = i->member.stream;
 
-	look_at_sender(c);
 	s->retransmits_before = s->retransmits;
 	s->bytes_before = atomic_load_explicit(&s->bytes, memory_order_relaxed);
+	s->packets_before = atomic_load_explicit(&s->packets, memory_order_relaxed);
+	s->lost_before = atomic_load_explicit(&s->lost, memory_order_relaxed);
+	s->order_before = atomic_load_explicit(&s->order, memory_order_relaxed);
 	s->start_ns = clock_ns();
 	s->cpu_start = iperf3_cpu_now();
 	if (!i->begin_ns)
 		i->begin_ns = s->start_ns;
 }
 
-static void stream_finish(struct conn *c)
+void iperf3_count_end(struct iperf3_conn *i)
 {
-	struct iperf3_conn *i = c->state;
 	struct iperf3_stream *s = i->member.stream;
 
 	if (s->end_ns)
 		return;
-	look_at_sender(c);
 	s->end_ns = clock_ns();
 	s->cpu_end = iperf3_cpu_now();
 	iperf3_finish(&i->member);
+}
+
+static void stream_begin(struct conn *c)
+{
+	look_at_sender(c);
+	iperf3_count(c->state);
+}
+
+static void stream_finish(struct conn *c)
+{
+	const struct iperf3_conn *i = c->state;
+
+	if (!i->member.stream->end_ns)
+		look_at_sender(c);
+	iperf3_count_end(c->state);
 }
 
 /* A client that receives reads whole blocks to the last one, and listens to nothing else until

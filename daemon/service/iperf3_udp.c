@@ -8,25 +8,12 @@
 
 #include "conn.h"
 #include "iperf3_conn.h"
-#include "log.h"
 
 #define SILENCE_NS (100 * (uint64_t)NS_PER_MS) /* then what is missing is lost */
 
 enum { AHEAD = 64 }; /* datagrams that are kept ready to be sent */
 
 /* ---- Control ---- */
-
-static void log_no_twin(const struct conn *c)
-{
-	static struct log_limit limit;
-	unsigned missed;
-
-	if (log_limited(&limit, &missed))
-		log_write(LOG_NOTICE, c->worker->listener,
-			  "listener '%s': a client asks for a test over UDP: no listener with "
-			  "`transport = udp`, `service = iperf3` and this port serves here",
-			  c->worker->listener);
-}
 
 int iperf3_place(struct conn *c)
 {
@@ -38,7 +25,7 @@ int iperf3_place(struct conn *c)
 	if (i->member.of.sessions == i->twin.sessions)
 		return 0;
 	if (!i->twin.sessions && !session_twin_get(c->worker->service, &local, &i->twin)) {
-		log_no_twin(c);
+		session_twin_missing(c);
 		return -EPROTONOSUPPORT;
 	}
 	if (i->member.test->params.window > MIN(i->twin.receive_buffer, i->twin.send_buffer))
@@ -226,34 +213,13 @@ static void stream_send(struct conn *c)
 
 /* ---- The test ---- */
 
-/* Counts from now on: at the start, and when the omitted time is over. */
 static void stream_begin(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
-	struct iperf3_stream *s = i->member.stream;
 
-	s->bytes_before = atomic_load_explicit(&s->bytes, memory_order_relaxed);
-	s->packets_before = atomic_load_explicit(&s->packets, memory_order_relaxed);
-	s->lost_before = atomic_load_explicit(&s->lost, memory_order_relaxed);
-	s->order_before = atomic_load_explicit(&s->order, memory_order_relaxed);
 	i->arrivals.jitter_s = 0;
 	i->arrivals.begun = false;
-	s->start_ns = clock_ns();
-	s->cpu_start = iperf3_cpu_now();
-	if (!i->begin_ns)
-		i->begin_ns = s->start_ns;
-}
-
-static void stream_finish(struct conn *c)
-{
-	struct iperf3_conn *i = c->state;
-	struct iperf3_stream *s = i->member.stream;
-
-	if (s->end_ns)
-		return;
-	s->end_ns = clock_ns();
-	s->cpu_end = iperf3_cpu_now();
-	iperf3_finish(&i->member);
+	iperf3_count(i);
 }
 
 static void stream_see(struct conn *c, enum iperf3_phase phase)
@@ -289,7 +255,7 @@ static void stream_run(struct conn *c)
 	if (sends)
 		count_sent(c);
 	if (!sends || queued(c) == 0)
-		stream_finish(c);
+		iperf3_count_end(i);
 }
 
 void iperf3_datagrams_run(struct conn *c)
@@ -307,5 +273,5 @@ void iperf3_datagrams_leave(struct conn *c)
 	struct iperf3_conn *i = c->state;
 
 	if (i->phase == IPERF3_OMIT || i->phase == IPERF3_RUN || i->phase == IPERF3_END)
-		stream_finish(c);
+		iperf3_count_end(i);
 }

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		size_t n = data[0] < bytes - 1 ? data[0] : bytes - 1;
 
 		if (iperf2_take(&p, data + 1, (uint32_t)n, now, report)) {
-			assert(n > sizeof(report) && p.datagrams >= 2 && p.over);
+			assert(n > sizeof(report) && p.datagrams >= 2 && p.state == IPERF2_OVER);
 			assert(memcmp(report, data + 1, 16) == 0);
 			assert(!iperf2_take(&(struct iperf2_peer){ 0 }, report, sizeof(report), now,
 					    report));
