@@ -73,7 +73,7 @@ uint64_t netperf_cpu_ns(const struct worker *w);
 /* netperf_port.c */
 /* Lists the session of c's request, c being control, at a port where nobody else of its address
  * waits, of datagrams the twin's: that port.  -EAGAIN: there is none now; never: -EADDRNOTAVAIL,
- * -EPROTONOSUPPORT without a twin; -EBUSY. */
+ * -EPROTONOSUPPORT without a twin, -EMSGSIZE if its buffers are too small; -EBUSY. */
 int netperf_list(const struct conn *c, struct netperf_conn *n, struct session *session);
 
 /* The connection is one of test's, which it has joined. */

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include "conn.h"
-#include "log.h"
 #include "netperf_conn.h"
 #include "sockaddr.h"
 
@@ -90,16 +89,10 @@ static int list_at(struct netperf_conn *n, struct session *session, uint16_t por
 	return session_begin(session, &n->of, &key, sizeof(key));
 }
 
-static void log_no_twin(const struct conn *c)
+/* Can the twin take requests, and give responses? */
+static bool fit(const struct netperf_request *r, const struct session_twin *twin)
 {
-	static struct log_limit limit;
-	unsigned missed;
-
-	if (log_limited(&limit, &missed))
-		log_write(LOG_NOTICE, c->worker->listener,
-			  "listener '%s': a client asks for a test over UDP: no listener with "
-			  "`transport = udp`, `service = netperf` and one of its ports serves here",
-			  c->worker->listener);
+	return MAX(r->request_bytes, r->response_bytes) <= twin->datagram_max;
 }
 
 /* Of datagrams. */
@@ -120,7 +113,7 @@ static int list_twin(const struct conn *c, struct netperf_conn *n, struct sessio
 			continue;
 		n->of.sessions = n->twin.sessions;
 		sessions_lock(n->of.sessions);
-		rc = list_at(n, session, port);
+		rc = fit(&n->request, &n->twin) ? list_at(n, session, port) : -EMSGSIZE;
 		sessions_unlock(n->of.sessions);
 		if (rc == 0)
 			return port;
@@ -128,7 +121,7 @@ static int list_twin(const struct conn *c, struct netperf_conn *n, struct sessio
 		session_twin_put(&n->twin);
 	}
 	if (rc == -EPROTONOSUPPORT)
-		log_no_twin(c);
+		session_twin_missing(c);
 	return rc;
 }
 

@@ -287,6 +287,15 @@ def test_every_datagram_is_answered(both):
     assert both.stats("udp")["udp"]["withheld"] == 0
 
 
+def test_datagrams_fit_the_listeners_buffers(start_daemon):
+    """A request that would be cut is refused before the test, not dropped in it."""
+    daemon = start_daemon(twins("epoll").replace("buffer-size = 64K", "buffer-size = 4K"))
+    client = Client(daemon)
+    for sizes in [(4097, 1), (1, 4097)]:
+        assert client.ask(BOTH, 1, sizes, stream=2) == -errno.EMSGSIZE
+    assert client.datagram_transactions(2, 4096, 4096).transactions == 2
+
+
 def test_the_end_of_datagrams_may_be_lost(start_daemon):
     """By time, or when nothing comes any more."""
     daemon = start_daemon(twins("epoll"))
