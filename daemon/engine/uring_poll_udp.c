@@ -1,7 +1,9 @@
 /* Engine `io_uring-poll`, transport `udp`: see udp.h.  A poll tells once that a socket has input,
  * and is armed again when a turn's receives are over: where there is more, it tells at once. */
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "ring.h"
@@ -12,6 +14,7 @@ struct poll_udp {
 	struct udp udp;
 	struct udp_receiver *receiver;
 };
+static_assert(offsetof(struct poll_udp, ring) == 0, "ring_of() expects it there");
 
 static void poll_udp_arm(struct udp_socket *s, unsigned events, struct op *op)
 {

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,8 +25,8 @@ enum {
 	URING_UDP_HEAD = 16 + URING_UDP_NAME + UDP_CONTROL, /* before a datagram in its chunk */
 };
 
-_Static_assert(sizeof(struct io_uring_recvmsg_out) == 16, "the kernel's");
-_Static_assert((int)URING_UDP_HEAD <= (int)UDP_HEADROOM, "as it is for the longest datagram");
+static_assert(sizeof(struct io_uring_recvmsg_out) == 16, "the kernel's");
+static_assert((int)URING_UDP_HEAD <= (int)UDP_HEADROOM, "as it is for the longest datagram");
 
 struct uring_udp {
 	struct ring ring; /* first: see ring.h */
@@ -37,6 +38,7 @@ struct uring_udp {
 	struct udp_socket *silent; /* whose messages the next call submits: udp.batch */
 	struct op failed;          /* of those that could not be sent */
 };
+static_assert(offsetof(struct uring_udp, ring) == 0, "ring_of() expects it there");
 
 /* ---- Buffers ---- */
 
