@@ -16,6 +16,7 @@ enum {
 	GATHER_IDLE_TURNS = 64,      /* ... while they do not; each vain look doubles it */
 	GATHER_IDLE_TURNS_MAX = 1024,
 	GATHER_COMPLETIONS = 64, /* that end a delay on a ring */
+	GATHER_ENOUGH = 16,      /* requests of a turn: the next one brings no fewer by itself */
 };
 
 /* Once, when the worker starts. */
@@ -37,7 +38,10 @@ void gather_look(struct worker *w, bool pending);
  * as soon as it is done. */
 static inline uint64_t gather_delay(struct worker *w)
 {
-	if (w->io_count > 0 || w->gather.delay_ns == 0)
+	uint32_t arrived = w->gather.arrived;
+
+	w->gather.arrived = 0;
+	if (w->io_count > 0 || w->gather.delay_ns == 0 || arrived >= GATHER_ENOUGH)
 		return 0;
 	stat_add(w->stats.gathered, 1);
 	return w->gather.delay_ns;
@@ -49,6 +53,7 @@ void gather_sleep(struct worker *w, uint64_t ns);
 /* A service: one connection has brought so many requests in this turn. */
 static inline void gather_requests(struct worker *w, uint32_t count)
 {
+	w->gather.arrived += count;
 	if (count > w->gather.most)
 		w->gather.most = count;
 }

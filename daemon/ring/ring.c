@@ -304,10 +304,13 @@ bool ring_wait(struct ring *r, bool block)
 	if (ring_ready(r))
 		return false;
 	if (block && w->gather.on) {
-		unsigned submit, want = MAX(r->quiet, 1U);
+		unsigned submit, quiet = r->quiet, want = MAX(quiet, 1U);
 
-		if (gather_must_look(w))
-			gather_look(w, ring_has_work(r));
+		if (gather_must_look(w)) {
+			/* Only a client that has its answers shows whether it waits for them. */
+			ring_submit(r);
+			gather_look(w, ring_ready(r) > quiet || ring_has_deferred(r));
+		}
 		r->gather_ns = gather_delay(w);
 		submit = ring_publish(r);
 		r->quiet = 0;

@@ -26,6 +26,7 @@ static unsigned turns_to_look(struct worker *w, bool pending, uint32_t most)
 	unsigned turns = 0;
 
 	while (!gather_must_look(w)) {
+		gather_delay(w);
 		gather_requests(w, most);
 		turns++;
 	}
@@ -108,6 +109,21 @@ static void what_is_with_a_store_is_not_kept_waiting(void **unused)
 		assert_false(gather_must_look(w));
 }
 
+static void a_turn_that_brings_many_does_not_wait_for_more(void **unused)
+{
+	struct worker *w = worker_of(&service_requests, UINT64_MAX);
+
+	(void)unused;
+	for (unsigned i = 0; i < 10; i++)
+		turns_to_look(w, true, 4);
+	gather_delay(w);
+	gather_requests(w, GATHER_ENOUGH / 2);
+	gather_requests(w, GATHER_ENOUGH / 2); /* another connection's */
+	assert_int_equal(gather_delay(w), 0);
+	gather_requests(w, GATHER_ENOUGH - 1);
+	assert_int_equal(gather_delay(w), GATHER_AUTO_NS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -117,6 +133,7 @@ int main(void)
 		cmocka_unit_test(what_pays_grows_to_the_bound),
 		cmocka_unit_test(what_stops_to_pay_ends),
 		cmocka_unit_test(what_is_with_a_store_is_not_kept_waiting),
+		cmocka_unit_test(a_turn_that_brings_many_does_not_wait_for_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

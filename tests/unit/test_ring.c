@@ -1,5 +1,5 @@
 /* ring/: the kernel lets a ring do what it is for, and refuses the rest (ring_restrict.c); a worker
- * that does not sleep gets what the kernel has put off. */
+ * that does not sleep gets what the kernel has put off; one that gathers requests looks in time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -179,6 +179,26 @@ static void a_flag_without_work_is_no_reason_to_stay(void **state)
 	ring_fini(&ring);
 }
 
+/* A client that has no answer yet sends nothing: it may have more under way all the same. */
+static void a_look_for_input_comes_after_the_answers(void **state)
+{
+	int fds[2];
+
+	(void)state;
+	if (!open_deferring_ring())
+		skip();
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	worker.gather = (struct gather){ .on = true, .max_ns = NS_PER_MS };
+	io_uring_prep_poll_add(ring_sqe(&ring), fds[1], POLLOUT); /* is true when submitted */
+	alarm(HANG_S);
+	ring_wait(&ring, true);
+	alarm(0);
+	assert_true(worker.gather.delay_ns > 0);
+	ring_fini(&ring);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +207,7 @@ int main(void)
 		cmocka_unit_test(registrations_are_restricted_too),
 		cmocka_unit_test(all_events_come_and_not_20_of_them),
 		cmocka_unit_test(a_flag_without_work_is_no_reason_to_stay),
+		cmocka_unit_test(a_look_for_input_comes_after_the_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
