@@ -22,8 +22,9 @@ struct view {
 	uint8_t *data;
 	struct chunk *chunk;
 	uint32_t len;
-	uint32_t key; /* of a message in tx, the client's: no longer valid once it has arrived; 0:
-			 none, as ever but over RDMA */
+	/* RDMA only, of a message in tx: the client's memory key that the arrival of this message
+	 * invalidates; 0: none. */
+	uint32_t key;
 };
 
 struct bufq {
@@ -33,12 +34,12 @@ struct bufq {
 };
 
 struct pool {
-	struct chunk **free; /* stack: the chunk used last is still in the cache */
+	struct chunk **free; /* a stack, since the chunk used last is still in the cache */
 	uint32_t free_count;
 	uint32_t chunk_size, chunk_count;
-	uint32_t stride;    /* from chunk to chunk: chunk_size and the engine's headroom */
-	uint32_t keep;      /* chunks that engines leave to the services: a quarter */
-	uint32_t floor;     /* chunks that a receive leaves without asking: see conn_ration() */
+	uint32_t stride;    /* bytes from chunk to chunk: chunk_size and the engine's headroom */
+	uint32_t keep;      /* chunks, a quarter, that engines leave to services for answers */
+	uint32_t floor;     /* a receive that would leave fewer chunks must call conn_ration() */
 	struct view *views; /* free list */
 	struct chunk *chunks;
 	uint8_t *slab; /* chunk_count * stride bytes, page aligned: registered once */
@@ -49,10 +50,11 @@ struct pool {
 int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_t headroom);
 void pool_fini(struct pool *p);
 
-/* More views on the free list; aborts when the host has no memory left for 8 KiB. */
+/* Adds views to the free list; aborts when the host cannot allocate 8 KiB. */
 void pool_grow_views(struct pool *p);
 
-/* The chunks below these, an eighth of all above `keep`, are for rations: see conn_ration(). */
+/* While no more chunks than this are free (`keep` and an eighth of all), receives get rations: see
+ * conn_ration(). */
 static inline uint32_t pool_free_for_all(const struct pool *p)
 {
 	return p->keep + p->chunk_count / 8;
@@ -84,7 +86,8 @@ static inline void chunk_put(struct pool *p, struct chunk *k)
 		p->free[p->free_count++] = k;
 }
 
-/* Takes a reference of k. */
+/* A view of len bytes at data, within k; takes a reference of k.  Never NULL: see
+ * pool_grow_views(). */
 static inline struct view *view_new(struct pool *p, struct chunk *k, uint8_t *data, uint32_t len)
 {
 	struct view *v;
@@ -155,7 +158,8 @@ static inline void bufq_drop(struct pool *p, struct bufq *q, size_t bytes)
 {
 	struct view *v = q->head;
 
-	if (v && !v->next && v->len == bytes) { /* all of the only view: what most sends take */
+	/* The usual case: a send took all of the only view. */
+	if (v && !v->next && v->len == bytes) {
 		*q = (struct bufq){ 0 };
 		view_free(p, v);
 	} else {
@@ -163,7 +167,7 @@ static inline void bufq_drop(struct pool *p, struct bufq *q, size_t bytes)
 	}
 }
 
-/* Frees the first views of q, of any length; views <= q->views.  Then all of them. */
+/* Frees the first `views` views of q; views <= q->views. */
 void bufq_drop_views(struct pool *p, struct bufq *q, size_t views);
 static inline void bufq_clear(struct pool *p, struct bufq *q)
 {
@@ -173,8 +177,9 @@ static inline void bufq_clear(struct pool *p, struct bufq *q)
 /* Moves the first view of from behind to. */
 void bufq_move_view(struct bufq *to, struct bufq *from);
 
-/* Copies the first bytes of q to `to` and frees them: for headers only. */
+/* Copies the first bytes of q to `to` and frees them: for headers only, as it copies; bytes <=
+ * q->bytes. */
 void bufq_read(struct pool *p, struct bufq *q, void *to, size_t bytes);
 
-/* Fills iov with q's first views; returns how many and their bytes. */
+/* Fills iov with q's first views; returns how many, and in *ret_bytes their bytes. */
 unsigned bufq_iov(const struct bufq *q, struct iovec *iov, unsigned iov_max, size_t *ret_bytes);

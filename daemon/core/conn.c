@@ -38,14 +38,14 @@ static void conn_unlink(struct conn *c)
 		c->next->prev = c->prev;
 }
 
-/* Most at log-level debug only: asking for the peer is a system call.  Some in a row, of the
- * others. */
+/* Logs the end of a connection.  Most ends are logged at log-level debug only, since asking for the
+ * peer is a system call; of the others a limited number in a row. */
 static void conn_log(const struct conn *c, int level, const char *what)
 {
 	static struct log_limit limit;
 	struct worker *w = c->worker;
 	char peer[ADDRESS_TEXT_MAX];
-	unsigned missed; /* the counters have them all */
+	unsigned missed; /* ends not logged; all are counted */
 
 	if (likely(log_get_level() < level) || (level < LOG_DEBUG && !log_limited(&limit, &missed)))
 		return;
@@ -119,7 +119,7 @@ void conn_new(struct worker *w, int fd)
 static const struct {
 	const char *text;
 	size_t counter; /* offset in struct stats */
-	int level;      /* of the log; 0: LOG_DEBUG */
+	int level;      /* log level; 0: LOG_DEBUG */
 } conn_ends[] = {
 	[CONN_END_PEER] = { .text = "ended by the client",
 			    .counter = offsetof(struct stats, closed_peer) },
@@ -163,7 +163,7 @@ static void conn_free(struct conn *c)
 	w->engine->release(c);
 	w->owner->release(w, c->ticket);
 	worker_fd_freed(w);
-	/* Last: who sees that it has gone sees everything given back. */
+	/* The counter comes last: a reader that sees it decreased finds everything released. */
 	stat_add(w->stats.open, UINT64_C(-1));
 	free(c);
 }
@@ -190,7 +190,7 @@ void conn_failed(struct conn *c, int error)
 /* ---- Input ---- */
 
 /* Input that follows the last view in memory only makes that view longer; small input is copied
- * into the room behind it, so that a peer who sends single bytes cannot pin a chunk for each. */
+ * into the room behind it, so that a peer that sends single bytes cannot pin a chunk for each. */
 static inline bool conn_input_append(struct conn *c, struct chunk *k, const uint8_t *data,
 				     uint32_t len)
 {
@@ -274,7 +274,7 @@ void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent,
 		conn_ready(c);
 }
 
-/* Room for `bytes` in the worker's scratch chunk, which is shared by what is written in a row. */
+/* The worker's scratch chunk with room for `bytes`; successive writes share it. */
 static struct chunk *conn_scratch(struct worker *w, size_t bytes)
 {
 	struct chunk *k = w->scratch;
@@ -317,7 +317,8 @@ int conn_write(struct conn *c, const void *data, size_t bytes)
 	size_t room = w->scratch ? w->pool.chunk_size - w->scratch->used : 0, n;
 	const uint8_t *from = data;
 
-	if (w->engine->messages && bytes > room && w->scratch) { /* begins in a chunk of its own */
+	/* The message starts in a new chunk. */
+	if (w->engine->messages && bytes > room && w->scratch) {
 		chunk_put(&w->pool, w->scratch);
 		w->scratch = NULL;
 		room = 0;
@@ -356,14 +357,14 @@ bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes)
 	return true;
 }
 
-/* Input of a stream that is copied rather than left where it is. */
+/* Is the input, of a byte stream, little enough to be copied rather than left in its chunk? */
 static bool conn_holds_little(const struct conn *c)
 {
 	return c->rx.bytes <= CONN_COPY_MAX && !c->worker->engine->messages;
 }
 
-/* Moves a stream's input, at most a chunk, into one view of a chunk that many share.  False: there
- * is no memory for that. */
+/* Moves a byte stream's input, at most a chunk, into one view of the shared scratch chunk.  False:
+ * the pool is exhausted. */
 static bool conn_gather(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -390,8 +391,8 @@ void conn_relieve(struct conn *c)
 	conn_ready(c);
 }
 
-/* Few bytes that came one by one count as views, of which a small pool allows few, and the service
- * may wait for the next.  Are they one now? */
+/* Joins input that arrived in small pieces into one view: a small pool allows a connection few
+ * views, and the service may still wait for more bytes.  True: joined. */
 static bool conn_pack(struct conn *c)
 {
 	if (c->rx.views < 2 || !conn_holds_little(c))
@@ -431,7 +432,7 @@ static bool conn_finished(const struct conn *c)
 	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_STARVED | CONN_READY));
 }
 
-/* Decides the fate of a connection that has run: goes on, is paused, or comes nearer to its end. */
+/* Decides the fate of a connection that has run: it continues, is paused, or is closed further. */
 __attribute__((noinline)) static void conn_ran(struct conn *c)
 {
 	if (!(c->flags & CONN_CLOSING)) {
@@ -440,9 +441,9 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 		else if (conn_is_full(c))
 			conn_pause(c);
 		if ((c->flags & CONN_EOF) && conn_finished(c))
-			conn_close(c, c->end); /* CONN_END_PEER, or what the engine knows */
+			conn_close(c, c->end); /* CONN_END_PEER, or as the engine has set */
 	}
-	/* On a list: the turn that takes it from there runs it again. */
+	/* Not while c is on a list: the turn that removes it from there runs it again. */
 	if ((c->flags & CONN_CLOSING) && !conn_in_flight(c) &&
 	    !(c->flags & (CONN_STARVED | CONN_READY)))
 		conn_free(c);

@@ -6,14 +6,14 @@
  * conn.c and the worker's files are two halves of one module.  What each may touch of the other:
  *
  * conn.c uses the worker's pool, stats, scratch and constant, appends to its ready list, links
- * itself into conns, and reads now_ns, sampling, timing, held_max and views_max.  Of what sleeps,
- * accepts or drains it touches nothing: it calls worker_conn_opened(), worker_fd_freed() and
- * worker_scan_at().
+ * itself into conns, and reads now_ns, sampling, timing, held_max and views_max.  It touches none
+ * of the worker's fields for sleeping, accepting and draining: it calls worker_conn_opened(),
+ * worker_fd_freed() and worker_scan_at().
  *
- * worker.c takes connections off the ready list for conn_run(), and has deadline_ns, active_ns and
- * CONN_DUE for its timers.  worker_memory.c alone writes starved_next, place, place_in, stalled,
- * relief_out and the flags STARVED, NO_INPUT and GRANTED; it sets FED, which conn_run() clears.
- * worker_requests.c only reads, for ListConnections.
+ * worker.c takes connections off the ready list for conn_run(), reads deadline_ns and active_ns for
+ * its timers, and sets CONN_DUE. worker_memory.c alone writes starved_next, place, place_in,
+ * stalled, relief_out and the flags STARVED, NO_INPUT and GRANTED; it sets FED, which conn_run()
+ * clears. worker_requests.c only reads, for ListConnections.
  *
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once
@@ -29,8 +29,9 @@
 enum {
 	CONN_HELD_MAX = 512 * 1024, /* bytes a connection may hold before its input is paused, if
 				       its service does not say otherwise */
-	CONN_VIEW_BYTES = 4096,     /* as which a view counts there: a small one may pin a chunk */
-	CONN_COPY_MAX = 512,        /* input up to this size is packed behind the last view */
+	/* What a view counts at least toward that limit: a small view may pin a whole chunk. */
+	CONN_VIEW_BYTES = 4096,
+	CONN_COPY_MAX = 512, /* input up to this size is packed behind the last view */
 };
 
 enum conn_flags {
@@ -41,15 +42,20 @@ enum conn_flags {
 	CONN_RECV_OFF = 1 << 4, /* input is paused by backpressure */
 	CONN_OPEN = 1 << 5,     /* service->open() succeeded */
 	CONN_FED = 1 << 6,      /* run by us, not by the client: does not reset the idle timer */
-	CONN_WATCH_TX = 1 << 7, /* the service's: run it when tx has drained; a source's always */
+	/* Set by the service: run it when tx has drained; always set for a source. */
+	CONN_WATCH_TX = 1 << 7,
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX,
 	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
 	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
-	CONN_GRANTED = 1 << 10, /* has waited: its next receive may take a chunk before others */
-	CONN_LASTING = 1 << 11, /* the service's: a drain does not take its silence for its end */
-	CONN_TRUSTED = 1 << 12, /* messages: its client is here, or somebody vouches for it */
-	CONN_UNREAD = 1 << 13,  /* starved, and its peer has not taken what is in the socket */
-	CONN_ENGINE = 1 << 14,  /* this bit and all above belong to the engine */
+	/* It waited for a chunk: its next receive may take the one reserved for it. */
+	CONN_GRANTED = 1 << 10,
+	/* Set by the service: a drain does not close it just because it is silent. */
+	CONN_LASTING = 1 << 11,
+	/* datagrams: the client's address is known not to be forged; see engine->vouch(). */
+	CONN_TRUSTED = 1 << 12,
+	/* starved, and the socket holds output that the peer has not acknowledged. */
+	CONN_UNREAD = 1 << 13,
+	CONN_ENGINE = 1 << 14, /* this bit and all above belong to the engine */
 };
 static_assert(CONN_UNREAD < CONN_ENGINE, "an engine's flags overlap those of the core");
 
@@ -58,7 +64,8 @@ enum conn_end {
 	CONN_END_RESET,
 	CONN_END_IDLE,
 	CONN_END_PROTOCOL,
-	CONN_END_OVERRUN, /* the transport ended it: messages came faster than they were received */
+	/* Ended by the transport: messages arrived faster than they were received. */
+	CONN_END_OVERRUN,
 	CONN_END_DRAIN,
 	CONN_END_ERROR,
 };
@@ -71,36 +78,43 @@ struct conn {
 	struct bufq tx;      /* to send */
 	struct bufq sending; /* handed to the kernel, not yet taken (completion engines) */
 	struct conn *ready_next;
-	uint64_t op_start_ns; /* a sampled operation is being timed; 0: none */
+	uint64_t op_start_ns; /* when the sampled operation that is being timed began; 0: none is */
 	uint64_t active_ns;
 	int fd;
-	uint32_t slot; /* the engine's: registered file, epoll events; UINT32_MAX before open() */
+	/* Used by the engine: index of the registered file, or epoll events; UINT32_MAX before
+	 * open(). */
+	uint32_t slot;
 	struct op recv_op, send_op;
 	uint64_t bytes_in, bytes_out;
-	void *state;       /* the service's */
-	size_t lent_bytes; /* sent without a copy, not yet given back by the kernel */
-	/* conn_io_begin(): how many of the service's are under way, and what they hold. */
+	void *state;       /* owned by the service */
+	size_t lent_bytes; /* in zero-copy sends whose buffers the kernel still uses */
+	/* The service's I/O in flight, see conn_io_begin(): how many, and the buffers that they
+	 * hold. */
 	size_t io_count, io_bytes, io_views;
 	/* Cold: not used while bytes flow. */
-	struct op control_op, reset_op; /* the engine's, for what is rare */
+	struct op control_op, reset_op; /* the engine's, for rare operations */
 	void *engine_state;
 	uint64_t opened_ns;
-	uint64_t deadline_ns; /* the service's: see conn_set_deadline(); 0: none is to come */
-	uint64_t owed_bytes;  /* conn_await_input(): bytes_in at which the time starts anew */
+	/* Of the service, CLOCK_MONOTONIC: see conn_set_deadline(); 0: none. */
+	uint64_t deadline_ns;
+	/* conn_await_input(): the value of bytes_in at which the timeout restarts. */
+	uint64_t owed_bytes;
 	uint64_t id;
-	uint64_t relief_out;      /* bytes_out when worker_relieve() looked */
-	struct conn *next, *prev; /* all of the worker's */
+	uint64_t relief_out;      /* bytes_out at the last look of worker_relieve() */
+	struct conn *next, *prev; /* links in the list of all the worker's connections */
 	struct conn *starved_next;
-	uint64_t place;    /* in the order of those who wait for the pool; 0: it never has */
-	uint64_t place_in; /* bytes_in when it took that place */
-	void *ticket;      /* the owner's, from admit() */
+	/* In the queue of connections that wait for the pool; 0: it never waited. */
+	uint64_t place;
+	uint64_t place_in; /* bytes_in when it was given that place */
+	void *ticket;      /* from worker_owner.admit(), opaque here; goes back through release() */
 	uint8_t op_index, end;
-	uint8_t stalled; /* looks of worker_relieve() since which the peer has taken nothing */
+	/* Successive looks of worker_relieve() that found no output taken by the peer. */
+	uint8_t stalled;
 };
 
 /* Called by engines and services. */
 
-/* Run me in this turn, or the next. */
+/* Has the worker run c in this turn or the next. */
 static inline void conn_ready(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -113,22 +127,22 @@ static inline void conn_ready(struct conn *c)
 	w->ready_tail = &c->ready_next;
 }
 
-/* True: when tx has drained the connection has to run, for the service with refused input, or
- * backpressure, or a FIN to answer. */
+/* True: the connection has to run once tx has drained, because its service left input in rx or
+ * asked for it, input is paused, or a FIN is to be answered. */
 static inline bool conn_waits_for_tx(const struct conn *c)
 {
 	return c->rx.head || (c->flags & CONN_WAITS_FOR_TX);
 }
 
-/* Does an operation name it that will end, the engine's or the service's? */
+/* Is an operation of the engine or I/O of the service in flight?  Then c must not be freed. */
 static inline bool conn_in_flight(const struct conn *c)
 {
 	return c->pending > 0 || c->io_count > 0;
 }
 
-/* I/O that the service has asked for begins, with the memory of data, which then stays as it is
- * until it ends.  Meanwhile c holds that memory, is not idle, and is not freed.  Who has ended the
- * last one has c run again: conn_ready(). */
+/* The service starts an I/O into or from the memory of data, which must stay unchanged until
+ * conn_io_end() of the same data.  Meanwhile the memory counts as held by c, and c is neither idle
+ * nor freed.  The caller of the last conn_io_end() must call conn_ready(). */
 static inline void conn_io_begin(struct conn *c, const struct bufq *data)
 {
 	c->io_count++;
@@ -147,16 +161,16 @@ static inline void conn_io_end(struct conn *c, const struct bufq *data)
 
 /* Called by engines. */
 
-/* Takes fd over in every case.  Runs admission; may close it at once. */
+/* Takes ownership of fd in every case.  Asks the owner's admit(); may close fd at once. */
 void conn_new(struct worker *w, int fd);
 
-/* The two halves of conn_new(), for engines without sockets: may peer connect (-errno if not,
- * counted; 1 if `allow` names it, else 0)?  Then the connection begins; -ENOMEM: it did not, and
- * engine_state is the caller's. */
+/* The two halves of conn_new(), for engines without sockets.  conn_admit(): may peer connect?  1:
+ * yes, `allow` names it; 0: yes; -errno: no, and the refusal is counted.  conn_start() begins the
+ * connection: 0, or -ENOMEM, and engine_state stays the caller's. */
 int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket);
 int conn_start(struct worker *w, int fd, void *engine_state, void *ticket);
 
-/* Slow paths of conn_input() and conn_sent(): more than one view, or an operation that is timed. */
+/* Slow paths of conn_input() and conn_sent(): several views, or an operation being timed. */
 void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len);
 void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns);
 
@@ -169,7 +183,8 @@ static inline void conn_input(struct conn *c, struct chunk *k, uint8_t *data, ui
 	c->bytes_in += len;
 	if (unlikely(c->flags & CONN_CLOSING))
 		return;
-	if (likely(!c->rx.head && p->views)) { /* a request: no call, no register to save */
+	/* The usual case, one request: inline, so that no register needs saving. */
+	if (likely(!c->rx.head && p->views)) {
 		struct view *v = view_new(p, k, data, len);
 
 		c->rx = (struct bufq){ .head = v, .tail = v, .bytes = len, .views = 1 };
@@ -196,19 +211,20 @@ static inline void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint6
 	}
 }
 
-/* conn_sent() of messages: the first `views` of q are gone.  sent: the kernel took them; else they
- * are lost. */
+/* conn_sent() for messages: removes the first `views` of q.  sent: the kernel took them; false:
+ * they are lost. */
 void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent, uint64_t sent_ns);
 
 /* The peer has sent its FIN. */
 void conn_eof(struct conn *c);
 
-/* The kernel did not take all: `errno` of a failed receive or send. */
+/* A receive or send failed with `error` (positive errno): closes c. */
 void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
-/* The device that carries c, one of its worker's; NULL: a socket.  See engine->device. */
+/* The device that carries c, one of its worker's devices; NULL: c is a socket.  See engine->device.
+ */
 static inline const struct engine_device *conn_device(const struct conn *c)
 {
 	return c->worker->engine->device ? c->worker->engine->device(c) : NULL;
@@ -227,10 +243,10 @@ static inline bool conn_owes(const struct conn *c)
 	return c->tx.head || c->sending.head;
 }
 
-/* May an engine take a chunk to receive into?  If not, the engine asks for a ration: what is
- * received goes there, `bytes` of it or none, and conn_ration_used() hands it to c and frees the
- * rest.  A ration is a chunk, or, where chunks are short, 1/CONN_RATIONS of one.  NULL: c must
- * wait.  Uses up the grant of a connection that has waited. */
+/* May an engine take a chunk from the pool to receive into?  If not, it calls conn_ration(),
+ * receives into the view that this returns, and passes the view and the number of bytes received
+ * (0: none) to conn_ration_used(), which hands them to c and frees the rest.  The view is a chunk,
+ * or, while chunks are short, 1/CONN_RATIONS of one; NULL: c must wait.  Clears CONN_GRANTED. */
 enum { CONN_RATIONS = 16 };
 static inline bool conn_may_receive(const struct conn *c)
 {
@@ -241,42 +257,44 @@ static inline bool conn_may_receive(const struct conn *c)
 struct view *conn_ration(struct conn *c);
 void conn_ration_used(struct conn *c, struct view *ration, size_t bytes);
 
-/* c will not receive now: gives up the chunk that was granted to it. */
+/* c will not receive now: gives up the chunk reserved by CONN_GRANTED. */
 void conn_drop_grant(struct conn *c);
 
-/* Did a service say so, and must wait?  Who only lacks chunks to receive into need not. */
+/* Does the service wait for chunks (conn_starved())?  False if only a receive does: such a
+ * connection can still run. */
 static inline bool conn_is_starved(const struct conn *c)
 {
 	return (c->flags & (CONN_STARVED | CONN_NO_INPUT)) == CONN_STARVED;
 }
 
-void conn_starved(struct conn *c);       /* a service: run me again when the pool has chunks */
-void conn_starved_input(struct conn *c); /* an engine: there was no chunk to receive into */
-/* Others wait for chunks: c gives back what it can.  Little input shares a chunk from now
- * on, and its service, run with what there is, may need no more of it. */
+/* Called by a service: runs it again when the pool has chunks. */
+void conn_starved(struct conn *c);
+void conn_starved_input(struct conn *c); /* called by an engine: no chunk to receive into */
+/* Other connections wait for chunks: c gives back what it can.  A small input is copied into a
+ * chunk that it shares with others, and the service runs, as it may be able to consume it now. */
 void conn_relieve(struct conn *c);
 void conn_close(struct conn *c, enum conn_end end);
 
 /* Copies bytes behind tx: headers and small replies.  On engines with messages, up to buffer-size
- * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and
- * nothing was written (conn_starved() then has the service run again). */
+ * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and nothing was written: call
+ * conn_starved() to be run again. */
 int conn_write(struct conn *c, const void *data, size_t bytes);
 
 /* A view of `bytes` to fill, aligned to `align` (a power of two) and with room for `head` bytes
- * before it, in a chunk that is shared with what was asked for before.  NULL: too much for one
- * chunk, or the pool is exhausted. */
+ * before it, in a chunk that is shared with earlier calls.  The caller owns the view.  NULL: too
+ * much for one chunk, or the pool is exhausted. */
 struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align);
 
-/* See engine->vouch(). */
+/* The service knows that c's client did not forge its address: see engine->vouch(). */
 static inline void conn_vouch(struct conn *c)
 {
 	if (c->worker->engine->vouch)
 		c->worker->engine->vouch(c);
 }
 
-/* The worker's chunk of constant bytes, to be sent in views again and again.  The first call has
- * fill() write it, all chunk_size bytes; it is the worker's until its end.  NULL: the pool is
- * exhausted. */
+/* The worker's chunk of constant bytes, which services send again and again in views.  The first
+ * call has fill() write all its chunk_size bytes; the worker owns it and frees it at its end.
+ * NULL: the pool is exhausted. */
 struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint32_t size));
 
 /* Bytes and views of the pool that c holds, in any of its queues. */
@@ -297,9 +315,10 @@ static inline bool conn_is_full(const struct conn *c)
 	       conn_held_views(c) >= c->worker->views_max;
 }
 
-/* Services that fill memory of the pool for a client, as it has asked: must it wait, as chunks are
- * short and it has not yet read what was there for it?  Then, how much of `bytes` it may take at a
- * time, a multiple of align if `bytes` is one; 0: it waits for memory. */
+/* For services that fill pool memory at a client's request (reads).  conn_read_must_wait(): must
+ * the request wait because chunks are short and the client has not taken its earlier answers?
+ * conn_read_share(): how many of `bytes` the request may take at a time, a multiple of align if
+ * `bytes` is one; 0: it must wait for memory. */
 bool conn_read_must_wait(const struct conn *c);
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align);
 
@@ -319,9 +338,11 @@ static inline bool conn_deadline_passed(const struct conn *c)
 	return c->flags & CONN_DUE;
 }
 
-/* The client owes the rest of a step, or the next `bytes` of it, within timeout_ns of the first
- * call; the service says conn_set_deadline(c, 0) when the step is complete.  Fewer bytes gain no
- * time.  It starts anew while input is paused or there is no memory for it.  False: it is over. */
+/* Sets the deadline for the rest of a step of the protocol: the client must send `bytes` more
+ * within timeout_ns of the first call, and each time it has sent that many the timeout restarts;
+ * fewer bytes do not extend it.  It also restarts while input is paused or there is no memory to
+ * receive into.  The service calls conn_set_deadline(c, 0) when the step is complete.  False: the
+ * deadline has passed. */
 bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes);
 
 /* Counts an operation of the service (index in service->operations).  On sampled turns it starts
@@ -338,8 +359,8 @@ static inline void conn_op_begin(struct conn *c, unsigned operation)
 	}
 }
 
-/* For services that look at no bytes: of messages each is an operation, of a stream what came at
- * once is one. */
+/* For services that do not parse: counts each message in rx as an operation, or all of a byte
+ * stream's rx as one. */
 static inline void conn_op_begin_all(struct conn *c, unsigned operation)
 {
 	struct worker *w = c->worker;
@@ -349,8 +370,9 @@ static inline void conn_op_begin_all(struct conn *c, unsigned operation)
 		stat_add(w->stats.operations[operation].count, c->rx.views - 1);
 }
 
-/* conn_op_begin() for services that answer later, called when the reply is handed over: start_ns is
- * when the request had arrived, w->now_ns if w->sampling was set then, else 0. */
+/* conn_op_begin() for services that answer later, called when the reply has been put into tx.
+ * start_ns: w->now_ns of the turn in which the request arrived if w->sampling was set then, else 0
+ * (not timed). */
 static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t start_ns)
 {
 	struct worker *w = c->worker;
@@ -366,12 +388,13 @@ static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t st
 /* Stops the clock of an operation that sends nothing. */
 void conn_op_end(struct conn *c);
 
-/* Writes who is at the other end: `127.0.0.1:50000`, `unix:pid=123,uid=0`, or `unknown`.  Its
- * address family; AF_UNSPEC: unknown. */
+/* Writes the peer's address: `127.0.0.1:50000`, `unix:pid=123,uid=0`, or `unknown`.  Returns its
+ * family; AF_UNSPEC: unknown. */
 sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX]);
 
-/* How the client has reached us: numbers.  Its port is the one that the listener has besides
- * `other_port`, if it has one.  The address family; AF_UNSPEC: unknown, and nothing is written. */
+/* Writes the local address and port of c in numbers.  If c came to `other_port`, the port is the
+ * listener's other one, if it has two.  Returns the address family; AF_UNSPEC: unknown, and nothing
+ * is written. */
 enum { CONN_HOST_MAX = 64, CONN_PORT_MAX = 8 };
 sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[static CONN_HOST_MAX],
 		       char port[static CONN_PORT_MAX]);

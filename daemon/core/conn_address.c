@@ -1,4 +1,4 @@
-/* Where a connection comes from, and to.  Worker's thread only. */
+/* The peer's and the local address of a connection.  Worker's thread only. */
 #include <netdb.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -8,8 +8,8 @@
 #include "parse.h"
 #include "sockaddr.h"
 
-/* Clients seldom bind Unix sockets of their own, so the kernel tells who they are instead of where.
- */
+/* Clients seldom bind Unix sockets to an address, so for these the kernel's credentials (pid, uid)
+ * stand in for it. */
 sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };

@@ -25,13 +25,14 @@ struct worker;
 /* One listening socket of one worker; owned by the worker. */
 struct acceptor;
 
-/* A port of a device that a worker uses.  All but `gone` stays as it is once others may see it. */
+/* A port of a device that a worker uses.  All fields but `gone` are constant once
+ * worker->device_count includes it. */
 struct engine_device {
 	char name[64];
 	unsigned port;
 	const char *link_layer; /* "Ethernet", "InfiniBand" */
 	const char *transport;  /* "RoCE", "iWARP", "InfiniBand" */
-	_Atomic bool gone;      /* unplugged, as far as is known */
+	_Atomic bool gone;      /* reported as unplugged */
 };
 
 /* One requirement of an engine, as --doctor found it; reason and fix matter when it is not ok. */
@@ -45,55 +46,55 @@ struct engine {
 	const char *name; /* as in `engine = NAME` */
 	const struct transport *transport;
 
-	/* The reason why this build does not have the engine; then only name, transport and init()
-	 * are set.  NULL: it has all. */
+	/* Why this build lacks the engine; then only name, transport and init() are set.  NULL: the
+	 * build has it. */
 	const char *absent;
 
 	/* Its transport carries messages: each view of c->rx is one as it was received, each view
 	 * of c->tx is sent as one.  The core neither joins nor splits them. */
 	bool messages;
 
-	/* One turn in so many is sampled: fewer where knowing when a send was taken costs a system
-	 * call. */
+	/* One turn in this many is sampled; larger where the time of a send costs a system call. */
 	unsigned sample_turns;
 
-	/* Bits of enum engine_feature that it has on hosts which grant them; without those that
-	 * show with a connection only. */
+	/* Bits of enum engine_feature that this engine uses on hosts which offer them; without the
+	 * bits that become known only with the first connection. */
 	uint32_t features;
 
 	/* The engine that serves the listener instead with `transport = udp` or `qp-type = ud`: see
 	 * engine_of().  NULL: none. */
 	const struct engine *datagrams;
 
-	/* Its listening sockets are those over which it serves: nobody is accepted, a client begins
-	 * with its first datagram, and nothing says that it is gone.  What may be held is bounded
-	 * by what is received, which stops while sends do not get away. */
+	/* It serves over its listening sockets: no connection is accepted, one begins with the
+	 * first datagram of a client, and no event tells that the client has gone.  The memory of
+	 * its connections needs no limit of its own: receiving stops while sends cannot proceed. */
 	bool connectionless;
 
-	/* Bytes that it needs in a chunk besides the longest message. */
+	/* Bytes that the engine needs in each chunk in addition to the longest message. */
 	uint32_t headroom;
 
-	/* Allocates w->engine_state and whatever the engine's kernel side needs; sets the features
-	 * that are really in use with worker_feature().  0, or -errno with the reason. */
+	/* Allocates w->engine_state and whatever the engine's kernel side needs; reports the
+	 * features in use by worker_feature().  0, or -errno with the reason. */
 	int (*init)(struct worker *w, struct reason *reason);
 	void (*fini)(struct worker *w);
 
-	/* Tells of each device, limit and permission on any thread, without a worker.  NULL:
-	 * init() says it all. */
+	/* For --doctor: reports each device, limit and permission through found().  Any thread, no
+	 * worker needed.  NULL: the result of init() is enough. */
 	void (*examine)(engine_found *found, void *context);
 
 	/* Starts (on) or stops accepting on a->fd. */
 	void (*listen)(struct worker *w, struct acceptor *a, bool on);
 
-	/* Starts or stops accepting on w->endpoints, which init() has bound; off also gives them
-	 * up.  NULL: the engine takes sockets. */
+	/* Starts or stops accepting on w->endpoints, which init() has bound; off also unbinds them.
+	 * NULL: the engine accepts from sockets (listen()). */
 	void (*accept)(struct worker *w, bool on);
 
-	/* op->done(op, 0, 0) on every turn that finds fd readable, until the worker ends. */
+	/* From now until the worker ends, runs op->done(op, 0, 0) on each turn that finds fd
+	 * readable.  0 or -errno. */
 	int (*watch)(struct worker *w, int fd, struct op *op);
 
-	/* Submits what is queued, sleeps if block (until w->deadline_ns at most, 0: for ever), and
-	 * runs op->done() of what completed, after one worker_awake(). */
+	/* Submits queued operations, sleeps if block (until w->deadline_ns at most, 0: no limit),
+	 * calls worker_awake() once, and runs op->done() of each completed operation. */
 	void (*wait)(struct worker *w, bool block);
 
 	/* A new connection: start receiving.  0 or -errno. */
@@ -102,7 +103,7 @@ struct engine {
 	/* Backpressure: stop or resume receiving. */
 	void (*recv)(struct conn *c, bool on);
 
-	/* Hand c->tx to the kernel, as much as it takes. */
+	/* Hands as much of c->tx to the kernel as the kernel takes. */
 	void (*flush)(struct conn *c);
 
 	/* Stop: every operation in flight completes soon; must not free c, nor close c->fd. */
@@ -111,24 +112,25 @@ struct engine {
 	/* Nothing is in flight any more: close c->fd and drop what open() made. */
 	void (*release)(struct conn *c);
 
-	/* The service knows by other means who c's client is: its place is safe, and what is sent
-	 * to it need not be less than what came.  Optional. */
+	/* The service knows by other means that c's client did not forge its address: the engine
+	 * keeps its place in the table of peers, and no longer limits what is sent to what was
+	 * received.  Optional. */
 	void (*vouch)(struct conn *c);
 
-	/* Counts what only the kernel knows.  Optional. */
+	/* Updates the counters that only the kernel knows, such as drops.  Optional. */
 	void (*settle)(struct worker *w);
 
 	/* Fills in the peer's address; NULL: use getpeername(). */
 	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
 
-	/* How it has reached us; AF_UNSPEC: unknown.  NULL: use getsockname(). */
+	/* Fills in the local address of c; AF_UNSPEC: unknown.  NULL: use getsockname(). */
 	void (*local)(const struct conn *c, struct sockaddr_storage *ret_local);
 
 	/* The device of the connection, one of w->devices; NULL: sockets have none. */
 	const struct engine_device *(*device)(const struct conn *c);
 
-	/* One-sided operations, both or NULL: see remote.h.  Takes `remote` until remote_finish().
-	 */
+	/* One-sided operations, see remote.h; both are set or both NULL.  remote(): the engine uses
+	 * the request until it calls remote_finish(). */
 	void (*remote)(struct remote *remote);
 	int (*region)(struct conn *c, size_t bytes, struct region *ret_region);
 
@@ -140,12 +142,12 @@ struct engine {
 /* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */
 extern const struct engine *const engines[];
 
-/* Does the engine, or its table for datagrams, have that transport? */
+/* Does the engine, or its variant for datagrams, use that transport? */
 static inline bool engine_carries(const struct engine *engine, const struct transport *transport)
 {
 	return engine->transport == transport ||
 	       (engine->datagrams && engine->datagrams->transport == transport);
 }
 
-/* NULL when there is none of that name. */
+/* NULL: no engine has this name. */
 const struct engine *engine_find(const char *name);

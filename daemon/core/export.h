@@ -9,16 +9,17 @@
 struct store;
 
 enum {
-	EXPORT_PATH_MAX = 256, /* bytes with the NUL; more than a line of the configuration holds */
+	/* Bytes with the NUL; longer than a line of the configuration can be. */
+	EXPORT_PATH_MAX = 256,
 };
 
 /* The keys of an [export NAME] section; the key table writes into it. */
 struct export_options {
-	char path[EXPORT_PATH_MAX]; /* "": none, as for memory and null */
-	uint64_t size;              /* bytes; 0: what the file or device has */
+	char path[EXPORT_PATH_MAX]; /* "": none, for the stores memory and null */
+	uint64_t size;              /* bytes; 0: the size of the file or device */
 	const struct store *store;  /* NULL: auto */
-	uint64_t queue_depth;       /* requests in flight of one connection */
-	uint64_t threads;           /* of each worker, for the store `threads` */
+	uint64_t queue_depth;       /* requests that one connection may have in flight */
+	uint64_t threads;           /* threads of each worker, for the store `threads` */
 	bool create, direct, iopoll, read_only, registered, sync_writes;
 };
 
@@ -26,19 +27,20 @@ struct export
 {
 	const char *name;
 	const struct export_options *options;
-	const struct store *store; /* that opened it */
+	const struct store *store; /* the one that opened it */
 	uint64_t size;             /* bytes */
-	uint32_t align;            /* of offsets, lengths and memory, bytes; 1: anything goes */
-	bool read_only;            /* by its options, or because the file or device is */
+	/* bytes: required alignment of offsets, lengths and memory; 1: none. */
+	uint32_t align;
+	bool read_only; /* as configured, or because the file or device is read-only */
 	bool rotational;
 	bool block_device;
-	bool holes;   /* zeros that are read may be sent as holes */
-	int fd;       /* -1: none */
-	void *memory; /* the store's: size bytes, when bytes are served from memory */
-	/* errno of the flush that failed: what had been acknowledged may be lost, so every request
-	 * fails until the export is opened anew.  0: none did. */
+	bool holes;   /* replies to reads may describe zeros as holes */
+	int fd;       /* owned; -1: none */
+	void *memory; /* owned by the store: `size` bytes, when the export is served from memory */
+	/* errno of a failed flush: acknowledged writes may be lost, so every request fails until
+	 * the export is reopened.  0: no flush failed. */
 	_Atomic int failed;
-	/* The owner's; called once when that happens, on the thread of the worker that found out.
-	 * NULL: the owner will see. */
+	/* Set by the owner; called once, on the thread of the worker that sets `failed`.  NULL: the
+	 * owner checks `failed` by itself. */
 	void (*on_failed)(struct export * e);
 };

@@ -1,11 +1,11 @@
 /* When requests gather, and for how long.  See gather.h.
  *
- * A client that waits for each answer has nothing under way once it was answered: when its worker
- * is about to sleep no input can be there.  If some is there, and a connection brought several
- * requests in a turn, then its client has more under way than a turn brings, and each of them takes
- * two turns or more: a delay of one turn is at most half of what an operation takes.  So the delay
- * grows while each look finds that, shrinks when one does not, and without a delay the looks become
- * rare. */
+ * A client that waits for each answer has nothing in flight once it was answered: when its worker
+ * is about to sleep, no input can be there.  If input is there, and a connection brought several
+ * requests in a turn, then its client has more requests in flight than arrive in a turn, and each
+ * takes two turns or more: a delay of one turn is at most half of an operation's latency.  So the
+ * delay grows while each look finds this, shrinks when one does not, and while there is no delay
+ * the looks become rare. */
 #include "gather.h"
 
 #include <sys/prctl.h>
@@ -22,7 +22,7 @@ void gather_init(struct worker *w)
 	g->on = w->service && w->service->requests && g->max_ns > 0 && !o->busy_poll_ns &&
 		!o->sqpoll;
 	g->turns = g->patience = GATHER_IDLE_TURNS;
-	if (g->on) /* else the kernel makes 80 us of 30 */
+	if (g->on) /* without it the kernel's timer slack makes 80 us of 30 */
 		prctl(PR_SET_TIMERSLACK, NS_PER_US);
 }
 

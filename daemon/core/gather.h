@@ -1,8 +1,8 @@
-/* Requests that gather: while a client has more requests under way than a turn brings, its worker
- * waits a little before a turn, so that the turn serves several for the price of one.
+/* Gathering of requests (`batch-delay`): while a client has more requests in flight than arrive in
+ * one turn, its worker delays the turn a little, so that one turn serves several.
  *
- * Only a service that tells of its requests (service->requests) has them gathered, and only a
- * worker that sleeps when it has nothing to do.  Worker's thread. */
+ * Only for services that report their requests (service->requests), and only on workers that sleep
+ * when idle (no busy polling).  Worker's thread. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,19 +11,20 @@
 
 enum {
 	GATHER_AUTO_NS = 30 * 1000,  /* the longest that `batch-delay = auto` waits */
-	GATHER_FIRST_NS = 10 * 1000, /* the first delay; each that is worth it is doubled */
-	GATHER_TURNS = 8,            /* between two looks while requests gather */
-	GATHER_IDLE_TURNS = 64,      /* ... while they do not; each vain look doubles it */
+	GATHER_FIRST_NS = 10 * 1000, /* the first delay; doubled each time it proves useful */
+	GATHER_TURNS = 8,            /* between two looks (gather_look()) while requests gather */
+	/* ... while they do not; doubled by each look that finds nothing. */
+	GATHER_IDLE_TURNS = 64,
 	GATHER_IDLE_TURNS_MAX = 1024,
-	GATHER_COMPLETIONS = 64, /* that end a delay on a ring */
-	GATHER_ENOUGH = 16,      /* requests of a turn: the next one brings no fewer by itself */
+	GATHER_COMPLETIONS = 64, /* number of completions that ends a delay early, on a ring */
+	GATHER_ENOUGH = 16,      /* requests that arrived in a turn and make a delay pointless */
 };
 
-/* Once, when the worker starts. */
+/* Called once, when the worker starts. */
 void gather_init(struct worker *w);
 
-/* Before the worker sleeps: is it the turn to look whether input is there already?  Then the engine
- * says so with gather_look(). */
+/* Called by the engine before the worker sleeps.  True: the engine is to check whether input is
+ * there already, and to report it by gather_look(). */
 static inline bool gather_must_look(struct worker *w)
 {
 	struct gather *g = &w->gather;
@@ -31,11 +32,11 @@ static inline bool gather_must_look(struct worker *w)
 	return w->io_count == 0 && g->turns-- == 0;
 }
 
-/* `pending`: what was served left input that came meanwhile. */
+/* pending: input arrived while the previous requests were served. */
 void gather_look(struct worker *w, bool pending);
 
-/* How long this turn waits for more requests, ns; 0: not at all.  What is with a store is answered
- * as soon as it is done. */
+/* How long this turn waits for more requests, ns; 0: not at all, as while a store has requests in
+ * flight: their answers are not delayed. */
 static inline uint64_t gather_delay(struct worker *w)
 {
 	uint32_t arrived = w->gather.arrived;
@@ -47,10 +48,10 @@ static inline uint64_t gather_delay(struct worker *w)
 	return w->gather.delay_ns;
 }
 
-/* Sleeps that long, where the kernel cannot do so while it waits for input. */
+/* Sleeps for ns nanoseconds; for engines whose wait for input cannot include the delay. */
 void gather_sleep(struct worker *w, uint64_t ns);
 
-/* A service: one connection has brought so many requests in this turn. */
+/* Called by a service: one connection brought `count` requests in this turn. */
 static inline void gather_requests(struct worker *w, uint32_t count)
 {
 	w->gather.arrived += count;

@@ -6,23 +6,22 @@
 #include <stdint.h>
 
 enum {
-	GREETING_SAID_MAX =
-		56, /* as long as InfiniBand's are, always: zeros follow what was said */
+	GREETING_SAID_MAX = 56, /* bytes; InfiniBand always pads to this with zeros */
 	GREETING_REPLY_MAX = 32,
 };
 
 struct greeting {
-	/* The client's.  NULL: it is refused for another reason, as limits or a lack of memory, and
-	 * is to hear so. */
+	/* The client's data.  NULL: it is refused for a reason that is not the service's (limits,
+	 * no memory), and the service only writes the reply. */
 	const uint8_t *said;
 	size_t said_bytes;
-	unsigned reads; /* of its memory that may be under way at a time */
-	bool iwarp;     /* it comes by iWARP */
+	unsigned reads; /* RDMA reads of its memory that it allows in flight */
+	bool iwarp;     /* the client's device is iWARP */
 
-	/* The service's. */
-	unsigned receives;    /* messages that the client may send before it hears anything; 0: the
-				 engine decides */
-	uint32_t message_max; /* bytes of the longest of them; 0: a chunk */
+	/* Filled in by the service. */
+	/* Messages that the client may send before it receives an answer; 0: the engine decides. */
+	unsigned receives;
+	uint32_t message_max; /* bytes of the longest such message; 0: a chunk */
 	uint8_t reply_bytes;
 	uint8_t reply[GREETING_REPLY_MAX];
 };

@@ -86,7 +86,7 @@ static unsigned peers_lasting_max(const struct peers *p)
 	return p->max - MIN(peers_probation_max(p), p->max);
 }
 
-/* Is there a place among the established, or one that is not in use? */
+/* Is there a free place for an established peer, or one whose peer is inactive? */
 static bool peers_may_establish(struct peers *p, uint64_t now_ns)
 {
 	unsigned max =
@@ -113,7 +113,7 @@ void peers_heard_again(struct peers *p, struct peer *peer, uint64_t now_ns)
 
 /* ---- The table ---- */
 
-/* Without memory, chains are longer. */
+/* Without memory for more buckets the chains grow longer. */
 static void peers_grow(struct peers *p)
 {
 	uint32_t count = 2 * (p->mask + 1);

@@ -1,12 +1,13 @@
-/* Peers: those who send datagrams, to whom nobody has to connect, so that a forger makes as many as
- * he likes.  A table of them that stays within bounds, by who forgets whom:
+/* Peers: the addresses that send datagrams.  As no handshake precedes a datagram, an attacker can
+ * forge any number of addresses, so the table of peers is bounded, and these rules decide which
+ * peer it evicts:
  *
- * A new peer is on probation.  One that comes again, a millisecond or more after its first
- * datagram, becomes established, if there is room or the one that has been silent for longest has
- * been so for a second; some places are never for the established.  A full table forgets the peer
- * that has been on probation for longest.  Only established peers push established ones out: who is
- * active is safe from any number who send once, and from those who send twice as well.  Who is
- * pinned stays until it is forgotten; that takes the place of an established one.
+ * A new peer is on probation.  A peer that sends again, a millisecond or more after its first
+ * datagram, becomes established, if there is room or the established peer that has been silent for
+ * longest has been so for a second; some places are reserved for probation.  A full table evicts
+ * the peer that has been on probation for longest.  Only a peer that becomes established evicts an
+ * established one: active peers are safe from any number of peers that send once or twice.  A
+ * pinned peer is never evicted, and takes the place of an established one.
  *
  * A table belongs to one worker. */
 #pragma once
@@ -17,7 +18,7 @@
 
 struct conn;
 
-/* The key of a peer; fields that do not matter are 0. */
+/* The key of a peer; unused words are 0. */
 struct peer_key {
 	uint64_t words[5];
 };
@@ -25,12 +26,15 @@ struct peer_key {
 enum peer_list { PEER_UNKNOWN, PEER_PROBATION, PEER_ESTABLISHED, PEER_PINNED, PEER_LISTS };
 
 enum {
-	PEERS_PROBATION_MIN = 64,           /* places, if there are twice as many in all */
-	PEERS_PROBATION_NS = 1 * NS_PER_MS, /* that a peer must come again after, or later */
-	PEERS_ACTIVE_NS = NS_PER_S,         /* a peer that sent since then is not pushed out */
+	/* Places reserved for probation, if there are twice as many in all. */
+	PEERS_PROBATION_MIN = 64,
+	/* After its first datagram, before which another one does not establish a peer. */
+	PEERS_PROBATION_NS = 1 * NS_PER_MS,
+	/* An established peer that sent within this time is not evicted. */
+	PEERS_ACTIVE_NS = NS_PER_S,
 };
 
-/* Embedded in what an engine has for it. */
+/* Embedded in the engine's record of the peer, which owns it. */
 struct peer {
 	struct peer_key key;
 	struct conn *conn;
@@ -41,29 +45,30 @@ struct peer {
 };
 
 struct peers {
-	uint64_t secret[2]; /* so that nobody can fill one bucket */
+	uint64_t secret[2]; /* SipHash key, so that an attacker cannot aim at one bucket */
 	struct peer **buckets;
 	uint32_t mask;
-	unsigned max; /* peers; may change while there are some */
+	unsigned max; /* places; may change at any time */
 	struct {
 		struct peer *oldest, *newest;
 		unsigned count;
 	} lists[PEER_LISTS];
-	/* Called for a peer that is evicted, which must peers_forget() it at once. */
+	/* Called to evict a peer; must call peers_forget() at once. */
 	void (*evict)(struct peer *peer);
 };
 
-/* 0 or -errno.  evict and max are the caller's to set. */
+/* 0 or -errno.  The caller sets evict and max. */
 int peers_init(struct peers *p);
 void peers_fini(struct peers *p);
 
-/* NULL: not there. */
+/* NULL: no such peer. */
 struct peer *peers_find(const struct peers *p, const struct peer_key *key);
 
-/* Adds a peer that is not there yet, with its key set; may evict another. */
+/* Adds a peer whose key is set and not in the table yet; may evict another. */
 void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns);
 
-/* The peer has sent something; may evict another.  now_ns: of a coarse clock. */
+/* The peer has sent something; may evict another.  now_ns: of a coarse clock, so that most calls
+ * return at once. */
 void peers_heard_again(struct peers *p, struct peer *peer, uint64_t now_ns);
 static inline void peers_heard(struct peers *p, struct peer *peer, uint64_t now_ns)
 {
@@ -71,9 +76,10 @@ static inline void peers_heard(struct peers *p, struct peer *peer, uint64_t now_
 		peers_heard_again(p, peer, now_ns);
 }
 
-/* The peer stays, unless so many do that they have all places but those of probation. */
+/* Protects the peer from eviction, unless pinned peers already have all places but those reserved
+ * for probation. */
 void peers_pin(struct peers *p, struct peer *peer);
-/* Removes the peer; no error if it is not there. */
+/* Removes the peer; no error if it is not in the table. */
 void peers_forget(struct peers *p, struct peer *peer);
 
 static inline unsigned peers_count(const struct peers *p)

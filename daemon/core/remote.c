@@ -6,7 +6,7 @@
 #include "conn.h"
 #include "engine.h"
 
-enum { REMOTE_ALIGN = 64 }; /* a cache line: what devices write whole */
+enum { REMOTE_ALIGN = 64 }; /* a cache line, which devices write as a whole */
 
 void remote_submit(struct remote *remote)
 {

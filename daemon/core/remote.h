@@ -1,8 +1,8 @@
 /* One-sided operations: a service reads and writes its client's memory, or lends it memory to read
- * and write by itself.  On engines that can (engine->remote); worker's thread only.
+ * and write by itself.  Only on engines with engine->remote; worker's thread only.
  *
- * The order in which a service asks is the order in which the client sees it: what has been put
- * into c->tx after remote_submit() arrives when the client's memory holds what was written. */
+ * Operations take effect in the order of submission: when a message that was put into c->tx after
+ * remote_submit() arrives, the client's memory already holds the data written. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -15,56 +15,57 @@ struct worker;
 enum remote_kind {
 	REMOTE_READ,
 	REMOTE_WRITE,
-	REMOTE_WRITE_IMMEDIATE, /* and takes one of the client's receives, to tell it; not over
-				   iWARP */
+	/* a write that also consumes a receive of the client, to notify it; not over iWARP. */
+	REMOTE_WRITE_IMMEDIATE,
 	REMOTE_KIND_COUNT
 };
 
-/* Embedded in its owner's request, which keeps it until done() was called. */
+/* Embedded in its owner's request, which must stay valid until done() is called. */
 struct remote {
-	/* The owner's.  result: 0, or -ECANCELED: the connection ends, because the client refused
-	 * this operation or for any other reason.  Once; before service->close(), and perhaps
-	 * within remote_submit(). */
+	/* Set by the owner, called once, before service->close() and possibly within
+	 * remote_submit().  result: 0, or -ECANCELED: the connection is ending, because the
+	 * client's side refused this operation or for any other reason. */
 	void (*done)(struct remote *remote, int result);
 	struct conn *conn;
 	enum remote_kind kind;
-	uint32_t key; /* the client's, of its memory at address */
+	uint32_t key; /* the client's key of its memory at address */
 	uint64_t address;
-	uint32_t immediate; /* that the client receives, of REMOTE_WRITE_IMMEDIATE */
-	struct bufq data;   /* where to, where from: not empty; left alone until done */
+	uint32_t immediate; /* REMOTE_WRITE_IMMEDIATE: the value that the client receives */
+	struct bufq data;   /* local memory, not empty; must not change until done() */
 
-	/* The engine's. */
+	/* For the engine only. */
 	struct remote *next;
-	const struct view *unposted; /* of data, the first; NULL: all are with the device */
-	uint64_t progress;           /* bytes before it */
+	const struct view *unposted; /* first view of data that is not posted yet; NULL: all are */
+	uint64_t progress;           /* bytes of data posted before it */
 };
 
 void remote_submit(struct remote *remote);
 
 /* Fills q, which is empty, with views of `bytes` to read into.  0, or -ENOBUFS when the pool is
- * exhausted (conn_starved() then has the service run again). */
+ * exhausted: call conn_starved() to be run again. */
 int remote_room(struct worker *w, struct bufq *q, size_t bytes);
 
-/* Memory that a client may read and write by itself, zeros at first.  It lives as long as the
- * connection does.  Not to be asked for in service->open(). */
+/* Memory that a client may read and write by itself; zeroed at first.  The engine owns it and frees
+ * it with the connection.  Not available yet in service->open(). */
 struct region {
 	uint8_t *base;
 	size_t bytes;
 	uint32_t key;
 };
 
-/* 0 or -errno: -ENOMEM when so much cannot be had, or not be locked. */
+/* 0 or -errno; -ENOMEM: so much cannot be allocated or locked. */
 int conn_region(struct conn *c, size_t bytes, struct region *ret_region);
 
-/* Memory that all connections of a worker and device share, whatever is in it, of
- * options.region_size bytes: of services with message().  What of a message exceeds its room lands
- * there, clients may read and write it, and messages are sent from it. */
+/* For services with message(): memory of options.region_size bytes that all connections of a worker
+ * and device share, so that its contents mean nothing.  The part of a message beyond its receive
+ * buffer lands there, clients may read and write it, and conn_send_spill() sends from it. */
 void conn_spill(const struct conn *c, struct region *ret_region);
-/* Sends a message of its first `bytes`, before what is in tx.  How many are now to be posted, this
- * one included; 0: it is too long, or those that wait have another length. */
+/* Sends the first `bytes` of that memory as a message, before those in tx.  Returns how many such
+ * messages are not posted yet, this one included; 0: refused, because it is too long or the waiting
+ * ones have another length. */
 unsigned conn_send_spill(struct conn *c, uint32_t bytes);
-/* Called by engines: for service->message(). */
+/* Called by engines: passes a message to service->message(). */
 void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes);
 
-/* Called by engines: it is done; see done() for result. */
+/* Called by engines: ends the operation; result as for done(). */
 void remote_finish(struct remote *remote, int result);

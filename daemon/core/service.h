@@ -18,75 +18,77 @@ enum { SERVICE_OPERATIONS_MAX = 8 };
 struct service {
 	const char *name; /* as in `service = NAME` */
 
-	/* The kinds of operations that it counts, NULL-terminated. */
+	/* The kinds of operations that the service counts, NULL-terminated. */
 	const char *operations[SERVICE_OPERATIONS_MAX + 1];
 
-	/* By bits of operations[]: those of a byte stream, each what one receive or send moved, be
-	 * it one request of the client or many. */
+	/* Bit mask of operations[]: these count batches of a byte stream (what one receive or send
+	 * moved, whether it is one request of the client or many). */
 	unsigned batches;
 
-	/* A client's command to try it with, for people; {host} and {port} stand for where it is,
-	 * {transport} for how, {name} for what name_of() says. */
+	/* A client's command to try the service with, shown to users. {host}, {port} and
+	 * {transport} are replaced by the listener's, {name} by the result of name_of(). */
 	const char *example;
 
-	/* The name by which clients know a listener with this w->shared.  Optional. */
+	/* The name by which clients address a listener, given its w->shared.  Optional. */
 	const char *(*name_of)(const void *shared);
 
-	/* It sends without being asked: run() is also called whenever tx has drained. */
+	/* It sends without requests: run() is also called whenever tx has drained. */
 	bool source;
 
-	/* Each input is answered with output: a send that fails tells of a client's reset. */
+	/* It answers each input with output, so a client's reset shows as a failed send. */
 	bool answers;
 
-	/* It tells how many requests a connection brings in a turn: gather_requests(). */
+	/* It reports how many requests a connection brings in a turn: gather_requests(). */
 	bool requests;
 
-	/* Bytes that a connection may hold if the pool is roomy; 0: CONN_HELD_MAX. */
+	/* Bytes that a connection may hold while the pool has room; 0: CONN_HELD_MAX. */
 	size_t held_max;
 
-	/* The service can do with messages, too: see engine->messages. */
+	/* It also runs over engines with messages: see engine->messages. */
 	bool messages;
 
-	/* Bytes of the longest that it must understand, which sets a limit to buffer-size; 0: any
-	 * size will do. */
+	/* Bytes of the longest message that it must be able to receive, the minimum of buffer-size
+	 * then; 0: any size will do. */
 	size_t message_max;
 
 	/* Tolerates lost messages and missing disconnects. */
 	bool datagrams;
 
-	/* Listeners with `transport = udp` may have it. */
+	/* It may be used by listeners with `transport = udp`. */
 	bool udp;
 
-	/* Its clients send without waiting for answers: as many receives as there can be. */
+	/* Its clients send without waiting for answers: the engine posts as many receives as it
+	 * can. */
 	bool one_way;
 
-	/* The service reads and writes its client's memory, or lends it some: needs an engine that
-	 * can, see remote.h. */
+	/* It reads and writes its client's memory, or lends it some: needs a transport with remote,
+	 * see remote.h. */
 	bool remote;
 
-	/* A client's connections share state without locks: all connections of an address go to the
-	 * same worker. */
+	/* The connections of a client share state without locks, so all connections from an address
+	 * go to the same worker. */
 	bool together;
 
-	/* It lends clients memory of its own, of `region-size` bytes at most. */
+	/* It lends clients memory (conn_region()), of `region-size` bytes at most. */
 	bool lends;
 
-	/* It serves the listener's `exports`: w->mounts, one at least. */
+	/* It serves the listener's `exports`: w->mounts has one at least. */
 	bool exports;
 
 	/* State shared by all workers of one listener (w->shared): made before they start, freed
-	 * when they have ended, used by any of their threads at once.  NULL, with the reason.
-	 * Optional, both or none. */
+	 * when they have ended, used by all their threads concurrently.  Both run on the main
+	 * thread.  shared_new() returns NULL with the reason on failure.  Optional: both or none.
+	 */
 	void *(*shared_new)(const struct worker_options *options, const char *listener,
 			    struct reason *reason);
 	void (*shared_free)(void *shared);
 
-	/* The listener with that state, of this service, now serves over this socket; -1: from now
-	 * on over none, and more than once.  Main thread.  Optional. */
+	/* The listener with that `shared` now serves over the socket fd, which stays the
+	 * listener's; -1: over none from now on (may be repeated).  Main thread.  Optional. */
 	void (*listens)(void *shared, const struct service *service, int fd);
 
-	/* A client wishes to connect: see greeting.h.  0, or -errno: it is refused; either with a
-	 * reply.  Optional: who is refused is told why in words. */
+	/* A client asks to connect over RDMA: see greeting.h.  0: accept, -errno: refuse; the reply
+	 * is sent in both cases.  Optional: without it a refused client gets the reason as text. */
 	int (*greet)(const struct worker *w, struct greeting *greeting);
 
 	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional.
@@ -98,13 +100,14 @@ struct service {
 	 * input, leave it in c->rx. */
 	void (*run)(struct conn *c);
 
-	/* Instead of views in c->rx: a message of `bytes` has arrived, whose first ones, as many as
-	 * its greeting's message_max, are at head until this returns; the others nobody sees.  On
-	 * engines with remote operations; within the engine's wait(), run() follows.  Optional. */
+	/* If set, messages do not appear in c->rx.  Instead this is called, within the engine's
+	 * wait(), for each message of `bytes` bytes: the first greeting.message_max of them are at
+	 * head until this returns, the rest is not accessible.  run() follows.  Only on engines
+	 * with remote operations.  Optional. */
 	void (*message)(struct conn *c, const uint8_t *head, uint32_t bytes);
 
-	/* Writes what a client has said of itself, if it has, to a text that is empty.  Optional.
-	 */
+	/* Writes the client's description of itself, if it sent one, to text, which is empty
+	 * before.  Optional. */
 	void (*describe)(const struct conn *c, char *text, size_t size);
 
 	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
@@ -114,5 +117,5 @@ struct service {
 /* service/services.c, NULL-terminated. */
 extern const struct service *const services[];
 
-/* NULL when there is none of that name. */
+/* NULL: no service has this name. */
 const struct service *service_find(const char *name);

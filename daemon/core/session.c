@@ -14,7 +14,7 @@
 
 enum { BUCKETS = 1024 };
 
-/* A socket for datagrams. */
+/* A bound UDP socket of a listener, in the list of places at which sessions can be joined. */
 struct place {
 	struct sockaddr_storage sa;
 	int receive_buffer, send_buffer;
@@ -25,16 +25,16 @@ struct sessions {
 	unsigned count;
 	struct session *buckets[BUCKETS];
 
-	/* Under places_lock. */
-	unsigned references; /* the listener's, and one for each twin that was got */
+	/* Protected by places_lock. */
+	unsigned references; /* one of the listener, and one for each session_twin_get() */
 	const struct service *service;
 	uint64_t datagram_max;
-	struct sessions *next; /* of all that have places */
+	struct sessions *next; /* in the list of those with places */
 	struct place *places;
 	unsigned place_count;
 };
 
-/* The newest first. */
+/* The tables of listeners with UDP sockets, newest first; protected by places_lock. */
 static struct sessions *with_places;
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -105,7 +105,7 @@ static void add_place_locked(struct sessions *all, const struct place *place)
 		return;
 	list = realloc(all->places, (all->place_count + 1) * sizeof(*list));
 	if (!list)
-		return; /* clients are told that there is none */
+		return; /* clients get the error that there is no UDP listener */
 	if (all->place_count == 0) {
 		all->next = with_places;
 		with_places = all;
@@ -250,7 +250,7 @@ void session_address_of(const struct conn *c, struct session_address *ret)
 
 /* ---- The table ---- */
 
-/* The place of the pointer to it, or of the NULL at the end. */
+/* Address of the pointer to the session with this key, or of the NULL at the end of its bucket. */
 static struct session **session_place(struct sessions *all, const uint8_t *key, size_t bytes)
 {
 	uint32_t hash = 2166136261U; /* FNV-1a */
@@ -303,7 +303,7 @@ void session_unlist(struct session *session)
 	session->listed = false;
 }
 
-/* The only place that has two locks, always those of connections before those of datagrams. */
+/* The only function that takes two locks, always the TCP listener's before the UDP listener's. */
 int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes)
 {
 	struct sessions *from = session->control->sessions;
@@ -344,7 +344,7 @@ static void session_called(struct call *call)
 	sessions_unlock(m->sessions);
 	if (!c)
 		free(m);
-	else if (!m->worker->stop) /* then connections end anyway */
+	else if (!m->worker->stop) /* the worker is stopping: its connections end anyway */
 		conn_ready(c);
 }
 
@@ -386,7 +386,9 @@ void session_leave(struct session_member *member, void (*left)(struct session_me
 	last = session_part(member);
 	member->conn = NULL;
 	called = member->called;
-	if (called) /* the call may arrive when a twin has gone; our own table is there */
+	/* The call may arrive after the twin has been freed; the worker's own table still exists.
+	 */
+	if (called)
 		member->sessions = member->worker->shared;
 	sessions_unlock(all);
 	if (last)

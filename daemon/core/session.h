@@ -1,9 +1,10 @@
-/* Connections that make one test of a client: how those of control and of data find each other,
- * over all workers of a listener, and how one has another run.
+/* Sessions: the connections that belong to one test of a client (a control connection and data
+ * connections), on any workers of a listener.  They find each other by a key, and one can have
+ * another run.
  *
- * A session begins and ends with its control connection; others join it by a key that the service
- * knows.  What is looked up or changes hands is under one mutex per listener, which is taken when a
- * session or a connection of it begins, changes its phase or ends: never while bytes flow. */
+ * A session begins and ends with its control connection; data connections join it by a key that the
+ * service chooses.  One mutex per listener protects the table and what the members share; it is
+ * taken when a session or a member begins, changes its phase or ends, never while data flows. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@
 #include "mailbox.h"
 
 enum {
-	SESSIONS_MAX = 4096,  /* at a time, of one listener */
+	SESSIONS_MAX = 4096,  /* of one listener at a time */
 	SESSION_KEY_MAX = 40, /* bytes */
 };
 
@@ -24,29 +25,29 @@ struct sessions; /* of one listener */
 struct worker;
 struct worker_options;
 
-/* One connection.  The first field of what the service allocates with malloc() for it, which
- * session_leave() frees. */
+/* One connection.  Must be the first field of the state that the service allocates with malloc()
+ * for the connection: session_leave() frees it. */
 struct session_member {
 	struct call call;
-	bool called;       /* call is on its way */
-	struct conn *conn; /* NULL: it has left */
+	bool called;       /* call has been posted and has not run yet */
+	struct conn *conn; /* NULL: the connection has ended */
 	struct worker *worker;
 	struct sessions *sessions;
-	struct session *session; /* NULL: none yet */
+	struct session *session; /* NULL: not a member yet */
 };
 
-/* Embedded in what the service knows of it. */
+/* Embedded in the service's state of a session. */
 struct session {
-	struct session *next; /* of its bucket */
+	struct session *next; /* next in its bucket */
 	struct session_member *control;
-	unsigned references; /* members */
-	bool listed;         /* others may find it */
+	unsigned references; /* one for each member */
+	bool listed;         /* in the table: session_find() finds it */
 	uint8_t key_bytes;
 	uint8_t key[SESSION_KEY_MAX];
-	void (*release)(struct session *session); /* the last member has left: frees it */
+	void (*release)(struct session *session); /* frees it, after the last member has left */
 };
 
-/* See service->shared_new(); of any service whose connections are members. */
+/* shared_new() and shared_free() of every service that uses sessions: see service.h. */
 void *sessions_new(const struct worker_options *options, const char *listener,
 		   struct reason *reason);
 void sessions_free(void *sessions);
@@ -57,65 +58,68 @@ void sessions_unlock(struct sessions *sessions);
 
 /* ---- Twins ----
  *
- * A test with its control over TCP and its data over UDP needs two listeners of the service, at one
- * address and port.  Its control is a member of a session of the listener for datagrams, where
- * those who bring data look for it. */
+ * A test with control over TCP and data over UDP needs two listeners of the service at the same
+ * address and port.  The session is in the table of the UDP listener, where arriving data looks it
+ * up; its control connection is a connection of the TCP listener. */
 
-/* See service->listens(). */
+/* service->listens() of every service that uses sessions. */
 void sessions_listen(void *sessions, const struct service *service, int fd);
 
 struct session_twin {
 	struct sessions *sessions;
-	int receive_buffer, send_buffer; /* SO_RCVBUF, SO_SNDBUF of its socket */
-	uint64_t datagram_max;           /* bytes: its buffer-size */
+	int receive_buffer, send_buffer; /* bytes: SO_RCVBUF, SO_SNDBUF of its socket */
+	/* bytes: its buffer-size, the longest datagram that it receives. */
+	uint64_t datagram_max;
 };
 
-/* The listener of datagrams of that service that serves at `local`, to be given back, which is no
- * error twice.  False: there is none.  Any thread. */
+/* Finds the UDP listener of that service that serves at `local`; false: there is none.  The caller
+ * gives it back by session_twin_put() (harmless if repeated).  Any thread. */
 bool session_twin_get(const struct service *service, const struct sockaddr_storage *local,
 		      struct session_twin *ret_twin);
 void session_twin_put(struct session_twin *twin);
 /* Logs, not too often, that the client of c asks for one and none serves where it has come to. */
 void session_twin_missing(const struct conn *c);
 
-/* A key: where data of a test are awaited, and whose. */
+/* A key for sessions: the client's address and the local port at which its data is expected. */
 struct session_address {
-	uint8_t address[16]; /* the client's; IPv4 as ::ffff:a.b.c.d */
-	uint8_t port[2];     /* ours */
+	uint8_t address[16]; /* of the client; IPv4 as ::ffff:a.b.c.d */
+	uint8_t port[2];     /* local, big-endian */
 };
 
-/* By where a connection comes from and the port that it came to, or a datagram. */
+/* Fills in the peer's address and the local port of c. */
 void session_address_of(const struct conn *c, struct session_address *ret);
-/* Where the client has come to; AF_UNSPEC: it left. */
+/* The local address of c; AF_UNSPEC: unknown, as the client has disconnected. */
 struct sockaddr_storage session_local_of(const struct conn *c);
 
 void session_member_init(struct session_member *member, struct conn *c);
 
 /* ---- Under the lock ---- */
 
-/* NULL: there is none of this key that may be joined. */
+/* NULL: no session with this key can be joined. */
 struct session *session_find(struct sessions *sessions, const void *key, size_t bytes);
-/* The caller has allocated it, with zeros, and set release().  0, or -EBUSY: too many. */
+/* The caller has allocated it zeroed and set release().  0, or -EBUSY: SESSIONS_MAX reached. */
 int session_begin(struct session *session, struct session_member *control, const void *key,
 		  size_t bytes);
 void session_join(struct session *session, struct session_member *member);
-/* From now on the session is not found any more, and its key is free. */
+/* Takes the session out of the table: it cannot be joined any more, and its key is free. */
 void session_unlist(struct session *session);
-/* Has the member's connection run soon, on its own worker.  NULL, and one that has left: nothing.
- */
+/* Has the member's connection run soon, on its own worker.  No effect if member is NULL or its
+ * connection has ended. */
 void session_call(struct session_member *member);
 
-/* The member leaves its session, and may join another; of control, that is the session's end.  If
- * it was the last, the session, to be released without the lock; else NULL. */
+/* Removes the member from its session; it may join another one.  Without its control member a
+ * session is out of the table.  Returns the session if that was the last member: the caller calls
+ * its release() after it has unlocked.  Else NULL. */
 struct session *session_part(struct session_member *member);
 
 /* ---- Takes the lock ---- */
 
-/* The session, which nobody but its control has joined, goes into another table, of a twin.  0,
- * -EAGAIN: one there has this key; -EBUSY: too many.  Control's thread. */
+/* Moves the session, whose only member is its control connection, into the table of a twin.  0;
+ * -EAGAIN: the key is in use there; -EBUSY: SESSIONS_MAX reached.  Thread of the control
+ * connection. */
 int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes);
 
-/* The connection ends: frees member, now or when a call on its way has arrived.  left(), if the
- * member is in a session, tells those who stay, under the lock: member->session->control is still
- * what it was. */
+/* The connection ends: frees member, now or when a posted call has run.  If the member is in a
+ * session, left() is called first, under the lock, to notify the remaining members;
+ * member->session->control is unchanged then. */
 void session_leave(struct session_member *member, void (*left)(struct session_member *member));

@@ -20,11 +20,13 @@ struct stats {
 	LISTENER_STATISTICS(KEPT, KEPT, STATISTICS_NONE, STATISTICS_NONE, STATISTICS_ROWS,
 			    STATISTICS_ROWS)
 #undef KEPT
-	_Atomic uint64_t batch_delay_ns; /* for which requests gather now; the longest counts */
+	_Atomic uint64_t batch_delay_ns; /* the batch delay in force (see gather.h); summed up over
+					    workers as the maximum */
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
 };
 
-/* A plain load, add and store: no lock prefix.  NB_STATS=0 builds the yardstick of `make bench`. */
+/* A plain load, add and store without a lock prefix, as there is one writer.  NB_STATS=0 removes
+ * all counting, for `make bench` to measure what it costs. */
 #ifndef NB_STATS
 #define NB_STATS 1
 #endif

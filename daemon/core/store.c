@@ -92,7 +92,8 @@ static void sync_end(struct io *covered, int result)
 	}
 }
 
-/* A flush for all that wait.  After one that failed there is no other: it would succeed. */
+/* Starts a flush for all requests that wait.  Never after a failed flush: another one would succeed
+ * although data was lost. */
 static void sync_start(struct mount *m)
 {
 	struct io *covers = m->sync_waiting;
@@ -110,7 +111,7 @@ static void sync_start(struct mount *m)
 	m->store->submit(&m->sync);
 }
 
-/* A failed flush loses writes that were acknowledged. */
+/* A failed flush may have lost acknowledged writes, so the export is marked as failed. */
 static void sync_ended(struct mount *m, int result)
 {
 	struct io *covered = m->sync_covers;
@@ -123,7 +124,8 @@ static void sync_ended(struct mount *m, int result)
 	sync_end(covered, result);
 }
 
-/* A flush in flight may not cover all that was done before io came, so io waits for the next. */
+/* A flush in flight may not cover all writes that ended before io was submitted, so io waits for
+ * the next. */
 static void sync_add(struct io *io)
 {
 	struct mount *m = io->mount;

@@ -1,5 +1,5 @@
-/* A store: how an export reaches its bytes.  Services ask through io_submit(); the operations of a
- * store are its own files' business.
+/* A store: how an export reaches its bytes.  Services ask through io_submit(); a store's functions
+ * are called only by core/store.c and main-thread code that opens exports.
  *
  * To add one: a file in store/ that defines a `const struct store`, and its line in
  * store/stores.c. */
@@ -24,8 +24,8 @@ struct worker;
 	X(flush)                                                                                   \
 	X(trim)         /* the bytes are no longer needed, and may read as anything */             \
 	X(write_zeroes) /* the bytes read as zeros from now on */                                  \
-	X(cache)        /* they will be read soon */                                               \
-	X(block_status) /* which are data, which are holes */
+	X(cache)        /* the bytes will be read soon */                                          \
+	X(block_status) /* which ranges are data, which are holes */
 enum io_kind {
 #define X(name) IO_##name,
 	IO_KINDS(X)
@@ -37,10 +37,10 @@ extern const char *const io_kind_names[IO_KIND_COUNT + 1]; /* NULL-terminated */
 enum io_flags {
 	IO_FUA = 1 << 0,     /* on stable storage when it is done */
 	IO_NO_HOLE = 1 << 1, /* write_zeroes: allocate */
-	IO_FAST = 1 << 2,    /* write_zeroes: -EOPNOTSUPP rather than slower than that */
+	IO_FAST = 1 << 2,    /* write_zeroes: fail with -EOPNOTSUPP rather than write the zeros */
 };
 
-/* Errors of exports that are counted apart: X(errno without E); the rest is `other`. */
+/* Errors that are counted by name: X(errno without E); all others count as `other`. */
 #define IO_ERRORS(X) X(IO) X(NOSPC) X(INVAL) X(PERM) X(NOMEM) X(OPNOTSUPP)
 enum io_error {
 #define X(name) IO_ERROR_##name,
@@ -52,9 +52,10 @@ enum io_error {
 extern const char *const io_error_names[IO_ERROR_COUNT]; /* "EIO", ..., "other" */
 
 enum {
-	IO_IOV_MAX = 32,        /* pieces of memory of one read or write */
-	IO_EXTENTS_MAX = 64,    /* that one block_status reports */
-	IO_ZEROES_MAX = 1 << 20 /* bytes that are written at a time where nothing else zeroes */
+	IO_IOV_MAX = 32,     /* struct iovec of one read or write */
+	IO_EXTENTS_MAX = 64, /* that one block_status reports */
+	/* Bytes written at a time where zeroing is only possible by writing. */
+	IO_ZEROES_MAX = 1 << 20
 };
 
 /* Message: `iopoll` is not in use; %s is the error's text. */
@@ -67,43 +68,43 @@ struct io_extent {
 	bool hole;       /* not allocated; reads as zeros */
 };
 
-/* One request to an export.  Embedded in its owner, which keeps it and the memory that it names
- * alive until done() was called. */
+/* One request to an export.  Embedded in its owner, which must keep it and the memory it refers to
+ * valid until done() is called. */
 struct io {
-	/* The owner's.  result: 0 or -errno.  Runs on the worker's thread, once; perhaps within
-	 * io_submit(). */
+	/* Set by the owner.  Called once on the worker's thread, possibly within io_submit().
+	 * result: 0 or -errno. */
 	void (*done)(struct io *io, int result);
 	struct mount *mount;
 	uint8_t kind;  /* enum io_kind */
-	uint8_t flags; /* of enum io_flags */
-	/* Within the export, aligned to export->align; length > 0 except for flush. */
+	uint8_t flags; /* bits of enum io_flags */
+	/* Bytes, within the export, aligned to export->align; length > 0 except for flush. */
 	uint64_t offset, length;
 	unsigned iov_count; /* read, write: the memory, `length` bytes in all */
 	struct iovec iov[IO_IOV_MAX];
 	struct io_extent *extents; /* block_status: room for IO_EXTENTS_MAX */
-	unsigned extent_count;     /* and how many there are when done; they begin at offset */
+	unsigned extent_count;     /* how many were filled in; the first begins at offset */
 
-	/* io_submit()'s; it adds IO_FUA to flags where every write is to be stable. */
+	/* For io_submit() only, which adds IO_FUA to flags if the export has `sync-writes`. */
 	uint64_t start_ns; /* 0: not timed */
 	struct io *next;
 
-	/* The store's. */
+	/* For the store only. */
 	struct op op;
 	struct call call;
-	uint64_t progress; /* bytes that are done */
+	uint64_t progress; /* bytes transferred so far */
 	int result;
-	unsigned calls;   /* system calls that were made for it, 0 at first */
-	unsigned retries; /* after EAGAIN and EINTR, since it made progress; 0 at first */
+	unsigned calls;   /* system calls made for it so far */
+	unsigned retries; /* after EAGAIN and EINTR, since it last made progress */
 };
 
-/* Features of a store that are really in use: X(name), as in GetStats. */
+/* Features of a store that a mount uses: X(name), as in GetStats. */
 #define MOUNT_FEATURES(X)                                                                          \
-	X(unified_ring) /* the engine's ring is the store's */                                     \
+	X(unified_ring) /* the store uses the engine's ring */                                     \
 	X(registered_file)                                                                         \
 	X(registered_buffers)                                                                      \
 	X(direct)                                                                                  \
 	X(iopoll)    /* reads and writes are polled for */                                         \
-	X(inline_io) /* the worker makes those that need not wait by itself */
+	X(inline_io) /* the worker itself does the reads and writes that do not block */
 enum mount_feature {
 #define X(name) MOUNT_##name,
 	MOUNT_FEATURES(X)
@@ -115,32 +116,35 @@ extern const char *const mount_feature_names[MOUNT_FEATURE_COUNT];
 /* One worker's use of an export.  Counters: one writer, the worker. */
 struct mount {
 	struct export *export;
-	const struct store *store; /* how this listener reaches it */
+	const struct store *store; /* the store that this listener uses for the export */
 	struct worker *worker;
-	void *store_state; /* the store's */
+	void *store_state; /* owned by the store */
 
-	/* With `store = auto` (automatic), the stores of files: reads and writes are tried by the
-	 * worker first, true: it has ended them, and else by the store.  NULL: it has them all. */
+	/* For `store = auto` on a file: attempt() first tries a read or write on the worker itself.
+	 * True: the io has ended; false: the store is to do it.  NULL: the store does every
+	 * request.  The fields around it hold what store/file_auto.c measured. */
 	bool automatic;
 	uint8_t read_way, write_way;
 	bool (*attempt)(struct io *io);
 	uint64_t slow_until_ns;
-	const char *choice; /* the choice of `auto`, and why; NULL: the configuration says it */
+	/* text: what `auto` chose, and why; NULL: the configuration names the store. */
+	const char *choice;
 
-	_Atomic uint32_t features; /* bit mask of enum mount_feature; may lose some later */
+	_Atomic uint32_t features; /* bit mask of enum mount_feature; bits may be cleared later */
 	struct reason
-		reason; /* attach()'s: why one that was asked for is not in use; "": all are */
+		reason; /* from attach(): why a requested feature is not in use; "": all are */
 
-	/* Flushes, and what has FUA and was done, are made stable together: who comes while a flush
-	 * of the store is under way waits for the next. */
-	struct io sync; /* that flush, if `syncing` */
+	/* Flushes and finished FUA writes share flushes of the store: a request that arrives while
+	 * one is in flight (`syncing`) waits for the next. */
+	struct io sync; /* the flush in flight, if `syncing` */
 	bool syncing;
 	struct io *sync_covers, *sync_waiting;
-	/* Stores of files: what flushes go through, an open file of the mount's own.  The kernel
-	 * reports a failed write-back once to each: who shares one may miss what another hears. */
+	/* Stores of files: an open file description of this mount's own, used for flushes.  The
+	 * kernel reports a failed write-back once per open file description, so with a shared one
+	 * the error could go to another mount. */
 	int sync_fd;
 
-	/* By kind of request.  The latency is the store's alone, from io_submit() to done(). */
+	/* By kind of request.  The latency runs from io_submit() to done(). */
 	struct operation_stats operations[IO_KIND_COUNT];
 	_Atomic uint64_t bytes_read, bytes_written, in_flight;
 	_Atomic uint64_t errors[IO_ERROR_COUNT];
@@ -149,48 +153,51 @@ struct mount {
 struct store {
 	const char *name; /* as in `store = NAME` */
 
-	/* A store for files and block devices: all of these open them alike, so an export can have
-	 * another of them on another listener. */
+	/* It serves files and block devices.  All such stores open an export alike, so that each
+	 * listener may use another of them for the same export. */
 	bool file;
 
-	/* Main thread.  Can this host run it?  0, or -errno with the reason.  NULL: any can. */
+	/* Main thread.  Can this host run the store?  0, or -errno with the reason.  NULL: always.
+	 */
 	int (*probe)(struct reason *reason);
 
-	/* Main thread.  Fills export->size and what follows from export->options, with fds or
-	 * memory.  0, or -errno with the reason: what is wrong and how to mend it. */
+	/* Main thread.  Opens the files or allocates the memory of e, and fills in e->size and the
+	 * other fields that follow from e->options.  0, or -errno with the reason: what is wrong
+	 * and how to fix it. */
 	int (*open)(struct export *e, struct reason *reason);
 	void (*close)(struct export *e);
 
-	/* Worker's thread, after the engine's init, before its fini.  detach() returns when nothing
-	 * is in flight any more. */
+	/* Worker's thread, after the engine's init() and before its fini().  attach(): 0, or -errno
+	 * with the reason.  detach() returns when no request is in flight any more. */
 	int (*attach)(struct mount *m, struct reason *reason);
 	void (*detach)(struct mount *m);
 
-	/* Worker's thread.  Starts io, ends it with io_finish(), now or later.  Errors, short
-	 * transfers and EINTR are the store's business: result 0 means all of it.  So is FUA where
-	 * io_is_dsync(); elsewhere a flush follows. */
+	/* Worker's thread.  Starts io, and ends it with io_finish(), now or later.  The store
+	 * handles short transfers and EINTR: result 0 means that all bytes were transferred.  It
+	 * also implements FUA where io_is_dsync(); elsewhere the caller adds a flush. */
 	void (*submit)(struct io *io);
 };
 
-/* store/stores.c, NULL-terminated; the first of those for files that this host can run
- * is behind `auto`. */
+/* store/stores.c, NULL-terminated.  `store = auto` takes the first one for files that this host can
+ * run. */
 extern const struct store *const stores[];
-const struct store *store_find(const char *name); /* NULL when there is none of that name */
+const struct store *store_find(const char *name); /* NULL: no store has this name */
 
-/* A direct write that is stable when it is done: the device tells of each.  What goes through the
- * page cache cannot: of those under way at a time only one hears that writing failed. */
+/* Is io a direct write with FUA?  Only then is RWF_DSYNC used: the device reports an error for each
+ * write.  Of writes through the page cache that are in flight together, only one is told that
+ * write-back failed, so these are followed by a shared flush. */
 static inline bool io_is_dsync(const struct io *io)
 {
 	return (io->flags & IO_FUA) && io->kind == IO_write && io->mount->export->options->direct;
 }
 
-/* Services: starts io.  io->done() follows, perhaps before this returns. */
+/* Called by services: starts io. io->done() follows, possibly before this returns. */
 void io_submit(struct io *io);
 
-/* Stores: io is done.  result: 0 or -errno. */
+/* Called by stores: ends io.  result: 0 or -errno. */
 void io_finish(struct io *io, int result);
 
-/* Attaches all of w's mounts (the worker's thread).  0, or -errno with the reason and nothing
- * attached. */
+/* Attaches all mounts of w; worker's thread.  0, or -errno with the reason and no mount attached.
+ */
 int mounts_attach(struct worker *w, struct reason *reason);
 void mounts_detach(struct worker *w);

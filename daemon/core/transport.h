@@ -1,6 +1,6 @@
 /* A transport: what carries bytes.  The main thread asks for its properties, never for its name.
  *
- * To add one: its `extern` here, its entry in transport.c, and engines that name it. */
+ * To add one: its `extern` here, its entry in transport.c, and an engine that names it. */
 #pragma once
 #include <stdbool.h>
 
@@ -9,22 +9,23 @@ struct service;
 struct transport {
 	const char *name; /* as in `transport = NAME` */
 
-	/* The type of the sockets that a listener binds, that pass from one listener to the next on
-	 * a reload and are kept over a restart: SOCK_STREAM or SOCK_DGRAM.  0: there are none, the
-	 * engine of its first worker binds w->endpoints. */
+	/* The type of the sockets that a listener binds, hands over on a reload and keeps across a
+	 * restart: SOCK_STREAM or SOCK_DGRAM.  0: no sockets; the engine of the listener's first
+	 * worker binds w->endpoints. */
 	int socket_type;
 
 	bool unix_addresses; /* `address = unix:PATH` is valid */
 	bool messages;       /* its engines have `messages`: services must, too */
-	bool datagrams; /* that nobody connects for: `udp` of services, `datagrams` of engines */
-	bool remote;    /* its engines can reach a client's memory: see remote.h */
-	bool verbs;     /* made of devices' queue pairs: `qp-type`, devices, work requests */
+	/* Without connections: needs `udp` of the service, `datagrams` of the engine. */
+	bool datagrams;
+	bool remote; /* its engines can reach a client's memory: see remote.h */
+	bool verbs;  /* uses RDMA queue pairs: `qp-type`, devices, work requests apply */
 };
 
 extern const struct transport transport_tcp, transport_rdma, transport_udp;
 
-/* In the order of the documentation, NULL-terminated. */
+/* NULL-terminated, in the order in which the documentation lists them. */
 extern const struct transport *const transports[];
 
-/* Do its engines offer all that the service needs? */
+/* Do the transport's engines offer all that the service needs? */
 bool transport_can_serve(const struct transport *t, const struct service *service);

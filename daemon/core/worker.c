@@ -20,8 +20,8 @@ const char *const engine_feature_names[FEATURE_COUNT] = {
 
 /* ---- Timers: a worker sleeps for ever unless one of these is set ----
  *
- * One is while connections are starved or a drain is under way, so that a turn which has chores is
- * known by its deadline. */
+ * One is always set while connections are starved or the worker drains, so deadline_ns == 0 means
+ * that a turn has no chores. */
 
 void worker_set_deadline(struct worker *w)
 {
@@ -51,14 +51,15 @@ void worker_conn_opened(struct worker *w)
 {
 	uint64_t timeout = worker_idle_timeout(w);
 
-	if (unlikely(w->draining)) /* it was in the queue: the scans of a drain may have ended */
+	/* It came from the queue: the drain's scans may have ended already. */
+	if (unlikely(w->draining))
 		worker_scan_at(w, clock_ns());
 	else if (timeout && !w->scan_ns)
 		worker_scan_at(w, clock_ns() + timeout);
 }
 
-/* True: nothing is left to do for c, and a drain may close it, as its socket is another worker's
- * now or it was silent for some time. */
+/* True: a drain may close c, as nothing is left to do for it and either its socket now belongs to
+ * another worker or it was silent for WORKER_QUIET_NS. */
 static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 {
 	bool given = c->worker->accept_ended && c->worker->engine->connectionless;
@@ -68,7 +69,7 @@ static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 	       !conn_owes(c) && c->lent_bytes == 0 && c->io_count == 0;
 }
 
-/* When to look at c again; 0: never.  Closes it when its time is over. */
+/* Closes c if it was idle for too long.  Returns when to look at it again; 0: never. */
 static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 {
 	uint64_t timeout = worker_idle_timeout(w), next = 0;
@@ -83,7 +84,7 @@ static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 			conn_close(c, CONN_END_IDLE);
 			return 0;
 		}
-		next = MAX(next, now + timeout / 16); /* no wake-up for each of many */
+		next = MAX(next, now + timeout / 16); /* many connections share one wake-up */
 	}
 	if (c->deadline_ns && now >= c->deadline_ns) {
 		c->deadline_ns = 0;
@@ -138,8 +139,8 @@ static void worker_run_ready(struct worker *w)
 	w->ran = ran;
 }
 
-/* One turn in sample_turns, at random: by count, for a choice by time would favour the turn that
- * follows a long one. */
+/* One turn in sample_turns, at random.  Counted in turns: a choice by time would favour the turn
+ * that follows a long one. */
 static void worker_set_sampling(struct worker *w)
 {
 	w->sampling = w->timing = false;
@@ -187,7 +188,7 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 	}
 }
 
-/* Has no array on its stack that a canary would watch, only what the clock fills. */
+/* Without a canary, as its stack holds no array, only the clock's struct timespec. */
 __attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
 {
 	bool block = true;
@@ -213,7 +214,8 @@ __attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
 
 /* ---- The thread ---- */
 
-/* Longer takes no start, even with much memory to register: it hangs, in a file system perhaps. */
+/* Longer than any start takes, even with much memory to register: a thread that needs more hangs,
+ * perhaps in a file system. */
 
 static void worker_mailbox(struct op *op, int res, uint32_t flags)
 {
@@ -274,7 +276,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 	return rc;
 }
 
-/* After stop: until the last operation in flight has completed, or is given up. */
+/* Runs after stop, until the last operation in flight has completed or is given up. */
 static void worker_close_all(struct worker *w)
 {
 	uint64_t give_up_ns = clock_ns() + 2 * (uint64_t)NS_PER_S;
@@ -290,8 +292,8 @@ static void worker_close_all(struct worker *w)
 	}
 }
 
-/* Given up: the engine is gone, nothing can name them any more.  What a store may still write to is
- * not freed. */
+/* Frees the connections whose operations were given up: the engine has ended, so nothing refers to
+ * them any more.  Memory that a store may still write to is not freed. */
 static void worker_abandon_conns(struct worker *w)
 {
 	while (w->conns) {
@@ -406,7 +408,7 @@ bool worker_await_end(struct worker *w, uint64_t end_ns)
 	if (!sem_wait_until(&w->ended, end_ns))
 		return false;
 	pthread_join(w->thread, NULL);
-	mailbox_run(&w->mailbox); /* what came too late still frees itself */
+	mailbox_run(&w->mailbox); /* calls posted too late still free their memory */
 	w->lives = false;
 	worker_free(w);
 	return true;
@@ -429,6 +431,6 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
 		*ret_features = w->features;
 	worker_request_stop(w);
 	if (worker_await_end(w, rc == 0 ? UINT64_MAX : 0))
-		free(w); /* else it hangs, and keeps that */
+		free(w); /* else the thread hangs and still uses w */
 	return rc;
 }

@@ -21,56 +21,65 @@
 #include "util.h"
 
 enum {
-	WORKER_TURN_MAX = 256,           /* events one turn handles */
-	WORKER_TURN_BYTES = 1024 * 1024, /* that one turn moves, shared by who has some to move */
-	WORKER_SHARE_MIN = 16 * 1024,    /* of that for one, however many they are */
-	WORKER_QUEUED_MAX = 4096,        /* connections a drain accepts before it stops listening */
-	WORKER_DEVICES_MAX = 16,         /* ports of devices that it remembers */
-	NQN_MAX = 224,                   /* bytes of an NVMe Qualified Name with its NUL */
-	WORKER_PEERS_MAX = 1000 * 1000,  /* clients of a connectionless engine, in any case */
-	WORKER_QUIET_NS = NS_PER_S,      /* drain: a connection silent for that long is done */
-	WORKER_RETRY_NS =
-		100 * NS_PER_MS, /* accept again after EMFILE, if nothing woke us before */
+	WORKER_TURN_MAX = 256, /* events one turn handles */
+	/* Bytes that one turn moves, divided among its connections. */
+	WORKER_TURN_BYTES = 1024 * 1024,
+	/* Bytes of that for one connection, even if there are many. */
+	WORKER_SHARE_MIN = 16 * 1024,
+	WORKER_QUEUED_MAX = 4096, /* connections a drain accepts before it stops listening */
+	WORKER_DEVICES_MAX = 16,  /* ports of devices that a worker lists */
+	NQN_MAX = 224,            /* bytes of an NVMe Qualified Name with its NUL */
+	/* Clients of a connectionless engine, whatever the configuration allows. */
+	WORKER_PEERS_MAX = 1000 * 1000,
+	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
+	/* Until accepting is tried again after EMFILE, unless a descriptor is closed before. */
+	WORKER_RETRY_NS = 100 * NS_PER_MS,
 };
 
-/* Silence after which clients of a connectionless engine are forgotten, without `idle-timeout`. */
+/* Silence after which a connectionless engine forgets a client, if `idle-timeout` is 0. */
 #define WORKER_FORGET_NS ((uint64_t)60 * NS_PER_S)
 
-/* While somebody waits for chunks: how often the worker looks whether the others give back what
- * they can, and after how many looks one who takes nothing of its output is closed: soon, if none
- * who waits for chunks alone is served meanwhile, and it has shown no life for WORKER_STALL_NS: a
- * peer may stall that long, whoever waits.  See doc/engines.md, "Waiting for memory". */
+/* While connections wait for chunks, the worker looks every WORKER_RELIEF_NS at those that hold
+ * chunks, and has them give back what they can.  It closes a connection whose peer took no output
+ * during WORKER_PATIENCE looks.  WORKER_PATIENCE_STUCK looks are enough if meanwhile no connection
+ * was served that waits for chunks alone, and if the one to be closed was inactive for
+ * WORKER_STALL_NS, as an honest peer may stall for less.  See doc/engines.md, "Waiting for memory".
+ */
 #define WORKER_RELIEF_NS ((uint64_t)100 * NS_PER_MS)
 enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 #define WORKER_STALL_NS ((uint64_t)NS_PER_S)
 
-/* Of transport rdma: reliable connections, datagrams, unreliable connections. */
+/* Queue pair types of transport rdma: reliable connections, datagrams, unreliable connections. */
 enum qp_type { QP_RC, QP_UD, QP_UC };
 
 /* The keys of a listener's section that its workers need; the key table writes into it. */
 struct worker_options {
 	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
 	uint64_t idle_timeout_ns;      /* 0: never */
-	uint64_t busy_poll_ns;         /* spin that long before sleeping; 0: sleep at once */
-	uint64_t batch_delay_ns;       /* that requests may gather; 0: none; UINT64_MAX: auto */
-	uint64_t zero_copy_min;        /* bytes; sends from this size use SEND_ZC; 0: never */
-	uint32_t features_off;         /* bits of enum engine_feature, within FEATURES_OPTIONAL */
-	bool datagrams;                /* of a transport that has those only */
-	unsigned qp_type;              /* enum qp_type */
-	uint64_t peers_max;            /* clients of a connectionless engine; 0: no limit */
-	bool srq;                      /* connections share their receives */
-	uint64_t region_size;          /* bytes that a service lends a connection, at the most */
-	uint64_t cq_moderation_ns;     /* how long completions may wait for others; 0: not at all */
-	char nqn[NQN_MAX];             /* of what service nvme serves; "": made from names */
-	uint64_t block_size;           /* of its namespaces, bytes; 0: auto */
-	uint64_t in_capsule;           /* bytes of data that may follow a command */
+	uint64_t busy_poll_ns;         /* how long to spin before sleeping; 0: sleep at once */
+	/* Longest delay for requests to gather; 0: none; UINT64_MAX: auto. */
+	uint64_t batch_delay_ns;
+	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
+	uint64_t zero_copy_min;
+	uint32_t features_off; /* bits of enum engine_feature, within FEATURES_OPTIONAL */
+	bool datagrams;        /* the transport has datagrams only */
+	unsigned qp_type;      /* enum qp_type */
+	uint64_t peers_max;    /* clients of a connectionless engine; 0: no limit */
+	bool srq;              /* connections share a receive queue (SRQ) */
+	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
+	/* How long the device may collect completions; 0: not at all. */
+	uint64_t cq_moderation_ns;
+	/* NQN of the subsystem of service nvme; "": derived from names. */
+	char nqn[NQN_MAX];
+	uint64_t block_size; /* of its namespaces, bytes; 0: auto */
+	uint64_t in_capsule; /* bytes of data that a command capsule may carry */
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;
 	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
 	cpu_set_t cpus;      /* empty: wherever the process may run */
 };
 
-/* The engine's table of functions for a worker with these options. */
+/* The engine that a worker with these options uses: `engine` or its variant for datagrams. */
 static inline const struct engine *engine_of(const struct engine *engine,
 					     const struct worker_options *options)
 {
@@ -115,7 +124,7 @@ enum engine_feature {
 extern const char *const engine_feature_names[FEATURE_COUNT];
 #define FEATURE_BIT(name) (1U << FEATURE_##name)
 
-/* Features that key `features` can switch off: those that an engine can do without and that have no
+/* Features that the key `features` can switch off: an engine works without them, and they have no
  * key of their own. */
 #define FEATURES_OPTIONAL                                                                          \
 	(FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) | FEATURE_BIT(single_issuer) |     \
@@ -126,44 +135,45 @@ extern const char *const engine_feature_names[FEATURE_COUNT];
 
 /* Callbacks to the worker's owner; all run on the worker's thread. */
 struct worker_owner {
-	/* May this connection, from peer, or NULL: fd's, in?  0 (1: peer was given and `allow`
-	 * names it), -EUSERS (a limit) or -EACCES (not allowed).  *ret_ticket goes back through
-	 * release() when the connection ends. */
+	/* Is a connection from peer (NULL: the peer of socket fd) admitted?  0: yes; 1: yes, and
+	 * peer was given and `allow` names it; -EUSERS: a limit is reached; -EACCES: not allowed.
+	 * When the connection ends, *ret_ticket is given back through release(). */
 	int (*admit)(struct worker *w, int fd, const struct sockaddr_storage *peer,
 		     void **ret_ticket);
 	void (*release)(struct worker *w, void *ticket);
-	/* Accepting stopped because descriptors or memory ran out (errno), or goes on (0). */
+	/* error > 0 (errno): accepting stopped because descriptors or memory ran out.  0: it has
+	 * resumed. */
 	void (*paused)(struct worker *w, int error);
-	/* Draining, and its listening sockets are closed: no new connection can arrive any more,
-	 * and the kernel wakes other workers for those that wait. */
+	/* The worker drains and has closed its listening sockets: no new connection can arrive at
+	 * it any more, and the kernel now wakes other workers for connections in a shared queue. */
 	void (*accept_ended)(struct worker *w);
 	/* After accept_ended(), when no connection is left. */
 	void (*drained)(struct worker *w);
 };
 
-/* Runs at the end of every turn, before the worker may sleep; what it does may make connections
- * ready.  True: it has to run again soon, the worker must not sleep.  Embedded in its owner, until
- * the worker ends. */
+/* A function that runs at the end of every turn, before the worker may sleep; it may make
+ * connections ready.  run() returns true if it has to run again soon: the worker then does not
+ * sleep.  Embedded in its owner, which must live until the worker ends. */
 struct worker_hook {
 	struct worker_hook *next;
 	bool (*run)(struct worker_hook *hook);
 };
 
-/* A listening socket, given to a worker. */
+/* A listening socket that is handed to a worker. */
 struct worker_socket {
 	int fd;
-	bool shared;      /* other workers accept from the same one: they take turns */
-	unsigned address; /* the owner's: index of its address */
+	bool shared;      /* other workers accept from the same socket: they take turns */
+	unsigned address; /* index of the socket's address in the owner's list */
 };
 
 /* See gather.h. */
 struct gather {
 	bool on;           /* this worker's requests may gather */
 	uint32_t turns;    /* until the next look */
-	uint32_t patience; /* turns between looks without a delay */
+	uint32_t patience; /* turns between looks while there is no delay */
 	uint32_t arrived;  /* requests since the last turn that could wait for more */
 	uint32_t most;     /* requests that one connection brought in a turn since the last look */
-	uint64_t delay_ns, max_ns; /* in force; the longest */
+	uint64_t delay_ns, max_ns; /* the delay in force, and its maximum */
 };
 
 struct acceptor {
@@ -172,103 +182,116 @@ struct acceptor {
 	int fd;      /* owned; -1 when closed */
 	bool shared; /* see struct worker_socket */
 	unsigned address;
-	bool paused;    /* out of descriptors, or draining */
-	bool given;     /* the owner's, before worker_drain(): its queue is another's now */
-	unsigned armed; /* requests of the engine that may bring connections, even when paused */
+	bool paused; /* not accepting: out of descriptors, or draining */
+	/* Set by the owner before worker_drain(): another worker accepts from the same queue. */
+	bool given;
+	/* The engine's requests in flight that may still bring connections, even while paused. */
+	unsigned armed;
 };
 
 struct worker {
-	/* Hot. */
+	/* Hot: used for every request. */
 	const struct service *service;
 	const struct engine *engine;
 	void *engine_state;
-	struct conn *ready, **ready_tail; /* in order of arrival */
-	uint64_t now_ns; /* when this turn had received its input: exact if it is sampled or timers
-			    run */
+	struct conn *ready, **ready_tail; /* the ready list, in order of arrival */
+	/* CLOCK_MONOTONIC after wait() of this turn: exact if the turn is sampled or timers are
+	 * armed, else of the coarse clock. */
+	uint64_t now_ns;
 	int sample_wait; /* turns until the next one is sampled */
 	uint32_t sample_random;
-	unsigned ran;         /* connections, in the last turn */
+	unsigned ran;         /* connections that ran in the last turn */
 	size_t held_limit;    /* the most that held_max may be */
-	size_t held_max;      /* bytes a connection may hold, from how full the pool is */
-	size_t views_max;     /* and views: each may pin a chunk */
-	uint32_t held_chunks; /* both were made for so many chunks */
+	size_t held_max;      /* bytes a connection may hold now, by how full the pool is */
+	size_t views_max;     /* views it may hold now, as each may pin a chunk */
+	uint32_t held_chunks; /* worker_chunks() for which these two were computed */
 	bool sampling;        /* the operations that begin in this turn are timed */
-	bool timing;          /* some end in this turn: engines take the time of its sends */
+	/* Timed operations end in this turn: engines take the time of sends. */
+	bool timing;
 	bool draining, stop;
-	bool called; /* the mailbox has something: run when this turn's completions were looked at
-		      */
+	bool called; /* the mailbox has calls, to be run after this turn's completions */
 	struct pool pool;
-	uint32_t pool_lent; /* chunks that the kernel holds to receive into */
+	uint32_t pool_lent; /* chunks lent to the kernel to receive into */
 	struct worker_hook *hooks;
 	struct gather gather;
-	unsigned io_count; /* of all connections: see conn_io_begin() */
+	unsigned io_count; /* I/O in flight of all connections: see conn_io_begin() */
 
-	/* Warm. */
-	struct conn *starved, *starved_last; /* wait for the pool; in the order of their places */
-	uint64_t places;                     /* that were given so far */
+	/* Warm: used while connections wait, and by timers. */
+	/* Connections that wait for the pool, in order of conn.place. */
+	struct conn *starved, *starved_last;
+	uint64_t places;       /* the last value given to conn.place */
 	uint32_t starved_free; /* free chunks when a service last failed to allocate */
-	uint32_t granted;      /* chunks that receives of those who have waited may take */
-	uint64_t first;        /* place of the first of them who owes nothing; 0: none */
-	uint64_t relief_ns;    /* when to look next at those who hold what others wait for */
-	bool moves;            /* one who owes nothing was served since it looked last */
-	unsigned stuck;        /* looks since one was */
+	uint32_t granted;      /* chunks reserved for connections with CONN_GRANTED */
+	/* Lowest place of a starved connection that does not wait for its own peer as well; 0:
+	 * none. */
+	uint64_t first;
+	/* When to look next at connections that hold chunks, see WORKER_RELIEF_NS. */
+	uint64_t relief_ns;
+	bool moves;     /* since the last such look a connection like `first` was served */
+	unsigned stuck; /* looks since one was served */
 	struct conn *conns;
-	uint64_t deadline_ns; /* wait() must return by then; 0: none */
-	uint64_t scan_ns;     /* next look at idle connections; 0: none */
+	uint64_t deadline_ns; /* when wait() must return at the latest; 0: no limit */
+	uint64_t scan_ns;     /* when worker_scan() is due; 0: never */
 	uint64_t drain_deadline_ns;
-	uint64_t retry_ns; /* accept again; 0: not paused */
+	uint64_t retry_ns; /* when to try to accept again; 0: accepting is not paused */
 	bool paused;       /* owner->paused() was told an error */
-	bool accept_ended; /* no new connection can arrive any more: its owner was told */
-	bool drained;      /* owner->drained() was called */
+	/* owner->accept_ended() was called: no new connection can arrive any more. */
+	bool accept_ended;
+	bool drained; /* owner->drained() was called */
 	struct acceptor *acceptors;
 	unsigned acceptor_count;
 	uint64_t next_conn_id;
 	struct worker_options options;
 	struct chunk *constant; /* see conn_constant(); NULL: none yet */
-	void *shared;           /* the service's, of the listener: see service->shared_new() */
-	struct chunk *scratch;  /* what conn_write() fills; NULL: none yet */
-	struct chunk *ration;   /* of which conn_ration() gives parts; NULL: none, or not short */
-	/* Addresses that the engine itself binds (port 0 becomes the port), and the listener's
-	 * workers, among which it spreads its connections; the owner's.  count 0: neither. */
+	/* The listener's state of its service, owned by the listener: see service->shared_new(). */
+	void *shared;
+	struct chunk *scratch; /* the chunk that conn_write() fills; NULL: none yet */
+	struct chunk *ration;  /* the chunk of which conn_ration() gives parts; NULL: none */
+	/* For an engine that binds addresses itself (port 0 is replaced by the actual port): these,
+	 * and the listener's workers, among which it distributes connections.  Owned by the owner.
+	 * Both counts are 0 for other engines. */
 	struct sockaddr_storage *endpoints;
 	unsigned endpoint_count;
 	struct worker *team;
 	unsigned team_count;
-	struct ring *ring;    /* the engine's, for stores to share; NULL: it has none */
-	struct mount *mounts; /* the owner's: what this worker holds of the listener's exports */
+	struct ring *ring; /* owned by the engine; stores may share it; NULL: it has none */
+	/* This worker's mounts of the listener's exports; owned by the owner. */
+	struct mount *mounts;
 	unsigned mount_count;
 
 	/* Devices that the engine uses: appended by the worker, read by any thread. */
 	struct engine_device devices[WORKER_DEVICES_MAX];
 	_Atomic unsigned device_count;
 
-	/* Shared. */
+	/* Read or written by several threads. */
 	struct mailbox mailbox;
 	struct op mailbox_op;
-	uint64_t watched_turns; /* the watchdog's, not the worker's */
+	uint64_t watched_turns; /* used by the watchdog on the main thread only */
 	_Atomic uint32_t
-		features;  /* bit mask of enum engine_feature: it may find more while it serves */
-	_Atomic bool owes; /* may sleep with sends not looked at: counters lag */
+		features; /* bit mask of enum engine_feature; bits may be added while it serves */
+	/* It may sleep with sends whose result it has not reaped: counters lag. */
+	_Atomic bool owes;
 	_Atomic bool idle; /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
-	/* The thread, for its owner. */
+	/* The thread; for the owner's thread only unless atomic. */
 	pthread_t thread;
-	bool begun;    /* worker_await_start() has seen it start: what that made may be read */
-	bool lives;    /* it was started, and has not been joined */
-	sem_t started; /* posted by it when it has started, or could not: then there is a reason */
-	sem_t ended;   /* ... and at its very end */
+	bool begun;    /* worker_await_start() has seen it start: its other fields may be read */
+	bool lives;    /* the thread exists and has not been joined */
+	sem_t started; /* posted by the thread when it has started or failed to (start_reason) */
+	sem_t ended;   /* posted by the thread as its last action */
 	int start_result;
 	struct reason start_reason;
-	const char *_Atomic attaching; /* the export that it opens while it starts; NULL: none */
+	/* The export that it is opening while it starts; NULL: none. */
+	const char *_Atomic attaching;
 	_Atomic int tid;
 
-	/* Set before the thread starts or by it before worker_start() returns; constant then. */
+	/* Set before worker_start() returns; constant after that. */
 	const struct worker_owner *owner;
 	void *owner_context;
-	const char *listener; /* its name, for the log */
-	unsigned index;       /* of the listener's workers */
-	char name[16];        /* the thread's */
+	const char *listener; /* the listener's name, for the log */
+	unsigned index;       /* index among the listener's workers */
+	char name[16];        /* of the thread */
 };
 
 static inline void worker_feature(struct worker *w, enum engine_feature feature)
@@ -287,13 +310,13 @@ static inline bool worker_wants(const struct worker *w, enum engine_feature feat
 #define WORKER_START_NS ((uint64_t)10 * NS_PER_S)
 
 /* Starts the thread: 0, or -errno with the reason.  The caller has zeroed w and set service,
- * engine, options, owner, owner_context, listener, index and name. Takes the listening sockets
- * over, in both cases; accepting begins with worker_listen(). */
+ * engine, options, owner, owner_context, listener, index and name.  Takes ownership of the sockets
+ * even on failure; accepting begins with worker_listen(). */
 int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason);
-/* Then: returns when its engine is ready (0) or has failed (-errno with the reason), to be called
- * until it has.  A thread that hangs, so that it returns -ETIMEDOUT at end_ns (CLOCK_MONOTONIC),
- * lives, and is to be stopped like one that has started. */
+/* After worker_spawn(): waits until the worker's engine is ready (0) or has failed (-errno with the
+ * reason).  -ETIMEDOUT: neither happened until end_ns (CLOCK_MONOTONIC); the thread still runs, so
+ * call this again, or stop the worker like one that has started. */
 int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason);
 /* worker_spawn() and worker_await_start(), within WORKER_START_NS. */
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
@@ -302,7 +325,7 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 /* Runs call->fn on the worker's thread, soon. */
 void worker_call(struct worker *w, struct call *call);
 
-/* Requests: all of these return at once, and the worker does it in a later turn. */
+/* Requests: these return at once; the worker carries them out in a later turn. */
 void worker_listen(struct worker *w);
 /* Accept the connections that wait, even if the kernel woke another worker for them: see
  * owner->accept_ended(). */
@@ -313,22 +336,24 @@ void worker_drain(struct worker *w, uint64_t deadline_ns);
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
 void worker_set_peers_max(struct worker *w, uint64_t peers_max);
 
-/* Has every worker that sleeps with completions it has not looked at count them, so that a reading
- * of an idle listener is exact.  Waits for them, some milliseconds at the most. */
+/* Makes the counters of idle workers exact: worker_settle() has a worker that sleeps with unreaped
+ * completions (`owes`) count them; settle_wait() waits for all such workers, some milliseconds at
+ * most. */
 struct settle;
-struct settle *settle_new(void); /* NULL: no memory; the other two accept it */
+struct settle *settle_new(void); /* NULL: no memory; the other two accept NULL */
 void worker_settle(struct worker *w, struct settle *settle);
-void settle_wait(struct settle *settle); /* and frees it, when the last worker has answered */
+void settle_wait(struct settle *settle); /* also frees it once the last worker has answered */
 
-/* Tries which features this engine has on this host with these options: starts and stops a worker
- * of it without sockets.  0 and a mask of enum engine_feature, or -errno with the reason. */
+/* Finds out which features the engine gets on this host with these options, by starting and
+ * stopping a worker without sockets.  0 and a mask of enum engine_feature, or -errno with the
+ * reason. */
 int worker_probe(const struct engine *engine, const struct worker_options *options,
 		 uint32_t *ret_features, struct reason *reason);
 
-/* Ends the thread with whatever is open.  Asks for that, and returns at once; then waits until it
- * has ended, joins it and frees all that worker_start() made.  False: it has not ended by end_ns
- * (CLOCK_MONOTONIC), as when a store waits for a device, and everything stays as it is.  Neither
- * does anything when no thread lives. */
+/* End the thread, closing its connections.  worker_request_stop() returns at once.
+ * worker_await_end() waits until the thread has ended, joins it and frees all that worker_start()
+ * allocated.  False: it has not ended by end_ns (CLOCK_MONOTONIC), for instance because a store
+ * waits for a device, and nothing was freed.  Both do nothing if no thread runs. */
 void worker_request_stop(struct worker *w);
 bool worker_await_end(struct worker *w, uint64_t end_ns);
 
@@ -336,24 +361,25 @@ bool worker_await_end(struct worker *w, uint64_t end_ns);
 enum { CONN_ABOUT_MAX = 288 };
 struct conn_info {
 	uint64_t id, age_ns, idle_ns, bytes_in, bytes_out;
-	uint64_t held_bytes; /* received and not answered, or not yet taken by the kernel */
+	uint64_t held_bytes; /* received and not answered yet, or not yet taken by the kernel */
 	const char *state;   /* "open", "eof", "throttled", "starved", "closing" */
-	/* Of TCP only; 0 on a Unix socket. */
+	/* TCP only; 0 on a Unix socket. */
 	uint32_t rtt_us, retransmits;       /* TCP_INFO */
 	uint32_t unsent_bytes;              /* in the socket, not yet acknowledged (SIOCOUTQ) */
 	char peer[ADDRESS_TEXT_MAX];        /* see conn_peer() */
-	const struct engine_device *device; /* the worker's; NULL: a socket */
+	const struct engine_device *device; /* one of the worker's; NULL: a socket */
 	char about[CONN_ABOUT_MAX];         /* see service->describe() */
 };
 
-/* A request for them; lives until done() was called (on the worker's thread).  The worker looks at
- * WORKER_TURN_MAX connections a turn, so that a long list does not stall its traffic. */
+/* A request for a list of them; the caller keeps it valid until done() is called, on the worker's
+ * thread.  The worker handles WORKER_TURN_MAX connections per turn, so that a long list does not
+ * stall its traffic. */
 struct worker_list {
 	struct call call;
 	struct worker *worker;
 	struct conn_info *infos; /* room for max */
 	unsigned max, count;
-	uint64_t after_id; /* the worker's: where it is */
+	uint64_t after_id; /* used by the worker: its position */
 	void (*done)(struct worker_list *list);
 };
 void worker_list_connections(struct worker *w, struct worker_list *list);
@@ -361,33 +387,35 @@ void worker_list_connections(struct worker *w, struct worker_list *list);
 /* ---- For engines, stores and the worker's own thread ---- */
 
 void worker_add_hook(struct worker *w, struct worker_hook *hook);
-/* From a store's detach(): the worker has made its last turn.  One that was not added is no error.
- */
+/* Called by a store's detach(), after the worker's last turn.  Removing a hook that was not added
+ * is no error. */
 void worker_drop_hook(struct worker *w, struct worker_hook *hook);
 
-/* A Unix socket?  Then there is no TCP to ask, and no device. */
+/* Is fd a Unix socket?  Then there is no TCP_INFO and no device. */
 bool socket_is_local(int fd);
 
-/* A connection arrived (fd), or accepting failed (-errno). */
+/* Called by engines: a connection was accepted (fd, whose ownership passes), or accepting failed
+ * (-errno). */
 void worker_accepted(struct acceptor *a, int fd);
-/* Look at all connections at `ns` (CLOCK_MONOTONIC), or earlier. */
+/* Has worker_scan() run at `ns` (CLOCK_MONOTONIC) or earlier. */
 void worker_scan_at(struct worker *w, uint64_t ns);
-/* Looks at them: closes who is idle, tells services that their deadlines have passed by `now`. */
+/* Looks at all connections: closes idle ones, runs those whose services' deadlines are before
+ * `now`. */
 void worker_scan(struct worker *w, uint64_t now);
 /* A connection was made: a timer may have to run. */
 void worker_conn_opened(struct worker *w);
 /* A descriptor was closed: paused acceptors may go on. */
 void worker_fd_freed(struct worker *w);
-/* An engine's wait() calls it once, when it sleeps no more and before it runs anything: what hangs
- * from here on is not asleep. */
+/* An engine's wait() calls it once, after sleeping and before it runs any done(): from here on the
+ * watchdog takes a worker without progress for hung, not for asleep. */
 static inline void worker_awake(struct worker *w)
 {
 	stat_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
 	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
 }
 
-/* Bytes that one connection may receive, and send, in a turn: the more had something to do in the
- * last one, the less. */
+/* Bytes that one connection may receive, and send, in a turn: WORKER_TURN_BYTES divided by the
+ * number of connections that ran in the last one. */
 static inline size_t worker_share(const struct worker *w)
 {
 	return MAX(WORKER_TURN_BYTES / MAX(w->ran, 1U), (unsigned)WORKER_SHARE_MIN);
@@ -399,7 +427,7 @@ static inline unsigned worker_share_chunks(const struct worker *w)
 	return (unsigned)MAX(worker_share(w) / w->pool.chunk_size, 1);
 }
 
-/* Chunks that can be had: free ones and those lent to the kernel. */
+/* Chunks that are free or lent to the kernel. */
 static inline uint32_t worker_chunks(const struct worker *w)
 {
 	return w->pool.free_count + w->pool_lent;
@@ -410,20 +438,21 @@ static inline void worker_count_chunks(struct worker *w)
 	atomic_store_explicit(&w->stats.chunks_free, worker_chunks(w), memory_order_relaxed);
 }
 
-/* deadline_ns from what is armed. */
+/* Computes deadline_ns from the timers that are armed. */
 void worker_set_deadline(struct worker *w);
-/* Accepts again where it was paused for want of descriptors. */
+/* Resumes accepting after it was paused for lack of descriptors or memory. */
 void worker_resume_accept(struct worker *w);
-/* Tells the engine not to accept; it has obeyed when no acceptor is armed. */
+/* Tells the engine to stop accepting, which has happened once acceptor.armed of all is 0. */
 void worker_stop_accepting(struct worker *w);
 void worker_close_acceptors(struct worker *w);
-/* Draining: closes the sockets when the engine has let go of them.  Until then a connection may
- * come, from a request or into the queue; who was in the queue is not reset. */
+/* While draining: closes the listening sockets once no request of the engine uses them.  Until then
+ * connections may still arrive, by such a request or in the kernel's queue; the queued ones are
+ * accepted, so that closing resets none. */
 void worker_end_accept(struct worker *w);
-/* Takes the connections that wait in the kernel's queue. */
+/* Accepts the connections that wait in the kernel's queue. */
 void worker_accept_queued(struct acceptor *a);
 
-/* worker_memory.c: what a connection may hold, and who waits for memory. */
+/* worker_memory.c: how much a connection may hold, and connections that wait for memory. */
 void worker_set_held_max(struct worker *w);
 void worker_feed_starved(struct worker *w);
-void worker_look_at_holders(struct worker *w); /* while somebody is starved: each turn */
+void worker_look_at_holders(struct worker *w); /* each turn while a connection is starved */

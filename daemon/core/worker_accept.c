@@ -1,5 +1,5 @@
-/* A worker's listening sockets: accepting, pausing when descriptors run out, and letting go of
- * them. The worker's thread.  See worker.h. */
+/* A worker's listening sockets: accepting, pausing when descriptors run out, and closing them.  The
+ * worker's thread.  See worker.h. */
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ void worker_accepted(struct acceptor *a, int fd)
 		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)) {
 		worker_pause_accept(a, -fd);
 	}
-	/* Anything else is the fate of one connection that ended before it was accepted. */
+	/* Any other error concerns one connection that ended before it was accepted. */
 }
 
 void worker_stop_accepting(struct worker *w)
@@ -102,9 +102,9 @@ void worker_close_acceptors(struct worker *w)
 	}
 }
 
-/* A connectionless worker that drains serves its clients to their end, over its own sockets.  Only
- * sockets that are given to another worker are not read from now on; they stay open for what is
- * still to be sent. */
+/* A connectionless worker that drains serves its clients to their end, over its own sockets.  It
+ * only stops reading sockets that were handed to another worker; these stay open for the datagrams
+ * that are still to be sent. */
 static void worker_end_accept_connectionless(struct worker *w)
 {
 	bool given = true;

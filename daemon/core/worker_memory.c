@@ -1,6 +1,6 @@
 /* Connections that wait for chunks of the worker's pool: the order in which they are served, and
- * when those that hold what others wait for are closed.  Worker's thread only; see doc/engines.md,
- * "Waiting for memory". */
+ * when connections that hold chunks are closed.  Worker's thread only; see doc/engines.md, "Waiting
+ * for memory". */
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
@@ -10,8 +10,9 @@
 
 /* ---- Waiting ---- */
 
-/* Newcomers may not go past those who wait, nor take what was granted; and where chunks are short
- * all have to ask: see conn_ration(). */
+/* Sets the number of free chunks below which receives need conn_ration(): all do while a connection
+ * waits, as newcomers must not overtake it, or while chunks are granted, or while they are short.
+ */
 static void worker_set_floor(struct worker *w)
 {
 	struct pool *p = &w->pool;
@@ -19,20 +20,22 @@ static void worker_set_floor(struct worker *w)
 	p->floor = w->first || w->granted ? UINT32_MAX : pool_free_for_all(p);
 }
 
-/* Chunks that no input may take: rations leave half of what is kept for answers. */
+/* Chunks that no receive may take: rations leave half of those kept for answers. */
 static uint32_t worker_kept(const struct worker *w)
 {
 	return w->engine->messages ? w->pool.keep : w->pool.keep / 2;
 }
 
-/* Is c to wait for its own peer first of all?  For that to take what is queued; and, where chunks
- * are short, what is in the socket as well, for who has not read that would not read more. */
+/* Does c wait for its own peer, before any chunk could help it?  The peer has to take the queued
+ * output and, where chunks are short, the output in the socket too: a peer that has not read that
+ * would not read more. */
 static bool conn_is_behind(const struct conn *c)
 {
 	return conn_owes(c) || (c->flags & CONN_UNREAD);
 }
 
-/* Is anything in its socket that its peer has not acknowledged (TCP), or read (Unix)? */
+/* Does the socket hold output that the peer has not acknowledged (TCP) or read (Unix)?  Sets
+ * CONN_UNREAD. */
 static bool conn_look_unread(struct conn *c)
 {
 	int bytes = 0;
@@ -55,14 +58,15 @@ void conn_drop_grant(struct conn *c)
 	worker_set_floor(c->worker);
 }
 
-/* The next ration begins a chunk. */
+/* Drops the shared chunk: the next ration takes a new one. */
 static void worker_end_rations(struct worker *w)
 {
 	chunk_put(&w->pool, w->ration);
 	w->ration = NULL;
 }
 
-/* Are there chunks to receive into that c may have now?  Rations are for those who owe nothing. */
+/* May c have a chunk, or a ration, to receive into now?  Rations go only to connections without
+ * unread output. */
 static bool conn_claim(struct conn *c)
 {
 	const struct worker *w = c->worker;
@@ -77,7 +81,7 @@ static bool conn_claim(struct conn *c)
 	return !pool_is_short(p) || !(conn_owes(c) || conn_look_unread(c));
 }
 
-/* A part of the chunk that all rations share, or of the next. */
+/* A part of the chunk that rations share, or of a new one; NULL: the pool is exhausted. */
 static struct view *worker_ration(struct worker *w)
 {
 	struct pool *p = &w->pool;
@@ -87,7 +91,9 @@ static struct view *worker_ration(struct worker *w)
 		worker_end_rations(w);
 	if (!w->ration) {
 		w->ration = chunk_get(p);
-		w->held_chunks = UINT32_MAX; /* look at the end of this turn whether it may go */
+		/* Recomputed at the end of this turn, which drops it if chunks are not short any
+		 * more. */
+		w->held_chunks = UINT32_MAX;
 	}
 	if (!w->ration)
 		return NULL;
@@ -109,7 +115,7 @@ struct view *conn_ration(struct conn *c)
 		return worker_ration(w);
 	k = chunk_get(p);
 	v = view_new(p, k, k->base, p->chunk_size);
-	chunk_put(p, k); /* the view keeps it */
+	chunk_put(p, k); /* the view still holds a reference */
 	return v;
 }
 
@@ -120,12 +126,13 @@ void conn_ration_used(struct conn *c, struct view *ration, size_t bytes)
 	if (bytes > 0)
 		conn_input(c, k, ration->data, (uint32_t)bytes);
 	if (ration->data + ration->len ==
-	    k->base + k->used) /* the next one begins where this one ended */
+	    k->base + k->used) /* the last ration of the chunk: gives its unused end back */
 		k->used -= ration->len - (uint32_t)bytes;
 	view_free(&c->worker->pool, ration);
 }
 
-/* A connection that was served and got no chunk keeps its place. */
+/* Gives c a place at the end of the queue.  A connection that was served and received nothing since
+ * keeps its place. */
 static void conn_take_place(struct conn *c)
 {
 	if (c->place && c->place_in == c->bytes_in)
@@ -148,7 +155,7 @@ static void worker_enqueue_starved(struct worker *w, struct conn *c)
 		w->starved_last = c;
 }
 
-/* c is starved.  Who is the first that does not just wait for its own peer? */
+/* c is starved: updates w->first. */
 static void worker_note_first(struct worker *w, const struct conn *c)
 {
 	if (!conn_is_behind(c) && (!w->first || c->place < w->first))
@@ -179,7 +186,7 @@ void conn_starved(struct conn *c)
 
 	w->starved_free = MIN(w->starved_free, w->pool.free_count);
 	conn_starve(c, 0);
-	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* it waits for more than that, now */
+	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* the service waits as well, not only a receive */
 }
 
 void conn_starved_input(struct conn *c)
@@ -190,8 +197,9 @@ void conn_starved_input(struct conn *c)
 
 /* ---- Serving ---- */
 
-/* Is there what c waits for?  More to write into than the `free` that were not enough; or one of
- * the chunks to receive into, of which there are *input, and of which those who owe leave some. */
+/* Can c be served now?  Its service needs more free chunks than the `free` that were not enough; a
+ * receive needs one of *input chunks, which is decremented then, and some of which are left to
+ * connections without unread output. */
 static bool worker_can_feed(const struct worker *w, const struct conn *c, uint32_t free,
 			    uint32_t *input)
 {
@@ -231,7 +239,8 @@ void worker_feed_starved(struct worker *w)
 	uint32_t input = w->pool_lent + (p->free_count > taken ? p->free_count - taken : 0);
 	struct conn *c = w->starved, *next;
 
-	w->starved = w->starved_last = NULL; /* an engine may have c wait again at once */
+	/* Emptied first: engine->recv() may have c wait again at once. */
+	w->starved = w->starved_last = NULL;
 	w->first = 0;
 	for (; c; c = next) {
 		next = c->starved_next;
@@ -245,15 +254,16 @@ void worker_feed_starved(struct worker *w)
 	}
 	worker_set_floor(w);
 	if (p->free_count > free)
-		w->starved_free = UINT32_MAX; /* all services run again, and say anew */
-	if (!w->starved && w->scratch) {      /* conn_relieve() may have been its only user */
+		w->starved_free = UINT32_MAX; /* all starved services run again, and report anew if
+						 they still lack chunks */
+	if (!w->starved && w->scratch) {      /* perhaps only conn_relieve() used it */
 		chunk_put(&w->pool, w->scratch);
 		w->scratch = NULL;
 	}
 }
 
-/* Connections wait for chunks that others hold: has the others give back what they can, and closes
- * those whose peers have taken nothing of their output for some time. */
+/* Called while connections wait for chunks that others hold: has the others give back what they
+ * can, and closes those whose peers have taken none of their output for some time. */
 static void worker_relieve(struct worker *w)
 {
 	bool stuck;
@@ -266,7 +276,7 @@ static void worker_relieve(struct worker *w)
 
 		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
 		c->relief_out = c->bytes_out;
-		conn_drop_grant(c); /* it had time enough */
+		conn_drop_grant(c); /* it has not used its grant since the last look */
 		if (c->flags & CONN_UNREAD)
 			conn_look_unread(c);
 		if (c->stalled >= WORKER_PATIENCE ||
@@ -274,7 +284,7 @@ static void worker_relieve(struct worker *w)
 		     w->now_ns - c->active_ns >= WORKER_STALL_NS)) {
 			conn_close(c, CONN_END_ERROR);
 		} else if (c->rx.head) {
-			c->flags |= CONN_FED; /* no sign of its life */
+			c->flags |= CONN_FED; /* run by us: does not reset the idle timer */
 			conn_relieve(c);
 		}
 	}
@@ -288,10 +298,10 @@ void worker_look_at_holders(struct worker *w)
 	worker_scan_at(w, w->relief_ns);
 }
 
-/* Clients who do not read what they have asked for may end up with all that reads may take.  What
- * is left of a worker's chunks has to do for the input of the others, for what is small, and for a
- * ration at a time to those who have read all.  Chunks that the kernel has to receive into serve no
- * read: the bound is the same part of those that are not lent. */
+/* True: replies to reads must be small, because chunks are short.  Clients that do not take the
+ * data that they asked for may tie up all chunks that reads may use; the rest must suffice for the
+ * input of other clients, for small replies, and for rations.  Chunks lent to the kernel serve no
+ * read, so the bound is the same fraction of those not lent. */
 static bool reads_are_small(const struct worker *w)
 {
 	const struct pool *p = &w->pool;

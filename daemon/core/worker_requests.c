@@ -11,7 +11,7 @@
 #include "conn.h"
 #include "worker.h"
 
-/* A request to a worker that nobody waits for: frees itself. */
+/* A request to a worker; no caller waits for it, and it frees itself after it has run. */
 struct worker_request {
 	struct call call;
 	struct worker *worker;
@@ -71,7 +71,7 @@ static void worker_do_drain(struct call *call)
 	w->scan_ns = clock_ns();
 	worker_set_deadline(w);
 	for (struct conn *c = w->conns; c; c = c->next)
-		conn_ready(c); /* sources stop, finished ones end */
+		conn_ready(c); /* lets sources stop and finished connections end */
 }
 
 static void worker_do_idle_timeout(struct call *call)
@@ -140,7 +140,8 @@ void worker_set_peers_max(struct worker *w, uint64_t peers_max)
 enum { SETTLE_WAIT_NS = 50 * NS_PER_MS };
 
 struct settle {
-	_Atomic unsigned references; /* ours, and one of each worker that has not answered */
+	/* One of the caller, and one for each worker that has not answered. */
+	_Atomic unsigned references;
 	unsigned asked;
 	sem_t answered;
 };
@@ -170,7 +171,7 @@ static void settle_put(struct settle *s)
 	free(s);
 }
 
-/* The turn that runs this has reaped what was waiting. */
+/* By the time that this runs, the turn has reaped all completions. */
 static void worker_do_settle(struct call *call)
 {
 	struct settle_call *c = container_of(call, struct settle_call, call);
@@ -254,7 +255,7 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 		c->worker->service->describe(c, info->about, sizeof(info->about));
 }
 
-/* Newest first, WORKER_TURN_MAX a turn. */
+/* Lists connections, newest first, WORKER_TURN_MAX per turn. */
 static void worker_do_list(struct call *call)
 {
 	struct worker_list *list = container_of(call, struct worker_list, call);
