@@ -111,7 +111,7 @@ def test_rping_again_and_again(start_daemon, device):
     rping(daemon, "-C", 1)
     daemon.wait_closed("r", accepted=1)
     start, descriptors = resources()[f"{device}0"], daemon.descriptors()
-    for count in range(20):
+    for count in range(8):
         rping(daemon, "-C", 2, "-V")
     all_is_free(daemon, device, start)
     wait_until(lambda: daemon.descriptors() == descriptors, "no descriptor is left")
