@@ -24,6 +24,8 @@ import tempfile
 import textwrap
 import time
 
+import demo_nvme
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "conf/nbserved.ini"
 SLICE = 0.5  # seconds of one redis-benchmark run, about; there are 36
@@ -33,7 +35,7 @@ SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 TIMED = ["--time_based", f"--runtime={BULK_SLICE}"]
 RUN_MAX = 30  # seconds after which a generator has failed
 
-# The listeners that the default configuration has on io_uring only, on the engine to compare with.
+# What the default configuration has on io_uring only, on the engine to compare it with.
 BASELINE_SERVICES = ("discard", "chargen", "http", "iperf3", "sockperf")
 BASELINE = """
 [listener {service}-epoll]
@@ -65,6 +67,12 @@ class Load:
 
     def prepare(self, demo, port):
         """Before the first visit."""
+
+    def begin(self, listener):
+        """Before the first visit, for each listener."""
+
+    def end(self):
+        """After the last."""
 
 
 class RedisLoad(Load):
@@ -158,6 +166,31 @@ class NbdLoad(Load):
         NbdLoad.filled = True
 
 
+class NvmeLoad(Load):
+    """Storage, as this kernel's disk: connected to all listeners meanwhile."""
+
+    def __init__(self, label, *options):
+        super().__init__("nvme", label, self.fio)
+        self.options = options
+        self.disks = demo_nvme.Disks()
+        self.devices = {}  # by port
+
+    def fio(self, port):
+        return [
+            "fio", "--name=demo", "--ioengine=libaio", "--direct=1", "--bs=4k", "--iodepth=32",
+            f"--filename={self.devices[str(port)]}", f"--size={DISK}", *self.options, *TIMED,
+        ]  # fmt: skip
+
+    def begin(self, listener):
+        try:
+            self.devices[port_of(listener)] = self.disks.connect(listener["example"].split())
+        except ValueError as error:
+            raise Failed(str(error)) from error
+
+    def end(self):
+        self.disks.disconnect()
+
+
 # ---- RDMA: only where there is a device ----
 
 
@@ -222,6 +255,12 @@ LOADS += [
     )
     if shutil.which(load.argv(0)[0])
 ]
+NVME_MISSING = demo_nvme.missing()
+if not NVME_MISSING:
+    LOADS += [
+        NvmeLoad("fio randread 4k, 32 at once", "--rw=randread"),
+        NvmeLoad("fio randwrite 4k, 32 at once", "--rw=randwrite"),
+    ]
 if not rdma_missing():
     LOADS += [
         Load("rping", "rping -S 64 -C 1000", rping(64, 1000), "rdma"),
@@ -295,6 +334,10 @@ def cpu_list(cpus):
 def command(argv):
     """The generator's own command line."""
     return " ".join(argv[argv.index("--") + 1 :] if "--" in argv else argv)
+
+
+def port_of(listener):
+    return listener["addresses"][0].rsplit(":", 1)[1]
 
 
 class Demo:
@@ -382,7 +425,7 @@ class Demo:
 
     def measure(self, load, listener):
         before = self.rows.stat().st_size if self.rows.exists() else 0
-        port = int(listener["addresses"][0].rsplit(":", 1)[1])
+        port = int(port_of(listener))
         compare = ["compare", "--quiet", "--label", load.label, "--save", str(self.rows)]
         self.run_pinned([*self.nbctl, *compare, listener["name"], "--", *load.argv(port)])
         if not self.rows.exists() or self.rows.stat().st_size == before:
@@ -392,8 +435,9 @@ class Demo:
         begin = time.monotonic()
         say(f"  {load.service:<9}{load.label:31}", end="")
         try:
-            load.prepare(self, listeners[0]["addresses"][0].rsplit(":", 1)[1])
+            load.prepare(self, port_of(listeners[0]))
             for listener in listeners:
+                load.begin(listener)
                 say("/".join([listener["engine"], *listener["stores"]]) + " ", end="")
                 self.measure(load, listener)
             for listener in reversed(listeners):
@@ -403,6 +447,8 @@ class Demo:
         except Failed as error:
             self.failures += 1
             say(f"FAILED\n{error}")
+        finally:
+            load.end()
 
     def run_loads(self, status):
         serving = [l for l in status["listeners"] if l["state"] == "serving"]
@@ -432,6 +478,8 @@ class Demo:
             say(textwrap.fill(f"{', '.join(names)}: {reason}", 100, subsequent_indent="  "))
         if rdma_missing():
             say(f"RDMA: no rows: {rdma_missing()}.")
+        if NVME_MISSING:
+            say(f"NVMe: no rows: {NVME_MISSING}.")
         say()
         say("Each load visits one engine after the other, then all again in reverse order (dots):")
 
