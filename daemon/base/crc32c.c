@@ -1,6 +1,5 @@
-/* CRC-32C by ISA-L, which takes the best of what the CPU has; without it, by tables.  See
- * crc32c.h.
- */
+/* CRC-32C by ISA-L, which uses the CPU's instructions; in builds without it, by tables.  See
+ * crc32c.h. */
 #include "crc32c.h"
 
 #ifdef NB_ISAL
@@ -8,7 +7,7 @@
 
 #include "util.h"
 
-enum { PIECE = 1 << 30 }; /* its lengths are int */
+enum { PIECE = 1 << 30 }; /* ISA-L's lengths are int */
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t bytes)
 {
@@ -17,7 +16,8 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t bytes)
 	crc = ~crc;
 	for (size_t n; bytes > 0; at += n, bytes -= n) {
 		n = MIN(bytes, (size_t)PIECE);
-		crc = crc32_iscsi((unsigned char *)at, (int)n, crc); /* it only reads */
+		/* ISA-L takes no const pointer, but only reads. */
+		crc = crc32_iscsi((unsigned char *)at, (int)n, crc);
 	}
 	return ~crc;
 }
@@ -27,7 +27,7 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t bytes)
 #include <endian.h>
 #include <string.h>
 
-/* [n][b]: of byte b with n bytes of zeros behind it. */
+/* table[n][b]: the checksum of byte b followed by n zero bytes. */
 static uint32_t table[8][256];
 
 __attribute__((constructor)) static void table_fill(void)

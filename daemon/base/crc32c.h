@@ -3,5 +3,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of `bytes` at data, behind what had the checksum crc; 0: it is the beginning. */
+/* The checksum of `bytes` at data.  crc: the checksum of the bytes before them, 0 at the beginning.
+ */
 uint32_t crc32c(uint32_t crc, const void *data, size_t bytes);

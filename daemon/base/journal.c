@@ -16,11 +16,11 @@
 
 #include "util.h"
 
-enum { JOURNAL_WAIT_US = 100 * 1000 }; /* a busy journald reads within that */
+enum { JOURNAL_WAIT_US = 100 * 1000 }; /* time in which a busy journald still reads */
 
 static int journal_fd = -1;
 static struct sockaddr_un journal_address = { .sun_family = AF_UNIX };
-static _Atomic bool journal_full; /* the last message found no room */
+static _Atomic bool journal_full; /* the last message did not fit into the queue */
 static _Atomic unsigned journal_lost;
 
 struct datagram {
@@ -50,7 +50,7 @@ int journal_open(const char *path)
 	return 0;
 }
 
-/* The form that takes any bytes: the name, the length, the value, on a line of their own. */
+/* Adds a field in the binary form, whose value may hold any bytes: name, newline, length, value. */
 static void add_field(struct datagram *d, const struct journal_field *field)
 {
 	size_t name = strlen(field->name), value = strlen(field->value);

@@ -1,19 +1,21 @@
-/* Messages for journald (systemd's JOURNAL_NATIVE_PROTOCOL), without waiting for it for long:
- * sd_journal_send() blocks for as long as its queue is full, for ever when it has stopped.  Any
+/* Messages for journald (systemd's JOURNAL_NATIVE_PROTOCOL), with bounded waiting:
+ * sd_journal_send() blocks while journald's queue is full, for ever if journald has stopped.  Any
  * thread. */
 #pragma once
 
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
 struct journal_field {
-	const char *name, *value; /* of any bytes; NULL: left out */
+	const char *name, *value; /* value may hold any bytes; NULL: the field is left out */
 };
 
-/* path: JOURNAL_SOCKET.  Before other threads are started.  0 or -errno. */
+/* Connects to path (JOURNAL_SOCKET).  To be called before other threads are started.  0 or -errno.
+ */
 int journal_open(const char *path);
 
-/* At most JOURNAL_FIELDS_MAX of them, JOURNAL_BYTES_MAX with their names: what is beyond is cut
- * off. A message for which a full queue has no room soon is lost; while that is so others do not
- * wait. When journald reads again it is told how many were. */
+/* Sends a message of at most JOURNAL_FIELDS_MAX fields and JOURNAL_BYTES_MAX bytes including names;
+ * the rest is cut off.  If the queue is full, waits briefly, then drops the message; until there is
+ * room again, further messages are dropped without waiting.  Then a message reports how many were
+ * lost. */
 enum { JOURNAL_FIELDS_MAX = 8, JOURNAL_BYTES_MAX = 2048 };
 void journal_send(const struct journal_field *fields, unsigned count);

@@ -1,15 +1,15 @@
-/* Values of JSON documents that jansson leaves to its caller. */
+/* Constructors of JSON values in addition to jansson's.  The caller owns what they return. */
 #pragma once
 #include <jansson.h>
 #include <stdint.h>
 
-/* A counter: Varlink's integers are signed, so it stops at their end. */
+/* A counter, at most INT64_MAX, as Varlink's integers are signed. */
 static inline json_t *json_count(uint64_t n)
 {
 	return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
 }
 
-/* Text that came from elsewhere and may not be UTF-8, which JSON is. */
+/* Text of another origin, which may not be valid UTF-8 as JSON requires. */
 static inline json_t *json_text(const char *string)
 {
 	json_t *json = json_string(string);
@@ -17,5 +17,5 @@ static inline json_t *json_text(const char *string)
 	return json ? json : json_string("(not UTF-8)");
 }
 
-/* Now: RFC 3339, UTC, with milliseconds. */
+/* The current time: RFC 3339, UTC, with milliseconds. */
 json_t *json_time(void);

@@ -1,4 +1,4 @@
-/* The log.  State: the level and where to, set once by log_open().  See log.h. */
+/* The log.  State: the level and the destination, set once by log_open().  See log.h. */
 #include "log.h"
 
 #include <errno.h>
@@ -24,10 +24,10 @@ static _Atomic int log_level = LOG_INFO;
 static enum log_target log_target = LOG_TO_STDERR;
 static int log_fd = STDERR_FILENO;
 
-/* One line at a time; guards what follows. */
+/* Held while a line is written; protects the state below. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool log_full;     /* the last line found no room */
-static unsigned log_lost; /* lines since the last that was written */
+static bool log_full;     /* the last line could not be written */
+static unsigned log_lost; /* lines lost since the last that was written */
 
 static const struct {
 	int level;
@@ -55,7 +55,8 @@ int log_level_parse(const char *name)
 	return -EINVAL;
 }
 
-/* systemd.exec(5): JOURNAL_STREAM holds device:inode of the stream that stderr was. */
+/* systemd.exec(5): JOURNAL_STREAM holds device:inode of the stream that stderr was connected to at
+ * the start. */
 static int log_stderr_is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -77,9 +78,9 @@ int log_get_level(void)
 	return atomic_load_explicit(&log_level, memory_order_relaxed);
 }
 
-/* A pipe or terminal is opened again, without blocking: O_NONBLOCK on stderr itself would be there
- * for all who share it.  One that may not be opened is polled, which leaves it to chance when
- * others write to it at the same moment. */
+/* Reopens a pipe or terminal with O_NONBLOCK, since setting it on stderr itself would affect all
+ * processes that share the open file.  If it cannot be reopened, it is polled before each write,
+ * which may still block if another process writes at the same moment. */
 static void log_open_stderr(void)
 {
 	struct stat st;
@@ -105,8 +106,8 @@ void log_open(int level)
 		log_target = LOG_TO_STDERR;
 }
 
-/* Writes a line, or false: nobody reads what was written before.  When that begins it waits for up
- * to LOG_WAIT_MS, for a reader who is only slow. */
+/* Writes a line.  False: the pipe is full, as its reader does not read.  The first time it waits up
+ * to LOG_WAIT_MS, since the reader may only be slow. */
 static bool log_write_line(const char *line, size_t length)
 {
 	struct pollfd room = { .fd = log_fd, .events = POLLOUT };

@@ -1,7 +1,7 @@
-/* How one thread asks another to run something: many senders, one receiver, no lock.
+/* A mailbox: how threads ask another thread to run functions.  Many senders, one receiver, no lock.
  *
- * A call is embedded in what it is about and belongs to the receiver from mailbox_post() until its
- * fn() is entered.  Calls run in the order in which they were posted. */
+ * A call is embedded in the object that it is about, and belongs to the receiver from
+ * mailbox_post() until fn() is entered.  Calls run in the order in which they were posted. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,11 +13,11 @@ struct call {
 
 struct mailbox {
 	_Atomic(struct call *) head; /* last in first */
-	int fd;                      /* eventfd: readable when there is something; non-blocking */
+	int fd;                      /* eventfd, non-blocking: readable when calls are waiting */
 };
 
 int mailbox_init(struct mailbox *m); /* 0 or -errno */
 void mailbox_fini(struct mailbox *m);
-/* True: it had to wake the receiver, with a system call. */
+/* Any thread.  True: the receiver had to be woken by a system call. */
 bool mailbox_post(struct mailbox *m, struct call *call);
-void mailbox_run(struct mailbox *m); /* the receiver only: runs all that is there */
+void mailbox_run(struct mailbox *m); /* receiver's thread only: runs all calls posted so far */

@@ -24,8 +24,8 @@ int open_file(const char *path, int flags, bool or_device, const char **ret_why)
 	int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640), rc;
 
 	rc = fd < 0 ? -errno : check_kind(fd, or_device);
-	/* Only opening must not wait.  io_uring fails what would wait on a file that is O_NONBLOCK,
-	 * where the file system cannot say so beforehand. */
+	/* O_NONBLOCK is for open() only and is cleared: io_uring fails requests that would block on
+	 * an O_NONBLOCK file where the file system does not support non-blocking attempts. */
 	if (rc == 0)
 		rc = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) < 0 ? -errno : 0;
 	if (rc == 0)
@@ -33,7 +33,7 @@ int open_file(const char *path, int flags, bool or_device, const char **ret_why)
 	if (fd >= 0)
 		close(fd);
 	if (rc ==
-	    -ENXIO) /* open(2) of a socket, a FIFO that nobody reads, a device that is not there */
+	    -ENXIO) /* open(2) of a socket, of a FIFO without a reader, or of a missing device */
 		rc = -ESPIPE;
 	if (rc != -ESPIPE)
 		*ret_why = strerror(-rc);

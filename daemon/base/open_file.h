@@ -1,9 +1,9 @@
-/* Opening what a user has named, where the name may stand for anything.  Any thread. */
+/* Opens files that a user has named; the path may lead to anything.  Any thread. */
 #pragma once
 #include <stdbool.h>
 
-/* Opens a regular file, or a block device if it may be one, and never waits for whoever else has to
- * open it (a FIFO: fifo(7)), nor becomes a terminal's.  flags: of open(2); the descriptor has
- * O_CLOEXEC, and not O_NONBLOCK.  It; or -errno with why, static or strerror()'s: -ESPIPE for what
- * is something else, -EISDIR for a directory. */
+/* Opens a regular file, or a block device if or_device.  Never blocks as open(2) of a FIFO would,
+ * and never acquires a controlling terminal.  flags: of open(2).  Returns the descriptor, which the
+ * caller owns, with O_CLOEXEC and without O_NONBLOCK; or -errno, and in *ret_why a text (static or
+ * from strerror()): -EISDIR for a directory, -ESPIPE for any other type of file. */
 int open_file(const char *path, int flags, bool or_device, const char **ret_why);

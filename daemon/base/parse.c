@@ -15,10 +15,10 @@ enum { UNIT_NAMES_MAX = 3 };
 
 struct unit {
 	uint64_t factor;
-	const char *names[UNIT_NAMES_MAX]; /* suffixes; the first is what is written */
+	const char *names[UNIT_NAMES_MAX]; /* suffixes; writers use the first */
 };
 
-/* From large to small: the writers take the first that divides. */
+/* From large to small: writers use the first that divides the value. */
 static const struct unit size_units[] = {
 	{ 1ULL << 40, { "T", "t", "TiB" } },
 	{ 1ULL << 30, { "G", "g", "GiB" } },
@@ -186,7 +186,8 @@ static bool copy_text(char *to, size_t to_size, const char *text, size_t bytes)
 	return true;
 }
 
-/* An empty name, `.` or `..` would give a path several spellings; at the end of it, no name. */
+/* True: the path has no empty component, `.` or `..`, which would allow several spellings, and does
+ * not end with a slash. */
 static bool path_is_plain(const char *path)
 {
 	for (; *path; path += strcspn(path + 1, "/") + 1) {
@@ -282,7 +283,7 @@ socklen_t sockaddr_size(const struct sockaddr_storage *sa)
 		return sizeof(struct sockaddr_in6);
 	if (un->sun_path[0])
 		return sizeof(*un);
-	/* An abstract name ends with the address, not with a NUL. */
+	/* An abstract name is ended by the address length, not by a NUL. */
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(un->sun_path + 1));
 }
 
@@ -333,7 +334,7 @@ static bool bits_equal(const struct in6_addr *a, const struct in6_addr *b, unsig
 	return true;
 }
 
-/* One host, without a prefix length. */
+/* Parses an address without a prefix length: a network of one host. */
 static int parse_host(const char *host, struct network *ret_network)
 {
 	struct in_addr ipv4;

@@ -11,11 +11,11 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Decimal number, without leading zeros: `010` is eight to some. */
+/* Decimal number.  Leading zeros are an error, as some read `010` as eight. */
 int parse_uint(const char *text, uint64_t *ret_value);
 
-/* Bytes: a number with an optional K, k or KiB, and so on with M, G and T (1024^n).  KB, MB are
- * errors: they are powers of ten to some. */
+/* Bytes: a number with an optional K, k or KiB, and so on with M, G and T (1024^n).  KB and MB are
+ * errors, as some read them as powers of ten. */
 int parse_size(const char *text, uint64_t *ret_bytes);
 
 /* Nanoseconds: a number with us, ms, s (usec, msec, sec), min, m or h; a bare 0 is allowed, any
@@ -31,13 +31,14 @@ int parse_cpus(const char *text, cpu_set_t *ret_cpus);
 /* IPv4 or [IPv6] with a port or an inclusive range of ports, or a Unix socket. */
 struct address {
 	struct sockaddr_storage sa;     /* port 0 in here */
-	uint16_t port_first, port_last; /* both 0 of a Unix socket */
+	uint16_t port_first, port_last; /* both 0 for a Unix socket */
 };
 
 /* `127.0.0.1:7008`, `[::1]:7008`, `0.0.0.0:7008-7011`; port 0 lets the kernel choose (no range).
- * `localhost` is 127.0.0.1; no other name is known, as to look one up could take long.
- * `unix:/PATH`, absolute, in ASCII without white space; `unix:@NAME`, abstract: unix(7); up to 107
- * bytes behind the colon, and no `.`, `..` or empty name in a path: one socket has one address. */
+ * `localhost` is 127.0.0.1; no other host name is accepted, as a lookup could block.  `unix:/PATH`,
+ * absolute, in ASCII without white space; `unix:@NAME`, abstract: unix(7); up to 107 bytes behind
+ * the colon, and a path has no `.`, `..` or empty component, so that a socket has only one
+ * spelling. */
 int parse_address(const char *text, struct address *ret_address);
 
 enum { ADDRESS_TEXT_MAX = 128 };
@@ -47,21 +48,21 @@ char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRES
 /* format_sockaddr() with the range of ports. */
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX]);
 
-/* A network: `127.0.0.0/8`, `::1`, `2001:db8::/32`. Bits beyond the prefix must be zero.  Or
- * `local`, the addresses of this host, which only the kernel knows. */
+/* A network: `127.0.0.0/8`, `::1`, `2001:db8::/32`.  Bits beyond the prefix must be zero.  Or
+ * `local`: the addresses of this host, which only the kernel can tell. */
 struct network {
 	struct in6_addr prefix; /* IPv4 as ::ffff:a.b.c.d */
 	uint8_t bits;           /* 0..128, of the mapped form */
-	bool local;             /* all of the above: 0 */
+	bool local;             /* the other fields are 0 */
 };
 int parse_network(const char *text, struct network *ret_network);
-/* Not of `local`. */
+/* Must not be called with `local`. */
 bool network_contains(const struct network *network, const struct in6_addr *mapped);
 
 /* Length of sa, as bind() and connect() take it. */
 socklen_t sockaddr_size(const struct sockaddr_storage *sa);
 
-/* The address of sa in the mapped form that struct network uses. */
+/* The address of sa as IPv6 (IPv4 as ::ffff:a.b.c.d), the form of struct network. */
 struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa);
 
 /* Writers that parse back to the same value: "16K", "30s" (whole microseconds).  Return text. */

@@ -1,5 +1,5 @@
-/* The reason why something cannot be done: what, why, and how to mend it.  For the log, the control
- * socket and the status of what is unavailable. */
+/* An error message for users: what failed, why, and, behind a semicolon, how to fix it.  For the
+ * log, the control socket and the status of unavailable objects. */
 #pragma once
 
 enum { REASON_MAX = 384 };
@@ -8,9 +8,9 @@ struct reason {
 	char text[REASON_MAX];
 };
 
-/* Formats into reason, returns error (so that `return reason_set(...)` reads well). */
+/* Formats into reason and returns error, so that callers can write `return reason_set(...)`. */
 int reason_set(struct reason *reason, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Where such a text says what to do: behind its first semicolon.  NULL: it does not. */
+/* The part of the text that says what to do, behind its first semicolon.  NULL: none. */
 const char *reason_mend(const char *text);

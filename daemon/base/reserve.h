@@ -1,15 +1,16 @@
-/* Spare descriptors for the main thread, so that a data plane that has used up all of them can
- * still be looked at: the control socket and /proc.  The table of descriptors is the process's, and
- * so is this state.  Main thread only. */
+/* Spare descriptors for the main thread, so that the control socket and /proc still work when the
+ * data plane has used up all others.  Global state, like the table of descriptors itself.  Main
+ * thread only. */
 #pragma once
 #include <stdbool.h>
 
-/* Opens up to `count` spares. */
+/* Opens up to `count` spare descriptors. */
 void reserve_open(unsigned count);
 void reserve_close(void);
 
-/* An open or accept failed with EMFILE or ENFILE: gives one spare up.  true: try again. */
+/* To be called when opening or accepting failed with `error`: for EMFILE and ENFILE closes a spare.
+ * True: try again. */
 bool reserve_use(int error);
 
-/* A descriptor was closed: opens what is missing again. */
+/* To be called after a descriptor was closed: reopens missing spares. */
 void reserve_refill(void);

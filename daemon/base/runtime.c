@@ -9,7 +9,7 @@ void runtime_socket(char *path, size_t bytes)
 {
 	const char *directory = geteuid() != 0 ? getenv("XDG_RUNTIME_DIR") : NULL;
 
-	/* systemd sets RUNTIME_DIRECTORY for a service, which runs as a user, too. */
+	/* systemd sets RUNTIME_DIRECTORY for a service, which may run as a user other than root. */
 	if (directory && directory[0] == '/' && !getenv("RUNTIME_DIRECTORY"))
 		snprintf(path, bytes, "%s/nbserved/control.sock", directory);
 	else

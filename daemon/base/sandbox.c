@@ -12,7 +12,8 @@
 
 #include "util.h"
 
-/* $SYSTEMD_EXEC_PID, from systemd 248 on: a shell that a service has started is none. */
+/* Is this process itself started by systemd? $SYSTEMD_EXEC_PID (systemd 248) tells it from a
+ * process that a service's shell has started. */
 static bool is_service(void)
 {
 	const char *pid = getenv("SYSTEMD_EXEC_PID");
@@ -20,7 +21,7 @@ static bool is_service(void)
 	return pid && atol(pid) == getpid();
 }
 
-/* ProtectHome=yes puts a folder without any permission over each of them. */
+/* ProtectHome=yes mounts a directory without permissions over /home, /root and /run/user. */
 static bool home_is_hidden(const char *path)
 {
 	static const char *const homes[] = { "/home", "/root", "/run/user" };
@@ -35,20 +36,21 @@ static bool home_is_hidden(const char *path)
 	return false;
 }
 
-/* PrivateDevices= leaves pseudo devices in /dev; /sys still shows the host's. */
+/* PrivateDevices= leaves only pseudo devices in /dev; /sys still shows the host's devices. */
 static bool device_is_hidden(const char *path)
 {
 	char block[PATH_MAX];
 
 	if (strncmp(path, "/dev/", 5) != 0 || access(path, F_OK) == 0)
 		return false;
-	if (strchr(path + 5, '/')) /* a link, of udev or LVM, to one of those */
+	if (strchr(path + 5, '/')) /* a link to a device, made by udev or LVM */
 		return access("/dev/disk", F_OK) < 0;
 	snprintf(block, sizeof(block), "/sys/class/block/%s", path + 5);
 	return access(block, F_OK) == 0;
 }
 
-/* ProtectSystem=strict; also of a file that is yet to be made. */
+/* ProtectSystem=strict: is the path, or the directory of a file that does not exist yet, on a
+ * read-only mount? */
 static bool is_on_read_only(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -3,6 +3,6 @@
 #pragma once
 #include <stdbool.h>
 
-/* Advice for when `path` could not be opened (to be written, too), with this errno: "; ..." to
- * stand behind the reason; "" if nothing shows that a sandbox is why. */
+/* Advice for an error message when path could not be opened (for writing if to_write) with errno
+ * `error`: "; ..." to append; "" if there is no sign that a sandbox is the cause. */
 const char *sandbox_advice(const char *path, bool to_write, int error);

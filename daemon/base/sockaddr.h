@@ -4,10 +4,10 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 of a Unix socket */
+uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 for a Unix socket */
 bool sockaddr_is_multicast(const struct sockaddr_storage *sa);
-bool sockaddr_is_wildcard(const struct sockaddr_storage *sa); /* of IPv4 or IPv6 */
+bool sockaddr_is_wildcard(const struct sockaddr_storage *sa); /* IPv4 or IPv6 */
 void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port);
 
-/* The same address and port; of a Unix socket, the same name. */
+/* Do both have the same address and port, or for Unix sockets the same name? */
 bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);

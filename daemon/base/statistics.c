@@ -38,7 +38,7 @@ const struct statistic latency_statistics[] = {
 	{ .type = STATISTIC_END },
 };
 
-/* Varlink knows one type for both; their metrics differ. */
+/* Varlink has one type for operations of listeners and of exports; their metrics differ. */
 #define OPERATION(metric, done, failed, took)                                                      \
 	ROW(COUNTER, "count", NULL, metric "s", done, AT(operation_numbers, count)),               \
 		ROW(COUNTER, "errors", NULL, metric "_errors", failed,                             \

@@ -1,4 +1,4 @@
-/* The schema of the statistics: each number is a row, said once.
+/* The schema of the statistics: one row for each number.
  *
  * From the rows come the workers' counters (core/stats.h), the fields of the documents GetStats and
  * GetStatus in their order (control/document.c), the types of org.nbserved.Control that describe
@@ -160,14 +160,14 @@ struct json_t;
 		        "Datagrams of those who may not send."))
 /* clang-format on */
 
-/* Expansions of LISTENER_STATISTICS(): rows that are not wanted; only the rows of an object. */
+/* Arguments for LISTENER_STATISTICS(): skip these rows; expand only the rows of an object. */
 #define STATISTICS_NONE(...)
 #define STATISTICS_ROWS(name, varlink, metric, help, ...) __VA_ARGS__
 
 enum statistic_type {
-	STATISTIC_END,   /* of an object's fields, or of a table */
-	STATISTIC_GIVEN, /* no number: set by the maker of the document */
-	STATISTIC_INFO,  /* likewise; a metric for the sake of its labels */
+	STATISTIC_END,   /* ends an object's fields or a table */
+	STATISTIC_GIVEN, /* no number: set by the code that makes the document */
+	STATISTIC_INFO,  /* like GIVEN; a metric of value 1 that carries labels */
 	STATISTIC_COUNTER,
 	STATISTIC_GAUGE,
 	STATISTIC_QUANTILE, /* of a struct histogram_sum */

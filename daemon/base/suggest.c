@@ -6,7 +6,7 @@
 
 #include "util.h"
 
-enum { SUGGEST_PREFIX = 3 }; /* shorter texts are no abbreviations */
+enum { SUGGEST_PREFIX = 3 }; /* bytes; shorter texts are not taken for abbreviations */
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {

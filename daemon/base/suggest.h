@@ -2,23 +2,23 @@
 #pragma once
 
 enum {
-	SUGGEST_MAX = 64,      /* bytes: longer texts are no typing errors */
-	SUGGEST_HINT_MAX = 96, /* of suggest_hint() */
+	SUGGEST_MAX = 64,      /* bytes; longer texts get no suggestion */
+	SUGGEST_HINT_MAX = 96, /* bytes of suggest_hint() with the NUL */
 };
 
-/* Start with { .text = what was written }, then call suggest_try() for each name there is. */
+/* Initialise with { .text = the unknown name }, then call suggest_try() for each valid name. */
 struct suggestion {
 	const char *text;
-	const char *best; /* NULL while no name is near enough; points to a name */
+	const char *best; /* the nearest name, owned by the caller; NULL: none is near enough */
 	unsigned distance;
 	char hint[SUGGEST_HINT_MAX];
 };
 
 /* A name is near when at most a third of text, but at least one character, has to be changed,
- * inserted, removed or swapped with its neighbour, or when text is how it begins.  The first of the
- * nearest wins. */
+ * inserted, removed or swapped with its neighbour, or when it begins with text.  Of equally near
+ * names the first wins. */
 void suggest_try(struct suggestion *s, const char *name);
 
-/* ` (did you mean 'NAME'?)` to end a message with; "" when no name is near, or one is the text.  In
- * s. */
+/* ` (did you mean 'NAME'?)` for the end of a message; "" if no name is near or one is equal.
+ * Stored in s. */
 const char *suggest_hint(struct suggestion *s);

@@ -1,12 +1,12 @@
-/* System calls of the data path, without what libc puts around them: recv() and send() are
- * cancellation points there, which costs some 50 instructions in a process with threads, and
- * syscall() moves every argument. */
+/* System calls for the data path without libc's wrappers: recv() and send() of libc are
+ * cancellation points, which costs some 50 instructions in a process with threads, and syscall()
+ * moves every argument. */
 #pragma once
 #include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The result, or -errno. */
+/* Returns the kernel's result, -errno on failure; does not set errno. */
 static inline long syscall6(long number, long a, long b, long c, long d, long e, long f)
 {
 #ifdef __x86_64__

@@ -1,4 +1,4 @@
-/* Unix sockets to listen on.  See unix_socket.h. */
+/* Listening Unix sockets.  See unix_socket.h. */
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -17,8 +17,9 @@ enum {
 	LOCK_PAUSE_US = 10 * 1000,
 };
 
-/* Holds a lock on the directory while we look at the old socket and replace it, so that two
- * servers which start together do not remove each other's.  A descriptor, or -errno. */
+/* Locks the directory of path while the old socket is examined and replaced, so that two servers
+ * that start together do not remove each other's socket.  Returns a descriptor to close, or -errno.
+ */
 static int directory_lock(const char *path)
 {
 	char copy[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -40,7 +41,8 @@ static int directory_lock(const char *path)
 	return rc;
 }
 
-/* Mode 0660 from the first moment: the umask is the process's, but no other thread makes files. */
+/* Binds with mode 0660 from the first moment, by the umask.  That is process-wide, but no other
+ * thread creates files. */
 static int bind_private(const struct unix_socket *s)
 {
 	mode_t mask = umask(0117);
@@ -51,7 +53,7 @@ static int bind_private(const struct unix_socket *s)
 	return rc;
 }
 
-/* 0: nobody has it open. */
+/* 0: no process has the socket at this path open; else -errno with the reason. */
 static int check_stale(const struct unix_socket *s, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
@@ -63,7 +65,8 @@ static int check_stale(const struct unix_socket *s, struct reason *reason)
 	if (!S_ISSOCK(st.st_mode))
 		return reason_set(reason, -EEXIST, "%s exists and is not a socket: left alone",
 				  path);
-	/* One of another type can find out who is there without becoming a connection. */
+	/* Connecting a socket of another type fails in a way that tells whether a listener exists,
+	 * without making a connection. */
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return reason_set(reason, -errno, "socket: %m");
@@ -94,7 +97,7 @@ static int bind_replacing(struct unix_socket *s, struct reason *reason)
 	return rc < 0 ? reason_set(reason, rc, "bind %s: %s", path, strerror(-rc)) : 0;
 }
 
-/* Nobody can connect before listen(), so there is no moment with the wrong group. */
+/* Sets the group before listen(): nobody can connect while the group is still wrong. */
 static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
@@ -103,7 +106,8 @@ static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, stru
 
 	if (rc < 0)
 		return rc;
-	/* Often it has that group already, and a sandbox may forbid what would change nothing. */
+	/* Skipped if the group is right already: a sandbox may forbid chown() even when it changes
+	 * nothing. */
 	if (group != (gid_t)-1 && (lstat(path, &st) < 0 || st.st_gid != group) &&
 	    lchown(path, (uid_t)-1, group) < 0)
 		log_warning("%s: cannot give it to group %u: %m", path, (unsigned)group);
@@ -171,14 +175,14 @@ void unix_socket_close(struct unix_socket *socket)
 	socket->fd = -1;
 }
 
-/* 1: it is one of the peer's supplementary groups.  0 or -errno. */
+/* 1: group is one of the peer's supplementary groups; 0: it is not; or -errno. */
 static int in_supplementary_group(int fd, gid_t group)
 {
 	socklen_t bytes = 64 * sizeof(gid_t), room;
 	gid_t *groups = NULL;
 	int rc = 0;
 
-	/* The kernel answers ERANGE with the size it takes. */
+	/* On ERANGE the kernel stores the needed size: try again with that. */
 	do {
 		gid_t *grown = realloc(groups, bytes);
 

@@ -1,4 +1,4 @@
-/* Unix sockets to listen on: made safely, removed safely, and who is at their other end.  Main
+/* Listening Unix sockets: safe creation and removal, and the credentials of their peers.  Main
  * thread only. */
 #pragma once
 #include <stdbool.h>
@@ -10,20 +10,22 @@
 
 struct unix_socket {
 	struct sockaddr_un address;
-	struct file_id file; /* of the socket that we bound, so that we remove nothing else */
-	int fd;              /* listening, non-blocking */
+	/* Identity of the file that bind() made, so that nothing else is removed. */
+	struct file_id file;
+	int fd; /* listening, non-blocking */
 };
 
-/* Binds with mode 0660 and, if that is allowed, group (-1: leave it), and listens.  A socket that
- * nobody has open is replaced; one that is in use (-EADDRINUSE) and anything that is not a socket
+/* Binds with mode 0660 and, if permitted, group (-1: leave it), and listens.  A socket that nobody
+ * has open is replaced; one that is in use (-EADDRINUSE) and anything that is not a socket
  * (-EEXIST) are left alone.  0, or -errno with the reason. */
 int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
 		     struct reason *reason);
 
-/* Does the socket's path still lead to it? */
+/* Does the path still lead to this socket's file? */
 bool unix_socket_has_file(const struct unix_socket *socket);
-/* Removes the socket's file, once, if that is still ours: nobody can connect any more.  Only while
- * the socket is open: until then no other file has its number. */
+/* Removes the socket's file if it is still ours, so that nobody can connect any more; does nothing
+ * the second time.  To be called while the socket is open: only then is the inode number not
+ * reused. */
 void unix_socket_remove(struct unix_socket *socket);
 /* unix_socket_remove(), then closes the socket. */
 void unix_socket_close(struct unix_socket *socket);
@@ -34,5 +36,5 @@ struct unix_peer {
 	bool in_group; /* primary or supplementary */
 };
 
-/* Credentials of the peer, and whether it is in group (-1: there is none).  0 or -errno. */
+/* Credentials of the peer of socket fd, and whether it is in group (-1: no group).  0 or -errno. */
 int unix_socket_peer(int fd, gid_t group, struct unix_peer *ret_peer);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* NB_VERSION is the Makefile's, out of VERSION. */
+/* NB_VERSION is defined by the Makefile from the file VERSION. */
 #define NB_URL "https://github.com/nbserved/nbserved"
 
 #define container_of(p, type, member) ((type *)(void *)((char *)(p)-offsetof(type, member)))
@@ -24,7 +24,7 @@ enum {
 	CACHE_LINE = 64,
 };
 
-/* The end of a noun that is counted. */
+/* The plural ending of a noun that follows the number count. */
 static inline const char *plural(unsigned long long count)
 {
 	return count == 1 ? "" : "s";
@@ -51,7 +51,7 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* clock_ns() to some milliseconds, for a fraction of the instructions. */
+/* clock_ns() with a resolution of some milliseconds, for a fraction of the instructions. */
 static inline uint64_t clock_coarse_ns(void)
 {
 	struct timespec ts;
@@ -69,7 +69,7 @@ static inline uint64_t clock_coarse_ns(void)
 #define sem_taken(sem) (void)(sem)
 #endif
 
-/* Takes sem; false: it could not before end_ns (CLOCK_MONOTONIC). */
+/* Waits for sem; false: end_ns (CLOCK_MONOTONIC) passed first. */
 static inline bool sem_wait_until(sem_t *sem, uint64_t end_ns)
 {
 	struct timespec end = { (time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S) };

@@ -19,7 +19,8 @@
 #include "worker.h"
 
 enum {
-	EPOLL_LEFT = CONN_ENGINE << 0, /* not in the epoll set until there is interest again */
+	/* Removed from the epoll set until there is interest again. */
+	EPOLL_LEFT = CONN_ENGINE << 0,
 };
 static_assert((int)EPOLL_LEFT < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
 
@@ -43,9 +44,9 @@ static void epoll_interest(struct conn *c, uint32_t events)
 	epoll_change(c->worker, operation, c->fd, events, &c->recv_op);
 }
 
-/* Input is off, and the peer is gone: reported until we close, or leave the set.  A Unix peer that
- * has closed, without an error, may have left input for when it is on again; what is to be sent
- * fails at once. */
+/* The peer has disconnected while input is off: epoll reports this until c is closed or leaves the
+ * set.  A Unix peer that has closed without an error may have left input to be read later; sends to
+ * it fail at once. */
 static void epoll_gone(struct conn *c)
 {
 	int error = 0;
@@ -63,7 +64,7 @@ static void epoll_gone(struct conn *c)
 	conn_ready(c);
 }
 
-/* Anything but input to an open connection. */
+/* Handles every event other than input of an open connection. */
 __attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready)
 {
 	if (c->flags & CONN_CLOSING)
@@ -71,8 +72,8 @@ __attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready
 	if (ready & EPOLLOUT)
 		conn_ready(c);
 	if ((ready & EPOLLIN) && (c->slot & EPOLLIN)) {
-		/* After the FIN most connections are closed in this turn: disarm only when the
-		 * event comes again. */
+		/* After the FIN most connections are closed in this turn: so EPOLLIN is disarmed
+		 * only if the event is reported again. */
 		if (c->flags & (CONN_EOF | CONN_STARVED))
 			epoll_interest(c, c->slot & ~(uint32_t)EPOLLIN);
 		else
@@ -125,12 +126,12 @@ static void epoll_close(struct conn *c)
 static void epoll_release(struct conn *c)
 {
 	stat_add(c->worker->stats.sys_close, 1);
-	close(c->fd); /* leaves the epoll set by itself */
+	close(c->fd); /* this removes it from the epoll set */
 }
 
 static void epoll_accept(struct op *op, int ready, uint32_t flags);
 
-/* Of the workers that wait for one socket the kernel wakes the first that sleeps. */
+/* A shared socket is added with EPOLLEXCLUSIVE: the kernel wakes the first worker that sleeps. */
 static void epoll_listen(struct worker *w, struct acceptor *a, bool on)
 {
 	uint32_t events = EPOLLIN | (a->shared ? EPOLLEXCLUSIVE : 0);
@@ -145,7 +146,8 @@ static void epoll_accept(struct op *op, int ready, uint32_t flags)
 
 	(void)ready, (void)flags;
 	readiness_accept(a);
-	if (a->shared && a->fd >= 0 && !a->paused) { /* to the end of their queue */
+	/* Back to the end of the kernel's wait queue. */
+	if (a->shared && a->fd >= 0 && !a->paused) {
 		epoll_listen(a->worker, a, false);
 		epoll_listen(a->worker, a, true);
 	}
@@ -230,7 +232,7 @@ static inline int epoll_poll(struct worker *w, int timeout_ms)
 			     timeout_ms, 0, 0);
 }
 
-/* Looks again and again for busy-poll before it sleeps. */
+/* Polls repeatedly for `busy-poll` before it sleeps. */
 static int epoll_spin(struct worker *w)
 {
 	uint64_t end_ns = clock_ns() + w->options.busy_poll_ns;

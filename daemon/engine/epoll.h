@@ -11,10 +11,11 @@ struct epoll {
 	struct epoll_event events[WORKER_TURN_MAX];
 };
 
-/* 0 or -errno with the reason; e is w's engine_state then, and e->fd is the caller's to close. */
+/* Creates the epoll set and makes e w's engine_state, which the caller owns.  0, or -errno with the
+ * reason.  The caller closes e->fd. */
 int epoll_start(struct epoll *e, struct worker *w, struct reason *reason);
 
-/* epoll_ctl(2): what op is told of fd.  0 or -errno. */
+/* epoll_ctl(2): op->done() runs for `events` of fd.  0 or -errno. */
 int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op);
 
 /* engine->watch and engine->wait. */

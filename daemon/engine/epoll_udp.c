@@ -1,5 +1,5 @@
-/* Engine `epoll`, transport `udp`: see udp.h.  One event of a socket is for its input, and for room
- * to send while there is none. */
+/* Engine `epoll`, transport `udp`: see udp.h.  Each socket has one registration, for input and,
+ * while it is blocked, for room to send. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "udp.h"
 
 struct epoll_udp {
-	struct epoll epoll; /* first: see epoll.h */
+	struct epoll epoll; /* must be first: see epoll.h */
 	struct udp udp;
 	struct udp_receiver *receiver;
 };

@@ -8,7 +8,7 @@
 
 enum { IPV4_AT = 20, IPV4_BYTES = 20, IPV4_SOURCE = 12, IPV6_SOURCE = 8 };
 
-/* RFC 1071: with its checksum the header adds up to 0xffff. */
+/* Is the header checksum valid (RFC 1071: the sum is 0xffff)? */
 static bool ipv4_sum_is_right(const uint8_t *header)
 {
 	uint32_t sum = 0;
@@ -26,8 +26,8 @@ int grh_source(const uint8_t grh[static GRH_BYTES], struct sockaddr_storage *ret
 	const uint8_t *ipv4 = grh + IPV4_AT;
 	bool may_be_ipv4 = ipv4[0] == 0x45, may_be_ipv6 = grh[0] >> 4 == 6;
 
-	/* Before an IPv4 header stands whatever the memory held; in an IPv6 header, part of the
-	 * receiver's address. */
+	/* The bytes before an IPv4 header are undefined, and those at its place in an IPv6 header
+	 * are part of the receiver's address: either can look valid by chance. */
 	if (may_be_ipv4 && (!may_be_ipv6 || ipv4_sum_is_right(ipv4))) {
 		memcpy(&in.sin_addr, ipv4 + IPV4_SOURCE, sizeof(in.sin_addr));
 		memset(ret_source, 0, sizeof(*ret_source));

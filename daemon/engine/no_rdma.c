@@ -1,5 +1,5 @@
 /* Engine `rdma` in a build without its libraries: configurations stay valid, and `optional`
- * listeners say why they are not served. */
+ * listeners report why they are not served. */
 #include <errno.h>
 
 #include "engine.h"

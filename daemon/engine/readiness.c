@@ -8,17 +8,17 @@
 #include "syscall.h"
 #include "worker.h"
 
-/* How many chunks the next receive may fill: more when the last one filled all it was given.  A
- * stream that is drained in small pieces keeps its sender's window nearly closed, and each of our
- * acknowledgements then makes the kernel transmit the next piece for a local sender, on our time.
- */
+/* The number of chunks that the next receive may fill, kept in conn->flags; raised when the last
+ * receive filled all its chunks.  A stream that is drained in small pieces keeps its sender's
+ * window nearly closed, and each acknowledgement then has the kernel transmit the next piece for a
+ * local sender on our CPU time. */
 enum {
 	CONN_WIDE = READINESS_FLAGS << 0,
 	CONN_WIDEST = READINESS_FLAGS << 1,
-	READINESS_WIDE_BYTES = 64 * 1024, /* the most that TCP hands over in one piece */
+	READINESS_WIDE_BYTES = 64 * 1024, /* bytes: the most that TCP delivers in one piece */
 };
 
-/* These return the bytes, or -errno. */
+/* The receive and send functions below return the number of bytes, or -errno. */
 static inline ssize_t recv_now(int fd, void *data, size_t bytes)
 {
 	return syscall6(SYS_recvfrom, fd, (long)data, (long)bytes, MSG_DONTWAIT, 0, 0);
@@ -29,7 +29,7 @@ static inline ssize_t send_now(int fd, const void *data, size_t bytes)
 	return syscall6(SYS_sendto, fd, (long)data, (long)bytes, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0);
 }
 
-/* Into one chunk. */
+/* Receives into one chunk. */
 __attribute__((always_inline)) static inline ssize_t recv_one(struct conn *c)
 {
 	struct pool *p = &c->worker->pool;
@@ -44,7 +44,7 @@ __attribute__((always_inline)) static inline ssize_t recv_one(struct conn *c)
 	return n;
 }
 
-/* Into what there is where chunks are short; *ret_room: what it could have taken. */
+/* Receives into a ration, while chunks are short; *ret_room: bytes of the ration. */
 __attribute__((noinline)) static ssize_t recv_ration(struct conn *c, size_t *ret_room)
 {
 	struct view *v = conn_ration(c);
@@ -59,7 +59,7 @@ __attribute__((noinline)) static ssize_t recv_ration(struct conn *c, size_t *ret
 	return n;
 }
 
-/* The same into several chunks, of max_bytes or one. */
+/* Receives into several chunks, of max_bytes in all or one chunk. */
 __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_bytes,
 						   size_t *ret_room)
 {
@@ -95,7 +95,7 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	return n;
 }
 
-/* After a receive of `bytes` into `room`. */
+/* Adapts the number of chunks after a receive of `bytes` into `room`. */
 static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 {
 	size_t chunk_size = c->worker->pool.chunk_size;
@@ -108,7 +108,7 @@ static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 		c->flags &= ~(uint32_t)CONN_WIDEST;
 }
 
-/* Into one chunk, several, or less than one. */
+/* Receives into one chunk, several, or a ration. */
 static inline ssize_t recv_next(struct conn *c, size_t max_bytes, size_t *ret_room)
 {
 	if (unlikely(!conn_may_receive(c)))
@@ -119,7 +119,7 @@ static inline ssize_t recv_next(struct conn *c, size_t max_bytes, size_t *ret_ro
 	return recv_one(c);
 }
 
-/* A receive of n bytes (-errno) into `room`, and those that follow it. */
+/* Handles a receive of n bytes (or -errno) into `room`, and receives further. */
 __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool to_eagain, ssize_t n,
 							  size_t room)
 {
@@ -169,7 +169,7 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 	return recv_more(c, to_eagain, n, room);
 }
 
-/* *ret_bytes: what the kernel was given. */
+/* Sends several views; *ret_bytes: the bytes offered to the kernel. */
 __attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_bytes)
 {
 	struct iovec iov[READINESS_IOV];
@@ -183,7 +183,8 @@ __attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_b
 	return n < 0 ? -errno : n;
 }
 
-/* A send of `bytes`, perhaps none yet, took n (-errno); sends what is left. */
+/* Handles the result n (bytes or -errno) of a send of `bytes`, 0 if there was none yet, and sends
+ * the rest. */
 __attribute__((noinline)) static bool send_more(struct conn *c, ssize_t n, size_t bytes)
 {
 	size_t left = worker_share(c->worker);
@@ -200,7 +201,7 @@ __attribute__((noinline)) static bool send_more(struct conn *c, ssize_t n, size_
 			return false;
 		}
 		left -= MIN(left, (size_t)MAX(n, 0));
-		if (left == 0 && c->tx.bytes) /* the rest has its turn */
+		if (left == 0 && c->tx.bytes) /* the rest is sent in the next turn */
 			conn_ready(c);
 		if (left == 0 || c->tx.bytes == 0)
 			return true;

@@ -7,7 +7,7 @@
 
 enum {
 	READINESS_FLAGS = CONN_ENGINE << 7, /* of conn->flags: this bit and all above */
-	READINESS_READS = 4,                /* receives per event: other connections wait */
+	READINESS_READS = 4,                /* receives per event, as other connections wait */
 	READINESS_CHUNKS = 32,              /* chunks the widest receive may fill */
 	READINESS_IOV = 32,                 /* views one send may carry */
 	READINESS_ACCEPTS = 16,             /* connections per event */
@@ -16,7 +16,7 @@ enum {
 enum readiness {
 	READINESS_DRAINED, /* nothing was left */
 	READINESS_MORE,    /* there may be more */
-	READINESS_ENDED,   /* FIN, failure, or the pool is empty: receive no more for now */
+	READINESS_ENDED,   /* FIN, failure, or no chunk: stop receiving for now */
 };
 
 /* Receives up to READINESS_READS times.  to_eagain: a short receive does not prove that the socket

@@ -1,4 +1,4 @@
-/* Transport `udp`: sockets, clients, and what arrives.  See udp.h. */
+/* Transport `udp`: sockets, clients, and received datagrams.  See udp.h. */
 #include "udp.h"
 
 #include <errno.h>
@@ -27,8 +27,8 @@ static struct udp_peer *udp_peer_of(struct peer *peer)
 
 /* ---- Sockets ---- */
 
-/* Counts what the socket's queue had no room for, since the last look.  (A socket may have come
- * from another worker, or process, with a count.) */
+/* Counts the datagrams that the kernel dropped since the last look because the socket's queue was
+ * full.  (A socket from another worker or process comes with a nonzero count.) */
 static uint32_t udp_count_overflow(struct udp_socket *s)
 {
 	uint32_t info[SK_MEMINFO_VARS] = { 0 }, before = s->overflowed;
@@ -50,7 +50,7 @@ void udp_settle(struct udp *u)
 				 udp_count_overflow(&u->sockets[i]));
 }
 
-/* The engine is asked only when the answer changes. */
+/* Calls the engine only when the result changes. */
 void udp_set_receiving(struct udp_socket *s)
 {
 	bool on = s->receives && !s->blocked && !s->starved;
@@ -77,7 +77,7 @@ struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a)
 	return &u->sockets[a - u->worker->acceptors];
 }
 
-/* Merged datagrams need all the room that the kernel may fill. */
+/* Enables GRO only if a chunk has room for all that the kernel may merge. */
 static void udp_socket_init(struct udp *u, struct udp_socket *s, struct acceptor *a)
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
@@ -115,7 +115,7 @@ int udp_open(struct conn *c)
 	return 0;
 }
 
-/* Backpressure is the socket's: see udp.h. */
+/* No effect: backpressure works per socket, see udp.h. */
 void udp_recv(struct conn *c, bool on)
 {
 	(void)c, (void)on;
@@ -206,7 +206,7 @@ static bool is_loopback(const struct sockaddr *name)
 	       (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);
 }
 
-/* 1: `allow` names it, or 0, or -errno. */
+/* As conn_admit(). */
 static int udp_admit(struct udp *u, const struct sockaddr_storage *from, void **ret_ticket)
 {
 	struct worker *w = u->worker;
@@ -251,7 +251,7 @@ static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_data
 		free(peer);
 		return NULL;
 	}
-	if (peer->peer.list == PEER_UNKNOWN) /* it is being closed */
+	if (peer->peer.list == PEER_UNKNOWN) /* the peer is being closed */
 		return NULL;
 	if (rc == 1 || is_loopback(d->name))
 		peer->peer.conn->flags |= CONN_TRUSTED;
@@ -260,7 +260,7 @@ static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_data
 
 /* ---- What arrives ---- */
 
-/* Is c that, with so many bytes of data? */
+/* Is c a control message of this level and type with at least this many bytes of data? */
 static bool control_is(const struct msghdr *msg, const struct cmsghdr *c, int level, int type,
 		       size_t bytes)
 {
@@ -270,7 +270,8 @@ static bool control_is(const struct msghdr *msg, const struct cmsghdr *c, int le
 	       (size_t)(end - (const char *)c) >= CMSG_LEN(bytes);
 }
 
-/* The address that was written to, or our own for that group.  False: it is not told. */
+/* The local address that the datagram was sent to, for a multicast group our own address.  False:
+ * the control data does not tell it. */
 static bool udp_local(struct msghdr *msg, struct in6_addr *ret_local)
 {
 	struct cmsghdr *c;
@@ -310,7 +311,7 @@ uint32_t udp_segment_size(struct msghdr *msg, uint32_t bytes)
 	return 0;
 }
 
-/* False: of no family that we know. */
+/* False: unknown address family. */
 static bool udp_make_key(const struct udp_socket *s, const struct udp_datagram *d,
 			 const struct in6_addr *local, struct peer_key *ret_key)
 {
@@ -332,7 +333,8 @@ static bool udp_make_key(const struct udp_socket *s, const struct udp_datagram *
 	return true;
 }
 
-/* Small ones are copied to where many share a chunk, so that few are touched and held. */
+/* Copies a small datagram to the shared chunk, so that fewer chunks are touched and held.  Returns
+ * the chunk that holds it then, d->chunk if the pool is exhausted. */
 static struct chunk *udp_small(struct udp *u, struct udp_datagram *d)
 {
 	struct pool *p = &u->worker->pool;
@@ -445,7 +447,7 @@ int udp_init(struct udp *u, struct worker *w, bool (*sends)(struct worker_hook *
 	for (unsigned i = 0; i < u->count; i++)
 		udp_socket_init(u, &u->sockets[i], &w->acceptors[i]);
 	worker_add_hook(w, &u->hook);
-	atomic_store(&w->owes, true); /* drops that only the kernel has counted: see udp_settle() */
+	atomic_store(&w->owes, true); /* the kernel may have counted drops: see udp_settle() */
 	return 0;
 }
 

@@ -1,15 +1,17 @@
-/* Transport `udp`: whom not to answer.  Any thread.  See udp.h. */
+/* Transport `udp`: addresses that are not answered, to avoid endless exchanges.  Any thread.  See
+ * udp.h. */
 #include <stdatomic.h>
 
 #include "udp.h"
 
-/* Their services answer strangers: echo, daytime, quote, chargen, time, DNS, TFTP, portmapper, NTP,
- * NetBIOS, SNMP, LDAP, RIP, SSDP, mDNS, memcached.  Port 0 cannot be sent to. */
+/* Ports whose services answer any datagram: echo, daytime, quote, chargen, time, DNS, TFTP,
+ * portmapper, NTP, NetBIOS, SNMP, LDAP, RIP, SSDP, mDNS, memcached.  And 0, to which nothing can be
+ * sent. */
 static const uint16_t udp_reflectors[] = { 0,   7,   13,  17,  19,  37,   53,   69,   111,
 					   123, 137, 161, 389, 520, 1900, 5353, 11211 };
 
-/* How many of this process's sockets have each port, whatever their address: the next host's
- * nbserved has the same defaults. */
+/* For each port, the number of this process's sockets that use it.  The address does not matter: an
+ * nbserved on another host has the same default ports. */
 static _Atomic uint16_t udp_ports[UINT16_MAX + 1];
 
 void udp_port_taken(uint16_t port, bool taken)
@@ -28,7 +30,7 @@ static bool is_reflector(uint16_t port)
 
 static bool is_host4(uint32_t address)
 {
-	return address != INADDR_ANY && address < 0xe0000000; /* groups, and what is reserved */
+	return address != INADDR_ANY && address < 0xe0000000; /* not multicast or reserved */
 }
 
 bool udp_may_answer(const struct sockaddr *name)

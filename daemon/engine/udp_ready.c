@@ -1,14 +1,14 @@
-/* Transport `udp` on engines that are told what is ready: recvmmsg() and sendmmsg().  See udp.h. */
+/* Transport `udp` on readiness engines: recvmmsg() and sendmmsg().  See udp.h. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "syscall.h"
 #include "udp.h"
 
-/* For one recvmmsg(), of any of the sockets. */
+/* Buffers for one recvmmsg(), shared by all sockets of a worker. */
 struct udp_receiver {
 	unsigned max;
-	struct chunk *chunks[UDP_RECEIVES]; /* NULL: the next call takes one */
+	struct chunk *chunks[UDP_RECEIVES]; /* NULL: allocated by the next call */
 	struct mmsghdr messages[UDP_RECEIVES];
 	struct iovec iov[UDP_RECEIVES];
 	struct sockaddr_in6 names[UDP_RECEIVES];
@@ -38,7 +38,7 @@ void udp_receiver_free(struct udp_receiver *r, struct worker *w)
 	free(r);
 }
 
-/* For how many there is memory. */
+/* Prepares the buffers; returns the number of datagrams for which there is memory. */
 static unsigned receiver_prepare(struct udp_receiver *r, const struct udp_socket *s)
 {
 	struct pool *p = &s->udp->worker->pool;
@@ -76,7 +76,7 @@ static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket 
 	};
 
 	udp_arrived(s, &d, now_ns);
-	if (r->chunks[i]->refs > 1) { /* somebody keeps what is in it */
+	if (r->chunks[i]->refs > 1) { /* a connection still holds data in it */
 		chunk_put(p, r->chunks[i]);
 		r->chunks[i] = NULL;
 		s->udp->worker->pool_lent--;
@@ -109,7 +109,8 @@ bool udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 	return s->armed;
 }
 
-/* The first messages of b that the kernel takes; or one that it refuses.  False: it is full. */
+/* Sends messages of b from *at on, as many as the kernel takes, or skips one that it refuses.
+ * False: the kernel takes no more. */
 static bool send_some(struct udp_socket *s, struct udp_batch *b, unsigned *at)
 {
 	struct worker *w = s->udp->worker;
@@ -159,7 +160,7 @@ static void send_all(struct udp_socket *s, struct udp_batch *b)
 	}
 }
 
-/* It was starved: are there still too few chunks to go on? */
+/* For a socket that is starved: are there still too few chunks to receive? */
 static bool udp_is_short(const struct pool *p)
 {
 	return p->free_count <= p->keep + p->chunk_count / 8;

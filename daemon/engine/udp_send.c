@@ -1,4 +1,4 @@
-/* Transport `udp`: batches of what is to be sent.  See udp.h. */
+/* Transport `udp`: batches of datagrams to be sent.  See udp.h. */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
@@ -40,8 +40,8 @@ static void control_add(struct msghdr *msg, int level, int type, const void *dat
 	msg->msg_controllen += CMSG_SPACE(bytes);
 }
 
-/* Sends from the address that the client wrote to; by the route's device, not the one it came by,
- * but for link-local addresses, which say nothing without one. */
+/* Sets the source address to the one that the client sent to.  The route chooses the interface,
+ * except for link-local addresses, which are ambiguous without one. */
 static void control_from(struct msghdr *msg, const struct udp_peer *peer)
 {
 	struct in6_pktinfo six = { .ipi6_addr = peer->from };
@@ -75,8 +75,8 @@ static void batch_control(struct udp_batch *b, unsigned i, const struct udp_peer
 
 /* ---- Batches ---- */
 
-/* A stranger has no more from us than it has sent, so that no forger can use us against another:
- * the rest is dropped, whatever a service does. */
+/* Drops output to an unverified address beyond the number of bytes received from it, whatever the
+ * service does, so that forged datagrams cannot use us to amplify an attack. */
 static void withhold(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -96,7 +96,7 @@ static void withhold(struct conn *c)
 		conn_op_end(c);
 }
 
-/* A message of v and those behind it.  The views that it has. */
+/* Adds a message of v and the views behind it; returns the number of views used. */
 static unsigned batch_add(struct udp_batch *b, struct udp_peer *peer, const struct view *v)
 {
 	struct msghdr *msg = &b->messages[b->count].msg_hdr;
@@ -137,8 +137,8 @@ void udp_batch_fill(struct udp_socket *s, struct udp_batch *b)
 	}
 }
 
-/* A peer with nothing more to send leaves the queue; the first messages are always those of its
- * first members. */
+/* Removes peers without output from the queue's head; the first messages of a batch always belong
+ * to the first peers in the queue. */
 static void leave_queue(struct udp_socket *s)
 {
 	while (s->out && !s->out->peer.conn->tx.head) {
@@ -149,7 +149,7 @@ static void leave_queue(struct udp_socket *s)
 		s->out_tail = &s->out;
 }
 
-/* A merged message that cannot pass may do so in pieces.  True: try. */
+/* True: the message of several datagrams (GSO) was refused and is to be retried as single ones. */
 static bool split(struct udp_peer *peer, size_t views, int error)
 {
 	if (views == 1)

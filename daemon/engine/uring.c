@@ -2,8 +2,8 @@
  * buffers, one send in flight per connection, one io_uring_enter per turn that submits the sends,
  * waits, and runs the kernel's deferred work.
  *
- * The kernel holds only some chunks (`lent`): what is received soon lies in the cache.  With
- * incremental buffers (Linux 6.12) many receives share a chunk, so few are enough. */
+ * Only some chunks are lent to the kernel, so that received data goes to memory that is in the
+ * cache.  With incremental buffers (Linux 6.12) many receives share a chunk, so few are enough. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -16,7 +16,7 @@ static const int uring_no_file = -1;
 
 /* ---- Provided buffers ---- */
 
-/* The oldest lent chunk is full, or was consumed: the kernel's reference ends. */
+/* Drops the kernel's reference to the oldest lent chunk, which is full or consumed. */
 static void uring_take_back(struct worker *w, struct chunk *k)
 {
 	struct uring *u = w->engine_state;
@@ -26,7 +26,7 @@ static void uring_take_back(struct worker *w, struct chunk *k)
 	chunk_put(&w->pool, k);
 }
 
-/* `bytes` were received into the oldest lent chunk, and those behind it when it was a bundle. */
+/* `bytes` were received into the oldest lent chunk and, for a bundle, into those after it. */
 static void uring_received(struct conn *c, uint32_t bytes)
 {
 	struct worker *w = c->worker;
@@ -48,8 +48,8 @@ static void uring_received(struct conn *c, uint32_t bytes)
 /* ---- An end that no receive reports ----
  *
  * When data and a reset arrive together, a multishot receive (seen on Linux 6.18) delivers the data
- * and then waits for an event that has been already.  Where each input is answered, the send fails;
- * for the other services a poll listens for the reset.
+ * and then waits for an event that has already happened.  Where each input is answered, the send
+ * fails; for the other services a poll listens for the reset.
  *
  * On a Unix socket the same happens with data and a FIN, so there the poll listens for that, too:
  * from then on each receive is a single one, and finds the FIN behind the data that is left.  (A
@@ -66,7 +66,8 @@ static void uring_reset_done(struct op *op, int res, uint32_t flags)
 	c->flags &= ~(uint32_t)URING_RESET_ARMED;
 	uring_need_completion(c);
 	conn_ready(c);
-	if (res > 0 && (res & POLLERR)) /* not POLLHUP: a Unix peer's close, comes in order */
+	/* Not POLLHUP, a Unix peer's close, which is received in order. */
+	if (res > 0 && (res & POLLERR))
 		conn_failed(c, ECONNRESET);
 	else if (res > 0 && !(c->flags & CONN_CLOSING)) {
 		c->flags |= URING_END_SEEN;
@@ -105,7 +106,7 @@ static void uring_reset_disarm(struct conn *c)
 static void uring_recv_done(struct op *op, int res, uint32_t flags);
 static void uring_recv_ended(struct conn *c, int res);
 
-/* A receive with memory of its own, in c->engine_state. */
+/* A receive into its own memory, the ration in c->engine_state, has completed. */
 static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);
@@ -115,7 +116,7 @@ static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 	uring_recv_ended(c, res);
 }
 
-/* A connection that has waited takes what is in its socket when this is submitted. */
+/* A connection that waited for a chunk only takes what is in its socket at submission. */
 static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
 {
 	const struct uring *u = c->worker->engine_state;
@@ -132,7 +133,7 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 		io_uring_prep_recv(sqe, c->fd, NULL, u->bundle ? worker_share(c->worker) : 0, 0);
 		sqe->ioprio |= u->bundle ? NB_RECVSEND_BUNDLE : 0;
 	} else {
-		if (c->worker->first) /* others come after those who wait */
+		if (c->worker->first) /* connections that wait are served first */
 			ioprio = IORING_RECVSEND_POLL_FIRST;
 		io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
 		sqe->ioprio |= (uint16_t)(ioprio | (u->bundle ? NB_RECVSEND_BUNDLE : 0));
@@ -169,7 +170,7 @@ static void uring_recv_arm(struct conn *c, unsigned ioprio)
 	c->pending++;
 }
 
-/* A receive has ended, with memory of its own or not. */
+/* A receive, into provided buffers or its own memory, has ended. */
 static void uring_recv_ended(struct conn *c, int res)
 {
 	struct worker *w = c->worker;
@@ -183,9 +184,10 @@ static void uring_recv_ended(struct conn *c, int res)
 		uring_reset_disarm(c);
 		conn_eof(c);
 	} else if (res == -ENOBUFS) {
-		/* More arrived in one turn than was lent: lend more, and go on when there is. */
+		/* More arrived in one turn than was lent: lend more, and continue when chunks are
+		 * free. */
 		u->lent_max = MIN(u->lent_max * 2, u->buf_entries);
-		u->ring.quiet = 0; /* each send that completes gives chunks back */
+		u->ring.quiet = 0; /* each completed send frees chunks */
 		conn_starved_input(c);
 	} else if (res < 0 && res != -ECANCELED && res != -EAGAIN) {
 		conn_failed(c, -res);
@@ -204,8 +206,8 @@ static void uring_recv_cancel(struct conn *c)
 	c->pending++;
 }
 
-/* A multishot receive takes whatever comes, all that is lent if it can.  Who receives more than its
- * share of a turn goes on with one receive a turn, of that share, until it takes much less. */
+/* A multishot receive may take all lent chunks.  A connection that receives more than its share of
+ * a turn continues with one receive of that share per turn, until it receives much less. */
 static void uring_meter(struct conn *c, size_t bytes, bool multishot)
 {
 	const struct worker *w = c->worker;
@@ -220,7 +222,7 @@ static void uring_meter(struct conn *c, size_t bytes, bool multishot)
 	}
 }
 
-/* A receive that was the last, filled a chunk, or was none. */
+/* Handles the rarer completions: the last of a multishot receive, a filled chunk, an error. */
 __attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, uint32_t flags)
 {
 	struct worker *w = c->worker;
@@ -292,7 +294,7 @@ static int uring_open(struct conn *c)
 	uring_send_init(c);
 	c->control_op.done = uring_control_done;
 	c->slot = URING_NO_SLOT;
-	if (u->slot_count) { /* runs in order with what is queued behind it */
+	if (u->slot_count) { /* takes effect before the submissions queued after it */
 		struct io_uring_sqe *sqe;
 
 		c->slot = u->slots[--u->slot_count];
@@ -307,7 +309,7 @@ static int uring_open(struct conn *c)
 	return 0;
 }
 
-/* A shut down socket completes whatever waits for it. */
+/* shutdown() completes all operations that wait on the socket. */
 static void uring_close(struct conn *c)
 {
 	if (!conn_in_flight(c))
@@ -315,9 +317,11 @@ static void uring_close(struct conn *c)
 	uring_need_completion(c);
 	stat_add(c->worker->stats.sys_shutdown, 1);
 	shutdown(c->fd, SHUT_RDWR);
-	uring_recv(c, false); /* with SQPOLL a receive may outlive that while data comes */
-	/* The kernel gives back what it sends without a copy only when the peer has taken it, which
-	 * may be never: unless the connection is broken off (AF_UNSPEC: tcp(7)). */
+	/* With SQPOLL a receive may survive the shutdown while data arrives. */
+	uring_recv(c, false);
+	/* The kernel releases the buffers of zero-copy sends only when the peer has acknowledged
+	 * the data, which may be never; connecting to AF_UNSPEC (tcp(7)) resets the connection and
+	 * releases them. */
 	if (c->lent_bytes && c->end != CONN_END_PEER) {
 		stat_add(c->worker->stats.sys_other, 1);
 		(void)connect(c->fd, &(struct sockaddr){ .sa_family = AF_UNSPEC },

@@ -1,4 +1,4 @@
-/* Engine `io_uring`: what its files share.
+/* Engine `io_uring`: internal interface of its files.
  *
  * uring.c: connections and receiving; uring_send.c: sending, with and without a copy;
  * uring_setup.c: the ring of provided buffers, registered files, and which features this kernel
@@ -18,10 +18,11 @@
 enum {
 	URING_BUF_GROUP = 0,
 	URING_LENT_BYTES =
-		1024 * 1024,         /* lent at first, with incremental buffers: fits the cache */
-	URING_FILES_MAX = 16 * 1024, /* registered sockets; connections beyond go without */
-	URING_IOV = 32,              /* views one send may carry */
-	URING_SILENT_MAX = 8,        /* sends of a small batch */
+		1024 * 1024, /* bytes lent at first with incremental buffers; fits into the cache */
+	/* Registered sockets; further connections use plain descriptors. */
+	URING_FILES_MAX = 16 * 1024,
+	URING_IOV = 32,       /* views one send may carry */
+	URING_SILENT_MAX = 8, /* sends in a small batch: see uring_send.c, "Quiet sends" */
 	URING_NO_SLOT = UINT32_MAX,
 };
 
@@ -29,17 +30,18 @@ enum uring_conn_flags {
 	URING_RECV_ARMED = CONN_ENGINE << 0,
 	URING_SEND_WAIT = CONN_ENGINE << 1,   /* the next send waits for room instead of failing */
 	URING_RESET_ARMED = CONN_ENGINE << 2, /* a poll for the peer's reset is armed */
-	URING_COPIED = CONN_ENGINE << 3,      /* its socket cannot send without a copy */
-	URING_METERED = CONN_ENGINE << 4,     /* receives its share of a turn at a time */
-	URING_END_SEEN = CONN_ENGINE << 5,    /* its poll has seen the peer's end */
+	URING_COPIED = CONN_ENGINE << 3,      /* its socket does not support zero-copy sends */
+	/* Limited to receives of its share of a turn: see uring_meter(). */
+	URING_METERED = CONN_ENGINE << 4,
+	URING_END_SEEN = CONN_ENGINE << 5, /* its poll has reported the peer's FIN or reset */
 };
 
-/* A send of several views, or without a copy: what must live until its last completion. */
+/* A send of several views or without a copy: the data that must live until its last completion. */
 struct uring_send {
 	struct op op;
 	struct conn *conn;
 	struct uring_send *next; /* free list */
-	struct bufq lent;        /* what the kernel still reads (zero copy) */
+	struct bufq lent;        /* views that the kernel still reads (zero copy) */
 	struct msghdr msg;
 	struct iovec iov[URING_IOV];
 };
@@ -52,19 +54,22 @@ struct uring_quiet {
 };
 
 struct uring {
-	struct ring ring; /* first: see ring_of() */
-	uint64_t sent_ns; /* when the sends of the last timed turn were with the kernel */
+	struct ring ring; /* must be first: see ring_of() */
+	uint64_t sent_ns; /* when the kernel had taken the sends of the last timed turn */
 	struct io_uring_buf_ring *buf_ring; /* NULL: each receive has a chunk of its own */
 	unsigned buf_entries, buf_mask;
-	uint16_t buf_head, buf_tail; /* of order[] */
+	uint16_t buf_head, buf_tail; /* positions in order[] */
 	uint16_t *order;             /* ids of the lent chunks, oldest first */
 	unsigned lent_max;
-	struct uring_quiet quiet[URING_SILENT_MAX]; /* the first of ring.quiet */
-	uint32_t shared_bytes; /* of a chunk that several receives may share; 0: one has it all */
+	/* The first ones of those that ring.quiet counts. */
+	struct uring_quiet quiet[URING_SILENT_MAX];
+	/* Bytes of a chunk that several receives share; 0: one receive uses all of it. */
+	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
-	bool local;          /* connections may come over a Unix socket */
-	unsigned silent_max; /* URING_SILENT_MAX, or 0: this kernel completes each send */
-	uint32_t *slots;     /* stack of free registered-file slots */
+	bool local; /* a listening socket is a Unix socket */
+	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
+	unsigned silent_max;
+	uint32_t *slots; /* stack of free registered-file slots */
 	unsigned slot_count, slots_total;
 	struct uring_send *send_free;
 };
@@ -80,8 +85,8 @@ void uring_wait(struct worker *w, bool block);
 void uring_flush(struct conn *c);
 void uring_send_init(struct conn *c);
 
-/* c's send was queued as one that nobody waits for; now somebody does: the next wait() returns for
- * a single completion instead of the whole batch. */
+/* c's send was queued as a quiet one, but now its completion is needed: the next wait() returns for
+ * a single completion instead of for the whole batch. */
 static inline void uring_need_completion(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;
@@ -90,7 +95,7 @@ static inline void uring_need_completion(struct conn *c)
 		u->ring.quiet = 0;
 }
 
-/* Names c's socket in a submission: by its registered slot where it has one. */
+/* Sets c's registered file, if it has one, in a submission that names the descriptor. */
 static inline void uring_fd(const struct conn *c, struct io_uring_sqe *sqe)
 {
 	if (c->slot == URING_NO_SLOT)

@@ -17,7 +17,7 @@
 #include "worker.h"
 
 enum uring_poll_flags {
-	POLL_ARMED = CONN_ENGINE << 0,     /* the multishot POLLIN */
+	POLL_ARMED = CONN_ENGINE << 0,     /* a multishot POLLIN is armed */
 	POLL_READABLE = CONN_ENGINE << 1,  /* there may be input */
 	POLL_GONE = CONN_ENGINE << 2,      /* the peer has closed: receive until EAGAIN */
 	POLL_AGAIN = CONN_ENGINE << 3,     /* on the again list */
@@ -26,8 +26,9 @@ enum uring_poll_flags {
 static_assert((int)POLL_OUT_ARMED < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
 
 struct uring_poll {
-	struct ring ring;   /* first: see ring_of() */
-	struct conn *again; /* linked by engine_state; each is counted in pending */
+	struct ring ring; /* must be first: see ring_of() */
+	/* Not drained yet; linked by engine_state, and counted in conn.pending. */
+	struct conn *again;
 };
 static_assert(offsetof(struct uring_poll, ring) == 0, "ring_of() expects it there");
 
@@ -43,8 +44,8 @@ static void poll_again(struct conn *c)
 	u->again = c;
 }
 
-/* A poll does not end by itself with the connection.  (Not by POLL_REMOVE: that fails with EALREADY
- * while an event of the poll is being delivered.) */
+/* Cancels a poll, which would not end with the connection.  (Not by POLL_REMOVE: that fails with
+ * EALREADY while an event of the poll is being delivered.) */
 static void poll_cancel(struct conn *c, struct op *op)
 {
 	struct uring_poll *u = c->worker->engine_state;
@@ -58,7 +59,7 @@ static void poll_cancel(struct conn *c, struct op *op)
 static void poll_receive(struct conn *c)
 {
 	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_STARVED | POLL_AGAIN))
-		return; /* stays readable, for when input is on again, or it has its turn */
+		return; /* POLL_READABLE stays set, for when input is on again or c runs */
 	switch (readiness_recv(c, c->flags & POLL_GONE)) {
 	case READINESS_DRAINED:
 		c->flags &= ~(uint32_t)POLL_READABLE;
@@ -103,7 +104,7 @@ static void poll_event(struct op *op, int ready, uint32_t flags)
 	if (ready & (POLLRDHUP | POLLHUP | POLLERR))
 		c->flags |= POLL_GONE;
 	poll_receive(c);
-	/* Input is paused, so no receive will tell of the peer's close.  (POLLHUP alone is a Unix
+	/* Input is paused, so no receive will report the peer's close.  (POLLHUP alone is a Unix
 	 * peer's close, which may follow input.) */
 	if ((ready & POLLERR) && (c->flags & (CONN_EOF | CONN_RECV_OFF)))
 		conn_failed(c, ECONNRESET);
@@ -184,7 +185,8 @@ static void poll_wait(struct worker *w, bool block)
 	if (again)
 		ring_catch_up(&u->ring);
 	worker_awake(w);
-	u->again = NULL; /* those that are not drained now have their turn in the next */
+	/* Connections that are still not drained are put on the list for the next turn. */
+	u->again = NULL;
 	ring_reap(&u->ring);
 	poll_run_again(again);
 }

@@ -1,5 +1,5 @@
-/* Engine `io_uring-poll`, transport `udp`: see udp.h.  A poll tells once that a socket has input,
- * and is armed again when a turn's receives are over: where there is more, it tells at once. */
+/* Engine `io_uring-poll`, transport `udp`: see udp.h.  A single-shot poll reports input of a socket
+ * and is armed again after the turn's receives; if there is more input, it completes at once. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include "udp.h"
 
 struct poll_udp {
-	struct ring ring; /* first: see ring.h */
+	struct ring ring; /* must be first: see ring.h */
 	struct udp udp;
 	struct udp_receiver *receiver;
 };

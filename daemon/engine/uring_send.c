@@ -25,7 +25,8 @@ static void uring_sent(struct conn *c, int res)
 	}
 	if (res > 0)
 		conn_sent(c, &c->sending, (size_t)res, waited || u->ring.sqpoll ? 0 : u->sent_ns);
-	if (c->sending.bytes) { /* the peer is slow: what is left goes first, and may wait */
+	/* The peer is slow: the rest is sent first, and may wait for room. */
+	if (c->sending.bytes) {
 		stat_add(w->stats.tx_blocked, 1);
 		c->flags |= URING_SEND_WAIT;
 		bufq_prepend(&c->tx, &c->sending);
@@ -67,8 +68,8 @@ static void uring_sendmsg_done(struct op *op, int res, uint32_t flags)
 	uring_sent(c, res);
 }
 
-/* SEND_ZC is refused by this kind of socket (Unix): sends the same with a copy, and does so from
- * now on. */
+/* This type of socket (Unix) does not support SEND_ZC: repeats the send with a copy, and uses no
+ * SEND_ZC on c from now on. */
 static void uring_zero_copy_refused(struct conn *c)
 {
 	c->flags |= URING_COPIED;
@@ -77,7 +78,8 @@ static void uring_zero_copy_refused(struct conn *c)
 	conn_ready(c);
 }
 
-/* Two completions: the result, and the kernel's word that it reads the buffers no more. */
+/* SEND_ZC completes twice: with the result, and with the notification that the kernel no longer
+ * reads the buffers. */
 static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 {
 	struct uring_send *s = container_of(op, struct uring_send, op);
@@ -85,7 +87,7 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 	struct worker *w = c->worker;
 
 	if (!(flags & NB_CQE_F_NOTIF)) {
-		if (res > 0) { /* keep a reference of what was sent */
+		if (res > 0) { /* keep the views that were sent until the notification */
 			for (struct view *v = c->sending.head; v; v = v->next)
 				bufq_push(&s->lent, view_new(&w->pool, v->chunk, v->data, v->len));
 			c->lent_bytes += s->lent.bytes;
@@ -100,7 +102,7 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 			return;
 	} else {
 		if (c->flags & URING_COPIED)
-			; /* counted when it went again */
+			; /* counted when the send was repeated */
 		else if (res & (int)NB_NOTIF_ZC_COPIED)
 			stat_add(w->stats.zero_copy_copied, 1);
 		else
@@ -146,11 +148,12 @@ static inline void uring_prep_send(struct conn *c, struct io_uring_sqe *sqe, con
 
 /* ---- Quiet sends ----
  *
- * Nothing waits for the completion of a quiet send: no more to send, no paused input, no FIN,
- * nobody who needs its chunk.  But it must be noticed when it was short.  In a large batch each
- * completes as usual, and the worker does not sleep before it has seen them all.  In a small batch
- * that would cost a second system call, so there they are silent: MSG_WAITALL makes a short send a
- * failure, and IOSQE_CQE_SKIP_SUCCESS (Linux 5.17) keeps all but failures from completing. */
+ * Nothing depends on the completion of a quiet send: no further output, no paused input, no FIN, no
+ * connection that waits for its chunk.  But a short send must be noticed.  In a large batch each
+ * send completes as usual, and the worker does not sleep before it has reaped them all.  In a small
+ * batch that would cost a second system call, so those sends are silent: MSG_WAITALL makes a short
+ * send a failure, and IOSQE_CQE_SKIP_SUCCESS (Linux 5.17) keeps all but failures from completing.
+ */
 
 static inline void uring_quiet(struct uring *u, struct conn *c, struct io_uring_sqe *sqe,
 			       struct op *op)
@@ -172,7 +175,8 @@ static inline unsigned uring_silence(struct uring *u)
 	return count;
 }
 
-/* How many of them the kernel has taken.  The others are not sent yet, and will be heard of. */
+/* Returns how many of the `count` silent sends the kernel has taken; the others, not submitted yet,
+ * are changed to complete normally. */
 __attribute__((noinline)) static unsigned uring_unsilence(struct uring *u, unsigned count)
 {
 	for (; count > 0 && ring_holds(&u->ring, u->quiet[count - 1].sqe); count--) {
@@ -189,7 +193,7 @@ static inline void uring_end_silence(struct uring *u, unsigned count)
 		struct op *op = u->quiet[i].op;
 
 		if (unlikely(!c->sending.bytes))
-			continue; /* a failure was heard */
+			continue; /* its failure has completed already */
 		if (unlikely(op != &c->send_op)) {
 			op->done(op, (int)c->sending.bytes, 0);
 			continue;
@@ -203,7 +207,7 @@ static inline void uring_end_silence(struct uring *u, unsigned count)
 
 __attribute__((noinline)) static void uring_submit_timed(struct uring *u)
 {
-	ring_submit(&u->ring); /* when this returns, the sends are with the kernel */
+	ring_submit(&u->ring); /* when this returns, the kernel has taken the sends */
 	u->sent_ns = ring_queued(&u->ring) ? 0 : clock_ns();
 }
 
@@ -223,7 +227,8 @@ void uring_wait(struct worker *w, bool block)
 	if (unlikely(ring_ready(&u->ring))) {
 		ring_catch_up(&u->ring);
 	} else {
-		/* A starved connection waits for what each completion gives back. */
+		/* Not while connections are starved: they wait for the chunks that each completion
+		 * frees. */
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max && !w->starved)
 			silent = uring_silence(u);
 		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
@@ -239,13 +244,14 @@ void uring_wait(struct worker *w, bool block)
 	worker_awake(w);
 	left = ring_reap(&u->ring);
 	if (silent) {
-		if (unlikely(left)) /* a failure may stand behind many completions */
+		if (unlikely(left)) /* a failure may be among the completions that are left */
 			ring_reap_all(&u->ring);
 		uring_end_silence(u, silent);
 	}
 }
 
-/* Several views, or without a copy, or one that waits, or is waited for. */
+/* Sends in general: of several views, without a copy, that may wait, or whose completion matters.
+ */
 __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -299,7 +305,8 @@ void uring_flush(struct conn *c)
 		uring_flush_any(c);
 		return;
 	}
-	/* An answer: a quiet send of one view.  No call here, no register to save. */
+	/* The usual answer, a quiet send of one view: without calls, so that no register needs
+	 * saving. */
 	sqe = ring_next_sqe(&u->ring);
 	uring_prep_send(c, sqe, v, MSG_NOSIGNAL | MSG_DONTWAIT);
 	c->sending = c->tx;

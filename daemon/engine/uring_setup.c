@@ -13,7 +13,7 @@
 #include "uring_compat.h"
 
 /* Lends chunks to the kernel up to lent_max; one release store for the batch.  A quarter of the
- * pool stays for services, and what is handed out in rations is not lent. */
+ * pool stays for services, and chunks for rations are not lent. */
 void uring_refill(struct worker *w)
 {
 	struct uring *u = w->engine_state;
@@ -33,7 +33,8 @@ void uring_refill(struct worker *w)
 
 static int uring_register_buf_ring(struct uring *u, uint16_t flags)
 {
-	/* By position: the last is `pad` until liburing 2.6, and `flags` since. */
+	/* Initialised by position, as the last member is named `pad` until liburing 2.5, `flags`
+	 * since 2.6. */
 	struct io_uring_buf_reg reg = {
 		(uint64_t)(uintptr_t)u->buf_ring, u->buf_entries, URING_BUF_GROUP, flags, { 0 }
 	};
@@ -52,8 +53,8 @@ static unsigned uring_power_of_two(unsigned n)
 
 /* Bundles into incremental buffers lose bytes on Linux 6.12 to 6.15 without the fix "io_uring/net:
  * always use current transfer count for buffer put"
- * (https://github.com/axboe/liburing/issues/1423). That takes a particular timing on TCP, which no
- * probe makes for certain: so here the version. */
+ * (https://github.com/axboe/liburing/issues/1423).  The bug needs a particular timing on TCP that
+ * no probe can force, so the version is tested. */
 static bool uring_bundles_are_sound(void)
 {
 	struct utsname name;
@@ -70,7 +71,7 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	int rc;
 
 	if (!worker_wants(w, FEATURE_buffer_ring))
-		return 0; /* each receive has a chunk of its own */
+		return 0; /* without a buffer ring each receive has its own chunk */
 	u->buf_entries = uring_power_of_two(w->pool.chunk_count * 3 / 4);
 	u->buf_mask = u->buf_entries - 1;
 	u->order = calloc(u->buf_entries, sizeof(*u->order));
@@ -110,10 +111,10 @@ static void uring_init_files(struct worker *w)
 	if (!worker_wants(w, FEATURE_registered_files) || limit.rlim_cur <= RING_FILES_MAX)
 		return;
 	count = (unsigned)MIN(limit.rlim_cur - RING_FILES_MAX,
-			      URING_FILES_MAX); /* all: the limit */
+			      URING_FILES_MAX); /* the limit of descriptors, at most */
 	u->slots = calloc(count, sizeof(*u->slots));
 	if (!u->slots || io_uring_register_files_sparse(&u->ring.io, count + RING_FILES_MAX) < 0)
-		return; /* connections go without */
+		return; /* connections use plain descriptors */
 	u->ring.files_next = count;
 	u->ring.files_end = count + RING_FILES_MAX;
 	for (unsigned i = count; i-- > 0;)
@@ -148,8 +149,8 @@ static int uring_probe_multishot(struct worker *w)
 	return res == -EINVAL ? -EINVAL : 0;
 }
 
-/* Is a whole send silent with IOSQE_CQE_SKIP_SUCCESS, and does a short one say how much it took?
- * Tried on a socket pair with more than fits. */
+/* Does IOSQE_CQE_SKIP_SUCCESS suppress the completion of a complete send, and does a short send
+ * report its bytes?  Tried on a socket pair with more data than fits. */
 static bool uring_probe_silence(struct worker *w)
 {
 	struct uring *u = w->engine_state;
@@ -233,7 +234,8 @@ int uring_init(struct worker *w, struct reason *reason)
 	rc = uring_init_buffers(w, reason);
 	u->multishot = u->buf_ring && worker_wants(w, FEATURE_multishot_recv);
 	if (rc == 0 && u->multishot) {
-		rc = uring_probe_multishot(w); /* with an empty ring: old kernels use a buffer up */
+		/* Before buffers are provided: old kernels would consume one. */
+		rc = uring_probe_multishot(w);
 		if (rc < 0)
 			reason_set(reason, rc,
 				   "no multishot receive; engine = io_uring needs Linux "

@@ -1,10 +1,9 @@
 /* Engine `io_uring`, transport `udp`: see udp.h.  A multishot receive for each socket, into a ring
- * of provided buffers of a chunk each; what is left of a chunk cannot take another datagram, so
- * they are not incremental.
+ * of provided buffers of a chunk each; the buffers are not incremental, as the rest of a chunk may
+ * not hold another datagram.
  *
- * A few messages go out by submissions, with the system call that waits: they are sent when it
- * returns, silently, for a datagram is sent whole or not at all.  More are cheaper by sendmmsg().
- */
+ * A small batch is submitted with the system call that waits, without completions on success, for a
+ * datagram is sent whole or not at all.  Larger batches are cheaper by sendmmsg(). */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -19,10 +18,11 @@
 
 enum {
 	URING_UDP_GROUP = 0,
-	URING_UDP_LENT = 128, /* chunks that the kernel has to receive into, at first */
-	URING_UDP_SILENT = 8, /* messages of a batch that are submitted */
-	URING_UDP_NAME = 32,  /* room for an address: what follows it stays aligned */
-	URING_UDP_HEAD = 16 + URING_UDP_NAME + UDP_CONTROL, /* before a datagram in its chunk */
+	URING_UDP_LENT = 128, /* chunks lent to the kernel at first */
+	URING_UDP_SILENT = 8, /* messages: larger batches are sent by sendmmsg() */
+	URING_UDP_NAME = 32,  /* bytes for an address; keeps the following data aligned */
+	/* Bytes before a datagram in its chunk. */
+	URING_UDP_HEAD = 16 + URING_UDP_NAME + UDP_CONTROL,
 };
 
 static_assert(sizeof(struct io_uring_recvmsg_out) == 16, "the kernel's");
@@ -33,10 +33,10 @@ struct uring_udp {
 	struct udp udp;
 	struct io_uring_buf_ring *buf_ring;
 	unsigned buf_entries, lent_max;
-	unsigned added;            /* to the ring of buffers, and not published */
-	struct msghdr shape;       /* how much room there is before a datagram */
-	struct udp_socket *silent; /* whose messages the next call submits: udp.batch */
-	struct op failed;          /* of those that could not be sent */
+	unsigned added;            /* added to the buffer ring and not published yet */
+	struct msghdr shape;       /* tells the kernel the room before a datagram */
+	struct udp_socket *silent; /* the socket whose udp.batch the next system call submits */
+	struct op failed;          /* completions of datagrams that could not be sent */
 };
 static_assert(offsetof(struct uring_udp, ring) == 0, "ring_of() expects it there");
 
@@ -83,7 +83,8 @@ static void uring_udp_arm(struct udp_socket *s)
 	s->polled = true;
 }
 
-/* The kernel has written before the datagram: io_uring_recvmsg_out, the address, control data. */
+/* Takes a received datagram.  Before it the kernel has stored io_uring_recvmsg_out, the address and
+ * control data. */
 static void uring_udp_take(struct uring_udp *u, struct udp_socket *s, struct chunk *k, int res)
 {
 	const struct io_uring_recvmsg_out *out = (void *)k->base;
@@ -113,7 +114,7 @@ static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
 
 	s->acceptor->armed--;
 	s->polled = false;
-	if (res == -ENOBUFS) { /* more came than was lent: lend more, if there is more */
+	if (res == -ENOBUFS) { /* more arrived than was lent: lend more, if available */
 		u->lent_max = MIN(u->lent_max * 2, u->buf_entries);
 		if (w->pool_lent == 0 && w->pool.free_count <= w->pool.keep) {
 			stat_add(w->stats.starved, 1);
@@ -122,7 +123,7 @@ static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
 		}
 	}
 	if (s->armed && s->acceptor->fd >= 0)
-		s->again = true; /* when buffers were lent */
+		s->again = true; /* retried when chunks were lent */
 }
 
 /* A datagram without a byte ends the receive as well. */
@@ -138,7 +139,7 @@ static void uring_udp_event(struct op *op, int res, uint32_t flags)
 
 		uring_udp_take(u, s, k, res);
 		if (k->refs == 1 && a->worker->pool_lent <= u->lent_max) {
-			uring_udp_add(u, k); /* nobody keeps anything in it */
+			uring_udp_add(u, k); /* no connection holds data in it */
 		} else {
 			a->worker->pool_lent--;
 			chunk_put(p, k);
@@ -188,7 +189,7 @@ static void uring_udp_await_room(struct udp_socket *s)
 	s->acceptor->armed++;
 }
 
-/* Its clients may have been freed since. */
+/* A silent datagram could not be sent.  Its client may have been freed since. */
 static void uring_udp_failed(struct op *op, int res, uint32_t flags)
 {
 	struct uring_udp *u = container_of(op, struct uring_udp, failed);
@@ -199,7 +200,7 @@ static void uring_udp_failed(struct op *op, int res, uint32_t flags)
 	stat_add(stats->datagrams_out, UINT64_C(-1));
 }
 
-/* Submits a small batch of plain datagrams, if that is all that there is to send. */
+/* Submits the socket's output if that is one small batch of plain datagrams; false: it is not. */
 static bool uring_udp_submit(struct uring_udp *u, struct udp_socket *s)
 {
 	struct udp_batch *b = &u->udp.batch;
@@ -227,7 +228,7 @@ static bool uring_udp_send(struct worker_hook *hook)
 		struct udp_socket *s = &u->udp.sockets[i];
 
 		if (s->out && !s->blocked && s->acceptor->fd >= 0 && uring_udp_submit(u, s))
-			break; /* the batch is in use */
+			break; /* udp.batch is in use */
 	}
 	if (!u->silent)
 		udp_ready_send(hook);
@@ -244,7 +245,7 @@ static bool uring_udp_send(struct worker_hook *hook)
 	return false;
 }
 
-/* The kernel has taken all that was submitted: what could not be sent has a completion. */
+/* The kernel has taken the submitted batch; datagrams that could not be sent have a completion. */
 static void uring_udp_silent_sent(struct uring_udp *u)
 {
 	struct udp_socket *s = u->silent;
@@ -254,7 +255,7 @@ static void uring_udp_silent_sent(struct uring_udp *u)
 		ring_submit(&u->ring);
 	u->silent = NULL;
 	udp_batch_sent(s, &u->udp.batch, 0, u->udp.batch.count, 0, w->timing ? clock_ns() : 0);
-	if (s->out || u->udp.count > 1) /* of the other sockets */
+	if (s->out || u->udp.count > 1) /* output of the other sockets */
 		udp_ready_send(&u->udp.hook);
 }
 
@@ -317,8 +318,8 @@ static int uring_udp_init_buffers(struct uring_udp *u, struct worker *w, struct 
 	return 0;
 }
 
-/* Does this kernel know multishot recvmsg (Linux 6.0)?  Without a socket it says so at once, and
- * not that the request is wrong. */
+/* Does this kernel know multishot recvmsg (Linux 6.0)?  Tried on a socket without data: such a
+ * kernel completes at once, and not with EINVAL. */
 static int uring_udp_probe(struct uring_udp *u, struct worker *w, struct reason *reason)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), res = 0;
@@ -387,7 +388,7 @@ static int uring_udp_init(struct worker *w, struct reason *reason)
 	return rc;
 }
 
-/* The kernel's chunks are given up with the pool. */
+/* Chunks lent to the kernel are freed with the pool. */
 static void uring_udp_fini(struct worker *w)
 {
 	struct uring_udp *u = w->engine_state;

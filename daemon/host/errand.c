@@ -32,7 +32,7 @@ bool errand_await(struct errand *e, uint64_t end_ns)
 	pthread_t thread = e->thread;
 
 	if (!watchdog_wait(&e->done, end_ns) && !atomic_exchange(&e->is_left, true)) {
-		pthread_detach(thread); /* which may have freed e */
+		pthread_detach(thread); /* the thread may have freed e already */
 		return false;
 	}
 	pthread_join(thread, NULL);

@@ -1,5 +1,5 @@
-/* A call that may never return, as one to a file system whose server is gone: a thread of its own
- * makes it, and is abandoned after a time limit.  Main thread. */
+/* An errand: a call that may never return, such as one to a file system whose server is gone.  A
+ * thread of its own makes it, and is abandoned after a time limit.  Main thread. */
 #pragma once
 #include <pthread.h>
 #include <semaphore.h>
@@ -7,18 +7,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Embedded in all that the thread needs, which nobody else may touch while it runs. */
+/* Embedded in the data that the thread needs, which no other thread may touch while it runs. */
 struct errand {
-	void (*run)(struct errand *e); /* its thread */
-	void (*left)(
-		struct errand *e); /* its thread, after run(): nobody waits; undo it, free it */
+	void (*run)(struct errand *e);  /* on the errand's thread */
+	void (*left)(struct errand *e); /* on the errand's thread after run(), if abandoned: undoes
+					   and frees it */
 	sem_t done;
 	pthread_t thread;
-	_Atomic bool is_left; /* by one of the two: the other is the last to have it */
+	/* Set by the first of the two threads that is done with it: the other then owns it. */
+	_Atomic bool is_left;
 };
 
-/* With run and left set.  0, or -errno: e is still the caller's. */
+/* Starts the thread; run and left are set.  0, or -errno, and e stays the caller's. */
 int errand_start(struct errand *e);
-/* True: it is done, and e the caller's again.  False: not by end_ns (CLOCK_MONOTONIC), and e is the
- * thread's.  The watchdog is fed meanwhile. */
+/* Waits until end_ns (CLOCK_MONOTONIC), feeding the watchdog.  True: run() has returned, and the
+ * caller owns e again.  False: it has not, and e now belongs to the abandoned thread. */
 bool errand_await(struct errand *e, uint64_t end_ns);

@@ -16,7 +16,7 @@
 
 /* ---- Processes ---- */
 
-/* Is what `name` in a folder of descriptors leads to what is looked for? */
+/* Does `name` in a directory /proc/PID/fd lead to the object looked for? */
 typedef bool holder_match(int folder, const char *name, const void *wanted);
 
 static bool is_socket(int folder, const char *name, const void *wanted)
@@ -28,7 +28,7 @@ static bool is_socket(int folder, const char *name, const void *wanted)
 	return !strcmp(link, wanted);
 }
 
-/* proc(5): a line `lock:` for each that it has.  Those of flock(2) are another matter. */
+/* Does the fdinfo of this descriptor have a `lock:` line (proc(5)) other than of flock(2)? */
 static bool has_lock(int folder, const char *name)
 {
 	char path[64], line[256];
@@ -94,7 +94,7 @@ static void name_process(const char *pid, char name[static 16])
 		fclose(file);
 }
 
-/* skip: a process that is not meant; 0: none. */
+/* skip: a process to leave out; 0: none. */
 static bool find_process(holder_match *match, const void *wanted, pid_t skip, struct holder *h)
 {
 	struct dirent *entry;
@@ -116,7 +116,7 @@ static bool find_process(holder_match *match, const void *wanted, pid_t skip, st
 
 /* ---- Sockets ---- */
 
-/* proc_net(5): of TCP those that listen come first, in state 0A; of UDP who has not connected is in
+/* proc_net(5): listening TCP sockets come first and have state 0A; unconnected UDP sockets have
  * state 07. */
 static bool find_port(const char *table, unsigned wanted, unsigned port, unsigned long *ret_inode)
 {
@@ -139,7 +139,7 @@ static bool find_port(const char *table, unsigned wanted, unsigned port, unsigne
 	return found;
 }
 
-/* /proc/net/unix has no user: that of a path is the file's owner. */
+/* /proc/net/unix does not show the user: taken from the owner of the socket's file. */
 static bool find_unix(const struct sockaddr_storage *address, unsigned long *ret_inode)
 {
 	char wanted[ADDRESS_TEXT_MAX], line[512], path[ADDRESS_TEXT_MAX];

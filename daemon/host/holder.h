@@ -1,5 +1,5 @@
-/* Finds the process that has a socket or a file open, as far as /proc tells: of processes of other
- * users only root is told, and a unit with ProtectProc= sees none.  Any thread. */
+/* Finds the process that has a socket or a file open, as far as /proc shows it: processes of other
+ * users only to root, and none of them in a unit with ProtectProc=. Any thread. */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>
@@ -9,10 +9,11 @@
 struct sockaddr_storage;
 
 enum holding {
-	HELD_UNKNOWN, /* there is no such thing, or it may be somebody's whom we cannot see */
+	/* No such socket or file, or its holder may be a process that we cannot see. */
+	HELD_UNKNOWN,
 	HELD_BY_PROCESS,
-	/* Held by our user, and no process has it open: the rest of a process that was killed, as
-	 * rings that are torn down for some seconds, or something that is passed on. */
+	/* Held by our user, but no process has it open: left by a killed process, as io_uring rings
+	 * are torn down for some seconds, or in transit between processes. */
 	HELD_BY_NONE,
 };
 
@@ -22,14 +23,14 @@ struct holder {
 	char name[16];
 };
 
-/* The holder of a socket of that type (SOCK_STREAM: one that listens) on the port or the path of
- * address. */
+/* Finds the holder of a socket of that type (SOCK_STREAM: a listening one) on the port or the path
+ * of address. */
 void holder_of_address(const struct sockaddr_storage *address, int type, struct holder *ret_holder);
 
-/* The holder, another process than this one, of a lock (fcntl(2)) on a file or, device 0, a block
- * device.  Looks at all files that are open anywhere, which may wait for a file system. */
+/* Finds the process, other than this one, that holds a lock (fcntl(2)) on a file or (device 0) a
+ * block device.  Examines all open files of all processes, which may block on a file system. */
 void holder_of_lock(const struct file_id *file, struct holder *ret_holder);
 
-/* ": process PID (NAME) has it", or "" if that is not known. */
+/* ": process PID (NAME) has it", or "" if the holder is not known.  Returns text. */
 enum { HOLDER_TEXT_MAX = 64 };
 const char *holder_text(const struct holder *holder, char text[static HOLDER_TEXT_MAX]);

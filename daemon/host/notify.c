@@ -45,7 +45,7 @@ static void message_free(struct notify_message *m)
 	free(m);
 }
 
-/* With descriptors of its own.  NULL with errno. */
+/* A copy with duplicated descriptors.  NULL with errno. */
 static struct notify_message *message_copy(const struct notify_message *from)
 {
 	struct notify_message *m = calloc(1, sizeof(*m));
@@ -226,7 +226,7 @@ void notify_barrier(struct notify *n, uint64_t end_ns)
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return;
 	notify_send(n, "BARRIER=1", &ends[1], 1);
-	close(ends[1]); /* the manager has the other one, and closes it */
+	close(ends[1]); /* the manager has a duplicate of this end and closes it */
 	while ((now = clock_ns()) < end_ns) {
 		struct pollfd fds[] = { { .fd = ends[0] }, { .fd = n->fd, .events = POLLOUT } };
 		uint64_t left_ms = (end_ns - now) / NS_PER_MS + 1;

@@ -68,7 +68,7 @@ static uint64_t proc_status_number(const char *status, const char *key)
 	return line ? strtoull(line + strlen(key), NULL, 10) : 0;
 }
 
-/* Shares total_ns out as user : sys, within what has passed since the earlier reading. */
+/* Splits total_ns in the ratio user : system, without reducing either since the earlier reading. */
 static void proc_split(struct proc_cost *cost, uint64_t total_ns, uint64_t user, uint64_t sys)
 {
 	uint64_t before_ns = cost->cpu_user_ns + cost->cpu_system_ns;
@@ -93,7 +93,7 @@ int proc_cost_update(pid_t tid, struct proc_cost *cost)
 		return rc;
 	if (proc_read(tid, "schedstat", text, sizeof(text)) == 0)
 		total_ns = strtoull(text, NULL, 10);
-	else /* a kernel without schedstat: 10 ms steps */
+	else /* a kernel without schedstat: resolution of 10 ms */
 		total_ns = (user + sys) * NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
 	proc_split(cost, total_ns, user, sys);
 	rc = proc_read(tid, "status", text, sizeof(text));
@@ -173,7 +173,7 @@ void proc_threads_scan(struct proc_threads *t,
 		dir = opendir("/proc/self/task");
 	while (!dir && reserve_use(errno));
 	if (!dir)
-		return; /* the figures stay as they were */
+		return; /* the costs keep their last values */
 	for (unsigned i = 0; i < t->count; i++)
 		t->list[i].seen = false;
 	while ((entry = readdir(dir)) != NULL)

@@ -1,14 +1,15 @@
 /* CPU time of threads of this process, from /proc/self/task.  Main thread only.
  *
- * Works alike for our own threads and for the kernel's that serve a worker's ring: `iou-sqp-TID`
- * (SQPOLL) and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process.  Threads of a
- * store that work for a worker have the name `store-TID`. */
+ * Covers our own threads and the kernel threads that serve a worker's ring, `iou-sqp-TID` (SQPOLL)
+ * and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process.  A store's threads that
+ * work for a worker are named `store-TID`. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The sum is exact (schedstat); Linux samples how it splits into user and system time. */
+/* The sum of the CPU times is exact (schedstat); its split into user and system time is sampled by
+ * Linux. */
 struct proc_cost {
 	uint64_t cpu_user_ns, cpu_system_ns;
 	uint64_t switches_voluntary, switches_involuntary;
@@ -22,9 +23,7 @@ int proc_cost_update(pid_t tid, struct proc_cost *cost);
 
 enum { PROC_THREADS_MAX = 1024 };
 
-/* Threads that work for a worker, most of them the kernel's: for whom, and what they had cost when
- * last seen.
- */
+/* A thread that works for a worker, usually a kernel thread, and its cost at the last scan. */
 struct proc_thread {
 	pid_t tid, worker; /* worker: TID of the thread that made the ring */
 	bool kernel;
@@ -44,5 +43,5 @@ void proc_threads_scan(struct proc_threads *t,
 		       void *context);
 
 /* `iou-wrk-123`, `iou-sqp-123` and `store-123` give 123, the name of any other thread 0;
- * *ret_kernel: it is one of the kernel's.  Pure. */
+ * *ret_kernel: true for a kernel thread.  Pure. */
 pid_t proc_thread_owner(const char *comm, bool *ret_kernel);

@@ -8,7 +8,7 @@
 #include "util.h"
 
 static struct watchdog {
-	struct notify *notify; /* NULL: there is none */
+	struct notify *notify; /* NULL: no watchdog */
 	watchdog_alive *alive;
 	void *context;
 	uint64_t interval_ns;

@@ -1,4 +1,5 @@
-/* Ring set-up, entering, reaping, and what both io_uring engines arm on it.  See ring.h. */
+/* Ring set-up, entering, reaping, and the accepts and polls of both io_uring engines.  See ring.h.
+ */
 #include "ring.h"
 
 #include <errno.h>
@@ -92,9 +93,8 @@ static int ring_unavailable(struct reason *reason, int error)
 	}
 }
 
-/* liburing 2.3 fills the index array at each submission; with the identity in it for good, moving
- * the tail is all that a submission takes.  From 2.6 on it makes rings without one, on Linux 6.6.
- */
+/* liburing 2.3 fills the index array at each submission; with the identity stored there once, a
+ * submission only needs to move the tail.  From 2.6 on it makes rings without one, on Linux 6.6. */
 static void ring_fill_array(struct ring *r)
 {
 	for (unsigned i = 0; r->io.sq.array && i < r->io.sq.ring_entries; i++)
@@ -102,8 +102,8 @@ static void ring_fill_array(struct ring *r)
 }
 
 /* With SQPOLL the worker looks for completions as long as the kernel's thread looks for
- * submissions, so that neither needs a system call under load; on one CPU it would only keep the
- * other waiting. */
+ * submissions, so that neither needs a system call under load; on one CPU the two threads would
+ * only delay each other. */
 static uint64_t ring_spin_ns(const struct worker *w)
 {
 	const struct worker_options *o = &w->options;
@@ -205,7 +205,7 @@ int ring_register_file(struct ring *r, int fd, struct reason *reason)
 {
 	int rc = 0;
 
-	if (!r->files_end) { /* the engine has no table */
+	if (!r->files_end) { /* the engine has no table of registered files */
 		rc = io_uring_register_files_sparse(&r->io, RING_FILES_MAX);
 		r->files_end = rc == 0 ? RING_FILES_MAX : 0;
 	}
@@ -253,7 +253,7 @@ static unsigned ring_sq_flags(const struct ring *r)
 	return __atomic_load_n(r->sq_flags, __ATOMIC_RELAXED);
 }
 
-/* SQPOLL: the kernel's thread sleeps and has to be woken for what we published. */
+/* SQPOLL: does the kernel's thread sleep, so that it must be woken for new submissions? */
 static bool ring_needs_wakeup(const struct ring *r)
 {
 	atomic_thread_fence(memory_order_seq_cst);
@@ -307,7 +307,8 @@ bool ring_wait(struct ring *r, bool block)
 		unsigned submit, quiet = r->quiet, want = MAX(quiet, 1U);
 
 		if (gather_must_look(w)) {
-			/* Only a client that has its answers shows whether it waits for them. */
+			/* Answers are sent first: only then input shows that a client does not wait
+			 * for answers. */
 			ring_submit(r);
 			gather_look(w, ring_ready(r) > quiet || ring_has_deferred(r));
 		}
@@ -345,7 +346,7 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 	if (!want || !(deadline_ns || gather_ns))
 		return ring_call(r, submit, want, flags, NULL);
 	now = clock_ns();
-	if (gather_ns) { /* without a time for the whole, that for several would end it */
+	if (gather_ns) { /* without a total timeout the wait would end with the time for several */
 		want = MAX(want, (unsigned)GATHER_COMPLETIONS);
 		arg.min_wait_usec = (uint32_t)(gather_ns / NS_PER_US);
 		deadline_ns = deadline_ns ? deadline_ns : now + RING_GATHER_END_NS;
@@ -355,8 +356,8 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 	return ring_call(r, submit, want, flags, &arg);
 }
 
-/* Looks at the completion queue; true: something is there besides what was quiet.  Makes a system
- * call only to submit, and to run deferred work. */
+/* Looks at the completion queue; true: there are completions other than of quiet operations.  Makes
+ * a system call only to submit, and to run deferred work. */
 bool ring_spin(struct ring *r)
 {
 	unsigned want = r->sqpoll ? 1 : r->quiet + 1;
@@ -374,9 +375,9 @@ bool ring_spin(struct ring *r)
 	return ring_ready(r) >= want;
 }
 
-/* The kernel runs 20 pieces of work for a caller that does not wait.  Its flag proves nothing: it
- * is set after the work was queued, which may have run by then, and stays until there is some
- * (Linux 6.18). */
+/* The kernel runs 20 items of work for a caller that does not wait.  IORING_SQ_TASKRUN is only a
+ * hint: it is set after the work was queued, which may have run by then, and stays set until work
+ * is run (Linux 6.18). */
 void ring_catch_up(struct ring *r)
 {
 	unsigned before;
@@ -439,8 +440,8 @@ int ring_watch(struct worker *w, int fd, struct op *op)
 	return 0;
 }
 
-/* Of the workers that wait for one socket the kernel wakes the first.  A multishot accept would
- * stay the first. */
+/* Of several workers that wait on one socket the kernel wakes the first.  A multishot accept would
+ * always stay the first, so shared sockets use single ones. */
 static void ring_accept_arm(struct acceptor *a)
 {
 	struct io_uring_sqe *sqe = ring_sqe(ring_of(a->worker));

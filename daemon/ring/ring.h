@@ -1,7 +1,7 @@
-/* A worker's io_uring: set up with the best the kernel has, submitted with one system call a turn.
+/* A worker's io_uring: set up with the best options that the kernel has, entered once per turn.
  *
- * Enters the kernel by itself rather than through liburing's submit functions: every system call is
- * counted, and one call submits, waits and runs the deferred work.  Worker's thread only. */
+ * Calls io_uring_enter() itself instead of liburing's submit functions, so that each system call is
+ * counted and one call submits, waits and runs the deferred task work.  Worker's thread only. */
 #pragma once
 #include <liburing.h>
 #include <stdbool.h>
@@ -14,7 +14,8 @@
 #include "util.h"
 #include "worker.h"
 
-/* The completion queue must hold what the connections of one batch make: an overflow is slow. */
+/* RING_CQ_ENTRIES: the completion queue must hold all completions of a batch, as an overflow is
+ * slow. */
 enum {
 	RING_FEATURES = FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) |
 			FEATURE_BIT(single_issuer) | FEATURE_BIT(defer_taskrun) |
@@ -23,13 +24,13 @@ enum {
 	RING_SQ_ENTRIES = 256,
 	RING_CQ_ENTRIES = 4096,
 	RING_WATCHED_MAX = 4,
-	RING_FILES_MAX = 256, /* of stores, registered beside the engine's sockets */
+	RING_FILES_MAX = 256, /* files of stores, registered in addition to the engine's sockets */
 	RING_RETRY_NS = 1000 * 1000,
 	RING_RETRIES_MAX = 100,
 };
 #define RING_GATHER_END_NS ((uint64_t)3600 * NS_PER_S)
 
-/* A descriptor of the worker's own that is watched until the end. */
+/* One of the worker's own descriptors, polled until the ring ends. */
 struct ring_watched {
 	struct op op;
 	struct ring *ring;
@@ -42,14 +43,15 @@ struct ring {
 	struct worker *worker;
 	unsigned *sq_flags;
 	unsigned long long features; /* IORING_FEAT_* */
-	unsigned enter_flags;        /* of each io_uring_enter() */
-	/* Queued operations that complete at once and that nobody waits for: ring_enter() waits for
-	 * all of them, which makes it run the deferred work in large batches (Linux runs 20 pieces
-	 * or as many as are waited for). */
+	unsigned enter_flags;        /* flags of each io_uring_enter() */
+	/* Number of queued operations that complete at once and whose completions nothing depends
+	 * on.  ring_enter() waits for this many, so that Linux runs the deferred work in large
+	 * batches (it runs 20 items, or as many as are waited for). */
 	unsigned quiet;
-	bool waits;         /* ring_wait() does more than ring_enter() */
-	uint64_t spin_ns;   /* look for completions that long before sleeping */
-	uint64_t gather_ns; /* the next wait is for several completions for so long, then for one */
+	bool waits;       /* ring_wait() does more than ring_enter() */
+	uint64_t spin_ns; /* how long to spin for completions before sleeping */
+	/* How long the next wait is for several completions; after that, for one. */
+	uint64_t gather_ns;
 	bool sqpoll, deferred;
 	unsigned files_next, files_end; /* slots for stores in the table of registered files */
 	bool buffers;                   /* the pool's slab is registered, as buffer 0 */
@@ -64,35 +66,37 @@ enum ring_use {
 	RING_STORES = 4,    /* reads and writes files */
 };
 
-/* Sets the ring up, registers it and says so in the worker's features.  flags: IORING_SETUP_*
- * beside its own; uses: enum ring_use.  0, or -errno with the reason: what is missing and how to
- * mend it. */
+/* Sets the ring up, registers it and sets the worker's features.  flags: additional IORING_SETUP_*;
+ * uses: bits of enum ring_use.  0, or -errno with the reason: what is missing and how to fix it. */
 int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	      struct reason *reason);
-/* io_uring_register(2), of which liburing 2.3 does not export all.  At least 0, or -errno. */
+/* io_uring_register(2), of which liburing 2.3 does not export all.  The kernel's result, or -errno.
+ */
 int ring_register(struct ring *r, unsigned code, void *argument, unsigned count);
-/* ring_init()'s: restricts a ring that is not enabled yet.  0 or -errno, and then it is not. */
+/* Called by ring_init(): restricts a ring that is not enabled yet.  0, or -errno: not restricted.
+ */
 int ring_restrict(struct ring *r, unsigned uses);
 void ring_fini(struct ring *r);
 
-/* Can there be rings here?  0, or -errno with the reason.  Any thread. */
+/* Does this host allow rings?  0, or -errno with the reason.  Any thread. */
 int ring_probe(struct reason *reason);
 
-/* Registers a store's file: its slot, or -errno with the reason, and then it goes without. */
+/* Registers a store's file.  Its slot, or -errno with the reason: the store then uses the plain
+ * descriptor. */
 int ring_register_file(struct ring *r, int fd, struct reason *reason);
 void ring_unregister_file(struct ring *r, unsigned slot);
 
 /* Registers the pool's slab as buffer 0, once.  0, or -errno with the reason. */
 int ring_register_buffers(struct ring *r, struct reason *reason);
 
-/* Submits what is queued, without waiting. */
+/* Submits the queued operations without waiting. */
 void ring_submit(struct ring *r);
-/* For set-up: 0, or -EAGAIN if the kernel has not taken what is queued in RING_RETRIES_MAX
- * attempts; then it is withdrawn. */
+/* For set-up: submits the queued operations.  -EAGAIN: the kernel has not taken them in
+ * RING_RETRIES_MAX attempts, and they were withdrawn. */
 int ring_try(struct ring *r);
 
-/* How many submissions the kernel has not taken.  Without SQPOLL none after a call, unless it
- * stopped short: see ring_stopped_short(). */
+/* Number of submissions that the kernel has not taken.  Without SQPOLL 0 after each call, unless
+ * submission stopped early: see ring_stopped_short(). */
 static inline unsigned ring_queued(const struct ring *r)
 {
 	const struct io_uring_sq *sq = &r->io.sq;
@@ -100,7 +104,7 @@ static inline unsigned ring_queued(const struct ring *r)
 	return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead);
 }
 
-/* Is it one of those? */
+/* Is sqe a submission that the kernel has not taken? */
 static inline bool ring_holds(const struct ring *r, const struct io_uring_sqe *sqe)
 {
 	const struct io_uring_sq *sq = &r->io.sq;
@@ -109,7 +113,7 @@ static inline bool ring_holds(const struct ring *r, const struct io_uring_sqe *s
 	return (((unsigned)(sqe - sq->sqes) - head) & sq->ring_mask) < sq->sqe_tail - head;
 }
 
-/* Publishes what was queued, and returns how many that is. */
+/* Makes the queued submissions visible to the kernel; returns their number. */
 static inline unsigned ring_publish(struct ring *r)
 {
 	struct io_uring_sq *sq = &r->io.sq;
@@ -129,10 +133,11 @@ static inline long ring_syscall(struct ring *r, unsigned submit, unsigned want, 
 			r->enter_flags | flags, (long)arg, arg ? sizeof(*arg) : 0);
 }
 
-/* After a call that returned less than it should have submitted.  It was interrupted, its time was
- * over; or submission stopped short, as it does when the kernel has no memory for a request.  Then
- * the rest stays queued, the next call submits it, and this one has neither waited nor run deferred
- * work, which frees requests: so this does, for up to RING_RETRY_NS if nothing was taken at all. */
+/* To be called after a call that submitted fewer operations than asked for: it was interrupted or
+ * timed out, or submission stopped early, as it does when the kernel has no memory for a request.
+ * In that case the rest stays queued for the next call, and the call has neither waited nor run the
+ * deferred work, which would free requests: this function runs it, for up to RING_RETRY_NS if
+ * nothing was submitted at all. */
 void ring_stopped_short(struct ring *r, long result);
 
 /* False: ring_stopped_short() was called. */
@@ -149,9 +154,9 @@ static inline bool ring_call(struct ring *r, unsigned submit, unsigned want, uns
 
 bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns);
 
-/* Submits, sleeps if `block` until deadline_ns (0: for ever) or until there is a completion, and
- * runs the work that the kernel deferred.  True: without SQPOLL, the kernel has taken all that was
- * queued; false: see ring_queued(). */
+/* Submits, sleeps if `block` until deadline_ns (0: no limit) or until there is a completion, and
+ * runs the deferred task work.  True (without SQPOLL): the kernel has taken all submissions; false:
+ * see ring_queued(). */
 static inline bool ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 {
 	unsigned submit = ring_publish(r), want = block ? MAX(r->quiet, 1U) : 0;
@@ -167,8 +172,8 @@ static inline bool ring_full(const struct ring *r)
 	return ring_queued(r) >= r->io.sq.ring_entries;
 }
 
-/* Of a queue that is not full.  Clears what the prep calls of new liburing leave as it was (2.3's
- * clear it themselves, and then this costs nothing). */
+/* The next submission entry; the queue must not be full.  Clears the fields that prep calls of
+ * newer liburing do not set (2.3's do, and then this costs nothing). */
 static inline struct io_uring_sqe *ring_next_sqe(struct ring *r)
 {
 	struct io_uring_sq *sq = &r->io.sq;
@@ -185,8 +190,8 @@ static inline struct io_uring_sqe *ring_next_sqe(struct ring *r)
 	return sqe;
 }
 
-/* A submission whose completion runs op->done().  Never NULL: a full queue is submitted first.  The
- * caller's prep call comes next, and then ring_op(): prep clears user_data. */
+/* A new submission; never NULL, as a full queue is submitted first.  The caller then calls a prep
+ * function, and after it ring_op(), as prep clears user_data. */
 static inline struct io_uring_sqe *ring_sqe(struct ring *r)
 {
 	while (unlikely(ring_full(r)))
@@ -204,32 +209,32 @@ static inline unsigned ring_ready(const struct ring *r)
 	return io_uring_cq_ready(&r->io);
 }
 
-/* Has the kernel put off work that ring_enter() would run? */
+/* Has the kernel deferred work that ring_enter() would run? */
 static inline bool ring_has_deferred(const struct ring *r)
 {
 	return __atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
 }
 
-/* For a worker that does not sleep: what completes at once, as sends do, and what it has left over
- * may keep it busy for ever, and what comes from outside has its turn all the same.  Runs the work
- * that the kernel put off for up to WORKER_TURN_MAX completions. */
+/* For turns that do not sleep: sends, which complete at once, and left-over work could keep the
+ * worker busy for ever while received data waits.  Runs the deferred work, for up to
+ * WORKER_TURN_MAX completions. */
 void ring_catch_up(struct ring *r);
 
-/* Is there something to reap, or work of the kernel's that ring_enter() would run? */
+/* Is there a completion to reap, or deferred work that ring_enter() would run? */
 static inline bool ring_has_work(const struct ring *r)
 {
 	return ring_ready(r) || (__atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) &
 				 (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
 }
 
-/* An engine's wait(): ring_enter(), when it may sleep after spinning for spin_ns, or while requests
- * gather (core/gather.h); not at all while completions are there.  Returns as ring_enter() does,
- * and false if it did without. */
+/* For an engine's wait(): ring_enter() with spinning for spin_ns before it sleeps, and with the
+ * delay of core/gather.h; no system call while completions are there.  Returns as ring_enter(), and
+ * false without a call. */
 bool ring_spin(struct ring *r);
 bool ring_wait(struct ring *r, bool block);
 
-/* Runs op->done() for up to WORKER_TURN_MAX completions; one without an op is passed over.  True:
- * it has left some. */
+/* Runs op->done() for up to WORKER_TURN_MAX completions; completions without an op are skipped.
+ * True: some are left. */
 static inline bool ring_reap(struct ring *r)
 {
 	struct io_uring_cq *cq = &r->io.cq;

@@ -42,7 +42,7 @@ enum {
 	RING_RESTRICTIONS_MAX = ARRAY_SIZE(ring_opcodes) + ARRAY_SIZE(ring_registrations) + 1,
 };
 
-/* The kernel takes no list with an opcode that it does not know. */
+/* Highest opcode of this kernel, which rejects a list with opcodes that it does not know. */
 static uint8_t ring_last_opcode(struct ring *r)
 {
 	struct io_uring_probe *probe = io_uring_get_probe_ring(&r->io);

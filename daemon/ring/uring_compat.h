@@ -15,12 +15,13 @@ enum {
 	NB_REGISTER_NAPI = 27, /* Linux 6.9 */
 };
 
-/* io_uring_getevents_arg, whose pad has a meaning since Linux 6.12. */
+/* io_uring_getevents_arg, whose padding has had a meaning since Linux 6.12. */
 struct nb_getevents_arg {
 	uint64_t sigmask;
 	uint32_t sigmask_sz;
-	uint32_t min_wait_usec; /* NB_FEAT_MIN_TIMEOUT: wait so long for what was asked for, and
-				   then, until ts, for one completion */
+	/* NB_FEAT_MIN_TIMEOUT: wait this long for the number asked for, then until ts for one
+	 * completion. */
+	uint32_t min_wait_usec;
 	uint64_t ts;
 };
 

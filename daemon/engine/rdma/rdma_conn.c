@@ -1,10 +1,10 @@
 /* Engine `rdma`: connections, reliable or not (`qp-type = rc`, `uc`).
  *
  * The receives that are posted are a client's credit; each is a chunk of the pool, which is
- * registered once per worker and device.  Whatever a run has queued is posted in one chain: a
- * message per view, small ones inline, which gives their chunks back at once.  What ends is torn
- * down at one place, rdma_conn_end_all(), between two turns: no completion and no event is being
- * looked at then, so after it nothing can name the connection. */
+ * registered once per worker and device.  Everything that a run of the service has queued is posted
+ * in one chain: a message per view, small ones inline, which frees their chunks at once.
+ * Connections that end are torn down in one place, rdma_conn_end_all(), between two turns: no
+ * completion and no event is being handled then, so afterwards nothing refers to the connection. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +17,14 @@
 #include "rdma_shared.h"
 
 enum {
-	RDMA_RNR_TIMER = 12, /* 0.64 ms: how soon a client tries again that found no receive */
-	RDMA_RNR_RETRY = 7,  /* the client's: for ever */
-	RDMA_RETRY = 7,      /* the client's, of lost packets */
+	RDMA_RNR_TIMER = 12, /* 0.64 ms: delay after which a client that found no receive retries */
+	RDMA_RNR_RETRY = 7,  /* of the client: without limit */
+	RDMA_RETRY = 7,      /* of the client, for lost packets */
 };
 
 /* ---- It begins ---- */
 
-/* The core names it now, whatever becomes of it. */
+/* The core now refers to the connection, even if it is refused. */
 static void rdma_conn_adopt(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
@@ -65,7 +65,7 @@ static int rdma_conn_open(struct conn *c)
 	struct rdma_conn *r = c->engine_state;
 	int rc;
 
-	if (r->state != RDMA_NEW) /* its service has closed it */
+	if (r->state != RDMA_NEW) /* the service has closed it */
 		return 0;
 	rdma_conn_adopt(c);
 	rc = rdma_queue_open(r, rdma_shared_queue(r->device));
@@ -78,7 +78,7 @@ static int rdma_conn_open(struct conn *c)
 	return r->state == RDMA_OPENING ? rdma_conn_accept(r) : 0;
 }
 
-/* The identifier is r's; the request is over. */
+/* Takes request->id over and frees the request. */
 static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_request *request,
 				       const struct greeting *greeting)
 {
@@ -105,7 +105,7 @@ static void rdma_conn_free(struct rdma_conn *r)
 	free(r);
 }
 
-/* 0, or -errno: -EAGAIN when there are no buffers for it. */
+/* 0 or -errno; -EAGAIN: not enough chunks for its receives. */
 static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 			   const struct rdma_request *request, const struct greeting *greeting,
 			   void **ret_ticket)
@@ -165,7 +165,7 @@ static void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 
 /* ---- It ends ---- */
 
-/* Also of one that open() has not seen, as its service refused it. */
+/* engine->close(); also called if the service refused the connection before engine->open(). */
 static void rdma_conn_end(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
@@ -175,11 +175,11 @@ static void rdma_conn_end(struct conn *c)
 	if (!rdma_conn_is_open(r))
 		return;
 	if (!(c->flags & CONN_CLOSING))
-		conn_eof(c); /* messages that have arrived are served before it ends */
+		conn_eof(c); /* received messages are served before it ends */
 	rdma_conn_become(r, r->state == RDMA_ACCEPTED ? RDMA_ENDED : RDMA_REFUSED);
 }
 
-/* iWARP ends a connection whose message finds no receive, and does not say so. */
+/* iWARP ends a connection whose message finds no receive without telling why: was it that? */
 static void rdma_conn_judge(const struct rdma_conn *r)
 {
 	struct conn *c = r->conn;
@@ -207,15 +207,15 @@ static void rdma_conn_drain(const struct rdma *e)
 		rdma_device_drain(d);
 }
 
-/* A queue pair that is gone completes nothing more.  What it has completed is polled before, for
- * some devices then drop it and a shared receive would be lost, and after, for others do not. */
+/* A destroyed queue pair completes nothing more.  Its completions are polled both before, as some
+ * devices drop them then and a shared receive would be lost, and after, as others do not. */
 static void rdma_conn_end_all(struct rdma *e)
 {
 	struct rdma_conn *list = e->ending, *r;
 
 	if (likely(!list))
 		return;
-	e->ending = NULL; /* the polls may add others: they are for the next time */
+	e->ending = NULL; /* the polls may add connections: these are for the next call */
 	for (r = list; r; r = r->ending_next) {
 		if (r->state == RDMA_ENDED)
 			rdma_disconnect(r->id);
@@ -258,12 +258,12 @@ static void rdma_conn_flush(struct conn *c)
 	struct rdma_send_chain chain;
 	bool all;
 
-	if (!rdma_conn_is_open(r) || (c->flags & CONN_EOF)) { /* nobody is there */
+	if (!rdma_conn_is_open(r) || (c->flags & CONN_EOF)) { /* the client has gone */
 		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
 		return;
 	}
-	/* First the receives: a reply allows the client to send the next message, and iWARP ends a
-	 * connection whose message finds no receive. */
+	/* Receives are posted first: a reply allows the client to send the next message, and iWARP
+	 * ends a connection whose message finds no receive. */
 	rdma_conn_feed(r);
 	rdma_send_chain_init(&chain, r);
 	all = rdma_remote_add(r, &chain) && rdma_send_chain_spills(&chain, r) &&
@@ -274,7 +274,7 @@ static void rdma_conn_flush(struct conn *c)
 		rdma_send_chain_post(&chain, r, all);
 }
 
-/* Shared receives first: what came back with those that are gone is for the others. */
+/* Shared receives first: chunks that ended connections gave back are for the others. */
 static void rdma_conn_feed_all(struct worker *w)
 {
 	struct rdma *e = w->engine_state;
@@ -301,7 +301,7 @@ static void rdma_conn_failed(struct rdma_conn *r, enum ibv_wc_status status)
 
 	rdma_queue_count_error(&c->worker->stats, status);
 	switch (status) {
-	case IBV_WC_WR_FLUSH_ERR: /* the connection has ended: how, others say, or have said */
+	case IBV_WC_WR_FLUSH_ERR: /* the connection has ended; another event tells why */
 		rdma_conn_end(c);
 		break;
 	case IBV_WC_RNR_RETRY_EXC_ERR:
@@ -310,7 +310,7 @@ static void rdma_conn_failed(struct rdma_conn *r, enum ibv_wc_status status)
 	case IBV_WC_REM_ABORT_ERR:
 		conn_close(c, CONN_END_RESET);
 		break;
-	default: /* a message beyond its buffer, a key that is not valid */
+	default: /* for example a message longer than its buffer, or an invalid key */
 		conn_close(c, CONN_END_PROTOCOL);
 	}
 }
@@ -356,7 +356,7 @@ static void rdma_conn_shared_received(struct rdma_device *d, void *of, const str
 
 /* ---- Events ---- */
 
-/* Transports over Ethernet and InfiniBand begin with 655 ms. */
+/* InfiniBand and RoCE begin with a timeout of 655 ms. */
 static void rdma_conn_established(const struct rdma_conn *r)
 {
 	struct ibv_qp_attr attr = { .min_rnr_timer = RDMA_RNR_TIMER };
@@ -381,7 +381,7 @@ static void rdma_conn_event(struct rdma_conn *r, enum rdma_cm_event_type type)
 	case RDMA_CM_EVENT_REJECTED:
 		conn_close(r->conn, CONN_END_RESET);
 		break;
-	default: /* an address has moved: connections go on until they fail */
+	default: /* an address has moved: connections continue until they fail */
 		break;
 	}
 }
@@ -393,7 +393,7 @@ static int rdma_conn_device_opened(struct rdma_device *d, struct reason *reason)
 	return d->worker->options.srq ? rdma_shared_open(d, reason) : 0;
 }
 
-/* By making a queue pair. */
+/* Tests for unreliable connections by making a queue pair. */
 static int rdma_conn_try_uc(struct rdma_device *d, struct reason *reason)
 {
 	struct ibv_qp_init_attr attr = {
@@ -446,7 +446,7 @@ static int rdma_conn_init(struct worker *w, struct reason *reason)
 	return rdma_init(w, &rdma_connections, reason);
 }
 
-/* Of connections that the core gives up, too. */
+/* Also ends the connections that the core has given up. */
 static void rdma_conn_fini(struct worker *w)
 {
 	rdma_conn_end_all(w->engine_state);

@@ -1,4 +1,4 @@
-/* Engine `rdma`: what --doctor finds of this host's devices, by trying.  Main thread. */
+/* Engine `rdma`: checks of --doctor, which tries what this host's devices can do.  Main thread. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 enum {
 	DOCTOR_TEXT_MAX = 512,
-	DOCTOR_GIDS_MAX = 64,             /* entries of a port's table that are looked at */
+	DOCTOR_GIDS_MAX = 64,             /* entries examined of a port's table of addresses */
 	DOCTOR_REGISTER_BYTES = 16 << 20, /* a worker's registration with the default settings */
 };
 
@@ -86,7 +86,7 @@ static void doctor_port(const struct doctor *d, unsigned port)
 	doctor_gids(d, name, port);
 }
 
-/* Registers what a worker would by default. */
+/* Tries to register as much memory as a worker does by default. */
 static void doctor_memory(const struct doctor *d, const char *name)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(d->verbs);

@@ -1,4 +1,5 @@
-/* Engine `rdma`: what its two tables have in common: waiting, and life.  See rdma_engine.h. */
+/* Engine `rdma`: code shared by connections and datagrams: waiting, start and end.  See
+ * rdma_engine.h. */
 #include "rdma_engine.h"
 
 #include <errno.h>
@@ -13,9 +14,9 @@
 #include "worker.h"
 
 enum {
-	RDMA_EVENTS_MAX = 64,          /* taken at a time */
-	RDMA_UNWATCHED_MAX = 16,       /* turns that completions may keep other events waiting */
-	RDMA_LOOK_NS = 50 * NS_PER_US, /* a spinning worker looks at other events so often */
+	RDMA_EVENTS_MAX = 64,          /* events taken at a time */
+	RDMA_UNWATCHED_MAX = 16,       /* turns for which completions may delay other events */
+	RDMA_LOOK_NS = 50 * NS_PER_US, /* how often a spinning worker handles other events */
 };
 
 /* ---- Waiting ---- */
@@ -43,7 +44,7 @@ static int rdma_other_events(struct worker *w, int timeout_ms)
 	stat_add(w->stats.cq_sleeps, timeout_ms != 0);
 	n = epoll_wait(e->epoll_fd, events, ARRAY_SIZE(events), timeout_ms);
 	if (timeout_ms)
-		worker_awake(w); /* rdma_wait() does it for the others */
+		worker_awake(w); /* on the other paths rdma_wait() does it */
 	for (int i = 0; i < n; i++) {
 		struct op *op = events[i].data.ptr;
 
@@ -52,7 +53,7 @@ static int rdma_other_events(struct worker *w, int timeout_ms)
 	return n;
 }
 
-/* Other events are looked at now and then, or who connects would wait for the end. */
+/* Handles other events now and then, or requests to connect would wait until the spinning ends. */
 static unsigned rdma_spin(struct worker *w)
 {
 	uint64_t now = clock_ns(), end = now + w->options.busy_poll_ns;
@@ -85,7 +86,7 @@ void rdma_wait(struct worker *w, bool block)
 		n = rdma_spin(w);
 	if (n == 0 && block)
 		n = rdma_arm(e);
-	if (n > 0) /* before anything else: the next message may be on its way */
+	if (n > 0) /* receives first: the next message may be on its way */
 		e->mode->feed(w);
 	timeout_ms = n == 0 && block ? rdma_timeout(w->deadline_ns) : 0;
 	if (timeout_ms == 0)
@@ -114,8 +115,8 @@ void rdma_fini(struct worker *w)
 	w->engine_state = NULL;
 }
 
-/* The devices of the host of which `want` says so, NULL: all; how many there are, and of how many
- * this worker has its share.  One at least must be usable; else -errno with the last reason. */
+/* Opens the host's devices for which want() is true (NULL: all).  At least one must be usable; else
+ * -errno with the last reason. */
 static int rdma_prepare_all(struct worker *w,
 			    bool (*want)(const struct worker *w, const char *name),
 			    struct reason *reason)
@@ -139,7 +140,7 @@ static int rdma_prepare_all(struct worker *w,
 	return usable ? 0 : -EIO;
 }
 
-/* Has the first worker an address there? */
+/* Is an address of the first worker on this device? */
 static bool rdma_team_uses(const struct worker *w, const char *name)
 {
 	const struct worker *first = &w->team[0];
@@ -150,8 +151,8 @@ static bool rdma_team_uses(const struct worker *w, const char *name)
 	return false;
 }
 
-/* Better now than with the first connection is found out what the devices refuse: those of the
- * addresses, or of a wildcard or a probe all. */
+/* Opens the devices of the listener's addresses (all, for a wildcard or a probe) at the start, so
+ * that errors show now and not with the first connection. */
 static int rdma_prepare(struct worker *w, struct reason *reason)
 {
 	const struct rdma *e = w->engine_state;
@@ -162,7 +163,7 @@ static int rdma_prepare(struct worker *w, struct reason *reason)
 	return rdma_prepare_all(w, by_address ? rdma_team_uses : NULL, reason);
 }
 
-/* The libraries find devices without it, but not all of their addresses. */
+/* Is netlink usable?  Without it the libraries find devices, but not all of their addresses. */
 static int rdma_try_netlink(struct reason *reason)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
@@ -224,7 +225,7 @@ int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *rea
 	return 0;
 }
 
-/* Sockets are not this engine's. */
+/* engine->listen: unused, as this engine has no sockets. */
 void rdma_no_sockets(struct worker *w, struct acceptor *a, bool on)
 {
 	(void)w, (void)a, (void)on;

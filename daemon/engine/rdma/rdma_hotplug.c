@@ -1,7 +1,7 @@
 /* Engine `rdma`: devices that are unplugged.
  *
- * The connection manager tells whoever has an identifier there; others see its file go from
- * /dev/infiniband. */
+ * The connection manager sends an event to each identifier on the device; workers without one
+ * notice that its file in /dev/infiniband is removed. */
 #include "rdma_engine.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ static void rdma_hotplug_event(struct op *op, int res, uint32_t flags)
 				rdma_file_gone(e, event->name);
 		}
 	}
-	rdma_let_go(NULL); /* those that the library has opened, though nobody uses them */
+	rdma_let_go(NULL); /* closes devices that the library has opened and no worker uses */
 }
 
 /* ---- Life ---- */

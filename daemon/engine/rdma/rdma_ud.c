@@ -1,9 +1,9 @@
 /* Engine `rdma`, datagrams: queue pairs, receives, sends.
  *
- * Nobody connects: whoever asks the connection manager is told the number of the worker's queue
- * pair, and sends.  A client is what it sends from: its address and queue pair.  rdma_ud_peer.c has
- * them.  The device loses what finds no receive, and we drop what is sent by one who holds too
- * much: loss is the nature of datagrams. */
+ * There are no connections: a client asks the connection manager for the number of the worker's
+ * queue pair, and sends.  It is identified by its address and queue pair (rdma_ud_peer.c).  The
+ * device drops datagrams that find no receive, and we drop those of clients that hold too much, as
+ * datagrams may be lost anyway. */
 #include "rdma_ud.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@
 
 /* ---- The queue pair ---- */
 
-/* A dead one stays so: who asks for its port is given another. */
+/* Changes the state.  RDMA_UD_DEAD is final: the port then gets another queue pair. */
 static void rdma_ud_become(struct rdma_ud *ud, enum rdma_ud_state state)
 {
 	assert(ud->state != RDMA_UD_DEAD);
@@ -131,7 +131,7 @@ static void rdma_ud_free_all(struct rdma_device *d)
 	}
 }
 
-/* The queue pair of this port, made if there is none.  NULL: with the reason. */
+/* The queue pair of this port, made if there is none.  NULL with the reason. */
 static struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct reason *reason)
 {
 	struct rdma_ud *ud;
@@ -171,7 +171,7 @@ static void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_w
 	while (ud && (ud->state == RDMA_UD_DEAD || ud->number != wc->qp_num))
 		ud = ud->next;
 	if (!ud || !ud->lent.is[k->id])
-		return; /* it was taken back when the queue was mended */
+		return; /* it was taken back when the queue pair was reset */
 	if (wc->status == IBV_WC_SUCCESS) {
 		stat_add(w->stats.wc_recv, 1);
 		rdma_ud_deliver(ud, k, wc);
@@ -182,7 +182,7 @@ static void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_w
 	rdma_lent_back(&ud->lent, &w->pool, k);
 }
 
-/* The oldest batch is over. */
+/* Removes the oldest batch, which has completed. */
 static void rdma_ud_pop(struct rdma_ud *ud)
 {
 	struct rdma_batch b = ud->batches[ud->batch_first];
@@ -232,7 +232,7 @@ static void rdma_ud_sent(struct rdma_device *d, void *of, const struct ibv_wc *w
 
 /* ---- What is not well ---- */
 
-/* Nothing that was posted will complete any more, or has. */
+/* Takes back all posted chunks: no request in flight will complete any more. */
 static void rdma_ud_forget(struct rdma_ud *ud)
 {
 	rdma_device_drain(ud->device);
@@ -254,7 +254,7 @@ static void rdma_ud_kill(struct rdma_ud *ud)
 			conn_close(ud->peers.lists[list].newest->conn, CONN_END_ERROR);
 }
 
-/* Back to the beginning: clients go on sending to the same number, and miss some answers. */
+/* Resets a failed queue pair.  It keeps its number, so clients continue; some answers are lost. */
 static void rdma_ud_mend(struct rdma_ud *ud)
 {
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
@@ -270,7 +270,7 @@ static void rdma_ud_mend(struct rdma_ud *ud)
 		rdma_ud_become(ud, RDMA_UD_WORKS);
 }
 
-/* Mends what failed, lets go of a device that is gone, frees what is dead. */
+/* Resets failed queue pairs, releases a device that was unplugged, frees dead queue pairs. */
 static void rdma_ud_tend_device(struct rdma_device *d)
 {
 	struct rdma_ud **at = &d->uds;
@@ -393,7 +393,7 @@ static void rdma_ud_flush(struct conn *c)
 
 /* ---- Who asks for the address of the queue pair ---- */
 
-/* 0 or -errno: it is told, or may not. */
+/* Tells a client the number of the queue pair.  0, or -errno: not admitted, or it failed. */
 static int rdma_ud_answer(struct worker *w, const struct rdma_ud *ud,
 			  const struct rdma_request *request)
 {
@@ -403,7 +403,7 @@ static int rdma_ud_answer(struct worker *w, const struct rdma_ud *ud,
 
 	if (rc < 0)
 		return rc;
-	w->owner->release(w, ticket); /* it is counted when it sends */
+	w->owner->release(w, ticket); /* the client counts as a connection only when it sends */
 	return rdma_accept(request->id, &accept) < 0 ? -errno : 0;
 }
 
@@ -439,13 +439,13 @@ static int rdma_ud_device_serves(struct rdma_device *d, unsigned port, struct re
 	return rdma_ud_get(d, port, reason) ? 0 : -EIO;
 }
 
-/* rdma_ud_tend() will see. */
+/* Nothing to do: rdma_ud_tend() notices d->gone. */
 static void rdma_ud_device_gone(struct rdma_device *d)
 {
 	(void)d;
 }
 
-/* No identifier has a connection. */
+/* Never called: no identifier has a connection. */
 static void rdma_ud_event(struct rdma_conn *r, enum rdma_cm_event_type type)
 {
 	(void)r, (void)type;
@@ -470,7 +470,7 @@ static int rdma_ud_init(struct worker *w, struct reason *reason)
 	return rdma_init(w, &rdma_datagrams, reason);
 }
 
-/* Of clients that the core gives up, too. */
+/* Also ends the clients that the core has given up. */
 static void rdma_ud_fini(struct worker *w)
 {
 	for (struct conn *c = w->conns; c; c = c->next)

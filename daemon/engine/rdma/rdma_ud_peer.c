@@ -1,7 +1,7 @@
 /* Engine `rdma`, datagrams: the clients.
  *
- * A client begins with its first datagram and has an address handle, which costs a system call to
- * make, as long as it has a place in the table: see peers.h. */
+ * A client begins with its first datagram.  Its address handle, which costs a system call to make,
+ * is kept as long as it has a place in the table: see peers.h. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -104,13 +104,13 @@ void rdma_ud_release(struct conn *c)
 	rdma_ud_free_peer(peer);
 }
 
-/* Datagrams cannot be made to wait: rdma_ud_deliver() drops them. */
+/* No effect: datagrams cannot be held back, so rdma_ud_deliver() drops them. */
 void rdma_ud_recv(struct conn *c, bool on)
 {
 	(void)c, (void)on;
 }
 
-/* The number of the client's queue pair stands for a port. */
+/* The number of the client's queue pair takes the place of a port. */
 void rdma_ud_peer(const struct conn *c, struct sockaddr_storage *ret_peer)
 {
 	const struct rdma_peer *peer = c->engine_state;

@@ -1,7 +1,7 @@
-/* Engine `rdma`: listening, and who wants to connect.
+/* Engine `rdma`: listening and requests to connect.
  *
- * The first worker of a listener binds its addresses and hears of who wants to connect; it hands
- * that over, one after the other, to all workers.  See rdma_cm.h. */
+ * The first worker of a listener binds its addresses and receives the requests; it distributes them
+ * over all workers.  See rdma_cm.h. */
 #include "rdma_cm.h"
 
 #include <errno.h>
@@ -18,25 +18,25 @@
 enum {
 	REJECT_MAX = 128, /* bytes of the reason that a client gets; InfiniBand takes 148 */
 	BACKLOG = 1024,
-	RETRY_NS = 500 * NS_PER_MS, /* an address that was lost */
+	RETRY_NS = 500 * NS_PER_MS, /* until an address that was lost is bound again */
 };
 
-/* Where events arrive.  An identifier that is handed over needs the channel that it comes from
- * until it is moved: so the worker that made it may end before. */
+/* An event channel.  Counted, as an identifier that is handed over needs the old channel until it
+ * is moved, and the worker that made the channel may end before. */
 struct rdma_channel {
 	struct rdma_event_channel *events;
 	_Atomic unsigned refs;
 };
 
-/* A worker's. */
+/* The state of a worker. */
 struct rdma_cm {
 	struct worker *worker;
 	struct rdma_channel *channel;
 	struct op op, retry_op;
 	int retry_fd;
-	struct rdma_cm_id **listeners; /* of w->endpoints; NULL: not bound, or lost */
-	unsigned next_worker;          /* of the team */
-	bool listening;                /* on w->endpoints */
+	struct rdma_cm_id **listeners; /* by index of w->endpoints; NULL: not bound, or lost */
+	unsigned next_worker;          /* index in w->team */
+	bool listening;                /* accepting on w->endpoints */
 };
 
 static struct rdma_cm *rdma_cm_of(const struct worker *w)
@@ -112,8 +112,8 @@ static int rdma_cm_create(struct rdma_cm *cm, enum rdma_port_space space,
 	return rdma_bind_addr(*ret_id, (struct sockaddr *)address) < 0 ? -errno : 0;
 }
 
-/* The only way to an identifier whose connections have queue pairs of another type than the port
- * space's own. */
+/* Creates an identifier for unreliable connections; no other call allows a queue pair type other
+ * than the port space's default. */
 static int rdma_cm_create_uc(struct rdma_cm *cm, const struct sockaddr_storage *address,
 			     struct rdma_cm_id **ret_id)
 {
@@ -149,7 +149,7 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 		return reason_set(reason, rc, "bind %s: %s%s", format_sockaddr(address, text),
 				  strerror(-rc), rdma_cm_advice(-rc));
 	memcpy(address, rdma_get_local_addr(*id), rdma_cm_length(address));
-	if (!(*id)->verbs) /* a wildcard */
+	if (!(*id)->verbs) /* a wildcard address has no device */
 		return 0;
 	d = rdma_device_get(w, (*id)->verbs, reason);
 	if (!d || e->mode->serves(d, (*id)->port_num, reason) < 0)
@@ -192,7 +192,7 @@ void rdma_cm_accept(struct worker *w, bool on)
 			rdma_listen(cm->listeners[i], BACKLOG);
 }
 
-/* -errno: its device is not there, or not yet. */
+/* 0, or -errno: its device is missing, or not ready yet. */
 static int rdma_cm_listen_one(struct worker *w, unsigned index)
 {
 	struct rdma_cm *cm = rdma_cm_of(w);
@@ -283,8 +283,9 @@ void rdma_request_refuse_greeting(struct rdma_request *request, const struct gre
 
 /* ---- From worker to worker ---- */
 
-/* Its new worker has it: events follow it there.  This waits until none of the old channel is
- * looked at.  Or that worker has ended, and this is the owner's thread. */
+/* Runs on the new worker: moves the identifier, and so its events, to this worker's channel; waits
+ * until events of the old channel have been acknowledged.  If the worker has ended, runs on the
+ * owner's thread instead. */
 static void rdma_request_handed_over(struct call *call)
 {
 	struct rdma_request *request = container_of(call, struct rdma_request, call);
@@ -302,7 +303,7 @@ static void rdma_request_handed_over(struct call *call)
 	}
 }
 
-/* Nothing of another worker is looked at but its mailbox, which its owner empties after its end. */
+/* Accesses nothing of the other worker but its mailbox, which its owner empties after its end. */
 static void rdma_request_hand_over(struct worker *to, struct rdma_request *request)
 {
 	request->channel = rdma_channel_get(rdma_cm_of(request->worker)->channel);
@@ -311,7 +312,7 @@ static void rdma_request_hand_over(struct worker *to, struct rdma_request *reque
 	mailbox_post(&to->mailbox, &request->call);
 }
 
-/* The worker that takes a connection: each in turn, or the same for all of one address. */
+/* Index of the worker that takes a connection: round robin, or by address (service->together). */
 static unsigned rdma_cm_choose(const struct worker *w, const struct sockaddr *peer)
 {
 	struct sockaddr_storage sa = { 0 };
@@ -387,9 +388,9 @@ static void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id,
 		}
 }
 
-/* An event is acknowledged before it is acted upon: an identifier that has one cannot be moved, nor
- * destroyed.  From then on another worker may have it, if it has no context; so only those that
- * are known to be this worker's are looked at. */
+/* An event is acknowledged before it is handled, since an identifier with an unacknowledged event
+ * can neither be moved nor destroyed.  After that, an identifier without a context may belong to
+ * another worker, so only those known to belong to this worker are accessed. */
 static void rdma_cm_handle(struct worker *w, struct rdma_cm_event *event)
 {
 	const struct rdma *e = w->engine_state;
@@ -447,7 +448,7 @@ int rdma_cm_open(struct worker *w, struct reason *reason)
 	if (cm->retry_fd < 0 || !cm->listeners)
 		return reason_set(reason, -ENOMEM, "rdma: no memory");
 	cm->channel = rdma_channel_new();
-	if (!cm->channel) { /* errno is that of some other attempt */
+	if (!cm->channel) { /* the library's errno is of an earlier attempt */
 		rc = access(RDMA_MANAGER, R_OK | W_OK) < 0 ? errno : ENODEV;
 		return rdma_cm_refuse(reason, RDMA_MANAGER, rc);
 	}

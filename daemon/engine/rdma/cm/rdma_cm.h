@@ -1,5 +1,5 @@
-/* Engine `rdma`, level 4: the connection manager.  It listens, hears who wants to connect, hands
- * that over to a worker of the team, and tells of what happens to connections. */
+/* Engine `rdma`, level 4: the connection manager.  It listens, receives clients' requests to
+ * connect, hands each to a worker of the team, and reports events of connections. */
 #pragma once
 #include <netinet/in.h>
 
@@ -7,35 +7,37 @@
 #include "mailbox.h"
 #include "rdma_device.h"
 
-/* A client's request to connect.  Its owner answers it: with rdma_accept() and rdma_request_free(),
- * or with rdma_request_refuse(). */
+/* A client's request to connect.  Its owner answers it by rdma_accept() and rdma_request_free(), or
+ * by rdma_request_refuse(), which frees it. */
 struct rdma_request {
 	struct call call;
-	struct worker *worker; /* that has it */
+	struct worker *worker; /* the worker that it was handed to */
 	struct rdma_channel
-		*channel; /* NULL: the worker's own; else where its events still arrive */
+		*channel; /* where its events still arrive; NULL: at the worker's own channel */
 	struct rdma_cm_id *id;
 	struct sockaddr_storage peer;
 	uint8_t responder_resources, initiator_depth; /* as the client asked */
 	uint8_t said_bytes;
-	uint8_t said[GREETING_SAID_MAX]; /* and said */
+	uint8_t said[GREETING_SAID_MAX]; /* the client's private data */
 };
 
-/* The identifier is the caller's. */
+/* Frees the request, but not request->id, which the caller then owns. */
 void rdma_request_free(struct rdma_request *request);
-/* Says why, and is over. */
+/* Refuses the client with the reason why, and frees the request. */
 void rdma_request_refuse(struct rdma_request *request, const char *why);
-/* The client of this identifier sees why, as private data: in words, or as its service says it. */
+/* Refuses the client of this identifier.  Its private data is why as text, or the reply of the
+ * service's greet(). */
 void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *why);
-/* Refuses a request that the service does not want; greeting has the reply. */
+/* Refuses a request that the service's greet() has refused, with greeting->reply, and frees it. */
 void rdma_request_refuse_greeting(struct rdma_request *request, const struct greeting *greeting);
-/* The error rc of conn_admit() in words, for the log. */
+/* The error rc of conn_admit() as text, for the log. */
 const char *rdma_cm_refusal(const struct worker *w, int rc);
 
-/* Watches for events.  0 or -errno with the reason; rdma_cm_close() follows in every case. */
+/* Starts watching for events.  0, or -errno with the reason; the caller calls rdma_cm_close() in
+ * both cases. */
 int rdma_cm_open(struct worker *w, struct reason *reason);
 void rdma_cm_close(struct worker *w);
-/* Binds w->endpoints; devices that are there are asked whether they serve.  0 or -errno with the
+/* Binds w->endpoints; calls rdma_mode.serves() for devices that are present.  0 or -errno with the
  * reason. */
 int rdma_cm_bind(struct worker *w, struct reason *reason);
 /* engine->accept(). */

@@ -1,5 +1,5 @@
-/* Engine `rdma`: what a worker has of each device: its pool registered there, a completion queue,
- * the events of both. */
+/* Engine `rdma`: a worker's resources on each device: the registered pool, a completion queue, and
+ * their events. */
 #include "rdma_device.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ int rdma_watch(struct worker *w, int fd, struct op *op)
 	return epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-/* The library leaves out what it may not open. */
+/* The library omits devices that it is not permitted to open. */
 int rdma_no_devices(struct reason *reason)
 {
 	glob_t found;
@@ -58,7 +58,7 @@ unsigned rdma_device_poll(struct rdma_device *d)
 	for (int i = 0; i < n; i++) {
 		enum rdma_tag tag = wc[i].wr_id & RDMA_TAG_MASK;
 
-		/* A number is all that the verbs give back.  NOLINTNEXTLINE(*-no-int-to-ptr) */
+		/* The verbs return only a number, wr_id.  NOLINTNEXTLINE(*-no-int-to-ptr) */
 		e->mode->completed[tag](d, (void *)(uintptr_t)(wc[i].wr_id - tag), &wc[i]);
 	}
 	return (unsigned)n;
@@ -102,15 +102,16 @@ static void rdma_completion_event(struct op *op, int res, uint32_t flags)
 	stat_add(d->worker->stats.sys_other, 1);
 	if (ibv_get_cq_event(d->channel, &cq, &context) != 0)
 		return;
-	/* Each was asked for: there is no other. */
+	/* Without a check of what it is: only this event was requested. */
 	stat_add(d->worker->stats.cq_events, 1);
 	ibv_ack_cq_events(d->cq, 1);
 	d->armed = false;
 	rdma_device_poll(d);
 }
 
-/* The process shares the device's context, so any worker may get the event of any connection: all
- * it does is what threads may do, and the flushed requests tell the worker whose it is. */
+/* All workers share the device's context, so any worker may get the event of any connection.
+ * Handling is limited to thread-safe calls; the worker that owns the connection learns of it by its
+ * flushed requests. */
 static void rdma_async_event(struct op *op, int res, uint32_t flags)
 {
 	struct rdma_device *d = container_of(op, struct rdma_device, async_op);
@@ -134,7 +135,7 @@ void rdma_device_free(struct rdma_device *d)
 {
 	const struct rdma *e = d->worker->engine_state;
 
-	/* The context stays open for others: leave the set by hand. */
+	/* The context stays open for other workers, so the descriptor is removed explicitly. */
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
 	e->mode->closing(d);
 	rdma_small_close(d);
@@ -161,15 +162,14 @@ int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, co
 			  strerror(-rc), mend);
 }
 
-/* The verbs of errno say why, if they do. */
+/* A reason from errno, if the verbs have set it. */
 static int rdma_device_lacks(const struct rdma_device *d, const char *what, const char *mend,
 			     struct reason *reason)
 {
 	return rdma_device_refuse(d, errno ? -errno : -EIO, what, mend, reason);
 }
 
-/* Events wait until several completions are there, or some time has passed: where the device can.
- */
+/* Delays events until there are several completions or some time has passed, if the device can. */
 static void rdma_moderate(struct rdma_device *d)
 {
 	struct worker *w = d->worker;
@@ -187,7 +187,7 @@ static void rdma_moderate(struct rdma_device *d)
 		worker_feature(w, FEATURE_cq_moderation);
 }
 
-/* Of a connection's send queue. */
+/* Dimensions of a connection's send queue. */
 struct rdma_size {
 	unsigned requests;
 	int sges;
@@ -195,15 +195,16 @@ struct rdma_size {
 };
 
 static const struct rdma_size rdma_size_roomy = { RDMA_SENDS, RDMA_SGES, RDMA_INLINE };
-/* A page.  Siw has 128 bytes for each request, whatever is in it, and others are taken for alike:
- * the completion queue has room for a thousand of them.  Rxe has 208 and what is in it, rounded up
- * to a power of two, as is the number of requests and one. */
+/* A send queue of one page. siw uses 128 bytes per request regardless of its contents, and other
+ * devices are assumed to be alike: the completion queue has room for a thousand of them. rxe uses
+ * 208 bytes plus the contents, rounded up to a power of two, and rounds up the number of requests
+ * plus one. */
 static const struct rdma_size rdma_size_slim = { RDMA_SENDS, 3, 80 };
 static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
 
 enum { RDMA_VENDOR_RXE = 0xffffff };
 
-/* With `srq` the receives are as few as possible: it is chosen to save memory. */
+/* With `srq` the queues are as small as possible, as `srq` is chosen to save memory. */
 static void rdma_device_size(struct rdma_device *d)
 {
 	const struct rdma_size *size = &rdma_size_roomy;
@@ -215,7 +216,7 @@ static void rdma_device_size(struct rdma_device *d)
 	d->inline_wanted = size->inline_bytes;
 	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), size->sges);
 	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), size->sges);
-	/* siw says so as well, and its library cannot post it. */
+	/* siw claims this capability, too, but its library cannot post such a request. */
 	d->invalidates = (d->limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) &&
 			 d->verbs->device->transport_type == IBV_TRANSPORT_IB;
 }
@@ -347,7 +348,7 @@ const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer)
 	return link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
 }
 
-/* A device that was unplugged and is back has its entry again. */
+/* A device that was unplugged and has returned gets its old entry. */
 static struct engine_device *rdma_port_entry(struct worker *w, const char *name, unsigned number)
 {
 	unsigned count = atomic_load(&w->device_count);

@@ -1,14 +1,14 @@
-/* Engine `rdma`, level 1: what a worker has of each device, and of the kernel to wait for them.
+/* Engine `rdma`, level 1: a worker's resources on each device, and waiting for completions.
  *
- * Level by level, each includes only those above it in this list, and the Makefile sees to that:
+ * Each level may include only those above it in this list, which the Makefile enforces:
  *
  *   device/     registered memory, completion queue, ports; chunks lent to a device
  *   queue/      a connection's states, its queue pair and work requests
  *   transfer/   receives that connections share; one-sided operations
- *   cm/         the connection manager: listening, who wants to connect, to which worker
- *   .           the engines: connections (rdma_conn.c), datagrams (rdma_ud*.c), and what both have
+ *   cm/         the connection manager: listening, requests to connect, choice of the worker
+ *   .           the engines: connections (rdma_conn.c), datagrams (rdma_ud*.c), and common code
  *
- * A worker's thread only, unless said. */
+ * Worker's thread only, unless stated otherwise. */
 #pragma once
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -28,17 +28,18 @@ struct rdma_ud;
 struct worker;
 
 enum {
-	RDMA_SENDS = 32,         /* a connection's send queue */
-	RDMA_SGES = 8,           /* views that one read or write covers, if the device can */
-	RDMA_INLINE = 128,       /* bytes asked for; the device grants as many or fewer */
-	RDMA_CQ_ENTRIES = 32767, /* of a worker's completion queue, if the device has them */
-	RDMA_NUMBERS = 512,      /* buckets: whose a queue pair is */
-	RDMA_POLL_MAX = 32,      /* completions one poll takes */
-	RDMA_PORTS_MAX = 4,      /* of a device that are told apart */
+	RDMA_SENDS = 32,   /* entries of a connection's send queue */
+	RDMA_SGES = 8,     /* views of one read or write, or fewer as the device allows */
+	RDMA_INLINE = 128, /* inline bytes asked for; the device may grant fewer */
+	/* Entries of a worker's completion queue, or fewer as the device allows. */
+	RDMA_CQ_ENTRIES = 32767,
+	RDMA_NUMBERS = 512, /* buckets of the table from queue pair numbers to connections */
+	RDMA_POLL_MAX = 32, /* completions one poll takes */
+	RDMA_PORTS_MAX = 4, /* ports of a device that are distinguished */
 };
 
-/* Kind of a request: the low bits of its number.  The bits above are a pointer to the struct named
- * here. */
+/* The kind of a work request: the low bits of its wr_id.  The bits above are a pointer to the
+ * struct named here. */
 enum rdma_tag {
 	RDMA_TAG_SEND,          /* struct rdma_conn */
 	RDMA_TAG_RECV,          /* struct rdma_conn */
@@ -49,26 +50,28 @@ enum rdma_tag {
 	RDMA_TAG_MASK = 7,
 };
 
-/* Callbacks from a device to its engine, which the levels below cannot include. */
+/* Callbacks from the lower levels to the engine (connections or datagrams), which they cannot
+ * include. */
 struct rdma_mode {
 	enum rdma_port_space space;
-	/* The device has been opened, or is about to be closed.  0 or -errno with the reason. */
+	/* opened(): after a device was opened; 0, or -errno with the reason.  closing(): before it
+	 * is closed. */
 	int (*opened)(struct rdma_device *d, struct reason *reason);
 	void (*closing)(struct rdma_device *d);
-	/* Has this port what `qp-type` asks for?  0 or -errno with the reason. */
+	/* Does this port support the `qp-type`?  0, or -errno with the reason. */
 	int (*serves)(struct rdma_device *d, unsigned port, struct reason *reason);
 	/* The device is unplugged: ends its connections. */
 	void (*gone)(struct rdma_device *d);
-	/* A completion of each kind; `of` is what the tag says. */
+	/* By tag: handles a completion; `of` is the pointer that the tag names. */
 	void (*completed[RDMA_TAG_COUNT])(struct rdma_device *d, void *of, const struct ibv_wc *wc);
-	/* A client wants to connect; takes the request over. */
+	/* A client asks to connect; takes ownership of the request. */
 	void (*requested)(struct worker *w, struct rdma_request *request);
-	/* An event of the connection that is its identifier's context. */
+	/* An event of connection r (the context of the identifier). */
 	void (*event)(struct rdma_conn *r, enum rdma_cm_event_type type);
-	/* Before each wait, while no completion is looked at: frees what has ended. */
+	/* Runs before each wait, when no completion is being handled: frees what has ended. */
 	void (*tend)(struct worker *w);
-	/* Posts receives: before the worker sleeps, and after each poll before anything is done
-	 * with what came. */
+	/* Posts receives; runs before the worker sleeps, and after each poll before the received
+	 * data is handled. */
 	void (*feed)(struct worker *w);
 };
 
@@ -81,81 +84,85 @@ struct rdma {
 	struct rdma_device *devices;
 	struct op hotplug_op;
 	int hotplug_fd;
-	unsigned lent_max;         /* chunks that may be lent to all devices */
-	struct rdma_conn *wanting; /* receives to be posted: linked by wanting_next */
-	struct rdma_conn *ending;  /* are to be torn down */
-	unsigned unwatched;        /* turns since other events than completions were looked at */
+	unsigned lent_max; /* maximum of chunks lent to all devices */
+	/* Connections that need receives posted, linked by wanting_next. */
+	struct rdma_conn *wanting;
+	struct rdma_conn *ending; /* connections to be torn down, linked by ending_next */
+	unsigned unwatched;       /* turns since events other than completions were handled */
 };
 
-/* Made when the worker starts, or with the first connection of a device plugged in later. */
+/* A worker's use of a device.  Made when the worker starts, or with the first connection over a
+ * device that was plugged in later. */
 struct rdma_device {
 	struct rdma_device *next;
 	struct worker *worker;
-	struct ibv_context *verbs; /* librdmacm's, of the process */
-	struct ibv_context **held; /* keeps it open: see rdma_hold() */
+	struct ibv_context *verbs; /* owned by librdmacm, one per process */
+	struct ibv_context **held; /* keeps verbs open: see rdma_hold() */
 	struct ibv_device_attr limits;
 	struct ibv_pd *pd;
-	struct ibv_mr *mr; /* the worker's pool */
+	struct ibv_mr *mr; /* registration of the worker's pool */
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	struct rdma_shared *shared; /* receives; NULL: each connection has its own */
-	struct rdma_small *small;   /* NULL: none */
-	struct rdma_spill *spill;   /* NULL: the service wants none */
+	struct rdma_shared *shared; /* shared receives; NULL: each connection has its own */
+	struct rdma_small *small;   /* slots for small messages; NULL: none */
+	struct rdma_spill *spill;   /* spill memory; NULL: the service needs none */
 	struct rdma_ud *uds;        /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
-	struct engine_device
-		*ports[RDMA_PORTS_MAX]; /* of the worker's, by number; NULL: not used yet */
-	unsigned cq_size, cq_used;      /* entries; those that are promised to somebody */
-	unsigned users;                 /* connections that name it */
-	unsigned sends_max;             /* of a connection's queue */
-	uint32_t inline_wanted;         /* bytes */
-	unsigned read_sges, write_sges; /* views of one request */
-	bool armed;                     /* the next completion makes an event */
-	bool gone;                      /* unplugged */
-	bool invalidates;               /* a client's key, with a message */
+	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices, by port number;
+							NULL: not used yet */
+	unsigned cq_size, cq_used;                   /* its entries, and how many are reserved */
+	unsigned users;                              /* connections that refer to it */
+	unsigned sends_max;                          /* entries of a connection's send queue */
+	uint32_t inline_wanted;                      /* bytes */
+	unsigned read_sges, write_sges;              /* views of one request */
+	bool armed;                                  /* the next completion raises an event */
+	bool gone;                                   /* unplugged */
+	/* The device can invalidate a client's key by a message (send with invalidate). */
+	bool invalidates;
 };
 
-/* op->done() whenever fd is readable.  0 or -errno. */
+/* Runs op->done() whenever fd is readable.  0 or -errno. */
 int rdma_watch(struct worker *w, int fd, struct op *op);
 
-/* Handles what has completed; how many. */
+/* Handles completions; returns their number. */
 unsigned rdma_device_poll(struct rdma_device *d);
 /* rdma_device_poll() of all devices. */
 unsigned rdma_poll(struct rdma *e);
-/* Until there is nothing more: as often as the queue could have been filled, at the most. */
+/* Polls until the queue is empty, at most as often as it could have been filled. */
 void rdma_device_drain(struct rdma_device *d);
-/* Asks for events.  What completed before makes none, so it looks again; how many, or more than
- * none if a device refuses: then nobody may sleep. */
+/* Requests completion events of all devices.  Earlier completions raise none, so it polls once more
+ * and returns their number.  Not 0 also if a device refuses: then the worker must not sleep. */
 unsigned rdma_arm(struct rdma *e);
 
-/* The worker's share of a device, NULL with the reason. */
+/* The worker's struct for the device, made if there is none; NULL with the reason. */
 struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 				    struct reason *reason);
-/* Between these it is not freed. */
+/* d is not freed between these two calls. */
 void rdma_device_use(struct rdma_device *d);
 void rdma_device_leave(struct rdma_device *d);
-/* The device is unplugged: ends its connections, and is freed when the last has left. */
+/* The device was unplugged: ends its connections; d is freed when the last has left. */
 void rdma_device_gone(struct rdma_device *d);
 void rdma_device_sweep(struct rdma *e);
 void rdma_device_free(struct rdma_device *d);
-/* Room for so many completions: 0, or -ENOSPC. */
+/* Reserves entries of the completion queue: 0, or -ENOSPC. */
 int rdma_device_reserve(struct rdma_device *d, unsigned entries);
 void rdma_device_unreserve(struct rdma_device *d, unsigned entries);
-/* How status names port `number` of it; NULL: it does not. */
+/* The entry of port `number` in worker->devices; NULL: too many ports. */
 const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
-/* rc: -errno, with what could not be had of this device, why, and what to do. */
+/* Returns rc (-errno), with a reason that says what could not be allocated on this device, why, and
+ * what to do. */
 int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *mend,
 		       struct reason *reason);
 
 /* "RoCE", "iWARP", "InfiniBand".  Any thread. */
 const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer);
-/* -errno and why this host has no devices.  Any thread. */
+/* -errno, with the reason why this host has no devices.  Any thread. */
 int rdma_no_devices(struct reason *reason);
 
 /* rdma_hold.c */
-/* Until rdma_let_go() nobody closes this device, even if it is unplugged.  NULL: no memory. */
+/* Keeps the device open until rdma_let_go(), even if it is unplugged.  NULL: no memory. */
 struct ibv_context **rdma_hold(struct ibv_context *verbs);
-/* held may be NULL: closes those that nobody holds and that are unplugged. */
+/* Releases held (may be NULL), and closes unplugged devices that are not held any more. */
 void rdma_let_go(struct ibv_context **held);
 
 #define RDMA_MANAGER "/dev/infiniband/rdma_cm"

@@ -1,9 +1,9 @@
-/* Engine `rdma`: who has a device open.
+/* Engine `rdma`: references to open devices.
  *
- * The kernel does not let go of a device (`rdma link delete` waits) before every process has closed
- * it.  The connection manager's library has opened it for all workers, and closes it when nobody
- * holds it and it looks for devices again; so every worker holds what it uses, and looks when it
- * has let go. */
+ * The kernel does not release a device (`rdma link delete` blocks) before every process has closed
+ * it.  The connection manager's library opens it once for all workers, and closes it when it scans
+ * for devices and no reference is held; so each worker holds a reference to the devices that it
+ * uses, and triggers a scan after it has released one. */
 #include <stdlib.h>
 
 #include "rdma_device.h"
@@ -32,7 +32,7 @@ void rdma_let_go(struct ibv_context **held)
 
 	if (held)
 		rdma_free_devices(held);
-	all = rdma_get_devices(NULL); /* finds out which are dead, and closes them */
+	all = rdma_get_devices(NULL); /* scans, and closes the devices that are dead */
 	if (all)
 		rdma_free_devices(all);
 }

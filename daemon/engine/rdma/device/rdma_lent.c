@@ -1,4 +1,4 @@
-/* Engine `rdma`: chunks that a device may fill in any order.  See rdma_lent.h. */
+/* Engine `rdma`: chunks lent to a device that may complete in any order.  See rdma_lent.h. */
 #include "rdma_lent.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include "rdma_device.h"
 #include "worker.h"
 
-/* Half of what the others leave: however many devices and ports there are, they never have all that
- * can be received into. */
+/* Each gets half of what the earlier ones left, so that any number of devices and ports never takes
+ * all chunks for receives. */
 int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most)
 {
 	struct rdma *e = w->engine_state;

@@ -1,4 +1,5 @@
-/* Chunks that a device may fill in any order: of a shared receive queue, or of datagrams. */
+/* Chunks lent to a device that may complete in any order: for a shared receive queue or for
+ * datagrams. */
 #pragma once
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -8,30 +9,31 @@
 struct chunk;
 struct pool;
 
-enum { RDMA_CHAIN_MAX = 64 }; /* posted by one call: when so many are missing */
+enum { RDMA_CHAIN_MAX = 64 }; /* receives posted by one call, once this many are missing */
 
 struct rdma_lent {
-	bool *is; /* by the chunk's id; NULL: closed */
+	bool *is; /* by chunk id: is it lent? NULL: closed */
 	unsigned count, max;
 };
 
-/* Requests that one call posts. */
+/* Receive requests that one call posts. */
 struct rdma_chain {
 	struct ibv_recv_wr requests[RDMA_CHAIN_MAX];
 	struct ibv_sge sges[RDMA_CHAIN_MAX];
 };
 
-/* Allows `most` chunks to be lent, or its share of the pool if that is less.  0 or -ENOMEM; nothing
- * is lent yet. */
+/* Allows up to `most` chunks, or this device's share of the pool if that is less, to be lent.  0 or
+ * -ENOMEM. */
 int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most);
-/* The device is done with all of them; may be closed already. */
+/* To be called when the device no longer uses any of them.  Does nothing if closed already. */
 void rdma_lent_close(struct rdma_lent *lent, struct worker *w);
-/* Takes a chunk back: the device is done with it.  False: it was taken back before. */
+/* Takes back a chunk that the device no longer uses.  False: it was taken back before. */
 bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k);
-/* Takes all chunks back: the device is done with them. */
+/* Takes back all chunks; the device no longer uses them. */
 void rdma_lent_forget(struct rdma_lent *lent, struct pool *p);
-/* Takes chunks as far as the pool allows; how many, counted as posted. */
+/* Fills the chain with chunks as far as the pool allows.  Returns their number; they count as lent.
+ */
 unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
 			 struct rdma_chain *chain, enum rdma_tag tag);
-/* The verb did not take `bad`, nor what follows. */
+/* ibv_post_* did not accept `bad` and the requests after it: takes their chunks back. */
 void rdma_lent_not_posted(struct rdma_lent *lent, struct pool *p, const struct ibv_recv_wr *bad);

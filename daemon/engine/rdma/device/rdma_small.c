@@ -1,9 +1,9 @@
-/* Engine `rdma`: small messages that a send queue does not take inline.
+/* Engine `rdma`: copies of small messages that are too long to be sent inline.
  *
- * Queues that need little memory have room for few bytes.  A message would then keep its chunk
- * until it completes, so each would have to be signalled.  It is copied instead, to registered
- * memory of the device that is cut into slots: its chunk is free at once, and its slot with the
- * next request that is signalled.  Who finds no slot sends from its chunk. */
+ * Send queues that need little memory allow few inline bytes.  A longer message would keep its
+ * chunk until it completes, so each would have to be signalled.  Instead it is copied to a slot of
+ * registered memory: its chunk is free at once, and the slot after the next signalled request.  If
+ * no slot is free, the message is sent from its chunk. */
 #include "rdma_small.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct rdma_small {
 	uint8_t *base;
 	struct ibv_mr *mr;
 	unsigned free_count;
-	uint16_t free[RDMA_SLOTS]; /* slots, from 1 */
+	uint16_t free[RDMA_SLOTS]; /* free slots, numbered from 1 */
 };
 
 void rdma_small_open(struct rdma_device *d)

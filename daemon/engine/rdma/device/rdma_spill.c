@@ -1,6 +1,7 @@
-/* Engine `rdma`: memory that all connections of a worker share, whatever is in it.  What of a
- * message does not fit into the room of its own goes there, large messages are sent from it, and
- * clients may read and write it.  So messages of megabytes take no buffer of the pool. */
+/* Engine `rdma`: spill memory, which all connections of a worker share and whose contents do not
+ * matter.  The part of a message that exceeds its receive buffer goes there, large messages are
+ * sent from it, and clients may read and write it.  So messages of megabytes use no buffers of the
+ * pool. */
 #include "rdma_spill.h"
 
 #include <errno.h>

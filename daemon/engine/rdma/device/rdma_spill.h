@@ -1,4 +1,5 @@
-/* Memory of a worker and device whose contents nobody looks at: see service->message(). */
+/* Spill memory of a worker and device, whose contents do not matter: see conn_spill() in
+ * core/remote.h. */
 #pragma once
 #include "rdma_device.h"
 

@@ -12,14 +12,15 @@
 
 /* ---- The queue pair ---- */
 
-/* Sizes are such that a hundred connections fit into a pool in which ten are roomy. */
+/* A connection's share of the pool: with ten connections each has plenty, and a hundred still fit.
+ */
 static unsigned rdma_queue_share(const struct pool *p)
 {
 	return p->free_count > p->keep ? (p->free_count - p->keep) / RDMA_RECVS_PART : 0;
 }
 
-/* As deep as device and pool allow.  iWARP ends a connection whose message finds no receive, and
- * nothing but that tells who only sends to wait. */
+/* Receives of a client that only sends, over iWARP: as many as device and pool allow. iWARP ends a
+ * connection whose message finds no receive, and such a client has no other flow control. */
 static unsigned rdma_queue_depth(const struct rdma_device *d, const struct pool *p)
 {
 	unsigned room = (d->cq_size - d->cq_used) / RDMA_CQ_PART;
@@ -42,7 +43,8 @@ unsigned rdma_queue_chunks(const struct pool *p, const struct greeting *greeting
 	return MAX((greeting->receives + in_one - 1) / in_one, (unsigned)RDMA_RECVS_MIN);
 }
 
-/* How many receives it may have, as the pool is now.  What its service has promised it has. */
+/* Computes how many receives the connection gets by the state of the pool, at least those that its
+ * service has promised in the greeting. */
 static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 {
 	unsigned share = rdma_queue_share(p);
@@ -58,7 +60,7 @@ static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 		r->posted_max = MAX(r->posted_max, rdma_queue_depth(r->device, p));
 }
 
-/* Too many inline bytes are refused, not lowered. */
+/* Verbs refuse too many inline bytes rather than grant fewer, so this tries smaller numbers. */
 int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
 		      struct ibv_qp **ret_qp)
@@ -131,8 +133,8 @@ void rdma_queue_close(struct rdma_conn *r)
 		chunk_put(p, r->slots_in);
 	r->slots_in = NULL;
 	rdma_small_done(r->device->small, &r->slots, r->sends);
-	/* Posted is sent, as with a socket: the acknowledgement of a client's last messages often
-	 * comes too late to complete them. */
+	/* Posted messages count as sent, as with a socket: acknowledgements of the last messages
+	 * often arrive too late to complete them. */
 	stat_add(c->worker->stats.bytes_out, c->sending.bytes);
 	c->bytes_out += c->sending.bytes;
 	bufq_drop(p, &c->sending, c->sending.bytes);
@@ -154,8 +156,8 @@ void rdma_queue_want_receives(struct rdma_conn *r)
 	e->wanting = r;
 }
 
-/* The last chunks of the pool are the services', but for the few receives without which a client's
- * answer to what it was sent would find none. */
+/* The last chunks of the pool are reserved for services, except for the few receives that a client
+ * needs to answer what was sent to it. */
 static bool rdma_queue_may_receive(const struct rdma_conn *r, const struct pool *p, unsigned posted)
 {
 	unsigned needed = r->greeting.receives > 0 ? r->credit : (unsigned)RDMA_RECVS_MIN;
@@ -163,7 +165,8 @@ static bool rdma_queue_may_receive(const struct rdma_conn *r, const struct pool 
 	return r->slots_in || p->free_count > (posted < needed ? 0 : p->keep);
 }
 
-/* Room for one message: a chunk, or the next part of one.  There is some. */
+/* Room for one message: a chunk, or the next part of a shared one.  The caller has checked that the
+ * pool has a chunk. */
 static struct rdma_posted rdma_queue_slot(struct rdma_conn *r, struct pool *p, uint32_t bytes)
 {
 	struct chunk *k = r->slots_in ? r->slots_in : chunk_get(p);
@@ -178,7 +181,7 @@ static struct rdma_posted rdma_queue_slot(struct rdma_conn *r, struct pool *p, u
 	return slot;
 }
 
-/* A client that sends has more receives posted than its credit, so that few calls post them; an
+/* An active client has more receives posted than its credit, so that fewer calls are needed; an
  * idle one has not. */
 static unsigned rdma_queue_wanted(const struct rdma_conn *r, const struct pool *p)
 {
@@ -192,13 +195,13 @@ static unsigned rdma_queue_wanted(const struct rdma_conn *r, const struct pool *
 	return r->credit;
 }
 
-/* With fewer they are posted anew: who only sends has nothing else to wait for. */
+/* Receives are posted again below this number. */
 static unsigned rdma_queue_low(const struct rdma_conn *r, unsigned wanted)
 {
 	return r->deep ? MAX(wanted - wanted / 8, r->credit) : r->credit;
 }
 
-/* Posts as many receives as one call can; how many. */
+/* Posts as many receives as one call can; returns their number. */
 static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 {
 	struct worker *w = r->conn->worker;
@@ -315,7 +318,8 @@ void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
 	wr->num_sge++;
 }
 
-/* Must the chain that ends here be heard of?  What did not fit is for the next completion. */
+/* Must the last request of the chain be signalled?  Yes also if not all fitted: its completion then
+ * posts the rest. */
 static bool rdma_queue_must_signal(const struct rdma_conn *r, bool all)
 {
 	return r->since.bytes > 0 || r->since.remotes > 0 ||
@@ -323,7 +327,7 @@ static bool rdma_queue_must_signal(const struct rdma_conn *r, bool all)
 	       (!all && r->signalled_count == 0) || (r->conn->flags & CONN_WAITS_FOR_TX);
 }
 
-/* Accounts for the first views of tx, which were posted as these. */
+/* Moves the first views of tx, which were posted by these requests, to sending. */
 static void rdma_queue_posted(struct rdma_conn *r, const struct ibv_send_wr *wr, unsigned n)
 {
 	struct conn *c = r->conn;
@@ -418,7 +422,8 @@ void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bo
 	stat_add(s->wr_read, chain->of[RDMA_REQUEST_READ]);
 	stat_add(s->wr_write, chain->of[RDMA_REQUEST_WRITE]);
 	stat_add(s->doorbells, 1);
-	error = ibv_post_send(r->id->qp, chain->requests, &bad); /* of either sign */
+	/* Providers return errno with either sign. */
+	error = ibv_post_send(r->id->qp, chain->requests, &bad);
 	if (error != 0)
 		conn_failed(c, abs(error));
 	else
@@ -432,7 +437,7 @@ struct rdma_signalled rdma_queue_sent(struct rdma_conn *r)
 	struct rdma_signalled done;
 
 	if (r->signalled_count == 0)
-		return (struct rdma_signalled){ 0 }; /* flushed, and nobody had asked */
+		return (struct rdma_signalled){ 0 }; /* a flushed request that was not signalled */
 	done = r->signalled[r->signalled_first];
 	r->signalled_first = (r->signalled_first + 1) % RDMA_SIGNALLED;
 	r->signalled_count--;

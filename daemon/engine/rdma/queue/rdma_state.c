@@ -6,7 +6,7 @@
 
 #define TO(state) (1U << (state))
 
-/* From each state, those that may follow. */
+/* For each state, the bit mask of states that may follow. */
 static const unsigned rdma_states[RDMA_STATE_COUNT] = {
 	[RDMA_NEW] = TO(RDMA_OPENING),    [RDMA_OPENING] = TO(RDMA_ACCEPTED) | TO(RDMA_REFUSED),
 	[RDMA_ACCEPTED] = TO(RDMA_ENDED), [RDMA_REFUSED] = TO(RDMA_GONE),

@@ -1,8 +1,8 @@
 /* Engine `rdma`: one-sided operations, and memory that clients read and write by themselves.
  *
- * Operations are posted in the order in which they were asked for, before the messages that were
- * queued after them.  The send queue completes in order as well: a signalled request tells how many
- * operations have ended with it. */
+ * Operations are posted in order of submission, before messages that were queued after them.  The
+ * send queue completes in order as well: a signalled request tells how many operations have ended
+ * with it. */
 #include "rdma_remote.h"
 
 #include <assert.h>
@@ -47,12 +47,12 @@ void rdma_remote_submit(struct remote *remote)
 	r->remotes_tail = &remote->next;
 	if (!r->remote_unposted)
 		r->remote_unposted = remote;
-	if (remote->kind == REMOTE_READ && r->reads_max == 0) /* it would wait for ever */
+	if (remote->kind == REMOTE_READ && r->reads_max == 0) /* such a read would never complete */
 		conn_close(c, CONN_END_PROTOCOL);
 	rdma_queue_want_receives(r);
 }
 
-/* One request, of as many views as fit. */
+/* Adds one request, with as many views as fit. */
 static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
 				struct rdma_send_chain *chain)
 {
@@ -71,7 +71,7 @@ static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
 		remote->unposted = remote->unposted->next;
 	}
 	if (remote->unposted && remote->kind == REMOTE_WRITE_IMMEDIATE)
-		wr->opcode = IBV_WR_RDMA_WRITE; /* the last one tells */
+		wr->opcode = IBV_WR_RDMA_WRITE; /* only the last request notifies the client */
 }
 
 bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)

@@ -9,11 +9,11 @@ int rdma_region(struct conn *c, size_t bytes, struct region *ret_region);
 void rdma_spill(const struct conn *c, struct region *ret_region);
 unsigned rdma_send_spill(struct conn *c, uint32_t bytes);
 
-/* Before any other: none are under way. */
+/* To be called before the other functions. */
 void rdma_remote_open(struct rdma_conn *r);
-/* Adds what was asked for and is not posted; false: as much of it as there is room for. */
+/* Adds unposted operations to the chain, as far as there is room; false: not all. */
 bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain);
-/* The first `count` are done. */
+/* Ends the first `count` operations, which have completed. */
 void rdma_remote_completed(struct rdma_conn *r, unsigned count);
-/* The queue pair is destroyed: ends them, and takes the memory back. */
+/* Ends all operations and frees the regions; the queue pair must be destroyed before. */
 void rdma_remote_close(struct rdma_conn *r);

@@ -1,8 +1,8 @@
 /* Engine `rdma`: receives that all connections of a device share (`srq = yes`).
  *
- * A completion names the chunk; its connection is found by the number of the queue pair.  What was
- * lent and is not heard of again, because a connection ended in the middle of a message, comes back
- * when the queue is destroyed. */
+ * A completion names the chunk; its connection is found by the number of the queue pair.  A chunk
+ * whose receive never completes, because a connection ended in the middle of a message, is taken
+ * back when the queue is destroyed. */
 #include "rdma_shared.h"
 
 #include <errno.h>
@@ -14,13 +14,13 @@
 
 enum {
 	RDMA_SHARED_MAX = 1024, /* receives */
-	RDMA_HELD = 24,         /* messages that anybody may hold of them */
+	RDMA_HELD = 24,         /* of these, received messages that a connection may always hold */
 };
 
 struct rdma_shared {
 	struct ibv_srq *srq;
 	struct rdma_lent lent;
-	unsigned entries; /* of the completion queue, promised to it */
+	unsigned entries; /* entries of the completion queue reserved for it */
 	struct rdma_conn *by_number[RDMA_NUMBERS];
 };
 
@@ -124,9 +124,9 @@ void rdma_shared_remove(struct rdma_conn *r)
 		*at = r->number_next;
 }
 
-/* Nothing makes one client wait alone.  When few receives are left, and no chunk for another, who
- * has a great part of them in its hands does not take its answers, and would take the others' too.
- * As many as it could have by itself are anybody's right. */
+/* Shared receives cannot hold back a single client.  True: few receives are left and no chunk for
+ * another, and c holds a great part of them, as its client does not take its answers, so it would
+ * also use those of other clients.  RDMA_HELD messages are always allowed. */
 static bool rdma_shared_is_greedy(const struct rdma_lent *lent, const struct conn *c)
 {
 	const struct pool *p = &c->worker->pool;
@@ -136,8 +136,8 @@ static bool rdma_shared_is_greedy(const struct rdma_lent *lent, const struct con
 	       conn_held_views(c) >= MAX(part, (unsigned)RDMA_HELD);
 }
 
-/* It may be one of many who together have them all: worker_relieve() finds out who takes nothing.
- */
+/* Ends a greedy connection.  If many connections together hold all receives, worker_relieve() finds
+ * those whose peers take nothing. */
 static void rdma_shared_is_taken(const struct rdma_lent *lent, struct conn *c)
 {
 	const struct pool *p = &c->worker->pool;
