@@ -12,6 +12,9 @@ void file_detach(struct mount *m);
 
 /* Decides for a mount with `store = auto` which requests its worker does by itself. */
 void file_auto_attach(struct mount *m);
+/* A call of the worker's that began at begin_ns took long, and is known to have waited or is not:
+ * the worker makes no more until m->slow_until_ns, or watches those that follow. */
+void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited);
 
 /* `bytes` of a read or write are done: io->iov goes on behind them. */
 void file_advance(struct io *io, size_t bytes);

@@ -3,50 +3,73 @@
 #include <errno.h>
 #include <linux/magic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 
 #include "file.h"
+#include "syscall.h"
 #include "worker.h"
 
 enum file_way {
 	WAY_STORE,  /* the store does it */
 	WAY_NOWAIT, /* the worker, if the kernel says that it need not wait (RWF_NOWAIT) */
-	WAY_TIMED,  /* the worker, until one takes long: see auto_timed() */
+	WAY_TIMED,  /* the worker, until one waits long: see auto_timed() */
 };
 
-/* One that takes longer has waited.  Then the store does so many times as long what follows: the
- * worker has waited for a hundredth of its time at most. */
-enum { AUTO_SLOW_NS = NS_PER_MS, AUTO_SLOW_TIMES = 100 };
+/* One that takes longer has waited, or other threads had the CPU: a host that is busy is no reason
+ * to leave it to the store, whose threads would wait for the CPU as well.  So after a slow one the
+ * worker counts how often it gives the CPU up by itself, which it does only to wait, in so many
+ * that follow.  After one that has waited the store does for so many times as long what follows:
+ * the worker waits for a hundredth of its time at most. */
+enum { AUTO_SLOW_NS = NS_PER_MS, AUTO_SUSPECT = 100, AUTO_SLOW_TIMES = 100 };
 
-static ssize_t auto_call(struct io *io, int flags)
+/* Bytes, or -errno. */
+static long auto_call(struct io *io, int flags)
 {
 	struct mount *m = io->mount;
 	struct stats *stats = &m->worker->stats;
-	int fd = m->export->fd;
+	bool read = io->kind == IO_read;
 
-	if (io->kind == IO_read) {
-		stat_add(stats->sys_pread, 1);
-		return preadv2(fd, io->iov, (int)io->iov_count, (off_t)io->offset, flags);
-	}
-	stat_add(stats->sys_pwrite, 1);
-	return pwritev2(fd, io->iov, (int)io->iov_count, (off_t)io->offset, flags);
+	stat_add(*(read ? &stats->sys_pread : &stats->sys_pwrite), 1);
+	return syscall6(read ? SYS_preadv2 : SYS_pwritev2, m->export->fd, (long)io->iov,
+			(long)io->iov_count, (long)io->offset, (long)(io->offset >> 32), flags);
 }
 
-static ssize_t auto_timed(struct io *io)
+/* How often this thread has waited so far. */
+static long waits_so_far(struct worker *w)
+{
+	struct rusage usage = { 0 };
+
+	stat_add(w->stats.sys_other, 1);
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
+void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited)
+{
+	if (waited)
+		m->slow_until_ns = begin_ns + took_ns * AUTO_SLOW_TIMES;
+	m->suspect = AUTO_SUSPECT;
+}
+
+static long auto_timed(struct io *io)
 {
 	struct mount *m = io->mount;
 	uint64_t begin = clock_ns(), took;
-	ssize_t n;
+	bool suspect = m->suspect > 0;
+	long n, waits = 0;
 
-	if (begin < m->slow_until_ns) {
-		errno = EAGAIN;
-		return -1;
+	if (begin < m->slow_until_ns)
+		return -EAGAIN;
+	if (unlikely(suspect)) {
+		m->suspect--;
+		waits = waits_so_far(m->worker);
 	}
 	n = auto_call(io, 0);
 	took = clock_ns() - begin;
-	if (took > AUTO_SLOW_NS)
-		m->slow_until_ns = begin + took * AUTO_SLOW_TIMES;
+	if (unlikely(took > AUTO_SLOW_NS))
+		file_auto_slow(m, begin, took, suspect && waits_so_far(m->worker) != waits);
 	return n;
 }
 
@@ -54,18 +77,18 @@ static bool auto_attempt(struct io *io)
 {
 	struct mount *m = io->mount;
 	uint8_t *way = io->kind == IO_read ? &m->read_way : &m->write_way;
-	ssize_t n;
+	long n;
 
 	if (*way == WAY_STORE)
 		return false;
 	n = *way == WAY_NOWAIT ? auto_call(io, RWF_NOWAIT) : auto_timed(io);
-	if (likely(n == (ssize_t)io->length)) {
+	if (likely(n == (long)io->length)) {
 		io_finish(io, 0);
 		return true;
 	}
 	if (n > 0)
 		file_advance(io, (size_t)n); /* the store does the rest */
-	else if (n < 0 && errno == EOPNOTSUPP && *way == WAY_NOWAIT)
+	else if (n == -EOPNOTSUPP && *way == WAY_NOWAIT)
 		*way = WAY_TIMED; /* as of ext4's buffered writes */
 	return false;             /* of an end or an error the store will tell */
 }
@@ -107,11 +130,11 @@ static const struct {
 	{ is_direct, WAY_STORE, WAY_STORE,
 	  "direct I/O waits for the device: the store does all of it" },
 	{ is_in_memory, WAY_TIMED, WAY_TIMED,
-	  "in memory, where nothing waits: the worker reads and writes by itself, until one takes "
+	  "in memory, where nothing waits: the worker reads and writes by itself, until one waits "
 	  "longer than 1 ms" },
 	{ tells_what_waits, WAY_NOWAIT, WAY_NOWAIT,
 	  "the page cache answers: the worker reads and writes by itself what need not wait "
-	  "(RWF_NOWAIT; where the file system cannot say so of writes, until one takes longer than "
+	  "(RWF_NOWAIT; where the file system cannot say so of writes, until one waits longer than "
 	  "1 ms), the store does the rest" },
 	{ is_any, WAY_STORE, WAY_STORE,
 	  "this file system does not tell what would wait (RWF_NOWAIT): the store does all of it" },

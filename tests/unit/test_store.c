@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "file.h"
 #include "here.h"
 #include "ring.h"
 #include "store.h"
@@ -490,6 +491,20 @@ static void memory_that_cannot_be_aligned_is_refused(void **state)
 	disk_free(d);
 }
 
+/* `auto` on a busy host: a call that took long because others had the CPU has not waited. */
+static void only_what_waits_goes_to_the_store(void **state)
+{
+	struct mount m = { .suspect = 0 };
+
+	(void)state;
+	file_auto_slow(&m, 1000, 2 * NS_PER_MS, false);
+	assert_int_equal(m.slow_until_ns, 0);
+	assert_true(m.suspect > 0);
+	file_auto_slow(&m, 1000, 2 * NS_PER_MS, true);
+	assert_int_equal(m.slow_until_ns, 1000 + 200 * (uint64_t)NS_PER_MS);
+	assert_true(m.suspect > 0); /* afterwards the first that waits is enough */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -504,6 +519,7 @@ int main(void)
 		cmocka_unit_test(fua_that_could_not_be_made_stable_fails_the_export),
 		cmocka_unit_test(the_name_of_a_file_that_was_made_is_durable),
 		cmocka_unit_test(memory_that_cannot_be_aligned_is_refused),
+		cmocka_unit_test(only_what_waits_goes_to_the_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
