@@ -18,6 +18,7 @@ enum {
 	GATHER_IDLE_TURNS_MAX = 1024,
 	GATHER_COMPLETIONS = 64, /* number of completions that ends a delay early, on a ring */
 	GATHER_ENOUGH = 16,      /* requests that arrived in a turn and make a delay pointless */
+	GATHER_WORK = 4096, /* a request counts once more for each of these bytes of its data */
 };
 
 /* Called once, when the worker starts. */
@@ -39,7 +40,7 @@ void gather_look(struct worker *w, bool pending);
  * flight: their answers are not delayed. */
 static inline uint64_t gather_delay(struct worker *w)
 {
-	uint32_t arrived = w->gather.arrived;
+	uint64_t arrived = w->gather.arrived;
 
 	w->gather.arrived = 0;
 	if (w->io_count > 0 || w->gather.delay_ns == 0 || arrived >= GATHER_ENOUGH)
@@ -51,10 +52,11 @@ static inline uint64_t gather_delay(struct worker *w)
 /* Sleeps for ns nanoseconds; for engines whose wait for input cannot include the delay. */
 void gather_sleep(struct worker *w, uint64_t ns);
 
-/* Called by a service: one connection brought `count` requests in this turn. */
-static inline void gather_requests(struct worker *w, uint32_t count)
+/* Called by a service: one connection brought `count` requests in this turn, whose data are `bytes`
+ * in all, read or written. */
+static inline void gather_requests(struct worker *w, uint32_t count, uint64_t bytes)
 {
-	w->gather.arrived += count;
+	w->gather.arrived += count + bytes / GATHER_WORK;
 	if (count > w->gather.most)
 		w->gather.most = count;
 }

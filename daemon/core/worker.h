@@ -171,8 +171,8 @@ struct gather {
 	bool on;           /* this worker's requests may gather */
 	uint32_t turns;    /* until the next look */
 	uint32_t patience; /* turns between looks while there is no delay */
-	uint32_t arrived;  /* requests since the last turn that could wait for more */
 	uint32_t most;     /* requests that one connection brought in a turn since the last look */
+	uint64_t arrived;  /* requests since the last turn that could wait for more: GATHER_WORK */
 	uint64_t delay_ns, max_ns; /* the delay in force, and its maximum */
 };
 

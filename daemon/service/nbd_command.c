@@ -109,6 +109,7 @@ void nbd_command_arrived(struct nbd_command *d)
 
 	d->start_ns = w->sampling ? w->now_ns : 0;
 	nbd_of(d->conn)->arrived++;
+	nbd_of(d->conn)->arrived_bytes += d->request.length;
 	conn_set_deadline(d->conn, 0); /* of the next one the time is its own */
 }
 
@@ -433,11 +434,12 @@ void nbd_commands_run(struct conn *c)
 
 	n->running = true;
 	n->arrived = 0;
+	n->arrived_bytes = 0;
 	do
 		nbd_answer_finished(c);
 	while (!(c->flags & CONN_CLOSING) && !conn_is_starved(c) && nbd_step(c));
 	n->running = false;
-	gather_requests(c->worker, n->arrived);
+	gather_requests(c->worker, n->arrived, n->arrived_bytes);
 	if (nbd_owes_input(c))
 		nbd_expect_input(c, NBD_REQUEST_NS);
 	else

@@ -83,6 +83,7 @@ struct nbd_conn {
 	struct nbd_command *commands;
 	unsigned command_count, used; /* used: were taken, once at least */
 	uint32_t arrived;             /* requests, in this run */
+	uint64_t arrived_bytes;       /* that they are about */
 	unsigned busy;                /* of these are not free */
 	bool running;                 /* nbd_commands_run() is: it looks at what finishes */
 	struct nbd_list in[COMMAND_STATE_COUNT]; /* those that are free, stalled, finished */

@@ -27,7 +27,7 @@ static unsigned turns_to_look(struct worker *w, bool pending, uint32_t most)
 
 	while (!gather_must_look(w)) {
 		gather_delay(w);
-		gather_requests(w, most);
+		gather_requests(w, most, 0);
 		turns++;
 	}
 	gather_look(w, pending);
@@ -117,10 +117,12 @@ static void a_turn_that_brings_many_does_not_wait_for_more(void **unused)
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
 	gather_delay(w);
-	gather_requests(w, GATHER_ENOUGH / 2);
-	gather_requests(w, GATHER_ENOUGH / 2); /* another connection's */
+	gather_requests(w, GATHER_ENOUGH / 2, 0);
+	gather_requests(w, GATHER_ENOUGH / 2, 0); /* another connection's */
 	assert_int_equal(gather_delay(w), 0);
-	gather_requests(w, GATHER_ENOUGH - 1);
+	gather_requests(w, 2, GATHER_ENOUGH * GATHER_WORK); /* much work each */
+	assert_int_equal(gather_delay(w), 0);
+	gather_requests(w, GATHER_ENOUGH - 1, 0);
 	assert_int_equal(gather_delay(w), GATHER_AUTO_NS);
 }
 
