@@ -2,16 +2,21 @@
 """The nbd service beside other NBD servers: operations per second, latency, CPU per operation.
 
     nbd.py [--build DIR] [--file PATH] [--size BYTES] [--rounds N] [--seconds S] [--only WORD,...]
-           [--servers NAME,...]
+           [--servers NAME,...] [--first NAME] [--client own] [--pin] [--real-time] [--keys LINE]
+           [--json PATH]
 
-One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine,
-visits each server in turn, and in reverse order in every other round.  The first server runs twice:
-how far the two differ is the noise.  Servers and client share all CPUs.  What asks for one thing at
+One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine or
+nvme_client, which costs less (--client own), visits each server in turn, and in reverse order in every
+other round.  The first server runs twice: how far the two differ is the noise.  Servers and client
+share all CPUs, or have the last and the first (--pin); on a busy host they can go before all others
+(--real-time, as root: keep it short).  What asks for one thing at
 a time is mostly the time that an idle CPU takes to wake up (in a virtual machine tens of
 microseconds), so it is measured again while idle CPUs are kept from sleeping (as root, where
 cpuidle has a state that polls), and on one CPU.  CPU time is that of the server's
-process, of its threads in the kernel, and of children that have ended.  "fio-alone" is the limit:
-fio with its io_uring engine on the file itself, without a server.
+process, of its threads in the kernel, and of children that have ended.  Limits: "fio-alone" is fio with its
+io_uring engine on the file itself, without a server; "bare-*" (bare_nbd.c) are servers that can do no
+more than one client's requests, one at a time: with plain calls, with a ring beside pread, and with
+file and answer linked in one call.
 
 Last, what is often quoted of files through io_uring and through worker threads: 100 files of 64 KiB
 (here 100 exports), each read and written whole, over and over, by 100 clients at once; and the same
@@ -26,13 +31,16 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
 import time
 
 from report import quartiles, ratio, show_ratio
-from servers import ALL_CPUS, ROOT, Daemon, Foreign, free_port, process_cpu_ns, run, started
+from servers import (
+    ALL_CPUS, CLIENT_CPU, ROOT, SERVER_CPU, Bare, Daemon, Foreign, free_port, process_cpu_ns, run, started,
+)
 
 OURS = {
     "nbd-uring": {"engine": "io_uring", "store": "io_uring"},
@@ -45,17 +53,22 @@ OURS = {
 }
 FILES, FILE_SIZE = 100, 64 << 10
 NBDKIT = "nbdkit -f -p {port} -i 127.0.0.1 file FILE"
-QEMU = "qemu-nbd -t -f raw -b 127.0.0.1 -p {port} -e 16 --aio=AIO --cache=writeback FILE"
-JOBS = {  # fio's options
-    "randread 4k, depth 1": "--rw=randread --bs=4k --iodepth=1",
-    "randread 4k, depth 32": "--rw=randread --bs=4k --iodepth=32",
-    "randread 4k, 4 x 32": "--rw=randread --bs=4k --iodepth=32 --numjobs=4",
-    "randwrite 4k, depth 1": "--rw=randwrite --bs=4k --iodepth=1",
-    "randwrite 4k, depth 32": "--rw=randwrite --bs=4k --iodepth=32",
-    "randwrite 4k, 4 x 32": "--rw=randwrite --bs=4k --iodepth=32 --numjobs=4",
-    "read 256k, depth 16": "--rw=read --bs=256k --iodepth=16",
-    "write 256k, depth 16": "--rw=write --bs=256k --iodepth=16",
+# Locks of its own would keep the others' out.
+QEMU = ("qemu-storage-daemon --blockdev file,node-name=f,filename=FILE,aio=AIO,locking=off "
+        "--nbd-server addr.type=inet,addr.host=127.0.0.1,addr.port={port} "
+        "--export nbd,id=e,node-name=f,writable=on,name=disk")
+JOBS = {  # what, bytes, requests under way, connections
+    "randread 4k, depth 1": ("randread", "4k", 1, 1),
+    "randread 4k, depth 32": ("randread", "4k", 32, 1),
+    "randread 4k, 4 x 32": ("randread", "4k", 32, 4),
+    "randwrite 4k, depth 1": ("randwrite", "4k", 1, 1),
+    "randwrite 4k, depth 32": ("randwrite", "4k", 32, 1),
+    "randwrite 4k, 4 x 32": ("randwrite", "4k", 32, 4),
+    "read 128k, depth 16": ("read", "128k", 16, 1),
+    "write 128k, depth 16": ("write", "128k", 16, 1),
 }
+BARE = ("calls", "pread", "linked")
+kept = {}  # title: name: figures
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
@@ -63,6 +76,12 @@ def cpu_ns(pid):
     """CPU time of a process, its threads, and its children that have ended (in ticks)."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return process_cpu_ns(pid) + (int(fields[13]) + int(fields[14])) * TICK_NS
+
+
+def answers(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 class NbdServer:
@@ -81,7 +100,7 @@ class NbdServer:
             ["nbd-server", "-C", config, "-p", pid], check=True, stderr=subprocess.DEVNULL,
             preexec_fn=lambda: os.sched_setaffinity(0, cpus),
         )
-        while not (pid.exists() and pid.read_text().strip()):
+        while not (pid.exists() and pid.read_text().strip()) or not answers(port):
             time.sleep(0.05)
         self.pid = int(pid.read_text())
         self.target_options = ["--ioengine=nbd", f"--uri=nbd://127.0.0.1:{port}/disk"]
@@ -111,29 +130,52 @@ class Alone:
         pass
 
 
+def visit_by_fio(server, job, options):
+    """(operations/s, operations, p50 ns, p99 ns)"""
+    what, size, depth, connections = job
+    out = run(
+        ["fio", "--name=x", *server.target_options,
+         "--output-format=json", "--group_reporting", "--time_based",
+         f"--runtime={round(options.seconds * 1000)}ms", f"--size={options.size}", "--randrepeat=0",
+         f"--rw={what}", f"--bs={size}", f"--iodepth={depth}", f"--numjobs={connections}"],
+        cpus=options.client_cpus,
+    )
+    side = json.loads(out[out.index("{"):])["jobs"][0]["write" if "write" in what else "read"]
+    percentile = side["clat_ns"]["percentile"]
+    return side["iops"], side["total_ios"], percentile["50.000000"], percentile["99.000000"]
+
+
+def visit_by_own(server, job, options):
+    """The same; blocks are random."""
+    what, size, depth, connections = job
+    uri = server.target_options[1].rsplit("/", 2)
+    out = run(
+        [options.build / "bench/nvme_client", "-n", *(["-w"] if "write" in what else []), "-d", depth,
+         "-s", int(size.rstrip("k")) << 10, "-q", connections, "-t", options.seconds, "127.0.0.1",
+         uri[1].rsplit(":", 1)[1], uri[2]], cpus=options.client_cpus,
+    )
+    iops, p50, p99 = map(float, out.split())
+    return iops, iops * options.seconds, p50, p99
+
+
 def visit(server, job, options):
     """(operations/s, p50 ns, p99 ns, CPU ns per operation)"""
     before = cpu_ns(server.pid) if server.pid else 0
-    out = run(
-        ["fio", "--name=x", *server.target_options,
-         "--output-format=json", "--group_reporting", "--time_based", f"--runtime={options.seconds}",
-         f"--size={options.size}", "--randrepeat=0", *job.split()],
-        cpus=options.cpus,
-    )
+    by = visit_by_own if options.client == "own" else visit_by_fio
+    iops, count, p50, p99 = by(server, job, options)
     time.sleep(0.1)  # the server sees its clients go
     cpu = cpu_ns(server.pid) - before if server.pid else 0
-    side = json.loads(out[out.index("{"):])["jobs"][0]["write" if "write" in job else "read"]
-    percentile = side["clat_ns"]["percentile"]
-    return side["iops"], percentile["50.000000"], percentile["99.000000"], cpu / side["total_ios"]
+    return iops, p50, p99, cpu / count
 
 
 def compare(servers, title, job, options):
+    servers = [s for s in servers if job[2] == 1 or not s.name.startswith("bare")]
     results = {server.name: [] for server in servers}
     for i in range(options.rounds):
         for server in servers if i % 2 == 0 else reversed(servers):
             results[server.name].append(visit(server, job, options))
     first = results[servers[0].name]
-    print(f"{title}")
+    print(f"{title} (load {os.getloadavg()[0]:.1f})")
     print(f"  {'':16} {'IOPS':>8} {'p50 us':>8} {'p99 us':>8} {'CPU us':>7}  IOPS and CPU to the first")
     for name, values in results.items():
         iops, p50, p99, cpu = (quartiles(column)["median"] for column in zip(*values))
@@ -144,12 +186,13 @@ def compare(servers, title, job, options):
             + (f"{cpu / 1e3:7.2f}" if cpu else f"{'-':>7}") + "  " + "  ".join(versus),
             flush=True,
         )
+        kept.setdefault(title, {})[name] = {"iops": iops, "p50_ns": p50, "p99_ns": p99, "cpu_ns": cpu}
 
 
 def visit_files(server, job, seconds, directory):
     """Files/s, by as many clients as there are files."""
     lines = ["[global]", "ioengine=nbd", "thread", "group_reporting", f"size={FILE_SIZE}",
-             f"bs={FILE_SIZE}", f"rw={job}", "time_based", f"runtime={seconds}"]
+             f"bs={FILE_SIZE}", f"rw={job}", "time_based", f"runtime={round(seconds * 1000)}ms"]
     for i in range(FILES):
         lines += [f"[f{i}]", f"uri=nbd://127.0.0.1:{server.port}/f{i}"]
     path = directory / "files.fio"
@@ -228,7 +271,7 @@ class Listener:
 
 def ours(options):
     """(what starts the daemon, [(name, port)]): a listener for each, as a file belongs to one process."""
-    sections, visited = f"[export disk]\npath = {options.file}\n", []
+    sections, visited = f"[export disk]\npath = {options.file}\n{options.keys}\n", []
     for name, keys in [*OURS.items(), ("nbd-uring again", OURS["nbd-uring"])]:
         if name not in ("nbd-uring", "nbd-uring again") and options.servers and name not in options.servers:
             continue
@@ -249,14 +292,20 @@ def makers(options):
     others = {}
     if shutil.which("nbdkit"):
         others["nbdkit"] = theirs(options, "nbdkit", NBDKIT)
-    if shutil.which("qemu-nbd"):
+    if shutil.which("qemu-storage-daemon"):
         for aio in ["io_uring", "threads"]:
             others[f"qemu-{aio}"] = theirs(options, f"qemu-{aio}", QEMU.replace("AIO", aio))
     if shutil.which("nbd-server"):
         others["nbd-server"] = functools.partial(
             NbdServer, "nbd-server", options.file, options.cpus
         )
-    others["fio-alone"] = functools.partial(Alone, options.file)
+    for how in BARE:
+        program = options.build / "bench" / "bare_nbd"
+        others[f"bare-{how}"] = functools.partial(
+            Bare, f"bare-{how}", program, how, options.file, cpus=options.cpus
+        )
+    if options.client == "fio":
+        others["fio-alone"] = functools.partial(Alone, options.file)
     for name, maker in others.items():
         if not options.servers or name in options.servers:
             yield maker
@@ -277,14 +326,18 @@ def compare_jobs(options, cpus, kind, note=""):
             if name.endswith(kind) and any(word in name for word in words)}
     if not jobs:
         return
-    options.cpus = cpus
+    options.cpus = options.client_cpus = cpus
+    if options.pin and len(cpus) > 1:
+        options.cpus, options.client_cpus = {SERVER_CPU}, {CLIENT_CPU}
     maker, visited = ours(options)
     with started(maker, *makers(options)) as (daemon, *others):
         for server in others:
             if not hasattr(server, "target_options"):
-                uri = f"--uri=nbd://127.0.0.1:{server.port}/"
+                export = "disk" if server.name.startswith("qemu") else ""
+                uri = f"--uri=nbd://127.0.0.1:{server.port}/{export}"
                 server.target_options = ["--ioengine=nbd", uri]
         servers = [Listener(name, daemon.pid, port) for name, port in visited] + others
+        servers.sort(key=lambda server: server.name != options.first)  # which is stable
         for name, job in jobs.items():
             compare(servers, name + note, job, options)
 
@@ -295,11 +348,20 @@ def main():
     parser.add_argument("--file", type=pathlib.Path, help="(default: a new one in BUILD)")
     parser.add_argument("--size", type=int, default=256 << 20)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--only", default="", help="jobs whose name has one of these words")
     parser.add_argument("--servers", type=lambda s: s.split(","), help="beside nbd-uring (all)")
+    parser.add_argument("--first", default="nbd-uring", help="what all are compared with")
+    parser.add_argument("--client", choices=["fio", "own"], default="fio")
+    parser.add_argument("--pin", action="store_true", help="a CPU for the servers, one for the client")
+    parser.add_argument("--real-time", action="store_true", help="others on this host have to wait")
+    parser.add_argument("--keys", default="", help="another line of the export's section")
+    parser.add_argument("--json", type=pathlib.Path, help="the medians (default: BUILD/bench-nbd.json)")
     options = parser.parse_args()
+    if options.real_time:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     options.build = options.build.resolve()
+    options.file = options.file and options.file.resolve()
     made = not options.file
     if made:
         options.file = options.build / "bench-nbd.img"
@@ -320,6 +382,9 @@ def main():
     finally:
         if made:
             options.file.unlink()
+    path = options.json or options.build / "bench-nbd.json"
+    path.write_text(json.dumps({"options": {k: str(v) for k, v in vars(options).items()}, "medians": kept},
+                               indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@
 #include "histogram.h"
 #include "util.h"
 
-enum { QUEUES_MAX = 128, DEPTH_MAX = 1024, BUFFER = 1 << 20, IC = 128, CMD = 72, SHORT = 24 };
+enum { QUEUES_MAX = 128, DEPTH_MAX = 1024, BUFFER = 5 << 19, IC = 128, CMD = 72, SHORT = 24 };
 enum { ICREQ, ICRESP, COMMAND = 4, RSP, H2C_DATA, C2H_DATA, R2T = 9 };
 enum { HDGST = 1, DDGST = 2, LAST = 4, SUCCESS = 8 };
 
@@ -47,7 +47,8 @@ struct queue {
 static struct {
 	bool nbd, writes, flow, spins;
 	uint8_t digests;
-	unsigned queues, depth, seconds;
+	unsigned queues, depth;
+	double seconds;
 	uint32_t bytes, capsule;
 	const char *host, *port, *name;
 } options = { .queues = 1, .depth = 1, .seconds = 1, .bytes = 4096, .capsule = 4096 };
@@ -493,7 +494,7 @@ static void parse(int argc, char **argv)
 			options.writes = true;
 			break;
 		case 't':
-			options.seconds = value;
+			options.seconds = strtod(optarg, NULL);
 			break;
 		case 'c':
 			options.capsule = value;
@@ -545,7 +546,7 @@ int main(int argc, char **argv)
 		state.payload[i] = (uint8_t)(i * 131 + i / 257);
 	state.payload_digest = crc32c(0, state.payload, options.bytes);
 	begun = clock_ns();
-	state.end_ns = begun + options.seconds * (uint64_t)NS_PER_S;
+	state.end_ns = begun + (uint64_t)(options.seconds * NS_PER_S);
 	for (unsigned i = 0; i < options.queues; i++)
 		for (unsigned j = 0; j < options.depth; j++)
 			start(&queues[i], j);

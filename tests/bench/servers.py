@@ -108,8 +108,8 @@ class Server:
 class Bare(Server):
     """One of our yardsticks: prints its port."""
 
-    def __init__(self, name, program, **options):
-        super().__init__(name, [program], **options)
+    def __init__(self, name, program, *arguments, **options):
+        super().__init__(name, [program, *arguments], **options)
         line = self.process.stdout.readline().split()
         if len(line) != 2:
             raise RuntimeError(f"{program} does not start")
