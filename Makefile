@@ -42,7 +42,7 @@ RDMA_FOUND := $(if $(filter no,$(RDMA)),,$(shell pkg-config --exists $(RDMA_PACK
 # ---- Flags ---------------------------------------------------------------------------------------
 OPT      ?= -O2
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wconversion \
-	    -Wno-sign-conversion $(if $(WERROR),-Werror)
+	    -Wno-sign-conversion -Wno-enum-float-conversion $(if $(WERROR),-Werror)
 DEFINES  := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DNB_VERSION=\"$(VERSION)\" -DNB_STATS=$(STATS)
 CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing $(DEFINES) \
 	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(ISAL_FOUND:%=-DNB_ISAL=%) $(BPF_FOUND:%=-DNB_BPF=%) $(WARNINGS) -MMD -MP \

@@ -148,7 +148,7 @@ static void uring_recv_arm(struct conn *c, unsigned ioprio)
 	struct view *ration = NULL;
 	struct io_uring_sqe *sqe;
 
-	if (c->flags & (URING_RECV_ARMED | CONN_CLOSING | CONN_EOF))
+	if ((c->flags & URING_RECV_ARMED) || (c->flags & (CONN_CLOSING | CONN_EOF)))
 		return;
 	if (unlikely(!u->buf_ring || (c->flags & CONN_GRANTED))) {
 		ration = conn_ration(c);

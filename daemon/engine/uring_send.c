@@ -301,7 +301,8 @@ void uring_flush(struct conn *c)
 	struct io_uring_sqe *sqe;
 
 	if (unlikely(v->next || c->sending.bytes || c->rx.bytes || u->zero_copy ||
-		     (c->flags & (URING_SEND_WAIT | CONN_WAITS_FOR_TX)) || ring_full(&u->ring))) {
+		     (c->flags & URING_SEND_WAIT) || (c->flags & CONN_WAITS_FOR_TX) ||
+		     ring_full(&u->ring))) {
 		uring_flush_any(c);
 		return;
 	}

@@ -22,8 +22,10 @@ static void cookie_read(struct conn *c)
 		return;
 	}
 	rc = iperf3_enter(&i->member, cookie);
-	if (rc < 0) {
-		iperf3_control_refuse(c, rc == -ENOMEM ? IPERF3_NO_TEST : IPERF3_ACCESS_DENIED);
+	if (rc == -ENOMEM) {
+		iperf3_control_refuse(c, IPERF3_NO_TEST);
+	} else if (rc < 0) {
+		iperf3_control_refuse(c, IPERF3_ACCESS_DENIED);
 	} else if (i->member.stream) {
 		i->step = STEP_STREAM;
 		conn_set_deadline(c, 0);
