@@ -93,8 +93,12 @@ struct config *run_config(struct run_mode *run)
 		return NULL;
 	}
 	config_load_text("--run", text, strlen(text), &config, &errors);
-	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
-		log_error("%s", errors.text[i]);
+	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++) {
+		/* Behind the number of a line that nobody wrote. */
+		const char *said = strstr(errors.text[i], ": ");
+
+		log_error("--run: %s", said ? said + 2 : errors.text[i]);
+	}
 	config_errors_free(&errors);
 	free(text);
 	if (!config)

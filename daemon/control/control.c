@@ -187,7 +187,7 @@ static void reload(struct varlink_call *call, json_t *parameters)
 	enum reload_outcome outcome;
 
 	if (!request.dry_run)
-		log_change(call, "reload", s->path);
+		log_change(call, "reload", s->path ? s->path : "--run");
 	outcome = reload_run(s, &request, &answer);
 	if (outcome == RELOAD_DONE)
 		varlink_reply(call, json_pack("{s:I, s:o}", "generation", (json_int_t)s->generation,

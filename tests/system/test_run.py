@@ -99,7 +99,7 @@ def test_it_serves_until_ctrl_c_and_shows_what_it_did(tmp_path):
     [
         (["--run", "ecko"], "there is no such service (did you mean 'echo'?)"),
         (["--run", "echo,engin=epoll"], "unknown key 'engin' (did you mean 'engine'?)"),
-        (["--run", "echo,engine=nope"], "[listener echo-nope] engine: expected"),
+        (["--run", "echo,engine=nope"], "--run: [listener echo-nope] engine: expected"),
         (["--run", "echo,buffers"], "expected KEY=VALUE, got 'buffers'"),
         (["--run", "echo,port=99999"], "address"),
         (["--run", "nbd,export=/nonexistent/disk"], "/nonexistent"),
