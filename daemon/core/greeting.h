@@ -1,7 +1,6 @@
 /* The private data of RDMA's connection manager: client and service exchange it before there is a
  * connection. */
 #pragma once
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +15,6 @@ struct greeting {
 	const uint8_t *said;
 	size_t said_bytes;
 	unsigned reads; /* RDMA reads of its memory that it allows in flight */
-	bool iwarp;     /* the client's device is iWARP */
 
 	/* Filled in by the service. */
 	/* Messages that the client may send before it receives an answer; 0: the engine decides. */

@@ -33,14 +33,12 @@ unsigned nvme_rdma_queues(const struct worker *w)
 	return MAX(room / chunks, 1U) * MAX(w->team_count, 1U);
 }
 
-/* Not over iWARP: siw, the only such device at hand, completes what follows a read before the read,
- * and data was seen to be wrong. */
 int nvme_rdma_greet(const struct worker *w, struct greeting *greeting)
 {
 	struct nvme_rdma_request request = { 0 };
 	enum nvme_rdma_status status = NVME_RDMA_RESOURCES;
 
-	if (greeting->said && !greeting->iwarp)
+	if (greeting->said)
 		status = nvme_rdma_parse_request(
 			greeting->said, greeting->said_bytes,
 			(uint32_t[]){ RDMA_ADMIN_ENTRIES_MAX, nvme_entries(w) }, &request);

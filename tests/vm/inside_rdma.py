@@ -41,9 +41,11 @@ def add_device(name):
 @pytest.fixture(scope="module", autouse=True)
 def devices():
     """One device of each kind, on an interface of its own; the kernel has nothing to complain of."""
-    must("modprobe", "-a", "rdma_rxe", "siw", "ib_uverbs", "rdma_ucm")
+    must("modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm")
     for name, address in ADDRESSES.items():
         if Path(f"/sys/class/net/{name}_a").exists():  # made for another file's tests
+            continue
+        if name == "siw" and run("modprobe", "siw").returncode != 0:  # see kernel.sh: its tests fail
             continue
         must("ip", "link", "add", f"{name}_a", "type", "veth", "peer", "name", f"{name}_b")
         must("ip", "address", "add", f"{address}/24", "dev", f"{name}_a")

@@ -125,9 +125,7 @@ static void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 {
 	struct greeting greeting = { .said = request->said,
 				     .said_bytes = request->said_bytes,
-				     .reads = request->initiator_depth,
-				     .iwarp = request->id->verbs->device->transport_type ==
-					      IBV_TRANSPORT_IWARP };
+				     .reads = request->initiator_depth };
 	struct reason reason = { "" };
 	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
 	struct rdma_conn *r;
@@ -315,25 +313,44 @@ static void rdma_conn_failed(struct rdma_conn *r, enum ibv_wc_status status)
 	}
 }
 
-static void rdma_conn_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+static void rdma_conn_lane_done(struct rdma_conn *r, enum rdma_lane_kind kind,
+				const struct ibv_wc *wc)
 {
-	struct rdma_conn *r = of;
 	struct conn *c = r->conn;
 	struct rdma_signalled done;
 
-	(void)d;
 	if (wc->status != IBV_WC_SUCCESS) {
 		rdma_conn_failed(r, wc->status);
 		return;
 	}
-	done = rdma_queue_sent(r);
+	done = rdma_queue_sent(r, kind);
 	if (done.bytes > 0)
 		conn_sent(c, &c->sending, done.bytes, 0);
-	rdma_remote_completed(r, done.remotes);
+	rdma_remote_completed(&r->lanes[kind], done.remotes);
 	if (c->tx.bytes > 0)
 		conn_ready(c);
 	if (rdma_conn_owes(r))
 		rdma_queue_want_receives(r);
+}
+
+static void rdma_conn_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	(void)d;
+	rdma_conn_lane_done(of, RDMA_LANE_OUT, wc);
+}
+
+static void rdma_conn_read(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	(void)d;
+	rdma_conn_lane_done(of, RDMA_LANE_IN, wc);
+}
+
+/* The next signalled one of its lane says that it is done. */
+static void rdma_conn_unheard(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	(void)d;
+	if (wc->status != IBV_WC_SUCCESS)
+		rdma_conn_failed(of, wc->status);
 }
 
 static void rdma_conn_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
@@ -433,6 +450,8 @@ static const struct rdma_mode rdma_connections = {
 	.serves = rdma_conn_device_serves,
 	.gone = rdma_conn_device_gone,
 	.completed = { [RDMA_TAG_SEND] = rdma_conn_sent,
+		       [RDMA_TAG_READ] = rdma_conn_read,
+		       [RDMA_TAG_UNHEARD] = rdma_conn_unheard,
 		       [RDMA_TAG_RECV] = rdma_conn_received,
 		       [RDMA_TAG_SHARED] = rdma_conn_shared_received },
 	.requested = rdma_conn_requested,

@@ -202,7 +202,7 @@ static const struct rdma_size rdma_size_roomy = { RDMA_SENDS, RDMA_SGES, RDMA_IN
 static const struct rdma_size rdma_size_slim = { RDMA_SENDS, 3, 80 };
 static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
 
-enum { RDMA_VENDOR_RXE = 0xffffff };
+enum { RDMA_VENDOR_RXE = 0xffffff, RDMA_VENDOR_SIW = 0x626d74 };
 
 /* With `srq` the queues are as small as possible, as `srq` is chosen to save memory. */
 static void rdma_device_size(struct rdma_device *d)
@@ -219,6 +219,8 @@ static void rdma_device_size(struct rdma_device *d)
 	/* siw claims this capability, too, but its library cannot post such a request. */
 	d->invalidates = (d->limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) &&
 			 d->verbs->device->transport_type == IBV_TRANSPORT_IB;
+	d->sends_late = d->limits.vendor_id == RDMA_VENDOR_SIW;
+	d->reads_max = d->limits.vendor_id == RDMA_VENDOR_SIW ? 1 : RDMA_SENDS;
 }
 
 static int rdma_device_open(struct rdma_device *d, struct reason *reason)

@@ -36,12 +36,16 @@ enum {
 	RDMA_NUMBERS = 512, /* buckets of the table from queue pair numbers to connections */
 	RDMA_POLL_MAX = 32, /* completions one poll takes */
 	RDMA_PORTS_MAX = 4, /* ports of a device that are distinguished */
+	/* Bytes of a request from which on siw sends without a copy: see rdma_device.sends_late. */
+	RDMA_SENT_LATE = 4096,
 };
 
 /* The kind of a work request: the low bits of its wr_id.  The bits above are a pointer to the
  * struct named here. */
 enum rdma_tag {
-	RDMA_TAG_SEND,          /* struct rdma_conn */
+	RDMA_TAG_SEND,          /* struct rdma_conn: of RDMA_LANE_OUT */
+	RDMA_TAG_READ,          /* struct rdma_conn: of RDMA_LANE_IN */
+	RDMA_TAG_UNHEARD,       /* struct rdma_conn: signalled only for rdma_device.sends_late */
 	RDMA_TAG_RECV,          /* struct rdma_conn */
 	RDMA_TAG_SHARED,        /* struct chunk: a shared receive */
 	RDMA_TAG_DATAGRAM,      /* struct chunk: received as a datagram */
@@ -119,6 +123,9 @@ struct rdma_device {
 	bool gone;                                   /* unplugged */
 	/* The device can invalidate a client's key by a message (send with invalidate). */
 	bool invalidates;
+	/* What is not signalled is read from memory after its completion, too. */
+	bool sends_late;
+	unsigned reads_max; /* RDMA reads of a connection in flight */
 };
 
 /* Runs op->done() whenever fd is readable.  0 or -errno. */

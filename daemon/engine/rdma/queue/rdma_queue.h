@@ -59,12 +59,33 @@ enum rdma_request_kind {
 	RDMA_REQUEST_COUNT
 };
 
-/* A signalled request, and the unsignalled ones before it, which its completion covers. */
+/* A signalled request, and the unsignalled ones of its lane before it, which its completion
+ * covers. */
 struct rdma_signalled {
 	unsigned requests;
 	unsigned of[RDMA_REQUEST_COUNT];
 	unsigned remotes; /* number of remote operations that end with these requests */
 	uint32_t bytes;   /* bytes of c->sending */
+};
+
+/* A list of remote operations. */
+struct rdma_remotes {
+	struct remote *head, **tail;
+};
+
+enum rdma_lane_kind {
+	RDMA_LANE_OUT, /* sends and writes */
+	RDMA_LANE_IN,  /* reads */
+	RDMA_LANE_COUNT
+};
+
+/* The requests of a send queue that complete in the order of their posting. */
+struct rdma_lane {
+	struct rdma_signalled signalled[RDMA_SIGNALLED]; /* a ring */
+	unsigned signalled_first, signalled_count;
+	struct rdma_signalled since; /* requests posted after the last signalled one */
+	unsigned sends;              /* requests in the send queue */
+	struct rdma_remotes remotes; /* wholly posted, in order of submission */
 };
 
 struct rdma_posted {
@@ -99,14 +120,10 @@ struct rdma_conn {
 	unsigned credit;        /* receives guaranteed to the client */
 	struct chunk *slots_in; /* the chunk that the next receives share; NULL: a new one */
 	struct greeting greeting;
-	struct rdma_signalled signalled[RDMA_SIGNALLED]; /* a ring */
-	unsigned signalled_first, signalled_count;
-	struct rdma_signalled since; /* requests posted after the last signalled one */
-	unsigned sends;              /* requests in the send queue */
-	struct rdma_slots slots;
+	struct rdma_lane lanes[RDMA_LANE_COUNT];
+	struct rdma_slots slots; /* by the place of a request in RDMA_LANE_OUT */
 	struct rdma_spills spills;
-	struct remote *remotes, **remotes_tail; /* in order of submission */
-	struct remote *remote_unposted;         /* the first of them that is not wholly posted */
+	struct rdma_remotes unposted; /* in order of submission; the first may be posted in part */
 	struct rdma_region *regions;
 	uint32_t inline_max;
 	bool wants_receives; /* on the list rdma.wanting */
@@ -127,7 +144,7 @@ static inline bool rdma_conn_is_open(const struct rdma_conn *r)
 /* The connection has something to post that is not in tx. */
 static inline bool rdma_conn_owes(const struct rdma_conn *r)
 {
-	return r->remote_unposted || r->spills.count > 0;
+	return r->unposted.head || r->spills.count > 0;
 }
 
 /* ---- Queue pair ---- */
@@ -167,15 +184,20 @@ static inline bool rdma_wc_is_input(const struct ibv_wc *wc)
 	       wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM;
 }
 
-/* ---- Sends ---- */
+/* ---- Sends: rdma_send.c ---- */
+
+static inline enum rdma_lane_kind rdma_lane_of(enum rdma_request_kind kind)
+{
+	return kind == RDMA_REQUEST_READ ? RDMA_LANE_IN : RDMA_LANE_OUT;
+}
 
 /* Send requests that are posted together. */
 struct rdma_send_chain {
 	unsigned count, max;
 	unsigned sge_count;
 	unsigned messages; /* messages of c->tx among them */
-	unsigned remotes;  /* remote operations wholly posted with this chain */
 	unsigned of[RDMA_REQUEST_COUNT];
+	struct ibv_send_wr *last[RDMA_LANE_COUNT]; /* NULL: none of this lane */
 	struct ibv_send_wr requests[RDMA_SENDS];
 	struct ibv_sge sges[RDMA_SGES_MAX];
 };
@@ -197,5 +219,6 @@ bool rdma_send_chain_spills(struct rdma_send_chain *chain, struct rdma_conn *r);
 bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r);
 /* Posts the chain, which is not empty.  all: the connection has nothing else to post. */
 void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bool all);
-/* Accounts for the oldest signalled request, which has completed; returns the requests covered. */
-struct rdma_signalled rdma_queue_sent(struct rdma_conn *r);
+/* Accounts for the oldest signalled request of a lane, which has completed; returns the requests
+ * covered. */
+struct rdma_signalled rdma_queue_sent(struct rdma_conn *r, enum rdma_lane_kind kind);

@@ -1,8 +1,8 @@
 /* Engine `rdma`: one-sided operations, and memory that clients read and write by themselves.
  *
- * Operations are posted in order of submission, before messages that were queued after them.  The
- * send queue completes in order as well: a signalled request tells how many operations have ended
- * with it. */
+ * Operations are posted in order of submission, before messages that were queued after them.  Each
+ * lane of the send queue completes in order as well: a signalled request tells how many operations
+ * have ended with it. */
 #include "rdma_remote.h"
 
 #include <assert.h>
@@ -33,6 +33,26 @@ static const struct {
 	[REMOTE_WRITE_IMMEDIATE] = { IBV_WR_RDMA_WRITE_WITH_IMM, RDMA_REQUEST_WRITE },
 };
 
+static void rdma_remotes_add(struct rdma_remotes *list, struct remote *remote)
+{
+	remote->next = NULL;
+	*list->tail = remote;
+	list->tail = &remote->next;
+}
+
+/* Removes and returns the first; NULL: the list is empty. */
+static struct remote *rdma_remotes_take(struct rdma_remotes *list)
+{
+	struct remote *remote = list->head;
+
+	if (!remote)
+		return NULL;
+	list->head = remote->next;
+	if (!list->head)
+		list->tail = &list->head;
+	return remote;
+}
+
 void rdma_remote_submit(struct remote *remote)
 {
 	struct conn *c = remote->conn;
@@ -42,11 +62,7 @@ void rdma_remote_submit(struct remote *remote)
 		remote_finish(remote, -ECANCELED);
 		return;
 	}
-	remote->next = NULL;
-	*r->remotes_tail = remote;
-	r->remotes_tail = &remote->next;
-	if (!r->remote_unposted)
-		r->remote_unposted = remote;
+	rdma_remotes_add(&r->unposted, remote);
 	if (remote->kind == REMOTE_READ && r->reads_max == 0) /* such a read would never complete */
 		conn_close(c, CONN_END_PROTOCOL);
 	rdma_queue_want_receives(r);
@@ -74,37 +90,40 @@ static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
 		wr->opcode = IBV_WR_RDMA_WRITE; /* only the last request notifies the client */
 }
 
+static bool rdma_remote_has_room(const struct rdma_conn *r, const struct rdma_send_chain *chain,
+				 const struct rdma_lane *lane)
+{
+	return rdma_send_chain_has_room(chain) &&
+	       (lane != &r->lanes[RDMA_LANE_IN] || lane->sends < r->device->reads_max);
+}
+
 bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
 {
-	while (r->remote_unposted) {
-		struct remote *remote = r->remote_unposted;
+	struct remote *remote;
+
+	while ((remote = r->unposted.head)) {
+		struct rdma_lane *lane =
+			&r->lanes[rdma_lane_of(rdma_remote_kinds[remote->kind].kind)];
 
 		while (remote->unposted) {
-			if (!rdma_send_chain_has_room(chain))
+			if (!rdma_remote_has_room(r, chain, lane))
 				return false;
 			rdma_remote_add_one(r, remote, chain);
 		}
-		chain->remotes++;
-		r->remote_unposted = remote->next;
+		rdma_remotes_add(&lane->remotes, rdma_remotes_take(&r->unposted));
+		lane->since.remotes++;
 	}
 	return true;
 }
 
-static void rdma_remote_finish_first(struct rdma_conn *r, int result)
+void rdma_remote_completed(struct rdma_lane *lane, unsigned count)
 {
-	struct remote *remote = r->remotes;
+	while (count-- > 0) {
+		struct remote *remote = rdma_remotes_take(&lane->remotes);
 
-	assert(remote);
-	r->remotes = remote->next;
-	if (!r->remotes)
-		r->remotes_tail = &r->remotes;
-	remote_finish(remote, result);
-}
-
-void rdma_remote_completed(struct rdma_conn *r, unsigned count)
-{
-	while (count-- > 0)
-		rdma_remote_finish_first(r, 0);
+		assert(remote);
+		remote_finish(remote, 0);
+	}
 }
 
 /* ---- Regions ---- */
@@ -173,14 +192,22 @@ unsigned rdma_send_spill(struct conn *c, uint32_t bytes)
 
 void rdma_remote_open(struct rdma_conn *r)
 {
-	r->remotes_tail = &r->remotes;
+	r->unposted.tail = &r->unposted.head;
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
+		r->lanes[i].remotes.tail = &r->lanes[i].remotes.head;
+}
+
+static void rdma_remotes_cancel(struct rdma_remotes *list)
+{
+	for (struct remote *remote; (remote = rdma_remotes_take(list));)
+		remote_finish(remote, -ECANCELED);
 }
 
 void rdma_remote_close(struct rdma_conn *r)
 {
-	r->remote_unposted = NULL;
-	while (r->remotes)
-		rdma_remote_finish_first(r, -ECANCELED);
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
+		rdma_remotes_cancel(&r->lanes[i].remotes);
+	rdma_remotes_cancel(&r->unposted);
 	while (r->regions) {
 		struct rdma_region *region = r->regions;
 

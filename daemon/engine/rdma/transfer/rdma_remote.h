@@ -13,7 +13,7 @@ unsigned rdma_send_spill(struct conn *c, uint32_t bytes);
 void rdma_remote_open(struct rdma_conn *r);
 /* Adds unposted operations to the chain, as far as there is room; false: not all. */
 bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain);
-/* Ends the first `count` operations, which have completed. */
-void rdma_remote_completed(struct rdma_conn *r, unsigned count);
+/* Ends the first `count` operations of a lane, which have completed. */
+void rdma_remote_completed(struct rdma_lane *lane, unsigned count);
 /* Ends all operations and frees the regions; the queue pair must be destroyed before. */
 void rdma_remote_close(struct rdma_conn *r);
