@@ -440,14 +440,16 @@ needs_no_rdma = pytest.mark.skipif(
     reason="this host has an RDMA device",
 )
 # Those of the installed configuration.
-RDMA_LISTENERS = CONF.read_text()[CONF.read_text().index("[listener echo-rdma]") :]
+RDMA_LISTENERS = "[export disk0]\nstore = memory\nsize = 1M\n" + (
+    CONF.read_text()[CONF.read_text().index("[listener echo-rdma]") :]
+)
 RDMA_NAMES = re.findall(r"^\[listener (.*)\]$", RDMA_LISTENERS, re.M)
 
 
 @needs_no_rdma
 def test_without_rdma_optional_listeners_are_unavailable(start_daemon):
     daemon = start_daemon(listener("tcp") + RDMA_LISTENERS)
-    assert len(RDMA_NAMES) == 5
+    assert len(RDMA_NAMES) == 6
     (reason,) = {daemon.status(name)["reason"] for name in RDMA_NAMES}
     assert "no RDMA device" in reason or "without RDMA: make" in reason, reason
     assert len(reason) < 100
@@ -455,7 +457,7 @@ def test_without_rdma_optional_listeners_are_unavailable(start_daemon):
     told = [line for line in lines if "unavailable: " in line]
     names = ", ".join(f"'{name}'" for name in RDMA_NAMES)
     assert told == [f"nbserved: listeners {names}: unavailable: {reason}"], daemon.log()
-    assert lines[-1].endswith("serving 1 listener, 5 unavailable")
+    assert lines[-1].endswith("serving 1 listener, 6 unavailable")
     assert not any("warning" in line or "error" in line for line in lines), daemon.log()
     shown = " ".join(daemon.nbctl("status").stdout.split())
     assert shown.count(reason) == 1 and f"{', '.join(RDMA_NAMES)}: unavailable: {reason}" in shown

@@ -7,7 +7,8 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
 ADDRESSES = {"rxe": "10.9.0.1", "siw": "10.9.1.1"}
-RDMA = ["echo-rdma", "rping-rdma", "fio-rdma", "perftest-rdma", "perftest-lat-rdma"]  # of the installed configuration
+# Of the installed configuration.
+RDMA = ["echo-rdma", "rping-rdma", "fio-rdma", "nvme-rdma", "perftest-rdma", "perftest-lat-rdma"]
 DROP_IN = Path("/etc/systemd/system/nbserved.service.d/rdma.conf")
 NEEDED = Path("/etc/nbserved/conf.d/needed.ini")
 # LeakSanitizer, of a build that has it, wants ptrace(2), which the sandbox forbids.
@@ -59,11 +60,13 @@ def clients():
             assert out == f"ok {words[0] * words[2]}\n", out
         run("fio", "--name=f", "--thread", "--ioengine=rdma", f"--hostname={address}", "--port=7175", "--verb=write",
             "--rw=write", "--bs=4k", "--iodepth=4", "--size=1M")
-        print(f"{name}: rping, echo and fio are served")
+        found = run("nvme", "discover", "-t", "rdma", "-a", address, "-s", 4422)
+        assert "subtype: nvme subsystem" in found, found
+        print(f"{name}: rping, echo, fio and nvme are served")
 
 
 def main():
-    run("modprobe", "-a", "rdma_rxe", "siw", "ib_uverbs", "rdma_ucm")
+    run("modprobe", "-a", "rdma_rxe", "siw", "ib_uverbs", "rdma_ucm", "nvme-rdma")
     for name, address in ADDRESSES.items():
         run("ip", "link", "add", f"{name}_a", "type", "veth", "peer", "name", f"{name}_b")
         run("ip", "address", "add", f"{address}/24", "dev", f"{name}_a")
