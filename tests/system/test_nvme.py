@@ -352,10 +352,19 @@ def test_direct_exports_have_their_alignment(start_daemon, engine, tmp_path):
 
 
 def test_nbd_serves_the_same_bytes(start_daemon, tmp_path):
+    """And people see both: the command to paste, who is connected, what the export has done."""
     from nbd_client import READ as NBD_READ, connect
 
     daemon = start_daemon(config(tmp_path / "disk") + listener("nbd", service="nbd", exports="disk"))
+    assert f"nvme connect -t tcp -a 127.0.0.1 -s {daemon.port('nvme')} -n {NQN}\n" in daemon.nbctl("status").stdout
     with Host(daemon, "nvme", NQN) as host, connect(daemon, "nbd") as client:
         host.write(7, noise(4096))
         client.request(NBD_READ, 7 * 4096, 4096)
         assert client.reply(4096) == (0, noise(4096))
+        told = daemon.nbctl("connections").stdout
+        for queue in (0, 1):
+            assert f"{HOST[0]}, controller {host.cntlid}, queue {queue}" in told, told
+        (export,) = daemon.call("GetStats")["exports"]
+        assert {kind: export["operations"][kind]["count"] for kind in ("read", "write")} == {"read": 1, "write": 1}
+        shown = daemon.nbctl("exports").stdout
+        assert "nvme" in shown and "nbd" in shown, shown
