@@ -1,8 +1,11 @@
 /* See runtime.h. */
 #include "runtime.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void runtime_socket(char *path, size_t bytes)
@@ -21,4 +24,15 @@ void runtime_find_socket(char *path, size_t bytes)
 	runtime_socket(path, bytes);
 	if (access(path, F_OK) != 0)
 		snprintf(path, bytes, "%s", RUNTIME_SOCKET);
+}
+
+void runtime_make_directory(const char *path)
+{
+	char own[PATH_MAX];
+
+	runtime_socket(own, sizeof(own));
+	if (strcmp(path, own) != 0 || strcmp(path, RUNTIME_SOCKET) == 0)
+		return;
+	*strrchr(own, '/') = '\0';
+	mkdir(own, 0755);
 }

@@ -13,6 +13,7 @@
 #include "doctor.h"
 #include "document.h"
 #include "log.h"
+#include "runtime.h"
 #include "suggest.h"
 #include "util.h"
 
@@ -289,6 +290,7 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 		rc = varlink_new(s->event, &control_info, &c->varlink);
 	if (rc == 0) {
 		varlink_add_interface(c->varlink, &c->interface, c);
+		runtime_make_directory(config->control);
 		rc = varlink_listen(c->varlink, config->control, find_group(config->control_group),
 				    &why);
 	}

@@ -136,6 +136,29 @@ def test_a_user_has_a_socket_of_his_own():
         assert sorted(os.listdir(directory)) == ["bin"]
 
 
+def test_a_user_with_a_file_has_a_socket_of_his_own():
+    """Its directory is made, below XDG_RUNTIME_DIR."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o777)
+        os.mkdir(f"{directory}/bin")
+        nbserved, nbctl = (shutil.copy(program, f"{directory}/bin") for program in (NBSERVED, NBCTL))
+        with open(f"{directory}/e.ini", "w", encoding="utf-8") as file:
+            file.write("[listener e]\naddress = 127.0.0.1:0\nengine = epoll\nservice = echo\n")
+        env = {**os.environ, "XDG_RUNTIME_DIR": directory}
+        env.pop("NBSERVED_SOCKET", None)
+        who = {"env": env, "user": 65534, "group": 65534, "extra_groups": []}
+        serve = [nbserved, "-c", f"{directory}/e.ini"]
+        with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True, **who) as daemon:
+            said = daemon.stderr.readline()
+            while said and "serving 1 listener" not in said:
+                said = daemon.stderr.readline()
+            status = subprocess.run([nbctl, "status"], capture_output=True, text=True, timeout=TIMEOUT, **who)
+            daemon.terminate()
+            assert daemon.wait(TIMEOUT) == 0 and status.returncode == 0, said + status.stderr
+
+
 def test_wrong_command_lines(tmp_path):
     for arguments in (
         ["--", "true"],
