@@ -1,4 +1,4 @@
-/* Opening, trying and closing.  See export_open.h. */
+/* Opening, probing and closing of exports.  See export_open.h. */
 #include "export_open.h"
 
 #include <errno.h>
@@ -18,16 +18,16 @@
 /* close() may wait until written data has reached the device. */
 #define EXPORT_CLOSE_NS NS_PER_S
 
-/* With all that the thread needs. */
+/* An operation on an export, with all data that its thread needs. */
 struct opening {
 	struct errand errand;
 	struct export export;
 	struct export_config config;
-	struct file_lock *lock; /* of a file */
+	struct file_lock *lock; /* the lock on its file */
 	struct reason reason;
 	int result;
-	bool probe;  /* make nothing, and close it again */
-	bool is_new; /* probe: its file would be made */
+	bool probe;  /* create nothing, and close it again */
+	bool is_new; /* probe: opening would create the file */
 };
 
 const struct store *export_pick_store(const struct export_config *config, struct reason *reason)
@@ -43,7 +43,7 @@ const struct store *export_pick_store(const struct export_config *config, struct
 
 /* ---- On the thread ---- */
 
-/* A file that is not there, or is empty, is made as large as `size` says. */
+/* Would opening create the file or set its size: is it missing or empty? */
 static bool export_is_new(const struct export_options *o)
 {
 	struct stat st;
@@ -55,7 +55,7 @@ static bool export_is_new(const struct export_options *o)
 	return S_ISREG(st.st_mode) && st.st_size == 0;
 }
 
-/* Could a file be made there? */
+/* Checks whether the file could be created. */
 static int opening_probe_new(struct opening *o)
 {
 	const struct export_options *options = &o->config.options;
@@ -77,7 +77,7 @@ static int opening_probe_new(struct opening *o)
 	return 0;
 }
 
-/* A file system without locks has none to respect. */
+/* On a file system without locks (-ENOLCK) continues without one. */
 static int opening_lock(struct opening *o)
 {
 	struct reason reason = { "" };

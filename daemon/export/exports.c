@@ -1,4 +1,4 @@
-/* Exports: which store opens them, when, and what is said when it cannot.  See exports.h. */
+/* Exports: choice of the store, opening and closing, and error messages.  See exports.h. */
 #include "exports.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@ const char *const export_state_names[] = { "unused", "ok", "failed", "unavailabl
 
 static void export_free_unused(struct server_export *x)
 {
-	/* A failure that is on its way still needs x, and comes back here. */
+	/* While failed_call is posted and has not run, x is still needed; it will get here again.
+	 */
 	if (x->users == 0 && (!atomic_load(&x->export.failed) || x->failure_told))
 		free(x);
 }
@@ -57,7 +58,7 @@ void export_put(struct server_export *x)
 		return;
 	export_close(x);
 	x->lock = NULL;
-	x->export.size = 0; /* as of one that was never opened */
+	x->export.size = 0; /* as before it was first opened */
 	if (x->retired)
 		export_free_unused(x);
 }
@@ -90,7 +91,7 @@ bool exports_are_there(const struct exports *e, const struct listener_config *co
 	return true;
 }
 
-/* ---- All of them ---- */
+/* ---- The list of exports ---- */
 
 enum export_need export_need(const struct server_export *x, const struct config *config)
 {
@@ -104,7 +105,8 @@ enum export_need export_need(const struct server_export *x, const struct config 
 	return need;
 }
 
-/* Is x a second export, which only reads, of a file that another may be about to make? */
+/* Is x a read-only export of a file that another export may create?  Then it is opened after that
+ * one. */
 static bool export_follows(const struct exports *e, const struct server_export *x)
 {
 	for (unsigned i = 0; i < e->count; i++)
@@ -115,8 +117,8 @@ static bool export_follows(const struct exports *e, const struct server_export *
 	return false;
 }
 
-/* Two that write to one file, whatever its names are.  Of generations of a reload that may be so.
- */
+/* Refuses x if another export of the same configuration writes to the same file, under any name.
+ * The old and the new export of a reload may do so. */
 static int export_check_file(const struct exports *e, struct server_export *x)
 {
 	struct file_id file = file_lock_id(x->lock), other;
@@ -240,7 +242,7 @@ int exports_renew(const struct exports *now, const struct config *config,
 		const char *name = config->exports[i].name;
 		struct server_export *x = export_find(now, name);
 
-		/* One that is not open has nothing to keep, and may have an old error. */
+		/* An export that is not open has nothing to keep, and its error may be outdated. */
 		if (!x || x->users == 0 ||
 		    config_diff_has(diff, CONFIG_EXPORT, name, CONFIG_REOPEN))
 			x = export_new(now, &config->exports[i]);

@@ -1,7 +1,6 @@
-/* The exports of the configuration at run time.  Each is open while listeners serve it, no longer
- * and no shorter; one that a reload took out is freed when the last listener that served it is.
- * Main thread only; mounts point to `export`, which is theirs while they serve it.
- */
+/* The exports of the configuration at run time.  An export is open exactly while listeners serve
+ * it; one that a reload removed is freed with the last listener that served it.  Main thread only,
+ * except that workers' mounts use `export` while they serve it. */
 #pragma once
 #include <stdbool.h>
 
@@ -15,16 +14,16 @@ struct opening;
 struct reason;
 
 enum export_state {
-	EXPORT_UNUSED, /* no listener serves it: it was not opened */
+	EXPORT_UNUSED, /* no listener serves it, so it is not open */
 	EXPORT_OK,
-	EXPORT_FAILED,      /* a flush has failed: it answers nothing but errors */
+	EXPORT_FAILED,      /* a flush has failed: every request is answered with an error */
 	EXPORT_UNAVAILABLE, /* it could not be opened */
 };
 extern const char *const export_state_names[];
 
 enum export_need {
 	EXPORT_UNNEEDED, /* no listener serves it */
-	EXPORT_OPTIONAL, /* only such as may be unavailable */
+	EXPORT_OPTIONAL, /* only `optional` listeners serve it */
 	EXPORT_REQUIRED,
 };
 
@@ -32,14 +31,14 @@ struct server_export {
 	struct export export;
 	struct export_config config; /* a copy: an export may outlive the configuration */
 	struct mailbox *mailbox;     /* the main thread's */
-	struct call failed_call;     /* on its way to the main thread: a flush has failed */
-	bool failure_told;           /* it has arrived */
-	bool retired;                /* by a reload: freed with its last user, or without */
-	bool held;                   /* by exports_hold() */
-	struct file_lock *lock;      /* while it is open; NULL: it has none */
-	struct opening *opening;     /* under way: see export_open.h */
-	unsigned users;              /* listeners that serve it, and who holds it */
-	int error;                   /* -errno: it could not be opened, and why */
+	struct call failed_call;     /* reports a failed flush to the main thread */
+	bool failure_told;           /* failed_call has run */
+	bool retired;                /* removed by a reload: freed when it has no user */
+	bool held;                   /* held by exports_hold(), one of the users */
+	struct file_lock *lock;      /* lock on its file while it is open; NULL: none */
+	struct opening *opening;     /* while it is being opened: see export_open.h */
+	unsigned users;              /* listeners that serve it, and exports_hold() */
+	int error;                   /* -errno: it could not be opened; reason says why */
 	struct reason reason;
 };
 
@@ -50,39 +49,39 @@ struct exports {
 	struct mailbox *mailbox; /* the main thread's; set before exports_open() */
 };
 
-/* Makes those of config, holds those that its listeners will ask for, and logs what became of each.
- * 0, or -ENOMEM. */
+/* Creates the exports of config, opens those that its listeners need (exports_hold()), and logs the
+ * result of each.  0, or -ENOMEM. */
 int exports_open(struct exports *e, const struct config *config);
 void exports_free(struct exports *e);
 
-/* Opens those that config's listeners will ask for, side by side, so that everything that is wrong
- * with them is known at once. */
+/* Opens the exports that config's listeners need, concurrently, so that all errors are known at
+ * once.  They stay open until exports_release(). */
 void exports_hold(struct exports *e, const struct config *config);
 /* Closes the exports that no listener has taken. */
 void exports_release(struct exports *e);
 enum export_need export_need(const struct server_export *x, const struct config *config);
 
-/* For a reload: the exports of config, with those of `now` that are open and that diff leaves as
- * they are.  0, or -ENOMEM: *ret_next is empty. */
+/* For a reload: makes the list of the exports of config, reusing those of `now` that are open and
+ * that diff does not change.  0, or -ENOMEM with *ret_next empty. */
 int exports_renew(const struct exports *now, const struct config *config,
 		  const struct config_diff *diff, struct exports *ret_next);
-/* Empties `old`, and frees those of it that are not in `kept`, at once or when their last user has
+/* Empties `old`, and frees its exports that are not in `kept`, now or when their last user has
  * gone. */
 void exports_retire(struct exports *old, const struct exports *kept);
 
-/* For listeners: a reference to the export of that name, which is held, or NULL with the reason,
- * which names the export: why it is not open is the export's own reason. */
+/* For listeners: takes a reference to the open export of that name.  NULL with a reason that only
+ * names the export; why it is not open is in the export's own reason. */
 struct server_export *export_get(const struct exports *e, const char *name, struct reason *reason);
 void export_put(struct server_export *x);
 /* For export->on_failed; called on a worker's thread. */
 void export_on_failed(struct export *e);
 
-/* Could all that a listener serves be opened?  Why not was said of the export: that the listener
- * cannot be served without it is no second error. */
+/* Are all exports of this listener open?  If not, the export's error has been reported already, so
+ * the caller reports none for the listener. */
 bool exports_are_there(const struct exports *e, const struct listener_config *config);
 
-/* The export's state, and the reason if that is not OK: "" or what reason holds. */
+/* The export's state, and in *reason why it is not EXPORT_OK, or "". */
 enum export_state export_state(const struct server_export *x, struct reason *reason);
 
-/* The store that `auto` means on this host; NULL with the reason. */
+/* The store that `auto` selects on this host; NULL with the reason. */
 const struct store *export_pick_store(const struct export_config *config, struct reason *reason);

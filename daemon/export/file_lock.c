@@ -14,24 +14,24 @@
 #include "util.h"
 
 enum {
-	LOCK_SOON_NS = 500 * NS_PER_MS, /* a process that was killed needs a moment */
+	LOCK_SOON_NS = 500 * NS_PER_MS, /* time for a killed process to release its locks */
 	LOCK_PAUSE_NS = 50 * NS_PER_MS,
 };
 
 struct file_lock {
-	struct file_lock *next; /* with `users`: under locks_mutex */
+	struct file_lock *next; /* next and `users` are protected by locks_mutex */
 	struct file_id id;
 	unsigned users;
-	pthread_mutex_t mutex; /* for what follows, and held while the kernel is asked */
+	pthread_mutex_t mutex; /* protects the fields below; held during fcntl() */
 	unsigned writers;
-	int fd;     /* has the lock; -1: none yet */
+	int fd;     /* holds the lock; -1: not locked */
 	short type; /* F_RDLCK, F_WRLCK */
 };
 
 static pthread_mutex_t locks_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct file_lock *locks;
 
-/* 0 or -errno; -EAGAIN: somebody has it. */
+/* 0 or -errno; -EAGAIN: another process holds a conflicting lock. */
 static int lock_fd(int fd, short type)
 {
 	struct flock whole = { .l_type = type, .l_whence = SEEK_SET };
@@ -69,8 +69,8 @@ static int wait_for_lock(const struct file_lock *l, int fd, short type, const ch
 	return rc == 0 ? 0 : reason_set(reason, -ENOLCK, "%s", strerror(-rc));
 }
 
-/* With l->mutex.  Of several that read one becomes a writer: with another description, which theirs
- * would be in the way of. */
+/* Takes or upgrades the lock; the caller holds l->mutex.  To upgrade, the shared lock of the old
+ * open file description is released first, as it would conflict with the new one. */
 static int lock_take(struct file_lock *l, int fd, short type, const char *path,
 		     struct reason *reason)
 {
@@ -119,7 +119,8 @@ static struct file_lock *lock_find(const struct file_id *id)
 	return l;
 }
 
-/* Others may still name the description, as rings do that are torn down: so it is unlocked. */
+/* Unlocks explicitly before closing: rings that are being torn down may still refer to the open
+ * file description. */
 static void lock_leave(struct file_lock *l)
 {
 	bool last;

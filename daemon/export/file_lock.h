@@ -1,6 +1,7 @@
-/* Locks on the files of exports, so that no two processes write to one: the kernel's, of an open
- * file description (fcntl(2), F_OFD_SETLK), taken once for this process, whose exports share it:
- * old and new of a reload, and those that only read.  Any thread; may wait for a file system. */
+/* Locks on the files of exports, so that no two processes write to the same file.  They are locks
+ * of open file descriptions (fcntl(2), F_OFD_SETLK), one per file and process: all exports of this
+ * process on the file share it (old and new ones of a reload, read-only ones).  Any thread; may
+ * block on a file system. */
 #pragma once
 #include <stdbool.h>
 
@@ -9,19 +10,19 @@
 
 struct file_lock;
 
-/* For fd, a file or block device that is open for reading, and for writing if to_write: then no
- * other process may have a lock on it, else none that writes.  What is left of one that was killed
- * is waited for, at most FILE_LOCK_WAIT_NS.  0, or -errno with the reason: -EBUSY with who has it;
- * -ENOLCK: there are no locks here. */
+/* Locks the file or block device fd, which is open for reading, and for writing if to_write:
+ * exclusively if to_write, else shared.  If only a killed process still holds the lock, waits for
+ * that to end, at most FILE_LOCK_WAIT_NS.  0, or -errno with the reason: -EBUSY with the process
+ * that holds it; -ENOLCK: no locks on this file system. */
 #define FILE_LOCK_WAIT_NS ((uint64_t)8 * NS_PER_S)
 int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **ret_lock,
 		  struct reason *reason);
 
-/* Gives back a lock of file_lock_get(), with the same to_write; NULL is fine. */
+/* Releases a lock of file_lock_get(), with the same to_write; lock may be NULL. */
 void file_lock_put(struct file_lock *lock, bool to_write);
 
-/* Identifies a file under any of its names; for a device file, the device, not its node. */
+/* Identifies the file under any of its names; for a device node, the device. */
 struct file_id file_lock_id(const struct file_lock *lock);
 
-/* Gives all of them up while the files stay open: whoever follows this process may have them. */
+/* Releases all locks while the files stay open, for the successor of this process. */
 void file_locks_release(void);

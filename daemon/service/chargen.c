@@ -1,8 +1,7 @@
 /* chargen (RFC 864): sends lines of the rotating pattern as fast as the peer takes them, ignores
- * what it receives.  One operation is one batch queued; its latency is what the peer makes it wait.
- *
- * A FIN does not end it (as with inetd's: the client may have closed only its own direction); the
- * connection ends when a send fails or a drain begins. */
+ * what it receives.  One operation is one batch queued; its latency is the time until the peer has
+ * taken it.  A FIN does not end the connection (as with inetd's chargen: the client may have closed
+ * only its own direction); a failed send or a drain does. */
 #include <errno.h>
 
 #include "conn.h"
@@ -27,8 +26,8 @@ static void chargen_fill(uint8_t *bytes, uint32_t size)
 	}
 }
 
-/* How much of a chunk is sent at a time: whole periods, so that the text goes on where it ended;
- * of a chunk that is shorter than a period, whole lines. */
+/* Bytes of the chunk that one view sends: whole periods, so that the text continues seamlessly;
+ * whole lines if the chunk is shorter than a period. */
 static uint32_t chargen_bytes(const struct worker *w)
 {
 	uint32_t lines = w->pool.chunk_size / (CHARGEN_LINE + 2);
@@ -38,8 +37,8 @@ static uint32_t chargen_bytes(const struct worker *w)
 	return lines * (CHARGEN_LINE + 2);
 }
 
-/* RFC 864's way with datagrams: one for each that comes.  Not of a length at random, but as long as
- * may be: 512, and for a stranger what it has sent. */
+/* RFC 864 over UDP: one datagram for each received.  Not of random length but the maximum: 512
+ * bytes, or to an unverified address as many as it has sent. */
 static void chargen_answer(struct conn *c, struct chunk *k)
 {
 	struct pool *p = &c->worker->pool;

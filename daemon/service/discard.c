@@ -1,7 +1,7 @@
 /* discard (RFC 863): read and drop.  One operation is one batch of received bytes dropped, or
  * one message.
  *
- * Over UDP one thing is answered: iperf 2 waits at its end for a report of what has arrived. */
+ * Over UDP only the last datagram of iperf 2 is answered, with a report of what has arrived. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,7 +16,8 @@ static void discard_datagrams(struct conn *c)
 
 	for (const struct view *v = c->rx.head; v && p->state != IPERF2_OTHER; v = v->next)
 		if (iperf2_take(p, v->data, v->len, now, report))
-			conn_write(c, report, sizeof(report)); /* or when it asks again */
+			conn_write(c, report, sizeof(report)); /* if there is no memory: iperf
+								  repeats its last datagram */
 }
 
 static void discard_run(struct conn *c)

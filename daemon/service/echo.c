@@ -1,5 +1,5 @@
-/* echo (RFC 862): what was received is what is sent; no byte is copied.  One operation is one batch
- * of received bytes answered, or one message. */
+/* echo (RFC 862): sends what it has received; no byte is copied.  One operation is one batch of
+ * received bytes answered, or one message. */
 #include "conn.h"
 
 static void echo_run(struct conn *c)

@@ -1,7 +1,7 @@
-/* The server's side of fio's ioengine `rdma`.  The client's first message says what it is going to
- * do, the reply where it may do it: for `verb=write` and `verb=read` in a region of the
- * connection's own, and nothing is heard of the client until its test has ended; `verb=send` sends
- * messages, which are dropped. */
+/* The server's side of fio's ioengine `rdma`.  The client's first message announces its test, and
+ * the reply names the memory to use.  With `verb=write` and `verb=read` that is a region of the
+ * connection, and the client sends no message until its test has ended; with `verb=send` its
+ * messages are dropped. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,8 +17,9 @@ struct fio_conn {
 	bool started;
 };
 
-/* As much of what the client asks for as region-size allows: it may have to share its buffers.
- * Blocks beyond that are refused by the reply, which says how large they may be.  0 or -errno. */
+/* Lends as much memory as the client asks for and region-size allows; if that is less, its buffers
+ * share pieces (*ret_spread of them).  If not even one block fits, the reply tells the maximum
+ * block size.  0 or -errno. */
 static int fio_lend(struct conn *c, struct fio_conn *s, uint32_t *ret_spread)
 {
 	struct fio_control *control = &s->control;
@@ -38,7 +39,7 @@ static int fio_lend(struct conn *c, struct fio_conn *s, uint32_t *ret_spread)
 	return conn_region(c, (size_t)*ret_spread * control->block_bytes, &s->region);
 }
 
-/* 0 or -errno, -ENOBUFS to come back when the pool has recovered. */
+/* 0 or -errno; -ENOBUFS: to be repeated when the pool has chunks. */
 static int fio_start(struct conn *c, struct fio_conn *s)
 {
 	uint8_t message[FIO_MESSAGE];

@@ -12,7 +12,7 @@ enum {
 	FIO_MESSAGE = FIO_HEAD + FIO_BUFFERS_MAX * FIO_BUFFER,
 };
 
-/* As fio's `verb`. */
+/* Values of fio's `verb`. */
 enum fio_mode { FIO_WRITE = 1, FIO_READ, FIO_SEND };
 
 struct fio_control {
@@ -24,7 +24,7 @@ struct fio_control {
 /* A client's request.  0, or -EPROTO. */
 int fio_parse(const uint8_t message[static FIO_MESSAGE], struct fio_control *ret_control);
 
-/* The server's reply.  Buffer i is the i-th of `spread` pieces of block_bytes each, in turn, that
- * stand one after the other at address; spread 0: there are none. */
+/* Formats the server's reply.  Its buffer i is piece i % spread, of block_bytes each, of the memory
+ * at address; spread 0: no buffers. */
 void fio_format(uint8_t message[static FIO_MESSAGE], const struct fio_control *control,
 		uint64_t address, uint32_t key, uint32_t spread);

@@ -1,11 +1,11 @@
 /* http: a small HTTP/1.1 server for load generators: GET /, GET /bytes/N, POST /echo, POST
  * /discard.
  *
- * Bodies are not copied: those of /echo are what was received, those of /bytes/N are views of one
- * chunk with a pattern.  But small pieces are: chunks of a byte would take a view each.  Replies
- * are queued in the order of their requests, as many as fit into HTTP_QUEUE, and then input waits
- * in rx.  A stream that has lost its sense gets its status and ends: nothing that follows is taken
- * for a request.  No Date: a reply costs no clock. */
+ * Bodies are not copied: /echo sends the received views, /bytes/N views of one chunk with a
+ * pattern.  Only small pieces are copied, since a view for each byte would waste memory.  Replies
+ * are queued in the order of the requests, up to HTTP_QUEUE bytes; after that input waits in rx.  A
+ * syntax error is answered with its status and ends the connection: nothing after it is taken for a
+ * request.  Replies have no Date, to save reading the clock. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ enum {
 	HTTP_REPLY_MAX = 512,    /* bytes of a head, with an error's body */
 };
 
-/* For a whole head, from its first byte on; and for an error to be read before the end. */
+/* Time limit for a whole head from its first byte on, and for the client to read an error before
+ * the connection is closed. */
 #define HTTP_HEADER_NS (10 * (uint64_t)NS_PER_S)
 #define HTTP_LINGER_NS (500 * (uint64_t)NS_PER_MS)
 
@@ -32,29 +33,29 @@ enum phase {
 	PHASE_HEAD,    /* reads a head */
 	PHASE_REPLY,   /* answers it, or an error */
 	PHASE_PATTERN, /* sends `left` bytes of the pattern */
-	PHASE_BODY,    /* takes `left` bytes of a body, or of a chunk of it */
-	PHASE_CHUNK,   /* reads what is between chunks */
-	PHASE_FRAME,   /* echo: writes what is between chunks; `left`: the next one's size */
+	PHASE_BODY,    /* receives `left` bytes of a body or of its current chunk */
+	PHASE_CHUNK,   /* parses the framing between chunks */
+	PHASE_FRAME,   /* echo: writes the framing of a chunk; `left`: its size */
 	PHASE_DONE,    /* the request is complete */
-	PHASE_CLOSE,   /* drops what still comes until all is sent, and ends */
+	PHASE_CLOSE,   /* drops input until all output is sent, then ends */
 };
 
 struct http_conn {
 	struct http_parser parser;
 	uint64_t left;
-	int status;        /* of a refusal; 0: none */
+	int status;        /* status of a refusal; 0: none */
 	uint8_t phase;     /* enum phase */
 	uint8_t operation; /* enum operation */
-	uint8_t end;       /* enum conn_end, of PHASE_CLOSE */
-	bool head_sent;    /* the reply has begun */
-	bool frame_sent;   /* and so has its first chunk */
-	bool close;        /* after this reply */
-	bool lost;         /* the next request cannot be told from a body any more */
+	uint8_t end;       /* in PHASE_CLOSE: enum conn_end */
+	bool head_sent;    /* the reply's head has been queued */
+	bool frame_sent;   /* and the framing of its first chunk */
+	bool close;        /* close after this reply */
+	bool lost;         /* the start of the next request cannot be found any more */
 };
 
 /* ---- Replies ---- */
 
-/* Indexed alike: nothing, HTTP/1.0 that stays, the end. */
+/* Index of the variants of a head: no Connection field; keep-alive for HTTP/1.0; close. */
 enum option { OPTION_NONE, OPTION_KEEP, OPTION_CLOSE };
 static const char *const options[] = { "", "Connection: keep-alive\r\n", "Connection: close\r\n" };
 
@@ -73,7 +74,7 @@ static const char *const options[] = { "", "Connection: keep-alive\r\n", "Connec
 		ROOT("", body), ROOT("Connection: keep-alive\r\n", body),                          \
 			ROOT("Connection: close\r\n", body)                                        \
 	}
-/* GET / and HEAD / as they go out. */
+/* The complete replies to GET / and HEAD /. */
 struct text {
 	const char *text;
 	size_t bytes;
@@ -89,7 +90,7 @@ static const struct {
 	{ 408, "Request Timeout" }, { 413, "Content Too Large" },
 	{ 414, "URI Too Long" },    { 431, "Request Header Fields Too Large" },
 	{ 501, "Not Implemented" }, { 505, "HTTP Version Not Supported" },
-	{ 400, "Bad Request" }, /* the last: also of what is not here */
+	{ 400, "Bad Request" }, /* must be last: also used for statuses not listed */
 };
 
 static enum option http_option(struct conn *c)
@@ -107,13 +108,14 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 {
 	if (likely(conn_write(c, text, bytes) == 0))
 		return true;
-	/* Output that is sent frees chunks, and the service runs again then if there is input. */
+	/* Starved only if no output is queued: sending that frees chunks, and runs the service
+	 * again if there is input. */
 	if (!c->rx.bytes || !conn_owes(c))
 		conn_starved(c);
 	return false;
 }
 
-/* The head of a reply with `length` bytes, or of as many chunks as come. */
+/* Writes the head of a reply with a body of `length` bytes, or with a chunked one. */
 static bool http_write_head(struct conn *c, bool chunked, uint64_t length)
 {
 	struct http_conn *h = c->state;
@@ -133,7 +135,7 @@ static bool http_write_head(struct conn *c, bool chunked, uint64_t length)
 	return h->head_sent;
 }
 
-/* h->status, with its name as the body. */
+/* Writes the reply for h->status, with its name as the body. */
 static bool http_write_refusal(struct conn *c)
 {
 	struct http_conn *h = c->state;
@@ -157,7 +159,7 @@ static bool http_write_refusal(struct conn *c)
 
 /* ---- The pattern ---- */
 
-/* 63 characters and a newline, again and again. */
+/* Fills the pattern: 63 characters and a newline, repeated. */
 static void http_fill(uint8_t *bytes, uint32_t size)
 {
 	for (uint32_t i = 0; i < size; i++)
@@ -168,7 +170,7 @@ static bool http_step_pattern(struct conn *c)
 {
 	struct http_conn *h = c->state;
 	struct worker *w = c->worker;
-	struct chunk *k = conn_constant(w, http_fill); /* http_run() has made it */
+	struct chunk *k = conn_constant(w, http_fill); /* exists: http_run() has made it */
 
 	while (h->left && conn_queued_bytes(c) < HTTP_QUEUE) {
 		uint64_t n = MIN(h->left, MIN(w->pool.chunk_size, (uint32_t)HTTP_PIECE));
@@ -181,7 +183,7 @@ static bool http_step_pattern(struct conn *c)
 		return false;
 	}
 	c->flags &= ~(uint32_t)CONN_WATCH_TX;
-	conn_op_begin(c, BYTES); /* its latency is that of its last part */
+	conn_op_begin(c, BYTES); /* begun here, so that the latency is that of the last part */
 	h->phase = PHASE_BODY;
 	h->left = h->parser.length;
 	return true;
@@ -189,7 +191,7 @@ static bool http_step_pattern(struct conn *c)
 
 /* ---- Requests ---- */
 
-/* Neither this request nor what follows it makes sense. */
+/* A syntax error: neither this request nor the rest of the stream can be parsed. */
 static void http_fail(struct conn *c, int status, enum conn_end end)
 {
 	struct http_conn *h = c->state;
@@ -197,7 +199,7 @@ static void http_fail(struct conn *c, int status, enum conn_end end)
 	h->status = status;
 	h->close = h->lost = true;
 	h->end = (uint8_t)end;
-	/* A client that has half of a reply learns of the error by the connection's end. */
+	/* If part of the reply has been sent, the error only ends the connection. */
 	h->phase = h->head_sent ? PHASE_CLOSE : PHASE_REPLY;
 }
 
@@ -206,7 +208,7 @@ static bool path_is(const struct http_parser *p, const char *path)
 	return p->path_bytes == strlen(path) && !memcmp(p->path, path, p->path_bytes);
 }
 
-/* Parses the target; the status if it is refused. */
+/* Chooses the operation by method and target; sets the status if it is refused. */
 static void http_route(struct http_conn *h)
 {
 	static const char bytes[] = "/bytes/";
@@ -258,7 +260,8 @@ static bool http_refuse(struct conn *c)
 {
 	struct http_conn *h = c->state;
 
-	/* Would the body come after this, or not?  Only the end makes it sure. */
+	/* With Expect the client may or may not send the body after a refusal, so only closing the
+	 * connection is safe. */
 	if (h->parser.expect_continue)
 		h->close = h->lost = true;
 	if (!http_write_refusal(c))
@@ -272,7 +275,7 @@ static bool http_refuse(struct conn *c)
 	return true;
 }
 
-/* A request with a body is answered when the body has come. */
+/* A request with a body is answered after the body has been received. */
 static bool http_expect_body(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -319,7 +322,7 @@ static bool http_step_reply(struct conn *c)
 	return true;
 }
 
-/* ---- Bodies: those of GET and of what was refused are dropped ---- */
+/* ---- Bodies: those of GET and of refused requests are dropped ---- */
 
 static bool http_step_body(struct conn *c)
 {
@@ -369,7 +372,7 @@ static bool http_step_chunk(struct conn *c)
 	return true;
 }
 
-/* The reply's chunks are those of the request. */
+/* /echo: the reply's chunks equal those of the request. */
 static bool http_step_frame(struct conn *c)
 {
 	struct http_conn *h = c->state;
@@ -410,7 +413,7 @@ static bool http_step_done(struct conn *c)
 /* ---- The end ---- */
 
 /* Closing with input unread would reset the connection, and the reply might get lost: so after an
- * error what comes is dropped for a while. */
+ * error input is dropped for a while. */
 static void http_step_close(struct conn *c)
 {
 	struct http_conn *h = c->state;
@@ -425,7 +428,7 @@ static void http_step_close(struct conn *c)
 		conn_set_deadline(c, clock_ns() + HTTP_LINGER_NS);
 }
 
-/* Does the next thing that can be done; false: nothing can. */
+/* Performs one step; false: none is possible now. */
 static bool http_step(struct conn *c)
 {
 	struct http_conn *h = c->state;
@@ -464,7 +467,7 @@ static void http_run(struct conn *c)
 		;
 	if (h->phase != PHASE_HEAD || c->rx.bytes || !http_parser_in_head(&h->parser))
 		return;
-	/* Part of a head, and nothing more to read. */
+	/* A partial head is there: the rest has a time limit. */
 	if (!conn_await_input(c, HTTP_HEADER_NS, HTTP_HEAD_MAX)) {
 		conn_set_deadline(c, 0);
 		http_fail(c, 408, CONN_END_IDLE);

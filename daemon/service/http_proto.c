@@ -27,10 +27,10 @@ enum state {
 	DATA_LF,
 };
 
-/* Fields that mean something to this server; the value of the first two does not. */
+/* Fields that this server evaluates; of OTHER and HOST only the presence. */
 enum field { OTHER, HOST, LENGTH, CODING, CONNECTION, EXPECT };
 
-/* Character classes: the places where a byte may occur. */
+/* Character classes: bits for the places where a byte may occur. */
 enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8 };
 
 #define CHAR_CLASS(c)                                                                              \
@@ -65,7 +65,7 @@ bool http_parser_in_head(const struct http_parser *p)
 	return p->state != START && p->state < CHUNK_START;
 }
 
-/* ---- Words: the start of a name or value, in lower case; longer ones match nothing ---- */
+/* ---- Words: the beginning of a name or value, in lower case; a longer one matches nothing ---- */
 
 static void word_add(struct http_parser *p, uint8_t byte)
 {
@@ -93,7 +93,7 @@ static bool word_is(const struct http_parser *p, const char *text)
 
 /* ---- Fields ---- */
 
-/* The name is complete.  0, or an error status. */
+/* Called when a field's name is complete.  0, or an error status. */
 static int field_begin(struct http_parser *p)
 {
 	static const char *const names[] = { [HOST] = "host",
@@ -103,7 +103,7 @@ static int field_begin(struct http_parser *p)
 					     [EXPECT] = "expect" };
 
 	p->field = OTHER;
-	/* Fields of a trailer come too late to mean anything. */
+	/* Fields of a trailer are ignored. */
 	for (unsigned i = HOST; i < ARRAY_SIZE(names) && !p->trailer; i++)
 		if (word_is(p, names[i]))
 			p->field = (uint8_t)i;
@@ -132,20 +132,20 @@ static int field_length(struct http_parser *p)
 	for (unsigned i = 0; i < p->word_bytes; i++) {
 		if (p->word[i] < '0' || p->word[i] > '9')
 			return 400;
-		if (p->length <= HTTP_BODY_MAX) /* stays above it once there */
+		if (p->length <= HTTP_BODY_MAX) /* saturates above the maximum */
 			p->length = p->length * 10 + (uint64_t)(p->word[i] - '0');
 	}
 	p->has_length = true;
 	return 0;
 }
 
-/* The value is complete.  0, or an error status. */
+/* Called when a field's value is complete.  0, or an error status. */
 static int field_end(struct http_parser *p)
 {
 	p->word_bytes -= word_ends_white(p);
 	switch ((enum field)p->field) {
 	case OTHER:
-	case HOST: /* only their number matters: head_end() */
+	case HOST: /* only their number matters, see head_end() */
 		break;
 	case LENGTH:
 		return field_length(p);
@@ -165,8 +165,8 @@ static int field_end(struct http_parser *p)
 	return 0;
 }
 
-/* White space is dropped in front, and counts once behind: there may be more than a word is long.
- */
+/* Leading white space is dropped, and following white space counts as one byte, as there may be
+ * more than fits into a word. */
 static void field_value(struct http_parser *p, uint8_t byte)
 {
 	if (p->field <= HOST)
@@ -181,7 +181,7 @@ static void field_value(struct http_parser *p, uint8_t byte)
 
 static void method_byte(struct http_parser *p, uint8_t byte)
 {
-	p->word[p->word_bytes++] = (char)byte; /* as it is: methods tell `GET` from `get` */
+	p->word[p->word_bytes++] = (char)byte; /* not lowered: methods are case-sensitive */
 }
 
 static void method_end(struct http_parser *p)
@@ -195,7 +195,7 @@ static void method_end(struct http_parser *p)
 	p->word_bytes = 0;
 }
 
-/* absolute-form, with a host of one character at least, of which no path has come yet. */
+/* Is the target so far in absolute-form, with a host of at least one character and no path yet? */
 static bool target_has_host(const struct http_parser *p)
 {
 	static const char scheme[] = "http://";
@@ -218,7 +218,7 @@ static void target_byte(struct http_parser *p, uint8_t byte)
 		p->path_bytes++; /* HTTP_PATH_MAX + 1: too long for any resource */
 }
 
-/* 0 or an error status. */
+/* Called when the target is complete.  0 or an error status. */
 static int target_end(struct http_parser *p)
 {
 	if (target_has_host(p)) {
@@ -349,7 +349,7 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 	}
 }
 
-/* More of a value of no interest. */
+/* Skips the rest of a value that is not evaluated; returns the bytes. */
 static size_t skip_value(const uint8_t *data, size_t bytes)
 {
 	size_t n = 0;
@@ -380,7 +380,7 @@ int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, si
 	return rc;
 }
 
-/* ---- What is between the data of a chunked body ---- */
+/* ---- Framing of a chunked body ---- */
 
 static int size_byte(struct http_parser *p, uint8_t byte)
 {
@@ -393,7 +393,7 @@ static int size_byte(struct http_parser *p, uint8_t byte)
 	return p->left > HTTP_BODY_MAX ? 413 : 0;
 }
 
-/* The line with a chunk's size is complete. */
+/* Called when the line with a chunk's size is complete. */
 static int size_end(struct http_parser *p)
 {
 	p->part_bytes = 0;

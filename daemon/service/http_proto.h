@@ -1,10 +1,10 @@
-/* HTTP/1.x requests (RFC 9110, RFC 9112), read byte by byte as they come.  Pure: no allocation, no
- * I/O; any split of the input gives the same result.
+/* Parser of HTTP/1.x requests (RFC 9110, RFC 9112), byte by byte.  Pure: no allocation, no I/O; any
+ * split of the input gives the same result.
  *
  * Why not a library: Debian 12 has http-parser (llhttp only inside Node.js), whose authors archived
  * it in 2022, and which takes bare LF, obs-fold, space before a colon, `gzip, chunked`, chunked in
- * HTTP/1.0 and `5 x` as a chunk's size: all that a strict server must refuse, and that a caller of
- * the library no longer sees. */
+ * HTTP/1.0 and `5 x` as a chunk's size: a strict server must refuse all of these, and a caller of
+ * the library cannot detect them. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@ enum {
 	HTTP_FIELDS_MAX = 100,    /* fields of a request, its trailers included */
 	HTTP_EXTENSION_MAX = 256, /* bytes of a chunk's extensions */
 	HTTP_METHOD_MAX = 16,
-	HTTP_PATH_MAX = 64, /* bytes of a target that are kept: no resource has a longer name */
-	HTTP_WORD_MAX = 24, /* of a field's name or value that means something here */
+	HTTP_PATH_MAX = 64, /* bytes of a target that are kept; no resource has a longer name */
+	HTTP_WORD_MAX = 24, /* bytes of the longest field name or value that the server knows */
 };
 
 /* Bytes of a body, in either direction; more is refused. */
@@ -26,11 +26,12 @@ enum {
 enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OTHER };
 
 enum http_result {
-	HTTP_MORE = 0,    /* needs more bytes */
-	HTTP_DATA = 1,    /* `left` bytes of a chunk follow */
-	HTTP_END = 2,     /* the body has ended */
-	HTTP_OK = 200,    /* the head is complete */
-	HTTP_STATUS = 400 /* from here on: the status of the error; the stream has lost its sense */
+	HTTP_MORE = 0, /* needs more bytes */
+	HTTP_DATA = 1, /* `left` bytes of a chunk follow */
+	HTTP_END = 2,  /* the body has ended */
+	HTTP_OK = 200, /* the head is complete */
+	/* This and larger: an error status; the rest of the stream cannot be parsed. */
+	HTTP_STATUS = 400
 };
 
 struct http_parser {
@@ -44,7 +45,7 @@ struct http_parser {
 	uint8_t path_bytes;
 	char path[HTTP_PATH_MAX]; /* origin-form without the query; not terminated */
 
-	/* Of the body. */
+	/* State of the body. */
 	uint64_t left; /* bytes of the current chunk */
 
 	/* Private. */
@@ -65,8 +66,8 @@ bool http_parser_in_head(const struct http_parser *p);
  * read, with the one that completed or broke it. */
 int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, size_t *ret_used);
 
-/* Reads what is between the data of a chunked body.  HTTP_MORE, HTTP_DATA, HTTP_END or an error
- * status.  After HTTP_DATA the caller takes p->left bytes off its input and calls again. */
+/* Parses the framing between the data of a chunked body.  HTTP_MORE, HTTP_DATA, HTTP_END or an
+ * error status.  After HTTP_DATA the caller takes p->left bytes off its input and calls again. */
 int http_parse_chunk(struct http_parser *p, const uint8_t *data, size_t bytes, size_t *ret_used);
 
 /* Decimal digits with an optional K, M, G or T (powers of 1024).  0, or -EINVAL: something else, or

@@ -8,13 +8,14 @@
 #include "util.h"
 
 enum {
-	FIRST_MAX = 1000, /* whose number is larger has begun before, or is no iperf */
+	/* a first datagram with a larger number is not the beginning, or not of iperf. */
+	FIRST_MAX = 1000,
 	US_PER_S = 1000000,
 	VERSION_1 = 0x80000000,
 };
 
-/* A datagram begins with the lower half of its number, s, us, and the upper half; of the last one
- * the number is negative. */
+/* The header of a datagram: lower half of its number, s, us, upper half.  The number of the last
+ * one is negative. */
 struct header {
 	uint32_t low, s, us, high;
 };
@@ -36,7 +37,7 @@ static void count(struct iperf2_peer *p, const struct header *h, uint64_t number
 	p->transit_s = transit;
 	if (!p->datagrams++) {
 		p->begin_ns = now_ns;
-		p->lost = number > 1 ? number - 1 : 0; /* the first is 0 or 1 */
+		p->lost = number > 1 ? number - 1 : 0; /* numbers begin with 0 or 1 */
 		p->high = number;
 	} else if (number > p->high) {
 		p->lost += number - p->high - 1;
@@ -81,13 +82,15 @@ bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uin
 
 	if (p->state == IPERF2_OTHER)
 		return false;
-	if (bytes <= IPERF2_REPORT) { /* nor may a report that somebody echoes be answered */
+	/* Too short to be answered; also ends an exchange with a peer that echoes reports. */
+	if (bytes <= IPERF2_REPORT) {
 		p->state = IPERF2_OTHER;
 		return false;
 	}
 	h = header_of(data);
 	number = (int64_t)((uint64_t)h.high << 32 | h.low);
-	if (p->state == IPERF2_OVER && number >= 0 && number <= 1) /* another test */
+	/* The peer begins another test. */
+	if (p->state == IPERF2_OVER && number >= 0 && number <= 1)
 		*p = (struct iperf2_peer){ 0 };
 	if (h.us >= US_PER_S || (!p->datagrams && (number < 0 || number > FIRST_MAX))) {
 		p->state = IPERF2_OTHER;
@@ -102,7 +105,7 @@ bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uin
 	}
 	if (p->datagrams < 2 || (uint64_t)-number < p->high)
 		return false;
-	if (p->state != IPERF2_OVER) { /* of those that repeat it none counts */
+	if (p->state != IPERF2_OVER) { /* repetitions of the last one do not count */
 		count(p, &h, (uint64_t)-number, now_ns);
 		p->bytes += bytes;
 		p->state = IPERF2_OVER;

@@ -1,8 +1,8 @@
 /* iperf3: the server side of iperf3's TCP and UDP tests, for any number of clients at once.
  *
  * The first connection with a cookie controls a test (iperf3_control.c), the next ones are its
- * streams (iperf3_stream.c).  What they share, over all workers, is in iperf3_test.c.  Streams of
- * datagrams come to a listener of their own (iperf3_udp.c). */
+ * streams (iperf3_stream.c).  State shared by them over all workers is in iperf3_test.c.  UDP
+ * streams come to a listener of their own (iperf3_udp.c). */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,7 +1,6 @@
-/* iperf3's control connections: from the parameters of a test to the last word.
- *
- * Control goes through the steps of iperf3_conn.h one after the other; each has an end that comes,
- * if need be, by time.  SCTP and authentication are refused with an error of iperf3's own. */
+/* iperf3's control connections, from the parameters of a test to its end.  A control connection
+ * passes the steps of iperf3_conn.h one after the other; each has a time limit.  SCTP and
+ * authentication are refused with iperf3's own error numbers. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,20 +10,20 @@
 #include "conn.h"
 #include "iperf3_conn.h"
 
-/* A test without -t may not move any byte for so long. */
+/* Time without progress after which a test without -t is ended. */
 #define STUCK_NS (60 * (uint64_t)NS_PER_S)
-/* While a test runs, control looks around; which shows a drain that it is not idle, either. */
+/* Interval of checks while a test runs; they also keep a drain from taking control for idle. */
 #define TICK_NS (500 * (uint64_t)NS_PER_MS)
-/* Bytes on their way when the client ended the test: how often we look, and how long. */
+/* Waiting for bytes in transit after the end of the test: interval of checks, and limit. */
 #define ARRIVE_TICK_NS (2 * (uint64_t)NS_PER_MS)
 #define ARRIVE_NS      (1 * (uint64_t)NS_PER_S)
-/* Datagrams: how often we look whether the place where they come is free, at first and at last, and
- * how long.  Who has waited for long looks rarely: many that wait would keep the worker busy. */
+/* Waiting for the key at which UDP streams arrive: first and last interval, and limit.  It grows,
+ * as many waiting tests would keep the worker busy. */
 #define PLACE_TICK_NS     (5 * (uint64_t)NS_PER_MS)
 #define PLACE_TICK_MAX_NS (200 * (uint64_t)NS_PER_MS)
 #define PLACE_NS          (60 * (uint64_t)NS_PER_S)
 
-enum { PIECE = 4096 }; /* bytes of one write */
+enum { PIECE = 4096 }; /* bytes written at a time */
 
 /* ---- Bytes of control ---- */
 
@@ -68,7 +67,7 @@ static void control_go(struct conn *c, enum iperf3_step step)
 	conn_set_deadline(c, clock_ns() + IPERF3_STEP_NS);
 }
 
-/* Collects JSON with its length into i->text.  1: complete; 0: more is to come; -EPROTO, -ENOMEM.
+/* Receives JSON with its length prefix into i->text.  1: complete; 0: incomplete; -EPROTO, -ENOMEM.
  */
 static int control_read_text(struct conn *c, int max)
 {
@@ -104,7 +103,7 @@ static void control_drop_text(struct iperf3_conn *i)
 	i->text = NULL;
 }
 
-/* Takes a state of the client.  false: none has come. */
+/* Takes a state byte from the client.  false: none has arrived. */
 static bool control_read_state(struct conn *c, uint8_t *ret_state)
 {
 	if (!c->rx.bytes)
@@ -113,15 +112,16 @@ static bool control_read_state(struct conn *c, uint8_t *ret_state)
 	return true;
 }
 
-/* The client says something else than that the test goes on: most likely that it ends. */
+/* Handles an unexpected state from the client, most likely the end of the test. */
 static void control_break_off(struct conn *c, uint8_t state)
 {
 	control_fail(c, state == IPERF3_CLIENT_TERMINATE ? CONN_END_PEER : CONN_END_PROTOCOL);
 }
 
-/* ---- Steps: each returns whether there is another to be done at once ---- */
+/* ---- Steps: each returns whether the next one is to be done at once ---- */
 
-/* Control is silent while a test runs: the kernel finds out when its client is gone. */
+/* Sets TCP keep-alive: the client is silent while a test runs, so only the kernel can find out that
+ * it has gone. */
 static void control_keep_alive(struct conn *c)
 {
 	static const int idle_s = 30, interval_s = 10, count = 3, on = 1;
@@ -138,10 +138,10 @@ void iperf3_control_enter(struct conn *c)
 	control_keep_alive(c);
 	control_go(c, STEP_PARAMS);
 	if (!control_write_state(c, IPERF3_PARAM_EXCHANGE))
-		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no time for a test */
+		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no test can run */
 }
 
-/* 1: the test is known; 0: more is to come; -enum iperf3_error. */
+/* 1: the parameters are complete; 0: incomplete; negative: -enum iperf3_error. */
 static int control_read_params(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
@@ -235,7 +235,7 @@ static bool step_streams(struct conn *c)
 	return true;
 }
 
-/* Is the test over, for whatever reason but the client's word? */
+/* Is the test to be ended by us: by time or lack of progress? */
 static bool control_is_late(struct conn *c, uint64_t now)
 {
 	struct iperf3_conn *i = c->state;
@@ -245,7 +245,7 @@ static bool control_is_late(struct conn *c, uint64_t now)
 
 	if (p->time_s)
 		return now > i->start_ns + p->time_s * (uint64_t)NS_PER_S + IPERF3_STEP_NS;
-	if (p->rate) /* a block may take its time */
+	if (p->rate) /* at a low rate a single block may take long */
 		stuck_ns += (uint64_t)((double)p->len * p->burst * 8 * NS_PER_S / (double)p->rate);
 	bytes = iperf3_bytes(t);
 	if (bytes != i->progress_bytes)
@@ -282,7 +282,7 @@ static bool step_run(struct conn *c)
 		control_tick(c);
 		return false;
 	}
-	if (state == IPERF3_TEST_START) /* nothing new */
+	if (state == IPERF3_TEST_START) /* the state repeats */
 		return true;
 	if (state != IPERF3_TEST_END) {
 		control_break_off(c, state);
@@ -326,8 +326,8 @@ static bool step_results(struct conn *c)
 	return true;
 }
 
-/* Have receivers got what the client says that it has sent?  After an omitted time nobody can tell:
- * it was not the same on both sides. */
+/* Have receivers received as much as the client has sent by its own count?  Unknown after omitted
+ * time, as that differs on both sides. */
 static bool all_arrived(const struct iperf3_conn *i)
 {
 	const struct iperf3_test *t = i->member.test;
@@ -342,8 +342,8 @@ static bool all_arrived(const struct iperf3_conn *i)
 	return received >= expected || t->params.omit_s;
 }
 
-/* Workers may accept streams in another order than the client has opened them; what each of them
- * has brought tells which one it is. */
+/* Workers may accept streams in another order than the client has opened them; so streams are
+ * matched by the bytes that each has received. */
 static void match_streams(struct iperf3_conn *i)
 {
 	unsigned count = i->member.test->stream_count;
@@ -361,8 +361,8 @@ static void match_streams(struct iperf3_conn *i)
 		}
 }
 
-/* iperf3's own server counts up to the end and no further; but a short test may then be over before
- * its bytes have arrived.  The time that it took is part of the result. */
+/* iperf3's own server counts only up to the end of the test, but a short test may end before its
+ * bytes have arrived, so we wait; the result includes that time. */
 static bool step_arrive(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
@@ -419,7 +419,7 @@ static bool step_reply(struct conn *c)
 static bool step_done(struct conn *c)
 {
 	if (c->rx.bytes)
-		conn_close(c, CONN_END_PEER); /* IPERF3_DONE; nothing else makes a difference now */
+		conn_close(c, CONN_END_PEER); /* IPERF3_DONE, or anything else: the test is over */
 	return false;
 }
 
@@ -443,8 +443,8 @@ static bool step_refuse(struct conn *c)
 	return true;
 }
 
-/* Closing with input unread would reset the connection, and the error might get lost: the client
- * closes when it has read it. */
+/* Closing with input unread would reset the connection, and the error could be lost, so we wait
+ * until the client, having read it, closes. */
 static bool step_close(struct conn *c)
 {
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
@@ -458,8 +458,8 @@ static bool (*const steps[])(struct conn *c) = {
 	[STEP_REFUSE] = step_refuse, [STEP_CLOSE] = step_close,
 };
 
-/* The listener drains: a test that has not begun cannot (its streams could not connect), one that
- * runs has until shortly before the end of the drain to do so. */
+/* The listener drains: a test that has not begun must end, as its streams could not connect; a
+ * running one may continue until shortly before the end of the drain. */
 static bool control_must_end(const struct conn *c, const struct iperf3_conn *i)
 {
 	const struct worker *w = c->worker;

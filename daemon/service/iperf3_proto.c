@@ -12,7 +12,7 @@
 
 #include "util.h"
 
-/* Numbers are doubles on the other side, too; a double holds no more bytes exactly. */
+/* iperf3 handles numbers as doubles, which are exact up to this. */
 #define COUNT_MAX (UINT64_C(1) << 53)
 
 bool iperf3_is_cookie(const uint8_t cookie[static IPERF3_COOKIE])
@@ -34,7 +34,7 @@ int iperf3_parse_length(const uint8_t length[static IPERF3_LENGTH], int max)
 
 /* ---- Parameters ---- */
 
-/* A whole number from 0 to max; absent: *value stays.  false: anything else. */
+/* Reads an integer from 0 to max; if absent *value is unchanged.  false: anything else. */
 static bool take_number(const json_t *object, const char *key, uint64_t max, uint64_t *value)
 {
 	const json_t *found = json_object_get(object, key);
@@ -49,7 +49,7 @@ static bool take_number(const json_t *object, const char *key, uint64_t max, uin
 	return true;
 }
 
-/* Flags are there or not, or say so. */
+/* Is a flag set?  Flags are booleans, or numbers, or absent. */
 static bool has_flag(const json_t *object, const char *key)
 {
 	const json_t *found = json_object_get(object, key);
@@ -72,7 +72,7 @@ static bool take_congestion(const json_t *object, struct iperf3_params *params)
 	return true;
 }
 
-/* One number of the parameters: where from, its limit, and what the client hears of more. */
+/* A numeric parameter: its key, its limit, and the error if that is exceeded. */
 struct limit {
 	const char *key;
 	uint64_t max;
@@ -284,7 +284,7 @@ char *iperf3_build_results(const struct iperf3_results *results, size_t *ret_byt
 bool iperf3_is_handshake(const uint8_t *datagram, size_t bytes,
 			 uint8_t ret_answer[static IPERF3_HANDSHAKE])
 {
-	/* Of 3.12 and later, of earlier ones; each also of a big-endian host. */
+	/* Versions 3.12 and later, and earlier ones; each also as big-endian hosts send it. */
 	static const uint8_t known[][2][IPERF3_HANDSHAKE] = {
 		{ { 0x39, 0x38, 0x37, 0x36 }, { 0x36, 0x37, 0x38, 0x39 } },
 		{ { 0x36, 0x37, 0x38, 0x39 }, { 0x39, 0x38, 0x37, 0x36 } },

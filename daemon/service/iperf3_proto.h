@@ -1,7 +1,8 @@
 /* iperf3's control protocol as a server sees it: states of one byte, and JSON behind a be32 length.
  * Pure: no I/O.
  *
- * Source: iperf3's own src/iperf_api.[ch], versions 3.1 to 3.18, and what its client sends. */
+ * Source: iperf3's src/iperf_api.[ch], versions 3.1 to 3.18, and observed messages of its client.
+ */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,16 +14,16 @@ enum {
 	IPERF3_PARAMS_MAX = 8 * 1024, /* bytes of JSON */
 	IPERF3_RESULTS_MAX = 256 * 1024,
 	IPERF3_ERROR = 9,          /* bytes of IPERF3_SERVER_ERROR with its numbers */
-	IPERF3_PARALLEL_MAX = 128, /* as iperf3's own limits: of -P, ... */
+	IPERF3_PARALLEL_MAX = 128, /* this and the following are iperf3's own limits: of -P, ... */
 	IPERF3_TIME_MAX_S = 86400,
 	IPERF3_OMIT_MAX_S = 600,
 	IPERF3_LEN_MAX = 1024 * 1024,
-	IPERF3_DATAGRAM_MIN = 16, /* bytes, of a block over UDP */
+	IPERF3_DATAGRAM_MIN = 16, /* bytes of a datagram */
 	IPERF3_DATAGRAM_MAX = 65507,
-	IPERF3_DATAGRAM = 1460,  /* unless the client says otherwise */
-	IPERF3_HANDSHAKE = 4,    /* bytes, of the first datagram of a stream and its answer */
-	IPERF3_HEADER = 16,      /* bytes that the header of a datagram has at the most */
-	IPERF3_LEN = 128 * 1024, /* of a block, unless the client says otherwise */
+	IPERF3_DATAGRAM = 1460,  /* bytes; the default */
+	IPERF3_HANDSHAKE = 4,    /* bytes of the first datagram of a stream, and of the answer */
+	IPERF3_HEADER = 16,      /* bytes of the longest header of a datagram */
+	IPERF3_LEN = 128 * 1024, /* bytes of a block over TCP; the default */
 	IPERF3_WINDOW_MAX = 512 * 1024 * 1024,
 	IPERF3_MSS_MAX = 9216,
 	IPERF3_BURST_MAX = 1000,
@@ -44,7 +45,7 @@ enum iperf3_state {
 	IPERF3_SERVER_ERROR = 0xfe, /* then be32 of enum iperf3_error, be32 errno */
 };
 
-/* Error numbers behind IPERF3_SERVER_ERROR, for which the client has texts; iperf3's own. */
+/* iperf3's error numbers, sent after IPERF3_SERVER_ERROR; the client has texts for them. */
 enum iperf3_error {
 	IPERF3_BAD_DURATION = 5,
 	IPERF3_BAD_PARALLEL = 6,
@@ -76,7 +77,7 @@ struct iperf3_params {
 	bool datagrams, wide;    /* UDP; its counters have 64 bits */
 	unsigned parallel;       /* streams of each direction */
 	unsigned time_s, omit_s; /* time_s 0: until the client ends it */
-	uint64_t limit_bytes;    /* -n, -k: what senders send in all; 0: no limit */
+	uint64_t limit_bytes;    /* -n, -k: total that the senders send; 0: no limit */
 	uint32_t len, burst;     /* bytes of a block, blocks sent at once */
 	uint64_t rate, fq_rate;  /* bits/s of each stream; 0: no limit */
 	int window, mss, tos;    /* 0: as they are */
@@ -99,37 +100,39 @@ struct iperf3_counted {
 	uint64_t bytes, packets;
 };
 
-/* Of the datagrams of a stream that have come: as iperf3 counts. */
+/* Counts of a stream's received datagrams, as iperf3 counts. */
 struct iperf3_arrivals {
-	uint64_t high, lost, order; /* the last one's number; those between that did not come, those
-				       that came late or twice, which takes one from lost */
+	/* Number of the latest; how many are missing; how many came late or twice, each of which
+	 * reduces lost by one. */
+	uint64_t high, lost, order;
 	double jitter_s, transit_s;
-	bool begun; /* transit_s is of one before */
+	bool begun; /* transit_s holds the value of an earlier datagram */
 };
 
 struct iperf3_results {
 	double cpu_user, cpu_system; /* percent of the test's time */
-	const char *congestion;      /* NULL: not known */
-	const char *title;           /* of the server's output; NULL: the client wants none */
+	const char *congestion;      /* NULL: unknown */
+	/* Of the server's output (--get-server-output); NULL: not asked for. */
+	const char *title;
 	const struct iperf3_stream_result *streams;
 	unsigned count;
 };
 
-/* Is this how iperf3 begins a connection? */
+/* Is this a valid cookie, with which iperf3 begins a connection? */
 bool iperf3_is_cookie(const uint8_t cookie[static IPERF3_COOKIE]);
 
-/* The bytes of JSON that follow, or -EPROTO: none, or more than `max`. */
+/* The number of bytes of JSON that follow; -EPROTO: 0, or more than `max`. */
 int iperf3_parse_length(const uint8_t length[static IPERF3_LENGTH], int max);
 
-/* The client's parameters; 0, or the enum iperf3_error to refuse them with. */
+/* Parses the client's parameters.  0, or the enum iperf3_error to refuse them with. */
 int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *ret_params);
 
-/* The client's results: ret[i] is what it counted on the stream with iperf3_stream_id(i), 0 if it
- * does not name it.  0 or -EPROTO. */
+/* The client's results: ret[i] is its count for the stream iperf3_stream_id(i), 0 if there is none.
+ * 0 or -EPROTO. */
 int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret,
 			 unsigned count);
 
-/* Does a client begin a stream so?  The answer to that, too. */
+/* Is this the first datagram of a stream?  If so, also fills in the answer. */
 bool iperf3_is_handshake(const uint8_t *datagram, size_t bytes,
 			 uint8_t ret_answer[static IPERF3_HANDSHAKE]);
 
@@ -139,14 +142,15 @@ static inline unsigned iperf3_header_bytes(bool wide)
 	return wide ? IPERF3_HEADER : IPERF3_HEADER - 4;
 }
 void iperf3_build_header(uint8_t *to, bool wide, uint64_t sent_ns, uint64_t number);
-/* One with this header has come at now_ns: of any clock, as the client's is. */
+/* Counts a datagram with this header that arrived at now_ns (of any clock; the client's may be
+ * another). */
 void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide, uint64_t now_ns);
 
 /* 1, 3, 4, 5, ... */
 unsigned iperf3_stream_id(unsigned index);
 
-/* The server's results with their length before them: *ret_bytes of them, to be freed.  NULL: no
- * memory. */
+/* The server's results as JSON with the length prefix; the caller frees them.  *ret_bytes: their
+ * size.  NULL: no memory. */
 char *iperf3_build_results(const struct iperf3_results *results, size_t *ret_bytes);
 
 /* IPERF3_SERVER_ERROR. */

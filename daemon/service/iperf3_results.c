@@ -1,5 +1,5 @@
-/* The server's results of an iperf3 test.  On the worker of its control, when all streams have
- * finished. */
+/* The server's results of an iperf3 test.  Runs on the worker of the control connection, after all
+ * streams have finished. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@ static double percent(uint64_t used_ns, uint64_t time_ns)
 	return time_ns ? 100.0 * (double)used_ns / (double)time_ns : 0;
 }
 
-/* CPU time of the workers that took part, each counted once; `index`: of control's, which is
- * another listener's where streams are datagrams. */
+/* Adds the CPU time of the workers that took part, each once.  index: that of the control
+ * connection's worker, which for UDP belongs to another listener than the streams'. */
 static void add_cpu(const struct iperf3_conn *i, unsigned index, struct iperf3_results *r)
 {
 	const struct iperf3_test *t = i->member.test;

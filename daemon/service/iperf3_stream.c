@@ -1,7 +1,6 @@
-/* iperf3's data streams: what comes is dropped, as in discard; what goes are views of one chunk, as
- * in chargen.  Each runs on its own worker and looks at its test's phase when it runs.
- *
- * Bytes that senders count are those that the kernel has taken, like iperf3's own. */
+/* iperf3's data streams: input is dropped, as in discard; output is views of one chunk, as in
+ * chargen.  Each stream runs on its own worker and checks its test's phase whenever it runs.
+ * Senders count the bytes that the kernel has taken, like iperf3. */
 #include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -42,7 +41,7 @@ static bool set_number(struct conn *c, int level, int name, int value)
 	return set_option(c, level, name, &value, sizeof(value));
 }
 
-/* Sets both buffers; as in iperf3, it is an error if the kernel gives less. */
+/* Sets both socket buffers; as in iperf3 it is an error if the kernel grants less. */
 static int set_window(struct conn *c, int bytes)
 {
 	static const int names[] = { SO_RCVBUF, SO_SNDBUF };
@@ -92,7 +91,8 @@ static int set_options(struct conn *c, const struct iperf3_params *p)
 	if (rc == 0 && p->sends && fq_rate &&
 	    !set_option(c, SOL_SOCKET, SO_MAX_PACING_RATE, &fq_rate, sizeof(fq_rate)))
 		rc = IPERF3_PACING_FAILED;
-	/* One that this host does not have is no error to iperf3: the client hears what is used. */
+	/* As in iperf3, a congestion control that this host lacks is no error: the client is told
+	 * the one in use. */
 	if (rc == 0 && p->congestion[0] &&
 	    !set_option(c, IPPROTO_TCP, TCP_CONGESTION, p->congestion,
 			(socklen_t)strlen(p->congestion)) &&
@@ -132,8 +132,8 @@ static void store_bytes(struct iperf3_stream *s, uint64_t bytes)
 	atomic_store_explicit(&s->bytes, bytes, memory_order_relaxed);
 }
 
-/* Bytes that a sender has sent, and its retransmits.  A send in flight may be half done: what the
- * peer has acknowledged of it counts. */
+/* Counts the bytes that a sender has sent, and its retransmits.  Of a send in flight the bytes that
+ * the peer has acknowledged count. */
 static void look_at_sender(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
@@ -195,8 +195,9 @@ static void stream_finish(struct conn *c)
 	iperf3_count_end(c->state);
 }
 
-/* A client that receives reads whole blocks to the last one, and listens to nothing else until
- * then: the end of what it gets must come before control goes on, as from iperf3's own server. */
+/* A receiving client reads whole blocks up to the last one, and does not read its control
+ * connection meanwhile: so, as with iperf3's own server, the stream ends before the control
+ * connection continues. */
 static void stream_end(struct conn *c)
 {
 	stream_finish(c);
@@ -204,7 +205,7 @@ static void stream_end(struct conn *c)
 		conn_close(c, CONN_END_PEER);
 }
 
-/* The test's phase has changed since this stream ran last. */
+/* Handles a change of the test's phase since this stream last ran. */
 static void stream_see(struct conn *c, enum iperf3_phase phase)
 {
 	struct iperf3_conn *i = c->state;
@@ -221,17 +222,16 @@ static void stream_see(struct conn *c, enum iperf3_phase phase)
 /* ---- Both directions at once ----
  *
  * A client with one thread (iperf3 before 3.16) writes up to ten blocks for each that it reads, and
- * would measure that if all ten were taken at once.  So input waits while this worker has received
- * more than it has sent and the client leaves unread what it was sent.  Where a network is slower
- * in one direction nothing waits: there the client reads, and its windows are open. */
+ * would measure this ratio if we took all ten at once.  So input is held back while this worker has
+ * received more than it has sent and the client has unread data.  If the network is slower in one
+ * direction nothing is held back: then the client reads, and its receive windows are open. */
 
 enum {
-	AHEAD_MAX = 512 * 1024, /* bytes that need not be even */
-	UNREAD_NS =
-		10 * NS_PER_MS, /* a client that has not read for so long may be just about to */
+	AHEAD_MAX = 512 * 1024,     /* bytes of allowed difference */
+	UNREAD_NS = 10 * NS_PER_MS, /* how long a client must leave data unread */
 };
 
-/* Its i-th stream, if it is one of this worker's that has not ended. */
+/* The i-th stream of t, if it is on this worker and has not ended; else NULL. */
 static struct iperf3_stream *stream_here(const struct worker *w, struct iperf3_test *t, unsigned i)
 {
 	struct iperf3_stream *s = &t->streams[i];
@@ -239,22 +239,23 @@ static struct iperf3_stream *stream_here(const struct worker *w, struct iperf3_t
 	return s->worker_index == w->index && s->member ? s : NULL;
 }
 
-/* Is the window, which counts from what was acknowledged last, in use with no answer for a round
- * trip? A client that does not read may delay its acknowledgement by 40 ms. */
+/* Has the client's receive window been full, without an acknowledgement, for a round trip?  A
+ * client that does not read may delay its acknowledgement by 40 ms. */
 static bool window_is_full(const struct tcp_info *info)
 {
 	return (uint64_t)info->tcpi_unacked * info->tcpi_snd_mss >= info->tcpi_snd_wnd &&
 	       (uint64_t)info->tcpi_last_ack_recv * 1000 > info->tcpi_rtt;
 }
 
-/* Has it more to send, to a client that has half of its receive buffer full, or had lately? */
+/* Does s have more to send to a client whose receive buffer is half full, or was recently? */
 static bool sender_is_unread(struct iperf3_stream *s)
 {
 	struct conn *c = s->member->of.conn;
 	struct tcp_info info = { 0 };
 	socklen_t length = sizeof(info);
 
-	if (!conn_owes(c) && !(c->flags & CONN_READY)) /* nothing of it would wake who waits */
+	/* It has no event that would run the held-back stream again. */
+	if (!conn_owes(c) && !(c->flags & CONN_READY))
 		return false;
 	stat_add(c->worker->stats.sys_other, 1);
 	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0)
@@ -303,7 +304,7 @@ static bool stream_must_wait(const struct conn *c)
 	       i->phase != IPERF3_END && is_ahead(c->worker, t) && is_unread(c->worker, t);
 }
 
-/* Something was sent, or will not be: who waits for that looks again. */
+/* Something was sent, or a stream has ended: runs the streams whose input is held back. */
 static void wake_held(const struct conn *c)
 {
 	const struct iperf3_conn *i = c->state;
@@ -339,15 +340,15 @@ static void stream_receive(struct conn *c)
 
 /* ---- Sending ---- */
 
-/* Digits: iperf3 does not look at what it receives. */
+/* Fills the constant chunk with digits; iperf3 does not check the data. */
 static void stream_fill(uint8_t *bytes, uint32_t size)
 {
 	for (uint32_t at = 0; at < size; at++)
 		bytes[at] = (uint8_t)('0' + at % 10);
 }
 
-/* The next bytes to queue: whole blocks, as many as the rate and the test's end allow; of less than
- * a block a client waits for the rest.  false: none now. */
+/* Computes the next bytes to queue: whole blocks, as the client waits for the rest of a partial
+ * one, as many as the rate and the test's end allow.  false: none now. */
 static bool stream_grant(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
@@ -356,7 +357,7 @@ static bool stream_grant(struct conn *c)
 	uint64_t blocks = p->rate ? p->burst : MAX(QUEUE / p->len, 1U), bytes = blocks * p->len;
 
 	if (p->rate) {
-		/* When all that was granted so far is due to be sent. */
+		/* The time at which all bytes granted so far are due. */
 		double due_ns = (double)i->queued * 8 * NS_PER_S / (double)p->rate;
 		uint64_t next_ns = i->begin_ns + (uint64_t)MIN(due_ns, 1e18);
 
@@ -365,7 +366,8 @@ static bool stream_grant(struct conn *c)
 			return false;
 		}
 	}
-	/* The client counts what comes after *its* omitted time: then it has to end the test. */
+	/* With omitted time the client has to end the test, as it counts from the end of its own
+	 * omitted time on. */
 	if (p->limit_bytes && !p->omit_s)
 		bytes = (iperf3_take_budget(t, bytes) + p->len - 1) / p->len * p->len;
 	i->granted = bytes;
@@ -417,7 +419,7 @@ void iperf3_stream_run(struct conn *c)
 	if (phase == IPERF3_SETUP) {
 		if (c->flags & CONN_EOF)
 			conn_close(c, CONN_END_PEER);
-		return; /* bytes that come too early wait */
+		return; /* data that arrives too early waits in rx */
 	}
 	if (c->rx.bytes)
 		stream_receive(c);

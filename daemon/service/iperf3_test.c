@@ -85,7 +85,7 @@ int iperf3_await(struct iperf3_test *test, struct sessions *twin, const struct s
 	return session_move(&test->session, twin, at, sizeof(*at));
 }
 
-/* Clients open those that they send on first, one after the other. */
+/* Clients open the streams that they send on first, one after the other. */
 int iperf3_join(struct iperf3_member *member, const struct session_address *at)
 {
 	struct sessions *all = member->of.sessions;
@@ -105,7 +105,7 @@ int iperf3_join(struct iperf3_member *member, const struct session_address *at)
 		atomic_store(&member->stream->role, receives ? IPERF3_RECEIVES : IPERF3_SENDS);
 		member->stream->opened_ns = t->joined;
 		if (t->joined == t->stream_count)
-			session_unlist(found); /* another test may have its streams come */
+			session_unlist(found); /* complete: the key is free for another test */
 	}
 	sessions_unlock(all);
 	return rc;
@@ -170,10 +170,11 @@ void iperf3_receives(struct iperf3_member *member)
 	_Atomic uint8_t *role = &member->stream->role;
 
 	sessions_lock(member->of.sessions);
-	if (atomic_load(role) == IPERF3_UNKNOWN) { /* control may have said: give_roles_locked() */
+	if (atomic_load(role) == IPERF3_UNKNOWN) { /* else give_roles_locked() has set the role */
 		unsigned more = t->params.parallel - atomic_load(&t->receivers);
 
-		/* One too many is no receiver: what it sends is dropped. */
+		/* If there are enough receivers, the stream becomes a sender, and its input is
+		 * dropped. */
 		atomic_store(role, more ? IPERF3_RECEIVES : IPERF3_SENDS);
 		if (more)
 			atomic_fetch_add(&t->receivers, 1);
@@ -252,7 +253,7 @@ static int compare_streams(const void *one, const void *other)
 	return 0;
 }
 
-/* By order of arrival, whoever has no role yet gets the first that is left. */
+/* Gives streams without a role one by order of arrival: receivers first. */
 static void give_roles_locked(struct iperf3_test *t, struct iperf3_stream **sorted)
 {
 	unsigned receivers = atomic_load(&t->receivers);

@@ -1,17 +1,17 @@
-/* iperf3's streams of datagrams, and how control finds the listener where they come.
- *
- * A stream begins with a datagram of four bytes that names no test: it is one of the test whose
- * control has come from the same address to the same port, over TCP, and waits for streams: tests
- * of an address do so one after the other.  Each stream runs on its own worker. */
+/* iperf3's UDP streams, and the choice of the listener at which they arrive.  A stream begins with
+ * a datagram of four bytes that identifies no test: it belongs to the test whose control connection
+ * came over TCP from the same address to the same port and awaits streams.  So tests of an address
+ * await their streams one after the other.  Each stream runs on its own worker. */
 #include <errno.h>
 #include <string.h>
 
 #include "conn.h"
 #include "iperf3_conn.h"
 
-#define SILENCE_NS (100 * (uint64_t)NS_PER_MS) /* then what is missing is lost */
+/* Silence after which missing datagrams count as lost. */
+#define SILENCE_NS (100 * (uint64_t)NS_PER_MS)
 
-enum { AHEAD = 64 }; /* datagrams that are kept ready to be sent */
+enum { AHEAD = 64 }; /* datagrams kept queued */
 
 /* ---- Control ---- */
 
@@ -29,13 +29,15 @@ int iperf3_place(struct conn *c)
 		return -EPROTONOSUPPORT;
 	}
 	if (i->member.test->params.window > MIN(i->twin.receive_buffer, i->twin.send_buffer))
-		return -ENOBUFS; /* one socket is everybody's: none has it made larger */
+		return -ENOBUFS; /* all clients share the socket, so no test may change its buffers
+				  */
 	if (i->member.test->params.len > i->twin.datagram_max)
-		return -EMSGSIZE; /* a client that waits for its stream's answer hears no error */
+		return -EMSGSIZE; /* refused now, as a client that awaits its stream's answer reads
+				     no errors */
 	session_address_of(c, &at);
 	rc = iperf3_await(i->member.test, i->twin.sessions, &at);
 	if (rc < 0)
-		session_twin_put(&i->twin); /* it may have been replaced when we look again */
+		session_twin_put(&i->twin); /* a reload may replace the twin */
 	return rc;
 }
 
@@ -167,13 +169,13 @@ static bool datagram_add(struct conn *c, uint64_t now)
 		conn_starved(c);
 		return false;
 	}
-	memset(v->data, '3', p->len); /* the pool's memory is others' as well */
+	memset(v->data, '3', p->len); /* do not send other clients' data from pool memory */
 	iperf3_build_header(v->data, p->wide, now, ++i->numbered);
 	bufq_push(&c->tx, v);
 	return true;
 }
 
-/* How many are due by now; the time of the next. */
+/* The number of datagrams due by now, and the time of the next one. */
 static uint64_t count_due(const struct iperf3_conn *i, uint64_t now, uint64_t *ret_next_ns)
 {
 	const struct iperf3_params *p = &i->member.test->params;

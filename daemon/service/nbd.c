@@ -1,5 +1,5 @@
-/* Service `nbd`: exports over the NBD protocol.  A connection's life and its handshake; what
- * follows is in nbd_command.c. */
+/* Service `nbd`: exports over the NBD protocol.  A connection's begin, handshake and end; requests
+ * are in nbd_command.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,8 @@ void nbd_end(struct conn *c, enum conn_end end)
 
 static void nbd_write(struct conn *c, const uint8_t *data, size_t bytes)
 {
-	if (conn_write(c, data, bytes) < 0) /* there was room: see nbd_next_option() */
+	/* Not expected: nbd_next_option() has checked for room. */
+	if (conn_write(c, data, bytes) < 0)
 		conn_close(c, CONN_END_ERROR);
 }
 
@@ -112,7 +113,7 @@ static uint16_t nbd_flags(const struct conn *c, const struct export *e)
 	return (uint16_t)flags;
 }
 
-/* The handshake is over. */
+/* The handshake has succeeded: starts the transmission phase with mount m. */
 static void nbd_serve(struct conn *c, struct mount *m)
 {
 	struct nbd_conn *n = nbd_of(c);
@@ -133,7 +134,7 @@ static void nbd_do_export_name(struct conn *c, const struct nbd_option *o)
 	uint8_t reply[NBD_EXPORT_REPLY_MAX];
 
 	if (!m || atomic_load(&m->export->failed)) {
-		nbd_end(c, CONN_END_PROTOCOL); /* all that the protocol allows */
+		nbd_end(c, CONN_END_PROTOCOL); /* the protocol has no error reply here */
 		return;
 	}
 	nbd_write(c, reply,
@@ -222,7 +223,7 @@ static void nbd_do_meta_context(struct conn *c, const struct nbd_option *o)
 	nbd_ack(c, o);
 }
 
-/* By option; nbd_parse_option_data() refuses those that are not here. */
+/* By option type; nbd_parse_option_data() has refused all others. */
 static void (*const nbd_options[])(struct conn *c, const struct nbd_option *o) = {
 	[NBD_OPT_EXPORT_NAME] = nbd_do_export_name,
 	[NBD_OPT_ABORT] = nbd_do_abort,
@@ -235,14 +236,14 @@ static void (*const nbd_options[])(struct conn *c, const struct nbd_option *o) =
 	[NBD_OPT_EXTENDED_HEADERS] = nbd_do_extended_headers,
 };
 
-/* An option whose data is there, or was skipped. */
+/* Answers an option whose data has arrived or was skipped. */
 static void nbd_do_option(struct conn *c, struct nbd_option *o)
 {
 	uint8_t data[NBD_OPTION_MAX];
 	uint32_t refusal = o->refusal;
 
 	if (o->type == NBD_OPT_SET_META_CONTEXT)
-		nbd_of(c)->context = NULL; /* even if the option is refused */
+		nbd_of(c)->context = NULL; /* reset even if the option is refused */
 	if (!refusal) {
 		nbd_begun_read(c, data, o->length);
 		refusal = nbd_parse_option_data(data, nbd_of(c)->terms.mode, o);
@@ -256,7 +257,8 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 	nbd_of(c)->has_option = false;
 }
 
-/* May the option be answered?  In a small pool most may be lent to the kernel, for long. */
+/* Is there memory to answer the option?  In a small pool most chunks may be lent to the kernel for
+ * long. */
 static bool nbd_has_room(const struct conn *c, const struct nbd_option *o)
 {
 	const struct worker *w = c->worker;
@@ -293,7 +295,8 @@ static bool nbd_next_option(struct conn *c)
 	}
 	conn_set_deadline(c, 0);
 	if (conn_owes(c)) {
-		c->flags |= CONN_WATCH_TX; /* one who asks and never reads is not answered again */
+		/* Answers wait until the client has read the earlier ones. */
+		c->flags |= CONN_WATCH_TX;
 		return false;
 	}
 	if (!nbd_has_room(c, &n->option)) {

@@ -38,7 +38,7 @@ void nbd_commands_free(struct conn *c)
 	free(n->commands);
 }
 
-/* A free one; NULL: queue-depth of them are being served. */
+/* A free command; NULL: queue-depth commands are being served. */
 static struct nbd_command *command_get(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
@@ -85,7 +85,7 @@ void nbd_command_set(struct nbd_command *d, enum command_state state)
 		if (n->alone == d)
 			n->alone = NULL;
 		n->busy--;
-		TAILQ_INSERT_HEAD(&n->in[state], d, link); /* the next one: it is in the cache */
+		TAILQ_INSERT_HEAD(&n->in[state], d, link); /* used next, as it is in the cache */
 		break;
 	case COMMAND_RECEIVING:
 	case COMMAND_DROPPING:
@@ -110,7 +110,7 @@ void nbd_command_arrived(struct nbd_command *d)
 	d->start_ns = w->sampling ? w->now_ns : 0;
 	nbd_of(d->conn)->arrived++;
 	nbd_of(d->conn)->arrived_bytes += d->request.length;
-	conn_set_deadline(d->conn, 0); /* of the next one the time is its own */
+	conn_set_deadline(d->conn, 0); /* the next payload has its own deadline */
 }
 
 /* ---- A part ---- */
@@ -135,7 +135,7 @@ void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 	io_submit(&d->io);
 }
 
-/* Without its last bytes: a block of the store may be more than a chunk. */
+/* Removes bytes from the part's end, as a block of the store may span chunks. */
 static void part_cut(struct nbd_command *d, size_t bytes)
 {
 	struct pool *p = &d->conn->worker->pool;
@@ -197,7 +197,7 @@ void nbd_part_iov(struct nbd_command *d)
 	d->io.iov_count = bufq_iov(&d->data, d->io.iov, IO_IOV_MAX, &bytes);
 }
 
-/* ---- Payload that nobody wants ---- */
+/* ---- Payload of refused requests ---- */
 
 void nbd_command_fail(struct nbd_command *d, uint32_t error, const char *reason,
 		      uint64_t payload_left)
@@ -209,7 +209,7 @@ void nbd_command_fail(struct nbd_command *d, uint32_t error, const char *reason,
 	nbd_command_set(d, COMMAND_DROPPING);
 }
 
-/* Drops payload that nobody wants; false: more of it is to come. */
+/* Drops payload of a refused request; false: more is to come. */
 static bool command_drop_payload(struct nbd_command *d)
 {
 	if (!nbd_drop(d->conn))
@@ -228,7 +228,7 @@ bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text)
 	uint8_t reply[NBD_REPLY_MAX];
 	size_t bytes = nbd_build_reply(reply, nbd_of(c)->terms.mode, &d->request, error, text);
 
-	nbd_part_drop(d); /* the memory may be what the reply, or another one, waits for */
+	nbd_part_drop(d); /* freed first: this or another reply may wait for memory */
 	if (conn_write(c, reply, bytes) < 0)
 		return false;
 	conn_op_reply(c, d->operation, d->start_ns);
@@ -238,11 +238,11 @@ bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text)
 	return true;
 }
 
-/* ---- What else there is ---- */
+/* ---- Other commands ---- */
 
 enum { STATUS_REPLY_MAX = NBD_STATUS_HEADER_MAX + IO_EXTENTS_MAX * NBD_STATUS_EXTENT_MAX };
 
-/* The extents, and then the reply, are in the same memory. */
+/* Allocates one piece of memory for the extents, and later the reply. */
 static void status_start(struct nbd_command *d)
 {
 	size_t bytes = MAX(STATUS_REPLY_MAX, IO_EXTENTS_MAX * sizeof(struct io_extent));
@@ -308,7 +308,7 @@ static bool command_answer(struct nbd_command *d)
 	return nbd_commands[d->request.type].answer(d);
 }
 
-/* Starts what needs no payload, or stalls it. */
+/* Starts a command without payload, or stalls it. */
 static void command_start_io(struct nbd_command *d)
 {
 	if (d->request.type == NBD_CMD_READ)
@@ -344,7 +344,7 @@ static void command_start(struct nbd_command *d)
 
 /* ---- Input ---- */
 
-/* Takes the next request from the input; false: it is not there, or cannot be served yet. */
+/* Takes the next request from the input; false: it is incomplete, or cannot be served yet. */
 static bool nbd_next_request(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
@@ -367,7 +367,7 @@ static bool nbd_next_request(struct conn *c)
 	return true;
 }
 
-/* Tries again what could not start; false: nothing has come of it. */
+/* Retries the first stalled command; false: it still cannot start. */
 static bool nbd_retry_stalled(struct nbd_conn *n)
 {
 	struct nbd_command *last = TAILQ_LAST(&n->in[COMMAND_STALLED], nbd_list), *d;
@@ -401,7 +401,7 @@ static bool nbd_step(struct conn *c)
 static void nbd_answer_finished(struct conn *c)
 {
 	struct nbd_list *finished = &nbd_of(c)->in[COMMAND_FINISHED];
-	struct nbd_command *waits = NULL, *d; /* the last that does */
+	struct nbd_command *waits = NULL, *d; /* the last one that waits for memory */
 
 	while (!(c->flags & CONN_CLOSING)) {
 		d = waits ? TAILQ_NEXT(waits, link) : TAILQ_FIRST(finished);
@@ -414,7 +414,7 @@ static void nbd_answer_finished(struct conn *c)
 		conn_starved(c);
 }
 
-/* Has a request begun to arrive, and does nothing but the client keep us from the rest? */
+/* Is a request incomplete, and are we waiting only for the client to send the rest? */
 static bool nbd_owes_input(const struct conn *c)
 {
 	const struct nbd_conn *n = nbd_of(c);

@@ -13,7 +13,7 @@
 
 static const char context_allocation[] = "base:allocation";
 
-/* ---- Options, read: "Option types" ---- */
+/* ---- Parsing of options: "Option types" ---- */
 
 /* The rest of an option's data. */
 struct reader {
@@ -21,7 +21,7 @@ struct reader {
 	uint32_t left;
 };
 
-/* Moves over `bytes`; NULL: there are fewer. */
+/* Returns a pointer to the next `bytes` and skips them; NULL: there are fewer. */
 static const uint8_t *take(struct reader *r, uint32_t bytes)
 {
 	const uint8_t *at = r->at;
@@ -72,7 +72,7 @@ static bool read_nothing(struct reader *r, struct nbd_option *o)
 	return true;
 }
 
-/* A server should ignore what comes with ABORT. */
+/* Data of ABORT is to be ignored. */
 static bool read_all(struct reader *r, struct nbd_option *o)
 {
 	(void)o;
@@ -84,7 +84,7 @@ static bool read_name(struct reader *r, struct nbd_option *o)
 	return take_string(r, r->left, &o->name);
 }
 
-/* Information that is unknown, or asked for twice, is no error. */
+/* Unknown or repeated information types are no error. */
 static bool read_info(struct reader *r, struct nbd_option *o)
 {
 	const uint8_t *at;
@@ -99,7 +99,7 @@ static bool read_info(struct reader *r, struct nbd_option *o)
 }
 
 /* "Metadata querying": a query of another namespace or leaf finds nothing, and is no error.  A LIST
- * without queries asks for all there is, and knows the wildcard. */
+ * without queries asks for all contexts, and allows a wildcard. */
 static bool read_contexts(struct reader *r, struct nbd_option *o)
 {
 	bool list = o->type == NBD_OPT_LIST_META_CONTEXT;
@@ -177,14 +177,15 @@ uint32_t nbd_parse_option_data(const uint8_t *data, enum nbd_mode mode, struct n
 	if (option->chunks && mode == NBD_SIMPLE)
 		return NBD_REP_ERR_INVALID;
 	if (mode == NBD_EXTENDED && o->type == NBD_OPT_EXPORT_NAME)
-		return NBD_REP_ERR_INVALID; /* "EXTENDED_HEADERS": such a client uses GO */
+		return NBD_REP_ERR_INVALID; /* "EXTENDED_HEADERS": a client with extended headers
+					       must use GO */
 	if (mode == NBD_EXTENDED && o->type == NBD_OPT_STRUCTURED_REPLY)
 		return NBD_REP_ERR_EXT_HEADER_REQD;
 	*o = read;
 	return 0;
 }
 
-/* ---- Handshake, written ---- */
+/* ---- Messages of the handshake ---- */
 
 size_t nbd_build_greeting(uint8_t to[static NBD_GREETING])
 {
@@ -252,7 +253,7 @@ size_t nbd_build_meta_context(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t 
 	size_t bytes = sizeof(context_allocation) - 1;
 	uint8_t *at = put_option_reply(to, option, NBD_REP_META_CONTEXT, 4 + bytes);
 
-	/* A list's ID is reserved. */
+	/* In replies to LIST the ID is reserved. */
 	at = put32(at, option == NBD_OPT_SET_META_CONTEXT ? NBD_CONTEXT_ALLOCATION : 0);
 	return (size_t)(put_text(at, context_allocation, bytes) - to);
 }

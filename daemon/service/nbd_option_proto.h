@@ -61,9 +61,9 @@ enum nbd_info {
 	NBD_INFO_COUNT
 };
 
-/* ---- What a client says in the handshake ---- */
+/* ---- Messages of the client in the handshake ---- */
 
-/* A piece of the message that it was read from; without NUL, not terminated. */
+/* A piece of the message that it was read from; contains no NUL and is not terminated. */
 struct nbd_string {
 	const char *data;
 	uint32_t bytes;
@@ -77,17 +77,17 @@ int nbd_parse_client_flags(const uint8_t flags[static NBD_CLIENT_FLAGS], uint32_
 
 struct nbd_option {
 	uint32_t type;    /* enum nbd_opt, or anything else */
-	uint32_t length;  /* of its data, bytes */
-	uint32_t refusal; /* NBD_REP_ERR_* to answer with when the data was skipped; 0: none yet */
+	uint32_t length;  /* bytes of its data */
+	uint32_t refusal; /* NBD_REP_ERR_* to answer with after skipping the data; 0: none */
 
-	/* From the option's data; each as far as the type of option has it. */
+	/* Parsed from the option's data, as far as its type has these fields. */
 	struct nbd_string name; /* of the export; "": the default one */
 	uint32_t infos;         /* bit NBD_INFO_x: INFO and GO ask for it */
 	bool allocation;        /* *_META_CONTEXT finds base:allocation */
 };
 
-/* An option's header.  0, or -EPROTO: the connection must end, for it has lost its sense, or the
- * data would take too long to skip, or an EXPORT_NAME, which cannot be answered so, is refused.
+/* An option's header.  0, or -EPROTO: the connection must end, because the header is invalid, or
+ * the data is too long to skip, or an EXPORT_NAME, for which there is no error reply, is refused.
  * An accepted option has at most NBD_OPTION_MAX bytes of data, for nbd_parse_option_data(). */
 int nbd_parse_option(const uint8_t header[static NBD_OPTION], struct nbd_option *ret_option);
 
@@ -96,7 +96,7 @@ int nbd_parse_option(const uint8_t header[static NBD_OPTION], struct nbd_option 
  * A SET_META_CONTEXT replaces what an earlier one selected, even if it fails. */
 uint32_t nbd_parse_option_data(const uint8_t *data, enum nbd_mode mode, struct nbd_option *o);
 
-/* ---- What the server says in the handshake.  All return the bytes they wrote. ---- */
+/* ---- Messages of the server in the handshake.  All return the number of bytes written. ---- */
 
 size_t nbd_build_greeting(uint8_t to[static NBD_GREETING]);
 

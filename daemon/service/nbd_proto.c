@@ -47,10 +47,10 @@ int nbd_parse_request(const uint8_t *header, enum nbd_mode mode, struct nbd_requ
 
 static const struct command {
 	bool writes;
-	bool sized;        /* not more than NBD_PAYLOAD_MAX at once */
-	uint16_t feature;  /* enum nbd_flag that must have been set */
-	uint16_t flags;    /* enum nbd_cmd_flag besides FUA, which any may have */
-	uint16_t past_end; /* error of a range that leaves the export; 0: it has no range */
+	bool sized;        /* limited to NBD_PAYLOAD_MAX */
+	uint16_t feature;  /* enum nbd_flag that must have been advertised */
+	uint16_t flags;    /* allowed enum nbd_cmd_flag, besides FUA, which is always allowed */
+	uint16_t past_end; /* error for a range beyond the export; 0: the command has no range */
 } commands[] = {
 	[NBD_CMD_READ] = { false, true, 0, NBD_CMD_FLAG_DF, NBD_EINVAL },
 	[NBD_CMD_WRITE] = { true, true, 0, NBD_CMD_FLAG_PAYLOAD_LEN, NBD_ENOSPC },
@@ -171,7 +171,8 @@ static uint8_t *put_simple(uint8_t *to, const struct nbd_request *r, uint32_t er
 	return put64(put32(put32(to, MAGIC_REPLY_SIMPLE), error), r->cookie);
 }
 
-/* A chunk's header; `bytes` follow.  An extended one repeats the request's offset. */
+/* Writes a chunk's header, for `bytes` of payload.  An extended header repeats the request's
+ * offset. */
 static uint8_t *put_chunk(uint8_t *to, enum nbd_mode mode, const struct nbd_request *r,
 			  enum nbd_reply_type type, bool last, uint32_t bytes)
 {
@@ -222,8 +223,8 @@ size_t nbd_build_hole(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
 	return (size_t)(put32(put64(at, offset), length) - to);
 }
 
-/* The most that one extent may describe: all, unless only one is asked for, or it has more than 32
- * bits.  A cut one stays a multiple of any block size. */
+/* The maximum length of an extent: no limit, unless only one extent is asked for or lengths have 32
+ * bits.  The limit is a multiple of any block size. */
 static uint64_t extent_limit(enum nbd_mode mode, const struct nbd_request *r)
 {
 	uint64_t limit = mode == NBD_EXTENDED ? UINT64_MAX : UINT32_MAX & ~UINT32_C(0xffff);
@@ -260,7 +261,8 @@ size_t nbd_build_block_status(uint8_t *to, enum nbd_mode mode, const struct nbd_
 			      const struct nbd_extent *extents, unsigned count)
 {
 	bool extended = mode == NBD_EXTENDED;
-	uint8_t *payload = to + (extended ? 32 : 20); /* the chunk's header needs its length */
+	/* Written first, as the header contains its length. */
+	uint8_t *payload = to + (extended ? 32 : 20);
 	uint8_t *id_end = put32(payload, NBD_CONTEXT_ALLOCATION);
 	uint8_t *first = extended ? id_end + 4 : id_end, *end;
 

@@ -1,8 +1,8 @@
 /* NBD's requests and replies as a server sees them.  Pure: no I/O, no allocation; any thread.
  *
  * Source: doc/proto.md of https://github.com/NetworkBlockDevice/nbd, whose sections are named in
- * quotes, and its branch extension-ext-header for "EXTENDED_HEADERS".  What clients make of it was
- * seen with libnbd 1.14 and 1.22, and qemu 7.2 and 10.0. */
+ * quotes, and its branch extension-ext-header for "EXTENDED_HEADERS".  Behaviour of clients was
+ * observed with libnbd 1.14 and 1.22, and qemu 7.2 and 10.0. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,18 +10,19 @@
 
 enum {
 	NBD_NAME_MAX = 4096, /* bytes of any string: "Conventions" */
-	NBD_TEXT_MAX = 256,  /* of a text for a human; what is longer is cut */
-	/* Of a READ or WRITE, and to be advertised: what any client may send, and what is used
-	 * where nothing is advertised ("Block size constraints"). */
+	NBD_TEXT_MAX = 256,  /* bytes of a text for humans; longer ones are cut */
+	/* Bytes of a READ or WRITE; the maximum that is advertised, and the default that applies to
+	 * clients without that information ("Block size constraints"). */
 	NBD_PAYLOAD_MAX = 32 << 20,
-	NBD_DRAIN_MAX = 64 << 20, /* that are refused and skipped; more ends the connection */
+	/* Bytes of refused payload that are skipped; more ends the connection. */
+	NBD_DRAIN_MAX = 64 << 20,
 
 	NBD_CONTEXT_ALLOCATION = 1, /* the metadata context ID of base:allocation */
 
 	/* Bytes of messages. */
 	NBD_REQUEST = 28, /* a header; payload follows a WRITE */
 	NBD_REQUEST_EXTENDED = 32,
-	NBD_CHUNK_MAX = 32 + 12,                   /* a hole, or what precedes data */
+	NBD_CHUNK_MAX = 32 + 12,                   /* a hole, or the header of data */
 	NBD_REPLY_MAX = 32 + 4 + 2 + NBD_TEXT_MAX, /* a reply without data */
 	NBD_STATUS_HEADER_MAX = 32 + 8,            /* bytes before extents */
 	NBD_STATUS_EXTENT_MAX = 16,
@@ -102,7 +103,7 @@ enum nbd_error {
 
 /* The negotiated terms, against which requests are checked. */
 struct nbd_terms {
-	uint64_t size;      /* of the export, bytes */
+	uint64_t size;      /* bytes of the export */
 	uint32_t block_min; /* offsets and lengths are multiples of it; a power of two */
 	uint16_t flags;     /* enum nbd_flag, as the client was told */
 	uint8_t mode;       /* enum nbd_mode */
@@ -111,7 +112,7 @@ struct nbd_terms {
 
 struct nbd_request {
 	uint16_t flags, type; /* enum nbd_cmd_flag, enum nbd_cmd */
-	uint32_t payload;     /* bytes that follow the header, whatever comes of the request */
+	uint32_t payload;     /* bytes that follow the header, even if the request is refused */
 	uint64_t cookie, offset, length;
 };
 
@@ -141,8 +142,9 @@ uint32_t nbd_error_of(int result);
 size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
 		       const struct nbd_request *r, uint32_t error, const char *text);
 
-/* The header of `length` > 0 bytes of a READ from `offset` of the export.  last: nothing else
- * follows, so no error may be noticed any more.  NBD_SIMPLE knows only one piece with all of it. */
+/* The header of `length` > 0 bytes of a READ from `offset` of the export.  last: no further chunk
+ * follows, so no later error can be reported.  In NBD_SIMPLE mode there is only one piece with all
+ * of the data. */
 size_t nbd_build_data(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
 		      const struct nbd_request *r, uint64_t offset, uint32_t length, bool last);
 
@@ -155,7 +157,7 @@ struct nbd_extent {
 	uint32_t state;  /* enum nbd_state */
 };
 
-/* The reply to a BLOCK_STATUS: count > 0 extents from r->offset on.  It says as much of them as
+/* The reply to a BLOCK_STATUS: count > 0 extents from r->offset on.  It contains as many of them as
  * r->flags and the mode allow.  `to` has room for NBD_STATUS_HEADER_MAX + count *
  * NBD_STATUS_EXTENT_MAX bytes. */
 size_t nbd_build_block_status(uint8_t *to, enum nbd_mode mode, const struct nbd_request *r,

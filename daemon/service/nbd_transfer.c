@@ -1,7 +1,7 @@
 /* Service `nbd`: reads and writes.  See nbd_command.h.
  *
- * A write hands the chunks that were received to the store.  A read is filled into memory that
- * begins with room for the reply's header, so that its reply needs no memory more. */
+ * A write hands the chunks that were received to the store.  A read fills memory that begins with
+ * room for the reply's header, so that the reply needs no further memory. */
 #include <string.h>
 
 #include "nbd_command.h"
@@ -52,8 +52,8 @@ static bool data_is_zero(const struct bufq *data)
 	return true;
 }
 
-/* Sends a header, and the part behind it or, of a hole, not: in the memory that nbd_part_room()
- * left for it. */
+/* Queues the header, in the memory that nbd_part_room() reserved, and the part, unless it is a
+ * hole. */
 static void read_send(struct nbd_command *d, bool hole, bool last)
 {
 	struct conn *c = d->conn;
@@ -93,7 +93,8 @@ bool nbd_read_answer(struct nbd_command *d)
 	bool first = d->done_bytes == 0, last;
 
 	if (d->result < 0 && d->one_header && !first) {
-		conn_close(c, CONN_END_ERROR); /* the success of it was announced */
+		/* a success header has been sent already, so no error can follow. */
+		conn_close(c, CONN_END_ERROR);
 		return true;
 	}
 	if (d->result < 0)
@@ -117,14 +118,14 @@ bool nbd_read_answer(struct nbd_command *d)
 
 /* ---- Writes ---- */
 
-/* More of the payload cannot come before some of it is written: c holds as much as it may, or did
- * when its input was paused, or memory is short. */
+/* True: more payload cannot arrive before some is written, because c holds as much as it may (or
+ * did when its input was paused) or memory is short. */
 static bool write_is_held_up(const struct conn *c)
 {
 	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->starved;
 }
 
-/* How much of the payload makes the next part; 0: wait for more of it. */
+/* The number of payload bytes for the next part; 0: wait for more. */
 static size_t write_ready(const struct nbd_command *d)
 {
 	const struct conn *c = d->conn;
@@ -135,7 +136,7 @@ static size_t write_ready(const struct nbd_command *d)
 
 	if (arrived < want && c->rx.views < IO_IOV_MAX && !write_is_held_up(c))
 		return 0;
-	if (align > 1) { /* it is copied: see write_take() */
+	if (align > 1) { /* the part will be copied: see write_take() */
 		have = MIN(arrived, want);
 		return have - have % align;
 	}
@@ -144,8 +145,8 @@ static size_t write_ready(const struct nbd_command *d)
 	return MIN(have, want);
 }
 
-/* Nothing can be written yet.  If less than an aligned block is there and memory is short, it must
- * not keep the rest, or others, from coming. */
+/* Nothing can be written yet.  If memory is short, moves a partial block out of the pool, where it
+ * would keep the rest, or other clients' data, from being received. */
 static void write_wait(struct nbd_command *d)
 {
 	struct conn *c = d->conn;

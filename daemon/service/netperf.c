@@ -1,11 +1,11 @@
 /* netperf: the server side of its tests, TCP_STREAM, TCP_MAERTS, TCP_RR, TCP_CRR, UDP_STREAM and
  * UDP_RR, for any number of clients at once.
  *
- * A client's first connection controls its tests: it asks for one, is told a port for the data,
- * connects there, and in the end is told what was counted.  That port is one of the listener's own,
- * at which no other test of the same address waits, and not the one that its control came to if
- * there is another: so nothing but address and port tells whose a data connection is.  Data that is
- * datagrams comes to a listener of its own, see session_twin_get(). */
+ * A client's first connection controls its tests: the client requests a test, gets a port for the
+ * data, connects there, and finally gets the counts.  The port is one of the listener's ports at
+ * which no other test of this client's address waits, and if possible not the one of the control
+ * connection: so address and port identify the test of a data connection.  UDP data comes to a
+ * listener of its own: see session_twin_get(). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,10 @@
 #include "conn.h"
 #include "netperf_conn.h"
 
-#define TICK_NS  (500 * (uint64_t)NS_PER_MS) /* a drain sees that control is not idle */
-#define RETRY_NS (5 * (uint64_t)NS_PER_MS)   /* looks for a free port */
-/* Of connections that were begun within the time of TCP_CRR, of which no client tells the last. */
+/* So that a drain does not take control connections for idle. */
+#define TICK_NS  (500 * (uint64_t)NS_PER_MS)
+#define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of attempts to get a free port */
+/* TCP_CRR: time for connections that began before the end; clients announce no last one. */
 #define LINGER_NS (200 * (uint64_t)NS_PER_MS)
 
 uint64_t netperf_cpu_ns(const struct worker *w)
@@ -27,8 +28,8 @@ uint64_t netperf_cpu_ns(const struct worker *w)
 
 	for (unsigned i = 0; i < w->team_count; i++) {
 		struct timespec used;
-		/* The kernel's number of a thread's clock: pthread_getcpuclockid() would need
-		 * one that was not joined. */
+		/* The clock id of a thread as the kernel encodes it: pthread_getcpuclockid() needs
+		 * a thread that was not joined. */
 		clockid_t clock = (clockid_t)(~(unsigned)w->team[i].tid << 3 | 6);
 
 		if (clock_gettime(clock, &used) == 0)
@@ -44,7 +45,7 @@ static void test_release(struct session *session)
 	free(container_of(session, struct netperf_test, session));
 }
 
-/* Lists a test.  Its port, or -errno as above, -EBUSY, -ENOMEM. */
+/* Begins a test.  Returns its port, or -errno of netperf_list(), or -ENOMEM. */
 static int test_begin(const struct conn *c, struct netperf_conn *n)
 {
 	struct netperf_test *t = calloc(1, sizeof(*t));
@@ -69,7 +70,7 @@ static void data_call_locked(struct netperf_test *t)
 		session_call(&n->of);
 }
 
-/* Control gives its test up, or it is over: data connections that are left end. */
+/* The control connection ends or abandons its test: remaining data connections end. */
 static void test_end_locked(struct netperf_conn *n)
 {
 	atomic_store(&n->test->dead, true);
@@ -103,7 +104,7 @@ static void join_locked(struct netperf_test *t, struct netperf_conn *n)
 		n->next->at = &n->next;
 	t->data = n;
 	if (t->request.kind != NETPERF_CRR)
-		session_unlist(&t->session); /* the port is free for another test */
+		session_unlist(&t->session); /* frees the port for another test */
 	if (t->begin_ns)
 		return;
 	t->begin_ns = clock_ns();
@@ -158,7 +159,7 @@ void netperf_data_over(struct conn *c)
 
 /* ---- Control ---- */
 
-/* How large a socket's buffer is that was asked to be of `wanted` bytes; 0: not asked. */
+/* The actual size of a socket buffer for which `wanted` bytes are requested; 0: the default. */
 static int buffer_size(struct worker *w, int name, int wanted)
 {
 	int fd = wanted ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : w->acceptors[0].fd;
@@ -196,7 +197,7 @@ static void control_refuse(struct conn *c, struct netperf_conn *n, int error)
 	stat_add(c->worker->stats.operations[NETPERF_OP_TEST].errors, 1);
 	netperf_format_error(message, error);
 	if (conn_write(c, message, sizeof(message)) < 0)
-		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no time for a test */
+		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no test can run */
 	else
 		control_ask(c, n);
 }
@@ -206,7 +207,7 @@ static void control_tick(struct conn *c, uint64_t at_ns)
 	conn_set_deadline(c, MIN(at_ns, clock_ns() + TICK_NS));
 }
 
-/* Finds a port, and says which. */
+/* Gets a port for the requested test, and answers with it. */
 static void control_begin(struct conn *c, struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
@@ -266,7 +267,7 @@ static void control_read(struct conn *c, struct netperf_conn *n)
 	}
 }
 
-/* TCP_CRR has no last connection: when the client's time is over, it waits for the result. */
+/* Is the test over?  TCP_CRR announces no last connection, so it ends with the client's time. */
 static bool test_is_over(const struct netperf_conn *n, const struct netperf_test *seen)
 {
 	const struct netperf_request *r = &seen->request;
@@ -299,7 +300,7 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	control_ask(c, n);
 }
 
-/* No data has come: of datagrams all were lost, which is a result. */
+/* No data has arrived in time.  For UDP that is a result: all datagrams were lost. */
 static void control_give_up(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
 {
 	if (seen->request.datagrams)
@@ -330,9 +331,9 @@ static void control_look(struct conn *c, struct netperf_conn *n)
 		control_tick(c, n->until_ns);
 }
 
-/* ---- What a connection is ---- */
+/* ---- Telling control from data ---- */
 
-/* False: nobody waits for it. */
+/* Joins the test that awaits this data connection.  False: there is none. */
 static bool data_join(struct netperf_conn *n, bool has_come)
 {
 	struct sessions *all = n->of.sessions;
@@ -348,7 +349,7 @@ static bool data_join(struct netperf_conn *n, bool has_come)
 	return n->test;
 }
 
-/* Is it a message, as far as it has come? */
+/* Do the bytes received so far begin a message? */
 static bool begins_with_message(const struct bufq *rx)
 {
 	uint8_t head[8];
@@ -365,7 +366,7 @@ static bool begins_with_message(const struct bufq *rx)
 	return netperf_is_message(head);
 }
 
-/* Datagrams of who is in no test are dropped, and so is the end of a test whose data were. */
+/* Drops datagrams that belong to no test, including the last ones of a test that was given up. */
 static void stranger_run(struct conn *c, struct netperf_conn *n)
 {
 	if (!c->rx.head)
@@ -381,7 +382,8 @@ static void stranger_run(struct conn *c, struct netperf_conn *n)
 	bufq_clear(&c->worker->pool, &c->rx);
 }
 
-/* Its port may soon be another test's: while the ends of this one come, it is not forgotten. */
+/* Drops late datagrams of a finished test.  The peer is remembered as long as they arrive, since
+ * the next test may use the same port. */
 static void over_run(struct conn *c)
 {
 	bufq_clear(&c->worker->pool, &c->rx);
@@ -389,7 +391,8 @@ static void over_run(struct conn *c)
 		conn_close(c, CONN_END_PEER);
 }
 
-/* Control begins with a message, data with something else, or with silence if the server sends. */
+/* A control connection begins with a message; a data connection with other bytes, or, if the server
+ * sends, with silence. */
 static void new_run(struct conn *c, struct netperf_conn *n)
 {
 	bool has_come = c->rx.bytes > 0 || (c->flags & CONN_EOF);

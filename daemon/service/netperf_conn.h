@@ -12,7 +12,7 @@
 struct conn;
 struct worker;
 
-/* For what a client does on its own. */
+/* Time limit of each step that waits for the client. */
 #define NETPERF_STEP_NS (10 * (uint64_t)NS_PER_S)
 
 enum netperf_operation {
@@ -25,45 +25,48 @@ enum netperf_operation {
 struct netperf_test {
 	struct session session;
 	struct netperf_request request; /* constant once the test is listed */
-	_Atomic bool dead;              /* control has ended: so does data */
+	/* The control connection has ended, so data connections end, too. */
+	_Atomic bool dead;
 
-	/* Under the lock. */
-	struct netperf_result result; /* of connections that have ended; without time */
-	struct netperf_conn *data;    /* connections */
-	unsigned ended;               /* of them, so far */
-	uint64_t begin_ns, end_ns;    /* of the first one, of the last one; 0: none yet */
-	uint64_t cpu_ns;              /* of the workers of data: when it began, then what it took */
+	/* Protected by the lock of the sessions. */
+	struct netperf_result result; /* sums of ended connections; without times */
+	struct netperf_conn *data;    /* list of data connections */
+	unsigned ended;               /* data connections ended so far */
+	/* Begin of the first connection, end of the last one; 0: none yet. */
+	uint64_t begin_ns, end_ns;
+	/* Of the workers of data: the value at the begin, later the difference. */
+	uint64_t cpu_ns;
 };
 
-/* In this order, but for data. */
+/* The step of a connection; control connections pass them in this order. */
 enum netperf_step {
 	NETPERF_NEW, /* control or data: not known yet */
 	NETPERF_DATA,
-	NETPERF_OVER,      /* datagrams: the test has ended, what still comes is nobody's */
-	NETPERF_ASK,       /* control: a request is to come */
+	NETPERF_OVER,      /* UDP: the test has ended; further datagrams are dropped */
+	NETPERF_ASK,       /* control: a request is awaited */
 	NETPERF_WAIT_PORT, /* all ports are taken by tests of this client's address */
-	NETPERF_WAIT_DATA, /* the client was told where to connect */
+	NETPERF_WAIT_DATA, /* the client has been sent the port to connect to */
 	NETPERF_RUN,
 };
 
 struct netperf_conn {
-	struct session_member of; /* the first: freed by session_leave() */
+	struct session_member of; /* must be first: freed by session_leave() */
 	uint8_t step;             /* enum netperf_step */
 	struct session_address key;
 
 	/* Control. */
 	struct netperf_request request;
-	uint64_t until_ns;        /* when the step must be over; of CRR: when the result is due */
-	struct sessions *own;     /* of its listener */
-	struct session_twin twin; /* of a test of datagrams, whose sessions it is in meanwhile */
+	uint64_t until_ns;        /* deadline of the step; for CRR: when the result is due */
+	struct sessions *own;     /* the sessions of its listener */
+	struct session_twin twin; /* UDP test: the twin in whose sessions the test is */
 
 	/* Data. */
 	struct netperf_test *test;
-	struct netperf_conn *next, **at; /* of test->data; under the lock */
-	uint64_t owed;                   /* bytes that are to be sent */
-	struct netperf_result counted;   /* without time */
-	uint32_t before;                 /* counted.receives, when it was last looked at */
-	uint64_t late_ns;                /* how long nothing had come when it ended */
+	struct netperf_conn *next, **at; /* links of test->data; protected by the lock */
+	uint64_t owed;                   /* bytes still to be sent */
+	struct netperf_result counted;   /* its counts, without times */
+	uint32_t before;                 /* value of counted.receives at the last look */
+	uint64_t late_ns;                /* how long nothing had arrived when it ended */
 };
 static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
 
@@ -71,15 +74,16 @@ static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
 uint64_t netperf_cpu_ns(const struct worker *w);
 
 /* netperf_port.c */
-/* Lists the session of c's request, c being control, at a port where nobody else of its address
- * waits, of datagrams the twin's: that port.  -EAGAIN: there is none now; never: -EADDRNOTAVAIL,
- * -EPROTONOSUPPORT without a twin, -EMSGSIZE if its buffers are too small; -EBUSY. */
+/* Puts the session of control connection c's test into the table (for UDP the twin's), at a port at
+ * which no other test of this client's address waits.  Returns the port.  -EAGAIN: no port is free
+ * now; -EADDRNOTAVAIL: there is no suitable port; -EPROTONOSUPPORT: no twin; -EMSGSIZE: the twin's
+ * buffers are too small; -EBUSY: too many tests. */
 int netperf_list(const struct conn *c, struct netperf_conn *n, struct session *session);
 
-/* The connection is one of test's, which it has joined. */
+/* c, a data connection, has joined its test. */
 void netperf_data_begin(struct conn *c);
 void netperf_data_run(struct conn *c);
-/* A data connection ends: adds its last numbers to the test's. */
+/* A data connection ends: adds its last counts to the test's. */
 void netperf_data_end(struct conn *c);
-/* The test of a data connection is over, while the connection stays. */
+/* The test is over, but its data connection (UDP) stays. */
 void netperf_data_over(struct conn *c);

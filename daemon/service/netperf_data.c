@@ -1,5 +1,5 @@
-/* netperf's data connections: what comes is dropped, as in discard; what goes are views of one
- * chunk, as in chargen. */
+/* netperf's data connections: input is dropped, as in discard; output is views of one chunk, as in
+ * chargen. */
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 
-/* Datagrams: netperf's own server waits so long after the test for the last of them. */
+/* UDP: how long netperf's own server waits after the test for the last datagrams. */
 #define PAD_NS (4 * (uint64_t)NS_PER_S)
 
 /* ---- The socket ---- */
@@ -27,7 +27,7 @@ static void get_option(struct conn *c, int level, int name, void *ret, socklen_t
 	getsockopt(c->fd, level, name, ret, &bytes);
 }
 
-/* An option that the kernel refuses stays as it is: the result tells the client what is in use. */
+/* Options that the kernel refuses are ignored: the result contains the values in use. */
 static void set_options(struct conn *c, const struct netperf_request *r)
 {
 	if (r->send_buffer)
@@ -52,13 +52,13 @@ static void look_at_socket(struct conn *c, struct netperf_result *counted)
 
 /* ---- Sending ---- */
 
-/* netperf does not look at what it receives. */
+/* The contents do not matter: netperf does not check them. */
 static void fill(uint8_t *bytes, uint32_t size)
 {
 	memset(bytes, 'n', size);
 }
 
-/* As much of what is owed as is kept ahead of the peer; the rest when it has taken that. */
+/* Queues owed bytes, up to QUEUE ahead of the peer; the rest when the peer has taken these. */
 static void send_owed(struct conn *c, struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
@@ -94,7 +94,7 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 	conn_op_end(c);
 }
 
-/* The client waits for the end of what comes. */
+/* Ends the connection once all is sent: the client waits for that. */
 static void end_when_sent(struct conn *c, const struct netperf_conn *n)
 {
 	c->flags |= CONN_WATCH_TX;
@@ -102,7 +102,7 @@ static void end_when_sent(struct conn *c, const struct netperf_conn *n)
 		conn_close(c, CONN_END_PEER);
 }
 
-/* Until its time is over, or all is sent. */
+/* TCP_MAERTS: sends until the time is over or the limit is reached. */
 static void maerts_run(struct conn *c, struct netperf_conn *n)
 {
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
@@ -154,7 +154,8 @@ static void datagrams_answer(struct conn *c, struct netperf_conn *n, struct chun
 		bufq_push(&c->tx, view_new(&w->pool, k, k->base, bytes));
 }
 
-/* An empty one, of three, says that it was the last. */
+/* Drops and counts received datagrams.  *ret_last: an empty one has arrived, which marks the end
+ * (the client sends three). */
 static uint64_t datagrams_take(struct conn *c, struct netperf_conn *n, bool *ret_last)
 {
 	uint64_t count = 0;
@@ -169,8 +170,8 @@ static uint64_t datagrams_take(struct conn *c, struct netperf_conn *n, bool *ret
 	return count;
 }
 
-/* The last ones may be lost: a while after the client's time nobody waits any longer, nor, if it
- * has none, when nothing has come for a while. */
+/* The end marks may be lost: true some time after the test's time, or, without a time, after some
+ * silence. */
 static bool datagrams_are_late(struct conn *c, struct netperf_conn *n)
 {
 	if (!conn_deadline_passed(c))

@@ -1,4 +1,4 @@
-/* The ports of a netperf listener: where a test awaits its data.  See netperf_conn.h. */
+/* The choice of the port at which a test awaits its data.  See netperf_conn.h. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void set_port(struct session_address *key, uint16_t port)
 	key->port[1] = (uint8_t)port;
 }
 
-/* The port of this socket if it can be reached at `local`; 0: it cannot. */
+/* The port of this socket if it serves the address `local`; 0: it does not. */
 static uint16_t port_at(struct worker *w, const struct acceptor *a, const uint8_t local[static 16])
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
@@ -48,7 +48,7 @@ static uint16_t port_at(struct worker *w, const struct acceptor *a, const uint8_
 	return is_wildcard(address) || memcmp(address, local, 16) == 0 ? sockaddr_port(&sa) : 0;
 }
 
-/* A port whose key is free; under the lock. */
+/* A port whose key is free, or -EAGAIN; the caller holds the lock. */
 static int choose_port(const struct conn *c, const struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
@@ -89,13 +89,13 @@ static int list_at(struct netperf_conn *n, struct session *session, uint16_t por
 	return session_begin(session, &n->of, &key, sizeof(key));
 }
 
-/* Can the twin take requests, and give responses? */
+/* Do requests and responses fit into the twin's buffers? */
 static bool fit(const struct netperf_request *r, const struct session_twin *twin)
 {
 	return MAX(r->request_bytes, r->response_bytes) <= twin->datagram_max;
 }
 
-/* Of datagrams. */
+/* netperf_list() for UDP. */
 static int list_twin(const struct conn *c, struct netperf_conn *n, struct session *session)
 {
 	struct worker *w = c->worker;

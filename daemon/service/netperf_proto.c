@@ -9,10 +9,10 @@
 enum {
 	NETPERF_OMNI = 97,
 	NETPERF_OMNI_RESPONSE = 98,
-	NETPERF_TYPE_MAX = 1000, /* beyond all of them */
+	NETPERF_TYPE_MAX = 1000, /* larger than all types */
 };
 
-/* Places of a request's numbers, behind type and error. */
+/* Indices of a request's numbers, after type and error. */
 enum {
 	ASKED_SEND_BUFFER = 0,
 	ASKED_SEND_BYTES = 1,
@@ -20,7 +20,7 @@ enum {
 	ASKED_RECEIVE_BUFFER = 6,
 	ASKED_RESPONSE = 11,
 	ASKED_FLAGS = 12,
-	ASKED_LENGTH = 14, /* seconds; negative: bytes or transactions */
+	ASKED_LENGTH = 14, /* s; negative: bytes or transactions */
 	ASKED_PORT = 20,
 	ASKED_SOCKET = 22,
 	ASKED_PROTOCOL = 23,
@@ -35,11 +35,11 @@ enum {
 	SOCKET_DATAGRAM = 2,
 	PROTOCOL_TCP = 6,
 	PROTOCOL_UDP = 17,
-	DIRECTION_SEND = 2, /* as the server sees it */
+	DIRECTION_SEND = 2, /* from the server's point of view */
 	DIRECTION_RECEIVE = 4,
 };
 
-/* How CPU time was measured, as netperf shows it. */
+/* The method of measuring CPU time that netperf displays. */
 enum { METHOD_RUSAGE = 5 };
 
 static uint32_t get(const uint8_t *message, unsigned place)
@@ -96,7 +96,7 @@ bool netperf_is_message(const uint8_t head[static 8])
 	       (error == 0 || error == UINT32_MAX);
 }
 
-/* A size that the client may leave to the server, which is -1 or 0; -1: beyond all measure. */
+/* Decodes a size; the client sends -1 or 0 for the default (0). -1: too large. */
 static int64_t size_of(uint32_t value)
 {
 	int32_t size = (int32_t)value;
@@ -127,7 +127,7 @@ static int parse_sizes(const uint8_t *m, struct netperf_request *r)
 	return 0;
 }
 
-/* Nothing is sent to who has not sent first: of datagrams there is no NETPERF_MAERTS. */
+/* UDP has no NETPERF_MAERTS, as we send nothing to an address from which nothing was received. */
 static int parse_kind(const uint8_t *m, struct netperf_request *r)
 {
 	uint32_t direction = get(m, ASKED_DIRECTION), socket = get(m, ASKED_SOCKET);
@@ -187,7 +187,7 @@ void netperf_format_response(uint8_t message[static NETPERF_MESSAGE],
 
 	head(message, NETPERF_OMNI_RESPONSE, 0);
 	put(message, 0, (uint32_t)response->receive_buffer);
-	put(message, 1, (uint32_t)response->receive_buffer); /* bytes of a receive, at the most */
+	put(message, 1, (uint32_t)response->receive_buffer); /* maximum bytes of a receive */
 	put(message, 2, 1);                                  /* buffers to receive into */
 	put(message, 3, (uint32_t)response->send_buffer);
 	put(message, 4, send);

@@ -1,7 +1,7 @@
 /* netperf's messages on its control connection: 656 bytes, numbers big-endian.  Pure.
  *
- * Source: netperf 2.7.0 (Debian), whose client says every classic test in one form, "omni"; what a
- * message means was seen between netperf and its own server, for UDP in src/nettest_omni.c. */
+ * Source: netperf 2.7.0 (Debian), whose client encodes every classic test in one form, "omni".
+ * Meanings were observed between netperf and its own server; for UDP, src/nettest_omni.c. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,17 +25,17 @@ enum netperf_kind {
 struct netperf_request {
 	enum netperf_kind kind;
 	bool datagrams;                         /* over UDP: NETPERF_STREAM or NETPERF_RR */
-	uint32_t request_bytes, response_bytes; /* of RR and CRR: 1 at least */
-	uint32_t send_bytes;                    /* that the client wants sent at a time; 0: any */
-	int send_buffer, receive_buffer; /* of the socket, as for setsockopt(); 0: as it is */
-	uint32_t time_s;                 /* 0: limit counts */
-	uint64_t limit;                  /* bytes, or transactions; 0: time counts */
+	uint32_t request_bytes, response_bytes; /* RR and CRR: 1 at least */
+	uint32_t send_bytes;                    /* bytes to send at a time; 0: any */
+	int send_buffer, receive_buffer; /* of the socket, as for setsockopt(); 0: unchanged */
+	uint32_t time_s;                 /* 0: ends by limit */
+	uint64_t limit;                  /* bytes or transactions; 0: ends by time */
 	bool wants_cpu;
 	uint16_t port;                           /* for data; 0: any */
-	char congestion[NETPERF_CONGESTION_MAX]; /* ""; as it is */
+	char congestion[NETPERF_CONGESTION_MAX]; /* "": unchanged */
 };
 
-/* The answer to a request: where data connections are awaited. */
+/* The answer to a request: the port for data connections. */
 struct netperf_response {
 	int receive_buffer, send_buffer;
 	uint16_t port;
@@ -53,7 +53,7 @@ struct netperf_result {
 
 /* Do the first 8 bytes of a connection begin a message, rather than data? */
 bool netperf_is_message(const uint8_t head[static 8]);
-/* 0; -EPROTO: no message; or another -errno for the client to see: its test is not served. */
+/* 0; -EPROTO: not a message; any other -errno is sent to the client: the test is not supported. */
 int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_request *ret);
 
 /* Write whole messages.  error: an errno. */

@@ -1,5 +1,5 @@
-/* Service `nvme`: exports as namespaces of an NVMe over Fabrics subsystem.  A connection's life;
- * see nvme_queue.h for the rest. */
+/* Service `nvme`: exports as namespaces of an NVMe over Fabrics subsystem.  A connection's begin,
+ * time limits and end; see nvme_queue.h for the rest. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- Time ---- */
 
-/* Has a PDU begun to arrive, and does nothing but the host keep us from the rest? */
+/* Is a PDU incomplete, and are we waiting only for the host to send the rest? */
 static bool owes_input(const struct nvme_queue *q)
 {
 	const struct conn *c = q->conn;
@@ -36,8 +36,8 @@ static void set_deadline(struct nvme_queue *q)
 	conn_set_deadline(q->conn, ns);
 }
 
-/* A command on any queue tells that the host is alive.  A discovery controller without keep-alive
- * lives as long as something comes now and then; another one needs nothing once it is enabled. */
+/* The keep-alive deadline has passed; a command on any queue extends it.  A discovery controller
+ * without keep-alive ends after silence; any other one without it has no limit once enabled. */
 static void alive_passed(struct nvme_queue *q)
 {
 	struct nvme_controller *n = q->member->controller;
@@ -91,7 +91,7 @@ static int nvme_open(struct conn *c)
 	return 0;
 }
 
-/* The connection says nothing more; the host closes it when it has read the reason. */
+/* After an error: sends nothing more and waits until the host, having read the reason, closes. */
 static void run_ending(struct nvme_queue *q)
 {
 	struct conn *c = q->conn;
@@ -106,7 +106,7 @@ static void run_ending(struct nvme_queue *q)
 		conn_close(c, CONN_END_PROTOCOL);
 }
 
-/* Is the controller gone, or going, or does its host want no more of it? */
+/* Must this queue end: is its controller stopping, or has the host shut it down? */
 static bool must_end(const struct nvme_queue *q)
 {
 	const struct nvme_member *m = q->member;

@@ -20,7 +20,7 @@ static bool is_rdma(const struct nvme_command *d)
 	return d->queue->transport == &nvme_rdma;
 }
 
-/* ---- What they have in common ---- */
+/* ---- Common checks ---- */
 
 static uint16_t admin_check(struct nvme_command *d)
 {
@@ -31,7 +31,7 @@ static uint16_t admin_check(struct nvme_command *d)
 	return NVME_SUCCESS;
 }
 
-/* Of those that send a page: room for it, of zeros. */
+/* Check of commands that send a page: allocates it, zeroed. */
 static uint16_t page_check(struct nvme_command *d)
 {
 	uint16_t status = admin_check(d);
@@ -125,7 +125,7 @@ static uint16_t fill_active(struct nvme_command *d)
 	return NVME_SUCCESS;
 }
 
-/* The smallest blocks have the smallest limits. */
+/* Limits for the smallest block size, which are the smallest. */
 static void fill_nvm(struct nvme_command *d)
 {
 	const struct worker *w = d->queue->conn->worker;
@@ -205,7 +205,7 @@ static void smart_add(struct nvme_smart *smart, const struct worker *w)
 	}
 }
 
-/* Of all workers of the listener: their counters are there as long as it is. */
+/* Sums of all workers of the listener; their counters exist as long as it does. */
 static size_t log_smart(struct nvme_command *d)
 {
 	const struct worker *w = d->queue->conn->worker;
@@ -216,8 +216,8 @@ static size_t log_smart(struct nvme_command *d)
 	return nvme_log_smart(d->page, &smart);
 }
 
-/* The address by which this host has reached us, as a wildcard would say nothing; and the port that
- * is not for discovery, if there is one. */
+/* Reports the local address of this connection, as the listener's may be a wildcard, and the
+ * listener's port other than the discovery port, if it has one. */
 static size_t log_discovery(struct nvme_command *d)
 {
 	const struct conn *c = d->queue->conn;
@@ -236,7 +236,7 @@ static size_t log_discovery(struct nvme_command *d)
 	return nvme_log_discovery(d->page, &discovery);
 }
 
-/* Bytes of a log page, from its beginning; 0: there is none of that number. */
+/* Fills d->page; returns the bytes of the log page; 0: unknown log page. */
 static size_t log_fill(struct nvme_command *d)
 {
 	enum nvme_log log = d->sqe.cdw10 & 0xff;
@@ -247,13 +247,13 @@ static size_t log_fill(struct nvme_command *d)
 		return 0;
 	switch (log) {
 	case NVME_LOG_ERROR:
-		return 64; /* there is none */
+		return 64; /* empty */
 	case NVME_LOG_SMART:
 		return log_smart(d);
 	case NVME_LOG_FIRMWARE:
 		return nvme_log_firmware(d->page, NB_VERSION);
 	case NVME_LOG_CHANGED:
-		return NVME_PAGE; /* none has changed */
+		return NVME_PAGE; /* empty: no namespace has changed */
 	case NVME_LOG_EFFECTS:
 		return nvme_log_effects(d->page);
 	default:
@@ -304,7 +304,7 @@ static uint16_t set_queues(struct nvme_command *d)
 		return NVME_INVALID_FIELD | NVME_DNR;
 	if (nvme_queue_count(n) > 0)
 		return NVME_SEQUENCE_ERROR | NVME_DNR;
-	if (is_rdma(d)) /* one that is refused fails the host as a whole */
+	if (is_rdma(d)) /* over RDMA a refused I/O queue fails the whole host */
 		asked = MIN(asked, nvme_rdma_queues(d->queue->conn->worker) - 1);
 	nvme_grant(n, MIN(asked + 1, (unsigned)NVME_QUEUES_MAX));
 	d->result = queues_result(n);
@@ -329,13 +329,13 @@ static uint16_t set_feature(struct nvme_command *d)
 		q->kato_ns = (uint64_t)d->sqe.cdw11 * NS_PER_MS;
 		q->alive_ns = q->conn->worker->now_ns + q->kato_ns;
 		return NVME_SUCCESS;
-	case FEATURE_WRITE_CACHE: /* it is the exports' own */
+	case FEATURE_WRITE_CACHE: /* a property of the exports, not changeable */
 		return d->sqe.cdw11 & 1 ? NVME_SUCCESS : NVME_NOT_CHANGEABLE | NVME_DNR;
 	case FEATURE_ARBITRATION:
 	case FEATURE_POWER:
 	case FEATURE_TEMPERATURE:
 	case FEATURE_ERROR_RECOVERY:
-		return NVME_SUCCESS; /* there is nothing to it */
+		return NVME_SUCCESS; /* accepted without effect */
 	default:
 		return NVME_INVALID_FIELD | NVME_DNR;
 	}
@@ -345,7 +345,7 @@ static uint16_t get_feature(struct nvme_command *d)
 {
 	const struct worker *w = d->queue->conn->worker;
 
-	switch (d->sqe.cdw10 & 0x7ff) { /* with SEL, of which only `current` is known */
+	switch (d->sqe.cdw10 & 0x7ff) { /* includes SEL, of which only `current` is supported */
 	case FEATURE_ARBITRATION:
 	case FEATURE_POWER:
 	case FEATURE_ERROR_RECOVERY:
@@ -399,8 +399,8 @@ static void get_feature_start(struct nvme_command *d)
 /* ---- Events ---- */
 
 enum {
-	/* Error status, "persistent internal error", log page 01h: Linux resets its controller,
-	 * and so connects again at once (seen with 6.12). */
+	/* Error status, "persistent internal error", log page 01h: makes Linux reset its controller
+	 * and thus reconnect at once (seen with 6.12). */
 	EVENT_COME_BACK = 0x00 | 0x03 << 8 | NVME_LOG_ERROR << 16,
 };
 
@@ -433,7 +433,7 @@ void nvme_admin_drain(struct nvme_queue *q)
 
 static void abort_start(struct nvme_command *d)
 {
-	d->result = 1; /* it was not: a store cannot be told to */
+	d->result = 1; /* not aborted: stores cannot abort requests */
 	nvme_command_end(d, NVME_SUCCESS);
 }
 

@@ -1,4 +1,4 @@
-/* Numbers as NVMe writes them, the least significant byte first, anywhere in memory. */
+/* NVMe's numbers: little-endian, at any address. */
 #pragma once
 #include <endian.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Service `nvme`: commands, and those of I/O queues.  See nvme_queue.h.
+/* Service `nvme`: processing of all commands, and the commands of I/O queues.  See nvme_queue.h.
  *
  * A command is served in parts, one at a time; commands overlap and finish in any order. */
 #include <errno.h>
@@ -138,7 +138,7 @@ static const struct nvme_verb *find_verb(const struct nvme_queue *q, uint8_t opc
 	return &invalid_verb;
 }
 
-/* The data of a host is on its way, behind the command or when it is asked for. */
+/* Starts to receive the host's data: in the capsule, or by asking for it. */
 static void command_fetch(struct nvme_command *d, uint32_t capsule_bytes)
 {
 	if (d->verb->start) {
@@ -155,7 +155,7 @@ static void command_fetch(struct nvme_command *d, uint32_t capsule_bytes)
 		nvme_command_set(d, NVME_ASK);
 }
 
-/* A command more was taken: the host is alive. */
+/* Accounts for a command received, which also shows that the host is alive. */
 static void command_taken(struct nvme_queue *q)
 {
 	struct nvme_controller *n = q->member->controller;
@@ -186,7 +186,7 @@ void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
 	to_us = nvme_direction(&d->sqe) == NVME_TO_CONTROLLER && d->length > 0;
 	if (capsule_bytes && !d->status && (!to_us || d->length != capsule_bytes))
 		d->status = NVME_INVALID_FIELD | NVME_DNR;
-	if (capsule_bytes && d->status) /* its answer follows when that has come */
+	if (capsule_bytes && d->status) /* answered after its data has been received */
 		q->transport->receive(d, capsule_bytes);
 	else if (d->status)
 		nvme_command_set(d, NVME_REPLY);
@@ -262,7 +262,7 @@ static void part_done(struct io *io, int result)
 
 /* ---- Data for the host ---- */
 
-/* A part of a page, and the zeros behind it. */
+/* Copies a part of d->page, and zeros after its end. */
 static void fill_from_page(struct nvme_command *d)
 {
 	uint32_t at = d->done_bytes;
@@ -300,9 +300,9 @@ bool nvme_command_fill(struct nvme_command *d)
 	return true;
 }
 
-/* ---- What is to do ---- */
+/* ---- Steps ---- */
 
-/* A command without memory for its step must not hold up another: that may hold the memory. */
+/* A command without memory for its step must not delay the others, which may hold the memory. */
 void nvme_commands_run(struct nvme_queue *q)
 {
 	bool (*const *steps)(struct nvme_command * d) = q->transport->steps;
@@ -393,7 +393,7 @@ static void io_zero(struct nvme_command *d)
 	nvme_part_submit(d, IO_write_zeroes, d->offset, blocks << n.block_shift);
 }
 
-/* The next of the ranges that is not empty. */
+/* Submits the next range that is not empty. */
 static void trim_next(struct nvme_command *d)
 {
 	struct nvme_namespace n =
@@ -410,7 +410,7 @@ static void trim_next(struct nvme_command *d)
 		nvme_part_submit(d, IO_trim, range.offset, range.length);
 }
 
-/* Dataset Management is advice: where nothing can be deallocated it succeeds. */
+/* Dataset Management is a hint: it succeeds even if deallocation is not supported. */
 static void trim_go_on(struct nvme_command *d, int result)
 {
 	if (result < 0 && result != -EOPNOTSUPP)

@@ -1,4 +1,4 @@
-/* Service `nvme`: Fabrics commands: a queue's beginning, and a controller's registers.  See
+/* Service `nvme`: Fabrics commands: Connect, and properties (a controller's registers).  See
  * nvme_queue.h. */
 #include "nvme_queue.h"
 
@@ -38,7 +38,7 @@ static uint16_t check_size(const struct worker *w, const struct nvme_connect *co
 	return w->draining ? NVME_CONNECT_BUSY : NVME_SUCCESS;
 }
 
-/* The queue is one now. */
+/* Connect has succeeded: sets the queue up. */
 static void connect_done(struct nvme_queue *q, const struct nvme_connect *connect)
 {
 	const struct nvme_controller *n = q->member->controller;
@@ -51,7 +51,7 @@ static void connect_done(struct nvme_queue *q, const struct nvme_connect *connec
 	q->phase = NVME_PHASE_LIVE;
 	q->conn->flags |= CONN_LASTING;
 	q->sqsize = connect->sqsize;
-	q->sqhd = 1; /* this command was the first */
+	q->sqhd = 1; /* Connect was the first command */
 	q->no_flow_control = connect->no_flow_control;
 	q->verbs = connect->qid ? nvme_io_verbs : nvme_admin_verbs;
 	q->verb_count = connect->qid ? nvme_io_verb_count : nvme_admin_verb_count;
@@ -111,7 +111,7 @@ enum {
 
 	CC_EN = 1 << 0,
 	CC_SHN = 3 << 14,
-	/* Command set, page size, arbitration, entries' sizes, and what is to be there. */
+	/* Fields of CC that are checked: command set, page size, arbitration, entry sizes. */
 	CC_TERMS = 7 << 4 | 15 << 7 | 7 << 11 | 15 << 16 | 15 << 20,
 	CC_OURS = NVME_SQES << 16 | NVME_CQES << 20,
 
@@ -119,7 +119,7 @@ enum {
 	CSTS_SHUTTING_DOWN = 1 << 2,
 	CSTS_SHUT_DOWN = 2 << 2,
 
-	CAP_TIMEOUT = 30, /* of enabling and disabling, in 500 ms */
+	CAP_TIMEOUT = 30, /* maximum time to enable or disable, in units of 500 ms */
 };
 
 static uint64_t read_cap(const struct worker *w)
@@ -128,7 +128,7 @@ static uint64_t read_cap(const struct worker *w)
 	       1ULL << 37 /* CSS: NVM */;
 }
 
-/* It is ready, or shutting down, as long as a queue may have requests in the stores. */
+/* CSTS shows ready, or shutdown in progress, as long as queues may have requests in the stores. */
 static uint64_t read_csts(const struct nvme_queue *q)
 {
 	const struct nvme_controller *n = q->member->controller;

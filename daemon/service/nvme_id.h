@@ -1,6 +1,6 @@
-/* The identities of a subsystem and of its namespaces, made from names.  They have to stay the same
- * for ever, as hosts keep them (/dev/disk/by-id), and no two may be alike: Linux takes namespaces
- * with the same identity for two ways to one disk, or refuses the second.  Pure; any thread. */
+/* The identities of a subsystem and of its namespaces, made from names.  They must never change, as
+ * hosts store them (/dev/disk/by-id), and must be unique: Linux takes namespaces with the same
+ * identity for two paths to one disk, or refuses the second.  Pure; any thread. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

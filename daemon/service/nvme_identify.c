@@ -16,7 +16,7 @@ static void put_text(uint8_t *to, size_t bytes, const char *text)
 /* Fields that only a controller with namespaces has. */
 static void put_io_controller(uint8_t *page, const struct nvme_controller_info *i)
 {
-	page[76] = 1 << 1; /* CMIC: several controllers, or Linux takes one only */
+	page[76] = 1 << 1; /* CMIC: several controllers; else Linux accepts only one */
 	put_le32(page + 92, NVME_OAES);
 	page[111] = 1;               /* CNTRLTYPE */
 	page[261] = 1 << 1 | 1 << 2; /* LPA: effects log, offsets */
@@ -99,8 +99,8 @@ void nvme_identify_active(uint8_t page[static NVME_PAGE], uint32_t after, uint32
 		put_le32(page + at, ++after);
 }
 
-/* In one Write Zeroes as many blocks as NLB can say; in one Dataset Management 4 GiB, so that no
- * host runs out of patience with a file system that takes its time. */
+/* One Write Zeroes may cover as many blocks as NLB can express; one Dataset Management 4 GiB, so
+ * that a slow file system does not exceed a host's timeout. */
 void nvme_identify_nvm(uint8_t page[static NVME_PAGE], uint8_t block_shift)
 {
 	page[1] = (uint8_t)(16 + block_shift - 12); /* WZSL: log2 of pages of 4 KiB */
@@ -116,7 +116,7 @@ void nvme_identify_command_sets(uint8_t page[static NVME_PAGE])
 
 static void put_units(uint8_t *to, uint64_t bytes)
 {
-	put_le64(to, bytes / 512000 + (bytes % 512000 != 0)); /* thousands of 512 bytes */
+	put_le64(to, bytes / 512000 + (bytes % 512000 != 0)); /* in units of 1000 * 512 bytes */
 }
 
 size_t nvme_log_smart(uint8_t page[static NVME_PAGE], const struct nvme_smart *smart)

@@ -1,19 +1,18 @@
 /* A controller's description of itself and its namespaces: Identify and Get Log Page.  Pure; any
- * thread.  Sources: see nvme_proto.h; what Linux demands of a field is said beside it.
+ * thread.  Sources: see nvme_proto.h; requirements of Linux are noted beside the fields.
  *
- * All of them fill pages that are zero at first. */
+ * All functions fill pages that are zeroed before. */
 #pragma once
 #include "nvme_id.h"
 #include "nvme_proto.h"
 
 enum {
 	NVME_PAGE = 4096,          /* bytes of an Identify, and of the longest log page */
-	NVME_VERSION = 0x00010400, /* 1.4: a later one would oblige to much, 1.2 has no UUIDs */
+	NVME_VERSION = 0x00010400, /* 1.4: later versions require much more, 1.2 has no UUIDs */
 	NVME_AER_MAX = 4,
 	NVME_ADMIN_ENTRIES_MIN = 32,
-	/* Events that a host may ask for: Namespace Attribute Notices.  None of them comes; but
-	 * Linux sends an AER only if it may ask for some, and needs that for the event of a drain.
-	 */
+	/* Events that a host may ask for: Namespace Attribute Notices.  They are never sent; but
+	 * Linux sends an AER, which the event of a drain needs, only if some event is supported. */
 	NVME_OAES = 0x100,
 	NVME_SQES = 6, /* log2 of NVME_SQE, NVME_CQE */
 	NVME_CQES = 4,
@@ -47,10 +46,10 @@ struct nvme_controller_info {
 	uint16_t cntlid;
 	const char *serial, *firmware, *subnqn;
 	uint8_t mdts;     /* log2 of the largest transfer in pages of 4 KiB */
-	uint16_t entries; /* of a queue */
+	uint16_t entries; /* entries of a queue */
 	uint32_t namespaces;
 	uint32_t in_capsule; /* bytes of data that may follow an I/O command */
-	bool write_cache;    /* volatile */
+	bool write_cache;    /* there is a volatile write cache */
 	bool rdma;
 };
 void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_controller_info *i);
@@ -58,7 +57,7 @@ void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_
 struct nvme_namespace_info {
 	struct nvme_namespace namespace;
 	uint8_t uuid[NVME_UUID];
-	bool reads_zeros; /* where it was deallocated */
+	bool reads_zeros; /* deallocated blocks read as zeros */
 	bool rotational;
 };
 void nvme_identify_namespace(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
@@ -72,7 +71,7 @@ void nvme_identify_active(uint8_t page[static NVME_PAGE], uint32_t after, uint32
 void nvme_identify_nvm(uint8_t page[static NVME_PAGE], uint8_t block_shift);
 void nvme_identify_command_sets(uint8_t page[static NVME_PAGE]);
 
-/* ---- Logs; each returns its bytes ---- */
+/* ---- Logs; each function returns the number of bytes ---- */
 
 struct nvme_smart {
 	uint64_t bytes_read, bytes_written, reads, writes;

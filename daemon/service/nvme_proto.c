@@ -95,7 +95,7 @@ static bool is_out_of_range(uint64_t first, uint64_t count, uint64_t blocks)
 	return first > blocks || count > blocks - first;
 }
 
-/* The range of what names one: SLBA and NLB. */
+/* Checks SLBA and NLB, and computes the range. */
 static uint16_t check_range(const struct nvme_sqe *sqe, const struct nvme_namespace *n,
 			    struct nvme_range *ret)
 {
@@ -121,7 +121,7 @@ static uint16_t check_transfer(const struct nvme_sqe *sqe, const struct nvme_nam
 	return ret->length == sqe->sgl.length ? NVME_SUCCESS : NVME_SGL_LENGTH_INVALID | NVME_DNR;
 }
 
-/* Linux always sends room for all of them. */
+/* Checks a Dataset Management's data length; Linux always sends room for all ranges. */
 static uint16_t check_ranges(const struct nvme_sqe *sqe)
 {
 	return sqe->sgl.length >= nvme_dsm_ranges(sqe) * NVME_DSM_RANGE &&
@@ -179,8 +179,8 @@ uint16_t nvme_check_dsm(const uint8_t *data, unsigned index, const struct nvme_n
 	return NVME_SUCCESS;
 }
 
-/* DNR (do not retry) is left out where time may help; elsewhere it is set, or Linux would try five
- * times. */
+/* DNR (do not retry) is not set for errors that may be temporary; for others it is, or Linux would
+ * retry five times. */
 uint16_t nvme_status_of(int error, uint8_t opcode)
 {
 	switch (error) {

@@ -1,8 +1,8 @@
-/* NVMe's commands and completions as a controller sees them, whatever carries them.  Pure: no I/O,
- * no allocation; any thread.
+/* NVMe's commands and completions as a controller sees them, for any transport.  Pure: no I/O, no
+ * allocation; any thread.
  *
  * Source: NVM Express Base Specification 2.0 and NVM Command Set Specification 1.0; field names are
- * theirs.  What hosts make of it was read in Linux 6.12, drivers/nvme/host, and in SPDK 24.09. */
+ * theirs.  Behaviour of hosts: Linux 6.12, drivers/nvme/host, and SPDK 24.09. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ enum nvme_status {
 
 /* Type << 4 | subtype of an SGL descriptor. */
 enum nvme_sgl_type {
-	NVME_SGL_NONE = 0x00,      /* none that can be */
+	NVME_SGL_NONE = 0x00,      /* unsupported */
 	NVME_SGL_CAPSULE = 0x01,   /* the data follows the command */
 	NVME_SGL_TRANSPORT = 0x5a, /* the transport moves it */
 };
@@ -86,8 +86,8 @@ struct nvme_sgl {
 	uint64_t address;
 	uint32_t length; /* bytes */
 	uint32_t key;    /* of the host's memory, over RDMA */
-	bool invalidate; /* ... that nobody may use once the command is completed */
-	uint8_t type;    /* enum nvme_sgl_type, or what else a host says */
+	bool invalidate; /* the completion is to invalidate the key */
+	uint8_t type;    /* enum nvme_sgl_type, or any other value from the host */
 };
 
 /* Submission Queue Entry: a command. */
@@ -125,15 +125,16 @@ struct nvme_connect {
 	char subnqn[NVME_NQN_MAX], hostnqn[NVME_NQN_MAX];
 };
 
-/* Checks a Connect: *ret_result is its completion's, for NVME_CONNECT_INVALID. */
+/* For NVME_CONNECT_INVALID *ret_result, the completion's, is one of these plus the offset of the
+ * invalid field. */
 enum nvme_connect_field { NVME_IN_SQE = 0, NVME_IN_DATA = 1 << 16 };
 
-/* The command, and NVME_CONNECT_DATA bytes of it.  NVME_SUCCESS or a status. */
+/* Parses a Connect command with its NVME_CONNECT_DATA bytes of data.  NVME_SUCCESS or a status. */
 uint16_t nvme_parse_connect(const struct nvme_sqe *sqe, const uint8_t *data,
 			    struct nvme_connect *ret, uint64_t *ret_result);
 
-/* A name that may stand for a subsystem or a host: "nqn." and what follows it, of NVME_NQN_MAX with
- * the NUL. */
+/* Is this a valid NQN: "nqn." and at least one more character, NVME_NQN_MAX bytes at most with the
+ * NUL? */
 bool nvme_nqn_valid(const char *nqn);
 
 /* ---- I/O ---- */
@@ -145,13 +146,13 @@ struct nvme_namespace {
 	uint32_t transfer_max; /* bytes of one read or write */
 };
 
-/* Where in the export, in bytes. */
+/* A range of the export, in bytes. */
 struct nvme_range {
 	uint64_t offset, length;
 };
 
-/* May the command, of an I/O queue, be served?  In the order of the checks below; n is NULL if
- * there is no such namespace.  NVME_SUCCESS, and the range of what has one, or a status. */
+/* Checks a command of an I/O queue; n is NULL if there is no such namespace.  NVME_SUCCESS, and the
+ * range if the command has one, or a status. */
 uint16_t nvme_check_io(const struct nvme_sqe *sqe, const struct nvme_namespace *n,
 		       struct nvme_range *ret);
 
@@ -180,5 +181,5 @@ static inline bool nvme_may_deallocate(const struct nvme_sqe *sqe)
 	return sqe->cdw12 & 1U << 25;
 }
 
-/* The status for a host of a store's errno; opcode: of an I/O queue. */
+/* The status to send for a store's error (positive errno); opcode: of an I/O queue. */
 uint16_t nvme_status_of(int error, uint8_t opcode);

@@ -1,4 +1,4 @@
-/* Service `nvme`: what its files share.
+/* Service `nvme`: internal interface of its files.
  *
  * nvme.c: a connection's life; nvme_tcp.c: PDUs; nvme_receive.c: data in them; nvme_rdma.c:
  * capsules as messages, data by one-sided operations; nvme_command.c: commands, their parts, those
@@ -21,14 +21,15 @@
 enum {
 	NVME_PART_MAX = 512 * 1024,    /* bytes of one read or write of a store */
 	NVME_HELD_MAX = 8192 * 1024,   /* bytes a connection may hold */
-	NVME_ALIGN = 64,               /* of the data of reads in memory, at least */
-	NVME_BLOCK = 4096,             /* bytes, if nothing else is said */
+	NVME_ALIGN = 64,               /* bytes: minimum alignment of the data of reads in memory */
+	NVME_BLOCK = 4096,             /* bytes; the default */
 	NVME_ADMIN_ENTRIES_MAX = 1024, /* of an admin queue */
 	NVME_ADMIN_CAPSULE = 8192,     /* bytes of data behind an admin or Fabrics command */
 };
 
-/* How long a host may take to begin, for the rest of a PDU, to enable its controller, and to close
- * after an error; and a discovery controller without keep-alive. */
+/* Time limits for a host: for ICReq and Connect, and to close after an error (HANDSHAKE); for the
+ * rest of a PDU; to enable its controller, and for silence of a discovery controller without
+ * keep-alive. */
 #define NVME_HANDSHAKE_NS ((uint64_t)10 * NS_PER_S)
 #define NVME_PDU_NS       ((uint64_t)30 * NS_PER_S)
 #define NVME_ENABLE_NS    ((uint64_t)120 * NS_PER_S)
@@ -54,13 +55,13 @@ enum nvme_operation {
 /* The next step of a command.  Those after NVME_TODO are done by the queue as soon as there is
  * memory for it. */
 enum nvme_step {
-	NVME_RECEIVE, /* data of the host is to come */
-	NVME_IO,      /* a part of it is with a store */
-	NVME_HOLD,    /* until an event: AER, a Connect that waits */
+	NVME_RECEIVE, /* data of the host is awaited */
+	NVME_IO,      /* a part is in flight at a store */
+	NVME_HOLD,    /* waits for an event: AER, a waiting Connect */
 	NVME_TODO,
-	NVME_ASK = NVME_TODO, /* the host is to be asked for data */
-	NVME_FILL,            /* a part of the data for the host is to be had */
-	NVME_SEND,            /* ... and is there */
+	NVME_ASK = NVME_TODO, /* ask the host for data */
+	NVME_FILL,            /* get a part of the data for the host */
+	NVME_SEND,            /* send that part */
 	NVME_REPLY,
 	NVME_STEP_COUNT
 };
@@ -73,57 +74,63 @@ struct nvme_command;
 struct nvme_verb {
 	uint8_t opcode;
 	uint8_t operation; /* enum nvme_operation */
-	/* May it be served?  A status; sets length, of data to or from the host, and io.mount. */
+	/* Checks the command: returns a status, sets d->length (data to or from the host) and
+	 * d->io.mount. */
 	uint16_t (*check)(struct nvme_command *d);
-	/* The data of the host is in `page`; NULL: it goes to the store as it comes. */
+	/* Starts the command when the host's data is in d->page.  NULL: the data goes to the store
+	 * as it arrives. */
 	void (*start)(struct nvme_command *d);
 };
 
 /* A command that is being served, a part of it at a time. */
 struct nvme_command {
-	struct io io; /* of the part that is under way */
+	struct io io; /* request of the part in flight */
 	struct nvme_queue *queue;
 	struct nvme_command *next; /* on one of the lists */
 	const struct nvme_verb *verb;
 	struct nvme_sqe sqe;
-	uint64_t offset;                 /* in the export: of the data, or of what is zeroed */
+	/* bytes, in the export: of the data or of the range to zero. */
+	uint64_t offset;
 	uint32_t length;                 /* bytes of data to or from the host */
-	uint32_t done_bytes;             /* of them, in the parts before */
-	uint32_t got_bytes, asked_bytes; /* of the host's: have come, and may come */
+	uint32_t done_bytes;             /* bytes of earlier parts */
+	uint32_t got_bytes, asked_bytes; /* of the host's data: received, and asked for */
 	struct bufq data;                /* memory of this part */
-	uint8_t *page;                   /* data to or from the host that no store has, allocated */
-	uint32_t page_bytes;             /* zeros follow these */
-	uint32_t begun_bytes;            /* of a block in `page`: see receive_begin() */
-	uint64_t start_ns;               /* when it was complete, if it is timed, else 0 */
-	uint64_t result;                 /* of its completion */
-	uint16_t status;                 /* enum nvme_status */
-	uint8_t step;                    /* enum nvme_step */
-	bool framed;          /* `data` has room for what precedes and follows it in a PDU */
-	bool replied;         /* over RDMA: before its data was known to be there */
-	struct remote remote; /* over RDMA: of the part that is under way */
+	/* malloc()ed data to or from the host that is not a store's; NULL: none. */
+	uint8_t *page;
+	uint32_t page_bytes; /* bytes in page; zeros follow */
+	/* Bytes of a partial block in `page`: see receive_begin(). */
+	uint32_t begun_bytes;
+	uint64_t start_ns; /* when the command was complete, if timed, else 0 */
+	uint64_t result;   /* of its completion */
+	uint16_t status;   /* enum nvme_status */
+	uint8_t step;      /* enum nvme_step */
+	bool framed;       /* `data` has room for what precedes and follows it in a PDU */
+	/* RDMA: the completion was sent before the data was known to have arrived. */
+	bool replied;
+	struct remote remote; /* RDMA: operation of the part in flight */
 };
 
 enum nvme_phase {
 	NVME_PHASE_ICREQ,
 	NVME_PHASE_CONNECT,
 	NVME_PHASE_LIVE,
-	NVME_PHASE_ENDING, /* after an error: nothing is heard or said any more */
+	NVME_PHASE_ENDING, /* after an error: input is ignored, nothing is sent */
 };
 
-/* A transport of commands and their data: TCP or RDMA. */
+/* What TCP and RDMA do differently. */
 struct nvme_transport {
-	enum nvme_phase phase; /* in which a connection begins */
-	/* Takes what comes next from the input, or goes on with it; false: nothing can be done
-	 * until something is done, is sent, or arrives. */
+	enum nvme_phase phase; /* the first phase of a connection */
+	/* Takes the next PDU or message from the input, or continues with it; false: nothing can be
+	 * done until an operation ends, output is sent, or input arrives. */
 	bool (*take)(struct nvme_queue *q);
-	/* Data that came with a command, which has a status if nobody wants it. */
+	/* Handles the data that came with a command; drops it if d->status is an error. */
 	void (*receive)(struct nvme_command *d, uint32_t bytes);
-	/* By enum nvme_step, what is to do; each false when there is no memory for it now. */
+	/* By enum nvme_step: performs the step.  False: no memory for it now. */
 	bool (*steps[NVME_STEP_COUNT])(struct nvme_command *d);
 };
 extern const struct nvme_transport nvme_tcp, nvme_rdma;
 
-/* A connection. */
+/* A connection, which is a queue of NVMe. */
 struct nvme_queue {
 	struct conn *conn;
 	const struct nvme_transport *transport;
@@ -131,37 +138,38 @@ struct nvme_queue {
 	enum nvme_phase phase;
 	uint16_t sqsize, sqhd;
 	bool no_flow_control;
-	bool running;                  /* nvme_run() is: it looks at `todo` */
-	bool told;                     /* the host was, of a drain */
-	bool waits;                    /* its Connect does, or did: alive_ns says for how long */
-	const struct nvme_verb *verbs; /* of its kind */
+	bool running;                  /* within nvme_run(), which handles `todo` itself */
+	bool told;                     /* the host was told of a drain */
+	bool waits;                    /* its Connect waits, or did; alive_ns is its time limit */
+	const struct nvme_verb *verbs; /* commands of this type of queue */
 	unsigned verb_count;
 
 	struct nvme_command first; /* Connect */
 	struct nvme_command *commands;
-	unsigned command_count, used;      /* used: were taken, once at least */
-	unsigned busy;                     /* are being served */
-	struct nvme_command *free;         /* were used */
-	struct nvme_command *todo, **last; /* in this order */
+	unsigned command_count, used;      /* used: those taken at least once */
+	unsigned busy;                     /* commands being served */
+	struct nvme_command *free;         /* used ones that are free */
+	struct nvme_command *todo, **last; /* in order of service */
 	struct nvme_command *held;
 
-	/* The PDU that comes. */
+	/* The PDU being received. */
 	struct nvme_tcp_terms terms;
 	uint8_t header[NVME_TCP_HEADER_MAX + NVME_TCP_DIGEST];
 	unsigned header_have;
-	struct nvme_tcp_pdu pdu;        /* once NVME_TCP_COMMON bytes are there */
-	uint64_t drop_bytes;            /* of input that nobody wants */
-	struct nvme_command *receiving; /* its data is what comes now */
-	uint32_t data_left;             /* of the PDU, without its digest */
-	uint32_t digest;                /* of what came of it */
+	struct nvme_tcp_pdu pdu;        /* valid once NVME_TCP_COMMON bytes have arrived */
+	uint64_t drop_bytes;            /* bytes of input to be dropped */
+	struct nvme_command *receiving; /* the command whose data is being received */
+	/* Bytes of the PDU's data still to come, without the digest. */
+	uint32_t data_left;
+	uint32_t digest; /* digest of the data so far */
 
 	/* Times of CLOCK_MONOTONIC; 0: none. */
-	uint64_t alive_ns; /* by then the host has to have gone on, or said that it is alive */
-	uint64_t pdu_ns;   /* by then the PDU that has begun has to be here */
-	uint64_t due_ns;   /* the earlier of them: the connection's deadline */
+	uint64_t alive_ns; /* deadline for the host's next step or keep-alive */
+	uint64_t pdu_ns;   /* deadline for the rest of the current PDU */
+	uint64_t due_ns;   /* the earlier one, set as the connection's deadline */
 
 	/* Only an admin queue has these. */
-	uint64_t kato_ns;    /* 0: the host need not say that it is alive */
+	uint64_t kato_ns;    /* keep-alive timeout; 0: none */
 	uint32_t cc;         /* Controller Configuration */
 	uint32_t event_mask; /* Asynchronous Event Configuration */
 };
@@ -173,16 +181,16 @@ static inline struct nvme_queue *nvme_of(const struct conn *c)
 
 /* nvme_command.c */
 
-/* Room for `count` commands.  0 or -ENOMEM. */
+/* Allocates `count` commands.  0 or -ENOMEM. */
 int nvme_commands_init(struct nvme_queue *q, unsigned count);
 void nvme_commands_free(struct nvme_queue *q);
-/* NULL: there is no room for one more now. */
+/* NULL: all commands are in use. */
 struct nvme_command *nvme_command_get(struct nvme_queue *q);
-/* A command whose sqe is there.  In the PDU came capsule_bytes of data. */
+/* Starts a command whose sqe has been parsed.  capsule_bytes: data that came in the same PDU. */
 void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes);
-/* Begins a command that is refused: it ends at once, with the status. */
+/* Starts a command that is refused: it ends at once with the status. */
 void nvme_command_refuse(struct nvme_command *d, uint16_t status);
-/* The one function that changes what a command waits for. */
+/* The only function that changes a command's step. */
 void nvme_command_set(struct nvme_command *d, enum nvme_step step);
 static inline void nvme_command_end(struct nvme_command *d, uint16_t status)
 {
@@ -190,20 +198,20 @@ static inline void nvme_command_end(struct nvme_command *d, uint16_t status)
 	nvme_command_set(d, NVME_REPLY);
 }
 struct nvme_cqe nvme_completion_of(const struct nvme_command *d);
-/* The host will hear, or has heard, all of it: counts it. */
+/* The command's completion has been queued: counts the operation. */
 void nvme_command_replied(struct nvme_command *d);
 void nvme_command_put(struct nvme_command *d);
-/* nvme_transport.steps: a part of the data for the host is to be had. */
+/* nvme_transport.steps[NVME_FILL]: gets a part of the data for the host. */
 bool nvme_command_fill(struct nvme_command *d);
-/* Does what is to do, as far as there is memory. */
+/* Performs the steps of all commands on `todo`, as far as there is memory. */
 void nvme_commands_run(struct nvme_queue *q);
-/* Memory for a part of `bytes`, as much as there is.  framed: in one piece, if it can be, with room
- * for the rest of its PDU. */
+/* Allocates memory for a part of `bytes`, or less if the pool is short.  framed: in one piece, if
+ * possible, with room for the rest of its PDU. */
 void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed);
-/* Hands `data`, or the range of what has none, to the store. */
+/* Submits d->data, or a range without data, to the store. */
 void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset, uint64_t length);
-/* Commands in flight hold as much as the connection may: no more are read until one ends, which
- * runs the service again. */
+/* True: the commands in flight hold as much memory as the connection may.  No further one is read
+ * until one ends, which runs the service again. */
 bool nvme_is_full(const struct conn *c);
 
 /* A namespace: an export as the host sees it. */
@@ -214,25 +222,25 @@ extern const unsigned nvme_io_verb_count;
 
 /* nvme_receive.c */
 
-/* Data of a host, q->data_left bytes of a PDU, is for command d. */
+/* Data of the host, `bytes` in this PDU, begins for command d. */
 void nvme_receive(struct nvme_command *d, uint32_t bytes);
-/* Takes what has come of it; false: nothing can be done now. */
+/* Takes data that has arrived; false: nothing can be done now. */
 bool nvme_receive_go_on(struct nvme_queue *q);
-/* A part is written, or has failed. */
+/* A part was written, or failed. */
 void nvme_receive_written(struct nvme_command *d, int result);
-/* More of the data cannot come before some of it is written. */
+/* True: more data cannot arrive before some is written. */
 bool nvme_is_held_up(const struct conn *c);
 
 /* nvme_tcp.c */
 
-/* Ends the connection, and says why. */
+/* Sends the host the reason (C2HTermReq), then ends the connection. */
 void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei);
 
 /* nvme_rdma.c */
 
 /* service->greet */
 int nvme_rdma_greet(const struct worker *w, struct greeting *greeting);
-/* Bytes of data that may follow a command. */
+/* Bytes of data that a command capsule may carry. */
 uint32_t nvme_rdma_in_capsule(const struct worker *w);
 /* I/O queues that the listener has memory for. */
 unsigned nvme_rdma_queues(const struct worker *w);
@@ -240,9 +248,9 @@ unsigned nvme_rdma_queues(const struct worker *w);
 /* nvme_connect.c */
 
 extern const struct nvme_verb nvme_connect_verb;
-/* A Connect that waits is tried again, or has waited for too long. */
+/* Retries a waiting Connect, or fails it if too_long. */
 void nvme_connect_go_on(struct nvme_queue *q, bool too_long);
-/* The most entries that a queue may have: as few as any export of the worker allows. */
+/* Maximum of entries of a queue: the smallest queue-depth of the worker's exports. */
 unsigned nvme_entries(const struct worker *w);
 /* Fabrics commands of an admin queue. */
 uint16_t nvme_property_check(struct nvme_command *d);
@@ -252,5 +260,5 @@ void nvme_property_start(struct nvme_command *d);
 
 extern const struct nvme_verb nvme_admin_verbs[];
 extern const unsigned nvme_admin_verb_count;
-/* The worker drains: the host is told to come back, to another. */
+/* The worker drains: asks the host to reconnect, which leads to another worker. */
 void nvme_admin_drain(struct nvme_queue *q);

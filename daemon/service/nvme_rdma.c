@@ -11,7 +11,7 @@
 
 enum {
 	RDMA_ADMIN_ENTRIES_MAX = 128,
-	RDMA_CAPSULE_MAX = 4096, /* of data: each entry of a queue has room for it, always */
+	RDMA_CAPSULE_MAX = 4096, /* bytes of data; each entry of a queue has this memory reserved */
 };
 
 /* ---- A queue's beginning ---- */
@@ -58,7 +58,7 @@ int nvme_rdma_greet(const struct worker *w, struct greeting *greeting)
 
 /* ---- Out ---- */
 
-/* False: there is no memory for it. */
+/* Queues the completion.  False: no memory. */
 static bool rdma_say(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
@@ -102,7 +102,8 @@ static void rdma_remote_drop(struct nvme_command *d)
 	bufq_drop(&d->queue->conn->worker->pool, &d->remote.data, d->remote.data.bytes);
 }
 
-/* A part is in the host's memory.  Or the connection ends, and all that it has with it. */
+/* A part has been written to the host's memory; or the connection is ending, and its commands with
+ * it. */
 static void rdma_written(struct remote *remote, int result)
 {
 	struct nvme_command *d = container_of(remote, struct nvme_command, remote);
@@ -117,7 +118,8 @@ static void rdma_written(struct remote *remote, int result)
 		nvme_command_set(d, d->done_bytes < d->length ? NVME_FILL : NVME_REPLY);
 }
 
-/* The completion follows the last part without waiting for it: it arrives after it. */
+/* The completion is queued right after the last part without waiting for that, as it arrives later.
+ */
 static bool rdma_send(struct nvme_command *d)
 {
 	bool last = d->done_bytes + d->data.bytes == d->length;
@@ -130,7 +132,7 @@ static bool rdma_send(struct nvme_command *d)
 
 /* ---- In ---- */
 
-/* A part of the host's data is here. */
+/* A part of the host's data has been received. */
 static void rdma_take_part(struct nvme_command *d, uint32_t bytes)
 {
 	struct pool *p = &d->queue->conn->worker->pool;
@@ -160,7 +162,7 @@ static void rdma_read(struct remote *remote, int result)
 	rdma_take_part(d, (uint32_t)d->data.bytes);
 }
 
-/* Reads as much of what is left as there is memory for. */
+/* Reads as much of the remaining data as there is memory for. */
 static bool rdma_ask(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
@@ -180,7 +182,7 @@ static bool rdma_ask(struct nvme_command *d)
 	return true;
 }
 
-/* `bytes` of data in the capsule, which begins rx.  There is memory: see rdma_take(). */
+/* Takes `bytes` of in-capsule data from the beginning of rx.  There is memory: see rdma_take(). */
 static void rdma_receive(struct nvme_command *d, uint32_t bytes)
 {
 	struct bufq *rx = &d->queue->conn->rx;
@@ -202,13 +204,13 @@ static void rdma_receive(struct nvme_command *d, uint32_t bytes)
 	rdma_take_part(d, bytes);
 }
 
-/* Does data in the capsule lie inside it, as the descriptor says? */
+/* Is the descriptor's range of in-capsule data within the capsule? */
 static bool rdma_capsule_is_right(const struct nvme_sgl *sgl, size_t capsule)
 {
 	return sgl->type != NVME_SGL_CAPSULE || (sgl->address == 0 && sgl->length <= capsule);
 }
 
-/* A capsule.  False: it has to wait. */
+/* Takes the next capsule.  False: it has to wait. */
 static bool rdma_take(struct nvme_queue *q)
 {
 	struct conn *c = q->conn;

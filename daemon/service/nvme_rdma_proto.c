@@ -15,7 +15,7 @@ enum nvme_rdma_status nvme_rdma_parse_request(const uint8_t *data, size_t bytes,
 	*ret = (struct nvme_rdma_request){
 		.qid = get_le16(data + 2),
 		.receives = get_le16(data + 4),
-		.commands = get_le16(data + 6) + 1U, /* one less is said */
+		.commands = get_le16(data + 6) + 1U, /* zero-based */
 	};
 	if (ret->qid > NVME_QUEUES_MAX)
 		return NVME_RDMA_QID;

@@ -1,10 +1,8 @@
-/* Service `nvme`: data of hosts, on its way to a store or into memory of its own.  See
- * nvme_queue.h.
+/* Service `nvme`: receives data of hosts, for a store or into d->page.  See nvme_queue.h.
  *
- * Data for a store waits in the input until a PDU of it is there, and is written when its digest
- * was right.  Where memory is short and the rest could not come otherwise, it is written as it
- * comes: if the digest turns out to be wrong then, the command fails, which leaves its blocks
- * undefined and makes the host write them again. */
+ * Data for a store stays in the input until its PDU is complete and the digest has been verified.
+ * If memory is too short to receive the whole PDU, data is written as it arrives: if the digest is
+ * wrong then, the command fails, its blocks are undefined, and the host writes them again. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -29,7 +27,7 @@ void nvme_receive(struct nvme_command *d, uint32_t bytes)
 	q->digest = 0;
 }
 
-/* The command has failed: the rest of its data is dropped. */
+/* Fails the command: the rest of its data is dropped. */
 static void receive_fail(struct nvme_command *d, uint16_t status)
 {
 	d->status = status;
@@ -37,7 +35,7 @@ static void receive_fail(struct nvme_command *d, uint16_t status)
 		bufq_drop(&d->queue->conn->worker->pool, &d->data, d->data.bytes);
 }
 
-/* A piece of data has arrived and is written: asks for the next, or completes the command. */
+/* All data asked for has been received and written: asks for more, or completes the command. */
 static void receive_next(struct nvme_command *d)
 {
 	if (d->queue->receiving == d || d->got_bytes < d->asked_bytes)
@@ -81,7 +79,7 @@ static void receive_digest(struct nvme_queue *q)
 		receive_fail(q->receiving, NVME_TRANSPORT_ERROR);
 }
 
-/* All of a PDU was taken, and what is not yet with a store now may go there. */
+/* The end of a PDU's data: checks the digest, and submits the data that is not at a store yet. */
 static bool receive_end(struct nvme_queue *q)
 {
 	struct nvme_command *d = q->receiving;
@@ -114,7 +112,7 @@ static bool receive_drop(struct nvme_queue *q)
 	return bytes > 0;
 }
 
-/* Copies input to memory that the command has; its digest goes on. */
+/* Copies input to the command's memory and updates the digest. */
 static void receive_copy(struct nvme_queue *q, uint8_t *to, uint32_t bytes)
 {
 	bufq_read(&q->conn->worker->pool, &q->conn->rx, to, bytes);
@@ -134,7 +132,7 @@ static bool receive_page(struct nvme_queue *q)
 
 /* ---- To a store ---- */
 
-/* How much of what has come makes a part; 0: wait for more of it. */
+/* The number of received bytes for the next part; 0: wait for more. */
 static uint32_t receive_ready(const struct nvme_queue *q)
 {
 	const struct conn *c = q->conn;
@@ -149,7 +147,7 @@ static uint32_t receive_ready(const struct nvme_queue *q)
 	return MIN(have, want);
 }
 
-/* The chunks as they were received. */
+/* Takes the received chunks without copying. */
 static bool receive_views(struct nvme_queue *q, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
@@ -161,8 +159,8 @@ static bool receive_views(struct nvme_queue *q, uint32_t bytes)
 	return true;
 }
 
-/* Less than a block is there, and the rest is to come in another PDU, or cannot come before this
- * has gone: memory of its own keeps it. */
+/* Copies a partial block to malloc()ed memory, because its rest comes in another PDU or cannot be
+ * received while this occupies the pool. */
 static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
@@ -178,7 +176,7 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 	return true;
 }
 
-/* Data is received in whole blocks, into memory aligned as the store needs it. */
+/* Copies whole blocks into memory that is aligned as the store requires. */
 static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
@@ -209,14 +207,14 @@ static bool receive_part(struct nvme_queue *q)
 	struct nvme_command *d = q->receiving;
 	uint32_t bytes;
 
-	if (d->step == NVME_IO) /* a part is under way */
+	if (d->step == NVME_IO) /* a part is in flight */
 		return false;
 	bytes = receive_ready(q);
 	if (bytes == 0)
 		return false;
 	if (!(d->io.mount->export->align == 1 ? receive_views(q, bytes) : receive_blocks(q, bytes)))
 		return false;
-	/* With the rest of its PDU comes what tells whether it is intact. */
+	/* Not before the PDU is complete: its digest follows. */
 	if (d->data.bytes && (q->data_left || !receive_digest_came(q)))
 		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, d->data.bytes);
 	return true;

@@ -20,15 +20,15 @@ struct nvme_subsystem {
 	unsigned references; /* targets and controllers */
 	struct nvme_controller *controllers;
 	unsigned controller_count;
-	struct nvme_member *waiting; /* Connects, see NVME_WAIT */
+	struct nvme_member *waiting; /* Connects that wait, see NVME_WAIT */
 };
 
-/* All of this process: a listener and its heir have the same. */
+/* All subsystems of this process; a listener and its replacement share one. */
 static struct {
 	pthread_mutex_t lock;
 	struct nvme_subsystem *subsystems;
 	uint64_t generation;
-	uint16_t cntlid; /* the last that was given; 0: none was */
+	uint16_t cntlid; /* the last one assigned; 0: none */
 } nvme = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- Calls: on the member's thread.  Functions with _locked expect nvme.lock to be held. ---- */
@@ -44,7 +44,7 @@ static void member_called(struct call *call)
 	pthread_mutex_unlock(&nvme.lock);
 	if (!c)
 		free(m);
-	else if (!m->worker->stop) /* then connections end anyway */
+	else if (!m->worker->stop) /* the worker is stopping: its connections end anyway */
 		conn_ready(c);
 }
 
@@ -98,10 +98,11 @@ static void subsystem_put_locked(struct nvme_subsystem *s)
 
 /* ---- Targets ---- */
 
-/* The name that a listener has without one of its own: this host's and its own. */
+/* Makes the default NQN, from the machine's id and the listener's name. */
 static int make_nqn(const char *listener, char nqn[static NVME_NQN_MAX], struct reason *reason)
 {
-	/* Any constant: systemd mixes it with the machine's id, which is not to be shown. */
+	/* An arbitrary constant: systemd hashes it with the machine's id, which must stay secret.
+	 */
 	static const sd_id128_t app =
 		SD_ID128_MAKE(e1, 2d, 5e, 91, 0b, 5a, 4b, 3c, 9f, 64, 6d, 0b, 54, 2a, 7c, 38);
 	uint8_t uuid[NVME_UUID];
@@ -185,7 +186,7 @@ static struct nvme_controller *find_locked(const struct nvme_subsystem *s, uint1
 	return n;
 }
 
-/* One that no controller of s has: there are fewer of them than numbers. */
+/* A number that no controller of s has; there are more numbers than controllers. */
 static uint16_t next_cntlid_locked(const struct nvme_subsystem *s)
 {
 	if (nvme.cntlid == 0 &&
@@ -338,7 +339,7 @@ unsigned nvme_queue_count(const struct nvme_controller *controller)
 
 /* ---- The end ---- */
 
-/* Without queues nothing of it is in a store. */
+/* The controller has no queue left, so none of its requests is in a store. */
 static void unlink_locked(struct nvme_controller *n)
 {
 	struct nvme_subsystem *s = n->subsystem;

@@ -23,7 +23,7 @@ void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
 	q->phase = NVME_PHASE_ENDING;
 	q->receiving = NULL;
 	q->alive_ns = q->conn->worker->now_ns + NVME_PDU_NS;
-	conn_write(q->conn, pdu, /* without memory for it the connection just ends */
+	conn_write(q->conn, pdu, /* without memory for it the connection ends without a reason */
 		   nvme_tcp_build_term(pdu, &fault, q->header, q->header_have));
 }
 
@@ -68,8 +68,8 @@ static bool tcp_ask(struct nvme_command *d)
 	return true;
 }
 
-/* Queues what comes behind data: its digest, and the completion if this was all and no flag can say
- * so. */
+/* Writes what follows data: its digest, and the completion if it is the last data and no flag
+ * replaces that. */
 static size_t build_tail(const struct nvme_command *d, uint32_t digest, bool rsp, uint8_t *to)
 {
 	size_t bytes = 0;
@@ -81,9 +81,8 @@ static size_t build_tail(const struct nvme_command *d, uint32_t digest, bool rsp
 	return rsp ? bytes + build_rsp(d, to + bytes) : bytes;
 }
 
-/* The views with room for what precedes d's data, and for the `tail` bytes behind it, which
- * *ret_tail ends with: its own if it is framed, else one before and one after.  NULL: there is no
- * memory. */
+/* The views for the header before d's data and the `tail` bytes after it (at the end of *ret_tail):
+ * the data's own view if d->framed, else one before and one after.  NULL: no memory. */
 static struct view *tcp_frame(struct nvme_command *d, size_t tail, struct view **ret_tail)
 {
 	struct worker *w = d->queue->conn->worker;
@@ -111,7 +110,7 @@ static struct view *tcp_frame(struct nvme_command *d, size_t tail, struct view *
 	return v;
 }
 
-/* Puts a part into its PDU, and that into tx.  flags: see nvme_tcp_build_data(). */
+/* Queues a part of the data as a PDU.  flags: see nvme_tcp_build_data(). */
 static bool tcp_send_part(struct nvme_command *d, const struct nvme_tcp_data *part, unsigned flags)
 {
 	const struct nvme_tcp_terms *terms = &d->queue->terms;
@@ -160,7 +159,7 @@ static bool tcp_send(struct nvme_command *d)
 
 /* ---- In ---- */
 
-/* False: there is no memory for the answer. */
+/* Answers ICReq.  False: no memory. */
 static bool tcp_start(struct nvme_queue *q)
 {
 	const struct worker *w = q->conn->worker;
@@ -179,7 +178,7 @@ static bool tcp_start(struct nvme_queue *q)
 	return true;
 }
 
-/* Is the data that came with a command what its SGL says? */
+/* Does the in-capsule data match the command's SGL? */
 static bool tcp_check_capsule(struct nvme_queue *q, const struct nvme_sqe *sqe)
 {
 	const struct nvme_target *t = q->conn->worker->shared;
@@ -199,7 +198,7 @@ static bool tcp_check_capsule(struct nvme_queue *q, const struct nvme_sqe *sqe)
 	return false;
 }
 
-/* False: all of the queue's commands are being served. */
+/* Takes a command.  False: all commands of the queue are in use. */
 static bool tcp_command(struct nvme_queue *q)
 {
 	struct nvme_command *d;
@@ -219,7 +218,7 @@ static bool tcp_command(struct nvme_queue *q)
 	return true;
 }
 
-/* A command that waits for this data. */
+/* Finds the command that has asked for this data. */
 static struct nvme_command *find_asked(const struct nvme_queue *q, const struct nvme_tcp_data *data)
 {
 	struct nvme_command *d = data->ttag < q->used ? &q->commands[data->ttag] : NULL;
@@ -253,7 +252,7 @@ static void tcp_data(struct nvme_queue *q)
 	}
 }
 
-/* A header that is there as a whole; false: it has to wait. */
+/* Handles a complete header; false: it has to wait. */
 static bool tcp_take(struct nvme_queue *q)
 {
 	uint8_t type = q->pdu.type;
@@ -277,7 +276,7 @@ static bool tcp_take(struct nvme_queue *q)
 	return taken;
 }
 
-/* Until `bytes` of the header are there. */
+/* Reads input until q->header has `bytes`; false: incomplete. */
 static bool tcp_read_header(struct nvme_queue *q, unsigned bytes)
 {
 	struct conn *c = q->conn;
@@ -296,7 +295,7 @@ static bool tcp_next(struct nvme_queue *q)
 
 	if (q->header_have < NVME_TCP_COMMON) {
 		if (likely(q->header_have == 0 && v && v->len >= NVME_TCP_COMMON))
-			common = v->data; /* the header is read in one go */
+			common = v->data; /* the usual case: the header is in one view */
 		else if (!tcp_read_header(q, NVME_TCP_COMMON))
 			return false;
 		fault = nvme_tcp_judge(common, &q->terms, &q->pdu);
@@ -310,7 +309,7 @@ static bool tcp_next(struct nvme_queue *q)
 		return false;
 	if (tcp_take(q))
 		return true;
-	q->conn->flags |= CONN_WATCH_TX; /* it waits, and is no longer in rx */
+	q->conn->flags |= CONN_WATCH_TX; /* the header waits in q->header and no longer in rx */
 	return false;
 }
 

@@ -41,12 +41,12 @@ static struct nvme_tcp_fault bad_field(uint32_t offset)
 	return fault(NVME_TCP_INVALID_FIELD, offset);
 }
 
-/* PDUs that a host may send, by type; hlen 0: it may not. */
+/* PDUs that a host may send, by type; hlen 0: not allowed. */
 static const struct {
 	uint8_t hlen;
-	bool data;         /* may follow */
-	bool digest;       /* of the header, if it was agreed on */
-	uint32_t plen_max; /* 0: any */
+	bool data;         /* data may follow */
+	bool digest;       /* has a header digest, if negotiated */
+	uint32_t plen_max; /* 0: no limit */
 } kinds[] = {
 	[NVME_TCP_ICREQ] = { NVME_TCP_IC, .plen_max = NVME_TCP_IC },
 	[NVME_TCP_H2C_TERM] = { NVME_TCP_SHORT, .plen_max = NVME_TCP_TERM_MAX },
@@ -54,7 +54,7 @@ static const struct {
 	[NVME_TCP_H2C_DATA] = { NVME_TCP_SHORT, .data = true, .digest = true },
 };
 
-/* Where its data is, and how much. */
+/* Checks position and length of the data. */
 static struct nvme_tcp_fault judge_data(const uint8_t *common, const struct nvme_tcp_terms *terms,
 					struct nvme_tcp_pdu *pdu)
 {
@@ -137,7 +137,7 @@ static void put_common(uint8_t *to, enum nvme_tcp_type type, unsigned hlen, size
 	put_le32(to + AT_PLEN, (uint32_t)plen);
 }
 
-/* The header is done but for its digest; returns its bytes with that. */
+/* Appends the header digest, if negotiated; returns the bytes of the header with it. */
 static size_t seal(uint8_t *to, const struct nvme_tcp_terms *terms)
 {
 	size_t hlen = to[AT_HLEN];

@@ -13,17 +13,17 @@
 
 enum {
 	/* Bytes of headers. */
-	NVME_TCP_COMMON = 8, /* that all begin with */
+	NVME_TCP_COMMON = 8, /* with which all begin */
 	NVME_TCP_IC = 128,
 	NVME_TCP_CMD = 72,
-	NVME_TCP_SHORT = 24, /* of all others */
+	NVME_TCP_SHORT = 24, /* all others */
 	NVME_TCP_DIGEST = 4,
 	NVME_TCP_HEADER_MAX = NVME_TCP_IC,
 	NVME_TCP_TERM_MAX = 152,
 	NVME_TCP_RSP_MAX = NVME_TCP_SHORT + NVME_TCP_DIGEST,
 	NVME_TCP_DATA_MAX = 128, /* bytes before data, with padding */
 
-	NVME_TCP_H2C_MIN = 4096, /* bytes of data that any host may send in a PDU */
+	NVME_TCP_H2C_MIN = 4096, /* bytes of data in a PDU that any host may send */
 	NVME_TCP_PORT = 4420,
 	NVME_TCP_DISCOVERY_PORT = 8009,
 };
@@ -44,7 +44,7 @@ enum nvme_tcp_flag {
 	NVME_TCP_HDGST = 1 << 0,
 	NVME_TCP_DDGST = 1 << 1,
 	NVME_TCP_LAST = 1 << 2,
-	NVME_TCP_SUCCESS = 1 << 3, /* and no completion follows */
+	NVME_TCP_SUCCESS = 1 << 3, /* no completion follows */
 };
 
 /* "Fatal Error Status" */
@@ -58,9 +58,9 @@ enum nvme_tcp_fes {
 	NVME_TCP_UNSUPPORTED = 6, /* FEI: its offset */
 };
 
-/* Reasons for which a connection has to end. */
+/* The reason why a connection has to end. */
 struct nvme_tcp_fault {
-	uint8_t fes; /* enum nvme_tcp_fes; NVME_TCP_OK: it has not */
+	uint8_t fes; /* enum nvme_tcp_fes; NVME_TCP_OK: none */
 	uint32_t fei;
 };
 
@@ -68,7 +68,7 @@ struct nvme_tcp_fault {
 struct nvme_tcp_terms {
 	bool header_digest, data_digest;
 	uint8_t data_offset; /* where data begins in a PDU to the host */
-	uint32_t h2c_max;    /* bytes of data in a PDU of the host; a multiple of 4 */
+	uint32_t h2c_max;    /* maximum data bytes in a PDU of the host; a multiple of 4 */
 };
 
 /* A PDU from a host, by its first NVME_TCP_COMMON bytes. */
@@ -80,15 +80,15 @@ struct nvme_tcp_pdu {
 	bool last;             /* NVME_TCP_LAST */
 };
 
-/* Everything that can be said of a PDU by its beginning, so that nobody waits for what a bad
- * length promises. */
+/* Checks a PDU by its common header, so that an invalid length is detected before waiting for that
+ * many bytes. */
 struct nvme_tcp_fault nvme_tcp_judge(const uint8_t common[static NVME_TCP_COMMON],
 				     const struct nvme_tcp_terms *terms, struct nvme_tcp_pdu *ret);
 
-/* Is the digest right that follows `hlen` bytes at header? */
+/* Is the digest after the `hlen` bytes at header correct? */
 bool nvme_tcp_header_is_intact(const uint8_t *header);
 
-/* Fills all of *terms but h2c_max. */
+/* Parses an ICReq; fills all of *terms but h2c_max. */
 struct nvme_tcp_fault nvme_tcp_parse_icreq(const uint8_t header[static NVME_TCP_IC],
 					   struct nvme_tcp_terms *terms);
 
@@ -108,6 +108,6 @@ size_t nvme_tcp_build_r2t(uint8_t to[static NVME_TCP_RSP_MAX], const struct nvme
 /* flags: NVME_TCP_LAST, NVME_TCP_SUCCESS.  Returns terms->data_offset. */
 size_t nvme_tcp_build_data(uint8_t to[static NVME_TCP_DATA_MAX], const struct nvme_tcp_terms *terms,
 			   const struct nvme_tcp_data *data, unsigned flags);
-/* header: what was wrong, of header_bytes. */
+/* header: the invalid header, header_bytes long. */
 size_t nvme_tcp_build_term(uint8_t to[static NVME_TCP_TERM_MAX], const struct nvme_tcp_fault *why,
 			   const uint8_t *header, size_t header_bytes);

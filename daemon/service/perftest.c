@@ -1,16 +1,15 @@
 /* perftest with -R: what the servers of ib_send_bw, ib_write_bw, ib_read_bw, ib_read_lat and
  * ib_send_lat do, for any number of clients at once.
  *
- * A client's control connection and those of its data are alike when they come, at one port: who
- * begins with a version is control.  No client says which test it makes.  So there are two
- * services: `perftest` drops the messages of data connections, `perftest-lat` answers each with one
- * of its length; both lend memory.  What is in it, and in messages, does not matter to anybody: all
- * clients of a worker share it (see conn_spill()).
+ * Control and data connections come to the same port; one that begins with a version message is
+ * control.  Clients do not announce the type of test.  So there are two services: `perftest` drops
+ * the messages of data connections, `perftest-lat` answers each with one of its length; both lend
+ * memory.  Its contents, and those of messages, do not matter, so all clients of a worker share it
+ * (see conn_spill()).
  *
- * Over iWARP, a client of ib_send_bw sends as much as it has credits for: it has memory for each of
- * its queue pairs, into which is written how many messages were taken.  There nothing but their
- * order tells which connection is which queue pair, so the clients of an address connect one after
- * the other. */
+ * Over iWARP, a client of ib_send_bw needs credits: for each of its queue pairs it has memory into
+ * which we write how many messages were taken.  Only the order of the connections tells the queue
+ * pairs apart, so the clients of an address connect one after the other. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -23,53 +22,55 @@
 #include "remote.h"
 #include "session.h"
 
-#define TURN_NS  (5 * (uint64_t)NS_PER_S)  /* for a client's data connections to come */
-#define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* looks whether it is a client's turn */
+#define TURN_NS  (5 * (uint64_t)NS_PER_S)  /* time limit for a client's data connections */
+#define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of checks whether it is a client's turn */
 
 enum {
-	RECEIVES_IWARP = 520, /* perftest has 512 messages under way, if it has so many in all */
+	RECEIVES_IWARP = 520, /* perftest has up to 512 messages in flight */
 	CREDIT_EVERY = 64,    /* messages */
 	OPERATION_TEST = 0,
 	OPERATION_MESSAGE = 1,
 };
 
 enum perftest_step {
-	PERFTEST_NEW,     /* control or data: the first bytes tell */
+	PERFTEST_NEW,     /* not known yet: the first message tells control from data */
 	PERFTEST_DATA,    /* on the test's list, if there is one */
-	PERFTEST_HELLOED, /* control: of the messages before its data connections */
-	PERFTEST_WAITS,   /* for others of its address to connect */
+	PERFTEST_HELLOED, /* control: exchanging the messages before its data connections */
+	PERFTEST_WAITS,   /* control: waits until other clients of its address have connected */
 	PERFTEST_CONNECTS,
 	PERFTEST_RUNS,
 };
 
 struct perftest_test {
 	struct session session;
-	struct perftest_conn *first, **last; /* data connections, in the order in which they came */
+	struct perftest_conn *first, **last; /* data connections in order of arrival */
 	unsigned count;
 	struct perftest_queue queues[PERFTEST_QUEUES_MAX];
 };
 
 struct perftest_conn {
-	struct session_member of; /* the first: freed by session_leave() */
+	struct session_member of; /* must be first: freed by session_leave() */
 	uint8_t step;             /* enum perftest_step */
 	bool iwarp;
 
 	/* Control. */
 	struct perftest_test *test;
-	uint8_t message[PERFTEST_MESSAGE_MAX]; /* of message_bytes, to be answered; 0: none */
+	/* The message to be answered, message_bytes long; 0: none. */
+	uint8_t message[PERFTEST_MESSAGE_MAX];
 	uint32_t message_bytes;
 	unsigned reports;
 
 	/* Data. */
-	struct perftest_conn *next, **at; /* of the test's */
-	bool piped;                       /* it sends the next before it has an answer */
-	bool writing;                     /* a credit is under way */
-	uint32_t taken, credited;         /* messages */
+	struct perftest_conn *next, **at; /* links of the test's list */
+	/* The client sends messages without waiting for answers. */
+	bool piped;
+	bool writing;             /* a write of the credit is in flight */
+	uint32_t taken, credited; /* messages */
 	struct remote credit;
 };
 static_assert(offsetof(struct perftest_conn, of) == 0, "see session_leave()");
 
-/* ---- Which data are whose: over iWARP only ---- */
+/* ---- Assigning data connections to tests: over iWARP only ---- */
 
 static void key_of(const struct conn *c, uint8_t key[static 16])
 {
@@ -86,7 +87,8 @@ static void test_release(struct session *session)
 	free(container_of(session, struct perftest_test, session));
 }
 
-/* Of control: 0, -EAGAIN when another of its address is connecting, -EBUSY, -ENOMEM. */
+/* Begins the test of a control connection.  0; -EAGAIN: another client of its address is
+ * connecting; -EBUSY, -ENOMEM. */
 static int test_begin(const struct conn *c, struct perftest_conn *p)
 {
 	struct perftest_test *t = calloc(1, sizeof(*t));
@@ -109,7 +111,8 @@ static int test_begin(const struct conn *c, struct perftest_conn *p)
 	return rc;
 }
 
-/* Of a connection that is new: it is data of who is connecting, until it says otherwise. */
+/* Takes a new connection for data of the test that is connecting, until a message shows otherwise.
+ */
 static void test_join(const struct conn *c, struct perftest_conn *p)
 {
 	struct session *found;
@@ -147,7 +150,7 @@ static void left_locked(struct session_member *member)
 		test_drop_locked(p);
 }
 
-/* It was none: control of another test. */
+/* The connection turned out to be the control connection of another test. */
 static void test_part(struct perftest_conn *p)
 {
 	struct session *last = NULL;
@@ -182,7 +185,7 @@ static void credit_done(struct remote *remote, int result)
 	p->writing = false;
 }
 
-/* Where the client of this queue pair keeps its count; NULL: it has said nothing of it. */
+/* The client's memory for the credits of this queue pair; NULL: none announced. */
 static const struct perftest_queue *queue_of(const struct perftest_conn *p)
 {
 	const struct perftest_test *t = p->test;
@@ -195,7 +198,8 @@ static const struct perftest_queue *queue_of(const struct perftest_conn *p)
 	return index < t->count && t->queues[index].address ? &t->queues[index] : NULL;
 }
 
-/* Tells the client how many messages were taken.  Whose answers it waits for has no such memory. */
+/* Writes the number of messages taken to the client's memory, which clients that wait for answers
+ * do not have. */
 static void credit_give(struct conn *c, struct perftest_conn *p)
 {
 	const struct perftest_queue *q;
@@ -208,7 +212,7 @@ static void credit_give(struct conn *c, struct perftest_conn *p)
 		return;
 	v = conn_room(c->worker, 0, sizeof(p->taken), sizeof(p->taken));
 	if (!v)
-		return; /* with the next message, perhaps */
+		return; /* retried with the next message */
 	memcpy(v->data, &p->taken, sizeof(p->taken));
 	p->credit = (struct remote){ .done = credit_done,
 				     .conn = c,
@@ -248,7 +252,7 @@ static void report_answer(const struct conn *c, struct perftest_conn *p)
 	p->reports++;
 }
 
-/* False: not yet. */
+/* May the control connection continue?  False: not yet. */
 static bool control_may_go_on(struct conn *c, struct perftest_conn *p)
 {
 	int rc = 0;
@@ -289,14 +293,15 @@ static void control_run(struct conn *c, struct perftest_conn *p)
 	if (kind < 0)
 		conn_close(c, CONN_END_PROTOCOL);
 	else if (conn_write(c, p->message, p->message_bytes) < 0)
-		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no time for a test */
+		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no test can run */
 	p->message_bytes = 0;
 }
 
 static void control_message(struct conn *c, struct perftest_conn *p, const uint8_t *head,
 			    uint32_t bytes)
 {
-	if (p->message_bytes || bytes > sizeof(p->message)) { /* they come one at a time */
+	/* a protocol error: messages come one at a time. */
+	if (p->message_bytes || bytes > sizeof(p->message)) {
 		conn_close(c, CONN_END_PROTOCOL);
 		return;
 	}
@@ -361,8 +366,8 @@ static int perftest_open(struct conn *c)
 	session_member_init(&p->of, c);
 	p->iwarp = device && !strcmp(device->transport, "iWARP");
 	c->state = p;
-	c->flags |=
-		CONN_LASTING; /* control is silent while a test runs, and so is one-sided data */
+	c->flags |= CONN_LASTING; /* control connections, and data connections with one-sided
+				     operations, send no messages during a test */
 	if (p->iwarp)
 		test_join(c, p);
 	return 0;

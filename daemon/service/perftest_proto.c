@@ -7,7 +7,7 @@
 
 const uint8_t perftest_version[PERFTEST_VERSION] = "6.06";
 
-/* Places in a message about a queue pair. */
+/* Offsets in a message about a queue pair, and its two lengths. */
 enum { QUEUE_NUMBER = 8, QUEUE_KEY = 16, QUEUE_ADDRESS = 24, QUEUE_SHORT = 56, QUEUE_LONG = 64 };
 
 static bool is_version(const uint8_t *m)

@@ -14,17 +14,19 @@ enum {
 };
 
 enum perftest_kind {
-	PERFTEST_HELLO,  /* a version */
-	PERFTEST_VALUE,  /* a size or limit, of which the larger one counts: ours is never larger */
-	PERFTEST_QUEUE,  /* of a queue pair, or nothing but "go on": zeros */
-	PERFTEST_REPORT, /* one of five numbers that are shown */
+	PERFTEST_HELLO, /* a version */
+	/* a size or limit; the larger one of both sides counts, and ours never is. */
+	PERFTEST_VALUE,
+	PERFTEST_QUEUE,  /* about a queue pair, or all zeros: "continue" */
+	PERFTEST_REPORT, /* one of five numbers that the client shows */
 };
 
-/* The kind of a message.  -EPROTO: it is none. */
+/* The kind of a message (enum perftest_kind), or -EPROTO. */
 int perftest_parse(const uint8_t *message, uint32_t bytes);
 
-/* Of PERFTEST_QUEUE: the client's; zeros: none.  Writes it in place: ours is what the client may
- * read and write. */
+/* PERFTEST_QUEUE: perftest_get_queue() returns the client's memory and queue pair (zeros: none);
+ * perftest_set_memory() writes our memory, which the client may read and write, into the message.
+ */
 struct perftest_queue {
 	uint64_t address;
 	uint32_t number, key;
@@ -32,5 +34,5 @@ struct perftest_queue {
 struct perftest_queue perftest_get_queue(const uint8_t *message);
 void perftest_set_memory(uint8_t *message, uint64_t address, uint32_t key);
 
-/* The answer to PERFTEST_HELLO: a version that asks no client for more. */
+/* The answer to PERFTEST_HELLO: a version at which no client expects further messages. */
 extern const uint8_t perftest_version[PERFTEST_VERSION];

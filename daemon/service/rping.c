@@ -1,9 +1,7 @@
-/* The server's side of rping: reads the client's memory and says so, then writes the same bytes to
- * other memory of the client and says so, over and over.  Of each two messages the first names the
- * source, the second the sink.
- *
- * Bytes that were read stay in chunks of the pool until they were written.  The reply to a write
- * follows it at once: it arrives after the bytes. */
+/* The server's side of rping.  In each round the client's first message names its source memory,
+ * which the server reads and acknowledges; the second names its sink memory, to which the server
+ * writes the same bytes, and acknowledges that.  The bytes stay in chunks of the pool in between.
+ * The reply to a write is sent at once, as it arrives after the bytes. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -15,10 +13,10 @@ enum { OPERATION_READ, OPERATION_WRITE };
 
 struct rping_conn {
 	struct remote read, write;
-	uint64_t start_ns; /* the message's, if it is timed */
-	bool holds;        /* read.data is what the client wrote, the sink comes next */
+	uint64_t start_ns; /* when the message arrived, if timed */
+	bool holds;        /* read.data holds the source's bytes; the next message names the sink */
 	bool reading, writing;
-	bool reply; /* is to be sent, for `operation` */
+	bool reply; /* a reply for `operation` is to be sent */
 	uint8_t operation;
 };
 
@@ -53,7 +51,7 @@ static void rping_aim(struct remote *remote, const struct rping_buffer *buffer)
 	remote_submit(remote);
 }
 
-/* 0, or -ENOBUFS. */
+/* Starts a read.  0 or -ENOBUFS. */
 static int rping_read(struct rping_conn *s, const struct rping_buffer *buffer)
 {
 	int rc = remote_room(s->read.conn->worker, &s->read.data, buffer->size);
@@ -78,10 +76,10 @@ static void rping_write(struct rping_conn *s, const struct rping_buffer *buffer)
 	rping_aim(&s->write, buffer);
 }
 
-/* False: it has to wait for the pool. */
+/* Sends the reply.  False: the pool is exhausted. */
 static bool rping_reply(struct conn *c, struct rping_conn *s)
 {
-	static const uint8_t go_ahead[RPING_MESSAGE]; /* its size is all that counts */
+	static const uint8_t go_ahead[RPING_MESSAGE]; /* clients check only its size */
 
 	if (conn_write(c, go_ahead, sizeof(go_ahead)) < 0) {
 		conn_starved(c);
@@ -92,7 +90,7 @@ static bool rping_reply(struct conn *c, struct rping_conn *s)
 	return true;
 }
 
-/* The first message of rx.  False: not now. */
+/* Handles the first message of rx.  False: not possible now. */
 static bool rping_message(struct conn *c, struct rping_conn *s)
 {
 	struct pool *p = &c->worker->pool;

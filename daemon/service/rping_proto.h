@@ -1,4 +1,4 @@
-/* rping's messages: 16 bytes, by which a client says where its memory is.  Pure.
+/* rping's messages: 16 bytes with the address, key and size of a client's memory.  Pure.
  *
  * Source: rdma-core's librdmacm/examples/rping.c. */
 #pragma once
@@ -15,5 +15,5 @@ struct rping_buffer {
 	uint32_t size; /* 1 to RPING_SIZE_MAX */
 };
 
-/* 0, or -EPROTO: no client's buffer has that size. */
+/* 0, or -EPROTO: invalid size. */
 int rping_parse(const uint8_t message[static RPING_MESSAGE], struct rping_buffer *ret_buffer);

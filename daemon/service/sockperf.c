@@ -1,8 +1,7 @@
-/* sockperf's server side on TCP and UDP: pong requests go back, everything else is dropped.
- *
- * No payload is copied, and a message need not be in one piece: of its header one bit is cleared
- * where it was received, and its bytes are passed on as they come.  Neighbours that share a fate
- * move in one go.  A message counts when its last byte has arrived. */
+/* sockperf's server side on TCP and UDP: returns pong requests, drops everything else.  No payload
+ * is copied: one bit of the header is cleared where it was received, and bytes are passed on as
+ * they arrive, so a message need not be complete.  Adjacent messages of the same fate are moved
+ * together.  A message counts when its last byte has arrived. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +12,15 @@
 enum { OPERATION_PONG, OPERATION_COUNT, OPERATIONS };
 
 struct sockperf_conn {
-	uint32_t left;           /* bytes of the current message that are still to come */
-	enum sockperf_fate fate; /* of that message */
+	uint32_t left;           /* bytes of the current message still to come */
+	enum sockperf_fate fate; /* fate of that message */
 };
 
-/* A place in rx, behind the bytes that have been looked at. */
+/* A position in rx, after the bytes that have been parsed. */
 struct sockperf_cursor {
 	struct view *view;
 	uint32_t offset; /* in view */
-	size_t run;      /* bytes between rx's start and here: all of one fate */
+	size_t run;      /* bytes from the start of rx to here, all of one fate */
 };
 
 static void cursor_advance(struct sockperf_cursor *at, size_t bytes)
@@ -35,7 +34,7 @@ static void cursor_advance(struct sockperf_cursor *at, size_t bytes)
 	at->offset += (uint32_t)bytes;
 }
 
-/* Copies the header at `at` out; rx holds all of it.  The place of the byte with the flags. */
+/* Copies the header at `at`, all of which is in rx; returns the address of its flags byte. */
 static uint8_t *cursor_header(struct sockperf_cursor at, uint8_t header[static SOCKPERF_HEADER])
 {
 	uint8_t *flags = NULL;
@@ -64,7 +63,7 @@ static void sockperf_move(struct conn *c, struct sockperf_cursor *at, enum sockp
 	*at = (struct sockperf_cursor){ .view = c->rx.head };
 }
 
-/* The header at `at` begins the current message.  0 or -EPROTO. */
+/* Parses the header at `at`, which begins a message.  0 or -EPROTO. */
 static int sockperf_begin(struct conn *c, struct sockperf_cursor *at)
 {
 	struct sockperf_conn *s = c->state;
@@ -83,7 +82,7 @@ static int sockperf_begin(struct conn *c, struct sockperf_cursor *at)
 	return 0;
 }
 
-/* Latencies are those of pongs; what is only counted has none worth timing. */
+/* Only pongs are timed, not messages that are only counted. */
 static void sockperf_count(struct conn *c, const uint64_t done[static OPERATIONS])
 {
 	struct worker *w = c->worker;
@@ -122,7 +121,7 @@ static void sockperf_run_stream(struct conn *c)
 		conn_close(c, CONN_END_PROTOCOL);
 }
 
-/* One message each: what says another length is none, and is not answered. */
+/* Each datagram is one message; one whose length field is wrong is not answered. */
 static void sockperf_run_datagrams(struct conn *c)
 {
 	struct worker *w = c->worker;

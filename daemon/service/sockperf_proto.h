@@ -1,6 +1,6 @@
 /* sockperf's messages on a stream: a header, then payload up to the length that it names.  Pure.
  *
- * Source: sockperf's own src/message.h; what a server does with a message: src/server.h. */
+ * Source: sockperf's src/message.h; a server's handling of messages: src/server.h. */
 #pragma once
 #include <stdint.h>
 
@@ -19,12 +19,12 @@ enum sockperf_flags {
 enum sockperf_fate {
 	SOCKPERF_IGNORE, /* not from a client, or its warm-up */
 	SOCKPERF_COUNT,
-	SOCKPERF_PONG, /* goes back with the client flag cleared */
+	SOCKPERF_PONG, /* to be returned with the client flag cleared */
 };
 
-/* The fate of the message and its length with the header, or -EPROTO: no message has that length.
- */
+/* The fate of the message (enum sockperf_fate), and its length with the header; -EPROTO: invalid
+ * length. */
 int sockperf_parse(const uint8_t header[static SOCKPERF_HEADER], uint32_t *ret_length);
 
-/* Of a datagram, which is one message: its fate, or -EPROTO: it is none, or says another length. */
+/* The fate of a datagram, which is one message; -EPROTO: invalid, or its length field is wrong. */
 int sockperf_parse_datagram(const uint8_t *data, uint32_t bytes);

@@ -6,7 +6,8 @@
 
 #include "util.h"
 
-/* No data follows `at`: a hole up to the file's end, which may be nearer than it was. */
+/* No data follows `at`: there is a hole up to the end of the file, which may have been truncated
+ * meanwhile. */
 static int64_t extent_last(struct io *io, int fd, uint64_t at, uint64_t end)
 {
 	off_t size = lseek(fd, 0, SEEK_END);
@@ -17,7 +18,7 @@ static int64_t extent_last(struct io *io, int fd, uint64_t at, uint64_t end)
 	return (uint64_t)size > at ? (int64_t)MIN((uint64_t)size, end) : -EIO;
 }
 
-/* Where the run that holds `at` ends, at most `end`; *ret_hole: what it is. */
+/* End of the extent that contains `at`, at most `end`; *ret_hole: it is a hole. */
 static int64_t extent_end(struct io *io, int fd, uint64_t at, uint64_t end, bool *ret_hole)
 {
 	off_t data = lseek(fd, (off_t)at, SEEK_DATA), hole;
@@ -48,7 +49,7 @@ int extents_of_file(struct io *io, int fd)
 
 		if (next < 0) /* extents found so far are reported first */
 			return io->extent_count > 0 ? 0 : (int)next;
-		if ((uint64_t)next <= at) /* somebody writes meanwhile: look again */
+		if ((uint64_t)next <= at) /* changed by a concurrent write: look again */
 			continue;
 		extent->length = (uint64_t)next - at;
 		at = (uint64_t)next;

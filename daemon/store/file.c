@@ -17,7 +17,8 @@
 #include "sandbox.h"
 #include "util.h"
 
-enum { FILE_DIRECT_ALIGN = 4096 }; /* where the kernel does not say (before Linux 6.1) */
+/* bytes; used where the kernel does not report it (before Linux 6.1). */
+enum { FILE_DIRECT_ALIGN = 4096 };
 
 static const char *open_advice(const struct export_options *o, int error)
 {
@@ -54,7 +55,7 @@ static int file_open_fd(const struct export_options *o, int flags, struct reason
 	return fd;
 }
 
-/* Does a disk turn behind this device?  A partition's queue is its disk's. */
+/* Is the device a rotating disk?  A partition has no queue directory; its disk's is used. */
 static bool device_is_rotational(dev_t device)
 {
 	static const char *const forms[] = { "/sys/dev/block/%u:%u/queue/rotational",
@@ -92,11 +93,11 @@ static int file_size(struct export *e, const struct stat *st, struct reason *rea
 		return reason_set(reason, -errno, "%s: cannot tell its size: %s", path,
 				  strerror(errno));
 	if (ioctl(e->fd, BLKROGET, &read_only) == 0 && read_only)
-		e->read_only = true; /* it opens for writing all the same */
+		e->read_only = true; /* a read-only device can be opened for writing nevertheless */
 	return 0;
 }
 
-/* Makes a new file as large as `size` says; one that was there must be so already. */
+/* Sets the size of a new or empty file to `size`; another file must have that size already. */
 static int file_fit(struct export *e, struct reason *reason)
 {
 	const struct export_options *o = e->options;
@@ -122,7 +123,7 @@ static int file_fit(struct export *e, struct reason *reason)
 	return 0;
 }
 
-/* Makes the file's name as stable as its bytes will be. */
+/* Syncs the directory of a new file, so that its name is as durable as its data. */
 static int file_keep_name(const struct export *e, struct reason *reason)
 {
 	const char *path = e->options->path, *slash = strrchr(path, '/');
@@ -140,7 +141,7 @@ static int file_keep_name(const struct export *e, struct reason *reason)
 		      : 0;
 }
 
-/* The alignment that direct I/O needs of offsets, lengths and memory. */
+/* Finds the alignment that direct I/O requires of offsets, lengths and memory. */
 static int file_align(struct export *e, struct reason *reason)
 {
 	struct statx stx = { 0 };
@@ -215,7 +216,7 @@ int file_attach(struct mount *m, struct reason *reason)
 	const struct export *e = m->export;
 	char path[32];
 
-	/* Opens the same file again, even if its name is another's now. */
+	/* Reopens the same file even if its path now leads to another one. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", e->fd);
 	m->sync_fd = open(path, (e->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY);
 	if (m->sync_fd < 0)

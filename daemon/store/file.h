@@ -1,4 +1,4 @@
-/* Files and block devices: what the stores that serve them have in common. */
+/* Code shared by the stores for files and block devices. */
 #pragma once
 #include "store.h"
 
@@ -6,19 +6,20 @@
 int file_open(struct export *e, struct reason *reason);
 void file_close(struct export *e);
 
-/* Parts of their attach() and detach(): m->sync_fd.  0, or -errno with the reason. */
+/* Called by their attach() and detach(): open and close m->sync_fd.  0, or -errno with the reason.
+ */
 int file_attach(struct mount *m, struct reason *reason);
 void file_detach(struct mount *m);
 
-/* Decides for a mount with `store = auto` which requests its worker does by itself. */
+/* For a mount with `store = auto`: decides which requests the worker itself does. */
 void file_auto_attach(struct mount *m);
 /* A call of the worker's that began at begin_ns took long, and is known to have waited or is not:
  * the worker makes no more until m->slow_until_ns, or watches those that follow. */
 void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited);
 
-/* `bytes` of a read or write are done: io->iov goes on behind them. */
+/* `bytes` of a read or write are done: advances io->iov past them. */
 void file_advance(struct io *io, size_t bytes);
 
-/* Does fallocate()'s error mean that the file, or the device at this place, does not have the
- * operation?  A device zeroes nothing but whole sectors. */
+/* Does this error of fallocate() mean that the operation is not supported for the file, or for this
+ * range of the device?  A device zeroes only whole sectors. */
 bool file_cannot_allocate(const struct io *io, int error);

@@ -1,5 +1,5 @@
-/* `store = auto`: reads and writes that need not wait are made by the worker itself, at once; all
- * others go to the mount's store.  How that is known is the table at the end.  See file.h. */
+/* `store = auto`: the worker itself does reads and writes that will not block; all others go to the
+ * mount's store.  The table at the end tells how that is decided.  See file.h. */
 #include <errno.h>
 #include <linux/magic.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum file_way {
 	WAY_STORE,  /* the store does it */
-	WAY_NOWAIT, /* the worker, if the kernel says that it need not wait (RWF_NOWAIT) */
+	WAY_NOWAIT, /* the worker, with RWF_NOWAIT: the kernel fails requests that would block */
 	WAY_TIMED,  /* the worker, until one waits long: see auto_timed() */
 };
 
@@ -87,13 +87,14 @@ static bool auto_attempt(struct io *io)
 		return true;
 	}
 	if (n > 0)
-		file_advance(io, (size_t)n); /* the store does the rest */
+		file_advance(io, (size_t)n); /* short: the store does the rest */
 	else if (n == -EOPNOTSUPP && *way == WAY_NOWAIT)
-		*way = WAY_TIMED; /* as of ext4's buffered writes */
-	return false;             /* of an end or an error the store will tell */
+		*way = WAY_TIMED; /* RWF_NOWAIT is not supported, as for ext4's buffered writes */
+	/* End of file or error: the store repeats the request and reports it. */
+	return false;
 }
 
-/* ---- The decisions: the first that is true of the file ---- */
+/* ---- The decisions: the first row that applies to the file ---- */
 
 static bool is_direct(const struct mount *m)
 {

@@ -1,13 +1,14 @@
-/* Store `threads`: files through a pool of threads that call pread(2), pwrite(2) and their kin, as
- * servers without io_uring do.  The baseline, so as good as that can be made: requests are handed
- * over once per turn, no more threads are woken than there are requests, and the worker is woken
- * once for all that has finished since it looked.
+/* Store `threads`: files by a pool of threads that call pread(2), pwrite(2) and the like, as
+ * servers without io_uring do.  It is the baseline of comparisons, so it is made as efficient as
+ * possible: requests are handed over once per turn, no more threads are woken than there are
+ * requests, and the worker is woken once for all requests that have finished since it last looked.
  *
- * Store `blocking`: the worker calls preadv(2) and pwritev2(2) itself, and waits in them.  While
- * the page cache answers nothing costs less; when it does not, all of the worker's clients wait.
- * Requests that wait for the device by their nature (flush, trim) go to the pool all the same.
+ * Store `blocking`: the worker calls preadv(2) and pwritev2(2) itself, and blocks in them.  For
+ * data in the page cache this is the cheapest way; for other data all of the worker's clients wait.
+ * Requests that always wait for the device (flush, trim) go to the pool nevertheless.
  *
- * A worker has one pool for all its mounts.  Its queue's lock is the only one on the data path. */
+ * A worker has one pool for all its mounts.  The lock of its queue is the only lock on the data
+ * path. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,7 +23,7 @@
 #include "file.h"
 #include "worker.h"
 
-/* Requests that wait for a thread, in order. */
+/* A queue of requests for the threads. */
 struct queue {
 	struct call *head, **tail;
 	unsigned count;
@@ -31,7 +32,7 @@ struct queue {
 struct file_threads {
 	struct worker *worker;
 	struct worker_hook hook;
-	struct queue batch; /* of this turn; the worker's */
+	struct queue batch; /* this turn's requests; worker's thread only */
 	unsigned users;     /* mounts */
 
 	pthread_mutex_t lock;
@@ -39,9 +40,10 @@ struct file_threads {
 	struct queue queue;
 	unsigned idle;
 	bool stop;
-	_Atomic bool ending; /* nobody waits for long work any more */
+	_Atomic bool ending; /* the pool is ending: long requests are cut short */
 
-	_Atomic unsigned calls; /* system calls of the pool itself, not yet counted */
+	/* System calls made by the pool's threads for synchronisation, not counted yet. */
+	_Atomic unsigned calls;
 	unsigned thread_count;
 	pthread_t threads[];
 };
@@ -97,7 +99,7 @@ static int thread_rw(struct io *io)
 		io->calls++;
 		if (n > 0)
 			file_advance(io, (size_t)n);
-		else if (n == 0) /* the file was cut, or takes no more */
+		else if (n == 0) /* the file was truncated, or is full */
 			return io->kind == IO_read ? -EIO : -ENOSPC;
 		else if (errno != EINTR)
 			return -errno;
@@ -105,11 +107,11 @@ static int thread_rw(struct io *io)
 	return 0;
 }
 
-/* Zeros where nothing else zeroes. */
+/* Writes zeros where zeroing is not supported. */
 static int thread_zero(struct io *io)
 {
 	const struct file_threads *t = io->mount->store_state;
-	static uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* for direct I/O */
+	static uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* aligned for direct I/O */
 
 	while (io->progress < io->length) {
 		if (atomic_load_explicit(&t->ending, memory_order_relaxed))
@@ -171,7 +173,7 @@ static int thread_run(struct io *io)
 	return -EINVAL;
 }
 
-/* The next request; NULL: the pool ends.  Called with the lock held. */
+/* The next request; NULL: the pool ends.  The caller holds the lock. */
 static struct io *thread_next(struct file_threads *t)
 {
 	while (!t->queue.head && !t->stop) {
@@ -259,7 +261,7 @@ static bool threads_turn(struct worker_hook *hook)
 	return false;
 }
 
-/* Ends the threads when they have done what is queued. */
+/* Ends the threads once they have done the queued requests, and frees t. */
 static void threads_free(struct file_threads *t)
 {
 	pthread_mutex_lock(&t->lock);
@@ -273,7 +275,7 @@ static void threads_free(struct file_threads *t)
 	free(t);
 }
 
-/* The number of threads: the most that one of the mounts wants. */
+/* The number of threads: the maximum of `threads` of the worker's mounts. */
 static unsigned threads_wanted(const struct mount *m)
 {
 	const struct worker *w = m->worker;

@@ -7,7 +7,7 @@
 
 #include "extents.h"
 
-enum { FILE_RETRIES_MAX = 8 }; /* in a row, of an operation that makes no progress */
+enum { FILE_RETRIES_MAX = 8 }; /* in a row without progress */
 
 /* Zeros to write where the file system cannot zero a range. */
 static uint8_t file_zeros[IO_ZEROES_MAX] __attribute__((aligned(4096))); /* for direct I/O */
@@ -19,8 +19,8 @@ static struct ring *file_ring(const struct mount *m)
 
 /* ---- Requests ---- */
 
-/* The kernel asks for patience: it is asked again, so many times.  The second time it may wait on a
- * thread of its own. */
+/* After EAGAIN or EINTR retries the operation a limited number of times; from the second time on
+ * the kernel may block on one of its threads (IOSQE_ASYNC). */
 static bool file_retries(struct io *io, int res)
 {
 	return (res == -EINTR || res == -EAGAIN) && io->retries++ < FILE_RETRIES_MAX;
@@ -53,8 +53,8 @@ static void file_rw_on(struct io *io, const struct file_path *path)
 static void file_rw_done(struct op *op, int res, uint32_t flags);
 static void file_polled_done(struct op *op, int res, uint32_t flags);
 
-/* Requests that must reach stable storage are not polled for, as their completion is more than the
- * device's; nor are those that are tried again. */
+/* Starts a read or write.  Requests with FUA are not polled for, as more than the device's
+ * completion is needed; nor are retried ones. */
 static void file_rw(struct io *io)
 {
 	struct file_mount *f = io->mount->store_state;
@@ -82,7 +82,7 @@ static void file_rw_done(struct op *op, int res, uint32_t flags)
 		file_advance(io, (size_t)res);
 		io->retries = 0;
 	} else if (res == 0) {
-		/* The file ends here: somebody has cut it.  Or it takes no more. */
+		/* The file was truncated, or is full. */
 		io_finish(io, io->kind == IO_read ? -EIO : -ENOSPC);
 		return;
 	} else if (!file_retries(io, res)) {
@@ -92,7 +92,7 @@ static void file_rw_done(struct op *op, int res, uint32_t flags)
 	file_rw(io);
 }
 
-/* The device or file system may refuse to be polled for only now: a hole is read without it. */
+/* The device or file system may refuse polling only now, as reads of holes succeed without it. */
 static void file_polled_done(struct op *op, int res, uint32_t flags)
 {
 	struct io *io = container_of(op, struct io, op);
@@ -136,12 +136,13 @@ static void file_zero_done(struct op *op, int res, uint32_t flags)
 	else if (io->progress == io->length)
 		io_finish(io, 0);
 	else if (io->mount->worker->stop)
-		io_finish(io, -ESHUTDOWN); /* its remaining pieces may take hours */
+		io_finish(io, -ESHUTDOWN); /* the worker is ending, and the remaining pieces may
+					      take hours */
 	else
 		file_zero(io);
 }
 
-/* ---- What takes a single operation ---- */
+/* ---- Requests of a single operation ---- */
 
 static void file_last_done(struct op *op, int res, uint32_t flags)
 {
@@ -191,7 +192,7 @@ static void file_allocate(struct io *io)
 	ring_op(sqe, &io->op);
 }
 
-/* A hint: whatever comes of it is fine. */
+/* IO_cache is a hint: any result is success. */
 static void file_cache_done(struct op *op, int res, uint32_t flags)
 {
 	(void)res, (void)flags;
@@ -208,8 +209,8 @@ static void file_cache(struct io *io)
 	ring_op(sqe, &io->op);
 }
 
-/* There is no operation for that: the worker waits for the file system's maps, which mostly are in
- * memory. */
+/* io_uring has no operation for this: the worker calls lseek() and may block until the file
+ * system's maps, mostly in memory, are read. */
 static void file_block_status(struct io *io)
 {
 	int result = extents_of_file(io, io->mount->export->fd);

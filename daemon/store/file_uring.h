@@ -1,33 +1,33 @@
-/* Store `io_uring`: what its files share.
+/* Store `io_uring`: internal interface of its files.
  *
- * file_uring.c: requests; file_uring_ring.c: the rings they travel on, and what is registered. */
+ * file_uring.c: requests; file_uring_ring.c: the rings that carry them, and registrations. */
 #pragma once
 #include "file.h"
 #include "ring.h"
 #include "worker.h"
 
-/* A ring of the store's own, shared by its mounts in a worker: where the engine has none, and for
- * reads and writes that are polled for (IORING_SETUP_IOPOLL), which need one for themselves. */
+/* A ring that the store makes itself and that its mounts in a worker share: if the engine has none,
+ * and for polled reads and writes (IORING_SETUP_IOPOLL), which need a separate ring. */
 struct file_ring {
 	struct ring ring;
 	int eventfd;
-	struct op op; /* eventfd is readable */
+	struct op op; /* runs when eventfd is readable */
 	struct worker_hook hook;
 	unsigned users;
-	unsigned polled; /* operations in flight; the ring polls for them */
+	unsigned polled; /* polled operations in flight */
 };
 
-/* How a mount's reads and writes travel. */
+/* The ring, file and opcodes of a mount's reads and writes. */
 struct file_path {
 	struct ring *ring;
-	int fd;                            /* the file, or its slot */
+	int fd;                            /* the file, or its registered slot */
 	uint8_t sqe_flags;                 /* IOSQE_FIXED_FILE: a slot */
-	uint8_t read_opcode, write_opcode; /* with one piece of the pool's memory */
+	uint8_t read_opcode, write_opcode; /* for a request with one struct iovec within the pool */
 };
 
 struct file_mount {
-	struct file_ring *own, *poll; /* NULL: the engine's ring is used, nothing is polled for */
-	bool polls;                   /* with `poll`, as long as nothing was refused */
+	struct file_ring *own, *poll; /* NULL: uses the engine's ring; no polling */
+	bool polls;                   /* polls; cleared when a polled request is refused */
 	struct file_path path, poll_path;
 };
 

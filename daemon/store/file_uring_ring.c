@@ -1,11 +1,11 @@
 /* The rings of the store `io_uring`.
  *
- * Where the engine has a ring, file operations travel in the same submissions as the network's: one
- * system call per turn.  Where it has none (epoll), the store brings its own: what a turn has
- * queued is submitted at its end, and what completes at once, as reads from the page cache do, is
- * taken there and then; what completes later is told by an eventfd in the engine's set.  (The
- * ring's own descriptor would not do: with DEFER_TASKRUN, Linux 6.18 wakes nobody who polls it when
- * work becomes ready.) */
+ * If the engine has a ring, file operations share its submissions with the network's: one system
+ * call per turn.  If it has none (epoll), the store makes one: a turn's operations are submitted at
+ * its end, and those that complete at once, such as reads from the page cache, are reaped
+ * immediately; later completions are signalled by an eventfd that the engine watches.  (The ring's
+ * own descriptor would not do: with DEFER_TASKRUN, Linux 6.18 wakes nobody who polls it when work
+ * becomes ready.) */
 #include "file_uring.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 
 /* ---- A ring of its own ---- */
 
-/* Submits what is queued and takes what is done, which may queue more.  The kernel sets the flag of
- * deferred work after it has added the work, so the flag may be stale: enter at most once for it
+/* Submits queued operations and reaps completions, which may queue more.  The kernel sets the flag
+ * of deferred work after it has added the work, so the flag may be stale: enter at most once for it
  * until something has completed. */
 static void file_ring_run(struct file_ring *f)
 {
@@ -59,11 +59,11 @@ static bool file_ring_turn(struct worker_hook *hook)
 	file_ring_run(f);
 	io_uring_cq_eventfd_toggle(&f->ring.io, true);
 	atomic_thread_fence(memory_order_seq_cst);
-	file_ring_run(f); /* completions that came before the event was armed */
+	file_ring_run(f); /* completions that arrived before the eventfd was armed */
 	return false;
 }
 
-/* Polled completions signal nothing: the worker looks for them turn after turn. */
+/* Polled operations signal no completion: the worker checks for them every turn. */
 static bool file_ring_poll(struct worker_hook *hook)
 {
 	struct file_ring *f = container_of(hook, struct file_ring, hook);
@@ -111,7 +111,8 @@ static void file_ring_put(struct file_ring *f)
 static struct file_ring *file_ring_new(struct worker *w, unsigned flags, struct reason *reason)
 {
 	struct file_ring *f = calloc(1, sizeof(*f));
-	uint32_t features = w->features; /* the engine's: this ring's are not */
+	/* saved: the worker's features are the engine's ring's, not this one's. */
+	uint32_t features = w->features;
 	int rc;
 
 	if (!f) {
@@ -140,9 +141,9 @@ static struct file_ring *file_ring_new(struct worker *w, unsigned flags, struct 
 	return f;
 }
 
-/* ---- A mount's ways ---- */
+/* ---- Rings of a mount ---- */
 
-/* The rings that other mounts of this worker have brought. */
+/* Reuses rings that other mounts of this worker have made. */
 static void file_rings_of_others(const struct mount *m, struct file_mount *f)
 {
 	const struct worker *w = m->worker;
@@ -157,7 +158,7 @@ static void file_rings_of_others(const struct mount *m, struct file_mount *f)
 	}
 }
 
-/* A file or pool that cannot be registered is used without. */
+/* Registers the file and the pool; if that fails they are used unregistered. */
 static void file_register(struct mount *m, struct file_path *path)
 {
 	int slot;
@@ -196,8 +197,7 @@ static void file_probe_done(struct op *op, int res, uint32_t flags)
 	container_of(op, struct file_probe, op)->res = res;
 }
 
-/* Does a read that is polled for succeed?  One that reads a hole succeeds anywhere: see
- * file_polled_done(). */
+/* Does a polled read succeed?  Reads of a hole always do: see file_polled_done(). */
 static bool file_probe_poll(struct mount *m, const struct file_mount *f)
 {
 	struct worker *w = m->worker;
@@ -220,7 +220,7 @@ static bool file_probe_poll(struct mount *m, const struct file_mount *f)
 	return probe.res > 0;
 }
 
-/* Polling, if the device takes a read that is polled for; without it goes on. */
+/* Sets up polling if a polled read succeeds; else sets m->reason and continues without. */
 static void file_attach_poll(struct mount *m, struct file_mount *f)
 {
 	if (!m->export->options->iopoll)

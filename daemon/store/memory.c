@@ -1,5 +1,5 @@
-/* Store `memory`: bytes in this process's memory, gone when it ends; pages exist once they are
- * written.  With no storage behind it, what is left is the cost of the network path. */
+/* Store `memory`: bytes in this process's memory, gone when it ends; pages are allocated when first
+ * written.  Shows the cost of the network path alone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "store.h"
 #include "worker.h"
 
-/* A client that has its answer may ask another worker next.  The kernel, through which it does,
- * puts the two in order; that of TSan must be told. */
+/* A client that has received an answer may send its next request to another worker.  The kernel
+ * orders the two accesses, which TSan does not know and has to be told. */
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #define memory_begin(e) __tsan_acquire((e)->memory)
@@ -33,7 +33,7 @@ static int memory_open(struct export *e, struct reason *reason)
 	if (fd < 0)
 		return reason_set(reason, -errno, "memfd_create: %s", strerror(errno));
 	e->memory = MAP_FAILED;
-	errno = ENOMEM; /* a machine of 32 bits has fewer addresses */
+	errno = ENOMEM; /* more than the address space of a 32-bit machine */
 	if (size == e->options->size && ftruncate(fd, (off_t)size) == 0)
 		e->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (e->memory == MAP_FAILED) {
@@ -130,11 +130,11 @@ static int memory_run(struct io *io)
 	case IO_block_status:
 		return extents_of_file(io, e->fd);
 	default:
-		return 0; /* flush, cache: it is where it will ever be */
+		return 0; /* flush, cache: nothing to do */
 	}
 }
 
-/* After stop: what is left of each is one more piece. */
+/* Finishes the requests in progress, each as one piece. */
 static void memory_detach(struct mount *m)
 {
 	while (stat_load(m->in_flight) > 0)

@@ -1,5 +1,5 @@
-/* Store `null`: reads as zeros, forgets what is written.  The network path and the protocol, and
- * nothing else. */
+/* Store `null`: reads return zeros, writes are dropped.  Shows the cost of the network path and the
+ * protocol alone. */
 #include <string.h>
 
 #include "store.h"
@@ -10,7 +10,7 @@ static int null_open(struct export *e, struct reason *reason)
 	e->size = e->options->size;
 	e->align = 1;
 	e->read_only = e->options->read_only;
-	e->holes = false; /* its zeros are sent, as data would be */
+	e->holes = false; /* its zeros are sent like data, not described as holes */
 	return 0;
 }
 
