@@ -51,7 +51,7 @@ static const char usage[] =
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
 
-/* The exit status of what only prints: a full disk must not go unnoticed. */
+/* The exit status of actions that only print: reports write errors, such as a full disk. */
 static int finish_output(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -60,7 +60,7 @@ static int finish_output(void)
 	return EXIT_FAILURE;
 }
 
-/* Options of `nbctl compare` that --run hands on. */
+/* Stores an option for `nbctl compare`, which --run passes on. */
 static int run_option(struct run_mode *run, const char *name, char *value)
 {
 	static char text[RUN_OPTIONS_MAX][32];
@@ -94,7 +94,7 @@ static int check_run(const struct run_mode *run, const char *config, enum action
 	return wrong ? -EINVAL : 0;
 }
 
-/* json: what is printed; of a comparison it is an option of nbctl's. */
+/* --json applies to what is printed; with a comparison it is passed to nbctl. */
 static int parse_options(int argc, char **argv, const char **config, enum action *action,
 			 bool *json, struct run_mode *run)
 {
@@ -121,7 +121,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 	};
 	int c, index;
 
-	for (int i = 1; i < argc; i++) /* behind `--` is a command, not ours to permute */
+	for (int i = 1; i < argc; i++) /* getopt must not permute the command after `--` */
 		if (!strcmp(argv[i], "--")) {
 			run->command = &argv[i + 1];
 			argc = i;
@@ -177,7 +177,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 	return check_run(run, *config, *action);
 }
 
-/* Frees them. */
+/* Prints and frees errors. */
 static void print_errors(struct config_errors *errors)
 {
 	for (unsigned i = 0; i < errors->count && i < CONFIG_ERRORS_MAX; i++)
@@ -199,7 +199,7 @@ static struct config *load(const char *path)
 	return config;
 }
 
-/* Takes it over. */
+/* Prints json, and takes ownership of it. */
 static int print_json(json_t *json)
 {
 	int rc = !json || json_dumpf(json, stdout, JSON_INDENT(2)) < 0 ? -ENOMEM : 0;
@@ -217,7 +217,8 @@ static void print_doctor(const struct config *config)
 	json_decref(report);
 }
 
-/* Good, and what will be unavailable all the same; or what only the files tell.  0 or -EINVAL. */
+/* --check: prints that the configuration is valid and which listeners will be unavailable, or
+ * errors of the exports' files.  0 or -EINVAL. */
 static int check(const char *path, struct config *config)
 {
 	struct config_errors errors = { 0 };
@@ -245,8 +246,8 @@ static int check(const char *path, struct config *config)
 struct daemon {
 	struct server server;
 	struct control control;
-	struct run_mode *run; /* of --run; NULL: there is a file */
-	bool terminated;      /* a signal to end has come */
+	struct run_mode *run; /* NULL: without --run */
+	bool terminated;      /* a signal to end has been received */
 };
 
 static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
@@ -296,8 +297,8 @@ static int watch_signals(struct daemon *d)
 	sigemptyset(&set);
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
 		sigaddset(&set, signals[i].number);
-	sigaddset(&set, SIGCHLD);           /* of --run, for sd_event_add_child() */
-	sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread is started */
+	sigaddset(&set, SIGCHLD);           /* for sd_event_add_child() of --run */
+	sigprocmask(SIG_BLOCK, &set, NULL); /* before threads are started, which inherit it */
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
 		rc = sd_event_add_signal(d->server.event, NULL, signals[i].number,
 					 signals[i].handle, d);
@@ -307,7 +308,7 @@ static int watch_signals(struct daemon *d)
 	return 0;
 }
 
-/* Of watchdog_start(). */
+/* Callback of watchdog_start(). */
 static bool are_alive(void *context)
 {
 	struct server *s = context;
@@ -315,7 +316,7 @@ static bool are_alive(void *context)
 	return listeners_are_alive(&s->listeners);
 }
 
-/* Until the event loop ends. */
+/* Runs the event loop until it ends. */
 static int serve_until_end(struct daemon *d)
 {
 	struct server *s = &d->server;
@@ -330,7 +331,7 @@ static int serve_until_end(struct daemon *d)
 	rc = watchdog_start(s->event, &s->notify, are_alive, s);
 	if (rc < 0)
 		return rc;
-	/* Every listener accepts or has said why not. */
+	/* Every listener accepts, or its reason was logged. */
 	server_notify_ready(s);
 	log_info("nbserved " NB_VERSION ": serving %s", server_words(s).text);
 	if (d->run)
@@ -338,15 +339,15 @@ static int serve_until_end(struct daemon *d)
 	return rc < 0 ? rc : sd_event_loop(s->event);
 }
 
-/* run: of --run, NULL without it.  An exit status. */
+/* run: NULL without --run.  Returns an exit status. */
 static int serve(const char *path, struct config *config, struct run_mode *run)
 {
 	static struct daemon daemon;
 	struct server *s = &daemon.server;
 	int rc;
 
-	/* A listener's counters and histograms are large and mostly never written: each time fresh
-	 * from the kernel, whatever reloads have freed before. */
+	/* Listeners' counters and histograms are large and mostly unused, so they are always mapped
+	 * afresh rather than taken from memory that earlier reloads have freed. */
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	daemon.run = run;
 	rc = sd_event_default(&s->event);
@@ -364,7 +365,7 @@ static int serve(const char *path, struct config *config, struct run_mode *run)
 	control_stop(&daemon.control);
 	if (!server_stop(s)) {
 		log_error("ended with threads that did not");
-		_exit(EXIT_FAILURE); /* without what runs at exit(): they may use anything */
+		_exit(EXIT_FAILURE); /* without exit handlers: workers that hang may use anything */
 	}
 	sd_event_unref(s->event);
 	if (rc < 0)
@@ -386,7 +387,7 @@ static int serve_run(struct run_mode *run)
 	return status;
 }
 
-/* Of the installed file.  Where there is none the doctor says what `--run` would get. */
+/* Loads the installed file.  Without one the doctor uses the defaults of --run. */
 static struct config *load_default(enum action action, struct run_mode *run)
 {
 	static char every_engine[] = "echo,engine=all";

@@ -37,7 +37,7 @@ static bool is_in_use(const char *path)
 	return used;
 }
 
-/* Where nbctl looks first, unless another daemon is there; else a directory of our own. */
+/* The path where nbctl looks first, unless another daemon uses it; else in a new directory. */
 static int find_control(struct run_mode *run, char *path, size_t bytes)
 {
 	const char *told = getenv("NBSERVED_SOCKET");
@@ -84,7 +84,7 @@ struct config *run_config(struct run_mode *run)
 
 	if (find_control(run, control, sizeof(control)) < 0)
 		return NULL;
-	/* `--run` has a user who watches: success is printed here, not logged. */
+	/* `--run` is interactive: success is printed here, not logged. */
 	snprintf(server, sizeof(server), "control = %s\nlog-level = warning\ncontrol-group = %s\n",
 		 control, group ? group->gr_name : "root");
 	if (config_run_text(run->specs, run->count, server, &text, &reason) < 0) {
@@ -109,13 +109,13 @@ struct config *run_config(struct run_mode *run)
 void run_end(struct run_mode *run)
 {
 	if (run->directory[0])
-		rmdir(run->directory); /* empty, unless somebody else put something there */
+		rmdir(run->directory); /* fails if it is not empty */
 	run->directory[0] = '\0';
 }
 
 /* ---- nbctl ---- */
 
-/* Beside us, as in the build tree, or where the shell would find it. */
+/* nbctl in our own directory, as in the build tree, or on $PATH. */
 static void nbctl_path(char *path, size_t bytes)
 {
 	ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
@@ -143,7 +143,7 @@ static int on_nbctl_end(sd_event_source *source, const siginfo_t *info, void *co
 	return 0;
 }
 
-/* argv: NULL-terminated, from nbctl's command on. */
+/* argv: nbctl's command and arguments, NULL-terminated. */
 static int start_nbctl(struct run_mode *run, char *const *argv)
 {
 	char path[PATH_MAX], *words[4 + RUN_OPTIONS_MAX + RUN_SPECS_MAX + 1024] = { NULL };
@@ -248,7 +248,7 @@ bool run_interrupt(struct run_mode *run)
 {
 	char *stats[] = { "stats", "--active", NULL };
 
-	if (run->child) { /* it shows what there is, and then ends */
+	if (run->child) { /* nbctl shows its results and then ends */
 		kill(run->child, SIGINT);
 		return true;
 	}

@@ -1,5 +1,5 @@
-/* `nbserved --run`: listeners from the command line, their control socket found or made, and nbctl
- * to show what they did: see nbserved(8).  Main thread only. */
+/* `nbserved --run`: serves listeners of the command line, chooses the control socket, and runs
+ * nbctl to show results: see nbserved(8).  Main thread only. */
 #pragma once
 #include <limits.h>
 #include <stdbool.h>
@@ -16,24 +16,24 @@ struct run_mode {
 	unsigned count;
 	char *options[RUN_OPTIONS_MAX]; /* for `nbctl compare`, with their values */
 	unsigned option_count;
-	char **command; /* the words behind `--`, NULL-terminated; NULL: none */
-	/* The rest is run.c's own. */
+	char **command; /* the arguments after `--`, NULL-terminated; NULL: none */
+	/* The rest is private to run.c. */
 	struct server *server;
-	char directory[PATH_MAX]; /* of the control socket, if it was made for it; else "" */
+	char directory[PATH_MAX]; /* directory made for the control socket; "": none */
 	pid_t child;              /* nbctl; 0: none */
 	int status;               /* exit status of the command */
 };
 
-/* The configuration that specs stand for, with a control socket that can be had; NULL, logged. */
+/* The configuration for specs, with a usable control socket; NULL: failed, and logged. */
 struct config *run_config(struct run_mode *run);
 
-/* When s serves: says where, and starts `nbctl compare` with the command, if there is one.  0 or
- * -errno, logged. */
+/* To be called when s serves: prints where, and starts `nbctl compare` with the command, if any.
+ * 0, or -errno, logged. */
 int run_start(struct run_mode *run, struct server *s);
 
-/* A signal to end has come.  True: it is taken care of, the server is to go on until nbctl has
- * shown what there is; false: the server is to drain. */
+/* Handles a signal to end.  True: the server is to continue until nbctl has shown its results;
+ * false: the server is to drain. */
 bool run_interrupt(struct run_mode *run);
 
-/* Removes what run_config() made. */
+/* Removes the directory and socket of run_config(). */
 void run_end(struct run_mode *run);

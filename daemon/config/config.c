@@ -1,8 +1,8 @@
 /* Reads the configuration: files in order, their sections and keys into structs.  Main thread only.
  *
  * A file may set a key once and open a section once; a later file (a drop-in) adds to the sections
- * of earlier ones and replaces their values, whole lists at a time.  Nothing stops at an error:
- * what cannot be kept is still validated, into scratch. */
+ * of earlier ones and replaces their values, whole lists at a time.  Reading continues after
+ * errors: values of invalid sections are still validated, in scratch. */
 #include "config.h"
 
 #include <assert.h>
@@ -21,13 +21,14 @@
 #include "suggest.h"
 #include "util.h"
 
-enum { CONFIG_BYTES_MAX = 1 << 20 }; /* of one file */
+enum { CONFIG_BYTES_MAX = 1 << 20 }; /* bytes of one file */
 
 struct loader {
 	struct config_report report;
-	struct config *config; /* the report's */
+	struct config *config; /* report.config */
 	const char *file;      /* being read */
-	void *section;         /* where values go; NULL: unknown section, they are left out */
+	/* Destination of values; NULL: unknown section, values are ignored. */
+	void *section;
 	enum config_section kind;
 	char section_text[CONFIG_SECTION_TEXT_MAX];
 	union {
@@ -79,7 +80,7 @@ static struct config_head *find_section(const struct config *config, enum config
 	return NULL;
 }
 
-/* Room is in the array from the start: pointers into it stay valid. */
+/* The array has room for all sections from the start, so that pointers into it stay valid. */
 static struct config_head *add_section(struct loader *l, const char *name, unsigned line)
 {
 	const struct config_kind *kind = &config_kinds[l->kind];
@@ -169,14 +170,14 @@ static void unknown_key(struct loader *l, unsigned line, const char *name)
 	for (unsigned i = 0; i < config_key_count; i++)
 		if (config_keys[i].section == l->kind)
 			suggest_try(&s, config_keys[i].name);
-	if (s.best) /* most likely meant: that it is missing is no second mistake */
+	if (s.best) /* the key most likely meant is not reported as missing as well */
 		config_key_origin(config_key_find(l->kind, s.best), l->section)->refused = true;
 	config_report(&l->report, here(l, line), l->section_text, name,
 		      "expected a key of %s, got '%s'%s", config_kinds[l->kind].heading, name,
 		      suggest_hint(&s));
 }
 
-/* A value, or an entry of a list. */
+/* Sets a value, or adds an entry to a list. */
 static void set_value(struct loader *l, const struct config_key *key, unsigned line,
 		      const char *value)
 {
@@ -210,7 +211,7 @@ static void set_value(struct loader *l, const struct config_key *key, unsigned l
 	}
 }
 
-/* Entries are separated by commas; white space around them does not count. */
+/* Splits a list at commas and strips white space around the entries. */
 static void set_list(struct loader *l, const struct config_key *key, unsigned line,
 		     const char *value)
 {
@@ -292,7 +293,8 @@ static bool begin_file(struct loader *l, const char *name)
 	return true;
 }
 
-/* Reads all of a file, less than CONFIG_BYTES_MAX bytes, to `to`; their number, or -1 and why. */
+/* Reads a whole file, less than CONFIG_BYTES_MAX bytes, into `to`.  Returns their number, or -1
+ * with *ret_why. */
 static ssize_t read_file(const char *path, char *to, const char **ret_why)
 {
 	int fd = open_file(path, O_RDONLY, false, ret_why);
@@ -338,7 +340,7 @@ static int in_byte_order(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* path's directory's conf.d/ *.ini; no such directory is fine. */
+/* Reads conf.d/ *.ini in path's directory, which need not exist. */
 static void load_drop_ins(struct loader *l, const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -14,10 +14,10 @@
 #include "worker.h"
 
 enum {
-	CONFIG_NAME_MAX = 64,       /* bytes with the NUL, of a section's name */
+	CONFIG_NAME_MAX = 64,       /* bytes of a section's name with the NUL */
 	CONFIG_PATH_MAX = 108,      /* sun_path */
 	CONFIG_ADDRESSES_MAX = 16,  /* `address` lines of one listener */
-	CONFIG_SOCKETS_MAX = 256,   /* ports of all of them together */
+	CONFIG_SOCKETS_MAX = 256,   /* ports of all of these together */
 	CONFIG_NETWORKS_MAX = 64,   /* entries of one `allow` */
 	CONFIG_LISTENERS_MAX = 256, /* sections */
 	CONFIG_EXPORTS_MAX = 256,   /* sections, and names in one `exports` */
@@ -33,14 +33,14 @@ enum config_class { CONFIG_LIVE, CONFIG_REPLACE, CONFIG_REOPEN, CONFIG_RESTART }
 /* Where a value came from; file == NULL: the default. */
 struct config_origin {
 	const char *file; /* owned by struct config, or constant */
-	unsigned line;    /* 0: of none, and `file` says where it came from */
-	bool refused;     /* of a key: an error was said of it, and its value may not be there */
+	unsigned line;    /* 0: not from a file; `file` names the origin */
+	bool refused;     /* of a key: an error was reported for it, and its value may be missing */
 };
 
 /* First members of the struct of every section. */
 #define CONFIG_HEAD                                                                                \
 	struct config_origin origins[CONFIG_KEYS_MAX]; /* of its values, as in config_keys */      \
-	struct config_origin section, header;          /* where it was opened: first, last */      \
+	struct config_origin section, header;          /* where it began first, last */            \
 	char name[CONFIG_NAME_MAX]                     /* "": [server] */
 struct config_head {
 	CONFIG_HEAD;
@@ -59,11 +59,11 @@ struct export_config {
 	struct export_options options;
 };
 
-/* An entry of `exports`. */
+/* An entry of the key `exports`. */
 struct export_name {
 	char name[CONFIG_NAME_MAX];
 	struct config_origin origin;
-	const struct export_config *config; /* of that name */
+	const struct export_config *config; /* the section of that name */
 };
 
 struct listener_config {
@@ -76,31 +76,31 @@ struct listener_config {
 	const struct service *service;
 	unsigned workers; /* 0: auto, the CPUs this process may use */
 	bool optional;
-	uint64_t max_connections; /* of the listener; 0: no limit */
+	uint64_t max_connections; /* for the whole listener; 0: no limit */
 	uint64_t max_connections_per_address;
 	struct network allow[CONFIG_NETWORKS_MAX];
 	unsigned allow_count;                           /* 0: everyone */
-	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default one */
+	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default export */
 	unsigned export_count;
-	const struct store *store;     /* reaches its exports' files; NULL: what each export says */
-	struct worker_options options; /* the same for each worker */
+	const struct store *store;     /* for its exports' files; NULL: as each export says */
+	struct worker_options options; /* equal for all workers */
 };
 
 struct config {
 	struct server_config server;
 	struct listener_config *listeners; /* in the order of the file */
 	unsigned listener_count;
-	struct export_config *exports; /* likewise */
+	struct export_config *exports; /* in the order of the files */
 	unsigned export_count;
-	char *files[CONFIG_FILES_MAX]; /* names of what was read, unprintable bytes as \xNN */
+	char *files[CONFIG_FILES_MAX]; /* names of the files read, unprintable bytes as \xNN */
 	unsigned file_count;
 };
 
-/* All that was wrong, in the order of the files and lines:
- * `file:line: [section] key: expected ..., got '...'`, in ASCII. */
+/* All errors, in the order of files and lines: `file:line: [section] key: expected ..., got '...'`,
+ * in ASCII. */
 struct config_errors {
 	char *text[CONFIG_ERRORS_MAX];
-	unsigned count; /* may exceed CONFIG_ERRORS_MAX: the rest was not kept */
+	unsigned count; /* may exceed CONFIG_ERRORS_MAX: only that many texts are kept */
 };
 
 /* Reads path and then path's directory's conf.d/ *.ini in byte order, validates every key and
@@ -113,14 +113,14 @@ int config_load(const char *path, struct config **ret_config, struct config_erro
 int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
 		     struct config_errors *errors);
 
-/* Adds what is wrong with the files of a good configuration's exports, as far as stat() tells:
- * opens nothing.  May wait for a file system.  `errors` must be empty. */
+/* Adds errors of the exports' files of a valid configuration, as far as stat() can tell; opens
+ * nothing.  May block on a file system.  `errors` must be empty. */
 void config_check_paths(struct config *config, struct config_errors *errors);
 
-/* Sets `log-level` of the configuration in force, from now on and until the next configuration. */
+/* Sets `log-level` in the configuration in force, until the next reload. */
 void config_set_log_level(struct config *config, int level);
 
-/* The reason for which no host can serve the listener with this build; NULL: a host could. */
+/* Why this build cannot serve the listener on any host; NULL: it can. */
 const char *config_absent(const struct listener_config *l);
 
 void config_free(struct config *config);
@@ -132,8 +132,8 @@ void config_dump(const struct config *config, FILE *to);
 
 /* The configuration as JSON:
  * {"server":{KEY:{"value":..,"origin":..,"class":..}},"listeners":[{"name":..,
- * "keys":{...}}],"exports":[...]}.  A value is its text in the file, that of a list an array of
- * them.  A new reference. */
+ * "keys":{...}}],"exports":[...]}. A value is its text as in the file; for lists an array of texts.
+ * A new reference. */
 struct json_t *config_to_json(const struct config *config);
 
 /* The key table as the man page's tbl source (nbserved --dump-keys is not a user option: the build

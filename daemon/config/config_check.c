@@ -9,13 +9,14 @@
 
 enum { CHECK_TEXT_MAX = CONFIG_NAME_MAX + 32 };
 
-/* An error was said of it: what follows from that is no news. */
+/* Was an error reported for this key?  Then errors that follow from it are not reported. */
 static bool is_refused(enum config_section kind, const char *name, const void *section)
 {
 	return config_key_origin(config_key_find(kind, name), (void *)section)->refused;
 }
 
-/* Can a key of this engine do anything in l?  With `auto` any engine of the transport may come. */
+/* Does a key of this engine apply to l?  With `engine = auto`, yes if the engine has l's transport.
+ */
 static bool is_for(const char *name, const struct listener_config *l)
 {
 	const struct engine *engine = engine_find(name);
@@ -24,7 +25,8 @@ static bool is_for(const char *name, const struct listener_config *l)
 			 : engine && engine_carries(engine, l->transport);
 }
 
-/* True: key can only have its default here; unless what, and why. */
+/* True: the key has no effect here, so only its default is valid; also writes under which condition
+ * it would have one, and why. */
 static bool is_idle(const struct config_key *key, const void *section,
 		    char needs[static CHECK_TEXT_MAX], char because[static CHECK_TEXT_MAX])
 {
@@ -83,8 +85,8 @@ static void check_idle(struct config_report *r, const struct config_key *key, vo
 		      "requires %s (%s)", needs, because);
 }
 
-/* Keys without a default are given, and where a key can do nothing, it is left alone.  With
- * `engine = auto` the engine in use decides. */
+/* Checks that mandatory keys are given, and that keys without effect are not set.  With `engine =
+ * auto` the latter depends on the engine in use and is not checked. */
 static void check_key(struct config_report *r, const struct config_key *key,
 		      struct config_head *section)
 {
@@ -145,8 +147,8 @@ static bool is_wildcard(const struct sockaddr_storage *sa)
 	return sa->ss_family == AF_INET ? *ipv4 == INADDR_ANY : IN6_IS_ADDR_UNSPECIFIED(&mapped);
 }
 
-/* Would both receive connections to one address and port, or Unix socket?  [::] does not include
- * IPv4: the sockets are IPV6_V6ONLY. */
+/* Do both receive connections to the same address and port, or Unix socket? [::] does not include
+ * IPv4, as the sockets are IPV6_V6ONLY. */
 static bool overlap(const struct address *a, const struct address *b)
 {
 	struct in6_addr host_a = sockaddr_mapped(&a->sa), host_b = sockaddr_mapped(&b->sa);
@@ -161,15 +163,15 @@ static bool overlap(const struct address *a, const struct address *b)
 	return a->sa.ss_family == b->sa.ss_family && (is_wildcard(&a->sa) || is_wildcard(&b->sa));
 }
 
-/* May only one of them have a port?  Transports have ports of their own, and so have RDMA's
- * datagrams: who connects to RDMA_PS_UDP does not meet RDMA_PS_TCP. */
+/* Do a and b share one space of ports?  Each transport has its own, and RDMA datagrams
+ * (RDMA_PS_UDP) another one than RDMA connections (RDMA_PS_TCP). */
 static bool share_ports(const struct listener_config *a, const struct listener_config *b)
 {
 	return a->transport == b->transport &&
 	       (a->options.qp_type == QP_UD) == (b->options.qp_type == QP_UD);
 }
 
-/* Compares address `index` of `of` with all that stand before it. */
+/* Compares address `index` of `of` with all earlier ones. */
 static void check_address(struct config_report *r, struct listener_config *of, unsigned index)
 {
 	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
@@ -198,7 +200,7 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 
 /* ---- Transports ---- */
 
-/* Of all engines that l may get: those of a transport are in a build or not. */
+/* A build has either all engines of a transport or none. */
 const char *config_absent(const struct listener_config *l)
 {
 	for (unsigned i = 0; engines[i]; i++)
@@ -207,7 +209,7 @@ const char *config_absent(const struct listener_config *l)
 	return NULL;
 }
 
-/* The value of key is for transport `needs` only. */
+/* Reports a value of key that needs the transport `needs`. */
 static void report_transport(struct config_report *r, struct listener_config *l, const char *key,
 			     const char *value, const struct transport *needs)
 {
@@ -219,7 +221,7 @@ static void report_transport(struct config_report *r, struct listener_config *l,
 		      l->transport->name, value, needs->name);
 }
 
-/* Engine, addresses and service must be of the listener's transport. */
+/* Engine, addresses and service must match the listener's transport. */
 static void check_transport(struct config_report *r, struct listener_config *l)
 {
 	const struct transport *const *able = transports;
@@ -260,7 +262,7 @@ static void check_build(struct config_report *r, struct listener_config *l)
 		      l->transport->name, absent);
 }
 
-/* A message arrives in one buffer. */
+/* Each message must fit into one buffer. */
 static void check_messages(struct config_report *r, struct listener_config *l)
 {
 	const struct config_key *key = config_key_find(CONFIG_LISTENER, "buffer-size");
@@ -293,7 +295,7 @@ static void check_qp_type(struct config_report *r, struct listener_config *l)
 			      section, "srq", "requires qp-type = rc (qp-type is %s)", type);
 }
 
-/* Receives of its own, each of two pieces. */
+/* Checks `srq`, whose receives need room for two pieces each. */
 static void check_srq(struct config_report *r, struct listener_config *l)
 {
 	char section[CONFIG_SECTION_TEXT_MAX];
@@ -306,7 +308,8 @@ static void check_srq(struct config_report *r, struct listener_config *l)
 
 /* ---- NVMe ---- */
 
-/* Two subsystems of one name are one to a host, and their namespaces two ways to the same disk. */
+/* NQNs must be unique: to a host two subsystems with the same NQN are one, and their namespaces are
+ * paths to the same disk. */
 static void check_nqn(struct config_report *r, struct listener_config *l)
 {
 	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
@@ -321,7 +324,8 @@ static void check_nqn(struct config_report *r, struct listener_config *l)
 				config_section_text(CONFIG_LISTENER, o, other));
 }
 
-/* I/O queues may be silent for hours, and hosts say themselves how long they may be. */
+/* `idle-timeout` is invalid: I/O queues may be silent for hours, and hosts negotiate a keep-alive
+ * timeout. */
 static void check_nvme(struct config_report *r, struct listener_config *l)
 {
 	const struct config_key *key = config_key_find(CONFIG_LISTENER, "idle-timeout");
@@ -341,7 +345,7 @@ static void check_nvme(struct config_report *r, struct listener_config *l)
 
 /* ---- Exports ---- */
 
-/* Where a key was given, or else its section. */
+/* Origin of a key if it was given, else of its section. */
 static struct config_origin place_of(enum config_section kind, const char *name, void *section)
 {
 	const struct config_origin *origin =
@@ -409,12 +413,13 @@ static void unknown_export(struct config_report *r, const struct export_name *na
 		      suggest_hint(&s));
 }
 
-/* A listener's exports exist, each once, and its `store` can reach them.  Finds their sections. */
+/* A listener's exports exist, each once, and its `store` can reach them.  Also sets the pointers to
+ * their sections. */
 static void check_listener_exports(struct config_report *r, struct listener_config *l)
 {
 	char section[CONFIG_SECTION_TEXT_MAX];
 
-	if (l->service && !l->service->exports) /* was said */
+	if (l->service && !l->service->exports) /* reported already */
 		return;
 	config_section_text(CONFIG_LISTENER, l, section);
 	for (unsigned i = 0; i < l->export_count; i++) {

@@ -63,7 +63,7 @@ static char *value_text(const struct config_key *key, const void *section)
 	return text;
 }
 
-/* Where the new value stands; for one that is the default again, where the old one stood. */
+/* Origin of the new value; if that is the default again, of the old one. */
 static struct config_origin key_origin(const struct config_key *key, const void *from,
 				       const void *to)
 {

@@ -1,5 +1,5 @@
 /* Differences between two configurations, key by key of the one table, and what a reload has to do
- * for each.  Pure: looks at nothing else. */
+ * for each.  Pure. */
 #pragma once
 #include "config.h"
 
@@ -14,11 +14,11 @@ struct config_change {
 
 struct config_diff {
 	struct config_change
-		*list; /* by kind of section, in the order of `to`; then what it lacks */
+		*list; /* by kind of section, in the order of `to`; then sections missing in it */
 	unsigned count;
 };
 
-/* To be freed with config_diff_free(). */
+/* Fills in diff, which the caller frees with config_diff_free(). */
 void config_diff_make(struct config_diff *diff, const struct config *from, const struct config *to);
 void config_diff_free(struct config_diff *diff);
 

@@ -9,7 +9,7 @@
 #include "ini.h"
 #include "util.h"
 
-enum { DUMP_COLUMN = 44 }; /* where comments start */
+enum { DUMP_COLUMN = 44 }; /* column where comments start */
 
 /* `file:line`, or `default`; owned by the caller. */
 static char *origin_text(struct config_origin origin)
@@ -33,7 +33,7 @@ static struct config_origin origin_of(const struct config_key *key, const void *
 
 /* ---- INI ---- */
 
-/* The comment goes before a line that it would make longer than a line may be. */
+/* Writes a line with its comment, which goes before the line if both would exceed INI_LINE_MAX. */
 static void dump_line(FILE *to, const char *line, struct config_origin origin, const char *class)
 {
 	char *comment = origin_text(origin);
@@ -142,7 +142,8 @@ json_t *config_to_json(const struct config *config)
 
 /* ---- The man page ---- */
 
-/* In bold, if asked for; `-` is a hyphen to roff, and what people copy must be a minus. */
+/* Escapes text for roff, in bold on request.  `-` would become a hyphen, but text to copy needs a
+ * minus. */
 static void roff(FILE *to, const char *text, bool bold)
 {
 	fputs(bold ? "\\fB" : "\\&", to);
@@ -158,7 +159,7 @@ static void roff(FILE *to, const char *text, bool bold)
 	fputs(bold ? "\\fR" : "", to);
 }
 
-/* Two columns are narrow and the third takes the rest: it has to fit in 80. */
+/* Two narrow columns, and a third that takes the rest, to fit into 80 characters. */
 static void dump_key(FILE *to, const struct config_key *key)
 {
 	char expected[CONFIG_TEXT_MAX];

@@ -1,5 +1,5 @@
-/* Key `features`: what an engine is to do without, as a mask that reads and prints as one value,
- * `-multishot_recv, -buffer_ring`.  See config_keys.h. */
+/* Key `features`: the features that an engine must not use, a mask written as `-multishot_recv,
+ * -buffer_ring`.  See config_keys.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define UNUSED __attribute__((unused))
 
-/* `all`, then the names; feature names are those of enum engine_feature, in its order. */
+/* Words: `all`, then `-NAME` in the order of enum engine_feature. */
 static const char *word_features(const struct config_key *key, unsigned index, uint64_t *ret_value)
 {
 	static char words[FEATURE_COUNT][32];
@@ -38,7 +38,8 @@ static uint32_t feature_off(const char *name, size_t length)
 	return 0;
 }
 
-/* The first piece of text that is no feature, or NULL; *ret_mask: of those before it. */
+/* The first part of text that is not a valid feature, or NULL; *ret_mask: the features before it.
+ */
 static const char *features_refused(const char *text, uint32_t *ret_mask)
 {
 	*ret_mask = 0;
@@ -83,7 +84,7 @@ static void format_features(const struct config_key *key, const void *section,
 						 used ? ", " : "", engine_feature_names[f]);
 }
 
-/* Of several it says which one. */
+/* For several values names the invalid one. */
 static void hint_features(const char *value, char text[static CONFIG_TEXT_MAX])
 {
 	uint32_t mask;
@@ -101,7 +102,7 @@ const struct config_type config_features = {
 	.word = word_features,
 };
 
-/* With `engine = auto` the engine in use decides. */
+/* Not checked with `engine = auto`, as it depends on the engine in use. */
 void config_check_features(struct config_report *r, const struct listener_config *l)
 {
 	uint32_t has = l->engine ? engine_of(l->engine, &l->options)->features : UINT32_MAX;

@@ -173,8 +173,8 @@ static bool is_any(const struct network *network)
 	return network->bits == 0 && !network->local;
 }
 
-/* `any` is the network ::/0 until config_check() makes it the empty list: so it counts as an entry
- * while the file is read. */
+/* `any` is stored as the network ::/0, so that it counts as an entry while the file is read;
+ * config_check() replaces it by the empty list. */
 static int parse_networks(UNUSED const struct config_key *key, const char *text,
 			  UNUSED struct config_origin at, void *section)
 {

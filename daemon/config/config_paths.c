@@ -25,7 +25,7 @@ static const char *kind_of(mode_t mode)
 	return NULL;
 }
 
-/* One that is not there may be made later, or be on another host. */
+/* A missing file is no error: it may be made later, or exist on another host. */
 static void check_path(struct config_report *r, struct export_config *e)
 {
 	char section[CONFIG_SECTION_TEXT_MAX];

@@ -1,4 +1,4 @@
-/* Collecting what is wrong with a configuration.  See config_report.h. */
+/* Collects the errors of a configuration.  See config_report.h. */
 #include "config_report.h"
 
 #include <stdarg.h>
@@ -50,7 +50,7 @@ static bool is_before(const struct config *config, struct config_origin a, struc
 	return file_index(config, a.file) < file_index(config, b.file);
 }
 
-/* Takes text over.  Errors of one line stay in the order in which they were found. */
+/* Takes ownership of text.  Errors of the same line stay in the order in which they were found. */
 static void insert(struct config_report *r, struct config_origin at, char *text)
 {
 	struct config_errors *errors = r->errors;

@@ -14,7 +14,7 @@
 
 enum { RUN_KEYS_MAX = 64 };
 
-/* One of specs, taken apart; its strings are pieces of `words`. */
+/* One of specs, split; its strings point into `words`. */
 struct run {
 	char *words;
 	const struct service *service;
@@ -27,7 +27,8 @@ struct run {
 
 /* ---- Reading ---- */
 
-/* A comma begins a new KEY= or belongs to a list: `allow=10.0.0.0/8,127.0.0.1,port=7`. */
+/* The next KEY= after a comma; other commas belong to a list: `allow=10.0.0.0/8,127.0.0.1,port=7`.
+ */
 static char *next_key(char *text)
 {
 	for (char *comma = strchr(text, ','); comma; comma = strchr(comma + 1, ',')) {
@@ -63,7 +64,7 @@ static int unknown_key(const struct run *run, const char *name, struct reason *r
 			  run->service->name, name, suggest_hint(&near));
 }
 
-/* Characters that would end the line, or begin a comment, in the file. */
+/* False: value has characters that would end the line or begin a comment in the file. */
 static bool fits_in_file(const char *value)
 {
 	for (const char *c = value; *c; c++)
@@ -148,7 +149,8 @@ static int run_parse(struct run *run, const char *spec, struct reason *reason)
 
 /* ---- Writing ---- */
 
-/* Stores of exports without a file belong to the export, the others say how a listener reads it. */
+/* Is key i one of the export's section?  `store` is, if it is a store without a file; else it
+ * belongs to the listener. */
 static bool is_of_export(const struct run *run, unsigned i)
 {
 	const struct store *store = store_find(run->keys[i].value);
@@ -166,7 +168,7 @@ static bool has_key(const struct run *run, const char *key)
 	return false;
 }
 
-/* Without a file: memory, so that there is something to serve. */
+/* Writes the export's section; without a file it is in memory. */
 static void write_export(FILE *to, const struct run *run, const char *name)
 {
 	bool file = run->export || has_key(run, "path"), null = false;
@@ -194,7 +196,8 @@ static void write_listener(FILE *to, const struct run *run, const char *name, co
 	unsigned long port = run->port ? strtoul(run->port, &end, 10) : 0;
 
 	fprintf(to, "[listener %s]\nservice = %s\n", name, run->service->name);
-	if (run->port && (!*run->port || *end)) /* as it is: the address is wrong, and said to be */
+	/* Not a number: written as it is, and reported as an invalid address. */
+	if (run->port && (!*run->port || *end))
 		fprintf(to, "address = 127.0.0.1:%s\n", run->port);
 	else if (!has_key(run, "address"))
 		fprintf(to, "address = 127.0.0.1:%lu\n", port ? port + port_offset : 0);
@@ -204,12 +207,12 @@ static void write_listener(FILE *to, const struct run *run, const char *name, co
 		fprintf(to, "exports = %s\n", export);
 	for (unsigned i = 0; i < run->count; i++)
 		if (!export ||
-		    !is_of_export(run, i)) /* without an export it is a mistake, said so */
+		    !is_of_export(run, i)) /* reported as an error if there is no export */
 			fprintf(to, "%s = %s\n", run->keys[i].key, run->keys[i].value);
 }
 
-/* Names are the service's, with the engine where several serve it, and a number from the second
- * --run of the same name on. */
+/* Writes a listener's name: the service's, with the engine if several serve it, and with a number
+ * from the second --run of the same name on. */
 static void write_name(char name[static CONFIG_NAME_MAX], const char *service, const char *engine,
 		       unsigned number)
 {
@@ -217,7 +220,7 @@ static void write_name(char name[static CONFIG_NAME_MAX], const char *service, c
 		 engine ? "-" : "", engine ? engine : "", number);
 }
 
-/* The place of runs[index] among those of its service, from 1. */
+/* The number of runs[index] among those of its service, from 1. */
 static unsigned number_of(const struct run *runs, unsigned index)
 {
 	unsigned number = 1;
@@ -248,7 +251,7 @@ static void write_run(FILE *to, const struct run *runs, unsigned index)
 		write_name(name, run->service->name, engines[i]->name, number_of(runs, index));
 		write_listener(to, run, name, engines[i]->name, export, offset++);
 		fputs("optional = yes\n",
-		      to); /* a listener that this host cannot serve is left out, with a message */
+		      to); /* a listener that this host cannot serve is skipped with a message */
 	}
 }
 

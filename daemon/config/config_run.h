@@ -1,12 +1,11 @@
-/* `nbserved --run`: listeners from the command line, as the configuration file that says the same.
- */
+/* `nbserved --run`: converts listeners on the command line to the text of a configuration file. */
 #pragma once
 #include "reason.h"
 
-/* Each of specs is SERVICE[,KEY=VALUE]...: a listener, with the keys of its section and of that of
- * its export, and beside them `port=N` (on 127.0.0.1; without it the kernel chooses) and
+/* Each of specs is SERVICE[,KEY=VALUE]...: a listener, with keys of its section and of its
+ * export's, and in addition `port=N` (on 127.0.0.1; default: chosen by the kernel) and
  * `export=PATH`.  `engine=all`: a listener for each engine over sockets.  server: lines of the
- * section [server].  *ret_text is to be freed; 0, or -EINVAL with the reason.  What the values are
- * worth config_load_text() says. */
+ * section [server].  The caller frees *ret_text.  0, or -EINVAL with the reason; values are
+ * validated later, by config_load_text(). */
 int config_run_text(char *const *specs, unsigned count, const char *server, char **ret_text,
 		    struct reason *reason);

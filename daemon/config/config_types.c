@@ -43,7 +43,7 @@ static uint64_t load(const struct config_key *key, const void *section)
 	return *(const uint64_t *)const_field_of(key, section);
 }
 
-/* ---- Words, each for a value ---- */
+/* ---- Words that stand for values ---- */
 
 static const char *word_key(const struct config_key *key, unsigned index, uint64_t *ret_value)
 {
@@ -97,8 +97,7 @@ static const char *word_engine(const struct config_key *key, unsigned index, uin
 	return index == 0 ? key->preset : WORD_OF(engines[index - 1], ret_value);
 }
 
-/* An export is reached through any store, a listener's exports through another that is for files.
- */
+/* An export may use any store; the key `store` of a listener only those for files. */
 static const char *word_store(const struct config_key *key, unsigned index, uint64_t *ret_value)
 {
 	*ret_value = 0;
@@ -124,7 +123,7 @@ static int parse_word(const struct config_key *key, const char *text,
 	return -EINVAL;
 }
 
-/* Does a word stand for the field's value?  Then it is written, else nothing is. */
+/* Writes the word for the field's value; false: there is none. */
 static bool find_word(const struct config_key *key, const void *section,
 		      char text[static CONFIG_TEXT_MAX])
 {

@@ -1,11 +1,11 @@
 /* INI syntax, on top of inih.  Main thread; pure apart from the callbacks.
  *
- * inih (r55 and later) takes too much without a word: it splits a line longer than its buffer into
- * two settings, cuts at a NUL byte, glues an indented line to the setting before it, accepts
- * `[x] junk` and `[]`, cuts a section's name after 49 bytes, puts the keys behind `[noclose` into
- * the section before, takes `=v` and `key: v`, and returns only its first error.  So our reader
- * looks at each line first and gives inih well-formed settings and empty lines, nothing else.
- * Sections are handled here for the sake of long names; inih splits settings and strips comments.
+ * inih (r55 and later) accepts invalid input silently: it splits a line longer than its buffer into
+ * two settings, cuts at a NUL byte, glues an indented line to the setting before it, accepts `[x]
+ * junk` and `[]`, cuts a section's name after 49 bytes, puts the keys behind `[noclose` into the
+ * section before, takes `=v` and `key: v`, and returns only its first error.  So our reader looks
+ * at each line first and gives inih well-formed settings and empty lines, nothing else.  Sections
+ * are handled here for the sake of long names; inih splits settings and strips comments.
  *
  * <ini.h> is inih's: this folder is on the include path of tests, but not of this file. */
 #include "ini.h"
@@ -58,7 +58,7 @@ static struct slice trim_end(struct slice s)
 	return s;
 }
 
-/* The next line without its end, which is LF, CR LF or the end of the file. */
+/* Takes the next line, without its end (LF, CR LF or the end of the file). */
 static struct slice take_line(struct reader *r)
 {
 	size_t left = (size_t)(r->end - r->at);
@@ -87,7 +87,7 @@ __attribute__((format(printf, 2, 3))) static bool reject(struct reader *r, const
 	return false;
 }
 
-/* For a message: at most a line, the rest is cut. */
+/* Length of s to be shown in a message, at most a line's. */
 static int shown(struct slice s)
 {
 	return (int)MIN(s.bytes, (size_t)INI_LINE_MAX);
@@ -107,7 +107,7 @@ static bool check_bytes(struct reader *r, struct slice s)
 	return true;
 }
 
-/* A section's header; an error in it takes the settings behind it out of play. */
+/* Handles a section's header; after an invalid one the settings are ignored. */
 static void read_section(struct reader *r, struct slice s)
 {
 	const char *close = memchr(s.text, ']', s.bytes);
@@ -132,7 +132,7 @@ static void read_section(struct reader *r, struct slice s)
 	r->events->section(r->context, r->line, name);
 }
 
-/* True: a setting that inih may read. */
+/* True: a valid setting, which inih may parse. */
 static bool check_setting(struct reader *r, struct slice s)
 {
 	struct slice rest = s;
@@ -147,7 +147,7 @@ static bool check_setting(struct reader *r, struct slice s)
 	return r->place == INI_IN_SECTION;
 }
 
-/* Handles everything but a setting; true: it is one, and well formed. */
+/* Handles every line but settings; true: the line is a valid setting. */
 static bool read_line(struct reader *r, struct slice s, size_t bytes_max)
 {
 	struct slice text = skip_blanks(s);
@@ -166,7 +166,7 @@ static bool read_line(struct reader *r, struct slice s, size_t bytes_max)
 	return false;
 }
 
-/* inih's reader, in the manner of fgets(): one call is one line, to_size its buffer. */
+/* The reader for inih, which works like fgets(): one line per call. */
 static char *next_line(char *to, int to_size, void *stream)
 {
 	struct reader *r = stream;
@@ -198,8 +198,8 @@ void ini_read(const char *bytes, size_t length, const struct ini_events *events,
 	};
 	int line = ini_parse_stream(next_line, &r, deliver, &r);
 
-	/* inih refused the line, for a reason that the checks above do not cover: it may have been
-	 * built with other options. */
+	/* inih refused the line although the checks above accepted it; it may be built with other
+	 * options. */
 	if (line > 0)
 		r.line = (unsigned)line;
 	if (line != 0)

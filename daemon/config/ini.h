@@ -1,25 +1,25 @@
-/* INI syntax: bytes in, sections and settings out, each with its line.  It knows no keys.
+/* Parser of INI syntax: from bytes to sections and settings, each with its line.  Knows no keys.
  *
- * It reads with inih, behind a reader of our own that lets through only lines which inih reads as
- * they look: see ini.c.  Full-line comments start with `;` or `#`, inline ones with white space and
- * `;`.  CRLF and a UTF-8 byte order mark are fine. */
+ * Uses inih behind a reader of our own, which passes on only lines that inih parses correctly: see
+ * ini.c.  Full-line comments start with `;` or `#`, inline ones with white space and `;`.  CRLF and
+ * a UTF-8 byte order mark are fine. */
 #pragma once
 #include <stddef.h>
 
 enum {
-	INI_LINE_MAX =
-		198, /* bytes without the line end: what inih's buffer holds; not of comments */
+	INI_LINE_MAX = 198, /* bytes without the line end, the size of inih's buffer; comments may
+			       be longer */
 	INI_ERROR_MAX = 512,
 };
 
-/* Called while ini_read() runs, in the order of the lines; the texts live until they return. */
+/* Called by ini_read() in the order of the lines; the texts are valid until they return. */
 struct ini_events {
 	/* The text between `[` and `]`, without the white space around it; may be empty. */
 	void (*section)(void *context, unsigned line, const char *text);
-	/* Only behind a section whose header was well formed; value may be empty. */
+	/* Only after a valid section header; value may be empty. */
 	void (*setting)(void *context, unsigned line, const char *key, const char *value);
-	/* `expected ..., got '...'`; the line has no other effect, except that the settings behind
-	 * a header that is not well formed are left out. */
+	/* `expected ..., got '...'`; the line is ignored, and so are the settings after an invalid
+	 * section header. */
 	void (*error)(void *context, unsigned line, const char *text);
 };
 

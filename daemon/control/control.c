@@ -1,4 +1,4 @@
-/* The control socket: its methods, except those that take their time (control_stats.c,
+/* The control socket: its methods, except those that answer later (control_stats.c,
  * control_connections.c).  See control.h. */
 #include "control.h"
 
@@ -70,7 +70,7 @@ static void get_status(struct varlink_call *call, json_t *parameters)
 	varlink_reply(call, document_status(control_server(call)));
 }
 
-/* Adds "text": of the configuration or of a doctor's report, as nbserved's options print it. */
+/* Adds "text": the configuration or the doctor's report, as nbserved's options print it. */
 static void set_text(json_t *reply, const struct config *config, const json_t *report)
 {
 	char *text = NULL;
@@ -105,7 +105,7 @@ static void doctor(struct varlink_call *call, json_t *parameters)
 	varlink_reply(call, reply);
 }
 
-/* Changes are in the log with who made them. */
+/* Logs a change with the user who made it. */
 static void log_change(const struct varlink_call *call, const char *what, const char *object)
 {
 	const struct unix_peer *peer = varlink_call_peer(call);
@@ -266,7 +266,7 @@ static const struct varlink_info control_info = {
 	.url = NB_URL,
 };
 
-/* -1: there is none of that name. */
+/* The group's id; -1: no such group. */
 static gid_t find_group(const char *name)
 {
 	const struct group *group = getgrnam(name);

@@ -9,19 +9,19 @@
 struct reason;
 struct server;
 
-/* Zeroed before control_start(); stays where it is until the server has stopped, since workers may
- * still owe answers. */
+/* Zeroed before control_start(); must stay valid until the server has stopped, since workers may
+ * still send answers. */
 struct control {
 	struct server *server;
 	struct varlink *varlink;
 	struct varlink_interface interface;
-	char *description;      /* the interface's */
-	unsigned listing_count; /* answers that workers owe */
+	char *description;      /* of the interface; owned */
+	unsigned listing_count; /* ListConnections requests that workers have not answered yet */
 };
 
 /* Listens on the configuration's `control`.  0, or -errno with the reason. */
 int control_start(struct control *c, struct server *s, struct reason *reason);
 
-/* Ends all calls and removes the socket.  What workers still owe comes later, through the mailbox.
- * May be called twice, or without a start. */
+/* Ends all calls and removes the socket.  Outstanding answers of workers arrive later, by the
+ * mailbox.  May be called twice, or without control_start(). */
 void control_stop(struct control *c);

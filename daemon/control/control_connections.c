@@ -1,7 +1,7 @@
 /* ListConnections: asks the workers, one after the other, until the limit is reached.
  *
- * The request belongs to the worker while it looks; so it outlives a client that leaves and a
- * worker that answers too late, and is freed when the answer is there. */
+ * A worker owns the request until it has answered, so the request outlives a client that
+ * disconnects and a worker that answers late; it is freed when the answer has arrived. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,19 +12,19 @@
 enum {
 	ANSWER_TIMEOUT_US = 5 * 1000 * 1000,
 	ACCURACY_US = 100 * 1000,
-	LISTINGS_MAX = 64, /* so that workers which hang do not cost ever more memory */
+	LISTINGS_MAX = 64, /* limits the memory that hanging workers cost */
 };
 
 struct listing {
-	struct worker_list list; /* the worker's, until `answer` is posted */
+	struct worker_list list; /* owned by the worker until `answer` is posted */
 	struct call answer;
 	struct control *control;
-	struct varlink_call *call; /* NULL: nobody waits any more */
-	const char *name;          /* of the listener, the call's; NULL: all */
+	struct varlink_call *call; /* NULL: the client has disconnected or has its answer */
+	const char *name;          /* name of the listener, owned by the call; NULL: all */
 	sd_event_source *timer;
 	json_t *connections;
 	uint64_t generation, open;
-	unsigned listener, worker; /* being asked: indices */
+	unsigned listener, worker; /* indices of the worker being asked */
 	char asked[CONFIG_NAME_MAX];
 	unsigned limit;
 };
@@ -38,7 +38,7 @@ static void listing_free(struct listing *g)
 	free(g);
 }
 
-/* The call has been answered, or is gone; the worker may still hold the rest. */
+/* The call has ended; the worker may still own the request. */
 static void listing_detach(struct listing *g)
 {
 	g->call = NULL;
@@ -80,7 +80,7 @@ static void listing_ask(struct listing *g, const struct listener *l)
 	worker_list_connections(&l->workers[g->worker], &g->list);
 }
 
-/* Asks the next worker, if there is one and room for its answer. */
+/* Asks the next worker; false: there is none, or the limit is reached. */
 static bool listing_ask_next(struct listing *g)
 {
 	const struct server *s = g->control->server;

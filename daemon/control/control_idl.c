@@ -2,7 +2,7 @@
  * shows.  The system tests hold every reply against it, and it against the rules of libvarlink and
  * of systemd: no two members share a name, and an anonymous struct has no field of a named type.
  *
- * The types of what statistics are about come from the schema, base/statistics.h. */
+ * The types of statistics are generated from the schema, base/statistics.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -183,13 +183,13 @@ static bool is_object(const struct statistic *row)
 	return row->type == STATISTIC_OBJECT || row->type == STATISTIC_OPTIONAL;
 }
 
-/* Has it a type of its own, which others name? */
+/* Does the field have a named type? */
 static bool is_named(const struct statistic *row)
 {
 	return is_object(row) && row->varlink && *row->varlink != '[';
 }
 
-/* Comments stand before the type: not everybody takes them inside. */
+/* Writes the comments of the fields before the type: not all parsers accept them inside. */
 static void put_comments(FILE *to, const char *outer, const struct statistic *row)
 {
 	for (; row->type != STATISTIC_END; row = statistic_next(row)) {
@@ -222,7 +222,7 @@ static void put_fields(FILE *to, const char **separator, const struct statistic 
 	}
 }
 
-/* A type of the fields of all tables, and one for each of their objects that have a name. */
+/* Writes a type with the fields of all tables, and before it the named types of their objects. */
 static void put_type(FILE *to, const char *name, const char *about,
 		     const struct statistic *const tables[])
 {

@@ -1,7 +1,7 @@
 /* GetStats: one document, or a stream of them.
  *
- * A client that does not read, or whose user has had its share of our time, misses documents, not
- * counts: they are sums since the start. */
+ * A client that does not read, or whose user has used its share of CPU time, misses documents but
+ * no counts, as these are sums since the start. */
 #include <stdlib.h>
 
 #include "control_internal.h"
@@ -12,7 +12,7 @@ enum { US_PER_MS = 1000 };
 struct stream {
 	struct server *server;
 	struct varlink_call *call;
-	json_t *names; /* the call's */
+	json_t *names; /* owned by the call */
 	sd_event_source *timer;
 	uint64_t interval_us, next_us; /* CLOCK_MONOTONIC */
 };
@@ -35,7 +35,7 @@ static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userd
 	const char *unknown = control_unknown_listener(stream->server, stream->names);
 	uint64_t now_us = due_us, begin_ns = varlink_clock_ns();
 
-	if (unknown) { /* a reload took it away */
+	if (unknown) { /* removed by a reload */
 		control_no_such_listener(stream->call, unknown);
 		stream_free(stream);
 		return 0;
@@ -70,7 +70,7 @@ static void stream_start(struct varlink_call *call, json_t *names, json_t *inter
 	stream->names = names;
 	stream->interval_us = (uint64_t)ms * US_PER_MS;
 	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &stream->next_us);
-	/* The first document at once: the timer is due. */
+	/* The timer is due at once, for the first document. */
 	rc = sd_event_add_time(stream->server->event, &stream->timer, CLOCK_MONOTONIC,
 			       stream->next_us, US_PER_MS, stream_on_timer, stream);
 	if (rc < 0) {

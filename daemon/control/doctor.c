@@ -1,4 +1,4 @@
-/* The doctor: tries out what a worker would try.  See doctor.h. */
+/* The doctor: tries what a worker would do.  See doctor.h. */
 #include "doctor.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 /* ---- The report ---- */
 
-/* Why not, and what to do: as the reason says itself, or else `fix`. */
+/* Splits reason into "reason" and "fix"; `fix` is used if it contains none. */
 static void set_reason(json_t *item, const char *reason, const char *fix)
 {
 	const char *semicolon = strstr(reason, "; "), *mend = reason_mend(reason);
@@ -38,7 +38,7 @@ static void check(json_t *checks, const char *name, bool ok, const char *value, 
 	json_array_append_new(checks, item);
 }
 
-/* For an error that came without its mend. */
+/* The fix for an error that came without one. */
 static const char *error_mend(int error, const char *otherwise)
 {
 	switch (-error) {
@@ -122,7 +122,7 @@ static void check_cpus(json_t *checks)
 
 /* ---- Engines and features, each by trying ---- */
 
-/* The least kernel, or the key, that each feature needs; in any order. */
+/* The minimum kernel or the key that each feature needs; in any order. */
 static const struct {
 	enum engine_feature feature;
 	const char *needs;
@@ -157,7 +157,7 @@ static const char *feature_need(enum engine_feature feature)
 	return "a newer kernel";
 }
 
-/* Every option that asks for a feature, so that each is tried once. */
+/* Options that together ask for every feature, so that each is tried once. */
 static const struct worker_options doctor_options[] = {
 	{ .buffer_size = 16384,
 	  .buffers = 64,
@@ -174,7 +174,7 @@ static const struct worker_options doctor_options[] = {
 
 #define ENGINE_MEND "another `engine`: epoll needs the least"
 
-/* The first of the findings that are not ok: what comes after it mostly follows. */
+/* The fix of the first failed finding, as later ones are usually consequences. */
 static const char *found_mend(const json_t *found)
 {
 	const json_t *item;
@@ -221,7 +221,7 @@ static void check_found(void *checks, const struct engine_finding *f)
 	check(checks, f->name, f->ok, f->value, f->reason, f->fix);
 }
 
-/* Each as the engine finds it. */
+/* Adds each engine's own findings. */
 static void check_engines(json_t *checks)
 {
 	for (unsigned i = 0; engines[i]; i++) {
@@ -237,7 +237,7 @@ static void check_engines(json_t *checks)
 
 /* ---- Clients that are parts of the kernel ---- */
 
-/* Is a line of one of the kernel's lists of modules about this one? */
+/* Is the module in this list of the kernel's (modules.dep, modules.builtin)? */
 static bool kernel_lists(const char *release, const char *list, const char *module)
 {
 	char path[256], line[1024], file[64];
@@ -256,7 +256,7 @@ static bool kernel_lists(const char *release, const char *list, const char *modu
 	return found;
 }
 
-/* Only who attaches a disk on this host needs it. */
+/* Needed only to attach disks on this host. */
 static void check_module(json_t *checks, const char *module, const char *loaded)
 {
 	struct utsname kernel;
@@ -295,7 +295,7 @@ static void check_modules(json_t *checks, const struct config *config)
 
 /* ---- The configuration's listeners ---- */
 
-/* How its engine would be mended, if that is why. */
+/* The fix of the listener's engine, if that is the cause. */
 static const char *engine_mend(const json_t *checks, const struct engine *engine)
 {
 	const json_t *item;
@@ -366,7 +366,7 @@ static json_t *check_export(struct server_export *x, uint64_t end_ns)
 	return item;
 }
 
-/* Side by side: a file system may be dead. */
+/* Probes all exports concurrently, as a file system may hang. */
 static json_t *check_exports(const struct config *config)
 {
 	struct server_export *all = calloc(config->export_count + 1, sizeof(*all));
@@ -419,7 +419,7 @@ static void print_reason(const json_t *item, FILE *to)
 		json_string_value(json_object_get(item, "fix")));
 }
 
-/* A listener or an export: what it would get, or why it would not. */
+/* Prints what a listener or export would get, or why it is unavailable. */
 static void print_verdict(const json_t *item, const char *kind, const char *means,
 			  const char *features, FILE *to)
 {

@@ -1,5 +1,5 @@
-/* Checks what this host allows: kernel, io_uring and each of its features, limits; and for each
- * listener and export of a configuration what it would get.  Every "no" says how to mend it. */
+/* Checks this host: kernel, io_uring and its features, limits; and for each listener and export of
+ * a configuration, what it would get.  Each failed check says how to fix it. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

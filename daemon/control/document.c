@@ -28,7 +28,7 @@ json_t *document_features(uint32_t mask, uint32_t off)
 	return features;
 }
 
-/* Features that all of the workers have; on one host they have the same. */
+/* The features that all workers have; on one host they usually agree. */
 static json_t *listener_features(const struct listener *l)
 {
 	uint32_t mask = l->worker_count ? UINT32_MAX : 0;
@@ -38,7 +38,7 @@ static json_t *listener_features(const struct listener *l)
 	return document_features(mask, l->config->options.features_off);
 }
 
-/* As bound; as configured when it could not be. */
+/* Addresses as bound, or as configured if the listener is unavailable. */
 static json_t *listener_addresses(const struct listener *l)
 {
 	json_t *addresses = json_array();
@@ -70,7 +70,7 @@ static json_t *listener_batches(const struct listener *l)
 	return list;
 }
 
-/* Each once, in the order of its exports. */
+/* The stores in use, each once, in the order of the exports. */
 static json_t *listener_stores(const struct listener *l)
 {
 	json_t *list = json_array();
@@ -122,7 +122,7 @@ static json_t *listener_devices(const struct listener *l)
 	return list;
 }
 
-/* Fields that GetStatus and GetStats have in common. */
+/* Fields that are in both GetStatus and GetStats. */
 static json_t *listener_to_json(const struct listener *l)
 {
 	json_t *json;
@@ -142,7 +142,7 @@ static json_t *listener_to_json(const struct listener *l)
 
 /* ---- What it did ---- */
 
-/* Nanoseconds, context switches and the kernel's threads: what only /proc knows. */
+/* Adds what is read from /proc: CPU time, context switches, kernel threads. */
 static void add_cost(struct listener *l, struct listener_numbers *n)
 {
 	struct proc_cost cost, kernel;

@@ -1,7 +1,7 @@
-/* The documents that the control socket gives out, as nbserved-control(7) describes them field by
- * field.  Main thread; what workers write is read with relaxed loads, without stopping them.
+/* The JSON documents of the control socket, whose fields nbserved-control(7) describes.  Main
+ * thread; workers' counters are read with relaxed loads, without stopping the workers.
  *
- * All of them are new references, or NULL when there was no memory. */
+ * All functions return a new reference, or NULL: no memory. */
 #pragma once
 #include <jansson.h>
 #include <stdint.h>

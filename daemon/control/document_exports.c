@@ -1,5 +1,5 @@
-/* The documents' exports: what they are, and what their stores did for each listener.  See
- * document.h. */
+/* The exports in documents: their properties, and statistics of their stores for each listener.
+ * See document.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static json_t *share_operation(const struct share *share, enum io_kind kind)
 
 	n.count = SUM(share, operations[kind].count);
 	n.errors = SUM(share, operations[kind].errors);
-	/* Most histograms are empty, and so long that it would be seen. */
+	/* Skips empty histograms, the majority, as merging them would cost noticeable time. */
 	for (unsigned i = 0; n.count && i < share->count; i++)
 		histogram_merge(&n.latency, &share->mounts[i]->operations[kind].latency);
 	return document_fields(json_object(), request_statistics, &n);
@@ -80,7 +80,7 @@ static void share_to_json(const struct share *share, json_t *json)
 
 /* ---- The listeners that serve it ---- */
 
-/* Appends l's mounts of x to share; how many. */
+/* Appends l's mounts of x to share; returns their number. */
 static unsigned share_add(struct share *share, const struct listener *l,
 			  const struct server_export *x)
 {
@@ -108,7 +108,7 @@ static struct share share_new(const struct server *s)
 	return share;
 }
 
-/* How a listener reaches the export: its workers do alike, so one of them tells. */
+/* How a listener accesses the export, by one mount, as all workers do the same. */
 static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 {
 	json_t *features = json_array(), *json;
@@ -121,7 +121,7 @@ static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 	json = json_pack("{s:o, s:s, s:o}", "listener", json_text(l->config->name), "store",
 			 m->store->name, "features", features);
 	if (!reason.text[0] && m->export->options->iopoll && m->store == store_find("io_uring") &&
-	    !(mask & 1U << MOUNT_iopoll)) /* not at the start, but later */
+	    !(mask & 1U << MOUNT_iopoll)) /* polling was given up after the start */
 		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
 	if (reason.text[0])
 		json_object_set_new(json, "reason", json_text(reason.text));
@@ -130,7 +130,7 @@ static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 	return json;
 }
 
-/* NULL: no listener in names serves it. */
+/* NULL: no listener in names serves x. */
 static json_t *export_to_stats(const struct server *s, const struct server_export *x,
 			       const json_t *names)
 {

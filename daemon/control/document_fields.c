@@ -17,7 +17,7 @@ static json_t *buckets_to_json(const struct histogram_sum *h)
 	return buckets;
 }
 
-/* NULL: the object does not have this field, or the maker of the document sets it. */
+/* NULL: the field is absent, or set by the code that makes the document. */
 static json_t *value_of(const struct statistic *row, const void *numbers)
 {
 	const void *value = (const char *)numbers + row->offset;

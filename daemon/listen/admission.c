@@ -19,12 +19,12 @@ struct admission_peer {
 
 struct admission {
 	_Atomic uint64_t open, max;
-	pthread_mutex_t lock; /* all below */
+	pthread_mutex_t lock; /* protects all fields below */
 	uint64_t max_per_address;
 	struct network allow[CONFIG_NETWORKS_MAX];
 	unsigned allow_count;
 	struct admission_peer *peers[ADMISSION_BUCKETS];
-	_Atomic bool needs_peer; /* some rule asks who it is */
+	_Atomic bool needs_peer; /* a limit or list depends on the peer */
 };
 
 struct admission *admission_new(const struct listener_config *config)
@@ -62,15 +62,15 @@ void admission_set(struct admission *a, const struct listener_config *config)
 	a->allow_count = config->allow_count;
 	pthread_mutex_unlock(&a->lock);
 	atomic_store(&a->needs_peer, a->max_per_address || a->allow_count);
-	/* Clients over UDP are forgotten rather than refused: the table of each worker has its
-	 * share of the limit. */
+	/* Not for UDP, where the oldest client is evicted rather than a new one refused: each
+	 * worker's table of peers has its share of the limit. */
 	atomic_store(&a->max, config->max_connections && !config->options.datagrams
 				      ? config->max_connections
 				      : UINT64_MAX);
 }
 
-/* A user of this host, in the place of an address that no client has: multicast.  False: no user.
- */
+/* Encodes the user of a Unix socket's peer as an address that no client can have (multicast).
+ * False: not known. */
 static bool user_as_address(int fd, struct in6_addr *ret_address)
 {
 	struct ucred user;
@@ -89,8 +89,8 @@ static bool is_loopback(const struct in6_addr *address)
 	       (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == IN_LOOPBACKNET);
 }
 
-/* Is it an address of this host?  Only from there would the kernel send to itself.  Nothing is
- * sent. */
+/* Is peer an address of this host?  Checked by connecting a UDP socket, which sends nothing: only
+ * then is the peer's address also the source address. */
 static bool is_local(const struct sockaddr_storage *peer)
 {
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
@@ -130,7 +130,7 @@ static struct admission_peer **admission_bucket(struct admission *a, const struc
 	return &a->peers[(parts[0] >> 32) % ADMISSION_BUCKETS];
 }
 
-/* With the lock held: counts one more of this address.  NULL: no memory. */
+/* Counts a connection of this address; the caller holds the lock.  NULL: no memory. */
 static struct admission_peer *admission_count(struct admission *a, const struct in6_addr *address)
 {
 	struct admission_peer **bucket = admission_bucket(a, address), *p = *bucket;
@@ -173,14 +173,14 @@ static int admission_check_peer(struct admission *a, int fd, const struct sockad
 	if (from)
 		sa = *from;
 	else if (getpeername(fd, (struct sockaddr *)&sa, &len) < 0)
-		return -EACCES; /* gone already */
+		return -EACCES; /* the peer has disconnected already */
 	is_unix = sa.ss_family == AF_UNIX;
 	address = sockaddr_mapped(&sa);
 	if (is_unix && !user_as_address(fd, &address))
 		return -EACCES;
 	pthread_mutex_lock(&a->lock);
 	rc = from && a->allow_count > 0;
-	/* On a Unix socket everybody is allowed whom its file's mode lets in. */
+	/* On a Unix socket the mode of its file has decided already. */
 	if (!is_unix && !admission_allowed(a, &sa)) {
 		rc = -EACCES;
 	} else if (a->max_per_address) {

@@ -18,11 +18,11 @@
 #include "util.h"
 
 enum {
-	KEPT_MESSAGE_FDS = 200,     /* the kernel carries 253 */
-	KEPT_BARRIER_NS = NS_PER_S, /* wait so long until it has forgotten a socket */
+	KEPT_MESSAGE_FDS = 200,     /* the kernel's limit is 253 */
+	KEPT_BARRIER_NS = NS_PER_S, /* limit of waiting until the manager has dropped a socket */
 };
 
-/* ---- What we are given ---- */
+/* ---- Sockets passed to us ---- */
 
 static const char *kept_text(const struct kept_socket *k, char text[static ADDRESS_TEXT_MAX])
 {
@@ -39,8 +39,9 @@ struct unix_socket kept_file(const struct kept_socket *k)
 	return file;
 }
 
-/* A file that leads to it no more leads nowhere, or to another server.  A socket unit's is not
- * known: any socket will do. */
+/* Does the Unix socket's file still exist and lead to it?  If not, it is removed or belongs to
+ * another server.  For a socket unit the file's identity is unknown, so any socket file is
+ * accepted. */
 static bool has_file(const struct kept_socket *k)
 {
 	const char *path = ((const struct sockaddr_un *)&k->sa)->sun_path;
@@ -54,7 +55,7 @@ static bool has_file(const struct kept_socket *k)
 	return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-/* NULL: it can be a listener's. */
+/* Why no listener can use the socket; NULL: one can. */
 static const char *kept_refuse(struct kept_socket *k)
 {
 	socklen_t bytes = sizeof(int);
@@ -100,7 +101,7 @@ static bool kept_has_use(const struct kept_socket *k, const struct config *confi
 	return found;
 }
 
-/* The file goes with it, if it was we who made it. */
+/* Closes a socket, and removes its file if we made that. */
 static void kept_close_one(const struct kept *k, struct kept_socket *s)
 {
 	struct unix_socket file = kept_file(s);
@@ -131,7 +132,7 @@ const struct kept_unit *kept_in_the_way(const struct kept *k, const struct socka
 	return NULL;
 }
 
-/* True: it is in the list now. */
+/* Adds fd to the list; false: it was closed. */
 static bool kept_take(struct kept *k, int fd, const char *name, const struct config *config)
 {
 	struct kept_socket *s = &k->list[k->count];
@@ -179,7 +180,8 @@ void kept_open(struct kept *k, struct notify *notify, const struct config *confi
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
-	if (closed && k->max) /* addresses that it still has open cannot be bound anew */
+	/* wait: an address cannot be bound while the manager still has the socket open. */
+	if (closed && k->max)
 		notify_barrier(notify, clock_ns() + KEPT_BARRIER_NS);
 }
 
@@ -217,7 +219,7 @@ void kept_free(struct kept *k)
 	k->unit_count = 0;
 }
 
-/* ---- What we give ---- */
+/* ---- Sockets that we store ---- */
 
 static unsigned kept_total(const struct listeners *all)
 {

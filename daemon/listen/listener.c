@@ -1,4 +1,4 @@
-/* Listeners: what workers ask of them, serving, draining and stopping.  See listener.h. */
+/* Listeners: callbacks of workers, serving, draining and stopping.  See listener.h. */
 #include "listener_internal.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 const char *const listener_state_names[] = { "serving", "draining", "drained", "unavailable" };
 
-/* ---- What workers ask of us (on their threads) ---- */
+/* ---- Callbacks of workers (on their threads) ---- */
 
 static int listener_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
 			  void **ret_ticket)
@@ -135,7 +135,8 @@ const struct store *listener_store(const struct listener *l, unsigned index)
 
 /* ---- Life ---- */
 
-/* The file of a socket that is kept stays: the next process will serve it. */
+/* Removes the files of Unix sockets, except of those stored with the service manager, which the
+ * next process will serve. */
 static void listener_unbind(struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++)
@@ -150,7 +151,7 @@ void listener_request_stop(struct listener *l)
 		worker_request_stop(&l->workers[i]);
 }
 
-/* A worker that has not ended: a store that waits for its device is the likely reason. */
+/* Logs a worker that has not ended, most likely because a store waits for its device. */
 static void listener_log_stuck(const struct listener *l, unsigned index)
 {
 	const struct worker *w = &l->workers[index];
@@ -188,7 +189,7 @@ bool listener_await_end(struct listener *l, uint64_t end_ns)
 	return ended;
 }
 
-/* For as long as they take to end. */
+/* Waits without limit until the workers have ended. */
 static void listener_free_workers(struct listener *l)
 {
 	listener_request_stop(l);
@@ -201,7 +202,7 @@ static void listener_free_workers(struct listener *l)
 	l->costs = NULL;
 }
 
-/* Tells the service over which sockets it serves, or that it does no more. */
+/* Tells the service its sockets, or that it no longer serves. */
 static void listener_announce(const struct listener *l, bool serves)
 {
 	const struct service *s = l->config->service;
@@ -237,7 +238,7 @@ static bool is_unavailable(const struct listener *l, const char *reason)
 	return l->state == LISTENER_UNAVAILABLE && !strcmp(l->reason.text, reason);
 }
 
-/* A line: the listeners of list that cannot serve for that reason. */
+/* Logs one line with all listeners of list that are unavailable for the same reason. */
 static void log_unavailable(struct listener *const *list, unsigned count, const char *reason)
 {
 	char names[256] = "";
@@ -297,10 +298,10 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
 	listener_announce(l, false);
 	if (!l->all->stopping)
-		kept_forget(l); /* or connections would wait for somebody to accept them */
+		kept_forget(l); /* or clients would wait in the queues of the stored sockets */
 	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)
 		if (l->config->transport->datagrams && l->addresses[i].kept[0])
-			listening_give(l, i); /* clients that wait there are the next process's */
+			listening_give(l, i); /* the next process accepts from the queue */
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_drain(&l->workers[i], deadline_ns);

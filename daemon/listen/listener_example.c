@@ -1,18 +1,18 @@
-/* How to try a listener: its service's example, with what stands for the names in it. */
+/* The command to try a listener: its service's example with the {names} replaced. */
 #include <stdio.h>
 #include <string.h>
 
 #include "config.h"
 #include "listener.h"
 
-/* Where it is: an address without a port, in brackets only where a URI needs them. */
+/* Prints the address without the port, IPv6 in brackets only within a URI. */
 static void print_host(FILE *to, const char *text, bool in_uri)
 {
 	const char *colon = strrchr(text, ':');
 	size_t bytes = colon ? (size_t)(colon - text) : strlen(text);
 
 	if (!strncmp(text, "0.0.0.0:", 8) || !strncmp(text, "[::]:", 5)) {
-		fputs("ADDRESS", to); /* each of this host */
+		fputs("ADDRESS", to); /* a wildcard: any address of this host */
 		return;
 	}
 	if (text[0] == '[' && !in_uri) {

@@ -75,7 +75,7 @@ uint64_t listener_peers_max(const struct listener *l, const struct listener_conf
 		       : 0;
 }
 
-/* Begins to start the next workers, up to `count` in all.  Takes their sockets over. */
+/* Begins to start further workers, up to `count` in all, and gives them their sockets. */
 static int listener_begin_workers(struct listener *l, unsigned count, struct listening *sockets,
 				  struct reason *reason)
 {
@@ -109,7 +109,7 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 	return rc;
 }
 
-/* The engine that `auto` means here: the last of the table that this host can run. */
+/* For `auto`: the last engine of the table that this host can run. */
 const struct engine *listener_pick_engine(const struct listener_config *config)
 {
 	struct reason reason;
@@ -148,8 +148,8 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 	return l->shared ? 0 : -EINVAL;
 }
 
-/* The kernel gives an RDMA address to one listener at a time, and none of it away: a new listener
- * would have to wait until the old one is gone, and might then fail. */
+/* Must l wait until `old` has ended?  An RDMA address can only be bound by one listener at a time,
+ * and cannot be handed over. */
 static bool listener_must_wait(const struct listener *l, const struct listener *old)
 {
 	bool same =
@@ -163,7 +163,7 @@ static bool listener_must_wait(const struct listener *l, const struct listener *
 	return false;
 }
 
-/* RDMA: the engine binds the addresses, with its first worker, and the others need what that finds.
+/* RDMA: the engine of the first worker binds the addresses, and the other workers start after that.
  */
 static int listener_open_endpoints(struct listener *l, struct listener *const *going,
 				   struct reason *reason)
@@ -261,7 +261,8 @@ static void listener_await_start(struct listener *l, uint64_t end_ns)
 		l->error = listener_await_workers(l, 1, end_ns);
 }
 
-/* One without workers in the place of one that has failed, which a worker that hangs may keep. */
+/* Makes a listener without workers to replace one that has failed, which may have to stay because a
+ * worker hangs. */
 static struct listener *listener_replace(struct listener *failed, uint64_t end_ns)
 {
 	struct listener *l = listener_new(failed->all, failed->config);

@@ -64,7 +64,7 @@ void listeners_accept_ended(struct listeners *all)
 		listener_accept_waiting(all->list[i]);
 }
 
-/* All are requested first: each may take its time. */
+/* All are requested to stop before any is waited for. */
 bool listeners_end(struct listeners *all)
 {
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
@@ -108,7 +108,7 @@ void listeners_settle(struct listeners *all)
 	settle_wait(settle);
 }
 
-/* A worker lives when it sleeps by its own will, or has made a turn since we last looked. */
+/* A worker is alive if it sleeps in wait(), or has made a turn since the last call. */
 static bool worker_alive(struct worker *w)
 {
 	uint64_t turns = stat_load(w->stats.turns);

@@ -1,4 +1,4 @@
-/* The listeners of this process, and what they share.  Main thread only. */
+/* All listeners of this process, and their shared state.  Main thread only. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,52 +9,55 @@
 #include "mailbox.h"
 #include "proc.h"
 
-/* Workers give up what is in flight after two seconds. */
+/* Time for workers to end; they abandon operations in flight after two seconds. */
 #define LISTENERS_END_NS ((uint64_t)5 * NS_PER_S)
 
 struct listeners {
 	struct listener **list; /* in the order of the configuration; count of them */
 	unsigned count;
-	/* Listeners that a reload took out: freed when they have drained and all of their workers
-	 * have ended. */
+	/* Listeners that a reload removed; freed when they have drained and their workers have
+	 * ended. */
 	struct listener *leaving;
 	struct exports exports;
-	struct mailbox mailbox; /* for the workers to reach the main thread */
-	struct kept kept;       /* sockets that no listener has taken yet */
+	struct mailbox mailbox; /* workers' calls to the main thread */
+	/* Sockets from the service manager that no listener has taken yet. */
+	struct kept kept;
 	struct proc_threads threads;
-	uint64_t threads_ns;  /* when they were last looked at */
+	uint64_t threads_ns;  /* when threads were last scanned */
 	uint64_t started_ns;  /* CLOCK_MONOTONIC */
-	uint64_t bind_end_ns; /* of a start or reload: see SOCKET_WAIT_NS */
-	bool stopping;        /* the process ends: sockets stay with the service manager */
-	/* The owner's: one of `list` has drained (listed), or one that left has ended. */
+	uint64_t bind_end_ns; /* for the current start or reload: see SOCKET_WAIT_NS */
+	/* The process ends: its sockets stay stored with the service manager. */
+	bool stopping;
+	/* Set by the owner; called when a listener of `list` has drained (listed), or one of
+	 * `leaving` has ended. */
 	void (*changed)(struct listeners *all, bool listed);
 };
 
-/* NULL when there is none of that name. */
+/* NULL: no listener has this name. */
 struct listener *listeners_find(const struct listeners *all, const char *name);
 
-/* Does one of them serve, or still drain? */
+/* Does a listener serve or still drain? */
 bool listeners_are_busy(const struct listeners *all);
 
-/* Has idle workers count what they have not looked at yet: see worker_settle(). */
+/* Makes the counters of idle workers exact: see worker_settle(). */
 void listeners_settle(struct listeners *all);
 
-/* Has every worker made a turn since the last call, or does it sleep in its engine's wait()?  Logs
- * the workers that have not. */
+/* Is every worker alive: has it made a turn since the last call, or does it sleep in its engine's
+ * wait()?  Logs those that are not. */
 bool listeners_are_alive(struct listeners *all);
 
 /* Ends l, which is on no list, and frees it.  If one of its workers does not end by end_ns
- * (CLOCK_MONOTONIC) it stays among those that leave.  Of several, all are first to be requested to
- * stop. */
+ * (CLOCK_MONOTONIC), l is put on `leaving`.  To end several listeners, call listener_request_stop()
+ * for all of them first. */
 void listeners_end_one(struct listener *l, uint64_t end_ns);
 /* Ends all listeners at once.  False: a worker has not ended, which is logged. */
 bool listeners_end(struct listeners *all);
-/* After listeners_end() returned true. */
+/* To be called after listeners_end() has returned true. */
 void listeners_free(struct listeners *all);
 
-/* Called by a listener: it has drained; ends it if it is one that leaves. */
+/* Called by a listener that has drained; ends it if it is on `leaving`. */
 void listeners_drained_one(struct listener *l);
 /* Called by a listener: one of its workers has stopped accepting. */
 void listeners_accept_ended(struct listeners *all);
-/* The kernel's threads of this process, looked at now or within the last millisecond. */
+/* The threads that work for workers, scanned now or within the last millisecond. */
 struct proc_threads *listeners_scan_threads(struct listeners *all);

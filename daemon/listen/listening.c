@@ -1,4 +1,4 @@
-/* Binding, and taking over.  See listening.h. */
+/* Binding and taking over of listening sockets.  See listening.h. */
 #include "listening.h"
 
 #include <assert.h>
@@ -16,10 +16,10 @@
 #include "util.h"
 
 struct listening_socket {
-	struct worker_socket socket; /* fd -1: a worker has it */
+	struct worker_socket socket; /* fd -1: given to a worker */
 	unsigned worker;
-	/* The new socket shares its port with a listener that serves: were it to listen now,
-	 * connections would come to it that nobody accepts if the reload is undone. */
+	/* The socket shares its port with a listener that serves.  It must not listen before the
+	 * reload is certain, or it would get connections that nobody accepts. */
 	bool joins;
 };
 
@@ -48,7 +48,7 @@ void listening_list(const struct listener_config *config, struct sockaddr_storag
 
 /* ---- Taking over ---- */
 
-/* Of a listener that will go, and serves: its workers close sockets only when they are told to. */
+/* May sockets be taken from l?  It must serve: then its workers close sockets only on request. */
 static bool may_give(const struct listener *l)
 {
 	return l->state == LISTENER_SERVING;
@@ -88,7 +88,7 @@ static bool is_port_of(struct listener *const *going, uint16_t port, int type)
 	return false;
 }
 
-/* Beside a socket unit's socket it would get none of the clients that come there. */
+/* May a new socket join those of l?  Not beside a socket unit's, as it would get no clients. */
 static bool may_join(const struct listener *l, struct listener *const *going,
 		     const struct sockaddr_storage *wanted)
 {
@@ -98,7 +98,7 @@ static bool may_join(const struct listener *l, struct listener *const *going,
 	       !kept_in_the_way(&l->all->kept, wanted, type);
 }
 
-/* Takes socket.fd over. */
+/* Takes ownership of socket.fd. */
 static int add_socket(struct listening *sockets, struct worker_socket socket, unsigned worker,
 		      bool joins)
 {
@@ -147,7 +147,8 @@ int *listening_collect(const struct listener *l, unsigned address, unsigned *ret
 	return fds;
 }
 
-/* Sockets of ours can be joined by more; one that the service manager has made belongs to root. */
+/* Can further sockets join fd (SO_REUSEPORT)?  Not if the service manager made it, as it belongs to
+ * root. */
 static bool can_join(int fd, const struct sockaddr_storage *sa)
 {
 	struct stat st;
@@ -155,9 +156,9 @@ static bool can_join(int fd, const struct sockaddr_storage *sa)
 	return sa->ss_family != AF_UNIX && fstat(fd, &st) == 0 && st.st_uid == geteuid();
 }
 
-/* Duplicates of all sockets of an address for l's workers, however many there are of either: one
- * that is closed takes its queue with it.  Workers share them where there are too few,
- * but those of datagrams, of which two would make a mess of a client's. */
+/* Adds duplicates of all sockets of an address, whatever the number of l's workers, as closing a
+ * socket would lose its queue.  Workers share sockets if there are too few, except UDP sockets,
+ * where a client's datagrams must all go to one worker. */
 static int add_duplicates(struct listening *sockets, const struct listener *l, const int *fds,
 			  unsigned count, bool share)
 {
@@ -177,9 +178,9 @@ static int add_duplicates(struct listening *sockets, const struct listener *l, c
 	return rc;
 }
 
-/* ---- All of them ---- */
+/* ---- All sockets of a listener ---- */
 
-/* If one is in the way of `wanted`, which is in use. */
+/* `wanted` is in use: adds to the reason the socket unit that has it, if any. */
 static void explain_unit(const struct kept *k, const struct sockaddr_storage *wanted, int type,
 			 struct reason *reason)
 {
@@ -196,7 +197,7 @@ static void explain_unit(const struct kept *k, const struct sockaddr_storage *wa
 			   unit->name);
 }
 
-/* Each socket of a group would have a copy of what is sent to it. */
+/* One socket for a multicast group, as each socket would get a copy of every datagram. */
 static unsigned sockets_wanted(const struct listener *l, const struct sockaddr_storage *sa)
 {
 	return sockaddr_is_multicast(sa) ? 1 : l->worker_count;
@@ -244,7 +245,7 @@ static int take_over(struct listening *sockets, struct listener *l, const int *f
 	return rc;
 }
 
-/* From a listener that will go. */
+/* Takes sockets over from a listener that will end. */
 static int take_given(struct listening *sockets, struct listener *l, const struct listener *giver,
 		      struct bound *given, struct reason *reason)
 {
@@ -261,8 +262,8 @@ static int take_given(struct listening *sockets, struct listener *l, const struc
 	return rc;
 }
 
-/* From the service manager: all that are bound to the same address as the first that fits.  None:
- * *ret_count is 0. */
+/* Takes sockets of the service manager: all that are bound to the same address as the first match.
+ * *ret_count 0: none. */
 static int take_kept(struct listening *sockets, struct listener *l, const struct socket_name *wants,
 		     unsigned *ret_count, struct reason *reason)
 {
@@ -330,8 +331,8 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = open_address(sockets, l, &wanted[i], going, reason);
 	free(wanted);
-	/* Listen only when every socket has its address: a connection that came before would be
-	 * given to a socket that might yet be closed. */
+	/* Listen only after all sockets are bound: an earlier connection could be queued at a
+	 * socket that is closed again on an error. */
 	for (unsigned i = 0; rc == 0 && i < sockets->count; i++) {
 		rc = sockets->list[i].joins ? 0 : socket_listen(sockets->list[i].socket.fd);
 		if (rc < 0)

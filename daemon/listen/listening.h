@@ -1,6 +1,6 @@
-/* The listening sockets of a listener, before its workers have them.  The one place where they come
- * from: taken over from listeners that will go or from the service manager, so that whoever waits
- * in their queues is served, or bound.  Main thread. */
+/* The listening sockets of a listener, before its workers get them.  They are taken over from a
+ * listener that will end or from the service manager, so that clients in their queues are served,
+ * or bound.  Main thread. */
 #pragma once
 struct listener;
 struct listener_config;
@@ -14,32 +14,34 @@ struct listening {
 	unsigned count, room;
 };
 
-/* The addresses of config: one for each port of a range.  `list` has room for all. */
+/* The addresses of config, one for each port of a range.  `list` has room for listening_count(). */
 unsigned listening_count(const struct listener_config *config);
 void listening_list(const struct listener_config *config, struct sockaddr_storage *list);
 
-/* Sockets for each of l's addresses, at least one for every worker; fills l->addresses.  An address
- * of one of `going` (NULL-terminated, NULL: none) is taken over with all of its sockets, by
- * duplicates: the old listener goes on as if nothing had happened until it is drained.  One of
- * all->kept is taken from there.  0, or -errno with the reason. */
+/* Sockets for each of l's addresses, at least one for every worker; fills l->addresses.  If a
+ * listener of `going` (NULL-terminated, NULL: none) has the address, duplicates of all of its
+ * sockets are used, and the old listener continues undisturbed until it is drained.  Sockets of
+ * all->kept are taken from there.  0, or -errno with the reason. */
 int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
 		   struct reason *reason);
 
-/* l, which was to take over from `going`, will not. */
+/* Undoes the taking over: l, which was to replace listeners of `going`, will not. */
 void listening_return(const struct listener *l, struct listener *const *going);
 
-/* Moves the sockets of that worker to `to`, which has room for sockets->count; how many. */
+/* Moves the sockets of that worker, and their ownership, to `to`, which has room for
+ * sockets->count.  Returns how many. */
 unsigned listening_take(struct listening *sockets, unsigned worker, struct worker_socket *to);
 
 /* Closes sockets that no worker took. */
 void listening_close(struct listening *sockets);
 
-/* The sockets of that address of l, which serves, each once: an array to be freed; NULL: no memory.
- */
+/* The sockets of that address of l, which serves, each once.  The caller frees the array; NULL: no
+ * memory. */
 int *listening_collect(const struct listener *l, unsigned address, unsigned *ret_count);
 
-/* The queue of that address of l, which will drain, is another listener's now. */
+/* Another listener or process now accepts from the queues of that address of l, which will drain.
+ */
 void listening_give(struct listener *l, unsigned address);
 
-/* Has those sockets of a worker listen that do not yet.  Before the worker accepts. */
+/* Calls listen() for the worker's sockets that do not listen yet; before the worker accepts. */
 void listening_start(struct worker *w, const char *listener);

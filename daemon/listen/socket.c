@@ -15,9 +15,9 @@
 
 enum {
 	BACKLOG = 4096,
-	BIND_NS = 500 * NS_PER_MS, /* an address in use may become free */
+	BIND_NS = 500 * NS_PER_MS, /* how long an address in use is retried at least */
 	BIND_PAUSE_NS = 10 * NS_PER_MS,
-	BIND_LOOK_NS = 100 * NS_PER_MS, /* and then, between looks at whose it is */
+	BIND_LOOK_NS = 100 * NS_PER_MS, /* interval of later checks which process holds it */
 };
 
 /* ---- An address in use ---- */
@@ -28,7 +28,7 @@ struct address_wait {
 	struct holder holder;
 };
 
-/* A process that was killed needs a moment, too, before it is gone.  False: give up. */
+/* Waits before the next attempt, also for a process that is just being killed.  False: give up. */
 static bool wait_for_address(struct address_wait *w, const struct sockaddr_storage *sa)
 {
 	static const struct timespec pause = { .tv_nsec = BIND_PAUSE_NS };
@@ -74,7 +74,7 @@ static int tcp_open(const struct sockaddr_storage *sa, bool first)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* connections inherit it */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* inherited by connections */
 	if (sa->ss_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	if ((first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
@@ -123,7 +123,7 @@ static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, u
 					   reason);
 		sockets[i].fd = fd;
 		if (i == 0)
-			getsockname(fd, (struct sockaddr *)sa, &len); /* port 0 is now a port */
+			getsockname(fd, (struct sockaddr *)sa, &len); /* the actual port, if 0 */
 	}
 	return 0;
 }
@@ -147,7 +147,7 @@ static int abstract_open(const struct sockaddr_storage *sa, struct reason *reaso
 			   reason);
 }
 
-/* A socket's file is bound and listening in one go: nobody must take it for a stale one. */
+/* Binds and listens at once: a file whose socket does not listen would be taken for a stale one. */
 static int unix_open(const struct sockaddr_storage *sa, struct unix_socket *ret_file,
 		     struct reason *reason)
 {

@@ -55,8 +55,8 @@ char *socket_name_format(const struct socket_name *name, char text[static SOCKET
 	return text;
 }
 
-/* The number at **text in hexadecimal as "%llx" writes it (at most 64 bits, no leading zeros, no
- * "0x"), and `end` behind it.  *text moves on. */
+/* Parses a hexadecimal number as "%llx" writes it (at most 64 bits, no leading zeros, no "0x"),
+ * followed by `end`; advances *text. */
 static bool parse_hex(const char **text, char end, unsigned long long *ret_value)
 {
 	size_t digits = strspn(*text, "0123456789abcdef");

@@ -1,5 +1,5 @@
-/* Matching of listening sockets with listeners: addresses compared, and the names under which
- * sockets are kept by the service manager.  Pure. */
+/* Matching of listening sockets with listeners: comparison of addresses, and the names of sockets
+ * in the service manager's descriptor store.  Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,27 +10,28 @@
 #include "parse.h"
 #include "sockaddr.h"
 
-/* May not both be bound, because of the wildcard that one of them is?  [::] may stand for IPv4. */
+/* Do a and b conflict because one of them is a wildcard? [::] may include IPv4. */
 bool sockaddr_overlaps(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 
-/* A listener's address as its configuration has it: port 0 is 0. */
+/* A listener's address as configured: port 0 stays 0. */
 struct socket_name {
-	char listener[CONFIG_NAME_MAX]; /* "": nobody's */
+	char listener[CONFIG_NAME_MAX]; /* "": of no listener */
 	struct sockaddr_storage wanted;
-	int type;            /* SOCK_STREAM or SOCK_DGRAM; the descriptor has it, not the text */
-	struct file_id file; /* of a Unix socket that has one: what it was bound to */
+	/* SOCK_STREAM or SOCK_DGRAM; taken from the socket, not from the text. */
+	int type;
+	struct file_id file; /* for a Unix socket with a file: the file that it was bound to */
 };
 
-/* `LISTENER=ADDRESS`, of a Unix socket with a file `LISTENER@DEVICE.INODE=ADDRESS`, with a space
- * for each colon, which separates LISTEN_FDNAMES; an address has no white space.  systemd takes up
- * to 255 bytes. */
+/* `LISTENER=ADDRESS`, for a Unix socket with a file `LISTENER@DEVICE.INODE=ADDRESS`.  Colons, which
+ * separate LISTEN_FDNAMES, are replaced by spaces, which addresses do not contain. systemd allows
+ * 255 bytes. */
 enum { SOCKET_NAME_TEXT_MAX = CONFIG_NAME_MAX + ADDRESS_TEXT_MAX + 34 };
 char *socket_name_format(const struct socket_name *name, char text[static SOCKET_NAME_TEXT_MAX]);
 
-/* 0, or -EINVAL: it is not such a name. */
+/* 0, or -EINVAL: not a valid name. */
 int socket_name_parse(const char *text, struct socket_name *ret_name);
 
-/* Can a socket bound to sa, which was made for `had` if it is known for what, serve `wants`?  The
- * type and the address decide; port 0 is whatever port the same listener had for it. */
+/* Can a socket bound to sa serve `wants`?  Type and address must match; `wants` with port 0 matches
+ * the port that the same listener had for it (`had`; NULL: unknown). */
 bool socket_name_fits(const struct socket_name *wants, const struct socket_name *had,
 		      const struct sockaddr_storage *sa);

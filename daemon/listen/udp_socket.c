@@ -1,4 +1,4 @@
-/* Sockets for datagrams.  See udp_socket.h. */
+/* Makes UDP sockets.  See udp_socket.h. */
 #include "udp_socket.h"
 
 #include <errno.h>
@@ -10,10 +10,10 @@
 #include "parse.h"
 #include "sockaddr.h"
 
-/* Asked for; the kernel gives up to net.core.rmem_max and wmem_max. */
+/* Bytes requested; the kernel limits them to net.core.rmem_max and wmem_max. */
 enum { UDP_SOCKET_BUFFER = 4 * 1024 * 1024 };
 
-/* Refuses datagrams to groups that only other sockets of the host have joined. */
+/* Joins the group of sa, and refuses datagrams to groups that only other sockets have joined. */
 static int join_group(int fd, const struct sockaddr_storage *sa)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
@@ -32,8 +32,9 @@ static int join_group(int fd, const struct sockaddr_storage *sa)
 	return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &four, sizeof(four));
 }
 
-/* SO_REUSEADDR is not for these: two sockets with it share a port whoever they belong to, and the
- * last one gets everything.  Whatever size is asked for is sent, in fragments if it must be. */
+/* Sets the options of a socket.  Not SO_REUSEADDR: two UDP sockets with it share a port even
+ * between users, and the last one gets all datagrams.  Datagrams longer than the MTU are sent in
+ * fragments. */
 static int configure(int fd, int family)
 {
 	int bytes = UDP_SOCKET_BUFFER, on = 1, never = IP_PMTUDISC_DONT;
@@ -47,7 +48,7 @@ static int configure(int fd, int family)
 	return setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 }
 
-/* As of TCP: the first of an address is bound without SO_REUSEPORT. */
+/* As for TCP, the first socket of an address is bound without SO_REUSEPORT. */
 int udp_socket_open(const struct sockaddr_storage *sa, bool first)
 {
 	int fd = socket(sa->ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;

@@ -1,12 +1,12 @@
-/* Sockets for datagrams.  Main thread only. */
+/* Binds UDP sockets.  Main thread only. */
 #pragma once
 #include <stdbool.h>
 
 struct sockaddr_storage;
 
-/* Bound, and with a group's address a member of the group.  first: nobody else may have the
- * address; else it joins those of ours that have it.  -errno. */
+/* Makes a socket bound to sa, and for a multicast address joins the group.  first: fails if the
+ * address is in use; else shares it with our other sockets.  Returns the descriptor or -errno. */
 int udp_socket_open(const struct sockaddr_storage *sa, bool first);
 
-/* Advice for -errno of udp_socket_open(); "" if there is none. */
+/* Advice to append to an error of udp_socket_open(); "": none. */
 const char *udp_socket_advice(int error);

@@ -62,7 +62,7 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 	undone = reload_apply(&next, lines);
 	config_diff_free(&next.diff);
 	if (undone) {
-		r->previous = unconfirmed; /* to be freed */
+		r->previous = unconfirmed; /* restored, so that it is freed below */
 		json_array_append_new(
 			errors, json_sprintf("not confirmed within %u s: undone", r->confirm_s));
 	} else {
@@ -78,7 +78,7 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 	return 0;
 }
 
-/* Keeps `previous` until it is confirmed; 0 seconds: frees it. */
+/* Keeps `previous` until the reload is confirmed; seconds 0: frees it. */
 static void await_confirmation(struct server *s, struct config *previous, unsigned seconds)
 {
 	struct reload *r = &s->reload;
@@ -111,7 +111,7 @@ static struct config *load(const char *path, json_t *lines)
 	return config;
 }
 
-/* With config read.  Frees what is not used. */
+/* Changes to config, or only reports the changes.  Frees the configuration that is not used. */
 static enum reload_outcome change_to(struct server *s, struct config *config,
 				     const struct reload_request *request,
 				     struct reload_answer *answer)

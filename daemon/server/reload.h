@@ -1,8 +1,8 @@
-/* Reload as a transaction: the file is read, checked and compared with what runs; what is new is
- * prepared; only when nothing has failed does it become the server's, and what it replaces drains.
- * Listeners that do not serve are begun again, whether or not the configuration has changed; the
- * generation is that of the configuration.
- * Main thread, one at a time, done when the function returns (but for draining). */
+/* Reload as a transaction: the file is read, checked and compared with the running configuration;
+ * new listeners and exports are prepared; only if nothing has failed do they become the server's,
+ * and those that they replace drain.  Listeners that do not serve are started again, even if the
+ * configuration has not changed; the generation counts configurations.  Main thread, one reload at
+ * a time, complete when the function returns (except for draining). */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -14,58 +14,60 @@ struct server;
 
 /* How the last reload ended, so far. */
 enum reload_state {
-	RELOAD_STATE_NONE, /* there was none */
+	RELOAD_STATE_NONE, /* no reload so far */
 	RELOAD_STATE_DONE,
-	RELOAD_STATE_UNCONFIRMED, /* done, and will be undone unless it is confirmed */
+	RELOAD_STATE_UNCONFIRMED, /* done; will be undone unless it is confirmed in time */
 	RELOAD_STATE_REFUSED,
-	RELOAD_STATE_UNDONE, /* it was not confirmed */
-	RELOAD_STATE_KEPT,   /* nor could it be undone: what was not confirmed serves on */
+	RELOAD_STATE_UNDONE, /* undone, as it was not confirmed */
+	RELOAD_STATE_KEPT,   /* not confirmed, but undoing it failed: it stays in force */
 };
 
-/* The last reload, and the configuration before it while that may still come back. */
+/* The last reload, and the previous configuration while it may be restored. */
 struct reload {
 	enum reload_state state;
-	uint64_t generation;     /* in force after it */
+	uint64_t generation;     /* generation in force after it */
 	json_t *time, *errors;   /* NULL: there was none */
-	struct config *previous; /* NULL: nothing waits to be confirmed */
+	struct config *previous; /* NULL: no reload waits to be confirmed */
 	sd_event_source *timer;
 	unsigned confirm_s;
 	uint64_t confirm_end_ns; /* CLOCK_MONOTONIC */
 };
 
 struct reload_request {
-	bool dry_run;       /* say what would change; binds and opens nothing */
-	unsigned confirm_s; /* without reload_confirm() so soon it is undone; 0: needs none */
+	bool dry_run; /* only report the changes; bind and open nothing */
+	/* Undo the reload unless reload_confirm() is called within this time; 0: never. */
+	unsigned confirm_s;
 };
 
 enum reload_outcome {
 	RELOAD_DONE,
-	RELOAD_REFUSED, /* all is as it was, as also with: */
-	RELOAD_RESTART, /* something that a running server cannot change has changed */
+	RELOAD_REFUSED, /* nothing has changed, as also with: */
+	RELOAD_RESTART, /* a key has changed that needs a restart */
 };
 
 struct reload_answer {
-	/* Array of texts, the caller's: all that changed; all that was wrong; or what needs the
-	 * restart. */
+	/* Array of texts, owned by the caller: by outcome the changes, the errors, or the keys that
+	 * need a restart. */
 	json_t *lines;
-	const char *message; /* why not, in short */
+	const char *message; /* short reason of a failure */
 };
 
 enum reload_outcome reload_run(struct server *s, const struct reload_request *request,
 			       struct reload_answer *answer);
 
-/* False: nothing waits for it. */
+/* Confirms the last reload.  False: none waits for confirmation. */
 bool reload_confirm(struct server *s);
 
-/* Makes that listener anew from the configuration in force, as a reload would, if it does not
- * serve; NULL: all that were drained.  answer->lines: their names.  All or nothing: RELOAD_DONE or
+/* Starts the listener anew from the configuration in force if it does not serve; name NULL: all
+ * listeners that were drained. answer->lines: their names.  All or nothing: RELOAD_DONE or
  * RELOAD_REFUSED. */
 enum reload_outcome reload_resume(struct server *s, const char *name, struct reload_answer *answer);
 
-/* For reload.c: notes how a reload ended, and tells the service manager.  Takes errors over. */
+/* For reload.c: records the result of a reload, and informs the service manager.  Takes ownership
+ * of errors. */
 void reload_remember(struct server *s, enum reload_state state, json_t *errors);
 
-/* Describes the last reload for a line of status: "; ...", or nothing. */
+/* The last reload as part of a status line: "; ...", or "". */
 const char *reload_remark(const struct server *s);
 
 /* {"generation","ok","state","confirm_within_s","time","errors"}; a new reference. */

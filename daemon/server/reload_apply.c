@@ -20,7 +20,7 @@ static bool exports_changed(const struct reload_next *n, const struct listener_c
 	return false;
 }
 
-/* l does not serve, because it was drained or this host could not, and is made anew. */
+/* True: l does not serve, as it was drained or unavailable, and is to be started anew. */
 static bool is_begun_again(const struct reload_next *n, const struct listener *l)
 {
 	if (l->state == LISTENER_SERVING)
@@ -30,7 +30,8 @@ static bool is_begun_again(const struct reload_next *n, const struct listener *l
 	return *n->resume ? !strcmp(n->resume, l->name) : l->state != LISTENER_UNAVAILABLE;
 }
 
-/* The running listener that config's becomes without a new one. */
+/* The running listener that stays for this section of the configuration; NULL: a new one is needed.
+ */
 static struct listener *find_kept(const struct reload_next *n, const struct listener_config *lc)
 {
 	struct listener *l = listeners_find(&n->server->listeners, lc->name);
@@ -64,7 +65,7 @@ static void find_going(struct reload_next *n)
 	}
 }
 
-/* Listeners look their exports up in the server. */
+/* Exchanges the server's exports with n's, as listeners look exports up in the server. */
 static void swap_exports(struct reload_next *n)
 {
 	struct exports *now = &n->server->listeners.exports, before = *now;
@@ -106,7 +107,7 @@ static void add_listener_error(json_t *errors, const struct listener *l)
 						   l->name, l->reason.text));
 }
 
-/* Optional or not, it was asked for. */
+/* In a resume, an unavailable listener is an error even if it is optional. */
 static bool cannot_resume(const struct reload_next *n, const struct listener *l)
 {
 	return n->resume && l->state == LISTENER_UNAVAILABLE && !is_running(n->server, l);
@@ -142,7 +143,7 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 	return good;
 }
 
-/* With the server's own exports in n. */
+/* Undoes prepare(); the server's old exports are in n->exports then. */
 static void undo(struct reload_next *n)
 {
 	unsigned count = n->listeners ? n->listener_count : 0;
@@ -214,8 +215,9 @@ static bool is_listed(struct listener *const *list, unsigned count, const struct
 	return false;
 }
 
-/* Old ones stop first, so that who comes when this is done gets what is new; the sockets stay open
- * throughout.  A worker that is stuck is not waited for: see listener_accept_waiting(). */
+/* Old listeners stop accepting first, so that after this every new client gets a new listener; the
+ * sockets stay open throughout.  A worker that is stuck is not waited for: see
+ * listener_accept_waiting(). */
 static void commit(struct reload_next *n)
 {
 	struct server *s = n->server;
@@ -228,7 +230,7 @@ static void commit(struct reload_next *n)
 
 		if (!is_running(s, l))
 			listener_log(l);
-		else if (l->state == LISTENER_SERVING) /* of a resume, others may stay */
+		else if (l->state == LISTENER_SERVING) /* in a resume not all serve */
 			listener_change(l, &n->config->listeners[i]);
 	}
 	if (!n->resume)
@@ -255,7 +257,7 @@ static void commit(struct reload_next *n)
 	free(n->going);
 }
 
-/* Adds what did not serve and will, though nothing of it has changed. */
+/* Adds the listeners that serve again although their configuration has not changed. */
 static void add_begun(json_t *lines, const struct reload_next *n)
 {
 	for (unsigned i = 0; i < n->listener_count; i++) {

@@ -1,5 +1,5 @@
-/* The transaction of a reload: everything new is prepared, then it becomes the server's, or nothing
- * has changed.  Private to the files of reload; main thread. */
+/* The transaction of a reload: everything new is prepared and then becomes the server's, or nothing
+ * changes.  Private to the files of reload; main thread. */
 #pragma once
 #include "config_diff.h"
 #include "exports.h"
@@ -11,16 +11,18 @@ struct reload_next {
 	struct server *server;
 	struct config *config;
 	struct config_diff diff;
-	struct listener **listeners; /* those that stay, and new ones */
-	struct listener **going;     /* those that do not stay; NULL-terminated */
+	struct listener **listeners; /* listeners that stay, and new ones */
+	struct listener **going;     /* listeners that will end; NULL-terminated */
 	struct exports exports;
 	unsigned listener_count, going_count;
-	/* NULL: a reload.  Otherwise this listener only is to serve again; "": all drained ones. */
+	/* NULL: a reload.  Else a resume: only this listener is to serve again; "": all drained
+	 * ones. */
 	const char *resume;
 };
 
-/* Makes what n has of server, config, diff and resume the server's, and adds what serves again to
- * lines; or adds all errors.  The caller frees the configuration that is not used. */
+/* Carries out n, of which server, config, diff and resume are set.  True: done, and the listeners
+ * that serve again are added to lines; false: nothing has changed, and all errors are added.  The
+ * caller frees the configuration that is not in use then. */
 bool reload_apply(struct reload_next *n, json_t *lines);
 
 static inline void reload_add_line(json_t *lines, const char *text)

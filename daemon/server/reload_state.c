@@ -1,4 +1,4 @@
-/* How the last reload ended, and who is told.  See reload.h. */
+/* The result of the last reload, and its reports.  See reload.h. */
 #include "json.h"
 #include "reload.h"
 #include "server.h"

@@ -1,4 +1,4 @@
-/* Starting, draining and stopping all listeners; what concerns the process as a whole. */
+/* Start, drain and stop of all listeners and of the process. */
 #include "server.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "reserve.h"
 #include "util.h"
 
-enum { SERVER_SPARE_FDS = 8 }; /* some control clients, and /proc */
+enum { SERVER_SPARE_FDS = 8 }; /* for some control clients and /proc */
 
 /* ---- Start ---- */
 
@@ -25,7 +25,7 @@ static int server_on_mailbox(sd_event_source *source, int fd, uint32_t events, v
 	return 0;
 }
 
-/* Of listeners->changed. */
+/* listeners->changed. */
 static void server_on_change(struct listeners *all, bool listed)
 {
 	struct server *s = container_of(all, struct server, listeners);
@@ -150,7 +150,7 @@ void server_notify_status(struct server *s)
 
 /* ---- Drain and stop ---- */
 
-/* A worker that does not answer must not keep us from ending. */
+/* A worker that does not respond must not prevent the end of the process. */
 static int server_on_drain_timeout(sd_event_source *source, uint64_t usec, void *context)
 {
 	struct server *s = context;
@@ -169,7 +169,8 @@ void server_drain(struct server *s)
 	exports_unlock();
 	for (unsigned i = 0; i < all->count; i++)
 		listener_drain(all->list[i], clock_ns() + timeout_ns);
-	/* The workers close what is left at the deadline; give them the time to say so. */
+	/* Workers close remaining connections at the deadline; this leaves them time to report it.
+	 */
 	sd_event_add_time_relative(s->event, NULL, CLOCK_MONOTONIC,
 				   timeout_ns / NS_PER_US + 2 * 1000 * 1000, 10 * 1000,
 				   server_on_drain_timeout, s);
@@ -183,7 +184,7 @@ bool server_stop(struct server *s)
 	if (!listeners_end(all))
 		return false;
 	if (all->mailbox.fd > 0)
-		mailbox_run(&all->mailbox); /* the last messages of workers */
+		mailbox_run(&all->mailbox); /* runs the last calls of workers */
 	mailbox_fini(&all->mailbox);
 	listeners_free(all);
 	exports_free(&all->exports);

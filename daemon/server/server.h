@@ -11,7 +11,7 @@
 
 struct server {
 	sd_event *event;
-	const char *path; /* of the configuration; NULL: it came with --run */
+	const char *path; /* of the configuration file; NULL: --run */
 	struct config *config;
 	struct listeners listeners;
 	uint64_t generation;  /* of config: 1 after the start, one more with each change */
@@ -19,24 +19,25 @@ struct server {
 	struct notify notify; /* the service manager */
 };
 
-/* Takes config, which was read from path (NULL: no file), over.  Prepares every listener, or none:
- * 0, or -errno with all reasons logged.  Then they are to accept. */
+/* server_start() takes ownership of config, which was read from path (NULL: no file), and prepares
+ * all listeners or none: 0, or -errno with all reasons logged.  server_serve() then has them
+ * accept. */
 int server_start(struct server *s, const char *path, struct config *config);
 void server_serve(struct server *s);
 
-/* How its listeners are, in words: "8 listeners, 1 drained". */
+/* A summary of the listeners' states: "8 listeners, 1 drained". */
 struct server_words {
 	char text[160];
 };
 struct server_words server_words(const struct server *s);
-/* Tells the service manager how the server is: that it is ready, after its start and each reload;
- * and whatever else changes that, unless it stops. */
+/* Informs the service manager: that the server is ready, after its start and each reload; and of
+ * other changes of its status, unless it is stopping. */
 void server_notify_ready(struct server *s);
 void server_notify_status(struct server *s);
 
 /* Stops accepting; the event loop ends when every listener is drained, or at the latest when
  * drain-timeout has passed. */
 void server_drain(struct server *s);
-/* Ends everything.  False: a worker has not ended, which is logged, and what it may use was left as
- * it is; the process can only _exit(). */
+/* Ends and frees everything.  False: a worker has not ended, which is logged, and the memory that
+ * it may use was not freed: the process must _exit(). */
 bool server_stop(struct server *s);

@@ -1,4 +1,4 @@
-/* Varlink server: the socket, the interfaces, and the way of a call.  See varlink.h. */
+/* Varlink server: the socket, the interfaces, and dispatching of calls.  See varlink.h. */
 #include "varlink.h"
 
 #include <assert.h>
@@ -14,9 +14,10 @@
 #include "varlink_internal.h"
 
 enum {
-	ACCEPT_PAUSE_US = 1000 * 1000, /* when we are out of descriptors */
-	/* When one comes whose user has had its share: one who connects again and again takes
-	 * little time then, and others still get through the backlog in less than a second. */
+	ACCEPT_PAUSE_US = 1000 * 1000, /* when the process is out of descriptors */
+	/* After a connection of a user that has used its share: a client that connects repeatedly
+	 * then takes little time, and others still get through the backlog in less than a second.
+	 */
 	ACCEPT_SHARE_US = 10 * 1000,
 	ACCURACY_US = 1000,
 	BACKLOG = 64,
@@ -96,7 +97,7 @@ void varlink_call_start(struct varlink_call *call)
 		return;
 	}
 	call->method->handle(call, call->request.parameters);
-	assert(!call->method || call->cancel); /* the handler has answered, or will */
+	assert(!call->method || call->cancel); /* the handler has answered or deferred */
 }
 
 /* Sends one message of the answer, unless the client wants none. */
@@ -183,7 +184,7 @@ static int on_accept_resume(sd_event_source *source, uint64_t time_us, void *use
 	return 0;
 }
 
-/* Looks away from the listening socket for a while. */
+/* Stops watching the listening socket for a while. */
 static void accept_pause(struct varlink *v, uint64_t pause_us)
 {
 	sd_event_source_set_enabled(v->accept, SD_EVENT_OFF);
@@ -205,7 +206,7 @@ static void log_refusal(const struct varlink *v, uid_t uid)
 		log_info("%u message%s like this dropped", missed, plural(missed));
 }
 
-/* Takes fd over.  0 or -errno. */
+/* Takes ownership of fd.  0 or -errno. */
 static int welcome(struct varlink *v, int fd, struct varlink_user **ret_user)
 {
 	struct unix_peer peer;
@@ -224,7 +225,7 @@ static int welcome(struct varlink *v, int fd, struct varlink_user **ret_user)
 	}
 	while (v->clients[slot])
 		slot++;
-	assert(slot < VARLINK_CLIENTS_MAX); /* there is one for each place of a user */
+	assert(slot < VARLINK_CLIENTS_MAX); /* there is a slot for each place of a user */
 	return varlink_client_new(v, fd, &peer, *ret_user, slot);
 }
 
@@ -243,7 +244,8 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
 			return 0;
 		log_warning("%s: accept: %s", v->socket.address.sun_path, strerror(errno));
-		accept_pause(v, ACCEPT_PAUSE_US); /* it stays readable */
+		/* Or the loop would spin, as the socket stays readable. */
+		accept_pause(v, ACCEPT_PAUSE_US);
 		return 0;
 	}
 	rc = welcome(v, fd, &user);

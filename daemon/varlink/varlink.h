@@ -1,18 +1,19 @@
-/* A Varlink server on a Unix socket, on the main thread's sd-event loop.  It knows nothing of what
- * it serves: interfaces are tables.  https://varlink.org
+/* A Varlink server on a Unix socket, on the main thread's sd-event loop.  Independent of what it
+ * serves: interfaces are passed as tables.  https://varlink.org
  *
  * The calls of one connection are answered strictly one after the other; a client may send many
  * ahead.  While a call is being answered, or its answer has not been taken, nothing more is read
- * from that client, so that it holds at most one message and one answer of ours.
+ * from that client, so that a client occupies at most one message and one answer in our memory.
  *
  * A client is dropped when it sends what is not a call (see varlink_request_parse()), leaves a
- * message unfinished for VARLINK_TIMEOUT_S, takes nothing of an answer for as long, begins no call
- * for VARLINK_SILENCE_S, or would be owed more than VARLINK_OUTPUT_MAX.
+ * message unfinished for VARLINK_TIMEOUT_S, reads nothing of an answer for as long, begins no call
+ * for VARLINK_SILENCE_S, or would have more than VARLINK_OUTPUT_MAX bytes of unread answers.
  *
- * Nobody locks another out: a uid has VARLINK_USER_CLIENTS_MAX places, all who are neither root nor
- * our own user have VARLINK_OTHERS_MAX, and those of root and of our user are nobody else's.  And
- * each uid may have VARLINK_SHARE_PERCENT of this thread's CPU time, and VARLINK_AHEAD_MS of it at
- * once; then its calls wait, which are not lost, and parts of its streams are left out. */
+ * No user can lock out another: a uid may have VARLINK_USER_CLIENTS_MAX clients, all uids other
+ * than root and our own together VARLINK_OTHERS_MAX, and the places of root and our own user are
+ * reserved.  Each uid may use VARLINK_SHARE_PERCENT of this thread's CPU time, and VARLINK_AHEAD_MS
+ * of it at once; beyond that its calls are delayed, not lost, and parts of its streams are skipped.
+ */
 #pragma once
 #include <stdint.h>
 #include <systemd/sd-event.h>
@@ -21,11 +22,11 @@
 #include "varlink_frame.h"
 
 enum {
-	VARLINK_USER_CLIENTS_MAX = 16, /* of one uid; more are closed at once */
-	VARLINK_OTHERS_MAX = 32,       /* of uids but root and our own */
+	VARLINK_USER_CLIENTS_MAX = 16, /* clients of one uid; further ones are closed at once */
+	VARLINK_OTHERS_MAX = 32,       /* clients of all uids other than root and our own */
 	VARLINK_CLIENTS_MAX = VARLINK_OTHERS_MAX + 2 * VARLINK_USER_CLIENTS_MAX,
 	VARLINK_INTERFACES_MAX = 8,            /* org.varlink.service is one of them */
-	VARLINK_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes; what systemd's clients take */
+	VARLINK_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes; the limit of systemd's clients */
 	VARLINK_TIMEOUT_S = 10,
 	VARLINK_SILENCE_S = 30,
 	VARLINK_SHARE_PERCENT = 20, /* of one CPU */
@@ -43,7 +44,7 @@ enum varlink_access {
 enum varlink_more {
 	VARLINK_MORE_NEVER,   /* answered once, asked for more or not */
 	VARLINK_MORE_ALLOWED, /* see varlink_call_more() */
-	VARLINK_MORE_NEEDED,  /* otherwise org.varlink.service.ExpectedMore */
+	VARLINK_MORE_NEEDED,  /* without `more`: error org.varlink.service.ExpectedMore */
 };
 
 struct varlink_method {
@@ -52,8 +53,8 @@ struct varlink_method {
 	enum varlink_more more;
 	const struct varlink_parameter *parameters; /* checked before the handler; NULL: none */
 
-	/* Ends with exactly one varlink_reply() or varlink_error(), now or, after varlink_defer(),
-	 * later.  The parameters live as long as the call.  NULL: MethodNotImplemented. */
+	/* Must call varlink_reply() or varlink_error() exactly once, now or, after varlink_defer(),
+	 * later.  The parameters are valid as long as the call.  NULL: MethodNotImplemented. */
 	void (*handle)(struct varlink_call *call, json_t *parameters);
 };
 
@@ -68,18 +69,18 @@ struct varlink_info {
 	const char *vendor, *product, *version, *url;
 };
 
-/* All strings and tables must outlive it.  0 or -ENOMEM. */
+/* All strings and tables must outlive the server.  0 or -ENOMEM. */
 int varlink_new(sd_event *event, const struct varlink_info *info, struct varlink **ret_varlink);
 
-/* userdata: for varlink_call_userdata().  Before varlink_listen(). */
+/* userdata: returned by varlink_call_userdata().  To be called before varlink_listen(). */
 void varlink_add_interface(struct varlink *v, const struct varlink_interface *interface,
 			   void *userdata);
 
-/* group: whose members may read; -1: nobody.  See unix_socket_open().  0, or -errno with the
- * reason. */
+/* group: its members may call VARLINK_READ methods; -1: no group.  See unix_socket_open().  0, or
+ * -errno with the reason. */
 int varlink_listen(struct varlink *v, const char *path, gid_t group, struct reason *reason);
 
-/* Cancels all calls, closes all connections, removes the socket.  NULL is fine.  Not to be called
+/* Cancels all calls, closes all connections, removes the socket. v may be NULL.  Not to be called
  * from a handler. */
 void varlink_free(struct varlink *v);
 
@@ -87,16 +88,16 @@ void varlink_free(struct varlink *v);
 
 void *varlink_call_userdata(const struct varlink_call *call);
 const struct unix_peer *varlink_call_peer(const struct varlink_call *call);
-/* The client asked for a stream, and the method may give one. */
+/* True: the client asked for a stream, and the method supports it. */
 bool varlink_call_more(const struct varlink_call *call);
 
-/* The answer comes later.  cancel(call, state) is called when the client goes away before: after
- * it the call is gone.  It may not answer. */
+/* The handler will answer later. cancel(call, state) is called if the client disconnects before; it
+ * must not answer, and the call is invalid after it. */
 void varlink_defer(struct varlink_call *call,
 		   void (*cancel)(struct varlink_call *call, void *state), void *state);
 
-/* Both end the call: it is gone when they return.  They take `parameters` over; NULL stands for "no
- * memory" and drops the client. */
+/* Both end the call, which is invalid when they return.  They take ownership of `parameters`; NULL
+ * means "no memory" and drops the client. */
 void varlink_reply(struct varlink_call *call, json_t *parameters);
 void varlink_error(struct varlink_call *call, const char *error, json_t *parameters);
 
@@ -104,14 +105,14 @@ void varlink_error(struct varlink_call *call, const char *error, json_t *paramet
 void varlink_invalid_parameter(struct varlink_call *call, const char *parameter);
 
 /* One part of a stream (continues: true); only if varlink_call_more() and after varlink_defer().
- * May cancel nothing: a failure shows as a cancel() later. */
+ * Never calls cancel() itself: a failure leads to a cancel() later. */
 void varlink_notify(struct varlink_call *call, json_t *parameters);
 
-/* False while the client has not taken what it was sent, or its user has had its share: leave this
- * part out.  A stream so holds one part at most. */
+/* False: skip this part of the stream, because the client has not read the earlier ones, or its
+ * user has used its share of CPU time.  So a stream has at most one part queued. */
 bool varlink_can_notify(const struct varlink_call *call);
 
-/* CPU time of handlers and of sending is charged to the client's user.  What is done for a call
- * that was deferred stands between these: begin = varlink_clock_ns(); work; varlink_charge(). */
+/* CPU time of handlers and of sending is charged to the client's user.  Work for a deferred call is
+ * charged by: begin = varlink_clock_ns(); work; varlink_charge(). */
 uint64_t varlink_clock_ns(void); /* CPU time of this thread */
 void varlink_charge(const struct varlink_call *call, uint64_t begin_ns);

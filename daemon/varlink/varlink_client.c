@@ -1,8 +1,7 @@
-/* The connections of a Varlink server: what they sent, the one call that is being answered, and
- * what they are owed.  See varlink.h.
+/* The connections of a Varlink server: input, the call being answered, and output.  See varlink.h.
  *
  * A client is freed only from its own event sources (client_run()) and from varlink_free(), never
- * below a handler: whoever finds that it must go marks it with varlink_client_drop(). */
+ * within a handler: code that finds an error marks the client by varlink_client_drop(). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 enum {
 	READ_BYTES = 64 * 1024,
 	OUTPUT_MIN = 4096,
-	RUN_MAX = 16, /* messages of one client before others get their turn */
+	RUN_MAX = 16, /* messages of one client that are handled in a row */
 	US_PER_S = 1000 * 1000,
 	ACCURACY_US = 10 * 1000,
 };
@@ -130,7 +129,7 @@ static void client_await(struct varlink_client *c, enum varlink_wait wait)
 				    wait == VARLINK_WAIT_NONE ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
-/* Hands the kernel what it takes. */
+/* Writes as much output as the kernel takes. */
 static void client_flush(struct varlink_client *c)
 {
 	struct varlink_output *o = &c->output;
@@ -145,7 +144,7 @@ static void client_flush(struct varlink_client *c)
 	}
 	if (sent > 0) {
 		o->start += (size_t)sent;
-		client_await(c, VARLINK_WAIT_NONE); /* its time begins anew */
+		client_await(c, VARLINK_WAIT_NONE); /* restarts the time limit */
 	}
 	if (!varlink_client_owed(c)) {
 		free(o->data);
@@ -178,7 +177,7 @@ void varlink_client_send(struct varlink_client *c, json_t *message)
 		varlink_client_charge(c->user, begin_ns);
 }
 
-/* The next message may be handled. */
+/* Is no call being answered and no output left, so that the next message may be handled? */
 static bool client_idle(const struct varlink_client *c)
 {
 	return !c->dropped && !c->call.method && !varlink_client_owed(c);
@@ -203,7 +202,7 @@ static bool client_handle_next(struct varlink_client *c)
 	return true;
 }
 
-/* again: there are more messages, but it is the turn of others. */
+/* again: more messages are buffered, but other clients come first. */
 static enum varlink_wait client_next_wait(const struct varlink_client *c, bool again)
 {
 	if (varlink_client_owed(c))
@@ -223,8 +222,8 @@ static bool is_for_input(enum varlink_wait wait)
 /* Tells the event loop what to wait for. */
 static void client_arm(struct varlink_client *c, enum varlink_wait wait, bool again)
 {
-	/* The kernel reports EPOLLHUP, that the client is gone, whatever is asked for: who waits
-	 * for its share may still have calls to be done, so do not look. */
+	/* Off while the client waits for its share: epoll always reports EPOLLHUP, but the client
+	 * may still have calls to be carried out. */
 	sd_event_source_set_enabled(c->io, wait == VARLINK_WAIT_SHARE ? SD_EVENT_OFF : SD_EVENT_ON);
 	sd_event_source_set_io_events(c->io, is_for_input(wait)          ? EPOLLIN
 					     : wait == VARLINK_WAIT_TAKE ? EPOLLOUT
@@ -233,8 +232,7 @@ static void client_arm(struct varlink_client *c, enum varlink_wait wait, bool ag
 	client_await(c, wait);
 }
 
-/* Handles what has arrived, and puts all since begin_ns to its user's account.  c may be gone
- * afterwards. */
+/* Handles input, and charges the user for the CPU time since begin_ns.  May free c. */
 static void client_run(struct varlink_client *c, uint64_t begin_ns)
 {
 	struct varlink_user *user = c->user;
@@ -277,7 +275,7 @@ static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *
 	(void)source, (void)fd;
 	if (events & EPOLLIN)
 		client_receive(c);
-	else if (events & (EPOLLHUP | EPOLLERR) && !client_idle(c)) /* else: handle what it sent */
+	else if (events & (EPOLLHUP | EPOLLERR) && !client_idle(c)) /* idle: handle its input */
 		varlink_client_drop(c, "it went away");
 	if (events & EPOLLOUT)
 		client_flush(c);

@@ -9,7 +9,7 @@
 
 enum {
 	ROOM_MIN = 4096,
-	ROOM_KEPT = 64 * 1024, /* a larger buffer is given back when it is empty */
+	ROOM_KEPT = 64 * 1024, /* bytes; a larger buffer is freed when it is empty */
 };
 
 int varlink_reader_feed(struct varlink_reader *r, const void *data, size_t bytes)
@@ -72,7 +72,7 @@ void varlink_reader_free(struct varlink_reader *r)
 	*r = (struct varlink_reader){ 0 };
 }
 
-/* Exact for valid JSON; jansson refuses the rest before it can get any deeper. */
+/* Exact for valid JSON; jansson refuses anything else before nesting gets deeper. */
 static bool too_deep(const char *text, size_t bytes)
 {
 	unsigned depth = 0;

@@ -1,7 +1,7 @@
 /* Varlink's framing and messages, without any I/O: bytes in, validated calls out.
  *
- * Everything here is pure: no clock, no descriptor, no logging.  What it refuses is not worth an
- * answer: the caller drops the connection. */
+ * Everything here is pure: no clock, no descriptor, no logging.  On errors the caller drops the
+ * connection without an answer. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -17,18 +17,18 @@ struct varlink_reader {
 	char *data;
 	size_t bytes, room;
 	size_t start;   /* where the next message begins */
-	size_t scanned; /* there is no NUL between start and here */
+	size_t scanned; /* no NUL between start and this position */
 };
 
-/* Appends.  To keep it small, call it only when varlink_reader_next() has returned 0.  0 or
- * -ENOMEM. */
+/* Appends data.  To keep the buffer small, call it only after varlink_reader_next() has returned 0.
+ * 0 or -ENOMEM. */
 int varlink_reader_feed(struct varlink_reader *r, const void *data, size_t bytes);
 
-/* The next whole message, without its NUL: 1 and text that stays valid until the next call of any
- * function here; 0: there is none yet; -EMSGSIZE: it is longer than VARLINK_MESSAGE_MAX. */
+/* The next whole message, without its NUL: 1, and text that is valid until the next call of any
+ * function on r; 0: none is complete; -EMSGSIZE: it is longer than VARLINK_MESSAGE_MAX. */
 int varlink_reader_next(struct varlink_reader *r, const char **ret_text, size_t *ret_bytes);
 
-/* Something is left: whole messages, or the beginning of one. */
+/* True: unread messages, or the beginning of one, are left. */
 static inline bool varlink_reader_pending(const struct varlink_reader *r)
 {
 	return r->start < r->bytes;
@@ -40,7 +40,7 @@ void varlink_reader_free(struct varlink_reader *r);
 struct varlink_request {
 	json_t *root;       /* owns the rest */
 	const char *method; /* not checked: any string */
-	json_t *parameters; /* an object, if only an empty one */
+	json_t *parameters; /* always an object, possibly empty */
 	bool more, oneway;
 };
 
@@ -64,6 +64,6 @@ struct varlink_parameter {
 	json_int_t min, max;
 };
 
-/* The name of a parameter that is missing, unknown, of the wrong type or out of range; NULL: all
- * are well.  It belongs to the table or to `parameters`.  table may be NULL: takes none. */
+/* The name of a parameter that is missing, unknown, of the wrong type or out of range, owned by the
+ * table or `parameters`; NULL: all are valid. table NULL: the method has no parameters. */
 const char *varlink_check_parameters(const struct varlink_parameter *table, json_t *parameters);

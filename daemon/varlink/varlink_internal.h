@@ -1,5 +1,5 @@
-/* Shared by varlink.c (server, calls), varlink_client.c (connections), varlink_user.c (whose they
- * are) and varlink_service.c share; for nobody else. */
+/* Private to varlink.c (server, calls), varlink_client.c (connections), varlink_user.c (accounting
+ * by user) and varlink_service.c. */
 #pragma once
 #include "varlink.h"
 
@@ -18,25 +18,26 @@ struct varlink_output {
 	size_t start, bytes, room;
 };
 
-/* A user: how many places its clients have, and the CPU time they used. */
+/* A user: the number of its clients, and an account of the CPU time that they used. */
 struct varlink_user {
 	uid_t uid;
 	unsigned clients;
-	uint64_t even_us; /* CLOCK_MONOTONIC: when what it took will have been its share */
+	/* CLOCK_MONOTONIC: time at which the CPU time used will equal its share. */
+	uint64_t even_us;
 };
 
 struct varlink_users {
 	struct varlink_user list[VARLINK_CLIENTS_MAX];
-	uid_t own; /* our uid: with root the one that places are kept for */
+	uid_t own; /* our uid; it and root have reserved places */
 };
 
-/* The next step that is expected of a client within a time limit, see client_await(). */
+/* The step that a client has to take within a time limit, see client_await(). */
 enum varlink_wait {
-	VARLINK_WAIT_NONE,  /* nothing: it is our turn */
-	VARLINK_WAIT_CALL,  /* begin a call */
-	VARLINK_WAIT_REST,  /* finish the message that it began */
-	VARLINK_WAIT_TAKE,  /* take what it is owed */
-	VARLINK_WAIT_SHARE, /* wait until its user may have more of our time */
+	VARLINK_WAIT_NONE,  /* none: it waits for us */
+	VARLINK_WAIT_CALL,  /* to begin a call */
+	VARLINK_WAIT_REST,  /* to finish the message that it began */
+	VARLINK_WAIT_TAKE,  /* to read its answers */
+	VARLINK_WAIT_SHARE, /* none: waits until its user has a share of CPU time again */
 };
 
 struct varlink_client {
@@ -45,8 +46,8 @@ struct varlink_client {
 	unsigned slot; /* in varlink->clients */
 	int fd;
 	struct unix_peer peer;
-	const char *dropped; /* why it must go; NULL: it may stay */
-	bool eof;            /* it sends no more */
+	const char *dropped; /* why it is being dropped; NULL: it is not */
+	bool eof;            /* it has closed its sending side */
 	bool running;        /* in client_run() */
 	struct varlink_reader reader;
 	struct varlink_output output;
@@ -74,19 +75,19 @@ struct varlink {
 
 /* Root, or the user that we run as. */
 bool varlink_user_is_trusted(const struct varlink_users *users, uid_t uid);
-/* The record of uid, which stays its own while it has clients or took more than its share. */
+/* The record of uid, valid while uid has clients or has used more than its share. */
 struct varlink_user *varlink_user_find(struct varlink_users *users, uid_t uid);
-/* Takes a place, to be given back with varlink_user_leave(); false: it may have no more. */
+/* Takes a place, which varlink_user_leave() gives back; false: the limit is reached. */
 bool varlink_user_enter(struct varlink_users *users, struct varlink_user *user);
 void varlink_user_leave(struct varlink_user *user);
 /* Charges the user for cpu_ns of this thread's time. */
 void varlink_user_charge(struct varlink_user *user, uint64_t now_us, uint64_t cpu_ns);
-/* 0: its calls may be handled. */
+/* Time until calls of the user may be handled; 0: now. */
 uint64_t varlink_user_wait_us(const struct varlink_user *user, uint64_t now_us);
 
 /* ---- varlink_client.c ---- */
 
-/* Takes fd and the user's place over in every case.  0 or -errno. */
+/* Takes ownership of fd and of the user's place in every case.  0 or -errno. */
 int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 		       struct varlink_user *user, unsigned slot);
 void varlink_client_free(struct varlink_client *c);
@@ -94,7 +95,7 @@ void varlink_client_free(struct varlink_client *c);
 /* Ends the client; it is freed later, from the event loop. */
 void varlink_client_drop(struct varlink_client *c, const char *why);
 
-/* Takes message over; NULL: there was no memory for it.  A failure drops the client. */
+/* Takes ownership of message; NULL: no memory.  A failure drops the client. */
 void varlink_client_send(struct varlink_client *c, json_t *message);
 
 /* True: the client has not taken all that was sent to it. */
@@ -103,11 +104,12 @@ static inline bool varlink_client_owed(const struct varlink_client *c)
 	return c->output.start < c->output.bytes;
 }
 
-/* Puts what this thread did since begin_ns, see varlink_clock_ns(), to its account; returns now. */
+/* Charges the user for this thread's CPU time since begin_ns, see varlink_clock_ns(); returns now.
+ */
 uint64_t varlink_client_charge(struct varlink_user *user, uint64_t begin_ns);
 bool varlink_client_has_share(const struct varlink_client *c);
 
-/* The client's call ended, or there is something to send: has the event loop look after it. */
+/* To be called when the client's call has ended or there is output: has the event loop run it. */
 void varlink_client_kick(struct varlink_client *c);
 
 /* ---- varlink.c ---- */

@@ -1,4 +1,4 @@
-/* org.varlink.service: who we are and what we understand. */
+/* The interface org.varlink.service: product, version, interfaces and their descriptions. */
 #include "varlink_internal.h"
 
 #include <stdio.h>

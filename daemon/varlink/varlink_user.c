@@ -1,12 +1,12 @@
-/* Places and CPU time of a Varlink server, accounted by user.  See varlink.h. Pure: the caller says
- * what time it is. */
+/* Places and CPU time of a Varlink server, accounted by user.  See varlink.h.  Pure: the caller
+ * passes the time. */
 #include <stddef.h>
 
 #include "util.h"
 #include "varlink_internal.h"
 
-/* An account of time: CPU time counts for as long as it takes to become one's share.  Nobody pays
- * for longer than PAY_MAX_US: a call may be a long one. */
+/* CPU time used is charged as the wall time in which it would be the user's share, at most
+ * PAY_MAX_US, as a single call may be long. */
 #define AHEAD_US   ((uint64_t)VARLINK_AHEAD_MS * 1000 * 100 / VARLINK_SHARE_PERCENT)
 #define PAY_MAX_US ((uint64_t)1000 * 1000)
 
@@ -15,8 +15,8 @@ bool varlink_user_is_trusted(const struct varlink_users *users, uid_t uid)
 	return uid == 0 || uid == users->own;
 }
 
-/* Fewer than VARLINK_CLIENTS_MAX have clients: so one is always free, and of these the one that
- * owes least is taken. */
+/* Fewer than VARLINK_CLIENTS_MAX users have clients, so a record is always free; of the free ones
+ * the one with the smallest debt is reused. */
 struct varlink_user *varlink_user_find(struct varlink_users *users, uid_t uid)
 {
 	struct varlink_user *free_one = NULL;
