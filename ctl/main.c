@@ -37,7 +37,7 @@ static const struct option_spec global_options[] = {
 	[GLOBAL_COUNT] = { NULL, OPTION_FLAG, NULL, NULL },
 };
 
-/* -L besides --name; 0: none. */
+/* Short letters of the global options; 0: none. */
 static const char global_letters[GLOBAL_COUNT] = {
 	[GLOBAL_SOCKET] = 's',
 	[GLOBAL_VERSION] = 'V',
@@ -46,8 +46,8 @@ static const char global_letters[GLOBAL_COUNT] = {
 
 enum { OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX, LETTERS_MAX = 2 * OPTIONS_MAX + 2 };
 
-/* getopt's tables out of ours; `val` is the letter, or else the index in both lists, one after the
- * other, plus 1000. */
+/* Makes getopt's tables; `val` is the letter, or else 1000 plus the index in the concatenated
+ * lists. */
 static void make_options(const struct command *command, struct option *options,
 			 char letters[static LETTERS_MAX])
 {
@@ -133,8 +133,8 @@ static int version(void)
 	return CTL_DONE;
 }
 
-/* Reads the options of argv.  Before the command is known: up to the first other word.  CTL_DONE
- * with `done` set: --help or --version did all there is to do. */
+/* Reads the options of argv.  Until the command is known, reads up to the first word that is no
+ * option.  CTL_DONE with *ret_done set: --help or --version was carried out. */
 static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 {
 	struct option options[OPTIONS_MAX + 1];
@@ -201,7 +201,7 @@ static int run_command(struct ctl *ctl, int argc, char **argv)
 		argc = i;
 		break;
 	}
-	argv[0] = program_invocation_short_name; /* getopt's messages begin with it */
+	argv[0] = program_invocation_short_name; /* for getopt's messages */
 	rc = read_options(ctl, argc, argv, &done);
 	if (rc != CTL_DONE || done)
 		return rc;
@@ -218,8 +218,8 @@ static int run_command(struct ctl *ctl, int argc, char **argv)
 }
 
 /* An incomplete table in a file must not look complete, so a failed write is an error.  Tables
- * flush themselves: an earlier failure shows only in the stream's error flag.  EPIPE is none: the
- * reader has what it wanted. */
+ * flush themselves: an earlier failure shows only in the stream's error flag.  EPIPE is no error:
+ * the reader has what it wanted. */
 static bool output_is_complete(void)
 {
 	int error = fflush(stdout) < 0 ? errno : 0;

@@ -1,5 +1,5 @@
-/* Asking the daemon on behalf of a command: connects, calls, and turns every failure into words and
- * an exit code. */
+/* Calls of commands to the daemon: connects, calls, and turns each failure into a message and an
+ * exit code. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void warn_errors(const json_t *parameters)
 	}
 }
 
-/* Of methods that are not only read, or take their time. */
+/* Methods that change something or need a longer time limit. */
 struct method {
 	const char *name;
 	bool changes; /* for root and the daemon's user only */
@@ -69,7 +69,7 @@ struct method {
 
 static const struct method *find_method(const char *name)
 {
-	/* The long ones start workers and open files, each of which may take the daemon 10 s. */
+	/* Some start workers and open files, each of which may take the daemon 10 s. */
 	static const struct method methods[] = {
 		{ "Reload", true, CALL_LONG_MS },
 		{ "ConfirmReload", true, CALL_TIMEOUT_MS },
@@ -77,7 +77,7 @@ static const struct method *find_method(const char *name)
 		{ "Drain", true, CALL_TIMEOUT_MS },
 		{ "SetLogLevel", true, CALL_TIMEOUT_MS },
 		{ "Doctor", false, CALL_LONG_MS },
-		{ NULL, false, CALL_TIMEOUT_MS }, /* all others */
+		{ NULL, false, CALL_TIMEOUT_MS }, /* all other methods */
 	};
 	const struct method *m = methods;
 
@@ -123,7 +123,7 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 	return refusal_code(name);
 }
 
-/* Connects and sends; on failure takes care of the message. */
+/* Connects and sends; prints an error on failure. */
 static int start(struct ctl *ctl, const char *method, json_t *parameters, bool more,
 		 struct client **ret_client)
 {
@@ -142,7 +142,7 @@ static int start(struct ctl *ctl, const char *method, json_t *parameters, bool m
 	return unreachable(ctl, -rc);
 }
 
-/* One reply.  CTL_DONE and a new reference, or the exit code of the failure, told. */
+/* One reply.  CTL_DONE and a new reference, or another exit code with the error printed. */
 static int next_reply(struct ctl *ctl, struct client *client, const char *method,
 		      unsigned timeout_ms, json_t **ret_reply, bool *ret_continues)
 {

@@ -14,7 +14,7 @@
 
 enum {
 	CLIENT_SEND_TIMEOUT_MS = 5000,
-	CLIENT_MESSAGE_MAX = 256 << 20, /* bytes: a daemon with thousands of listeners fits */
+	CLIENT_MESSAGE_MAX = 256 << 20, /* bytes; enough for thousands of listeners */
 	CLIENT_READ = 64 << 10,
 };
 

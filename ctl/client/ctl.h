@@ -1,5 +1,5 @@
-/* The interface between nbctl's commands and the rest of it: options, where to print, and how to
- * ask the daemon.
+/* The interface between nbctl's commands and its main program: options, output, calls to the
+ * daemon.
  *
  * A command is one line in main.c's table, one struct command and one function in the file of its
  * family. */
@@ -12,15 +12,15 @@
 /* nbctl's exit codes. */
 enum {
 	CTL_DONE = 0,
-	CTL_REFUSED = 1,     /* by the daemon; its reasons were printed */
-	CTL_USAGE = 2,       /* also: a file that nbctl was given is no good */
-	CTL_UNREACHABLE = 3, /* the daemon */
-	CTL_RESTART = 4,     /* done only by a restart of the daemon */
+	CTL_REFUSED = 1,     /* the daemon refused; its reasons were printed */
+	CTL_USAGE = 2,       /* wrong usage, or an invalid input file */
+	CTL_UNREACHABLE = 3, /* the daemon cannot be reached */
+	CTL_RESTART = 4,     /* the change needs a restart of the daemon */
 	CTL_WORSE = 5,       /* compare --against found a row that got worse */
 	/* `compare -- COMMAND` exits as COMMAND did, or with these, as env(1) does. */
 	CTL_CANNOT_RUN = 126,
 	CTL_NOT_FOUND = 127,
-	CTL_SIGNALLED = 128, /* and the signal's number */
+	CTL_SIGNALLED = 128, /* plus the signal's number */
 };
 
 enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_OPTIONAL /* --name[=VALUE] */ };
@@ -28,7 +28,7 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_OPTIONAL /* --name[=VALUE] 
 struct option_spec {
 	const char *name; /* NULL ends the list */
 	enum option_kind kind;
-	const char *argument; /* how help calls the value */
+	const char *argument; /* name of the value in help */
 	const char *help;
 };
 
@@ -37,12 +37,13 @@ enum { COMMAND_OPTIONS_MAX = 12 };
 struct ctl;
 struct command {
 	const char *name, *arguments, *summary; /* one line of help */
-	const char *details;                    /* more of it, ends with a newline; may be NULL */
+	const char *details;                    /* further help, ends with a newline; may be NULL */
 	const char *example;
 	struct option_spec options[COMMAND_OPTIONS_MAX];
 	unsigned words_min, words_max; /* arguments that are not options */
 	bool runs_command;             /* `-- COMMAND ARG...` may follow */
-	const char *json_instead; /* the command that has --json: this one has none; NULL: it has */
+	/* The command whose --json to use, as this one has no --json; NULL: it has. */
+	const char *json_instead;
 	int (*run)(struct ctl *ctl); /* an exit code */
 };
 
@@ -50,13 +51,13 @@ struct ctl {
 	const struct command *command;
 	const char *socket;
 	struct output out;
-	bool quiet; /* prints no refusal that lists errors: the daemon logs those */
+	bool quiet; /* does not print lists of errors, which the daemon logs */
 	/* By index in command->options: NULL when not given, "" for a flag and for a bare --name of
 	 * OPTION_OPTIONAL. */
 	const char *values[COMMAND_OPTIONS_MAX];
 	char **words;
 	unsigned word_count;
-	char **rest; /* the words behind `--`, NULL-terminated; NULL without `--` */
+	char **rest; /* the arguments after `--`, NULL-terminated; NULL without `--` */
 };
 
 /* The commands, by file. */
@@ -70,35 +71,35 @@ extern const struct command command_drain, command_resume, command_log_level;
 extern const struct command command_reload, command_confirm;
 extern const struct command command_doctor, command_config;
 
-/* Calls a method of org.nbserved.Control.  Takes `parameters` over (NULL: none).  Returns CTL_DONE
- * and a new reference, or prints what went wrong and returns another exit code. */
+/* Calls a method of org.nbserved.Control.  Takes ownership of `parameters` (NULL: none).  CTL_DONE
+ * with a new reference in *ret_reply, or another exit code, with the error printed. */
 int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply);
 
 /* ctl_call(), then prints the reply: as JSON with --json, else with render(). */
 int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,
 	     void (*render)(struct output *out, const json_t *reply));
 
-/* ctl_call() with `more`: calls reply() for every answer until it returns false or the daemon ends
- * the stream.  interval_ms: the longest time between two answers that is normal. */
+/* ctl_call() with `more`: calls reply() for each answer until reply() returns false or the daemon
+ * ends the stream.  interval_ms: longest expected time between two answers. */
 int ctl_stream(struct ctl *ctl, const char *method, json_t *parameters, unsigned interval_ms,
 	       bool (*reply)(void *context, const json_t *reply), void *context);
 
-/* `nbctl: ...` and how to get help, on stderr; returns CTL_USAGE. */
+/* Prints `nbctl: ...` and how to get help on stderr; returns CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int ctl_try_help(const struct ctl *ctl); /* the second half */
-/* `nbctl: ...` on stderr. */
+int ctl_try_help(const struct ctl *ctl); /* prints only how to get help */
+/* Prints `nbctl: ...` on stderr. */
 void ctl_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-enum { CTL_STREAM_MIN_MS = 50 }; /* of GetStats: the daemon's least interval_ms */
+enum { CTL_STREAM_MIN_MS = 50 }; /* GetStats: the daemon's minimum of interval_ms */
 
-/* The value of the option `--name`: seconds as `2`, `0.5`, or a duration with its unit, `500ms`;
- * min_ms to 1 day.  CTL_DONE; or CTL_USAGE, with the message printed. */
+/* Parses text, the value of option `--name`: seconds as `2`, `0.5`, or a duration with a unit,
+ * `500ms`; min_ms to 1 day.  CTL_DONE, or CTL_USAGE with the error printed. */
 int ctl_interval(const struct ctl *ctl, const char *name, const char *text, unsigned min_ms,
 		 unsigned *ret_ms);
 
-/* The words from `first` on as a JSON array; NULL when there is none. */
+/* ctl->words as a JSON array, a new reference; NULL: there are none. */
 json_t *ctl_words(const struct ctl *ctl);
 
-/* `nbctl: WHAT 'NAME'` with the one out of `names` that is near; returns CTL_USAGE. */
+/* Prints `nbctl: WHAT 'NAME'` with the nearest of `names` as suggestion; returns CTL_USAGE. */
 int ctl_unknown(const struct ctl *ctl, const char *what, const char *name, const char *const *names,
 		unsigned count);

@@ -19,13 +19,13 @@
 #include "util.h"
 
 enum {
-	CHILD_SAMPLE_MS = 50,   /* how often its threads are looked at */
-	CHILD_TASKS_MAX = 1024, /* threads and processes that are looked at each time */
+	CHILD_SAMPLE_MS = 50,   /* interval of samples of its threads */
+	CHILD_TASKS_MAX = 1024, /* threads and processes examined per sample */
 };
 
 static volatile sig_atomic_t interrupted, forward;
 
-/* The terminal tells our children as well; who uses kill() means them, too. */
+/* A signal of the terminal also reaches our children; one sent by kill() is passed on to them. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	(void)context;
@@ -97,7 +97,7 @@ static void look_at_process(pid_t pid, struct look *look)
 /* ---- Its output ---- */
 
 struct sink {
-	int fd; /* of the pipe; -1: closed, or there is none */
+	int fd; /* of the pipe; -1: closed, or no pipe */
 	bool show;
 	char *text;
 	size_t bytes, room;
@@ -141,7 +141,7 @@ static void sink_read(struct sink *s)
 
 /* ---- Running ---- */
 
-/* Starts argv with the signals as they were for us; its output to these unless they are < 0. */
+/* Starts argv with our original signal handling; out and err: its stdout and stderr unless < 0. */
 static int spawn(char *const *argv, int out, int err, pid_t *ret_pid)
 {
 	posix_spawn_file_actions_t actions;
@@ -167,7 +167,7 @@ static int spawn(char *const *argv, int out, int err, pid_t *ret_pid)
 	return -error;
 }
 
-/* Without a pidfd (before Linux 5.3).  Does not wait: its pipes have to be read meanwhile. */
+/* Without a pidfd (before Linux 5.3).  Does not block, as its pipes must be read meanwhile. */
 static bool has_ended(pid_t pid)
 {
 	siginfo_t info = { 0 };
@@ -176,8 +176,8 @@ static bool has_ended(pid_t pid)
 	       info.si_pid == pid;
 }
 
-/* Until it has ended and its pipes are at their end.  A grandchild may hold a pipe open: what
- * comes after the command's own end is not waited for. */
+/* Waits until the command has ended and its pipes are at their end.  Does not wait for output after
+ * the command's end, as a grandchild may keep a pipe open. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
 		  struct sampler *sampler, uint64_t start_ns)
 {
@@ -204,7 +204,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		}
 		look_at_process(pid, &look);
 		sampler_look(sampler);
-		if (look.busiest_ns) /* as if it went on like this to its end */
+		if (look.busiest_ns) /* extrapolated to its end */
 			child->busiest_ns = look.busiest_ns;
 		child->wall_ns = clock_ns() - start_ns;
 		sched_getaffinity(pid, sizeof(child->cpus), &child->cpus);
@@ -224,7 +224,7 @@ static void drain(struct sink *s)
 	s->fd = -1;
 }
 
-/* A pipe for the child to write to; false: none could be had, and the child has ours. */
+/* Makes a pipe for the child's output; false: failed, and the child inherits our output. */
 static bool sink_open(struct sink *s, int *ret_write)
 {
 	int fds[2];
@@ -251,7 +251,7 @@ static void reap(pid_t pid, struct child *child, uint64_t start_ns)
 		;
 	child->wall_ns = clock_ns() - start_ns;
 	child->cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
-	if (seen_ns) /* after the last look it went on as before it */
+	if (seen_ns) /* extrapolates from the last sample to the end */
 		child->busiest_ns = (uint64_t)((double)child->busiest_ns * (double)child->wall_ns /
 					       (double)seen_ns);
 	child->busiest_ns = MIN(child->busiest_ns, child->cpu_ns);

@@ -6,28 +6,28 @@
 #include <stdint.h>
 
 enum child_show {
-	CHILD_SHOW,           /* its output is ours */
-	CHILD_SHOW_ON_FAILURE /* held back, and shown on stderr if it fails by itself */
+	CHILD_SHOW,           /* its output goes to our stdout and stderr */
+	CHILD_SHOW_ON_FAILURE /* its output is shown on stderr only if it fails */
 };
 
 struct sampler;
 
 struct child {
-	int status;       /* of waitpid(); -errno: it could not be started */
-	char *output;     /* its stdout, if that was asked for; else NULL */
-	uint64_t wall_ns; /* from its start to its end */
-	uint64_t cpu_ns;  /* of it and its children, user and system time */
-	uint64_t
-		busiest_ns; /* of its busiest thread, from what was seen while it ran; 0: nothing */
-	cpu_set_t cpus;     /* where it was allowed to run when last seen */
+	int status;          /* as of waitpid(); -errno: it could not be started */
+	char *output;        /* its stdout, if kept; else NULL */
+	uint64_t wall_ns;    /* from its start to its end */
+	uint64_t cpu_ns;     /* user and system time of it and its children */
+	uint64_t busiest_ns; /* CPU time of its busiest thread, by samples; 0: unknown */
+	cpu_set_t cpus;      /* its CPU affinity when last sampled */
 };
 
-/* keep: *ret->output has up to CHILD_OUTPUT_MAX bytes of its stdout, also when that is shown.
- * sampler: looks meanwhile.  Ctrl-C ends the command and not nbctl: see child_interrupted(). */
+/* Runs argv to its end.  keep: *ret->output gets up to CHILD_OUTPUT_MAX bytes of its stdout, also
+ * if that is shown. sampler (may be NULL): takes samples meanwhile.  Ctrl-C ends the command but
+ * not nbctl: see child_interrupted(). */
 enum { CHILD_OUTPUT_MAX = 4 * 1024 * 1024 };
 void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
 	       struct child *ret);
 void child_free(struct child *child);
 
-/* SIGINT or SIGTERM has come while a command ran. */
+/* True: SIGINT or SIGTERM arrived while a command ran. */
 bool child_interrupted(void);

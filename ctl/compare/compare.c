@@ -45,14 +45,14 @@ enum {
 
 struct compare {
 	unsigned interval_ms, repeat;
-	FILE *save, *html; /* of the options; NULL */
+	FILE *save, *html; /* files of the options; NULL: not given */
 	struct softirq *softirq;
 	int status; /* exit code of COMMAND */
 };
 
 /* ---- The command to be measured ---- */
 
-/* Says what became of the command; the exit code. */
+/* Prints how the command ended; returns the exit code. */
 static int command_result(const char *name, int status)
 {
 	if (status < 0) {
@@ -85,7 +85,7 @@ static void wait_ms(unsigned ms, struct sampler *sampler)
 	}
 }
 
-/* The parameters of GetStats.  Names go to the daemon, which knows them all. */
+/* The parameters of GetStats.  The daemon checks the names. */
 static json_t *parameters(struct ctl *ctl)
 {
 	json_t *names = ctl_words(ctl);
@@ -108,7 +108,7 @@ static int delta(struct ctl *ctl, const struct sampler *s, struct measures *m)
 	return CTL_DONE;
 }
 
-/* The command once, as it is, with all listeners watched.  Its output is its user's, live. */
+/* Runs the command once, unchanged, and watches all listeners.  Its output is shown live. */
 static void run_command(struct ctl *ctl, struct sampler *sampler, struct child *child)
 {
 	bool known = generator_name(ctl->rest);
@@ -118,7 +118,7 @@ static void run_command(struct ctl *ctl, struct sampler *sampler, struct child *
 		  sampler, child);
 }
 
-/* Of several listeners none can say what of the requests were its own. */
+/* Not if several listeners were busy, as the requests cannot be attributed. */
 static void set_generator(struct measures *m, unsigned first, char *const *argv,
 			  const struct child *child)
 {
@@ -172,7 +172,7 @@ static int measure(struct ctl *ctl, const struct compare *c, const struct condit
 	return rc;
 }
 
-/* As often as --repeat says; or one listener after the other, if COMMAND has placeholders. */
+/* Runs COMMAND --repeat times, or, if it has placeholders, against one listener after the other. */
 static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	struct conditions conditions;
@@ -278,7 +278,7 @@ static int check(struct ctl *ctl, struct compare *c)
 	return check_repeat(ctl, &c->repeat);
 }
 
-/* Rows of --against, which are not ours; an exit code. */
+/* Compares with the rows of --against; an exit code. */
 static int gate(struct ctl *ctl, const struct measures *now)
 {
 	struct measures before = {};
@@ -292,10 +292,11 @@ static int gate(struct ctl *ctl, const struct measures *now)
 	return rc;
 }
 
-/* Over an earlier report, which stays where nothing was measured. */
+/* Overwrites an earlier report; leaves it unchanged if nothing was measured. */
 static int write_html(FILE *to, const char *path, const struct measures *m)
 {
-	if (ftruncate(fileno(to), 0) < 0 && errno != EINVAL) /* of a pipe there is nothing to do */
+	/* EINVAL: a pipe, which needs no truncation. */
+	if (ftruncate(fileno(to), 0) < 0 && errno != EINVAL)
 		return rows_file_error(path, errno);
 	report_html(to, m);
 	if (fflush(to) < 0)
@@ -303,7 +304,7 @@ static int write_html(FILE *to, const char *path, const struct measures *m)
 	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
 }
 
-/* Rows are saved visit by visit, and shown as the sums of them. */
+/* Rows are saved per visit, and shown as sums of visits. */
 static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 {
 	const char *path = ctl->values[VALUE_SAVE];
@@ -326,7 +327,8 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 	return rc;
 }
 
-/* With the files of --save and --html open: that must not fail when the command has run. */
+/* The files of --save and --html are open already, so that opening cannot fail after the command
+ * has run. */
 static int compare(struct ctl *ctl, struct compare *c)
 {
 	const char *from = ctl->values[VALUE_LOAD];
@@ -339,7 +341,7 @@ static int compare(struct ctl *ctl, struct compare *c)
 	return c->status ? c->status : rc;
 }
 
-/* NULL in *ret: the option was not given.  An exit code. */
+/* Opens the file of an option; *ret NULL: not given.  An exit code. */
 static int open_option(const char *path, const char *mode, FILE **ret)
 {
 	if (path && !(*ret = fopen(path, mode)))

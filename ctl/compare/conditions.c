@@ -34,7 +34,7 @@ void conditions_fini(struct conditions *c)
 	json_decref(c->config);
 }
 
-/* The keys of a section that somebody has set: { "engine": "epoll", "port": ["1", "2"] }. */
+/* The keys of a section that are not default: { "engine": "epoll", "port": ["1", "2"] }. */
 static json_t *keys_set(const json_t *section)
 {
 	json_t *set = json_object(), *key;

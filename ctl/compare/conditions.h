@@ -1,5 +1,5 @@
-/* The conditions of a measurement: host, versions, the listener's configuration, the command, where
- * they ran.  Each row keeps its own, so that saved rows of another machine tell of that one:
+/* The conditions of a measurement: host, versions, configuration of the listener, command, CPUs.
+ * Each row has its own, so that rows saved on another machine keep theirs:
  *
  * { "date": "2026-11-22T05:28:03Z", "nbserved": "0.1.0", "nbctl": "0.1.0",
  *   "host": { "kernel": ..., see host_describe() }, "listener": { "engine": "epoll", ... the keys
@@ -14,16 +14,16 @@
 struct child;
 struct conditions {
 	json_t *common; /* conditions that do not change while nbctl runs */
-	json_t *config; /* of GetConfig */
-	pid_t pid;      /* the daemon's */
+	json_t *config; /* reply of GetConfig */
+	pid_t pid;      /* of the daemon */
 };
 
-/* Asks the host and the daemon.  CTL_DONE, or an exit code, told; *ret is to be freed either way.
- */
+/* Gets the conditions from the host and the daemon.  CTL_DONE, or another exit code with the error
+ * printed.  The caller calls conditions_fini() in both cases. */
 int conditions_init(struct conditions *ret, struct ctl *ctl);
 void conditions_fini(struct conditions *c);
 
-/* Gives them to the rows of m from `first` on, which were measured just now.  argv: the command,
- * NULL-terminated, and what became of it; NULL: none was run. */
+/* Sets the conditions of the rows of m from `first` on, which have just been measured.  argv: the
+ * command, NULL-terminated, and child its result; NULL: none was run. */
 void conditions_set(const struct conditions *c, struct measures *m, unsigned first,
 		    char *const *argv, const struct child *child);

@@ -60,7 +60,8 @@ void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus)
 	DIR *tasks;
 
 	CPU_ZERO(ret_cpus);
-	snprintf(prefix, sizeof(prefix), "%.12s/", listener); /* as the daemon names them */
+	/* The form of the daemon's thread names. */
+	snprintf(prefix, sizeof(prefix), "%.12s/", listener);
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	tasks = opendir(path);
 	while (tasks && (entry = readdir(tasks))) {
@@ -121,7 +122,7 @@ static void set_text(json_t *to, const char *name, const char *text)
 		json_object_set_new(to, name, value);
 }
 
-/* x86 says `model name`; others are content with less, or with nothing. */
+/* x86 has `model name`; other architectures have other fields, or none. */
 static void describe_cpu(json_t *to)
 {
 	FILE *from = fopen("/proc/cpuinfo", "re");

@@ -1,14 +1,15 @@
-/* Files of saved rows, as the user names them: what goes wrong is told. */
+/* Files of saved rows on the command line.  Errors are printed. */
 #pragma once
 #include <stdio.h>
 
 #include "measure.h"
 
-/* `PATH: why` of an errno on stderr; returns CTL_USAGE. */
+/* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */
 int rows_file_error(const char *path, int error);
 
-/* Appends the rows of the file; "-": of stdin.  An exit code. */
+/* Appends the rows of the file ("-": stdin) to m.  Returns an exit code. */
 int rows_load(const char *path, struct measures *m);
 
-/* Writes those that did operations, one a line; path is for messages.  An exit code. */
+/* Writes the rows with operations, one per line; path is used in messages.  Returns an exit code.
+ */
 int rows_save(FILE *to, const char *path, const struct measures *m);

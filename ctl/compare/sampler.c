@@ -30,7 +30,7 @@ int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters)
 	return rc;
 }
 
-/* Of a long run every other one goes, and the next come half as often. */
+/* In a long run drops every second document and doubles the interval. */
 static void sampler_thin(struct sampler *s)
 {
 	for (size_t i = 1; i < json_array_size(s->documents); i++)
@@ -44,7 +44,7 @@ void sampler_look(struct sampler *s)
 		return;
 	if (json_array_size(s->documents) == SAMPLES_MAX)
 		sampler_thin(s);
-	sampler_take(s); /* an error was printed, and shows at the end */
+	sampler_take(s); /* an error has been printed; sampler_end() returns it */
 }
 
 int sampler_end(struct sampler *s)

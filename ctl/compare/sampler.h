@@ -1,4 +1,4 @@
-/* Takes GetStats while a command runs, some ten times a second, for the throughput over time. */
+/* Calls GetStats about ten times a second while a command runs, for the throughput over time. */
 #pragma once
 #include <stdint.h>
 
@@ -6,20 +6,20 @@
 
 struct sampler {
 	struct ctl *ctl;
-	json_t *parameters; /* of GetStats; NULL: all listeners */
-	json_t *documents;  /* an array, in the order of time */
+	json_t *parameters; /* parameters of GetStats; NULL: all listeners */
+	json_t *documents;  /* array of replies in order of time */
 	uint64_t next_ns, step_ns;
 };
 
-/* Takes the first document, and parameters over.  An exit code; 0: to be ended with
- * sampler_free(). */
+/* Takes ownership of parameters, and gets the first document.  An exit code; after 0 the caller
+ * calls sampler_free(). */
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters);
-/* Takes another one if it is time; often. */
+/* To be called often: gets another document if it is due. */
 void sampler_look(struct sampler *s);
-/* Takes the last one; an exit code. */
+/* Gets the last document.  An exit code. */
 int sampler_end(struct sampler *s);
 void sampler_free(struct sampler *s);
 
-/* Borrowed. */
+/* Borrowed references. */
 const json_t *sampler_first(const struct sampler *s);
 const json_t *sampler_last(const struct sampler *s);

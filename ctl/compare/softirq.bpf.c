@@ -1,7 +1,7 @@
 /* Softirq time by the ports of listeners: runs in the kernel, for `nbctl compare --softirq`.
  *
- * The time from the entry to the exit of each softirq is cut where a packet begins: the slice up to
- * there belongs to the packet before.  All tracepoints but tcp_probe and napi_poll are older than
+ * The time from entry to exit of each softirq is divided where a packet begins: the slice before
+ * that belongs to the previous packet.  All tracepoints but tcp_probe and napi_poll are older than
  * Linux 4.19; tp_btf needs 5.5. */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -14,7 +14,7 @@
 
 #include "softirq_maps.h"
 
-/* The kernel lends bpf_probe_read_kernel() to programs that declare this, and to no others. */
+/* The kernel offers bpf_probe_read_kernel() only to programs that declare this. */
 const char program_license[] SEC("license") = "GPL";
 
 /* ---- The kernel's types: the fields used here, found by name when the program is loaded ---- */
@@ -49,16 +49,16 @@ struct {
 	__type(value, struct softirq_times);
 } times SEC(".maps");
 
-/* To whom a slice belongs. */
+/* The listener (slot) and kind to which a slice is attributed. */
 struct owner {
 	__u32 slot, kind;
 };
 
-/* A CPU's softirq; they do not nest. */
+/* The softirq that runs on a CPU; softirqs do not nest. */
 struct run {
 	__u64 since_ns; /* of the current slice; 0: no softirq runs */
 	struct owner owner, receiver /* while a driver transmits */;
-	__u32 transmits; /* drivers that transmit, one above the other */
+	__u32 transmits; /* nesting depth of drivers that transmit */
 	__u32 is_inside; /* the softirq runs on a thread of the daemon, and in its CPU time */
 };
 
@@ -70,7 +70,7 @@ struct {
 } runs SEC(".maps");
 
 const volatile __u32 daemon_pid SEC(".rodata.daemon") = 0;
-/* Such a kernel takes softirqs out of the CPU time of threads. */
+/* With this option the kernel excludes softirqs from the CPU time of threads. */
 extern const _Bool CONFIG_IRQ_TIME_ACCOUNTING __kconfig __weak;
 
 /* ---- Slices ---- */
@@ -90,7 +90,7 @@ static struct run *running(void)
 	return run && run->since_ns ? run : NULL;
 }
 
-/* Ends the slice, and begins another. */
+/* Ends the current slice and begins another. */
 static void charge(struct run *run)
 {
 	__u32 slot = run->owner.slot, kind = run->owner.kind;
@@ -116,7 +116,7 @@ static __always_inline struct owner owner_of(struct softirq_port source,
 	return (struct owner){ SOFTIRQ_NOBODY, 0 };
 }
 
-/* Of a packet whose network header is there. */
+/* The owner of a packet, by its network header. */
 static __always_inline struct owner owner_of_packet(const void *header, __u16 protocol, __u32 to,
 						    __u32 from)
 {
@@ -184,7 +184,7 @@ SEC("tp_btf/netif_receive_skb") int BPF_PROG(packet_received, struct sk_buff *sk
 	return 0;
 }
 
-/* Of packets that came as a list, only this tells whose turn it is. */
+/* For packets delivered as a list, only this tracepoint tells which one is being processed. */
 SEC("tp_btf/tcp_probe") int BPF_PROG(segment_received, struct sock *sk, struct sk_buff *skb)
 {
 	struct run *run = running();
@@ -198,7 +198,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(segment_received, struct sock *sk, struct s
 	return 0;
 }
 
-/* A device's turn is over: what follows is not its last packet's. */
+/* A device has been polled: the following time does not belong to its last packet. */
 SEC("tp_btf/napi_poll") int BPF_PROG(device_polled)
 {
 	struct run *run = running();

@@ -39,7 +39,7 @@ struct softirq {
 
 static char complaint[256];
 
-/* The first warning tells the cause; those behind it, and the verifier's log, do not. */
+/* Keeps only libbpf's first warning, which tells the cause. */
 static int keep_complaint(enum libbpf_print_level level, const char *format, va_list arguments)
 {
 	if (level == LIBBPF_WARN && !*complaint) {
@@ -65,8 +65,8 @@ static int refused(int error)
 
 /* ---- The program ---- */
 
-/* libbpf looks for CONFIG_IRQ_TIME_ACCOUNTING where distributions keep it.  Text that says it is
- * not set: there is no such file, as in a container. */
+/* libbpf reads CONFIG_IRQ_TIME_ACCOUNTING from the kernel's configuration file.  If there is none,
+ * as in a container, returns a text in which it is not set. */
 static const char *kernel_config(void)
 {
 	char path[160];

@@ -148,7 +148,7 @@ static int targets_name(struct ctl *ctl, struct targets *t)
 	return CTL_DONE;
 }
 
-/* All that serve, if one command can fit them all. */
+/* Selects all listeners that serve, if one command suits them all. */
 static int targets_all(struct targets *t)
 {
 	json_t *listener;
@@ -175,7 +175,7 @@ static int targets_all(struct targets *t)
 
 /* ---- The command ---- */
 
-/* The word with its placeholders filled in; NULL: the listener has no such thing, *ret_missing. */
+/* The word with its placeholders replaced; NULL: the listener lacks *ret_missing. */
 static char *fill_word(const char *word, const struct target *t, const char **ret_missing)
 {
 	char *text = NULL;
@@ -210,7 +210,8 @@ static void free_words(char **words)
 	free(words);
 }
 
-/* NULL, told: the listener lacks what the command asks for. */
+/* The command with its placeholders replaced; NULL, with an error printed: the listener lacks one.
+ */
 static char **fill_words(char *const *argv, const struct target *t)
 {
 	const char *missing = NULL;
@@ -330,7 +331,8 @@ static int visit(struct visit *v, const struct target *t, char **argv, int *ret_
 	return rc;
 }
 
-/* Forwards, backwards, and each time it begins with another one. */
+/* The order of a round: alternately forwards and backwards, each time starting with another
+ * listener. */
 static unsigned order(unsigned round, unsigned index, unsigned count)
 {
 	unsigned place = round % 2 ? count - 1 - index : index;

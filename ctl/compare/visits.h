@@ -1,6 +1,6 @@
-/* `nbctl compare` with `{port}` and its like in the command: the command visits one listener after
- * the other, several rounds, in an order that changes from round to round, so that whatever else
- * the host does meets all of them. */
+/* `nbctl compare` with placeholders like `{port}` in the command: runs the command against one
+ * listener after the other, in several rounds whose order changes, so that other load of the host
+ * affects all listeners alike. */
 #pragma once
 #include <stdbool.h>
 
@@ -18,17 +18,17 @@ struct visits_options {
 	const char *label;
 	unsigned repeat;
 	const struct conditions *conditions;
-	struct softirq *softirq; /* NULL: not asked for */
-	bool quiet;              /* also hide what of the command's output was not understood */
+	struct softirq *softirq; /* NULL: not requested */
+	bool quiet;              /* also hide output of the command that was not recognised */
 };
 
-/* Runs ctl->rest against the listeners that ctl->words names (none: all that serve), and appends
- * a row per operation and visit to m.  Says on stderr what it does, on a terminal.  An exit code;
- * *ret_status is the command's first that was not 0.  What was measured before a failure or Ctrl-C
- * is in m. */
+/* Runs ctl->rest against the listeners that ctl->words names (none: all that serve), and appends a
+ * row per operation and visit to m.  Prints its progress on stderr if that is a terminal.  Returns
+ * an exit code; *ret_status: the first nonzero status of the command.  After a failure or Ctrl-C, m
+ * has the rows measured before. */
 int visits_run(struct ctl *ctl, const struct visits_options *options, struct measures *m,
 	       int *ret_status);
 
-/* Fills what a child tells into the row's generator. */
+/* Sets the row's generator from the output and times of child. */
 struct child;
 void visits_set_generator(struct measure *row, char *const *argv, const struct child *child);

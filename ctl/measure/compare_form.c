@@ -8,7 +8,7 @@
 #include "field.h"
 #include "util.h"
 
-/* A figure that is unknown is null: a 0 would be read as a measurement. */
+/* An unknown figure is null, as 0 would look like a measurement. */
 static json_t *real_or_null(double value)
 {
 	return isnan(value) ? json_null() : json_real(value);

@@ -22,7 +22,7 @@ static struct measure *find(const struct measures *m, const struct measure *row)
 	return NULL;
 }
 
-/* By how much `now` is worse than `before`, as a share; 0: by no more than the noise. */
+/* The fraction by which `now` is worse than `before`; 0: not by more than the noise. */
 static double worse_by(struct measure *before, struct measure *now, enum figure figure, bool higher)
 {
 	struct measure *rows[] = { before, now };
@@ -33,7 +33,7 @@ static double worse_by(struct measure *before, struct measure *now, enum figure 
 	return change > noise ? change : 0; /* false for NaN */
 }
 
-/* The rate is the generator's word if it has one. */
+/* The generator's rate if it reported one, else the server's. */
 static enum figure rate_of(const struct measure *row)
 {
 	return isnan(figure_spread(row, FIGURE_REQUEST_RATE).median) ? FIGURE_RATE

@@ -51,7 +51,7 @@ static void group_add(struct group *group, struct measure *row)
 	group->rows[group->count++] = row;
 }
 
-/* Takes name over. */
+/* Takes ownership of name. */
 static void add_once(json_t *names, json_t *name)
 {
 	json_t *other;
@@ -98,7 +98,7 @@ void groups_fini(struct groups *g)
 
 /* ---- Cost ---- */
 
-/* Without answers there is no request whose size an operation could have. */
+/* Does the server send no answers?  Then an operation has no request whose size it could match. */
 static bool is_one_way(const struct measure *row)
 {
 	return MIN(row->bytes_in, row->bytes_out) < MAX(row->bytes_in, row->bytes_out) / 100;
@@ -169,7 +169,7 @@ const struct measure *group_best(const struct group *g)
 
 /* ---- Names ---- */
 
-/* Features that a listener was configured for and that set it apart from others of its engine. */
+/* Features chosen by configuration that distinguish a listener from others of its engine. */
 static const char *const chosen_features[][2] = {
 	{ "sqpoll", "+sqpoll" },
 	{ "send_zc", "+zc" },
@@ -214,7 +214,7 @@ char *group_title(const struct group *g)
 
 /* ---- Sentences ---- */
 
-/* The change of row i against the first; NaN: there is none that can be judged. */
+/* The change of row i relative to the first; NaN: unknown. */
 static double change_of(const struct group *g, unsigned i)
 {
 	return (group_cost(g, i) - group_cost(g, 0)) / group_cost(g, 0);
@@ -395,7 +395,7 @@ char *groups_conclusion(const struct groups *all)
 	return text;
 }
 
-/* Where one thread of the generator was busy all the time, and the server was not. */
+/* Was one thread of the generator always busy while the server was not? */
 static bool measures_generator(const struct measure *row)
 {
 	double generator = figure_spread(row, FIGURE_GENERATOR_SHARE).median;
@@ -461,7 +461,7 @@ char *groups_shared_cpus(const struct groups *all)
 
 char *groups_other_programs(const struct groups *all)
 {
-	static const double little = 0.1; /* of a CPU: what any machine does beside */
+	static const double little = 0.1; /* CPUs; background activity of any machine */
 	double most = 0;
 	char *text;
 	size_t bytes;

@@ -1,5 +1,5 @@
 /* Rows of `compare` that are compared with each other: those of one service, load and operation.
- * The numbers and sentences that the table, JSON and the report have in common.  Pure. */
+ * Numbers and sentences that the table, JSON and the report share.  Pure. */
 #pragma once
 #include "figure.h"
 #include "measure.h"
@@ -18,8 +18,8 @@ struct groups {
 	char *minor; /* "iperf3 test, nbd block_status": operations that have no rows here; or "" */
 };
 
-/* Groups in the order in which they come.  m must outlive them, and be merged.  An operation that
- * was less than 1 % of its listener's has no row: the cost is that of the others. */
+/* Makes groups in the order in which their rows first appear. m must outlive them and be merged.
+ * An operation with less than 1 % of its listener's operations gets no row. */
 void groups_init(struct groups *g, const struct measures *m);
 void groups_fini(struct groups *g);
 
@@ -28,28 +28,30 @@ void groups_fini(struct groups *g);
  * receive batch of discard is whatever arrived): then CPU per byte. */
 enum figure compare_cost(struct measure *const *rows, unsigned count);
 
-/* The largest spread that one of the rows has against itself; NaN: one of them has no second visit.
- */
+/* The largest spread between visits of one row; NaN: a row has only one visit. */
 double compare_noise(struct measure *const *rows, unsigned count, enum figure figure);
 
-double group_cost(const struct group *g, unsigned i); /* ns; NaN: cannot be told */
+double group_cost(const struct group *g, unsigned i); /* ns; NaN: unknown */
 
-/* Is b beyond the noise from a?  Not where the noise is unknown. */
+/* Do a and b differ by more than the noise?  False if the noise is unknown. */
 bool group_is_apart(const struct group *g, double a, double b);
 
-/* The row that costs less than all others, by more than the noise; NULL: there is none. */
+/* The row that costs less than all others by more than the noise; NULL: none. */
 const struct measure *group_best(const struct group *g);
 
-/* The engine with what a listener was configured for: `io_uring+sqpoll`. */
+/* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
 void compare_engine_text(const struct measure *row, char *text, size_t bytes);
 
 /* "CPU per request" */
 const char *compare_cost_name(enum figure cost);
 
-/* Sentences, each to be freed; NULL: there is nothing to say.  The title is never NULL. */
-char *group_title(const struct group *g);               /* "nbd read: fio randread" */
-char *group_verdict(const struct group *g);             /* of one, without its title */
-char *groups_conclusion(const struct groups *all);      /* of all: two sentences */
-char *groups_generator_limit(const struct groups *all); /* where the generator was the bottleneck */
-char *groups_shared_cpus(const struct groups *all);     /* where it may take the server's CPU */
-char *groups_other_programs(const struct groups *all);  /* other programs that ran on the machine */
+/* Sentences, which the caller frees; NULL: nothing to report.  The title is never NULL. */
+char *group_title(const struct group *g);          /* "nbd read: fio randread" */
+char *group_verdict(const struct group *g);        /* of one group, without its title */
+char *groups_conclusion(const struct groups *all); /* of all groups, two sentences */
+/* Names groups where the generator was the bottleneck. */
+char *groups_generator_limit(const struct groups *all);
+/* Names groups where generator and server may share CPUs. */
+char *groups_shared_cpus(const struct groups *all);
+/* CPU time of other programs on the machine. */
+char *groups_other_programs(const struct groups *all);

@@ -116,7 +116,7 @@ static void share_cell(struct table *t, const struct measure *row, enum figure f
 		table_cell(t, STYLE_PLAIN, "%s", human_percent(value).text);
 }
 
-/* The median over the visits of what the generator said. */
+/* A cell with the generator's latency, the median over the visits. */
 static void trip_cell(struct table *t, const struct measure *row, double quantile)
 {
 	uint64_t ns;
@@ -222,7 +222,7 @@ static void render_service(struct output *out, struct table *t, const struct gro
 
 /* ---- Footer ---- */
 
-/* Features that every io_uring listener has are left out: they tell no two rows apart. */
+/* Omits features that every io_uring listener has. */
 static bool is_notable(const char *feature)
 {
 	static const char *const plumbing[] = { "registered_ring", "restricted", "single_issuer",
@@ -276,7 +276,7 @@ static void render_features(struct output *out, const struct groups *all)
 	json_decref(listeners);
 }
 
-/* Takes the text over; NULL: nothing is said. */
+/* Takes ownership of text; NULL: prints nothing. */
 static void render_sentence(struct output *out, enum style style, char *text)
 {
 	if (text)
@@ -369,7 +369,7 @@ static void render_notes(struct output *out, const struct groups *all)
 			       human_count(errors).text, plural(errors));
 }
 
-/* The listeners that did nothing; `any`: others did something. */
+/* Names the listeners without operations; any: others had some. */
 static void render_idle(struct output *out, const struct measures *m, bool any)
 {
 	const char *last = "";

@@ -5,8 +5,8 @@
 #include "render.h"
 
 /* Rows that did operations, grouped by service, label and operation in the order in which they
- * come; in each group the first row is the baseline.  Says which listeners did nothing.  notes: say
- * what the columns mean, too. */
+ * come; in each group the first row is the baseline.  Also names the listeners without operations.
+ * notes: also explain the columns. */
 void compare_render(struct output *out, const struct measures *m, bool notes);
 
 /* The table as JSON: {"rows":[...]}, each row as saved plus "derived" with the median of its
@@ -16,9 +16,9 @@ void compare_render(struct output *out, const struct measures *m, bool notes);
 json_t *compare_to_json(const struct measures *m, const json_t *unavailable);
 
 /* The table as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest
- * and highest value, in seconds' billionths and bytes; empty: cannot be told. */
+ * and highest value, in nanoseconds and bytes; empty: unknown. */
 void compare_csv(struct output *out, const struct measures *m);
 
-/* A cell of a row's latency, `quantile` 0 to 1: microseconds, or `-` when the samples are too few
- * to tell. */
+/* A cell with a row's latency at `quantile` (0 to 1) in microseconds, or `-` if there are too few
+ * samples. */
 void compare_quantile_cell(struct table *t, const struct measure *row, double quantile);

@@ -35,7 +35,7 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : NAN;
 }
 
-/* Parts of all CPUs, in CPUs. */
+/* A time of the whole machine, as a number of CPUs. */
 static double machine_share(const struct measure *row, double part_ns)
 {
 	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);

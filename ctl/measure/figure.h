@@ -1,5 +1,5 @@
-/* The figures that compare shows of a row, by name: each a number with its spread over the visits.
- * One table for the terminal, JSON, CSV and the report. */
+/* The figures that compare shows for a row: each a number with its spread over the visits.  One
+ * table for the terminal, JSON, CSV and the report. */
 #pragma once
 #include <stdbool.h>
 
@@ -16,28 +16,28 @@ enum figure {
 	FIGURE_CPU_PER_BYTE,    /* ns, which is s per GB */
 	FIGURE_SYSCALLS_PER_OP,
 	FIGURE_OPS_PER_TURN,
-	FIGURE_CPU_SHARE,           /* of the listener; 1: one CPU all the time */
-	FIGURE_GENERATOR_SHARE,     /* of the generator's busiest thread; 1: one CPU all the time */
-	FIGURE_GENERATOR_CPU,       /* of the whole generator; 1: one CPU all the time */
+	FIGURE_CPU_SHARE,           /* CPU use of the listener; 1: one CPU fully busy */
+	FIGURE_GENERATOR_SHARE,     /* CPU use of the generator's busiest thread; 1: fully busy */
+	FIGURE_GENERATOR_CPU,       /* CPU use of the whole generator; 1: one CPU fully busy */
 	FIGURE_SOFTIRQ,             /* softirqs and interrupts of the whole machine; 1: one CPU */
-	FIGURE_IDLE,                /* of the whole machine; 1: one CPU idle all the time */
-	FIGURE_OTHER,               /* busy and neither of the four above; 1: one CPU */
+	FIGURE_IDLE,                /* idle time of the whole machine; 1: one CPU always idle */
+	FIGURE_OTHER,               /* CPU use that is none of the four above; 1: one CPU */
 	FIGURE_SOFTIRQ_PER_REQUEST, /* ns of softirqs that receive and transmit for the listener */
 	FIGURE_RECEIVE_PER_OP,      /* ns of softirqs: packets to the listener */
 	FIGURE_TRANSMIT_PER_OP,     /* ns of softirqs: a driver, with packets from it */
 	FIGURE_PEER_PER_OP,         /* ns of softirqs: clients on this host */
-	FIGURE_UNATTRIBUTED,        /* softirqs that are no listener's; 1: one CPU */
+	FIGURE_UNATTRIBUTED,        /* softirqs not attributed to a listener; 1: one CPU */
 	FIGURE_COUNT
 };
-extern const char *const figure_names[FIGURE_COUNT]; /* of JSON and CSV, with the unit */
+extern const char *const figure_names[FIGURE_COUNT]; /* names in JSON and CSV, with the unit */
 
-/* NaN: cannot be told. */
+/* NaN: unknown. */
 double figure_value(const struct measure *row, enum figure figure);
 
-/* Over the visits of a row. */
+/* A figure over the visits of a row. */
 struct spread {
-	double median, low, high; /* NaN: cannot be told */
-	unsigned count;           /* visits that told it */
+	double median, low, high; /* NaN: unknown */
+	unsigned count;           /* visits for which it is known */
 };
 struct spread figure_spread(const struct measure *row, enum figure figure);
 

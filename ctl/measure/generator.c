@@ -50,7 +50,7 @@ static bool is_wrapper(const char *word)
 	return false;
 }
 
-/* *argv moves on to the generator's own name. */
+/* Advances *argv to the generator's own name. */
 static const struct generator *generator_find(char *const **argv)
 {
 	const struct generator *found = (*argv)[0] ? generator_of((*argv)[0]) : NULL;

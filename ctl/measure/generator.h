@@ -13,24 +13,23 @@ struct generator_quantile {
 };
 
 struct generator_result {
-	double requests; /* completed; 0: it does not say */
+	double requests; /* completed; 0: unknown */
 	double requests_per_s;
-	double bytes; /* of payload, both directions; 0: it does not say */
+	double bytes; /* payload in both directions; 0: unknown */
 	double bytes_per_s;
 	double errors;                                                /* requests that failed */
 	struct generator_quantile quantiles[GENERATOR_QUANTILES_MAX]; /* in rising order */
 	unsigned quantile_count;
 };
 
-/* The name by which the program of argv (NULL-terminated) is known here, or NULL: its output is not
- * understood.  Looks behind `taskset -c LIST`, `numactl`, `nice`, `env`, `timeout` and their like.
- */
+/* The name of the generator that argv (NULL-terminated) runs; NULL: not a known one.  Skips
+ * `taskset -c LIST`, `numactl`, `nice`, `env`, `timeout` and the like. */
 const char *generator_name(char *const *argv);
 
-/* Reads `output` (NUL-terminated, what argv wrote to stdout in wall_ns).  False: there is no result
- * in it that is understood; *ret_result is untouched then. */
+/* Parses `output` (NUL-terminated), which argv wrote to stdout in wall_ns.  False: no result was
+ * recognised, and *ret_result is untouched. */
 bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,
 		     struct generator_result *ret_result);
 
-/* The quantile, if it was said; false: it was not. */
+/* The latency at the quantile; false: the generator did not report it. */
 bool generator_quantile(const struct generator_result *result, double quantile, uint64_t *ret_ns);

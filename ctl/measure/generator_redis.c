@@ -154,7 +154,7 @@ static void memtier_cell(const char *title, double value, struct generator_resul
 		add_quantile(r, percent / 100, value * 1e6);
 }
 
-/* It says how many requests there were in its JSON only: they follow from its options. */
+/* The number of requests is only in its JSON; else computed from its options. */
 static double memtier_requests(char *const *argv, double per_s)
 {
 	double seconds = option_number(argv, "--test-time", 0);

@@ -71,7 +71,7 @@ bool parse_qemu_img(char *const *argv, const char *text, struct generator_result
 	return true;
 }
 
-/* ---- nbdcopy says nothing: its run is one request, and its time that one's ---- */
+/* ---- nbdcopy prints no result: its run counts as one request ---- */
 
 bool parse_whole_run(char *const *argv, const char *text, struct generator_result *r)
 {

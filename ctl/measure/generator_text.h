@@ -6,11 +6,11 @@
 
 #include "generator.h"
 
-/* Numbers that a program prints are finite and not negative: others are as if they were not there.
- * ret_end, NULL or: behind the number. */
+/* Parses the number at the beginning of text; only finite, non-negative ones are accepted.
+ * *ret_end (ret_end may be NULL): after the number. */
 bool number_at(const char *text, double *ret_value, const char **ret_end);
 
-/* The number behind the first `key` in text. */
+/* The number after the first `key` in text. */
 bool number_after(const char *text, const char *key, double *ret_value, const char **ret_end);
 
 /* The number that ends right before `key`: `4096 requests`. */
@@ -27,10 +27,10 @@ extern const struct unit bit_units[]; /* as iperf prints them: bits in thousands
 /* Multiplies *value by the unit that text begins with; false: none of them. */
 bool unit_at(const char *text, const struct unit *units, double *value);
 
-/* The number behind the first `key`, with its unit. */
+/* The number after the first `key`, scaled by its unit. */
 bool measure_after(const char *text, const char *key, const struct unit *units, double *ret_value);
 
-/* In ascending order; another, or one that makes no sense, is left out. */
+/* Adds a percentile; they must come in ascending order, others and invalid ones are ignored. */
 void add_quantile(struct generator_result *r, double quantile, double ns);
 
 /* The last line that begins with `start`; NULL: none. */
@@ -46,8 +46,8 @@ json_t *json_document(const char *text);
 /* 0 when missing, or not a positive number. */
 double json_number(const json_t *object, const char *path);
 
-/* The parsers: adds to r, all 0, what the generator that argv started has printed; false: nothing
- * that is understood. */
+/* The parsers: fills in r, zeroed before, from the generator's output; false: no result was
+ * recognised. */
 typedef bool generator_parser(char *const *argv, const char *text, struct generator_result *r);
 extern generator_parser parse_redis, parse_memtier;                   /* generator_redis.c */
 extern generator_parser parse_iperf3, parse_iperf, parse_sockperf;    /* generator_stream.c */

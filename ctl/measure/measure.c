@@ -73,8 +73,8 @@ bool measure_add_latency(struct histogram_sum *sum, const json_t *latency)
 	return true;
 }
 
-/* The increase of a counter.  Counters that began anew are never compared (see counters_of()): one
- * that is less than before was read inexactly, as CPU times may be, and nothing was added. */
+/* The increase of a counter.  Restarted counters are never compared (see counters_of()), so a
+ * decrease is an inexact reading, which is possible for CPU times, and counts as 0. */
 static uint64_t grown(uint64_t before, uint64_t after)
 {
 	return after > before ? after - before : 0;
@@ -382,7 +382,7 @@ static void add_visit(struct measure *row, struct measure *visit)
 	row->visits[row->visit_count++] = visit;
 }
 
-/* Takes `visit` over; a single interval becomes the sum of itself first. */
+/* Takes ownership of `visit`; a row that is a single interval first gets itself as a visit. */
 static void merge_visit(struct measure *row, struct measure *visit)
 {
 	if (row->visit_count == 0) {

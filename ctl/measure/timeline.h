@@ -1,12 +1,12 @@
-/* Operations over the time of an interval, from GetStats documents that were taken on the way.
- * Pure. */
+/* Throughput over the time of an interval, from GetStats documents taken during it.  Pure. */
 #pragma once
 #include "measure.h"
 
-/* Gives each row of m from `first` on its timeline, of which the rows' document becomes the owner:
- * documents is an array of GetStats replies in the order of time, the rows' own at both ends. */
+/* Sets the timeline of each row of m from `first` on; row->source owns it.  documents: array of
+ * GetStats replies in order of time, including those at the beginning and end of the rows'
+ * interval. */
 void timeline_set(struct measures *m, unsigned first, const json_t *documents);
 
 /* Point `i` of a row's timeline: operations per second over *ret_ns nanoseconds, which follow those
- * of the point before.  False: there is none. */
+ * of the point before.  False: no such point. */
 bool timeline_point(const struct measure *row, unsigned i, uint64_t *ret_ns, double *ret_rate);

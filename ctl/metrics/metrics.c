@@ -1,7 +1,8 @@
 /* `nbctl metrics`: the daemon's statistics for Prometheus, over HTTP.
  *
- * A process for each scrape, a few at most, with a limited time to live: a client that stalls takes
- * only that.  The daemon is asked anew each time, so a restart of it costs one scrape. */
+ * Each scrape is served by a process of its own, a few at a time, with a time limit, so that a
+ * stalled client blocks nothing else.  Each connects to the daemon anew, so a restart of the daemon
+ * costs at most one scrape. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
@@ -20,8 +21,8 @@
 #define METRICS_ADDRESS "127.0.0.1:9107"
 
 enum {
-	SCRAPES_MAX = 8,     /* at a time */
-	SCRAPE_SECONDS = 12, /* that one may take; the daemon is given up after 10 */
+	SCRAPES_MAX = 8,     /* scrapes at a time */
+	SCRAPE_SECONDS = 12, /* s; time limit of one scrape; that of the daemon's answer is 10 s */
 	BACKLOG = 64,
 };
 
@@ -53,7 +54,7 @@ static void answer(int fd, const char *status, const char *body, size_t bytes, b
 		send_all(fd, body, bytes);
 }
 
-/* The metrics; or, when the daemon cannot be asked, what nbctl has to say of that. */
+/* Answers with the metrics, or with nbctl's error message if the daemon cannot be reached. */
 static void answer_metrics(struct ctl *ctl, int fd, bool with_body)
 {
 	const char *status = "503 Service Unavailable";
@@ -75,8 +76,8 @@ static void answer_metrics(struct ctl *ctl, int fd, bool with_body)
 	free(text);
 }
 
-/* Takes the connection's end in without haste: a close with bytes unread would be a reset, and take
- * the answer away. */
+/* Closes the connection after reading its remaining input: closing with input unread would reset
+ * the connection, and the answer could be lost. */
 static void end(int fd)
 {
 	char data[4096];
@@ -147,7 +148,7 @@ static int listen_at(const char *text, const struct address *address, int *ret_f
 	return CTL_DONE;
 }
 
-/* Waits until fewer than SCRAPES_MAX are running; how many that are. */
+/* Waits until fewer than SCRAPES_MAX processes are running; returns how many are. */
 static unsigned reap(unsigned running)
 {
 	while (running > 0 && waitpid(-1, NULL, running < SCRAPES_MAX ? WNOHANG : 0) > 0)
@@ -157,10 +158,10 @@ static unsigned reap(unsigned running)
 
 static void on_child(int signal)
 {
-	(void)signal; /* accept() returns, that is all */
+	(void)signal; /* only makes accept() return */
 }
 
-/* Ends only with the process. */
+/* Serves for ever; returns only on errors. */
 static int serve(struct ctl *ctl, int listening)
 {
 	struct sigaction child = { .sa_handler = on_child };

@@ -19,18 +19,19 @@
 #include "statistics.h"
 #include "util.h"
 
-/* A label and the field that has its value. */
+/* A label, and the field with its value. */
 struct label {
 	const char *name, *field;
 };
 
 /* The objects of the document that have the metrics of some rows. */
 struct scope {
-	const char *list; /* the document's array of them; NULL: the document itself */
-	const char *part; /* the array in each of them of what has the metrics; NULL: each itself */
+	const char *list; /* the array of owners in the document; NULL: the document itself */
+	/* The array of parts with the metrics in each owner; NULL: the owner itself. */
+	const char *part;
 	const struct statistic *rows;
-	struct label labels[4]; /* of each sample */
-	struct label info[4];   /* of an INFO besides */
+	struct label labels[4]; /* labels of each sample */
+	struct label info[4];   /* additional labels of an INFO */
 };
 
 /* clang-format off */
@@ -48,12 +49,12 @@ static const struct scope scopes[] = {
 };
 /* clang-format on */
 
-/* A row that is a metric, and the way to its values. */
+/* A row of the schema that is a metric, and the path to its values. */
 struct metric {
 	const struct scope *scope;
 	const struct statistic *row;
-	const char *optional; /* the object that owners must have; NULL: none */
-	const char *map;      /* path is in each object of this one; NULL: in the owner */
+	const char *optional; /* the object without which an owner has no such metric; NULL: none */
+	const char *map;      /* path applies to each object of this map; NULL: to the owner */
 	char path[96];
 };
 
@@ -70,7 +71,7 @@ static const char *own_label(const struct metric *m)
 	return space ? space + 1 : NULL;
 }
 
-/* Nanoseconds in the document, by the name's unit. */
+/* Is the value in nanoseconds, to be converted?  By the unit in the metric's name. */
 static bool is_time(const struct metric *m)
 {
 	static const char unit[] = "_seconds";
@@ -118,11 +119,11 @@ static void put_labels(FILE *to, const char **separator, const struct label *lab
 			  field_text(owner, labels->field));
 }
 
-/* Where a sample comes from. */
+/* The origin of a sample. */
 struct source {
 	const struct metric *metric;
 	const json_t *owner;   /* the document, a listener or an export */
-	const json_t *part;    /* of it; or the owner */
+	const json_t *part;    /* the part of the owner, or the owner */
 	const char *operation; /* its name in the map; NULL: none */
 	const char *label;     /* value of the metric's own label; NULL: none */
 	const json_t *value;
@@ -163,7 +164,7 @@ static void put_name(FILE *to, const struct source *s, const char *suffix, const
 	fputs(*separator == ',' ? "} " : " ", to);
 }
 
-/* Exact decimals: no rounding by way of floating point. */
+/* Writes exact decimals, without rounding by floating point. */
 static void put_seconds(FILE *to, uint64_t ns)
 {
 	fprintf(to, "%" PRIu64 ".%09" PRIu64 "\n", ns / NS_PER_S, ns % NS_PER_S);
@@ -249,7 +250,7 @@ static void put_part(FILE *to, const struct metric *m, const json_t *owner, cons
 		put_samples(to, &s, object);
 }
 
-/* A listener or export that is unavailable has its INFO only: zeros would look measured. */
+/* An unavailable listener or export has only its INFO, as zeros would look like measurements. */
 static bool has_metric(const struct metric *m, const json_t *owner)
 {
 	if (!strcmp(field_text(owner, "state"), "unavailable"))
@@ -269,7 +270,8 @@ static void put_header(FILE *to, const struct metric *m)
 	fprintf(to, "# TYPE %.*s%s %s\n", name_bytes(m), name, suffix, type);
 }
 
-/* Element i of object's list; NULL: there are no more.  Without a list it is the object. */
+/* Element i of object's list; NULL: no more.  If list is NULL, the object itself is the only one.
+ */
 static const json_t *element_at(const json_t *object, const char *list, size_t i)
 {
 	if (list)
@@ -277,10 +279,10 @@ static const json_t *element_at(const json_t *object, const char *list, size_t i
 	return i == 0 ? object : NULL;
 }
 
-/* A metric that no listener and no export can have is left out with its HELP, not 0. */
+/* A metric that no listener or export has is omitted together with its HELP. */
 static void put_metric(FILE *to, const struct metric *m, const json_t *stats)
 {
-	bool begun = !m->row->help; /* one more label of the metric before */
+	bool begun = !m->row->help; /* true if the row is a further label of the previous metric */
 	const json_t *owner, *part;
 
 	for (size_t i = 0; (owner = element_at(stats, m->scope->list, i)); i++) {
@@ -294,7 +296,7 @@ static void put_metric(FILE *to, const struct metric *m, const json_t *stats)
 	}
 }
 
-/* The metrics of an object's rows, from the first on; `outer`: the way to the object. */
+/* The metrics of an object's rows, from the first on; `outer`: the path to the object. */
 static void put_rows(FILE *to, const struct metric *outer, const struct statistic *row,
 		     const json_t *stats)
 {

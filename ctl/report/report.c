@@ -11,7 +11,7 @@
 #include "svg.h"
 #include "util.h"
 
-/* Takes the text over; NULL: no paragraph. */
+/* Takes ownership of text; NULL: no paragraph. */
 static void put_paragraph(FILE *to, const char *class, char *text)
 {
 	if (text) {
@@ -112,7 +112,7 @@ static bool is_compared(const struct groups *all)
 	return false;
 }
 
-/* Load by load: sentences and the picture beside them. */
+/* The overview: sentences about all loads, and the chart. */
 static void put_overview(FILE *to, const struct report *r)
 {
 	if (r->groups.count < 2 || !is_compared(&r->groups))

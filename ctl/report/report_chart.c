@@ -92,7 +92,7 @@ static bool has_parts(const struct measure *row)
 	return row->cpu_user_ns || row->cpu_system_ns;
 }
 
-/* Of its own packets, beside what is in its CPU time already. */
+/* Is the softirq time of the row's own packets known and not included in its CPU time? */
 static bool has_own_softirq(const struct measure *row)
 {
 	return row->softirq.total_ns > 0;
@@ -103,7 +103,8 @@ static bool has_softirq(const struct measure *row)
 	return row->machine.softirq_ns > 0 && !has_own_softirq(row);
 }
 
-/* In the unit of the cost: of its own packets, or else of the whole machine; 0: unknown. */
+/* Softirq time in the unit of the cost: of its own packets, or else of the whole machine; 0:
+ * unknown. */
 static double softirq_cost(const struct measure *row, double cost)
 {
 	const struct measure_softirq *own = &row->softirq;
@@ -342,7 +343,7 @@ void chart_calls(FILE *to, const struct report *r, const struct group *g)
 
 enum { STRIP_LINE = 20, STRIP_ROW = 10, STRIP_GAP = 12, OVERVIEW_AXIS = 20 };
 
-/* Draws the engines' names and marks; where the next thing begins. */
+/* Draws the engines' names and marks; returns the y below them. */
 static double overview_legend(FILE *to, const struct report *r, double width, double y)
 {
 	double x = EDGE;
@@ -362,7 +363,7 @@ static double overview_legend(FILE *to, const struct report *r, double width, do
 	return y + 12;
 }
 
-/* Costs beyond are drawn at the edge. */
+/* Costs beyond these ratios are drawn at the edge. */
 static const double RATIO_MIN = 0.1, RATIO_MAX = 10;
 
 static struct scale overview_scale(const struct report *r, double width)

@@ -4,13 +4,12 @@
 
 #include "compare_group.h"
 
-/* More rows are in the table only. */
+/* Further rows appear in the table only. */
 enum { CHART_ROWS_MAX = 12, CHART_WIDTH = 400 };
 
 struct report {
 	struct groups groups;
-	json_t *engines; /* texts, in the order in which they come: an engine's index is its colour
-			  */
+	json_t *engines; /* names, in order of appearance; an engine's index selects its colour */
 };
 void report_init(struct report *r, const struct measures *m);
 void report_fini(struct report *r);
@@ -23,16 +22,16 @@ unsigned report_series(const struct report *r, const struct group *g, unsigned i
 double chart_cost_scale(enum figure cost);
 const char *chart_cost_unit(enum figure cost);
 
-/* Every group with more than one row: by how much each costs less or more than the first.  style:
- * of a file of its own, see svg_begin(). */
+/* Overview of all groups with several rows: each row's cost relative to the first.  style: for a
+ * separate file, see svg_begin(). */
 void chart_overview(FILE *to, const struct report *r, double width, const char *style);
 
 /* CPU per request, or what else the rows are compared by, with its parts, spread and the noise. */
 void chart_cost(FILE *to, const struct report *r, const struct group *g, const char *style);
 void chart_calls(FILE *to, const struct report *r, const struct group *g);
 
-/* Operations per second over the time of each visit, a strip for each row; false: nobody looked
- * meanwhile, and nothing was drawn. */
+/* Operations per second over the time of each visit, a strip for each row; false: there were no
+ * samples, and nothing was drawn. */
 bool chart_timeline(FILE *to, const struct report *r, const struct group *g);
 
 /* Percentiles; false: there are too few samples, and nothing was drawn. */

@@ -1,4 +1,4 @@
-/* Under what conditions rows were measured.  See conditions.h, report_page.h. */
+/* The conditions under which rows were measured.  See conditions.h, report_page.h. */
 #include <string.h>
 
 #include "field.h"
@@ -30,7 +30,7 @@ static bool array_has(const json_t *array, const json_t *value)
 	return false;
 }
 
-/* Takes value over; adds it unless the array has it. */
+/* Takes ownership of value; adds it unless the array contains it. */
 static void add_distinct(json_t *array, json_t *value)
 {
 	if (value && !array_has(array, value))
@@ -241,7 +241,7 @@ void report_subtitle(FILE *to, const struct measures *m)
 
 /* ---- Commands ---- */
 
-/* A word as a shell takes it. */
+/* Prints a word quoted for a shell. */
 static void put_word(FILE *to, const char *word)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

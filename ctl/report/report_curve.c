@@ -9,7 +9,7 @@
 enum { TOP = 8, LEFT = 50, RIGHT = 14, PLOT_HEIGHT = 220, AXIS_HEIGHT = 24, LEGEND_LINE = 18 };
 enum { STEPS = 60 };
 
-/* One value of so many is beyond the percentile: 2 is p50, 10000 is p99.99. */
+/* The x axis: one of this many values lies beyond the percentile: 2 is p50, 10000 is p99.99. */
 static const double BEYOND_MIN = 2, BEYOND_MAX = 10000;
 
 struct plot {

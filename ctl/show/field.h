@@ -25,10 +25,10 @@ uint64_t field_sum(const json_t *object, const char *path);
 /* The element of the array at path whose "name" is `name`; borrowed, NULL when there is none. */
 json_t *field_named(const json_t *object, const char *path, const char *name);
 
-/* The engine with what it was told to do without, ` -NAME` for each: of a listener, from its
- * "engine" and the elements of `features` that begin so.  Returns the length, less than bytes. */
+/* Formats a listener's engine with the features that are switched off, ` -NAME` for each, from the
+ * elements of `features` that begin with `-`.  Returns the length, less than bytes. */
 size_t field_engine(const char *engine, const json_t *features, char *text, size_t bytes);
 
-/* Any value as the text a user would write: yes/no, numbers, text, list elements with ", ".  To be
- * freed. */
+/* Any value as a user would write it: yes/no, numbers, text, lists with ", ".  The caller frees it.
+ */
 char *field_show(const json_t *value);

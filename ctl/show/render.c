@@ -26,14 +26,14 @@ struct table {
 	unsigned column_count, cell_count; /* cells of the last row that are set */
 	struct row *rows;
 	unsigned row_count;
-	unsigned widths[COLUMNS_MAX]; /* 0: nothing to show so far */
+	unsigned widths[COLUMNS_MAX]; /* 0: no cell with text so far */
 	bool hidden[COLUMNS_MAX];
 	unsigned gap, apart_gap;
 };
 
 /* ---- Output ---- */
 
-/* Width to which paragraphs are wrapped; a file, whose width is 0, has one, too. */
+/* The width to which paragraphs are wrapped, also for files, whose width is 0. */
 static unsigned good_width(const struct output *out)
 {
 	return out->width ? out->width : WIDTH_FILE;
@@ -70,7 +70,7 @@ void output_init(struct output *out, FILE *file)
 	out->colour = isatty(fd) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
 }
 
-/* Control characters in names from elsewhere must not reach the terminal. */
+/* Replaces control characters, as names from other sources must not control the terminal. */
 static void put_clean(FILE *file, const char *text)
 {
 	for (; *text; text++)
@@ -304,7 +304,7 @@ static unsigned table_width(const struct table *t, unsigned indent)
 	return width;
 }
 
-/* The shown column of the highest rank; -1 when all must stay. */
+/* The shown column of the highest rank; -1: all others must stay. */
 static int least_important(const struct table *t)
 {
 	int found = -1;
@@ -336,7 +336,7 @@ static void fit(struct table *t, const struct output *out, unsigned indent)
 static void put_row(const struct table *t, struct output *out, unsigned indent,
 		    const struct cell *cells)
 {
-	unsigned pad = indent; /* spaces still owed: none is left at the end of a line */
+	unsigned pad = indent; /* pending spaces, so that no line ends with spaces */
 	bool first = true;
 
 	for (unsigned j = 0; j < t->column_count; j++) {
@@ -443,7 +443,7 @@ static void put_markdown_header(const struct table *t, struct output *out)
 	putc('\n', out->file);
 }
 
-/* A heading ends a table there, so each has a header of its own. */
+/* In Markdown a heading ends the table, so each part has its own header. */
 static void print_markdown(struct table *t, struct output *out)
 {
 	bool begun = false;

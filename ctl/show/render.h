@@ -1,7 +1,8 @@
 /* Printing: tables that fit the terminal, colour where it is wanted, JSON.
  *
- * A table measures its cells, then fits them to the width: first gaps shrink, then the columns
- * of the lowest rank go, and a line under the table says which.  Knows nothing about the daemon. */
+ * A table measures its cells, then fits them to the width: first gaps shrink, then the columns of
+ * the highest `rank` are dropped, and a line under the table names these.  Knows nothing about the
+ * daemon. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -14,11 +15,11 @@ struct output {
 	unsigned width; /* columns; 0: a file, which need not hide any */
 	bool colour;
 	bool json;     /* --json was given */
-	bool markdown; /* tables as Markdown has them */
-	bool terse;    /* no line that says which columns had no room */
+	bool markdown; /* prints tables as Markdown */
+	bool terse;    /* does not name the columns that were dropped */
 };
 
-/* Colour and width as the terminal, NO_COLOR, TERM and COLUMNS say. */
+/* Sets colour and width by the terminal, NO_COLOR, TERM and COLUMNS. */
 void output_init(struct output *out, FILE *file);
 
 void output_text(struct output *out, enum style style, const char *format, ...)
@@ -40,10 +41,10 @@ struct column {
 	bool left;        /* adjusted; numbers are right */
 	bool optional;    /* not shown while every cell is empty */
 	bool apart;       /* begins a group: the gap before it shrinks last */
-	unsigned rank;    /* 0: always shown; the highest goes first when space is short */
+	unsigned rank;    /* 0: always shown; the highest is dropped first when space is short */
 	unsigned width_min;
-	/* Beside the title, without making the column wider: in the gap before it, or behind the
-	 * title of a left column, whose width_min has room for it.  NULL: none. */
+	/* Shown beside the title without making the column wider: in the gap before it, or after
+	 * the title of a left-adjusted column, whose width_min includes it.  NULL: none. */
 	const char *mark;
 };
 

@@ -11,8 +11,8 @@
 
 /* ---- Text ---- */
 
-/* Bytes at the start of text that are a character which neither HTML nor XML may have: controls,
- * and the last two of a plane, as far as they are common; 0: it is another. */
+/* Bytes of the first character if HTML or XML forbids it (controls, U+FFFE, U+FFFF and the like);
+ * 0: it is allowed. */
 static unsigned forbidden(const unsigned char *text)
 {
 	if ((text[0] < ' ' && !strchr("\t\n", text[0])) || text[0] == 0x7f)
@@ -111,7 +111,7 @@ void svg_text(FILE *to, const char *class, double x, double y, const char *forma
 	fputs("</text>\n", to);
 }
 
-/* Characters of 12 px are about so wide; a little too much, so that nothing is cut by the edge. */
+/* Approximate width of a character of 12 px, slightly too large so that nothing is cut off. */
 static const double CHARACTER_WIDTH = 6.7;
 
 void svg_text_fit(FILE *to, const char *class, double x, double y, double width, const char *text)
@@ -199,7 +199,7 @@ void ticks_add(struct ticks *t, const struct scale *s, double value, double dist
 	t->values[t->count++] = value;
 }
 
-/* The least of 1, 2 or 5 times a power of ten that is not below value. */
+/* The smallest 1, 2 or 5 times a power of ten that is >= value. */
 static double round_up(double value)
 {
 	double power = pow(10, floor(log10(value)));

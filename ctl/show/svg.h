@@ -1,5 +1,5 @@
-/* Drawing: the few shapes of SVG 1.1 that the charts of a report need, and text that HTML and XML
- * both take.  Pure: everything goes to the FILE.
+/* Drawing: the SVG 1.1 shapes that a report's charts need, and text that is valid in both HTML and
+ * XML.  Writes to FILE only.
  *
  * Lengths are in user units, which are CSS pixels where nothing scales.  Colours are classes of the
  * style sheet of report_style.h. */
@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Text of anybody: escaped, and what HTML and XML forbid becomes U+FFFD.  For elements and for
- * attributes in double quotes. */
+/* Escapes text from any source; characters that HTML or XML forbid become U+FFFD.  For elements and
+ * for attributes in double quotes. */
 void svg_escape(FILE *to, const char *text);
 void svg_escape_format(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* title: what it shows, for those who cannot see it.  style: of a file of its own; NULL: the page
+/* title: description for screen readers.  style: style sheet for a separate file; NULL: the page
  * has it. */
 void svg_begin(FILE *to, double width, double height, const char *title, const char *style);
 void svg_end(FILE *to);

@@ -20,7 +20,7 @@ static void render_drain(struct output *out, const json_t *reply)
 
 enum { VALUE_ALL };
 
-/* Of one listener, or with --all of every one; which of both is said, as it may not be meant. */
+/* Calls the method for one listener, or with --all for all; the choice must be explicit. */
 static int run_for_listeners(struct ctl *ctl, const char *method,
 			     void (*render)(struct output *out, const json_t *reply))
 {

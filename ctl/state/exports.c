@@ -1,4 +1,4 @@
-/* `nbctl exports`: storage, and what each listener had of it. */
+/* `nbctl exports`: exports, and each listener's statistics of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,8 +115,8 @@ static void add_operation_cells(struct table *t, const char *name, const json_t 
 	table_cell(t, STYLE_BAD, "%s", errors ? human_short(errors).text : "");
 }
 
-/* A row for each operation that there was, the first with the listener's own cells, and the first
- * of all with the export's, which are in the table already. */
+/* Adds a row for each operation with a nonzero count; the first one has the listener's cells, and
+ * the first of all the export's, which the caller has added. */
 static void add_listener(struct table *t, const json_t *served)
 {
 	const char *name;
@@ -182,7 +182,8 @@ static void render_errors(struct output *out, const json_t *export)
 	}
 }
 
-/* The choices of `store = auto`, and why: once for listeners that have the same. */
+/* Prints the choices of `store = auto` with reasons, once for all listeners with the same choice.
+ */
 static void render_choices(struct output *out, const json_t *export)
 {
 	const char *last = "";

@@ -1,5 +1,5 @@
-/* Commands that look at what the daemon was given: `nbctl config`, `nbctl doctor`.  The daemon
- * makes the text, as `nbserved --dump-config` and `--doctor` do; here it only gets its colours. */
+/* `nbctl config`, `nbctl doctor`.  The daemon makes the text, the same as of `nbserved
+ * --dump-config` and `--doctor`; here it is only coloured. */
 #include <string.h>
 
 #include "ctl.h"

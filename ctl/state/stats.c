@@ -36,7 +36,7 @@ static const struct column stats_columns[] = {
 	{ .title = "pool", .unit = "% used", .rank = 6 },
 };
 
-/* Cells of the listener, in front of those of the operation. */
+/* Adds the cells of the listener, which precede those of the operation. */
 static void add_listener_cells(struct table *t, const json_t *listener, const char *operation)
 {
 	bool named = strcmp(operation, field_text(listener, "service")) != 0;
@@ -102,10 +102,10 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 		table_skip(t, 4);
 }
 
-/* ---- What went wrong ---- */
+/* ---- Errors ---- */
 
 static const struct trouble {
-	const char *path, *noun, *text; /* noun: of what was counted; "": none */
+	const char *path, *noun, *text; /* noun: name of the counted things; "": none */
 } troubles[] = {
 	{ "connections.refused.limit", "", "refused (too many)" },
 	{ "connections.refused.denied", "", "refused (`allow`)" },
@@ -120,7 +120,7 @@ static const struct trouble {
 	{ "throttled", "pause", " of receiving (too much held)" },
 };
 
-/* A paragraph per listener that has something to tell. */
+/* Prints a paragraph for each listener with errors. */
 static void render_troubles(struct output *out, const json_t *stats)
 {
 	json_t *listener;
@@ -235,8 +235,8 @@ struct watch {
 	struct ctl *ctl;
 	struct table *table;
 	json_t *before; /* NULL before the first document */
-	unsigned lines; /* since the header */
-	bool quiet;     /* it was said that nothing happens */
+	unsigned lines; /* printed since the last header */
+	bool quiet;     /* the message that nothing happens was printed */
 };
 
 static void add_watch_row(struct table *t, const struct measure *row, const char *time)
@@ -279,7 +279,8 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 		reasons_render(&w->ctl->out, unavailable);
 	json_decref(unavailable);
 	measures_drop_idle(&m);
-	if (w->ctl->word_count == 0) /* those that are named are wanted, busy or not */
+	/* Listeners named by the user are shown even without operations. */
+	if (w->ctl->word_count == 0)
 		measures_drop_silent(&m);
 	strftime(text, sizeof(text), "%H:%M:%S", localtime_r(&seconds, &now));
 	for (unsigned i = 0; i < m.count; i++)

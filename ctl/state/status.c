@@ -1,4 +1,4 @@
-/* `nbctl status`: health.  `nbctl connections`: who is there? */
+/* `nbctl status`: health.  `nbctl connections`: open connections. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +77,8 @@ static void render_listeners(struct output *out, const json_t *reply)
 	table_free(t);
 }
 
-/* How a host attaches the disks: a name in it has to be pasted, as nobody types it. */
+/* Prints the commands by which a host attaches the disks, as they contain names too long to type.
+ */
 static void render_examples(struct output *out, const json_t *reply)
 {
 	json_t *listener;
@@ -163,8 +164,8 @@ const struct command command_status = {
 /* ---- connections ---- */
 
 enum {
-	CONNECTIONS_SHOWN = 100, /* without --limit */
-	CONNECTIONS_MAX = 10000, /* that the daemon lists */
+	CONNECTIONS_SHOWN = 100, /* default of --limit */
+	CONNECTIONS_MAX = 10000, /* maximum that the daemon lists */
 };
 
 enum { VALUE_LISTENER, VALUE_SORT, VALUE_LIMIT };

@@ -1,8 +1,6 @@
-/* `nbctl top`: the terminal, the daemon, and the loop between them.  What is shown is decided in
- * top_model.c and top_view.c.
- *
- * Two connections: the stream of statistics, and the selected listener's connections, asked for
- * each time anew.  A daemon that has gone is tried again every second. */
+/* `nbctl top`: the terminal, the daemon, and the loop between them. top_model.c and top_view.c
+ * decide what is shown.  Uses two connections to the daemon: for the stream of statistics, and for
+ * lists of the selected listener's connections.  If the daemon is gone, reconnects every second. */
 #include <errno.h>
 #include <langinfo.h>
 #include <ncurses.h>
@@ -23,7 +21,7 @@
 enum {
 	INTERVAL_MS = 1000,
 	RETRY_MS = 1000,
-	SILENCE_MS = 3000, /* beyond the interval: then it is said */
+	SILENCE_MS = 3000, /* in addition to the interval: after this a message is shown */
 	CONNECTIONS_ASKED = 1000,
 	ESCAPE_MS = 25,
 };
@@ -34,10 +32,10 @@ struct session {
 	struct ctl *ctl;
 	struct top top;
 	struct client *stats, *list; /* NULL: not connected */
-	char asked[TOP_TEXT];        /* the listener of the last ListConnections */
-	bool asking;                 /* ... and the answer has not come */
-	uint64_t heard_ns;           /* the last document, or the last attempt to connect */
-	uint64_t listed_ns;          /* when connections were asked for */
+	char asked[TOP_TEXT];        /* listener of the last ListConnections */
+	bool asking;                 /* ListConnections has not been answered yet */
+	uint64_t heard_ns;           /* time of the last document or the last attempt to connect */
+	uint64_t listed_ns;          /* time of the last ListConnections */
 };
 
 /* ---- The daemon ---- */
@@ -75,7 +73,7 @@ static void connect_again(struct session *s)
 		lost(s, strerror(-rc));
 }
 
-/* Why a call was refused, the message or else the error's name; NULL: it was not. */
+/* Why a call was refused: the message, or else the error's name; NULL: it was not refused. */
 static const char *refusal(const json_t *error, const json_t *reply)
 {
 	const char *message = field_text(reply, "message");
@@ -83,7 +81,7 @@ static const char *refusal(const json_t *error, const json_t *reply)
 	return error ? (*message ? message : json_string_value(error)) : NULL;
 }
 
-/* Takes in the messages that have come; use() may close the client.  0 or -errno. */
+/* Handles received messages; use() may close the client.  0 or -errno. */
 static int take(struct client *const *client, struct session *s,
 		void (*use)(struct session *s, const char *refused, json_t *reply))
 {
@@ -145,7 +143,7 @@ static bool list_is_due(const struct session *s)
 	       age_ns >= s->top.interval_ms * (uint64_t)NS_PER_MS;
 }
 
-/* Actions whose time has come. */
+/* Performs actions that are due. */
 static void on_time(struct session *s)
 {
 	uint64_t silent_ms = (clock_ns() - s->heard_ns) / NS_PER_MS;
@@ -161,7 +159,7 @@ static void on_time(struct session *s)
 
 /* ---- The terminal ---- */
 
-/* Only noted: the loop ends, and the terminal is put right on the way out. */
+/* Set by a signal: the loop ends and the terminal is restored. */
 static volatile sig_atomic_t told_to_end;
 
 static void on_signal(int signal)
@@ -173,7 +171,7 @@ static const int ending_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
 static void on_resize(int signal)
 {
-	(void)signal; /* ppoll() returns, that is all */
+	(void)signal; /* only makes ppoll() return */
 }
 
 /* Signals are delivered in ppoll() alone, so that none is missed.  *ret_mask is ppoll()'s. */
@@ -240,7 +238,7 @@ static attr_t attributes_of(const struct top_line *line, bool colour)
 	return attributes;
 }
 
-/* The size is the terminal's, whatever LINES and COLUMNS say: it may change. */
+/* Follows the terminal's size, which may change, and ignores LINES and COLUMNS. */
 static void follow_size(void)
 {
 	struct winsize size;
@@ -274,7 +272,7 @@ static void draw(const struct session *s)
 	top_screen_fini(&screen);
 }
 
-/* One of curses' keys as one of ours; 0: none that we know. */
+/* Translates a key of curses to one of ours; 0: unknown. */
 static int key_of(int key)
 {
 	static const int keys[][2] = {
@@ -293,8 +291,7 @@ static int key_of(int key)
 	return key < 0x80 ? key : 0;
 }
 
-/* Handles all keys typed so far; false: quit.  resizeterm() leaves a KEY_RESIZE, which nobody
- * needs. */
+/* Handles all keys typed so far; false: quit.  Ignores the KEY_RESIZE that resizeterm() leaves. */
 static bool read_keys(struct session *s)
 {
 	int key;

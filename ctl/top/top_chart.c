@@ -9,7 +9,7 @@
 
 static FILE *open_text(char **text)
 {
-	static size_t bytes; /* nobody asks: texts end with a NUL */
+	static size_t bytes; /* required by open_memstream(), not used */
 	FILE *to = open_memstream(text, &bytes);
 
 	if (!to)
@@ -24,11 +24,11 @@ enum { SPARK_LEVELS = 8 };
 static const char *const spark_utf8[SPARK_LEVELS] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 static const char *const spark_ascii[SPARK_LEVELS] = { "_", ".", ":", "-", "=", "+", "*", "#" };
 
-/* The least value that has the full height; 0: the largest one has it, however small it is.  An
- * idle thread's CPU time is noise: 10 % of a CPU, and below 0.7 % the line is flat. */
+/* The smallest value with full height; 0: the largest value of the series.  CPU use: 10 % of a CPU,
+ * so that the noise of an idle thread (below 0.7 %) is a flat line. */
 static const double full_scales[TOP_SERIES] = { [TOP_SERIES_CPU] = 0.1 };
 
-/* The mean of what is known from tick `begin` on; NAN when nothing is. */
+/* The mean of the known values from tick `begin` on; NAN: none is known. */
 static double group_mean(const struct top *top, const char *listener, enum top_series series,
 			 uint64_t begin, unsigned group)
 {
@@ -131,7 +131,7 @@ static uint64_t scale_bound(unsigned scale, unsigned index)
 	return bound;
 }
 
-/* As top_bins(), of one scale, with `merge` of its bins put together; 0 when `max` is too few. */
+/* top_bins() for one scale, with `merge` of its bins joined; 0: more than `max` bins are needed. */
 static unsigned divide(const struct histogram_sum *h, struct top_bin *bins, unsigned max,
 		       unsigned scale, unsigned merge)
 {

@@ -1,5 +1,5 @@
-/* The screen of `nbctl top` when a listener was selected: its numbers, operations, last minutes,
- * latencies, connections, as far as there is room. */
+/* The screen of `nbctl top` for one listener: numbers, operations, last minutes, latencies,
+ * connections, as far as there is room. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "util.h"
 
 enum {
-	LABEL = 8,  /* columns in front of a sparkline */
-	VALUE = 10, /* ... and behind it */
+	LABEL = 8,  /* columns before a sparkline */
+	VALUE = 10, /* columns after a sparkline */
 	BINS_MAX = 24,
 	BAR_MAX = 100,
 	OPERATIONS_MAX = 6, /* rows */
@@ -61,7 +61,7 @@ static const struct column operation_columns[] = {
 	{ .title = "p99", .unit = "us", .width_min = 6 },
 };
 
-/* Of the selected listener, and it has ever been done. */
+/* Is it an operation of the selected listener with a nonzero count? */
 static bool is_to_be_shown(const struct top *top, const struct measure *row)
 {
 	const json_t *operations = field_get(row->source, "operations");
@@ -230,7 +230,7 @@ static void put_connections(struct page *p, const struct top *top)
 	free(text);
 }
 
-/* The lines that are left are halved between histogram and connections, unless these need less. */
+/* Lines of the histogram: half of the remaining ones, or more if the connections need fewer. */
 static unsigned histogram_lines(const struct page *p, const struct top *top)
 {
 	size_t count = json_array_size(field_get(top->connections, "connections"));

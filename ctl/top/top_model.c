@@ -47,7 +47,7 @@ void top_fini(struct top *top)
 	json_decref(top->connections);
 }
 
-/* *slot = document, with a reference of its own. */
+/* Sets *slot to document with a new reference, and drops the old one. */
 static void keep(json_t **slot, const json_t *document)
 {
 	json_t *old = *slot;
@@ -143,7 +143,7 @@ static void set_past(struct top_track *track, uint64_t tick, const struct measur
 	track->values[TOP_SERIES_CPU][at] = row ? (float)top_value(row, TOP_CPU) : NAN;
 }
 
-/* Without rows: a gap. */
+/* Adds a tick; rows NULL: a gap. */
 static void add_tick(struct top *top, const struct measures *rows)
 {
 	for (unsigned i = 0; i < top->track_count; i++)
@@ -249,7 +249,7 @@ bool top_since_base(const struct top *top, const char *name, struct measures *re
 	return ret_row->count > 0;
 }
 
-/* A document in which the exports of one listener stand as listeners. */
+/* A document that has one listener's exports in the place of listeners; a new reference. */
 static json_t *exports_as_listeners(const json_t *stats, const char *name)
 {
 	json_t *list = json_array(), *export, *share;
@@ -321,8 +321,8 @@ static void show(struct top *top, const json_t *before, const json_t *after)
 	make_rows(top);
 }
 
-/* The first document, and the first one after a restart of the daemon: there is no interval yet, so
- * what is on the screen stays there until the next. */
+/* Handles the first document, also after a restart of the daemon: there is no interval yet, so the
+ * screen does not change until the next one. */
 static void start_anew(struct top *top, const json_t *stats)
 {
 	struct measures none = {};
@@ -445,7 +445,7 @@ bool top_key(struct top *top, int key)
 		return false;
 	case TOP_KEY_BACK:
 	case TOP_KEY_ERASE:
-		/* Out of the help, then out of the listener, then out of the filter. */
+		/* Leaves the help, else the listener, else clears the filter. */
 		if (top->help)
 			top->help = false;
 		else if (top->detail)

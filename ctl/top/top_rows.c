@@ -14,8 +14,8 @@ enum {
 	SPARK_MIN = 8, /* columns */
 	SPARK_MAX = 60,
 	SPARK_GAP = 2,
-	SPARK_FROM = 60,   /* columns of a screen that is wide enough for one */
-	SPARK_TICKS = 120, /* that a sparkline of the table covers */
+	SPARK_FROM = 60,   /* minimum columns of a screen with sparklines */
+	SPARK_TICKS = 120, /* ticks that a sparkline covers */
 };
 
 static const struct column columns[TOP_COLUMNS] = {
@@ -58,8 +58,8 @@ void page_value_cell(struct table *t, const struct measure *row, enum top_column
 		table_cell(t, STYLE_PLAIN, "%s", page_number(value).text);
 }
 
-/* The table of all rows, so that columns stay where they are whichever of them are shown, as text
- * of at most `width` columns. */
+/* The table of all rows as text of at most `width` columns.  Includes the rows that are not
+ * visible, so that columns do not move when scrolling. */
 static char *table_text(const struct top *top, unsigned width, bool utf8)
 {
 	struct column marked[TOP_COLUMNS];
@@ -131,7 +131,7 @@ static struct spark plan_spark(const struct top *top, unsigned width, unsigned u
 	return s;
 }
 
-/* A line of the table with what stands in the sparkline's column. */
+/* Prints a line of the table with its sparkline or title. */
 static void put_with_spark(struct page *p, enum style style, const char *line, unsigned used,
 			   const char *spark)
 {

@@ -44,7 +44,7 @@ static void put_totals(struct page *p, const struct top *top)
 		 human_count((uint64_t)open).text, plural((uint64_t)open));
 }
 
-/* The most important thing to say, or the totals. */
+/* Prints the most important message, or the totals. */
 static void put_message(struct page *p, const struct top *top)
 {
 	const json_t *reload = field_get(top->shown, "reload");
@@ -108,7 +108,7 @@ static void put_help(struct page *p)
 			 top_columns[i].help);
 }
 
-/* The order is said here as well: the column that rows are sorted by may have no room. */
+/* Also names the sort column, which may not be visible. */
 static char *help_line(const struct top *top, bool utf8)
 {
 	char *text;
