@@ -80,7 +80,7 @@ INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move: epoll, uring*, uring
 INC_engine/rdma/device   := $(INC_core) ## devices, their memory, what is lent to them
 INC_engine/rdma/queue    := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## queue pairs and the states of a connection
 INC_engine/rdma/transfer := $(INC_engine/rdma/queue) -Idaemon/engine/rdma/queue ## one-sided operations, shared receives
-INC_engine/rdma/cm       := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## the connection manager: who wants to connect, and to which worker
+INC_engine/rdma/cm       := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## the connection manager: requests to connect, choice of the worker
 INC_engine/rdma          := $(INC_engine/rdma/transfer) -Idaemon/engine/rdma/transfer \
 	-Idaemon/engine/rdma/cm -Idaemon/engine ## the engine rdma: messages, datagrams, hot plug, its doctor
 INC_store   := $(INC_core) -Idaemon/ring ## how an export reaches its bytes: a file each, and the table stores.c

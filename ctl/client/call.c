@@ -28,8 +28,8 @@ static const char *unreachable_advice(int error)
 		return "it is there but does not answer: try `systemctl status nbserved`";
 	case ECONNRESET:
 	case EPIPE:
-		return "it hung up: it stopped, or it has too many control clients; see "
-		       "`journalctl -u nbserved`";
+		return "it closed the connection: it stopped, or it has too many control clients; "
+		       "see `journalctl -u nbserved`";
 	case EPROTO:
 		return "that is not nbserved's control socket";
 	default:

@@ -344,8 +344,8 @@ static void render_notes(struct output *out, const struct groups *all)
 			out, STYLE_DIM, 2,
 			"rx, tx: softirq time an operation, of packets to the listener and of "
 			"drivers with packets from it; peer: of its clients on this host. Wherever "
-			"it ran, so it may be in CPU, too. unatt: softirqs of nobody's port, of the "
-			"whole machine.");
+			"it ran, so it may be in CPU, too. unatt: softirqs of no listener's port, of "
+			"the whole machine.");
 	output_wrapped(
 		out, STYLE_DIM, 2,
 		"Latency: from the request in the worker's hands to the reply in the "

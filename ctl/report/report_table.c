@@ -57,7 +57,7 @@ static const struct column {
 	{ "softirq rx", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_RECEIVE_PER_OP, false, 1e-3, 0 },
 	{ "softirq tx", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_TRANSMIT_PER_OP, false, 1e-3, 0 },
 	{ "softirq, clients", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_PEER_PER_OP, false, 1e-3, 0 },
-	{ "softirq, nobody's", "% CPU", COLUMN_PERCENT, FIGURE_UNATTRIBUTED, false, 0, 0 },
+	{ "softirq, unattributed", "% CPU", COLUMN_PERCENT, FIGURE_UNATTRIBUTED, false, 0, 0 },
 	{ "idle, all", "% CPU", COLUMN_PERCENT, FIGURE_IDLE, false, 0, 0 },
 };
 

@@ -226,7 +226,7 @@ static int run_connections(struct ctl *ctl)
 const struct command command_connections = {
 	.name = "connections",
 	.arguments = "",
-	.summary = "who is connected: age, bytes, round-trip time, retransmits",
+	.summary = "open connections: age, bytes, round-trip time, retransmits",
 	.details = "held: bytes received and not yet answered and taken by the kernel.  unsent: bytes\n"
 		   "that the kernel has and the peer has not taken.  device: of RDMA, its port and\n"
 		   "transport.\n",

@@ -322,7 +322,7 @@ static bool turn(struct session *s, const sigset_t *mask)
 	if (fds[2].revents && take(&s->list, s, use_list) < 0)
 		drop_list(s);
 	if (fds[1].revents && (rc = take(&s->stats, s, use_stats)) < 0)
-		lost(s, rc == -ECONNRESET ? "it hung up" : strerror(-rc));
+		lost(s, rc == -ECONNRESET ? "it closed the connection" : strerror(-rc));
 	on_time(s);
 	return read_keys(s);
 }

@@ -319,7 +319,7 @@ static void check_nqn(struct config_report *r, struct listener_config *l)
 			config_report(
 				r, *config_key_origin(config_key_find(CONFIG_LISTENER, "nqn"), l),
 				config_section_text(CONFIG_LISTENER, l, section), "nqn",
-				"expected a name of its own, got '%s' (%s:%u: [%s] has it)",
+				"expected a unique name, got '%s' (%s:%u: already used by [%s])",
 				l->options.nqn, o->section.file, o->section.line,
 				config_section_text(CONFIG_LISTENER, o, other));
 }
@@ -375,8 +375,8 @@ static void check_export_path(struct config_report *r, struct export_config *e)
 		    !e->options.read_only)
 			config_report(
 				r, at, section, "path",
-				"expected a path of its own, or `read-only = yes`, got '%s' "
-				"(%s:%u: [%s] has it; listeners share an export, each with a `store` of its own)",
+				"expected a unique path, or `read-only = yes`, got '%s' "
+				"(%s:%u: already used by [%s]; listeners may share an export, each with its own `store`)",
 				e->options.path, o->section.file, o->section.line,
 				config_section_text(CONFIG_EXPORT, o, other));
 }

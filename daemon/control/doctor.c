@@ -91,7 +91,7 @@ static void check_kernel(json_t *checks)
 	if (read_line("/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
 		check(checks, "kernel.io_uring_disabled", text[0] == '0', text,
 		      text[0] == '1' ? "only members of kernel.io_uring_group may use io_uring"
-				     : "nobody may use io_uring",
+				     : "io_uring is disabled for all processes",
 		      "sysctl kernel.io_uring_disabled=0");
 }
 

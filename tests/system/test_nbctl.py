@@ -436,7 +436,7 @@ def test_watch_ends_with_3_when_the_daemon_ends(daemon):
     process.stdout.readline()
     daemon.terminate()
     _, errors = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 3 and "hung up" in errors
+    assert process.returncode == 3 and "closed the connection" in errors
 
 
 # ---- OpenMetrics ----

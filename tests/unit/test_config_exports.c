@@ -120,8 +120,8 @@ static void a_path_belongs_to_one_export(void **state)
 	(void)state;
 	assert_errors(
 		FILE_X "[export y]\npath = /x\n",
-		"f:4: [export y] path: expected a path of its own, or `read-only = yes`, got '/x' (f:1: [export x] "
-		"has it; listeners share an export, each with a `store` of its own)\n");
+		"f:4: [export y] path: expected a unique path, or `read-only = yes`, got '/x' (f:1: already used "
+		"by [export x]; listeners may share an export, each with its own `store`)\n");
 }
 
 static void what_is_wrong_in_an_export_is_said_as_in_a_listener(void **state)
