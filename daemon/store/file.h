@@ -13,8 +13,9 @@ void file_detach(struct mount *m);
 
 /* For a mount with `store = auto`: decides which requests the worker itself does. */
 void file_auto_attach(struct mount *m);
-/* A call of the worker's that began at begin_ns took long, and is known to have waited or is not:
- * the worker makes no more until m->slow_until_ns, or watches those that follow. */
+/* A call that the worker began at begin_ns took long.  waited: it is known to have blocked, so the
+ * worker makes no further one until m->slow_until_ns.  In any case the following calls are watched.
+ */
 void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited);
 
 /* `bytes` of a read or write are done: advances io->iov past them. */

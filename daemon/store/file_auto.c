@@ -14,17 +14,17 @@
 enum file_way {
 	WAY_STORE,  /* the store does it */
 	WAY_NOWAIT, /* the worker, with RWF_NOWAIT: the kernel fails requests that would block */
-	WAY_TIMED,  /* the worker, until one waits long: see auto_timed() */
+	WAY_TIMED,  /* the worker, until a call blocks for long: see auto_timed() */
 };
 
-/* One that takes longer has waited, or other threads had the CPU: a host that is busy is no reason
- * to leave it to the store, whose threads would wait for the CPU as well.  So after a slow one the
- * worker counts how often it gives the CPU up by itself, which it does only to wait, in so many
- * that follow.  After one that has waited the store does for so many times as long what follows:
- * the worker waits for a hundredth of its time at most. */
+/* A call that takes longer than AUTO_SLOW_NS has either blocked, or other threads had the CPU,
+ * which is no reason to use the store, whose threads would wait for the CPU as well.  So during the
+ * next AUTO_SUSPECT calls the worker counts its voluntary context switches, which only blocking
+ * causes.  After a call that has blocked, the store does all requests for AUTO_SLOW_TIMES as long:
+ * the worker blocks for 1 % of its time at most. */
 enum { AUTO_SLOW_NS = NS_PER_MS, AUTO_SUSPECT = 100, AUTO_SLOW_TIMES = 100 };
 
-/* Bytes, or -errno. */
+/* Reads or writes; returns the bytes, or -errno. */
 static long auto_call(struct io *io, int flags)
 {
 	struct mount *m = io->mount;
@@ -36,7 +36,7 @@ static long auto_call(struct io *io, int flags)
 			(long)io->iov_count, (long)io->offset, (long)(io->offset >> 32), flags);
 }
 
-/* How often this thread has waited so far. */
+/* The number of voluntary context switches of this thread so far. */
 static long waits_so_far(struct worker *w)
 {
 	struct rusage usage = { 0 };

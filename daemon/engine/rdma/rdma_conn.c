@@ -177,7 +177,8 @@ static void rdma_conn_end(struct conn *c)
 	rdma_conn_become(r, r->state == RDMA_ACCEPTED ? RDMA_ENDED : RDMA_REFUSED);
 }
 
-/* iWARP ends a connection whose message finds no receive without telling why: was it that? */
+/* iWARP ends a connection whose message finds no receive without telling why: was this the reason?
+ */
 static void rdma_conn_judge(const struct rdma_conn *r)
 {
 	struct conn *c = r->conn;

@@ -1,14 +1,15 @@
-/* Engine `rdma`, level 5: what its two tables, of connections and of datagrams, have in common. */
+/* Engine `rdma`, level 5: code shared by its two struct engines, for connections and for datagrams.
+ */
 #pragma once
 #include "engine.h"
 #include "rdma_cm.h"
 
-/* Common parts of the engines' init() (0, or -errno with the reason and nothing left) and fini().
- */
+/* Common parts of both engines' init() (0, or -errno with the reason and everything undone) and
+ * fini(). */
 int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *reason);
 void rdma_fini(struct worker *w);
 
-/* The others of struct engine that do not know of connections. */
+/* Functions of struct engine that do not depend on connections. */
 void rdma_wait(struct worker *w, bool block);
 void rdma_no_sockets(struct worker *w, struct acceptor *a, bool on);
 void rdma_examine(engine_found *found, void *context);

@@ -391,7 +391,7 @@ static void rdma_ud_flush(struct conn *c)
 	ud->waiting = peer;
 }
 
-/* ---- Who asks for the address of the queue pair ---- */
+/* ---- Requests for the address of the queue pair ---- */
 
 /* Tells a client the number of the queue pair.  0, or -errno: not admitted, or it failed. */
 static int rdma_ud_answer(struct worker *w, const struct rdma_ud *ud,

@@ -7,48 +7,52 @@
 #include "rdma_lent.h"
 
 enum {
-	RDMA_UD_RECVS = 256, /* posted for each port of a device, if the pool is roomy */
+	RDMA_UD_RECVS = 256, /* receives posted for each port of a device, if the pool has room */
 	RDMA_UD_SENDS = 128,
-	RDMA_UD_PEERS = 1024, /* clients, and address handles, of a port; nor more than buffers */
+	/* Maximum of clients, and of address handles, of a port; also limited by the number of
+	 * buffers. */
+	RDMA_UD_PEERS = 1024,
 };
 
 struct rdma_peer;
 
-/* One call that posted: who waits for its completion. */
+/* The requests that one call posted, and the client that needs their completion. */
 struct rdma_batch {
-	struct rdma_peer *peer; /* NULL: nobody, all of it was inline */
+	struct rdma_peer *peer; /* NULL: none, as all messages were inline */
 	uint32_t requests;
-	uint32_t bytes; /* of the connection's `sending` */
+	uint32_t bytes; /* bytes of the connection's `sending` */
 	bool signalled;
 };
 
 enum rdma_ud_state {
 	RDMA_UD_WORKS,
-	RDMA_UD_BROKEN, /* a request failed: nothing is posted until it is mended */
-	RDMA_UD_DEAD,   /* it has no queue pair any more; freed when its clients are */
+	RDMA_UD_BROKEN, /* a request failed: nothing is posted until it is reset */
+	RDMA_UD_DEAD,   /* its queue pair was destroyed; freed with its last client */
 };
 
-/* A worker's queue pair on one port of a device: all its clients send there. */
+/* A worker's queue pair on one port of a device, to which all clients there send. */
 struct rdma_ud {
-	struct rdma_ud *next;     /* of the device */
+	struct rdma_ud *next;     /* next of the device */
 	enum rdma_ud_state state; /* rdma_ud_become() changes it */
 	struct rdma_device *device;
 	const struct engine_device *name;
 	unsigned port, mtu;
 	struct ibv_qp *qp; /* NULL: DEAD */
-	uint32_t number;   /* of the queue pair */
-	unsigned entries;  /* of the completion queue that it was promised */
-	unsigned users;    /* clients that name it */
+	uint32_t number;   /* number of the queue pair (QPN) */
+	unsigned entries;  /* entries of the completion queue reserved for it */
+	unsigned users;    /* clients that refer to it */
 	uint32_t inline_max;
 	struct rdma_lent lent;
 	struct rdma_batch batches[RDMA_UD_SENDS]; /* a ring: sends complete in order */
 	unsigned batch_first, batch_count;
-	unsigned sends, unsignalled; /* in the send queue; after its last signalled one */
+	/* Requests in the send queue; those after the last signalled one. */
+	unsigned sends, unsignalled;
 	struct peers peers;
-	struct rdma_peer *waiting; /* for room in the send queue */
+	struct rdma_peer *waiting; /* list of clients that wait for room in the send queue */
 };
 
-/* A client, as long as it has its place in the table: a connection, to the core. */
+/* A client, which is a connection to the core; exists while it has a place in the table of peers.
+ */
 struct rdma_peer {
 	struct peer peer;
 	struct rdma_ud *ud;
@@ -56,16 +60,16 @@ struct rdma_peer {
 	uint32_t number; /* of its queue pair */
 	struct sockaddr_storage address;
 	struct rdma_peer *waiting_next;
-	bool waiting; /* on that list */
+	bool waiting; /* on the list rdma_ud.waiting */
 };
 
-/* A datagram: to whom it belongs, who may be new; or it is dropped. */
+/* Delivers a received datagram to its client, which is created if it is new, or drops it. */
 void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *wc);
 
-/* For the table. */
+/* peers.evict(). */
 void rdma_ud_evict(struct peer *peer);
 
-/* rdma_ud_peer.c: its side of struct engine. */
+/* rdma_ud_peer.c: functions of struct engine. */
 int rdma_ud_open(struct conn *c);
 void rdma_ud_recv(struct conn *c, bool on);
 void rdma_ud_close(struct conn *c);

@@ -238,7 +238,7 @@ static void rdma_cm_retry_event(struct op *op, int res, uint32_t flags)
 		rdma_cm_retry(cm);
 }
 
-/* ---- Who wants to connect ---- */
+/* ---- Requests to connect ---- */
 
 void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *why)
 {

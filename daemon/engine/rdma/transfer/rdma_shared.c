@@ -93,7 +93,7 @@ void rdma_shared_feed(struct rdma_device *d)
 		}
 }
 
-/* ---- Whose a completion is ---- */
+/* ---- The connection of a completion ---- */
 
 static struct rdma_conn **rdma_shared_bucket(struct rdma_device *d, uint32_t number)
 {
