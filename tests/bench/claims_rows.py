@@ -39,6 +39,7 @@ class Ratio:
     value: float  # the median
     low: float
     high: float
+    rounds: tuple = ()
 
     @property
     def found(self):
@@ -50,6 +51,14 @@ class Ratio:
     def hidden(self):
         """The difference that there may be where none was found."""
         return max(self.high - 1, 1 - self.low)
+
+    @classmethod
+    def of(cls, figure, ratios):
+        return cls(figure, statistics.median(ratios), *bounds(ratios), ratios)
+
+    def to(self, other):
+        """This ratio's part of another one's, round by round."""
+        return Ratio.of(self.figure, [a / b for a, b in zip(self.rounds, other.rounds)])
 
     def __str__(self):
         return f"{self.value:.2f}{'~' if self.found == SAME else ''}"
@@ -103,6 +112,5 @@ class Rows:
 
     def ratio(self, label, listener, other, figure):
         """listener's part of other's."""
-        ratios = [a / b for a, b in zip(self.of_visits(label, listener, figure),
-                                        self.of_visits(label, other, figure))]
-        return Ratio(figure, statistics.median(ratios), *bounds(ratios))
+        return Ratio.of(figure, [a / b for a, b in zip(self.of_visits(label, listener, figure),
+                                                       self.of_visits(label, other, figure))])

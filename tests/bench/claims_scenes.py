@@ -17,6 +17,7 @@ FEATURES = ("registered_files", "registered_ring", "multishot_recv", "buffer_rin
 ZC_SIZES = (4, 16, 64, 256)  # KiB
 LATENCIES_US = (100, 5000)  # as a flash device's, and as a disk's
 VM_ROUNDS = 6  # the least that can decide: see claims_rows.py
+LOSSES_PERCENT = (0, 1)  # of the packets towards the server
 PINNED = ("taskset", "-c", str(CLIENT_CPU))
 
 
@@ -173,6 +174,22 @@ def datagram_scene(address):
               f"ud) exec {build}/vm/datagram_client echo $1 $2 1 64 1000;; esac")
     return Scene("datagrams", config, [
         Load("rdma, echo 64 B", ("rc", "ud"), ("sh", "-c", script, "{listener}", "{host}", "{port}"), VM_ROUNDS)])
+
+
+def loss_name(kind, percent):
+    return f"{kind}-{percent:g}"
+
+
+LOSS_LABEL = "rdma, fio 4 KiB, packets lost"
+
+
+def loss_scene(addresses):
+    """addresses: by (kind of device, percent), of links of which each loses so much."""
+    names = {loss_name(*link): address for link, address in addresses.items()}
+    fio = ("fio", "--name=f", "--thread", "--ioengine=rdma", "--iodepth=8", "--hostname={host}", "--port={port}",
+           "--verb=write", "--rw=write", "--bs=4k", "--size=4M", "--output-format=json")
+    return Scene("loss", "".join(rdma_listener(name, address, "fio") for name, address in names.items()),
+                 [Load(LOSS_LABEL, tuple(names), fio, VM_ROUNDS)])
 
 
 def scenes():
