@@ -10,6 +10,7 @@
 #include "listener.h"
 #include "log.h"
 #include "server.h"
+#include "snmp.h"
 #include "store.h"
 #include "util.h"
 
@@ -216,9 +217,26 @@ static json_t *document_new(const struct server *s)
 			 json_count(clock_ns() - s->listeners.started_ns), "time", json_time());
 }
 
+/* NULL: no listener has datagrams. */
+static json_t *host_to_json(const struct server *s)
+{
+	struct snmp_udp n;
+	bool wanted = false;
+
+	for (unsigned i = 0; i < s->listeners.count; i++)
+		wanted |= s->listeners.list[i]->config->transport->datagrams;
+	if (!wanted)
+		return NULL;
+	snmp_read(&n);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "no_port", json_count(n.no_port),
+			 "receive_errors", json_count(n.receive_errors), "receive_buffer",
+			 json_count(n.receive_buffer), "checksum", json_count(n.checksum),
+			 "send_buffer", json_count(n.send_buffer));
+}
+
 json_t *document_stats(struct server *s, const json_t *names)
 {
-	json_t *document = document_new(s), *listeners = json_array();
+	json_t *document = document_new(s), *listeners = json_array(), *host;
 
 	listeners_settle(&s->listeners);
 	for (unsigned i = 0; i < s->listeners.count; i++) {
@@ -228,6 +246,9 @@ json_t *document_stats(struct server *s, const json_t *names)
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "exports", document_exports_stats(s, names));
 	json_object_set_new(document, "reload", reload_document(s));
+	host = host_to_json(s);
+	if (host)
+		json_object_set_new(document, "host_udp", host);
 	return document;
 }
 

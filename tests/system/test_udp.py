@@ -1,5 +1,6 @@
 """Transport udp: echo and discard of datagrams over each engine, whom they answer, and from where."""
 
+import os
 import random
 import re
 import signal
@@ -7,6 +8,7 @@ import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from conftest import NBSERVED, TIMEOUT, listener, requires, wait_until
@@ -116,6 +118,25 @@ def test_what_is_too_long_is_dropped_and_counted(start_daemon, engine):
         nothing_comes(daemon, s, "echo", truncated=1)
         s.send(bytes(4096))
         assert s.recv(64 * KIB) == bytes(4096)
+
+
+def test_what_the_kernel_drops_is_told(start_daemon, engine):
+    """Of the socket, and of the host, which may have dropped others as well."""
+    daemon = start_daemon(udp("discard", engine=engine, service="discard"))
+    before = daemon.call("GetStats")["host_udp"]
+    with client(daemon.addresses("discard")[0]) as s:
+        room = 2 * int(Path("/proc/sys/net/core/rmem_max").read_text())
+        count = min(room, 8 << 20) // 9000 + 500
+        os.kill(daemon.pid, signal.SIGSTOP)
+        for _ in range(count):
+            s.send(bytes(9000))
+        os.kill(daemon.pid, signal.SIGCONT)
+        wait_until(lambda: sum(stats_of(daemon, "discard")[key] for key in ("in", "overflowed")) == count, "all of them")
+    overflowed = stats_of(daemon, "discard")["overflowed"]
+    after = daemon.call("GetStats")["host_udp"]
+    assert overflowed > 0
+    for key in ("receive_buffer", "receive_errors"):
+        assert after[key] - before[key] >= overflowed
 
 
 def test_discard_answers_nothing(start_daemon, engine):
