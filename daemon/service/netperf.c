@@ -290,6 +290,10 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	result.cpus = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
 	if (seen->request.kind == NETPERF_CRR)
 		cpu_ns = netperf_cpu_ns(c->worker) - cpu_ns;
+	if (seen->request.datagrams) {
+		result.receive_buffer = n->twin.receive_buffer;
+		result.send_buffer = n->twin.send_buffer;
+	}
 	if (seen->request.wants_cpu)
 		result.cpu_percent = 100.0 * (double)cpu_ns / (double)elapsed_ns / result.cpus;
 	netperf_format_result(message, &result);

@@ -52,6 +52,7 @@ class Result:
         self.bytes_in = unsigned[2] << 32 | unsigned[3]
         self.bytes_out = unsigned[6] << 32 | unsigned[7]
         self.receives = unsigned[4]
+        self.buffers = words[5], words[9]  # SO_RCVBUF, SO_SNDBUF
         self.transactions = words[11]
         self.elapsed, self.cpu = struct.unpack(">2f", message[8 + 40:8 + 48])
         self.cpus = words[2 + 19]
@@ -273,6 +274,7 @@ def both(start_daemon, engine):
 def test_datagrams_are_counted(both):
     result = Client(both).datagrams([1, 1472, 65507] * 20)
     assert (result.bytes_in, result.receives) == (20 * (1 + 1472 + 65507), 60)
+    assert min(result.buffers) > 65507
     assert both.stats("udp")["operations"]["receive"]["count"] == 60
     assert both.stats("np")["operations"]["test"]["count"] == 1
 
