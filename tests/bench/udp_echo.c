@@ -1,0 +1,65 @@
+/* The yardsticks for datagrams: echo servers of one thread and one socket, as bare as can be.
+ * `batch`: as many as have come by one recvmmsg(), back by one sendmmsg(); `plain`: one by one. */
+#include "bench.h"
+
+enum { BATCH = 64, DATAGRAM_MAX = 65536 };
+
+static struct mmsghdr messages[BATCH];
+static struct iovec iov[BATCH];
+static struct sockaddr_in names[BATCH];
+static uint8_t buffers[BATCH][DATAGRAM_MAX];
+
+static void echo_batch(int fd)
+{
+	int count, sent;
+
+	for (unsigned i = 0; i < BATCH; i++) {
+		iov[i] = (struct iovec){ buffers[i], DATAGRAM_MAX };
+		messages[i].msg_hdr = (struct msghdr){ .msg_name = &names[i],
+						       .msg_namelen = sizeof(names[i]),
+						       .msg_iov = &iov[i],
+						       .msg_iovlen = 1 };
+	}
+	while ((count = recvmmsg(fd, messages, BATCH, MSG_WAITFORONE, NULL)) > 0) {
+		for (int i = 0; i < count; i++)
+			iov[i].iov_len = messages[i].msg_len;
+		for (int at = 0; at < count; at += MAX(sent, 1))
+			sent = sendmmsg(fd, messages + at, (unsigned)(count - at), 0);
+		for (int i = 0; i < count; i++)
+			iov[i].iov_len = DATAGRAM_MAX;
+	}
+}
+
+static void echo_plain(int fd)
+{
+	socklen_t name_bytes = sizeof(names[0]);
+	ssize_t n;
+
+	while ((n = recvfrom(fd, buffers[0], DATAGRAM_MAX, 0, (struct sockaddr *)&names[0],
+			     &name_bytes)) >= 0)
+		if (sendto(fd, buffers[0], (size_t)n, 0, (struct sockaddr *)&names[0], name_bytes) <
+		    0)
+			warn("sendto");
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t bytes = sizeof(sa);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, bytes) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&sa, &bytes) < 0)
+		err(1, "socket");
+	set_option(fd, SOL_SOCKET, SO_RCVBUF, 4 << 20);
+	printf("port %d\n", ntohs(sa.sin_port));
+	fflush(stdout);
+	if (argc == 2 && strcmp(argv[1], "batch") == 0)
+		echo_batch(fd);
+	else if (argc == 2 && strcmp(argv[1], "plain") == 0)
+		echo_plain(fd);
+	else
+		errx(2, "usage: udp_echo batch|plain");
+	err(1, "receive");
+}

@@ -1,0 +1,352 @@
+/* Load of datagrams on the loopback, of one thread; the result is a line of JSON.
+ *
+ * `echo`: peers of an echo server, each with an address of 127/8 of its own but all of one socket,
+ * so that a call moves many: what comes back is sent again.  Datagrams are sockperf's messages.
+ * `forge`: datagrams of as many sources as there are, each once (or -w times).
+ * `send`: one way, over sockets that the caller has connected (-F), with iperf3's or iperf 2's
+ * numbers in them (-i 3, -i 2), at a rate, merged by UDP_SEGMENT if -g says how many. */
+#include <getopt.h>
+#include <netinet/udp.h>
+#include <poll.h>
+
+#include "bench.h"
+#include "histogram.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+enum {
+	BATCH = 64,
+	DATAGRAM_MAX = 65536,
+	FLOWS_MAX = 64,
+	HEADER = 14, /* of sockperf */
+	STAMP = 16,  /* where the time stands */
+	SILENCE_MS = 1000,
+};
+
+struct load {
+	const char *mode;
+	uint16_t port;
+	uint32_t peers, window, size, merged, iperf;
+	uint64_t ms, rate, gap_us; /* rate: datagrams/s, 0: as many as go */
+	int flows[FLOWS_MAX];
+	unsigned flow_count;
+};
+
+struct control {
+	struct cmsghdr head;
+	struct in_pktinfo info;
+};
+
+static struct mmsghdr messages[BATCH];
+static struct iovec iov[BATCH];
+static struct sockaddr_in names[BATCH];
+static struct control controls[BATCH];
+static uint8_t buffers[BATCH][DATAGRAM_MAX];
+static struct histogram latency;
+
+/* ---- A socket with many addresses ---- */
+
+static int open_wildcard(void)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
+		err(1, "socket");
+	set_option(fd, SOL_SOCKET, SO_RCVBUF, 4 << 20);
+	set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
+	return fd;
+}
+
+/* Message i goes to the server, from the n-th peer. */
+static void address(const struct load *load, unsigned i, uint32_t n)
+{
+	struct in_addr from = { htonl((INADDR_LOOPBACK & 0xff000000) + 0x10000 + n) };
+
+	names[i] = (struct sockaddr_in){ .sin_family = AF_INET,
+					 .sin_port = htons(load->port),
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	controls[i] = (struct control){
+		.head = { CMSG_LEN(sizeof(struct in_pktinfo)), IPPROTO_IP, IP_PKTINFO },
+		.info = { .ipi_spec_dst = from },
+	};
+}
+
+static void shape(unsigned i, size_t bytes)
+{
+	iov[i] = (struct iovec){ buffers[i], bytes };
+	messages[i].msg_hdr = (struct msghdr){ .msg_name = &names[i],
+					       .msg_namelen = sizeof(names[i]),
+					       .msg_iov = &iov[i],
+					       .msg_iovlen = 1,
+					       .msg_control = &controls[i],
+					       .msg_controllen = sizeof(controls[i]) };
+}
+
+/* A ping that wants a pong. */
+static void fill(unsigned i, uint32_t size)
+{
+	static const uint8_t head[HEADER] = { [7] = 1, [9] = 3 };
+	uint32_t length = htonl(size);
+
+	memset(buffers[i], 'x', size);
+	memcpy(buffers[i], head, sizeof(head));
+	memcpy(buffers[i] + 10, &length, sizeof(length));
+}
+
+static void send_batch(int fd, unsigned count)
+{
+	int sent;
+
+	for (unsigned at = 0; at < count; at += (unsigned)MAX(sent, 1)) {
+		sent = sendmmsg(fd, messages + at, count - at, 0);
+		if (sent < 0)
+			err(1, "sendmmsg");
+	}
+}
+
+/* ---- echo ---- */
+
+static uint64_t echo_prime(const struct load *load, int fd)
+{
+	uint64_t now_ns = clock_ns(), all = (uint64_t)load->peers * load->window;
+
+	for (uint64_t n = 0; n < all;) {
+		unsigned count = 0;
+
+		for (; count < BATCH && n < all; count++, n++) {
+			fill(count, load->size);
+			memcpy(buffers[count] + STAMP, &now_ns, sizeof(now_ns));
+			shape(count, load->size);
+			address(load, count, (uint32_t)(n % load->peers));
+		}
+		send_batch(fd, count);
+	}
+	return all;
+}
+
+/* Takes what has come, and sends it again.  The number; 0: nothing comes any more. */
+static unsigned echo_turn(const struct load *load, int fd, bool again)
+{
+	struct pollfd in = { .fd = fd, .events = POLLIN };
+	uint64_t now_ns, sent_ns;
+	int count;
+
+	for (unsigned i = 0; i < BATCH; i++)
+		shape(i, DATAGRAM_MAX);
+	count = recvmmsg(fd, messages, BATCH, MSG_DONTWAIT, NULL);
+	if (count < 0 && errno == EAGAIN) {
+		if (poll(&in, 1, SILENCE_MS) <= 0)
+			return 0;
+		count = recvmmsg(fd, messages, BATCH, MSG_DONTWAIT, NULL);
+	}
+	if (count <= 0)
+		err(1, "recvmmsg");
+	now_ns = clock_ns();
+	for (int i = 0; i < count; i++) {
+		if (messages[i].msg_len != load->size)
+			errx(1, "received %u bytes of %u", messages[i].msg_len, load->size);
+		memcpy(&sent_ns, buffers[i] + STAMP, sizeof(sent_ns));
+		histogram_add(&latency, now_ns - sent_ns);
+		memcpy(buffers[i] + STAMP, &now_ns, sizeof(now_ns));
+		buffers[i][9] = 3; /* the server's is 2 */
+		iov[i].iov_len = load->size;
+		controls[i].info.ipi_ifindex = 0;
+	}
+	if (again && load->gap_us)
+		usleep((useconds_t)load->gap_us);
+	if (again && load->gap_us) { /* the pause is not the server's */
+		now_ns = clock_ns();
+		for (int i = 0; i < count; i++)
+			memcpy(buffers[i] + STAMP, &now_ns, sizeof(now_ns));
+	}
+	if (again)
+		send_batch(fd, (unsigned)count);
+	return (unsigned)count;
+}
+
+static void echo(const struct load *load)
+{
+	static const double quantiles[] = { 0.5, 0.99 };
+	uint64_t sent, answered = 0, start_ns = clock_ns(), end_ns, lost = 0, open;
+	struct histogram_sum sum = { 0 };
+	int fd = open_wildcard();
+
+	end_ns = start_ns + load->ms * NS_PER_MS;
+	open = sent = echo_prime(load, fd);
+	while (open) {
+		bool again = clock_ns() < end_ns;
+		unsigned count = echo_turn(load, fd, again);
+
+		answered += count;
+		if (again)
+			sent += count;
+		else
+			open -= MIN((uint64_t)count, open);
+		if (count == 0) {
+			lost += open;
+			open = again ? echo_prime(load, fd) : 0;
+			sent += open;
+		}
+	}
+	histogram_merge(&sum, &latency);
+	printf("{\"sent\":%ju,\"answered\":%ju,\"lost\":%ju,\"seconds\":%.3f", (uintmax_t)sent,
+	       (uintmax_t)answered, (uintmax_t)(sent - answered),
+	       (double)(clock_ns() - start_ns) / NS_PER_S);
+	printf(",\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
+	       (double)histogram_quantile(&sum, quantiles[0]) / NS_PER_US,
+	       (double)histogram_quantile(&sum, quantiles[1]) / NS_PER_US);
+}
+
+/* ---- At a rate ---- */
+
+/* Waits until the n-th is due.  Of those that are late none waits. */
+static void pace(const struct load *load, uint64_t start_ns, uint64_t n)
+{
+	uint64_t due_ns;
+
+	if (!load->rate)
+		return;
+	due_ns = start_ns + (uint64_t)((double)n * NS_PER_S / (double)load->rate);
+	while (clock_ns() < due_ns)
+		;
+}
+
+/* ---- forge ---- */
+
+static void forge(const struct load *load)
+{
+	uint64_t sent = 0, start_ns = clock_ns();
+	int fd = open_wildcard();
+
+	set_option(fd, SOL_SOCKET, SO_RCVBUF, 2048); /* answers are nobody's */
+	for (uint32_t peer = 0; peer < load->peers;) {
+		unsigned count = 0;
+
+		for (; count < BATCH / load->window && peer < load->peers; count++, peer++)
+			for (unsigned k = 0; k < load->window; k++) {
+				unsigned i = count * load->window + k;
+
+				fill(i, load->size);
+				shape(i, load->size);
+				address(load, i, peer);
+			}
+		send_batch(fd, count * load->window);
+		sent += count * load->window;
+		pace(load, start_ns, sent);
+	}
+	printf("{\"sent\":%ju,\"seconds\":%.3f}\n", (uintmax_t)sent,
+	       (double)(clock_ns() - start_ns) / NS_PER_S);
+}
+
+/* ---- send ---- */
+
+static void number(const struct load *load, uint8_t *to, uint32_t n, uint64_t now_ns)
+{
+	uint32_t s = htonl((uint32_t)(now_ns / NS_PER_S));
+	uint32_t us = htonl((uint32_t)(now_ns % NS_PER_S / NS_PER_US)), id = htonl(n);
+	const uint32_t three[] = { s, us, id }, two[] = { id, s, us, 0 };
+
+	if (load->iperf == 3)
+		memcpy(to, three, sizeof(three));
+	else
+		memcpy(to, two, sizeof(two));
+}
+
+static void send_one_way(const struct load *load)
+{
+	uint32_t each = load->merged ? load->merged : 1, numbers[FLOWS_MAX] = { 0 };
+	uint64_t start_ns = clock_ns(), end_ns = start_ns + load->ms * NS_PER_MS, sent = 0, now_ns;
+
+	for (unsigned f = 0; f < load->flow_count && load->merged; f++)
+		set_option(load->flows[f], SOL_UDP, UDP_SEGMENT, (int)load->size);
+	memset(buffers[0], 'x', DATAGRAM_MAX);
+	for (unsigned f = 0; (now_ns = clock_ns()) < end_ns; f = (f + 1) % load->flow_count) {
+		size_t bytes = (size_t)each * load->size;
+
+		for (uint32_t i = 0; i < each; i++)
+			number(load, buffers[0] + (size_t)i * load->size, ++numbers[f], now_ns);
+		if (send(load->flows[f], buffers[0], bytes, 0) != (ssize_t)bytes)
+			err(1, "send");
+		sent += each;
+		pace(load, start_ns, sent);
+	}
+	printf("{\"sent\":%ju,\"seconds\":%.3f,\"flows\":[", (uintmax_t)sent,
+	       (double)(clock_ns() - start_ns) / NS_PER_S);
+	for (unsigned f = 0; f < load->flow_count; f++)
+		printf("%s%u", f ? "," : "", numbers[f]);
+	printf("]}\n");
+}
+
+/* ---- Options ---- */
+
+static void usage(void)
+{
+	fprintf(stderr,
+		"usage: udp_load [-p PORT] [-P PEERS] [-w WINDOW] [-s BYTES] [-t MS] [-r RATE] [-G "
+		"GAP_US]\n"
+		"                [-g MERGED] [-i 2|3] [-F DESCRIPTOR]... echo|forge|send\n");
+	exit(2);
+}
+
+static void option_take(struct load *load, int option)
+{
+	switch (option) {
+	case 'p':
+		load->port = (uint16_t)option_uint("-p", optarg, 1, UINT16_MAX);
+		break;
+	case 'P':
+		load->peers = (uint32_t)option_uint("-P", optarg, 1, 10000000);
+		break;
+	case 'w':
+		load->window = (uint32_t)option_uint("-w", optarg, 1, BATCH);
+		break;
+	case 's':
+		load->size = (uint32_t)option_uint("-s", optarg, STAMP + 8, 60000);
+		break;
+	case 't':
+		load->ms = option_uint("-t", optarg, 1, 600 * 1000);
+		break;
+	case 'r':
+		load->rate = option_uint("-r", optarg, 0, UINT32_MAX);
+		break;
+	case 'G':
+		load->gap_us = option_uint("-G", optarg, 0, 1000000);
+		break;
+	case 'g':
+		load->merged = (uint32_t)option_uint("-g", optarg, 1, 64);
+		break;
+	case 'i':
+		load->iperf = (uint32_t)option_uint("-i", optarg, 2, 3);
+		break;
+	case 'F':
+		if (load->flow_count == FLOWS_MAX)
+			errx(2, "-F: too many");
+		load->flows[load->flow_count++] = (int)option_uint("-F", optarg, 0, INT32_MAX);
+		break;
+	default:
+		usage();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct load load = { .peers = 1, .window = 1, .size = 64, .ms = 500, .iperf = 3 };
+	int option;
+
+	while ((option = getopt(argc, argv, "p:P:w:s:t:r:G:g:i:F:")) != -1)
+		option_take(&load, option);
+	if (optind + 1 != argc || (uint64_t)load.merged * load.size > UINT16_MAX - 28)
+		usage();
+	if (strcmp(argv[optind], "echo") == 0)
+		echo(&load);
+	else if (strcmp(argv[optind], "forge") == 0)
+		forge(&load);
+	else if (strcmp(argv[optind], "send") == 0 && load.flow_count)
+		send_one_way(&load);
+	else
+		usage();
+	return 0;
+}
