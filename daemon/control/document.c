@@ -228,10 +228,11 @@ static json_t *host_to_json(const struct server *s)
 	if (!wanted)
 		return NULL;
 	snmp_read(&n);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "no_port", json_count(n.no_port),
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "no_port", json_count(n.no_port),
 			 "receive_errors", json_count(n.receive_errors), "receive_buffer",
 			 json_count(n.receive_buffer), "checksum", json_count(n.checksum),
-			 "send_buffer", json_count(n.send_buffer));
+			 "send_buffer", json_count(n.send_buffer), "unreachable",
+			 json_count(n.unreachable));
 }
 
 json_t *document_stats(struct server *s, const json_t *names)

@@ -1,6 +1,7 @@
 /* The kernel's counters of UDP.  See snmp.h. */
 #include "snmp.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,62 +10,77 @@
 #include "util.h"
 
 static const struct {
-	const char *name;
+	const char *section, *name;
 	size_t offset;
 } fields[] = {
-	{ "NoPorts", offsetof(struct snmp_udp, no_port) },
-	{ "InErrors", offsetof(struct snmp_udp, receive_errors) },
-	{ "RcvbufErrors", offsetof(struct snmp_udp, receive_buffer) },
-	{ "InCsumErrors", offsetof(struct snmp_udp, checksum) },
-	{ "SndbufErrors", offsetof(struct snmp_udp, send_buffer) },
+	{ "Udp", "NoPorts", offsetof(struct snmp_udp, no_port) },
+	{ "Udp", "InErrors", offsetof(struct snmp_udp, receive_errors) },
+	{ "Udp", "RcvbufErrors", offsetof(struct snmp_udp, receive_buffer) },
+	{ "Udp", "InCsumErrors", offsetof(struct snmp_udp, checksum) },
+	{ "Udp", "SndbufErrors", offsetof(struct snmp_udp, send_buffer) },
+	{ "Icmp", "InDestUnreachs", offsetof(struct snmp_udp, unreachable) },
 };
 
-static void add(struct snmp_udp *to, const char *name, size_t length, uint64_t value)
+static bool is(const char *word, const char *text, size_t length)
+{
+	return strlen(word) == length && memcmp(word, text, length) == 0;
+}
+
+/* Both names as they stand in a line, with their lengths. */
+static void add(struct snmp_udp *to, const char *section, size_t section_length, const char *name,
+		size_t length, uint64_t value)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(fields); i++)
-		if (strlen(fields[i].name) == length && memcmp(fields[i].name, name, length) == 0)
+		if (is(fields[i].section, section, section_length) &&
+		    is(fields[i].name, name, length))
 			*(uint64_t *)(void *)((char *)to + fields[i].offset) += value;
 }
 
-/* The next word of the line, which ends there.  Its length; 0: there is none. */
+/* Skips to the next word of the line.  Its length; 0: there is none. */
 static size_t next_word(const char **at)
 {
-	size_t length;
-
 	*at += strspn(*at, " \t");
-	length = strcspn(*at, " \t\n");
-	return length;
+	return strcspn(*at, " \t\n");
 }
 
 /* snmp: "Udp: NAME NAME...", and in the next line "Udp: VALUE VALUE...". */
 static void add_pair(struct snmp_udp *to, const char *names, const char *values)
 {
-	size_t name, value;
+	const char *section = names;
+	size_t length = strcspn(section, ":"), name, value;
 
+	names += length + 1;
+	values += length + 1;
 	while ((name = next_word(&names)) > 0 && (value = next_word(&values)) > 0) {
-		add(to, names, name, strtoull(values, NULL, 10));
+		add(to, section, length, names, name, strtoull(values, NULL, 10));
 		names += name;
 		values += value;
 	}
 }
 
+/* snmp6: "Udp6NAME VALUE". */
+static void add_one(struct snmp_udp *to, const char *line)
+{
+	size_t section = strcspn(line, "6"), name;
+
+	name = strcspn(line + section, " \t\n");
+	if (name > 1)
+		add(to, line, section, line + section + 1, name - 1,
+		    strtoull(line + section + name, NULL, 10));
+}
+
 void snmp_add(struct snmp_udp *to, const char *text)
 {
-	static const char four[] = "Udp:", six[] = "Udp6";
 	const char *names = NULL;
 
 	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
-		const char *at = line + strlen(six);
-		size_t name;
+		size_t section = strcspn(line, ":\n");
 
-		if (strncmp(line, four, strlen(four)) == 0) {
-			if (names)
-				add_pair(to, names, line + strlen(four));
-			names = names ? NULL : line + strlen(four);
-		} else if (strncmp(line, six, strlen(six)) == 0) { /* snmp6: "Udp6NAME VALUE" */
-			name = next_word(&at);
-			add(to, at, name, strtoull(at + name, NULL, 10));
-		}
+		if (line[section] != ':')
+			add_one(to, line);
+		else if (names && strncmp(names, line, section + 1) == 0)
+			add_pair(to, names, line);
+		names = line[section] == ':' ? line : NULL;
 	}
 }
 

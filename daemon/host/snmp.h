@@ -13,6 +13,7 @@ struct snmp_udp {
 	uint64_t receive_buffer; /* its queue was full */
 	uint64_t checksum;
 	uint64_t send_buffer; /* not sent: its buffer, or a device's queue, was full */
+	uint64_t unreachable; /* said of what was sent, by ICMP; whatever the protocol was */
 };
 
 /* Adds what a file of either form says.  Pure. */

@@ -16,9 +16,11 @@ static void both_forms_are_added_up(void **state)
 	snmp_add(&sum, "Tcp: RtoAlgorithm InErrors\nTcp: 1 77\n"
 		       "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors "
 		       "InCsumErrors IgnoredMulti\nUdp: 9 1 20 9 300 4000 50000 9\n"
-		       "UdpLite: InDatagrams NoPorts\nUdpLite: 8 8\n");
+		       "UdpLite: InDatagrams NoPorts\nUdpLite: 8 8\n"
+		       "Icmp: InErrors InDestUnreachs\nIcmp: 8 30\n");
 	snmp_add(&sum, "Ip6InReceives\t9\nUdp6NoPorts                       \t600000\n"
-		       "Udp6RcvbufErrors\t7\nUdpLite6NoPorts\t8\n");
+		       "Udp6RcvbufErrors\t7\nUdpLite6NoPorts\t8\nIcmp6InDestUnreachs 2\n");
+	assert_int_equal(sum.unreachable, 32);
 	assert_int_equal(sum.no_port, 600001);
 	assert_int_equal(sum.receive_errors, 20);
 	assert_int_equal(sum.receive_buffer, 307);
@@ -30,6 +32,9 @@ static void what_is_cut_or_no_number_adds_nothing(void **state)
 {
 	static const char *const texts[] = { "",
 					     "Udp:",
+					     "6",
+					     "6\n6 ",
+					     "Udp: NoPorts\nUdpLite: 1\n",
 					     "Udp: NoPorts",
 					     "Udp: NoPorts\nUdp:",
 					     "Udp: NoPorts\nUdp: x\n",
