@@ -28,11 +28,11 @@ static bool is(const char *word, const char *text, size_t length)
 
 /* Both names as they stand in a line, with their lengths. */
 static void add(struct snmp_udp *to, const char *section, size_t section_length, const char *name,
-		size_t length, uint64_t value)
+		size_t name_length, uint64_t value)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(fields); i++)
 		if (is(fields[i].section, section, section_length) &&
-		    is(fields[i].name, name, length))
+		    is(fields[i].name, name, name_length))
 			*(uint64_t *)(void *)((char *)to + fields[i].offset) += value;
 }
 
@@ -47,12 +47,12 @@ static size_t next_word(const char **at)
 static void add_pair(struct snmp_udp *to, const char *names, const char *values)
 {
 	const char *section = names;
-	size_t length = strcspn(section, ":"), name, value;
+	size_t section_length = strcspn(section, ":"), name, value;
 
-	names += length + 1;
-	values += length + 1;
+	names += section_length + 1;
+	values += section_length + 1;
 	while ((name = next_word(&names)) > 0 && (value = next_word(&values)) > 0) {
-		add(to, section, length, names, name, strtoull(values, NULL, 10));
+		add(to, section, section_length, names, name, strtoull(values, NULL, 10));
 		names += name;
 		values += value;
 	}
