@@ -16,6 +16,7 @@
 #include "listener.h"
 #include "server.h"
 #include "store.h"
+#include "udp_socket.h"
 
 /* ---- The report ---- */
 
@@ -118,6 +119,26 @@ static void check_cpus(json_t *checks)
 	format(text, sizeof(text), "%d", count);
 	check(checks, "cpus", count > 1, text, "the load generator and the server share one CPU",
 	      "give the process more CPUs, or read CPU time rather than throughput");
+}
+
+/* Not there in a network namespace of its own, on some kernels. */
+static void check_buffers(json_t *checks, const struct config *config)
+{
+	static const char *const names[] = { "net.core.rmem_max", "net.core.wmem_max" };
+	bool wanted = false;
+
+	for (unsigned i = 0; i < config->listener_count; i++)
+		wanted |= config->listeners[i].transport->datagrams;
+	for (unsigned i = 0; wanted && i < ARRAY_SIZE(names); i++) {
+		char path[64], text[32], fix[64];
+
+		format(path, sizeof(path), "/proc/sys/net/core/%s", names[i] + strlen("net.core."));
+		format(fix, sizeof(fix), "sysctl %s=%d", names[i], UDP_SOCKET_BUFFER);
+		if (read_line(path, text, sizeof(text)))
+			check(checks, names[i], strtoll(text, NULL, 10) >= UDP_SOCKET_BUFFER, text,
+			      "a socket for datagrams holds no more bytes than these: bursts are lost",
+			      fix);
+	}
 }
 
 /* ---- Engines and features, each by trying ---- */
@@ -394,6 +415,7 @@ json_t *doctor_check(const struct config *config)
 		    "LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited");
 	check_limit(checks, "nofile", RLIMIT_NOFILE, 16384, "few connections can be open at once",
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
+	check_buffers(checks, config);
 	check_engines(checks);
 	check_modules(checks, config);
 	for (unsigned i = 0; i < config->listener_count; i++)

@@ -10,9 +10,6 @@
 #include "parse.h"
 #include "sockaddr.h"
 
-/* Bytes requested; the kernel limits them to net.core.rmem_max and wmem_max. */
-enum { UDP_SOCKET_BUFFER = 4 * 1024 * 1024 };
-
 /* Joins the group of sa, and refuses datagrams to groups that only other sockets have joined. */
 static int join_group(int fd, const struct sockaddr_storage *sa)
 {

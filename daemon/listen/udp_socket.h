@@ -2,6 +2,11 @@
 #pragma once
 #include <stdbool.h>
 
+/* Bytes that a socket's queues are asked to hold; the kernel gives up to net.core.rmem_max and
+ * wmem_max.
+ */
+enum { UDP_SOCKET_BUFFER = 4 * 1024 * 1024 };
+
 struct sockaddr_storage;
 
 /* Makes a socket bound to sa, and for a multicast address joins the group.  first: fails if the

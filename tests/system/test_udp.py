@@ -139,6 +139,18 @@ def test_what_the_kernel_drops_is_told(start_daemon, engine):
         assert after[key] - before[key] >= overflowed
 
 
+def test_the_doctor_looks_at_the_room_for_datagrams(start_daemon):
+    """Only where somebody needs it."""
+    wanted = ["net.core.rmem_max", "net.core.wmem_max"]
+    for config, names in [(udp("echo"), wanted), (listener("echo"), [])]:
+        checks = start_daemon(config).call("Doctor")["checks"]
+        found = {c["name"]: c for c in checks if c["name"].startswith("net.core.")}
+        assert sorted(found) == names
+        for name, one in found.items():
+            assert one["value"] == Path("/proc/sys", name.replace(".", "/")).read_text().strip()
+            assert one["ok"] == (int(one["value"]) >= 4 << 20) == (one["fix"] == "")
+
+
 def test_discard_answers_nothing(start_daemon, engine):
     daemon = start_daemon(udp("discard", engine=engine, service="discard"))
     with client(daemon.addresses("discard")[0]) as s:
