@@ -302,11 +302,11 @@ static void what_is_wrong_with_a_capsule(void **state)
 	(void)state;
 	disk_open(&d, 1, 4096);
 	io_queue(&d);
-	for (uint16_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		send_command(&d, NVME_WRITE, 1, i, (uint32_t[]){ 0, 0, 0 }, cases[i].where,
-			     cases[i].capsule);
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		send_command(&d, NVME_WRITE, 1, (uint16_t)i, (uint32_t[]){ 0, 0, 0 },
+			     cases[i].where, cases[i].capsule);
 		assert_int_equal(d.t->remote_count, 0);
-		hear(&d, i, cases[i].status);
+		hear(&d, (uint16_t)i, cases[i].status);
 	}
 	/* The queue is as it was. */
 	send_command(&d, NVME_FLUSH, 1, 9, (uint32_t[]){ 0, 0, 0 }, keyed(0, 0), 0);
