@@ -89,7 +89,8 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->worker = w;
 	c->fd = fd;
 	c->slot = UINT32_MAX;
-	c->flags = w->service->source && !w->engine->messages ? CONN_WATCH_TX : 0;
+	c->flags = (w->engine->stay ? CONN_FRESH : 0) |
+		   (w->service->source && !w->engine->messages ? CONN_WATCH_TX : 0);
 	c->engine_state = engine_state;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
@@ -168,14 +169,19 @@ static void conn_free(struct conn *c)
 	free(c);
 }
 
-void conn_close(struct conn *c, enum conn_end end)
+static void conn_stop(struct conn *c, enum conn_end end)
 {
-	if (c->flags & CONN_CLOSING)
-		return;
 	c->flags |= CONN_CLOSING;
 	c->end = (uint8_t)end;
 	conn_drop_grant(c);
 	c->worker->engine->close(c);
+}
+
+void conn_close(struct conn *c, enum conn_end end)
+{
+	if (c->flags & CONN_CLOSING)
+		return;
+	conn_stop(c, end);
 	conn_ready(c);
 }
 
@@ -250,7 +256,7 @@ void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_
 	c->active_ns = c->worker->now_ns;
 	if (c->op_start_ns && !conn_owes(c))
 		conn_op_time(c, sent_ns);
-	if (conn_waits_for_tx(c))
+	if (conn_waits_for(c, q))
 		conn_ready(c);
 }
 
@@ -432,6 +438,12 @@ static bool conn_finished(const struct conn *c)
 	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_STARVED | CONN_READY));
 }
 
+static void conn_stay(struct conn *c)
+{
+	c->flags &= ~(uint32_t)CONN_FRESH;
+	c->worker->engine->stay(c);
+}
+
 /* Decides the fate of a connection that has run: it continues, is paused, or is closed further. */
 __attribute__((noinline)) static void conn_ran(struct conn *c)
 {
@@ -440,8 +452,11 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 			conn_resume(c);
 		else if (conn_is_full(c))
 			conn_pause(c);
-		if ((c->flags & CONN_EOF) && conn_finished(c))
-			conn_close(c, c->end); /* CONN_END_PEER, or as the engine has set */
+		if (((c->flags & CONN_EOF) && conn_finished(c)) ||
+		    ((c->flags & CONN_LAST) && !conn_owes(c)))
+			conn_stop(c, c->end); /* CONN_END_PEER, or as engine or service have set */
+		else if (c->flags & CONN_FRESH)
+			conn_stay(c);
 	}
 	/* Not while c is on a list: the turn that removes it from there runs it again. */
 	if ((c->flags & CONN_CLOSING) && !conn_in_flight(c) &&
@@ -464,7 +479,7 @@ void conn_run(struct conn *c)
 	w->service->run(c);
 	if (c->tx.head && !(c->flags & CONN_CLOSING))
 		w->engine->flush(c);
-	if (unlikely(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
+	if (unlikely(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_LAST | CONN_FRESH)))
 		conn_ran(c);
 	else if (unlikely(conn_is_full(c)))
 		conn_pause(c);

@@ -44,7 +44,6 @@ enum conn_flags {
 	CONN_FED = 1 << 6,      /* run by us, not by the client: does not reset the idle timer */
 	/* Set by the service: run it when tx has drained; always set for a source. */
 	CONN_WATCH_TX = 1 << 7,
-	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX,
 	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
 	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
 	/* It waited for a chunk: its next receive may take the one reserved for it. */
@@ -55,9 +54,13 @@ enum conn_flags {
 	CONN_TRUSTED = 1 << 12,
 	/* starved, and the socket holds output that the peer has not acknowledged. */
 	CONN_UNREAD = 1 << 13,
-	CONN_ENGINE = 1 << 14, /* this bit and all above belong to the engine */
+	/* Set by the service: tx is its last output; see conn_close_when_sent(). */
+	CONN_LAST = 1 << 14,
+	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->stay() */
+	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST,
+	CONN_ENGINE = 1 << 16, /* this bit and all above belong to the engine */
 };
-static_assert(CONN_UNREAD < CONN_ENGINE, "an engine's flags overlap those of the core");
+static_assert(CONN_FRESH < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,
@@ -134,6 +137,13 @@ static inline bool conn_waits_for_tx(const struct conn *c)
 	return c->rx.head || (c->flags & CONN_WAITS_FOR_TX);
 }
 
+/* The same when q has drained.  c->tx itself drains within flush(), while c runs: all but the
+ * service is looked at after that anyway. */
+static inline bool conn_waits_for(const struct conn *c, const struct bufq *q)
+{
+	return q == &c->tx ? c->rx.head || (c->flags & CONN_WATCH_TX) : conn_waits_for_tx(c);
+}
+
 /* Is an operation of the engine or I/O of the service in flight?  Then c must not be freed. */
 static inline bool conn_in_flight(const struct conn *c)
 {
@@ -204,7 +214,7 @@ static inline void conn_sent(struct conn *c, struct bufq *q, size_t bytes, uint6
 	if (likely(!v->next && v->len == bytes && !c->op_start_ns)) {
 		*q = (struct bufq){ 0 };
 		view_free(&c->worker->pool, v);
-		if (conn_waits_for_tx(c))
+		if (conn_waits_for(c, q))
 			conn_ready(c);
 	} else {
 		conn_sent_some(c, q, bytes, sent_ns);
@@ -274,6 +284,12 @@ void conn_starved_input(struct conn *c); /* called by an engine: no chunk to rec
  * chunk that it shares with others, and the service runs, as it may be able to consume it now. */
 void conn_relieve(struct conn *c);
 void conn_close(struct conn *c, enum conn_end end);
+/* Called by a service from run(): conn_close() once the kernel has taken all of tx. */
+static inline void conn_close_when_sent(struct conn *c, enum conn_end end)
+{
+	c->flags |= CONN_LAST;
+	c->end = (uint8_t)end;
+}
 
 /* Copies bytes behind tx: headers and small replies.  On engines with messages, up to buffer-size
  * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and nothing was written: call

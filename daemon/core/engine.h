@@ -100,6 +100,10 @@ struct engine {
 	/* A new connection: start receiving.  0 or -errno. */
 	int (*open)(struct conn *c);
 
+	/* It goes on after its first run(): what open() has put off, as many connections bring one
+	 * request and end.  Until then CONN_FRESH is set.  Optional. */
+	void (*stay)(struct conn *c);
+
 	/* Backpressure: stop or resume receiving. */
 	void (*recv)(struct conn *c, bool on);
 

@@ -121,6 +121,25 @@ void worker_scan(struct worker *w, uint64_t now)
 
 /* ---- A turn ---- */
 
+/* Those that ended in this turn: nothing is received for them nor sent, so they need not wait. */
+__attribute__((noinline)) static void worker_run_ended(struct worker *w)
+{
+	struct conn *c = w->ready;
+
+	w->ready = NULL;
+	w->ready_tail = &w->ready;
+	while (c) {
+		struct conn *next = c->ready_next;
+
+		c->flags &= ~(uint32_t)CONN_READY;
+		if (c->flags & CONN_CLOSING)
+			conn_run(c);
+		else
+			conn_ready(c);
+		c = next;
+	}
+}
+
 static void worker_run_ready(struct worker *w)
 {
 	struct conn *c = w->ready;
@@ -137,6 +156,8 @@ static void worker_run_ready(struct worker *w)
 		c = next;
 	}
 	w->ran = ran;
+	if (unlikely(w->ready))
+		worker_run_ended(w);
 }
 
 /* One turn in sample_turns, at random.  Counted in turns: a choice by time would favour the turn

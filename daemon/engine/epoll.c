@@ -40,6 +40,8 @@ static void epoll_interest(struct conn *c, uint32_t events)
 	if (events == c->slot)
 		return;
 	c->slot = events;
+	if (c->flags & CONN_FRESH)
+		return;
 	c->flags &= ~(uint32_t)EPOLL_LEFT;
 	epoll_change(c->worker, operation, c->fd, events, &c->recv_op);
 }
@@ -100,7 +102,21 @@ static int epoll_open(struct conn *c)
 {
 	c->recv_op.done = epoll_event;
 	c->slot = EPOLLIN;
-	return epoll_change(c->worker, EPOLL_CTL_ADD, c->fd, EPOLLIN, &c->recv_op);
+	c->flags |= EPOLL_LEFT;
+	readiness_recv(c, false);
+	return 0;
+}
+
+static void epoll_stay(struct conn *c)
+{
+	int rc;
+
+	if (!c->slot)
+		return;
+	c->flags &= ~(uint32_t)EPOLL_LEFT;
+	rc = epoll_change(c->worker, EPOLL_CTL_ADD, c->fd, c->slot, &c->recv_op);
+	if (rc < 0)
+		conn_failed(c, -rc);
 }
 
 static void epoll_recv(struct conn *c, bool on)
@@ -296,6 +312,7 @@ const struct engine engine_epoll = {
 	.watch = epoll_watch,
 	.wait = epoll_wait_turn,
 	.open = epoll_open,
+	.stay = epoll_stay,
 	.recv = epoll_recv,
 	.flush = epoll_flush,
 	.close = epoll_close,

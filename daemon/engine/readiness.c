@@ -227,7 +227,7 @@ bool readiness_send(struct conn *c)
 
 bool readiness_accept(struct acceptor *a)
 {
-	unsigned max = a->shared ? 1 : READINESS_ACCEPTS;
+	unsigned max = a->shared ? 1 : MIN(MAX(a->worker->ran, 1U), READINESS_ACCEPTS);
 
 	for (unsigned i = 0; i < max && a->fd >= 0 && !a->paused; i++) {
 		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);

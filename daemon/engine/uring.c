@@ -9,8 +9,11 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "readiness.h"
 #include "uring.h"
 #include "uring_compat.h"
+
+static_assert((int)URING_END_SEEN < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
 
 static const int uring_no_file = -1;
 
@@ -286,14 +289,22 @@ static bool uring_is_local(const struct conn *c)
 	return socket_is_local(c->fd);
 }
 
+/* Its first request has often come already; by plain calls receiving and answering that takes no
+ * longer, and nothing is in flight if that was all. */
 static int uring_open(struct conn *c)
+{
+	uring_send_init(c);
+	c->control_op.done = uring_control_done;
+	c->slot = URING_NO_SLOT;
+	readiness_recv(c, false);
+	return 0;
+}
+
+static void uring_stay(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;
 	bool local = u->local && uring_is_local(c);
 
-	uring_send_init(c);
-	c->control_op.done = uring_control_done;
-	c->slot = URING_NO_SLOT;
 	if (u->slot_count) { /* takes effect before the submissions queued after it */
 		struct io_uring_sqe *sqe;
 
@@ -306,7 +317,6 @@ static int uring_open(struct conn *c)
 	uring_recv_arm(c, IORING_RECVSEND_POLL_FIRST);
 	if (local || !c->worker->service->answers)
 		uring_reset_arm(c, local);
-	return 0;
 }
 
 /* shutdown() completes all operations that wait on the socket. */
@@ -361,6 +371,7 @@ const struct engine engine_uring = {
 	.watch = ring_watch,
 	.wait = uring_wait,
 	.open = uring_open,
+	.stay = uring_stay,
 	.recv = uring_recv,
 	.flush = uring_flush,
 	.close = uring_close,

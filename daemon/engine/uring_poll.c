@@ -68,7 +68,7 @@ static void poll_receive(struct conn *c)
 		poll_again(c);
 		break;
 	case READINESS_ENDED:
-		if (c->flags & CONN_EOF)
+		if ((c->flags & CONN_EOF) && (c->flags & POLL_ARMED))
 			poll_cancel(c, &c->recv_op);
 		break;
 	}
@@ -124,8 +124,14 @@ static int poll_open(struct conn *c)
 {
 	c->recv_op.done = poll_event;
 	c->send_op.done = poll_out_event;
-	poll_arm(c);
+	poll_receive(c);
 	return 0;
+}
+
+static void poll_stay(struct conn *c)
+{
+	if (!(c->flags & CONN_EOF))
+		poll_arm(c);
 }
 
 static void poll_recv(struct conn *c, bool on)
@@ -235,6 +241,7 @@ const struct engine engine_uring_poll = {
 	.watch = ring_watch,
 	.wait = poll_wait,
 	.open = poll_open,
+	.stay = poll_stay,
 	.recv = poll_recv,
 	.flush = poll_flush,
 	.close = poll_close,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "readiness.h"
 #include "uring.h"
 #include "uring_compat.h"
 
@@ -264,6 +265,9 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 	size_t bytes;
 	unsigned n;
 
+	if ((c->flags & CONN_FRESH) && !u->zero_copy &&
+	    (readiness_send(c) || (c->flags & CONN_CLOSING)))
+		return;
 	if (c->sending.bytes) { /* one in flight: two on a full socket would interleave */
 		uring_need_completion(c);
 		return;
@@ -301,7 +305,7 @@ void uring_flush(struct conn *c)
 	struct io_uring_sqe *sqe;
 
 	if (unlikely(v->next || c->sending.bytes || c->rx.bytes || u->zero_copy ||
-		     (c->flags & URING_SEND_WAIT) || (c->flags & CONN_WAITS_FOR_TX) ||
+		     (c->flags & URING_SEND_WAIT) || (c->flags & (CONN_WAITS_FOR_TX | CONN_FRESH)) ||
 		     ring_full(&u->ring))) {
 		uring_flush_any(c);
 		return;

@@ -419,11 +419,10 @@ static void http_step_close(struct conn *c)
 	struct http_conn *h = c->state;
 
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
-	if (conn_owes(c))
+	if (!h->lost || h->end == CONN_END_IDLE || (c->flags & CONN_EOF) || conn_deadline_passed(c))
+		conn_close_when_sent(c, (enum conn_end)h->end);
+	else if (conn_owes(c))
 		c->flags |= CONN_WATCH_TX;
-	else if (!h->lost || h->end == CONN_END_IDLE || (c->flags & CONN_EOF) ||
-		 conn_deadline_passed(c))
-		conn_close(c, (enum conn_end)h->end);
 	else if (!c->deadline_ns)
 		conn_set_deadline(c, clock_ns() + HTTP_LINGER_NS);
 }

@@ -94,14 +94,6 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 	conn_op_end(c);
 }
 
-/* Ends the connection once all is sent: the client waits for that. */
-static void end_when_sent(struct conn *c, const struct netperf_conn *n)
-{
-	c->flags |= CONN_WATCH_TX;
-	if (n->owed == 0 && conn_queued_bytes(c) + c->lent_bytes == 0)
-		conn_close(c, CONN_END_PEER);
-}
-
 /* TCP_MAERTS: sends until the time is over or the limit is reached. */
 static void maerts_run(struct conn *c, struct netperf_conn *n)
 {
@@ -112,7 +104,8 @@ static void maerts_run(struct conn *c, struct netperf_conn *n)
 		conn_op_begin(c, NETPERF_OP_SEND);
 		send_owed(c, n);
 	}
-	end_when_sent(c, n);
+	if (n->owed == 0)
+		conn_close_when_sent(c, CONN_END_PEER);
 }
 
 static void transactions_run(struct conn *c, struct netperf_conn *n)
@@ -130,8 +123,8 @@ static void transactions_run(struct conn *c, struct netperf_conn *n)
 	}
 	if (n->owed > 0)
 		send_owed(c, n);
-	if (r->kind == NETPERF_CRR && n->counted.transactions > 0)
-		end_when_sent(c, n);
+	if (r->kind == NETPERF_CRR && n->counted.transactions > 0 && n->owed == 0)
+		conn_close_when_sent(c, CONN_END_PEER);
 }
 
 /* ---- Datagrams ---- */

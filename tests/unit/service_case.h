@@ -252,7 +252,7 @@ static inline void case_input_random(struct service_case *t, const void *data, s
 static inline void case_take(struct service_case *t, size_t bytes)
 {
 	t->room = bytes;
-	case_flush(t->conn);
+	conn_ready(t->conn);
 	case_turns(t);
 }
 

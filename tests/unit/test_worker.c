@@ -409,6 +409,56 @@ static void what_never_ends_is_given_up_when_a_worker_stops(void **state)
 	await_descriptors(before);
 }
 
+/* ---- One request a connection ---- */
+
+static void answer_and_end(struct conn *c)
+{
+	if (!c->rx.head)
+		return;
+	bufq_splice(&c->tx, &c->rx);
+	conn_close_when_sent(c, CONN_END_PEER);
+}
+
+/* To receive, to send, to close; accepting, and one turn for all. */
+static void a_connection_that_brings_one_request_takes_few_calls(void **state)
+{
+	static const struct service service = { .name = "once", .run = answer_and_end };
+	enum { COUNT = 8 };
+
+	(void)state;
+	for_each_engine(engine)
+	{
+		struct bench *b = bench_start(engine, &service);
+		struct stats *seen = &b->worker.stats;
+		struct stall s;
+		int fds[COUNT];
+
+		stall(&b->worker, &s);
+		await(&s.there);
+		for (unsigned i = 0; i < COUNT; i++) {
+			fds[i] = client_connect(&b->place);
+			assert_int_equal(send(fds[i], "x", 1, MSG_NOSIGNAL), 1);
+		}
+		sem_post(&s.go);
+		for (unsigned i = 0; i < COUNT; i++) {
+			char byte;
+
+			assert_int_equal(recv(fds[i], &byte, 1, 0), 1);
+			assert_int_equal(recv(fds[i], &byte, 1, 0), 0);
+			close(fds[i]);
+		}
+		while (stat_load(seen->open))
+			sched_yield();
+		assert_int_equal(stat_load(seen->sys_recv), COUNT);
+		assert_int_equal(stat_load(seen->sys_send), COUNT);
+		assert_int_equal(stat_load(seen->sys_close), COUNT);
+		assert_int_equal(stat_load(seen->sys_shutdown), 0);
+		assert_in_range(stat_load(seen->sys_epoll_ctl), 0, 2); /* the worker's own */
+		bench_stop(b);
+		stall_fini(&s);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -425,6 +475,7 @@ int main(void)
 		cmocka_unit_test(a_start_that_fails_closes_the_listening_socket),
 		cmocka_unit_test(waiting_for_the_end_has_a_limit),
 		cmocka_unit_test(a_turn_of_a_reactor_receives_once_from_each),
+		cmocka_unit_test(a_connection_that_brings_one_request_takes_few_calls),
 		cmocka_unit_test(what_never_ends_is_given_up_when_a_worker_stops),
 	};
 
