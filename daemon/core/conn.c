@@ -431,6 +431,12 @@ static void conn_resume(struct conn *c)
 		w->engine->recv(c, true);
 }
 
+bool conn_is_filled(const struct conn *c)
+{
+	return conn_held_bytes(c) >= c->worker->held_max ||
+	       conn_held_views(c) >= c->worker->views_max;
+}
+
 /* Everything received before the peer's FIN was answered, and the service has nothing more to do.
  */
 static bool conn_finished(const struct conn *c)

@@ -325,10 +325,11 @@ static inline size_t conn_held_views(const struct conn *c)
 }
 
 /* True: c holds as much as it may, and its receiving is paused when the service returns. */
+bool conn_is_filled(const struct conn *c); /* the long way, of who holds many views */
 static inline bool conn_is_full(const struct conn *c)
 {
-	return conn_held_bytes(c) >= c->worker->held_max ||
-	       conn_held_views(c) >= c->worker->views_max;
+	return unlikely(conn_held_views(c) >= c->worker->views_few || c->lent_bytes) &&
+	       conn_is_filled(c);
 }
 
 /* For services that fill pool memory at a client's request (reads).  conn_read_must_wait(): must

@@ -200,11 +200,13 @@ struct worker {
 	uint64_t now_ns;
 	int sample_wait; /* turns until the next one is sampled */
 	uint32_t sample_random;
-	unsigned ran;         /* connections that ran in the last turn */
-	size_t held_limit;    /* the most that held_max may be */
-	size_t held_max;      /* bytes a connection may hold now, by how full the pool is */
-	size_t views_max;     /* views it may hold now, as each may pin a chunk */
-	uint32_t held_chunks; /* worker_chunks() for which these two were computed */
+	unsigned ran;      /* connections that ran in the last turn */
+	size_t held_limit; /* the most that held_max may be */
+	size_t held_max;   /* bytes a connection may hold now, by how full the pool is */
+	size_t views_max;  /* views it may hold now, as each may pin a chunk */
+	/* A connection with fewer views holds less than both limits, but for what is lent. */
+	size_t views_few;
+	uint32_t held_chunks; /* worker_chunks() for which these three were computed */
 	bool sampling;        /* the operations that begin in this turn are timed */
 	/* Timed operations end in this turn: engines take the time of sends. */
 	bool timing;

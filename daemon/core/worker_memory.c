@@ -338,10 +338,11 @@ void worker_set_held_max(struct worker *w)
 	chunks = worker_chunks(w);
 	w->held_chunks = chunks;
 	worker_count_chunks(w);
-	w->held_max = w->views_max = SIZE_MAX;
+	w->held_max = w->views_max = w->views_few = SIZE_MAX;
 	if (w->engine->connectionless)
 		return;
 	share = MAX(chunks > keep ? (chunks - keep) / 4 : 0, 2U);
 	w->held_max = MIN(share * chunk, w->held_limit);
 	w->views_max = MIN(share, w->held_limit / CONN_VIEW_BYTES);
+	w->views_few = MIN(w->views_max, w->held_max / chunk);
 }

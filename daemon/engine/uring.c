@@ -25,6 +25,7 @@ static void uring_take_back(struct worker *w, struct chunk *k)
 	struct uring *u = w->engine_state;
 
 	u->buf_head++;
+	uring_set_oldest(w);
 	w->pool_lent--;
 	chunk_put(&w->pool, k);
 }
@@ -36,7 +37,7 @@ static void uring_received(struct conn *c, uint32_t bytes)
 	struct uring *u = w->engine_state;
 
 	while (bytes > 0) {
-		struct chunk *k = &w->pool.chunks[u->order[u->buf_head & u->buf_mask]];
+		struct chunk *k = u->oldest;
 		uint32_t n = MIN(bytes, w->pool.chunk_size - k->used);
 		uint8_t *data = k->base + k->used;
 
@@ -236,7 +237,7 @@ __attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, u
 		uring_meter(c, (size_t)res, flags & IORING_CQE_F_MORE);
 	} else if ((flags & IORING_CQE_F_BUFFER) && !u->incremental) {
 		/* Kernels before 6.10 consume a buffer for the FIN. */
-		uring_take_back(w, &w->pool.chunks[u->order[u->buf_head & u->buf_mask]]);
+		uring_take_back(w, u->oldest);
 	}
 	if (unlikely(!(flags & IORING_CQE_F_MORE)))
 		uring_recv_ended(c, res);
@@ -246,12 +247,11 @@ static void uring_recv_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);
 	struct uring *u = c->worker->engine_state;
-	uint16_t id = u->order[u->buf_head & u->buf_mask];
-	struct chunk *k = &c->worker->pool.chunks[id];
+	struct chunk *k = u->oldest;
 	uint32_t used = k->used;
 
 	/* The kernel and we must agree on which chunk is the oldest, or data is lost. */
-	assert(res <= 0 || flags >> IORING_CQE_BUFFER_SHIFT == id);
+	assert(res <= 0 || flags >> IORING_CQE_BUFFER_SHIFT == k->id);
 	if (likely(res > 0 && (flags & IORING_CQE_F_MORE) &&
 		   (uint32_t)res < u->shared_bytes - used)) {
 		k->used = used + (uint32_t)res;

@@ -189,14 +189,13 @@ __attribute__((noinline)) static unsigned uring_unsilence(struct uring *u, unsig
 
 static inline void uring_end_silence(struct uring *u, unsigned count)
 {
-	for (unsigned i = 0; i < count; i++) {
-		struct conn *c = u->quiet[i].conn;
-		struct op *op = u->quiet[i].op;
+	for (const struct uring_quiet *q = u->quiet, *end = q + count; q < end; q++) {
+		struct conn *c = q->conn;
 
 		if (unlikely(!c->sending.bytes))
 			continue; /* its failure has completed already */
-		if (unlikely(op != &c->send_op)) {
-			op->done(op, (int)c->sending.bytes, 0);
+		if (unlikely(q->op != &c->send_op)) {
+			q->op->done(q->op, (int)c->sending.bytes, 0);
 			continue;
 		}
 		c->pending--;
@@ -233,8 +232,8 @@ void uring_wait(struct worker *w, bool block)
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max && !w->starved)
 			silent = uring_silence(u);
 		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
-		if (likely(!u->ring.waits))
-			taken = ring_enter(&u->ring, block, w->deadline_ns);
+		if (likely(!u->ring.waits && !w->deadline_ns))
+			taken = ring_enter_plain(&u->ring, block);
 		else
 			taken = ring_wait(&u->ring, block);
 		if (unlikely(!taken))
@@ -305,8 +304,8 @@ void uring_flush(struct conn *c)
 	struct io_uring_sqe *sqe;
 
 	if (unlikely(v->next || c->sending.bytes || c->rx.bytes || u->zero_copy ||
-		     (c->flags & URING_SEND_WAIT) || (c->flags & (CONN_WAITS_FOR_TX | CONN_FRESH)) ||
-		     ring_full(&u->ring))) {
+		     (c->flags & URING_SEND_WAIT) ||
+		     (c->flags & (CONN_WAITS_FOR_TX | CONN_FRESH)) || ring_full(&u->ring))) {
 		uring_flush_any(c);
 		return;
 	}

@@ -27,8 +27,10 @@ void uring_refill(struct worker *w)
 		u->order[u->buf_tail++ & u->buf_mask] = (uint16_t)k->id;
 		w->pool_lent++;
 	}
-	if (n)
-		io_uring_buf_ring_advance(u->buf_ring, (int)n);
+	if (n == 0)
+		return;
+	io_uring_buf_ring_advance(u->buf_ring, (int)n);
+	uring_set_oldest(w);
 }
 
 static int uring_register_buf_ring(struct uring *u, uint16_t flags)

@@ -179,7 +179,7 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	if (r->sqpoll)
 		worker_feature(w, FEATURE_sqpoll);
 	r->spin_ns = ring_spin_ns(w);
-	r->waits = r->spin_ns || w->gather.on;
+	r->waits = r->sqpoll || r->spin_ns || w->gather.on;
 	return 0;
 }
 

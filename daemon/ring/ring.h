@@ -5,7 +5,9 @@
 #pragma once
 #include <liburing.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "engine.h"
 #include "op.h"
@@ -48,7 +50,7 @@ struct ring {
 	 * on.  ring_enter() waits for this many, so that Linux runs the deferred work in large
 	 * batches (it runs 20 items, or as many as are waited for). */
 	unsigned quiet;
-	bool waits;       /* ring_wait() does more than ring_enter() */
+	bool waits;       /* ring_wait() does more than ring_enter_plain() */
 	uint64_t spin_ns; /* how long to spin for completions before sleeping */
 	/* How long the next wait is for several completions; after that, for one. */
 	uint64_t gather_ns;
@@ -167,6 +169,15 @@ static inline bool ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 	return ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
 }
 
+/* The same of a ring that does not `wait`, without a deadline. */
+static inline bool ring_enter_plain(struct ring *r, bool block)
+{
+	unsigned submit = ring_publish(r), want = block ? MAX(r->quiet, 1U) : 0;
+
+	r->quiet = 0;
+	return ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
+}
+
 static inline bool ring_full(const struct ring *r)
 {
 	return ring_queued(r) >= r->io.sq.ring_entries;
@@ -179,8 +190,8 @@ static inline struct io_uring_sqe *ring_next_sqe(struct ring *r)
 	struct io_uring_sq *sq = &r->io.sq;
 	struct io_uring_sqe *sqe = &sq->sqes[sq->sqe_tail++ & sq->ring_mask];
 
-	sqe->flags = 0;
-	sqe->ioprio = 0;
+	memset(sqe, 0,
+	       offsetof(struct io_uring_sqe, off)); /* opcode, flags, ioprio, fd: one store */
 	sqe->rw_flags = 0;
 	sqe->buf_index = 0;
 	sqe->personality = 0;
