@@ -98,8 +98,11 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 static void maerts_run(struct conn *c, struct netperf_conn *n)
 {
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
-	if (conn_deadline_passed(c))
-		n->owed = 0;
+	/* When the client's own time is over it reads no more: what is queued would wait for ever. */
+	if (conn_deadline_passed(c) || (c->flags & CONN_EOF)) {
+		conn_close(c, CONN_END_PEER);
+		return;
+	}
 	if (n->owed > 0 && conn_queued_bytes(c) < QUEUE / 2) {
 		conn_op_begin(c, NETPERF_OP_SEND);
 		send_owed(c, n);
