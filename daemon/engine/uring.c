@@ -289,14 +289,15 @@ static bool uring_is_local(const struct conn *c)
 	return socket_is_local(c->fd);
 }
 
-/* Its first request has often come already; by plain calls receiving and answering that takes no
- * longer, and nothing is in flight if that was all. */
+/* A connection's first request has often arrived before it was accepted.  Received and answered by
+ * plain calls it takes no longer, and nothing is in flight when it was the only one. */
 static int uring_open(struct conn *c)
 {
 	uring_send_init(c);
 	c->control_op.done = uring_control_done;
 	c->slot = URING_NO_SLOT;
-	readiness_recv(c, false);
+	if (((struct uring *)c->worker->engine_state)->first_by_call)
+		readiness_recv(c, false);
 	return 0;
 }
 
@@ -364,7 +365,8 @@ const struct engine engine_uring = {
 	.sample_turns = 32,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |
 		    FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) |
-		    FEATURE_BIT(silent_send) | FEATURE_BIT(registered_files) | FEATURE_BIT(send_zc),
+		    FEATURE_BIT(silent_send) | FEATURE_BIT(registered_files) |
+		    FEATURE_BIT(first_by_call) | FEATURE_BIT(send_zc),
 	.init = uring_init,
 	.fini = uring_fini,
 	.listen = ring_listen,

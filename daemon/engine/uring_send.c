@@ -264,7 +264,7 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 	size_t bytes;
 	unsigned n;
 
-	if ((c->flags & CONN_FRESH) && !u->zero_copy &&
+	if ((c->flags & CONN_FRESH) && u->first_by_call && !u->zero_copy &&
 	    (readiness_send(c) || (c->flags & CONN_CLOSING)))
 		return;
 	if (c->sending.bytes) { /* one in flight: two on a full socket would interleave */

@@ -98,7 +98,8 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 static void maerts_run(struct conn *c, struct netperf_conn *n)
 {
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
-	/* When the client's own time is over it reads no more: what is queued would wait for ever. */
+	/* When the client's own time is over it reads no more: what is queued would wait for ever.
+	 */
 	if (conn_deadline_passed(c) || (c->flags & CONN_EOF)) {
 		conn_close(c, CONN_END_PEER);
 		return;
