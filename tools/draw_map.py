@@ -28,7 +28,7 @@ WAY = [
         (3, "conn_sent"),
     ]),
     ("io_uring, a proactor: it is told what has been received; sends are submitted by the next wait", [
-        (0, "worker_turn"), (1, "uring_wait"), (2, "ring_enter"), (2, "ring_reap"),
+        (0, "worker_turn"), (1, "uring_wait"), (2, "ring_enter_plain"), (2, "ring_reap"),
         (3, "uring_recv_done"), (4, "conn_input"), (0, "conn_run"), (1, "uring_flush"),
         (2, "uring_prep_send"), (2, "uring_quiet"),
     ]),

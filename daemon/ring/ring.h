@@ -156,26 +156,25 @@ static inline bool ring_call(struct ring *r, unsigned submit, unsigned want, uns
 
 bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns);
 
-/* Submits, sleeps if `block` until deadline_ns (0: no limit) or until there is a completion, and
- * runs the deferred task work.  True (without SQPOLL): the kernel has taken all submissions; false:
- * see ring_queued(). */
-static inline bool ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
-{
-	unsigned submit = ring_publish(r), want = block ? MAX(r->quiet, 1U) : 0;
-
-	r->quiet = 0;
-	if (unlikely(r->sqpoll || deadline_ns))
-		return ring_enter_special(r, submit, want, deadline_ns);
-	return ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
-}
-
-/* The same of a ring that does not `wait`, without a deadline. */
+/* Submits, sleeps if `block` until there is a completion, and runs the deferred task work.  Only of
+ * a ring without SQPOLL.  True: the kernel has taken all submissions; false: see ring_queued(). */
 static inline bool ring_enter_plain(struct ring *r, bool block)
 {
 	unsigned submit = ring_publish(r), want = block ? MAX(r->quiet, 1U) : 0;
 
 	r->quiet = 0;
 	return ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
+}
+
+/* The same of any ring; it sleeps until deadline_ns at most (0: no limit). */
+static inline bool ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
+{
+	unsigned want = block ? MAX(r->quiet, 1U) : 0;
+
+	if (likely(!r->sqpoll && !deadline_ns))
+		return ring_enter_plain(r, block);
+	r->quiet = 0;
+	return ring_enter_special(r, ring_publish(r), want, deadline_ns);
 }
 
 static inline bool ring_full(const struct ring *r)
