@@ -53,7 +53,7 @@ static int rdma_conn_accept(struct rdma_conn *r)
 		.private_data_len = r->greeting.reply_bytes,
 	};
 
-	r->reads_max = accept.initiator_depth;
+	r->reads_max = (uint8_t)MIN(accept.initiator_depth, r->device->reads_max);
 	if (rdma_accept(r->id, &accept) < 0)
 		return -errno;
 	rdma_conn_become(r, RDMA_ACCEPTED);
@@ -123,9 +123,7 @@ static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 
 static void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 {
-	struct greeting greeting = { .said = request->said,
-				     .said_bytes = request->said_bytes,
-				     .reads = request->initiator_depth };
+	struct greeting greeting = { .said = request->said, .said_bytes = request->said_bytes };
 	struct reason reason = { "" };
 	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
 	struct rdma_conn *r;
@@ -137,6 +135,7 @@ static void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 		rdma_request_refuse(request, reason.text);
 		return;
 	}
+	greeting.reads = MIN(request->initiator_depth, d->reads_max);
 	if (w->service->greet && w->service->greet(w, &greeting) < 0) {
 		stat_add(w->stats.closed_protocol, 1);
 		rdma_request_refuse_greeting(request, &greeting);

@@ -81,11 +81,16 @@ static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
 	wr->imm_data = htobe32(remote->immediate);
 	wr->wr.rdma.rkey = remote->key;
 	wr->wr.rdma.remote_addr = remote->address + remote->progress;
-	while (remote->unposted && (unsigned)wr->num_sge < max && rdma_send_chain_has_room(chain)) {
+	/* The request has its place: what may run out are the entries of the chain's list.  One
+	 * without any is no request for nothing: siw reads with an entry that was left from an
+	 * earlier one. */
+	while (remote->unposted && (unsigned)wr->num_sge < max &&
+	       chain->sge_count < ARRAY_SIZE(chain->sges)) {
 		rdma_send_chain_view(chain, wr, d, remote->unposted);
 		remote->progress += remote->unposted->len;
 		remote->unposted = remote->unposted->next;
 	}
+	assert(wr->num_sge > 0);
 	if (remote->unposted && remote->kind == REMOTE_WRITE_IMMEDIATE)
 		wr->opcode = IBV_WR_RDMA_WRITE; /* only the last request notifies the client */
 }
