@@ -167,8 +167,16 @@ void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns)
 
 void peers_pin(struct peers *p, struct peer *peer)
 {
-	if (peer->list != PEER_UNKNOWN && p->lists[PEER_PINNED].count < peers_lasting_max(p))
-		peer_move(p, peer, PEER_PINNED);
+	struct peer *oldest;
+
+	if (peer->list == PEER_UNKNOWN || peer->list == PEER_PINNED ||
+	    p->lists[PEER_PINNED].count >= peers_lasting_max(p))
+		return;
+	peer_move(p, peer, PEER_PINNED);
+	while (p->lists[PEER_ESTABLISHED].count + p->lists[PEER_PINNED].count >
+		       peers_lasting_max(p) &&
+	       (oldest = p->lists[PEER_ESTABLISHED].oldest))
+		p->evict(oldest);
 }
 
 void peers_forget(struct peers *p, struct peer *peer)
