@@ -103,7 +103,8 @@ static int epoll_open(struct conn *c)
 	c->recv_op.done = epoll_event;
 	c->slot = EPOLLIN;
 	c->flags |= EPOLL_LEFT;
-	readiness_recv(c, false);
+	if (conn_may_receive(c)) /* else the event of data asks for a chunk */
+		readiness_recv(c, false);
 	return 0;
 }
 

@@ -296,7 +296,7 @@ static int uring_open(struct conn *c)
 	uring_send_init(c);
 	c->control_op.done = uring_control_done;
 	c->slot = URING_NO_SLOT;
-	if (((struct uring *)c->worker->engine_state)->first_by_call)
+	if (((struct uring *)c->worker->engine_state)->first_by_call && conn_may_receive(c))
 		readiness_recv(c, false);
 	return 0;
 }
@@ -304,18 +304,23 @@ static int uring_open(struct conn *c)
 static void uring_stay(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;
-	bool local = u->local && uring_is_local(c);
+	bool paused = c->flags & CONN_RECV_OFF, local;
 
-	if (u->slot_count) { /* takes effect before the submissions queued after it */
+	if (c->flags & CONN_EOF) /* what is left is to be sent, and nothing more to be heard of */
+		return;
+	local = u->local && uring_is_local(c);
+	if (u->slot_count && !paused) { /* takes effect before the submissions queued after it */
 		struct io_uring_sqe *sqe;
 
 		c->slot = u->slots[--u->slot_count];
 		sqe = ring_sqe(&u->ring);
-		io_uring_prep_files_update(sqe, &c->fd, 1, (int)c->slot);
+		u->slot_fds[c->slot] = c->fd;
+		io_uring_prep_files_update(sqe, &u->slot_fds[c->slot], 1, (int)c->slot);
 		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 		ring_op(sqe, NULL);
 	}
-	uring_recv_arm(c, IORING_RECVSEND_POLL_FIRST);
+	if (!paused) /* conn_resume() arms it */
+		uring_recv_arm(c, IORING_RECVSEND_POLL_FIRST);
 	if (local || !c->worker->service->answers)
 		uring_reset_arm(c, local);
 }

@@ -72,6 +72,7 @@ struct uring {
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
 	unsigned silent_max;
 	uint32_t *slots; /* stack of free registered-file slots */
+	int *slot_fds;   /* of each slot: the descriptor that the kernel puts there */
 	unsigned slot_count, slots_total;
 	struct uring_send *send_free;
 };

@@ -124,7 +124,8 @@ static int poll_open(struct conn *c)
 {
 	c->recv_op.done = poll_event;
 	c->send_op.done = poll_out_event;
-	poll_receive(c);
+	if (conn_may_receive(c)) /* else the event of data asks for a chunk */
+		poll_receive(c);
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Engine `io_uring`, sending: one send in flight per connection, first with MSG_DONTWAIT, which
  * completes at once; when the peer is slow the rest waits for room.  From zero-copy-min bytes on
  * with SEND_ZC.  See uring.h. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,7 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 
 	if (!(flags & NB_CQE_F_NOTIF)) {
 		if (res > 0) { /* keep the views that were sent until the notification */
+			assert(c->sending.head);
 			for (struct view *v = c->sending.head; v; v = v->next)
 				bufq_push(&s->lent, view_new(&w->pool, v->chunk, v->data, v->len));
 			c->lent_bytes += s->lent.bytes;
@@ -256,17 +258,21 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 {
 	struct worker *w = c->worker;
 	struct uring *u = w->engine_state;
-	bool wait = c->flags & URING_SEND_WAIT, zero_copy;
-	int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
+	bool wait, zero_copy;
+	int flags;
 	struct op *op = &c->send_op;
 	struct io_uring_sqe *sqe;
 	struct iovec iov[URING_IOV];
 	size_t bytes;
 	unsigned n;
 
-	if ((c->flags & CONN_FRESH) && u->first_by_call && !u->zero_copy &&
-	    (readiness_send(c) || (c->flags & CONN_CLOSING)))
-		return;
+	if ((c->flags & CONN_FRESH) && u->first_by_call && !u->zero_copy) {
+		if (readiness_send(c) || (c->flags & CONN_CLOSING))
+			return;
+		c->flags |= URING_SEND_WAIT; /* the socket is full */
+	}
+	wait = c->flags & URING_SEND_WAIT;
+	flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
 	if (c->sending.bytes) { /* one in flight: two on a full socket would interleave */
 		uring_need_completion(c);
 		return;

@@ -115,7 +115,9 @@ static void uring_init_files(struct worker *w)
 	count = (unsigned)MIN(limit.rlim_cur - RING_FILES_MAX,
 			      URING_FILES_MAX); /* the limit of descriptors, at most */
 	u->slots = calloc(count, sizeof(*u->slots));
-	if (!u->slots || io_uring_register_files_sparse(&u->ring.io, count + RING_FILES_MAX) < 0)
+	u->slot_fds = calloc(count, sizeof(*u->slot_fds));
+	if (!u->slots || !u->slot_fds ||
+	    io_uring_register_files_sparse(&u->ring.io, count + RING_FILES_MAX) < 0)
 		return; /* connections use plain descriptors */
 	u->ring.files_next = count;
 	u->ring.files_end = count + RING_FILES_MAX;
@@ -213,6 +215,7 @@ void uring_fini(struct worker *w)
 	}
 	free(u->order);
 	free(u->slots);
+	free(u->slot_fds);
 	free(u);
 	w->engine_state = NULL;
 }
