@@ -91,8 +91,8 @@ static struct view *worker_ration(struct worker *w)
 		worker_end_rations(w);
 	if (!w->ration) {
 		w->ration = chunk_get(p);
-		/* Recomputed at the end of this turn, which drops it if chunks are not short any
-		 * more. */
+		/* Recomputed at the end of this turn, which drops it if nothing is in it, or chunks
+		 * are not short any more. */
 		w->held_chunks = UINT32_MAX;
 	}
 	if (!w->ration)
@@ -333,10 +333,10 @@ void worker_set_held_max(struct worker *w)
 	uint32_t chunks, keep = pool_free_for_all(&w->pool);
 	size_t chunk = w->pool.chunk_size, share;
 
-	if (unlikely(w->ration) && !pool_is_short(&w->pool))
+	if (unlikely(w->ration) && (w->ration->refs == 1 || !pool_is_short(&w->pool)))
 		worker_end_rations(w);
 	chunks = worker_chunks(w);
-	w->held_chunks = chunks;
+	w->held_chunks = w->ration ? UINT32_MAX : chunks; /* looks again at the end of each turn */
 	worker_count_chunks(w);
 	w->held_max = w->views_max = w->views_few = SIZE_MAX;
 	if (w->engine->connectionless)

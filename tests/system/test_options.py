@@ -104,7 +104,7 @@ def test_each_feature_can_be_left_out(start_daemon):
     """Alone and all together: every byte moves, and the statistics say what is not used."""
     without = {name: (name,) for name in SWITCHES} | {"all": SWITCHES}
     daemon = start_daemon("".join(
-        listener(name, engine="io_uring", features=", ".join(f"-{f}" for f in off))
+        listener(name, engine="io_uring", features=",".join(f"-{f}" for f in off))
         for name, off in without.items()) + listener("plain", engine="io_uring"))
     assert not [f for f in daemon.stats("plain")["engine_features"] if f.startswith("-")]
     for name, off in without.items():

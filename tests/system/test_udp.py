@@ -127,7 +127,7 @@ def test_what_the_kernel_drops_is_told(start_daemon, engine):
     with client(daemon.addresses("discard")[0]) as s:
         room = 2 * int(Path("/proc/sys/net/core/rmem_max").read_text())
         count = min(room, 8 << 20) // 9000 + 500
-        os.kill(daemon.pid, signal.SIGSTOP)
+        daemon.freeze()
         for _ in range(count):
             s.send(bytes(9000))
         os.kill(daemon.pid, signal.SIGCONT)
