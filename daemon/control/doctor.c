@@ -159,7 +159,7 @@ static const struct {
 	{ FEATURE_incremental_buffers, "Linux 6.12" },
 	{ FEATURE_recv_bundle, "Linux 6.10" },
 	{ FEATURE_registered_files, "Linux 5.19; RLIMIT_NOFILE" },
-	{ FEATURE_first_by_call, "any Linux" },
+	{ FEATURE_eager_io, "any Linux" },
 	{ FEATURE_silent_send, "Linux 5.17, and a short send that says so" },
 	{ FEATURE_send_zc, "Linux 6.1" },
 	{ FEATURE_sqpoll, "Linux 5.11" },

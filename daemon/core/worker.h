@@ -102,7 +102,7 @@ static inline const struct engine *engine_of(const struct engine *engine,
 	X(recv_bundle)                                                                             \
 	X(silent_send)                                                                             \
 	X(registered_files)                                                                        \
-	X(first_by_call)                                                                           \
+	X(eager_io)                                                                                \
 	X(send_zc)                                                                                 \
 	X(sqpoll)                                                                                  \
 	X(busy_poll)                                                                               \
@@ -132,7 +132,7 @@ extern const char *const engine_feature_names[FEATURE_COUNT];
 	 FEATURE_BIT(defer_taskrun) | FEATURE_BIT(multishot_accept) |                              \
 	 FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |                                  \
 	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) | FEATURE_BIT(silent_send) |  \
-	 FEATURE_BIT(registered_files) | FEATURE_BIT(first_by_call) | FEATURE_BIT(udp_gro) |       \
+	 FEATURE_BIT(registered_files) | FEATURE_BIT(eager_io) | FEATURE_BIT(udp_gro) |            \
 	 FEATURE_BIT(udp_gso))
 
 /* Callbacks to the worker's owner; all run on the worker's thread. */

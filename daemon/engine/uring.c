@@ -296,7 +296,7 @@ static int uring_open(struct conn *c)
 	uring_send_init(c);
 	c->control_op.done = uring_control_done;
 	c->slot = URING_NO_SLOT;
-	if (((struct uring *)c->worker->engine_state)->first_by_call && conn_may_receive(c))
+	if (((struct uring *)c->worker->engine_state)->eager_io && conn_may_receive(c))
 		readiness_recv(c, false);
 	return 0;
 }
@@ -371,7 +371,7 @@ const struct engine engine_uring = {
 	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |
 		    FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) |
 		    FEATURE_BIT(silent_send) | FEATURE_BIT(registered_files) |
-		    FEATURE_BIT(first_by_call) | FEATURE_BIT(send_zc),
+		    FEATURE_BIT(eager_io) | FEATURE_BIT(send_zc),
 	.init = uring_init,
 	.fini = uring_fini,
 	.listen = ring_listen,

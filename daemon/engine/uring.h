@@ -67,8 +67,8 @@ struct uring {
 	/* Bytes of a chunk that several receives share; 0: one receive uses all of it. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
-	bool first_by_call; /* a connection's first request is received and answered by calls */
-	bool local;         /* a listening socket is a Unix socket */
+	bool eager_io; /* a connection's first request is received and answered by calls */
+	bool local;    /* a listening socket is a Unix socket */
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
 	unsigned silent_max;
 	uint32_t *slots; /* stack of free registered-file slots */

@@ -266,7 +266,7 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 	size_t bytes;
 	unsigned n;
 
-	if ((c->flags & CONN_FRESH) && u->first_by_call && !u->zero_copy) {
+	if ((c->flags & CONN_FRESH) && u->eager_io && !u->zero_copy) {
 		if (readiness_send(c) || (c->flags & CONN_CLOSING))
 			return;
 		c->flags |= URING_SEND_WAIT; /* the socket is full */

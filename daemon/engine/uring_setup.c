@@ -259,9 +259,9 @@ int uring_init(struct worker *w, struct reason *reason)
 		    (!u->incremental || uring_bundles_are_sound());
 	if (u->bundle)
 		worker_feature(w, FEATURE_recv_bundle);
-	u->first_by_call = worker_wants(w, FEATURE_first_by_call);
-	if (u->first_by_call)
-		worker_feature(w, FEATURE_first_by_call);
+	u->eager_io = worker_wants(w, FEATURE_eager_io);
+	if (u->eager_io)
+		worker_feature(w, FEATURE_eager_io);
 	for (unsigned i = 0; i < w->acceptor_count; i++)
 		u->local |= socket_is_local(w->acceptors[i].fd);
 	uring_init_files(w);
