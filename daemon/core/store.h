@@ -127,7 +127,7 @@ struct mount {
 	uint8_t read_way, write_way;
 	bool (*attempt)(struct io *io);
 	uint64_t slow_until_ns;
-	uint64_t suspect_until_ns; /* attempts are checked for blocking */
+	uint8_t suspect; /* number of further attempts that are checked for blocking */
 	/* text: what `auto` chose, and why; NULL: the configuration names the store. */
 	const char *choice;
 
