@@ -99,19 +99,22 @@ static int fault_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return fault("ibv_req_notify_cq") ? ENOMEM : real.req_notify_cq(cq, solicited_only);
 }
 
-/* One kind of device: its functions are the same for all.  Before any other thread has it. */
+/* One kind of device: its functions are the same for all.  Listeners start side by side, and two
+ * that patched at once would save the patched functions as the real ones, which then call
+ * themselves for ever. */
 static void fault_patch(struct ibv_context *context)
 {
-	static struct ibv_context *patched;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-	if (patched == context || context->ops.post_send == fault_post_send)
-		return;
-	patched = context;
-	real = context->ops;
-	context->ops.post_send = fault_post_send;
-	context->ops.post_recv = fault_post_recv;
-	context->ops.post_srq_recv = fault_post_srq_recv;
-	context->ops.req_notify_cq = fault_req_notify_cq;
+	pthread_mutex_lock(&lock);
+	if (context->ops.post_send != fault_post_send) {
+		real = context->ops;
+		context->ops.post_send = fault_post_send;
+		context->ops.post_recv = fault_post_recv;
+		context->ops.post_srq_recv = fault_post_srq_recv;
+		context->ops.req_notify_cq = fault_req_notify_cq;
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 /* ---- By the linker ---- */
