@@ -265,8 +265,7 @@ class Daemon:
     def freeze(self):
         """SIGSTOP, and until each thread has stopped: on a busy host that takes some time."""
         self.process.send_signal(signal.SIGSTOP)
-        tasks = pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat")
-        stats = list(tasks)
+        stats = list(pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat"))
         wait_until(lambda: all(s.read_text().rsplit(")", 1)[1].split()[0] == "T" for s in stats), "it has stopped")
 
     def descriptors(self):

@@ -113,50 +113,45 @@ def test_mistakes_are_said_as_in_the_file(tmp_path, arguments, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_user_has_a_socket_of_his_own():
-    """Below XDG_RUNTIME_DIR, where nbctl finds it; and who finds one in use makes another."""
+@pytest.fixture
+def user():
+    """(a directory that is XDG_RUNTIME_DIR of another user, its nbserved and nbctl, how to be that user)"""
     if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
+        pytest.skip("only root can become another user")
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o777)
         os.mkdir(f"{directory}/bin")
         nbserved, nbctl = (shutil.copy(program, f"{directory}/bin") for program in (NBSERVED, NBCTL))
         env = {**os.environ, "XDG_RUNTIME_DIR": directory, "TMPDIR": directory}
         env.pop("NBSERVED_SOCKET", None)
-        inner = f"""
+        yield directory, nbserved, nbctl, {"env": env, "user": 65534, "group": 65534, "extra_groups": []}
+
+
+def test_a_user_has_a_socket_of_his_own(user):
+    """Below XDG_RUNTIME_DIR, where nbctl finds it; a daemon that finds it in use makes another."""
+    directory, nbserved, nbctl, who = user
+    inner = f"""
 {nbctl} status | grep -q echo || exit 3
 {nbserved} --run http --repeat 1 -- sh -c '{nbctl} status; echo {{port}} >&2' || exit 4
 """
-        done = subprocess.run(
-            [nbserved, "--run", "echo", "--repeat", "1", "--", "sh", "-c", inner + "#{port}"],
-            env=env, user=65534, group=65534, extra_groups=[], capture_output=True, text=True,
-            timeout=2 * TIMEOUT,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert sorted(os.listdir(directory)) == ["bin"]
+    command = [nbserved, "--run", "echo", "--repeat", "1", "--", "sh", "-c", inner + "#{port}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT, **who)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(os.listdir(directory)) == ["bin"]
 
 
-def test_a_user_with_a_file_has_a_socket_of_his_own():
+def test_a_user_with_a_file_has_a_socket_of_his_own(user):
     """Its directory is made, below XDG_RUNTIME_DIR."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
-    with tempfile.TemporaryDirectory() as directory:
-        os.chmod(directory, 0o777)
-        os.mkdir(f"{directory}/bin")
-        nbserved, nbctl = (shutil.copy(program, f"{directory}/bin") for program in (NBSERVED, NBCTL))
-        with open(f"{directory}/e.ini", "w", encoding="utf-8") as file:
-            file.write("[listener e]\naddress = 127.0.0.1:0\nengine = epoll\nservice = echo\n")
-        env = {**os.environ, "XDG_RUNTIME_DIR": directory}
-        env.pop("NBSERVED_SOCKET", None)
-        who = {"env": env, "user": 65534, "group": 65534, "extra_groups": []}
-        serve = [nbserved, "-c", f"{directory}/e.ini"]
-        with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True, **who) as daemon:
+    directory, nbserved, nbctl, who = user
+    with open(f"{directory}/e.ini", "w", encoding="utf-8") as file:
+        file.write("[listener e]\naddress = 127.0.0.1:0\nengine = epoll\nservice = echo\n")
+    with subprocess.Popen([nbserved, "-c", f"{directory}/e.ini"], stderr=subprocess.PIPE, text=True, **who) as daemon:
+        said = daemon.stderr.readline()
+        while said and "serving 1 listener" not in said:
             said = daemon.stderr.readline()
-            while said and "serving 1 listener" not in said:
-                said = daemon.stderr.readline()
-            status = subprocess.run([nbctl, "status"], capture_output=True, text=True, timeout=TIMEOUT, **who)
-            daemon.terminate()
-            assert daemon.wait(TIMEOUT) == 0 and status.returncode == 0, said + status.stderr
+        status = subprocess.run([nbctl, "status"], capture_output=True, text=True, timeout=TIMEOUT, **who)
+        daemon.terminate()
+        assert daemon.wait(TIMEOUT) == 0 and status.returncode == 0, said + status.stderr
 
 
 def test_wrong_command_lines(tmp_path):

@@ -137,7 +137,7 @@ static inline void case_ticket(struct worker *w, void *ticket)
 
 static const struct worker_owner case_owner = { .admit = case_admit, .release = case_ticket };
 
-/* Turns until nothing is ready. */
+/* Turns until no connection is ready; there may be several. */
 static inline void case_turns(struct service_case *t)
 {
 	struct worker *w = &t->worker;
@@ -146,9 +146,9 @@ static inline void case_turns(struct service_case *t)
 		struct conn *c = w->ready;
 
 		assert_true(turn < 100000);
-		assert_null(c->ready_next);
-		w->ready = NULL;
-		w->ready_tail = &w->ready;
+		w->ready = c->ready_next;
+		if (!w->ready)
+			w->ready_tail = &w->ready;
 		c->flags &= ~(uint32_t)CONN_READY;
 		conn_run(c);
 	}

@@ -244,20 +244,6 @@ static void an_admin_queue_hears_the_same_at_every_split(void **state)
 		}
 }
 
-/* Turns until nothing is ready, of several connections. */
-static void turns(struct worker *w)
-{
-	while (w->ready) {
-		struct conn *c = w->ready;
-
-		w->ready = c->ready_next;
-		if (!w->ready)
-			w->ready_tail = &w->ready;
-		c->flags &= ~(uint32_t)CONN_READY;
-		conn_run(c);
-	}
-}
-
 /* An I/O queue of the admin queue's controller: it is t->conn from now on. */
 static struct conn *io_queue(struct disk *d, unsigned digests)
 {
@@ -268,7 +254,7 @@ static struct conn *io_queue(struct disk *d, unsigned digests)
 	say(d, &m, SIZE);
 	conn_new(&d->t->worker, -1);
 	d->t->conn = d->t->worker.conns;
-	turns(&d->t->worker);
+	case_turns(d->t);
 	m.bytes = 0;
 	put_connect(&m, 1, nvme_of(admin)->member->controller->cntlid);
 	say(d, &m, SIZE);
@@ -280,7 +266,7 @@ static struct conn *io_queue(struct disk *d, unsigned digests)
 static void io_queue_close(struct disk *d, struct conn *admin)
 {
 	conn_close(d->t->conn, CONN_END_PEER);
-	turns(&d->t->worker);
+	case_turns(d->t);
 	d->t->conn = admin;
 	disk_close(d);
 }

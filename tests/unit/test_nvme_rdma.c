@@ -52,19 +52,6 @@ static void disk_open(struct disk *d, uint32_t align, uint32_t in_capsule)
 	case_connect(d->t);
 }
 
-static void turns(struct worker *w)
-{
-	while (w->ready) {
-		struct conn *c = w->ready;
-
-		w->ready = c->ready_next;
-		if (!w->ready)
-			w->ready_tail = &w->ready;
-		c->flags &= ~(uint32_t)CONN_READY;
-		conn_run(c);
-	}
-}
-
 static void disk_close(struct disk *d)
 {
 	struct worker *w = &d->t->worker;
@@ -73,7 +60,7 @@ static void disk_close(struct disk *d)
 	if (d->admin) {
 		if (d->t->conn)
 			conn_close(d->t->conn, CONN_END_PEER);
-		turns(w);
+		case_turns(d->t);
 		while (d->t->remote_count > 0)
 			case_remote(d->t, -ECANCELED);
 		d->t->conn = d->admin;
@@ -81,7 +68,7 @@ static void disk_close(struct disk *d)
 	assert_int_equal(d->mount.in_flight, 0);
 	while (w->conns) {
 		conn_close(w->conns, CONN_END_DRAIN);
-		turns(w);
+		case_turns(d->t);
 	}
 	assert_true(w->pool.free_count >= CHUNKS - 1); /* the one that replies are written into */
 	d->t->conn = NULL;
@@ -161,7 +148,7 @@ static void io_queue(struct disk *d)
 	d->admin = d->t->conn;
 	conn_new(w, -1);
 	d->t->conn = w->conns;
-	turns(w);
+	case_turns(d->t);
 	send_connect(d, 1, nvme_of(d->admin)->member->controller->cntlid);
 	hear(d, 0, NVME_SUCCESS);
 	d->t->out_bytes = 0;
