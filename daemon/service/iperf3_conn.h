@@ -66,6 +66,14 @@ struct iperf3_cpu iperf3_cpu_now(void);
  * its size.  NULL: no memory. */
 char *iperf3_results(struct conn *c, size_t *ret_bytes);
 
+/* Have receivers received as much as the client has sent by its own count?  Unknown after omitted
+ * time, as that differs on both sides. */
+bool iperf3_all_arrived(const struct iperf3_conn *i);
+
+/* Workers may accept streams in another order than the client has opened them; so streams are
+ * matched by the bytes that each has received. */
+void iperf3_match_streams(struct iperf3_conn *i);
+
 /* The connection has begun a test. */
 void iperf3_control_enter(struct conn *c);
 /* Refuses the test: sends error (enum iperf3_error or IPERF3_ACCESS_DENIED) and ends. */

@@ -326,41 +326,6 @@ static bool step_results(struct conn *c)
 	return true;
 }
 
-/* Have receivers received as much as the client has sent by its own count?  Unknown after omitted
- * time, as that differs on both sides. */
-static bool all_arrived(const struct iperf3_conn *i)
-{
-	const struct iperf3_test *t = i->member.test;
-	uint64_t expected = 0, received = 0;
-
-	for (unsigned k = 0; k < t->stream_count; k++) {
-		if (atomic_load(&i->sorted[k]->role) != IPERF3_RECEIVES)
-			continue;
-		expected += i->expected[k].bytes;
-		received += iperf3_stream_bytes(i->sorted[k]);
-	}
-	return received >= expected || t->params.omit_s;
-}
-
-/* Workers may accept streams in another order than the client has opened them; so streams are
- * matched by the bytes that each has received. */
-static void match_streams(struct iperf3_conn *i)
-{
-	unsigned count = i->member.test->stream_count;
-
-	for (unsigned k = 0; k < count; k++)
-		for (unsigned m = k; m < count; m++) {
-			struct iperf3_stream *s = i->sorted[m];
-
-			if (!i->expected[k].bytes || atomic_load(&s->role) != IPERF3_RECEIVES ||
-			    iperf3_stream_bytes(s) != i->expected[k].bytes)
-				continue;
-			i->sorted[m] = i->sorted[k];
-			i->sorted[k] = s;
-			break;
-		}
-}
-
 /* iperf3's own server counts only up to the end of the test, but a short test may end before its
  * bytes have arrived, so we wait; the result includes that time. */
 static bool step_arrive(struct conn *c)
@@ -369,7 +334,7 @@ static bool step_arrive(struct conn *c)
 	bool datagrams = i->member.test->params.datagrams;
 	uint64_t now = clock_ns();
 
-	if (!(datagrams ? iperf3_datagrams_arrived(i, now) : all_arrived(i)) &&
+	if (!(datagrams ? iperf3_datagrams_arrived(i, now) : iperf3_all_arrived(i)) &&
 	    now < i->end_ns + ARRIVE_NS) {
 		i->waited = true;
 		conn_set_deadline(c, now + ARRIVE_TICK_NS);
@@ -379,7 +344,7 @@ static bool step_arrive(struct conn *c)
 		if (atomic_load(&i->sorted[k]->role) == IPERF3_RECEIVES && i->sorted[k]->start_ns)
 			i->sorted[k]->end_ns = now;
 	if (!datagrams)
-		match_streams(i);
+		iperf3_match_streams(i);
 	control_go(c, STEP_REPLY);
 	return true;
 }

@@ -1,10 +1,41 @@
-/* The server's results of an iperf3 test.  Runs on the worker of the control connection, after all
- * streams have finished. */
+/* The server's results of an iperf3 test: whether they are complete, which stream is which, and the
+ * document.  Runs on the worker of the control connection, after all streams have finished. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "conn.h"
 #include "iperf3_conn.h"
+
+bool iperf3_all_arrived(const struct iperf3_conn *i)
+{
+	const struct iperf3_test *t = i->member.test;
+	uint64_t expected = 0, received = 0;
+
+	for (unsigned k = 0; k < t->stream_count; k++) {
+		if (atomic_load(&i->sorted[k]->role) != IPERF3_RECEIVES)
+			continue;
+		expected += i->expected[k].bytes;
+		received += iperf3_stream_bytes(i->sorted[k]);
+	}
+	return received >= expected || t->params.omit_s;
+}
+
+void iperf3_match_streams(struct iperf3_conn *i)
+{
+	unsigned count = i->member.test->stream_count;
+
+	for (unsigned k = 0; k < count; k++)
+		for (unsigned m = k; m < count; m++) {
+			struct iperf3_stream *s = i->sorted[m];
+
+			if (!i->expected[k].bytes || atomic_load(&s->role) != IPERF3_RECEIVES ||
+			    iperf3_stream_bytes(s) != i->expected[k].bytes)
+				continue;
+			i->sorted[m] = i->sorted[k];
+			i->sorted[k] = s;
+			break;
+		}
+}
 
 static double percent(uint64_t used_ns, uint64_t time_ns)
 {

@@ -3,6 +3,7 @@
 #pragma once
 #include "engine.h"
 #include "rdma_cm.h"
+#include "rdma_queue.h"
 
 /* Common parts of both engines' init() (0, or -errno with the reason and everything undone) and
  * fini(). */
@@ -19,6 +20,11 @@ void rdma_examine(engine_found *found, void *context);
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),                    \
 	.examine = rdma_examine, .listen = rdma_no_sockets, .accept = rdma_cm_accept,              \
 	.watch = rdma_watch, .wait = rdma_wait
+
+/* rdma_conn_request.c.  rdma_conn_requested() is a struct rdma_mode's; rdma_conn_free() releases
+ * what it has made, once the queue pair and the id are destroyed. */
+void rdma_conn_requested(struct worker *w, struct rdma_request *request);
+void rdma_conn_free(struct rdma_conn *r);
 
 /* rdma_hotplug.c */
 void rdma_hotplug_open(struct rdma *e);

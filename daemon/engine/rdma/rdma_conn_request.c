@@ -1,0 +1,91 @@
+/* Engine `rdma`: a request to connect becomes a connection, or is refused. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "conn.h"
+#include "rdma_cm.h"
+#include "rdma_engine.h"
+#include "rdma_queue.h"
+#include "rdma_remote.h"
+
+/* Takes request->id over and frees the request. */
+static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_request *request,
+				       const struct greeting *greeting)
+{
+	struct rdma_conn *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->id = request->id;
+	r->id->context = r;
+	r->device = d;
+	r->port = rdma_device_port(d, r->id->port_num);
+	r->peer = request->peer;
+	r->responder_resources = request->responder_resources;
+	r->initiator_depth = request->initiator_depth;
+	r->greeting = *greeting;
+	rdma_remote_open(r);
+	rdma_device_use(d);
+	return r;
+}
+
+void rdma_conn_free(struct rdma_conn *r)
+{
+	rdma_device_leave(r->device);
+	free(r);
+}
+
+/* 0 or -errno; -EAGAIN: not enough chunks for its receives. */
+static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
+			   const struct rdma_request *request, const struct greeting *greeting,
+			   void **ret_ticket)
+{
+	const struct pool *p = &w->pool;
+
+	if (!d->shared && p->free_count < p->keep + rdma_queue_chunks(p, greeting)) {
+		stat_add(w->stats.refused_limit, 1);
+		return -EAGAIN;
+	}
+	if (w->draining || w->stop)
+		return -EUSERS;
+	return conn_admit(w, -1, &request->peer, ret_ticket);
+}
+
+void rdma_conn_requested(struct worker *w, struct rdma_request *request)
+{
+	struct greeting greeting = { .said = request->said, .said_bytes = request->said_bytes };
+	struct reason reason = { "" };
+	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
+	struct rdma_conn *r;
+	void *ticket = NULL;
+	int rc;
+
+	if (!d) {
+		stat_add(w->stats.refused_limit, 1);
+		rdma_request_refuse(request, reason.text);
+		return;
+	}
+	greeting.reads = MIN(request->initiator_depth, d->reads_max);
+	if (w->service->greet && w->service->greet(w, &greeting) < 0) {
+		stat_add(w->stats.closed_protocol, 1);
+		rdma_request_refuse_greeting(request, &greeting);
+		return;
+	}
+	rc = rdma_conn_admit(w, d, request, &greeting, &ticket);
+	if (rc < 0) {
+		rdma_request_refuse(request,
+				    rc == -EAGAIN ? "no buffers are left" : rdma_cm_refusal(w, rc));
+		return;
+	}
+	r = rdma_conn_new(d, request, &greeting);
+	if (!r) {
+		w->owner->release(w, ticket);
+		stat_add(w->stats.closed_error, 1);
+	} else if (conn_start(w, -1, r, ticket) == 0) {
+		rdma_request_free(request);
+		return;
+	} else {
+		rdma_conn_free(r);
+	}
+	rdma_request_refuse(request, "no memory");
+}
