@@ -33,17 +33,18 @@ static double worse_by(struct measure *before, struct measure *now, enum figure 
 	return change > noise ? change : 0; /* false for NaN */
 }
 
-/* The generator's rate if it reported one, else the server's. */
-static enum figure rate_of(const struct measure *row)
+/* The rate of what the cost is counted by: operations that differ in size have no common one. */
+static enum figure rate_of(enum figure cost)
 {
-	return isnan(figure_spread(row, FIGURE_REQUEST_RATE).median) ? FIGURE_RATE
-								     : FIGURE_REQUEST_RATE;
+	if (cost == FIGURE_CPU_PER_REQUEST)
+		return FIGURE_REQUEST_RATE;
+	return cost == FIGURE_CPU_PER_BYTE ? FIGURE_BANDWIDTH : FIGURE_RATE;
 }
 
 static bool judge(struct output *out, struct measure *before, struct measure *now)
 {
 	struct measure *rows[] = { before, now };
-	enum figure cost = compare_cost(rows, ARRAY_SIZE(rows)), rate = rate_of(now);
+	enum figure cost = compare_cost(rows, ARRAY_SIZE(rows)), rate = rate_of(cost);
 	double costs = worse_by(before, now, cost, true),
 	       slower = worse_by(before, now, rate, false);
 

@@ -16,6 +16,7 @@ enum {
 	COLUMN_REQUESTS,
 	COLUMN_RATE,
 	COLUMN_BANDWIDTH,
+	COLUMN_GENERATOR_BANDWIDTH,
 	COLUMN_TRIP50,
 	COLUMN_TRIP99,
 	COLUMN_P50,
@@ -47,6 +48,10 @@ static const struct column columns[] = {
 	[COLUMN_REQUESTS] = { .title = "reqs", .unit = "/s", .apart = true, .optional = true },
 	[COLUMN_RATE] = { .title = "ops", .unit = "/s", .apart = true },
 	[COLUMN_BANDWIDTH] = { .title = "MB", .unit = "/s", .rank = 2 },
+	[COLUMN_GENERATOR_BANDWIDTH] = { .title = "genMB",
+					 .unit = "/s",
+					 .optional = true,
+					 .rank = 6 },
 	[COLUMN_TRIP50] = { .title = "trip50",
 			    .unit = "us",
 			    .apart = true,
@@ -162,6 +167,10 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	figure_cell(t, STYLE_PLAIN, row, FIGURE_REQUEST_RATE, 1);
 	figure_cell(t, STYLE_PLAIN, row, FIGURE_RATE, 1);
 	figure_cell(t, STYLE_PLAIN, row, FIGURE_BANDWIDTH, 1e-6);
+	if (isnan(figure_spread(row, FIGURE_REQUEST_RATE).median))
+		figure_cell(t, STYLE_PLAIN, row, FIGURE_GENERATOR_BANDWIDTH, 1e-6);
+	else
+		table_skip(t, 1);
 	trip_cell(t, row, 0.5);
 	trip_cell(t, row, 0.99);
 	compare_quantile_cell(t, row, 0.5);
@@ -311,7 +320,7 @@ static void render_notes(struct output *out, const struct groups *all)
 			high = MAX(high, row->latency.count);
 			errors += row->errors;
 			shared |= row->listener_count != row->count;
-			trips |= row->generator.result.requests_per_s > 0;
+			trips |= row->generator.wall_ns > 0;
 			machine |= row->machine.total_ns > 0;
 			softirq |= row->softirq.total_ns > 0;
 		}
@@ -330,9 +339,10 @@ static void render_notes(struct output *out, const struct groups *all)
 			       : " noise: highest less lowest of a row's own visits; only more "
 				 "than the largest of its group counts, * marks the lowest.");
 	if (trips)
-		output_wrapped(out, STYLE_DIM, 2,
-			       "reqs, trip50, trip99: requests and round trips as the generator "
-			       "counted and timed them; gen %%: its CPU time.");
+		output_wrapped(
+			out, STYLE_DIM, 2,
+			"reqs, genMB, trip50, trip99: requests, bytes and round trips as the "
+			"generator counted and timed them; gen %%: its CPU time.");
 	if (machine)
 		output_wrapped(
 			out, STYLE_DIM, 2,

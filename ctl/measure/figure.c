@@ -10,6 +10,7 @@ const char *const figure_names[FIGURE_COUNT] = {
 	[FIGURE_REQUEST_RATE] = "requests_per_s",
 	[FIGURE_RATE] = "operations_per_s",
 	[FIGURE_BANDWIDTH] = "bytes_per_s",
+	[FIGURE_GENERATOR_BANDWIDTH] = "generator_bytes_per_s",
 	[FIGURE_CPU_PER_REQUEST] = "cpu_ns_per_request",
 	[FIGURE_CPU_PER_OP] = "cpu_ns_per_operation",
 	[FIGURE_USER_PER_OP] = "cpu_user_ns_per_operation",
@@ -71,6 +72,8 @@ double figure_value(const struct measure *row, enum figure figure)
 		return ratio((double)row->count, seconds);
 	case FIGURE_BANDWIDTH:
 		return ratio(bytes, seconds);
+	case FIGURE_GENERATOR_BANDWIDTH:
+		return g->result.bytes_per_s > 0 ? g->result.bytes_per_s : NAN;
 	case FIGURE_CPU_PER_REQUEST:
 		return ratio(cpu, g->result.requests);
 	case FIGURE_CPU_PER_OP:

@@ -6,14 +6,15 @@
 #include "measure.h"
 
 enum figure {
-	FIGURE_REQUEST_RATE,    /* requests/s, as the generator counted them */
-	FIGURE_RATE,            /* operations/s */
-	FIGURE_BANDWIDTH,       /* bytes/s, in and out */
-	FIGURE_CPU_PER_REQUEST, /* ns, of the server */
-	FIGURE_CPU_PER_OP,      /* ns */
-	FIGURE_USER_PER_OP,     /* ns, the part in user space */
-	FIGURE_SYSTEM_PER_OP,   /* ns, the part in the kernel */
-	FIGURE_CPU_PER_BYTE,    /* ns, which is s per GB */
+	FIGURE_REQUEST_RATE,        /* requests/s, as the generator counted them */
+	FIGURE_RATE,                /* operations/s */
+	FIGURE_BANDWIDTH,           /* bytes/s, in and out */
+	FIGURE_GENERATOR_BANDWIDTH, /* bytes/s, as the generator counted its payload */
+	FIGURE_CPU_PER_REQUEST,     /* ns, of the server */
+	FIGURE_CPU_PER_OP,          /* ns */
+	FIGURE_USER_PER_OP,         /* ns, the part in user space */
+	FIGURE_SYSTEM_PER_OP,       /* ns, the part in the kernel */
+	FIGURE_CPU_PER_BYTE,        /* ns, which is s per GB */
 	FIGURE_SYSCALLS_PER_OP,
 	FIGURE_OPS_PER_TURN,
 	FIGURE_CPU_SHARE,           /* CPU use of the listener; 1: one CPU fully busy */

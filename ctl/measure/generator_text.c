@@ -69,7 +69,7 @@ void add_quantile(struct generator_result *r, double quantile, double ns)
 {
 	unsigned i = r->quantile_count;
 
-	if (i == GENERATOR_QUANTILES_MAX || quantile < 0 || quantile > 1 || !(ns >= 0) ||
+	if (i == GENERATOR_QUANTILES_MAX || quantile < 0 || quantile > 1 || !(ns > 0) ||
 	    ns > 9e18 || (i > 0 && r->quantiles[i - 1].quantile >= quantile))
 		return;
 	r->quantiles[r->quantile_count++] =

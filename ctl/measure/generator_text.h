@@ -30,7 +30,8 @@ bool unit_at(const char *text, const struct unit *units, double *value);
 /* The number after the first `key`, scaled by its unit. */
 bool measure_after(const char *text, const char *key, const struct unit *units, double *ret_value);
 
-/* Adds a percentile; they must come in ascending order, others and invalid ones are ignored. */
+/* Adds a percentile; they must come in ascending order, others and invalid ones are ignored, and a
+ * time of 0, which was too short for the generator's clock. */
 void add_quantile(struct generator_result *r, double quantile, double ns);
 
 /* The last line that begins with `start`; NULL: none. */

@@ -41,6 +41,7 @@ static const struct column {
 	{ "requests", "/s", COLUMN_FIGURE, FIGURE_REQUEST_RATE, true, 1, 0 },
 	{ "operations", "/s", COLUMN_FIGURE, FIGURE_RATE, false, 1, 0 },
 	{ "bytes", "MB/s", COLUMN_FIGURE, FIGURE_BANDWIDTH, false, 1e-6, 0 },
+	{ "by the generator", "MB/s", COLUMN_FIGURE, FIGURE_GENERATOR_BANDWIDTH, false, 1e-6, 0 },
 	{ "trip p50", "\xc2\xb5s", COLUMN_TRIP, 0, false, 0, 0.5 },
 	{ "trip p99", "\xc2\xb5s", COLUMN_TRIP, 0, false, 0, 0.99 },
 	{ "p50", "\xc2\xb5s", COLUMN_SERVER, 0, false, 0, 0.5 },

@@ -140,6 +140,17 @@ static void percentiles_of_two_directions_are_not_mixed(void **state)
 	assert_true(generator_quantile(&one, 0.999, &ns));
 }
 
+/* ab counts whole milliseconds: 0 is no time, but one too short for it. */
+static void what_is_too_short_for_ab_is_unknown(void **state)
+{
+	struct generator_result r = parse("ab", "ab");
+	uint64_t ns;
+
+	(void)state;
+	assert_false(generator_quantile(&r, 0.5, &ns));
+	assert_int_equal(r.quantile_count, 0);
+}
+
 static void what_is_no_result_is_refused(void **state)
 {
 	static char *const lines[][3] = {
@@ -200,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(recorded_runs_are_read),
 		cmocka_unit_test(percentiles_of_two_directions_are_not_mixed),
+		cmocka_unit_test(what_is_too_short_for_ab_is_unknown),
 		cmocka_unit_test(what_is_no_result_is_refused),
 		cmocka_unit_test(a_silent_copy_is_one_request),
 		cmocka_unit_test(programs_are_found_behind_wrappers),

@@ -466,6 +466,31 @@ static void all_that_share_a_cpu_are_told(void **state)
 	measures_free(&m);
 }
 
+/* iperf3 and iperf tell bytes alone: beside those of the listener. */
+static void bytes_of_the_generator_stand_beside_the_listeners(void **state)
+{
+	static const int cost[] = { 1000 };
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visits(&m, "a", 1, cost);
+	text = rendered(&m);
+	assert_null(strstr(text, "genMB"));
+	free(text);
+	m.rows[0]->generator.result.bytes_per_s = 123e6;
+	text = rendered(&m);
+	assert_non_null(strstr(text, "genMB"));
+	assert_non_null(strstr(text, " 123 "));
+	free(text);
+	m.rows[0]->generator.result.requests_per_s = 7;
+	text = rendered(&m);
+	assert_non_null(strstr(text, "reqs"));
+	assert_null(strstr(text, "genMB"));
+	free(text);
+	measures_free(&m);
+}
+
 static void softirqs_are_summed_and_divided(void **state)
 {
 	static const int cost[] = { 990, 1010 };
@@ -563,6 +588,29 @@ static void the_gate_closes_only_beyond_the_noise(void **state)
 	free(text);
 }
 
+/* A stream in fewer, larger pieces is not slower. */
+static void the_gate_judges_a_stream_by_its_bytes(void **state)
+{
+	struct measures before = {}, now = {};
+	struct output out = { .width = 100 };
+	char *text;
+	size_t bytes;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		add_delta(&before, NULL, document("a", "discard", 1000, 64000, 1000, "[]"), "");
+		add_delta(&now, NULL, document("a", "discard", 500, 64000, 1000, "[]"), "");
+	}
+	measures_merge(&before);
+	measures_merge(&now);
+	out.file = open_memstream(&text, &bytes);
+	assert_false(compare_gate(&out, &before, &now));
+	fclose(out.file);
+	free(text);
+	measures_free(&before);
+	measures_free(&now);
+}
+
 static void csv_has_a_field_for_every_title(void **state)
 {
 	static const int cost[] = { 990, 1000, 1010 };
@@ -609,9 +657,11 @@ int main(void)
 		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
 		cmocka_unit_test(figures_are_medians_with_their_spread),
 		cmocka_unit_test(all_that_share_a_cpu_are_told),
+		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
 		cmocka_unit_test(softirqs_are_summed_and_divided),
 		cmocka_unit_test(a_winner_is_marked_only_beyond_the_noise),
 		cmocka_unit_test(the_gate_closes_only_beyond_the_noise),
+		cmocka_unit_test(the_gate_judges_a_stream_by_its_bytes),
 		cmocka_unit_test(csv_has_a_field_for_every_title),
 	};
 
