@@ -64,7 +64,10 @@ def done_by(daemon, operation):
 @pytest.mark.parametrize("service, command, operation, count", [
     ("perftest", "ib_send_bw -n 300 -s 4096", "message", 300),
     ("perftest", "ib_send_bw -n 300 -s 1024 -q 3", "message", 900),
-    ("perftest", "ib_send_bw -n 100 -s 65536 -e", "message", 100),
+    ("perftest", "ib_send_bw -n 10 -s 64", "message", 10),  # 9 without a credit over iWARP
+    ("perftest", "ib_send_bw -n 100 -s 4096 -r 2", "message", 100),
+    # Over iWARP an even number of messages wants a credit for its last, of which no event tells.
+    ("perftest", "ib_send_bw -n 101 -s 65536 -e", "message", 101),
     ("perftest", "ib_write_bw -n 100 -s 16384", "message", 0),
     ("perftest", "ib_write_bw -n 5 -s 1048576", "message", 0),
     ("perftest", "ib_read_bw -n 100 -s 4096", "message", 0),
