@@ -123,6 +123,16 @@ int ring_register(struct ring *r, unsigned code, void *argument, unsigned count)
 	return rc < 0 ? -errno : (int)rc;
 }
 
+/* The kernel's threads that do what would block (io-wq) inherit the worker's CPUs since Linux 6.2;
+ * before, they run wherever the process may, unless these are registered (Linux 5.14). */
+static void ring_pin_threads(struct ring *r)
+{
+	cpu_set_t cpus;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+		(void)ring_register(r, IORING_REGISTER_IOWQ_AFF, &cpus, sizeof(cpus));
+}
+
 /* Registrations that must precede the first operation; the restrictions come last, as they may
  * forbid the others. */
 static int ring_enable(struct ring *r, unsigned uses)
@@ -143,6 +153,7 @@ static int ring_enable(struct ring *r, unsigned uses)
 		if (ring_register(r, NB_REGISTER_NAPI, &napi, 1) == 0)
 			worker_feature(r->worker, FEATURE_napi_busy_poll);
 	}
+	ring_pin_threads(r);
 	if (worker_wants(r->worker, FEATURE_restricted) && ring_restrict(r, uses) == 0)
 		worker_feature(r->worker, FEATURE_restricted);
 	return ring_register(r, IORING_REGISTER_ENABLE_RINGS, NULL, 0);

@@ -4,6 +4,7 @@ really in use."""
 import os
 import subprocess
 
+import nbd_client
 import pytest
 from conftest import NBSERVED, TIMEOUT, listener, wait_until
 from traffic import (
@@ -309,6 +310,19 @@ def test_workers_and_cpus(start_daemon, engine):
     assert affinity_of(daemon, "auto/") == [cpus] * len(cpus)
     for name in ("bound", "auto", "both"):
         exercise(daemon, name)
+
+
+@pytest.mark.parametrize("engine", ["io_uring", "epoll"])
+def test_the_kernels_threads_stay_on_the_workers_cpus(start_daemon, tmp_path, engine):
+    last = max(os.sched_getaffinity(0))
+    daemon = start_daemon(
+        f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 1M\nstore = io_uring\n"
+        + listener("nbd", "nbd", engine=engine, exports="disk", cpus=last)
+    )
+    with nbd_client.connect(daemon, "nbd") as client:
+        client.request(nbd_client.FLUSH)  # io_uring has a thread do that
+        assert client.reply() == (0, b"")
+        assert affinity_of(daemon, "iou-wrk-") == [{last}]
 
 
 # ---- What is in use ----
