@@ -2,7 +2,7 @@
 #
 # Packages may be installed by a target's first line, and pkg-config is asked when a makefile is
 # read: so what needs them is built by a second make.
-TEST_INC := $(INC_main) -Idaemon/ring -Idaemon/engine -Idaemon/store -Idaemon/service $(CTL_ROOMS:%=-Ictl/%)
+TEST_INC := $(INC_main) $(sort $(INC_engine/rdma) -Idaemon/ring -Idaemon/store -Idaemon/service) $(CTL_ROOMS:%=-Ictl/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs

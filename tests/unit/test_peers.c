@@ -144,6 +144,28 @@ static void the_pinned_are_bounded(void **state)
 	assert_int_equal(peers_count(&table), 64 + 1);
 }
 
+/* As many on probation as there are places for it remain, so no stranger pushes out an active one.
+ */
+static void the_pinned_take_places_of_the_established(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 64; i++) {
+		peers_add(&table, &all[i], 1);
+		peers_heard(&table, &all[i], 1 + PEERS_PROBATION_NS);
+	}
+	for (unsigned i = 64; i < 96; i++) {
+		peers_add(&table, &all[i], 1);
+		peers_pin(&table, &all[i]);
+		assert_int_equal(table.lists[PEER_ESTABLISHED].count, 127 - i);
+	}
+	for (unsigned i = 96; i < MANY; i++)
+		peers_add(&table, &all[i], 1 + PEERS_PROBATION_NS);
+	for (unsigned i = 0; i < 96; i++)
+		assert_int_equal(all[i].list, i < 32   ? PEER_UNKNOWN
+					      : i < 64 ? PEER_ESTABLISHED
+						       : PEER_PINNED);
+}
+
 static void a_table_grows(void **state)
 {
 	enum { PEERS = 5000 };
@@ -257,6 +279,8 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(the_pinned_stay, begin, end),
 		cmocka_unit_test_setup_teardown(the_pinned_are_bounded, begin, end),
+		cmocka_unit_test_setup_teardown(the_pinned_take_places_of_the_established, begin,
+						end),
 		cmocka_unit_test_setup_teardown(a_table_grows, begin, end),
 		cmocka_unit_test(runs_are_of_one_length_but_for_the_last),
 		cmocka_unit_test(reflectors_and_own_ports_are_not_answered),

@@ -1,0 +1,104 @@
+/* Engine `rdma`: the requests that are posted together. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rdma_remote.h"
+
+enum { OPERATIONS = RDMA_SENDS + 1, VIEWS = 3 };
+
+/* A connection with operations of the client's memory, of so many views each, that are not posted.
+ */
+struct operations {
+	struct ibv_mr mr;
+	struct rdma_device device;
+	struct rdma_conn conn;
+	struct rdma_send_chain chain;
+	struct remote remotes[OPERATIONS];
+	struct view views[OPERATIONS * VIEWS];
+	uint8_t memory[OPERATIONS * VIEWS];
+};
+
+static struct operations o;
+
+static void operations_make(enum remote_kind kind, unsigned views)
+{
+	memset(&o, 0, sizeof(o));
+	o.device = (struct rdma_device){
+		.mr = &o.mr,
+		.sends_max = RDMA_SENDS,
+		.read_sges = RDMA_SGES,
+		.write_sges = RDMA_SGES,
+	};
+	o.conn.device = &o.device;
+	rdma_remote_open(&o.conn);
+	for (unsigned i = 0; i < OPERATIONS; i++) {
+		struct view *first = &o.views[i * views];
+
+		for (unsigned v = 0; v < views; v++)
+			first[v] = (struct view){ .next = v + 1 < views ? &first[v + 1] : NULL,
+						  .data = &o.memory[i * views + v],
+						  .len = 1 };
+		o.remotes[i] = (struct remote){ .kind = kind, .unposted = first };
+		*o.conn.unposted.tail = &o.remotes[i];
+		o.conn.unposted.tail = &o.remotes[i].next;
+	}
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
+		o.conn.lanes[i].remotes.tail = &o.conn.lanes[i].remotes.head;
+	rdma_send_chain_init(&o.chain, &o.conn);
+}
+
+/* What was taken is in the chain once and in order, and no request is without a piece. */
+static void assert_chain(unsigned requests, unsigned pieces)
+{
+	unsigned at = 0;
+
+	assert_int_equal(o.chain.count, requests);
+	for (unsigned i = 0; i < requests; i++) {
+		const struct ibv_send_wr *wr = &o.chain.requests[i];
+
+		assert_true(wr->num_sge > 0);
+		for (int k = 0; k < wr->num_sge; k++)
+			assert_int_equal(wr->sg_list[k].addr, (uintptr_t)&o.memory[at++]);
+	}
+	assert_int_equal(at, pieces);
+}
+
+static void the_last_place_has_its_piece(void **state)
+{
+	(void)state;
+	for (enum remote_kind kind = 0; kind < REMOTE_KIND_COUNT; kind++) {
+		operations_make(kind, 1);
+		assert_false(rdma_remote_add(&o.conn, &o.chain));
+		assert_chain(RDMA_SENDS, RDMA_SENDS);
+		assert_ptr_equal(o.conn.unposted.head, &o.remotes[RDMA_SENDS]);
+	}
+}
+
+/* One that runs out of entries has the rest in the next chain. */
+static void the_last_entry_is_taken(void **state)
+{
+	const struct remote *cut = &o.remotes[RDMA_SGES_MAX / VIEWS];
+
+	(void)state;
+	operations_make(REMOTE_WRITE, VIEWS);
+	assert_false(rdma_remote_add(&o.conn, &o.chain));
+	assert_chain(RDMA_SGES_MAX / VIEWS + 1, RDMA_SGES_MAX);
+	assert_ptr_equal(o.conn.unposted.head, cut);
+	assert_ptr_equal(cut->unposted, &o.views[RDMA_SGES_MAX]);
+	assert_int_equal(cut->progress, RDMA_SGES_MAX % VIEWS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_last_place_has_its_piece),
+		cmocka_unit_test(the_last_entry_is_taken),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
