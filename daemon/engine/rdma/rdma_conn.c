@@ -53,7 +53,7 @@ static int rdma_conn_accept(struct rdma_conn *r)
 		.private_data_len = r->greeting.reply_bytes,
 	};
 
-	r->reads_max = (uint8_t)MIN(accept.initiator_depth, r->device->reads_max);
+	r->reads = r->device->reads && accept.initiator_depth > 0;
 	if (rdma_accept(r->id, &accept) < 0)
 		return -errno;
 	rdma_conn_become(r, RDMA_ACCEPTED);

@@ -65,7 +65,7 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 		rdma_request_refuse(request, reason.text);
 		return;
 	}
-	greeting.reads = MIN(request->initiator_depth, d->reads_max);
+	greeting.reads = d->reads ? request->initiator_depth : 0;
 	if (w->service->greet && w->service->greet(w, &greeting) < 0) {
 		stat_add(w->stats.closed_protocol, 1);
 		rdma_request_refuse_greeting(request, &greeting);

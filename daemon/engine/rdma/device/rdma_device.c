@@ -204,15 +204,6 @@ static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
 
 enum { RDMA_VENDOR_RXE = 0xffffff, RDMA_VENDOR_SIW = 0x626d74 };
 
-/* RDMA reads of a connection in flight.  What is read over iWARP is written by the peer (RFC 5040):
- * devices other than siw want the pool open to its writes, which it is not. */
-static unsigned rdma_device_reads(const struct rdma_device *d)
-{
-	if (d->limits.vendor_id == RDMA_VENDOR_SIW)
-		return 1;
-	return d->verbs->device->transport_type == IBV_TRANSPORT_IB ? RDMA_SENDS : 0;
-}
-
 /* With `srq` the queues are as small as possible, as `srq` is chosen to save memory. */
 static void rdma_device_size(struct rdma_device *d)
 {
@@ -229,7 +220,8 @@ static void rdma_device_size(struct rdma_device *d)
 	d->invalidates = (d->limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) &&
 			 d->verbs->device->transport_type == IBV_TRANSPORT_IB;
 	d->sends_late = d->limits.vendor_id == RDMA_VENDOR_SIW;
-	d->reads_max = rdma_device_reads(d);
+	d->reads = d->limits.vendor_id == RDMA_VENDOR_SIW ||
+		   d->verbs->device->transport_type == IBV_TRANSPORT_IB;
 }
 
 static int rdma_device_open(struct rdma_device *d, struct reason *reason)

@@ -125,7 +125,10 @@ struct rdma_device {
 	bool invalidates;
 	/* What is not signalled is read from memory after its completion, too. */
 	bool sends_late;
-	unsigned reads_max; /* RDMA reads of a connection in flight */
+	/* Its connections can read their clients' memory.  What is read over iWARP is written by
+	 * the peer (RFC 5040): devices other than siw want the pool open to its writes, which it is
+	 * not. */
+	bool reads;
 };
 
 /* Runs op->done() whenever fd is readable.  0 or -errno. */

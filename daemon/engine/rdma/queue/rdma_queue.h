@@ -129,7 +129,7 @@ struct rdma_conn {
 	bool wants_receives; /* on the list rdma.wanting */
 	struct sockaddr_storage peer;
 	uint8_t responder_resources, initiator_depth; /* as the client asked */
-	uint8_t reads_max; /* RDMA reads that we may have in flight; 0: the client allows none */
+	bool reads;                                   /* device and client allow RDMA reads */
 };
 
 /* Changes the state: informs the core and maintains the lists as described above. */

@@ -63,7 +63,7 @@ void rdma_remote_submit(struct remote *remote)
 		return;
 	}
 	rdma_remotes_add(&r->unposted, remote);
-	if (remote->kind == REMOTE_READ && r->reads_max == 0) /* such a read would never complete */
+	if (remote->kind == REMOTE_READ && !r->reads) /* such a read would never complete */
 		conn_close(c, CONN_END_PROTOCOL);
 	rdma_queue_want_receives(r);
 }
@@ -95,13 +95,6 @@ static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
 		wr->opcode = IBV_WR_RDMA_WRITE; /* only the last request notifies the client */
 }
 
-static bool rdma_remote_has_room(const struct rdma_conn *r, const struct rdma_send_chain *chain,
-				 const struct rdma_lane *lane)
-{
-	return rdma_send_chain_has_room(chain) &&
-	       (lane != &r->lanes[RDMA_LANE_IN] || lane->sends < r->device->reads_max);
-}
-
 bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
 {
 	struct remote *remote;
@@ -111,7 +104,7 @@ bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
 			&r->lanes[rdma_lane_of(rdma_remote_kinds[remote->kind].kind)];
 
 		while (remote->unposted) {
-			if (!rdma_remote_has_room(r, chain, lane))
+			if (!rdma_send_chain_has_room(chain))
 				return false;
 			rdma_remote_add_one(r, remote, chain);
 		}
