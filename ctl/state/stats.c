@@ -118,6 +118,12 @@ static const struct trouble {
 	{ "accept_paused", "pause", " of accepting (out of descriptors)" },
 	{ "pool.starved", "wait", " for a free buffer" },
 	{ "throttled", "pause", " of receiving (too much held)" },
+	{ "udp.overflowed", "datagram", " lost (full queue of the socket)" },
+	{ "udp.truncated", "datagram", " lost (longer than buffer-size)" },
+	{ "udp.dropped", "datagram", " lost (sender not admitted)" },
+	{ "udp.refused", "datagram", " refused (from the port of a reflector, or of no test)" },
+	{ "udp.withheld", "answer", " withheld (more than was received)" },
+	{ "udp.unsent", "datagram", " not sent (error of this host)" },
 };
 
 /* Prints a paragraph for each listener with errors. */

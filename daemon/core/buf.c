@@ -113,7 +113,7 @@ void bufq_drop_slow(struct pool *p, struct bufq *q, size_t bytes)
 		bufq_advance(q, bytes);
 }
 
-void bufq_drop_views(struct pool *p, struct bufq *q, size_t views)
+void bufq_drop_views_slow(struct pool *p, struct bufq *q, size_t views)
 {
 	assert(views <= q->views);
 	while (views-- > 0)

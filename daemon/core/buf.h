@@ -168,7 +168,20 @@ static inline void bufq_drop(struct pool *p, struct bufq *q, size_t bytes)
 }
 
 /* Frees the first `views` views of q; views <= q->views. */
-void bufq_drop_views(struct pool *p, struct bufq *q, size_t views);
+void bufq_drop_views_slow(struct pool *p, struct bufq *q, size_t views);
+
+static inline void bufq_drop_views(struct pool *p, struct bufq *q, size_t views)
+{
+	struct view *v = q->head;
+
+	if (v && !v->next && views == 1) {
+		*q = (struct bufq){ 0 };
+		view_free(p, v);
+	} else {
+		bufq_drop_views_slow(p, q, views);
+	}
+}
+
 static inline void bufq_clear(struct pool *p, struct bufq *q)
 {
 	bufq_drop_views(p, q, q->views);

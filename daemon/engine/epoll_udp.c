@@ -1,5 +1,9 @@
 /* Engine `epoll`, transport `udp`: see udp.h.  Each socket has one registration, for input and,
- * while it is blocked, for room to send. */
+ * while it is blocked, for room to send.
+ *
+ * For each datagram that it sends, a registered socket has the kernel look whether the set waits
+ * for room to send.  So a socket that brings many datagrams leaves the set, and is read in every
+ * turn until it brings none. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,11 +11,52 @@
 #include "epoll.h"
 #include "udp.h"
 
+enum {
+	/* Datagrams of a turn: to leave the set and to join it again costs less than it saves. */
+	EPOLL_UDP_MANY = 16,
+	/* Turns: how often the set is looked at while no socket is in it, but for what the worker
+	 * itself watches. */
+	EPOLL_UDP_LOOK = 4,
+};
+
 struct epoll_udp {
 	struct epoll epoll; /* must be first: see epoll.h */
 	struct udp udp;
 	struct udp_receiver *receiver;
+	unsigned read_again; /* sockets outside the set, to be read in the next turn */
+	unsigned unseen;     /* turns since the last look at the set */
 };
+
+static void epoll_udp_event(struct op *op, int ready, uint32_t flags);
+
+static void epoll_udp_interest(struct udp_socket *s)
+{
+	struct acceptor *a = s->acceptor;
+	uint32_t events = (s->armed ? EPOLLIN : 0U) | (s->blocked ? EPOLLOUT : 0U);
+	bool joins = !s->again || s->blocked;
+
+	if (a->fd < 0 || (!joins && !s->polled))
+		return;
+	a->op.done = epoll_udp_event;
+	epoll_change(a->worker,
+		     !joins      ? EPOLL_CTL_DEL
+		     : s->polled ? EPOLL_CTL_MOD
+				 : EPOLL_CTL_ADD,
+		     a->fd, events, &a->op);
+	s->polled = joins;
+}
+
+static void epoll_udp_take(struct epoll_udp *e, struct udp_socket *s)
+{
+	unsigned received = udp_ready_receive(e->receiver, s);
+	bool again = received >= (s->again ? 1U : (unsigned)EPOLL_UDP_MANY);
+
+	if (again == s->again)
+		return;
+	s->again = again;
+	e->read_again += again ? 1 : -1U;
+	epoll_udp_interest(s);
+}
 
 static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
 {
@@ -25,19 +70,30 @@ static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
 		udp_set_receiving(s);
 	}
 	if ((ready & EPOLLIN) && s->armed)
-		udp_ready_receive(e->receiver, s);
+		epoll_udp_take(e, s);
 }
 
-static void epoll_udp_interest(struct udp_socket *s)
+static bool epoll_udp_send(struct worker_hook *hook)
 {
-	struct acceptor *a = s->acceptor;
-	uint32_t events = (s->armed ? EPOLLIN : 0U) | (s->blocked ? EPOLLOUT : 0U);
+	struct epoll_udp *e = container_of(hook, struct epoll_udp, udp.hook);
 
-	if (a->fd < 0)
-		return;
-	a->op.done = epoll_udp_event;
-	if (epoll_change(a->worker, EPOLL_CTL_MOD, a->fd, events, &a->op) == -ENOENT)
-		epoll_change(a->worker, EPOLL_CTL_ADD, a->fd, events, &a->op);
+	udp_ready_send(hook);
+	return e->read_again > 0;
+}
+
+static void epoll_udp_wait(struct worker *w, bool block)
+{
+	struct epoll_udp *e = w->engine_state;
+
+	if (e->read_again < e->udp.count || ++e->unseen >= EPOLL_UDP_LOOK) {
+		e->unseen = 0;
+		epoll_wait_turn(w, block);
+	} else {
+		worker_awake(w);
+	}
+	for (unsigned i = 0; e->read_again && i < e->udp.count; i++)
+		if (e->udp.sockets[i].again)
+			epoll_udp_take(e, &e->udp.sockets[i]);
 }
 
 static void epoll_udp_receive(struct udp_socket *s, bool on)
@@ -68,7 +124,7 @@ static int epoll_udp_start(struct epoll_udp *e, struct worker *w, struct reason 
 		return rc;
 	e->udp.receive = epoll_udp_receive;
 	e->udp.await_room = epoll_udp_interest;
-	rc = udp_init(&e->udp, w, udp_ready_send, reason);
+	rc = udp_init(&e->udp, w, epoll_udp_send, reason);
 	if (rc < 0)
 		close(e->epoll.fd);
 	return rc;
@@ -116,5 +172,5 @@ const struct engine engine_epoll_udp = {
 	.listen = epoll_udp_listen,
 	.settle = epoll_udp_settle,
 	.watch = epoll_watch,
-	.wait = epoll_wait_turn,
+	.wait = epoll_udp_wait,
 };

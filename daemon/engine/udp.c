@@ -20,6 +20,9 @@
 #define SO_MEMINFO 55
 #endif
 
+/* 2^64 by the golden ratio (Knuth's multiplicative hash). */
+#define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
+
 static struct udp_peer *udp_peer_of(struct peer *peer)
 {
 	return container_of(peer, struct udp_peer, peer);
@@ -100,6 +103,14 @@ static void udp_socket_init(struct udp *u, struct udp_socket *s, struct acceptor
 
 /* ---- Life of a client ---- */
 
+/* Where the client of this key is, if it is among the recent ones. */
+static struct udp_peer **udp_recent(struct udp *u, const struct peer_key *key)
+{
+	uint64_t mixed = (key->words[1] ^ key->words[4] << 32) * HASH_FACTOR;
+
+	return &u->recent[mixed >> (64 - UDP_RECENT_BITS)];
+}
+
 static void udp_evict(struct peer *peer)
 {
 	stat_add(peer->conn->worker->stats.peers_evicted, 1);
@@ -139,11 +150,11 @@ void udp_close(struct conn *c)
 {
 	struct udp_peer *peer = c->engine_state;
 	struct udp_socket *s = peer->socket;
-	struct udp_peer **at = &s->out;
+	struct udp_peer **at = &s->out, **recent = udp_recent(s->udp, &peer->peer.key);
 
 	peers_forget(&s->udp->peers, &peer->peer);
-	if (s->udp->last == peer)
-		s->udp->last = NULL;
+	if (*recent == peer)
+		*recent = NULL;
 	while (peer->queued && *at != peer)
 		at = &(*at)->out_next;
 	if (peer->queued) {
@@ -384,7 +395,7 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns)
 	struct worker *w = u->worker;
 	struct in6_addr local = { 0 };
 	struct peer_key key;
-	struct udp_peer *peer = u->last;
+	struct udp_peer *peer, **recent;
 	struct peer *known;
 
 	if (unlikely(d->flags & MSG_TRUNC) ||
@@ -396,12 +407,14 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns)
 		stat_add(w->stats.datagrams_refused, 1);
 		return;
 	}
+	recent = udp_recent(u, &key);
+	peer = *recent;
 	if (!peer || memcmp(&peer->peer.key, &key, sizeof(key)) != 0) {
 		known = peers_find(&u->peers, &key);
 		peer = known ? udp_peer_of(known) : udp_peer_new(s, d, &key, &local);
 		if (unlikely(!peer))
 			return;
-		u->last = peer;
+		*recent = peer;
 	}
 	peers_heard(&u->peers, &peer->peer, now_ns);
 	udp_input(u, peer->peer.conn, d,

@@ -19,13 +19,15 @@
 #include "worker.h"
 
 enum {
-	UDP_RECEIVES = 32, /* datagrams that one call receives, and chunks kept ready for them */
-	UDP_CALLS = 4,     /* receive calls for one socket in a turn */
+	UDP_RECEIVES = 64, /* datagrams that one call receives, and chunks kept ready for them */
+	UDP_CALLS = 2,     /* receive calls for one socket in a turn */
 	UDP_SENDS = 64,    /* messages that one call sends */
 	UDP_SEGMENTS = 64, /* datagrams of a message (GSO): the limit of Linux 4.18 to 6.8 */
 	UDP_VIEWS = 512,   /* datagrams that one call sends */
 	UDP_BYTES = 65487, /* bytes of a message: fits into a packet with an IPv6 header */
 	UDP_CONTROL = 128, /* bytes of control data, received or sent */
+	UDP_RECENT_BITS = 9,
+	UDP_RECENT = 1 << UDP_RECENT_BITS, /* clients that are found without the table */
 	/* Bytes of a chunk: for the data that io_uring stores before a datagram, and so that chunks
 	 * do not all start in the same cache sets. */
 	UDP_HEADROOM = 256,
@@ -53,7 +55,7 @@ struct udp_socket {
 	bool starved;     /* there is no chunk to receive into */
 	bool armed;       /* the engine is asked to report input */
 	bool polled;      /* for the engine: its request for input is in flight */
-	bool again;       /* for the engine: make another such request */
+	bool again;       /* for the engine: look for input in the next turn */
 	struct op out_op; /* for the engine: the event that there is room to send */
 };
 
@@ -99,8 +101,9 @@ struct udp {
 	struct peers peers;
 	struct udp_socket *sockets;
 	unsigned count;
-	/* Sender of the last datagram, a cache: a burst often comes from one client. */
-	struct udp_peer *last;
+	/* A cache of the table of peers, for its hash with a secret is most of a look-up: by a hash
+	 * without one, the last client that had it, or NULL. */
+	struct udp_peer *recent[UDP_RECENT];
 	struct chunk *small; /* the chunk that small datagrams are copied to */
 	bool gro, gso;
 	struct worker_hook hook; /* sends all queued datagrams at the end of a turn */
@@ -173,6 +176,6 @@ void udp_port_taken(uint16_t port, bool taken);
 /* udp_ready.c: for engines that are told what is ready. */
 struct udp_receiver *udp_receiver_new(const struct worker *w);
 void udp_receiver_free(struct udp_receiver *r, struct worker *w);
-/* To be called when there may be input.  True: there may be more. */
-bool udp_ready_receive(struct udp_receiver *r, struct udp_socket *s);
+/* To be called when there may be input.  Returns the number of datagrams received. */
+unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s);
 bool udp_ready_send(struct worker_hook *hook); /* sends all queued datagrams */

@@ -8,6 +8,7 @@
 /* Buffers for one recvmmsg(), shared by all sockets of a worker. */
 struct udp_receiver {
 	unsigned max;
+	unsigned ready;                     /* messages before this one have a chunk */
 	struct chunk *chunks[UDP_RECEIVES]; /* NULL: allocated by the next call */
 	struct mmsghdr messages[UDP_RECEIVES];
 	struct iovec iov[UDP_RECEIVES];
@@ -24,9 +25,11 @@ struct udp_receiver *udp_receiver_new(const struct worker *w)
 	r->max = MAX(MIN((unsigned)UDP_RECEIVES, w->pool.keep), 1U);
 	for (unsigned i = 0; i < UDP_RECEIVES; i++)
 		r->messages[i].msg_hdr = (struct msghdr){ .msg_name = &r->names[i],
+							  .msg_namelen = sizeof(r->names[i]),
 							  .msg_iov = &r->iov[i],
 							  .msg_iovlen = 1,
-							  .msg_control = r->control[i] };
+							  .msg_control = r->control[i],
+							  .msg_controllen = UDP_CONTROL };
 	return r;
 }
 
@@ -42,23 +45,19 @@ void udp_receiver_free(struct udp_receiver *r, struct worker *w)
 static unsigned receiver_prepare(struct udp_receiver *r, const struct udp_socket *s)
 {
 	struct pool *p = &s->udp->worker->pool;
-	bool control = s->pktinfo || s->udp->gro;
-	unsigned n = 0;
 
-	for (; n < r->max; n++) {
-		struct msghdr *msg = &r->messages[n].msg_hdr;
+	for (; r->ready < r->max; r->ready++) {
+		unsigned n = r->ready;
 
-		if (!r->chunks[n]) {
-			if (p->free_count <= p->keep)
-				break;
-			r->chunks[n] = chunk_get(p);
-			s->udp->worker->pool_lent++;
-			r->iov[n] = (struct iovec){ r->chunks[n]->base, p->chunk_size };
-		}
-		msg->msg_namelen = sizeof(r->names[n]);
-		msg->msg_controllen = control ? UDP_CONTROL : 0;
+		if (r->chunks[n])
+			continue;
+		if (p->free_count <= p->keep)
+			break;
+		r->chunks[n] = chunk_get(p);
+		s->udp->worker->pool_lent++;
+		r->iov[n] = (struct iovec){ r->chunks[n]->base, p->chunk_size };
 	}
-	return n;
+	return r->ready;
 }
 
 static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket *s, uint64_t now_ns)
@@ -76,17 +75,21 @@ static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket 
 	};
 
 	udp_arrived(s, &d, now_ns);
+	msg->msg_namelen = sizeof(r->names[i]);
+	msg->msg_controllen = UDP_CONTROL;
 	if (r->chunks[i]->refs > 1) { /* a connection still holds data in it */
 		chunk_put(p, r->chunks[i]);
 		r->chunks[i] = NULL;
+		r->ready = MIN(r->ready, i);
 		s->udp->worker->pool_lent--;
 	}
 }
 
-bool udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
+unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 {
 	struct worker *w = s->udp->worker;
 	uint64_t now_ns = clock_coarse_ns();
+	unsigned received = 0;
 
 	for (unsigned call = 0; call < UDP_CALLS && s->armed; call++) {
 		unsigned max = receiver_prepare(r, s);
@@ -96,17 +99,18 @@ bool udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 			stat_add(w->stats.starved, 1);
 			s->starved = true;
 			udp_set_receiving(s);
-			return false;
+			break;
 		}
 		stat_add(w->stats.sys_recv, 1);
 		n = syscall6(SYS_recvmmsg, s->acceptor->fd, (long)r->messages, max, MSG_DONTWAIT, 0,
 			     0);
 		for (long i = 0; i < n; i++)
 			receiver_take(r, (unsigned)i, s, now_ns);
+		received += (unsigned)MAX(n, 0);
 		if (n < (long)max && n != -EINTR)
-			return false;
+			break;
 	}
-	return s->armed;
+	return received;
 }
 
 /* Sends messages of b from *at on, as many as the kernel takes, or skips one that it refuses.

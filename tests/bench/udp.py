@@ -295,24 +295,32 @@ def told_by(process):
 
 
 def flood_of(options, server):
+    """Rounds without the flood, then with the next of its sources."""
     first_of_all(server.pid)
-    quiet = told_by(polite(options, server, 3000))
+    each, rounds = options.sources // options.slices, []
+    told_by(polite(options, server, 1000))
     before, cpu = memory_kib(server.pid), process_cpu_ns(server.pid)
-    beside = polite(options, server, 800 * options.sources // options.flood)
-    out = load(options, "forge", "-p", server.port, "-P", options.sources, "-r", options.flood)
-    cpu, after, during = process_cpu_ns(server.pid) - cpu, memory_kib(server.pid), told_by(beside)
+    for i in range(options.slices):
+        quiet = told_by(polite(options, server, 900 * each // options.flood))
+        beside = polite(options, server, 900 * each // options.flood)
+        out = load(options, "forge", "-p", server.port, "-P", each, "-f", i * each, "-r", options.flood)
+        rounds.append((quiet, told_by(beside), out))
+    cpu, after = process_cpu_ns(server.pid) - cpu, memory_kib(server.pid)
     more = ""
     if isinstance(server, Daemon):
         udp = server.stats()["udp"]
         more = f"; evicted {udp['evicted']}, overflowed {udp['overflowed']}"
-    print(f"  {server.name:14} wait {quiet['p50_us']:.0f} us, p99 {quiet['p99_us']:.0f} us; beside"
-          f" {out['sent'] / out['seconds'] / 1000:.0f} k/s {during['p50_us']:.0f} us, p99 {during['p99_us']:.0f} us,"
-          f" {during['lost']} lost; private memory {before} KiB, then {after} KiB;"
-          f" {cpu / out['sent'] / 1000:.2f} us CPU each{more}", flush=True)
+    print(f"  {server.name:14} private memory {before} KiB, then {after} KiB; {cpu / options.sources / 1000:.2f} us CPU for each"
+          f" source{more}; lost {sum(q['lost'] for q, _, _ in rounds)}, beside it {sum(d['lost'] for _, d, _ in rounds)}")
+    for figure in ("p50_us", "p99_us"):
+        apart, beside = ([r[i][figure] for r in rounds] for i in (0, 1))
+        print(f"    {figure[:3]} {quartiles(apart)['median']:.0f} us, beside it {quartiles(beside)['median']:.0f} us,"
+              f" {show_ratio(ratio(beside, apart))}", flush=True)
 
 
 def flood(options):
-    print(f"{options.sources} sources that send a datagram each to echo, and how long one who sends each ms waits:")
+    print(f"{options.sources} sources that send a datagram each to echo, {options.flood} a second, and how long one who"
+          " sends each ms waits:")
     makers = [functools.partial(Bare, "batch", options.build / "bench/udp_echo", "batch")]
     makers += [functools.partial(Datagrams, e, options.build / "nbserved", e) for e in ENGINES]
     for maker in makers:
@@ -330,6 +338,7 @@ def main():
     parser.add_argument("--ms", type=int, default=500)
     parser.add_argument("--flood", type=int, default=50_000, help="forged datagrams per second")
     parser.add_argument("--sources", type=int, default=1_000_000)
+    parser.add_argument("--slices", type=int, default=10, help="in which they come, each beside a client")
     parser.add_argument("--flows", type=int, nargs="+", default=[1, FLOWS])
     parser.add_argument("--parts", default=",".join(PARTS))
     options = parser.parse_args()

@@ -2,7 +2,7 @@
  *
  * `echo`: peers of an echo server, each with an address of 127/8 of its own but all of one socket,
  * so that a call moves many: what comes back is sent again.  Datagrams are sockperf's messages.
- * `forge`: datagrams of as many sources as there are, each once (or -w times).
+ * `forge`: datagrams of as many sources as there are, from the -f th on, each once (or -w times).
  * `send`: one way, over sockets that the caller has connected (-F), with iperf3's or iperf 2's
  * numbers in them (-i 3, -i 2), at a rate, merged by UDP_SEGMENT if -g says how many. */
 #include <getopt.h>
@@ -28,7 +28,7 @@ enum {
 struct load {
 	const char *mode;
 	uint16_t port;
-	uint32_t peers, window, size, merged, iperf;
+	uint32_t peers, window, size, merged, iperf, first;
 	uint64_t ms, rate, gap_us; /* rate: datagrams/s, 0: as many as go */
 	int flows[FLOWS_MAX];
 	unsigned flow_count;
@@ -216,22 +216,32 @@ static void pace(const struct load *load, uint64_t start_ns, uint64_t n)
 
 /* ---- forge ---- */
 
+/* At a rate at most as many at a time as are due in a tenth of a millisecond, or each burst would
+ * be a queue of the load's own making. */
+static uint32_t forge_batch(const struct load *load)
+{
+	uint64_t due = load->rate ? load->rate / 10000 : BATCH;
+
+	return (uint32_t)MAX(MIN(due, (uint64_t)BATCH) / load->window, 1U);
+}
+
 static void forge(const struct load *load)
 {
 	uint64_t sent = 0, start_ns = clock_ns();
+	uint32_t batch = forge_batch(load);
 	int fd = open_wildcard();
 
 	set_option(fd, SOL_SOCKET, SO_RCVBUF, 2048); /* answers are nobody's */
 	for (uint32_t peer = 0; peer < load->peers;) {
 		unsigned count = 0;
 
-		for (; count < BATCH / load->window && peer < load->peers; count++, peer++)
+		for (; count < batch && peer < load->peers; count++, peer++)
 			for (unsigned k = 0; k < load->window; k++) {
 				unsigned i = count * load->window + k;
 
 				fill(i, load->size);
 				shape(i, load->size);
-				address(load, i, peer);
+				address(load, i, load->first + peer);
 			}
 		send_batch(fd, count * load->window);
 		sent += count * load->window;
@@ -287,7 +297,7 @@ static void usage(void)
 	fprintf(stderr,
 		"usage: udp_load [-p PORT] [-P PEERS] [-w WINDOW] [-s BYTES] [-t MS] [-r RATE] [-G "
 		"GAP_US]\n"
-		"                [-g MERGED] [-i 2|3] [-F DESCRIPTOR]... echo|forge|send\n");
+		"                [-g MERGED] [-i 2|3] [-f FIRST] [-F DESCRIPTOR]... echo|forge|send\n");
 	exit(2);
 }
 
@@ -321,6 +331,9 @@ static void option_take(struct load *load, int option)
 	case 'i':
 		load->iperf = (uint32_t)option_uint("-i", optarg, 2, 3);
 		break;
+	case 'f':
+		load->first = (uint32_t)option_uint("-f", optarg, 0, 6000000);
+		break;
 	case 'F':
 		if (load->flow_count == FLOWS_MAX)
 			errx(2, "-F: too many");
@@ -336,7 +349,7 @@ int main(int argc, char **argv)
 	static struct load load = { .peers = 1, .window = 1, .size = 64, .ms = 500, .iperf = 3 };
 	int option;
 
-	while ((option = getopt(argc, argv, "p:P:w:s:t:r:G:g:i:F:")) != -1)
+	while ((option = getopt(argc, argv, "p:P:w:s:t:r:G:g:i:f:F:")) != -1)
 		option_take(&load, option);
 	if (optind + 1 != argc || (uint64_t)load.merged * load.size > UINT16_MAX - 28)
 		usage();

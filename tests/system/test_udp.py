@@ -116,6 +116,7 @@ def test_what_is_too_long_is_dropped_and_counted(start_daemon, engine):
     with client(daemon.addresses("echo")[0]) as s:
         s.send(bytes(4097))
         nothing_comes(daemon, s, "echo", truncated=1)
+        assert "1 datagram lost (longer than buffer-size)" in " ".join(daemon.nbctl("stats").stdout.split())
         s.send(bytes(4096))
         assert s.recv(64 * KIB) == bytes(4096)
 
@@ -137,6 +138,7 @@ def test_what_the_kernel_drops_is_told(start_daemon, engine):
     assert overflowed > 0
     for key in ("receive_buffer", "receive_errors"):
         assert after[key] - before[key] >= overflowed
+    assert "lost (full queue of the socket)" in " ".join(daemon.nbctl("stats").stdout.split())
 
 
 def test_the_doctor_looks_at_the_room_for_datagrams(start_daemon):
