@@ -29,7 +29,7 @@
 enum {
 	CONN_HELD_MAX = 512 * 1024, /* bytes a connection may hold before its input is paused, if
 				       its service does not say otherwise */
-	/* What a view counts at least toward that limit: a small view may pin a whole chunk. */
+	/* A view counts at least this toward that limit: a small view may pin a whole chunk. */
 	CONN_VIEW_BYTES = 4096,
 	CONN_COPY_MAX = 512, /* input up to this size is packed behind the last view */
 };

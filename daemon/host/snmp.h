@@ -1,5 +1,5 @@
-/* What the kernel has dropped of UDP, for all sockets of this network namespace since it began:
- * where datagrams are lost that no listener has counted.
+/* The kernel's counts of dropped datagrams, for all UDP sockets of this network namespace since it
+ * began: losses that no listener has counted.
  *
  * Sources: /proc/net/snmp, /proc/net/snmp6; RFC 4113 and, of what is Linux's own, its udp.c. */
 #pragma once

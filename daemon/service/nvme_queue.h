@@ -117,7 +117,7 @@ enum nvme_phase {
 	NVME_PHASE_ENDING, /* after an error: input is ignored, nothing is sent */
 };
 
-/* What TCP and RDMA do differently. */
+/* Functions and sizes that differ between TCP and RDMA. */
 struct nvme_transport {
 	enum nvme_phase phase; /* the first phase of a connection */
 	/* Takes the next PDU or message from the input, or continues with it; false: nothing can be

@@ -7,10 +7,10 @@
 #define SERVICE "org.varlink.service"
 
 static const char description[] =
-	"# What every Varlink service tells about itself.\n"
+	"# Describes a Varlink service; every service implements it.\n"
 	"interface " SERVICE "\n"
 	"\n"
-	"# Who made this service, and the interfaces it has.\n"
+	"# The vendor of this service, and its interfaces.\n"
 	"method GetInfo() -> (\n"
 	"  vendor: string,\n"
 	"  product: string,\n"

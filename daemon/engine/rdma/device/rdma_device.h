@@ -123,7 +123,7 @@ struct rdma_device {
 	bool gone;                                   /* unplugged */
 	/* The device can invalidate a client's key by a message (send with invalidate). */
 	bool invalidates;
-	/* What is not signalled is read from memory after its completion, too. */
+	/* The device reads unsignalled sends from memory even after later completions. */
 	bool sends_late;
 	/* Its connections can read their clients' memory.  What is read over iWARP is written by
 	 * the peer (RFC 5040): devices other than siw want the pool open to its writes, which it is
