@@ -34,38 +34,27 @@ sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
 	return AF_UNIX;
 }
 
-static unsigned socket_port(struct worker *w, int fd, struct sockaddr_storage *ret)
-{
-	socklen_t len = sizeof(*ret);
-
-	stat_add(w->stats.sys_other, 1);
-	if (fd < 0 || getsockname(fd, (struct sockaddr *)ret, &len) < 0)
-		return 0;
-	if (ret->ss_family == AF_INET6)
-		return ntohs(((struct sockaddr_in6 *)ret)->sin6_port);
-	return ret->ss_family == AF_INET ? ntohs(((struct sockaddr_in *)ret)->sin_port) : 0;
-}
-
 sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[static CONN_HOST_MAX],
 		       char port[static CONN_PORT_MAX])
 {
 	struct worker *w = c->worker;
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC }, other = sa;
-	unsigned number = 0;
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t len = sizeof(sa);
+	unsigned number;
 
 	if (!w->engine->peer) {
-		number = socket_port(w, c->fd, &sa);
+		stat_add(w->stats.sys_other, 1);
+		getsockname(c->fd, (struct sockaddr *)&sa, &len);
 	} else if (w->engine->local) {
 		w->engine->local(c, &sa);
-		number = sockaddr_port(&sa);
 	}
+	number = sockaddr_port(&sa);
 	if (!number || getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, CONN_HOST_MAX, NULL, 0,
 				   NI_NUMERICHOST) != 0)
 		return AF_UNSPEC;
 	for (unsigned i = 0; i < w->acceptor_count && number == other_port; i++) {
-		unsigned found = socket_port(w, w->acceptors[i].fd, &other);
-
-		number = found ? found : number;
+		if (w->acceptors[i].port)
+			number = w->acceptors[i].port;
 	}
 	snprintf(port, CONN_PORT_MAX, "%u", number);
 	return sa.ss_family;

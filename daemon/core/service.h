@@ -69,6 +69,10 @@ struct service {
 	 * go to the same worker. */
 	bool together;
 
+	/* Its open() wants the client's address (w->arrival): asked for while accepting, it costs
+	 * no system call. */
+	bool by_address;
+
 	/* It lends clients memory (conn_region()), of `region-size` bytes at most. */
 	bool lends;
 

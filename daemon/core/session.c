@@ -229,20 +229,34 @@ struct sockaddr_storage session_local_of(const struct conn *c)
 	return sa;
 }
 
-void session_address_of(const struct conn *c, struct session_address *ret)
+static struct sockaddr_storage peer_of(const struct conn *c)
 {
-	struct sockaddr_storage local = session_local_of(c), peer = { .ss_family = AF_UNSPEC };
-	uint16_t port = sockaddr_port(&local);
-	socklen_t length = sizeof(peer);
-	struct in6_addr address;
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t length = sizeof(sa);
 
 	if (c->worker->engine->peer) {
-		c->worker->engine->peer(c, &peer);
-	} else {
-		stat_add(c->worker->stats.sys_other, 1);
-		getpeername(c->fd, (struct sockaddr *)&peer, &length);
+		c->worker->engine->peer(c, &sa);
+		return sa;
 	}
-	address = sockaddr_mapped(&peer);
+	stat_add(c->worker->stats.sys_other, 1);
+	getpeername(c->fd, (struct sockaddr *)&sa, &length);
+	return sa;
+}
+
+void session_address_of(const struct conn *c, struct session_address *ret)
+{
+	const struct arrival *arrival = c->worker->arrival;
+	uint16_t port = arrival ? arrival->port : 0;
+	struct sockaddr_storage sa;
+	struct in6_addr address;
+
+	if (!port) {
+		sa = session_local_of(c);
+		port = sockaddr_port(&sa);
+	}
+	if (!arrival || !arrival->peer)
+		sa = peer_of(c);
+	address = sockaddr_mapped(arrival && arrival->peer ? arrival->peer : &sa);
 	memcpy(ret->address, &address, sizeof(ret->address));
 	ret->port[0] = (uint8_t)(port >> 8);
 	ret->port[1] = (uint8_t)port;

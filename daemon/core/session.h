@@ -86,7 +86,7 @@ struct session_address {
 	uint8_t port[2];     /* local, big-endian */
 };
 
-/* Fills in the peer's address and the local port of c. */
+/* Fills in the peer's address and the local port of c; in open() with fewer system calls. */
 void session_address_of(const struct conn *c, struct session_address *ret);
 /* The local address of c; AF_UNSPEC: unknown, as the client has disconnected. */
 struct sockaddr_storage session_local_of(const struct conn *c);

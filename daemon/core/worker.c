@@ -402,6 +402,7 @@ int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned
 		w->acceptors[i] = (struct acceptor){
 			.worker = w,
 			.fd = sockets[i].fd,
+			.port = socket_port(sockets[i].fd),
 			.shared = sockets[i].shared,
 			.address = sockets[i].address,
 		};

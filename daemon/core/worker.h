@@ -184,11 +184,18 @@ struct acceptor {
 	int fd;      /* owned; -1 when closed */
 	bool shared; /* see struct worker_socket */
 	unsigned address;
-	bool paused; /* not accepting: out of descriptors, or draining */
+	uint16_t port; /* local port of its connections; 0: it has none */
+	bool paused;   /* not accepting: out of descriptors, or draining */
 	/* Set by the owner before worker_drain(): another worker accepts from the same queue. */
 	bool given;
 	/* The engine's requests in flight that may still bring connections, even while paused. */
 	unsigned armed;
+};
+
+/* What is known without a system call of a connection that has just been accepted. */
+struct arrival {
+	const struct sockaddr_storage *peer; /* NULL: not known */
+	uint16_t port;                       /* the local one; 0: not known */
 };
 
 struct worker {
@@ -243,6 +250,7 @@ struct worker {
 	bool accept_ended;
 	bool drained; /* owner->drained() was called */
 	struct acceptor *acceptors;
+	const struct arrival *arrival; /* of the connection that is being opened; NULL: none is */
 	unsigned acceptor_count;
 	uint64_t next_conn_id;
 	struct worker_options options;
@@ -397,10 +405,12 @@ void worker_drop_hook(struct worker *w, struct worker_hook *hook);
 
 /* Is fd a Unix socket?  Then there is no TCP_INFO and no device. */
 bool socket_is_local(int fd);
+/* The local port of a socket; 0: it has none. */
+uint16_t socket_port(int fd);
 
 /* Called by engines: a connection was accepted (fd, whose ownership passes), or accepting failed
- * (-errno). */
-void worker_accepted(struct acceptor *a, int fd);
+ * (-errno).  peer may be NULL: not known. */
+void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer);
 /* Has worker_scan() run at `ns` (CLOCK_MONOTONIC) or earlier. */
 void worker_scan_at(struct worker *w, uint64_t ns);
 /* Looks at all connections: closes idle ones, runs those whose services' deadlines are before

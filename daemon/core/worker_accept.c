@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "conn.h"
+#include "sockaddr.h"
 #include "worker.h"
 
 bool socket_is_local(int fd)
@@ -13,6 +14,14 @@ bool socket_is_local(int fd)
 	socklen_t len = sizeof(family);
 
 	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) == 0 && family == AF_UNIX;
+}
+
+uint16_t socket_port(int fd)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t len = sizeof(sa);
+
+	return getsockname(fd, (struct sockaddr *)&sa, &len) == 0 ? sockaddr_port(&sa) : 0;
 }
 
 void worker_resume_accept(struct worker *w)
@@ -51,9 +60,10 @@ static void worker_pause_accept(struct acceptor *a, int error)
 	worker_set_deadline(w);
 }
 
-void worker_accepted(struct acceptor *a, int fd)
+void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer)
 {
 	struct worker *w = a->worker;
+	struct arrival arrival = { .peer = peer, .port = a->port };
 
 	if (unlikely(fd >= 0 && w->stop)) {
 		close(fd);
@@ -61,7 +71,9 @@ void worker_accepted(struct acceptor *a, int fd)
 		if (unlikely(w->paused))
 			w->owner->paused(w, 0);
 		w->paused = false;
+		w->arrival = &arrival;
 		conn_new(w, fd);
+		w->arrival = NULL;
 	} else if (!a->paused && a->fd >= 0 &&
 		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)) {
 		worker_pause_accept(a, -fd);
@@ -89,7 +101,7 @@ void worker_accept_queued(struct acceptor *a)
 		stat_add(a->worker->stats.sys_accept, 1);
 		if (fd < 0)
 			return;
-		worker_accepted(a, fd);
+		worker_accepted(a, fd, NULL);
 	}
 }
 

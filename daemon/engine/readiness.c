@@ -228,14 +228,18 @@ bool readiness_send(struct conn *c)
 bool readiness_accept(struct acceptor *a)
 {
 	unsigned max = a->shared ? 1 : MIN(MAX(a->worker->ran, 1U), READINESS_ACCEPTS);
+	bool by_address = a->worker->service->by_address;
 
 	for (unsigned i = 0; i < max && a->fd >= 0 && !a->paused; i++) {
-		int fd = accept4(a->fd, NULL, NULL, SOCK_CLOEXEC);
+		struct sockaddr_storage peer;
+		socklen_t len = sizeof(peer);
+		struct sockaddr *sa = by_address ? (struct sockaddr *)&peer : NULL;
+		int fd = accept4(a->fd, sa, sa ? &len : NULL, SOCK_CLOEXEC);
 
 		stat_add(a->worker->stats.sys_accept, 1);
 		if (fd < 0 && errno == EAGAIN)
 			return false;
-		worker_accepted(a, fd < 0 ? -errno : fd);
+		worker_accepted(a, fd < 0 ? -errno : fd, sa ? &peer : NULL);
 	}
 	return a->fd >= 0 && !a->paused;
 }

@@ -472,7 +472,7 @@ static void ring_accept_done(struct op *op, int res, uint32_t flags)
 	if (!(flags & IORING_CQE_F_MORE))
 		a->armed--;
 	if (res != -ECANCELED)
-		worker_accepted(a, res);
+		worker_accepted(a, res, NULL);
 	if (!(flags & IORING_CQE_F_MORE) && res != -ECANCELED && a->fd >= 0 && !a->paused)
 		ring_accept_arm(a);
 }

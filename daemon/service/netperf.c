@@ -401,8 +401,6 @@ static void new_run(struct conn *c, struct netperf_conn *n)
 {
 	bool has_come = c->rx.bytes > 0 || (c->flags & CONN_EOF);
 
-	if (!n->key.port[0] && !n->key.port[1])
-		session_address_of(c, &n->key);
 	if (begins_with_message(&c->rx)) {
 		control_ask(c, n);
 		control_read(c, n);
@@ -455,8 +453,10 @@ static int netperf_open(struct conn *c)
 	session_member_init(&n->of, c);
 	n->own = n->of.sessions;
 	c->state = n;
-	if (!c->worker->engine->messages)
-		conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
+	if (c->worker->engine->messages)
+		return 0;
+	session_address_of(c, &n->key);
+	conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
 	return 0;
 }
 
@@ -492,5 +492,6 @@ const struct service service_netperf = {
 	.open = netperf_open,
 	.run = netperf_run,
 	.close = netperf_close,
+	.by_address = true,
 	.udp = true,
 };
