@@ -127,7 +127,10 @@ struct mount {
 	uint8_t read_way, write_way;
 	bool (*attempt)(struct io *io);
 	uint64_t slow_until_ns;
-	uint8_t suspect; /* number of further attempts that are checked for blocking */
+	uint64_t suspect_until_ns; /* attempts are checked for blocking */
+	/* The worker's voluntary context switches when its turn `looked_turn` began to attempt. */
+	uint64_t looked_turn;
+	long waits;
 	/* text: what `auto` chose, and why; NULL: the configuration names the store. */
 	const char *choice;
 

@@ -19,10 +19,10 @@ enum file_way {
 
 /* A call that takes longer than AUTO_SLOW_NS has either blocked, or other threads had the CPU,
  * which is no reason to use the store, whose threads would wait for the CPU as well.  So during the
- * next AUTO_SUSPECT calls the worker counts its voluntary context switches, which only blocking
- * causes.  After a call that has blocked, the store does all requests for AUTO_SLOW_TIMES as long:
- * the worker blocks for 1 % of its time at most. */
-enum { AUTO_SLOW_NS = NS_PER_MS, AUTO_SUSPECT = 100, AUTO_SLOW_TIMES = 100 };
+ * time, AUTO_SLOW_TIMES as long, the worker looks at its voluntary context switches, which only
+ * blocking causes, once a turn and after each long call.  After a call that has blocked, the store
+ * does all requests for as long: the worker blocks for 1 % of its time at most. */
+enum { AUTO_SLOW_NS = NS_PER_MS, AUTO_SLOW_TIMES = 100 };
 
 /* Reads or writes; returns the bytes, or -errno. */
 static long auto_call(struct io *io, int flags)
@@ -48,28 +48,38 @@ static long waits_so_far(struct worker *w)
 
 void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited)
 {
+	uint64_t until_ns = begin_ns + took_ns * AUTO_SLOW_TIMES;
+
 	if (waited)
-		m->slow_until_ns = begin_ns + took_ns * AUTO_SLOW_TIMES;
-	m->suspect = AUTO_SUSPECT;
+		m->slow_until_ns = until_ns;
+	m->suspect_until_ns = until_ns + took_ns * AUTO_SLOW_TIMES;
+}
+
+/* Has the worker waited since the last look? */
+static bool auto_look(struct mount *m)
+{
+	long before = m->waits;
+
+	m->waits = waits_so_far(m->worker);
+	m->looked_turn = stat_load(m->worker->stats.turns);
+	return m->waits != before;
 }
 
 static long auto_timed(struct io *io)
 {
 	struct mount *m = io->mount;
 	uint64_t begin = clock_ns(), took;
-	bool suspect = m->suspect > 0;
-	long n, waits = 0;
+	bool suspect = begin < m->suspect_until_ns;
+	long n;
 
 	if (begin < m->slow_until_ns)
 		return -EAGAIN;
-	if (unlikely(suspect)) {
-		m->suspect--;
-		waits = waits_so_far(m->worker);
-	}
+	if (unlikely(suspect && m->looked_turn != stat_load(m->worker->stats.turns)))
+		auto_look(m);
 	n = auto_call(io, 0);
 	took = clock_ns() - begin;
 	if (unlikely(took > AUTO_SLOW_NS))
-		file_auto_slow(m, begin, took, suspect && waits_so_far(m->worker) != waits);
+		file_auto_slow(m, begin, took, suspect && auto_look(m));
 	return n;
 }
 
