@@ -89,7 +89,7 @@ def pytest_sessionfinish(session):
 ACTIVATE = """
 import fcntl, os, sys
 count = len(os.environ["LISTEN_FDNAMES"].split(":"))
-high = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, 1000) for fd in sys.argv[1:count + 1]]
+high = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, 500) for fd in sys.argv[1:count + 1]]
 for fd in sys.argv[1:count + 1]:
     os.set_inheritable(int(fd), False)
 for target, fd in enumerate(high, 3):

@@ -442,7 +442,7 @@ needs_no_rdma = pytest.mark.skipif(
 # Those of the installed configuration.
 RDMA_LISTENERS = "[export disk0]\nstore = memory\nsize = 1M\n" + (
     CONF.read_text()[CONF.read_text().index("[listener echo-rdma]") :]
-)
+).replace("service = nvme ", "nqn = nqn.2026-11.org.nbserved:test\nservice = nvme ")
 RDMA_NAMES = re.findall(r"^\[listener (.*)\]$", RDMA_LISTENERS, re.M)
 
 

@@ -259,13 +259,10 @@ def test_who_comes_once_pushes_out_nobody_who_stays(start_daemon, engine):
 
 
 def test_a_group_is_joined_and_answers_with_its_own_address(start_daemon, engine):
-    daemon = start_daemon(udp("group", engine=engine, address="239.192.16.7:0", workers=2), ready=False)
-    try:
-        daemon.wait_ready()
-    except BaseException:
-        if "no route says" not in daemon.log():
-            raise
-        pytest.skip("no route to groups here")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        if s.connect_ex(("239.192.16.7", 1)):
+            pytest.skip("no route to groups here")
+    daemon = start_daemon(udp("group", engine=engine, address="239.192.16.7:0", workers=2))
     port = daemon.addresses("group")[0][1]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.settimeout(TIMEOUT)
