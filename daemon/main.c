@@ -262,7 +262,7 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
 		return sd_event_exit(s->event, 0);
 	}
 	d->terminated = true;
-	if (d->run && run_interrupt(d->run))
+	if (d->run && run_interrupt(d->run, info->ssi_code == SI_KERNEL))
 		return 0;
 	log_info("received SIG%s, draining", sigabbrev_np((int)info->ssi_signo));
 	notify(&s->notify, "STOPPING=1\nSTATUS=Draining");

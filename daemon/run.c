@@ -244,12 +244,14 @@ int run_start(struct run_mode *run, struct server *s)
 	return 0;
 }
 
-bool run_interrupt(struct run_mode *run)
+bool run_interrupt(struct run_mode *run, bool terminal)
 {
 	char *stats[] = { "stats", "--active", NULL };
 
-	if (run->child) { /* nbctl shows its results and then ends */
-		kill(run->child, SIGINT);
+	if (run->child) { /* nbctl shows its results and then ends; a second one would be too many
+			   */
+		if (!terminal)
+			kill(run->child, SIGINT);
 		return true;
 	}
 	return !run->command && start_nbctl(run, stats) == 0;

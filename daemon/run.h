@@ -31,9 +31,9 @@ struct config *run_config(struct run_mode *run);
  * 0, or -errno, logged. */
 int run_start(struct run_mode *run, struct server *s);
 
-/* Handles a signal to end.  True: the server is to continue until nbctl has shown its results;
- * false: the server is to drain. */
-bool run_interrupt(struct run_mode *run);
+/* Handles a signal to end; terminal: nbctl has got it as well.  True: the server is to continue
+ * until nbctl has shown its results; false: the server is to drain. */
+bool run_interrupt(struct run_mode *run, bool terminal);
 
 /* Removes the directory and socket of run_config(). */
 void run_end(struct run_mode *run);

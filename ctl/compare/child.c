@@ -23,17 +23,47 @@ enum {
 	CHILD_TASKS_MAX = 1024, /* threads and processes examined per sample */
 };
 
-static volatile sig_atomic_t interrupted, forward;
+static const int caught[] = { SIGINT, SIGTERM, SIGQUIT };
+static struct sigaction before[ARRAY_SIZE(caught)];
+static volatile sig_atomic_t interrupted; /* the number of the last signal; 0: none came */
+static volatile sig_atomic_t running, forward;
 
-/* A signal of the terminal also reaches our children; one sent by kill() is passed on to them. */
+/* A signal of the terminal also reaches a command that runs; one sent by kill() is passed on to it,
+ * and the second one kills what ignores the first: without a command nbctl itself, which may be
+ * waiting for the daemon. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
+	bool second = interrupted;
+
 	(void)context;
-	interrupted = 1;
-	forward = info->si_code == SI_KERNEL ? 0 : number;
+	interrupted = number;
+	if (second && !running) {
+		signal(number, SIG_DFL);
+		raise(number);
+	} else if (second) {
+		forward = SIGKILL;
+	} else if (!running || info->si_code != SI_KERNEL) {
+		forward = number;
+	}
 }
 
-bool child_interrupted(void)
+void child_catch_signals(void)
+{
+	struct sigaction action = { .sa_sigaction = on_signal,
+				    .sa_flags = SA_SIGINFO | SA_RESTART };
+
+	interrupted = forward = 0;
+	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
+		sigaction(caught[i], &action, &before[i]);
+}
+
+void child_release_signals(void)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
+		sigaction(caught[i], &before[i], NULL);
+}
+
+int child_interrupted(void)
 {
 	return interrupted;
 }
@@ -155,9 +185,8 @@ static int spawn(char *const *argv, int out, int err, pid_t *ret_pid)
 	if (err >= 0)
 		posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
 	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGQUIT);
+	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
+		sigaddset(&signals, caught[i]);
 	posix_spawnattr_init(&attributes);
 	posix_spawnattr_setsigdefault(&attributes, &signals);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
@@ -260,7 +289,6 @@ static void reap(pid_t pid, struct child *child, uint64_t start_ns)
 void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
 	       struct child *ret)
 {
-	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO }, old[3];
 	struct sink out = { .fd = -1, .show = show == CHILD_SHOW }, err = { .fd = -1 };
 	bool hold = show == CHILD_SHOW_ON_FAILURE;
 	int out_write = -1, err_write = -1;
@@ -268,10 +296,6 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct sample
 	pid_t pid;
 
 	*ret = (struct child){ 0 };
-	interrupted = forward = 0;
-	sigaction(SIGINT, &action, &old[0]);
-	sigaction(SIGTERM, &action, &old[1]);
-	sigaction(SIGQUIT, &action, &old[2]);
 	if (hold || keep)
 		sink_open(&out, &out_write);
 	if (hold)
@@ -283,7 +307,9 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct sample
 	if (err_write >= 0)
 		close(err_write);
 	if (ret->status == 0) {
+		running = 1;
 		watch(pid, ret, &out, &err, sampler, start_ns);
+		running = 0;
 		reap(pid, ret, start_ns);
 	}
 	drain(&out);
@@ -292,9 +318,6 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct sample
 		fwrite(out.text ? out.text : "", 1, out.bytes, stderr);
 		fwrite(err.text ? err.text : "", 1, err.bytes, stderr);
 	}
-	sigaction(SIGINT, &old[0], NULL);
-	sigaction(SIGTERM, &old[1], NULL);
-	sigaction(SIGQUIT, &old[2], NULL);
 	free(err.text);
 	if (keep)
 		ret->output = out.text ? out.text : strdup("");

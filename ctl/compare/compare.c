@@ -47,7 +47,7 @@ struct compare {
 	unsigned interval_ms, repeat;
 	FILE *save, *html; /* files of the options; NULL: not given */
 	struct softirq *softirq;
-	int status; /* exit code of COMMAND */
+	int status; /* exit code of COMMAND, or of what else ended measuring early */
 };
 
 /* ---- The command to be measured ---- */
@@ -69,13 +69,23 @@ static int command_result(const char *name, int status)
 	return WEXITSTATUS(status);
 }
 
+/* The exit code if a signal came that no command ended by. */
+static int interrupted_result(void)
+{
+	int number = child_interrupted();
+
+	if (number)
+		ctl_warn("interrupted");
+	return number ? CTL_SIGNALLED + number : 0;
+}
+
 /* ---- Measuring ---- */
 
 static void wait_ms(unsigned ms, struct sampler *sampler)
 {
 	uint64_t end_ns = clock_ns() + ms * NS_PER_MS, now_ns;
 
-	while ((now_ns = clock_ns()) < end_ns) {
+	while ((now_ns = clock_ns()) < end_ns && !child_interrupted()) {
 		uint64_t ns = MIN(end_ns - now_ns, 50 * NS_PER_MS);
 		struct timespec left = { 0, (long)ns };
 
@@ -180,17 +190,21 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 					  .repeat = c->repeat,
 					  .quiet = ctl->values[VALUE_QUIET],
 					  .conditions = &conditions };
-	int rc = conditions_init(&conditions, ctl), status = 0;
+	int rc, status = 0;
 
+	child_catch_signals();
+	rc = conditions_init(&conditions, ctl);
 	if (rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
 		rc = softirq_open(&c->softirq, ctl);
 	options.softirq = c->softirq;
 	if (rc == CTL_DONE && ctl->rest && visits_wanted(ctl->rest))
 		rc = visits_run(ctl, &options, m, &status);
 	else
-		for (unsigned i = 0; i < c->repeat && rc == CTL_DONE && status == 0; i++)
+		for (unsigned i = 0;
+		     i < c->repeat && rc == CTL_DONE && status == 0 && !child_interrupted(); i++)
 			rc = measure(ctl, c, &conditions, m, &status);
-	c->status = status ? command_result(ctl->rest[0], status) : 0;
+	c->status = status ? command_result(ctl->rest[0], status) : interrupted_result();
+	child_release_signals();
 	softirq_close(c->softirq);
 	conditions_fini(&conditions);
 	return rc;
@@ -335,7 +349,9 @@ static int compare(struct ctl *ctl, struct compare *c)
 	struct measures m = {};
 	int rc = from ? rows_load(from, &m) : measure_all(ctl, c, &m);
 
-	if (rc == CTL_DONE && (m.count || c->status == 0))
+	if (!from && !c->status)
+		c->status = rc; /* what was measured before a failure is shown, too */
+	if (from ? rc == CTL_DONE : m.count || c->status == 0)
 		rc = finish(ctl, c, &m);
 	measures_free(&m);
 	return c->status ? c->status : rc;

@@ -345,7 +345,7 @@ static int run_rounds(struct visit *v, const struct targets *t, char *const *arg
 	int rc = CTL_DONE;
 
 	for (v->round = 0; v->round < v->rounds; v->round++)
-		for (unsigned i = 0; i < t->count; i++) {
+		for (unsigned i = 0; i < t->count && !child_interrupted(); i++) {
 			const struct target *target = &t->list[order(v->round, i, t->count)];
 			char **words = fill_words(argv, target);
 			int status = 0;
@@ -357,7 +357,7 @@ static int run_rounds(struct visit *v, const struct targets *t, char *const *arg
 			free_words(words);
 			if (status != 0 && *ret_status == 0)
 				*ret_status = status;
-			if (rc != CTL_DONE || status != 0 || child_interrupted()) {
+			if (rc != CTL_DONE || status != 0) {
 				progress_end();
 				return rc;
 			}

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import threading
@@ -698,27 +697,6 @@ def test_compare_asks_which_listeners_if_they_differ(start_daemon):
     assert done.returncode == 1 and "there is no listener 'no-such'" in done.stderr
 
 
-def test_compare_that_is_interrupted_shows_what_there_is(daemon, tmp_path):
-    """Ctrl-C: the command ends, and nbctl shows the visits before."""
-    second = tmp_path / "second"
-    port = daemon.port("echo-epoll")
-    script = f"""
-import os, signal, socket, sys
-with socket.create_connection(("127.0.0.1", {port})) as s:
-    s.sendall(b"x"); s.recv(1)
-print("half of what I have to say", file=sys.stderr, flush=True)
-if os.path.exists({str(second)!r}):
-    os.kill(os.getppid(), signal.SIGINT)
-    signal.pause()
-open({str(second)!r}, "w").close()
-"""
-    python = ["/usr/bin/python3", "-c", script, "{port}"]
-    done = nbctl(daemon, "compare", "echo-epoll", "--", *python)
-    assert done.returncode == 128 + 2 and second.exists()
-    assert "half of" not in done.stderr  # the user knows why it failed
-    assert re.search(r"(?m)^  echo-epoll +epoll ", done.stdout)
-
-
 def test_compare_against_saved_rows_exits_5_when_it_got_worse(daemon, tmp_path):
     rows, worse = tmp_path / "rows.jsonl", tmp_path / "worse.jsonl"
     load = redis_benchmark(daemon, "echo-epoll", requests=500)
@@ -925,15 +903,3 @@ def test_tables_fit_the_terminal(daemon, width, tmp_path):
             # An address or a name that is longer by itself is not cut.
             too_wide = [l for l in text.splitlines() if len(l) > width and command != ["status"]]
             assert not too_wide, "\n".join(too_wide)
-
-
-def test_an_interrupt_ends_the_command_and_not_nbctl(daemon):
-    process = subprocess.Popen(
-        [str(NBCTL), "-s", daemon.control, "compare", "--", "sh", "-c", "kill -INT $$; sleep 60"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    _, errors = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 128 + signal.SIGINT and "signal 2" in errors

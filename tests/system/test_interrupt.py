@@ -1,0 +1,135 @@
+"""Ctrl-C in nbctl compare: wherever it comes, what was measured is shown."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+from conftest import NBCTL, TIMEOUT, listener, wait_until
+
+PYTHON = "/usr/bin/python3"
+CLIENT = """
+import os, signal, socket
+with socket.create_connection(("127.0.0.1", {port})) as s:
+    s.sendall(b"x"); s.recv(1)
+again = os.path.exists({ran!r})
+open({ran!r}, "w").close()
+"""
+ROW = re.compile(r"(?m)^  echo +epoll ")
+INTERRUPTED = 128 + signal.SIGINT
+
+
+@pytest.fixture
+def daemon(start_daemon):
+    return start_daemon(listener("echo", engine="epoll"))
+
+
+@pytest.fixture
+def client(daemon, tmp_path):
+    return CLIENT.format(port=daemon.port("echo"), ran=str(tmp_path / "ran"))
+
+
+@contextlib.contextmanager
+def compare(daemon, *arguments):
+    process = subprocess.Popen(
+        [str(NBCTL), "-s", daemon.control, "compare", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=TIMEOUT)
+
+
+@contextlib.contextmanager
+def stopped(daemon):
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
+def signals(process, kind):
+    """A set in /proc/PID/status; bit 1 is SIGINT."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(rf"{kind}:\s*(\w+)", status).group(1), 16)
+
+
+def interrupt(process):
+    """Sends SIGINT when nbctl catches it, and waits until it has."""
+    wait_until(lambda: signals(process, "SigCgt") & 2, "nbctl to catch SIGINT")
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: not signals(process, "ShdPnd") & 2, "SIGINT to arrive")
+
+
+def test_during_a_command_it_ends_that(daemon, client):
+    script = client + """
+import sys
+print("half of what I have to say", file=sys.stderr, flush=True)
+if again:
+    os.kill(os.getppid(), signal.SIGINT)
+    signal.pause()
+"""
+    with compare(daemon, "echo", "--", PYTHON, "-c", script, "{port}") as process:
+        shown, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == INTERRUPTED
+    assert "half of" not in errors  # the user knows why it failed
+    assert ROW.search(shown)
+
+
+def test_a_command_that_interrupts_itself_leaves_nbctl(daemon):
+    with compare(daemon, "--", "sh", "-c", "kill -INT $$; sleep 60") as process:
+        _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == INTERRUPTED and "signal 2" in errors
+
+
+def test_between_two_commands_no_other_begins(daemon, client):
+    """Here while nbctl waits for the daemon, which the second command has stopped."""
+    script = client + f"if again: os.kill({daemon.pid}, signal.SIGSTOP)"
+    stat = pathlib.Path(f"/proc/{daemon.pid}/stat")
+    with compare(daemon, "echo", "--", PYTHON, "-c", script, "{port}") as process:
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        try:
+            wait_until(
+                lambda: stat.read_text().split()[2] == "T" and not children.read_text(),
+                "the second command to end",
+            )
+            interrupt(process)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        shown, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == INTERRUPTED and "interrupted" in errors
+    assert ROW.search(shown)
+
+
+def test_an_interval_ends(daemon):
+    with compare(daemon, "--interval", "600", "echo") as process:
+        interrupt(process)
+        _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == INTERRUPTED and errors == "nbctl: interrupted\n"
+
+
+def test_the_second_kills_a_command_that_ignores_the_first(daemon, tmp_path):
+    ready = tmp_path / "ready"
+    with compare(daemon, "--", "sh", "-c", f"trap '' INT; : >{ready}; exec sleep 60") as process:
+        wait_until(ready.exists, "the command to ignore SIGINT")
+        interrupt(process)
+        interrupt(process)
+        _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + signal.SIGKILL and "signal 9" in errors
+
+
+def test_the_second_ends_nbctl_when_the_daemon_is_silent(daemon):
+    with compare(daemon, "--interval", "600", "echo") as process, stopped(daemon):
+        interrupt(process)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=TIMEOUT)
+    assert process.returncode == -signal.SIGINT
