@@ -215,5 +215,9 @@ def test_a_tab_in_an_interactive_bash(complete, tmp_path):
         subprocess.run([*tmux, "send-keys", f". {COMPLETION}", "Enter"], check=True)
         subprocess.run([*tmux, "send-keys", "nbctl compa", "Tab", "echo-e", "Tab"], check=True)
         wait_until(lambda: "nbctl compare echo-epoll" in screen(), "completed")
+        run = ["C-u", "nbserved --run ec", "Tab", ",engine=io_uring-", "Tab", " end"]
+        subprocess.run([*tmux, "send-keys", *run], check=True)
+        wait_until(lambda: " end" in screen(), "typed")
+        assert "nbserved --run echo,engine=io_uring-poll end" in screen()
     finally:
         subprocess.run([*tmux, "kill-server"], check=False)
