@@ -27,7 +27,7 @@ struct service {
 
 	/* A client's command to try the service with, shown to users. {host}, {port} and
 	 * {transport} are replaced by the listener's, {name} by the result of name_of(). */
-	const char *example;
+	const char *example, *example_udp, *example_rdma; /* the latter NULL: as the first */
 
 	/* The name by which clients address a listener, given its w->shared.  Optional. */
 	const char *(*name_of)(const void *shared);

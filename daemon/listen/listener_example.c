@@ -5,7 +5,7 @@
 #include "config.h"
 #include "listener.h"
 
-/* Prints the address without the port, IPv6 in brackets only within a URI. */
+/* Prints the address without the port, IPv6 in brackets only behind a / or : that belongs to it. */
 static void print_host(FILE *to, const char *text, bool in_uri)
 {
 	const char *colon = strrchr(text, ':');
@@ -40,9 +40,19 @@ static void print_one(FILE *to, const struct listener *l, const char *name, size
 		fprintf(to, "%.*s", (int)bytes, name);
 }
 
+static const char *example_of(const struct listener_config *c)
+{
+	const struct service *s = c->service;
+	const char *other = c->transport->datagrams ? s->example_udp
+			    : c->transport->verbs   ? s->example_rdma
+						    : NULL;
+
+	return other ? other : s->example;
+}
+
 bool listener_example(const struct listener *l, char *text, size_t size)
 {
-	const char *example = l->config->service->example, *at = example;
+	const char *example = example_of(l->config), *at = example;
 	FILE *to;
 
 	if (!at || l->state != LISTENER_SERVING || l->address_count == 0)
@@ -60,7 +70,7 @@ bool listener_example(const struct listener *l, char *text, size_t size)
 		if (!*at)
 			break;
 		bytes += at[bytes] != '\0';
-		print_one(to, l, at, bytes, at > example && at[-1] == '/');
+		print_one(to, l, at, bytes, at > example && strchr("/:", at[-1]));
 		at += bytes;
 	}
 	fclose(to);

@@ -81,6 +81,7 @@ const struct service service_chargen = {
 	.name = "chargen",
 	.example =
 		"fio --name=in --ioengine=net --protocol=tcp --hostname={host} --port={port} --rw=read --bs=64k --size=1g",
+	.example_udp = "echo hello | socat -t 1 - UDP:{host}:{port}",
 	.operations = { "chargen" },
 	.batches = 1U << 0,
 	.run = chargen_run,

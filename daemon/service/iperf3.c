@@ -93,6 +93,7 @@ static void iperf3_close(struct conn *c)
 const struct service service_iperf3 = {
 	.name = "iperf3",
 	.example = "iperf3 -c {host} -p {port}",
+	.example_udp = "iperf3 -u -c {host} -p {port} -b 1G",
 	.operations = { "test", "receive", "send" },
 	.batches = 1U << IPERF3_OP_RECEIVE | 1U << IPERF3_OP_SEND,
 	.source = true,

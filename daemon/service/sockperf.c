@@ -169,6 +169,7 @@ static void sockperf_close(struct conn *c)
 const struct service service_sockperf = {
 	.name = "sockperf",
 	.example = "sockperf ping-pong --tcp -i {host} -p {port}",
+	.example_udp = "sockperf ping-pong -i {host} -p {port}",
 	.operations = { "pong", "count" },
 	.open = sockperf_open,
 	.run = sockperf_run,

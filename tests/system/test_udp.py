@@ -258,6 +258,15 @@ def test_who_comes_once_pushes_out_nobody_who_stays(start_daemon, engine):
     settled(daemon, "echo")
 
 
+def test_the_command_to_try_it_sends_datagrams(start_daemon):
+    services = ["echo", "discard", "chargen", "sockperf"]
+    daemon = start_daemon("".join(udp(s, service=s, engine="epoll") for s in services))
+    for service in services:
+        example = daemon.status(service)["example"]
+        assert re.search(r" UDP:| -u |sockperf ping-pong -i", example), example
+        assert f":{daemon.port(service)}" in example or f"-p {daemon.port(service)}" in example
+
+
 def test_a_group_is_joined_and_answers_with_its_own_address(start_daemon, engine):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         if s.connect_ex(("239.192.16.7", 1)):
