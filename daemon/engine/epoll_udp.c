@@ -34,16 +34,17 @@ static void epoll_udp_interest(struct udp_socket *s)
 	struct acceptor *a = s->acceptor;
 	uint32_t events = (s->armed ? EPOLLIN : 0U) | (s->blocked ? EPOLLOUT : 0U);
 	bool joins = !s->again || s->blocked;
+	int rc;
 
 	if (a->fd < 0 || (!joins && !s->polled))
 		return;
 	a->op.done = epoll_udp_event;
-	epoll_change(a->worker,
-		     !joins      ? EPOLL_CTL_DEL
-		     : s->polled ? EPOLL_CTL_MOD
-				 : EPOLL_CTL_ADD,
-		     a->fd, events, &a->op);
-	s->polled = joins;
+	rc = epoll_change(a->worker,
+			  !joins      ? EPOLL_CTL_DEL
+			  : s->polled ? EPOLL_CTL_MOD
+				      : EPOLL_CTL_ADD,
+			  a->fd, events, &a->op);
+	s->polled = joins && rc == 0;
 }
 
 static void epoll_udp_take(struct epoll_udp *e, struct udp_socket *s)
@@ -54,8 +55,11 @@ static void epoll_udp_take(struct epoll_udp *e, struct udp_socket *s)
 	if (again == s->again)
 		return;
 	s->again = again;
-	e->read_again += again ? 1 : -1U;
 	epoll_udp_interest(s);
+	if (!again && !s->polled && s->acceptor->fd >= 0)
+		s->again = true; /* no memory in the kernel: tried anew in the next turn */
+	else
+		e->read_again += again ? 1 : -1U;
 }
 
 static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
