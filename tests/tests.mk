@@ -65,15 +65,16 @@ check-vm: ## as root: RDMA on software devices, in a VM
 	$(Q)$(PYTEST) $(ABREAST) tests/vm/test_rdma.py tests/vm/test_vm_clients.py
 
 # One after the other: each tells what it can even if those before could not.
-BENCH_VM ?= one_cpu two_cpus claims
+BENCH_VM ?= one_cpu two_cpus claims nvme
 bench_vm_one_cpu = -i
 bench_vm_two_cpus = -p 2
 bench_vm_claims = -i
+bench_vm_nvme = -i
 bench_vm = tests/vm/vm.sh -t 1800 $(bench_vm_$(1)) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
-	pytest -p no:cacheprovider -s -q --no-header --tb=short tests/vm/inside_speed.py tests/vm/inside_claims.py -k $(1)
-bench-vm: ## as root: RDMA beside the servers of rping, fio and perftest, and some published claims, in VMs
+	pytest -p no:cacheprovider -s -q --no-header --tb=short $(addprefix tests/vm/inside_,speed.py claims.py nvme_speed.py) -k $(1)
+bench-vm: ## as root: RDMA beside the servers of rping, fio and perftest, NVMe/TCP beside the kernel's, and some published claims, in VMs
 	@tools/deps.sh build rdma test vm
-	$(AGAIN) $(JOBS) all vm-client
+	$(AGAIN) $(JOBS) all vm-client $(BUILD)/bench/nvme_client
 	@mkdir -p $(BUILD)/vm/speed
 	$(Q)status=0; $(foreach vm,$(BENCH_VM),$(call bench_vm,$(vm)) || status=1;) exit $$status
 

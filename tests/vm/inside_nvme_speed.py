@@ -1,0 +1,109 @@
+"""What `make bench-vm` runs of NVMe/TCP: nbserved beside the kernel's own target, in a VM whose one CPU counts
+instructions, one a nanosecond.  Nobody sleeps long under load, so 1/IOPS is all that client, server and
+kernel execute for an operation, and what two servers differ by is theirs."""
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from inside_nvme import HOST, NQN, config, must, namespaces, where
+from inside_rdma import BUILD, devices, start_daemon, wait_until  # noqa: F401
+from inside_speed import cpu_ns
+from conftest import listener
+
+TARGET = "nqn.2026-11.example.lab:kernel"
+CONFIGFS = Path("/sys/kernel/config")
+ADDRESS, PORT = "127.0.0.1", 4520
+SIZE = 64 << 20
+SECONDS = 0.3
+
+
+@pytest.fixture(scope="module")
+def nvmet(tmp_path_factory):
+    """The kernel's target, of a file as ours is, over TCP; the folder of both.  It is a tmpfs, as the
+    kernel takes the file's block size, and overlayfs has none."""
+    must("modprobe", "-a", "nvmet-tcp", "nvme-tcp", "configfs")
+    if not (CONFIGFS / "nvmet").exists():
+        must("mount", "-t", "configfs", "config", CONFIGFS)
+    folder = tmp_path_factory.mktemp("nvmet")
+    must("mount", "-t", "tmpfs", "none", folder)
+    disk = folder / "kernel"
+    fill(disk)
+    namespace = CONFIGFS / "nvmet/subsystems" / TARGET / "namespaces/1"
+    namespace.mkdir(parents=True)
+    (namespace.parents[1] / "attr_allow_any_host").write_text("1")
+    for key, value in {"buffered_io": "1", "device_path": str(disk), "enable": "1"}.items():
+        (namespace / key).write_text(value)
+    port = CONFIGFS / "nvmet/ports/1"
+    port.mkdir(parents=True)
+    for key, value in {"trtype": "tcp", "adrfam": "ipv4", "traddr": ADDRESS, "trsvcid": str(PORT)}.items():
+        (port / f"addr_{key}").write_text(value)
+    os.symlink(namespace.parents[1], port / "subsystems" / TARGET)
+    return folder
+
+
+def fill(disk):
+    must("dd", "if=/dev/urandom", f"of={disk}", "bs=1M", f"count={SIZE >> 20}", "conv=notrunc")
+
+
+@contextlib.contextmanager
+def namespace(where, name):
+    must("nvme", "connect", *where, "-n", name, "-q", HOST, "-i", 1, "-k", 30)
+    try:
+        yield Path("/dev") / wait_until(namespaces, "the namespace is there")[0].name
+    finally:
+        must("nvme", "disconnect", "-n", name)
+        wait_until(lambda: not list(Path("/sys/block").glob("nvme*n*")), "the namespace is gone")
+
+
+def fio(device, direction, block, depth):
+    """ns for each operation"""
+    out = must("fio", "--name=f", f"--filename={device}", "--ioengine=libaio", "--direct=1", f"--rw=rand{direction}",
+               f"--bs={block}", f"--iodepth={depth}", "--size=32m", "--time_based", f"--runtime={SECONDS * 1000:.0f}ms",
+               "--output-format=json")
+    done = json.loads(out[out.index("{"):])["jobs"][0][direction]
+    return done["runtime"] * 1e6 / done["total_ios"]
+
+
+JOBS = [("read", "4k", 1), ("read", "4k", 32), ("write", "4k", 32), ("read", "128k", 16), ("write", "128k", 16)]
+
+
+def test_kernel_initiator(start_daemon, nvmet):
+    (nvmet / "own").mkdir()
+    daemon = start_daemon(config(nvmet / "own", "tcp", "io_uring", store="io_uring"))
+    fill(nvmet / "own/disk")
+    with namespace(["-t", "tcp", "-a", ADDRESS, "-s", PORT], TARGET) as device:
+        theirs = [fio(device, *job) for job in JOBS]
+    with namespace(where(daemon, "tcp"), NQN) as device:
+        ours = [fio(device, *job) for job in JOBS]
+    print(f"\n{'the kernel initiator, fio':26}{'nvmet us':>10}{'nbserved us':>12}  ratio, < 1 is better")
+    for job, their, our in zip(JOBS, theirs, ours):
+        print(f"  {' '.join(map(str, job)):24}{their / 1e3:10.1f}{our / 1e3:12.1f}  {our / their:.2f}")
+
+
+CLIENT_JOBS = {"read 4k, depth 1": "", "read 4k, depth 32": "-d 32", "write 4k, depth 32": "-w -d 32",
+               "read 128k, depth 16": "-s 131072 -d 16"}
+
+
+def test_user_space(start_daemon, nvmet):
+    """NBD, NVMe with its options, and the kernel's target, by one client; the CPU is the server's thread's."""
+    daemon = start_daemon(f"[export disk]\npath = {nvmet}/disk\nsize = 64M\ncreate = yes\n"
+                          + listener("nbd", "nbd", "io_uring", store="io_uring", exports="disk")
+                          + listener("nvme", "nvme", "io_uring", store="io_uring", exports="disk", nqn=NQN))
+    fill(nvmet / "disk")
+    servers = {"nbd": ("-n", daemon.port("nbd"), "disk"), "nvme, flow control": ("-f", daemon.port("nvme"), NQN),
+               "nvme": ("", daemon.port("nvme"), NQN), "nvme, digests": ("-g -G", daemon.port("nvme"), NQN),
+               "nvmet, flow control": ("-f", PORT, TARGET), "nvmet": ("", PORT, TARGET),
+               "nvmet, digests": ("-g -G", PORT, TARGET)}
+    for title, job in CLIENT_JOBS.items():
+        print(f"\n{title}\n  {'':22}{'all us/op':>10}{'server us/op':>14}  to nbd")
+        first = None
+        for name, (options, port, export) in servers.items():
+            before = cpu_ns(daemon.process.pid)
+            out = must(BUILD / "bench/nvme_client", *options.split(), *job.split(), "-t", SECONDS, ADDRESS, port, export)
+            used = (cpu_ns(daemon.process.pid) - before) / (float(out.split()[0]) * SECONDS)
+            first = first or used
+            ours = "" if "nvmet" in name else f"{used / 1e3:14.2f}  {used / first:.2f}"
+            print(f"  {name:22}{1e6 / float(out.split()[0]):10.2f}{ours}", flush=True)
