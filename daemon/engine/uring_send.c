@@ -70,8 +70,14 @@ static void uring_sendmsg_done(struct op *op, int res, uint32_t flags)
 	uring_sent(c, res);
 }
 
-/* This type of socket (Unix) does not support SEND_ZC: repeats the send with a copy, and uses no
- * SEND_ZC on c from now on. */
+/* A Unix socket has no SEND_ZC, and what it sends is locked memory, of which a user without
+ * CAP_IPC_LOCK has little (RLIMIT_MEMLOCK): such a send took nothing. */
+static bool uring_is_zero_copy_refused(int res)
+{
+	return res == -EOPNOTSUPP || res == -ENOMEM || res == -ENOBUFS;
+}
+
+/* Repeats the send with a copy, and uses no SEND_ZC on c from now on. */
 static void uring_zero_copy_refused(struct conn *c)
 {
 	c->flags |= URING_COPIED;
@@ -97,7 +103,7 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 		}
 		if (flags & IORING_CQE_F_MORE)
 			c->pending++; /* for the notification */
-		if (res == -EOPNOTSUPP)
+		if (uring_is_zero_copy_refused(res))
 			uring_zero_copy_refused(c);
 		else
 			uring_sent(c, res);

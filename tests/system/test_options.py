@@ -1,7 +1,9 @@
 """The keys that tune a listener: each is accepted, moves every byte, and the statistics say what is
 really in use."""
 
+import ctypes
 import os
+import resource
 import subprocess
 
 import nbd_client
@@ -364,6 +366,26 @@ def test_a_drain_ends_although_data_arrives(start_daemon, options):
     assert "ending with connections open" not in daemon.log()
     for s in clients:
         s.close()
+
+
+def test_zero_copy_without_locked_memory_is_a_copy(start_daemon):
+    """The kernel locks what it sends: refused, which no client may notice."""
+
+    def limits():
+        ctypes.CDLL(None).prctl(24, 14)  # PR_CAPBSET_DROP, CAP_IPC_LOCK
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
+
+    config = listener("any", service="chargen", engine="io_uring", zero_copy_min="1")
+    daemon = start_daemon(config, preexec=limits)
+    clients = [daemon.connect("any") for _ in range(100)]
+    for s in clients:
+        left = 200 * KIB
+        while left > 0:
+            data = s.recv(64 * KIB)
+            assert data
+            left -= len(data)
+        s.close()
+    assert daemon.stats("any")["connections"]["closed"]["error"] == 0
 
 
 @pytest.mark.parametrize("service", ["echo", "discard", "chargen"])
