@@ -65,8 +65,12 @@ struct perftest_conn {
 	struct perftest_conn *next, **at; /* links of the test's list */
 	/* The client sends messages without waiting for answers. */
 	bool piped;
-	bool writing;             /* a write of the credit is in flight */
-	uint32_t taken, credited; /* messages */
+	bool writing; /* a write of the credit is in flight */
+	/* The client may have cleared its credits for the next size (-a), so those for messages of
+	 * this one would be wrong. */
+	bool between;
+	uint32_t length;          /* of the messages of this size */
+	uint32_t taken, credited; /* messages of this size */
 	struct remote credit;
 };
 static_assert(offsetof(struct perftest_conn, of) == 0, "see session_leave()");
@@ -206,7 +210,7 @@ static void credit_give(struct conn *c, struct perftest_conn *p)
 	const struct perftest_queue *q;
 	struct view *v;
 
-	if (p->writing || p->taken == p->credited || c->flags & CONN_CLOSING)
+	if (p->writing || p->between || p->taken == p->credited || c->flags & CONN_CLOSING)
 		return;
 	q = queue_of(p);
 	if (!q)
@@ -226,6 +230,19 @@ static void credit_give(struct conn *c, struct perftest_conn *p)
 	p->writing = true;
 	p->credited = p->taken;
 	remote_submit(&p->credit);
+}
+
+/* The client is between two sizes: it gets no more credits for the one before.  False: a write of
+ * one is still in flight. */
+static bool credits_end(struct perftest_test *t)
+{
+	bool writing = false;
+
+	for (struct perftest_conn *p = t ? t->first : NULL; p; p = p->next) {
+		p->between = true;
+		writing |= p->writing;
+	}
+	return !writing;
 }
 
 /* ---- Control ---- */
@@ -265,8 +282,14 @@ static bool control_may_go_on(struct conn *c, struct perftest_conn *p)
 		p->step = PERFTEST_RUNS;
 		conn_set_deadline(c, 0);
 	}
-	if (p->step == PERFTEST_RUNS)
+	if (p->step == PERFTEST_RUNS && !credits_end(p->test)) {
+		conn_set_deadline(c, clock_ns() + RETRY_NS);
+		return false;
+	}
+	if (p->step == PERFTEST_RUNS) {
+		conn_set_deadline(c, 0);
 		return true;
+	}
 	if (p->iwarp)
 		rc = test_begin(c, p);
 	if (rc == -EAGAIN) {
@@ -319,6 +342,11 @@ static void data_message(struct conn *c, struct perftest_conn *p, uint32_t bytes
 	unsigned waiting = 0;
 
 	stat_add(c->worker->stats.operations[OPERATION_MESSAGE].count, 1);
+	if (p->length != bytes) { /* the first of its size */
+		p->length = bytes;
+		p->taken = p->credited = 0;
+		p->between = false;
+	}
 	p->taken++;
 	if (c->worker->service->answers) {
 		waiting = conn_send_spill(c, bytes);
