@@ -22,7 +22,7 @@ in_root() {
 	local options=()
 	[ -d /run/systemd/system ] || options=(--keep-unit)
 	systemd-nspawn --quiet --directory="$roots/$suite-$1" --volatile=overlay --private-network --register=no \
-		"${options[@]}" --machine="nbserved-$$" \
+		"${options[@]}" --capability=CAP_IPC_LOCK --machine="nbserved-$$" \
 		--bind="$(readlink -f "$2"):/here" --console=pipe \
 		--system-call-filter="@aio @memlock" /bin/bash -euc "$3" </dev/null \
 		2> >(grep -v 'Attempted to remove disk file system' >&2)
