@@ -108,6 +108,43 @@ def fio(daemon, device):
             row(device, f"fio verb={verb} {size}", "fio's server", a, b, "MB/s")
 
 
+# perftest's test, the service that is its far end, the column of the figure, its unit, and options.
+PERFTEST = {"ib_send_bw": ("perftest", 4, "MB/s", "-n", "600", "-s", "4096"),
+            "ib_read_bw": ("perftest", 4, "MB/s", "-n", "300", "-s", "4096"),
+            "ib_send_lat": ("perftest-lat", 5, "us one way", "-n", "300", "-s", "64")}
+
+
+def perftest(daemon, device, command):
+    service, column, unit, *options = PERFTEST[command]
+    address, port = daemon.addresses(service)[0]
+    words = [command, "-F", "-R", "-d", f"{device}0", *options]
+
+    def figure(at):
+        out = inside_rdma.must(*words, "-p", at, address)
+        return float(re.search(rf"^ *{options[-1]} +\d+.*$", out, re.M)[0].split()[column - 1])
+
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        ours.append(figure(port))
+        with peer(*words, "-p", str(PEER_PORT)):
+            theirs.append(figure(PEER_PORT))
+    a, b = statistics.median(ours), statistics.median(theirs)
+    row(device, f"{command} -s {options[-1]}", "its own server", a, b, unit)
+
+
+def eight_of_perftest(daemon, device, command):
+    """perftest's own server has one client at a time, so beside them are our eight in turn."""
+    service, _, _, *options = PERFTEST[command]
+    address, port = daemon.addresses(service)[0]
+    words = [command, "-F", "-R", "-d", f"{device}0", *options, "-p", str(port), address]
+    in_turn = sum(seconds(*words) for _ in range(8))
+    start = time.monotonic()
+    clients = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(8)]
+    ended = [client.wait(inside_rdma.LIMIT) for client in clients]
+    assert not any(ended), ended
+    row(device, f"8 x {command}, at once", "nbserved, in turn", time.monotonic() - start, in_turn, "s")
+
+
 def echo(daemon, device, name):
     address, port = daemon.addresses(name)[0]
     for depth in (1, 16):
@@ -175,10 +212,14 @@ SRQ = {"echo": "srq = no", "srq": "srq = yes"}
 
 def test_one_cpu(start_daemon, device):
     daemon = start_daemon("".join(inside_rdma.section(device, name, name) for name in ("rping", "fio", "echo"))
-                          + inside_rdma.section(device, "srq", "echo", srq="yes"))
+                          + inside_rdma.section(device, "srq", "echo", srq="yes")
+                          + inside_rdma.section(device, "perftest", "perftest"))
     head("One CPU, whose clock counts instructions")
     rping(daemon, device)
     fio(daemon, device)
+    for command in ("ib_send_bw", "ib_read_bw"):
+        perftest(daemon, device, command)
+        eight_of_perftest(daemon, device, command)
     latency(daemon, device, "echo", "sleep", "-e")
     for name in SRQ:
         echo(daemon, device, name)
@@ -188,7 +229,9 @@ def test_one_cpu(start_daemon, device):
 
 def test_two_cpus(start_daemon, device):
     daemon = start_daemon(inside_rdma.section(device, "rping", "rping", workers=2)
-                          + inside_rdma.section(device, "busy-poll", "echo", busy_poll="100ms"))
+                          + inside_rdma.section(device, "busy-poll", "echo", busy_poll="100ms")
+                          + inside_rdma.section(device, "perftest-lat", "perftest-lat", busy_poll="100ms"))
     head("Two CPUs, threads of this host")
     eight_at_once(daemon, device)
     latency(daemon, device, "busy-poll", "spin")
+    perftest(daemon, device, "ib_send_lat")
