@@ -23,14 +23,14 @@ static void add(struct config_diff *diff, enum config_section kind,
 		const struct config_head *section, enum config_class class, struct config_origin at,
 		const char *format, ...)
 {
-	char name[CONFIG_SECTION_TEXT_MAX], *what, *line;
+	char name[CONFIG_SECTION_TEXT_MAX], *what, *line, *where = config_origin_text(at);
 	struct config_change *change;
 	va_list args;
 
 	va_start(args, format);
 	if (vasprintf(&what, format, args) < 0 ||
-	    asprintf(&line, "%s:%u: [%s]%s (%s)", at.file, at.line,
-		     config_section_text(kind, section, name), what, config_class_names[class]) < 0)
+	    asprintf(&line, "%s: [%s]%s (%s)", where, config_section_text(kind, section, name),
+		     what, config_class_names[class]) < 0)
 		abort();
 	va_end(args);
 	diff->list = realloc(diff->list, (diff->count + 1) * sizeof(*diff->list));
@@ -41,6 +41,7 @@ static void add(struct config_diff *diff, enum config_section kind,
 	snprintf(change->name, sizeof(change->name), "%s", section->name);
 	change->text = config_escape(line);
 	free(line);
+	free(where);
 	free(what);
 }
 

@@ -11,8 +11,7 @@
 
 enum { DUMP_COLUMN = 44 }; /* column where comments start */
 
-/* `file:line`, or `default`; owned by the caller. */
-static char *origin_text(struct config_origin origin)
+char *config_origin_text(struct config_origin origin)
 {
 	char *text;
 
@@ -36,7 +35,7 @@ static struct config_origin origin_of(const struct config_key *key, const void *
 /* Writes a line with its comment, which goes before the line if both would exceed INI_LINE_MAX. */
 static void dump_line(FILE *to, const char *line, struct config_origin origin, const char *class)
 {
-	char *comment = origin_text(origin);
+	char *comment = config_origin_text(origin);
 
 	if (MAX(strlen(line), (size_t)DUMP_COLUMN) + strlen(comment) + strlen(class) + 5 <=
 	    INI_LINE_MAX)
@@ -112,7 +111,7 @@ static json_t *section_to_json(enum config_section kind, const void *section)
 
 		if (key->section != kind)
 			continue;
-		origin = origin_text(*config_key_origin(key, (void *)section));
+		origin = config_origin_text(*config_key_origin(key, (void *)section));
 		json_object_set_new(keys, key->name,
 				    json_pack("{s:o, s:s, s:s}", "value",
 					      value_to_json(key, section), "origin", origin,

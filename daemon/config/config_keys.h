@@ -89,6 +89,8 @@ const struct config_key *config_key_find(enum config_section section, const char
 
 /* The origin of key's value in `section`. */
 struct config_origin *config_key_origin(const struct config_key *key, void *section);
+/* `file:line`, `default`, or the command that set the value; owned by the caller. */
+char *config_origin_text(struct config_origin origin);
 
 /* Writes a description of the valid values: `a number from 1 to 64 or auto`. */
 void config_key_expect(const struct config_key *key, char text[static CONFIG_TEXT_MAX]);

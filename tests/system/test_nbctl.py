@@ -339,6 +339,7 @@ def test_log_level_takes_what_its_help_lists(daemon):
         assert f", log level {level}\n" in nbctl(daemon, "status").stdout
         assert re.search(rf"(?m)^log-level = {level} +; nbctl log-level, live$",
                          nbctl(daemon, "config").stdout)
+    assert "nbctl log-level: [server] log-level: debug -> " in nbctl(daemon, "reload").stdout
 
 
 def test_drain_of_one_listener_leaves_the_others(daemon):
