@@ -429,6 +429,42 @@ def test_hosts_in_a_small_pool(start_daemon, engine, tmp_path, ddgst):
     daemon.wait_closed("nvme")
 
 
+def test_two_hosts_with_eight_queues_each(daemon):
+    """All 16 at once over two workers: each queue's blocks are its own, and are the same to any other queue."""
+    hosts = [Host(daemon, "nvme", NQN, queues=8, host=(f"nqn.2014-08.org.nvmexpress:uuid:{i}", bytes(16)))
+             for i in range(2)]
+    places = [(host, queue) for host in range(2) for queue in range(8)]
+    wrong = []
+
+    def data(place, block):
+        return bytes([16 * place + block]) * 4096
+
+    def work(place):
+        host, queue = places[place]
+        try:
+            for _ in range(4):
+                for block in range(8):
+                    hosts[host].write(8 * place + block, data(place, block), queue=queue, capsule=block % 2)
+                for block in range(8):
+                    assert hosts[host].read(8 * place + block, queue=queue) == data(place, block)
+        except Exception as error:  # pylint: disable=broad-except
+            wrong.append((places[place], error))
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(places))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT)
+    assert not wrong and not any(thread.is_alive() for thread in threads), wrong
+    for place in range(len(places)):
+        host, queue = places[-1 - place]
+        assert hosts[host].read(8 * place, 8, queue=queue) == b"".join(data(place, block) for block in range(8))
+    workers = {c["worker"] for c in daemon.call("ListConnections", listener="nvme")["connections"]}
+    assert workers == {0, 1}
+    for host in hosts:
+        host.close()
+
+
 def test_two_hundred_controllers(start_daemon, tmp_path):
     daemon = start_daemon(config(tmp_path / "disk", buffers=64))
     hosts = [Host(daemon, "nvme", NQN, host=(f"nqn.2014-08.org.nvmexpress:uuid:{i}", bytes(16)), sqflow=False)
