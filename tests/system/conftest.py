@@ -4,6 +4,7 @@ NBSERVED_BUILD names the build to test (default: build/), so that the same tests
 builds.  A sanitizer's report, a crash or a wrong exit status fails the test that started the daemon.
 """
 
+import ctypes
 import errno
 import os
 import pathlib
@@ -421,6 +422,16 @@ def loopback_ports():
     chosen = random.SystemRandom()
     host = "127." + ".".join(str(chosen.randrange(1, 255)) for _ in range(3))
     return host, chosen.randrange(10000, 30000)
+
+
+def limit_locked_memory(size):
+    """For preexec: so many bytes at most, for root, too, even where it has inherited CAP_IPC_LOCK (containers)."""
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (size, size))
+    libc, header, sets = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    libc.capget(header, sets)
+    sets[2] = sets[5] = 0  # nothing is inherited
+    libc.capset(header, sets)
+    libc.prctl(24, 14)  # PR_CAPBSET_DROP, CAP_IPC_LOCK
 
 
 def is_sanitized():

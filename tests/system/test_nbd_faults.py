@@ -1,10 +1,8 @@
 """The nbd service with clients that break the protocol, break off, or are broken off; with stores
 that fail; and with a daemon that is killed."""
 
-import ctypes
 import os
 import random
-import resource
 import signal
 import socket
 import struct
@@ -12,7 +10,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import TIMEOUT, Daemon, listener, wait_until
+from conftest import TIMEOUT, Daemon, limit_locked_memory, listener, wait_until
 from nbd_client import (
     EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO, OPT_LIST,
     OPT_STARTTLS, READ, REP_ACK, REP_ERR_INVALID, REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP,
@@ -373,14 +371,10 @@ def test_stats_tell_what_is_registered(start_daemon, engine, tmp_path):
 
 
 def test_without_locked_memory_the_limit_is_named(start_daemon, engine, tmp_path):
-    def limit_locked_memory():
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (4 * MIB, 4 * MIB))
-        ctypes.CDLL(None).prctl(24, 14)  # PR_CAPBSET_DROP, CAP_IPC_LOCK: of root's
-
     daemon = start_daemon(
         section("disk", f"{tmp_path}/disk")
         + listener("nbd", service="nbd", engine=engine, exports="disk"),
-        preexec=limit_locked_memory,
+        preexec=lambda: limit_locked_memory(4 * MIB),
     )
     names, reason = features(daemon)
     assert "registered_buffers" not in names and "LimitMEMLOCK" in reason

@@ -1,14 +1,12 @@
 """The keys that tune a listener: each is accepted, moves every byte, and the statistics say what is
 really in use."""
 
-import ctypes
 import os
-import resource
 import subprocess
 
 import nbd_client
 import pytest
-from conftest import NBSERVED, TIMEOUT, listener, wait_until
+from conftest import NBSERVED, TIMEOUT, limit_locked_memory, listener, wait_until
 from traffic import (
     Exchange,
     NeverReader,
@@ -379,13 +377,8 @@ def test_a_drain_ends_although_data_arrives(start_daemon, options):
 
 def test_zero_copy_without_locked_memory_is_a_copy(start_daemon):
     """The kernel locks what it sends: refused, which no client may notice."""
-
-    def limits():
-        ctypes.CDLL(None).prctl(24, 14)  # PR_CAPBSET_DROP, CAP_IPC_LOCK
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
-
     config = listener("any", service="chargen", engine="io_uring", zero_copy_min="1")
-    daemon = start_daemon(config, preexec=limits)
+    daemon = start_daemon(config, preexec=lambda: limit_locked_memory(1 << 20))
     clients = [daemon.connect("any") for _ in range(100)]
     for s in clients:
         left = 200 * KIB
