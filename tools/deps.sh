@@ -102,7 +102,7 @@ table() {
 	bench     valgrind             valgrind                  valgrind
 	bench     strace               strace                    strace
 	bench     fio                  fio                       fio
-	bench     nbdkit               nbdkit                    nbdkit
+	bench     nbdkit               nbdkit                    -
 	bench     nbd-server           nbd                       nbd
 	bench     qemu-utils           qemu-img                  qemu-img
 	bench     wrk                  -                         wrk
