@@ -35,7 +35,7 @@ SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 TIMED = ["--time_based", f"--runtime={BULK_SLICE}"]
 RUN_MAX = 30  # seconds after which a generator has failed
 
-# What the default configuration has on io_uring only, on the engine to compare it with.
+# Services that the default configuration has on io_uring only, on the engine to compare it with.
 BASELINE_SERVICES = ("discard", "chargen", "http", "iperf3", "sockperf")
 BASELINE = """
 [listener {service}-epoll]

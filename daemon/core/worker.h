@@ -192,7 +192,7 @@ struct acceptor {
 	unsigned armed;
 };
 
-/* What is known without a system call of a connection that has just been accepted. */
+/* A new connection's addresses, as far as they are known without a system call. */
 struct arrival {
 	const struct sockaddr_storage *peer; /* NULL: not known */
 	uint16_t port;                       /* the local one; 0: not known */

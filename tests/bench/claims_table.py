@@ -216,7 +216,7 @@ def datagrams(rows):
 
 
 def loss(rows):
-    """What is left of each one's throughput where packets are lost, and RoCE's part of iWARP's."""
+    """The part of each one's throughput that is left where packets are lost, and RoCE's part of iWARP's."""
     none, lost = LOSSES_PERCENT
     left = {kind: rows.ratio(LOSS_LABEL, loss_name(kind, lost), loss_name(kind, none), RATE) for kind in ("rxe", "siw")}
     both = left["rxe"].to(left["siw"])

@@ -131,7 +131,7 @@ def show_against(results, base):
 
 
 class Control:
-    """What an iperf3 client says over TCP, for datagrams that udp_load sends."""
+    """An iperf3 client's messages over TCP, for datagrams that udp_load sends."""
 
     def __init__(self, port, streams):
         while not self.accepted(port):  # iperf3's own has one test at a time

@@ -52,7 +52,7 @@ static void operations_make(enum remote_kind kind, unsigned views)
 	rdma_send_chain_init(&o.chain, &o.conn);
 }
 
-/* What was taken is in the chain once and in order, and no request is without a piece. */
+/* Each piece taken is in the chain once and in order, and no request is without a piece. */
 static void assert_chain(unsigned requests, unsigned pieces)
 {
 	unsigned at = 0;

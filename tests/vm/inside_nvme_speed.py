@@ -1,4 +1,4 @@
-"""What `make bench-vm` runs of NVMe/TCP: nbserved beside the kernel's own target, in a VM whose one CPU counts
+"""Run by `make bench-vm`, NVMe/TCP: nbserved beside the kernel's own target, in a VM whose one CPU counts
 instructions, one a nanosecond.  Nobody sleeps long under load, so 1/IOPS is all that client, server and
 kernel execute for an operation, and what two servers differ by is theirs."""
 import contextlib
