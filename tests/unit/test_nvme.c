@@ -365,12 +365,63 @@ static void who_does_not_go_on_is_given_up(void **state)
 	}
 }
 
+/* A Connect that time may cure is refused so that the host tries again. */
+static void a_connect_may_come_again(void **state)
+{
+	struct message m = { 0 };
+	struct heard h;
+	struct disk d;
+	size_t at = 0;
+
+	(void)state;
+	disk_open(&d, 16, 1);
+	d.t->worker.draining = true;
+	put_connect(&m, 0, NVME_CNTLID_NEW);
+	say(&d, &m, SIZE);
+	assert_int_equal(hear(&d, &at, 0).type, NVME_TCP_ICRESP);
+	h = hear(&d, &at, 0);
+	assert_int_equal(h.status, NVME_CONNECT_BUSY);
+	assert_int_equal(hear(&d, &at, 0).status, NVME_SEQUENCE_ERROR | NVME_DNR);
+	disk_close(&d);
+}
+
+static void controllers_are_limited(void **state)
+{
+	static struct nvme_member *members[NVME_CONTROLLERS_MAX + 1];
+	struct nvme_connect connect = { .cntlid = NVME_CNTLID_NEW,
+					.subnqn = "nqn.unit",
+					.hostnqn = "nqn.host" };
+	struct nvme_target *target;
+	struct disk d;
+
+	(void)state;
+	disk_open(&d, 16, 1);
+	target = d.t->worker.shared;
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i <= NVME_CONTROLLERS_MAX; i++) {
+			bool room = i < NVME_CONTROLLERS_MAX;
+			uint64_t result;
+
+			members[i] = calloc(1, sizeof(*members[i]));
+			assert_non_null(members[i]);
+			members[i]->worker = &d.t->worker;
+			assert_int_equal(nvme_enter(target, members[i], &connect, &result),
+					 room ? NVME_SUCCESS : NVME_CONNECT_BUSY);
+		}
+		for (unsigned i = 0; i <= NVME_CONTROLLERS_MAX; i++)
+			nvme_leave(members[i]);
+	}
+	disk_close(&d);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_admin_queue_hears_the_same_at_every_split),
 		cmocka_unit_test(data_arrives_at_every_split),
 		cmocka_unit_test(who_does_not_go_on_is_given_up),
+		cmocka_unit_test(a_connect_may_come_again),
+		cmocka_unit_test(controllers_are_limited),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,9 +10,10 @@
  *       the median of the round trips in nanoseconds.
  *   rdma_client private ADDRESS PORT BYTES
  *       Connects with so many bytes of private data, and has one message echoed.
- *   rdma_client greet ADDRESS PORT HEX READS
+ *   rdma_client greet ADDRESS PORT HEX READS [MESSAGE COUNT]
  *       Connects with this private data, and lets so many reads of its memory be under way.  Prints
- *       `accepted HEX` or `refused HEX`: the private data of the answer.
+ *       `accepted HEX` or `refused HEX`: the private data of the answer.  Then sends MESSAGE (in
+ *       HEX) COUNT times at once, and prints `answered HEX` or `ended`, whichever comes first.
  *   rdma_client hold ADDRESS PORT CONNECTIONS
  *       Connects, prints `connected`, and waits until each was disconnected: `disconnected`.
  *   rdma_client send ADDRESS PORT BYTES COUNT
@@ -20,6 +21,7 @@
  *
  * One that is refused prints `refused: REASON` and ends with 1. */
 #include <errno.h>
+#include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdbool.h>
@@ -119,22 +121,63 @@ static void connect_one(struct client *c, const char *address, const char *port,
 	}
 }
 
+static unsigned parse_hex(const char *hex, uint8_t *ret, unsigned max)
+{
+	unsigned bytes = 0;
+
+	for (; bytes < max && sscanf(hex, "%2hhx", &ret[bytes]) == 1; hex += 2)
+		bytes++;
+	return bytes;
+}
+
+static void print_hex(const char *word, const uint8_t *data, unsigned bytes)
+{
+	printf("%s ", word);
+	for (unsigned i = 0; data && i < bytes; i++)
+		printf("%02x", data[i]);
+	putchar('\n');
+}
+
+/* Sends a message `count` times, and tells what the server answers to the first. */
+static void say(const struct client *c, const char *hex, unsigned count)
+{
+	unsigned bytes = parse_hex(hex, send_slot(c, 0), BYTES_MAX);
+	struct pollfd ends = { .fd = c->id->channel->fd, .events = POLLIN };
+	struct ibv_wc wc;
+
+	for (unsigned i = 0; i < count; i++)
+		if (rdma_post_send(c->id, NULL, send_slot(c, 0), bytes, c->mr, 0) != 0)
+			die("rdma_post_send");
+	for (;;) {
+		int n = ibv_poll_cq(c->id->recv_cq, 1, &wc);
+
+		if (n > 0 && wc.status == IBV_WC_SUCCESS) {
+			print_hex("answered", receive_slot(c, 0), wc.byte_len);
+			return;
+		}
+		if (n != 0 || poll(&ends, 1, 1) > 0) {
+			puts("ended");
+			return;
+		}
+	}
+}
+
 /* Events of a call are the identifier's until the next. */
-static void greet(const char *address, const char *port, const char *hex, const char *allowed)
+static void greet(const char *address, const char *port, const char *hex, const char *allowed,
+		  const char *message, unsigned count)
 {
 	static struct client c;
 	const struct rdma_conn_param *said;
 	bool accepted;
 
 	reads = (uint8_t)atoi(allowed);
-	for (; sscanf(hex, "%2hhx", &private_data[private_bytes]) == 1; hex += 2)
-		private_bytes++;
+	private_bytes = (uint8_t)parse_hex(hex, private_data, sizeof(private_data));
 	accepted = try_to_connect(&c, address, port, 1) == 0;
 	said = c.id->event ? &c.id->event->param.conn : NULL;
-	printf("%s ", accepted ? "accepted" : "refused");
-	for (unsigned i = 0; said && said->private_data && i < said->private_data_len; i++)
-		printf("%02x", ((const uint8_t *)said->private_data)[i]);
-	putchar('\n');
+	print_hex(accepted ? "accepted" : "refused", said ? said->private_data : NULL,
+		  said ? said->private_data_len : 0);
+	if (accepted && message)
+		say(&c, message, count);
 }
 
 static unsigned size_of(unsigned bytes, unsigned i)
@@ -306,8 +349,9 @@ int main(int argc, char **argv)
 
 	if (argc < 5)
 		return 2;
-	if (argc == 6 && !strcmp(argv[1], "greet")) {
-		greet(argv[2], argv[3], argv[4], argv[5]);
+	if ((argc == 6 || argc == 8) && !strcmp(argv[1], "greet")) {
+		greet(argv[2], argv[3], argv[4], argv[5], argv[6],
+		      argc == 8 ? (unsigned)atoi(argv[7]) : 0);
 		return 0;
 	}
 	is_uc = !strcmp(argv[1], "echo-uc");
