@@ -30,12 +30,13 @@ struct stats {
 #ifndef NB_STATS
 #define NB_STATS 1
 #endif
+#define stat_always_add(counter, n)                                                                \
+	atomic_store_explicit(&(counter),                                                          \
+			      atomic_load_explicit(&(counter), memory_order_relaxed) + (n),        \
+			      memory_order_relaxed)
 #define stat_add(counter, n)                                                                       \
 	do {                                                                                       \
 		if (NB_STATS)                                                                      \
-			atomic_store_explicit(                                                     \
-				&(counter),                                                        \
-				atomic_load_explicit(&(counter), memory_order_relaxed) + (n),      \
-				memory_order_relaxed);                                             \
+			stat_always_add(counter, n);                                               \
 	} while (0)
 #define stat_load(counter) atomic_load_explicit(&(counter), memory_order_relaxed)

@@ -77,6 +77,7 @@ struct io {
 	struct mount *mount;
 	uint8_t kind;  /* enum io_kind */
 	uint8_t flags; /* bits of enum io_flags */
+	bool more;     /* a hint: its client's input goes on, so requests follow in this turn */
 	/* Bytes, within the export, aligned to export->align; length > 0 except for flush. */
 	uint64_t offset, length;
 	unsigned iov_count; /* read, write: the memory, `length` bytes in all */
@@ -128,6 +129,7 @@ struct mount {
 	bool (*attempt)(struct io *io);
 	uint64_t slow_until_ns;
 	uint64_t suspect_until_ns; /* attempts are checked for blocking */
+	uint64_t batch_turn;       /* the last turn that left a batch to the store */
 	/* The worker's voluntary context switches when its turn `looked_turn` began to attempt. */
 	uint64_t looked_turn;
 	long waits;
@@ -160,6 +162,9 @@ struct store {
 	/* It serves files and block devices.  All such stores open an export alike, so that each
 	 * listener may use another of them for the same export. */
 	bool file;
+	/* A turn's reads and writes are submitted by one call, and those that do not block are done
+	 * within it. */
+	bool batches;
 
 	/* Main thread.  Can this host run the store?  0, or -errno with the reason.  NULL: always.
 	 */

@@ -226,6 +226,9 @@ struct worker {
 	struct worker_hook *hooks;
 	struct gather gather;
 	unsigned io_count; /* I/O in flight of all connections: see conn_io_begin() */
+	/* When the last call that was timed in the turn `timed_turn` ended: see store/file_auto.c.
+	 */
+	uint64_t timed_turn, timed_ns;
 
 	/* Warm: used while connections wait, and by timers. */
 	/* Connections that wait for the pool, in order of conn.place. */
@@ -424,7 +427,7 @@ void worker_fd_freed(struct worker *w);
  * watchdog takes a worker without progress for hung, not for asleep. */
 static inline void worker_awake(struct worker *w)
 {
-	stat_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
+	stat_always_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
 	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
 }
 

@@ -130,6 +130,7 @@ void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 	d->io.kind = (uint8_t)kind;
 	d->io.offset = d->request.offset + d->done_bytes;
 	d->io.length = bytes;
+	d->io.more = d->conn->rx.bytes >= NBD_REQUEST;
 	nbd_command_set(d, COMMAND_IO);
 	conn_io_begin(d->conn, &d->data);
 	io_submit(&d->io);

@@ -210,6 +210,7 @@ void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset
 	d->io.kind = (uint8_t)kind;
 	d->io.offset = offset;
 	d->io.length = length;
+	d->io.more = c->rx.bytes >= NVME_TCP_COMMON;
 	d->io.iov_count = bufq_iov(&d->data, d->io.iov, IO_IOV_MAX, &bytes);
 	conn_io_begin(c, &d->data);
 	io_submit(&d->io);

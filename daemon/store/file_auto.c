@@ -14,6 +14,7 @@
 enum file_way {
 	WAY_STORE,  /* the store does it */
 	WAY_NOWAIT, /* the worker, with RWF_NOWAIT: the kernel fails requests that would block */
+	WAY_BATCH,  /* the same for single requests; the store, if it batches, for several */
 	WAY_TIMED,  /* the worker, until a call blocks for long: see auto_timed() */
 };
 
@@ -65,22 +66,45 @@ static bool auto_look(struct mount *m)
 	return m->waits != before;
 }
 
+/* The clock is read once for each call of a turn: one begins where the last has ended, for what is
+ * between them takes microseconds. */
 static long auto_timed(struct io *io)
 {
 	struct mount *m = io->mount;
-	uint64_t begin = clock_ns(), took;
+	struct worker *w = m->worker;
+	uint64_t turn = stat_load(w->stats.turns), took;
+	uint64_t begin = turn == w->timed_turn ? w->timed_ns : clock_ns();
 	bool suspect = begin < m->suspect_until_ns;
 	long n;
 
 	if (begin < m->slow_until_ns)
 		return -EAGAIN;
-	if (unlikely(suspect && m->looked_turn != stat_load(m->worker->stats.turns)))
+	if (unlikely(suspect && m->looked_turn != turn))
 		auto_look(m);
 	n = auto_call(io, 0);
-	took = clock_ns() - begin;
+	w->timed_turn = turn;
+	w->timed_ns = clock_ns();
+	took = w->timed_ns - begin;
 	if (unlikely(took > AUTO_SLOW_NS))
 		file_auto_slow(m, begin, took, suspect && auto_look(m));
 	return n;
+}
+
+/* Above that the cost of a call is lost in that of the copy. */
+enum { AUTO_BATCH_BYTES = 32 * 1024 };
+
+/* Is io one of several small ones in this turn?  A ring submits them by one call, and reads and
+ * writes registered memory. */
+static bool auto_batches(const struct io *io)
+{
+	struct mount *m = io->mount;
+	uint64_t turn = stat_load(m->worker->stats.turns);
+
+	if (!m->store->batches || io->length > AUTO_BATCH_BYTES ||
+	    !(io->more || m->batch_turn == turn))
+		return false;
+	m->batch_turn = turn;
+	return true;
 }
 
 static bool auto_attempt(struct io *io)
@@ -89,16 +113,18 @@ static bool auto_attempt(struct io *io)
 	uint8_t *way = io->kind == IO_read ? &m->read_way : &m->write_way;
 	long n;
 
-	if (*way == WAY_STORE)
+	if (*way == WAY_STORE || (*way == WAY_BATCH && auto_batches(io)))
 		return false;
-	n = *way == WAY_NOWAIT ? auto_call(io, RWF_NOWAIT) : auto_timed(io);
+	n = *way == WAY_TIMED ? auto_timed(io) : auto_call(io, RWF_NOWAIT);
 	if (likely(n == (long)io->length)) {
+		if (unlikely(*way == WAY_NOWAIT))
+			*way = WAY_BATCH; /* a ring need not hand it to a thread either */
 		io_finish(io, 0);
 		return true;
 	}
 	if (n > 0)
 		file_advance(io, (size_t)n); /* short: the store does the rest */
-	else if (n == -EOPNOTSUPP && *way == WAY_NOWAIT)
+	else if (n == -EOPNOTSUPP && *way != WAY_TIMED)
 		*way = WAY_TIMED; /* RWF_NOWAIT is not supported, as for ext4's buffered writes */
 	/* End of file or error: the store repeats the request and reports it. */
 	return false;
@@ -143,10 +169,10 @@ static const struct {
 	{ is_in_memory, WAY_TIMED, WAY_TIMED,
 	  "in memory, where nothing waits: the worker reads and writes by itself, until one waits "
 	  "longer than 1 ms" },
-	{ tells_what_waits, WAY_NOWAIT, WAY_NOWAIT,
+	{ tells_what_waits, WAY_BATCH, WAY_NOWAIT,
 	  "the page cache answers: the worker reads and writes by itself what need not wait "
 	  "(RWF_NOWAIT; where the file system cannot say so of writes, until one waits longer than "
-	  "1 ms), the store does the rest" },
+	  "1 ms), the store does the rest; io_uring also does those that come several at once" },
 	{ is_any, WAY_STORE, WAY_STORE,
 	  "this file system does not tell what would wait (RWF_NOWAIT): the store does all of it" },
 };

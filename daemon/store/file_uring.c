@@ -247,6 +247,7 @@ static void file_uring_submit(struct io *io)
 const struct store store_file_uring = {
 	.name = "io_uring",
 	.file = true,
+	.batches = true,
 	.probe = ring_probe,
 	.open = file_open,
 	.close = file_close,

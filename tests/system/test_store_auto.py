@@ -2,6 +2,7 @@
 
 import os
 import random
+import struct
 
 import pytest
 from conftest import listener
@@ -87,3 +88,20 @@ def test_exports_says_what_was_chosen(serve, tmp_path):
     daemon = serve(tmp_path / "disk")
     shown = " ".join(daemon.nbctl("exports").stdout.split())
     assert "disk: auto: the page cache answers" in shown or "disk: auto: in memory" in shown, shown
+
+
+def test_what_comes_at_once_goes_to_the_ring_in_one_call(serve, tmp_path):
+    daemon = serve(tmp_path / "disk")
+    if mount(daemon)["store"] != "io_uring" or "page cache" not in mount(daemon)["choice"]:
+        pytest.skip("no ring here, or a file system whose reads a ring would hand to threads")
+    data, count = random.Random(4).randbytes(MIB), 64
+    reads = [struct.pack(">IHHQQI", 0x25609513, 0, READ, 7, i * 4096, 4096) for i in range(count)]
+    with connect(daemon, "nbd") as client:
+        client.request(WRITE, 0, MIB, data)
+        assert client.reply() == (0, b"")
+        before = calls(daemon)
+        client.send(b"".join(reads))
+        got = sorted(client.reply(4096) for _ in reads)
+    assert got == sorted((0, data[i * 4096 : (i + 1) * 4096]) for i in range(count))
+    # However the input was cut: what has nothing behind it is a single one.
+    assert calls(daemon)["pread"] - before["pread"] < count // 4
