@@ -57,6 +57,7 @@ struct udp_socket {
 	bool polled;      /* for the engine: its request for input is in flight */
 	bool again;       /* for the engine: look for input in the next turn */
 	struct op out_op; /* for the engine: the event that there is room to send */
+	struct op failed_op; /* for io_uring: a datagram of a silent batch could not be sent */
 };
 
 /* A client; exists while it has a place in the table of peers. */
@@ -172,6 +173,9 @@ uint32_t udp_segment_size(struct msghdr *msg, uint32_t bytes);
  * exchange.  Any thread. */
 bool udp_may_answer(const struct sockaddr *name);
 void udp_port_taken(uint16_t port, bool taken);
+
+/* The kernel takes no more datagrams: waits for room, and receives nothing until then. */
+void udp_block(struct udp_socket *s);
 
 /* udp_ready.c: for engines that are told what is ready. */
 struct udp_receiver *udp_receiver_new(const struct worker *w);

@@ -154,11 +154,8 @@ static void send_all(struct udp_socket *s, struct udp_batch *b)
 
 		udp_batch_fill(s, b);
 		while (at < b->count && !s->blocked)
-			if (!send_some(s, b, &at)) {
-				stat_add(s->udp->worker->stats.tx_blocked, 1);
-				s->blocked = true;
-				s->udp->await_room(s);
-			}
+			if (!send_some(s, b, &at))
+				udp_block(s);
 		if (b->count == 0)
 			udp_batch_sent(s, b, 0, 0, 0, 0);
 	}

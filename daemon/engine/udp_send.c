@@ -183,3 +183,13 @@ bool udp_batch_sent(struct udp_socket *s, struct udp_batch *b, unsigned begin, u
 	leave_queue(s);
 	return goes_on;
 }
+
+void udp_block(struct udp_socket *s)
+{
+	if (s->blocked)
+		return;
+	stat_add(s->udp->worker->stats.tx_blocked, 1);
+	s->blocked = true;
+	s->udp->await_room(s);
+	udp_set_receiving(s);
+}

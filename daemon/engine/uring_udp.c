@@ -36,7 +36,6 @@ struct uring_udp {
 	unsigned added;            /* added to the buffer ring and not published yet */
 	struct msghdr shape;       /* tells the kernel the room before a datagram */
 	struct udp_socket *silent; /* the socket whose udp.batch the next system call submits */
-	struct op failed;          /* completions of datagrams that could not be sent */
 };
 static_assert(offsetof(struct uring_udp, ring) == 0, "ring_of() expects it there");
 
@@ -192,12 +191,14 @@ static void uring_udp_await_room(struct udp_socket *s)
 /* A silent datagram could not be sent.  Its client may have been freed since. */
 static void uring_udp_failed(struct op *op, int res, uint32_t flags)
 {
-	struct uring_udp *u = container_of(op, struct uring_udp, failed);
-	struct stats *stats = &u->udp.worker->stats;
+	struct udp_socket *s = container_of(op, struct udp_socket, failed_op);
+	struct stats *stats = &s->udp->worker->stats;
 
-	(void)res, (void)flags;
+	(void)flags;
 	stat_add(stats->datagrams_unsent, 1);
 	stat_add(stats->datagrams_out, UINT64_C(-1));
+	if (udp_is_full(-res))
+		udp_block(s);
 }
 
 /* Submits the socket's output if that is one small batch of plain datagrams; false: it is not. */
@@ -205,6 +206,7 @@ static bool uring_udp_submit(struct uring_udp *u, struct udp_socket *s)
 {
 	struct udp_batch *b = &u->udp.batch;
 
+	s->failed_op.done = uring_udp_failed;
 	udp_batch_fill(s, b);
 	if (u->silent || u->ring.sqpoll || b->count > URING_UDP_SILENT || b->count != b->views)
 		return false;
@@ -214,7 +216,7 @@ static bool uring_udp_submit(struct uring_udp *u, struct udp_socket *s)
 		io_uring_prep_sendmsg(sqe, s->acceptor->fd, &b->messages[i].msg_hdr,
 				      MSG_DONTWAIT | MSG_NOSIGNAL);
 		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-		ring_op(sqe, &u->failed);
+		ring_op(sqe, &s->failed_op);
 	}
 	u->silent = s;
 	return true;
@@ -369,7 +371,6 @@ static int uring_udp_init(struct worker *w, struct reason *reason)
 	u->udp.worker = w;
 	u->udp.receive = uring_udp_receive;
 	u->udp.await_room = uring_udp_await_room;
-	u->failed.done = uring_udp_failed;
 	u->shape = (struct msghdr){ .msg_namelen = URING_UDP_NAME, .msg_controllen = UDP_CONTROL };
 	rc = ring_init(&u->ring, w, 0, RING_LISTENS | RING_TRANSFERS, reason);
 	if (rc < 0) {
@@ -404,8 +405,8 @@ const struct engine engine_uring_udp = {
 	.name = "io_uring",
 	UDP_ENGINE,
 	.sample_turns = 8,
-	.features = UDP_FEATURES | UDP_RING_FEATURES | FEATURE_BIT(buffer_ring) |
-		    FEATURE_BIT(multishot_recvmsg),
+	/* Not buffer_ring, which it cannot do without. */
+	.features = UDP_FEATURES | UDP_RING_FEATURES | FEATURE_BIT(multishot_recvmsg),
 	.init = uring_udp_init,
 	.fini = uring_udp_fini,
 	.listen = uring_udp_listen,

@@ -58,20 +58,23 @@ def nothing_comes(daemon, s, name, **wanted):
 
 
 def test_echo_of_every_size(start_daemon, engine):
-    daemon = start_daemon(udp("echo", engine=engine, **WHOLE))
-    with client(daemon.addresses("echo")[0]) as s:
-        for size in SIZES:
-            data = random.Random(size).randbytes(size)
-            assert s.send(data) == size
-            assert s.recv(128 * KIB) == data
-        with pytest.raises(OSError):
-            s.send(bytes(65508))
+    """Up to the longest of IPv4, then of IPv6."""
+    daemon = start_daemon(udp("echo", engine=engine, address=["127.0.0.1:0", "[::1]:0"], **WHOLE))
+    sizes = [SIZES, [*SIZES, 65527]]
+    for address, those in zip(daemon.addresses("echo"), sizes):
+        with client(address) as s:
+            for size in those:
+                data = random.Random(size).randbytes(size)
+                assert s.send(data) == size
+                assert s.recv(128 * KIB) == data
+            with pytest.raises(OSError):
+                s.send(bytes(those[-1] + 1))
     found = settled(daemon, "echo")
-    assert found["in"] == found["out"] == len(SIZES)
+    assert found["in"] == found["out"] == sum(map(len, sizes))
     stats = daemon.stats("echo")
-    assert stats["bytes_in"] == stats["bytes_out"] == sum(SIZES)
-    assert stats["operations"]["echo"]["count"] == len(SIZES)
-    assert stats["connections"]["accepted"] == 1
+    assert stats["bytes_in"] == stats["bytes_out"] == sum(map(sum, sizes))
+    assert stats["operations"]["echo"]["count"] == sum(map(len, sizes))
+    assert stats["connections"]["accepted"] == 2
 
 
 def test_many_clients_with_bursts(start_daemon, engine):

@@ -1,0 +1,256 @@
+"""Transport udp where something is missing: memory, room to send, the one who asked, a feature, a process."""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import ENGINES, TIMEOUT, listener, requires, twin_address, wait_until
+from test_iperf3 import finish, start
+from test_udp import KIB, WHOLE, client, settled, stats_of, udp
+
+CLONE_NEWNET = 0x40000000
+HOST, NEIGHBOUR = "10.9.0.1", "10.9.0.2"
+IP_RECVERR, IPV6_RECVERR = 11, 25
+
+
+def ticks(daemon):
+    """CPU time of the daemon, and how often its threads have slept."""
+    with open(f"/proc/{daemon.pid}/stat", encoding="ascii") as f:
+        used = f.read().rsplit(")", 1)[1].split()[11:13]
+    sleeps = []
+    for thread in os.listdir(f"/proc/{daemon.pid}/task"):
+        with open(f"/proc/{daemon.pid}/task/{thread}/status", encoding="ascii") as f:
+            sleeps += re.findall(r"ctxt_switches:\s*(\d+)", f.read())
+    return used, sleeps
+
+
+def rests(daemon):
+    """No loop is left behind: there comes a time in which nothing runs."""
+
+    def still():
+        before = ticks(daemon)
+        time.sleep(0.1)
+        return ticks(daemon) == before
+
+    wait_until(still, "the daemon sleeps")
+
+
+def arrived(daemon, count):
+    """The daemon's figures once it has taken that many datagrams, or the kernel dropped them."""
+
+    def told():
+        found = stats_of(daemon, "echo")
+        return found["in"] + found["overflowed"] == count and found
+
+    return wait_until(told, f"{count} datagrams")
+
+
+# ---- Memory ----
+
+
+def test_sockets_share_a_small_pool(start_daemon, engine):
+    """Who finds no buffer leaves the datagrams in the socket's queue, where the kernel counts what it drops."""
+    addresses = [f"127.0.0.{i}:0" for i in range(1, 7)] + ["[::1]:0"]
+    daemon = start_daemon(udp("echo", engine=engine, address=addresses, **{"buffers": 16, "buffer-size": "4K"}))
+    clients = [client(address) for address in daemon.addresses("echo")]
+    daemon.freeze()
+    for _ in range(100):
+        for s in clients:
+            s.send(bytes(1400))
+    os.kill(daemon.pid, signal.SIGCONT)
+    found = arrived(daemon, 100 * len(clients))
+    assert found["in"] == found["out"]
+    assert daemon.stats("echo")["pool"]["starved"] > 0 or engine == "io_uring"  # that one lends fewer
+    for s in clients:
+        s.close()
+    for address in daemon.addresses("echo"):
+        with client(address) as s:
+            s.send(b"polite")
+            assert s.recv(64) == b"polite"
+    wait_until(lambda: daemon.stats("echo")["pool"]["free"] == 16, "all buffers are free")
+
+
+# ---- Room to send ----
+
+
+def alone():
+    """In the process that becomes the daemon: a network of its own, whose neighbours do not answer for long."""
+    assert ctypes.CDLL(None).unshare(CLONE_NEWNET) == 0
+    for words in ["link set lo up", "link add near type veth peer name far", "link set near up mtu 65535",
+                  "link set far up mtu 65535", f"address add {HOST}/24 dev near"]:
+        subprocess.run(["ip", *words.split()], check=True)
+    for name, value in {"unres_qlen_bytes": 1 << 28, "retrans_time_ms": 1000 * TIMEOUT}.items():
+        with open(f"/proc/sys/net/ipv4/neigh/near/{name}", "w", encoding="ascii") as f:
+            f.write(str(value))
+
+
+def within(daemon, words, **options):
+    return subprocess.Popen(["nsenter", "-t", str(daemon.pid), "-n", *words], **options)
+
+
+def forge(port, bytes_each):
+    """Runs in the daemon's network: a datagram of a neighbour's for each line; then one of ours that is answered."""
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        datagram = struct.pack(">HHHH", 5000, port, 8 + bytes_each, 0) + bytes(bytes_each)
+        head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(datagram), 0, 0, 64, socket.IPPROTO_UDP, 0,
+                           socket.inet_aton(NEIGHBOUR), socket.inet_aton(HOST))
+        for _ in sys.stdin:
+            raw.sendto(head + datagram, (HOST, 0))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(TIMEOUT)
+        s.connect((HOST, port))
+        s.send(b"polite")
+        assert s.recv(64) == b"polite"
+
+
+def test_no_room_to_send(start_daemon, engine):
+    """Answers to one who is not there fill the socket: nothing is read until there is room, for anybody."""
+    if os.geteuid() or not os.path.exists("/proc/self/ns/net"):
+        pytest.skip("needs root, for a network of its own")
+    daemon = start_daemon(udp("echo", engine=engine, address=f"{HOST}:0", **{"buffers": 16, "buffer-size": "64K"}),
+                          preexec=alone)
+    port = daemon.port("echo")
+    code = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import test_udp_faults as t; t.forge({port}, 60000)"
+    process = within(daemon, [sys.executable, "-B", "-c", code], stdin=subprocess.PIPE, bufsize=0)
+
+    def blocked():
+        process.stdin.write(8 * b"\n")
+        return daemon.stats("echo")["tx_blocked"] > 0
+
+    wait_until(blocked, "there is no room")
+    process.stdin.close()
+    rests(daemon)
+    within(daemon, ["ip", "neigh", "replace", NEIGHBOUR, "lladdr", "02:00:00:00:00:02", "dev", "near"]).wait()
+    assert process.wait(TIMEOUT) == 0
+    found = stats_of(daemon, "echo")
+    assert found["in"] == found["out"] + found["unsent"]
+    assert found["unsent"] <= (8 if engine == "io_uring" else 0)
+
+
+# ---- Who asked is gone ----
+
+
+@pytest.mark.parametrize("service", ["echo", "chargen", "sockperf"])
+def test_answers_to_ports_that_are_closed(start_daemon, engine, service):
+    """The host counts what it hears of them; the sockets hear nothing, so nobody else's answer fails instead."""
+    daemon = start_daemon(udp(service, engine=engine, service=service, address=["127.0.0.1:0", "[::1]:0"], **WHOLE),
+                          env={"FDSTORE": "100"})
+    message = struct.pack(">QHI", 7, 3, 14)
+    before = daemon.call("GetStats")["host_udp"]["unreachable"]
+    addresses = daemon.addresses(service)
+    polite = [client(address) for address in addresses]
+    rounds, each = 4, 200
+    for _ in range(rounds):
+        daemon.freeze()
+        for address in addresses:
+            with client(address) as s:
+                for _ in range(each):
+                    s.send(message)
+        os.kill(daemon.pid, signal.SIGCONT)
+        for s in polite:
+            s.send(message)
+            assert s.recv(64 * KIB)
+    found = settled(daemon, service)
+    assert found["in"] == found["out"] == rounds * 2 * (each + 1)
+    wait_until(lambda: daemon.call("GetStats")["host_udp"]["unreachable"] - before >= rounds * 2, "errors are counted")
+    daemon.notified()
+    for _, descriptor in daemon.store:
+        with socket.socket(fileno=os.dup(descriptor)) as s:
+            assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+            level, option = ((socket.IPPROTO_IPV6, IPV6_RECVERR) if s.family == socket.AF_INET6
+                             else (socket.IPPROTO_IP, IP_RECVERR))
+            assert s.getsockopt(level, option) == 0
+            with pytest.raises(BlockingIOError):
+                s.recvmsg(64, 64, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
+    rests(daemon)
+    for s in polite:
+        s.close()
+
+
+# ---- Features ----
+
+
+def test_without_features_it_goes_on(start_daemon, engine):
+    """All that `features` can switch off; what is left is shown."""
+    off = ["udp_gro", "udp_gso"]
+    if engine != "epoll":
+        off += ["registered_ring", "restricted", "single_issuer", "defer_taskrun"]
+    names = ", ".join("-" + name for name in off)
+    daemon = start_daemon(udp("echo", engine=engine, features=names, address=["127.0.0.1:0", "[::1]:0"], **WHOLE))
+    shown = daemon.status("echo")["engine_features"]
+    assert not set(off) & set(shown) and {"-" + name for name in off} <= set(shown)
+    assert set(shown) - {"-" + name for name in off} <= {"multishot_recvmsg", "buffer_ring"}
+    sizes = (0, 64, 8000)
+    for address in daemon.addresses("echo"):
+        clients = [client(address) for _ in range(20)]
+        for i, s in enumerate(clients):
+            for size in sizes:
+                s.send(b"%d " % i + bytes(size))
+        for i, s in enumerate(clients):
+            for size in sizes:
+                assert s.recv(64 * KIB) == b"%d " % i + bytes(size)
+            s.close()
+    found = settled(daemon, "echo")
+    assert found["merged"] == found["split"] == 0 and found["in"] == found["out"] == 120
+
+
+# ---- Reload and restart ----
+
+
+def test_a_group_stays_joined_over_a_reload(start_daemon, engine):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        if s.connect_ex(("239.192.16.8", 1)):
+            pytest.skip("no route to groups here")
+        s.close()
+    config = udp("group", engine=engine, address="239.192.16.8:0")
+    daemon = start_daemon(config)
+    group = daemon.addresses("group")[0]
+    config = udp("group", engine=engine, address="239.192.16.8:%d" % group[1])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(TIMEOUT)
+        for i in range(4):
+            daemon.write_config(config + f"buffers = {100 + i}\n")
+            daemon.call("Reload")
+            for j in range(20):
+                s.sendto(b"%d %d" % (i, j), group)
+                assert s.recv(64) == b"%d %d" % (i, j)
+        other = "239.192.16.9"
+        daemon.write_config(config.replace("239.192.16.8", other))
+        daemon.call("Reload")
+        s.sendto(b"other", (other, group[1]))
+        assert s.recv(64) == b"other"
+
+
+def test_generators_survive_a_restart(start_daemon):
+    """sockperf hears of no end: what it sends between two processes waits in the socket.  iperf3's test ends with
+    its control connection, and the next one is served."""
+    twins = twin_address()
+    config = "".join(udp(e, engine=e, service="sockperf", **WHOLE) for e in ENGINES)
+    config += listener("control", service="iperf3", address=twins) + udp("data", service="iperf3", address=twins, **WHOLE)
+    first = start_daemon(config, env={"FDSTORE": "100"})
+    first.notified()
+    generators = [subprocess.Popen(
+        ["timeout", "-k", "5", str(TIMEOUT), requires("sockperf"), "under-load", "-i", "127.0.0.1", "-p",
+         str(first.port(e)), "-t", "2", "--mps", "1000", "--reply-every", "1"], stdout=subprocess.PIPE, text=True)
+        for e in ENGINES]
+    test = start(first.addresses("control")[0], "-u", "-b", "1M", "-l", "500", "-t", "60")
+    for name in [*ENGINES, "data"]:
+        wait_until(lambda n=name: stats_of(first, n)["in"] > 100, f"{name} has begun")
+    first.process.kill()
+    first.process.wait(TIMEOUT)
+    second = start_daemon(config, env={"FDSTORE": "100"}, inherit=first.store)
+    for e, process in zip(ENGINES, generators):
+        wait_until(lambda n=e: stats_of(second, n)["in"] > 100, f"{e} goes on")
+        text = re.sub(r"\x1b\[[0-9;]*m", "", process.communicate(timeout=TIMEOUT)[0])
+        assert process.returncode == 0 and "duplicated messages = 0" in text, text
+        settled(second, e)
+    assert "control socket has closed" in test.communicate(timeout=TIMEOUT)[0]
+    document = finish(start(second.addresses("control")[0], "-u", "-b", "2M", "-l", "500", "-k", "50"))
+    assert document["end"]["sum"]["lost_packets"] == 0
