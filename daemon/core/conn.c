@@ -161,6 +161,8 @@ static void conn_free(struct conn *c)
 	conn_log(c, conn_ends[c->end].level ? conn_ends[c->end].level : LOG_DEBUG,
 		 conn_ends[c->end].text);
 	conn_unlink(c);
+	if (unlikely(w->sink == c))
+		w->sink = NULL;
 	w->engine->release(c);
 	w->owner->release(w, c->ticket);
 	worker_fd_freed(w);

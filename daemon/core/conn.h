@@ -58,9 +58,10 @@ enum conn_flags {
 	CONN_LAST = 1 << 14,
 	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->stay() */
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST,
-	CONN_ENGINE = 1 << 16, /* this bit and all above belong to the engine */
+	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see sink.h */
+	CONN_ENGINE = 1 << 17, /* this bit and all above belong to the engine */
 };
-static_assert(CONN_FRESH < CONN_ENGINE, "an engine's flags overlap those of the core");
+static_assert(CONN_COARSE < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,

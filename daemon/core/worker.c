@@ -10,6 +10,7 @@
 
 #include "conn.h"
 #include "gather.h"
+#include "sink.h"
 #include "store.h"
 
 const char *const engine_feature_names[FEATURE_COUNT] = {
@@ -85,6 +86,12 @@ static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 			return 0;
 		}
 		next = MAX(next, now + timeout / 16); /* many connections share one wake-up */
+	}
+	if (c->flags & CONN_COARSE) {
+		uint64_t look_ns = sink_look(c, now);
+
+		if (look_ns && (!next || look_ns < next))
+			next = look_ns;
 	}
 	if (c->deadline_ns && now >= c->deadline_ns) {
 		c->deadline_ns = 0;

@@ -244,6 +244,8 @@ struct worker {
 	bool moves;     /* since the last such look a connection like `first` was served */
 	unsigned stuck; /* looks since one was served */
 	struct conn *conns;
+	struct conn *sink;    /* the last that was busy, see sink.h; NULL: none */
+	uint64_t sink_bytes;  /* the value of its bytes_in from which on it is alone */
 	uint64_t deadline_ns; /* when wait() must return at the latest; 0: no limit */
 	uint64_t scan_ns;     /* when worker_scan() is due; 0: never */
 	uint64_t drain_deadline_ns;

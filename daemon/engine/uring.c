@@ -136,6 +136,8 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 	if (unlikely((c->flags & (URING_METERED | URING_END_SEEN)) || !u->multishot)) {
 		io_uring_prep_recv(sqe, c->fd, NULL, u->bundle ? worker_share(c->worker) : 0, 0);
 		sqe->ioprio |= u->bundle ? NB_RECVSEND_BUNDLE : 0;
+		if (c->flags & CONN_COARSE)
+			sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
 	} else {
 		if (c->worker->first) /* connections that wait are served first */
 			ioprio = IORING_RECVSEND_POLL_FIRST;

@@ -7,6 +7,7 @@
 
 #include "conn.h"
 #include "iperf2_proto.h"
+#include "sink.h"
 
 static void discard_datagrams(struct conn *c)
 {
@@ -27,7 +28,7 @@ static void discard_run(struct conn *c)
 	conn_op_begin_all(c, 0);
 	if (c->state)
 		discard_datagrams(c);
-	bufq_clear(&c->worker->pool, &c->rx);
+	sink_take(c);
 	conn_op_end(c);
 }
 

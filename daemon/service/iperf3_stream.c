@@ -11,6 +11,7 @@
 
 #include "conn.h"
 #include "iperf3_conn.h"
+#include "sink.h"
 
 enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 
@@ -201,6 +202,7 @@ static void stream_finish(struct conn *c)
 static void stream_end(struct conn *c)
 {
 	stream_finish(c);
+	sink_settle(c);
 	if (role_of(c->state) == IPERF3_SENDS)
 		conn_close(c, CONN_END_PEER);
 }
@@ -332,7 +334,7 @@ static void stream_receive(struct conn *c)
 	if (s->held)
 		return;
 	conn_op_begin(c, IPERF3_OP_RECEIVE);
-	bufq_drop(&c->worker->pool, &c->rx, bytes);
+	sink_take(c);
 	conn_op_end(c);
 	if (role_of(i) == IPERF3_RECEIVES)
 		store_bytes(s, atomic_load_explicit(&s->bytes, memory_order_relaxed) + bytes);

@@ -7,6 +7,7 @@
 
 #include "conn.h"
 #include "netperf_conn.h"
+#include "sink.h"
 
 enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 
@@ -90,7 +91,7 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 		return;
 	n->counted.receives++;
 	conn_op_begin(c, NETPERF_OP_RECEIVE);
-	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	sink_take(c);
 	conn_op_end(c);
 }
 

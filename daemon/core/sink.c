@@ -1,0 +1,64 @@
+/* When a sink's input may come in larger pieces.  See sink.h.
+ *
+ * Only for one sink at a time: several bring larger pieces by themselves while others are read, and
+ * with a mark each they wait for one another's clients. */
+#include "sink.h"
+
+#include <sys/socket.h>
+
+static void sink_set_mark(struct conn *c, int bytes)
+{
+	stat_add(c->worker->stats.sys_other, 1);
+	setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
+}
+
+static void sink_raise(struct conn *c)
+{
+	c->flags |= CONN_COARSE;
+	sink_set_mark(c, SINK_MARK);
+	worker_scan_at(c->worker, c->worker->now_ns + SINK_MS * (uint64_t)NS_PER_MS);
+}
+
+void sink_settle(struct conn *c)
+{
+	if (!(c->flags & CONN_COARSE))
+		return;
+	c->flags &= ~(uint32_t)CONN_COARSE;
+	c->worker->sink = NULL;
+	sink_set_mark(c, 1); /* wakes us for what is there */
+}
+
+uint64_t sink_look(struct conn *c, uint64_t now_ns)
+{
+	uint64_t silent_ns = c->active_ns + SINK_MS * (uint64_t)NS_PER_MS;
+
+	if (now_ns < silent_ns)
+		return silent_ns;
+	sink_settle(c);
+	return 0;
+}
+
+/* c has brought much in this turn. */
+static void sink_is_busy(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (w->sink != c) {
+		if (w->sink)
+			sink_settle(w->sink);
+		w->sink = c;
+		w->sink_bytes = c->bytes_in + SINK_ALONE;
+	} else if (c->bytes_in >= w->sink_bytes && !(c->flags & CONN_COARSE)) {
+		sink_raise(c);
+	}
+}
+
+void sink_take(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (unlikely(c->rx.bytes >= SINK_PIECE) && !w->engine->messages &&
+	    !(c->flags & (CONN_EOF | CONN_CLOSING)))
+		sink_is_busy(c);
+	bufq_clear(&w->pool, &c->rx);
+}

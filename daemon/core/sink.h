@@ -1,0 +1,28 @@
+/* Sinks: connections whose input is only counted.
+ *
+ * Nobody waits for an answer to such input, so that it may come in larger pieces: while one sink
+ * alone brings much, its socket's low-water mark (SO_RCVLOWAT, socket(7)) is raised, and the worker
+ * wakes for SINK_MARK bytes instead of for each segment.  The kernel wakes it earlier for a FIN, a
+ * reset, and when little is left of the receive window (tcp_epollin_ready(), Linux 5.12).  When the
+ * sink falls silent the mark is taken back, and what is below it arrives.  Worker's thread only. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conn.h"
+
+enum {
+	SINK_MARK = 256 * 1024, /* bytes */
+	SINK_PIECE = 32 * 1024, /* bytes in one turn that make a sink busy */
+	SINK_ALONE = 4 << 20,   /* bytes that it brings before the mark is raised; by then the
+				   receive window is wide */
+	SINK_MS = 10,           /* milliseconds of silence after which the mark is taken back */
+};
+
+/* Called by a service: drops all input of c. */
+void sink_take(struct conn *c);
+/* What has arrived at c is wanted now. */
+void sink_settle(struct conn *c);
+/* Looks at c, which has CONN_COARSE: settles it if it is silent.  Returns when to look again, ns;
+ * 0: never. */
+uint64_t sink_look(struct conn *c, uint64_t now_ns);
