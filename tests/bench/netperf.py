@@ -11,6 +11,7 @@ netserver serves one client after the other, without a process for each.
 import argparse
 import functools
 import pathlib
+import re
 import shutil
 import time
 
@@ -19,6 +20,8 @@ from servers import CLIENT_CPU, ROOT, SERVER_CPU, Daemon, Foreign, process_cpu_n
 
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
 OWN = "netserver"
+# The last of five or six numbers in a line; before it there may be warnings, behind it buffer sizes.
+RESULT = re.compile(r"(?m)^ *(?:[\d.]+ +){4,5}([\d.]+) *$")
 # The netperf test, the number of clients, the unit, and how many units the result has.
 TESTS = [("TCP_RR", "transactions/s"), ("TCP_CRR", "transactions/s"), ("TCP_STREAM", "Mbit/s"), ("TCP_MAERTS", "Mbit/s")]
 
@@ -28,7 +31,7 @@ def visit(server, kind, seconds):
     before = process_cpu_ns(server.pid)
     out = run(["netperf", "-H", "127.0.0.1", "-p", server.port, "-t", kind, "-l", seconds, "-P", 0])
     time.sleep(0.05)
-    rate = float(out.splitlines()[-1].split()[4 + kind.endswith("RR")])  # its warnings come first
+    rate = float(RESULT.search(out)[1])
     return rate, (process_cpu_ns(server.pid) - before) / 1e9 / (rate * seconds)
 
 
