@@ -139,6 +139,19 @@ def test_data_is_what_was_written(start_daemon, tmp_path, way, engine, options):
     assert not any(errors), daemon.stats("nvme")["operations"]
 
 
+@pytest.mark.parametrize("way", list(ADDRESSES))
+def test_more_is_read_than_a_queue_may_hold(start_daemon, tmp_path, way):
+    """Then no input is wanted for long, and yet each command finds the receive that was promised for it."""
+    daemon = start_daemon(config(tmp_path, way, buffers=256))
+    device = connect(daemon, way)
+    try:
+        must(*FIO, f"--filename={device}", "--ioengine=libaio", "--rw=randread", "--verify=0", "--size=32m",
+             "--bs=128k", "--iodepth=16")
+        assert daemon.stats("nvme")["throttled"] > 0
+    finally:
+        disconnect()
+
+
 @pytest.mark.parametrize("way,kinds", [("tcp", ["ext4", "xfs"]), ("rxe", ["ext4"]), ("siw", ["xfs"])])
 def test_file_systems(start_daemon, tmp_path, way, kinds):
     tools = {"ext4": (["mkfs.ext4", "-q", "-F"], ["e2fsck", "-fn"]),

@@ -182,11 +182,15 @@ static struct rdma_posted rdma_queue_slot(struct rdma_conn *r, struct pool *p, u
 }
 
 /* An active client has more receives posted than its credit, so that fewer calls are needed; an
- * idle one has not. */
+ * idle one has not.  One whose input is paused has only what its service has promised: the client
+ * may send that many messages beside those that are held. */
 static unsigned rdma_queue_wanted(const struct rdma_conn *r, const struct pool *p)
 {
 	unsigned room = p->free_count > p->keep ? p->free_count - p->keep : 0;
+	unsigned promised = r->greeting.receives, held = (unsigned)r->conn->rx.views;
 
+	if (r->conn->flags & CONN_RECV_OFF)
+		return promised > held ? promised - held : 0;
 	if (r->deep && r->posted_total > r->posted_count)
 		return MIN(MAX((r->posted_count + room) / RDMA_RECVS_DEEP, r->credit),
 			   r->posted_max);
@@ -244,11 +248,10 @@ void rdma_queue_feed(struct rdma_conn *r)
 	struct conn *c = r->conn;
 	unsigned wanted;
 
-	if (!rdma_conn_is_open(r) || !r->posted ||
-	    (c->flags & (CONN_RECV_OFF | CONN_EOF | CONN_CLOSING)))
+	if (!rdma_conn_is_open(r) || !r->posted || (c->flags & (CONN_EOF | CONN_CLOSING)))
 		return;
 	wanted = rdma_queue_wanted(r, &c->worker->pool);
-	if (r->posted_count >= rdma_queue_low(r, wanted))
+	if (r->posted_count >= MIN(wanted, rdma_queue_low(r, wanted)))
 		return;
 	while (r->posted_count < wanted && rdma_conn_is_open(r) && rdma_queue_post(r, wanted) > 0)
 		continue;
