@@ -3,18 +3,21 @@
 CPU of the server per operation; and what digests and flow control of queues cost.
 
     nvme.py [--build DIR] [--file PATH] [--size BYTES] [--rounds N] [--seconds S] [--only WORD,...]
-            [--json PATH]
+            [--peer NAME=PID:PORT:NQN]... [--json PATH]
 
 One client, nvme_client, speaks both protocols and visits each server in turn, in reverse order in every
 other round.  The first runs twice: how far the two differ is the noise.  One file, in the page cache, is
-served by all.  nbdkit is there if it is installed.
+served by all.  nbdkit is there if it is installed.  A peer is another NVMe/TCP target that runs already and
+polls: its client does, too, and it is stopped (SIGSTOP) while others are visited.
 """
 
 import argparse
 import functools
 import json
+import os
 import pathlib
 import shutil
+import signal
 import time
 
 from nbd import NBDKIT, cpu_ns, theirs
@@ -45,11 +48,15 @@ JOBS = {
 
 def visit(server, job, options):
     """(operations/s, p50 ns, p99 ns, CPU ns per operation)"""
-    before, begun = cpu_ns(server.pid), time.monotonic()
+    if server.stops:
+        os.kill(server.pid, signal.SIGCONT)
+    before = cpu_ns(server.pid)
     out = run([options.build / "bench/nvme_client", *server.client.split(), *job.split(), "-t",
                options.seconds, "127.0.0.1", server.port, server.export], cpus=ALL_CPUS)
     time.sleep(0.05)  # the server sees its client go
     ops, p50, p99 = map(float, out.split())
+    if server.stops:
+        os.kill(server.pid, signal.SIGSTOP)
     return ops, p50, p99, (cpu_ns(server.pid) - before) / (ops * options.seconds)
 
 
@@ -73,8 +80,15 @@ def compare(servers, title, job, options):
 class Visited:
     """A server with its client's options, and the name of what it serves."""
 
-    def __init__(self, name, pid, port, client, export):
+    def __init__(self, name, pid, port, client, export, stops=False):
         self.name, self.pid, self.port, self.client, self.export = name, pid, port, client, export
+        self.stops = stops  # while others are visited
+
+
+def peer(text):
+    name, where = text.split("=", 1)
+    pid, port, export = where.split(":", 2)
+    return Visited(name, int(pid), port, "-b", export, stops=True)
 
 
 def ours(options):
@@ -101,6 +115,7 @@ def main():
     parser.add_argument("--engine", default="io_uring")
     parser.add_argument("--store", default="io_uring")
     parser.add_argument("--only", default="", help="jobs whose name has one of these words")
+    parser.add_argument("--peer", type=peer, action="append", default=[], metavar="NAME=PID:PORT:NQN")
     parser.add_argument("--json", type=pathlib.Path, help="the medians, as a file")
     options = parser.parse_args()
     options.build, options.cpus = options.build.resolve(), ALL_CPUS
@@ -116,6 +131,7 @@ def main():
         with started(*makers) as (daemon, *others):
             servers = [Visited(name, daemon.pid, *of) for name, *of in visited]
             servers += [Visited(other.name, other.pid, other.port, "-n", "") for other in others]
+            servers += options.peer
             for name, job in JOBS.items():
                 if any(word in name for word in options.only.split(",")):
                     results[name] = compare(servers, name, job, options)

@@ -1,4 +1,4 @@
-"""Run by `make bench-vm`, NVMe/TCP: nbserved beside the kernel's own target, in a VM whose one CPU counts
+"""Run by `make bench-vm`, NVMe: nbserved beside the kernel's own target, in a VM whose one CPU counts
 instructions, one a nanosecond.  Nobody sleeps long under load, so 1/IOPS is all that client, server and
 kernel execute for an operation, and what two servers differ by is theirs."""
 import contextlib
@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from inside_nvme import HOST, NQN, config, must, namespaces, where
+from inside_nvme import HOST, NQN, WAYS, config, must, namespaces, where
 from inside_rdma import BUILD, devices, start_daemon, wait_until  # noqa: F401
 from inside_speed import cpu_ns
 from conftest import listener
 
 TARGET = "nqn.2026-11.example.lab:kernel"
 CONFIGFS = Path("/sys/kernel/config")
-ADDRESS, PORT = "127.0.0.1", 4520
+PORTS = {"tcp": 4520, "rxe": 4521, "siw": 4522}
 SIZE = 64 << 20
 SECONDS = 0.3
 
 
 @pytest.fixture(scope="module")
 def nvmet(tmp_path_factory):
-    """The kernel's target, of a file as ours is, over TCP; the folder of both.  It is a tmpfs, as the
-    kernel takes the file's block size, and overlayfs has none."""
-    must("modprobe", "-a", "nvmet-tcp", "nvme-tcp", "configfs")
+    """The kernel's target, of a file as ours is, over TCP and RDMA; the folder of both.  It is a tmpfs, as
+    the kernel takes the file's block size, and overlayfs has none."""
+    must("modprobe", "-a", "nvmet-tcp", "nvmet-rdma", "nvme-tcp", "nvme-rdma", "configfs")
     if not (CONFIGFS / "nvmet").exists():
         must("mount", "-t", "configfs", "config", CONFIGFS)
     folder = tmp_path_factory.mktemp("nvmet")
@@ -36,11 +36,13 @@ def nvmet(tmp_path_factory):
     (namespace.parents[1] / "attr_allow_any_host").write_text("1")
     for key, value in {"buffered_io": "1", "device_path": str(disk), "enable": "1"}.items():
         (namespace / key).write_text(value)
-    port = CONFIGFS / "nvmet/ports/1"
-    port.mkdir(parents=True)
-    for key, value in {"trtype": "tcp", "adrfam": "ipv4", "traddr": ADDRESS, "trsvcid": str(PORT)}.items():
-        (port / f"addr_{key}").write_text(value)
-    os.symlink(namespace.parents[1], port / "subsystems" / TARGET)
+    for way, number in PORTS.items():
+        port = CONFIGFS / f"nvmet/ports/{number}"
+        port.mkdir(parents=True)
+        transport, address = WAYS[way]
+        for key, value in {"trtype": transport, "adrfam": "ipv4", "traddr": address, "trsvcid": str(number)}.items():
+            (port / f"addr_{key}").write_text(value)
+        os.symlink(namespace.parents[1], port / "subsystems" / TARGET)
     return folder
 
 
@@ -70,17 +72,19 @@ def fio(device, direction, block, depth):
 JOBS = [("read", "4k", 1), ("read", "4k", 32), ("write", "4k", 32), ("read", "128k", 16), ("write", "128k", 16)]
 
 
-def test_kernel_initiator(start_daemon, nvmet):
-    (nvmet / "own").mkdir()
-    daemon = start_daemon(config(nvmet / "own", "tcp", "io_uring", store="io_uring"))
+@pytest.mark.parametrize("way", list(PORTS))
+def test_kernel_initiator(start_daemon, nvmet, way):
+    (nvmet / "own").mkdir(exist_ok=True)
+    daemon = start_daemon(config(nvmet / "own", way, "io_uring", store="io_uring"))
     fill(nvmet / "own/disk")
-    with namespace(["-t", "tcp", "-a", ADDRESS, "-s", PORT], TARGET) as device:
+    transport, address = WAYS[way]
+    with namespace(["-t", transport, "-a", address, "-s", PORTS[way]], TARGET) as device:
         theirs = [fio(device, *job) for job in JOBS]
-    with namespace(where(daemon, "tcp"), NQN) as device:
+    with namespace(where(daemon, way), NQN) as device:
         ours = [fio(device, *job) for job in JOBS]
-    print(f"\n{'the kernel initiator, fio':26}{'nvmet us':>10}{'nbserved us':>12}  ratio, < 1 is better")
+    print(f"\n{f'the kernel initiator, {way}':26}{'nvmet us':>10}{'nbserved us':>12}  ratio, < 1 is better")
     for job, their, our in zip(JOBS, theirs, ours):
-        print(f"  {' '.join(map(str, job)):24}{their / 1e3:10.1f}{our / 1e3:12.1f}  {our / their:.2f}")
+        print(f"  {' '.join(map(str, job)):24}{their / 1e3:10.1f}{our / 1e3:12.1f}  {our / their:.2f}", flush=True)
 
 
 CLIENT_JOBS = {"read 4k, depth 1": "", "read 4k, depth 32": "-d 32", "write 4k, depth 32": "-w -d 32",
@@ -95,14 +99,15 @@ def test_user_space(start_daemon, nvmet):
     fill(nvmet / "disk")
     servers = {"nbd": ("-n", daemon.port("nbd"), "disk"), "nvme, flow control": ("-f", daemon.port("nvme"), NQN),
                "nvme": ("", daemon.port("nvme"), NQN), "nvme, digests": ("-g -G", daemon.port("nvme"), NQN),
-               "nvmet, flow control": ("-f", PORT, TARGET), "nvmet": ("", PORT, TARGET),
-               "nvmet, digests": ("-g -G", PORT, TARGET)}
+               "nvmet, flow control": ("-f", PORTS["tcp"], TARGET), "nvmet": ("", PORTS["tcp"], TARGET),
+               "nvmet, digests": ("-g -G", PORTS["tcp"], TARGET)}
     for title, job in CLIENT_JOBS.items():
         print(f"\n{title}\n  {'':22}{'all us/op':>10}{'server us/op':>14}  to nbd")
         first = None
         for name, (options, port, export) in servers.items():
             before = cpu_ns(daemon.process.pid)
-            out = must(BUILD / "bench/nvme_client", *options.split(), *job.split(), "-t", SECONDS, ADDRESS, port, export)
+            out = must(BUILD / "bench/nvme_client", *options.split(), *job.split(), "-t", SECONDS, WAYS["tcp"][1], port,
+                       export)
             used = (cpu_ns(daemon.process.pid) - before) / (float(out.split()[0]) * SECONDS)
             first = first or used
             ours = "" if "nvmet" in name else f"{used / 1e3:14.2f}  {used / first:.2f}"
