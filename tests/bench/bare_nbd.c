@@ -1,12 +1,13 @@
 /* The yardstick: an NBD server of one file for one client, as little as it can do.
  *
- *   bare_nbd calls|pread|linked FILE
+ *   bare_nbd calls|splice|pread|linked FILE
  *
  * calls: recv, pread or pwrite, send, and no waiting for anything else: the least that the kernel
- * takes for it.  The others are for a client that waits for each answer, on a ring: pread makes the
- * file's part by a call of its own, and one io_uring_enter sends the answer and waits for the next
- * request; linked has file and answer linked in that one call.  Prints "port N"; no answer is
- * checked for being short. */
+ * takes for it.  splice: the same, but what is written goes from the socket through a pipe to the
+ * file, copied once instead of twice.  The others are for a client that waits for each answer, on a
+ * ring: pread makes the file's part by a call of its own, and one io_uring_enter sends the answer
+ * and waits for the next request; linked has file and answer linked in that one call.  Prints "port
+ * N"; no answer is checked for being short. */
 #include <endian.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -20,7 +21,8 @@ enum { OPTION_GO = 7, REP_ACK = 1, REP_INFO = 3, FLAGS = 1 /* that there are fla
 #define REP_UNSUPPORTED (1U << 31 | 1)
 
 static struct {
-	int file, client;
+	int file, client, pipe[2]; /* pipe: used if `splices` */
+	bool splices;
 	uint64_t size;
 	struct io_uring ring;
 	uint8_t request[HEADER + PAYLOAD_MAX], reply[REPLY + PAYLOAD_MAX];
@@ -112,13 +114,40 @@ static void transfer(const struct request *r)
 		err(1, "the file");
 }
 
+/* False: the client has gone. */
+static bool splice_payload(const struct request *r)
+{
+	off_t at = (off_t)r->offset, end = at + r->bytes;
+
+	while (at < end) {
+		ssize_t n = splice(s.client, NULL, s.pipe[1], NULL, (size_t)(end - at), 0);
+
+		if (n <= 0)
+			return false;
+		for (ssize_t m; n > 0; n -= m) {
+			m = splice(s.pipe[0], NULL, s.file, &at, (size_t)n, 0);
+			if (m <= 0)
+				err(1, "splice to the file");
+		}
+	}
+	return true;
+}
+
+static bool receive_and_transfer(const struct request *r)
+{
+	if (r->write && s.splices)
+		return splice_payload(r);
+	if (!receive(s.request + HEADER, r->write ? r->bytes : 0))
+		return false;
+	transfer(r);
+	return true;
+}
+
 static void serve_calls(void)
 {
 	struct request r;
 
-	while (receive(s.request, HEADER) && parse(&r) &&
-	       receive(s.request + HEADER, r.write ? r.bytes : 0)) {
-		transfer(&r);
+	while (receive(s.request, HEADER) && parse(&r) && receive_and_transfer(&r)) {
 		if (!transmit(s.reply, REPLY + (r.write ? 0 : r.bytes)))
 			return;
 	}
@@ -169,20 +198,25 @@ static void serve_ring(bool linked)
 
 int main(int argc, char **argv)
 {
-	bool calls = argc == 3 && !strcmp(argv[1], "calls");
+	bool splices = argc == 3 && !strcmp(argv[1], "splice");
+	bool calls = splices || (argc == 3 && !strcmp(argv[1], "calls"));
 	bool linked = argc == 3 && !strcmp(argv[1], "linked");
 	const unsigned flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
 	struct stat st;
 	int listener;
 
 	if (argc != 3 || (!calls && !linked && strcmp(argv[1], "pread") != 0))
-		errx(2, "usage: bare_nbd calls|pread|linked FILE");
+		errx(2, "usage: bare_nbd calls|splice|pread|linked FILE");
 	s.file = open(argv[2], O_RDWR | O_CLOEXEC);
 	if (s.file < 0 || fstat(s.file, &st) < 0)
 		err(1, "%s", argv[2]);
 	s.size = (uint64_t)st.st_size;
 	if (!calls && io_uring_queue_init(8, &s.ring, flags) < 0)
 		errx(77, "no io_uring with deferred work here");
+	s.splices = splices;
+	if (splices &&
+	    (pipe2(s.pipe, O_CLOEXEC) < 0 || fcntl(s.pipe[1], F_SETPIPE_SZ, PAYLOAD_MAX) < 0))
+		err(1, "a pipe");
 	listener = listen_loopback();
 	while ((s.client = accept(listener, NULL, NULL)) >= 0) {
 		if (!shake_hands())

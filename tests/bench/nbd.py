@@ -15,8 +15,8 @@ microseconds), so it is measured again while idle CPUs are kept from sleeping (a
 cpuidle has a state that polls), and on one CPU.  CPU time is that of the server's
 process, of its threads in the kernel, and of children that have ended.  Limits: "fio-alone" is fio with its
 io_uring engine on the file itself, without a server; "bare-*" (bare_nbd.c) are servers that can do no
-more than one client's requests, one at a time: with plain calls, with a ring beside pread, and with
-file and answer linked in one call.
+more than one client's requests, one at a time: with plain calls, the same with what is written spliced
+to the file, with a ring beside pread, and with file and answer linked in one call.
 
 Last, what is often quoted of files through io_uring and through worker threads: 100 files of 64 KiB
 (here 100 exports), each read and written whole, over and over, by 100 clients at once; and the same
@@ -67,7 +67,7 @@ JOBS = {  # what, bytes, requests under way, connections
     "read 128k, depth 16": ("read", "128k", 16, 1),
     "write 128k, depth 16": ("write", "128k", 16, 1),
 }
-BARE = ("calls", "pread", "linked")
+BARE = {"calls": 16, "splice": 16, "pread": 1, "linked": 1}  # requests under way, of one connection
 kept = {}  # title: name: figures
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
@@ -169,7 +169,8 @@ def visit(server, job, options):
 
 
 def compare(servers, title, job, options):
-    servers = [s for s in servers if job[2] == 1 or not s.name.startswith("bare")]
+    servers = [s for s in servers if not s.name.startswith("bare-")
+               or (job[2] <= BARE[s.name.removeprefix("bare-")] and job[3] == 1)]
     results = {server.name: [] for server in servers}
     for i in range(options.rounds):
         for server in servers if i % 2 == 0 else reversed(servers):
