@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import random
 import re
 import signal
 import socket
@@ -13,7 +14,7 @@ import time
 import pytest
 from conftest import ENGINES, TIMEOUT, listener, requires, twin_address, wait_until
 from test_iperf3 import finish, start
-from test_udp import KIB, WHOLE, client, settled, stats_of, udp
+from test_udp import KIB, WHOLE, client, own_address, settled, stats_of, udp
 
 CLONE_NEWNET = 0x40000000
 HOST, NEIGHBOUR = "10.9.0.1", "10.9.0.2"
@@ -254,3 +255,68 @@ def test_generators_survive_a_restart(start_daemon):
     assert "control socket has closed" in test.communicate(timeout=TIMEOUT)[0]
     document = finish(start(second.addresses("control")[0], "-u", "-b", "2M", "-l", "500", "-k", "50"))
     assert document["end"]["sum"]["lost_packets"] == 0
+
+
+# ---- Who means harm ----
+
+
+def forged(seeded):
+    """Something like what a service expects, with wrong sizes, numbers and states; or nothing like it."""
+    number = seeded.choice([0, 1, -1, 1 << 31, (1 << 63) - 1, -(1 << 63), seeded.getrandbits(40)])
+    low, high = struct.unpack(">II", struct.pack(">Q", number & (1 << 64) - 1))[::-1]
+    head = seeded.choice([
+        struct.pack(">QHI", seeded.getrandbits(64), seeded.getrandbits(3), seeded.choice([0, 13, 14, 15, 200, 1 << 20, 1 << 31])),
+        bytes.fromhex(seeded.choice(["39383736", "36373839", "15cd5b07", "075bcd15"])),  # iperf3's first ones
+        struct.pack(">IIII", low, 1, 2, high),  # data of iperf's, or its last
+        struct.pack(">IIQ", 1, 2, number & (1 << 64) - 1),
+        b"n", b""])
+    return (head + seeded.randbytes(1200))[: seeded.choice([0, 1, 4, 12, 13, 14, 16, 56, 60, len(head), 200, 1200])]
+
+
+def test_harm_is_answered_with_no_more_than_it_brings(start_daemon, engine):
+    """By any service, with all places taken, during reloads and a drain; and nobody else is harmed."""
+    services = ["echo", "discard", "chargen", "sockperf", "iperf3", "netperf"]
+    host, seeded, ports = own_address(), random.Random(engine), {}
+    for service in services:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.bind(("0.0.0.0", 0))
+            ports[service] = s.getsockname()[1]
+
+    def config(buffers):
+        return "".join(udp(s, engine=engine, service=s, address=f"0.0.0.0:{ports[s]}", buffers=buffers,
+                           **{"buffer-size": "64K", "max-connections": 64}) for s in services)
+
+    daemon = start_daemon(config(64))
+    answered = dict.fromkeys(services, 0)
+    for turn in range(2):
+        for service in services:
+            clients = [client((host, ports[service])) for _ in range(100)]
+            sent = [sum(s.send(forged(seeded)) for _ in range(6)) for s in clients]
+            if turn == 1 and service in ("chargen", "netperf"):
+                daemon.write_config(config(64 + len(service)))
+                daemon.call("Reload")
+            with client((host, ports["echo"])) as s:
+                s.send(b"polite")
+                assert s.recv(64) == b"polite"
+            wait_until(lambda n=service: daemon.status(n)["state"] == "serving", "it serves")
+            for s, brought in zip(clients, sent):
+                s.setblocking(False)
+                got = 0
+                while True:
+                    try:
+                        got += len(s.recv(64 * KIB))
+                    except BlockingIOError:
+                        break
+                assert got <= brought, service
+                answered[service] += got
+                s.close()
+    for service in services:
+        stats = daemon.stats(service)
+        assert stats["bytes_out"] <= stats["bytes_in"] and stats["connections"]["open"] <= 64
+        if service != "discard":  # which may have to tell iperf 2 of its end
+            assert (answered[service] > 0) == (service in ("echo", "chargen", "sockperf")), answered
+    rests(daemon)
+    with client((host, ports["echo"])) as s:
+        for _ in range(200):
+            s.send(bytes(1000))
+        assert daemon.terminate() == 0
