@@ -172,7 +172,8 @@ static void greet(const char *address, const char *port, const char *hex, const 
 
 	reads = (uint8_t)atoi(allowed);
 	private_bytes = (uint8_t)parse_hex(hex, private_data, sizeof(private_data));
-	accepted = try_to_connect(&c, address, port, 1) == 0;
+	/* iWARP ends a connection whose answer finds no receive. */
+	accepted = try_to_connect(&c, address, port, count ? count : 1) == 0;
 	said = c.id->event ? &c.id->event->param.conn : NULL;
 	print_hex(accepted ? "accepted" : "refused", said ? said->private_data : NULL,
 		  said ? said->private_data_len : 0);
