@@ -265,7 +265,7 @@ def forged(seeded):
     number = seeded.choice([0, 1, -1, 1 << 31, (1 << 63) - 1, -(1 << 63), seeded.getrandbits(40)])
     low, high = struct.unpack(">II", struct.pack(">Q", number & (1 << 64) - 1))[::-1]
     head = seeded.choice([
-        struct.pack(">QHI", seeded.getrandbits(64), seeded.getrandbits(3), seeded.choice([0, 13, 14, 15, 200, 1 << 20, 1 << 31])),
+        struct.pack(">QHI", seeded.getrandbits(64), seeded.choice([1, 2, 3, 3, 7]), seeded.choice([0, 13, 14, 14, 200, 1200, 1 << 31])),
         bytes.fromhex(seeded.choice(["39383736", "36373839", "15cd5b07", "075bcd15"])),  # iperf3's first ones
         struct.pack(">IIII", low, 1, 2, high),  # data of iperf's, or its last
         struct.pack(">IIQ", 1, 2, number & (1 << 64) - 1),
