@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "log.h"
 #include "parse.h"
+#include "sink.h"
 
 /* ---- Life ---- */
 
@@ -162,7 +163,7 @@ static void conn_free(struct conn *c)
 		 conn_ends[c->end].text);
 	conn_unlink(c);
 	if (unlikely(w->sink == c))
-		w->sink = NULL;
+		sink_forget(w);
 	w->engine->release(c);
 	w->owner->release(w, c->ticket);
 	worker_fd_freed(w);

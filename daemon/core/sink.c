@@ -6,17 +6,31 @@
 
 #include <sys/socket.h>
 
+#define SINK_NS (SINK_MS * (uint64_t)NS_PER_MS)
+
 static void sink_set_mark(struct conn *c, int bytes)
 {
 	stat_add(c->worker->stats.sys_other, 1);
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
 }
 
+static void sink_look_at(struct worker *w, uint64_t ns)
+{
+	w->sink_ns = ns;
+	worker_set_deadline(w);
+}
+
 static void sink_raise(struct conn *c)
 {
 	c->flags |= CONN_COARSE;
 	sink_set_mark(c, SINK_MARK);
-	worker_scan_at(c->worker, c->worker->now_ns + SINK_MS * (uint64_t)NS_PER_MS);
+	sink_look_at(c->worker, c->worker->now_ns + SINK_NS);
+}
+
+void sink_forget(struct worker *w)
+{
+	w->sink = NULL;
+	sink_look_at(w, 0);
 }
 
 void sink_settle(struct conn *c)
@@ -24,18 +38,18 @@ void sink_settle(struct conn *c)
 	if (!(c->flags & CONN_COARSE))
 		return;
 	c->flags &= ~(uint32_t)CONN_COARSE;
-	c->worker->sink = NULL;
+	sink_forget(c->worker);
 	sink_set_mark(c, 1); /* wakes us for what is there */
 }
 
-uint64_t sink_look(struct conn *c, uint64_t now_ns)
+void sink_look(struct worker *w)
 {
-	uint64_t silent_ns = c->active_ns + SINK_MS * (uint64_t)NS_PER_MS;
+	uint64_t silent_ns = w->sink->active_ns + SINK_NS;
 
-	if (now_ns < silent_ns)
-		return silent_ns;
-	sink_settle(c);
-	return 0;
+	if (w->now_ns < silent_ns)
+		sink_look_at(w, silent_ns);
+	else
+		sink_settle(w->sink);
 }
 
 /* c has brought much in this turn. */

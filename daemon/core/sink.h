@@ -23,6 +23,8 @@ enum {
 void sink_take(struct conn *c);
 /* What has arrived at c is wanted now. */
 void sink_settle(struct conn *c);
-/* Looks at c, which has CONN_COARSE: settles it if it is silent.  Returns when to look again, ns;
- * 0: never. */
-uint64_t sink_look(struct conn *c, uint64_t now_ns);
+/* Called at w->sink_ns: settles w->sink if it is silent.  A timer of its own, as a look at all
+ * connections may be long. */
+void sink_look(struct worker *w);
+/* w->sink is none any more. */
+void sink_forget(struct worker *w);

@@ -29,6 +29,8 @@ void worker_set_deadline(struct worker *w)
 	w->deadline_ns = w->scan_ns;
 	if (w->retry_ns && (!w->deadline_ns || w->retry_ns < w->deadline_ns))
 		w->deadline_ns = w->retry_ns;
+	if (w->sink_ns && (!w->deadline_ns || w->sink_ns < w->deadline_ns))
+		w->deadline_ns = w->sink_ns;
 }
 
 void worker_scan_at(struct worker *w, uint64_t ns)
@@ -86,12 +88,6 @@ static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 			return 0;
 		}
 		next = MAX(next, now + timeout / 16); /* many connections share one wake-up */
-	}
-	if (c->flags & CONN_COARSE) {
-		uint64_t look_ns = sink_look(c, now);
-
-		if (look_ns && (!next || look_ns < next))
-			next = look_ns;
 	}
 	if (c->deadline_ns && now >= c->deadline_ns) {
 		c->deadline_ns = 0;
@@ -203,6 +199,8 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 			worker_resume_accept(w);
 		if (w->scan_ns && w->now_ns >= w->scan_ns)
 			worker_scan(w, clock_ns());
+		if (w->sink_ns && w->now_ns >= w->sink_ns)
+			sink_look(w);
 	}
 	if (w->starved)
 		worker_feed_starved(w);

@@ -246,6 +246,7 @@ struct worker {
 	struct conn *conns;
 	struct conn *sink;    /* the last that was busy, see sink.h; NULL: none */
 	uint64_t sink_bytes;  /* the value of its bytes_in from which on it is alone */
+	uint64_t sink_ns;     /* when to see whether it is silent; 0: it has no mark */
 	uint64_t deadline_ns; /* when wait() must return at the latest; 0: no limit */
 	uint64_t scan_ns;     /* when worker_scan() is due; 0: never */
 	uint64_t drain_deadline_ns;
