@@ -30,11 +30,13 @@ def missing():
 def found(name):
     """The block device of a subsystem; None: it is not there yet."""
     for block in pathlib.Path("/sys/block").glob("nvme*n1"):
+        if "c" in block.name:  # a path to a disk, as nvme0c0n1: nobody can open it
+            continue
         try:
             is_ours = (block / "device/subsysnqn").read_text().strip() == name
             if is_ours and int((block / "size").read_text()) > 0:
                 return f"/dev/{block.name}"
-        except OSError:  # a path to a disk, or one that goes
+        except OSError:  # one that goes
             continue
     return None
 
