@@ -22,23 +22,18 @@ IP_RECVERR, IPV6_RECVERR = 11, 25
 
 
 def ticks(daemon):
-    """CPU time of the daemon, and how often its threads have slept."""
+    """CPU time of the daemon, in 1/100 s."""
     with open(f"/proc/{daemon.pid}/stat", encoding="ascii") as f:
-        used = f.read().rsplit(")", 1)[1].split()[11:13]
-    sleeps = []
-    for thread in os.listdir(f"/proc/{daemon.pid}/task"):
-        with open(f"/proc/{daemon.pid}/task/{thread}/status", encoding="ascii") as f:
-            sleeps += re.findall(r"ctxt_switches:\s*(\d+)", f.read())
-    return used, sleeps
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
 
 
 def rests(daemon):
-    """No loop is left behind: there comes a time in which nothing runs."""
+    """No loop is left behind: there comes a time in which it uses no CPU, where a loop has 10 of them."""
 
     def still():
         before = ticks(daemon)
         time.sleep(0.1)
-        return ticks(daemon) == before
+        return ticks(daemon) - before <= 1  # of a sanitizer's own thread
 
     wait_until(still, "the daemon sleeps")
 
