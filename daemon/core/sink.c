@@ -72,7 +72,7 @@ void sink_take(struct conn *c)
 	struct worker *w = c->worker;
 
 	if (unlikely(c->rx.bytes >= SINK_PIECE) && !w->engine->messages &&
-	    !(c->flags & (CONN_EOF | CONN_CLOSING)))
+	    worker_wants(w, FEATURE_rcvlowat) && !(c->flags & (CONN_EOF | CONN_CLOSING)))
 		sink_is_busy(c);
 	bufq_clear(&w->pool, &c->rx);
 }

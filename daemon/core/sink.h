@@ -1,10 +1,11 @@
 /* Sinks: connections whose input is only counted.
  *
  * Nobody waits for an answer to such input, so that it may come in larger pieces: while one sink
- * alone brings much, its socket's low-water mark (SO_RCVLOWAT, socket(7)) is raised, and the worker
- * wakes for SINK_MARK bytes instead of for each segment.  The kernel wakes it earlier for a FIN, a
- * reset, and when little is left of the receive window (tcp_epollin_ready(), Linux 5.12).  When the
- * sink falls silent the mark is taken back, and what is below it arrives.  Worker's thread only. */
+ * alone brings much, its socket's low-water mark (SO_RCVLOWAT, socket(7)) is raised, unless the
+ * listener does without (the feature rcvlowat), and the worker wakes for SINK_MARK bytes instead of
+ * for each segment.  The kernel wakes it earlier for a FIN, a reset, and when little is left of the
+ * receive window (tcp_epollin_ready(), Linux 5.12).  When the sink falls silent the mark is taken
+ * back, and what is below it arrives.  Worker's thread only. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

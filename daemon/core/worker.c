@@ -288,6 +288,8 @@ static int worker_init(struct worker *w, struct reason *reason)
 		pool_fini(&w->pool);
 		return rc;
 	}
+	if ((w->engine->features & FEATURE_BIT(rcvlowat)) && worker_wants(w, FEATURE_rcvlowat))
+		worker_feature(w, FEATURE_rcvlowat);
 	rc = w->engine->watch(w, w->mailbox.fd, &w->mailbox_op);
 	if (rc < 0) {
 		w->engine->fini(w);

@@ -66,8 +66,9 @@ static bool auto_look(struct mount *m)
 	return m->waits != before;
 }
 
-/* The clock is read once for each call of a turn: one begins where the last has ended, for what is
- * between them takes microseconds. */
+/* The clock is read once for each call of a turn: one begins where the last has ended.  What is
+ * between them takes microseconds as a rule; where it takes long, auto_look() tells it from a call
+ * that waited. */
 static long auto_timed(struct io *io)
 {
 	struct mount *m = io->mount;

@@ -262,32 +262,39 @@ def test_discard_drops_and_answers_nothing(start_daemon, engine):
     assert stats["pool"]["free"] == stats["pool"]["chunks"]
 
 
-# ---- chargen ----
-
-
 def test_a_bulk_sender_is_counted_to_the_last_byte(start_daemon, engine):
     """While one sink brings much its worker wakes for larger pieces; what is less than one arrives, too."""
-    daemon = start_daemon(listener("discard", service="discard", engine=engine))
+    daemon = start_daemon(listener("discard", service="discard", engine=engine)
+                          + listener("without", service="discard", engine=engine, features="-rcvlowat"))
 
-    def marks():
-        return daemon.stats("discard")["cost"]["syscalls"]["other"]  # setsockopt(SO_RCVLOWAT)
+    def marks(name):
+        return daemon.stats(name)["cost"]["syscalls"]["other"]  # setsockopt(SO_RCVLOWAT)
 
-    with daemon.connect("discard") as s:
-        before, sent = marks(), 0
+    with daemon.connect("discard") as s, daemon.connect("without") as w:
+        ends, sent = {"discard": s, "without": w}, 1
+        for name, end in ends.items():  # the call that accepts is one of the others, too
+            end.sendall(b"x")
+            wait_until(lambda: daemon.stats(name)["bytes_in"] == sent, "the first is counted")
+        before = {name: marks(name) for name in ends}
 
         def raised_and_taken_back():
             nonlocal sent
-            s.sendall(bytes(16 * MIB + 100_000))
             sent += 16 * MIB + 100_000
-            wait_until(lambda: daemon.stats("discard")["bytes_in"] == sent, "all bytes are counted")
-            return marks() >= before + 2
+            for name, end in ends.items():
+                end.sendall(bytes(16 * MIB + 100_000))
+                wait_until(lambda: daemon.stats(name)["bytes_in"] == sent, "all bytes are counted")
+            return marks("discard") >= before["discard"] + 2
 
         wait_until(raised_and_taken_back, "the low-water mark was raised and taken back")
+        assert marks("without") == before["without"]
         with daemon.connect("discard") as other:  # two share the worker: none waits for the other
             for end in (s, other, s, other):
                 end.sendall(bytes(6 * MIB))
             wait_until(lambda: daemon.stats("discard")["bytes_in"] == sent + 24 * MIB, "both are counted")
     daemon.wait_closed("discard")
+
+
+# ---- chargen ----
 
 
 def test_chargen_sends_the_pattern(start_daemon, engine):
