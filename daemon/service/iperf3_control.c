@@ -12,7 +12,7 @@
 
 /* Time without progress after which a test without -t is ended. */
 #define STUCK_NS (60 * (uint64_t)NS_PER_S)
-/* Interval of checks while a test runs; they also keep a drain from taking control for idle. */
+/* Interval of checks while a test runs; they also keep control from being idle. */
 #define TICK_NS (500 * (uint64_t)NS_PER_MS)
 /* Waiting for bytes in transit after the end of the test: interval of checks, and limit. */
 #define ARRIVE_TICK_NS (2 * (uint64_t)NS_PER_MS)
@@ -207,6 +207,7 @@ static void control_start(struct conn *c, enum iperf3_phase phase)
 {
 	struct iperf3_conn *i = c->state;
 
+	c->flags |= CONN_LASTING; /* each step from here on has a limit of its own */
 	i->start_ns = i->progress_ns = clock_ns();
 	i->cpu_start = iperf3_cpu_now();
 	iperf3_set_phase(i->member.test, phase);

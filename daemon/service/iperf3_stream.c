@@ -112,6 +112,7 @@ void iperf3_stream_enter(struct conn *c)
 	uint8_t role = p->sends ? IPERF3_SENDS : IPERF3_RECEIVES;
 	int error = set_options(c, p);
 
+	c->flags |= CONN_LASTING; /* it ends with control, and a low rate has long pauses */
 	if (p->sends && p->receives)
 		role = IPERF3_UNKNOWN;
 	if (getsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, congestion, &length) < 0)

@@ -16,7 +16,7 @@
 #include "conn.h"
 #include "netperf_conn.h"
 
-/* So that a drain does not take control connections for idle. */
+/* So that control connections are not idle while a test runs. */
 #define TICK_NS  (500 * (uint64_t)NS_PER_MS)
 #define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of attempts to get a free port */
 /* TCP_CRR: time for connections that began before the end; clients announce no last one. */
@@ -187,6 +187,7 @@ static bool control_write(struct conn *c, const uint8_t message[static NETPERF_M
 static void control_ask(struct conn *c, struct netperf_conn *n)
 {
 	n->step = NETPERF_ASK;
+	c->flags &= ~(uint32_t)CONN_LASTING;
 	conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
 }
 
@@ -240,6 +241,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 	}
 	conn_op_begin(c, NETPERF_OP_TEST);
 	n->step = NETPERF_WAIT_DATA;
+	c->flags |= CONN_LASTING; /* each step of a test has a limit of its own */
 	n->until_ns = clock_ns() + time_ns;
 	control_tick(c, n->until_ns);
 }

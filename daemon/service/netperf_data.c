@@ -247,6 +247,7 @@ void netperf_data_begin(struct conn *c)
 		conn_set_deadline(c, clock_ns() + r->time_s * (uint64_t)NS_PER_S + PAD_NS);
 		return;
 	}
+	c->flags |= CONN_LASTING; /* it ends with control */
 	conn_set_deadline(c, 0);
 	set_options(c, r);
 	if (r->kind != NETPERF_MAERTS)

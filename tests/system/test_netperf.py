@@ -431,6 +431,25 @@ def test_a_drain_waits_for_a_test(start_daemon, engine):
     s.close()
 
 
+def test_a_drain_waits_for_a_silent_test(start_daemon):
+    """A client that gets no CPU; an idle connection, opened later, shows how long the drain waits for one."""
+    daemon = start_daemon(ranged("epoll"))
+    client = Client(daemon)
+    with client.data(client.ask(BOTH, 60, (1, 1))) as s:
+        s.sendall(b"q")
+        receive(s, 1)
+        with socket.create_connection(client.address, timeout=TIMEOUT) as idle:
+            wait_until(lambda: daemon.stats("np")["connections"]["open"] == 3, "it is accepted")
+            os.kill(daemon.pid, signal.SIGTERM)
+            assert idle.recv(1) == b""
+        s.sendall(b"q")
+        receive(s, 1)
+        s.shutdown(socket.SHUT_WR)
+        assert drain(s) == 0
+    assert client.result().transactions == 2
+    assert daemon.process.wait(TIMEOUT) == 0
+
+
 # ---- netperf itself ----
 
 

@@ -554,6 +554,28 @@ static void the_end_of_a_drain_breaks_a_test_off(void **state)
 	scene_stop(&s);
 }
 
+/* Nothing comes for longer than a drain waits for idle connections: the client gets no CPU, or its
+ * rate is low. */
+static void a_drain_lets_a_silent_test_end(void **state)
+{
+	struct scene s = scene_start();
+	struct worker *w = &s.fake->worker;
+	uint64_t bytes;
+
+	(void)state;
+	run(&s, "{}", 1, 37);
+	w->drain_deadline_ns = clock_ns() + 60 * (uint64_t)NS_PER_S;
+	w->draining = true;
+	worker_scan(w, clock_ns() + 2 * (uint64_t)WORKER_QUIET_NS);
+	settle(&s);
+	assert_non_null(s.control->conn);
+	assert_non_null(s.streams[0]->conn);
+	fake_send_all(s.fake, s.streams[0], "12345", 5, 5);
+	finish(&s, "{\"streams\":[{\"id\":1,\"bytes\":5}]}", &bytes, 1);
+	assert_int_equal(bytes, 5);
+	scene_stop(&s);
+}
+
 /* Streams may be accepted in another order than they were opened. */
 static void what_was_sent_tells_which_stream_is_which(void **state)
 {
@@ -699,6 +721,7 @@ int main(void)
 		cmocka_unit_test(streams_end_with_control),
 		cmocka_unit_test(states_that_come_together_are_all_heard),
 		cmocka_unit_test(the_end_of_a_drain_breaks_a_test_off),
+		cmocka_unit_test(a_drain_lets_a_silent_test_end),
 		cmocka_unit_test(what_was_sent_tells_which_stream_is_which),
 		cmocka_unit_test(lost_streams_keep_their_count),
 		cmocka_unit_test(tests_have_a_limit),
