@@ -278,6 +278,18 @@ static inline bool conn_is_starved(const struct conn *c)
 	return (c->flags & (CONN_STARVED | CONN_NO_INPUT)) == CONN_STARVED;
 }
 
+/* For services that answer several requests in a run: may the next one begin?  Much output is sent
+ * first, WORKER_TURN_BYTES a turn at most: while it is in the CPU's cache, whose place, in the
+ * chunks that this frees, the next answers take, and while the client can work on it. */
+enum { CONN_EARLY_BYTES = 512 * 1024 };
+void conn_send_early(struct conn *c);
+static inline bool conn_goes_on(struct conn *c)
+{
+	if (unlikely(c->tx.bytes >= CONN_EARLY_BYTES))
+		conn_send_early(c);
+	return !(c->flags & CONN_CLOSING) && !conn_is_starved(c);
+}
+
 /* Called by a service: runs it again when the pool has chunks. */
 void conn_starved(struct conn *c);
 void conn_starved_input(struct conn *c); /* called by an engine: no chunk to receive into */

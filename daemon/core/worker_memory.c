@@ -326,6 +326,22 @@ bool conn_read_must_wait(const struct conn *c)
 	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
 }
 
+void conn_send_early(struct conn *c)
+{
+	struct worker *w = c->worker;
+	uint64_t turn = stat_load(w->stats.turns);
+	size_t bytes = c->tx.bytes;
+
+	if (w->early_turn != turn)
+		w->early_bytes = 0;
+	w->early_turn = turn;
+	if (!w->engine->send_early || (c->flags & CONN_CLOSING) ||
+	    w->early_bytes >= WORKER_TURN_BYTES)
+		return;
+	w->engine->send_early(c);
+	w->early_bytes += bytes - c->tx.bytes;
+}
+
 /* The limit of one connection shrinks as the pool empties, so that a few clients that never read
  * cannot take it all; never below two chunks. */
 void worker_set_held_max(struct worker *w)

@@ -383,6 +383,7 @@ const struct engine engine_uring = {
 	.stay = uring_stay,
 	.recv = uring_recv,
 	.flush = uring_flush,
+	.send_early = uring_send_early,
 	.close = uring_close,
 	.release = uring_release,
 };

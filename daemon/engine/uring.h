@@ -67,7 +67,7 @@ struct uring {
 	/* Bytes of a chunk that several receives share; 0: one receive uses all of it. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
-	bool eager_io; /* a connection's first request is received and answered by calls */
+	bool eager_io; /* calls, for a connection's first request, and conn_send_early() */
 	bool local;    /* a listening socket is a Unix socket */
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
 	unsigned silent_max;
@@ -86,6 +86,7 @@ void uring_refill(struct worker *w);
 /* uring_send.c */
 void uring_wait(struct worker *w, bool block);
 void uring_flush(struct conn *c);
+void uring_send_early(struct conn *c);
 void uring_send_init(struct conn *c);
 
 /* The oldest lent chunk has changed. */

@@ -438,7 +438,7 @@ void nbd_commands_run(struct conn *c)
 	n->arrived_bytes = 0;
 	do
 		nbd_answer_finished(c);
-	while (!(c->flags & CONN_CLOSING) && !conn_is_starved(c) && nbd_step(c));
+	while (conn_goes_on(c) && nbd_step(c));
 	n->running = false;
 	gather_requests(c->worker, n->arrived, n->arrived_bytes);
 	if (nbd_owes_input(c))

@@ -133,8 +133,7 @@ static void nvme_run(struct conn *c)
 	q->running = true;
 	do
 		nvme_commands_run(q);
-	while (!(c->flags & CONN_CLOSING) && !conn_is_starved(c) && !q->todo &&
-	       q->transport->take(q));
+	while (conn_goes_on(c) && !q->todo && q->transport->take(q));
 	q->running = false;
 	if (q->phase == NVME_PHASE_ENDING)
 		run_ending(q);

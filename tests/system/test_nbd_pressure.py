@@ -67,6 +67,25 @@ def idle_reader(daemon):
     return client
 
 
+def test_much_output_of_one_run_arrives_whole(serve):
+    """More than is sent before the next request, than a turn sends early, and than a socket takes."""
+    daemon = serve(buffers=4096)
+    data = random.Random(8).randbytes(16 * MIB)
+    pieces = [data[at : at + 128 * KIB] for at in range(0, len(data), 128 * KIB)]
+    with connect(daemon, "nbd") as client:
+        client.request(WRITE, 0, len(data), data)
+        assert client.reply() == (0, b"")
+        for count in [4, 12, 16, len(pieces)]:
+            asked = [struct.pack(">IHHQQI", 0x25609513, 0, READ, i, i * 128 * KIB, 128 * KIB) for i in range(count)]
+            client.send(b"".join(asked))
+            left = set(range(count))
+            while left:
+                magic, error, i = struct.unpack(">IIQ", client.read(16))
+                assert (magic, error) == (0x67446698, 0)
+                assert client.read(128 * KIB) == pieces[i]
+                left.remove(i)
+
+
 def test_payloads_that_fill_the_pool_are_written_as_they_come(serve):
     """No client may wait for the rest of a part while others wait for its chunks."""
     daemon = serve()
