@@ -5,7 +5,7 @@ import json
 import subprocess
 
 import pytest
-from conftest import TIMEOUT, listener, requires
+from conftest import ENGINES, TIMEOUT, listener, requires, wait_until
 from traffic import noise
 
 KIB, MIB = 1024, 1024 * 1024
@@ -191,3 +191,32 @@ def test_a_shell_with_nothing_else(start_daemon, engine):
     assert lines[3].startswith(" !\"#$%&'()*+,-./0123456789") and lines[4].startswith("!\"#")
     settled(daemon, "echo")
     settled(daemon, "chargen")
+
+
+# ---- Datagrams ----
+
+
+def arrived(daemon, name):
+    found = daemon.stats(name)["udp"]
+    return found["in"] + found["overflowed"]
+
+
+def test_fio_and_socat_with_datagrams(start_daemon):
+    """fio says hello and goodbye in datagrams of their own."""
+    daemon = start_daemon(
+        "".join(listener(f"{s}-{e}", s, e, transport="udp") for s in ("echo", "discard") for e in ENGINES)
+    )
+    sizes = ("--protocol=udp", "--rw=write", "--bs=1400", "--size=280000")
+    for e in ENGINES:
+        for name, options in {f"echo-{e}": ["--pingpong=1"], f"discard-{e}": []}.items():
+            (job,) = fio(daemon.port(name), *sizes, *options)
+            sent = job["write"]["total_ios"] + 2
+            wait_until(lambda n=name, c=sent: arrived(daemon, n) == c, f"{sent} to {name}")
+        assert sent == 202
+        command = [requires("socat"), "-t", "0.1", "-", f"UDP:127.0.0.1:{daemon.port(f'echo-{e}')}"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+            for line in [b"one\n", b"two\n", b"three\n"]:
+                process.stdin.write(line)
+                assert process.stdout.readline() == line
+            process.stdin.close()
+            assert process.wait(TIMEOUT) == 0

@@ -160,15 +160,16 @@ def test_receives_with_buffers_of_their_own_wait_for_one(start_daemon):
     daemon.wait_closed("echo")
 
 
-@pytest.mark.parametrize(("engine", "features", "error"), [
-    ("io_uring", "-multishot_rec", "got '-multishot_rec' (did you mean '-multishot_recv'?)"),
-    ("io_uring", "-buffer_ring, +sqpoll", "got '-buffer_ring, +sqpoll' ('+sqpoll')"),
-    ("io_uring-poll", "-buffer_ring", "engine io_uring-poll has no buffer_ring to do without"),
-    ("epoll", "-multishot_accept", "engine epoll has no multishot_accept to do without"),
+@pytest.mark.parametrize(("transport", "engine", "features", "error"), [
+    ("tcp", "io_uring", "-multishot_rec", "got '-multishot_rec' (did you mean '-multishot_recv'?)"),
+    ("tcp", "io_uring", "-buffer_ring, +sqpoll", "got '-buffer_ring, +sqpoll' ('+sqpoll')"),
+    ("tcp", "io_uring-poll", "-buffer_ring", "engine io_uring-poll has no buffer_ring to do without"),
+    ("tcp", "epoll", "-multishot_accept", "engine epoll has no multishot_accept to do without"),
+    ("udp", "io_uring", "-buffer_ring", "engine io_uring has no buffer_ring to do without"),
 ])
-def test_unknown_features_are_errors_with_the_list(tmp_path, engine, features, error):
+def test_unknown_features_are_errors_with_the_list(tmp_path, transport, engine, features, error):
     path = tmp_path / "nbserved.ini"
-    path.write_text(listener("echo", engine=engine, features=features))
+    path.write_text(listener("echo", engine=engine, transport=transport, features=features))
     result = subprocess.run([NBSERVED, "-c", path, "--check-config"], capture_output=True,
                             text=True, timeout=TIMEOUT)
     assert result.returncode == 1

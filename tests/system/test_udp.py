@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import NBSERVED, TIMEOUT, listener, requires, wait_until
+from test_options import affinity_of
 
 KIB = 1024
 SIZES = [0, 1, 64, 511, 512, 513, 1472, 8972, 16384, 65507]
@@ -78,10 +79,13 @@ def test_echo_of_every_size(start_daemon, engine):
 
 
 def test_many_clients_with_bursts(start_daemon, engine):
-    """Each datagram comes back once, in its client's order; each counts as an operation."""
-    daemon = start_daemon(udp("echo", engine=engine, **WHOLE))
+    """Each datagram comes back once, in its client's order; each counts as an operation, of the one worker that its
+    client stays with."""
+    last = max(os.sched_getaffinity(0))
+    daemon = start_daemon(udp("echo", engine=engine, workers=2, cpus=last, **WHOLE))
+    assert affinity_of(daemon, "echo/") == [{last}] * 2
     address = daemon.addresses("echo")[0]
-    clients = [client(address) for _ in range(40)]
+    clients = [client(address) for _ in range(64)]
     for turn in range(5):
         for i, s in enumerate(clients):
             for j in range(8):
@@ -90,11 +94,12 @@ def test_many_clients_with_bursts(start_daemon, engine):
             for j in range(8):
                 assert s.recv(64 * KIB) == b"%d %d %d " % (turn, i, j) + bytes(i * j)
     found = settled(daemon, "echo")
-    assert found["in"] == found["out"] == 5 * 40 * 8
-    assert daemon.stats("echo")["operations"]["echo"]["count"] == 5 * 40 * 8
-    assert daemon.stats("echo")["connections"]["open"] == 40
-    peers = {line["peer"] for line in daemon.call("ListConnections")["connections"]}
-    assert peers == {"127.0.0.1:%d" % s.getsockname()[1] for s in clients}
+    assert found["in"] == found["out"] == 5 * 64 * 8
+    assert daemon.stats("echo")["operations"]["echo"]["count"] == 5 * 64 * 8
+    assert daemon.stats("echo")["connections"]["open"] == 64
+    peers = daemon.call("ListConnections")["connections"]
+    assert sorted(line["peer"] for line in peers) == sorted("127.0.0.1:%d" % s.getsockname()[1] for s in clients)
+    assert {line["worker"] for line in peers} == {0, 1}
     for s in clients:
         s.close()
 
