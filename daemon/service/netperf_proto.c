@@ -10,6 +10,7 @@ enum {
 	NETPERF_OMNI = 97,
 	NETPERF_OMNI_RESPONSE = 98,
 	NETPERF_TYPE_MAX = 1000, /* larger than all types */
+	NETPERF_CPUS_MAX = 8192, /* as Linux is built with at most */
 };
 
 /* Indices of a request's numbers, after type and error. */
@@ -87,13 +88,15 @@ static uint32_t type_of(const uint8_t *message)
 	return be32toh(type);
 }
 
+/* In a request, the number in the place of the error is that of the CPU on which netperf's own
+ * server would run (-T); UINT32_MAX: any. */
 bool netperf_is_message(const uint8_t head[static 8])
 {
-	uint32_t error;
+	uint32_t cpu;
 
-	memcpy(&error, head + 4, sizeof(error));
+	memcpy(&cpu, head + 4, sizeof(cpu));
 	return type_of(head) > 0 && type_of(head) < NETPERF_TYPE_MAX &&
-	       (error == 0 || error == UINT32_MAX);
+	       (be32toh(cpu) < NETPERF_CPUS_MAX || cpu == UINT32_MAX);
 }
 
 /* Decodes a size; the client sends -1 or 0 for the default (0). -1: too large. */

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from conftest import ENGINES, listener
+from test_netperf import RECEIVE, request
 
 STEP = 10  # seconds, of the manual pages
 LATE = 15  # more, on a busy machine
@@ -44,10 +45,22 @@ def dripping_parameters(_daemon, s):
     return iter(b" " * 200)
 
 
+def half_request(_daemon, s):
+    s.sendall(request(RECEIVE, 60)[:600])
+    return iter(())
+
+
+def no_data(_daemon, s):
+    """A whole request, whose data connection never comes."""
+    s.sendall(request(RECEIVE, 60))
+    return iter(())
+
+
 CASES = {
     "nbd": [silent, dripping_option, dripping_refused_option],
     "http": [half_head, dripping_head],
     "iperf3": [silent, dripping_parameters],
+    "netperf": [silent, half_request, no_data],
 }
 
 

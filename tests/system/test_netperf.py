@@ -19,13 +19,13 @@ SEND, RECEIVE, BOTH = 2, 4, 6  # as the server sees it
 PORTS = 6
 
 
-def request(direction, length, sizes=(-1, -1), flags=0, port=0, kind=OMNI, stream=1, send=-1):
+def request(direction, length, sizes=(-1, -1), flags=0, port=0, kind=OMNI, stream=1, send=-1, cpu=-1):
     words = [0] * 38
     words[0] = words[6] = words[7] = -1
     words[1], words[5], words[11] = send, *sizes
     words[12], words[14], words[20] = flags | 0x20, length, port
     words[21], words[22], words[23], words[24] = 4, stream, 6 if stream == 1 else 17, direction
-    return struct.pack(">ii38i", kind, -1, *words).ljust(MESSAGE, b"\0")
+    return struct.pack(">ii38i", kind, cpu, *words).ljust(MESSAGE, b"\0")
 
 
 def receive(s, size):
@@ -356,13 +356,20 @@ def test_a_reload_takes_the_twin(start_daemon):
     (errno.EPROTONOSUPPORT, (RECEIVE, 1), {"stream": 2}),
     (errno.EOPNOTSUPP, (SEND, 1), {"stream": 2}),
     (errno.EMSGSIZE, (BOTH, 1, (1, 65508)), {"stream": 2}),
+    (errno.EOPNOTSUPP, (BOTH, 1, (1, 1)), {"stream": 2, "flags": CRR_FLAG}),
     (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 300}),
-    (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 5}),
+    (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 1}),  # debugging
+    (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 4}),  # who are you?
+    (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 5}),  # what is your CPU worth?
+    (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 6}),  # netperf -Z: a passphrase
+    (errno.EOPNOTSUPP, (RECEIVE, 1), {"kind": 10}),  # TCP_STREAM of netperf 2.4
     (errno.EOPNOTSUPP, (0, 1), {"flags": CRR_FLAG}),
     (errno.EINVAL, (BOTH, 1, (0, 1)), {}),
     (errno.EINVAL, (BOTH, 1, (1, 1 << 30)), {}),
     (errno.EINVAL, (RECEIVE, 0), {}),
     (errno.EINVAL, (RECEIVE, 1 << 30), {}),
+    (errno.EINVAL, (RECEIVE, 1), {"send": 1 << 30}),
+    (errno.EINVAL, (RECEIVE, 1), {"port": 1 << 16}),
     (errno.EADDRNOTAVAIL, (RECEIVE, 1), {"port": 1}),
 ])
 def test_refusals_have_an_error(daemon, error, words, keys):
@@ -370,6 +377,60 @@ def test_refusals_have_an_error(daemon, error, words, keys):
     assert client.ask(*words, **keys) == -error
     assert client.stream(10).bytes_in == 10  # and that was all
     assert daemon.stats("np")["operations"]["test"]["errors"] == 1
+
+
+def test_what_means_nothing_here_is_ignored(daemon):
+    """netperf -T, -a, -A, -F: the server's CPU, the alignment of its memory, and a file to send, which it never opens."""
+    client = Client(daemon)
+    asked = bytearray(request(RECEIVE, -10, cpu=1))
+    struct.pack_into(">3i", asked, 8 + 4 * 2, -1, 1 << 30, 1 << 30)
+    struct.pack_into(">3i", asked, 8 + 4 * 8, 1 << 30, -1, 1 << 30)
+    struct.pack_into("32s", asked, 8 + 4 * 38 + 16, b"/etc/passwd")
+    client.control.sendall(asked)
+    with client.data(struct.unpack(">164i", receive(client.control, MESSAGE))[2 + 11]) as s:
+        s.sendall(b"x" * 10)
+        s.shutdown(socket.SHUT_WR)
+        assert drain(s) == 0
+    assert client.result().bytes_in == 10
+
+
+def test_requests_that_come_together_are_served_in_turn(daemon):
+    client = Client(daemon)
+    client.control.sendall(request(RECEIVE, 1, kind=5) + request(RECEIVE, -10) + request(RECEIVE, 0))
+    assert struct.unpack(">2i", receive(client.control, MESSAGE)[:8])[1] == errno.EOPNOTSUPP
+    with client.data(struct.unpack(">164i", receive(client.control, MESSAGE))[2 + 11]) as s:
+        s.sendall(b"x" * 10)
+        s.shutdown(socket.SHUT_WR)
+        assert drain(s) == 0
+    assert client.result().bytes_in == 10
+    assert struct.unpack(">2i", receive(client.control, MESSAGE)[:8])[1] == errno.EINVAL
+
+
+@pytest.mark.parametrize("size", [7, MESSAGE - 1])
+def test_a_request_that_is_cut_short_is_none(daemon, size):
+    with socket.create_connection(daemon.addresses("np")[0], timeout=TIMEOUT) as s:
+        s.sendall(request(RECEIVE, 1)[:size])
+        s.shutdown(socket.SHUT_WR)
+        assert drain(s) == 0
+    daemon.wait_closed("np")
+    test = daemon.stats("np")["operations"]["test"]
+    assert (test["count"], test["errors"]) == (0, 0)
+
+
+@pytest.mark.parametrize("direction", [RECEIVE, BOTH, SEND])
+def test_data_that_is_reset_ends_its_test(daemon, direction):
+    """Its control connection has the counts so far, and the next test."""
+    client = Client(daemon)
+    s = client.data(client.ask(direction, 60, (10, 10)))
+    if direction != SEND:
+        s.sendall(b"x" * 10)
+        wait_until(lambda: daemon.stats("np")["bytes_in"] == MESSAGE + 10, "it has come")
+    else:
+        receive(s, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+    assert client.result().bytes_in == (0 if direction == SEND else 10)
+    assert client.stream(10).bytes_in == 10
 
 
 @pytest.mark.parametrize("junk", [b"x" * 700, b"\0" * 700, request(RECEIVE, 1, kind=5000), b"\0\0\0\x61" + b"7" * 652])
@@ -456,7 +517,7 @@ def test_a_drain_waits_for_a_silent_test(start_daemon):
 @pytest.mark.skipif(not shutil.which("netperf"), reason="netperf is not installed: Debian has it in non-free")
 @pytest.mark.parametrize("words", [
     "TCP_STREAM -C", "TCP_MAERTS -C", "TCP_RR -C", "TCP_CRR -C", "TCP_RR -- -r 64,1024 -b 8",
-    "TCP_STREAM -- -m 1000 -s 100000 -S 100000", "TCP_CRR -- -r 100,20000", "omni -- -d rr -k all"])
+    "TCP_RR -T 0,1", "TCP_STREAM -- -m 1000 -s 100000 -S 100000", "TCP_CRR -- -r 100,20000", "omni -- -d rr -k all"])
 def test_netperf(daemon, words):
     netperf(daemon, words)
 

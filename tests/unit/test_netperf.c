@@ -171,7 +171,11 @@ static void data_is_told_from_messages(void **state)
 	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x05\0\0\0\0"));
 	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\0\0\0\0\0"));
 	assert_false(netperf_is_message((const uint8_t *)"netperf\0"));
-	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\0\1"));
+	/* netperf -T: the CPU that its own server would run on. */
+	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\0\1"));
+	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\x1f\xff"));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\x20\0"));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\xff\xff\xfe"));
 }
 
 static void answers_have_their_places(void **state)
