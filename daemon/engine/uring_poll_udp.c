@@ -23,7 +23,13 @@ static void poll_udp_arm(struct udp_socket *s, unsigned events, struct op *op)
 
 	io_uring_prep_poll_add(sqe, s->acceptor->fd, events);
 	ring_op(sqe, op);
+}
+
+static void poll_udp_await_input(struct udp_socket *s)
+{
+	s->polled = true;
 	s->acceptor->armed++;
+	poll_udp_arm(s, POLLIN, &s->acceptor->op);
 }
 
 static void poll_udp_cancel(struct udp_socket *s, struct op *op)
@@ -47,10 +53,8 @@ static void poll_udp_event(struct op *op, int ready, uint32_t flags)
 	s->polled = false;
 	if (ready > 0 && s->armed)
 		udp_ready_receive(u->receiver, s);
-	if (s->armed && a->fd >= 0) {
-		s->polled = true;
-		poll_udp_arm(s, POLLIN, op);
-	}
+	if (s->armed && a->fd >= 0)
+		poll_udp_await_input(s);
 }
 
 static void poll_udp_room(struct op *op, int ready, uint32_t flags)
@@ -58,7 +62,6 @@ static void poll_udp_room(struct op *op, int ready, uint32_t flags)
 	struct udp_socket *s = container_of(op, struct udp_socket, out_op);
 
 	(void)ready, (void)flags;
-	s->acceptor->armed--;
 	s->blocked = false;
 	udp_set_receiving(s);
 }
@@ -68,12 +71,10 @@ static void poll_udp_receive(struct udp_socket *s, bool on)
 	struct acceptor *a = s->acceptor;
 
 	a->op.done = poll_udp_event;
-	if (on && !s->polled) {
-		s->polled = true;
-		poll_udp_arm(s, POLLIN, &a->op);
-	} else if (!on && s->polled) {
+	if (on && !s->polled)
+		poll_udp_await_input(s);
+	else if (!on && s->polled)
 		poll_udp_cancel(s, &a->op);
-	}
 }
 
 static void poll_udp_await_room(struct udp_socket *s)

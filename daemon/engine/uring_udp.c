@@ -172,7 +172,6 @@ static void uring_udp_room(struct op *op, int ready, uint32_t flags)
 	struct udp_socket *s = container_of(op, struct udp_socket, out_op);
 
 	(void)ready, (void)flags;
-	s->acceptor->armed--;
 	s->blocked = false;
 	udp_set_receiving(s);
 }
@@ -185,7 +184,6 @@ static void uring_udp_await_room(struct udp_socket *s)
 	s->out_op.done = uring_udp_room;
 	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLOUT);
 	ring_op(sqe, &s->out_op);
-	s->acceptor->armed++;
 }
 
 /* A silent datagram could not be sent.  Its client may have been freed since. */
