@@ -158,3 +158,30 @@ def test_perftest_is_told_nonsense(start_daemon, device):
     daemon = far_end(start_daemon, device, "perftest")
     assert client(daemon, "send", 300, 20) == "ok 20\n"
     assert done_by(daemon, "message") == (0, 20)
+
+
+VERSION = b"6.06".ljust(16, b"\0").hex()
+
+
+def queue(number):
+    """A message about a queue pair, without memory of its own."""
+    return (bytes(8) + number.to_bytes(4, "big")).ljust(56, b"\0").hex()
+
+
+@pytest.mark.parametrize("service", ["perftest", "perftest-lat"])
+def test_perftest_ends_a_control_that_goes_wrong(start_daemon, device, clean, service):
+    """Each of these is refused or answered, and harms nobody else."""
+    daemon = far_end(start_daemon, device, service)
+
+    def told(*messages):
+        return client(daemon, "talk", *messages).split("\n")[:-1]
+
+    for wrong in [b"x.06".ljust(16, b"\0"), bytes(3), bytes(57), bytes(300)]:  # a length or a version that is none
+        assert told(VERSION, wrong.hex()) == [f"answered {VERSION}", "ended"]
+    for times in [2, 3]:  # messages come one at a time
+        assert client(daemon, "greet", "", 0, VERSION, times).split("\n")[1].split()[0] in ("answered", "ended")
+    said = told(VERSION, "00000400", *[queue(number) for number in range(1, 71)], queue(4711))
+    assert [line.split()[0] for line in said] == ["answered"] * 73  # more than are kept: the rest get memory, too
+    assert {line.split()[1][32:] for line in said[2:]} == {said[2].split()[1][32:]}  # the same for all
+    wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "they have left")
+    perftest(daemon, device, "ib_send_lat -n 20" if service == "perftest-lat" else "ib_send_bw -n 50 -s 1024")

@@ -14,10 +14,11 @@
  *       Connects with this private data, and lets so many reads of its memory be under way.  Prints
  *       `accepted HEX` or `refused HEX`: the private data of the answer.  Then sends MESSAGE (in
  *       HEX) COUNT times at once, and prints `answered HEX` or `ended`, whichever comes first.
- *   rdma_client hold ADDRESS PORT CONNECTIONS
- *       Connects, prints `connected`, and waits until each was disconnected: `disconnected`.
- *   rdma_client send ADDRESS PORT BYTES COUNT
- *       COUNT messages to who does not answer, then waits for the end of standard input.
+ *   rdma_client talk ADDRESS PORT MESSAGE...
+ *       Sends each MESSAGE when the one before was answered.  Prints a line as `greet` does for
+ * each, and no more after `ended`. rdma_client hold ADDRESS PORT CONNECTIONS Connects, prints
+ * `connected`, and waits until each was disconnected: `disconnected`. rdma_client send ADDRESS PORT
+ * BYTES COUNT COUNT messages to who does not answer, then waits for the end of standard input.
  *
  * One that is refused prints `refused: REASON` and ends with 1. */
 #include <errno.h>
@@ -138,8 +139,9 @@ static void print_hex(const char *word, const uint8_t *data, unsigned bytes)
 	putchar('\n');
 }
 
-/* Sends a message `count` times, and tells what the server answers to the first. */
-static void say(const struct client *c, const char *hex, unsigned count)
+/* Sends a message `count` times, and tells what the server answers to the first.  False: it ends.
+ */
+static bool say(const struct client *c, const char *hex, unsigned count)
 {
 	unsigned bytes = parse_hex(hex, send_slot(c, 0), BYTES_MAX);
 	struct pollfd ends = { .fd = c->id->channel->fd, .events = POLLIN };
@@ -153,11 +155,11 @@ static void say(const struct client *c, const char *hex, unsigned count)
 
 		if (n > 0 && wc.status == IBV_WC_SUCCESS) {
 			print_hex("answered", receive_slot(c, 0), wc.byte_len);
-			return;
+			return true;
 		}
 		if (n != 0 || poll(&ends, 1, 1) > 0) {
 			puts("ended");
-			return;
+			return false;
 		}
 	}
 }
@@ -230,6 +232,14 @@ static void check_one(struct client *c, unsigned bytes)
 		}
 	c->got++;
 	post_receive(c, number + c->depth);
+}
+
+static void talk(struct client *c, char **messages)
+{
+	for (; *messages && say(c, *messages, 1); messages++) {
+		take_sent(c);
+		post_receive(c, 0);
+	}
 }
 
 static void echo(struct client *clients, unsigned count, char **words)
@@ -345,6 +355,7 @@ int main(int argc, char **argv)
 	static struct client clients[CONNECTIONS_MAX];
 	bool is_send = argc > 1 && !strcmp(argv[1], "send");
 	bool is_latency = argc == 7 && !strcmp(argv[1], "latency");
+	bool is_talk = argc > 1 && !strcmp(argv[1], "talk");
 	bool is_private;
 	unsigned count;
 
@@ -359,7 +370,7 @@ int main(int argc, char **argv)
 	is_private = !strcmp(argv[1], "private");
 	if (is_private)
 		private_bytes = (uint8_t)atoi(argv[4]);
-	count = is_send || is_private || is_latency ? 1 : (unsigned)atoi(argv[4]);
+	count = is_send || is_private || is_latency || is_talk ? 1 : (unsigned)atoi(argv[4]);
 	if (count > CONNECTIONS_MAX)
 		return 2;
 	raise_descriptors();
@@ -375,6 +386,8 @@ int main(int argc, char **argv)
 		echo(clients, count, argv + 5);
 	else if (is_latency)
 		latency(clients, argv + 4);
+	else if (is_talk)
+		talk(clients, argv + 4);
 	else if (is_send && argc == 6)
 		send_only(clients, argv + 4);
 	else if (is_private)
