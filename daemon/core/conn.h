@@ -278,9 +278,9 @@ static inline bool conn_is_starved(const struct conn *c)
 	return (c->flags & (CONN_STARVED | CONN_NO_INPUT)) == CONN_STARVED;
 }
 
-/* For services that answer several requests in a run: may the next one begin?  Much output is sent
- * first, WORKER_TURN_BYTES a turn at most: while it is in the CPU's cache, whose place, in the
- * chunks that this frees, the next answers take, and while the client can work on it. */
+/* For services that answer several requests in a run: may the next one begin?  Output of
+ * CONN_EARLY_BYTES and more is sent first, WORKER_TURN_BYTES a turn at most: it is still in the
+ * CPU's cache then, the next answers use its chunks again, and the client has something to do. */
 enum { CONN_EARLY_BYTES = 512 * 1024 };
 void conn_send_early(struct conn *c);
 static inline bool conn_goes_on(struct conn *c)

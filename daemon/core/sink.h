@@ -7,7 +7,6 @@
  * receive window (tcp_epollin_ready(), Linux 5.12).  When the sink falls silent the mark is taken
  * back, and what is below it arrives.  Worker's thread only. */
 #pragma once
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "conn.h"
@@ -27,5 +26,5 @@ void sink_settle(struct conn *c);
 /* Called at w->sink_ns: settles w->sink if it is silent.  A timer of its own, as a look at all
  * connections may be long. */
 void sink_look(struct worker *w);
-/* w->sink is none any more. */
+/* There is no busy sink any more: w->sink ends, or is settled. */
 void sink_forget(struct worker *w);

@@ -247,8 +247,8 @@ struct worker {
 	bool moves;     /* since the last such look a connection like `first` was served */
 	unsigned stuck; /* looks since one was served */
 	struct conn *conns;
-	struct conn *sink;    /* the last that was busy, see sink.h; NULL: none */
-	uint64_t sink_bytes;  /* the value of its bytes_in from which on it is alone */
+	struct conn *sink;    /* the sink that was busy last, see sink.h; NULL: none */
+	uint64_t sink_bytes;  /* the mark is raised when its bytes_in has come so far */
 	uint64_t sink_ns;     /* when to see whether it is silent; 0: it has no mark */
 	uint64_t deadline_ns; /* when wait() must return at the latest; 0: no limit */
 	uint64_t scan_ns;     /* when worker_scan() is due; 0: never */
