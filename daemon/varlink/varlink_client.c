@@ -114,6 +114,11 @@ static const struct {
 	[VARLINK_WAIT_TAKE] = { VARLINK_TIMEOUT_S, "it does not read" },
 };
 
+static bool waits_for_us(enum varlink_wait wait)
+{
+	return wait == VARLINK_WAIT_NONE || wait == VARLINK_WAIT_TURN;
+}
+
 /* Sets the next step that is expected of the client; its time limit starts when the step changes.
  */
 static void client_await(struct varlink_client *c, enum varlink_wait wait)
@@ -125,8 +130,7 @@ static void client_await(struct varlink_client *c, enum varlink_wait wait)
 		return;
 	c->wait = wait;
 	sd_event_source_set_time_relative(c->timer, limit_us);
-	sd_event_source_set_enabled(c->timer,
-				    wait == VARLINK_WAIT_NONE ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+	sd_event_source_set_enabled(c->timer, waits_for_us(wait) ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
 /* Writes as much output as the kernel takes. */
@@ -177,12 +181,6 @@ void varlink_client_send(struct varlink_client *c, json_t *message)
 		varlink_client_charge(c->user, begin_ns);
 }
 
-/* Is no call being answered and no output left, so that the next message may be handled? */
-static bool client_idle(const struct varlink_client *c)
-{
-	return !c->dropped && !c->call.method && !varlink_client_owed(c);
-}
-
 static bool client_handle_next(struct varlink_client *c)
 {
 	const char *text;
@@ -202,16 +200,24 @@ static bool client_handle_next(struct varlink_client *c)
 	return true;
 }
 
-/* again: more messages are buffered, but other clients come first. */
-static enum varlink_wait client_next_wait(const struct varlink_client *c, bool again)
+/* Handles input until something has to be waited for, which it returns: what stopped it, not what
+ * is true a moment later, or nobody would handle a message whose user had no share until just then.
+ */
+static enum varlink_wait client_handle(struct varlink_client *c, uint64_t *begin_ns)
 {
-	if (varlink_client_owed(c))
-		return VARLINK_WAIT_TAKE;
-	if (c->call.method || again)
-		return VARLINK_WAIT_NONE;
-	if (!varlink_client_has_share(c))
-		return VARLINK_WAIT_SHARE;
-	return varlink_reader_pending(&c->reader) ? VARLINK_WAIT_REST : VARLINK_WAIT_CALL;
+	for (unsigned handled = 0; handled < RUN_MAX; handled++) {
+		if (varlink_client_owed(c))
+			return VARLINK_WAIT_TAKE;
+		if (c->dropped || c->call.method)
+			return VARLINK_WAIT_NONE;
+		if (!varlink_client_has_share(c))
+			return VARLINK_WAIT_SHARE;
+		if (!client_handle_next(c))
+			return varlink_reader_pending(&c->reader) ? VARLINK_WAIT_REST
+								  : VARLINK_WAIT_CALL;
+		*begin_ns = varlink_client_charge(c->user, *begin_ns);
+	}
+	return VARLINK_WAIT_TURN;
 }
 
 static bool is_for_input(enum varlink_wait wait)
@@ -220,7 +226,7 @@ static bool is_for_input(enum varlink_wait wait)
 }
 
 /* Tells the event loop what to wait for. */
-static void client_arm(struct varlink_client *c, enum varlink_wait wait, bool again)
+static void client_arm(struct varlink_client *c, enum varlink_wait wait)
 {
 	/* Off while the client waits for its share: epoll always reports EPOLLHUP, but the client
 	 * may still have calls to be carried out. */
@@ -228,7 +234,8 @@ static void client_arm(struct varlink_client *c, enum varlink_wait wait, bool ag
 	sd_event_source_set_io_events(c->io, is_for_input(wait)          ? EPOLLIN
 					     : wait == VARLINK_WAIT_TAKE ? EPOLLOUT
 									 : 0U);
-	sd_event_source_set_enabled(c->kick, again ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+	sd_event_source_set_enabled(c->kick,
+				    wait == VARLINK_WAIT_TURN ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
 	client_await(c, wait);
 }
 
@@ -237,20 +244,14 @@ static void client_run(struct varlink_client *c, uint64_t begin_ns)
 {
 	struct varlink_user *user = c->user;
 	enum varlink_wait wait;
-	unsigned handled = 0;
 
 	c->running = true;
-	while (handled < RUN_MAX && client_idle(c) && varlink_client_has_share(c) &&
-	       client_handle_next(c)) {
-		handled++;
-		begin_ns = varlink_client_charge(user, begin_ns);
-	}
+	wait = client_handle(c, &begin_ns);
 	c->running = false;
-	wait = client_next_wait(c, handled == RUN_MAX);
 	if (c->dropped || (c->eof && is_for_input(wait)))
 		varlink_client_free(c);
 	else
-		client_arm(c, wait, handled == RUN_MAX);
+		client_arm(c, wait);
 	varlink_client_charge(user, begin_ns);
 }
 
@@ -275,7 +276,7 @@ static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *
 	(void)source, (void)fd;
 	if (events & EPOLLIN)
 		client_receive(c);
-	else if (events & (EPOLLHUP | EPOLLERR) && !client_idle(c)) /* idle: handle its input */
+	else if (events & (EPOLLHUP | EPOLLERR) && (c->call.method || varlink_client_owed(c)))
 		varlink_client_drop(c, "it went away");
 	if (events & EPOLLOUT)
 		client_flush(c);
@@ -325,6 +326,9 @@ int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 	if (rc >= 0)
 		rc = sd_event_add_time(v->event, &c->timer, CLOCK_MONOTONIC, UINT64_MAX,
 				       ACCURACY_US, client_on_timer, c);
+	/* After what a client has done meanwhile, if this thread stood still. */
+	if (rc >= 0)
+		rc = sd_event_source_set_priority(c->timer, SD_EVENT_PRIORITY_NORMAL + 1);
 	if (rc >= 0)
 		rc = sd_event_add_defer(v->event, &c->kick, client_on_kick, c);
 	if (rc >= 0)
@@ -333,6 +337,6 @@ int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 		varlink_client_free(c);
 		return rc;
 	}
-	client_arm(c, VARLINK_WAIT_CALL, false);
+	client_arm(c, VARLINK_WAIT_CALL);
 	return 0;
 }

@@ -34,6 +34,7 @@ struct varlink_users {
 /* The step that a client has to take within a time limit, see client_await(). */
 enum varlink_wait {
 	VARLINK_WAIT_NONE,  /* none: it waits for us */
+	VARLINK_WAIT_TURN,  /* none: waits for us, and other clients come first */
 	VARLINK_WAIT_CALL,  /* to begin a call */
 	VARLINK_WAIT_REST,  /* to finish the message that it began */
 	VARLINK_WAIT_TAKE,  /* to read its answers */

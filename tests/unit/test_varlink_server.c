@@ -1,5 +1,5 @@
 /* The Varlink server over a real socket: the client and the server share this thread and its event
- * loop.  Its limits in time are tested against the daemon, in tests/system. */
+ * loop.  The limits in time are tested against the daemon, too, in tests/system. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +12,41 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "util.h"
 #include "varlink.h"
 
-enum { ANSWER_MAX = 4 * 1024 * 1024, LOOPS_MAX = 10000 };
+enum { ANSWER_MAX = 4 * 1024 * 1024, LOOPS_MAX = 10000, JUMP_S = 4 };
+
+/* ---- Clocks that a test moves; libsystemd's calls come here, too ---- */
+
+static uint64_t skew_ns, burnt_ns; /* ahead of CLOCK_MONOTONIC, of this thread's CPU time */
+static unsigned jump_after;        /* readings until a jump; 0: none */
+
+static void skew(unsigned seconds)
+{
+	skew_ns += seconds * (uint64_t)NS_PER_S;
+}
+
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	long rc = syscall(SYS_clock_gettime, clock, ts);
+	uint64_t ns = (uint64_t)ts->tv_sec * NS_PER_S + (uint64_t)ts->tv_nsec;
+
+	if (clock == CLOCK_MONOTONIC && jump_after > 0 && --jump_after == 0)
+		skew(JUMP_S);
+	if (clock == CLOCK_MONOTONIC)
+		ns += skew_ns;
+	if (clock == CLOCK_THREAD_CPUTIME_ID)
+		ns += burnt_ns;
+	ts->tv_sec = (time_t)(ns / NS_PER_S);
+	ts->tv_nsec = (long)(ns % NS_PER_S);
+	return (int)rc;
+}
 
 /* ---- The service under test ---- */
 
@@ -33,6 +62,14 @@ static void once(struct varlink_call *call, json_t *parameters)
 {
 	(void)parameters;
 	onces++;
+	varlink_reply(call, json_object());
+}
+
+/* Uses more CPU time than its user may at once. */
+static void burn(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	burnt_ns += 2 * VARLINK_AHEAD_MS * (NS_PER_S / 1000);
 	varlink_reply(call, json_object());
 }
 
@@ -84,6 +121,7 @@ static const struct varlink_parameter large_parameters[] = {
 static const struct varlink_method methods[] = {
 	{ "Echo", VARLINK_READ, VARLINK_MORE_NEVER, echo_parameters, echo },
 	{ "Once", VARLINK_CHANGE, VARLINK_MORE_ALLOWED, NULL, once },
+	{ "Burn", VARLINK_READ, VARLINK_MORE_NEVER, NULL, burn },
 	{ "Later", VARLINK_READ, VARLINK_MORE_NEVER, NULL, later },
 	{ "Stream", VARLINK_READ, VARLINK_MORE_NEEDED, NULL, later },
 	{ "Large", VARLINK_READ, VARLINK_MORE_NEVER, large_parameters, large },
@@ -127,7 +165,7 @@ static int setup(void **state)
 	snprintf(w->path, sizeof(w->path), "%s/s", w->directory);
 	assert_true(sd_event_new(&w->event) >= 0);
 	w->varlink = start(w);
-	cancelled = onces = 0;
+	cancelled = onces = jump_after = 0;
 	deferred = NULL;
 	*state = w;
 	return 0;
@@ -504,6 +542,52 @@ static void more_clients_of_a_uid_than_its_places_are_refused(void **state)
 		close(fds[i]);
 }
 
+/* The user's share returns between any two readings of the clock while a call has arrived. */
+static void a_call_is_answered_whenever_the_share_returns(void **state)
+{
+	static const char call[] = "{\"method\":\"org.example.Test.Echo\"}";
+	struct world *w = *state;
+	int other = dial(w), fd = dial(w);
+
+	for (unsigned after = 1; after <= 12; after++) {
+		say(w, other, "{\"method\":\"org.example.Test.Burn\"}");
+		expect(w, other, "{\"parameters\":{}}\n");
+		assert_int_equal(send(fd, call, sizeof(call), 0), sizeof(call));
+		jump_after = after;
+		pump(w);
+		jump_after = 0;
+		skew(JUMP_S);
+		expect(w, fd, "{\"parameters\":{}}\n");
+	}
+	close(other);
+	close(fd);
+}
+
+/* The server stands still for longer than its clients may, who have done their part. */
+static void clients_do_not_pay_for_a_pause_of_the_server(void **state)
+{
+	static const char call[] = "{\"method\":\"org.example.Test.Echo\"}";
+	struct world *w = *state;
+	int fds[VARLINK_USER_CLIENTS_MAX];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = dial(w);
+		if (i % 2)
+			say_bytes(w, fds[i], call, 10);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
+		size_t sent = i % 2 ? 10 : 0;
+
+		assert_int_equal(send(fds[i], call + sent, sizeof(call) - sent, 0),
+				 sizeof(call) - sent);
+	}
+	skew(VARLINK_SILENCE_S + VARLINK_TIMEOUT_S);
+	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
+		expect(w, fds[i], "{\"parameters\":{}}\n");
+		close(fds[i]);
+	}
+}
+
 static void out_of_descriptors_it_does_not_spin(void **state)
 {
 	struct world *w = *state;
@@ -655,6 +739,8 @@ int main(void)
 		test(an_answer_above_the_bound_ends_the_connection),
 		test(nothing_is_read_from_who_does_not_read),
 		test(more_clients_of_a_uid_than_its_places_are_refused),
+		test(a_call_is_answered_whenever_the_share_returns),
+		test(clients_do_not_pay_for_a_pause_of_the_server),
 		test(out_of_descriptors_it_does_not_spin),
 		test(the_socket_is_for_its_owner_and_group),
 		test(a_live_socket_is_an_error_and_stays),
