@@ -102,11 +102,20 @@ const struct config_type config_features = {
 	.word = word_features,
 };
 
-/* Not checked with `engine = auto`, as it depends on the engine in use. */
+/* With `engine = auto` any engine of the transport may be the one in use. */
+static uint32_t features_had(const struct listener_config *l)
+{
+	uint32_t has = 0;
+
+	for (unsigned i = 0; engines[i]; i++)
+		if (l->engine ? engines[i] == l->engine : engine_carries(engines[i], l->transport))
+			has |= engine_of(engines[i], &l->options)->features;
+	return has;
+}
+
 void config_check_features(struct config_report *r, const struct listener_config *l)
 {
-	uint32_t has = l->engine ? engine_of(l->engine, &l->options)->features : UINT32_MAX;
-	uint32_t foreign = l->options.features_off & ~has;
+	uint32_t foreign = l->options.features_off & ~features_had(l);
 	char section[CONFIG_SECTION_TEXT_MAX];
 
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)
@@ -116,6 +125,6 @@ void config_check_features(struct config_report *r, const struct listener_config
 				*config_key_origin(config_key_find(CONFIG_LISTENER, "features"),
 						   (void *)l),
 				config_section_text(CONFIG_LISTENER, l, section), "features",
-				"engine %s has no %s to do without", l->engine->name,
-				engine_feature_names[f]);
+				"engine %s has no %s to do without",
+				l->engine ? l->engine->name : "auto", engine_feature_names[f]);
 }

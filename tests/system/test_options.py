@@ -166,6 +166,7 @@ def test_receives_with_buffers_of_their_own_wait_for_one(start_daemon):
     ("tcp", "io_uring-poll", "-buffer_ring", "engine io_uring-poll has no buffer_ring to do without"),
     ("tcp", "epoll", "-multishot_accept", "engine epoll has no multishot_accept to do without"),
     ("udp", "io_uring", "-buffer_ring", "engine io_uring has no buffer_ring to do without"),
+    ("udp", "auto", "-buffer_ring", "engine auto has no buffer_ring to do without"),
 ])
 def test_unknown_features_are_errors_with_the_list(tmp_path, transport, engine, features, error):
     path = tmp_path / "nbserved.ini"
