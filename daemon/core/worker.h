@@ -31,7 +31,7 @@ enum {
 	NQN_MAX = 224,            /* bytes of an NVMe Qualified Name with its NUL */
 	/* Clients of a connectionless engine, whatever the configuration allows. */
 	WORKER_PEERS_MAX = 1000 * 1000,
-	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long is done */
+	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long in it is done */
 	/* Until accepting is tried again after EMFILE, unless a descriptor is closed before. */
 	WORKER_RETRY_NS = 100 * NS_PER_MS,
 };

@@ -70,8 +70,12 @@ static void worker_do_drain(struct call *call)
 		worker_stop_accepting(w);
 	w->scan_ns = clock_ns();
 	worker_set_deadline(w);
-	for (struct conn *c = w->conns; c; c = c->next)
-		conn_ready(c); /* lets sources stop and finished connections end */
+	for (struct conn *c = w->conns; c; c = c->next) {
+		/* Lets sources stop and finished connections end.  Counts as activity: even a
+		 * connection that was silent for long has WORKER_QUIET_NS for a request that is on
+		 * its way. */
+		conn_ready(c);
+	}
 }
 
 static void worker_do_idle_timeout(struct call *call)
