@@ -26,7 +26,8 @@ struct stats {
 };
 
 /* A plain load, add and store without a lock prefix, as there is one writer.  NB_STATS=0 removes
- * all counting, for `make bench` to measure what it costs. */
+ * counting, for `make bench` to measure what it costs; stat_always_add() is for what the daemon
+ * itself goes by. */
 #ifndef NB_STATS
 #define NB_STATS 1
 #endif

@@ -55,7 +55,7 @@ static void io_account(const struct io *io, int result)
 	struct mount *m = io->mount;
 	struct operation_stats *operation = &m->operations[io->kind];
 
-	stat_add(m->in_flight, UINT64_C(-1));
+	stat_always_add(m->in_flight, UINT64_C(-1));
 	if (unlikely(io->start_ns))
 		histogram_add(&operation->latency, clock_ns() - io->start_ns);
 	if (unlikely(result < 0)) {
@@ -156,7 +156,7 @@ void io_submit(struct io *io)
 	if (m->export->options->sync_writes)
 		io->flags |= IO_FUA;
 	stat_add(m->operations[io->kind].count, 1);
-	stat_add(m->in_flight, 1);
+	stat_always_add(m->in_flight, 1);
 	if (io->kind == IO_flush)
 		sync_add(io);
 	else if (unlikely(atomic_load_explicit(&m->export->failed, memory_order_relaxed)))
