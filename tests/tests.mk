@@ -2,6 +2,12 @@
 #
 # Packages may be installed by a target's first line, and pkg-config is asked when a makefile is
 # read: so what needs them is built by a second make.
+ifneq ($(STATS),1)
+ifneq ($(filter units system check check-% bench-check%,$(MAKECMDGOALS)),)
+$(error STATS=$(STATS): the tests look at statistics, which this build does without: use STATS=1 and another BUILD)
+endif
+endif
+
 TEST_INC := $(INC_main) $(sort $(INC_engine/rdma) -Idaemon/ring -Idaemon/store -Idaemon/service) $(CTL_ROOMS:%=-Ictl/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
