@@ -95,6 +95,9 @@ struct conn {
 	/* The service's I/O in flight, see conn_io_begin(): how many, and the buffers that they
 	 * hold. */
 	size_t io_count, io_bytes, io_views;
+	/* Since when reads in flight are enough (conn_read_must_wait()), or CONN_READS_SLOW; 0:
+	 * they are not. */
+	uint64_t reads_ns;
 	/* Cold: not used while bytes flow. */
 	struct op control_op, reset_op; /* the engine's, for rare operations */
 	void *engine_state;
@@ -278,15 +281,17 @@ static inline bool conn_is_starved(const struct conn *c)
 	return (c->flags & (CONN_STARVED | CONN_NO_INPUT)) == CONN_STARVED;
 }
 
-/* For services that answer several requests in a run: may the next one begin?  Output of
- * CONN_EARLY_BYTES and more is sent first, WORKER_TURN_BYTES a turn at most: it is still in the
- * CPU's cache then, the next answers use its chunks again, and the client has something to do. */
-enum { CONN_EARLY_BYTES = 512 * 1024 };
-void conn_send_early(struct conn *c);
-static inline bool conn_goes_on(struct conn *c)
+/* For services that answer several requests in a run, which began with `queued` bytes in tx: may
+ * the next request begin?  After CONN_RUN_BYTES of output the others wait for the next turn: what
+ * is sent first is still in the CPU's cache, the next answers use its chunks again, and the client
+ * has something to do. */
+enum { CONN_RUN_BYTES = 512 * 1024 };
+static inline bool conn_goes_on(struct conn *c, size_t queued)
 {
-	if (unlikely(c->tx.bytes >= CONN_EARLY_BYTES))
-		conn_send_early(c);
+	if (unlikely(c->tx.bytes >= queued + CONN_RUN_BYTES)) {
+		conn_ready(c);
+		return false;
+	}
 	return !(c->flags & CONN_CLOSING) && !conn_is_starved(c);
 }
 
@@ -346,10 +351,15 @@ static inline bool conn_is_full(const struct conn *c)
 }
 
 /* For services that fill pool memory at a client's request (reads).  conn_read_must_wait(): must
- * the request wait because chunks are short and the client has not taken its earlier answers?
+ * the request wait, because chunks are short and the client has not taken its earlier answers, or
+ * because enough reads are in flight?  The latter only if the data is `cached` (by the page cache,
+ * perhaps): CONN_RUN_BYTES are enough for CONN_READS_NS, in which they end unless a device is slow.
+ * c runs again when one of them ends, or the time has passed.
  * conn_read_share(): how many of `bytes` the request may take at a time, a multiple of align if
  * `bytes` is one; 0: it must wait for memory. */
-bool conn_read_must_wait(const struct conn *c);
+#define CONN_READS_NS   ((uint64_t)NS_PER_MS)
+#define CONN_READS_SLOW UINT64_MAX /* it has passed: none waits until nothing is in flight */
+bool conn_read_must_wait(struct conn *c, bool cached);
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align);
 
 /* Runs the service within some milliseconds after `ns` (CLOCK_MONOTONIC), once; 0: not at all.

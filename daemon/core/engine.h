@@ -110,10 +110,6 @@ struct engine {
 	/* Hands as much of c->tx to the kernel as the kernel takes. */
 	void (*flush)(struct conn *c);
 
-	/* The same by a plain call, while c's service runs; does nothing if a send of c is in
-	 * flight or waits for room.  Optional. */
-	void (*send_early)(struct conn *c);
-
 	/* Stop: every operation in flight completes soon; must not free c, nor close c->fd. */
 	void (*close)(struct conn *c);
 

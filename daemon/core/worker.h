@@ -230,8 +230,6 @@ struct worker {
 	/* When the last call that was timed in the turn `timed_turn` ended: see store/file_auto.c.
 	 */
 	uint64_t timed_turn, timed_ns;
-	uint64_t early_turn; /* the last turn in which conn_send_early() was called */
-	size_t early_bytes;  /* what that has sent in it */
 
 	/* Warm: used while connections wait, and by timers. */
 	/* Connections that wait for the pool, in order of conn.place. */

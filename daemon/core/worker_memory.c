@@ -321,25 +321,28 @@ size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
 		   reads_are_small(w) ? MAX(p->chunk_size / CONN_RATIONS, align) : w->held_max);
 }
 
-bool conn_read_must_wait(const struct conn *c)
+/* Threads that read for a worker on its own CPU end all that they were given before it runs again;
+ * a ring's reads of cached data end within the call that submits them.  So what is in flight is
+ * what falls out of the CPU's cache before it is sent. */
+__attribute__((noinline)) static bool conn_reads_are_enough(struct conn *c)
 {
-	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
+	if (c->io_count == 0)
+		c->reads_ns = 0;
+	if (c->io_bytes < CONN_RUN_BYTES)
+		return false;
+	if (!c->reads_ns) {
+		c->reads_ns = clock_ns();
+		worker_scan_at(c->worker, c->reads_ns + CONN_READS_NS);
+	}
+	return c->reads_ns != CONN_READS_SLOW;
 }
 
-void conn_send_early(struct conn *c)
+bool conn_read_must_wait(struct conn *c, bool cached)
 {
-	struct worker *w = c->worker;
-	uint64_t turn = stat_load(w->stats.turns);
-	size_t bytes = c->tx.bytes;
-
-	if (w->early_turn != turn)
-		w->early_bytes = 0;
-	w->early_turn = turn;
-	if (!w->engine->send_early || (c->flags & CONN_CLOSING) ||
-	    w->early_bytes >= WORKER_TURN_BYTES)
-		return;
-	w->engine->send_early(c);
-	w->early_bytes += bytes - c->tx.bytes;
+	if (unlikely(c->io_bytes >= CONN_RUN_BYTES || c->reads_ns) && cached &&
+	    conn_reads_are_enough(c))
+		return true;
+	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
 }
 
 /* The limit of one connection shrinks as the pool empties, so that a few clients that never read

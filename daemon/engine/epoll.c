@@ -135,12 +135,6 @@ static void epoll_flush(struct conn *c)
 		epoll_interest(c, sent ? c->slot & ~(uint32_t)EPOLLOUT : c->slot | EPOLLOUT);
 }
 
-static void epoll_send_early(struct conn *c)
-{
-	if (!(c->slot & EPOLLOUT))
-		epoll_flush(c);
-}
-
 static void epoll_close(struct conn *c)
 {
 	(void)c; /* nothing is ever in flight */
@@ -322,7 +316,6 @@ const struct engine engine_epoll = {
 	.stay = epoll_stay,
 	.recv = epoll_recv,
 	.flush = epoll_flush,
-	.send_early = epoll_send_early,
 	.close = epoll_close,
 	.release = epoll_release,
 };

@@ -383,7 +383,6 @@ const struct engine engine_uring = {
 	.stay = uring_stay,
 	.recv = uring_recv,
 	.flush = uring_flush,
-	.send_early = uring_send_early,
 	.close = uring_close,
 	.release = uring_release,
 };

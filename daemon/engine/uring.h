@@ -21,7 +21,7 @@ enum {
 		1024 * 1024, /* bytes lent at first with incremental buffers; fits into the cache */
 	/* Registered sockets; further connections use plain descriptors. */
 	URING_FILES_MAX = 16 * 1024,
-	URING_IOV = 32,       /* views one send may carry */
+	URING_IOV = 64,       /* views one send may carry */
 	URING_SILENT_MAX = 8, /* sends in a small batch: see uring_send.c, "Quiet sends" */
 	URING_NO_SLOT = UINT32_MAX,
 };
@@ -67,7 +67,7 @@ struct uring {
 	/* Bytes of a chunk that several receives share; 0: one receive uses all of it. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
-	bool eager_io; /* calls, for a connection's first request, and conn_send_early() */
+	bool eager_io; /* calls, for a connection's first request */
 	bool local;    /* a listening socket is a Unix socket */
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
 	unsigned silent_max;
@@ -86,7 +86,6 @@ void uring_refill(struct worker *w);
 /* uring_send.c */
 void uring_wait(struct worker *w, bool block);
 void uring_flush(struct conn *c);
-void uring_send_early(struct conn *c);
 void uring_send_init(struct conn *c);
 
 /* The oldest lent chunk has changed. */

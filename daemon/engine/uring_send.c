@@ -331,17 +331,6 @@ void uring_flush(struct conn *c)
 	uring_quiet(u, c, sqe, &c->send_op);
 }
 
-/* A call: a send of the ring would keep its chunks until its completion is reaped. */
-void uring_send_early(struct conn *c)
-{
-	const struct uring *u = c->worker->engine_state;
-
-	if (!u->eager_io || u->zero_copy || c->sending.bytes || (c->flags & URING_SEND_WAIT))
-		return;
-	if (!readiness_send(c) && !(c->flags & CONN_CLOSING))
-		c->flags |= URING_SEND_WAIT; /* the socket is full */
-}
-
 void uring_send_init(struct conn *c)
 {
 	c->send_op.done = uring_send_done;

@@ -14,7 +14,8 @@ void nbd_read_start(struct nbd_command *d)
 	struct nbd_conn *n = nbd_of(c);
 	uint64_t left = nbd_command_left(d);
 
-	if (conn_read_must_wait(c) || (d->done_bytes > 0 && nbd_is_full(c))) {
+	if (conn_read_must_wait(c, !n->mount->export->options->direct) ||
+	    (d->done_bytes > 0 && nbd_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
 		nbd_command_set(d, COMMAND_STALLED);
 		return;

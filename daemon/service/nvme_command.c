@@ -281,9 +281,11 @@ bool nvme_command_fill(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
 	uint32_t left = d->length - d->done_bytes;
-	uint32_t align = d->io.mount ? d->io.mount->export->align : 1;
+	const struct mount *m = d->io.mount;
+	uint32_t align = m ? m->export->align : 1;
 
-	if (conn_read_must_wait(c) || (d->done_bytes > 0 && nvme_is_full(c))) {
+	if (conn_read_must_wait(c, m && !m->export->options->direct) ||
+	    (d->done_bytes > 0 && nvme_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
 		return false;
 	}

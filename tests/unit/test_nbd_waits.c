@@ -1,5 +1,5 @@
-/* Service `nbd` when there is no memory for an answer: with a store whose requests end when the
- * test says so. */
+/* Service `nbd` when an answer has to wait, for memory or for others: with a store whose requests
+ * end when the test says so. */
 #include "service_case.h"
 
 #include "nbd_proto.h"
@@ -9,7 +9,7 @@ enum { CHUNK = 4096, SIZE = 1 << 20, GO = 4 + 16 + 6, REQUEST = 28, REPLY = 16 }
 
 extern const struct service service_nbd;
 
-static struct io *submitted[4];
+static struct io *submitted[32];
 static unsigned submitted_count;
 
 static void late_submit(struct io *io)
@@ -27,9 +27,14 @@ static const uint8_t go[GO] = "\0\0\0\3"
 /* One whose cookie is `type`. */
 static void ask_for(struct service_case *t, uint8_t type, uint32_t bytes)
 {
-	const uint8_t request[REQUEST] = {
-		0x25, 0x60, 0x95, 0x13, [7] = type, [15] = type, [26] = (uint8_t)(bytes >> 8)
-	};
+	const uint8_t request[REQUEST] = { 0x25,
+					   0x60,
+					   0x95,
+					   0x13,
+					   [7] = type,
+					   [15] = type,
+					   [25] = (uint8_t)(bytes >> 16),
+					   [26] = (uint8_t)(bytes >> 8) };
 
 	case_input(t, request, sizeof(request), sizeof(request));
 }
@@ -46,13 +51,13 @@ struct late {
 	struct service_case *t;
 };
 
-static void late_start_with(struct late *l, uint32_t chunks, uint32_t align)
+static void late_start_with(struct late *l, uint32_t chunks, uint32_t chunk_size, uint32_t align)
 {
-	l->options = (struct export_options){ .size = SIZE, .queue_depth = 4 };
+	l->options = (struct export_options){ .size = SIZE, .queue_depth = 32 };
 	l->export = (struct export){
 		.name = "late", .options = &l->options, .size = SIZE, .align = align
 	};
-	l->t = case_new(&service_nbd, chunks, CHUNK);
+	l->t = case_new(&service_nbd, chunks, chunk_size);
 	l->mount = (struct mount){ .export = &l->export,
 				   .store = &store_late,
 				   .worker = &l->t->worker };
@@ -64,7 +69,7 @@ static void late_start_with(struct late *l, uint32_t chunks, uint32_t align)
 
 static void late_start(struct late *l)
 {
-	late_start_with(l, 16, 1);
+	late_start_with(l, 16, CHUNK, 1);
 }
 
 static void late_finish(struct late *l, unsigned i)
@@ -155,7 +160,7 @@ static void aligned_reads_hold_what_they_need_and_no_chunk_more(void **state)
 		unsigned count = 0;
 		size_t before;
 
-		late_start_with(&l, ARRAY_SIZE(taken), align);
+		late_start_with(&l, ARRAY_SIZE(taken), CHUNK, align);
 		p = &l.t->worker.pool;
 		chunk_put(p, l.t->worker.scratch);
 		l.t->worker.scratch = NULL;
@@ -190,12 +195,116 @@ static void aligned_reads_hold_what_they_need_and_no_chunk_more(void **state)
 	}
 }
 
+/* Large reads, of which CONN_RUN_BYTES are FEW. */
+enum { LARGE = 128 * 1024, FEW = 4, LARGE_REPLY = REPLY + LARGE };
+
+static void large_start(struct late *l)
+{
+	late_start_with(l, 1024, LARGE / 8, 1);
+	l->t->worker.held_max = l->t->worker.views_max = SIZE_MAX;
+}
+
+static void ask_for_large(struct late *l, unsigned count)
+{
+	while (count-- > 0)
+		ask_for(l->t, NBD_CMD_READ, LARGE);
+}
+
+static void reads_beyond_enough_wait_until_one_ends(void **state)
+{
+	struct late l;
+
+	(void)state;
+	large_start(&l);
+	ask_for_large(&l, 2 * FEW);
+	for (unsigned ended = 0; ended < 2 * FEW; ended++) {
+		assert_int_equal(submitted_count, MIN(FEW + ended, 2 * FEW));
+		late_finish(&l, ended);
+	}
+	case_free(l.t);
+}
+
+static void reads_from_a_slow_device_wait_once(void **state)
+{
+	struct late l;
+
+	(void)state;
+	large_start(&l);
+	ask_for_large(&l, 2 * FEW);
+	assert_int_equal(submitted_count, FEW);
+	case_pass(l.t, 0);
+	assert_int_equal(submitted_count, FEW);
+	case_pass(l.t, 1000 * CONN_READS_NS);
+	assert_int_equal(submitted_count, 2 * FEW);
+	ask_for_large(&l, FEW);
+	assert_int_equal(submitted_count, 3 * FEW);
+	for (unsigned i = 0; i < 3 * FEW; i++)
+		late_finish(&l, i);
+	ask_for_large(&l, 2 * FEW); /* none was in flight */
+	assert_int_equal(submitted_count, 4 * FEW);
+	for (unsigned i = 3 * FEW; i < submitted_count; i++)
+		late_finish(&l, i);
+	case_free(l.t);
+}
+
+static void direct_reads_do_not_wait_for_others(void **state)
+{
+	struct late l;
+
+	(void)state;
+	large_start(&l);
+	l.options.direct = true;
+	ask_for_large(&l, 2 * FEW);
+	assert_int_equal(submitted_count, 2 * FEW);
+	for (unsigned i = 0; i < submitted_count; i++)
+		late_finish(&l, i);
+	case_free(l.t);
+}
+
+static void prompt_submit(struct io *io)
+{
+	io_finish(io, 0);
+}
+
+static const struct store store_prompt = { .name = "prompt", .submit = prompt_submit };
+
+static void much_output_is_sent_before_the_next_request(void **state)
+{
+	struct late l;
+	struct conn *c;
+	size_t before;
+
+	(void)state;
+	large_start(&l);
+	c = l.t->conn;
+	before = l.t->out_bytes;
+	c->flags |= CONN_READY; /* no turn, while they arrive */
+	ask_for_large(&l, 2 * FEW + 1);
+	assert_int_equal(l.t->out_bytes, before);
+	l.mount.store = &store_prompt;
+	c->flags &= ~(uint32_t)CONN_READY;
+	for (unsigned answered = FEW; answered <= 2 * FEW; answered += FEW) {
+		conn_run(c);
+		assert_int_equal(l.t->out_bytes - before, answered * LARGE_REPLY);
+	}
+	case_turns(l.t);
+	assert_int_equal(l.t->out_bytes - before, (2 * FEW + 1) * LARGE_REPLY);
+	l.t->room = 0; /* the peer takes nothing: others are answered nevertheless */
+	ask_for_large(&l, 2 * FEW);
+	assert_int_equal(c->tx.bytes, 2 * FEW * LARGE_REPLY);
+	case_free(l.t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_answer_without_memory_holds_up_none_that_has_it),
 		cmocka_unit_test(nobody_is_late_with_input_that_is_paused),
 		cmocka_unit_test(aligned_reads_hold_what_they_need_and_no_chunk_more),
+		cmocka_unit_test(reads_beyond_enough_wait_until_one_ends),
+		cmocka_unit_test(reads_from_a_slow_device_wait_once),
+		cmocka_unit_test(direct_reads_do_not_wait_for_others),
+		cmocka_unit_test(much_output_is_sent_before_the_next_request),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
