@@ -142,7 +142,7 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 		if (c->worker->first) /* connections that wait are served first */
 			ioprio = IORING_RECVSEND_POLL_FIRST;
 		io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
-		sqe->ioprio |= (uint16_t)(ioprio | (u->bundle ? NB_RECVSEND_BUNDLE : 0));
+		sqe->ioprio |= (uint16_t)(ioprio | (u->multishot_bundle ? NB_RECVSEND_BUNDLE : 0));
 	}
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = URING_BUF_GROUP;
@@ -212,17 +212,20 @@ static void uring_recv_cancel(struct conn *c)
 	c->pending++;
 }
 
-/* A multishot receive may take all lent chunks.  A connection that receives more than its share of
- * a turn continues with one receive of that share per turn, until it receives much less. */
+/* A multishot receive may take all lent chunks, one by one unless it is of bundles.  A connection
+ * that receives more than its share of a turn, or than is received well so, continues with one
+ * receive of its share per turn, a bundle, until it receives much less. */
 static void uring_meter(struct conn *c, size_t bytes, bool multishot)
 {
 	const struct worker *w = c->worker;
 	const struct uring *u = w->engine_state;
+	size_t share = worker_share(w),
+	       much = u->multishot_bundle ? share : MIN(share, (size_t)URING_MUCH);
 
 	if (!multishot) {
-		if (bytes < worker_share(w) / 4)
+		if (bytes < much / 4)
 			c->flags &= ~(uint32_t)URING_METERED;
-	} else if (u->bundle && c->rx.bytes > worker_share(w) && !(c->flags & URING_METERED)) {
+	} else if (u->bundle && c->rx.bytes > much && !(c->flags & URING_METERED)) {
 		c->flags |= URING_METERED;
 		uring_recv_cancel(c); /* its end arms the next one */
 	}

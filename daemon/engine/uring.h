@@ -21,8 +21,9 @@ enum {
 		1024 * 1024, /* bytes lent at first with incremental buffers; fits into the cache */
 	/* Registered sockets; further connections use plain descriptors. */
 	URING_FILES_MAX = 16 * 1024,
-	URING_IOV = 64,       /* views one send may carry */
-	URING_SILENT_MAX = 8, /* sends in a small batch: see uring_send.c, "Quiet sends" */
+	URING_MUCH = 128 * 1024, /* bytes, better received by a bundle than chunk by chunk */
+	URING_IOV = 64,          /* views one send may carry */
+	URING_SILENT_MAX = 8,    /* sends in a small batch: see uring_send.c, "Quiet sends" */
 	URING_NO_SLOT = UINT32_MAX,
 };
 
@@ -67,6 +68,10 @@ struct uring {
 	/* Bytes of a chunk that several receives share; 0: one receive uses all of it. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
+	/* Multishot receives are of bundles.  The kernel lists as many chunks for each as any
+	 * receive before has needed, and ends one that has listed all that are lent (Linux 6.18);
+	 * so each receive of short requests would have to be armed. */
+	bool multishot_bundle;
 	bool eager_io; /* calls, for a connection's first request */
 	bool local;    /* a listening socket is a Unix socket */
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */

@@ -1,5 +1,8 @@
 """Requests gather while a client has many under way, and not when it waits for each answer."""
 
+import os
+import pathlib
+import re
 import threading
 
 import pytest
@@ -77,3 +80,27 @@ def test_who_waits_for_each_answer_is_not_kept_waiting(serve):
             client.request(READ, 0, 4 * KIB)
             assert client.reply(4 * KIB)[0] == 0
     assert gathered(daemon) <= requests / 50
+
+
+def submissions(daemon):
+    """Operations that were submitted to all rings of the daemon so far."""
+    rings = [fd for fd in pathlib.Path(f"/proc/{daemon.pid}/fd").iterdir() if "[io_uring]" in os.readlink(fd)]
+    infos = [(fd.parents[1] / "fdinfo" / fd.name).read_text() for fd in rings]
+    return sum(int(re.search(r"SqTail:\s*(\d+)", info)[1]) for info in infos)
+
+
+def test_a_receive_serves_many_requests(start_daemon, tmp_path):
+    """On a ring only the answer is submitted, also after a client that had the kernel list all lent chunks."""
+    daemon = start_daemon(
+        f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 1M\n"
+        + listener("nbd", service="nbd", engine="io_uring", exports="disk", store="blocking")
+    )
+    requests = 500
+    for _ in range(2):
+        with connect(daemon, "nbd") as client:
+            before = submissions(daemon)
+            for _ in range(requests):
+                client.request(READ, 0, 512)
+                assert client.reply(512)[0] == 0
+            assert submissions(daemon) - before <= requests * 1.1
+        daemon.wait_closed("nbd")
