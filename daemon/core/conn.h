@@ -353,12 +353,11 @@ static inline bool conn_is_full(const struct conn *c)
 /* For services that fill pool memory at a client's request (reads).  conn_read_must_wait(): must
  * the request wait, because chunks are short and the client has not taken its earlier answers, or
  * because enough reads are in flight?  The latter only if the data is `cached` (by the page cache,
- * perhaps): CONN_RUN_BYTES are enough for CONN_READS_NS, in which they end unless a device is slow.
- * c runs again when one of them ends, or the time has passed.
+ * perhaps): CONN_RUN_BYTES are enough until one of them ends, and c runs again.  If that takes
+ * CONN_READS_NS, the device is slow, and nothing waits for the others until none is in flight.
  * conn_read_share(): how many of `bytes` the request may take at a time, a multiple of align if
  * `bytes` is one; 0: it must wait for memory. */
-#define CONN_READS_NS   ((uint64_t)NS_PER_MS)
-#define CONN_READS_SLOW UINT64_MAX /* it has passed: none waits until nothing is in flight */
+#define CONN_READS_NS ((uint64_t)NS_PER_MS)
 bool conn_read_must_wait(struct conn *c, bool cached);
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align);
 

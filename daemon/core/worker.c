@@ -89,16 +89,6 @@ static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
 		}
 		next = MAX(next, now + timeout / 16); /* many connections share one wake-up */
 	}
-	if (c->reads_ns && c->reads_ns != CONN_READS_SLOW && c->io_count) {
-		uint64_t end = c->reads_ns + CONN_READS_NS;
-
-		if (now >= end) {
-			c->reads_ns = CONN_READS_SLOW;
-			conn_ready(c);
-		} else if (!next || end < next) {
-			next = end;
-		}
-	}
 	if (c->deadline_ns && now >= c->deadline_ns) {
 		c->deadline_ns = 0;
 		c->flags |= CONN_DUE;
