@@ -59,9 +59,10 @@ enum conn_flags {
 	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->stay() */
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST,
 	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see sink.h */
-	CONN_ENGINE = 1 << 17, /* this bit and all above belong to the engine */
+	CONN_SINK = 1 << 17,   /* a sink that has brought much in one turn: see sink_share() */
+	CONN_ENGINE = 1 << 18, /* this bit and all above belong to the engine */
 };
-static_assert(CONN_COARSE < CONN_ENGINE, "an engine's flags overlap those of the core");
+static_assert(CONN_SINK < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,
@@ -117,6 +118,8 @@ struct conn {
 	uint8_t op_index, end;
 	/* Successive looks of worker_relieve() that found no output taken by the peer. */
 	uint8_t stalled;
+	/* CONN_SINK: the turn in which it last received, modulo 2^32; see sink_share(). */
+	uint32_t sink_turn;
 };
 
 /* Called by engines and services. */

@@ -1,7 +1,7 @@
-/* When a sink's input may come in larger pieces.  See sink.h.
+/* When sinks' input comes in larger pieces.  See sink.h.
  *
- * Only for one sink at a time: several bring larger pieces by themselves while others are read, and
- * with a mark each they wait for one another's clients. */
+ * A mark is only for one sink at a time: several bring larger pieces by themselves while others are
+ * read, and with a mark each they wait for one another's clients. */
 #include "sink.h"
 
 #include <sys/socket.h>
@@ -72,7 +72,48 @@ void sink_take(struct conn *c)
 	struct worker *w = c->worker;
 
 	if (unlikely(c->rx.bytes >= SINK_PIECE) && !w->engine->messages &&
-	    worker_wants(w, FEATURE_rcvlowat) && !(c->flags & (CONN_EOF | CONN_CLOSING)))
-		sink_is_busy(c);
+	    !(c->flags & (CONN_EOF | CONN_CLOSING))) {
+		c->flags |= CONN_SINK;
+		if (worker_wants(w, FEATURE_rcvlowat))
+			sink_is_busy(c);
+	}
 	bufq_clear(&w->pool, &c->rx);
+}
+
+static void sinks_begin_turn(struct worker *w, uint64_t turn)
+{
+	struct sink_queue *q = &w->sinks;
+	bool goes_on = q->turn + 1 == turn;
+	unsigned count = goes_on ? MAX(q->count, 1U) : 1;
+
+	*q = (struct sink_queue){
+		.turn = turn,
+		.left = MIN(worker_share(w) * count, (size_t)WORKER_TURN_BYTES),
+		.first = goes_on ? q->first_next : 0,
+	};
+}
+
+size_t sink_share(struct conn *c)
+{
+	struct sink_queue *q = &c->worker->sinks;
+	uint64_t turn = stat_load(c->worker->stats.turns);
+	uint32_t waited = (uint32_t)turn - c->sink_turn;
+
+	if (q->turn != turn)
+		sinks_begin_turn(c->worker, turn);
+	q->count++;
+	if (q->left == 0 || waited < q->first) {
+		q->first_next = MAX(q->first_next, waited + 1);
+		conn_ready(c);
+		return 0;
+	}
+	c->sink_turn = (uint32_t)turn;
+	return q->left;
+}
+
+void sink_received(struct conn *c, size_t bytes)
+{
+	struct sink_queue *q = &c->worker->sinks;
+
+	q->left -= MIN(q->left, bytes);
 }

@@ -5,7 +5,11 @@
  * listener does without (the feature rcvlowat), and the worker wakes for SINK_MARK bytes instead of
  * for each segment.  The kernel wakes it earlier for a FIN, a reset, and when little is left of the
  * receive window (tcp_epollin_ready(), Linux 5.12).  When the sink falls silent the mark is taken
- * back, and what is below it arrives.  Worker's thread only. */
+ * back, and what is below it arrives.
+ *
+ * Several busy sinks have no mark.  Where the engine receives by itself they pool their shares of a
+ * turn: one after another receives as much as the pool has, those that have waited longest first,
+ * while the input of the others collects.  Worker's thread only. */
 #pragma once
 #include <stdint.h>
 
@@ -28,3 +32,10 @@ void sink_settle(struct conn *c);
 void sink_look(struct worker *w);
 /* There is no busy sink any more: w->sink ends, or is settled. */
 void sink_forget(struct worker *w);
+
+/* Called by an engine that is about to receive from c, which has CONN_SINK: the bytes that c may
+ * receive in this turn.  0: none; c runs without input, so that it counts among those who share the
+ * turn, and may receive in one of the next turns. */
+size_t sink_share(struct conn *c);
+/* Called after that when `bytes` have been received. */
+void sink_received(struct conn *c, size_t bytes);

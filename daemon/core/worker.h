@@ -179,6 +179,15 @@ struct gather {
 	uint64_t delay_ns, max_ns; /* the delay in force, and its maximum */
 };
 
+/* See sink_share(). */
+struct sink_queue {
+	uint64_t turn;       /* the last turn in which a busy sink had input: */
+	unsigned count;      /* how many had */
+	size_t left;         /* bytes that they may still receive in it */
+	uint32_t first;      /* turns for which those must have waited who receive in it */
+	uint32_t first_next; /* ... in the next turn */
+};
+
 struct acceptor {
 	struct op op;
 	struct worker *worker;
@@ -245,9 +254,10 @@ struct worker {
 	bool moves;     /* since the last such look a connection like `first` was served */
 	unsigned stuck; /* looks since one was served */
 	struct conn *conns;
-	struct conn *sink;    /* the sink that was busy last, see sink.h; NULL: none */
-	uint64_t sink_bytes;  /* the mark is raised when its bytes_in has come so far */
-	uint64_t sink_ns;     /* when to see whether it is silent; 0: it has no mark */
+	struct conn *sink;   /* the sink that was busy last, see sink.h; NULL: none */
+	uint64_t sink_bytes; /* the mark is raised when its bytes_in has come so far */
+	uint64_t sink_ns;    /* when to see whether it is silent; 0: it has no mark */
+	struct sink_queue sinks;
 	uint64_t deadline_ns; /* when wait() must return at the latest; 0: no limit */
 	uint64_t scan_ns;     /* when worker_scan() is due; 0: never */
 	uint64_t drain_deadline_ns;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "conn.h"
+#include "sink.h"
 #include "syscall.h"
 #include "worker.h"
 
@@ -69,10 +70,12 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	struct msghdr msg = { .msg_iov = iov };
 	size_t max =
 		c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_WIDE_BYTES / p->chunk_size;
+	/* A sink holds nothing when it has run. */
+	size_t hold = c->worker->held_max * (c->flags & CONN_SINK ? 2 : 1);
 	unsigned count = 0;
 	ssize_t n, left;
 
-	max = MAX(MIN(max, MIN(c->worker->held_max, max_bytes) / p->chunk_size), 1);
+	max = MAX(MIN(max, MIN(hold, max_bytes) / p->chunk_size), 1);
 	while (count < max && conn_may_receive(c)) {
 		chunks[count] = chunk_get(p);
 		iov[count] = (struct iovec){ chunks[count]->base, p->chunk_size };
@@ -119,12 +122,11 @@ static inline ssize_t recv_next(struct conn *c, size_t max_bytes, size_t *ret_ro
 	return recv_one(c);
 }
 
-/* Handles a receive of n bytes (or -errno) into `room`, and receives further. */
+/* Handles a receive of n bytes (or -errno) into `room`, and receives further, `left` bytes in all.
+ */
 __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool to_eagain, ssize_t n,
-							  size_t room)
+							  size_t room, size_t left)
 {
-	size_t left = worker_share(c->worker);
-
 	for (unsigned i = 1; n > 0 || n == -EINTR; i++) {
 		if (n > 0) {
 			left -= MIN(left, (size_t)n);
@@ -151,9 +153,18 @@ __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool t
 __attribute__((noinline)) static enum readiness recv_much(struct conn *c, bool to_eagain)
 {
 	size_t room = c->worker->pool.chunk_size;
-	ssize_t n = recv_next(c, worker_share(c->worker), &room);
+	size_t share = c->flags & CONN_SINK ? sink_share(c) : worker_share(c->worker);
+	uint64_t before = c->bytes_in;
+	enum readiness result;
+	ssize_t n;
 
-	return recv_more(c, to_eagain, n, room);
+	if (share == 0)
+		return READINESS_MORE;
+	n = recv_next(c, share, &room);
+	result = recv_more(c, to_eagain, n, room, share);
+	if (c->flags & CONN_SINK)
+		sink_received(c, c->bytes_in - before);
+	return result;
 }
 
 enum readiness readiness_recv(struct conn *c, bool to_eagain)
@@ -161,12 +172,12 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 	size_t room = c->worker->pool.chunk_size;
 	ssize_t n;
 
-	if (unlikely((c->flags & CONN_WIDE) || !conn_may_receive(c)))
+	if (unlikely((c->flags & (CONN_WIDE | CONN_SINK)) || !conn_may_receive(c)))
 		return recv_much(c, to_eagain);
 	n = recv_one(c);
 	if (likely(n > 0 && (size_t)n < room && !to_eagain))
 		return READINESS_DRAINED;
-	return recv_more(c, to_eagain, n, room);
+	return recv_more(c, to_eagain, n, room, worker_share(c->worker));
 }
 
 /* Sends several views; *ret_bytes: the bytes offered to the kernel. */

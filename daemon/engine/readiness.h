@@ -8,7 +8,7 @@
 enum {
 	READINESS_FLAGS = CONN_ENGINE << 7, /* of conn->flags: this bit and all above */
 	READINESS_READS = 4,                /* receives per event, as other connections wait */
-	READINESS_CHUNKS = 32,              /* chunks the widest receive may fill */
+	READINESS_CHUNKS = 64,              /* chunks the widest receive may fill */
 	READINESS_IOV = 32,                 /* views one send may carry */
 	READINESS_ACCEPTS = 16,             /* connections per event */
 };

@@ -7,7 +7,7 @@
 
 enum { CHUNK = 16 * 1024, CHUNKS = 512 };
 
-extern const struct service service_echo;
+extern const struct service service_echo, service_discard;
 
 /* The peer sends `bytes`, which the socket has room for. */
 static void peer_sends(int fd, size_t bytes)
@@ -48,6 +48,39 @@ static void what_is_held_counts_before_the_next_receive(void **state)
 	close(fds[1]);
 }
 
+/* A sink, which drops what it receives, has the whole turn in one call. */
+static void a_sink_receives_more_than_others_may_hold(void **state)
+{
+	struct service_case *t;
+	struct worker *w;
+	int fds[2], room = 4 << 20;
+	uint64_t calls;
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	if (setsockopt(fds[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) < 0)
+		skip(); /* only root may have such a large one */
+	t = case_new(&service_discard, CHUNKS, CHUNK);
+	w = &t->worker;
+	t->conn->fd = fds[0];
+	peer_sends(fds[1], 5 * CHUNK);
+	assert_int_equal(readiness_recv(t->conn, true), READINESS_DRAINED);
+	case_turns(t);
+	assert_true(t->conn->flags & CONN_SINK);
+
+	peer_sends(fds[1], 3 * CONN_HELD_MAX);
+	stat_always_add(w->stats.turns, 1);
+	calls = stat_load(w->stats.sys_recv);
+	assert_int_equal(readiness_recv(t->conn, false), READINESS_MORE);
+	assert_int_equal(t->conn->rx.bytes, WORKER_TURN_BYTES);
+	assert_int_equal(stat_load(w->stats.sys_recv), calls + 1);
+	case_turns(t);
+	assert_false(t->recv_off);
+	case_free(t);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 /* Where chunks are short: a ration, and none for who has not read what is in the socket. */
 static void short_chunks_are_for_who_has_read(void **state)
 {
@@ -82,6 +115,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_held_counts_before_the_next_receive),
+		cmocka_unit_test(a_sink_receives_more_than_others_may_hold),
 		cmocka_unit_test(short_chunks_are_for_who_has_read),
 	};
 

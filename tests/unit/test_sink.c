@@ -1,4 +1,5 @@
-/* core/sink.c: when a sink's mark is taken back, and what the worker does for that. */
+/* core/sink.c: when a sink's mark is taken back, what the worker does for that, and how busy sinks
+ * share a turn. */
 #include "service_case.h"
 #include "sink.h"
 
@@ -48,11 +49,116 @@ static void nothing_is_looked_at_after_the_end(void **state)
 	case_free(t);
 }
 
+/* ---- Several ---- */
+
+enum { SINKS = 5, PIECE = CONN_HELD_MAX, TURNS = 20 };
+
+static void open_more(struct service_case *t, struct conn **ret_conns)
+{
+	for (unsigned i = 0; i < SINKS; i++) {
+		if (i > 0) {
+			t->conn = NULL;
+			case_connect(t);
+		}
+		ret_conns[i] = t->conn;
+	}
+}
+
+/* A turn in which the first `count` have input, always in the same order; returns how many receive,
+ * a piece each. */
+static unsigned turn_of(struct service_case *t, struct conn **conns, unsigned count,
+			unsigned *pieces)
+{
+	struct worker *w = &t->worker;
+	size_t bytes = 0;
+	unsigned receive = 0;
+
+	stat_always_add(w->stats.turns, 1);
+	for (unsigned i = 0; i < count; i++) {
+		size_t share = sink_share(conns[i]);
+
+		if (share > 0) {
+			share = MIN(share, (size_t)PIECE);
+			sink_received(conns[i], share);
+			bytes += share;
+			pieces[i]++;
+			receive++;
+		} else {
+			assert_true(conns[i]->flags & CONN_READY);
+		}
+	}
+	assert_true(bytes <= WORKER_TURN_BYTES);
+	case_turns(t);
+	w->ran = count;
+	return receive;
+}
+
+static void close_all(struct service_case *t)
+{
+	while (t->worker.conns) {
+		conn_close(t->worker.conns, CONN_END_RESET);
+		case_turns(t);
+	}
+	case_free(t);
+}
+
+static void who_has_waited_longest_receives(void **state)
+{
+	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
+	struct conn *conns[SINKS];
+	unsigned pieces[SINKS] = { 0 };
+
+	(void)state;
+	open_more(t, conns);
+	turn_of(t, conns, SINKS, pieces); /* shows how many they are */
+	for (unsigned turn = 0; turn < TURNS; turn++) {
+		assert_true(turn_of(t, conns, SINKS, pieces) > 0);
+		for (unsigned i = 1; i < SINKS; i++)
+			assert_in_range(pieces[i] + 1, pieces[0], pieces[0] + 2);
+	}
+	assert_true(pieces[0] >= TURNS / SINKS);
+	close_all(t);
+}
+
+static void one_alone_has_the_turn(void **state)
+{
+	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
+
+	(void)state;
+	for (unsigned turn = 0; turn < 3; turn++) {
+		stat_always_add(t->worker.stats.turns, 1);
+		t->worker.ran = 1;
+		assert_int_equal(sink_share(t->conn), WORKER_TURN_BYTES);
+	}
+	case_free(t);
+}
+
+/* The one whose turn it would be has ended, or its input is paused. */
+static void who_is_gone_stops_no_other(void **state)
+{
+	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
+	struct conn *conns[SINKS];
+	unsigned pieces[SINKS] = { 0 };
+
+	(void)state;
+	open_more(t, conns);
+	for (unsigned turn = 0; turn < 2 || pieces[SINKS - 1] == pieces[0]; turn++)
+		turn_of(t, conns, SINKS, pieces);
+	assert_true(turn_of(t, conns, SINKS - 1, pieces) + turn_of(t, conns, SINKS - 1, pieces) >
+		    0);
+	for (unsigned turn = 0; turn < TURNS; turn++)
+		assert_true(turn_of(t, conns, SINKS - 1, pieces) > 0);
+	close_all(t);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_the_sink_is_looked_at),
 		cmocka_unit_test(nothing_is_looked_at_after_the_end),
+		cmocka_unit_test(who_has_waited_longest_receives),
+		cmocka_unit_test(one_alone_has_the_turn),
+		cmocka_unit_test(who_is_gone_stops_no_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
