@@ -72,7 +72,7 @@ struct uring {
 	 * receive before has needed, and ends one that has listed all that are lent (Linux 6.18);
 	 * so each receive of short requests would have to be armed. */
 	bool multishot_bundle;
-	bool eager_io; /* calls, for a connection's first request */
+	bool eager_io; /* calls, see uring_sends_by_call() and uring_open() */
 	bool local;    /* a listening socket is a Unix socket */
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
 	unsigned silent_max;

@@ -258,6 +258,19 @@ void uring_wait(struct worker *w, bool block)
 	}
 }
 
+/* A connection's first output is sent by a call, as nothing is in flight when it is the last; so is
+ * much output of a service that answers requests: a send of the ring would keep its chunks, which
+ * the next answers are to use, until it is reaped. */
+static bool uring_sends_by_call(const struct conn *c)
+{
+	const struct uring *u = c->worker->engine_state;
+
+	if (!u->eager_io || u->zero_copy || c->sending.bytes || (c->flags & URING_SEND_WAIT))
+		return false;
+	return (c->flags & CONN_FRESH) ||
+	       (c->tx.bytes >= CONN_RUN_BYTES && c->worker->service->requests);
+}
+
 /* Sends in general: of several views, without a copy, that may wait, or whose completion matters.
  */
 __attribute__((noinline)) static void uring_flush_any(struct conn *c)
@@ -272,7 +285,7 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 	size_t bytes;
 	unsigned n;
 
-	if ((c->flags & CONN_FRESH) && u->eager_io && !u->zero_copy) {
+	if (uring_sends_by_call(c)) {
 		if (readiness_send(c) || (c->flags & CONN_CLOSING))
 			return;
 		c->flags |= URING_SEND_WAIT; /* the socket is full */
