@@ -96,9 +96,6 @@ struct conn {
 	/* The service's I/O in flight, see conn_io_begin(): how many, and the buffers that they
 	 * hold. */
 	size_t io_count, io_bytes, io_views;
-	/* Since when reads in flight are enough (conn_read_must_wait()), or CONN_READS_SLOW; 0:
-	 * they are not. */
-	uint64_t reads_ns;
 	/* Cold: not used while bytes flow. */
 	struct op control_op, reset_op; /* the engine's, for rare operations */
 	void *engine_state;
@@ -284,14 +281,21 @@ static inline bool conn_is_starved(const struct conn *c)
 	return (c->flags & (CONN_STARVED | CONN_NO_INPUT)) == CONN_STARVED;
 }
 
-/* For services that answer several requests in a run, which began with `queued` bytes in tx: may
- * the next request begin?  After CONN_RUN_BYTES of output the others wait for the next turn: what
- * is sent first is still in the CPU's cache, the next answers use its chunks again, and the client
- * has something to do. */
-enum { CONN_RUN_BYTES = 512 * 1024 };
-static inline bool conn_goes_on(struct conn *c, size_t queued)
+/* Bytes of output and of I/O that c has under way. */
+static inline size_t conn_work_bytes(const struct conn *c)
 {
-	if (unlikely(c->tx.bytes >= queued + CONN_RUN_BYTES)) {
+	return c->tx.bytes + c->io_bytes;
+}
+
+/* For services that answer several requests in a run, which began with `before` conn_work_bytes():
+ * may the next request begin?  After CONN_RUN_BYTES more the others wait for the next turn: what is
+ * read and sent first is still in the CPU's cache, the next answers use its chunks again, and the
+ * client has something to do.  What is in flight is not limited: the next turn, which follows at
+ * once, begins as much again. */
+enum { CONN_RUN_BYTES = 512 * 1024 };
+static inline bool conn_goes_on(struct conn *c, size_t before)
+{
+	if (unlikely(conn_work_bytes(c) >= before + CONN_RUN_BYTES)) {
 		conn_ready(c);
 		return false;
 	}
@@ -354,14 +358,12 @@ static inline bool conn_is_full(const struct conn *c)
 }
 
 /* For services that fill pool memory at a client's request (reads).  conn_read_must_wait(): must
- * the request wait, because chunks are short and the client has not taken its earlier answers, or
- * because enough reads are in flight?  The latter only if the data is `cached` (by the page cache,
- * perhaps): CONN_RUN_BYTES are enough until one of them ends, and c runs again.  If that takes
- * CONN_READS_NS, the device is slow, and nothing waits for the others until none is in flight.
+ * the request wait because chunks are short and the client has not taken its earlier answers?  Or
+ * because CONN_RUN_BYTES are in flight, if the data is `in_memory` and no device is kept busy by
+ * more: threads, the kernel's as well, make all that is in flight before the first is sent.
  * conn_read_share(): how many of `bytes` the request may take at a time, a multiple of align if
  * `bytes` is one; 0: it must wait for memory. */
-#define CONN_READS_NS ((uint64_t)NS_PER_MS)
-bool conn_read_must_wait(struct conn *c, bool cached);
+bool conn_read_must_wait(const struct conn *c, bool in_memory);
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align);
 
 /* Runs the service within some milliseconds after `ns` (CLOCK_MONOTONIC), once; 0: not at all.

@@ -34,8 +34,9 @@ struct export
 	bool read_only; /* as configured, or because the file or device is read-only */
 	bool rotational;
 	bool block_device;
-	bool holes;   /* replies to reads may describe zeros as holes */
-	int fd;       /* owned; -1: none */
+	bool in_memory; /* a file of tmpfs or ramfs: no device is behind it */
+	bool holes;     /* replies to reads may describe zeros as holes */
+	int fd;         /* owned; -1: none */
 	void *memory; /* owned by the store: `size` bytes, when the export is served from memory */
 	/* errno of a failed flush: acknowledged writes may be lost, so every request fails until
 	 * the export is reopened.  0: no flush failed. */

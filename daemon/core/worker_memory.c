@@ -321,28 +321,9 @@ size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
 		   reads_are_small(w) ? MAX(p->chunk_size / CONN_RATIONS, align) : w->held_max);
 }
 
-/* Threads that read for a worker on its own CPU end all that they were given before it runs again;
- * a ring's reads of cached data end within the call that submits them.  So what is in flight is
- * what falls out of the CPU's cache before it is sent.  No timer ends the wait, for one that is
- * set for each sleep costs more than is gained. */
-__attribute__((noinline)) static bool conn_reads_are_enough(struct conn *c)
+bool conn_read_must_wait(const struct conn *c, bool in_memory)
 {
-	uint64_t now;
-
-	if (c->io_count == 0)
-		c->reads_ns = 0;
-	if (c->io_bytes < CONN_RUN_BYTES)
-		return false;
-	now = clock_ns();
-	if (!c->reads_ns)
-		c->reads_ns = now;
-	return now - c->reads_ns < CONN_READS_NS;
-}
-
-bool conn_read_must_wait(struct conn *c, bool cached)
-{
-	if (unlikely(c->io_bytes >= CONN_RUN_BYTES || c->reads_ns) && cached &&
-	    conn_reads_are_enough(c))
+	if (in_memory && unlikely(c->io_bytes >= CONN_RUN_BYTES))
 		return true;
 	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
 }

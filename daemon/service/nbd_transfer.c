@@ -14,7 +14,7 @@ void nbd_read_start(struct nbd_command *d)
 	struct nbd_conn *n = nbd_of(c);
 	uint64_t left = nbd_command_left(d);
 
-	if (conn_read_must_wait(c, !n->mount->export->options->direct) ||
+	if (conn_read_must_wait(c, n->mount->export->in_memory) ||
 	    (d->done_bytes > 0 && nbd_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
 		nbd_command_set(d, COMMAND_STALLED);

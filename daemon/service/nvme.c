@@ -118,7 +118,7 @@ static bool must_end(const struct nvme_queue *q)
 static void nvme_run(struct conn *c)
 {
 	struct nvme_queue *q = nvme_of(c);
-	size_t queued = c->tx.bytes;
+	size_t before = conn_work_bytes(c);
 
 	c->flags &= ~(uint32_t)CONN_WATCH_TX;
 	if (conn_deadline_passed(c))
@@ -134,7 +134,7 @@ static void nvme_run(struct conn *c)
 	q->running = true;
 	do
 		nvme_commands_run(q);
-	while (conn_goes_on(c, queued) && !q->todo && q->transport->take(q));
+	while (conn_goes_on(c, before) && !q->todo && q->transport->take(q));
 	q->running = false;
 	if (q->phase == NVME_PHASE_ENDING)
 		run_ending(q);

@@ -284,7 +284,7 @@ bool nvme_command_fill(struct nvme_command *d)
 	const struct mount *m = d->io.mount;
 	uint32_t align = m ? m->export->align : 1;
 
-	if (conn_read_must_wait(c, m && !m->export->options->direct) ||
+	if (conn_read_must_wait(c, m && m->export->in_memory) ||
 	    (d->done_bytes > 0 && nvme_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
 		return false;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/stat.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "open_file.h"
@@ -167,6 +169,14 @@ static int file_align(struct export *e, struct reason *reason)
 	return 0;
 }
 
+static bool file_in_memory(const struct export *e)
+{
+	struct statfs fs;
+
+	return !e->block_device && fstatfs(e->fd, &fs) == 0 &&
+	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
+}
+
 static int file_prepare(struct export *e, struct reason *reason)
 {
 	struct stat st;
@@ -175,6 +185,7 @@ static int file_prepare(struct export *e, struct reason *reason)
 	if (fstat(e->fd, &st) < 0)
 		return reason_set(reason, -errno, "stat %s: %s", e->options->path, strerror(errno));
 	rc = file_size(e, &st, reason);
+	e->in_memory = file_in_memory(e);
 	if (rc == 0)
 		rc = file_fit(e, reason);
 	if (rc == 0)

@@ -1,11 +1,9 @@
 /* `store = auto`: the worker itself does reads and writes that will not block; all others go to the
  * mount's store.  The table at the end tells how that is decided.  See file.h. */
 #include <errno.h>
-#include <linux/magic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
-#include <sys/vfs.h>
 
 #include "file.h"
 #include "syscall.h"
@@ -140,10 +138,7 @@ static bool is_direct(const struct mount *m)
 
 static bool is_in_memory(const struct mount *m)
 {
-	struct statfs fs;
-
-	return !m->export->block_device && fstatfs(m->export->fd, &fs) == 0 &&
-	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
+	return m->export->in_memory;
 }
 
 static bool tells_what_waits(const struct mount *m)

@@ -210,60 +210,48 @@ static void ask_for_large(struct late *l, unsigned count)
 		ask_for(l->t, NBD_CMD_READ, LARGE);
 }
 
-static void reads_beyond_enough_wait_until_one_ends(void **state)
+/* They arrive in one piece. */
+static struct conn *ask_at_once(struct late *l, unsigned count)
 {
-	struct late l;
-	uint64_t begin;
-	bool waited = true;
+	struct conn *c = l->t->conn;
 
-	(void)state;
-	for (unsigned i = 0; i < 1000; i++) { /* until nothing else delays it */
-		large_start(&l);
-		begin = clock_ns();
-		ask_for_large(&l, 2 * FEW);
-		for (unsigned ended = 0; ended < 2 * FEW; ended++) {
-			waited &= submitted_count == MIN(FEW + ended, 2 * FEW);
-			late_finish(&l, ended);
-		}
-		case_free(l.t);
-		if (clock_ns() - begin < CONN_READS_NS)
-			break;
-		waited = true;
-	}
-	assert_true(waited);
+	c->flags |= CONN_READY; /* no turn, while they arrive */
+	ask_for_large(l, count);
+	c->flags &= ~(uint32_t)CONN_READY;
+	return c;
 }
 
-static void reads_from_a_slow_device_wait_once(void **state)
+static void a_run_begins_few_large_reads(void **state)
 {
 	struct late l;
-	uint64_t begin = clock_ns();
+	struct conn *c;
 
 	(void)state;
 	large_start(&l);
-	ask_for_large(&l, FEW + 1);
-	while (clock_ns() - begin < 2 * CONN_READS_NS)
-		;
-	ask_for_large(&l, FEW);
-	late_finish(&l, 0);
+	c = ask_at_once(&l, 2 * FEW + 1);
+	for (unsigned begun = FEW; begun <= 2 * FEW; begun += FEW) {
+		conn_run(c);
+		assert_int_equal(submitted_count, begun);
+	}
+	case_turns(l.t); /* none has ended: a slow device is given all */
 	assert_int_equal(submitted_count, 2 * FEW + 1);
-	ask_for_large(&l, FEW);
-	assert_int_equal(submitted_count, 3 * FEW + 1);
-	for (unsigned i = 1; i < submitted_count; i++)
+	for (unsigned i = 0; i < submitted_count; i++)
 		late_finish(&l, i);
 	case_free(l.t);
 }
 
-static void direct_reads_do_not_wait_for_others(void **state)
+static void few_reads_from_memory_are_in_flight(void **state)
 {
 	struct late l;
 
 	(void)state;
 	large_start(&l);
-	l.options.direct = true;
+	l.export.in_memory = true;
 	ask_for_large(&l, 2 * FEW);
-	assert_int_equal(submitted_count, 2 * FEW);
-	for (unsigned i = 0; i < submitted_count; i++)
-		late_finish(&l, i);
+	for (unsigned ended = 0; ended < 2 * FEW; ended++) {
+		assert_int_equal(submitted_count, MIN(FEW + ended, 2 * FEW));
+		late_finish(&l, ended);
+	}
 	case_free(l.t);
 }
 
@@ -282,13 +270,9 @@ static void much_output_is_sent_before_the_next_request(void **state)
 
 	(void)state;
 	large_start(&l);
-	c = l.t->conn;
-	before = l.t->out_bytes;
-	c->flags |= CONN_READY; /* no turn, while they arrive */
-	ask_for_large(&l, 2 * FEW + 1);
-	assert_int_equal(l.t->out_bytes, before);
 	l.mount.store = &store_prompt;
-	c->flags &= ~(uint32_t)CONN_READY;
+	before = l.t->out_bytes;
+	c = ask_at_once(&l, 2 * FEW + 1);
 	for (unsigned answered = FEW; answered <= 2 * FEW; answered += FEW) {
 		conn_run(c);
 		assert_int_equal(l.t->out_bytes - before, answered * LARGE_REPLY);
@@ -307,9 +291,8 @@ int main(void)
 		cmocka_unit_test(an_answer_without_memory_holds_up_none_that_has_it),
 		cmocka_unit_test(nobody_is_late_with_input_that_is_paused),
 		cmocka_unit_test(aligned_reads_hold_what_they_need_and_no_chunk_more),
-		cmocka_unit_test(reads_beyond_enough_wait_until_one_ends),
-		cmocka_unit_test(reads_from_a_slow_device_wait_once),
-		cmocka_unit_test(direct_reads_do_not_wait_for_others),
+		cmocka_unit_test(a_run_begins_few_large_reads),
+		cmocka_unit_test(few_reads_from_memory_are_in_flight),
 		cmocka_unit_test(much_output_is_sent_before_the_next_request),
 	};
 
