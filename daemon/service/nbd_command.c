@@ -421,7 +421,7 @@ static bool nbd_owes_input(const struct conn *c)
 	const struct nbd_conn *n = nbd_of(c);
 
 	if (n->phase != NBD_PHASE_TRANSMISSION || nbd_has(n, COMMAND_STALLED) ||
-	    (c->flags & CONN_STARVED))
+	    (c->flags & (CONN_STARVED | CONN_READY)))
 		return false;
 	if (n->payload)
 		return n->payload->state == COMMAND_RECEIVING ||

@@ -276,6 +276,7 @@ static void much_output_is_sent_before_the_next_request(void **state)
 	for (unsigned answered = FEW; answered <= 2 * FEW; answered += FEW) {
 		conn_run(c);
 		assert_int_equal(l.t->out_bytes - before, answered * LARGE_REPLY);
+		assert_int_equal(c->deadline_ns, 0); /* the next request is there */
 	}
 	case_turns(l.t);
 	assert_int_equal(l.t->out_bytes - before, (2 * FEW + 1) * LARGE_REPLY);
