@@ -73,7 +73,10 @@ void sink_take(struct conn *c)
 
 	if (unlikely(c->rx.bytes >= SINK_PIECE) && !w->engine->messages &&
 	    !(c->flags & (CONN_EOF | CONN_CLOSING))) {
-		c->flags |= CONN_SINK;
+		if (!(c->flags & CONN_SINK)) {
+			c->flags |= CONN_SINK;
+			c->sink_turn = (uint32_t)stat_load(w->stats.turns);
+		}
 		if (worker_wants(w, FEATURE_rcvlowat))
 			sink_is_busy(c);
 	}

@@ -133,6 +133,22 @@ static void one_alone_has_the_turn(void **state)
 	case_free(t);
 }
 
+static void a_new_sink_has_not_waited(void **state)
+{
+	static uint8_t piece[2 * SINK_PIECE];
+	struct service_case *t = case_new(service_find("discard"), 4, 2 * SINK_PIECE);
+
+	(void)state;
+	stat_always_add(t->worker.stats.turns, 1000);
+	for (unsigned i = 0; i < 2; i++) {
+		case_input(t, piece, 2 * SINK_PIECE, 2 * SINK_PIECE);
+		assert_true(t->conn->flags & CONN_SINK);
+		assert_int_equal(t->conn->sink_turn, 1000);
+		stat_always_add(t->worker.stats.turns, 1);
+	}
+	case_free(t);
+}
+
 /* The one whose turn it would be has ended, or its input is paused. */
 static void who_is_gone_stops_no_other(void **state)
 {
@@ -158,6 +174,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_looked_at_after_the_end),
 		cmocka_unit_test(who_has_waited_longest_receives),
 		cmocka_unit_test(one_alone_has_the_turn),
+		cmocka_unit_test(a_new_sink_has_not_waited),
 		cmocka_unit_test(who_is_gone_stops_no_other),
 	};
 
