@@ -70,8 +70,8 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	struct msghdr msg = { .msg_iov = iov };
 	size_t max =
 		c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_WIDE_BYTES / p->chunk_size;
-	/* A sink holds nothing when it has run. */
-	size_t hold = c->worker->held_max * (c->flags & CONN_SINK ? 2 : 1);
+	/* A sink that holds nothing now will hold nothing when it has run. */
+	size_t hold = c->worker->held_max * ((c->flags & CONN_SINK) && c->rx.bytes == 0 ? 2 : 1);
 	unsigned count = 0;
 	ssize_t n, left;
 
