@@ -167,7 +167,8 @@ def test_shows_every_listener_under_load(daemon, terminal, width, height):
         assert re.match(r"all: [\d,.]+ ops/s", lines[1])
         assert lines[height - 1].startswith(HELP_LINE)
         assert sorted(rows(top)) == sorted([*NAMES, "quiet"])
-        assert rows(top)[0] == "echo-io_uring"
+        # In an interval of a busy host the clients may have done nothing.
+        wait_until(lambda: rows(top)[:1] == ["echo-io_uring"], "the busiest listener on top")
         top.wait(r"^echo-io_uring .* [▁▂▃▄▅▆▇█]{2,}$")
 
 
