@@ -115,7 +115,8 @@ struct conn {
 	uint8_t op_index, end;
 	/* Successive looks of worker_relieve() that found no output taken by the peer. */
 	uint8_t stalled;
-	/* CONN_SINK: the turn in which it last received, modulo 2^32; see sink_share(). */
+	/* CONN_SINK: the turn in which it last received, or became one, modulo 2^32; see
+	 * sink_share(). */
 	uint32_t sink_turn;
 };
 

@@ -213,8 +213,8 @@ static void uring_recv_cancel(struct conn *c)
 }
 
 /* A multishot receive may take all lent chunks, one by one unless it is of bundles.  A connection
- * that receives more than its share of a turn, or than is received well so, continues with one
- * receive of its share per turn, a bundle, until it receives much less. */
+ * that receives more than its share of a turn, or one by one more than URING_MUCH, continues with
+ * one receive of its share per turn, a bundle, until it receives much less. */
 static void uring_meter(struct conn *c, size_t bytes, bool multishot)
 {
 	const struct worker *w = c->worker;

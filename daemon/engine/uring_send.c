@@ -259,8 +259,8 @@ void uring_wait(struct worker *w, bool block)
 }
 
 /* A connection's first output is sent by a call, as nothing is in flight when it is the last; so is
- * much output of a service that answers requests: a send of the ring would keep its chunks, which
- * the next answers are to use, until it is reaped. */
+ * much output of a service with exports: a send of the ring would keep its chunks, which what is
+ * read next is to use, until it is reaped. */
 static bool uring_sends_by_call(const struct conn *c)
 {
 	const struct uring *u = c->worker->engine_state;

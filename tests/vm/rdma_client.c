@@ -15,10 +15,12 @@
  *       `accepted HEX` or `refused HEX`: the private data of the answer.  Then sends MESSAGE (in
  *       HEX) COUNT times at once, and prints `answered HEX` or `ended`, whichever comes first.
  *   rdma_client talk ADDRESS PORT MESSAGE...
- *       Sends each MESSAGE when the one before was answered.  Prints a line as `greet` does for
- * each, and no more after `ended`. rdma_client hold ADDRESS PORT CONNECTIONS Connects, prints
- * `connected`, and waits until each was disconnected: `disconnected`. rdma_client send ADDRESS PORT
- * BYTES COUNT COUNT messages to who does not answer, then waits for the end of standard input.
+ *       Sends each MESSAGE when the one before was answered.  Prints a line for each, as `greet`
+ *       does, and no more after `ended`.
+ *   rdma_client hold ADDRESS PORT CONNECTIONS
+ *       Connects, prints `connected`, and waits until each was disconnected: `disconnected`.
+ *   rdma_client send ADDRESS PORT BYTES COUNT
+ *       COUNT messages to who does not answer, then waits for the end of standard input.
  *
  * One that is refused prints `refused: REASON` and ends with 1. */
 #include <errno.h>
