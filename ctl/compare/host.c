@@ -11,6 +11,22 @@
 
 #include "util.h"
 
+/* Linux shows /proc/pressure/irq where it has CONFIG_IRQ_TIME_ACCOUNTING, since 6.1; older kernels,
+ * and those without pressure stall information, do not tell. */
+static enum measure_irq_time irq_time(void)
+{
+	unsigned major = 0, minor = 0;
+	struct utsname name;
+
+	if (access("/proc/pressure/irq", F_OK) == 0)
+		return IRQ_TIME_APART;
+	if (access("/proc/pressure/cpu", F_OK) == 0 && uname(&name) == 0 &&
+	    sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
+	    (major > 6 || (major == 6 && minor >= 1)))
+		return IRQ_TIME_IN_THREADS;
+	return IRQ_TIME_UNKNOWN;
+}
+
 void host_cpu(struct measure_machine *ret)
 {
 	/* user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user. */
@@ -35,6 +51,8 @@ void host_cpu(struct measure_machine *ret)
 	ret->total_ns = total * (NS_PER_S / (uint64_t)tick);
 	ret->idle_ns = (t[3] + t[4]) * (NS_PER_S / (uint64_t)tick);
 	ret->softirq_ns = (t[5] + t[6]) * (NS_PER_S / (uint64_t)tick);
+	ret->steal_ns = t[7] * (NS_PER_S / (uint64_t)tick);
+	ret->irq_time = irq_time();
 }
 
 static uint64_t grown(uint64_t before, uint64_t after)
@@ -50,6 +68,8 @@ struct measure_machine host_cpu_delta(const struct measure_machine *before,
 		.total_ns = grown(before->total_ns, after->total_ns),
 		.idle_ns = grown(before->idle_ns, after->idle_ns),
 		.softirq_ns = grown(before->softirq_ns, after->softirq_ns),
+		.steal_ns = grown(before->steal_ns, after->steal_ns),
+		.irq_time = after->irq_time,
 	};
 }
 

@@ -474,8 +474,8 @@ char *groups_other_programs(const struct groups *all)
 		return NULL;
 	to = open_text(&text, &bytes);
 	fprintf(to,
-		"Other programs took up to %s %% of a CPU meanwhile (all CPUs together; it has "
-		"what is left unattributed, too): on a quiet machine noise and costs are smaller.",
+		"Other programs took up to %s %% of a CPU meanwhile (all CPUs together): on a quiet "
+		"machine noise and costs are smaller.",
 		human_percent(most).text);
 	fclose(to);
 	return text;

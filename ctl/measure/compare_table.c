@@ -37,6 +37,7 @@ enum {
 	COLUMN_GENERATOR,
 	COLUMN_SOFTIRQ,
 	COLUMN_IDLE,
+	COLUMN_STEAL,
 	COLUMN_OTHER,
 	COLUMN_UNATTRIBUTED,
 	COLUMN_COUNT
@@ -83,6 +84,7 @@ static const struct column columns[] = {
 			     .apart = true,
 			     .rank = 10 },
 	[COLUMN_IDLE] = { .title = "idle", .unit = "%", .optional = true, .rank = 11 },
+	[COLUMN_STEAL] = { .title = "steal", .unit = "%", .optional = true, .rank = 10 },
 	[COLUMN_OTHER] = { .title = "other", .unit = "%", .optional = true, .rank = 12 },
 	[COLUMN_UNATTRIBUTED] = { .title = "unatt", .unit = "%", .optional = true, .rank = 10 },
 };
@@ -202,7 +204,14 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	share_cell(t, row, FIGURE_GENERATOR_CPU);
 	share_cell(t, row, FIGURE_SOFTIRQ);
 	share_cell(t, row, FIGURE_IDLE);
-	share_cell(t, row, FIGURE_OTHER);
+	if (row->machine.steal_ns)
+		share_cell(t, row, FIGURE_STEAL);
+	else
+		table_skip(t, 1);
+	if (row->generator.wall_ns && isnan(figure_spread(row, FIGURE_OTHER).median))
+		table_cell(t, STYLE_DIM, "-");
+	else
+		share_cell(t, row, FIGURE_OTHER);
 	share_cell(t, row, FIGURE_UNATTRIBUTED);
 }
 
@@ -346,9 +355,10 @@ static void render_notes(struct output *out, const struct groups *all)
 	if (machine)
 		output_wrapped(
 			out, STYLE_DIM, 2,
-			"irq, idle, other: of the whole machine, 100 %% a CPU; irq: softirqs "
-			"and interrupts (without IRQ_TIME_ACCOUNTING in threads' time, too), other: what is "
-			"left unattributed.");
+			"irq, idle, steal, other: of the whole machine, 100 %% a CPU; irq: softirqs "
+			"and interrupts, which without IRQ_TIME_ACCOUNTING are in threads' time, too; "
+			"steal: time that the hypervisor gave to others; other: programs that are "
+			"neither the server nor the generator; -: the parts do not add up.");
 	if (softirq)
 		output_wrapped(
 			out, STYLE_DIM, 2,

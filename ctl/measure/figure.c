@@ -23,6 +23,7 @@ const char *const figure_names[FIGURE_COUNT] = {
 	[FIGURE_GENERATOR_CPU] = "generator_cpu_share",
 	[FIGURE_SOFTIRQ] = "machine_softirq_share",
 	[FIGURE_IDLE] = "machine_idle_share",
+	[FIGURE_STEAL] = "machine_steal_share",
 	[FIGURE_OTHER] = "machine_other_share",
 	[FIGURE_SOFTIRQ_PER_REQUEST] = "softirq_ns_per_request",
 	[FIGURE_RECEIVE_PER_OP] = "softirq_receive_ns_per_operation",
@@ -42,15 +43,23 @@ static double machine_share(const struct measure *row, double part_ns)
 	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);
 }
 
-/* CPU time that neither the listener nor the generator used: other programs, and softirqs outside
- * of them. */
+/* CPU time of other programs: the busy time of the machine less that of the listener and of the
+ * generator.  Softirqs are taken off only where the kernel does not count them for threads, or they
+ * would be taken off twice.  NaN: the sum cannot be made, as the kernel does not tell where
+ * softirqs are counted, or as the parts are more than the whole by more than the machine's clock
+ * ticks and 2 % explain. */
 static double other_ns(const struct measure *row)
 {
 	const struct measure_machine *m = &row->machine;
-	double known = (double)m->idle_ns + (double)m->softirq_ns + (double)row->cpu_ns +
-		       (double)row->generator.cpu_ns;
+	double inexact = 0.02 * (double)m->total_ns + (double)m->cpus * 10 * NS_PER_MS;
+	double other = (double)m->total_ns - (double)m->idle_ns - (double)m->steal_ns -
+		       (double)row->cpu_ns - (double)row->generator.cpu_ns;
 
-	return (double)m->total_ns > known ? (double)m->total_ns - known : 0;
+	if (m->irq_time == IRQ_TIME_UNKNOWN && (double)m->softirq_ns > inexact)
+		return NAN;
+	if (m->irq_time == IRQ_TIME_APART)
+		other -= (double)m->softirq_ns;
+	return other < -inexact ? NAN : fmax(other, 0);
 }
 
 static double softirq(const struct measure *row, uint64_t ns, double by)
@@ -98,6 +107,8 @@ double figure_value(const struct measure *row, enum figure figure)
 		return machine_share(row, (double)row->machine.softirq_ns);
 	case FIGURE_IDLE:
 		return machine_share(row, (double)row->machine.idle_ns);
+	case FIGURE_STEAL:
+		return machine_share(row, (double)row->machine.steal_ns);
 	case FIGURE_OTHER:
 		return g->wall_ns ? machine_share(row, other_ns(row)) : NAN;
 	case FIGURE_SOFTIRQ_PER_REQUEST:

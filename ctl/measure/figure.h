@@ -22,7 +22,8 @@ enum figure {
 	FIGURE_GENERATOR_CPU,       /* CPU use of the whole generator; 1: one CPU fully busy */
 	FIGURE_SOFTIRQ,             /* softirqs and interrupts of the whole machine; 1: one CPU */
 	FIGURE_IDLE,                /* idle time of the whole machine; 1: one CPU always idle */
-	FIGURE_OTHER,               /* CPU use that is none of the four above; 1: one CPU */
+	FIGURE_STEAL,               /* time that the hypervisor gave to others; 1: one CPU */
+	FIGURE_OTHER,               /* CPU use of other programs; 1: one CPU */
 	FIGURE_SOFTIRQ_PER_REQUEST, /* ns of softirqs that receive and transmit for the listener */
 	FIGURE_RECEIVE_PER_OP,      /* ns of softirqs: packets to the listener */
 	FIGURE_TRANSMIT_PER_OP,     /* ns of softirqs: a driver, with packets from it */

@@ -365,6 +365,7 @@ static void add_measure(struct measure *to, const struct measure *from)
 	to->turns += from->turns;
 	to->machine.total_ns += from->machine.total_ns;
 	to->machine.idle_ns += from->machine.idle_ns;
+	to->machine.steal_ns += from->machine.steal_ns;
 	to->machine.softirq_ns += from->machine.softirq_ns;
 	add_softirq(&to->softirq, &from->softirq);
 	add_generator(&to->generator, &from->generator);

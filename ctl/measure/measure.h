@@ -23,9 +23,15 @@ struct measure_generator {
 	uint64_t shared_cpus; /* CPUs on which both it and the listener may run */
 };
 
+/* Is the time of softirqs and interrupts part of the CPU time of the threads that they interrupt?
+ * It is unless the kernel has CONFIG_IRQ_TIME_ACCOUNTING. */
+enum measure_irq_time { IRQ_TIME_UNKNOWN, IRQ_TIME_IN_THREADS, IRQ_TIME_APART };
+
 /* The whole machine over the interval, all CPUs together; all 0: unknown. */
 struct measure_machine {
-	uint64_t cpus, total_ns, idle_ns, softirq_ns; /* softirq_ns includes hardware interrupts */
+	uint64_t cpus, total_ns, idle_ns, steal_ns; /* steal_ns: taken by the hypervisor */
+	uint64_t softirq_ns;                        /* includes hardware interrupts */
+	enum measure_irq_time irq_time;
 };
 
 /* Softirqs over the interval, by the ports of listeners; all 0: unknown. */

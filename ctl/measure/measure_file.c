@@ -92,9 +92,15 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 
 static json_t *machine_to_json(const struct measure_machine *m)
 {
-	return json_pack("{s:I, s:I, s:I, s:I}", "cpus", (json_int_t)m->cpus, "total_ns",
-			 (json_int_t)m->total_ns, "idle_ns", (json_int_t)m->idle_ns, "softirq_ns",
-			 (json_int_t)m->softirq_ns);
+	json_t *made =
+		json_pack("{s:I, s:I, s:I, s:I, s:I}", "cpus", (json_int_t)m->cpus, "total_ns",
+			  (json_int_t)m->total_ns, "idle_ns", (json_int_t)m->idle_ns, "steal_ns",
+			  (json_int_t)m->steal_ns, "softirq_ns", (json_int_t)m->softirq_ns);
+
+	if (m->irq_time != IRQ_TIME_UNKNOWN)
+		json_object_set_new(made, "softirq_in_threads",
+				    json_boolean(m->irq_time == IRQ_TIME_IN_THREADS));
+	return made;
 }
 
 static void machine_from_json(struct measure_machine *m, const json_t *json)
@@ -102,7 +108,11 @@ static void machine_from_json(struct measure_machine *m, const json_t *json)
 	m->cpus = field_uint(json, "cpus");
 	m->total_ns = field_uint(json, "total_ns");
 	m->idle_ns = field_uint(json, "idle_ns");
+	m->steal_ns = field_uint(json, "steal_ns");
 	m->softirq_ns = field_uint(json, "softirq_ns");
+	if (field_get(json, "softirq_in_threads"))
+		m->irq_time = field_bool(json, "softirq_in_threads") ? IRQ_TIME_IN_THREADS
+								     : IRQ_TIME_APART;
 }
 
 static void numbers_to_json(json_t *to, const struct measure *row, const struct number *list,

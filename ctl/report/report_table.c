@@ -60,6 +60,8 @@ static const struct column {
 	{ "softirq, clients", "\xc2\xb5s/op", COLUMN_FIGURE, FIGURE_PEER_PER_OP, false, 1e-3, 0 },
 	{ "softirq, unattributed", "% CPU", COLUMN_PERCENT, FIGURE_UNATTRIBUTED, false, 0, 0 },
 	{ "idle, all", "% CPU", COLUMN_PERCENT, FIGURE_IDLE, false, 0, 0 },
+	{ "steal, all", "% CPU", COLUMN_PERCENT, FIGURE_STEAL, false, 0, 0 },
+	{ "other programs", "% CPU", COLUMN_PERCENT, FIGURE_OTHER, false, 0, 0 },
 };
 
 static bool is_left(const struct column *c)

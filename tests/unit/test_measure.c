@@ -408,6 +408,36 @@ static void add_visits(struct measures *m, const char *listener, unsigned count,
 		add_delta(m, NULL, document(listener, "echo", 1000, 1000, cost[i] * 500, "[]"), "");
 }
 
+/* Two CPUs for a second: 0.9 s by the listener, 0.7 by the generator, 0.3 idle, 0.1 stolen. */
+static double other_of(enum measure_irq_time irq_time, uint64_t softirq_ns, uint64_t cpu_ns)
+{
+	struct measure row = {
+		.interval_ns = NS_PER_S,
+		.cpu_ns = cpu_ns,
+		.generator = { .wall_ns = NS_PER_S, .cpu_ns = 700 * NS_PER_MS },
+		.machine = { .cpus = 2, .total_ns = 2 * NS_PER_S, .idle_ns = 300 * NS_PER_MS,
+			     .steal_ns = 100 * NS_PER_MS, .softirq_ns = softirq_ns,
+			     .irq_time = irq_time },
+	};
+
+	assert_true(fabs(figure_value(&row, FIGURE_STEAL) - 0.1) < 1e-9);
+	return figure_value(&row, FIGURE_OTHER);
+}
+
+static void softirqs_in_threads_time_are_not_taken_off_twice(void **state)
+{
+	uint64_t own = 700 * NS_PER_MS, softirq = 150 * NS_PER_MS;
+
+	(void)state;
+	assert_float_equal(other_of(IRQ_TIME_IN_THREADS, softirq, own), 0.2, 1e-9);
+	assert_float_equal(other_of(IRQ_TIME_APART, softirq, own), 0.05, 1e-9);
+	assert_true(isnan(other_of(IRQ_TIME_UNKNOWN, softirq, own)));
+	assert_float_equal(other_of(IRQ_TIME_UNKNOWN, 0, own), 0.2, 1e-9);
+	/* Parts that are more than the whole: by the resolution of the clock, by more than that. */
+	assert_true(other_of(IRQ_TIME_IN_THREADS, softirq, 940 * NS_PER_MS) == 0);
+	assert_true(isnan(other_of(IRQ_TIME_IN_THREADS, softirq, 1200 * NS_PER_MS)));
+}
+
 static void figures_are_medians_with_their_spread(void **state)
 {
 	static const int cost[] = { 900, 1100, 1000 };
@@ -655,6 +685,7 @@ int main(void)
 		cmocka_unit_test(table_has_a_baseline),
 		cmocka_unit_test(nothing_ran_is_said),
 		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
+		cmocka_unit_test(softirqs_in_threads_time_are_not_taken_off_twice),
 		cmocka_unit_test(figures_are_medians_with_their_spread),
 		cmocka_unit_test(all_that_share_a_cpu_are_told),
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
