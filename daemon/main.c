@@ -46,7 +46,7 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown,\n"
-	"--html, --no-notes and --softirq it takes as well.\n"
+	"--html, --notes and --softirq it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -113,7 +113,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "csv", no_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, 'o' },
 		{ "json", no_argument, NULL, 'j' },
-		{ "no-notes", no_argument, NULL, 'o' },
+		{ "notes", no_argument, NULL, 'o' },
 		{ "softirq", no_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
@@ -209,12 +209,19 @@ static int print_json(json_t *json)
 	return rc;
 }
 
-static void print_doctor(const struct config *config)
+/* 0, or -ENODEV if a listener or an export that is needed is unavailable. */
+static int examine(const struct config *config, bool json)
 {
 	json_t *report = doctor_check(config);
+	bool passed = doctor_passed(report);
+	int rc = 0;
 
-	doctor_print(report, stdout);
+	if (json)
+		rc = print_json(json_incref(report));
+	else
+		doctor_print(report, stdout);
 	json_decref(report);
+	return rc == 0 && !passed ? -ENODEV : rc;
 }
 
 /* --check: prints that the configuration is valid and which listeners will be unavailable, or
@@ -442,10 +449,7 @@ int main(int argc, char **argv)
 			config_dump(config, stdout);
 		break;
 	case ACTION_DOCTOR:
-		if (json)
-			rc = print_json(doctor_check(config));
-		else
-			print_doctor(config);
+		rc = examine(config, json);
 		break;
 	case ACTION_DUMP_KEYS:
 		break;

@@ -141,8 +141,9 @@ def check_control(daemon):
     description, stats = ask_daemon(daemon)
     code = re.sub(r"#.*", "", description)
     fields = set(re.findall(r"(\w+):", code)) | set(stats["listeners"][0]["cost"]["syscalls"])
-    features = set(re.findall(r": (\w+) +(?:yes|no)$", output(daemon, "-c", TOP / "conf/nbserved.ini",
-                                                             "--doctor"), re.M))
+    doctor = subprocess.run([daemon, "--doctor", "--json"], capture_output=True, text=True).stdout
+    features = {check["name"].split(": ")[1] for check in json.loads(doctor)["checks"]
+                if check["value"] in ("yes", "no") and ": " in check["name"]}
     documented = {word for line in re.findall(r"(?:^\.|^\.It )Va (.*)", page, re.M)
                   for word in re.findall(r"\w+", line)}
     protocol = {"method", "parameters", "more", "continues", "error"}

@@ -38,7 +38,7 @@ enum {
 	VALUE_CSV,
 	VALUE_MARKDOWN,
 	VALUE_HTML,
-	VALUE_NO_NOTES,
+	VALUE_NOTES,
 	VALUE_QUIET,
 	VALUE_SOFTIRQ
 };
@@ -223,7 +223,7 @@ static void show(struct ctl *ctl, const struct measures *m, const json_t *unavai
 		output_json(&ctl->out, document, false);
 		json_decref(document);
 	} else {
-		compare_render(&ctl->out, m, !ctl->values[VALUE_NO_NOTES]);
+		compare_render(&ctl->out, m, ctl->values[VALUE_NOTES]);
 		reasons_render(&ctl->out, unavailable);
 	}
 }
@@ -427,7 +427,7 @@ const struct command command_compare = {
 		[VALUE_CSV] = { "csv", OPTION_FLAG, NULL, "print CSV, with the spread of each figure" },
 		[VALUE_MARKDOWN] = { "markdown", OPTION_FLAG, NULL, "print tables in Markdown" },
 		[VALUE_HTML] = { "html", OPTION_VALUE, "FILE", "write a report with pictures, see `nbctl report`" },
-		[VALUE_NO_NOTES] = { "no-notes", OPTION_FLAG, NULL, "leave out what explains the columns" },
+		[VALUE_NOTES] = { "notes", OPTION_FLAG, NULL, "explain the columns below the table" },
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 	},

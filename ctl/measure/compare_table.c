@@ -204,7 +204,7 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	share_cell(t, row, FIGURE_GENERATOR_CPU);
 	share_cell(t, row, FIGURE_SOFTIRQ);
 	share_cell(t, row, FIGURE_IDLE);
-	if (row->machine.steal_ns)
+	if (figure_spread(row, FIGURE_STEAL).median >= 0.001)
 		share_cell(t, row, FIGURE_STEAL);
 	else
 		table_skip(t, 1);
@@ -314,7 +314,7 @@ static void render_verdict(struct output *out, const struct group *g)
 
 static void render_notes(struct output *out, const struct groups *all)
 {
-	uint64_t low = UINT64_MAX, high = 0, errors = 0;
+	uint64_t low = UINT64_MAX, high = 0;
 	bool shared = false, batches = false, compared = false, single = false;
 	bool trips = false, machine = false, softirq = false;
 
@@ -327,7 +327,6 @@ static void render_notes(struct output *out, const struct groups *all)
 			batches |= row->batch;
 			low = MIN(low, row->latency.count);
 			high = MAX(high, row->latency.count);
-			errors += row->errors;
 			shared |= row->listener_count != row->count;
 			trips |= row->generator.wall_ns > 0;
 			machine |= row->machine.total_ns > 0;
@@ -377,16 +376,29 @@ static void render_notes(struct output *out, const struct groups *all)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "An operation of a byte stream is what one receive or send "
 			       "moved: many pipelined requests may be one.");
+	if (shared)
+		output_wrapped(out, STYLE_DIM, 2,
+			       "MB, CPU, calls and turns are of all operations of a listener.");
+}
+
+/* What the table does not show and a reader must know. */
+static void render_warnings(struct output *out, const struct groups *all)
+{
+	uint64_t errors = 0;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++)
+			errors += all->list[i].rows[j]->errors;
+	if (errors)
+		output_wrapped(out, STYLE_BAD, 2, "%s operation%s failed.",
+			       human_count(errors).text, plural(errors));
+	render_sentence(out, STYLE_WARN, groups_generator_limit(all));
+	render_sentence(out, STYLE_WARN, groups_shared_cpus(all));
+	render_sentence(out, STYLE_WARN, groups_other_programs(all));
 	if (*all->minor)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "Not shown, as less than 1 %% of their listener's operations: %s.",
 			       all->minor);
-	if (shared)
-		output_wrapped(out, STYLE_DIM, 2,
-			       "MB, CPU, calls and turns are of all operations of a listener.");
-	if (errors)
-		output_wrapped(out, STYLE_BAD, 2, "%s operation%s failed.",
-			       human_count(errors).text, plural(errors));
 }
 
 /* Names the listeners without operations; any: others had some. */
@@ -435,9 +447,7 @@ void compare_render(struct output *out, const struct measures *m, bool notes)
 	}
 	for (unsigned i = 0; i < all.count; i++)
 		render_verdict(out, &all.list[i]);
-	render_sentence(out, STYLE_WARN, groups_generator_limit(&all));
-	render_sentence(out, STYLE_WARN, groups_shared_cpus(&all));
-	render_sentence(out, STYLE_WARN, groups_other_programs(&all));
+	render_warnings(out, &all);
 	if (all.count && notes) {
 		render_notes(out, &all);
 		render_features(out, &all);

@@ -81,14 +81,27 @@ const struct command command_config = {
 
 static int run_doctor(struct ctl *ctl)
 {
-	return ctl_show(ctl, "Doctor", text_wanted(ctl), render_doctor);
+	json_t *report = NULL;
+	int rc = ctl_call(ctl, "Doctor", text_wanted(ctl), &report);
+
+	if (rc != CTL_DONE)
+		return rc;
+	if (ctl->out.json)
+		output_json(&ctl->out, report, false);
+	else
+		render_doctor(&ctl->out, report);
+	rc = json_is_false(field_get(report, "passed")) ? CTL_REFUSED : CTL_DONE;
+	json_decref(report);
+	return rc;
 }
 
 const struct command command_doctor = {
 	.name = "doctor",
 	.arguments = "",
 	.summary = "what this host allows, and how to fix each \"no\"",
-	.details = "Without a running daemon: `nbserved --doctor`.\n",
+	.details =
+		"Without a running daemon: `nbserved --doctor`.  The exit status is 1 if a listener that is\n"
+		"not optional, or an export, is unavailable.\n",
 	.example = "nbctl doctor",
 	.run = run_doctor,
 };

@@ -198,7 +198,7 @@ static void render(struct output *out, const json_t *stats, bool active)
 		output_text(out, STYLE_PLAIN, "No listeners.\n");
 	render_footer(out, &m);
 	render_troubles(out, stats);
-	reasons_render(out, unavailable);
+	reasons_render_names(out, unavailable);
 	json_decref(unavailable);
 	measures_free(&m);
 	table_free(t);
@@ -282,7 +282,7 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 	measures_delta(&m, w->before, stats, interval_ns, "");
 	unavailable = measures_take_unavailable(&m);
 	if (w->lines == 0)
-		reasons_render(&w->ctl->out, unavailable);
+		reasons_render_names(&w->ctl->out, unavailable);
 	json_decref(unavailable);
 	measures_drop_idle(&m);
 	/* Listeners named by the user are shown even without operations. */

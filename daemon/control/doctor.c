@@ -337,9 +337,10 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 	struct reason reason = { "" };
 	uint32_t features = 0;
 	int rc = worker_probe(engine, &lc->options, &features, &reason);
-	json_t *item = json_pack(
-		"{s:s, s:s, s:o, s:b}", "name", lc->name, "engine", engine->name, "engine_features",
-		document_features(features, lc->options.features_off), "available", rc == 0);
+	json_t *item =
+		json_pack("{s:s, s:s, s:o, s:b, s:b}", "name", lc->name, "engine", engine->name,
+			  "engine_features", document_features(features, lc->options.features_off),
+			  "optional", lc->optional, "available", rc == 0);
 
 	set_reason(item, rc == 0 ? "" : reason.text,
 		   rc == 0 ? "" : error_mend(rc, engine_mend(checks, engine)));
@@ -371,17 +372,18 @@ static json_t *export_features(const struct server_export *x, bool is_new)
 	return list;
 }
 
-static json_t *check_export(struct server_export *x, uint64_t end_ns)
+static json_t *check_export(struct server_export *x, const struct config *all, uint64_t end_ns)
 {
 	const struct export_config *config = &x->config;
+	bool optional = export_need(x, all) != EXPORT_REQUIRED;
 	bool is_new;
 	int rc = export_probe_end(x, end_ns, &is_new);
 	const struct store *store = x->export.store ? x->export.store : config->options.store;
-	json_t *item = json_pack("{s:s, s:s, s:s, s:I, s:o, s:b}", "name", config->name, "store",
-				 store ? store->name : "auto", "path", config->options.path, "size",
-				 (json_int_t)x->export.size, "features",
-				 rc == 0 ? export_features(x, is_new) : json_array(), "available",
-				 rc == 0);
+	json_t *item = json_pack("{s:s, s:s, s:s, s:I, s:o, s:b, s:b}", "name", config->name,
+				 "store", store ? store->name : "auto", "path",
+				 config->options.path, "size", (json_int_t)x->export.size,
+				 "features", rc == 0 ? export_features(x, is_new) : json_array(),
+				 "optional", optional, "available", rc == 0);
 
 	set_reason(item, rc == 0 ? "" : x->reason.text,
 		   rc == 0 ? ""
@@ -399,16 +401,29 @@ static json_t *check_exports(const struct config *config)
 	for (unsigned i = 0; all && i < config->export_count; i++)
 		export_probe_begin(&config->exports[i], &all[i]);
 	for (unsigned i = 0; all && i < config->export_count; i++)
-		json_array_append_new(exports, check_export(&all[i], end_ns));
+		json_array_append_new(exports, check_export(&all[i], config, end_ns));
 	free(all);
 	return exports;
 }
 
 /* ---- The whole ---- */
 
+/* Is each available that is not optional? */
+static bool all_served(const json_t *items)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(items, i, item)
+		if (!json_is_true(json_object_get(item, "available")) &&
+		    !json_is_true(json_object_get(item, "optional")))
+			return false;
+	return true;
+}
+
 json_t *doctor_check(const struct config *config)
 {
-	json_t *checks = json_array(), *listeners = json_array();
+	json_t *checks = json_array(), *listeners = json_array(), *exports;
 
 	check_kernel(checks);
 	check_cpus(checks);
@@ -422,60 +437,13 @@ json_t *doctor_check(const struct config *config)
 	check_modules(checks, config);
 	for (unsigned i = 0; i < config->listener_count; i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
-	return json_pack("{s:o, s:o, s:o}", "checks", checks, "listeners", listeners, "exports",
-			 check_exports(config));
+	exports = check_exports(config);
+	return json_pack("{s:b, s:o, s:o, s:o}", "passed",
+			 all_served(listeners) && all_served(exports), "checks", checks,
+			 "listeners", listeners, "exports", exports);
 }
 
-static void print_features(const json_t *features, FILE *to)
+bool doctor_passed(const json_t *report)
 {
-	const json_t *feature;
-	size_t i;
-
-	json_array_foreach(features, i, feature)
-		fprintf(to, "%s %s", i ? "," : ":", json_string_value(feature));
-	fputc('\n', to);
-}
-
-static void print_reason(const json_t *item, FILE *to)
-{
-	fprintf(to, "\n      why: %s\n      fix: %s\n",
-		json_string_value(json_object_get(item, "reason")),
-		json_string_value(json_object_get(item, "fix")));
-}
-
-/* Prints what a listener or export would get, or why it is unavailable. */
-static void print_verdict(const json_t *item, const char *kind, const char *means,
-			  const char *features, FILE *to)
-{
-	bool ok = json_is_true(json_object_get(item, "available"));
-
-	fprintf(to, "%-3s %-8s %-27s %s", ok ? "ok" : "no", kind,
-		json_string_value(json_object_get(item, "name")),
-		json_string_value(json_object_get(item, means)));
-	if (ok)
-		print_features(json_object_get(item, features), to);
-	else
-		print_reason(item, to);
-}
-
-void doctor_print(const json_t *report, FILE *to)
-{
-	const json_t *item;
-	size_t i;
-
-	json_array_foreach(json_object_get(report, "checks"), i, item) {
-		bool ok = json_is_true(json_object_get(item, "ok"));
-
-		fprintf(to, "%-3s %-36s %s", ok ? "ok" : "no",
-			json_string_value(json_object_get(item, "name")),
-			json_string_value(json_object_get(item, "value")));
-		if (ok)
-			fputc('\n', to);
-		else
-			print_reason(item, to);
-	}
-	json_array_foreach(json_object_get(report, "listeners"), i, item)
-		print_verdict(item, "listener", "engine", "engine_features", to);
-	json_array_foreach(json_object_get(report, "exports"), i, item)
-		print_verdict(item, "export", "store", "features", to);
+	return json_is_true(json_object_get(report, "passed"));
 }

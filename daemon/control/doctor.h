@@ -7,11 +7,14 @@
 
 struct config;
 
-/* {"checks":[{"name","ok","value","reason","fix"}],"listeners":[{"name","engine",
- * "engine_features":[],"available","reason","fix"}],"exports":[{"name","store","path","size",
- * "features":[],"available","reason","fix"}]}; a new reference.  Opens no listening socket and
- * makes no file; starts and stops a worker per engine and set of options. */
+/* {"passed","checks":[{"name","ok","value","reason","fix"}],"listeners":[{"name","engine",
+ * "engine_features":[],"optional","available","reason","fix"}],"exports":[{"name","store","path",
+ * "size","features":[],"optional","available","reason","fix"}]}; a new reference.  Opens no listening socket
+ * and makes no file; starts and stops a worker per engine and set of options. */
 json_t *doctor_check(const struct config *config);
+
+/* True: each listener that is not optional, and each export, is available. */
+bool doctor_passed(const json_t *report);
 
 /* The report as text, for people. */
 void doctor_print(const json_t *report, FILE *to);

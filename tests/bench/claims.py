@@ -84,7 +84,7 @@ def measure(build, scene, rows, extra, end):
                 continue
             drop_rows(rows, {load.label})
             done = subprocess.run(
-                [build / "nbctl", "-s", daemon.control, "compare", "--quiet", "--no-notes", "--label",
+                [build / "nbctl", "-s", daemon.control, "compare", "--quiet", "--label",
                  load.label, "--repeat", str(load.rounds), "--save", rows, *load.listeners, "--",
                  *load.command],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -531,7 +531,13 @@ def test_without_io_uring_the_doctor_says_so(no_io_uring, tmp_path):
     path = tmp_path / "nbserved.ini"
     path.write_text("".join(listener(name, engine=name) for name in ENGINES))
     result = nbserved("-c", path, "--doctor", preexec_fn=no_io_uring)
-    assert no_io_uring.mend in result.stdout
+    assert result.stdout.count(no_io_uring.mend) == 1, "each fix is said once"
+    assert re.search(r"^\d+ things? to fix; a listener that is not optional, or an export, is not served\.$",
+                     result.stdout, re.M)
+    assert result.returncode == 1, result.stderr
+    path.write_text("".join(listener(name, engine=name, optional="yes") for name in ENGINES))
+    result = nbserved("-c", path, "--doctor", preexec_fn=no_io_uring)
+    assert "to fix; each listener that is not optional, and each export, is served." in result.stdout
     assert result.returncode == 0, result.stderr
 
 
@@ -550,7 +556,9 @@ def test_every_no_of_the_doctor_has_its_mend(no_io_uring, start_daemon, tmp_path
     config += listener("rdma", engine="rdma", transport="rdma", address="192.0.2.1:7", optional="yes")
     daemon = start_daemon(config, preexec=no_io_uring)
     outside = json.loads(nbserved("-c", daemon.config_path, "--doctor", "--json", preexec_fn=no_io_uring).stdout)
-    inside = json.loads(daemon.nbctl("doctor", "--json").stdout)
+    done = daemon.nbctl("doctor", "--json", check=False)
+    inside = json.loads(done.stdout)
+    assert done.returncode == 0 and inside["passed"], "only what is optional, or not served, is unavailable"
     for report in (outside, inside):
         assert no_without_its_mend(report) == []
         assert not any(item["available"] for item in report["exports"])
