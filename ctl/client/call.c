@@ -7,6 +7,7 @@
 #include "client.h"
 #include "ctl.h"
 #include "field.h"
+#include "printable.h"
 #include "util.h"
 
 enum { CALL_TIMEOUT_MS = 10000, CALL_LONG_MS = 60000 };
@@ -55,6 +56,7 @@ static void warn_errors(const json_t *parameters)
 	json_array_foreach(field_get(parameters, "errors"), i, error) {
 		char *text = field_show(error);
 
+		printable_clean(text);
 		fprintf(stderr, "  %s\n", text);
 		free(text);
 	}

@@ -7,21 +7,32 @@
 
 #include "ctl.h"
 #include "parse.h"
+#include "printable.h"
 #include "suggest.h"
 #include "util.h"
 
 enum { INTERVAL_MAX_MS = 24 * 3600 * 1000 };
+
+/* Parts of it may be a daemon's words or a file's. */
+static void warn(const char *format, va_list arguments)
+{
+	char *text;
+
+	if (vasprintf(&text, format, arguments) < 0)
+		abort();
+	printable_clean(text);
+	fprintf(stderr, "nbctl: %s\n", text);
+	free(text);
+}
 
 void ctl_warn(const char *format, ...)
 {
 	va_list arguments;
 
 	fflush(stdout);
-	fputs("nbctl: ", stderr);
 	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
+	warn(format, arguments);
 	va_end(arguments);
-	putc('\n', stderr);
 }
 
 int ctl_try_help(const struct ctl *ctl)
@@ -35,11 +46,9 @@ int ctl_usage(const struct ctl *ctl, const char *format, ...)
 {
 	va_list arguments;
 
-	fputs("nbctl: ", stderr);
 	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
+	warn(format, arguments);
 	va_end(arguments);
-	putc('\n', stderr);
 	return ctl_try_help(ctl);
 }
 

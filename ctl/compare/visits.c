@@ -13,6 +13,7 @@
 #include "machine.h"
 #include "sampler.h"
 #include "timeline.h"
+#include "printable.h"
 #include "util.h"
 
 /* ---- Listeners to visit ---- */
@@ -256,9 +257,13 @@ struct visit {
 
 static void progress(const struct visit *v, const struct target *t)
 {
-	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r\033[Kround %u of %u: %s ...", v->round + 1, v->rounds,
-			t->listener);
+	char name[64];
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	snprintf(name, sizeof(name), "%s", t->listener);
+	printable_clean(name);
+	fprintf(stderr, "\r\033[Kround %u of %u: %s ...", v->round + 1, v->rounds, name);
 }
 
 static void progress_end(void)

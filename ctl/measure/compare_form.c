@@ -6,6 +6,7 @@
 #include "compare_group.h"
 #include "compare_table.h"
 #include "field.h"
+#include "printable.h"
 #include "util.h"
 
 /* An unknown figure is null, as 0 would look like a measurement. */
@@ -49,17 +50,17 @@ static json_t *derived_to_json(const struct measure *row)
 /* A field of RFC 4180. */
 static void csv_text(FILE *to, const char *text)
 {
-	if (!strpbrk(text, ",\"\r\n")) {
-		fputs(text, to);
-		return;
+	bool quoted = strpbrk(text, ",\"\r\n") != NULL, printable;
+
+	fputs(quoted ? "\"" : "", to);
+	while (*text) {
+		size_t bytes = printable_next(text, &printable);
+
+		fputs(*text == '"' ? "\"" : "", to);
+		fwrite(printable ? text : "?", 1, printable ? bytes : 1, to);
+		text += bytes;
 	}
-	putc('"', to);
-	for (; *text; text++) {
-		if (*text == '"')
-			putc('"', to);
-		putc(*text, to);
-	}
-	putc('"', to);
+	fputs(quoted ? "\"" : "", to);
 }
 
 static void csv_number(FILE *to, double value)

@@ -16,6 +16,7 @@
 #include "field.h"
 #include "histogram.h"
 #include "measure.h"
+#include "printable.h"
 #include "statistics.h"
 #include "util.h"
 
@@ -92,13 +93,18 @@ static const uint64_t latency_bounds_ns[] = {
 
 void openmetrics_escape(FILE *to, const char *text)
 {
-	for (; *text; text++) {
+	bool printable;
+
+	while (*text) {
+		size_t bytes = printable_next(text, &printable);
+
 		if (*text == '\n')
 			fputs("\\n", to);
 		else if (*text == '\\' || *text == '"')
 			fprintf(to, "\\%c", *text);
 		else
-			putc(*text, to);
+			fwrite(printable ? text : "?", 1, printable ? bytes : 1, to);
+		text += bytes;
 	}
 }
 

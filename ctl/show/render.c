@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "printable.h"
 #include "util.h"
 
 enum { COLUMNS_MAX = 32, GAP = 2, WIDTH_MIN = 40, WIDTH_FILE = 100 };
@@ -70,11 +71,18 @@ void output_init(struct output *out, FILE *file)
 	out->colour = isatty(fd) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
 }
 
-/* Replaces control characters, as names from other sources must not control the terminal. */
+/* A '?' for each character that is not printable: names from other sources must not control the
+ * terminal, nor change the order in which it shows the rest. */
 static void put_clean(FILE *file, const char *text)
 {
-	for (; *text; text++)
-		putc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, file);
+	bool printable;
+
+	while (*text) {
+		size_t bytes = printable_next(text, &printable);
+
+		fwrite(printable ? text : "?", 1, printable ? bytes : 1, file);
+		text += bytes;
+	}
 }
 
 static bool style_begin(struct output *out, enum style style)
@@ -167,7 +175,9 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 
 void output_json(struct output *out, const json_t *document, bool one_line)
 {
-	json_dumpf(document, out->file, one_line ? JSON_COMPACT : JSON_INDENT(2));
+	/* Not ASCII is escaped: a terminal acts on some of it. */
+	json_dumpf(document, out->file,
+		   JSON_ENSURE_ASCII | (one_line ? JSON_COMPACT : JSON_INDENT(2)));
 	putc('\n', out->file);
 	fflush(out->file);
 }

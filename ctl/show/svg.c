@@ -6,32 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "printable.h"
 #include "render.h"
 #include "util.h"
 
 /* ---- Text ---- */
 
-/* Bytes of the first character if HTML or XML forbids it (controls, U+FFFE, U+FFFF and the like);
- * 0: it is allowed. */
-static unsigned forbidden(const unsigned char *text)
-{
-	if ((text[0] < ' ' && !strchr("\t\n", text[0])) || text[0] == 0x7f)
-		return 1;
-	if (text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0)
-		return 2;
-	if (text[0] == 0xef && text[1] == 0xbf && text[2] >= 0xbe)
-		return 3;
-	return 0;
-}
-
+/* What is not printable becomes U+FFFD: HTML and XML forbid controls, and others would change how a
+ * reader sees the page. */
 void svg_escape(FILE *to, const char *text)
 {
-	while (*text) {
-		unsigned bad = forbidden((const unsigned char *)text);
+	bool printable;
 
-		if (bad)
-			fputs("\xef\xbf\xbd", to);
-		else if (*text == '&')
+	while (*text) {
+		size_t bytes = printable_next(text, &printable);
+
+		if (*text == '&')
 			fputs("&amp;", to);
 		else if (*text == '<')
 			fputs("&lt;", to);
@@ -39,9 +29,11 @@ void svg_escape(FILE *to, const char *text)
 			fputs("&gt;", to);
 		else if (*text == '"')
 			fputs("&quot;", to);
+		else if (printable || *text == '\t' || *text == '\n')
+			fwrite(text, 1, bytes, to);
 		else
-			putc(*text, to);
-		text += bad ? bad : 1;
+			fputs("\xef\xbf\xbd", to);
+		text += bytes;
 	}
 }
 

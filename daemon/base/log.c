@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "journal.h"
+#include "printable.h"
 #include "util.h"
 
 enum { LOG_LINE_MAX = 1024, LOG_BURST = 10, LOG_WAIT_MS = 100 };
@@ -172,6 +173,7 @@ void log_write(int level, const char *listener, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	printable_clean(text);
 	if (log_target != LOG_TO_JOURNAL)
 		log_stderr(level, text);
 	else
@@ -189,6 +191,7 @@ void log_connection(int level, const char *listener, uint64_t connection, const 
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	printable_clean(text);
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)connection);
 	if (log_target != LOG_TO_JOURNAL)
 		log_stderr(level, text);

@@ -236,8 +236,9 @@ def test_a_stale_socket_exits_3(daemon, tmp_path):
     assert done.returncode == 3 and "nothing listens there" in done.stderr
 
 
-def test_another_program_s_socket_exits_3(daemon, tmp_path):
-    path = str(tmp_path / "other.sock")
+@contextlib.contextmanager
+def answering(path, reply):
+    """A program that is not nbserved, which answers one call on this socket."""
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(path)
         s.listen()
@@ -245,14 +246,35 @@ def test_another_program_s_socket_exits_3(daemon, tmp_path):
         def answer():
             peer = s.accept()[0]
             peer.recv(4096)
-            peer.sendall(b"220 hello\r\n\0")
+            peer.sendall(reply)
             peer.close()
 
         thread = threading.Thread(target=answer)
         thread.start()
-        done = nbctl(daemon, "status", socket=path)
+        yield
         thread.join()
+
+
+def test_another_program_s_socket_exits_3(daemon, tmp_path):
+    path = str(tmp_path / "other.sock")
+    with answering(path, b"220 hello\r\n\0"):
+        done = nbctl(daemon, "status", socket=path)
     assert done.returncode == 3 and "not nbserved's control socket" in done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_hostile_answer_does_not_control_the_terminal(daemon, tmp_path, options):
+    """ESC, CSI in C1, a bidirectional override: as an error, in its list, as names."""
+    bad = "a\x1b[2J\x9b2J\u202eb"
+    answers = [{"error": "org.nbserved.Control.Refused", "parameters": {"message": bad, "errors": [bad]}},
+               {"error": f"org.nbserved.{bad}", "parameters": {}},
+               {"parameters": {"listeners": [{"name": bad, "reason": bad, "state": bad}]}}]
+    for number, answer in enumerate(answers):
+        path = str(tmp_path / f"{number}.sock")
+        with answering(path, json.dumps(answer, ensure_ascii=False).encode() + b"\0"):
+            done = nbctl(daemon, "status", *options, socket=path)
+        said = done.stdout + done.stderr
+        assert "2J" in said and not re.search("[\x1b\x9b\u202e]", said), said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -92,6 +92,40 @@ static void print_hostile(struct output *out)
 	output_text(out, STYLE_BAD, "a\033[2Jb\tc\n");
 }
 
+/* U+009B is CSI, U+202E turns what follows around, U+200B and tags are not seen; then bytes that
+ * are no UTF-8: alone, overlong, a surrogate, cut short. */
+static void print_unicode(struct output *out)
+{
+	output_text(out, STYLE_PLAIN, "gr\u00f6\u00dfe \u6f22 \U0001f980 \u00b5s\n");
+	output_text(out, STYLE_PLAIN,
+		    "a\xc2\x9b"
+		    "2Jb\u202ec\u200bd\u2028e\U000e0041f\ufdd0g\n");
+	output_text(out, STYLE_PLAIN,
+		    "a\x80"
+		    "b\xc0\x8a"
+		    "c\xed\xa0\x80"
+		    "d\xf5"
+		    "e\xe6\xbc\n");
+}
+
+static void print_json(struct output *out)
+{
+	json_t *text = json_pack("[s]", "a\xc2\x9b"
+					"2Jb\u202e");
+
+	output_json(out, text, true);
+	json_decref(text);
+}
+
+static void what_has_no_glyph_in_unicode_never_gets_out(void **state)
+{
+	(void)state;
+	assert_prints(
+		0, print_unicode,
+		"gr\u00f6\u00dfe \u6f22 \U0001f980 \u00b5s\na?2Jb?c?d?e?f?g\na?b??c?d?e??\n");
+	assert_prints(0, print_json, "[\"a\\u009B2Jb\\u202E\"]\n");
+}
+
 static void control_characters_never_get_out(void **state)
 {
 	char *text = printed(0, true, print_hostile);
@@ -167,6 +201,7 @@ int main(void)
 		cmocka_unit_test(columns_align_and_empty_ones_go),
 		cmocka_unit_test(gaps_shrink_before_columns_go),
 		cmocka_unit_test(control_characters_never_get_out),
+		cmocka_unit_test(what_has_no_glyph_in_unicode_never_gets_out),
 		cmocka_unit_test(paragraphs_wrap_at_words),
 		cmocka_unit_test(width_counts_characters),
 		cmocka_unit_test(numbers_are_short_and_round_well),
