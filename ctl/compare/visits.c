@@ -11,9 +11,9 @@
 #include "field.h"
 #include "host.h"
 #include "machine.h"
+#include "printable.h"
 #include "sampler.h"
 #include "timeline.h"
-#include "printable.h"
 #include "util.h"
 
 /* ---- Listeners to visit ---- */

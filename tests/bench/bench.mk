@@ -21,11 +21,13 @@ $(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/flags 
 nostats:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/nostats STATS=0 $(BUILD)/nostats/nbserved
 
-.PHONY: claims
-claims: ## which of the published claims hold on this host (9 minutes)
+.PHONY: claims claims-doc
+claims: ## which of the published claims hold on this host (9 minutes): build/claims.md and .html
 	@tools/deps.sh build bench demo
 	$(AGAIN) $(JOBS) all
 	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD)
+claims-doc: ## put what `make claims` and `make bench-vm` have measured into doc/measurements.md
+	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD) --judge --page doc/measurements.md
 
 .PHONY: bench bench-programs
 bench-programs: $(BENCH_PROGRAMS)

@@ -4,9 +4,11 @@
     claims.py [--build DIR] [--only SCENE,...] [--seconds N] [--judge] [--page FILE]
 
 Measures each scene by `nbctl compare`, in an order that changes from round to round, saves the rows
-in BUILD/claims.jsonl, and says of each claim whether it holds.  Writes the table of --page
-(doc/measurements.md) between its marks, and BUILD/claims.html.  With --only the other scenes' rows are
-those of the last time, as are those that are not reached in --seconds; --judge measures nothing.
+in BUILD/claims.jsonl, and says of each claim whether it holds.  Writes BUILD/claims.md and
+BUILD/claims.html.  With --only the other scenes' rows are those of the last time, as are those that are
+not reached in --seconds; --judge measures nothing.  --page (`make claims-doc`: doc/measurements.md) also
+puts what was measured into that file's table, between its marks; what was not measured stays there as it
+was.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import time
 
 from claims_rows import Missing, Rows
 from claims_scenes import CONTROL, GRID, cpus_are_apart, echo_label, fill, scenes
-from claims_table import CLAIMS, OPEN
+from claims_table import CLAIMS, UNMEASURED
 from servers import ALL_CPUS, ROOT
 import varlink_client  # isort: skip
 
@@ -113,7 +115,7 @@ def judge(rows):
         try:
             verdict, seen = decide(rows)
         except (Missing, KeyError) as missing:
-            verdict, seen = OPEN, f"because {missing}"
+            verdict, seen = UNMEASURED, f"{missing}"
         yield claim, source, measurement, verdict, seen
 
 
@@ -135,7 +137,7 @@ def conditions(rows):
             + f", nine alternating rounds; {control(rows)}; {time.strftime('%Y-%m-%d')}")
 
 
-def write_page(path, judged, when):
+def table(judged, when):
     lines = [f"{when}.  Ratios are of the first named to the second, taken in each round; `~`: the rounds, but "
              "for one on either side, are not all on one side of 1 (that they are comes by chance in 4 of "
              "100).\n\n",
@@ -143,9 +145,17 @@ def write_page(path, judged, when):
     for claim, source, measurement, verdict, seen in judged:
         lines.append(f"| {claim} | {source} | {measurement} | **{verdict}** | {seen} |\n".replace(
             " x ", " × "))
-    text = path.read_text()
-    before, rest = text.split(MARKS[0])
-    path.write_text(before + MARKS[0] + "".join(lines) + MARKS[1] + rest.split(MARKS[1])[1])
+    return lines
+
+
+def update_page(path, judged, when):
+    """Replaces the rows of a page's table that were measured, and its line of conditions."""
+    before, rest = path.read_text().split(MARKS[0])
+    old, after = rest.split(MARKS[1])
+    kept = {line.split(" | ")[0]: line for line in old.splitlines(True) if line.startswith("| ")}
+    lines = [kept.get(line.split(" | ")[0], line) if f"**{UNMEASURED}**" in line else line
+             for line in table(judged, when)]
+    path.write_text(before + MARKS[0] + "".join(lines) + MARKS[1] + after)
 
 
 def write_report(build, rows, judged, when):
@@ -173,7 +183,7 @@ def main():
     parser.add_argument("--only", help="scenes, with commas; the others' rows stay")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no load begins later")
     parser.add_argument("--judge", action="store_true", help="measure nothing")
-    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "doc/measurements.md")
+    parser.add_argument("--page", type=pathlib.Path, help="a file whose table is updated")
     options = parser.parse_args()
     build = options.build.resolve()
     only = options.only.split(",") if options.only else [s.name for s in scenes()]
@@ -192,9 +202,12 @@ def main():
     judged = list(judge(read))
     for claim, _, _, verdict, seen in judged:
         print(f"\n{verdict}: {claim}\n    {seen}")
-    write_page(options.page, judged, conditions(read))
-    write_report(build, rows, judged, conditions(read))
-    print(f"\n{options.page}, {build / 'claims.html'}")
+    when = conditions(read)
+    (build / "claims.md").write_text("".join(table(judged, when)))
+    write_report(build, rows, judged, when)
+    if options.page:
+        update_page(options.page, judged, when)
+    print(f"\n{build / 'claims.md'}, {build / 'claims.html'}", *filter(None, [options.page]))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from claims_rows import BETTER, SAME, WORSE, Missing
 from claims_scenes import (ALL_CPUS, FILES, GRID, LATENCIES_US, LOSS_LABEL, LOSSES_PERCENT, ZC_SIZES, echo_label,
                            loss_name)
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable here"
+HOLDS, FAILS, OPEN, UNMEASURED = "holds", "does not hold", "not decidable here", "not measured"
 CPU, RATE = "cpu_ns_per_request", "requests_per_s"
 
 
@@ -145,7 +145,7 @@ def in_vm(decide):
         try:
             return decide(rows)
         except Missing:
-            return OPEN, "because it was not measured: `make bench-vm` (root, Debian)"
+            return UNMEASURED, "`make bench-vm` (root, Debian) measures it"
 
     return decide_if_measured
 

@@ -2,6 +2,7 @@
 
 import math
 
+import claims
 from claims_rows import BETTER, SAME, WORSE, Ratio, bounds
 
 
@@ -21,3 +22,18 @@ def test_what_is_better_depends_on_the_figure():
         assert Ratio(figure, 0.8, 0.7, 0.9).found == found
         same = Ratio(figure, 0.9, 0.7, 1.05)
         assert same.found == SAME and str(same) == "0.90~" and abs(same.hidden - 0.3) < 1e-9
+
+
+def test_what_was_not_measured_stays_in_the_page(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n" + claims.MARKS[0] + "old conditions\n\n| claim | source |\n|---|---|\n"
+                    "| in a VM | s | m | **holds** | 2.70 |\n| here | s | m | **holds** | 1.10 |\n" + claims.MARKS[1]
+                    + "after\n")
+    claims.update_page(page, [("in a VM", "s", "m", claims.UNMEASURED, "`make bench-vm` measures it"),
+                              ("here", "s", "m", "does not hold", "0.90 x 2"),
+                              ("new", "s", "m", claims.UNMEASURED, "no rows")], "now")
+    text = page.read_text()
+    assert "| in a VM | s | m | **holds** | 2.70 |\n" in text and "old conditions" not in text
+    assert "| here | s | m | **does not hold** | 0.90 × 2 |\n" in text and "1.10" not in text
+    assert "| new | s | m | **not measured** | no rows |\n" in text
+    assert text.startswith("before\n") and text.endswith("after\n")
