@@ -7,7 +7,12 @@
 #include "store.h"
 #include "suggest.h"
 
-enum { CHECK_TEXT_MAX = CONFIG_NAME_MAX + 32 };
+enum {
+	CHECK_TEXT_MAX = CONFIG_NAME_MAX + 32,
+	/* `buffer-size = auto`: the longest datagram of IPv6, 65527 bytes, fits. */
+	BUFFER_SIZE = 16 * 1024,
+	BUFFER_SIZE_UDP = 64 * 1024,
+};
 
 /* Was an error reported for this key?  Then errors that follow from it are not reported. */
 static bool is_refused(enum config_section kind, const char *name, const void *section)
@@ -262,6 +267,13 @@ static void check_build(struct config_report *r, struct listener_config *l)
 		      l->transport->name, absent);
 }
 
+/* Replaces `auto` by the size that is used. */
+static void set_buffer_size(struct listener_config *l)
+{
+	if (l->options.buffer_size == 0)
+		l->options.buffer_size = l->options.datagrams ? BUFFER_SIZE_UDP : BUFFER_SIZE;
+}
+
 /* Each message must fit into one buffer. */
 static void check_messages(struct config_report *r, struct listener_config *l)
 {
@@ -459,6 +471,7 @@ void config_check(struct config_report *r)
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
 		check_transport(r, l);
+		set_buffer_size(l);
 		check_build(r, l);
 		check_qp_type(r, l);
 		check_srq(r, l);

@@ -205,19 +205,23 @@ static void expect_uint(const struct config_key *key, char text[static CONFIG_TE
 		 key->power_of_two ? "a power of two" : "a number", key->min, key->max);
 }
 
-static int parse_size_key(const struct config_key *key, const char *text,
-			  UNUSED struct config_origin at, void *section)
+static int parse_size_key(const struct config_key *key, const char *text, struct config_origin at,
+			  void *section)
 {
 	uint64_t bytes;
-	int err = parse_size(text, &bytes);
+	int err;
 
+	if (parse_word(key, text, at, section) == 0)
+		return 0;
+	err = parse_size(text, &bytes);
 	return err ? err : store_in_range(key, section, bytes);
 }
 
 static void format_size_key(const struct config_key *key, const void *section,
 			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
 {
-	format_size(load(key, section), text);
+	if (!find_word(key, section, text))
+		format_size(load(key, section), text);
 }
 
 static void expect_size(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
@@ -266,6 +270,7 @@ const struct config_type config_size = {
 	.parse = parse_size_key,
 	.format = format_size_key,
 	.expect = expect_size,
+	.word = word_key,
 };
 const struct config_type config_duration = {
 	.parse = parse_duration_key,

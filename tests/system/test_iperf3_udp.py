@@ -19,8 +19,8 @@ HELLO, ANSWER = bytes.fromhex("39383736"), bytes.fromhex("36373839")
 def twins(engine, **keys):
     address = twin_address()
     return (listener("iperf3", service="iperf3", engine=engine, address=address, **keys)
-            + listener("udp", service="iperf3", engine=engine, address=address, transport="udp", buffer_size="64K",
-                       buffers=256, **keys))
+            + listener("udp", service="iperf3", engine=engine, address=address, transport="udp", buffers=256,
+                       **keys))
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_without_a_twin_there_is_no_such_test(start_daemon):
 
 
 def test_datagrams_fit_the_listeners_buffers(start_daemon):
-    daemon = start_daemon(twins("epoll").replace("buffer-size = 64K", "buffer-size = 4K"))
+    daemon = start_daemon(twins("epoll").replace("transport = udp", "transport = udp\nbuffer-size = 4K"))
     with Datagrams(daemon, window=1 << 29) as client:
         assert receive(client.control, 9) == struct.pack(">BII", SERVER_ERROR, 141, 0)
     with Datagrams(daemon, len=4097) as client:  # it would not hear of it while it waits for datagrams

@@ -261,7 +261,7 @@ def twins(engine, **keys):
     addresses = [twin_address() for _ in range(3)]
     return (listener("np", service="netperf", engine=engine, address=addresses, **keys)
             + listener("udp", service="netperf", engine=engine, address=addresses, transport="udp",
-                       buffer_size="64K", buffers=256, **keys))
+                       buffers=256, **keys))
 
 
 @pytest.fixture
@@ -291,7 +291,7 @@ def test_every_datagram_is_answered(both):
 
 def test_datagrams_fit_the_listeners_buffers(start_daemon):
     """A request that would be cut is refused before the test, not dropped in it."""
-    daemon = start_daemon(twins("epoll").replace("buffer-size = 64K", "buffer-size = 4K"))
+    daemon = start_daemon(twins("epoll").replace("transport = udp", "transport = udp\nbuffer-size = 4K"))
     client = Client(daemon)
     for sizes in [(4097, 1), (1, 4097)]:
         assert client.ask(BOTH, 1, sizes, stream=2) == -errno.EMSGSIZE

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 import pytest
-from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, requires
+from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, requires, twin_address
 
 
 def environment(tmp_path):
@@ -64,6 +64,14 @@ def test_a_disk_of_memory_or_of_a_file(tmp_path):
     assert re.search(r"\b268435456\b", done.stdout)
     done = run(tmp_path, "--run", f"nbd,export={disk},size=2M", "--repeat", "1", "--", *info)
     assert re.search(r"\b2097152\b", done.stdout) and disk.stat().st_size == 2 << 20
+
+
+def test_datagrams_of_iperf3_need_no_other_key(tmp_path):
+    """Those that it chooses for loopback are longer than 16 KiB."""
+    port = twin_address().split(":")[1]
+    done = run(tmp_path, "--run", f"iperf3,port={port}", "--run", f"iperf3,transport=udp,port={port}", "--repeat", "1",
+               "--", requires("iperf3"), "-u", "-c", "127.0.0.1", "-p", port, "-t", "1")  # fmt: skip
+    assert re.search(r"/[1-9]\d* .*receiver", done.stdout)
 
 
 def test_it_serves_until_ctrl_c_and_shows_what_it_did(tmp_path):

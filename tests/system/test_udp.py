@@ -16,7 +16,7 @@ from test_options import affinity_of
 
 KIB = 1024
 SIZES = [0, 1, 64, 511, 512, 513, 1472, 8972, 16384, 65507]
-WHOLE = {"buffer-size": "64K", "buffers": 256}
+WHOLE = {"buffers": 256}
 
 
 def udp(name, **keys):
@@ -59,8 +59,8 @@ def nothing_comes(daemon, s, name, **wanted):
 
 
 def test_echo_of_every_size(start_daemon, engine):
-    """Up to the longest of IPv4, then of IPv6."""
-    daemon = start_daemon(udp("echo", engine=engine, address=["127.0.0.1:0", "[::1]:0"], **WHOLE))
+    """Up to the longest of IPv4, then of IPv6, with the default buffers."""
+    daemon = start_daemon(udp("echo", engine=engine, address=["127.0.0.1:0", "[::1]:0"]))
     sizes = [SIZES, [*SIZES, 65527]]
     for address, those in zip(daemon.addresses("echo"), sizes):
         with client(address) as s:

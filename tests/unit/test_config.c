@@ -119,13 +119,13 @@ static void buffer_size_is_a_power_of_two(void **state)
 	(void)state;
 	assert_string_equal(
 		refusal("buffer-size = 5K"),
-		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M, got '5K'\n");
+		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M or auto, got '5K'\n");
 	assert_string_equal(
 		refusal("buffer-size = 2K"),
-		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M, got '2K'\n");
+		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M or auto, got '2K'\n");
 	assert_string_equal(
 		refusal("buffer-size = 2M"),
-		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M, got '2M'\n");
+		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M or auto, got '2M'\n");
 }
 
 static void an_empty_value_is_an_error(void **state)
