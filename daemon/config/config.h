@@ -78,6 +78,7 @@ struct listener_config {
 	bool optional;
 	uint64_t max_connections; /* for the whole listener; 0: no limit */
 	uint64_t max_connections_per_address;
+	uint64_t keepalive_ns; /* see socket_set_keepalive() */
 	struct network allow[CONFIG_NETWORKS_MAX];
 	unsigned allow_count;                           /* 0: everyone */
 	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default export */

@@ -47,7 +47,7 @@ static bool is_idle(const struct config_key *key, const void *section,
 			 l->engine ? l->engine->name : l->transport->name);
 		return true;
 	}
-	if (key->streams && l->transport->datagrams) {
+	if (key->streams && l->transport->messages) {
 		snprintf(needs, CHECK_TEXT_MAX, "transport = tcp");
 		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
 		return true;

@@ -58,7 +58,7 @@ struct config_key {
 	const char *const *words; /* of config_choice */
 	const char *engine;       /* the only engine with which it may differ from the default */
 	const char *service;      /* the only service with which it may */
-	bool streams;             /* only transports with byte streams may */
+	bool streams;             /* only transport tcp may, which has byte streams */
 	bool of_files;            /* export key, for files only */
 	bool of_regions;          /* listener key, for services with `lends` only */
 	bool of_exports;          /* listener key, for services with `exports` only */

@@ -219,6 +219,7 @@ static void listener_announce(const struct listener *l, bool serves)
 void listener_serve(struct listener *l)
 {
 	listener_announce(l, true);
+	listening_set_keepalive(l);
 	for (unsigned i = 0; i < l->worker_count; i++) {
 		listening_start(&l->workers[i], l->name);
 		worker_listen(&l->workers[i]);
@@ -288,6 +289,7 @@ void listener_change(struct listener *l, const struct listener_config *config)
 		worker_set_peers_max(&l->workers[i], listener_peers_max(l, config));
 	admission_set(l->admission, config);
 	*l->config = *config;
+	listening_set_keepalive(l);
 }
 
 void listener_drain(struct listener *l, uint64_t deadline_ns)

@@ -371,6 +371,14 @@ void listening_close(struct listening *sockets)
 	*sockets = (struct listening){ 0 };
 }
 
+void listening_set_keepalive(const struct listener *l)
+{
+	for (unsigned i = 0; i < l->worker_count; i++)
+		for (unsigned j = 0; j < l->workers[i].acceptor_count; j++)
+			socket_set_keepalive(l->workers[i].acceptors[j].fd,
+					     l->config->keepalive_ns);
+}
+
 void listening_start(struct worker *w, const char *listener)
 {
 	for (unsigned i = 0; i < w->acceptor_count; i++) {

@@ -43,5 +43,8 @@ int *listening_collect(const struct listener *l, unsigned address, unsigned *ret
  */
 void listening_give(struct listener *l, unsigned address);
 
+/* Applies `keepalive` to all sockets of l. */
+void listening_set_keepalive(const struct listener *l);
+
 /* Calls listen() for the worker's sockets that do not listen yet; before the worker accepts. */
 void listening_start(struct worker *w, const char *listener);

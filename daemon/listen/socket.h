@@ -36,6 +36,11 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
  * bound. */
 int socket_listen(int fd);
 
+/* Has the kernel end connections that are accepted from now on, a TCP socket's, if their clients do
+ * not answer for that long: neither acknowledge data, nor its probes while nothing is sent, nor
+ * open a window that they have closed.  ns: 0: as the kernel does by itself. */
+void socket_set_keepalive(int fd, uint64_t ns);
+
 /* Sets the options of socket_bind() on a socket that another process has made; join: sockets of
  * ours will share its port.  0 or -errno. */
 int socket_adopt(int fd, int family, bool join);

@@ -2,10 +2,7 @@
  * passes the steps of iperf3_conn.h one after the other; each has a time limit.  SCTP and
  * authentication are refused with iperf3's own error numbers. */
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "conn.h"
 #include "iperf3_conn.h"
@@ -120,22 +117,8 @@ static void control_break_off(struct conn *c, uint8_t state)
 
 /* ---- Steps: each returns whether the next one is to be done at once ---- */
 
-/* Sets TCP keep-alive: the client is silent while a test runs, so only the kernel can find out that
- * it has gone. */
-static void control_keep_alive(struct conn *c)
-{
-	static const int idle_s = 30, interval_s = 10, count = 3, on = 1;
-
-	setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	stat_add(c->worker->stats.sys_other, 4);
-}
-
 void iperf3_control_enter(struct conn *c)
 {
-	control_keep_alive(c);
 	control_go(c, STEP_PARAMS);
 	if (!control_write_state(c, IPERF3_PARAM_EXCHANGE))
 		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no test can run */

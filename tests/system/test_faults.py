@@ -30,6 +30,7 @@ from traffic import (
 from varlink_client import Connection
 
 KIB, MIB = 1024, 1024 * 1024
+TCP_REPAIR = 19
 
 
 class Before:
@@ -111,6 +112,34 @@ def test_resets_of_chargen_and_discard(start_daemon, engine):
         closed = daemon.stats(name)["connections"]["closed"]
         assert closed["peer"] + closed["reset"] == sum(closed.values()) == 60
     wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
+
+
+def vanish(s):
+    """Closes s without a packet, as a host does that loses its power."""
+    try:
+        s.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+    except PermissionError:
+        pytest.skip("TCP_REPAIR needs CAP_NET_ADMIN")
+    s.close()
+
+
+def test_clients_that_vanish_or_take_nothing_are_noticed(start_daemon, engine):
+    """`keepalive` holds for those who come after a reload as well."""
+
+    def config(keepalive):
+        services = ("echo", "chargen")
+        return "".join(listener(s, service=s, engine=engine, keepalive=keepalive) for s in services)
+
+    daemon = start_daemon(config("1h"))
+    daemon.write_config(config("1s"))
+    daemon.nbctl("reload")
+    with daemon.connect("echo") as gone, daemon.connect("echo") as silent, daemon.connect("chargen"):
+        echo(gone)
+        vanish(gone)
+        for name, left in (("echo", 1), ("chargen", 0)):
+            daemon.wait_closed(name, left, accepted=left + 1)
+            assert daemon.stats(name)["connections"]["closed"]["reset"] == 1
+        echo(silent)  # it answers the kernel's probes
 
 
 @pytest.mark.parametrize("service", ["echo", "discard", "chargen"])
