@@ -216,6 +216,17 @@ void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset
 	io_submit(&d->io);
 }
 
+/* Frees bytes at the end of d->data: a block may span chunks. */
+static void part_cut(struct nvme_command *d, size_t bytes)
+{
+	struct pool *p = &d->queue->conn->worker->pool;
+	struct bufq all = d->data;
+
+	d->data = (struct bufq){ 0 };
+	bufq_take(p, &d->data, &all, all.bytes - bytes);
+	bufq_drop(p, &all, bytes);
+}
+
 void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed)
 {
 	struct nvme_queue *q = d->queue;
@@ -241,6 +252,8 @@ void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed)
 					     (uint32_t)MIN(p->chunk_size, bytes - d->data.bytes)));
 		chunk_put(p, k); /* the view keeps it */
 	}
+	if (unlikely(d->data.bytes < bytes))
+		part_cut(d, d->data.bytes % nvme_unit(d));
 }
 
 static void trim_go_on(struct nvme_command *d, int result);
@@ -282,14 +295,13 @@ bool nvme_command_fill(struct nvme_command *d)
 	struct conn *c = d->queue->conn;
 	uint32_t left = d->length - d->done_bytes;
 	const struct mount *m = d->io.mount;
-	uint32_t align = m ? m->export->align : 1;
 
 	if (conn_read_must_wait(c, m && m->export->in_memory) ||
 	    (d->done_bytes > 0 && nvme_is_full(c))) {
 		c->flags |= CONN_WATCH_TX;
 		return false;
 	}
-	nvme_part_room(d, conn_read_share(c, MIN(left, NVME_PART_MAX), align), true);
+	nvme_part_room(d, conn_read_share(c, MIN(left, NVME_PART_MAX), nvme_unit(d)), true);
 	if (d->data.bytes == 0) {
 		conn_starved(c);
 		return false;
@@ -341,10 +353,21 @@ static struct mount *mount_of(const struct nvme_command *d)
 	return nsid > 0 && nsid <= w->mount_count ? &w->mounts[nsid - 1] : NULL;
 }
 
+static uint32_t block_bytes(const struct nvme_target *t, const struct export *e)
+{
+	return MAX(t->block_size ? t->block_size : NVME_BLOCK, e->align);
+}
+
+uint32_t nvme_unit(const struct nvme_command *d)
+{
+	const struct mount *m = d->io.mount;
+
+	return m ? block_bytes(d->queue->conn->worker->shared, m->export) : 1;
+}
+
 struct nvme_namespace nvme_namespace_of(const struct nvme_target *t, const struct export *e)
 {
-	uint32_t block = MAX(t->block_size ? t->block_size : NVME_BLOCK, e->align);
-	uint8_t shift = (uint8_t)__builtin_ctz(block);
+	uint8_t shift = (uint8_t)__builtin_ctz(block_bytes(t, e));
 
 	return (struct nvme_namespace){
 		.blocks = e->size >> shift,

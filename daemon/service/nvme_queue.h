@@ -161,7 +161,8 @@ struct nvme_queue {
 	struct nvme_command *receiving; /* the command whose data is being received */
 	/* Bytes of the PDU's data still to come, without the digest. */
 	uint32_t data_left;
-	uint32_t digest; /* digest of the data so far */
+	uint32_t digest; /* digest of the data so far, unless intact */
+	bool intact;     /* the digest of the whole PDU was verified while it was in the input */
 
 	/* Times of CLOCK_MONOTONIC; 0: none. */
 	uint64_t alive_ns; /* deadline for the host's next step or keep-alive */
@@ -205,8 +206,8 @@ void nvme_command_put(struct nvme_command *d);
 bool nvme_command_fill(struct nvme_command *d);
 /* Performs the steps of all commands on `todo`, as far as there is memory. */
 void nvme_commands_run(struct nvme_queue *q);
-/* Allocates memory for a part of `bytes`, or less if the pool is short.  framed: in one piece, if
- * possible, with room for the rest of its PDU. */
+/* Allocates memory for a part of `bytes`, or less if the pool is short: whole units, possibly none.
+ * framed: in one piece, if possible, with room for the rest of its PDU. */
 void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed);
 /* Submits d->data, or a range without data, to the store. */
 void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset, uint64_t length);
@@ -216,6 +217,9 @@ bool nvme_is_full(const struct conn *c);
 
 /* A namespace: an export as the host sees it. */
 struct nvme_namespace nvme_namespace_of(const struct nvme_target *t, const struct export *e);
+/* Bytes of which each part of the command's data is a multiple: a logical block, which is at least
+ * the alignment of the export; 1 without an export. */
+uint32_t nvme_unit(const struct nvme_command *d);
 
 extern const struct nvme_verb nvme_io_verbs[];
 extern const unsigned nvme_io_verb_count;

@@ -167,13 +167,12 @@ static bool rdma_ask(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
 	uint32_t left = MIN(d->length - d->got_bytes, (uint32_t)NVME_PART_MAX);
-	uint32_t align = d->io.mount ? d->io.mount->export->align : 1;
 
 	if (nvme_is_full(c)) {
 		c->flags |= CONN_WATCH_TX;
 		return false;
 	}
-	nvme_part_room(d, conn_read_share(c, left, align), true);
+	nvme_part_room(d, conn_read_share(c, left, nvme_unit(d)), true);
 	if (d->data.bytes == 0) {
 		conn_starved(c);
 		return false;

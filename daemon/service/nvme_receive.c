@@ -1,8 +1,9 @@
 /* Service `nvme`: receives data of hosts, for a store or into d->page.  See nvme_queue.h.
  *
  * Data for a store stays in the input until its PDU is complete and the digest has been verified.
- * If memory is too short to receive the whole PDU, data is written as it arrives: if the digest is
- * wrong then, the command fails, its blocks are undefined, and the host writes them again. */
+ * If memory is too short to receive the whole PDU, whole blocks are written as they arrive: if the
+ * digest is wrong then, the command fails, these blocks are undefined, and the host writes them
+ * again.  A write never ends within a block, whatever the sizes of PDUs and of what is received. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -25,6 +26,7 @@ void nvme_receive(struct nvme_command *d, uint32_t bytes)
 	q->receiving = d;
 	q->data_left = bytes;
 	q->digest = 0;
+	q->intact = false;
 }
 
 /* Fails the command: the rest of its data is dropped. */
@@ -75,11 +77,11 @@ static void receive_digest(struct nvme_queue *q)
 	if (!q->terms.data_digest)
 		return;
 	bufq_read(&q->conn->worker->pool, &q->conn->rx, digest, sizeof(digest));
-	if (get_le32(digest) != q->digest && !q->receiving->status)
+	if (!q->intact && get_le32(digest) != q->digest && !q->receiving->status)
 		receive_fail(q->receiving, NVME_TRANSPORT_ERROR);
 }
 
-/* The end of a PDU's data: checks the digest, and submits the data that is not at a store yet. */
+/* The end of a PDU's data: checks the digest. */
 static bool receive_end(struct nvme_queue *q)
 {
 	struct nvme_command *d = q->receiving;
@@ -88,9 +90,7 @@ static bool receive_end(struct nvme_queue *q)
 		return false;
 	receive_digest(q);
 	q->receiving = NULL;
-	if (d->data.bytes && d->step != NVME_IO)
-		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, d->data.bytes);
-	else if (d->step != NVME_IO)
+	if (d->step != NVME_IO)
 		receive_next(d);
 	return true;
 }
@@ -112,11 +112,17 @@ static bool receive_drop(struct nvme_queue *q)
 	return bytes > 0;
 }
 
+/* Must the digest of the data that is taken be counted, as it has not been verified before? */
+static bool receive_counts_digest(const struct nvme_queue *q)
+{
+	return q->terms.data_digest && !q->intact;
+}
+
 /* Copies input to the command's memory and updates the digest. */
 static void receive_copy(struct nvme_queue *q, uint8_t *to, uint32_t bytes)
 {
 	bufq_read(&q->conn->worker->pool, &q->conn->rx, to, bytes);
-	if (q->terms.data_digest)
+	if (receive_counts_digest(q))
 		q->digest = crc32c(q->digest, to, bytes);
 	receive_count(q, bytes);
 }
@@ -132,31 +138,60 @@ static bool receive_page(struct nvme_queue *q)
 
 /* ---- To a store ---- */
 
-/* The number of received bytes for the next part; 0: wait for more. */
+/* Bytes of the PDU's data to be written now; 0: wait for more.  They wait for the whole PDU and its
+ * digest, unless no more can be received before some are written. */
 static uint32_t receive_ready(const struct nvme_queue *q)
 {
 	const struct conn *c = q->conn;
-	uint32_t want = MIN(q->data_left, (uint32_t)NVME_PART_MAX), have = 0;
-	uint32_t digest = q->terms.data_digest && want == q->data_left ? NVME_TCP_DIGEST : 0;
-	const struct view *v = c->rx.head;
+	uint32_t digest = q->terms.data_digest && !q->intact ? NVME_TCP_DIGEST : 0;
 
-	if (c->rx.bytes < want + digest && c->rx.views < IO_IOV_MAX && !nvme_is_held_up(c))
+	if (c->rx.bytes >= q->data_left + digest)
+		return q->data_left;
+	return nvme_is_held_up(c) ? (uint32_t)MIN(q->data_left, c->rx.bytes) : 0;
+}
+
+/* Verifies the digest of the PDU whose rest is in the input, without taking that. */
+static bool receive_is_intact(const struct nvme_queue *q)
+{
+	uint32_t digest = q->digest, left = q->data_left;
+	uint8_t sent[NVME_TCP_DIGEST];
+	unsigned have = 0;
+
+	for (const struct view *v = q->conn->rx.head; v && have < sizeof(sent); v = v->next) {
+		uint32_t n = MIN(v->len, left);
+
+		digest = crc32c(digest, v->data, n);
+		left -= n;
+		while (n < v->len && have < sizeof(sent))
+			sent[have++] = v->data[n++];
+	}
+	return get_le32(sent) == digest;
+}
+
+/* The whole blocks among `bytes` of input that one write can take as they are. */
+static uint32_t receive_whole(const struct nvme_queue *q, uint32_t bytes)
+{
+	const struct nvme_command *d = q->receiving;
+	const struct view *v = q->conn->rx.head;
+	uint32_t have = 0;
+
+	if (d->io.mount->export->align > 1 || d->begun_bytes)
 		return 0;
-	for (unsigned i = 0; v && i < IO_IOV_MAX && have < want; i++, v = v->next)
+	for (unsigned i = 0; v && i < IO_IOV_MAX && have < bytes; i++, v = v->next)
 		have += v->len;
-	return MIN(have, want);
+	have = MIN(have, bytes);
+	return have - have % nvme_unit(d);
 }
 
 /* Takes the received chunks without copying. */
-static bool receive_views(struct nvme_queue *q, uint32_t bytes)
+static void receive_views(struct nvme_queue *q, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
 
 	bufq_take(&q->conn->worker->pool, &d->data, &q->conn->rx, bytes);
-	for (const struct view *v = d->data.head; v && q->terms.data_digest; v = v->next)
+	for (const struct view *v = d->data.head; v && receive_counts_digest(q); v = v->next)
 		q->digest = crc32c(q->digest, v->data, v->len);
 	receive_count(q, bytes);
-	return true;
 }
 
 /* Copies a partial block to malloc()ed memory, because its rest comes in another PDU or cannot be
@@ -166,7 +201,7 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 	struct nvme_command *d = q->receiving;
 
 	if (!d->page)
-		d->page = malloc(d->io.mount->export->align);
+		d->page = malloc(nvme_unit(d));
 	if (!d->page) {
 		receive_fail(d, NVME_INTERRUPTED);
 		return true;
@@ -180,14 +215,13 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
-	uint32_t align = d->io.mount->export->align, begun = d->begun_bytes;
-	uint32_t whole = (begun + bytes) / align * align;
+	uint32_t unit = nvme_unit(d), begun = d->begun_bytes;
+	uint32_t whole = (begun + bytes) / unit * unit;
 
 	if (whole == 0)
 		return receive_begin(q, bytes);
 	nvme_part_room(d, whole, false);
-	if (d->data.bytes < align) {
-		bufq_drop(&q->conn->worker->pool, &d->data, d->data.bytes);
+	if (d->data.bytes == 0) {
 		conn_starved(q->conn);
 		return false;
 	}
@@ -202,20 +236,31 @@ static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
 	return true;
 }
 
+/* No part ends within a block: a host that is gone leaves a block as it was, or written. */
 static bool receive_part(struct nvme_queue *q)
 {
 	struct nvme_command *d = q->receiving;
-	uint32_t bytes;
+	uint32_t bytes, whole;
 
 	if (d->step == NVME_IO) /* a part is in flight */
 		return false;
 	bytes = receive_ready(q);
 	if (bytes == 0)
 		return false;
-	if (!(d->io.mount->export->align == 1 ? receive_views(q, bytes) : receive_blocks(q, bytes)))
+	if (bytes == q->data_left && receive_counts_digest(q) &&
+	    q->conn->rx.bytes >= bytes + NVME_TCP_DIGEST) {
+		q->intact = receive_is_intact(q);
+		if (!q->intact) {
+			receive_fail(d, NVME_TRANSPORT_ERROR);
+			return true;
+		}
+	}
+	whole = receive_whole(q, bytes);
+	if (whole)
+		receive_views(q, whole);
+	else if (!receive_blocks(q, bytes))
 		return false;
-	/* Not before the PDU is complete: its digest follows. */
-	if (d->data.bytes && (q->data_left || !receive_digest_came(q)))
+	if (d->data.bytes)
 		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, d->data.bytes);
 	return true;
 }

@@ -232,9 +232,10 @@ static void wait_no_more_locked(struct nvme_subsystem *s, struct nvme_member *m)
 	m->waits = false;
 }
 
-static uint16_t begin_locked(struct nvme_subsystem *s, struct nvme_member *m,
+static uint16_t begin_locked(const struct nvme_target *target, struct nvme_member *m,
 			     const struct nvme_connect *c, uint64_t *ret_result)
 {
+	struct nvme_subsystem *s = target->subsystem;
 	struct nvme_controller *n;
 
 	*ret_result = 16 | NVME_IN_DATA;
@@ -252,6 +253,7 @@ static uint16_t begin_locked(struct nvme_subsystem *s, struct nvme_member *m,
 	n->subsystem = s;
 	n->references = 1;
 	n->cntlid = next_cntlid_locked(s);
+	n->generation = target->generation;
 	n->discovery = !strcmp(c->subnqn, NVME_DISCOVERY_NQN);
 	memcpy(n->hostid, c->hostid, NVME_HOSTID);
 	strcpy(n->hostnqn, c->hostnqn);
@@ -265,13 +267,15 @@ static uint16_t begin_locked(struct nvme_subsystem *s, struct nvme_member *m,
 	return NVME_SUCCESS;
 }
 
-static uint16_t join_locked(struct nvme_subsystem *s, struct nvme_member *m,
+static uint16_t join_locked(const struct nvme_target *target, struct nvme_member *m,
 			    const struct nvme_connect *c, uint64_t *ret_result)
 {
-	struct nvme_controller *n = find_locked(s, c->cntlid);
+	struct nvme_controller *n = find_locked(target->subsystem, c->cntlid);
 
 	*ret_result = 16 | NVME_IN_DATA;
-	if (!n || !is_same_host(n, c) || n->discovery)
+	/* A listener that has replaced that of the controller may have other exports under the same
+	 * namespace numbers; the host connects again, to a controller of that one. */
+	if (!n || !is_same_host(n, c) || n->discovery || n->generation != target->generation)
 		return NVME_CONNECT_INVALID;
 	if (nvme_state(n) != NVME_ENABLED)
 		return NVME_SEQUENCE_ERROR;
@@ -300,9 +304,9 @@ uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
 	}
 	pthread_mutex_lock(&nvme.lock);
 	if (connect->qid == 0)
-		status = begin_locked(s, member, connect, ret_result);
+		status = begin_locked(target, member, connect, ret_result);
 	else
-		status = join_locked(s, member, connect, ret_result);
+		status = join_locked(target, member, connect, ret_result);
 	if (status != NVME_WAIT)
 		wait_no_more_locked(s, member);
 	pthread_mutex_unlock(&nvme.lock);

@@ -52,6 +52,7 @@ struct nvme_controller {
 	/* Set by each command: the host is alive; cleared by the admin queue. */
 	_Atomic bool seen;
 	uint16_t cntlid;
+	uint64_t generation; /* of the target on which it began; its queues join there only */
 	bool discovery;
 	uint8_t hostid[NVME_HOSTID];
 	char hostnqn[NVME_NQN_MAX];

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from conftest import TIMEOUT, Daemon, listener, wait_until
-from nvme_client import AER, CAPSULE, COMMAND, DNR, FUA, KEEP_ALIVE, WRITE, Host, Queue, Status
+from nvme_client import AER, CAPSULE, COMMAND, DNR, FUA, H2C_DATA, KEEP_ALIVE, LAST, WRITE, Host, Queue, Status
 
 MINUTES = 1.2
 KIB, MIB = 1024, 1024 * 1024
@@ -186,7 +186,91 @@ def connections(daemon):
     return daemon.call("ListConnections", listener="nvme")["connections"]
 
 
+# ---- Blocks
+
+
+def asked(host, block, size):
+    """A queue that was asked for the data of a write, the command's id and the transfer tag."""
+    q = host.queues[0]
+    q.ignores_r2t = True
+    cid = host.rw(WRITE, block, bytes(size))
+    _, _, rest, _ = q.receive()
+    return q, cid, struct.unpack_from("<H", rest, 2)[0]
+
+
+def data_pdu(q, cid, ttag, offset, data, **options):
+    return q.pdu(H2C_DATA, struct.pack("<HHII4x", cid, ttag, offset, len(data)), data, **options)
+
+
+@pytest.mark.parametrize("bytes_sent", [2048, 4096 + 2048])
+def test_half_of_a_block_is_never_written(daemon, bytes_sent):
+    """A host that answers what it was asked for in PDUs of half a block, and then is gone: AWUPF is one block."""
+    old = b"old!" * 2048
+    with Host(daemon, "nvme", NQN) as host:
+        host.write(0, old)
+    host = Host(daemon, "nvme", NQN)
+    q, cid, ttag = asked(host, 0, 8192)
+    for offset in range(0, bytes_sent, 2048):
+        q.send(data_pdu(q, cid, ttag, offset, b"NEW!" * 512))
+    wait_until(lambda: daemon.stats("nvme")["bytes_in"] > 8192 + bytes_sent, "received")
+    reset(q)
+    host.close()
+    with Host(daemon, "nvme", NQN) as host:
+        found = host.read(0, 2)
+        blocks = {found[:4096], found[4096:]}
+    assert blocks <= {b"old!" * 1024, b"NEW!" * 1024} and found[4096:] == b"old!" * 1024
+
+
+@pytest.mark.parametrize("piece", [300, 1000])
+def test_data_in_many_pieces_is_verified_before_it_is_written(daemon, piece):
+    old = b"old!" * 16384
+    with Host(daemon, "nvme", NQN, ddgst=True) as host:
+        host.write(0, old)
+        q, cid, ttag = asked(host, 0, len(old))
+        spoiled = data_pdu(q, cid, ttag, 0, b"NEW!" * 16384, bad_data=True, flags=LAST)
+        before = daemon.stats("nvme")["bytes_in"]
+        for at in range(0, 60 * piece, piece):
+            q.send(spoiled[at:at + piece])
+            wait_until(lambda end=at + piece: daemon.stats("nvme")["bytes_in"] >= before + end, "a piece has come")
+        q.send(spoiled[60 * piece:])
+        with pytest.raises(Status) as failed:
+            q.wait(cid)
+        assert failed.value.args[0] == 0x22  # a transient transport error
+        assert host.read(0, 16) == old
+        q, cid, ttag = asked(host, 0, len(old))
+        good = data_pdu(q, cid, ttag, 0, b"NEW!" * 16384, flags=LAST)
+        for at in range(0, 60 * piece, piece):
+            q.send(good[at:at + piece])
+        q.send(good[60 * piece:])
+        q.wait(cid)
+        assert host.read(0, 16) == b"NEW!" * 16384
+
+
 # ---- Drain, reload, restart
+
+
+def test_no_queue_joins_a_controller_of_another_configuration(start_daemon, engine, tmp_path):
+    """A namespace's number means another export there: what is written would go to the wrong disk."""
+    def exports(first, second):
+        text = "".join(f"[export {name}]\npath = {tmp_path}/{name}\ncreate = yes\nsize = {SIZE}\n" for name in "ab")
+        return text + listener("nvme", service="nvme", engine=engine, nqn=NQN, exports=f"{first}, {second}", workers=2)
+
+    first = exports("a", "b")
+    daemon = start_daemon(first)
+    address = daemon.addresses("nvme")[0]
+    host = Host(daemon, "nvme", NQN)
+    host.admin.submit(AER)
+    daemon.write_config(exports("b", "a").replace("127.0.0.1:0", f"{address[0]}:{address[1]}"))
+    daemon.call("Reload")
+    daemon.notified()
+    with Queue(daemon.connect("nvme")) as late, pytest.raises(Status) as refused:
+        late.connect(NQN, 2, host.cntlid)
+    assert refused.value.args[0] == 0x182  # the controller is not here; no DNR: the host connects again
+    host.close()
+    with Host(daemon, "nvme", NQN) as host:
+        host.write(0, b"is b" * 1024)
+        host.flush()
+    assert (tmp_path / "b").read_bytes()[:4096] == b"is b" * 1024
 
 
 def test_a_reload_moves_hosts_at_once(start_daemon, engine, tmp_path):
