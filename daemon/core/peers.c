@@ -4,53 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { PEERS_BUCKETS_FIRST = 1024 };
 
-/* ---- SipHash-1-3 (Aumasson and Bernstein) of a key ---- */
-
-static inline uint64_t rotate(uint64_t v, unsigned by)
-{
-	return v << by | v >> (64 - by);
-}
-
-static inline void sip_round(uint64_t v[static 4])
-{
-	v[0] += v[1];
-	v[1] = rotate(v[1], 13) ^ v[0];
-	v[0] = rotate(v[0], 32);
-	v[2] += v[3];
-	v[3] = rotate(v[3], 16) ^ v[2];
-	v[0] += v[3];
-	v[3] = rotate(v[3], 21) ^ v[0];
-	v[2] += v[1];
-	v[1] = rotate(v[1], 17) ^ v[2];
-	v[2] = rotate(v[2], 32);
-}
-
 static uint32_t peers_hash(const struct peers *p, const struct peer_key *key)
 {
-	uint64_t v[4] = {
-		p->secret[0] ^ UINT64_C(0x736f6d6570736575),
-		p->secret[1] ^ UINT64_C(0x646f72616e646f6d),
-		p->secret[0] ^ UINT64_C(0x6c7967656e657261),
-		p->secret[1] ^ UINT64_C(0x7465646279746573),
-	};
-	uint64_t last = (uint64_t)sizeof(*key) << 56;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(key->words); i++) {
-		v[3] ^= key->words[i];
-		sip_round(v);
-		v[0] ^= key->words[i];
-	}
-	v[3] ^= last;
-	sip_round(v);
-	v[0] ^= last;
-	v[2] ^= 0xff;
-	for (unsigned i = 0; i < 3; i++)
-		sip_round(v);
-	return (uint32_t)(v[0] ^ v[1] ^ v[2] ^ v[3]);
+	return (uint32_t)siphash(&p->secret, key->words, ARRAY_SIZE(key->words));
 }
 
 /* ---- The two lists ---- */
@@ -197,7 +156,7 @@ int peers_init(struct peers *p)
 	p->buckets = calloc(PEERS_BUCKETS_FIRST, sizeof(struct peer *));
 	if (!p->buckets)
 		return -ENOMEM;
-	return getrandom(p->secret, sizeof(p->secret), 0) < 0 ? -errno : 0;
+	return siphash_key_init(&p->secret);
 }
 
 void peers_fini(struct peers *p)

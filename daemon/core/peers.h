@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "siphash.h"
 #include "util.h"
 
 struct conn;
@@ -45,7 +46,7 @@ struct peer {
 };
 
 struct peers {
-	uint64_t secret[2]; /* SipHash key, so that an attacker cannot aim at one bucket */
+	struct siphash_key secret;
 	struct peer **buckets;
 	uint32_t mask;
 	unsigned max; /* places; may change at any time */

@@ -23,6 +23,7 @@ struct place {
 struct sessions {
 	pthread_mutex_t lock;
 	unsigned count;
+	struct tally clients; /* the sessions of each client */
 	struct session *buckets[BUCKETS];
 
 	/* Protected by places_lock. */
@@ -48,6 +49,11 @@ void *sessions_new(const struct worker_options *options, const char *listener,
 		reason_set(reason, -ENOMEM, "no memory");
 		return NULL;
 	}
+	if (tally_init(&all->clients) < 0) {
+		free(all);
+		reason_set(reason, -EIO, "no random bytes");
+		return NULL;
+	}
 	pthread_mutex_init(&all->lock, NULL);
 	all->references = 1;
 	all->datagram_max = options ? options->buffer_size : UINT64_MAX;
@@ -64,6 +70,7 @@ static void sessions_put(struct sessions *all)
 	if (left)
 		return;
 	pthread_mutex_destroy(&all->lock);
+	tally_fini(&all->clients);
 	free(all->places);
 	free(all);
 }
@@ -267,11 +274,11 @@ void session_address_of(const struct conn *c, struct session_address *ret)
 /* Address of the pointer to the session with this key, or of the NULL at the end of its bucket. */
 static struct session **session_place(struct sessions *all, const uint8_t *key, size_t bytes)
 {
-	uint32_t hash = 2166136261U; /* FNV-1a */
+	uint64_t words[SESSION_KEY_MAX / sizeof(uint64_t)] = { 0 }, hash;
 	struct session **at;
 
-	for (size_t i = 0; i < bytes; i++)
-		hash = (hash ^ key[i]) * 16777619U;
+	memcpy(words, key, bytes);
+	hash = siphash(&all->clients.key, words, ARRAY_SIZE(words));
 	for (at = &all->buckets[hash % BUCKETS]; *at; at = &(*at)->next)
 		if ((*at)->key_bytes == bytes && memcmp((*at)->key, key, bytes) == 0)
 			break;
@@ -283,20 +290,45 @@ struct session *session_find(struct sessions *sessions, const void *key, size_t 
 	return *session_place(sessions, key, bytes);
 }
 
+/* Counts a session of this client.  NULL: it may have no more, or no memory.  A user of an IPv6
+ * network may choose the lower 64 bits of its address, so they tell no clients apart. */
+static struct tally_entry *session_count(struct sessions *all, struct in6_addr client)
+{
+	struct tally_entry *e;
+
+	if (!IN6_IS_ADDR_V4MAPPED(&client))
+		memset(&client.s6_addr[8], 0, 8);
+	e = tally_add(&all->clients, &client);
+	if (e && e->count > SESSIONS_MAX - all->count) {
+		tally_drop(&all->clients, e);
+		return NULL;
+	}
+	all->count += e != NULL;
+	return e;
+}
+
+static void session_uncount(struct sessions *all, struct session *s)
+{
+	tally_drop(&all->clients, s->client);
+	s->client = NULL;
+	all->count--;
+}
+
 int session_begin(struct session *session, struct session_member *control, const void *key,
 		  size_t bytes)
 {
 	struct sessions *all = control->sessions;
+	struct sockaddr_storage peer = peer_of(control->conn);
 
 	assert(bytes <= SESSION_KEY_MAX && !session_find(all, key, bytes));
-	if (all->count >= SESSIONS_MAX)
+	session->client = session_count(all, sockaddr_mapped(&peer));
+	if (!session->client)
 		return -EBUSY;
 	memcpy(session->key, key, bytes);
 	session->key_bytes = (uint8_t)bytes;
 	session->control = control;
 	session->listed = true;
 	*session_place(all, key, bytes) = session;
-	all->count++;
 	session_join(session, control);
 	return 0;
 }
@@ -321,6 +353,7 @@ void session_unlist(struct session *session)
 int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes)
 {
 	struct sessions *from = session->control->sessions;
+	struct tally_entry *there;
 	int rc = 0;
 
 	assert(bytes <= SESSION_KEY_MAX && session->references == 1 && from != to);
@@ -328,17 +361,17 @@ int session_move(struct session *session, struct sessions *to, const void *key, 
 	sessions_lock(to);
 	if (session_find(to, key, bytes)) {
 		rc = -EAGAIN;
-	} else if (to->count >= SESSIONS_MAX) {
+	} else if (!(there = session_count(to, session->client->address))) {
 		rc = -EBUSY;
 	} else {
 		session_unlist(session);
-		from->count--;
+		session_uncount(from, session);
+		session->client = there;
 		memcpy(session->key, key, bytes);
 		session->key_bytes = (uint8_t)bytes;
 		session->control->sessions = to;
 		session->listed = true;
 		*session_place(to, key, bytes) = session;
-		to->count++;
 	}
 	sessions_unlock(to);
 	sessions_unlock(from);
@@ -381,7 +414,7 @@ struct session *session_part(struct session_member *member)
 		return NULL;
 	if (s->control == member) {
 		session_unlist(s);
-		member->sessions->count--;
+		session_uncount(member->sessions, s);
 		s->control = NULL;
 	}
 	member->session = NULL;

@@ -12,9 +12,12 @@
 #include <sys/socket.h>
 
 #include "mailbox.h"
+#include "tally.h"
 
 enum {
-	SESSIONS_MAX = 4096,  /* of one listener at a time */
+	/* Of one listener at a time.  A client may have as many as are free, no more, so that
+	 * places are left for others, however many it begins. */
+	SESSIONS_MAX = 4096,
 	SESSION_KEY_MAX = 40, /* bytes */
 };
 
@@ -40,8 +43,9 @@ struct session_member {
 struct session {
 	struct session *next; /* next in its bucket */
 	struct session_member *control;
-	unsigned references; /* one for each member */
-	bool listed;         /* in the table: session_find() finds it */
+	struct tally_entry *client; /* its place among those of its client's address */
+	unsigned references;        /* one for each member */
+	bool listed;                /* in the table: session_find() finds it */
 	uint8_t key_bytes;
 	uint8_t key[SESSION_KEY_MAX];
 	void (*release)(struct session *session); /* frees it, after the last member has left */
@@ -97,7 +101,8 @@ void session_member_init(struct session_member *member, struct conn *c);
 
 /* NULL: no session with this key can be joined. */
 struct session *session_find(struct sessions *sessions, const void *key, size_t bytes);
-/* The caller has allocated it zeroed and set release().  0, or -EBUSY: SESSIONS_MAX reached. */
+/* The caller has allocated it zeroed and set release().  0, or -EBUSY: as many as the client may
+ * have at this time. */
 int session_begin(struct session *session, struct session_member *control, const void *key,
 		  size_t bytes);
 void session_join(struct session *session, struct session_member *member);
@@ -115,7 +120,7 @@ struct session *session_part(struct session_member *member);
 /* ---- Takes the lock ---- */
 
 /* Moves the session, whose only member is its control connection, into the table of a twin.  0;
- * -EAGAIN: the key is in use there; -EBUSY: SESSIONS_MAX reached.  Thread of the control
+ * -EAGAIN: the key is in use there; -EBUSY: as session_begin().  Thread of the control
  * connection. */
 int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes);
 

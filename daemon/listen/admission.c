@@ -8,23 +8,21 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ADMISSION_BUCKETS = 1024 };
+#include "tally.h"
 
-/* The connections of one address. */
-struct admission_peer {
-	struct admission_peer *next;
-	struct in6_addr address;
-	uint64_t count;
+/* The rules for clients, apart from the number of all. */
+struct admission_rules {
+	uint64_t max_per_address;
+	unsigned allow_count;
+	struct network allow[CONFIG_NETWORKS_MAX];
 };
 
 struct admission {
 	_Atomic uint64_t open, max;
-	pthread_mutex_t lock; /* protects all fields below */
-	uint64_t max_per_address;
-	struct network allow[CONFIG_NETWORKS_MAX];
-	unsigned allow_count;
-	struct admission_peer *peers[ADMISSION_BUCKETS];
 	_Atomic bool needs_peer; /* a limit or list depends on the peer */
+	pthread_mutex_t lock;    /* protects all fields below */
+	struct admission_rules rules;
+	struct tally tally; /* of open connections */
 };
 
 struct admission *admission_new(const struct listener_config *config)
@@ -33,6 +31,10 @@ struct admission *admission_new(const struct listener_config *config)
 
 	if (!a)
 		return NULL;
+	if (tally_init(&a->tally) < 0) {
+		free(a);
+		return NULL;
+	}
 	pthread_mutex_init(&a->lock, NULL);
 	admission_set(a, config);
 	return a;
@@ -42,14 +44,7 @@ void admission_free(struct admission *a)
 {
 	if (!a)
 		return;
-	for (unsigned i = 0; i < ADMISSION_BUCKETS; i++) {
-		while (a->peers[i]) {
-			struct admission_peer *p = a->peers[i];
-
-			a->peers[i] = p->next;
-			free(p);
-		}
-	}
+	tally_fini(&a->tally);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
 }
@@ -57,11 +52,11 @@ void admission_free(struct admission *a)
 void admission_set(struct admission *a, const struct listener_config *config)
 {
 	pthread_mutex_lock(&a->lock);
-	a->max_per_address = config->max_connections_per_address;
-	memcpy(a->allow, config->allow, sizeof(a->allow));
-	a->allow_count = config->allow_count;
+	a->rules.max_per_address = config->max_connections_per_address;
+	memcpy(a->rules.allow, config->allow, sizeof(a->rules.allow));
+	a->rules.allow_count = config->allow_count;
 	pthread_mutex_unlock(&a->lock);
-	atomic_store(&a->needs_peer, a->max_per_address || a->allow_count);
+	atomic_store(&a->needs_peer, config->max_connections_per_address || config->allow_count);
 	/* Not for UDP, where the oldest client is evicted rather than a new one refused: each
 	 * worker's table of peers has its share of the limit. */
 	atomic_store(&a->max, config->max_connections && !config->options.datagrams
@@ -111,53 +106,42 @@ static bool is_local(const struct sockaddr_storage *peer)
 	return from.ss_family == peer->ss_family && IN6_ARE_ADDR_EQUAL(&here, &there);
 }
 
-static bool admission_allowed(const struct admission *a, const struct sockaddr_storage *peer)
+static bool is_allowed(const struct admission_rules *rules, const struct sockaddr_storage *peer)
 {
 	struct in6_addr address = sockaddr_mapped(peer);
 
-	for (unsigned i = 0; i < a->allow_count; i++)
-		if (a->allow[i].local ? is_local(peer) : network_contains(&a->allow[i], &address))
+	for (unsigned i = 0; i < rules->allow_count; i++)
+		if (rules->allow[i].local ? is_local(peer)
+					  : network_contains(&rules->allow[i], &address))
 			return true;
-	return a->allow_count == 0;
+	return rules->allow_count == 0;
 }
 
-static struct admission_peer **admission_bucket(struct admission *a, const struct in6_addr *peer)
+/* A copy, as is_local() makes system calls, which no other worker should wait for. */
+static void admission_copy_rules(struct admission *a, struct admission_rules *ret_rules)
 {
-	uint64_t parts[2];
-
-	memcpy(parts, peer, sizeof(parts));
-	parts[0] = (parts[0] ^ parts[1]) * UINT64_C(0x9E3779B97F4A7C15);
-	return &a->peers[(parts[0] >> 32) % ADMISSION_BUCKETS];
+	pthread_mutex_lock(&a->lock);
+	ret_rules->max_per_address = a->rules.max_per_address;
+	ret_rules->allow_count = a->rules.allow_count;
+	memcpy(ret_rules->allow, a->rules.allow, a->rules.allow_count * sizeof(a->rules.allow[0]));
+	pthread_mutex_unlock(&a->lock);
 }
 
-/* Counts a connection of this address; the caller holds the lock.  NULL: no memory. */
-static struct admission_peer *admission_count(struct admission *a, const struct in6_addr *address)
+/* 0 or -EUSERS. */
+static int admission_count(struct admission *a, const struct in6_addr *address, uint64_t max,
+			   void **ret_ticket)
 {
-	struct admission_peer **bucket = admission_bucket(a, address), *p = *bucket;
+	struct tally_entry *e;
 
-	while (p && memcmp(&p->address, address, sizeof(*address)) != 0)
-		p = p->next;
-	if (!p) {
-		p = malloc(sizeof(*p));
-		if (!p)
-			return NULL;
-		*p = (struct admission_peer){ .next = *bucket, .address = *address };
-		*bucket = p;
+	pthread_mutex_lock(&a->lock);
+	e = tally_add(&a->tally, address);
+	if (e && e->count > max) {
+		tally_drop(&a->tally, e);
+		e = NULL;
 	}
-	p->count++;
-	return p;
-}
-
-static void admission_uncount(struct admission *a, struct admission_peer *peer)
-{
-	struct admission_peer **p = admission_bucket(a, &peer->address);
-
-	if (--peer->count > 0)
-		return;
-	while (*p != peer)
-		p = &(*p)->next;
-	*p = peer->next;
-	free(peer);
+	pthread_mutex_unlock(&a->lock);
+	*ret_ticket = e;
+	return e ? 0 : -EUSERS;
 }
 
 static int admission_check_peer(struct admission *a, int fd, const struct sockaddr_storage *from,
@@ -165,10 +149,10 @@ static int admission_check_peer(struct admission *a, int fd, const struct sockad
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	socklen_t len = sizeof(sa);
-	struct admission_peer *peer;
+	struct admission_rules rules;
 	struct in6_addr address;
 	bool is_unix;
-	int rc;
+	int rc = 0;
 
 	if (from)
 		sa = *from;
@@ -178,23 +162,13 @@ static int admission_check_peer(struct admission *a, int fd, const struct sockad
 	address = sockaddr_mapped(&sa);
 	if (is_unix && !user_as_address(fd, &address))
 		return -EACCES;
-	pthread_mutex_lock(&a->lock);
-	rc = from && a->allow_count > 0;
+	admission_copy_rules(a, &rules);
 	/* On a Unix socket the mode of its file has decided already. */
-	if (!is_unix && !admission_allowed(a, &sa)) {
-		rc = -EACCES;
-	} else if (a->max_per_address) {
-		peer = admission_count(a, &address);
-		if (!peer || peer->count > a->max_per_address) {
-			if (peer)
-				admission_uncount(a, peer);
-			rc = -EUSERS;
-		} else {
-			*ret_ticket = peer;
-		}
-	}
-	pthread_mutex_unlock(&a->lock);
-	return rc;
+	if (!is_unix && !is_allowed(&rules, &sa))
+		return -EACCES;
+	if (rules.max_per_address)
+		rc = admission_count(a, &address, rules.max_per_address, ret_ticket);
+	return rc == 0 && from && rules.allow_count > 0 ? 1 : rc;
 }
 
 int admission_enter(struct admission *a, int fd, const struct sockaddr_storage *peer,
@@ -218,6 +192,6 @@ void admission_release(struct admission *a, void *ticket)
 	if (!ticket)
 		return;
 	pthread_mutex_lock(&a->lock);
-	admission_uncount(a, ticket);
+	tally_drop(&a->tally, ticket);
 	pthread_mutex_unlock(&a->lock);
 }

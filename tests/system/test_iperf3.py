@@ -1,5 +1,6 @@
 """iperf3 against its own client, over each engine, and against clients that no iperf3 would be."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import time
 
 import pytest
 from conftest import ENGINES, TIMEOUT, is_sanitized, listener, requires, wait_until
+from test_faults import raise_nofile
 from traffic import is_ended, receive, reset
 
 TEST_START, TEST_RUNNING, TEST_END = 1, 2, 4
@@ -414,6 +416,17 @@ def test_who_does_not_speak_it(daemon):
         assert is_ended(s)
     daemon.wait_closed("iperf3", accepted=1)
     assert daemon.stats("iperf3")["connections"]["closed"]["protocol"] == 1
+
+
+def test_cookies_of_one_client_leave_places_for_others(start_daemon):
+    raise_nofile(4600)
+    daemon = start_daemon(listener("iperf3", service="iperf3"))
+    with contextlib.ExitStack() as stack:
+        for i in range(4200):
+            s = stack.enter_context(daemon.connect("iperf3"))
+            s.sendall(b"%036d\0" % i)
+        assert receive(s, 1)[0] == ACCESS_DENIED
+        assert ends(iperf3(daemon, "-B", "127.0.0.2", "-n", "128K"))[1] == 128 * KIB
 
 
 def test_one_stream_too_many(daemon):

@@ -619,29 +619,62 @@ static void lost_streams_keep_their_count(void **state)
 	scene_stop(&s);
 }
 
-static void tests_have_a_limit(void **state)
+/* Its number is that of its connection. */
+static void address_of_client(const struct conn *c, struct sockaddr_storage *ret)
 {
+	*ret = (struct sockaddr_storage){ .ss_family = AF_INET };
+	((struct sockaddr_in *)ret)->sin_addr.s_addr = htonl(0x0a000000 + (uint32_t)c->id);
+}
+
+/* Tests that `client` can begin before it is refused; they are put into members. */
+static unsigned begin_all(struct sessions *r, struct conn *client, struct iperf3_member **members)
+{
+	uint8_t name[IPERF3_COOKIE];
+	unsigned i = 0;
+	int rc;
+
+	memcpy(name, cookie, sizeof(name));
+	memcpy(name + 8, &client->id, 4);
+	do {
+		assert_non_null(members[i] = calloc(1, sizeof(**members)));
+		members[i]->of.sessions = r;
+		members[i]->of.conn = client;
+		memcpy(name, &i, sizeof(i));
+		rc = iperf3_enter(members[i], name);
+	} while (rc == 0 && ++i <= SESSIONS_MAX);
+	assert_int_equal(rc, -EBUSY);
+	iperf3_leave(members[i]);
+	return i;
+}
+
+static void one_client_leaves_places_for_others(void **state)
+{
+	static const struct engine engine = { .peer = address_of_client };
 	struct reason reason;
 	struct sessions *r = sessions_new(NULL, NULL, &reason);
-	struct iperf3_member **members = calloc(SESSIONS_MAX + 1, sizeof(struct iperf3_member *));
-	uint8_t name[IPERF3_COOKIE];
+	struct iperf3_member **members = calloc(2 * SESSIONS_MAX, sizeof(struct iperf3_member *));
+	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
+	struct conn clients[] = { { .worker = w, .id = 1 }, { .worker = w, .id = 2 } };
+	unsigned first, second;
 
 	(void)state;
 	assert_non_null(members);
-	memcpy(name, cookie, sizeof(name));
-	for (unsigned i = 0; i <= SESSIONS_MAX; i++) {
-		members[i] = calloc(1, sizeof(**members));
-		assert_non_null(members[i]);
-		members[i]->of.sessions = r;
-		memcpy(name, &i, sizeof(i));
-		assert_int_equal(iperf3_enter(members[i], name), i < SESSIONS_MAX ? 0 : -EBUSY);
-	}
-	assert_int_equal(sessions_count(r), SESSIONS_MAX);
-	for (unsigned i = 0; i <= SESSIONS_MAX; i++)
+	assert_non_null(memset(w, 0, sizeof(*w)));
+	w->engine = &engine;
+	first = begin_all(r, &clients[0], members);
+	assert_int_equal(first, SESSIONS_MAX / 2);
+	second = begin_all(r, &clients[1], members + first);
+	assert_int_equal(second, SESSIONS_MAX / 4);
+	assert_int_equal(sessions_count(r), first + second);
+	for (unsigned i = 0; i < first + second; i++)
 		iperf3_leave(members[i]);
 	assert_int_equal(sessions_count(r), 0);
+	assert_int_equal(begin_all(r, &clients[1], members), SESSIONS_MAX / 2);
+	for (unsigned i = 0; i < SESSIONS_MAX / 2; i++)
+		iperf3_leave(members[i]);
 	sessions_free(r);
 	free(members);
+	free(w);
 }
 
 /* ---- Twins ---- */
@@ -660,6 +693,7 @@ static void nobody_told(struct session_member *member)
  * listener may be gone by the time that the call arrives. */
 static void calls_outlive_twins(void **state)
 {
+	static const struct engine engine = { .peer = address_of_client };
 	struct sockaddr_storage local = { .ss_family = AF_INET };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	const struct service *service = service_find("iperf3");
@@ -667,13 +701,14 @@ static void calls_outlive_twins(void **state)
 	struct session *session = calloc(1, sizeof(*session));
 	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
 	socklen_t length = sizeof(local);
-	struct conn c = { .worker = w };
+	struct conn c = { .worker = w, .fd = -1 };
 	struct session_twin twin;
 	struct sessions *own, *udp;
 	struct reason reason;
 
 	(void)state;
 	assert_non_null(memset(w, 0, sizeof(*w)));
+	w->engine = &engine;
 	assert_int_equal(mailbox_init(&w->mailbox), 0);
 	own = w->shared = sessions_new(NULL, NULL, &reason);
 	udp = sessions_new(NULL, NULL, &reason);
@@ -724,7 +759,7 @@ int main(void)
 		cmocka_unit_test(a_drain_lets_a_silent_test_end),
 		cmocka_unit_test(what_was_sent_tells_which_stream_is_which),
 		cmocka_unit_test(lost_streams_keep_their_count),
-		cmocka_unit_test(tests_have_a_limit),
+		cmocka_unit_test(one_client_leaves_places_for_others),
 		cmocka_unit_test(calls_outlive_twins),
 	};
 
