@@ -136,8 +136,7 @@ void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 	io_submit(&d->io);
 }
 
-/* Removes bytes from the part's end, as a block of the store may span chunks. */
-static void part_cut(struct nbd_command *d, size_t bytes)
+void nbd_part_cut(struct nbd_command *d, size_t bytes)
 {
 	struct pool *p = &d->conn->worker->pool;
 	struct bufq all = d->data;
@@ -175,7 +174,7 @@ void nbd_part_room(struct nbd_command *d, size_t head, size_t bytes)
 		chunk_put(p, k); /* the view keeps it */
 		skip = 0;
 	}
-	part_cut(d, d->data.bytes & (d->io.mount->export->align - 1));
+	nbd_part_cut(d, d->data.bytes & (d->io.mount->export->align - 1));
 	if (d->data.bytes == 0)
 		nbd_part_drop(d);
 }

@@ -26,6 +26,8 @@ void nbd_part_iov(struct nbd_command *d);
  * room for a header of `head` bytes before it, or in d->header.  A small part shares a chunk with
  * others, a large one has its own chunks.  Holds nothing if the pool is exhausted. */
 void nbd_part_room(struct nbd_command *d, size_t head, size_t bytes);
+/* Frees bytes at the end of d->data, as a block may span chunks. */
+void nbd_part_cut(struct nbd_command *d, size_t bytes);
 void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes);
 
 static inline uint64_t nbd_command_left(const struct nbd_command *d)

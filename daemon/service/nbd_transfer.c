@@ -126,24 +126,28 @@ static bool write_is_held_up(const struct conn *c)
 	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->starved;
 }
 
-/* The number of payload bytes for the next part; 0: wait for more. */
+/* Of the next `bytes` of the payload, those that a part may have: it ends where a block does, or
+ * the request, so that a client that is gone leaves each block as it was, or written. */
+static size_t write_whole(const struct nbd_command *d, size_t bytes)
+{
+	uint32_t block = MAX(d->io.mount->export->align, NBD_BLOCK_PREFERRED);
+	size_t beyond = (size_t)((d->request.offset + d->done_bytes + bytes) % block);
+
+	if (bytes == nbd_command_left(d))
+		return bytes;
+	return bytes > beyond ? bytes - beyond : 0;
+}
+
+/* The number of payload bytes that may be written now; 0: wait for more. */
 static size_t write_ready(const struct nbd_command *d)
 {
 	const struct conn *c = d->conn;
 	size_t arrived = nbd_of(c)->begun_bytes + c->rx.bytes;
-	size_t want = (size_t)MIN(nbd_command_left(d), NBD_PART_MAX), have = 0;
-	uint32_t align = d->io.mount->export->align;
-	const struct view *v = c->rx.head;
+	size_t want = (size_t)MIN(nbd_command_left(d), NBD_PART_MAX);
 
 	if (arrived < want && c->rx.views < IO_IOV_MAX && !write_is_held_up(c))
 		return 0;
-	if (align > 1) { /* the part will be copied: see write_take() */
-		have = MIN(arrived, want);
-		return have - have % align;
-	}
-	for (unsigned i = 0; v && i < IO_IOV_MAX && have < want; i++, v = v->next)
-		have += v->len;
-	return MIN(have, want);
+	return write_whole(d, MIN(arrived, want));
 }
 
 /* Nothing can be written yet.  If memory is short, moves a partial block out of the pool, where it
@@ -151,23 +155,39 @@ static size_t write_ready(const struct nbd_command *d)
 static void write_wait(struct nbd_command *d)
 {
 	struct conn *c = d->conn;
+	uint32_t block = MAX(d->io.mount->export->align, NBD_BLOCK_PREFERRED);
 
-	if (write_is_held_up(c) && nbd_begin(c, d->io.mount->export->align) < 0)
+	if (write_is_held_up(c) && nbd_begin(c, block) < 0)
 		conn_close(c, CONN_END_ERROR);
 }
 
+/* The bytes, of those, that one request to the store can take as they were received; 0: copy. */
+static size_t write_views(const struct nbd_command *d, size_t bytes)
+{
+	const struct view *v = d->conn->rx.head;
+	size_t have = 0;
+
+	if (d->io.mount->export->align > 1 || nbd_of(d->conn)->begun_bytes)
+		return 0;
+	for (unsigned i = 0; v && i < IO_IOV_MAX && have < bytes; i++, v = v->next)
+		have += v->len;
+	return write_whole(d, MIN(have, bytes));
+}
+
 /* Moves a part of the payload from the input to d->data: its chunks as they are, or a copy where
- * the store needs alignment.  Returns its bytes; 0: no memory. */
+ * the store needs alignment, or a block is in too many pieces.  Returns its bytes; 0: no memory. */
 static size_t write_take(struct nbd_command *d, size_t bytes)
 {
 	struct conn *c = d->conn;
 	struct pool *p = &c->worker->pool;
+	size_t views = write_views(d, bytes);
 
-	if (d->io.mount->export->align == 1) {
-		bufq_take(p, &d->data, &c->rx, bytes);
-		return bytes;
+	if (views) {
+		bufq_take(p, &d->data, &c->rx, views);
+		return views;
 	}
 	nbd_part_room(d, 0, bytes);
+	nbd_part_cut(d, d->data.bytes - write_whole(d, d->data.bytes));
 	for (struct view *v = d->data.head; v; v = v->next)
 		nbd_begun_read(c, v->data, v->len);
 	stat_add(c->worker->stats.bytes_copied, d->data.bytes);

@@ -49,6 +49,33 @@ def daemon(start_daemon, engine, store, tmp_path):
     assert pool["free"] >= pool["chunks"] - 1
 
 
+@pytest.mark.parametrize("piece", [1100])
+@pytest.mark.parametrize("offset", [0, 1024])
+def test_part_of_a_block_is_never_written(daemon, piece, offset):
+    """A payload in more pieces than one request to a store can have, of a client that is gone before its end."""
+    old, new = b"old!" * 32768, b"NEW!" * 32768
+    with connect(daemon, "nbd") as client:
+        client.request(WRITE, 0, len(old) + 4096, old + old[:4096])
+        assert client.reply() == (0, b"")
+    client = connect(daemon, "nbd")
+    before = daemon.stats("nbd")["bytes_in"]
+    client.request(WRITE, offset, len(new))
+    sent = 28 + 90 * piece
+    for at in range(0, 90 * piece, piece):
+        client.send(new[at:at + piece])
+        wait_until(lambda end=28 + at + piece: daemon.stats("nbd")["bytes_in"] >= before + end, "a piece has come")
+    client.send(new[90 * piece:90 * piece + 50])
+    wait_until(lambda: daemon.stats("nbd")["bytes_in"] >= before + sent + 50, "the last piece has come")
+    reset(client)
+    with connect(daemon, "nbd") as client:
+        client.request(READ, 0, len(old))
+        error, found = client.reply(len(old))
+    assert error == 0
+    for at in range(4096 if offset else 0, len(old), 4096):
+        assert found[at:at + 4096] in (old[:4096], new[:4096]), at
+    assert offset == 0 or found[:4096] in (old[:4096], old[:offset] + new[:4096 - offset])
+
+
 def works(daemon):
     """Somebody else is served as ever."""
     with connect(daemon, "nbd") as client:

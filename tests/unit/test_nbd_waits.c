@@ -116,7 +116,7 @@ static void an_answer_without_memory_holds_up_none_that_has_it(void **state)
 
 static void nobody_is_late_with_input_that_is_paused(void **state)
 {
-	static const uint8_t half[2000];
+	static const uint8_t half[CHUNK]; /* of the payload: a whole block, which is written */
 	struct late l;
 
 	(void)state;
@@ -125,7 +125,7 @@ static void nobody_is_late_with_input_that_is_paused(void **state)
 	l.t->room = 0;
 	ask(l.t, NBD_CMD_READ);
 	late_finish(&l, 0);
-	ask(l.t, NBD_CMD_WRITE);
+	ask_for(l.t, NBD_CMD_WRITE, 2 * CHUNK);
 	case_input(l.t, half, sizeof(half), sizeof(half));
 	late_finish(&l, 1);
 	assert_true(l.t->recv_off); /* until it reads */
