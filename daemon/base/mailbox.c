@@ -2,6 +2,7 @@
 #include "mailbox.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 int mailbox_init(struct mailbox *m)
 {
 	atomic_init(&m->head, NULL);
+	m->taken = NULL;
 	m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return m->fd < 0 ? -errno : 0;
 }
@@ -35,23 +37,39 @@ bool mailbox_post(struct mailbox *m, struct call *call)
 	return !head;
 }
 
-void mailbox_run(struct mailbox *m)
+/* Takes all calls posted so far, in order. */
+static void mailbox_take(struct mailbox *m)
 {
-	struct call *taken, *ordered = NULL;
+	struct call *posted;
 
 	(void)!read(m->fd, &(uint64_t){ 0 }, sizeof(uint64_t));
-	taken = atomic_exchange_explicit(&m->head, NULL, memory_order_acquire);
-	while (taken) {
-		struct call *next = taken->next;
+	posted = atomic_exchange_explicit(&m->head, NULL, memory_order_acquire);
+	while (posted) {
+		struct call *next = posted->next;
 
-		taken->next = ordered;
-		ordered = taken;
-		taken = next;
+		posted->next = m->taken;
+		m->taken = posted;
+		posted = next;
 	}
-	while (ordered) {
-		struct call *call = ordered;
+}
 
-		ordered = call->next;
+bool mailbox_run_some(struct mailbox *m, unsigned max)
+{
+	bool more = m->taken != NULL;
+
+	if (!more)
+		mailbox_take(m);
+	for (; m->taken && max > 0; max--) {
+		struct call *call = m->taken;
+
+		m->taken = call->next;
 		call->fn(call);
 	}
+	return more || m->taken;
+}
+
+void mailbox_run(struct mailbox *m)
+{
+	while (mailbox_run_some(m, UINT_MAX))
+		;
 }

@@ -14,10 +14,14 @@ struct call {
 struct mailbox {
 	_Atomic(struct call *) head; /* last in first */
 	int fd;                      /* eventfd, non-blocking: readable when calls are waiting */
+	struct call *taken;          /* the receiver's: in order, not run yet */
 };
 
 int mailbox_init(struct mailbox *m); /* 0 or -errno */
 void mailbox_fini(struct mailbox *m);
 /* Any thread.  True: the receiver had to be woken by a system call. */
 bool mailbox_post(struct mailbox *m, struct call *call);
-void mailbox_run(struct mailbox *m); /* receiver's thread only: runs all calls posted so far */
+/* Receiver's thread only. */
+void mailbox_run(struct mailbox *m); /* runs all calls posted so far */
+/* Runs at most `max` calls.  True: others may be waiting, for which fd need not be readable. */
+bool mailbox_run_some(struct mailbox *m, unsigned max);

@@ -13,6 +13,7 @@
 #include "log.h"
 #include "parse.h"
 #include "sink.h"
+#include "slices.h"
 
 /* ---- Life ---- */
 
@@ -456,6 +457,8 @@ static void conn_stay(struct conn *c)
 /* Decides the fate of a connection that has run: it continues, is paused, or is closed further. */
 __attribute__((noinline)) static void conn_ran(struct conn *c)
 {
+	if (unlikely((c->flags & CONN_CLOSING) && c->slices))
+		slices_drop(c);
 	if (!(c->flags & CONN_CLOSING)) {
 		if (c->flags & CONN_RECV_OFF)
 			conn_resume(c);

@@ -112,6 +112,9 @@ struct conn {
 	uint64_t place;
 	uint64_t place_in; /* bytes_in when it was given that place */
 	void *ticket;      /* from worker_owner.admit(), opaque here; goes back through release() */
+	/* Its I/O in slices, oldest first, and the next connection that has some: see slices.h. */
+	struct io *slices, *slices_last;
+	struct conn *slices_next;
 	uint8_t op_index, end;
 	/* Successive looks of worker_relieve() that found no output taken by the peer. */
 	uint8_t stalled;
@@ -288,15 +291,17 @@ static inline size_t conn_work_bytes(const struct conn *c)
 	return c->tx.bytes + c->io_bytes;
 }
 
-/* For services that answer several requests in a run, which began with `before` conn_work_bytes():
- * may the next request begin?  After CONN_RUN_BYTES more the others wait for the next turn: what is
- * read and sent first is still in the CPU's cache, the next answers use its chunks again, and the
- * client has something to do.  What is in flight is not limited: the next turn, which follows at
- * once, begins as much again. */
-enum { CONN_RUN_BYTES = 512 * 1024 };
-static inline bool conn_goes_on(struct conn *c, size_t before)
+/* For services that answer several requests in a run, which began with `before` conn_work_bytes()
+ * and has taken `requests` so far: may the next request begin?  After CONN_RUN_BYTES more the
+ * others wait for the next turn: what is read and sent first is still in the CPU's cache, the next
+ * answers use its chunks again, and the client has something to do.  What is in flight is not
+ * limited: the next turn, which follows at once, begins as much again.  A request counts as
+ * CONN_REQUEST_BYTES besides, as one without data costs CPU time as well. */
+enum { CONN_RUN_BYTES = 512 * 1024, CONN_REQUEST_BYTES = 2048 };
+static inline bool conn_goes_on(struct conn *c, size_t before, uint32_t requests)
 {
-	if (unlikely(conn_work_bytes(c) >= before + CONN_RUN_BYTES)) {
+	if (unlikely(conn_work_bytes(c) + (size_t)requests * CONN_REQUEST_BYTES >=
+		     before + CONN_RUN_BYTES)) {
 		conn_ready(c);
 		return false;
 	}

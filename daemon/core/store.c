@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "slices.h"
 #include "worker.h"
 
 const char *const io_kind_names[] = {
@@ -58,7 +59,9 @@ static void io_account(const struct io *io, int result)
 	stat_always_add(m->in_flight, UINT64_C(-1));
 	if (unlikely(io->start_ns))
 		histogram_add(&operation->latency, clock_ns() - io->start_ns);
-	if (unlikely(result < 0)) {
+	if (unlikely(result == -ESHUTDOWN)) {
+		; /* given up, with its client or its worker */
+	} else if (unlikely(result < 0)) {
 		stat_add(operation->errors, 1);
 		stat_add(m->errors[io_error(-result)], 1);
 	} else if (io->kind == IO_read) {
@@ -75,6 +78,8 @@ static void io_end(struct io *io, int result)
 }
 
 /* ---- Making it stable ---- */
+
+enum { SYNC_RETRIES_MAX = 8 };
 
 static void export_fail(struct export *e, int error)
 {
@@ -108,15 +113,28 @@ static void sync_start(struct mount *m)
 	m->sync.mount = m;
 	m->sync.kind = IO_flush;
 	m->sync.calls = 0;
+	m->sync.retries = 0;
 	m->store->submit(&m->sync);
 }
 
-/* A failed flush may have lost acknowledged writes, so the export is marked as failed. */
+/* Was the flush not carried out, so that nothing was lost?  io_uring answers -ECANCELED when the
+ * kernel cannot make a thread for it (TasksMax=), FUSE and NFS -EINTR. */
+static bool sync_is_undone(int result)
+{
+	return result == -ECANCELED || result == -EINTR;
+}
+
+/* A failed flush may have lost acknowledged writes, so the export is marked as failed.  One that
+ * was not carried out is repeated, and in the end fails its requests only. */
 static void sync_ended(struct mount *m, int result)
 {
 	struct io *covered = m->sync_covers;
 
-	if (result < 0)
+	if (unlikely(sync_is_undone(result)) && m->sync.retries++ < SYNC_RETRIES_MAX) {
+		m->store->submit(&m->sync);
+		return;
+	}
+	if (result < 0 && !sync_is_undone(result))
 		export_fail(m->export, -result);
 	m->syncing = false;
 	if (m->sync_waiting)
@@ -136,10 +154,12 @@ static void sync_add(struct io *io)
 		sync_start(m);
 }
 
+/* A read with FUA returns no data that a power loss could take back, so the flush follows it: it
+ * covers all that the read can have seen. */
 static bool io_is_synced(const struct io *io)
 {
 	return (io->flags & IO_FUA) && !io_is_dsync(io) &&
-	       (io->kind == IO_write || io->kind == IO_trim || io->kind == IO_write_zeroes);
+	       (io->kind <= IO_write || io->kind == IO_trim || io->kind == IO_write_zeroes);
 }
 
 /* ---- Requests ---- */
@@ -153,7 +173,7 @@ void io_submit(struct io *io)
 	io->calls = 0;
 	io->retries = 0;
 	io->start_ns = unlikely(w->sampling) ? clock_ns() : 0;
-	if (m->export->options->sync_writes)
+	if (m->export->options->sync_writes && io->kind != IO_read)
 		io->flags |= IO_FUA;
 	stat_add(m->operations[io->kind].count, 1);
 	stat_always_add(m->in_flight, 1);
@@ -212,6 +232,8 @@ int mounts_attach(struct worker *w, struct reason *reason)
 
 void mounts_detach(struct worker *w)
 {
+	while (w->slices)
+		slices_drop(w->slices);
 	for (unsigned i = w->mount_count; i-- > 0;)
 		if (w->mounts[i].store->detach)
 			w->mounts[i].store->detach(&w->mounts[i]);

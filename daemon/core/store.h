@@ -35,7 +35,7 @@ enum io_kind {
 extern const char *const io_kind_names[IO_KIND_COUNT + 1]; /* NULL-terminated */
 
 enum io_flags {
-	IO_FUA = 1 << 0,     /* on stable storage when it is done */
+	IO_FUA = 1 << 0,     /* its data, read or written, is on stable storage when it is done */
 	IO_NO_HOLE = 1 << 1, /* write_zeroes: allocate */
 	IO_FAST = 1 << 2,    /* write_zeroes: fail with -EOPNOTSUPP rather than write the zeros */
 };
@@ -75,9 +75,10 @@ struct io {
 	 * result: 0 or -errno. */
 	void (*done)(struct io *io, int result);
 	struct mount *mount;
-	uint8_t kind;  /* enum io_kind */
-	uint8_t flags; /* bits of enum io_flags */
-	bool more;     /* a hint: its client's input goes on, so requests follow in this turn */
+	struct conn *conn; /* its client */
+	uint8_t kind;      /* enum io_kind */
+	uint8_t flags;     /* bits of enum io_flags */
+	bool more;         /* a hint: its client's input goes on, so requests follow in this turn */
 	/* Bytes, within the export, aligned to export->align; length > 0 except for flush. */
 	uint64_t offset, length;
 	unsigned iov_count; /* read, write: the memory, `length` bytes in all */
@@ -186,6 +187,10 @@ struct store {
 	 * handles short transfers and EINTR: result 0 means that all bytes were transferred.  It
 	 * also implements FUA where io_is_dsync(); elsewhere the caller adds a flush. */
 	void (*submit)(struct io *io);
+
+	/* Worker's thread.  For requests that submit() hands to slices_submit(): does a part of io,
+	 * some 20 us.  0 or -errno: it has ended; 1: more is to do. */
+	int (*slice)(struct io *io);
 };
 
 /* store/stores.c, NULL-terminated.  `store = auto` takes the first one for files that this host can

@@ -11,6 +11,7 @@
 #include "conn.h"
 #include "gather.h"
 #include "sink.h"
+#include "slices.h"
 #include "store.h"
 
 const char *const engine_feature_names[FEATURE_COUNT] = {
@@ -221,14 +222,15 @@ __attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
 
 	for (struct worker_hook *hook = w->hooks; unlikely(hook != NULL); hook = hook->next)
 		block &= !hook->run(hook);
-	block &= !w->ready;
+	block &= !w->ready && !w->called && !w->slices;
 	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
 	w->engine->wait(w, block);
 	if (unlikely(w->called)) {
-		w->called = false;
 		stat_add(w->stats.sys_other, 1);
-		mailbox_run(&w->mailbox);
+		w->called = mailbox_run_some(&w->mailbox, WORKER_TURN_MAX);
 	}
+	if (unlikely(w->slices != NULL))
+		slices_run(w);
 	worker_set_sampling(w);
 	w->now_ns = w->sampling || w->deadline_ns ? clock_ns() : clock_coarse_ns();
 	worker_run_ready(w);

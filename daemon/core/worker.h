@@ -231,6 +231,7 @@ struct worker {
 	bool timing;
 	bool draining, stop;
 	bool called; /* the mailbox has calls, to be run after this turn's completions */
+	struct conn *slices, *slices_last; /* connections that have I/O in slices: see slices.h */
 	struct pool pool;
 	uint32_t pool_lent; /* chunks lent to the kernel to receive into */
 	struct worker_hook *hooks;
@@ -241,6 +242,7 @@ struct worker {
 	uint64_t timed_turn, timed_ns;
 
 	/* Warm: used while connections wait, and by timers. */
+	uint64_t slices_turn, slices_ns; /* the turn that last did slices, and how long it did */
 	/* Connections that wait for the pool, in order of conn.place. */
 	struct conn *starved, *starved_last;
 	uint64_t places;       /* the last value given to conn.place */

@@ -54,6 +54,7 @@ static struct nbd_command *command_get(struct conn *c)
 	d->done_bytes = 0;
 	d->start_ns = 0;
 	d->io.mount = n->mount;
+	d->io.conn = c;
 	return d;
 }
 
@@ -438,7 +439,7 @@ void nbd_commands_run(struct conn *c)
 	n->arrived_bytes = 0;
 	do
 		nbd_answer_finished(c);
-	while (conn_goes_on(c, before) && nbd_step(c));
+	while (conn_goes_on(c, before, n->arrived) && nbd_step(c));
 	n->running = false;
 	gather_requests(c->worker, n->arrived, n->arrived_bytes);
 	if (nbd_owes_input(c))

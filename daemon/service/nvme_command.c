@@ -206,6 +206,7 @@ void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset
 	size_t bytes;
 
 	d->step = NVME_IO;
+	d->io.conn = c;
 	d->io.done = part_done;
 	d->io.kind = (uint8_t)kind;
 	d->io.offset = offset;

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "conn.h"
 #include "extents.h"
 #include "file.h"
 #include "worker.h"
@@ -40,7 +41,7 @@ struct file_threads {
 	struct queue queue;
 	unsigned idle;
 	bool stop;
-	_Atomic bool ending; /* the pool is ending: long requests are cut short */
+	bool ending; /* the pool is ending: long requests are cut short; worker's thread only */
 
 	/* System calls made by the pool's threads for synchronisation, not counted yet. */
 	_Atomic unsigned calls;
@@ -107,16 +108,16 @@ static int thread_rw(struct io *io)
 	return 0;
 }
 
-/* Writes zeros where zeroing is not supported. */
+/* Writes zeros where zeroing is not supported, IO_ZEROES_MAX at a time: then others have their
+ * turn.
+ */
 static int thread_zero(struct io *io)
 {
-	const struct file_threads *t = io->mount->store_state;
 	static uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* aligned for direct I/O */
+	uint64_t end = MIN(io->progress + IO_ZEROES_MAX, io->length);
 
-	while (io->progress < io->length) {
-		if (atomic_load_explicit(&t->ending, memory_order_relaxed))
-			return -ESHUTDOWN;
-		struct iovec iov = { zeros, (size_t)MIN(io->length - io->progress, sizeof(zeros)) };
+	while (io->progress < end) {
+		struct iovec iov = { zeros, (size_t)MIN(end - io->progress, sizeof(zeros)) };
 		ssize_t n = pwritev2(io->mount->export->fd, &iov, 1,
 				     (off_t)(io->offset + io->progress), 0);
 
@@ -133,6 +134,8 @@ static int thread_allocate(struct io *io)
 	const struct export *e = io->mount->export;
 	int mode = io->flags & IO_NO_HOLE ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE, rc;
 
+	if (io->progress > 0)
+		return thread_zero(io);
 	do {
 		io->calls++;
 		rc = fallocate(e->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)io->offset,
@@ -206,6 +209,15 @@ static void *thread_main(void *arg)
 
 /* ---- On the worker's thread ---- */
 
+static void threads_submit(struct io *io);
+
+/* True: zeros remain to be written. */
+static bool threads_goes_on(const struct io *io)
+{
+	return io->kind == IO_write_zeroes && io->result == 0 && io->progress > 0 &&
+	       io->progress < io->length;
+}
+
 static void threads_finished(struct call *call)
 {
 	struct io *io = container_of(call, struct io, call);
@@ -221,7 +233,14 @@ static void threads_finished(struct call *call)
 	if (atomic_load_explicit(&t->calls, memory_order_relaxed))
 		stat_add(stats->sys_other,
 			 atomic_exchange_explicit(&t->calls, 0, memory_order_relaxed));
-	io_finish(io, io->result);
+	if (likely(!threads_goes_on(io))) {
+		io_finish(io, io->result);
+	} else if (t->ending || (io->conn->flags & CONN_CLOSING)) {
+		io_finish(io, -ESHUTDOWN);
+	} else {
+		io->calls = 0;
+		threads_submit(io);
+	}
 }
 
 static void threads_submit(struct io *io)
@@ -345,7 +364,7 @@ static void threads_detach(struct mount *m)
 {
 	struct file_threads *t = m->store_state;
 
-	atomic_store_explicit(&t->ending, true, memory_order_relaxed);
+	t->ending = true;
 	while (stat_load(m->in_flight) > 0) {
 		struct pollfd p = { .fd = m->worker->mailbox.fd, .events = POLLIN };
 

@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <sys/uio.h>
 
+#include "conn.h"
 #include "extents.h"
+#include "slices.h"
 
 enum { FILE_RETRIES_MAX = 8 }; /* in a row without progress */
 
@@ -19,11 +21,13 @@ static struct ring *file_ring(const struct mount *m)
 
 /* ---- Requests ---- */
 
-/* After EAGAIN or EINTR retries the operation a limited number of times; from the second time on
- * the kernel may block on one of its threads (IOSQE_ASYNC). */
+/* After EAGAIN, EINTR, and ECANCELED (the kernel could not make a thread) retries the operation a
+ * limited number of times; from the second time on the kernel may block on one of its threads
+ * (IOSQE_ASYNC). */
 static bool file_retries(struct io *io, int res)
 {
-	return (res == -EINTR || res == -EAGAIN) && io->retries++ < FILE_RETRIES_MAX;
+	return (res == -EINTR || res == -EAGAIN || res == -ECANCELED) &&
+	       io->retries++ < FILE_RETRIES_MAX;
 }
 
 static uint8_t file_retry_flags(const struct io *io)
@@ -135,9 +139,8 @@ static void file_zero_done(struct op *op, int res, uint32_t flags)
 		io_finish(io, res ? res : -ENOSPC);
 	else if (io->progress == io->length)
 		io_finish(io, 0);
-	else if (io->mount->worker->stop)
-		io_finish(io, -ESHUTDOWN); /* the worker is ending, and the remaining pieces may
-					      take hours */
+	else if (io->mount->worker->stop || (io->conn->flags & CONN_CLOSING))
+		io_finish(io, -ESHUTDOWN); /* the remaining pieces may take hours */
 	else
 		file_zero(io);
 }
@@ -211,12 +214,9 @@ static void file_cache(struct io *io)
 
 /* io_uring has no operation for this: the worker calls lseek() and may block until the file
  * system's maps, mostly in memory, are read. */
-static void file_block_status(struct io *io)
+static int file_slice(struct io *io)
 {
-	int result = extents_of_file(io, io->mount->export->fd);
-
-	stat_add(io->mount->worker->stats.sys_other, io->calls);
-	io_finish(io, result);
+	return extents_of_file(io, io->mount->export->fd);
 }
 
 static void file_uring_submit(struct io *io)
@@ -237,7 +237,7 @@ static void file_uring_submit(struct io *io)
 		file_cache(io);
 		break;
 	case IO_block_status:
-		file_block_status(io);
+		slices_submit(io);
 		break;
 	case IO_KIND_COUNT:
 		break;
@@ -254,4 +254,5 @@ const struct store store_file_uring = {
 	.attach = file_uring_attach,
 	.detach = file_uring_detach,
 	.submit = file_uring_submit,
+	.slice = file_slice,
 };

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "extents.h"
+#include "slices.h"
 #include "store.h"
 #include "worker.h"
 
@@ -21,8 +21,10 @@
 #define memory_end(e)   (void)(e)
 #endif
 
-/* Bytes of a trim or write_zeroes at a time: a millisecond or two. */
-#define MEMORY_CLEAR_MAX ((uint64_t)4 << 20)
+enum {
+	MEMORY_SLICE = 128 << 10,   /* bytes of a trim or write_zeroes at a time */
+	MEMORY_STATUS_PAGES = 1024, /* pages of data that a slice of a block_status looks at */
+};
 
 static int memory_open(struct export *e, struct reason *reason)
 {
@@ -75,91 +77,109 @@ static void memory_copy(const struct io *io)
 	}
 }
 
-/* A piece of a trim or write_zeroes. */
-static int memory_clear(struct io *io, uint64_t offset, uint64_t bytes)
+/* A slice of a trim or write_zeroes; it ends at a page, as only whole ones are given back. */
+static int memory_clear(struct io *io)
 {
 	const struct export *e = io->mount->export;
+	uint64_t at = io->offset + io->progress;
+	uint64_t bytes = MIN(io->length - io->progress, MEMORY_SLICE - at % MEMORY_SLICE);
 	int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
 	if (io->kind == IO_write_zeroes && (io->flags & IO_NO_HOLE)) {
-		memset((uint8_t *)e->memory + offset, 0, (size_t)bytes);
-		return 0;
+		memset((uint8_t *)e->memory + at, 0, (size_t)bytes);
+	} else {
+		io->calls++;
+		if (fallocate(e->fd, mode, (off_t)at, (off_t)bytes) < 0)
+			return -errno;
 	}
-	io->calls++;
-	return fallocate(e->fd, mode, (off_t)offset, (off_t)bytes) < 0 ? -errno : 0;
-}
-
-static void memory_clear_on(struct call *call);
-
-/* Does as much of the request as a turn may take, and leaves the rest to later turns. */
-static void memory_clear_some(struct io *io)
-{
-	struct worker *w = io->mount->worker;
-	uint64_t bytes = MIN(io->length - io->progress, MEMORY_CLEAR_MAX);
-	int result;
-
-	memory_begin(io->mount->export);
-	result = memory_clear(io, io->offset + io->progress, bytes);
-	memory_end(io->mount->export);
 	io->progress += bytes;
-	if (result == 0 && io->progress < io->length && w->stop)
-		result = -ESHUTDOWN;
-	if (result == 0 && io->progress < io->length) {
-		io->call.fn = memory_clear_on;
-		io->calls += mailbox_post(&w->mailbox, &io->call);
-		return;
-	}
-	stat_add(w->stats.sys_other, io->calls);
-	io_finish(io, result);
+	return io->progress < io->length;
 }
 
-static void memory_clear_on(struct call *call)
-{
-	memory_clear_some(container_of(call, struct io, call));
-}
+/* ---- Holes ---- */
 
-static int memory_run(struct io *io)
+/* How far the data that begins at `at` goes, MEMORY_STATUS_PAGES at most.  The kernel is asked for
+ * the pages that are in memory: SEEK_HOLE would look at all of the export's.  One that was swapped
+ * out ends this slice, and is data to the next. */
+static uint64_t memory_data_end(struct io *io, uint64_t at, uint64_t end)
 {
 	const struct export *e = io->mount->export;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = at / page * page;
+	unsigned char pages[MEMORY_STATUS_PAGES];
+	size_t count = (size_t)MIN((end - from + page - 1) / page, MEMORY_STATUS_PAGES), i = 1;
 
-	switch ((enum io_kind)io->kind) {
-	case IO_read:
-	case IO_write:
-		memory_copy(io);
-		return 0;
-	case IO_block_status:
-		return extents_of_file(io, e->fd);
-	default:
-		return 0; /* flush, cache: nothing to do */
-	}
+	io->calls++;
+	if (mincore((uint8_t *)e->memory + from, count * page, pages) == 0)
+		while (i < count && (pages[i] & 1))
+			i++;
+	return MIN(from + i * page, end);
 }
 
-/* Finishes the requests in progress, each as one piece. */
-static void memory_detach(struct mount *m)
+/* A slice of a block_status: appends a range to the extents. */
+static int memory_extents(struct io *io)
 {
-	while (stat_load(m->in_flight) > 0)
-		mailbox_run(&m->worker->mailbox);
+	const struct export *e = io->mount->export;
+	uint64_t at = io->offset + io->progress, end = io->offset + io->length, next;
+	struct io_extent *last = io->extents + io->extent_count - 1;
+	off_t data = lseek(e->fd, (off_t)at, SEEK_DATA);
+	bool hole = data < 0 || (uint64_t)data > at;
+
+	io->calls++;
+	if (data < 0 && errno != ENXIO)
+		return -errno;
+	if (hole)
+		next = data < 0 ? end : MIN((uint64_t)data, end);
+	else
+		next = memory_data_end(io, at, end);
+	if (io->extent_count > 0 && last->hole == hole)
+		last->length += next - at;
+	else if (io->extent_count == IO_EXTENTS_MAX)
+		return 0;
+	else
+		io->extents[io->extent_count++] =
+			(struct io_extent){ .length = next - at, .hole = hole };
+	io->progress += next - at;
+	return io->progress < io->length;
+}
+
+/* ---- Requests ---- */
+
+static int memory_slice(struct io *io)
+{
+	int rc;
+
+	memory_begin(io->mount->export);
+	rc = io->kind == IO_block_status ? memory_extents(io) : memory_clear(io);
+	memory_end(io->mount->export);
+	return rc;
 }
 
 static void memory_submit(struct io *io)
 {
-	int result;
-
-	if (io->kind == IO_trim || io->kind == IO_write_zeroes) {
-		memory_clear_some(io);
+	switch ((enum io_kind)io->kind) {
+	case IO_read:
+	case IO_write:
+		memory_begin(io->mount->export);
+		memory_copy(io);
+		memory_end(io->mount->export);
+		break;
+	case IO_block_status:
+		io->extent_count = 0;
+		/* fall through */
+	case IO_trim:
+	case IO_write_zeroes:
+		slices_submit(io);
 		return;
+	default:
+		break; /* flush, cache: nothing to do */
 	}
-	memory_begin(io->mount->export);
-	result = memory_run(io);
-	memory_end(io->mount->export);
-	stat_add(io->mount->worker->stats.sys_other, io->calls);
-	io_finish(io, result);
+	io_finish(io, 0);
 }
 
 const struct store store_memory = {
 	.name = "memory",
 	.open = memory_open,
 	.close = memory_close,
-	.detach = memory_detach,
 	.submit = memory_submit,
+	.slice = memory_slice,
 };

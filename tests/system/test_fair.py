@@ -3,16 +3,18 @@ doc/engines.md, "Waiting for memory", says."""
 
 import contextlib
 import select
+import signal
 import struct
 import threading
 import time
 
 import pytest
 from conftest import is_sanitized, listener, wait_until
-from nbd_client import READ, Raw
+from nbd_client import READ, WRITE_ZEROES, Raw
 from traffic import connect as connect_to
 
 KIB, MIB = 1024, 1024 * 1024
+NO_HOLE = 2  # a flag of WRITE_ZEROES
 # Seconds, of a dialogue: half a second for each of at most four waits, and as much for a busy host; a
 # sanitized build is a busy host by itself.
 WAIT_MAX = 12 if is_sanitized() else 4
@@ -144,3 +146,18 @@ def test_who_comes_back_does_not_go_past_who_waits(start_daemon, engine):
     daemon = serve(start_daemon, engine, "http")
     with Crowd(daemon.addresses("greedy")[0], CROWD, POST, returns=True):
         assert slowest(daemon, ask_http, 10) < WAIT_MAX
+
+
+def test_zeroing_stops_no_other_and_no_drain(start_daemon, engine):
+    """100 clients, each of whom has 32 GiB of memory zeroed."""
+    daemon = start_daemon(
+        "[server]\ndrain-timeout = 1s\n[export zero]\nstore = memory\nsize = 256M\n"
+        + listener("greedy", service="nbd", engine=engine, exports="zero")
+    )
+    zero = struct.pack(">IHHQQI", 0x25609513, NO_HOLE, WRITE_ZEROES, 7, 0, 256 * MIB)
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(Raw(daemon, "greedy")).go().send(zero * 128)
+        assert slowest(daemon, ask_nbd, 10) < WAIT_MAX
+        daemon.process.send_signal(signal.SIGTERM)
+        daemon.process.wait(1 + WAIT_MAX)

@@ -3,231 +3,7 @@
  *
  * The file calls of the store `threads` are this program's own, which fail or wait when told to.
  * The kernel's io_uring cannot be told: what is here fails there by itself. */
-#include <errno.h>
-#include <fcntl.h>
-#include <semaphore.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "file.h"
-#include "here.h"
-#include "ring.h"
-#include "store.h"
-#include "syscall.h"
-#include "util.h"
-#include "worker.h"
-#include "worker_stop.h"
-
-enum { SIZE = 1 << 20, PIECE = 100, IOS_MAX = 8 };
-
-/* ---- The calls of `threads` ---- */
-/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
-
-static struct {
-	_Atomic bool shorten, wait;
-	_Atomic int error; /* of fdatasync */
-	_Atomic unsigned syncs, folders;
-	sem_t entered, go;
-} calls;
-
-ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offset)
-{
-	struct iovec first = { iov->iov_base, MIN(iov->iov_len, (size_t)PIECE) };
-
-	return atomic_load(&calls.shorten) ? syscall(SYS_preadv, fd, &first, 1, offset, 0)
-					   : syscall(SYS_preadv, fd, iov, count, offset, 0);
-}
-
-ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
-{
-	struct iovec first = { iov->iov_base, MIN(iov->iov_len, (size_t)PIECE) };
-
-	return atomic_load(&calls.shorten)
-		       ? syscall(SYS_pwritev2, fd, &first, 1, offset, 0, flags)
-		       : syscall(SYS_pwritev2, fd, iov, count, offset, 0, flags);
-}
-
-int fdatasync(int fd)
-{
-	atomic_fetch_add(&calls.syncs, 1);
-	if (atomic_load(&calls.wait)) {
-		sem_post(&calls.entered);
-		sem_wait(&calls.go);
-	}
-	errno = atomic_load(&calls.error);
-	return errno ? -1 : (int)syscall(SYS_fdatasync, fd);
-}
-
-int fsync(int fd)
-{
-	struct stat st;
-
-	calls.folders += fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
-	return (int)syscall(SYS_fsync, fd);
-}
-/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
-
-/* ---- A worker with one export ---- */
-
-struct disk {
-	struct worker *worker;
-	struct export_options options;
-	struct export export;
-	struct mount mount;
-	struct io ios[IOS_MAX];
-	int results[IOS_MAX];
-	uint8_t *memory; /* of all of them */
-	struct call call;
-	unsigned first, count; /* to submit */
-	sem_t submitted, done;
-	_Atomic unsigned failures;
-};
-
-static struct disk *disk_of(struct io *io)
-{
-	return container_of(io->mount, struct disk, mount);
-}
-
-static void disk_done(struct io *io, int result)
-{
-	struct disk *d = disk_of(io);
-
-	d->results[io - d->ios] = result;
-	sem_post(&d->done);
-}
-
-static void disk_submit(struct call *call)
-{
-	struct disk *d = container_of(call, struct disk, call);
-
-	for (unsigned i = d->first; i < d->first + d->count; i++)
-		io_submit(&d->ios[i]);
-	sem_post(&d->submitted);
-}
-
-static void disk_on_failed(struct export *e)
-{
-	container_of(e, struct disk, export)->failures++;
-}
-
-/* fd >= 0: instead of a file. */
-static struct disk *disk_new(const char *store, const char *engine, int fd)
-{
-	static const char path[] = "/tmp/nbserved-test-store-XXXXXX";
-	struct disk *d = calloc(1, sizeof(*d));
-	struct reason reason = { "" };
-	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
-
-	assert_non_null(d);
-	assert_non_null(w);
-	memset(w, 0, sizeof(*w));
-	memset(&calls, 0, sizeof(calls));
-	sem_init(&calls.entered, 0, 0);
-	sem_init(&calls.go, 0, 0);
-	sem_init(&d->submitted, 0, 0);
-	sem_init(&d->done, 0, 0);
-	d->worker = w;
-	d->options = (struct export_options){ .size = SIZE, .create = true, .threads = 4 };
-	d->export = (struct export){ .name = "disk",
-				     .options = &d->options,
-				     .store = store_find(store),
-				     .fd = fd,
-				     .align = 1,
-				     .on_failed = disk_on_failed };
-	if (d->export.store->file && fd < 0) {
-		strcpy(d->options.path, path);
-		close(mkstemp(d->options.path));
-	}
-	if (fd < 0)
-		assert_int_equal(d->export.store->open(&d->export, &reason), 0);
-	d->mount = (struct mount){ .export = &d->export, .store = d->export.store };
-	w->engine = engine_find(engine);
-	w->mounts = &d->mount;
-	w->mount_count = 1;
-	w->options.buffers = 64;
-	w->options.buffer_size = 65536;
-	w->listener = "test";
-	strcpy(w->name, "test");
-	if (worker_start(w, NULL, 0, &reason) < 0)
-		fail_msg("%s", reason.text);
-	d->memory = calloc(IOS_MAX, 65536);
-	assert_non_null(d->memory);
-	return d;
-}
-
-static void disk_free(struct disk *d)
-{
-	worker_stop(d->worker);
-	assert_int_equal(d->mount.in_flight, 0);
-	if (d->options.path[0])
-		unlink(d->options.path);
-	d->export.store->close(&d->export);
-	free(d->worker);
-	free(d->memory);
-	free(d);
-}
-
-static struct io *disk_io(struct disk *d, unsigned i, enum io_kind kind, uint64_t offset,
-			  uint64_t length)
-{
-	struct io *io = &d->ios[i];
-
-	*io = (struct io){ .done = disk_done,
-			   .mount = &d->mount,
-			   .kind = (uint8_t)kind,
-			   .offset = offset,
-			   .length = length };
-	if (kind == IO_read || kind == IO_write) { /* in two pieces */
-		uint8_t *memory = d->memory + i * 65536;
-		size_t half = (size_t)length / 2;
-
-		io->iov_count = 2;
-		io->iov[0] = (struct iovec){ memory, half };
-		io->iov[1] = (struct iovec){ memory + half, (size_t)length - half };
-	}
-	return io;
-}
-
-static void disk_start_with(struct disk *d, void (*submit)(struct call *call), unsigned first,
-			    unsigned count)
-{
-	d->call.fn = submit;
-	d->first = first;
-	d->count = count;
-	worker_call(d->worker, &d->call);
-	while (sem_wait(&d->submitted) < 0)
-		;
-}
-
-static void disk_start(struct disk *d, unsigned first, unsigned count)
-{
-	disk_start_with(d, disk_submit, first, count);
-}
-
-static void disk_wait(struct disk *d, unsigned count)
-{
-	while (count > 0)
-		count -= sem_wait(&d->done) == 0;
-}
-
-static int disk_run(struct disk *d, unsigned i)
-{
-	disk_start(d, i, 1);
-	disk_wait(d, 1);
-	return d->results[i];
-}
+#include "store_case.h"
 
 /* ---- All stores on all engines ---- */
 
@@ -372,6 +148,84 @@ static void a_flag_without_work_does_not_keep_the_worker_busy(void **state)
 	alarm(0);
 }
 
+/* ---- What costs the worker's time ---- */
+
+/* One connection zeroes much, another a little. */
+static void zeroing_of_one_connection_does_not_hold_up_another(void **state)
+{
+	struct disk *d = disk_new("memory", "epoll", -1);
+	struct conn other = { .worker = d->worker };
+
+	(void)state;
+	for (unsigned i = 0; i < IOS_MAX; i++)
+		disk_io(d, i, IO_write_zeroes, 0, MEMORY_SIZE)->flags = IO_NO_HOLE;
+	d->ios[IOS_MAX - 1].conn = &other;
+	d->ios[IOS_MAX - 1].length = 4096;
+	disk_start(d, 0, IOS_MAX);
+	disk_wait(d, IOS_MAX);
+	assert_int_equal(d->order[0], IOS_MAX - 1);
+	for (unsigned i = 1; i < IOS_MAX; i++)
+		assert_int_equal(d->order[i], i - 1);
+	assert_int_equal(d->mount.operations[IO_write_zeroes].errors, 0);
+	disk_free(d);
+}
+
+static void disk_submit_and_drop(struct call *call)
+{
+	struct disk *d = container_of(call, struct disk, call);
+
+	for (unsigned i = 0; i < IOS_MAX; i++)
+		io_submit(&d->ios[i]);
+	slices_drop(&d->conn);
+	sem_post(&d->submitted);
+}
+
+static void zeroing_of_a_connection_that_ended_is_given_up(void **state)
+{
+	struct disk *d = disk_new("memory", "epoll", -1);
+	struct conn other = { .worker = d->worker };
+
+	(void)state;
+	for (unsigned i = 0; i < IOS_MAX; i++)
+		disk_io(d, i, IO_write_zeroes, 0, MEMORY_SIZE)->flags = IO_NO_HOLE;
+	d->ios[1].conn = &other;
+	disk_start_with(d, disk_submit_and_drop, 0, IOS_MAX);
+	disk_wait(d, IOS_MAX);
+	for (unsigned i = 0; i < IOS_MAX; i++)
+		assert_int_equal(d->results[i], i == 1 ? 0 : -ESHUTDOWN);
+	assert_int_equal(d->mount.operations[IO_write_zeroes].errors, 0); /* nobody was told one */
+	disk_free(d);
+}
+
+/* The map of memory is made in parts, which do not show. */
+static void long_data_is_one_extent(void **state)
+{
+	static const uint64_t begin = (1 << 20) + 512, end = (40 << 20) + 512, page = 4096;
+	struct io_extent extents[IO_EXTENTS_MAX];
+	struct disk *d = disk_new("memory", "epoll", -1);
+
+	(void)state;
+	memset((uint8_t *)d->export.memory + begin, 'x', end - begin);
+	disk_io(d, 0, IO_block_status, 512, MEMORY_SIZE - 512)->extents = extents;
+	assert_int_equal(disk_run(d, 0), 0);
+	assert_int_equal(d->ios[0].extent_count, 3);
+	assert_true(extents[0].hole && !extents[1].hole && extents[2].hole);
+	assert_int_equal(extents[0].length, begin / page * page - 512);
+	assert_int_equal(extents[1].length, (end / page + 1) * page - begin / page * page);
+	disk_io(d, 0, IO_trim, 512, MEMORY_SIZE - 512);
+	assert_int_equal(disk_run(d, 0), 0);
+	disk_io(d, 0, IO_block_status, 0, MEMORY_SIZE)->extents = extents;
+	assert_int_equal(disk_run(d, 0), 0);
+	assert_int_equal(d->ios[0].extent_count, 1);
+	assert_true(extents[0].hole);
+	for (uint64_t at = 0; at < MEMORY_SIZE; at += 2 * page)
+		*((uint8_t *)d->export.memory + at) = 1;
+	disk_io(d, 0, IO_block_status, 0, MEMORY_SIZE)->extents = extents;
+	assert_int_equal(disk_run(d, 0), 0);
+	assert_int_equal(d->ios[0].extent_count, IO_EXTENTS_MAX);
+	disk_free(d);
+}
+
 /* ---- Where the calls are ours ---- */
 
 static void short_transfers_go_on(void **state)
@@ -420,6 +274,52 @@ static void flushes_are_shared(void **state)
 	disk_io(d, 0, IO_write, 0, 100)->flags = IO_FUA;
 	assert_int_equal(disk_run(d, 0), 0);
 	assert_int_equal(calls.syncs, 3);
+	disk_free(d);
+}
+
+/* A pool without threads to spare (ECANCELED), or FUSE (EINTR): nothing was lost. */
+static void a_flush_that_was_not_carried_out_is_repeated(void **state)
+{
+	static const int errors[] = { ECANCELED, EINTR };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
+		struct disk *d = disk_new("threads", "epoll", -1);
+
+		atomic_store(&calls.error, errors[i]);
+		atomic_store(&calls.error_count, 3);
+		disk_io(d, 0, IO_write, 0, 100)->flags = IO_FUA;
+		assert_int_equal(disk_run(d, 0), 0);
+		assert_int_equal(calls.syncs, 4);
+		atomic_store(&calls.error, errors[i]);
+		disk_io(d, 1, IO_flush, 0, 0); /* it has a bound */
+		assert_int_equal(disk_run(d, 1), -errors[i]);
+		atomic_store(&calls.error, 0);
+		assert_int_equal(disk_run(d, 1), 0);
+		assert_int_equal(d->failures, 0);
+		disk_free(d);
+	}
+}
+
+/* What it returns was perhaps written without a flush. */
+static void a_read_with_fua_commits_what_it_read(void **state)
+{
+	struct disk *d = disk_new("threads", "epoll", -1);
+
+	(void)state;
+	disk_io(d, 0, IO_write, 0, 100);
+	assert_int_equal(disk_run(d, 0), 0);
+	assert_int_equal(calls.syncs, 0);
+	disk_io(d, 1, IO_read, 0, 100)->flags = IO_FUA;
+	assert_int_equal(disk_run(d, 1), 0);
+	assert_int_equal(calls.syncs, 1);
+	d->options.sync_writes = true; /* all that is acknowledged is committed */
+	disk_io(d, 1, IO_read, 0, 100);
+	assert_int_equal(disk_run(d, 1), 0);
+	assert_int_equal(calls.syncs, 1);
+	atomic_store(&calls.error, EIO);
+	disk_io(d, 1, IO_read, 0, 100)->flags = IO_FUA;
+	assert_int_equal(disk_run(d, 1), -EIO);
 	disk_free(d);
 }
 
@@ -516,7 +416,12 @@ int main(void)
 		cmocka_unit_test(a_flag_without_work_does_not_keep_the_worker_busy),
 		cmocka_unit_test(short_transfers_go_on),
 		cmocka_unit_test(flushes_are_shared),
+		cmocka_unit_test(zeroing_of_one_connection_does_not_hold_up_another),
+		cmocka_unit_test(zeroing_of_a_connection_that_ended_is_given_up),
+		cmocka_unit_test(long_data_is_one_extent),
 		cmocka_unit_test(a_flush_that_failed_is_never_repeated),
+		cmocka_unit_test(a_flush_that_was_not_carried_out_is_repeated),
+		cmocka_unit_test(a_read_with_fua_commits_what_it_read),
 		cmocka_unit_test(fua_that_could_not_be_made_stable_fails_the_export),
 		cmocka_unit_test(the_name_of_a_file_that_was_made_is_durable),
 		cmocka_unit_test(memory_that_cannot_be_aligned_is_refused),

@@ -13,7 +13,8 @@ struct numbered {
 enum { SENDERS = 4, CALLS = 500 };
 
 static _Atomic unsigned calls_run, calls_disordered, calls_elsewhere;
-static unsigned last_of[SENDERS];
+static unsigned last_of[SENDERS], calls_in_turn, calls_in_turn_most;
+static uint64_t calls_turn;
 
 static void run_numbered(struct call *call)
 {
@@ -22,10 +23,24 @@ static void run_numbered(struct call *call)
 	if (n->number != last_of[n->sender] + 1)
 		calls_disordered++;
 	last_of[n->sender] = n->number;
+	calls_in_turn = n->bench->worker.stats.turns == calls_turn ? calls_in_turn + 1 : 1;
+	calls_turn = n->bench->worker.stats.turns;
+	calls_in_turn_most = MAX(calls_in_turn_most, calls_in_turn);
 	if (!pthread_equal(pthread_self(), n->bench->worker.thread))
 		calls_elsewhere++;
 	if (atomic_fetch_add(&calls_run, 1) + 1 == SENDERS * CALLS)
 		sem_post(&n->bench->owner.event);
+}
+
+struct gate {
+	struct call call;
+	sem_t open;
+};
+
+/* Holds the worker until all are there. */
+static void run_gate(struct call *call)
+{
+	await(&container_of(call, struct gate, call)->open);
 }
 
 static void *send_calls(void *arg)
@@ -37,9 +52,13 @@ static void *send_calls(void *arg)
 	return NULL;
 }
 
+/* And not all of many in one turn. */
 static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
 {
+	struct gate gate = { .call.fn = run_gate };
+
 	(void)state;
+	sem_init(&gate.open, 0, 0);
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
@@ -47,20 +66,24 @@ static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
 		pthread_t threads[SENDERS];
 
 		calls_run = calls_disordered = calls_elsewhere = 0;
+		calls_in_turn_most = 0;
 		memset(last_of, 0, sizeof(last_of));
 		for (unsigned i = 0; i < SENDERS * CALLS; i++)
 			calls[i] = (struct numbered){
 				{ .fn = run_numbered }, b, i / CALLS, i % CALLS + 1
 			};
+		worker_call(&b->worker, &gate.call);
 		for (unsigned i = 0; i < SENDERS; i++)
 			pthread_create(&threads[i], NULL, send_calls, &calls[(size_t)i * CALLS]);
 		for (unsigned i = 0; i < SENDERS; i++)
 			pthread_join(threads[i], NULL);
+		sem_post(&gate.open);
 		await(&b->owner.event);
 		bench_stop(b);
 		assert_int_equal(calls_run, SENDERS * CALLS);
 		assert_int_equal(calls_disordered, 0);
 		assert_int_equal(calls_elsewhere, 0);
+		assert_in_range(calls_in_turn_most, 1, WORKER_TURN_MAX);
 		free(calls);
 	}
 }

@@ -1,0 +1,107 @@
+/* See slices.h. */
+#include "slices.h"
+
+#include <errno.h>
+
+#include "conn.h"
+#include "store.h"
+
+/* Is time left in this turn? */
+static bool slices_may_run(struct worker *w)
+{
+	uint64_t turn = stat_load(w->stats.turns);
+
+	if (w->slices_turn != turn) {
+		w->slices_turn = turn;
+		w->slices_ns = 0;
+	}
+	return w->slices_ns < SLICES_TURN_NS;
+}
+
+/* As store->slice(). */
+static int slice(struct io *io)
+{
+	uint64_t begin_ns = clock_ns();
+	int rc = io->mount->store->slice(io);
+
+	io->mount->worker->slices_ns += clock_ns() - begin_ns;
+	return rc;
+}
+
+static void slices_end(struct io *io, int result)
+{
+	stat_add(io->mount->worker->stats.sys_other, io->calls);
+	io_finish(io, result);
+}
+
+static void slices_push(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	c->slices_next = NULL;
+	if (w->slices)
+		w->slices_last->slices_next = c;
+	else
+		w->slices = c;
+	w->slices_last = c;
+}
+
+static void slices_add(struct conn *c, struct io *io)
+{
+	io->next = NULL;
+	if (c->slices) {
+		c->slices_last->next = io;
+	} else {
+		c->slices = io;
+		slices_push(c);
+	}
+	c->slices_last = io;
+}
+
+void slices_submit(struct io *io)
+{
+	struct worker *w = io->mount->worker;
+	int rc = 1;
+
+	while (rc > 0 && !w->slices && slices_may_run(w))
+		rc = slice(io);
+	if (rc > 0)
+		slices_add(io->conn, io);
+	else
+		slices_end(io, rc);
+}
+
+void slices_run(struct worker *w)
+{
+	while (w->slices && slices_may_run(w)) {
+		struct conn *c = w->slices;
+		struct io *io = c->slices;
+		int rc = slice(io);
+
+		w->slices = c->slices_next;
+		if (rc <= 0)
+			c->slices = io->next;
+		if (c->slices)
+			slices_push(c);
+		if (rc <= 0)
+			slices_end(io, rc);
+	}
+}
+
+void slices_drop(struct conn *c)
+{
+	struct worker *w = c->worker;
+	struct conn **at = &w->slices, *before = NULL;
+	struct io *io = c->slices;
+
+	c->slices = NULL;
+	for (; *at != c; at = &before->slices_next)
+		before = *at;
+	*at = c->slices_next;
+	if (w->slices_last == c)
+		w->slices_last = before;
+	for (struct io *next; io; io = next) {
+		next = io->next;
+		slices_end(io, -ESHUTDOWN);
+	}
+}
