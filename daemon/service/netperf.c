@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "conn.h"
@@ -21,22 +20,6 @@
 #define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of attempts to get a free port */
 /* TCP_CRR: time for connections that began before the end; clients announce no last one. */
 #define LINGER_NS (200 * (uint64_t)NS_PER_MS)
-
-uint64_t netperf_cpu_ns(const struct worker *w)
-{
-	uint64_t ns = 0;
-
-	for (unsigned i = 0; i < w->team_count; i++) {
-		struct timespec used;
-		/* The clock id of a thread as the kernel encodes it: pthread_getcpuclockid() needs
-		 * a thread that was not joined. */
-		clockid_t clock = (clockid_t)(~(unsigned)w->team[i].tid << 3 | 6);
-
-		if (clock_gettime(clock, &used) == 0)
-			ns += (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
-	}
-	return ns;
-}
 
 /* ---- A test ---- */
 
@@ -306,7 +289,8 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	control_ask(c, n);
 }
 
-/* No data has arrived in time.  For UDP that is a result: all datagrams were lost. */
+/* No data, or no further connection, has arrived in time.  For UDP that is a result: all datagrams
+ * were lost. */
 static void control_give_up(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
 {
 	if (seen->request.datagrams)
@@ -325,13 +309,16 @@ static void control_look(struct conn *c, struct netperf_conn *n)
 	if (n->step == NETPERF_WAIT_DATA && seen.begin_ns) {
 		n->step = NETPERF_RUN;
 		n->until_ns = UINT64_MAX;
-		if (seen.request.kind == NETPERF_CRR && seen.request.time_s)
+		if (seen.request.kind == NETPERF_CRR)
 			n->until_ns = seen.begin_ns + seen.request.time_s * (uint64_t)NS_PER_S +
-				      LINGER_NS;
+				      (seen.request.time_s ? LINGER_NS : NETPERF_STEP_NS);
 	}
+	if (n->step == NETPERF_RUN && seen.request.limit && seen.ended != n->ended)
+		n->until_ns = clock_ns() + NETPERF_STEP_NS; /* TCP_CRR goes on */
+	n->ended = seen.ended;
 	if (n->step == NETPERF_RUN && test_is_over(n, &seen))
 		control_finish(c, n, &seen);
-	else if (n->step == NETPERF_WAIT_DATA && clock_ns() >= n->until_ns)
+	else if (clock_ns() >= n->until_ns)
 		control_give_up(c, n, &seen);
 	else
 		control_tick(c, n->until_ns);
@@ -355,21 +342,19 @@ static bool data_join(struct netperf_conn *n, bool has_come)
 	return n->test;
 }
 
-/* Do the bytes received so far begin a message? */
-static bool begins_with_message(const struct bufq *rx)
+/* May the bytes received so far begin a message? */
+static bool may_be_message(const struct bufq *rx)
 {
-	uint8_t head[8];
+	uint8_t head[NETPERF_HEAD];
 	size_t got = 0;
 
-	if (rx->bytes < sizeof(head))
-		return false;
-	for (const struct view *v = rx->head; got < sizeof(head); v = v->next) {
+	for (const struct view *v = rx->head; v && got < sizeof(head); v = v->next) {
 		size_t more = MIN(sizeof(head) - got, (size_t)v->len);
 
 		memcpy(head + got, v->data, more);
 		got += more;
 	}
-	return netperf_is_message(head);
+	return netperf_is_message(head, got);
 }
 
 /* Drops datagrams that belong to no test, including the last ones of a test that was given up. */
@@ -398,18 +383,18 @@ static void over_run(struct conn *c)
 }
 
 /* A control connection begins with a message; a data connection with other bytes, or, if the server
- * sends, with silence. */
+ * sends, with silence.  Less than a message's head is data if a test awaits data here. */
 static void new_run(struct conn *c, struct netperf_conn *n)
 {
-	bool has_come = c->rx.bytes > 0 || (c->flags & CONN_EOF);
+	bool message = may_be_message(&c->rx), ends = c->flags & CONN_EOF;
 
-	if (begins_with_message(&c->rx)) {
+	if (message && c->rx.bytes >= NETPERF_HEAD) {
 		control_ask(c, n);
 		control_read(c, n);
-	} else if (data_join(n, has_come)) {
+	} else if (data_join(n, c->rx.bytes > 0 || ends)) {
 		netperf_data_begin(c);
 		netperf_data_run(c);
-	} else if (has_come) {
+	} else if (!message || ends) {
 		conn_close(c, c->rx.bytes ? CONN_END_PROTOCOL : CONN_END_PEER);
 	} else if (conn_deadline_passed(c)) {
 		conn_close(c, CONN_END_IDLE);

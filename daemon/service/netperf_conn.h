@@ -56,14 +56,17 @@ struct netperf_conn {
 
 	/* Control. */
 	struct netperf_request request;
-	uint64_t until_ns;        /* deadline of the step; for CRR: when the result is due */
+	uint64_t until_ns;        /* deadline of the step; data: when a sender's time is over */
+	unsigned ended;           /* value of test->ended at the last look */
 	struct sessions *own;     /* the sessions of its listener */
 	struct session_twin twin; /* UDP test: the twin in whose sessions the test is */
 
 	/* Data. */
 	struct netperf_test *test;
 	struct netperf_conn *next, **at; /* links of test->data; protected by the lock */
+	uint64_t asked;                  /* bytes received of a request that is not complete */
 	uint64_t owed;                   /* bytes still to be sent */
+	uint64_t moved;                  /* bytes received and sent at the last look */
 	struct netperf_result counted;   /* its counts, without times */
 	uint32_t before;                 /* value of counted.receives at the last look */
 	uint64_t late_ns;                /* how long nothing had arrived when it ended */

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "conn.h"
 #include "netperf_conn.h"
@@ -14,7 +15,7 @@ enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 /* UDP: how long netperf's own server waits after the test for the last datagrams. */
 #define PAD_NS (4 * (uint64_t)NS_PER_S)
 
-/* ---- The socket ---- */
+/* ---- The socket, and the CPU time ---- */
 
 static void set_option(struct conn *c, int level, int name, const void *value, size_t bytes)
 {
@@ -49,6 +50,22 @@ static void look_at_socket(struct conn *c, struct netperf_result *counted)
 		   sizeof(counted->congestion) - 1);
 	get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info));
 	counted->retransmits = info.tcpi_total_retrans;
+}
+
+uint64_t netperf_cpu_ns(const struct worker *w)
+{
+	uint64_t ns = 0;
+
+	for (unsigned i = 0; i < w->team_count; i++) {
+		struct timespec used;
+		/* The clock id of a thread as the kernel encodes it: pthread_getcpuclockid() needs
+		 * a thread that was not joined. */
+		clockid_t clock = (clockid_t)(~(unsigned)w->team[i].tid << 3 | 6);
+
+		if (clock_gettime(clock, &used) == 0)
+			ns += (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+	}
+	return ns;
 }
 
 /* ---- Sending ---- */
@@ -98,10 +115,10 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 /* TCP_MAERTS: sends until the time is over or the limit is reached. */
 static void maerts_run(struct conn *c, struct netperf_conn *n)
 {
-	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	bufq_clear(&c->worker->pool, &c->rx);
 	/* When the client's own time is over it reads no more: what is queued would wait for ever.
 	 */
-	if (conn_deadline_passed(c) || (c->flags & CONN_EOF)) {
+	if ((conn_deadline_passed(c) && clock_ns() >= n->until_ns) || (c->flags & CONN_EOF)) {
 		conn_close(c, CONN_END_PEER);
 		return;
 	}
@@ -113,27 +130,42 @@ static void maerts_run(struct conn *c, struct netperf_conn *n)
 		conn_close_when_sent(c, CONN_END_PEER);
 }
 
+/* Requests are counted, not kept: one may be larger than what a connection may hold. */
 static void transactions_run(struct conn *c, struct netperf_conn *n)
 {
 	const struct netperf_request *r = &n->test->request;
-	size_t requests = c->rx.bytes / r->request_bytes;
+	uint64_t requests;
 
-	if (c->flags & CONN_LAST) { /* the answer of TCP_CRR is on its way */
-		bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
+	n->asked += c->rx.bytes;
+	bufq_clear(&c->worker->pool, &c->rx);
+	if (c->flags & CONN_LAST) /* the answer of TCP_CRR is on its way */
 		return;
-	}
+	requests = n->asked / r->request_bytes;
+	n->asked %= r->request_bytes;
 	if (requests > 0) {
 		n->counted.receives++;
 		n->counted.transactions += requests;
 		conn_op_begin(c, NETPERF_OP_TRANSACTION);
 		stat_add(c->worker->stats.operations[NETPERF_OP_TRANSACTION].count, requests - 1);
-		bufq_drop(&c->worker->pool, &c->rx, requests * r->request_bytes);
-		n->owed += (uint64_t)requests * r->response_bytes;
+		n->owed += requests * r->response_bytes;
 	}
 	if (n->owed > 0)
 		send_owed(c, n);
 	if (r->kind == NETPERF_CRR && n->counted.transactions > 0 && n->owed == 0)
 		conn_close_when_sent(c, CONN_END_PEER);
+}
+
+/* Nothing says that a client has vanished but its silence.  Sets the time of the next look; false:
+ * no byte has moved since the last. */
+static bool data_goes_on(struct conn *c, struct netperf_conn *n)
+{
+	uint64_t moved = c->bytes_in + c->bytes_out;
+
+	if (moved == n->moved)
+		return false;
+	n->moved = moved;
+	conn_set_deadline(c, MIN(n->until_ns, clock_ns() + NETPERF_STEP_NS));
+	return true;
 }
 
 /* ---- Datagrams ---- */
@@ -235,6 +267,8 @@ void netperf_data_run(struct conn *c)
 		transactions_run(c, n);
 		break;
 	}
+	if (conn_deadline_passed(c) && !data_goes_on(c, n))
+		conn_close(c, CONN_END_IDLE);
 }
 
 void netperf_data_begin(struct conn *c)
@@ -248,13 +282,14 @@ void netperf_data_begin(struct conn *c)
 		return;
 	}
 	c->flags |= CONN_LASTING; /* it ends with control */
-	conn_set_deadline(c, 0);
 	set_options(c, r);
-	if (r->kind != NETPERF_MAERTS)
-		return;
-	n->owed = r->limit ? r->limit : UINT64_MAX;
-	if (r->time_s)
-		conn_set_deadline(c, clock_ns() + r->time_s * (uint64_t)NS_PER_S);
+	n->until_ns = n->moved = UINT64_MAX;
+	if (r->kind == NETPERF_MAERTS) {
+		n->owed = r->limit ? r->limit : UINT64_MAX;
+		if (r->time_s)
+			n->until_ns = clock_ns() + r->time_s * (uint64_t)NS_PER_S;
+	}
+	data_goes_on(c, n);
 }
 
 void netperf_data_end(struct conn *c)

@@ -89,13 +89,17 @@ static uint32_t type_of(const uint8_t *message)
 }
 
 /* In a request, the number in the place of the error is that of the CPU on which netperf's own
- * server would run (-T); UINT32_MAX: any. */
-bool netperf_is_message(const uint8_t head[static 8])
+ * server would run (-T); UINT32_MAX: any.  Bytes that are missing are taken for the best. */
+bool netperf_is_message(const uint8_t *head, size_t bytes)
 {
+	uint8_t whole[NETPERF_HEAD] = { 0, 0, 0, NETPERF_OMNI };
 	uint32_t cpu;
 
-	memcpy(&cpu, head + 4, sizeof(cpu));
-	return type_of(head) > 0 && type_of(head) < NETPERF_TYPE_MAX &&
+	if (bytes > 4 && head[4] == UINT8_MAX)
+		memset(whole + 4, UINT8_MAX, sizeof(cpu));
+	memcpy(whole, head, bytes < sizeof(whole) ? bytes : sizeof(whole));
+	memcpy(&cpu, whole + 4, sizeof(cpu));
+	return type_of(whole) > 0 && type_of(whole) < NETPERF_TYPE_MAX &&
 	       (be32toh(cpu) < NETPERF_CPUS_MAX || cpu == UINT32_MAX);
 }
 
@@ -157,7 +161,7 @@ int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_
 	struct netperf_request r = { 0 };
 	int rc;
 
-	if (!netperf_is_message(message))
+	if (!netperf_is_message(message, NETPERF_HEAD))
 		return -EPROTO;
 	if (type_of(message) != NETPERF_OMNI)
 		return -EOPNOTSUPP;

@@ -4,10 +4,12 @@
  * Meanings were observed between netperf and its own server; for UDP, src/nettest_omni.c. */
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
 	NETPERF_MESSAGE = 656,
+	NETPERF_HEAD = 8,                    /* bytes that tell a message from data */
 	NETPERF_SIZE_MAX = 64 * 1024 * 1024, /* bytes of a request, a response, a buffer */
 	NETPERF_DATAGRAM_MAX = 65507,
 	NETPERF_TIME_MAX_S = 24 * 3600,
@@ -51,8 +53,9 @@ struct netperf_result {
 	char congestion[NETPERF_CONGESTION_MAX];
 };
 
-/* Do the first 8 bytes of a connection begin a message, rather than data? */
-bool netperf_is_message(const uint8_t head[static 8]);
+/* May a connection's first bytes, of which the first NETPERF_HEAD are looked at, begin a message
+ * rather than data? */
+bool netperf_is_message(const uint8_t *head, size_t bytes);
 /* 0; -EPROTO: not a message; any other -errno is sent to the client: the test is not supported. */
 int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_request *ret);
 

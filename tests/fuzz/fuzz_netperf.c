@@ -36,11 +36,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	rc = netperf_parse(message, &request);
 	assert(rc == 0 || rc == -EPROTO || rc == -EOPNOTSUPP || rc == -EINVAL ||
 	       rc == -EPROTONOSUPPORT || rc == -EMSGSIZE);
-	assert((rc == -EPROTO) == !netperf_is_message(message));
+	assert((rc == -EPROTO) == !netperf_is_message(message, NETPERF_HEAD));
+	for (size_t n = 0; n < NETPERF_HEAD && rc != -EPROTO; n++)
+		assert(netperf_is_message(message, n));
 	if (rc < 0)
 		return 0;
 	check_request(&request);
 	netperf_format_response(message, &request, &response);
-	assert(netperf_is_message(message) && message[3] == 98);
+	assert(netperf_is_message(message, NETPERF_HEAD) && message[3] == 98);
 	return 0;
 }

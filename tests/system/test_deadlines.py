@@ -1,12 +1,13 @@
 """Clients that owe the server something: their time is over when the manual pages say so."""
 
 import select
+import socket
 import struct
 import time
 
 import pytest
 from conftest import ENGINES, listener
-from test_netperf import RECEIVE, request
+from test_netperf import BOTH, CRR_FLAG, RECEIVE, request
 
 STEP = 10  # seconds, of the manual pages
 LATE = 15  # more, on a busy machine
@@ -56,11 +57,38 @@ def no_data(_daemon, s):
     return iter(())
 
 
+class Vanished:
+    """netperf: the data connection of a test of which one byte has come, and no more."""
+
+    def __init__(self, s, kind, asks=1, flags=0):
+        s.sendall(request(kind, -1000, (asks, 1), flags=flags))
+        port = struct.unpack(">i", s.recv(656, socket.MSG_WAITALL)[8 + 44:][:4])[0]
+        self.data = socket.create_connection((s.getpeername()[0], port))
+        self.data.sendall(b"q")
+
+    def __iter__(self):
+        return iter(())
+
+
+def vanished_stream(_daemon, s):
+    return Vanished(s, RECEIVE)
+
+
+def vanished_transactions(_daemon, s):
+    return Vanished(s, BOTH, asks=2)
+
+
+def vanished_connections(_daemon, s):
+    """TCP_CRR, after one of the 1,000 connections."""
+    return Vanished(s, BOTH, flags=CRR_FLAG)
+
+
 CASES = {
     "nbd": [silent, dripping_option, dripping_refused_option],
     "http": [half_head, dripping_head],
     "iperf3": [silent, dripping_parameters],
-    "netperf": [silent, half_request, no_data],
+    "netperf": [silent, half_request, no_data, vanished_stream, vanished_transactions,
+                vanished_connections],
 }
 
 
@@ -85,7 +113,7 @@ class Client:
     def hear(self):
         """Reads; notes when the server has ended it."""
         try:
-            over = not self.socket.recv(4096)
+            over = not self.socket.recv(4096) or isinstance(self.drops, Vanished)  # a result: the test is over
         except ConnectionResetError:
             over = True
         if over:

@@ -170,7 +170,8 @@ def test_maerts_ends_by_time(daemon):
     assert 0 < result.cpu <= 100 and result.cpus == os.cpu_count()
 
 
-@pytest.mark.parametrize("asks, answers, burst", [(1, 1, 1), (1, 1, 20), (64, 300_000, 2), (30_000, 7, 5)])
+@pytest.mark.parametrize("asks, answers, burst", [(1, 1, 1), (1, 1, 20), (64, 300_000, 2), (30_000, 7, 5),
+                                                  (600_001, 1, 1)])
 def test_every_request_is_answered(daemon, asks, answers, burst):
     result = Client(daemon).transactions(40, asks, answers, burst)
     assert (result.transactions, result.bytes_in, result.bytes_out) == (40, 40 * asks, 40 * answers)
@@ -392,6 +393,32 @@ def test_what_means_nothing_here_is_ignored(daemon):
         s.shutdown(socket.SHUT_WR)
         assert drain(s) == 0
     assert client.result().bytes_in == 10
+
+
+def test_a_request_may_come_by_the_byte(daemon):
+    client = Client(daemon)
+    client.control.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    whole = request(RECEIVE, -10)
+    for n in range(12):
+        client.control.sendall(whole[n:n + 1])
+        wait_until(lambda n=n: daemon.stats("np")["bytes_in"] == n + 1, "it has come")
+    client.control.sendall(whole[12:])
+    assert struct.unpack(">2i", receive(client.control, MESSAGE)[:8])[1] == 0
+
+
+def test_requests_that_are_never_complete_hold_no_memory(start_daemon, engine):
+    daemon = start_daemon(listener("np", service="netperf", engine=engine, buffers=64, buffer_size="16K"))
+    silent = []
+    for _ in range(16):
+        client = Client(daemon)
+        silent.append((client, client.data(client.ask(BOTH, 60, (1 << 20, 1)))))
+        silent[-1][1].sendall(b"q" * ((1 << 20) - 1))
+    assert Client(daemon).transactions(10, 300_000, 1).transactions == 10
+    for client, data in silent:
+        data.sendall(b"q")
+        assert receive(data, 1)
+        client.control.close()
+        data.close()
 
 
 def test_requests_that_come_together_are_served_in_turn(daemon):

@@ -167,15 +167,30 @@ static void what_is_not_served_has_an_error(void **state)
 static void data_is_told_from_messages(void **state)
 {
 	(void)state;
-	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\xff\xff\xff"));
-	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x05\0\0\0\0"));
-	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\0\0\0\0\0"));
-	assert_false(netperf_is_message((const uint8_t *)"netperf\0"));
+	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\xff\xff\xff", 8));
+	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x05\0\0\0\0", 8));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\0\0\0\0\0", 8));
+	assert_false(netperf_is_message((const uint8_t *)"netperf\0", 8));
 	/* netperf -T: the CPU that its own server would run on. */
-	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\0\1"));
-	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\x1f\xff"));
-	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\x20\0"));
-	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\xff\xff\xfe"));
+	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\0\1", 8));
+	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\x1f\xff", 8));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\0\0\x20\0", 8));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\xff\xff\xfe", 8));
+}
+
+static void the_head_of_a_message_may_come_in_pieces(void **state)
+{
+	static const char *const heads[] = { "\0\0\0\x61\xff\xff\xff\xff",
+					     "\0\0\3\xe7\0\0\x1f\xff" };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(heads); i++)
+		for (size_t bytes = 0; bytes <= NETPERF_HEAD; bytes++)
+			assert_true(netperf_is_message((const uint8_t *)heads[i], bytes));
+	assert_false(netperf_is_message((const uint8_t *)"n", 1));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\4", 3));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\0", 4));
+	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\0", 6));
 }
 
 static void answers_have_their_places(void **state)
@@ -236,6 +251,7 @@ int main(void)
 		cmocka_unit_test(what_is_asked_for_is_read),
 		cmocka_unit_test(what_is_not_served_has_an_error),
 		cmocka_unit_test(data_is_told_from_messages),
+		cmocka_unit_test(the_head_of_a_message_may_come_in_pieces),
 		cmocka_unit_test(answers_have_their_places),
 	};
 
