@@ -307,12 +307,12 @@ static void check_qp_type(struct config_report *r, struct listener_config *l)
 			      section, "srq", "requires qp-type = rc (qp-type is %s)", type);
 }
 
-/* Checks `srq`, whose receives need room for two pieces each. */
+/* Checks `srq`, whose receives need room for two pieces each, and are promised to no connection. */
 static void check_srq(struct config_report *r, struct listener_config *l)
 {
 	char section[CONFIG_SECTION_TEXT_MAX];
 
-	if (l->options.srq && l->service && l->service->message)
+	if (l->options.srq && l->service && (l->service->message || l->service->greet))
 		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "srq"), l),
 			      config_section_text(CONFIG_LISTENER, l, section), "srq",
 			      "expected no with service %s, got 'yes'", l->service->name);

@@ -18,6 +18,7 @@
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once
 #include <assert.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -437,6 +438,12 @@ static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t st
 
 /* Stops the clock of an operation that sends nothing. */
 void conn_op_end(struct conn *c);
+
+/* The peer's address; AF_UNSPEC: unknown.  At most one system call. */
+struct sockaddr_storage conn_peer_address(const struct conn *c);
+/* The client, for tables that count by client: its address, IPv4 as ::ffff:a.b.c.d, of IPv6 the
+ * network.  All clients of Unix sockets are one. */
+struct in6_addr conn_client(const struct conn *c);
 
 /* Writes the peer's address: `127.0.0.1:50000`, `unix:pid=123,uid=0`, or `unknown`.  Returns its
  * family; AF_UNSPEC: unknown. */

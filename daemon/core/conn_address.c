@@ -1,6 +1,7 @@
 /* The peer's and the local address of a connection.  Worker's thread only. */
 #include <netdb.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "conn.h"
@@ -8,22 +9,41 @@
 #include "parse.h"
 #include "sockaddr.h"
 
+struct sockaddr_storage conn_peer_address(const struct conn *c)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t length = sizeof(sa);
+
+	if (c->worker->engine->peer) {
+		c->worker->engine->peer(c, &sa);
+		return sa;
+	}
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getpeername(c->fd, (struct sockaddr *)&sa, &length) < 0)
+		sa.ss_family = AF_UNSPEC;
+	return sa;
+}
+
+/* A user of an IPv6 network may choose the lower 64 bits of its address, so they tell no clients
+ * apart. */
+struct in6_addr conn_client(const struct conn *c)
+{
+	struct sockaddr_storage peer = conn_peer_address(c);
+	struct in6_addr client = sockaddr_mapped(&peer);
+
+	if (!IN6_IS_ADDR_V4MAPPED(&client))
+		memset(&client.s6_addr[8], 0, 8);
+	return client;
+}
+
 /* Clients seldom bind Unix sockets to an address, so for these the kernel's credentials (pid, uid)
  * stand in for it. */
 sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
 {
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	struct sockaddr_storage sa = conn_peer_address(c);
 	struct ucred user = { 0 };
-	socklen_t len = sizeof(sa), user_len = sizeof(user);
+	socklen_t user_len = sizeof(user);
 
-	if (c->worker->engine->peer) {
-		c->worker->engine->peer(c, &sa);
-		format_sockaddr(&sa, text);
-		return sa.ss_family;
-	}
-	stat_add(c->worker->stats.sys_other, 1);
-	if (getpeername(c->fd, (struct sockaddr *)&sa, &len) < 0)
-		sa.ss_family = AF_UNSPEC;
 	format_sockaddr(&sa, text);
 	if (sa.ss_family != AF_UNIX)
 		return sa.ss_family;

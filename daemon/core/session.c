@@ -236,20 +236,6 @@ struct sockaddr_storage session_local_of(const struct conn *c)
 	return sa;
 }
 
-static struct sockaddr_storage peer_of(const struct conn *c)
-{
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
-	socklen_t length = sizeof(sa);
-
-	if (c->worker->engine->peer) {
-		c->worker->engine->peer(c, &sa);
-		return sa;
-	}
-	stat_add(c->worker->stats.sys_other, 1);
-	getpeername(c->fd, (struct sockaddr *)&sa, &length);
-	return sa;
-}
-
 void session_address_of(const struct conn *c, struct session_address *ret)
 {
 	const struct arrival *arrival = c->worker->arrival;
@@ -262,7 +248,7 @@ void session_address_of(const struct conn *c, struct session_address *ret)
 		port = sockaddr_port(&sa);
 	}
 	if (!arrival || !arrival->peer)
-		sa = peer_of(c);
+		sa = conn_peer_address(c);
 	address = sockaddr_mapped(arrival && arrival->peer ? arrival->peer : &sa);
 	memcpy(ret->address, &address, sizeof(ret->address));
 	ret->port[0] = (uint8_t)(port >> 8);
@@ -290,15 +276,11 @@ struct session *session_find(struct sessions *sessions, const void *key, size_t 
 	return *session_place(sessions, key, bytes);
 }
 
-/* Counts a session of this client.  NULL: it may have no more, or no memory.  A user of an IPv6
- * network may choose the lower 64 bits of its address, so they tell no clients apart. */
+/* Counts a session of this client.  NULL: it may have no more, or no memory. */
 static struct tally_entry *session_count(struct sessions *all, struct in6_addr client)
 {
-	struct tally_entry *e;
+	struct tally_entry *e = tally_add(&all->clients, &client);
 
-	if (!IN6_IS_ADDR_V4MAPPED(&client))
-		memset(&client.s6_addr[8], 0, 8);
-	e = tally_add(&all->clients, &client);
 	if (e && e->count > SESSIONS_MAX - all->count) {
 		tally_drop(&all->clients, e);
 		return NULL;
@@ -318,10 +300,9 @@ int session_begin(struct session *session, struct session_member *control, const
 		  size_t bytes)
 {
 	struct sessions *all = control->sessions;
-	struct sockaddr_storage peer = peer_of(control->conn);
 
 	assert(bytes <= SESSION_KEY_MAX && !session_find(all, key, bytes));
-	session->client = session_count(all, sockaddr_mapped(&peer));
+	session->client = session_count(all, conn_client(control->conn));
 	if (!session->client)
 		return -EBUSY;
 	memcpy(session->key, key, bytes);

@@ -48,7 +48,7 @@ static void alive_passed(struct nvme_queue *q)
 			nvme_connect_go_on(q, true);
 		else
 			conn_close(q->conn, CONN_END_PROTOCOL);
-	} else if (!q->kato_ns && !n->discovery && nvme_state(n) != NVME_DISABLED) {
+	} else if (!q->kato_ns && !n->discovery && nvme_state(n) == NVME_ENABLED) {
 		q->alive_ns = 0;
 	} else if (atomic_exchange(&n->seen, false)) {
 		q->alive_ns = now + (q->kato_ns ? q->kato_ns : NVME_ENABLE_NS);
@@ -106,12 +106,13 @@ static void run_ending(struct nvme_queue *q)
 		conn_close(c, CONN_END_PROTOCOL);
 }
 
-/* Must this queue end: is its controller stopping, or has the host shut it down? */
+/* Must this queue end: is its controller stopping, or has the host shut it down?  One that has sent
+ * the reason of an error ends by run_ending(), but its controller does not wait for that. */
 static bool must_end(const struct nvme_queue *q)
 {
 	const struct nvme_member *m = q->member;
 
-	return (q->conn->flags & CONN_EOF) ||
+	return (q->phase != NVME_PHASE_ENDING && (q->conn->flags & CONN_EOF)) ||
 	       (m->controller && m->qid && nvme_state(m->controller) != NVME_ENABLED);
 }
 
@@ -124,7 +125,7 @@ static void nvme_run(struct conn *c)
 	c->flags &= ~(uint32_t)CONN_WATCH_TX;
 	if (conn_deadline_passed(c))
 		deadline_passed(q);
-	if (must_end(q) && q->phase != NVME_PHASE_ENDING)
+	if (must_end(q))
 		conn_close(c, CONN_END_PEER);
 	if (c->flags & CONN_CLOSING)
 		return;

@@ -41,8 +41,7 @@ static uint16_t page_check(struct nvme_command *d)
 	if (d->sqe.sgl.type != NVME_SGL_TRANSPORT)
 		return NVME_SGL_TYPE_INVALID | NVME_DNR;
 	d->length = d->sqe.sgl.length;
-	d->page = calloc(1, NVME_PAGE);
-	return d->page ? NVME_SUCCESS : NVME_INTERRUPTED;
+	return nvme_page_new(d, NVME_PAGE) ? NVME_SUCCESS : NVME_INTERRUPTED;
 }
 
 static void page_send(struct nvme_command *d, uint32_t bytes)
@@ -193,9 +192,9 @@ static uint16_t log_check(struct nvme_command *d)
 	return page_check(d);
 }
 
-static void smart_add(struct nvme_smart *smart, const struct worker *w)
+static void smart_add(struct nvme_smart *smart, const struct worker *w, unsigned mounts)
 {
-	for (unsigned i = 0; i < w->mount_count; i++) {
+	for (unsigned i = 0; i < mounts; i++) {
 		const struct mount *m = &w->mounts[i];
 
 		smart->bytes_read += stat_load(m->bytes_read);
@@ -205,14 +204,15 @@ static void smart_add(struct nvme_smart *smart, const struct worker *w)
 	}
 }
 
-/* Sums of all workers of the listener; their counters exist as long as it does. */
+/* Sums of all workers of the listener, which have the same mounts; their counters exist as long as
+ * it does. */
 static size_t log_smart(struct nvme_command *d)
 {
 	const struct worker *w = d->queue->conn->worker;
 	struct nvme_smart smart = { 0 };
 
 	for (unsigned i = 0; i < w->team_count; i++)
-		smart_add(&smart, &w->team[i]);
+		smart_add(&smart, &w->team[i], w->mount_count);
 	return nvme_log_smart(d->page, &smart);
 }
 

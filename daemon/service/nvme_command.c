@@ -29,8 +29,17 @@ int nvme_commands_init(struct nvme_queue *q, unsigned count)
 static void command_free(struct nvme_command *d)
 {
 	bufq_drop(&d->queue->conn->worker->pool, &d->data, d->data.bytes);
+	if (d->page)
+		d->queue->pages--;
 	free(d->page);
 	d->page = NULL;
+}
+
+bool nvme_page_new(struct nvme_command *d, size_t bytes)
+{
+	d->page = calloc(1, bytes);
+	d->queue->pages += d->page != NULL;
+	return d->page;
 }
 
 void nvme_commands_free(struct nvme_queue *q)
@@ -141,16 +150,9 @@ static const struct nvme_verb *find_verb(const struct nvme_queue *q, uint8_t opc
 /* Starts to receive the host's data: in the capsule, or by asking for it. */
 static void command_fetch(struct nvme_command *d, uint32_t capsule_bytes)
 {
-	if (d->verb->start) {
-		d->page = malloc(d->length);
-		if (!d->page)
-			d->status = NVME_INTERRUPTED;
-	}
 	d->page_bytes = d->length;
 	if (capsule_bytes)
 		d->queue->transport->receive(d, capsule_bytes);
-	else if (d->status)
-		nvme_command_set(d, NVME_REPLY);
 	else
 		nvme_command_set(d, NVME_ASK);
 }

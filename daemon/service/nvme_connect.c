@@ -72,7 +72,8 @@ static void connect_start(struct nvme_command *d)
 	if (!status)
 		status = check_size(w, &connect, &d->result);
 	if (!status)
-		status = nvme_enter(w->shared, q->member, &connect, &d->result);
+		status = nvme_enter(w->shared, q->member, &connect,
+				    connect.qid ? in6addr_any : conn_client(q->conn), &d->result);
 	if (status == NVME_WAIT) {
 		nvme_command_set(d, NVME_HOLD);
 		if (!q->waits)
@@ -155,8 +156,11 @@ static uint16_t write_cc(struct nvme_queue *q, uint32_t cc)
 	q->cc = cc;
 	if (runs && !ran)
 		nvme_set_state(n, NVME_ENABLED);
-	else if (!runs && ran)
-		nvme_set_state(n, NVME_STOPPING);
+	if (runs || !ran)
+		return NVME_SUCCESS;
+	nvme_set_state(n, NVME_STOPPING);
+	if (!q->alive_ns) /* without keep-alive it is to be enabled again, or to go */
+		q->alive_ns = q->conn->worker->now_ns + NVME_ENABLE_NS;
 	return NVME_SUCCESS;
 }
 

@@ -47,8 +47,9 @@ void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_
 	page[261] = 1 << 2;
 	put_le16(page + 320, 10); /* KAS: in units of 100 ms; Linux: not 0 */
 	put_le16(page + 514, i->entries);
-	put_le32(page + 536, /* SGLS: in capsule by offset; keyed, or the transport's own */
-		 1 << 0 | 1 << 20 | (i->rdma ? 1 << 2 : 1 << 21));
+	/* SGLS: over RDMA keyed, and in the capsule by an offset, which Linux's host asks for; over
+	 * TCP the transport's own, and in the capsule from its beginning on. */
+	put_le32(page + 536, 1 << 0 | (i->rdma ? 1 << 2 | 1 << 20 : 1 << 21));
 	memcpy(page + 768, i->subnqn, strlen(i->subnqn));
 	put_le32(page + 1792, NVME_SQE / 16); /* IOCCSZ, IORCSZ; Linux: at least 4 and 1 */
 	put_le32(page + 1796, NVME_CQE / 16);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "nvme_bytes.h"
+#include "printable.h"
 #include "util.h"
 
 enum {
@@ -56,6 +57,15 @@ void nvme_build_cqe(uint8_t to[static NVME_CQE], const struct nvme_cqe *cqe)
 
 /* ---- Connect ---- */
 
+static bool is_printable(const char *text)
+{
+	bool printable = true;
+
+	while (*text && printable)
+		text += printable_next(text, &printable);
+	return printable;
+}
+
 static uint16_t take_nqn(const uint8_t *data, unsigned offset, char ret[static NVME_NQN_MAX],
 			 uint64_t *ret_result)
 {
@@ -63,7 +73,7 @@ static uint16_t take_nqn(const uint8_t *data, unsigned offset, char ret[static N
 	if (!memchr(data + offset, '\0', NVME_NQN_MAX))
 		return NVME_CONNECT_INVALID | NVME_DNR;
 	memcpy(ret, data + offset, NVME_NQN_MAX);
-	return NVME_SUCCESS;
+	return is_printable(ret) ? NVME_SUCCESS : NVME_CONNECT_INVALID | NVME_DNR;
 }
 
 uint16_t nvme_parse_connect(const struct nvme_sqe *sqe, const uint8_t *data,

@@ -25,6 +25,9 @@ enum {
 	NVME_BLOCK = 4096,             /* bytes; the default */
 	NVME_ADMIN_ENTRIES_MAX = 1024, /* of an admin queue */
 	NVME_ADMIN_CAPSULE = 8192,     /* bytes of data behind an admin or Fabrics command */
+	/* Commands of a queue with memory that is not the pool's, at most: 4 KiB each, or the data
+	 * of an admin command.  No further command is taken until one of them ends. */
+	NVME_PAGES_MAX = 16,
 };
 
 /* Time limits for a host: for ICReq and Connect, and to close after an error (HANDSHAKE); for the
@@ -148,6 +151,7 @@ struct nvme_queue {
 	struct nvme_command *commands;
 	unsigned command_count, used;      /* used: those taken at least once */
 	unsigned busy;                     /* commands being served */
+	unsigned pages;                    /* commands that have a page */
 	struct nvme_command *free;         /* used ones that are free */
 	struct nvme_command *todo, **last; /* in order of service */
 	struct nvme_command *held;
@@ -198,6 +202,8 @@ static inline void nvme_command_end(struct nvme_command *d, uint16_t status)
 	d->status = status;
 	nvme_command_set(d, NVME_REPLY);
 }
+/* Allocates d->page; false: no memory. */
+bool nvme_page_new(struct nvme_command *d, size_t bytes);
 struct nvme_cqe nvme_completion_of(const struct nvme_command *d);
 /* The command's completion has been queued: counts the operation. */
 void nvme_command_replied(struct nvme_command *d);

@@ -143,6 +143,11 @@ static void rdma_take_part(struct nvme_command *d, uint32_t bytes)
 		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, bytes);
 		return;
 	}
+	if (!d->page && !nvme_page_new(d, d->length)) {
+		bufq_drop(p, &d->data, d->data.bytes);
+		nvme_command_end(d, NVME_INTERRUPTED);
+		return;
+	}
 	bufq_read(p, &d->data, d->page + d->got_bytes - bytes, bytes);
 	if (d->got_bytes < d->length)
 		nvme_command_set(d, NVME_ASK);
@@ -203,10 +208,10 @@ static void rdma_receive(struct nvme_command *d, uint32_t bytes)
 	rdma_take_part(d, bytes);
 }
 
-/* Is the descriptor's range of in-capsule data within the capsule? */
+/* Is the descriptor's range of in-capsule data, whose address is an offset, within the capsule? */
 static bool rdma_capsule_is_right(const struct nvme_sgl *sgl, size_t capsule)
 {
-	return sgl->type != NVME_SGL_CAPSULE || (sgl->address == 0 && sgl->length <= capsule);
+	return sgl->address <= capsule && sgl->length <= capsule - sgl->address;
 }
 
 /* Takes the next capsule.  False: it has to wait. */
@@ -229,17 +234,21 @@ static bool rdma_take(struct nvme_queue *q)
 		conn_starved(c);
 		return false;
 	}
-	d = nvme_is_full(c) ? NULL : nvme_command_get(q);
+	d = nvme_is_full(c) || q->pages >= NVME_PAGES_MAX ? NULL : nvme_command_get(q);
 	if (!d)
 		return false;
 	nvme_parse_sqe(v->data, &d->sqe);
 	nvme_rdma_parse_sgl(v->data, &d->sqe.sgl);
 	after = c->rx.bytes - v->len;
 	bufq_drop(p, &c->rx, NVME_SQE);
-	if (rdma_capsule_is_right(&d->sqe.sgl, capsule))
-		nvme_command_begin(d, d->sqe.sgl.type == NVME_SGL_CAPSULE ? d->sqe.sgl.length : 0);
-	else
+	if (d->sqe.sgl.type != NVME_SGL_CAPSULE) {
+		nvme_command_begin(d, 0);
+	} else if (rdma_capsule_is_right(&d->sqe.sgl, capsule)) {
+		bufq_drop(p, &c->rx, (size_t)d->sqe.sgl.address);
+		nvme_command_begin(d, d->sqe.sgl.length);
+	} else {
 		nvme_command_refuse(d, NVME_SGL_OFFSET_INVALID | NVME_DNR);
+	}
 	bufq_drop(p, &c->rx, c->rx.bytes - after);
 	return true;
 }

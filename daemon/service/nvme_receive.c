@@ -20,6 +20,8 @@ void nvme_receive(struct nvme_command *d, uint32_t bytes)
 {
 	struct nvme_queue *q = d->queue;
 
+	if (d->verb->start && !d->page && !d->status && !nvme_page_new(d, d->length))
+		d->status = NVME_INTERRUPTED;
 	if (d->step != NVME_IO)
 		d->step = NVME_RECEIVE;
 	d->asked_bytes = MAX(d->asked_bytes, d->got_bytes + bytes);
@@ -90,6 +92,7 @@ static bool receive_end(struct nvme_queue *q)
 		return false;
 	receive_digest(q);
 	q->receiving = NULL;
+	q->pdu_ns = 0;
 	if (d->step != NVME_IO)
 		receive_next(d);
 	return true;
@@ -200,9 +203,7 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
 
-	if (!d->page)
-		d->page = malloc(nvme_unit(d));
-	if (!d->page) {
+	if (!d->page && !nvme_page_new(d, nvme_unit(d))) {
 		receive_fail(d, NVME_INTERRUPTED);
 		return true;
 	}

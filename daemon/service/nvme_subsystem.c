@@ -20,6 +20,7 @@ struct nvme_subsystem {
 	unsigned references; /* targets and controllers */
 	struct nvme_controller *controllers;
 	unsigned controller_count;
+	struct tally clients;        /* the controllers of each client */
 	struct nvme_member *waiting; /* Connects that wait, see NVME_WAIT */
 };
 
@@ -74,8 +75,10 @@ static struct nvme_subsystem *subsystem_get_locked(const char *nqn)
 		s = s->next;
 	if (!s) {
 		s = calloc(1, sizeof(*s));
-		if (!s)
+		if (!s || tally_init(&s->clients) < 0) {
+			free(s);
 			return NULL;
+		}
 		strcpy(s->nqn, nqn);
 		s->next = nvme.subsystems;
 		nvme.subsystems = s;
@@ -232,8 +235,32 @@ static void wait_no_more_locked(struct nvme_subsystem *s, struct nvme_member *m)
 	m->waits = false;
 }
 
+/* A controller of this client; NULL: it may have no more, or no memory. */
+static struct nvme_controller *controller_new_locked(struct nvme_subsystem *s,
+						     const struct in6_addr *client)
+{
+	struct tally_entry *e = tally_add(&s->clients, client);
+	struct nvme_controller *n;
+
+	if (!e)
+		return NULL;
+	n = e->count <= NVME_CONTROLLERS_MAX - s->controller_count ? calloc(1, sizeof(*n)) : NULL;
+	if (!n) {
+		tally_drop(&s->clients, e);
+		return NULL;
+	}
+	n->client = e;
+	n->subsystem = s;
+	n->next = s->controllers;
+	s->controllers = n;
+	s->controller_count++;
+	s->references++;
+	return n;
+}
+
 static uint16_t begin_locked(const struct nvme_target *target, struct nvme_member *m,
-			     const struct nvme_connect *c, uint64_t *ret_result)
+			     const struct nvme_connect *c, const struct in6_addr *client,
+			     uint64_t *ret_result)
 {
 	struct nvme_subsystem *s = target->subsystem;
 	struct nvme_controller *n;
@@ -241,16 +268,13 @@ static uint16_t begin_locked(const struct nvme_target *target, struct nvme_membe
 	*ret_result = 16 | NVME_IN_DATA;
 	if (c->cntlid != NVME_CNTLID_NEW)
 		return NVME_CONNECT_INVALID | NVME_DNR;
-	if (s->controller_count == NVME_CONTROLLERS_MAX)
-		return NVME_CONNECT_BUSY;
 	if (must_wait_locked(s, c)) {
 		wait_locked(s, m);
 		return NVME_WAIT;
 	}
-	n = calloc(1, sizeof(*n));
+	n = controller_new_locked(s, client);
 	if (!n)
 		return NVME_CONNECT_BUSY;
-	n->subsystem = s;
 	n->references = 1;
 	n->cntlid = next_cntlid_locked(s);
 	n->generation = target->generation;
@@ -259,10 +283,6 @@ static uint16_t begin_locked(const struct nvme_target *target, struct nvme_membe
 	strcpy(n->hostnqn, c->hostnqn);
 	n->granted = NVME_QUEUES_MAX;
 	n->queues[0] = m;
-	n->next = s->controllers;
-	s->controllers = n;
-	s->controller_count++;
-	s->references++;
 	m->controller = n;
 	return NVME_SUCCESS;
 }
@@ -280,8 +300,10 @@ static uint16_t join_locked(const struct nvme_target *target, struct nvme_member
 	if (nvme_state(n) != NVME_ENABLED)
 		return NVME_SEQUENCE_ERROR;
 	*ret_result = 42 | NVME_IN_SQE;
-	if (c->qid > n->granted || n->queues[c->qid])
+	if (c->qid > n->granted)
 		return NVME_CONNECT_INVALID | NVME_DNR;
+	if (n->queues[c->qid]) /* its last connection may still have requests in the stores */
+		return NVME_CONNECT_BUSY;
 	n->queues[c->qid] = m;
 	n->queue_count++;
 	n->references++;
@@ -291,7 +313,8 @@ static uint16_t join_locked(const struct nvme_target *target, struct nvme_member
 }
 
 uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
-		    const struct nvme_connect *connect, uint64_t *ret_result)
+		    const struct nvme_connect *connect, struct in6_addr client,
+		    uint64_t *ret_result)
 {
 	struct nvme_subsystem *s = target->subsystem;
 	bool discovery = !strcmp(connect->subnqn, NVME_DISCOVERY_NQN);
@@ -304,7 +327,7 @@ uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
 	}
 	pthread_mutex_lock(&nvme.lock);
 	if (connect->qid == 0)
-		status = begin_locked(target, member, connect, ret_result);
+		status = begin_locked(target, member, connect, &client, ret_result);
 	else
 		status = join_locked(target, member, connect, ret_result);
 	if (status != NVME_WAIT)
@@ -318,6 +341,8 @@ uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
 void nvme_set_state(struct nvme_controller *controller, enum nvme_state state)
 {
 	pthread_mutex_lock(&nvme.lock);
+	if (state == NVME_STOPPING && controller->queue_count == 0)
+		state = NVME_DISABLED;
 	atomic_store_explicit(&controller->state, state, memory_order_release);
 	if (state >= NVME_STOPPING)
 		call_queues_locked(controller);
@@ -353,6 +378,7 @@ static void unlink_locked(struct nvme_controller *n)
 		at = &(*at)->next;
 	*at = n->next;
 	s->controller_count--;
+	tally_drop(&s->clients, n->client);
 	for (struct nvme_member *m = s->waiting; m; m = m->next_waiting)
 		member_call_locked(m);
 	subsystem_put_locked(s);
@@ -365,7 +391,8 @@ static void leave_locked(struct nvme_member *m)
 
 	n->queues[m->qid] = NULL;
 	if (m->qid != 0) {
-		n->queue_count--;
+		if (--n->queue_count == 0 && nvme_state(n) == NVME_STOPPING)
+			atomic_store_explicit(&n->state, NVME_DISABLED, memory_order_release);
 	} else {
 		atomic_store_explicit(&n->state, NVME_DYING, memory_order_release);
 		call_queues_locked(n);

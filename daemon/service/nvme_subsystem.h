@@ -14,6 +14,7 @@
 #include "nvme_identify.h"
 #include "nvme_proto.h"
 #include "reason.h"
+#include "tally.h"
 
 enum {
 	NVME_CONTROLLERS_MAX = 1024, /* controllers of a subsystem */
@@ -28,7 +29,7 @@ struct worker_options;
 enum nvme_state {
 	NVME_DISABLED, /* I/O queues may not connect */
 	NVME_ENABLED,
-	NVME_STOPPING, /* the host disables it or shuts down: its I/O queues end */
+	NVME_STOPPING, /* the host disables it or shuts down: its I/O queues end; then DISABLED */
 	NVME_DYING,    /* its admin queue has ended: its I/O queues end */
 };
 
@@ -47,8 +48,9 @@ struct nvme_member {
 struct nvme_controller {
 	struct nvme_controller *next; /* of its subsystem */
 	struct nvme_subsystem *subsystem;
-	unsigned references;   /* members */
-	_Atomic uint8_t state; /* enum nvme_state */
+	struct tally_entry *client; /* counts the controllers of its client */
+	unsigned references;        /* members */
+	_Atomic uint8_t state;      /* enum nvme_state */
 	/* Set by each command: the host is alive; cleared by the admin queue. */
 	_Atomic bool seen;
 	uint16_t cntlid;
@@ -82,15 +84,19 @@ const char *nvme_target_name(const void *target);
 
 /* Makes the member the admin queue of a new controller, or a queue of the controller that connect
  * names.  NVME_SUCCESS, and member->controller is set, or a status, with its *ret_result.
+ * client: see conn_client(); one client may have as many controllers as are free, so that others
+ * always find some.
  *
  * NVME_WAIT: an earlier controller of this host still has writes in flight.  If the host repeated
  * one of them now and then wrote newer data, the old write could be carried out last.  The member's
  * connection runs when that may have changed, and tries again. */
 enum { NVME_WAIT = 0xffff };
 uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
-		    const struct nvme_connect *connect, uint64_t *ret_result);
+		    const struct nvme_connect *connect, struct in6_addr client,
+		    uint64_t *ret_result);
 
-/* Sets the controller's state.  If it stops, its I/O queues run and see that. */
+/* Sets the controller's state.  If it stops, its I/O queues run and see that; without any it is
+ * disabled at once. */
 void nvme_set_state(struct nvme_controller *controller, enum nvme_state state);
 static inline enum nvme_state nvme_state(const struct nvme_controller *controller)
 {

@@ -203,7 +203,7 @@ static bool tcp_command(struct nvme_queue *q)
 {
 	struct nvme_command *d;
 
-	if (nvme_is_full(q->conn))
+	if (nvme_is_full(q->conn) || q->pages >= NVME_PAGES_MAX)
 		return false;
 	d = nvme_command_get(q);
 	if (!d)
@@ -229,13 +229,16 @@ static struct nvme_command *find_asked(const struct nvme_queue *q, const struct 
 		       : NULL;
 }
 
-static void tcp_data(struct nvme_queue *q)
+/* False: it has to wait. */
+static bool tcp_data(struct nvme_queue *q)
 {
 	struct nvme_tcp_data data;
 	struct nvme_command *d;
 
 	nvme_tcp_parse_data(q->header, &data);
 	d = find_asked(q, &data);
+	if (d && d->verb->start && !d->page && q->pages >= NVME_PAGES_MAX)
+		return false;
 	if (!d)
 		nvme_tcp_fail(q, NVME_TCP_SEQUENCE, 0);
 	else if (data.length == 0 || data.length != q->pdu.data_bytes)
@@ -250,6 +253,7 @@ static void tcp_data(struct nvme_queue *q)
 		q->drop_bytes = q->pdu.pad_bytes;
 		nvme_receive(d, data.length);
 	}
+	return true;
 }
 
 /* Handles a complete header; false: it has to wait. */
@@ -268,11 +272,13 @@ static bool tcp_take(struct nvme_queue *q)
 	else if (type == NVME_TCP_ICREQ)
 		taken = tcp_start(q);
 	else if (type == NVME_TCP_H2C_DATA)
-		tcp_data(q);
+		taken = tcp_data(q);
 	else
 		taken = tcp_command(q);
-	if (taken)
+	if (taken) {
 		q->header_have = 0;
+		q->pdu_ns = 0; /* each PDU has its own time: a host may be in some PDU always */
+	}
 	return taken;
 }
 

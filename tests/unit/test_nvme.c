@@ -365,6 +365,82 @@ static void who_does_not_go_on_is_given_up(void **state)
 	}
 }
 
+/* Each PDU has its own time: a host whose every send ends in some PDU goes on. */
+static void a_pdu_has_its_own_time(void **state)
+{
+	struct message m = { 0 };
+	struct conn *admin;
+	struct disk d;
+
+	(void)state;
+	disk_open(&d, 16, 1);
+	admin = io_queue(&d, 0);
+	for (unsigned i = 0; i < 3; i++)
+		put_command(&m, NVME_FLUSH, 1, (uint16_t)(7 + i), (uint32_t[]){ 0, 0, 0 }, NULL, 0,
+			    0);
+	case_input(d.t, m.data, 30, 30);
+	for (unsigned i = 1; i <= 8; i++) {
+		pass(&d, 20 * (uint64_t)NS_PER_S);
+		assert_non_null(d.t->conn);
+		case_input(d.t, m.data + 30 + 72 * ((i - 1) % 2), 72, 72);
+	}
+	pass(&d, 31 * (uint64_t)NS_PER_S);
+	assert_null(d.t->conn);
+	d.t->conn = admin;
+	disk_close(&d);
+}
+
+/* A queue that has sent the reason of an error to a host that does not read ends with its
+ * controller. */
+static void a_queue_that_ends_does_not_hold_up_its_controller(void **state)
+{
+	static const uint8_t wrong[8] = { 0x77, 0, 8, 0, 8 };
+	struct conn *admin, *io;
+	struct message m = { 0 };
+	struct disk d;
+
+	(void)state;
+	disk_open(&d, 16, 1);
+	admin = io_queue(&d, 0);
+	io = d.t->conn;
+	case_input(d.t, wrong, sizeof(wrong), sizeof(wrong));
+	assert_int_equal(nvme_of(io)->phase, NVME_PHASE_ENDING);
+	d.t->conn = admin;
+	put_command(&m, NVME_FABRICS, NVME_PROPERTY_SET, 5, (uint32_t[]){ 0, 0x14, 0x460000 }, NULL,
+		    0, 0);
+	say(&d, &m, SIZE);
+	mailbox_run(&d.t->worker.mailbox);
+	case_turns(d.t);
+	assert_int_equal(nvme_queue_count(nvme_of(admin)->member->controller), 0);
+	assert_int_equal(nvme_state(nvme_of(admin)->member->controller), NVME_DISABLED);
+	assert_true(nvme_of(admin)->alive_ns > 0); /* to be enabled again, or to go */
+	disk_close(&d);
+}
+
+/* Lists of ranges to trim are memory beside the pool. */
+static void lists_in_memory_are_few(void **state)
+{
+	struct message m = { 0 };
+	struct conn *admin;
+	struct disk d;
+	struct heard h;
+	size_t at = 0;
+
+	(void)state;
+	disk_open(&d, 16, 1);
+	admin = io_queue(&d, 0);
+	for (unsigned i = 0; i < 6; i++)
+		put_command(&m, NVME_DSM, 1, (uint16_t)(7 + i), (uint32_t[]){ 255, 4, 0 }, NULL, 0,
+			    4096);
+	say(&d, &m, SIZE);
+	for (unsigned i = 0; i < 6; i++) {
+		h = hear(&d, &at, 0);
+		assert_int_equal(h.type, NVME_TCP_R2T);
+	}
+	assert_int_equal(nvme_of(d.t->conn)->pages, 0); /* before their data arrives */
+	io_queue_close(&d, admin);
+}
+
 /* A Connect that time may cure is refused so that the host tries again. */
 static void a_connect_may_come_again(void **state)
 {
@@ -385,9 +461,11 @@ static void a_connect_may_come_again(void **state)
 	disk_close(&d);
 }
 
+/* One client may have as many as are free, so that there are some for others. */
 static void controllers_are_limited(void **state)
 {
-	static struct nvme_member *members[NVME_CONTROLLERS_MAX + 1];
+	static const struct in6_addr one = { .s6_addr = { 1 } }, other = { .s6_addr = { 2 } };
+	static struct nvme_member *members[NVME_CONTROLLERS_MAX];
 	struct nvme_connect connect = { .cntlid = NVME_CNTLID_NEW,
 					.subnqn = "nqn.unit",
 					.hostnqn = "nqn.host" };
@@ -398,17 +476,20 @@ static void controllers_are_limited(void **state)
 	disk_open(&d, 16, 1);
 	target = d.t->worker.shared;
 	for (unsigned round = 0; round < 2; round++) {
-		for (unsigned i = 0; i <= NVME_CONTROLLERS_MAX; i++) {
-			bool room = i < NVME_CONTROLLERS_MAX;
+		for (unsigned i = 0; i < NVME_CONTROLLERS_MAX; i++) {
+			bool is_one = i <= NVME_CONTROLLERS_MAX / 2;
+			bool room = i < NVME_CONTROLLERS_MAX / 2 ||
+				    (!is_one && i <= NVME_CONTROLLERS_MAX * 3 / 4);
 			uint64_t result;
 
 			members[i] = calloc(1, sizeof(*members[i]));
 			assert_non_null(members[i]);
 			members[i]->worker = &d.t->worker;
-			assert_int_equal(nvme_enter(target, members[i], &connect, &result),
+			assert_int_equal(nvme_enter(target, members[i], &connect,
+						    is_one ? one : other, &result),
 					 room ? NVME_SUCCESS : NVME_CONNECT_BUSY);
 		}
-		for (unsigned i = 0; i <= NVME_CONTROLLERS_MAX; i++)
+		for (unsigned i = 0; i < NVME_CONTROLLERS_MAX; i++)
 			nvme_leave(members[i]);
 	}
 	disk_close(&d);
@@ -422,6 +503,9 @@ int main(void)
 		cmocka_unit_test(who_does_not_go_on_is_given_up),
 		cmocka_unit_test(a_connect_may_come_again),
 		cmocka_unit_test(controllers_are_limited),
+		cmocka_unit_test(a_pdu_has_its_own_time),
+		cmocka_unit_test(a_queue_that_ends_does_not_hold_up_its_controller),
+		cmocka_unit_test(lists_in_memory_are_few),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -387,7 +387,7 @@ static void a_controller_says_what_linux_demands(void **state)
 	assert_int_equal(get_le32(page + 516), 3);
 	assert_int_equal(get_le16(page + 520), 0x0c);
 	assert_int_equal(page[525], 5);
-	assert_int_equal(get_le32(page + 536), 0x300001);
+	assert_int_equal(get_le32(page + 536), 0x200001);
 	assert_string_equal((const char *)page + 768, "nqn.a");
 	assert_int_equal(get_le32(page + 1792), (64 + 16384) / 16);
 	assert_int_equal(get_le32(page + 1796), 1);
@@ -400,7 +400,7 @@ static void a_controller_says_what_linux_demands(void **state)
 	assert_int_equal(get_le32(page + 92), 0);
 	assert_int_equal(get_le32(page + 516), 0);
 	assert_int_equal(get_le32(page + 1792), 4);
-	assert_int_equal(get_le32(page + 536), 0x300001);
+	assert_int_equal(get_le32(page + 536), 0x200001);
 }
 
 static void a_namespace_says_its_size_and_who_it_is(void **state)
