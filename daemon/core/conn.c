@@ -178,6 +178,7 @@ static void conn_stop(struct conn *c, enum conn_end end)
 	c->flags |= CONN_CLOSING;
 	c->end = (uint8_t)end;
 	conn_drop_grant(c);
+	conn_unstarve(c);
 	c->worker->engine->close(c);
 }
 
@@ -469,10 +470,10 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 			conn_stop(c, c->end); /* CONN_END_PEER, or as engine or service have set */
 		else if (c->flags & CONN_FRESH)
 			conn_stay(c);
+		conn_starved_on(c);
 	}
-	/* Not while c is on a list: the turn that removes it from there runs it again. */
-	if ((c->flags & CONN_CLOSING) && !conn_in_flight(c) &&
-	    !(c->flags & (CONN_STARVED | CONN_READY)))
+	/* Not while c is on the ready list: the turn that removes it from there runs it again. */
+	if ((c->flags & CONN_CLOSING) && !conn_in_flight(c) && !(c->flags & CONN_READY))
 		conn_free(c);
 }
 
@@ -491,7 +492,8 @@ void conn_run(struct conn *c)
 	w->service->run(c);
 	if (c->tx.head && !(c->flags & CONN_CLOSING))
 		w->engine->flush(c);
-	if (unlikely(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_LAST | CONN_FRESH)))
+	if (unlikely(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_LAST | CONN_FRESH |
+				 CONN_STARVED)))
 		conn_ran(c);
 	else if (unlikely(conn_is_full(c)))
 		conn_pause(c);

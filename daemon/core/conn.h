@@ -11,9 +11,9 @@
  * worker_fd_freed() and worker_scan_at().
  *
  * worker.c takes connections off the ready list for conn_run(), reads deadline_ns and active_ns for
- * its timers, and sets CONN_DUE. worker_memory.c alone writes starved_next, place, place_in,
- * stalled, relief_out and the flags STARVED, NO_INPUT and GRANTED; it sets FED, which conn_run()
- * clears. worker_requests.c only reads, for ListConnections.
+ * its timers, and sets CONN_DUE. worker_memory.c alone writes starved_next, starved_prev,
+ * starved_for, place, place_in, stalled, relief_moved and the flags STARVED, NO_INPUT and GRANTED;
+ * it sets FED, which conn_run() clears. worker_requests.c only reads, for ListConnections.
  *
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once
@@ -58,7 +58,8 @@ enum conn_flags {
 	/* Set by the service: tx is its last output; see conn_close_when_sent(). */
 	CONN_LAST = 1 << 14,
 	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->stay() */
-	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST,
+	CONN_WAITS_FOR_TX =
+		CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST | CONN_STARVED,
 	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see sink.h */
 	CONN_SINK = 1 << 17,   /* a sink that has brought much in one turn: see sink_share() */
 	CONN_ENGINE = 1 << 18, /* this bit and all above belong to the engine */
@@ -106,10 +107,10 @@ struct conn {
 	/* conn_await_input(): the value of bytes_in at which the timeout restarts. */
 	uint64_t owed_bytes;
 	uint64_t id;
-	uint64_t relief_out;      /* bytes_out at the last look of worker_relieve() */
+	uint64_t relief_moved;    /* conn_moved() at the last look of worker_relieve() */
 	struct conn *next, *prev; /* links in the list of all the worker's connections */
-	struct conn *starved_next;
-	/* In the queue of connections that wait for the pool; 0: it never waited. */
+	struct conn *starved_next, *starved_prev; /* links in worker.starving */
+	/* Among the connections that wait for the pool; 0: it never waited. */
 	uint64_t place;
 	uint64_t place_in; /* bytes_in when it was given that place */
 	void *ticket;      /* from worker_owner.admit(), opaque here; goes back through release() */
@@ -117,6 +118,7 @@ struct conn {
 	struct io *slices, *slices_last;
 	struct conn *slices_next;
 	uint8_t op_index, end;
+	uint8_t starved_for; /* enum starved_for: the queue that it is in */
 	/* Successive looks of worker_relieve() that found no output taken by the peer. */
 	uint8_t stalled;
 	/* CONN_SINK: the turn in which it last received, or became one, modulo 2^32; see
@@ -312,6 +314,10 @@ static inline bool conn_goes_on(struct conn *c, size_t before, uint32_t requests
 /* Called by a service: runs it again when the pool has chunks. */
 void conn_starved(struct conn *c);
 void conn_starved_input(struct conn *c); /* called by an engine: no chunk to receive into */
+/* If c is starved: its output may have changed, and so whether it waits for its own peer, too. */
+void conn_starved_on(struct conn *c);
+/* c does not wait for chunks any more. */
+void conn_unstarve(struct conn *c);
 /* Other connections wait for chunks: c gives back what it can.  A small input is copied into a
  * chunk that it shares with others, and the service runs, as it may be able to consume it now. */
 void conn_relieve(struct conn *c);

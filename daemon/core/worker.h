@@ -4,7 +4,6 @@
  * functions at the end of this file, through worker_call(), and by reading stats. */
 #pragma once
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,6 +18,7 @@
 #include "service.h"
 #include "stats.h"
 #include "util.h"
+#include "worker_options.h"
 
 enum {
 	WORKER_TURN_MAX = 256, /* events one turn handles */
@@ -28,7 +28,6 @@ enum {
 	WORKER_SHARE_MIN = 16 * 1024,
 	WORKER_QUEUED_MAX = 4096, /* connections a drain accepts before it stops listening */
 	WORKER_DEVICES_MAX = 16,  /* ports of devices that a worker lists */
-	NQN_MAX = 224,            /* bytes of an NVMe Qualified Name with its NUL */
 	/* Clients of a connectionless engine, whatever the configuration allows. */
 	WORKER_PEERS_MAX = 1000 * 1000,
 	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long in it is done */
@@ -48,45 +47,6 @@ enum {
 #define WORKER_RELIEF_NS ((uint64_t)100 * NS_PER_MS)
 enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 #define WORKER_STALL_NS ((uint64_t)NS_PER_S)
-
-/* Queue pair types of transport rdma: reliable connections, datagrams, unreliable connections. */
-enum qp_type { QP_RC, QP_UD, QP_UC };
-
-/* The keys of a listener's section that its workers need; the key table writes into it. */
-struct worker_options {
-	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
-	uint64_t idle_timeout_ns;      /* 0: never */
-	uint64_t busy_poll_ns;         /* how long to spin before sleeping; 0: sleep at once */
-	/* Longest delay for requests to gather; 0: none; UINT64_MAX: auto. */
-	uint64_t batch_delay_ns;
-	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
-	uint64_t zero_copy_min;
-	uint32_t features_off; /* bits of enum engine_feature, within FEATURES_OPTIONAL */
-	bool datagrams;        /* the transport has datagrams only */
-	unsigned qp_type;      /* enum qp_type */
-	uint64_t peers_max;    /* clients of a connectionless engine; 0: no limit */
-	bool srq;              /* connections share a receive queue (SRQ) */
-	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
-	/* How long the device may collect completions; 0: not at all. */
-	uint64_t cq_moderation_ns;
-	/* NQN of the subsystem of service nvme; "": derived from names. */
-	char nqn[NQN_MAX];
-	uint64_t block_size; /* of its namespaces, bytes; 0: auto */
-	uint64_t in_capsule; /* bytes of data that a command capsule may carry */
-	bool sqpoll;
-	uint64_t sqpoll_idle_ns;
-	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
-	cpu_set_t cpus;      /* empty: wherever the process may run */
-};
-
-/* The engine that a worker with these options uses: `engine` or its variant for datagrams. */
-static inline const struct engine *engine_of(const struct engine *engine,
-					     const struct worker_options *options)
-{
-	bool datagrams = options->datagrams || options->qp_type == QP_UD;
-
-	return datagrams && engine->datagrams ? engine->datagrams : engine;
-}
 
 /* Engine features that are really in use, as GetStats lists them: X(name). */
 #define ENGINE_FEATURES(X)                                                                         \
@@ -169,6 +129,16 @@ struct worker_socket {
 	unsigned address; /* index of the socket's address in the owner's list */
 };
 
+/* What a starved connection waits for: chunks for its service, or only one to receive into, and
+ * perhaps for its own peer as well (BEHIND). */
+enum starved_for {
+	STARVED_SERVICE,
+	STARVED_SERVICE_BEHIND,
+	STARVED_INPUT,
+	STARVED_INPUT_BEHIND,
+	STARVED_QUEUES
+};
+
 /* See gather.h. */
 struct gather {
 	bool on;           /* this worker's requests may gather */
@@ -243,8 +213,12 @@ struct worker {
 
 	/* Warm: used while connections wait, and by timers. */
 	uint64_t slices_turn, slices_ns; /* the turn that last did slices, and how long it did */
-	/* Connections that wait for the pool, in order of conn.place. */
-	struct conn *starved, *starved_last;
+	/* Connections that wait for the pool: how many, and their queues, each in order of
+	 * conn.place. */
+	unsigned starved;
+	struct starved_queue {
+		struct conn *first, *last;
+	} starving[STARVED_QUEUES];
 	uint64_t places;       /* the last value given to conn.place */
 	uint32_t starved_free; /* free chunks when a service last failed to allocate */
 	uint32_t granted;      /* chunks reserved for connections with CONN_GRANTED */

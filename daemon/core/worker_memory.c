@@ -141,32 +141,83 @@ static void conn_take_place(struct conn *c)
 	c->place_in = c->bytes_in;
 }
 
-static void worker_enqueue_starved(struct worker *w, struct conn *c)
+/* The place of the first connection that does not wait for its own peer as well. */
+static void worker_set_first(struct worker *w)
 {
-	struct conn **at = &w->starved;
+	const struct conn *service = w->starving[STARVED_SERVICE].first;
+	const struct conn *input = w->starving[STARVED_INPUT].first;
 
-	if (*at && w->starved_last->place < c->place)
-		at = &w->starved_last->starved_next;
-	while (*at && (*at)->place < c->place)
-		at = &(*at)->starved_next;
-	c->starved_next = *at;
-	*at = c;
-	if (!c->starved_next)
-		w->starved_last = c;
+	w->first = service ? service->place : 0;
+	if (input && (!w->first || input->place < w->first))
+		w->first = input->place;
+	worker_set_floor(w);
 }
 
-/* c is starved: updates w->first. */
-static void worker_note_first(struct worker *w, const struct conn *c)
+static enum starved_for conn_starved_for(const struct conn *c)
 {
-	if (!conn_is_behind(c) && (!w->first || c->place < w->first))
-		w->first = c->place;
+	if (c->flags & CONN_NO_INPUT)
+		return conn_is_behind(c) ? STARVED_INPUT_BEHIND : STARVED_INPUT;
+	return conn_is_behind(c) ? STARVED_SERVICE_BEHIND : STARVED_SERVICE;
+}
+
+/* Most come last or, when they were served and received nothing, first. */
+static void conn_enqueue(struct conn *c)
+{
+	struct worker *w = c->worker;
+	struct starved_queue *q;
+	struct conn *after;
+
+	c->starved_for = (uint8_t)conn_starved_for(c);
+	q = &w->starving[c->starved_for];
+	after = q->last && q->last->place > c->place ? q->first : NULL;
+	while (after && after->place < c->place)
+		after = after->starved_next;
+	c->starved_next = after;
+	c->starved_prev = after ? after->starved_prev : q->last;
+	*(c->starved_prev ? &c->starved_prev->starved_next : &q->first) = c;
+	*(after ? &after->starved_prev : &q->last) = c;
+	w->starved++;
+	worker_set_first(w);
+}
+
+static void conn_dequeue(struct conn *c)
+{
+	struct worker *w = c->worker;
+	struct starved_queue *q = &w->starving[c->starved_for];
+
+	*(c->starved_prev ? &c->starved_prev->starved_next : &q->first) = c->starved_next;
+	*(c->starved_next ? &c->starved_next->starved_prev : &q->last) = c->starved_prev;
+	w->starved--;
+	worker_set_first(w);
+}
+
+void conn_starved_on(struct conn *c)
+{
+	if (!(c->flags & CONN_STARVED) || conn_starved_for(c) == c->starved_for)
+		return;
+	conn_dequeue(c);
+	conn_enqueue(c);
+}
+
+void conn_unstarve(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (likely(!(c->flags & CONN_STARVED)))
+		return;
+	conn_dequeue(c);
+	c->flags &= ~(uint32_t)(CONN_STARVED | CONN_NO_INPUT);
+	if (!w->starved && w->scratch) { /* perhaps only conn_relieve() used it */
+		chunk_put(&w->pool, w->scratch);
+		w->scratch = NULL;
+	}
 }
 
 static void conn_starve(struct conn *c, uint32_t flags)
 {
 	struct worker *w = c->worker;
 
-	if (c->flags & CONN_STARVED)
+	if (c->flags & (CONN_STARVED | CONN_CLOSING))
 		return;
 	stat_add(w->stats.starved, 1);
 	c->flags |= CONN_STARVED | flags;
@@ -174,9 +225,7 @@ static void conn_starve(struct conn *c, uint32_t flags)
 		conn_look_unread(c);
 	conn_drop_grant(c);
 	conn_take_place(c);
-	worker_enqueue_starved(w, c);
-	worker_note_first(w, c);
-	worker_set_floor(w);
+	conn_enqueue(c);
 	worker_scan_at(w, w->relief_ns);
 }
 
@@ -187,6 +236,7 @@ void conn_starved(struct conn *c)
 	w->starved_free = MIN(w->starved_free, w->pool.free_count);
 	conn_starve(c, 0);
 	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* the service waits as well, not only a receive */
+	conn_starved_on(c);
 }
 
 void conn_starved_input(struct conn *c)
@@ -197,69 +247,80 @@ void conn_starved_input(struct conn *c)
 
 /* ---- Serving ---- */
 
-/* Can c be served now?  Its service needs more free chunks than the `free` that were not enough; a
- * receive needs one of *input chunks, which is decremented then, and some of which are left to
- * connections without unread output. */
-static bool worker_can_feed(const struct worker *w, const struct conn *c, uint32_t free,
-			    uint32_t *input)
-{
-	if (c->flags & CONN_CLOSING)
-		return true;
-	if (!(c->flags & CONN_NO_INPUT))
-		return w->pool.free_count > free;
-	if (*input <= (conn_is_behind(c) ? pool_free_for_all(&w->pool) - worker_kept(w) : 0))
-		return false;
-	--*input;
-	return true;
-}
-
 static void conn_feed(struct conn *c)
 {
 	struct worker *w = c->worker;
 	const struct pool *p = &w->pool;
-	bool input = (c->flags & (CONN_NO_INPUT | CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)) ==
-		     CONN_NO_INPUT;
+	bool input = (c->flags & (CONN_NO_INPUT | CONN_EOF | CONN_RECV_OFF)) == CONN_NO_INPUT;
 
-	c->flags &= ~(uint32_t)(CONN_STARVED | CONN_NO_INPUT);
+	w->moves |= !conn_is_behind(c);
+	conn_unstarve(c);
 	c->flags |= CONN_FED;
 	if (input && !w->engine->messages && !conn_is_behind(c) &&
 	    p->free_count > worker_kept(w) + w->granted) {
 		c->flags |= CONN_GRANTED;
 		w->granted++;
 	}
-	if (!(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF)))
+	if (!(c->flags & (CONN_EOF | CONN_RECV_OFF)))
 		w->engine->recv(c, true);
 	conn_ready(c);
 }
 
-void worker_feed_starved(struct worker *w)
+/* Services need more free chunks than were not enough. */
+static void worker_feed_services(struct worker *w, enum starved_for queue)
+{
+	struct conn *next;
+
+	for (struct conn *c = w->starving[queue].first; c && w->pool.free_count > w->starved_free;
+	     c = next) {
+		next = c->starved_next;
+		conn_feed(c);
+	}
+}
+
+/* Feeds those that wait for a chunk to receive into, in order of their places; some chunks are left
+ * to connections without unread output.  One that waits again at once has its place before the
+ * next. */
+static void worker_feed_inputs(struct worker *w)
 {
 	const struct pool *p = &w->pool;
-	uint32_t free = w->starved_free, taken = worker_kept(w) + w->granted;
+	uint32_t taken = worker_kept(w) + w->granted, left = pool_free_for_all(p) - worker_kept(w);
 	uint32_t input = w->pool_lent + (p->free_count > taken ? p->free_count - taken : 0);
-	struct conn *c = w->starved, *next;
+	struct conn *next = w->starving[STARVED_INPUT].first, *c;
+	struct conn *behind = w->starving[STARVED_INPUT_BEHIND].first;
 
-	/* Emptied first: engine->recv() may have c wait again at once. */
-	w->starved = w->starved_last = NULL;
-	w->first = 0;
-	for (; c; c = next) {
-		next = c->starved_next;
-		if (worker_can_feed(w, c, free, &input)) {
-			w->moves |= !(c->flags & CONN_CLOSING) && !conn_is_behind(c);
-			conn_feed(c);
+	for (; input > 0; input--) {
+		if (behind && input > left && (!next || behind->place < next->place)) {
+			c = behind;
+			behind = c->starved_next;
+		} else if (next) {
+			c = next;
+			next = c->starved_next;
 		} else {
-			worker_enqueue_starved(w, c);
-			worker_note_first(w, c);
+			break;
 		}
+		conn_feed(c);
 	}
-	worker_set_floor(w);
-	if (p->free_count > free)
+}
+
+/* Costs as much as it serves, however many wait. */
+void worker_feed_starved(struct worker *w)
+{
+	uint32_t free = w->starved_free;
+
+	worker_feed_services(w, STARVED_SERVICE);
+	worker_feed_services(w, STARVED_SERVICE_BEHIND);
+	worker_feed_inputs(w);
+	if (w->pool.free_count > free)
 		w->starved_free = UINT32_MAX; /* all starved services run again, and report anew if
 						 they still lack chunks */
-	if (!w->starved && w->scratch) {      /* perhaps only conn_relieve() used it */
-		chunk_put(&w->pool, w->scratch);
-		w->scratch = NULL;
-	}
+}
+
+/* Output that the kernel has taken, and zero-copy output that the peer has acknowledged: a peer
+ * that takes any changes it. */
+static uint64_t conn_moved(const struct conn *c)
+{
+	return 2 * c->bytes_out - c->lent_bytes;
 }
 
 /* Called while connections wait for chunks that others hold: has the others give back what they
@@ -272,13 +333,13 @@ static void worker_relieve(struct worker *w)
 	w->moves = false;
 	stuck = w->stuck >= WORKER_PATIENCE_STUCK;
 	for (struct conn *c = w->conns; c; c = c->next) {
-		bool stalls = conn_owes(c) && c->relief_out == c->bytes_out;
+		bool stalls = (conn_owes(c) || c->lent_bytes) && c->relief_moved == conn_moved(c);
 
 		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
-		c->relief_out = c->bytes_out;
+		c->relief_moved = conn_moved(c);
 		conn_drop_grant(c); /* it has not used its grant since the last look */
-		if (c->flags & CONN_UNREAD)
-			conn_look_unread(c);
+		if ((c->flags & CONN_UNREAD) && !conn_look_unread(c))
+			conn_starved_on(c);
 		if (c->stalled >= WORKER_PATIENCE ||
 		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
 		     w->now_ns - c->active_ns >= WORKER_STALL_NS)) {

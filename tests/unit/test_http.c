@@ -429,8 +429,7 @@ static void an_empty_pool_is_waited_for(void **state)
 			taken[count++] = chunk_get(&w->pool);
 		case_input(t, request, sizeof(request) - 1, CHUNK);
 		while (t->conn && w->starved) {
-			w->starved = NULL;
-			t->conn->flags &= ~(uint32_t)CONN_STARVED;
+			conn_unstarve(t->conn);
 			if (count > 0)
 				chunk_put(&w->pool, taken[--count]);
 			conn_ready(t->conn);

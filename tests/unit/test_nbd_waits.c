@@ -101,10 +101,9 @@ static void an_answer_without_memory_holds_up_none_that_has_it(void **state)
 	late_finish(&l, 1);
 	assert_int_equal(l.t->out_bytes - before, REPLY + CHUNK); /* what was read */
 	assert_int_equal(l.t->out[before + REPLY - 1], NBD_CMD_READ);
-	assert_true(w->starved == l.t->conn);
+	assert_int_equal(w->starved, 1);
 	assert_true(w->pool.free_count > 0);
-	w->starved = NULL;
-	l.t->conn->flags &= ~(uint32_t)CONN_STARVED;
+	conn_unstarve(l.t->conn);
 	conn_ready(l.t->conn);
 	case_turns(l.t);
 	assert_int_equal(l.t->out_bytes - before, REPLY + CHUNK + REPLY);
@@ -143,8 +142,7 @@ static void nobody_is_late_with_input_that_is_paused(void **state)
 /* Whoever waits for memory runs again. */
 static void feed(struct late *l)
 {
-	l->t->worker.starved = NULL;
-	l->t->conn->flags &= ~(uint32_t)CONN_STARVED;
+	conn_unstarve(l->t->conn);
 	conn_ready(l->t->conn);
 	case_turns(l->t);
 }

@@ -69,7 +69,7 @@ static void who_takes_nothing_while_others_wait_is_closed(void **state)
 	assert_non_null(peers[0]->conn);
 	for (unsigned i = 1; i < count; i++)
 		assert_true(!peers[i]->conn || peers[i]->conn->tx.bytes == 0);
-	assert_null(f->worker.starved);
+	assert_int_equal(f->worker.starved, 0);
 	fake_stop(f);
 }
 
@@ -129,7 +129,7 @@ static void who_waits_is_served_in_order_and_before_newcomers(void **state)
 	}
 	fake_settle(f);
 	assert_int_equal(fake_send(f, newcomer, "a few", 5), 5);
-	assert_null(f->worker.starved);
+	assert_int_equal(f->worker.starved, 0);
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_settle(f);
@@ -241,6 +241,59 @@ static void who_waits_while_nobody_is_served_waits_for_few_looks(void **state)
 	fake_stop(f);
 }
 
+/* All of its output is in a zero-copy send. */
+static void who_never_acknowledges_a_zero_copy_send_is_closed(void **state)
+{
+	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	struct fake_peer *slow = fake_connect(f), *never = fake_connect(f),
+			 *waits = fake_connect(f);
+	struct chunk *held[CHUNKS];
+	unsigned count = hold(f, held, 0);
+
+	(void)state;
+	fake_settle(f);
+	assert_int_equal(fake_send(f, waits, "a few", 5), 0);
+	slow->conn->bytes_out = never->conn->bytes_out = CHUNK;
+	slow->conn->lent_bytes = never->conn->lent_bytes = CHUNK;
+	for (unsigned i = 0; i <= WORKER_PATIENCE; i++) {
+		assert_non_null(never->conn);
+		slow->conn->lent_bytes--;
+		look(f);
+	}
+	assert_null(never->conn);
+	assert_non_null(slow->conn);
+	while (count > 0)
+		chunk_put(&f->worker.pool, held[--count]);
+	fake_stop(f);
+}
+
+/* Then a chunk is enough for it that those who do not read must leave to others. */
+static void who_reads_again_no_longer_waits_behind_its_output(void **state)
+{
+	(void)state;
+	for (unsigned completion = 0; completion <= 1; completion++) {
+		struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
+		struct fake_peer *peers[CHUNKS], *last;
+		struct chunk *held[CHUNKS];
+		unsigned count, held_count;
+
+		f->completion = completion;
+		count = fill(f, peers);
+		held_count = hold(f, held, 1);
+		last = peers[count - 1];
+		f->worker.relief_ns = clock_ns() + 3600 * (uint64_t)NS_PER_S;
+		fake_settle(f);
+		assert_true(last->conn->flags & CONN_STARVED);
+		assert_int_equal(f->worker.first, 0);
+		fake_take(f, last, SIZE_MAX);
+		fake_settle(f);
+		assert_false(last->conn->flags & CONN_STARVED);
+		while (held_count > 0)
+			chunk_put(&f->worker.pool, held[--held_count]);
+		fake_stop(f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -251,6 +304,8 @@ int main(void)
 		cmocka_unit_test(what_was_granted_and_is_not_used_goes_to_the_next),
 		cmocka_unit_test(who_waits_soon_after_others_did_is_not_forgotten),
 		cmocka_unit_test(who_waits_while_nobody_is_served_waits_for_few_looks),
+		cmocka_unit_test(who_never_acknowledges_a_zero_copy_send_is_closed),
+		cmocka_unit_test(who_reads_again_no_longer_waits_behind_its_output),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

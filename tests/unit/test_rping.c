@@ -156,8 +156,7 @@ static void empty_pool_delays_a_read(void **state)
 	assert_true(p->at->conn->flags & CONN_STARVED);
 	while (n > 0)
 		chunk_put(pool, taken[--n]);
-	p->at->conn->flags &= ~(uint32_t)CONN_STARVED;
-	p->at->worker.starved = NULL;
+	conn_unstarve(p->at->conn);
 	conn_ready(p->at->conn);
 	case_turns(p->at);
 	case_remote(p->at, 0);

@@ -1,0 +1,49 @@
+/* The keys of a listener's section that its workers need.  Constant while a worker runs, but for
+ * those that a reload changes live. */
+#pragma once
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine.h"
+
+enum { NQN_MAX = 224 /* bytes of an NVMe Qualified Name with its NUL */ };
+
+/* Queue pair types of transport rdma: reliable connections, datagrams, unreliable connections. */
+enum qp_type { QP_RC, QP_UD, QP_UC };
+
+/* The key table writes into it. */
+struct worker_options {
+	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
+	uint64_t idle_timeout_ns;      /* 0: never */
+	uint64_t busy_poll_ns;         /* how long to spin before sleeping; 0: sleep at once */
+	/* Longest delay for requests to gather; 0: none; UINT64_MAX: auto. */
+	uint64_t batch_delay_ns;
+	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
+	uint64_t zero_copy_min;
+	uint32_t features_off; /* bits of enum engine_feature, within FEATURES_OPTIONAL */
+	bool datagrams;        /* the transport has datagrams only */
+	unsigned qp_type;      /* enum qp_type */
+	uint64_t peers_max;    /* clients of a connectionless engine; 0: no limit */
+	bool srq;              /* connections share a receive queue (SRQ) */
+	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
+	/* How long the device may collect completions; 0: not at all. */
+	uint64_t cq_moderation_ns;
+	/* NQN of the subsystem of service nvme; "": derived from names. */
+	char nqn[NQN_MAX];
+	uint64_t block_size; /* of its namespaces, bytes; 0: auto */
+	uint64_t in_capsule; /* bytes of data that a command capsule may carry */
+	bool sqpoll;
+	uint64_t sqpoll_idle_ns;
+	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
+	cpu_set_t cpus;      /* empty: wherever the process may run */
+};
+
+/* The engine that a worker with these options uses: `engine` or its variant for datagrams. */
+static inline const struct engine *engine_of(const struct engine *engine,
+					     const struct worker_options *options)
+{
+	bool datagrams = options->datagrams || options->qp_type == QP_UD;
+
+	return datagrams && engine->datagrams ? engine->datagrams : engine;
+}
