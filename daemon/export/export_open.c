@@ -249,25 +249,38 @@ void export_close(struct server_export *x)
 	free(o);
 }
 
+struct unlocking {
+	struct errand errand;
+	struct file_lock *lock;
+	bool to_write;
+};
+
 static void unlocking_run(struct errand *errand)
 {
-	(void)errand;
-	file_locks_release();
+	const struct unlocking *u = container_of(errand, struct unlocking, errand);
+
+	file_lock_put(u->lock, u->to_write);
 }
 
 static void unlocking_left(struct errand *errand)
 {
-	free(errand);
+	free(container_of(errand, struct unlocking, errand));
 }
 
-void exports_unlock(void)
+void export_unlock(struct server_export *x)
 {
-	struct errand *e = calloc(1, sizeof(*e));
+	struct unlocking *u = x->lock ? malloc(sizeof(*u)) : NULL;
 
-	if (!e)
+	if (!u)
 		return;
-	e->run = unlocking_run;
-	e->left = unlocking_left;
-	if (errand_start(e) < 0 || errand_await(e, clock_ns() + EXPORT_CLOSE_NS))
-		free(e);
+	*u = (struct unlocking){ { .run = unlocking_run, .left = unlocking_left },
+				 x->lock,
+				 !x->export.read_only };
+	if (errand_start(&u->errand) < 0) {
+		free(u);
+		return;
+	}
+	x->lock = NULL;
+	if (errand_await(&u->errand, clock_ns() + EXPORT_CLOSE_NS))
+		free(u);
 }

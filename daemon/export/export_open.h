@@ -19,9 +19,8 @@ void export_open_end(struct server_export *x, uint64_t end_ns);
 /* Closes x; waits for a limited time. */
 void export_close(struct server_export *x);
 
-/* Releases the locks on all files while connections still finish, so that a successor process can
- * take them. */
-void exports_unlock(void);
+/* Releases the lock on the file of x, which stays open: no client can write to it any more. */
+void export_unlock(struct server_export *x);
 
 /* Probes config: fills in x as if it were open, but creates and changes nothing.  Two steps as
  * above.  *ret_new: opening would create the file.  0, or -errno with x->reason. */

@@ -186,16 +186,3 @@ struct file_id file_lock_id(const struct file_lock *lock)
 {
 	return lock ? lock->id : (struct file_id){ 0 };
 }
-
-void file_locks_release(void)
-{
-	pthread_mutex_lock(&locks_mutex);
-	for (struct file_lock *l = locks; l; l = l->next) {
-		pthread_mutex_lock(&l->mutex);
-		if (l->fd >= 0)
-			lock_fd(l->fd, F_UNLCK);
-		l->type = F_UNLCK;
-		pthread_mutex_unlock(&l->mutex);
-	}
-	pthread_mutex_unlock(&locks_mutex);
-}

@@ -24,5 +24,3 @@ void file_lock_put(struct file_lock *lock, bool to_write);
 /* Identifies the file under any of its names; for a device node, the device. */
 struct file_id file_lock_id(const struct file_lock *lock);
 
-/* Releases all locks while the files stay open, for the successor of this process. */
-void file_locks_release(void);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "export_open.h"
 #include "log.h"
 #include "util.h"
 
@@ -27,6 +28,34 @@ bool listeners_are_busy(const struct listeners *all)
 		if (l->state == LISTENER_DRAINING)
 			return true;
 	return false;
+}
+
+static bool listener_may_write(const struct listener *l, const struct server_export *x)
+{
+	if (!l->exports || (l->state != LISTENER_SERVING && l->state != LISTENER_DRAINING))
+		return false;
+	for (unsigned i = 0; i < l->config->export_count; i++)
+		if (l->exports[i] == x)
+			return true;
+	return false;
+}
+
+static bool listeners_may_write(const struct listeners *all, const struct server_export *x)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (listener_may_write(all->list[i], x))
+			return true;
+	for (const struct listener *l = all->leaving; l; l = l->next)
+		if (listener_may_write(l, x))
+			return true;
+	return false;
+}
+
+void listeners_unlock(struct listeners *all)
+{
+	for (unsigned i = 0; i < all->exports.count; i++)
+		if (!listeners_may_write(all, all->exports.list[i]))
+			export_unlock(all->exports.list[i]);
 }
 
 void listeners_end_one(struct listener *l, uint64_t end_ns)

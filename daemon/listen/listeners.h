@@ -38,6 +38,9 @@ struct listener *listeners_find(const struct listeners *all, const char *name);
 
 /* Does a listener serve or still drain? */
 bool listeners_are_busy(const struct listeners *all);
+/* While stopping: releases the locks on files to which no client can write any more, so that the
+ * next process can take them. */
+void listeners_unlock(struct listeners *all);
 
 /* Makes the counters of idle workers exact: see worker_settle(). */
 void listeners_settle(struct listeners *all);

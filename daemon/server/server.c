@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "export_open.h"
 #include "log.h"
 #include "reserve.h"
 #include "util.h"
@@ -32,6 +31,8 @@ static void server_on_change(struct listeners *all, bool listed)
 
 	if (listed)
 		server_notify_status(s);
+	if (all->stopping)
+		listeners_unlock(all);
 	if (all->stopping && !listeners_are_busy(all))
 		sd_event_exit(s->event, 0);
 }
@@ -166,7 +167,6 @@ void server_drain(struct server *s)
 	struct listeners *all = &s->listeners;
 
 	all->stopping = true;
-	exports_unlock();
 	for (unsigned i = 0; i < all->count; i++)
 		listener_drain(all->list[i], clock_ns() + timeout_ns);
 	/* Workers close remaining connections at the deadline; this leaves them time to report it.

@@ -105,13 +105,16 @@ def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
     assert f"process {daemon.pid} (nbserved)" in refused(start_daemon, serve(image))
 
 
-def test_a_daemon_that_drains_does_not_keep_the_next_from_the_file(start_daemon, image):
-    first = start_daemon(serve(image))
-    with connect(first, "nbd") as client:
-        for _ in range(32):  # who is silent is closed after a second; who has not read is not
-            client.request(READ, 0, MIB)
-        first.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: first.status("nbd")["state"] == "draining", "it drains")
+def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_daemon, image):
+    first = start_daemon(serve(image) + listener("other", service="chargen"))
+    with first.connect("other"):  # who is silent is closed after a second; who has not read is not
+        with connect(first, "nbd") as client:
+            for _ in range(32):
+                client.request(READ, 0, MIB)
+            first.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: first.status("nbd")["state"] == "draining", "it drains")
+            assert f"process {first.pid} (nbserved) has it" in refused(start_daemon, serve(image))
+        wait_until(lambda: first.status("nbd")["state"] == "drained", "its clients are gone")
         start_daemon(serve(image))
         assert first.process.poll() is None
 
