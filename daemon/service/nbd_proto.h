@@ -13,7 +13,7 @@ enum {
 	NBD_TEXT_MAX = 256,  /* bytes of a text for humans; longer ones are cut */
 	/* Bytes of a READ or WRITE; the maximum that is advertised, and the default that applies to
 	 * clients without that information ("Block size constraints"). */
-	NBD_PAYLOAD_MAX = 32 << 20,
+	NBD_PAYLOAD_MAX = 64 << 20,
 	/* Bytes of refused payload that are skipped; more ends the connection. */
 	NBD_DRAIN_MAX = 64 << 20,
 

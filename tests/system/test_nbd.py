@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from conftest import ENGINES, TIMEOUT, listener, requires
+from nbd_client import EINVAL, READ, WRITE, Raw
 
 nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
 
@@ -85,7 +86,7 @@ def test_nbdinfo_tells_what_the_export_can(daemon):
     for can in ["cache", "df", "fast_zero", "flush", "fua", "multi_conn", "trim", "zero"]:
         assert export[f"can_{can}"] is True, can
     assert export["is_read_only"] is False
-    assert export["block_size_minimum"] == 1 and export["block_size_maximum"] == 32 * MIB
+    assert export["block_size_minimum"] == 1 and export["block_size_maximum"] == 64 * MIB
     for what in ["connect", "read", "write", "flush", "fua", "zero", "structured-reply"]:
         run("nbdinfo", "--can", what, uri(daemon))
     (extent,) = json.loads(run("nbdinfo", "--json", "--map", uri(daemon)))
@@ -295,3 +296,19 @@ def test_a_unix_socket_serves_as_well(start_daemon, engine, tmp_path):
     assert copy.read_bytes() == source.read_bytes()
     daemon.wait_closed("nbd")
     assert operations(daemon)["write"][1] == 0
+
+
+def test_a_request_has_up_to_64_mib(start_daemon, engine):
+    daemon = start_daemon(
+        "[export disk]\nstore = memory\nsize = 72M\n"
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    data = random.Random(3).randbytes(64 * MIB)
+    with Raw(daemon, "nbd") as client:
+        client.go()
+        client.request(WRITE, 4096, len(data), data)
+        assert client.reply() == (0, b"")
+        client.request(READ, 4096, len(data))
+        assert client.reply(len(data)) == (0, data)
+        client.request(READ, 0, 64 * MIB + 1)
+        assert client.reply() == (EINVAL, b"")

@@ -255,7 +255,7 @@ static void handshake_replies_are_those_of_real_servers(void **state)
 	assert_bytes(b, nbd_build_info_text(b, NBD_OPT_INFO, NBD_INFO_NAME, "disk"),
 		     REP "00000006000000030000000600016469736b");
 	assert_bytes(b, nbd_build_info_block_size(b, NBD_OPT_GO, 1, 4096, NBD_PAYLOAD_MAX),
-		     REP "00000007000000030000000e0003000000010000100002000000");
+		     REP "00000007000000030000000e0003000000010000100004000000");
 	assert_bytes(b, nbd_build_meta_context(b, NBD_OPT_SET_META_CONTEXT),
 		     REP "0000000a000000040000001300000001626173653a616c6c6f636174696f6e");
 	assert_bytes(b, nbd_build_meta_context(b, NBD_OPT_LIST_META_CONTEXT),
