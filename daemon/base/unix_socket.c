@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -17,28 +17,75 @@ enum {
 	LOCK_PAUSE_US = 10 * 1000,
 };
 
-/* Locks the directory of path while the old socket is examined and replaced, so that two servers
- * that start together do not remove each other's socket.  Returns a descriptor to close, or -errno.
- */
-static int directory_lock(const char *path)
-{
-	char copy[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	int fd, rc = -EBUSY;
+/* The path of a socket's lock: a file of our own beside it, as whoever may read a directory can
+ * lock that for ever. */
+struct lock_name {
+	char text[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(".lock")];
+};
 
-	strcpy(copy, path);
-	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+static struct lock_name lock_name_of(const char *path)
+{
+	struct lock_name name;
+
+	snprintf(name.text, sizeof(name.text), "%s.lock", path);
+	return name;
+}
+
+/* A descriptor that has the lock, or -errno; -EBUSY: another process has it. */
+static int lock_try(const char *name)
+{
+	int fd = open(name, O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	struct stat ours = { 0 }, now;
+	struct file_id id;
+	int rc = 0;
+
 	if (fd < 0)
 		return -errno;
-	for (unsigned i = 0; i < LOCK_TRIES && rc == -EBUSY; i++) {
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-			return fd;
-		if (errno == EWOULDBLOCK)
-			usleep(LOCK_PAUSE_US);
-		else
-			rc = -errno;
+	if (fstat(fd, &ours) < 0)
+		rc = -errno;
+	else if (!S_ISREG(ours.st_mode) || ours.st_uid != geteuid())
+		rc = -EPERM;
+	else if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+	id = file_id_of(&ours);
+	if (rc == 0 && (lstat(name, &now) < 0 || !file_id_is(&id, &now)))
+		rc = -EBUSY; /* who had the lock has removed the file */
+	if (rc < 0)
+		close(fd);
+	return rc < 0 ? rc : fd;
+}
+
+/* Takes the lock of path while the old socket is examined and replaced, so that two servers that
+ * start together do not remove each other's socket.  Returns a descriptor for lock_drop(), or
+ * -errno with the reason. */
+static int lock_take(const char *path, struct reason *reason)
+{
+	struct lock_name name = lock_name_of(path);
+	int rc = lock_try(name.text);
+
+	for (unsigned i = 1; i < LOCK_TRIES && rc == -EBUSY; i++) {
+		usleep(LOCK_PAUSE_US);
+		rc = lock_try(name.text);
 	}
-	close(fd);
-	return rc;
+	if (rc == -ENOENT || rc == -ENOTDIR)
+		return reason_set(reason, rc, "bind %s: there is no such directory; make it", path);
+	if (rc == -EBUSY)
+		return reason_set(reason, rc, "%s is locked: another server is starting there",
+				  name.text);
+	if (rc == -EPERM)
+		return reason_set(reason, rc, "%s is in the way: not a file of ours; remove it",
+				  name.text);
+	return rc < 0 ? reason_set(reason, rc, "bind %s: make %s: %s", path, name.text,
+				   strerror(-rc))
+		      : rc;
+}
+
+static void lock_drop(const char *path, int lock)
+{
+	struct lock_name name = lock_name_of(path);
+
+	unlink(name.text);
+	close(lock);
 }
 
 /* Binds with mode 0660 from the first moment, by the umask.  That is process-wide, but no other
@@ -131,19 +178,15 @@ int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_soc
 		return reason_set(reason, -ENAMETOOLONG, "%s: longer than %zu bytes", path,
 				  sizeof(s.address.sun_path) - 1);
 	strcpy(s.address.sun_path, path);
-	lock = directory_lock(path);
-	if (lock == -ENOENT || lock == -ENOTDIR)
-		return reason_set(reason, lock, "bind %s: there is no such directory; make it",
-				  path);
+	lock = lock_take(path, reason);
 	if (lock < 0)
-		return reason_set(reason, lock, "lock the directory of %s: %s", path,
-				  strerror(-lock));
+		return lock;
 	s.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s.fd < 0)
 		rc = reason_set(reason, -errno, "socket: %m");
 	else
 		rc = bind_and_listen(&s, group, backlog, reason);
-	close(lock);
+	lock_drop(path, lock);
 	if (rc == 0)
 		*ret_socket = s;
 	else if (s.fd >= 0)

@@ -17,7 +17,7 @@ struct unix_socket {
 
 /* Binds with mode 0660 and, if permitted, group (-1: leave it), and listens.  A socket that nobody
  * has open is replaced; one that is in use (-EADDRINUSE) and anything that is not a socket
- * (-EEXIST) are left alone.  0, or -errno with the reason. */
+ * (-EEXIST) are left alone.  Meanwhile there is a file PATH.lock.  0, or -errno with the reason. */
 int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
 		     struct reason *reason);
 

@@ -1,5 +1,6 @@
 """Listeners on Unix sockets: their files, who may connect, and the same bytes as over TCP."""
 
+import fcntl
 import os
 import select
 import signal
@@ -122,6 +123,36 @@ def test_a_file_put_in_its_place_stays(start_daemon, path):
 
 def test_no_directory_no_socket(start_daemon, path):
     assert f"bind {path}/s: there is no such directory" in refusal(start_daemon, f"{path}/s")
+
+
+def test_a_lock_on_the_directory_keeps_nobody_out(start_daemon, path):
+    """Whoever may read a directory can lock it (flock(2)); ours is a file that only we may open."""
+    directory = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        daemon = start_on(start_daemon, path)
+        assert os.listdir(directory) == ["s"]
+    finally:
+        os.close(directory)
+    with connect(path) as s:
+        echo(s)
+    daemon.terminate()
+
+
+@pytest.mark.parametrize("what", ["locked", "directory", "link"])
+def test_a_lock_that_cannot_be_taken_is_named(start_daemon, path, what):
+    with open(f"{path}.other", "w") as other:
+        if what == "locked":
+            os.rename(other.name, f"{path}.lock")
+            fcntl.flock(other, fcntl.LOCK_EX)
+            assert f"{path}.lock is locked: another server is starting there" in refusal(start_daemon, path)
+        elif what == "directory":
+            os.mkdir(f"{path}.lock")
+            assert f"{path}.lock" in refusal(start_daemon, path)
+        else:
+            os.symlink(other.name, f"{path}.lock")
+            assert f"make {path}.lock: Too many levels of symbolic links" in refusal(start_daemon, path)
+    assert not os.path.exists(path)
 
 
 def test_an_optional_listener_says_why_it_is_not_there(start_daemon, path):
