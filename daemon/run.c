@@ -198,12 +198,36 @@ static void print_where(const struct run_mode *run)
 	puts("Serving.  Try, in another terminal:");
 	for (unsigned i = 0; i < s->listeners.count; i++)
 		print_example(s->listeners.list[i]);
+	for (unsigned i = 0; i < s->listeners.count; i++)
+		if (s->listeners.list[i]->state == LISTENER_UNAVAILABLE)
+			printf("  %s is unavailable: %s\n", s->listeners.list[i]->name,
+			       s->listeners.list[i]->reason.text);
 	if (strcmp(found, s->config->server.control) != 0)
 		printf("  nbctl -s %s top\n", s->config->server.control);
 	else
 		puts("  nbctl top");
 	puts("Ctrl-C ends it, and shows what was served.");
 	fflush(stdout);
+}
+
+/* `engine=all` goes on without the engines that this host lacks.  A listener whose engine it has
+ * failed for another reason, such as a port that another program uses. */
+static int check_serving(const struct server *s)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < s->listeners.count; i++) {
+		const struct listener *l = s->listeners.list[i];
+		struct reason lacks;
+		uint32_t features;
+
+		if (l->state != LISTENER_UNAVAILABLE || !l->config->engine ||
+		    worker_probe(l->config->engine, &l->config->options, &features, &lacks) < 0)
+			continue;
+		log_error("--run: %s: %s", l->name, l->reason.text);
+		rc = -EIO;
+	}
+	return rc;
 }
 
 static int start_compare(struct run_mode *run)
@@ -216,8 +240,7 @@ static int start_compare(struct run_mode *run)
 	for (unsigned i = 0; i < run->option_count; i++)
 		argv[count++] = run->options[i];
 	for (unsigned i = 0; i < s->listeners.count; i++)
-		if (s->listeners.list[i]->state == LISTENER_SERVING)
-			argv[count++] = s->listeners.list[i]->name;
+		argv[count++] = s->listeners.list[i]->name;
 	argv[count++] = "--";
 	for (char **word = run->command; *word; word++) {
 		if (count == ARRAY_SIZE(argv) - 1) {
@@ -233,7 +256,10 @@ static int start_compare(struct run_mode *run)
 int run_start(struct run_mode *run, struct server *s)
 {
 	sigset_t child;
+	int rc = check_serving(s);
 
+	if (rc < 0)
+		return rc;
 	run->server = s;
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);

@@ -212,19 +212,19 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 
 /* ---- The command ---- */
 
-static void show(struct ctl *ctl, const struct measures *m, const json_t *unavailable)
+static void show(struct ctl *ctl, const struct measures *m)
 {
 	json_t *document;
 
 	if (ctl->values[VALUE_CSV]) {
 		compare_csv(&ctl->out, m);
 	} else if (ctl->out.json) {
-		document = compare_to_json(m, unavailable);
+		document = compare_to_json(m);
 		output_json(&ctl->out, document, false);
 		json_decref(document);
 	} else {
 		compare_render(&ctl->out, m, ctl->values[VALUE_NOTES]);
-		reasons_render(&ctl->out, unavailable);
+		reasons_render(&ctl->out, m->unavailable);
 	}
 }
 
@@ -323,7 +323,6 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 {
 	const char *path = ctl->values[VALUE_SAVE];
 	int rc = select_named(ctl, m);
-	json_t *unavailable = measures_take_unavailable(m);
 	bool good = rc == CTL_DONE;
 
 	if (c->save && good && c->status == 0)
@@ -332,12 +331,11 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 		ctl_warn("%s: nothing saved", path);
 	measures_merge(m);
 	if (m->count || good)
-		show(ctl, m, unavailable);
+		show(ctl, m);
 	if (c->html && rc == CTL_DONE)
 		rc = write_html(c->html, ctl->values[VALUE_HTML], m);
 	if (rc == CTL_DONE && ctl->values[VALUE_AGAINST])
 		rc = gate(ctl, m);
-	json_decref(unavailable);
 	return rc;
 }
 

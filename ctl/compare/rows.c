@@ -17,7 +17,7 @@ int rows_save(FILE *to, const char *path, const struct measures *m)
 	for (unsigned i = 0; i < m->count; i++) {
 		json_t *row;
 
-		if (m->rows[i]->count == 0)
+		if (m->rows[i]->count == 0 && !measure_unavailable(m->rows[i]))
 			continue;
 		row = measure_to_json(m->rows[i]);
 		json_dumpf(row, to, JSON_COMPACT);

@@ -98,6 +98,7 @@ struct targets {
 	json_t *status;
 	struct target *list;
 	unsigned count;
+	json_t *absent; /* listeners of status that cannot be visited, with the reason why */
 };
 
 static void targets_free(struct targets *t)
@@ -108,6 +109,7 @@ static void targets_free(struct targets *t)
 		free(t->list[i].uri);
 	}
 	free(t->list);
+	json_decref(t->absent);
 	json_decref(t->status);
 }
 
@@ -130,6 +132,36 @@ static bool is_serving(const json_t *listener)
 	return !strcmp(field_text(listener, "state"), "serving");
 }
 
+/* The table names it with the reason, which is the daemon's if that has one. */
+static void targets_leave(struct targets *t, const json_t *listener, const char *reason)
+{
+	json_t *copy = json_copy((json_t *)listener);
+
+	if (!*field_text(copy, "reason"))
+		json_object_set_new(copy, "reason", json_string(reason));
+	json_object_set_new(copy, "state", json_string("unavailable"));
+	if (!t->absent)
+		t->absent = json_array();
+	json_array_append_new(t->absent, copy);
+}
+
+static int nothing_to_visit(const struct targets *t)
+{
+	json_t *listener;
+	size_t i;
+
+	ctl_warn("no listener serves: nothing to visit");
+	json_array_foreach(t->absent, i, listener) {
+		char *text = format("%s: %s", field_text(listener, "name"),
+				    field_text(listener, "reason"));
+
+		printable_clean(text);
+		ctl_warn("%s", text);
+		free(text);
+	}
+	return CTL_REFUSED;
+}
+
 static int targets_name(struct ctl *ctl, struct targets *t)
 {
 	for (unsigned i = 0; i < ctl->word_count; i++) {
@@ -139,14 +171,17 @@ static int targets_name(struct ctl *ctl, struct targets *t)
 			ctl_warn("there is no listener '%s'", ctl->words[i]);
 			return CTL_REFUSED;
 		}
-		if (!is_serving(listener)) {
-			ctl_warn("listener '%s' is %s: nothing can visit it", ctl->words[i],
-				 field_text(listener, "state"));
-			return CTL_REFUSED;
-		}
-		targets_add(t, listener);
+		if (is_serving(listener))
+			targets_add(t, listener);
+		else
+			targets_leave(t, listener, field_text(listener, "state"));
 	}
-	return CTL_DONE;
+	return t->count ? CTL_DONE : nothing_to_visit(t);
+}
+
+static bool is_visited(const json_t *listener)
+{
+	return is_serving(listener) && !strcmp(field_text(listener, "transport"), "tcp");
 }
 
 /* Selects all listeners that serve, if one command suits them all. */
@@ -156,7 +191,7 @@ static int targets_all(struct targets *t)
 	size_t i;
 
 	json_array_foreach(field_get(t->status, "listeners"), i, listener)
-		if (is_serving(listener) && !strcmp(field_text(listener, "transport"), "tcp"))
+		if (is_visited(listener))
 			targets_add(t, listener);
 	for (unsigned j = 1; j < t->count; j++)
 		if (strcmp(t->list[j].service, t->list[0].service) != 0) {
@@ -167,11 +202,14 @@ static int targets_all(struct targets *t)
 				t->list[j].service);
 			return CTL_USAGE;
 		}
-	if (t->count == 0) {
-		ctl_warn("no listener serves: nothing to visit");
-		return CTL_REFUSED;
-	}
-	return CTL_DONE;
+	json_array_foreach(field_get(t->status, "listeners"), i, listener)
+		if (!is_visited(listener) &&
+		    (t->count == 0 || !strcmp(field_text(listener, "service"), t->list[0].service)))
+			targets_leave(t, listener,
+				      is_serving(listener)
+					      ? "not over TCP: it is visited when it is named"
+					      : field_text(listener, "state"));
+	return t->count ? CTL_DONE : nothing_to_visit(t);
 }
 
 /* ---- The command ---- */
@@ -371,13 +409,25 @@ static int run_rounds(struct visit *v, const struct targets *t, char *const *arg
 	return rc;
 }
 
-/* Rows came in the order of the visits; the listeners' order is the user's. */
+static void add_absent(struct measures *m, const struct targets *t, const char *label)
+{
+	json_t *document = json_pack("{s:O?}", "listeners", t->absent);
+
+	measures_delta(m, NULL, document, 0, label ? label : "");
+	json_decref(document);
+}
+
+/* Rows came in the order of the visits; the listeners' order is the user's, and those that were not
+ * visited come last. */
 static void sort_rows(struct measures *m, const struct targets *t)
 {
-	json_t *names = json_array();
+	json_t *names = json_array(), *listener;
+	size_t index;
 
 	for (unsigned i = 0; i < t->count; i++)
 		json_array_append_new(names, json_string(t->list[i].listener));
+	json_array_foreach(t->absent, index, listener)
+		json_array_append(names, field_get(listener, "name"));
 	measures_select(m, names);
 	json_decref(names);
 }
@@ -394,6 +444,7 @@ int visits_run(struct ctl *ctl, const struct visits_options *options, struct mea
 	rc = ctl->word_count ? targets_name(ctl, &targets) : targets_all(&targets);
 	if (rc == CTL_DONE) {
 		rc = run_rounds(&v, &targets, ctl->rest, ret_status);
+		add_absent(m, &targets, options->label);
 		sort_rows(m, &targets);
 	}
 	targets_free(&targets);

@@ -111,7 +111,7 @@ void compare_csv(struct output *out, const struct measures *m)
 	fflush(out->file);
 }
 
-json_t *compare_to_json(const struct measures *m, const json_t *unavailable)
+json_t *compare_to_json(const struct measures *m)
 {
 	json_t *rows = json_array(), *absent = json_array(), *listener, *document;
 	struct groups groups;
@@ -124,7 +124,7 @@ json_t *compare_to_json(const struct measures *m, const json_t *unavailable)
 		json_object_set_new(row, "derived", derived_to_json(m->rows[i]));
 		json_array_append_new(rows, row);
 	}
-	json_array_foreach(unavailable, index, listener)
+	json_array_foreach(m->unavailable, index, listener)
 		json_array_append_new(absent, json_pack("{s:s, s:s}", "listener",
 							field_text(listener, "name"), "reason",
 							field_text(listener, "reason")));

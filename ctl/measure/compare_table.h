@@ -13,7 +13,7 @@ void compare_render(struct output *out, const struct measures *m, bool notes);
  * visits, and their spread; and of the listeners that are unavailable {"unavailable":[...]}, their
  * names and reasons; "conclusion", the sentences of groups_conclusion(), or null.  A new reference.
  */
-json_t *compare_to_json(const struct measures *m, const json_t *unavailable);
+json_t *compare_to_json(const struct measures *m);
 
 /* The table as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest
  * and highest value, in nanoseconds and bytes; empty: unknown. */

@@ -41,6 +41,7 @@ void measures_free(struct measures *m)
 	for (unsigned i = 0; i < m->count; i++)
 		free_row(m->rows[i]);
 	free(m->rows);
+	json_decref(m->unavailable);
 	*m = (struct measures){};
 }
 
@@ -201,7 +202,7 @@ bool measures_has(const struct measures *m, const char *listener)
 
 void measures_select(struct measures *m, const json_t *names)
 {
-	struct measures kept = {};
+	struct measures kept = { .unavailable = m->unavailable };
 	json_t *name;
 	size_t i;
 
@@ -256,10 +257,19 @@ bool measure_unavailable(const struct measure *row)
 	return !strcmp(field_text(row->source, "state"), "unavailable");
 }
 
-json_t *measures_take_unavailable(struct measures *m)
+static bool is_named(const json_t *listeners, const char *name)
 {
-	json_t *listeners = json_array();
-	const json_t *last = NULL;
+	json_t *listener;
+	size_t i;
+
+	json_array_foreach(listeners, i, listener)
+		if (!strcmp(field_text(listener, "name"), name))
+			return true;
+	return false;
+}
+
+void measures_take_unavailable(struct measures *m)
+{
 	unsigned kept = 0;
 
 	for (unsigned i = 0; i < m->count; i++) {
@@ -269,13 +279,17 @@ json_t *measures_take_unavailable(struct measures *m)
 			m->rows[kept++] = row;
 			continue;
 		}
-		if (row->source != last)
-			json_array_append(listeners, row->source);
-		last = row->source;
+		if (!m->unavailable)
+			m->unavailable = json_array();
+		/* Each saved file has its own row of the listener. */
+		if (!is_named(m->unavailable, row->listener))
+			json_array_append_new(m->unavailable,
+					      json_pack("{s:s, s:s}", "name", row->listener,
+							"reason",
+							field_text(row->source, "reason")));
 		free_row(row);
 	}
 	m->count = kept;
-	return listeners;
 }
 
 void measures_drop_idle(struct measures *m)
@@ -403,6 +417,7 @@ void measures_merge(struct measures *m)
 {
 	unsigned kept = 0;
 
+	measures_take_unavailable(m);
 	for (unsigned i = 0; i < m->count; i++) {
 		struct measure *row = m->rows[i];
 		unsigned j = 0;

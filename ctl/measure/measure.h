@@ -70,6 +70,7 @@ struct measure {
 struct measures {
 	struct measure **rows;
 	unsigned count;
+	json_t *unavailable; /* see measures_take_unavailable(); NULL: none */
 };
 
 void measures_free(struct measures *m);
@@ -98,10 +99,6 @@ bool measure_unavailable(const struct measure *row);
 /* Takes ownership of conditions, and sets them for all rows of the row's listener and interval. */
 void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions);
 
-/* Drops the rows of unavailable listeners.  Returns these listeners' documents in an array, a new
- * reference. */
-json_t *measures_take_unavailable(struct measures *m);
-
 /* Drops the rows of operations with a count of zero, except the first of a listener without any
  * operations. */
 void measures_drop_idle(struct measures *m);
@@ -112,8 +109,11 @@ void measures_drop_silent(struct measures *m);
 /* Sums the operations of each listener into its first row, whose operation becomes "" then. */
 void measures_merge_operations(struct measures *m);
 
+/* Makes each unavailable listener's rows one object {"name","reason"} in m->unavailable. */
+void measures_take_unavailable(struct measures *m);
+
 /* Sums rows of the same label, listener, engine, service and operation into one, which keeps them
- * as its visits. */
+ * as its visits.  Takes the unavailable ones, too. */
 void measures_merge(struct measures *m);
 
 /* measure_to_json(): the row in its saved form, a new reference.  measures_add_json(): appends a

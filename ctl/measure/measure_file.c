@@ -144,6 +144,11 @@ json_t *measure_to_json(const struct measure *row)
 				  row->listener, "engine", row->engine, "service", row->service,
 				  "operation", row->operation);
 
+	if (measure_unavailable(row)) {
+		json_object_set_new(saved, "state", json_string("unavailable"));
+		json_object_set_new(saved, "reason",
+				    json_string(field_text(row->source, "reason")));
+	}
 	numbers_to_json(saved, row, numbers, ARRAY_SIZE(numbers));
 	json_object_set_new(saved, "batch", json_boolean(row->batch));
 	json_object_set_new(saved, "features",

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "field.h"
 #include "human.h"
 #include "report_chart.h"
 #include "report_page.h"
@@ -140,6 +141,20 @@ static void put_overview(FILE *to, const struct report *r)
 	fputs("</div></section>\n", to);
 }
 
+static void put_unavailable(FILE *to, const json_t *unavailable)
+{
+	json_t *listener;
+	size_t i;
+
+	json_array_foreach(unavailable, i, listener) {
+		fputs("<p class=\"warn\">", to);
+		svg_escape(to, field_text(listener, "name"));
+		fputs(": unavailable: ", to);
+		svg_escape(to, field_text(listener, "reason"));
+		fputs("</p>\n", to);
+	}
+}
+
 static void put_verdict(FILE *to, const struct groups *all)
 {
 	char *conclusion = groups_conclusion(all);
@@ -199,6 +214,7 @@ void report_html(FILE *to, const struct measures *m)
 	report_subtitle(to, m);
 	fputs("</header>\n<main>\n", to);
 	put_verdict(to, &r.groups);
+	put_unavailable(to, m->unavailable);
 	put_overview(to, &r);
 	for (unsigned i = 0; i < r.groups.count; i++)
 		put_group(to, &r, &r.groups.list[i]);

@@ -179,10 +179,9 @@ static void render(struct output *out, const json_t *stats, bool active)
 	struct table *t = table_new(stats_columns, ARRAY_SIZE(stats_columns));
 	const json_t *last = NULL;
 	struct measures m = {};
-	json_t *unavailable;
 
 	measures_delta(&m, NULL, stats, field_uint(stats, "uptime_ns"), "");
-	unavailable = measures_take_unavailable(&m);
+	measures_take_unavailable(&m);
 	measures_drop_idle(&m);
 	if (active)
 		measures_drop_silent(&m);
@@ -194,12 +193,11 @@ static void render(struct output *out, const json_t *stats, bool active)
 		table_print(t, out, 0, true);
 	else if (active)
 		output_text(out, STYLE_PLAIN, "No operations.\n");
-	else if (json_array_size(unavailable) == 0)
+	else if (json_array_size(m.unavailable) == 0)
 		output_text(out, STYLE_PLAIN, "No listeners.\n");
 	render_footer(out, &m);
 	render_troubles(out, stats);
-	reasons_render_names(out, unavailable);
-	json_decref(unavailable);
+	reasons_render_names(out, m.unavailable);
 	measures_free(&m);
 	table_free(t);
 }
@@ -276,14 +274,12 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 	struct measures m = {};
 	struct tm now;
 	time_t seconds = time(NULL);
-	json_t *unavailable;
 	char text[16];
 
 	measures_delta(&m, w->before, stats, interval_ns, "");
-	unavailable = measures_take_unavailable(&m);
+	measures_take_unavailable(&m);
 	if (w->lines == 0)
-		reasons_render_names(&w->ctl->out, unavailable);
-	json_decref(unavailable);
+		reasons_render_names(&w->ctl->out, m.unavailable);
 	measures_drop_idle(&m);
 	/* Listeners named by the user are shown even without operations. */
 	if (w->ctl->word_count == 0)

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 
@@ -16,7 +17,7 @@ def environment(tmp_path):
     return {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")}
 
 
-def run(tmp_path, *arguments, check=0):
+def run(tmp_path, *arguments, check=0, preexec=None):
     done = subprocess.run(
         [str(NBSERVED), *map(str, arguments)],
         env=environment(tmp_path),
@@ -24,6 +25,7 @@ def run(tmp_path, *arguments, check=0):
         text=True,
         timeout=4 * TIMEOUT,
         stdin=subprocess.DEVNULL,
+        preexec_fn=preexec,
     )
     assert done.returncode == check, done.stdout + done.stderr
     return done
@@ -41,6 +43,32 @@ def test_one_command_is_the_answer(tmp_path):
         assert row["derived"]["visits"] == 3 and row["generator"]["requests"] == 900
         assert row["derived"]["cpu_ns_per_request"] > 0
     assert not list(tmp_path.iterdir())  # what was made for it is gone
+
+
+def test_a_port_that_is_taken_is_an_error(tmp_path):
+    """Of any engine: nothing is compared without it in silence."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(tmp_path, "--run", f"echo,engine=all,port={port - 1}", "--", *redis(), check=1)
+    assert f"127.0.0.1:{port}: Address already in use" in done.stderr and not done.stdout
+
+
+def test_engines_that_the_host_lacks_are_named_with_the_reason(tmp_path, no_io_uring):
+    rows, page = tmp_path / "rows", tmp_path / "page"
+    done = run(tmp_path, "--run", "echo,engine=all", "--repeat", "2", "--json", "--save", rows, "--html", page,
+               "--", *redis(), preexec=no_io_uring)  # fmt: skip
+    document = json.loads(done.stdout)
+    assert {row["engine"] for row in document["rows"]} == {"epoll"}
+    missing = {f"echo-{engine}" for engine in ENGINES if engine != "epoll"}
+    assert {absent["listener"] for absent in document["unavailable"]} == missing
+    assert all(no_io_uring.mend in absent["reason"] for absent in document["unavailable"])
+    loaded = [
+        subprocess.run([str(NBCTL), *words, str(rows)], check=True, capture_output=True, text=True).stdout
+        for words in (["compare", "--load"], ["report"])
+    ]
+    for text in (page.read_text(), *loaded):
+        for name in missing:
+            assert re.search(rf"{name}\b.*: unavailable: ", text)
 
 
 def test_several_listeners_and_options_of_compare(tmp_path):
