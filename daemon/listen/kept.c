@@ -101,15 +101,22 @@ static bool kept_has_use(const struct kept_socket *k, const struct config *confi
 	return found;
 }
 
+/* Has the service manager drop its duplicates of the sockets with s's name. */
+static void kept_drop(const struct kept *k, const struct kept_socket *s)
+{
+	char text[SOCKET_NAME_TEXT_MAX];
+
+	if (s->name.listener[0])
+		notify(k->notify, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(&s->name, text));
+}
+
 /* Closes a socket, and removes its file if we made that. */
 static void kept_close_one(const struct kept *k, struct kept_socket *s)
 {
 	struct unix_socket file = kept_file(s);
-	char text[SOCKET_NAME_TEXT_MAX];
 
 	unix_socket_remove(&file);
-	if (s->name.listener[0])
-		notify(k->notify, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(&s->name, text));
+	kept_drop(k, s);
 	close(s->fd);
 	s->fd = -1;
 }
@@ -196,11 +203,13 @@ struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, u
 	return NULL;
 }
 
-void kept_close(struct kept *k)
+void kept_close(struct kept *k, bool serves)
 {
 	char text[ADDRESS_TEXT_MAX];
 
 	for (unsigned i = 0; i < k->count; i++) {
+		if (k->list[i].renamed && serves)
+			kept_drop(k, &k->list[i]);
 		if (k->list[i].fd < 0)
 			continue;
 		log_info("no listener took %s from the service manager: closed",

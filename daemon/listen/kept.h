@@ -13,6 +13,7 @@ struct kept_socket {
 	int fd;                  /* -1: taken, or closed */
 	struct socket_name name; /* listener "": from a socket unit */
 	struct sockaddr_storage sa;
+	bool renamed; /* taken for another name than the one that the service manager has */
 };
 
 /* The file of a socket that we made, for unix_socket_remove(); empty if there is none. */
@@ -43,8 +44,10 @@ void kept_open(struct kept *k, struct notify *notify, const struct config *confi
  */
 struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, unsigned *position);
 
-/* Closes sockets that no listener took. */
-void kept_close(struct kept *k);
+/* Closes sockets that no listener took.  serves: those that were taken will be stored by
+ * kept_store(), so the service manager, which stores no socket twice, has to forget their old names
+ * first. */
+void kept_close(struct kept *k, bool serves);
 void kept_free(struct kept *k);
 
 /* A socket unit's address that conflicts with `wanted` or would receive its clients; NULL: none. */

@@ -279,6 +279,8 @@ static int take_kept(struct listening *sockets, struct listener *l, const struct
 			continue;
 		fds[count++] = found->fd;
 		found->fd = -1;
+		found->renamed = strcmp(found->name.listener, wants->listener) != 0 ||
+				 !sockaddr_is_same(&found->name.wanted, &wants->wanted);
 		bound->activated |= !found->name.listener[0];
 	}
 	*ret_count = count;

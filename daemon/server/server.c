@@ -97,7 +97,7 @@ int server_start(struct server *s, const char *path, struct config *config)
 	}
 	kept_open(&all->kept, &s->notify, config);
 	rc = server_prepare(s);
-	kept_close(&all->kept);
+	kept_close(&all->kept, rc == 0);
 	return rc;
 }
 

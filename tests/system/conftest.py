@@ -112,6 +112,21 @@ def wait_until(condition, what, timeout=TIMEOUT):
         time.sleep(0.01)
 
 
+class Store(list):
+    """Pairs of a name and a descriptor, as systemd keeps them: a socket once, under its first name."""
+
+    def keep(self, name, descriptor):
+        if any(os.path.sameopenfile(descriptor, other) for _, other in self):
+            os.close(descriptor)
+        else:
+            self.append((name, descriptor))
+
+    def drop(self, name):
+        for pair in [pair for pair in self if pair[0] == name]:
+            os.close(pair[1])
+            self.remove(pair)
+
+
 class Daemon:
     """One running nbserved with a directory, a control socket and a log of its own."""
 
@@ -144,7 +159,8 @@ class Daemon:
         notify_path = str(self.directory / "notify.sock")
         self.notify.bind(notify_path)
         environment = dict(os.environ, NOTIFY_SOCKET=notify_path, **(env or {}))
-        self.store = []  # (name, descriptor): what a service manager would keep
+        # What the service manager keeps: one that is given to the next process stays the same.
+        self.store = inherit if isinstance(inherit, Store) else Store()
         activate = []
         if inherit:  # such pairs, as a service manager gives them
             environment["LISTEN_FDNAMES"] = ":".join(name for name, _ in inherit)
@@ -191,12 +207,10 @@ class Daemon:
         fields = dict(line.split("=", 1) for line in data.decode().splitlines() if "=" in line)
         name = fields.get("FDNAME")
         if "FDSTOREREMOVE" in fields:
-            for pair in [pair for pair in self.store if pair[0] == name]:
-                os.close(pair[1])
-                self.store.remove(pair)
+            self.store.drop(name)
         for descriptor in descriptors:
             if "FDSTORE" in fields:
-                self.store.append((name, descriptor))
+                self.store.keep(name, descriptor)
             else:  # BARRIER=1
                 os.close(descriptor)
         return data.decode()
@@ -299,9 +313,8 @@ class Daemon:
             self.process.wait()
             pytest.fail(guilty(f"nbserved did not end:\n{self.log()}"))
         self.notify.close()
-        for _, descriptor in self.store:
-            os.close(descriptor)
-        self.store = []
+        while self.store:
+            os.close(self.store.pop()[1])
         log = self.log()
         if "Sanitizer" in log or "runtime error:" in log:
             pytest.fail(guilty(log))

@@ -120,8 +120,6 @@ def test_a_file_that_leads_to_another_server_is_left_alone(start_daemon, tmp_pat
         second = start_daemon(
             config if wanted else listener("other"), env=KEEP, inherit=first.store, ready=False
         )
-        second.store = first.store.copy()
-        first.store.clear()
         if wanted:
             second.may_fail = True
             second.notified()  # or it waits for us to have forgotten
@@ -146,8 +144,7 @@ def test_strangers_are_closed_and_forgotten(start_daemon, loopback_ports):
     second = start_daemon(
         listener("wide", address=f"0.0.0.0:{port}"), env=KEEP, inherit=given, ready=False
     )
-    second.store = first.store.copy()
-    first.store.clear()
+    second.store = first.store
     second.wait_ready()
     assert names(second) == [f"wide=0.0.0.0 {port}"]
     log = second.log()
@@ -257,6 +254,45 @@ def test_the_store_follows_reloads(start_daemon):
         second = start_keeping(start_daemon, changed, inherit=daemon.store)
         assert echo(waiting) == b"hello"
     assert "closed" not in second.log()
+
+
+@pytest.mark.parametrize("how", ["renamed", "port", "both"])
+def test_a_socket_is_kept_under_the_name_of_who_has_it(start_daemon, how):
+    """Over a restart: systemd keeps a socket that it has already under the name that it has."""
+    count = 2 if how == "both" else 1
+    first = start_keeping(start_daemon, listener("a", address=["127.0.0.1:0"] * count))
+    host, port = first.addresses("a")[-1]
+    assert names(first) == ["a=127.0.0.1 0"] * count
+    first.terminate()
+    new = "a" if how == "port" else "b"
+    config, kept = listener(new, address=f"{host}:{port}"), [f"{new}={host} {port}"]
+    if how == "both":
+        config, kept = listener("a") + config, ["a=127.0.0.1 0", *kept]
+    second = start_keeping(start_daemon, config, inherit=first.store)
+    assert names(second) == kept
+    second.nbctl("drain", new)
+    wait_until(lambda: names(second) == kept[:-1], "the store has forgotten it")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, port))
+    if how == "both":
+        assert echo(second.connect("a")) == b"hello"
+
+
+def test_a_start_that_fails_leaves_what_was_kept(start_daemon):
+    first = start_keeping(start_daemon, listener("a"))
+    address = first.addresses("a")[0]
+    names(first)
+    first.terminate()
+    config = listener("b", address="{}:{}".format(*address))
+    with listening() as taken:
+        other = listener("c", address="{}:{}".format(*taken.getsockname()))
+        second = start_keeping(start_daemon, config + other, inherit=first.store, ready=False)
+        second.may_fail = True
+        assert second.process.wait(60) != 0
+    assert names(second) == ["a=127.0.0.1 0"]
+    with socket.create_connection(address) as waiting:
+        start_keeping(start_daemon, config, inherit=second.store)
+        assert echo(waiting) == b"hello"
 
 
 def test_a_listener_that_is_drained_is_not_kept(start_daemon):
