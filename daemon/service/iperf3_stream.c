@@ -350,9 +350,17 @@ static void stream_fill(uint8_t *bytes, uint32_t size)
 		bytes[at] = (uint8_t)('0' + at % 10);
 }
 
+/* The time at which all bytes granted so far are due. */
+static uint64_t stream_next_ns(const struct iperf3_conn *i, uint64_t rate)
+{
+	double due_ns = (double)i->queued * 8 * NS_PER_S / (double)rate;
+
+	return i->begin_ns + (uint64_t)MIN(due_ns, 1e18);
+}
+
 /* Computes the next bytes to queue: whole blocks, as the client waits for the rest of a partial
  * one, as many as the rate and the test's end allow.  false: none now. */
-static bool stream_grant(struct conn *c)
+static bool stream_grant(struct conn *c, uint64_t now)
 {
 	struct iperf3_conn *i = c->state;
 	struct iperf3_test *t = i->member.test;
@@ -360,14 +368,15 @@ static bool stream_grant(struct conn *c)
 	uint64_t blocks = p->rate ? p->burst : MAX(QUEUE / p->len, 1U), bytes = blocks * p->len;
 
 	if (p->rate) {
-		/* The time at which all bytes granted so far are due. */
-		double due_ns = (double)i->queued * 8 * NS_PER_S / (double)p->rate;
-		uint64_t next_ns = i->begin_ns + (uint64_t)MIN(due_ns, 1e18);
+		double each_ns = (double)bytes * 8 * NS_PER_S / (double)p->rate, more;
+		uint64_t next_ns = stream_next_ns(i, p->rate);
 
-		if (clock_ns() < next_ns) {
+		if (now < next_ns) {
 			conn_set_deadline(c, next_ns);
 			return false;
 		}
+		more = (double)(now - next_ns) / each_ns;
+		bytes += bytes * (uint64_t)MIN(more, (double)(QUEUE / bytes));
 	}
 	/* With omitted time the client has to end the test, as it counts from the end of its own
 	 * omitted time on. */
@@ -378,12 +387,32 @@ static bool stream_grant(struct conn *c)
 	return bytes > 0;
 }
 
+/* Queues bytes of the constant chunk; the last view grows first, as blocks may be single bytes.
+ * Returns how many. */
+static uint32_t stream_push(struct conn *c, struct chunk *k, uint64_t bytes)
+{
+	struct pool *p = &c->worker->pool;
+	struct view *v = c->tx.tail;
+	uint32_t used = v && v->chunk == k ? (uint32_t)(v->data - k->base) + v->len : p->chunk_size;
+	uint32_t n = (uint32_t)MIN(bytes, (uint64_t)p->chunk_size - used);
+
+	if (n == 0) {
+		n = (uint32_t)MIN(bytes, (uint64_t)p->chunk_size);
+		bufq_push(&c->tx, view_new(p, k, k->base, n));
+	} else {
+		v->len += n;
+		c->tx.bytes += n;
+	}
+	return n;
+}
+
 static void stream_send(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	struct worker *w = c->worker;
 	size_t queue = MAX((size_t)QUEUE, worker_share(w));
 	struct chunk *k = conn_constant(w, stream_fill);
+	uint64_t now;
 	bool begun = false;
 
 	store_bytes(i->member.stream, c->bytes_out);
@@ -394,17 +423,14 @@ static void stream_send(struct conn *c)
 	}
 	if (conn_queued_bytes(c) >= queue / 2)
 		return;
+	now = i->member.test->params.rate ? clock_ns() : 0;
 	while (conn_queued_bytes(c) < queue) {
-		uint32_t n;
-
-		if (i->granted == 0 && !stream_grant(c))
+		if (i->granted == 0 && !stream_grant(c, now))
 			return;
 		if (!begun)
 			conn_op_begin(c, IPERF3_OP_SEND);
 		begun = true;
-		n = (uint32_t)MIN(i->granted, (uint64_t)w->pool.chunk_size);
-		bufq_push(&c->tx, view_new(&w->pool, k, k->base, n));
-		i->granted -= n;
+		i->granted -= stream_push(c, k, i->granted);
 	}
 }
 
@@ -420,9 +446,11 @@ void iperf3_stream_run(struct conn *c)
 	if (c->flags & CONN_CLOSING)
 		return;
 	if (phase == IPERF3_SETUP) {
-		if (c->flags & CONN_EOF)
-			conn_close(c, CONN_END_PEER);
-		return; /* data that arrives too early waits in rx */
+		/* A client sends once it has been told that the test runs, which the phase precedes
+		 * (control_start()). */
+		if (c->rx.bytes || (c->flags & CONN_EOF))
+			conn_close(c, c->rx.bytes ? CONN_END_PROTOCOL : CONN_END_PEER);
+		return;
 	}
 	if (c->rx.bytes)
 		stream_receive(c);

@@ -425,6 +425,47 @@ static void a_client_that_does_not_read_costs_one_queue(void **state)
 	scene_stop(&s);
 }
 
+/* However little is due at a time: here a byte each microsecond, and all at once. */
+static void small_blocks_share_views(void **state)
+{
+	static const char *const params[] = {
+		"{\"reverse\":true,\"len\":1,\"bandwidth\":8000000}",
+		"{\"reverse\":true,\"len\":1,\"bandwidth\":8000000000000}",
+		"{\"reverse\":true,\"len\":1,\"burst\":7,\"bandwidth\":8000000000000}",
+	};
+	struct scene s = scene_start();
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(params); i++) {
+		s.fake->room = 1000;
+		run(&s, params[i], 1, 37);
+		for (unsigned turn = 0; turn < 1000; turn++) {
+			conn_ready(s.streams[0]->conn);
+			fake_turn(s.fake);
+		}
+		assert_in_range(s.streams[0]->conn->tx.views, 1, WORKER_TURN_BYTES / CHUNK + 1);
+		assert_in_range(s.streams[0]->conn->tx.bytes, 1, WORKER_TURN_BYTES + 7);
+		fake_reset(s.fake, s.control);
+		settle(&s);
+	}
+	scene_stop(&s);
+}
+
+static void what_comes_before_the_start_ends_the_stream(void **state)
+{
+	struct scene s = scene_start();
+
+	(void)state;
+	set_up(&s, "{\"parallel\":2}", 37);
+	expect_state(&s, IPERF3_CREATE_STREAMS);
+	open_stream(&s, 37);
+	fake_send(s.fake, s.streams[0], "early", 5);
+	expect_error(&s, IPERF3_STREAM_LOST);
+	assert_null(s.streams[0]->conn);
+	assert_int_equal(stat_load(s.fake->worker.stats.closed_protocol), 1);
+	scene_stop(&s);
+}
+
 static void bidir_knows_receivers_by_their_data(void **state)
 {
 	struct scene s = scene_start();
@@ -749,6 +790,8 @@ int main(void)
 		cmocka_unit_test(reverse_sends_no_more_than_asked),
 		cmocka_unit_test(senders_send_whole_blocks),
 		cmocka_unit_test(a_client_that_does_not_read_costs_one_queue),
+		cmocka_unit_test(small_blocks_share_views),
+		cmocka_unit_test(what_comes_before_the_start_ends_the_stream),
 		cmocka_unit_test(bidir_knows_receivers_by_their_data),
 		cmocka_unit_test(bidir_without_data_ends),
 		cmocka_unit_test(refusals_say_why),
