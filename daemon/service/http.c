@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "conn.h"
 #include "http_proto.h"
@@ -22,8 +23,7 @@ enum {
 	HTTP_REPLY_MAX = 512,    /* bytes of a head, with an error's body */
 };
 
-/* Time limit for a whole head from its first byte on, and for the client to read an error before
- * the connection is closed. */
+/* Time limit for a whole head from its first byte on, and for input behind the last reply. */
 #define HTTP_HEADER_NS (10 * (uint64_t)NS_PER_S)
 #define HTTP_LINGER_NS (500 * (uint64_t)NS_PER_MS)
 
@@ -50,7 +50,7 @@ struct http_conn {
 	bool head_sent;    /* the reply's head has been queued */
 	bool frame_sent;   /* and the framing of its first chunk */
 	bool close;        /* close after this reply */
-	bool lost;         /* the start of the next request cannot be found any more */
+	bool lost;         /* what follows is no request, or not one that is answered */
 };
 
 /* ---- Replies ---- */
@@ -412,19 +412,23 @@ static bool http_step_done(struct conn *c)
 
 /* ---- The end ---- */
 
-/* Closing with input unread would reset the connection, and the reply might get lost: so after an
- * error input is dropped for a while. */
+/* Closing with input unread would reset the connection, and the reply might get lost (RFC 9112,
+ * 9.6): if there may be more, the output ends first, and input is dropped for a while. */
 static void http_step_close(struct conn *c)
 {
 	struct http_conn *h = c->state;
 
-	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
-	if (!h->lost || h->end == CONN_END_IDLE || (c->flags & CONN_EOF) || conn_deadline_passed(c))
+	h->lost |= h->parser.keep_alive || c->rx.bytes > 0;
+	bufq_clear(&c->worker->pool, &c->rx);
+	if (!h->lost || h->end == CONN_END_IDLE || (c->flags & (CONN_EOF | CONN_DUE))) {
 		conn_close_when_sent(c, (enum conn_end)h->end);
-	else if (conn_owes(c))
+	} else if (conn_owes(c)) {
 		c->flags |= CONN_WATCH_TX;
-	else if (!c->deadline_ns)
+	} else if (!c->deadline_ns) {
+		stat_add(c->worker->stats.sys_shutdown, 1);
+		shutdown(c->fd, SHUT_WR);
 		conn_set_deadline(c, clock_ns() + HTTP_LINGER_NS);
+	}
 }
 
 /* Performs one step; false: none is possible now. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "http_host.h"
 #include "util.h"
 
 enum state {
@@ -21,13 +22,14 @@ enum state {
 	END_LF,
 	CHUNK_START,
 	CHUNK_SIZE,
+	CHUNK_SPACE,
 	CHUNK_EXTENSION,
 	CHUNK_LF,
 	DATA_CR,
 	DATA_LF,
 };
 
-/* Fields that this server evaluates; of OTHER and HOST only the presence. */
+/* Fields that this server evaluates. */
 enum field { OTHER, HOST, LENGTH, CODING, CONNECTION, EXPECT };
 
 /* Character classes: bits for the places where a byte may occur. */
@@ -109,6 +111,7 @@ static int field_begin(struct http_parser *p)
 			p->field = (uint8_t)i;
 	if (p->field == HOST)
 		p->hosts++;
+	p->host = HTTP_HOST_START;
 	p->word_bytes = 0;
 	return p->fields++ < HTTP_FIELDS_MAX ? 0 : 431;
 }
@@ -145,8 +148,9 @@ static int field_end(struct http_parser *p)
 	p->word_bytes -= word_ends_white(p);
 	switch ((enum field)p->field) {
 	case OTHER:
-	case HOST: /* only their number matters, see head_end() */
 		break;
+	case HOST: /* see also head_end() */
+		return http_host_ends(p->host) ? 0 : 400;
 	case LENGTH:
 		return field_length(p);
 	case CODING:
@@ -349,8 +353,8 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 	}
 }
 
-/* Skips the rest of a value that is not evaluated; returns the bytes. */
-static size_t skip_value(const uint8_t *data, size_t bytes)
+/* The bytes of the rest of a value. */
+static size_t value_bytes(const uint8_t *data, size_t bytes)
 {
 	size_t n = 0;
 
@@ -366,7 +370,11 @@ int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, si
 
 	while (at < most && rc == HTTP_MORE) {
 		if (p->state == VALUE && p->field <= HOST) {
-			at += skip_value(data + at, most - at);
+			size_t n = value_bytes(data + at, most - at);
+
+			if (p->field == HOST)
+				p->host = http_host_scan(p->host, data + at, n);
+			at += n;
 			if (at == most)
 				break;
 		}
@@ -415,11 +423,17 @@ static int chunk_byte(struct http_parser *p, uint8_t byte)
 		p->left = 0;
 		return size_byte(p, byte);
 	case CHUNK_SIZE:
-		if (byte != '\r' && byte != ';')
+		if (byte != '\r' && byte != ';' && !is_white(byte))
 			return size_byte(p, byte);
 		p->part_bytes = 0;
-		p->state = byte == ';' ? CHUNK_EXTENSION : CHUNK_LF;
+		p->state = byte == '\r' ? CHUNK_LF : byte == ';' ? CHUNK_EXTENSION : CHUNK_SPACE;
 		return 0;
+	case CHUNK_SPACE: /* before an extension (RFC 9112, 7.1.1), and only there */
+		if (byte == ';')
+			p->state = CHUNK_EXTENSION;
+		else if (!is_white(byte))
+			return 400;
+		return ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
 	case CHUNK_EXTENSION:
 		if (byte == '\r') {
 			p->state = CHUNK_LF;

@@ -14,7 +14,7 @@ enum {
 	HTTP_HEAD_MAX = 8192,     /* bytes of a request line and its fields, and of trailers */
 	HTTP_TARGET_MAX = 4096,   /* bytes of a request target */
 	HTTP_FIELDS_MAX = 100,    /* fields of a request, its trailers included */
-	HTTP_EXTENSION_MAX = 256, /* bytes of a chunk's extensions */
+	HTTP_EXTENSION_MAX = 256, /* bytes of a chunk's extensions, and of white space before */
 	HTTP_METHOD_MAX = 16,
 	HTTP_PATH_MAX = 64, /* bytes of a target that are kept; no resource has a longer name */
 	HTTP_WORD_MAX = 24, /* bytes of the longest field name or value that the server knows */
@@ -49,7 +49,7 @@ struct http_parser {
 	uint64_t left; /* bytes of the current chunk */
 
 	/* Private. */
-	uint8_t state, field, hosts, word_bytes, fields;
+	uint8_t state, field, hosts, host, word_bytes, fields;
 	bool empty_line, trailer, path_ends;
 	bool has_length, has_coding, coding_unknown, connection_close, connection_keep;
 	uint16_t head_bytes, part_bytes;

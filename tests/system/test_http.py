@@ -335,6 +335,26 @@ def test_an_error_is_read_before_the_connection_is_reset(daemon):
         assert receive(s, 12) == b"HTTP/1.1 400"
 
 
+@pytest.mark.parametrize("drain", [False, True])
+def test_the_last_reply_is_read_before_the_connection_is_reset(start_daemon, engine, drain):
+    """The client sends more than is answered; the reply is followed by the end of the output, whose input goes on."""
+    daemon = start_daemon(listener("http", service="http", engine=engine))
+    with daemon.connect("http") as s:
+        if drain:
+            s.sendall(POST + b"Content-Length: 5\r\n\r\nhel")
+            wait_until(lambda: daemon.stats("http")["bytes_in"] > 40, "it has the request")
+            daemon.process.terminate()
+            wait_until(lambda: "draining" in daemon.log(), "it drains")
+            s.sendall(b"lo" + GET * 30000)
+        else:
+            s.sendall(POST + b"Connection: close\r\nContent-Length: 5\r\n\r\nhello" + GET * 30000)
+        last = receive_all(s).rpartition(b"HTTP/1.1 200")[2]  # a worker that is not told yet answers more
+        assert b"Connection: close" in last and last.endswith((b"hello", b"nbserved\n"))
+        s.sendall(b"x")
+    if drain:
+        assert daemon.process.wait(TIMEOUT) == 0
+
+
 def test_a_bad_chunk_after_the_reply_began_ends_it(daemon):
     head = POST + CHUNKED + b"\r\n5\r\nhello"
     with daemon.connect("http") as s:

@@ -121,7 +121,7 @@ static void posts(void **state)
 			    "\r\n",
 		       BINARY "Content-Length: 5\r\n\r\nhello" BINARY
 			      "Content-Length: 0\r\n\r\n" BINARY "Content-Length: 0\r\n\r\n");
-	assert_replies(POST CHUNKED "\r\n00a;x=\"y\"\r\n0123456789\r\n1 \r\n",
+	assert_replies(POST CHUNKED "\r\n00a \t ;x=\"y\"\r\n0123456789\r\n1 \r\n",
 		       BINARY CHUNKED "\r\na\r\n0123456789");
 	assert_replies(POST CHUNKED "\r\nA\r\n0123456789\r\n1\r\nx\r\n000\r\nTrailer: a\r\n\r\n"
 				    "GET / HTTP/1.1\r\n" H "\r\n",
@@ -229,6 +229,34 @@ static void what_has_no_sense_is_refused_and_ends(void **state)
 	refused("GETGETGETGETGETGET / HTTP/1.1\r\n", "501");
 }
 
+#define REQUEST_TO(host) "GET / HTTP/1.1\r\nHost:" host "\r\n\r\n"
+
+static void the_value_of_host_is_looked_at(void **state)
+{
+	(void)state;
+	assert_replies(REQUEST_TO(""), ROOT_REPLY(""));
+	assert_replies(REQUEST_TO("  "), ROOT_REPLY(""));
+	assert_replies(REQUEST_TO(" \tExample.org:8080\t "), ROOT_REPLY(""));
+	assert_replies(REQUEST_TO("127.0.0.1:"), ROOT_REPLY(""));
+	assert_replies(REQUEST_TO("[::1]:80"), ROOT_REPLY(""));
+	assert_replies(REQUEST_TO("[v1.a-b:c]"), ROOT_REPLY(""));
+	assert_replies(REQUEST_TO("a_b~!$&'()*+,;=%4a.%Ff"), ROOT_REPLY(""));
+	refused(REQUEST_TO("a b"), "400");
+	refused(REQUEST_TO("a/b"), "400");
+	refused(REQUEST_TO("user@host"), "400");
+	refused(REQUEST_TO("host:80a"), "400");
+	refused(REQUEST_TO("host:80:80"), "400");
+	refused(REQUEST_TO("host: 80"), "400");
+	refused(REQUEST_TO("[::1"), "400");
+	refused(REQUEST_TO("[::1]x"), "400");
+	refused(REQUEST_TO("x[::1]"), "400");
+	refused(REQUEST_TO("::1]"), "400");
+	refused(REQUEST_TO("%4"), "400");
+	refused(REQUEST_TO("%4g"), "400");
+	refused(REQUEST_TO("h\xc3\xb6st"), "400");
+	refused("GET / HTTP/1.0\r\nHost: a b\r\n\r\n", "400");
+}
+
 static void smuggling_is_refused(void **state)
 {
 	(void)state;
@@ -258,6 +286,8 @@ static void smuggling_is_refused(void **state)
 	refused(POST CHUNKED "\r\n-1\r\n", "400");
 	refused(POST CHUNKED "\r\n0x1\r\nx\r\n", "400");
 	refused(POST CHUNKED "\r\n5 \r\n", "400");
+	refused(POST CHUNKED "\r\n5 x;a\r\n", "400");
+	refused(POST CHUNKED "\r\n 5;a\r\n", "400");
 	refused(POST CHUNKED "\r\n5\n", "400");
 	refused(POST CHUNKED "\r\n5;a\n", "400");
 	refused(POST CHUNKED "\r\n5;a\0\r\n", "400");
@@ -512,6 +542,7 @@ int main(void)
 		cmocka_unit_test(expect_continue),
 		cmocka_unit_test(refusals_that_keep_the_connection),
 		cmocka_unit_test(what_has_no_sense_is_refused_and_ends),
+		cmocka_unit_test(the_value_of_host_is_looked_at),
 		cmocka_unit_test(smuggling_is_refused),
 		cmocka_unit_test(an_echo_of_single_bytes_is_bounded),
 		cmocka_unit_test(a_bad_chunk_after_the_reply_began_ends_it),
