@@ -26,7 +26,7 @@ int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	p->chunks = calloc(chunk_count, sizeof(*p->chunks));
 	p->free = calloc(chunk_count, sizeof(struct chunk *));
-	if (p->slab == MAP_FAILED || !p->chunks || !p->free) {
+	if (p->slab == MAP_FAILED || !p->chunks || !p->free || !pool_restore_views(p)) {
 		pool_fini(p);
 		return -ENOMEM;
 	}
@@ -38,16 +38,22 @@ int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_
 	return 0;
 }
 
+static void free_blocks(struct view_block *block)
+{
+	while (block) {
+		struct view_block *next = block->next;
+
+		free(block);
+		block = next;
+	}
+}
+
 void pool_fini(struct pool *p)
 {
 	if (p->slab && p->slab != MAP_FAILED)
 		munmap(p->slab, (size_t)p->chunk_count * p->stride);
-	while (p->blocks) {
-		struct view_block *block = p->blocks;
-
-		p->blocks = block->next;
-		free(block);
-	}
+	free_blocks(p->blocks);
+	free_blocks(p->spare);
 	free(p->chunks);
 	free(p->free);
 	*p = (struct pool){ 0 };
@@ -57,6 +63,12 @@ void pool_grow_views(struct pool *p)
 {
 	struct view_block *block = malloc(sizeof(*block));
 
+	if (!block && p->spare) {
+		block = p->spare;
+		p->spare = block->next;
+		p->spare_count--;
+		p->floor = UINT32_MAX;
+	}
 	if (!block)
 		abort();
 	block->next = p->blocks;
@@ -65,6 +77,20 @@ void pool_grow_views(struct pool *p)
 		block->views[i].next = p->views;
 		p->views = &block->views[i];
 	}
+}
+
+bool pool_restore_views(struct pool *p)
+{
+	while (p->spare_count < POOL_SPARE) {
+		struct view_block *block = malloc(sizeof(*block));
+
+		if (!block)
+			return false;
+		block->next = p->spare;
+		p->spare = block;
+		p->spare_count++;
+	}
+	return true;
 }
 
 static struct view *bufq_pop(struct bufq *q)

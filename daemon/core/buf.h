@@ -44,14 +44,27 @@ struct pool {
 	struct chunk *chunks;
 	uint8_t *slab; /* chunk_count * stride bytes, page aligned: registered once */
 	struct view_block *blocks;
+	struct view_block *spare; /* for when the host has no memory; spare_count of them */
+	uint32_t spare_count;
 };
+
+enum { POOL_SPARE = 16 }; /* blocks of 255 views each */
 
 /* 0 or -ENOMEM.  Pages of the slab are touched only when used. */
 int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_t headroom);
 void pool_fini(struct pool *p);
 
-/* Adds views to the free list; aborts when the host cannot allocate 8 KiB. */
+/* Adds views to the free list, of the spare ones if the host has no memory: then nothing is
+ * received until pool_restore_views() succeeds.  Aborts only when all of these are in use, too. */
 void pool_grow_views(struct pool *p);
+
+/* True: spare views are in use, so connections should give theirs back. */
+static inline bool pool_lacks_views(const struct pool *p)
+{
+	return p->spare_count < POOL_SPARE;
+}
+/* Allocates the spare views that are in use anew.  False: the host still has no memory. */
+bool pool_restore_views(struct pool *p);
 
 /* While no more chunks than this are free (`keep` and an eighth of all), receives get rations: see
  * conn_ration(). */

@@ -27,6 +27,7 @@ enum {
 	/* Bytes of that for one connection, even if there are many. */
 	WORKER_SHARE_MIN = 16 * 1024,
 	WORKER_QUEUED_MAX = 4096, /* connections a drain accepts before it stops listening */
+	WORKER_BACKLOG = 4096,    /* of listen(2) */
 	WORKER_DEVICES_MAX = 16,  /* ports of devices that a worker lists */
 	/* Clients of a connectionless engine, whatever the configuration allows. */
 	WORKER_PEERS_MAX = 1000 * 1000,
@@ -166,6 +167,7 @@ struct acceptor {
 	unsigned address;
 	uint16_t port; /* local port of its connections; 0: it has none */
 	bool paused;   /* not accepting: out of descriptors, or draining */
+	bool deaf;     /* paused as listen(2) has failed, which is tried again */
 	/* Set by the owner before worker_drain(): another worker accepts from the same queue. */
 	bool given;
 	/* The engine's requests in flight that may still bring connections, even while paused. */
@@ -404,6 +406,8 @@ uint16_t socket_port(int fd);
 /* Called by engines: a connection was accepted (fd, whose ownership passes), or accepting failed
  * (-errno).  peer may be NULL: not known. */
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer);
+/* Accepts nothing for WORKER_RETRY_NS, or until a descriptor is free. */
+void worker_pause_accept(struct acceptor *a, int error);
 /* Has worker_scan() run at `ns` (CLOCK_MONOTONIC) or earlier. */
 void worker_scan_at(struct worker *w, uint64_t ns);
 /* Looks at all connections: closes idle ones, runs those whose services' deadlines are before

@@ -34,6 +34,8 @@ void worker_resume_accept(struct worker *w)
 		if (!a->paused || a->fd < 0)
 			continue;
 		a->paused = false;
+		if (a->deaf)
+			a->deaf = listen(a->fd, WORKER_BACKLOG) < 0;
 		w->engine->listen(w, a, true);
 	}
 }
@@ -46,7 +48,7 @@ void worker_fd_freed(struct worker *w)
 	}
 }
 
-static void worker_pause_accept(struct acceptor *a, int error)
+void worker_pause_accept(struct acceptor *a, int error)
 {
 	struct worker *w = a->worker;
 
@@ -75,7 +77,9 @@ void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *
 		conn_new(w, fd);
 		w->arrival = NULL;
 	} else if (!a->paused && a->fd >= 0 &&
-		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)) {
+		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM ||
+		    fd == -EINVAL)) {
+		a->deaf = fd == -EINVAL; /* listen(2) has failed: the socket would wake us again */
 		worker_pause_accept(a, -fd);
 	}
 	/* Any other error concerns one connection that ended before it was accepted. */

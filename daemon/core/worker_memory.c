@@ -17,7 +17,8 @@ static void worker_set_floor(struct worker *w)
 {
 	struct pool *p = &w->pool;
 
-	p->floor = w->first || w->granted ? UINT32_MAX : pool_free_for_all(p);
+	p->floor =
+		w->first || w->granted || pool_lacks_views(p) ? UINT32_MAX : pool_free_for_all(p);
 }
 
 /* Chunks that no receive may take: rations leave half of those kept for answers. */
@@ -109,7 +110,7 @@ struct view *conn_ration(struct conn *c)
 	struct view *v;
 	struct chunk *k;
 
-	if (!conn_claim(c))
+	if (pool_lacks_views(p) || !conn_claim(c))
 		return NULL;
 	if (pool_is_short(p))
 		return worker_ration(w);
@@ -352,8 +353,27 @@ static void worker_relieve(struct worker *w)
 	w->relief_ns = w->now_ns + WORKER_RELIEF_NS;
 }
 
+/* The host has no memory for views: closes the connection that has most. */
+static void worker_shed_views(struct worker *w)
+{
+	struct conn *most = NULL;
+
+	if (pool_restore_views(&w->pool)) {
+		worker_set_floor(w);
+		return;
+	}
+	for (struct conn *c = w->conns; c; c = c->next)
+		if (!(c->flags & CONN_CLOSING) &&
+		    (!most || conn_held_views(c) > conn_held_views(most)))
+			most = c;
+	if (most)
+		conn_close(most, CONN_END_ERROR);
+}
+
 void worker_look_at_holders(struct worker *w)
 {
+	if (unlikely(pool_lacks_views(&w->pool)))
+		worker_shed_views(w);
 	if (w->now_ns >= w->relief_ns)
 		worker_relieve(w);
 	worker_scan_at(w, w->relief_ns);

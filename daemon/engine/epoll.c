@@ -35,15 +35,25 @@ int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struc
 
 static void epoll_interest(struct conn *c, uint32_t events)
 {
-	int operation = c->flags & EPOLL_LEFT ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+	int operation = c->flags & EPOLL_LEFT ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, rc;
 
 	if (events == c->slot)
 		return;
 	c->slot = events;
 	if (c->flags & CONN_FRESH)
 		return;
-	c->flags &= ~(uint32_t)EPOLL_LEFT;
-	epoll_change(c->worker, operation, c->fd, events, &c->recv_op);
+	rc = epoll_change(c->worker, operation, c->fd, events, &c->recv_op);
+	if (rc < 0) /* outside of the set c would never be told of anything again */
+		conn_failed(c, -rc);
+	else
+		c->flags &= ~(uint32_t)EPOLL_LEFT;
+}
+
+static void epoll_leave(struct conn *c)
+{
+	epoll_change(c->worker, EPOLL_CTL_DEL, c->fd, 0, NULL);
+	c->slot = 0;
+	c->flags |= EPOLL_LEFT;
 }
 
 /* The peer has disconnected while input is off: epoll reports this until c is closed or leaves the
@@ -60,9 +70,7 @@ static void epoll_gone(struct conn *c)
 		conn_failed(c, error);
 		return;
 	}
-	epoll_change(c->worker, EPOLL_CTL_DEL, c->fd, 0, NULL);
-	c->slot = 0;
-	c->flags |= EPOLL_LEFT;
+	epoll_leave(c);
 	conn_ready(c);
 }
 
@@ -114,10 +122,11 @@ static void epoll_stay(struct conn *c)
 
 	if (!c->slot)
 		return;
-	c->flags &= ~(uint32_t)EPOLL_LEFT;
 	rc = epoll_change(c->worker, EPOLL_CTL_ADD, c->fd, c->slot, &c->recv_op);
 	if (rc < 0)
 		conn_failed(c, -rc);
+	else
+		c->flags &= ~(uint32_t)EPOLL_LEFT;
 }
 
 static void epoll_recv(struct conn *c, bool on)
@@ -135,9 +144,13 @@ static void epoll_flush(struct conn *c)
 		epoll_interest(c, sent ? c->slot & ~(uint32_t)EPOLLOUT : c->slot | EPOLLOUT);
 }
 
+/* Nothing of ours is ever in flight.  While the stores have requests of c its socket stays open,
+ * and a reset by the peer, which is level-triggered, would wake the worker again and again: in the
+ * set it would cost a CPU until the store answers, on a hung device for ever. */
 static void epoll_close(struct conn *c)
 {
-	(void)c; /* nothing is ever in flight */
+	if (c->io_count > 0 && !(c->flags & (EPOLL_LEFT | CONN_FRESH)))
+		epoll_leave(c);
 }
 
 static void epoll_release(struct conn *c)
@@ -153,8 +166,12 @@ static void epoll_listen(struct worker *w, struct acceptor *a, bool on)
 {
 	uint32_t events = EPOLLIN | (a->shared ? EPOLLEXCLUSIVE : 0);
 
+	int rc;
+
 	a->op.done = epoll_accept;
-	epoll_change(w, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->fd, events, &a->op);
+	rc = epoll_change(w, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->fd, events, &a->op);
+	if (on && rc < 0) /* no memory, or the user's limit of watches: tried again later */
+		worker_pause_accept(a, -rc);
 }
 
 static void epoll_accept(struct op *op, int ready, uint32_t flags)

@@ -41,11 +41,15 @@ static void listener_paused(struct worker *w, int error)
 
 	if (!log_limited(&limit, &missed))
 		return;
-	if (error)
+	if (error == EMFILE || error == ENFILE)
 		log_write(LOG_WARNING, l->name,
 			  "listener '%s': accept: %s; connections wait until a descriptor is free "
 			  "(raise LimitNOFILE= or `ulimit -n`)",
 			  l->name, strerror(error));
+	else if (error)
+		log_write(LOG_WARNING, l->name,
+			  "listener '%s': accept: %s; tried again until it succeeds", l->name,
+			  strerror(error));
 	else
 		log_write(LOG_INFO, l->name, "listener '%s': accepting again", l->name);
 	if (missed)

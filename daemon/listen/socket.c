@@ -14,7 +14,6 @@
 #include "watchdog.h"
 
 enum {
-	BACKLOG = 4096,
 	BIND_NS = 500 * NS_PER_MS, /* how long an address in use is retried at least */
 	BIND_PAUSE_NS = 10 * NS_PER_MS,
 	BIND_LOOK_NS = 100 * NS_PER_MS, /* interval of later checks which process holds it */
@@ -156,7 +155,7 @@ static int unix_open(const struct sockaddr_storage *sa, struct unix_socket *ret_
 
 	if (!path[0])
 		return abstract_open(sa, reason);
-	rc = unix_socket_open(path, (gid_t)-1, BACKLOG, ret_file, reason);
+	rc = unix_socket_open(path, (gid_t)-1, WORKER_BACKLOG, ret_file, reason);
 	return rc < 0 ? rc : ret_file->fd;
 }
 
@@ -207,7 +206,7 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 
 int socket_listen(int fd)
 {
-	return listen(fd, BACKLOG) < 0 && errno != EOPNOTSUPP ? -errno : 0;
+	return listen(fd, WORKER_BACKLOG) < 0 && errno != EOPNOTSUPP ? -errno : 0;
 }
 
 /* Connections inherit all of it from the listening socket, so it costs none of them a system call.

@@ -327,6 +327,26 @@ def test_what_was_acknowledged_survives_a_kill(engine, store, tmp_path):
     assert len(promised) > 10
 
 
+def test_a_reset_while_the_store_hangs_wakes_nobody(faulty):
+    """The socket of a connection that is closing stays open until its requests have ended."""
+    def waits():
+        return faulty.stats("nbd")["cost"]["syscalls"]["epoll_wait"]
+
+    client = connect(faulty, "nbd")
+    faulty.say("pread wait")
+    client.request(READ, 0, 4096)
+    wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"] == 1, "it is at the store")
+    reset(client)
+    wait_until(lambda: [c["state"] for c in faulty.call("ListConnections")["connections"]] == ["closing"],
+               "it has been noticed")
+    before = waits()
+    for _ in range(50):  # each takes a millisecond or so, in which a worker that spins waits a thousand times
+        faulty.call("GetStatus")
+    assert waits() - before < 300
+    faulty.say("")
+    faulty.wait_closed("nbd")
+
+
 def test_short_transfers_are_completed(faulty):
     data = random.Random(6).randbytes(5000)
     with connect(faulty, "nbd") as client:

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -318,6 +319,40 @@ static void more_views_than_a_block_are_made_when_needed(void **state)
 	buf_case_free(t);
 }
 
+/* Of a process whose address space may not grow any more: spare views are lent, then nothing is to
+ * be received until there is memory. */
+static void without_memory_there_are_spare_views(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	(void)state;
+	skip(); /* a sanitizer's own memory counts */
+#else
+	struct rlimit limit, none;
+	struct pool p;
+	struct chunk *k;
+	struct bufq q = { 0 };
+
+	(void)state;
+	assert_int_equal(pool_init(&p, 1, CHUNK, 0), 0);
+	k = chunk_get(&p);
+	assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+	while (!pool_lacks_views(&p))
+		bufq_push(&q, view_new(&p, k, k->base, 1));
+	for (unsigned i = 0; i < 1000; i++)
+		bufq_push(&q, view_new(&p, k, k->base, 1));
+	assert_true(p.floor == UINT32_MAX);
+	assert_false(pool_restore_views(&p));
+	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+	assert_true(pool_restore_views(&p));
+	assert_false(pool_lacks_views(&p));
+	bufq_clear(&p, &q);
+	chunk_put(&p, k);
+	pool_fini(&p);
+#endif
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -329,6 +364,7 @@ int main(void)
 		cmocka_unit_test(nothing_moved_changes_nothing),
 		cmocka_unit_test(iov_names_the_first_views_in_order),
 		cmocka_unit_test(more_views_than_a_block_are_made_when_needed),
+		cmocka_unit_test(without_memory_there_are_spare_views),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
