@@ -70,10 +70,24 @@ int child_interrupted(void)
 
 /* ---- Its threads ---- */
 
+/* CPU time of its threads now, and at the last look before the load: what a thread used for the
+ * generator's start is no part of its use. */
 struct look {
-	uint64_t busiest_ns;
-	unsigned tasks;
+	struct task {
+		long tid;
+		uint64_t ns;
+	} now[CHILD_TASKS_MAX], before[CHILD_TASKS_MAX];
+	unsigned count, before_count;
+	struct use use;
 };
+
+static uint64_t used_before(const struct look *look, long tid)
+{
+	for (unsigned i = 0; i < look->before_count; i++)
+		if (look->before[i].tid == tid)
+			return look->before[i].ns;
+	return 0;
+}
 
 /* Reads a small file of /proc whole; false: the task has ended, or Linux lacks the file. */
 static bool read_small(const char *path, char *text, size_t bytes)
@@ -97,16 +111,40 @@ static void look_at_task(pid_t pid, const char *tid, struct look *look)
 	char path[96], text[4096], *next = text, *end;
 	unsigned long long ns;
 
-	if (look->tasks++ >= CHILD_TASKS_MAX)
+	if (look->count == CHILD_TASKS_MAX)
 		return;
 	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/schedstat", (int)pid, tid);
-	if (read_small(path, text, sizeof(text)) && sscanf(text, "%llu", &ns) == 1)
-		look->busiest_ns = MAX(look->busiest_ns, (uint64_t)ns);
+	if (read_small(path, text, sizeof(text)) && sscanf(text, "%llu", &ns) == 1) {
+		struct task task = { strtol(tid, NULL, 10), ns };
+		uint64_t past_ns = used_before(look, task.tid);
+
+		look->now[look->count++] = task;
+		if (ns > past_ns)
+			look->use.busiest_ns = MAX(look->use.busiest_ns, ns - past_ns);
+	}
 	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/children", (int)pid, tid);
 	if (!read_small(path, text, sizeof(text)))
 		return;
 	for (long child; (child = strtol(next, &end, 10)) > 0 && end != next; next = end)
 		look_at_process((pid_t)child, look);
+}
+
+/* CPU time of a process with its threads that have ended, and of the children it has waited for. */
+static uint64_t process_cpu_ns(pid_t pid)
+{
+	char path[64], text[1024];
+	unsigned long long ticks[4];
+	const char *name_end;
+	long tick = sysconf(_SC_CLK_TCK);
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (tick <= 0 || !read_small(path, text, sizeof(text)) || !(name_end = strrchr(text, ')')))
+		return 0;
+	/* proc(5): utime, stime, cutime and cstime are the fields 14 to 17; the name is field 2. */
+	if (sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu",
+		   &ticks[0], &ticks[1], &ticks[2], &ticks[3]) != 4)
+		return 0;
+	return (ticks[0] + ticks[1] + ticks[2] + ticks[3]) * (NS_PER_S / (uint64_t)tick);
 }
 
 static void look_at_process(pid_t pid, struct look *look)
@@ -115,13 +153,30 @@ static void look_at_process(pid_t pid, struct look *look)
 	struct dirent *entry;
 	DIR *tasks;
 
+	look->use.cpu_ns += process_cpu_ns(pid);
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	tasks = look->tasks < CHILD_TASKS_MAX ? opendir(path) : NULL;
+	tasks = look->count < CHILD_TASKS_MAX ? opendir(path) : NULL;
 	while (tasks && (entry = readdir(tasks)))
 		if (entry->d_name[0] != '.')
 			look_at_task(pid, entry->d_name, look);
 	if (tasks)
 		closedir(tasks);
+}
+
+/* Looks at all of its threads.  A thread that has ended keeps what it had used. */
+static void look_at(pid_t pid, struct look *look)
+{
+	look->count = 0;
+	look->use.cpu_ns = 0;
+	look_at_process(pid, look);
+}
+
+/* There was no load until now. */
+static void look_forget(struct look *look)
+{
+	memcpy(look->before, look->now, look->count * sizeof(look->now[0]));
+	look->before_count = look->count;
+	look->use.busiest_ns = 0;
 }
 
 /* ---- Its output ---- */
@@ -208,18 +263,21 @@ static bool has_ended(pid_t pid)
 /* Waits until the command has ended and its pipes are at their end.  Does not wait for output after
  * the command's end, as a grandchild may keep a pipe open. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
-		  struct sampler *sampler, uint64_t start_ns)
+		  struct sampler *sampler)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct look *look = calloc(1, sizeof(*look));
 	bool ended = false;
+
+	if (!look)
+		abort();
 
 	while (!ended) {
 		struct pollfd fds[] = { { pidfd, POLLIN, 0 },
 					{ out->fd, POLLIN, 0 },
 					{ err->fd, POLLIN, 0 } };
-		struct look look = { 0 };
 
-		poll(fds, ARRAY_SIZE(fds), CHILD_SAMPLE_MS);
+		poll(fds, ARRAY_SIZE(fds), MIN(CHILD_SAMPLE_MS, sampler_wait_ms(sampler)));
 		ended = pidfd < 0 ? has_ended(pid) : fds[0].revents != 0;
 		if (fds[1].revents)
 			sink_read(out);
@@ -231,13 +289,13 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 			kill(pid, forward);
 			forward = 0;
 		}
-		look_at_process(pid, &look);
-		sampler_look(sampler);
-		if (look.busiest_ns) /* extrapolated to its end */
-			child->busiest_ns = look.busiest_ns;
-		child->wall_ns = clock_ns() - start_ns;
+		look_at(pid, look);
+		if (sampler_look(sampler, &look->use))
+			look_forget(look);
+		child->use = look->use;
 		sched_getaffinity(pid, sizeof(child->cpus), &child->cpus);
 	}
+	free(look);
 	if (pidfd >= 0)
 		close(pidfd);
 }
@@ -273,17 +331,16 @@ static uint64_t timeval_ns(struct timeval t)
 
 static void reap(pid_t pid, struct child *child, uint64_t start_ns)
 {
-	uint64_t seen_ns = child->wall_ns;
+	uint64_t seen_ns = child->use.cpu_ns;
 	struct rusage usage = { 0 };
 
 	while (wait4(pid, &child->status, 0, &usage) < 0 && errno == EINTR)
 		;
 	child->wall_ns = clock_ns() - start_ns;
-	child->cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
+	child->use.cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
 	if (seen_ns) /* extrapolates from the last sample to the end */
-		child->busiest_ns = (uint64_t)((double)child->busiest_ns * (double)child->wall_ns /
-					       (double)seen_ns);
-	child->busiest_ns = MIN(child->busiest_ns, child->cpu_ns);
+		child->use.busiest_ns = (uint64_t)((double)child->use.busiest_ns *
+						   (double)child->use.cpu_ns / (double)seen_ns);
 }
 
 void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
@@ -308,7 +365,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct sample
 		close(err_write);
 	if (ret->status == 0) {
 		running = 1;
-		watch(pid, ret, &out, &err, sampler, start_ns);
+		watch(pid, ret, &out, &err, sampler);
 		running = 0;
 		reap(pid, ret, start_ns);
 	}

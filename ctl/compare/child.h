@@ -5,20 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sampler.h"
+
 enum child_show {
 	CHILD_SHOW,           /* its output goes to our stdout and stderr */
 	CHILD_SHOW_ON_FAILURE /* its output is shown on stderr only if it fails */
 };
 
-struct sampler;
-
 struct child {
-	int status;          /* as of waitpid(); -errno: it could not be started */
-	char *output;        /* its stdout, if kept; else NULL */
-	uint64_t wall_ns;    /* from its start to its end */
-	uint64_t cpu_ns;     /* user and system time of it and its children */
-	uint64_t busiest_ns; /* CPU time of its busiest thread, by samples; 0: unknown */
-	cpu_set_t cpus;      /* its CPU affinity when last sampled */
+	int status;       /* as of waitpid(); -errno: it could not be started */
+	char *output;     /* its stdout, if kept; else NULL */
+	uint64_t wall_ns; /* from its start to its end */
+	struct use use;   /* at its end; busiest_ns by samples, 0: unknown */
+	cpu_set_t cpus;   /* its CPU affinity when last sampled */
 };
 
 /* From here to child_release_signals() SIGINT, SIGTERM and SIGQUIT end a command that runs, and not
@@ -30,7 +29,7 @@ void child_release_signals(void);
 int child_interrupted(void);
 
 /* Runs argv to its end.  keep: *ret->output gets up to CHILD_OUTPUT_MAX bytes of its stdout, also
- * if that is shown. sampler (may be NULL): takes samples meanwhile. */
+ * if that is shown. sampler takes samples meanwhile. */
 enum { CHILD_OUTPUT_MAX = 4 * 1024 * 1024 };
 void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
 	       struct child *ret);

@@ -13,7 +13,6 @@
 #include "ctl.h"
 #include "field.h"
 #include "generator.h"
-#include "machine.h"
 #include "measure.h"
 #include "parse.h"
 #include "reasons.h"
@@ -91,7 +90,7 @@ static void wait_ms(unsigned ms, struct sampler *sampler)
 
 		nanosleep(&left, NULL);
 		if (clock_ns() < end_ns)
-			sampler_look(sampler);
+			sampler_look(sampler, NULL);
 	}
 }
 
@@ -153,29 +152,26 @@ static int measure(struct ctl *ctl, const struct compare *c, const struct condit
 {
 	struct child child = { 0 };
 	unsigned first = m->count;
-	struct machine machine;
 	struct sampler sampler;
 	int rc;
 
-	rc = sampler_init(&sampler, ctl, parameters(ctl));
+	rc = sampler_init(&sampler, ctl, parameters(ctl), c->softirq, ctl->rest);
 	if (rc != CTL_DONE)
 		return rc;
-	machine_begin(&machine, c->softirq);
 	if (ctl->rest) {
 		run_command(ctl, &sampler, &child);
 		*ret_status = child.status;
 	} else {
 		wait_ms(c->interval_ms, &sampler);
 	}
-	machine_end(&machine);
 	if (child.status >= 0) {
-		rc = sampler_end(&sampler);
+		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
 		if (rc == CTL_DONE)
 			rc = delta(ctl, &sampler, m);
-		machine_set(&machine, m, first);
 		conditions_set(conditions, m, first, ctl->rest, &child);
 		if (ctl->rest)
 			set_generator(m, first, ctl->rest, &child);
+		sampler_set(&sampler, m, first);
 	}
 	child_free(&child);
 	sampler_free(&sampler);
@@ -388,8 +384,8 @@ const struct command command_compare = {
 	.details =
 		"Takes the counters twice and shows the difference: rates, latency, CPU time and\n"
 		"system calls per operation.  With COMMAND, usually a load generator, the interval is\n"
-		"its run time, from its start to its end, and only listeners that did something are\n"
-		"shown.  The first listener of each service is the baseline: name them in the order\n"
+		"that part of its run time in which there was load, and only listeners that did\n"
+		"something are shown.  The first listener of each service is the baseline: name them in the order\n"
 		"you like.\n"
 		"\n"
 		"With {host}, {port}, {uri} or {listener} in COMMAND it visits one listener after the\n"

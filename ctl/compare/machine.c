@@ -1,30 +1,33 @@
 /* See machine.h. */
 #include "machine.h"
 
+#include <stdlib.h>
+
 #include "host.h"
 
-static void machine_read(struct machine *machine, unsigned which)
+void machine_read(struct machine *ret, struct softirq *softirq)
 {
-	host_cpu(&machine->cpu[which]);
-	if (machine->softirq)
-		softirq_read(machine->softirq, &machine->times[which]);
+	*ret = (struct machine){ 0 };
+	host_cpu(&ret->cpu);
+	if (!softirq)
+		return;
+	ret->times = malloc(sizeof(*ret->times));
+	if (!ret->times)
+		abort();
+	softirq_read(softirq, ret->times);
 }
 
-void machine_begin(struct machine *ret, struct softirq *softirq)
+void machine_free(struct machine *machine)
 {
-	ret->softirq = softirq;
-	machine_read(ret, 0);
+	free(machine->times);
+	machine->times = NULL;
 }
 
-void machine_end(struct machine *machine)
-{
-	machine_read(machine, 1);
-}
-
-void machine_set(const struct machine *machine, struct measures *m, unsigned first)
+void machine_set(const struct machine *before, const struct machine *after,
+		 const struct softirq *softirq, struct measures *m, unsigned first)
 {
 	for (unsigned i = first; i < m->count; i++)
-		m->rows[i]->machine = host_cpu_delta(&machine->cpu[0], &machine->cpu[1]);
-	if (machine->softirq)
-		softirq_set(machine->softirq, &machine->times[0], &machine->times[1], m, first);
+		m->rows[i]->machine = host_cpu_delta(&before->cpu, &after->cpu);
+	if (before->times && after->times)
+		softirq_set(softirq, before->times, after->times, m, first);
 }

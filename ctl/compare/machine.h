@@ -4,13 +4,14 @@
 #include "softirq.h"
 
 struct machine {
-	struct softirq *softirq; /* owned by the caller; NULL: not requested */
-	struct measure_machine cpu[2];
-	struct softirq_reading times[2];
+	struct measure_machine cpu;
+	struct softirq_reading *times; /* NULL: not requested */
 };
 
-void machine_begin(struct machine *ret, struct softirq *softirq);
-void machine_end(struct machine *machine);
+/* Reads the machine; softirq NULL: not requested. */
+void machine_read(struct machine *ret, struct softirq *softirq);
+void machine_free(struct machine *machine);
 
-/* Sets the measured times in the rows of m from `first` on. */
-void machine_set(const struct machine *machine, struct measures *m, unsigned first);
+/* Sets what lies between two readings in the rows of m from `first` on. */
+void machine_set(const struct machine *before, const struct machine *after,
+		 const struct softirq *softirq, struct measures *m, unsigned first);

@@ -1,59 +1,118 @@
 /* See sampler.h. */
 #include "sampler.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "util.h"
 
-enum { SAMPLES_MAX = 256 };
+enum {
+	SAMPLES_MAX = 256,
+	STEP_MS = 100,
+	STEP_START_MS = 20, /* until there is load, as its start must be known better */
+};
 
-static int sampler_take(struct sampler *s)
+static void samples_remove(struct sampler *s, size_t i)
 {
+	size_t count = json_array_size(s->documents);
+
+	machine_free(&s->samples[i].machine);
+	memmove(&s->samples[i], &s->samples[i + 1], (count - 1 - i) * sizeof(*s->samples));
+	json_array_remove(s->documents, i);
+}
+
+static int sampler_take(struct sampler *s, const struct use *use)
+{
+	size_t count = json_array_size(s->documents);
+	struct sample *new = &s->samples[count];
 	json_t *document;
 	int rc = ctl_call(s->ctl, "GetStats", json_incref(s->parameters), &document);
 
-	if (rc == CTL_DONE)
-		json_array_append_new(s->documents, document);
-	s->next_ns = rc == CTL_DONE ? clock_ns() + s->step_ns : UINT64_MAX;
+	s->next_ns = UINT64_MAX;
+	if (rc != CTL_DONE)
+		return rc;
+	machine_read(&new->machine, s->softirq);
+	new->use = use ? *use : (struct use){ 0 };
+	json_array_append_new(s->documents, document);
+	s->loaded |= measures_operations(document) != measures_operations(sampler_first(s));
+	s->next_ns =
+		clock_ns() + (s->generator && !s->loaded ? STEP_START_MS * NS_PER_MS : s->step_ns);
 	return rc;
 }
 
-int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters)
+int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
+		 bool generator)
 {
 	int rc;
 
 	*s = (struct sampler){ .ctl = ctl,
+			       .softirq = softirq,
 			       .parameters = parameters,
 			       .documents = json_array(),
-			       .step_ns = 100 * NS_PER_MS };
-	rc = sampler_take(s);
+			       .samples = calloc(SAMPLES_MAX + 1, sizeof(*s->samples)),
+			       .step_ns = STEP_MS * NS_PER_MS,
+			       .generator = generator };
+	if (!s->samples)
+		abort();
+	rc = sampler_take(s, NULL);
 	if (rc != CTL_DONE)
 		sampler_free(s);
 	return rc;
 }
 
-/* In a long run drops every second document and doubles the interval. */
+/* In a long run drops every second sample and doubles the interval. */
 static void sampler_thin(struct sampler *s)
 {
 	for (size_t i = 1; i < json_array_size(s->documents); i++)
-		json_array_remove(s->documents, i);
+		samples_remove(s, i);
 	s->step_ns *= 2;
 }
 
-void sampler_look(struct sampler *s)
+bool sampler_look(struct sampler *s, const struct use *use)
 {
 	if (clock_ns() < s->next_ns)
-		return;
+		return false;
 	if (json_array_size(s->documents) == SAMPLES_MAX)
 		sampler_thin(s);
-	sampler_take(s); /* an error has been printed; sampler_end() returns it */
+	/* An error has been printed; sampler_end() returns it. */
+	if (sampler_take(s, use) != CTL_DONE || !s->generator || s->loaded)
+		return false;
+	/* The last sample before the load is the first of its span. */
+	samples_remove(s, 0);
+	return true;
 }
 
-int sampler_end(struct sampler *s)
+int sampler_wait_ms(const struct sampler *s)
 {
-	return sampler_take(s);
+	uint64_t now_ns = clock_ns();
+
+	return s->next_ns <= now_ns ? 0 : (int)(MIN(s->next_ns - now_ns, NS_PER_S) / NS_PER_MS) + 1;
+}
+
+int sampler_end(struct sampler *s, const struct use *use)
+{
+	bool had_load = s->loaded;
+	int rc = sampler_take(s, use);
+	size_t count = json_array_size(s->documents);
+
+	/* A load shorter than a step, or none. */
+	if (rc != CTL_DONE || !s->generator || !had_load)
+		return rc;
+	for (; count > 2; count--) {
+		const json_t *before = json_array_get(s->documents, count - 2);
+
+		if (measures_operations(before) != measures_operations(sampler_last(s)))
+			break;
+		samples_remove(s, count - 1);
+	}
+	return rc;
 }
 
 void sampler_free(struct sampler *s)
 {
+	while (json_array_size(s->documents))
+		samples_remove(s, 0);
+	free(s->samples);
 	json_decref(s->parameters);
 	json_decref(s->documents);
 }
@@ -66,4 +125,22 @@ const json_t *sampler_first(const struct sampler *s)
 const json_t *sampler_last(const struct sampler *s)
 {
 	return json_array_get(s->documents, json_array_size(s->documents) - 1);
+}
+
+void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
+{
+	const struct sample *from = &s->samples[0];
+	const struct sample *to = &s->samples[json_array_size(s->documents) - 1];
+
+	machine_set(&from->machine, &to->machine, s->softirq, m, first);
+	for (unsigned i = first; i < m->count; i++) {
+		struct measure_generator *g = &m->rows[i]->generator;
+
+		if (!s->generator || !g->wall_ns)
+			continue;
+		g->wall_ns = m->rows[i]->interval_ns;
+		g->cpu_ns =
+			to->use.cpu_ns > from->use.cpu_ns ? to->use.cpu_ns - from->use.cpu_ns : 0;
+		g->busiest_ns = MIN(to->use.busiest_ns, g->cpu_ns);
+	}
 }

@@ -1,25 +1,51 @@
-/* Calls GetStats about ten times a second while a command runs, for the throughput over time. */
+/* Samples of the daemon's counters, of the machine and of the load generator while it runs: for the
+ * throughput over time, and for the span in which there was load.  A generator may start for
+ * seconds before its first request, and go on after its last: rates are of the span, as the
+ * generator's own are. */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl.h"
+#include "machine.h"
+
+/* CPU time of the generator. */
+struct use {
+	uint64_t cpu_ns;     /* of it and its children, since its start */
+	uint64_t busiest_ns; /* of its busiest thread, since sampler_look() last returned true */
+};
+
+struct sample {
+	struct machine machine;
+	struct use use;
+};
 
 struct sampler {
 	struct ctl *ctl;
-	json_t *parameters; /* parameters of GetStats; NULL: all listeners */
-	json_t *documents;  /* array of replies in order of time */
+	struct softirq *softirq;
+	json_t *parameters;     /* parameters of GetStats; NULL: all listeners */
+	json_t *documents;      /* array of replies in order of time */
+	struct sample *samples; /* one for each document */
 	uint64_t next_ns, step_ns;
+	bool generator; /* measure the span of load, not the whole interval */
+	bool loaded;    /* the first operation has been seen */
 };
 
-/* Takes ownership of parameters, and gets the first document.  An exit code; after 0 the caller
- * calls sampler_free(). */
-int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters);
-/* To be called often: gets another document if it is due. */
-void sampler_look(struct sampler *s);
-/* Gets the last document.  An exit code. */
-int sampler_end(struct sampler *s);
+/* Takes ownership of parameters, and the first sample.  softirq NULL: not requested.  An exit code;
+ * after 0 the caller calls sampler_free(). */
+int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
+		 bool generator);
+/* To be called often: takes a sample if it is due.  True: it did, and there was no load so far. */
+bool sampler_look(struct sampler *s, const struct use *use);
+/* Milliseconds until a sample is due. */
+int sampler_wait_ms(const struct sampler *s);
+/* Takes the last sample, and leaves those of the span of load.  An exit code. */
+int sampler_end(struct sampler *s, const struct use *use);
 void sampler_free(struct sampler *s);
 
-/* Borrowed references. */
+/* Borrowed references: the samples between which the load was. */
 const json_t *sampler_first(const struct sampler *s);
 const json_t *sampler_last(const struct sampler *s);
+/* Sets the machine's part in the rows of m from `first` on, and the generator's CPU time in those
+ * that have one. */
+void sampler_set(const struct sampler *s, struct measures *m, unsigned first);

@@ -10,7 +10,6 @@
 #include "conditions.h"
 #include "field.h"
 #include "host.h"
-#include "machine.h"
 #include "printable.h"
 #include "sampler.h"
 #include "timeline.h"
@@ -278,10 +277,7 @@ void visits_set_generator(struct measure *row, char *const *argv, const struct c
 	struct measure_generator *g = &row->generator;
 	const char *name = generator_name(argv);
 
-	*g = (struct measure_generator){ .name = name ? name : "",
-					 .wall_ns = child->wall_ns,
-					 .cpu_ns = child->cpu_ns,
-					 .busiest_ns = child->busiest_ns };
+	*g = (struct measure_generator){ .name = name ? name : "", .wall_ns = child->wall_ns };
 	if (child->output)
 		generator_parse(argv, child->output, child->wall_ns, &g->result);
 }
@@ -320,8 +316,8 @@ static uint64_t shared_cpus(const struct visit *v, const char *listener, const c
 }
 
 /* The rows of one listener. */
-static int visit_rows(struct visit *v, const struct sampler *s, const struct machine *machine,
-		      char *const *argv, const struct child *child)
+static int visit_rows(struct visit *v, const struct sampler *s, char *const *argv,
+		      const struct child *child)
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
@@ -339,7 +335,7 @@ static int visit_rows(struct visit *v, const struct sampler *s, const struct mac
 		m->rows[i]->generator.shared_cpus =
 			shared_cpus(v, m->rows[i]->listener, &child->cpus);
 	}
-	machine_set(machine, m, first);
+	sampler_set(s, m, first);
 	conditions_set(v->options->conditions, m, first, argv, child);
 	return CTL_DONE;
 }
@@ -347,21 +343,19 @@ static int visit_rows(struct visit *v, const struct sampler *s, const struct mac
 static int visit(struct visit *v, const struct target *t, char **argv, int *ret_status)
 {
 	struct sampler sampler;
-	struct machine machine;
 	struct child child;
 	int rc;
 
-	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener));
+	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener),
+			  v->options->softirq, true);
 	if (rc != CTL_DONE)
 		return rc;
-	machine_begin(&machine, v->options->softirq);
 	child_run(argv, CHILD_SHOW_ON_FAILURE, true, &sampler, &child);
-	machine_end(&machine);
 	*ret_status = child.status;
 	if (child.status == 0) {
-		rc = sampler_end(&sampler);
+		rc = sampler_end(&sampler, &child.use);
 		if (rc == CTL_DONE)
-			rc = visit_rows(v, &sampler, &machine, argv, &child);
+			rc = visit_rows(v, &sampler, argv, &child);
 		if (!generator_name(argv) && child.output[0] && !v->options->quiet &&
 		    !v->ctl->out.json) {
 			progress_end();

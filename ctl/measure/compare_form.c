@@ -15,17 +15,23 @@ static json_t *real_or_null(double value)
 	return isnan(value) ? json_null() : json_real(value);
 }
 
-static json_t *quantile_to_json(const struct measure *row, double quantile)
-{
-	uint64_t ns;
-
-	return measure_quantile(row, quantile, &ns) ? json_integer((json_int_t)ns) : json_null();
-}
-
 static const struct {
 	const char *name;
 	double quantile;
-} quantiles[] = { { "p50_ns", 0.5 }, { "p99_ns", 0.99 }, { "p99_9_ns", 0.999 } };
+	bool (*of)(const struct measure *row, double quantile, uint64_t *ret_ns);
+} quantiles[] = { { "p50_ns", 0.5, measure_quantile },
+		  { "p99_ns", 0.99, measure_quantile },
+		  { "p99_9_ns", 0.999, measure_quantile },
+		  { "trip50_ns", 0.5, measure_trip },
+		  { "trip99_ns", 0.99, measure_trip } };
+
+/* NaN: unknown. */
+static double quantile_ns(const struct measure *row, unsigned i)
+{
+	uint64_t ns;
+
+	return quantiles[i].of(row, quantiles[i].quantile, &ns) ? (double)ns : NAN;
+}
 
 static json_t *derived_to_json(const struct measure *row)
 {
@@ -39,9 +45,12 @@ static json_t *derived_to_json(const struct measure *row)
 			json_object_set_new(spread, figure_names[i],
 					    json_pack("[f, f]", s.low, s.high));
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++) {
+		double ns = quantile_ns(row, i);
+
 		json_object_set_new(derived, quantiles[i].name,
-				    quantile_to_json(row, quantiles[i].quantile));
+				    isnan(ns) ? json_null() : json_integer((json_int_t)ns));
+	}
 	json_object_set_new(derived, "visits", json_integer(MAX(row->visit_count, 1U)));
 	json_object_set_new(derived, "spread", spread);
 	return derived;
@@ -88,12 +97,8 @@ static void csv_row(FILE *to, const struct measure *row)
 		csv_number(to, s.low);
 		csv_number(to, s.high);
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++) {
-		uint64_t ns;
-
-		csv_number(to,
-			   measure_quantile(row, quantiles[i].quantile, &ns) ? (double)ns : NAN);
-	}
+	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
+		csv_number(to, quantile_ns(row, i));
 	fputs("\r\n", to);
 }
 

@@ -381,6 +381,26 @@ static void render_notes(struct output *out, const struct groups *all)
 			       "MB, CPU, calls and turns are of all operations of a listener.");
 }
 
+static void render_steps(struct output *out, const struct groups *all)
+{
+	const char *last = "";
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++) {
+			const struct measure *row = all->list[i].rows[j];
+			const char *name = row->generator.name;
+			uint64_t step_ns = generator_step_ns(name), ns;
+
+			if (!step_ns || !strcmp(name, last) || !measure_trip(row, 0.99, &ns))
+				continue;
+			last = name;
+			output_wrapped(out, STYLE_DIM, 2,
+				       "%s prints round trips in steps of %s: trip50 and trip99 "
+				       "are no finer.",
+				       name, human_time(step_ns).text);
+		}
+}
+
 /* What the table does not show and a reader must know. */
 static void render_warnings(struct output *out, const struct groups *all)
 {
@@ -395,6 +415,7 @@ static void render_warnings(struct output *out, const struct groups *all)
 	render_sentence(out, STYLE_WARN, groups_generator_limit(all));
 	render_sentence(out, STYLE_WARN, groups_shared_cpus(all));
 	render_sentence(out, STYLE_WARN, groups_other_programs(all));
+	render_steps(out, all);
 	if (*all->minor)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "Not shown, as less than 1 %% of their listener's operations: %s.",

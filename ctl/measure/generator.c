@@ -11,20 +11,21 @@
 static const struct generator {
 	const char *program;
 	generator_parser *parse;
+	uint64_t step_ns; /* of the round trips that it prints, if a short one is mostly step */
 } generators[] = {
-	{ "redis-benchmark", parse_redis },
-	{ "valkey-benchmark", parse_redis },
-	{ "fio", parse_fio },
-	{ "iperf3", parse_iperf3 },
-	{ "iperf", parse_iperf },
-	{ "wrk", parse_wrk },
-	{ "h2load", parse_h2load },
-	{ "ab", parse_ab },
-	{ "hey", parse_hey },
-	{ "sockperf", parse_sockperf },
-	{ "qemu-img", parse_qemu_img },
-	{ "memtier_benchmark", parse_memtier },
-	{ "nbdcopy", parse_whole_run },
+	{ "redis-benchmark", parse_redis, 0 },
+	{ "valkey-benchmark", parse_redis, 0 },
+	{ "fio", parse_fio, 0 },
+	{ "iperf3", parse_iperf3, 0 },
+	{ "iperf", parse_iperf, 0 },
+	{ "wrk", parse_wrk, 0 },
+	{ "h2load", parse_h2load, 0 },
+	{ "ab", parse_ab, 1000000 },
+	{ "hey", parse_hey, 100000 },
+	{ "sockperf", parse_sockperf, 0 },
+	{ "qemu-img", parse_qemu_img, 0 },
+	{ "memtier_benchmark", parse_memtier, 0 },
+	{ "nbdcopy", parse_whole_run, 0 },
 };
 
 static const struct generator *generator_of(const char *word)
@@ -69,6 +70,13 @@ const char *generator_name(char *const *argv)
 	const struct generator *found = generator_find(&argv);
 
 	return found ? found->program : NULL;
+}
+
+uint64_t generator_step_ns(const char *name)
+{
+	const struct generator *found = generator_of(name);
+
+	return found ? found->step_ns : 0;
 }
 
 bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,

@@ -26,6 +26,9 @@ struct generator_result {
  * `taskset -c LIST`, `numactl`, `nice`, `env`, `timeout` and the like. */
 const char *generator_name(char *const *argv);
 
+/* The step of the round trips that the generator of this name prints; 0: too small to matter. */
+uint64_t generator_step_ns(const char *name);
+
 /* Parses `output` (NUL-terminated), which argv wrote to stdout in wall_ns.  False: no result was
  * recognised, and *ret_result is untouched. */
 bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,

@@ -93,14 +93,14 @@ bool parse_iperf(char *const *argv, const char *text, struct generator_result *r
 	return r->bytes_per_s > 0;
 }
 
-/* ---- sockperf: percentiles fall ---- */
+/* ---- sockperf: percentiles fall, and are half of the round trip but for --full-rtt ---- */
 
 bool parse_sockperf(char *const *argv, const char *text, struct generator_result *r)
 {
 	const char *valid = strstr(text, "[Valid Duration] RunTime=");
 	struct generator_quantile fall[GENERATOR_QUANTILES_MAX];
 	unsigned count = 0;
-	double seconds, percent, value;
+	double seconds, percent, value, trip = strstr(text, "Summary: Round trip") ? 1 : 2;
 	const char *at;
 
 	(void)argv;
@@ -117,8 +117,9 @@ bool parse_sockperf(char *const *argv, const char *text, struct generator_result
 	for (at = valid; count < ARRAY_SIZE(fall) && (at = strstr(at, "---> percentile "));) {
 		if (!number_at(at += 16, &percent, &at) || !number_after(at, "=", &value, NULL))
 			break;
-		fall[count++] = (struct generator_quantile){ percent / 100,
-							     (uint64_t)MIN(value * 1e3, 9e18) };
+		fall[count++] =
+			(struct generator_quantile){ percent / 100,
+						     (uint64_t)MIN(trip * value * 1e3, 9e18) };
 	}
 	while (count-- > 0)
 		add_quantile(r, fall[count].quantile, (double)fall[count].ns);

@@ -41,7 +41,8 @@ bool number_before(const char *text, const char *key, double *ret_value)
 const struct unit time_units[] = { { "us", 1e3 }, { "ms", 1e6 }, { "ns", 1 },
 				   { "m", 60e9 }, { "s", 1e9 },  { NULL, 0 } };
 const struct unit byte_units[] = {
-	{ "KB", 1024. }, { "MB", 1048576. }, { "GB", 1073741824. }, { "B", 1 }, { NULL, 0 }
+	{ "KB", 1024. },          { "MB", 1048576. }, { "GB", 1073741824. },
+	{ "TB", 1099511627776. }, { "B", 1 },         { NULL, 0 }
 };
 const struct unit bit_units[] = { { "Kbits/sec", 1e3 },  { "Mbits/sec", 1e6 }, { "Gbits/sec", 1e9 },
 				  { "Tbits/sec", 1e12 }, { "bits/sec", 1 },    { NULL, 0 } };

@@ -97,6 +97,17 @@ static uint64_t operations_count(const json_t *listener)
 	return count;
 }
 
+uint64_t measures_operations(const json_t *document)
+{
+	json_t *listener;
+	uint64_t count = 0;
+	size_t i;
+
+	json_array_foreach(field_get(document, "listeners"), i, listener)
+		count += operations_count(listener);
+	return count;
+}
+
 static void set_names(struct measure *row, json_t *source)
 {
 	row->source = json_incref(source);
@@ -184,7 +195,8 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
 {
 	uint64_t from = field_uint(before, "uptime_ns"), to = field_uint(after, "uptime_ns");
 
-	if (to <= from)
+	if (to <= from || field_uint(before, "pid") != field_uint(after, "pid") ||
+	    field_uint(before, "started_ns") != field_uint(after, "started_ns"))
 		return -ESTALE;
 	*ret_interval_ns = to - from;
 	return 0;
@@ -430,80 +442,4 @@ void measures_merge(struct measures *m)
 			m->rows[kept++] = row;
 	}
 	m->count = kept;
-}
-
-/* ---- Derived ---- */
-
-bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns)
-{
-	if ((1 - quantile) * (double)row->latency.count < 0.999)
-		return false;
-	*ret_ns = histogram_quantile(&row->latency, quantile);
-	return true;
-}
-
-static int compare_ns(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)
-{
-	unsigned visits = MAX(row->visit_count, 1U), count = 0;
-	uint64_t *values = calloc(visits, sizeof(*values));
-
-	if (!values)
-		abort();
-	for (unsigned i = 0; i < visits; i++) {
-		const struct measure *visit = row->visit_count ? row->visits[i] : row;
-
-		count += generator_quantile(&visit->generator.result, quantile, &values[count]);
-	}
-	qsort(values, count, sizeof(*values), compare_ns);
-	if (count > 0)
-		*ret_ns = values[count / 2];
-	free(values);
-	return count > 0;
-}
-
-static double ratio(uint64_t a, uint64_t b)
-{
-	return b ? (double)a / (double)b : 0;
-}
-
-double measure_rate(const struct measure *row)
-{
-	return ratio(row->count, row->interval_ns) * NS_PER_S;
-}
-
-double measure_bandwidth(const struct measure *row)
-{
-	return ratio(row->bytes_in + row->bytes_out, row->interval_ns) * NS_PER_S;
-}
-
-double measure_cpu_per_op(const struct measure *row)
-{
-	return ratio(row->cpu_ns, row->listener_count);
-}
-
-double measure_bytes_per_op(const struct measure *row)
-{
-	return ratio(row->bytes_in + row->bytes_out, row->listener_count);
-}
-
-double measure_syscalls_per_op(const struct measure *row)
-{
-	return ratio(row->syscalls, row->listener_count);
-}
-
-double measure_ops_per_turn(const struct measure *row)
-{
-	return ratio(row->listener_count, row->turns);
-}
-
-double measure_cpu_share(const struct measure *row)
-{
-	return ratio(row->cpu_ns, row->interval_ns);
 }

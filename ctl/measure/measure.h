@@ -88,6 +88,9 @@ void measures_delta(struct measures *m, const json_t *before, const json_t *afte
  * in between. */
 int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_interval_ns);
 
+/* The operations of all listeners of a document. */
+uint64_t measures_operations(const json_t *document);
+
 bool measures_has(const struct measures *m, const char *listener);
 
 /* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts). */

@@ -66,6 +66,8 @@ const struct statistic document_about[] = {
 	ROW(INFO, "version", "string", "nbserved", "The daemon."),
 	ROW(GAUGE, "generation", NULL, "nbserved_generation",
 	    "Number of the configuration in force."),
+	ROW(GIVEN, "pid", "int", NULL, NULL),
+	ROW(GIVEN, "started_ns", "int", NULL, "By CLOCK_MONOTONIC."),
 	ROW(GAUGE, "uptime_ns", NULL, "nbserved_uptime_seconds", "Since the start."),
 	ROW(GIVEN, "time", "string", NULL, NULL),
 	{ .type = STATISTIC_END },

@@ -212,9 +212,12 @@ static json_t *listener_to_stats(struct listener *l)
 /* Fields with which every document begins. */
 static json_t *document_new(const struct server *s)
 {
-	return json_pack("{s:s, s:o, s:o, s:o}", "version", NB_VERSION, "generation",
-			 json_count(s->generation), "uptime_ns",
-			 json_count(clock_ns() - s->listeners.started_ns), "time", json_time());
+	uint64_t started_ns = s->listeners.started_ns;
+
+	return json_pack("{s:s, s:o, s:i, s:o, s:o, s:o}", "version", NB_VERSION, "generation",
+			 json_count(s->generation), "pid", (int)getpid(), "started_ns",
+			 json_count(started_ns), "uptime_ns", json_count(clock_ns() - started_ns),
+			 "time", json_time());
 }
 
 /* NULL: no listener has datagrams. */
@@ -275,7 +278,6 @@ json_t *document_status(struct server *s)
 		json_array_append_new(listeners, listener_to_status(s->listeners.list[i]));
 	for (const struct listener *l = s->listeners.leaving; l; l = l->next)
 		json_array_append_new(leaving, listener_to_status(l));
-	json_object_set_new(document, "pid", json_integer(getpid()));
 	json_object_set_new(document, "log_level", json_string(log_level_name(log_get_level())));
 	json_object_set_new(document, "stopping", json_boolean(s->listeners.stopping));
 	json_object_set_new(document, "listeners", listeners);

@@ -1,5 +1,6 @@
 """nbserved --run: listeners without a file, and the answer in one command."""
 
+import csv
 import json
 import os
 import re
@@ -69,6 +70,24 @@ def test_engines_that_the_host_lacks_are_named_with_the_reason(tmp_path, no_io_u
     for text in (page.read_text(), *loaded):
         for name in missing:
             assert re.search(rf"{name}\b.*: unavailable: ", text)
+
+
+def test_rates_are_of_the_span_in_which_there_was_load(tmp_path):
+    """The generator's start and its end are not, which are seconds here."""
+    rows = tmp_path / "rows"
+    command = f"sleep 1; {' '.join(redis())}; sleep 1"
+    run(tmp_path, "--run", "echo,engine=epoll", "--repeat", "1", "--save", rows, "--", "sh", "-c", command)
+    (row,) = map(json.loads, rows.read_text().splitlines())
+    assert row["count"] >= 300 / 32 and 0 < row["interval_ns"] < 1.5e9
+    assert row["generator"]["wall_ns"] == row["interval_ns"]
+    assert row["machine"]["total_ns"] < 1.6e9 * row["machine"]["cpus"]
+
+
+def test_a_csv_has_the_round_trips(tmp_path):
+    done = run(tmp_path, "--run", "sockperf,engine=epoll", "--repeat", "1", "--csv", "--", requires("sockperf"),
+               "ping-pong", "--tcp", "-i", "127.0.0.1", "-p", "{port}", "-t", "1")  # fmt: skip
+    row = next(csv.DictReader(done.stdout.splitlines()))
+    assert 0 < float(row["trip50_ns"]) <= float(row["trip99_ns"])
 
 
 def test_several_listeners_and_options_of_compare(tmp_path):

@@ -89,8 +89,10 @@ static const struct expected results[] = {
 	{ "h2load", "h2load --h1 -n 20000 URL", 20000, 155990.42, 0, 0, 0, 0 },
 	{ "ab", "ab -k -n 20000 URL", 20000, 111644.52, 0, 10575.70 * 1024, 0, 0 },
 	{ "hey", "hey -z 1s URL", 23153, 23099.2765, 0, 0, 200000, 3200000 },
-	{ "sockperf", "sockperf ping-pong --tcp", 48754, 34657 / 0.552, 0, 0, 4855, 9200 },
-	{ "sockperf-ul", "sockperf under-load --tcp", 100, 53 / 0.524, 0, 0, 28038, 2019439 },
+	{ "sockperf", "sockperf ping-pong --tcp", 48754, 34657 / 0.552, 0, 0, 2 * 4855,
+	  2 * 9200 },
+	{ "sockperf-ul", "sockperf under-load --tcp", 100, 53 / 0.524, 0, 0, 2 * 28038,
+	  2 * 2019439 },
 	{ "sockperf-tp", "sockperf throughput --tcp", 641183, 640864, 0, 0, 0, 0 },
 	{ "qemu-img", "qemu-img bench -d 32", 20000, 20000 / 0.434, 20000 * 4096.,
 	  20000 * 4096. / 0.434, 0, 0 },
@@ -125,6 +127,36 @@ static void recorded_runs_are_read(void **state)
 			assert_quantile(&r, 0.99, e->p99_ns);
 		assert_true(r.errors == 0);
 	}
+}
+
+/* sockperf prints half of the round trip, unless it was asked for all of it. */
+static void a_full_round_trip_of_sockperf_is_not_doubled(void **state)
+{
+	char *argv[] = { "sockperf", "ping-pong", "--full-rtt", NULL };
+	struct generator_result r;
+
+	(void)state;
+	assert_true(generator_parse(argv,
+				    "sockperf: [Total Run] ReceivedMessages=10\n"
+				    "sockperf: [Valid Duration] RunTime=0.5 sec; SentMessages=9; "
+				    "ReceivedMessages=9\n"
+				    "sockperf: Summary: Round trip is 30.278 usec\n"
+				    "sockperf: ---> percentile 50.000 =   21.631\n",
+				    1000, &r));
+	assert_quantile(&r, 0.5, 21631);
+}
+
+static void terabytes_are_read(void **state)
+{
+	char *argv[] = { "iperf3", NULL };
+	struct generator_result r;
+
+	(void)state;
+	assert_true(generator_parse(argv,
+				    "Connecting\n[  5]   0.00-600.00 sec  1.50 TBytes  22.0 Gbits/sec"
+				    "                  receiver\n",
+				    1000, &r));
+	assert_about(r.bytes, 1.5 * 1099511627776.);
 }
 
 /* fio's two directions have no common percentiles; one that had nearly all requests has. */
@@ -210,6 +242,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(recorded_runs_are_read),
+		cmocka_unit_test(a_full_round_trip_of_sockperf_is_not_doubled),
+		cmocka_unit_test(terabytes_are_read),
 		cmocka_unit_test(percentiles_of_two_directions_are_not_mixed),
 		cmocka_unit_test(what_is_too_short_for_ab_is_unknown),
 		cmocka_unit_test(what_is_no_result_is_refused),

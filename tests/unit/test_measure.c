@@ -202,6 +202,13 @@ static void restarted_daemon_is_noticed(void **state)
 	assert_int_equal(measures_interval(early, late, &interval_ns), 0);
 	assert_int_equal(interval_ns, 200);
 	assert_int_equal(measures_interval(late, early, &interval_ns), -ESTALE);
+	/* By its process and its start, when it serves longer than the one before did. */
+	json_object_set_new(early, "pid", json_integer(7));
+	json_object_set_new(late, "pid", json_integer(8));
+	assert_int_equal(measures_interval(early, late, &interval_ns), -ESTALE);
+	json_object_set_new(late, "pid", json_integer(7));
+	json_object_set_new(late, "started_ns", json_integer(9));
+	assert_int_equal(measures_interval(early, late, &interval_ns), -ESTALE);
 	json_decref(early);
 	json_decref(late);
 }
@@ -458,6 +465,25 @@ static void figures_are_medians_with_their_spread(void **state)
 	measures_free(&m);
 }
 
+static void trips_are_medians_as_other_figures_are(void **state)
+{
+	static const int cost[] = { 1000, 1000 };
+	struct measures m = {};
+	uint64_t ns;
+
+	(void)state;
+	add_visits(&m, "a", 2, cost);
+	for (unsigned i = 0; i < m.count; i++) {
+		m.rows[i]->generator.result.quantiles[0] =
+			(struct generator_quantile){ 0.5, i ? 101 : 301 };
+		m.rows[i]->generator.result.quantile_count = 1;
+	}
+	measures_merge(&m);
+	assert_true(measure_trip(m.rows[0], 0.5, &ns));
+	assert_int_equal(ns, 201);
+	measures_free(&m);
+}
+
 /* The text of a table of a and b, whose visits cost so much. */
 static char *two_listeners(const int *a, const int *b, unsigned visits)
 {
@@ -686,6 +712,7 @@ int main(void)
 		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
 		cmocka_unit_test(softirqs_in_threads_time_are_not_taken_off_twice),
 		cmocka_unit_test(figures_are_medians_with_their_spread),
+		cmocka_unit_test(trips_are_medians_as_other_figures_are),
 		cmocka_unit_test(all_that_share_a_cpu_are_told),
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
 		cmocka_unit_test(softirqs_are_summed_and_divided),

@@ -1,0 +1,80 @@
+/* What follows from a row's counts: latencies, rates and costs.  See measure.h. */
+#include <stdlib.h>
+
+#include "measure.h"
+#include "util.h"
+
+bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns)
+{
+	if ((1 - quantile) * (double)row->latency.count < 0.999)
+		return false;
+	*ret_ns = histogram_quantile(&row->latency, quantile);
+	return true;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)
+{
+	unsigned visits = MAX(row->visit_count, 1U), count = 0;
+	uint64_t *values = calloc(visits, sizeof(*values));
+
+	if (!values)
+		abort();
+	for (unsigned i = 0; i < visits; i++) {
+		const struct measure *visit = row->visit_count ? row->visits[i] : row;
+
+		count += generator_quantile(&visit->generator.result, quantile, &values[count]);
+	}
+	qsort(values, count, sizeof(*values), compare_ns);
+	if (count > 0)
+		*ret_ns = values[(count - 1) / 2] / 2 + values[count / 2] / 2 +
+			  (values[(count - 1) / 2] & values[count / 2] & 1);
+	free(values);
+	return count > 0;
+}
+
+static double ratio(uint64_t a, uint64_t b)
+{
+	return b ? (double)a / (double)b : 0;
+}
+
+double measure_rate(const struct measure *row)
+{
+	return ratio(row->count, row->interval_ns) * NS_PER_S;
+}
+
+double measure_bandwidth(const struct measure *row)
+{
+	return ratio(row->bytes_in + row->bytes_out, row->interval_ns) * NS_PER_S;
+}
+
+double measure_cpu_per_op(const struct measure *row)
+{
+	return ratio(row->cpu_ns, row->listener_count);
+}
+
+double measure_bytes_per_op(const struct measure *row)
+{
+	return ratio(row->bytes_in + row->bytes_out, row->listener_count);
+}
+
+double measure_syscalls_per_op(const struct measure *row)
+{
+	return ratio(row->syscalls, row->listener_count);
+}
+
+double measure_ops_per_turn(const struct measure *row)
+{
+	return ratio(row->listener_count, row->turns);
+}
+
+double measure_cpu_share(const struct measure *row)
+{
+	return ratio(row->cpu_ns, row->interval_ns);
+}
