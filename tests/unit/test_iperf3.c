@@ -444,7 +444,7 @@ static void small_blocks_share_views(void **state)
 			fake_turn(s.fake);
 		}
 		assert_in_range(s.streams[0]->conn->tx.views, 1, WORKER_TURN_BYTES / CHUNK + 1);
-		assert_in_range(s.streams[0]->conn->tx.bytes, 1, WORKER_TURN_BYTES + 7);
+		assert_in_range(s.streams[0]->conn->tx.bytes, 1, WORKER_TURN_BYTES + CHUNK);
 		fake_reset(s.fake, s.control);
 		settle(&s);
 	}
