@@ -77,6 +77,7 @@ table() {
 	vm        iproute2             iproute                   iproute2
 	vm        perftest             perftest                  -
 	vm        nvme-cli             nvme-cli                  nvme-cli
+	vm        dmsetup              device-mapper             device-mapper
 	vm        xfsprogs             xfsprogs                  xfsprogs
 	monitor   prometheus           -                         prometheus
 	deb       debhelper            -                         -

@@ -17,7 +17,7 @@ cannot() {
 }
 
 MODULES="virtio_pci virtio_console virtio_rng virtio_net 9p 9pnet_virtio overlay veth dummy sch_netem
-	null_blk rdma_rxe ib_uverbs rdma_ucm ib_umad iw_cm nbd nvme_tcp nvme_rdma nvmet_tcp nvmet_rdma ext4 xfs configfs
+	null_blk rdma_rxe ib_uverbs rdma_ucm ib_umad iw_cm nbd nvme_tcp nvme_rdma nvmet_tcp nvmet_rdma ext4 xfs configfs dm_log_writes
 	libcrc32c crc32_generic crc32_pclmul crc32c_generic crc32c_intel"
 EARLY="virtio_pci virtio_console virtio_rng 9p 9pnet_virtio overlay"
 
