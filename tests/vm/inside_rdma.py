@@ -708,6 +708,26 @@ def test_reload(start_daemon, device):
     wait_until(lambda: resources()[f"{device}0"] == free, f"resources: {free} {resources()}")
 
 
+@pytest.mark.parametrize("first", [
+    listener("first", "echo", "epoll", address="0.0.0.0:7491"),
+    listener("first", "echo", "rdma", transport="rdma", address="0.0.0.0:7491"),
+])
+def test_a_port_that_a_device_cannot_listen_on_is_said(start_daemon, tmp_path, first):
+    """iWARP takes the ports of TCP, and the kernel listens on all devices or on none: nobody would be served."""
+    second = listener("second", "echo", "rdma", transport="rdma", qp_type="ud" if "rdma" in first else "uc",
+                      address="0.0.0.0:7491")
+    daemon = start_daemon(first + "optional = yes\n" + second + "optional = yes\n")
+    status = {name: daemon.status(name) for name in ("first", "second")}
+    served, refused = sorted(status.values(), key=lambda one: one["state"] != "serving")
+    assert (served["state"], refused["state"]) == ("serving", "unavailable")
+    assert "0.0.0.0:7491: Address already in use; " in refused["reason"], refused
+    daemon.stop()
+    config = tmp_path / "ini"
+    config.write_text(f"[server]\ncontrol = {tmp_path}/socket\n" + first + second)
+    ended = run(BUILD / "nbserved", "-c", config)
+    assert ended.returncode != 0 and "0.0.0.0:7491: Address already in use; " in ended.stdout, ended
+
+
 def test_address_without_a_device_is_said(start_daemon):
     daemon = start_daemon(listener("two", "echo", "rdma", transport="rdma", optional="yes",
                                    address="192.0.2.1:7"))

@@ -18,6 +18,7 @@
 enum {
 	REJECT_MAX = 128, /* bytes of the reason that a client gets; InfiniBand takes 148 */
 	BACKLOG = 1024,
+	EVENTS_MAX = 16,            /* that one turn handles */
 	RETRY_NS = 500 * NS_PER_MS, /* until an address that was lost is bound again */
 };
 
@@ -158,12 +159,34 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 	return 0;
 }
 
+/* The kernel takes the port of an iWARP device from TCP now, not when the address was bound; a
+ * wildcard address listens on all devices or, when one of them fails, on none. */
+static int rdma_cm_listen(struct worker *w, unsigned index, struct reason *reason)
+{
+	struct rdma_cm *cm = rdma_cm_of(w);
+	char text[ADDRESS_TEXT_MAX];
+	int rc = rdma_listen(cm->listeners[index], BACKLOG) < 0 ? -errno : 0;
+
+	if (rc == 0)
+		return 0;
+	return reason_set(reason, rc, "listen %s: %s%s",
+			  format_sockaddr(&w->endpoints[index], text), strerror(-rc),
+			  rc == -EADDRINUSE
+				  ? "; another listener or program has this port on one of the "
+				    "devices, where iWARP (siw) shares the ports of TCP: choose "
+				    "another port, or the address of one device"
+				  : rdma_cm_advice(-rc));
+}
+
 int rdma_cm_bind(struct worker *w, struct reason *reason)
 {
 	int rc = 0;
 
-	for (unsigned i = 0; i < w->endpoint_count && rc == 0; i++)
+	for (unsigned i = 0; i < w->endpoint_count && rc == 0; i++) {
 		rc = rdma_cm_bind_one(w, i, reason);
+		if (rc == 0)
+			rc = rdma_cm_listen(w, i, reason);
+	}
 	return rc;
 }
 
@@ -183,13 +206,8 @@ void rdma_cm_accept(struct worker *w, bool on)
 	struct rdma_cm *cm = rdma_cm_of(w);
 
 	cm->listening = on;
-	if (!on) {
+	if (!on)
 		rdma_cm_unbind(w);
-		return;
-	}
-	for (unsigned i = 0; i < w->endpoint_count; i++)
-		if (cm->listeners[i])
-			rdma_listen(cm->listeners[i], BACKLOG);
 }
 
 /* 0, or -errno: its device is missing, or not ready yet. */
@@ -199,8 +217,8 @@ static int rdma_cm_listen_one(struct worker *w, unsigned index)
 	struct reason reason = { "" };
 	int rc = rdma_cm_bind_one(w, index, &reason);
 
-	if (rc == 0 && rdma_listen(cm->listeners[index], BACKLOG) < 0)
-		rc = -errno;
+	if (rc == 0)
+		rc = rdma_cm_listen(w, index, &reason);
 	if (rc < 0 && cm->listeners[index]) {
 		rdma_destroy_id(cm->listeners[index]);
 		cm->listeners[index] = NULL;
@@ -336,9 +354,10 @@ static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rd
 	const struct sockaddr *peer = rdma_get_peer_addr(id);
 	struct worker *to = w;
 
-	if (!request) {
-		rdma_cm_reject(w, id, "no memory");
+	if (!request || !rdma_cm_of(w)->listening) {
+		rdma_cm_reject(w, id, request ? "not serving yet" : "no memory");
 		rdma_destroy_id(id);
+		free(request);
 		return;
 	}
 	request->worker = w;
@@ -416,7 +435,9 @@ static void rdma_cm_event(struct op *op, int res, uint32_t flags)
 	struct rdma_cm_event *event;
 
 	(void)res, (void)flags;
-	while (rdma_get_cm_event(cm->channel->events, &event) == 0) {
+	/* A flood of requests leaves the turn to the connections; the descriptor stays ready. */
+	for (unsigned i = 0; i < EVENTS_MAX && rdma_get_cm_event(cm->channel->events, &event) == 0;
+	     i++) {
 		stat_add(cm->worker->stats.sys_other, 1);
 		rdma_cm_handle(cm->worker, event);
 	}
