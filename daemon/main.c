@@ -20,6 +20,9 @@
 
 #define DEFAULT_CONFIG "/etc/nbserved/nbserved.ini"
 
+/* The exit status of a start that fails with a good configuration, for a reason that may pass. */
+enum { EXIT_LATER = 3 };
+
 enum action {
 	ACTION_SERVE,
 	ACTION_CHECK,
@@ -376,7 +379,7 @@ static int serve(const char *path, struct config *config, struct run_mode *run)
 	}
 	sd_event_unref(s->event);
 	if (rc < 0)
-		return EXIT_FAILURE;
+		return !run && server_may_start_later(rc) ? EXIT_LATER : EXIT_FAILURE;
 	log_info("ended");
 	return run ? run->status : EXIT_SUCCESS;
 }

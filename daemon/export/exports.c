@@ -71,16 +71,17 @@ static struct server_export *export_find(const struct exports *e, const char *na
 	return NULL;
 }
 
-struct server_export *export_get(const struct exports *e, const char *name, struct reason *reason)
+int export_get(const struct exports *e, const char *name, struct server_export **ret_export,
+	       struct reason *reason)
 {
 	struct server_export *x = export_find(e, name);
 
-	if (x->users > 0) {
-		x->users++;
-		return x;
-	}
-	reason_set(reason, x->error, "export '%s' is unavailable", name);
-	return NULL;
+	if (x->users == 0)
+		return reason_set(reason, x->error ? x->error : -EIO, "export '%s' is unavailable",
+				  name);
+	x->users++;
+	*ret_export = x;
+	return 0;
 }
 
 bool exports_are_there(const struct exports *e, const struct listener_config *config)

@@ -69,9 +69,10 @@ int exports_renew(const struct exports *now, const struct config *config,
  * gone. */
 void exports_retire(struct exports *old, const struct exports *kept);
 
-/* For listeners: takes a reference to the open export of that name.  NULL with a reason that only
- * names the export; why it is not open is in the export's own reason. */
-struct server_export *export_get(const struct exports *e, const char *name, struct reason *reason);
+/* For listeners: takes a reference to the open export of that name.  0, or the -errno with which it
+ * could not be opened, and a reason that only names it; why is in the export's own reason. */
+int export_get(const struct exports *e, const char *name, struct server_export **ret_export,
+	       struct reason *reason);
 void export_put(struct server_export *x);
 /* For export->on_failed; called on a worker's thread. */
 void export_on_failed(struct export *e);

@@ -39,18 +39,17 @@ static int listener_mount(struct listener *l)
 static int listener_get_exports(struct listener *l, struct reason *reason)
 {
 	unsigned count = l->config->export_count;
+	int rc = 0;
 
 	if (count == 0)
 		return 0;
 	l->exports = calloc(count, sizeof(struct server_export *));
 	if (!l->exports)
 		return reason_set(reason, -ENOMEM, "no memory");
-	for (unsigned i = 0; i < count; i++) {
-		l->exports[i] = export_get(&l->all->exports, l->config->exports[i].name, reason);
-		if (!l->exports[i])
-			return -EIO;
-	}
-	return 0;
+	for (unsigned i = 0; rc == 0 && i < count; i++)
+		rc = export_get(&l->all->exports, l->config->exports[i].name, &l->exports[i],
+				reason);
+	return rc;
 }
 
 /* ---- Workers ---- */

@@ -37,7 +37,22 @@ static void server_on_change(struct listeners *all, bool listed)
 		sd_event_exit(s->event, 0);
 }
 
-/* Tries all of them, so that every error is reported at once. */
+bool server_may_start_later(int error)
+{
+	static const int passing[] = {
+		EADDRINUSE, EADDRNOTAVAIL, EAGAIN, EBUSY,   EHOSTUNREACH, EIO,    EMFILE,
+		ENETDOWN,   ENETUNREACH,   ENFILE, ENOBUFS, ENODEV,       ENOENT, ENOMEM,
+		ENOSPC,     ENOTDIR,       ENXIO,  ESTALE,  ETIMEDOUT,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(passing); i++)
+		if (-error == passing[i])
+			return true;
+	return false;
+}
+
+/* Tries all of them, so that every error is reported at once.  Returns one that time does not cure,
+ * if there is one. */
 static int server_prepare(struct server *s)
 {
 	struct listeners *all = &s->listeners;
@@ -65,7 +80,8 @@ static int server_prepare(struct server *s)
 
 		if (!l->error)
 			continue;
-		result = l->error;
+		if (result == 0 || server_may_start_later(result))
+			result = l->error;
 		if (exports_are_there(&all->exports, l->config))
 			log_write(LOG_ERR, l->name, "listener '%s' (%s:%u): %s", l->name,
 				  l->config->section.file, l->config->section.line, l->reason.text);

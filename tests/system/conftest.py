@@ -112,6 +112,9 @@ def wait_until(condition, what, timeout=TIMEOUT):
         time.sleep(0.01)
 
 
+LATER = 3  # the exit status of a start that fails for a reason that may pass
+
+
 class Store(list):
     """Pairs of a name and a descriptor, as systemd keeps them: a socket once, under its first name."""
 

@@ -12,7 +12,7 @@ import socket
 import subprocess
 
 import pytest
-from conftest import ENGINES, TIMEOUT, is_sanitized, listener, requires, wait_until
+from conftest import ENGINES, LATER, TIMEOUT, is_sanitized, listener, requires, wait_until
 from traffic import (
     Busy,
     Sender,
@@ -480,7 +480,7 @@ def test_a_port_that_a_process_has_is_refused_with_its_name(start_daemon):
     host, port = first.addresses("echo")[0]
     second = start_daemon(listener("echo", address=f"{host}:{port}"), ready=False)
     second.may_fail = True
-    assert second.process.wait(TIMEOUT) == 1
+    assert second.process.wait(TIMEOUT) == LATER
     assert f"in use: process {first.pid} (nbserved) has it; another program" in second.log()
 
 

@@ -7,7 +7,7 @@ import socket
 import struct
 
 import pytest
-from conftest import listener, wait_until
+from conftest import LATER, listener, wait_until
 from nbd_client import READ, WRITE, Raw, connect
 
 MIB = 1 << 20
@@ -33,7 +33,7 @@ def image(tmp_path):
 def refused(start_daemon, config):
     daemon = start_daemon(config, ready=False)
     daemon.may_fail = True
-    assert daemon.process.wait(60) == 1
+    assert daemon.process.wait(60) == LATER
     return daemon.log()
 
 

@@ -304,6 +304,10 @@ def test_wrong_configuration_fails_once_with_its_line(step, facts):
     assert any(f"nbserved.ini:{bad['lines']}:" in entry["MESSAGE"] for entry in step("journal"))
 
 
+def test_what_time_cures_is_tried_until_it_serves(step):
+    assert step("late")["stop"]["status"] == 0
+
+
 def test_journal_has_fields(step):
     journal = step("journal")
     config = (TOP / "conf/nbserved.ini").read_text()
