@@ -257,7 +257,7 @@ struct daemon {
 	struct server server;
 	struct control control;
 	struct run_mode *run; /* NULL: without --run */
-	bool terminated;      /* a signal to end has been received */
+	unsigned terminated;  /* signals to end that have been received */
 };
 
 static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
@@ -266,14 +266,14 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
 	struct server *s = &d->server;
 
 	(void)source;
-	if (d->terminated) {
+	d->terminated++;
+	if (d->run && run_interrupt(d->run, info, d->terminated))
+		return 0;
+	if (d->terminated > 1) {
 		log_warning("received a second SIG%s, ending at once",
 			    sigabbrev_np((int)info->ssi_signo));
 		return sd_event_exit(s->event, 0);
 	}
-	d->terminated = true;
-	if (d->run && run_interrupt(d->run, info->ssi_code == SI_KERNEL))
-		return 0;
 	log_info("received SIG%s, draining", sigabbrev_np((int)info->ssi_signo));
 	notify(&s->notify, "STOPPING=1\nSTATUS=Draining");
 	server_drain(s);
@@ -285,11 +285,19 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	struct daemon *d = context;
 	struct reload_answer answer;
 
-	(void)source, (void)info;
+	if (d->run) /* there is no file, and the terminal has gone */
+		return on_terminate(source, info, context);
 	log_info("received SIGHUP, reloading");
 	reload_run(&d->server, &(struct reload_request){ 0 }, &answer);
 	json_decref(answer.lines);
 	return 0;
+}
+
+static bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 static int watch_signals(struct daemon *d)
@@ -310,6 +318,9 @@ static int watch_signals(struct daemon *d)
 	sigaddset(&set, SIGCHLD);           /* for sd_event_add_child() of --run */
 	sigprocmask(SIG_BLOCK, &set, NULL); /* before threads are started, which inherit it */
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		/* A signalfd gets what is ignored, too; nohup(1) is to be obeyed. */
+		if (d->run && signals[i].number == SIGHUP && is_ignored(SIGHUP))
+			continue;
 		rc = sd_event_add_signal(d->server.event, NULL, signals[i].number,
 					 signals[i].handle, d);
 		if (rc < 0)

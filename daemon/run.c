@@ -4,19 +4,18 @@
 #include <errno.h>
 #include <grp.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "config.h"
 #include "config_run.h"
 #include "log.h"
+#include "process.h"
 #include "runtime.h"
 #include "server.h"
 #include "util.h"
@@ -108,6 +107,7 @@ struct config *run_config(struct run_mode *run)
 
 void run_end(struct run_mode *run)
 {
+	process_kill_descendants();
 	if (run->directory[0])
 		rmdir(run->directory); /* fails if it is not empty */
 	run->directory[0] = '\0';
@@ -137,6 +137,7 @@ static int on_nbctl_end(sd_event_source *source, const siginfo_t *info, void *co
 
 	sd_event_source_disable_unref(source);
 	run->child = 0;
+	process_kill_descendants(); /* what a killed nbctl was running */
 	if (run->command)
 		run->status = info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
 	server_drain(run->server);
@@ -148,9 +149,7 @@ static int start_nbctl(struct run_mode *run, char *const *argv)
 {
 	char path[PATH_MAX], *words[4 + RUN_OPTIONS_MAX + RUN_SPECS_MAX + 1024] = { NULL };
 	unsigned count = 0;
-	posix_spawnattr_t attributes;
 	sd_event_source *source;
-	sigset_t none, all;
 	int rc;
 
 	nbctl_path(path, sizeof(path));
@@ -161,14 +160,8 @@ static int start_nbctl(struct run_mode *run, char *const *argv)
 		words[count++] = *argv++;
 	if (*argv)
 		return -E2BIG;
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	rc = -posix_spawnp(&run->child, path, NULL, &attributes, words, environ);
-	posix_spawnattr_destroy(&attributes);
+	process_adopt_orphans();
+	rc = process_start(words, -1, -1, SIGTERM, &run->child);
 	if (rc < 0) {
 		run->child = 0;
 		log_error("cannot start %s: %s", path, strerror(-rc));
@@ -270,15 +263,20 @@ int run_start(struct run_mode *run, struct server *s)
 	return 0;
 }
 
-bool run_interrupt(struct run_mode *run, bool terminal)
+bool run_interrupt(struct run_mode *run, const struct signalfd_siginfo *info, unsigned count)
 {
 	char *stats[] = { "stats", "--active", NULL };
 
-	if (run->child) { /* nbctl shows its results and then ends; a second one would be too many
-			   */
-		if (!terminal)
-			kill(run->child, SIGINT);
+	if (run->child && count <= RUN_SIGNALS_MAX) {
+		/* nbctl shows its results and then ends.  A signal of the terminal has reached it,
+		 * but for SIGHUP, which may be only for the terminal's first process. */
+		if (info->ssi_code != SI_KERNEL || info->ssi_signo == SIGHUP)
+			kill(run->child, (int)info->ssi_signo);
 		return true;
 	}
-	return !run->command && start_nbctl(run, stats) == 0;
+	if (count == 1)
+		return !run->command && start_nbctl(run, stats) == 0;
+	if (run->command && !run->status)
+		run->status = 128 + (int)info->ssi_signo;
+	return false;
 }

@@ -31,9 +31,11 @@ struct config *run_config(struct run_mode *run);
  * 0, or -errno, logged. */
 int run_start(struct run_mode *run, struct server *s);
 
-/* Handles a signal to end; terminal: nbctl has got it as well.  True: the server is to continue
- * until nbctl has shown its results; false: the server is to drain. */
-bool run_interrupt(struct run_mode *run, bool terminal);
+/* Handles the signal number `count` (1: the first) to end.  True: the server is to continue until
+ * nbctl has shown its results, which a second signal hastens; false: the server is to end. */
+enum { RUN_SIGNALS_MAX = 2 };
+struct signalfd_siginfo;
+bool run_interrupt(struct run_mode *run, const struct signalfd_siginfo *info, unsigned count);
 
-/* Removes the directory and socket of run_config(). */
+/* Ends what is still running, and removes the directory and socket of run_config(). */
 void run_end(struct run_mode *run);

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,46 +14,53 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "process.h"
 #include "sampler.h"
 #include "util.h"
 
 enum {
 	CHILD_SAMPLE_MS = 50,   /* interval of samples of its threads */
 	CHILD_TASKS_MAX = 1024, /* threads and processes examined per sample */
+	CHILD_GRACE_MS = 5000,  /* from a signal to the kill of a command that goes on */
+	CHILD_KILLS_MAX = 100,  /* looks, 10 ms apart, at whether all of it is gone */
 };
 
-static const int caught[] = { SIGINT, SIGTERM, SIGQUIT };
+static const int caught[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP };
 static struct sigaction before[ARRAY_SIZE(caught)];
-static volatile sig_atomic_t interrupted; /* the number of the last signal; 0: none came */
+static volatile sig_atomic_t interrupted; /* the number of the first signal; 0: none came */
 static volatile sig_atomic_t running, forward;
 
-/* A signal of the terminal also reaches a command that runs; one sent by kill() is passed on to it,
- * and the second one kills what ignores the first: without a command nbctl itself, which may be
- * waiting for the daemon. */
+/* A signal of the terminal also reaches a command that runs, but for SIGHUP, which may be only for
+ * the terminal's first process; one sent by kill() is passed on to it.  The second one kills what
+ * ignores the first: without a command nbctl itself, which may be waiting for the daemon. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	bool second = interrupted;
 
 	(void)context;
-	interrupted = number;
 	if (second && !running) {
 		signal(number, SIG_DFL);
 		raise(number);
 	} else if (second) {
 		forward = SIGKILL;
-	} else if (!running || info->si_code != SI_KERNEL) {
-		forward = number;
+	} else {
+		interrupted = number;
+		forward = running && info->si_code == SI_KERNEL && number != SIGHUP ? 0 : number;
 	}
 }
 
+/* nohup(1) ignores SIGHUP, and is obeyed. */
 void child_catch_signals(void)
 {
 	struct sigaction action = { .sa_sigaction = on_signal,
 				    .sa_flags = SA_SIGINFO | SA_RESTART };
 
 	interrupted = forward = 0;
-	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
-		sigaction(caught[i], &action, &before[i]);
+	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++) {
+		sigaction(caught[i], NULL, &before[i]);
+		if (caught[i] != SIGHUP || before[i].sa_handler != SIG_IGN)
+			sigaction(caught[i], &action, NULL);
+	}
 }
 
 void child_release_signals(void)
@@ -66,6 +72,32 @@ void child_release_signals(void)
 int child_interrupted(void)
 {
 	return interrupted;
+}
+
+/* ---- Its end ---- */
+
+/* After a signal the command has CHILD_GRACE_MS to end by itself. */
+static void pass_signal(pid_t pid, uint64_t *deadline_ns)
+{
+	if (interrupted && !*deadline_ns)
+		*deadline_ns = clock_ns() + (uint64_t)CHILD_GRACE_MS * NS_PER_MS;
+	if (forward == SIGKILL || (*deadline_ns && clock_ns() > *deadline_ns))
+		process_kill_descendants();
+	else if (forward)
+		kill(pid, forward);
+	forward = 0;
+}
+
+/* Kills what the command has left behind, which would go on loading the listeners. */
+static void kill_rest(void)
+{
+	struct timespec pause = { 0, 10 * NS_PER_MS };
+
+	for (unsigned i = 0; i < CHILD_KILLS_MAX && process_kill_descendants(); i++) {
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		nanosleep(&pause, NULL);
+	}
 }
 
 /* ---- Its threads ---- */
@@ -226,31 +258,6 @@ static void sink_read(struct sink *s)
 
 /* ---- Running ---- */
 
-/* Starts argv with our original signal handling; out and err: its stdout and stderr unless < 0. */
-static int spawn(char *const *argv, int out, int err, pid_t *ret_pid)
-{
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t signals;
-	int error;
-
-	posix_spawn_file_actions_init(&actions);
-	if (out >= 0)
-		posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-	if (err >= 0)
-		posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
-	sigemptyset(&signals);
-	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
-		sigaddset(&signals, caught[i]);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setsigdefault(&attributes, &signals);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-	error = posix_spawnp(ret_pid, argv[0], &actions, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&actions);
-	return -error;
-}
-
 /* Without a pidfd (before Linux 5.3).  Does not block, as its pipes must be read meanwhile. */
 static bool has_ended(pid_t pid)
 {
@@ -267,6 +274,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct look *look = calloc(1, sizeof(*look));
+	uint64_t deadline_ns = 0;
 	bool ended = false;
 
 	if (!look)
@@ -285,10 +293,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 			sink_read(err);
 		if (ended)
 			break;
-		if (forward) {
-			kill(pid, forward);
-			forward = 0;
-		}
+		pass_signal(pid, &deadline_ns);
 		look_at(pid, look);
 		if (sampler_look(sampler, &look->use))
 			look_forget(look);
@@ -358,7 +363,8 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct sample
 	if (hold)
 		sink_open(&err, &err_write);
 	start_ns = clock_ns();
-	ret->status = spawn(argv, out_write, err_write, &pid);
+	process_adopt_orphans();
+	ret->status = process_start(argv, out_write, err_write, SIGKILL, &pid);
 	if (out_write >= 0)
 		close(out_write);
 	if (err_write >= 0)
@@ -368,6 +374,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct sample
 		watch(pid, ret, &out, &err, sampler);
 		running = 0;
 		reap(pid, ret, start_ns);
+		kill_rest();
 	}
 	drain(&out);
 	drain(&err);

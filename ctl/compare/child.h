@@ -20,16 +20,17 @@ struct child {
 	cpu_set_t cpus;   /* its CPU affinity when last sampled */
 };
 
-/* From here to child_release_signals() SIGINT, SIGTERM and SIGQUIT end a command that runs, and not
- * nbctl; the second one kills the command, or nbctl if none runs.  Main thread. */
+/* From here to child_release_signals() SIGINT, SIGTERM, SIGQUIT and SIGHUP end a command that runs,
+ * and not nbctl.  The second one, or a few seconds, kills the command with all that it started; the
+ * second one kills nbctl if no command runs.  Main thread. */
 void child_catch_signals(void);
 void child_release_signals(void);
 
-/* The signal that came since child_catch_signals(): no command is to be begun; 0: none. */
+/* The first signal that came since child_catch_signals(): no command is to be begun; 0: none. */
 int child_interrupted(void);
 
-/* Runs argv to its end.  keep: *ret->output gets up to CHILD_OUTPUT_MAX bytes of its stdout, also
- * if that is shown. sampler takes samples meanwhile. */
+/* Runs argv to its end, and kills what it leaves behind.  keep: *ret->output gets up to
+ * CHILD_OUTPUT_MAX bytes of its stdout, also if that is shown.  sampler takes samples meanwhile. */
 enum { CHILD_OUTPUT_MAX = 4 * 1024 * 1024 };
 void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
 	       struct child *ret);

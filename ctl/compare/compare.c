@@ -68,14 +68,16 @@ static int command_result(const char *name, int status)
 	return WEXITSTATUS(status);
 }
 
-/* The exit code if a signal came that no command ended by. */
-static int interrupted_result(void)
+/* The exit code of all commands.  A signal to nbctl precedes what a command made of it: some end
+ * with 0. */
+static int measuring_result(const struct ctl *ctl, int status)
 {
 	int number = child_interrupted();
+	int rc = status ? command_result(ctl->rest[0], status) : CTL_DONE;
 
 	if (number)
 		ctl_warn("interrupted");
-	return number ? CTL_SIGNALLED + number : 0;
+	return number ? CTL_SIGNALLED + number : rc;
 }
 
 /* ---- Measuring ---- */
@@ -199,7 +201,7 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 		for (unsigned i = 0;
 		     i < c->repeat && rc == CTL_DONE && status == 0 && !child_interrupted(); i++)
 			rc = measure(ctl, c, &conditions, m, &status);
-	c->status = status ? command_result(ctl->rest[0], status) : interrupted_result();
+	c->status = measuring_result(ctl, status);
 	child_release_signals();
 	softirq_close(c->softirq);
 	conditions_fini(&conditions);

@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener, wait_until
+from conftest import NBCTL, NBSERVED, TIMEOUT, listener, wait_until
 
 PYTHON = "/usr/bin/python3"
 CLIENT = """
@@ -124,7 +124,7 @@ def test_the_second_kills_a_command_that_ignores_the_first(daemon, tmp_path):
         interrupt(process)
         interrupt(process)
         _, errors = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 128 + signal.SIGKILL and "signal 9" in errors
+    assert process.returncode == INTERRUPTED and "signal 9" in errors
 
 
 def test_the_second_ends_nbctl_when_the_daemon_is_silent(daemon):
@@ -133,3 +133,102 @@ def test_the_second_ends_nbctl_when_the_daemon_is_silent(daemon):
         process.send_signal(signal.SIGINT)
         process.wait(timeout=TIMEOUT)
     assert process.returncode == -signal.SIGINT
+
+
+# ---- nbserved --run ----
+
+
+def run_command(tmp_path, script, start=lambda *a, **k: subprocess.Popen(*a, **k)):
+    """`--run` with a shell's script against its listener."""
+    return start(
+        [str(NBSERVED), "--run", "echo,engine=epoll", "--repeat", "1", "--", "sh", "-c", f": {{port}}; {script}"],
+        env={**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+STUBBORN = "trap '' INT TERM HUP; sleep 999 & echo $! $$ >{0}.new; mv {0}.new {0}; while :; do sleep 0.1; done"
+
+
+def stubborn(tmp_path):
+    """A generator that ignores signals, with a child; and what names both once they run."""
+    pids = tmp_path / "pids"
+
+    def started():
+        wait_until(pids.exists, "the generator to start")
+        return [int(pid) for pid in pids.read_text().split()]
+
+    return STUBBORN.format(pids), started
+
+
+def is_alive(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1].split()[0] != "Z"
+    return False
+
+
+def wait_gone(pids):
+    wait_until(lambda: not any(map(is_alive, pids)), "the generator and its child to end")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_two_signals_end_a_run_with_all_that_it_started(tmp_path, number):
+    script, started = stubborn(tmp_path)
+    with run_command(tmp_path, script) as process:
+        pids = started()
+        for _ in range(2):
+            process.send_signal(number)
+            wait_until(lambda: not signals(process, "ShdPnd") & 1 << number - 1, "the signal to arrive")
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + number
+    wait_gone(pids)
+
+
+def test_one_signal_ends_a_command_that_ignores_it_after_a_while(tmp_path):
+    script, started = stubborn(tmp_path)
+    with run_command(tmp_path, script) as process:
+        pids = started()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + signal.SIGTERM
+    wait_gone(pids)
+
+
+def test_a_command_that_takes_a_signal_for_its_end_is_interrupted_all_the_same(tmp_path):
+    ready = tmp_path / "ready"
+    with run_command(tmp_path, f"trap 'exit 0' TERM; : >{ready}; while :; do sleep 0.1; done") as process:
+        wait_until(ready.exists, "the command to start")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_terminal_that_closes_ends_a_run(tmp_path):
+    script, started = stubborn(tmp_path)
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        run_command(tmp_path, script, lambda argv, env, **_: os.execve(argv[0], argv, env))
+    pids = started()
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGHUP
+    wait_gone(pids)
+
+
+@pytest.mark.parametrize("victim", ["nbserved", "nbctl"])
+def test_a_killed_one_leaves_nothing_behind(tmp_path, victim):
+    script, started = stubborn(tmp_path)
+    with run_command(tmp_path, script) as process:
+        pids = started()
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        os.kill(process.pid if victim == "nbserved" else int(children), signal.SIGKILL)
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode == (-signal.SIGKILL if victim == "nbserved" else 128 + signal.SIGKILL)
+    wait_gone([*pids, int(children)])
+
+
+def test_what_a_command_leaves_behind_is_killed(daemon, tmp_path):
+    pids = tmp_path / "pids"
+    with compare(daemon, "--", "sh", "-c", f"setsid sleep 999 & echo $! >{pids}") as process:
+        process.wait(timeout=TIMEOUT)
+    wait_gone([int(pids.read_text())])

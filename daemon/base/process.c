@@ -1,0 +1,103 @@
+/* See process.h. */
+#include "process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+	PROCESS_DEPTH_MAX = 32,      /* of the tree of descendants */
+	PROCESS_CHILDREN_MAX = 1024, /* of one process */
+};
+
+void process_adopt_orphans(void)
+{
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+/* In the child, which shares our memory until it runs the program: no more than system calls. */
+static int become(char *const *argv, int out, int err, int parent_end, pid_t parent)
+{
+	struct sigaction action;
+	sigset_t none;
+
+	prctl(PR_SET_PDEATHSIG, parent_end);
+	if (getppid() != parent) /* it ended before the kernel knew of the signal */
+		_exit(EXIT_FAILURE);
+	for (int i = 1; i < NSIG; i++) /* no handler may run from here to execvp() */
+		if (i == SIGPIPE ||
+		    (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_IGN))
+			signal(i, SIG_DFL);
+	sigemptyset(&none);
+	if ((out >= 0 && dup2(out, STDOUT_FILENO) < 0) ||
+	    (err >= 0 && dup2(err, STDERR_FILENO) < 0))
+		return errno;
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execvp(argv[0], argv);
+	return errno;
+}
+
+/* posix_spawn() has no signal for the parent's end, and fork() would copy the page tables of a
+ * daemon with large exports. */
+int process_start(char *const *argv, int out, int err, int parent_end, pid_t *ret_pid)
+{
+	pid_t parent = getpid(), pid;
+	volatile int error = 0;
+	sigset_t all, before;
+
+	sigfillset(&all); /* the child may not run our handlers on our memory */
+	sigprocmask(SIG_SETMASK, &all, &before);
+	pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
+	if (pid == 0) {
+		error = become(argv, out, err, parent_end, parent);
+		_exit(EXIT_FAILURE);
+	}
+	if (pid < 0)
+		error = errno;
+	else if (error)
+		waitpid(pid, NULL, 0);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (!error)
+		*ret_pid = pid;
+	return -error;
+}
+
+/* The kernel ends the list where it is asked for more than there is. */
+static unsigned children_of(pid_t pid, pid_t *children)
+{
+	char path[64];
+	unsigned count = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	file = fopen(path, "re");
+	while (file && count < PROCESS_CHILDREN_MAX && fscanf(file, "%d", &children[count]) == 1)
+		count++;
+	if (file)
+		fclose(file);
+	return count;
+}
+
+/* Children first: without their parent they would move while they are looked for. */
+static unsigned kill_children(pid_t pid, unsigned depth)
+{
+	pid_t *children = malloc(PROCESS_CHILDREN_MAX * sizeof(*children));
+	unsigned count = children ? children_of(pid, children) : 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (depth < PROCESS_DEPTH_MAX)
+			kill_children(children[i], depth + 1);
+		kill(children[i], SIGKILL);
+	}
+	free(children);
+	return count;
+}
+
+unsigned process_kill_descendants(void)
+{
+	return kill_children(getpid(), 0);
+}

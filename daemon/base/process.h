@@ -1,0 +1,18 @@
+/* Programs that this one starts and answers for: none outlives it.  Any thread may start one, which
+ * then lives no longer than that thread. */
+#pragma once
+#include <sys/types.h>
+
+/* Makes this process the parent of processes whose own parent has ended, so that
+ * process_kill_descendants() finds all that came of what it starts. */
+void process_adopt_orphans(void);
+
+/* Starts argv, found on $PATH, without signals blocked and with SIGPIPE as by default.  out and
+ * err: its stdout and stderr, unless < 0.  parent_end: the signal that it gets when the calling
+ * thread ends.  0 or -errno. */
+int process_start(char *const *argv, int out, int err, int parent_end, pid_t *ret_pid);
+
+/* Kills all processes that came of the calling thread's children and its adopted ones.  The number
+ * of children that there were, which are to be waited for: what they started meanwhile may become
+ * ours. */
+unsigned process_kill_descendants(void);
