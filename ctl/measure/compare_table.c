@@ -412,6 +412,7 @@ static void render_warnings(struct output *out, const struct groups *all)
 	if (errors)
 		output_wrapped(out, STYLE_BAD, 2, "%s operation%s failed.",
 			       human_count(errors).text, plural(errors));
+	render_sentence(out, STYLE_WARN, groups_holes(all));
 	render_sentence(out, STYLE_WARN, groups_generator_limit(all));
 	render_sentence(out, STYLE_WARN, groups_shared_cpus(all));
 	render_sentence(out, STYLE_WARN, groups_other_programs(all));

@@ -170,6 +170,18 @@ static const json_t *counters_of(const json_t *before, const json_t *listener)
 	return field_uint(past, "since_ns") == field_uint(listener, "since_ns") ? past : NULL;
 }
 
+static uint64_t exports_read(const json_t *before, const json_t *after)
+{
+	json_t *export;
+	uint64_t bytes = 0;
+	size_t i;
+
+	json_array_foreach(field_get(after, "exports"), i, export)
+		bytes += delta(field_named(before, "exports", field_text(export, "name")), export,
+			       "bytes_read");
+	return bytes;
+}
+
 void measures_delta(struct measures *m, const json_t *before, const json_t *after,
 		    uint64_t interval_ns, const char *label)
 {
@@ -187,8 +199,11 @@ void measures_delta(struct measures *m, const json_t *before, const json_t *afte
 		json_object_foreach(operations, name, operation)
 			add_delta(m, past, listener, name)->interval_ns = interval_ns;
 	}
-	for (unsigned j = first; j < m->count; j++)
+	for (unsigned j = first; j < m->count; j++) {
 		m->rows[j]->label = label;
+		if (json_array_size(field_get(after, "listeners")) == 1)
+			m->rows[j]->bytes_read = exports_read(before, after);
+	}
 }
 
 int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_interval_ns)
@@ -388,6 +403,7 @@ static void add_measure(struct measure *to, const struct measure *from)
 	to->cpu_user_ns += from->cpu_user_ns;
 	to->cpu_system_ns += from->cpu_system_ns;
 	to->syscalls += from->syscalls;
+	to->bytes_read += from->bytes_read;
 	to->turns += from->turns;
 	to->machine.total_ns += from->machine.total_ns;
 	to->machine.idle_ns += from->machine.idle_ns;

@@ -166,6 +166,7 @@ static void put_verdict(FILE *to, const struct groups *all)
 			is_compared(all) ? "with one visit each the noise is unknown"
 					 : "one listener alone has nothing to be compared with");
 	put_paragraph(to, "lead", conclusion);
+	put_paragraph(to, "warn", groups_holes(all));
 	put_paragraph(to, "warn", groups_generator_limit(all));
 	put_paragraph(to, "warn", groups_shared_cpus(all));
 	put_paragraph(to, "warn", groups_other_programs(all));

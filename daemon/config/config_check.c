@@ -411,6 +411,9 @@ static void check_export(struct config_report *r, struct export_config *e)
 	if (o->create && o->read_only)
 		config_report(r, place_of(CONFIG_EXPORT, "create", e), section, "create",
 			      "requires read-only = no (read-only is yes)");
+	if (o->fill && !o->create && !(o->store && !strcmp(o->store->name, "memory")))
+		config_report(r, place_of(CONFIG_EXPORT, "fill", e), section, "fill",
+			      "requires create = yes or store = memory (create is no)");
 }
 
 static void unknown_export(struct config_report *r, const struct export_name *name,

@@ -160,18 +160,26 @@ static bool is_of_export(const struct run *run, unsigned i)
 	return !find_key(run->keys[i].key, CONFIG_LISTENER);
 }
 
-static bool has_key(const struct run *run, const char *key)
+/* NULL: not given. */
+static const char *value_of(const struct run *run, const char *key)
 {
 	for (unsigned i = 0; i < run->count; i++)
 		if (!strcmp(run->keys[i].key, key))
-			return true;
-	return false;
+			return run->keys[i].value;
+	return NULL;
 }
 
-/* Writes the export's section; without a file it is in memory. */
+static bool has_key(const struct run *run, const char *key)
+{
+	return value_of(run, key);
+}
+
+/* Writes the export's section; without a file it is in memory.  What is made for it is filled, as
+ * holes would be measured otherwise. */
 static void write_export(FILE *to, const struct run *run, const char *name)
 {
-	bool file = run->export || has_key(run, "path"), null = false;
+	bool file = run->export || has_key(run, "path"), null = false, made;
+	const char *create = value_of(run, "create"), *store = value_of(run, "store");
 
 	fprintf(to, "[export %s]\n", name);
 	if (run->export)
@@ -187,6 +195,11 @@ static void write_export(FILE *to, const struct run *run, const char *name)
 		fputs("store = memory\n", to);
 	if (!file && !has_key(run, "size"))
 		fputs("size = 256M\n", to);
+	made = create ? strcmp(create, "no") != 0 : has_key(run, "size");
+	if (!file)
+		made = !store || strcmp(store, "null") != 0;
+	if (made && !has_key(run, "fill"))
+		fputs("fill = yes\n", to);
 }
 
 static void write_listener(FILE *to, const struct run *run, const char *name, const char *engine,

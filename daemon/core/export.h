@@ -20,7 +20,7 @@ struct export_options {
 	const struct store *store;  /* NULL: auto */
 	uint64_t queue_depth;       /* requests that one connection may have in flight */
 	uint64_t threads;           /* threads of each worker, for the store `threads` */
-	bool create, direct, iopoll, read_only, registered, sync_writes;
+	bool create, fill, direct, iopoll, read_only, registered, sync_writes;
 };
 
 struct export

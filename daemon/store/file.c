@@ -15,6 +15,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "fill.h"
 #include "open_file.h"
 #include "sandbox.h"
 #include "util.h"
@@ -99,8 +100,9 @@ static int file_size(struct export *e, const struct stat *st, struct reason *rea
 	return 0;
 }
 
-/* Sets the size of a new or empty file to `size`; another file must have that size already. */
-static int file_fit(struct export *e, struct reason *reason)
+/* Sets the size of a new or empty file to `size`, *ret_made; another file must have that size
+ * already. */
+static int file_fit(struct export *e, bool *ret_made, struct reason *reason)
 {
 	const struct export_options *o = e->options;
 
@@ -109,6 +111,7 @@ static int file_fit(struct export *e, struct reason *reason)
 			return reason_set(reason, -errno, "cannot make %s of %llu bytes: %s",
 					  o->path, (unsigned long long)o->size, strerror(errno));
 		e->size = o->size;
+		*ret_made = true;
 	}
 	if (o->size && o->size != e->size)
 		return reason_set(
@@ -179,6 +182,7 @@ static bool file_in_memory(const struct export *e)
 
 static int file_prepare(struct export *e, struct reason *reason)
 {
+	bool made = false;
 	struct stat st;
 	int rc;
 
@@ -187,11 +191,16 @@ static int file_prepare(struct export *e, struct reason *reason)
 	rc = file_size(e, &st, reason);
 	e->in_memory = file_in_memory(e);
 	if (rc == 0)
-		rc = file_fit(e, reason);
+		rc = file_fit(e, &made, reason);
 	if (rc == 0)
 		rc = file_align(e, reason);
 	if (rc == 0 && e->options->create && !e->block_device)
 		rc = file_keep_name(e, reason);
+	if (rc == 0 && made && e->options->fill)
+		rc = fill_export(e, reason);
+	/* The next start is to make it again. */
+	if (rc < 0 && made && ftruncate(e->fd, 0) < 0)
+		return rc;
 	return rc;
 }
 

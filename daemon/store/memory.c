@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fill.h"
 #include "slices.h"
 #include "store.h"
 #include "worker.h"
@@ -25,6 +26,15 @@ enum {
 	MEMORY_SLICE = 128 << 10,   /* bytes of a trim or write_zeroes at a time */
 	MEMORY_STATUS_PAGES = 1024, /* pages of data that a slice of a block_status looks at */
 };
+
+static void memory_close(struct export *e)
+{
+	if (e->memory)
+		munmap(e->memory, (size_t)e->size);
+	e->memory = NULL;
+	close(e->fd);
+	e->fd = -1;
+}
 
 static int memory_open(struct export *e, struct reason *reason)
 {
@@ -50,16 +60,11 @@ static int memory_open(struct export *e, struct reason *reason)
 	e->align = 1;
 	e->read_only = e->options->read_only;
 	e->holes = true;
-	return 0;
-}
-
-static void memory_close(struct export *e)
-{
-	if (e->memory)
-		munmap(e->memory, (size_t)e->size);
-	e->memory = NULL;
-	close(e->fd);
-	e->fd = -1;
+	if (e->options->fill)
+		error = fill_export(e, reason);
+	if (error < 0)
+		memory_close(e);
+	return error;
 }
 
 static void memory_copy(const struct io *io)

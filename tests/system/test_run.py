@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -111,6 +112,27 @@ def test_a_disk_of_memory_or_of_a_file(tmp_path):
     assert re.search(r"\b268435456\b", done.stdout)
     done = run(tmp_path, "--run", f"nbd,export={disk},size=2M", "--repeat", "1", "--", *info)
     assert re.search(r"\b2097152\b", done.stdout) and disk.stat().st_size == 2 << 20
+
+
+def test_what_it_makes_is_no_hole(tmp_path):
+    info = [requires("nbdinfo"), "--map", "--totals", "{uri}"]
+    for spec in ("nbd,size=8M", f"nbd,export={tmp_path}/disk.img,size=8M"):
+        done = run(tmp_path, "--run", spec, "--repeat", "1", "--", *info)
+        assert re.search(r"8388608 100.0% +0 data", done.stdout)
+    done = run(tmp_path, "--run", "nbd,size=8M,fill=no", "--repeat", "1", "--", *info)
+    assert re.search(r"8388608 100.0% +3 hole", done.stdout)
+    assert (tmp_path / "disk.img").stat().st_blocks * 512 >= 8 << 20
+
+
+def test_reads_of_holes_are_told(tmp_path):
+    pytest.importorskip("nbd", reason="nbdsh is not installed")
+    read = [sys.executable, "-m", "nbd", "-u", "{uri}", "-c", "for i in range(64): h.pread(65536, i * 65536)"]
+    for fill, told in (("no", True), ("yes", False)):
+        done = run(tmp_path, "--run", f"nbd,size=8M,fill={fill}", "--repeat", "1", "--", *read)
+        assert ("of what was read were holes" in " ".join(done.stdout.split())) == told
+    copy = [requires("nbdcopy"), "{uri}", "null:"]
+    done = run(tmp_path, "--run", "nbd,size=8M,fill=no", "--repeat", "1", "--", *copy)
+    assert "100 % of what was read were holes" in " ".join(done.stdout.split())
 
 
 def test_datagrams_of_iperf3_need_no_other_key(tmp_path):

@@ -1,0 +1,8 @@
+/* Data for what `create = yes` and `store = memory` make, which else has only holes: a client that
+ * reads those measures neither the disk nor the network.  Any thread; may block. */
+#pragma once
+#include "store.h"
+
+/* Writes all of e->fd, which has e->size bytes, for some seconds at most.  0, or -errno with the
+ * reason. */
+int fill_export(const struct export *e, struct reason *reason);
