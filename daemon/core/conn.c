@@ -32,10 +32,7 @@ static void conn_unlink(struct conn *c)
 {
 	struct worker *w = c->worker;
 
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		w->conns = c->next;
+	*(c->prev ? &c->prev->next : &w->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
 }
@@ -98,7 +95,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->id = ++w->next_conn_id;
 	c->opened_ns = c->active_ns = w->engine->connectionless ? w->now_ns : clock_ns();
 	conn_link(c);
-	worker_conn_opened(w);
+	worker_conn_opened(c);
 	conn_log(c, LOG_DEBUG, "accepted");
 	rc = w->service->open ? w->service->open(c) : 0;
 	if (rc == 0) {
@@ -163,6 +160,7 @@ static void conn_free(struct conn *c)
 	conn_log(c, conn_ends[c->end].level ? conn_ends[c->end].level : LOG_DEBUG,
 		 conn_ends[c->end].text);
 	conn_unlink(c);
+	deadline_drop(&w->deadlines, &c->timer);
 	if (unlikely(w->sink == c))
 		sink_forget(w);
 	w->engine->release(c);

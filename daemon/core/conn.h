@@ -8,10 +8,10 @@
  * conn.c uses the worker's pool, stats, scratch and constant, appends to its ready list, links
  * itself into conns, and reads now_ns, sampling, timing, held_max and views_max.  It touches none
  * of the worker's fields for sleeping, accepting and draining: it calls worker_conn_opened(),
- * worker_fd_freed() and worker_scan_at().
+ * worker_fd_freed() and worker_arm().
  *
- * worker.c takes connections off the ready list for conn_run(), reads deadline_ns and active_ns for
- * its timers, and sets CONN_DUE. worker_memory.c alone writes starved_next, starved_prev,
+ * worker.c takes connections off the ready list for conn_run().  worker_timers.c reads deadline_ns
+ * and active_ns, and sets CONN_DUE. worker_memory.c alone writes starved_next, starved_prev,
  * starved_for, place, place_in, stalled, relief_moved and the flags STARVED, NO_INPUT and GRANTED;
  * it sets FED, which conn_run() clears. worker_requests.c only reads, for ListConnections.
  *
@@ -104,6 +104,8 @@ struct conn {
 	uint64_t opened_ns;
 	/* Of the service, CLOCK_MONOTONIC: see conn_set_deadline(); 0: none. */
 	uint64_t deadline_ns;
+	struct timer
+		timer; /* armed for the deadline and idle-timeout, or earlier: see conn_due() */
 	/* conn_await_input(): the value of bytes_in at which the timeout restarts. */
 	uint64_t owed_bytes;
 	uint64_t id;
@@ -387,7 +389,7 @@ static inline void conn_set_deadline(struct conn *c, uint64_t ns)
 	c->deadline_ns = ns;
 	c->flags &= ~(uint32_t)CONN_DUE;
 	if (ns)
-		worker_scan_at(c->worker, ns);
+		worker_arm(c->worker, &c->timer, ns);
 }
 
 static inline bool conn_deadline_passed(const struct conn *c)

@@ -76,15 +76,13 @@ void deadline_set(struct deadlines *d, struct timer *t, uint64_t ns, uint64_t no
 	deadlines_set_wake(d);
 }
 
-void deadline_drop(struct deadlines *d, struct timer *t)
+void deadline_remove(struct deadlines *d, struct timer *t)
 {
-	if (!t->at)
-		return;
 	deadline_unlink(d, t);
 	deadlines_set_wake(d);
 }
 
-/* False: *max is used up. */
+/* Of a slot that has begun: runs what is due, and moves down the rest.  False: *max is used up. */
 static bool deadlines_run_slot(struct deadlines *d, unsigned slot, uint64_t now_ns, unsigned *max)
 {
 	struct timer *t;

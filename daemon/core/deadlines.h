@@ -50,8 +50,13 @@ static inline void deadline_arm(struct deadlines *d, struct timer *t, uint64_t n
 		deadline_set(d, t, ns, now_ns);
 }
 
+void deadline_remove(struct deadlines *d, struct timer *t);
 /* No error if it is not armed. */
-void deadline_drop(struct deadlines *d, struct timer *t);
+static inline void deadline_drop(struct deadlines *d, struct timer *t)
+{
+	if (t->at)
+		deadline_remove(d, t);
+}
 
 /* Runs what is due.  At most `max` timers are run or moved down; if there are more, wake_ns has
  * passed already when it returns. */

@@ -93,8 +93,8 @@ struct engine {
 	 * readable.  0 or -errno. */
 	int (*watch)(struct worker *w, int fd, struct op *op);
 
-	/* Submits queued operations, sleeps if block (until w->deadline_ns at most, 0: no limit),
-	 * calls worker_awake() once, and runs op->done() of each completed operation. */
+	/* Submits queued operations, sleeps if block (until w->deadlines.wake_ns at most, 0: no
+	 * limit), calls worker_awake() once, and runs op->done() of each completed operation. */
 	void (*wait)(struct worker *w, bool block);
 
 	/* A new connection: start receiving.  0 or -errno. */

@@ -14,23 +14,17 @@ static void sink_set_mark(struct conn *c, int bytes)
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
 }
 
-static void sink_look_at(struct worker *w, uint64_t ns)
-{
-	w->sink_ns = ns;
-	worker_set_deadline(w);
-}
-
 static void sink_raise(struct conn *c)
 {
 	c->flags |= CONN_COARSE;
 	sink_set_mark(c, SINK_MARK);
-	sink_look_at(c->worker, c->worker->now_ns + SINK_NS);
+	worker_arm(c->worker, &c->worker->sink_timer, c->worker->now_ns + SINK_NS);
 }
 
 void sink_forget(struct worker *w)
 {
 	w->sink = NULL;
-	sink_look_at(w, 0);
+	deadline_drop(&w->deadlines, &w->sink_timer);
 }
 
 void sink_settle(struct conn *c)
@@ -42,12 +36,13 @@ void sink_settle(struct conn *c)
 	sink_set_mark(c, 1); /* wakes us for what is there */
 }
 
-void sink_look(struct worker *w)
+void sink_due(struct timer *t, uint64_t now_ns)
 {
+	struct worker *w = container_of(t, struct worker, sink_timer);
 	uint64_t silent_ns = w->sink->active_ns + SINK_NS;
 
-	if (w->now_ns < silent_ns)
-		sink_look_at(w, silent_ns);
+	if (now_ns < silent_ns)
+		worker_arm(w, t, silent_ns);
 	else
 		sink_settle(w->sink);
 }

@@ -20,109 +20,6 @@ const char *const engine_feature_names[FEATURE_COUNT] = {
 #undef X
 };
 
-/* ---- Timers: a worker sleeps for ever unless one of these is set ----
- *
- * One is always set while connections are starved or the worker drains, so deadline_ns == 0 means
- * that a turn has no chores. */
-
-void worker_set_deadline(struct worker *w)
-{
-	w->deadline_ns = w->scan_ns;
-	if (w->retry_ns && (!w->deadline_ns || w->retry_ns < w->deadline_ns))
-		w->deadline_ns = w->retry_ns;
-	if (w->sink_ns && (!w->deadline_ns || w->sink_ns < w->deadline_ns))
-		w->deadline_ns = w->sink_ns;
-}
-
-void worker_scan_at(struct worker *w, uint64_t ns)
-{
-	if (w->scan_ns && w->scan_ns <= ns)
-		return;
-	w->scan_ns = ns;
-	worker_set_deadline(w);
-}
-
-/* Silence after which a connection is closed; 0: never.  A connectionless engine always has a
- * limit, for nothing says that a client is gone. */
-static uint64_t worker_idle_timeout(const struct worker *w)
-{
-	if (w->engine->connectionless && !w->options.idle_timeout_ns)
-		return WORKER_FORGET_NS;
-	return w->options.idle_timeout_ns;
-}
-
-void worker_conn_opened(struct worker *w)
-{
-	uint64_t timeout = worker_idle_timeout(w);
-
-	/* It came from the queue: the drain's scans may have ended already. */
-	if (unlikely(w->draining))
-		worker_scan_at(w, clock_ns());
-	else if (timeout && !w->scan_ns)
-		worker_scan_at(w, clock_ns() + timeout);
-}
-
-/* True: a drain may close c, as nothing is left to do for it and either its socket now belongs to
- * another worker or it was silent for WORKER_QUIET_NS. */
-static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
-{
-	bool given = c->worker->accept_ended && c->worker->engine->connectionless;
-
-	return (given ||
-		(!(c->flags & CONN_LASTING) && now_ns - c->active_ns >= WORKER_QUIET_NS)) &&
-	       !conn_owes(c) && c->lent_bytes == 0 && c->io_count == 0;
-}
-
-/* Closes c if it was idle for too long.  Returns when to look at it again; 0: never. */
-static uint64_t worker_scan_conn(struct worker *w, struct conn *c, uint64_t now)
-{
-	uint64_t timeout = worker_idle_timeout(w), next = 0;
-
-	if (w->draining && (now >= w->drain_deadline_ns || conn_is_quiet(c, now))) {
-		conn_close(c, CONN_END_DRAIN);
-		return 0;
-	}
-	if (timeout) {
-		next = (c->io_count ? now : c->active_ns) + timeout;
-		if (now >= next) {
-			conn_close(c, CONN_END_IDLE);
-			return 0;
-		}
-		next = MAX(next, now + timeout / 16); /* many connections share one wake-up */
-	}
-	if (c->deadline_ns && now >= c->deadline_ns) {
-		c->deadline_ns = 0;
-		c->flags |= CONN_DUE;
-		conn_ready(c);
-	} else if (c->deadline_ns && (!next || c->deadline_ns < next)) {
-		next = c->deadline_ns;
-	}
-	return next;
-}
-
-void worker_scan(struct worker *w, uint64_t now)
-{
-	uint64_t next = 0;
-	struct conn *following;
-
-	w->now_ns = now;
-	for (struct conn *c = w->conns; c; c = following) {
-		uint64_t ns;
-
-		following = c->next;
-		ns = worker_scan_conn(w, c, now);
-		if (ns && (!next || ns < next))
-			next = ns;
-	}
-	if (next)
-		next = MAX(next, now + NS_PER_MS);
-	if (w->draining && (w->conns || !w->drained) &&
-	    (!next || next > now + WORKER_QUIET_NS / 10))
-		next = now + WORKER_QUIET_NS / 10;
-	w->scan_ns = next;
-	worker_set_deadline(w);
-}
-
 /* ---- A turn ---- */
 
 /* Those that ended in this turn: nothing is received for them nor sent, so they need not wait. */
@@ -192,21 +89,16 @@ void worker_drop_hook(struct worker *w, struct worker_hook *hook)
 		*at = hook->next;
 }
 
-/* Rare work, kept out of worker_turn(). */
+/* Rare work, kept out of worker_turn(), which does without while no timer is armed: one is while
+ * connections are starved or the worker drains. */
 __attribute__((noinline)) static void worker_chores(struct worker *w)
 {
-	if (w->now_ns >= w->deadline_ns) {
-		if (w->retry_ns && w->now_ns >= w->retry_ns)
-			worker_resume_accept(w);
-		if (w->scan_ns && w->now_ns >= w->scan_ns)
-			worker_scan(w, clock_ns());
-		if (w->sink_ns && w->now_ns >= w->sink_ns)
-			sink_look(w);
-	}
 	if (w->starved)
 		worker_feed_starved(w);
-	if (w->starved)
-		worker_look_at_holders(w);
+	if (w->now_ns >= w->deadlines.wake_ns) {
+		w->now_ns = clock_ns();
+		deadlines_run(&w->deadlines, w->now_ns, WORKER_TURN_MAX);
+	}
 	if (w->draining && !w->accept_ended)
 		worker_end_accept(w);
 	if (w->accept_ended && !w->conns && !w->drained) {
@@ -232,9 +124,9 @@ __attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
 	if (unlikely(w->slices != NULL))
 		slices_run(w);
 	worker_set_sampling(w);
-	w->now_ns = w->sampling || w->deadline_ns ? clock_ns() : clock_coarse_ns();
+	w->now_ns = w->sampling || w->deadlines.wake_ns ? clock_ns() : clock_coarse_ns();
 	worker_run_ready(w);
-	if (unlikely(w->deadline_ns))
+	if (unlikely(w->deadlines.wake_ns))
 		worker_chores(w);
 	if (unlikely(worker_chunks(w) != w->held_chunks))
 		worker_set_held_max(w);
@@ -283,6 +175,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 	worker_set_held_max(w);
 	w->starved_free = UINT32_MAX;
 	w->now_ns = w->relief_ns = clock_ns();
+	worker_timers_init(w);
 	w->mailbox_op.done = worker_mailbox;
 	gather_init(w);
 	rc = w->engine->init(w, reason);
@@ -316,8 +209,7 @@ static void worker_close_all(struct worker *w)
 	for (struct conn *c = w->conns; c; c = c->next)
 		conn_close(c, CONN_END_DRAIN);
 	while (w->conns && clock_ns() < give_up_ns) {
-		w->scan_ns = clock_ns() + NS_PER_MS;
-		worker_set_deadline(w);
+		worker_arm(w, &w->drain_timer, clock_ns() + NS_PER_MS);
 		worker_turn(w);
 	}
 }
@@ -330,6 +222,7 @@ static void worker_abandon_conns(struct worker *w)
 		struct conn *c = w->conns;
 
 		w->conns = c->next;
+		deadline_drop(&w->deadlines, &c->timer);
 		if ((c->flags & CONN_OPEN) && c->io_count == 0 && w->service->close)
 			w->service->close(c);
 		w->owner->release(w, c->ticket);

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "buf.h"
+#include "deadlines.h"
 #include "engine.h"
 #include "mailbox.h"
 #include "op.h"
@@ -234,13 +235,15 @@ struct worker {
 	struct conn *conns;
 	struct conn *sink;   /* the sink that was busy last, see sink.h; NULL: none */
 	uint64_t sink_bytes; /* the mark is raised when its bytes_in has come so far */
-	uint64_t sink_ns;    /* when to see whether it is silent; 0: it has no mark */
 	struct sink_queue sinks;
-	uint64_t deadline_ns; /* when wait() must return at the latest; 0: no limit */
-	uint64_t scan_ns;     /* when worker_scan() is due; 0: never */
+	/* All timers, of connections as well.  wake_ns: when wait() must return at the latest. */
+	struct deadlines deadlines;
+	struct timer relief_timer; /* armed while connections are starved */
+	struct timer drain_timer;  /* armed while the worker drains */
+	struct timer retry_timer;  /* to try to accept again; armed while accepting is paused */
+	struct timer sink_timer;   /* to see whether `sink` is silent; armed while it has a mark */
 	uint64_t drain_deadline_ns;
-	uint64_t retry_ns; /* when to try to accept again; 0: accepting is not paused */
-	bool paused;       /* owner->paused() was told an error */
+	bool paused; /* owner->paused() was told an error */
 	/* owner->accept_ended() was called: no new connection can arrive any more. */
 	bool accept_ended;
 	bool drained; /* owner->drained() was called */
@@ -408,13 +411,16 @@ uint16_t socket_port(int fd);
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer);
 /* Accepts nothing for WORKER_RETRY_NS, or until a descriptor is free. */
 void worker_pause_accept(struct acceptor *a, int error);
-/* Has worker_scan() run at `ns` (CLOCK_MONOTONIC) or earlier. */
-void worker_scan_at(struct worker *w, uint64_t ns);
-/* Looks at all connections: closes idle ones, runs those whose services' deadlines are before
- * `now`. */
-void worker_scan(struct worker *w, uint64_t now);
-/* A connection was made: a timer may have to run. */
-void worker_conn_opened(struct worker *w);
+/* worker_timers.c */
+void worker_timers_init(struct worker *w);
+/* A connection was made: arms its timer, and perhaps that of the drain. */
+void worker_conn_opened(struct conn *c);
+/* deadline_arm(); 0: at the end of this turn. */
+static inline void worker_arm(struct worker *w, struct timer *t, uint64_t ns)
+{
+	deadline_arm(&w->deadlines, t, ns, w->now_ns);
+}
+
 /* A descriptor was closed: paused acceptors may go on. */
 void worker_fd_freed(struct worker *w);
 /* An engine's wait() calls it once, after sleeping and before it runs any done(): from here on the
@@ -449,8 +455,6 @@ static inline void worker_count_chunks(struct worker *w)
 	atomic_store_explicit(&w->stats.chunks_free, worker_chunks(w), memory_order_relaxed);
 }
 
-/* Computes deadline_ns from the timers that are armed. */
-void worker_set_deadline(struct worker *w);
 /* Resumes accepting after it was paused for lack of descriptors or memory. */
 void worker_resume_accept(struct worker *w);
 /* Tells the engine to stop accepting, which has happened once acceptor.armed of all is 0. */
@@ -466,4 +470,4 @@ void worker_accept_queued(struct acceptor *a);
 /* worker_memory.c: how much a connection may hold, and connections that wait for memory. */
 void worker_set_held_max(struct worker *w);
 void worker_feed_starved(struct worker *w);
-void worker_look_at_holders(struct worker *w); /* each turn while a connection is starved */
+void worker_relief_due(struct timer *t, uint64_t now_ns);

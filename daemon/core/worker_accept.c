@@ -26,8 +26,7 @@ uint16_t socket_port(int fd)
 
 void worker_resume_accept(struct worker *w)
 {
-	w->retry_ns = 0;
-	worker_set_deadline(w);
+	deadline_drop(&w->deadlines, &w->retry_timer);
 	for (unsigned i = 0; i < w->acceptor_count; i++) {
 		struct acceptor *a = &w->acceptors[i];
 
@@ -42,10 +41,9 @@ void worker_resume_accept(struct worker *w)
 
 void worker_fd_freed(struct worker *w)
 {
-	if (unlikely(w->retry_ns) && w->retry_ns != 1) {
-		w->retry_ns = 1; /* at the end of this turn, when more may have been freed */
-		worker_set_deadline(w);
-	}
+	/* At the end of this turn more may have been freed. */
+	if (unlikely(deadline_is_armed(&w->retry_timer)))
+		worker_arm(w, &w->retry_timer, 0);
 }
 
 void worker_pause_accept(struct acceptor *a, int error)
@@ -58,8 +56,7 @@ void worker_pause_accept(struct acceptor *a, int error)
 	if (!w->paused)
 		w->owner->paused(w, error);
 	w->paused = true;
-	w->retry_ns = clock_ns() + WORKER_RETRY_NS;
-	worker_set_deadline(w);
+	worker_arm(w, &w->retry_timer, clock_ns() + WORKER_RETRY_NS);
 }
 
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer)
@@ -94,7 +91,7 @@ void worker_stop_accepting(struct worker *w)
 			w->engine->listen(w, &w->acceptors[i], false);
 		w->acceptors[i].paused = true;
 	}
-	w->retry_ns = 0;
+	deadline_drop(&w->deadlines, &w->retry_timer);
 }
 
 void worker_accept_queued(struct acceptor *a)

@@ -227,7 +227,7 @@ static void conn_starve(struct conn *c, uint32_t flags)
 	conn_drop_grant(c);
 	conn_take_place(c);
 	conn_enqueue(c);
-	worker_scan_at(w, w->relief_ns);
+	worker_arm(w, &w->relief_timer, w->now_ns < w->relief_ns ? w->relief_ns : 0);
 }
 
 void conn_starved(struct conn *c)
@@ -304,55 +304,6 @@ static void worker_feed_inputs(struct worker *w)
 	}
 }
 
-/* Costs as much as it serves, however many wait. */
-void worker_feed_starved(struct worker *w)
-{
-	uint32_t free = w->starved_free;
-
-	worker_feed_services(w, STARVED_SERVICE);
-	worker_feed_services(w, STARVED_SERVICE_BEHIND);
-	worker_feed_inputs(w);
-	if (w->pool.free_count > free)
-		w->starved_free = UINT32_MAX; /* all starved services run again, and report anew if
-						 they still lack chunks */
-}
-
-/* Output that the kernel has taken, and zero-copy output that the peer has acknowledged: a peer
- * that takes any changes it. */
-static uint64_t conn_moved(const struct conn *c)
-{
-	return 2 * c->bytes_out - c->lent_bytes;
-}
-
-/* Called while connections wait for chunks that others hold: has the others give back what they
- * can, and closes those whose peers have taken none of their output for some time. */
-static void worker_relieve(struct worker *w)
-{
-	bool stuck;
-
-	w->stuck = w->first && !w->moves ? w->stuck + 1 : 0;
-	w->moves = false;
-	stuck = w->stuck >= WORKER_PATIENCE_STUCK;
-	for (struct conn *c = w->conns; c; c = c->next) {
-		bool stalls = (conn_owes(c) || c->lent_bytes) && c->relief_moved == conn_moved(c);
-
-		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
-		c->relief_moved = conn_moved(c);
-		conn_drop_grant(c); /* it has not used its grant since the last look */
-		if ((c->flags & CONN_UNREAD) && !conn_look_unread(c))
-			conn_starved_on(c);
-		if (c->stalled >= WORKER_PATIENCE ||
-		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
-		     w->now_ns - c->active_ns >= WORKER_STALL_NS)) {
-			conn_close(c, CONN_END_ERROR);
-		} else if (c->rx.head) {
-			c->flags |= CONN_FED; /* run by us: does not reset the idle timer */
-			conn_relieve(c);
-		}
-	}
-	w->relief_ns = w->now_ns + WORKER_RELIEF_NS;
-}
-
 /* The host has no memory for views: closes the connection that has most. */
 static void worker_shed_views(struct worker *w)
 {
@@ -370,13 +321,65 @@ static void worker_shed_views(struct worker *w)
 		conn_close(most, CONN_END_ERROR);
 }
 
-void worker_look_at_holders(struct worker *w)
+/* Costs as much as it serves, however many wait. */
+void worker_feed_starved(struct worker *w)
 {
-	if (unlikely(pool_lacks_views(&w->pool)))
+	uint32_t free = w->starved_free;
+
+	worker_feed_services(w, STARVED_SERVICE);
+	worker_feed_services(w, STARVED_SERVICE_BEHIND);
+	worker_feed_inputs(w);
+	if (w->pool.free_count > free)
+		w->starved_free = UINT32_MAX; /* all starved services run again, and report anew if
+						 they still lack chunks */
+	if (unlikely(pool_lacks_views(&w->pool)) && w->starved)
 		worker_shed_views(w);
-	if (w->now_ns >= w->relief_ns)
-		worker_relieve(w);
-	worker_scan_at(w, w->relief_ns);
+}
+
+/* Output that the kernel has taken, and zero-copy output that the peer has acknowledged: a peer
+ * that takes any changes it. */
+static uint64_t conn_moved(const struct conn *c)
+{
+	return 2 * c->bytes_out - c->lent_bytes;
+}
+
+/* Called while connections wait for chunks that others hold: has the others give back what they
+ * can, and closes those whose peers have taken none of their output for some time. */
+static void worker_relieve(struct worker *w, uint64_t now_ns)
+{
+	bool stuck;
+
+	w->stuck = w->first && !w->moves ? w->stuck + 1 : 0;
+	w->moves = false;
+	stuck = w->stuck >= WORKER_PATIENCE_STUCK;
+	for (struct conn *c = w->conns; c; c = c->next) {
+		bool stalls = (conn_owes(c) || c->lent_bytes) && c->relief_moved == conn_moved(c);
+
+		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
+		c->relief_moved = conn_moved(c);
+		conn_drop_grant(c); /* it has not used its grant since the last look */
+		if ((c->flags & CONN_UNREAD) && !conn_look_unread(c))
+			conn_starved_on(c);
+		if (c->stalled >= WORKER_PATIENCE ||
+		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
+		     now_ns - c->active_ns >= WORKER_STALL_NS)) {
+			conn_close(c, CONN_END_ERROR);
+		} else if (c->rx.head) {
+			c->flags |= CONN_FED; /* run by us: does not reset the idle timer */
+			conn_relieve(c);
+		}
+	}
+	w->relief_ns = now_ns + WORKER_RELIEF_NS;
+}
+
+void worker_relief_due(struct timer *t, uint64_t now_ns)
+{
+	struct worker *w = container_of(t, struct worker, relief_timer);
+
+	if (!w->starved)
+		return;
+	worker_relieve(w, now_ns);
+	worker_arm(w, t, w->relief_ns);
 }
 
 /* True: replies to reads must be small, because chunks are short.  Clients that do not take the

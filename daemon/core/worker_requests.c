@@ -68,8 +68,7 @@ static void worker_do_drain(struct call *call)
 	w->drain_deadline_ns = deadline_ns;
 	if (!w->engine->connectionless) /* see worker_end_accept() */
 		worker_stop_accepting(w);
-	w->scan_ns = clock_ns();
-	worker_set_deadline(w);
+	worker_arm(w, &w->drain_timer, 0);
 	for (struct conn *c = w->conns; c; c = c->next) {
 		/* Lets sources stop and finished connections end.  Counts as activity: even a
 		 * connection that was silent for long has WORKER_QUIET_NS for a request that is on
@@ -84,8 +83,8 @@ static void worker_do_idle_timeout(struct call *call)
 	struct worker *w = worker_request_take(call, &timeout_ns);
 
 	w->options.idle_timeout_ns = timeout_ns;
-	w->scan_ns = clock_ns();
-	worker_set_deadline(w);
+	for (struct conn *c = w->conns; c; c = c->next)
+		worker_arm(w, &c->timer, 0); /* conn_due() finds out for when */
 }
 
 static void worker_do_peers_max(struct call *call)

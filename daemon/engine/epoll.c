@@ -278,7 +278,7 @@ static int epoll_spin(struct worker *w)
 	return n;
 }
 
-/* Spins first if `busy-poll` says so, then sleeps until w->deadline_ns. */
+/* Spins first if `busy-poll` says so, then sleeps until w->deadlines.wake_ns. */
 __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool block)
 {
 	uint64_t delay_ns;
@@ -295,7 +295,7 @@ __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool blo
 			gather_sleep(w, delay_ns);
 	}
 	if (n == 0)
-		n = epoll_poll(w, block ? epoll_timeout(w->deadline_ns) : 0);
+		n = epoll_poll(w, block ? epoll_timeout(w->deadlines.wake_ns) : 0);
 	return n;
 }
 
@@ -304,7 +304,7 @@ void epoll_wait_turn(struct worker *w, bool block)
 	struct epoll *e = w->engine_state;
 	int n;
 
-	if (likely(block && !w->deadline_ns && !w->options.busy_poll_ns && !w->gather.on))
+	if (likely(block && !w->deadlines.wake_ns && !w->options.busy_poll_ns && !w->gather.on))
 		n = epoll_poll(w, -1);
 	else
 		n = epoll_poll_timed(w, block);

@@ -267,7 +267,7 @@ static void uring_udp_wait(struct worker *w, bool block)
 
 	if (u->silent) {
 		ring_enter(&u->ring, block && u->udp.count == 1 && !ring_ready(&u->ring),
-			   w->deadline_ns);
+			   w->deadlines.wake_ns);
 		uring_udp_silent_sent(u);
 	} else {
 		ring_wait(&u->ring, block);

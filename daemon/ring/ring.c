@@ -326,9 +326,9 @@ bool ring_wait(struct ring *r, bool block)
 		r->gather_ns = gather_delay(w);
 		submit = ring_publish(r);
 		r->quiet = 0;
-		return ring_enter_special(r, submit, want, w->deadline_ns);
+		return ring_enter_special(r, submit, want, w->deadlines.wake_ns);
 	}
-	return ring_enter(r, block, w->deadline_ns);
+	return ring_enter(r, block, w->deadlines.wake_ns);
 }
 
 bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns)

@@ -162,7 +162,7 @@ static inline void case_pass(struct service_case *t, uint64_t ns)
 	uint64_t now = w->now_ns + ns;
 
 	assert_non_null(t->conn);
-	worker_scan(w, now);
+	deadlines_run(&w->deadlines, now + (1 << DEADLINE_TICK_BITS), UINT32_MAX);
 	w->now_ns = now - 4 * NS_PER_MS;
 	case_turns(t);
 	w->now_ns = now;
@@ -194,6 +194,7 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	w->held_max = CONN_HELD_MAX;
 	w->views_max = CONN_HELD_MAX / CONN_VIEW_BYTES;
 	w->now_ns = clock_ns();
+	worker_timers_init(w);
 	assert_int_equal(pool_init(&w->pool, chunks, chunk_size, 0), 0);
 	case_connect(t);
 	return t;

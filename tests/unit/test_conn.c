@@ -645,12 +645,12 @@ static void a_silent_connection_ends_after_its_idle_timeout(void **state)
 	struct fake_peer *p = fake_connect(f);
 
 	(void)state;
-	assert_true(f->worker.deadline_ns > 0);
+	assert_true(f->worker.deadlines.wake_ns > 0);
 	await_end(f, p);
 	assert_true(clock_ns() - before >= 20 * MS);
 	assert_int_equal(p->service_end, 1 + CONN_END_IDLE);
 	fake_settle(f);
-	assert_int_equal(f->worker.deadline_ns, 0); /* nobody left: sleeps for ever */
+	assert_int_equal(f->worker.deadlines.wake_ns, 0); /* nobody left: sleeps for ever */
 	fake_stop(f);
 }
 
@@ -661,7 +661,7 @@ static void an_idle_timeout_that_is_set_later_counts(void **state)
 
 	(void)state;
 	fake_settle(f);
-	assert_int_equal(f->worker.deadline_ns, 0);
+	assert_int_equal(f->worker.deadlines.wake_ns, 0);
 	worker_set_idle_timeout(&f->worker, 20 * MS);
 	fake_turn(f);
 	await_end(f, p);
@@ -678,7 +678,7 @@ static void without_timers_the_worker_sleeps_for_ever(void **state)
 	fake_send(f, p, data, 100);
 	fake_settle(f);
 	assert_true(f->slept);
-	assert_int_equal(f->worker.deadline_ns, 0);
+	assert_int_equal(f->worker.deadlines.wake_ns, 0);
 	assert_int_equal(fake_settle(f), 1);
 	fake_stop(f);
 }

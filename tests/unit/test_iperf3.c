@@ -607,7 +607,7 @@ static void a_drain_lets_a_silent_test_end(void **state)
 	run(&s, "{}", 1, 37);
 	w->drain_deadline_ns = clock_ns() + 60 * (uint64_t)NS_PER_S;
 	w->draining = true;
-	worker_scan(w, clock_ns() + 2 * (uint64_t)WORKER_QUIET_NS);
+	w->drain_timer.due(&w->drain_timer, clock_ns() + 2 * (uint64_t)WORKER_QUIET_NS);
 	settle(&s);
 	assert_non_null(s.control->conn);
 	assert_non_null(s.streams[0]->conn);

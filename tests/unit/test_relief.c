@@ -48,7 +48,7 @@ static unsigned fill(struct fake *f, struct fake_peer *peers[CHUNKS])
 /* The time of one look at those who hold chunks passes. */
 static void look(struct fake *f)
 {
-	f->worker.relief_ns = 1;
+	deadline_set(&f->worker.deadlines, &f->worker.relief_timer, 1, f->worker.now_ns);
 	fake_settle(f);
 	assert_true(f->worker.relief_ns > f->worker.now_ns || !f->worker.starved);
 }
@@ -83,8 +83,7 @@ static void a_few_bytes_of_input_share_a_chunk_when_others_wait(void **state)
 		peers[i] = fake_connect(f);
 		if (fake_send(f, peers[i], "a few", 5) > 0)
 			continue;
-		f->worker.relief_ns = 1; /* some time has passed since the last look */
-		fake_settle(f);
+		look(f);
 		assert_int_equal(fake_send(f, peers[i], "a few", 5), 5);
 	}
 	for (unsigned i = 0; i < 4 * CHUNKS; i++)
@@ -199,7 +198,7 @@ static void who_waits_soon_after_others_did_is_not_forgotten(void **state)
 	f->worker.relief_ns = clock_ns() + NS_PER_S; /* it has looked lately */
 	assert_int_equal(fake_send(f, peer, "a few", 5), 0);
 	fake_settle(f);
-	assert_int_equal(f->worker.deadline_ns, f->worker.relief_ns);
+	assert_int_equal(f->worker.relief_timer.ns, f->worker.relief_ns);
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_turn(f);
@@ -281,7 +280,8 @@ static void who_reads_again_no_longer_waits_behind_its_output(void **state)
 		count = fill(f, peers);
 		held_count = hold(f, held, 1);
 		last = peers[count - 1];
-		f->worker.relief_ns = clock_ns() + 3600 * (uint64_t)NS_PER_S;
+		deadline_set(&f->worker.deadlines, &f->worker.relief_timer,
+			     clock_ns() + 3600 * (uint64_t)NS_PER_S, f->worker.now_ns);
 		fake_settle(f);
 		assert_true(last->conn->flags & CONN_STARVED);
 		assert_int_equal(f->worker.first, 0);

@@ -21,17 +21,17 @@ static void only_the_sink_is_looked_at(void **state)
 	struct worker *w = &t->worker;
 
 	(void)state;
-	assert_int_equal(w->scan_ns, 0);
-	assert_int_equal(w->deadline_ns, w->now_ns + SINK_MS * NS_PER_MS);
+	assert_false(deadline_is_armed(&t->conn->timer));
+	assert_int_equal(w->sink_timer.ns, w->now_ns + SINK_MS * NS_PER_MS);
 	w->now_ns += SINK_MS * NS_PER_MS / 2;
 	case_input(t, piece, 1, 1);
-	w->now_ns = w->deadline_ns;
-	sink_look(w);
+	w->now_ns = w->sink_timer.ns + (1 << DEADLINE_TICK_BITS);
+	deadlines_run(&w->deadlines, w->now_ns, UINT32_MAX);
 	assert_true(t->conn->flags & CONN_COARSE);
-	w->now_ns = w->deadline_ns;
-	sink_look(w);
+	w->now_ns = w->sink_timer.ns + (1 << DEADLINE_TICK_BITS);
+	deadlines_run(&w->deadlines, w->now_ns, UINT32_MAX);
 	assert_false(t->conn->flags & CONN_COARSE);
-	assert_int_equal(w->deadline_ns, 0);
+	assert_int_equal(w->deadlines.wake_ns, 0);
 	case_free(t);
 }
 
@@ -45,7 +45,7 @@ static void nothing_is_looked_at_after_the_end(void **state)
 	case_turns(t);
 	assert_null(t->conn);
 	assert_null(t->worker.sink);
-	assert_int_equal(t->worker.deadline_ns, 0);
+	assert_int_equal(t->worker.deadlines.wake_ns, 0);
 	case_free(t);
 }
 

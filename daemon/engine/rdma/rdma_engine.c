@@ -88,7 +88,7 @@ void rdma_wait(struct worker *w, bool block)
 		n = rdma_arm(e);
 	if (n > 0) /* receives first: the next message may be on its way */
 		e->mode->feed(w);
-	timeout_ms = n == 0 && block ? rdma_timeout(w->deadline_ns) : 0;
+	timeout_ms = n == 0 && block ? rdma_timeout(w->deadlines.wake_ns) : 0;
 	if (timeout_ms == 0)
 		worker_awake(w);
 	if (n == 0 || ++e->unwatched >= RDMA_UNWATCHED_MAX)
