@@ -9,8 +9,8 @@ struct config;
 
 /* {"passed","checks":[{"name","ok","value","reason","fix"}],"listeners":[{"name","engine",
  * "engine_features":[],"optional","available","reason","fix"}],"exports":[{"name","store","path",
- * "size","features":[],"optional","available","reason","fix"}]}; a new reference.  Opens no listening socket
- * and makes no file; starts and stops a worker per engine and set of options. */
+ * "size","features":[],"optional","available","reason","fix"}]}; a new reference.  Opens no
+ * listening socket and makes no file; starts and stops a worker per engine and set of options. */
 json_t *doctor_check(const struct config *config);
 
 /* True: each listener that is not optional, and each export, is available. */

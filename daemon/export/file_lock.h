@@ -23,4 +23,3 @@ void file_lock_put(struct file_lock *lock, bool to_write);
 
 /* Identifies the file under any of its names; for a device node, the device. */
 struct file_id file_lock_id(const struct file_lock *lock);
-

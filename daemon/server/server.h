@@ -25,8 +25,8 @@ struct server {
 int server_start(struct server *s, const char *path, struct config *config);
 void server_serve(struct server *s);
 
-/* Is the -errno of a start one that time may cure: a file system that is not mounted yet, an address
- * that is not there or in use, a lock, memory? */
+/* Is the -errno of a start one that time may cure: a file system that is not mounted yet, an
+ * address that is not there or in use, a lock, memory? */
 bool server_may_start_later(int error);
 
 /* A summary of the listeners' states: "8 listeners, 1 drained". */

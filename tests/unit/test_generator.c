@@ -89,8 +89,7 @@ static const struct expected results[] = {
 	{ "h2load", "h2load --h1 -n 20000 URL", 20000, 155990.42, 0, 0, 0, 0 },
 	{ "ab", "ab -k -n 20000 URL", 20000, 111644.52, 0, 10575.70 * 1024, 0, 0 },
 	{ "hey", "hey -z 1s URL", 23153, 23099.2765, 0, 0, 200000, 3200000 },
-	{ "sockperf", "sockperf ping-pong --tcp", 48754, 34657 / 0.552, 0, 0, 2 * 4855,
-	  2 * 9200 },
+	{ "sockperf", "sockperf ping-pong --tcp", 48754, 34657 / 0.552, 0, 0, 2 * 4855, 2 * 9200 },
 	{ "sockperf-ul", "sockperf under-load --tcp", 100, 53 / 0.524, 0, 0, 2 * 28038,
 	  2 * 2019439 },
 	{ "sockperf-tp", "sockperf throughput --tcp", 641183, 640864, 0, 0, 0, 0 },
@@ -152,10 +151,11 @@ static void terabytes_are_read(void **state)
 	struct generator_result r;
 
 	(void)state;
-	assert_true(generator_parse(argv,
-				    "Connecting\n[  5]   0.00-600.00 sec  1.50 TBytes  22.0 Gbits/sec"
-				    "                  receiver\n",
-				    1000, &r));
+	assert_true(
+		generator_parse(argv,
+				"Connecting\n[  5]   0.00-600.00 sec  1.50 TBytes  22.0 Gbits/sec"
+				"                  receiver\n",
+				1000, &r));
 	assert_about(r.bytes, 1.5 * 1099511627776.);
 }
 

@@ -421,8 +421,11 @@ static double other_of(enum measure_irq_time irq_time, uint64_t softirq_ns, uint
 		.interval_ns = NS_PER_S,
 		.cpu_ns = cpu_ns,
 		.generator = { .wall_ns = NS_PER_S, .cpu_ns = 700 * NS_PER_MS },
-		.machine = { .cpus = 2, .total_ns = 2 * NS_PER_S, .idle_ns = 300 * NS_PER_MS,
-			     .steal_ns = 100 * NS_PER_MS, .softirq_ns = softirq_ns,
+		.machine = { .cpus = 2,
+			     .total_ns = 2 * NS_PER_S,
+			     .idle_ns = 300 * NS_PER_MS,
+			     .steal_ns = 100 * NS_PER_MS,
+			     .softirq_ns = softirq_ns,
 			     .irq_time = irq_time },
 	};
 

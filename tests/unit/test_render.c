@@ -120,9 +120,8 @@ static void print_json(struct output *out)
 static void what_has_no_glyph_in_unicode_never_gets_out(void **state)
 {
 	(void)state;
-	assert_prints(
-		0, print_unicode,
-		"gr\u00f6\u00dfe \u6f22 \U0001f980 \u00b5s\na?2Jb?c?d?e?f?g\na?b??c?d?e??\n");
+	assert_prints(0, print_unicode,
+		      "gr\u00f6\u00dfe \u6f22 \U0001f980 \u00b5s\na?2Jb?c?d?e?f?g\na?b??c?d?e??\n");
 	assert_prints(0, print_json, "[\"a\\u009B2Jb\\u202E\"]\n");
 }
 
