@@ -313,8 +313,9 @@ static void control_look(struct conn *c, struct netperf_conn *n)
 			n->until_ns = seen.begin_ns + seen.request.time_s * (uint64_t)NS_PER_S +
 				      (seen.request.time_s ? LINGER_NS : NETPERF_STEP_NS);
 	}
-	if (n->step == NETPERF_RUN && seen.request.limit && seen.ended != n->ended)
-		n->until_ns = clock_ns() + NETPERF_STEP_NS; /* TCP_CRR goes on */
+	if (n->step == NETPERF_RUN && seen.request.kind == NETPERF_CRR && seen.request.limit &&
+	    seen.ended != n->ended)
+		n->until_ns = clock_ns() + NETPERF_STEP_NS; /* it goes on */
 	n->ended = seen.ended;
 	if (n->step == NETPERF_RUN && test_is_over(n, &seen))
 		control_finish(c, n, &seen);

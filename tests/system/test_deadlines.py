@@ -8,6 +8,7 @@ import time
 import pytest
 from conftest import ENGINES, listener
 from test_netperf import BOTH, CRR_FLAG, RECEIVE, request
+from test_netperf import Client as Netperf
 
 STEP = 10  # seconds, of the manual pages
 LATE = 15  # more, on a busy machine
@@ -151,3 +152,19 @@ def test_who_owes_input_is_ended_in_time_however_it_drips(clients):
             client.drip()
     assert not waiting, f"still open: {[client.name for client in waiting.values()]}"
     assert min(client.took for client in clients) > STEP - 1
+
+
+def test_a_test_of_netperf_lasts_as_long_as_bytes_come(start_daemon):
+    """By a limit, without a time, behind another test of the same control connection."""
+    daemon = start_daemon(listener("np", "netperf"))
+    client = Netperf(daemon)
+    assert client.stream(1).bytes_in == 1
+    end, sent = time.monotonic() + STEP + 2, 0
+    with client.data(client.ask(RECEIVE, -1000)) as data:
+        while time.monotonic() < end:
+            data.sendall(b"x")
+            sent += 1
+            assert not select.select([client.control], [], [], 0.5)[0]
+        data.shutdown(socket.SHUT_WR)
+        assert not data.recv(1)
+    assert client.result().bytes_in == sent
