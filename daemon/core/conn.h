@@ -296,17 +296,22 @@ static inline size_t conn_work_bytes(const struct conn *c)
 	return c->tx.bytes + c->io_bytes;
 }
 
-/* For services that answer several requests in a run, which began with `before` conn_work_bytes()
- * and has taken `requests` so far: may the next request begin?  After CONN_RUN_BYTES more the
- * others wait for the next turn: what is read and sent first is still in the CPU's cache, the next
- * answers use its chunks again, and the client has something to do.  What is in flight is not
- * limited: the next turn, which follows at once, begins as much again.  A request counts as
- * CONN_REQUEST_BYTES besides, as one without data costs CPU time as well. */
-enum { CONN_RUN_BYTES = 512 * 1024, CONN_REQUEST_BYTES = 2048 };
-static inline bool conn_goes_on(struct conn *c, size_t before, uint32_t requests)
+/* For services that answer several requests in a run, which begins with conn_run_begin(): may the
+ * next step begin?  After CONN_RUN_BYTES the others wait for the next turn: what is read and sent
+ * first is still in the CPU's cache, the next answers use its chunks again, and the client has
+ * something to do.  What is in flight is not limited: the next turn, which follows at once, begins
+ * as much again.  A step counts as CONN_STEP_BYTES besides, as one without data costs CPU time as
+ * well. */
+enum { CONN_RUN_BYTES = 512 * 1024, CONN_STEP_BYTES = 2048 };
+static inline int64_t conn_run_begin(const struct conn *c)
 {
-	if (unlikely(conn_work_bytes(c) + (size_t)requests * CONN_REQUEST_BYTES >=
-		     before + CONN_RUN_BYTES)) {
+	return (int64_t)conn_work_bytes(c) + CONN_RUN_BYTES;
+}
+
+static inline bool conn_goes_on(struct conn *c, int64_t *limit)
+{
+	*limit -= CONN_STEP_BYTES;
+	if (unlikely((int64_t)conn_work_bytes(c) >= *limit)) {
 		conn_ready(c);
 		return false;
 	}

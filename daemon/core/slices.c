@@ -44,6 +44,7 @@ static void slices_push(struct conn *c)
 	else
 		w->slices = c;
 	w->slices_last = c;
+	w->due |= WORKER_DUE_SLICES;
 }
 
 static void slices_add(struct conn *c, struct io *io)

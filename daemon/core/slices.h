@@ -14,7 +14,7 @@ enum { SLICES_TURN_NS = 100 * 1000 };
 
 /* Called by a store's submit(): starts io, and ends it, perhaps before this returns. */
 void slices_submit(struct io *io);
-/* Called each turn while w->slices is not NULL. */
+/* Called each turn while there are some: WORKER_DUE_SLICES. */
 void slices_run(struct worker *w);
 /* Ends the requests of c, which is closing, as far as they are still waiting: -ESHUTDOWN. */
 void slices_drop(struct conn *c);

@@ -59,11 +59,11 @@ static void io_account(const struct io *io, int result)
 	stat_always_add(m->in_flight, UINT64_C(-1));
 	if (unlikely(io->start_ns))
 		histogram_add(&operation->latency, clock_ns() - io->start_ns);
-	if (unlikely(result == -ESHUTDOWN)) {
-		; /* given up, with its client or its worker */
-	} else if (unlikely(result < 0)) {
-		stat_add(operation->errors, 1);
-		stat_add(m->errors[io_error(-result)], 1);
+	if (unlikely(result < 0)) {
+		bool given_up = result == -ESHUTDOWN; /* with its client or its worker */
+
+		stat_add(operation->errors, !given_up);
+		stat_add(m->errors[io_error(-result)], !given_up);
 	} else if (io->kind == IO_read) {
 		stat_add(m->bytes_read, io->length);
 	} else if (io->kind == IO_write) {

@@ -107,6 +107,18 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 	}
 }
 
+__attribute__((noinline)) static void worker_do_due(struct worker *w)
+{
+	bool more = false;
+
+	if (w->due & WORKER_DUE_CALLS) {
+		stat_add(w->stats.sys_other, 1);
+		more = mailbox_run_some(&w->mailbox, WORKER_TURN_MAX);
+	}
+	slices_run(w);
+	w->due = (uint8_t)((more ? WORKER_DUE_CALLS : 0) | (w->slices ? WORKER_DUE_SLICES : 0));
+}
+
 /* Without a canary, as its stack holds no array, only the clock's struct timespec. */
 __attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
 {
@@ -114,15 +126,11 @@ __attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
 
 	for (struct worker_hook *hook = w->hooks; unlikely(hook != NULL); hook = hook->next)
 		block &= !hook->run(hook);
-	block &= !w->ready && !w->called && !w->slices;
+	block &= !w->ready && !w->due;
 	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
 	w->engine->wait(w, block);
-	if (unlikely(w->called)) {
-		stat_add(w->stats.sys_other, 1);
-		w->called = mailbox_run_some(&w->mailbox, WORKER_TURN_MAX);
-	}
-	if (unlikely(w->slices != NULL))
-		slices_run(w);
+	if (unlikely(w->due))
+		worker_do_due(w);
 	worker_set_sampling(w);
 	w->now_ns = w->sampling || w->deadlines.wake_ns ? clock_ns() : clock_coarse_ns();
 	worker_run_ready(w);
@@ -142,7 +150,7 @@ static void worker_mailbox(struct op *op, int res, uint32_t flags)
 	struct worker *w = container_of(op, struct worker, mailbox_op);
 
 	(void)res, (void)flags;
-	w->called = true;
+	w->due |= WORKER_DUE_CALLS;
 }
 
 static int worker_init(struct worker *w, struct reason *reason)

@@ -124,6 +124,11 @@ struct worker_hook {
 	bool (*run)(struct worker_hook *hook);
 };
 
+enum worker_due {
+	WORKER_DUE_CALLS = 1 << 0,  /* the mailbox has calls */
+	WORKER_DUE_SLICES = 1 << 1, /* w->slices is not NULL */
+};
+
 /* A listening socket that is handed to a worker. */
 struct worker_socket {
 	int fd;
@@ -203,7 +208,8 @@ struct worker {
 	/* Timed operations end in this turn: engines take the time of sends. */
 	bool timing;
 	bool draining, stop;
-	bool called; /* the mailbox has calls, to be run after this turn's completions */
+	/* Bits of enum worker_due: to be done after this turn's completions. */
+	uint8_t due;
 	struct conn *slices, *slices_last; /* connections that have I/O in slices: see slices.h */
 	struct pool pool;
 	uint32_t pool_lent; /* chunks lent to the kernel to receive into */

@@ -432,14 +432,14 @@ static bool nbd_owes_input(const struct conn *c)
 void nbd_commands_run(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
-	size_t before = conn_work_bytes(c);
+	int64_t limit = conn_run_begin(c);
 
 	n->running = true;
 	n->arrived = 0;
 	n->arrived_bytes = 0;
 	do
 		nbd_answer_finished(c);
-	while (conn_goes_on(c, before, n->arrived) && nbd_step(c));
+	while (conn_goes_on(c, &limit) && nbd_step(c));
 	n->running = false;
 	gather_requests(c->worker, n->arrived, n->arrived_bytes);
 	if (nbd_owes_input(c))

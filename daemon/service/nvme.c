@@ -119,8 +119,7 @@ static bool must_end(const struct nvme_queue *q)
 static void nvme_run(struct conn *c)
 {
 	struct nvme_queue *q = nvme_of(c);
-	size_t before = conn_work_bytes(c);
-	uint32_t taken = 0;
+	int64_t limit = conn_run_begin(c);
 
 	c->flags &= ~(uint32_t)CONN_WATCH_TX;
 	if (conn_deadline_passed(c))
@@ -136,7 +135,7 @@ static void nvme_run(struct conn *c)
 	q->running = true;
 	do
 		nvme_commands_run(q);
-	while (conn_goes_on(c, before, taken++) && !q->todo && q->transport->take(q));
+	while (conn_goes_on(c, &limit) && !q->todo && q->transport->take(q));
 	q->running = false;
 	if (q->phase == NVME_PHASE_ENDING)
 		run_ending(q);
