@@ -139,6 +139,7 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 {
 	struct option options[OPTIONS_MAX + 1];
 	char letters[LETTERS_MAX];
+	const char **value;
 	int option;
 
 	make_options(ctl->command, options, letters);
@@ -163,7 +164,11 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 			*ret_done = true;
 			return help(ctl->command);
 		default:
-			ctl->values[option - 1000 - GLOBAL_COUNT] = optarg ? optarg : "";
+			value = &ctl->values[option - 1000 - GLOBAL_COUNT];
+			if (*value && optarg)
+				return ctl_usage(ctl, "--%s is given twice",
+						 ctl->command->options[value - ctl->values].name);
+			*value = optarg ? optarg : "";
 		}
 	}
 	return CTL_DONE;
@@ -239,6 +244,10 @@ int main(int argc, char **argv)
 	bool done = false;
 	int rc;
 
+	if (getenv("NBSERVED_RUN")) { /* not for what the generator starts */
+		ctl_program = "nbserved";
+		unsetenv("NBSERVED_RUN");
+	}
 	runtime_find_socket(found, sizeof(found));
 	setlocale(LC_CTYPE, "");
 	output_init(&ctl.out, stdout);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "config_run.h"
 #include "control.h"
 #include "doctor.h"
 #include "log.h"
@@ -38,7 +39,8 @@ static const char usage[] =
 	"\n"
 	"  -c, --config FILE      the configuration (default " DEFAULT_CONFIG ")\n"
 	"      --run SERVICE[,KEY=VALUE]...\n"
-	"                         serve this on 127.0.0.1, without a file; may be repeated\n"
+	"                         serve this on 127.0.0.1, without a file; may be repeated;\n"
+	"                         --run help lists services and engines\n"
 	"      --check-config     say whether FILE is good, open nothing\n"
 	"      --dump-config      print the effective configuration with its origins\n"
 	"      --doctor           say what this host allows, and what FILE would get\n"
@@ -49,7 +51,7 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown,\n"
-	"--html, --notes and --softirq it takes as well.\n"
+	"--html, --notes, --quiet and --softirq it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -118,6 +120,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "json", no_argument, NULL, 'j' },
 		{ "notes", no_argument, NULL, 'o' },
 		{ "softirq", no_argument, NULL, 'o' },
+		{ "quiet", no_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -129,12 +132,16 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 			run->command = &argv[i + 1];
 			argc = i;
 		}
-	while ((c = getopt_long(argc, argv, "c:hV", options, &index)) >= 0) {
+	while ((c = getopt_long(argc, argv, "+c:hV", options, &index)) >= 0) {
 		switch (c) {
 		case 'r':
 			if (run->count == RUN_SPECS_MAX) {
 				fprintf(stderr, "nbserved: at most %d --run\n", RUN_SPECS_MAX);
 				return -EINVAL;
+			}
+			if (!strcmp(optarg, "help")) {
+				config_run_help(stdout);
+				exit(finish_output());
 			}
 			run->specs[run->count++] = optarg;
 			break;
@@ -166,12 +173,14 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		case 'h':
 			fputs(usage, stdout);
 			exit(finish_output());
-		default:
+		default: /* getopt has said what is wrong */
+			fputs("nbserved: try --help\n", stderr);
 			return -EINVAL;
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "nbserved: unexpected argument '%s'; try --help\n", argv[optind]);
+		fprintf(stderr, "nbserved: unexpected argument '%s'%s; try --help\n", argv[optind],
+			run->count ? ": a command comes behind ` -- `" : "");
 		return -EINVAL;
 	}
 	if (*json && *action != ACTION_DUMP && *action != ACTION_DOCTOR &&

@@ -36,7 +36,8 @@ static bool is_in_use(const char *path)
 	return used;
 }
 
-/* The path where nbctl looks first, unless another daemon uses it; else in a new directory. */
+/* The path of this user where nbctl looks first, unless another daemon uses it; else in a new
+ * directory. */
 static int find_control(struct run_mode *run, char *path, size_t bytes)
 {
 	const char *told = getenv("NBSERVED_SOCKET");
@@ -49,7 +50,10 @@ static int find_control(struct run_mode *run, char *path, size_t bytes)
 	runtime_socket(path, bytes);
 	slash = strrchr(path, '/');
 	*slash = '\0';
-	if (mkdir(path, 0755) == 0)
+	/* The system's is the service's, which could not start beside a run of root's. */
+	if (!strncmp(path, RUNTIME_SOCKET, strlen(path)))
+		*path = '\0';
+	else if (mkdir(path, 0755) == 0)
 		snprintf(run->directory, sizeof(run->directory), "%s", path);
 	else if (errno != EEXIST || access(path, W_OK) < 0)
 		*path = '\0';
@@ -161,6 +165,7 @@ static int start_nbctl(struct run_mode *run, char *const *argv)
 	if (*argv)
 		return -E2BIG;
 	process_adopt_orphans();
+	setenv("NBSERVED_RUN", "1", true); /* its messages speak of nbserved */
 	rc = process_start(words, -1, -1, SIGTERM, &run->child);
 	if (rc < 0) {
 		run->child = 0;

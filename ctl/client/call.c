@@ -42,6 +42,10 @@ static int unreachable(const struct ctl *ctl, int error)
 {
 	const char *why = error == EPROTO ? "the answer was no Varlink" : strerror(error);
 
+	if (strcmp(ctl_program, "nbctl") != 0) {
+		ctl_warn("the server of this --run does not answer any more: %s", why);
+		return CTL_UNREACHABLE;
+	}
 	ctl_warn("cannot reach the daemon at %s: %s", ctl->socket, why);
 	ctl_warn("%s", unreachable_advice(error));
 	return CTL_UNREACHABLE;

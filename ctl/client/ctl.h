@@ -84,6 +84,9 @@ int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,
 int ctl_stream(struct ctl *ctl, const char *method, json_t *parameters, unsigned interval_ms,
 	       bool (*reply)(void *context, const json_t *reply), void *context);
 
+/* With which messages begin: nbctl, or nbserved whose --run has started it. */
+extern const char *ctl_program;
+
 /* Prints `nbctl: ...` and how to get help on stderr; returns CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int ctl_try_help(const struct ctl *ctl); /* prints only how to get help */

@@ -13,6 +13,8 @@
 
 enum { INTERVAL_MAX_MS = 24 * 3600 * 1000 };
 
+const char *ctl_program = "nbctl";
+
 /* Parts of it may be a daemon's words or a file's. */
 static void warn(const char *format, va_list arguments)
 {
@@ -21,7 +23,7 @@ static void warn(const char *format, va_list arguments)
 	if (vasprintf(&text, format, arguments) < 0)
 		abort();
 	printable_clean(text);
-	fprintf(stderr, "nbctl: %s\n", text);
+	fprintf(stderr, "%s: %s\n", ctl_program, text);
 	free(text);
 }
 

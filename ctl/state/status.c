@@ -63,7 +63,8 @@ static void render_listeners(struct output *out, const json_t *reply)
 			     engine, sizeof(engine));
 		table_cell(t, STYLE_BOLD, "%s", field_text(listener, "name"));
 		table_cell(t, state_style(state), "%s", state);
-		table_cell(t, STYLE_PLAIN, "%s", field_text(listener, "service"));
+		table_cell(t, STYLE_PLAIN, "%s%s", field_text(listener, "service"),
+			   strcmp(field_text(listener, "transport"), "udp") ? "" : " (udp)");
 		table_cell(t, STYLE_PLAIN, "%s", engine);
 		show_devices(listener, devices, sizeof(devices));
 		table_cell(t, STYLE_PLAIN, "%s", devices);

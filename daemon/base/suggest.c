@@ -6,7 +6,7 @@
 
 #include "util.h"
 
-enum { SUGGEST_PREFIX = 3 }; /* bytes; shorter texts are not taken for abbreviations */
+enum { SUGGEST_PREFIX = 3 }; /* bytes; shorter texts are not taken for beginnings or ends */
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
@@ -46,7 +46,8 @@ void suggest_try(struct suggestion *s, const char *name)
 	if (text_length > SUGGEST_MAX || name_length > SUGGEST_MAX)
 		return;
 	if (text_length >= SUGGEST_PREFIX && text_length < name_length &&
-	    !strncmp(s->text, name, text_length))
+	    (!strncmp(s->text, name, text_length) ||
+	     !strcmp(s->text, name + name_length - text_length)))
 		distance = 1;
 	else
 		distance = edit_distance(s->text, text_length, name, name_length);

@@ -297,3 +297,24 @@ int config_run_text(char *const *specs, unsigned count, const char *server, char
 		*ret_text = text;
 	return rc;
 }
+
+static void print_engines(FILE *to, const struct transport *transport)
+{
+	fprintf(to, "  %s:", transport->name);
+	for (unsigned i = 0; engines[i]; i++)
+		if (engine_carries(engines[i], transport))
+			fprintf(to, " %s%s", engines[i]->name,
+				engines[i]->absent ? " (not in this build)" : "");
+	putc('\n', to);
+}
+
+void config_run_help(FILE *to)
+{
+	fputs("Services:", to);
+	for (unsigned i = 0; services[i]; i++)
+		fprintf(to, " %s", services[i]->name);
+	fputs("\nEngines, by transport; engine=all takes each of tcp:\n", to);
+	for (unsigned i = 0; transports[i]; i++)
+		print_engines(to, transports[i]);
+	fputs("Other keys are those of nbserved.ini(5), and port=N and export=PATH.\n", to);
+}

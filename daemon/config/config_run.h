@@ -1,5 +1,7 @@
 /* `nbserved --run`: converts listeners on the command line to the text of a configuration file. */
 #pragma once
+#include <stdio.h>
+
 #include "reason.h"
 
 /* Each of specs is SERVICE[,KEY=VALUE]...: a listener, with keys of its section and of its
@@ -9,3 +11,6 @@
  * validated later, by config_load_text(). */
 int config_run_text(char *const *specs, unsigned count, const char *server, char **ret_text,
 		    struct reason *reason);
+
+/* Prints the services, and the engines of each transport. */
+void config_run_help(FILE *to);

@@ -8,10 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "control_internal.h"
 #include "doctor.h"
 #include "document.h"
+#include "holder.h"
 #include "log.h"
 #include "runtime.h"
 #include "suggest.h"
@@ -277,6 +280,15 @@ static gid_t find_group(const char *name)
 	return (gid_t)-1;
 }
 
+static void find_holder(const char *path, struct holder *ret_holder)
+{
+	struct sockaddr_storage address = { .ss_family = AF_UNIX };
+	struct sockaddr_un *un = (struct sockaddr_un *)&address;
+
+	snprintf(un->sun_path, sizeof(un->sun_path), "%s", path);
+	holder_of_address(&address, SOCK_STREAM, ret_holder);
+}
+
 int control_start(struct control *c, struct server *s, struct reason *reason)
 {
 	const struct server_config *config = &s->config->server;
@@ -295,8 +307,14 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 				    &why);
 	}
 	if (rc < 0) {
+		struct holder holder = { HELD_UNKNOWN };
+		char text[HOLDER_TEXT_MAX];
+
 		control_stop(c);
-		return reason_set(reason, rc, "control socket: %.*s", REASON_MAX - 32, why.text);
+		if (rc == -EADDRINUSE)
+			find_holder(config->control, &holder);
+		return reason_set(reason, rc, "control socket: %.*s%s", REASON_MAX - 96, why.text,
+				  holder_text(&holder, text));
 	}
 	return 0;
 }

@@ -279,9 +279,11 @@ void listeners_log_unavailable(struct listener *const *list, unsigned count)
 void listener_log(const struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++)
-		log_write(LOG_INFO, l->name, "listener '%s': %s on %s over %s, %u worker%s",
-			  l->name, l->config->service->name, l->addresses[i].text, l->engine->name,
-			  l->worker_count, plural(l->worker_count));
+		log_write(LOG_INFO, l->name, "listener '%s': %s on %s%s over %s, %u worker%s",
+			  l->name, l->config->service->name,
+			  l->config->transport == &transport_udp ? "udp " : "",
+			  l->addresses[i].text, l->engine->name, l->worker_count,
+			  plural(l->worker_count));
 }
 
 void listener_change(struct listener *l, const struct listener_config *config)

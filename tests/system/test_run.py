@@ -176,6 +176,7 @@ def test_it_serves_until_ctrl_c_and_shows_what_it_did(tmp_path):
     [
         (["--run", "ecko"], "there is no such service (did you mean 'echo'?)"),
         (["--run", "echo,engin=epoll"], "unknown key 'engin' (did you mean 'engine'?)"),
+        (["--run", "echo,engine=uring"], "got 'uring' (did you mean 'io_uring'?)"),
         (["--run", "echo,engine=nope"], "--run: [listener echo-nope] engine: expected"),
         (["--run", "echo,buffers"], "expected KEY=VALUE, got 'buffers'"),
         (["--run", "echo,port=99999"], "address"),
@@ -238,8 +239,46 @@ def test_wrong_command_lines(tmp_path):
         ["--run", "echo", "--csv"],
         ["--repeat", "3"],
         ["--run", "echo", "--"],
+        ["--run", "echo", "--frob"],
     ):
         assert "try --help" in run(tmp_path, *arguments, check=2).stderr
+    done = run(tmp_path, "--run", "echo", "redis-benchmark", "-p", "{port}", check=2)
+    assert "unexpected argument 'redis-benchmark': a command comes behind ` -- `" in done.stderr
+    done = subprocess.run([str(NBCTL), "compare", "--load", "a", "--load", "b"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--load is given twice" in done.stderr
+
+
+def test_help_lists_services_and_engines(tmp_path):
+    text = run(tmp_path, "--run", "help").stdout
+    assert {"echo", "nbd", "perftest-lat"} <= set(text.split())
+    assert re.search(rf"(?m)^  tcp: .*{ENGINES[0]}", text)
+
+
+def test_quiet_hides_what_the_command_prints(tmp_path):
+    for quiet in ([], ["--quiet"]):
+        done = run(tmp_path, "--run", "echo", "--repeat", "1", *quiet, "--",
+                   "sh", "-c", f"{' '.join(redis())} >/dev/null; echo said")  # fmt: skip
+        assert ("said" in done.stdout) == (not quiet)
+
+
+def test_root_leaves_the_service_its_socket(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can")
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    env.pop("NBSERVED_SOCKET", None)
+    with subprocess.Popen([str(NBSERVED), "--run", "echo"], env=env, stdout=subprocess.PIPE, text=True) as process:
+        said = process.stdout.readline()
+        while said and "nbctl" not in said:
+            said = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT)
+    assert f"nbctl -s {tmp_path}/nbserved-" in said and not list(tmp_path.iterdir())
+
+
+def test_messages_inside_speak_of_nbserved(tmp_path):
+    done = run(tmp_path, "--run", "echo", "--", "sh", "-c", "kill -9 $(ps -o ppid= -p $PPID); sleep 1; exit {port}",
+               check=-signal.SIGKILL)  # fmt: skip
+    assert "is nbserved running" not in done.stderr and "nbctl" not in done.stderr
 
 
 def test_without_a_file_it_says_what_to_do(tmp_path):
