@@ -17,6 +17,7 @@ enum {
 	CTL_UNREACHABLE = 3, /* the daemon cannot be reached */
 	CTL_RESTART = 4,     /* the change needs a restart of the daemon */
 	CTL_WORSE = 5,       /* compare --against found a row that got worse */
+	CTL_NOTHING = 8,     /* compare -- COMMAND: a listener got no operation */
 	/* `compare -- COMMAND` exits as COMMAND did, or with these, as env(1) does. */
 	CTL_CANNOT_RUN = 126,
 	CTL_NOT_FOUND = 127,

@@ -15,6 +15,7 @@
 #include "generator.h"
 #include "measure.h"
 #include "parse.h"
+#include "placeholders.h"
 #include "reasons.h"
 #include "report.h"
 #include "rows.h"
@@ -46,7 +47,8 @@ struct compare {
 	unsigned interval_ms, repeat;
 	FILE *save, *html; /* files of the options; NULL: not given */
 	struct softirq *softirq;
-	int status; /* exit code of COMMAND, or of what else ended measuring early */
+	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
+	int status;  /* exit code of COMMAND, or of what else ended measuring early */
 };
 
 /* ---- The command to be measured ---- */
@@ -195,7 +197,7 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 	if (rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
 		rc = softirq_open(&c->softirq, ctl);
 	options.softirq = c->softirq;
-	if (rc == CTL_DONE && ctl->rest && visits_wanted(ctl->rest))
+	if (rc == CTL_DONE && c->visits)
 		rc = visits_run(ctl, &options, m, &status);
 	else
 		for (unsigned i = 0;
@@ -237,7 +239,7 @@ static int no_such_listener(const struct measures *m, const char *name)
 }
 
 /* Keeps the rows of the named listeners; CTL_REFUSED when one is not there. */
-static int select_named(struct ctl *ctl, struct measures *m)
+static int select_named(struct ctl *ctl, const struct compare *c, struct measures *m)
 {
 	json_t *names = ctl_words(ctl);
 	int rc = CTL_DONE;
@@ -247,34 +249,47 @@ static int select_named(struct ctl *ctl, struct measures *m)
 			rc = no_such_listener(m, ctl->words[i]);
 	if (names)
 		measures_select(m, names);
-	else if (ctl->rest)
+	else if (ctl->rest && !c->visits)
 		measures_drop_silent(m);
 	json_decref(names);
 	return rc;
 }
 
-static int check_repeat(struct ctl *ctl, unsigned *ret_repeat)
+static int check_repeat(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_REPEAT];
 	uint64_t value;
 
-	*ret_repeat = ctl->rest && visits_wanted(ctl->rest) ? VISITS_REPEAT : 1;
+	c->repeat = c->visits ? VISITS_REPEAT : 1;
 	if (!text)
 		return CTL_DONE;
 	if (parse_uint(text, &value) < 0 || value < 1 || value > VISITS_REPEAT_MAX)
 		return ctl_usage(ctl, "--repeat: expected 1 to %d, got '%s'", VISITS_REPEAT_MAX,
 				 text);
-	*ret_repeat = (unsigned)value;
+	c->repeat = (unsigned)value;
 	return CTL_DONE;
 }
 
 static int check(struct ctl *ctl, struct compare *c)
 {
-	const char *interval = ctl->values[VALUE_INTERVAL];
+	const char *interval = ctl->values[VALUE_INTERVAL], *unknown;
+	int bytes;
 
 	c->interval_ms = COMPARE_INTERVAL_MS;
 	if (ctl->rest && !ctl->rest[0])
 		return ctl_usage(ctl, "there is no command after `--`");
+	if (ctl->rest && (unknown = placeholders_unknown(ctl->rest, &bytes)))
+		return ctl_usage(ctl,
+				 "COMMAND has %.*s, and there are only {host}, {port}, {uri} and "
+				 "{listener}; {%.*s} stands for the text itself",
+				 bytes, unknown, bytes, unknown);
+	c->visits = ctl->rest && placeholders_used(ctl->rest);
+	for (char **word = ctl->rest; word && *word && !c->visits; word++) {
+		char *text = placeholders_fill(*word, NULL, NULL);
+
+		strcpy(*word, text); /* not longer: only doubled braces are replaced */
+		free(text);
+	}
 	if (interval && ctl->rest)
 		return ctl_usage(ctl, "the interval is the command's run time: no --interval");
 	if (interval && ctl_interval(ctl, "interval", interval, 1, &c->interval_ms))
@@ -287,7 +302,7 @@ static int check(struct ctl *ctl, struct compare *c)
 	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
 		return ctl_usage(ctl, "one of --csv, --markdown and --json");
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
-	return check_repeat(ctl, &c->repeat);
+	return check_repeat(ctl, c);
 }
 
 /* Compares with the rows of --against; an exit code. */
@@ -316,14 +331,51 @@ static int write_html(FILE *to, const char *path, const struct measures *m)
 	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
 }
 
+static bool has_operations(const struct measures *m, const char *listener)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->rows[i]->listener_count && !strcmp(m->rows[i]->listener, listener))
+			return true;
+	return false;
+}
+
+/* A visited listener without an operation is not compared, which is a failure; so is a command that
+ * none of the listeners has seen. */
+static int check_measured(const struct compare *c, const struct measures *m)
+{
+	const char *empty = NULL;
+	bool any = false;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		const char *name = m->rows[i]->listener;
+
+		if (has_operations(m, name))
+			any = true;
+		else if (!measure_unavailable(m->rows[i]))
+			empty = name;
+	}
+	if (c->visits && empty)
+		ctl_warn(
+			"nothing was measured on '%s': COMMAND made no operation there; does it speak "
+			"the listener's protocol and transport?",
+			empty);
+	else if (!c->visits && !any)
+		ctl_warn(
+			"nothing was measured: COMMAND made no operation, and has no {port}: it chose "
+			"itself where to connect");
+	return (c->visits ? empty != NULL : !any) ? CTL_NOTHING : CTL_DONE;
+}
+
 /* Rows are saved per visit, and shown as sums of visits. */
 static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 {
 	const char *path = ctl->values[VALUE_SAVE];
-	int rc = select_named(ctl, m);
+	int rc = select_named(ctl, c, m);
 	bool good = rc == CTL_DONE;
 
-	if (c->save && good && c->status == 0)
+	if (ctl->rest && good && c->status == 0)
+		rc = check_measured(c, m);
+	if (c->save && rc == CTL_DONE && c->status == 0)
 		rc = rows_save(c->save, path, m);
 	else if (c->save)
 		ctl_warn("%s: nothing saved", path);
@@ -408,7 +460,7 @@ const struct command command_compare = {
 		"\n"
 		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
 		"there is no such command, 126 when it cannot be run.  5: --against found a row that\n"
-		"got worse.\n",
+		"got worse.  8: a listener got no operation, so that nothing was measured there.\n",
 	.example = "nbctl compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
 		   "nbctl compare --save rows.jsonl --label 50 nbd-uring nbd-epoll -- fio ... {uri}\n"

@@ -10,6 +10,7 @@
 #include "conditions.h"
 #include "field.h"
 #include "host.h"
+#include "placeholders.h"
 #include "printable.h"
 #include "sampler.h"
 #include "timeline.h"
@@ -21,24 +22,6 @@ struct target {
 	const char *listener, *service; /* borrowed from the status document */
 	char *host, *port, *uri;        /* "": it has none */
 };
-
-static const char *const placeholders[] = { "{host}", "{port}", "{uri}", "{listener}" };
-
-static const char *target_value(const struct target *t, unsigned placeholder)
-{
-	const char *const values[] = { t->host, t->port, t->uri, t->listener };
-
-	return values[placeholder];
-}
-
-bool visits_wanted(char *const *argv)
-{
-	for (; *argv; argv++)
-		for (unsigned i = 0; i < ARRAY_SIZE(placeholders); i++)
-			if (strstr(*argv, placeholders[i]))
-				return true;
-	return false;
-}
 
 static char *must(char *text)
 {
@@ -213,34 +196,6 @@ static int targets_all(struct targets *t)
 
 /* ---- The command ---- */
 
-/* The word with its placeholders replaced; NULL: the listener lacks *ret_missing. */
-static char *fill_word(const char *word, const struct target *t, const char **ret_missing)
-{
-	char *text = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-
-	if (!to)
-		abort();
-	while (*word) {
-		unsigned i = 0;
-
-		while (i < ARRAY_SIZE(placeholders) &&
-		       strncmp(word, placeholders[i], strlen(placeholders[i])) != 0)
-			i++;
-		if (i == ARRAY_SIZE(placeholders)) {
-			putc(*word++, to);
-			continue;
-		}
-		if (!*target_value(t, i))
-			*ret_missing = placeholders[i];
-		fputs(target_value(t, i), to);
-		word += strlen(placeholders[i]);
-	}
-	fclose(to);
-	return text;
-}
-
 static void free_words(char **words)
 {
 	for (char **word = words; *word; word++)
@@ -252,6 +207,10 @@ static void free_words(char **words)
  */
 static char **fill_words(char *const *argv, const struct target *t)
 {
+	const char *const values[PLACEHOLDER_COUNT] = { [PLACEHOLDER_HOST] = t->host,
+							[PLACEHOLDER_PORT] = t->port,
+							[PLACEHOLDER_URI] = t->uri,
+							[PLACEHOLDER_LISTENER] = t->listener };
 	const char *missing = NULL;
 	unsigned count = 0;
 	char **words;
@@ -262,7 +221,7 @@ static char **fill_words(char *const *argv, const struct target *t)
 	if (!words)
 		abort();
 	for (unsigned i = 0; i < count; i++)
-		words[i] = fill_word(argv[i], t, &missing);
+		words[i] = placeholders_fill(argv[i], values, &missing);
 	if (!missing)
 		return words;
 	ctl_warn("listener '%s' has no %s: its address is a Unix socket", t->listener, missing);

@@ -9,9 +9,6 @@
 
 enum { VISITS_REPEAT = 3, VISITS_REPEAT_MAX = 1000 };
 
-/* Does a word of argv (NULL-terminated) have a placeholder? */
-bool visits_wanted(char *const *argv);
-
 struct conditions;
 struct softirq;
 struct visits_options {

@@ -106,11 +106,12 @@ def test_the_exit_status_is_the_command_s(tmp_path):
 
 
 def test_a_disk_of_memory_or_of_a_file(tmp_path):
+    """nbdinfo reads nothing, so that nothing is measured either."""
     disk = tmp_path / "disk.img"
     info = [requires("nbdinfo"), "--size", "{uri}"]
-    done = run(tmp_path, "--run", "nbd", "--repeat", "1", "--", *info)
+    done = run(tmp_path, "--run", "nbd", "--repeat", "1", "--", *info, check=8)
     assert re.search(r"\b268435456\b", done.stdout)
-    done = run(tmp_path, "--run", f"nbd,export={disk},size=2M", "--repeat", "1", "--", *info)
+    done = run(tmp_path, "--run", f"nbd,export={disk},size=2M", "--repeat", "1", "--", *info, check=8)
     assert re.search(r"\b2097152\b", done.stdout) and disk.stat().st_size == 2 << 20
 
 
@@ -210,11 +211,12 @@ def test_a_user_has_a_socket_of_his_own(user):
     directory, nbserved, nbctl, who = user
     inner = f"""
 {nbctl} status | grep -q echo || exit 3
-{nbserved} --run http --repeat 1 -- sh -c '{nbctl} status; echo {{port}} >&2' || exit 4
+{nbserved} --run http --repeat 1 -- sh -c '{nbctl} status; echo {{port}} >&2'
+test $? = 8 || exit 4  # nothing was measured
 """
     command = [nbserved, "--run", "echo", "--repeat", "1", "--", "sh", "-c", inner + "#{port}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT, **who)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 8, done.stdout + done.stderr
     assert sorted(os.listdir(directory)) == ["bin"]
 
 
@@ -291,3 +293,25 @@ def test_without_a_file_it_says_what_to_do(tmp_path):
     empty.write_text("[server]\nlog-level = info\n")
     done = run(tmp_path, "-c", empty, "--check-config", check=1)
     assert "nothing to serve" in done.stderr
+
+
+def test_words_in_braces_are_known_or_refused(tmp_path):
+    done = run(tmp_path, "--run", "echo", "--", "true", "{prot}", check=2)
+    assert "{prot}" in done.stderr and "{{prot}}" in done.stderr
+    shown = "echo {port} {{prot}} ${HOME} %{http_code} {3} >&2; exit 7"
+    done = run(tmp_path, "--run", "echo", "--", "sh", "-c", shown, check=7)
+    assert f" {{prot}} {os.environ['HOME']} %{{http_code}} {{3}}\n" in done.stderr
+    done = run(tmp_path, "--run", "echo", "--", "sh", "-c", "echo {{port}} >&2; exit 7", check=7)
+    assert "\n{port}\n" in "\n" + done.stderr
+
+
+@pytest.mark.parametrize("service, command, why", [
+    ("echo", ["true", "{port}"], "protocol and transport"),
+    ("echo", ["true"], "has no {port}"),
+    ("echo,transport=udp", ["true", "{port}"], "protocol and transport"),
+])  # fmt: skip
+def test_an_empty_comparison_fails(tmp_path, service, command, why):
+    rows = tmp_path / "rows"
+    done = run(tmp_path, "--run", service, "--repeat", "1", "--save", rows, "--", *command, check=8)
+    assert "nothing was measured" in done.stderr and why in done.stderr
+    assert not rows.read_text()
