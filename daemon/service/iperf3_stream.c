@@ -376,7 +376,7 @@ static bool stream_grant(struct conn *c, uint64_t now)
 			return false;
 		}
 		more = (double)(now - next_ns) / each_ns;
-		bytes += bytes * (uint64_t)MIN(more, (double)(QUEUE / bytes));
+		bytes += bytes * MIN((uint64_t)MIN(more, (double)QUEUE), QUEUE / bytes);
 	}
 	/* With omitted time the client has to end the test, as it counts from the end of its own
 	 * omitted time on. */
