@@ -41,9 +41,14 @@ bool watchdog_wait(sem_t *sem, uint64_t end_ns)
 
 static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
 {
+	uint64_t now;
+
 	(void)usec, (void)context;
-	watchdog_feed();
-	sd_event_source_set_time_relative(source, watchdog.interval_ns / NS_PER_US);
+	/* A long wait has fed it just now: the workers need time for a turn until the next look. */
+	watchdog_slice(UINT64_MAX);
+	now = clock_ns();
+	sd_event_source_set_time_relative(
+		source, watchdog.due_ns > now ? (watchdog.due_ns - now) / NS_PER_US + 1 : 0);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
