@@ -157,7 +157,7 @@ static uint32_t receive_ready(const struct nvme_queue *q)
 static bool receive_is_intact(const struct nvme_queue *q)
 {
 	uint32_t digest = q->digest, left = q->data_left;
-	uint8_t sent[NVME_TCP_DIGEST];
+	uint8_t sent[NVME_TCP_DIGEST] = { 0 };
 	unsigned have = 0;
 
 	for (const struct view *v = q->conn->rx.head; v && have < sizeof(sent); v = v->next) {

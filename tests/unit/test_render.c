@@ -99,7 +99,8 @@ static void print_unicode(struct output *out)
 	output_text(out, STYLE_PLAIN, "gr\u00f6\u00dfe \u6f22 \U0001f980 \u00b5s\n");
 	output_text(out, STYLE_PLAIN,
 		    "a\xc2\x9b"
-		    "2Jb\u202ec\u200bd\u2028e\U000e0041f\ufdd0g\n");
+		    "2Jb\xe2\x80\xae"
+		    "c\u200bd\u2028e\U000e0041f\ufdd0g\n");
 	output_text(out, STYLE_PLAIN,
 		    "a\x80"
 		    "b\xc0\x8a"
@@ -111,7 +112,7 @@ static void print_unicode(struct output *out)
 static void print_json(struct output *out)
 {
 	json_t *text = json_pack("[s]", "a\xc2\x9b"
-					"2Jb\u202e");
+					"2Jb\xe2\x80\xae");
 
 	output_json(out, text, true);
 	json_decref(text);
