@@ -78,6 +78,13 @@ def test_echo_of_every_size(start_daemon, engine):
     assert stats["connections"]["accepted"] == 2
 
 
+def test_status_and_log_say_that_it_is_udp(start_daemon):
+    daemon = start_daemon(udp("echo") + listener("stream"))
+    assert f"listener 'echo': echo on udp {daemon.addresses('echo')[0]} over " in daemon.log()
+    text = daemon.nbctl("status").stdout
+    assert "echo (udp)" in text and text.count("(udp)") == 1
+
+
 def test_many_clients_with_bursts(start_daemon, engine):
     """Each datagram comes back once, in its client's order; each counts as an operation, of the one worker that its
     client stays with."""
