@@ -80,7 +80,7 @@ def test_echo_of_every_size(start_daemon, engine):
 
 def test_status_and_log_say_that_it_is_udp(start_daemon):
     daemon = start_daemon(udp("echo") + listener("stream"))
-    assert f"listener 'echo': echo on udp {daemon.addresses('echo')[0]} over " in daemon.log()
+    assert "listener 'echo': echo on udp 127.0.0.1:" in daemon.log()
     text = daemon.nbctl("status").stdout
     assert "echo (udp)" in text and text.count("(udp)") == 1
 
