@@ -228,12 +228,44 @@ static int check_serving(const struct server *s)
 	return rc;
 }
 
+static bool has_text(char *const *words, const char *text)
+{
+	for (; *words; words++)
+		if (strstr(*words, text))
+			return true;
+	return false;
+}
+
+/* Is the command told where a listener is: by a placeholder (ctl/compare/placeholders.h), or by a
+ * port that the user chose? */
+static bool knows_a_listener(char *const *command, const struct config *config)
+{
+	char port[8];
+
+	for (unsigned i = 0; i < config->listener_count; i++) {
+		const struct address *address = &config->listeners[i].addresses[0];
+
+		snprintf(port, sizeof(port), "%u", address->port_first);
+		if (address->sa.ss_family == AF_UNIX ||
+		    (address->port_first && has_text(command, port)))
+			return true;
+	}
+	return has_text(command, "{port}") || has_text(command, "{uri}") ||
+	       has_text(command, "{host}") || has_text(command, "{listener}");
+}
+
 static int start_compare(struct run_mode *run)
 {
 	const struct server *s = run->server;
 	char *argv[RUN_OPTIONS_MAX + 1024];
 	unsigned count = 0;
 
+	if (!knows_a_listener(run->command, s->config))
+		log_write(
+			LOG_WARNING, NULL,
+			"--run: the command has no {port}, {uri}, {host} or {listener}: it must know "
+			"by itself where to connect, or it may load another server at its default "
+			"port");
 	argv[count++] = "compare";
 	for (unsigned i = 0; i < run->option_count; i++)
 		argv[count++] = run->options[i];
