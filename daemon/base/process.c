@@ -54,8 +54,8 @@ int process_start(char *const *argv, int out, int err, int parent_end, pid_t *re
 	pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
 	if (pid == 0) {
 		/* become() makes system calls alone, and writes nothing that the parent reads. */
-		error = become(argv, out, err, parent_end,
-			       parent); /* NOLINT(clang-analyzer-unix.Vfork) */
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Vfork) */
+		error = become(argv, out, err, parent_end, parent);
 		_exit(EXIT_FAILURE);
 	}
 	if (pid < 0)
