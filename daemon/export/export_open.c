@@ -27,7 +27,7 @@ struct opening {
 	struct reason reason;
 	int result;
 	bool probe;  /* create nothing, and close it again */
-	bool is_new; /* probe: opening would create the file */
+	bool is_new; /* opening creates the file, or would */
 };
 
 const struct store *export_pick_store(const struct export_config *config, struct reason *reason)
@@ -104,11 +104,10 @@ static void opening_run(struct errand *errand)
 {
 	struct opening *o = container_of(errand, struct opening, errand);
 
-	if (o->probe) {
-		o->is_new = export_is_new(&o->config.options);
+	o->is_new = export_is_new(&o->config.options);
+	if (o->probe)
 		o->config.options.create = false;
-	}
-	if (o->is_new)
+	if (o->probe && o->is_new)
 		o->result = opening_probe_new(o);
 	else
 		o->result = o->export.store->open(&o->export, &o->reason);
@@ -127,9 +126,15 @@ static void opening_left(struct errand *errand)
 	free(o);
 }
 
+/* A file that was made for a configuration that is not used is empty again, so that it may be made
+ * with another size. */
 static void closing_run(struct errand *errand)
 {
-	opening_close(container_of(errand, struct opening, errand));
+	struct opening *o = container_of(errand, struct opening, errand);
+
+	if (o->is_new && o->export.fd >= 0 && ftruncate(o->export.fd, 0) < 0)
+		o->result = -errno; /* it keeps its size, which the next configuration may refuse */
+	opening_close(o);
 }
 
 static void closing_left(struct errand *errand)
@@ -211,8 +216,10 @@ void export_open_end(struct server_export *x, uint64_t end_ns)
 {
 	bool is_new;
 
-	if (x->opening)
-		x->error = opening_end(x, end_ns, &is_new);
+	if (!x->opening)
+		return;
+	x->error = opening_end(x, end_ns, &is_new);
+	x->fresh = is_new && !x->error;
 }
 
 void export_probe_begin(const struct export_config *config, struct server_export *x)
@@ -236,6 +243,7 @@ void export_close(struct server_export *x)
 	struct opening *o = opening_new(x);
 
 	if (o) {
+		o->is_new = x->fresh;
 		o->lock = x->lock;
 		o->errand.run = closing_run;
 		o->errand.left = closing_left;

@@ -259,6 +259,12 @@ int exports_renew(const struct exports *now, const struct config *config,
 	return 0;
 }
 
+void exports_keep(struct exports *e)
+{
+	for (unsigned i = 0; i < e->count; i++)
+		e->list[i]->fresh = false;
+}
+
 static bool exports_have(const struct exports *e, const struct server_export *x)
 {
 	for (unsigned i = 0; i < e->count; i++)

@@ -33,6 +33,7 @@ struct server_export {
 	struct mailbox *mailbox;     /* the main thread's */
 	struct call failed_call;     /* reports a failed flush to the main thread */
 	bool failure_told;           /* failed_call has run */
+	bool fresh;                  /* its file was made, and no listener has served it yet */
 	bool retired;                /* removed by a reload: freed when it has no user */
 	bool held;                   /* held by exports_hold(), one of the users */
 	struct file_lock *lock;      /* lock on its file while it is open; NULL: none */
@@ -53,6 +54,9 @@ struct exports {
  * result of each.  0, or -ENOMEM. */
 int exports_open(struct exports *e, const struct config *config);
 void exports_free(struct exports *e);
+
+/* Listeners serve these exports from now on: files that were made stay. */
+void exports_keep(struct exports *e);
 
 /* Opens the exports that config's listeners need, concurrently, so that all errors are known at
  * once.  They stay open until exports_release(). */

@@ -237,6 +237,7 @@ static void commit(struct reload_next *n)
 		listeners_log_unavailable(n->listeners, n->listener_count);
 	s->listeners.list = n->listeners;
 	s->listeners.count = n->listener_count;
+	exports_keep(&s->listeners.exports);
 	exports_retire(&n->exports, &s->listeners.exports);
 	s->config = n->config;
 	s->generation += n->diff.count > 0;

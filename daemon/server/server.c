@@ -121,6 +121,7 @@ void server_serve(struct server *s)
 {
 	struct listeners *all = &s->listeners;
 
+	exports_keep(&all->exports);
 	for (unsigned i = 0; i < all->count; i++) {
 		listener_log(all->list[i]);
 		listener_serve(all->list[i]);

@@ -82,3 +82,30 @@ def test_an_export_leaves_under_its_clients(start_daemon, tmp_path, engine, stor
             assert client.reply(512)[0] == 0
         kept.request(READ, 0, 512)
         assert kept.reply(512) == (0, bytes(512))
+
+
+def test_a_refused_reload_leaves_no_file_of_its_size(start_daemon, tmp_path):
+    """The next configuration may want another one; what was served keeps its size."""
+    def disk(name, size):
+        return (f"[export {name}]\npath = {tmp_path}/{name}\ncreate = yes\nsize = {size}\n"
+                + listener(name, "nbd", exports=name))
+
+    def reload(text):
+        daemon.write_config(text)
+        return daemon.nbctl("reload", check=False)
+
+    served = disk("served", "1M")
+    daemon = start_daemon(served)
+    with connect(daemon, "served") as client:
+        client.request(WRITE, 0, 4, b"data")
+        assert client.reply() == (0, b"")
+    wrong = listener("wrong", address="192.0.2.1:7")
+    assert reload(served + disk("new", "2M") + wrong).returncode == 1
+    assert (tmp_path / "new").stat().st_size == 0
+    assert reload(served + disk("new", "3M")).returncode == 0
+    assert (tmp_path / "new").stat().st_size == 3 * MIB
+    assert reload(served).returncode == 0
+    daemon.wait_closed("served")
+    daemon.stop()
+    assert (tmp_path / "new").stat().st_size == 3 * MIB
+    assert (tmp_path / "served").read_bytes()[:4] == b"data"
