@@ -307,7 +307,7 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 				    &why);
 	}
 	if (rc < 0) {
-		struct holder holder = { HELD_UNKNOWN };
+		struct holder holder = { .by = HELD_UNKNOWN };
 		char text[HOLDER_TEXT_MAX];
 
 		control_stop(c);
