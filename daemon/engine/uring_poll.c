@@ -189,7 +189,7 @@ static void poll_wait(struct worker *w, bool block)
 
 	if (!ring_ready(&u->ring))
 		ring_wait(&u->ring, block && !again);
-	if (again)
+	if (again || u->ring.sqpoll)
 		ring_catch_up(&u->ring);
 	worker_awake(w);
 	/* Connections that are still not drained are put on the list for the next turn. */

@@ -214,7 +214,7 @@ void export_open_begin(struct server_export *x)
 
 void export_open_end(struct server_export *x, uint64_t end_ns)
 {
-	bool is_new;
+	bool is_new = false;
 
 	if (!x->opening)
 		return;

@@ -312,8 +312,11 @@ bool ring_wait(struct ring *r, bool block)
 
 	if (block && r->spin_ns && ring_spin(r))
 		return false;
-	if (ring_ready(r))
+	if (ring_ready(r)) {
+		if (r->sqpoll)
+			ring_submit(r);
 		return false;
+	}
 	if (block && w->gather.on) {
 		unsigned submit, quiet = r->quiet, want = MAX(quiet, 1U);
 
@@ -393,6 +396,10 @@ void ring_catch_up(struct ring *r)
 {
 	unsigned before;
 
+	/* The kernel's thread runs all work itself, so nothing is deferred; it is to see what is
+	 * queued now, not when a wait finds no completion. */
+	if (r->sqpoll)
+		ring_submit(r);
 	if (!ring_has_deferred(r))
 		return;
 	do {

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -199,6 +200,39 @@ static void a_look_for_input_comes_after_the_answers(void **state)
 	close(fds[1]);
 }
 
+/* The kernel's thread takes submissions without a call, so they need not wait until a turn finds no
+ * completion. */
+static void sqpoll_sees_submissions_while_completions_wait(void **state)
+{
+	struct reason reason = { "" };
+
+	(void)state;
+	worker = (struct worker){ .options = { .sqpoll = true,
+					       .sqpoll_idle_ns = 10 * NS_PER_MS,
+					       .sqpoll_cpu = UINT64_MAX } };
+	if (ring_init(&ring, &worker, 0, RING_LISTENS, &reason) < 0) {
+		print_message("skipped: %s\n", reason.text);
+		return;
+	}
+	for (unsigned n = 1; n <= 3; n++) {
+		uint64_t end_ns = clock_ns() + 10 * (uint64_t)NS_PER_S;
+		struct io_uring_sqe *sqe = ring_sqe(&ring);
+
+		io_uring_prep_cancel(sqe, &worker, 0); /* of nothing: completes at once */
+		ring_op(sqe, NULL);
+		if (n == 1)
+			ring_submit(&ring);
+		else if (n == 2)
+			ring_catch_up(&ring);
+		else
+			assert_false(ring_wait(&ring, true));
+		while (ring_ready(&ring) < n && clock_ns() < end_ns)
+			sched_yield();
+		assert_int_equal(ring_ready(&ring), n);
+	}
+	ring_fini(&ring);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +242,7 @@ int main(void)
 		cmocka_unit_test(all_events_come_and_not_20_of_them),
 		cmocka_unit_test(a_flag_without_work_is_no_reason_to_stay),
 		cmocka_unit_test(a_look_for_input_comes_after_the_answers),
+		cmocka_unit_test(sqpoll_sees_submissions_while_completions_wait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
