@@ -186,6 +186,27 @@ struct arrival {
 	uint16_t port;                       /* the local one; 0: not known */
 };
 
+/* What another thread asks of a worker: part of it, as an owner without memory has to reach it,
+ * too. A request that has not run yet takes the value of the next of its kind. */
+enum worker_requested {
+	REQUEST_STOP,
+	REQUEST_LISTEN,
+	REQUEST_ACCEPT_WAITING,
+	REQUEST_DRAIN,
+	REQUEST_IDLE_TIMEOUT,
+	REQUEST_PEERS_MAX,
+	REQUEST_COUNT
+};
+struct worker_request {
+	struct call call;
+	struct worker *worker;
+	_Atomic uint64_t value;
+	_Atomic bool posted;
+};
+
+/* What a worker tells its owner, each once. */
+enum worker_told { TOLD_ACCEPT_ENDED, TOLD_DRAINED, TOLD_COUNT };
+
 struct worker {
 	/* Hot: used for every request. */
 	const struct service *service;
@@ -282,7 +303,9 @@ struct worker {
 	/* Read or written by several threads. */
 	struct mailbox mailbox;
 	struct op mailbox_op;
-	uint64_t watched_turns; /* used by the watchdog on the main thread only */
+	struct worker_request requests[REQUEST_COUNT];
+	struct call told[TOLD_COUNT]; /* what it tells its owner, who posts these */
+	uint64_t watched_turns;       /* used by the watchdog on the main thread only */
 	_Atomic uint32_t
 		features; /* bit mask of enum engine_feature; bits may be added while it serves */
 	/* It may sleep with sends whose result it has not reaped: counters lag. */

@@ -11,31 +11,13 @@
 #include "conn.h"
 #include "worker.h"
 
-/* A request to a worker; no caller waits for it, and it frees itself after it has run. */
-struct worker_request {
-	struct call call;
-	struct worker *worker;
-	uint64_t value;
-};
-
-static void worker_request(struct worker *w, void (*fn)(struct call *), uint64_t value)
-{
-	struct worker_request *r = malloc(sizeof(*r));
-
-	if (!r)
-		abort();
-	*r = (struct worker_request){ .call.fn = fn, .worker = w, .value = value };
-	mailbox_post(&w->mailbox, &r->call);
-}
-
 static struct worker *worker_request_take(struct call *call, uint64_t *ret_value)
 {
 	struct worker_request *r = container_of(call, struct worker_request, call);
-	struct worker *w = r->worker;
 
-	*ret_value = r->value;
-	free(r);
-	return w;
+	atomic_store(&r->posted, false); /* before the value: a later one is not lost */
+	*ret_value = atomic_load(&r->value);
+	return r->worker;
 }
 
 static void worker_do_listen(struct call *call)
@@ -102,10 +84,30 @@ static void worker_do_stop(struct call *call)
 	worker_request_take(call, &value)->stop = true;
 }
 
+static void worker_request(struct worker *w, enum worker_requested which, uint64_t value)
+{
+	static void (*const run[])(struct call *) = {
+		[REQUEST_STOP] = worker_do_stop,
+		[REQUEST_LISTEN] = worker_do_listen,
+		[REQUEST_ACCEPT_WAITING] = worker_do_accept_waiting,
+		[REQUEST_DRAIN] = worker_do_drain,
+		[REQUEST_IDLE_TIMEOUT] = worker_do_idle_timeout,
+		[REQUEST_PEERS_MAX] = worker_do_peers_max,
+	};
+	struct worker_request *r = &w->requests[which];
+
+	atomic_store(&r->value, value);
+	if (atomic_exchange(&r->posted, true))
+		return;
+	r->worker = w;
+	r->call.fn = run[which];
+	mailbox_post(&w->mailbox, &r->call);
+}
+
 void worker_request_stop(struct worker *w)
 {
 	if (w->lives)
-		worker_request(w, worker_do_stop, 0);
+		worker_request(w, REQUEST_STOP, 0);
 }
 
 void worker_call(struct worker *w, struct call *call)
@@ -115,27 +117,27 @@ void worker_call(struct worker *w, struct call *call)
 
 void worker_listen(struct worker *w)
 {
-	worker_request(w, worker_do_listen, 0);
+	worker_request(w, REQUEST_LISTEN, 0);
 }
 
 void worker_accept_waiting(struct worker *w)
 {
-	worker_request(w, worker_do_accept_waiting, 0);
+	worker_request(w, REQUEST_ACCEPT_WAITING, 0);
 }
 
 void worker_drain(struct worker *w, uint64_t deadline_ns)
 {
-	worker_request(w, worker_do_drain, deadline_ns);
+	worker_request(w, REQUEST_DRAIN, deadline_ns);
 }
 
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns)
 {
-	worker_request(w, worker_do_idle_timeout, idle_timeout_ns);
+	worker_request(w, REQUEST_IDLE_TIMEOUT, idle_timeout_ns);
 }
 
 void worker_set_peers_max(struct worker *w, uint64_t peers_max)
 {
-	worker_request(w, worker_do_peers_max, peers_max);
+	worker_request(w, REQUEST_PEERS_MAX, peers_max);
 }
 
 /* ---- Settling ---- */

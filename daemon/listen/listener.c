@@ -57,39 +57,28 @@ static void listener_paused(struct worker *w, int error)
 			  plural(missed));
 }
 
-/* A message of a worker to the main thread. */
-struct listener_call {
-	struct call call;
-	struct listener *listener;
-};
+/* ---- Messages of workers to the main thread ---- */
 
-static void listener_tell(struct listener *l, void (*fn)(struct call *))
+static void listener_tell(struct worker *w, enum worker_told what, void (*fn)(struct call *))
 {
-	struct listener_call *c = malloc(sizeof(*c));
+	const struct listener *l = w->owner_context;
 
-	if (!c)
-		abort();
-	*c = (struct listener_call){ .call.fn = fn, .listener = l };
-	mailbox_post(&l->all->mailbox, &c->call);
-}
-
-static struct listener *listener_told(struct call *call)
-{
-	struct listener_call *c = container_of(call, struct listener_call, call);
-	struct listener *l = c->listener;
-
-	free(c);
-	return l;
+	w->told[what].fn = fn;
+	mailbox_post(&l->all->mailbox, &w->told[what]);
 }
 
 static void listener_on_accept_ended(struct call *call)
 {
-	listeners_accept_ended(listener_told(call)->all);
+	const struct worker *w = container_of(call, struct worker, told[TOLD_ACCEPT_ENDED]);
+	const struct listener *l = w->owner_context;
+
+	listeners_accept_ended(l->all);
 }
 
 static void listener_on_drained(struct call *call)
 {
-	struct listener *l = listener_told(call);
+	const struct worker *w = container_of(call, struct worker, told[TOLD_DRAINED]);
+	struct listener *l = w->owner_context;
 
 	if (++l->drained_count < l->worker_count || l->state != LISTENER_DRAINING)
 		return;
@@ -103,12 +92,12 @@ static void listener_accept_ended(struct worker *w)
 	struct listener *l = w->owner_context;
 
 	sem_post(&l->accept_ended);
-	listener_tell(l, listener_on_accept_ended);
+	listener_tell(w, TOLD_ACCEPT_ENDED, listener_on_accept_ended);
 }
 
 static void listener_drained(struct worker *w)
 {
-	listener_tell(w->owner_context, listener_on_drained);
+	listener_tell(w, TOLD_DRAINED, listener_on_drained);
 }
 
 const struct worker_owner listener_owner = {
