@@ -15,9 +15,13 @@ static struct worker *worker_request_take(struct call *call, uint64_t *ret_value
 {
 	struct worker_request *r = container_of(call, struct worker_request, call);
 
-	atomic_store(&r->posted, false); /* before the value: a later one is not lost */
+	struct worker *w = r->worker;
+
+	/* From here on it may be posted again.  The value is read after that: a later one is not
+	 * lost. */
+	atomic_store(&r->posted, false);
 	*ret_value = atomic_load(&r->value);
-	return r->worker;
+	return w;
 }
 
 static void worker_do_listen(struct call *call)
