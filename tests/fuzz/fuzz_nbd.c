@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "conn.h"
+#include "slices.h"
 #include "store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -136,10 +137,17 @@ static void session_turns(struct session *s)
 {
 	struct worker *w = &s->worker;
 
-	for (unsigned turn = 0; w->ready; turn++) {
-		struct conn *c = w->ready;
+	for (unsigned turn = 0; w->ready || w->slices; turn++) {
+		struct conn *c;
 
 		assert(turn < 10000);
+		if (w->slices) {
+			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
+			slices_run(w);
+		}
+		c = w->ready;
+		if (!c)
+			continue;
 		w->ready = NULL;
 		w->ready_tail = &w->ready;
 		c->flags &= ~(uint32_t)CONN_READY;

@@ -12,6 +12,7 @@
 #include "crc32c.h"
 #include "nvme_bytes.h"
 #include "nvme_queue.h"
+#include "slices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -105,10 +106,17 @@ static void session_turns(struct session *s)
 {
 	struct worker *w = &s->worker;
 
-	for (unsigned turn = 0; w->ready; turn++) {
-		struct conn *c = w->ready;
+	for (unsigned turn = 0; w->ready || w->slices; turn++) {
+		struct conn *c;
 
 		assert(turn < 100000);
+		if (w->slices) {
+			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
+			slices_run(w);
+		}
+		c = w->ready;
+		if (!c)
+			continue;
 		w->ready = c->ready_next;
 		if (!w->ready)
 			w->ready_tail = &w->ready;

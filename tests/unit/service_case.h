@@ -13,6 +13,7 @@
 
 #include "conn.h"
 #include "remote.h"
+#include "slices.h"
 
 struct service_case {
 	struct worker worker;
@@ -137,15 +138,22 @@ static inline void case_ticket(struct worker *w, void *ticket)
 
 static const struct worker_owner case_owner = { .admit = case_admit, .release = case_ticket };
 
-/* Turns until no connection is ready; there may be several. */
+/* Turns until no connection is ready and no slice is left; there may be several connections. */
 static inline void case_turns(struct service_case *t)
 {
 	struct worker *w = &t->worker;
 
-	for (unsigned turn = 0; w->ready; turn++) {
-		struct conn *c = w->ready;
+	for (unsigned turn = 0; w->ready || w->slices; turn++) {
+		struct conn *c;
 
 		assert_true(turn < 100000);
+		if (w->slices) {
+			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
+			slices_run(w);
+		}
+		c = w->ready;
+		if (!c)
+			continue;
 		w->ready = c->ready_next;
 		if (!w->ready)
 			w->ready_tail = &w->ready;
