@@ -138,6 +138,14 @@ def test_the_second_ends_nbctl_when_the_daemon_is_silent(daemon):
 # ---- nbserved --run ----
 
 
+@pytest.fixture(autouse=True)
+def no_nohup():
+    """Tests that are themselves run by nohup(1) ignore SIGHUP, and what they start would, too."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def run_command(tmp_path, script, start=lambda *a, **k: subprocess.Popen(*a, **k)):
     """`--run` with a shell's script against its listener."""
     return start(
