@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,9 +47,11 @@ static int become(char *const *argv, int out, int err, int parent_end, pid_t par
 int process_start(char *const *argv, int out, int err, int parent_end, pid_t *ret_pid)
 {
 	pid_t parent = getpid(), pid;
-	volatile int error = 0;
+	int error = 0, ends[2];
 	sigset_t all, before;
 
+	if (pipe2(ends, O_CLOEXEC) < 0) /* tells why the program was not started */
+		return -errno;
 	sigfillset(&all); /* the child may not run our handlers on our memory */
 	sigprocmask(SIG_SETMASK, &all, &before);
 	pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
@@ -56,12 +59,17 @@ int process_start(char *const *argv, int out, int err, int parent_end, pid_t *re
 		/* become() makes system calls alone, and writes nothing that the parent reads. */
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Vfork) */
 		error = become(argv, out, err, parent_end, parent);
-		_exit(EXIT_FAILURE);
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Vfork) */
+		_exit(write(ends[1], &error, sizeof(error)) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	}
 	if (pid < 0)
 		error = errno;
-	else if (error)
+	close(ends[1]);
+	if (pid > 0 && read(ends[0], &error, sizeof(error)) == sizeof(error))
 		waitpid(pid, NULL, 0);
+	else if (pid > 0)
+		error = 0;
+	close(ends[0]);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (!error)
 		*ret_pid = pid;
