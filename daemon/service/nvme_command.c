@@ -29,10 +29,23 @@ int nvme_commands_init(struct nvme_queue *q, unsigned count)
 static void command_free(struct nvme_command *d)
 {
 	bufq_drop(&d->queue->conn->worker->pool, &d->data, d->data.bytes);
-	if (d->page)
-		d->queue->pages--;
+	nvme_page_free(d);
+}
+
+void nvme_page_free(struct nvme_command *d)
+{
+	if (!d->page)
+		return;
+	nvme_page_split(d, false);
+	d->queue->pages--;
 	free(d->page);
 	d->page = NULL;
+}
+
+void nvme_page_split(struct nvme_command *d, bool split)
+{
+	d->queue->split += (unsigned)split - (unsigned)d->split;
+	d->split = split;
 }
 
 bool nvme_page_new(struct nvme_command *d, size_t bytes)

@@ -26,7 +26,8 @@ enum {
 	NVME_ADMIN_ENTRIES_MAX = 1024, /* of an admin queue */
 	NVME_ADMIN_CAPSULE = 8192,     /* bytes of data behind an admin or Fabrics command */
 	/* Commands of a queue with memory that is not the pool's, at most: 4 KiB each, or the data
-	 * of an admin command.  No further command is taken until one of them ends. */
+	 * of an admin command.  No further command is taken until one of them ends.  As many more
+	 * may have such memory while they wait for their data's next PDU; a further one fails. */
 	NVME_PAGES_MAX = 16,
 };
 
@@ -107,6 +108,7 @@ struct nvme_command {
 	uint64_t result;   /* of its completion */
 	uint16_t status;   /* enum nvme_status */
 	uint8_t step;      /* enum nvme_step */
+	bool split;        /* `page` waits for the next PDU of the data */
 	bool framed;       /* `data` has room for what precedes and follows it in a PDU */
 	/* RDMA: the completion was sent before the data was known to have arrived. */
 	bool replied;
@@ -152,6 +154,7 @@ struct nvme_queue {
 	unsigned command_count, used;      /* used: those taken at least once */
 	unsigned busy;                     /* commands being served */
 	unsigned pages;                    /* commands that have a page */
+	unsigned split;                    /* of these, commands that are `split` */
 	struct nvme_command *free;         /* used ones that are free */
 	struct nvme_command *todo, **last; /* in order of service */
 	struct nvme_command *held;
@@ -204,6 +207,14 @@ static inline void nvme_command_end(struct nvme_command *d, uint16_t status)
 }
 /* Allocates d->page; false: no memory. */
 bool nvme_page_new(struct nvme_command *d, size_t bytes);
+void nvme_page_free(struct nvme_command *d);
+/* Marks a command whose page waits for the next PDU of its data, or no longer does. */
+void nvme_page_split(struct nvme_command *d, bool split);
+/* Must what needs a page wait?  Not for commands that are split: their data may be behind it. */
+static inline bool nvme_pages_are_short(const struct nvme_queue *q)
+{
+	return q->pages - q->split >= NVME_PAGES_MAX;
+}
 struct nvme_cqe nvme_completion_of(const struct nvme_command *d);
 /* The command's completion has been queued: counts the operation. */
 void nvme_command_replied(struct nvme_command *d);

@@ -167,12 +167,15 @@ static void rdma_read(struct remote *remote, int result)
 	rdma_take_part(d, (uint32_t)d->data.bytes);
 }
 
-/* Reads as much of the remaining data as there is memory for. */
+/* Reads as much of the remaining data as there is memory for.  A list's page is counted before the
+ * next command is taken; without memory for it the command fails in rdma_take_part(). */
 static bool rdma_ask(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
 	uint32_t left = MIN(d->length - d->got_bytes, (uint32_t)NVME_PART_MAX);
 
+	if (d->verb->start && !d->page)
+		nvme_page_new(d, d->length);
 	if (nvme_is_full(c)) {
 		c->flags |= CONN_WATCH_TX;
 		return false;
@@ -234,7 +237,7 @@ static bool rdma_take(struct nvme_queue *q)
 		conn_starved(c);
 		return false;
 	}
-	d = nvme_is_full(c) || q->pages >= NVME_PAGES_MAX ? NULL : nvme_command_get(q);
+	d = nvme_is_full(c) || nvme_pages_are_short(q) ? NULL : nvme_command_get(q);
 	if (!d)
 		return false;
 	nvme_parse_sqe(v->data, &d->sqe);

@@ -20,6 +20,8 @@ void nvme_receive(struct nvme_command *d, uint32_t bytes)
 {
 	struct nvme_queue *q = d->queue;
 
+	if (unlikely(d->split))
+		nvme_page_split(d, false);
 	if (d->verb->start && !d->page && !d->status && !nvme_page_new(d, d->length))
 		d->status = NVME_INTERRUPTED;
 	if (d->step != NVME_IO)
@@ -83,6 +85,18 @@ static void receive_digest(struct nvme_queue *q)
 		receive_fail(q->receiving, NVME_TRANSPORT_ERROR);
 }
 
+/* After a PDU that ends within a list or a block.  The rest may be behind any other PDU, so nothing
+ * can wait for it: the host repeats what is too much. */
+static void receive_split(struct nvme_command *d)
+{
+	if (d->queue->split < NVME_PAGES_MAX) {
+		nvme_page_split(d, true);
+		return;
+	}
+	nvme_page_free(d);
+	receive_fail(d, NVME_INTERRUPTED);
+}
+
 /* The end of a PDU's data: checks the digest. */
 static bool receive_end(struct nvme_queue *q)
 {
@@ -93,6 +107,8 @@ static bool receive_end(struct nvme_queue *q)
 	receive_digest(q);
 	q->receiving = NULL;
 	q->pdu_ns = 0;
+	if (d->page && !d->status && d->got_bytes < d->length)
+		receive_split(d);
 	if (d->step != NVME_IO)
 		receive_next(d);
 	return true;
@@ -233,6 +249,7 @@ static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
 		begun = 0;
 	}
 	d->begun_bytes = 0;
+	nvme_page_free(d);
 	stat_add(q->conn->worker->stats.bytes_copied, d->data.bytes);
 	return true;
 }

@@ -203,7 +203,7 @@ static bool tcp_command(struct nvme_queue *q)
 {
 	struct nvme_command *d;
 
-	if (nvme_is_full(q->conn) || q->pages >= NVME_PAGES_MAX)
+	if (nvme_is_full(q->conn) || nvme_pages_are_short(q))
 		return false;
 	d = nvme_command_get(q);
 	if (!d)
@@ -237,7 +237,7 @@ static bool tcp_data(struct nvme_queue *q)
 
 	nvme_tcp_parse_data(q->header, &data);
 	d = find_asked(q, &data);
-	if (d && d->verb->start && !d->page && q->pages >= NVME_PAGES_MAX)
+	if (d && d->verb->start && !d->page && nvme_pages_are_short(q))
 		return false;
 	if (!d)
 		nvme_tcp_fail(q, NVME_TCP_SEQUENCE, 0);

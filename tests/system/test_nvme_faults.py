@@ -221,6 +221,29 @@ def test_half_of_a_block_is_never_written(daemon, bytes_sent):
     assert blocks <= {b"old!" * 1024, b"NEW!" * 1024} and found[4096:] == b"old!" * 1024
 
 
+@pytest.mark.parametrize("count", [16, 40])
+def test_commands_that_begin_blocks_hold_up_no_other(daemon, count):
+    """A host may send the data of its commands by turns, and commands between: no rest is waited for."""
+    with Host(daemon, "nvme", NQN, entries=64) as host:
+        commands = [asked(host, block, 4096) for block in range(count)]
+        for block, (q, cid, ttag) in enumerate(commands):
+            q.send(data_pdu(q, cid, ttag, 0, bytes([block]) * 2048))
+        host.flush()
+        results = []
+        for block, (q, cid, ttag) in enumerate(commands):
+            q.send(data_pdu(q, cid, ttag, 2048, bytes([block]) * 2048, flags=LAST))
+            try:
+                q.wait(cid)
+                results.append(0)
+            except Status as failed:
+                results.append(failed.args[0])
+        assert results == [0] * 16 + [0x21] * (count - 16)  # interrupted, without DNR: there is no more memory
+        host.queues[0].ignores_r2t = False
+        for block in range(16, count):
+            host.write(block, bytes([block]) * 4096)
+        assert host.read(0, count) == b"".join(bytes([block]) * 4096 for block in range(count))
+
+
 @pytest.mark.parametrize("piece", [300, 1000])
 def test_data_in_many_pieces_is_verified_before_it_is_written(daemon, piece):
     old = b"old!" * 16384

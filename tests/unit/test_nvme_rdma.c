@@ -304,6 +304,33 @@ static void what_is_wrong_with_a_capsule(void **state)
 	disk_close(&d);
 }
 
+/* A list's memory is counted before the next command is taken, not when its data has come. */
+static void a_list_is_counted_before_it_is_fetched(void **state)
+{
+	struct disk d;
+
+	(void)state;
+	disk_open(&d, 1, 4096);
+	io_queue(&d);
+	memset(host, 0, 4096);
+	for (uint16_t i = 0; i < 3; i++) {
+		send_command(&d, NVME_DSM, 1, i, (uint32_t[]){ 0, 4, 0 }, keyed(0, 16), 0);
+		assert_int_equal(nvme_of(d.t->conn)->pages, i + 1);
+	}
+	while (d.t->remote_count > 0)
+		case_remote(d.t, 0);
+	assert_int_equal(nvme_of(d.t->conn)->pages, 0);
+	/* With the command, at an offset: block 1. */
+	memset(d.export.memory, 1, 8192);
+	host[16 + 4] = host[16 + 8] = 1;
+	send_command(&d, NVME_DSM, 1, 5, (uint32_t[]){ 0, 4, 0 },
+		     (struct where){ NVME_SGL_CAPSULE, 16, 16 }, 32);
+	hear(&d, 5, NVME_SUCCESS);
+	assert_int_equal(((uint8_t *)d.export.memory)[4095], 1);
+	assert_int_equal(((uint8_t *)d.export.memory)[4096], 0);
+	disk_close(&d);
+}
+
 /* The host refuses its memory, or is gone: what was under way is given back. */
 static void a_queue_ends_amid_transfers(void **state)
 {
@@ -334,6 +361,7 @@ int main(void)
 		cmocka_unit_test(memory_decides_on_capsules_and_queues),
 		cmocka_unit_test(data_moves_between_export_and_host),
 		cmocka_unit_test(what_is_wrong_with_a_capsule),
+		cmocka_unit_test(a_list_is_counted_before_it_is_fetched),
 		cmocka_unit_test(a_queue_ends_amid_transfers),
 	};
 
