@@ -86,7 +86,7 @@ static int measuring_result(const struct ctl *ctl, int status)
 
 static void wait_ms(unsigned ms, struct sampler *sampler)
 {
-	uint64_t end_ns = clock_ns() + ms * NS_PER_MS, now_ns;
+	uint64_t end_ns = clock_ns() + ms * (uint64_t)NS_PER_MS, now_ns;
 
 	while ((now_ns = clock_ns()) < end_ns && !child_interrupted()) {
 		uint64_t ns = MIN(end_ns - now_ns, 50 * NS_PER_MS);

@@ -432,6 +432,12 @@ def end(process):
     process.wait(TIMEOUT)
 
 
+def test_an_interval_is_as_long_as_asked(daemon):
+    """Longer than 32 bits of nanoseconds."""
+    rows = nbctl_json(daemon, "compare", "--interval", "4.3")["rows"]
+    assert rows and all(row["interval_ns"] >= 4.3e9 for row in rows)
+
+
 def test_watch_prints_a_line_per_interval(daemon):
     with daemon.connect("echo-epoll") as s:
         echo(s, b"ping")
