@@ -51,7 +51,7 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown,\n"
-	"--html, --notes, --quiet and --softirq it takes as well.\n"
+	"--html, --notes, --quiet, --softirq and --timeout it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -121,6 +121,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "notes", no_argument, NULL, 'o' },
 		{ "softirq", no_argument, NULL, 'o' },
 		{ "quiet", no_argument, NULL, 'o' },
+		{ "timeout", required_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },

@@ -18,7 +18,8 @@ enum {
 	CTL_RESTART = 4,     /* the change needs a restart of the daemon */
 	CTL_WORSE = 5,       /* compare --against found a row that got worse */
 	CTL_NOTHING = 8,     /* compare -- COMMAND: a listener got no operation */
-	/* `compare -- COMMAND` exits as COMMAND did, or with these, as env(1) does. */
+	/* `compare -- COMMAND` exits as COMMAND did, or with these, as timeout(1) does. */
+	CTL_TIMED_OUT = 124, /* COMMAND ran longer than --timeout */
 	CTL_CANNOT_RUN = 126,
 	CTL_NOT_FOUND = 127,
 	CTL_SIGNALLED = 128, /* plus the signal's number */
@@ -33,7 +34,7 @@ struct option_spec {
 	const char *help;
 };
 
-enum { COMMAND_OPTIONS_MAX = 12 };
+enum { COMMAND_OPTIONS_MAX = 16 };
 
 struct ctl;
 struct command {

@@ -76,12 +76,25 @@ int child_interrupted(void)
 
 /* ---- Its end ---- */
 
-/* After a signal the command has CHILD_GRACE_MS to end by itself. */
-static void pass_signal(pid_t pid, uint64_t *deadline_ns)
+/* When the command is to be ended; UINT64_MAX: not known yet. */
+struct ends {
+	uint64_t timeout_ns; /* by SIGTERM */
+	uint64_t kill_ns;
+};
+
+/* After a signal, or the longest time, the command has CHILD_GRACE_MS to end by itself. */
+static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 {
-	if (interrupted && !*deadline_ns)
-		*deadline_ns = clock_ns() + (uint64_t)CHILD_GRACE_MS * NS_PER_MS;
-	if (forward == SIGKILL || (*deadline_ns && clock_ns() > *deadline_ns))
+	uint64_t now_ns = clock_ns();
+	bool late = now_ns > ends->timeout_ns;
+
+	if (late && !child->timed_out && !interrupted) {
+		child->timed_out = true;
+		kill(pid, SIGTERM);
+	}
+	if ((interrupted || child->timed_out) && ends->kill_ns == UINT64_MAX)
+		ends->kill_ns = now_ns + (uint64_t)CHILD_GRACE_MS * NS_PER_MS;
+	if (forward == SIGKILL || now_ns > ends->kill_ns)
 		process_kill_descendants();
 	else if (forward)
 		kill(pid, forward);
@@ -270,16 +283,17 @@ static bool has_ended(pid_t pid)
 /* Waits until the command has ended and its pipes are at their end.  Does not wait for output after
  * the command's end, as a grandchild may keep a pipe open. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
-		  struct sampler *sampler)
+		  unsigned timeout_ms, struct sampler *sampler)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct look *look = calloc(1, sizeof(*look));
-	uint64_t deadline_ns = 0;
+	struct ends ends = { UINT64_MAX, UINT64_MAX };
 	bool ended = false;
 
 	if (!look)
 		abort();
-
+	if (timeout_ms)
+		ends.timeout_ns = clock_ns() + timeout_ms * (uint64_t)NS_PER_MS;
 	while (!ended) {
 		struct pollfd fds[] = { { pidfd, POLLIN, 0 },
 					{ out->fd, POLLIN, 0 },
@@ -293,7 +307,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 			sink_read(err);
 		if (ended)
 			break;
-		pass_signal(pid, &deadline_ns);
+		pass_signal(pid, &ends, child);
 		look_at(pid, look);
 		if (sampler_look(sampler, &look->use))
 			look_forget(look);
@@ -348,8 +362,8 @@ static void reap(pid_t pid, struct child *child, uint64_t start_ns)
 						   (double)child->use.cpu_ns / (double)seen_ns);
 }
 
-void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
-	       struct child *ret)
+void child_run(char *const *argv, enum child_show show, bool keep, unsigned timeout_ms,
+	       struct sampler *sampler, struct child *ret)
 {
 	struct sink out = { .fd = -1, .show = show == CHILD_SHOW }, err = { .fd = -1 };
 	bool hold = show == CHILD_SHOW_ON_FAILURE;
@@ -371,7 +385,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, struct sample
 		close(err_write);
 	if (ret->status == 0) {
 		running = 1;
-		watch(pid, ret, &out, &err, sampler);
+		watch(pid, ret, &out, &err, timeout_ms, sampler);
 		running = 0;
 		reap(pid, ret, start_ns);
 		kill_rest();

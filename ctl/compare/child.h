@@ -18,6 +18,7 @@ struct child {
 	uint64_t wall_ns; /* from its start to its end */
 	struct use use;   /* at its end; busiest_ns by samples, 0: unknown */
 	cpu_set_t cpus;   /* its CPU affinity when last sampled */
+	bool timed_out;   /* it was ended, as by SIGTERM, because it ran too long */
 };
 
 /* From here to child_release_signals() SIGINT, SIGTERM, SIGQUIT and SIGHUP end a command that runs,
@@ -30,8 +31,9 @@ void child_release_signals(void);
 int child_interrupted(void);
 
 /* Runs argv to its end, and kills what it leaves behind.  keep: *ret->output gets up to
- * CHILD_OUTPUT_MAX bytes of its stdout, also if that is shown.  sampler takes samples meanwhile. */
+ * CHILD_OUTPUT_MAX bytes of its stdout, also if that is shown.  sampler takes samples meanwhile.
+ * timeout_ms: it may run that long; 0: for ever. */
 enum { CHILD_OUTPUT_MAX = 4 * 1024 * 1024 };
-void child_run(char *const *argv, enum child_show show, bool keep, struct sampler *sampler,
-	       struct child *ret);
+void child_run(char *const *argv, enum child_show show, bool keep, unsigned timeout_ms,
+	       struct sampler *sampler, struct child *ret);
 void child_free(struct child *child);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "child.h"
 #include "compare_gate.h"
@@ -17,7 +16,6 @@
 #include "parse.h"
 #include "placeholders.h"
 #include "reasons.h"
-#include "report.h"
 #include "rows.h"
 #include "sampler.h"
 #include "softirq.h"
@@ -40,12 +38,14 @@ enum {
 	VALUE_HTML,
 	VALUE_NOTES,
 	VALUE_QUIET,
-	VALUE_SOFTIRQ
+	VALUE_SOFTIRQ,
+	VALUE_TIMEOUT
 };
 
 struct compare {
 	unsigned interval_ms, repeat;
-	FILE *save, *html; /* files of the options; NULL: not given */
+	unsigned timeout_ms; /* of a run of COMMAND; 0: none */
+	FILE *save, *html;   /* files of the options; NULL: not given */
 	struct softirq *softirq;
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
 	int status;  /* exit code of COMMAND, or of what else ended measuring early */
@@ -122,13 +122,17 @@ static int delta(struct ctl *ctl, const struct sampler *s, struct measures *m)
 }
 
 /* Runs the command once, unchanged, and watches all listeners.  Its output is shown live. */
-static void run_command(struct ctl *ctl, struct sampler *sampler, struct child *child)
+static int run_command(struct ctl *ctl, unsigned timeout_ms, struct sampler *sampler,
+		       struct child *child)
 {
 	bool known = generator_name(ctl->rest);
 
 	fflush(ctl->out.file);
 	child_run(ctl->rest, ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW, known,
-		  sampler, child);
+		  timeout_ms, sampler, child);
+	if (child->timed_out)
+		ctl_warn("%s did not end within %g s (--timeout)", ctl->rest[0], timeout_ms / 1e3);
+	return child->timed_out ? CTL_TIMED_OUT : CTL_DONE;
 }
 
 /* Not if several listeners were busy, as the requests cannot be attributed. */
@@ -163,12 +167,12 @@ static int measure(struct ctl *ctl, const struct compare *c, const struct condit
 	if (rc != CTL_DONE)
 		return rc;
 	if (ctl->rest) {
-		run_command(ctl, &sampler, &child);
-		*ret_status = child.status;
+		rc = run_command(ctl, c->timeout_ms, &sampler, &child);
+		*ret_status = rc == CTL_DONE ? child.status : 0;
 	} else {
 		wait_ms(c->interval_ms, &sampler);
 	}
-	if (child.status >= 0) {
+	if (child.status >= 0 && rc == CTL_DONE) {
 		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
 		if (rc == CTL_DONE)
 			rc = delta(ctl, &sampler, m);
@@ -188,6 +192,7 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 	struct conditions conditions;
 	struct visits_options options = { .label = ctl->values[VALUE_LABEL],
 					  .repeat = c->repeat,
+					  .timeout_ms = c->timeout_ms,
 					  .quiet = ctl->values[VALUE_QUIET],
 					  .conditions = &conditions };
 	int rc, status = 0;
@@ -270,6 +275,18 @@ static int check_repeat(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
+static int check_timeout(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_TIMEOUT];
+
+	c->timeout_ms = c->visits ? VISITS_TIMEOUT_MS : 0;
+	if (!text)
+		return CTL_DONE;
+	if (!ctl->rest)
+		return ctl_usage(ctl, "--timeout is about the command after `--`");
+	return ctl_interval(ctl, "timeout", text, 1, &c->timeout_ms);
+}
+
 static int check(struct ctl *ctl, struct compare *c)
 {
 	const char *interval = ctl->values[VALUE_INTERVAL], *unknown;
@@ -302,7 +319,7 @@ static int check(struct ctl *ctl, struct compare *c)
 	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
 		return ctl_usage(ctl, "one of --csv, --markdown and --json");
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
-	return check_repeat(ctl, c);
+	return check_timeout(ctl, c) ? CTL_USAGE : check_repeat(ctl, c);
 }
 
 /* Compares with the rows of --against; an exit code. */
@@ -317,18 +334,6 @@ static int gate(struct ctl *ctl, const struct measures *now)
 	}
 	measures_free(&before);
 	return rc;
-}
-
-/* Overwrites an earlier report; leaves it unchanged if nothing was measured. */
-static int write_html(FILE *to, const char *path, const struct measures *m)
-{
-	/* EINVAL: a pipe, which needs no truncation. */
-	if (ftruncate(fileno(to), 0) < 0 && errno != EINVAL)
-		return rows_file_error(path, errno);
-	report_html(to, m);
-	if (fflush(to) < 0)
-		return rows_file_error(path, errno);
-	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
 }
 
 static bool has_operations(const struct measures *m, const char *listener)
@@ -383,7 +388,7 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 	if (m->count || good)
 		show(ctl, m);
 	if (c->html && rc == CTL_DONE)
-		rc = write_html(c->html, ctl->values[VALUE_HTML], m);
+		rc = rows_report(c->html, ctl->values[VALUE_HTML], m);
 	if (rc == CTL_DONE && ctl->values[VALUE_AGAINST])
 		rc = gate(ctl, m);
 	return rc;
@@ -459,8 +464,9 @@ const struct command command_compare = {
 		"interrupts are charged by Linux to whoever they interrupt.\n"
 		"\n"
 		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
-		"there is no such command, 126 when it cannot be run.  5: --against found a row that\n"
-		"got worse.  8: a listener got no operation, so that nothing was measured there.\n",
+		"there is no such command, 126 when it cannot be run, 124 when it was ended by\n"
+		"--timeout.  5: --against found a row that got worse.  8: a listener got no operation,\n"
+		"so that nothing was measured there.\n",
 	.example = "nbctl compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
 		   "nbctl compare --save rows.jsonl --label 50 nbd-uring nbd-epoll -- fio ... {uri}\n"
@@ -478,6 +484,7 @@ const struct command command_compare = {
 		[VALUE_NOTES] = { "notes", OPTION_FLAG, NULL, "explain the columns below the table" },
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
+		[VALUE_TIMEOUT] = { "timeout", OPTION_VALUE, "SECONDS", "longest run (default: 600 with {port}, else any)" },
 	},
 	.words_max = 256,
 	.runs_command = true,

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ctl.h"
+#include "report.h"
 
 int rows_file_error(const char *path, int error)
 {
@@ -45,4 +47,15 @@ int rows_load(const char *path, struct measures *m)
 		return CTL_USAGE;
 	}
 	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
+}
+
+int rows_report(FILE *to, const char *path, const struct measures *m)
+{
+	/* EINVAL: a pipe, which needs no truncation. */
+	if (ftruncate(fileno(to), 0) < 0 && errno != EINVAL)
+		return rows_file_error(path, errno);
+	report_html(to, m);
+	if (fflush(to) < 0)
+		return rows_file_error(path, errno);
+	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
 }

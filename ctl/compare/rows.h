@@ -1,4 +1,4 @@
-/* Files of saved rows on the command line.  Errors are printed. */
+/* Files of saved rows, and of their report, on the command line.  Errors are printed. */
 #pragma once
 #include <stdio.h>
 
@@ -13,3 +13,7 @@ int rows_load(const char *path, struct measures *m);
 /* Writes the rows with operations, one per line; path is used in messages.  Returns an exit code.
  */
 int rows_save(FILE *to, const char *path, const struct measures *m);
+
+/* Writes the report of the rows over what the file had; path is used in messages.  Returns an exit
+ * code. */
+int rows_report(FILE *to, const char *path, const struct measures *m);

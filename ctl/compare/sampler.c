@@ -3,13 +3,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "field.h"
 #include "util.h"
 
 enum {
 	SAMPLES_MAX = 256,
 	STEP_MS = 100,
 	STEP_START_MS = 20, /* until there is load, as its start must be known better */
+	SILENCE_MS = 5000,
+	SILENT_NAMED_MAX = 4,
 };
 
 static void samples_remove(struct sampler *s, size_t i)
@@ -51,13 +55,46 @@ int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct 
 			       .documents = json_array(),
 			       .samples = calloc(SAMPLES_MAX + 1, sizeof(*s->samples)),
 			       .step_ns = STEP_MS * NS_PER_MS,
-			       .generator = generator };
+			       .generator = generator,
+			       .silence_ns = generator
+						     ? clock_ns() + SILENCE_MS * (uint64_t)NS_PER_MS
+						     : 0 };
 	if (!s->samples)
 		abort();
 	rc = sampler_take(s, NULL);
 	if (rc != CTL_DONE)
 		sampler_free(s);
+	else
+		s->traffic = measures_traffic(sampler_first(s));
 	return rc;
+}
+
+/* A generator that connects to another server, or hangs, is noticed before it ends. */
+static void tell_silence(struct sampler *s)
+{
+	json_t *listeners = field_get(sampler_last(s), "listeners"), *listener;
+	char *text = NULL;
+	size_t count = json_array_size(listeners), bytes, i;
+	FILE *to;
+
+	if (!s->silence_ns || clock_ns() < s->silence_ns)
+		return;
+	s->silence_ns = 0;
+	if (measures_traffic(sampler_last(s)) != s->traffic ||
+	    !(to = open_memstream(&text, &bytes)))
+		return;
+	json_array_foreach(listeners, i, listener)
+		if (i < SILENT_NAMED_MAX)
+			fprintf(to, "%s%s waits at %s", i ? ", " : "", field_text(listener, "name"),
+				field_text(json_array_get(field_get(listener, "addresses"), 0),
+					   ""));
+	if (count > SILENT_NAMED_MAX)
+		fprintf(to, " and %zu more", count - SILENT_NAMED_MAX);
+	fclose(to);
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr); /* over the line of progress */
+	ctl_warn("COMMAND has not connected for %d s: %s", SILENCE_MS / 1000, text);
+	free(text);
 }
 
 /* In a long run drops every second sample and doubles the interval. */
@@ -77,6 +114,7 @@ bool sampler_look(struct sampler *s, const struct use *use)
 	/* An error has been printed; sampler_end() returns it. */
 	if (sampler_take(s, use) != CTL_DONE || !s->generator || s->loaded)
 		return false;
+	tell_silence(s);
 	/* The last sample before the load is the first of its span. */
 	samples_remove(s, 0);
 	return true;

@@ -27,8 +27,10 @@ struct sampler {
 	json_t *documents;      /* array of replies in order of time */
 	struct sample *samples; /* one for each document */
 	uint64_t next_ns, step_ns;
-	bool generator; /* measure the span of load, not the whole interval */
-	bool loaded;    /* the first operation has been seen */
+	bool generator;      /* measure the span of load, not the whole interval */
+	bool loaded;         /* the first operation has been seen */
+	uint64_t traffic;    /* see measures_traffic(): at the start */
+	uint64_t silence_ns; /* when to say that no connection has come; 0: not to be said */
 };
 
 /* Takes ownership of parameters, and the first sample.  softirq NULL: not requested.  An exit code;

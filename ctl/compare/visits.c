@@ -21,6 +21,7 @@
 struct target {
 	const char *listener, *service; /* borrowed from the status document */
 	char *host, *port, *uri;        /* "": it has none */
+	bool timed_out;                 /* it is not visited again */
 };
 
 static char *must(char *text)
@@ -299,7 +300,7 @@ static int visit_rows(struct visit *v, const struct sampler *s, char *const *arg
 	return CTL_DONE;
 }
 
-static int visit(struct visit *v, const struct target *t, char **argv, int *ret_status)
+static int visit(struct visit *v, struct target *t, char **argv, int *ret_status)
 {
 	struct sampler sampler;
 	struct child child;
@@ -309,9 +310,12 @@ static int visit(struct visit *v, const struct target *t, char **argv, int *ret_
 			  v->options->softirq, true);
 	if (rc != CTL_DONE)
 		return rc;
-	child_run(argv, CHILD_SHOW_ON_FAILURE, true, &sampler, &child);
-	*ret_status = child.status;
-	if (child.status == 0) {
+	if (v->round > 0)
+		sampler.silence_ns = 0; /* it was told in the first */
+	child_run(argv, CHILD_SHOW_ON_FAILURE, true, v->options->timeout_ms, &sampler, &child);
+	t->timed_out = child.timed_out;
+	*ret_status = child.timed_out ? 0 : child.status;
+	if (child.status == 0 && !child.timed_out) {
 		rc = sampler_end(&sampler, &child.use);
 		if (rc == CTL_DONE)
 			rc = visit_rows(v, &sampler, argv, &child);
@@ -336,16 +340,18 @@ static unsigned order(unsigned round, unsigned index, unsigned count)
 	return (place + round / 2) % count;
 }
 
-static int run_rounds(struct visit *v, const struct targets *t, char *const *argv, int *ret_status)
+static int run_rounds(struct visit *v, struct targets *t, char *const *argv, int *ret_status)
 {
 	int rc = CTL_DONE;
 
 	for (v->round = 0; v->round < v->rounds; v->round++)
 		for (unsigned i = 0; i < t->count && !child_interrupted(); i++) {
-			const struct target *target = &t->list[order(v->round, i, t->count)];
-			char **words = fill_words(argv, target);
+			struct target *target = &t->list[order(v->round, i, t->count)];
+			char **words = target->timed_out ? NULL : fill_words(argv, target);
 			int status = 0;
 
+			if (target->timed_out)
+				continue;
 			if (!words)
 				return CTL_USAGE;
 			progress(v, target);
@@ -359,6 +365,26 @@ static int run_rounds(struct visit *v, const struct targets *t, char *const *arg
 			}
 		}
 	progress_end();
+	return rc;
+}
+
+/* Names the listeners whose visit ran out of time.  An exit code. */
+static int leave_timed_out(struct targets *t, unsigned timeout_ms)
+{
+	int rc = CTL_DONE;
+
+	for (unsigned i = 0; i < t->count; i++) {
+		const char *name = t->list[i].listener;
+		char *reason;
+
+		if (!t->list[i].timed_out)
+			continue;
+		rc = CTL_TIMED_OUT;
+		reason = format("COMMAND did not end within %g s (--timeout)", timeout_ms / 1e3);
+		ctl_warn("%s is not compared: %s", name, reason);
+		targets_leave(t, field_named(t->status, "listeners", name), reason);
+		free(reason);
+	}
 	return rc;
 }
 
@@ -396,7 +422,11 @@ int visits_run(struct ctl *ctl, const struct visits_options *options, struct mea
 		return rc;
 	rc = ctl->word_count ? targets_name(ctl, &targets) : targets_all(&targets);
 	if (rc == CTL_DONE) {
+		int late;
+
 		rc = run_rounds(&v, &targets, ctl->rest, ret_status);
+		late = leave_timed_out(&targets, options->timeout_ms);
+		rc = rc == CTL_DONE ? late : rc;
 		add_absent(m, &targets, options->label);
 		sort_rows(m, &targets);
 	}

@@ -7,20 +7,22 @@
 #include "ctl.h"
 #include "measure.h"
 
-enum { VISITS_REPEAT = 3, VISITS_REPEAT_MAX = 1000 };
+enum { VISITS_REPEAT = 3, VISITS_REPEAT_MAX = 1000, VISITS_TIMEOUT_MS = 600 * 1000 };
 
 struct conditions;
 struct softirq;
 struct visits_options {
 	const char *label;
 	unsigned repeat;
+	unsigned timeout_ms; /* of a visit */
 	const struct conditions *conditions;
 	struct softirq *softirq; /* NULL: not requested */
 	bool quiet;              /* also hide output of the command that was not recognised */
 };
 
 /* Runs ctl->rest against the listeners that ctl->words names (none: all that serve), and appends a
- * row per operation and visit to m.  Prints its progress on stderr if that is a terminal.  Returns
+ * row per operation and visit to m.  Prints its progress on stderr if that is a terminal.  A
+ * listener whose visit runs out of time is not visited again, and named as not compared.  Returns
  * an exit code; *ret_status: the first nonzero status of the command.  After a failure or Ctrl-C, m
  * has the rows measured before. */
 int visits_run(struct ctl *ctl, const struct visits_options *options, struct measures *m,

@@ -108,6 +108,19 @@ uint64_t measures_operations(const json_t *document)
 	return count;
 }
 
+uint64_t measures_traffic(const json_t *document)
+{
+	json_t *listener;
+	uint64_t traffic = 0;
+	size_t i;
+
+	json_array_foreach(field_get(document, "listeners"), i, listener)
+		traffic += field_uint(listener, "connections.accepted") +
+			   field_sum(listener, "connections.refused") +
+			   field_uint(listener, "bytes_in");
+	return traffic;
+}
+
 static void set_names(struct measure *row, json_t *source)
 {
 	row->source = json_incref(source);

@@ -92,6 +92,10 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
 /* The operations of all listeners of a document. */
 uint64_t measures_operations(const json_t *document);
 
+/* What clients have sent to the listeners of a document: connections, refused ones too, and bytes.
+ */
+uint64_t measures_traffic(const json_t *document);
+
 bool measures_has(const struct measures *m, const char *listener);
 
 /* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts). */

@@ -316,3 +316,35 @@ def test_an_empty_comparison_fails(tmp_path, service, command, why):
     assert "nothing was measured" in done.stderr and why in done.stderr
     assert not rows.read_text()
     assert ("it must know by itself where to connect" in done.stderr) == ("{port}" not in command)
+
+
+def test_a_generator_that_goes_elsewhere_is_told_where_the_listener_waits(tmp_path):
+    """While it runs, and once; it ends here when that has been said."""
+    said, port = tmp_path / "said", tmp_path / "port"
+    with open(said, "wb") as stderr:
+        done = subprocess.run(
+            [str(NBSERVED), "--run", "echo,engine=epoll", "--repeat", "2", "--", "sh", "-c",
+             f"echo {{port}} >{port}; until grep -q 'not connected' {said}; do sleep 0.05; done"],
+            env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=stderr, timeout=TIMEOUT,
+        )  # fmt: skip
+    text = said.read_text()
+    assert done.returncode == 8 and text.count("not connected") == 1
+    assert f"echo-epoll waits at 127.0.0.1:{port.read_text().strip()}\n" in text
+
+
+def test_a_visit_has_a_time_limit(tmp_path):
+    """Another listener is compared all the same, and the first one is visited once."""
+    visits = tmp_path / "visits"
+    command = f"echo {{listener}} >>{visits}; [ {{listener}} = echo-epoll ] || exec {' '.join(redis())}; sleep 999"
+    done = run(tmp_path, "--run", "echo,engine=epoll", "--run", "echo,engine=epoll", "--repeat", "2", "--json",
+               "--timeout", "2", "--", "sh", "-c", command, check=124)  # fmt: skip
+    document = json.loads(done.stdout)
+    assert visits.read_text().split().count("echo-epoll") == 1
+    assert [(row["listener"], row["derived"]["visits"]) for row in document["rows"]] == [("echo-epoll-2", 2)]
+    (absent,) = document["unavailable"]
+    assert absent["listener"] == "echo-epoll" and "within 2 s (--timeout)" in absent["reason"]
+
+
+def test_a_command_without_a_port_has_a_time_limit_if_asked(tmp_path):
+    done = run(tmp_path, "--run", "echo", "--timeout", "0.2", "--", "sleep", "999", check=124)
+    assert "sleep did not end within 0.2 s (--timeout)" in done.stderr
