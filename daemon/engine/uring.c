@@ -19,25 +19,28 @@ static const int uring_no_file = -1;
 
 /* ---- Provided buffers ---- */
 
-/* Drops the kernel's reference to the oldest lent chunk, which is full or consumed. */
+static struct chunk *uring_chunk(const struct worker *w, uint32_t completion_flags)
+{
+	return &w->pool.chunks[completion_flags >> IORING_CQE_BUFFER_SHIFT];
+}
+
+/* Drops the kernel's reference to a lent chunk, which is full or consumed. */
 static void uring_take_back(struct worker *w, struct chunk *k)
 {
-	struct uring *u = w->engine_state;
-
-	u->buf_head++;
-	uring_set_oldest(w);
 	w->pool_lent--;
 	chunk_put(&w->pool, k);
 }
 
-/* `bytes` were received into the oldest lent chunk and, for a bundle, into those after it. */
-static void uring_received(struct conn *c, uint32_t bytes)
+/* `bytes` were received into k and, for a bundle, into the chunks that were lent after it.  The
+ * completions of two receives may come in any order, but for incremental buffers, which are used
+ * only where they do not: see uring_keeps_order(). */
+static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes)
 {
 	struct worker *w = c->worker;
 	struct uring *u = w->engine_state;
 
 	while (bytes > 0) {
-		struct chunk *k = u->oldest;
+		struct chunk *after = &w->pool.chunks[u->after[k->id]];
 		uint32_t n = MIN(bytes, w->pool.chunk_size - k->used);
 		uint8_t *data = k->base + k->used;
 
@@ -46,6 +49,7 @@ static void uring_received(struct conn *c, uint32_t bytes)
 		conn_input(c, k, data, n);
 		if (!u->incremental || k->used == w->pool.chunk_size)
 			uring_take_back(w, k);
+		k = after;
 	}
 }
 
@@ -238,11 +242,11 @@ __attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, u
 	struct uring *u = w->engine_state;
 
 	if (res > 0) {
-		uring_received(c, (uint32_t)res);
+		uring_received(c, uring_chunk(w, flags), (uint32_t)res);
 		uring_meter(c, (size_t)res, flags & IORING_CQE_F_MORE);
 	} else if ((flags & IORING_CQE_F_BUFFER) && !u->incremental) {
 		/* Kernels before 6.10 consume a buffer for the FIN. */
-		uring_take_back(w, u->oldest);
+		uring_take_back(w, uring_chunk(w, flags));
 	}
 	if (unlikely(!(flags & IORING_CQE_F_MORE)))
 		uring_recv_ended(c, res);
@@ -252,11 +256,9 @@ static void uring_recv_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);
 	struct uring *u = c->worker->engine_state;
-	struct chunk *k = u->oldest;
+	struct chunk *k = uring_chunk(c->worker, flags); /* chunk 0 if there is none */
 	uint32_t used = k->used;
 
-	/* The kernel and we must agree on which chunk is the oldest, or data is lost. */
-	assert(res <= 0 || flags >> IORING_CQE_BUFFER_SHIFT == k->id);
 	if (likely(res > 0 && (flags & IORING_CQE_F_MORE) &&
 		   (uint32_t)res < u->shared_bytes - used)) {
 		k->used = used + (uint32_t)res;

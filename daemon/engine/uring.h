@@ -59,9 +59,8 @@ struct uring {
 	uint64_t sent_ns; /* when the kernel had taken the sends of the last timed turn */
 	struct io_uring_buf_ring *buf_ring; /* NULL: each receive has a chunk of its own */
 	unsigned buf_entries, buf_mask;
-	uint16_t buf_head, buf_tail; /* positions in order[] */
-	uint16_t *order;             /* ids of the lent chunks, oldest first */
-	struct chunk *oldest;        /* the first of them; stale while none is lent */
+	uint16_t *after;    /* by a lent chunk's id: the id of the chunk that was lent next */
+	uint16_t last_lent; /* the id of the chunk that was lent last */
 	unsigned lent_max;
 	/* The first ones of those that ring.quiet counts. */
 	struct uring_quiet quiet[URING_SILENT_MAX];
@@ -92,14 +91,6 @@ void uring_refill(struct worker *w);
 void uring_wait(struct worker *w, bool block);
 void uring_flush(struct conn *c);
 void uring_send_init(struct conn *c);
-
-/* The oldest lent chunk has changed. */
-static inline void uring_set_oldest(struct worker *w)
-{
-	struct uring *u = w->engine_state;
-
-	u->oldest = &w->pool.chunks[u->order[u->buf_head & u->buf_mask]];
-}
 
 /* c's send was queued as a quiet one, but now its completion is needed: the next wait() returns for
  * a single completion instead of for the whole batch. */

@@ -24,13 +24,12 @@ void uring_refill(struct worker *w)
 
 		io_uring_buf_ring_add(u->buf_ring, k->base, w->pool.chunk_size, (uint16_t)k->id,
 				      (int)u->buf_mask, (int)n++);
-		u->order[u->buf_tail++ & u->buf_mask] = (uint16_t)k->id;
+		u->after[u->last_lent] = (uint16_t)k->id;
+		u->last_lent = (uint16_t)k->id;
 		w->pool_lent++;
 	}
-	if (n == 0)
-		return;
-	io_uring_buf_ring_advance(u->buf_ring, (int)n);
-	uring_set_oldest(w);
+	if (n > 0)
+		io_uring_buf_ring_advance(u->buf_ring, (int)n);
 }
 
 static int uring_register_buf_ring(struct uring *u, uint16_t flags)
@@ -67,6 +66,67 @@ static bool uring_bundles_are_sound(void)
 	       (major > 6 || (major == 6 && minor >= 16));
 }
 
+/* ---- The order of completions ----
+ *
+ * Several receives fill one incremental buffer, each behind the one before, and a completion says
+ * which buffer but not where in it: completions have to be in the order of the receives.  A receive
+ * that completes while it is submitted is reported when all submissions were looked at, a multishot
+ * receive at once, so until "io_uring: ensure deferred completions are flushed for multishot"
+ * (Linux 6.15 and some stable kernels before it) the second may overtake the first. */
+
+enum { ORDER_SINGLE = 1, ORDER_MULTISHOT };
+
+/* Submits a receive and a multishot receive, for both of which a byte waits. */
+static bool uring_try_order(struct io_uring *io, const int fds[2],
+			    struct io_uring_buf_ring *buffers)
+{
+	struct io_uring_buf_reg reg = { .ring_addr = (uint64_t)(uintptr_t)buffers,
+					.ring_entries = 1 };
+	struct io_uring_sqe *sqe;
+	struct io_uring_cqe *cqe;
+	uint8_t one = 0, shared = 0;
+
+	io_uring_buf_ring_init(buffers);
+	if (io_uring_register_buf_ring(io, &reg, 0) < 0)
+		return false;
+	io_uring_buf_ring_add(buffers, &shared, 1, 0, 0, 0);
+	io_uring_buf_ring_advance(buffers, 1);
+	for (unsigned i = 0; i < 2; i++)
+		if (send(fds[i], &one, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+			return false;
+	sqe = io_uring_get_sqe(io);
+	io_uring_prep_recv(sqe, fds[0], &one, 1, 0);
+	sqe->user_data = ORDER_SINGLE;
+	sqe = io_uring_get_sqe(io);
+	io_uring_prep_recv_multishot(sqe, fds[1], NULL, 0, 0);
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	sqe->user_data = ORDER_MULTISHOT;
+	return io_uring_submit(io) == 2 && io_uring_peek_cqe(io, &cqe) == 0 &&
+	       cqe->user_data == ORDER_SINGLE;
+}
+
+/* Does this kernel report receives in the order in which they filled buffers?  Tried on a ring of
+ * its own, whose end ends the multishot receive. */
+static bool uring_keeps_order(void)
+{
+	struct io_uring_buf_ring *buffers;
+	struct io_uring io;
+	bool ordered = false;
+	int fds[2];
+
+	if (io_uring_queue_init(4, &io, 0) < 0)
+		return false;
+	buffers = aligned_alloc(4096, 4096);
+	if (buffers && socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0) {
+		ordered = uring_try_order(&io, fds, buffers);
+		close(fds[0]);
+		close(fds[1]);
+	}
+	io_uring_queue_exit(&io);
+	free(buffers);
+	return ordered;
+}
+
 static int uring_init_buffers(struct worker *w, struct reason *reason)
 {
 	struct uring *u = w->engine_state;
@@ -76,13 +136,13 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 		return 0; /* without a buffer ring each receive has its own chunk */
 	u->buf_entries = uring_power_of_two(w->pool.chunk_count * 3 / 4);
 	u->buf_mask = u->buf_entries - 1;
-	u->order = calloc(u->buf_entries, sizeof(*u->order));
+	u->after = calloc(w->pool.chunk_count, sizeof(*u->after));
 	u->buf_ring = mmap(NULL, u->buf_entries * sizeof(struct io_uring_buf),
 			   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!u->order || u->buf_ring == MAP_FAILED)
+	if (!u->after || u->buf_ring == MAP_FAILED)
 		return reason_set(reason, -ENOMEM, "no memory for the buffer ring");
 	io_uring_buf_ring_init(u->buf_ring);
-	rc = worker_wants(w, FEATURE_incremental_buffers)
+	rc = worker_wants(w, FEATURE_incremental_buffers) && uring_keeps_order()
 		     ? uring_register_buf_ring(u, NB_PBUF_RING_INC)
 		     : -EINVAL;
 	u->incremental = rc == 0;
@@ -213,7 +273,7 @@ void uring_fini(struct worker *w)
 		u->send_free = s->next;
 		free(s);
 	}
-	free(u->order);
+	free(u->after);
 	free(u->slots);
 	free(u->slot_fds);
 	free(u);
