@@ -199,36 +199,41 @@ static void uring_udp_failed(struct op *op, int res, uint32_t flags)
 		udp_block(s);
 }
 
-/* Submits the socket's output if that is one small batch of plain datagrams; false: it is not. */
-static bool uring_udp_submit(struct uring_udp *u, struct udp_socket *s)
+/* Takes the socket's output as the silent batch if that is one small batch of plain datagrams. */
+static void uring_udp_choose(struct uring_udp *u, struct udp_socket *s)
 {
 	struct udp_batch *b = &u->udp.batch;
 
 	s->failed_op.done = uring_udp_failed;
 	udp_batch_fill(s, b);
-	if (u->silent || u->ring.sqpoll || b->count > URING_UDP_SILENT || b->count != b->views)
-		return false;
+	if (!u->ring.sqpoll && b->count <= URING_UDP_SILENT && b->count == b->views)
+		u->silent = s;
+}
+
+static void uring_udp_queue_silent(struct uring_udp *u)
+{
+	struct udp_batch *b = &u->udp.batch;
+
 	for (unsigned i = 0; i < b->count; i++) {
 		struct io_uring_sqe *sqe = ring_sqe(&u->ring);
 
-		io_uring_prep_sendmsg(sqe, s->acceptor->fd, &b->messages[i].msg_hdr,
+		io_uring_prep_sendmsg(sqe, u->silent->acceptor->fd, &b->messages[i].msg_hdr,
 				      MSG_DONTWAIT | MSG_NOSIGNAL);
 		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-		ring_op(sqe, &s->failed_op);
+		ring_op(sqe, &u->silent->failed_op);
 	}
-	u->silent = s;
-	return true;
 }
 
+/* The silent batch is queued last, and the wait follows: see uring_udp_silent_sent(). */
 static bool uring_udp_send(struct worker_hook *hook)
 {
 	struct uring_udp *u = container_of(hook, struct uring_udp, udp.hook);
 
-	for (unsigned i = 0; i < u->udp.count; i++) {
+	for (unsigned i = 0; i < u->udp.count && !u->silent; i++) {
 		struct udp_socket *s = &u->udp.sockets[i];
 
-		if (s->out && !s->blocked && s->acceptor->fd >= 0 && uring_udp_submit(u, s))
-			break; /* udp.batch is in use */
+		if (s->out && !s->blocked && s->acceptor->fd >= 0)
+			uring_udp_choose(u, s);
 	}
 	if (!u->silent)
 		udp_ready_send(hook);
@@ -242,19 +247,23 @@ static bool uring_udp_send(struct worker_hook *hook)
 		if (s->armed && !s->polled && s->acceptor->fd >= 0)
 			uring_udp_arm(s);
 	}
+	if (u->silent)
+		uring_udp_queue_silent(u);
 	return false;
 }
 
-/* The kernel has taken the submitted batch; datagrams that could not be sent have a completion. */
+/* The silent batch was submitted; datagrams that could not be sent have a completion.  Without
+ * memory for requests the kernel has not taken all of it: the rest is withdrawn and sent by calls.
+ */
 static void uring_udp_silent_sent(struct uring_udp *u)
 {
 	struct udp_socket *s = u->silent;
 	struct worker *w = u->udp.worker;
+	unsigned count = u->udp.batch.count, left = MIN(ring_queued(&u->ring), count);
 
-	while (ring_queued(&u->ring))
-		ring_submit(&u->ring);
+	u->ring.io.sq.sqe_tail -= left;
 	u->silent = NULL;
-	udp_batch_sent(s, &u->udp.batch, 0, u->udp.batch.count, 0, w->timing ? clock_ns() : 0);
+	udp_batch_sent(s, &u->udp.batch, 0, count - left, 0, w->timing ? clock_ns() : 0);
 	if (s->out || u->udp.count > 1) /* output of the other sockets */
 		udp_ready_send(&u->udp.hook);
 }

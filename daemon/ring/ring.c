@@ -294,6 +294,15 @@ void ring_submit(struct ring *r)
 		ring_call(r, submit, 0, IORING_ENTER_SQ_WAKEUP, NULL);
 }
 
+void ring_make_room(struct ring *r)
+{
+	while (ring_full(r)) {
+		ring_submit(r); /* without SQPOLL this sleeps if nothing is taken */
+		if (r->sqpoll && ring_full(r))
+			ring_call(r, 0, 0, IORING_ENTER_SQ_WAIT, NULL);
+	}
+}
+
 int ring_try(struct ring *r)
 {
 	for (unsigned i = 0; i < RING_RETRIES_MAX; i++) {

@@ -200,12 +200,16 @@ static inline struct io_uring_sqe *ring_next_sqe(struct ring *r)
 	return sqe;
 }
 
+/* Waits until a full queue has room: until the kernel has memory for a request or, with SQPOLL, its
+ * thread a CPU.  If that never is, the worker makes no turns, which the main thread reports. */
+void ring_make_room(struct ring *r);
+
 /* A new submission; never NULL, as a full queue is submitted first.  The caller then calls a prep
  * function, and after it ring_op(), as prep clears user_data. */
 static inline struct io_uring_sqe *ring_sqe(struct ring *r)
 {
-	while (unlikely(ring_full(r)))
-		ring_submit(r);
+	if (unlikely(ring_full(r)))
+		ring_make_room(r);
 	return ring_next_sqe(r);
 }
 

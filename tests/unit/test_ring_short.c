@@ -22,10 +22,11 @@
 enum { CLIENTS = 8, MESSAGE = 2048 }; /* as many as are sent silently; two fill a chunk */
 enum { DISPATCH_ALLOW, DISPATCH_BLOCK };
 
-/* A submission of at least CLIENTS is cut short; the next one waits until the test has looked. */
+/* A submission of at least `least` is cut short; the next one waits until the test has looked. */
 static struct cut {
 	enum { CUT_OFF, CUT_ARMED, CUT_DONE } state;
-	unsigned take;
+	unsigned least, take;
+	bool once; /* the next submission does not wait */
 	sem_t held, go;
 } cut;
 
@@ -36,8 +37,10 @@ static long cut_enter(const greg_t *regs)
 {
 	unsigned submit = (unsigned)regs[REG_RSI];
 
-	if (cut.state == CUT_ARMED && submit >= CLIENTS) {
-		cut.state = CUT_DONE;
+	if (cut.state == CUT_ARMED && submit >= cut.least) {
+		cut.state = cut.once ? CUT_OFF : CUT_DONE;
+		if (cut.once)
+			sem_post(&cut.held);
 		/* A call that submits only a part neither waits nor runs deferred work. */
 		return cut.take == 0 ? -EAGAIN
 				     : syscall(SYS_io_uring_enter, regs[REG_RDI], cut.take, 0,
@@ -185,23 +188,78 @@ static void try_rounds(struct bench *b, unsigned take, uint64_t *received)
 		close(fds[i]);
 }
 
-static void what_the_kernel_did_not_take_is_not_sent(void **state)
-{
-	const unsigned takes[] = { 0, 1, 5 };
-	struct stall s = { .call.fn = run_catch };
-	struct bench *b = bench_start(engine_find("io_uring"), echo());
-	uint64_t received = 0;
+static const unsigned takes[] = { 0, 1, 5 };
 
-	(void)state;
+static void catch_calls(struct bench *b)
+{
+	struct stall s = { .call.fn = run_catch };
+
 	sem_init(&s.there, 0, 0);
 	sem_init(&s.go, 0, 0);
 	worker_call(&b->worker, &s.call);
 	await(&s.there);
 	if (selector == DISPATCH_ALLOW)
 		print_message("skipped: this kernel dispatches no system calls\n");
+	stall_fini(&s);
+}
+
+static void what_the_kernel_did_not_take_is_not_sent(void **state)
+{
+	struct bench *b = bench_start(engine_find("io_uring"), echo());
+	uint64_t received = 0;
+
+	(void)state;
+	catch_calls(b);
+	cut.least = CLIENTS;
 	for (unsigned i = 0; i < ARRAY_SIZE(takes) && selector == DISPATCH_BLOCK; i++)
 		try_rounds(b, takes[i], &received);
-	stall_fini(&s);
+	bench_stop(b);
+}
+
+static int datagram_socket(struct place *p)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&p->sa, p->size), 0);
+	p->size = sizeof(p->sa);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&p->sa, &p->size), 0);
+	return fd;
+}
+
+/* Each to another client, all in one batch. */
+static void datagrams_that_the_kernel_did_not_take_are_sent_all_the_same(void **state)
+{
+	struct bench *b = bench_new(engine_find("io_uring")->datagrams, echo());
+	struct timeval timeout = { .tv_sec = TIMEOUT_S };
+	int fds[CLIENTS];
+
+	(void)state;
+	selector = DISPATCH_ALLOW;
+	worker_begin(&b->worker, datagram_socket(&b->place), false);
+	worker_listen(&b->worker);
+	catch_calls(b);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		fds[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+		assert_int_equal(connect(fds[i], (struct sockaddr *)&b->place.sa, b->place.size),
+				 0);
+	}
+	cut.once = true;
+	cut.least = 2; /* the first datagram may be answered by itself */
+	for (unsigned round = 0; round < 12 && selector == DISPATCH_BLOCK; round++) {
+		char got = 0;
+
+		cut.take = takes[round % ARRAY_SIZE(takes)];
+		send_at_once(b, fds, round);
+		for (unsigned i = 0; i < CLIENTS; i++) {
+			assert_int_equal(recv(fds[i], &got, 1, 0), 1);
+			assert_int_equal(got, letter(round, i));
+		}
+	}
+	cut.once = false;
+	for (unsigned i = 0; i < CLIENTS; i++)
+		close(fds[i]);
 	bench_stop(b);
 }
 
@@ -209,6 +267,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_the_kernel_did_not_take_is_not_sent),
+		cmocka_unit_test(datagrams_that_the_kernel_did_not_take_are_sent_all_the_same),
 	};
 
 	sem_init(&cut.held, 0, 0);
