@@ -12,6 +12,7 @@
 #include "gather.h"
 #include "sink.h"
 #include "slices.h"
+#include "sockaddr.h"
 #include "store.h"
 
 const char *const engine_feature_names[FEATURE_COUNT] = {
@@ -312,7 +313,9 @@ int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned
 		w->acceptors[i] = (struct acceptor){
 			.worker = w,
 			.fd = sockets[i].fd,
-			.port = socket_port(sockets[i].fd),
+			.port = sockets[i].late ? sockaddr_port(sockets[i].late)
+						: socket_port(sockets[i].fd),
+			.late = sockets[i].late,
 			.shared = sockets[i].shared,
 			.address = sockets[i].address,
 		};

@@ -134,6 +134,9 @@ struct worker_socket {
 	int fd;
 	bool shared;      /* other workers accept from the same socket: they take turns */
 	unsigned address; /* index of the socket's address in the owner's list */
+	/* NULL, or the address that the owner binds it to before worker_listen(): a UDP socket
+	 * receives as soon as it is bound.  Valid as long as the worker. */
+	const struct sockaddr_storage *late;
 };
 
 /* What a starved connection waits for: chunks for its service, or only one to receive into, and
@@ -171,6 +174,7 @@ struct acceptor {
 	int fd;      /* owned; -1 when closed */
 	bool shared; /* see struct worker_socket */
 	unsigned address;
+	const struct sockaddr_storage *late;
 	uint16_t port; /* local port of its connections; 0: it has none */
 	bool paused;   /* not accepting: out of descriptors, or draining */
 	bool deaf;     /* paused as listen(2) has failed, which is tried again */

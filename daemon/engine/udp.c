@@ -89,7 +89,10 @@ static void udp_socket_init(struct udp *u, struct udp_socket *s, struct acceptor
 
 	*s = (struct udp_socket){ .udp = u, .acceptor = a, .out_tail = &s->out };
 	s->index = (uint16_t)(s - u->sockets);
-	getsockname(a->fd, (struct sockaddr *)&sa, &bytes);
+	if (a->late)
+		sa = *a->late;
+	else
+		getsockname(a->fd, (struct sockaddr *)&sa, &bytes);
 	s->port = sockaddr_port(&sa);
 	udp_port_taken(s->port, true);
 	s->pktinfo = sockaddr_is_wildcard(&sa) || sockaddr_is_multicast(&sa);

@@ -211,12 +211,12 @@ static void listener_announce(const struct listener *l, bool serves)
 
 void listener_serve(struct listener *l)
 {
-	listener_announce(l, true);
 	listening_set_keepalive(l);
-	for (unsigned i = 0; i < l->worker_count; i++) {
+	for (unsigned i = 0; i < l->worker_count; i++)
 		listening_start(&l->workers[i], l->name);
+	listener_announce(l, true);
+	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_listen(&l->workers[i]);
-	}
 	kept_store(l);
 }
 

@@ -384,11 +384,12 @@ void listening_set_keepalive(const struct listener *l)
 void listening_start(struct worker *w, const char *listener)
 {
 	for (unsigned i = 0; i < w->acceptor_count; i++) {
-		int rc = socket_listen(w->acceptors[i].fd);
+		const struct acceptor *a = &w->acceptors[i];
+		int rc = socket_start(a->fd, a->late);
 
 		if (rc < 0)
-			log_write(LOG_ERR, listener, "listener '%s': listen: %s", listener,
-				  strerror(-rc));
+			log_write(LOG_ERR, listener, "listener '%s': %s: %s", listener,
+				  a->late ? "bind" : "listen", strerror(-rc));
 	}
 }
 

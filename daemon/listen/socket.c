@@ -100,20 +100,24 @@ static const char *tcp_advice(int error)
 	}
 }
 
-static int ip_open(const struct sockaddr_storage *sa, int type, bool first)
+static int ip_open(const struct sockaddr_storage *sa, int type, bool first, bool late)
 {
+	if (late)
+		return udp_socket_prepare(sa);
 	return type == SOCK_DGRAM ? udp_socket_open(sa, first) : tcp_open(sa, first);
 }
 
 static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, unsigned count,
 		   bool join, struct address_wait *wait, struct reason *reason)
 {
+	bool late = join && wait->type == SOCK_DGRAM;
+
 	for (unsigned i = 0; i < count; i++) {
 		socklen_t len = sizeof(*sa);
 		int fd;
 
 		do
-			fd = ip_open(sa, wait->type, i == 0 && !join);
+			fd = ip_open(sa, wait->type, i == 0 && !join, late);
 		while (fd == -EADDRINUSE && wait_for_address(wait, sa));
 		if (fd < 0)
 			return refuse_bind(wait, sa, -fd,
@@ -121,7 +125,7 @@ static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, u
 								    : tcp_advice(-fd),
 					   reason);
 		sockets[i].fd = fd;
-		if (i == 0)
+		if (i == 0 && !late)
 			getsockname(fd, (struct sockaddr *)sa, &len); /* the actual port, if 0 */
 	}
 	return 0;
@@ -199,9 +203,18 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 		rc = ip_bind(&sa, sockets, count, join, &wait, reason);
 	ret_bound->wanted = *wanted;
 	ret_bound->sa = sa;
+	for (unsigned i = 0; join && type == SOCK_DGRAM && i < count; i++)
+		sockets[i].late = &ret_bound->sa;
 	if (rc == 0)
 		format_sockaddr(&sa, ret_bound->text);
 	return rc;
+}
+
+int socket_start(int fd, const struct sockaddr_storage *late)
+{
+	int rc = late ? udp_socket_bind(fd, late) : 0;
+
+	return rc < 0 ? rc : socket_listen(fd);
 }
 
 int socket_listen(int fd)

@@ -26,8 +26,9 @@ struct bound {
 #define SOCKET_WAIT_NS ((uint64_t)10 * NS_PER_S)
 
 /* Binds one address for `count` workers, with sockets of that type, which the caller owns even on
- * failure.  join: sockets of this process may already use the port.  end_ns: end of the wait above,
- * CLOCK_MONOTONIC.  0, or -errno with the reason. */
+ * failure.  join: sockets of this process may already use the port; UDP sockets are then
+ * bound by socket_start() only, as they would take clients of those.  end_ns: end of the wait
+ * above, CLOCK_MONOTONIC.  0, or -errno with the reason. */
 int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_socket *sockets,
 		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
 		struct reason *reason);
@@ -35,6 +36,8 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 /* Calls listen(2).  0 or -errno.  No effect on UDP sockets, which receive as soon as they are
  * bound. */
 int socket_listen(int fd);
+/* The same, after binding to `late` if that is not NULL: see struct worker_socket. */
+int socket_start(int fd, const struct sockaddr_storage *late);
 
 /* Has the kernel end connections that are accepted from now on, a TCP socket's, if their clients do
  * not answer for that long: neither acknowledge data, nor its probes while nothing is sent, nor

@@ -2,6 +2,7 @@
 #include "udp_socket.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -9,6 +10,10 @@
 
 #include "parse.h"
 #include "sockaddr.h"
+
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
 
 /* Joins the group of sa, and refuses datagrams to groups that only other sockets have joined. */
 static int join_group(int fd, const struct sockaddr_storage *sa)
@@ -45,23 +50,84 @@ static int configure(int fd, int family)
 	return setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 }
 
-/* As for TCP, the first socket of an address is bound without SO_REUSEPORT. */
-int udp_socket_open(const struct sockaddr_storage *sa, bool first)
+static int share(int fd)
 {
-	int fd = socket(sa->ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
-	int error;
+	int on = 1;
+
+	return setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0 ? -errno : 0;
+}
+
+/* Not bound yet. */
+static int make(int family)
+{
+	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
 
 	if (fd < 0)
 		return -errno;
-	if (configure(fd, sa->ss_family) == 0 &&
-	    (first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
-	    bind(fd, (const struct sockaddr *)sa, sockaddr_size(sa)) == 0 &&
-	    (!first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
-	    (!sockaddr_is_multicast(sa) || join_group(fd, sa) == 0))
+	if (configure(fd, family) == 0)
 		return fd;
 	error = errno;
 	close(fd);
 	return -error;
+}
+
+/* Returns fd, or closes it and returns rc if that is -errno. */
+static int made(int fd, int rc)
+{
+	if (rc < 0)
+		close(fd);
+	return rc < 0 ? rc : fd;
+}
+
+int udp_socket_bind(int fd, const struct sockaddr_storage *sa)
+{
+	if (bind(fd, (const struct sockaddr *)sa, sockaddr_size(sa)) < 0 ||
+	    (sockaddr_is_multicast(sa) && join_group(fd, sa) < 0))
+		return -errno;
+	return 0;
+}
+
+/* As for TCP, the first socket of an address is bound without SO_REUSEPORT. */
+int udp_socket_open(const struct sockaddr_storage *sa, bool first)
+{
+	int fd = make(sa->ss_family), rc = 0;
+
+	if (fd < 0)
+		return fd;
+	if (!first)
+		rc = share(fd);
+	if (rc == 0)
+		rc = udp_socket_bind(fd, sa);
+	if (rc == 0 && first)
+		rc = share(fd);
+	return made(fd, rc);
+}
+
+/* Could a socket that joins others be bound to sa?  The one that tries is bound on an interface
+ * that does not exist, and so receives nothing; without SO_BINDTOIFINDEX (Linux 5.0), or for one
+ * address of IPv6, to another port. */
+static int try_bind(const struct sockaddr_storage *sa)
+{
+	struct sockaddr_storage at = *sa;
+	int fd = make(sa->ss_family), rc, nowhere = INT_MAX;
+
+	if (fd < 0)
+		return fd;
+	rc = share(fd);
+	if ((sa->ss_family == AF_INET6 && !sockaddr_is_wildcard(sa)) ||
+	    setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &nowhere, sizeof(nowhere)) < 0)
+		sockaddr_set_port(&at, 0);
+	if (rc == 0 && bind(fd, (const struct sockaddr *)&at, sockaddr_size(&at)) < 0)
+		rc = -errno;
+	close(fd);
+	return rc;
+}
+
+int udp_socket_prepare(const struct sockaddr_storage *sa)
+{
+	int rc = try_bind(sa), fd = rc < 0 ? rc : make(sa->ss_family);
+
+	return fd < 0 ? fd : made(fd, share(fd));
 }
 
 const char *udp_socket_advice(int error)

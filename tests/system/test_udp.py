@@ -1,5 +1,6 @@
 """Transport udp: echo and discard of datagrams over each engine, whom they answer, and from where."""
 
+import contextlib
 import os
 import random
 import re
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import NBSERVED, TIMEOUT, listener, requires, wait_until
+from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires, wait_until
 from test_options import affinity_of
 
 KIB = 1024
@@ -317,6 +318,34 @@ def test_reload_loses_nothing_and_keeps_the_order(start_daemon, engine):
         while got < sent:
             assert s.recv(64) == b"%d" % got
             got += 1
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_refused_reload_takes_no_client(start_daemon, engine, moves):
+    """Neither for further workers nor for another address of the port; a reload that is done has them served."""
+    daemon = start_daemon(udp("echo", engine=engine, address="0.0.0.0:0", workers=1, **WHOLE))
+    port = daemon.addresses("echo")[0][1]
+    address = f"{'127.0.0.1' if moves else '0.0.0.0'}:{port}"
+    config = udp("echo", engine=engine, address=address, workers=1 if moves else 4, **WHOLE)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(client(("127.0.0.1", port))) for _ in range(32)]
+
+        def all_are_answered():
+            for s in clients:
+                s.send(b"x")
+            assert [s.recv(8) for s in clients] == [b"x"] * len(clients)
+
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            taken = listener("taken", engine=engine, address="127.0.0.1:%d" % other.getsockname()[1])
+            daemon.write_config(config + taken)
+            with subprocess.Popen([str(NBCTL), "-s", daemon.control, "reload", "--quiet"]) as refused:
+                while refused.poll() is None:
+                    all_are_answered()
+            assert refused.returncode == 1
+        all_are_answered()
+        daemon.write_config(config)
+        daemon.call("Reload")
+        all_are_answered()
 
 
 def test_configuration_says_what_udp_cannot(tmp_path):
