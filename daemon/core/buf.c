@@ -6,12 +6,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { VIEWS_PER_BLOCK = 255 };
-
 struct view_block {
 	struct view_block *next;
-	struct view views[VIEWS_PER_BLOCK];
+	struct view views[POOL_BLOCK_VIEWS];
 };
+
+/* From the kernel, not from malloc(): a spare block takes one page until it is used. */
+static struct view_block *new_block(void)
+{
+	void *block = mmap(NULL, sizeof(struct view_block), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return block == MAP_FAILED ? NULL : block;
+}
 
 int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_t headroom)
 {
@@ -43,7 +50,7 @@ static void free_blocks(struct view_block *block)
 	while (block) {
 		struct view_block *next = block->next;
 
-		free(block);
+		munmap(block, sizeof(*block));
 		block = next;
 	}
 }
@@ -61,7 +68,7 @@ void pool_fini(struct pool *p)
 
 void pool_grow_views(struct pool *p)
 {
-	struct view_block *block = malloc(sizeof(*block));
+	struct view_block *block = new_block();
 
 	if (!block && p->spare) {
 		block = p->spare;
@@ -73,7 +80,7 @@ void pool_grow_views(struct pool *p)
 		abort();
 	block->next = p->blocks;
 	p->blocks = block;
-	for (unsigned i = 0; i < VIEWS_PER_BLOCK; i++) {
+	for (unsigned i = 0; i < POOL_BLOCK_VIEWS; i++) {
 		block->views[i].next = p->views;
 		p->views = &block->views[i];
 	}
@@ -82,7 +89,7 @@ void pool_grow_views(struct pool *p)
 bool pool_restore_views(struct pool *p)
 {
 	while (p->spare_count < POOL_SPARE) {
-		struct view_block *block = malloc(sizeof(*block));
+		struct view_block *block = new_block();
 
 		if (!block)
 			return false;

@@ -48,7 +48,9 @@ struct pool {
 	uint32_t spare_count;
 };
 
-enum { POOL_SPARE = 16 }; /* blocks of 255 views each */
+/* Blocks of 64 KiB; the spare ones are more views than the connections of a worker use while
+ * nothing is received. */
+enum { POOL_BLOCK_VIEWS = 1638, POOL_SPARE = 16 };
 
 /* 0 or -ENOMEM.  Pages of the slab are touched only when used. */
 int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_t headroom);

@@ -13,7 +13,7 @@
 #include "buf.h"
 #include "util.h"
 
-enum { CHUNKS = 64, CHUNK = 256, QUEUES = 3, VIEWS_PER_BLOCK = 255, MODEL_MAX = 64 * 1024 };
+enum { CHUNKS = 64, CHUNK = 256, QUEUES = 3, MODEL_MAX = 64 * 1024 };
 
 /* The queues under test, and what their bytes should be. */
 struct buf_case {
@@ -84,7 +84,7 @@ static void check_all(struct buf_case *t)
 		used += refs[i] > 0;
 	}
 	assert_int_equal(t->pool.free_count, CHUNKS - used);
-	assert_int_equal((views_free(&t->pool) + views) % VIEWS_PER_BLOCK, 0);
+	assert_int_equal((views_free(&t->pool) + views) % POOL_BLOCK_VIEWS, 0);
 }
 
 static void buf_case_free(struct buf_case *t)
@@ -310,7 +310,7 @@ static void more_views_than_a_block_are_made_when_needed(void **state)
 	struct chunk *k = chunk_get(&t->pool);
 
 	(void)state;
-	for (unsigned i = 0; i < 3 * VIEWS_PER_BLOCK; i++) {
+	for (unsigned i = 0; i < 3 * POOL_BLOCK_VIEWS; i++) {
 		k->base[i % CHUNK] = t->model[0][t->bytes[0]++] = (uint8_t)(i % CHUNK);
 		bufq_push(&t->q[0], view_new(&t->pool, k, k->base + i % CHUNK, 1));
 	}
@@ -340,7 +340,7 @@ static void without_memory_there_are_spare_views(void **state)
 	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
 	while (!pool_lacks_views(&p))
 		bufq_push(&q, view_new(&p, k, k->base, 1));
-	for (unsigned i = 0; i < 1000; i++)
+	for (unsigned i = 0; i < 20 * 1000; i++)
 		bufq_push(&q, view_new(&p, k, k->base, 1));
 	assert_true(p.floor == UINT32_MAX);
 	assert_false(pool_restore_views(&p));
