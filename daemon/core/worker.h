@@ -314,7 +314,8 @@ struct worker {
 		features; /* bit mask of enum engine_feature; bits may be added while it serves */
 	/* It may sleep with sends whose result it has not reaped: counters lag. */
 	_Atomic bool owes;
-	_Atomic bool idle; /* asleep, or about to be: the watchdog expects no turns */
+	_Atomic bool settling; /* it has not answered a worker_settle() yet */
+	_Atomic bool idle;     /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 
 	/* The thread; for the owner's thread only unless atomic. */
@@ -381,7 +382,7 @@ void worker_set_peers_max(struct worker *w, uint64_t peers_max);
 
 /* Makes the counters of idle workers exact: worker_settle() has a worker that sleeps with unreaped
  * completions (`owes`) count them; settle_wait() waits for all such workers, some milliseconds at
- * most. */
+ * most.  A worker that has not answered since the last time is neither asked nor waited for. */
 struct settle;
 struct settle *settle_new(void); /* NULL: no memory; the other two accept NULL */
 void worker_settle(struct worker *w, struct settle *settle);

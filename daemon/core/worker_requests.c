@@ -187,6 +187,7 @@ static void worker_do_settle(struct call *call)
 
 	if (c->worker->engine->settle)
 		c->worker->engine->settle(c->worker);
+	atomic_store(&c->worker->settling, false);
 	sem_post(&c->settle->answered);
 	settle_put(c->settle);
 	free(c);
@@ -196,11 +197,12 @@ void worker_settle(struct worker *w, struct settle *s)
 {
 	struct settle_call *c;
 
-	if (!s || !atomic_load(&w->owes))
+	if (!s || !atomic_load(&w->owes) || atomic_load(&w->settling))
 		return;
 	c = malloc(sizeof(*c));
 	if (!c)
 		return;
+	atomic_store(&w->settling, true);
 	*c = (struct settle_call){ .call.fn = worker_do_settle, .settle = s, .worker = w };
 	atomic_fetch_add(&s->references, 1);
 	s->asked++;

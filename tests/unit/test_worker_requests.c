@@ -35,12 +35,16 @@ static void run_numbered(struct call *call)
 struct gate {
 	struct call call;
 	sem_t open;
+	atomic_bool holds;
 };
 
 /* Holds the worker until all are there. */
 static void run_gate(struct call *call)
 {
-	await(&container_of(call, struct gate, call)->open);
+	struct gate *gate = container_of(call, struct gate, call);
+
+	gate->holds = true;
+	await(&gate->open);
 }
 
 static void *send_calls(void *arg)
@@ -85,6 +89,61 @@ static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
 		assert_int_equal(calls_elsewhere, 0);
 		assert_in_range(calls_in_turn_most, 1, WORKER_TURN_MAX);
 		free(calls);
+	}
+}
+
+/* ---- worker_settle() ---- */
+
+static _Atomic unsigned settled;
+
+static void count_settle(struct worker *w)
+{
+	(void)w;
+	settled++;
+}
+
+static void settle_one(struct worker *w)
+{
+	struct settle *settle = settle_new();
+
+	assert_non_null(settle);
+	worker_settle(w, settle);
+	settle_wait(settle);
+}
+
+/* However many documents are made meanwhile: each would wait for it. */
+static void a_worker_that_hangs_is_asked_once_to_settle(void **state)
+{
+	struct gate gate = { .call.fn = run_gate };
+	struct engine engine;
+	struct bench *b;
+
+	(void)state;
+	for_each_engine(real)
+	{
+		engine = *real;
+		engine.settle = count_settle;
+		settled = 0;
+		gate.holds = false;
+		sem_init(&gate.open, 0, 0);
+		b = bench_start(&engine, echo());
+		worker_call(&b->worker, &gate.call);
+		while (!gate.holds)
+			poll(NULL, 0, 1);
+		for (unsigned i = 0; i < 4; i++) {
+			atomic_store(&b->worker.owes, true);
+			settle_one(&b->worker);
+		}
+		assert_int_equal(settled, 0);
+		sem_post(&gate.open);
+		while (atomic_load(&b->worker.settling))
+			poll(NULL, 0, 1);
+		assert_int_equal(settled, 1);
+		while (settled == 1) { /* the worker may find that it owes nothing */
+			atomic_store(&b->worker.owes, true);
+			settle_one(&b->worker);
+		}
+		bench_stop(b);
 	}
 }
 
@@ -332,6 +391,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_run_on_the_worker_in_the_order_of_each_sender),
+		cmocka_unit_test(a_worker_that_hangs_is_asked_once_to_settle),
 		cmocka_unit_test(a_list_has_the_newest_first_and_no_more_than_asked),
 		cmocka_unit_test(what_its_own_operations_hold_is_held_by_a_connection),
 		cmocka_unit_test(who_starves_is_woken_when_sends_give_chunks_back),
