@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -162,32 +163,57 @@ static void on_time(struct session *s)
 /* Set by a signal: the loop ends and the terminal is restored. */
 static volatile sig_atomic_t told_to_end;
 
-static void on_signal(int signal)
+/* A terminal that does not read, or was stopped by Ctrl-S, blocks curses in write(2), which it
+ * repeats: drops what the terminal has not read.  Again each second, as there may be more. */
+static void on_signal(int number)
 {
-	told_to_end = signal;
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	int error = errno;
+
+	told_to_end = number;
+	if (poll(&out, 1, 0) == 0) {
+		tcflow(STDOUT_FILENO, TCOON);
+		tcflush(STDOUT_FILENO, TCOFLUSH);
+	}
+	alarm(1);
+	errno = error;
 }
 
-static const int ending_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+static const int ending_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM };
 
 static void on_resize(int signal)
 {
 	(void)signal; /* only makes ppoll() return */
 }
 
-/* Signals are delivered in ppoll() alone, so that none is missed.  *ret_mask is ppoll()'s. */
-static void catch_signals(sigset_t *ret_mask)
+/* A new size of the terminal is told in ppoll() alone, so that none is missed. */
+static void catch_signals(void)
 {
 	struct sigaction action = { .sa_handler = on_signal }, resize = { .sa_handler = on_resize };
 	sigset_t blocked;
 
-	sigemptyset(&blocked);
-	for (unsigned i = 0; i < ARRAY_SIZE(ending_signals); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(ending_signals); i++)
 		sigaction(ending_signals[i], &action, NULL);
-		sigaddset(&blocked, ending_signals[i]);
-	}
 	sigaction(SIGWINCH, &resize, NULL);
+	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGWINCH);
-	sigprocmask(SIG_BLOCK, &blocked, ret_mask);
+	sigprocmask(SIG_BLOCK, &blocked, NULL);
+}
+
+/* Waits unless a signal has come or comes. */
+static int wait_for_event(struct pollfd *fds, unsigned count)
+{
+	struct timespec limit = { .tv_nsec = 250 * NS_PER_MS };
+	sigset_t all, before, during;
+	int rc;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	during = before;
+	sigdelset(&during, SIGWINCH);
+	rc = told_to_end ? 0 : ppoll(fds, count, &limit, &during);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return rc < 0 && errno != EINTR ? -errno : 0;
 }
 
 static void start_colours(void)
@@ -305,17 +331,16 @@ static bool read_keys(struct session *s)
 /* ---- The loop ---- */
 
 /* Waits for a key, a message or the next second, and takes it in; false: quit. */
-static bool turn(struct session *s, const sigset_t *mask)
+static bool turn(struct session *s)
 {
 	struct pollfd fds[] = {
 		{ .fd = STDIN_FILENO, .events = POLLIN },
 		{ .fd = s->stats ? client_fd(s->stats) : -1, .events = POLLIN },
 		{ .fd = s->asking ? client_fd(s->list) : -1, .events = POLLIN },
 	};
-	struct timespec limit = { .tv_nsec = 250 * NS_PER_MS };
 	int rc;
 
-	if (ppoll(fds, ARRAY_SIZE(fds), &limit, mask) < 0 && errno != EINTR)
+	if (wait_for_event(fds, ARRAY_SIZE(fds)) < 0)
 		return false;
 	if (told_to_end || (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)))
 		return false;
@@ -329,19 +354,19 @@ static bool turn(struct session *s, const sigset_t *mask)
 
 static int run_screen(struct session *s)
 {
-	SCREEN *screen = open_terminal(s->ctl->out.colour);
 	const char *term = getenv("TERM");
-	sigset_t mask;
+	SCREEN *screen;
 
+	catch_signals();
+	screen = open_terminal(s->ctl->out.colour);
 	if (!screen)
 		return ctl_usage(s->ctl, "this kind of terminal is not known: TERM=%s",
 				 term ? term : "");
-	catch_signals(&mask);
 	connect_again(s);
 	do {
 		follow_size();
 		draw(s);
-	} while (turn(s, &mask));
+	} while (turn(s));
 	close_terminal(screen);
 	return CTL_DONE;
 }

@@ -1,13 +1,17 @@
 """`nbctl top` on a real terminal (tmux), against the real daemon under load."""
 
 import contextlib
+import fcntl
 import os
+import pathlib
 import pty
 import re
 import shlex
 import signal
 import socket
+import struct
 import subprocess
+import termios
 import threading
 
 import pytest
@@ -334,6 +338,34 @@ def test_quits_and_leaves_the_terminal_right(daemon, terminal, end):
     assert is_right_again(top.screen())
     assert HELP_LINE not in top.screen()
     assert top.run("display-message", "-p", "#{cursor_flag} #{alternate_on}") == "1 0\n"
+
+
+@pytest.mark.parametrize("why", ["full", "stopped"])
+def test_ends_although_the_terminal_does_not_read(daemon, why):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    before = termios.tcgetattr(slave)
+    os.set_blocking(slave, False)
+    with contextlib.suppress(BlockingIOError):
+        while why == "full":
+            os.write(slave, bytes(4096))
+    os.set_blocking(slave, True)
+    if why == "stopped":
+        termios.tcflow(slave, termios.TCOOFF)
+    command = [str(NBCTL), "-s", daemon.control, "top", *FAST]
+    top = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"})
+    try:
+        status = pathlib.Path(f"/proc/{top.pid}/status")
+        caught = re.compile(r"SigCgt:\s*(\w+)")
+        wait_until(lambda: int(caught.search(status.read_text()).group(1), 16) & 1 << signal.SIGTERM - 1, "it to start")
+        wait_until(lambda: "\nState:\tS" in status.read_text(), "it to wait for the terminal")
+        top.terminate()
+        assert top.wait(TIMEOUT) == 0 and termios.tcgetattr(slave) == before
+    finally:
+        top.kill()
+        top.wait()
+        os.close(slave)
+        os.close(master)
 
 
 @pytest.mark.skipif(is_sanitized(), reason="LeakSanitizer hangs then")
