@@ -15,7 +15,6 @@
 #include "util.h"
 #include "worker_stop.h"
 
-enum { VIEWS_PER_BLOCK = 255 }; /* as in buf.c */
 
 static struct fake *fake_of(const struct worker *w)
 {
@@ -300,7 +299,7 @@ void fake_stop(struct fake *f)
 	assert_int_equal(f->admitted, f->released);
 	kept = (f->kept ? f->kept : w->constant != NULL) + (w->scratch != NULL);
 	assert_int_equal(fake_chunks_used(f), kept);
-	assert_int_equal(views_free(&w->pool) % VIEWS_PER_BLOCK, 0);
+	assert_int_equal(views_free(&w->pool) % POOL_BLOCK_VIEWS, 0);
 	f->stopping = true;
 	sem_post(&f->go);
 	worker_stop(w);
