@@ -55,11 +55,13 @@ def rooms_below(folder, rooms):
     """The rooms whose headers a room's files include, itself left out."""
     own = "ctl" if folder.startswith("ctl") else "daemon"  # programs may have headers of one name
     owner = {file.name: room for room, _ in rooms if room.startswith(own) or room == "daemon/base"
+             if not room.startswith("daemon/service/")  # their headers are their own
              for file in (TOP / room).glob("*.h")}
     below = set()
     for file in (TOP / folder).glob("*.[ch]"):
-        for name in re.findall(r'^#include "([^"/]+)"', file.read_text(), re.M):
-            below.add(owner.get(name, folder))
+        for name in re.findall(r'^#include "([^"]+)"', file.read_text(), re.M):
+            beside = file.parent / name
+            below.add(str(beside.parent.relative_to(TOP)) if beside.exists() else owner.get(name, folder))
     return below - {folder}
 
 

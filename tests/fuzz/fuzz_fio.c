@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "fio_proto.h"
+#include "fio/proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "http_proto.h"
+#include "http/proto.h"
 #include "util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

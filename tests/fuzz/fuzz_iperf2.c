@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "iperf2_proto.h"
+#include "simple/iperf2_proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "iperf3_proto.h"
+#include "iperf/proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nbd_bytes.h"
-#include "nbd_option_proto.h"
+#include "nbd/bytes.h"
+#include "nbd/option_proto.h"
 #include "util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "crc32c.h"
-#include "nvme_bytes.h"
-#include "nvme_queue.h"
+#include "nvme/queue.h"
+#include "nvme/wire/bytes.h"
 #include "slices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "nvme_proto.h"
-#include "nvme_rdma_proto.h"
-#include "nvme_tcp_proto.h"
+#include "nvme/wire/proto.h"
+#include "nvme/wire/rdma_proto.h"
+#include "nvme/wire/tcp_proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

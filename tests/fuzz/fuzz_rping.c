@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rping_proto.h"
+#include "rping/proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "fake_engine.h"
-#include "iperf3_proto.h"
-#include "iperf3_test.h"
+#include "iperf/proto.h"
+#include "iperf/test.h"
 
 enum { CHUNKS = 128, CHUNK = 4096, KIB = 1024 };
 

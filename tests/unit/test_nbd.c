@@ -5,8 +5,8 @@
 #include <arpa/inet.h>
 #include <endian.h>
 
-#include "nbd_conn.h"
-#include "nbd_option_proto.h"
+#include "nbd/nbd.h"
+#include "nbd/option_proto.h"
 #include "store.h"
 
 enum { SIZE = 4 * 1024 * 1024 };

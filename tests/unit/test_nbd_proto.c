@@ -1,9 +1,9 @@
-/* service/nbd_proto.c: messages as real clients and servers send them (libnbd 1.14 and
+/* service/nbd/proto.c: messages as real clients and servers send them (libnbd 1.14 and
  * 1.22, qemu 7.2 and 10.0, nbdkit 1.32), and those that nobody should send. */
 #include <errno.h>
 
 #include "hex.h"
-#include "nbd_proto.h"
+#include "nbd/proto.h"
 #include "util.h"
 
 /* ---- Requests ---- */

@@ -2,7 +2,7 @@
  * end when the test says so. */
 #include "service_case.h"
 
-#include "nbd_proto.h"
+#include "nbd/proto.h"
 #include "store.h"
 
 enum { CHUNK = 4096, SIZE = 1 << 20, GO = 4 + 16 + 6, REQUEST = 28, REPLY = 16 };

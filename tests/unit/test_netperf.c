@@ -1,10 +1,10 @@
-/* service/netperf_proto.c: requests as netperf 2.7's client says them, what is refused with which
+/* service/netperf/proto.c: requests as netperf 2.7's client says them, what is refused with which
  * error, and where the client looks for each number of an answer. */
 #include <endian.h>
 #include <errno.h>
 
 #include "hex.h"
-#include "netperf_proto.h"
+#include "netperf/proto.h"
 #include "util.h"
 
 /* Numbers of a message, by their places behind type and error. */

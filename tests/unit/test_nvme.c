@@ -3,9 +3,9 @@
 #include "service_case.h"
 
 #include "crc32c.h"
-#include "nvme_bytes.h"
-#include "nvme_queue.h"
-#include "nvme_tcp_proto.h"
+#include "nvme/queue.h"
+#include "nvme/wire/bytes.h"
+#include "nvme/wire/tcp_proto.h"
 
 enum { SIZE = 1024 * 1024, CHUNK = 16384, HDGST = 1, DDGST = 2 };
 

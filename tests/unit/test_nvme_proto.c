@@ -9,10 +9,10 @@
 #include <cmocka.h>
 
 #include "crc32c.h"
-#include "nvme_bytes.h"
-#include "nvme_identify.h"
-#include "nvme_proto.h"
-#include "nvme_tcp_proto.h"
+#include "nvme/wire/bytes.h"
+#include "nvme/wire/identify.h"
+#include "nvme/wire/proto.h"
+#include "nvme/wire/tcp_proto.h"
 
 /* ---- Commands ---- */
 

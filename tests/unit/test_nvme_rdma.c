@@ -3,9 +3,9 @@
 #include "service_case.h"
 
 #include "greeting.h"
-#include "nvme_bytes.h"
-#include "nvme_queue.h"
-#include "nvme_rdma_proto.h"
+#include "nvme/queue.h"
+#include "nvme/wire/bytes.h"
+#include "nvme/wire/rdma_proto.h"
 
 enum { SIZE = 1024 * 1024, CHUNK = 16384, CHUNKS = 128, ENTRIES = 8, KEY = 0x01020304 };
 

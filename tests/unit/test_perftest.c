@@ -1,9 +1,9 @@
-/* service/perftest_proto.c: control messages of perftest 4.5's clients, and of later ones, told
+/* service/perftest/proto.c: control messages of perftest 4.5's clients, and of later ones, told
  * apart by their lengths. */
 #include <errno.h>
 
 #include "hex.h"
-#include "perftest_proto.h"
+#include "perftest/proto.h"
 #include "util.h"
 
 /* Of ib_send_bw over siw, whose credits go to rkey 0x2d0e00 and vaddr 0x55d0c3a0. */

@@ -2,7 +2,7 @@
  * keeps a chunk. */
 #include <endian.h>
 
-#include "rping_proto.h"
+#include "rping/proto.h"
 #include "service_case.h"
 
 enum { CHUNKS = 32, CHUNK = 4096, SIZE = 10000 };

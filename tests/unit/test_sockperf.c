@@ -3,7 +3,7 @@
 #include <endian.h>
 
 #include "service_case.h"
-#include "sockperf_proto.h"
+#include "sockperf/proto.h"
 
 enum { PING = SOCKPERF_CLIENT | SOCKPERF_PONG_REQUEST, CHUNKS = 64, CHUNK = 4096 };
 

@@ -13,7 +13,7 @@
 #include "../unit/worker_stop.h"
 #include "conn.h"
 #include "remote.h"
-#include "rping_proto.h"
+#include "rping/proto.h"
 
 struct telling {
 	struct remote write;

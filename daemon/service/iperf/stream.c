@@ -1,0 +1,482 @@
+/* iperf3's data streams: input is dropped, as in discard; output is views of one chunk, as in
+ * chargen.  Each stream runs on its own worker and checks its test's phase whenever it runs.
+ * Senders count the bytes that the kernel has taken, like iperf3. */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "conn.h"
+#include "iperf3.h"
+#include "sink.h"
+
+enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
+
+struct iperf3_cpu iperf3_cpu_now(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_THREAD, &usage) < 0)
+		return (struct iperf3_cpu){ 0 };
+	return (struct iperf3_cpu){
+		.user_ns = (uint64_t)usage.ru_utime.tv_sec * NS_PER_S +
+			   (uint64_t)usage.ru_utime.tv_usec * NS_PER_US,
+		.system_ns = (uint64_t)usage.ru_stime.tv_sec * NS_PER_S +
+			     (uint64_t)usage.ru_stime.tv_usec * NS_PER_US,
+	};
+}
+
+/* ---- The socket ---- */
+
+static bool set_option(struct conn *c, int level, int name, const void *value, socklen_t bytes)
+{
+	stat_add(c->worker->stats.sys_other, 1);
+	return setsockopt(c->fd, level, name, value, bytes) == 0;
+}
+
+static bool set_number(struct conn *c, int level, int name, int value)
+{
+	return set_option(c, level, name, &value, sizeof(value));
+}
+
+/* Sets both socket buffers; as in iperf3 it is an error if the kernel grants less. */
+static int set_window(struct conn *c, int bytes)
+{
+	static const int names[] = { SO_RCVBUF, SO_SNDBUF };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		int actual = 0;
+		socklen_t length = sizeof(actual);
+
+		if (!set_number(c, SOL_SOCKET, names[i], bytes) ||
+		    getsockopt(c->fd, SOL_SOCKET, names[i], &actual, &length) < 0)
+			return IPERF3_BUFFER_FAILED;
+		stat_add(c->worker->stats.sys_other, 1);
+		if (actual < bytes)
+			return IPERF3_BUFFER_SMALL;
+	}
+	return 0;
+}
+
+static int set_tos(struct conn *c, int tos)
+{
+	struct sockaddr_storage address = { 0 };
+	socklen_t length = sizeof(address);
+	bool done;
+
+	if (getsockname(c->fd, (struct sockaddr *)&address, &length) < 0)
+		return IPERF3_TOS_FAILED;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (address.ss_family == AF_INET6)
+		done = set_number(c, IPPROTO_IPV6, IPV6_TCLASS, tos);
+	else
+		done = set_number(c, IPPROTO_IP, IP_TOS, tos);
+	return done ? 0 : IPERF3_TOS_FAILED;
+}
+
+/* 0 or enum iperf3_error. */
+static int set_options(struct conn *c, const struct iperf3_params *p)
+{
+	uint64_t fq_rate = p->fq_rate / 8; /* bytes/s */
+	int rc = 0;
+
+	if (p->window)
+		rc = set_window(c, p->window);
+	if (rc == 0 && p->tos)
+		rc = set_tos(c, p->tos);
+	if (rc == 0 && p->mss && !set_number(c, IPPROTO_TCP, TCP_MAXSEG, p->mss))
+		rc = IPERF3_MSS_FAILED;
+	if (rc == 0 && p->sends && fq_rate &&
+	    !set_option(c, SOL_SOCKET, SO_MAX_PACING_RATE, &fq_rate, sizeof(fq_rate)))
+		rc = IPERF3_PACING_FAILED;
+	/* As in iperf3, a congestion control that this host lacks is no error: the client is told
+	 * the one in use. */
+	if (rc == 0 && p->congestion[0] &&
+	    !set_option(c, IPPROTO_TCP, TCP_CONGESTION, p->congestion,
+			(socklen_t)strlen(p->congestion)) &&
+	    errno != ENOENT)
+		rc = IPERF3_CONGESTION_FAILED;
+	return rc;
+}
+
+void iperf3_stream_enter(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+	const struct iperf3_params *p = &t->params;
+	char congestion[IPERF3_CONGESTION_MAX] = "";
+	socklen_t length = sizeof(congestion) - 1;
+	uint8_t role = p->sends ? IPERF3_SENDS : IPERF3_RECEIVES;
+	int error = set_options(c, p);
+
+	c->flags |= CONN_LASTING; /* it ends with control, and a low rate has long pauses */
+	if (p->sends && p->receives)
+		role = IPERF3_UNKNOWN;
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, congestion, &length) < 0)
+		congestion[0] = '\0';
+	stat_add(c->worker->stats.sys_other, 1);
+	atomic_store(&i->member.stream->role, role);
+	iperf3_arrive(&i->member, error, congestion);
+}
+
+/* ---- Counting ---- */
+
+static uint8_t role_of(const struct iperf3_conn *i)
+{
+	return atomic_load_explicit(&i->member.stream->role, memory_order_relaxed);
+}
+
+static void store_bytes(struct iperf3_stream *s, uint64_t bytes)
+{
+	atomic_store_explicit(&s->bytes, bytes, memory_order_relaxed);
+}
+
+/* Counts the bytes that a sender has sent, and its retransmits.  Of a send in flight the bytes that
+ * the peer has acknowledged count. */
+static void look_at_sender(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_stream *s = i->member.stream;
+	struct tcp_info info = { 0 };
+	socklen_t length = sizeof(info);
+	uint64_t sent = c->bytes_out;
+
+	if (role_of(i) == IPERF3_RECEIVES)
+		return;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) {
+		s->retransmits = info.tcpi_total_retrans;
+		s->window_max = MAX(s->window_max, info.tcpi_snd_wnd);
+		if (info.tcpi_bytes_acked > sent)
+			sent = MIN(info.tcpi_bytes_acked, sent + c->sending.bytes);
+	}
+	store_bytes(s, sent);
+}
+
+void iperf3_count(struct iperf3_conn *i)
+{
+	struct iperf3_stream *s = i->member.stream;
+
+	s->retransmits_before = s->retransmits;
+	s->bytes_before = atomic_load_explicit(&s->bytes, memory_order_relaxed);
+	s->packets_before = atomic_load_explicit(&s->packets, memory_order_relaxed);
+	s->lost_before = atomic_load_explicit(&s->lost, memory_order_relaxed);
+	s->order_before = atomic_load_explicit(&s->order, memory_order_relaxed);
+	s->start_ns = clock_ns();
+	s->cpu_start = iperf3_cpu_now();
+	if (!i->begin_ns)
+		i->begin_ns = s->start_ns;
+}
+
+void iperf3_count_end(struct iperf3_conn *i)
+{
+	struct iperf3_stream *s = i->member.stream;
+
+	if (s->end_ns)
+		return;
+	s->end_ns = clock_ns();
+	s->cpu_end = iperf3_cpu_now();
+	iperf3_finish(&i->member);
+}
+
+static void stream_begin(struct conn *c)
+{
+	look_at_sender(c);
+	iperf3_count(c->state);
+}
+
+static void stream_finish(struct conn *c)
+{
+	const struct iperf3_conn *i = c->state;
+
+	if (!i->member.stream->end_ns)
+		look_at_sender(c);
+	iperf3_count_end(c->state);
+}
+
+/* A receiving client reads whole blocks up to the last one, and does not read its control
+ * connection meanwhile: so, as with iperf3's own server, the stream ends before the control
+ * connection continues. */
+static void stream_end(struct conn *c)
+{
+	stream_finish(c);
+	sink_settle(c);
+	if (role_of(c->state) == IPERF3_SENDS)
+		conn_close(c, CONN_END_PEER);
+}
+
+/* Handles a change of the test's phase since this stream last ran. */
+static void stream_see(struct conn *c, enum iperf3_phase phase)
+{
+	struct iperf3_conn *i = c->state;
+
+	if (phase == IPERF3_OMIT || (phase == IPERF3_RUN && i->phase <= IPERF3_OMIT))
+		stream_begin(c);
+	else if (phase == IPERF3_END)
+		stream_end(c);
+	else if (phase == IPERF3_DEAD)
+		conn_close(c, (enum conn_end)atomic_load(&i->member.test->end));
+	i->phase = (uint8_t)phase;
+}
+
+/* ---- Both directions at once ----
+ *
+ * A client with one thread (iperf3 before 3.16) writes up to ten blocks for each that it reads, and
+ * would measure this ratio if we took all ten at once.  So input is held back while this worker has
+ * received more than it has sent and the client has unread data.  If the network is slower in one
+ * direction nothing is held back: then the client reads, and its receive windows are open. */
+
+enum {
+	AHEAD_MAX = 512 * 1024,     /* bytes of allowed difference */
+	UNREAD_NS = 10 * NS_PER_MS, /* how long a client must leave data unread */
+};
+
+/* The i-th stream of t, if it is on this worker and has not ended; else NULL. */
+static struct iperf3_stream *stream_here(const struct worker *w, struct iperf3_test *t, unsigned i)
+{
+	struct iperf3_stream *s = &t->streams[i];
+
+	return s->worker_index == w->index && s->member ? s : NULL;
+}
+
+/* Has the client's receive window been full, without an acknowledgement, for a round trip?  A
+ * client that does not read may delay its acknowledgement by 40 ms. */
+static bool window_is_full(const struct tcp_info *info)
+{
+	return (uint64_t)info->tcpi_unacked * info->tcpi_snd_mss >= info->tcpi_snd_wnd &&
+	       (uint64_t)info->tcpi_last_ack_recv * 1000 > info->tcpi_rtt;
+}
+
+/* Does s have more to send to a client whose receive buffer is half full, or was recently? */
+static bool sender_is_unread(struct iperf3_stream *s)
+{
+	struct conn *c = s->member->of.conn;
+	struct tcp_info info = { 0 };
+	socklen_t length = sizeof(info);
+
+	/* It has no event that would run the held-back stream again. */
+	if (!conn_owes(c) && !(c->flags & CONN_READY))
+		return false;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0)
+		return false;
+	s->window_max = MAX(s->window_max, info.tcpi_snd_wnd);
+	if (info.tcpi_snd_wnd < s->window_max / 2 || window_is_full(&info))
+		s->unread_ns = c->worker->now_ns;
+	return c->worker->now_ns - s->unread_ns < UNREAD_NS;
+}
+
+static bool is_unread(const struct worker *w, struct iperf3_test *t)
+{
+	for (unsigned i = 0; i < t->stream_count; i++) {
+		struct iperf3_stream *s = stream_here(w, t, i);
+
+		if (s && atomic_load_explicit(&s->role, memory_order_relaxed) == IPERF3_SENDS &&
+		    sender_is_unread(s))
+			return true;
+	}
+	return false;
+}
+
+/* Has this worker received more than it has sent? */
+static bool is_ahead(const struct worker *w, struct iperf3_test *t)
+{
+	uint64_t received = 0, sent = AHEAD_MAX;
+
+	for (unsigned i = 0; i < t->stream_count; i++) {
+		const struct iperf3_stream *s = stream_here(w, t, i);
+		uint64_t bytes = s ? atomic_load_explicit(&s->bytes, memory_order_relaxed) : 0;
+
+		if (s && atomic_load_explicit(&s->role, memory_order_relaxed) == IPERF3_SENDS)
+			sent += bytes;
+		else
+			received += bytes;
+	}
+	return received > sent;
+}
+
+static bool stream_must_wait(const struct conn *c)
+{
+	const struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+
+	return t->params.sends && t->params.receives && !(c->flags & CONN_EOF) &&
+	       i->phase != IPERF3_END && is_ahead(c->worker, t) && is_unread(c->worker, t);
+}
+
+/* Something was sent, or a stream has ended: runs the streams whose input is held back. */
+static void wake_held(const struct conn *c)
+{
+	const struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+
+	for (unsigned n = 0; t->params.sends && t->params.receives && n < t->stream_count; n++) {
+		struct iperf3_stream *s = stream_here(c->worker, t, n);
+
+		if (s && s->held)
+			conn_ready(s->held);
+	}
+}
+
+/* ---- Receiving ---- */
+
+static void stream_receive(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_stream *s = i->member.stream;
+	size_t bytes = c->rx.bytes;
+
+	if (role_of(i) == IPERF3_UNKNOWN)
+		iperf3_receives(&i->member);
+	s->held = stream_must_wait(c) ? c : NULL;
+	if (s->held)
+		return;
+	conn_op_begin(c, IPERF3_OP_RECEIVE);
+	sink_take(c);
+	conn_op_end(c);
+	if (role_of(i) == IPERF3_RECEIVES)
+		store_bytes(s, atomic_load_explicit(&s->bytes, memory_order_relaxed) + bytes);
+}
+
+/* ---- Sending ---- */
+
+/* Fills the constant chunk with digits; iperf3 does not check the data. */
+static void stream_fill(uint8_t *bytes, uint32_t size)
+{
+	for (uint32_t at = 0; at < size; at++)
+		bytes[at] = (uint8_t)('0' + at % 10);
+}
+
+/* The time at which all bytes granted so far are due. */
+static uint64_t stream_next_ns(const struct iperf3_conn *i, uint64_t rate)
+{
+	double due_ns = (double)i->queued * 8 * NS_PER_S / (double)rate;
+
+	return i->begin_ns + (uint64_t)MIN(due_ns, 1e18);
+}
+
+/* Computes the next bytes to queue: whole blocks, as the client waits for the rest of a partial
+ * one, as many as the rate and the test's end allow.  false: none now. */
+static bool stream_grant(struct conn *c, uint64_t now)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+	const struct iperf3_params *p = &t->params;
+	uint64_t blocks = p->rate ? p->burst : MAX(QUEUE / p->len, 1U), bytes = blocks * p->len;
+
+	if (p->rate) {
+		double each_ns = (double)bytes * 8 * NS_PER_S / (double)p->rate, more;
+		uint64_t next_ns = stream_next_ns(i, p->rate);
+
+		if (now < next_ns) {
+			conn_set_deadline(c, next_ns);
+			return false;
+		}
+		more = (double)(now - next_ns) / each_ns;
+		bytes += bytes * MIN((uint64_t)MIN(more, (double)QUEUE), QUEUE / bytes);
+	}
+	/* With omitted time the client has to end the test, as it counts from the end of its own
+	 * omitted time on. */
+	if (p->limit_bytes && !p->omit_s)
+		bytes = (iperf3_take_budget(t, bytes) + p->len - 1) / p->len * p->len;
+	i->granted = bytes;
+	i->queued += bytes;
+	return bytes > 0;
+}
+
+/* Queues bytes of the constant chunk; the last view grows first, as blocks may be single bytes.
+ * Returns how many. */
+static uint32_t stream_push(struct conn *c, struct chunk *k, uint64_t bytes)
+{
+	struct pool *p = &c->worker->pool;
+	struct view *v = c->tx.tail;
+	uint32_t used = v && v->chunk == k ? (uint32_t)(v->data - k->base) + v->len : p->chunk_size;
+	uint32_t n = (uint32_t)MIN(bytes, (uint64_t)p->chunk_size - used);
+
+	if (n == 0) {
+		n = (uint32_t)MIN(bytes, (uint64_t)p->chunk_size);
+		bufq_push(&c->tx, view_new(p, k, k->base, n));
+	} else {
+		v->len += n;
+		c->tx.bytes += n;
+	}
+	return n;
+}
+
+static void stream_send(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct worker *w = c->worker;
+	size_t queue = MAX((size_t)QUEUE, worker_share(w));
+	struct chunk *k = conn_constant(w, stream_fill);
+	uint64_t now;
+	bool begun = false;
+
+	store_bytes(i->member.stream, c->bytes_out);
+	wake_held(c);
+	if (!k) {
+		conn_starved(c);
+		return;
+	}
+	if (conn_queued_bytes(c) >= queue / 2)
+		return;
+	now = i->member.test->params.rate ? clock_ns() : 0;
+	while (conn_queued_bytes(c) < queue) {
+		if (i->granted == 0 && !stream_grant(c, now))
+			return;
+		if (!begun)
+			conn_op_begin(c, IPERF3_OP_SEND);
+		begun = true;
+		i->granted -= stream_push(c, k, i->granted);
+	}
+}
+
+void iperf3_stream_run(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
+	enum iperf3_phase phase = iperf3_phase(t);
+	uint8_t role;
+
+	if (unlikely(phase != i->phase))
+		stream_see(c, phase);
+	if (c->flags & CONN_CLOSING)
+		return;
+	if (phase == IPERF3_SETUP) {
+		/* A client sends once it has been told that the test runs, which the phase precedes
+		 * (control_start()). */
+		if (c->rx.bytes || (c->flags & CONN_EOF))
+			conn_close(c, c->rx.bytes ? CONN_END_PROTOCOL : CONN_END_PEER);
+		return;
+	}
+	if (c->rx.bytes)
+		stream_receive(c);
+	if (c->flags & CONN_EOF) {
+		conn_close(c, CONN_END_PEER);
+		return;
+	}
+	if (phase == IPERF3_END)
+		return;
+	role = role_of(i);
+	if (role == IPERF3_UNKNOWN &&
+	    t->params.parallel <= atomic_load_explicit(&t->receivers, memory_order_relaxed)) {
+		role = IPERF3_SENDS;
+		atomic_store(&i->member.stream->role, role);
+	}
+	if (role == IPERF3_SENDS)
+		stream_send(c);
+}
+
+void iperf3_stream_leave(struct conn *c)
+{
+	struct iperf3_conn *i = c->state;
+
+	i->member.stream->held = NULL;
+	if (i->phase != IPERF3_OMIT && i->phase != IPERF3_RUN)
+		return;
+	stream_finish(c);
+	wake_held(c);
+}

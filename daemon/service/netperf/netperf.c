@@ -1,0 +1,485 @@
+/* netperf: the server side of its tests, TCP_STREAM, TCP_MAERTS, TCP_RR, TCP_CRR, UDP_STREAM and
+ * UDP_RR, for any number of clients at once.
+ *
+ * A client's first connection controls its tests: the client requests a test, gets a port for the
+ * data, connects there, and finally gets the counts.  The port is one of the listener's ports at
+ * which no other test of this client's address waits, and if possible not the one of the control
+ * connection: so address and port identify the test of a data connection.  UDP data comes to a
+ * listener of its own: see session_twin_get(). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "conn.h"
+#include "netperf.h"
+
+/* So that control connections are not idle while a test runs. */
+#define TICK_NS  (500 * (uint64_t)NS_PER_MS)
+#define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of attempts to get a free port */
+/* TCP_CRR: time for connections that began before the end; clients announce no last one. */
+#define LINGER_NS (200 * (uint64_t)NS_PER_MS)
+
+/* ---- A test ---- */
+
+static void test_release(struct session *session)
+{
+	free(container_of(session, struct netperf_test, session));
+}
+
+/* Begins a test.  Returns its port, or -errno of netperf_list(), or -ENOMEM. */
+static int test_begin(const struct conn *c, struct netperf_conn *n)
+{
+	struct netperf_test *t = calloc(1, sizeof(*t));
+	int port;
+
+	if (!t)
+		return -ENOMEM;
+	t->request = n->request;
+	t->session.release = test_release;
+	n->test = t;
+	port = netperf_list(c, n, &t->session);
+	if (port < 0) {
+		n->test = NULL;
+		free(t);
+	}
+	return port;
+}
+
+static void data_call_locked(struct netperf_test *t)
+{
+	for (struct netperf_conn *n = t->data; n; n = n->next)
+		session_call(&n->of);
+}
+
+/* The control connection ends or abandons its test: remaining data connections end. */
+static void test_end_locked(struct netperf_conn *n)
+{
+	atomic_store(&n->test->dead, true);
+	data_call_locked(n->test);
+}
+
+static void test_end(struct netperf_conn *n)
+{
+	struct session *last;
+
+	sessions_lock(n->of.sessions);
+	test_end_locked(n);
+	last = session_part(&n->of);
+	sessions_unlock(n->of.sessions);
+	n->test = NULL;
+	n->of.sessions = n->own;
+	session_twin_put(&n->twin);
+	if (last)
+		last->release(last);
+}
+
+/* ---- Data ---- */
+
+static void join_locked(struct netperf_test *t, struct netperf_conn *n)
+{
+	session_join(&t->session, &n->of);
+	n->test = t;
+	n->next = t->data;
+	n->at = &t->data;
+	if (n->next)
+		n->next->at = &n->next;
+	t->data = n;
+	if (t->request.kind != NETPERF_CRR)
+		session_unlist(&t->session); /* frees the port for another test */
+	if (t->begin_ns)
+		return;
+	t->begin_ns = clock_ns();
+	if (t->request.wants_cpu)
+		t->cpu_ns = netperf_cpu_ns(n->of.worker);
+	session_call(t->session.control);
+}
+
+static void data_left_locked(struct netperf_conn *n)
+{
+	struct netperf_test *t = n->test;
+	struct netperf_result *sum = &t->result, *counted = &n->counted;
+
+	*n->at = n->next;
+	if (n->next)
+		n->next->at = n->at;
+	t->ended++;
+	t->end_ns = clock_ns() - n->late_ns;
+	if (t->request.wants_cpu && t->request.kind != NETPERF_CRR)
+		t->cpu_ns = netperf_cpu_ns(n->of.worker) - t->cpu_ns;
+	sum->bytes_in += counted->bytes_in;
+	sum->bytes_out += counted->bytes_out;
+	sum->transactions += counted->transactions;
+	sum->receives += counted->receives;
+	sum->sends += counted->sends;
+	sum->retransmits += counted->retransmits;
+	sum->receive_buffer = MAX(sum->receive_buffer, counted->receive_buffer);
+	sum->send_buffer = MAX(sum->send_buffer, counted->send_buffer);
+	if (counted->congestion[0])
+		memcpy(sum->congestion, counted->congestion, sizeof(sum->congestion));
+	if (t->request.kind != NETPERF_CRR ||
+	    (t->request.limit && sum->transactions >= t->request.limit))
+		session_call(t->session.control);
+}
+
+void netperf_data_over(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+	struct session *last;
+
+	netperf_data_end(c);
+	sessions_lock(n->of.sessions);
+	data_left_locked(n);
+	last = session_part(&n->of);
+	sessions_unlock(n->of.sessions);
+	n->test = NULL;
+	n->step = NETPERF_OVER;
+	conn_set_deadline(c, clock_ns() + NS_PER_S);
+	if (last)
+		last->release(last);
+}
+
+/* ---- Control ---- */
+
+/* The actual size of a socket buffer for which `wanted` bytes are requested; 0: the default. */
+static int buffer_size(struct worker *w, int name, int wanted)
+{
+	int fd = wanted ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : w->acceptors[0].fd;
+	int size = 0;
+	socklen_t length = sizeof(size);
+
+	if (wanted)
+		setsockopt(fd, SOL_SOCKET, name, &wanted, sizeof(wanted));
+	getsockopt(fd, SOL_SOCKET, name, &size, &length);
+	stat_add(w->stats.sys_other, wanted ? 4 : 1);
+	if (wanted && fd >= 0)
+		close(fd);
+	return size;
+}
+
+/* False: the pool is exhausted; the service runs again when it is not. */
+static bool control_write(struct conn *c, const uint8_t message[static NETPERF_MESSAGE])
+{
+	if (conn_write(c, message, NETPERF_MESSAGE) == 0)
+		return true;
+	conn_starved(c);
+	return false;
+}
+
+static void control_ask(struct conn *c, struct netperf_conn *n)
+{
+	n->step = NETPERF_ASK;
+	c->flags &= ~(uint32_t)CONN_LASTING;
+	conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
+}
+
+static void control_refuse(struct conn *c, struct netperf_conn *n, int error)
+{
+	uint8_t message[NETPERF_MESSAGE];
+
+	stat_add(c->worker->stats.operations[NETPERF_OP_TEST].errors, 1);
+	netperf_format_error(message, error);
+	if (conn_write(c, message, sizeof(message)) < 0)
+		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no test can run */
+	else
+		control_ask(c, n);
+}
+
+static void control_tick(struct conn *c, uint64_t at_ns)
+{
+	conn_set_deadline(c, MIN(at_ns, clock_ns() + TICK_NS));
+}
+
+/* Gets a port for the requested test, and answers with it. */
+static void control_begin(struct conn *c, struct netperf_conn *n)
+{
+	struct worker *w = c->worker;
+	struct netperf_response response = { 0 };
+	uint8_t message[NETPERF_MESSAGE];
+	uint64_t time_ns = NETPERF_STEP_NS;
+	int port = test_begin(c, n);
+
+	if (port == -EAGAIN && clock_ns() < n->until_ns) {
+		conn_set_deadline(c, clock_ns() + RETRY_NS);
+		return;
+	}
+	if (port < 0) {
+		control_refuse(c, n, port == -EAGAIN ? EADDRINUSE : -port);
+		return;
+	}
+	response.port = (uint16_t)port;
+	if (n->request.datagrams) {
+		response.receive_buffer = n->twin.receive_buffer;
+		response.send_buffer = n->twin.send_buffer;
+		time_ns += n->request.time_s * (uint64_t)NS_PER_S;
+	} else {
+		response.receive_buffer = buffer_size(w, SO_RCVBUF, n->request.receive_buffer);
+		response.send_buffer = buffer_size(w, SO_SNDBUF, n->request.send_buffer);
+	}
+	netperf_format_response(message, &n->request, &response);
+	if (!control_write(c, message)) {
+		test_end(n);
+		return;
+	}
+	conn_op_begin(c, NETPERF_OP_TEST);
+	n->step = NETPERF_WAIT_DATA;
+	c->flags |= CONN_LASTING; /* each step of a test has a limit of its own */
+	n->until_ns = clock_ns() + time_ns;
+	control_tick(c, n->until_ns);
+}
+
+static void control_read(struct conn *c, struct netperf_conn *n)
+{
+	uint8_t message[NETPERF_MESSAGE];
+	int rc;
+
+	if (c->rx.bytes < sizeof(message)) {
+		if (conn_deadline_passed(c))
+			conn_close(c, CONN_END_IDLE);
+		return;
+	}
+	bufq_read(&c->worker->pool, &c->rx, message, sizeof(message));
+	rc = netperf_parse(message, &n->request);
+	if (rc == -EPROTO) {
+		conn_close(c, CONN_END_PROTOCOL);
+	} else if (rc < 0) {
+		control_refuse(c, n, -rc);
+	} else {
+		n->step = NETPERF_WAIT_PORT;
+		n->until_ns = clock_ns() + NETPERF_STEP_NS;
+		control_begin(c, n);
+	}
+}
+
+/* Is the test over?  TCP_CRR announces no last connection, so it ends with the client's time. */
+static bool test_is_over(const struct netperf_conn *n, const struct netperf_test *seen)
+{
+	const struct netperf_request *r = &seen->request;
+
+	if (r->kind != NETPERF_CRR)
+		return seen->ended > 0;
+	if (r->limit)
+		return seen->result.transactions >= r->limit;
+	return clock_ns() >= n->until_ns;
+}
+
+static void control_finish(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
+{
+	struct netperf_result result = seen->result;
+	uint64_t elapsed_ns = MAX(seen->end_ns, seen->begin_ns + 1) - seen->begin_ns;
+	uint64_t cpu_ns = seen->cpu_ns;
+	uint8_t message[NETPERF_MESSAGE];
+
+	result.elapsed_s = (double)elapsed_ns / NS_PER_S;
+	result.cpus = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+	if (seen->request.kind == NETPERF_CRR)
+		cpu_ns = netperf_cpu_ns(c->worker) - cpu_ns;
+	if (seen->request.datagrams) {
+		result.receive_buffer = n->twin.receive_buffer;
+		result.send_buffer = n->twin.send_buffer;
+	}
+	if (seen->request.wants_cpu)
+		result.cpu_percent = 100.0 * (double)cpu_ns / (double)elapsed_ns / result.cpus;
+	netperf_format_result(message, &result);
+	if (!control_write(c, message))
+		return;
+	conn_op_end(c);
+	test_end(n);
+	control_ask(c, n);
+}
+
+/* No data, or no further connection, has arrived in time.  For UDP that is a result: all datagrams
+ * were lost. */
+static void control_give_up(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
+{
+	if (seen->request.datagrams)
+		control_finish(c, n, seen);
+	else
+		conn_close(c, CONN_END_IDLE);
+}
+
+static void control_look(struct conn *c, struct netperf_conn *n)
+{
+	struct netperf_test seen;
+
+	sessions_lock(n->of.sessions);
+	memcpy(&seen, n->test, sizeof(seen));
+	sessions_unlock(n->of.sessions);
+	if (n->step == NETPERF_WAIT_DATA && seen.begin_ns) {
+		n->step = NETPERF_RUN;
+		n->until_ns = UINT64_MAX;
+		if (seen.request.kind == NETPERF_CRR)
+			n->until_ns = seen.begin_ns + seen.request.time_s * (uint64_t)NS_PER_S +
+				      (seen.request.time_s ? LINGER_NS : NETPERF_STEP_NS);
+	}
+	if (n->step == NETPERF_RUN && seen.request.kind == NETPERF_CRR && seen.request.limit &&
+	    seen.ended != n->ended)
+		n->until_ns = clock_ns() + NETPERF_STEP_NS; /* it goes on */
+	n->ended = seen.ended;
+	if (n->step == NETPERF_RUN && test_is_over(n, &seen))
+		control_finish(c, n, &seen);
+	else if (clock_ns() >= n->until_ns)
+		control_give_up(c, n, &seen);
+	else
+		control_tick(c, n->until_ns);
+}
+
+/* ---- Telling control from data ---- */
+
+/* Joins the test that awaits this data connection.  False: there is none. */
+static bool data_join(struct netperf_conn *n, bool has_come)
+{
+	struct sessions *all = n->of.sessions;
+	struct session *found;
+	struct netperf_test *t;
+
+	sessions_lock(all);
+	found = session_find(all, &n->key, sizeof(n->key));
+	t = found ? container_of(found, struct netperf_test, session) : NULL;
+	if (t && (has_come || t->request.kind == NETPERF_MAERTS))
+		join_locked(t, n);
+	sessions_unlock(all);
+	return n->test;
+}
+
+/* May the bytes received so far begin a message? */
+static bool may_be_message(const struct bufq *rx)
+{
+	uint8_t head[NETPERF_HEAD];
+	size_t got = 0;
+
+	for (const struct view *v = rx->head; v && got < sizeof(head); v = v->next) {
+		size_t more = MIN(sizeof(head) - got, (size_t)v->len);
+
+		memcpy(head + got, v->data, more);
+		got += more;
+	}
+	return netperf_is_message(head, got);
+}
+
+/* Drops datagrams that belong to no test, including the last ones of a test that was given up. */
+static void stranger_run(struct conn *c, struct netperf_conn *n)
+{
+	if (!c->rx.head)
+		return;
+	session_address_of(c, &n->key);
+	if (c->rx.bytes > 0 && data_join(n, true)) {
+		conn_vouch(c);
+		netperf_data_begin(c);
+		netperf_data_run(c);
+		return;
+	}
+	stat_add(c->worker->stats.datagrams_refused, c->rx.views);
+	bufq_clear(&c->worker->pool, &c->rx);
+}
+
+/* Drops late datagrams of a finished test.  The peer is remembered as long as they arrive, since
+ * the next test may use the same port. */
+static void over_run(struct conn *c)
+{
+	bufq_clear(&c->worker->pool, &c->rx);
+	if (conn_deadline_passed(c))
+		conn_close(c, CONN_END_PEER);
+}
+
+/* A control connection begins with a message; a data connection with other bytes, or, if the server
+ * sends, with silence.  Less than a message's head is data if a test awaits data here. */
+static void new_run(struct conn *c, struct netperf_conn *n)
+{
+	bool message = may_be_message(&c->rx), ends = c->flags & CONN_EOF;
+
+	if (message && c->rx.bytes >= NETPERF_HEAD) {
+		control_ask(c, n);
+		control_read(c, n);
+	} else if (data_join(n, c->rx.bytes > 0 || ends)) {
+		netperf_data_begin(c);
+		netperf_data_run(c);
+	} else if (!message || ends) {
+		conn_close(c, c->rx.bytes ? CONN_END_PROTOCOL : CONN_END_PEER);
+	} else if (conn_deadline_passed(c)) {
+		conn_close(c, CONN_END_IDLE);
+	}
+}
+
+static void netperf_run(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+
+	switch ((enum netperf_step)n->step) {
+	case NETPERF_NEW:
+		if (c->worker->engine->messages)
+			stranger_run(c, n);
+		else
+			new_run(c, n);
+		break;
+	case NETPERF_DATA:
+		netperf_data_run(c);
+		break;
+	case NETPERF_OVER:
+		over_run(c);
+		break;
+	case NETPERF_ASK:
+		control_read(c, n);
+		break;
+	case NETPERF_WAIT_PORT:
+		control_begin(c, n);
+		break;
+	case NETPERF_WAIT_DATA:
+	case NETPERF_RUN:
+		control_look(c, n);
+		break;
+	}
+}
+
+static int netperf_open(struct conn *c)
+{
+	struct netperf_conn *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return -ENOMEM;
+	session_member_init(&n->of, c);
+	n->own = n->of.sessions;
+	c->state = n;
+	if (c->worker->engine->messages)
+		return 0;
+	session_address_of(c, &n->key);
+	conn_set_deadline(c, clock_ns() + NETPERF_STEP_NS);
+	return 0;
+}
+
+static void left_locked(struct session_member *member)
+{
+	struct netperf_conn *n = container_of(member, struct netperf_conn, of);
+
+	if (n->step == NETPERF_DATA)
+		data_left_locked(n);
+	else
+		test_end_locked(n);
+}
+
+static void netperf_close(struct conn *c)
+{
+	struct netperf_conn *n = c->state;
+	struct session_twin twin = n->twin;
+
+	if (n->step == NETPERF_DATA)
+		netperf_data_end(c);
+	session_leave(&n->of, left_locked);
+	session_twin_put(&twin);
+}
+
+const struct service service_netperf = {
+	.name = "netperf",
+	.example = "netperf -H {host} -p {port} -t {transport}_rr",
+	.operations = { "test", "transaction", "receive", "send" },
+	.batches = 1U << NETPERF_OP_RECEIVE | 1U << NETPERF_OP_SEND,
+	.shared_new = sessions_new,
+	.shared_free = sessions_free,
+	.listens = sessions_listen,
+	.open = netperf_open,
+	.run = netperf_run,
+	.close = netperf_close,
+	.by_address = true,
+	.udp = true,
+};

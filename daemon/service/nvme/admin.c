@@ -1,0 +1,455 @@
+/* Service `nvme`: commands of admin queues.  See nvme/queue.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "queue.h"
+#include "wire/bytes.h"
+
+static const struct nvme_target *target_of(const struct nvme_command *d)
+{
+	return d->queue->conn->worker->shared;
+}
+
+static struct nvme_controller *controller_of(const struct nvme_command *d)
+{
+	return d->queue->member->controller;
+}
+
+static bool is_rdma(const struct nvme_command *d)
+{
+	return d->queue->transport == &nvme_rdma;
+}
+
+/* ---- Common checks ---- */
+
+static uint16_t admin_check(struct nvme_command *d)
+{
+	if (nvme_state(controller_of(d)) != NVME_ENABLED)
+		return NVME_SEQUENCE_ERROR | NVME_DNR;
+	if ((d->sqe.flags & 0xc3) != 0x40) /* not fused, with an SGL */
+		return NVME_INVALID_FIELD | NVME_DNR;
+	return NVME_SUCCESS;
+}
+
+/* Check of commands that send a page: allocates it, zeroed. */
+static uint16_t page_check(struct nvme_command *d)
+{
+	uint16_t status = admin_check(d);
+
+	if (status)
+		return status;
+	if (d->sqe.sgl.type != NVME_SGL_TRANSPORT)
+		return NVME_SGL_TYPE_INVALID | NVME_DNR;
+	d->length = d->sqe.sgl.length;
+	return nvme_page_new(d, NVME_PAGE) ? NVME_SUCCESS : NVME_INTERRUPTED;
+}
+
+static void page_send(struct nvme_command *d, uint32_t bytes)
+{
+	d->page_bytes = bytes;
+	nvme_command_set(d, NVME_FILL);
+}
+
+/* ---- Identify ---- */
+
+static uint16_t identify_check(struct nvme_command *d)
+{
+	if (d->sqe.sgl.length != NVME_PAGE)
+		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
+	return page_check(d);
+}
+
+static void fill_controller(struct nvme_command *d)
+{
+	const struct worker *w = d->queue->conn->worker;
+	const struct nvme_target *t = w->shared;
+	bool discovery = controller_of(d)->discovery, rdma = is_rdma(d);
+	struct nvme_controller_info info = {
+		.discovery = discovery,
+		.cntlid = controller_of(d)->cntlid,
+		.serial = t->serial,
+		.firmware = NB_VERSION,
+		.subnqn = discovery ? NVME_DISCOVERY_NQN : t->nqn,
+		.mdts = (uint8_t)(__builtin_ctz(t->transfer_max) - 12),
+		.entries = (uint16_t)nvme_entries(w),
+		.namespaces = w->mount_count,
+		.in_capsule = rdma ? nvme_rdma_in_capsule(w) : t->in_capsule,
+		.rdma = rdma,
+	};
+
+	for (unsigned i = 0; i < w->mount_count; i++)
+		info.write_cache |= !w->mounts[i].export->options->sync_writes;
+	nvme_identify_controller(d->page, &info);
+}
+
+/* The namespace that the command names; false: there is none. */
+static bool find_namespace(const struct nvme_command *d, struct nvme_namespace_info *ret)
+{
+	const struct worker *w = d->queue->conn->worker;
+	const struct nvme_target *t = w->shared;
+	const struct export *e;
+
+	if (d->sqe.nsid == 0 || d->sqe.nsid > w->mount_count)
+		return false;
+	e = w->mounts[d->sqe.nsid - 1].export;
+	*ret = (struct nvme_namespace_info){
+		.namespace = nvme_namespace_of(t, e),
+		.reads_zeros = !e->block_device,
+		.rotational = e->rotational,
+	};
+	nvme_id_uuid(t->nqn, strlen(t->nqn), e->name, "", ret->uuid);
+	return true;
+}
+
+static uint16_t fill_namespace(struct nvme_command *d, enum nvme_cns cns)
+{
+	struct nvme_namespace_info n;
+
+	if (!find_namespace(d, &n))
+		return NVME_INVALID_NAMESPACE | NVME_DNR;
+	if (cns == NVME_CNS_NAMESPACE)
+		nvme_identify_namespace(d->page, &n);
+	else if (cns == NVME_CNS_DESCRIPTORS)
+		nvme_identify_descriptors(d->page, &n);
+	else if (cns == NVME_CNS_INDEPENDENT)
+		nvme_identify_independent(d->page, &n);
+	return NVME_SUCCESS;
+}
+
+static uint16_t fill_active(struct nvme_command *d)
+{
+	if (d->sqe.nsid >= 0xfffffffe)
+		return NVME_INVALID_NAMESPACE | NVME_DNR;
+	nvme_identify_active(d->page, d->sqe.nsid, d->queue->conn->worker->mount_count);
+	return NVME_SUCCESS;
+}
+
+/* Limits for the smallest block size, which are the smallest. */
+static void fill_nvm(struct nvme_command *d)
+{
+	const struct worker *w = d->queue->conn->worker;
+	uint8_t shift = UINT8_MAX;
+
+	for (unsigned i = 0; i < w->mount_count; i++)
+		shift = MIN(shift, nvme_namespace_of(w->shared, w->mounts[i].export).block_shift);
+	nvme_identify_nvm(d->page, shift);
+}
+
+static uint16_t identify(struct nvme_command *d)
+{
+	enum nvme_cns cns = d->sqe.cdw10 & 0xff;
+	uint8_t csi = (uint8_t)(d->sqe.cdw11 >> 24);
+	bool for_csi = cns == NVME_CNS_CSI_NAMESPACE || cns == NVME_CNS_CSI_CONTROLLER ||
+		       cns == NVME_CNS_CSI_ACTIVE;
+
+	if ((for_csi && csi != 0) || (controller_of(d)->discovery && cns != NVME_CNS_CONTROLLER))
+		return NVME_INVALID_FIELD | NVME_DNR;
+	switch (cns) {
+	case NVME_CNS_CONTROLLER:
+		fill_controller(d);
+		return NVME_SUCCESS;
+	case NVME_CNS_NAMESPACE:
+	case NVME_CNS_DESCRIPTORS:
+	case NVME_CNS_CSI_NAMESPACE:
+	case NVME_CNS_INDEPENDENT:
+		return fill_namespace(d, cns);
+	case NVME_CNS_ACTIVE:
+	case NVME_CNS_CSI_ACTIVE:
+		return fill_active(d);
+	case NVME_CNS_CSI_CONTROLLER:
+		fill_nvm(d);
+		return NVME_SUCCESS;
+	case NVME_CNS_COMMAND_SETS:
+		nvme_identify_command_sets(d->page);
+		return NVME_SUCCESS;
+	}
+	return NVME_INVALID_FIELD | NVME_DNR;
+}
+
+static void identify_start(struct nvme_command *d)
+{
+	uint16_t status = identify(d);
+
+	if (status)
+		nvme_command_end(d, status);
+	else
+		page_send(d, NVME_PAGE);
+}
+
+/* ---- Get Log Page ---- */
+
+static uint64_t log_bytes(const struct nvme_command *d)
+{
+	return (((uint64_t)(d->sqe.cdw11 & 0xffff) << 16 | d->sqe.cdw10 >> 16) + 1) * 4;
+}
+
+static uint16_t log_check(struct nvme_command *d)
+{
+	if (log_bytes(d) > target_of(d)->transfer_max)
+		return NVME_INVALID_FIELD | NVME_DNR;
+	if (log_bytes(d) != d->sqe.sgl.length)
+		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
+	return page_check(d);
+}
+
+static void smart_add(struct nvme_smart *smart, const struct worker *w, unsigned mounts)
+{
+	for (unsigned i = 0; i < mounts; i++) {
+		const struct mount *m = &w->mounts[i];
+
+		smart->bytes_read += stat_load(m->bytes_read);
+		smart->bytes_written += stat_load(m->bytes_written);
+		smart->reads += stat_load(m->operations[IO_read].count);
+		smart->writes += stat_load(m->operations[IO_write].count);
+	}
+}
+
+/* Sums of all workers of the listener, which have the same mounts; their counters exist as long as
+ * it does. */
+static size_t log_smart(struct nvme_command *d)
+{
+	const struct worker *w = d->queue->conn->worker;
+	struct nvme_smart smart = { 0 };
+
+	for (unsigned i = 0; i < w->team_count; i++)
+		smart_add(&smart, &w->team[i], w->mount_count);
+	return nvme_log_smart(d->page, &smart);
+}
+
+/* Reports the local address of this connection, as the listener's may be a wildcard, and the
+ * listener's port other than the discovery port, if it has one. */
+static size_t log_discovery(struct nvme_command *d)
+{
+	const struct conn *c = d->queue->conn;
+	char host[CONN_HOST_MAX], port[CONN_PORT_MAX];
+	struct nvme_discovery discovery = {
+		.generation = target_of(d)->generation,
+		.subnqn = target_of(d)->nqn,
+		.port = port,
+		.rdma = is_rdma(d),
+	};
+	sa_family_t family = conn_local(c, NVME_TCP_DISCOVERY_PORT, host, port);
+
+	discovery.ipv6 = family == AF_INET6;
+	if (family == AF_INET || family == AF_INET6)
+		discovery.address = host;
+	return nvme_log_discovery(d->page, &discovery);
+}
+
+/* Fills d->page; returns the bytes of the log page; 0: unknown log page. */
+static size_t log_fill(struct nvme_command *d)
+{
+	enum nvme_log log = d->sqe.cdw10 & 0xff;
+
+	if (log == NVME_LOG_DISCOVERY && controller_of(d)->discovery)
+		return log_discovery(d);
+	if (controller_of(d)->discovery)
+		return 0;
+	switch (log) {
+	case NVME_LOG_ERROR:
+		return 64; /* empty */
+	case NVME_LOG_SMART:
+		return log_smart(d);
+	case NVME_LOG_FIRMWARE:
+		return nvme_log_firmware(d->page, NB_VERSION);
+	case NVME_LOG_CHANGED:
+		return NVME_PAGE; /* empty: no namespace has changed */
+	case NVME_LOG_EFFECTS:
+		return nvme_log_effects(d->page);
+	default:
+		return 0;
+	}
+}
+
+static void log_start(struct nvme_command *d)
+{
+	uint64_t offset = (uint64_t)d->sqe.cdw13 << 32 | d->sqe.cdw12;
+	size_t bytes = log_fill(d);
+
+	if (bytes == 0) {
+		nvme_command_end(d, NVME_INVALID_LOG_PAGE | NVME_DNR);
+	} else if (offset % 4 || offset > bytes) {
+		nvme_command_end(d, NVME_INVALID_FIELD | NVME_DNR);
+	} else {
+		memmove(d->page, d->page + offset, bytes - (size_t)offset);
+		page_send(d, (uint32_t)(bytes - offset));
+	}
+}
+
+/* ---- Features ---- */
+
+enum {
+	FEATURE_ARBITRATION = 0x01,
+	FEATURE_POWER = 0x02,
+	FEATURE_TEMPERATURE = 0x04,
+	FEATURE_ERROR_RECOVERY = 0x05,
+	FEATURE_WRITE_CACHE = 0x06,
+	FEATURE_QUEUES = 0x07,
+	FEATURE_EVENTS = 0x0b,
+	FEATURE_KATO = 0x0f,
+	FEATURE_HOST_ID = 0x81,
+};
+
+static uint64_t queues_result(const struct nvme_controller *n)
+{
+	return (n->granted - 1) << 16 | (n->granted - 1);
+}
+
+static uint16_t set_queues(struct nvme_command *d)
+{
+	struct nvme_controller *n = controller_of(d);
+	unsigned asked = MAX(d->sqe.cdw11 & 0xffff, d->sqe.cdw11 >> 16);
+
+	if ((d->sqe.cdw11 & 0xffff) == 0xffff || d->sqe.cdw11 >> 16 == 0xffff)
+		return NVME_INVALID_FIELD | NVME_DNR;
+	if (nvme_queue_count(n) > 0)
+		return NVME_SEQUENCE_ERROR | NVME_DNR;
+	if (is_rdma(d)) /* over RDMA a refused I/O queue fails the whole host */
+		asked = MIN(asked, nvme_rdma_queues(d->queue->conn->worker) - 1);
+	nvme_grant(n, MIN(asked + 1, (unsigned)NVME_QUEUES_MAX));
+	d->result = queues_result(n);
+	return NVME_SUCCESS;
+}
+
+static uint16_t set_feature(struct nvme_command *d)
+{
+	struct nvme_queue *q = d->queue;
+
+	if (d->sqe.cdw10 & 1U << 31)
+		return NVME_NOT_SAVEABLE | NVME_DNR;
+	switch (d->sqe.cdw10 & 0xff) {
+	case FEATURE_QUEUES:
+		return set_queues(d);
+	case FEATURE_EVENTS:
+		q->event_mask = d->sqe.cdw11 & NVME_OAES;
+		return NVME_SUCCESS;
+	case FEATURE_KATO:
+		if (d->sqe.cdw11 == 0)
+			return NVME_KATO_INVALID | NVME_DNR;
+		q->kato_ns = (uint64_t)d->sqe.cdw11 * NS_PER_MS;
+		q->alive_ns = q->conn->worker->now_ns + q->kato_ns;
+		return NVME_SUCCESS;
+	case FEATURE_WRITE_CACHE: /* a property of the exports, not changeable */
+		return d->sqe.cdw11 & 1 ? NVME_SUCCESS : NVME_NOT_CHANGEABLE | NVME_DNR;
+	case FEATURE_ARBITRATION:
+	case FEATURE_POWER:
+	case FEATURE_TEMPERATURE:
+	case FEATURE_ERROR_RECOVERY:
+		return NVME_SUCCESS; /* accepted without effect */
+	default:
+		return NVME_INVALID_FIELD | NVME_DNR;
+	}
+}
+
+static uint16_t get_feature(struct nvme_command *d)
+{
+	const struct worker *w = d->queue->conn->worker;
+
+	switch (d->sqe.cdw10 & 0x7ff) { /* includes SEL, of which only `current` is supported */
+	case FEATURE_ARBITRATION:
+	case FEATURE_POWER:
+	case FEATURE_ERROR_RECOVERY:
+		break;
+	case FEATURE_TEMPERATURE:
+		d->result = 343;
+		break;
+	case FEATURE_WRITE_CACHE:
+		for (unsigned i = 0; i < w->mount_count; i++)
+			d->result |= !w->mounts[i].export->options->sync_writes;
+		break;
+	case FEATURE_QUEUES:
+		d->result = queues_result(controller_of(d));
+		break;
+	case FEATURE_EVENTS:
+		d->result = d->queue->event_mask;
+		break;
+	case FEATURE_KATO:
+		d->result = d->queue->kato_ns / NS_PER_MS;
+		break;
+	default:
+		return NVME_INVALID_FIELD | NVME_DNR;
+	}
+	return NVME_SUCCESS;
+}
+
+static uint16_t get_feature_check(struct nvme_command *d)
+{
+	if ((d->sqe.cdw10 & 0x7ff) != FEATURE_HOST_ID)
+		return admin_check(d);
+	if (d->sqe.sgl.length != NVME_HOSTID)
+		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
+	return page_check(d);
+}
+
+static void set_feature_start(struct nvme_command *d)
+{
+	nvme_command_end(d, set_feature(d));
+}
+
+static void get_feature_start(struct nvme_command *d)
+{
+	if (!d->page) {
+		nvme_command_end(d, get_feature(d));
+		return;
+	}
+	memcpy(d->page, controller_of(d)->hostid, NVME_HOSTID);
+	page_send(d, NVME_HOSTID);
+}
+
+/* ---- Events ---- */
+
+enum {
+	/* Error status, "persistent internal error", log page 01h: makes Linux reset its controller
+	 * and thus reconnect at once (seen with 6.12). */
+	EVENT_COME_BACK = 0x00 | 0x03 << 8 | NVME_LOG_ERROR << 16,
+};
+
+static void event_start(struct nvme_command *d)
+{
+	struct nvme_queue *q = d->queue;
+	unsigned held = 0;
+
+	for (const struct nvme_command *other = q->held; other; other = other->next)
+		held++;
+	if (held == NVME_AER_MAX)
+		nvme_command_end(d, NVME_AER_LIMIT | NVME_DNR);
+	else
+		nvme_command_set(d, NVME_HOLD);
+}
+
+void nvme_admin_drain(struct nvme_queue *q)
+{
+	struct nvme_command *d = q->held;
+
+	if (!d || q->told || q->phase != NVME_PHASE_LIVE)
+		return;
+	q->told = true;
+	q->held = d->next;
+	d->result = EVENT_COME_BACK;
+	nvme_command_end(d, NVME_SUCCESS);
+}
+
+/* ---- The others ---- */
+
+static void abort_start(struct nvme_command *d)
+{
+	d->result = 1; /* not aborted: stores cannot abort requests */
+	nvme_command_end(d, NVME_SUCCESS);
+}
+
+static void keep_alive_start(struct nvme_command *d)
+{
+	nvme_command_end(d, NVME_SUCCESS);
+}
+
+const struct nvme_verb nvme_admin_verbs[] = {
+	{ NVME_FABRICS, NVME_OP_fabrics, nvme_property_check, nvme_property_start },
+	{ NVME_KEEP_ALIVE, NVME_OP_admin, admin_check, keep_alive_start },
+	{ NVME_GET_LOG, NVME_OP_admin, log_check, log_start },
+	{ NVME_IDENTIFY, NVME_OP_admin, identify_check, identify_start },
+	{ NVME_ABORT, NVME_OP_admin, admin_check, abort_start },
+	{ NVME_SET_FEATURES, NVME_OP_admin, admin_check, set_feature_start },
+	{ NVME_GET_FEATURES, NVME_OP_admin, get_feature_check, get_feature_start },
+	{ NVME_AER, NVME_OP_admin, admin_check, event_start },
+};
+const unsigned nvme_admin_verb_count = ARRAY_SIZE(nvme_admin_verbs);

@@ -1,0 +1,90 @@
+/* A controller's description of itself and its namespaces: Identify and Get Log Page.  Pure; any
+ * thread.  Sources: see nvme/wire/proto.h; requirements of Linux are noted beside the fields.
+ *
+ * All functions fill pages that are zeroed before. */
+#pragma once
+#include "id.h"
+#include "proto.h"
+
+enum {
+	NVME_PAGE = 4096,          /* bytes of an Identify, and of the longest log page */
+	NVME_VERSION = 0x00010400, /* 1.4: later versions require much more, 1.2 has no UUIDs */
+	NVME_AER_MAX = 4,
+	NVME_ADMIN_ENTRIES_MIN = 32,
+	/* Events that a host may ask for: Namespace Attribute Notices.  They are never sent; but
+	 * Linux sends an AER, which the event of a drain needs, only if some event is supported. */
+	NVME_OAES = 0x100,
+	NVME_SQES = 6, /* log2 of NVME_SQE, NVME_CQE */
+	NVME_CQES = 4,
+};
+
+#define NVME_DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
+
+enum nvme_cns {
+	NVME_CNS_NAMESPACE = 0x00,
+	NVME_CNS_CONTROLLER = 0x01,
+	NVME_CNS_ACTIVE = 0x02,
+	NVME_CNS_DESCRIPTORS = 0x03,
+	NVME_CNS_CSI_NAMESPACE = 0x05,
+	NVME_CNS_CSI_CONTROLLER = 0x06,
+	NVME_CNS_CSI_ACTIVE = 0x07,
+	NVME_CNS_INDEPENDENT = 0x08,
+	NVME_CNS_COMMAND_SETS = 0x1c,
+};
+
+enum nvme_log {
+	NVME_LOG_ERROR = 0x01,
+	NVME_LOG_SMART = 0x02,
+	NVME_LOG_FIRMWARE = 0x03,
+	NVME_LOG_CHANGED = 0x04,
+	NVME_LOG_EFFECTS = 0x05,
+	NVME_LOG_DISCOVERY = 0x70,
+};
+
+struct nvme_controller_info {
+	bool discovery;
+	uint16_t cntlid;
+	const char *serial, *firmware, *subnqn;
+	uint8_t mdts;     /* log2 of the largest transfer in pages of 4 KiB */
+	uint16_t entries; /* entries of a queue */
+	uint32_t namespaces;
+	uint32_t in_capsule; /* bytes of data that may follow an I/O command */
+	bool write_cache;    /* there is a volatile write cache */
+	bool rdma;
+};
+void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_controller_info *i);
+
+struct nvme_namespace_info {
+	struct nvme_namespace namespace;
+	uint8_t uuid[NVME_UUID];
+	bool reads_zeros; /* deallocated blocks read as zeros */
+	bool rotational;
+};
+void nvme_identify_namespace(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
+void nvme_identify_independent(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
+void nvme_identify_descriptors(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
+
+/* The list of namespaces, those of 1..count that are larger than `after`. */
+void nvme_identify_active(uint8_t page[static NVME_PAGE], uint32_t after, uint32_t count);
+
+/* Limits of the NVM command set, for blocks of 1 << block_shift bytes. */
+void nvme_identify_nvm(uint8_t page[static NVME_PAGE], uint8_t block_shift);
+void nvme_identify_command_sets(uint8_t page[static NVME_PAGE]);
+
+/* ---- Logs; each function returns the number of bytes ---- */
+
+struct nvme_smart {
+	uint64_t bytes_read, bytes_written, reads, writes;
+};
+size_t nvme_log_smart(uint8_t page[static NVME_PAGE], const struct nvme_smart *smart);
+size_t nvme_log_firmware(uint8_t page[static NVME_PAGE], const char *firmware);
+size_t nvme_log_effects(uint8_t page[static NVME_PAGE]);
+
+/* Where a subsystem can be reached over NVMe/TCP. */
+struct nvme_discovery {
+	uint64_t generation;
+	const char *subnqn, *address, *port; /* numbers; address NULL: nowhere */
+	bool ipv6;
+	bool rdma;
+};
+size_t nvme_log_discovery(uint8_t page[static NVME_PAGE], const struct nvme_discovery *d);

@@ -1,0 +1,441 @@
+/* perftest with -R: what the servers of ib_send_bw, ib_write_bw, ib_read_bw, ib_read_lat and
+ * ib_send_lat do, for any number of clients at once.
+ *
+ * Control and data connections come to the same port; one that begins with a version message is
+ * control.  Clients do not announce the type of test.  So there are two services: `perftest` drops
+ * the messages of data connections, `perftest-lat` answers each with one of its length; both lend
+ * memory.  Its contents, and those of messages, do not matter, so all clients of a worker share it
+ * (see conn_spill()).
+ *
+ * Over iWARP, a client of ib_send_bw needs credits: for each of its queue pairs it has memory into
+ * which we write how many messages were taken.  Only the order of the connections tells the queue
+ * pairs apart, so the clients of an address connect one after the other.  Clients do not tell how
+ * many messages they send without a credit: a few with a small -n or -r.  So one is written as soon
+ * as the write before it is done. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conn.h"
+#include "greeting.h"
+#include "parse.h"
+#include "proto.h"
+#include "remote.h"
+#include "session.h"
+
+#define TURN_NS  (5 * (uint64_t)NS_PER_S)  /* time limit for a client's data connections */
+#define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of checks whether it is a client's turn */
+
+enum {
+	RECEIVES_IWARP = 520, /* perftest has up to 512 messages in flight */
+	OPERATION_TEST = 0,
+	OPERATION_MESSAGE = 1,
+};
+
+enum perftest_step {
+	PERFTEST_NEW,     /* not known yet: the first message tells control from data */
+	PERFTEST_DATA,    /* on the test's list, if there is one */
+	PERFTEST_HELLOED, /* control: exchanging the messages before its data connections */
+	PERFTEST_WAITS,   /* control: waits until other clients of its address have connected */
+	PERFTEST_CONNECTS,
+	PERFTEST_RUNS,
+};
+
+struct perftest_test {
+	struct session session;
+	struct perftest_conn *first, **last; /* data connections in order of arrival */
+	unsigned count;
+	struct perftest_queue queues[PERFTEST_QUEUES_MAX];
+};
+
+struct perftest_conn {
+	struct session_member of; /* must be first: freed by session_leave() */
+	uint8_t step;             /* enum perftest_step */
+	bool iwarp;
+
+	/* Control. */
+	struct perftest_test *test;
+	/* The message to be answered, message_bytes long; 0: none. */
+	uint8_t message[PERFTEST_MESSAGE_MAX];
+	uint32_t message_bytes;
+	unsigned reports;
+
+	/* Data. */
+	struct perftest_conn *next, **at; /* links of the test's list */
+	/* The client sends messages without waiting for answers. */
+	bool piped;
+	bool writing; /* a write of the credit is in flight */
+	/* The client may have cleared its credits for the next size (-a), so those for messages of
+	 * this one would be wrong. */
+	bool between;
+	uint32_t length;          /* of the messages of this size */
+	uint32_t taken, credited; /* messages of this size */
+	struct remote credit;
+};
+static_assert(offsetof(struct perftest_conn, of) == 0, "see session_leave()");
+
+/* ---- Assigning data connections to tests: over iWARP only ---- */
+
+static void key_of(const struct conn *c, uint8_t key[static 16])
+{
+	struct sockaddr_storage peer = { .ss_family = AF_UNSPEC };
+	struct in6_addr address;
+
+	c->worker->engine->peer(c, &peer);
+	address = sockaddr_mapped(&peer);
+	memcpy(key, &address, 16);
+}
+
+static void test_release(struct session *session)
+{
+	free(container_of(session, struct perftest_test, session));
+}
+
+/* Begins the test of a control connection.  0; -EAGAIN: another client of its address is
+ * connecting; -EBUSY, -ENOMEM. */
+static int test_begin(const struct conn *c, struct perftest_conn *p)
+{
+	struct perftest_test *t = calloc(1, sizeof(*t));
+	uint8_t key[16];
+	int rc = -EAGAIN;
+
+	if (!t)
+		return -ENOMEM;
+	t->session.release = test_release;
+	t->last = &t->first;
+	key_of(c, key);
+	sessions_lock(p->of.sessions);
+	if (!session_find(p->of.sessions, key, sizeof(key)))
+		rc = session_begin(&t->session, &p->of, key, sizeof(key));
+	sessions_unlock(p->of.sessions);
+	if (rc < 0)
+		free(t);
+	else
+		p->test = t;
+	return rc;
+}
+
+/* Takes a new connection for data of the test that is connecting, until a message shows otherwise.
+ */
+static void test_join(const struct conn *c, struct perftest_conn *p)
+{
+	struct session *found;
+	uint8_t key[16];
+
+	key_of(c, key);
+	sessions_lock(p->of.sessions);
+	found = session_find(p->of.sessions, key, sizeof(key));
+	if (found) {
+		session_join(found, &p->of);
+		p->test = container_of(found, struct perftest_test, session);
+		p->at = p->test->last;
+		*p->at = p;
+		p->test->last = &p->next;
+	}
+	sessions_unlock(p->of.sessions);
+}
+
+static void test_drop_locked(struct perftest_conn *p)
+{
+	*p->at = p->next;
+	if (p->next)
+		p->next->at = p->at;
+	else
+		p->test->last = p->at;
+	p->next = NULL;
+	p->test = NULL;
+}
+
+static void left_locked(struct session_member *member)
+{
+	struct perftest_conn *p = container_of(member, struct perftest_conn, of);
+
+	if (p->step <= PERFTEST_DATA)
+		test_drop_locked(p);
+}
+
+/* The connection turned out to be the control connection of another test. */
+static void test_part(struct perftest_conn *p)
+{
+	struct session *last = NULL;
+
+	if (!p->test)
+		return;
+	sessions_lock(p->of.sessions);
+	test_drop_locked(p);
+	last = session_part(&p->of);
+	sessions_unlock(p->of.sessions);
+	if (last)
+		last->release(last);
+}
+
+static void test_unlist(struct perftest_conn *p)
+{
+	if (!p->test)
+		return;
+	sessions_lock(p->of.sessions);
+	session_unlist(&p->test->session);
+	sessions_unlock(p->of.sessions);
+}
+
+/* ---- Credits ---- */
+
+static void credit_done(struct remote *remote, int result)
+{
+	struct perftest_conn *p = container_of(remote, struct perftest_conn, credit);
+
+	(void)result;
+	bufq_drop(&remote->conn->worker->pool, &remote->data, remote->data.bytes);
+	p->writing = false;
+}
+
+/* The client's memory for the credits of this queue pair; NULL: none announced. */
+static const struct perftest_queue *queue_of(const struct perftest_conn *p)
+{
+	const struct perftest_test *t = p->test;
+	unsigned index = 0;
+
+	if (!t)
+		return NULL;
+	for (const struct perftest_conn *q = t->first; q != p; q = q->next)
+		index++;
+	return index < t->count && t->queues[index].address ? &t->queues[index] : NULL;
+}
+
+/* Writes the number of messages taken to the client's memory, which clients that wait for answers
+ * do not have. */
+static void credit_give(struct conn *c, struct perftest_conn *p)
+{
+	const struct perftest_queue *q;
+	struct view *v;
+
+	if (p->writing || p->between || p->taken == p->credited || c->flags & CONN_CLOSING)
+		return;
+	q = queue_of(p);
+	if (!q)
+		return;
+	v = conn_room(c->worker, 0, sizeof(p->taken), sizeof(p->taken));
+	if (!v) {
+		conn_starved(c);
+		return;
+	}
+	memcpy(v->data, &p->taken, sizeof(p->taken));
+	p->credit = (struct remote){ .done = credit_done,
+				     .conn = c,
+				     .kind = REMOTE_WRITE,
+				     .key = q->key,
+				     .address = q->address };
+	bufq_push(&p->credit.data, v);
+	p->writing = true;
+	p->credited = p->taken;
+	remote_submit(&p->credit);
+}
+
+/* The client is between two sizes: it gets no more credits for the one before.  False: a write of
+ * one is still in flight. */
+static bool credits_end(struct perftest_test *t)
+{
+	bool writing = false;
+
+	for (struct perftest_conn *p = t ? t->first : NULL; p; p = p->next) {
+		p->between = true;
+		writing |= p->writing;
+	}
+	return !writing;
+}
+
+/* ---- Control ---- */
+
+static void queue_answer(struct conn *c, struct perftest_conn *p)
+{
+	struct perftest_queue q = perftest_get_queue(p->message);
+	struct perftest_test *t = p->test;
+	struct region spill;
+	bool known = q.number == 0;
+
+	for (unsigned i = 0; t && i < t->count; i++)
+		known |= t->queues[i].number == q.number;
+	if (t && !known && t->count < PERFTEST_QUEUES_MAX)
+		t->queues[t->count++] = q;
+	conn_spill(c, &spill);
+	perftest_set_memory(p->message, (uintptr_t)spill.base, spill.key);
+}
+
+/* The report to the client; a side that sends no pongs reports zeros for its own direction. */
+static void report_answer(const struct conn *c, struct perftest_conn *p)
+{
+	enum { REPORTS = 5, SIZE_AND_COUNT = 2 };
+
+	if (!c->worker->service->answers && p->reports % REPORTS >= SIZE_AND_COUNT)
+		memset(p->message, 0, sizeof(p->message));
+	p->reports++;
+}
+
+/* May the control connection continue?  False: not yet. */
+static bool control_may_go_on(struct conn *c, struct perftest_conn *p)
+{
+	int rc = 0;
+
+	if (p->step == PERFTEST_CONNECTS) {
+		test_unlist(p);
+		p->step = PERFTEST_RUNS;
+		conn_set_deadline(c, 0);
+	}
+	if (p->step == PERFTEST_RUNS && !credits_end(p->test)) {
+		conn_set_deadline(c, clock_ns() + RETRY_NS);
+		return false;
+	}
+	if (p->step == PERFTEST_RUNS) {
+		conn_set_deadline(c, 0);
+		return true;
+	}
+	if (p->iwarp)
+		rc = test_begin(c, p);
+	if (rc == -EAGAIN) {
+		p->step = PERFTEST_WAITS;
+		conn_set_deadline(c, clock_ns() + RETRY_NS);
+		return false;
+	}
+	p->step = PERFTEST_CONNECTS;
+	if (p->iwarp)
+		conn_set_deadline(c, clock_ns() + TURN_NS);
+	conn_op_begin(c, OPERATION_TEST);
+	return true;
+}
+
+static void control_run(struct conn *c, struct perftest_conn *p)
+{
+	int kind = perftest_parse(p->message, p->message_bytes);
+
+	if (kind == PERFTEST_QUEUE && !control_may_go_on(c, p))
+		return;
+	if (kind == PERFTEST_HELLO)
+		memcpy(p->message, perftest_version, PERFTEST_VERSION);
+	else if (kind == PERFTEST_QUEUE)
+		queue_answer(c, p);
+	else if (kind == PERFTEST_REPORT)
+		report_answer(c, p);
+	if (kind < 0)
+		conn_close(c, CONN_END_PROTOCOL);
+	else if (conn_write(c, p->message, p->message_bytes) < 0)
+		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no test can run */
+	p->message_bytes = 0;
+}
+
+static void control_message(struct conn *c, struct perftest_conn *p, const uint8_t *head,
+			    uint32_t bytes)
+{
+	/* a protocol error: messages come one at a time. */
+	if (p->message_bytes || bytes > sizeof(p->message)) {
+		conn_close(c, CONN_END_PROTOCOL);
+		return;
+	}
+	memcpy(p->message, head, bytes);
+	p->message_bytes = bytes;
+}
+
+/* ---- Data ---- */
+
+static void data_message(struct conn *c, struct perftest_conn *p, uint32_t bytes)
+{
+	unsigned waiting = 0;
+
+	stat_add(c->worker->stats.operations[OPERATION_MESSAGE].count, 1);
+	if (p->length != bytes) { /* the first of its size */
+		p->length = bytes;
+		p->taken = p->credited = 0;
+		p->between = false;
+	}
+	p->taken++;
+	if (c->worker->service->answers) {
+		waiting = conn_send_spill(c, bytes);
+		p->piped |= waiting > 1;
+		if (!waiting)
+			conn_close(c, CONN_END_PROTOCOL);
+	}
+}
+
+static void perftest_message(struct conn *c, const uint8_t *head, uint32_t bytes)
+{
+	struct perftest_conn *p = c->state;
+
+	if (p->step == PERFTEST_NEW) {
+		p->step = PERFTEST_DATA;
+		if (bytes == PERFTEST_VERSION && perftest_parse(head, bytes) == PERFTEST_HELLO) {
+			test_part(p);
+			p->step = PERFTEST_HELLOED;
+		}
+	}
+	if (p->step == PERFTEST_DATA)
+		data_message(c, p, bytes);
+	else
+		control_message(c, p, head, bytes);
+}
+
+/* ---- A connection ---- */
+
+static void perftest_run(struct conn *c)
+{
+	struct perftest_conn *p = c->state;
+
+	if (p->message_bytes)
+		control_run(c, p);
+	else if (p->step == PERFTEST_CONNECTS && conn_deadline_passed(c))
+		conn_close(c, CONN_END_IDLE);
+	else if (p->iwarp && p->step == PERFTEST_DATA && (p->piped || !c->worker->service->answers))
+		credit_give(c, p);
+}
+
+static int perftest_open(struct conn *c)
+{
+	struct perftest_conn *p = calloc(1, sizeof(*p));
+	const struct engine_device *device = conn_device(c);
+
+	if (!p)
+		return -ENOMEM;
+	session_member_init(&p->of, c);
+	p->iwarp = device && !strcmp(device->transport, "iWARP");
+	c->state = p;
+	c->flags |= CONN_LASTING; /* control connections, and data connections with one-sided
+				     operations, send no messages during a test */
+	if (p->iwarp)
+		test_join(c, p);
+	return 0;
+}
+
+static void perftest_close(struct conn *c)
+{
+	struct perftest_conn *p = c->state;
+
+	session_leave(&p->of, left_locked);
+}
+
+static int perftest_greet(const struct worker *w, struct greeting *greeting)
+{
+	(void)w;
+	greeting->receives = RECEIVES_IWARP;
+	greeting->message_max = PERFTEST_MESSAGE_MAX;
+	return 0;
+}
+
+#define PERFTEST                                                                                   \
+	.messages = true, .remote = true, .lends = true, .together = true,                         \
+	.shared_new = sessions_new, .shared_free = sessions_free, .greet = perftest_greet,         \
+	.open = perftest_open, .run = perftest_run, .message = perftest_message,                   \
+	.close = perftest_close
+
+const struct service service_perftest = {
+	.name = "perftest",
+	.example = "ib_send_bw -R -F -p {port} {host}",
+	.operations = { "test", "message" },
+	PERFTEST,
+};
+
+const struct service service_perftest_lat = {
+	.name = "perftest-lat",
+	.example = "ib_send_lat -R -F -p {port} {host}",
+	.operations = { "test", "pong" },
+	.answers = true,
+	PERFTEST,
+};

@@ -1,0 +1,115 @@
+/* Datagrams of iperf 2.  See simple/iperf2_proto.h. */
+#include "iperf2_proto.h"
+
+#include <endian.h>
+#include <math.h>
+#include <string.h>
+
+#include "util.h"
+
+enum {
+	/* a first datagram with a larger number is not the beginning, or not of iperf. */
+	FIRST_MAX = 1000,
+	US_PER_S = 1000000,
+	VERSION_1 = 0x80000000,
+};
+
+/* The header of a datagram: lower half of its number, s, us, upper half.  The number of the last
+ * one is negative. */
+struct header {
+	uint32_t low, s, us, high;
+};
+
+static struct header header_of(const uint8_t *data)
+{
+	struct header h;
+
+	memcpy(&h, data, sizeof(h));
+	return (struct header){ be32toh(h.low), be32toh(h.s), be32toh(h.us), be32toh(h.high) };
+}
+
+static void count(struct iperf2_peer *p, const struct header *h, uint64_t number, uint64_t now_ns)
+{
+	double transit = (double)now_ns * 1e-9 - (double)h->s - (double)h->us * 1e-6;
+	double d = p->datagrams ? fabs(transit - p->transit_s) : 0;
+
+	p->jitter_s += (d - p->jitter_s) / 16;
+	p->transit_s = transit;
+	if (!p->datagrams++) {
+		p->begin_ns = now_ns;
+		p->lost = number > 1 ? number - 1 : 0; /* numbers begin with 0 or 1 */
+		p->high = number;
+	} else if (number > p->high) {
+		p->lost += number - p->high - 1;
+		p->high = number;
+	} else {
+		p->order++;
+		p->lost -= p->lost > 0;
+	}
+	p->end_ns = now_ns;
+}
+
+static void report(const struct iperf2_peer *p, const uint8_t *data, uint8_t *to)
+{
+	uint64_t us = (p->end_ns - p->begin_ns) / NS_PER_US;
+	uint64_t jitter_us = (uint64_t)MIN(p->jitter_s * 1e6, 4e9 * 1e6);
+	const uint32_t words[] = {
+		VERSION_1,
+		(uint32_t)(p->bytes >> 32),
+		(uint32_t)p->bytes,
+		(uint32_t)(us / US_PER_S),
+		(uint32_t)(us % US_PER_S),
+		(uint32_t)p->lost,
+		(uint32_t)p->order,
+		(uint32_t)p->high,
+		(uint32_t)(jitter_us / US_PER_S),
+		(uint32_t)(jitter_us % US_PER_S),
+	};
+
+	memcpy(to, data, sizeof(struct header));
+	for (unsigned i = 0; i < ARRAY_SIZE(words); i++) {
+		uint32_t word = htobe32(words[i]);
+
+		memcpy(to + sizeof(struct header) + i * sizeof(word), &word, sizeof(word));
+	}
+}
+
+bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uint64_t now_ns,
+		 uint8_t ret_report[static IPERF2_REPORT])
+{
+	struct header h;
+	int64_t number;
+
+	if (p->state == IPERF2_OTHER)
+		return false;
+	/* Too short to be answered; also ends an exchange with a peer that echoes reports. */
+	if (bytes <= IPERF2_REPORT) {
+		p->state = IPERF2_OTHER;
+		return false;
+	}
+	h = header_of(data);
+	number = (int64_t)((uint64_t)h.high << 32 | h.low);
+	/* The peer begins another test. */
+	if (p->state == IPERF2_OVER && number >= 0 && number <= 1)
+		*p = (struct iperf2_peer){ 0 };
+	if (h.us >= US_PER_S || (!p->datagrams && (number < 0 || number > FIRST_MAX))) {
+		p->state = IPERF2_OTHER;
+		return false;
+	}
+	if (number >= 0 || number == INT64_MIN) {
+		if (p->state == IPERF2_OVER)
+			return false; /* late */
+		count(p, &h, (uint64_t)MAX(number, 0), now_ns);
+		p->bytes += bytes;
+		return false;
+	}
+	if (p->datagrams < 2 || (uint64_t)-number < p->high)
+		return false;
+	if (p->state != IPERF2_OVER) { /* repetitions of the last one do not count */
+		count(p, &h, (uint64_t)-number, now_ns);
+		p->bytes += bytes;
+		p->state = IPERF2_OVER;
+	}
+	report(p, data, ret_report);
+	return true;
+}
