@@ -66,9 +66,14 @@ struct engine {
 	const struct engine *datagrams;
 
 	/* It serves over its listening sockets: no connection is accepted, one begins with the
-	 * first datagram of a client, and no event tells that the client has gone.  The memory of
+	 * first datagram of a client.  The memory of
 	 * its connections needs no limit of its own: receiving stops while sends cannot proceed. */
 	bool connectionless;
+
+	/* No event tells that a client has gone: it is forgotten when it was silent for
+	 * `idle-timeout`, or WORKER_FORGET_NS, and beyond `max-connections` a new one takes the
+	 * place of the oldest (peers.h). */
+	bool forgets;
 
 	/* Bytes that the engine needs in each chunk in addition to the longest message. */
 	uint32_t headroom;

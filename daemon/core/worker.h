@@ -37,7 +37,7 @@ enum {
 	WORKER_RETRY_NS = 100 * NS_PER_MS,
 };
 
-/* Silence after which a connectionless engine forgets a client, if `idle-timeout` is 0. */
+/* Silence after which engine->forgets a client, if `idle-timeout` is 0. */
 #define WORKER_FORGET_NS ((uint64_t)60 * NS_PER_S)
 
 /* While connections wait for chunks, the worker looks every WORKER_RELIEF_NS at those that hold

@@ -24,7 +24,7 @@ struct worker_options {
 	uint32_t features_off; /* bits of enum engine_feature, within FEATURES_OPTIONAL */
 	bool datagrams;        /* the transport has datagrams only */
 	unsigned qp_type;      /* enum qp_type */
-	uint64_t peers_max;    /* clients of a connectionless engine; 0: no limit */
+	uint64_t peers_max;    /* clients of an engine that forgets them; 0: no limit */
 	bool srq;              /* connections share a receive queue (SRQ) */
 	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
 	/* How long the device may collect completions; 0: not at all. */
@@ -39,11 +39,15 @@ struct worker_options {
 	cpu_set_t cpus;      /* empty: wherever the process may run */
 };
 
+/* Are the clients told apart by their datagrams, over UDP or RDMA? */
+static inline bool options_datagrams(const struct worker_options *options)
+{
+	return options->datagrams || options->qp_type == QP_UD;
+}
+
 /* The engine that a worker with these options uses: `engine` or its variant for datagrams. */
 static inline const struct engine *engine_of(const struct engine *engine,
 					     const struct worker_options *options)
 {
-	bool datagrams = options->datagrams || options->qp_type == QP_UD;
-
-	return datagrams && engine->datagrams ? engine->datagrams : engine;
+	return options_datagrams(options) && engine->datagrams ? engine->datagrams : engine;
 }

@@ -9,11 +9,10 @@
 
 /* ---- Of a connection: idle-timeout, and its service's deadline ---- */
 
-/* Silence after which a connection is closed; 0: never.  A connectionless engine always has a
- * limit, for nothing says that a client is gone. */
+/* Silence after which a connection is closed; 0: never. */
 static uint64_t worker_idle_timeout(const struct worker *w)
 {
-	if (w->engine->connectionless && !w->options.idle_timeout_ns)
+	if (w->engine->forgets && !w->options.idle_timeout_ns)
 		return WORKER_FORGET_NS;
 	return w->options.idle_timeout_ns;
 }

@@ -133,7 +133,7 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
 #define UDP_FEATURES      (FEATURE_BIT(busy_poll) | FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
 #define UDP_RING_FEATURES (RING_FEATURES & ~FEATURE_BIT(multishot_accept))
 #define UDP_ENGINE                                                                                 \
-	.transport = &transport_udp, .messages = true, .connectionless = true,                     \
+	.transport = &transport_udp, .messages = true, .connectionless = true, .forgets = true,    \
 	.headroom = UDP_HEADROOM, .open = udp_open, .recv = udp_recv, .flush = udp_flush,          \
 	.close = udp_close, .release = udp_release, .peer = udp_peer_address,                      \
 	.local = udp_local_address, .vouch = udp_vouch

@@ -57,9 +57,9 @@ void admission_set(struct admission *a, const struct listener_config *config)
 	a->rules.allow_count = config->allow_count;
 	pthread_mutex_unlock(&a->lock);
 	atomic_store(&a->needs_peer, config->max_connections_per_address || config->allow_count);
-	/* Not for UDP, where the oldest client is evicted rather than a new one refused: each
+	/* Not for datagrams, where the oldest client is evicted rather than a new one refused: each
 	 * worker's table of peers has its share of the limit. */
-	atomic_store(&a->max, config->max_connections && !config->options.datagrams
+	atomic_store(&a->max, config->max_connections && !options_datagrams(&config->options)
 				      ? config->max_connections
 				      : UINT64_MAX);
 }

@@ -5,6 +5,9 @@
  *       size up to the MTU.  Each must come back whole, and to who sent it.  Prints `ok DATAGRAMS`.
  *   datagram_client flood ADDRESS PORT BYTES COUNT
  *       COUNT datagrams as fast as they can be sent; prints `sent N got M`.
+ *   datagram_client burst ADDRESS PORT CLIENTS BYTES
+ *       Prints `connected`, and at the end of the standard input sends one datagram from each of
+ *       CLIENTS queue pairs, all before the first answer is looked for; prints `sent N got M`.
  *   datagram_client oversize ADDRESS PORT
  *       One that is longer than the MTU; prints `refused`, or `sent` if the device says so.
  *
@@ -19,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
 	GRH = 40,
@@ -189,11 +193,29 @@ static void flood(struct client *c, unsigned bytes, unsigned datagrams)
 	printf("sent %u got %u\n", sent, c->got);
 }
 
+static void burst(struct client *clients, unsigned count, unsigned bytes)
+{
+	unsigned got = 0;
+	uint8_t *data;
+
+	puts("connected");
+	fflush(stdout);
+	while (read(STDIN_FILENO, &(char){ 0 }, 1) > 0)
+		;
+	for (unsigned i = 0; i < count; i++)
+		if (!send_one(&clients[i], bytes))
+			die("send");
+	for (unsigned i = 0; i < count; i++)
+		got += take_one(&clients[i], &data, got == i ? WAIT_MS : 0) >= 0;
+	printf("sent %u got %u\n", count, got);
+}
+
 int main(int argc, char **argv)
 {
 	static struct client clients[CLIENTS_MAX];
 	bool is_echo = argc == 7 && !strcmp(argv[1], "echo");
-	unsigned count = is_echo ? (unsigned)atoi(argv[4]) : 1;
+	bool is_burst = argc == 6 && !strcmp(argv[1], "burst");
+	unsigned count = is_echo || is_burst ? (unsigned)atoi(argv[4]) : 1;
 
 	if (argc < 4 || count > CLIENTS_MAX)
 		return 2;
@@ -201,6 +223,8 @@ int main(int argc, char **argv)
 		open_one(&clients[i], argv[2], argv[3]);
 	if (is_echo)
 		echo(clients, count, (unsigned)atoi(argv[5]), (unsigned)atoi(argv[6]));
+	else if (is_burst)
+		burst(clients, count, (unsigned)atoi(argv[5]));
 	else if (argc == 6 && !strcmp(argv[1], "flood"))
 		flood(clients, (unsigned)atoi(argv[4]), (unsigned)atoi(argv[5]));
 	else if (argc == 4 && !strcmp(argv[1], "oversize"))

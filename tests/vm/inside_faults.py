@@ -148,3 +148,24 @@ def test_datagrams_whose_verbs_fail(start_daemon, faults):
         while faults.armed():
             datagrams(daemon, "flood", 100, 50, check=False)
         wait_until(lambda: "ok 3" in datagrams(daemon, "echo", 1, 100, 3, check=False), f"served after {verbs}")
+
+
+def test_an_address_handle_that_takes_its_time_holds_nobody_up(start_daemon, faults):
+    """The worker goes on, what the client has sent so far is not lost, and the daemon can end meanwhile."""
+    daemon = start(start_daemon, faults, datagram_section())
+    words = [BUILD / "vm/datagram_client", "echo", *daemon.addresses("d")[0], 1, 100, 2]
+    with contextlib.ExitStack() as clients:
+        with faults.holding("ibv_create_ah_from_wc") as called:
+            first = clients.enter_context(running(*words, stdout=subprocess.PIPE))
+            called()
+            assert daemon.call("ListConnections", listener="d")["connections"] == []
+            second = clients.enter_context(running(*words, stdout=subprocess.PIPE))
+            wait_until(lambda: daemon.stats("d")["rdma"]["completed"]["recv"] == 2, "the second has sent")
+        assert [client.stdout.read() for client in (first, second)] == [b"ok 2\n"] * 2, daemon.log()
+        assert daemon.stats("d")["rdma"]["dropped"] == 0
+        with faults.holding("ibv_create_ah_from_wc") as called:
+            clients.enter_context(running(*words, stdout=subprocess.DEVNULL))
+            called()
+            daemon.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "draining" in daemon.log(), "it is asked to stop")
+        assert daemon.process.wait(LIMIT) == 0

@@ -5,10 +5,14 @@ import contextlib
 import ctypes
 import re
 import resource
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,7 @@ from conftest import BUILD, listener, start_daemon, wait_until  # noqa: E402,F40
 
 CLIENT = str(BUILD / "vm/rdma_client")
 ADDRESSES = {"rxe": "10.9.0.1", "siw": "10.9.1.1"}
+RDMA_UDP_QKEY = 0x01234567
 LIMIT = 90  # seconds; generous, for a busy host that emulates a CPU
 
 
@@ -482,6 +487,81 @@ def test_clients_of_datagrams_are_bounded(start_daemon):
     assert 60 <= daemon.stats("d")["connections"]["accepted"] <= 120
     wait_until(lambda: daemon.stats("d")["connections"]["open"] == 32, "the oldest are gone")
     assert resources()["rxe0"]["qp"] == start["qp"]
+
+
+def test_a_new_client_of_datagrams_takes_the_oldest_place(start_daemon):
+    """Nothing tells that clients have gone: a limit never refuses who comes."""
+    daemon = start_daemon(datagram_section(max_connections=4))
+    for _ in range(3):
+        assert datagrams(daemon, "echo", 3, 64, 1) == "ok 3\n"
+    connections = daemon.stats("d")["connections"]
+    assert connections["accepted"] == 9 and connections["refused"]["limit"] == 0
+    wait_until(lambda: daemon.stats("d")["connections"]["open"] == 4, "the oldest are gone")
+
+
+def test_clients_of_datagrams_per_address(start_daemon):
+    """Those of an earlier run count until they were silent for long enough."""
+    config = datagram_section(max_connections_per_address=3).replace(":0", ":7481")
+    daemon = start_daemon(config)
+    assert datagrams(daemon, "echo", 3, 64, 2) == "ok 6\n"
+    assert datagrams(daemon, "echo", 1, 64, 1, check=False).startswith("refused: too many connections")
+    daemon.write_config(config + "idle-timeout = 200ms\n")
+    daemon.nbctl("reload")
+    wait_until(lambda: daemon.stats("d")["connections"]["open"] == 0, "nobody is left")
+    assert datagrams(daemon, "echo", 1, 64, 1) == "ok 1\n"
+
+
+def test_answers_to_clients_of_datagrams_that_are_forgotten_meanwhile(start_daemon):
+    """A device may look up the address handle of an answer when it sends it."""
+    daemon = start_daemon(datagram_section(max_connections=2))
+    host, port = daemon.addresses("d")[0]
+    with running(BUILD / "vm/datagram_client", "burst", host, port, 100, 16, stdin=subprocess.PIPE,
+                 stdout=subprocess.PIPE) as client:
+        assert client.stdout.readline() == b"connected\n"
+        assert client.communicate()[0] == b"sent 100 got 100\n"
+    errors = daemon.stats("d")["rdma"]["errors"]
+    assert not any(errors.values()), errors
+
+
+def mac_of(interface):
+    return bytes.fromhex(Path(f"/sys/class/net/{interface}/address").read_text().strip().replace(":", ""))
+
+
+def forged(source, qp):
+    """A frame to rxe0 with a datagram for this queue pair, which says that it comes from `source` (RoCE v2)."""
+    payload = b"forged!!"
+    transport = struct.pack("!BBHIIII", 0x64, 0, 0xffff, qp, 1, RDMA_UDP_QKEY, 4711) + payload
+    udp = struct.pack("!HHHH", 49152, 4791, 8 + len(transport) + 4, 0)
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp) + len(transport) + 4, 0, 0x4000, 64, 17, 0,
+                     socket.inet_aton(source), socket.inet_aton(ADDRESSES["rxe"]))
+    total = sum(struct.unpack("!10H", ip))
+    checked = ip[:10] + struct.pack("!H", 0xffff - (total + total // 0x10000) % 0x10000) + ip[12:]
+    # What routers change, checksums and a reserved byte count as ones in the packet's own sum.
+    masked = (b"\xff" * 8 + ip[:1] + b"\xff" + ip[2:8] + b"\xff" + ip[9:10] + b"\xff\xff" + ip[12:] + udp[:6]
+              + b"\xff\xff" + transport[:4] + b"\xff" + transport[5:])
+    whole = checked + udp + transport + struct.pack("<I", zlib.crc32(masked))
+    return mac_of("rxe_a") + mac_of("rxe_b") + b"\x08\x00" + whole
+
+
+def datagram_queue_pair():
+    return int(re.search(r"lqpn (\d+) type UD ", must("rdma", "resource", "show", "qp"))[1])
+
+
+def test_forged_senders_of_datagrams_hold_nobody_up(start_daemon):
+    """The kernel asks for their Ethernet addresses by ARP, for a second each; meanwhile others are served."""
+    daemon = start_daemon(datagram_section())
+    assert datagrams(daemon, "echo", 1, 100, 3) == "ok 3\n"
+    qp = datagram_queue_pair()
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+        raw.bind(("rxe_b", 0))
+        for host in range(100, 220):
+            raw.send(forged(f"10.9.0.{host}", qp))
+    wait_until(lambda: daemon.stats("d")["rdma"]["dropped"] >= 120 - 32 - 1, "one is tried, some wait")
+    assert datagrams(daemon, "echo", 3, 100, 20) == "ok 60\n"
+    stats = daemon.stats("d")
+    assert stats["rdma"]["dropped"] < 120, "all were tried before"
+    assert stats["connections"]["accepted"] == 4
+    assert daemon.terminate() == 0
 
 
 def test_udaddy(start_daemon):

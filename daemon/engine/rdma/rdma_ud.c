@@ -1,4 +1,4 @@
-/* Engine `rdma`, datagrams: queue pairs, receives, sends.
+/* Engine `rdma`, datagrams: queue pairs and receives.
  *
  * There are no connections: a client asks the connection manager for the number of the worker's
  * queue pair, and sends.  It is identified by its address and queue pair (rdma_ud_peer.c).  The
@@ -15,6 +15,7 @@
 #include "grh.h"
 #include "rdma_cm.h"
 #include "rdma_queue.h"
+#include "rdma_ud_handle.h"
 
 /* ---- The queue pair ---- */
 
@@ -25,7 +26,7 @@ static void rdma_ud_become(struct rdma_ud *ud, enum rdma_ud_state state)
 	ud->state = state;
 }
 
-static void rdma_ud_failed(struct rdma_ud *ud)
+void rdma_ud_failed(struct rdma_ud *ud)
 {
 	if (ud->state == RDMA_UD_WORKS)
 		rdma_ud_become(ud, RDMA_UD_BROKEN);
@@ -88,7 +89,6 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 	ud->mtu = 128U << port.active_mtu;
 	if (peers_init(&ud->peers) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
-	ud->peers.max = MIN(p->chunk_count, (unsigned)RDMA_UD_PEERS);
 	ud->peers.evict = rdma_ud_evict;
 	if (p->chunk_size < ud->mtu + GRH_BYTES)
 		return reason_set(reason, -EMSGSIZE,
@@ -115,6 +115,7 @@ static void rdma_ud_free(struct rdma_ud *ud)
 {
 	if (ud->qp)
 		ibv_destroy_qp(ud->qp);
+	rdma_ud_destroy_handles(ud);
 	rdma_lent_close(&ud->lent, ud->device->worker);
 	rdma_device_unreserve(ud->device, ud->entries);
 	peers_fini(&ud->peers);
@@ -182,54 +183,6 @@ static void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_w
 	rdma_lent_back(&ud->lent, &w->pool, k);
 }
 
-/* Removes the oldest batch, which has completed. */
-static void rdma_ud_pop(struct rdma_ud *ud)
-{
-	struct rdma_batch b = ud->batches[ud->batch_first];
-	struct conn *c;
-
-	ud->batch_first = (ud->batch_first + 1) % RDMA_UD_SENDS;
-	ud->batch_count--;
-	ud->sends -= b.requests;
-	if (!b.peer)
-		return;
-	c = b.peer->peer.conn;
-	c->pending--;
-	conn_sent(c, &c->sending, b.bytes, 0);
-	if (c->flags & CONN_CLOSING)
-		conn_ready(c);
-}
-
-static void rdma_ud_wake(struct rdma_ud *ud)
-{
-	while (ud->waiting) {
-		struct rdma_peer *peer = ud->waiting;
-
-		ud->waiting = peer->waiting_next;
-		peer->waiting = false;
-		conn_ready(peer->peer.conn);
-	}
-}
-
-static void rdma_ud_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc)
-{
-	struct rdma_ud *ud = of;
-	struct stats *s = &d->worker->stats;
-	bool last = false;
-
-	if (wc->status != IBV_WC_SUCCESS) {
-		rdma_queue_count_error(s, wc->status);
-		rdma_ud_failed(ud);
-		return;
-	}
-	while (ud->batch_count > 0 && !last) {
-		last = ud->batches[ud->batch_first].signalled;
-		stat_add(s->wc_send, ud->batches[ud->batch_first].requests);
-		rdma_ud_pop(ud);
-	}
-	rdma_ud_wake(ud);
-}
-
 /* ---- What is not well ---- */
 
 /* Takes back all posted chunks: no request in flight will complete any more. */
@@ -237,10 +190,7 @@ static void rdma_ud_forget(struct rdma_ud *ud)
 {
 	rdma_device_drain(ud->device);
 	rdma_lent_forget(&ud->lent, &ud->device->worker->pool);
-	ud->unsignalled = 0;
-	while (ud->batch_count > 0)
-		rdma_ud_pop(ud);
-	rdma_ud_wake(ud);
+	rdma_ud_forget_sends(ud);
 }
 
 static void rdma_ud_kill(struct rdma_ud *ud)
@@ -307,90 +257,6 @@ static void rdma_ud_feed_all(struct worker *w)
 				rdma_ud_feed(ud);
 }
 
-/* ---- Sends ---- */
-
-static void rdma_ud_posted(struct rdma_peer *peer, unsigned n, bool signalled)
-{
-	struct conn *c = peer->peer.conn;
-	struct worker *w = c->worker;
-	struct rdma_ud *ud = peer->ud;
-	struct rdma_batch *b = &ud->batches[(ud->batch_first + ud->batch_count++) % RDMA_UD_SENDS];
-
-	*b = (struct rdma_batch){ .requests = n, .signalled = signalled };
-	ud->sends += n;
-	ud->unsignalled = signalled ? 0 : ud->unsignalled + n;
-	while (n-- > 0) {
-		uint32_t bytes;
-
-		assert(c->tx.head);
-		bytes = c->tx.head->len;
-		if (bytes > ud->inline_max) {
-			b->bytes += bytes;
-			bufq_take(&w->pool, &c->sending, &c->tx, bytes);
-		} else {
-			stat_add(w->stats.wr_inline, 1);
-			conn_sent(c, &c->tx, bytes, 0);
-		}
-	}
-	if (b->bytes > 0) {
-		b->peer = peer;
-		c->pending++;
-	}
-}
-
-static void rdma_ud_post(struct rdma_peer *peer, struct ibv_send_wr *requests, unsigned n,
-			 bool signalled)
-{
-	struct rdma_ud *ud = peer->ud;
-	struct stats *s = &ud->device->worker->stats;
-	struct ibv_send_wr *bad;
-
-	requests[n - 1].next = NULL;
-	if (signalled)
-		requests[n - 1].send_flags |= IBV_SEND_SIGNALED;
-	stat_add(s->wr_signalled, signalled);
-	stat_add(s->wr_send, n);
-	stat_add(s->doorbells, 1);
-	if (ibv_post_send(ud->qp, requests, &bad) != 0)
-		rdma_ud_failed(ud);
-	rdma_ud_posted(peer, n, signalled);
-}
-
-static void rdma_ud_flush(struct conn *c)
-{
-	struct rdma_peer *peer = c->engine_state;
-	struct rdma_ud *ud = peer->ud;
-	struct ibv_send_wr requests[RDMA_SENDS];
-	struct ibv_sge sges[RDMA_SENDS];
-	const struct view *v = c->tx.head;
-	bool whole = true, room = ud->batch_count < RDMA_UD_SENDS && ud->state == RDMA_UD_WORKS;
-	unsigned n = 0;
-
-	for (; room && v && n < RDMA_SENDS && ud->sends + n < RDMA_UD_SENDS; v = v->next, n++) {
-		whole &= v->len <= ud->inline_max;
-		sges[n] = (struct ibv_sge){ (uintptr_t)v->data, v->len, ud->device->mr->lkey };
-		requests[n] = (struct ibv_send_wr){
-			.wr_id = (uintptr_t)ud | RDMA_TAG_DATAGRAM_SENT,
-			.next = &requests[n + 1],
-			.sg_list = &sges[n],
-			.num_sge = 1,
-			.opcode = IBV_WR_SEND,
-			.send_flags = v->len <= ud->inline_max ? IBV_SEND_INLINE : 0,
-			.wr.ud = { peer->ah, peer->number, RDMA_UDP_QKEY },
-		};
-	}
-	if (n > 0)
-		rdma_ud_post(peer, requests, n,
-			     !whole || v || ud->unsignalled + n >= RDMA_UD_SENDS / 2 ||
-				     (c->flags & CONN_WAITS_FOR_TX));
-	if (!v || peer->waiting)
-		return;
-	stat_add(c->worker->stats.tx_blocked, 1);
-	peer->waiting = true;
-	peer->waiting_next = ud->waiting;
-	ud->waiting = peer;
-}
-
 /* ---- Requests for the address of the queue pair ---- */
 
 /* Tells a client the number of the queue pair.  0, or -errno: not admitted, or it failed. */
@@ -404,7 +270,10 @@ static int rdma_ud_answer(struct worker *w, const struct rdma_ud *ud,
 	if (rc < 0)
 		return rc;
 	w->owner->release(w, ticket); /* the client counts as a connection only when it sends */
-	return rdma_accept(request->id, &accept) < 0 ? -errno : 0;
+	if (rdma_accept(request->id, &accept) < 0)
+		return -errno;
+	rdma_ud_handles_asked(w, &request->peer);
+	return 0;
 }
 
 static void rdma_ud_requested(struct worker *w, struct rdma_request *request)
@@ -467,12 +336,20 @@ static const struct rdma_mode rdma_datagrams = {
 
 static int rdma_ud_init(struct worker *w, struct reason *reason)
 {
-	return rdma_init(w, &rdma_datagrams, reason);
+	int rc = rdma_init(w, &rdma_datagrams, reason);
+
+	if (rc < 0)
+		return rc;
+	rc = rdma_ud_handles_open(w, reason);
+	if (rc < 0)
+		rdma_fini(w);
+	return rc;
 }
 
 /* Also ends the clients that the core has given up. */
 static void rdma_ud_fini(struct worker *w)
 {
+	rdma_ud_handles_close(w);
 	for (struct conn *c = w->conns; c; c = c->next)
 		rdma_ud_release(c);
 	rdma_fini(w);
@@ -483,6 +360,7 @@ extern const struct engine engine_rdma_datagrams;
 /* The engine of a listener with `qp-type = ud`. */
 const struct engine engine_rdma_datagrams = {
 	RDMA_ENGINE,
+	.forgets = true,
 	.init = rdma_ud_init,
 	.fini = rdma_ud_fini,
 	.open = rdma_ud_open,

@@ -19,6 +19,9 @@ struct rdma_peer;
 /* The requests that one call posted, and the client that needs their completion. */
 struct rdma_batch {
 	struct rdma_peer *peer; /* NULL: none, as all messages were inline */
+	/* Their address handle, if its client has gone: destroyed when they have completed, as a
+	 * device may look it up when it sends. */
+	struct ibv_ah *ah;
 	uint32_t requests;
 	uint32_t bytes; /* bytes of the connection's `sending` */
 	bool signalled;
@@ -45,10 +48,18 @@ struct rdma_ud {
 	struct rdma_lent lent;
 	struct rdma_batch batches[RDMA_UD_SENDS]; /* a ring: sends complete in order */
 	unsigned batch_first, batch_count;
+	uint64_t batches_done; /* since the start */
 	/* Requests in the send queue; those after the last signalled one. */
 	unsigned sends, unsignalled;
 	struct peers peers;
 	struct rdma_peer *waiting; /* list of clients that wait for room in the send queue */
+};
+
+/* Who has sent a datagram. */
+struct rdma_ud_client {
+	struct peer_key key;
+	struct sockaddr_storage address;
+	uint32_t number; /* of its queue pair */
 };
 
 /* A client, which is a connection to the core; exists while it has a place in the table of peers.
@@ -57,19 +68,38 @@ struct rdma_peer {
 	struct peer peer;
 	struct rdma_ud *ud;
 	struct ibv_ah *ah;
-	uint32_t number; /* of its queue pair */
+	uint64_t batches; /* rdma_ud.batches_done when all that it has posted will have completed */
+	uint32_t number;  /* of its queue pair */
 	struct sockaddr_storage address;
 	struct rdma_peer *waiting_next;
 	bool waiting; /* on the list rdma_ud.waiting */
 };
 
-/* Delivers a received datagram to its client, which is created if it is new, or drops it. */
+/* rdma_ud.c: a request has failed. */
+void rdma_ud_failed(struct rdma_ud *ud);
+
+/* rdma_ud_send.c */
+void rdma_ud_flush(struct conn *c); /* engine->flush */
+void rdma_ud_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc);
+/* No request in flight will complete any more. */
+void rdma_ud_forget_sends(struct rdma_ud *ud);
+/* Destroys the client's address handle, at once or when its last request has completed. */
+void rdma_ud_destroy_handle(struct rdma_peer *peer);
+/* Destroys the handles that wait for that; the queue pair was destroyed before. */
+void rdma_ud_destroy_handles(struct rdma_ud *ud);
+
+/* rdma_ud_peer.c */
+/* Delivers a received datagram to its client, has an address handle made if it is new, or drops it.
+ */
 void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *wc);
+/* The client begins; ah becomes its own, or is destroyed.  NULL: it is refused. */
+struct rdma_peer *rdma_ud_begin(struct rdma_ud *ud, const struct rdma_ud_client *client,
+				struct ibv_ah *ah);
+/* A datagram of the client, `bytes` with its header, is in k. */
+void rdma_ud_input(struct rdma_peer *peer, struct chunk *k, uint32_t bytes);
+void rdma_ud_evict(struct peer *peer); /* peers.evict() */
 
-/* peers.evict(). */
-void rdma_ud_evict(struct peer *peer);
-
-/* rdma_ud_peer.c: functions of struct engine. */
+/* Functions of struct engine. */
 int rdma_ud_open(struct conn *c);
 void rdma_ud_recv(struct conn *c, bool on);
 void rdma_ud_close(struct conn *c);

@@ -1,7 +1,7 @@
 /* Engine `rdma`, datagrams: the clients.
  *
- * A client begins with its first datagram.  Its address handle, which costs a system call to make,
- * is kept as long as it has a place in the table: see peers.h. */
+ * A client begins with its first datagram, once it has an address handle (rdma_ud_handle.h), which
+ * it keeps as long as it has a place in the table: see peers.h. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "grh.h"
 #include "parse.h"
 #include "rdma_ud.h"
+#include "rdma_ud_handle.h"
 
 /* ---- The cache ---- */
 
@@ -37,33 +38,48 @@ void rdma_ud_evict(struct peer *peer)
 
 static void rdma_ud_free_peer(struct rdma_peer *peer)
 {
-	if (peer->ah)
-		ibv_destroy_ah(peer->ah);
+	rdma_ud_destroy_handle(peer);
 	peer->ud->users--;
 	rdma_device_leave(peer->ud->device);
 	free(peer);
 }
 
-static struct rdma_peer *rdma_ud_new(struct rdma_ud *ud, const struct sockaddr_storage *address,
-				     struct ibv_wc *wc, struct ibv_grh *grh)
+/* As udp_admit(): a full table has room for a new client. */
+static int rdma_ud_admit(struct rdma_ud *ud, const struct sockaddr_storage *address,
+			 void **ret_ticket)
+{
+	struct worker *w = ud->device->worker;
+	uint64_t max = MIN(w->pool.chunk_count, (unsigned)RDMA_UD_PEERS);
+
+	if (w->options.peers_max)
+		max = MIN(max, w->options.peers_max);
+	ud->peers.max = (unsigned)max;
+	return conn_admit(w, -1, address, ret_ticket);
+}
+
+struct rdma_peer *rdma_ud_begin(struct rdma_ud *ud, const struct rdma_ud_client *client,
+				struct ibv_ah *ah)
 {
 	struct worker *w = ud->device->worker;
 	struct rdma_peer *peer;
 	void *ticket = NULL;
 
-	if (w->draining || w->stop || conn_admit(w, -1, address, &ticket) < 0)
+	if (rdma_ud_admit(ud, &client->address, &ticket) < 0) {
+		ibv_destroy_ah(ah);
 		return NULL;
+	}
 	peer = calloc(1, sizeof(*peer));
 	if (!peer) {
+		ibv_destroy_ah(ah);
 		w->owner->release(w, ticket);
 		stat_add(w->stats.closed_error, 1);
 		return NULL;
 	}
 	peer->ud = ud;
-	peer->number = wc->src_qp;
-	peer->address = *address;
-	peer->peer.key = rdma_ud_key(address, wc->src_qp);
-	peer->ah = ibv_create_ah_from_wc(ud->device->pd, wc, grh, (uint8_t)ud->port);
+	peer->ah = ah;
+	peer->number = client->number;
+	peer->address = client->address;
+	peer->peer.key = client->key;
 	rdma_device_use(ud->device);
 	ud->users++;
 	if (conn_start(w, -1, peer, ticket) < 0) {
@@ -78,8 +94,6 @@ int rdma_ud_open(struct conn *c)
 	struct rdma_peer *peer = c->engine_state;
 
 	peer->peer.conn = c;
-	if (!peer->ah)
-		return -EIO;
 	peers_add(&peer->ud->peers, &peer->peer, clock_coarse_ns());
 	return 0;
 }
@@ -133,28 +147,36 @@ const struct engine_device *rdma_ud_device(const struct conn *c)
 
 /* ---- What arrives ---- */
 
+void rdma_ud_input(struct rdma_peer *peer, struct chunk *k, uint32_t bytes)
+{
+	struct conn *c = peer->peer.conn;
+
+	if (c->flags & CONN_RECV_OFF) {
+		stat_add(c->worker->stats.datagrams_dropped, 1);
+		return;
+	}
+	peers_heard(&peer->ud->peers, &peer->peer, clock_coarse_ns());
+	if (bytes > GRH_BYTES)
+		conn_input(c, k, k->base + GRH_BYTES, bytes - GRH_BYTES);
+}
+
 void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *wc)
 {
-	struct worker *w = ud->device->worker;
-	struct sockaddr_storage from = { .ss_family = AF_INET6 };
-	struct ibv_wc copy = *wc;
-	struct peer_key key;
+	struct rdma_ud_client from = { .address.ss_family = AF_INET6, .number = wc->src_qp };
 	struct peer *known;
-	struct rdma_peer *peer = NULL;
+	bool held = false;
 
 	/* Within an InfiniBand subnet the header may be missing. */
 	if (wc->byte_len >= GRH_BYTES &&
-	    (!(wc->wc_flags & IBV_WC_GRH) || grh_source(k->base, &from) == 0)) {
-		key = rdma_ud_key(&from, wc->src_qp);
-		known = peers_find(&ud->peers, &key);
-		peer = known ? rdma_peer_of(known)
-			     : rdma_ud_new(ud, &from, &copy, (struct ibv_grh *)(void *)k->base);
+	    (!(wc->wc_flags & IBV_WC_GRH) || grh_source(k->base, &from.address) == 0)) {
+		from.key = rdma_ud_key(&from.address, wc->src_qp);
+		known = peers_find(&ud->peers, &from.key);
+		if (known) {
+			rdma_ud_input(rdma_peer_of(known), k, wc->byte_len);
+			return;
+		}
+		held = rdma_ud_hold(ud, &from, k, wc);
 	}
-	if (!peer || (peer->peer.conn->flags & CONN_RECV_OFF)) {
-		stat_add(w->stats.datagrams_dropped, 1);
-		return;
-	}
-	peers_heard(&ud->peers, &peer->peer, clock_coarse_ns());
-	if (wc->byte_len > GRH_BYTES)
-		conn_input(peer->peer.conn, k, k->base + GRH_BYTES, wc->byte_len - GRH_BYTES);
+	if (!held)
+		stat_add(ud->device->worker->stats.datagrams_dropped, 1);
 }

@@ -25,6 +25,7 @@ struct rdma_request;
 struct rdma_small;
 struct rdma_spill;
 struct rdma_ud;
+struct rdma_ud_handles;
 struct worker;
 
 enum {
@@ -93,6 +94,7 @@ struct rdma {
 	struct rdma_conn *wanting;
 	struct rdma_conn *ending; /* connections to be torn down, linked by ending_next */
 	unsigned unwatched;       /* turns since events other than completions were handled */
+	struct rdma_ud_handles *handles; /* of datagrams: address handles that are made */
 };
 
 /* A worker's use of a device.  Made when the worker starts, or with the first connection over a
