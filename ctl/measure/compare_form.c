@@ -99,20 +99,38 @@ static void csv_row(FILE *to, const struct measure *row)
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
 		csv_number(to, quantile_ns(row, i));
+	fputs(",\r\n", to);
+}
+
+/* No figure is known of a listener that was not compared, and the last field says why. */
+static void csv_absent(FILE *to, const json_t *listener)
+{
+	putc(',', to);
+	csv_text(to, field_text(listener, "name"));
+	fputs(",,,,,0", to);
+	for (unsigned i = 0; i < 3 * FIGURE_COUNT + ARRAY_SIZE(quantiles); i++)
+		putc(',', to);
+	putc(',', to);
+	csv_text(to, field_text(listener, "reason"));
 	fputs("\r\n", to);
 }
 
 void compare_csv(struct output *out, const struct measures *m)
 {
+	json_t *listener;
+	size_t index;
+
 	fputs("label,listener,engine,service,operation,generator,visits", out->file);
 	for (unsigned i = 0; i < FIGURE_COUNT; i++)
 		fprintf(out->file, ",%s,%s_low,%s_high", figure_names[i], figure_names[i],
 			figure_names[i]);
 	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
 		fprintf(out->file, ",%s", quantiles[i].name);
-	fputs("\r\n", out->file);
+	fputs(",reason\r\n", out->file);
 	for (unsigned i = 0; i < m->count; i++)
 		csv_row(out->file, m->rows[i]);
+	json_array_foreach(m->unavailable, index, listener)
+		csv_absent(out->file, listener);
 	fflush(out->file);
 }
 

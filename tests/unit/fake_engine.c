@@ -15,7 +15,6 @@
 #include "util.h"
 #include "worker_stop.h"
 
-
 static struct fake *fake_of(const struct worker *w)
 {
 	return container_of(w, struct fake, worker);

@@ -674,13 +674,14 @@ static void csv_has_a_field_for_every_title(void **state)
 	static const int cost[] = { 990, 1000, 1010 };
 	struct output out = { 0 };
 	struct measures m = {};
-	unsigned commas[3] = { 0 }, line = 0;
+	unsigned commas[4] = { 0 }, line = 0;
 	char *text;
 	size_t bytes;
 
 	(void)state;
 	add_visits(&m, "a,\"b\"", 3, cost);
 	measures_merge(&m);
+	m.unavailable = json_pack("[{s:s, s:s}]", "name", "b", "reason", "no, not here");
 	out.file = open_memstream(&text, &bytes);
 	compare_csv(&out, &m);
 	fclose(out.file);
@@ -689,8 +690,12 @@ static void csv_has_a_field_for_every_title(void **state)
 		commas[line] += *at == ',';
 		line += *at == '\n';
 	}
-	assert_int_equal(line, 2);
+	assert_int_equal(line, 3);
 	assert_int_equal(commas[1], commas[0] + 1); /* the one in the name */
+	assert_int_equal(commas[2], commas[0] + 1); /* the one in the reason */
+	assert_non_null(strstr(text, ",reason\r\n"));
+	assert_non_null(strstr(text, "\n,b,,,,,0,"));
+	assert_non_null(strstr(text, ",\"no, not here\"\r\n"));
 	free(text);
 	measures_free(&m);
 }

@@ -2,6 +2,7 @@
 under packaging/apparmor.nbserved, in complain and then in enforce mode.  Nothing may be refused, nor would be."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ PROFILE = Path("/etc/apparmor.d/nbserved")
 # The tests' daemons are root's, have their files below /tmp, and are told to stop by tests that run unconfined.
 OF_THE_TESTS = "capability,\n/tmp/** rwk,\n/usr/sbin/nbserved mrix,\n"
 ELSEWHERE = Path("/root/x.ini")
+UNIX = "/var/lib/nbserved/x.sock"
 WRAPPER = '#!/bin/sh\nexec aa-exec -p nbserved -- /usr/sbin/nbserved "$@"\n'
 
 
@@ -48,7 +50,11 @@ def service():
     label = Path(f"/proc/{pid}/attr/apparmor/current").read_text().strip()
     status = run("nbctl", "status")
     states = dict(line.split()[:2] for line in status.splitlines() if " echo " in line)
-    assert [states["echo-" + engine] for engine in ("epoll", "uring", "uring-poll")] == ["serving"] * 3, status
+    assert [states["echo-" + engine] for engine in ("epoll", "uring", "uring-poll", "unix")] == ["serving"] * 4, status
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(UNIX)
+        s.sendall(b"x")
+        assert s.recv(1) == b"x"
     for port in (7007, 7008, 7009):
         run("redis-benchmark", "-p", port, "-t", "ping_mbulk", "-n", "2000", "-q")
     for port in (10809, 10810, 10811):
@@ -84,6 +90,8 @@ def main():
     (build / "nbserved").chmod(0o755)
     (build / "nbctl").symlink_to("/usr/bin/nbctl")
     ELSEWHERE.write_text("")
+    with open("/etc/nbserved/nbserved.ini", "a") as file:
+        file.write(f"\n[listener echo-unix]\naddress = unix:{UNIX}\nservice = echo\nengine = epoll\n")
     local = PROFILE.parent / "local/nbserved"
     wrong = []
     for mode, words in (("complain", ["--Complain"]), ("enforce", [])):
