@@ -23,9 +23,10 @@ struct listeners {
 	/* Sockets from the service manager that no listener has taken yet. */
 	struct kept kept;
 	struct proc_threads threads;
-	uint64_t threads_ns;  /* when threads were last scanned */
-	uint64_t started_ns;  /* CLOCK_MONOTONIC */
-	uint64_t bind_end_ns; /* for the current start or reload: see SOCKET_WAIT_NS */
+	uint64_t threads_ns;       /* when threads were last scanned */
+	uint64_t started_ns;       /* CLOCK_MONOTONIC */
+	const struct config *next; /* the configuration that is started, or reloaded to */
+	uint64_t bind_end_ns;      /* for the current start or reload: see SOCKET_WAIT_NS */
 	/* The process ends: its sockets stay stored with the service manager. */
 	bool stopping;
 	/* Set by the owner; called when a listener of `list` has drained (listed), or one of

@@ -54,6 +54,38 @@ static bool may_give(const struct listener *l)
 	return l->state == LISTENER_SERVING;
 }
 
+static bool is_named(const struct listener_config *config, const struct sockaddr_storage *sa)
+{
+	uint16_t port = sockaddr_port(sa);
+
+	for (unsigned i = 0; i < config->address_count; i++) {
+		const struct address *a = &config->addresses[i];
+		struct sockaddr_storage named = a->sa;
+
+		if (named.ss_family == AF_UNIX || !a->port_first || port < a->port_first ||
+		    port > a->port_last)
+			continue;
+		sockaddr_set_port(&named, port);
+		if (sockaddr_is_same(&named, sa))
+			return true;
+	}
+	return false;
+}
+
+/* May `wants` not have a socket at sa that it had before?  With port 0 not if a listener names that
+ * port, whichever comes first in the file. */
+static bool is_left(const struct listeners *all, const struct socket_name *wants,
+		    const struct sockaddr_storage *sa)
+{
+	if (wants->wanted.ss_family == AF_UNIX || sockaddr_port(&wants->wanted))
+		return false;
+	for (unsigned i = 0; i < all->next->listener_count; i++)
+		if (all->next->listeners[i].transport->socket_type == wants->type &&
+		    is_named(&all->next->listeners[i], sa))
+			return true;
+	return false;
+}
+
 static bool is_wanted(const struct socket_name *wants, const struct listener *giver,
 		      const struct bound *a)
 {
@@ -61,7 +93,8 @@ static bool is_wanted(const struct socket_name *wants, const struct listener *gi
 				   .type = giver->config->transport->socket_type };
 
 	strcpy(had.listener, giver->name);
-	return !a->heir && socket_name_fits(wants, &had, &a->sa);
+	return !a->heir && socket_name_fits(wants, &had, &a->sa) &&
+	       !is_left(giver->all, wants, &a->sa);
 }
 
 static struct bound *find_giver(const struct socket_name *wants, struct listener *const *going,
@@ -274,6 +307,8 @@ static int take_kept(struct listening *sockets, struct listener *l, const struct
 	int *fds = calloc(kept->count + 1, sizeof(*fds)), rc = 0;
 
 	while (fds && (found = kept_find(kept, wants, &position))) {
+		if (is_left(l->all, wants, &found->sa))
+			continue;
 		first = first ? first : found;
 		if (!sockaddr_is_same(&found->sa, &first->sa))
 			continue;

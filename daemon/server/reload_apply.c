@@ -118,6 +118,7 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 {
 	bool good = true;
 
+	n->server->listeners.next = n->config;
 	n->server->listeners.bind_end_ns = clock_ns() + SOCKET_WAIT_NS;
 	for (unsigned i = 0; i < n->config->listener_count; i++) {
 		const struct listener_config *lc = &n->config->listeners[i];

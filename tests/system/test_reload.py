@@ -270,6 +270,18 @@ def test_address_moves(start_daemon, engine, loopback_ports):
     assert refuses((host, port))
 
 
+def test_who_names_a_port_has_it(start_daemon, engine):
+    """Not who had it for its port 0, whichever comes first in the file."""
+    daemon = start_daemon(listener("a", engine=engine))
+    port = daemon.port("a")
+    named = listener("b", engine=engine, address=f"127.0.0.1:{port}")
+    reload(daemon, config=listener("a", engine=engine, buffers=64) + named)
+    assert daemon.port("b") == port != daemon.port("a")
+    for name in "ab":
+        with daemon.connect(name) as s:
+            echo(s)
+
+
 @pytest.mark.parametrize("workers", [(1, 2), (2, 1)])
 def test_unix_address(start_daemon, engine, workers):
     """The file of a replaced listener stays, and goes with the listener that is removed."""
