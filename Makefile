@@ -73,7 +73,7 @@ endif
 # tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
 RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
 SERVICES := simple http nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
-LAYERS   := base host core ring engine $(RDMA_LEVELS) store $(SERVICES:%=service/%) service config varlink export listen server control
+LAYERS   := base host core ring engine $(RDMA_LEVELS) store $(SERVICES:%=service/%) registry config varlink export listen server control
 INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, the schema of statistics: knows only libc (and the journal)
 INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
 INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
@@ -84,8 +84,7 @@ INC_engine/rdma/transfer := $(INC_engine/rdma/queue) -Idaemon/engine/rdma/queue 
 INC_engine/rdma/cm       := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## the connection manager: requests to connect, choice of the worker
 INC_engine/rdma          := $(INC_engine/rdma/transfer) -Idaemon/engine/rdma/transfer \
 	-Idaemon/engine/rdma/cm -Idaemon/engine ## the engine rdma: messages, datagrams, hot plug, its doctor
-INC_store   := $(INC_core) -Idaemon/ring ## how an export reaches its bytes: a file each, and the table stores.c
-INC_service := $(INC_core) ## what bytes mean: a folder each, and the table services.c
+INC_store   := $(INC_core) -Idaemon/ring ## how an export reaches its bytes: a file each
 INC_service/simple    := $(INC_core) ## echo, discard (a sink of iperf2 as well), chargen
 INC_service/http      := $(INC_core) ## HTTP/1.1: one answer for every request
 INC_service/nbd       := $(INC_core) ## disks for NBD clients: handshake, requests, their I/O
@@ -97,7 +96,8 @@ INC_service/sockperf  := $(INC_core) ## a sockperf server
 INC_service/rping     := $(INC_core) ## RDMA: the server of rping
 INC_service/fio       := $(INC_core) ## RDMA: the server of fio's engine rdma
 INC_service/perftest  := $(INC_core) ## RDMA: the servers of perftest's tools
-INC_config  := $(INC_core) ## the INI file: the table of keys, parsing, checks, differences, dump
+INC_registry := $(INC_core) ## the tables of all services, engines and stores
+INC_config  := $(INC_core) -Idaemon/registry ## the INI file: the table of keys, parsing, checks, differences, dump
 INC_varlink := $(INC_base) ## a Varlink server on sd-event; knows nothing of what it serves
 INC_host    := $(INC_base) ## /proc, the service manager, its watchdog, threads that may hang
 INC_export  := $(INC_config) -Idaemon/config -Idaemon/host ## exports: opened, locked, kept while listeners serve them

@@ -4,6 +4,7 @@
 
 #include "config_keys.h"
 #include "config_report.h"
+#include "registry.h"
 #include "store.h"
 #include "suggest.h"
 

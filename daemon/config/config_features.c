@@ -6,6 +6,7 @@
 
 #include "config_keys.h"
 #include "config_report.h"
+#include "registry.h"
 #include "worker.h"
 
 #define UNUSED __attribute__((unused))

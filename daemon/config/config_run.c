@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config_keys.h"
+#include "registry.h"
 #include "store.h"
 #include "suggest.h"
 #include "util.h"

@@ -6,6 +6,7 @@
 
 #include "config_keys.h"
 #include "log.h"
+#include "registry.h"
 #include "store.h"
 #include "util.h"
 

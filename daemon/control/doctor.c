@@ -14,6 +14,7 @@
 #include "document.h"
 #include "export_open.h"
 #include "listener.h"
+#include "registry.h"
 #include "server.h"
 #include "store.h"
 #include "udp_socket.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "document_internal.h"
+#include "registry.h"
 #include "server.h"
 #include "store.h"
 

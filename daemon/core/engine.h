@@ -6,7 +6,7 @@
  * that comes back from the kernel is always valid.
  *
  * To add one: a file in engine/ that defines a `const struct engine`, and its line in
- * engine/engines.c. */
+ * registry/engines.c. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -148,15 +148,9 @@ struct engine {
 	unsigned (*send_spill)(struct conn *c, uint32_t bytes);
 };
 
-/* engine/engines.c, NULL-terminated, in the order that `engine = auto` tries from the end. */
-extern const struct engine *const engines[];
-
 /* Does the engine, or its variant for datagrams, use that transport? */
 static inline bool engine_carries(const struct engine *engine, const struct transport *transport)
 {
 	return engine->transport == transport ||
 	       (engine->datagrams && engine->datagrams->transport == transport);
 }
-
-/* NULL: no engine has this name. */
-const struct engine *engine_find(const char *name);

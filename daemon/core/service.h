@@ -1,7 +1,7 @@
 /* A service: what bytes mean.  Written once, runs over every engine.
  *
- * To add one: a file in service/ that defines a `const struct service`, and its line in
- * service/services.c. */
+ * To add one: a folder in service/ that defines a `const struct service`, and its line in
+ * registry/services.c. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,9 +117,3 @@ struct service {
 	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
 	void (*close)(struct conn *c);
 };
-
-/* service/services.c, NULL-terminated. */
-extern const struct service *const services[];
-
-/* NULL: no service has this name. */
-const struct service *service_find(const char *name);

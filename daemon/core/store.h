@@ -2,7 +2,7 @@
  * are called only by core/store.c and main-thread code that opens exports.
  *
  * To add one: a file in store/ that defines a `const struct store`, and its line in
- * store/stores.c. */
+ * registry/stores.c. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -193,9 +193,6 @@ struct store {
 	int (*slice)(struct io *io);
 };
 
-/* store/stores.c, NULL-terminated.  `store = auto` takes the first one for files that this host can
- * run. */
-extern const struct store *const stores[];
 const struct store *store_find(const char *name); /* NULL: no store has this name */
 
 /* Is io a direct write with FUA?  Only then is RWF_DSYNC used: the device reports an error for each

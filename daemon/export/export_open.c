@@ -11,6 +11,7 @@
 #include "errand.h"
 #include "exports.h"
 #include "file_lock.h"
+#include "registry.h"
 #include "sandbox.h"
 #include "store.h"
 #include "util.h"

@@ -9,6 +9,7 @@
 #include "listener_internal.h"
 #include "listeners.h"
 #include "listening.h"
+#include "registry.h"
 #include "store.h"
 #include "watchdog.h"
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../unit/worker_stop.h"
+#include "registry.h"
 #include "store.h"
 #include "util.h"
 #include "worker.h"

@@ -22,6 +22,7 @@
 #include "conn.h"
 #include "file.h"
 #include "here.h"
+#include "registry.h"
 #include "ring.h"
 #include "slices.h"
 #include "store.h"

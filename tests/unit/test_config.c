@@ -1,5 +1,6 @@
 /* config/config*.c: what values a configuration accepts, and which words refuse the others. */
 #include "config_case.h"
+#include "registry.h"
 
 #include <syslog.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 /* config/config*.c: exports, and the listeners that serve them. */
 #include "config_case.h"
 
+#include "registry.h"
 #include "service.h"
 #include "store.h"
 

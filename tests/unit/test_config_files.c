@@ -1,5 +1,6 @@
 /* config/config.c: nbserved.ini and its drop-ins. */
 #include "config_case.h"
+#include "registry.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -3,6 +3,7 @@
 #include <endian.h>
 
 #include "fio/proto.h"
+#include "registry.h"
 #include "service_case.h"
 
 enum { CHUNKS = 32, CHUNK = 16 * 1024, REGION = 64 * 1024 };

@@ -1,5 +1,6 @@
 /* service/http*.c: replies, framing, refusals and bounds; any split gives the same bytes. */
 #include "http/proto.h"
+#include "registry.h"
 #include "service_case.h"
 
 enum { CHUNKS = 256, CHUNK = 4096 };

@@ -13,6 +13,7 @@
 #include "fake_engine.h"
 #include "iperf/proto.h"
 #include "iperf/test.h"
+#include "registry.h"
 
 enum { CHUNKS = 128, CHUNK = 4096, KIB = 1024 };
 

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
+#include "registry.h"
 #include "worker_case.h"
 
 /* ThreadSanitizer runs handlers later. */

@@ -2,6 +2,7 @@
  * keeps a chunk. */
 #include <endian.h>
 
+#include "registry.h"
 #include "rping/proto.h"
 #include "service_case.h"
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fake_engine.h"
+#include "registry.h"
 #include "util.h"
 
 enum { CHUNKS = 256, CHUNK = 16 * 1024, INPUT = 60000, TEXT_PERIOD = 95 * 74 };

@@ -1,5 +1,6 @@
 /* core/sink.c: when a sink's mark is taken back, what the worker does for that, and how busy sinks
  * share a turn. */
+#include "registry.h"
 #include "service_case.h"
 #include "sink.h"
 

@@ -2,6 +2,7 @@
  */
 #include <endian.h>
 
+#include "registry.h"
 #include "service_case.h"
 #include "sockperf/proto.h"
 

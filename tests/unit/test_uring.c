@@ -1,6 +1,7 @@
 /* engine/uring.c: which connection gets the bytes of a completion. */
 #include "worker_case.h"
 
+#include "registry.h"
 #include "uring.h"
 
 enum { RECEIVED = IORING_CQE_F_BUFFER | IORING_CQE_F_MORE };

@@ -1,6 +1,7 @@
 /* core/worker.c with each real engine over Unix sockets: what differs there from TCP. */
 #include <fcntl.h>
 
+#include "registry.h"
 #include "worker_parts.h"
 #include "worker_stop.h"
 

@@ -20,6 +20,7 @@
 
 #include "conn.h"
 #include "here.h"
+#include "registry.h"
 #include "util.h"
 #include "worker.h"
 

@@ -12,6 +12,7 @@
 
 #include "../unit/worker_stop.h"
 #include "conn.h"
+#include "registry.h"
 #include "remote.h"
 #include "rping/proto.h"
 

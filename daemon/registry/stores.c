@@ -1,5 +1,5 @@
 /* The table of stores: one line each, the best first. */
-#include "store.h"
+#include "registry.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The table of engines: one line each. */
-#include "engine.h"
+#include "registry.h"
 
 #include <string.h>
 

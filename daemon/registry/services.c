@@ -1,5 +1,5 @@
 /* The table of services: one line each. */
-#include "service.h"
+#include "registry.h"
 
 #include <string.h>
 

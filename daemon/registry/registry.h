@@ -1,0 +1,19 @@
+/* The tables of all services, engines and stores: whoever adds one adds its line there.  The core
+ * knows none of them by name; what chooses by configuration, from config/ on, does. */
+#pragma once
+
+#include "engine.h"
+#include "service.h"
+#include "store.h"
+
+/* NULL-terminated, in the order in which the documentation lists them. */
+extern const struct service *const services[];
+/* NULL-terminated, in the order that `engine = auto` tries from the end. */
+extern const struct engine *const engines[];
+/* NULL-terminated.  `store = auto` takes the first one for files that this host can run. */
+extern const struct store *const stores[];
+
+/* NULL: none has this name. */
+const struct service *service_find(const char *name);
+const struct engine *engine_find(const char *name);
+const struct store *store_find(const char *name);
