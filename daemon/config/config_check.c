@@ -58,12 +58,12 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
-	if (key->of_regions && l->service && !l->service->lends) {
+	if (key->of_regions && l->service && !(l->service->flags & SERVICE_LENDS)) {
 		snprintf(needs, CHECK_TEXT_MAX, "a service that lends memory");
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
-	if (key->of_exports && l->service && !l->service->exports) {
+	if (key->of_exports && l->service && !(l->service->flags & SERVICE_EXPORTS)) {
 		snprintf(needs, CHECK_TEXT_MAX, "a service with exports");
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
@@ -299,7 +299,8 @@ static void check_qp_type(struct config_report *r, struct listener_config *l)
 	if (!l->transport->verbs || l->options.qp_type == QP_RC)
 		return;
 	config_section_text(CONFIG_LISTENER, l, section);
-	if (l->service && l->service->messages && !l->service->datagrams)
+	if (l->service && (l->service->flags & SERVICE_MESSAGES) &&
+	    !(l->service->flags & SERVICE_LOSSY))
 		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "qp-type"), l),
 			      section, "qp-type", "expected rc with service %s, got '%s'",
 			      l->service->name, type);
@@ -435,7 +436,7 @@ static void check_listener_exports(struct config_report *r, struct listener_conf
 {
 	char section[CONFIG_SECTION_TEXT_MAX];
 
-	if (l->service && !l->service->exports) /* reported already */
+	if (l->service && !(l->service->flags & SERVICE_EXPORTS)) /* reported already */
 		return;
 	config_section_text(CONFIG_LISTENER, l, section);
 	for (unsigned i = 0; i < l->export_count; i++) {

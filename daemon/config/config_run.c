@@ -249,7 +249,7 @@ static void write_run(FILE *to, const struct run *runs, unsigned index)
 	const struct run *run = &runs[index];
 	bool all = run->engine && !strcmp(run->engine, "all");
 	char name[CONFIG_NAME_MAX], disk[CONFIG_NAME_MAX];
-	const char *export = run->service->exports ? disk : NULL;
+	const char *export = (run->service->flags & SERVICE_EXPORTS) ? disk : NULL;
 	unsigned offset = 0;
 
 	write_name(disk, "disk", NULL, index + 1);

@@ -88,8 +88,10 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->worker = w;
 	c->fd = fd;
 	c->slot = UINT32_MAX;
-	c->flags = (w->engine->stay ? CONN_FRESH : 0) |
-		   (w->service->source && !w->engine->messages ? CONN_WATCH_TX : 0);
+	c->flags =
+		(w->engine->stay ? CONN_FRESH : 0) |
+		((w->service->flags & SERVICE_SENDS_FIRST) && !w->engine->messages ? CONN_WATCH_TX
+										   : 0);
 	c->engine_state = engine_state;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;

@@ -19,8 +19,8 @@ void gather_init(struct worker *w)
 	struct gather *g = &w->gather;
 
 	g->max_ns = o->batch_delay_ns == UINT64_MAX ? GATHER_AUTO_NS : o->batch_delay_ns;
-	g->on = w->service && w->service->requests && g->max_ns > 0 && !o->busy_poll_ns &&
-		!o->sqpoll;
+	g->on = w->service && (w->service->flags & SERVICE_COUNTS_REQUESTS) && g->max_ns > 0 &&
+		!o->busy_poll_ns && !o->sqpoll;
 	g->turns = g->patience = GATHER_IDLE_TURNS;
 	if (g->on) /* without it the kernel's timer slack makes 80 us of 30 */
 		prctl(PR_SET_TIMERSLACK, NS_PER_US);

@@ -1,8 +1,8 @@
 /* Gathering of requests (`batch-delay`): while a client has more requests in flight than arrive in
  * one turn, its worker delays the turn a little, so that one turn serves several.
  *
- * Only for services that report their requests (service->requests), and only on workers that sleep
- * when idle (no busy polling).  Worker's thread. */
+ * Only for services that report their requests (SERVICE_COUNTS_REQUESTS), and only on workers that
+ * sleep when idle (no busy polling).  Worker's thread. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

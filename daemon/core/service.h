@@ -15,8 +15,40 @@ struct worker_options;
 
 enum { SERVICE_OPERATIONS_MAX = 8 };
 
+/* Properties of a service.  A transport needs some of them and refuses others: transport.h. */
+enum service_flag {
+	/* It sends without requests: run() is also called whenever tx has drained. */
+	SERVICE_SENDS_FIRST = 1 << 0,
+	/* It answers each input with output, so a client's reset shows as a failed send. */
+	SERVICE_ANSWERS = 1 << 1,
+	/* It reports how many requests a connection brings in a turn: gather_requests(). */
+	SERVICE_COUNTS_REQUESTS = 1 << 2,
+	/* It also runs over engines with messages: see engine->messages. */
+	SERVICE_MESSAGES = 1 << 3,
+	/* It tolerates lost messages and missing disconnects. */
+	SERVICE_LOSSY = 1 << 4,
+	/* It may be used by listeners with `transport = udp`. */
+	SERVICE_UDP = 1 << 5,
+	/* Its clients send without waiting for answers: the engine posts as many receives as it
+	 * can. */
+	SERVICE_ONE_WAY = 1 << 6,
+	/* It reads and writes its client's memory, or lends it some: see remote.h. */
+	SERVICE_REMOTE = 1 << 7,
+	/* The connections of a client share state without locks, so all connections from an address
+	 * go to the same worker. */
+	SERVICE_SAME_WORKER = 1 << 8,
+	/* Its open() wants the client's address (w->arrival): asked for while accepting, it costs
+	 * no system call. */
+	SERVICE_WANTS_ADDRESS = 1 << 9,
+	/* It lends clients memory (conn_region()), of `region-size` bytes at most. */
+	SERVICE_LENDS = 1 << 10,
+	/* It serves the listener's `exports`: w->mounts has one at least. */
+	SERVICE_EXPORTS = 1 << 11,
+};
+
 struct service {
 	const char *name; /* as in `service = NAME` */
+	uint32_t flags;   /* enum service_flag */
 
 	/* The kinds of operations that the service counts, NULL-terminated. */
 	const char *operations[SERVICE_OPERATIONS_MAX + 1];
@@ -32,52 +64,12 @@ struct service {
 	/* The name by which clients address a listener, given its w->shared.  Optional. */
 	const char *(*name_of)(const void *shared);
 
-	/* It sends without requests: run() is also called whenever tx has drained. */
-	bool source;
-
-	/* It answers each input with output, so a client's reset shows as a failed send. */
-	bool answers;
-
-	/* It reports how many requests a connection brings in a turn: gather_requests(). */
-	bool requests;
-
 	/* Bytes that a connection may hold while the pool has room; 0: CONN_HELD_MAX. */
 	size_t held_max;
-
-	/* It also runs over engines with messages: see engine->messages. */
-	bool messages;
 
 	/* Bytes of the longest message that it must be able to receive, the minimum of buffer-size
 	 * then; 0: any size will do. */
 	size_t message_max;
-
-	/* Tolerates lost messages and missing disconnects. */
-	bool datagrams;
-
-	/* It may be used by listeners with `transport = udp`. */
-	bool udp;
-
-	/* Its clients send without waiting for answers: the engine posts as many receives as it
-	 * can. */
-	bool one_way;
-
-	/* It reads and writes its client's memory, or lends it some: needs a transport with remote,
-	 * see remote.h. */
-	bool remote;
-
-	/* The connections of a client share state without locks, so all connections from an address
-	 * go to the same worker. */
-	bool together;
-
-	/* Its open() wants the client's address (w->arrival): asked for while accepting, it costs
-	 * no system call. */
-	bool by_address;
-
-	/* It lends clients memory (conn_region()), of `region-size` bytes at most. */
-	bool lends;
-
-	/* It serves the listener's `exports`: w->mounts has one at least. */
-	bool exports;
 
 	/* State shared by all workers of one listener (w->shared): made before they start, freed
 	 * when they have ended, used by all their threads concurrently.  Both run on the main

@@ -9,17 +9,19 @@
 const struct transport transport_tcp = {
 	.name = "tcp",
 	.socket_type = SOCK_STREAM,
+	.refuses = SERVICE_REMOTE,
 	.unix_addresses = true,
 };
 const struct transport transport_rdma = {
 	.name = "rdma",
+	.needs = SERVICE_MESSAGES,
 	.messages = true,
-	.remote = true,
 	.verbs = true,
 };
 const struct transport transport_udp = {
 	.name = "udp",
 	.socket_type = SOCK_DGRAM,
+	.needs = SERVICE_UDP,
 	.messages = true,
 	.datagrams = true,
 };
@@ -28,7 +30,5 @@ const struct transport *const transports[] = { &transport_tcp, &transport_udp, &
 
 bool transport_can_serve(const struct transport *t, const struct service *service)
 {
-	if (t->datagrams)
-		return service->udp;
-	return (service->messages || !t->messages) && (t->remote || !service->remote);
+	return (service->flags & t->needs) == t->needs && !(service->flags & t->refuses);
 }

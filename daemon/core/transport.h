@@ -3,6 +3,7 @@
  * To add one: its `extern` here, its entry in transport.c, and an engine that names it. */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 struct service;
 
@@ -15,11 +16,11 @@ struct transport {
 	int socket_type;
 
 	bool unix_addresses; /* `address = unix:PATH` is valid */
-	bool messages;       /* its engines have `messages`: services must, too */
-	/* Without connections: needs `udp` of the service, `datagrams` of the engine. */
-	bool datagrams;
-	bool remote; /* its engines can reach a client's memory: see remote.h */
-	bool verbs;  /* uses RDMA queue pairs: `qp-type`, devices, work requests apply */
+	bool messages;       /* its engines have `messages` */
+	bool datagrams;      /* without connections: needs `datagrams` of the engine */
+	/* Bits of enum service_flag: what a service must have, and must not. */
+	uint32_t needs, refuses;
+	bool verbs; /* uses RDMA queue pairs: `qp-type`, devices, work requests apply */
 };
 
 extern const struct transport transport_tcp, transport_rdma, transport_udp;
@@ -27,5 +28,6 @@ extern const struct transport transport_tcp, transport_rdma, transport_udp;
 /* NULL-terminated, in the order in which the documentation lists them. */
 extern const struct transport *const transports[];
 
-/* Do the transport's engines offer all that the service needs? */
+/* Has the service all that the transport's engines need of it, and needs no more than they offer?
+ */
 bool transport_can_serve(const struct transport *t, const struct service *service);

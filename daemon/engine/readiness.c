@@ -239,7 +239,7 @@ bool readiness_send(struct conn *c)
 bool readiness_accept(struct acceptor *a)
 {
 	unsigned max = a->shared ? 1 : MIN(MAX(a->worker->ran, 1U), READINESS_ACCEPTS);
-	bool by_address = a->worker->service->by_address;
+	bool by_address = (a->worker->service->flags & SERVICE_WANTS_ADDRESS);
 
 	for (unsigned i = 0; i < max && a->fd >= 0 && !a->paused; i++) {
 		struct sockaddr_storage peer;

@@ -239,7 +239,7 @@ static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_data
 	void *ticket = NULL;
 	int rc;
 
-	if (!w->service->one_way && !udp_may_answer(d->name)) {
+	if (!(w->service->flags & SERVICE_ONE_WAY) && !udp_may_answer(d->name)) {
 		stat_add(w->stats.datagrams_refused, 1);
 		return NULL;
 	}

@@ -328,7 +328,7 @@ static void uring_stay(struct conn *c)
 	}
 	if (!paused) /* conn_resume() arms it */
 		uring_recv_arm(c, IORING_RECVSEND_POLL_FIRST);
-	if (local || !c->worker->service->answers)
+	if (local || !(c->worker->service->flags & SERVICE_ANSWERS))
 		uring_reset_arm(c, local);
 }
 

@@ -268,7 +268,7 @@ static bool uring_sends_by_call(const struct conn *c)
 	if (!u->eager_io || u->zero_copy || c->sending.bytes || (c->flags & URING_SEND_WAIT))
 		return false;
 	return (c->flags & CONN_FRESH) ||
-	       (c->tx.bytes >= CONN_RUN_BYTES && c->worker->service->exports);
+	       (c->tx.bytes >= CONN_RUN_BYTES && (c->worker->service->flags & SERVICE_EXPORTS));
 }
 
 /* Sends in general: of several views, without a copy, that may wait, or whose completion matters.

@@ -319,7 +319,8 @@ int uring_init(struct worker *w, struct reason *reason)
 		    (!u->incremental || uring_bundles_are_sound());
 	if (u->bundle)
 		worker_feature(w, FEATURE_recv_bundle);
-	u->multishot_bundle = u->bundle && !(w->service && w->service->requests);
+	u->multishot_bundle =
+		u->bundle && !(w->service && (w->service->flags & SERVICE_COUNTS_REQUESTS));
 	u->eager_io = worker_wants(w, FEATURE_eager_io);
 	if (u->eager_io)
 		worker_feature(w, FEATURE_eager_io);

@@ -196,7 +196,7 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	assert_non_null(t);
 	memset(t, 0, sizeof(*t));
 	w->service = service;
-	w->engine = service->remote ? &case_remote_engine : &case_engine;
+	w->engine = (service->flags & SERVICE_REMOTE) ? &case_remote_engine : &case_engine;
 	w->owner = &case_owner;
 	w->ready_tail = &w->ready;
 	w->held_max = CONN_HELD_MAX;

@@ -6,7 +6,7 @@
 #include "store.h"
 
 /* Instead of service/services.c and store/stores.c: what the rules are about, and nothing else. */
-static const struct service service_disk = { .name = "disk", .exports = true };
+static const struct service service_disk = { .name = "disk", .flags = SERVICE_EXPORTS };
 static const struct service service_echo = { .name = "echo" };
 const struct service *const services[] = { &service_disk, &service_echo, NULL };
 

@@ -82,7 +82,7 @@ static int refuse(struct conn *c)
 static const struct service answering = { .name = "answer", .run = answer, .close = end_service };
 static const struct service keeping = { .name = "keep", .run = keep, .close = end_service };
 static const struct service pouring = {
-	.name = "pour", .run = pour, .close = end_service, .source = true
+	.name = "pour", .run = pour, .close = end_service, .flags = SERVICE_SENDS_FIRST
 };
 static const struct service hanging = { .name = "hang", .run = hang_up, .close = end_service };
 static const struct service hoarding = { .name = "hoard", .run = hoard, .close = end_service };

@@ -8,7 +8,8 @@
 
 #include "gather.h"
 
-static const struct service service_requests = { .name = "requests", .requests = true };
+static const struct service service_requests = { .name = "requests",
+						 .flags = SERVICE_COUNTS_REQUESTS };
 static const struct service service_bytes = { .name = "bytes" };
 
 static struct worker worker;

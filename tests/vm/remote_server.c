@@ -74,8 +74,7 @@ static void telling_close(struct conn *c)
 static const struct service service_telling = {
 	.name = "telling",
 	.operations = { "write" },
-	.messages = true,
-	.remote = true,
+	.flags = SERVICE_MESSAGES | SERVICE_REMOTE,
 	.open = telling_open,
 	.run = telling_run,
 	.close = telling_close,

@@ -105,11 +105,8 @@ const struct service service_fio = {
 	.example =
 		"fio --name=rdma --thread --ioengine=rdma --hostname={host} --port={port} --verb=write --rw=write --size=1g",
 	.operations = { "test", "message" },
-	.messages = true,
+	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_REMOTE | SERVICE_LENDS,
 	.message_max = FIO_MESSAGE,
-	.one_way = true,
-	.remote = true,
-	.lends = true,
 	.open = fio_open,
 	.run = fio_run,
 	.close = fio_close,

@@ -96,12 +96,11 @@ const struct service service_iperf3 = {
 	.example_udp = "iperf3 -u -c {host} -p {port} -b 1G",
 	.operations = { "test", "receive", "send" },
 	.batches = 1U << IPERF3_OP_RECEIVE | 1U << IPERF3_OP_SEND,
-	.source = true,
+	.flags = SERVICE_SENDS_FIRST | SERVICE_UDP,
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,
 	.listens = sessions_listen,
 	.open = iperf3_open,
 	.run = iperf3_run,
 	.close = iperf3_close,
-	.udp = true,
 };

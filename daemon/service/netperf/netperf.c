@@ -480,6 +480,5 @@ const struct service service_netperf = {
 	.open = netperf_open,
 	.run = netperf_run,
 	.close = netperf_close,
-	.by_address = true,
-	.udp = true,
+	.flags = SERVICE_WANTS_ADDRESS | SERVICE_UDP,
 };

@@ -267,7 +267,8 @@ static void report_answer(const struct conn *c, struct perftest_conn *p)
 {
 	enum { REPORTS = 5, SIZE_AND_COUNT = 2 };
 
-	if (!c->worker->service->answers && p->reports % REPORTS >= SIZE_AND_COUNT)
+	if (!(c->worker->service->flags & SERVICE_ANSWERS) &&
+	    p->reports % REPORTS >= SIZE_AND_COUNT)
 		memset(p->message, 0, sizeof(p->message));
 	p->reports++;
 }
@@ -348,7 +349,7 @@ static void data_message(struct conn *c, struct perftest_conn *p, uint32_t bytes
 		p->between = false;
 	}
 	p->taken++;
-	if (c->worker->service->answers) {
+	if (c->worker->service->flags & SERVICE_ANSWERS) {
 		waiting = conn_send_spill(c, bytes);
 		p->piped |= waiting > 1;
 		if (!waiting)
@@ -383,7 +384,8 @@ static void perftest_run(struct conn *c)
 		control_run(c, p);
 	else if (p->step == PERFTEST_CONNECTS && conn_deadline_passed(c))
 		conn_close(c, CONN_END_IDLE);
-	else if (p->iwarp && p->step == PERFTEST_DATA && (p->piped || !c->worker->service->answers))
+	else if (p->iwarp && p->step == PERFTEST_DATA &&
+		 (p->piped || !(c->worker->service->flags & SERVICE_ANSWERS)))
 		credit_give(c, p);
 }
 
@@ -419,8 +421,8 @@ static int perftest_greet(const struct worker *w, struct greeting *greeting)
 	return 0;
 }
 
+#define PERFTEST_FLAGS (SERVICE_MESSAGES | SERVICE_REMOTE | SERVICE_LENDS | SERVICE_SAME_WORKER)
 #define PERFTEST                                                                                   \
-	.messages = true, .remote = true, .lends = true, .together = true,                         \
 	.shared_new = sessions_new, .shared_free = sessions_free, .greet = perftest_greet,         \
 	.open = perftest_open, .run = perftest_run, .message = perftest_message,                   \
 	.close = perftest_close
@@ -429,6 +431,7 @@ const struct service service_perftest = {
 	.name = "perftest",
 	.example = "ib_send_bw -R -F -p {port} {host}",
 	.operations = { "test", "message" },
+	.flags = PERFTEST_FLAGS,
 	PERFTEST,
 };
 
@@ -436,6 +439,6 @@ const struct service service_perftest_lat = {
 	.name = "perftest-lat",
 	.example = "ib_send_lat -R -F -p {port} {host}",
 	.operations = { "test", "pong" },
-	.answers = true,
+	.flags = PERFTEST_FLAGS | SERVICE_ANSWERS,
 	PERFTEST,
 };

@@ -85,7 +85,5 @@ const struct service service_chargen = {
 	.operations = { "chargen" },
 	.batches = 1U << 0,
 	.run = chargen_run,
-	.source = true,
-	.answers = true,
-	.udp = true,
+	.flags = SERVICE_SENDS_FIRST | SERVICE_ANSWERS | SERVICE_UDP,
 };

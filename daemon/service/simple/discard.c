@@ -55,8 +55,5 @@ const struct service service_discard = {
 	.open = discard_open,
 	.run = discard_run,
 	.close = discard_close,
-	.messages = true,
-	.one_way = true,
-	.datagrams = true,
-	.udp = true,
+	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_LOSSY | SERVICE_UDP,
 };

@@ -18,8 +18,5 @@ const struct service service_echo = {
 	.operations = { "echo" },
 	.batches = 1U << 0,
 	.run = echo_run,
-	.answers = true,
-	.messages = true,
-	.datagrams = true,
-	.udp = true,
+	.flags = SERVICE_ANSWERS | SERVICE_MESSAGES | SERVICE_LOSSY | SERVICE_UDP,
 };

@@ -174,5 +174,5 @@ const struct service service_sockperf = {
 	.open = sockperf_open,
 	.run = sockperf_run,
 	.close = sockperf_close,
-	.udp = true,
+	.flags = SERVICE_UDP,
 };

@@ -330,14 +330,14 @@ static void rdma_request_hand_over(struct worker *to, struct rdma_request *reque
 	mailbox_post(&to->mailbox, &request->call);
 }
 
-/* Index of the worker that takes a connection: round robin, or by address (service->together). */
+/* Index of the worker that takes a connection: round robin, or by address (SERVICE_SAME_WORKER). */
 static unsigned rdma_cm_choose(const struct worker *w, const struct sockaddr *peer)
 {
 	struct sockaddr_storage sa = { 0 };
 	struct in6_addr address;
 	unsigned hash = 0;
 
-	if (!w->service->together)
+	if (!(w->service->flags & SERVICE_SAME_WORKER))
 		return rdma_cm_of(w)->next_worker++;
 	memcpy(&sa, peer,
 	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)

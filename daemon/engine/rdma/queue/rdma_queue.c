@@ -98,7 +98,7 @@ int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 	struct ibv_qp *qp = NULL;
 	int rc;
 
-	r->deep = d->worker->service->one_way &&
+	r->deep = (d->worker->service->flags & SERVICE_ONE_WAY) &&
 		  d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	if (!srq) {
 		rdma_queue_size(r, &d->worker->pool);
