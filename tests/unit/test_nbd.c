@@ -366,8 +366,9 @@ static void extended_headers_carry_64_bit_lengths(void **state)
 	put_extended(&m, NBD_CMD_FLAG_PAYLOAD_LEN, NBD_CMD_WRITE, 1, SIZE / 2, 100);
 	put_pattern(&m, 100, 4);
 	put_extended(&m, 0, NBD_CMD_READ, 2, SIZE / 2, 100);
-	put_extended(&m, 0, NBD_CMD_BLOCK_STATUS, 3, 0, SIZE);
-	put_extended(&m, 0, NBD_CMD_WRITE_ZEROES, 4, 0, UINT64_MAX);
+	put_extended(&m, 0, NBD_CMD_WRITE_ZEROES, 3, 0, UINT64_MAX);
+	/* The last one, as slices of it may wait for the next turn, and answers have no order. */
+	put_extended(&m, 0, NBD_CMD_BLOCK_STATUS, 4, 0, SIZE);
 	for (unsigned seed = 0; seed < 5; seed++) {
 		struct disk d;
 		struct service_case *t = serve(&d, &m, seed);
@@ -379,7 +380,14 @@ static void extended_headers_carry_64_bit_lengths(void **state)
 		hear_extended(&e, 1, NBD_REPLY_TYPE_OFFSET_DATA, 2, SIZE / 2, 8 + 100);
 		assert_int_equal(hear_number(&e, 8), SIZE / 2);
 		hear_pattern(&e, 100, 4);
-		hear_extended(&e, 1, NBD_REPLY_TYPE_BLOCK_STATUS_EXT, 3, 0, 8 + 3 * 16);
+		assert_int_equal(hear_number(&e, 4), 0x6e8a278c);
+		hear(&e, 2);
+		assert_int_equal(hear_number(&e, 2), NBD_REPLY_TYPE_ERROR);
+		hear(&e, 16);
+		bytes = (uint32_t)hear_number(&e, 8);
+		assert_int_equal(hear_number(&e, 4), NBD_ENOSPC);
+		hear(&e, bytes - 4);
+		hear_extended(&e, 1, NBD_REPLY_TYPE_BLOCK_STATUS_EXT, 4, 0, 8 + 3 * 16);
 		assert_int_equal(hear_number(&e, 4), NBD_CONTEXT_ALLOCATION);
 		assert_int_equal(hear_number(&e, 4), 3);
 		assert_int_equal(hear_number(&e, 8), SIZE / 2);
@@ -388,13 +396,6 @@ static void extended_headers_carry_64_bit_lengths(void **state)
 		assert_int_equal(hear_number(&e, 8), 0);
 		assert_int_equal(hear_number(&e, 8), SIZE / 2 - 4096);
 		assert_int_equal(hear_number(&e, 8), NBD_STATE_HOLE | NBD_STATE_ZERO);
-		assert_int_equal(hear_number(&e, 4), 0x6e8a278c);
-		hear(&e, 2);
-		assert_int_equal(hear_number(&e, 2), NBD_REPLY_TYPE_ERROR);
-		hear(&e, 16);
-		bytes = (uint32_t)hear_number(&e, 8);
-		assert_int_equal(hear_number(&e, 4), NBD_ENOSPC);
-		hear(&e, bytes - 4);
 		assert_int_equal(e.at, t->out_bytes);
 		case_free(t);
 		disk_close(&d);
