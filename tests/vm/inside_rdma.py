@@ -437,6 +437,20 @@ def test_shared_receives_and_many_clients_that_take_no_answers(start_daemon):
     assert daemon.stats("r")["connections"]["closed"]["error"] > 0
 
 
+def test_shared_receives_and_messages_that_never_end(start_daemon, device):
+    """A device may never complete the receive of a message whose connection ended in the middle of it."""
+    daemon = start_daemon(section(device, **SHARED))
+    free = daemon.stats("r")["pool"]["free"]
+    with holding(daemon, 1) as other:
+        assert client(daemon, "cut", 1024, 20) == "ok 20\n"
+        assert other.poll() is None
+        for _ in range(2):
+            assert client(daemon, "cut", 1024, 80) == "ok 80\n"  # more than there are
+            assert client(daemon, "echo", 2, 3000, 20, 4) == "ok 40\n"
+    daemon.wait_closed("r", accepted=185)
+    wait_until(lambda: shared_are_back(daemon, free), "no buffer is lost")
+
+
 # ---- Datagrams: rxe only, iWARP has none -----------------------------------------------------------
 
 def datagrams(daemon, mode, *words, name="d", check=True):

@@ -56,10 +56,10 @@ static void rdma_ud_feed(struct rdma_ud *ud)
 	struct ibv_recv_wr *bad = NULL;
 
 	while (ud->lent.count < ud->lent.max &&
-	       rdma_lent_chain(&ud->lent, ud->device->worker, ud->device, &chain,
-			       RDMA_TAG_DATAGRAM) > 0)
+	       rdma_lent_chain(&ud->lent, ud->device->worker, ud->device, &chain, RDMA_TAG_DATAGRAM,
+			       ud->lent.max - ud->lent.count) > 0)
 		if (ibv_post_recv(ud->qp, chain.requests, &bad) != 0) {
-			rdma_lent_not_posted(&ud->lent, &ud->device->worker->pool, bad);
+			rdma_lent_not_posted(&ud->lent, ud->device->worker, bad);
 			rdma_ud_failed(ud);
 			return;
 		}

@@ -219,6 +219,7 @@ static void rdma_device_size(struct rdma_device *d)
 	/* siw claims this capability, too, but its library cannot post such a request. */
 	d->invalidates = (d->limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) &&
 			 d->verbs->device->transport_type == IBV_TRANSPORT_IB;
+	d->loses_receives = d->limits.vendor_id == RDMA_VENDOR_RXE;
 	d->sends_late = d->limits.vendor_id == RDMA_VENDOR_SIW;
 	d->reads = d->limits.vendor_id == RDMA_VENDOR_SIW ||
 		   d->verbs->device->transport_type == IBV_TRANSPORT_IB;

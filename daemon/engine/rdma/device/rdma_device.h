@@ -125,6 +125,9 @@ struct rdma_device {
 	bool gone;                                   /* unplugged */
 	/* The device can invalidate a client's key by a message (send with invalidate). */
 	bool invalidates;
+	/* The device takes shared receives in the order of their posting, never completes one if
+	 * the connection ends in the middle of its message, and refuses more than fit (rxe). */
+	bool loses_receives;
 	/* The device reads unsignalled sends from memory even after later completions. */
 	bool sends_late;
 	/* Its connections can read their clients' memory.  What is read over iWARP is written by

@@ -24,6 +24,14 @@ int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most)
 	return 0;
 }
 
+void rdma_lent_limit(struct rdma_lent *lent, struct worker *w, unsigned max)
+{
+	struct rdma *e = w->engine_state;
+
+	e->lent_max -= lent->max - max;
+	lent->max = max;
+}
+
 void rdma_lent_close(struct rdma_lent *lent, struct worker *w)
 {
 	struct rdma *e = w->engine_state;
@@ -54,12 +62,12 @@ bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k)
 }
 
 unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
-			 struct rdma_chain *chain, enum rdma_tag tag)
+			 struct rdma_chain *chain, enum rdma_tag tag, unsigned most)
 {
 	struct pool *p = &w->pool;
 	unsigned n = 0;
 
-	for (; n < RDMA_CHAIN_MAX && lent->count < lent->max && p->free_count > p->keep; n++) {
+	for (; n < MIN(most, (unsigned)RDMA_CHAIN_MAX) && p->free_count > p->keep; n++) {
 		struct chunk *k = chunk_get(p);
 
 		lent->is[k->id] = true;
@@ -78,12 +86,16 @@ unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct 
 	return n;
 }
 
-void rdma_lent_not_posted(struct rdma_lent *lent, struct pool *p, const struct ibv_recv_wr *bad)
+struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr)
+{
+	/* As in rdma_device_poll().  NOLINTNEXTLINE(*-no-int-to-ptr) */
+	return (void *)(uintptr_t)(wr->wr_id & ~(uint64_t)RDMA_TAG_MASK);
+}
+
+void rdma_lent_not_posted(struct rdma_lent *lent, struct worker *w, const struct ibv_recv_wr *bad)
 {
 	for (; bad; bad = bad->next) {
-		/* As in rdma_device_poll().  NOLINTNEXTLINE(*-no-int-to-ptr) */
-		struct chunk *k = (void *)(uintptr_t)(bad->wr_id & ~(uint64_t)RDMA_TAG_MASK);
-
-		rdma_lent_back(lent, p, k);
+		rdma_lent_back(lent, &w->pool, rdma_lent_chunk(bad));
+		stat_add(w->stats.wr_recv, UINT64_C(-1));
 	}
 }

@@ -109,6 +109,7 @@ struct rdma_conn {
 	const struct engine_device *port; /* its port; NULL: more ports than a worker lists */
 	struct rdma_conn *wanting_next, *ending_next, *number_next;
 	uint32_t number;            /* number of its queue pair (QPN) */
+	uint64_t shared_seen;       /* shared receives: it has none posted up to this number */
 	unsigned entries;           /* entries of the completion queue reserved for it */
 	struct rdma_posted *posted; /* a ring of posted_max: receives complete in order */
 	unsigned posted_first, posted_count, posted_max;
