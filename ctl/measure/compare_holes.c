@@ -1,21 +1,25 @@
-/* Rows whose reads found holes: NBD sends those without their data, so their rates are of no disk
- * and of no payload.  See compare_group.h. */
+/* Rows whose reads found holes: their rates are of no disk, and as NBD sends them without their
+ * data, of no payload.  See compare_group.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compare_group.h"
 #include "human.h"
+#include "util.h"
 
-/* The part of what was read that the listener did not have to send; 1 if nbdcopy asked where there
- * is data, and read none.  0: unknown. */
+/* The part of what was read that were holes: by NBD what the listener did not have to send, else by
+ * a sample; 1 if nbdcopy asked where there is data, and read none.  0: unknown. */
 static double hole_share(const struct measure *row)
 {
 	if (!strcmp(row->generator.name, "nbdcopy") && !strcmp(row->operation, "block_status") &&
 	    row->count == row->listener_count)
 		return 1;
-	if (strcmp(row->service, "nbd") != 0 || strcmp(row->operation, "read") != 0 ||
-	    row->bytes_read <= row->bytes_out)
+	if (strcmp(row->operation, "read") != 0)
+		return 0;
+	if (strcmp(row->service, "nbd") != 0)
+		return (double)row->zero_reads / (double)MAX(row->sampled_reads, (uint64_t)1);
+	if (row->bytes_read <= row->bytes_out)
 		return 0;
 	return 1 - (double)row->bytes_out / (double)row->bytes_read;
 }
@@ -41,9 +45,9 @@ char *groups_holes(const struct groups *all)
 		}
 	if (ftell(to))
 		fprintf(to,
-			": up to %s %% of what was read were holes, which are sent without data: write "
-			"the disk first (`dd if=/dev/urandom bs=1M count=1K | nbdcopy - URI`), or have "
-			"it made with `fill = yes`.",
+			": up to %s %% of what was read were holes, which no disk reads and NBD sends "
+			"without data: write the disk first (`dd if=/dev/urandom bs=1M count=1K | "
+			"nbdcopy - URI`), or have it made with `fill = yes`.",
 			human_percent(most).text);
 	fclose(to);
 	if (*text)

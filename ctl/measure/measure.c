@@ -183,16 +183,18 @@ static const json_t *counters_of(const json_t *before, const json_t *listener)
 	return field_uint(past, "since_ns") == field_uint(listener, "since_ns") ? past : NULL;
 }
 
-static uint64_t exports_read(const json_t *before, const json_t *after)
+static void set_reads(struct measure *row, const json_t *before, const json_t *after)
 {
 	json_t *export;
-	uint64_t bytes = 0;
 	size_t i;
 
-	json_array_foreach(field_get(after, "exports"), i, export)
-		bytes += delta(field_named(before, "exports", field_text(export, "name")), export,
-			       "bytes_read");
-	return bytes;
+	json_array_foreach(field_get(after, "exports"), i, export) {
+		const json_t *past = field_named(before, "exports", field_text(export, "name"));
+
+		row->bytes_read += delta(past, export, "bytes_read");
+		row->sampled_reads += delta(past, export, "operations.read.latency_ns.count");
+		row->zero_reads += delta(past, export, "zero_reads");
+	}
 }
 
 void measures_delta(struct measures *m, const json_t *before, const json_t *after,
@@ -215,7 +217,7 @@ void measures_delta(struct measures *m, const json_t *before, const json_t *afte
 	for (unsigned j = first; j < m->count; j++) {
 		m->rows[j]->label = label;
 		if (json_array_size(field_get(after, "listeners")) == 1)
-			m->rows[j]->bytes_read = exports_read(before, after);
+			set_reads(m->rows[j], before, after);
 	}
 }
 
@@ -417,6 +419,8 @@ static void add_measure(struct measure *to, const struct measure *from)
 	to->cpu_system_ns += from->cpu_system_ns;
 	to->syscalls += from->syscalls;
 	to->bytes_read += from->bytes_read;
+	to->sampled_reads += from->sampled_reads;
+	to->zero_reads += from->zero_reads;
 	to->turns += from->turns;
 	to->machine.total_ns += from->machine.total_ns;
 	to->machine.idle_ns += from->machine.idle_ns;

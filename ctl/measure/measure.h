@@ -54,6 +54,7 @@ struct measure {
 	uint64_t workers;        /* threads that serve; 0: unknown */
 	uint64_t bytes_in, bytes_out, cpu_ns, syscalls, turns;
 	uint64_t bytes_read; /* of exports; 0 also if the document has several listeners */
+	uint64_t sampled_reads, zero_reads;  /* likewise; of the sampled ones, those of zeros */
 	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */
 	struct histogram_sum latency;
 	struct measure_generator generator;

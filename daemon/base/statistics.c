@@ -148,6 +148,7 @@ const struct statistic share_statistics[] = {
 	    AT(share_numbers, bytes_read)),
 	ROW(COUNTER, "bytes_written", NULL, "nbserved_export_written_bytes",
 	    "Bytes written to an export.", AT(share_numbers, bytes_written)),
+	ROW(COUNTER, "zero_reads", NULL, NULL, NULL, AT(share_numbers, zero_reads)),
 	ROW(GAUGE, "in_flight", NULL, "nbserved_export_in_flight",
 	    "Requests that the store has not finished.", AT(share_numbers, in_flight)),
 	ROW(MAP, "errors", "[string]int", "nbserved_export_errors errno=*",

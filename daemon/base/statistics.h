@@ -222,7 +222,7 @@ extern const struct statistic export_about[], export_listeners[], share_about[],
 
 struct share_numbers {
 	struct json_t *operations, *errors;
-	uint64_t bytes_read, bytes_written, in_flight;
+	uint64_t bytes_read, bytes_written, zero_reads, in_flight;
 };
 
 /* An operation of a listener, and a request to a store: from a struct operation_numbers. */

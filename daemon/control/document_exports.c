@@ -75,6 +75,7 @@ static void share_to_json(const struct share *share, json_t *json)
 		json_object_set_new(n.errors, io_error_names[i], json_count(SUM(share, errors[i])));
 	n.bytes_read = SUM(share, bytes_read);
 	n.bytes_written = SUM(share, bytes_written);
+	n.zero_reads = SUM(share, zero_reads);
 	n.in_flight = SUM(share, in_flight);
 	document_fields(json, share_statistics, &n);
 }

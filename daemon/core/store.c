@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "slices.h"
 #include "worker.h"
@@ -51,6 +52,25 @@ static enum io_error io_error(int error)
 	}
 }
 
+/* Has a read found zeros, most likely a hole?  Looks at the beginning: random data differ there. */
+static bool io_found_zeros(const struct io *io)
+{
+	static const uint8_t zeros[512];
+
+	return io->mount->export->holes && io->iov_count > 0 &&
+	       memcmp(io->iov[0].iov_base, zeros, MIN(io->iov[0].iov_len, sizeof(zeros))) == 0;
+}
+
+/* A request that the turn's sample has. */
+static void io_sample(const struct io *io, int result)
+{
+	struct mount *m = io->mount;
+
+	histogram_add(&m->operations[io->kind].latency, clock_ns() - io->start_ns);
+	if (io->kind == IO_read && result >= 0 && io_found_zeros(io))
+		stat_add(m->zero_reads, 1);
+}
+
 static void io_account(const struct io *io, int result)
 {
 	struct mount *m = io->mount;
@@ -58,7 +78,7 @@ static void io_account(const struct io *io, int result)
 
 	stat_always_add(m->in_flight, UINT64_C(-1));
 	if (unlikely(io->start_ns))
-		histogram_add(&operation->latency, clock_ns() - io->start_ns);
+		io_sample(io, result);
 	if (unlikely(result < 0)) {
 		bool given_up = result == -ESHUTDOWN; /* with its client or its worker */
 

@@ -154,7 +154,8 @@ struct mount {
 	/* By kind of request.  The latency runs from io_submit() to done(). */
 	struct operation_stats operations[IO_KIND_COUNT];
 	_Atomic uint64_t bytes_read, bytes_written;
-	_Atomic uint64_t in_flight; /* always counted: a store that ends waits for 0 */
+	_Atomic uint64_t zero_reads; /* of those that were timed: see io_found_zeros() */
+	_Atomic uint64_t in_flight;  /* always counted: a store that ends waits for 0 */
 	_Atomic uint64_t errors[IO_ERROR_COUNT];
 };
 

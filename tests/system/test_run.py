@@ -140,6 +140,27 @@ def test_reads_of_holes_are_told(tmp_path):
     assert "100 % of what was read were holes" in " ".join(done.stdout.split())
 
 
+NVME_READS = """
+import socket, sys
+sys.path.insert(0, sys.argv[1])
+from nvme_client import Host
+class Place:
+    def connect(self, name):
+        return socket.create_connection(("127.0.0.1", int(sys.argv[2])), 30)
+with Host(Place(), "", sys.argv[3]) as host:
+    for i in range(1000):
+        host.read(i % 64)
+"""
+
+
+def test_reads_of_holes_are_told_of_nvme(tmp_path):
+    """By a sample, so that there must be many."""
+    command = [sys.executable, "-c", NVME_READS, os.path.dirname(__file__), "{port}", "nqn.2014-08.org.x:y"]
+    for fill, told in (("no", True), ("yes", False)):
+        done = run(tmp_path, "--run", f"nvme,nqn={command[-1]},size=8M,fill={fill}", "--repeat", "1", "--", *command)
+        assert ("100 % of what was read were holes" in " ".join(done.stdout.split())) == told
+
+
 def test_datagrams_of_iperf3_need_no_other_key(tmp_path):
     """Those that it chooses for loopback are longer than 16 KiB."""
     port = twin_address().split(":")[1]
