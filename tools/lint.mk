@@ -28,11 +28,11 @@ $(BUILD)/lint/%.tidy: %.c $(HEADERS) .clang-tidy
 		$(PKG_CFLAGS) $(INC) >$@.log 2>&1 || { grep -v 'warnings generated' $@.log; exit 1; }
 	@touch $@
 
-.PHONY: lint lint-run lint-c lint-cppcheck lint-format lint-man lint-unit lint-scripts lint-hardening
+.PHONY: lint lint-run lint-c lint-cppcheck lint-format lint-circles lint-man lint-unit lint-scripts lint-hardening
 lint: ## static checks of sources, scripts, man pages, the unit and the programs
 	@tools/deps.sh build test lint
 	$(AGAIN) lint-format lint-scripts lint-man lint-unit
-	$(AGAIN) $(JOBS) lint-hardening
+	$(AGAIN) $(JOBS) lint-hardening lint-circles
 	$(AGAIN) $(JOBS) -k lint-c lint-cppcheck
 	@echo 'lint: clean'
 
@@ -61,6 +61,10 @@ lint-format:
 .PHONY: format
 format: ## put the C files into the form that lint wants
 	$(Q)clang-format -i $(wildcard $(C_FILES))
+
+lint-circles: $(OBJ)
+	$(call say,CHECK,circles)
+	$(Q)$(PYTHON) -B tools/check_circles.py $(BUILD) $(OBJ)
 
 lint-scripts:
 	$(call say,CHECK,scripts)

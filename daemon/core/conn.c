@@ -12,8 +12,60 @@
 #include "engine.h"
 #include "log.h"
 #include "parse.h"
+#include "pressure.h"
 #include "sink.h"
 #include "slices.h"
+
+/* ---- Timer: idle-timeout, and the service's deadline ----
+ *
+ * No request moves the timer: a deadline that is cleared or postponed leaves it where it is, and
+ * conn_due() arms it for what is left. */
+
+/* Silence after which a connection is closed; 0: never. */
+static uint64_t worker_idle_timeout(const struct worker *w)
+{
+	if (w->engine->forgets && !w->options.idle_timeout_ns)
+		return WORKER_FORGET_NS;
+	return w->options.idle_timeout_ns;
+}
+
+static void conn_due(struct timer *t, uint64_t now_ns)
+{
+	struct conn *c = container_of(t, struct conn, timer);
+	struct worker *w = c->worker;
+	uint64_t timeout = worker_idle_timeout(w);
+
+	if (c->flags & CONN_CLOSING)
+		return;
+	if (timeout) {
+		uint64_t idle_ns = (c->io_count ? now_ns : c->active_ns) + timeout;
+
+		if (now_ns >= idle_ns) {
+			conn_close(c, CONN_END_IDLE);
+			return;
+		}
+		worker_arm(w, t, idle_ns);
+	}
+	if (c->deadline_ns && now_ns >= c->deadline_ns) {
+		c->deadline_ns = 0;
+		c->flags |= CONN_DUE;
+		conn_ready(c);
+	} else if (c->deadline_ns) {
+		worker_arm(w, t, c->deadline_ns);
+	}
+}
+
+static void conn_arm_first(struct conn *c)
+{
+	struct worker *w = c->worker;
+	uint64_t timeout = worker_idle_timeout(w);
+
+	c->timer.due = conn_due;
+	if (timeout)
+		worker_arm(w, &c->timer, c->active_ns + timeout);
+	if (unlikely(w->draining)) /* it came from the queue: the timer may have run out */
+		worker_arm(w, &w->drain_timer, 0);
+}
 
 /* ---- Life ---- */
 
@@ -97,7 +149,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->id = ++w->next_conn_id;
 	c->opened_ns = c->active_ns = w->engine->connectionless ? w->now_ns : clock_ns();
 	conn_link(c);
-	worker_conn_opened(c);
+	conn_arm_first(c);
 	conn_log(c, LOG_DEBUG, "accepted");
 	rc = w->service->open ? w->service->open(c) : 0;
 	if (rc == 0) {
@@ -230,6 +282,18 @@ void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t le
 	conn_ready(c);
 }
 
+void conn_ration_used(struct conn *c, struct view *ration, size_t bytes)
+{
+	struct chunk *k = ration->chunk;
+
+	if (bytes > 0)
+		conn_input(c, k, ration->data, (uint32_t)bytes);
+	if (ration->data + ration->len ==
+	    k->base + k->used) /* the last ration of the chunk: gives its unused end back */
+		k->used -= ration->len - (uint32_t)bytes;
+	view_free(&c->worker->pool, ration);
+}
+
 void conn_eof(struct conn *c)
 {
 	c->flags |= CONN_EOF;
@@ -285,76 +349,6 @@ void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent,
 		conn_ready(c);
 }
 
-/* The worker's scratch chunk with room for `bytes`; successive writes share it. */
-static struct chunk *conn_scratch(struct worker *w, size_t bytes)
-{
-	struct chunk *k = w->scratch;
-
-	if (k && k->used + bytes <= w->pool.chunk_size)
-		return k;
-	w->scratch = chunk_get(&w->pool);
-	if (k)
-		chunk_put(&w->pool, k);
-	return w->scratch;
-}
-
-struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align)
-{
-	struct chunk *k = w->scratch;
-	size_t at = k ? (k->used + head + align - 1) & ~(align - 1) : 0;
-
-	if (!k || at + bytes > w->pool.chunk_size) {
-		at = (head + align - 1) & ~(align - 1);
-		if (at + bytes > w->pool.chunk_size)
-			return NULL;
-		k = conn_scratch(w, w->pool.chunk_size);
-		if (!k)
-			return NULL;
-	}
-	k->used = (uint32_t)(at + bytes);
-	return view_new(&w->pool, k, k->base + at, (uint32_t)bytes);
-}
-
-struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint32_t size))
-{
-	if (unlikely(!w->constant) && (w->constant = chunk_get(&w->pool)) != NULL)
-		fill(w->constant->base, w->pool.chunk_size);
-	return w->constant;
-}
-
-int conn_write(struct conn *c, const void *data, size_t bytes)
-{
-	struct worker *w = c->worker;
-	size_t room = w->scratch ? w->pool.chunk_size - w->scratch->used : 0, n;
-	const uint8_t *from = data;
-
-	/* The message starts in a new chunk. */
-	if (w->engine->messages && bytes > room && w->scratch) {
-		chunk_put(&w->pool, w->scratch);
-		w->scratch = NULL;
-		room = 0;
-	}
-	if (bytes > room && w->pool.free_count < bytes / w->pool.chunk_size + 1)
-		return -ENOBUFS;
-	for (; bytes > 0; bytes -= n, from += n) {
-		struct chunk *k = conn_scratch(w, MIN(bytes, w->pool.chunk_size));
-		uint8_t *to = k->base + k->used;
-		struct view *tail = c->tx.tail;
-
-		n = MIN(bytes, w->pool.chunk_size - k->used);
-		memcpy(to, from, n);
-		k->used += (uint32_t)n;
-		if (tail && tail->chunk == k && tail->data + tail->len == to &&
-		    !w->engine->messages) {
-			tail->len += (uint32_t)n;
-			c->tx.bytes += n;
-		} else {
-			bufq_push(&c->tx, view_new(&w->pool, k, to, (uint32_t)n));
-		}
-	}
-	return 0;
-}
-
 /* ---- Scheduling ---- */
 
 bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes)
@@ -400,6 +394,12 @@ void conn_relieve(struct conn *c)
 	    !w->engine->messages)
 		conn_gather(c);
 	conn_ready(c);
+}
+
+void conn_starved_input(struct conn *c)
+{
+	conn_starve(c, CONN_NO_INPUT);
+	conn_relieve(c);
 }
 
 /* Joins input that arrived in small pieces into one view: a small pool allows a connection few

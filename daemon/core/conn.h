@@ -3,17 +3,9 @@
  * Only conn_run() decides its fate.  It is freed when nothing is in flight (conn_in_flight()) and
  * it is on no list; until then every pointer to it stays valid.
  *
- * conn.c and the worker's files are two halves of one module.  What each may touch of the other:
- *
- * conn.c uses the worker's pool, stats, scratch and constant, appends to its ready list, links
- * itself into conns, and reads now_ns, sampling, timing, held_max and views_max.  It touches none
- * of the worker's fields for sleeping, accepting and draining: it calls worker_conn_opened(),
- * worker_fd_freed() and worker_arm().
- *
- * worker.c takes connections off the ready list for conn_run().  worker_timers.c reads deadline_ns
- * and active_ns, and sets CONN_DUE. worker_memory.c alone writes starved_next, starved_prev,
- * starved_for, place, place_in, stalled, relief_moved and the flags STARVED, NO_INPUT and GRANTED;
- * it sets FED, which conn_run() clears. worker_requests.c only reads, for ListConnections.
+ * Calls in core/ go down only, which `make lint` checks: requests.c and thread.c (the owner's
+ * side); turn.c; relief.c and accept.c; conn.c; then what only keeps its own data: pressure.c,
+ * sink.c, slices.c, store.c, deadlines.c, buf.c.
  *
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once

@@ -14,13 +14,6 @@ static void sink_set_mark(struct conn *c, int bytes)
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
 }
 
-static void sink_raise(struct conn *c)
-{
-	c->flags |= CONN_COARSE;
-	sink_set_mark(c, SINK_MARK);
-	worker_arm(c->worker, &c->worker->sink_timer, c->worker->now_ns + SINK_NS);
-}
-
 void sink_forget(struct worker *w)
 {
 	w->sink = NULL;
@@ -36,7 +29,7 @@ void sink_settle(struct conn *c)
 	sink_set_mark(c, 1); /* wakes us for what is there */
 }
 
-void sink_due(struct timer *t, uint64_t now_ns)
+static void sink_due(struct timer *t, uint64_t now_ns)
 {
 	struct worker *w = container_of(t, struct worker, sink_timer);
 	uint64_t silent_ns = w->sink->active_ns + SINK_NS;
@@ -45,6 +38,14 @@ void sink_due(struct timer *t, uint64_t now_ns)
 		worker_arm(w, t, silent_ns);
 	else
 		sink_settle(w->sink);
+}
+
+static void sink_raise(struct conn *c)
+{
+	c->flags |= CONN_COARSE;
+	sink_set_mark(c, SINK_MARK);
+	c->worker->sink_timer.due = sink_due;
+	worker_arm(c->worker, &c->worker->sink_timer, c->worker->now_ns + SINK_NS);
 }
 
 /* c has brought much in this turn. */

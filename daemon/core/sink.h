@@ -27,8 +27,6 @@ enum {
 void sink_take(struct conn *c);
 /* What has arrived at c is wanted now. */
 void sink_settle(struct conn *c);
-/* Of w->sink_timer: settles w->sink if it is silent. */
-void sink_due(struct timer *t, uint64_t now_ns);
 /* There is no busy sink any more: w->sink ends, or is settled. */
 void sink_forget(struct worker *w);
 

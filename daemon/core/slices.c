@@ -106,3 +106,9 @@ void slices_drop(struct conn *c)
 		slices_end(io, -ESHUTDOWN);
 	}
 }
+
+void slices_drop_all(struct worker *w)
+{
+	while (w->slices)
+		slices_drop(w->slices);
+}

@@ -18,3 +18,5 @@ void slices_submit(struct io *io);
 void slices_run(struct worker *w);
 /* Ends the requests of c, which is closing, as far as they are still waiting: -ESHUTDOWN. */
 void slices_drop(struct conn *c);
+/* The same of all connections: the worker ends. */
+void slices_drop_all(struct worker *w);

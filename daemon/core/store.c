@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "slices.h"
 #include "worker.h"
 
 const char *const io_kind_names[] = {
@@ -252,8 +251,6 @@ int mounts_attach(struct worker *w, struct reason *reason)
 
 void mounts_detach(struct worker *w)
 {
-	while (w->slices)
-		slices_drop(w->slices);
 	for (unsigned i = w->mount_count; i-- > 0;)
 		if (w->mounts[i].store->detach)
 			w->mounts[i].store->detach(&w->mounts[i]);

@@ -445,18 +445,20 @@ uint16_t socket_port(int fd);
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer);
 /* Accepts nothing for WORKER_RETRY_NS, or until a descriptor is free. */
 void worker_pause_accept(struct acceptor *a, int error);
-/* worker_timers.c */
-void worker_timers_init(struct worker *w);
-/* A connection was made: arms its timer, and perhaps that of the drain. */
-void worker_conn_opened(struct conn *c);
 /* deadline_arm(); 0: at the end of this turn. */
 static inline void worker_arm(struct worker *w, struct timer *t, uint64_t ns)
 {
 	deadline_arm(&w->deadlines, t, ns, w->now_ns);
 }
 
-/* A descriptor was closed: paused acceptors may go on. */
-void worker_fd_freed(struct worker *w);
+/* A descriptor was closed: acceptors that are paused for lack of one resume at the end of this
+ * turn, when more may have been freed. */
+static inline void worker_fd_freed(struct worker *w)
+{
+	if (unlikely(deadline_is_armed(&w->retry_timer)))
+		worker_arm(w, &w->retry_timer, 0);
+}
+
 /* An engine's wait() calls it once, after sleeping and before it runs any done(): from here on the
  * watchdog takes a worker without progress for hung, not for asleep. */
 static inline void worker_awake(struct worker *w)
@@ -489,8 +491,6 @@ static inline void worker_count_chunks(struct worker *w)
 	atomic_store_explicit(&w->stats.chunks_free, worker_chunks(w), memory_order_relaxed);
 }
 
-/* Resumes accepting after it was paused for lack of descriptors or memory. */
-void worker_resume_accept(struct worker *w);
 /* Tells the engine to stop accepting, which has happened once acceptor.armed of all is 0. */
 void worker_stop_accepting(struct worker *w);
 void worker_close_acceptors(struct worker *w);
@@ -501,7 +501,13 @@ void worker_end_accept(struct worker *w);
 /* Accepts the connections that wait in the kernel's queue. */
 void worker_accept_queued(struct acceptor *a);
 
-/* worker_memory.c: how much a connection may hold, and connections that wait for memory. */
+/* turn.c: one turn; its parts of w are set by worker_turn_init(). */
+void worker_turn(struct worker *w);
+void worker_turn_init(struct worker *w);
+
+/* pressure.c: how much a connection may hold; to be called when free chunks have changed. */
 void worker_set_held_max(struct worker *w);
+
+/* relief.c: connections that wait for memory. */
+void relief_init(struct worker *w);
 void worker_feed_starved(struct worker *w);
-void worker_relief_due(struct timer *t, uint64_t now_ns);

@@ -116,13 +116,6 @@ static uint64_t ring_spin_ns(const struct worker *w)
 	return CPU_COUNT(&cpus) > 1 ? MAX(o->busy_poll_ns, o->sqpoll_idle_ns) : o->busy_poll_ns;
 }
 
-int ring_register(struct ring *r, unsigned code, void *argument, unsigned count)
-{
-	long rc = syscall(__NR_io_uring_register, r->io.ring_fd, code, argument, count);
-
-	return rc < 0 ? -errno : (int)rc;
-}
-
 /* The kernel's threads that do what would block (io-wq) inherit the worker's CPUs since Linux 6.2;
  * before, they run wherever the process may, unless these are registered (Linux 5.14). */
 static void ring_pin_threads(struct ring *r)

@@ -3,11 +3,14 @@
  * Calls io_uring_enter() itself instead of liburing's submit functions, so that each system call is
  * counted and one call submits, waits and runs the deferred task work.  Worker's thread only. */
 #pragma once
+#include <errno.h>
 #include <liburing.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "engine.h"
 #include "op.h"
@@ -74,7 +77,13 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	      struct reason *reason);
 /* io_uring_register(2), of which liburing 2.3 does not export all.  The kernel's result, or -errno.
  */
-int ring_register(struct ring *r, unsigned code, void *argument, unsigned count);
+static inline int ring_register(struct ring *r, unsigned code, void *argument, unsigned count)
+{
+	long rc = syscall(__NR_io_uring_register, r->io.ring_fd, code, argument, count);
+
+	return rc < 0 ? -errno : (int)rc;
+}
+
 /* Called by ring_init(): restricts a ring that is not enabled yet.  0, or -errno: not restricted.
  */
 int ring_restrict(struct ring *r, unsigned uses);

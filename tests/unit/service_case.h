@@ -202,7 +202,7 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	w->held_max = CONN_HELD_MAX;
 	w->views_max = CONN_HELD_MAX / CONN_VIEW_BYTES;
 	w->now_ns = clock_ns();
-	worker_timers_init(w);
+	relief_init(w);
 	assert_int_equal(pool_init(&w->pool, chunks, chunk_size, 0), 0);
 	case_connect(t);
 	return t;

@@ -1,4 +1,4 @@
-/* core/conn.c and worker.c's turn: a connection's fate, backpressure and starvation, over an engine
+/* core/conn.c and turn.c: a connection's fate, backpressure and starvation, over an engine
  * without a kernel. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* core/worker.c with each real engine over loopback: starting, stopping, draining. */
+/* A worker with each real engine over loopback: starting, stopping, draining. */
 #include "worker_case.h"
 #include "worker_stop.h"
 

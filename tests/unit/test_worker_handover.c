@@ -1,4 +1,4 @@
-/* core/worker.c with each real engine: listening sockets that go from one worker to another, as a
+/* A worker with each real engine: listening sockets that go from one worker to another, as a
  * reload does it, and what was connected when a worker is told to accept no more. */
 #include "worker_parts.h"
 #include "worker_stop.h"

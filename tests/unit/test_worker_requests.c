@@ -1,4 +1,4 @@
-/* core/worker.c with each real engine over loopback: what its owner asks of it, and what it does
+/* A worker with each real engine over loopback: what its owner asks of it, and what it does
  * for connections that wait. */
 #include "registry.h"
 #include "worker_case.h"

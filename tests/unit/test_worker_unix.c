@@ -1,4 +1,4 @@
-/* core/worker.c with each real engine over Unix sockets: what differs there from TCP. */
+/* A worker with each real engine over Unix sockets: what differs there from TCP. */
 #include <fcntl.h>
 
 #include "registry.h"

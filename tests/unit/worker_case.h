@@ -1,4 +1,4 @@
-/* A worker with a real engine over loopback: for tests of core/worker.c. */
+/* A worker with a real engine over loopback: for tests of core/. */
 #pragma once
 #include <dirent.h>
 #include <poll.h>

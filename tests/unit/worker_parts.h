@@ -1,4 +1,4 @@
-/* Shared by the tests of core/worker.c with real engines: an owner that counts, a place to listen
+/* Shared by the tests of workers with real engines: an owner that counts, a place to listen
  * at, clients, a way to stop a worker at a point of its life. */
 #pragma once
 #include <arpa/inet.h>

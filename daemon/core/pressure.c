@@ -1,19 +1,14 @@
-/* Connections that wait for chunks of the worker's pool: the order in which they are served, and
- * when connections that hold chunks are closed.  Worker's thread only; see doc/engines.md, "Waiting
- * for memory". */
+/* The order in which connections wait for the pool, what each may take of it, and what it may hold.
+ * Worker's thread only; see pressure.h, and doc/engines.md, "Waiting for memory". */
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
 #include "conn.h"
 #include "engine.h"
+#include "pressure.h"
 #include "worker.h"
 
-/* ---- Waiting ---- */
-
-/* Sets the number of free chunks below which receives need conn_ration(): all do while a connection
- * waits, as newcomers must not overtake it, or while chunks are granted, or while they are short.
- */
-static void worker_set_floor(struct worker *w)
+void pressure_set_floor(struct worker *w)
 {
 	struct pool *p = &w->pool;
 
@@ -21,23 +16,12 @@ static void worker_set_floor(struct worker *w)
 		w->first || w->granted || pool_lacks_views(p) ? UINT32_MAX : pool_free_for_all(p);
 }
 
-/* Chunks that no receive may take: rations leave half of those kept for answers. */
-static uint32_t worker_kept(const struct worker *w)
+uint32_t pressure_kept(const struct worker *w)
 {
 	return w->engine->messages ? w->pool.keep : w->pool.keep / 2;
 }
 
-/* Does c wait for its own peer, before any chunk could help it?  The peer has to take the queued
- * output and, where chunks are short, the output in the socket too: a peer that has not read that
- * would not read more. */
-static bool conn_is_behind(const struct conn *c)
-{
-	return conn_owes(c) || (c->flags & CONN_UNREAD);
-}
-
-/* Does the socket hold output that the peer has not acknowledged (TCP) or read (Unix)?  Sets
- * CONN_UNREAD. */
-static bool conn_look_unread(struct conn *c)
+bool conn_look_unread(struct conn *c)
 {
 	int bytes = 0;
 
@@ -56,7 +40,7 @@ void conn_drop_grant(struct conn *c)
 		return;
 	c->flags &= ~(uint32_t)CONN_GRANTED;
 	c->worker->granted--;
-	worker_set_floor(c->worker);
+	pressure_set_floor(c->worker);
 }
 
 /* Drops the shared chunk: the next ration takes a new one. */
@@ -77,7 +61,7 @@ static bool conn_claim(struct conn *c)
 		conn_drop_grant(c);
 		return true;
 	}
-	if (w->first || p->free_count <= worker_kept(w) + w->granted)
+	if (w->first || p->free_count <= pressure_kept(w) + w->granted)
 		return false;
 	return !pool_is_short(p) || !(conn_owes(c) || conn_look_unread(c));
 }
@@ -120,18 +104,6 @@ struct view *conn_ration(struct conn *c)
 	return v;
 }
 
-void conn_ration_used(struct conn *c, struct view *ration, size_t bytes)
-{
-	struct chunk *k = ration->chunk;
-
-	if (bytes > 0)
-		conn_input(c, k, ration->data, (uint32_t)bytes);
-	if (ration->data + ration->len ==
-	    k->base + k->used) /* the last ration of the chunk: gives its unused end back */
-		k->used -= ration->len - (uint32_t)bytes;
-	view_free(&c->worker->pool, ration);
-}
-
 /* Gives c a place at the end of the queue.  A connection that was served and received nothing since
  * keeps its place. */
 static void conn_take_place(struct conn *c)
@@ -151,7 +123,7 @@ static void worker_set_first(struct worker *w)
 	w->first = service ? service->place : 0;
 	if (input && (!w->first || input->place < w->first))
 		w->first = input->place;
-	worker_set_floor(w);
+	pressure_set_floor(w);
 }
 
 static enum starved_for conn_starved_for(const struct conn *c)
@@ -214,7 +186,7 @@ void conn_unstarve(struct conn *c)
 	}
 }
 
-static void conn_starve(struct conn *c, uint32_t flags)
+void conn_starve(struct conn *c, uint32_t flags)
 {
 	struct worker *w = c->worker;
 
@@ -238,148 +210,6 @@ void conn_starved(struct conn *c)
 	conn_starve(c, 0);
 	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* the service waits as well, not only a receive */
 	conn_starved_on(c);
-}
-
-void conn_starved_input(struct conn *c)
-{
-	conn_starve(c, CONN_NO_INPUT);
-	conn_relieve(c);
-}
-
-/* ---- Serving ---- */
-
-static void conn_feed(struct conn *c)
-{
-	struct worker *w = c->worker;
-	const struct pool *p = &w->pool;
-	bool input = (c->flags & (CONN_NO_INPUT | CONN_EOF | CONN_RECV_OFF)) == CONN_NO_INPUT;
-
-	w->moves |= !conn_is_behind(c);
-	conn_unstarve(c);
-	c->flags |= CONN_FED;
-	if (input && !w->engine->messages && !conn_is_behind(c) &&
-	    p->free_count > worker_kept(w) + w->granted) {
-		c->flags |= CONN_GRANTED;
-		w->granted++;
-	}
-	if (!(c->flags & (CONN_EOF | CONN_RECV_OFF)))
-		w->engine->recv(c, true);
-	conn_ready(c);
-}
-
-/* Services need more free chunks than were not enough. */
-static void worker_feed_services(struct worker *w, enum starved_for queue)
-{
-	struct conn *next;
-
-	for (struct conn *c = w->starving[queue].first; c && w->pool.free_count > w->starved_free;
-	     c = next) {
-		next = c->starved_next;
-		conn_feed(c);
-	}
-}
-
-/* Feeds those that wait for a chunk to receive into, in order of their places; some chunks are left
- * to connections without unread output.  One that waits again at once has its place before the
- * next. */
-static void worker_feed_inputs(struct worker *w)
-{
-	const struct pool *p = &w->pool;
-	uint32_t taken = worker_kept(w) + w->granted, left = pool_free_for_all(p) - worker_kept(w);
-	uint32_t input = w->pool_lent + (p->free_count > taken ? p->free_count - taken : 0);
-	struct conn *next = w->starving[STARVED_INPUT].first, *c;
-	struct conn *behind = w->starving[STARVED_INPUT_BEHIND].first;
-
-	for (; input > 0; input--) {
-		if (behind && input > left && (!next || behind->place < next->place)) {
-			c = behind;
-			behind = c->starved_next;
-		} else if (next) {
-			c = next;
-			next = c->starved_next;
-		} else {
-			break;
-		}
-		conn_feed(c);
-	}
-}
-
-/* The host has no memory for views: closes the connection that has most. */
-static void worker_shed_views(struct worker *w)
-{
-	struct conn *most = NULL;
-
-	if (pool_restore_views(&w->pool)) {
-		worker_set_floor(w);
-		return;
-	}
-	for (struct conn *c = w->conns; c; c = c->next)
-		if (!(c->flags & CONN_CLOSING) &&
-		    (!most || conn_held_views(c) > conn_held_views(most)))
-			most = c;
-	if (most)
-		conn_close(most, CONN_END_ERROR);
-}
-
-/* Costs as much as it serves, however many wait. */
-void worker_feed_starved(struct worker *w)
-{
-	uint32_t free = w->starved_free;
-
-	worker_feed_services(w, STARVED_SERVICE);
-	worker_feed_services(w, STARVED_SERVICE_BEHIND);
-	worker_feed_inputs(w);
-	if (w->pool.free_count > free)
-		w->starved_free = UINT32_MAX; /* all starved services run again, and report anew if
-						 they still lack chunks */
-	if (unlikely(pool_lacks_views(&w->pool)) && w->starved)
-		worker_shed_views(w);
-}
-
-/* Output that the kernel has taken, and zero-copy output that the peer has acknowledged: a peer
- * that takes any changes it. */
-static uint64_t conn_moved(const struct conn *c)
-{
-	return 2 * c->bytes_out - c->lent_bytes;
-}
-
-/* Called while connections wait for chunks that others hold: has the others give back what they
- * can, and closes those whose peers have taken none of their output for some time. */
-static void worker_relieve(struct worker *w, uint64_t now_ns)
-{
-	bool stuck;
-
-	w->stuck = w->first && !w->moves ? w->stuck + 1 : 0;
-	w->moves = false;
-	stuck = w->stuck >= WORKER_PATIENCE_STUCK;
-	for (struct conn *c = w->conns; c; c = c->next) {
-		bool stalls = (conn_owes(c) || c->lent_bytes) && c->relief_moved == conn_moved(c);
-
-		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
-		c->relief_moved = conn_moved(c);
-		conn_drop_grant(c); /* it has not used its grant since the last look */
-		if ((c->flags & CONN_UNREAD) && !conn_look_unread(c))
-			conn_starved_on(c);
-		if (c->stalled >= WORKER_PATIENCE ||
-		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
-		     now_ns - c->active_ns >= WORKER_STALL_NS)) {
-			conn_close(c, CONN_END_ERROR);
-		} else if (c->rx.head) {
-			c->flags |= CONN_FED; /* run by us: does not reset the idle timer */
-			conn_relieve(c);
-		}
-	}
-	w->relief_ns = now_ns + WORKER_RELIEF_NS;
-}
-
-void worker_relief_due(struct timer *t, uint64_t now_ns)
-{
-	struct worker *w = container_of(t, struct worker, relief_timer);
-
-	if (!w->starved)
-		return;
-	worker_relieve(w, now_ns);
-	worker_arm(w, t, w->relief_ns);
 }
 
 /* True: replies to reads must be small, because chunks are short.  Clients that do not take the

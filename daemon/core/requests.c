@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -294,4 +295,25 @@ void worker_list_connections(struct worker *w, struct worker_list *list)
 	list->count = 0;
 	list->after_id = 0;
 	mailbox_post(&w->mailbox, &list->call);
+}
+
+int worker_probe(const struct engine *engine, const struct worker_options *options,
+		 uint32_t *ret_features, struct reason *reason)
+{
+	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
+	int rc;
+
+	if (!w)
+		return reason_set(reason, -ENOMEM, "no memory");
+	memset(w, 0, sizeof(*w));
+	w->engine = engine_of(engine, options);
+	w->options = *options;
+	strcpy(w->name, "probe");
+	rc = worker_start(w, NULL, 0, reason);
+	if (rc == 0)
+		*ret_features = w->features;
+	worker_request_stop(w);
+	if (worker_await_end(w, rc == 0 ? UINT64_MAX : 0))
+		free(w); /* else the thread hangs and still uses w */
+	return rc;
 }

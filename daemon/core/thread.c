@@ -1,6 +1,4 @@
-/* The worker's thread: its turn, its timers, and how its owner reaches it.  See worker.h. */
-#include "worker.h"
-
+/* A worker's thread: its start, its end, and how its owner waits for both.  See worker.h. */
 #include <errno.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -10,141 +8,10 @@
 
 #include "conn.h"
 #include "gather.h"
-#include "sink.h"
 #include "slices.h"
 #include "sockaddr.h"
 #include "store.h"
-
-const char *const engine_feature_names[FEATURE_COUNT] = {
-#define X(name) #name,
-	ENGINE_FEATURES(X)
-#undef X
-};
-
-/* ---- A turn ---- */
-
-/* Those that ended in this turn: nothing is received for them nor sent, so they need not wait. */
-__attribute__((noinline)) static void worker_run_ended(struct worker *w)
-{
-	struct conn *c = w->ready;
-
-	w->ready = NULL;
-	w->ready_tail = &w->ready;
-	while (c) {
-		struct conn *next = c->ready_next;
-
-		c->flags &= ~(uint32_t)CONN_READY;
-		if (c->flags & CONN_CLOSING)
-			conn_run(c);
-		else
-			conn_ready(c);
-		c = next;
-	}
-}
-
-static void worker_run_ready(struct worker *w)
-{
-	struct conn *c = w->ready;
-	unsigned ran = 0;
-
-	w->ready = NULL;
-	w->ready_tail = &w->ready;
-	while (c) {
-		struct conn *next = c->ready_next;
-
-		c->flags &= ~(uint32_t)CONN_READY;
-		conn_run(c);
-		ran++;
-		c = next;
-	}
-	w->ran = ran;
-	if (unlikely(w->ready))
-		worker_run_ended(w);
-}
-
-/* One turn in sample_turns, at random.  Counted in turns: a choice by time would favour the turn
- * that follows a long one. */
-static void worker_set_sampling(struct worker *w)
-{
-	w->sampling = w->timing = false;
-	if (likely(!NB_STATS || --w->sample_wait >= 0))
-		return;
-	w->sampling = w->timing = true;
-	w->sample_random = w->sample_random * 1664525 + 1013904223; /* Numerical Recipes' LCG */
-	w->sample_wait = (int)((w->sample_random >> 16) % (2 * w->engine->sample_turns - 1));
-}
-
-void worker_add_hook(struct worker *w, struct worker_hook *hook)
-{
-	hook->next = w->hooks;
-	w->hooks = hook;
-}
-
-void worker_drop_hook(struct worker *w, struct worker_hook *hook)
-{
-	struct worker_hook **at = &w->hooks;
-
-	while (*at && *at != hook)
-		at = &(*at)->next;
-	if (*at)
-		*at = hook->next;
-}
-
-/* Rare work, kept out of worker_turn(), which does without while no timer is armed: one is while
- * connections are starved or the worker drains. */
-__attribute__((noinline)) static void worker_chores(struct worker *w)
-{
-	if (w->starved)
-		worker_feed_starved(w);
-	if (w->now_ns >= w->deadlines.wake_ns) {
-		w->now_ns = clock_ns();
-		deadlines_run(&w->deadlines, w->now_ns, WORKER_TURN_MAX);
-	}
-	if (w->draining && !w->accept_ended)
-		worker_end_accept(w);
-	if (w->accept_ended && !w->conns && !w->drained) {
-		w->drained = true;
-		w->owner->drained(w);
-	}
-}
-
-__attribute__((noinline)) static void worker_do_due(struct worker *w)
-{
-	bool more = false;
-
-	if (w->due & WORKER_DUE_CALLS) {
-		stat_add(w->stats.sys_other, 1);
-		more = mailbox_run_some(&w->mailbox, WORKER_TURN_MAX);
-	}
-	slices_run(w);
-	w->due = (uint8_t)((more ? WORKER_DUE_CALLS : 0) | (w->slices ? WORKER_DUE_SLICES : 0));
-}
-
-/* Without a canary, as its stack holds no array, only the clock's struct timespec. */
-__attribute__((no_stack_protector)) static void worker_turn(struct worker *w)
-{
-	bool block = true;
-
-	for (struct worker_hook *hook = w->hooks; unlikely(hook != NULL); hook = hook->next)
-		block &= !hook->run(hook);
-	block &= !w->ready && !w->due;
-	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
-	w->engine->wait(w, block);
-	if (unlikely(w->due))
-		worker_do_due(w);
-	worker_set_sampling(w);
-	w->now_ns = w->sampling || w->deadlines.wake_ns ? clock_ns() : clock_coarse_ns();
-	worker_run_ready(w);
-	if (unlikely(w->deadlines.wake_ns))
-		worker_chores(w);
-	if (unlikely(worker_chunks(w) != w->held_chunks))
-		worker_set_held_max(w);
-}
-
-/* ---- The thread ---- */
-
-/* Longer than any start takes, even with much memory to register: a thread that needs more hangs,
- * perhaps in a file system. */
+#include "worker.h"
 
 static void worker_mailbox(struct op *op, int res, uint32_t flags)
 {
@@ -177,14 +44,12 @@ static int worker_init(struct worker *w, struct reason *reason)
 				  "`buffers` or `buffer-size`",
 				  (unsigned long long)w->options.buffers,
 				  (unsigned long long)w->options.buffer_size);
-	w->ready_tail = &w->ready;
 	w->held_limit = CONN_HELD_MAX;
 	if (w->service && w->service->held_max)
 		w->held_limit = w->service->held_max;
 	worker_set_held_max(w);
-	w->starved_free = UINT32_MAX;
-	w->now_ns = w->relief_ns = clock_ns();
-	worker_timers_init(w);
+	worker_turn_init(w);
+	relief_init(w);
 	w->mailbox_op.done = worker_mailbox;
 	gather_init(w);
 	rc = w->engine->init(w, reason);
@@ -245,6 +110,7 @@ static void worker_serve(struct worker *w)
 	while (!w->stop)
 		worker_turn(w);
 	worker_close_all(w);
+	slices_drop_all(w);
 	mounts_detach(w);
 	w->engine->fini(w);
 	worker_abandon_conns(w);
@@ -347,25 +213,4 @@ bool worker_await_end(struct worker *w, uint64_t end_ns)
 	w->lives = false;
 	worker_free(w);
 	return true;
-}
-
-int worker_probe(const struct engine *engine, const struct worker_options *options,
-		 uint32_t *ret_features, struct reason *reason)
-{
-	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
-	int rc;
-
-	if (!w)
-		return reason_set(reason, -ENOMEM, "no memory");
-	memset(w, 0, sizeof(*w));
-	w->engine = engine_of(engine, options);
-	w->options = *options;
-	strcpy(w->name, "probe");
-	rc = worker_start(w, NULL, 0, reason);
-	if (rc == 0)
-		*ret_features = w->features;
-	worker_request_stop(w);
-	if (worker_await_end(w, rc == 0 ? UINT64_MAX : 0))
-		free(w); /* else the thread hangs and still uses w */
-	return rc;
 }

@@ -24,7 +24,8 @@ uint16_t socket_port(int fd)
 	return getsockname(fd, (struct sockaddr *)&sa, &len) == 0 ? sockaddr_port(&sa) : 0;
 }
 
-void worker_resume_accept(struct worker *w)
+/* Resumes accepting after it was paused for lack of descriptors or memory. */
+static void worker_resume_accept(struct worker *w)
 {
 	deadline_drop(&w->deadlines, &w->retry_timer);
 	for (unsigned i = 0; i < w->acceptor_count; i++) {
@@ -39,11 +40,10 @@ void worker_resume_accept(struct worker *w)
 	}
 }
 
-void worker_fd_freed(struct worker *w)
+static void worker_retry_due(struct timer *t, uint64_t now_ns)
 {
-	/* At the end of this turn more may have been freed. */
-	if (unlikely(deadline_is_armed(&w->retry_timer)))
-		worker_arm(w, &w->retry_timer, 0);
+	(void)now_ns;
+	worker_resume_accept(container_of(t, struct worker, retry_timer));
 }
 
 void worker_pause_accept(struct acceptor *a, int error)
@@ -56,6 +56,7 @@ void worker_pause_accept(struct acceptor *a, int error)
 	if (!w->paused)
 		w->owner->paused(w, error);
 	w->paused = true;
+	w->retry_timer.due = worker_retry_due;
 	worker_arm(w, &w->retry_timer, clock_ns() + WORKER_RETRY_NS);
 }
 

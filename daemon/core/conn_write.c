@@ -1,0 +1,77 @@
+/* What services write: copies, room to fill, and constant bytes, in chunks that connections share.
+ * Worker's thread only. */
+#include <errno.h>
+#include <string.h>
+
+#include "conn.h"
+#include "engine.h"
+
+/* The worker's scratch chunk with room for `bytes`; successive writes share it. */
+static struct chunk *conn_scratch(struct worker *w, size_t bytes)
+{
+	struct chunk *k = w->scratch;
+
+	if (k && k->used + bytes <= w->pool.chunk_size)
+		return k;
+	w->scratch = chunk_get(&w->pool);
+	if (k)
+		chunk_put(&w->pool, k);
+	return w->scratch;
+}
+
+struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align)
+{
+	struct chunk *k = w->scratch;
+	size_t at = k ? (k->used + head + align - 1) & ~(align - 1) : 0;
+
+	if (!k || at + bytes > w->pool.chunk_size) {
+		at = (head + align - 1) & ~(align - 1);
+		if (at + bytes > w->pool.chunk_size)
+			return NULL;
+		k = conn_scratch(w, w->pool.chunk_size);
+		if (!k)
+			return NULL;
+	}
+	k->used = (uint32_t)(at + bytes);
+	return view_new(&w->pool, k, k->base + at, (uint32_t)bytes);
+}
+
+struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint32_t size))
+{
+	if (unlikely(!w->constant) && (w->constant = chunk_get(&w->pool)) != NULL)
+		fill(w->constant->base, w->pool.chunk_size);
+	return w->constant;
+}
+
+int conn_write(struct conn *c, const void *data, size_t bytes)
+{
+	struct worker *w = c->worker;
+	size_t room = w->scratch ? w->pool.chunk_size - w->scratch->used : 0, n;
+	const uint8_t *from = data;
+
+	/* The message starts in a new chunk. */
+	if (w->engine->messages && bytes > room && w->scratch) {
+		chunk_put(&w->pool, w->scratch);
+		w->scratch = NULL;
+		room = 0;
+	}
+	if (bytes > room && w->pool.free_count < bytes / w->pool.chunk_size + 1)
+		return -ENOBUFS;
+	for (; bytes > 0; bytes -= n, from += n) {
+		struct chunk *k = conn_scratch(w, MIN(bytes, w->pool.chunk_size));
+		uint8_t *to = k->base + k->used;
+		struct view *tail = c->tx.tail;
+
+		n = MIN(bytes, w->pool.chunk_size - k->used);
+		memcpy(to, from, n);
+		k->used += (uint32_t)n;
+		if (tail && tail->chunk == k && tail->data + tail->len == to &&
+		    !w->engine->messages) {
+			tail->len += (uint32_t)n;
+			c->tx.bytes += n;
+		} else {
+			bufq_push(&c->tx, view_new(&w->pool, k, to, (uint32_t)n));
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* Connections that wait for chunks of the worker's pool, and what each may hold: internal to core/.
+ *
+ * pressure.c keeps the queues and the limits and calls nothing above it; conn.c joins and leaves
+ * the queues; relief.c serves those that wait, and closes those that hold chunks for too long. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conn.h"
+
+/* Sets the number of free chunks below which receives need conn_ration(): all do while a connection
+ * waits, as newcomers must not overtake it, or while chunks are granted, or while they are short.
+ */
+void pressure_set_floor(struct worker *w);
+
+/* Chunks that no receive may take: rations leave half of those kept for answers. */
+uint32_t pressure_kept(const struct worker *w);
+
+/* Does the socket hold output that the peer has not acknowledged (TCP) or read (Unix)?  Sets
+ * CONN_UNREAD. */
+bool conn_look_unread(struct conn *c);
+
+/* Puts c, if it is in no queue, into one.  flags: CONN_NO_INPUT, if only a receive waits. */
+void conn_starve(struct conn *c, uint32_t flags);
+
+/* Does c wait for its own peer, before any chunk could help it?  The peer has to take the queued
+ * output and, where chunks are short, the output in the socket too: a peer that has not read that
+ * would not read more. */
+static inline bool conn_is_behind(const struct conn *c)
+{
+	return conn_owes(c) || (c->flags & CONN_UNREAD);
+}

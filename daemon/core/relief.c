@@ -1,0 +1,150 @@
+/* Relief of connections that wait for the pool: serving them, and having others give back what they
+ * hold.  Worker's thread only; see doc/engines.md, "Waiting for memory". */
+#include "conn.h"
+#include "engine.h"
+#include "pressure.h"
+#include "worker.h"
+
+/* ---- Serving ---- */
+
+static void conn_feed(struct conn *c)
+{
+	struct worker *w = c->worker;
+	const struct pool *p = &w->pool;
+	bool input = (c->flags & (CONN_NO_INPUT | CONN_EOF | CONN_RECV_OFF)) == CONN_NO_INPUT;
+
+	w->moves |= !conn_is_behind(c);
+	conn_unstarve(c);
+	c->flags |= CONN_FED;
+	if (input && !w->engine->messages && !conn_is_behind(c) &&
+	    p->free_count > pressure_kept(w) + w->granted) {
+		c->flags |= CONN_GRANTED;
+		w->granted++;
+	}
+	if (!(c->flags & (CONN_EOF | CONN_RECV_OFF)))
+		w->engine->recv(c, true);
+	conn_ready(c);
+}
+
+/* Services need more free chunks than were not enough. */
+static void worker_feed_services(struct worker *w, enum starved_for queue)
+{
+	struct conn *next;
+
+	for (struct conn *c = w->starving[queue].first; c && w->pool.free_count > w->starved_free;
+	     c = next) {
+		next = c->starved_next;
+		conn_feed(c);
+	}
+}
+
+/* Feeds those that wait for a chunk to receive into, in order of their places; some chunks are left
+ * to connections without unread output.  One that waits again at once has its place before the
+ * next. */
+static void worker_feed_inputs(struct worker *w)
+{
+	const struct pool *p = &w->pool;
+	uint32_t taken = pressure_kept(w) + w->granted,
+		 left = pool_free_for_all(p) - pressure_kept(w);
+	uint32_t input = w->pool_lent + (p->free_count > taken ? p->free_count - taken : 0);
+	struct conn *next = w->starving[STARVED_INPUT].first, *c;
+	struct conn *behind = w->starving[STARVED_INPUT_BEHIND].first;
+
+	for (; input > 0; input--) {
+		if (behind && input > left && (!next || behind->place < next->place)) {
+			c = behind;
+			behind = c->starved_next;
+		} else if (next) {
+			c = next;
+			next = c->starved_next;
+		} else {
+			break;
+		}
+		conn_feed(c);
+	}
+}
+
+/* The host has no memory for views: closes the connection that has most. */
+static void worker_shed_views(struct worker *w)
+{
+	struct conn *most = NULL;
+
+	if (pool_restore_views(&w->pool)) {
+		pressure_set_floor(w);
+		return;
+	}
+	for (struct conn *c = w->conns; c; c = c->next)
+		if (!(c->flags & CONN_CLOSING) &&
+		    (!most || conn_held_views(c) > conn_held_views(most)))
+			most = c;
+	if (most)
+		conn_close(most, CONN_END_ERROR);
+}
+
+/* Costs as much as it serves, however many wait. */
+void worker_feed_starved(struct worker *w)
+{
+	uint32_t free = w->starved_free;
+
+	worker_feed_services(w, STARVED_SERVICE);
+	worker_feed_services(w, STARVED_SERVICE_BEHIND);
+	worker_feed_inputs(w);
+	if (w->pool.free_count > free)
+		w->starved_free = UINT32_MAX; /* all starved services run again, and report anew if
+						 they still lack chunks */
+	if (unlikely(pool_lacks_views(&w->pool)) && w->starved)
+		worker_shed_views(w);
+}
+
+/* Output that the kernel has taken, and zero-copy output that the peer has acknowledged: a peer
+ * that takes any changes it. */
+static uint64_t conn_moved(const struct conn *c)
+{
+	return 2 * c->bytes_out - c->lent_bytes;
+}
+
+/* Called while connections wait for chunks that others hold: has the others give back what they
+ * can, and closes those whose peers have taken none of their output for some time. */
+static void worker_relieve(struct worker *w, uint64_t now_ns)
+{
+	bool stuck;
+
+	w->stuck = w->first && !w->moves ? w->stuck + 1 : 0;
+	w->moves = false;
+	stuck = w->stuck >= WORKER_PATIENCE_STUCK;
+	for (struct conn *c = w->conns; c; c = c->next) {
+		bool stalls = (conn_owes(c) || c->lent_bytes) && c->relief_moved == conn_moved(c);
+
+		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
+		c->relief_moved = conn_moved(c);
+		conn_drop_grant(c); /* it has not used its grant since the last look */
+		if ((c->flags & CONN_UNREAD) && !conn_look_unread(c))
+			conn_starved_on(c);
+		if (c->stalled >= WORKER_PATIENCE ||
+		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
+		     now_ns - c->active_ns >= WORKER_STALL_NS)) {
+			conn_close(c, CONN_END_ERROR);
+		} else if (c->rx.head) {
+			c->flags |= CONN_FED; /* run by us: does not reset the idle timer */
+			conn_relieve(c);
+		}
+	}
+	w->relief_ns = now_ns + WORKER_RELIEF_NS;
+}
+
+static void relief_due(struct timer *t, uint64_t now_ns)
+{
+	struct worker *w = container_of(t, struct worker, relief_timer);
+
+	if (!w->starved)
+		return;
+	worker_relieve(w, now_ns);
+	worker_arm(w, t, w->relief_ns);
+}
+
+void relief_init(struct worker *w)
+{
+	w->relief_timer.due = relief_due;
+	w->relief_ns = w->now_ns;
+	w->starved_free = UINT32_MAX;
+}

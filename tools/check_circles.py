@@ -1,0 +1,80 @@
+#!/usr/bin/python3
+"""check_circles.py BUILD OBJECT...: circles of calls between files of a folder, and between folders (`make lint`).
+
+A file depends on another one when its object refers to a symbol that the other's defines.  A circle of
+files, or of folders, is an error unless CIRCLES has it; a line of CIRCLES that is no circle is one, too:
+the list only shrinks.
+"""
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+CIRCLES = [
+    "daemon/config/config_features daemon/config/config_keys daemon/config/config_report",
+    "daemon/control/control daemon/control/control_connections daemon/control/control_stats",
+    "daemon/engine/epoll daemon/engine/epoll_udp",
+    "daemon/engine/rdma/device/rdma_device daemon/engine/rdma/device/rdma_spill",
+    "daemon/engine/rdma/rdma_ud daemon/engine/rdma/rdma_ud_handle daemon/engine/rdma/rdma_ud_peer"
+    " daemon/engine/rdma/rdma_ud_send",
+    "daemon/export/export_open daemon/export/exports",
+    "daemon/listen/kept daemon/listen/listening",
+    "daemon/listen/listener daemon/listen/listener_cost daemon/listen/listener_start"
+    " daemon/listen/listeners",
+    "daemon/server/reload daemon/server/reload_state daemon/server/server",
+    "daemon/service/nbd/command daemon/service/nbd/nbd daemon/service/nbd/transfer",
+    "daemon/service/netperf/data daemon/service/netperf/netperf",
+    "daemon/service/nvme/admin daemon/service/nvme/command daemon/service/nvme/connect"
+    " daemon/service/nvme/rdma daemon/service/nvme/receive daemon/service/nvme/tcp",
+    "daemon/store/file daemon/store/file_auto",
+    "daemon/varlink/varlink daemon/varlink/varlink_client daemon/varlink/varlink_service",
+]
+
+
+def references(build, objects):
+    """{object: objects that it refers to}, by path below the build directory without `.o`."""
+    out = subprocess.run(["nm", "-A", "-P", *objects], check=True, capture_output=True, text=True).stdout
+    owner, wanted = {}, defaultdict(set)
+    for line in out.splitlines():
+        file, symbol, kind = line.split()[:3]
+        name = str(Path(file.rstrip(":")).relative_to(build).with_suffix(""))
+        if kind in "Uw":
+            wanted[name].add(symbol)
+        elif kind.isupper():
+            owner[symbol] = name
+    return {name: {owner[s] for s in symbols if s in owner} - {name} for name, symbols in wanted.items()}
+
+
+def circles(edges):
+    """The sets of two nodes or more that reach each other."""
+    def reached(start):
+        found, todo = set(), [start]
+        while todo:
+            for other in edges.get(todo.pop(), ()):
+                if other not in found:
+                    found.add(other)
+                    todo.append(other)
+        return found
+
+    reach = {node: reached(node) for node in edges}
+    groups = {frozenset(b for b in reach[a] if a in reach.get(b, ())) for a in edges if a in reach[a]}
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def main():
+    files = references(Path(sys.argv[1]), sys.argv[2:])
+    folders = defaultdict(set)
+    for name, others in files.items():
+        folders[str(Path(name).parent)] |= {str(Path(other).parent) for other in others}
+    for folder in folders:
+        folders[folder].discard(folder)
+    inside = {name: {other for other in others if Path(other).parent == Path(name).parent}
+              for name, others in files.items()}
+    found = [" ".join(group) for group in circles(folders) + circles(inside)]
+    new = [f"a circle of calls: {group}" for group in found if group not in CIRCLES]
+    gone = [f"no circle any more, take it out of CIRCLES: {group}" for group in CIRCLES if group not in found]
+    sys.exit("\n".join(new + gone) or 0)
+
+
+if __name__ == "__main__":
+    main()
