@@ -27,6 +27,7 @@ struct worker_options {
 	uint64_t peers_max;    /* clients of an engine that forgets them; 0: no limit */
 	bool srq;              /* connections share a receive queue (SRQ) */
 	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
+	uint64_t region_total; /* bytes, maximum that a service lends to all of the listener's */
 	/* How long the device may collect completions; 0: not at all. */
 	uint64_t cq_moderation_ns;
 	/* NQN of the subsystem of service nvme; "": derived from names. */

@@ -6,13 +6,18 @@
 #include "registry.h"
 #include "service_case.h"
 
-enum { CHUNKS = 32, CHUNK = 16 * 1024, REGION = 64 * 1024 };
+enum { CHUNKS = 32, CHUNK = 16 * 1024, REGION = 64 * 1024, TOTAL = 80 * 1024 };
+
+/* The listener's. */
+static void *shared;
 
 static struct service_case *start(void)
 {
 	struct service_case *t = case_new(service_find("fio"), CHUNKS, CHUNK);
 
 	t->worker.options.region_size = REGION;
+	t->worker.options.region_total = TOTAL;
+	t->worker.shared = shared;
 	return t;
 }
 
@@ -100,6 +105,30 @@ static void large_blocks_are_told_what_fits(void **state)
 	}
 }
 
+static void memory_of_all_clients_is_bounded(void **state)
+{
+	struct service_case *t[4];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(t); i++)
+		t[i] = start();
+	request(t[0], FIO_WRITE, 16, 4096);
+	request(t[1], FIO_WRITE, 16, 4001); /* a page less 95 bytes: 4 blocks fit, in 4 pages */
+	assert_int_equal(t[1]->region.bytes, 4 * 4001);
+	assert_int_equal(word(t[1], 4), 16);
+	request(t[2], FIO_READ, 1, 1);
+	assert_null(t[2]->region.base);
+	assert_int_equal(word(t[2], 4), 0);
+	assert_int_equal(word(t[2], 8), 0);
+	assert_int_equal(stat_load(t[2]->worker.stats.refused_limit), 1);
+	assert_int_equal(stat_load(t[2]->worker.stats.operations[0].count), 1);
+	case_free(t[0]);
+	request(t[3], FIO_WRITE, 16, 4096);
+	assert_int_equal(t[3]->region.bytes, 16 * 4096);
+	for (unsigned i = 1; i < ARRAY_SIZE(t); i++)
+		case_free(t[i]);
+}
+
 static void messages_of_a_send_test_are_dropped(void **state)
 {
 	static const uint8_t block[CHUNK];
@@ -150,9 +179,17 @@ int main(void)
 		cmocka_unit_test(every_buffer_has_its_own_place),
 		cmocka_unit_test(small_region_is_shared_by_buffers),
 		cmocka_unit_test(large_blocks_are_told_what_fits),
+		cmocka_unit_test(memory_of_all_clients_is_bounded),
 		cmocka_unit_test(messages_of_a_send_test_are_dropped),
 		cmocka_unit_test(other_requests_end_the_connection),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	struct reason reason;
+	int failed;
+
+	shared = service_find("fio")->shared_new(NULL, NULL, &reason);
+	assert(shared);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	service_find("fio")->shared_free(shared);
+	return failed;
 }

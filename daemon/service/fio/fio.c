@@ -3,55 +3,123 @@
  * connection, and the client sends no message until its test has ended; with `verb=send` its
  * messages are dropped. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "conn.h"
+#include "log.h"
 #include "proto.h"
 #include "remote.h"
 
 enum { OPERATION_TEST, OPERATION_MESSAGE };
+enum { FIO_PAGE = 4096 };
 
 struct fio_conn {
 	struct fio_control control;
 	struct region region;
+	uint32_t spread;  /* blocks that it has room for, which the client's buffers share */
+	uint64_t counted; /* bytes in fio_shared.lent */
+	bool decided;     /* what to answer */
 	bool started;
 };
 
-/* Lends as much memory as the client asks for and region-size allows; if that is less, its buffers
- * share pieces (*ret_spread of them).  If not even one block fits, the reply tells the maximum
- * block size.  0 or -errno. */
-static int fio_lend(struct conn *c, struct fio_conn *s, uint32_t *ret_spread)
+/* Of a listener. */
+struct fio_shared {
+	_Atomic uint64_t lent; /* bytes of its clients' regions, in pages, as these are locked */
+};
+
+/* ---- Memory ---- */
+
+static uint64_t fio_pages(uint64_t bytes)
+{
+	return (bytes + FIO_PAGE - 1) & ~(uint64_t)(FIO_PAGE - 1);
+}
+
+/* Counts as many blocks, up to `wanted`, as region-total has room for; returns their number.
+ * *ret_left: bytes that it had. */
+static uint32_t fio_count(struct conn *c, struct fio_conn *s, uint32_t wanted, uint64_t *ret_left)
+{
+	struct fio_shared *shared = c->worker->shared;
+	uint64_t total = c->worker->options.region_total & ~(uint64_t)(FIO_PAGE - 1);
+	uint64_t lent = atomic_load(&shared->lent), block = s->control.block_bytes;
+	uint32_t blocks;
+
+	do {
+		*ret_left = total - MIN(lent, total);
+		blocks = (uint32_t)MIN(*ret_left / block, wanted);
+		s->counted = fio_pages(blocks * block);
+	} while (!atomic_compare_exchange_weak(&shared->lent, &lent, lent + s->counted));
+	return blocks;
+}
+
+static void fio_uncount(const struct conn *c, struct fio_conn *s)
+{
+	struct fio_shared *shared = c->worker->shared;
+
+	atomic_fetch_sub(&shared->lent, s->counted);
+	s->counted = 0;
+}
+
+static void fio_is_short(const struct conn *c, uint32_t block_bytes)
+{
+	static struct log_limit limit;
+	const struct worker *w = c->worker;
+	unsigned missed;
+
+	stat_add(c->worker->stats.refused_limit, 1);
+	if (log_limited(&limit, &missed))
+		log_write(LOG_WARNING, w->listener,
+			  "listener '%s': a client is refused: its clients have all of "
+			  "`region-total`, %llu bytes, and a block of %u does not fit",
+			  w->listener, (unsigned long long)w->options.region_total, block_bytes);
+}
+
+/* Lends as much memory as the client asks for and the limits allow: s->spread blocks.  If that is
+ * not one, the reply tells the maximum block size.  0 or -errno. */
+static int fio_lend(struct conn *c, struct fio_conn *s)
 {
 	struct fio_control *control = &s->control;
-	uint64_t limit = control->mode == FIO_SEND ? c->worker->pool.chunk_size
-						   : c->worker->options.region_size;
+	uint64_t left, limit = control->mode == FIO_SEND ? c->worker->pool.chunk_size
+							 : c->worker->options.region_size;
+	uint32_t wanted;
+	int rc;
 
-	*ret_spread = 0;
 	if (control->block_bytes > limit) {
 		control->block_bytes = (uint32_t)limit;
 		return 0;
 	}
 	if (control->mode == FIO_SEND)
 		return 0;
-	*ret_spread = (uint32_t)MIN(limit / control->block_bytes, control->buffers);
-	if (s->region.base)
+	wanted = (uint32_t)MIN(limit / control->block_bytes, control->buffers);
+	s->spread = fio_count(c, s, wanted, &left);
+	if (s->spread == 0) {
+		fio_is_short(c, control->block_bytes);
+		control->block_bytes = (uint32_t)left;
 		return 0;
-	return conn_region(c, (size_t)*ret_spread * control->block_bytes, &s->region);
+	}
+	rc = conn_region(c, (size_t)s->spread * control->block_bytes, &s->region);
+	if (rc < 0)
+		fio_uncount(c, s);
+	return rc;
 }
+
+/* ---- A test ---- */
 
 /* 0 or -errno; -ENOBUFS: to be repeated when the pool has chunks. */
 static int fio_start(struct conn *c, struct fio_conn *s)
 {
 	uint8_t message[FIO_MESSAGE];
-	uint32_t spread;
 	int rc;
 
-	if (c->rx.head->len != FIO_MESSAGE || fio_parse(c->rx.head->data, &s->control) < 0)
-		return -EPROTO;
-	rc = fio_lend(c, s, &spread);
-	if (rc < 0)
-		return rc;
-	fio_format(message, &s->control, (uintptr_t)s->region.base, s->region.key, spread);
+	if (!s->decided) {
+		if (c->rx.head->len != FIO_MESSAGE || fio_parse(c->rx.head->data, &s->control) < 0)
+			return -EPROTO;
+		rc = fio_lend(c, s);
+		if (rc < 0)
+			return rc;
+		s->decided = true;
+	}
+	fio_format(message, &s->control, (uintptr_t)s->region.base, s->region.key, s->spread);
 	rc = conn_write(c, message, sizeof(message));
 	if (rc < 0)
 		return rc;
@@ -95,9 +163,22 @@ static int fio_open(struct conn *c)
 	return c->state ? 0 : -ENOMEM;
 }
 
+/* The engine has freed the region. */
 static void fio_close(struct conn *c)
 {
+	fio_uncount(c, c->state);
 	free(c->state);
+}
+
+static void *fio_shared_new(const struct worker_options *options, const char *listener,
+			    struct reason *reason)
+{
+	struct fio_shared *shared = calloc(1, sizeof(*shared));
+
+	(void)options, (void)listener;
+	if (!shared)
+		reason_set(reason, -ENOMEM, "no memory");
+	return shared;
 }
 
 const struct service service_fio = {
@@ -107,6 +188,8 @@ const struct service service_fio = {
 	.operations = { "test", "message" },
 	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_REMOTE | SERVICE_LENDS,
 	.message_max = FIO_MESSAGE,
+	.shared_new = fio_shared_new,
+	.shared_free = free,
 	.open = fio_open,
 	.run = fio_run,
 	.close = fio_close,
