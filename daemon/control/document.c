@@ -108,10 +108,10 @@ static json_t *listener_devices(const struct listener *l)
 
 	for (unsigned w = 0; w < l->worker_count; w++) {
 		const struct worker *worker = &l->workers[w];
-		unsigned devices = atomic_load(&worker->device_count);
+		unsigned devices = atomic_load(&worker->devices.count);
 
 		for (unsigned j = 0; j < devices; j++) {
-			const struct engine_device *d = &worker->devices[j];
+			const struct engine_device *d = &worker->devices.list[j];
 			bool found = atomic_load(&d->gone);
 
 			json_array_foreach(list, i, known)
@@ -165,7 +165,7 @@ static void add_worker(struct listener_numbers *n, const struct worker *w)
 			    STATISTICS_ROWS)
 #undef KEPT
 	n->batch_delay_ns = MAX(n->batch_delay_ns, stat_load(w->stats.batch_delay_ns));
-	if (w->begun)
+	if (w->thread.begun)
 		n->chunks += w->pool.chunk_count;
 }
 

@@ -27,9 +27,9 @@ uint16_t socket_port(int fd)
 /* Resumes accepting after it was paused for lack of descriptors or memory. */
 static void worker_resume_accept(struct worker *w)
 {
-	deadline_drop(&w->deadlines, &w->retry_timer);
-	for (unsigned i = 0; i < w->acceptor_count; i++) {
-		struct acceptor *a = &w->acceptors[i];
+	deadline_drop(&w->deadlines, &w->accept.timer);
+	for (unsigned i = 0; i < w->accept.count; i++) {
+		struct acceptor *a = &w->accept.acceptors[i];
 
 		if (!a->paused || a->fd < 0)
 			continue;
@@ -43,7 +43,7 @@ static void worker_resume_accept(struct worker *w)
 static void worker_retry_due(struct timer *t, uint64_t now_ns)
 {
 	(void)now_ns;
-	worker_resume_accept(container_of(t, struct worker, retry_timer));
+	worker_resume_accept(container_of(t, struct worker, accept.timer));
 }
 
 void worker_pause_accept(struct acceptor *a, int error)
@@ -53,11 +53,11 @@ void worker_pause_accept(struct acceptor *a, int error)
 	a->paused = true;
 	w->engine->listen(w, a, false);
 	stat_add(w->stats.accept_paused, 1);
-	if (!w->paused)
+	if (!w->accept.paused)
 		w->owner->paused(w, error);
-	w->paused = true;
-	w->retry_timer.due = worker_retry_due;
-	worker_arm(w, &w->retry_timer, clock_ns() + WORKER_RETRY_NS);
+	w->accept.paused = true;
+	w->accept.timer.due = worker_retry_due;
+	worker_arm(w, &w->accept.timer, clock_ns() + WORKER_RETRY_NS);
 }
 
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer)
@@ -65,15 +65,15 @@ void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *
 	struct worker *w = a->worker;
 	struct arrival arrival = { .peer = peer, .port = a->port };
 
-	if (unlikely(fd >= 0 && w->stop)) {
+	if (unlikely(fd >= 0 && w->turn.stop)) {
 		close(fd);
 	} else if (fd >= 0) {
-		if (unlikely(w->paused))
+		if (unlikely(w->accept.paused))
 			w->owner->paused(w, 0);
-		w->paused = false;
-		w->arrival = &arrival;
+		w->accept.paused = false;
+		w->accept.arrival = &arrival;
 		conn_new(w, fd);
-		w->arrival = NULL;
+		w->accept.arrival = NULL;
 	} else if (!a->paused && a->fd >= 0 &&
 		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM ||
 		    fd == -EINVAL)) {
@@ -87,12 +87,12 @@ void worker_stop_accepting(struct worker *w)
 {
 	if (w->engine->accept)
 		w->engine->accept(w, false);
-	for (unsigned i = 0; i < w->acceptor_count; i++) {
-		if (!w->acceptors[i].paused)
-			w->engine->listen(w, &w->acceptors[i], false);
-		w->acceptors[i].paused = true;
+	for (unsigned i = 0; i < w->accept.count; i++) {
+		if (!w->accept.acceptors[i].paused)
+			w->engine->listen(w, &w->accept.acceptors[i], false);
+		w->accept.acceptors[i].paused = true;
 	}
-	deadline_drop(&w->deadlines, &w->retry_timer);
+	deadline_drop(&w->deadlines, &w->accept.timer);
 }
 
 void worker_accept_queued(struct acceptor *a)
@@ -109,10 +109,10 @@ void worker_accept_queued(struct acceptor *a)
 
 void worker_close_acceptors(struct worker *w)
 {
-	for (unsigned i = 0; i < w->acceptor_count; i++) {
-		if (w->acceptors[i].fd >= 0)
-			close(w->acceptors[i].fd);
-		w->acceptors[i].fd = -1;
+	for (unsigned i = 0; i < w->accept.count; i++) {
+		if (w->accept.acceptors[i].fd >= 0)
+			close(w->accept.acceptors[i].fd);
+		w->accept.acceptors[i].fd = -1;
 	}
 }
 
@@ -123,15 +123,15 @@ static void worker_end_accept_connectionless(struct worker *w)
 {
 	bool given = true;
 
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		given &= w->acceptors[i].given;
+	for (unsigned i = 0; i < w->accept.count; i++)
+		given &= w->accept.acceptors[i].given;
 	if (!given && w->conns)
 		return;
 	worker_stop_accepting(w);
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		if (w->acceptors[i].armed)
+	for (unsigned i = 0; i < w->accept.count; i++)
+		if (w->accept.acceptors[i].armed)
 			return;
-	w->accept_ended = true;
+	w->accept.ended = true;
 	w->owner->accept_ended(w);
 }
 
@@ -141,13 +141,13 @@ void worker_end_accept(struct worker *w)
 		worker_end_accept_connectionless(w);
 		return;
 	}
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		if (w->acceptors[i].armed)
+	for (unsigned i = 0; i < w->accept.count; i++)
+		if (w->accept.acceptors[i].armed)
 			return;
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		if (!w->acceptors[i].given)
-			worker_accept_queued(&w->acceptors[i]);
+	for (unsigned i = 0; i < w->accept.count; i++)
+		if (!w->accept.acceptors[i].given)
+			worker_accept_queued(&w->accept.acceptors[i]);
 	worker_close_acceptors(w);
-	w->accept_ended = true;
+	w->accept.ended = true;
 	w->owner->accept_ended(w);
 }

@@ -31,14 +31,14 @@ static uint64_t worker_idle_timeout(const struct worker *w)
 
 static void conn_due(struct timer *t, uint64_t now_ns)
 {
-	struct conn *c = container_of(t, struct conn, timer);
+	struct conn *c = container_of(t, struct conn, due.timer);
 	struct worker *w = c->worker;
 	uint64_t timeout = worker_idle_timeout(w);
 
 	if (c->flags & CONN_CLOSING)
 		return;
 	if (timeout) {
-		uint64_t idle_ns = (c->io_count ? now_ns : c->active_ns) + timeout;
+		uint64_t idle_ns = (c->io.count ? now_ns : c->active_ns) + timeout;
 
 		if (now_ns >= idle_ns) {
 			conn_close(c, CONN_END_IDLE);
@@ -46,12 +46,12 @@ static void conn_due(struct timer *t, uint64_t now_ns)
 		}
 		worker_arm(w, t, idle_ns);
 	}
-	if (c->deadline_ns && now_ns >= c->deadline_ns) {
-		c->deadline_ns = 0;
+	if (c->due.ns && now_ns >= c->due.ns) {
+		c->due.ns = 0;
 		c->flags |= CONN_DUE;
 		conn_ready(c);
-	} else if (c->deadline_ns) {
-		worker_arm(w, t, c->deadline_ns);
+	} else if (c->due.ns) {
+		worker_arm(w, t, c->due.ns);
 	}
 }
 
@@ -60,11 +60,11 @@ static void conn_arm_first(struct conn *c)
 	struct worker *w = c->worker;
 	uint64_t timeout = worker_idle_timeout(w);
 
-	c->timer.due = conn_due;
+	c->due.timer.due = conn_due;
 	if (timeout)
-		worker_arm(w, &c->timer, c->active_ns + timeout);
-	if (unlikely(w->draining)) /* it came from the queue: the timer may have run out */
-		worker_arm(w, &w->drain_timer, 0);
+		worker_arm(w, &c->due.timer, c->active_ns + timeout);
+	if (unlikely(w->drain.on)) /* it came from the queue: the timer may have run out */
+		worker_arm(w, &w->drain.timer, 0);
 }
 
 /* ---- Life ---- */
@@ -147,7 +147,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->engine_state = engine_state;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
-	c->opened_ns = c->active_ns = w->engine->connectionless ? w->now_ns : clock_ns();
+	c->opened_ns = c->active_ns = w->engine->connectionless ? w->turn.now_ns : clock_ns();
 	conn_link(c);
 	conn_arm_first(c);
 	conn_log(c, LOG_DEBUG, "accepted");
@@ -214,8 +214,8 @@ static void conn_free(struct conn *c)
 	conn_log(c, conn_ends[c->end].level ? conn_ends[c->end].level : LOG_DEBUG,
 		 conn_ends[c->end].text);
 	conn_unlink(c);
-	deadline_drop(&w->deadlines, &c->timer);
-	if (unlikely(w->sink == c))
+	deadline_drop(&w->deadlines, &c->due.timer);
+	if (unlikely(w->sinks.busy == c))
 		sink_forget(w);
 	w->engine->release(c);
 	w->owner->release(w, c->ticket);
@@ -322,7 +322,7 @@ void conn_op_end(struct conn *c)
 void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_ns)
 {
 	bufq_drop_slow(&c->worker->pool, q, bytes);
-	c->active_ns = c->worker->now_ns;
+	c->active_ns = c->worker->turn.now_ns;
 	if (c->op_start_ns && !conn_owes(c))
 		conn_op_time(c, sent_ns);
 	if (conn_waits_for(c, q))
@@ -353,12 +353,12 @@ void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent,
 
 bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes)
 {
-	bool runs = c->deadline_ns || conn_deadline_passed(c);
+	bool runs = c->due.ns || conn_deadline_passed(c);
 
-	if (runs && c->bytes_in < c->owed_bytes && !(c->flags & (CONN_RECV_OFF | CONN_STARVED)))
+	if (runs && c->bytes_in < c->due.owed_bytes && !(c->flags & (CONN_RECV_OFF | CONN_STARVED)))
 		return !conn_deadline_passed(c);
-	c->owed_bytes = c->bytes_in + bytes;
-	conn_set_deadline(c, c->worker->now_ns + timeout_ns);
+	c->due.owed_bytes = c->bytes_in + bytes;
+	conn_set_deadline(c, c->worker->turn.now_ns + timeout_ns);
 	return true;
 }
 
@@ -429,7 +429,8 @@ static void conn_resume(struct conn *c)
 	const struct worker *w = c->worker;
 
 	conn_pack(c);
-	if (conn_held_bytes(c) > w->held_max / 2 || conn_held_views(c) > w->views_max / 2)
+	if (conn_held_bytes(c) > w->limits.held_max / 2 ||
+	    conn_held_views(c) > w->limits.views_max / 2)
 		return;
 	c->flags &= ~(uint32_t)CONN_RECV_OFF;
 	if (!(c->flags & CONN_EOF))
@@ -438,8 +439,8 @@ static void conn_resume(struct conn *c)
 
 bool conn_is_filled(const struct conn *c)
 {
-	return conn_held_bytes(c) >= c->worker->held_max ||
-	       conn_held_views(c) >= c->worker->views_max;
+	return conn_held_bytes(c) >= c->worker->limits.held_max ||
+	       conn_held_views(c) >= c->worker->limits.views_max;
 }
 
 /* Everything received before the peer's FIN was answered, and the service has nothing more to do.
@@ -458,7 +459,7 @@ static void conn_stay(struct conn *c)
 /* Decides the fate of a connection that has run: it continues, is paused, or is closed further. */
 __attribute__((noinline)) static void conn_ran(struct conn *c)
 {
-	if (unlikely((c->flags & CONN_CLOSING) && c->slices))
+	if (unlikely((c->flags & CONN_CLOSING) && c->slices.first))
 		slices_drop(c);
 	if (!(c->flags & CONN_CLOSING)) {
 		if (c->flags & CONN_RECV_OFF)
@@ -482,7 +483,7 @@ void conn_run(struct conn *c)
 	const struct worker *w = c->worker;
 
 	if (likely(!(c->flags & (CONN_CLOSING | CONN_FED)))) {
-		c->active_ns = w->now_ns;
+		c->active_ns = w->turn.now_ns;
 	} else if (c->flags & CONN_CLOSING) {
 		conn_ran(c);
 		return;

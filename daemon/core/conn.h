@@ -69,6 +69,18 @@ enum conn_end {
 	CONN_END_ERROR,
 };
 
+/* How a connection waits for the pool: pressure.c writes it, relief.c `moved` and `stalled`. */
+struct conn_wait {
+	struct conn *next, *prev; /* links in the queue that it is in */
+	/* Among the connections that wait for the pool; 0: it never waited. */
+	uint64_t place;
+	uint64_t place_in; /* bytes_in when it was given that place */
+	uint64_t moved;    /* conn_moved() at the last look of worker_relieve() */
+	uint8_t queue;     /* enum starved_for: the queue that it is in */
+	/* Successive looks of worker_relieve() that found no output taken by the peer. */
+	uint8_t stalled;
+};
+
 struct conn {
 	struct worker *worker;
 	uint32_t flags;
@@ -89,32 +101,31 @@ struct conn {
 	size_t lent_bytes; /* in zero-copy sends whose buffers the kernel still uses */
 	/* The service's I/O in flight, see conn_io_begin(): how many, and the buffers that they
 	 * hold. */
-	size_t io_count, io_bytes, io_views;
+	struct {
+		size_t count, bytes, views;
+	} io;
 	/* Cold: not used while bytes flow. */
 	struct op control_op, reset_op; /* the engine's, for rare operations */
 	void *engine_state;
 	uint64_t opened_ns;
-	/* Of the service, CLOCK_MONOTONIC: see conn_set_deadline(); 0: none. */
-	uint64_t deadline_ns;
-	struct timer
-		timer; /* armed for the deadline and idle-timeout, or earlier: see conn_due() */
-	/* conn_await_input(): the value of bytes_in at which the timeout restarts. */
-	uint64_t owed_bytes;
+	struct {
+		/* Of the service, CLOCK_MONOTONIC: see conn_set_deadline(); 0: none. */
+		uint64_t ns;
+		/* Armed for that and idle-timeout, or earlier: see conn_due(). */
+		struct timer timer;
+		/* conn_await_input(): the value of bytes_in at which the timeout restarts. */
+		uint64_t owed_bytes;
+	} due;
 	uint64_t id;
-	uint64_t relief_moved;    /* conn_moved() at the last look of worker_relieve() */
 	struct conn *next, *prev; /* links in the list of all the worker's connections */
-	struct conn *starved_next, *starved_prev; /* links in worker.starving */
-	/* Among the connections that wait for the pool; 0: it never waited. */
-	uint64_t place;
-	uint64_t place_in; /* bytes_in when it was given that place */
-	void *ticket;      /* from worker_owner.admit(), opaque here; goes back through release() */
-	/* Its I/O in slices, oldest first, and the next connection that has some: see slices.h. */
-	struct io *slices, *slices_last;
-	struct conn *slices_next;
+	struct conn_wait wait;
+	void *ticket; /* from worker_owner.admit(), opaque here; goes back through release() */
+	/* slices.c: its I/O in slices, oldest first, and the next connection that has some. */
+	struct {
+		struct io *first, *last;
+		struct conn *next;
+	} slices;
 	uint8_t op_index, end;
-	uint8_t starved_for; /* enum starved_for: the queue that it is in */
-	/* Successive looks of worker_relieve() that found no output taken by the peer. */
-	uint8_t stalled;
 	/* CONN_SINK: the turn in which it last received, or became one, modulo 2^32; see
 	 * sink_share(). */
 	uint32_t sink_turn;
@@ -131,8 +142,8 @@ static inline void conn_ready(struct conn *c)
 		return;
 	c->flags |= CONN_READY;
 	c->ready_next = NULL;
-	*w->ready_tail = c;
-	w->ready_tail = &c->ready_next;
+	*w->turn.ready_tail = c;
+	w->turn.ready_tail = &c->ready_next;
 }
 
 /* True: the connection has to run once tx has drained, because its service left input in rx or
@@ -152,7 +163,7 @@ static inline bool conn_waits_for(const struct conn *c, const struct bufq *q)
 /* Is an operation of the engine or I/O of the service in flight?  Then c must not be freed. */
 static inline bool conn_in_flight(const struct conn *c)
 {
-	return c->pending > 0 || c->io_count > 0;
+	return c->pending > 0 || c->io.count > 0;
 }
 
 /* The service starts an I/O into or from the memory of data, which must stay unchanged until
@@ -160,18 +171,18 @@ static inline bool conn_in_flight(const struct conn *c)
  * nor freed.  The caller of the last conn_io_end() must call conn_ready(). */
 static inline void conn_io_begin(struct conn *c, const struct bufq *data)
 {
-	c->io_count++;
-	c->worker->io_count++;
-	c->io_bytes += data->bytes;
-	c->io_views += data->views;
+	c->io.count++;
+	c->worker->io.count++;
+	c->io.bytes += data->bytes;
+	c->io.views += data->views;
 }
 
 static inline void conn_io_end(struct conn *c, const struct bufq *data)
 {
-	c->io_count--;
-	c->worker->io_count--;
-	c->io_bytes -= data->bytes;
-	c->io_views -= data->views;
+	c->io.count--;
+	c->worker->io.count--;
+	c->io.bytes -= data->bytes;
+	c->io.views -= data->views;
 }
 
 /* Called by engines. */
@@ -285,7 +296,7 @@ static inline bool conn_is_starved(const struct conn *c)
 /* Bytes of output and of I/O that c has under way. */
 static inline size_t conn_work_bytes(const struct conn *c)
 {
-	return c->tx.bytes + c->io_bytes;
+	return c->tx.bytes + c->io.bytes;
 }
 
 /* For services that answer several requests in a run, which begins with conn_run_begin(): may the
@@ -353,19 +364,19 @@ struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint3
 /* Bytes and views of the pool that c holds, in any of its queues. */
 static inline size_t conn_held_bytes(const struct conn *c)
 {
-	return c->rx.bytes + conn_queued_bytes(c) + c->lent_bytes + c->io_bytes;
+	return c->rx.bytes + conn_queued_bytes(c) + c->lent_bytes + c->io.bytes;
 }
 
 static inline size_t conn_held_views(const struct conn *c)
 {
-	return c->rx.views + c->tx.views + c->sending.views + c->io_views;
+	return c->rx.views + c->tx.views + c->sending.views + c->io.views;
 }
 
 /* True: c holds as much as it may, and its receiving is paused when the service returns. */
 bool conn_is_filled(const struct conn *c); /* the long way, of who holds many views */
 static inline bool conn_is_full(const struct conn *c)
 {
-	return unlikely(conn_held_views(c) >= c->worker->views_few || c->lent_bytes) &&
+	return unlikely(conn_held_views(c) >= c->worker->limits.views_few || c->lent_bytes) &&
 	       conn_is_filled(c);
 }
 
@@ -383,10 +394,10 @@ size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align);
  * clocks: the time of the turn that runs it may be before the deadline. */
 static inline void conn_set_deadline(struct conn *c, uint64_t ns)
 {
-	c->deadline_ns = ns;
+	c->due.ns = ns;
 	c->flags &= ~(uint32_t)CONN_DUE;
 	if (ns)
-		worker_arm(c->worker, &c->timer, ns);
+		worker_arm(c->worker, &c->due.timer, ns);
 }
 
 static inline bool conn_deadline_passed(const struct conn *c)
@@ -409,8 +420,8 @@ static inline void conn_op_begin(struct conn *c, unsigned operation)
 	struct worker *w = c->worker;
 
 	stat_add(w->stats.operations[operation].count, 1);
-	if (w->sampling && !c->op_start_ns) {
-		c->op_start_ns = w->now_ns;
+	if (w->turn.sampling && !c->op_start_ns) {
+		c->op_start_ns = w->turn.now_ns;
 		c->op_index = (uint8_t)operation;
 	}
 }
@@ -427,8 +438,8 @@ static inline void conn_op_begin_all(struct conn *c, unsigned operation)
 }
 
 /* conn_op_begin() for services that answer later, called when the reply has been put into tx.
- * start_ns: w->now_ns of the turn in which the request arrived if w->sampling was set then, else 0
- * (not timed). */
+ * start_ns: w->turn.now_ns of the turn in which the request arrived if w->turn.sampling was set
+ * then, else 0 (not timed). */
 static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t start_ns)
 {
 	struct worker *w = c->worker;
@@ -437,7 +448,7 @@ static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t st
 	if (unlikely(start_ns) && !c->op_start_ns) {
 		c->op_start_ns = start_ns;
 		c->op_index = (uint8_t)operation;
-		w->timing = true;
+		w->turn.timing = true;
 	}
 }
 

@@ -72,9 +72,9 @@ sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[stat
 	if (!number || getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, CONN_HOST_MAX, NULL, 0,
 				   NI_NUMERICHOST) != 0)
 		return AF_UNSPEC;
-	for (unsigned i = 0; i < w->acceptor_count && number == other_port; i++) {
-		if (w->acceptors[i].port)
-			number = w->acceptors[i].port;
+	for (unsigned i = 0; i < w->accept.count && number == other_port; i++) {
+		if (w->accept.acceptors[i].port)
+			number = w->accept.acceptors[i].port;
 	}
 	snprintf(port, CONN_PORT_MAX, "%u", number);
 	return sa.ss_family;

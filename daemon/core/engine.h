@@ -26,7 +26,7 @@ struct worker;
 struct acceptor;
 
 /* A port of a device that a worker uses.  All fields but `gone` are constant once
- * worker->device_count includes it. */
+ * worker->devices.count includes it. */
 struct engine_device {
 	char name[64];
 	unsigned port;
@@ -90,8 +90,8 @@ struct engine {
 	/* Starts (on) or stops accepting on a->fd. */
 	void (*listen)(struct worker *w, struct acceptor *a, bool on);
 
-	/* Starts or stops accepting on w->endpoints, which init() has bound; off also unbinds them.
-	 * NULL: the engine accepts from sockets (listen()). */
+	/* Starts or stops accepting on w->accept.endpoints, which init() has bound; off also
+	 * unbinds them. NULL: the engine accepts from sockets (listen()). */
 	void (*accept)(struct worker *w, bool on);
 
 	/* From now until the worker ends, runs op->done(op, 0, 0) on each turn that finds fd
@@ -135,7 +135,7 @@ struct engine {
 	/* Fills in the local address of c; AF_UNSPEC: unknown.  NULL: use getsockname(). */
 	void (*local)(const struct conn *c, struct sockaddr_storage *ret_local);
 
-	/* The device of the connection, one of w->devices; NULL: sockets have none. */
+	/* The device of the connection, one of w->devices.list; NULL: sockets have none. */
 	const struct engine_device *(*device)(const struct conn *c);
 
 	/* One-sided operations, see remote.h; both are set or both NULL.  remote(): the engine uses

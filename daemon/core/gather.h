@@ -30,7 +30,7 @@ static inline bool gather_must_look(struct worker *w)
 {
 	struct gather *g = &w->gather;
 
-	return w->io_count == 0 && g->turns-- == 0;
+	return w->io.count == 0 && g->turns-- == 0;
 }
 
 /* pending: input arrived while the previous requests were served. */
@@ -43,7 +43,7 @@ static inline uint64_t gather_delay(struct worker *w)
 	uint64_t arrived = w->gather.arrived;
 
 	w->gather.arrived = 0;
-	if (w->io_count > 0 || w->gather.delay_ns == 0 || arrived >= GATHER_ENOUGH)
+	if (w->io.count > 0 || w->gather.delay_ns == 0 || arrived >= GATHER_ENOUGH)
 		return 0;
 	stat_add(w->stats.gathered, 1);
 	return w->gather.delay_ns;

@@ -12,8 +12,9 @@ void pressure_set_floor(struct worker *w)
 {
 	struct pool *p = &w->pool;
 
-	p->floor =
-		w->first || w->granted || pool_lacks_views(p) ? UINT32_MAX : pool_free_for_all(p);
+	p->floor = w->pressure.first || w->pressure.granted || pool_lacks_views(p)
+			   ? UINT32_MAX
+			   : pool_free_for_all(p);
 }
 
 uint32_t pressure_kept(const struct worker *w)
@@ -39,15 +40,15 @@ void conn_drop_grant(struct conn *c)
 	if (likely(!(c->flags & CONN_GRANTED)))
 		return;
 	c->flags &= ~(uint32_t)CONN_GRANTED;
-	c->worker->granted--;
+	c->worker->pressure.granted--;
 	pressure_set_floor(c->worker);
 }
 
 /* Drops the shared chunk: the next ration takes a new one. */
 static void worker_end_rations(struct worker *w)
 {
-	chunk_put(&w->pool, w->ration);
-	w->ration = NULL;
+	chunk_put(&w->pool, w->pressure.ration);
+	w->pressure.ration = NULL;
 }
 
 /* May c have a chunk, or a ration, to receive into now?  Rations go only to connections without
@@ -61,7 +62,7 @@ static bool conn_claim(struct conn *c)
 		conn_drop_grant(c);
 		return true;
 	}
-	if (w->first || p->free_count <= pressure_kept(w) + w->granted)
+	if (w->pressure.first || p->free_count <= pressure_kept(w) + w->pressure.granted)
 		return false;
 	return !pool_is_short(p) || !(conn_owes(c) || conn_look_unread(c));
 }
@@ -72,19 +73,19 @@ static struct view *worker_ration(struct worker *w)
 	struct pool *p = &w->pool;
 	uint32_t bytes = p->chunk_size / CONN_RATIONS, at;
 
-	if (w->ration && w->ration->used + bytes > p->chunk_size)
+	if (w->pressure.ration && w->pressure.ration->used + bytes > p->chunk_size)
 		worker_end_rations(w);
-	if (!w->ration) {
-		w->ration = chunk_get(p);
+	if (!w->pressure.ration) {
+		w->pressure.ration = chunk_get(p);
 		/* Recomputed at the end of this turn, which drops it if nothing is in it, or chunks
 		 * are not short any more. */
-		w->held_chunks = UINT32_MAX;
+		w->limits.held_chunks = UINT32_MAX;
 	}
-	if (!w->ration)
+	if (!w->pressure.ration)
 		return NULL;
-	at = w->ration->used;
-	w->ration->used += bytes;
-	return view_new(p, w->ration, w->ration->base + at, bytes);
+	at = w->pressure.ration->used;
+	w->pressure.ration->used += bytes;
+	return view_new(p, w->pressure.ration, w->pressure.ration->base + at, bytes);
 }
 
 struct view *conn_ration(struct conn *c)
@@ -108,21 +109,21 @@ struct view *conn_ration(struct conn *c)
  * keeps its place. */
 static void conn_take_place(struct conn *c)
 {
-	if (c->place && c->place_in == c->bytes_in)
+	if (c->wait.place && c->wait.place_in == c->bytes_in)
 		return;
-	c->place = ++c->worker->places;
-	c->place_in = c->bytes_in;
+	c->wait.place = ++c->worker->pressure.places;
+	c->wait.place_in = c->bytes_in;
 }
 
 /* The place of the first connection that does not wait for its own peer as well. */
 static void worker_set_first(struct worker *w)
 {
-	const struct conn *service = w->starving[STARVED_SERVICE].first;
-	const struct conn *input = w->starving[STARVED_INPUT].first;
+	const struct conn *service = w->pressure.queues[STARVED_SERVICE].first;
+	const struct conn *input = w->pressure.queues[STARVED_INPUT].first;
 
-	w->first = service ? service->place : 0;
-	if (input && (!w->first || input->place < w->first))
-		w->first = input->place;
+	w->pressure.first = service ? service->wait.place : 0;
+	if (input && (!w->pressure.first || input->wait.place < w->pressure.first))
+		w->pressure.first = input->wait.place;
 	pressure_set_floor(w);
 }
 
@@ -140,33 +141,33 @@ static void conn_enqueue(struct conn *c)
 	struct starved_queue *q;
 	struct conn *after;
 
-	c->starved_for = (uint8_t)conn_starved_for(c);
-	q = &w->starving[c->starved_for];
-	after = q->last && q->last->place > c->place ? q->first : NULL;
-	while (after && after->place < c->place)
-		after = after->starved_next;
-	c->starved_next = after;
-	c->starved_prev = after ? after->starved_prev : q->last;
-	*(c->starved_prev ? &c->starved_prev->starved_next : &q->first) = c;
-	*(after ? &after->starved_prev : &q->last) = c;
-	w->starved++;
+	c->wait.queue = (uint8_t)conn_starved_for(c);
+	q = &w->pressure.queues[c->wait.queue];
+	after = q->last && q->last->wait.place > c->wait.place ? q->first : NULL;
+	while (after && after->wait.place < c->wait.place)
+		after = after->wait.next;
+	c->wait.next = after;
+	c->wait.prev = after ? after->wait.prev : q->last;
+	*(c->wait.prev ? &c->wait.prev->wait.next : &q->first) = c;
+	*(after ? &after->wait.prev : &q->last) = c;
+	w->pressure.waiting++;
 	worker_set_first(w);
 }
 
 static void conn_dequeue(struct conn *c)
 {
 	struct worker *w = c->worker;
-	struct starved_queue *q = &w->starving[c->starved_for];
+	struct starved_queue *q = &w->pressure.queues[c->wait.queue];
 
-	*(c->starved_prev ? &c->starved_prev->starved_next : &q->first) = c->starved_next;
-	*(c->starved_next ? &c->starved_next->starved_prev : &q->last) = c->starved_prev;
-	w->starved--;
+	*(c->wait.prev ? &c->wait.prev->wait.next : &q->first) = c->wait.next;
+	*(c->wait.next ? &c->wait.next->wait.prev : &q->last) = c->wait.prev;
+	w->pressure.waiting--;
 	worker_set_first(w);
 }
 
 void conn_starved_on(struct conn *c)
 {
-	if (!(c->flags & CONN_STARVED) || conn_starved_for(c) == c->starved_for)
+	if (!(c->flags & CONN_STARVED) || conn_starved_for(c) == c->wait.queue)
 		return;
 	conn_dequeue(c);
 	conn_enqueue(c);
@@ -180,7 +181,7 @@ void conn_unstarve(struct conn *c)
 		return;
 	conn_dequeue(c);
 	c->flags &= ~(uint32_t)(CONN_STARVED | CONN_NO_INPUT);
-	if (!w->starved && w->scratch) { /* perhaps only conn_relieve() used it */
+	if (!w->pressure.waiting && w->scratch) { /* perhaps only conn_relieve() used it */
 		chunk_put(&w->pool, w->scratch);
 		w->scratch = NULL;
 	}
@@ -199,14 +200,15 @@ void conn_starve(struct conn *c, uint32_t flags)
 	conn_drop_grant(c);
 	conn_take_place(c);
 	conn_enqueue(c);
-	worker_arm(w, &w->relief_timer, w->now_ns < w->relief_ns ? w->relief_ns : 0);
+	worker_arm(w, &w->pressure.timer,
+		   w->turn.now_ns < w->pressure.look_ns ? w->pressure.look_ns : 0);
 }
 
 void conn_starved(struct conn *c)
 {
 	struct worker *w = c->worker;
 
-	w->starved_free = MIN(w->starved_free, w->pool.free_count);
+	w->pressure.free_lacked = MIN(w->pressure.free_lacked, w->pool.free_count);
 	conn_starve(c, 0);
 	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* the service waits as well, not only a receive */
 	conn_starved_on(c);
@@ -231,15 +233,15 @@ size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
 
 	if (p->free_count <= p->keep / 4)
 		return 0;
-	return MIN(bytes,
-		   reads_are_small(w) ? MAX(p->chunk_size / CONN_RATIONS, align) : w->held_max);
+	return MIN(bytes, reads_are_small(w) ? MAX(p->chunk_size / CONN_RATIONS, align)
+					     : w->limits.held_max);
 }
 
 bool conn_read_must_wait(const struct conn *c, bool in_memory)
 {
-	if (in_memory && unlikely(c->io_bytes >= CONN_RUN_BYTES))
+	if (in_memory && unlikely(c->io.bytes >= CONN_RUN_BYTES))
 		return true;
-	return reads_are_small(c->worker) && (c->io_count > 0 || conn_owes(c));
+	return reads_are_small(c->worker) && (c->io.count > 0 || conn_owes(c));
 }
 
 /* The limit of one connection shrinks as the pool empties, so that a few clients that never read
@@ -249,16 +251,18 @@ void worker_set_held_max(struct worker *w)
 	uint32_t chunks, keep = pool_free_for_all(&w->pool);
 	size_t chunk = w->pool.chunk_size, share;
 
-	if (unlikely(w->ration) && (w->ration->refs == 1 || !pool_is_short(&w->pool)))
+	if (unlikely(w->pressure.ration) &&
+	    (w->pressure.ration->refs == 1 || !pool_is_short(&w->pool)))
 		worker_end_rations(w);
 	chunks = worker_chunks(w);
-	w->held_chunks = w->ration ? UINT32_MAX : chunks; /* looks again at the end of each turn */
+	w->limits.held_chunks =
+		w->pressure.ration ? UINT32_MAX : chunks; /* looks again at the end of each turn */
 	worker_count_chunks(w);
-	w->held_max = w->views_max = w->views_few = SIZE_MAX;
+	w->limits.held_max = w->limits.views_max = w->limits.views_few = SIZE_MAX;
 	if (w->engine->connectionless)
 		return;
 	share = MAX(chunks > keep ? (chunks - keep) / 4 : 0, 2U);
-	w->held_max = MIN(share * chunk, w->held_limit);
-	w->views_max = MIN(share, w->held_limit / CONN_VIEW_BYTES);
-	w->views_few = MIN(w->views_max, w->held_max / chunk);
+	w->limits.held_max = MIN(share * chunk, w->limits.held_limit);
+	w->limits.views_max = MIN(share, w->limits.held_limit / CONN_VIEW_BYTES);
+	w->limits.views_few = MIN(w->limits.views_max, w->limits.held_max / chunk);
 }

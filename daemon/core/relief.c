@@ -13,13 +13,13 @@ static void conn_feed(struct conn *c)
 	const struct pool *p = &w->pool;
 	bool input = (c->flags & (CONN_NO_INPUT | CONN_EOF | CONN_RECV_OFF)) == CONN_NO_INPUT;
 
-	w->moves |= !conn_is_behind(c);
+	w->pressure.moves |= !conn_is_behind(c);
 	conn_unstarve(c);
 	c->flags |= CONN_FED;
 	if (input && !w->engine->messages && !conn_is_behind(c) &&
-	    p->free_count > pressure_kept(w) + w->granted) {
+	    p->free_count > pressure_kept(w) + w->pressure.granted) {
 		c->flags |= CONN_GRANTED;
-		w->granted++;
+		w->pressure.granted++;
 	}
 	if (!(c->flags & (CONN_EOF | CONN_RECV_OFF)))
 		w->engine->recv(c, true);
@@ -31,9 +31,9 @@ static void worker_feed_services(struct worker *w, enum starved_for queue)
 {
 	struct conn *next;
 
-	for (struct conn *c = w->starving[queue].first; c && w->pool.free_count > w->starved_free;
-	     c = next) {
-		next = c->starved_next;
+	for (struct conn *c = w->pressure.queues[queue].first;
+	     c && w->pool.free_count > w->pressure.free_lacked; c = next) {
+		next = c->wait.next;
 		conn_feed(c);
 	}
 }
@@ -44,19 +44,19 @@ static void worker_feed_services(struct worker *w, enum starved_for queue)
 static void worker_feed_inputs(struct worker *w)
 {
 	const struct pool *p = &w->pool;
-	uint32_t taken = pressure_kept(w) + w->granted,
+	uint32_t taken = pressure_kept(w) + w->pressure.granted,
 		 left = pool_free_for_all(p) - pressure_kept(w);
 	uint32_t input = w->pool_lent + (p->free_count > taken ? p->free_count - taken : 0);
-	struct conn *next = w->starving[STARVED_INPUT].first, *c;
-	struct conn *behind = w->starving[STARVED_INPUT_BEHIND].first;
+	struct conn *next = w->pressure.queues[STARVED_INPUT].first, *c;
+	struct conn *behind = w->pressure.queues[STARVED_INPUT_BEHIND].first;
 
 	for (; input > 0; input--) {
-		if (behind && input > left && (!next || behind->place < next->place)) {
+		if (behind && input > left && (!next || behind->wait.place < next->wait.place)) {
 			c = behind;
-			behind = c->starved_next;
+			behind = c->wait.next;
 		} else if (next) {
 			c = next;
-			next = c->starved_next;
+			next = c->wait.next;
 		} else {
 			break;
 		}
@@ -84,15 +84,15 @@ static void worker_shed_views(struct worker *w)
 /* Costs as much as it serves, however many wait. */
 void worker_feed_starved(struct worker *w)
 {
-	uint32_t free = w->starved_free;
+	uint32_t free = w->pressure.free_lacked;
 
 	worker_feed_services(w, STARVED_SERVICE);
 	worker_feed_services(w, STARVED_SERVICE_BEHIND);
 	worker_feed_inputs(w);
 	if (w->pool.free_count > free)
-		w->starved_free = UINT32_MAX; /* all starved services run again, and report anew if
-						 they still lack chunks */
-	if (unlikely(pool_lacks_views(&w->pool)) && w->starved)
+		w->pressure.free_lacked = UINT32_MAX; /* all starved services run again, and report
+						 anew if they still lack chunks */
+	if (unlikely(pool_lacks_views(&w->pool)) && w->pressure.waiting)
 		worker_shed_views(w);
 }
 
@@ -109,19 +109,19 @@ static void worker_relieve(struct worker *w, uint64_t now_ns)
 {
 	bool stuck;
 
-	w->stuck = w->first && !w->moves ? w->stuck + 1 : 0;
-	w->moves = false;
-	stuck = w->stuck >= WORKER_PATIENCE_STUCK;
+	w->pressure.stuck = w->pressure.first && !w->pressure.moves ? w->pressure.stuck + 1 : 0;
+	w->pressure.moves = false;
+	stuck = w->pressure.stuck >= WORKER_PATIENCE_STUCK;
 	for (struct conn *c = w->conns; c; c = c->next) {
-		bool stalls = (conn_owes(c) || c->lent_bytes) && c->relief_moved == conn_moved(c);
+		bool stalls = (conn_owes(c) || c->lent_bytes) && c->wait.moved == conn_moved(c);
 
-		c->stalled = stalls ? (uint8_t)(c->stalled + 1) : 0;
-		c->relief_moved = conn_moved(c);
+		c->wait.stalled = stalls ? (uint8_t)(c->wait.stalled + 1) : 0;
+		c->wait.moved = conn_moved(c);
 		conn_drop_grant(c); /* it has not used its grant since the last look */
 		if ((c->flags & CONN_UNREAD) && !conn_look_unread(c))
 			conn_starved_on(c);
-		if (c->stalled >= WORKER_PATIENCE ||
-		    (stuck && c->stalled >= WORKER_PATIENCE_STUCK &&
+		if (c->wait.stalled >= WORKER_PATIENCE ||
+		    (stuck && c->wait.stalled >= WORKER_PATIENCE_STUCK &&
 		     now_ns - c->active_ns >= WORKER_STALL_NS)) {
 			conn_close(c, CONN_END_ERROR);
 		} else if (c->rx.head) {
@@ -129,22 +129,22 @@ static void worker_relieve(struct worker *w, uint64_t now_ns)
 			conn_relieve(c);
 		}
 	}
-	w->relief_ns = now_ns + WORKER_RELIEF_NS;
+	w->pressure.look_ns = now_ns + WORKER_RELIEF_NS;
 }
 
 static void relief_due(struct timer *t, uint64_t now_ns)
 {
-	struct worker *w = container_of(t, struct worker, relief_timer);
+	struct worker *w = container_of(t, struct worker, pressure.timer);
 
-	if (!w->starved)
+	if (!w->pressure.waiting)
 		return;
 	worker_relieve(w, now_ns);
-	worker_arm(w, t, w->relief_ns);
+	worker_arm(w, t, w->pressure.look_ns);
 }
 
 void relief_init(struct worker *w)
 {
-	w->relief_timer.due = relief_due;
-	w->relief_ns = w->now_ns;
-	w->starved_free = UINT32_MAX;
+	w->pressure.timer.due = relief_due;
+	w->pressure.look_ns = w->turn.now_ns;
+	w->pressure.free_lacked = UINT32_MAX;
 }

@@ -32,8 +32,8 @@ static void worker_do_listen(struct call *call)
 
 	if (w->engine->accept)
 		w->engine->accept(w, true);
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		w->engine->listen(w, &w->acceptors[i], true);
+	for (unsigned i = 0; i < w->accept.count; i++)
+		w->engine->listen(w, &w->accept.acceptors[i], true);
 }
 
 static void worker_do_accept_waiting(struct call *call)
@@ -41,9 +41,9 @@ static void worker_do_accept_waiting(struct call *call)
 	uint64_t value;
 	struct worker *w = worker_request_take(call, &value);
 
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		if (!w->acceptors[i].paused)
-			worker_accept_queued(&w->acceptors[i]);
+	for (unsigned i = 0; i < w->accept.count; i++)
+		if (!w->accept.acceptors[i].paused)
+			worker_accept_queued(&w->accept.acceptors[i]);
 }
 
 static void worker_do_drain(struct call *call)
@@ -51,11 +51,11 @@ static void worker_do_drain(struct call *call)
 	uint64_t deadline_ns;
 	struct worker *w = worker_request_take(call, &deadline_ns);
 
-	w->draining = true;
-	w->drain_deadline_ns = deadline_ns;
+	w->drain.on = true;
+	w->drain.deadline_ns = deadline_ns;
 	if (!w->engine->connectionless) /* see worker_end_accept() */
 		worker_stop_accepting(w);
-	worker_arm(w, &w->drain_timer, 0);
+	worker_arm(w, &w->drain.timer, 0);
 	for (struct conn *c = w->conns; c; c = c->next) {
 		/* Lets sources stop and finished connections end.  Counts as activity: even a
 		 * connection that was silent for long has WORKER_QUIET_NS for a request that is on
@@ -71,7 +71,7 @@ static void worker_do_idle_timeout(struct call *call)
 
 	w->options.idle_timeout_ns = timeout_ns;
 	for (struct conn *c = w->conns; c; c = c->next)
-		worker_arm(w, &c->timer, 0); /* conn_due() finds out for when */
+		worker_arm(w, &c->due.timer, 0); /* conn_due() finds out for when */
 }
 
 static void worker_do_peers_max(struct call *call)
@@ -86,7 +86,7 @@ static void worker_do_stop(struct call *call)
 {
 	uint64_t value;
 
-	worker_request_take(call, &value)->stop = true;
+	worker_request_take(call, &value)->turn.stop = true;
 }
 
 static void worker_request(struct worker *w, enum worker_requested which, uint64_t value)
@@ -111,7 +111,7 @@ static void worker_request(struct worker *w, enum worker_requested which, uint64
 
 void worker_request_stop(struct worker *w)
 {
-	if (w->lives)
+	if (w->thread.lives)
 		worker_request(w, REQUEST_STOP, 0);
 }
 

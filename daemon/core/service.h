@@ -37,8 +37,8 @@ enum service_flag {
 	/* The connections of a client share state without locks, so all connections from an address
 	 * go to the same worker. */
 	SERVICE_SAME_WORKER = 1 << 8,
-	/* Its open() wants the client's address (w->arrival): asked for while accepting, it costs
-	 * no system call. */
+	/* Its open() wants the client's address (w->accept.arrival): asked for while accepting, it
+	 * costs no system call. */
 	SERVICE_WANTS_ADDRESS = 1 << 9,
 	/* It lends clients memory (conn_region()), of `region-size` bytes at most. */
 	SERVICE_LENDS = 1 << 10,

@@ -238,7 +238,7 @@ struct sockaddr_storage session_local_of(const struct conn *c)
 
 void session_address_of(const struct conn *c, struct session_address *ret)
 {
-	const struct arrival *arrival = c->worker->arrival;
+	const struct arrival *arrival = c->worker->accept.arrival;
 	uint16_t port = arrival ? arrival->port : 0;
 	struct sockaddr_storage sa;
 	struct in6_addr address;
@@ -372,7 +372,7 @@ static void session_called(struct call *call)
 	sessions_unlock(m->sessions);
 	if (!c)
 		free(m);
-	else if (!m->worker->stop) /* the worker is stopping: its connections end anyway */
+	else if (!m->worker->turn.stop) /* the worker is stopping: its connections end anyway */
 		conn_ready(c);
 }
 

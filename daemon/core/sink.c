@@ -16,8 +16,8 @@ static void sink_set_mark(struct conn *c, int bytes)
 
 void sink_forget(struct worker *w)
 {
-	w->sink = NULL;
-	deadline_drop(&w->deadlines, &w->sink_timer);
+	w->sinks.busy = NULL;
+	deadline_drop(&w->deadlines, &w->sinks.timer);
 }
 
 void sink_settle(struct conn *c)
@@ -31,21 +31,21 @@ void sink_settle(struct conn *c)
 
 static void sink_due(struct timer *t, uint64_t now_ns)
 {
-	struct worker *w = container_of(t, struct worker, sink_timer);
-	uint64_t silent_ns = w->sink->active_ns + SINK_NS;
+	struct worker *w = container_of(t, struct worker, sinks.timer);
+	uint64_t silent_ns = w->sinks.busy->active_ns + SINK_NS;
 
 	if (now_ns < silent_ns)
 		worker_arm(w, t, silent_ns);
 	else
-		sink_settle(w->sink);
+		sink_settle(w->sinks.busy);
 }
 
 static void sink_raise(struct conn *c)
 {
 	c->flags |= CONN_COARSE;
 	sink_set_mark(c, SINK_MARK);
-	c->worker->sink_timer.due = sink_due;
-	worker_arm(c->worker, &c->worker->sink_timer, c->worker->now_ns + SINK_NS);
+	c->worker->sinks.timer.due = sink_due;
+	worker_arm(c->worker, &c->worker->sinks.timer, c->worker->turn.now_ns + SINK_NS);
 }
 
 /* c has brought much in this turn. */
@@ -53,12 +53,12 @@ static void sink_is_busy(struct conn *c)
 {
 	struct worker *w = c->worker;
 
-	if (w->sink != c) {
-		if (w->sink)
-			sink_settle(w->sink);
-		w->sink = c;
-		w->sink_bytes = c->bytes_in + SINK_ALONE;
-	} else if (c->bytes_in >= w->sink_bytes && !(c->flags & CONN_COARSE)) {
+	if (w->sinks.busy != c) {
+		if (w->sinks.busy)
+			sink_settle(w->sinks.busy);
+		w->sinks.busy = c;
+		w->sinks.mark_bytes = c->bytes_in + SINK_ALONE;
+	} else if (c->bytes_in >= w->sinks.mark_bytes && !(c->flags & CONN_COARSE)) {
 		sink_raise(c);
 	}
 }
@@ -81,7 +81,7 @@ void sink_take(struct conn *c)
 
 static void sinks_begin_turn(struct worker *w, uint64_t turn)
 {
-	struct sink_queue *q = &w->sinks;
+	struct sink_queue *q = &w->sinks.queue;
 	bool goes_on = q->turn + 1 == turn;
 	unsigned count = goes_on ? MAX(q->count, 1U) : 1;
 
@@ -94,7 +94,7 @@ static void sinks_begin_turn(struct worker *w, uint64_t turn)
 
 size_t sink_share(struct conn *c)
 {
-	struct sink_queue *q = &c->worker->sinks;
+	struct sink_queue *q = &c->worker->sinks.queue;
 	uint64_t turn = stat_load(c->worker->stats.turns);
 	uint32_t waited = (uint32_t)turn - c->sink_turn;
 
@@ -112,7 +112,7 @@ size_t sink_share(struct conn *c)
 
 void sink_received(struct conn *c, size_t bytes)
 {
-	struct sink_queue *q = &c->worker->sinks;
+	struct sink_queue *q = &c->worker->sinks.queue;
 
 	q->left -= MIN(q->left, bytes);
 }

@@ -27,7 +27,7 @@ enum {
 void sink_take(struct conn *c);
 /* What has arrived at c is wanted now. */
 void sink_settle(struct conn *c);
-/* There is no busy sink any more: w->sink ends, or is settled. */
+/* There is no busy sink any more: w->sinks.busy ends, or is settled. */
 void sink_forget(struct worker *w);
 
 /* Called by an engine that is about to receive from c, which has CONN_SINK: the bytes that c may

@@ -11,11 +11,11 @@ static bool slices_may_run(struct worker *w)
 {
 	uint64_t turn = stat_load(w->stats.turns);
 
-	if (w->slices_turn != turn) {
-		w->slices_turn = turn;
-		w->slices_ns = 0;
+	if (w->slices.turn != turn) {
+		w->slices.turn = turn;
+		w->slices.ns = 0;
 	}
-	return w->slices_ns < SLICES_TURN_NS;
+	return w->slices.ns < SLICES_TURN_NS;
 }
 
 /* As store->slice(). */
@@ -24,7 +24,7 @@ static int slice(struct io *io)
 	uint64_t begin_ns = clock_ns();
 	int rc = io->mount->store->slice(io);
 
-	io->mount->worker->slices_ns += clock_ns() - begin_ns;
+	io->mount->worker->slices.ns += clock_ns() - begin_ns;
 	return rc;
 }
 
@@ -38,25 +38,25 @@ static void slices_push(struct conn *c)
 {
 	struct worker *w = c->worker;
 
-	c->slices_next = NULL;
-	if (w->slices)
-		w->slices_last->slices_next = c;
+	c->slices.next = NULL;
+	if (w->slices.first)
+		w->slices.last->slices.next = c;
 	else
-		w->slices = c;
-	w->slices_last = c;
-	w->due |= WORKER_DUE_SLICES;
+		w->slices.first = c;
+	w->slices.last = c;
+	w->turn.due |= WORKER_DUE_SLICES;
 }
 
 static void slices_add(struct conn *c, struct io *io)
 {
 	io->next = NULL;
-	if (c->slices) {
-		c->slices_last->next = io;
+	if (c->slices.first) {
+		c->slices.last->next = io;
 	} else {
-		c->slices = io;
+		c->slices.first = io;
 		slices_push(c);
 	}
-	c->slices_last = io;
+	c->slices.last = io;
 }
 
 void slices_submit(struct io *io)
@@ -64,7 +64,7 @@ void slices_submit(struct io *io)
 	struct worker *w = io->mount->worker;
 	int rc = 1;
 
-	while (rc > 0 && !w->slices && slices_may_run(w))
+	while (rc > 0 && !w->slices.first && slices_may_run(w))
 		rc = slice(io);
 	if (rc > 0)
 		slices_add(io->conn, io);
@@ -74,15 +74,15 @@ void slices_submit(struct io *io)
 
 void slices_run(struct worker *w)
 {
-	while (w->slices && slices_may_run(w)) {
-		struct conn *c = w->slices;
-		struct io *io = c->slices;
+	while (w->slices.first && slices_may_run(w)) {
+		struct conn *c = w->slices.first;
+		struct io *io = c->slices.first;
 		int rc = slice(io);
 
-		w->slices = c->slices_next;
+		w->slices.first = c->slices.next;
 		if (rc <= 0)
-			c->slices = io->next;
-		if (c->slices)
+			c->slices.first = io->next;
+		if (c->slices.first)
 			slices_push(c);
 		if (rc <= 0)
 			slices_end(io, rc);
@@ -92,15 +92,15 @@ void slices_run(struct worker *w)
 void slices_drop(struct conn *c)
 {
 	struct worker *w = c->worker;
-	struct conn **at = &w->slices, *before = NULL;
-	struct io *io = c->slices;
+	struct conn **at = &w->slices.first, *before = NULL;
+	struct io *io = c->slices.first;
 
-	c->slices = NULL;
-	for (; *at != c; at = &before->slices_next)
+	c->slices.first = NULL;
+	for (; *at != c; at = &before->slices.next)
 		before = *at;
-	*at = c->slices_next;
-	if (w->slices_last == c)
-		w->slices_last = before;
+	*at = c->slices.next;
+	if (w->slices.last == c)
+		w->slices.last = before;
 	for (struct io *next; io; io = next) {
 		next = io->next;
 		slices_end(io, -ESHUTDOWN);
@@ -109,6 +109,6 @@ void slices_drop(struct conn *c)
 
 void slices_drop_all(struct worker *w)
 {
-	while (w->slices)
-		slices_drop(w->slices);
+	while (w->slices.first)
+		slices_drop(w->slices.first);
 }

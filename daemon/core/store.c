@@ -191,7 +191,7 @@ void io_submit(struct io *io)
 	io->progress = 0;
 	io->calls = 0;
 	io->retries = 0;
-	io->start_ns = unlikely(w->sampling) ? clock_ns() : 0;
+	io->start_ns = unlikely(w->turn.sampling) ? clock_ns() : 0;
 	if (m->export->options->sync_writes && io->kind != IO_read)
 		io->flags |= IO_FUA;
 	stat_add(m->operations[io->kind].count, 1);
@@ -237,9 +237,9 @@ int mounts_attach(struct worker *w, struct reason *reason)
 		m->worker = w;
 		if (m->export->options->direct)
 			m->features |= 1U << MOUNT_direct;
-		atomic_store(&w->attaching, m->export->name);
+		atomic_store(&w->thread.attaching, m->export->name);
 		rc = mount_attach(m, reason);
-		atomic_store(&w->attaching, NULL);
+		atomic_store(&w->thread.attaching, NULL);
 		if (rc < 0) {
 			w->mount_count = i;
 			mounts_detach(w);

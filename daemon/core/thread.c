@@ -18,7 +18,7 @@ static void worker_mailbox(struct op *op, int res, uint32_t flags)
 	struct worker *w = container_of(op, struct worker, mailbox_op);
 
 	(void)res, (void)flags;
-	w->due |= WORKER_DUE_CALLS;
+	w->turn.due |= WORKER_DUE_CALLS;
 }
 
 static int worker_init(struct worker *w, struct reason *reason)
@@ -26,7 +26,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 	int rc;
 
 	pthread_setname_np(pthread_self(), w->name);
-	w->tid = (int)syscall(SYS_gettid);
+	w->thread.tid = (int)syscall(SYS_gettid);
 	if (CPU_COUNT(&w->options.cpus) > 0) {
 		rc = pthread_setaffinity_np(pthread_self(), sizeof(cpu_set_t), &w->options.cpus);
 		if (rc != 0)
@@ -44,9 +44,9 @@ static int worker_init(struct worker *w, struct reason *reason)
 				  "`buffers` or `buffer-size`",
 				  (unsigned long long)w->options.buffers,
 				  (unsigned long long)w->options.buffer_size);
-	w->held_limit = CONN_HELD_MAX;
+	w->limits.held_limit = CONN_HELD_MAX;
 	if (w->service && w->service->held_max)
-		w->held_limit = w->service->held_max;
+		w->limits.held_limit = w->service->held_max;
 	worker_set_held_max(w);
 	worker_turn_init(w);
 	relief_init(w);
@@ -83,7 +83,7 @@ static void worker_close_all(struct worker *w)
 	for (struct conn *c = w->conns; c; c = c->next)
 		conn_close(c, CONN_END_DRAIN);
 	while (w->conns && clock_ns() < give_up_ns) {
-		worker_arm(w, &w->drain_timer, clock_ns() + NS_PER_MS);
+		worker_arm(w, &w->drain.timer, clock_ns() + NS_PER_MS);
 		worker_turn(w);
 	}
 }
@@ -96,8 +96,8 @@ static void worker_abandon_conns(struct worker *w)
 		struct conn *c = w->conns;
 
 		w->conns = c->next;
-		deadline_drop(&w->deadlines, &c->timer);
-		if ((c->flags & CONN_OPEN) && c->io_count == 0 && w->service->close)
+		deadline_drop(&w->deadlines, &c->due.timer);
+		if ((c->flags & CONN_OPEN) && c->io.count == 0 && w->service->close)
 			w->service->close(c);
 		w->owner->release(w, c->ticket);
 		close(c->fd);
@@ -107,7 +107,7 @@ static void worker_abandon_conns(struct worker *w)
 
 static void worker_serve(struct worker *w)
 {
-	while (!w->stop)
+	while (!w->turn.stop)
 		worker_turn(w);
 	worker_close_all(w);
 	slices_drop_all(w);
@@ -120,11 +120,11 @@ static void *worker_thread(void *arg)
 {
 	struct worker *w = arg;
 
-	w->start_result = worker_init(w, &w->start_reason);
-	sem_post(&w->started);
-	if (w->start_result == 0)
+	w->thread.start_result = worker_init(w, &w->thread.start_reason);
+	sem_post(&w->thread.started);
+	if (w->thread.start_result == 0)
 		worker_serve(w);
-	sem_post(&w->ended);
+	sem_post(&w->thread.ended);
 	return NULL;
 }
 
@@ -132,31 +132,31 @@ static void worker_free(struct worker *w)
 {
 	pool_fini(&w->pool);
 	worker_close_acceptors(w);
-	free(w->acceptors);
-	w->acceptors = NULL;
-	w->acceptor_count = 0;
+	free(w->accept.acceptors);
+	w->accept.acceptors = NULL;
+	w->accept.count = 0;
 	mailbox_fini(&w->mailbox);
-	sem_destroy(&w->started);
-	sem_destroy(&w->ended);
+	sem_destroy(&w->thread.started);
+	sem_destroy(&w->thread.ended);
 }
 
 int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason)
 {
-	if (!sem_wait_until(&w->started, end_ns)) {
-		const char *export = atomic_load(&w->attaching);
+	if (!sem_wait_until(&w->thread.started, end_ns)) {
+		const char *export = atomic_load(&w->thread.attaching);
 
 		return reason_set(reason, -ETIMEDOUT,
 				  "worker %u (thread %d) has not started within %d s%s%s%s",
-				  w->index, w->tid, (int)(WORKER_START_NS / NS_PER_S),
+				  w->index, w->thread.tid, (int)(WORKER_START_NS / NS_PER_S),
 				  export ? ": it waits for the file of export '" : "",
 				  export ? export : "", export ? "'" : "");
 	}
-	w->begun = w->start_result == 0;
-	if (!w->begun) {
-		*reason = w->start_reason;
+	w->thread.begun = w->thread.start_result == 0;
+	if (!w->thread.begun) {
+		*reason = w->thread.start_reason;
 		worker_await_end(w, UINT64_MAX);
 	}
-	return w->start_result;
+	return w->thread.start_result;
 }
 
 int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
@@ -164,19 +164,19 @@ int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned
 {
 	int rc = mailbox_init(&w->mailbox);
 
-	sem_init(&w->started, 0, 0);
-	sem_init(&w->ended, 0, 0);
-	w->acceptors = calloc(count + 1, sizeof(*w->acceptors));
-	if (rc < 0 || !w->acceptors) {
+	sem_init(&w->thread.started, 0, 0);
+	sem_init(&w->thread.ended, 0, 0);
+	w->accept.acceptors = calloc(count + 1, sizeof(*w->accept.acceptors));
+	if (rc < 0 || !w->accept.acceptors) {
 		for (unsigned i = 0; i < count; i++)
 			close(sockets[i].fd);
 		worker_free(w);
 		return reason_set(reason, rc < 0 ? rc : -ENOMEM, "cannot make a worker: %s",
 				  strerror(rc < 0 ? -rc : ENOMEM));
 	}
-	w->acceptor_count = count;
+	w->accept.count = count;
 	for (unsigned i = 0; i < count; i++)
-		w->acceptors[i] = (struct acceptor){
+		w->accept.acceptors[i] = (struct acceptor){
 			.worker = w,
 			.fd = sockets[i].fd,
 			.port = sockets[i].late ? sockaddr_port(sockets[i].late)
@@ -185,12 +185,12 @@ int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned
 			.shared = sockets[i].shared,
 			.address = sockets[i].address,
 		};
-	rc = -pthread_create(&w->thread, NULL, worker_thread, w);
+	rc = -pthread_create(&w->thread.id, NULL, worker_thread, w);
 	if (rc < 0) {
 		worker_free(w);
 		return reason_set(reason, rc, "cannot start a thread: %s", strerror(-rc));
 	}
-	w->lives = true;
+	w->thread.lives = true;
 	return 0;
 }
 
@@ -204,13 +204,13 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 
 bool worker_await_end(struct worker *w, uint64_t end_ns)
 {
-	if (!w->lives)
+	if (!w->thread.lives)
 		return true;
-	if (!sem_wait_until(&w->ended, end_ns))
+	if (!sem_wait_until(&w->thread.ended, end_ns))
 		return false;
-	pthread_join(w->thread, NULL);
+	pthread_join(w->thread.id, NULL);
 	mailbox_run(&w->mailbox); /* calls posted too late still free their memory */
-	w->lives = false;
+	w->thread.lives = false;
 	worker_free(w);
 	return true;
 }

@@ -12,7 +12,7 @@ struct transport {
 
 	/* The type of the sockets that a listener binds, hands over on a reload and keeps across a
 	 * restart: SOCK_STREAM or SOCK_DGRAM.  0: no sockets; the engine of the listener's first
-	 * worker binds w->endpoints. */
+	 * worker binds w->accept.endpoints. */
 	int socket_type;
 
 	bool unix_addresses; /* `address = unix:PATH` is valid */

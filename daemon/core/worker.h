@@ -126,7 +126,7 @@ struct worker_hook {
 
 enum worker_due {
 	WORKER_DUE_CALLS = 1 << 0,  /* the mailbox has calls */
-	WORKER_DUE_SLICES = 1 << 1, /* w->slices is not NULL */
+	WORKER_DUE_SLICES = 1 << 1, /* w->slices.first is not NULL */
 };
 
 /* A listening socket that is handed to a worker. */
@@ -211,98 +211,159 @@ struct worker_request {
 /* What a worker tells its owner, each once. */
 enum worker_told { TOLD_ACCEPT_ENDED, TOLD_DRAINED, TOLD_COUNT };
 
-struct worker {
-	/* Hot: used for every request. */
-	const struct service *service;
-	const struct engine *engine;
-	void *engine_state;
+/* The parts of a worker; each says which file writes it.  Others read. */
+
+/* turn.c; conn_ready() appends to `ready`. */
+struct worker_turn {
 	struct conn *ready, **ready_tail; /* the ready list, in order of arrival */
 	/* CLOCK_MONOTONIC after wait() of this turn: exact if the turn is sampled or timers are
 	 * armed, else of the coarse clock. */
 	uint64_t now_ns;
 	int sample_wait; /* turns until the next one is sampled */
 	uint32_t sample_random;
-	unsigned ran;      /* connections that ran in the last turn */
-	size_t held_limit; /* the most that held_max may be */
-	size_t held_max;   /* bytes a connection may hold now, by how full the pool is */
-	size_t views_max;  /* views it may hold now, as each may pin a chunk */
-	/* A connection with fewer views holds less than both limits, but for what is lent. */
-	size_t views_few;
-	uint32_t held_chunks; /* worker_chunks() for which these three were computed */
-	bool sampling;        /* the operations that begin in this turn are timed */
+	unsigned ran;  /* connections that ran in the last turn */
+	bool sampling; /* the operations that begin in this turn are timed */
 	/* Timed operations end in this turn: engines take the time of sends. */
 	bool timing;
-	bool draining, stop;
+	bool stop;
 	/* Bits of enum worker_due: to be done after this turn's completions. */
 	uint8_t due;
-	struct conn *slices, *slices_last; /* connections that have I/O in slices: see slices.h */
-	struct pool pool;
-	uint32_t pool_lent; /* chunks lent to the kernel to receive into */
 	struct worker_hook *hooks;
-	struct gather gather;
-	unsigned io_count; /* I/O in flight of all connections: see conn_io_begin() */
-	/* When the last call that was timed in the turn `timed_turn` ended: see store/file_auto.c.
-	 */
-	uint64_t timed_turn, timed_ns;
+};
 
-	/* Warm: used while connections wait, and by timers. */
-	uint64_t slices_turn, slices_ns; /* the turn that last did slices, and how long it did */
-	/* Connections that wait for the pool: how many, and their queues, each in order of
-	 * conn.place. */
-	unsigned starved;
+/* pressure.c: how much a connection may hold now. */
+struct worker_limits {
+	size_t held_max;  /* bytes, by how full the pool is */
+	size_t views_max; /* views, as each may pin a chunk */
+	/* A connection with fewer views holds less than both limits, but for what is lent. */
+	size_t views_few;
+	size_t held_limit;    /* the most that held_max may be */
+	uint32_t held_chunks; /* worker_chunks() for which these were computed */
+};
+
+/* slices.c: connections that have I/O in slices, and for how long the turn that last did some did
+ * so. */
+struct worker_slices {
+	struct conn *first, *last;
+	uint64_t turn, ns;
+};
+
+/* conn_io_begin() and conn_io_end() count; store/file_auto.c has the times. */
+struct worker_io {
+	unsigned count; /* I/O in flight of all connections */
+	/* When the last call that was timed in the turn `timed_turn` ended. */
+	uint64_t timed_turn, timed_ns;
+};
+
+/* pressure.c and relief.c: connections that wait for the pool. */
+struct worker_pressure {
+	unsigned waiting; /* how many; in queues, each in order of conn.wait.place */
 	struct starved_queue {
 		struct conn *first, *last;
-	} starving[STARVED_QUEUES];
-	uint64_t places;       /* the last value given to conn.place */
-	uint32_t starved_free; /* free chunks when a service last failed to allocate */
-	uint32_t granted;      /* chunks reserved for connections with CONN_GRANTED */
-	/* Lowest place of a starved connection that does not wait for its own peer as well; 0:
-	 * none. */
+	} queues[STARVED_QUEUES];
+	uint64_t places;      /* the last value given to conn.wait.place */
+	uint32_t free_lacked; /* free chunks when a service last failed to allocate */
+	uint32_t granted;     /* chunks reserved for connections with CONN_GRANTED */
+	/* Lowest place of a connection that does not wait for its own peer as well; 0: none. */
 	uint64_t first;
-	/* When to look next at connections that hold chunks, see WORKER_RELIEF_NS. */
-	uint64_t relief_ns;
-	bool moves;     /* since the last such look a connection like `first` was served */
-	unsigned stuck; /* looks since one was served */
+	uint64_t look_ns;     /* when to look next at connections that hold chunks */
+	bool moves;           /* since the last such look a connection like `first` was served */
+	unsigned stuck;       /* looks since one was served */
+	struct chunk *ration; /* the chunk of which conn_ration() gives parts; NULL: none */
+	struct timer timer;   /* for that look; armed while connections wait */
+};
+
+/* sink.c */
+struct worker_sinks {
+	struct conn *busy;   /* the sink that was busy last; NULL: none */
+	uint64_t mark_bytes; /* the mark is raised when its bytes_in has come so far */
+	struct sink_queue queue;
+	struct timer timer; /* to see whether `busy` is silent; armed while it has a mark */
+};
+
+/* turn.c, after worker_drain(). */
+struct worker_drain_state {
+	bool on;
+	bool done; /* owner->drained() was called */
+	uint64_t deadline_ns;
+	struct timer timer; /* armed while the worker drains */
+};
+
+/* accept.c */
+struct worker_accept {
+	struct acceptor *acceptors;
+	unsigned count;
+	const struct arrival *arrival; /* of the connection that is being opened; NULL: none is */
+	bool paused;                   /* owner->paused() was told an error */
+	/* owner->accept_ended() was called: no new connection can arrive any more. */
+	bool ended;
+	struct timer timer; /* to try to accept again; armed while accepting is paused */
+	/* For an engine that binds addresses itself (port 0 is replaced by the actual port); owned
+	 * by the owner.  The count is 0 for other engines. */
+	struct sockaddr_storage *endpoints;
+	unsigned endpoint_count;
+};
+
+/* The listener's workers, among which an engine that binds addresses distributes connections.
+ * Owned by the owner; the count is 0 for other engines. */
+struct worker_team {
+	struct worker *workers;
+	unsigned count;
+};
+
+/* Devices that the engine uses: appended by the worker, read by any thread. */
+struct worker_devices {
+	struct engine_device list[WORKER_DEVICES_MAX];
+	_Atomic unsigned count;
+};
+
+/* thread.c; for the owner's thread only unless atomic. */
+struct worker_thread {
+	pthread_t id;
+	bool begun;    /* worker_await_start() has seen it start: its other fields may be read */
+	bool lives;    /* the thread exists and has not been joined */
+	sem_t started; /* posted by the thread when it has started or failed to (start_reason) */
+	sem_t ended;   /* posted by the thread as its last action */
+	int start_result;
+	struct reason start_reason;
+	/* The export that it is opening while it starts; NULL: none. */
+	const char *_Atomic attaching;
+	_Atomic int tid;
+};
+
+struct worker {
+	/* Hot: used for every request. */
+	const struct service *service;
+	const struct engine *engine;
+	void *engine_state;
+	struct worker_turn turn;
+	struct worker_limits limits;
+	struct worker_slices slices;
+	struct pool pool;
+	uint32_t pool_lent; /* by the engine: chunks lent to the kernel to receive into */
+	struct gather gather;
+	struct worker_io io;
+
+	/* Warm: used while connections wait, and by timers. */
+	struct worker_pressure pressure;
 	struct conn *conns;
-	struct conn *sink;   /* the sink that was busy last, see sink.h; NULL: none */
-	uint64_t sink_bytes; /* the mark is raised when its bytes_in has come so far */
-	struct sink_queue sinks;
+	uint64_t next_conn_id;
+	struct worker_sinks sinks;
 	/* All timers, of connections as well.  wake_ns: when wait() must return at the latest. */
 	struct deadlines deadlines;
-	struct timer relief_timer; /* armed while connections are starved */
-	struct timer drain_timer;  /* armed while the worker drains */
-	struct timer retry_timer;  /* to try to accept again; armed while accepting is paused */
-	struct timer sink_timer;   /* to see whether `sink` is silent; armed while it has a mark */
-	uint64_t drain_deadline_ns;
-	bool paused; /* owner->paused() was told an error */
-	/* owner->accept_ended() was called: no new connection can arrive any more. */
-	bool accept_ended;
-	bool drained; /* owner->drained() was called */
-	struct acceptor *acceptors;
-	const struct arrival *arrival; /* of the connection that is being opened; NULL: none is */
-	unsigned acceptor_count;
-	uint64_t next_conn_id;
+	struct worker_drain_state drain;
+	struct worker_accept accept;
 	struct worker_options options;
 	struct chunk *constant; /* see conn_constant(); NULL: none yet */
 	/* The listener's state of its service, owned by the listener: see service->shared_new(). */
 	void *shared;
 	struct chunk *scratch; /* the chunk that conn_write() fills; NULL: none yet */
-	struct chunk *ration;  /* the chunk of which conn_ration() gives parts; NULL: none */
-	/* For an engine that binds addresses itself (port 0 is replaced by the actual port): these,
-	 * and the listener's workers, among which it distributes connections.  Owned by the owner.
-	 * Both counts are 0 for other engines. */
-	struct sockaddr_storage *endpoints;
-	unsigned endpoint_count;
-	struct worker *team;
-	unsigned team_count;
+	struct worker_team team;
 	struct ring *ring; /* owned by the engine; stores may share it; NULL: it has none */
 	/* This worker's mounts of the listener's exports; owned by the owner. */
 	struct mount *mounts;
 	unsigned mount_count;
-
-	/* Devices that the engine uses: appended by the worker, read by any thread. */
-	struct engine_device devices[WORKER_DEVICES_MAX];
-	_Atomic unsigned device_count;
+	struct worker_devices devices;
 
 	/* Read or written by several threads. */
 	struct mailbox mailbox;
@@ -317,18 +378,7 @@ struct worker {
 	_Atomic bool settling; /* it has not answered a worker_settle() yet */
 	_Atomic bool idle;     /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
-
-	/* The thread; for the owner's thread only unless atomic. */
-	pthread_t thread;
-	bool begun;    /* worker_await_start() has seen it start: its other fields may be read */
-	bool lives;    /* the thread exists and has not been joined */
-	sem_t started; /* posted by the thread when it has started or failed to (start_reason) */
-	sem_t ended;   /* posted by the thread as its last action */
-	int start_result;
-	struct reason start_reason;
-	/* The export that it is opening while it starts; NULL: none. */
-	const char *_Atomic attaching;
-	_Atomic int tid;
+	struct worker_thread thread;
 
 	/* Set before worker_start() returns; constant after that. */
 	const struct worker_owner *owner;
@@ -448,15 +498,15 @@ void worker_pause_accept(struct acceptor *a, int error);
 /* deadline_arm(); 0: at the end of this turn. */
 static inline void worker_arm(struct worker *w, struct timer *t, uint64_t ns)
 {
-	deadline_arm(&w->deadlines, t, ns, w->now_ns);
+	deadline_arm(&w->deadlines, t, ns, w->turn.now_ns);
 }
 
 /* A descriptor was closed: acceptors that are paused for lack of one resume at the end of this
  * turn, when more may have been freed. */
 static inline void worker_fd_freed(struct worker *w)
 {
-	if (unlikely(deadline_is_armed(&w->retry_timer)))
-		worker_arm(w, &w->retry_timer, 0);
+	if (unlikely(deadline_is_armed(&w->accept.timer)))
+		worker_arm(w, &w->accept.timer, 0);
 }
 
 /* An engine's wait() calls it once, after sleeping and before it runs any done(): from here on the
@@ -471,7 +521,7 @@ static inline void worker_awake(struct worker *w)
  * number of connections that ran in the last one. */
 static inline size_t worker_share(const struct worker *w)
 {
-	return MAX(WORKER_TURN_BYTES / MAX(w->ran, 1U), (unsigned)WORKER_SHARE_MIN);
+	return MAX(WORKER_TURN_BYTES / MAX(w->turn.ran, 1U), (unsigned)WORKER_SHARE_MIN);
 }
 
 /* worker_share() in chunks, at least one. */

@@ -149,7 +149,7 @@ static void epoll_flush(struct conn *c)
  * set it would cost a CPU until the store answers, on a hung device for ever. */
 static void epoll_close(struct conn *c)
 {
-	if (c->io_count > 0 && !(c->flags & (EPOLL_LEFT | CONN_FRESH)))
+	if (c->io.count > 0 && !(c->flags & (EPOLL_LEFT | CONN_FRESH)))
 		epoll_leave(c);
 }
 
@@ -199,15 +199,15 @@ static void epoll_socket_busy_poll(struct worker *w)
 	int us = (int)(w->options.busy_poll_ns / NS_PER_US);
 	unsigned local = 0;
 
-	for (unsigned i = 0; i < w->acceptor_count; i++) {
-		int fd = w->acceptors[i].fd;
+	for (unsigned i = 0; i < w->accept.count; i++) {
+		int fd = w->accept.acceptors[i].fd;
 
 		if (socket_is_local(fd))
 			local++;
 		else if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof(us)) < 0)
 			return;
 	}
-	if (local == 0 || local < w->acceptor_count)
+	if (local == 0 || local < w->accept.count)
 		worker_feature(w, FEATURE_socket_busy_poll);
 }
 

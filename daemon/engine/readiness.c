@@ -71,7 +71,8 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	size_t max =
 		c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_WIDE_BYTES / p->chunk_size;
 	/* A sink that holds nothing now will hold nothing when it has run. */
-	size_t hold = c->worker->held_max * ((c->flags & CONN_SINK) && c->rx.bytes == 0 ? 2 : 1);
+	size_t hold =
+		c->worker->limits.held_max * ((c->flags & CONN_SINK) && c->rx.bytes == 0 ? 2 : 1);
 	unsigned count = 0;
 	ssize_t n, left;
 
@@ -238,7 +239,7 @@ bool readiness_send(struct conn *c)
 
 bool readiness_accept(struct acceptor *a)
 {
-	unsigned max = a->shared ? 1 : MIN(MAX(a->worker->ran, 1U), READINESS_ACCEPTS);
+	unsigned max = a->shared ? 1 : MIN(MAX(a->worker->turn.ran, 1U), READINESS_ACCEPTS);
 	bool by_address = (a->worker->service->flags & SERVICE_WANTS_ADDRESS);
 
 	for (unsigned i = 0; i < max && a->fd >= 0 && !a->paused; i++) {

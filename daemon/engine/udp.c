@@ -77,7 +77,7 @@ void udp_listen(struct udp_socket *s, bool on)
 /* acceptors[] and sockets[] are parallel. */
 struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a)
 {
-	return &u->sockets[a - u->worker->acceptors];
+	return &u->sockets[a - u->worker->accept.acceptors];
 }
 
 /* Enables GRO only if a chunk has room for all that the kernel may merge. */
@@ -227,7 +227,7 @@ static int udp_admit(struct udp *u, const struct sockaddr_storage *from, void **
 	uint64_t max = w->options.peers_max;
 
 	u->peers.max = (unsigned)MIN(max ? max : WORKER_PEERS_MAX, (uint64_t)WORKER_PEERS_MAX);
-	return w->draining || w->stop ? -EUSERS : conn_admit(w, -1, from, ret_ticket);
+	return w->drain.on || w->turn.stop ? -EUSERS : conn_admit(w, -1, from, ret_ticket);
 }
 
 static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_datagram *d,
@@ -453,15 +453,15 @@ int udp_init(struct udp *u, struct worker *w, bool (*sends)(struct worker_hook *
 	if (peers_init(&u->peers) < 0)
 		return reason_set(reason, -ENOMEM, "no memory for the table of clients");
 	u->peers.evict = udp_evict;
-	u->sockets = calloc(w->acceptor_count + 1, sizeof(*u->sockets));
+	u->sockets = calloc(w->accept.count + 1, sizeof(*u->sockets));
 	if (!u->sockets) {
 		peers_fini(&u->peers);
 		return reason_set(reason, -ENOMEM, "no memory for the sockets");
 	}
 	udp_probe(u);
-	u->count = w->acceptor_count;
+	u->count = w->accept.count;
 	for (unsigned i = 0; i < u->count; i++)
-		udp_socket_init(u, &u->sockets[i], &w->acceptors[i]);
+		udp_socket_init(u, &u->sockets[i], &w->accept.acceptors[i]);
 	worker_add_hook(w, &u->hook);
 	atomic_store(&w->owes, true); /* the kernel may have counted drops: see udp_settle() */
 	return 0;

@@ -140,7 +140,7 @@ static bool send_some(struct udp_socket *s, struct udp_batch *b, unsigned *at)
 	if (n < 0 && udp_is_full((int)-n))
 		return false;
 	if (udp_batch_sent(s, b, *at, *at + (unsigned)MAX(n, 1), n < 0 ? (int)-n : 0,
-			   w->timing ? clock_ns() : 0))
+			   w->turn.timing ? clock_ns() : 0))
 		*at += (unsigned)MAX(n, 1);
 	else
 		*at = b->count;

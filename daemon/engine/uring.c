@@ -143,7 +143,7 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 		if (c->flags & CONN_COARSE)
 			sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
 	} else {
-		if (c->worker->first) /* connections that wait are served first */
+		if (c->worker->pressure.first) /* connections that wait are served first */
 			ioprio = IORING_RECVSEND_POLL_FIRST;
 		io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
 		sqe->ioprio |= (uint16_t)(ioprio | (u->multishot_bundle ? NB_RECVSEND_BUNDLE : 0));

@@ -230,14 +230,15 @@ void uring_wait(struct worker *w, bool block)
 
 	if (unlikely(w->pool_lent < u->lent_max))
 		uring_refill(w);
-	if (unlikely(w->timing) && u->ring.quiet && !u->ring.sqpoll)
+	if (unlikely(w->turn.timing) && u->ring.quiet && !u->ring.sqpoll)
 		uring_submit_timed(u);
 	if (unlikely(ring_ready(&u->ring))) {
 		ring_catch_up(&u->ring);
 	} else {
 		/* Not while connections are starved: they wait for the chunks that each completion
 		 * frees. */
-		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max && !w->starved)
+		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max &&
+		    !w->pressure.waiting)
 			silent = uring_silence(u);
 		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
 		if (likely(!u->ring.waits && !w->deadlines.wake_ns))

@@ -324,8 +324,8 @@ int uring_init(struct worker *w, struct reason *reason)
 	u->eager_io = worker_wants(w, FEATURE_eager_io);
 	if (u->eager_io)
 		worker_feature(w, FEATURE_eager_io);
-	for (unsigned i = 0; i < w->acceptor_count; i++)
-		u->local |= socket_is_local(w->acceptors[i].fd);
+	for (unsigned i = 0; i < w->accept.count; i++)
+		u->local |= socket_is_local(w->accept.acceptors[i].fd);
 	uring_init_files(w);
 	uring_probe_send_zc(w);
 	if (worker_wants(w, FEATURE_silent_send) && uring_probe_silence(w)) {

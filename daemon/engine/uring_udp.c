@@ -263,7 +263,7 @@ static void uring_udp_silent_sent(struct uring_udp *u)
 
 	u->ring.io.sq.sqe_tail -= left;
 	u->silent = NULL;
-	udp_batch_sent(s, &u->udp.batch, 0, count - left, 0, w->timing ? clock_ns() : 0);
+	udp_batch_sent(s, &u->udp.batch, 0, count - left, 0, w->turn.timing ? clock_ns() : 0);
 	if (s->out || u->udp.count > 1) /* output of the other sockets */
 		udp_ready_send(&u->udp.hook);
 }

@@ -160,7 +160,7 @@ static void listener_log_stuck(const struct listener *l, unsigned index)
 	log_write(LOG_ERR, l->name,
 		  "listener '%s': worker %u (thread %d) does not end: %sthe files "
 		  "/proc/%d/task/*/stack tell what its threads wait for",
-		  l->name, index, w->tid, why, getpid());
+		  l->name, index, w->thread.tid, why, getpid());
 }
 
 bool listener_await_end(struct listener *l, uint64_t end_ns)
@@ -203,8 +203,8 @@ static void listener_announce(const struct listener *l, bool serves)
 	if (!s->listens || !l->shared)
 		return;
 	for (unsigned i = 0; serves && i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].acceptor_count; j++)
-			s->listens(l->shared, s, l->workers[i].acceptors[j].fd);
+		for (unsigned j = 0; j < l->workers[i].accept.count; j++)
+			s->listens(l->shared, s, l->workers[i].accept.acceptors[j].fd);
 	if (!serves)
 		s->listens(l->shared, s, -1);
 }

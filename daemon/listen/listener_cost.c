@@ -6,7 +6,7 @@
 bool listener_owns(const struct listener *l, pid_t tid)
 {
 	for (unsigned i = 0; i < l->worker_count; i++)
-		if (l->workers[i].tid == tid)
+		if (l->workers[i].thread.tid == tid)
 			return true;
 	return false;
 }
@@ -30,7 +30,7 @@ void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_c
 	}
 	proc_cost_add(ret_cost, ret_kernel);
 	for (unsigned i = 0; i < l->worker_count; i++) {
-		proc_cost_update(l->workers[i].tid, &l->costs[i]);
+		proc_cost_update(l->workers[i].thread.tid, &l->costs[i]);
 		proc_cost_add(ret_cost, &l->costs[i]);
 	}
 }

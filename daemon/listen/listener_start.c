@@ -95,11 +95,11 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 		w->listener = l->name;
 		w->shared = l->shared;
 		w->index = i;
-		w->team = l->workers;
-		w->team_count = l->worker_count;
+		w->team.workers = l->workers;
+		w->team.count = l->worker_count;
 		if (i == 0 && l->endpoints) {
-			w->endpoints = l->endpoints;
-			w->endpoint_count = listening_count(l->config);
+			w->accept.endpoints = l->endpoints;
+			w->accept.endpoint_count = listening_count(l->config);
 		}
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->name, i % 100);
 		rc = worker_spawn(w, taken, socket_count, reason);

@@ -164,11 +164,11 @@ int *listening_collect(const struct listener *l, unsigned address, unsigned *ret
 	int *fds;
 
 	for (unsigned i = 0; i < l->worker_count; i++)
-		room += l->workers[i].acceptor_count;
+		room += l->workers[i].accept.count;
 	fds = calloc(room, sizeof(*fds));
 	for (unsigned i = 0; fds && i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].acceptor_count; j++) {
-			const struct acceptor *a = &l->workers[i].acceptors[j];
+		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
+			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
 			unsigned k = 0;
 
 			while (a->shared && k < count && !is_same_socket(fds[k], a->fd))
@@ -411,15 +411,15 @@ void listening_close(struct listening *sockets)
 void listening_set_keepalive(const struct listener *l)
 {
 	for (unsigned i = 0; i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].acceptor_count; j++)
-			socket_set_keepalive(l->workers[i].acceptors[j].fd,
+		for (unsigned j = 0; j < l->workers[i].accept.count; j++)
+			socket_set_keepalive(l->workers[i].accept.acceptors[j].fd,
 					     l->config->keepalive_ns);
 }
 
 void listening_start(struct worker *w, const char *listener)
 {
-	for (unsigned i = 0; i < w->acceptor_count; i++) {
-		const struct acceptor *a = &w->acceptors[i];
+	for (unsigned i = 0; i < w->accept.count; i++) {
+		const struct acceptor *a = &w->accept.acceptors[i];
 		int rc = socket_start(a->fd, a->late);
 
 		if (rc < 0)
@@ -431,7 +431,7 @@ void listening_start(struct worker *w, const char *listener)
 void listening_give(struct listener *l, unsigned address)
 {
 	for (unsigned i = 0; i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].acceptor_count; j++)
-			if (l->workers[i].acceptors[j].address == address)
-				l->workers[i].acceptors[j].given = true;
+		for (unsigned j = 0; j < l->workers[i].accept.count; j++)
+			if (l->workers[i].accept.acceptors[j].address == address)
+				l->workers[i].accept.acceptors[j].given = true;
 }

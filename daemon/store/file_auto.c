@@ -72,7 +72,7 @@ static long auto_timed(struct io *io)
 	struct mount *m = io->mount;
 	struct worker *w = m->worker;
 	uint64_t turn = stat_load(w->stats.turns), took;
-	uint64_t begin = turn == w->timed_turn ? w->timed_ns : clock_ns();
+	uint64_t begin = turn == w->io.timed_turn ? w->io.timed_ns : clock_ns();
 	bool suspect = begin < m->suspect_until_ns;
 	long n;
 
@@ -81,9 +81,9 @@ static long auto_timed(struct io *io)
 	if (unlikely(suspect && m->looked_turn != turn))
 		auto_look(m);
 	n = auto_call(io, 0);
-	w->timed_turn = turn;
-	w->timed_ns = clock_ns();
-	took = w->timed_ns - begin;
+	w->io.timed_turn = turn;
+	w->io.timed_ns = clock_ns();
+	took = w->io.timed_ns - begin;
 	if (unlikely(took > AUTO_SLOW_NS))
 		file_auto_slow(m, begin, took, suspect && auto_look(m));
 	return n;

@@ -193,7 +193,7 @@ static void *thread_main(void *arg)
 	struct io *io;
 	char name[16];
 
-	snprintf(name, sizeof(name), "store-%d", t->worker->tid); /* see host/proc.h */
+	snprintf(name, sizeof(name), "store-%d", t->worker->thread.tid); /* see host/proc.h */
 	pthread_setname_np(pthread_self(), name);
 	pthread_mutex_lock(&t->lock);
 	while ((io = thread_next(t)) != NULL) {

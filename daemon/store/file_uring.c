@@ -139,7 +139,7 @@ static void file_zero_done(struct op *op, int res, uint32_t flags)
 		io_finish(io, res ? res : -ENOSPC);
 	else if (io->progress == io->length)
 		io_finish(io, 0);
-	else if (io->mount->worker->stop || (io->conn->flags & CONN_CLOSING))
+	else if (io->mount->worker->turn.stop || (io->conn->flags & CONN_CLOSING))
 		io_finish(io, -ESHUTDOWN); /* the remaining pieces may take hours */
 	else
 		file_zero(io);

@@ -103,9 +103,9 @@ static void session_init(struct session *s)
 	w->service = &service_nbd;
 	w->engine = &session_engine;
 	w->owner = &session_owner;
-	w->ready_tail = &w->ready;
-	w->held_max = EXPORT_SIZE;
-	w->views_max = CHUNKS;
+	w->turn.ready_tail = &w->turn.ready;
+	w->limits.held_max = EXPORT_SIZE;
+	w->limits.views_max = CHUNKS;
 	w->mounts = s->mounts;
 	w->mount_count = 2;
 	pool_init(&w->pool, CHUNKS, CHUNK_SIZE, 0);
@@ -137,19 +137,19 @@ static void session_turns(struct session *s)
 {
 	struct worker *w = &s->worker;
 
-	for (unsigned turn = 0; w->ready || w->slices; turn++) {
+	for (unsigned turn = 0; w->turn.ready || w->slices.first; turn++) {
 		struct conn *c;
 
 		assert(turn < 10000);
-		if (w->slices) {
+		if (w->slices.first) {
 			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
 			slices_run(w);
 		}
-		c = w->ready;
+		c = w->turn.ready;
 		if (!c)
 			continue;
-		w->ready = NULL;
-		w->ready_tail = &w->ready;
+		w->turn.ready = NULL;
+		w->turn.ready_tail = &w->turn.ready;
 		c->flags &= ~(uint32_t)CONN_READY;
 		conn_run(c);
 	}

@@ -106,20 +106,20 @@ static void session_turns(struct session *s)
 {
 	struct worker *w = &s->worker;
 
-	for (unsigned turn = 0; w->ready || w->slices; turn++) {
+	for (unsigned turn = 0; w->turn.ready || w->slices.first; turn++) {
 		struct conn *c;
 
 		assert(turn < 100000);
-		if (w->slices) {
+		if (w->slices.first) {
 			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
 			slices_run(w);
 		}
-		c = w->ready;
+		c = w->turn.ready;
 		if (!c)
 			continue;
-		w->ready = c->ready_next;
-		if (!w->ready)
-			w->ready_tail = &w->ready;
+		w->turn.ready = c->ready_next;
+		if (!w->turn.ready)
+			w->turn.ready_tail = &w->turn.ready;
 		c->flags &= ~(uint32_t)CONN_READY;
 		conn_run(c);
 	}
@@ -139,14 +139,14 @@ static void session_init(struct session *s, uint8_t how)
 	w->service = &service_nvme;
 	w->engine = &session_engine;
 	w->owner = &session_owner;
-	w->ready_tail = &w->ready;
-	w->held_max = EXPORT_SIZE;
-	w->views_max = CHUNKS;
-	w->now_ns = clock_ns();
+	w->turn.ready_tail = &w->turn.ready;
+	w->limits.held_max = EXPORT_SIZE;
+	w->limits.views_max = CHUNKS;
+	w->turn.now_ns = clock_ns();
 	w->mailbox.fd = -1;
 	w->mounts = &s->mount;
 	w->mount_count = 1;
-	w->starved_free = UINT32_MAX;
+	w->pressure.free_lacked = UINT32_MAX;
 	w->shared = service_nvme.shared_new(&w->options, "fuzz", &reason);
 	pool_init(&w->pool, CHUNKS, CHUNK_SIZE, 0);
 	s->export = (struct export){ .name = "one", .options = &s->options, .fd = -1 };

@@ -293,7 +293,7 @@ void fake_stop(struct fake *f)
 	}
 	fake_settle(f);
 	assert_null(w->conns);
-	assert_int_equal(w->starved, 0);
+	assert_int_equal(w->pressure.waiting, 0);
 	assert_int_equal(stat_load(w->stats.open), 0);
 	assert_int_equal(f->admitted, f->released);
 	kept = (f->kept ? f->kept : w->constant != NULL) + (w->scratch != NULL);

@@ -143,20 +143,20 @@ static inline void case_turns(struct service_case *t)
 {
 	struct worker *w = &t->worker;
 
-	for (unsigned turn = 0; w->ready || w->slices; turn++) {
+	for (unsigned turn = 0; w->turn.ready || w->slices.first; turn++) {
 		struct conn *c;
 
 		assert_true(turn < 100000);
-		if (w->slices) {
+		if (w->slices.first) {
 			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
 			slices_run(w);
 		}
-		c = w->ready;
+		c = w->turn.ready;
 		if (!c)
 			continue;
-		w->ready = c->ready_next;
-		if (!w->ready)
-			w->ready_tail = &w->ready;
+		w->turn.ready = c->ready_next;
+		if (!w->turn.ready)
+			w->turn.ready_tail = &w->turn.ready;
 		c->flags &= ~(uint32_t)CONN_READY;
 		conn_run(c);
 	}
@@ -167,13 +167,13 @@ static inline void case_turns(struct service_case *t)
 static inline void case_pass(struct service_case *t, uint64_t ns)
 {
 	struct worker *w = &t->worker;
-	uint64_t now = w->now_ns + ns;
+	uint64_t now = w->turn.now_ns + ns;
 
 	assert_non_null(t->conn);
 	deadlines_run(&w->deadlines, now + (1 << DEADLINE_TICK_BITS), UINT32_MAX);
-	w->now_ns = now - 4 * NS_PER_MS;
+	w->turn.now_ns = now - 4 * NS_PER_MS;
 	case_turns(t);
-	w->now_ns = now;
+	w->turn.now_ns = now;
 }
 
 static inline void case_connect(struct service_case *t)
@@ -198,10 +198,10 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	w->service = service;
 	w->engine = (service->flags & SERVICE_REMOTE) ? &case_remote_engine : &case_engine;
 	w->owner = &case_owner;
-	w->ready_tail = &w->ready;
-	w->held_max = CONN_HELD_MAX;
-	w->views_max = CONN_HELD_MAX / CONN_VIEW_BYTES;
-	w->now_ns = clock_ns();
+	w->turn.ready_tail = &w->turn.ready;
+	w->limits.held_max = CONN_HELD_MAX;
+	w->limits.views_max = CONN_HELD_MAX / CONN_VIEW_BYTES;
+	w->turn.now_ns = clock_ns();
 	relief_init(w);
 	assert_int_equal(pool_init(&w->pool, chunks, chunk_size, 0), 0);
 	case_connect(t);

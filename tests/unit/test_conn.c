@@ -42,7 +42,7 @@ static void keep(struct conn *c)
 /* Sends a byte whenever tx is empty, for ever. */
 static void pour(struct conn *c)
 {
-	if (!c->tx.bytes && !c->sending.bytes && !c->worker->draining)
+	if (!c->tx.bytes && !c->sending.bytes && !c->worker->drain.on)
 		(void)conn_write(c, "x", 1);
 }
 
@@ -432,7 +432,7 @@ static void starved_connections_go_on_when_the_pool_recovers(void **state)
 	assert_true(p->conn->flags & CONN_STARVED);
 	fake_take(f, greedy, SIZE_MAX);
 	fake_settle(f);
-	assert_int_equal(f->worker.starved, 0);
+	assert_int_equal(f->worker.pressure.waiting, 0);
 	assert_false(p->conn->flags & CONN_STARVED);
 	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
 	assert_int_equal(p->out_bytes, 100);
@@ -498,7 +498,7 @@ static void chunks_that_the_kernel_holds_feed_no_service(void **state)
 	p->room = SIZE_MAX;
 	fake_take(f, greedy, SIZE_MAX);
 	fake_settle(f);
-	assert_int_equal(f->worker.starved, 0);
+	assert_int_equal(f->worker.pressure.waiting, 0);
 	assert_int_equal(greedy->out_bytes, CHUNKS);
 	f->worker.pool_lent = 0;
 	for (unsigned i = 0; i < ARRAY_SIZE(lent); i++)

@@ -104,7 +104,7 @@ static void what_is_with_a_store_is_not_kept_waiting(void **unused)
 	(void)unused;
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
-	w->io_count = 1;
+	w->io.count = 1;
 	assert_int_equal(gather_delay(w), 0);
 	for (unsigned i = 0; i < 1000; i++)
 		assert_false(gather_must_look(w));

@@ -459,7 +459,7 @@ static void an_empty_pool_is_waited_for(void **state)
 		while (w->pool.free_count > 1 + given / 2)
 			taken[count++] = chunk_get(&w->pool);
 		case_input(t, request, sizeof(request) - 1, CHUNK);
-		while (t->conn && w->starved) {
+		while (t->conn && w->pressure.waiting) {
 			conn_unstarve(t->conn);
 			if (count > 0)
 				chunk_put(&w->pool, taken[--count]);
@@ -479,16 +479,16 @@ static void a_slow_head_is_timed_out_and_a_slow_body_is_not(void **state)
 	struct service_case *t = http_new();
 
 	(void)state;
-	assert_int_equal(t->conn->deadline_ns, 0); /* idle-timeout's business */
+	assert_int_equal(t->conn->due.ns, 0); /* idle-timeout's business */
 	case_input(t, "GET / HTTP/1.1\r\nHo", 18, 1);
-	assert_true(t->conn->deadline_ns > clock_ns());
+	assert_true(t->conn->due.ns > clock_ns());
 	case_input(t, "st: x\r\n\r\n", 9, 1);
-	assert_int_equal(t->conn->deadline_ns, 0);
+	assert_int_equal(t->conn->due.ns, 0);
 	case_input(t, POST "Content-Length: 5\r\n\r\nab",
 		   sizeof(POST "Content-Length: 5\r\n\r\nab") - 1, 1);
-	assert_int_equal(t->conn->deadline_ns, 0);
+	assert_int_equal(t->conn->due.ns, 0);
 	case_input(t, "cdeG", 4, 1);
-	assert_true(t->conn->deadline_ns > clock_ns());
+	assert_true(t->conn->due.ns > clock_ns());
 	t->out_bytes = 0;
 	case_pass(t, 11 * (uint64_t)NS_PER_S);
 	assert_null(t->conn);
@@ -509,7 +509,7 @@ static void an_error_lingers_until_the_peer_has_ended_or_for_a_while(void **stat
 	for (int i = 0; i < 1000; i++)
 		case_input(t, "more and more", 13, CHUNK);
 	assert_int_equal(t->conn->rx.bytes, 0);
-	assert_true(t->conn->deadline_ns > 0);
+	assert_true(t->conn->due.ns > 0);
 	case_pass(t, 11 * (uint64_t)NS_PER_S);
 	assert_null(t->conn);
 	assert_int_equal(t->ends[CONN_END_PROTOCOL], 1);

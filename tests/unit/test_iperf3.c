@@ -584,12 +584,12 @@ static void the_end_of_a_drain_breaks_a_test_off(void **state)
 
 	(void)state;
 	run(&s, "{}", 1, 37);
-	w->drain_deadline_ns = clock_ns() + 60 * (uint64_t)NS_PER_S;
-	w->draining = true;
+	w->drain.deadline_ns = clock_ns() + 60 * (uint64_t)NS_PER_S;
+	w->drain.on = true;
 	send_state(&s, IPERF3_TEST_START);
 	settle(&s);
 	assert_int_equal(s.control->out_bytes, s.seen);
-	w->drain_deadline_ns = clock_ns();
+	w->drain.deadline_ns = clock_ns();
 	send_state(&s, IPERF3_TEST_START);
 	expect_state(&s, IPERF3_SERVER_TERMINATE);
 	assert_int_equal(stat_load(w->stats.operations[0].errors), 1);
@@ -606,9 +606,9 @@ static void a_drain_lets_a_silent_test_end(void **state)
 
 	(void)state;
 	run(&s, "{}", 1, 37);
-	w->drain_deadline_ns = clock_ns() + 60 * (uint64_t)NS_PER_S;
-	w->draining = true;
-	w->drain_timer.due(&w->drain_timer, clock_ns() + 2 * (uint64_t)WORKER_QUIET_NS);
+	w->drain.deadline_ns = clock_ns() + 60 * (uint64_t)NS_PER_S;
+	w->drain.on = true;
+	w->drain.timer.due(&w->drain.timer, clock_ns() + 2 * (uint64_t)WORKER_QUIET_NS);
 	settle(&s);
 	assert_non_null(s.control->conn);
 	assert_non_null(s.streams[0]->conn);

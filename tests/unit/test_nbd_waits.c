@@ -101,7 +101,7 @@ static void an_answer_without_memory_holds_up_none_that_has_it(void **state)
 	late_finish(&l, 1);
 	assert_int_equal(l.t->out_bytes - before, REPLY + CHUNK); /* what was read */
 	assert_int_equal(l.t->out[before + REPLY - 1], NBD_CMD_READ);
-	assert_int_equal(w->starved, 1);
+	assert_int_equal(w->pressure.waiting, 1);
 	assert_true(w->pool.free_count > 0);
 	conn_unstarve(l.t->conn);
 	conn_ready(l.t->conn);
@@ -120,7 +120,7 @@ static void nobody_is_late_with_input_that_is_paused(void **state)
 
 	(void)state;
 	late_start(&l);
-	l.t->worker.held_max = CHUNK + sizeof(half);
+	l.t->worker.limits.held_max = CHUNK + sizeof(half);
 	l.t->room = 0;
 	ask(l.t, NBD_CMD_READ);
 	late_finish(&l, 0);
@@ -199,7 +199,7 @@ enum { LARGE = 128 * 1024, FEW = 4, LARGE_REPLY = REPLY + LARGE };
 static void large_start(struct late *l)
 {
 	late_start_with(l, 1024, LARGE / 8, 1);
-	l->t->worker.held_max = l->t->worker.views_max = SIZE_MAX;
+	l->t->worker.limits.held_max = l->t->worker.limits.views_max = SIZE_MAX;
 }
 
 static void ask_for_large(struct late *l, unsigned count)
@@ -274,7 +274,7 @@ static void much_output_is_sent_before_the_next_request(void **state)
 	for (unsigned answered = FEW; answered <= 2 * FEW; answered += FEW) {
 		conn_run(c);
 		assert_int_equal(l.t->out_bytes - before, answered * LARGE_REPLY);
-		assert_int_equal(c->deadline_ns, 0); /* the next request is there */
+		assert_int_equal(c->due.ns, 0); /* the next request is there */
 	}
 	case_turns(l.t);
 	assert_int_equal(l.t->out_bytes - before, (2 * FEW + 1) * LARGE_REPLY);

@@ -233,7 +233,7 @@ static void an_admin_queue_hears_the_same_at_every_split(void **state)
 			hear_success(&d, &at, digests, 4);
 			assert_int_equal(at, d.t->out_bytes);
 			/* A drain is an event that has Linux come back. */
-			d.t->worker.draining = true;
+			d.t->worker.drain.on = true;
 			conn_ready(d.t->conn);
 			case_turns(d.t);
 			h = hear(&d, &at, digests);
@@ -336,9 +336,9 @@ static void pass(struct disk *d, uint64_t ns)
 {
 	struct conn *c = d->t->conn;
 
-	d->t->worker.now_ns += ns;
-	if (c->deadline_ns && d->t->worker.now_ns >= c->deadline_ns) {
-		c->deadline_ns = 0;
+	d->t->worker.turn.now_ns += ns;
+	if (c->due.ns && d->t->worker.turn.now_ns >= c->due.ns) {
+		c->due.ns = 0;
 		c->flags |= CONN_DUE;
 		conn_ready(c);
 	}
@@ -466,7 +466,7 @@ static void a_connect_may_come_again(void **state)
 
 	(void)state;
 	disk_open(&d, 16, 1);
-	d.t->worker.draining = true;
+	d.t->worker.drain.on = true;
 	put_connect(&m, 0, NVME_CNTLID_NEW, 8);
 	say(&d, &m, SIZE);
 	assert_int_equal(hear(&d, &at, 0).type, NVME_TCP_ICRESP);

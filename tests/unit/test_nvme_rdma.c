@@ -218,7 +218,7 @@ static void memory_decides_on_capsules_and_queues(void **state)
 	assert_int_equal(nvme_rdma_in_capsule(w), 4096);
 	/* A queue of 8 capsules, three in a chunk, and one chunk for what is half taken. */
 	assert_int_equal(nvme_rdma_queues(w), (w->pool.free_count - w->pool.keep) / 3);
-	w->team_count = 2;
+	w->team.count = 2;
 	assert_int_equal(nvme_rdma_queues(w), (w->pool.free_count - w->pool.keep) / 3 * 2);
 	w->pool.chunk_size = 1024;
 	assert_int_equal(nvme_rdma_in_capsule(w), 960);

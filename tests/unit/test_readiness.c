@@ -100,8 +100,8 @@ static void short_chunks_are_for_who_has_read(void **state)
 	assert_int_equal(readiness_recv(t->conn, true), READINESS_ENDED);
 	assert_true(t->conn->flags & CONN_STARVED);
 	assert_int_equal(recv(fds[1], &(char){ 0 }, 1, 0), 1);
-	t->worker.relief_timer.due(&t->worker.relief_timer,
-				   t->worker.now_ns); /* sees that it was read */
+	t->worker.pressure.timer.due(&t->worker.pressure.timer,
+				     t->worker.turn.now_ns); /* sees that it was read */
 	worker_feed_starved(&t->worker);
 	assert_false(t->conn->flags & CONN_STARVED);
 	assert_int_equal(readiness_recv(t->conn, true), READINESS_MORE);

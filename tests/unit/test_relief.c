@@ -40,7 +40,7 @@ static unsigned fill(struct fake *f, struct fake_peer *peers[CHUNKS])
 		while (fake_send(f, peers[count], data, sizeof(data)))
 			fake_settle(f);
 		count++;
-	} while (!f->worker.starved);
+	} while (!f->worker.pressure.waiting);
 	f->room = SIZE_MAX;
 	return count;
 }
@@ -48,9 +48,10 @@ static unsigned fill(struct fake *f, struct fake_peer *peers[CHUNKS])
 /* The time of one look at those who hold chunks passes. */
 static void look(struct fake *f)
 {
-	deadline_set(&f->worker.deadlines, &f->worker.relief_timer, 1, f->worker.now_ns);
+	deadline_set(&f->worker.deadlines, &f->worker.pressure.timer, 1, f->worker.turn.now_ns);
 	fake_settle(f);
-	assert_true(f->worker.relief_ns > f->worker.now_ns || !f->worker.starved);
+	assert_true(f->worker.pressure.look_ns > f->worker.turn.now_ns ||
+		    !f->worker.pressure.waiting);
 }
 
 static void who_takes_nothing_while_others_wait_is_closed(void **state)
@@ -69,7 +70,7 @@ static void who_takes_nothing_while_others_wait_is_closed(void **state)
 	assert_non_null(peers[0]->conn);
 	for (unsigned i = 1; i < count; i++)
 		assert_true(!peers[i]->conn || peers[i]->conn->tx.bytes == 0);
-	assert_int_equal(f->worker.starved, 0);
+	assert_int_equal(f->worker.pressure.waiting, 0);
 	fake_stop(f);
 }
 
@@ -128,7 +129,7 @@ static void who_waits_is_served_in_order_and_before_newcomers(void **state)
 	}
 	fake_settle(f);
 	assert_int_equal(fake_send(f, newcomer, "a few", 5), 5);
-	assert_int_equal(f->worker.starved, 0);
+	assert_int_equal(f->worker.pressure.waiting, 0);
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_settle(f);
@@ -174,10 +175,10 @@ static void what_was_granted_and_is_not_used_goes_to_the_next(void **state)
 	}
 	chunk_put(&f->worker.pool, held[--count]);
 	fake_settle(f);
-	assert_int_equal(f->worker.granted, 1);
+	assert_int_equal(f->worker.pressure.granted, 1);
 	fake_reset(f, peers[0]); /* it ends */
 	fake_settle(f);
-	assert_int_equal(f->worker.granted, 1);
+	assert_int_equal(f->worker.pressure.granted, 1);
 	look(f); /* has nothing to receive after all */
 	fake_settle(f);
 	assert_int_equal(fake_send(f, peers[2], "a few", 5), 5);
@@ -195,10 +196,10 @@ static void who_waits_soon_after_others_did_is_not_forgotten(void **state)
 	unsigned count = hold(f, held, 0);
 
 	(void)state;
-	f->worker.relief_ns = clock_ns() + NS_PER_S; /* it has looked lately */
+	f->worker.pressure.look_ns = clock_ns() + NS_PER_S; /* it has looked lately */
 	assert_int_equal(fake_send(f, peer, "a few", 5), 0);
 	fake_settle(f);
-	assert_int_equal(f->worker.relief_timer.ns, f->worker.relief_ns);
+	assert_int_equal(f->worker.pressure.timer.ns, f->worker.pressure.look_ns);
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_turn(f);
@@ -280,11 +281,11 @@ static void who_reads_again_no_longer_waits_behind_its_output(void **state)
 		count = fill(f, peers);
 		held_count = hold(f, held, 1);
 		last = peers[count - 1];
-		deadline_set(&f->worker.deadlines, &f->worker.relief_timer,
-			     clock_ns() + 3600 * (uint64_t)NS_PER_S, f->worker.now_ns);
+		deadline_set(&f->worker.deadlines, &f->worker.pressure.timer,
+			     clock_ns() + 3600 * (uint64_t)NS_PER_S, f->worker.turn.now_ns);
 		fake_settle(f);
 		assert_true(last->conn->flags & CONN_STARVED);
-		assert_int_equal(f->worker.first, 0);
+		assert_int_equal(f->worker.pressure.first, 0);
 		fake_take(f, last, SIZE_MAX);
 		fake_settle(f);
 		assert_false(last->conn->flags & CONN_STARVED);

@@ -22,15 +22,15 @@ static void only_the_sink_is_looked_at(void **state)
 	struct worker *w = &t->worker;
 
 	(void)state;
-	assert_false(deadline_is_armed(&t->conn->timer));
-	assert_int_equal(w->sink_timer.ns, w->now_ns + SINK_MS * NS_PER_MS);
-	w->now_ns += SINK_MS * NS_PER_MS / 2;
+	assert_false(deadline_is_armed(&t->conn->due.timer));
+	assert_int_equal(w->sinks.timer.ns, w->turn.now_ns + SINK_MS * NS_PER_MS);
+	w->turn.now_ns += SINK_MS * NS_PER_MS / 2;
 	case_input(t, piece, 1, 1);
-	w->now_ns = w->sink_timer.ns + (1 << DEADLINE_TICK_BITS);
-	deadlines_run(&w->deadlines, w->now_ns, UINT32_MAX);
+	w->turn.now_ns = w->sinks.timer.ns + (1 << DEADLINE_TICK_BITS);
+	deadlines_run(&w->deadlines, w->turn.now_ns, UINT32_MAX);
 	assert_true(t->conn->flags & CONN_COARSE);
-	w->now_ns = w->sink_timer.ns + (1 << DEADLINE_TICK_BITS);
-	deadlines_run(&w->deadlines, w->now_ns, UINT32_MAX);
+	w->turn.now_ns = w->sinks.timer.ns + (1 << DEADLINE_TICK_BITS);
+	deadlines_run(&w->deadlines, w->turn.now_ns, UINT32_MAX);
 	assert_false(t->conn->flags & CONN_COARSE);
 	assert_int_equal(w->deadlines.wake_ns, 0);
 	case_free(t);
@@ -45,7 +45,7 @@ static void nothing_is_looked_at_after_the_end(void **state)
 	conn_close(t->conn, CONN_END_RESET);
 	case_turns(t);
 	assert_null(t->conn);
-	assert_null(t->worker.sink);
+	assert_null(t->worker.sinks.busy);
 	assert_int_equal(t->worker.deadlines.wake_ns, 0);
 	case_free(t);
 }
@@ -90,7 +90,7 @@ static unsigned turn_of(struct service_case *t, struct conn **conns, unsigned co
 	}
 	assert_true(bytes <= WORKER_TURN_BYTES);
 	case_turns(t);
-	w->ran = count;
+	w->turn.ran = count;
 	return receive;
 }
 
@@ -128,7 +128,7 @@ static void one_alone_has_the_turn(void **state)
 	(void)state;
 	for (unsigned turn = 0; turn < 3; turn++) {
 		stat_always_add(t->worker.stats.turns, 1);
-		t->worker.ran = 1;
+		t->worker.turn.ran = 1;
 		assert_int_equal(sink_share(t->conn), WORKER_TURN_BYTES);
 	}
 	case_free(t);

@@ -204,7 +204,7 @@ static void brief_run(struct conn *c)
 {
 	if (conn_deadline_passed(c))
 		conn_close(c, CONN_END_IDLE);
-	else if (!c->deadline_ns)
+	else if (!c->due.ns)
 		conn_set_deadline(c, clock_ns() + c->id % 8 * NS_PER_MS);
 }
 
@@ -369,7 +369,7 @@ static void never_ends_run(struct conn *c)
 
 static void never_ends_close(struct conn *c)
 {
-	if (c->io_count > 0)
+	if (c->io.count > 0)
 		abort();
 	atomic_fetch_add(&given_up_closes, 1);
 }

@@ -109,7 +109,7 @@ static void hand_over(const struct engine *engine, sa_family_t family, bool behi
 	settle(&b->old);
 	bench_start(b, &b->new, engine);
 	settle(&b->new);
-	b->old.acceptors[0].given = true;
+	b->old.accept.acceptors[0].given = true;
 	drain_and_connect(b, behind, fds);
 	worker_accept_waiting(&b->new);
 	clients_echo(engine, fds);

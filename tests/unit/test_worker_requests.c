@@ -27,7 +27,7 @@ static void run_numbered(struct call *call)
 	calls_in_turn = n->bench->worker.stats.turns == calls_turn ? calls_in_turn + 1 : 1;
 	calls_turn = n->bench->worker.stats.turns;
 	calls_in_turn_most = MAX(calls_in_turn_most, calls_in_turn);
-	if (!pthread_equal(pthread_self(), n->bench->worker.thread))
+	if (!pthread_equal(pthread_self(), n->bench->worker.thread.id))
 		calls_elsewhere++;
 	if (atomic_fetch_add(&calls_run, 1) + 1 == SENDERS * CALLS)
 		sem_post(&n->bench->owner.event);

@@ -108,10 +108,10 @@ int main(int argc, char **argv)
 	worker.owner = &owner;
 	worker.listener = "test";
 	strcpy(worker.name, "test");
-	worker.endpoints = &address;
-	worker.endpoint_count = 1;
-	worker.team = &worker;
-	worker.team_count = 1;
+	worker.accept.endpoints = &address;
+	worker.accept.endpoint_count = 1;
+	worker.team.workers = &worker;
+	worker.team.count = 1;
 	if (worker_start(&worker, NULL, 0, &reason) < 0) {
 		fprintf(stderr, "%s\n", reason.text);
 		return 1;

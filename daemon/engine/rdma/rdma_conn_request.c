@@ -46,7 +46,7 @@ static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 		stat_add(w->stats.refused_limit, 1);
 		return -EAGAIN;
 	}
-	if (w->draining || w->stop)
+	if (w->drain.on || w->turn.stop)
 		return -EUSERS;
 	return conn_admit(w, -1, &request->peer, ret_ticket);
 }

@@ -80,7 +80,7 @@ void rdma_wait(struct worker *w, bool block)
 	e->mode->tend(w);
 	rdma_device_sweep(e);
 	e->mode->feed(w);
-	block = block && !w->ready;
+	block = block && !w->turn.ready;
 	n = rdma_poll(e);
 	if (n == 0 && block && w->options.busy_poll_ns)
 		n = rdma_spin(w);
@@ -143,10 +143,10 @@ static int rdma_prepare_all(struct worker *w,
 /* Is an address of the first worker on this device? */
 static bool rdma_team_uses(const struct worker *w, const char *name)
 {
-	const struct worker *first = &w->team[0];
+	const struct worker *first = &w->team.workers[0];
 
-	for (unsigned i = 0; i < atomic_load(&first->device_count); i++)
-		if (!strcmp(first->devices[i].name, name))
+	for (unsigned i = 0; i < atomic_load(&first->devices.count); i++)
+		if (!strcmp(first->devices.list[i].name, name))
 			return true;
 	return false;
 }
@@ -156,7 +156,7 @@ static bool rdma_team_uses(const struct worker *w, const char *name)
 static int rdma_prepare(struct worker *w, struct reason *reason)
 {
 	const struct rdma *e = w->engine_state;
-	bool by_address = w->team_count > 0 && atomic_load(&w->team[0].device_count) > 0;
+	bool by_address = w->team.count > 0 && atomic_load(&w->team.workers[0].devices.count) > 0;
 
 	if (by_address && w->index == 0)
 		return e->devices ? 0 : -ENODEV;

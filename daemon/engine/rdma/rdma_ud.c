@@ -265,7 +265,8 @@ static int rdma_ud_answer(struct worker *w, const struct rdma_ud *ud,
 {
 	struct rdma_conn_param accept = { .qp_num = ud->number };
 	void *ticket = NULL;
-	int rc = w->draining || w->stop ? -EUSERS : w->owner->admit(w, -1, &request->peer, &ticket);
+	int rc = w->drain.on || w->turn.stop ? -EUSERS
+					     : w->owner->admit(w, -1, &request->peer, &ticket);
 
 	if (rc < 0)
 		return rc;

@@ -151,7 +151,7 @@ static struct rdma_ud_job *rdma_ud_queue_take(struct rdma_ud_queue *q)
 
 static bool rdma_ud_job_is_void(const struct rdma_ud_handles *h, const struct rdma_ud_job *job)
 {
-	return h->worker->draining || h->worker->stop || job->ud->state == RDMA_UD_DEAD ||
+	return h->worker->drain.on || h->worker->turn.stop || job->ud->state == RDMA_UD_DEAD ||
 	       rdma_ud_has_failed(h, &job->client.address);
 }
 
@@ -225,8 +225,8 @@ bool rdma_ud_hold(struct rdma_ud *ud, const struct rdma_ud_client *client, struc
 		q = job->queue;
 	if (q->held >= q->held_max || (job && job->count >= q->each))
 		return false;
-	if (!job &&
-	    (h->worker->draining || h->worker->stop || rdma_ud_has_failed(h, &client->address)))
+	if (!job && (h->worker->drain.on || h->worker->turn.stop ||
+		     rdma_ud_has_failed(h, &client->address)))
 		return false;
 	if (!job)
 		job = rdma_ud_job_new(q, ud, client, k, wc);

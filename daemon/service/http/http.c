@@ -97,7 +97,7 @@ static enum option http_option(struct conn *c)
 {
 	struct http_conn *h = c->state;
 
-	h->close |= !h->parser.keep_alive || c->worker->draining;
+	h->close |= !h->parser.keep_alive || c->worker->drain.on;
 	if (h->close)
 		return OPTION_CLOSE;
 	return h->parser.minor == 0 ? OPTION_KEEP : OPTION_NONE;
@@ -424,7 +424,7 @@ static void http_step_close(struct conn *c)
 		conn_close_when_sent(c, (enum conn_end)h->end);
 	} else if (conn_owes(c)) {
 		c->flags |= CONN_WATCH_TX;
-	} else if (!c->deadline_ns) {
+	} else if (!c->due.ns) {
 		stat_add(c->worker->stats.sys_shutdown, 1);
 		shutdown(c->fd, SHUT_WR);
 		conn_set_deadline(c, clock_ns() + HTTP_LINGER_NS);

@@ -413,9 +413,9 @@ static bool control_must_end(const struct conn *c, const struct iperf3_conn *i)
 {
 	const struct worker *w = c->worker;
 
-	if (likely(!w->draining) || i->step >= STEP_FINISH)
+	if (likely(!w->drain.on) || i->step >= STEP_FINISH)
 		return false;
-	return i->step < STEP_RUN || clock_ns() + 2 * TICK_NS >= w->drain_deadline_ns;
+	return i->step < STEP_RUN || clock_ns() + 2 * TICK_NS >= w->drain.deadline_ns;
 }
 
 static void control_check(struct conn *c)

@@ -265,8 +265,8 @@ static bool sender_is_unread(struct iperf3_stream *s)
 		return false;
 	s->window_max = MAX(s->window_max, info.tcpi_snd_wnd);
 	if (info.tcpi_snd_wnd < s->window_max / 2 || window_is_full(&info))
-		s->unread_ns = c->worker->now_ns;
-	return c->worker->now_ns - s->unread_ns < UNREAD_NS;
+		s->unread_ns = c->worker->turn.now_ns;
+	return c->worker->turn.now_ns - s->unread_ns < UNREAD_NS;
 }
 
 static bool is_unread(const struct worker *w, struct iperf3_test *t)

@@ -14,8 +14,8 @@ bool nbd_is_full(const struct conn *c)
 {
 	const struct worker *w = c->worker;
 
-	return conn_held_bytes(c) - c->rx.bytes >= w->held_max ||
-	       conn_held_views(c) - c->rx.views >= w->views_max;
+	return conn_held_bytes(c) - c->rx.bytes >= w->limits.held_max ||
+	       conn_held_views(c) - c->rx.views >= w->limits.views_max;
 }
 
 int nbd_commands_init(struct conn *c)
@@ -108,7 +108,7 @@ void nbd_command_arrived(struct nbd_command *d)
 {
 	const struct worker *w = d->conn->worker;
 
-	d->start_ns = w->sampling ? w->now_ns : 0;
+	d->start_ns = w->turn.sampling ? w->turn.now_ns : 0;
 	nbd_of(d->conn)->arrived++;
 	nbd_of(d->conn)->arrived_bytes += d->request.length;
 	conn_set_deadline(d->conn, 0); /* the next payload has its own deadline */

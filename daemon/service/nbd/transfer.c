@@ -123,7 +123,7 @@ bool nbd_read_answer(struct nbd_command *d)
  * did when its input was paused) or memory is short. */
 static bool write_is_held_up(const struct conn *c)
 {
-	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->starved;
+	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->pressure.waiting;
 }
 
 /* Of the next `bytes` of the payload, those that a part may have: it ends where a block does, or

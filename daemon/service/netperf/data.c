@@ -56,11 +56,11 @@ uint64_t netperf_cpu_ns(const struct worker *w)
 {
 	uint64_t ns = 0;
 
-	for (unsigned i = 0; i < w->team_count; i++) {
+	for (unsigned i = 0; i < w->team.count; i++) {
 		struct timespec used;
 		/* The clock id of a thread as the kernel encodes it: pthread_getcpuclockid() needs
 		 * a thread that was not joined. */
-		clockid_t clock = (clockid_t)(~(unsigned)w->team[i].tid << 3 | 6);
+		clockid_t clock = (clockid_t)(~(unsigned)w->team.workers[i].thread.tid << 3 | 6);
 
 		if (clock_gettime(clock, &used) == 0)
 			ns += (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;

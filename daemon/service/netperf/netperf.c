@@ -145,7 +145,8 @@ void netperf_data_over(struct conn *c)
 /* The actual size of a socket buffer for which `wanted` bytes are requested; 0: the default. */
 static int buffer_size(struct worker *w, int name, int wanted)
 {
-	int fd = wanted ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : w->acceptors[0].fd;
+	int fd =
+		wanted ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : w->accept.acceptors[0].fd;
 	int size = 0;
 	socklen_t length = sizeof(size);
 

@@ -59,8 +59,8 @@ static int choose_port(const struct conn *c, const struct netperf_conn *n)
 	uint8_t local[16];
 
 	mapped_address(&sa, local);
-	for (unsigned i = 0; i < w->acceptor_count; i++) {
-		uint16_t port = port_at(w, &w->acceptors[i], local);
+	for (unsigned i = 0; i < w->accept.count; i++) {
+		uint16_t port = port_at(w, &w->accept.acceptors[i], local);
 
 		if (!port || (n->request.port && n->request.port != port))
 			continue;
@@ -104,8 +104,8 @@ static int list_twin(const struct conn *c, struct netperf_conn *n, struct sessio
 	int rc = -EPROTONOSUPPORT;
 
 	mapped_address(&sa, local);
-	for (unsigned i = 0; i < w->acceptor_count && rc != 0 && rc != -EBUSY; i++) {
-		uint16_t port = port_at(w, &w->acceptors[i], local);
+	for (unsigned i = 0; i < w->accept.count && rc != 0 && rc != -EBUSY; i++) {
+		uint16_t port = port_at(w, &w->accept.acceptors[i], local);
 
 		sockaddr_set_port(&sa, port);
 		if (!port || (n->request.port && n->request.port != port) ||

@@ -211,8 +211,8 @@ static size_t log_smart(struct nvme_command *d)
 	const struct worker *w = d->queue->conn->worker;
 	struct nvme_smart smart = { 0 };
 
-	for (unsigned i = 0; i < w->team_count; i++)
-		smart_add(&smart, &w->team[i], w->mount_count);
+	for (unsigned i = 0; i < w->team.count; i++)
+		smart_add(&smart, &w->team.workers[i], w->mount_count);
 	return nvme_log_smart(d->page, &smart);
 }
 
@@ -327,7 +327,7 @@ static uint16_t set_feature(struct nvme_command *d)
 		if (d->sqe.cdw11 == 0)
 			return NVME_KATO_INVALID | NVME_DNR;
 		q->kato_ns = (uint64_t)d->sqe.cdw11 * NS_PER_MS;
-		q->alive_ns = q->conn->worker->now_ns + q->kato_ns;
+		q->alive_ns = q->conn->worker->turn.now_ns + q->kato_ns;
 		return NVME_SUCCESS;
 	case FEATURE_WRITE_CACHE: /* a property of the exports, not changeable */
 		return d->sqe.cdw11 & 1 ? NVME_SUCCESS : NVME_NOT_CHANGEABLE | NVME_DNR;

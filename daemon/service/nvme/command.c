@@ -13,8 +13,8 @@ bool nvme_is_full(const struct conn *c)
 {
 	const struct worker *w = c->worker;
 
-	return conn_held_bytes(c) - c->rx.bytes >= w->held_max ||
-	       conn_held_views(c) - c->rx.views >= w->views_max;
+	return conn_held_bytes(c) - c->rx.bytes >= w->limits.held_max ||
+	       conn_held_views(c) - c->rx.views >= w->limits.views_max;
 }
 
 int nvme_commands_init(struct nvme_queue *q, unsigned count)
@@ -195,7 +195,7 @@ void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
 	bool to_us;
 
 	command_taken(q);
-	d->start_ns = w->sampling ? w->now_ns : 0;
+	d->start_ns = w->turn.sampling ? w->turn.now_ns : 0;
 	d->verb = find_verb(q, d->sqe.opcode);
 	d->status = d->verb->check ? d->verb->check(d) : NVME_INVALID_OPCODE | NVME_DNR;
 	to_us = nvme_direction(&d->sqe) == NVME_TO_CONTROLLER && d->length > 0;

@@ -35,14 +35,14 @@ static uint16_t check_size(const struct worker *w, const struct nvme_connect *co
 	if (connect->sqsize == 0 || connect->sqsize >= entries || connect->qid > NVME_QUEUES_MAX)
 		return NVME_CONNECT_INVALID | NVME_DNR;
 	*ret_result = 0;
-	return w->draining ? NVME_CONNECT_BUSY : NVME_SUCCESS;
+	return w->drain.on ? NVME_CONNECT_BUSY : NVME_SUCCESS;
 }
 
 /* Connect has succeeded: sets the queue up. */
 static void connect_done(struct nvme_queue *q, const struct nvme_connect *connect)
 {
 	const struct nvme_controller *n = q->member->controller;
-	uint64_t now = q->conn->worker->now_ns;
+	uint64_t now = q->conn->worker->turn.now_ns;
 
 	if (nvme_commands_init(q, connect->sqsize + 1U) < 0) {
 		conn_close(q->conn, CONN_END_ERROR);
@@ -77,7 +77,7 @@ static void connect_start(struct nvme_command *d)
 	if (status == NVME_WAIT) {
 		nvme_command_set(d, NVME_HOLD);
 		if (!q->waits)
-			q->alive_ns = w->now_ns + NVME_WAIT_NS;
+			q->alive_ns = w->turn.now_ns + NVME_WAIT_NS;
 		q->waits = true;
 		return;
 	}
@@ -160,7 +160,7 @@ static uint16_t write_cc(struct nvme_queue *q, uint32_t cc)
 		return NVME_SUCCESS;
 	nvme_set_state(n, NVME_STOPPING);
 	if (!q->alive_ns) /* without keep-alive it is to be enabled again, or to go */
-		q->alive_ns = q->conn->worker->now_ns + NVME_ENABLE_NS;
+		q->alive_ns = q->conn->worker->turn.now_ns + NVME_ENABLE_NS;
 	return NVME_SUCCESS;
 }
 

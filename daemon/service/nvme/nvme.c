@@ -29,7 +29,7 @@ static void set_deadline(struct nvme_queue *q)
 	if (!owes_input(q))
 		q->pdu_ns = 0;
 	else if (!q->pdu_ns)
-		q->pdu_ns = q->conn->worker->now_ns + NVME_PDU_NS;
+		q->pdu_ns = q->conn->worker->turn.now_ns + NVME_PDU_NS;
 	if (q->pdu_ns && (!ns || q->pdu_ns < ns))
 		ns = q->pdu_ns;
 	q->due_ns = ns;
@@ -41,7 +41,7 @@ static void set_deadline(struct nvme_queue *q)
 static void alive_passed(struct nvme_queue *q)
 {
 	struct nvme_controller *n = q->member->controller;
-	uint64_t now = q->conn->worker->now_ns;
+	uint64_t now = q->conn->worker->turn.now_ns;
 
 	if (q->phase != NVME_PHASE_LIVE) {
 		if (q->held && q->phase == NVME_PHASE_CONNECT)
@@ -130,7 +130,7 @@ static void nvme_run(struct conn *c)
 		return;
 	if (q->held && q->phase == NVME_PHASE_CONNECT)
 		nvme_connect_go_on(q, false);
-	if (c->worker->draining && q->member->qid == 0)
+	if (c->worker->drain.on && q->member->qid == 0)
 		nvme_admin_drain(q);
 	q->running = true;
 	do

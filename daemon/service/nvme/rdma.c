@@ -30,7 +30,7 @@ unsigned nvme_rdma_queues(const struct worker *w)
 	unsigned chunks = nvme_entries(w) / MAX(in_one, 1U) + 1;
 	unsigned room = w->pool.free_count > w->pool.keep ? w->pool.free_count - w->pool.keep : 0;
 
-	return MAX(room / chunks, 1U) * MAX(w->team_count, 1U);
+	return MAX(room / chunks, 1U) * MAX(w->team.count, 1U);
 }
 
 int nvme_rdma_greet(const struct worker *w, struct greeting *greeting)

@@ -13,7 +13,7 @@
 
 bool nvme_is_held_up(const struct conn *c)
 {
-	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->starved;
+	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->pressure.waiting;
 }
 
 void nvme_receive(struct nvme_command *d, uint32_t bytes)

@@ -45,7 +45,7 @@ static void member_called(struct call *call)
 	pthread_mutex_unlock(&nvme.lock);
 	if (!c)
 		free(m);
-	else if (!m->worker->stop) /* the worker is stopping: its connections end anyway */
+	else if (!m->worker->turn.stop) /* the worker is stopping: its connections end anyway */
 		conn_ready(c);
 }
 

@@ -22,7 +22,7 @@ void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
 
 	q->phase = NVME_PHASE_ENDING;
 	q->receiving = NULL;
-	q->alive_ns = q->conn->worker->now_ns + NVME_PDU_NS;
+	q->alive_ns = q->conn->worker->turn.now_ns + NVME_PDU_NS;
 	conn_write(q->conn, pdu, /* without memory for it the connection ends without a reason */
 		   nvme_tcp_build_term(pdu, &fault, q->header, q->header_have));
 }

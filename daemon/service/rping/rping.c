@@ -103,7 +103,7 @@ static bool rping_message(struct conn *c, struct rping_conn *s)
 		conn_close(c, CONN_END_PROTOCOL);
 		return false;
 	}
-	s->start_ns = c->worker->sampling ? c->worker->now_ns : 0;
+	s->start_ns = c->worker->turn.sampling ? c->worker->turn.now_ns : 0;
 	if (s->holds) {
 		rping_write(s, &buffer);
 	} else if (rping_read(s, &buffer) < 0) {

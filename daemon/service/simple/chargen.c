@@ -70,7 +70,7 @@ static void chargen_run(struct conn *c)
 		conn_starved(c);
 		return;
 	}
-	if (w->draining || conn_queued_bytes(c) >= CHARGEN_QUEUE / 2)
+	if (w->drain.on || conn_queued_bytes(c) >= CHARGEN_QUEUE / 2)
 		return;
 	conn_op_begin(c, 0);
 	while (conn_queued_bytes(c) < CHARGEN_QUEUE)

@@ -35,9 +35,10 @@ struct rdma_cm {
 	struct rdma_channel *channel;
 	struct op op, retry_op;
 	int retry_fd;
-	struct rdma_cm_id **listeners; /* by index of w->endpoints; NULL: not bound, or lost */
-	unsigned next_worker;          /* index in w->team */
-	bool listening;                /* accepting on w->endpoints */
+	struct rdma_cm_id *
+		*listeners;   /* by index of w->accept.endpoints; NULL: not bound, or lost */
+	unsigned next_worker; /* index in w->team.workers */
+	bool listening;       /* accepting on w->accept.endpoints */
 };
 
 static struct rdma_cm *rdma_cm_of(const struct worker *w)
@@ -135,7 +136,7 @@ static int rdma_cm_create_uc(struct rdma_cm *cm, const struct sockaddr_storage *
 static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *reason)
 {
 	const struct rdma *e = w->engine_state;
-	struct sockaddr_storage *address = &w->endpoints[index];
+	struct sockaddr_storage *address = &w->accept.endpoints[index];
 	struct rdma_cm *cm = e->cm;
 	struct rdma_cm_id **id = &cm->listeners[index];
 	char text[ADDRESS_TEXT_MAX];
@@ -170,7 +171,7 @@ static int rdma_cm_listen(struct worker *w, unsigned index, struct reason *reaso
 	if (rc == 0)
 		return 0;
 	return reason_set(reason, rc, "listen %s: %s%s",
-			  format_sockaddr(&w->endpoints[index], text), strerror(-rc),
+			  format_sockaddr(&w->accept.endpoints[index], text), strerror(-rc),
 			  rc == -EADDRINUSE
 				  ? "; another listener or program has this port on one of the "
 				    "devices, where iWARP (siw) shares the ports of TCP: choose "
@@ -182,7 +183,7 @@ int rdma_cm_bind(struct worker *w, struct reason *reason)
 {
 	int rc = 0;
 
-	for (unsigned i = 0; i < w->endpoint_count && rc == 0; i++) {
+	for (unsigned i = 0; i < w->accept.endpoint_count && rc == 0; i++) {
 		rc = rdma_cm_bind_one(w, i, reason);
 		if (rc == 0)
 			rc = rdma_cm_listen(w, i, reason);
@@ -194,7 +195,7 @@ static void rdma_cm_unbind(struct worker *w)
 {
 	struct rdma_cm *cm = rdma_cm_of(w);
 
-	for (unsigned i = 0; cm->listeners && i < w->endpoint_count; i++) {
+	for (unsigned i = 0; cm->listeners && i < w->accept.endpoint_count; i++) {
 		if (cm->listeners[i])
 			rdma_destroy_id(cm->listeners[i]);
 		cm->listeners[i] = NULL;
@@ -231,7 +232,7 @@ static bool rdma_cm_listen_again(struct worker *w)
 	struct rdma_cm *cm = rdma_cm_of(w);
 	bool all = true;
 
-	for (unsigned i = 0; cm->listening && i < w->endpoint_count; i++)
+	for (unsigned i = 0; cm->listening && i < w->accept.endpoint_count; i++)
 		if (!cm->listeners[i] && rdma_cm_listen_one(w, i) < 0)
 			all = false;
 	return all;
@@ -275,7 +276,7 @@ const char *rdma_cm_refusal(const struct worker *w, int rc)
 {
 	if (rc == -EACCES)
 		return "not allowed";
-	return w->draining ? "draining" : "too many connections";
+	return w->drain.on ? "draining" : "too many connections";
 }
 
 void rdma_request_free(struct rdma_request *request)
@@ -365,8 +366,8 @@ static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rd
 	memcpy(&request->peer, peer,
 	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					   : sizeof(struct sockaddr_in));
-	if (w->team_count > 1 && !w->stop)
-		to = &w->team[rdma_cm_choose(w, peer) % w->team_count];
+	if (w->team.count > 1 && !w->turn.stop)
+		to = &w->team.workers[rdma_cm_choose(w, peer) % w->team.count];
 	if (to == w)
 		e->mode->requested(w, request);
 	else
@@ -399,7 +400,7 @@ static void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id,
 	for (struct rdma_device *d = e->devices; d; d = d->next)
 		if (d->verbs == verbs)
 			rdma_device_gone(d);
-	for (unsigned i = 0; i < w->endpoint_count; i++)
+	for (unsigned i = 0; i < w->accept.endpoint_count; i++)
 		if (e->cm->listeners[i] == id) {
 			rdma_destroy_id(e->cm->listeners[i]);
 			e->cm->listeners[i] = NULL;
@@ -465,7 +466,7 @@ int rdma_cm_open(struct worker *w, struct reason *reason)
 	cm->op.done = rdma_cm_event;
 	cm->retry_op.done = rdma_cm_retry_event;
 	cm->retry_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	cm->listeners = calloc(w->endpoint_count + 1, sizeof(struct rdma_cm_id *));
+	cm->listeners = calloc(w->accept.endpoint_count + 1, sizeof(struct rdma_cm_id *));
 	if (cm->retry_fd < 0 || !cm->listeners)
 		return reason_set(reason, -ENOMEM, "rdma: no memory");
 	cm->channel = rdma_channel_new();

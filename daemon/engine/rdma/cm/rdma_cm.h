@@ -37,8 +37,8 @@ const char *rdma_cm_refusal(const struct worker *w, int rc);
  * both cases. */
 int rdma_cm_open(struct worker *w, struct reason *reason);
 void rdma_cm_close(struct worker *w);
-/* Binds w->endpoints; calls rdma_mode.serves() for devices that are present.  0 or -errno with the
- * reason. */
+/* Binds w->accept.endpoints; calls rdma_mode.serves() for devices that are present.  0 or -errno
+ * with the reason. */
 int rdma_cm_bind(struct worker *w, struct reason *reason);
 /* engine->accept(). */
 void rdma_cm_accept(struct worker *w, bool on);

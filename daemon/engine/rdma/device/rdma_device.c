@@ -355,12 +355,12 @@ const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer)
 /* A device that was unplugged and has returned gets its old entry. */
 static struct engine_device *rdma_port_entry(struct worker *w, const char *name, unsigned number)
 {
-	unsigned count = atomic_load(&w->device_count);
+	unsigned count = atomic_load(&w->devices.count);
 
 	for (unsigned i = 0; i < count; i++)
-		if (w->devices[i].port == number && !strcmp(w->devices[i].name, name))
-			return &w->devices[i];
-	return count < WORKER_DEVICES_MAX ? &w->devices[count] : NULL;
+		if (w->devices.list[i].port == number && !strcmp(w->devices.list[i].name, name))
+			return &w->devices.list[i];
+	return count < WORKER_DEVICES_MAX ? &w->devices.list[count] : NULL;
 }
 
 const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number)
@@ -382,7 +382,7 @@ const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned num
 		entry->link_layer =
 			attr.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand";
 		entry->transport = rdma_transport(device, attr.link_layer);
-		atomic_fetch_add(&w->device_count, 1);
+		atomic_fetch_add(&w->devices.count, 1);
 	}
 	atomic_store(&entry->gone, false);
 	d->ports[index] = entry;

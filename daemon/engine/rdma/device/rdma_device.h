@@ -114,8 +114,8 @@ struct rdma_device {
 	struct rdma_spill *spill;   /* spill memory; NULL: the service needs none */
 	struct rdma_ud *uds;        /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
-	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices, by port number;
-							NULL: not used yet */
+	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices.list, by port
+							number; NULL: not used yet */
 	unsigned cq_size, cq_used;                   /* its entries, and how many are reserved */
 	unsigned users;                              /* connections that refer to it */
 	unsigned sends_max;                          /* entries of a connection's send queue */
@@ -162,7 +162,7 @@ void rdma_device_free(struct rdma_device *d);
 /* Reserves entries of the completion queue: 0, or -ENOSPC. */
 int rdma_device_reserve(struct rdma_device *d, unsigned entries);
 void rdma_device_unreserve(struct rdma_device *d, unsigned entries);
-/* The entry of port `number` in worker->devices; NULL: too many ports. */
+/* The entry of port `number` in worker->devices.list; NULL: too many ports. */
 const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
 /* Returns rc (-errno), with a reason that says what could not be allocated on this device, why, and
  * what to do. */
