@@ -74,7 +74,8 @@ static void tell_silence(struct sampler *s)
 {
 	json_t *listeners = field_get(sampler_last(s), "listeners"), *listener;
 	char *text = NULL;
-	size_t count = json_array_size(listeners), bytes, i;
+	unsigned count = 0;
+	size_t bytes, i;
 	FILE *to;
 
 	if (!s->silence_ns || clock_ns() < s->silence_ns)
@@ -83,13 +84,16 @@ static void tell_silence(struct sampler *s)
 	if (measures_traffic(sampler_last(s)) != s->traffic ||
 	    !(to = open_memstream(&text, &bytes)))
 		return;
-	json_array_foreach(listeners, i, listener)
-		if (i < SILENT_NAMED_MAX)
-			fprintf(to, "%s%s waits at %s", i ? ", " : "", field_text(listener, "name"),
-				field_text(json_array_get(field_get(listener, "addresses"), 0),
-					   ""));
+	json_array_foreach(listeners, i, listener) {
+		const json_t *addresses = field_get(listener, "addresses");
+
+		if (!strcmp(field_text(listener, "state"), "serving") && count++ < SILENT_NAMED_MAX)
+			fprintf(to, "%s%s waits at %s", count > 1 ? ", " : "",
+				field_text(listener, "name"),
+				field_text(json_array_get(addresses, 0), ""));
+	}
 	if (count > SILENT_NAMED_MAX)
-		fprintf(to, " and %zu more", count - SILENT_NAMED_MAX);
+		fprintf(to, " and %u more", count - SILENT_NAMED_MAX);
 	fclose(to);
 	if (isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr); /* over the line of progress */
