@@ -194,8 +194,6 @@ struct store {
 	int (*slice)(struct io *io);
 };
 
-const struct store *store_find(const char *name); /* NULL: no store has this name */
-
 /* Is io a direct write with FUA?  Only then is RWF_DSYNC used: the device reports an error for each
  * write.  Of writes through the page cache that are in flight together, only one is told that
  * write-back failed, so these are followed by a shared flush. */
