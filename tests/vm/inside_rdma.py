@@ -257,6 +257,20 @@ def test_refusals_say_why(start_daemon, device):
     assert client(daemon, "echo", 1, 10, 10, 1) == "ok 10\n"
 
 
+def test_a_full_completion_queue_is_a_limit(start_daemon):
+    """Each client of perftest has 520 receives, of the 32767 entries."""
+    daemon = start_daemon(section("rxe", service="perftest", buffers=2048, buffer_size="4K"))
+    with contextlib.ExitStack() as clients:
+        for _ in range(2):
+            clients.enter_context(holding(daemon, 25))
+        assert client(daemon, "hold", 30, check=False).startswith("refused: the completion queue is full")
+        connections = daemon.stats("r")["connections"]
+        assert connections["refused"]["limit"] == 1 and connections["closed"]["error"] == 0
+    wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "all are gone")
+    with holding(daemon, 1):
+        pass
+
+
 TALK = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as s:

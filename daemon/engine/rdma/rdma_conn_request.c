@@ -35,20 +35,39 @@ void rdma_conn_free(struct rdma_conn *r)
 	free(r);
 }
 
-/* 0 or -errno; -EAGAIN: not enough chunks for its receives. */
+/* 0 or -errno.  -EAGAIN: not enough chunks for its receives; -ENOSPC: the completion queue is full.
+ */
 static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 			   const struct rdma_request *request, const struct greeting *greeting,
 			   void **ret_ticket)
 {
 	const struct pool *p = &w->pool;
 
-	if (!d->shared && p->free_count < p->keep + rdma_queue_chunks(p, greeting)) {
+	int rc = 0;
+
+	if (!d->shared && p->free_count < p->keep + rdma_queue_chunks(p, greeting))
+		rc = -EAGAIN;
+	else if (!rdma_queue_fits(d, greeting))
+		rc = -ENOSPC;
+	if (rc < 0) {
 		stat_add(w->stats.refused_limit, 1);
-		return -EAGAIN;
+		return rc;
 	}
 	if (w->drain.on || w->turn.stop)
 		return -EUSERS;
 	return conn_admit(w, -1, &request->peer, ret_ticket);
+}
+
+static const char *rdma_conn_refusal(const struct worker *w, int rc)
+{
+	switch (rc) {
+	case -EAGAIN:
+		return "no buffers are left";
+	case -ENOSPC:
+		return "the completion queue is full";
+	default:
+		return rdma_cm_refusal(w, rc);
+	}
 }
 
 void rdma_conn_requested(struct worker *w, struct rdma_request *request)
@@ -73,8 +92,7 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 	}
 	rc = rdma_conn_admit(w, d, request, &greeting, &ticket);
 	if (rc < 0) {
-		rdma_request_refuse(request,
-				    rc == -EAGAIN ? "no buffers are left" : rdma_cm_refusal(w, rc));
+		rdma_request_refuse(request, rdma_conn_refusal(w, rc));
 		return;
 	}
 	r = rdma_conn_new(d, request, &greeting);

@@ -43,19 +43,33 @@ unsigned rdma_queue_chunks(const struct pool *p, const struct greeting *greeting
 	return MAX((greeting->receives + in_one - 1) / in_one, (unsigned)RDMA_RECVS_MIN);
 }
 
-/* Computes how many receives the connection gets by the state of the pool, at least those that its
- * service has promised in the greeting. */
+/* Receives without which a client is refused. */
+static unsigned rdma_queue_needed(const struct greeting *greeting)
+{
+	return greeting->receives > 0 ? greeting->receives : (unsigned)RDMA_RECVS_MIN;
+}
+
+bool rdma_queue_fits(const struct rdma_device *d, const struct greeting *greeting)
+{
+	unsigned receives = d->shared ? 0 : rdma_queue_needed(greeting);
+
+	return d->cq_size - d->cq_used >= d->sends_max + receives;
+}
+
+/* Computes how many receives the connection gets by the state of the pool and of the completion
+ * queue, at least those that its service has promised in the greeting. */
 static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 {
-	unsigned share = rdma_queue_share(p);
+	const struct rdma_device *d = r->device;
+	unsigned share = rdma_queue_share(p), room = d->cq_size - d->cq_used - d->sends_max;
 
 	if (r->greeting.receives > 0) {
 		r->credit = r->greeting.receives;
-		r->posted_max = r->credit + MIN(share, (unsigned)RDMA_CREDIT);
+		r->posted_max = MIN(r->credit + MIN(share, (unsigned)RDMA_CREDIT), room);
 		return;
 	}
-	r->credit = MIN(MAX(share, (unsigned)RDMA_RECVS_MIN), (unsigned)RDMA_CREDIT);
-	r->posted_max = MIN(r->credit + share, (unsigned)RDMA_RECVS);
+	r->credit = MIN(MIN(MAX(share, (unsigned)RDMA_RECVS_MIN), (unsigned)RDMA_CREDIT), room);
+	r->posted_max = MIN(MIN(r->credit + share, (unsigned)RDMA_RECVS), room);
 	if (r->deep)
 		r->posted_max = MAX(r->posted_max, rdma_queue_depth(r->device, p));
 }
@@ -160,9 +174,8 @@ void rdma_queue_want_receives(struct rdma_conn *r)
  * needs to answer what was sent to it. */
 static bool rdma_queue_may_receive(const struct rdma_conn *r, const struct pool *p, unsigned posted)
 {
-	unsigned needed = r->greeting.receives > 0 ? r->credit : (unsigned)RDMA_RECVS_MIN;
-
-	return r->slots_in || p->free_count > (posted < needed ? 0 : p->keep);
+	return r->slots_in ||
+	       p->free_count > (posted < rdma_queue_needed(&r->greeting) ? 0 : p->keep);
 }
 
 /* Room for one message: a chunk, or the next part of a shared one.  The caller has checked that the

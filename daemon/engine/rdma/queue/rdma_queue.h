@@ -152,6 +152,8 @@ static inline bool rdma_conn_owes(const struct rdma_conn *r)
 
 /* Chunks of the pool that a client with this greeting needs at least. */
 unsigned rdma_queue_chunks(const struct pool *p, const struct greeting *greeting);
+/* Has the completion queue of the device room for such a client? */
+bool rdma_queue_fits(const struct rdma_device *d, const struct greeting *greeting);
 /* Makes a queue pair with as many receives as the pool allows, or with the shared receives srq.  0
  * or -errno; the caller calls rdma_queue_close() in both cases. */
 int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq);
