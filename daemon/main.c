@@ -50,8 +50,9 @@ static const char usage[] =
 	"\n"
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
-	"`nbctl compare`, whose --repeat, --label, --save, --against, --csv, --markdown,\n"
-	"--html, --notes, --quiet, --softirq and --timeout it takes as well.\n"
+	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
+	"--force, --csv, --markdown, --html, --wide, --notes, --quiet, --softirq and --timeout\n"
+	"it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -111,13 +112,17 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "doctor", no_argument, NULL, 'D' },
 		{ "run", required_argument, NULL, 'r' },
 		{ "repeat", required_argument, NULL, 'o' },
+		{ "time", required_argument, NULL, 'o' },
+		{ "within", required_argument, NULL, 'o' },
 		{ "label", required_argument, NULL, 'o' },
 		{ "save", required_argument, NULL, 'o' },
 		{ "against", required_argument, NULL, 'o' },
+		{ "force", no_argument, NULL, 'o' },
 		{ "html", required_argument, NULL, 'o' },
 		{ "csv", no_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, 'o' },
 		{ "json", no_argument, NULL, 'j' },
+		{ "wide", no_argument, NULL, 'o' },
 		{ "notes", no_argument, NULL, 'o' },
 		{ "softirq", no_argument, NULL, 'o' },
 		{ "quiet", no_argument, NULL, 'o' },

@@ -12,12 +12,14 @@
 /* nbctl's exit codes. */
 enum {
 	CTL_DONE = 0,
-	CTL_REFUSED = 1,     /* the daemon refused; its reasons were printed */
-	CTL_USAGE = 2,       /* wrong usage, or an invalid input file */
-	CTL_UNREACHABLE = 3, /* the daemon cannot be reached */
-	CTL_RESTART = 4,     /* the change needs a restart of the daemon */
-	CTL_WORSE = 5,       /* compare --against found a row that got worse */
-	CTL_NOTHING = 8,     /* compare -- COMMAND: a listener got no operation */
+	CTL_REFUSED = 1,      /* the daemon refused; its reasons were printed */
+	CTL_USAGE = 2,        /* wrong usage, or an invalid input file */
+	CTL_UNREACHABLE = 3,  /* the daemon cannot be reached */
+	CTL_RESTART = 4,      /* the change needs a restart of the daemon */
+	CTL_WORSE = 5,        /* compare --against found a row that got worse */
+	CTL_UNDECIDED = 6,    /* ... that may be worse */
+	CTL_INCOMPARABLE = 7, /* ... that cannot be compared, or none at all */
+	CTL_NOTHING = 8,      /* compare -- COMMAND: a listener got no operation */
 	/* `compare -- COMMAND` exits as COMMAND did, or with these, as timeout(1) does. */
 	CTL_TIMED_OUT = 124, /* COMMAND ran longer than --timeout */
 	CTL_CANNOT_RUN = 126,
@@ -34,7 +36,7 @@ struct option_spec {
 	const char *help;
 };
 
-enum { COMMAND_OPTIONS_MAX = 16 };
+enum { COMMAND_OPTIONS_MAX = 24 };
 
 struct ctl;
 struct command {

@@ -7,14 +7,13 @@
 
 #include "child.h"
 #include "compare_gate.h"
+#include "compare_options.h"
 #include "compare_table.h"
 #include "conditions.h"
 #include "ctl.h"
 #include "field.h"
 #include "generator.h"
 #include "measure.h"
-#include "parse.h"
-#include "placeholders.h"
 #include "reasons.h"
 #include "rows.h"
 #include "sampler.h"
@@ -23,33 +22,6 @@
 #include "timeline.h"
 #include "util.h"
 #include "visits.h"
-
-enum { COMPARE_INTERVAL_MS = 2000 };
-
-enum {
-	VALUE_INTERVAL,
-	VALUE_REPEAT,
-	VALUE_LABEL,
-	VALUE_SAVE,
-	VALUE_LOAD,
-	VALUE_AGAINST,
-	VALUE_CSV,
-	VALUE_MARKDOWN,
-	VALUE_HTML,
-	VALUE_NOTES,
-	VALUE_QUIET,
-	VALUE_SOFTIRQ,
-	VALUE_TIMEOUT
-};
-
-struct compare {
-	unsigned interval_ms, repeat;
-	unsigned timeout_ms; /* of a run of COMMAND; 0: none */
-	FILE *save, *html;   /* files of the options; NULL: not given */
-	struct softirq *softirq;
-	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
-	int status;  /* exit code of COMMAND, or of what else ended measuring early */
-};
 
 /* ---- The command to be measured ---- */
 
@@ -156,7 +128,7 @@ static void set_generator(struct measures *m, unsigned first, char *const *argv,
 }
 
 static int measure(struct ctl *ctl, const struct compare *c, const struct conditions *conditions,
-		   struct measures *m, int *ret_status)
+		   unsigned round, struct measures *m, int *ret_status)
 {
 	struct child child = { 0 };
 	unsigned first = m->count;
@@ -176,7 +148,7 @@ static int measure(struct ctl *ctl, const struct compare *c, const struct condit
 		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
 		if (rc == CTL_DONE)
 			rc = delta(ctl, &sampler, m);
-		conditions_set(conditions, m, first, ctl->rest, &child);
+		conditions_set(conditions, m, first, (struct place){ round, 1 }, ctl->rest, &child);
 		if (ctl->rest)
 			set_generator(m, first, ctl->rest, &child);
 		sampler_set(&sampler, m, first);
@@ -191,7 +163,6 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	struct conditions conditions;
 	struct visits_options options = { .label = ctl->values[VALUE_LABEL],
-					  .repeat = c->repeat,
 					  .timeout_ms = c->timeout_ms,
 					  .quiet = ctl->values[VALUE_QUIET],
 					  .conditions = &conditions };
@@ -203,11 +174,12 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 		rc = softirq_open(&c->softirq, ctl);
 	options.softirq = c->softirq;
 	if (rc == CTL_DONE && c->visits)
-		rc = visits_run(ctl, &options, m, &status);
+		rc = visits_run(ctl, &options, &c->rounds, m, &status);
 	else
 		for (unsigned i = 0;
-		     i < c->repeat && rc == CTL_DONE && status == 0 && !child_interrupted(); i++)
-			rc = measure(ctl, c, &conditions, m, &status);
+		     i < c->rounds.repeat && rc == CTL_DONE && status == 0 && !child_interrupted();
+		     i++)
+			rc = measure(ctl, c, &conditions, i + 1, m, &status);
 	c->status = measuring_result(ctl, status);
 	child_release_signals();
 	softirq_close(c->softirq);
@@ -217,7 +189,16 @@ static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
 
 /* ---- The command ---- */
 
-static void show(struct ctl *ctl, const struct measures *m)
+static void show_rounds(struct output *out, const struct rounds *rounds, double within)
+{
+	char *text = rounds->done ? rounds_text(rounds, within) : NULL;
+
+	if (text)
+		output_wrapped(out, STYLE_DIM, 2, "%s", text);
+	free(text);
+}
+
+static void show(struct ctl *ctl, const struct compare *c, const struct measures *m)
 {
 	json_t *document;
 
@@ -228,7 +209,8 @@ static void show(struct ctl *ctl, const struct measures *m)
 		output_json(&ctl->out, document, false);
 		json_decref(document);
 	} else {
-		compare_render(&ctl->out, m, ctl->values[VALUE_NOTES]);
+		compare_render(&ctl->out, m, ctl->values[VALUE_WIDE], ctl->values[VALUE_NOTES]);
+		show_rounds(&ctl->out, &c->rounds, m->within);
 		reasons_render(&ctl->out, m->unavailable);
 	}
 }
@@ -260,77 +242,19 @@ static int select_named(struct ctl *ctl, const struct compare *c, struct measure
 	return rc;
 }
 
-static int check_repeat(struct ctl *ctl, struct compare *c)
-{
-	const char *text = ctl->values[VALUE_REPEAT];
-	uint64_t value;
-
-	c->repeat = c->visits ? VISITS_REPEAT : 1;
-	if (!text)
-		return CTL_DONE;
-	if (parse_uint(text, &value) < 0 || value < 1 || value > VISITS_REPEAT_MAX)
-		return ctl_usage(ctl, "--repeat: expected 1 to %d, got '%s'", VISITS_REPEAT_MAX,
-				 text);
-	c->repeat = (unsigned)value;
-	return CTL_DONE;
-}
-
-static int check_timeout(struct ctl *ctl, struct compare *c)
-{
-	const char *text = ctl->values[VALUE_TIMEOUT];
-
-	c->timeout_ms = c->visits ? VISITS_TIMEOUT_MS : 0;
-	if (!text)
-		return CTL_DONE;
-	if (!ctl->rest)
-		return ctl_usage(ctl, "--timeout is about the command after `--`");
-	return ctl_interval(ctl, "timeout", text, 1, &c->timeout_ms);
-}
-
-static int check(struct ctl *ctl, struct compare *c)
-{
-	const char *interval = ctl->values[VALUE_INTERVAL], *unknown;
-	int bytes;
-
-	c->interval_ms = COMPARE_INTERVAL_MS;
-	if (ctl->rest && !ctl->rest[0])
-		return ctl_usage(ctl, "there is no command after `--`");
-	if (ctl->rest && (unknown = placeholders_unknown(ctl->rest, &bytes)))
-		return ctl_usage(ctl,
-				 "COMMAND has %.*s, and there are only {host}, {port}, {uri} and "
-				 "{listener}; {%.*s} stands for the text itself",
-				 bytes, unknown, bytes, unknown);
-	c->visits = ctl->rest && placeholders_used(ctl->rest);
-	for (char **word = ctl->rest; word && *word && !c->visits; word++) {
-		char *text = placeholders_fill(*word, NULL, NULL);
-
-		strcpy(*word, text); /* not longer: only doubled braces are replaced */
-		free(text);
-	}
-	if (interval && ctl->rest)
-		return ctl_usage(ctl, "the interval is the command's run time: no --interval");
-	if (interval && ctl_interval(ctl, "interval", interval, 1, &c->interval_ms))
-		return CTL_USAGE;
-	if (ctl->values[VALUE_QUIET] && !ctl->rest)
-		return ctl_usage(ctl, "--quiet is about the command after `--`");
-	if (ctl->values[VALUE_LOAD] && (ctl->rest || interval || ctl->values[VALUE_SAVE] ||
-					ctl->values[VALUE_REPEAT] || ctl->values[VALUE_SOFTIRQ]))
-		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
-	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
-		return ctl_usage(ctl, "one of --csv, --markdown and --json");
-	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
-	return check_timeout(ctl, c) ? CTL_USAGE : check_repeat(ctl, c);
-}
-
 /* Compares with the rows of --against; an exit code. */
 static int gate(struct ctl *ctl, const struct measures *now)
 {
+	static const int results[] = { [GATE_PASSED] = CTL_DONE,
+				       [GATE_WORSE] = CTL_WORSE,
+				       [GATE_UNDECIDED] = CTL_UNDECIDED,
+				       [GATE_NOT_COMPARABLE] = CTL_INCOMPARABLE };
 	struct measures before = {};
 	int rc = rows_load(ctl->values[VALUE_AGAINST], &before);
 
 	if (rc == CTL_DONE) {
 		measures_merge(&before);
-		rc = compare_gate(&ctl->out, &before, now) ? CTL_WORSE : CTL_DONE;
+		rc = results[compare_gate(&ctl->out, &before, now, ctl->values[VALUE_FORCE])];
 	}
 	measures_free(&before);
 	return rc;
@@ -386,7 +310,7 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 		ctl_warn("%s: nothing saved", path);
 	measures_merge(m);
 	if (m->count || good)
-		show(ctl, m);
+		show(ctl, c, m);
 	if (c->html && rc == CTL_DONE)
 		rc = rows_report(c->html, ctl->values[VALUE_HTML], m);
 	if (rc == CTL_DONE && ctl->values[VALUE_AGAINST])
@@ -399,7 +323,7 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 static int compare(struct ctl *ctl, struct compare *c)
 {
 	const char *from = ctl->values[VALUE_LOAD];
-	struct measures m = {};
+	struct measures m = { .within = c->within };
 	int rc = from ? rows_load(from, &m) : measure_all(ctl, c, &m);
 
 	if (!from && !c->status)
@@ -421,7 +345,7 @@ static int open_option(const char *path, const char *mode, FILE **ret)
 static int run(struct ctl *ctl)
 {
 	struct compare c = { 0 };
-	int rc = check(ctl, &c);
+	int rc = compare_options(ctl, &c);
 
 	if (rc == CTL_DONE)
 		rc = open_option(ctl->values[VALUE_SAVE], "ae", &c.save);
@@ -448,10 +372,11 @@ const struct command command_compare = {
 		"you like.\n"
 		"\n"
 		"With {host}, {port}, {uri} or {listener} in COMMAND it visits one listener after the\n"
-		"other (those named, or all that serve), three rounds or as many as --repeat says, in\n"
-		"an order that changes from round to round.  Each figure is the median of the visits.\n"
-		"The noise is the largest spread of one listener's own visits; only a difference that\n"
-		"is larger counts, and * marks a lowest cost that is.  Ctrl-C shows what there is.\n"
+		"other (those named, or all that serve), in rounds of random order, until it is known\n"
+		"which differ, or --time is over.  Each figure is the median of the visits.  Costs are\n"
+		"compared by the ratios in the same rounds: the table has the estimate and what its\n"
+		"interval tells, less, more, the same within 5 %, or undecided.  Many visits of 0.1 to\n"
+		"0.3 s tell more than a few long ones.  Ctrl-C shows what there is.\n"
 		"\n"
 		"What redis-benchmark, fio (--output-format=json), iperf3, iperf, wrk, h2load, ab,\n"
 		"hey, sockperf and qemu-img bench print of their own run is understood and shown:\n"
@@ -465,22 +390,26 @@ const struct command command_compare = {
 		"\n"
 		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
 		"there is no such command, 126 when it cannot be run, 124 when it was ended by\n"
-		"--timeout.  5: --against found a row that got worse.  8: a listener got no operation,\n"
-		"so that nothing was measured there.\n",
+		"--timeout.  --against: 5 when a row got worse, 6 when one may have, 7 when one cannot\n"
+		"be compared.  8: a listener got no operation, so that nothing was measured there.\n",
 	.example = "nbctl compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
 		   "nbctl compare --save rows.jsonl --label 50 nbd-uring nbd-epoll -- fio ... {uri}\n"
 		   "nbctl compare --load rows.jsonl --against yesterday.jsonl",
 	.options = {
 		[VALUE_INTERVAL] = { "interval", OPTION_VALUE, "SECONDS", "how long (default: 2)" },
-		[VALUE_REPEAT] = { "repeat", OPTION_VALUE, "N", "rounds (default: 3 with {port}, else 1)" },
+		[VALUE_REPEAT] = { "repeat", OPTION_VALUE, "N", "rounds (default: until it is known with {port}, else 1)" },
+		[VALUE_TIME] = { "time", OPTION_VALUE, "SECONDS", "... or for so long (default: 60)" },
 		[VALUE_LABEL] = { "label", OPTION_VALUE, "TEXT", "names the load in saved rows" },
 		[VALUE_SAVE] = { "save", OPTION_VALUE, "FILE", "append a row per visit to FILE as JSON" },
 		[VALUE_LOAD] = { "load", OPTION_VALUE, "FILE", "show saved rows; asks no daemon" },
 		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "say what got worse than these saved rows" },
+		[VALUE_FORCE] = { "force", OPTION_FLAG, NULL, "... even if command, host or keys differ" },
+		[VALUE_WITHIN] = { "within", OPTION_VALUE, "PERCENT", "a difference that counts as none (default: 5)" },
 		[VALUE_CSV] = { "csv", OPTION_FLAG, NULL, "print CSV, with the spread of each figure" },
 		[VALUE_MARKDOWN] = { "markdown", OPTION_FLAG, NULL, "print tables in Markdown" },
 		[VALUE_HTML] = { "html", OPTION_VALUE, "FILE", "write a report with pictures, see `nbctl report`" },
+		[VALUE_WIDE] = { "wide", OPTION_FLAG, NULL, "show all columns, not only those that answer" },
 		[VALUE_NOTES] = { "notes", OPTION_FLAG, NULL, "explain the columns below the table" },
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },

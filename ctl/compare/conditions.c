@@ -1,25 +1,33 @@
 /* See conditions.h. */
 #include "conditions.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "child.h"
 #include "field.h"
 #include "host.h"
+#include "siphash.h"
 #include "util.h"
 
 int conditions_init(struct conditions *ret, struct ctl *ctl)
 {
+	struct siphash_key random;
 	json_t *status = NULL;
 	int rc;
 
-	*ret = (struct conditions){ 0 };
+	*ret = (struct conditions){ .command = ctl->rest };
+	if (siphash_key_init(&random) < 0)
+		abort();
+	snprintf(ret->run, sizeof(ret->run), "%016" PRIx64, random.words[0]);
 	rc = ctl_call(ctl, "GetStatus", NULL, &status);
 	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetConfig", NULL, &ret->config);
 	if (rc == CTL_DONE) {
 		ret->pid = (pid_t)field_uint(status, "pid");
+		ret->build = strdup(field_text(status, "build"));
 		ret->common =
 			json_pack("{s:s, s:s, s:o}", "nbserved", field_text(status, "version"),
 				  "nbctl", NB_VERSION, "host", host_describe());
@@ -32,6 +40,7 @@ void conditions_fini(struct conditions *c)
 {
 	json_decref(c->common);
 	json_decref(c->config);
+	free(c->build);
 }
 
 /* The keys of a section that are not default: { "engine": "epoll", "port": ["1", "2"] }. */
@@ -88,21 +97,52 @@ static json_t *conditions_of(const struct conditions *c, const struct measure *r
 	return made;
 }
 
-static void set_command(json_t *made, char *const *argv, const struct child *child)
+static json_t *words_of(char *const *argv)
 {
-	json_t *command = json_array();
+	json_t *words = json_array();
 
-	for (; *argv; argv++) {
+	for (; argv && *argv; argv++) {
 		json_t *word = json_string(*argv);
 
-		json_array_append_new(command, word ? word : json_string("(no UTF-8)"));
+		json_array_append_new(words, word ? word : json_string("(no UTF-8)"));
 	}
-	json_object_set_new(made, "command", command);
-	set_cpus(made, "generator_cpus", &child->cpus);
+	return words;
+}
+
+/* A hash of what has to be the same if two intervals are to be visits of one row. */
+static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
+{
+	static const struct siphash_key no_secret;
+	json_t *same = json_pack("{s:o, s:O, s:O, s:O*}", "command", words_of(c->command), "host",
+				 field_get(conditions, "host"), "listener",
+				 field_get(conditions, "listener"), "exports",
+				 field_get(conditions, "exports"));
+	char *text = json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS);
+	size_t bytes = strlen(text);
+	unsigned count = (unsigned)(bytes / sizeof(uint64_t)) + 1;
+	uint64_t *words = calloc(count, sizeof(*words)), hash;
+
+	if (!words)
+		abort();
+	memcpy(words, text, bytes);
+	hash = siphash(&no_secret, words, count);
+	free(words);
+	free(text);
+	json_decref(same);
+	return hash;
+}
+
+static json_t *visit_of(const struct conditions *c, const json_t *conditions, struct place place)
+{
+	char setup[17];
+
+	snprintf(setup, sizeof(setup), "%016" PRIx64, setup_of(c, conditions));
+	return json_pack("{s:s, s:i, s:i, s:s, s:s}", "run", c->run, "round", (int)place.round,
+			 "position", (int)place.position, "setup", setup, "build", c->build);
 }
 
 void conditions_set(const struct conditions *c, struct measures *m, unsigned first,
-		    char *const *argv, const struct child *child)
+		    struct place place, char *const *argv, const struct child *child)
 {
 	for (unsigned i = first; i < m->count; i++) {
 		json_t *made;
@@ -110,8 +150,10 @@ void conditions_set(const struct conditions *c, struct measures *m, unsigned fir
 		if (m->rows[i]->conditions || m->rows[i]->count == 0)
 			continue;
 		made = conditions_of(c, m->rows[i]);
-		if (argv)
-			set_command(made, argv, child);
-		measures_set_conditions(m, m->rows[i], made);
+		if (argv) {
+			json_object_set_new(made, "command", words_of(argv));
+			set_cpus(made, "generator_cpus", &child->cpus);
+		}
+		measures_set_conditions(m, m->rows[i], made, visit_of(c, made, place));
 	}
 }

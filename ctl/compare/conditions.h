@@ -13,9 +13,12 @@
 
 struct child;
 struct conditions {
-	json_t *common; /* conditions that do not change while nbctl runs */
-	json_t *config; /* reply of GetConfig */
-	pid_t pid;      /* of the daemon */
+	json_t *common;       /* conditions that do not change while nbctl runs */
+	json_t *config;       /* reply of GetConfig */
+	char *build;          /* of the daemon */
+	char run[17];         /* names this run of nbctl */
+	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
+	pid_t pid;            /* of the daemon */
 };
 
 /* Gets the conditions from the host and the daemon.  CTL_DONE, or another exit code with the error
@@ -23,7 +26,11 @@ struct conditions {
 int conditions_init(struct conditions *ret, struct ctl *ctl);
 void conditions_fini(struct conditions *c);
 
-/* Sets the conditions of the rows of m from `first` on, which have just been measured.  argv: the
- * command, NULL-terminated, and child its result; NULL: none was run. */
+/* Sets the conditions of the rows of m from `first` on, which have just been measured, and their
+ * place: position in round, both from 1 on.  argv: the command, NULL-terminated, and child its
+ * result; NULL: none was run. */
+struct place {
+	unsigned round, position;
+};
 void conditions_set(const struct conditions *c, struct measures *m, unsigned first,
-		    char *const *argv, const struct child *child);
+		    struct place place, char *const *argv, const struct child *child);

@@ -42,6 +42,11 @@ int rows_load(const char *path, struct measures *m)
 	rc = measures_load(m, from, &line);
 	if (from != stdin)
 		fclose(from);
+	if (rc == -EPROTONOSUPPORT) {
+		ctl_warn("%s:%u: a row of a newer nbctl, whose form this one does not know", path,
+			 line);
+		return CTL_USAGE;
+	}
 	if (rc == -EINVAL) {
 		ctl_warn("%s:%u: expected a row that `nbctl compare --save` wrote", path, line);
 		return CTL_USAGE;

@@ -12,6 +12,7 @@
 #include "host.h"
 #include "placeholders.h"
 #include "printable.h"
+#include "rounds.h"
 #include "sampler.h"
 #include "timeline.h"
 #include "util.h"
@@ -245,8 +246,9 @@ void visits_set_generator(struct measure *row, char *const *argv, const struct c
 struct visit {
 	struct ctl *ctl;
 	const struct visits_options *options;
+	struct rounds *rounds;
 	struct measures *measures;
-	unsigned round, rounds;
+	unsigned round, position; /* from 0 on */
 };
 
 static void progress(const struct visit *v, const struct target *t)
@@ -257,7 +259,7 @@ static void progress(const struct visit *v, const struct target *t)
 		return;
 	snprintf(name, sizeof(name), "%s", t->listener);
 	printable_clean(name);
-	fprintf(stderr, "\r\033[Kround %u of %u: %s ...", v->round + 1, v->rounds, name);
+	fprintf(stderr, "\r\033[Kround %u: %s ...", v->round + 1, name);
 }
 
 static void progress_end(void)
@@ -296,7 +298,8 @@ static int visit_rows(struct visit *v, const struct sampler *s, char *const *arg
 			shared_cpus(v, m->rows[i]->listener, &child->cpus);
 	}
 	sampler_set(s, m, first);
-	conditions_set(v->options->conditions, m, first, argv, child);
+	conditions_set(v->options->conditions, m, first,
+		       (struct place){ v->round + 1, v->position + 1 }, argv, child);
 	return CTL_DONE;
 }
 
@@ -331,39 +334,61 @@ static int visit(struct visit *v, struct target *t, char **argv, int *ret_status
 	return rc;
 }
 
-/* The order of a round: alternately forwards and backwards, each time starting with another
- * listener. */
-static unsigned order(unsigned round, unsigned index, unsigned count)
+static int one_round(struct visit *v, struct targets *t, char *const *argv, int *ret_status)
 {
-	unsigned place = round % 2 ? count - 1 - index : index;
+	unsigned *order = calloc(t->count, sizeof(*order));
+	int rc = CTL_DONE;
 
-	return (place + round / 2) % count;
+	if (!order)
+		abort();
+	rounds_order(v->rounds, v->round, t->count, order);
+	for (v->position = 0; v->position < t->count && !child_interrupted(); v->position++) {
+		struct target *target = &t->list[order[v->position]];
+		char **words;
+
+		if (target->timed_out)
+			continue;
+		words = fill_words(argv, target);
+		rc = words ? CTL_DONE : CTL_USAGE;
+		if (!words)
+			break;
+		progress(v, target);
+		rc = visit(v, target, words, ret_status);
+		free_words(words);
+		if (rc != CTL_DONE || *ret_status != 0)
+			break;
+	}
+	free(order);
+	return rc;
+}
+
+/* Rows came in the order of the visits; the listeners' order is the user's, and those that were not
+ * visited come last. */
+static void sort_rows(struct measures *m, const struct targets *t)
+{
+	json_t *names = json_array(), *listener;
+	size_t index;
+
+	for (unsigned i = 0; i < t->count; i++)
+		json_array_append_new(names, json_string(t->list[i].listener));
+	json_array_foreach(t->absent, index, listener)
+		json_array_append(names, field_get(listener, "name"));
+	measures_select(m, names);
+	json_decref(names);
 }
 
 static int run_rounds(struct visit *v, struct targets *t, char *const *argv, int *ret_status)
 {
-	int rc = CTL_DONE;
+	int rc;
 
-	for (v->round = 0; v->round < v->rounds; v->round++)
-		for (unsigned i = 0; i < t->count && !child_interrupted(); i++) {
-			struct target *target = &t->list[order(v->round, i, t->count)];
-			char **words = target->timed_out ? NULL : fill_words(argv, target);
-			int status = 0;
-
-			if (target->timed_out)
-				continue;
-			if (!words)
-				return CTL_USAGE;
-			progress(v, target);
-			rc = visit(v, target, words, &status);
-			free_words(words);
-			if (status != 0 && *ret_status == 0)
-				*ret_status = status;
-			if (rc != CTL_DONE || status != 0) {
-				progress_end();
-				return rc;
-			}
-		}
+	v->rounds->comparisons = t->count - 1;
+	rounds_begin(v->rounds);
+	do {
+		rc = one_round(v, t, argv, ret_status);
+		sort_rows(v->measures, t);
+		v->round++;
+	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() &&
+		 !rounds_enough(v->rounds, v->measures));
 	progress_end();
 	return rc;
 }
@@ -396,25 +421,10 @@ static void add_absent(struct measures *m, const struct targets *t, const char *
 	json_decref(document);
 }
 
-/* Rows came in the order of the visits; the listeners' order is the user's, and those that were not
- * visited come last. */
-static void sort_rows(struct measures *m, const struct targets *t)
+int visits_run(struct ctl *ctl, const struct visits_options *options, struct rounds *rounds,
+	       struct measures *m, int *ret_status)
 {
-	json_t *names = json_array(), *listener;
-	size_t index;
-
-	for (unsigned i = 0; i < t->count; i++)
-		json_array_append_new(names, json_string(t->list[i].listener));
-	json_array_foreach(t->absent, index, listener)
-		json_array_append(names, field_get(listener, "name"));
-	measures_select(m, names);
-	json_decref(names);
-}
-
-int visits_run(struct ctl *ctl, const struct visits_options *options, struct measures *m,
-	       int *ret_status)
-{
-	struct visit v = { ctl, options, m, 0, options->repeat };
+	struct visit v = { .ctl = ctl, .options = options, .rounds = rounds, .measures = m };
 	struct targets targets = { 0 };
 	int rc = ctl_call(ctl, "GetStatus", NULL, &targets.status);
 

@@ -7,13 +7,13 @@
 #include "ctl.h"
 #include "measure.h"
 
-enum { VISITS_REPEAT = 3, VISITS_REPEAT_MAX = 1000, VISITS_TIMEOUT_MS = 600 * 1000 };
+enum { VISITS_TIMEOUT_MS = 600 * 1000 };
 
 struct conditions;
+struct rounds;
 struct softirq;
 struct visits_options {
 	const char *label;
-	unsigned repeat;
 	unsigned timeout_ms; /* of a visit */
 	const struct conditions *conditions;
 	struct softirq *softirq; /* NULL: not requested */
@@ -25,8 +25,8 @@ struct visits_options {
  * listener whose visit runs out of time is not visited again, and named as not compared.  Returns
  * an exit code; *ret_status: the first nonzero status of the command.  After a failure or Ctrl-C, m
  * has the rows measured before. */
-int visits_run(struct ctl *ctl, const struct visits_options *options, struct measures *m,
-	       int *ret_status);
+int visits_run(struct ctl *ctl, const struct visits_options *options, struct rounds *rounds,
+	       struct measures *m, int *ret_status);
 
 /* Sets the row's generator from the output and times of child. */
 struct child;

@@ -33,6 +33,36 @@ static double quantile_ns(const struct measure *row, unsigned i)
 	return quantiles[i].of(row, quantiles[i].quantile, &ns) ? (double)ns : NAN;
 }
 
+/* NULL: the row is the first of its group, or in none. */
+static const struct verdict *verdict_on(const struct groups *all, const struct measure *row,
+					const struct group **ret_group)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 1; j < all->list[i].count; j++)
+			if (all->list[i].rows[j] == row) {
+				*ret_group = &all->list[i];
+				return &all->list[i].verdicts[j];
+			}
+	return NULL;
+}
+
+static json_t *verdict_to_json(const struct groups *all, const struct measure *row)
+{
+	const struct group *g;
+	const struct verdict *v = verdict_on(all, row, &g);
+
+	if (!v)
+		return json_null();
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:f, s:s}",
+			 "against", g->rows[0]->listener, "figure", figure_names[g->cost], "change",
+			 real_or_null(v->change), "low", real_or_null(v->low), "high",
+			 real_or_null(v->high), "level",
+			 json_real(1 - VERDICT_ALPHA / (g->count - 1)), "level_reached",
+			 real_or_null(v->level), "p", real_or_null(v->p), "rounds", (int)v->rounds,
+			 "least_rounds", (int)v->least, "comparisons", (int)g->count - 1, "within",
+			 g->within, "is", verdict_names[v->is]);
+}
+
 static json_t *derived_to_json(const struct measure *row)
 {
 	json_t *derived = json_object(), *spread = json_object();
@@ -51,7 +81,7 @@ static json_t *derived_to_json(const struct measure *row)
 		json_object_set_new(derived, quantiles[i].name,
 				    isnan(ns) ? json_null() : json_integer((json_int_t)ns));
 	}
-	json_object_set_new(derived, "visits", json_integer(MAX(row->visit_count, 1U)));
+	json_object_set_new(derived, "visits", json_integer(measure_visits(row)));
 	json_object_set_new(derived, "spread", spread);
 	return derived;
 }
@@ -79,8 +109,12 @@ static void csv_number(FILE *to, double value)
 		fprintf(to, "%.9g", value);
 }
 
-static void csv_row(FILE *to, const struct measure *row)
+enum { VERDICT_FIELDS = 5 }; /* in CSV */
+
+static void csv_row(FILE *to, const struct measure *row, const struct groups *all)
 {
+	const struct group *g;
+	const struct verdict *v = verdict_on(all, row, &g);
 	const char *const texts[] = { row->label,   row->listener,  row->engine,
 				      row->service, row->operation, row->generator.name };
 
@@ -89,7 +123,7 @@ static void csv_row(FILE *to, const struct measure *row)
 			putc(',', to);
 		csv_text(to, texts[i]);
 	}
-	csv_number(to, MAX(row->visit_count, 1U));
+	csv_number(to, measure_visits(row));
 	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
 		struct spread s = figure_spread(row, i);
 
@@ -99,7 +133,11 @@ static void csv_row(FILE *to, const struct measure *row)
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
 		csv_number(to, quantile_ns(row, i));
-	fputs(",\r\n", to);
+	csv_number(to, v ? (double)v->rounds : NAN);
+	csv_number(to, v ? v->change : NAN);
+	csv_number(to, v ? v->low : NAN);
+	csv_number(to, v ? v->high : NAN);
+	fprintf(to, ",%s,\r\n", v ? verdict_names[v->is] : "");
 }
 
 /* No figure is known of a listener that was not compared, and the last field says why. */
@@ -108,7 +146,7 @@ static void csv_absent(FILE *to, const json_t *listener)
 	putc(',', to);
 	csv_text(to, field_text(listener, "name"));
 	fputs(",,,,,0", to);
-	for (unsigned i = 0; i < 3 * FIGURE_COUNT + ARRAY_SIZE(quantiles); i++)
+	for (unsigned i = 0; i < 3 * FIGURE_COUNT + ARRAY_SIZE(quantiles) + VERDICT_FIELDS; i++)
 		putc(',', to);
 	putc(',', to);
 	csv_text(to, field_text(listener, "reason"));
@@ -117,6 +155,7 @@ static void csv_absent(FILE *to, const json_t *listener)
 
 void compare_csv(struct output *out, const struct measures *m)
 {
+	struct groups groups;
 	json_t *listener;
 	size_t index;
 
@@ -126,9 +165,11 @@ void compare_csv(struct output *out, const struct measures *m)
 			figure_names[i]);
 	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
 		fprintf(out->file, ",%s", quantiles[i].name);
-	fputs(",reason\r\n", out->file);
+	fputs(",rounds,change,change_low,change_high,verdict,reason\r\n", out->file);
+	groups_init(&groups, m);
 	for (unsigned i = 0; i < m->count; i++)
-		csv_row(out->file, m->rows[i]);
+		csv_row(out->file, m->rows[i], &groups);
+	groups_fini(&groups);
 	json_array_foreach(m->unavailable, index, listener)
 		csv_absent(out->file, listener);
 	fflush(out->file);
@@ -141,17 +182,18 @@ json_t *compare_to_json(const struct measures *m)
 	char *conclusion;
 	size_t index;
 
+	groups_init(&groups, m);
 	for (unsigned i = 0; i < m->count; i++) {
 		json_t *row = measure_to_json(m->rows[i]);
 
 		json_object_set_new(row, "derived", derived_to_json(m->rows[i]));
+		json_object_set_new(row, "verdict", verdict_to_json(&groups, m->rows[i]));
 		json_array_append_new(rows, row);
 	}
 	json_array_foreach(m->unavailable, index, listener)
 		json_array_append_new(absent, json_pack("{s:s, s:s}", "listener",
 							field_text(listener, "name"), "reason",
 							field_text(listener, "reason")));
-	groups_init(&groups, m);
 	conclusion = groups_conclusion(&groups);
 	groups_fini(&groups);
 	document = json_pack("{s:o, s:o, s:s?}", "rows", rows, "unavailable", absent, "conclusion",

@@ -2,6 +2,7 @@
 #include "compare_gate.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compare_group.h"
@@ -9,87 +10,203 @@
 #include "human.h"
 #include "util.h"
 
-static struct measure *find(const struct measures *m, const struct measure *row)
-{
-	for (unsigned i = 0; i < m->count; i++) {
-		struct measure *r = m->rows[i];
+/* ---- Runs ---- */
 
-		if (r->count && !strcmp(r->label, row->label) &&
-		    !strcmp(r->listener, row->listener) && !strcmp(r->service, row->service) &&
-		    !strcmp(r->operation, row->operation))
+/* The cost of each run: the median of its visits. */
+struct runs {
+	double *costs;
+	unsigned count;
+};
+
+static bool is_of(const struct measure *visit, const char *run)
+{
+	return *run && !strcmp(visit->visit.run, run);
+}
+
+static bool has_run(const struct measure *row, unsigned visits, const char *run)
+{
+	for (unsigned i = 0; i < visits; i++)
+		if (is_of(measure_visit_at(row, i), run))
+			return true;
+	return false;
+}
+
+static double run_cost(const struct measure *row, const char *run, enum figure cost)
+{
+	struct measure one = { .visits = calloc(measure_visits(row), sizeof(*one.visits)) };
+	double median;
+
+	if (!one.visits)
+		abort();
+	for (unsigned i = 0; i < measure_visits(row); i++)
+		if (is_of(measure_visit_at(row, i), run))
+			one.visits[one.visit_count++] = (struct measure *)measure_visit_at(row, i);
+	median = figure_spread(&one, cost).median;
+	free(one.visits);
+	return median;
+}
+
+/* Adds the runs of a row, without those that `except` has, too; NULL: with all. */
+static void runs_add(struct runs *to, const struct measure *row, enum figure cost,
+		     const struct measure *except)
+{
+	unsigned visits = measure_visits(row);
+
+	to->costs = reallocarray(to->costs, to->count + visits, sizeof(*to->costs));
+	if (!to->costs)
+		abort();
+	for (unsigned i = 0; i < visits; i++) {
+		const char *run = measure_visit_at(row, i)->visit.run;
+
+		if (!*run || has_run(row, i, run) ||
+		    (except && has_run(except, measure_visits(except), run)))
+			continue;
+		to->costs[to->count] = run_cost(row, run, cost);
+		to->count += to->costs[to->count] > 0;
+	}
+}
+
+/* ---- Judging ---- */
+
+static bool same_name(const struct measure *a, const struct measure *b)
+{
+	return !strcmp(a->label, b->label) && !strcmp(a->listener, b->listener) &&
+	       !strcmp(a->service, b->service) && !strcmp(a->operation, b->operation);
+}
+
+struct judging {
+	struct output *out;
+	const struct measures *before;
+	unsigned comparisons;
+	double within;
+	bool force;
+	unsigned counts[GATE_NOT_COMPARABLE + 1];
+};
+
+static const struct measure *find(const struct judging *j, const struct measure *row,
+				  bool any_setup)
+{
+	for (unsigned i = 0; i < j->before->count; i++) {
+		const struct measure *r = j->before->rows[i];
+
+		if (r->count && same_name(r, row) &&
+		    (any_setup || !strcmp(r->visit.setup, row->visit.setup)))
 			return r;
 	}
 	return NULL;
 }
 
-/* The fraction by which `now` is worse than `before`; 0: not by more than the noise. */
-static double worse_by(struct measure *before, struct measure *now, enum figure figure, bool higher)
+static struct verdict verdict_on(const struct judging *j, const struct measure *now,
+				 enum figure cost, unsigned *ret_before, unsigned *ret_now)
 {
-	struct measure *rows[] = { before, now };
-	double was = figure_spread(before, figure).median, is = figure_spread(now, figure).median;
-	double change = (higher ? is - was : was - is) / was;
-	double noise = compare_noise(rows, ARRAY_SIZE(rows), figure);
+	struct runs past = { 0 }, runs = { 0 };
+	struct verdict v;
 
-	return change > noise ? change : 0; /* false for NaN */
+	for (unsigned i = 0; i < j->before->count; i++) {
+		const struct measure *r = j->before->rows[i];
+
+		if (r->count && same_name(r, now) &&
+		    (j->force || !strcmp(r->visit.setup, now->visit.setup)))
+			runs_add(&past, r, cost, now);
+	}
+	runs_add(&runs, now, cost, NULL);
+	v = verdict_of_runs(past.costs, past.count, runs.costs, runs.count, j->comparisons,
+			    j->within);
+	*ret_before = past.count;
+	*ret_now = runs.count;
+	free(past.costs);
+	free(runs.costs);
+	return v;
 }
 
-/* The rate of what the cost is counted by: operations that differ in size have no common one. */
-static enum figure rate_of(enum figure cost)
+static void judge(struct judging *j, struct measure *now, const struct measure *past)
 {
-	if (cost == FIGURE_CPU_PER_REQUEST)
-		return FIGURE_REQUEST_RATE;
-	return cost == FIGURE_CPU_PER_BYTE ? FIGURE_BANDWIDTH : FIGURE_RATE;
+	struct measure *rows[] = { (struct measure *)past, now };
+	enum figure cost = compare_cost(rows, ARRAY_SIZE(rows));
+	const char *colon = *now->label ? ", " : "";
+	unsigned before, runs;
+	struct verdict v = verdict_on(j, now, cost, &before, &runs);
+	enum gate is = v.is == VERDICT_TOO_FEW_ROUNDS ? GATE_NOT_COMPARABLE
+		       : v.high <= j->within          ? GATE_PASSED
+		       : v.is == VERDICT_MORE         ? GATE_WORSE
+						      : GATE_UNDECIDED;
+
+	j->counts[is]++;
+	if (is == GATE_NOT_COMPARABLE)
+		output_wrapped(
+			j->out, STYLE_WARN, 2,
+			"not comparable: %s %s%s%s: %u runs against %u saved ones; it takes %d "
+			"of each, or more if there are many rows.",
+			now->listener, now->operation, colon, now->label, runs, before,
+			VERDICT_RUNS_LEAST);
+	else if (is != GATE_PASSED)
+		output_wrapped(j->out, is == GATE_WORSE ? STYLE_BAD : STYLE_WARN, 2,
+			       "%s: %s %s%s%s: %s changed by %+.1f to %+.1f %% (%u runs against %u "
+			       "saved ones).",
+			       is == GATE_WORSE ? "worse" : "undecided", now->listener,
+			       now->operation, colon, now->label, compare_cost_name(cost),
+			       100 * v.low, 100 * v.high, runs, before);
 }
 
-static bool judge(struct output *out, struct measure *before, struct measure *now)
+static unsigned count_pairs(const struct judging *j, const struct measures *now)
 {
-	struct measure *rows[] = { before, now };
-	enum figure cost = compare_cost(rows, ARRAY_SIZE(rows)), rate = rate_of(cost);
-	double costs = worse_by(before, now, cost, true),
-	       slower = worse_by(before, now, rate, false);
+	unsigned count = 0;
 
-	if (costs > 0)
-		output_wrapped(out, STYLE_BAD, 2, "worse: %s %s%s%s: %s up by %s %% (noise %s %%)",
-			       now->listener, now->operation, *now->label ? ", " : "", now->label,
-			       figure_names[cost], human_percent(costs).text,
-			       human_percent(compare_noise(rows, ARRAY_SIZE(rows), cost)).text);
-	if (slower > 0)
-		output_wrapped(out, STYLE_BAD, 2,
-			       "worse: %s %s%s%s: %s down by %s %% (noise %s %%)", now->listener,
-			       now->operation, *now->label ? ", " : "", now->label,
-			       figure_names[rate], human_percent(slower).text,
-			       human_percent(compare_noise(rows, ARRAY_SIZE(rows), rate)).text);
-	return costs > 0 || slower > 0;
+	for (unsigned i = 0; i < now->count; i++)
+		count += now->rows[i]->count && find(j, now->rows[i], j->force);
+	return count;
 }
 
-bool compare_gate(struct output *out, const struct measures *before, const struct measures *now)
+static void judge_row(struct judging *j, struct measure *row)
 {
-	unsigned matched = 0, single = 0, worse = 0;
+	const struct measure *past = find(j, row, j->force);
+
+	if (past) {
+		judge(j, row, past);
+	} else if (find(j, row, true)) {
+		j->counts[GATE_NOT_COMPARABLE]++;
+		output_wrapped(j->out, STYLE_WARN, 2,
+			       "not comparable: %s %s%s%s: the saved rows are of another command, "
+			       "host, kernel or configuration (--force compares them).",
+			       row->listener, row->operation, *row->label ? ", " : "", row->label);
+	}
+}
+
+enum gate compare_gate(struct output *out, const struct measures *before,
+		       const struct measures *now, bool force)
+{
 	struct output said = *out;
+	struct judging j = { .out = &said,
+			     .before = before,
+			     .within = now->within > 0 ? now->within : WITHIN_DEFAULT,
+			     .force = force };
+	unsigned all = 0;
 
 	if (out->json) /* the document is on stdout */
 		said.file = stderr;
-	for (unsigned i = 0; i < now->count; i++) {
-		struct measure *row = now->rows[i], *past = row->count ? find(before, row) : NULL;
-
-		if (!past)
-			continue;
-		matched++;
-		single += row->visit_count < 2 || past->visit_count < 2;
-		worse += judge(&said, past, row);
-	}
-	if (matched == 0)
+	j.comparisons = MAX(count_pairs(&j, now), 1U);
+	for (unsigned i = 0; i < now->count; i++)
+		if (now->rows[i]->count)
+			judge_row(&j, now->rows[i]);
+	for (unsigned i = 0; i < ARRAY_SIZE(j.counts); i++)
+		all += j.counts[i];
+	if (all == 0)
 		output_wrapped(&said, STYLE_WARN, 2,
-			       "No saved row is of the same listener, label and "
-			       "operation: nothing was compared with them.");
+			       "No saved row is of the same listener, label and operation: nothing "
+			       "was compared with them.");
 	else
-		output_wrapped(&said, worse ? STYLE_BAD : STYLE_GOOD, 2,
-			       "%u of %u rows worse than the saved ones.", worse, matched);
-	if (single)
 		output_wrapped(
-			&said, STYLE_WARN, 2,
-			"%u row%s of a single visit could not be judged: the noise is unknown "
-			"(--repeat 3).",
-			single, plural(single));
-	return worse > 0;
+			&said,
+			j.counts[GATE_WORSE]           ? STYLE_BAD
+			: j.counts[GATE_PASSED] == all ? STYLE_GOOD
+						       : STYLE_WARN,
+			2,
+			"Against the saved rows %u of %u are worse, %u not by more than %.3g %%, "
+			"%u undecided, %u not comparable.",
+			j.counts[GATE_WORSE], all, j.counts[GATE_PASSED], 100 * j.within,
+			j.counts[GATE_UNDECIDED], j.counts[GATE_NOT_COMPARABLE]);
+	return j.counts[GATE_WORSE]                        ? GATE_WORSE
+	       : all == 0 || j.counts[GATE_NOT_COMPARABLE] ? GATE_NOT_COMPARABLE
+	       : j.counts[GATE_UNDECIDED]                  ? GATE_UNDECIDED
+							   : GATE_PASSED;
 }

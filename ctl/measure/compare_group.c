@@ -51,6 +51,8 @@ static void group_add(struct group *group, struct measure *row)
 	group->rows[group->count++] = row;
 }
 
+static void group_judge(struct group *g);
+
 /* Takes ownership of name. */
 static void add_once(json_t *names, json_t *name)
 {
@@ -82,7 +84,8 @@ void groups_init(struct groups *g, const struct measures *m)
 		struct group *group = &g->list[i];
 
 		group->cost = compare_cost(group->rows, group->count);
-		group->noise = compare_noise(group->rows, group->count, group->cost);
+		group->within = m->within > 0 ? m->within : WITHIN_DEFAULT;
+		group_judge(group);
 	}
 	g->minor = field_show(minor);
 	json_decref(minor);
@@ -90,8 +93,10 @@ void groups_init(struct groups *g, const struct measures *m)
 
 void groups_fini(struct groups *g)
 {
-	for (unsigned i = 0; i < g->count; i++)
+	for (unsigned i = 0; i < g->count; i++) {
 		free(g->list[i].rows);
+		free(g->list[i].verdicts);
+	}
 	free(g->list);
 	free(g->minor);
 }
@@ -130,41 +135,82 @@ enum figure compare_cost(struct measure *const *rows, unsigned count)
 	return differ_in_size(rows, count) ? FIGURE_CPU_PER_BYTE : FIGURE_CPU_PER_OP;
 }
 
-double compare_noise(struct measure *const *rows, unsigned count, enum figure figure)
-{
-	double noise = 0;
-
-	for (unsigned i = 0; i < count; i++) {
-		struct spread s = figure_spread(rows[i], figure);
-
-		noise = MAX(noise, spread_noise(&s));
-		if (isnan(spread_noise(&s)))
-			return NAN;
-	}
-	return noise;
-}
-
 double group_cost(const struct group *g, unsigned i)
 {
 	return figure_spread(g->rows[i], g->cost).median;
 }
 
-bool group_is_apart(const struct group *g, double a, double b)
+/* ---- Judging ---- */
+
+static bool same_round(const struct measure *a, const struct measure *b)
 {
-	return fabs(b - a) > g->noise * MIN(a, b);
+	return a->visit.round > 0 && a->visit.round == b->visit.round &&
+	       !strcmp(a->visit.run, b->visit.run);
 }
 
-const struct measure *group_best(const struct group *g)
+/* The row's visit in the same round of the same run as `like`; NULL: there is none. */
+static const struct measure *visit_beside(const struct measure *row, const struct measure *like)
 {
-	unsigned best = 0;
+	for (unsigned i = 0; i < measure_visits(row); i++)
+		if (same_round(measure_visit_at(row, i), like))
+			return measure_visit_at(row, i);
+	return NULL;
+}
+
+static struct verdict judge(const struct group *g, unsigned row)
+{
+	const struct measure *first = g->rows[0];
+	unsigned visits = measure_visits(first), rounds = 0;
+	double *costs = calloc(2 * (size_t)visits, sizeof(*costs));
+	struct verdict v;
+
+	if (!costs)
+		abort();
+	for (unsigned i = 0; i < visits; i++) {
+		const struct measure *base = measure_visit_at(first, i),
+				     *beside = visit_beside(g->rows[row], base);
+
+		if (!beside)
+			continue;
+		costs[rounds] = figure_value(base, g->cost);
+		costs[visits + rounds++] = figure_value(beside, g->cost);
+	}
+	v = verdict_of(costs, costs + visits, rounds, g->count - 1, g->within);
+	free(costs);
+	return v;
+}
+
+static void group_judge(struct group *g)
+{
+	g->verdicts = calloc(g->count, sizeof(*g->verdicts));
+	if (!g->verdicts)
+		abort();
+	for (unsigned i = 1; i < g->count; i++)
+		g->verdicts[i] = judge(g, i);
+}
+
+double group_change(const struct group *g, unsigned i)
+{
+	if (g->verdicts[i].rounds > 0)
+		return g->verdicts[i].change;
+	return group_cost(g, i) / group_cost(g, 0) - 1;
+}
+
+bool group_is_judged(const struct group *g)
+{
+	for (unsigned i = 1; i < g->count; i++)
+		if (g->verdicts[i].is != VERDICT_TOO_FEW_ROUNDS)
+			return true;
+	return false;
+}
+
+unsigned group_rounds(const struct group *g)
+{
+	unsigned most = 0;
 
 	for (unsigned i = 1; i < g->count; i++)
-		if (group_cost(g, i) < group_cost(g, best))
-			best = i;
-	for (unsigned i = 0; i < g->count; i++)
-		if (i != best && !group_is_apart(g, group_cost(g, i), group_cost(g, best)))
-			return NULL;
-	return g->count > 1 ? g->rows[best] : NULL;
+		most = MAX(most, g->verdicts[i].rounds);
+	return most;
 }
 
 /* ---- Names ---- */
@@ -212,188 +258,7 @@ char *group_title(const struct group *g)
 	return text;
 }
 
-/* ---- Sentences ---- */
-
-/* The change of row i relative to the first; NaN: unknown. */
-static double change_of(const struct group *g, unsigned i)
-{
-	return (group_cost(g, i) - group_cost(g, 0)) / group_cost(g, 0);
-}
-
-/* The change of row i against the first one if it is beyond the noise, else 0. */
-static double judged_change(const struct group *g, unsigned i)
-{
-	return group_is_apart(g, group_cost(g, 0), group_cost(g, i)) ? change_of(g, i) : 0;
-}
-
-static bool is_judged(const struct group *g)
-{
-	return g->count > 1 && !isnan(g->noise) && !isnan(group_cost(g, 0));
-}
-
-/* Neither of the two rows differs from the baseline by more than the noise. */
-static bool same_judgement(const struct group *g, unsigned first, unsigned i)
-{
-	return judged_change(g, first) == 0 && judged_change(g, i) == 0;
-}
-
-char *group_verdict(const struct group *g)
-{
-	char engine[80], *text;
-	size_t bytes;
-	FILE *to;
-
-	if (!is_judged(g))
-		return NULL;
-	to = open_text(&text, &bytes);
-	compare_engine_text(g->rows[0], engine, sizeof(engine));
-	fprintf(to, "%s against %s: ", compare_cost_name(g->cost), engine);
-	for (unsigned i = 1; i < g->count; i++) {
-		double change = judged_change(g, i);
-
-		compare_engine_text(g->rows[i], engine, sizeof(engine));
-		fputs(engine, to);
-		if (i + 1 < g->count && same_judgement(g, i, i + 1)) {
-			fputs(i + 2 < g->count && same_judgement(g, i, i + 2) ? ", " : " and ", to);
-			continue;
-		}
-		if (change != 0)
-			fprintf(to, " %s %% %s", human_percent(fabs(change)).text,
-				change < 0 ? "less" : "more");
-		else
-			fputs(" no difference beyond the noise", to);
-		fputs(i + 1 < g->count ? ", " : "", to);
-	}
-	fprintf(to, " (noise %s %%).", human_percent(g->noise).text);
-	fclose(to);
-	return text;
-}
-
-/* How often an engine was better, worse and compared at all: { engine: [less, more, all] }. */
-static void count_change(json_t *engines, const char *engine, double change)
-{
-	json_t *counts = json_object_get(engines, engine);
-
-	if (!counts) {
-		counts = json_pack("[i, i, i]", 0, 0, 0);
-		json_object_set_new(engines, engine, counts);
-	}
-	for (unsigned i = 0; i < 3; i++) {
-		bool counted = i == 0 ? change < 0 : i == 1 ? change > 0 : true;
-		json_t *count = json_array_get(counts, i);
-
-		json_integer_set(count, json_integer_value(count) + counted);
-	}
-}
-
-/* "io_uring costs less CPU in 6 and more in 1 of 11 loads, io_uring-poll more in 2 of 6" */
-static void print_counts(FILE *to, json_t *engines)
-{
-	const char *engine, *separator = "";
-	json_t *counts;
-
-	json_object_foreach(engines, engine, counts) {
-		int less = (int)json_integer_value(json_array_get(counts, 0));
-		int more = (int)json_integer_value(json_array_get(counts, 1));
-		int all = (int)json_integer_value(json_array_get(counts, 2));
-
-		if (!less && !more)
-			continue;
-		fprintf(to, "%s%s costs ", separator, engine);
-		if (less)
-			fprintf(to, "less CPU in %d", less);
-		if (more)
-			fprintf(to, "%smore%s in %d", less ? " and " : "", less ? "" : " CPU",
-				more);
-		fprintf(to, " of %d load%s", all, plural((unsigned)all));
-		separator = ", ";
-	}
-	fputs("; all else is within the noise. ", to);
-}
-
-/* The largest change that counts. */
-struct largest {
-	const struct group *group;
-	unsigned row;
-	double change;
-};
-
-static void print_largest(FILE *to, const struct largest *l)
-{
-	char engine[80], base[80], *title;
-
-	title = group_title(l->group);
-	compare_engine_text(l->group->rows[0], base, sizeof(base));
-	compare_engine_text(l->group->rows[l->row], engine, sizeof(engine));
-	fprintf(to, "The largest difference is %s with %s %% %s %s than %s (%s).", engine,
-		human_percent(fabs(l->change)).text, l->change < 0 ? "less" : "more",
-		compare_cost_name(l->group->cost), base, title);
-	free(title);
-}
-
-/* Counts the group's changes, and keeps the largest. */
-static void conclude_group(const struct group *g, json_t *bases, json_t *engines,
-			   struct largest *largest)
-{
-	char engine[80];
-
-	compare_engine_text(g->rows[0], engine, sizeof(engine));
-	json_object_set_new(bases, engine, json_true());
-	for (unsigned i = 1; i < g->count; i++) {
-		double change = judged_change(g, i);
-
-		compare_engine_text(g->rows[i], engine, sizeof(engine));
-		count_change(engines, engine, change);
-		/* 50 % less is as large as 100 % more. */
-		if (change != 0 &&
-		    (!largest->group || fabs(log1p(change)) > fabs(log1p(largest->change))))
-			*largest = (struct largest){ g, i, change };
-	}
-}
-
-/* "epoll or epoll/threads" */
-static void print_names(FILE *to, json_t *names, const char *separator)
-{
-	const char *name, *before = "";
-	json_t *unused;
-
-	json_object_foreach(names, name, unused) {
-		fprintf(to, "%s%s", before, name);
-		before = separator;
-	}
-}
-
-char *groups_conclusion(const struct groups *all)
-{
-	json_t *bases = json_object(), *engines = json_object();
-	struct largest largest = { 0 };
-	char *text = NULL;
-	size_t bytes;
-	FILE *to;
-
-	for (unsigned i = 0; i < all->count; i++)
-		if (is_judged(&all->list[i]))
-			conclude_group(&all->list[i], bases, engines, &largest);
-	if (json_object_size(engines)) {
-		to = open_text(&text, &bytes);
-		fputs("Against ", to);
-		print_names(to, bases, " or ");
-		fputs(", ", to);
-		if (largest.group) {
-			print_counts(to, engines);
-			print_largest(to, &largest);
-		} else {
-			print_names(to, engines, " and ");
-			fputs(" make no difference in CPU that is beyond the noise. More or longer "
-			      "visits (--repeat), or a quieter machine, make the noise smaller.",
-			      to);
-		}
-		fclose(to);
-	}
-	json_decref(bases);
-	json_decref(engines);
-	return text;
-}
+/* ---- Warnings ---- */
 
 /* Was one thread of the generator always busy while the server was not? */
 static bool measures_generator(const struct measure *row)
@@ -475,7 +340,7 @@ char *groups_other_programs(const struct groups *all)
 	to = open_text(&text, &bytes);
 	fprintf(to,
 		"Other programs took up to %s %% of a CPU meanwhile (all CPUs together): on a quiet "
-		"machine noise and costs are smaller.",
+		"machine intervals are narrower.",
 		human_percent(most).text);
 	fclose(to);
 	return text;

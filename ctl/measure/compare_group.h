@@ -3,13 +3,18 @@
 #pragma once
 #include "figure.h"
 #include "measure.h"
+#include "verdict.h"
+
+/* A relative difference that counts as none, unless the user says another. */
+#define WITHIN_DEFAULT 0.05
 
 struct group {
 	const char *service, *label, *operation;
-	struct measure **rows; /* borrowed; the first is the baseline */
+	struct measure **rows;    /* borrowed; the first is the baseline */
+	struct verdict *verdicts; /* of each row against the first one; [0] is not judged */
 	unsigned count;
 	enum figure cost; /* the figure by which its rows are compared */
-	double noise;     /* of the cost; NaN: unknown */
+	double within;    /* the relative difference that counts as none */
 };
 
 struct groups {
@@ -28,16 +33,26 @@ void groups_fini(struct groups *g);
  * receive batch of discard is whatever arrived): then CPU per byte. */
 enum figure compare_cost(struct measure *const *rows, unsigned count);
 
-/* The largest spread between visits of one row; NaN: a row has only one visit. */
-double compare_noise(struct measure *const *rows, unsigned count, enum figure figure);
-
 double group_cost(const struct group *g, unsigned i); /* ns; NaN: unknown */
 
-/* Do a and b differ by more than the noise?  False if the noise is unknown. */
-bool group_is_apart(const struct group *g, double a, double b);
+/* The relative change of row i against the first one: the estimate from the rounds that they have
+ * in common, or, if there are none, of their medians.  NaN: unknown. */
+double group_change(const struct group *g, unsigned i);
 
-/* The row that costs less than all others by more than the noise; NULL: none. */
-const struct measure *group_best(const struct group *g);
+/* Is any row judged, if only as undecided? */
+bool group_is_judged(const struct group *g);
+
+/* The most rounds that a row has in common with the first one. */
+unsigned group_rounds(const struct group *g);
+
+/* "-3.1 % +-2.7", the longer side of the interval; "": unknown. */
+struct phrase {
+	char text[80];
+};
+struct phrase group_change_text(const struct group *g, unsigned i);
+
+/* "0.6 to 5.8 % less", "the same within 5 %", "undecided, up to 7.4 %", "too few rounds: 3 of 7" */
+struct phrase group_verdict_text(const struct group *g, unsigned i);
 
 /* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
 void compare_engine_text(const struct measure *row, char *text, size_t bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compare_group.h"
+#include "compare_notes.h"
 #include "field.h"
 #include "human.h"
 #include "util.h"
@@ -29,8 +30,6 @@ enum {
 	COLUMN_RECEIVE,
 	COLUMN_TRANSMIT,
 	COLUMN_PEER,
-	COLUMN_NOISE,
-	COLUMN_AGAINST,
 	COLUMN_SYSCALLS,
 	COLUMN_TURN,
 	COLUMN_CPU,
@@ -40,15 +39,20 @@ enum {
 	COLUMN_STEAL,
 	COLUMN_OTHER,
 	COLUMN_UNATTRIBUTED,
+	COLUMN_AGAINST,
+	COLUMN_VERDICT,
 	COLUMN_COUNT
 };
 
+enum { NARROW = 100 }; /* columns, unless --wide */
+
+/* Columns of rank 0 answer the question and fit 100 columns; the others are for --wide. */
 static const struct column columns[] = {
 	[COLUMN_LISTENER] = { .title = "listener", .left = true },
-	[COLUMN_ENGINE] = { .title = "engine", .left = true },
+	[COLUMN_ENGINE] = { .title = "engine", .left = true, .rank = 1 },
 	[COLUMN_REQUESTS] = { .title = "reqs", .unit = "/s", .apart = true, .optional = true },
-	[COLUMN_RATE] = { .title = "ops", .unit = "/s", .apart = true },
-	[COLUMN_BANDWIDTH] = { .title = "MB", .unit = "/s", .rank = 2 },
+	[COLUMN_RATE] = { .title = "ops", .unit = "/s", .apart = true, .rank = 2 },
+	[COLUMN_BANDWIDTH] = { .title = "MB", .unit = "/s", .rank = 3 },
 	[COLUMN_GENERATOR_BANDWIDTH] = { .title = "genMB",
 					 .unit = "/s",
 					 .optional = true,
@@ -59,21 +63,19 @@ static const struct column columns[] = {
 			    .optional = true,
 			    .rank = 5 },
 	[COLUMN_TRIP99] = { .title = "trip99", .unit = "us", .optional = true, .rank = 4 },
-	[COLUMN_P50] = { .title = "p50", .unit = "us", .apart = true, .rank = 1 },
-	[COLUMN_P99] = { .title = "p99", .unit = "us", .rank = 2 },
+	[COLUMN_P50] = { .title = "p50", .unit = "us", .apart = true },
+	[COLUMN_P99] = { .title = "p99", .unit = "us" },
 	[COLUMN_P99_9] = { .title = "p99.9", .unit = "us", .rank = 6 },
 	[COLUMN_CPU_PER_REQUEST] = { .title = "CPU/req",
 				     .unit = "us",
 				     .apart = true,
 				     .optional = true },
-	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .apart = true },
+	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .apart = true, .rank = 2 },
 	[COLUMN_CPU_PER_GB] = { .title = "CPU/GB", .unit = "ms", .optional = true },
 	[COLUMN_USER] = { .title = "user", .unit = "%", .optional = true, .rank = 7 },
 	[COLUMN_RECEIVE] = { .title = "rx", .unit = "us", .optional = true },
 	[COLUMN_TRANSMIT] = { .title = "tx", .unit = "us", .optional = true },
 	[COLUMN_PEER] = { .title = "peer", .unit = "us", .optional = true, .rank = 7 },
-	[COLUMN_NOISE] = { .title = "noise", .unit = "%", .optional = true, .rank = 3 },
-	[COLUMN_AGAINST] = { .title = "vs 1st ", .optional = true },
 	[COLUMN_SYSCALLS] = { .title = "calls", .unit = "/op", .apart = true },
 	[COLUMN_TURN] = { .title = "ops", .unit = "/turn", .rank = 9 },
 	[COLUMN_CPU] = { .title = "CPU", .unit = "%", .rank = 8 },
@@ -87,6 +89,8 @@ static const struct column columns[] = {
 	[COLUMN_STEAL] = { .title = "steal", .unit = "%", .optional = true, .rank = 10 },
 	[COLUMN_OTHER] = { .title = "other", .unit = "%", .optional = true, .rank = 12 },
 	[COLUMN_UNATTRIBUTED] = { .title = "unatt", .unit = "%", .optional = true, .rank = 10 },
+	[COLUMN_AGAINST] = { .title = "vs 1st", .optional = true, .apart = true },
+	[COLUMN_VERDICT] = { .title = "verdict", .optional = true, .left = true },
 };
 
 /* ---- Cells ---- */
@@ -102,15 +106,15 @@ void compare_quantile_cell(struct table *t, const struct measure *row, double qu
 }
 
 /* The median of a figure, times scale; empty: cannot be told. */
-static void figure_cell(struct table *t, enum style style, const struct measure *row,
-			enum figure figure, double scale)
+static void figure_cell(struct table *t, const struct measure *row, enum figure figure,
+			double scale)
 {
 	double value = figure_spread(row, figure).median;
 
 	if (isnan(value))
 		table_skip(t, 1);
 	else
-		table_cell(t, style, "%s", human_number(value * scale).text);
+		table_cell(t, STYLE_PLAIN, "%s", human_number(value * scale).text);
 }
 
 static void share_cell(struct table *t, const struct measure *row, enum figure figure)
@@ -134,43 +138,40 @@ static void trip_cell(struct table *t, const struct measure *row, double quantil
 		table_skip(t, 1);
 }
 
-static void against_cell(struct table *t, const struct group *g, unsigned i, enum style mark,
-			 bool best)
+static enum style verdict_style(enum verdict_is is)
 {
-	double base = group_cost(g, 0), cost = group_cost(g, i);
-	double change = (cost - base) / base;
+	return is == VERDICT_LESS ? STYLE_GOOD : is == VERDICT_MORE ? STYLE_BAD : STYLE_DIM;
+}
 
-	if (g->count == 1)
+/* The change against the first row, and what is known of it. */
+static void verdict_cells(struct table *t, const struct group *g, unsigned i)
+{
+	if (g->count == 1) {
+		table_skip(t, 2);
+	} else if (i == 0) {
+		table_cell(t, STYLE_PLAIN, "1st");
 		table_skip(t, 1);
-	else if (isnan(change))
-		table_cell(t, STYLE_DIM, "- ");
-	else if (i == 0)
-		table_cell(t, mark, "1st%s", best ? "*" : " ");
-	else if (isnan(g->noise))
-		table_cell(t, STYLE_PLAIN, "%.2fx ", 1 + change);
-	else if (!group_is_apart(g, base, cost))
-		table_cell(t, STYLE_DIM, "within noise ");
-	else
-		table_cell(t, mark, "%s%% %s%s", human_percent(fabs(change)).text,
-			   change < 0 ? "less" : "more", best ? "*" : " ");
+	} else {
+		enum style style = verdict_style(g->verdicts[i].is);
+
+		table_cell(t, style, "%s", group_change_text(g, i).text);
+		table_cell(t, style, "%s", group_verdict_text(g, i).text);
+	}
 }
 
 static void add_row(struct table *t, const struct group *g, unsigned i)
 {
 	const struct measure *row = g->rows[i];
-	bool best = row == group_best(g);
-	enum style mark = best ? STYLE_GOOD : STYLE_PLAIN;
-	struct spread cost = figure_spread(row, g->cost);
 	char engine[80];
 
 	compare_engine_text(row, engine, sizeof(engine));
-	table_cell(t, mark, "%s", row->listener);
-	table_cell(t, mark, "%s", engine);
-	figure_cell(t, STYLE_PLAIN, row, FIGURE_REQUEST_RATE, 1);
-	figure_cell(t, STYLE_PLAIN, row, FIGURE_RATE, 1);
-	figure_cell(t, STYLE_PLAIN, row, FIGURE_BANDWIDTH, 1e-6);
+	table_cell(t, STYLE_PLAIN, "%s", row->listener);
+	table_cell(t, STYLE_PLAIN, "%s", engine);
+	figure_cell(t, row, FIGURE_REQUEST_RATE, 1);
+	figure_cell(t, row, FIGURE_RATE, 1);
+	figure_cell(t, row, FIGURE_BANDWIDTH, 1e-6);
 	if (isnan(figure_spread(row, FIGURE_REQUEST_RATE).median))
-		figure_cell(t, STYLE_PLAIN, row, FIGURE_GENERATOR_BANDWIDTH, 1e-6);
+		figure_cell(t, row, FIGURE_GENERATOR_BANDWIDTH, 1e-6);
 	else
 		table_skip(t, 1);
 	trip_cell(t, row, 0.5);
@@ -178,10 +179,10 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	compare_quantile_cell(t, row, 0.5);
 	compare_quantile_cell(t, row, 0.99);
 	compare_quantile_cell(t, row, 0.999);
-	figure_cell(t, mark, row, FIGURE_CPU_PER_REQUEST, 1e-3);
-	figure_cell(t, mark, row, FIGURE_CPU_PER_OP, 1e-3);
+	figure_cell(t, row, FIGURE_CPU_PER_REQUEST, 1e-3);
+	figure_cell(t, row, FIGURE_CPU_PER_OP, 1e-3);
 	if (g->cost == FIGURE_CPU_PER_BYTE)
-		figure_cell(t, mark, row, FIGURE_CPU_PER_BYTE, 1e3);
+		figure_cell(t, row, FIGURE_CPU_PER_BYTE, 1e3);
 	else
 		table_skip(t, 1);
 	if (row->cpu_user_ns || row->cpu_system_ns)
@@ -189,14 +190,9 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 			   human_percent((double)row->cpu_user_ns / (double)row->cpu_ns).text);
 	else
 		table_skip(t, 1);
-	figure_cell(t, STYLE_PLAIN, row, FIGURE_RECEIVE_PER_OP, 1e-3);
-	figure_cell(t, STYLE_PLAIN, row, FIGURE_TRANSMIT_PER_OP, 1e-3);
-	figure_cell(t, STYLE_PLAIN, row, FIGURE_PEER_PER_OP, 1e-3);
-	if (isnan(spread_noise(&cost)))
-		table_skip(t, 1);
-	else
-		table_cell(t, STYLE_DIM, "%s", human_percent(spread_noise(&cost)).text);
-	against_cell(t, g, i, mark, best);
+	figure_cell(t, row, FIGURE_RECEIVE_PER_OP, 1e-3);
+	figure_cell(t, row, FIGURE_TRANSMIT_PER_OP, 1e-3);
+	figure_cell(t, row, FIGURE_PEER_PER_OP, 1e-3);
 	table_cell(t, STYLE_PLAIN, "%.2f", figure_spread(row, FIGURE_SYSCALLS_PER_OP).median);
 	table_cell(t, STYLE_PLAIN, "%s",
 		   row->turns ? human_number(measure_ops_per_turn(row)).text : "-");
@@ -213,6 +209,7 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	else
 		share_cell(t, row, FIGURE_OTHER);
 	share_cell(t, row, FIGURE_UNATTRIBUTED);
+	verdict_cells(t, g, i);
 }
 
 static void add_group_heading(struct table *t, const struct group *g)
@@ -223,9 +220,42 @@ static void add_group_heading(struct table *t, const struct group *g)
 	free(title);
 }
 
-static void render_service(struct output *out, struct table *t, const struct groups *all,
-			   const char *service)
+/* Does a row of the service have no requests, which are its rate and divide its cost? */
+static bool lacks_requests(const struct measure *row)
 {
+	return isnan(figure_spread(row, FIGURE_REQUEST_RATE).median);
+}
+
+/* Is the row's engine not in its name? */
+static bool lacks_engine(const struct measure *row)
+{
+	return !strstr(row->listener, row->engine);
+}
+
+static bool any_row(const struct groups *all, const char *service,
+		    bool (*lacks)(const struct measure *row))
+{
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++)
+			if (!strcmp(all->list[i].service, service) && lacks(all->list[i].rows[j]))
+				return true;
+	return false;
+}
+
+static void choose_columns(struct table *t, const struct groups *all, const char *service)
+{
+	bool shown[COLUMN_COUNT] = { [COLUMN_ENGINE] = any_row(all, service, lacks_engine) };
+
+	shown[COLUMN_RATE] = shown[COLUMN_CPU_PER_OP] = any_row(all, service, lacks_requests);
+	for (unsigned i = 0; i < COLUMN_COUNT; i++)
+		table_omit(t, i, columns[i].rank > 0 && !shown[i]);
+}
+
+static void render_service(struct output *out, struct table *t, const struct groups *all,
+			   const char *service, bool wide)
+{
+	if (!wide)
+		choose_columns(t, all, service);
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct group *g = &all->list[i];
 
@@ -239,60 +269,6 @@ static void render_service(struct output *out, struct table *t, const struct gro
 }
 
 /* ---- Footer ---- */
-
-/* Omits features that every io_uring listener has. */
-static bool is_notable(const char *feature)
-{
-	static const char *const plumbing[] = { "registered_ring", "restricted", "single_issuer",
-						"multishot_accept", "registered_files" };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(plumbing); i++)
-		if (!strcmp(feature, plumbing[i]))
-			return false;
-	return true;
-}
-
-/* Adds the row's listener to those of the same features: { "a, b": ["echo-uring", ...] }. */
-static void add_features(json_t *listeners, const struct measure *row)
-{
-	json_t *notable = json_array(), *names, *feature, *name;
-	char *text;
-	size_t i;
-
-	json_array_foreach(row->features, i, feature)
-		if (is_notable(field_text(feature, "")))
-			json_array_append(notable, feature);
-	text = field_show(notable);
-	json_decref(notable);
-	names = json_object_get(listeners, text);
-	if (!names) {
-		names = json_array();
-		json_object_set_new(listeners, text, names);
-	}
-	free(text);
-	json_array_foreach(names, i, name)
-		if (!strcmp(field_text(name, ""), row->listener))
-			return;
-	json_array_append_new(names, json_string(row->listener));
-}
-
-static void render_features(struct output *out, const struct groups *all)
-{
-	json_t *listeners = json_object(), *names;
-	const char *features;
-
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			add_features(listeners, all->list[i].rows[j]);
-	json_object_foreach(listeners, features, names) {
-		char *text = field_show(names);
-
-		if (*features)
-			output_wrapped(out, STYLE_DIM, 2, "%s: %s", text, features);
-		free(text);
-	}
-	json_decref(listeners);
-}
 
 /* Takes ownership of text; NULL: prints nothing. */
 static void render_sentence(struct output *out, enum style style, char *text)
@@ -310,75 +286,6 @@ static void render_verdict(struct output *out, const struct group *g)
 		output_wrapped(out, STYLE_BOLD, 2, "%s: %s", title, verdict);
 	free(verdict);
 	free(title);
-}
-
-static void render_notes(struct output *out, const struct groups *all)
-{
-	uint64_t low = UINT64_MAX, high = 0;
-	bool shared = false, batches = false, compared = false, single = false;
-	bool trips = false, machine = false, softirq = false;
-
-	for (unsigned i = 0; i < all->count; i++) {
-		compared |= all->list[i].count > 1;
-		single |= all->list[i].count > 1 && isnan(all->list[i].noise);
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
-
-			batches |= row->batch;
-			low = MIN(low, row->latency.count);
-			high = MAX(high, row->latency.count);
-			shared |= row->listener_count != row->count;
-			trips |= row->generator.wall_ns > 0;
-			machine |= row->machine.total_ns > 0;
-			softirq |= row->softirq.total_ns > 0;
-		}
-	}
-	output_wrapped(
-		out, STYLE_DIM, 2,
-		"CPU: user and system time of the listener's threads and of the kernel's that "
-		"work for them; user %%: its part in user space.");
-	if (compared)
-		output_wrapped(
-			out, STYLE_DIM, 2,
-			"vs 1st: CPU/req, else CPU/op, or CPU/GB where it is shown (operations "
-			"differ in size), against the first row of its group.%s",
-			single ? " One visit each: the noise is unknown, and no winner is "
-				 "marked (--repeat 3)."
-			       : " noise: highest less lowest of a row's own visits; only more "
-				 "than the largest of its group counts, * marks the lowest.");
-	if (trips)
-		output_wrapped(
-			out, STYLE_DIM, 2,
-			"reqs, genMB, trip50, trip99: requests, bytes and round trips as the "
-			"generator counted and timed them; gen %%: its CPU time.");
-	if (machine)
-		output_wrapped(
-			out, STYLE_DIM, 2,
-			"irq, idle, steal, other: of the whole machine, 100 %% a CPU; irq: softirqs "
-			"and interrupts, which without IRQ_TIME_ACCOUNTING are in threads' time, too; "
-			"steal: time that the hypervisor gave to others; other: programs that are "
-			"neither the server nor the generator; -: the parts do not add up.");
-	if (softirq)
-		output_wrapped(
-			out, STYLE_DIM, 2,
-			"rx, tx: softirq time an operation, of packets to the listener and of "
-			"drivers with packets from it; peer: of its clients on this host. Wherever "
-			"it ran, so it may be in CPU, too. unatt: softirqs of no listener's port, of "
-			"the whole machine.");
-	output_wrapped(
-		out, STYLE_DIM, 2,
-		"Latency: from the request in the worker's hands to the reply in the "
-		"kernel's, not the client's round trip. Sampled: %s%s%s samples a row; - too "
-		"few.",
-		human_count(low).text, low == high ? "" : " to ",
-		low == high ? "" : human_count(high).text);
-	if (batches)
-		output_wrapped(out, STYLE_DIM, 2,
-			       "An operation of a byte stream is what one receive or send "
-			       "moved: many pipelined requests may be one.");
-	if (shared)
-		output_wrapped(out, STYLE_DIM, 2,
-			       "MB, CPU, calls and turns are of all operations of a listener.");
 }
 
 static void render_steps(struct output *out, const struct groups *all)
@@ -451,10 +358,14 @@ static void render_idle(struct output *out, const struct measures *m, bool any)
 	free(names);
 }
 
-void compare_render(struct output *out, const struct measures *m, bool notes)
+void compare_render(struct output *out, const struct measures *m, bool wide, bool notes)
 {
 	struct table *t = table_new(columns, COLUMN_COUNT);
+	unsigned width = out->width;
 	struct groups all;
+
+	if (!wide && (width == 0 || width > NARROW))
+		out->width = NARROW;
 
 	groups_init(&all, m);
 	for (unsigned i = 0; i < all.count; i++) {
@@ -464,17 +375,16 @@ void compare_render(struct output *out, const struct measures *m, bool notes)
 			first++;
 		if (first != i)
 			continue;
-		render_service(out, t, &all, all.list[i].service);
+		render_service(out, t, &all, all.list[i].service, wide);
 		putc('\n', out->file);
 	}
 	for (unsigned i = 0; i < all.count; i++)
 		render_verdict(out, &all.list[i]);
 	render_warnings(out, &all);
-	if (all.count && notes) {
-		render_notes(out, &all);
-		render_features(out, &all);
-	}
+	if (all.count && notes)
+		compare_notes(out, &all);
 	render_idle(out, m, all.count > 0);
 	groups_fini(&all);
 	table_free(t);
+	out->width = width;
 }

@@ -6,8 +6,8 @@
 
 /* Rows that did operations, grouped by service, label and operation in the order in which they
  * come; in each group the first row is the baseline.  Also names the listeners without operations.
- * notes: also explain the columns. */
-void compare_render(struct output *out, const struct measures *m, bool notes);
+ * wide: with all columns that have room.  notes: also explain the columns. */
+void compare_render(struct output *out, const struct measures *m, bool wide, bool notes);
 
 /* The table as JSON: {"rows":[...]}, each row as saved plus "derived" with the median of its
  * visits, and their spread; and of the listeners that are unavailable {"unavailable":[...]}, their

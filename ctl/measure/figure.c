@@ -139,14 +139,14 @@ static int compare_doubles(const void *a, const void *b)
 
 struct spread figure_spread(const struct measure *row, enum figure figure)
 {
-	unsigned visits = MAX(row->visit_count, 1U), count = 0;
+	unsigned visits = measure_visits(row), count = 0;
 	double *values = calloc(visits, sizeof(*values));
 	struct spread s = { NAN, NAN, NAN, 0 };
 
 	if (!values)
 		abort();
 	for (unsigned i = 0; i < visits; i++) {
-		double value = figure_value(row->visit_count ? row->visits[i] : row, figure);
+		double value = figure_value(measure_visit_at(row, i), figure);
 
 		if (!isnan(value))
 			values[count++] = value;
@@ -158,9 +158,4 @@ struct spread figure_spread(const struct measure *row, enum figure figure)
 	}
 	free(values);
 	return s;
-}
-
-double spread_noise(const struct spread *s)
-{
-	return s->count > 1 ? ratio(s->high - s->low, s->median) : NAN;
 }

@@ -42,6 +42,3 @@ struct spread {
 	unsigned count;           /* visits for which it is known */
 };
 struct spread figure_spread(const struct measure *row, enum figure figure);
-
-/* (high - low) / median; NaN with less than two visits. */
-double spread_noise(const struct spread *s);

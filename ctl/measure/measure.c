@@ -24,6 +24,7 @@ struct measure *measures_add(struct measures *m)
 
 	append(m, row);
 	row->generator.name = "";
+	measure_set_visit(row, NULL);
 	return row;
 }
 
@@ -244,7 +245,7 @@ bool measures_has(const struct measures *m, const char *listener)
 
 void measures_select(struct measures *m, const json_t *names)
 {
-	struct measures kept = { .unavailable = m->unavailable };
+	struct measures kept = { .within = m->within, .unavailable = m->unavailable };
 	json_t *name;
 	size_t i;
 
@@ -271,7 +272,8 @@ static bool same(const struct measure *a, const struct measure *b)
 {
 	return !strcmp(a->label, b->label) && !strcmp(a->listener, b->listener) &&
 	       !strcmp(a->engine, b->engine) && !strcmp(a->service, b->service) &&
-	       !strcmp(a->operation, b->operation);
+	       !strcmp(a->operation, b->operation) && !strcmp(a->visit.setup, b->visit.setup) &&
+	       !strcmp(a->visit.build, b->visit.build);
 }
 
 static void add_histogram(struct histogram_sum *to, const struct histogram_sum *from)
@@ -285,13 +287,26 @@ static void add_histogram(struct histogram_sum *to, const struct histogram_sum *
 		to->buckets[i] += from->buckets[i];
 }
 
-void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions)
+void measure_set_visit(struct measure *row, const json_t *visit)
+{
+	row->visit = (struct measure_visit){ .run = field_text(visit, "run"),
+					     .setup = field_text(visit, "setup"),
+					     .build = field_text(visit, "build"),
+					     .round = field_uint(visit, "round"),
+					     .position = field_uint(visit, "position") };
+}
+
+void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
+			     json_t *visit)
 {
 	/* The document owns them, as it does the texts. */
 	json_object_set_new(row->source, "conditions", conditions);
+	json_object_set_new(row->source, "visit", visit);
 	for (unsigned i = 0; i < m->count; i++)
-		if (m->rows[i]->source == row->source)
+		if (m->rows[i]->source == row->source) {
 			m->rows[i]->conditions = conditions;
+			measure_set_visit(m->rows[i], visit);
+		}
 }
 
 bool measure_unavailable(const struct measure *row)
@@ -456,6 +471,31 @@ static void merge_visit(struct measure *row, struct measure *visit)
 	}
 	add_measure(row, visit);
 	add_visit(row, visit);
+}
+
+unsigned measure_visits(const struct measure *row)
+{
+	return MAX(row->visit_count, 1U);
+}
+
+const struct measure *measure_visit_at(const struct measure *row, unsigned i)
+{
+	return row->visit_count ? row->visits[i] : row;
+}
+
+struct measures measures_copy(const struct measures *m)
+{
+	struct measures copy = { .within = m->within };
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = measures_add(&copy);
+
+		*row = *m->rows[i];
+		json_incref(row->source);
+		row->visits = NULL;
+		row->visit_count = 0;
+	}
+	return copy;
 }
 
 void measures_merge(struct measures *m)

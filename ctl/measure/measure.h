@@ -44,6 +44,15 @@ struct measure_softirq {
 	uint64_t unattributed_ns, total_ns; /* of the whole machine */
 };
 
+/* Which visit of a listener an interval is.  Visits of one run and round are compared with each
+ * other; intervals are visits of the same row only if their setup and build are the same. */
+struct measure_visit {
+	const char *run;   /* names one run of `compare`; "": unknown */
+	const char *setup; /* a hash of command, host, and the listener's keys; "": unknown */
+	const char *build; /* of the daemon; "": unknown */
+	uint64_t round, position; /* from 1 on; 0: unknown */
+};
+
 struct measure {
 	const char *label, *listener, *engine, *service, *operation; /* "" when unknown */
 	const json_t *features, *stores;                             /* arrays of names, or NULL */
@@ -60,6 +69,7 @@ struct measure {
 	struct measure_generator generator;
 	struct measure_machine machine;
 	struct measure_softirq softirq;
+	struct measure_visit visit;
 	const json_t *timeline;   /* see timeline.h; NULL: unknown */
 	const json_t *conditions; /* see conditions.h; NULL: unknown */
 	/* Set by measures_merge(): the intervals whose sum this row is, owned. visit_count 0: the
@@ -72,6 +82,7 @@ struct measure {
 struct measures {
 	struct measure **rows;
 	unsigned count;
+	double within;       /* the relative difference that counts as none; 0: WITHIN_DEFAULT */
 	json_t *unavailable; /* see measures_take_unavailable(); NULL: none */
 };
 
@@ -105,8 +116,11 @@ void measures_select(struct measures *m, const json_t *names);
 /* True: the listener was unavailable, so zeros in its row are not measurements. */
 bool measure_unavailable(const struct measure *row);
 
-/* Takes ownership of conditions, and sets them for all rows of the row's listener and interval. */
-void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions);
+/* Takes ownership of conditions and visit (its saved form), and sets them for all rows of the row's
+ * listener and interval. */
+void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
+			     json_t *visit);
+void measure_set_visit(struct measure *row, const json_t *visit); /* visit is borrowed */
 
 /* Drops the rows of operations with a count of zero, except the first of a listener without any
  * operations. */
@@ -121,17 +135,27 @@ void measures_merge_operations(struct measures *m);
 /* Makes each unavailable listener's rows one object {"name","reason"} in m->unavailable. */
 void measures_take_unavailable(struct measures *m);
 
-/* Sums rows of the same label, listener, engine, service and operation into one, which keeps them
- * as its visits.  Takes the unavailable ones, too. */
+/* Sums rows of the same label, listener, engine, service, operation, setup and build into one,
+ * which keeps them as its visits.  Takes the unavailable ones, too. */
 void measures_merge(struct measures *m);
 
+/* The same rows, not merged, which share the texts. */
+struct measures measures_copy(const struct measures *m);
+
+/* The intervals that a row consists of; at least one, itself. */
+unsigned measure_visits(const struct measure *row);
+const struct measure *measure_visit_at(const struct measure *row, unsigned i);
+
+enum { MEASURE_SCHEMA = 2 }; /* of saved rows; 1: without visits */
+
 /* measure_to_json(): the row in its saved form, a new reference.  measures_add_json(): appends a
- * saved row, and takes ownership of source: 0 or -EINVAL. */
+ * saved row, and takes ownership of source: 0, -EINVAL, or
+ * -EPROTONOSUPPORT: its schema is newer. */
 json_t *measure_to_json(const struct measure *row);
 int measures_add_json(struct measures *m, json_t *source);
 
-/* Reads a file of saved rows, one per line.  0, or -errno; with -EINVAL *ret_line is the invalid
- * line. */
+/* Reads a file of saved rows, one per line.  0, or -errno; with -EINVAL and -EPROTONOSUPPORT
+ * *ret_line is the invalid line. */
 int measures_load(struct measures *m, FILE *from, unsigned *ret_line);
 
 /* Adds the buckets of a document's latency_ns object; false: invalid. */

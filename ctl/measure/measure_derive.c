@@ -21,13 +21,13 @@ static int compare_ns(const void *a, const void *b)
 
 bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)
 {
-	unsigned visits = MAX(row->visit_count, 1U), count = 0;
+	unsigned visits = measure_visits(row), count = 0;
 	uint64_t *values = calloc(visits, sizeof(*values));
 
 	if (!values)
 		abort();
 	for (unsigned i = 0; i < visits; i++) {
-		const struct measure *visit = row->visit_count ? row->visits[i] : row;
+		const struct measure *visit = measure_visit_at(row, i);
 
 		count += generator_quantile(&visit->generator.result, quantile, &values[count]);
 	}

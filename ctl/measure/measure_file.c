@@ -139,12 +139,19 @@ static json_t *softirq_to_json(const struct measure *row)
 	return made;
 }
 
+static json_t *visit_to_json(const struct measure_visit *v)
+{
+	return json_pack("{s:s, s:I, s:I, s:s, s:s}", "run", v->run, "round", (json_int_t)v->round,
+			 "position", (json_int_t)v->position, "setup", v->setup, "build", v->build);
+}
+
 json_t *measure_to_json(const struct measure *row)
 {
 	json_t *saved = json_pack("{s:s, s:s, s:s, s:s, s:s}", "label", row->label, "listener",
 				  row->listener, "engine", row->engine, "service", row->service,
 				  "operation", row->operation);
 
+	json_object_set_new(saved, "schema", json_integer(MEASURE_SCHEMA));
 	if (measure_unavailable(row)) {
 		json_object_set_new(saved, "state", json_string("unavailable"));
 		json_object_set_new(saved, "reason",
@@ -163,6 +170,8 @@ json_t *measure_to_json(const struct measure *row)
 		json_object_set_new(saved, "machine", machine_to_json(&row->machine));
 	if (row->softirq.total_ns)
 		json_object_set_new(saved, "softirq", softirq_to_json(row));
+	if (*row->visit.run && !row->visit_count)
+		json_object_set_new(saved, "visit", visit_to_json(&row->visit));
 	if (row->timeline)
 		json_object_set_new(saved, "timeline", json_deep_copy(row->timeline));
 	if (row->conditions)
@@ -176,6 +185,8 @@ int measures_add_json(struct measures *m, json_t *source)
 
 	if (!*field_text(source, "listener") || !json_is_integer(field_get(source, "count")))
 		return -EINVAL;
+	if (field_uint(source, "schema") > MEASURE_SCHEMA)
+		return -EPROTONOSUPPORT;
 	row = measures_add(m);
 	row->source = json_incref(source);
 	row->label = field_text(source, "label");
@@ -188,6 +199,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->stores = field_get(source, "stores");
 	row->timeline = field_get(source, "timeline");
 	row->conditions = field_get(source, "conditions");
+	measure_set_visit(row, field_get(source, "visit"));
 	numbers_from_json(row, source, numbers, ARRAY_SIZE(numbers));
 	numbers_from_json(row, field_get(source, "softirq"), softirq_numbers,
 			  ARRAY_SIZE(softirq_numbers));

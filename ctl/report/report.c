@@ -56,19 +56,18 @@ static void put_optional(FILE *to, const struct report *r, const struct group *g
 	free(chart);
 }
 
-static void put_noise(FILE *to, const struct group *g)
+static void put_rounds(FILE *to, const struct group *g)
 {
-	unsigned visits = g->rows[0]->visit_count;
-
-	if (isnan(g->noise))
-		fputs("<p class=\"dim\">One visit each: the noise is unknown, and nothing is judged "
-		      "(<code>nbctl compare --repeat 3</code>).</p>\n",
-		      to);
-	else
+	if (group_is_judged(g))
 		fprintf(to,
-			"<p class=\"dim\">%u visits each; noise %s %%, the largest difference of a "
-			"listener's own visits.</p>\n",
-			visits, human_percent(g->noise).text);
+			"<p class=\"dim\">%u rounds; all intervals of a load hold together in about "
+			"95 of 100 runs.</p>\n",
+			group_rounds(g));
+	else if (g->count > 1)
+		fprintf(to,
+			"<p class=\"dim\">Not judged: that takes %u rounds in which all listeners "
+			"are visited.</p>\n",
+			verdict_least_rounds(g->count - 1));
 }
 
 static void put_group(FILE *to, const struct report *r, const struct group *g)
@@ -80,7 +79,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	fputs("</h2>\n", to);
 	free(title);
 	put_paragraph(to, "verdict", group_verdict(g));
-	put_noise(to, g);
+	put_rounds(to, g);
 	fputs("<div class=\"charts\">\n", to);
 	begin_figure(to, compare_cost_name(g->cost));
 	chart_cost(to, r, g, NULL);
@@ -128,7 +127,7 @@ static void put_overview(FILE *to, const struct report *r)
 			fputs("<li><b>", to);
 			svg_escape(to, title);
 			fputs("</b><br/>", to);
-			svg_escape(to, verdict ? verdict : "one visit each: not judged");
+			svg_escape(to, verdict ? verdict : "too few rounds: not judged");
 			fputs("</li>\n", to);
 		}
 		free(verdict);
@@ -163,7 +162,7 @@ static void put_verdict(FILE *to, const struct groups *all)
 		fputs("<p class=\"lead\">No operations: there is nothing to show.</p>\n", to);
 	else if (!conclusion)
 		fprintf(to, "<p class=\"lead\">No verdict: %s.</p>\n",
-			is_compared(all) ? "with one visit each the noise is unknown"
+			is_compared(all) ? "too few rounds in which all listeners were visited"
 					 : "one listener alone has nothing to be compared with");
 	put_paragraph(to, "lead", conclusion);
 	put_paragraph(to, "warn", groups_holes(all));
@@ -199,7 +198,7 @@ static void put_notes(FILE *to)
 	      "shown beside, is that of the whole machine, or with --softirq that of the "
 	      "listener's packets outside of its threads. Latency runs from "
 	      "the request in the worker's hands to the reply in the kernel's and is sampled; the "
-	      "round trip is the generator's word. Only a difference beyond the noise counts.</p>\n"
+	      "round trip is the generator's word. A verdict is of the ratios of cost in the same rounds; it holds for this machine, build and load.</p>\n"
 	      "<p>Made by nbctl " NB_VERSION " (<code>nbctl report</code>), " NB_URL
 	      ".</p></footer>\n",
 	      to);

@@ -1,4 +1,4 @@
-/* Bars and the overview.  See report_chart.h; report_curve.c has the percentiles. */
+/* Bars.  See report_chart.h; report_curve.c has the percentiles, report_forest.c the overview. */
 #include "report_chart.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ enum { EDGE = 10 }; /* left and right of everything */
 
 /* ---- Colours ---- */
 
-static unsigned engine_index(const struct report *r, const struct measure *row)
+unsigned report_engine(const struct report *r, const struct measure *row)
 {
 	char engine[80];
 	size_t i = 0;
@@ -31,7 +31,7 @@ static void add_engine(struct report *r, const struct measure *row)
 	char engine[80];
 
 	compare_engine_text(row, engine, sizeof(engine));
-	if (engine_index(r, row) == json_array_size(r->engines))
+	if (report_engine(r, row) == json_array_size(r->engines))
 		json_array_append_new(r->engines, json_stringn_nocheck(engine, strlen(engine)));
 }
 
@@ -54,9 +54,9 @@ unsigned report_series(const struct report *r, const struct group *g, unsigned i
 {
 	for (unsigned j = 0; j < g->count; j++)
 		for (unsigned k = 0; k < j; k++)
-			if (engine_index(r, g->rows[j]) == engine_index(r, g->rows[k]))
+			if (report_engine(r, g->rows[j]) == report_engine(r, g->rows[k]))
 				return i;
-	return engine_index(r, g->rows[i]);
+	return report_engine(r, g->rows[i]);
 }
 
 /* ---- Units ---- */
@@ -81,7 +81,7 @@ struct bars {
 	enum figure figure;
 	double factor; /* of the figure's values */
 	const char *unit;
-	bool is_cost; /* with parts and the noise */
+	bool is_cost; /* with parts and verdicts */
 	struct scale x;
 	unsigned count; /* of rows that are drawn */
 	double top;     /* of the first row */
@@ -193,26 +193,17 @@ static void bar_parts(FILE *to, const struct bars *b, unsigned i, double cost, d
 	}
 }
 
-/* "4.17 us, 4 % less" */
+/* "4.17 us, 0.6 to 5.8 % less" */
 static void bar_value(FILE *to, const struct bars *b, unsigned i, double value, double y)
 {
-	const struct group *g = b->group;
-	double base = group_cost(g, 0), change = (value - base) / base;
-	char against[48] = "";
+	bool judged = b->is_cost && i > 0 && group_is_judged(b->group);
 
-	if (b->is_cost && i > 0 && !isnan(g->noise) && !isnan(change)) {
-		if (group_is_apart(g, base, value))
-			snprintf(against, sizeof(against), ", %s %% %s",
-				 human_percent(fabs(change)).text, change < 0 ? "less" : "more");
-		else
-			strcpy(against, ", within noise");
-	}
 	if (isnan(value))
 		svg_text(to, "dim end", CHART_WIDTH - EDGE, y, "unknown");
 	else
-		svg_text(to, "end strong", CHART_WIDTH - EDGE, y, "%s%s%s%s",
+		svg_text(to, "end strong", CHART_WIDTH - EDGE, y, "%s%s%s%s%s",
 			 human_number(value * b->factor).text, *b->unit ? " " : "", b->unit,
-			 against);
+			 judged ? ", " : "", judged ? group_verdict_text(b->group, i).text : "");
 }
 
 static void bar_row(FILE *to, const struct bars *b, unsigned i)
@@ -221,7 +212,7 @@ static void bar_row(FILE *to, const struct bars *b, unsigned i)
 	struct spread s = figure_spread(row, b->figure);
 	double y = b->top + i * ROW_HEIGHT;
 
-	svg_mark(to, report_series(b->report, b->group, i), EDGE + 4, y + 8);
+	svg_mark(to, report_series(b->report, b->group, i), true, EDGE + 4, y + 8);
 	svg_text_fit(to, "name", EDGE + 14, y + 12, b->is_cost ? 190 : 290, row->listener);
 	bar_value(to, b, i, s.median, y + 12);
 	if (isnan(s.median))
@@ -232,12 +223,12 @@ static void bar_row(FILE *to, const struct bars *b, unsigned i)
 
 static void cost_band(FILE *to, const struct bars *b)
 {
-	double base = group_cost(b->group, 0) * b->factor, noise = b->group->noise, low, high;
+	double base = group_cost(b->group, 0) * b->factor, within = b->group->within, low, high;
 
-	if (b->group->count < 2 || isnan(noise) || isnan(base))
+	if (!group_is_judged(b->group) || isnan(base))
 		return;
-	low = scale_at(&b->x, base / (1 + noise));
-	high = scale_at(&b->x, base * (1 + noise));
+	low = scale_at(&b->x, base / (1 + within));
+	high = scale_at(&b->x, base * (1 + within));
 	svg_rect(to, "band", low, b->top, high - low, bars_bottom(b) - b->top);
 	svg_line(to, "bandedge", low, b->top, low, bars_bottom(b));
 	svg_line(to, "bandedge", high, b->top, high, bars_bottom(b));
@@ -300,7 +291,7 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 		{ "plain", "CPU", !any_row(g, has_parts) },
 		{ "softirq", "softirq of its packets", any_row(g, has_own_softirq) },
 		{ "softirq", "softirq of the whole machine", any_row(g, has_softirq) },
-		{ "band", "noise around the first", g->count > 1 && !isnan(g->noise) },
+		{ "band", "the same as the first", group_is_judged(g) },
 	};
 	char *title = group_title(g), *body;
 	size_t bytes;
@@ -337,140 +328,4 @@ void chart_calls(FILE *to, const struct report *r, const struct group *g)
 		  NULL);
 	bars_draw(to, &b);
 	svg_end(to);
-}
-
-/* ---- The overview: costs as parts of the first row's ---- */
-
-enum { STRIP_LINE = 20, STRIP_ROW = 10, STRIP_GAP = 12, OVERVIEW_AXIS = 20 };
-
-/* Draws the engines' names and marks; returns the y below them. */
-static double overview_legend(FILE *to, const struct report *r, double width, double y)
-{
-	double x = EDGE;
-
-	for (unsigned i = 0; i < json_array_size(r->engines); i++) {
-		const char *engine = json_string_value(json_array_get(r->engines, i));
-		double room = 14 + 6.7 * text_width(engine) + 14;
-
-		if (x > EDGE && x + room > width) {
-			x = EDGE;
-			y += LEGEND_LINE;
-		}
-		svg_mark(to, i, x + 4, y - 4);
-		svg_text(to, "name", x + 14, y, "%s", engine);
-		x += room;
-	}
-	return y + 12;
-}
-
-/* Costs beyond these ratios are drawn at the edge. */
-static const double RATIO_MIN = 0.1, RATIO_MAX = 10;
-
-static struct scale overview_scale(const struct report *r, double width)
-{
-	double low = 0.85, high = 1.15;
-
-	for (unsigned i = 0; i < r->groups.count; i++) {
-		const struct group *g = &r->groups.list[i];
-		double base = group_cost(g, 0);
-
-		for (unsigned j = 0; j < g->count && g->count > 1 && base > 0; j++) {
-			struct spread s = figure_spread(g->rows[j], g->cost);
-
-			low = fmin(low, s.low / base);
-			high = fmax(high, s.high / base);
-		}
-	}
-	return (struct scale){ fmax(low * 0.97, RATIO_MIN), fmin(high * 1.03, RATIO_MAX), EDGE + 6,
-			       width - EDGE - 6, true };
-}
-
-static void overview_axis(FILE *to, const struct scale *x, double top, double bottom)
-{
-	static const double ratios[] = { 1,   0.5, 2,   0.8,  1.2,  0.2, 5, 0.9, 1.1,
-					 0.7, 1.5, 0.6, 0.95, 1.05, 0.3, 3, 0.1, 10 };
-	struct ticks ticks = { .count = 0 };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(ratios); i++)
-		ticks_add(&ticks, x, ratios[i], 52);
-	for (unsigned i = 0; i < ticks.count; i++) {
-		double at = scale_at(x, ticks.values[i]), percent = 100 * (ticks.values[i] - 1);
-		const char *class = at < x->start + 26 ? "dim"
-				    : at > x->end - 26 ? "dim end"
-						       : "dim middle";
-
-		svg_line(to, i ? "grid" : "axis", at, top, at, bottom);
-		if (i == 0)
-			svg_text(to, class, at, bottom + 14, "the first");
-		else
-			svg_text(to, class, at, bottom + 14, "%s%.0f %%",
-				 percent < 0 ? "\xe2\x88\x92" : "+", fabs(percent));
-	}
-}
-
-static double strip_height(const struct group *g)
-{
-	return STRIP_LINE + STRIP_ROW * MIN(g->count, (unsigned)CHART_ROWS_MAX) + STRIP_GAP;
-}
-
-static void overview_group(FILE *to, const struct report *r, const struct group *g,
-			   const struct scale *x, double y)
-{
-	unsigned count = MIN(g->count, (unsigned)CHART_ROWS_MAX);
-	double base = group_cost(g, 0), top = y + STRIP_LINE - 4;
-	char *title = group_title(g);
-
-	svg_text_fit(to, "name", EDGE, y + 10, x->end - 2 * EDGE, title);
-	free(title);
-	if (!(base > 0))
-		return;
-	if (!isnan(g->noise))
-		svg_rect(to, "band", scale_at(x, 1 / (1 + g->noise)), top,
-			 scale_at(x, 1 + g->noise) - scale_at(x, 1 / (1 + g->noise)),
-			 STRIP_ROW * count + 2);
-	for (unsigned i = 0; i < count; i++) {
-		struct spread s = figure_spread(g->rows[i], g->cost);
-		unsigned series = engine_index(r, g->rows[i]);
-		double line = top + 6 + i * STRIP_ROW;
-		char class[16];
-
-		if (isnan(s.median))
-			continue;
-		snprintf(class, sizeof(class), "spread %s", svg_series_class(series));
-		svg_line(to, class, scale_at(x, s.low / base), line, scale_at(x, s.high / base),
-			 line);
-		svg_mark(to, series, scale_at(x, s.median / base), line);
-	}
-}
-
-void chart_overview(FILE *to, const struct report *r, double width, const char *style)
-{
-	static const char title[] = "CPU cost against the first listener of each load";
-	struct scale x = overview_scale(r, width);
-	char *body;
-	size_t bytes;
-	FILE *drawn = open_memstream(&body, &bytes);
-	double top = style ? 44 : 16, y;
-
-	if (!drawn)
-		abort();
-	if (style)
-		svg_text(drawn, "head", EDGE, 22, "%s", title);
-	y = top = overview_legend(drawn, r, width, top);
-	for (unsigned i = 0; i < r->groups.count; i++)
-		y += r->groups.list[i].count > 1 ? strip_height(&r->groups.list[i]) : 0;
-	overview_axis(drawn, &x, top, y);
-	for (unsigned i = 0, at = 0; i < r->groups.count; i++) {
-		if (r->groups.list[i].count < 2)
-			continue;
-		overview_group(drawn, r, &r->groups.list[i], &x, top + at + 4);
-		at += (unsigned)strip_height(&r->groups.list[i]);
-	}
-	svg_text(drawn, "dim", EDGE, y + OVERVIEW_AXIS + 14,
-		 "left: less CPU; lines: spread of the visits; grey: within the noise");
-	fclose(drawn);
-	svg_begin(to, width, y + OVERVIEW_AXIS + 24, title, style);
-	fputs(body, to);
-	svg_end(to);
-	free(body);
 }

@@ -14,6 +14,9 @@ struct report {
 void report_init(struct report *r, const struct measures *m);
 void report_fini(struct report *r);
 
+/* The index of the row's engine in `engines`. */
+unsigned report_engine(const struct report *r, const struct measure *row);
+
 /* The colour and mark of row i in the charts of its group: that of its engine, unless the group has
  * an engine twice. */
 unsigned report_series(const struct report *r, const struct group *g, unsigned i);
@@ -22,11 +25,11 @@ unsigned report_series(const struct report *r, const struct group *g, unsigned i
 double chart_cost_scale(enum figure cost);
 const char *chart_cost_unit(enum figure cost);
 
-/* Overview of all groups with several rows: each row's cost relative to the first.  style: for a
- * separate file, see svg_begin(). */
+/* Overview of all groups with several rows: the change of each row's cost against the first, with
+ * its interval.  style: for a separate file, see svg_begin(). */
 void chart_overview(FILE *to, const struct report *r, double width, const char *style);
 
-/* CPU per request, or what else the rows are compared by, with its parts, spread and the noise. */
+/* CPU per request, or what else the rows are compared by, with its parts, spread and verdicts. */
 void chart_cost(FILE *to, const struct report *r, const struct group *g, const char *style);
 void chart_calls(FILE *to, const struct report *r, const struct group *g);
 

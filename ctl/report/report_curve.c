@@ -135,7 +135,7 @@ static void draw_point(void *context, double beyond, double ns)
 	pen->y = scale_at(&pen->plot->y, ns);
 	svg_curve_point(&pen->curve, pen->x, pen->y);
 	if (first || pen->mark_all)
-		svg_mark(pen->marks, pen->series, pen->x, pen->y);
+		svg_mark(pen->marks, pen->series, true, pen->x, pen->y);
 }
 
 static void draw_curve(FILE *to, FILE *marks, const struct plot *p, const struct measure *row,
@@ -147,14 +147,14 @@ static void draw_curve(FILE *to, FILE *marks, const struct plot *p, const struct
 	for_each_point(row, trip, draw_point, &pen);
 	svg_curve_end(&pen.curve);
 	if (pen.curve.count > 1 && !trip)
-		svg_mark(marks, series, pen.x, pen.y);
+		svg_mark(marks, series, true, pen.x, pen.y);
 }
 
 static void draw_legend(FILE *to, const struct report *r, const struct plot *p,
 			const struct group *g, double y)
 {
 	for (unsigned i = 0; i < p->count; i++) {
-		svg_mark(to, report_series(r, g, i), LEFT - 6, y - 4);
+		svg_mark(to, report_series(r, g, i), true, LEFT - 6, y - 4);
 		svg_text_fit(to, "name", LEFT + 6, y, CHART_WIDTH - LEFT - RIGHT - 6,
 			     g->rows[i]->listener);
 		y += LEGEND_LINE;

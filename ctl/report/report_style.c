@@ -29,7 +29,8 @@ const char report_chart_style[] =
 	".mark{stroke:var(--card);stroke-width:1}\n"
 	".s0{--s:var(--s0)}.s1{--s:var(--s1)}.s2{--s:var(--s2)}.s3{--s:var(--s3)}"
 	".s4{--s:var(--s4)}.s5{--s:var(--s5)}\n"
-	".bar{fill:var(--s)}.curve,.spread{stroke:var(--s)}.mark{fill:var(--s)}.spread{stroke-width:2}\n";
+	".bar{fill:var(--s)}.curve,.interval{stroke:var(--s)}.mark{fill:var(--s)}.interval{stroke-width:2}"
+	".hollow{fill:var(--card);stroke:var(--s);stroke-width:1.5}\n";
 
 const char report_page_style[] =
 	"\n:root{color-scheme:light dark}*{box-sizing:border-box}\n"
@@ -53,7 +54,7 @@ const char report_page_style[] =
 	"th,td{padding:4px 8px 4px 0;text-align:right;vertical-align:top;white-space:nowrap;"
 	"border-bottom:1px solid var(--edge)}\n"
 	"th{color:var(--dim);font-weight:600;white-space:normal}td small{color:var(--dim)}\n"
-	"th.left,td.left{text-align:left}td.best{font-weight:600}\n"
+	"th.left,td.left{text-align:left}\n"
 	"td.wrap{white-space:normal;min-width:16em;text-align:left;overflow-wrap:anywhere}\n"
 	"dl{display:grid;grid-template-columns:minmax(8em,max-content) 1fr;gap:2px 16px;margin:0 0 "
 	"12px}dd{margin:0;overflow-wrap:anywhere}\n"

@@ -9,7 +9,7 @@
 #include "util.h"
 
 struct cell {
-	char text[96], spread[80]; /* "": there is none */
+	char text[96], small[80]; /* "": there is none; small is below text */
 };
 
 enum column_kind {
@@ -80,24 +80,17 @@ static void figure_cell(struct cell *cell, const struct measure *row, enum figur
 		return;
 	CELL("%s", human_number(s.median * factor).text);
 	if (with_spread && s.count > 1)
-		snprintf(cell->spread, sizeof(cell->spread), "%s\xe2\x80\x93%s",
+		snprintf(cell->small, sizeof(cell->small), "%s\xe2\x80\x93%s",
 			 human_number(s.low * factor).text, human_number(s.high * factor).text);
 }
 
 static void against_cell(struct cell *cell, const struct group *g, unsigned i)
 {
-	double base = group_cost(g, 0), cost = group_cost(g, i), change = (cost - base) / base;
-
-	if (g->count == 1 || isnan(change))
+	if (g->count == 1)
 		return;
-	if (i == 0)
-		CELL("the first");
-	else if (isnan(g->noise))
-		CELL("%.2f times", 1 + change);
-	else if (!group_is_apart(g, base, cost))
-		CELL("within noise");
-	else
-		CELL("%s %% %s", human_percent(fabs(change)).text, change < 0 ? "less" : "more");
+	CELL("%s", i == 0 ? "the first" : group_change_text(g, i).text);
+	if (i > 0)
+		snprintf(cell->small, sizeof(cell->small), "%s", group_verdict_text(g, i).text);
 }
 
 static void latency_cell(struct cell *cell, const struct measure *row, const struct column *c)
@@ -128,7 +121,7 @@ static void fill_cell(struct cell *cell, const struct column *c, const struct gr
 		compare_engine_text(row, cell->text, sizeof(cell->text));
 		break;
 	case COLUMN_VISITS:
-		CELL("%u", MAX(row->visit_count, 1U));
+		CELL("%u", measure_visits(row));
 		break;
 	case COLUMN_FIGURE:
 		figure_cell(cell, row, c->figure, c->factor, c->spread);
@@ -180,14 +173,13 @@ static void put_header(FILE *to, const struct column *c, const struct group *g)
 static void put_cell(FILE *to, const struct column *c, const struct group *g, unsigned i)
 {
 	struct cell cell;
-	bool best = g->rows[i] == group_best(g) && c->kind == COLUMN_COST;
 
 	fill_cell(&cell, c, g, i);
-	fprintf(to, "<td%s>", is_left(c) ? " class=\"left\"" : best ? " class=\"best\"" : "");
+	fprintf(to, "<td%s>", is_left(c) ? " class=\"left\"" : "");
 	svg_escape(to, cell.text);
-	if (*cell.spread) {
+	if (*cell.small) {
 		fputs("<br/><small>", to);
-		svg_escape(to, cell.spread);
+		svg_escape(to, cell.small);
 		fputs("</small>", to);
 	}
 	fputs("</td>", to);

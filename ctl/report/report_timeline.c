@@ -77,7 +77,7 @@ static void draw_strip(FILE *to, const struct report *r, const struct group *g, 
 		.series = report_series(r, g, row),
 	};
 
-	svg_mark(to, strip.series, EDGE + 4, top - 9);
+	svg_mark(to, strip.series, true, EDGE + 4, top - 9);
 	svg_text_fit(to, "name", EDGE + 16, top - 5, CHART_WIDTH - 3 * EDGE - 16,
 		     g->rows[row]->listener);
 	svg_line(to, "grid", EDGE, top + STRIP, CHART_WIDTH - EDGE, top + STRIP);

@@ -1,16 +1,14 @@
-/* Tables, wrapped text, JSON on a stream.  See render.h. */
+/* Tables.  See render.h; output.c has the rest. */
 #include "render.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-#include "printable.h"
+#include "render_internal.h"
 #include "util.h"
 
-enum { COLUMNS_MAX = 32, GAP = 2, WIDTH_MIN = 40, WIDTH_FILE = 100 };
+enum { COLUMNS_MAX = 32, GAP = 2 };
 
 struct cell {
 	char *text; /* NULL: empty */
@@ -28,174 +26,15 @@ struct table {
 	struct row *rows;
 	unsigned row_count;
 	unsigned widths[COLUMNS_MAX]; /* 0: no cell with text so far */
-	bool hidden[COLUMNS_MAX];
+	bool hidden[COLUMNS_MAX], omitted[COLUMNS_MAX];
 	unsigned gap, apart_gap;
 };
-
-/* ---- Output ---- */
-
-/* The width to which paragraphs are wrapped, also for files, whose width is 0. */
-static unsigned good_width(const struct output *out)
-{
-	return out->width ? out->width : WIDTH_FILE;
-}
-
-static void *must(void *memory)
-{
-	if (!memory) {
-		fputs("nbctl: out of memory\n", stderr);
-		exit(EXIT_FAILURE);
-	}
-	return memory;
-}
-
-static unsigned terminal_width(int fd)
-{
-	const char *columns = getenv("COLUMNS");
-	struct winsize size;
-
-	if (columns && atoi(columns) > 0)
-		return (unsigned)MAX(atoi(columns), WIDTH_MIN);
-	if (isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-		return MAX(size.ws_col, WIDTH_MIN);
-	return 0;
-}
-
-void output_init(struct output *out, FILE *file)
-{
-	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-	int fd = fileno(file);
-
-	*out = (struct output){ .file = file };
-	out->width = terminal_width(fd);
-	out->colour = isatty(fd) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
-}
-
-/* A '?' for each character that is not printable: names from other sources must not control the
- * terminal, nor change the order in which it shows the rest. */
-static void put_clean(FILE *file, const char *text)
-{
-	bool printable;
-
-	while (*text) {
-		size_t bytes = printable_next(text, &printable);
-
-		fwrite(printable ? text : "?", 1, printable ? bytes : 1, file);
-		text += bytes;
-	}
-}
-
-static bool style_begin(struct output *out, enum style style)
-{
-	static const char *const codes[] = {
-		[STYLE_PLAIN] = "",        [STYLE_BOLD] = "\033[1m",  [STYLE_DIM] = "\033[2m",
-		[STYLE_GOOD] = "\033[32m", [STYLE_WARN] = "\033[33m", [STYLE_BAD] = "\033[31m",
-	};
-
-	if (!out->colour || style == STYLE_PLAIN)
-		return false;
-	fputs(codes[style], out->file);
-	return true;
-}
-
-static void style_end(struct output *out, bool begun)
-{
-	if (begun)
-		fputs("\033[0m", out->file);
-}
-
-static void put_styled(struct output *out, enum style style, const char *text)
-{
-	bool begun = style_begin(out, style);
-
-	put_clean(out->file, text);
-	style_end(out, begun);
-}
-
-static char *format_text(const char *format, va_list arguments)
-{
-	char *text;
-
-	return must(vasprintf(&text, format, arguments) < 0 ? NULL : text);
-}
-
-void output_text(struct output *out, enum style style, const char *format, ...)
-{
-	va_list arguments;
-	char *text, *line, *next;
-
-	va_start(arguments, format);
-	text = format_text(format, arguments);
-	va_end(arguments);
-	for (line = text; line; line = next) {
-		next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		if (*line)
-			put_styled(out, style, line);
-		if (next)
-			putc('\n', out->file);
-	}
-	free(text);
-}
-
-void output_wrapped(struct output *out, enum style style, unsigned indent, const char *format, ...)
-{
-	unsigned column, lead;
-	bool first = true; /* word of its line */
-	bool begun = style_begin(out, style);
-	va_list arguments;
-	char *text, *word, *rest;
-
-	va_start(arguments, format);
-	text = format_text(format, arguments);
-	va_end(arguments);
-	lead = (unsigned)strspn(text, " ");
-	column = (unsigned)fprintf(out->file, "%*s", (int)lead, "");
-	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-		unsigned width = text_width(word);
-
-		if (!first && column + 1 + width > good_width(out)) {
-			fprintf(out->file, "\n%*s", (int)indent, "");
-			column = indent;
-			first = true;
-		}
-		if (!first) {
-			putc(' ', out->file);
-			column++;
-		}
-		put_clean(out->file, word);
-		column += width;
-		first = false;
-	}
-	style_end(out, begun);
-	putc('\n', out->file);
-	free(text);
-}
-
-void output_json(struct output *out, const json_t *document, bool one_line)
-{
-	/* Not ASCII is escaped: a terminal acts on some of it. */
-	json_dumpf(document, out->file,
-		   JSON_ENSURE_ASCII | (one_line ? JSON_COMPACT : JSON_INDENT(2)));
-	putc('\n', out->file);
-	fflush(out->file);
-}
-
-unsigned text_width(const char *text)
-{
-	unsigned width = 0;
-
-	for (; *text; text++)
-		width += ((unsigned char)*text & 0xc0) != 0x80;
-	return width;
-}
 
 /* ---- Table ---- */
 
 struct table *table_new(const struct column *columns, unsigned count)
 {
-	struct table *t = must(calloc(1, sizeof(*t)));
+	struct table *t = render_must(calloc(1, sizeof(*t)));
 
 	if (count > COLUMNS_MAX)
 		abort();
@@ -228,7 +67,7 @@ void table_free(struct table *t)
 
 static struct row *table_add_row(struct table *t)
 {
-	t->rows = must(reallocarray(t->rows, t->row_count + 1, sizeof(*t->rows)));
+	t->rows = render_must(reallocarray(t->rows, t->row_count + 1, sizeof(*t->rows)));
 	t->rows[t->row_count] = (struct row){};
 	return &t->rows[t->row_count++];
 }
@@ -248,7 +87,7 @@ void table_cell(struct table *t, enum style style, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	cell->text = format_text(format, arguments);
+	cell->text = render_format(format, arguments);
 	va_end(arguments);
 	cell->style = style;
 }
@@ -265,10 +104,17 @@ void table_heading(struct table *t, enum style style, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	row->heading.text = format_text(format, arguments);
+	row->heading.text = render_format(format, arguments);
 	va_end(arguments);
 	row->heading.style = style;
 	t->cell_count = t->column_count;
+}
+
+void table_omit(struct table *t, unsigned column, bool omit)
+{
+	t->omitted[column] = omit;
+	if (omit)
+		t->widths[column] = 0;
 }
 
 bool table_is_empty(const struct table *t)
@@ -283,6 +129,8 @@ static void measure_columns(struct table *t)
 		unsigned width = MAX(c->width_min, text_width(c->title));
 		bool empty = t->widths[j] == 0 && c->optional;
 
+		if (t->omitted[j])
+			continue;
 		if (c->unit)
 			width = MAX(width, text_width(c->unit));
 		for (unsigned i = 0; i < t->row_count; i++) {
@@ -335,9 +183,9 @@ static void fit(struct table *t, const struct output *out, unsigned indent)
 
 	memset(t->hidden, 0, sizeof(t->hidden));
 	t->gap = t->apart_gap = GAP;
-	if (table_width(t, indent) > good_width(out))
+	if (table_width(t, indent) > output_width(out))
 		t->gap = 1;
-	if (table_width(t, indent) > good_width(out))
+	if (table_width(t, indent) > output_width(out))
 		t->apart_gap = 1;
 	while (out->width && table_width(t, indent) > out->width && (j = least_important(t)) >= 0)
 		t->hidden[j] = true;
@@ -361,7 +209,7 @@ static void put_row(const struct table *t, struct output *out, unsigned indent,
 			pad = pad + width - used; /* a title with its mark is wider by one */
 		if (used) {
 			fprintf(out->file, "%*s", (int)pad, "");
-			put_styled(out, cells[j].style, text);
+			output_styled(out, cells[j].style, text);
 			pad = 0;
 		}
 		if (t->columns[j].left)
@@ -405,7 +253,7 @@ static void put_hidden(const struct table *t, struct output *out)
 		if (!t->hidden[j])
 			continue;
 		if (!to)
-			to = must(open_memstream(&names, &bytes));
+			to = render_must(open_memstream(&names, &bytes));
 		fprintf(to, "%s%s%s", ftell(to) ? ", " : "", t->columns[j].title,
 			unit && *unit == '/' ? unit : "");
 	}

@@ -147,10 +147,11 @@ const char *svg_series_class(unsigned index)
 	return series_classes[index % ARRAY_SIZE(series_classes)];
 }
 
-void svg_mark(FILE *to, unsigned index, double x, double y)
+void svg_mark(FILE *to, unsigned index, bool filled, double x, double y)
 {
-	fprintf(to, "<path class=\"mark %s\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n",
-		svg_series_class(index), x, y, marks[index % ARRAY_SIZE(marks)]);
+	fprintf(to, "<path class=\"mark%s %s\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n",
+		filled ? "" : " hollow", svg_series_class(index), x, y,
+		marks[index % ARRAY_SIZE(marks)]);
 }
 
 void svg_curve_begin(struct svg_curve *c, FILE *to, const char *class, unsigned series)

@@ -26,7 +26,7 @@ void svg_text(FILE *to, const char *class, double x, double y, const char *forma
 void svg_text_fit(FILE *to, const char *class, double x, double y, double width, const char *text);
 
 /* The mark of the series `index`: shape and colour tell it from its neighbours. */
-void svg_mark(FILE *to, unsigned index, double x, double y);
+void svg_mark(FILE *to, unsigned index, bool filled, double x, double y);
 const char *svg_series_class(unsigned index); /* its colour */
 
 /* A line through points: begin, points, end. */

@@ -38,12 +38,18 @@ def redis(requests=300):
 
 
 def test_one_command_is_the_answer(tmp_path):
-    done = run(tmp_path, "--run", "echo,engine=all", "--json", "--", *redis())
+    done = run(tmp_path, "--run", "echo,engine=all", "--repeat", "9", "--json", "--", *redis())
     rows = json.loads(done.stdout)["rows"]
     assert {row["engine"] for row in rows} == set(ENGINES)
     for row in rows:
-        assert row["derived"]["visits"] == 3 and row["generator"]["requests"] == 900
+        assert row["derived"]["visits"] == 9 and row["generator"]["requests"] == 2700
         assert row["derived"]["cpu_ns_per_request"] > 0
+    assert rows[0]["verdict"] is None
+    for row in rows[1:]:
+        verdict = row["verdict"]
+        assert verdict["against"] == rows[0]["listener"] and verdict["figure"] == "cpu_ns_per_request"
+        assert verdict["rounds"] == 9 and verdict["is"] in ("less", "more", "same", "undecided")
+        assert verdict["low"] <= verdict["change"] <= verdict["high"]
     assert not list(tmp_path.iterdir())  # what was made for it is gone
 
 

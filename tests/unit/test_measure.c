@@ -46,12 +46,12 @@ static void add_delta(struct measures *m, json_t *before, json_t *after, const c
 
 static char *rendered(const struct measures *m)
 {
-	struct output out = { .width = 100 };
+	struct output out = { .width = 200 };
 	char *text;
 	size_t bytes;
 
 	out.file = open_memstream(&text, &bytes);
-	compare_render(&out, m, true);
+	compare_render(&out, m, true, true);
 	fclose(out.file);
 	return text;
 }
@@ -373,7 +373,7 @@ static void table_has_a_baseline(void **state)
 	text = rendered(&m);
 	assert_non_null(strstr(text, "echo: load\n"));
 	assert_non_null(strstr(text, "1st "));
-	assert_non_null(strstr(text, "0.50x "));
+	assert_non_null(strstr(text, "-50 %  too few rounds: 0 of 6"));
 	assert_non_null(strstr(text, "epoll+sqpoll"));
 	assert_non_null(strstr(text, "100 to 1,000 samples"));
 	assert_non_null(strstr(text, "No operations in the interval: none"));
@@ -410,8 +410,12 @@ static void operations_of_other_sizes_are_compared_by_bytes(void **state)
 /* Visits of two listeners of 1000 operations each, with these CPU times per operation in ns. */
 static void add_visits(struct measures *m, const char *listener, unsigned count, const int *cost)
 {
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++) {
 		add_delta(m, NULL, document(listener, "echo", 1000, 1000, cost[i] * 500, "[]"), "");
+		measures_set_conditions(m, m->rows[m->count - 1], json_object(),
+					json_pack("{s:s, s:i, s:s}", "run", "r", "round",
+						  (int)i + 1, "setup", "s"));
+	}
 }
 
 /* Two CPUs for a second: 0.9 s by the listener, 0.7 by the generator, 0.3 idle, 0.1 stolen. */
@@ -462,7 +466,6 @@ static void figures_are_medians_with_their_spread(void **state)
 	assert_float_equal(s.median, 1000, 0.01);
 	assert_float_equal(s.low, 900, 0.01);
 	assert_float_equal(s.high, 1100, 0.01);
-	assert_float_equal(spread_noise(&s), 0.2, 0.0001);
 	s = figure_spread(m.rows[0], FIGURE_CPU_PER_REQUEST);
 	assert_true(isnan(s.median) && s.count == 0);
 	measures_free(&m);
@@ -580,90 +583,145 @@ static void softirqs_are_summed_and_divided(void **state)
 	measures_free(&m);
 }
 
-static void a_winner_is_marked_only_beyond_the_noise(void **state)
+static void a_row_is_judged_by_its_ratios_to_the_first(void **state)
 {
-	static const int first[] = { 990, 1000, 1010 }, less[] = { 790, 800, 810 };
-	static const int noisy[] = { 900, 800, 1000 };
-	char *text = two_listeners(first, less, 3);
+	static const int first[] = { 800, 1600, 1200, 1000, 900, 1100 };
+	static const int less[] = { 640, 1300, 955, 800, 715, 890 };
+	static const int apart[] = { 810, 1610, 1190, 1010, 890, 1090 };
+	char *text = two_listeners(first, less, 6);
 
 	(void)state;
-	assert_non_null(strstr(text, "20% less*"));
-	assert_non_null(strstr(text, "epoll+sqpoll 20 % less (noise 2.5 %)."));
+	/* The range of each is three times as large as the difference. */
+	assert_non_null(strstr(text, "-20 % \xc2\xb1"));
+	assert_non_null(strstr(text, "19 to 21 % less"));
+	assert_non_null(
+		strstr(text, "against epoll+sqpoll: epoll+sqpoll 19 to 21 % less (6 rounds)."));
 	free(text);
-	text = two_listeners(first, noisy, 3);
-	assert_non_null(strstr(text, "within noise"));
-	assert_null(strstr(text, "less*"));
-	assert_null(strstr(text, "1st*"));
+	text = two_listeners(first, apart, 6);
+	assert_non_null(strstr(text, "the same within 5 %"));
 	free(text);
-	text = two_listeners(less, first, 3);
-	assert_non_null(strstr(text, "1st*"));
-	assert_non_null(strstr(text, "25% more"));
-	free(text);
-	/* Of one visit each nobody knows the noise. */
-	text = two_listeners(first, less, 1);
-	assert_non_null(strstr(text, "0.80x"));
-	assert_null(strstr(text, "x*"));
-	assert_non_null(strstr(text, "the noise is unknown"));
+	text = two_listeners(first, less, 5);
+	assert_non_null(strstr(text, "-20 %  too few rounds: 5 of 6"));
+	assert_null(strstr(text, "epoll+sqpoll: "));
 	free(text);
 }
 
-static bool got_worse(const int *before, const int *now, unsigned visits, char **ret_text)
+static void rounds_of_other_runs_are_not_compared(void **state)
+{
+	static const int cost[] = { 1000, 1000, 1000, 1000, 1000, 1000, 1000 };
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visits(&m, "a", 7, cost);
+	add_visits(&m, "b", 7, cost);
+	for (unsigned i = 7; i < 12; i++)
+		m.rows[i]->visit.run = "other";
+	measures_merge(&m);
+	text = rendered(&m);
+	assert_non_null(strstr(text, "too few rounds: 2 of 6"));
+	free(text);
+	measures_free(&m);
+}
+
+static void visits_of_another_setup_are_another_row(void **state)
+{
+	static const int cost[] = { 1000, 1000, 1000 };
+	struct measures m = {};
+
+	(void)state;
+	add_visits(&m, "a", 3, cost);
+	m.rows[1]->visit.setup = "other";
+	m.rows[2]->visit.build = "other";
+	measures_merge(&m);
+	assert_int_equal(m.count, 3);
+	measures_free(&m);
+}
+
+/* A row of several runs, of two rounds each. */
+static void add_runs(struct measures *m, const char *prefix, unsigned count, const int *cost)
+{
+	for (unsigned i = 0; i < 2 * count; i++) {
+		int one[] = { cost[i / 2] + (int)i % 2 };
+		char run[16];
+
+		add_visits(m, "a", 1, one);
+		snprintf(run, sizeof(run), "%s%u", prefix, i / 2);
+		json_object_set_new(m->rows[m->count - 1]->source, "run", json_string(run));
+		m->rows[m->count - 1]->visit.run =
+			json_string_value(json_object_get(m->rows[m->count - 1]->source, "run"));
+	}
+	measures_merge(m);
+}
+
+static enum gate gate_of(struct measures *before, struct measures *now, bool force, char **ret_text)
+{
+	struct output out = { .width = 200 };
+	enum gate gate;
+	size_t bytes;
+
+	out.file = open_memstream(ret_text, &bytes);
+	gate = compare_gate(&out, before, now, force);
+	fclose(out.file);
+	return gate;
+}
+
+static enum gate gated(const int *before, const int *now, unsigned runs, char **ret_text)
 {
 	struct measures a = {}, b = {};
-	struct output out = { .width = 100 };
-	size_t bytes;
-	bool worse;
+	enum gate gate;
 
-	add_visits(&a, "a", visits, before);
-	add_visits(&b, "a", visits, now);
-	measures_merge(&a);
-	measures_merge(&b);
-	out.file = open_memstream(ret_text, &bytes);
-	worse = compare_gate(&out, &a, &b);
-	fclose(out.file);
+	add_runs(&a, "old", runs, before);
+	add_runs(&b, "new", runs, now);
+	gate = gate_of(&a, &b, false, ret_text);
 	measures_free(&a);
 	measures_free(&b);
-	return worse;
+	return gate;
 }
 
-static void the_gate_closes_only_beyond_the_noise(void **state)
+static void the_gate_compares_whole_runs(void **state)
 {
-	static const int good[] = { 990, 1000, 1010 }, bad[] = { 1090, 1100, 1110 };
-	static const int noisy[] = { 1000, 1100, 1200 };
+	static const int good[] = { 990, 1000, 1010, 1005, 995 };
+	static const int bad[] = { 1090, 1100, 1110, 1105, 1095 };
+	static const int noisy[] = { 900, 1000, 1200, 950, 1100 };
 	char *text;
 
 	(void)state;
-	assert_true(got_worse(good, bad, 3, &text));
-	assert_non_null(
-		strstr(text, "worse: a echo: cpu_ns_per_operation up by 10 % (noise 2.0 %)"));
+	assert_int_equal(gated(good, good, 5, &text), GATE_PASSED);
+	assert_non_null(strstr(text, "0 of 1 are worse"));
 	free(text);
-	assert_false(got_worse(bad, good, 3, &text));
+	assert_int_equal(gated(good, bad, 5, &text), GATE_WORSE);
+	assert_non_null(strstr(text, "worse: a echo: CPU per operation changed by +9."));
 	free(text);
-	assert_false(got_worse(good, noisy, 3, &text));
+	assert_int_equal(gated(bad, good, 5, &text), GATE_PASSED);
 	free(text);
-	assert_false(got_worse(good, bad, 1, &text));
-	assert_non_null(strstr(text, "could not be judged"));
+	assert_int_equal(gated(good, noisy, 5, &text), GATE_UNDECIDED);
+	free(text);
+	assert_int_equal(gated(good, bad, 4, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "4 runs against 4 saved ones; it takes 5"));
 	free(text);
 }
 
-/* A stream in fewer, larger pieces is not slower. */
-static void the_gate_judges_a_stream_by_its_bytes(void **state)
+static void the_gate_refuses_what_is_not_comparable(void **state)
 {
-	struct measures before = {}, now = {};
-	struct output out = { .width = 100 };
+	static const int cost[] = { 990, 1000, 1010, 1005, 995 };
+	struct measures before = {}, now = {}, none = {};
 	char *text;
-	size_t bytes;
 
 	(void)state;
-	for (unsigned i = 0; i < 3; i++) {
-		add_delta(&before, NULL, document("a", "discard", 1000, 64000, 1000, "[]"), "");
-		add_delta(&now, NULL, document("a", "discard", 500, 64000, 1000, "[]"), "");
-	}
-	measures_merge(&before);
-	measures_merge(&now);
-	out.file = open_memstream(&text, &bytes);
-	assert_false(compare_gate(&out, &before, &now));
-	fclose(out.file);
+	add_runs(&before, "old", 5, cost);
+	add_runs(&now, "new", 5, cost);
+	assert_int_equal(gate_of(&none, &now, false, &text), GATE_NOT_COMPARABLE);
+	free(text);
+	/* A run is not compared with itself. */
+	assert_int_equal(gate_of(&now, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "5 runs against 0 saved ones"));
+	free(text);
+	before.rows[0]->visit.setup = "other";
+	assert_int_equal(gate_of(&before, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "of another command, host, kernel or configuration"));
+	free(text);
+	assert_int_equal(gate_of(&before, &now, true, &text), GATE_PASSED);
 	free(text);
 	measures_free(&before);
 	measures_free(&now);
@@ -724,9 +782,11 @@ int main(void)
 		cmocka_unit_test(all_that_share_a_cpu_are_told),
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
 		cmocka_unit_test(softirqs_are_summed_and_divided),
-		cmocka_unit_test(a_winner_is_marked_only_beyond_the_noise),
-		cmocka_unit_test(the_gate_closes_only_beyond_the_noise),
-		cmocka_unit_test(the_gate_judges_a_stream_by_its_bytes),
+		cmocka_unit_test(a_row_is_judged_by_its_ratios_to_the_first),
+		cmocka_unit_test(rounds_of_other_runs_are_not_compared),
+		cmocka_unit_test(visits_of_another_setup_are_another_row),
+		cmocka_unit_test(the_gate_compares_whole_runs),
+		cmocka_unit_test(the_gate_refuses_what_is_not_comparable),
 		cmocka_unit_test(csv_has_a_field_for_every_title),
 	};
 

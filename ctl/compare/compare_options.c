@@ -1,0 +1,104 @@
+/* See compare_options.h. */
+#include "compare_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "parse.h"
+#include "placeholders.h"
+#include "util.h"
+#include "visits.h"
+
+enum { COMPARE_INTERVAL_MS = 2000 };
+
+static int check_repeat(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_REPEAT];
+	uint64_t value;
+
+	c->rounds.repeat = c->visits ? 0 : 1;
+	if (!text)
+		return CTL_DONE;
+	if (parse_uint(text, &value) < 0 || value < 1 || value > ROUNDS_MAX)
+		return ctl_usage(ctl, "--repeat: expected 1 to %d, got '%s'", ROUNDS_MAX, text);
+	c->rounds.repeat = (unsigned)value;
+	return CTL_DONE;
+}
+
+static int check_time(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_TIME];
+	unsigned ms = ROUNDS_TIME_MS;
+
+	if (text && (!c->visits || ctl->values[VALUE_REPEAT]))
+		return ctl_usage(ctl, "--time is about rounds of visits, with {port} and without "
+				      "--repeat");
+	if (text && ctl_interval(ctl, "time", text, 1, &ms))
+		return CTL_USAGE;
+	c->rounds.time_ns = ms * (uint64_t)NS_PER_MS;
+	return CTL_DONE;
+}
+
+static int check_within(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_WITHIN];
+	char *end;
+
+	if (!text)
+		return CTL_DONE;
+	c->within = strtod(text, &end) / 100;
+	if (!*text || *end || !(c->within >= 0.001 && c->within <= 1))
+		return ctl_usage(ctl, "--within: expected 0.1 to 100 percent, got '%s'", text);
+	return CTL_DONE;
+}
+
+static int check_timeout(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_TIMEOUT];
+
+	c->timeout_ms = c->visits ? VISITS_TIMEOUT_MS : 0;
+	if (!text)
+		return CTL_DONE;
+	if (!ctl->rest)
+		return ctl_usage(ctl, "--timeout is about the command after `--`");
+	return ctl_interval(ctl, "timeout", text, 1, &c->timeout_ms);
+}
+
+int compare_options(struct ctl *ctl, struct compare *c)
+{
+	const char *interval = ctl->values[VALUE_INTERVAL], *unknown;
+	int bytes;
+
+	c->interval_ms = COMPARE_INTERVAL_MS;
+	if (ctl->rest && !ctl->rest[0])
+		return ctl_usage(ctl, "there is no command after `--`");
+	if (ctl->rest && (unknown = placeholders_unknown(ctl->rest, &bytes)))
+		return ctl_usage(ctl,
+				 "COMMAND has %.*s, and there are only {host}, {port}, {uri} and "
+				 "{listener}; {%.*s} stands for the text itself",
+				 bytes, unknown, bytes, unknown);
+	c->visits = ctl->rest && placeholders_used(ctl->rest);
+	for (char **word = ctl->rest; word && *word && !c->visits; word++) {
+		char *text = placeholders_fill(*word, NULL, NULL);
+
+		strcpy(*word, text); /* not longer: only doubled braces are replaced */
+		free(text);
+	}
+	if (interval && ctl->rest)
+		return ctl_usage(ctl, "the interval is the command's run time: no --interval");
+	if (interval && ctl_interval(ctl, "interval", interval, 1, &c->interval_ms))
+		return CTL_USAGE;
+	if (ctl->values[VALUE_QUIET] && !ctl->rest)
+		return ctl_usage(ctl, "--quiet is about the command after `--`");
+	if (ctl->values[VALUE_LOAD] && (ctl->rest || interval || ctl->values[VALUE_SAVE] ||
+					ctl->values[VALUE_REPEAT] || ctl->values[VALUE_SOFTIRQ]))
+		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
+	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
+		return ctl_usage(ctl, "one of --csv, --markdown and --json");
+	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
+	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
+		return ctl_usage(ctl, "--force is about --against");
+	if (check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
+		return CTL_USAGE;
+	return check_repeat(ctl, c);
+}

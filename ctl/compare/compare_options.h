@@ -1,0 +1,40 @@
+/* The options of `nbctl compare`. */
+#pragma once
+#include <stdio.h>
+
+#include "ctl.h"
+#include "rounds.h"
+
+enum {
+	VALUE_INTERVAL,
+	VALUE_REPEAT,
+	VALUE_LABEL,
+	VALUE_SAVE,
+	VALUE_LOAD,
+	VALUE_AGAINST,
+	VALUE_CSV,
+	VALUE_MARKDOWN,
+	VALUE_HTML,
+	VALUE_NOTES,
+	VALUE_QUIET,
+	VALUE_SOFTIRQ,
+	VALUE_TIMEOUT,
+	VALUE_TIME,
+	VALUE_WITHIN,
+	VALUE_FORCE,
+	VALUE_WIDE
+};
+
+struct compare {
+	unsigned interval_ms;
+	struct rounds rounds;
+	unsigned timeout_ms; /* of a run of COMMAND; 0: none */
+	double within;       /* see struct measures */
+	FILE *save, *html;   /* files of the options; NULL: not given */
+	struct softirq *softirq;
+	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
+	int status;  /* exit code of COMMAND, or of what else ended measuring early */
+};
+
+/* Reads and checks the options and COMMAND, and sets *c.  An exit code. */
+int compare_options(struct ctl *ctl, struct compare *c);

@@ -1,0 +1,126 @@
+/* See rounds.h. */
+#include "rounds.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "compare_group.h"
+#include "ctl.h"
+#include "human.h"
+#include "siphash.h"
+#include "util.h"
+
+/* Looking at the widths earlier makes more than 5 % errors; a listener alone has none. */
+enum { FIRST_LOOK = 12, KNOWN_MAX = 100, ALONE = 3 };
+
+void rounds_begin(struct rounds *r)
+{
+	struct siphash_key random;
+
+	if (siphash_key_init(&random) < 0)
+		abort();
+	r->seed = random.words[0];
+	r->start_ns = clock_ns();
+	r->half_width = NAN;
+}
+
+void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsigned *ret_order)
+{
+	struct siphash_key key = { { r->seed, round / 2 } };
+
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t place = i;
+		unsigned other = (unsigned)(siphash(&key, &place, 1) % (i + 1));
+
+		ret_order[i] = ret_order[other];
+		ret_order[other] = i;
+	}
+	for (unsigned i = 0; round % 2 && i < count / 2; i++) {
+		unsigned kept = ret_order[i];
+
+		ret_order[i] = ret_order[count - 1 - i];
+		ret_order[count - 1 - i] = kept;
+	}
+}
+
+/* The widest interval; NaN: there is none.  A row that misses rounds cannot be waited for. */
+static double widest(const struct measures *m)
+{
+	struct measures merged = measures_copy(m);
+	struct groups all;
+	double width = NAN;
+
+	measures_merge(&merged);
+	groups_init(&all, &merged);
+	for (unsigned i = 0; i < all.count; i++)
+		for (unsigned j = 1; j < all.list[i].count; j++)
+			if (all.list[i].verdicts[j].is != VERDICT_TOO_FEW_ROUNDS)
+				width = fmax(width, all.list[i].verdicts[j].half_width);
+	groups_fini(&all);
+	measures_free(&merged);
+	return expm1(width);
+}
+
+/* Half of what counts as the same: at all of it few rows that are the same would be called so. */
+static double width_wanted(double within)
+{
+	return expm1(log1p(within > 0 ? within : WITHIN_DEFAULT) / 2);
+}
+
+static void tell_if_too_long(const struct rounds *r, unsigned least)
+{
+	double visits = (double)least * (r->comparisons + 1), limit = (double)r->time_ns / NS_PER_S;
+	double took = (double)r->took_ns / NS_PER_S;
+
+	if (r->done == 2 && took / 2 * least > limit)
+		ctl_warn("a round takes %.1f s: the %u that a verdict needs do not fit into %g s "
+			 "(--time); they would if COMMAND took less than %.2g s",
+			 took / 2, least, limit, limit / visits);
+}
+
+bool rounds_enough(struct rounds *r, const struct measures *m)
+{
+	unsigned least = r->comparisons ? verdict_least_rounds(r->comparisons) : ALONE;
+
+	r->done++;
+	r->took_ns = clock_ns() - r->start_ns;
+	if (r->repeat)
+		return r->done >= r->repeat;
+	if (r->comparisons == 0)
+		return r->done >= ALONE;
+	tell_if_too_long(r, least);
+	if (r->done >= FIRST_LOOK && r->done % 2 == 0) {
+		r->half_width = widest(m);
+		if (r->half_width <= width_wanted(m->within))
+			return true;
+	}
+	if (r->done < least || (r->took_ns < r->time_ns && r->done < KNOWN_MAX))
+		return false;
+	r->half_width = widest(m);
+	return true;
+}
+
+char *rounds_text(const struct rounds *r, double within)
+{
+	struct human took = human_time(r->took_ns), width = human_percent(r->half_width);
+	char *text = NULL;
+	int rc = 0;
+
+	if (isnan(r->half_width))
+		return NULL;
+	if (r->half_width <= width_wanted(within))
+		rc = asprintf(&text, "%u rounds in %s: no interval is wider than \xc2\xb1%s %%.",
+			      r->done, took.text, width.text);
+	else
+		rc = asprintf(&text,
+			      "%u rounds in %s, %s: an interval is \xc2\xb1%s %% wide, and "
+			      "\xc2\xb1%s %% would tell what is the same.",
+			      r->done, took.text,
+			      r->done < KNOWN_MAX ? "the limit of --time"
+						  : "the most that are made",
+			      width.text, human_percent(width_wanted(within)).text);
+	if (rc < 0)
+		abort();
+	return text;
+}

@@ -1,0 +1,32 @@
+/* The rounds of visits: in which order listeners are visited, and when there have been enough. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "measure.h"
+
+enum { ROUNDS_MAX = 1000, ROUNDS_TIME_MS = 60 * 1000 };
+
+struct rounds {
+	unsigned repeat;      /* exactly so many; 0: until it is known */
+	uint64_t time_ns;     /* after which no further round begins; without repeat */
+	unsigned comparisons; /* listeners less one */
+	/* Set by rounds_begin() and rounds_enough(). */
+	uint64_t seed, start_ns, took_ns;
+	unsigned done;
+	double half_width; /* the widest interval's, as a relative difference; NaN: none is known */
+};
+
+void rounds_begin(struct rounds *r);
+
+/* The order of a round, from 0 on: random, and backwards in each second one, so that neither the
+ * first place nor drift favours a listener. */
+void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsigned *ret_order);
+
+/* Another round has been made, and m has all rows, the listeners in the order of their names.
+ * Enough?  Only the widths of the intervals decide, never where they lie: stopping at a difference
+ * finds one by chance. */
+bool rounds_enough(struct rounds *r, const struct measures *m);
+
+/* What has been reached, to be freed; NULL: as many rounds as the user asked for. */
+char *rounds_text(const struct rounds *r, double within);

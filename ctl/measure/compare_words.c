@@ -1,0 +1,265 @@
+/* Verdicts in words: of a row, a group, and all groups.  See compare_group.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare_group.h"
+#include "human.h"
+#include "util.h"
+
+static FILE *open_text(char **text, size_t *bytes)
+{
+	FILE *to = open_memstream(text, bytes);
+
+	if (!to)
+		abort();
+	return to;
+}
+
+/* ---- One row ---- */
+
+/* "5 %", or "2.5 %" */
+static struct human within_text(const struct group *g)
+{
+	struct human text;
+
+	snprintf(text.text, sizeof(text.text), "%.3g %%", 100 * g->within);
+	return text;
+}
+
+struct phrase group_change_text(const struct group *g, unsigned i)
+{
+	const struct verdict *v = &g->verdicts[i];
+	double change = group_change(g, i);
+	struct phrase p = { "" };
+	int used;
+
+	if (isnan(change))
+		return p;
+	used = snprintf(p.text, sizeof(p.text), "%s%s %%", change < 0 ? "-" : "+",
+			human_percent(fabs(change)).text);
+	if (v->is != VERDICT_TOO_FEW_ROUNDS && (size_t)used < sizeof(p.text))
+		snprintf(p.text + used, sizeof(p.text) - (size_t)used, " \xc2\xb1%s",
+			 human_percent(fmax(v->high - change, change - v->low)).text);
+	return p;
+}
+
+struct phrase group_verdict_text(const struct group *g, unsigned i)
+{
+	const struct verdict *v = &g->verdicts[i];
+	double near = fmin(fabs(v->low), fabs(v->high)), far = fmax(fabs(v->low), fabs(v->high));
+	struct human from = human_percent(near), to = human_percent(far);
+	bool wide = strcmp(from.text, to.text) != 0;
+	struct phrase p;
+
+	switch (v->is) {
+	case VERDICT_LESS:
+	case VERDICT_MORE:
+		snprintf(p.text, sizeof(p.text), "%s%s%s %% %s", wide ? from.text : "",
+			 wide ? " to " : "", to.text, v->is == VERDICT_LESS ? "less" : "more");
+		break;
+	case VERDICT_SAME:
+		snprintf(p.text, sizeof(p.text), "the same within %s", within_text(g).text);
+		break;
+	case VERDICT_UNDECIDED:
+		snprintf(p.text, sizeof(p.text), "undecided, up to %s %%", to.text);
+		break;
+	case VERDICT_TOO_FEW_ROUNDS:
+		snprintf(p.text, sizeof(p.text), "too few rounds: %u of %u", v->rounds, v->least);
+		break;
+	}
+	return p;
+}
+
+/* ---- One group ---- */
+
+char *group_verdict(const struct group *g)
+{
+	char engine[80], *text;
+	unsigned rounds = group_rounds(g);
+	size_t bytes;
+	FILE *to;
+
+	if (!group_is_judged(g))
+		return NULL;
+	to = open_text(&text, &bytes);
+	compare_engine_text(g->rows[0], engine, sizeof(engine));
+	fprintf(to, "%s against %s: ", compare_cost_name(g->cost), engine);
+	for (unsigned i = 1; i < g->count; i++) {
+		compare_engine_text(g->rows[i], engine, sizeof(engine));
+		fprintf(to, "%s%s %s", i > 1 ? "; " : "", engine, group_verdict_text(g, i).text);
+	}
+	fprintf(to, " (%u round%s).", rounds, plural(rounds));
+	fclose(to);
+	return text;
+}
+
+/* ---- All groups ---- */
+
+/* Counts of one engine: { engine: [less, more, the same, all] }. */
+enum { COUNT_LESS, COUNT_MORE, COUNT_SAME, COUNT_ALL, COUNTS };
+
+static void count_up(json_t *counts, unsigned which)
+{
+	json_t *count = json_array_get(counts, which);
+
+	json_integer_set(count, json_integer_value(count) + 1);
+}
+
+static int count_of(const json_t *counts, unsigned which)
+{
+	return (int)json_integer_value(json_array_get(counts, which));
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Counts over several groups would have a false difference in a third of all reports of 11 groups:
+ * only p values up to this one count (Benjamini and Hochberg 1995; of the differences that count
+ * one in 20 is false at most).  -1: none. */
+static double largest_p(const struct groups *all)
+{
+	unsigned count = 0;
+	double *list, largest = -1;
+
+	for (unsigned i = 0; i < all->count; i++)
+		count += all->list[i].count;
+	list = calloc(count + 1, sizeof(*list));
+	if (!list)
+		abort();
+	count = 0;
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 1; j < all->list[i].count; j++)
+			if (!isnan(all->list[i].verdicts[j].p))
+				list[count++] = all->list[i].verdicts[j].p;
+	qsort(list, count, sizeof(*list), compare_doubles);
+	for (unsigned i = 0; i < count; i++)
+		if (list[i] <= VERDICT_ALPHA * (i + 1) / count)
+			largest = list[i];
+	free(list);
+	return largest;
+}
+
+/* The largest difference that counts. */
+struct largest {
+	const struct group *group;
+	unsigned row;
+	double change;
+};
+
+static void count_row(const struct group *g, unsigned i, double p_max, json_t *counts,
+		      struct largest *largest)
+{
+	const struct verdict *v = &g->verdicts[i];
+	bool differs = (v->is == VERDICT_LESS || v->is == VERDICT_MORE) && v->p <= p_max;
+
+	count_up(counts, COUNT_ALL);
+	if (v->is == VERDICT_SAME)
+		count_up(counts, COUNT_SAME);
+	if (!differs)
+		return;
+	count_up(counts, v->is == VERDICT_LESS ? COUNT_LESS : COUNT_MORE);
+	/* 50 % less is as large as 100 % more. */
+	if (!largest->group || fabs(log1p(v->change)) > fabs(log1p(largest->change)))
+		*largest = (struct largest){ g, i, v->change };
+}
+
+static void count_group(const struct group *g, double p_max, json_t *bases, json_t *engines,
+			struct largest *largest)
+{
+	char engine[80];
+
+	compare_engine_text(g->rows[0], engine, sizeof(engine));
+	json_object_set_new(bases, engine, json_true());
+	for (unsigned i = 1; i < g->count; i++) {
+		compare_engine_text(g->rows[i], engine, sizeof(engine));
+		if (!json_object_get(engines, engine))
+			json_object_set_new(engines, engine, json_pack("[i, i, i, i]", 0, 0, 0, 0));
+		count_row(g, i, p_max, json_object_get(engines, engine), largest);
+	}
+}
+
+/* "io_uring: less CPU in 6, the same within 5 % in 3, undecided in 2 of 11 loads" */
+static void print_counts(FILE *to, json_t *engines, const char *within)
+{
+	const char *engine, *between = "";
+	json_t *counts;
+
+	json_object_foreach(engines, engine, counts) {
+		int less = count_of(counts, COUNT_LESS), more = count_of(counts, COUNT_MORE);
+		int same = count_of(counts, COUNT_SAME), all = count_of(counts, COUNT_ALL);
+		const char *comma = "";
+
+		fprintf(to, "%s%s: ", between, engine);
+		if (less)
+			fprintf(to, "less CPU in %d", less);
+		comma = less ? ", " : "";
+		if (more)
+			fprintf(to, "%smore CPU in %d", comma, more);
+		comma = less + more ? ", " : "";
+		if (same)
+			fprintf(to, "%sthe same within %s in %d", comma, within, same);
+		comma = less + more + same ? ", " : "";
+		if (less + more + same < all)
+			fprintf(to, "%sundecided in %d", comma, all - less - more - same);
+		fprintf(to, " of %d load%s", all, plural((unsigned)all));
+		between = "; ";
+	}
+	fputs(".", to);
+}
+
+static void print_largest(FILE *to, const struct largest *l)
+{
+	char engine[80], base[80], *title = group_title(l->group);
+
+	compare_engine_text(l->group->rows[0], base, sizeof(base));
+	compare_engine_text(l->group->rows[l->row], engine, sizeof(engine));
+	fprintf(to, " The largest difference is %s with %s %s than %s (%s).", engine,
+		group_verdict_text(l->group, l->row).text, compare_cost_name(l->group->cost), base,
+		title);
+	free(title);
+}
+
+/* "epoll or epoll/threads" */
+static void print_names(FILE *to, json_t *names, const char *separator)
+{
+	const char *name, *before = "";
+	json_t *unused;
+
+	json_object_foreach(names, name, unused) {
+		fprintf(to, "%s%s", before, name);
+		before = separator;
+	}
+}
+
+char *groups_conclusion(const struct groups *all)
+{
+	json_t *bases = json_object(), *engines = json_object();
+	struct largest largest = { 0 };
+	double p_max = largest_p(all);
+	char *text = NULL;
+	size_t bytes;
+	FILE *to;
+
+	for (unsigned i = 0; i < all->count; i++)
+		if (group_is_judged(&all->list[i]))
+			count_group(&all->list[i], p_max, bases, engines, &largest);
+	if (json_object_size(engines)) {
+		to = open_text(&text, &bytes);
+		fputs("Against ", to);
+		print_names(to, bases, " or ");
+		fputs(", ", to);
+		print_counts(to, engines, within_text(&all->list[0]).text);
+		if (largest.group)
+			print_largest(to, &largest);
+		fclose(to);
+	}
+	json_decref(bases);
+	json_decref(engines);
+	return text;
+}

@@ -1,0 +1,233 @@
+/* See verdict.h. */
+#include "verdict.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util.h"
+
+/* An end of an interval as near to 0 as this is 0: rounding must not decide ties. */
+static const double tiny = 1e-9;
+
+const char *const verdict_names[] = {
+	[VERDICT_TOO_FEW_ROUNDS] = "too_few_rounds",
+	[VERDICT_LESS] = "less",
+	[VERDICT_MORE] = "more",
+	[VERDICT_SAME] = "same",
+	[VERDICT_UNDECIDED] = "undecided",
+};
+
+static double *numbers(size_t count)
+{
+	double *made = calloc(count + 1, sizeof(*made));
+
+	if (!made)
+		abort();
+	return made;
+}
+
+unsigned verdict_least_rounds(unsigned comparisons)
+{
+	unsigned rounds = 1;
+
+	while (2 * ldexp(1, -(int)rounds) > VERDICT_ALPHA / comparisons)
+		rounds++;
+	return rounds;
+}
+
+/* Logarithms of the ratios, of the rounds in which both have a cost; returns their number. */
+static unsigned pair(const double *first, const double *row, unsigned rounds, double *ret_logs)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < rounds; i++)
+		if (first[i] > 0 && row[i] > 0) /* false for NaN */
+			ret_logs[count++] = log(row[i] / first[i]);
+	return count;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static size_t average_count(unsigned rounds)
+{
+	return (size_t)rounds * (rounds + 1) / 2;
+}
+
+/* The Walsh averages: of each two values, and of each value with itself; sorted, owned by the
+ * caller. */
+static double *averages_of(const double *logs, unsigned count)
+{
+	double *averages = numbers(average_count(count));
+	size_t made = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		for (unsigned j = i; j < count; j++)
+			averages[made++] = (logs[i] + logs[j]) / 2;
+	qsort(averages, made, sizeof(*averages), compare);
+	return averages;
+}
+
+/* P(W <= w) for w from 0 to n (n + 1) / 2, owned by the caller.  W is the sum of those of the ranks
+ * 1 to n whose coin shows heads: each rank doubles the outcomes. */
+static double *rank_sums(unsigned n)
+{
+	double *p = numbers(average_count(n) + 1);
+	size_t most = 0;
+
+	p[0] = 1;
+	for (unsigned rank = 1; rank <= n; rank++) {
+		most += rank;
+		for (size_t w = most + 1; w-- > 0;)
+			p[w] = (p[w] + (w >= rank ? p[w - rank] : 0)) / 2;
+	}
+	for (size_t w = 1; w <= most; w++)
+		p[w] += p[w - 1];
+	return p;
+}
+
+/* How many values are cut off at an end: as many as are wrong in `alpha` of all cases. */
+static size_t cut(const double *sums, double alpha)
+{
+	size_t k = 0;
+
+	while (sums[k] <= alpha * (1 + 1e-12))
+		k++;
+	return k;
+}
+
+static double median(const double *sorted, size_t count)
+{
+	return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}
+
+/* The smallest alpha whose interval leaves out 0. */
+static double p_value(const double *averages, size_t count, const double *sums)
+{
+	size_t more = 0, less = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		more += averages[i] > 0;
+		less += averages[i] < 0;
+	}
+	return fmin(1, 2 * sums[count - MAX(more, less)]);
+}
+
+static enum verdict_is decide(double low, double high, double within)
+{
+	double limit = log1p(within);
+
+	if (low > tiny)
+		return VERDICT_MORE;
+	if (high < -tiny)
+		return VERDICT_LESS;
+	return low >= -limit && high <= limit ? VERDICT_SAME : VERDICT_UNDECIDED;
+}
+
+/* The interval that is left when as many values as `alpha` allows are cut off at each end. */
+static void set_interval(struct verdict *v, const double *sorted, size_t count, const double *sums,
+			 double alpha, double within)
+{
+	size_t k = cut(sums, alpha);
+	double low, high;
+
+	v->change = expm1(median(sorted, count));
+	if (k == 0)
+		return;
+	low = sorted[k - 1];
+	high = sorted[count - k];
+	v->is = decide(low, high, within);
+	v->low = expm1(low);
+	v->high = expm1(high);
+	v->half_width = (high - low) / 2;
+	v->level = 1 - 2 * sums[k - 1];
+}
+
+static struct verdict unknown(void)
+{
+	return (struct verdict){ .change = NAN,
+				 .low = NAN,
+				 .high = NAN,
+				 .half_width = INFINITY,
+				 .level = NAN,
+				 .p = NAN };
+}
+
+static void judge(struct verdict *v, const double *logs, double alpha, double within)
+{
+	size_t count = average_count(v->rounds);
+	double *averages = averages_of(logs, v->rounds), *sums = rank_sums(v->rounds);
+
+	v->p = p_value(averages, count, sums);
+	set_interval(v, averages, count, sums, alpha / 2, within);
+	free(averages);
+	free(sums);
+}
+
+struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
+			  unsigned comparisons, double within)
+{
+	struct verdict v = unknown();
+	double *logs = numbers(rounds);
+
+	v.least = verdict_least_rounds(comparisons);
+	v.rounds = pair(first, row, rounds, logs);
+	if (v.rounds > 0)
+		judge(&v, logs, VERDICT_ALPHA / comparisons, within);
+	free(logs);
+	return v;
+}
+
+/* ---- Two samples ---- */
+
+/* P(U <= u) for u from 0 to n m, owned by the caller.  U counts the pairs whose first is larger, of
+ * n and m values of which each order is as likely: choosing n of all places in order, the one at
+ * `place` as the k-th is larger than place - k others. */
+static double *pair_counts(unsigned n, unsigned m)
+{
+	size_t width = (size_t)n * m + 1;
+	double *ways = numbers((n + 1) * width), *p = numbers(width), all = 0;
+
+	ways[0] = 1;
+	for (unsigned place = 0; place < n + m; place++)
+		for (unsigned k = MIN(place + 1, n); k-- > 0;)
+			for (size_t u = 0; u + place - k < width; u++)
+				ways[(k + 1) * width + u + place - k] += ways[k * width + u];
+	for (size_t u = 0; u < width; u++)
+		p[u] = all += ways[n * width + u];
+	for (size_t u = 0; u < width; u++)
+		p[u] /= all;
+	free(ways);
+	return p;
+}
+
+struct verdict verdict_of_runs(const double *before, unsigned before_count, const double *now,
+			       unsigned now_count, unsigned comparisons, double within)
+{
+	unsigned n = MIN(before_count, (unsigned)VERDICT_RUNS_MAX);
+	unsigned m = MIN(now_count, (unsigned)VERDICT_RUNS_MAX);
+	struct verdict v = unknown();
+	double *shifts, *counts;
+
+	v.rounds = MIN(n, m);
+	v.least = VERDICT_RUNS_LEAST;
+	if (v.rounds < v.least)
+		return v;
+	shifts = numbers((size_t)n * m);
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned j = 0; j < m; j++)
+			shifts[i * m + j] =
+				log(now[now_count - m + j] / before[before_count - n + i]);
+	qsort(shifts, (size_t)n * m, sizeof(*shifts), compare);
+	counts = pair_counts(n, m);
+	set_interval(&v, shifts, (size_t)n * m, counts, VERDICT_ALPHA / comparisons, within);
+	free(shifts);
+	free(counts);
+	return v;
+}

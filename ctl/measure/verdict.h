@@ -1,0 +1,49 @@
+/* Is one row's cost less than, more than, or the same as the first row's?  Decided from costs by
+ * round: rows that are visited in the same round share the machine's mood, so each round gives one
+ * logarithm of their ratio, and these are judged by ranks.  Pure.
+ *
+ * Assumes that the logarithms are independent and symmetric about one value; neither normality nor
+ * equal variances.  The interval is exact for any number of rounds, also with ties.  Sources:
+ * Hodges and Lehmann 1963 (the estimate); Hollander, Wolfe, Chicken, Nonparametric Statistical
+ * Methods, 3rd ed. 2014, chapter 3 (the interval). */
+#pragma once
+
+/* The chance that any row of a group is falsely called less or more than the first. */
+#define VERDICT_ALPHA 0.05
+
+enum verdict_is {
+	VERDICT_TOO_FEW_ROUNDS, /* no number of them could decide */
+	VERDICT_LESS,
+	VERDICT_MORE,
+	VERDICT_SAME,      /* the whole interval is within the tolerance */
+	VERDICT_UNDECIDED, /* neither: it may be as far from 0 as the farther end of the interval */
+};
+extern const char *const verdict_names[]; /* as in JSON */
+
+struct verdict {
+	enum verdict_is is;
+	unsigned rounds; /* in which both rows have a cost */
+	unsigned least;  /* fewest rounds that can decide */
+	/* Relative changes against the first row: 0.05 is 5 % more.  NaN: unknown.  low and high
+	 * are the ends of the interval whose level is at least 1 - VERDICT_ALPHA / comparisons. */
+	double change, low, high;
+	double half_width; /* of the interval of logarithms; INFINITY: too few rounds */
+	double level, p;   /* the level reached; the two-sided p value; NaN: unknown */
+};
+
+/* first and row: `rounds` costs each, in the order of the rounds; a visit that is missing is NaN, 0
+ * or less.  comparisons: rows of the group less one, at least 1.  within: the relative change that
+ * counts as the same, such as 0.05. */
+struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
+			  unsigned comparisons, double within);
+
+/* Costs of whole runs made at different times, which cannot be paired: the same of their ratio, now
+ * over before, by Hodges and Lehmann's shift of two samples.  Each end of the interval is wrong in
+ * VERDICT_ALPHA / comparisons of all cases at most.  All costs are above 0; of more than
+ * VERDICT_RUNS_MAX runs a side the last count.  `rounds` is the smaller number of runs. */
+enum { VERDICT_RUNS_LEAST = 5, VERDICT_RUNS_MAX = 25 };
+struct verdict verdict_of_runs(const double *before, unsigned before_count, const double *now,
+			       unsigned now_count, unsigned comparisons, double within);
+
+/* Fewest rounds that can decide anything. */
+unsigned verdict_least_rounds(unsigned comparisons);

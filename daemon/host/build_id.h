@@ -1,0 +1,5 @@
+/* Which build this program is. */
+#pragma once
+
+/* The build ID that the linker made, in hexadecimal; "": it made none. */
+const char *build_id(void);
