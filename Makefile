@@ -73,11 +73,12 @@ endif
 # tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
 RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
 SERVICES := simple http nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
-LAYERS   := base host core ring engine $(RDMA_LEVELS) store $(SERVICES:%=service/%) registry config varlink export listen server control
+LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) registry config varlink export listen server control
 INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, the schema of statistics: knows only libc (and the journal)
 INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
 INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
-INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move: epoll, uring*, uring_poll; readiness.c is shared by the reactors
+INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move: over TCP: epoll, uring*, uring_poll; readiness.c is shared by the reactors
+INC_engine/udp := $(INC_engine) -Idaemon/engine ## transport udp on the three engines over sockets
 INC_engine/rdma/device   := $(INC_core) ## devices, their memory, what is lent to them
 INC_engine/rdma/queue    := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## queue pairs and the states of a connection
 INC_engine/rdma/transfer := $(INC_engine/rdma/queue) -Idaemon/engine/rdma/queue ## one-sided operations, shared receives

@@ -16,6 +16,7 @@
 #include "config_run.h"
 #include "log.h"
 #include "process.h"
+#include "registry.h"
 #include "runtime.h"
 #include "server.h"
 #include "util.h"
@@ -220,7 +221,8 @@ static int check_serving(const struct server *s)
 		uint32_t features;
 
 		if (l->state != LISTENER_UNAVAILABLE || !l->config->engine ||
-		    worker_probe(l->config->engine, &l->config->options, &features, &lacks) < 0)
+		    worker_probe(engine_of(l->config->engine, &l->config->options),
+				 &l->config->options, &features, &lacks) < 0)
 			continue;
 		log_error("--run: %s: %s", l->name, l->reason.text);
 		rc = -EIO;

@@ -224,8 +224,8 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 	    worker_probe(engine, &doctor_options[1], &more, &reason) == 0)
 		features |= more;
 	if (engine_carries(engine, &transport_udp)) {
-		known |= engine->datagrams->features;
-		if (worker_probe(engine, &doctor_options[2], &more, &reason) == 0)
+		known |= engine_datagrams(engine)->features;
+		if (worker_probe(engine_datagrams(engine), &doctor_options[2], &more, &reason) == 0)
 			features |= more;
 	}
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
@@ -337,7 +337,7 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 	const struct engine *engine = listener_pick_engine(lc);
 	struct reason reason = { "" };
 	uint32_t features = 0;
-	int rc = worker_probe(engine, &lc->options, &features, &reason);
+	int rc = worker_probe(engine_of(engine, &lc->options), &lc->options, &features, &reason);
 	json_t *item =
 		json_pack("{s:s, s:s, s:o, s:b, s:b}", "name", lc->name, "engine", engine->name,
 			  "engine_features", document_features(features, lc->options.features_off),

@@ -61,10 +61,6 @@ struct engine {
 	 * bits that become known only with the first connection. */
 	uint32_t features;
 
-	/* The engine that serves the listener instead with `transport = udp` or `qp-type = ud`: see
-	 * engine_of().  NULL: none. */
-	const struct engine *datagrams;
-
 	/* It serves over its listening sockets: no connection is accepted, one begins with the
 	 * first datagram of a client.  The memory of
 	 * its connections needs no limit of its own: receiving stops while sends cannot proceed. */
@@ -147,10 +143,3 @@ struct engine {
 	void (*spill)(const struct conn *c, struct region *ret_region);
 	unsigned (*send_spill)(struct conn *c, uint32_t bytes);
 };
-
-/* Does the engine, or its variant for datagrams, use that transport? */
-static inline bool engine_carries(const struct engine *engine, const struct transport *transport)
-{
-	return engine->transport == transport ||
-	       (engine->datagrams && engine->datagrams->transport == transport);
-}

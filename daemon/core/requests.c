@@ -306,7 +306,7 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
 	if (!w)
 		return reason_set(reason, -ENOMEM, "no memory");
 	memset(w, 0, sizeof(*w));
-	w->engine = engine_of(engine, options);
+	w->engine = engine;
 	w->options = *options;
 	strcpy(w->name, "probe");
 	rc = worker_start(w, NULL, 0, reason);

@@ -45,10 +45,3 @@ static inline bool options_datagrams(const struct worker_options *options)
 {
 	return options->datagrams || options->qp_type == QP_UD;
 }
-
-/* The engine that a worker with these options uses: `engine` or its variant for datagrams. */
-static inline const struct engine *engine_of(const struct engine *engine,
-					     const struct worker_options *options)
-{
-	return options_datagrams(options) && engine->datagrams ? engine->datagrams : engine;
-}

@@ -316,12 +316,9 @@ void epoll_wait_turn(struct worker *w, bool block)
 	}
 }
 
-extern const struct engine engine_epoll_udp;
-
 const struct engine engine_epoll = {
 	.name = "epoll",
 	.transport = &transport_tcp,
-	.datagrams = &engine_epoll_udp,
 	.sample_turns = 8,
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll) | FEATURE_BIT(rcvlowat),
 	.init = epoll_init,

@@ -98,15 +98,8 @@ static void uring_reset_arm(struct conn *c, bool local)
 
 static void uring_reset_disarm(struct conn *c)
 {
-	struct uring *u = c->worker->engine_state;
-	struct io_uring_sqe *sqe;
-
-	if (!(c->flags & URING_RESET_ARMED))
-		return;
-	sqe = ring_sqe(&u->ring);
-	io_uring_prep_cancel(sqe, &c->reset_op, 0);
-	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-	ring_op(sqe, NULL);
+	if (c->flags & URING_RESET_ARMED)
+		ring_cancel(ring_of(c->worker), &c->reset_op);
 }
 
 /* ---- Receiving ---- */
@@ -368,11 +361,8 @@ static void uring_release(struct conn *c)
 	close(c->fd);
 }
 
-extern const struct engine engine_uring_udp;
-
 const struct engine engine_uring = {
 	.name = "io_uring",
-	.datagrams = &engine_uring_udp,
 	.transport = &transport_tcp,
 	.sample_turns = 32,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |

@@ -46,16 +46,6 @@ static void poll_again(struct conn *c)
 
 /* Cancels a poll, which would not end with the connection.  (Not by POLL_REMOVE: that fails with
  * EALREADY while an event of the poll is being delivered.) */
-static void poll_cancel(struct conn *c, struct op *op)
-{
-	struct uring_poll *u = c->worker->engine_state;
-	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
-
-	io_uring_prep_cancel(sqe, op, 0);
-	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-	ring_op(sqe, NULL);
-}
-
 static void poll_receive(struct conn *c)
 {
 	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_STARVED | POLL_AGAIN))
@@ -69,7 +59,7 @@ static void poll_receive(struct conn *c)
 		break;
 	case READINESS_ENDED:
 		if ((c->flags & CONN_EOF) && (c->flags & POLL_ARMED))
-			poll_cancel(c, &c->recv_op);
+			ring_cancel(ring_of(c->worker), &c->recv_op);
 		break;
 	}
 }
@@ -158,9 +148,9 @@ static void poll_flush(struct conn *c)
 static void poll_close(struct conn *c)
 {
 	if (c->flags & POLL_ARMED)
-		poll_cancel(c, &c->recv_op);
+		ring_cancel(ring_of(c->worker), &c->recv_op);
 	if (c->flags & POLL_OUT_ARMED)
-		poll_cancel(c, &c->send_op);
+		ring_cancel(ring_of(c->worker), &c->send_op);
 }
 
 static void poll_release(struct conn *c)
@@ -228,11 +218,8 @@ static int poll_init(struct worker *w, struct reason *reason)
 	return 0;
 }
 
-extern const struct engine engine_uring_poll_udp;
-
 const struct engine engine_uring_poll = {
 	.name = "io_uring-poll",
-	.datagrams = &engine_uring_poll_udp,
 	.transport = &transport_tcp,
 	.sample_turns = 8,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_poll) | FEATURE_BIT(rcvlowat),

@@ -126,7 +126,8 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 		if (!engine_carries(engines[count], config->transport))
 			continue;
 		pick = engines[count];
-		if (worker_probe(pick, &config->options, &features, &reason) == 0)
+		if (worker_probe(engine_of(pick, &config->options), &config->options, &features,
+				 &reason) == 0)
 			break;
 	}
 	return pick;

@@ -1,10 +1,13 @@
-/* The table of engines: one line each. */
-#include "registry.h"
-
+/* The table of engines: one line each, and its variant for datagrams in the second table. */
 #include <string.h>
+
+#include "registry.h"
+#include "util.h"
 
 extern const struct engine engine_rdma, engine_no_rdma, engine_epoll, engine_uring_poll,
 	engine_uring;
+extern const struct engine engine_rdma_datagrams, engine_epoll_udp, engine_uring_poll_udp,
+	engine_uring_udp;
 
 /* clang-format off */
 const struct engine *const engines[] = {
@@ -18,6 +21,17 @@ const struct engine *const engines[] = {
 	&engine_uring,
 	NULL,
 };
+
+static const struct {
+	const struct engine *engine, *datagrams;
+} variants[] = {
+#ifdef NB_RDMA
+	{ &engine_rdma, &engine_rdma_datagrams },
+#endif
+	{ &engine_epoll, &engine_epoll_udp },
+	{ &engine_uring_poll, &engine_uring_poll_udp },
+	{ &engine_uring, &engine_uring_udp },
+};
 /* clang-format on */
 
 const struct engine *engine_find(const char *name)
@@ -26,4 +40,27 @@ const struct engine *engine_find(const char *name)
 		if (!strcmp(engines[i]->name, name))
 			return engines[i];
 	return NULL;
+}
+
+const struct engine *engine_datagrams(const struct engine *engine)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		if (variants[i].engine == engine)
+			return variants[i].datagrams;
+	return NULL;
+}
+
+const struct engine *engine_of(const struct engine *engine, const struct worker_options *options)
+{
+	const struct engine *datagrams =
+		options_datagrams(options) ? engine_datagrams(engine) : NULL;
+
+	return datagrams ? datagrams : engine;
+}
+
+bool engine_carries(const struct engine *engine, const struct transport *transport)
+{
+	const struct engine *datagrams = engine_datagrams(engine);
+
+	return engine->transport == transport || (datagrams && datagrams->transport == transport);
 }

@@ -2,9 +2,12 @@
  * knows none of them by name; what chooses by configuration, from config/ on, does. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "engine.h"
 #include "service.h"
 #include "store.h"
+#include "worker_options.h"
 
 /* NULL-terminated, in the order in which the documentation lists them. */
 extern const struct service *const services[];
@@ -17,3 +20,11 @@ extern const struct store *const stores[];
 const struct service *service_find(const char *name);
 const struct engine *engine_find(const char *name);
 const struct store *store_find(const char *name);
+
+/* The engine that serves clients which are told apart by their datagrams, over UDP or RDMA, in
+ * place of this one; NULL: none does. */
+const struct engine *engine_datagrams(const struct engine *engine);
+/* The one of the two that a worker with these options uses. */
+const struct engine *engine_of(const struct engine *engine, const struct worker_options *options);
+/* Does one of the two use that transport? */
+bool engine_carries(const struct engine *engine, const struct transport *transport);

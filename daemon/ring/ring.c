@@ -296,6 +296,15 @@ void ring_make_room(struct ring *r)
 	}
 }
 
+void ring_cancel(struct ring *r, struct op *op)
+{
+	struct io_uring_sqe *sqe = ring_sqe(r);
+
+	io_uring_prep_cancel(sqe, op, 0);
+	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+	ring_op(sqe, NULL);
+}
+
 int ring_try(struct ring *r)
 {
 	for (unsigned i = 0; i < RING_RETRIES_MAX; i++) {
@@ -488,14 +497,10 @@ static void ring_accept_done(struct op *op, int res, uint32_t flags)
 
 void ring_listen(struct worker *w, struct acceptor *a, bool on)
 {
-	struct io_uring_sqe *sqe;
-
 	a->op.done = ring_accept_done;
 	if (on) {
 		ring_accept_arm(a);
 		return;
 	}
-	sqe = ring_sqe(ring_of(w));
-	io_uring_prep_cancel(sqe, &a->op, 0);
-	ring_op(sqe, NULL);
+	ring_cancel(ring_of(w), &a->op);
 }

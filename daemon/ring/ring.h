@@ -227,6 +227,9 @@ static inline void ring_op(struct io_uring_sqe *sqe, struct op *op)
 	io_uring_sqe_set_data(sqe, op);
 }
 
+/* Cancels the operation of op, which completes as usual; this itself completes without a call. */
+void ring_cancel(struct ring *r, struct op *op);
+
 static inline unsigned ring_ready(const struct ring *r)
 {
 	return io_uring_cq_ready(&r->io);

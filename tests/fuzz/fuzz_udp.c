@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "udp.h"
+#include "udp/udp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

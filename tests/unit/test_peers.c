@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "peers.h"
-#include "udp.h"
+#include "udp/udp.h"
 
 enum { MANY = 400 };
 

@@ -231,7 +231,7 @@ static int datagram_socket(struct place *p)
 /* Each to another client, all in one batch. */
 static void datagrams_that_the_kernel_did_not_take_are_sent_all_the_same(void **state)
 {
-	struct bench *b = bench_new(engine_find("io_uring")->datagrams, echo());
+	struct bench *b = bench_new(engine_datagrams(engine_find("io_uring")), echo());
 	struct timeval timeout = { .tv_sec = TIMEOUT_S };
 	int fds[CLIENTS];
 

@@ -418,11 +418,10 @@ static const struct engine_device *rdma_conn_device(const struct conn *c)
 	return r->port;
 }
 
-extern const struct engine engine_rdma, engine_rdma_datagrams;
+extern const struct engine engine_rdma;
 
 const struct engine engine_rdma = {
 	RDMA_ENGINE,
-	.datagrams = &engine_rdma_datagrams,
 	.init = rdma_conn_init,
 	.fini = rdma_conn_fini,
 	.open = rdma_conn_open,

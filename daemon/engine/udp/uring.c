@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ring.h"
 #include "udp.h"
 
 enum {
@@ -29,15 +28,13 @@ static_assert(sizeof(struct io_uring_recvmsg_out) == 16, "the kernel's");
 static_assert((int)URING_UDP_HEAD <= (int)UDP_HEADROOM, "as it is for the longest datagram");
 
 struct uring_udp {
-	struct ring ring; /* first: see ring.h */
-	struct udp udp;
+	struct udp udp; /* first: see udp.h */
 	struct io_uring_buf_ring *buf_ring;
 	unsigned buf_entries, lent_max;
 	unsigned added;            /* added to the buffer ring and not published yet */
 	struct msghdr shape;       /* tells the kernel the room before a datagram */
 	struct udp_socket *silent; /* the socket whose udp.batch the next system call submits */
 };
-static_assert(offsetof(struct uring_udp, ring) == 0, "ring_of() expects it there");
 
 /* ---- Buffers ---- */
 
@@ -72,7 +69,7 @@ static void uring_udp_arm(struct udp_socket *s)
 {
 	struct acceptor *a = s->acceptor;
 	struct uring_udp *u = a->worker->engine_state;
-	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+	struct io_uring_sqe *sqe = ring_sqe(&u->udp.ring);
 
 	io_uring_prep_recvmsg_multishot(sqe, a->fd, &u->shape, MSG_TRUNC);
 	sqe->flags |= IOSQE_BUFFER_SELECT;
@@ -152,16 +149,12 @@ static void uring_udp_receive(struct udp_socket *s, bool on)
 {
 	struct acceptor *a = s->acceptor;
 	struct uring_udp *u = a->worker->engine_state;
-	struct io_uring_sqe *sqe;
 
 	a->op.done = uring_udp_event;
 	if (on && !s->polled) {
 		s->again = true;
 	} else if (!on && s->polled) {
-		sqe = ring_sqe(&u->ring);
-		io_uring_prep_cancel(sqe, &a->op, 0);
-		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-		ring_op(sqe, NULL);
+		ring_cancel(&u->udp.ring, &a->op);
 	}
 }
 
@@ -179,7 +172,7 @@ static void uring_udp_room(struct op *op, int ready, uint32_t flags)
 static void uring_udp_await_room(struct udp_socket *s)
 {
 	struct uring_udp *u = s->acceptor->worker->engine_state;
-	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+	struct io_uring_sqe *sqe = ring_sqe(&u->udp.ring);
 
 	s->out_op.done = uring_udp_room;
 	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLOUT);
@@ -206,7 +199,7 @@ static void uring_udp_choose(struct uring_udp *u, struct udp_socket *s)
 
 	s->failed_op.done = uring_udp_failed;
 	udp_batch_fill(s, b);
-	if (!u->ring.sqpoll && b->count <= URING_UDP_SILENT && b->count == b->views)
+	if (!u->udp.ring.sqpoll && b->count <= URING_UDP_SILENT && b->count == b->views)
 		u->silent = s;
 }
 
@@ -215,7 +208,7 @@ static void uring_udp_queue_silent(struct uring_udp *u)
 	struct udp_batch *b = &u->udp.batch;
 
 	for (unsigned i = 0; i < b->count; i++) {
-		struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+		struct io_uring_sqe *sqe = ring_sqe(&u->udp.ring);
 
 		io_uring_prep_sendmsg(sqe, u->silent->acceptor->fd, &b->messages[i].msg_hdr,
 				      MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -259,9 +252,9 @@ static void uring_udp_silent_sent(struct uring_udp *u)
 {
 	struct udp_socket *s = u->silent;
 	struct worker *w = u->udp.worker;
-	unsigned count = u->udp.batch.count, left = MIN(ring_queued(&u->ring), count);
+	unsigned count = u->udp.batch.count, left = MIN(ring_queued(&u->udp.ring), count);
 
-	u->ring.io.sq.sqe_tail -= left;
+	u->udp.ring.io.sq.sqe_tail -= left;
 	u->silent = NULL;
 	udp_batch_sent(s, &u->udp.batch, 0, count - left, 0, w->turn.timing ? clock_ns() : 0);
 	if (s->out || u->udp.count > 1) /* output of the other sockets */
@@ -275,30 +268,16 @@ static void uring_udp_wait(struct worker *w, bool block)
 	struct uring_udp *u = w->engine_state;
 
 	if (u->silent) {
-		ring_enter(&u->ring, block && u->udp.count == 1 && !ring_ready(&u->ring),
+		ring_enter(&u->udp.ring, block && u->udp.count == 1 && !ring_ready(&u->udp.ring),
 			   w->deadlines.wake_ns);
 		uring_udp_silent_sent(u);
 	} else {
-		ring_wait(&u->ring, block);
+		ring_wait(&u->udp.ring, block);
 	}
 	worker_awake(w);
 	u->udp.now_ns = clock_coarse_ns();
-	ring_reap(&u->ring);
+	ring_reap(&u->udp.ring);
 	uring_udp_publish(u);
-}
-
-static void uring_udp_listen(struct worker *w, struct acceptor *a, bool on)
-{
-	struct uring_udp *u = w->engine_state;
-
-	udp_listen(udp_socket_of(&u->udp, a), on);
-}
-
-static void uring_udp_settle(struct worker *w)
-{
-	struct uring_udp *u = w->engine_state;
-
-	udp_settle(&u->udp);
 }
 
 static int uring_udp_init_buffers(struct uring_udp *u, struct worker *w, struct reason *reason)
@@ -317,7 +296,7 @@ static int uring_udp_init_buffers(struct uring_udp *u, struct worker *w, struct 
 	io_uring_buf_ring_init(u->buf_ring);
 	reg.ring_addr = (uint64_t)(uintptr_t)u->buf_ring;
 	reg.ring_entries = u->buf_entries;
-	rc = io_uring_register_buf_ring(&u->ring.io, &reg, 0);
+	rc = io_uring_register_buf_ring(&u->udp.ring.io, &reg, 0);
 	if (rc < 0)
 		return reason_set(reason, rc,
 				  "no ring of provided buffers (%s); engine = io_uring needs Linux "
@@ -338,16 +317,16 @@ static int uring_udp_probe(struct uring_udp *u, struct worker *w, struct reason 
 	if (fd < 0)
 		return reason_set(reason, -errno, "socket: %s", strerror(errno));
 	shutdown(fd, SHUT_RDWR);
-	sqe = ring_sqe(&u->ring);
+	sqe = ring_sqe(&u->udp.ring);
 	io_uring_prep_recvmsg_multishot(sqe, fd, &u->shape, MSG_DONTWAIT);
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = URING_UDP_GROUP;
 	ring_op(sqe, NULL);
-	if (ring_try(&u->ring) == 0)
-		ring_enter(&u->ring, false, 0);
-	if (io_uring_peek_cqe(&u->ring.io, &cqe) == 0) {
+	if (ring_try(&u->udp.ring) == 0)
+		ring_enter(&u->udp.ring, false, 0);
+	if (io_uring_peek_cqe(&u->udp.ring.io, &cqe) == 0) {
 		res = cqe->res;
-		io_uring_cqe_seen(&u->ring.io, cqe);
+		io_uring_cqe_seen(&u->udp.ring.io, cqe);
 	}
 	close(fd);
 	if (res == -EINVAL || res == -EACCES)
@@ -379,7 +358,7 @@ static int uring_udp_init(struct worker *w, struct reason *reason)
 	u->udp.receive = uring_udp_receive;
 	u->udp.await_room = uring_udp_await_room;
 	u->shape = (struct msghdr){ .msg_namelen = URING_UDP_NAME, .msg_controllen = UDP_CONTROL };
-	rc = ring_init(&u->ring, w, 0, RING_LISTENS | RING_TRANSFERS, reason);
+	rc = ring_init(&u->udp.ring, w, 0, RING_LISTENS | RING_TRANSFERS, reason);
 	if (rc < 0) {
 		uring_udp_free(u);
 		return rc;
@@ -388,9 +367,9 @@ static int uring_udp_init(struct worker *w, struct reason *reason)
 	if (rc == 0)
 		rc = uring_udp_probe(u, w, reason);
 	if (rc == 0)
-		rc = udp_init(&u->udp, w, uring_udp_send, reason);
+		rc = udp_init(&u->udp, uring_udp_send, reason);
 	if (rc < 0) {
-		ring_fini(&u->ring);
+		ring_fini(&u->udp.ring);
 		uring_udp_free(u);
 	}
 	return rc;
@@ -401,12 +380,10 @@ static void uring_udp_fini(struct worker *w)
 {
 	struct uring_udp *u = w->engine_state;
 
-	ring_fini(&u->ring);
+	ring_fini(&u->udp.ring);
 	udp_fini(&u->udp);
 	uring_udp_free(u);
 }
-
-extern const struct engine engine_uring_udp;
 
 const struct engine engine_uring_udp = {
 	.name = "io_uring",
@@ -416,8 +393,6 @@ const struct engine engine_uring_udp = {
 	.features = UDP_FEATURES | UDP_RING_FEATURES | FEATURE_BIT(multishot_recvmsg),
 	.init = uring_udp_init,
 	.fini = uring_udp_fini,
-	.listen = uring_udp_listen,
-	.settle = uring_udp_settle,
 	.watch = ring_watch,
 	.wait = uring_udp_wait,
 };

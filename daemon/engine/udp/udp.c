@@ -45,8 +45,10 @@ static uint32_t udp_count_overflow(struct udp_socket *s)
 	return s->overflowed - before;
 }
 
-void udp_settle(struct udp *u)
+void udp_settle(struct worker *w)
 {
+	struct udp *u = w->engine_state;
+
 	for (unsigned i = 0; i < u->count; i++)
 		if (u->sockets[i].receives)
 			stat_add(u->worker->stats.datagrams_overflowed,
@@ -64,12 +66,14 @@ void udp_set_receiving(struct udp_socket *s)
 	s->udp->receive(s, on);
 }
 
-void udp_listen(struct udp_socket *s, bool on)
+void udp_listen(struct worker *w, struct acceptor *a, bool on)
 {
+	struct udp_socket *s = udp_socket_of(w->engine_state, a);
+
 	if (on)
 		udp_count_overflow(s);
 	else
-		udp_settle(s->udp);
+		udp_settle(w);
 	s->receives = on;
 	udp_set_receiving(s);
 }
@@ -444,10 +448,10 @@ static void udp_probe(struct udp *u)
 	close(fd);
 }
 
-int udp_init(struct udp *u, struct worker *w, bool (*sends)(struct worker_hook *hook),
-	     struct reason *reason)
+int udp_init(struct udp *u, bool (*sends)(struct worker_hook *hook), struct reason *reason)
 {
-	u->worker = w;
+	struct worker *w = u->worker;
+
 	u->hook.run = sends;
 	u->peers.evict = NULL;
 	if (peers_init(&u->peers) < 0)

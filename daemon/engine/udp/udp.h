@@ -1,21 +1,27 @@
 /* Transport `udp`: the code that all engines share.
  *
  * To the core a client is a connection.  It is identified by its address and, on a socket with
- * several local addresses, the one that it sends to. udp.c handles received datagrams, udp_send.c
- * builds batches of datagrams to send, udp_ready.c has the system calls for readiness engines.
+ * several local addresses, the one that it sends to.  udp.c handles received datagrams, send.c
+ * builds batches of datagrams to send, ports.c knows which ports may not be answered.  reactor.c is
+ * engines `epoll` and `io_uring-poll`, with the system calls in ready.c; uring.c is engine
+ * `io_uring`.
  *
  * Sends are made at the end of a turn, for all clients of a socket together.  While the kernel does
  * not take them, nothing is received from that socket, so that its queue overflows instead of our
  * memory.  Worker's thread only. */
 #pragma once
+#include <assert.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
 #include "conn.h"
 #include "engine.h"
+#include "epoll.h"
 #include "peers.h"
+#include "ring.h"
 #include "worker.h"
 
 enum {
@@ -96,9 +102,13 @@ struct udp_batch {
 	char control[UDP_SENDS][UDP_CONTROL] __attribute__((aligned(8)));
 };
 
-/* Per worker; part of the state of its engine. */
+/* Per worker: the state of its engine begins with it. */
 struct udp {
-	struct worker *worker;
+	union { /* first, as epoll.h and ring.h want: by the engine, one of them */
+		struct epoll epoll;
+		struct ring ring;
+	};
+	struct worker *worker; /* set by the engine's init() */
 	struct peers peers;
 	struct udp_socket *sockets;
 	unsigned count;
@@ -116,15 +126,14 @@ struct udp {
 	void (*await_room)(struct udp_socket *s);
 };
 
+static_assert(offsetof(struct udp, ring) == 0, "ring_of() expects it there");
+
 /* udp.c */
-/* 0, or -errno with the reason.  The caller has set receive and await_room.  sends: the function of
- * the hook. */
-int udp_init(struct udp *u, struct worker *w, bool (*sends)(struct worker_hook *hook),
-	     struct reason *reason);
+/* 0, or -errno with the reason.  The caller has set worker, receive and await_room.  sends: the
+ * function of the hook. */
+int udp_init(struct udp *u, bool (*sends)(struct worker_hook *hook), struct reason *reason);
 void udp_fini(struct udp *u);
 struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a);
-void udp_listen(struct udp_socket *s, bool on); /* engine->listen */
-void udp_settle(struct udp *u);                 /* engine->settle */
 /* To be called after a condition for receiving has changed. */
 void udp_set_receiving(struct udp_socket *s);
 void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
@@ -134,11 +143,13 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
 #define UDP_RING_FEATURES (RING_FEATURES & ~FEATURE_BIT(multishot_accept))
 #define UDP_ENGINE                                                                                 \
 	.transport = &transport_udp, .messages = true, .connectionless = true, .forgets = true,    \
-	.headroom = UDP_HEADROOM, .open = udp_open, .recv = udp_recv, .flush = udp_flush,          \
-	.close = udp_close, .release = udp_release, .peer = udp_peer_address,                      \
-	.local = udp_local_address, .vouch = udp_vouch
+	.headroom = UDP_HEADROOM, .listen = udp_listen, .settle = udp_settle, .open = udp_open,    \
+	.recv = udp_recv, .flush = udp_flush, .close = udp_close, .release = udp_release,          \
+	.peer = udp_peer_address, .local = udp_local_address, .vouch = udp_vouch
 
 /* engine->... */
+void udp_listen(struct worker *w, struct acceptor *a, bool on);
+void udp_settle(struct worker *w);
 int udp_open(struct conn *c);
 void udp_recv(struct conn *c, bool on);
 void udp_flush(struct conn *c);
@@ -148,7 +159,7 @@ void udp_peer_address(const struct conn *c, struct sockaddr_storage *ret_peer);
 void udp_local_address(const struct conn *c, struct sockaddr_storage *ret_local);
 void udp_vouch(struct conn *c);
 
-/* udp_send.c */
+/* send.c */
 /* Fills b with as many of the socket's queued datagrams as fit; these stay queued. */
 void udp_batch_fill(struct udp_socket *s, struct udp_batch *b);
 /* Messages begin..end-1 of b were sent (error 0) or refused with error.  False: do not send the
@@ -177,7 +188,7 @@ void udp_port_taken(uint16_t port, bool taken);
 /* The kernel takes no more datagrams: waits for room, and receives nothing until then. */
 void udp_block(struct udp_socket *s);
 
-/* udp_ready.c: for engines that are told what is ready. */
+/* ready.c: for engines that are told what is ready. */
 struct udp_receiver *udp_receiver_new(const struct worker *w);
 void udp_receiver_free(struct udp_receiver *r, struct worker *w);
 /* To be called when there may be input.  Returns the number of datagrams received. */
