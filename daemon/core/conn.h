@@ -43,7 +43,7 @@ enum conn_flags {
 	CONN_GRANTED = 1 << 10,
 	/* Set by the service: a drain does not close it just because it is silent. */
 	CONN_LASTING = 1 << 11,
-	/* datagrams: the client's address is known not to be forged; see engine->vouch(). */
+	/* datagrams: the client's address is known not to be forged; see engine_clients.vouch(). */
 	CONN_TRUSTED = 1 << 12,
 	/* starved, and the socket holds output that the peer has not acknowledged. */
 	CONN_UNREAD = 1 << 13,
@@ -249,11 +249,19 @@ void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
-/* The device that carries c, one of its worker's devices; NULL: c is a socket.  See engine->device.
+/* NULL: c is a socket. */
+static inline const struct engine_clients *conn_clients(const struct conn *c)
+{
+	return c->worker->engine->clients;
+}
+
+/* The device that carries c, one of its worker's devices; NULL: c is a socket.
  */
 static inline const struct engine_device *conn_device(const struct conn *c)
 {
-	return c->worker->engine->device ? c->worker->engine->device(c) : NULL;
+	const struct engine_clients *clients = conn_clients(c);
+
+	return clients && clients->device ? clients->device(c) : NULL;
 }
 
 /* Output that the kernel has not taken yet. */
@@ -349,11 +357,13 @@ int conn_write(struct conn *c, const void *data, size_t bytes);
  * much for one chunk, or the pool is exhausted. */
 struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align);
 
-/* The service knows that c's client did not forge its address: see engine->vouch(). */
+/* The service knows that c's client did not forge its address: see engine_clients.vouch(). */
 static inline void conn_vouch(struct conn *c)
 {
-	if (c->worker->engine->vouch)
-		c->worker->engine->vouch(c);
+	const struct engine_clients *clients = conn_clients(c);
+
+	if (clients && clients->vouch)
+		clients->vouch(c);
 }
 
 /* The worker's chunk of constant bytes, which services send again and again in views.  The first

@@ -14,8 +14,8 @@ struct sockaddr_storage conn_peer_address(const struct conn *c)
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	socklen_t length = sizeof(sa);
 
-	if (c->worker->engine->peer) {
-		c->worker->engine->peer(c, &sa);
+	if (conn_clients(c)) {
+		conn_clients(c)->peer(c, &sa);
 		return sa;
 	}
 	stat_add(c->worker->stats.sys_other, 1);
@@ -62,11 +62,11 @@ sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[stat
 	socklen_t len = sizeof(sa);
 	unsigned number;
 
-	if (!w->engine->peer) {
+	if (!w->engine->clients) {
 		stat_add(w->stats.sys_other, 1);
 		getsockname(c->fd, (struct sockaddr *)&sa, &len);
-	} else if (w->engine->local) {
-		w->engine->local(c, &sa);
+	} else if (w->engine->clients->local) {
+		w->engine->clients->local(c, &sa);
 	}
 	number = sockaddr_port(&sa);
 	if (!number || getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, CONN_HOST_MAX, NULL, 0,

@@ -42,6 +42,34 @@ struct engine_finding {
 };
 typedef void engine_found(void *context, const struct engine_finding *finding);
 
+/* Of an engine whose connections are not sockets: who is at their other end. */
+struct engine_clients {
+	/* Fills in the peer's address. */
+	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
+
+	/* Fills in the local address of c; AF_UNSPEC: unknown.  Optional: it is unknown. */
+	void (*local)(const struct conn *c, struct sockaddr_storage *ret_local);
+
+	/* The device of the connection, one of w->devices.  Optional: it has none. */
+	const struct engine_device *(*device)(const struct conn *c);
+
+	/* The service knows by other means that c's client did not forge its address: the engine
+	 * keeps its place in the table of peers, and no longer limits what is sent to what was
+	 * received.  Optional. */
+	void (*vouch)(struct conn *c);
+};
+
+/* Of an engine that reaches its clients' memory, and lends them some: see remote.h. */
+struct engine_remote {
+	/* The engine uses the request until it calls remote_finish(). */
+	void (*submit)(struct remote *remote);
+	int (*region)(struct conn *c, size_t bytes, struct region *ret_region);
+
+	/* For services that have message(). */
+	void (*spill)(const struct conn *c, struct region *ret_region);
+	unsigned (*send_spill)(struct conn *c, uint32_t bytes);
+};
+
 struct engine {
 	const char *name; /* as in `engine = NAME` */
 	const struct transport *transport;
@@ -117,29 +145,12 @@ struct engine {
 	/* Nothing is in flight any more: close c->fd and drop what open() made. */
 	void (*release)(struct conn *c);
 
-	/* The service knows by other means that c's client did not forge its address: the engine
-	 * keeps its place in the table of peers, and no longer limits what is sent to what was
-	 * received.  Optional. */
-	void (*vouch)(struct conn *c);
-
 	/* Updates the counters that only the kernel knows, such as drops.  Optional. */
 	void (*settle)(struct worker *w);
 
-	/* Fills in the peer's address; NULL: use getpeername(). */
-	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
+	/* NULL: its connections are sockets, which getpeername() and getsockname() know. */
+	const struct engine_clients *clients;
 
-	/* Fills in the local address of c; AF_UNSPEC: unknown.  NULL: use getsockname(). */
-	void (*local)(const struct conn *c, struct sockaddr_storage *ret_local);
-
-	/* The device of the connection, one of w->devices.list; NULL: sockets have none. */
-	const struct engine_device *(*device)(const struct conn *c);
-
-	/* One-sided operations, see remote.h; both are set or both NULL.  remote(): the engine uses
-	 * the request until it calls remote_finish(). */
-	void (*remote)(struct remote *remote);
-	int (*region)(struct conn *c, size_t bytes, struct region *ret_region);
-
-	/* For services that have message(): see remote.h. */
-	void (*spill)(const struct conn *c, struct region *ret_region);
-	unsigned (*send_spill)(struct conn *c, uint32_t bytes);
+	/* One-sided operations, see remote.h.  NULL: none. */
+	const struct engine_remote *remote;
 };

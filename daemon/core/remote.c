@@ -16,7 +16,7 @@ void remote_submit(struct remote *remote)
 	conn_io_begin(c, &remote->data);
 	remote->unposted = remote->data.head;
 	remote->progress = 0;
-	c->worker->engine->remote(remote);
+	c->worker->engine->remote->submit(remote);
 }
 
 void remote_finish(struct remote *remote, int result)
@@ -54,12 +54,12 @@ int remote_room(struct worker *w, struct bufq *q, size_t bytes)
 
 void conn_spill(const struct conn *c, struct region *ret_region)
 {
-	c->worker->engine->spill(c, ret_region);
+	c->worker->engine->remote->spill(c, ret_region);
 }
 
 unsigned conn_send_spill(struct conn *c, uint32_t bytes)
 {
-	return c->worker->engine->send_spill(c, bytes);
+	return c->worker->engine->remote->send_spill(c, bytes);
 }
 
 void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes)
@@ -76,5 +76,5 @@ void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes)
 
 int conn_region(struct conn *c, size_t bytes, struct region *ret_region)
 {
-	return c->worker->engine->region(c, bytes, ret_region);
+	return c->worker->engine->remote->region(c, bytes, ret_region);
 }

@@ -260,7 +260,7 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 		.held_bytes = conn_held_bytes(c),
 		.state = conn_state(c),
 	};
-	if (conn_peer(c, info->peer) != AF_UNIX && !c->worker->engine->peer)
+	if (conn_peer(c, info->peer) != AF_UNIX && !conn_clients(c))
 		conn_describe_tcp(c, info);
 	info->device = conn_device(c);
 	if (c->worker->service->describe && (c->flags & CONN_OPEN))

@@ -227,8 +227,8 @@ struct sockaddr_storage session_local_of(const struct conn *c)
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	socklen_t length = sizeof(sa);
 
-	if (c->worker->engine->local) {
-		c->worker->engine->local(c, &sa);
+	if (conn_clients(c) && conn_clients(c)->local) {
+		conn_clients(c)->local(c, &sa);
 		return sa;
 	}
 	stat_add(c->worker->stats.sys_other, 1);

@@ -111,6 +111,8 @@ static inline int case_region(struct conn *c, size_t bytes, struct region *ret_r
 	return t->region.base ? 0 : -ENOMEM;
 }
 
+static const struct engine_remote case_reach = { .submit = case_submit, .region = case_region };
+
 /* Carries messages; the peer's memory is the test's own, any key will do. */
 static const struct engine case_remote_engine = {
 	.name = "by hand, one-sided",
@@ -120,8 +122,7 @@ static const struct engine case_remote_engine = {
 	.flush = case_flush,
 	.close = case_close,
 	.release = case_release,
-	.remote = case_submit,
-	.region = case_region,
+	.remote = &case_reach,
 };
 
 static inline int case_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,

@@ -691,7 +691,8 @@ static unsigned begin_all(struct sessions *r, struct conn *client, struct iperf3
 
 static void one_client_leaves_places_for_others(void **state)
 {
-	static const struct engine engine = { .peer = address_of_client };
+	static const struct engine_clients no_sockets = { .peer = address_of_client };
+	static const struct engine engine = { .clients = &no_sockets };
 	struct reason reason;
 	struct sessions *r = sessions_new(NULL, NULL, &reason);
 	struct iperf3_member **members = calloc(2 * SESSIONS_MAX, sizeof(struct iperf3_member *));
@@ -735,7 +736,8 @@ static void nobody_told(struct session_member *member)
  * listener may be gone by the time that the call arrives. */
 static void calls_outlive_twins(void **state)
 {
-	static const struct engine engine = { .peer = address_of_client };
+	static const struct engine_clients no_sockets = { .peer = address_of_client };
+	static const struct engine engine = { .clients = &no_sockets };
 	struct sockaddr_storage local = { .ss_family = AF_INET };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	const struct service *service = service_find("iperf3");

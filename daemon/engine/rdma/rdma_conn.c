@@ -418,6 +418,19 @@ static const struct engine_device *rdma_conn_device(const struct conn *c)
 	return r->port;
 }
 
+static const struct engine_clients rdma_conn_clients = {
+	.peer = rdma_conn_peer,
+	.local = rdma_conn_local,
+	.device = rdma_conn_device,
+};
+
+static const struct engine_remote rdma_conn_remote = {
+	.submit = rdma_remote_submit,
+	.region = rdma_region,
+	.spill = rdma_spill,
+	.send_spill = rdma_send_spill,
+};
+
 extern const struct engine engine_rdma;
 
 const struct engine engine_rdma = {
@@ -429,11 +442,6 @@ const struct engine engine_rdma = {
 	.flush = rdma_conn_flush,
 	.close = rdma_conn_end,
 	.release = rdma_conn_release,
-	.peer = rdma_conn_peer,
-	.local = rdma_conn_local,
-	.device = rdma_conn_device,
-	.remote = rdma_remote_submit,
-	.region = rdma_region,
-	.spill = rdma_spill,
-	.send_spill = rdma_send_spill,
+	.clients = &rdma_conn_clients,
+	.remote = &rdma_conn_remote,
 };

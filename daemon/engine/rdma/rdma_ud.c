@@ -356,6 +356,11 @@ static void rdma_ud_fini(struct worker *w)
 	rdma_fini(w);
 }
 
+static const struct engine_clients rdma_ud_clients = {
+	.peer = rdma_ud_peer,
+	.device = rdma_ud_device,
+};
+
 extern const struct engine engine_rdma_datagrams;
 
 /* The engine of a listener with `qp-type = ud`. */
@@ -369,6 +374,5 @@ const struct engine engine_rdma_datagrams = {
 	.flush = rdma_ud_flush,
 	.close = rdma_ud_close,
 	.release = rdma_ud_release,
-	.peer = rdma_ud_peer,
-	.device = rdma_ud_device,
+	.clients = &rdma_ud_clients,
 };

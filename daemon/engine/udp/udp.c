@@ -179,7 +179,7 @@ void udp_release(struct conn *c)
 	free(c->engine_state);
 }
 
-void udp_vouch(struct conn *c)
+static void udp_vouch(struct conn *c)
 {
 	struct udp_peer *peer = c->engine_state;
 
@@ -187,7 +187,7 @@ void udp_vouch(struct conn *c)
 	peers_pin(&peer->socket->udp->peers, &peer->peer);
 }
 
-void udp_peer_address(const struct conn *c, struct sockaddr_storage *ret_peer)
+static void udp_peer_address(const struct conn *c, struct sockaddr_storage *ret_peer)
 {
 	const struct udp_peer *peer = c->engine_state;
 
@@ -195,7 +195,7 @@ void udp_peer_address(const struct conn *c, struct sockaddr_storage *ret_peer)
 	memcpy(ret_peer, &peer->to, peer->to_bytes);
 }
 
-void udp_local_address(const struct conn *c, struct sockaddr_storage *ret_local)
+static void udp_local_address(const struct conn *c, struct sockaddr_storage *ret_local)
 {
 	const struct udp_peer *peer = c->engine_state;
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret_local;
@@ -210,6 +210,12 @@ void udp_local_address(const struct conn *c, struct sockaddr_storage *ret_local)
 	else if (peer->socket->pktinfo && ret_local->ss_family == AF_INET)
 		memcpy(&in->sin_addr, &peer->from, sizeof(in->sin_addr));
 }
+
+const struct engine_clients udp_clients = {
+	.peer = udp_peer_address,
+	.local = udp_local_address,
+	.vouch = udp_vouch,
+};
 
 static bool is_loopback(const struct sockaddr *name)
 {

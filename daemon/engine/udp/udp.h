@@ -138,6 +138,8 @@ struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a);
 void udp_set_receiving(struct udp_socket *s);
 void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
 
+extern const struct engine_clients udp_clients;
+
 /* Members that the struct engine of all UDP engines have in common. */
 #define UDP_FEATURES      (FEATURE_BIT(busy_poll) | FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
 #define UDP_RING_FEATURES (RING_FEATURES & ~FEATURE_BIT(multishot_accept))
@@ -145,7 +147,7 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
 	.transport = &transport_udp, .messages = true, .connectionless = true, .forgets = true,    \
 	.headroom = UDP_HEADROOM, .listen = udp_listen, .settle = udp_settle, .open = udp_open,    \
 	.recv = udp_recv, .flush = udp_flush, .close = udp_close, .release = udp_release,          \
-	.peer = udp_peer_address, .local = udp_local_address, .vouch = udp_vouch
+	.clients = &udp_clients
 
 /* engine->... */
 void udp_listen(struct worker *w, struct acceptor *a, bool on);
@@ -155,9 +157,6 @@ void udp_recv(struct conn *c, bool on);
 void udp_flush(struct conn *c);
 void udp_close(struct conn *c);
 void udp_release(struct conn *c);
-void udp_peer_address(const struct conn *c, struct sockaddr_storage *ret_peer);
-void udp_local_address(const struct conn *c, struct sockaddr_storage *ret_local);
-void udp_vouch(struct conn *c);
 
 /* send.c */
 /* Fills b with as many of the socket's queued datagrams as fit; these stay queued. */

@@ -82,7 +82,7 @@ static void key_of(const struct conn *c, uint8_t key[static 16])
 	struct sockaddr_storage peer = { .ss_family = AF_UNSPEC };
 	struct in6_addr address;
 
-	c->worker->engine->peer(c, &peer);
+	conn_clients(c)->peer(c, &peer);
 	address = sockaddr_mapped(&peer);
 	memcpy(key, &address, 16);
 }
