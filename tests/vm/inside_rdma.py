@@ -699,6 +699,29 @@ def test_device_is_unplugged_under_load_and_back(start_daemon, device, address, 
         assert f"{device}0" in [d["name"] for d in daemon.status("r")["devices"]]
 
 
+@pytest.fixture
+def rdma_cm_first():
+    """The kernel takes a device from those that were loaded last first: ib_uverbs, which waits, before rdma_cm, which
+    tells us."""
+    with no_devices():
+        must("modprobe", "-r", "siw", "rdma_rxe", "rdma_ucm", "rdma_cm", "ib_uverbs")
+        for module in ("rdma_cm", "rdma_rxe", "siw", "ib_uverbs", "rdma_ucm"):
+            must("modprobe", module)
+
+
+@pytest.mark.parametrize("name", ["rxe", "siw"])
+def test_device_is_unplugged_where_rdma_cm_was_loaded_first(start_daemon, rdma_cm_first, name):
+    both = section(name, workers=2) + (datagram_section() if name == "rxe" else "")
+    daemon = start_daemon(both)
+    assert name == "siw" or datagrams(daemon, "echo", 3, 100, 10) == "ok 30\n"
+    with flooding(daemon):
+        delete = subprocess.Popen(["rdma", "link", "delete", f"{name}0"])  # waits for all users
+        wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "all are gone")
+    assert delete.wait(LIMIT) == 0
+    add_device(name)
+    wait_until(lambda: serves(daemon), "it is served again")
+
+
 def test_idle_device_is_unplugged_and_back(start_daemon, device):
     daemon = start_daemon(section(device))
     must("rdma", "link", "delete", f"{device}0")

@@ -1,7 +1,9 @@
 /* Engine `rdma`: devices that are unplugged.
  *
- * The connection manager sends an event to each identifier on the device; workers without one
- * notice that its file in /dev/infiniband is removed. */
+ * The connection manager sends an event to each identifier on the device.  But workers without one
+ * get none, and if the module rdma_cm was loaded before ib_uverbs, the kernel waits until all have
+ * closed the device before the connection manager hears of it.  So its file in /dev/infiniband,
+ * which is removed first, is watched as well. */
 #include "rdma_engine.h"
 
 #include <string.h>
@@ -18,7 +20,7 @@ static void rdma_file_gone(struct rdma *e, const char *name)
 {
 	for (struct rdma_device *d = e->devices; d; d = d->next)
 		if (!strcmp(d->verbs->device->dev_name, name))
-			rdma_device_gone(d);
+			rdma_cm_removed(e->worker, NULL, d->verbs);
 }
 
 static void rdma_hotplug_event(struct op *op, int res, uint32_t flags)

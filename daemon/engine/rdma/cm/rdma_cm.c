@@ -392,20 +392,22 @@ static struct rdma_request *rdma_cm_read(const struct rdma_conn_param *wanted)
 	return request;
 }
 
-static void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id,
-			    const struct ibv_context *verbs)
+void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id, const struct ibv_context *verbs)
 {
 	struct rdma *e = w->engine_state;
 
 	for (struct rdma_device *d = e->devices; d; d = d->next)
 		if (d->verbs == verbs)
 			rdma_device_gone(d);
-	for (unsigned i = 0; i < w->accept.endpoint_count; i++)
-		if (e->cm->listeners[i] == id) {
-			rdma_destroy_id(e->cm->listeners[i]);
-			e->cm->listeners[i] = NULL;
-			rdma_cm_retry(e->cm);
-		}
+	for (unsigned i = 0; i < w->accept.endpoint_count; i++) {
+		struct rdma_cm_id *own = e->cm->listeners[i];
+
+		if (!own || (own != id && (!verbs || own->verbs != verbs)))
+			continue;
+		rdma_destroy_id(own);
+		e->cm->listeners[i] = NULL;
+		rdma_cm_retry(e->cm);
+	}
 }
 
 /* An event is acknowledged before it is handled, since an identifier with an unacknowledged event
