@@ -46,7 +46,6 @@ enum {
 
 enum { NARROW = 100 }; /* columns, unless --wide */
 
-/* Columns of rank 0 answer the question and fit 100 columns; the others are for --wide. */
 static const struct column columns[] = {
 	[COLUMN_LISTENER] = { .title = "listener", .left = true },
 	[COLUMN_ENGINE] = { .title = "engine", .left = true, .rank = 1 },
@@ -70,7 +69,7 @@ static const struct column columns[] = {
 				     .unit = "us",
 				     .apart = true,
 				     .optional = true },
-	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .apart = true, .rank = 2 },
+	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .apart = true },
 	[COLUMN_CPU_PER_GB] = { .title = "CPU/GB", .unit = "ms", .optional = true },
 	[COLUMN_USER] = { .title = "user", .unit = "%", .optional = true, .rank = 7 },
 	[COLUMN_RECEIVE] = { .title = "rx", .unit = "us", .optional = true },
@@ -220,40 +219,42 @@ static void add_group_heading(struct table *t, const struct group *g)
 	free(title);
 }
 
-/* Does a row of the service have no requests, which are its rate and divide its cost? */
-static bool lacks_requests(const struct measure *row)
-{
-	return isnan(figure_spread(row, FIGURE_REQUEST_RATE).median);
-}
+/* The columns that answer the question; all others are for --wide. */
+static const bool answers[COLUMN_COUNT] = {
+	[COLUMN_LISTENER] = true, [COLUMN_REQUESTS] = true, [COLUMN_P50] = true,
+	[COLUMN_P99] = true,      [COLUMN_SYSCALLS] = true, [COLUMN_CPU_PER_REQUEST] = true,
+	[COLUMN_RECEIVE] = true,  [COLUMN_TRANSMIT] = true, [COLUMN_CPU_PER_GB] = true,
+	[COLUMN_AGAINST] = true,  [COLUMN_VERDICT] = true,
+};
 
-/* Is the row's engine not in its name? */
-static bool lacks_engine(const struct measure *row)
-{
-	return !strstr(row->listener, row->engine);
-}
-
-static bool any_row(const struct groups *all, const char *service,
-		    bool (*lacks)(const struct measure *row))
-{
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			if (!strcmp(all->list[i].service, service) && lacks(all->list[i].rows[j]))
-				return true;
-	return false;
-}
-
+/* In their place, where there are no requests; and the engine where no name tells it. */
 static void choose_columns(struct table *t, const struct groups *all, const char *service)
 {
-	bool shown[COLUMN_COUNT] = { [COLUMN_ENGINE] = any_row(all, service, lacks_engine) };
+	bool shown[COLUMN_COUNT];
 
-	shown[COLUMN_RATE] = shown[COLUMN_CPU_PER_OP] = any_row(all, service, lacks_requests);
+	memcpy(shown, answers, sizeof(shown));
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct group *g = &all->list[i];
+
+		for (unsigned j = 0; j < g->count && !strcmp(g->service, service); j++) {
+			const struct measure *row = g->rows[j];
+
+			shown[COLUMN_ENGINE] |= !strstr(row->listener, row->engine);
+			shown[COLUMN_CPU_PER_OP] |= g->cost == FIGURE_CPU_PER_OP;
+			shown[COLUMN_RATE] |= g->cost == FIGURE_CPU_PER_OP;
+			shown[COLUMN_BANDWIDTH] |= g->cost == FIGURE_CPU_PER_BYTE;
+		}
+	}
 	for (unsigned i = 0; i < COLUMN_COUNT; i++)
-		table_omit(t, i, columns[i].rank > 0 && !shown[i]);
+		if (!shown[i])
+			table_omit(t, i);
 }
 
-static void render_service(struct output *out, struct table *t, const struct groups *all,
-			   const char *service, bool wide)
+static void render_service(struct output *out, const struct groups *all, const char *service,
+			   bool wide)
 {
+	struct table *t = table_new(columns, COLUMN_COUNT);
+
 	if (!wide)
 		choose_columns(t, all, service);
 	for (unsigned i = 0; i < all->count; i++) {
@@ -266,6 +267,7 @@ static void render_service(struct output *out, struct table *t, const struct gro
 			add_row(t, g, j);
 	}
 	table_print(t, out, 2, true);
+	table_free(t);
 }
 
 /* ---- Footer ---- */
@@ -360,7 +362,6 @@ static void render_idle(struct output *out, const struct measures *m, bool any)
 
 void compare_render(struct output *out, const struct measures *m, bool wide, bool notes)
 {
-	struct table *t = table_new(columns, COLUMN_COUNT);
 	unsigned width = out->width;
 	struct groups all;
 
@@ -375,7 +376,7 @@ void compare_render(struct output *out, const struct measures *m, bool wide, boo
 			first++;
 		if (first != i)
 			continue;
-		render_service(out, t, &all, all.list[i].service, wide);
+		render_service(out, &all, all.list[i].service, wide);
 		putc('\n', out->file);
 	}
 	for (unsigned i = 0; i < all.count; i++)
@@ -385,6 +386,5 @@ void compare_render(struct output *out, const struct measures *m, bool wide, boo
 		compare_notes(out, &all);
 	render_idle(out, m, all.count > 0);
 	groups_fini(&all);
-	table_free(t);
 	out->width = width;
 }

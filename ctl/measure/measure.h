@@ -161,7 +161,7 @@ int measures_load(struct measures *m, FILE *from, unsigned *ret_line);
 /* Adds the buckets of a document's latency_ns object; false: invalid. */
 bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
 
-/* The latency at `quantile`; false: too few samples (at least one must lie beyond it). */
+/* The latency at `quantile`; false: too few samples (ten must lie beyond it). */
 bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns);
 
 /* The round-trip time at `quantile` as reported by the generator, the median of the visits.  False:

@@ -6,7 +6,9 @@
 
 bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns)
 {
-	if ((1 - quantile) * (double)row->latency.count < 0.999)
+	static const double beyond = 10 - 1e-6; /* of fewer the next sample may move it far */
+
+	if ((1 - quantile) * (double)row->latency.count < beyond)
 		return false;
 	*ret_ns = histogram_quantile(&row->latency, quantile);
 	return true;

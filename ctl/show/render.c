@@ -110,11 +110,9 @@ void table_heading(struct table *t, enum style style, const char *format, ...)
 	t->cell_count = t->column_count;
 }
 
-void table_omit(struct table *t, unsigned column, bool omit)
+void table_omit(struct table *t, unsigned column)
 {
-	t->omitted[column] = omit;
-	if (omit)
-		t->widths[column] = 0;
+	t->omitted[column] = true;
 }
 
 bool table_is_empty(const struct table *t)

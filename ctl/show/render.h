@@ -60,8 +60,8 @@ void table_skip(struct table *t, unsigned count);
 /* A row of one text over all columns. */
 void table_heading(struct table *t, enum style style, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The column is not printed from now on, or is again; nor is it named as dropped. */
-void table_omit(struct table *t, unsigned column, bool omit);
+/* The column is never printed, nor named as dropped. */
+void table_omit(struct table *t, unsigned column);
 bool table_is_empty(const struct table *t);
 
 /* Prints and forgets the rows, each line indented by `indent`.  Column widths never shrink, so that
