@@ -60,12 +60,13 @@ struct listener {
 /* The engine of config, or the one that `auto` selects on this host. */
 const struct engine *listener_pick_engine(const struct listener_config *config);
 
-/* Binds the addresses and begins to start the workers; does not accept yet.  going: listeners whose
+/* Takes those of `exports` that config names, binds the addresses and begins to start the workers;
+ * does not accept yet.  going: listeners whose
  * sockets it may take over, see listening_open(); NULL: none.  0, or -ENOMEM with the reason; any
  * other error is reported by listeners_await_start(). */
-int listener_begin(struct listeners *all, const struct listener_config *config,
-		   struct listener *const *going, struct listener **ret_listener,
-		   struct reason *reason);
+int listener_begin(struct listeners *all, const struct exports *exports,
+		   const struct listener_config *config, struct listener *const *going,
+		   struct listener **ret_listener, struct reason *reason);
 /* Waits until the workers of all listeners of the list that were begun have started, at most
  * WORKER_START_NS in all, and LISTENERS_END_NS for failed ones to end.  A listener that cannot
  * start is replaced in the list by one without workers, in state LISTENER_UNAVAILABLE with the

@@ -37,7 +37,8 @@ static int listener_mount(struct listener *l)
 	return 0;
 }
 
-static int listener_get_exports(struct listener *l, struct reason *reason)
+static int listener_get_exports(struct listener *l, const struct exports *exports,
+				struct reason *reason)
 {
 	unsigned count = l->config->export_count;
 	int rc = 0;
@@ -48,8 +49,7 @@ static int listener_get_exports(struct listener *l, struct reason *reason)
 	if (!l->exports)
 		return reason_set(reason, -ENOMEM, "no memory");
 	for (unsigned i = 0; rc == 0 && i < count; i++)
-		rc = export_get(&l->all->exports, l->config->exports[i].name, &l->exports[i],
-				reason);
+		rc = export_get(exports, l->config->exports[i].name, &l->exports[i], reason);
 	return rc;
 }
 
@@ -220,16 +220,16 @@ static struct listener *listener_new(struct listeners *all, const struct listene
 	return l;
 }
 
-int listener_begin(struct listeners *all, const struct listener_config *config,
-		   struct listener *const *going, struct listener **ret_listener,
-		   struct reason *reason)
+int listener_begin(struct listeners *all, const struct exports *exports,
+		   const struct listener_config *config, struct listener *const *going,
+		   struct listener **ret_listener, struct reason *reason)
 {
 	struct listener *l = listener_new(all, config);
 
 	if (!l)
 		return reason_set(reason, -ENOMEM, "no memory");
 	l->starting = true;
-	l->error = listener_get_exports(l, &l->reason);
+	l->error = listener_get_exports(l, exports, &l->reason);
 	if (l->error == 0)
 		l->error = listener_open(l, going, &l->reason);
 	*ret_listener = l;

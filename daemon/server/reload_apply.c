@@ -65,18 +65,9 @@ static void find_going(struct reload_next *n)
 	}
 }
 
-/* Exchanges the server's exports with n's, as listeners look exports up in the server. */
-static void swap_exports(struct reload_next *n)
-{
-	struct exports *now = &n->server->listeners.exports, before = *now;
-
-	*now = n->exports;
-	n->exports = before;
-}
-
 static bool prepare_exports(struct reload_next *n, json_t *errors)
 {
-	struct exports *e = &n->server->listeners.exports;
+	struct exports *e = &n->exports;
 	bool good = true;
 
 	exports_hold(e, n->config);
@@ -125,7 +116,8 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 		struct listener *l = find_kept(n, lc);
 		struct reason reason = { "" };
 
-		if (!l && listener_begin(&n->server->listeners, lc, n->going, &l, &reason) < 0) {
+		if (!l && listener_begin(&n->server->listeners, &n->exports, lc, n->going, &l,
+					 &reason) < 0) {
 			reload_add_line(errors, reason.text);
 			return false;
 		}
@@ -138,13 +130,13 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 		if (!l->error && !cannot_resume(n, l))
 			continue;
 		good = false;
-		if (n->resume || exports_are_there(&n->server->listeners.exports, l->config))
+		if (n->resume || exports_are_there(&n->exports, l->config))
 			add_listener_error(errors, l);
 	}
 	return good;
 }
 
-/* Undoes prepare(); the server's old exports are in n->exports then. */
+/* Undoes prepare(). */
 static void undo(struct reload_next *n)
 {
 	unsigned count = n->listeners ? n->listener_count : 0;
@@ -156,7 +148,6 @@ static void undo(struct reload_next *n)
 	for (unsigned i = 0; i < count; i++)
 		if (!is_running(n->server, n->listeners[i]))
 			listeners_end_one(n->listeners[i], end_ns);
-	swap_exports(n);
 	exports_retire(&n->exports, &n->server->listeners.exports);
 	free(n->listeners);
 	free(n->going);
@@ -170,7 +161,6 @@ static bool prepare(struct reload_next *n, json_t *errors)
 
 	n->listeners = calloc(n->config->listener_count + 1, sizeof(*n->listeners));
 	n->going = calloc(s->listeners.count + 1, sizeof(*n->going));
-	swap_exports(n);
 	if (!good || !n->listeners || !n->going) {
 		good = false;
 		reload_add_line(errors, "no memory");
@@ -178,7 +168,7 @@ static bool prepare(struct reload_next *n, json_t *errors)
 		find_going(n);
 		good = prepare_exports(n, errors);
 		good &= prepare_listeners(n, errors);
-		exports_release(&s->listeners.exports);
+		exports_release(&n->exports);
 	}
 	if (!good)
 		undo(n);
@@ -223,6 +213,7 @@ static void commit(struct reload_next *n)
 {
 	struct server *s = n->server;
 	struct listener **old = s->listeners.list;
+	struct exports before;
 	unsigned old_count = s->listeners.count;
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
 
@@ -238,8 +229,10 @@ static void commit(struct reload_next *n)
 		listeners_log_unavailable(n->listeners, n->listener_count);
 	s->listeners.list = n->listeners;
 	s->listeners.count = n->listener_count;
+	before = s->listeners.exports;
+	s->listeners.exports = n->exports;
 	exports_keep(&s->listeners.exports);
-	exports_retire(&n->exports, &s->listeners.exports);
+	exports_retire(&before, &s->listeners.exports);
 	s->config = n->config;
 	s->generation += n->diff.count > 0;
 	log_set_level(s->config->server.log_level);

@@ -68,7 +68,7 @@ static int server_prepare(struct server *s)
 		const struct listener_config *lc = &s->config->listeners[i];
 		struct reason reason = { "" };
 
-		if (listener_begin(all, lc, NULL, &all->list[i], &reason) < 0) {
+		if (listener_begin(all, &all->exports, lc, NULL, &all->list[i], &reason) < 0) {
 			log_error("cannot start: %s", reason.text);
 			return -ENOMEM;
 		}
