@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nbd/bytes.h"
+#include "bytes.h"
 #include "nbd/option_proto.h"
 #include "util.h"
 
@@ -32,7 +32,7 @@ static const uint8_t *next(struct stream *s, size_t bytes)
 static void check_option_reply(const uint8_t *reply, size_t bytes, uint32_t option)
 {
 	assert(bytes >= 20 && bytes <= NBD_OPTION_REPLY_MAX);
-	assert(get32(reply + 8) == option && get32(reply + 16) == bytes - 20);
+	assert(get_be32(reply + 8) == option && get_be32(reply + 16) == bytes - 20);
 }
 
 static void check_option(const struct nbd_option *o, const uint8_t *data)
@@ -92,14 +92,14 @@ static void check_reply(const uint8_t *reply, size_t bytes, enum nbd_mode mode,
 {
 	size_t header = mode == NBD_EXTENDED ? 32 : mode == NBD_STRUCTURED ? 20 : 16;
 
-	assert(bytes >= header && get64(reply + 8) == r->cookie);
+	assert(bytes >= header && get_be64(reply + 8) == r->cookie);
 	if (mode == NBD_SIMPLE)
 		assert(bytes == header);
 	else if (mode == NBD_STRUCTURED)
-		assert(get32(reply + 16) == bytes - header + more);
+		assert(get_be32(reply + 16) == bytes - header + more);
 	else
-		assert(get64(reply + 16) == r->offset &&
-		       get64(reply + 24) == bytes - header + more);
+		assert(get_be64(reply + 16) == r->offset &&
+		       get_be64(reply + 24) == bytes - header + more);
 }
 
 static void check_read(const struct nbd_request *r, enum nbd_mode mode)
@@ -136,7 +136,7 @@ static void check_status(const struct nbd_request *r, enum nbd_mode mode)
 	if (r->flags & NBD_CMD_FLAG_REQ_ONE)
 		assert(bytes == header + each);
 	for (size_t at = header; at < bytes; at += each) {
-		uint64_t length = each == 16 ? get64(reply + at) : get32(reply + at);
+		uint64_t length = each == 16 ? get_be64(reply + at) : get_be32(reply + at);
 
 		assert(length > 0 && covered < r->length);
 		covered += length;

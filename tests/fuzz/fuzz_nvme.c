@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "crc32c.h"
 #include "nvme/queue.h"
-#include "nvme/wire/bytes.h"
 #include "slices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

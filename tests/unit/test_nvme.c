@@ -2,9 +2,9 @@
  * small pools, and what it hears. */
 #include "service_case.h"
 
+#include "bytes.h"
 #include "crc32c.h"
 #include "nvme/queue.h"
-#include "nvme/wire/bytes.h"
 #include "nvme/wire/tcp_proto.h"
 
 enum { SIZE = 1024 * 1024, CHUNK = 16384, HDGST = 1, DDGST = 2 };

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
+#include "bytes.h"
 #include "crc32c.h"
-#include "nvme/wire/bytes.h"
 #include "nvme/wire/identify.h"
 #include "nvme/wire/proto.h"
 #include "nvme/wire/tcp_proto.h"

@@ -2,9 +2,9 @@
  * or refused for, and which memory of the host its commands touch. */
 #include "service_case.h"
 
+#include "bytes.h"
 #include "greeting.h"
 #include "nvme/queue.h"
-#include "nvme/wire/bytes.h"
 #include "nvme/wire/rdma_proto.h"
 
 enum { SIZE = 1024 * 1024, CHUNK = 16384, CHUNKS = 128, ENTRIES = 8, KEY = 0x01020304 };

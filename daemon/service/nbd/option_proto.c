@@ -38,7 +38,7 @@ static bool take32(struct reader *r, uint32_t *ret_value)
 	const uint8_t *at = take(r, sizeof(*ret_value));
 
 	if (at)
-		*ret_value = get32(at);
+		*ret_value = get_be32(at);
 	return at;
 }
 
@@ -92,9 +92,9 @@ static bool read_info(struct reader *r, struct nbd_option *o)
 
 	if (!take_counted(r, &o->name) || !(at = take(r, 2)))
 		return false;
-	for (count = get16(at); count > 0 && (at = take(r, 2)); count--)
-		if (get16(at) < NBD_INFO_COUNT)
-			o->infos |= 1U << get16(at);
+	for (count = get_be16(at); count > 0 && (at = take(r, 2)); count--)
+		if (get_be16(at) < NBD_INFO_COUNT)
+			o->infos |= 1U << get_be16(at);
 	return count == 0;
 }
 
@@ -140,7 +140,7 @@ static const struct option *option_find(uint32_t type)
 
 int nbd_parse_client_flags(const uint8_t flags[static NBD_CLIENT_FLAGS], uint32_t *ret_flags)
 {
-	uint32_t value = get32(flags);
+	uint32_t value = get_be32(flags);
 
 	if (value & ~(uint32_t)(NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES))
 		return -EPROTO;
@@ -150,10 +150,10 @@ int nbd_parse_client_flags(const uint8_t flags[static NBD_CLIENT_FLAGS], uint32_
 
 int nbd_parse_option(const uint8_t header[static NBD_OPTION], struct nbd_option *ret_option)
 {
-	struct nbd_option o = { .type = get32(header + 8), .length = get32(header + 12) };
+	struct nbd_option o = { .type = get_be32(header + 8), .length = get_be32(header + 12) };
 	const struct option *option = option_find(o.type);
 
-	if (get64(header) != MAGIC_OPTION || o.length > NBD_DRAIN_MAX)
+	if (get_be64(header) != MAGIC_OPTION || o.length > NBD_DRAIN_MAX)
 		return -EPROTO;
 	if (!option || !option->read)
 		o.refusal = NBD_REP_ERR_UNSUP;
@@ -189,15 +189,16 @@ uint32_t nbd_parse_option_data(const uint8_t *data, enum nbd_mode mode, struct n
 
 size_t nbd_build_greeting(uint8_t to[static NBD_GREETING])
 {
-	uint8_t *at = put64(put64(to, MAGIC_GREETING), MAGIC_OPTION);
+	uint8_t *at = put_be64(put_be64(to, MAGIC_GREETING), MAGIC_OPTION);
 
-	return (size_t)(put16(at, NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES) - to);
+	return (size_t)(put_be16(at, NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES) - to);
 }
 
 /* A reply's header; `bytes` of data follow. */
 static uint8_t *put_option_reply(uint8_t *to, uint32_t option, uint32_t rep, size_t bytes)
 {
-	return put32(put32(put32(put64(to, MAGIC_OPTION_REPLY), option), rep), (uint32_t)bytes);
+	return put_be32(put_be32(put_be32(put_be64(to, MAGIC_OPTION_REPLY), option), rep),
+			(uint32_t)bytes);
 }
 
 size_t nbd_build_ack(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option)
@@ -219,7 +220,7 @@ size_t nbd_build_server(uint8_t to[static NBD_OPTION_REPLY_MAX], const char *nam
 	size_t bytes = strnlen(name, NBD_NAME_MAX);
 	uint8_t *at = put_option_reply(to, NBD_OPT_LIST, NBD_REP_SERVER, 4 + bytes);
 
-	return (size_t)(put_text(put32(at, (uint32_t)bytes), name, bytes) - to);
+	return (size_t)(put_text(put_be32(at, (uint32_t)bytes), name, bytes) - to);
 }
 
 size_t nbd_build_info_export(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option,
@@ -227,7 +228,7 @@ size_t nbd_build_info_export(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t o
 {
 	uint8_t *at = put_option_reply(to, option, NBD_REP_INFO, 2 + 8 + 2);
 
-	return (size_t)(put16(put64(put16(at, NBD_INFO_EXPORT), size), flags) - to);
+	return (size_t)(put_be16(put_be64(put_be16(at, NBD_INFO_EXPORT), size), flags) - to);
 }
 
 size_t nbd_build_info_block_size(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option,
@@ -235,8 +236,8 @@ size_t nbd_build_info_block_size(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32
 {
 	uint8_t *at = put_option_reply(to, option, NBD_REP_INFO, 2 + 4 + 4 + 4);
 
-	at = put32(put16(at, NBD_INFO_BLOCK_SIZE), min);
-	return (size_t)(put32(put32(at, preferred), max) - to);
+	at = put_be32(put_be16(at, NBD_INFO_BLOCK_SIZE), min);
+	return (size_t)(put_be32(put_be32(at, preferred), max) - to);
 }
 
 size_t nbd_build_info_text(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option,
@@ -245,7 +246,7 @@ size_t nbd_build_info_text(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t opt
 	size_t bytes = strnlen(text, NBD_NAME_MAX);
 	uint8_t *at = put_option_reply(to, option, NBD_REP_INFO, 2 + bytes);
 
-	return (size_t)(put_text(put16(at, (uint16_t)info), text, bytes) - to);
+	return (size_t)(put_text(put_be16(at, (uint16_t)info), text, bytes) - to);
 }
 
 size_t nbd_build_meta_context(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option)
@@ -254,14 +255,14 @@ size_t nbd_build_meta_context(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t 
 	uint8_t *at = put_option_reply(to, option, NBD_REP_META_CONTEXT, 4 + bytes);
 
 	/* In replies to LIST the ID is reserved. */
-	at = put32(at, option == NBD_OPT_SET_META_CONTEXT ? NBD_CONTEXT_ALLOCATION : 0);
+	at = put_be32(at, option == NBD_OPT_SET_META_CONTEXT ? NBD_CONTEXT_ALLOCATION : 0);
 	return (size_t)(put_text(at, context_allocation, bytes) - to);
 }
 
 size_t nbd_build_export(uint8_t to[static NBD_EXPORT_REPLY_MAX], uint64_t size, uint16_t flags,
 			uint32_t client_flags)
 {
-	size_t bytes = (size_t)(put16(put64(to, size), flags) - to);
+	size_t bytes = (size_t)(put_be16(put_be64(to, size), flags) - to);
 
 	if (client_flags & NBD_FLAG_NO_ZEROES)
 		return bytes;

@@ -29,14 +29,14 @@ int nbd_parse_request(const uint8_t *header, enum nbd_mode mode, struct nbd_requ
 {
 	bool extended = mode == NBD_EXTENDED;
 	struct nbd_request r = {
-		.flags = get16(header + 4),
-		.type = get16(header + 6),
-		.cookie = get64(header + 8),
-		.offset = get64(header + 16),
-		.length = extended ? get64(header + 24) : get32(header + 24),
+		.flags = get_be16(header + 4),
+		.type = get_be16(header + 6),
+		.cookie = get_be64(header + 8),
+		.offset = get_be64(header + 16),
+		.length = extended ? get_be64(header + 24) : get_be32(header + 24),
 	};
 
-	if (get32(header) != (extended ? MAGIC_REQUEST_EXTENDED : MAGIC_REQUEST))
+	if (get_be32(header) != (extended ? MAGIC_REQUEST_EXTENDED : MAGIC_REQUEST))
 		return -EPROTO;
 	if (payload(&r, mode) > NBD_DRAIN_MAX)
 		return -EPROTO;
@@ -168,7 +168,7 @@ uint32_t nbd_error_of(int result)
 
 static uint8_t *put_simple(uint8_t *to, const struct nbd_request *r, uint32_t error)
 {
-	return put64(put32(put32(to, MAGIC_REPLY_SIMPLE), error), r->cookie);
+	return put_be64(put_be32(put_be32(to, MAGIC_REPLY_SIMPLE), error), r->cookie);
 }
 
 /* Writes a chunk's header, for `bytes` of payload.  An extended header repeats the request's
@@ -177,11 +177,11 @@ static uint8_t *put_chunk(uint8_t *to, enum nbd_mode mode, const struct nbd_requ
 			  enum nbd_reply_type type, bool last, uint32_t bytes)
 {
 	bool extended = mode == NBD_EXTENDED;
-	uint8_t *at = put32(to, extended ? MAGIC_REPLY_EXTENDED : MAGIC_REPLY_STRUCTURED);
+	uint8_t *at = put_be32(to, extended ? MAGIC_REPLY_EXTENDED : MAGIC_REPLY_STRUCTURED);
 
-	at = put16(put16(at, last ? NBD_REPLY_FLAG_DONE : 0), (uint16_t)type);
-	at = put64(at, r->cookie);
-	return extended ? put64(put64(at, r->offset), bytes) : put32(at, bytes);
+	at = put_be16(put_be16(at, last ? NBD_REPLY_FLAG_DONE : 0), (uint16_t)type);
+	at = put_be64(at, r->cookie);
+	return extended ? put_be64(put_be64(at, r->offset), bytes) : put_be32(at, bytes);
 }
 
 size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
@@ -195,7 +195,7 @@ size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
 	if (error == 0)
 		return (size_t)(put_chunk(to, mode, r, NBD_REPLY_TYPE_NONE, true, 0) - to);
 	at = put_chunk(to, mode, r, NBD_REPLY_TYPE_ERROR, true, 4U + 2 + bytes);
-	at = put16(put32(at, error), bytes);
+	at = put_be16(put_be32(at, error), bytes);
 	return (size_t)(put_text(at, text ? text : "", bytes) - to);
 }
 
@@ -210,7 +210,7 @@ size_t nbd_build_data(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
 		return (size_t)(put_simple(to, r, 0) - to);
 	}
 	at = put_chunk(to, mode, r, NBD_REPLY_TYPE_OFFSET_DATA, last, 8 + length);
-	return (size_t)(put64(at, offset) - to);
+	return (size_t)(put_be64(at, offset) - to);
 }
 
 size_t nbd_build_hole(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
@@ -220,7 +220,7 @@ size_t nbd_build_hole(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
 
 	assert(length > 0 && mode != NBD_SIMPLE && !(r->flags & NBD_CMD_FLAG_DF));
 	at = put_chunk(to, mode, r, NBD_REPLY_TYPE_OFFSET_HOLE, last, 8 + 4);
-	return (size_t)(put32(put64(at, offset), length) - to);
+	return (size_t)(put_be32(put_be64(at, offset), length) - to);
 }
 
 /* The maximum length of an extent: no limit, unless only one extent is asked for or lengths have 32
@@ -234,8 +234,8 @@ static uint64_t extent_limit(enum nbd_mode mode, const struct nbd_request *r)
 
 static uint8_t *put_extent(uint8_t *to, enum nbd_mode mode, uint64_t length, uint32_t state)
 {
-	return mode == NBD_EXTENDED ? put64(put64(to, length), state)
-				    : put32(put32(to, (uint32_t)length), state);
+	return mode == NBD_EXTENDED ? put_be64(put_be64(to, length), state)
+				    : put_be32(put_be32(to, (uint32_t)length), state);
 }
 
 /* "BLOCK_STATUS": all but the last extent end within the request. */
@@ -263,13 +263,13 @@ size_t nbd_build_block_status(uint8_t *to, enum nbd_mode mode, const struct nbd_
 	bool extended = mode == NBD_EXTENDED;
 	/* Written first, as the header contains its length. */
 	uint8_t *payload = to + (extended ? 32 : 20);
-	uint8_t *id_end = put32(payload, NBD_CONTEXT_ALLOCATION);
+	uint8_t *id_end = put_be32(payload, NBD_CONTEXT_ALLOCATION);
 	uint8_t *first = extended ? id_end + 4 : id_end, *end;
 
 	assert(count > 0 && mode != NBD_SIMPLE);
 	end = put_extents(first, mode, r, extents, count);
 	if (extended)
-		put32(id_end, (uint32_t)((end - first) / NBD_STATUS_EXTENT_MAX));
+		put_be32(id_end, (uint32_t)((end - first) / NBD_STATUS_EXTENT_MAX));
 	put_chunk(to, mode, r,
 		  extended ? NBD_REPLY_TYPE_BLOCK_STATUS_EXT : NBD_REPLY_TYPE_BLOCK_STATUS, true,
 		  (uint32_t)(end - payload));

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "queue.h"
-#include "wire/bytes.h"
 
 static const struct nvme_target *target_of(const struct nvme_command *d)
 {

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "bytes.h"
 #include "crc32c.h"
 #include "queue.h"
-#include "wire/bytes.h"
 
 bool nvme_is_held_up(const struct conn *c)
 {

@@ -1,9 +1,9 @@
 /* Service `nvme`: PDUs in and out.  See nvme/queue.h. */
 #include <string.h>
 
+#include "bytes.h"
 #include "crc32c.h"
 #include "queue.h"
-#include "wire/bytes.h"
 
 /* ---- Out ---- */
 

@@ -5,7 +5,8 @@
 #include "util.h"
 
 /* Text without NUL, padded with spaces. */
-static void put_text(uint8_t *to, size_t bytes, const char *text)
+/* Identify pads texts with spaces (NVMe Base 2.0, 1.4.2). */
+static void put_padded(uint8_t *to, size_t bytes, const char *text)
 {
 	for (size_t i = 0; i < bytes; i++)
 		to[i] = (uint8_t)(*text ? *text++ : ' ');
@@ -32,9 +33,9 @@ static void put_io_controller(uint8_t *page, const struct nvme_controller_info *
 
 void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_controller_info *i)
 {
-	put_text(page + 4, 20, i->serial);
-	put_text(page + 24, 40, "nbserved");
-	put_text(page + 64, 8, i->firmware);
+	put_padded(page + 4, 20, i->serial);
+	put_padded(page + 24, 40, "nbserved");
+	put_padded(page + 64, 8, i->firmware);
 	page[72] = 6; /* RAB */
 	page[77] = i->mdts;
 	put_le16(page + 78, i->cntlid); /* Linux: that of Connect */
@@ -134,7 +135,7 @@ size_t nvme_log_smart(uint8_t page[static NVME_PAGE], const struct nvme_smart *s
 size_t nvme_log_firmware(uint8_t page[static NVME_PAGE], const char *firmware)
 {
 	page[0] = 1; /* AFI: slot 1 is active */
-	put_text(page + 8, 8, firmware);
+	put_padded(page + 8, 8, firmware);
 	return 512;
 }
 
@@ -171,9 +172,9 @@ size_t nvme_log_discovery(uint8_t page[static NVME_PAGE], const struct nvme_disc
 	put_le16(entry + 4, 1);     /* PORTID */
 	put_le16(entry + 6, NVME_CNTLID_NEW);
 	put_le16(entry + 8, NVME_ADMIN_ENTRIES_MIN);
-	put_text(entry + 32, 32, d->port);
+	put_padded(entry + 32, 32, d->port);
 	memcpy(entry + 256, d->subnqn, strlen(d->subnqn));
-	put_text(entry + 512, 256, d->address);
+	put_padded(entry + 512, 256, d->address);
 	if (d->rdma) /* TSAS: connected, of no particular provider, by RDMA's connection manager */
 		memset(entry + 768, 1, 3);
 	return HEADER + ENTRY;
