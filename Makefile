@@ -73,7 +73,7 @@ endif
 # tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
 RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
 SERVICES := simple http nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
-LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) registry config varlink export listen server control
+LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) registry config varlink export server control
 INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, the schema of statistics: knows only libc (and the journal)
 INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
 INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
@@ -102,8 +102,7 @@ INC_config  := $(INC_core) -Idaemon/registry ## the INI file: the table of keys,
 INC_varlink := $(INC_base) ## a Varlink server on sd-event; knows nothing of what it serves
 INC_host    := $(INC_base) ## /proc, the service manager, its watchdog, threads that may hang
 INC_export  := $(INC_config) -Idaemon/config -Idaemon/host ## exports: opened, locked, kept while listeners serve them
-INC_listen  := $(INC_export) -Idaemon/export ## listeners with their sockets, workers and limits; listeners.h: all of them
-INC_server  := $(INC_listen) -Idaemon/listen ## the configuration in force: start, reload, drain
+INC_server  := $(INC_export) -Idaemon/export ## the configuration in force: listeners with their sockets, workers and limits; start, reload, drain
 INC_control := $(INC_server) -Idaemon/server -Idaemon/varlink ## the control socket: methods, documents, the doctor
 INC_main    := $(INC_control) -Idaemon/control ## options, start, signals, the main thread's event loop; run.c: --run
 CTL_ROOMS   := show measure report client metrics state compare top

@@ -21,7 +21,7 @@ ROWS = [
     (r"daemon/service/(\w+?)[_.]", r"\1"),
     (r"daemon/service/", "services"),
     (r"daemon/config/|conf/", "config options reload"),
-    (r"daemon/listen/", "unix kept options"),
+    (r"daemon/server/", "unix kept options"),
     (r"daemon/(server|host)/|daemon/main", "reload notify"),
     (r"daemon/(control|varlink)/", "control stats"),
     (r"daemon/run\.c", "run"),

@@ -17,9 +17,9 @@ CIRCLES = [
     "daemon/engine/rdma/rdma_ud daemon/engine/rdma/rdma_ud_handle daemon/engine/rdma/rdma_ud_peer"
     " daemon/engine/rdma/rdma_ud_send",
     "daemon/export/export_open daemon/export/exports",
-    "daemon/listen/kept daemon/listen/listening",
-    "daemon/listen/listener daemon/listen/listener_cost daemon/listen/listener_start"
-    " daemon/listen/listeners",
+    "daemon/server/kept daemon/server/listening",
+    "daemon/server/listener daemon/server/listener_cost daemon/server/listener_start"
+    " daemon/server/listeners",
     "daemon/server/reload daemon/server/reload_state daemon/server/server",
     "daemon/service/nbd/command daemon/service/nbd/nbd daemon/service/nbd/transfer",
     "daemon/service/netperf/data daemon/service/netperf/netperf",

@@ -1,6 +1,6 @@
 /* A worker: one thread of one listener, with its own event loop, pool, connections and counters.
  *
- * The owner (listen/listener.c, or a test) runs on another thread and talks to it only through the
+ * The owner (server/listener.c, or a test) runs on another thread and talks to it only through the
  * functions at the end of this file, through worker_call(), and by reading stats. */
 #pragma once
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* listen/admission.c: limits, the allow list, and that the counts come back to zero. */
+/* server/admission.c: limits, the allow list, and that the counts come back to zero. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>

@@ -1,4 +1,4 @@
-/* listen/socket_name.c: names of kept sockets parse back, and a socket fits its address only. */
+/* server/socket_name.c: names of kept sockets parse back, and a socket fits its address only. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

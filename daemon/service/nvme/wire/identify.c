@@ -5,7 +5,6 @@
 #include "util.h"
 
 /* Text without NUL, padded with spaces. */
-/* Identify pads texts with spaces (NVMe Base 2.0, 1.4.2). */
 static void put_padded(uint8_t *to, size_t bytes, const char *text)
 {
 	for (size_t i = 0; i < bytes; i++)
