@@ -40,8 +40,8 @@ void rdma_cm_close(struct worker *w);
 /* Binds w->accept.endpoints; calls rdma_mode.serves() for devices that are present.  0 or -errno
  * with the reason. */
 int rdma_cm_bind(struct worker *w, struct reason *reason);
-/* The device was unplugged, as identifier id (may be NULL) was told: ends its connections, and binds
- * the addresses on it again when it returns. */
+/* The device was unplugged, as identifier id (may be NULL) was told: ends its connections, and
+ * binds the addresses on it again when it returns. */
 void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id,
 		     const struct ibv_context *verbs);
 /* engine->accept(). */
