@@ -341,6 +341,7 @@ int rdma_ud_handles_open(struct worker *w, struct reason *reason)
 		return reason_set(reason, rc, "rdma: no thread for address handles: %s",
 				  strerror(-rc));
 	}
+	pthread_setname_np(h->helper, "rdma handles");
 	e->handles = h;
 	return 0;
 }
