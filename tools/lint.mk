@@ -69,6 +69,7 @@ lint-circles: $(OBJ)
 lint-scripts:
 	$(call say,CHECK,scripts)
 	$(Q)shellcheck $(wildcard $(SHELL_FILES))
+	$(Q)$(PYTHON) -B tools/check_names.py
 	$(Q)$(PYTHON) -B -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' $(PY_FILES)
 
 # mandoc for the language, man for what groff makes of it, check_man.py for the truth.

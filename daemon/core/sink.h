@@ -4,7 +4,7 @@
  * alone brings much, its socket's low-water mark (SO_RCVLOWAT, socket(7)) is raised, unless the
  * listener does without (the feature rcvlowat), and the worker wakes for SINK_MARK bytes instead of
  * for each segment.  The kernel wakes it earlier for a FIN, a reset, and when little is left of the
- * receive window (tcp_epollin_ready(), Linux 5.12).  When the sink falls silent the mark is taken
+ * receive window (tcp_epollin_ready of Linux 5.12).  When the sink falls silent the mark is taken
  * back, and what is below it arrives.
  *
  * Several busy sinks have no mark.  Where the engine receives by itself they pool their shares of a

@@ -5,7 +5,7 @@
 #include "service.h"
 #include "store.h"
 
-/* Instead of service/services.c and store/stores.c: what the rules are about, and nothing else. */
+/* Instead of registry/services.c and stores.c: what the rules are about, and nothing else. */
 static const struct service service_disk = { .name = "disk", .flags = SERVICE_EXPORTS };
 static const struct service service_echo = { .name = "echo" };
 const struct service *const services[] = { &service_disk, &service_echo, NULL };

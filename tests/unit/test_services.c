@@ -1,4 +1,4 @@
-/* service/echo.c, discard.c, chargen.c: what comes out depends only on what came in, however it was
+/* simple/echo.c, discard.c, chargen.c: what comes out depends only on what came in, however it was
  * cut on the way. */
 #include <setjmp.h>
 #include <stdarg.h>

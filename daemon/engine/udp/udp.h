@@ -48,7 +48,7 @@ struct udp_socket {
 	struct udp *udp;
 	struct acceptor *acceptor;
 	struct udp_peer *out, **out_tail; /* list of peers with datagrams to send */
-	/* The kernel's drop count (SO_RXQ_OVFL) at the last look. */
+	/* The kernel's drop count (SO_MEMINFO) at the last look. */
 	uint32_t overflowed;
 	/* Interface of the last datagram, for link-local addresses. */
 	uint32_t interface;
