@@ -101,6 +101,53 @@ void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus)
 		closedir(tasks);
 }
 
+/* The first line of a file, without its newline; false: there is none. */
+static bool read_line(const char *path, char *line, int bytes)
+{
+	FILE *from = fopen(path, "re");
+	bool found = from && fgets(line, bytes, from);
+
+	if (found)
+		line[strcspn(line, "\n")] = '\0';
+	if (from)
+		fclose(from);
+	return found;
+}
+
+/* Adds the CPUs of a list such as "0-1,4". */
+static void add_listed(const char *list, cpu_set_t *cpus)
+{
+	char *at = (char *)list;
+
+	while (*at >= '0' && *at <= '9') {
+		unsigned long first = strtoul(at, &at, 10), last = first;
+
+		if (*at == '-')
+			last = strtoul(at + 1, &at, 10);
+		for (; first <= last && first < CPU_SETSIZE; first++)
+			CPU_SET(first, cpus);
+		at += *at == ',';
+	}
+}
+
+void host_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings)
+{
+	char path[80], list[256];
+
+	CPU_ZERO(ret_siblings);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET((size_t)cpu, cpus))
+			continue;
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+		if (read_line(path, list, sizeof(list)))
+			add_listed(list, ret_siblings);
+	}
+	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, cpus) || !CPU_ISSET(cpu, candidates))
+			CPU_CLR(cpu, ret_siblings);
+}
+
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes)
 {
 	size_t used = 0;
@@ -120,19 +167,6 @@ bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes)
 }
 
 /* ---- What it is ---- */
-
-/* The first line of a file, without its newline; false: there is none. */
-static bool read_line(const char *path, char *line, int bytes)
-{
-	FILE *from = fopen(path, "re");
-	bool found = from && fgets(line, bytes, from);
-
-	if (found)
-		line[strcspn(line, "\n")] = '\0';
-	if (from)
-		fclose(from);
-	return found;
-}
 
 static void set_text(json_t *to, const char *name, const char *text)
 {

@@ -268,13 +268,16 @@ static void progress_end(void)
 		fputs("\r\033[K", stderr);
 }
 
-static uint64_t shared_cpus(const struct visit *v, const char *listener, const cpu_set_t *child)
+static void set_shared_cpus(const struct visit *v, struct measure *row, const cpu_set_t *child)
 {
-	cpu_set_t cpus;
+	cpu_set_t cpus, both, siblings;
 
-	host_listener_cpus(v->options->conditions->pid, listener, &cpus);
-	CPU_AND(&cpus, &cpus, child);
-	return (uint64_t)CPU_COUNT(&cpus);
+	host_listener_cpus(v->options->conditions->pid, row->listener, &cpus);
+	CPU_AND(&both, &cpus, child);
+	host_siblings(&cpus, child, &siblings);
+	row->generator.shared_cpus = (uint64_t)CPU_COUNT(&both);
+	if (!row->generator.shared_cpus)
+		row->generator.sibling_cpus = (uint64_t)CPU_COUNT(&siblings);
 }
 
 /* The rows of one listener. */
@@ -294,8 +297,7 @@ static int visit_rows(struct visit *v, const struct sampler *s, char *const *arg
 	timeline_set(m, first, s->documents);
 	for (unsigned i = first; i < m->count; i++) {
 		visits_set_generator(m->rows[i], argv, child);
-		m->rows[i]->generator.shared_cpus =
-			shared_cpus(v, m->rows[i]->listener, &child->cpus);
+		set_shared_cpus(v, m->rows[i], &child->cpus);
 	}
 	sampler_set(s, m, first);
 	conditions_set(v->options->conditions, m, first,

@@ -302,26 +302,48 @@ char *groups_generator_limit(const struct groups *all)
 	return text;
 }
 
-char *groups_shared_cpus(const struct groups *all)
+static bool shares_cpu(const struct measure *row)
+{
+	return row->generator.shared_cpus > 0;
+}
+
+static bool shares_core(const struct measure *row)
+{
+	return row->generator.sibling_cpus > 0;
+}
+
+/* The sentence about the listeners of which `is` is true; NULL: there are none. */
+static char *name_rows(const struct groups *all, bool (*is)(const struct measure *row),
+		       const char *before, const char *after)
 {
 	json_t *listeners = json_array();
 	char *names, *text = NULL;
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i].count; j++)
-			if (all->list[i].rows[j]->generator.shared_cpus)
+			if (is(all->list[i].rows[j]))
 				add_once(listeners, json_string(all->list[i].rows[j]->listener));
 	names = field_show(listeners);
-	if (*names &&
-	    asprintf(&text,
-		     "The generator and %s may run on the same CPUs: pin them apart (`cpus "
-		     "= 0` in the listener, taskset -c 1 COMMAND), or they take time from "
-		     "each other.",
-		     names) < 0)
+	if (*names && asprintf(&text, "%s%s%s", before, names, after) < 0)
 		abort();
 	free(names);
 	json_decref(listeners);
 	return text;
+}
+
+char *groups_shared_cpus(const struct groups *all)
+{
+	return name_rows(all, shares_cpu, "The generator and ",
+			 " may run on the same CPUs: pin them apart (`cpus = 0` in the listener, "
+			 "taskset -c 1 COMMAND), or they take time from each other.");
+}
+
+char *groups_shared_cores(const struct groups *all)
+{
+	return name_rows(
+		all, shares_core, "The generator and ",
+		" run on hardware threads of the same core, which slow each other down: pin "
+		"them to different cores (`lscpu -e` lists them).");
 }
 
 char *groups_other_programs(const struct groups *all)

@@ -68,6 +68,8 @@ char *groups_conclusion(const struct groups *all); /* of all groups, two sentenc
 char *groups_generator_limit(const struct groups *all);
 /* Names groups where generator and server may share CPUs. */
 char *groups_shared_cpus(const struct groups *all);
+/* Names listeners that run on other hardware threads of the generator's cores. */
+char *groups_shared_cores(const struct groups *all);
 /* Names listeners whose clients read holes: see compare_holes.c. */
 char *groups_holes(const struct groups *all);
 /* CPU time of other programs on the machine. */

@@ -21,6 +21,9 @@ struct measure_generator {
 	uint64_t wall_ns, cpu_ns;
 	uint64_t busiest_ns;  /* CPU time of its busiest thread, by samples */
 	uint64_t shared_cpus; /* CPUs on which both it and the listener may run */
+	/* Its CPUs that are another hardware thread of a core of the listener's; 0 if shared_cpus
+	 * is not. */
+	uint64_t sibling_cpus;
 };
 
 /* Is the time of softirqs and interrupts part of the CPU time of the threads that they interrupt?

@@ -524,6 +524,12 @@ static void all_that_share_a_cpu_are_told(void **state)
 	said = groups_shared_cpus(&groups);
 	assert_non_null(strstr(said, "The generator and a, b may run"));
 	free(said);
+	assert_null(groups_shared_cores(&groups));
+	m.rows[2]->generator.sibling_cpus = 1;
+	said = groups_shared_cores(&groups);
+	assert_non_null(
+		strstr(said, "The generator and c run on hardware threads of the same core"));
+	free(said);
 	groups_fini(&groups);
 	measures_free(&m);
 }
