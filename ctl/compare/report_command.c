@@ -30,7 +30,7 @@ const struct command command_report = {
 	.details =
 		"Reads rows that `nbctl compare --save` wrote, on this host or another, `-` from\n"
 		"standard input; asks no daemon.  The page is one file without script that loads\n"
-		"nothing: the verdict in words, CPU time with its spread and the noise, latency\n"
+		"nothing: the verdict in words, CPU time with its spread and verdicts, latency\n"
 		"percentiles, system calls, every figure in a table, and under what conditions it was\n"
 		"measured.  `nbctl compare --html FILE` writes the same of what it measures.\n",
 	.example = "nbctl report rows.jsonl >report.html\n"

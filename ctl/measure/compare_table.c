@@ -214,8 +214,13 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 static void add_group_heading(struct table *t, const struct group *g)
 {
 	char *title = group_title(g);
+	unsigned rounds = group_rounds(g);
 
-	table_heading(t, STYLE_BOLD, "%s", title);
+	if (rounds)
+		table_heading(t, STYLE_BOLD, "%s (%s, %u round%s)", title,
+			      compare_cost_name(g->cost), rounds, plural(rounds));
+	else
+		table_heading(t, STYLE_BOLD, "%s", title);
 	free(title);
 }
 
@@ -278,16 +283,6 @@ static void render_sentence(struct output *out, enum style style, char *text)
 	if (text)
 		output_wrapped(out, style, 2, "%s", text);
 	free(text);
-}
-
-static void render_verdict(struct output *out, const struct group *g)
-{
-	char *title = group_title(g), *verdict = group_verdict(g);
-
-	if (verdict)
-		output_wrapped(out, STYLE_BOLD, 2, "%s: %s", title, verdict);
-	free(verdict);
-	free(title);
 }
 
 static void render_steps(struct output *out, const struct groups *all)
@@ -380,8 +375,6 @@ void compare_render(struct output *out, const struct measures *m, bool wide, boo
 		render_service(out, &all, all.list[i].service, wide);
 		putc('\n', out->file);
 	}
-	for (unsigned i = 0; i < all.count; i++)
-		render_verdict(out, &all.list[i]);
 	render_warnings(out, &all);
 	if (all.count && notes)
 		compare_notes(out, &all);

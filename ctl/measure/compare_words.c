@@ -74,9 +74,25 @@ struct phrase group_verdict_text(const struct group *g, unsigned i)
 
 /* ---- One group ---- */
 
+/* The row's engine, or its own name where another row has the same engine. */
+static struct phrase row_name(const struct group *g, unsigned i)
+{
+	struct phrase name, other;
+
+	compare_engine_text(g->rows[i], name.text, sizeof(name.text));
+	for (unsigned j = 0; j < g->count; j++) {
+		compare_engine_text(g->rows[j], other.text, sizeof(other.text));
+		if (j != i && !strcmp(name.text, other.text)) {
+			snprintf(name.text, sizeof(name.text), "%s", g->rows[i]->listener);
+			break;
+		}
+	}
+	return name;
+}
+
 char *group_verdict(const struct group *g)
 {
-	char engine[80], *text;
+	char *text;
 	unsigned rounds = group_rounds(g);
 	size_t bytes;
 	FILE *to;
@@ -84,12 +100,10 @@ char *group_verdict(const struct group *g)
 	if (!group_is_judged(g))
 		return NULL;
 	to = open_text(&text, &bytes);
-	compare_engine_text(g->rows[0], engine, sizeof(engine));
-	fprintf(to, "%s against %s: ", compare_cost_name(g->cost), engine);
-	for (unsigned i = 1; i < g->count; i++) {
-		compare_engine_text(g->rows[i], engine, sizeof(engine));
-		fprintf(to, "%s%s %s", i > 1 ? "; " : "", engine, group_verdict_text(g, i).text);
-	}
+	fprintf(to, "%s against %s: ", compare_cost_name(g->cost), row_name(g, 0).text);
+	for (unsigned i = 1; i < g->count; i++)
+		fprintf(to, "%s%s %s", i > 1 ? "; " : "", row_name(g, i).text,
+			group_verdict_text(g, i).text);
 	fprintf(to, " (%u round%s).", rounds, plural(rounds));
 	fclose(to);
 	return text;
@@ -215,13 +229,11 @@ static void print_counts(FILE *to, json_t *engines, const char *within)
 
 static void print_largest(FILE *to, const struct largest *l)
 {
-	char engine[80], base[80], *title = group_title(l->group);
+	char *title = group_title(l->group);
 
-	compare_engine_text(l->group->rows[0], base, sizeof(base));
-	compare_engine_text(l->group->rows[l->row], engine, sizeof(engine));
-	fprintf(to, " The largest difference is %s with %s %s than %s (%s).", engine,
-		group_verdict_text(l->group, l->row).text, compare_cost_name(l->group->cost), base,
-		title);
+	fprintf(to, " The largest difference is %s with %s %s than %s (%s).",
+		row_name(l->group, l->row).text, group_verdict_text(l->group, l->row).text,
+		compare_cost_name(l->group->cost), row_name(l->group, 0).text, title);
 	free(title);
 }
 
