@@ -176,7 +176,7 @@ static struct measure *add_delta(struct measures *m, const json_t *before, json_
 }
 
 /* The listener in an earlier document, if its counters are those that `listener` has now; NULL when
- * it was not there, or a reload has replaced it since and all counters began anew. */
+ * it was not there, or a reload has replaced it since and all counters began again. */
 static const json_t *counters_of(const json_t *before, const json_t *listener)
 {
 	const json_t *past = field_named(before, "listeners", field_text(listener, "name"));

@@ -1,8 +1,8 @@
 /* `nbctl metrics`: the daemon's statistics for Prometheus, over HTTP.
  *
  * Each scrape is served by a process of its own, a few at a time, with a time limit, so that a
- * stalled client blocks nothing else.  Each connects to the daemon anew, so a restart of the daemon
- * costs at most one scrape. */
+ * stalled client blocks nothing else.  Each connects to the daemon again, so a restart of the
+ * daemon costs at most one scrape. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>

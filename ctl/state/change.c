@@ -70,7 +70,7 @@ const struct command command_resume = {
 	.arguments = "[LISTENER]",
 	.summary = "have a drained listener accept again",
 	.details =
-		"It is made anew from the configuration in force, as a reload would: its counters\n"
+		"It is made again from the configuration in force, as a reload would: its counters\n"
 		"begin at 0.  One that is unavailable is tried again; --all leaves those alone.\n"
 		"When one cannot serve, says why, changes nothing and exits 1.\n",
 	.example = "nbctl resume echo-epoll\nnbctl resume --all",

@@ -323,7 +323,7 @@ static void show(struct top *top, const json_t *before, const json_t *after)
 
 /* Handles the first document, also after a restart of the daemon: there is no interval yet, so the
  * screen does not change until the next one. */
-static void start_anew(struct top *top, const json_t *stats)
+static void start_again(struct top *top, const json_t *stats)
 {
 	struct measures none = {};
 
@@ -344,7 +344,7 @@ void top_add(struct top *top, const json_t *stats)
 	top->trouble[0] = '\0';
 	drop_tracks(top, stats);
 	if (!top->last || measures_interval(top->last, stats, &interval_ns) < 0) {
-		start_anew(top, stats);
+		start_again(top, stats);
 		return;
 	}
 	rows_between(&rows, top->last, stats, true);

@@ -15,7 +15,7 @@ int reason_set(struct reason *reason, int error, const char *format, ...)
 	return error;
 }
 
-const char *reason_mend(const char *text)
+const char *reason_fix(const char *text)
 {
 	const char *semicolon = strstr(text, "; ");
 

@@ -13,4 +13,4 @@ int reason_set(struct reason *reason, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* The part of the text that says what to do, behind its first semicolon.  NULL: none. */
-const char *reason_mend(const char *text);
+const char *reason_fix(const char *text);

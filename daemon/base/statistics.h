@@ -26,7 +26,7 @@ struct json_t;
 /* clang-format off */
 #define LISTENER_STATISTICS(COUNTER, GAUGE, FOUND, MAP, OBJECT, OPTIONAL)                          \
 	FOUND(GAUGE, since_ns, since_ns, NULL,                                                     \
-	      "The daemon's uptime when these counters were 0; a reload may make it anew.")        \
+	      "The daemon's uptime when these counters were 0; a reload may make it again.")        \
 	OBJECT(connections, "Connections", NULL,                                                   \
 	       "accepted: all; refused and closed: how they ended; open: what is left.",           \
 		GAUGE(open, open, "nbserved_connections_open", "Connections open now.")            \

@@ -314,7 +314,7 @@ static void check_srq(struct config_report *r, struct listener_config *l)
 {
 	char section[CONFIG_SECTION_TEXT_MAX];
 
-	if (l->options.srq && l->service && (l->service->message || l->service->greet))
+	if (l->options.srq && l->service && (l->service->message || l->service->connect))
 		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "srq"), l),
 			      config_section_text(CONFIG_LISTENER, l, section), "srq",
 			      "expected no with service %s, got 'yes'", l->service->name);

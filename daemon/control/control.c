@@ -14,9 +14,9 @@
 #include "control_internal.h"
 #include "doctor.h"
 #include "document.h"
-#include "holder.h"
 #include "log.h"
 #include "runtime.h"
+#include "socket_owner.h"
 #include "suggest.h"
 #include "util.h"
 
@@ -280,13 +280,13 @@ static gid_t find_group(const char *name)
 	return (gid_t)-1;
 }
 
-static void find_holder(const char *path, struct holder *ret_holder)
+static void find_owner(const char *path, struct socket_owner *ret_owner)
 {
 	struct sockaddr_storage address = { .ss_family = AF_UNIX };
 	struct sockaddr_un *un = (struct sockaddr_un *)&address;
 
 	snprintf(un->sun_path, sizeof(un->sun_path), "%s", path);
-	holder_of_address(&address, SOCK_STREAM, ret_holder);
+	owner_of_address(&address, SOCK_STREAM, ret_owner);
 }
 
 int control_start(struct control *c, struct server *s, struct reason *reason)
@@ -307,14 +307,14 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 				    &why);
 	}
 	if (rc < 0) {
-		struct holder holder = { .by = HELD_UNKNOWN };
+		struct socket_owner owner = { .by = HELD_UNKNOWN };
 		char text[HOLDER_TEXT_MAX];
 
 		control_stop(c);
 		if (rc == -EADDRINUSE)
-			find_holder(config->control, &holder);
+			find_owner(config->control, &owner);
 		return reason_set(reason, rc, "control socket: %.*s%s", REASON_MAX - 96, why.text,
-				  holder_text(&holder, text));
+				  owner_text(&owner, text));
 	}
 	return 0;
 }

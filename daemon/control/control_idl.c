@@ -165,7 +165,7 @@ static const char interface[] =
 	"# `drain-timeout`.  Returns at once, with the listeners that are now draining.\n"
 	"method Drain(listener: ?string) -> (draining: []string)\n"
 	"\n"
-	"# Makes a listener that does not serve anew, from the configuration in force, as Reload\n"
+	"# Makes a listener that does not serve again, from the configuration in force, as Reload\n"
 	"# would: it accepts again, and its counters begin at 0; none means all that were drained.\n"
 	"# All of them or nothing.  Returns those that serve again.\n"
 	"method Resume(listener: ?string) -> (resumed: []string)\n"

@@ -24,7 +24,7 @@
 /* Splits reason into "reason" and "fix"; `fix` is used if it contains none. */
 static void set_reason(json_t *item, const char *reason, const char *fix)
 {
-	const char *semicolon = strstr(reason, "; "), *mend = reason_mend(reason);
+	const char *semicolon = strstr(reason, "; "), *mend = reason_fix(reason);
 	size_t length = semicolon ? (size_t)(semicolon - reason) : strlen(reason);
 
 	json_object_set_new(item, "reason", json_stringn(reason, length));
@@ -41,7 +41,7 @@ static void check(json_t *checks, const char *name, bool ok, const char *value, 
 }
 
 /* The fix for an error that came without one. */
-static const char *error_mend(int error, const char *otherwise)
+static const char *error_fix(int error, const char *otherwise)
 {
 	switch (-error) {
 	case ENOMEM:
@@ -196,10 +196,10 @@ static const struct worker_options doctor_options[] = {
 	{ .buffer_size = 65536, .buffers = 64, .datagrams = true, .sqpoll_cpu = UINT64_MAX },
 };
 
-#define ENGINE_MEND "another `engine`: epoll needs the least"
+#define ENGINE_FIX "another `engine`: epoll needs the least"
 
 /* The fix of the first failed finding, as later ones are usually consequences. */
-static const char *found_mend(const json_t *found)
+static const char *found_fix(const json_t *found)
 {
 	const json_t *item;
 	size_t i;
@@ -207,7 +207,7 @@ static const char *found_mend(const json_t *found)
 	json_array_foreach(found, i, item)
 		if (!json_is_true(json_object_get(item, "ok")))
 			return json_string_value(json_object_get(item, "fix"));
-	return ENGINE_MEND;
+	return ENGINE_FIX;
 }
 
 static void check_engine(json_t *checks, const struct engine *engine, const json_t *found)
@@ -217,7 +217,7 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 	int rc = worker_probe(engine, &doctor_options[0], &features, &reason);
 
 	check(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable", reason.text,
-	      error_mend(rc, found_mend(found)));
+	      error_fix(rc, found_fix(found)));
 	if (rc < 0)
 		return;
 	if (engine->features & FEATURE_BIT(sqpoll) &&
@@ -320,7 +320,7 @@ static void check_modules(json_t *checks, const struct config *config)
 /* ---- The configuration's listeners ---- */
 
 /* The fix of the listener's engine, if that is the cause. */
-static const char *engine_mend(const json_t *checks, const struct engine *engine)
+static const char *engine_fix(const json_t *checks, const struct engine *engine)
 {
 	const json_t *item;
 	size_t i;
@@ -329,7 +329,7 @@ static const char *engine_mend(const json_t *checks, const struct engine *engine
 		if (!json_is_true(json_object_get(item, "ok")) &&
 		    !strcmp(json_string_value(json_object_get(item, "name")), engine->name))
 			return json_string_value(json_object_get(item, "fix"));
-	return ENGINE_MEND;
+	return ENGINE_FIX;
 }
 
 static json_t *check_listener(const struct listener_config *lc, const json_t *checks)
@@ -344,7 +344,7 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 			  "optional", lc->optional, "available", rc == 0);
 
 	set_reason(item, rc == 0 ? "" : reason.text,
-		   rc == 0 ? "" : error_mend(rc, engine_mend(checks, engine)));
+		   rc == 0 ? "" : error_fix(rc, engine_fix(checks, engine)));
 	return item;
 }
 
@@ -387,8 +387,7 @@ static json_t *check_export(struct server_export *x, const struct config *all, u
 				 "optional", optional, "available", rc == 0);
 
 	set_reason(item, rc == 0 ? "" : x->reason.text,
-		   rc == 0 ? ""
-			   : error_mend(rc, "look at what it is on, or choose another `path`"));
+		   rc == 0 ? "" : error_fix(rc, "look at what it is on, or choose another `path`"));
 	return item;
 }
 

@@ -243,7 +243,7 @@ json_t *document_stats(struct server *s, const json_t *names)
 {
 	json_t *document = document_new(s), *listeners = json_array(), *host;
 
-	listeners_settle(&s->listeners);
+	listeners_flush_counters(&s->listeners);
 	for (unsigned i = 0; i < s->listeners.count; i++) {
 		if (document_is_wanted(names, s->listeners.list[i]->config->name))
 			json_array_append_new(listeners, listener_to_stats(s->listeners.list[i]));

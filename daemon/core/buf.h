@@ -65,7 +65,7 @@ static inline bool pool_lacks_views(const struct pool *p)
 {
 	return p->spare_count < POOL_SPARE;
 }
-/* Allocates the spare views that are in use anew.  False: the host still has no memory. */
+/* Allocates the spare views that are in use again.  False: the host still has no memory. */
 bool pool_restore_views(struct pool *p);
 
 /* While no more chunks than this are free (`keep` and an eighth of all), receives get rations: see

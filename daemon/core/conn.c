@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bulk.h"
 #include "engine.h"
 #include "log.h"
 #include "parse.h"
 #include "pressure.h"
-#include "sink.h"
 #include "slices.h"
 
 /* ---- Timer: idle-timeout, and the service's deadline ----
@@ -141,7 +141,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->fd = fd;
 	c->slot = UINT32_MAX;
 	c->flags =
-		(w->engine->stay ? CONN_FRESH : 0) |
+		(w->engine->keep_open ? CONN_FRESH : 0) |
 		((w->service->flags & SERVICE_SENDS_FIRST) && !w->engine->messages ? CONN_WATCH_TX
 										   : 0);
 	c->engine_state = engine_state;
@@ -215,8 +215,8 @@ static void conn_free(struct conn *c)
 		 conn_ends[c->end].text);
 	conn_unlink(c);
 	deadline_drop(&w->deadlines, &c->due.timer);
-	if (unlikely(w->sinks.busy == c))
-		sink_forget(w);
+	if (unlikely(w->bulk.busy == c))
+		bulk_forget(w);
 	w->engine->release(c);
 	w->owner->release(w, c->ticket);
 	worker_fd_freed(w);
@@ -323,7 +323,7 @@ void conn_sent_some(struct conn *c, struct bufq *q, size_t bytes, uint64_t sent_
 {
 	bufq_drop_slow(&c->worker->pool, q, bytes);
 	c->active_ns = c->worker->turn.now_ns;
-	if (c->op_start_ns && !conn_owes(c))
+	if (c->op_start_ns && !conn_has_unsent(c))
 		conn_op_time(c, sent_ns);
 	if (conn_waits_for(c, q))
 		conn_ready(c);
@@ -343,7 +343,7 @@ void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent,
 	} else {
 		stat_add(w->stats.datagrams_unsent, views);
 	}
-	if (c->op_start_ns && !conn_owes(c))
+	if (c->op_start_ns && !conn_has_unsent(c))
 		conn_op_time(c, sent_ns);
 	if (conn_waits_for_tx(c))
 		conn_ready(c);
@@ -450,10 +450,10 @@ static bool conn_finished(const struct conn *c)
 	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_STARVED | CONN_READY));
 }
 
-static void conn_stay(struct conn *c)
+static void conn_keep_open(struct conn *c)
 {
 	c->flags &= ~(uint32_t)CONN_FRESH;
-	c->worker->engine->stay(c);
+	c->worker->engine->keep_open(c);
 }
 
 /* Decides the fate of a connection that has run: it continues, is paused, or is closed further. */
@@ -467,10 +467,10 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 		else if (conn_is_full(c))
 			conn_pause(c);
 		if (((c->flags & CONN_EOF) && conn_finished(c)) ||
-		    ((c->flags & CONN_LAST) && !conn_owes(c)))
+		    ((c->flags & CONN_LAST) && !conn_has_unsent(c)))
 			conn_stop(c, c->end); /* CONN_END_PEER, or as engine or service have set */
 		else if (c->flags & CONN_FRESH)
-			conn_stay(c);
+			conn_keep_open(c);
 		conn_starved_on(c);
 	}
 	/* Not while c is on the ready list: the turn that removes it from there runs it again. */

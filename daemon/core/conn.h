@@ -5,7 +5,7 @@
  *
  * Calls in core/ go down only, which `make lint` checks: requests.c and thread.c (the owner's
  * side); turn.c; relief.c and accept.c; conn.c; then what only keeps its own data: pressure.c,
- * sink.c, slices.c, store.c, deadlines.c, buf.c.
+ * bulk.c, slices.c, store.c, deadlines.c, buf.c.
  *
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once
@@ -43,20 +43,22 @@ enum conn_flags {
 	CONN_GRANTED = 1 << 10,
 	/* Set by the service: a drain does not close it just because it is silent. */
 	CONN_LASTING = 1 << 11,
-	/* datagrams: the client's address is known not to be forged; see engine_clients.vouch(). */
+	/* datagrams: the client's address is known not to be forged; see engine_clients.verified().
+	 */
 	CONN_TRUSTED = 1 << 12,
 	/* starved, and the socket holds output that the peer has not acknowledged. */
 	CONN_UNREAD = 1 << 13,
 	/* Set by the service: tx is its last output; see conn_close_when_sent(). */
 	CONN_LAST = 1 << 14,
-	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->stay() */
+	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->keep_open() */
 	CONN_WAITS_FOR_TX =
 		CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST | CONN_STARVED,
-	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see sink.h */
-	CONN_SINK = 1 << 17,   /* a sink that has brought much in one turn: see sink_share() */
+	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see bulk.h */
+	CONN_BULK =
+		1 << 17, /* a bulk receiver that has brought much in one turn: see bulk_share() */
 	CONN_ENGINE = 1 << 18, /* this bit and all above belong to the engine */
 };
-static_assert(CONN_SINK < CONN_ENGINE, "an engine's flags overlap those of the core");
+static_assert(CONN_BULK < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,
@@ -126,9 +128,9 @@ struct conn {
 		struct conn *next;
 	} slices;
 	uint8_t op_index, end;
-	/* CONN_SINK: the turn in which it last received, or became one, modulo 2^32; see
-	 * sink_share(). */
-	uint32_t sink_turn;
+	/* CONN_BULK: the turn in which it last received, or became one, modulo 2^32; see
+	 * bulk_share(). */
+	uint32_t bulk_turn;
 };
 
 /* Called by engines and services. */
@@ -272,7 +274,7 @@ static inline size_t conn_queued_bytes(const struct conn *c)
 
 /* Has the connection output that its peer has not taken?  Then it waits for the peer to read, not
  * for the pool: where chunks are short it comes after connections without output. */
-static inline bool conn_owes(const struct conn *c)
+static inline bool conn_has_unsent(const struct conn *c)
 {
 	return c->tx.head || c->sending.head;
 }
@@ -357,13 +359,13 @@ int conn_write(struct conn *c, const void *data, size_t bytes);
  * much for one chunk, or the pool is exhausted. */
 struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align);
 
-/* The service knows that c's client did not forge its address: see engine_clients.vouch(). */
-static inline void conn_vouch(struct conn *c)
+/* The service knows that c's client did not forge its address: see engine_clients.verified(). */
+static inline void conn_peer_verified(struct conn *c)
 {
 	const struct engine_clients *clients = conn_clients(c);
 
-	if (clients && clients->vouch)
-		clients->vouch(c);
+	if (clients && clients->verified)
+		clients->verified(c);
 }
 
 /* The worker's chunk of constant bytes, which services send again and again in views.  The first

@@ -56,7 +56,7 @@ struct engine_clients {
 	/* The service knows by other means that c's client did not forge its address: the engine
 	 * keeps its place in the table of peers, and no longer limits what is sent to what was
 	 * received.  Optional. */
-	void (*vouch)(struct conn *c);
+	void (*verified)(struct conn *c);
 };
 
 /* Of an engine that reaches its clients' memory, and lends them some: see remote.h. */
@@ -131,7 +131,7 @@ struct engine {
 
 	/* It goes on after its first run(): what open() has put off, as many connections bring one
 	 * request and end.  Until then CONN_FRESH is set.  Optional. */
-	void (*stay)(struct conn *c);
+	void (*keep_open)(struct conn *c);
 
 	/* Backpressure: stop or resume receiving. */
 	void (*recv)(struct conn *c, bool on);
@@ -146,7 +146,7 @@ struct engine {
 	void (*release)(struct conn *c);
 
 	/* Updates the counters that only the kernel knows, such as drops.  Optional. */
-	void (*settle)(struct worker *w);
+	void (*flush_counters)(struct worker *w);
 
 	/* NULL: its connections are sockets, which getpeername() and getsockname() know. */
 	const struct engine_clients *clients;

@@ -64,7 +64,7 @@ static bool conn_claim(struct conn *c)
 	}
 	if (w->pressure.first || p->free_count <= pressure_kept(w) + w->pressure.granted)
 		return false;
-	return !pool_is_short(p) || !(conn_owes(c) || conn_look_unread(c));
+	return !pool_is_short(p) || !(conn_has_unsent(c) || conn_look_unread(c));
 }
 
 /* A part of the chunk that rations share, or of a new one; NULL: the pool is exhausted. */
@@ -195,7 +195,7 @@ void conn_starve(struct conn *c, uint32_t flags)
 		return;
 	stat_add(w->stats.starved, 1);
 	c->flags |= CONN_STARVED | flags;
-	if (!conn_owes(c))
+	if (!conn_has_unsent(c))
 		conn_look_unread(c);
 	conn_drop_grant(c);
 	conn_take_place(c);
@@ -241,7 +241,7 @@ bool conn_read_must_wait(const struct conn *c, bool in_memory)
 {
 	if (in_memory && unlikely(c->io.bytes >= CONN_RUN_BYTES))
 		return true;
-	return reads_are_small(c->worker) && (c->io.count > 0 || conn_owes(c));
+	return reads_are_small(c->worker) && (c->io.count > 0 || conn_has_unsent(c));
 }
 
 /* The limit of one connection shrinks as the pool empties, so that a few clients that never read

@@ -28,5 +28,5 @@ void conn_starve(struct conn *c, uint32_t flags);
  * would not read more. */
 static inline bool conn_is_behind(const struct conn *c)
 {
-	return conn_owes(c) || (c->flags & CONN_UNREAD);
+	return conn_has_unsent(c) || (c->flags & CONN_UNREAD);
 }

@@ -91,7 +91,7 @@ void worker_feed_starved(struct worker *w)
 	worker_feed_inputs(w);
 	if (w->pool.free_count > free)
 		w->pressure.free_lacked = UINT32_MAX; /* all starved services run again, and report
-						 anew if they still lack chunks */
+						 again if they still lack chunks */
 	if (unlikely(pool_lacks_views(&w->pool)) && w->pressure.waiting)
 		worker_shed_views(w);
 }
@@ -113,7 +113,8 @@ static void worker_relieve(struct worker *w, uint64_t now_ns)
 	w->pressure.moves = false;
 	stuck = w->pressure.stuck >= WORKER_PATIENCE_STUCK;
 	for (struct conn *c = w->conns; c; c = c->next) {
-		bool stalls = (conn_owes(c) || c->lent_bytes) && c->wait.moved == conn_moved(c);
+		bool stalls =
+			(conn_has_unsent(c) || c->lent_bytes) && c->wait.moved == conn_moved(c);
 
 		c->wait.stalled = stalls ? (uint8_t)(c->wait.stalled + 1) : 0;
 		c->wait.moved = conn_moved(c);

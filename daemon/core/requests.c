@@ -149,22 +149,22 @@ void worker_set_peers_max(struct worker *w, uint64_t peers_max)
 
 enum { SETTLE_WAIT_NS = 50 * NS_PER_MS };
 
-struct settle {
+struct counter_flush {
 	/* One of the caller, and one for each worker that has not answered. */
 	_Atomic unsigned references;
 	unsigned asked;
 	sem_t answered;
 };
 
-struct settle_call {
+struct flush_call {
 	struct call call;
-	struct settle *settle;
+	struct counter_flush *flush;
 	struct worker *worker;
 };
 
-struct settle *settle_new(void)
+struct counter_flush *counter_flush_new(void)
 {
-	struct settle *s = calloc(1, sizeof(*s));
+	struct counter_flush *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
@@ -173,7 +173,7 @@ struct settle *settle_new(void)
 	return s;
 }
 
-static void settle_put(struct settle *s)
+static void counter_flush_put(struct counter_flush *s)
 {
 	if (atomic_fetch_sub(&s->references, 1) > 1)
 		return;
@@ -182,35 +182,35 @@ static void settle_put(struct settle *s)
 }
 
 /* By the time that this runs, the turn has reaped all completions. */
-static void worker_do_settle(struct call *call)
+static void worker_do_flush_counters(struct call *call)
 {
-	struct settle_call *c = container_of(call, struct settle_call, call);
+	struct flush_call *c = container_of(call, struct flush_call, call);
 
-	if (c->worker->engine->settle)
-		c->worker->engine->settle(c->worker);
+	if (c->worker->engine->flush_counters)
+		c->worker->engine->flush_counters(c->worker);
 	atomic_store(&c->worker->settling, false);
-	sem_post(&c->settle->answered);
-	settle_put(c->settle);
+	sem_post(&c->flush->answered);
+	counter_flush_put(c->flush);
 	free(c);
 }
 
-void worker_settle(struct worker *w, struct settle *s)
+void worker_flush_counters(struct worker *w, struct counter_flush *s)
 {
-	struct settle_call *c;
+	struct flush_call *c;
 
-	if (!s || !atomic_load(&w->owes) || atomic_load(&w->settling))
+	if (!s || !atomic_load(&w->counters_lag) || atomic_load(&w->settling))
 		return;
 	c = malloc(sizeof(*c));
 	if (!c)
 		return;
 	atomic_store(&w->settling, true);
-	*c = (struct settle_call){ .call.fn = worker_do_settle, .settle = s, .worker = w };
+	*c = (struct flush_call){ .call.fn = worker_do_flush_counters, .flush = s, .worker = w };
 	atomic_fetch_add(&s->references, 1);
 	s->asked++;
 	mailbox_post(&w->mailbox, &c->call);
 }
 
-void settle_wait(struct settle *s)
+void counter_flush_wait(struct counter_flush *s)
 {
 	uint64_t end_ns = clock_ns() + SETTLE_WAIT_NS;
 
@@ -218,7 +218,7 @@ void settle_wait(struct settle *s)
 		return;
 	for (; s->asked > 0; s->asked--)
 		sem_wait_until(&s->answered, end_ns);
-	settle_put(s);
+	counter_flush_put(s);
 }
 
 /* ---- ListConnections ---- */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct conn;
-struct greeting;
+struct connect_data;
 struct reason;
 struct worker;
 struct worker_options;
@@ -21,7 +21,7 @@ enum service_flag {
 	SERVICE_SENDS_FIRST = 1 << 0,
 	/* It answers each input with output, so a client's reset shows as a failed send. */
 	SERVICE_ANSWERS = 1 << 1,
-	/* It reports how many requests a connection brings in a turn: gather_requests(). */
+	/* It reports how many requests a connection brings in a turn: batch_requests(). */
 	SERVICE_COUNTS_REQUESTS = 1 << 2,
 	/* It also runs over engines with messages: see engine->messages. */
 	SERVICE_MESSAGES = 1 << 3,
@@ -83,9 +83,10 @@ struct service {
 	 * listener's; -1: over none from now on (may be repeated).  Main thread.  Optional. */
 	void (*listens)(void *shared, const struct service *service, int fd);
 
-	/* A client asks to connect over RDMA: see greeting.h.  0: accept, -errno: refuse; the reply
-	 * is sent in both cases.  Optional: without it a refused client gets the reason as text. */
-	int (*greet)(const struct worker *w, struct greeting *greeting);
+	/* A client asks to connect over RDMA: see connect_data.h.  0: accept, -errno: refuse; the
+	 * reply is sent in both cases.  Optional: without it a refused client gets the reason as
+	 * text. */
+	int (*connect)(const struct worker *w, struct connect_data *connect_data);
 
 	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional.
 	 */
@@ -97,8 +98,8 @@ struct service {
 	void (*run)(struct conn *c);
 
 	/* If set, messages do not appear in c->rx.  Instead this is called, within the engine's
-	 * wait(), for each message of `bytes` bytes: the first greeting.message_max of them are at
-	 * head until this returns, the rest is not accessible.  run() follows.  Only on engines
+	 * wait(), for each message of `bytes` bytes: the first connect_data.message_max of them are
+	 * at head until this returns, the rest is not accessible.  run() follows.  Only on engines
 	 * with remote operations.  Optional. */
 	void (*message)(struct conn *c, const uint8_t *head, uint32_t bytes);
 

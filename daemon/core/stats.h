@@ -20,7 +20,7 @@ struct stats {
 	LISTENER_STATISTICS(KEPT, KEPT, STATISTICS_NONE, STATISTICS_NONE, STATISTICS_ROWS,
 			    STATISTICS_ROWS)
 #undef KEPT
-	_Atomic uint64_t batch_delay_ns; /* the batch delay in force (see gather.h); summed up over
+	_Atomic uint64_t batch_delay_ns; /* the batch delay in force (see batch.h); summed up over
 					    workers as the maximum */
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
 };

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "batch.h"
 #include "conn.h"
-#include "gather.h"
 #include "slices.h"
 #include "sockaddr.h"
 #include "store.h"
@@ -51,7 +51,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 	worker_turn_init(w);
 	relief_init(w);
 	w->mailbox_op.done = worker_mailbox;
-	gather_init(w);
+	batch_init(w);
 	rc = w->engine->init(w, reason);
 	if (rc < 0) {
 		pool_fini(&w->pool);

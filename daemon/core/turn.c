@@ -105,7 +105,7 @@ static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 
 	return (given ||
 		(!(c->flags & CONN_LASTING) && now_ns - c->active_ns >= WORKER_QUIET_NS)) &&
-	       !conn_owes(c) && c->lent_bytes == 0 && c->io.count == 0;
+	       !conn_has_unsent(c) && c->lent_bytes == 0 && c->io.count == 0;
 }
 
 static void worker_drain_due(struct timer *t, uint64_t now_ns)

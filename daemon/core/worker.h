@@ -149,19 +149,19 @@ enum starved_for {
 	STARVED_QUEUES
 };
 
-/* See gather.h. */
-struct gather {
+/* See batch.h. */
+struct batching {
 	bool on;           /* this worker's requests may gather */
 	uint32_t turns;    /* until the next look */
 	uint32_t patience; /* turns between looks while there is no delay */
 	uint32_t most;     /* requests that one connection brought in a turn since the last look */
-	uint64_t arrived;  /* requests since the last turn that could wait for more: GATHER_WORK */
+	uint64_t arrived;  /* requests since the last turn that could wait for more: BATCH_WORK */
 	uint64_t delay_ns, max_ns; /* the delay in force, and its maximum */
 };
 
-/* See sink_share(). */
-struct sink_queue {
-	uint64_t turn;       /* the last turn in which a busy sink had input: */
+/* See bulk_share(). */
+struct bulk_queue {
+	uint64_t turn;       /* the last turn in which a busy bulk receiver had input: */
 	unsigned count;      /* how many had */
 	size_t left;         /* bytes that they may still receive in it */
 	uint32_t first;      /* turns for which those must have waited who receive in it */
@@ -273,11 +273,11 @@ struct worker_pressure {
 	struct timer timer;   /* for that look; armed while connections wait */
 };
 
-/* sink.c */
-struct worker_sinks {
-	struct conn *busy;   /* the sink that was busy last; NULL: none */
+/* bulk.c */
+struct worker_bulk {
+	struct conn *busy;   /* the bulk receiver that was busy last; NULL: none */
 	uint64_t mark_bytes; /* the mark is raised when its bytes_in has come so far */
-	struct sink_queue queue;
+	struct bulk_queue queue;
 	struct timer timer; /* to see whether `busy` is silent; armed while it has a mark */
 };
 
@@ -341,14 +341,14 @@ struct worker {
 	struct worker_slices slices;
 	struct pool pool;
 	uint32_t pool_lent; /* by the engine: chunks lent to the kernel to receive into */
-	struct gather gather;
+	struct batching batch;
 	struct worker_io io;
 
 	/* Warm: used while connections wait, and by timers. */
 	struct worker_pressure pressure;
 	struct conn *conns;
 	uint64_t next_conn_id;
-	struct worker_sinks sinks;
+	struct worker_bulk bulk;
 	/* All timers, of connections as well.  wake_ns: when wait() must return at the latest. */
 	struct deadlines deadlines;
 	struct worker_drain_state drain;
@@ -374,8 +374,8 @@ struct worker {
 	_Atomic uint32_t
 		features; /* bit mask of enum engine_feature; bits may be added while it serves */
 	/* It may sleep with sends whose result it has not reaped: counters lag. */
-	_Atomic bool owes;
-	_Atomic bool settling; /* it has not answered a worker_settle() yet */
+	_Atomic bool counters_lag;
+	_Atomic bool settling; /* it has not answered a worker_flush_counters() yet */
 	_Atomic bool idle;     /* asleep, or about to be: the watchdog expects no turns */
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 	struct worker_thread thread;
@@ -430,13 +430,15 @@ void worker_drain(struct worker *w, uint64_t deadline_ns);
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
 void worker_set_peers_max(struct worker *w, uint64_t peers_max);
 
-/* Makes the counters of idle workers exact: worker_settle() has a worker that sleeps with unreaped
- * completions (`owes`) count them; settle_wait() waits for all such workers, some milliseconds at
- * most.  A worker that has not answered since the last time is neither asked nor waited for. */
-struct settle;
-struct settle *settle_new(void); /* NULL: no memory; the other two accept NULL */
-void worker_settle(struct worker *w, struct settle *settle);
-void settle_wait(struct settle *settle); /* also frees it once the last worker has answered */
+/* Makes the counters of idle workers exact: worker_flush_counters() has a worker that sleeps with
+ * unreaped completions (`counters_lag`) count them; counter_flush_wait() waits for all such
+ * workers, some milliseconds at most.  A worker that has not answered since the last time is
+ * neither asked nor waited for. */
+struct counter_flush;
+struct counter_flush *counter_flush_new(void); /* NULL: no memory; the other two accept NULL */
+void worker_flush_counters(struct worker *w, struct counter_flush *flush);
+void counter_flush_wait(
+	struct counter_flush *flush); /* also frees it once the last worker has answered */
 
 /* Finds out which features the engine gets on this host with these options, by starting and
  * stopping a worker without sockets.  0 and a mask of enum engine_feature, or -errno with the

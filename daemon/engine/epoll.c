@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "batch.h"
 #include "conn.h"
 #include "engine.h"
 #include "epoll.h"
-#include "gather.h"
 #include "readiness.h"
 #include "syscall.h"
 #include "worker.h"
@@ -116,7 +116,7 @@ static int epoll_open(struct conn *c)
 	return 0;
 }
 
-static void epoll_stay(struct conn *c)
+static void epoll_keep_open(struct conn *c)
 {
 	int rc;
 
@@ -286,13 +286,13 @@ __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool blo
 
 	if (block && w->options.busy_poll_ns) {
 		n = epoll_spin(w);
-	} else if (block && w->gather.on && gather_must_look(w)) {
+	} else if (block && w->batch.on && batch_must_look(w)) {
 		n = epoll_poll(w, 0);
-		gather_look(w, n > 0);
-	} else if (block && w->gather.on) {
-		delay_ns = gather_delay(w);
+		batch_look(w, n > 0);
+	} else if (block && w->batch.on) {
+		delay_ns = batch_delay(w);
 		if (delay_ns)
-			gather_sleep(w, delay_ns);
+			batch_sleep(w, delay_ns);
 	}
 	if (n == 0)
 		n = epoll_poll(w, block ? epoll_timeout(w->deadlines.wake_ns) : 0);
@@ -304,7 +304,7 @@ void epoll_wait_turn(struct worker *w, bool block)
 	struct epoll *e = w->engine_state;
 	int n;
 
-	if (likely(block && !w->deadlines.wake_ns && !w->options.busy_poll_ns && !w->gather.on))
+	if (likely(block && !w->deadlines.wake_ns && !w->options.busy_poll_ns && !w->batch.on))
 		n = epoll_poll(w, -1);
 	else
 		n = epoll_poll_timed(w, block);
@@ -327,7 +327,7 @@ const struct engine engine_epoll = {
 	.watch = epoll_watch,
 	.wait = epoll_wait_turn,
 	.open = epoll_open,
-	.stay = epoll_stay,
+	.keep_open = epoll_keep_open,
 	.recv = epoll_recv,
 	.flush = epoll_flush,
 	.close = epoll_close,

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "bulk.h"
 #include "conn.h"
-#include "sink.h"
 #include "syscall.h"
 #include "worker.h"
 
@@ -70,9 +70,9 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	struct msghdr msg = { .msg_iov = iov };
 	size_t max =
 		c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_WIDE_BYTES / p->chunk_size;
-	/* A sink that holds nothing now will hold nothing when it has run. */
+	/* A bulk receiver that holds nothing now will hold nothing when it has run. */
 	size_t hold =
-		c->worker->limits.held_max * ((c->flags & CONN_SINK) && c->rx.bytes == 0 ? 2 : 1);
+		c->worker->limits.held_max * ((c->flags & CONN_BULK) && c->rx.bytes == 0 ? 2 : 1);
 	unsigned count = 0;
 	ssize_t n, left;
 
@@ -154,7 +154,7 @@ __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool t
 __attribute__((noinline)) static enum readiness recv_much(struct conn *c, bool to_eagain)
 {
 	size_t room = c->worker->pool.chunk_size;
-	size_t share = c->flags & CONN_SINK ? sink_share(c) : worker_share(c->worker);
+	size_t share = c->flags & CONN_BULK ? bulk_share(c) : worker_share(c->worker);
 	uint64_t before = c->bytes_in;
 	enum readiness result;
 	ssize_t n;
@@ -163,8 +163,8 @@ __attribute__((noinline)) static enum readiness recv_much(struct conn *c, bool t
 		return READINESS_MORE;
 	n = recv_next(c, share, &room);
 	result = recv_more(c, to_eagain, n, room, share);
-	if (c->flags & CONN_SINK)
-		sink_received(c, c->bytes_in - before);
+	if (c->flags & CONN_BULK)
+		bulk_received(c, c->bytes_in - before);
 	return result;
 }
 
@@ -173,7 +173,7 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 	size_t room = c->worker->pool.chunk_size;
 	ssize_t n;
 
-	if (unlikely((c->flags & (CONN_WIDE | CONN_SINK)) || !conn_may_receive(c)))
+	if (unlikely((c->flags & (CONN_WIDE | CONN_BULK)) || !conn_may_receive(c)))
 		return recv_much(c, to_eagain);
 	n = recv_one(c);
 	if (likely(n > 0 && (size_t)n < room && !to_eagain))

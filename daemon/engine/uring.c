@@ -61,7 +61,7 @@ static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes)
  *
  * On a Unix socket the same happens with data and a FIN, so there the poll listens for that, too:
  * from then on each receive is a single one, and finds the FIN behind the data that is left.  (A
- * multishot receive armed anew would miss it again if it first had to wait for chunks.) */
+ * multishot receive armed again would miss it again if it first had to wait for chunks.) */
 
 static void uring_recv(struct conn *c, bool on);
 
@@ -301,7 +301,7 @@ static int uring_open(struct conn *c)
 	return 0;
 }
 
-static void uring_stay(struct conn *c)
+static void uring_keep_open(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;
 	bool paused = c->flags & CONN_RECV_OFF, local;
@@ -375,7 +375,7 @@ const struct engine engine_uring = {
 	.watch = ring_watch,
 	.wait = uring_wait,
 	.open = uring_open,
-	.stay = uring_stay,
+	.keep_open = uring_keep_open,
 	.recv = uring_recv,
 	.flush = uring_flush,
 	.close = uring_close,

@@ -119,7 +119,7 @@ static int poll_open(struct conn *c)
 	return 0;
 }
 
-static void poll_stay(struct conn *c)
+static void poll_keep_open(struct conn *c)
 {
 	if (!(c->flags & CONN_EOF))
 		poll_arm(c);
@@ -229,7 +229,7 @@ const struct engine engine_uring_poll = {
 	.watch = ring_watch,
 	.wait = poll_wait,
 	.open = poll_open,
-	.stay = poll_stay,
+	.keep_open = poll_keep_open,
 	.recv = poll_recv,
 	.flush = poll_flush,
 	.close = poll_close,

@@ -240,7 +240,7 @@ void uring_wait(struct worker *w, bool block)
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max &&
 		    !w->pressure.waiting)
 			silent = uring_silence(u);
-		atomic_store_explicit(&w->owes, silent > 0, memory_order_relaxed);
+		atomic_store_explicit(&w->counters_lag, silent > 0, memory_order_relaxed);
 		if (likely(!u->ring.waits && !w->deadlines.wake_ns))
 			taken = ring_enter_plain(&u->ring, block);
 		else

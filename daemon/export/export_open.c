@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "errand.h"
+#include "detached.h"
 #include "exports.h"
 #include "file_lock.h"
 #include "registry.h"
@@ -21,7 +21,7 @@
 
 /* An operation on an export, with all data that its thread needs. */
 struct opening {
-	struct errand errand;
+	struct detached_call detached;
 	struct export export;
 	struct export_config config;
 	struct file_lock *lock; /* the lock on its file */
@@ -101,9 +101,9 @@ static void opening_close(struct opening *o)
 	o->export.store->close(&o->export);
 }
 
-static void opening_run(struct errand *errand)
+static void opening_run(struct detached_call *detached)
 {
-	struct opening *o = container_of(errand, struct opening, errand);
+	struct opening *o = container_of(detached, struct opening, detached);
 
 	o->is_new = export_is_new(&o->config.options);
 	if (o->probe)
@@ -118,9 +118,9 @@ static void opening_run(struct errand *errand)
 		o->result = opening_lock(o);
 }
 
-static void opening_left(struct errand *errand)
+static void opening_left(struct detached_call *detached)
 {
-	struct opening *o = container_of(errand, struct opening, errand);
+	struct opening *o = container_of(detached, struct opening, detached);
 
 	if (o->result == 0 && !o->probe)
 		opening_close(o);
@@ -129,18 +129,18 @@ static void opening_left(struct errand *errand)
 
 /* A file that was made for a configuration that is not used is empty again, so that it may be made
  * with another size. */
-static void closing_run(struct errand *errand)
+static void closing_run(struct detached_call *detached)
 {
-	struct opening *o = container_of(errand, struct opening, errand);
+	struct opening *o = container_of(detached, struct opening, detached);
 
 	if (o->is_new && o->export.fd >= 0 && ftruncate(o->export.fd, 0) < 0)
 		o->result = -errno; /* it keeps its size, which the next configuration may refuse */
 	opening_close(o);
 }
 
-static void closing_left(struct errand *errand)
+static void closing_left(struct detached_call *detached)
 {
-	free(container_of(errand, struct opening, errand));
+	free(container_of(detached, struct opening, detached));
 }
 
 /* ---- On the main thread ---- */
@@ -173,9 +173,9 @@ static int opening_begin(struct server_export *x, const struct export *blank, bo
 	if (!o)
 		return reason_set(&x->reason, -ENOMEM, "no memory");
 	o->probe = probe;
-	o->errand.run = opening_run;
-	o->errand.left = opening_left;
-	rc = errand_start(&o->errand);
+	o->detached.run = opening_run;
+	o->detached.left = opening_left;
+	rc = detached_start(&o->detached);
 	if (rc < 0) {
 		free(o);
 		return reason_set(&x->reason, rc, "cannot start a thread: %s", strerror(-rc));
@@ -190,7 +190,7 @@ static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 	int rc;
 
 	x->opening = NULL;
-	if (!errand_await(&o->errand, end_ns))
+	if (!detached_await(&o->detached, end_ns))
 		return reason_set(&x->reason, -ETIMEDOUT,
 				  "open %s: no answer within %d s; what is it on?",
 				  x->config.options.path, (int)(EXPORT_OPEN_NS / NS_PER_S));
@@ -246,34 +246,34 @@ void export_close(struct server_export *x)
 	if (o) {
 		o->is_new = x->fresh;
 		o->lock = x->lock;
-		o->errand.run = closing_run;
-		o->errand.left = closing_left;
+		o->detached.run = closing_run;
+		o->detached.left = closing_left;
 	}
-	if (!o || errand_start(&o->errand) < 0) {
+	if (!o || detached_start(&o->detached) < 0) {
 		file_lock_put(x->lock, !x->export.read_only);
 		x->export.store->close(&x->export);
-	} else if (!errand_await(&o->errand, clock_ns() + EXPORT_CLOSE_NS)) {
+	} else if (!detached_await(&o->detached, clock_ns() + EXPORT_CLOSE_NS)) {
 		return;
 	}
 	free(o);
 }
 
 struct unlocking {
-	struct errand errand;
+	struct detached_call detached;
 	struct file_lock *lock;
 	bool to_write;
 };
 
-static void unlocking_run(struct errand *errand)
+static void unlocking_run(struct detached_call *detached)
 {
-	const struct unlocking *u = container_of(errand, struct unlocking, errand);
+	const struct unlocking *u = container_of(detached, struct unlocking, detached);
 
 	file_lock_put(u->lock, u->to_write);
 }
 
-static void unlocking_left(struct errand *errand)
+static void unlocking_left(struct detached_call *detached)
 {
-	free(container_of(errand, struct unlocking, errand));
+	free(container_of(detached, struct unlocking, detached));
 }
 
 void export_unlock(struct server_export *x)
@@ -285,11 +285,11 @@ void export_unlock(struct server_export *x)
 	*u = (struct unlocking){ { .run = unlocking_run, .left = unlocking_left },
 				 x->lock,
 				 !x->export.read_only };
-	if (errand_start(&u->errand) < 0) {
+	if (detached_start(&u->detached) < 0) {
 		free(u);
 		return;
 	}
 	x->lock = NULL;
-	if (errand_await(&u->errand, clock_ns() + EXPORT_CLOSE_NS))
+	if (detached_await(&u->detached, clock_ns() + EXPORT_CLOSE_NS))
 		free(u);
 }

@@ -1,4 +1,4 @@
-/* Opens, probes and closes the store of one export, on a thread of its own: see errand.h.  Main
+/* Opens, probes and closes the store of one export, on a thread of its own: see detached.h.  Main
  * thread. */
 #pragma once
 #include <stdbool.h>

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "holder.h"
+#include "socket_owner.h"
 #include "util.h"
 
 enum {
@@ -46,7 +46,7 @@ static int wait_for_lock(const struct file_lock *l, int fd, short type, const ch
 {
 	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_NS };
 	uint64_t begin_ns = clock_ns();
-	struct holder holder = { .by = HELD_UNKNOWN };
+	struct socket_owner owner = { .by = HELD_UNKNOWN };
 	char text[HOLDER_TEXT_MAX];
 	int rc;
 
@@ -54,14 +54,14 @@ static int wait_for_lock(const struct file_lock *l, int fd, short type, const ch
 		uint64_t waited_ns = clock_ns() - begin_ns;
 
 		if (waited_ns >= LOCK_SOON_NS)
-			holder_of_lock(&l->id, &holder);
-		if (holder.by == HELD_BY_PROCESS || waited_ns >= FILE_LOCK_WAIT_NS)
+			owner_of_lock(&l->id, &owner);
+		if (owner.by == HELD_BY_PROCESS || waited_ns >= FILE_LOCK_WAIT_NS)
 			return reason_set(
 				reason, -EBUSY,
 				"%s is in use%s; end that, or let both have `read-only = yes`",
 				path,
-				holder.by == HELD_BY_PROCESS
-					? holder_text(&holder, text)
+				owner.by == HELD_BY_PROCESS
+					? owner_text(&owner, text)
 					: ": a process that cannot be seen has it (as root, lsof "
 					  "shows which)");
 		nanosleep(&pause, NULL);

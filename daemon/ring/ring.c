@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "gather.h"
+#include "batch.h"
 
 /* ---- Set-up ---- */
 
@@ -183,7 +183,7 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	if (r->sqpoll)
 		worker_feature(w, FEATURE_sqpoll);
 	r->spin_ns = ring_spin_ns(w);
-	r->waits = r->sqpoll || r->spin_ns || w->gather.on;
+	r->waits = r->sqpoll || r->spin_ns || w->batch.on;
 	return 0;
 }
 
@@ -328,16 +328,16 @@ bool ring_wait(struct ring *r, bool block)
 			ring_submit(r);
 		return false;
 	}
-	if (block && w->gather.on) {
+	if (block && w->batch.on) {
 		unsigned submit, quiet = r->quiet, want = MAX(quiet, 1U);
 
-		if (gather_must_look(w)) {
+		if (batch_must_look(w)) {
 			/* Answers are sent first: only then input shows that a client does not wait
 			 * for answers. */
 			ring_submit(r);
-			gather_look(w, ring_ready(r) > quiet || ring_has_deferred(r));
+			batch_look(w, ring_ready(r) > quiet || ring_has_deferred(r));
 		}
-		r->gather_ns = gather_delay(w);
+		r->batch_ns = batch_delay(w);
 		submit = ring_publish(r);
 		r->quiet = 0;
 		return ring_enter_special(r, submit, want, w->deadlines.wake_ns);
@@ -350,9 +350,9 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 	struct __kernel_timespec ts;
 	struct nb_getevents_arg arg = { .ts = (uint64_t)(uintptr_t)&ts };
 	unsigned flags = IORING_ENTER_GETEVENTS;
-	uint64_t now, gather_ns = want ? r->gather_ns : 0;
+	uint64_t now, batch_ns = want ? r->batch_ns : 0;
 
-	r->gather_ns = 0;
+	r->batch_ns = 0;
 
 	if (r->sqpoll) {
 		want = MIN(want, 1U); /* the kernel's thread completes them in its own time */
@@ -361,20 +361,20 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 		else if (want == 0 && !(ring_sq_flags(r) & IORING_SQ_CQ_OVERFLOW))
 			return true;
 	}
-	if (gather_ns && !(r->features & NB_FEAT_MIN_TIMEOUT)) {
+	if (batch_ns && !(r->features & NB_FEAT_MIN_TIMEOUT)) {
 		if (!ring_call(r, submit, 0, flags, NULL))
 			return false;
-		gather_sleep(r->worker, gather_ns);
-		gather_ns = 0;
+		batch_sleep(r->worker, batch_ns);
+		batch_ns = 0;
 		submit = 0;
 	}
-	if (!want || !(deadline_ns || gather_ns))
+	if (!want || !(deadline_ns || batch_ns))
 		return ring_call(r, submit, want, flags, NULL);
 	now = clock_ns();
-	if (gather_ns) { /* without a total timeout the wait would end with the time for several */
-		want = MAX(want, (unsigned)GATHER_COMPLETIONS);
-		arg.min_wait_usec = (uint32_t)(gather_ns / NS_PER_US);
-		deadline_ns = deadline_ns ? deadline_ns : now + RING_GATHER_END_NS;
+	if (batch_ns) { /* without a total timeout the wait would end with the time for several */
+		want = MAX(want, (unsigned)BATCH_COMPLETIONS);
+		arg.min_wait_usec = (uint32_t)(batch_ns / NS_PER_US);
+		deadline_ns = deadline_ns ? deadline_ns : now + RING_BATCH_END_NS;
 	}
 	ts.tv_sec = now < deadline_ns ? (long long)((deadline_ns - now) / NS_PER_S) : 0;
 	ts.tv_nsec = now < deadline_ns ? (long long)((deadline_ns - now) % NS_PER_S) : 0;

@@ -33,7 +33,7 @@ enum {
 	RING_RETRY_NS = 1000 * 1000,
 	RING_RETRIES_MAX = 100,
 };
-#define RING_GATHER_END_NS ((uint64_t)3600 * NS_PER_S)
+#define RING_BATCH_END_NS ((uint64_t)3600 * NS_PER_S)
 
 /* One of the worker's own descriptors, polled until the ring ends. */
 struct ring_watched {
@@ -56,7 +56,7 @@ struct ring {
 	bool waits;       /* ring_wait() does more than ring_enter_plain() */
 	uint64_t spin_ns; /* how long to spin for completions before sleeping */
 	/* How long the next wait is for several completions; after that, for one. */
-	uint64_t gather_ns;
+	uint64_t batch_ns;
 	bool sqpoll, deferred;
 	unsigned files_next, files_end; /* slots for stores in the table of registered files */
 	bool buffers;                   /* the pool's slab is registered, as buffer 0 */
@@ -254,7 +254,7 @@ static inline bool ring_has_work(const struct ring *r)
 }
 
 /* For an engine's wait(): ring_enter() with spinning for spin_ns before it sleeps, and with the
- * delay of core/gather.h; no system call while completions are there.  Returns as ring_enter(), and
+ * delay of core/batch.h; no system call while completions are there.  Returns as ring_enter(), and
  * false without a call. */
 bool ring_spin(struct ring *r);
 bool ring_wait(struct ring *r, bool block);

@@ -217,7 +217,7 @@ void listener_serve(struct listener *l)
 	listener_announce(l, true);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_listen(&l->workers[i]);
-	kept_store(l);
+	fdstore_store(l);
 }
 
 void listener_accept_waiting(struct listener *l)
@@ -295,7 +295,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
 	listener_announce(l, false);
 	if (!l->all->stopping)
-		kept_forget(l); /* or clients would wait in the queues of the stored sockets */
+		fdstore_forget(l); /* or clients would wait in the queues of the stored sockets */
 	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)
 		if (l->config->transport->datagrams && l->addresses[i].kept[0])
 			listening_give(l, i); /* the next process accepts from the queue */

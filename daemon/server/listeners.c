@@ -127,14 +127,14 @@ void listeners_free(struct listeners *all)
 
 /* ---- Workers ---- */
 
-void listeners_settle(struct listeners *all)
+void listeners_flush_counters(struct listeners *all)
 {
-	struct settle *settle = settle_new();
+	struct counter_flush *settle = counter_flush_new();
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i]->worker_count; j++)
-			worker_settle(&all->list[i]->workers[j], settle);
-	settle_wait(settle);
+			worker_flush_counters(&all->list[i]->workers[j], settle);
+	counter_flush_wait(settle);
 }
 
 /* A worker is alive if it sleeps in wait(), or has made a turn since the last call. */

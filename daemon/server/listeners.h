@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "exports.h"
-#include "kept.h"
+#include "fdstore.h"
 #include "listener.h"
 #include "mailbox.h"
 #include "proc.h"
@@ -43,8 +43,8 @@ bool listeners_are_busy(const struct listeners *all);
  * next process can take them. */
 void listeners_unlock(struct listeners *all);
 
-/* Makes the counters of idle workers exact: see worker_settle(). */
-void listeners_settle(struct listeners *all);
+/* Makes the counters of idle workers exact: see worker_flush_counters(). */
+void listeners_flush_counters(struct listeners *all);
 
 /* Is every worker alive: has it made a turn since the last call, or does it sleep in its engine's
  * wait()?  Logs those that are not. */

@@ -128,7 +128,7 @@ static bool may_join(const struct listener *l, struct listener *const *going,
 	int type = l->config->transport->socket_type;
 
 	return is_port_of(going, sockaddr_port(wanted), type) &&
-	       !kept_in_the_way(&l->all->kept, wanted, type);
+	       !fdstore_conflict(&l->all->kept, wanted, type);
 }
 
 /* Takes ownership of socket.fd. */
@@ -217,7 +217,7 @@ static int add_duplicates(struct listening *sockets, const struct listener *l, c
 static void explain_unit(const struct kept *k, const struct sockaddr_storage *wanted, int type,
 			 struct reason *reason)
 {
-	const struct kept_unit *unit = kept_in_the_way(k, wanted, type);
+	const struct fdstore_unit *unit = fdstore_conflict(k, wanted, type);
 	char here[ADDRESS_TEXT_MAX], there[ADDRESS_TEXT_MAX];
 
 	if (unit)
@@ -302,11 +302,11 @@ static int take_kept(struct listening *sockets, struct listener *l, const struct
 {
 	struct bound *bound = &l->addresses[l->address_count];
 	struct kept *kept = &l->all->kept;
-	struct kept_socket *found, *first = NULL;
+	struct fdstore_socket *found, *first = NULL;
 	unsigned position = 0, count = 0;
 	int *fds = calloc(kept->count + 1, sizeof(*fds)), rc = 0;
 
-	while (fds && (found = kept_find(kept, wants, &position))) {
+	while (fds && (found = fdstore_find(kept, wants, &position))) {
 		if (is_left(l->all, wants, &found->sa))
 			continue;
 		first = first ? first : found;
@@ -322,7 +322,7 @@ static int take_kept(struct listening *sockets, struct listener *l, const struct
 	if (count > 0)
 		rc = take_over(sockets, l, fds, count, &first->sa, reason);
 	if (count > 0 && !bound->activated)
-		bound->file = kept_file(first);
+		bound->file = fdstore_file(first);
 	for (unsigned i = 0; i < count; i++)
 		close(fds[i]);
 	free(fds);

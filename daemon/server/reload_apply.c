@@ -20,7 +20,7 @@ static bool exports_changed(const struct reload_next *n, const struct listener_c
 	return false;
 }
 
-/* True: l does not serve, as it was drained or unavailable, and is to be started anew. */
+/* True: l does not serve, as it was drained or unavailable, and is to be started again. */
 static bool is_begun_again(const struct reload_next *n, const struct listener *l)
 {
 	if (l->state == LISTENER_SERVING)
@@ -50,7 +50,7 @@ static const struct listener_config *find_config(const struct config *config, co
 	return NULL;
 }
 
-static void find_going(struct reload_next *n)
+static void find_removed(struct reload_next *n)
 {
 	struct server *s = n->server;
 
@@ -165,7 +165,7 @@ static bool prepare(struct reload_next *n, json_t *errors)
 		good = false;
 		reload_add_line(errors, "no memory");
 	} else {
-		find_going(n);
+		find_removed(n);
 		good = prepare_exports(n, errors);
 		good &= prepare_listeners(n, errors);
 		exports_release(&n->exports);
@@ -177,7 +177,8 @@ static bool prepare(struct reload_next *n, json_t *errors)
 
 /* ---- Commit: nothing fails from here on ---- */
 
-static void leave(struct server *s, struct listener *l, uint64_t deadline_ns, uint64_t end_ns)
+static void retire_listener(struct server *s, struct listener *l, uint64_t deadline_ns,
+			    uint64_t end_ns)
 {
 	for (unsigned i = 0; i < l->address_count; i++) {
 		struct bound *a = &l->addresses[i];
@@ -240,7 +241,8 @@ static void commit(struct reload_next *n)
 		if (n->going[i]->state > LISTENER_DRAINING)
 			listener_request_stop(n->going[i]);
 	for (unsigned i = 0; i < n->going_count; i++)
-		leave(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns, end_ns);
+		retire_listener(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns,
+				end_ns);
 	end_ns = clock_ns() + ACCEPT_END_WAIT_NS;
 	for (struct listener *l = s->listeners.leaving; l; l = l->next)
 		if (l->state == LISTENER_DRAINING)

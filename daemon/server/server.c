@@ -112,9 +112,9 @@ int server_start(struct server *s, const char *path, struct config *config)
 		log_error("cannot start: %s", strerror(-rc));
 		return rc;
 	}
-	kept_open(&all->kept, &s->notify, config);
+	fdstore_open(&all->kept, &s->notify, config);
 	rc = server_prepare(s);
-	kept_close(&all->kept, rc == 0);
+	fdstore_close(&all->kept, rc == 0);
 	return rc;
 }
 
@@ -207,7 +207,7 @@ bool server_stop(struct server *s)
 	listeners_free(all);
 	exports_free(&all->exports);
 	reload_fini(s);
-	kept_free(&all->kept);
+	fdstore_free(&all->kept);
 	notify_close(&s->notify);
 	reserve_close();
 	config_free(s->config);

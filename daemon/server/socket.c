@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "holder.h"
 #include "log.h"
+#include "socket_owner.h"
 #include "udp_socket.h"
 #include "watchdog.h"
 
@@ -24,7 +24,7 @@ enum {
 struct address_wait {
 	int type;
 	uint64_t begin_ns, end_ns, looked_ns;
-	struct holder holder;
+	struct socket_owner owner;
 };
 
 /* Waits before the next attempt, also for a process that is just being killed.  False: give up. */
@@ -35,11 +35,11 @@ static bool wait_for_address(struct address_wait *w, const struct sockaddr_stora
 	char text[ADDRESS_TEXT_MAX];
 
 	if (now - w->begin_ns >= BIND_NS && now - w->looked_ns >= BIND_LOOK_NS) {
-		bool waits = w->holder.by == HELD_BY_NONE;
+		bool waits = w->owner.by == HELD_BY_NONE;
 
-		holder_of_address(sa, w->type, &w->holder);
+		owner_of_address(sa, w->type, &w->owner);
 		w->looked_ns = now;
-		if (w->holder.by != HELD_BY_NONE || now >= w->end_ns)
+		if (w->owner.by != HELD_BY_NONE || now >= w->end_ns)
 			return false;
 		if (!waits)
 			log_info("bind %s: in use, but no process has it any more: waiting until "
@@ -57,7 +57,7 @@ static int refuse_bind(const struct address_wait *w, const struct sockaddr_stora
 	char text[ADDRESS_TEXT_MAX], who[HOLDER_TEXT_MAX];
 
 	return reason_set(reason, -error, "bind %s: %s%s%s", format_sockaddr(sa, text),
-			  strerror(error), holder_text(&w->holder, who), advice);
+			  strerror(error), owner_text(&w->owner, who), advice);
 }
 
 /* ---- IP: a socket for each worker, over which the kernel spreads its clients ---- */

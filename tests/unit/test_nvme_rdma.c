@@ -3,7 +3,7 @@
 #include "service_case.h"
 
 #include "bytes.h"
-#include "greeting.h"
+#include "connect_data.h"
 #include "nvme/queue.h"
 #include "nvme/wire/rdma_proto.h"
 
@@ -174,16 +174,16 @@ static void a_queue_is_promised_what_it_asks_for_or_refused(void **state)
 		{ 0, 0, 0, 31, 32, 4, NVME_RDMA_RECEIVES },
 		{ 0, 0, 32, 31, 32, 0, NVME_RDMA_READS },
 	};
-	struct greeting nobody = { 0 };
+	struct connect_data nobody = { 0 };
 	struct disk d;
 
 	(void)state;
 	disk_open(&d, 1, 4096);
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint8_t said[56] = { 0 };
-		struct greeting g = { .said = said,
-				      .said_bytes = cases[i].bytes,
-				      .reads = cases[i].reads };
+		struct connect_data g = { .said = said,
+					  .said_bytes = cases[i].bytes,
+					  .reads = cases[i].reads };
 		int rc;
 
 		put_le16(said, cases[i].recfmt);

@@ -66,7 +66,7 @@ static void a_sink_receives_more_than_others_may_hold(void **state)
 	peer_sends(fds[1], 5 * CHUNK);
 	assert_int_equal(readiness_recv(t->conn, true), READINESS_DRAINED);
 	case_turns(t);
-	assert_true(t->conn->flags & CONN_SINK);
+	assert_true(t->conn->flags & CONN_BULK);
 
 	peer_sends(fds[1], 3 * CONN_HELD_MAX);
 	stat_always_add(w->stats.turns, 1);

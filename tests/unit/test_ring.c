@@ -189,12 +189,12 @@ static void a_look_for_input_comes_after_the_answers(void **state)
 	if (!open_deferring_ring())
 		skip();
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-	worker.gather = (struct gather){ .on = true, .max_ns = NS_PER_MS };
+	worker.batch = (struct batching){ .on = true, .max_ns = NS_PER_MS };
 	io_uring_prep_poll_add(ring_sqe(&ring), fds[1], POLLOUT); /* is true when submitted */
 	alarm(HANG_S);
 	ring_wait(&ring, true);
 	alarm(0);
-	assert_true(worker.gather.delay_ns > 0);
+	assert_true(worker.batch.delay_ns > 0);
 	ring_fini(&ring);
 	close(fds[0]);
 	close(fds[1]);

@@ -93,7 +93,7 @@ static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
 	}
 }
 
-/* ---- worker_settle() ---- */
+/* ---- worker_flush_counters() ---- */
 
 static _Atomic unsigned settled;
 
@@ -105,11 +105,11 @@ static void count_settle(struct worker *w)
 
 static void settle_one(struct worker *w)
 {
-	struct settle *settle = settle_new();
+	struct counter_flush *settle = counter_flush_new();
 
 	assert_non_null(settle);
-	worker_settle(w, settle);
-	settle_wait(settle);
+	worker_flush_counters(w, settle);
+	counter_flush_wait(settle);
 }
 
 /* However many documents are made meanwhile: each would wait for it. */
@@ -123,7 +123,7 @@ static void a_worker_that_hangs_is_asked_once_to_settle(void **state)
 	for_each_engine(real)
 	{
 		engine = *real;
-		engine.settle = count_settle;
+		engine.flush_counters = count_settle;
 		settled = 0;
 		gate.holds = false;
 		sem_init(&gate.open, 0, 0);
@@ -132,7 +132,7 @@ static void a_worker_that_hangs_is_asked_once_to_settle(void **state)
 		while (!gate.holds)
 			poll(NULL, 0, 1);
 		for (unsigned i = 0; i < 4; i++) {
-			atomic_store(&b->worker.owes, true);
+			atomic_store(&b->worker.counters_lag, true);
 			settle_one(&b->worker);
 		}
 		assert_int_equal(settled, 0);
@@ -141,7 +141,7 @@ static void a_worker_that_hangs_is_asked_once_to_settle(void **state)
 			poll(NULL, 0, 1);
 		assert_int_equal(settled, 1);
 		while (settled == 1) { /* the worker may find that it owes nothing */
-			atomic_store(&b->worker.owes, true);
+			atomic_store(&b->worker.counters_lag, true);
 			settle_one(&b->worker);
 		}
 		bench_stop(b);

@@ -16,7 +16,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/system"))
 from conftest import listener, requires, start_daemon, wait_until  # noqa: E402,F401
 from inside_rdma import ADDRESSES, CLIENT, devices, resources  # noqa: E402,F401
-from test_kept import KEEP, start_keeping  # noqa: E402
+from test_fdstore import KEEP, start_keeping  # noqa: E402
 
 NQN = "nqn.2026-11.example.lab:vm"
 HOST = "nqn.2026-11.example.lab:host"

@@ -49,8 +49,8 @@ static int rdma_conn_accept(struct rdma_conn *r)
 		.initiator_depth = (uint8_t)MIN(r->initiator_depth, limits->max_qp_init_rd_atom),
 		.retry_count = RDMA_RETRY,
 		.rnr_retry_count = RDMA_RNR_RETRY,
-		.private_data = r->greeting.reply,
-		.private_data_len = r->greeting.reply_bytes,
+		.private_data = r->connect_data.reply,
+		.private_data_len = r->connect_data.reply_bytes,
 	};
 
 	r->reads = r->device->reads && accept.initiator_depth > 0;
@@ -204,7 +204,7 @@ static void rdma_conn_feed_all(struct worker *w)
 		e->wanting = r->wanting_next;
 		r->wants_receives = false;
 		rdma_queue_feed(r);
-		if (rdma_conn_owes(r))
+		if (rdma_conn_has_unsent(r))
 			rdma_conn_flush(r->conn);
 	}
 }
@@ -247,7 +247,7 @@ static void rdma_conn_lane_done(struct rdma_conn *r, enum rdma_lane_kind kind,
 	rdma_remote_completed(&r->lanes[kind], done.remotes);
 	if (c->tx.bytes > 0)
 		conn_ready(c);
-	if (rdma_conn_owes(r))
+	if (rdma_conn_has_unsent(r))
 		rdma_queue_want_receives(r);
 }
 

@@ -10,7 +10,7 @@
 
 /* Takes request->id over and frees the request. */
 static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_request *request,
-				       const struct greeting *greeting)
+				       const struct connect_data *connect_data)
 {
 	struct rdma_conn *r = calloc(1, sizeof(*r));
 
@@ -23,7 +23,7 @@ static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_reques
 	r->peer = request->peer;
 	r->responder_resources = request->responder_resources;
 	r->initiator_depth = request->initiator_depth;
-	r->greeting = *greeting;
+	r->connect_data = *connect_data;
 	rdma_remote_open(r);
 	rdma_device_use(d);
 	return r;
@@ -38,16 +38,16 @@ void rdma_conn_free(struct rdma_conn *r)
 /* 0 or -errno.  -EAGAIN: not enough chunks for its receives; -ENOSPC: the completion queue is full.
  */
 static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
-			   const struct rdma_request *request, const struct greeting *greeting,
-			   void **ret_ticket)
+			   const struct rdma_request *request,
+			   const struct connect_data *connect_data, void **ret_ticket)
 {
 	const struct pool *p = &w->pool;
 
 	int rc = 0;
 
-	if (!d->shared && p->free_count < p->keep + rdma_queue_chunks(p, greeting))
+	if (!d->shared && p->free_count < p->keep + rdma_queue_chunks(p, connect_data))
 		rc = -EAGAIN;
-	else if (!rdma_queue_fits(d, greeting))
+	else if (!rdma_queue_fits(d, connect_data))
 		rc = -ENOSPC;
 	if (rc < 0) {
 		stat_add(w->stats.refused_limit, 1);
@@ -72,7 +72,8 @@ static const char *rdma_conn_refusal(const struct worker *w, int rc)
 
 void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 {
-	struct greeting greeting = { .said = request->said, .said_bytes = request->said_bytes };
+	struct connect_data connect_data = { .said = request->said,
+					     .said_bytes = request->said_bytes };
 	struct reason reason = { "" };
 	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
 	struct rdma_conn *r;
@@ -84,18 +85,18 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 		rdma_request_refuse(request, reason.text);
 		return;
 	}
-	greeting.reads = d->reads ? request->initiator_depth : 0;
-	if (w->service->greet && w->service->greet(w, &greeting) < 0) {
+	connect_data.reads = d->reads ? request->initiator_depth : 0;
+	if (w->service->connect && w->service->connect(w, &connect_data) < 0) {
 		stat_add(w->stats.closed_protocol, 1);
-		rdma_request_refuse_greeting(request, &greeting);
+		rdma_request_refuse_greeting(request, &connect_data);
 		return;
 	}
-	rc = rdma_conn_admit(w, d, request, &greeting, &ticket);
+	rc = rdma_conn_admit(w, d, request, &connect_data, &ticket);
 	if (rc < 0) {
 		rdma_request_refuse(request, rdma_conn_refusal(w, rc));
 		return;
 	}
-	r = rdma_conn_new(d, request, &greeting);
+	r = rdma_conn_new(d, request, &connect_data);
 	if (!r) {
 		w->owner->release(w, ticket);
 		stat_add(w->stats.closed_error, 1);

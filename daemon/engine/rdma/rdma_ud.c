@@ -205,7 +205,7 @@ static void rdma_ud_kill(struct rdma_ud *ud)
 }
 
 /* Resets a failed queue pair.  It keeps its number, so clients continue; some answers are lost. */
-static void rdma_ud_mend(struct rdma_ud *ud)
+static void rdma_ud_fix(struct rdma_ud *ud)
 {
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 
@@ -229,7 +229,7 @@ static void rdma_ud_tend_device(struct rdma_device *d)
 		struct rdma_ud *ud = *at;
 
 		if (ud->state == RDMA_UD_BROKEN || (ud->state == RDMA_UD_WORKS && d->gone))
-			rdma_ud_mend(ud);
+			rdma_ud_fix(ud);
 		if (ud->state == RDMA_UD_DEAD && ud->users == 0) {
 			*at = ud->next;
 			rdma_ud_free(ud);

@@ -45,7 +45,7 @@ static uint32_t udp_count_overflow(struct udp_socket *s)
 	return s->overflowed - before;
 }
 
-void udp_settle(struct worker *w)
+void udp_flush_counters(struct worker *w)
 {
 	struct udp *u = w->engine_state;
 
@@ -73,7 +73,7 @@ void udp_listen(struct worker *w, struct acceptor *a, bool on)
 	if (on)
 		udp_count_overflow(s);
 	else
-		udp_settle(w);
+		udp_flush_counters(w);
 	s->receives = on;
 	udp_set_receiving(s);
 }
@@ -179,7 +179,7 @@ void udp_release(struct conn *c)
 	free(c->engine_state);
 }
 
-static void udp_vouch(struct conn *c)
+static void udp_verified(struct conn *c)
 {
 	struct udp_peer *peer = c->engine_state;
 
@@ -214,7 +214,7 @@ static void udp_local_address(const struct conn *c, struct sockaddr_storage *ret
 const struct engine_clients udp_clients = {
 	.peer = udp_peer_address,
 	.local = udp_local_address,
-	.vouch = udp_vouch,
+	.verified = udp_verified,
 };
 
 static bool is_loopback(const struct sockaddr *name)
@@ -473,7 +473,8 @@ int udp_init(struct udp *u, bool (*sends)(struct worker_hook *hook), struct reas
 	for (unsigned i = 0; i < u->count; i++)
 		udp_socket_init(u, &u->sockets[i], &w->accept.acceptors[i]);
 	worker_add_hook(w, &u->hook);
-	atomic_store(&w->owes, true); /* the kernel may have counted drops: see udp_settle() */
+	atomic_store(&w->counters_lag,
+		     true); /* the kernel may have counted drops: see udp_flush_counters() */
 	return 0;
 }
 

@@ -145,13 +145,13 @@ extern const struct engine_clients udp_clients;
 #define UDP_RING_FEATURES (RING_FEATURES & ~FEATURE_BIT(multishot_accept))
 #define UDP_ENGINE                                                                                 \
 	.transport = &transport_udp, .messages = true, .connectionless = true, .forgets = true,    \
-	.headroom = UDP_HEADROOM, .listen = udp_listen, .settle = udp_settle, .open = udp_open,    \
-	.recv = udp_recv, .flush = udp_flush, .close = udp_close, .release = udp_release,          \
-	.clients = &udp_clients
+	.headroom = UDP_HEADROOM, .listen = udp_listen, .flush_counters = udp_flush_counters,      \
+	.open = udp_open, .recv = udp_recv, .flush = udp_flush, .close = udp_close,                \
+	.release = udp_release, .clients = &udp_clients
 
 /* engine->... */
 void udp_listen(struct worker *w, struct acceptor *a, bool on);
-void udp_settle(struct worker *w);
+void udp_flush_counters(struct worker *w);
 int udp_open(struct conn *c);
 void udp_recv(struct conn *c, bool on);
 void udp_flush(struct conn *c);

@@ -110,7 +110,7 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 		return true;
 	/* Starved only if no output is queued: sending that frees chunks, and runs the service
 	 * again if there is input. */
-	if (!c->rx.bytes || !conn_owes(c))
+	if (!c->rx.bytes || !conn_has_unsent(c))
 		conn_starved(c);
 	return false;
 }
@@ -422,7 +422,7 @@ static void http_step_close(struct conn *c)
 	bufq_clear(&c->worker->pool, &c->rx);
 	if (!h->lost || h->end == CONN_END_IDLE || (c->flags & (CONN_EOF | CONN_DUE))) {
 		conn_close_when_sent(c, (enum conn_end)h->end);
-	} else if (conn_owes(c)) {
+	} else if (conn_has_unsent(c)) {
 		c->flags |= CONN_WATCH_TX;
 	} else if (!c->due.ns) {
 		stat_add(c->worker->stats.sys_shutdown, 1);

@@ -9,9 +9,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "bulk.h"
 #include "conn.h"
 #include "iperf3.h"
-#include "sink.h"
 
 enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 
@@ -203,7 +203,7 @@ static void stream_finish(struct conn *c)
 static void stream_end(struct conn *c)
 {
 	stream_finish(c);
-	sink_settle(c);
+	bulk_end(c);
 	if (role_of(c->state) == IPERF3_SENDS)
 		conn_close(c, CONN_END_PEER);
 }
@@ -258,7 +258,7 @@ static bool sender_is_unread(struct iperf3_stream *s)
 	socklen_t length = sizeof(info);
 
 	/* It has no event that would run the held-back stream again. */
-	if (!conn_owes(c) && !(c->flags & CONN_READY))
+	if (!conn_has_unsent(c) && !(c->flags & CONN_READY))
 		return false;
 	stat_add(c->worker->stats.sys_other, 1);
 	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0)
@@ -335,7 +335,7 @@ static void stream_receive(struct conn *c)
 	if (s->held)
 		return;
 	conn_op_begin(c, IPERF3_OP_RECEIVE);
-	sink_take(c);
+	bulk_take(c);
 	conn_op_end(c);
 	if (role_of(i) == IPERF3_RECEIVES)
 		store_bytes(s, atomic_load_explicit(&s->bytes, memory_order_relaxed) + bytes);

@@ -91,7 +91,7 @@ static void stream_join(struct conn *c, const uint8_t answer[static IPERF3_HANDS
 	if (iperf3_join(&i->member, &at) < 0)
 		return;
 	i->step = STEP_STREAM;
-	conn_vouch(c);
+	conn_peer_verified(c);
 	p = &i->member.test->params;
 	if (p->len > c->worker->pool.chunk_size)
 		error = IPERF3_BAD_DATAGRAM;
@@ -100,7 +100,7 @@ static void stream_join(struct conn *c, const uint8_t answer[static IPERF3_HANDS
 	iperf3_arrive(&i->member, error, "");
 }
 
-static void stranger_run(struct conn *c)
+static void run_unmatched(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	uint8_t answer[IPERF3_HANDSHAKE];
@@ -267,7 +267,7 @@ void iperf3_datagrams_run(struct conn *c)
 	if (likely(i->step == STEP_STREAM))
 		stream_run(c);
 	else
-		stranger_run(c);
+		run_unmatched(c);
 }
 
 void iperf3_datagrams_leave(struct conn *c)

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch.h"
 #include "command.h"
-#include "gather.h"
 
 /* ---- Commands ---- */
 
@@ -441,7 +441,7 @@ void nbd_commands_run(struct conn *c)
 		nbd_answer_finished(c);
 	while (conn_goes_on(c, &limit) && nbd_step(c));
 	n->running = false;
-	gather_requests(c->worker, n->arrived, n->arrived_bytes);
+	batch_requests(c->worker, n->arrived, n->arrived_bytes);
 	if (nbd_owes_input(c))
 		nbd_expect_input(c, NBD_REQUEST_NS);
 	else

@@ -184,7 +184,7 @@ static void nbd_do_info(struct conn *c, const struct nbd_option *o)
 	}
 	if (atomic_load(&m->export->failed)) {
 		nbd_refuse(c, o, NBD_REP_ERR_PLATFORM,
-			   "a flush of this export failed: it must be opened anew");
+			   "a flush of this export failed: it must be opened again");
 		return;
 	}
 	nbd_write_infos(c, o, m->export);
@@ -294,7 +294,7 @@ static bool nbd_next_option(struct conn *c)
 		return false;
 	}
 	conn_set_deadline(c, 0);
-	if (conn_owes(c)) {
+	if (conn_has_unsent(c)) {
 		/* Answers wait until the client has read the earlier ones. */
 		c->flags |= CONN_WATCH_TX;
 		return false;
@@ -366,7 +366,7 @@ static void nbd_run(struct conn *c)
 		return;
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
 	c->flags |= CONN_WATCH_TX;
-	if (!conn_owes(c))
+	if (!conn_has_unsent(c))
 		conn_close(c, n->end);
 }
 

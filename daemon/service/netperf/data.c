@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "bulk.h"
 #include "conn.h"
 #include "netperf.h"
-#include "sink.h"
 
 enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 
@@ -108,7 +108,7 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 		return;
 	n->counted.receives++;
 	conn_op_begin(c, NETPERF_OP_RECEIVE);
-	sink_take(c);
+	bulk_take(c);
 	conn_op_end(c);
 }
 

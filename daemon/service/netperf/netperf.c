@@ -360,13 +360,13 @@ static bool may_be_message(const struct bufq *rx)
 }
 
 /* Drops datagrams that belong to no test, including the last ones of a test that was given up. */
-static void stranger_run(struct conn *c, struct netperf_conn *n)
+static void run_unmatched(struct conn *c, struct netperf_conn *n)
 {
 	if (!c->rx.head)
 		return;
 	session_address_of(c, &n->key);
 	if (c->rx.bytes > 0 && data_join(n, true)) {
-		conn_vouch(c);
+		conn_peer_verified(c);
 		netperf_data_begin(c);
 		netperf_data_run(c);
 		return;
@@ -410,7 +410,7 @@ static void netperf_run(struct conn *c)
 	switch ((enum netperf_step)n->step) {
 	case NETPERF_NEW:
 		if (c->worker->engine->messages)
-			stranger_run(c, n);
+			run_unmatched(c, n);
 		else
 			new_run(c, n);
 		break;

@@ -70,7 +70,7 @@ enum nvme_step {
 	NVME_STEP_COUNT
 };
 
-struct greeting;
+struct connect_data;
 struct nvme_queue;
 struct nvme_command;
 
@@ -259,8 +259,8 @@ void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei);
 
 /* nvme/rdma.c */
 
-/* service->greet */
-int nvme_rdma_greet(const struct worker *w, struct greeting *greeting);
+/* service->connect */
+int nvme_rdma_greet(const struct worker *w, struct connect_data *connect_data);
 /* Bytes of data that a command capsule may carry. */
 uint32_t nvme_rdma_in_capsule(const struct worker *w);
 /* I/O queues that the listener has memory for. */

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
+#include "connect_data.h"
 #include "engine.h"
-#include "greeting.h"
 #include "queue.h"
 #include "remote.h"
 
@@ -33,26 +33,26 @@ unsigned nvme_rdma_queues(const struct worker *w)
 	return MAX(room / chunks, 1U) * MAX(w->team.count, 1U);
 }
 
-int nvme_rdma_greet(const struct worker *w, struct greeting *greeting)
+int nvme_rdma_greet(const struct worker *w, struct connect_data *connect_data)
 {
 	struct nvme_rdma_request request = { 0 };
 	enum nvme_rdma_status status = NVME_RDMA_RESOURCES;
 
-	if (greeting->said)
+	if (connect_data->said)
 		status = nvme_rdma_parse_request(
-			greeting->said, greeting->said_bytes,
+			connect_data->said, connect_data->said_bytes,
 			(uint32_t[]){ RDMA_ADMIN_ENTRIES_MAX, nvme_entries(w) }, &request);
-	if (!status && greeting->reads == 0)
+	if (!status && connect_data->reads == 0)
 		status = NVME_RDMA_READS;
 	if (status) {
-		nvme_rdma_build_reject(greeting->reply, status);
-		greeting->reply_bytes = NVME_RDMA_REJECT;
+		nvme_rdma_build_reject(connect_data->reply, status);
+		connect_data->reply_bytes = NVME_RDMA_REJECT;
 		return -EPROTO;
 	}
-	greeting->receives = request.commands;
-	greeting->message_max = NVME_SQE + (request.qid ? nvme_rdma_in_capsule(w) : 0);
-	nvme_rdma_build_accept(greeting->reply, (uint16_t)request.commands);
-	greeting->reply_bytes = NVME_RDMA_ACCEPT;
+	connect_data->receives = request.commands;
+	connect_data->message_max = NVME_SQE + (request.qid ? nvme_rdma_in_capsule(w) : 0);
+	nvme_rdma_build_accept(connect_data->reply, (uint16_t)request.commands);
+	connect_data->reply_bytes = NVME_RDMA_ACCEPT;
 	return 0;
 }
 

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "conn.h"
-#include "greeting.h"
+#include "connect_data.h"
 #include "parse.h"
 #include "proto.h"
 #include "remote.h"
@@ -413,17 +413,17 @@ static void perftest_close(struct conn *c)
 	session_leave(&p->of, left_locked);
 }
 
-static int perftest_greet(const struct worker *w, struct greeting *greeting)
+static int perftest_greet(const struct worker *w, struct connect_data *connect_data)
 {
 	(void)w;
-	greeting->receives = RECEIVES_IWARP;
-	greeting->message_max = PERFTEST_MESSAGE_MAX;
+	connect_data->receives = RECEIVES_IWARP;
+	connect_data->message_max = PERFTEST_MESSAGE_MAX;
 	return 0;
 }
 
 #define PERFTEST_FLAGS (SERVICE_MESSAGES | SERVICE_REMOTE | SERVICE_LENDS | SERVICE_SAME_WORKER)
 #define PERFTEST                                                                                   \
-	.shared_new = sessions_new, .shared_free = sessions_free, .greet = perftest_greet,         \
+	.shared_new = sessions_new, .shared_free = sessions_free, .connect = perftest_greet,       \
 	.open = perftest_open, .run = perftest_run, .message = perftest_message,                   \
 	.close = perftest_close
 

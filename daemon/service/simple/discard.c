@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "bulk.h"
 #include "conn.h"
 #include "iperf2_proto.h"
-#include "sink.h"
 
 static void discard_datagrams(struct conn *c)
 {
@@ -28,7 +28,7 @@ static void discard_run(struct conn *c)
 	conn_op_begin_all(c, 0);
 	if (c->state)
 		discard_datagrams(c);
-	sink_take(c);
+	bulk_take(c);
 	conn_op_end(c);
 }
 

@@ -261,11 +261,11 @@ static void rdma_cm_retry_event(struct op *op, int res, uint32_t flags)
 
 void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *why)
 {
-	struct greeting greeting = { 0 };
+	struct connect_data connect_data = { 0 };
 	char text[REJECT_MAX] = "";
 
-	if (w->service->greet && w->service->greet(w, &greeting) < 0) {
-		rdma_reject(id, greeting.reply, greeting.reply_bytes);
+	if (w->service->connect && w->service->connect(w, &connect_data) < 0) {
+		rdma_reject(id, connect_data.reply, connect_data.reply_bytes);
 		return;
 	}
 	strncpy(text, why, sizeof(text) - 1);
@@ -293,9 +293,10 @@ void rdma_request_refuse(struct rdma_request *request, const char *why)
 	rdma_request_free(request);
 }
 
-void rdma_request_refuse_greeting(struct rdma_request *request, const struct greeting *greeting)
+void rdma_request_refuse_greeting(struct rdma_request *request,
+				  const struct connect_data *connect_data)
 {
-	rdma_reject(request->id, greeting->reply, greeting->reply_bytes);
+	rdma_reject(request->id, connect_data->reply, connect_data->reply_bytes);
 	rdma_destroy_id(request->id);
 	rdma_request_free(request);
 }

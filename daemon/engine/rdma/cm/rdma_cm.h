@@ -3,7 +3,7 @@
 #pragma once
 #include <netinet/in.h>
 
-#include "greeting.h"
+#include "connect_data.h"
 #include "mailbox.h"
 #include "rdma_device.h"
 
@@ -28,8 +28,10 @@ void rdma_request_refuse(struct rdma_request *request, const char *why);
 /* Refuses the client of this identifier.  Its private data is why as text, or the reply of the
  * service's greet(). */
 void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *why);
-/* Refuses a request that the service's greet() has refused, with greeting->reply, and frees it. */
-void rdma_request_refuse_greeting(struct rdma_request *request, const struct greeting *greeting);
+/* Refuses a request that the service's greet() has refused, with connect_data->reply, and frees it.
+ */
+void rdma_request_refuse_greeting(struct rdma_request *request,
+				  const struct connect_data *connect_data);
 /* The error rc of conn_admit() as text, for the log. */
 const char *rdma_cm_refusal(const struct worker *w, int rc);
 

@@ -28,43 +28,44 @@ static unsigned rdma_queue_depth(const struct rdma_device *d, const struct pool 
 	return MIN(MIN(p->chunk_count - p->keep, room), (unsigned)d->limits.max_qp_wr);
 }
 
-static uint32_t rdma_queue_message_max(const struct pool *p, const struct greeting *greeting)
+static uint32_t rdma_queue_message_max(const struct pool *p,
+				       const struct connect_data *connect_data)
 {
-	uint32_t wanted =
-		(greeting->message_max + RDMA_SLOT_ALIGN - 1) / RDMA_SLOT_ALIGN * RDMA_SLOT_ALIGN;
+	uint32_t wanted = (connect_data->message_max + RDMA_SLOT_ALIGN - 1) / RDMA_SLOT_ALIGN *
+			  RDMA_SLOT_ALIGN;
 
 	return wanted > 0 && wanted < p->chunk_size ? wanted : p->chunk_size;
 }
 
-unsigned rdma_queue_chunks(const struct pool *p, const struct greeting *greeting)
+unsigned rdma_queue_chunks(const struct pool *p, const struct connect_data *connect_data)
 {
-	unsigned in_one = p->chunk_size / rdma_queue_message_max(p, greeting);
+	unsigned in_one = p->chunk_size / rdma_queue_message_max(p, connect_data);
 
-	return MAX((greeting->receives + in_one - 1) / in_one, (unsigned)RDMA_RECVS_MIN);
+	return MAX((connect_data->receives + in_one - 1) / in_one, (unsigned)RDMA_RECVS_MIN);
 }
 
 /* Receives without which a client is refused. */
-static unsigned rdma_queue_needed(const struct greeting *greeting)
+static unsigned rdma_queue_needed(const struct connect_data *connect_data)
 {
-	return greeting->receives > 0 ? greeting->receives : (unsigned)RDMA_RECVS_MIN;
+	return connect_data->receives > 0 ? connect_data->receives : (unsigned)RDMA_RECVS_MIN;
 }
 
-bool rdma_queue_fits(const struct rdma_device *d, const struct greeting *greeting)
+bool rdma_queue_fits(const struct rdma_device *d, const struct connect_data *connect_data)
 {
-	unsigned receives = d->shared ? 0 : rdma_queue_needed(greeting);
+	unsigned receives = d->shared ? 0 : rdma_queue_needed(connect_data);
 
 	return d->cq_size - d->cq_used >= d->sends_max + receives;
 }
 
 /* Computes how many receives the connection gets by the state of the pool and of the completion
- * queue, at least those that its service has promised in the greeting. */
+ * queue, at least those that its service has promised in the connect_data. */
 static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 {
 	const struct rdma_device *d = r->device;
 	unsigned share = rdma_queue_share(p), room = d->cq_size - d->cq_used - d->sends_max;
 
-	if (r->greeting.receives > 0) {
-		r->credit = r->greeting.receives;
+	if (r->connect_data.receives > 0) {
+		r->credit = r->connect_data.receives;
 		r->posted_max = MIN(r->credit + MIN(share, (unsigned)RDMA_CREDIT), room);
 		return;
 	}
@@ -175,7 +176,7 @@ void rdma_queue_want_receives(struct rdma_conn *r)
 static bool rdma_queue_may_receive(const struct rdma_conn *r, const struct pool *p, unsigned posted)
 {
 	return r->slots_in ||
-	       p->free_count > (posted < rdma_queue_needed(&r->greeting) ? 0 : p->keep);
+	       p->free_count > (posted < rdma_queue_needed(&r->connect_data) ? 0 : p->keep);
 }
 
 /* Room for one message: a chunk, or the next part of a shared one.  The caller has checked that the
@@ -200,7 +201,7 @@ static struct rdma_posted rdma_queue_slot(struct rdma_conn *r, struct pool *p, u
 static unsigned rdma_queue_wanted(const struct rdma_conn *r, const struct pool *p)
 {
 	unsigned room = p->free_count > p->keep ? p->free_count - p->keep : 0;
-	unsigned promised = r->greeting.receives, held = (unsigned)r->conn->rx.views;
+	unsigned promised = r->connect_data.receives, held = (unsigned)r->conn->rx.views;
 
 	if (r->conn->flags & CONN_RECV_OFF)
 		return promised > held ? promised - held : 0;
@@ -226,7 +227,7 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 	struct ibv_recv_wr requests[RDMA_RECVS_CHAIN], *bad;
 	struct ibv_sge sges[RDMA_RECVS_CHAIN][2];
 	const struct rdma_spill *spill = r->device->spill;
-	uint32_t bytes = rdma_queue_message_max(p, &r->greeting);
+	uint32_t bytes = rdma_queue_message_max(p, &r->connect_data);
 	unsigned n = 0;
 
 	for (; n < RDMA_RECVS_CHAIN && r->posted_count + n < wanted &&

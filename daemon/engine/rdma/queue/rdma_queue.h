@@ -6,7 +6,7 @@
 #pragma once
 #include <netinet/in.h>
 
-#include "greeting.h"
+#include "connect_data.h"
 #include "rdma_device.h"
 #include "rdma_small.h"
 
@@ -120,7 +120,7 @@ struct rdma_conn {
 	bool stopped, used_up;
 	unsigned credit;        /* receives guaranteed to the client */
 	struct chunk *slots_in; /* the chunk that the next receives share; NULL: a new one */
-	struct greeting greeting;
+	struct connect_data connect_data;
 	struct rdma_lane lanes[RDMA_LANE_COUNT];
 	struct rdma_slots slots; /* by the place of a request in RDMA_LANE_OUT */
 	struct rdma_spills spills;
@@ -143,17 +143,17 @@ static inline bool rdma_conn_is_open(const struct rdma_conn *r)
 }
 
 /* The connection has something to post that is not in tx. */
-static inline bool rdma_conn_owes(const struct rdma_conn *r)
+static inline bool rdma_conn_has_unsent(const struct rdma_conn *r)
 {
 	return r->unposted.head || r->spills.count > 0;
 }
 
 /* ---- Queue pair ---- */
 
-/* Chunks of the pool that a client with this greeting needs at least. */
-unsigned rdma_queue_chunks(const struct pool *p, const struct greeting *greeting);
+/* Chunks of the pool that a client with this connect_data needs at least. */
+unsigned rdma_queue_chunks(const struct pool *p, const struct connect_data *connect_data);
 /* Has the completion queue of the device room for such a client? */
-bool rdma_queue_fits(const struct rdma_device *d, const struct greeting *greeting);
+bool rdma_queue_fits(const struct rdma_device *d, const struct connect_data *connect_data);
 /* Makes a queue pair with as many receives as the pool allows, or with the shared receives srq.  0
  * or -errno; the caller calls rdma_queue_close() in both cases. */
 int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq);

@@ -1,15 +1,15 @@
-/* core/sink.c: when a sink's mark is taken back, what the worker does for that, and how busy sinks
+/* core/bulk.c: when a sink's mark is taken back, what the worker does for that, and how busy sinks
  * share a turn. */
+#include "bulk.h"
 #include "registry.h"
 #include "service_case.h"
-#include "sink.h"
 
 static struct service_case *busy(const uint8_t *piece)
 {
-	struct service_case *t = case_new(service_find("discard"), 4, 2 * SINK_PIECE);
+	struct service_case *t = case_new(service_find("discard"), 4, 2 * BULK_PIECE);
 
-	for (size_t bytes = 0; bytes <= SINK_ALONE + 2 * SINK_PIECE; bytes += 2 * SINK_PIECE)
-		case_input(t, piece, 2 * SINK_PIECE, 2 * SINK_PIECE);
+	for (size_t bytes = 0; bytes <= BULK_ALONE + 2 * BULK_PIECE; bytes += 2 * BULK_PIECE)
+		case_input(t, piece, 2 * BULK_PIECE, 2 * BULK_PIECE);
 	assert_true(t->conn->flags & CONN_COARSE);
 	return t;
 }
@@ -17,19 +17,19 @@ static struct service_case *busy(const uint8_t *piece)
 /* The worker may have thousands of silent connections: it does not look at them for the sink. */
 static void only_the_sink_is_looked_at(void **state)
 {
-	static uint8_t piece[2 * SINK_PIECE];
+	static uint8_t piece[2 * BULK_PIECE];
 	struct service_case *t = busy(piece);
 	struct worker *w = &t->worker;
 
 	(void)state;
 	assert_false(deadline_is_armed(&t->conn->due.timer));
-	assert_int_equal(w->sinks.timer.ns, w->turn.now_ns + SINK_MS * NS_PER_MS);
-	w->turn.now_ns += SINK_MS * NS_PER_MS / 2;
+	assert_int_equal(w->bulk.timer.ns, w->turn.now_ns + BULK_MS * NS_PER_MS);
+	w->turn.now_ns += BULK_MS * NS_PER_MS / 2;
 	case_input(t, piece, 1, 1);
-	w->turn.now_ns = w->sinks.timer.ns + (1 << DEADLINE_TICK_BITS);
+	w->turn.now_ns = w->bulk.timer.ns + (1 << DEADLINE_TICK_BITS);
 	deadlines_run(&w->deadlines, w->turn.now_ns, UINT32_MAX);
 	assert_true(t->conn->flags & CONN_COARSE);
-	w->turn.now_ns = w->sinks.timer.ns + (1 << DEADLINE_TICK_BITS);
+	w->turn.now_ns = w->bulk.timer.ns + (1 << DEADLINE_TICK_BITS);
 	deadlines_run(&w->deadlines, w->turn.now_ns, UINT32_MAX);
 	assert_false(t->conn->flags & CONN_COARSE);
 	assert_int_equal(w->deadlines.wake_ns, 0);
@@ -38,14 +38,14 @@ static void only_the_sink_is_looked_at(void **state)
 
 static void nothing_is_looked_at_after_the_end(void **state)
 {
-	static uint8_t piece[2 * SINK_PIECE];
+	static uint8_t piece[2 * BULK_PIECE];
 	struct service_case *t = busy(piece);
 
 	(void)state;
 	conn_close(t->conn, CONN_END_RESET);
 	case_turns(t);
 	assert_null(t->conn);
-	assert_null(t->worker.sinks.busy);
+	assert_null(t->worker.bulk.busy);
 	assert_int_equal(t->worker.deadlines.wake_ns, 0);
 	case_free(t);
 }
@@ -76,11 +76,11 @@ static unsigned turn_of(struct service_case *t, struct conn **conns, unsigned co
 
 	stat_always_add(w->stats.turns, 1);
 	for (unsigned i = 0; i < count; i++) {
-		size_t share = sink_share(conns[i]);
+		size_t share = bulk_share(conns[i]);
 
 		if (share > 0) {
 			share = MIN(share, (size_t)PIECE);
-			sink_received(conns[i], share);
+			bulk_received(conns[i], share);
 			bytes += share;
 			pieces[i]++;
 			receive++;
@@ -129,22 +129,22 @@ static void one_alone_has_the_turn(void **state)
 	for (unsigned turn = 0; turn < 3; turn++) {
 		stat_always_add(t->worker.stats.turns, 1);
 		t->worker.turn.ran = 1;
-		assert_int_equal(sink_share(t->conn), WORKER_TURN_BYTES);
+		assert_int_equal(bulk_share(t->conn), WORKER_TURN_BYTES);
 	}
 	case_free(t);
 }
 
 static void a_new_sink_has_not_waited(void **state)
 {
-	static uint8_t piece[2 * SINK_PIECE];
-	struct service_case *t = case_new(service_find("discard"), 4, 2 * SINK_PIECE);
+	static uint8_t piece[2 * BULK_PIECE];
+	struct service_case *t = case_new(service_find("discard"), 4, 2 * BULK_PIECE);
 
 	(void)state;
 	stat_always_add(t->worker.stats.turns, 1000);
 	for (unsigned i = 0; i < 2; i++) {
-		case_input(t, piece, 2 * SINK_PIECE, 2 * SINK_PIECE);
-		assert_true(t->conn->flags & CONN_SINK);
-		assert_int_equal(t->conn->sink_turn, 1000);
+		case_input(t, piece, 2 * BULK_PIECE, 2 * BULK_PIECE);
+		assert_true(t->conn->flags & CONN_BULK);
+		assert_int_equal(t->conn->bulk_turn, 1000);
 		stat_always_add(t->worker.stats.turns, 1);
 	}
 	case_free(t);

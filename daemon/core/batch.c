@@ -1,4 +1,4 @@
-/* When requests gather, and for how long.  See gather.h.
+/* When requests gather, and for how long.  See batch.h.
  *
  * A client that waits for each answer has nothing in flight once it was answered: when its worker
  * is about to sleep, no input can be there.  If input is there, and a connection brought several
@@ -6,48 +6,48 @@
  * takes two turns or more: a delay of one turn is at most half of an operation's latency.  So the
  * delay grows while each look finds this, shrinks when one does not, and while there is no delay
  * the looks become rare. */
-#include "gather.h"
+#include "batch.h"
 
 #include <sys/prctl.h>
 #include <time.h>
 
 #include "util.h"
 
-void gather_init(struct worker *w)
+void batch_init(struct worker *w)
 {
 	const struct worker_options *o = &w->options;
-	struct gather *g = &w->gather;
+	struct batching *g = &w->batch;
 
-	g->max_ns = o->batch_delay_ns == UINT64_MAX ? GATHER_AUTO_NS : o->batch_delay_ns;
+	g->max_ns = o->batch_delay_ns == UINT64_MAX ? BATCH_AUTO_NS : o->batch_delay_ns;
 	g->on = w->service && (w->service->flags & SERVICE_COUNTS_REQUESTS) && g->max_ns > 0 &&
 		!o->busy_poll_ns && !o->sqpoll;
-	g->turns = g->patience = GATHER_IDLE_TURNS;
+	g->turns = g->patience = BATCH_IDLE_TURNS;
 	if (g->on) /* without it the kernel's timer slack makes 80 us of 30 */
 		prctl(PR_SET_TIMERSLACK, NS_PER_US);
 }
 
-void gather_look(struct worker *w, bool pending)
+void batch_look(struct worker *w, bool pending)
 {
-	struct gather *g = &w->gather;
-	uint64_t first = MIN(g->max_ns, (uint64_t)GATHER_FIRST_NS);
+	struct batching *g = &w->batch;
+	uint64_t first = MIN(g->max_ns, (uint64_t)BATCH_FIRST_NS);
 
 	if (pending && (g->delay_ns == 0 || g->most > 1)) {
 		if (g->delay_ns > 0)
-			g->patience = GATHER_IDLE_TURNS;
+			g->patience = BATCH_IDLE_TURNS;
 		g->delay_ns = MIN(MAX(2 * g->delay_ns, first), g->max_ns);
 	} else {
 		g->delay_ns = g->delay_ns > first ? g->delay_ns / 2 : 0;
 	}
-	g->turns = GATHER_TURNS;
+	g->turns = BATCH_TURNS;
 	if (g->delay_ns == 0) {
 		g->turns = g->patience;
-		g->patience = MIN(2 * g->patience, (uint32_t)GATHER_IDLE_TURNS_MAX);
+		g->patience = MIN(2 * g->patience, (uint32_t)BATCH_IDLE_TURNS_MAX);
 	}
 	g->most = 0;
 	atomic_store_explicit(&w->stats.batch_delay_ns, g->delay_ns, memory_order_relaxed);
 }
 
-void gather_sleep(struct worker *w, uint64_t ns)
+void batch_sleep(struct worker *w, uint64_t ns)
 {
 	struct timespec ts = { .tv_nsec = (long)ns };
 

@@ -1,11 +1,11 @@
-/* Errands.  See errand.h. */
-#include "errand.h"
+/* Errands.  See detached.h. */
+#include "detached.h"
 
 #include "watchdog.h"
 
-static void *errand_thread(void *context)
+static void *detached_thread(void *context)
 {
-	struct errand *e = context;
+	struct detached_call *e = context;
 
 	e->run(e);
 	if (atomic_exchange(&e->is_left, true))
@@ -15,19 +15,19 @@ static void *errand_thread(void *context)
 	return NULL;
 }
 
-int errand_start(struct errand *e)
+int detached_start(struct detached_call *e)
 {
 	int rc;
 
 	sem_init(&e->done, 0, 0);
 	atomic_init(&e->is_left, false);
-	rc = -pthread_create(&e->thread, NULL, errand_thread, e);
+	rc = -pthread_create(&e->thread, NULL, detached_thread, e);
 	if (rc < 0)
 		sem_destroy(&e->done);
 	return rc;
 }
 
-bool errand_await(struct errand *e, uint64_t end_ns)
+bool detached_await(struct detached_call *e, uint64_t end_ns)
 {
 	pthread_t thread = e->thread;
 

@@ -1,4 +1,4 @@
-/* When requests gather: core/gather.c. */
+/* When requests gather: core/batch.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "gather.h"
+#include "batch.h"
 
 static const struct service service_requests = { .name = "requests",
 						 .flags = SERVICE_COUNTS_REQUESTS };
@@ -17,7 +17,7 @@ static struct worker worker;
 static struct worker *worker_of(const struct service *service, uint64_t batch_delay_ns)
 {
 	worker = (struct worker){ .service = service, .options.batch_delay_ns = batch_delay_ns };
-	gather_init(&worker);
+	batch_init(&worker);
 	return &worker;
 }
 
@@ -26,21 +26,21 @@ static unsigned turns_to_look(struct worker *w, bool pending, uint32_t most)
 {
 	unsigned turns = 0;
 
-	while (!gather_must_look(w)) {
-		gather_delay(w);
-		gather_requests(w, most, 0);
+	while (!batch_must_look(w)) {
+		batch_delay(w);
+		batch_requests(w, most, 0);
 		turns++;
 	}
-	gather_look(w, pending);
+	batch_look(w, pending);
 	return turns;
 }
 
 static void only_requests_gather(void **unused)
 {
 	(void)unused;
-	assert_true(worker_of(&service_requests, UINT64_MAX)->gather.on);
-	assert_false(worker_of(&service_requests, 0)->gather.on);
-	assert_false(worker_of(&service_bytes, UINT64_MAX)->gather.on);
+	assert_true(worker_of(&service_requests, UINT64_MAX)->batch.on);
+	assert_false(worker_of(&service_requests, 0)->batch.on);
+	assert_false(worker_of(&service_bytes, UINT64_MAX)->batch.on);
 }
 
 static void one_request_at_a_time_does_not_wait(void **unused)
@@ -51,7 +51,7 @@ static void one_request_at_a_time_does_not_wait(void **unused)
 	(void)unused;
 	for (; looks < 20; looks++) {
 		turns += turns_to_look(w, false, 1);
-		assert_int_equal(gather_delay(w), 0);
+		assert_int_equal(batch_delay(w), 0);
 	}
 	assert_true(turns / looks > 500); /* and looking costs next to nothing */
 	assert_int_equal(stat_load(w->stats.gathered), 0);
@@ -64,10 +64,10 @@ static void many_with_one_request_each_stop_at_the_first_look(void **unused)
 
 	(void)unused;
 	turns_to_look(w, true, 1);
-	assert_int_equal(gather_delay(w), GATHER_FIRST_NS);
-	assert_int_equal(turns_to_look(w, true, 1), GATHER_TURNS);
-	assert_int_equal(gather_delay(w), 0);
-	assert_int_equal(turns_to_look(w, false, 1), GATHER_IDLE_TURNS);
+	assert_int_equal(batch_delay(w), BATCH_FIRST_NS);
+	assert_int_equal(turns_to_look(w, true, 1), BATCH_TURNS);
+	assert_int_equal(batch_delay(w), 0);
+	assert_int_equal(turns_to_look(w, false, 1), BATCH_IDLE_TURNS);
 }
 
 static void what_pays_grows_to_the_bound(void **unused)
@@ -77,12 +77,12 @@ static void what_pays_grows_to_the_bound(void **unused)
 	(void)unused;
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
-	assert_int_equal(gather_delay(w), GATHER_AUTO_NS);
-	assert_int_equal(stat_load(w->stats.batch_delay_ns), GATHER_AUTO_NS);
+	assert_int_equal(batch_delay(w), BATCH_AUTO_NS);
+	assert_int_equal(stat_load(w->stats.batch_delay_ns), BATCH_AUTO_NS);
 	w = worker_of(&service_requests, 5000);
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
-	assert_int_equal(gather_delay(w), 5000);
+	assert_int_equal(batch_delay(w), 5000);
 }
 
 static void what_stops_to_pay_ends(void **unused)
@@ -94,7 +94,7 @@ static void what_stops_to_pay_ends(void **unused)
 		turns_to_look(w, true, 4);
 	for (unsigned i = 0; i < 3; i++)
 		turns_to_look(w, false, 4);
-	assert_int_equal(gather_delay(w), 0);
+	assert_int_equal(batch_delay(w), 0);
 }
 
 static void what_is_with_a_store_is_not_kept_waiting(void **unused)
@@ -105,9 +105,9 @@ static void what_is_with_a_store_is_not_kept_waiting(void **unused)
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
 	w->io.count = 1;
-	assert_int_equal(gather_delay(w), 0);
+	assert_int_equal(batch_delay(w), 0);
 	for (unsigned i = 0; i < 1000; i++)
-		assert_false(gather_must_look(w));
+		assert_false(batch_must_look(w));
 }
 
 static void a_turn_that_brings_many_does_not_wait_for_more(void **unused)
@@ -117,14 +117,14 @@ static void a_turn_that_brings_many_does_not_wait_for_more(void **unused)
 	(void)unused;
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
-	gather_delay(w);
-	gather_requests(w, GATHER_ENOUGH / 2, 0);
-	gather_requests(w, GATHER_ENOUGH / 2, 0); /* another connection's */
-	assert_int_equal(gather_delay(w), 0);
-	gather_requests(w, 2, GATHER_ENOUGH * GATHER_WORK); /* much work each */
-	assert_int_equal(gather_delay(w), 0);
-	gather_requests(w, GATHER_ENOUGH - 1, 0);
-	assert_int_equal(gather_delay(w), GATHER_AUTO_NS);
+	batch_delay(w);
+	batch_requests(w, BATCH_ENOUGH / 2, 0);
+	batch_requests(w, BATCH_ENOUGH / 2, 0); /* another connection's */
+	assert_int_equal(batch_delay(w), 0);
+	batch_requests(w, 2, BATCH_ENOUGH * BATCH_WORK); /* much work each */
+	assert_int_equal(batch_delay(w), 0);
+	batch_requests(w, BATCH_ENOUGH - 1, 0);
+	assert_int_equal(batch_delay(w), BATCH_AUTO_NS);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* Sockets from and for the service manager.  See kept.h. */
-#include "kept.h"
+/* Sockets from and for the service manager.  See fdstore.h. */
+#include "fdstore.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,12 +24,12 @@ enum {
 
 /* ---- Sockets passed to us ---- */
 
-static const char *kept_text(const struct kept_socket *k, char text[static ADDRESS_TEXT_MAX])
+static const char *fdstore_text(const struct fdstore_socket *k, char text[static ADDRESS_TEXT_MAX])
 {
 	return format_sockaddr(&k->sa, text);
 }
 
-struct unix_socket kept_file(const struct kept_socket *k)
+struct unix_socket fdstore_file(const struct fdstore_socket *k)
 {
 	struct unix_socket file = { .fd = -1 };
 
@@ -42,10 +42,10 @@ struct unix_socket kept_file(const struct kept_socket *k)
 /* Does the Unix socket's file still exist and lead to it?  If not, it is removed or belongs to
  * another server.  For a socket unit the file's identity is unknown, so any socket file is
  * accepted. */
-static bool has_file(const struct kept_socket *k)
+static bool has_file(const struct fdstore_socket *k)
 {
 	const char *path = ((const struct sockaddr_un *)&k->sa)->sun_path;
-	const struct unix_socket file = kept_file(k);
+	const struct unix_socket file = fdstore_file(k);
 	struct stat st;
 
 	if (k->sa.ss_family != AF_UNIX || !path[0])
@@ -56,7 +56,7 @@ static bool has_file(const struct kept_socket *k)
 }
 
 /* Why no listener can use the socket; NULL: one can. */
-static const char *kept_refuse(struct kept_socket *k)
+static const char *fdstore_refuse(struct fdstore_socket *k)
 {
 	socklen_t bytes = sizeof(int);
 	int type = 0, listens = 0;
@@ -75,7 +75,7 @@ static const char *kept_refuse(struct kept_socket *k)
 	return has_file(k) ? NULL : "has lost its file";
 }
 
-static bool kept_has_use(const struct kept_socket *k, const struct config *config)
+static bool fdstore_has_use(const struct fdstore_socket *k, const struct config *config)
 {
 	struct socket_name wants;
 	bool found = false;
@@ -102,7 +102,7 @@ static bool kept_has_use(const struct kept_socket *k, const struct config *confi
 }
 
 /* Has the service manager drop its duplicates of the sockets with s's name. */
-static void kept_drop(const struct kept *k, const struct kept_socket *s)
+static void fdstore_drop(const struct kept *k, const struct fdstore_socket *s)
 {
 	char text[SOCKET_NAME_TEXT_MAX];
 
@@ -111,27 +111,27 @@ static void kept_drop(const struct kept *k, const struct kept_socket *s)
 }
 
 /* Closes a socket, and removes its file if we made that. */
-static void kept_close_one(const struct kept *k, struct kept_socket *s)
+static void fdstore_close_one(const struct kept *k, struct fdstore_socket *s)
 {
-	struct unix_socket file = kept_file(s);
+	struct unix_socket file = fdstore_file(s);
 
 	unix_socket_remove(&file);
-	kept_drop(k, s);
+	fdstore_drop(k, s);
 	close(s->fd);
 	s->fd = -1;
 }
 
-static void kept_note_unit(struct kept *k, const struct kept_socket *s, const char *name)
+static void fdstore_note_unit(struct kept *k, const struct fdstore_socket *s, const char *name)
 {
-	struct kept_unit *u = &k->units[k->unit_count++];
+	struct fdstore_unit *u = &k->units[k->unit_count++];
 
 	u->sa = s->sa;
 	u->type = s->name.type;
 	snprintf(u->name, sizeof(u->name), "%s", name);
 }
 
-const struct kept_unit *kept_in_the_way(const struct kept *k, const struct sockaddr_storage *wanted,
-					int type)
+const struct fdstore_unit *fdstore_conflict(const struct kept *k,
+					    const struct sockaddr_storage *wanted, int type)
 {
 	for (unsigned i = 0; i < k->unit_count; i++)
 		if (k->units[i].type == type && sockaddr_overlaps(wanted, &k->units[i].sa))
@@ -140,32 +140,32 @@ const struct kept_unit *kept_in_the_way(const struct kept *k, const struct socka
 }
 
 /* Adds fd to the list; false: it was closed. */
-static bool kept_take(struct kept *k, int fd, const char *name, const struct config *config)
+static bool fdstore_take(struct kept *k, int fd, const char *name, const struct config *config)
 {
-	struct kept_socket *s = &k->list[k->count];
+	struct fdstore_socket *s = &k->list[k->count];
 	char text[ADDRESS_TEXT_MAX];
 	const char *why;
 
-	*s = (struct kept_socket){ .fd = fd };
+	*s = (struct fdstore_socket){ .fd = fd };
 	socket_name_parse(name, &s->name);
-	why = kept_refuse(s);
+	why = fdstore_refuse(s);
 	if (!why && !s->name.listener[0])
-		kept_note_unit(k, s, name);
+		fdstore_note_unit(k, s, name);
 	if (why) {
 		log_warning("descriptor %d, '%s', from the service manager %s: closed", fd, name,
 			    why);
-	} else if (!kept_has_use(s, config)) {
+	} else if (!fdstore_has_use(s, config)) {
 		log_info("no listener wants %s, '%s', from the service manager: closed",
-			 kept_text(s, text), name);
+			 fdstore_text(s, text), name);
 	} else {
 		k->count++;
 		return true;
 	}
-	kept_close_one(k, s);
+	fdstore_close_one(k, s);
 	return false;
 }
 
-void kept_open(struct kept *k, struct notify *notify, const struct config *config)
+void fdstore_open(struct kept *k, struct notify *notify, const struct config *config)
 {
 	const char *max = getenv("FDSTORE");
 	char **names = NULL;
@@ -183,7 +183,7 @@ void kept_open(struct kept *k, struct notify *notify, const struct config *confi
 		k->units = calloc((unsigned)count, sizeof(*k->units));
 	}
 	for (int i = 0; k->list && k->units && i < count; i++)
-		closed |= !kept_take(k, SD_LISTEN_FDS_START + i, names[i], config);
+		closed |= !fdstore_take(k, SD_LISTEN_FDS_START + i, names[i], config);
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
@@ -192,10 +192,11 @@ void kept_open(struct kept *k, struct notify *notify, const struct config *confi
 		notify_barrier(notify, clock_ns() + KEPT_BARRIER_NS);
 }
 
-struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, unsigned *position)
+struct fdstore_socket *fdstore_find(struct kept *k, const struct socket_name *wants,
+				    unsigned *position)
 {
 	while (*position < k->count) {
-		struct kept_socket *socket = &k->list[(*position)++];
+		struct fdstore_socket *socket = &k->list[(*position)++];
 
 		if (socket->fd >= 0 && socket_name_fits(wants, &socket->name, &socket->sa))
 			return socket;
@@ -203,25 +204,25 @@ struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, u
 	return NULL;
 }
 
-void kept_close(struct kept *k, bool serves)
+void fdstore_close(struct kept *k, bool serves)
 {
 	char text[ADDRESS_TEXT_MAX];
 
 	for (unsigned i = 0; i < k->count; i++) {
 		if (k->list[i].renamed && serves)
-			kept_drop(k, &k->list[i]);
+			fdstore_drop(k, &k->list[i]);
 		if (k->list[i].fd < 0)
 			continue;
 		log_info("no listener took %s from the service manager: closed",
-			 kept_text(&k->list[i], text));
-		kept_close_one(k, &k->list[i]);
+			 fdstore_text(&k->list[i], text));
+		fdstore_close_one(k, &k->list[i]);
 	}
 	free(k->list);
 	k->list = NULL;
 	k->count = 0;
 }
 
-void kept_free(struct kept *k)
+void fdstore_free(struct kept *k)
 {
 	free(k->units);
 	k->units = NULL;
@@ -239,8 +240,8 @@ static unsigned kept_total(const struct listeners *all)
 	return total;
 }
 
-static int kept_store_address(const struct listener *l, unsigned address, unsigned room,
-			      unsigned *ret_count)
+static int fdstore_store_address(const struct listener *l, unsigned address, unsigned room,
+				 unsigned *ret_count)
 {
 	struct bound *a = &l->addresses[address];
 	struct socket_name name = { .wanted = a->wanted, .file = a->file.file };
@@ -266,7 +267,7 @@ static int kept_store_address(const struct listener *l, unsigned address, unsign
 	return 0;
 }
 
-void kept_store(struct listener *l)
+void fdstore_store(struct listener *l)
 {
 	const struct kept *k = &l->all->kept;
 	unsigned total = kept_total(l->all);
@@ -284,7 +285,7 @@ void kept_store(struct listener *l)
 
 		if (l->addresses[i].activated)
 			continue;
-		rc = kept_store_address(l, i, k->max - MIN(total, k->max), &count);
+		rc = fdstore_store_address(l, i, k->max - MIN(total, k->max), &count);
 		if (rc < 0)
 			log_write(LOG_WARNING, l->name,
 				  "listener '%s': %s is not kept over a restart: %s%s", l->name,
@@ -295,7 +296,7 @@ void kept_store(struct listener *l)
 	}
 }
 
-void kept_forget(struct listener *l)
+void fdstore_forget(struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++) {
 		struct bound *a = &l->addresses[i];

@@ -1,4 +1,4 @@
-/* An errand: a call that may never return, such as one to a file system whose server is gone.  A
+/* An detached: a call that may never return, such as one to a file system whose server is gone.  A
  * thread of its own makes it, and is abandoned after a time limit.  Main thread. */
 #pragma once
 #include <pthread.h>
@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /* Embedded in the data that the thread needs, which no other thread may touch while it runs. */
-struct errand {
-	void (*run)(struct errand *e);  /* on the errand's thread */
-	void (*left)(struct errand *e); /* on the errand's thread after run(), if abandoned: undoes
+struct detached_call {
+	void (*run)(struct detached_call *e);  /* on its thread */
+	void (*left)(struct detached_call *e); /* on its thread after run(), if abandoned: undoes
 					   and frees it */
 	sem_t done;
 	pthread_t thread;
@@ -19,7 +19,7 @@ struct errand {
 };
 
 /* Starts the thread; run and left are set.  0, or -errno, and e stays the caller's. */
-int errand_start(struct errand *e);
+int detached_start(struct detached_call *e);
 /* Waits until end_ns (CLOCK_MONOTONIC), feeding the watchdog.  True: run() has returned, and the
  * caller owns e again.  False: it has not, and e now belongs to the abandoned thread. */
-bool errand_await(struct errand *e, uint64_t end_ns);
+bool detached_await(struct detached_call *e, uint64_t end_ns);

@@ -9,7 +9,7 @@ enum {
 	GREETING_REPLY_MAX = 32,
 };
 
-struct greeting {
+struct connect_data {
 	/* The client's data.  NULL: it is refused for a reason that is not the service's (limits,
 	 * no memory), and the service only writes the reply. */
 	const uint8_t *said;

@@ -1,5 +1,5 @@
-/* Looking for a socket or file in /proc.  See holder.h. */
-#include "holder.h"
+/* Looking for a socket or file in /proc.  See socket_owner.h. */
+#include "socket_owner.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -17,7 +17,7 @@
 /* ---- Processes ---- */
 
 /* Does `name` in a directory /proc/PID/fd lead to the object looked for? */
-typedef bool holder_match(int folder, const char *name, const void *wanted);
+typedef bool owner_match(int folder, const char *name, const void *wanted);
 
 static bool is_socket(int folder, const char *name, const void *wanted)
 {
@@ -63,7 +63,7 @@ static bool is_locked(int folder, const char *name, const void *wanted)
 	return file_id_is(wanted, &st) && has_lock(folder, name);
 }
 
-static bool process_has(const char *pid, holder_match *match, const void *wanted)
+static bool process_has(const char *pid, owner_match *match, const void *wanted)
 {
 	struct dirent *entry;
 	char path[32];
@@ -95,7 +95,7 @@ static void name_process(const char *pid, char name[static 16])
 }
 
 /* skip: a process to leave out; 0: none. */
-static bool find_process(holder_match *match, const void *wanted, pid_t skip, struct holder *h)
+static bool find_process(owner_match *match, const void *wanted, pid_t skip, struct socket_owner *h)
 {
 	struct dirent *entry;
 	DIR *proc = opendir("/proc");
@@ -169,34 +169,35 @@ static bool find_ip(unsigned port, int type, unsigned long *ret_inode)
 	       find_port("/proc/net/tcp6", 0x0A, port, ret_inode);
 }
 
-void holder_of_address(const struct sockaddr_storage *address, int type, struct holder *ret_holder)
+void owner_of_address(const struct sockaddr_storage *address, int type,
+		      struct socket_owner *ret_owner)
 {
 	unsigned port = sockaddr_port(address);
 	unsigned long inode;
 	char link[64];
 
-	*ret_holder = (struct holder){ .by = HELD_UNKNOWN };
+	*ret_owner = (struct socket_owner){ .by = HELD_UNKNOWN };
 	if (address->ss_family == AF_UNIX ? !find_unix(address, &inode)
 					  : !find_ip(port, type, &inode))
 		return;
 	snprintf(link, sizeof(link), "socket:[%lu]", inode);
-	if (!find_process(is_socket, link, 0, ret_holder))
-		ret_holder->by = HELD_BY_NONE;
+	if (!find_process(is_socket, link, 0, ret_owner))
+		ret_owner->by = HELD_BY_NONE;
 }
 
 /* ---- Files ---- */
 
-void holder_of_lock(const struct file_id *file, struct holder *ret_holder)
+void owner_of_lock(const struct file_id *file, struct socket_owner *ret_owner)
 {
-	*ret_holder = (struct holder){ .by = HELD_UNKNOWN };
-	find_process(is_locked, file, getpid(), ret_holder);
+	*ret_owner = (struct socket_owner){ .by = HELD_UNKNOWN };
+	find_process(is_locked, file, getpid(), ret_owner);
 }
 
-const char *holder_text(const struct holder *holder, char text[static HOLDER_TEXT_MAX])
+const char *owner_text(const struct socket_owner *owner, char text[static HOLDER_TEXT_MAX])
 {
 	text[0] = '\0';
-	if (holder->by == HELD_BY_PROCESS)
-		snprintf(text, HOLDER_TEXT_MAX, ": process %d (%s) has it", (int)holder->pid,
-			 holder->name);
+	if (owner->by == HELD_BY_PROCESS)
+		snprintf(text, HOLDER_TEXT_MAX, ": process %d (%s) has it", (int)owner->pid,
+			 owner->name);
 	return text;
 }

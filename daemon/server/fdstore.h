@@ -9,7 +9,7 @@ struct notify;
 struct listeners;
 
 /* A socket passed by the service manager that no listener has taken yet. */
-struct kept_socket {
+struct fdstore_socket {
 	int fd;                  /* -1: taken, or closed */
 	struct socket_name name; /* listener "": from a socket unit */
 	struct sockaddr_storage sa;
@@ -17,10 +17,10 @@ struct kept_socket {
 };
 
 /* The file of a socket that we made, for unix_socket_remove(); empty if there is none. */
-struct unix_socket kept_file(const struct kept_socket *k);
+struct unix_socket fdstore_file(const struct fdstore_socket *k);
 
 /* An address of a socket unit, on which the service manager keeps listening. */
-struct kept_unit {
+struct fdstore_unit {
 	struct sockaddr_storage sa;
 	int type;                   /* SOCK_STREAM or SOCK_DGRAM */
 	char name[CONFIG_NAME_MAX]; /* usually the unit's name */
@@ -28,9 +28,9 @@ struct kept_unit {
 
 struct kept {
 	struct notify *notify;
-	struct kept_unit *units;
+	struct fdstore_unit *units;
 	unsigned unit_count;
-	struct kept_socket *list;
+	struct fdstore_socket *list;
 	unsigned count;
 	unsigned max; /* maximum of descriptors that the service manager stores for us; 0: none */
 };
@@ -38,24 +38,25 @@ struct kept {
 /* Takes the descriptors passed by the environment ($LISTEN_FDS, $FDSTORE).  Closes and logs those
  * that are not listening sockets or that no listener of config can use, as they could block an
  * address. */
-void kept_open(struct kept *k, struct notify *notify, const struct config *config);
+void fdstore_open(struct kept *k, struct notify *notify, const struct config *config);
 
 /* The next socket from *position on that matches `wants`; NULL: no more.  Begin with *position 0.
  */
-struct kept_socket *kept_find(struct kept *k, const struct socket_name *wants, unsigned *position);
+struct fdstore_socket *fdstore_find(struct kept *k, const struct socket_name *wants,
+				    unsigned *position);
 
 /* Closes sockets that no listener took.  serves: those that were taken will be stored by
- * kept_store(), so the service manager, which stores no socket twice, has to forget their old names
- * first. */
-void kept_close(struct kept *k, bool serves);
-void kept_free(struct kept *k);
+ * fdstore_store(), so the service manager, which stores no socket twice, has to forget their old
+ * names first. */
+void fdstore_close(struct kept *k, bool serves);
+void fdstore_free(struct kept *k);
 
 /* A socket unit's address that conflicts with `wanted` or would receive its clients; NULL: none. */
-const struct kept_unit *kept_in_the_way(const struct kept *k, const struct sockaddr_storage *wanted,
-					int type);
+const struct fdstore_unit *fdstore_conflict(const struct kept *k,
+					    const struct sockaddr_storage *wanted, int type);
 
 /* Stores the sockets of l, which serves, with the service manager; logs those that cannot be
  * stored. */
-void kept_store(struct listener *l);
+void fdstore_store(struct listener *l);
 /* Has the service manager drop its duplicates of l's sockets. */
-void kept_forget(struct listener *l);
+void fdstore_forget(struct listener *l);

@@ -9,7 +9,7 @@
 struct sockaddr_storage;
 
 enum holding {
-	/* No such socket or file, or its holder may be a process that we cannot see. */
+	/* No such socket or file, or its owner may be a process that we cannot see. */
 	HELD_UNKNOWN,
 	HELD_BY_PROCESS,
 	/* Held by our user, but no process has it open: left by a killed process, as io_uring rings
@@ -17,20 +17,21 @@ enum holding {
 	HELD_BY_NONE,
 };
 
-struct holder {
+struct socket_owner {
 	enum holding by;
 	pid_t pid;
 	char name[16];
 };
 
-/* Finds the holder of a socket of that type (SOCK_STREAM: a listening one) on the port or the path
+/* Finds the owner of a socket of that type (SOCK_STREAM: a listening one) on the port or the path
  * of address. */
-void holder_of_address(const struct sockaddr_storage *address, int type, struct holder *ret_holder);
+void owner_of_address(const struct sockaddr_storage *address, int type,
+		      struct socket_owner *ret_owner);
 
 /* Finds the process, other than this one, that holds a lock (fcntl(2)) on a file or (device 0) a
  * block device.  Examines all open files of all processes, which may block on a file system. */
-void holder_of_lock(const struct file_id *file, struct holder *ret_holder);
+void owner_of_lock(const struct file_id *file, struct socket_owner *ret_owner);
 
-/* ": process PID (NAME) has it", or "" if the holder is not known.  Returns text. */
+/* ": process PID (NAME) has it", or "" if the owner is not known.  Returns text. */
 enum { HOLDER_TEXT_MAX = 64 };
-const char *holder_text(const struct holder *holder, char text[static HOLDER_TEXT_MAX]);
+const char *owner_text(const struct socket_owner *owner, char text[static HOLDER_TEXT_MAX]);

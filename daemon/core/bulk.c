@@ -1,0 +1,118 @@
+/* When bulk receivers' input comes in larger pieces.  See bulk.h.
+ *
+ * A mark is only for one bulk receiver at a time: several bring larger pieces by themselves while
+ * others are read, and with a mark each they wait for one another's clients. */
+#include "bulk.h"
+
+#include <sys/socket.h>
+
+#define BULK_NS (BULK_MS * (uint64_t)NS_PER_MS)
+
+static void bulk_set_mark(struct conn *c, int bytes)
+{
+	stat_add(c->worker->stats.sys_other, 1);
+	setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
+}
+
+void bulk_forget(struct worker *w)
+{
+	w->bulk.busy = NULL;
+	deadline_drop(&w->deadlines, &w->bulk.timer);
+}
+
+void bulk_end(struct conn *c)
+{
+	if (!(c->flags & CONN_COARSE))
+		return;
+	c->flags &= ~(uint32_t)CONN_COARSE;
+	bulk_forget(c->worker);
+	bulk_set_mark(c, 1); /* wakes us for what is there */
+}
+
+static void bulk_due(struct timer *t, uint64_t now_ns)
+{
+	struct worker *w = container_of(t, struct worker, bulk.timer);
+	uint64_t silent_ns = w->bulk.busy->active_ns + BULK_NS;
+
+	if (now_ns < silent_ns)
+		worker_arm(w, t, silent_ns);
+	else
+		bulk_end(w->bulk.busy);
+}
+
+static void bulk_raise(struct conn *c)
+{
+	c->flags |= CONN_COARSE;
+	bulk_set_mark(c, BULK_MARK);
+	c->worker->bulk.timer.due = bulk_due;
+	worker_arm(c->worker, &c->worker->bulk.timer, c->worker->turn.now_ns + BULK_NS);
+}
+
+/* c has brought much in this turn. */
+static void bulk_is_busy(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (w->bulk.busy != c) {
+		if (w->bulk.busy)
+			bulk_end(w->bulk.busy);
+		w->bulk.busy = c;
+		w->bulk.mark_bytes = c->bytes_in + BULK_ALONE;
+	} else if (c->bytes_in >= w->bulk.mark_bytes && !(c->flags & CONN_COARSE)) {
+		bulk_raise(c);
+	}
+}
+
+void bulk_take(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (unlikely(c->rx.bytes >= BULK_PIECE) && !w->engine->messages &&
+	    !(c->flags & (CONN_EOF | CONN_CLOSING))) {
+		if (!(c->flags & CONN_BULK)) {
+			c->flags |= CONN_BULK;
+			c->bulk_turn = (uint32_t)stat_load(w->stats.turns);
+		}
+		if (worker_wants(w, FEATURE_rcvlowat))
+			bulk_is_busy(c);
+	}
+	bufq_clear(&w->pool, &c->rx);
+}
+
+static void bulk_begin_turn(struct worker *w, uint64_t turn)
+{
+	struct bulk_queue *q = &w->bulk.queue;
+	bool goes_on = q->turn + 1 == turn;
+	unsigned count = goes_on ? MAX(q->count, 1U) : 1;
+
+	*q = (struct bulk_queue){
+		.turn = turn,
+		.left = MIN(worker_share(w) * count, (size_t)WORKER_TURN_BYTES),
+		.first = goes_on ? q->first_next : 0,
+	};
+}
+
+size_t bulk_share(struct conn *c)
+{
+	struct bulk_queue *q = &c->worker->bulk.queue;
+	uint64_t turn = stat_load(c->worker->stats.turns);
+	uint32_t waited = (uint32_t)turn - c->bulk_turn;
+
+	if (q->turn != turn)
+		bulk_begin_turn(c->worker, turn);
+	q->count++;
+	if (q->left == 0 || waited < q->first) {
+		q->first_next = MAX(q->first_next, waited + 1);
+		conn_ready(c);
+		return 0;
+	}
+	c->bulk_turn = (uint32_t)turn;
+	return q->left;
+}
+
+void bulk_received(struct conn *c, size_t bytes)
+{
+	struct bulk_queue *q = &c->worker->bulk.queue;
+
+	q->left -= MIN(q->left, bytes);
+}
