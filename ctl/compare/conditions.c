@@ -61,7 +61,7 @@ static json_t *exports_of(const json_t *config, const char *service)
 	json_t *exports = json_object(), *section;
 	size_t i;
 
-	if (!strcmp(service, "nbd"))
+	if (!strcmp(service, "nbd") || !strcmp(service, "nvme"))
 		json_array_foreach(field_get(config, "exports"), i, section)
 			json_object_set_new(exports, field_text(section, "name"),
 					    keys_set(section));
@@ -113,15 +113,20 @@ static json_t *words_of(char *const *argv)
 static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 {
 	static const struct siphash_key no_secret;
-	json_t *same = json_pack("{s:o, s:O, s:O, s:O*}", "command", words_of(c->command), "host",
-				 field_get(conditions, "host"), "listener",
-				 field_get(conditions, "listener"), "exports",
+	json_t *host = json_copy(field_get(conditions, "host"));
+	json_t *same = json_pack("{s:o, s:o, s:O, s:O*}", "command", words_of(c->command), "host",
+				 host, "listener", field_get(conditions, "listener"), "exports",
 				 field_get(conditions, "exports"));
-	char *text = json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS);
-	size_t bytes = strlen(text);
-	unsigned count = (unsigned)(bytes / sizeof(uint64_t)) + 1;
-	uint64_t *words = calloc(count, sizeof(*words)), hash;
+	unsigned count;
+	uint64_t *words, hash;
+	size_t bytes;
+	char *text;
 
+	json_object_del(host, "memory_bytes"); /* the kernel's share of it differs between boots */
+	text = json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS);
+	bytes = strlen(text);
+	count = (unsigned)(bytes / sizeof(*words)) + 1;
+	words = calloc(count, sizeof(*words));
 	if (!words)
 		abort();
 	memcpy(words, text, bytes);

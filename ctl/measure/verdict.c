@@ -173,11 +173,12 @@ static void judge(struct verdict *v, const double *logs, double alpha, double wi
 struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
 			  unsigned comparisons, double within)
 {
+	unsigned skipped = rounds - MIN(rounds, (unsigned)VERDICT_ROUNDS_MAX);
 	struct verdict v = unknown();
 	double *logs = numbers(rounds);
 
 	v.least = verdict_least_rounds(comparisons);
-	v.rounds = pair(first, row, rounds, logs);
+	v.rounds = pair(first + skipped, row + skipped, rounds - skipped, logs);
 	if (v.rounds > 0)
 		judge(&v, logs, VERDICT_ALPHA / comparisons, within);
 	free(logs);

@@ -32,8 +32,10 @@ struct verdict {
 };
 
 /* first and row: `rounds` costs each, in the order of the rounds; a visit that is missing is NaN, 0
- * or less.  comparisons: rows of the group less one, at least 1.  within: the relative change that
- * counts as the same, such as 0.05. */
+ * or less.  Of more than VERDICT_ROUNDS_MAX the last count, as the work grows with their cube.
+ * comparisons: rows of the group less one, at least 1.  within: the relative change that counts as
+ * the same, such as 0.05. */
+enum { VERDICT_ROUNDS_MAX = 1000 };
 struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
 			  unsigned comparisons, double within);
 

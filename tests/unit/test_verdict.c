@@ -156,12 +156,73 @@ static void more_rounds_find_more(void **state)
 	assert_true(count_verdicts(&noise, 0, 40, VERDICT_SAME) >= 360);
 }
 
+/* ---- Whole runs ---- */
+
+/* In how many of 400 gates of 12 rows is any row's low end above 0? */
+static unsigned count_worse(unsigned runs, double shift)
+{
+	unsigned count = 0;
+
+	seed = 1;
+	for (unsigned i = 0; i < 400; i++) {
+		bool any = false;
+
+		for (unsigned row = 0; row < 12; row++) {
+			double before[VERDICT_RUNS_MAX], now[VERDICT_RUNS_MAX];
+
+			for (unsigned r = 0; r < runs; r++) {
+				before[r] = 450 * exp(0.03 * normal());
+				now[r] = 450 * (1 + shift) * exp(0.03 * normal());
+			}
+			any |= verdict_of_runs(before, runs, now, runs, 12, 0.05).low > 0;
+		}
+		count += any;
+	}
+	return count;
+}
+
+static void runs_that_are_equal_are_worse_in_five_of_a_hundred_gates(void **state)
+{
+	(void)state;
+	assert_true(count_worse(5, 0) < 32);
+	assert_true(count_worse(10, 0) < 32);
+	assert_true(count_worse(10, 0.1) == 400);
+}
+
+static void too_few_runs_decide_nothing(void **state)
+{
+	static const double before[] = { 1, 1, 1, 1, 1 }, now[] = { 2, 2, 2, 2, 2 };
+
+	(void)state;
+	assert_int_equal(verdict_of_runs(before, 5, now, 4, 1, 0.05).is, VERDICT_TOO_FEW_ROUNDS);
+	assert_int_equal(verdict_of_runs(before, 5, now, 5, 12, 0.05).is, VERDICT_MORE);
+	/* 1 of 252 orders is more than 0.05 / 13. */
+	assert_int_equal(verdict_of_runs(before, 5, now, 5, 13, 0.05).is, VERDICT_TOO_FEW_ROUNDS);
+}
+
+static void thousands_of_rounds_cost_no_more_than_the_last_thousand(void **state)
+{
+	enum { ROUNDS = 20000 };
+	double *costs = calloc(2 * ROUNDS, sizeof(*costs));
+
+	(void)state;
+	assert_non_null(costs);
+	for (unsigned i = 0; i < 2 * ROUNDS; i++)
+		costs[i] = 1;
+	assert_int_equal(verdict_of(costs, costs + ROUNDS, ROUNDS, 1, 0.05).rounds,
+			 VERDICT_ROUNDS_MAX);
+	free(costs);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(vectors_of_the_reference_are_met),
 		cmocka_unit_test(equal_rows_differ_by_chance_in_five_of_a_hundred),
 		cmocka_unit_test(more_rounds_find_more),
+		cmocka_unit_test(runs_that_are_equal_are_worse_in_five_of_a_hundred_gates),
+		cmocka_unit_test(too_few_runs_decide_nothing),
+		cmocka_unit_test(thousands_of_rounds_cost_no_more_than_the_last_thousand),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
