@@ -114,8 +114,7 @@ static int rdma_cm_create(struct rdma_cm *cm, enum rdma_port_space space,
 	return rdma_bind_addr(*ret_id, (struct sockaddr *)address) < 0 ? -errno : 0;
 }
 
-/* Creates an identifier for unreliable connections; no other call allows a queue pair type other
- * than the port space's default. */
+/* For unreliable connections: other calls make only the port space's own type of queue pair. */
 static int rdma_cm_create_uc(struct rdma_cm *cm, const struct sockaddr_storage *address,
 			     struct rdma_cm_id **ret_id)
 {
