@@ -41,7 +41,7 @@ struct phrase group_change_text(const struct group *g, unsigned i)
 			human_percent(fabs(change)).text);
 	if (v->is != VERDICT_TOO_FEW_ROUNDS && (size_t)used < sizeof(p.text))
 		snprintf(p.text + used, sizeof(p.text) - (size_t)used, " \xc2\xb1%s",
-			 human_percent(fmax(v->high - change, change - v->low)).text);
+			 human_percent((v->high - v->low) / 2).text);
 	return p;
 }
 

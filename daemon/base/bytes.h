@@ -1,5 +1,5 @@
-/* Numbers of wire formats, at any address: get_be32() and put_be32(), get_le32() and put_le32(), and
- * so on.  The put functions return where the next field goes. */
+/* Numbers of wire formats, at any address: get_be32() and put_be32(), get_le32() and put_le32(),
+ * and so on.  The put functions return where the next field goes. */
 #pragma once
 #include <endian.h>
 #include <stdint.h>
