@@ -133,16 +133,15 @@ static void judge(struct judging *j, struct measure *now, const struct measure *
 
 	j->counts[is]++;
 	if (is == GATE_NOT_COMPARABLE)
-		output_wrapped(
-			j->out, STYLE_WARN, 2,
-			"not comparable: %s %s%s%s: %u runs against %u saved ones; it takes %d "
-			"of each, or more if there are many rows.",
-			now->listener, now->operation, colon, now->label, runs, before,
-			VERDICT_RUNS_LEAST);
+		output_wrapped(j->out, STYLE_WARN, 2,
+			       "not comparable: %s %s%s%s: %u run%s against %u saved; it takes %d "
+			       "of each, or more if there are many rows.",
+			       now->listener, now->operation, colon, now->label, runs, plural(runs),
+			       before, VERDICT_RUNS_LEAST);
 	else if (is != GATE_PASSED)
 		output_wrapped(j->out, is == GATE_WORSE ? STYLE_BAD : STYLE_WARN, 2,
 			       "%s: %s %s%s%s: %s changed by %+.1f to %+.1f %% (%u runs against %u "
-			       "saved ones).",
+			       "saved).",
 			       is == GATE_WORSE ? "worse" : "undecided", now->listener,
 			       now->operation, colon, now->label, compare_cost_name(cost),
 			       100 * v.low, 100 * v.high, runs, before);

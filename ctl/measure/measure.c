@@ -473,31 +473,6 @@ static void merge_visit(struct measure *row, struct measure *visit)
 	add_visit(row, visit);
 }
 
-unsigned measure_visits(const struct measure *row)
-{
-	return MAX(row->visit_count, 1U);
-}
-
-const struct measure *measure_visit_at(const struct measure *row, unsigned i)
-{
-	return row->visit_count ? row->visits[i] : row;
-}
-
-struct measures measures_copy(const struct measures *m)
-{
-	struct measures copy = { .within = m->within };
-
-	for (unsigned i = 0; i < m->count; i++) {
-		struct measure *row = measures_add(&copy);
-
-		*row = *m->rows[i];
-		json_incref(row->source);
-		row->visits = NULL;
-		row->visit_count = 0;
-	}
-	return copy;
-}
-
 void measures_merge(struct measures *m)
 {
 	unsigned kept = 0;

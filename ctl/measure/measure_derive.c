@@ -1,8 +1,33 @@
-/* What follows from a row's counts: latencies, rates and costs.  See measure.h. */
+/* What follows from a row's counts: latencies, rates and costs; its visits.  See measure.h. */
 #include <stdlib.h>
 
 #include "measure.h"
 #include "util.h"
+
+unsigned measure_visits(const struct measure *row)
+{
+	return MAX(row->visit_count, 1U);
+}
+
+const struct measure *measure_visit_at(const struct measure *row, unsigned i)
+{
+	return row->visit_count ? row->visits[i] : row;
+}
+
+struct measures measures_copy(const struct measures *m)
+{
+	struct measures copy = { .within = m->within };
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = measures_add(&copy);
+
+		*row = *m->rows[i];
+		json_incref(row->source);
+		row->visits = NULL;
+		row->visit_count = 0;
+	}
+	return copy;
+}
 
 bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns)
 {
