@@ -45,7 +45,7 @@ bool group_is_judged(const struct group *g);
 /* The most rounds that a row has in common with the first one. */
 unsigned group_rounds(const struct group *g);
 
-/* "-3.1 % +-2.7", the longer side of the interval; "": unknown. */
+/* "-3.1 % +-2.7", half of the interval; "": unknown. */
 struct phrase {
 	char text[80];
 };

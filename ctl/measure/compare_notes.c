@@ -92,7 +92,7 @@ static void explain_columns(struct output *out, const struct groups *all)
 			out, STYLE_DIM, 2,
 			"vs 1st: CPU/req, else CPU/op, or CPU/GB where it is shown (operations "
 			"differ in size), against the first row of its group, by the ratios in the "
-			"same rounds: the estimate and the longer side of its interval. All intervals "
+			"same rounds: the estimate and half of its interval. All intervals "
 			"of a group hold together in 95 of 100 runs.");
 	if (trips)
 		output_wrapped(
