@@ -436,9 +436,9 @@ void worker_set_peers_max(struct worker *w, uint64_t peers_max);
  * neither asked nor waited for. */
 struct counter_flush;
 struct counter_flush *counter_flush_new(void); /* NULL: no memory; the other two accept NULL */
-void worker_flush_counters(struct worker *w, struct counter_flush *flush);
+void worker_flush_counters(struct worker *w, struct counter_flush *s);
 void counter_flush_wait(
-	struct counter_flush *flush); /* also frees it once the last worker has answered */
+	struct counter_flush *s); /* also frees it once the last worker has answered */
 
 /* Finds out which features the engine gets on this host with these options, by starting and
  * stopping a worker without sockets.  0 and a mask of enum engine_feature, or -errno with the

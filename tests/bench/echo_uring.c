@@ -153,7 +153,7 @@ static void buffers_publish(void)
 	io_uring_buf_ring_advance(s.buffer_ring, s.buffers_back);
 	s.buffers_back = 0;
 	s.starved = NULL;
-	for (; c; c = c->wait.next)
+	for (; c; c = c->starved_next)
 		receive_start((unsigned)(c - s.conns));
 }
 
@@ -238,7 +238,7 @@ static void receive_ended(unsigned slot, int result)
 	struct conn *c = &s.conns[slot];
 
 	if (result == -ENOBUFS && !s.lent) {
-		c->wait.next = s.starved;
+		c->starved_next = s.starved;
 		s.starved = c;
 	} else if (result > 0 || result == -ENOBUFS) {
 		receive_start(slot);
