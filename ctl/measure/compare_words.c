@@ -77,7 +77,7 @@ struct phrase group_verdict_text(const struct group *g, unsigned i)
 /* The row's engine, or its own name where another row has the same engine. */
 static struct phrase row_name(const struct group *g, unsigned i)
 {
-	struct phrase name, other;
+	struct phrase name = { "" }, other;
 
 	compare_engine_text(g->rows[i], name.text, sizeof(name.text));
 	for (unsigned j = 0; j < g->count; j++) {
