@@ -252,8 +252,8 @@ static void the_verdict_and_all_figures_are_on_the_page(void **state)
 {
 	static const char *const said[] = {
 		"50 % less",
-		"The largest difference is fast with 50 % less CPU per request than slow (http "
-		"get: load).",
+		"The largest difference is fast with 50 % less CPU per request than slow",
+		"(http get: load).",
 		"the same within 5 %",
 		"8 rounds; all intervals",
 		"Linux 9",
