@@ -77,7 +77,7 @@ def test_visits_and_saved_rows_have_them(start_daemon, tmp_path):
     saved = [json.loads(line)["softirq"] for line in (tmp_path / "rows").read_text().splitlines()]
     assert len(saved) == 4 and all(row["receive_ns"] > 0 for row in saved)
     shown = subprocess.run(
-        [NBCTL, "compare", "--notes", "--load", tmp_path / "rows"], capture_output=True, check=True, text=True
+        [NBCTL, "compare", "--wide", "--notes", "--load", tmp_path / "rows"], capture_output=True, check=True, text=True
     ).stdout
     assert " peer " in shown and "rx, tx: softirq time an operation" in shown
 
