@@ -105,16 +105,6 @@ static bool uring_try_order(struct io_uring *io, const int fds[2],
 	       cqe->user_data == ORDER_SINGLE;
 }
 
-#ifdef __SANITIZE_THREAD__
-/* The next ring may be where this one was: ThreadSanitizer does not see that the kernel's memory is
- * unmapped in between. */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void)
-{
-	return "race:uring_try_order\n";
-}
-#endif
-
 /* Does this kernel report receives in the order in which they filled buffers?  Tried on a ring of
  * its own, whose end ends the multishot receive. */
 static bool uring_keeps_order(void)
@@ -126,12 +116,14 @@ static bool uring_keeps_order(void)
 
 	if (io_uring_queue_init(4, &io, 0) < 0)
 		return false;
+	ring_mapped();
 	buffers = aligned_alloc(4096, 4096);
 	if (buffers && socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0) {
 		ordered = uring_try_order(&io, fds, buffers);
 		close(fds[0]);
 		close(fds[1]);
 	}
+	ring_unmapping();
 	io_uring_queue_exit(&io);
 	free(buffers);
 	return ordered;

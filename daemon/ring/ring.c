@@ -12,6 +12,10 @@
 
 #include "batch.h"
 
+#ifdef __SANITIZE_THREAD__
+char ring_mappings;
+#endif
+
 /* ---- Set-up ---- */
 
 /* From the best to the least; each needs a newer kernel than the next (6.1, 5.19, 5.6). */
@@ -57,6 +61,7 @@ static int ring_setup(struct ring *r, const struct worker_options *o, unsigned f
 		}
 	}
 	rc = io_uring_queue_init_params(RING_SQ_ENTRIES, &r->io, &params);
+	ring_mapped();
 	if (rc == 0) {
 		r->features = params.features;
 		r->deferred = params.flags & IORING_SETUP_DEFER_TASKRUN;
@@ -166,6 +171,7 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	if (rc < 0)
 		return ring_unavailable(reason, rc);
 	if (!(r->features & IORING_FEAT_EXT_ARG) || !(r->features & IORING_FEAT_NODROP)) {
+		ring_unmapping();
 		io_uring_queue_exit(&r->io);
 		return reason_set(reason, -ENOSYS,
 				  "this kernel's io_uring is too old; use engine = "
@@ -175,6 +181,7 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	ring_fill_array(r);
 	rc = ring_enable(r, uses);
 	if (rc < 0) {
+		ring_unmapping();
 		io_uring_queue_exit(&r->io);
 		return ring_unavailable(reason, rc);
 	}
@@ -200,6 +207,7 @@ int ring_probe(struct reason *reason)
 
 void ring_fini(struct ring *r)
 {
+	ring_unmapping();
 	io_uring_queue_exit(&r->io);
 }
 

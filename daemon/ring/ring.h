@@ -64,6 +64,29 @@ struct ring {
 	struct ring_watched watched[RING_WATCHED_MAX];
 };
 
+/* A ring may be mapped where that of another thread was: the kernel orders the end of one mapping
+ * before the begin of the next, which ThreadSanitizer does not see and has to be told. */
+#ifdef __SANITIZE_THREAD__
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+extern char ring_mappings;
+static inline void ring_mapped(void)
+{
+	__tsan_acquire(&ring_mappings);
+}
+static inline void ring_unmapping(void)
+{
+	__tsan_release(&ring_mappings);
+}
+#else
+static inline void ring_mapped(void)
+{
+}
+static inline void ring_unmapping(void)
+{
+}
+#endif
+
 /* Purposes of a ring: the kernel allows only the operations that they need, see ring_restrict.c. */
 enum ring_use {
 	RING_LISTENS = 1,   /* accepts connections, and watches descriptors */
