@@ -13,7 +13,7 @@ JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
 # The tests wait most of the time: so TEST_JOBS files of them at once, where pytest-xdist is there.
-TEST_JOBS ?= 4
+TEST_JOBS ?= $(shell echo $$((3 * $$(nproc))))
 ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && printf -- '-n %s --dist loadfile' $(TEST_JOBS))
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
@@ -37,7 +37,6 @@ units: $(UNIT) ## run the unit tests (RUN=EMULATOR for those of another machine)
 .PHONY: system
 system: all ## run the system tests (TESTS=FILE for one of them)
 	$(Q)$(PYTEST) $(if $(TESTS),$(TESTS),$(ABREAST) $(TEST_SKIP:%=--ignore=tests/system/test_%.py) tests/system)
-
 
 .PHONY: check-fast
 check-fast: ## units, and the system tests of what differs from HEAD (or BASE=COMMIT): under 2 minutes
@@ -66,10 +65,10 @@ $(BUILD)/vm/nbserved_faults: $(MAIN_OBJ) $(BUILD)/tests/vm/faults/faults.o $(BUI
 
 .PHONY: check-vm vm-client bench-vm
 vm-client: $(if $(RDMA_FOUND),$(VM_CLIENTS) $(BUILD)/vm/nbserved_faults)
-check-vm: ## as root: RDMA on software devices, in a VM
-	@tools/deps.sh build rdma test vm
+check-vm: ## as root: RDMA, NVMe and other clients of the kernel in VMs, the service under a real systemd
+	@tools/deps.sh build test systemd $(if $(filter no,$(RDMA)),,rdma vm)
 	$(AGAIN) $(JOBS) all vm-client
-	$(Q)$(PYTEST) $(ABREAST) tests/vm/test_rdma.py tests/vm/test_vm_clients.py
+	$(Q)$(PYTEST) $(ABREAST) tests/vm
 
 # One after the other: each tells what it can even if those before could not.
 BENCH_VM ?= one_cpu two_cpus claims nvme
@@ -85,12 +84,17 @@ bench-vm: ## as root: RDMA beside the servers of rping, fio and perftest, NVMe/T
 	@mkdir -p $(BUILD)/vm/speed
 	$(Q)status=0; $(foreach vm,$(BENCH_VM),$(call bench_vm,$(vm)) || status=1;) exit $$status
 
-.PHONY: check
-check: ## unit tests, system tests, and as root the service under real systemd, and RDMA in a VM
-	@tools/deps.sh build test $$([ "$$(id -u)" != 0 ] || echo systemd $(if $(filter no,$(RDMA)),,rdma vm))
-	$(AGAIN) $(JOBS) all vm-client units
-	$(AGAIN) bench-check-run
-	$(Q)$(PYTEST) $(ABREAST) $(wildcard tests/vm) tests/system
+.PHONY: check check-all
+check: ## unit tests and system tests: some five minutes on two CPUs
+	@tools/deps.sh build test
+	$(AGAIN) $(JOBS) all
+	$(AGAIN) $(JOBS) units
+	$(Q)$(PYTEST) $(ABREAST) tests/system
+# One after the other: each installs packages of its own.
+check-all: check ## as root: check, bench-check, check-vm and check-cross
+	$(AGAIN) bench-check
+	$(AGAIN) check-vm
+	$(AGAIN) check-cross
 
 # ---- The same on sanitized builds ----------------------------------------------------------------
 ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined

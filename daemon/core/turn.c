@@ -1,12 +1,13 @@
-/* A turn of a worker, and its drain.  Worker's thread only.  See worker.h. */ #include "conn.h"
+/* A turn of a worker, and its drain.  Worker's thread only.  See worker.h. */
+#include "conn.h"
 #include "slices.h"
 #include "worker.h"
 
-	const char *const engine_feature_names[FEATURE_COUNT] = {
+const char *const engine_feature_names[FEATURE_COUNT] = {
 #define X(name) #name,
-		ENGINE_FEATURES(X)
+	ENGINE_FEATURES(X)
 #undef X
-	};
+};
 
 /* ---- A turn ---- */
 
