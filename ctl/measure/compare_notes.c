@@ -13,7 +13,7 @@
 static bool is_notable(const char *feature)
 {
 	static const char *const plumbing[] = { "registered_ring", "restricted", "single_issuer",
-						"multishot_accept", "registered_files" };
+						"multishot_accept" };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(plumbing); i++)
 		if (!strcmp(feature, plumbing[i]))

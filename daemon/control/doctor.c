@@ -159,7 +159,6 @@ static const struct {
 	{ FEATURE_buffer_ring, "Linux 5.19" },
 	{ FEATURE_incremental_buffers, "Linux 6.12" },
 	{ FEATURE_recv_bundle, "Linux 6.10" },
-	{ FEATURE_registered_files, "Linux 5.19; RLIMIT_NOFILE" },
 	{ FEATURE_eager_io, "any Linux" },
 	{ FEATURE_rcvlowat, "any Linux" },
 	{ FEATURE_silent_send, "Linux 5.17, and a short send that says so" },

@@ -139,7 +139,6 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	}
 	c->worker = w;
 	c->fd = fd;
-	c->slot = UINT32_MAX;
 	c->flags =
 		(w->engine->keep_open ? CONN_FRESH : 0) |
 		((w->service->flags & SERVICE_SENDS_FIRST) && !w->engine->messages ? CONN_WATCH_TX

@@ -94,9 +94,7 @@ struct conn {
 	uint64_t op_start_ns; /* when the sampled operation that is being timed began; 0: none is */
 	uint64_t active_ns;
 	int fd;
-	/* Used by the engine: index of the registered file, or epoll events; UINT32_MAX before
-	 * open(). */
-	uint32_t slot;
+	uint32_t events; /* epoll.c: those that are armed */
 	struct op recv_op, send_op;
 	uint64_t bytes_in, bytes_out;
 	void *state;       /* owned by the service */

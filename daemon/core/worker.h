@@ -63,7 +63,6 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 	X(incremental_buffers)                                                                     \
 	X(recv_bundle)                                                                             \
 	X(silent_send)                                                                             \
-	X(registered_files)                                                                        \
 	X(eager_io)                                                                                \
 	X(rcvlowat)                                                                                \
 	X(send_zc)                                                                                 \
@@ -95,8 +94,8 @@ extern const char *const engine_feature_names[FEATURE_COUNT];
 	 FEATURE_BIT(defer_taskrun) | FEATURE_BIT(multishot_accept) |                              \
 	 FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |                                  \
 	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) | FEATURE_BIT(silent_send) |  \
-	 FEATURE_BIT(registered_files) | FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) |           \
-	 FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
+	 FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) | FEATURE_BIT(udp_gro) |                    \
+	 FEATURE_BIT(udp_gso))
 
 /* Callbacks to the worker's owner; all run on the worker's thread. */
 struct worker_owner {

@@ -2,7 +2,7 @@
  * comparison.
  *
  * The epoll set is changed only when the interest really changes; EPOLLOUT is armed only while tx
- * could not be sent.  c->slot holds the events that are armed. */
+ * could not be sent.  c->events holds the events that are armed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +37,9 @@ static void epoll_interest(struct conn *c, uint32_t events)
 {
 	int operation = c->flags & EPOLL_LEFT ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, rc;
 
-	if (events == c->slot)
+	if (events == c->events)
 		return;
-	c->slot = events;
+	c->events = events;
 	if (c->flags & CONN_FRESH)
 		return;
 	rc = epoll_change(c->worker, operation, c->fd, events, &c->recv_op);
@@ -52,7 +52,7 @@ static void epoll_interest(struct conn *c, uint32_t events)
 static void epoll_leave(struct conn *c)
 {
 	epoll_change(c->worker, EPOLL_CTL_DEL, c->fd, 0, NULL);
-	c->slot = 0;
+	c->events = 0;
 	c->flags |= EPOLL_LEFT;
 }
 
@@ -81,11 +81,11 @@ __attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready
 		return;
 	if (ready & EPOLLOUT)
 		conn_ready(c);
-	if ((ready & EPOLLIN) && (c->slot & EPOLLIN)) {
+	if ((ready & EPOLLIN) && (c->events & EPOLLIN)) {
 		/* After the FIN most connections are closed in this turn: so EPOLLIN is disarmed
 		 * only if the event is reported again. */
 		if (c->flags & (CONN_EOF | CONN_STARVED))
-			epoll_interest(c, c->slot & ~(uint32_t)EPOLLIN);
+			epoll_interest(c, c->events & ~(uint32_t)EPOLLIN);
 		else
 			readiness_recv(c, false);
 		return;
@@ -99,7 +99,7 @@ static void epoll_event(struct op *op, int ready, uint32_t flags)
 	struct conn *c = container_of(op, struct conn, recv_op);
 
 	(void)flags;
-	if (likely(ready == EPOLLIN && c->slot == EPOLLIN &&
+	if (likely(ready == EPOLLIN && c->events == EPOLLIN &&
 		   !(c->flags & (CONN_CLOSING | CONN_EOF | CONN_STARVED))))
 		readiness_recv(c, false);
 	else
@@ -109,7 +109,7 @@ static void epoll_event(struct op *op, int ready, uint32_t flags)
 static int epoll_open(struct conn *c)
 {
 	c->recv_op.done = epoll_event;
-	c->slot = EPOLLIN;
+	c->events = EPOLLIN;
 	c->flags |= EPOLL_LEFT;
 	if (conn_may_receive(c)) /* else the event of data asks for a chunk */
 		readiness_recv(c, false);
@@ -120,9 +120,9 @@ static void epoll_keep_open(struct conn *c)
 {
 	int rc;
 
-	if (!c->slot)
+	if (!c->events)
 		return;
-	rc = epoll_change(c->worker, EPOLL_CTL_ADD, c->fd, c->slot, &c->recv_op);
+	rc = epoll_change(c->worker, EPOLL_CTL_ADD, c->fd, c->events, &c->recv_op);
 	if (rc < 0)
 		conn_failed(c, -rc);
 	else
@@ -131,17 +131,17 @@ static void epoll_keep_open(struct conn *c)
 
 static void epoll_recv(struct conn *c, bool on)
 {
-	epoll_interest(c, on ? c->slot | EPOLLIN : c->slot & ~(uint32_t)EPOLLIN);
+	epoll_interest(c, on ? c->events | EPOLLIN : c->events & ~(uint32_t)EPOLLIN);
 }
 
 static void epoll_flush(struct conn *c)
 {
 	bool sent = readiness_send(c);
 
-	if (likely(sent && c->slot == EPOLLIN))
+	if (likely(sent && c->events == EPOLLIN))
 		return;
 	if (!(c->flags & CONN_CLOSING))
-		epoll_interest(c, sent ? c->slot & ~(uint32_t)EPOLLOUT : c->slot | EPOLLOUT);
+		epoll_interest(c, sent ? c->events & ~(uint32_t)EPOLLOUT : c->events | EPOLLOUT);
 }
 
 /* Nothing of ours is ever in flight.  While the stores have requests of c its socket stays open,

@@ -15,8 +15,6 @@
 
 static_assert((int)URING_END_SEEN < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
 
-static const int uring_no_file = -1;
-
 /* ---- Provided buffers ---- */
 
 static struct chunk *uring_chunk(const struct worker *w, uint32_t completion_flags)
@@ -90,7 +88,6 @@ static void uring_reset_arm(struct conn *c, bool local)
 
 	c->reset_op.done = uring_reset_done;
 	io_uring_prep_poll_add(sqe, c->fd, POLLERR | POLLHUP | (local ? POLLRDHUP : 0));
-	uring_fd(c, sqe);
 	ring_op(sqe, &c->reset_op);
 	c->flags |= URING_RESET_ARMED;
 	c->pending++;
@@ -167,7 +164,6 @@ static void uring_recv_arm(struct conn *c, unsigned ioprio)
 		uring_own_recv_prep(c, sqe);
 	else
 		uring_recv_prep(c, sqe, ioprio);
-	uring_fd(c, sqe);
 	ring_op(sqe, &c->recv_op);
 	c->flags |= URING_RECV_ARMED;
 	c->pending++;
@@ -295,7 +291,6 @@ static int uring_open(struct conn *c)
 {
 	uring_send_init(c);
 	c->control_op.done = uring_control_done;
-	c->slot = URING_NO_SLOT;
 	if (((struct uring *)c->worker->engine_state)->eager_io && conn_may_receive(c))
 		readiness_recv(c, false);
 	return 0;
@@ -309,16 +304,6 @@ static void uring_keep_open(struct conn *c)
 	if (c->flags & CONN_EOF) /* what is left is to be sent, and nothing more to be heard of */
 		return;
 	local = u->local && uring_is_local(c);
-	if (u->slot_count && !paused) { /* takes effect before the submissions queued after it */
-		struct io_uring_sqe *sqe;
-
-		c->slot = u->slots[--u->slot_count];
-		sqe = ring_sqe(&u->ring);
-		u->slot_fds[c->slot] = c->fd;
-		io_uring_prep_files_update(sqe, &u->slot_fds[c->slot], 1, (int)c->slot);
-		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-		ring_op(sqe, NULL);
-	}
 	if (!paused) /* conn_resume() arms it */
 		uring_recv_arm(c, IORING_RECVSEND_POLL_FIRST);
 	if (local || !(c->worker->service->flags & SERVICE_ANSWERS))
@@ -347,16 +332,6 @@ static void uring_close(struct conn *c)
 
 static void uring_release(struct conn *c)
 {
-	struct uring *u = c->worker->engine_state;
-	struct io_uring_sqe *sqe;
-
-	if (c->slot != URING_NO_SLOT) {
-		sqe = ring_sqe(&u->ring);
-		io_uring_prep_files_update(sqe, (int *)&uring_no_file, 1, (int)c->slot);
-		sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-		ring_op(sqe, NULL);
-		u->slots[u->slot_count++] = c->slot;
-	}
 	stat_add(c->worker->stats.sys_close, 1);
 	close(c->fd);
 }
@@ -367,8 +342,8 @@ const struct engine engine_uring = {
 	.sample_turns = 32,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |
 		    FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) |
-		    FEATURE_BIT(silent_send) | FEATURE_BIT(registered_files) |
-		    FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) | FEATURE_BIT(send_zc),
+		    FEATURE_BIT(silent_send) | FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) |
+		    FEATURE_BIT(send_zc),
 	.init = uring_init,
 	.fini = uring_fini,
 	.listen = ring_listen,

@@ -1,8 +1,7 @@
 /* Engine `io_uring`: internal interface of its files.
  *
  * uring.c: connections and receiving; uring_send.c: sending, with and without a copy;
- * uring_setup.c: the ring of provided buffers, registered files, and which features this kernel
- * has. */
+ * uring_setup.c: the ring of provided buffers, and which features this kernel has. */
 #pragma once
 #include <liburing.h>
 #include <stdbool.h>
@@ -19,12 +18,9 @@ enum {
 	URING_BUF_GROUP = 0,
 	URING_LENT_BYTES =
 		1024 * 1024, /* bytes lent at first with incremental buffers; fits into the cache */
-	/* Registered sockets; further connections use plain descriptors. */
-	URING_FILES_MAX = 16 * 1024,
 	URING_MUCH = 128 * 1024, /* bytes, better received by a bundle than chunk by chunk */
 	URING_IOV = 64,          /* views one send may carry */
 	URING_SILENT_MAX = 8,    /* sends in a small batch: see uring_send.c, "Quiet sends" */
-	URING_NO_SLOT = UINT32_MAX,
 };
 
 enum uring_conn_flags {
@@ -75,9 +71,6 @@ struct uring {
 	bool local;    /* a listening socket is a Unix socket */
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
 	unsigned silent_max;
-	uint32_t *slots; /* stack of free registered-file slots */
-	int *slot_fds;   /* of each slot: the descriptor that the kernel puts there */
-	unsigned slot_count, slots_total;
 	struct uring_send *send_free;
 };
 static_assert(offsetof(struct uring, ring) == 0, "ring_of() expects it there");
@@ -100,13 +93,4 @@ static inline void uring_need_completion(struct conn *c)
 
 	if (c->sending.bytes)
 		u->ring.quiet = 0;
-}
-
-/* Sets c's registered file, if it has one, in a submission that names the descriptor. */
-static inline void uring_fd(const struct conn *c, struct io_uring_sqe *sqe)
-{
-	if (c->slot == URING_NO_SLOT)
-		return;
-	sqe->fd = (int)c->slot;
-	sqe->flags |= IOSQE_FIXED_FILE;
 }

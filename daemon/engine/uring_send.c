@@ -140,7 +140,6 @@ static struct io_uring_sqe *uring_queue_sendmsg(struct conn *c, struct uring_sen
 	} else {
 		io_uring_prep_sendmsg(sqe, c->fd, &s->msg, (unsigned)flags);
 	}
-	uring_fd(c, sqe);
 	ring_op(sqe, &s->op);
 	return sqe;
 }
@@ -151,7 +150,6 @@ static inline void uring_prep_send(struct conn *c, struct io_uring_sqe *sqe, con
 	io_uring_prep_send(sqe, c->fd, v->data, v->len, flags);
 	if (!(flags & MSG_DONTWAIT))
 		sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
-	uring_fd(c, sqe);
 	ring_op(sqe, &c->send_op);
 }
 

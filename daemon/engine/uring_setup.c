@@ -1,11 +1,10 @@
-/* Engine `io_uring`, set-up: the ring of provided buffers, registered files, and a run-time probe
- * of each feature.  See uring.h. */
+/* Engine `io_uring`, set-up: the ring of provided buffers, and a run-time probe of each feature.
+ * See uring.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -165,30 +164,6 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	return 0;
 }
 
-static void uring_init_files(struct worker *w)
-{
-	struct uring *u = w->engine_state;
-	struct rlimit limit = { 0 };
-	unsigned count;
-
-	getrlimit(RLIMIT_NOFILE, &limit);
-	if (!worker_wants(w, FEATURE_registered_files) || limit.rlim_cur <= RING_FILES_MAX)
-		return;
-	count = (unsigned)MIN(limit.rlim_cur - RING_FILES_MAX,
-			      URING_FILES_MAX); /* the limit of descriptors, at most */
-	u->slots = calloc(count, sizeof(*u->slots));
-	u->slot_fds = calloc(count, sizeof(*u->slot_fds));
-	if (!u->slots || !u->slot_fds ||
-	    io_uring_register_files_sparse(&u->ring.io, count + RING_FILES_MAX) < 0)
-		return; /* connections use plain descriptors */
-	u->ring.files_next = count;
-	u->ring.files_end = count + RING_FILES_MAX;
-	for (unsigned i = count; i-- > 0;)
-		u->slots[u->slot_count++] = i;
-	u->slots_total = count;
-	worker_feature(w, FEATURE_registered_files);
-}
-
 /* Does this kernel know multishot receive (Linux 6.0)?  Tried on a socket pair. */
 static int uring_probe_multishot(struct worker *w)
 {
@@ -276,8 +251,6 @@ void uring_fini(struct worker *w)
 		free(s);
 	}
 	free(u->after);
-	free(u->slots);
-	free(u->slot_fds);
 	free(u);
 	w->engine_state = NULL;
 }
@@ -328,7 +301,6 @@ int uring_init(struct worker *w, struct reason *reason)
 		worker_feature(w, FEATURE_eager_io);
 	for (unsigned i = 0; i < w->accept.count; i++)
 		u->local |= socket_is_local(w->accept.acceptors[i].fd);
-	uring_init_files(w);
 	uring_probe_send_zc(w);
 	if (worker_wants(w, FEATURE_silent_send) && uring_probe_silence(w)) {
 		u->silent_max = URING_SILENT_MAX;

@@ -217,17 +217,15 @@ int ring_register_file(struct ring *r, int fd, struct reason *reason)
 {
 	int rc = 0;
 
-	if (!r->files_end) { /* the engine has no table of registered files */
+	if (r->files == 0)
 		rc = io_uring_register_files_sparse(&r->io, RING_FILES_MAX);
-		r->files_end = rc == 0 ? RING_FILES_MAX : 0;
-	}
-	if (rc == 0 && r->files_next == r->files_end)
+	if (rc == 0 && r->files == RING_FILES_MAX)
 		rc = -ENOSPC;
 	if (rc == 0)
-		rc = io_uring_register_files_update(&r->io, r->files_next, &fd, 1);
+		rc = io_uring_register_files_update(&r->io, r->files, &fd, 1);
 	if (rc < 0)
 		return reason_set(reason, rc, "its file is not registered: %s", strerror(-rc));
-	return (int)r->files_next++;
+	return (int)r->files++;
 }
 
 void ring_unregister_file(struct ring *r, unsigned slot)

@@ -29,7 +29,7 @@ enum {
 	RING_SQ_ENTRIES = 256,
 	RING_CQ_ENTRIES = 4096,
 	RING_WATCHED_MAX = 4,
-	RING_FILES_MAX = 256, /* files of stores, registered in addition to the engine's sockets */
+	RING_FILES_MAX = 256, /* files of stores that are registered */
 	RING_RETRY_NS = 1000 * 1000,
 	RING_RETRIES_MAX = 100,
 };
@@ -58,8 +58,8 @@ struct ring {
 	/* How long the next wait is for several completions; after that, for one. */
 	uint64_t batch_ns;
 	bool sqpoll, deferred;
-	unsigned files_next, files_end; /* slots for stores in the table of registered files */
-	bool buffers;                   /* the pool's slab is registered, as buffer 0 */
+	unsigned files; /* registered so far; RING_FILES_MAX at most */
+	bool buffers;   /* the pool's slab is registered, as buffer 0 */
 	unsigned watched_count;
 	struct ring_watched watched[RING_WATCHED_MAX];
 };

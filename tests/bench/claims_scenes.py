@@ -12,7 +12,7 @@ CONTROL = "epoll-again"
 GRID = [(c, p) for c in (1, 50, 1000) for p in (1, 16)]  # connections, requests under way of each
 REQUESTS = {(1, 1): 4000, (1, 16): 40000, (50, 1): 16000, (50, 16): 160000, (1000, 1): 16000,
             (1000, 16): 160000}
-FEATURES = ("registered_files", "registered_ring", "multishot_recv", "buffer_ring",
+FEATURES = ("registered_ring", "multishot_recv", "buffer_ring",
             "incremental_buffers", "recv_bundle", "silent_send", "defer_taskrun")
 ZC_SIZES = (4, 16, 64, 256)  # KiB
 LATENCIES_US = (100, 5000)  # as a flash device's, and as a disk's

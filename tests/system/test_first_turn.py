@@ -15,7 +15,7 @@ BULK = 4 << 20
 GET = b"GET /bytes/%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % BULK
 
 
-PATHS = [(engine, "") for engine in ENGINES] + [("io_uring", "-eager_io"), ("io_uring", "-registered_files")]
+PATHS = [(engine, "") for engine in ENGINES] + [("io_uring", "-eager_io")]
 
 
 @pytest.fixture(params=PATHS, ids="".join)

@@ -107,7 +107,7 @@ def test_sqpoll_goes_with_the_other_options(start_daemon):
 
 SWITCHES = ("registered_ring", "restricted", "single_issuer", "defer_taskrun", "multishot_accept",
             "multishot_recv", "buffer_ring", "incremental_buffers", "recv_bundle", "silent_send",
-            "registered_files", "eager_io", "rcvlowat")
+            "eager_io", "rcvlowat")
 
 
 def test_each_feature_can_be_left_out(start_daemon):
