@@ -20,16 +20,28 @@ static const struct command *const commands[] = {
 	&command_status,  &command_stats,   &command_compare,     &command_report,
 	&command_top,     &command_metrics, &command_connections, &command_exports,
 	&command_drain,   &command_resume,  &command_log_level,   &command_reload,
-	&command_confirm, &command_config,  &command_doctor,
+	&command_confirm, &command_config,  &command_doctor,      &command_bridge,
 };
 
 /* ---- Options: those of every command first, then the command's own ---- */
 
-enum { GLOBAL_SOCKET, GLOBAL_JSON, GLOBAL_NO_COLOR, GLOBAL_VERSION, GLOBAL_HELP, GLOBAL_COUNT };
+enum {
+	GLOBAL_SOCKET,
+	GLOBAL_HOST,
+	GLOBAL_NBCTL,
+	GLOBAL_JSON,
+	GLOBAL_NO_COLOR,
+	GLOBAL_VERSION,
+	GLOBAL_HELP,
+	GLOBAL_COUNT
+};
 
 static const struct option_spec global_options[] = {
 	[GLOBAL_SOCKET] = { "socket", OPTION_VALUE, "SOCKET",
 			    "the daemon's control socket (or NBSERVED_SOCKET)" },
+	[GLOBAL_HOST] = { "host", OPTION_VALUE, "HOST",
+			  "the daemon is there ([USER@]HOST of ssh)" },
+	[GLOBAL_NBCTL] = { "nbctl", OPTION_VALUE, "COMMAND", "nbctl over there (default: nbctl)" },
 	[GLOBAL_JSON] = { "json", OPTION_FLAG, NULL, "print JSON" },
 	[GLOBAL_NO_COLOR] = { "no-color", OPTION_FLAG, NULL, "no colour (or NO_COLOR=1)" },
 	[GLOBAL_VERSION] = { "version", OPTION_FLAG, NULL, "print nbctl's version" },
@@ -40,6 +52,7 @@ static const struct option_spec global_options[] = {
 /* Short letters of the global options; 0: none. */
 static const char global_letters[GLOBAL_COUNT] = {
 	[GLOBAL_SOCKET] = 's',
+	[GLOBAL_HOST] = 'H',
 	[GLOBAL_VERSION] = 'V',
 	[GLOBAL_HELP] = 'h',
 };
@@ -114,7 +127,7 @@ static int help(const struct command *command)
 		print_examples(command->example);
 		return CTL_DONE;
 	}
-	printf("Usage: nbctl [-s SOCKET] COMMAND [ARGUMENT...]\n\nQueries and controls a running "
+	printf("Usage: nbctl [-H HOST] [-s SOCKET] COMMAND [ARGUMENT...]\n\nQueries and controls a running "
 	       "nbserved.\n\nCommands:\n");
 	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
 		printf("  %-13s %s\n", commands[i]->name, commands[i]->summary);
@@ -149,7 +162,13 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 		case '?':
 			return ctl_try_help(ctl);
 		case 's':
-			ctl->socket = optarg;
+			ctl->target.socket = optarg;
+			break;
+		case 'H':
+			ctl->target.host = optarg;
+			break;
+		case 1000 + GLOBAL_NBCTL:
+			ctl->target.nbctl = optarg;
 			break;
 		case 1000 + GLOBAL_JSON:
 			ctl->out.json = true;
@@ -193,6 +212,25 @@ static int unknown_command(const struct ctl *ctl, const char *name)
 	return ctl_unknown(ctl, "there is no command", name, names, ARRAY_SIZE(names));
 }
 
+/* Completes ctl->target, which the options have begun. */
+static int find_target(struct ctl *ctl)
+{
+	static char found[PATH_MAX];
+	const char *socket = getenv("NBSERVED_SOCKET"), *host = ctl->target.host;
+
+	if (host && (!*host || *host == '-'))
+		return ctl_usage(ctl, "--host: expected [USER@]HOST, got '%s'", host);
+	if (host && ctl->command->here)
+		return ctl_usage(ctl, "%s works on this host: without -H", ctl->command->name);
+	if (!host && ctl->target.nbctl)
+		return ctl_usage(ctl, "--nbctl is for another host: give -H HOST as well");
+	if (host || ctl->target.socket)
+		return CTL_DONE;
+	runtime_find_socket(found, sizeof(found));
+	ctl->target.socket = socket && *socket ? socket : found;
+	return CTL_DONE;
+}
+
 static int run_command(struct ctl *ctl, int argc, char **argv)
 {
 	const struct command *command = ctl->command;
@@ -213,13 +251,18 @@ static int run_command(struct ctl *ctl, int argc, char **argv)
 	if (ctl->out.json && command->json_instead)
 		return ctl_usage(ctl, "%s has no --json: see `%s`", command->name,
 				 command->json_instead);
+	rc = find_target(ctl);
+	if (rc != CTL_DONE)
+		return rc;
 	ctl->words = argv + optind;
 	ctl->word_count = (unsigned)(argc - optind);
 	if (ctl->word_count < command->words_min)
 		return ctl_usage(ctl, "expected: nbctl %s %s", command->name, command->arguments);
 	if (ctl->word_count > command->words_max)
 		return ctl_usage(ctl, "unexpected argument '%s'", ctl->words[command->words_max]);
-	return command->run(ctl);
+	rc = command->run(ctl);
+	client_close(ctl->kept);
+	return rc;
 }
 
 /* An incomplete table in a file must not look complete, so a failed write is an error.  Tables
@@ -238,9 +281,7 @@ static bool output_is_complete(void)
 
 int main(int argc, char **argv)
 {
-	const char *socket = getenv("NBSERVED_SOCKET");
-	char found[PATH_MAX];
-	struct ctl ctl = { .socket = socket && *socket ? socket : found };
+	struct ctl ctl = { 0 };
 	bool done = false;
 	int rc;
 
@@ -248,7 +289,6 @@ int main(int argc, char **argv)
 		ctl_program = "nbserved";
 		unsetenv("NBSERVED_RUN");
 	}
-	runtime_find_socket(found, sizeof(found));
 	setlocale(LC_CTYPE, "");
 	output_init(&ctl.out, stdout);
 	rc = read_options(&ctl, argc, argv, &done);

@@ -167,7 +167,7 @@ static int start_nbctl(struct run_mode *run, char *const *argv)
 		return -E2BIG;
 	process_adopt_orphans();
 	setenv("NBSERVED_RUN", "1", true); /* its messages speak of nbserved */
-	rc = process_start(words, -1, -1, SIGTERM, &run->child);
+	rc = process_start(words, -1, -1, -1, SIGTERM, &run->child);
 	if (rc < 0) {
 		run->child = 0;
 		log_error("cannot start %s: %s", path, strerror(-rc));

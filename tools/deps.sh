@@ -61,6 +61,7 @@ table() {
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -
+	ci        openssh-server       openssh-server            openssh
 	ci        python3-pytest-rerunfailures  python3-pytest-rerunfailures  -
 	systemd   systemd              systemd                   systemd
 	systemd   systemd-container    systemd-container         -

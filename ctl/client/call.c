@@ -1,6 +1,7 @@
 /* Calls of commands to the daemon: connects, calls, and turns each failure into a message and an
  * exit code. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,11 @@
 #include "printable.h"
 #include "util.h"
 
-enum { CALL_TIMEOUT_MS = 10000, CALL_LONG_MS = 60000 };
+enum {
+	CALL_TIMEOUT_MS = 10000,
+	CALL_LONG_MS = 60000,
+	CALL_CONNECT_MS = 120000, /* to another host: somebody may type a password */
+};
 
 static const char *unreachable_advice(int error)
 {
@@ -38,17 +43,47 @@ static const char *unreachable_advice(int error)
 	}
 }
 
-static int unreachable(const struct ctl *ctl, int error)
+const char *ctl_place(const struct ctl *ctl)
+{
+	return ctl->target.host ? ctl->target.host : ctl->target.socket;
+}
+
+static int unreachable_here(const char *where, const char *socket, int error)
 {
 	const char *why = error == EPROTO ? "the answer was no Varlink" : strerror(error);
 
-	if (strcmp(ctl_program, "nbctl") != 0) {
-		ctl_warn("the server of this --run does not answer any more: %s", why);
-		return CTL_UNREACHABLE;
-	}
-	ctl_warn("cannot reach the daemon at %s: %s", ctl->socket, why);
+	ctl_warn("%scannot reach the daemon at %s: %s", where, socket, why);
 	ctl_warn("%s", unreachable_advice(error));
 	return CTL_UNREACHABLE;
+}
+
+/* client NULL: it could not be made. */
+static int unreachable(const struct ctl *ctl, struct client *client, int error)
+{
+	char text[1024];
+
+	if (strcmp(ctl_program, "nbctl") != 0) {
+		ctl_warn("the server of this --run does not answer any more: %s", strerror(error));
+		return CTL_UNREACHABLE;
+	}
+	if (!ctl->target.host)
+		return unreachable_here("", ctl->target.socket, error);
+	if (client)
+		client_explain(client, error, text, sizeof(text));
+	else
+		snprintf(text, sizeof(text), "ssh: %s", strerror(error));
+	ctl_warn("%s", text);
+	return CTL_UNREACHABLE;
+}
+
+/* nbctl's own errors, which the bridge tells instead of the daemon's. */
+static int unreachable_there(const struct ctl *ctl, const json_t *parameters)
+{
+	char where[256];
+
+	snprintf(where, sizeof(where), "on %s: ", ctl->target.host);
+	return unreachable_here(where, field_text(parameters, "socket"),
+				(int)field_uint(parameters, "errno"));
 }
 
 /* The daemon's reasons: text, or objects with their place. */
@@ -102,6 +137,8 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 	const char *message = field_text(parameters, "message");
 	const char *dot = strrchr(error, '.'), *name = dot ? dot + 1 : error;
 
+	if (ctl->target.host && !strcmp(error, "org.nbserved.Host.Unreachable"))
+		return unreachable_there(ctl, parameters);
 	if (ctl->quiet && field_get(parameters, "errors"))
 		return refusal_code(name);
 	if (ctl->out.json) {
@@ -129,23 +166,81 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 	return refusal_code(name);
 }
 
-/* Connects and sends; prints an error on failure. */
+/* Is the other host's nbctl of our major and minor version? */
+static bool is_our_version(const char *version)
+{
+	size_t same = strcspn(NB_VERSION, ".") + 1;
+
+	same += strcspn(NB_VERSION + same, ".");
+	return !strncmp(version, NB_VERSION, same) && (!version[same] || version[same] == '.');
+}
+
+/* The bridge tells its version.  CTL_DONE, or CTL_UNREACHABLE with the error printed. */
+static int greet(const struct ctl *ctl, struct client *client)
+{
+	json_t *reply, *error;
+	bool continues;
+	int rc = client_send(client, "org.nbserved.Host.Describe", NULL, false);
+
+	if (rc == 0 || rc == -EPIPE)
+		rc = client_receive(client, CALL_CONNECT_MS, &reply, &error, &continues);
+	if (rc < 0)
+		return unreachable(ctl, client, -rc);
+	rc = CTL_DONE;
+	if (error || !is_our_version(field_text(reply, "version"))) {
+		ctl_warn("%s has nbctl %s, this is %s: install the same there", ctl->target.host,
+			 field_text(reply, "version"), NB_VERSION);
+		rc = CTL_UNREACHABLE;
+	}
+	json_decref(reply);
+	json_decref(error);
+	return rc;
+}
+
+int ctl_open(struct ctl *ctl, struct client **ret_client)
+{
+	int rc = client_open(&ctl->target, ret_client);
+
+	if (rc < 0)
+		return unreachable(ctl, NULL, -rc);
+	rc = ctl->target.host ? greet(ctl, *ret_client) : CTL_DONE;
+	if (rc != CTL_DONE)
+		client_close(*ret_client);
+	return rc;
+}
+
+/* The kept connection, which is the caller's now, or a new one. */
+static int take_client(struct ctl *ctl, struct client **ret_client)
+{
+	struct client *kept = ctl->kept;
+
+	ctl->kept = NULL;
+	if (kept && client_is_open(kept)) {
+		*ret_client = kept;
+		return CTL_DONE;
+	}
+	client_close(kept);
+	return ctl_open(ctl, ret_client);
+}
+
+/* Connects and sends; prints an error on failure.  The client is the caller's. */
 static int start(struct ctl *ctl, const char *method, json_t *parameters, bool more,
 		 struct client **ret_client)
 {
 	char name[64];
-	int rc = client_open(ctl->socket, ret_client);
+	int rc = take_client(ctl, ret_client);
 
-	if (rc < 0) {
+	if (rc != CTL_DONE) {
 		json_decref(parameters);
-		return unreachable(ctl, -rc);
+		return rc;
 	}
 	snprintf(name, sizeof(name), "org.nbserved.Control.%s", method);
 	rc = client_send(*ret_client, name, parameters, more);
 	if (rc == 0)
 		return CTL_DONE;
+	rc = unreachable(ctl, *ret_client, -rc);
 	client_close(*ret_client);
-	return unreachable(ctl, -rc);
+	return rc;
 }
 
 /* One reply.  CTL_DONE and a new reference, or another exit code with the error printed. */
@@ -156,7 +251,7 @@ static int next_reply(struct ctl *ctl, struct client *client, const char *method
 	int rc = client_receive(client, timeout_ms, &reply, &error, ret_continues);
 
 	if (rc < 0)
-		return unreachable(ctl, -rc);
+		return unreachable(ctl, client, -rc);
 	if (!error) {
 		*ret_reply = reply;
 		return CTL_DONE;
@@ -177,7 +272,10 @@ int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **r
 		return rc;
 	rc = next_reply(ctl, client, method, find_method(method)->timeout_ms, ret_reply,
 			&continues);
-	client_close(client);
+	if (rc == CTL_UNREACHABLE)
+		client_close(client);
+	else
+		ctl->kept = client;
 	return rc;
 }
 

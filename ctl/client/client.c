@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "remote.h"
 #include "util.h"
 
 enum {
@@ -20,15 +21,17 @@ enum {
 
 struct client {
 	int fd;
-	char *buffer; /* received and not yet consumed */
-	size_t used, room;
+	const struct client_target *target;
+	struct remote remote; /* of another host */
+	char *buffer;         /* received; the first `taken` bytes are consumed */
+	size_t used, taken, room;
 };
 
-int client_open(const char *path, struct client **ret_client)
+/* 0 or -errno. */
+static int connect_here(const char *path, int *ret_fd)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	struct timeval limit = { .tv_sec = CLIENT_SEND_TIMEOUT_MS / 1000 };
-	struct client *c;
 	int fd;
 
 	if (strlen(path) >= sizeof(sa.sun_path))
@@ -40,15 +43,31 @@ int client_open(const char *path, struct client **ret_client)
 	/* A full backlog makes connect() wait, for the time limit of sending. */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0 ||
 	    connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
-	    fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || !(c = calloc(1, sizeof(*c)))) {
+	    fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
 		int error = errno == EAGAIN ? ETIMEDOUT : errno;
 
 		close(fd);
 		return -error;
 	}
-	c->fd = fd;
-	*ret_client = c;
+	*ret_fd = fd;
 	return 0;
+}
+
+int client_open(const struct client_target *target, struct client **ret_client)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return -ENOMEM;
+	c->target = target;
+	rc = target->host ? remote_open(target, &c->remote, &c->fd)
+			  : connect_here(target->socket, &c->fd);
+	if (rc < 0)
+		free(c);
+	else
+		*ret_client = c;
+	return rc;
 }
 
 void client_close(struct client *c)
@@ -56,8 +75,23 @@ void client_close(struct client *c)
 	if (!c)
 		return;
 	close(c->fd);
+	if (c->target->host)
+		remote_close(&c->remote);
 	free(c->buffer);
 	free(c);
+}
+
+void client_explain(struct client *c, int error, char *text, size_t bytes)
+{
+	remote_explain(&c->remote, c->target, error, c->buffer ? c->buffer + c->taken : "",
+		       c->used - c->taken, text, bytes);
+}
+
+bool client_is_open(const struct client *c)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 0;
 }
 
 int client_fd(const struct client *c)
@@ -83,16 +117,16 @@ static int wait_for(int fd, short events, uint64_t deadline_ns)
 	}
 }
 
-static int send_all(struct client *c, const char *data, size_t bytes)
+int client_send_text(struct client *c, const char *text, size_t bytes)
 {
 	uint64_t deadline_ns = clock_ns() + CLIENT_SEND_TIMEOUT_MS * (uint64_t)NS_PER_MS;
 
-	while (bytes) {
-		ssize_t n = send(c->fd, data, bytes, MSG_NOSIGNAL);
+	for (bytes++; bytes;) {
+		ssize_t n = send(c->fd, text, bytes, MSG_NOSIGNAL);
 		int rc = 0;
 
 		if (n >= 0) {
-			data += n;
+			text += n;
 			bytes -= (size_t)n;
 		} else if (errno == EAGAIN) {
 			rc = wait_for(c->fd, POLLOUT, deadline_ns);
@@ -119,7 +153,7 @@ int client_send(struct client *c, const char *method, json_t *parameters, bool m
 	json_decref(call);
 	if (!text)
 		return -ENOMEM;
-	rc = send_all(c, text, strlen(text) + 1);
+	rc = client_send_text(c, text, strlen(text));
 	free(text);
 	return rc;
 }
@@ -170,23 +204,40 @@ static int parse_reply(const char *text, size_t bytes, json_t **ret_parameters, 
 	return 0;
 }
 
-int client_receive(struct client *c, unsigned timeout_ms, json_t **ret_parameters,
-		   json_t **ret_error, bool *ret_continues)
+int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_text,
+			size_t *ret_bytes)
 {
 	uint64_t deadline_ns = clock_ns() + timeout_ms * (uint64_t)NS_PER_MS;
-	size_t seen = 0, bytes;
+	size_t seen = 0;
 	char *end;
 	int rc;
 
+	c->used -= c->taken;
+	if (c->taken)
+		memmove(c->buffer, c->buffer + c->taken, c->used);
+	c->taken = 0;
 	while (!(end = c->used > seen ? memchr(c->buffer + seen, 0, c->used - seen) : NULL)) {
 		seen = c->used;
 		rc = fill(c, deadline_ns);
 		if (rc < 0)
 			return rc;
 	}
-	bytes = (size_t)(end - c->buffer);
-	rc = parse_reply(c->buffer, bytes, ret_parameters, ret_error, ret_continues);
-	c->used -= bytes + 1;
-	memmove(c->buffer, end + 1, c->used);
+	*ret_text = c->buffer;
+	*ret_bytes = (size_t)(end - c->buffer);
+	c->taken = *ret_bytes + 1;
+	return 0;
+}
+
+int client_receive(struct client *c, unsigned timeout_ms, json_t **ret_parameters,
+		   json_t **ret_error, bool *ret_continues)
+{
+	const char *text;
+	size_t bytes;
+	int rc = client_receive_text(c, timeout_ms, &text, &bytes);
+
+	if (rc == 0)
+		rc = parse_reply(text, bytes, ret_parameters, ret_error, ret_continues);
+	if (rc == -EPROTO)
+		c->taken = 0; /* client_explain() shows it */
 	return rc;
 }

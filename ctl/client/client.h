@@ -1,17 +1,34 @@
-/* A Varlink client over a Unix socket: blocking with a time limit, one call at a time. */
+/* A Varlink client: blocking with a time limit, one call at a time.  It talks to a daemon on this
+ * host over its Unix socket, or to one on another host over ssh(1), which runs `nbctl bridge`
+ * there. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
 
 struct client;
 
-/* Connects to the socket at path.  0 or -errno. */
-int client_open(const char *path, struct client **ret_client);
+/* Where a daemon is.  The texts belong to the caller, and outlive the client. */
+struct client_target {
+	const char *socket; /* path of the control socket; NULL with a host: the usual one there */
+	const char *host;   /* [USER@]HOST as ssh takes it; NULL: this one */
+	const char *nbctl;  /* nbctl on that host, as its shell reads it; NULL: nbctl */
+	bool batch;         /* ssh may not ask for a password */
+};
+
+/* Connects to the socket, or starts ssh, whose failure the first call tells.  0 or -errno. */
+int client_open(const struct client_target *target, struct client **ret_client);
 void client_close(struct client *c);
 
 /* Sends a call; takes ownership of `parameters` (NULL: none).  more: asks for a stream of replies.
  * 0 or -errno: -ETIMEDOUT, -ECONNRESET (the daemon closed the connection), ... */
 int client_send(struct client *c, const char *method, json_t *parameters, bool more);
+
+/* Says in `text` why a call to another host ended with -error; waits at most a second for ssh to
+ * end. */
+void client_explain(struct client *c, int error, char *text, size_t bytes);
+
+/* False: the other side has closed the connection. */
+bool client_is_open(const struct client *c);
 
 /* The socket, to poll for replies; stays owned by c. */
 int client_fd(const struct client *c);
@@ -21,3 +38,9 @@ int client_fd(const struct client *c);
  * -EPROTO: not a valid Varlink message. */
 int client_receive(struct client *c, unsigned timeout_ms, json_t **ret_parameters,
 		   json_t **ret_error, bool *ret_continues);
+
+/* client_send() and client_receive() of a message as it is.  `text` ends with a NUL, which `bytes`
+ * does not count.  *ret_text: valid until the next call. */
+int client_send_text(struct client *c, const char *text, size_t bytes);
+int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_text,
+			size_t *ret_bytes);

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "client.h"
 #include "render.h"
 
 /* nbctl's exit codes. */
@@ -46,6 +47,7 @@ struct command {
 	struct option_spec options[COMMAND_OPTIONS_MAX];
 	unsigned words_min, words_max; /* arguments that are not options */
 	bool runs_command;             /* `-- COMMAND ARG...` may follow */
+	bool here;                     /* reads what is on this host: -H has no meaning */
 	/* The command whose --json to use, as this one has no --json; NULL: it has. */
 	const char *json_instead;
 	int (*run)(struct ctl *ctl); /* an exit code */
@@ -53,7 +55,8 @@ struct command {
 
 struct ctl {
 	const struct command *command;
-	const char *socket;
+	struct client_target target; /* the daemon */
+	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
 	struct output out;
 	bool quiet; /* does not print lists of errors, which the daemon logs */
 	/* By index in command->options: NULL when not given, "" for a flag and for a bare --name of
@@ -74,6 +77,14 @@ extern const struct command command_connections;
 extern const struct command command_drain, command_resume, command_log_level;
 extern const struct command command_reload, command_confirm;
 extern const struct command command_doctor, command_config;
+extern const struct command command_bridge;
+
+/* Connects to the daemon, and on another host waits until it answers.  The caller closes the
+ * client. CTL_DONE, or CTL_UNREACHABLE with the error printed. */
+int ctl_open(struct ctl *ctl, struct client **ret_client);
+
+/* Where the daemon is, for messages: its socket, or HOST. */
+const char *ctl_place(const struct ctl *ctl);
 
 /* Calls a method of org.nbserved.Control.  Takes ownership of `parameters` (NULL: none).  CTL_DONE
  * with a new reference in *ret_reply, or another exit code, with the error printed. */

@@ -378,7 +378,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 		sink_open(&err, &err_write);
 	start_ns = clock_ns();
 	process_adopt_orphans();
-	ret->status = process_start(argv, out_write, err_write, SIGKILL, &pid);
+	ret->status = process_start(argv, -1, out_write, err_write, SIGKILL, &pid);
 	if (out_write >= 0)
 		close(out_write);
 	if (err_write >= 0)

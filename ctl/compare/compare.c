@@ -362,6 +362,7 @@ static int run(struct ctl *ctl)
 
 const struct command command_compare = {
 	.name = "compare",
+	.here = true,
 	.arguments = "[LISTENER...] [-- COMMAND ARG...]",
 	.summary = "what an operation costs on each listener, side by side",
 	.details =

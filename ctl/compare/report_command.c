@@ -25,6 +25,7 @@ static int run(struct ctl *ctl)
 
 const struct command command_report = {
 	.name = "report",
+	.here = true,
 	.arguments = "FILE...",
 	.summary = "saved rows of compare as a page of HTML with pictures",
 	.details =

@@ -54,7 +54,7 @@ static void lost(struct session *s, const char *why)
 	s->stats = NULL;
 	drop_list(s);
 	snprintf(s->top.trouble, sizeof(s->top.trouble), "unreachable, trying again: %s (%s)", why,
-		 s->ctl->socket);
+		 ctl_place(s->ctl));
 }
 
 static json_t *parameters(const struct session *s)
@@ -65,7 +65,7 @@ static json_t *parameters(const struct session *s)
 
 static void connect_again(struct session *s)
 {
-	int rc = client_open(s->ctl->socket, &s->stats);
+	int rc = client_open(&s->ctl->target, &s->stats);
 
 	s->heard_ns = clock_ns();
 	if (rc == 0)
@@ -119,7 +119,7 @@ static void use_list(struct session *s, const char *refused, json_t *reply)
 
 static void ask_list(struct session *s)
 {
-	int rc = s->list ? 0 : client_open(s->ctl->socket, &s->list);
+	int rc = s->list ? 0 : client_open(&s->ctl->target, &s->list);
 
 	snprintf(s->asked, sizeof(s->asked), "%s", s->top.selected);
 	s->asking = true;
@@ -153,7 +153,7 @@ static void on_time(struct session *s)
 		connect_again(s);
 	else if (s->stats && silent_ms >= s->top.interval_ms + SILENCE_MS)
 		snprintf(s->top.trouble, sizeof(s->top.trouble), "no answer for %llu s (%s)",
-			 (unsigned long long)(silent_ms / 1000), s->ctl->socket);
+			 (unsigned long long)(silent_ms / 1000), ctl_place(s->ctl));
 	if (list_is_due(s))
 		ask_list(s);
 }
@@ -407,6 +407,7 @@ static int run_top(struct ctl *ctl)
 	if (rc == CTL_DONE) {
 		top_add(&s.top, first);
 		json_decref(first);
+		ctl->target.batch = true; /* no question on the screen when it connects again */
 		rc = run_screen(&s);
 	}
 	client_close(s.stats);

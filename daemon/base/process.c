@@ -21,7 +21,7 @@ void process_adopt_orphans(void)
 }
 
 /* In the child, which shares our memory until it runs the program: no more than system calls. */
-static int become(char *const *argv, int out, int err, int parent_end, pid_t parent)
+static int become(char *const *argv, int in, int out, int err, int parent_end, pid_t parent)
 {
 	struct sigaction action;
 	sigset_t none;
@@ -34,7 +34,7 @@ static int become(char *const *argv, int out, int err, int parent_end, pid_t par
 		    (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_IGN))
 			signal(i, SIG_DFL);
 	sigemptyset(&none);
-	if ((out >= 0 && dup2(out, STDOUT_FILENO) < 0) ||
+	if ((in >= 0 && dup2(in, STDIN_FILENO) < 0) || (out >= 0 && dup2(out, STDOUT_FILENO) < 0) ||
 	    (err >= 0 && dup2(err, STDERR_FILENO) < 0))
 		return errno;
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -44,7 +44,7 @@ static int become(char *const *argv, int out, int err, int parent_end, pid_t par
 
 /* posix_spawn() has no signal for the parent's end, and fork() would copy the page tables of a
  * daemon with large exports. */
-int process_start(char *const *argv, int out, int err, int parent_end, pid_t *ret_pid)
+int process_start(char *const *argv, int in, int out, int err, int parent_end, pid_t *ret_pid)
 {
 	pid_t parent = getpid(), pid;
 	int error = 0, ends[2];
@@ -58,7 +58,7 @@ int process_start(char *const *argv, int out, int err, int parent_end, pid_t *re
 	if (pid == 0) {
 		/* become() makes system calls alone, and writes nothing that the parent reads. */
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Vfork) */
-		error = become(argv, out, err, parent_end, parent);
+		error = become(argv, in, out, err, parent_end, parent);
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Vfork) */
 		_exit(write(ends[1], &error, sizeof(error)) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	}

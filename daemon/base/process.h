@@ -7,10 +7,10 @@
  * process_kill_descendants() finds all that came of what it starts. */
 void process_adopt_orphans(void);
 
-/* Starts argv, found on $PATH, without signals blocked and with SIGPIPE as by default.  out and
- * err: its stdout and stderr, unless < 0.  parent_end: the signal that it gets when the calling
- * thread ends.  0 or -errno. */
-int process_start(char *const *argv, int out, int err, int parent_end, pid_t *ret_pid);
+/* Starts argv, found on $PATH, without signals blocked and with SIGPIPE as by default; signals that
+ * we ignore stay ignored.  in, out and err: its stdin, stdout and stderr, unless < 0.  parent_end:
+ * the signal that it gets when the calling thread ends.  0 or -errno. */
+int process_start(char *const *argv, int in, int out, int err, int parent_end, pid_t *ret_pid);
 
 /* Kills all processes that came of the calling thread's children and its adopted ones.  The number
  * of children that there were, which are to be waited for: what they started meanwhile may become

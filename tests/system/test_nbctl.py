@@ -25,7 +25,7 @@ COMMANDS = {
     "drain": ["--all"],
     "resume": ["--all"],
 }
-NO_JSON = {"top", "metrics", "report"}
+NO_JSON = {"top", "metrics", "report", "bridge"}
 CONFIG = "".join(listener(f"echo-{e}", engine=e) for e in ENGINES)
 
 

@@ -1,0 +1,192 @@
+/* `nbctl bridge`: what `nbctl -H HOST` talks to, over ssh(1), on stdin and stdout.
+ *
+ * Varlink messages of the interface org.nbserved.Host are answered here; all others go to the
+ * daemon's control socket unchanged, one call after the other, and so do its replies come back. The
+ * daemon sees the user that ssh has logged in, so its access rules are the same as without ssh. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "ctl.h"
+#include "util.h"
+#include "varlink_frame.h"
+
+struct bridge {
+	const struct client_target *target;
+	struct client *daemon; /* NULL: not connected */
+};
+
+/* A message and its NUL.  False: nobody reads. */
+static bool put_text(const char *text, size_t bytes)
+{
+	for (bytes++; bytes;) {
+		ssize_t n = write(STDOUT_FILENO, text, bytes);
+
+		if (n < 0 && errno != EINTR)
+			return false;
+		text += MAX(n, (ssize_t)0);
+		bytes -= (size_t)MAX(n, (ssize_t)0);
+	}
+	return true;
+}
+
+/* Takes ownership of reply. */
+static bool put(json_t *reply)
+{
+	char *text = json_dumps(reply, JSON_COMPACT);
+	bool done = text && put_text(text, strlen(text));
+
+	free(text);
+	json_decref(reply);
+	return done;
+}
+
+static bool put_error(const char *name, json_t *parameters)
+{
+	return put(json_pack("{s:s, s:o}", "error", name, "parameters", parameters));
+}
+
+/* ---- org.nbserved.Host ---- */
+
+static json_t *describe(const struct bridge *b)
+{
+	const char *connection = getenv("SSH_CONNECTION");
+	struct utsname name;
+
+	uname(&name);
+	return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s}", "host", name.nodename, "version",
+			 NB_VERSION, "kernel", name.release, "cpus", get_nprocs(), "socket",
+			 b->target->socket, "ssh_connection", connection ? connection : "");
+}
+
+static bool answer_host(struct bridge *b, const char *method)
+{
+	if (!strcmp(method, "org.nbserved.Host.Describe"))
+		return put(json_pack("{s:o}", "parameters", describe(b)));
+	return put_error("org.varlink.service.MethodNotFound",
+			 json_pack("{s:s}", "method", method));
+}
+
+/* ---- The daemon ---- */
+
+static bool unreachable(struct bridge *b, int rc)
+{
+	client_close(b->daemon);
+	b->daemon = NULL;
+	return put_error("org.nbserved.Host.Unreachable",
+			 json_pack("{s:s, s:i}", "socket", b->target->socket, "errno", -rc));
+}
+
+/* Waits for the daemon's next message, or for the end of input while a stream of replies runs: 1,
+ * 0, or -errno. */
+static int await_reply(struct bridge *b, bool stream)
+{
+	struct pollfd fds[] = { { .fd = client_fd(b->daemon), .events = POLLIN },
+				{ .fd = stream ? STDIN_FILENO : -1, .events = POLLRDHUP } };
+
+	if (poll(fds, 2, -1) < 0)
+		return errno == EINTR ? 1 : -errno;
+	return !(fds[1].revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static bool continues(const char *text, size_t bytes)
+{
+	json_t *reply = json_loadb(text, bytes, 0, NULL);
+	bool is = json_is_true(json_object_get(reply, "continues"));
+
+	json_decref(reply);
+	return is;
+}
+
+/* False: nobody reads the replies. */
+static bool relay(struct bridge *b, const char *message, size_t message_bytes,
+		  const struct varlink_request *call)
+{
+	const char *text;
+	size_t bytes;
+	int rc = 0;
+
+	if (b->daemon && !client_is_open(b->daemon)) {
+		client_close(b->daemon);
+		b->daemon = NULL;
+	}
+	if (!b->daemon)
+		rc = client_open(b->target, &b->daemon);
+	if (rc == 0)
+		rc = client_send_text(b->daemon, message, message_bytes);
+	while (rc == 0 && !call->oneway) {
+		rc = await_reply(b, call->more);
+		if (rc == 0)
+			return false;
+		if (rc > 0)
+			rc = client_receive_text(b->daemon, 0, &text, &bytes);
+		if (rc == -ETIMEDOUT) {
+			rc = 0;
+			continue;
+		}
+		if (rc == 0 && !put_text(text, bytes))
+			return false;
+		if (rc == 0 && !continues(text, bytes))
+			return true;
+	}
+	return rc == 0 || unreachable(b, rc);
+}
+
+/* Answers one call.  False: the end. */
+static bool serve(struct bridge *b, const char *text, size_t bytes)
+{
+	static const char host[] = "org.nbserved.Host.";
+	struct varlink_request call;
+	bool more;
+
+	if (varlink_request_parse(text, bytes, &call) < 0) {
+		ctl_warn("bridge: that was no Varlink call: `nbctl -H HOST` makes them");
+		return false;
+	}
+	if (!strncmp(call.method, host, strlen(host)))
+		more = answer_host(b, call.method);
+	else
+		more = relay(b, text, bytes, &call);
+	varlink_request_free(&call);
+	return more;
+}
+
+static int run_bridge(struct ctl *ctl)
+{
+	struct bridge b = { .target = &ctl->target };
+	struct varlink_reader reader = { 0 };
+	char data[16 * 1024];
+	bool more = true;
+	ssize_t n;
+
+	while (more && (n = read(STDIN_FILENO, data, sizeof(data))) != 0) {
+		const char *text;
+		size_t bytes;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		more = n > 0 && varlink_reader_feed(&reader, data, (size_t)n) == 0;
+		while (more && varlink_reader_next(&reader, &text, &bytes) == 1)
+			more = serve(&b, text, bytes);
+		more = more && varlink_reader_next(&reader, &text, &bytes) == 0;
+	}
+	varlink_reader_free(&reader);
+	client_close(b.daemon);
+	return CTL_DONE;
+}
+
+const struct command command_bridge = {
+	.name = "bridge",
+	.here = true,
+	.arguments = "",
+	.summary = "the far end of `nbctl -H HOST`, on stdin and stdout",
+	.details = "ssh runs it there; nobody else needs to.\n",
+	.example = "nbctl bridge <calls >replies",
+	.json_instead = "nbctl status --json",
+	.run = run_bridge,
+};

@@ -1,0 +1,21 @@
+/* A daemon on another host, by ssh(1): its configuration, keys and jump hosts, and no port of our
+ * own.  See client.h. */
+#pragma once
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "client.h"
+
+struct remote {
+	pid_t pid;  /* ssh; 0: it has ended */
+	int errors; /* a file in memory with what ssh and the other host's shell printed */
+};
+
+/* Starts `ssh HOST nbctl bridge`.  0 and the socket to it, which the caller owns; or -errno. */
+int remote_open(const struct client_target *target, struct remote *r, int *ret_fd);
+/* Ends ssh, and with it the bridge. */
+void remote_close(struct remote *r);
+
+/* See client_explain(); unread: what came and is no message. */
+void remote_explain(struct remote *r, const struct client_target *target, int error,
+		    const char *unread, size_t unread_bytes, char *text, size_t bytes);

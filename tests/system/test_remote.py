@@ -1,0 +1,193 @@
+"""nbctl -H HOST: over a real sshd, where that is installed, and over programs that fail as ssh does."""
+
+import getpass
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import pytest
+from conftest import NBCTL, TIMEOUT, listener, wait_until
+
+VERSION = subprocess.check_output([NBCTL, "--version"], text=True).split()[1]
+
+
+@pytest.fixture
+def daemon(start_daemon):
+    return start_daemon(listener("echo"))
+
+
+@pytest.fixture
+def program(tmp_path):
+    """program(script) -> the path of a shell script that is run as ssh is; $last: the remote command."""
+
+    def make(script):
+        path = tmp_path / "ssh"
+        path.write_text(f"#!/bin/bash\nfor last; do :; done\nPATH={NBCTL.parent}:$PATH\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+def remote(ssh, *arguments, **options):
+    return subprocess.run([NBCTL, "-H", "server1", *arguments], env=dict(os.environ, NBCTL_SSH=str(ssh)),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT, **options)
+
+
+def bridges(socket):
+    """The processes that serve nbctl at the far end."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"bridge" in words and socket.encode() in words:
+            found.append(path.parent.name)
+    return found
+
+
+# ---- The far end is here: a shell instead of ssh ----
+
+
+def test_a_command_says_what_it_says_over_there(daemon, program):
+    ssh = program('exec sh -c "$last"')
+    for command in (["status", "--json"], ["config"], ["connections"], ["exports"], ["stats", "echo"]):
+        there, here = remote(ssh, "-s", daemon.control, *command), daemon.nbctl(*command)
+        if command[-1] == "--json":  # but for the time
+            there, here = (json.loads(ran.stdout)["listeners"] for ran in (there, here))
+            assert there == here
+        elif command[0] != "stats":
+            assert there.stdout == here.stdout
+        else:
+            assert there.returncode == here.returncode == 0
+    assert remote(ssh, "-s", daemon.control, "drain", "echo").returncode == 0
+    wait_until(lambda: daemon.status("echo")["state"] == "drained", "the listener drains")
+    refused = remote(ssh, "-s", daemon.control, "resume", "other")
+    assert refused.returncode == 1 and "other" in refused.stderr
+    wait_until(lambda: not bridges(daemon.control), "no bridge is left")
+
+
+def test_a_stream_ends_with_its_client(daemon, program):
+    ssh = program('exec sh -c "$last"')
+    process = subprocess.Popen([NBCTL, "-H", "server1", "-s", daemon.control, "stats", "--watch=0.1", "--json"],
+                               env=dict(os.environ, NBCTL_SSH=str(ssh)), stdout=subprocess.PIPE, text=True)
+    assert json.loads(process.stdout.readline()) and json.loads(process.stdout.readline())
+    assert bridges(daemon.control)
+    process.kill()
+    process.communicate(timeout=TIMEOUT)
+    wait_until(lambda: not bridges(daemon.control), "the bridge ends with its client")
+
+
+def test_the_paths_there_are_quoted(tmp_path, program):
+    path = f"{tmp_path}/it's $HOME `id`;"
+    ran = remote(program('exec sh -c "$last"'), "-s", path, "status")
+    assert ran.returncode == 3
+    assert f"on server1: cannot reach the daemon at {path}: No such file or directory" in ran.stderr
+
+
+FAILURES = {
+    "no connection": ("echo 'ssh: connect to host server1 port 22: No route to host' >&2; exit 255",
+                      "server1: ssh: connect to host server1 port 22: No route to host; does `ssh server1 true` work?"),
+    "no nbctl": ("exit 127", "nbctl is not in server1's PATH: install it there, or name it with --nbctl PATH"),
+    "a shell that talks": ("echo Welcome to server1; exec sh -c \"$last\"",
+                           "server1 printed 'Welcome to server1': `ssh server1 true` must print nothing"),
+    "a shell that talks binary": (r"printf 'a\033[31m\0b\0'", "server1 printed 'a?[31m'"),
+    "an older nbctl": ("""read -r -d ''; printf '{"parameters":{"version":"0.0.9"}}\\0'; read -r""",
+                       f"server1 has nbctl 0.0.9, this is {VERSION}"),
+    "a bridge that dies": ("read -r -d ''; echo bad >&2; kill -9 $$", "server1: bad"),
+    "an end in a message": (f"""read -r -d ''; printf '{{"parameters":{{"version":"{VERSION}"}}}}\\0'
+                            read -r -d ''; printf '{{"param'""", "server1: the connection was closed"),
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_a_failure_says_what_and_where(program, how):
+    script, expected = FAILURES[how]
+    ran = remote(program(script), "status")
+    assert ran.returncode == 3
+    assert expected in ran.stderr
+    assert not ran.stdout
+
+
+def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
+    """ssh itself does not get the signal: nbctl ends it."""
+    pid = tmp_path / "pid"
+    ssh = program(f"echo $$ >{pid}; exec sleep 1000")
+    process = subprocess.Popen([NBCTL, "-H", "server1", "status"], env=dict(os.environ, NBCTL_SSH=str(ssh)),
+                               stderr=subprocess.DEVNULL)
+    wait_until(lambda: pid.exists() and pid.read_text().strip(), "ssh runs")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(TIMEOUT) == -signal.SIGINT
+    wait_until(lambda: not os.path.exists(f"/proc/{pid.read_text().strip()}"), "ssh has ended")
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["-H", "-oProxyCommand=x", "status"], "expected [USER@]HOST"),
+    (["-H", "", "status"], "expected [USER@]HOST"),
+    (["-H", "server1", "compare"], "compare works on this host"),
+    (["-H", "server1", "report", "x"], "report works on this host"),
+    (["--nbctl", "x", "status"], "give -H HOST as well"),
+])  # fmt: skip
+def test_wrong_usage_is_refused(arguments, expected):
+    ran = subprocess.run([NBCTL, *arguments], capture_output=True, text=True, timeout=TIMEOUT)
+    assert ran.returncode == 2 and expected in ran.stderr
+
+
+def test_the_bridge_takes_only_calls():
+    for data in (b"GET / HTTP/1.1\r\n\0", b"{}\0", b"x" * (1 << 21)):
+        ran = subprocess.run([NBCTL, "bridge"], input=data, capture_output=True, timeout=TIMEOUT)
+        assert ran.returncode == 0 and not ran.stdout
+
+
+# ---- A real sshd ----
+
+SSHD = """
+HostKey {directory}/host
+AuthorizedKeysFile {directory}/key.pub
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+"""
+SSH = """
+Host server1
+ProxyCommand {sshd} -i -f {directory}/sshd_config
+User {user}
+IdentityFile {directory}/key
+IdentitiesOnly yes
+UserKnownHostsFile /dev/null
+StrictHostKeyChecking no
+LogLevel ERROR
+"""
+
+
+@pytest.fixture
+def sshd(tmp_path):
+    """The path of an ssh that knows the host server1: an sshd of its own, without a port."""
+    program = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not os.path.exists(program) or not shutil.which("ssh"):
+        pytest.skip("openssh-server is not installed")
+    if os.getuid() == 0:
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+    for name in ("host", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+    names = {"directory": tmp_path, "user": getpass.getuser(), "sshd": program}
+    (tmp_path / "sshd_config").write_text(SSHD.format(**names))
+    (tmp_path / "ssh_config").write_text(SSH.format(**names))
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nexec ssh -F {tmp_path}/ssh_config "$@"\n')
+    ssh.chmod(0o755)
+    return ssh
+
+
+def test_over_ssh(daemon, sshd):
+    there = remote(sshd, "-s", daemon.control, "--nbctl", str(NBCTL), "config")
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == daemon.nbctl("config").stdout
+    unknown = remote(sshd, "-s", daemon.control, "--nbctl", "/nonexistent/nbctl", "config")
+    assert unknown.returncode == 3 and "/nonexistent/nbctl is not in server1's PATH" in unknown.stderr
+    wait_until(lambda: not bridges(daemon.control), "no bridge is left")
