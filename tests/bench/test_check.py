@@ -24,12 +24,12 @@ def gate(tmp_path, factor):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_what_costs_more_than_is_kept_fails(tmp_path):
+def test_costs_above_the_kept_figures_fail(tmp_path):
     status, output = gate(tmp_path, 0.9)
     assert status == 1 and f"{CASE}: " in output and "calls, kept 2.700" in output, output
 
 
-def test_what_costs_less_passes(tmp_path):
+def test_lower_costs_pass(tmp_path):
     status, output = gate(tmp_path, 1.2)
     assert status == 0 and "nothing costs more" in output, output
 

@@ -17,14 +17,14 @@ def test_too_few_rounds_decide_nothing():
     assert bounds([0.5, 0.6, 0.5, 0.7, 0.5, 0.6]) == (0.5, 0.7)  # by chance once in 32
 
 
-def test_what_is_better_depends_on_the_figure():
+def test_the_better_direction_depends_on_the_figure():
     for figure, found in (("cpu_ns_per_request", BETTER), ("requests_per_s", WORSE)):
         assert Ratio(figure, 0.8, 0.7, 0.9).found == found
         same = Ratio(figure, 0.9, 0.7, 1.05)
         assert same.found == SAME and str(same) == "0.90~" and abs(same.hidden - 0.3) < 1e-9
 
 
-def test_what_was_not_measured_stays_in_the_page(tmp_path):
+def test_figures_that_were_not_measured_stay_in_the_page(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n" + claims.MARKS[0] + "old conditions\n\n| claim | source |\n|---|---|\n"
                     "| in a VM | s | m | **holds** | 2.70 |\n| here | s | m | **holds** | 1.10 |\n" + claims.MARKS[1]

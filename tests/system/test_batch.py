@@ -59,7 +59,7 @@ class Stream:
             thread.join()
 
 
-def test_many_under_way_gather(serve):
+def test_many_requests_in_flight_are_batched(serve):
     daemon = serve()
     with connect(daemon, "nbd") as client, Stream(client):
         wait_until(lambda: gathered(daemon) > 10, "turns that gather")
@@ -72,7 +72,7 @@ def test_off_is_a_value(serve):
     assert gathered(daemon) == 0 and daemon.stats("nbd")["cost"]["batch_delay_ns"] == 0
 
 
-def test_who_waits_for_each_answer_is_not_kept_waiting(serve):
+def test_a_client_that_waits_for_each_answer_is_not_delayed(serve):
     daemon = serve()
     requests = 3000
     with connect(daemon, "nbd") as client:

@@ -169,7 +169,7 @@ def test_socat(start_daemon, engine):
     assert settled(daemon, "echo")["bytes_out"] == len(data)
 
 
-def test_a_shell_with_nothing_else(start_daemon, engine):
+def test_a_shell_without_other_completions(start_daemon, engine):
     """A line in, a line out; and chargen into a pipe that closes."""
     daemon = start_daemon(
         listener("echo", engine=engine) + listener("chargen", service="chargen", engine=engine)

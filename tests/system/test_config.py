@@ -50,7 +50,7 @@ def check(tmp_path):
 # ---- Files that are wrong ----
 
 
-def test_a_good_file_is_good(check):
+def test_a_valid_file_is_accepted(check):
     assert check(listener("echo")) == (0, [])
     result = nbserved("-c", CONF, "--check-config")
     assert (result.returncode, result.stderr) == (0, "")
@@ -148,13 +148,13 @@ def test_values_are_taken_as_people_write_them(start_daemon):
         ("transport = rdma\noptional = yes\nservice = echo\nengine = io_uring\n", "transport = tcp"),
     ],
 )
-def test_what_needs_the_other_transport_says_so(check, keys, mend):
+def test_an_error_names_the_setting_that_a_key_needs(check, keys, mend):
     status, errors = check(f"[listener x]\naddress = 127.0.0.1:1\n{keys}")
     assert status == 1 and len(errors) == 1, errors
     assert f"(it needs `{mend}`)" in errors[0]
 
 
-def test_what_is_no_file_is_no_export(check, tmp_path):
+def test_only_files_can_be_exports(check, tmp_path):
     (tmp_path / "file").write_bytes(b"x")
     os.mkfifo(tmp_path / "fifo")
     kinds = {tmp_path: "a directory", tmp_path / "fifo": "a FIFO", "/dev/null": "a character device"}
@@ -193,7 +193,7 @@ def test_a_wrong_value_is_one_error(check, keys):
         (b"[listener a b]\n", 1, "a b"),
     ],
 )
-def test_what_is_no_ini_file_is_said_with_its_line(check, text, line, said):
+def test_a_file_other_than_ini_is_refused_with_its_line(check, text, line, said):
     status, errors = check(text)
     assert status == 1
     assert errors[0].startswith(f"{line}: ") or errors[0].startswith(f"{line}: [")
@@ -551,7 +551,7 @@ def no_without_its_mend(report):
     return [item for item in refused if not (item["reason"] and item["fix"])]
 
 
-def test_every_no_of_the_doctor_has_its_mend(no_io_uring, start_daemon, tmp_path):
+def test_every_failed_check_of_the_doctor_says_its_cure(no_io_uring, start_daemon, tmp_path):
     """Also of the daemon, and on a host without io_uring and (but for some) RDMA."""
     lost = f"[export lost]\npath = {tmp_path}/nowhere/x\n[export folder]\npath = {tmp_path}\n"
     config = "".join(listener(name, engine=name, optional="yes") for name in ENGINES) + lost

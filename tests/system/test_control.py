@@ -201,7 +201,7 @@ optional = yes
     assert daemon.call("Drain", listener="far") == {"draining": []}
 
 
-def test_stats_count_what_happened(daemon):
+def test_stats_count_the_operations_made(daemon):
     clients = [echo_client(daemon) for _ in range(4)]
     for _ in range(9):
         for client in clients:
@@ -320,7 +320,7 @@ def test_the_log_level_can_be_set(daemon):
         assert (name, parameters) == (SERVICE + "InvalidParameter", {"parameter": "level"})
 
 
-def test_a_drained_listener_accepts_no_more_and_finishes_what_is_there(daemon):
+def test_a_drained_listener_accepts_no_more_and_serves_open_connections_to_their_end(daemon):
     port = daemon.port("first")
     other = echo_client(daemon, "second")
     client = echo_client(daemon)
@@ -404,7 +404,7 @@ NO_CALLS = {
 
 
 @pytest.mark.parametrize("what", NO_CALLS)
-def test_what_is_not_a_call_ends_the_connection_only(connect, what):
+def test_input_other_than_a_call_ends_that_connection_only(connect, what):
     other, c = connect(), connect()
     try:
         c.send_bytes(NO_CALLS[what].replace(b"%s", CONTROL.encode()))
@@ -490,7 +490,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become
 
 
 @needs_root
-def test_methods_are_for_who_may_call_them(start_daemon):
+def test_methods_are_refused_to_users_without_the_right(start_daemon):
     nobody = pwd.getpwnam("nobody")
     group = next(g for g in grp.getgrall() if g.gr_gid not in (0, nobody.pw_gid))
     daemon = start_daemon(f"[server]\ncontrol-group = {group.gr_name}\n" + CONFIG)
@@ -513,7 +513,7 @@ def test_methods_are_for_who_may_call_them(start_daemon):
 
 
 @needs_root
-def test_nbctl_says_what_a_refused_call_needs(start_daemon):
+def test_nbctl_names_the_right_that_a_refused_call_needs(start_daemon):
     daemon = start_daemon(CONFIG)
     os.chmod(daemon.control, 0o666)
 
@@ -558,7 +558,7 @@ def test_more_clients_of_a_uid_than_its_places_are_refused_and_the_rest_served(d
 
 
 @needs_root
-def test_others_that_take_all_they_can_lock_nobody_out(start_daemon):
+def test_users_who_take_all_places_do_not_lock_others_out(start_daemon):
     """Silent connections of as many uids as are needed to fill every place that others have."""
     group = grp.getgrnam("daemon")
     daemon = start_daemon(f"[server]\ncontrol-group = {group.gr_name}\n" + CONFIG)
@@ -600,7 +600,7 @@ def hung_up(connection):
     return any(events & select.POLLHUP for _, events in poll.poll(0))
 
 
-def test_who_is_silent_or_unfinished_or_does_not_read_is_dropped_and_nobody_waits(daemon, connect):
+def test_stalled_control_clients_are_dropped_and_delay_no_other(daemon, connect):
     client, good = echo_client(daemon), connect()
     silent, silent_after_a_call = connect(), greet(connect)
     partial, deaf_streams, deaf = connect(), [connect() for _ in range(8)], connect()

@@ -109,7 +109,7 @@ def test_no_request_of_a_generator_fails(start_daemon, engine):
 
 
 @pytest.mark.parametrize("misbehave", MISBEHAVIOURS, ids=lambda m: m.__name__)
-def test_an_exchange_goes_on_beside(start_daemon, engine, misbehave):
+def test_an_exchange_continues_beside_misbehaving_clients(start_daemon, engine, misbehave):
     """As many clients as a uid may have misbehave in the same way, all at once."""
     daemon = start_daemon(listener("echo", engine=engine))
     with daemon.connect("echo") as s:
@@ -163,7 +163,7 @@ def main_thread_cpu_s(daemon):
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def test_who_asks_without_pause_takes_no_more_than_its_share(start_daemon):
+def test_a_busy_control_client_takes_no_more_than_its_share(start_daemon):
     """A bound of CPU time: a busy host only makes it easier to keep."""
     daemon = start_daemon(listener("echo"))
     before, begin, seconds = main_thread_cpu_s(daemon), time.monotonic(), 4

@@ -140,7 +140,7 @@ def clients(start_daemon):
         client.socket.close()
 
 
-def test_who_owes_input_is_ended_in_time_however_it_drips(clients):
+def test_a_client_that_drips_its_input_is_closed_in_time(clients):
     end = time.monotonic() + STEP + LATE
     waiting = {client.socket: client for client in clients}
     while waiting and time.monotonic() < end:

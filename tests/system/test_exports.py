@@ -176,7 +176,7 @@ def test_exports_are_closed_when_the_daemon_ends(daemon):
 # ---- nbctl and the doctor ----
 
 
-def test_nbctl_shows_exports_and_what_they_did(daemon):
+def test_nbctl_shows_exports_and_their_counts(daemon):
     client = connect(daemon, "first", "ram")
     client.pwrite(bytes(12345), 0)
     client.shutdown()
@@ -326,7 +326,7 @@ def test_a_failed_flush_is_told(start_daemon, tmp_path):
         c.shutdown()
 
 
-def test_what_cannot_be_opened_says_how_to_mend_it(start_daemon, tmp_path):
+def test_an_export_that_cannot_be_opened_says_the_cure(start_daemon, tmp_path):
     path = tmp_path / "x"
     missing = tmp_path / "missing" / "x"
     assert "make it, or say `create = yes`" in refusal(start_daemon, path=path)

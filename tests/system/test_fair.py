@@ -132,7 +132,7 @@ def serve(start_daemon, engine, service):
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_many_who_never_read_stop_no_other(start_daemon, engine, service):
+def test_many_clients_that_never_read_stop_no_other(start_daemon, engine, service):
     daemon = serve(start_daemon, engine, service)
     message, once, ask = SERVICES[service]
     with Crowd(daemon.addresses("greedy")[0], CROWD, message, once) as crowd:
@@ -142,13 +142,13 @@ def test_many_who_never_read_stop_no_other(start_daemon, engine, service):
     assert worst < WAIT_MAX
 
 
-def test_who_comes_back_does_not_go_past_who_waits(start_daemon, engine):
+def test_a_returning_connection_does_not_overtake_waiting_ones(start_daemon, engine):
     daemon = serve(start_daemon, engine, "http")
     with Crowd(daemon.addresses("greedy")[0], CROWD, POST, returns=True):
         assert slowest(daemon, ask_http, 10) < WAIT_MAX
 
 
-def test_zeroing_stops_no_other_and_no_drain(start_daemon, engine):
+def test_zeroing_delays_no_other_client_and_no_drain(start_daemon, engine):
     """100 clients, each of whom has 32 GiB of memory zeroed."""
     daemon = start_daemon(
         "[server]\ndrain-timeout = 1s\n[export zero]\nstore = memory\nsize = 256M\n"

@@ -123,7 +123,7 @@ def vanish(s):
     s.close()
 
 
-def test_clients_that_vanish_or_take_nothing_are_noticed(start_daemon, engine):
+def test_clients_that_vanish_or_never_read_are_closed(start_daemon, engine):
     """`keepalive` holds for those who come after a reload as well."""
 
     def config(keepalive):
@@ -154,7 +154,7 @@ def test_erratic_clients_leave_nothing_behind(start_daemon, engine, service, opt
 # ---- Who may connect, and how many ----
 
 
-def test_a_flood_over_the_limit_hurts_nobody_inside(start_daemon, engine):
+def test_a_flood_beyond_the_limit_does_not_slow_admitted_clients(start_daemon, engine):
     daemon = start_daemon(listener("echo", engine=engine, max_connections=20))
     address = daemon.addresses("echo")[0]
     inside = [connect(address) for _ in range(20)]
@@ -227,7 +227,7 @@ def test_the_limit_of_an_address(start_daemon, engine):
     daemon.wait_closed("echo")
 
 
-def test_who_is_not_allowed_is_turned_away(start_daemon, engine):
+def test_clients_not_in_the_allow_list_are_refused(start_daemon, engine):
     daemon = start_daemon(
         listener("echo", engine=engine, address="0.0.0.0:0", allow=["127.0.0.8/29, ::1", "10.0.0.0/8"])
     )

@@ -47,7 +47,7 @@ def test_nothing_is_kept_unless_the_service_manager_says_so(start_daemon):
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_who_connects_between_two_processes_is_served(start_daemon, engine, end):
+def test_clients_that_connect_during_a_restart_are_served(start_daemon, engine, end):
     config = listener("echo", engine=engine, workers=2)
     first = start_keeping(start_daemon, config)
     address = first.addresses("echo")[0]
@@ -94,7 +94,7 @@ def test_the_file_of_a_unix_socket_stays_while_it_is_kept(start_daemon, engine, 
     assert names(second) == ["other=127.0.0.1 0"]
 
 
-def test_a_unix_socket_without_its_file_is_made_anew(start_daemon, tmp_path):
+def test_a_unix_socket_without_its_file_is_bound_again(start_daemon, tmp_path):
     path = str(tmp_path / "s")
     config = listener("echo", address=f"unix:{path}")
     first = start_keeping(start_daemon, config)
@@ -133,7 +133,7 @@ def test_a_file_that_leads_to_another_server_is_left_alone(start_daemon, tmp_pat
             other.accept()[0].close()
 
 
-def test_strangers_are_closed_and_forgotten(start_daemon, loopback_ports):
+def test_unmatched_connections_are_closed_and_forgotten(start_daemon, loopback_ports):
     host, port = loopback_ports
     first = start_keeping(start_daemon, listener("echo", address=f"{host}:{port}"))
     names(first)
@@ -220,7 +220,7 @@ def test_a_socket_unit_in_the_way_of_a_wildcard_is_named_by_a_reload(start_daemo
         assert echo(socket.create_connection(at)) == b"hello"
 
 
-def test_who_was_in_the_queue_and_is_silent_does_not_hold_up_the_end(start_daemon, engine):
+def test_silent_clients_of_the_accept_queue_do_not_delay_the_end(start_daemon, engine):
     config = "[server]\ndrain-timeout = 1s\n" + listener("echo", engine=engine)
     daemon = start_keeping(start_daemon, config)
     address = daemon.addresses("echo")[0]
@@ -257,7 +257,7 @@ def test_the_store_follows_reloads(start_daemon):
 
 
 @pytest.mark.parametrize("how", ["renamed", "port", "first", "both"])
-def test_a_socket_is_kept_under_the_name_of_who_has_it(start_daemon, how):
+def test_a_stored_socket_has_the_name_of_its_listener(start_daemon, how):
     """Over a restart: systemd keeps a socket that it has already under the name that it has.  Who names a port
     has it, not who had it for its port 0."""
     count = 2 if how in ("first", "both") else 1
@@ -279,7 +279,7 @@ def test_a_socket_is_kept_under_the_name_of_who_has_it(start_daemon, how):
         assert echo(second.connect("a")) == b"hello"
 
 
-def test_a_start_that_fails_leaves_what_was_kept(start_daemon):
+def test_a_failed_start_leaves_the_stored_sockets(start_daemon):
     first = start_keeping(start_daemon, listener("a"))
     address = first.addresses("a")[0]
     names(first)
@@ -306,7 +306,7 @@ def test_a_listener_that_is_drained_is_not_kept(start_daemon):
         socket.create_connection(address)
 
 
-def test_more_sockets_than_can_be_kept_are_said(start_daemon, loopback_ports):
+def test_sockets_beyond_the_stores_limit_are_logged(start_daemon, loopback_ports):
     host, port = loopback_ports
     config = listener("echo", address=f"{host}:{port}-{port + 4}", workers=3)
     daemon = start_daemon(config, env={"FDSTORE": "10"})

@@ -119,7 +119,7 @@ def daemon(start_daemon, engine, service, loop_device):
 
 
 @pytest.mark.parametrize("service, open_client, text, first, end", CASES)
-def test_who_stops_in_the_middle_stops_nobody(daemon, service, open_client, text, first, end):
+def test_a_client_that_stops_midway_stops_no_other(daemon, service, open_client, text, first, end):
     def received():
         return daemon.stats("any")["bytes_in"]
 
@@ -143,7 +143,7 @@ def test_who_stops_in_the_middle_stops_nobody(daemon, service, open_client, text
 
 
 @pytest.mark.parametrize("service, open_client, text, first, end", CASES)
-def test_small_pieces_of_many_are_put_together(daemon, service, open_client, text, first, end):
+def test_small_input_of_many_connections_is_packed(daemon, service, open_client, text, first, end):
     """None follows its client's last one in memory, and few views are as much as one may hold."""
     clients = [open_client(daemon, "any") for _ in range(4)]
     seen = daemon.stats("any")["bytes_in"]

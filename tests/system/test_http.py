@@ -308,7 +308,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("single", [False, True])
-def test_what_has_no_sense_is_refused_and_ends(daemon, single):
+def test_invalid_requests_are_refused_and_end_the_connection(daemon, single):
     """The bytes that follow are a request that must not be answered."""
     clients = []
     for data, status in REFUSED:
@@ -423,7 +423,7 @@ def quiet(daemon):
     wait_until(is_quiet, "all blocked connections sleep")
 
 
-def test_who_asks_for_much_and_never_reads_costs_little(daemon):
+def test_a_client_that_asks_for_much_and_never_reads_costs_little(daemon):
     clients = [
         connect(daemon.addresses("http")[0], receive_buffer=16 * KIB) for _ in range(20)
     ]
@@ -445,7 +445,7 @@ def test_who_asks_for_much_and_never_reads_costs_little(daemon):
         s.close()
 
 
-def test_who_pipelines_and_never_reads_is_stopped(daemon):
+def test_a_client_that_pipelines_and_never_reads_is_paused(daemon):
     with connect(daemon.addresses("http")[0], receive_buffer=16 * KIB) as s:
         sent = send_until_stuck(s, GET * 1000, len(GET), 64 * MIB, lambda: quiet(daemon))
         s.setblocking(True)

@@ -85,13 +85,13 @@ if again:
     assert ROW.search(shown)
 
 
-def test_a_command_that_interrupts_itself_leaves_nbctl(daemon):
+def test_a_command_that_interrupts_itself_does_not_end_nbctl(daemon):
     with compare(daemon, "--", "sh", "-c", "kill -INT $$; sleep 60") as process:
         _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == INTERRUPTED and "signal 2" in errors
 
 
-def test_between_two_commands_no_other_begins(daemon, client):
+def test_an_interrupt_between_two_commands_starts_no_other(daemon, client):
     """Here while nbctl waits for the daemon, which the second command has stopped."""
     script = client + f"if again: os.kill({daemon.pid}, signal.SIGSTOP)"
     stat = pathlib.Path(f"/proc/{daemon.pid}/stat")
@@ -203,7 +203,7 @@ def test_one_signal_ends_a_command_that_ignores_it_after_a_while(tmp_path):
     wait_gone(pids)
 
 
-def test_a_command_that_takes_a_signal_for_its_end_is_interrupted_all_the_same(tmp_path):
+def test_a_command_that_handles_a_signal_counts_as_interrupted(tmp_path):
     ready = tmp_path / "ready"
     with run_command(tmp_path, f"trap 'exit 0' TERM; : >{ready}; while :; do sleep 0.1; done") as process:
         wait_until(ready.exists, "the command to start")
@@ -224,7 +224,7 @@ def test_a_terminal_that_closes_ends_a_run(tmp_path):
 
 
 @pytest.mark.parametrize("victim", ["nbserved", "nbctl"])
-def test_a_killed_one_leaves_nothing_behind(tmp_path, victim):
+def test_a_killed_client_leaves_nothing_behind(tmp_path, victim):
     script, started = stubborn(tmp_path)
     with run_command(tmp_path, script) as process:
         pids = started()
@@ -235,7 +235,7 @@ def test_a_killed_one_leaves_nothing_behind(tmp_path, victim):
     wait_gone([*pids, int(children)])
 
 
-def test_what_a_command_leaves_behind_is_killed(daemon, tmp_path):
+def test_processes_that_a_command_leaves_behind_are_killed(daemon, tmp_path):
     pids = tmp_path / "pids"
     with compare(daemon, "--", "sh", "-c", f"setsid sleep 999 & echo $! >{pids}") as process:
         process.wait(timeout=TIMEOUT)

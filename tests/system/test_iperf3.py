@@ -207,7 +207,7 @@ def test_time_and_both_directions_at_once(daemon):
 
 
 @pytest.mark.parametrize("direction", [[], ["-R"]])
-def test_what_is_omitted_does_not_count(daemon, direction):
+def test_omitted_seconds_do_not_count(daemon, direction):
     begin = time.monotonic()
     document = iperf3(daemon, "-t", "1", "-O", "1", "-b", "80M", *direction)
     took = time.monotonic() - begin
@@ -360,7 +360,7 @@ def test_both_directions_find_each_other(daemon_of_two):
     assert all(s["bytes"] >= 100000 and s["retransmits"] >= 0 for s in streams[2:])
 
 
-def test_what_comes_waits_for_who_does_not_read(daemon):
+def test_input_waits_while_the_client_does_not_read(daemon):
     """A client of one thread would else write ten blocks for each that it reads."""
     with Client(daemon.addresses("iperf3")[0], bidirectional=True) as client:
         client.run()
@@ -410,7 +410,7 @@ def test_text_that_is_none(daemon):
         assert client.error() == 114
 
 
-def test_who_does_not_speak_it(daemon):
+def test_clients_of_another_protocol_are_closed(daemon):
     with daemon.connect("iperf3") as s:
         s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n")
         assert is_ended(s)
@@ -485,7 +485,7 @@ def test_killed_clients(daemon_of_two):
     descriptors_settle(daemon_of_two, before)
 
 
-def test_who_falls_silent_is_ended(start_daemon):
+def test_silent_clients_are_closed(start_daemon):
     """Clients that stop at every step without a FIN, over all engines at once: each waits 10 s."""
     daemon = start_daemon("".join(listener(e, service="iperf3", engine=e) for e in ENGINES))
     clients = []

@@ -117,7 +117,7 @@ def through(relay, *options):
     return finish(start(relay.address, "-u", "-b", "2M", "-l", "200", "-k", "200", *options))
 
 
-def test_what_a_network_does_to_datagrams_is_counted(daemon):
+def test_losses_and_reordering_of_datagrams_are_counted(daemon):
     relay = Relay(daemon.addresses("iperf3")[0], 1)
     document = through(relay, "--get-server-output")
     expected = reference(relay.forward)
@@ -198,7 +198,7 @@ def datagram(number, wide=False):
     return struct.pack(">IIQ" if wide else ">III", 1, 2, number).ljust(100, b"x")
 
 
-def test_numbers_tell_what_is_lost(daemon):
+def test_datagram_numbers_reveal_losses(daemon):
     """In both widths; of the last one only the client knows."""
     for wide in (False, True):
         with Datagrams(daemon, **({"udp_counters_64bit": 1} if wide else {})) as client:
@@ -233,7 +233,7 @@ def test_tests_of_an_address_take_turns(daemon):
             assert (result["packets"], result["errors"]) == (1, 0)
 
 
-def test_datagrams_of_nobody(daemon):
+def test_datagrams_of_no_session(daemon):
     """No answer, no stream; nor does a test wait for one that has not asked."""
     stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     stranger.connect(daemon.addresses("udp")[0])

@@ -38,7 +38,7 @@ def refused(start_daemon, config):
 
 
 @pytest.mark.parametrize("how", ["same", "hard link", "symbolic link"])
-def test_a_second_daemon_is_told_who_has_the_file(start_daemon, image, how):
+def test_a_second_daemon_names_the_process_that_has_the_file(start_daemon, image, how):
     first = start_daemon(serve(image))
     other = image.with_name("other")
     if how == "hard link":
@@ -54,7 +54,7 @@ def test_a_second_daemon_is_told_who_has_the_file(start_daemon, image, how):
     start_daemon(serve(other))
 
 
-def test_who_only_reads_shares_the_file(start_daemon, image):
+def test_read_only_users_share_the_file(start_daemon, image):
     for _ in range(2):
         start_daemon(serve(image, read_only="yes"))
     assert "is in use" in refused(start_daemon, serve(image))

@@ -26,7 +26,7 @@ def read_all(descriptor):
     return text.decode()
 
 
-def test_a_pipe_that_nobody_reads_stops_nobody(start_daemon):
+def test_an_unread_log_pipe_does_not_stop_the_daemon(start_daemon):
     reads, writes = os.pipe()
     daemon = start_daemon(listener("echo"), preexec=lambda: os.dup2(writes, 2))
     wait_until(lambda: "serving 1 listener" in read_all(reads), "the last message of the start")

@@ -103,7 +103,7 @@ def check_metrics(text):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_promtool_has_nothing_to_say(daemon, exporter):
+def test_promtool_finds_no_fault(daemon, exporter):
     for engine in ENGINES:
         echo_some(daemon, f"echo-{engine}")
     check_metrics(openmetrics(daemon))
@@ -150,7 +150,7 @@ def test_other_requests(exporter, method, path, status):
 
 
 @pytest.mark.parametrize("data", [b"hello\r\n\r\n", b"\0" * 20000, b"GET /metrics HTTP/9\n\n"])
-def test_what_is_no_http_is_refused(exporter, data):
+def test_input_other_than_http_is_refused(exporter, data):
     with exporter.connect() as s:
         s.sendall(data)
         s.shutdown(socket.SHUT_WR)
@@ -161,7 +161,7 @@ def test_what_is_no_http_is_refused(exporter, data):
     assert exporter.request()[0].status == 200
 
 
-def test_clients_that_stall_hold_nobody_up(exporter):
+def test_stalled_clients_delay_no_other(exporter):
     stalled = [exporter.connect() for _ in range(5)]
     stalled[0].sendall(b"GET /metrics HT")
     assert exporter.request()[0].status == 200
@@ -180,7 +180,7 @@ def children(pid):
     return open(f"/proc/{pid}/task/{pid}/children").read().split()
 
 
-def test_a_daemon_that_has_gone_is_503_and_comes_back(daemon, exporter):
+def test_metrics_answer_503_while_the_daemon_is_away(daemon, exporter):
     daemon.process.kill()
     daemon.process.wait()
     reply, body = exporter.request()

@@ -278,7 +278,7 @@ def test_a_hostile_answer_does_not_control_the_terminal(daemon, tmp_path, option
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_user_without_rights_exits_3_and_learns_what_to_do(daemon):
+def test_a_user_without_rights_exits_3_and_is_told_the_cure(daemon):
     def become_nobody():
         os.setgroups([])
         os.setgid(65534)
@@ -617,7 +617,7 @@ def test_compare_shows_a_command_s_output_unless_quiet(daemon):
         assert re.search(r"(?m)^  echo-epoll +[\d,.]+ ", text)
 
 
-def test_compare_of_a_failing_command_exits_as_it_did_and_shows_its_output(daemon, tmp_path):
+def test_compare_of_a_failing_command_has_its_exit_status_and_shows_its_output(daemon, tmp_path):
     done = nbctl(daemon, "compare", "--quiet", "--", "sh", "-c", "echo oops; exit 7")
     assert done.returncode == 7
     assert "oops" in done.stderr and "exit status 7" in done.stderr
@@ -641,7 +641,7 @@ def test_compare_that_cannot_save_does_not_run_the_command(daemon, tmp_path):
     assert done.returncode == 8 and ran.exists()  # there was nothing to write
 
 
-def test_compare_says_null_of_what_it_cannot_tell(daemon):
+def test_compare_prints_null_for_unknown_figures(daemon):
     with daemon.connect("echo-epoll") as s:
         with measuring(daemon, "echo-epoll", "echo-io_uring") as rows:
             echo(s, b"x")
@@ -804,7 +804,7 @@ def test_compare_in_other_forms(daemon):
     assert done.returncode == 2 and "one of --csv, --markdown and --json" in done.stderr
 
 
-def test_a_file_that_is_no_rows_exits_2_with_its_line(daemon, tmp_path):
+def test_a_file_without_valid_rows_exits_2_with_its_line(daemon, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('\n{"listener": 1}\n')
     done = nbctl(daemon, "compare", "--load", rows)
@@ -881,7 +881,7 @@ def test_watch_tells_unavailable_from_idle(far):
         assert re.search(r"(?m)^\d\d:\d\d:\d\d  no operations$", text)
 
 
-def test_watch_shows_who_does_something_or_was_named(daemon):
+def test_watch_shows_active_and_named_listeners(daemon):
     for names, shown in ([], {"echo-epoll"}), (["echo-io_uring"], {"echo-io_uring"}):
         with daemon.connect("echo-epoll") as s, subprocess.Popen(
             [str(NBCTL), "-s", daemon.control, "stats", *names, "--watch=0.05"],

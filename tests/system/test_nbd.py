@@ -76,7 +76,7 @@ def operations(daemon):
     return {k: (o["count"], o["errors"]) for k, o in daemon.stats("nbd")["operations"].items()}
 
 
-def test_nbdinfo_tells_what_the_export_can(daemon):
+def test_nbdinfo_lists_the_abilities_of_the_export(daemon):
     requires("nbdinfo")
     info = json.loads(run("nbdinfo", "--json", "--list", uri(daemon)))
     assert [e["export-name"] for e in info["exports"]] == ["disk"]
@@ -162,7 +162,7 @@ def test_holes_are_reported_and_read_as_zeros(daemon):
 
 
 @pytest.mark.parametrize("store", ["io_uring", "threads"])
-def test_what_was_cut_off_a_file_is_no_hole(start_daemon, engine, store, tmp_path):
+def test_the_part_cut_off_a_file_is_no_hole(start_daemon, engine, store, tmp_path):
     """Reading it fails, so nobody may take it for zeros."""
     daemon = start_daemon(
         f"[export disk]\nsize = {SIZE}\nstore = {store}\npath = {tmp_path}/disk\ncreate = yes\n"
@@ -180,7 +180,7 @@ def test_what_was_cut_off_a_file_is_no_hole(start_daemon, engine, store, tmp_pat
     assert allocation(client, 4 * MIB, MIB) == [(MIB, True)]
 
 
-def test_errors_are_answered_and_the_connection_goes_on(daemon):
+def test_errors_are_answered_and_the_connection_stays_open(daemon):
     client = connect(daemon)
     for call in [
         lambda: client.pread(4096, SIZE - 4095),
@@ -198,7 +198,7 @@ def test_errors_are_answered_and_the_connection_goes_on(daemon):
     assert sum(errors for _, errors in operations(daemon).values()) == 5
 
 
-def test_many_requests_of_a_connection_are_under_way_at_once(daemon):
+def test_many_requests_of_a_connection_are_in_flight_at_once(daemon):
     client = connect(daemon)
     chosen = random.Random(3)
     data = {slot: chosen.randbytes(32 * KIB) for slot in range(64)}
@@ -219,7 +219,7 @@ def test_many_requests_of_a_connection_are_under_way_at_once(daemon):
     client.shutdown()
 
 
-def test_connections_write_and_flush_beside_each_other(daemon):
+def test_connections_write_and_flush_concurrently(daemon):
     failures = []
 
     def write(part):

@@ -60,7 +60,7 @@ def fill(clients, flags=0):
     return [client.reply()[0] for client in clients]
 
 
-def test_a_flush_that_fails_fails_for_all_who_flush(failing):
+def test_a_failed_flush_fails_every_request_that_waits_for_it(failing):
     """The kernel tells one; the others, on other workers, may not hear that all is well."""
     clients = [connect(failing, "nbd") for _ in range(16)]
     assert set(fill(clients)) == {0}
@@ -76,7 +76,7 @@ def test_a_flush_that_fails_fails_for_all_who_flush(failing):
         client.socket.close()
 
 
-def test_what_fua_acknowledges_is_there(failing):
+def test_writes_acknowledged_with_fua_survive(failing):
     clients = [connect(failing, "nbd") for _ in range(16)]
     errors = fill(clients, FUA)
     assert EIO in errors

@@ -85,7 +85,7 @@ def works(daemon):
         assert client.reply(4) == (0, b"fine")
 
 
-def test_options_are_answered_and_the_handshake_goes_on(daemon):
+def test_options_are_answered_and_the_handshake_continues(daemon):
     with Raw(daemon, "nbd") as client:
         for option, data, expected in [
             (OPT_STARTTLS, b"", REP_ERR_UNSUP),
@@ -126,7 +126,7 @@ def test_old_clients_choose_an_export_by_name(daemon, zeroes):
 
 
 @pytest.mark.parametrize("what", ["flags", "option", "huge option", "request", "half", "noise"])
-def test_what_makes_no_sense_ends_the_connection_and_no_other(daemon, what):
+def test_invalid_input_ends_its_connection_and_no_other(daemon, what):
     before = daemon.stats("nbd")["connections"]["closed"]["protocol"]
     bystander = connect(daemon, "nbd")
     if what == "flags":
@@ -158,7 +158,7 @@ def test_what_makes_no_sense_ends_the_connection_and_no_other(daemon, what):
     works(daemon)
 
 
-def test_bad_requests_are_answered_and_the_connection_goes_on(daemon):
+def test_bad_requests_are_answered_and_the_connection_stays_open(daemon):
     with connect(daemon, "nbd") as client:
         for request, error in [
             ((READ, 0, 0), EINVAL),
@@ -224,7 +224,7 @@ def test_two_hundred_clients_are_served(daemon):
         client.socket.close()
 
 
-def test_clients_that_never_read_hurt_nobody(daemon):
+def test_clients_that_never_read_do_not_slow_others(daemon):
     clients = []
     for _ in range(4):
         client = connect(daemon, "nbd")
@@ -285,7 +285,7 @@ def test_a_file_that_was_cut_is_an_error_of_the_request(daemon, tmp_path):
         os.truncate(tmp_path / "disk", SIZE)
 
 
-def test_what_was_acknowledged_survives_a_kill(engine, store, tmp_path):
+def test_acknowledged_writes_survive_a_kill(engine, store, tmp_path):
     """Blocks hold their number and version; after kill -9 none is older than what was promised."""
     config = section("disk", f"{tmp_path}/disk", store) + listener(
         "nbd", service="nbd", engine=engine, exports="disk"
@@ -327,7 +327,7 @@ def test_what_was_acknowledged_survives_a_kill(engine, store, tmp_path):
     assert len(promised) > 10
 
 
-def test_a_reset_while_the_store_hangs_wakes_nobody(faulty):
+def test_a_reset_while_the_store_hangs_does_not_wake_the_worker(faulty):
     """The socket of a connection that is closing stays open until its requests have ended."""
     def waits():
         return faulty.stats("nbd")["cost"]["syscalls"]["epoll_wait"]
@@ -428,7 +428,7 @@ def test_without_locked_memory_the_limit_is_named(start_daemon, engine, tmp_path
     works(daemon)
 
 
-def test_what_cannot_be_polled_for_goes_without(start_daemon, engine, tmp_path):
+def test_files_that_cannot_be_polled_are_served_without_polling(start_daemon, engine, tmp_path):
     """Most devices have no queues for it; where this one has, it is polled for."""
     try:
         os.close(os.open(tmp_path / "disk", os.O_RDWR | os.O_CREAT | os.O_DIRECT))

@@ -140,7 +140,7 @@ def test_writes_beyond_a_client_s_share_go_on(serve, size):
         client.socket.close()
 
 
-def test_those_who_never_read_leave_something_for_the_others(serve):
+def test_clients_that_never_read_leave_memory_for_others(serve):
     daemon = serve()
     clients = [idle_reader(daemon) for _ in range(32)]
     works(daemon)

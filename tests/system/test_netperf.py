@@ -313,7 +313,7 @@ def test_the_end_of_datagrams_may_be_lost(start_daemon):
     at_once(2, run)
 
 
-def test_datagrams_of_nobody_are_refused(both):
+def test_datagrams_of_no_session_are_refused(both):
     client = Client(both)
     port = client.ask(BOTH, 60, (1, 1), stream=2)
     with client.socket(port) as known, client.socket(port) as stranger:
@@ -380,7 +380,7 @@ def test_refusals_have_an_error(daemon, error, words, keys):
     assert daemon.stats("np")["operations"]["test"]["errors"] == 1
 
 
-def test_what_means_nothing_here_is_ignored(daemon):
+def test_options_without_effect_on_the_server_are_ignored(daemon):
     """netperf -T, -a, -A, -F: the server's CPU, the alignment of its memory, and a file to send, which it never opens."""
     client = Client(daemon)
     asked = bytearray(request(RECEIVE, -10, cpu=1))
@@ -461,7 +461,7 @@ def test_data_that_is_reset_ends_its_test(daemon, direction):
 
 
 @pytest.mark.parametrize("junk", [b"x" * 700, b"\0" * 700, request(RECEIVE, 1, kind=5000), b"\0\0\0\x61" + b"7" * 652])
-def test_data_that_nobody_awaits_ends(daemon, junk):
+def test_unexpected_data_connections_are_closed(daemon, junk):
     with socket.create_connection(daemon.addresses("np")[0], timeout=TIMEOUT) as s:
         s.sendall(junk)
         try:
@@ -490,7 +490,7 @@ def test_data_ends_with_its_control(daemon, direction, flags):
     s.close()
 
 
-def test_who_vanishes_between_control_and_data(daemon):
+def test_a_client_that_vanishes_between_control_and_data(daemon):
     client = Client(daemon)
     port = client.ask(RECEIVE, 60)
     client.control.close()

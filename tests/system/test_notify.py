@@ -67,7 +67,7 @@ def hear(daemon, last):
     return heard
 
 
-def test_reloads_go_on_and_are_told_in_the_end(start_daemon):
+def test_reloads_continue_while_the_manager_does_not_read(start_daemon):
     daemon = start_daemon(listener("echo") + listener("a"), env=KEEP)
     daemon.notified()
     fill(daemon)
@@ -89,7 +89,7 @@ def test_reloads_go_on_and_are_told_in_the_end(start_daemon):
     wait_until(lambda: listening_sockets(daemon) == 3, "copies of sockets are closed")
 
 
-def test_many_sockets_are_kept_though_nobody_reads_at_first(start_daemon):
+def test_many_sockets_are_stored_although_the_manager_reads_late(start_daemon):
     config = "".join(listener(f"l{i}") for i in range(MANY))
     daemon = start_daemon(config, env=KEEP, ready=False)
     wait_until(lambda: "serving 40 listeners" in daemon.log(), "the daemon serves")
@@ -110,7 +110,7 @@ def test_signals_are_obeyed(start_daemon, number):
     assert daemon.process.wait(60) == 0
 
 
-def test_the_watchdog_goes_on(start_daemon):
+def test_the_watchdog_is_fed_while_the_manager_does_not_read(start_daemon):
     daemon = start_daemon(listener("echo"), env={"WATCHDOG_USEC": "3000"})
     hear(daemon, "WATCHDOG=1")
     fill(daemon)

@@ -94,7 +94,7 @@ def test_as_linux_begins(daemon):
             wait_until(lambda: admin.get(CSTS) & 0xC == 8, "shut down")
 
 
-def test_a_controller_that_is_disabled_ends_its_queues_and_can_go_on(daemon):
+def test_disabling_a_controller_ends_its_queues_and_it_can_be_enabled_again(daemon):
     with Host(daemon, "nvme", NQN, queues=2) as host:
         host.write(0, b"a" * 4096)
         host.admin.set(CC, ENABLE & ~1)
@@ -132,7 +132,7 @@ def test_hosts_and_controllers_are_told_apart(daemon):
         assert two.read(3) == three.read(3) == b"x" * 4096
 
 
-def test_what_is_wrong_with_a_connect(daemon):
+def test_an_invalid_connect_is_refused_with_its_reason(daemon):
     def attempt(subnqn=NQN, **options):
         with Queue(daemon.connect("nvme")) as queue, pytest.raises(Status) as failed:
             queue.connect(subnqn, **options)
@@ -253,7 +253,7 @@ DIGESTS = [(False, False), (True, False), (False, True), (True, True)]
 
 @pytest.mark.parametrize("hdgst,ddgst", DIGESTS)
 @pytest.mark.parametrize("sqflow,hpda", [(True, 0), (False, 31)])
-def test_what_is_written_is_read(daemon, hdgst, ddgst, sqflow, hpda):
+def test_reads_return_the_data_written(daemon, hdgst, ddgst, sqflow, hpda):
     with Host(daemon, "nvme", NQN, hdgst=hdgst, ddgst=ddgst, sqflow=sqflow, hpda=hpda) as host:
         for blocks, capsule in [(1, True), (4, True), (1, False), (16, False), (128, False)]:
             data = noise(blocks * 4096, blocks)
@@ -316,7 +316,7 @@ def test_zeroes_flush_and_deallocate(start_daemon, tmp_path, store):
         assert counts["flush"] == 1 and counts["write_zeroes"] == 2 and counts["trim"] == 5
 
 
-def test_what_io_commands_may_not(daemon):
+def test_invalid_io_commands_are_refused(daemon):
     with Host(daemon, "nvme", NQN) as host:
         q, last = host.queues[0], SIZE // 4096 - 1
         assert host.read(last) == bytes(4096)

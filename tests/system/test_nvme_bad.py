@@ -35,7 +35,7 @@ def icreq(pfv=0, hpda=0, dgst=0, **options):
 # ---- What ends a connection
 
 
-def test_what_ends_a_connection_before_it_is_a_queue(daemon):
+def test_errors_that_end_a_connection_before_it_is_a_queue(daemon):
     for pdu, expected in [
         (icreq(pfv=1), (1, 8)),
         (icreq(hpda=32), (1, 10)),
@@ -69,7 +69,7 @@ def test_what_ends_a_connection_before_it_is_a_queue(daemon):
     wait_until(lambda: daemon.stats("nvme")["connections"]["closed"]["protocol"] > 20, "counted")
 
 
-def test_what_ends_a_queue(daemon):
+def test_errors_that_end_a_queue(daemon):
     """Of the data of a command, and of digests."""
 
     def io(hdgst=False, ddgst=False):
@@ -110,7 +110,7 @@ def test_what_ends_a_queue(daemon):
         assert terminated(host.admin, command(host.admin, bytes(12 * KIB), 12 * KIB)) == (5, 0)
 
 
-def test_what_ends_a_transfer(daemon):
+def test_errors_that_end_a_transfer(daemon):
     def asked(size=8192):
         host = Host(daemon, "nvme", NQN)
         q = host.queues[0]
@@ -189,7 +189,7 @@ def host(start_daemon, tmp_path):
     works(daemon)
 
 
-def test_what_a_controller_ignores(start_daemon, tmp_path):
+def test_a_controller_ignores_undefined_flags(start_daemon, tmp_path):
     """Flags that are not defined, and a host that would take several R2Ts at once."""
     daemon = start_daemon(config(tmp_path / "disk"))
     with Queue(daemon.connect("nvme"), start=False) as queue:
@@ -200,7 +200,7 @@ def test_what_a_controller_ignores(start_daemon, tmp_path):
         queue.enable()
 
 
-def test_what_admin_commands_may_not(host):
+def test_invalid_admin_commands_are_refused(host):
     admin = host.admin
     for options in ({"flags": 0}, {"flags": 0x41}, {"flags": 0x80}):
         assert refused(admin.run, KEEP_ALIVE, **options) == 2 | DNR
@@ -222,7 +222,7 @@ def test_what_admin_commands_may_not(host):
         assert refused(admin.run, opcode) == 1 | DNR
 
 
-def test_what_io_queues_may_not(host):
+def test_commands_that_io_queues_refuse(host):
     q = host.queues[0]
     for opcode in (AER, KEEP_ALIVE, IDENTIFY, FABRICS):
         assert refused(q.run, opcode) == 1 | DNR

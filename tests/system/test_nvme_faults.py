@@ -335,7 +335,7 @@ def test_a_drain_leaves_quiet_hosts_their_time(start_daemon, tmp_path):
     assert daemon.process.wait(TIMEOUT) == 0
 
 
-def test_what_was_acknowledged_survives_a_kill(engine, tmp_path):
+def test_acknowledged_writes_survive_a_kill(engine, tmp_path):
     rng, promised, version = random.Random(7), {}, 0
     for round_ in range(2):
         (tmp_path / str(round_)).mkdir()

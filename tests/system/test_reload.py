@@ -270,7 +270,7 @@ def test_address_moves(start_daemon, engine, loopback_ports):
     assert refuses((host, port))
 
 
-def test_who_names_a_port_has_it(start_daemon, engine):
+def test_a_named_port_goes_to_the_listener_that_names_it(start_daemon, engine):
     """Not who had it for its port 0, whichever comes first in the file."""
     daemon = start_daemon(listener("a", engine=engine))
     port = daemon.port("a")

@@ -55,7 +55,7 @@ class Clients:
 
 
 @pytest.mark.parametrize("engine, store", PATHS)
-def test_an_export_leaves_under_its_clients(start_daemon, tmp_path, engine, store):
+def test_an_export_is_removed_while_clients_use_it(start_daemon, tmp_path, engine, store):
     place = "" if store == "memory" else f"path = {tmp_path}/disk\ncreate = yes\n"
     without = "[server]\ndrain-timeout = 1s\n" + KEPT
     config = without + f"[export disk]\n{place}size = 64M\nstore = {store}\n"

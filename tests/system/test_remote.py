@@ -53,7 +53,7 @@ def bridges(socket):
 # ---- The far end is here: a shell instead of ssh ----
 
 
-def test_a_command_says_what_it_says_over_there(daemon, program):
+def test_a_command_prints_the_same_over_ssh(daemon, program):
     ssh = program('exec sh -c "$last"')
     for command in (["status", "--json"], ["config"], ["connections"], ["exports"], ["stats", "echo"]):
         there, here = remote(ssh, "-s", daemon.control, *command), daemon.nbctl(*command)
@@ -105,7 +105,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_a_failure_says_what_and_where(program, how):
+def test_a_failure_names_its_cause_and_its_place(program, how):
     script, expected = FAILURES[how]
     ran = remote(program(script), "status")
     assert ran.returncode == 3

@@ -126,7 +126,7 @@ def test_nothing_and_no_rows(tmp_path):
     assert "expected: nbctl report FILE" in nbctl("report").stderr
 
 
-def test_whatever_is_in_the_rows_stays_text(tmp_path):
+def test_texts_in_the_rows_are_escaped(tmp_path):
     evil = '</td></style><script>alert("1")</script>\u0000\u001b]]>&amp;\u202e\ufffe'
     rows = tmp_path / "rows"
     with rows.open("w") as out:

@@ -125,7 +125,7 @@ def test_a_disk_of_memory_or_of_a_file(tmp_path):
     assert re.search(r"\b2097152\b", done.stdout) and disk.stat().st_size == 2 << 20
 
 
-def test_what_it_makes_is_no_hole(tmp_path):
+def test_created_files_have_no_holes(tmp_path):
     info = [requires("nbdinfo"), "--map", "--totals", "{uri}"]
     for spec in ("nbd,size=8M", f"nbd,export={tmp_path}/disk.img,size=8M"):
         done = run(tmp_path, "--run", spec, "--repeat", "1", "--", *info)
@@ -175,7 +175,7 @@ def test_datagrams_of_iperf3_need_no_other_key(tmp_path):
     assert re.search(r"/[1-9]\d* .*receiver", done.stdout)
 
 
-def test_it_serves_until_ctrl_c_and_shows_what_it_did(tmp_path):
+def test_it_serves_until_ctrl_c_and_then_shows_the_counts(tmp_path):
     with subprocess.Popen(
         [str(NBSERVED), "--run", "echo,engine=epoll", "--run", "http"],
         env=environment(tmp_path),
@@ -237,7 +237,7 @@ def user():
         yield directory, nbserved, nbctl, {"env": env, "user": 65534, "group": 65534, "extra_groups": []}
 
 
-def test_a_user_has_a_socket_of_his_own(user):
+def test_each_user_has_a_socket_of_its_own(user):
     """Below XDG_RUNTIME_DIR, where nbctl finds it; a daemon that finds it in use makes another."""
     directory, nbserved, nbctl, who = user
     inner = f"""
@@ -251,7 +251,7 @@ test $? = 8 || exit 4  # nothing was measured
     assert sorted(os.listdir(directory)) == ["bin"]
 
 
-def test_a_user_with_a_file_has_a_socket_of_his_own(user):
+def test_a_user_with_a_configuration_has_a_socket_of_its_own(user):
     """Its directory is made, below XDG_RUNTIME_DIR."""
     directory, nbserved, nbctl, who = user
     with open(f"{directory}/e.ini", "w", encoding="utf-8") as file:

@@ -141,7 +141,7 @@ def push_until_stuck(daemon, client, limit):
     return connection_of(daemon, client)
 
 
-def test_who_never_reads_meets_bounded_memory_and_hurts_nobody(start_daemon, engine):
+def test_a_client_that_never_reads_holds_bounded_memory(start_daemon, engine):
     daemon = start_daemon(listener("echo", engine=engine))
     limit = 256 * MIB
     with daemon.connect("echo") as other:
@@ -167,7 +167,7 @@ def test_who_never_reads_meets_bounded_memory_and_hurts_nobody(start_daemon, eng
         echo(other)
 
 
-def test_who_never_reads_gets_all_when_it_reads_after_all(start_daemon, engine):
+def test_a_client_that_reads_late_gets_all(start_daemon, engine):
     daemon = start_daemon(listener("echo", engine=engine))
     client = NeverReader(daemon.addresses("echo")[0])
     push_until_stuck(daemon, client, 256 * MIB)
@@ -178,7 +178,7 @@ def test_who_never_reads_gets_all_when_it_reads_after_all(start_daemon, engine):
     daemon.wait_closed("echo")
 
 
-def test_many_who_never_read_exhaust_the_pool_and_it_recovers(start_daemon, engine):
+def test_the_pool_recovers_from_many_clients_that_never_read(start_daemon, engine):
     """256 KiB of buffers, wanted by 20 clients: they stop each other, and nothing else.  Who takes
     nothing for 5 s is closed then, and a slow machine is not always done before that."""
     daemon = start_daemon(
@@ -319,7 +319,7 @@ def test_chargen_with_the_smallest_buffers_sends_whole_lines(start_daemon, engin
         assert receive(s, 50 * len(batch)) == 50 * batch
 
 
-def test_chargen_goes_on_after_a_half_close_and_ignores_input(start_daemon, engine):
+def test_chargen_sends_after_a_half_close_and_ignores_input(start_daemon, engine):
     daemon = start_daemon(listener("chargen", service="chargen", engine=engine))
     size = 8 * MIB
     with daemon.connect("chargen") as s:

@@ -140,7 +140,7 @@ def test_a_length_that_cannot_be_ends_the_connection(daemon, length):
     assert daemon.stats("sockperf")["connections"]["closed"]["protocol"] == 1
 
 
-def test_who_never_reads_is_stopped(daemon):
+def test_a_client_that_never_reads_is_paused(daemon):
     messages = message(CLIENT | PONG_REQUEST, bytes(1000 - 14)) * 64
 
     def another_is_served():
@@ -152,7 +152,7 @@ def test_who_never_reads_is_stopped(daemon):
         send_until_stuck(client, messages, len(messages), 64 * MIB, another_is_served)
 
 
-def test_random_bytes_hurt_nobody(daemon):
+def test_random_bytes_do_not_disturb_other_clients(daemon):
     for seed in range(30):
         s = connect(daemon.addresses("sockperf")[0])
         Sender(s, noise(100 * KIB, seed))

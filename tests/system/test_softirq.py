@@ -96,6 +96,6 @@ def test_without_the_capabilities_it_says_so(start_daemon):
     assert "--softirq needs CAP_BPF and CAP_PERFMON, or root" in done.stderr
 
 
-def test_it_measures_nothing_with_saved_rows(tmp_path):
+def test_saved_rows_are_shown_without_a_measurement(tmp_path):
     done = subprocess.run([NBCTL, "compare", "--softirq", "--load", tmp_path / "no"], capture_output=True, text=True)
     assert done.returncode == 2 and "--load shows saved rows" in done.stderr

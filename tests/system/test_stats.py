@@ -98,7 +98,7 @@ def test_counters_of_discard_are_exact(start_daemon, engine):
     daemon.wait_closed("discard")
 
 
-def test_what_nbctl_prints_is_what_the_daemon_says(start_daemon, engine):
+def test_nbctl_prints_the_values_of_the_daemon(start_daemon, engine):
     daemon = start_daemon(listener("echo", engine=engine) + listener("other", engine=engine))
     with daemon.connect("echo") as s:
         for i in range(50):

@@ -30,7 +30,7 @@ def calls(daemon):
     return daemon.stats("nbd")["cost"]["syscalls"]
 
 
-def test_what_is_cached_never_leaves_the_worker(serve, tmp_path):
+def test_cached_data_is_read_by_the_worker(serve, tmp_path):
     daemon = serve(tmp_path / "disk")
     data = random.Random(1).randbytes(MIB)
     with connect(daemon, "nbd") as client:
@@ -45,7 +45,7 @@ def test_what_is_cached_never_leaves_the_worker(serve, tmp_path):
     assert "inline_io" in mount(daemon)["features"] and "worker" in mount(daemon)["choice"]
 
 
-def test_what_is_not_cached_is_read_by_the_store(serve, tmp_path):
+def test_uncached_data_is_read_by_the_store(serve, tmp_path):
     """Parts that are in the page cache and parts that are not, in one request."""
     path, rng = tmp_path / "disk", random.Random(2)
     data = rng.randbytes(8 * MIB)
@@ -84,13 +84,13 @@ def test_a_named_store_is_what_it_is(serve, tmp_path):
     assert "inline_io" not in mount(daemon)["features"] and "choice" not in mount(daemon)
 
 
-def test_exports_says_what_was_chosen(serve, tmp_path):
+def test_exports_shows_the_store_that_auto_chose(serve, tmp_path):
     daemon = serve(tmp_path / "disk")
     shown = " ".join(daemon.nbctl("exports").stdout.split())
     assert "disk: auto: the page cache answers" in shown or "disk: auto: in memory" in shown, shown
 
 
-def test_what_comes_at_once_goes_to_the_ring_in_one_call(serve, tmp_path):
+def test_requests_of_one_turn_are_submitted_by_one_call(serve, tmp_path):
     daemon = serve(tmp_path / "disk")
     if mount(daemon)["store"] != "io_uring" or "page cache" not in mount(daemon)["choice"]:
         pytest.skip("no ring here, or a file system whose reads a ring would hand to threads")

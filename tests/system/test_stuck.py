@@ -63,7 +63,7 @@ def terminate_twice(daemon):
     daemon.process.send_signal(signal.SIGTERM)
 
 
-def test_who_waits_for_a_hung_device_is_given_up_in_the_end(faulty):
+def test_connections_that_wait_for_a_hung_device_are_abandoned_at_the_end(faulty):
     with connect(faulty, "nbd") as client:
         faulty.say("pread wait")
         client.request(READ, 0, 4096)
@@ -73,7 +73,7 @@ def test_who_waits_for_a_hung_device_is_given_up_in_the_end(faulty):
         faulty.stop()
 
 
-def test_a_device_that_stays_hung_does_not_keep_the_daemon(faulty):
+def test_a_device_that_stays_hung_does_not_stop_the_daemon_from_ending(faulty):
     with connect(faulty, "nbd") as client:
         faulty.say("pwrite wait")
         client.request(WRITE, 0, 4096, bytes(4096))

@@ -326,7 +326,7 @@ def is_right_again(screen):
 
 
 @pytest.mark.parametrize("end", ["q", "C-c", "TERM", "HUP"])
-def test_quits_and_leaves_the_terminal_right(daemon, terminal, end):
+def test_quitting_restores_the_terminal(daemon, terminal, end):
     top = terminal(daemon, *FAST)
     top.wait("^quiet ")
     if end in ("q", "C-c"):
@@ -396,7 +396,7 @@ def test_colour_unless_no_color(daemon, terminal, no_color):
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout"])
-def test_what_is_no_terminal_exits_2(daemon, stream):
+def test_output_other_than_a_terminal_exits_2(daemon, stream):
     master, slave = pty.openpty()
     streams = {"stdin": slave, "stdout": slave, stream: subprocess.PIPE}
     done = subprocess.run(

@@ -127,7 +127,7 @@ def test_a_wildcard_answers_from_where_it_was_asked(start_daemon, engine):
         assert s.recv(64) == b"where"
 
 
-def test_what_is_too_long_is_dropped_and_counted(start_daemon, engine):
+def test_datagrams_that_are_too_long_are_dropped_and_counted(start_daemon, engine):
     daemon = start_daemon(udp("echo", engine=engine, **{"buffer-size": "4K"}))
     with client(daemon.addresses("echo")[0]) as s:
         s.send(bytes(4097))
@@ -137,7 +137,7 @@ def test_what_is_too_long_is_dropped_and_counted(start_daemon, engine):
         assert s.recv(64 * KIB) == bytes(4096)
 
 
-def test_what_the_kernel_drops_is_told(start_daemon, engine):
+def test_datagrams_dropped_by_the_kernel_are_reported(start_daemon, engine):
     """Of the socket, and of the host, which may have dropped others as well."""
     daemon = start_daemon(udp("discard", engine=engine, service="discard"))
     before = daemon.call("GetStats")["host_udp"]
@@ -180,7 +180,7 @@ def test_discard_answers_nothing(start_daemon, engine):
     assert daemon.stats("discard")["bytes_in"] == 8501
 
 
-def test_iperf_2_hears_what_has_arrived(start_daemon, engine):
+def test_iperf_2_is_told_how_much_has_arrived(start_daemon, engine):
     """Its last datagram, of a negative number, is answered as often as it asks; nothing else is."""
 
     def datagram(number, size=200):
@@ -249,7 +249,7 @@ def test_allow_and_limits(start_daemon, engine):
         nothing_comes(daemon, t, "one", dropped=1)
 
 
-def test_who_comes_once_pushes_out_nobody_who_stays(start_daemon, engine):
+def test_one_time_senders_do_not_evict_lasting_clients(start_daemon, engine):
     daemon = start_daemon(udp("echo", engine=engine, **{"max-connections": 128}))
     address = daemon.addresses("echo")[0]
     with client(address) as polite:
@@ -348,7 +348,7 @@ def test_a_refused_reload_takes_no_client(start_daemon, engine, moves):
         all_are_answered()
 
 
-def test_configuration_says_what_udp_cannot(tmp_path):
+def test_the_configuration_refuses_what_udp_lacks(tmp_path):
     def refused(text):
         path = tmp_path / "nbserved.ini"
         path.write_text(text)
@@ -441,7 +441,7 @@ def test_sockperf(start_daemon, engine, mode):
     assert not lost or lost[1] == "0"
 
 
-def test_what_is_no_message_of_sockperfs_is_counted(start_daemon, engine):
+def test_messages_other_than_sockperfs_are_counted(start_daemon, engine):
     daemon = start_daemon(udp("sockperf", engine=engine, service="sockperf"))
     with client(daemon.addresses("sockperf")[0]) as s:
         for bad in [b"", bytes(13), struct.pack(">QHI", 1, 3, 15), struct.pack(">QHI", 1, 3, 0)]:
@@ -482,7 +482,7 @@ def test_merged_datagrams_come_back_one_by_one(start_daemon, engine):
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_who_sends_between_two_processes_is_answered(start_daemon, engine, end):
+def test_datagrams_sent_during_a_restart_are_answered(start_daemon, engine, end):
     config = udp("echo", engine=engine, workers=2)
     first = start_daemon(config, env={"FDSTORE": "100"})
     address = first.addresses("echo")[0]

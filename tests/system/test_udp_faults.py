@@ -188,7 +188,7 @@ def test_answers_to_ports_that_are_closed(start_daemon, engine, service):
 # ---- Features ----
 
 
-def test_without_features_it_goes_on(start_daemon, engine):
+def test_udp_is_served_without_optional_features(start_daemon, engine):
     """All that `features` can switch off; what is left is shown."""
     off = ["udp_gro", "udp_gso"]
     if engine != "epoll":
@@ -283,7 +283,7 @@ def forged(seeded):
     return (head + seeded.randbytes(1200))[: seeded.choice([0, 1, 4, 12, 13, 14, 16, 56, 60, len(head), 200, 1200])]
 
 
-def test_harm_is_answered_with_no_more_than_it_brings(start_daemon, engine):
+def test_forged_datagrams_are_not_amplified(start_daemon, engine):
     """By any service, with all places taken, during reloads and a drain; and nobody else is harmed."""
     services = ["echo", "discard", "chargen", "sockperf", "iperf3", "netperf"]
     host, seeded, ports = own_address(), random.Random(engine), {}

@@ -66,7 +66,7 @@ def test_the_file_is_for_owner_and_group_and_goes_with_the_daemon(start_daemon, 
     assert not os.path.exists(path)
 
 
-def test_a_drain_removes_the_file_and_finishes_what_is_connected(start_daemon, engine, path):
+def test_a_drain_removes_the_file_and_serves_open_connections_to_their_end(start_daemon, engine, path):
     daemon = start_on(start_daemon, path, engine, workers=2)
     with connect(path) as s, Busy(s) as busy:
         busy.goes_on()
@@ -103,7 +103,7 @@ def test_a_live_socket_is_in_use(start_daemon, path):
     assert daemon.stats("echo")["connections"]["accepted"] == 1
 
 
-def test_what_is_no_socket_is_left_alone(start_daemon, path):
+def test_a_file_other_than_a_socket_is_left_alone(start_daemon, path):
     with open(path, "w") as file:
         file.write("precious")
     assert f"{path} exists and is not a socket" in refusal(start_daemon, path, 1)
@@ -111,7 +111,7 @@ def test_what_is_no_socket_is_left_alone(start_daemon, path):
         assert file.read() == "precious"
 
 
-def test_a_file_put_in_its_place_stays(start_daemon, path):
+def test_a_file_that_replaced_the_socket_is_not_removed(start_daemon, path):
     daemon = start_on(start_daemon, path)
     os.unlink(path)
     with open(path, "w") as file:
@@ -125,7 +125,7 @@ def test_no_directory_no_socket(start_daemon, path):
     assert f"bind {path}/s: there is no such directory" in refusal(start_daemon, f"{path}/s")
 
 
-def test_a_lock_on_the_directory_keeps_nobody_out(start_daemon, path):
+def test_a_lock_on_the_directory_does_not_prevent_a_start(start_daemon, path):
     """Whoever may read a directory can lock it (flock(2)); ours is a file that only we may open."""
     directory = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
@@ -304,7 +304,7 @@ def test_a_close_with_unread_answers_is_a_reset(start_daemon, engine, path):
     assert daemon.stats("echo")["connections"]["closed"]["reset"] == 60
 
 
-def test_what_is_sent_before_a_close_is_received(start_daemon, engine, path):
+def test_data_sent_before_a_close_is_received(start_daemon, engine, path):
     """Also from a pool that 40 clients exhaust."""
     daemon = start_daemon(
         listener("discard", service="discard", engine=engine, address=f"unix:{path}", buffers=16,

@@ -287,7 +287,7 @@ static void on_unix_sockets_a_user_takes_the_place_of_an_address(void **state)
 	close(remote);
 }
 
-static void who_is_gone_already_is_refused(void **state)
+static void a_client_that_has_left_already_is_refused(void **state)
 {
 	struct admission *a = admission_with(0, 1, NULL);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -394,7 +394,7 @@ int main(void)
 		cmocka_unit_test(the_allow_list_lets_only_its_networks_in),
 		cmocka_unit_test(local_lets_this_host_in),
 		cmocka_unit_test(on_unix_sockets_a_user_takes_the_place_of_an_address),
-		cmocka_unit_test(who_is_gone_already_is_refused),
+		cmocka_unit_test(a_client_that_has_left_already_is_refused),
 		cmocka_unit_test(a_changed_limit_counts_those_that_are_open),
 		cmocka_unit_test(threads_coming_and_going_end_at_zero),
 	};

@@ -70,7 +70,7 @@ static void many_with_one_request_each_stop_at_the_first_look(void **unused)
 	assert_int_equal(turns_to_look(w, false, 1), BATCH_IDLE_TURNS);
 }
 
-static void what_pays_grows_to_the_bound(void **unused)
+static void a_useful_delay_grows_to_its_bound(void **unused)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 
@@ -85,7 +85,7 @@ static void what_pays_grows_to_the_bound(void **unused)
 	assert_int_equal(batch_delay(w), 5000);
 }
 
-static void what_stops_to_pay_ends(void **unused)
+static void a_delay_that_is_no_longer_useful_ends(void **unused)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 
@@ -97,7 +97,7 @@ static void what_stops_to_pay_ends(void **unused)
 	assert_int_equal(batch_delay(w), 0);
 }
 
-static void what_is_with_a_store_is_not_kept_waiting(void **unused)
+static void answers_of_a_store_are_not_delayed(void **unused)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 
@@ -133,9 +133,9 @@ int main(void)
 		cmocka_unit_test(only_requests_gather),
 		cmocka_unit_test(one_request_at_a_time_does_not_wait),
 		cmocka_unit_test(many_with_one_request_each_stop_at_the_first_look),
-		cmocka_unit_test(what_pays_grows_to_the_bound),
-		cmocka_unit_test(what_stops_to_pay_ends),
-		cmocka_unit_test(what_is_with_a_store_is_not_kept_waiting),
+		cmocka_unit_test(a_useful_delay_grows_to_its_bound),
+		cmocka_unit_test(a_delay_that_is_no_longer_useful_ends),
+		cmocka_unit_test(answers_of_a_store_are_not_delayed),
 		cmocka_unit_test(a_turn_that_brings_many_does_not_wait_for_more),
 	};
 

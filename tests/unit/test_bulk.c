@@ -15,7 +15,7 @@ static struct service_case *busy(const uint8_t *piece)
 }
 
 /* The worker may have thousands of silent connections: it does not look at them for the sink. */
-static void only_the_sink_is_looked_at(void **state)
+static void only_a_bulk_receiver_arms_the_timer(void **state)
 {
 	static uint8_t piece[2 * BULK_PIECE];
 	struct service_case *t = busy(piece);
@@ -103,7 +103,7 @@ static void close_all(struct service_case *t)
 	case_free(t);
 }
 
-static void who_has_waited_longest_receives(void **state)
+static void the_connection_that_waited_longest_receives(void **state)
 {
 	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
 	struct conn *conns[SINKS];
@@ -121,7 +121,7 @@ static void who_has_waited_longest_receives(void **state)
 	close_all(t);
 }
 
-static void one_alone_has_the_turn(void **state)
+static void a_lone_bulk_receiver_has_the_whole_turn(void **state)
 {
 	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
 
@@ -134,7 +134,7 @@ static void one_alone_has_the_turn(void **state)
 	case_free(t);
 }
 
-static void a_new_sink_has_not_waited(void **state)
+static void a_new_bulk_receiver_has_not_waited(void **state)
 {
 	static uint8_t piece[2 * BULK_PIECE];
 	struct service_case *t = case_new(service_find("discard"), 4, 2 * BULK_PIECE);
@@ -151,7 +151,7 @@ static void a_new_sink_has_not_waited(void **state)
 }
 
 /* The one whose turn it would be has ended, or its input is paused. */
-static void who_is_gone_stops_no_other(void **state)
+static void a_client_that_has_left_stops_no_other(void **state)
 {
 	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
 	struct conn *conns[SINKS];
@@ -171,12 +171,12 @@ static void who_is_gone_stops_no_other(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_the_sink_is_looked_at),
+		cmocka_unit_test(only_a_bulk_receiver_arms_the_timer),
 		cmocka_unit_test(nothing_is_looked_at_after_the_end),
-		cmocka_unit_test(who_has_waited_longest_receives),
-		cmocka_unit_test(one_alone_has_the_turn),
-		cmocka_unit_test(a_new_sink_has_not_waited),
-		cmocka_unit_test(who_is_gone_stops_no_other),
+		cmocka_unit_test(the_connection_that_waited_longest_receives),
+		cmocka_unit_test(a_lone_bulk_receiver_has_the_whole_turn),
+		cmocka_unit_test(a_new_bulk_receiver_has_not_waited),
+		cmocka_unit_test(a_client_that_has_left_stops_no_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

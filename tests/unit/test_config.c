@@ -291,7 +291,7 @@ static void lists_have_a_limit(void **state)
 			    "'127.0.0.1:16' as well\n");
 }
 
-static void any_stands_alone(void **state)
+static void an_allow_list_with_any_has_no_other_entry(void **state)
 {
 	struct config *c = load(GOOD "allow = any\n");
 
@@ -460,7 +460,7 @@ int main(void)
 		cmocka_unit_test(paths_are_absolute_and_fit_a_socket_address),
 		cmocka_unit_test(a_value_has_at_most_180_bytes),
 		cmocka_unit_test(lists_have_a_limit),
-		cmocka_unit_test(any_stands_alone),
+		cmocka_unit_test(an_allow_list_with_any_has_no_other_entry),
 		cmocka_unit_test(a_listener_has_at_most_256_ports),
 		cmocka_unit_test(two_listeners_cannot_share_an_address),
 		cmocka_unit_test(wildcards_overlap_within_their_family),

@@ -125,7 +125,7 @@ static void a_path_belongs_to_one_export(void **state)
 		"by [export x]; listeners may share an export, each with its own `store`)\n");
 }
 
-static void what_is_wrong_in_an_export_is_said_as_in_a_listener(void **state)
+static void errors_of_an_export_read_like_those_of_a_listener(void **state)
 {
 	static char text[32 * (CONFIG_EXPORTS_MAX + 1)];
 
@@ -239,7 +239,7 @@ int main(void)
 		cmocka_unit_test(keys_for_files_are_refused_without_one),
 		cmocka_unit_test(keys_that_contradict_each_other_are_errors),
 		cmocka_unit_test(a_path_belongs_to_one_export),
-		cmocka_unit_test(what_is_wrong_in_an_export_is_said_as_in_a_listener),
+		cmocka_unit_test(errors_of_an_export_read_like_those_of_a_listener),
 		cmocka_unit_test(a_listener_may_have_the_name_of_an_export),
 		cmocka_unit_test(a_listener_finds_its_exports_wherever_they_are),
 		cmocka_unit_test(exports_are_given_where_the_service_has_them_and_nowhere_else),

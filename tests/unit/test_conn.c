@@ -227,7 +227,7 @@ static void a_reset_while_sending_frees_what_was_queued(void **state)
 	fake_stop(f);
 }
 
-static void who_is_no_longer_counted_has_given_everything_back(void **state)
+static void a_connection_is_uncounted_after_it_released_everything(void **state)
 {
 	struct fake *f = start(&keeping);
 	struct fake_peer *p = fake_connect(f);
@@ -416,7 +416,7 @@ static void packing_never_writes_into_a_shared_chunk(void **state)
 
 /* ---- Starvation ---- */
 
-static void starved_connections_go_on_when_the_pool_recovers(void **state)
+static void starved_connections_continue_when_the_pool_recovers(void **state)
 {
 	struct fake *f = start(&hoarding);
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
@@ -685,7 +685,7 @@ static void without_timers_the_worker_sleeps_for_ever(void **state)
 
 /* ---- conn_write() ---- */
 
-static void what_is_written_comes_out_in_order_and_packed(void **state)
+static void writes_are_sent_in_order_and_packed(void **state)
 {
 	struct fake *f = start(&keeping);
 	struct fake_peer *p = fake_connect(f);
@@ -742,7 +742,7 @@ int main(void)
 		cmocka_unit_test(close_is_idempotent_and_the_first_reason_stays),
 		cmocka_unit_test(it_is_freed_only_when_nothing_is_pending),
 		cmocka_unit_test(a_reset_while_sending_frees_what_was_queued),
-		cmocka_unit_test(who_is_no_longer_counted_has_given_everything_back),
+		cmocka_unit_test(a_connection_is_uncounted_after_it_released_everything),
 		cmocka_unit_test(input_after_the_end_is_counted_and_dropped),
 		cmocka_unit_test(a_closing_connection_that_starves_is_freed_at_once),
 		cmocka_unit_test(a_service_that_does_not_open_drops_the_connection),
@@ -752,7 +752,7 @@ int main(void)
 		cmocka_unit_test(a_paused_client_that_ends_is_answered),
 		cmocka_unit_test(single_bytes_that_the_service_keeps_share_chunks),
 		cmocka_unit_test(packing_never_writes_into_a_shared_chunk),
-		cmocka_unit_test(starved_connections_go_on_when_the_pool_recovers),
+		cmocka_unit_test(starved_connections_continue_when_the_pool_recovers),
 		cmocka_unit_test(a_starved_service_runs_again_without_new_input),
 		cmocka_unit_test(an_exhausted_pool_lets_the_worker_sleep),
 		cmocka_unit_test(chunks_that_the_kernel_holds_feed_no_service),
@@ -766,7 +766,7 @@ int main(void)
 		cmocka_unit_test(a_silent_connection_ends_after_its_idle_timeout),
 		cmocka_unit_test(an_idle_timeout_that_is_set_later_counts),
 		cmocka_unit_test(without_timers_the_worker_sleeps_for_ever),
-		cmocka_unit_test(what_is_written_comes_out_in_order_and_packed),
+		cmocka_unit_test(writes_are_sent_in_order_and_packed),
 		cmocka_unit_test(an_exhausted_pool_writes_nothing_rather_than_a_part),
 	};
 

@@ -181,7 +181,7 @@ static void a_reload_meanwhile_is_an_error(void **state)
 	close(fd);
 }
 
-static void what_workers_owe_is_limited(void **state)
+static void unanswered_requests_to_workers_are_limited(void **state)
 {
 	struct world *w = *state;
 	unsigned calls = 0;
@@ -243,7 +243,7 @@ int main(void)
 		test(a_worker_that_does_not_answer_is_an_error),
 		test(an_answer_for_a_client_that_left_is_dropped),
 		test(a_reload_meanwhile_is_an_error),
-		test(what_workers_owe_is_limited),
+		test(unanswered_requests_to_workers_are_limited),
 		test(counters_saturate_and_sum_over_workers),
 	};
 

@@ -156,7 +156,7 @@ static void nothing(struct timer *t, uint64_t now_ns)
 }
 
 /* So that thousands with the same deadline do not hold up a turn. */
-static void a_run_ends_after_so_many(void **state)
+static void a_run_ends_after_its_limit_of_timers(void **state)
 {
 	unsigned runs = 0;
 
@@ -196,7 +196,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_steps_are_as_with_a_plain_list),
-		cmocka_unit_test(a_run_ends_after_so_many),
+		cmocka_unit_test(a_run_ends_after_its_limit_of_timers),
 		cmocka_unit_test(a_later_deadline_moves_nothing),
 	};
 

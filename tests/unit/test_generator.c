@@ -173,7 +173,7 @@ static void percentiles_of_two_directions_are_not_mixed(void **state)
 }
 
 /* ab counts whole milliseconds: 0 is no time, but one too short for it. */
-static void what_is_too_short_for_ab_is_unknown(void **state)
+static void times_below_the_resolution_of_ab_are_unknown(void **state)
 {
 	struct generator_result r = parse("ab", "ab");
 	uint64_t ns;
@@ -183,7 +183,7 @@ static void what_is_too_short_for_ab_is_unknown(void **state)
 	assert_int_equal(r.quantile_count, 0);
 }
 
-static void what_is_no_result_is_refused(void **state)
+static void text_other_than_a_result_is_refused(void **state)
 {
 	static char *const lines[][3] = {
 		{ "redis-benchmark", "-q", NULL },
@@ -245,8 +245,8 @@ int main(void)
 		cmocka_unit_test(a_full_round_trip_of_sockperf_is_not_doubled),
 		cmocka_unit_test(terabytes_are_read),
 		cmocka_unit_test(percentiles_of_two_directions_are_not_mixed),
-		cmocka_unit_test(what_is_too_short_for_ab_is_unknown),
-		cmocka_unit_test(what_is_no_result_is_refused),
+		cmocka_unit_test(times_below_the_resolution_of_ab_are_unknown),
+		cmocka_unit_test(text_other_than_a_result_is_refused),
 		cmocka_unit_test(a_silent_copy_is_one_request),
 		cmocka_unit_test(programs_are_found_behind_wrappers),
 	};

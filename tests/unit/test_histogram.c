@@ -62,7 +62,7 @@ static void a_bucket_overstates_by_at_most_two_percent_from_100_ns_to_100_s(void
 	}
 }
 
-static void what_is_too_long_is_counted_in_the_last_bucket(void **state)
+static void values_beyond_the_range_count_in_the_last_bucket(void **state)
 {
 	(void)state;
 	assert_int_equal(histogram_bucket(largest_kept), HISTOGRAM_BUCKETS - 1);
@@ -216,7 +216,7 @@ int main(void)
 		cmocka_unit_test(buckets_are_monotonic_and_without_a_gap),
 		cmocka_unit_test(bucket_max_is_the_inverse_of_bucket),
 		cmocka_unit_test(a_bucket_overstates_by_at_most_two_percent_from_100_ns_to_100_s),
-		cmocka_unit_test(what_is_too_long_is_counted_in_the_last_bucket),
+		cmocka_unit_test(values_beyond_the_range_count_in_the_last_bucket),
 		cmocka_unit_test(quantiles_agree_with_a_sorted_array),
 		cmocka_unit_test(an_empty_histogram_is_all_zero),
 		cmocka_unit_test(one_value_is_every_quantile),

@@ -194,7 +194,7 @@ static void refusals_that_keep_the_connection(void **state)
 																 "Allow: POST\r\n"));
 }
 
-static void what_has_no_sense_is_refused_and_ends(void **state)
+static void invalid_requests_are_refused_and_end_the_connection(void **state)
 {
 	(void)state;
 	refused("GET / HTTP/1.1\n", "400");
@@ -542,7 +542,7 @@ int main(void)
 		cmocka_unit_test(posts),
 		cmocka_unit_test(expect_continue),
 		cmocka_unit_test(refusals_that_keep_the_connection),
-		cmocka_unit_test(what_has_no_sense_is_refused_and_ends),
+		cmocka_unit_test(invalid_requests_are_refused_and_end_the_connection),
 		cmocka_unit_test(the_value_of_host_is_looked_at),
 		cmocka_unit_test(smuggling_is_refused),
 		cmocka_unit_test(an_echo_of_single_bytes_is_bounded),

@@ -181,7 +181,7 @@ static void a_longer_line_is_an_error_and_no_new_setting(void **state)
 			    "1 [a]\n2! expected at most 198 bytes in a line, got 504\n");
 }
 
-static void a_comment_may_be_longer(void **state)
+static void a_comment_may_exceed_the_limit_of_a_line(void **state)
 {
 	char text[600];
 
@@ -270,7 +270,7 @@ int main(void)
 		cmocka_unit_test(control_characters_are_an_error),
 		cmocka_unit_test(a_line_of_198_bytes_is_read_whole),
 		cmocka_unit_test(a_longer_line_is_an_error_and_no_new_setting),
-		cmocka_unit_test(a_comment_may_be_longer),
+		cmocka_unit_test(a_comment_may_exceed_the_limit_of_a_line),
 		cmocka_unit_test(a_long_section_name_is_not_cut),
 		cmocka_unit_test(an_indented_line_continues_nothing),
 		cmocka_unit_test(nothing_may_stand_behind_a_section),

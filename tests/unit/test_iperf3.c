@@ -452,7 +452,7 @@ static void small_blocks_share_views(void **state)
 	scene_stop(&s);
 }
 
-static void what_comes_before_the_start_ends_the_stream(void **state)
+static void data_before_the_start_ends_the_stream(void **state)
 {
 	struct scene s = scene_start();
 
@@ -558,7 +558,7 @@ static void streams_end_with_control(void **state)
 	scene_stop(&s);
 }
 
-static void states_that_come_together_are_all_heard(void **state)
+static void states_that_arrive_together_are_all_handled(void **state)
 {
 	static const uint8_t states[] = { IPERF3_TEST_START, IPERF3_TEST_START, IPERF3_TEST_END };
 	struct scene s = scene_start();
@@ -577,7 +577,7 @@ static void states_that_come_together_are_all_heard(void **state)
 	scene_stop(&s);
 }
 
-static void the_end_of_a_drain_breaks_a_test_off(void **state)
+static void the_end_of_a_drain_ends_a_test(void **state)
 {
 	struct scene s = scene_start();
 	struct worker *w = &s.fake->worker;
@@ -619,7 +619,7 @@ static void a_drain_lets_a_silent_test_end(void **state)
 }
 
 /* Streams may be accepted in another order than they were opened. */
-static void what_was_sent_tells_which_stream_is_which(void **state)
+static void streams_are_told_apart_by_the_bytes_sent(void **state)
 {
 	static const char data[5000];
 	struct scene s = scene_start();
@@ -794,16 +794,16 @@ int main(void)
 		cmocka_unit_test(senders_send_whole_blocks),
 		cmocka_unit_test(a_client_that_does_not_read_costs_one_queue),
 		cmocka_unit_test(small_blocks_share_views),
-		cmocka_unit_test(what_comes_before_the_start_ends_the_stream),
+		cmocka_unit_test(data_before_the_start_ends_the_stream),
 		cmocka_unit_test(bidir_knows_receivers_by_their_data),
 		cmocka_unit_test(bidir_without_data_ends),
 		cmocka_unit_test(refusals_say_why),
 		cmocka_unit_test(no_stream_too_many),
 		cmocka_unit_test(streams_end_with_control),
-		cmocka_unit_test(states_that_come_together_are_all_heard),
-		cmocka_unit_test(the_end_of_a_drain_breaks_a_test_off),
+		cmocka_unit_test(states_that_arrive_together_are_all_handled),
+		cmocka_unit_test(the_end_of_a_drain_ends_a_test),
 		cmocka_unit_test(a_drain_lets_a_silent_test_end),
-		cmocka_unit_test(what_was_sent_tells_which_stream_is_which),
+		cmocka_unit_test(streams_are_told_apart_by_the_bytes_sent),
 		cmocka_unit_test(lost_streams_keep_their_count),
 		cmocka_unit_test(one_client_leaves_places_for_others),
 		cmocka_unit_test(calls_outlive_twins),

@@ -104,7 +104,7 @@ static void fields_hold_any_bytes(void **state)
 	assert_null(next("PEER"));
 }
 
-static void what_is_too_long_is_cut_off(void **state)
+static void fields_that_are_too_long_are_cut(void **state)
 {
 	char text[2 * JOURNAL_BYTES_MAX] = "", *got;
 
@@ -116,7 +116,7 @@ static void what_is_too_long_is_cut_off(void **state)
 	free(got);
 }
 
-static void who_does_not_read_is_not_waited_for_and_told_what_was_lost(void **state)
+static void an_unread_journal_is_not_waited_for_and_losses_are_reported(void **state)
 {
 	unsigned received = 0, lost = 0;
 	char *text;
@@ -157,8 +157,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fields_hold_any_bytes),
-		cmocka_unit_test(what_is_too_long_is_cut_off),
-		cmocka_unit_test(who_does_not_read_is_not_waited_for_and_told_what_was_lost),
+		cmocka_unit_test(fields_that_are_too_long_are_cut),
+		cmocka_unit_test(an_unread_journal_is_not_waited_for_and_losses_are_reported),
 		cmocka_unit_test(without_journald_messages_are_counted),
 	};
 

@@ -86,7 +86,7 @@ static void operations_that_never_happened_are_dropped(void **state)
 }
 
 /* Whoever is unavailable measured nothing, not zeros. */
-static void the_unavailable_have_no_rows(void **state)
+static void unavailable_listeners_have_no_rows(void **state)
 {
 	json_t *far = service_with("far", 0, 0, 0), *unavailable, *document;
 	struct measures m = {};
@@ -246,7 +246,7 @@ static void json_is_null_where_nothing_can_be_told(void **state)
 	measures_free(&m);
 }
 
-static void missing_and_odd_fields_do_no_harm(void **state)
+static void missing_and_odd_fields_are_tolerated(void **state)
 {
 	static const char *const texts[] = {
 		"{}",
@@ -505,7 +505,7 @@ static char *two_listeners(const int *a, const int *b, unsigned visits)
 	return text;
 }
 
-static void all_that_share_a_cpu_are_told(void **state)
+static void all_listeners_that_share_a_cpu_are_named(void **state)
 {
 	static const int cost[] = { 1000 };
 	struct measures m = {};
@@ -767,13 +767,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(operations_that_never_happened_are_dropped),
-		cmocka_unit_test(the_unavailable_have_no_rows),
+		cmocka_unit_test(unavailable_listeners_have_no_rows),
 		cmocka_unit_test(delta_subtracts_every_counter),
 		cmocka_unit_test(new_or_replaced_listener_counts_from_zero),
 		cmocka_unit_test(a_counter_that_went_backwards_adds_nothing),
 		cmocka_unit_test(restarted_daemon_is_noticed),
 		cmocka_unit_test(json_is_null_where_nothing_can_be_told),
-		cmocka_unit_test(missing_and_odd_fields_do_no_harm),
+		cmocka_unit_test(missing_and_odd_fields_are_tolerated),
 		cmocka_unit_test(select_keeps_the_order_of_the_names),
 		cmocka_unit_test(merge_sums_rows_of_one_label_and_listener),
 		cmocka_unit_test(saved_rows_come_back_the_same),
@@ -784,7 +784,7 @@ int main(void)
 		cmocka_unit_test(softirqs_in_threads_time_are_not_taken_off_twice),
 		cmocka_unit_test(figures_are_medians_with_their_spread),
 		cmocka_unit_test(trips_are_medians_as_other_figures_are),
-		cmocka_unit_test(all_that_share_a_cpu_are_told),
+		cmocka_unit_test(all_listeners_that_share_a_cpu_are_named),
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
 		cmocka_unit_test(softirqs_are_summed_and_divided),
 		cmocka_unit_test(a_row_is_judged_by_its_ratios_to_the_first),

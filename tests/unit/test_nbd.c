@@ -204,7 +204,7 @@ static struct service_case *serve(struct disk *d, const struct message *m, unsig
 	return t;
 }
 
-static void what_was_written_is_read_at_every_split(void **state)
+static void written_data_is_read_back_at_every_split(void **state)
 {
 	struct message m = hello(false);
 
@@ -278,7 +278,7 @@ static void a_read_larger_than_the_pool_is_sent_in_order(void **state)
 	free(read.data);
 }
 
-static void a_read_that_waited_for_room_goes_on(void **state)
+static void a_read_that_waited_for_room_continues(void **state)
 {
 	struct message m = hello(true), read = { 0 };
 	struct service_case *t = case_new(&service_nbd, 256, 16384);
@@ -404,7 +404,7 @@ static void extended_headers_carry_64_bit_lengths(void **state)
 	free(set.data);
 }
 
-static void who_begins_and_goes_silent_is_ended_and_who_rests_is_not(void **state)
+static void a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not(void **state)
 {
 	const uint64_t second = NS_PER_S;
 	struct message m = hello(false);
@@ -452,7 +452,7 @@ static unsigned drip(const struct message *m, size_t first, size_t rate)
 	return ended ? seconds : 0;
 }
 
-static void who_drips_is_ended_as_who_is_silent(void **state)
+static void a_dripping_client_is_closed_like_a_silent_one(void **state)
 {
 	struct message m = hello(false);
 	size_t served = m.bytes;
@@ -565,7 +565,7 @@ static void a_wrong_magic_ends_the_connection(void **state)
 	free(m.data);
 }
 
-static void a_failed_export_answers_with_errors_and_takes_nobody(void **state)
+static void a_failed_export_answers_with_errors_and_admits_no_client(void **state)
 {
 	struct message m = hello(false), go = hello(false);
 	struct disk d;
@@ -600,19 +600,19 @@ static void a_failed_export_answers_with_errors_and_takes_nobody(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_was_written_is_read_at_every_split),
+		cmocka_unit_test(written_data_is_read_back_at_every_split),
 		cmocka_unit_test(a_read_larger_than_the_pool_is_sent_in_order),
-		cmocka_unit_test(a_read_that_waited_for_room_goes_on),
+		cmocka_unit_test(a_read_that_waited_for_room_continues),
 		cmocka_unit_test(holes_are_sent_as_holes),
 		cmocka_unit_test(extended_headers_carry_64_bit_lengths),
-		cmocka_unit_test(who_begins_and_goes_silent_is_ended_and_who_rests_is_not),
-		cmocka_unit_test(who_drips_is_ended_as_who_is_silent),
+		cmocka_unit_test(a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not),
+		cmocka_unit_test(a_dripping_client_is_closed_like_a_silent_one),
 		cmocka_unit_test(each_request_has_its_time),
 		cmocka_unit_test(a_long_payload_has_the_time_that_it_needs_and_no_more),
 		cmocka_unit_test(a_refused_write_s_payload_is_dropped),
 		cmocka_unit_test(a_refusal_follows_the_payload),
 		cmocka_unit_test(a_wrong_magic_ends_the_connection),
-		cmocka_unit_test(a_failed_export_answers_with_errors_and_takes_nobody),
+		cmocka_unit_test(a_failed_export_answers_with_errors_and_admits_no_client),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

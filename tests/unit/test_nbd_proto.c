@@ -186,7 +186,7 @@ static void commands_have_their_own_flags(void **state)
 	}
 }
 
-static void what_was_not_offered_is_refused(void **state)
+static void options_that_were_not_offered_are_refused(void **state)
 {
 	static const struct {
 		unsigned feature, type, flag;
@@ -489,7 +489,7 @@ int main(void)
 		cmocka_unit_test(requests_of_real_clients_are_read),
 		cmocka_unit_test(requests_that_lose_the_stream_end_it),
 		cmocka_unit_test(commands_have_their_own_flags),
-		cmocka_unit_test(what_was_not_offered_is_refused),
+		cmocka_unit_test(options_that_were_not_offered_are_refused),
 		cmocka_unit_test(a_read_only_export_is_only_read),
 		cmocka_unit_test(ranges_stay_in_the_export),
 		cmocka_unit_test(data_has_a_limit_and_other_lengths_none),

@@ -78,7 +78,7 @@ static void late_finish(struct late *l, unsigned i)
 	case_turns(l->t);
 }
 
-static void an_answer_without_memory_holds_up_none_that_has_it(void **state)
+static void an_answer_without_memory_does_not_delay_those_with_memory(void **state)
 {
 	struct late l;
 	struct worker *w;
@@ -113,7 +113,7 @@ static void an_answer_without_memory_holds_up_none_that_has_it(void **state)
 	case_free(l.t);
 }
 
-static void nobody_is_late_with_input_that_is_paused(void **state)
+static void the_deadline_for_input_does_not_run_while_input_is_paused(void **state)
 {
 	static const uint8_t half[CHUNK]; /* of the payload: a whole block, which is written */
 	struct late l;
@@ -287,8 +287,8 @@ static void much_output_is_sent_before_the_next_request(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_answer_without_memory_holds_up_none_that_has_it),
-		cmocka_unit_test(nobody_is_late_with_input_that_is_paused),
+		cmocka_unit_test(an_answer_without_memory_does_not_delay_those_with_memory),
+		cmocka_unit_test(the_deadline_for_input_does_not_run_while_input_is_paused),
 		cmocka_unit_test(aligned_reads_hold_what_they_need_and_no_chunk_more),
 		cmocka_unit_test(a_run_begins_few_large_reads),
 		cmocka_unit_test(few_reads_from_memory_are_in_flight),

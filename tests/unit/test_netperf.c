@@ -109,7 +109,7 @@ static void classic_tests_are_known(void **state)
 	}
 }
 
-static void what_is_asked_for_is_read(void **state)
+static void a_request_is_parsed(void **state)
 {
 	struct netperf_request r;
 
@@ -132,7 +132,7 @@ static void what_is_asked_for_is_read(void **state)
 	assert_string_equal(r.congestion, "cubic");
 }
 
-static void what_is_not_served_has_an_error(void **state)
+static void unsupported_requests_get_an_error(void **state)
 {
 	static const struct {
 		int error;
@@ -248,8 +248,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(classic_tests_are_known),
-		cmocka_unit_test(what_is_asked_for_is_read),
-		cmocka_unit_test(what_is_not_served_has_an_error),
+		cmocka_unit_test(a_request_is_parsed),
+		cmocka_unit_test(unsupported_requests_get_an_error),
 		cmocka_unit_test(data_is_told_from_messages),
 		cmocka_unit_test(the_head_of_a_message_may_come_in_pieces),
 		cmocka_unit_test(answers_have_their_places),

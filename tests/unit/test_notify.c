@@ -127,7 +127,7 @@ static ino_t inode(int fd)
 	return st.st_ino;
 }
 
-static void who_does_not_read_hears_all_in_order_later(void **state)
+static void a_manager_that_reads_late_gets_all_in_order(void **state)
 {
 	struct manager *m = *state;
 
@@ -259,7 +259,7 @@ static void *read_all(void *context)
 	return NULL;
 }
 
-static void a_barrier_ends_when_all_was_read(void **state)
+static void a_barrier_ends_when_all_messages_were_read(void **state)
 {
 	struct manager *m = *state;
 	pthread_t thread;
@@ -275,14 +275,14 @@ int main(void)
 {
 #define NOTIFY_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		NOTIFY_TEST(who_does_not_read_hears_all_in_order_later),
+		NOTIFY_TEST(a_manager_that_reads_late_gets_all_in_order),
 		NOTIFY_TEST(descriptors_are_copied_while_they_wait),
 		NOTIFY_TEST(a_repetition_waits_once),
 		NOTIFY_TEST(too_many_are_refused),
 		NOTIFY_TEST(a_manager_that_is_gone_ends_the_wait),
 		NOTIFY_TEST(without_a_manager_nothing_is_to_be_told),
 		NOTIFY_TEST(a_barrier_has_a_limit),
-		NOTIFY_TEST(a_barrier_ends_when_all_was_read),
+		NOTIFY_TEST(a_barrier_ends_when_all_messages_were_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,7 +202,7 @@ static void say(struct disk *d, const struct message *m, size_t piece)
 		case_input_random(d->t, m->data, m->bytes, 7);
 }
 
-static void an_admin_queue_hears_the_same_at_every_split(void **state)
+static void an_admin_queue_answers_the_same_at_every_split(void **state)
 {
 	static const size_t pieces[] = { SIZE, 1, 3, 24, 71, 72, 73, 128, 1000, 0 };
 
@@ -345,7 +345,7 @@ static void pass(struct disk *d, uint64_t ns)
 	case_turns(d->t);
 }
 
-static void who_does_not_go_on_is_given_up(void **state)
+static void a_client_that_makes_no_progress_is_closed(void **state)
 {
 	struct message m = { 0 };
 
@@ -513,9 +513,9 @@ static void controllers_are_limited(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_admin_queue_hears_the_same_at_every_split),
+		cmocka_unit_test(an_admin_queue_answers_the_same_at_every_split),
 		cmocka_unit_test(data_arrives_at_every_split),
-		cmocka_unit_test(who_does_not_go_on_is_given_up),
+		cmocka_unit_test(a_client_that_makes_no_progress_is_closed),
 		cmocka_unit_test(a_connect_may_come_again),
 		cmocka_unit_test(controllers_are_limited),
 		cmocka_unit_test(a_pdu_has_its_own_time),

@@ -199,7 +199,7 @@ static struct nvme_tcp_fault judge(uint8_t type, uint8_t flags, uint8_t hlen, ui
 	return nvme_tcp_judge(common, &terms, ret);
 }
 
-static void a_pdu_is_judged_by_its_beginning(void **state)
+static void a_pdu_is_checked_by_its_header(void **state)
 {
 	static const struct {
 		uint8_t type, flags, hlen, pdo;
@@ -282,7 +282,7 @@ static void icreq_settles_the_terms(void **state)
 	assert_int_equal(nvme_tcp_parse_icreq(header, &terms).fei, 8);
 }
 
-static void what_is_sent_has_its_digests_and_offsets(void **state)
+static void sent_pdus_have_their_digests_and_offsets(void **state)
 {
 	struct nvme_tcp_terms terms = { .header_digest = true,
 					.data_digest = true,
@@ -403,7 +403,7 @@ static void a_controller_says_what_linux_demands(void **state)
 	assert_int_equal(get_le32(page + 536), 0x200001);
 }
 
-static void a_namespace_says_its_size_and_who_it_is(void **state)
+static void a_namespace_reports_its_size_and_identifiers(void **state)
 {
 	uint8_t page[NVME_PAGE] = { 0 };
 	struct nvme_namespace_info n = {
@@ -474,12 +474,12 @@ int main(void)
 		cmocka_unit_test(ranges_end_with_the_namespace),
 		cmocka_unit_test(reasons_come_in_their_order),
 		cmocka_unit_test(errors_of_stores_have_their_status),
-		cmocka_unit_test(a_pdu_is_judged_by_its_beginning),
+		cmocka_unit_test(a_pdu_is_checked_by_its_header),
 		cmocka_unit_test(icreq_settles_the_terms),
-		cmocka_unit_test(what_is_sent_has_its_digests_and_offsets),
+		cmocka_unit_test(sent_pdus_have_their_digests_and_offsets),
 		cmocka_unit_test(identities_follow_from_names_alone),
 		cmocka_unit_test(a_controller_says_what_linux_demands),
-		cmocka_unit_test(a_namespace_says_its_size_and_who_it_is),
+		cmocka_unit_test(a_namespace_reports_its_size_and_identifiers),
 		cmocka_unit_test(logs),
 	};
 

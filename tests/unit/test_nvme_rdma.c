@@ -270,7 +270,7 @@ static void data_moves_between_export_and_host(void **state)
 	}
 }
 
-static void what_is_wrong_with_a_capsule(void **state)
+static void an_invalid_capsule_gets_its_status(void **state)
 {
 	static const struct {
 		struct where where;
@@ -360,7 +360,7 @@ int main(void)
 		cmocka_unit_test(a_queue_is_promised_what_it_asks_for_or_refused),
 		cmocka_unit_test(memory_decides_on_capsules_and_queues),
 		cmocka_unit_test(data_moves_between_export_and_host),
-		cmocka_unit_test(what_is_wrong_with_a_capsule),
+		cmocka_unit_test(an_invalid_capsule_gets_its_status),
 		cmocka_unit_test(a_list_is_counted_before_it_is_fetched),
 		cmocka_unit_test(a_queue_ends_amid_transfers),
 	};

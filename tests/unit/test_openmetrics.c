@@ -76,7 +76,7 @@ static void rdma_is_there_if_a_listener_has_it(void **state)
 	free(with);
 }
 
-static void the_unavailable_tell_their_state_and_no_zeros(void **state)
+static void unavailable_listeners_show_their_state_and_no_zeros(void **state)
 {
 	static const char *const far =
 		"{\"name\":\"f\",\"engine\":\"epoll\",\"service\":\"echo\",\"transport\":\"tcp\","
@@ -198,7 +198,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counters_have_total_labels_and_exact_seconds),
 		cmocka_unit_test(rdma_is_there_if_a_listener_has_it),
-		cmocka_unit_test(the_unavailable_tell_their_state_and_no_zeros),
+		cmocka_unit_test(unavailable_listeners_show_their_state_and_no_zeros),
 		cmocka_unit_test(histogram_is_cumulative),
 		cmocka_unit_test(exports_are_told_by_listener),
 		cmocka_unit_test(families_are_not_interleaved),

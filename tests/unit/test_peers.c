@@ -46,7 +46,7 @@ static int end(void **state)
 	return 0;
 }
 
-static void the_oldest_on_probation_goes_first(void **state)
+static void the_oldest_peer_on_probation_is_evicted_first(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < MANY; i++) {
@@ -59,7 +59,7 @@ static void the_oldest_on_probation_goes_first(void **state)
 				 i < MANY - table.max ? NULL : &all[i]);
 }
 
-static void who_comes_again_stays(void **state)
+static void a_peer_that_sends_again_is_established(void **state)
 {
 	(void)state;
 	peers_add(&table, &all[0], 1);
@@ -72,7 +72,7 @@ static void who_comes_again_stays(void **state)
 }
 
 /* A forger who sends twice for each address displaces those that are silent, and nobody else. */
-static void the_active_are_not_pushed_out_by_any(void **state)
+static void active_peers_are_not_evicted(void **state)
 {
 	uint64_t now = NS_PER_S;
 
@@ -112,7 +112,7 @@ static void a_table_that_got_smaller_keeps_its_bound(void **state)
 	}
 }
 
-static void the_pinned_stay(void **state)
+static void pinned_peers_are_not_evicted(void **state)
 {
 	(void)state;
 	peers_add(&table, &all[0], 1);
@@ -127,7 +127,7 @@ static void the_pinned_stay(void **state)
 	assert_null(peers_find(&table, &all[0].key));
 }
 
-static void the_pinned_are_bounded(void **state)
+static void pinned_peers_are_bounded(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < MANY; i++) {
@@ -146,7 +146,7 @@ static void the_pinned_are_bounded(void **state)
 
 /* As many on probation as there are places for it remain, so no stranger pushes out an active one.
  */
-static void the_pinned_take_places_of_the_established(void **state)
+static void pinned_peers_take_places_of_established_ones(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 64; i++) {
@@ -272,14 +272,15 @@ static void reflectors_and_own_ports_are_not_answered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(the_oldest_on_probation_goes_first, begin, end),
-		cmocka_unit_test_setup_teardown(who_comes_again_stays, begin, end),
-		cmocka_unit_test_setup_teardown(the_active_are_not_pushed_out_by_any, begin, end),
+		cmocka_unit_test_setup_teardown(the_oldest_peer_on_probation_is_evicted_first,
+						begin, end),
+		cmocka_unit_test_setup_teardown(a_peer_that_sends_again_is_established, begin, end),
+		cmocka_unit_test_setup_teardown(active_peers_are_not_evicted, begin, end),
 		cmocka_unit_test_setup_teardown(a_table_that_got_smaller_keeps_its_bound, begin,
 						end),
-		cmocka_unit_test_setup_teardown(the_pinned_stay, begin, end),
-		cmocka_unit_test_setup_teardown(the_pinned_are_bounded, begin, end),
-		cmocka_unit_test_setup_teardown(the_pinned_take_places_of_the_established, begin,
+		cmocka_unit_test_setup_teardown(pinned_peers_are_not_evicted, begin, end),
+		cmocka_unit_test_setup_teardown(pinned_peers_are_bounded, begin, end),
+		cmocka_unit_test_setup_teardown(pinned_peers_take_places_of_established_ones, begin,
 						end),
 		cmocka_unit_test_setup_teardown(a_table_grows, begin, end),
 		cmocka_unit_test(runs_are_of_one_length_but_for_the_last),

@@ -19,7 +19,7 @@ static void peer_sends(int fd, size_t bytes)
 }
 
 /* The size of a receive grows up to all that a connection may hold. */
-static void what_is_held_counts_before_the_next_receive(void **state)
+static void held_bytes_count_before_the_next_receive(void **state)
 {
 	struct service_case *t;
 	int fds[2], room = 4 << 20;
@@ -49,7 +49,7 @@ static void what_is_held_counts_before_the_next_receive(void **state)
 }
 
 /* A sink, which drops what it receives, has the whole turn in one call. */
-static void a_sink_receives_more_than_others_may_hold(void **state)
+static void a_bulk_receiver_receives_more_than_others_may_hold(void **state)
 {
 	struct service_case *t;
 	struct worker *w;
@@ -82,7 +82,7 @@ static void a_sink_receives_more_than_others_may_hold(void **state)
 }
 
 /* Where chunks are short: a ration, and none for who has not read what is in the socket. */
-static void short_chunks_are_for_who_has_read(void **state)
+static void scarce_chunks_are_for_clients_that_have_read(void **state)
 {
 	struct service_case *t = case_new(&service_echo, CHUNKS, CHUNK);
 	struct pool *p = &t->worker.pool;
@@ -114,9 +114,9 @@ static void short_chunks_are_for_who_has_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_held_counts_before_the_next_receive),
-		cmocka_unit_test(a_sink_receives_more_than_others_may_hold),
-		cmocka_unit_test(short_chunks_are_for_who_has_read),
+		cmocka_unit_test(held_bytes_count_before_the_next_receive),
+		cmocka_unit_test(a_bulk_receiver_receives_more_than_others_may_hold),
+		cmocka_unit_test(scarce_chunks_are_for_clients_that_have_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

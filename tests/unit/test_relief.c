@@ -54,7 +54,7 @@ static void look(struct fake *f)
 		    !f->worker.pressure.waiting);
 }
 
-static void who_takes_nothing_while_others_wait_is_closed(void **state)
+static void a_peer_that_reads_nothing_while_others_wait_is_closed(void **state)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[CHUNKS];
@@ -103,7 +103,7 @@ static unsigned hold(struct fake *f, struct chunk *held[CHUNKS], unsigned left)
 	return count;
 }
 
-static void who_waits_is_served_in_order_and_before_newcomers(void **state)
+static void waiting_connections_are_served_in_order_and_before_newcomers(void **state)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[8], *newcomer;
@@ -138,7 +138,7 @@ static void who_waits_is_served_in_order_and_before_newcomers(void **state)
 
 /* Of many who send and never read, and whose sockets take no more, each pins a ration at the most.
  */
-static void where_chunks_are_short_many_share_one(void **state)
+static void scarce_chunks_are_shared_by_many_connections(void **state)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct pool *p = &f->worker.pool;
@@ -161,7 +161,7 @@ static void where_chunks_are_short_many_share_one(void **state)
 	fake_stop(f);
 }
 
-static void what_was_granted_and_is_not_used_goes_to_the_next(void **state)
+static void an_unused_grant_goes_to_the_next_connection(void **state)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[3];
@@ -188,7 +188,7 @@ static void what_was_granted_and_is_not_used_goes_to_the_next(void **state)
 	fake_stop(f);
 }
 
-static void who_waits_soon_after_others_did_is_not_forgotten(void **state)
+static void a_connection_that_waits_soon_after_others_is_served(void **state)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peer = fake_connect(f);
@@ -208,7 +208,7 @@ static void who_waits_soon_after_others_did_is_not_forgotten(void **state)
 
 /* The bound: half a second, however many hold all and have taken nothing for a second; those who
  * stall for less are not closed. */
-static void who_waits_while_nobody_is_served_waits_for_few_looks(void **state)
+static void stalled_peers_are_closed_sooner_while_no_waiter_is_served(void **state)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[CHUNKS], *polite;
@@ -242,7 +242,7 @@ static void who_waits_while_nobody_is_served_waits_for_few_looks(void **state)
 }
 
 /* All of its output is in a zero-copy send. */
-static void who_never_acknowledges_a_zero_copy_send_is_closed(void **state)
+static void a_peer_that_never_acknowledges_a_zero_copy_send_is_closed(void **state)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *slow = fake_connect(f), *never = fake_connect(f),
@@ -268,7 +268,7 @@ static void who_never_acknowledges_a_zero_copy_send_is_closed(void **state)
 }
 
 /* Then a chunk is enough for it that those who do not read must leave to others. */
-static void who_reads_again_no_longer_waits_behind_its_output(void **state)
+static void a_peer_that_reads_again_no_longer_waits_behind_its_output(void **state)
 {
 	(void)state;
 	for (unsigned completion = 0; completion <= 1; completion++) {
@@ -298,15 +298,15 @@ static void who_reads_again_no_longer_waits_behind_its_output(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_takes_nothing_while_others_wait_is_closed),
+		cmocka_unit_test(a_peer_that_reads_nothing_while_others_wait_is_closed),
 		cmocka_unit_test(a_few_bytes_of_input_share_a_chunk_when_others_wait),
-		cmocka_unit_test(who_waits_is_served_in_order_and_before_newcomers),
-		cmocka_unit_test(where_chunks_are_short_many_share_one),
-		cmocka_unit_test(what_was_granted_and_is_not_used_goes_to_the_next),
-		cmocka_unit_test(who_waits_soon_after_others_did_is_not_forgotten),
-		cmocka_unit_test(who_waits_while_nobody_is_served_waits_for_few_looks),
-		cmocka_unit_test(who_never_acknowledges_a_zero_copy_send_is_closed),
-		cmocka_unit_test(who_reads_again_no_longer_waits_behind_its_output),
+		cmocka_unit_test(waiting_connections_are_served_in_order_and_before_newcomers),
+		cmocka_unit_test(scarce_chunks_are_shared_by_many_connections),
+		cmocka_unit_test(an_unused_grant_goes_to_the_next_connection),
+		cmocka_unit_test(a_connection_that_waits_soon_after_others_is_served),
+		cmocka_unit_test(stalled_peers_are_closed_sooner_while_no_waiter_is_served),
+		cmocka_unit_test(a_peer_that_never_acknowledges_a_zero_copy_send_is_closed),
+		cmocka_unit_test(a_peer_that_reads_again_no_longer_waits_behind_its_output),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

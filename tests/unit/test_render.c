@@ -117,7 +117,7 @@ static void print_json(struct output *out)
 	json_decref(text);
 }
 
-static void what_has_no_glyph_in_unicode_never_gets_out(void **state)
+static void characters_without_a_glyph_are_never_printed(void **state)
 {
 	(void)state;
 	assert_prints(
@@ -126,7 +126,7 @@ static void what_has_no_glyph_in_unicode_never_gets_out(void **state)
 	assert_prints(0, print_json, "[\"a\\u009B2Jb\\u202E\\u202C\"]\n");
 }
 
-static void control_characters_never_get_out(void **state)
+static void control_characters_are_never_printed(void **state)
 {
 	char *text = printed(0, true, print_hostile);
 
@@ -200,8 +200,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(columns_align_and_empty_ones_go),
 		cmocka_unit_test(gaps_shrink_before_columns_go),
-		cmocka_unit_test(control_characters_never_get_out),
-		cmocka_unit_test(what_has_no_glyph_in_unicode_never_gets_out),
+		cmocka_unit_test(control_characters_are_never_printed),
+		cmocka_unit_test(characters_without_a_glyph_are_never_printed),
 		cmocka_unit_test(paragraphs_wrap_at_words),
 		cmocka_unit_test(width_counts_characters),
 		cmocka_unit_test(numbers_are_short_and_round_well),

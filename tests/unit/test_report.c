@@ -99,7 +99,7 @@ static void add_visits(struct measures *m, const char *listener, unsigned cpu)
 	}
 }
 
-static void text_of_anybody_is_escaped(void **state)
+static void text_from_clients_is_escaped(void **state)
 {
 	static const char *const cases[][2] = {
 		{ "plain \xc3\xa4 \xe2\x82\xac", "plain \xc3\xa4 \xe2\x82\xac" },
@@ -132,7 +132,7 @@ static void no_rows_are_a_page_that_says_so(void **state)
 	free(svg);
 }
 
-static void a_row_that_has_only_a_name_does_no_harm(void **state)
+static void a_row_that_has_only_a_name_is_tolerated(void **state)
 {
 	struct measures m = {};
 	char *page, *svg;
@@ -151,7 +151,7 @@ static void a_row_that_has_only_a_name_does_no_harm(void **state)
 	measures_free(&m);
 }
 
-static void numbers_at_the_limits_do_no_harm(void **state)
+static void numbers_at_the_limits_are_tolerated(void **state)
 {
 	static const char *const odd[] = {
 		", \"cpu_ns\": 9223372036854775807, \"listener_count\": 1, \"interval_ns\": 1",
@@ -207,7 +207,7 @@ static void every_row_of_256_is_in_the_table(void **state)
 	measures_free(&m);
 }
 
-static void names_of_anybody_stay_text(void **state)
+static void names_are_escaped(void **state)
 {
 	struct measures m = {};
 	char *page, *svg;
@@ -333,12 +333,12 @@ static void ticks_keep_their_distance(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text_of_anybody_is_escaped),
+		cmocka_unit_test(text_from_clients_is_escaped),
 		cmocka_unit_test(no_rows_are_a_page_that_says_so),
-		cmocka_unit_test(a_row_that_has_only_a_name_does_no_harm),
-		cmocka_unit_test(numbers_at_the_limits_do_no_harm),
+		cmocka_unit_test(a_row_that_has_only_a_name_is_tolerated),
+		cmocka_unit_test(numbers_at_the_limits_are_tolerated),
 		cmocka_unit_test(every_row_of_256_is_in_the_table),
-		cmocka_unit_test(names_of_anybody_stay_text),
+		cmocka_unit_test(names_are_escaped),
 		cmocka_unit_test(softirqs_of_the_listener_stand_for_those_of_the_machine),
 		cmocka_unit_test(the_verdict_and_all_figures_are_on_the_page),
 		cmocka_unit_test(rows_of_two_hosts_are_said_to_be),

@@ -142,7 +142,7 @@ static bool open_deferring_ring(void)
 	return false;
 }
 
-static void all_events_come_and_not_20_of_them(void **state)
+static void all_events_are_delivered_not_only_20(void **state)
 {
 	int fds[EVENTS][2];
 
@@ -167,7 +167,7 @@ static void all_events_come_and_not_20_of_them(void **state)
 }
 
 /* As the kernel leaves it when the work has run before the flag was set. */
-static void a_flag_without_work_is_no_reason_to_stay(void **state)
+static void a_stale_flag_of_deferred_work_does_not_prevent_sleep(void **state)
 {
 	(void)state;
 	if (!open_deferring_ring())
@@ -181,7 +181,7 @@ static void a_flag_without_work_is_no_reason_to_stay(void **state)
 }
 
 /* A client that has no answer yet sends nothing: it may have more under way all the same. */
-static void a_look_for_input_comes_after_the_answers(void **state)
+static void answers_are_sent_before_input_is_looked_for(void **state)
 {
 	int fds[2];
 
@@ -239,9 +239,9 @@ int main(void)
 		cmocka_unit_test(a_listener_s_ring_touches_no_file),
 		cmocka_unit_test(a_store_s_ring_does_nothing_else),
 		cmocka_unit_test(registrations_are_restricted_too),
-		cmocka_unit_test(all_events_come_and_not_20_of_them),
-		cmocka_unit_test(a_flag_without_work_is_no_reason_to_stay),
-		cmocka_unit_test(a_look_for_input_comes_after_the_answers),
+		cmocka_unit_test(all_events_are_delivered_not_only_20),
+		cmocka_unit_test(a_stale_flag_of_deferred_work_does_not_prevent_sleep),
+		cmocka_unit_test(answers_are_sent_before_input_is_looked_for),
 		cmocka_unit_test(sqpoll_sees_submissions_while_completions_wait),
 	};
 

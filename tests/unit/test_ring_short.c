@@ -204,7 +204,7 @@ static void catch_calls(struct bench *b)
 	stall_fini(&s);
 }
 
-static void what_the_kernel_did_not_take_is_not_sent(void **state)
+static void submissions_that_the_kernel_refused_do_not_count_as_sent(void **state)
 {
 	struct bench *b = bench_start(engine_find("io_uring"), echo());
 	uint64_t received = 0;
@@ -229,7 +229,7 @@ static int datagram_socket(struct place *p)
 }
 
 /* Each to another client, all in one batch. */
-static void datagrams_that_the_kernel_did_not_take_are_sent_all_the_same(void **state)
+static void datagrams_that_the_kernel_did_not_take_are_sent_again(void **state)
 {
 	struct bench *b = bench_new(engine_datagrams(engine_find("io_uring")), echo());
 	struct timeval timeout = { .tv_sec = TIMEOUT_S };
@@ -267,8 +267,8 @@ static void datagrams_that_the_kernel_did_not_take_are_sent_all_the_same(void **
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_the_kernel_did_not_take_is_not_sent),
-		cmocka_unit_test(datagrams_that_the_kernel_did_not_take_are_sent_all_the_same),
+		cmocka_unit_test(submissions_that_the_kernel_refused_do_not_count_as_sent),
+		cmocka_unit_test(datagrams_that_the_kernel_did_not_take_are_sent_again),
 	};
 
 	sem_init(&cut.held, 0, 0);

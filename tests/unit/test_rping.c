@@ -91,7 +91,7 @@ static void every_size_comes_back(void **state)
 }
 
 /* The client has been told before the write is known to be done. */
-static void next_source_is_read_while_the_write_is_under_way(void **state)
+static void next_source_is_read_while_the_write_is_in_flight(void **state)
 {
 	struct peer *p = start();
 
@@ -210,7 +210,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_size_comes_back),
-		cmocka_unit_test(next_source_is_read_while_the_write_is_under_way),
+		cmocka_unit_test(next_source_is_read_while_the_write_is_in_flight),
 		cmocka_unit_test(small_sink_receives_the_beginning),
 		cmocka_unit_test(messages_that_come_early_wait),
 		cmocka_unit_test(empty_pool_delays_a_read),

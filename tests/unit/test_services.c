@@ -264,7 +264,7 @@ static void chargen_ignores_what_it_receives(void **state)
 	fake_stop(f);
 }
 
-static void chargen_goes_on_after_a_fin_and_ends_with_a_drain(void **state)
+static void chargen_sends_after_a_fin_and_ends_with_a_drain(void **state)
 {
 	struct fake *f = start("chargen");
 	struct fake_peer *p = connect_reader(f);
@@ -377,7 +377,7 @@ int main(void)
 		cmocka_unit_test(chargen_is_endless),
 		cmocka_unit_test(chargen_holds_one_chunk_for_all_clients),
 		cmocka_unit_test(chargen_ignores_what_it_receives),
-		cmocka_unit_test(chargen_goes_on_after_a_fin_and_ends_with_a_drain),
+		cmocka_unit_test(chargen_sends_after_a_fin_and_ends_with_a_drain),
 		cmocka_unit_test(chargen_sends_whole_lines_out_of_small_chunks),
 		cmocka_unit_test(every_service_survives_a_reset_at_any_time),
 		cmocka_unit_test(services_are_found_by_name),

@@ -28,7 +28,7 @@ static void both_forms_are_added_up(void **state)
 	assert_int_equal(sum.checksum, 50000);
 }
 
-static void what_is_cut_or_no_number_adds_nothing(void **state)
+static void truncated_lines_and_words_add_nothing(void **state)
 {
 	static const char *const texts[] = { "",
 					     "Udp:",
@@ -53,7 +53,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_forms_are_added_up),
-		cmocka_unit_test(what_is_cut_or_no_number_adds_nothing),
+		cmocka_unit_test(truncated_lines_and_words_add_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static const struct way {
 		if (is_here(way->store) && is_here(way->engine))
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-static void what_is_written_is_read_and_zeroed_and_told_as_a_hole(void **state)
+static void written_bytes_are_read_zeroed_and_reported_as_a_hole(void **state)
 {
 	struct io_extent extents[IO_EXTENTS_MAX];
 
@@ -52,7 +52,7 @@ static void what_is_written_is_read_and_zeroed_and_told_as_a_hole(void **state)
 }
 
 /* The kernel writes up to the limit, and then refuses. */
-static void what_exceeds_a_limit_is_an_error_and_not_short(void **state)
+static void text_beyond_a_limit_is_an_error_not_cut(void **state)
 {
 	struct rlimit all, some;
 
@@ -228,7 +228,7 @@ static void long_data_is_one_extent(void **state)
 
 /* ---- Where the calls are ours ---- */
 
-static void short_transfers_go_on(void **state)
+static void short_transfers_are_continued(void **state)
 {
 	struct disk *d = disk_new("threads", "epoll", -1);
 
@@ -392,7 +392,7 @@ static void memory_that_cannot_be_aligned_is_refused(void **state)
 }
 
 /* `auto` on a busy host: a call that took long because others had the CPU has not waited. */
-static void only_what_waits_goes_to_the_store(void **state)
+static void only_requests_that_would_block_go_to_the_store(void **state)
 {
 	struct mount m = { .suspect_until_ns = 0 };
 
@@ -409,12 +409,12 @@ static void only_what_waits_goes_to_the_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_read_and_zeroed_and_told_as_a_hole),
-		cmocka_unit_test(what_exceeds_a_limit_is_an_error_and_not_short),
+		cmocka_unit_test(written_bytes_are_read_zeroed_and_reported_as_a_hole),
+		cmocka_unit_test(text_beyond_a_limit_is_an_error_not_cut),
 		cmocka_unit_test(a_file_that_was_cut_is_an_error),
 		cmocka_unit_test(eagain_does_not_keep_the_worker_busy),
 		cmocka_unit_test(a_flag_without_work_does_not_keep_the_worker_busy),
-		cmocka_unit_test(short_transfers_go_on),
+		cmocka_unit_test(short_transfers_are_continued),
 		cmocka_unit_test(flushes_are_shared),
 		cmocka_unit_test(zeroing_of_one_connection_does_not_hold_up_another),
 		cmocka_unit_test(zeroing_of_a_connection_that_ended_is_given_up),
@@ -425,7 +425,7 @@ int main(void)
 		cmocka_unit_test(fua_that_could_not_be_made_stable_fails_the_export),
 		cmocka_unit_test(the_name_of_a_file_that_was_made_is_durable),
 		cmocka_unit_test(memory_that_cannot_be_aligned_is_refused),
-		cmocka_unit_test(only_what_waits_goes_to_the_store),
+		cmocka_unit_test(only_requests_that_would_block_go_to_the_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

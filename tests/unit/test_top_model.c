@@ -68,7 +68,7 @@ static void selection_stays_with_its_listener(void **state)
 	assert_string_equal(top->selected, "c");
 }
 
-static void a_selected_listener_that_goes_leaves_another_selected(void **state)
+static void another_listener_is_selected_when_the_selected_one_is_removed(void **state)
 {
 	struct top *top = *state;
 	json_t *stats;
@@ -147,7 +147,7 @@ static void pause_keeps_the_screen_and_not_the_past(void **state)
 		assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, tick), 1000, 0.01);
 }
 
-static void a_restart_is_told_and_leaves_a_gap(void **state)
+static void a_restart_is_reported_and_leaves_a_gap(void **state)
 {
 	struct top *top = *state;
 	char *text;
@@ -169,7 +169,7 @@ static void a_restart_is_told_and_leaves_a_gap(void **state)
 	assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, 4), 1000, 0.01);
 }
 
-static void the_past_has_an_end(void **state)
+static void the_history_is_bounded(void **state)
 {
 	struct top *top = *state;
 
@@ -249,11 +249,11 @@ int main(void)
 		TOP_TEST(rows_are_those_of_the_last_interval),
 		TOP_TEST(every_column_sorts_and_unknown_goes_last),
 		TOP_TEST(selection_stays_with_its_listener),
-		TOP_TEST(a_selected_listener_that_goes_leaves_another_selected),
+		TOP_TEST(another_listener_is_selected_when_the_selected_one_is_removed),
 		TOP_TEST(a_filter_shows_what_has_its_text),
 		TOP_TEST(pause_keeps_the_screen_and_not_the_past),
-		TOP_TEST(a_restart_is_told_and_leaves_a_gap),
-		TOP_TEST(the_past_has_an_end),
+		TOP_TEST(a_restart_is_reported_and_leaves_a_gap),
+		TOP_TEST(the_history_is_bounded),
 		TOP_TEST(the_histogram_begins_at_the_first_document_or_at_z),
 		TOP_TEST(keys_go_in_and_out),
 		TOP_TEST(connections_of_another_listener_are_not_shown),

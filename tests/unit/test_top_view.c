@@ -138,7 +138,7 @@ static void columns_stay_where_they_are(void **state)
 }
 
 /* Also by a column that has no room. */
-static void what_rows_are_sorted_by_is_marked(void **state)
+static void the_column_that_sorts_the_rows_is_marked(void **state)
 {
 	static const char *const titles[] = { "listener", "engine", "conns", "ops", "MB", "p50",
 					      "p99",      "CPU/op", "calls", "ops", "CPU" };
@@ -428,7 +428,7 @@ int main(void)
 		TOP_TEST(the_table_scrolls_with_the_selection),
 		TOP_TEST(at_80_columns_the_engine_stays),
 		TOP_TEST(columns_stay_where_they_are),
-		TOP_TEST(what_rows_are_sorted_by_is_marked),
+		TOP_TEST(the_column_that_sorts_the_rows_is_marked),
 		TOP_TEST(the_keys_fit_80x24),
 		TOP_TEST(without_utf8_all_is_ascii),
 		TOP_TEST(a_listener_shows_its_latencies),

@@ -167,7 +167,7 @@ static void missing_or_null_parameters_are_an_empty_object(void **state)
 	}
 }
 
-static void what_is_not_a_call_is_refused(void **state)
+static void text_other_than_a_call_is_refused(void **state)
 {
 	static const char *const texts[] = {
 		"",
@@ -308,7 +308,7 @@ int main(void)
 		cmocka_unit_test(many_small_messages_are_not_oversize),
 		cmocka_unit_test(a_call_is_read_whole),
 		cmocka_unit_test(missing_or_null_parameters_are_an_empty_object),
-		cmocka_unit_test(what_is_not_a_call_is_refused),
+		cmocka_unit_test(text_other_than_a_call_is_refused),
 		cmocka_unit_test(depth_is_limited),
 		cmocka_unit_test(parameters_are_checked_against_the_table),
 	};

@@ -430,7 +430,7 @@ static void a_stream_continues_until_its_reply(void **state)
 	close(fd);
 }
 
-static void a_stream_holds_one_part_for_who_does_not_read(void **state)
+static void a_stream_holds_one_part_for_a_client_that_does_not_read(void **state)
 {
 	struct world *w = *state;
 	int fd = dial(w);
@@ -457,7 +457,7 @@ static void a_stream_holds_one_part_for_who_does_not_read(void **state)
 
 /* ---- What is not tolerated ---- */
 
-static void what_is_not_a_call_ends_the_connection(void **state)
+static void input_other_than_a_call_ends_the_connection(void **state)
 {
 	static const char *const texts[] = {
 		"", "x", "[]", "{}", "{\"method\":1}", "{\"method\":\"a.b\",\"x\":1}"
@@ -502,7 +502,7 @@ static void an_answer_above_the_bound_ends_the_connection(void **state)
 }
 
 /* It gets its answers when it begins to read; until then only one is held. */
-static void nothing_is_read_from_who_does_not_read(void **state)
+static void nothing_is_read_from_a_client_that_does_not_read(void **state)
 {
 	static const char text[] = "{\"method\":\"org.example.Test.Large\","
 				   "\"parameters\":{\"bytes\":1000000}}";
@@ -661,7 +661,7 @@ static void a_stale_socket_is_replaced(void **state)
 
 /* Another server that has bound it and does not listen yet is not robbed of it, and to find out
  * leaves no connection in its queue. */
-static void who_has_it_is_asked_without_connecting(void **state)
+static void the_owner_is_found_without_connecting(void **state)
 {
 	struct world *w = *state;
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -693,7 +693,7 @@ static void a_missing_directory_is_named(void **state)
 	assert_non_null(strstr(reason.text, "no such directory"));
 }
 
-static void what_is_not_a_socket_is_left_alone(void **state)
+static void a_file_other_than_a_socket_is_left_alone(void **state)
 {
 	struct world *w = *state;
 	struct reason reason = { 0 };
@@ -733,11 +733,11 @@ int main(void)
 		test(the_end_of_the_server_cancels_its_calls),
 		test(half_closed_clients_get_their_answers),
 		test(a_stream_continues_until_its_reply),
-		test(a_stream_holds_one_part_for_who_does_not_read),
-		test(what_is_not_a_call_ends_the_connection),
+		test(a_stream_holds_one_part_for_a_client_that_does_not_read),
+		test(input_other_than_a_call_ends_the_connection),
 		test(oversize_ends_the_connection),
 		test(an_answer_above_the_bound_ends_the_connection),
-		test(nothing_is_read_from_who_does_not_read),
+		test(nothing_is_read_from_a_client_that_does_not_read),
 		test(more_clients_of_a_uid_than_its_places_are_refused),
 		test(a_call_is_answered_whenever_the_share_returns),
 		test(clients_do_not_pay_for_a_pause_of_the_server),
@@ -745,9 +745,9 @@ int main(void)
 		test(the_socket_is_for_its_owner_and_group),
 		test(a_live_socket_is_an_error_and_stays),
 		test(a_stale_socket_is_replaced),
-		test(who_has_it_is_asked_without_connecting),
+		test(the_owner_is_found_without_connecting),
 		test(a_missing_directory_is_named),
-		test(what_is_not_a_socket_is_left_alone),
+		test(a_file_other_than_a_socket_is_left_alone),
 		test(a_file_put_in_its_place_is_not_removed),
 	};
 

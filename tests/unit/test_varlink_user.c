@@ -34,7 +34,7 @@ static void a_uid_has_its_places_and_no_more(void **state)
 	assert_false(varlink_user_enter(&users, user));
 }
 
-static void root_and_our_user_have_theirs_whoever_came_before(void **state)
+static void root_and_our_user_have_reserved_places(void **state)
 {
 	struct varlink_users users = { .own = OWN };
 	unsigned others = 0;
@@ -89,7 +89,7 @@ static uint64_t taken_ns(struct varlink_users *users, uint64_t *now_us, unsigned
 	return taken;
 }
 
-static void who_asks_without_pause_gets_its_share(void **state)
+static void a_busy_user_gets_its_share(void **state)
 {
 	const uint64_t ahead_ns = (uint64_t)VARLINK_AHEAD_MS * NS_PER_MS;
 	struct varlink_users users = { .own = OWN };
@@ -105,7 +105,7 @@ static void who_asks_without_pause_gets_its_share(void **state)
 }
 
 /* It is the user's account, whoever connects and leaves meanwhile. */
-static void what_was_taken_is_remembered_without_clients(void **state)
+static void cpu_time_is_charged_after_the_clients_have_left(void **state)
 {
 	struct varlink_users users = { .own = OWN };
 	struct varlink_user *user = varlink_user_find(&users, OTHER);
@@ -129,10 +129,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_uid_has_its_places_and_no_more),
-		cmocka_unit_test(root_and_our_user_have_theirs_whoever_came_before),
+		cmocka_unit_test(root_and_our_user_have_reserved_places),
 		cmocka_unit_test(the_place_of_one_other_serves_the_next),
-		cmocka_unit_test(who_asks_without_pause_gets_its_share),
-		cmocka_unit_test(what_was_taken_is_remembered_without_clients),
+		cmocka_unit_test(a_busy_user_gets_its_share),
+		cmocka_unit_test(cpu_time_is_charged_after_the_clients_have_left),
 	};
 
 	return cmocka_run_group_tests_name("varlink users", tests, NULL, NULL);

@@ -375,7 +375,7 @@ static void never_ends_close(struct conn *c)
 }
 
 /* All engines at once: a worker waits two seconds before it gives up. */
-static void what_never_ends_is_given_up_when_a_worker_stops(void **state)
+static void operations_that_never_end_are_abandoned_when_a_worker_stops(void **state)
 {
 	struct service service = *echo();
 	struct bench *benches[8];
@@ -476,7 +476,7 @@ int main(void)
 		cmocka_unit_test(waiting_for_the_end_has_a_limit),
 		cmocka_unit_test(a_turn_of_a_reactor_receives_once_from_each),
 		cmocka_unit_test(a_connection_that_brings_one_request_takes_few_calls),
-		cmocka_unit_test(what_never_ends_is_given_up_when_a_worker_stops),
+		cmocka_unit_test(operations_that_never_end_are_abandoned_when_a_worker_stops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

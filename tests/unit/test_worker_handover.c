@@ -116,7 +116,7 @@ static void hand_over(const struct engine *engine, sa_family_t family, bool behi
 	bench_free(b);
 }
 
-static void nobody_is_forgotten_when_a_socket_changes_hands(void **state)
+static void clients_are_kept_when_a_socket_moves_to_another_worker(void **state)
 {
 	(void)state;
 	for_each_engine(engine)
@@ -143,7 +143,7 @@ static void drain_late(const struct engine *engine, sa_family_t family)
 	bench_free(b);
 }
 
-static void who_is_connected_while_a_drain_begins_is_served(void **state)
+static void a_client_that_connects_as_a_drain_begins_is_served(void **state)
 {
 	(void)state;
 	for_each_engine(engine)
@@ -156,8 +156,8 @@ static void who_is_connected_while_a_drain_begins_is_served(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nobody_is_forgotten_when_a_socket_changes_hands),
-		cmocka_unit_test(who_is_connected_while_a_drain_begins_is_served),
+		cmocka_unit_test(clients_are_kept_when_a_socket_moves_to_another_worker),
+		cmocka_unit_test(a_client_that_connects_as_a_drain_begins_is_served),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

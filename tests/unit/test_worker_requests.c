@@ -113,7 +113,7 @@ static void settle_one(struct worker *w)
 }
 
 /* However many documents are made meanwhile: each would wait for it. */
-static void a_worker_that_hangs_is_asked_once_to_settle(void **state)
+static void a_hung_worker_is_asked_once_to_flush_its_counters(void **state)
 {
 	struct gate gate = { .call.fn = run_gate };
 	struct engine engine;
@@ -237,7 +237,7 @@ static void slow_close(struct conn *c)
 	free(c->state);
 }
 
-static void what_its_own_operations_hold_is_held_by_a_connection(void **state)
+static void data_of_remote_operations_counts_as_held(void **state)
 {
 	enum { BYTES = 1000 };
 	static const struct service slow = { .name = "slow",
@@ -314,7 +314,7 @@ static bool client_is_answered(int fd)
 }
 
 /* Only an engine whose sends complete later lets one connection wait for another's chunks. */
-static void who_starves_is_woken_when_sends_give_chunks_back(void **state)
+static void a_starved_connection_runs_when_sends_free_chunks(void **state)
 {
 	static const struct service greedy = { .name = "greedy",
 					       .operations = { "take" },
@@ -392,10 +392,10 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_run_on_the_worker_in_the_order_of_each_sender),
-		cmocka_unit_test(a_worker_that_hangs_is_asked_once_to_settle),
+		cmocka_unit_test(a_hung_worker_is_asked_once_to_flush_its_counters),
 		cmocka_unit_test(a_list_has_the_newest_first_and_no_more_than_asked),
-		cmocka_unit_test(what_its_own_operations_hold_is_held_by_a_connection),
-		cmocka_unit_test(who_starves_is_woken_when_sends_give_chunks_back),
+		cmocka_unit_test(data_of_remote_operations_counts_as_held),
+		cmocka_unit_test(a_starved_connection_runs_when_sends_free_chunks),
 		cmocka_unit_test(a_client_that_reads_late_gets_everything),
 	};
 

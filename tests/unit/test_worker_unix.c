@@ -141,7 +141,7 @@ static void gated_run(struct conn *c)
 
 /* A TCP peer's close ends one direction, a Unix peer's both: nothing more can be sent, but what had
  * been sent is still to be received, even if nobody receives just then. */
-static void what_was_sent_before_the_close_is_all_received(void **state)
+static void data_sent_before_the_close_is_received(void **state)
 {
 	static const struct service gated = {
 		.name = "gated", .operations = { "take" }, .run = gated_run, .held_max = 16 * 1024
@@ -267,7 +267,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(workers_that_share_a_socket_take_turns),
 		cmocka_unit_test(data_and_the_fin_behind_it_are_both_noticed),
-		cmocka_unit_test(what_was_sent_before_the_close_is_all_received),
+		cmocka_unit_test(data_sent_before_the_close_is_received),
 		cmocka_unit_test(a_close_before_the_answer_was_read_is_a_reset),
 		cmocka_unit_test(zero_copy_falls_back_to_copies),
 		cmocka_unit_test(the_client_is_named_by_its_process_and_user),

@@ -153,7 +153,7 @@ def test_perftest_ends_in_a_drain(start_daemon, device, clean):
         assert daemon.process.wait(LIMIT) == 0
 
 
-def test_perftest_is_told_nonsense(start_daemon, device):
+def test_perftest_survives_invalid_messages(start_daemon, device):
     """A connection whose first message is no version is one for data."""
     daemon = far_end(start_daemon, device, "perftest")
     assert client(daemon, "send", 300, 20) == "ok 20\n"

@@ -150,7 +150,7 @@ def test_datagrams_whose_verbs_fail(start_daemon, faults):
         wait_until(lambda: "ok 3" in datagrams(daemon, "echo", 1, 100, 3, check=False), f"served after {verbs}")
 
 
-def test_an_address_handle_that_takes_its_time_holds_nobody_up(start_daemon, faults):
+def test_a_slow_address_handle_delays_no_other_client(start_daemon, faults):
     """The worker goes on, what the client has sent so far is not lost, and the daemon can end meanwhile."""
     daemon = start(start_daemon, faults, datagram_section())
     words = [BUILD / "vm/datagram_client", "echo", *daemon.addresses("d")[0], 1, 100, 2]

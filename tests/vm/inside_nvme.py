@@ -257,7 +257,7 @@ def private(recfmt=0, qid=0, receives=32, commands=31):
 
 
 @pytest.mark.parametrize("way", list(ADDRESSES))
-def test_what_a_queue_is_refused_for(start_daemon, tmp_path, way):
+def test_the_reasons_to_refuse_a_queue(start_daemon, tmp_path, way):
     daemon = start_daemon(config(tmp_path, way))
     at = [ADDRESSES[way], daemon.port("nvme")]
 
@@ -286,7 +286,7 @@ def capsule(opcode=0x7F, sgl=(0, 0, 0, 0x40), fctype=1):
 
 
 @pytest.mark.parametrize("way", list(ADDRESSES))
-def test_what_ends_an_rdma_queue_or_is_refused(start_daemon, tmp_path, way):
+def test_errors_that_end_or_refuse_an_rdma_queue(start_daemon, tmp_path, way):
     daemon = start_daemon(config(tmp_path, way))
     at = [ADDRESSES[way], daemon.port("nvme")]
     free = daemon.stats("nvme")["pool"]["free"]

@@ -250,7 +250,7 @@ def check(image, replay, mounts, promise, when):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_was_made_stable_outlives_a_loss_of_power(devices, start_daemon, place):
+def test_flushed_writes_survive_a_loss_of_power(devices, start_daemon, place):
     device, log, replay = devices
     mkfs, keys = PLACES[place]
 

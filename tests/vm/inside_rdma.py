@@ -575,7 +575,7 @@ def datagram_queue_pair():
     return int(re.search(r"lqpn (\d+) type UD ", must("rdma", "resource", "show", "qp"))[1])
 
 
-def test_forged_senders_of_datagrams_hold_nobody_up(start_daemon):
+def test_forged_senders_of_datagrams_delay_no_client(start_daemon):
     """The kernel asks for their Ethernet addresses by ARP, for a second each; meanwhile others are served."""
     daemon = start_daemon(datagram_section())
     assert datagrams(daemon, "echo", 1, 100, 3) == "ok 3\n"
@@ -710,7 +710,7 @@ def rdma_cm_first():
 
 
 @pytest.mark.parametrize("name", ["rxe", "siw"])
-def test_device_is_unplugged_where_rdma_cm_was_loaded_first(start_daemon, rdma_cm_first, name):
+def test_device_is_unplugged_when_rdma_cm_was_loaded_first(start_daemon, rdma_cm_first, name):
     both = section(name, workers=2) + (datagram_section() if name == "rxe" else "")
     daemon = start_daemon(both)
     assert name == "siw" or datagrams(daemon, "echo", 3, 100, 10) == "ok 30\n"
@@ -928,7 +928,7 @@ LACKS = {
 
 @pytest.mark.parametrize("lack", list(LACKS))
 @pytest.mark.parametrize("address", ["10.9.0.1", "0.0.0.0"])
-def test_what_the_host_lacks_is_said_and_how_to_mend_it(start_daemon, tmp_path, lack, address):
+def test_lacks_of_the_host_are_reported_with_their_cure(start_daemon, tmp_path, lack, address):
     scene, preexec, reason, mend, exit_status = LACKS[lack]
     config = listener("two", "echo", "rdma", transport="rdma", address=f"{address}:7472", workers=2)
     with scene():

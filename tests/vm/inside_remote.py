@@ -251,7 +251,7 @@ def test_fio_of_some_sizes(start_daemon, device, verb):
     all_is_free(daemon, device, start)
 
 
-def test_what_fio_writes_is_in_the_region(start_daemon, device):
+def test_data_that_fio_writes_is_in_the_region(start_daemon, device):
     daemon = start_daemon(section(device, service="fio"))
     words = ["--bs=12k", "--iodepth=7", "--size=1g", "--buffer_pattern=0xdeadbeef"]
     with running(*fio_command(daemon, "write", *words)):

@@ -156,7 +156,7 @@ def test_a_unix_socket_is_for_the_group_of_the_daemon(step):
     ("new", "cannot make /srv/disks/new: Read-only file system", "ReadWritePaths="),
     ("home", "Permission denied", "ProtectHome=no"),
     ("device", "No such file", "DeviceAllow=")])
-def test_what_the_unit_keeps_from_the_daemon_has_its_mend(step, name, reason, fix):
+def test_restrictions_of_the_unit_are_reported_with_their_cure(step, name, reason, fix):
     facts = step("paths")
     if name == "device" and not facts["device"]:
         pytest.skip("this host has no block device")
@@ -166,7 +166,7 @@ def test_what_the_unit_keeps_from_the_daemon_has_its_mend(step, name, reason, fi
     assert name == "device" or facts["mended"][name]["available"], facts["mended"]
 
 
-def test_what_is_only_read_may_lie_anywhere(step):
+def test_read_only_exports_may_lie_anywhere(step):
     assert step("paths")["installed"]["read"]["available"] is True
 
 
@@ -178,7 +178,7 @@ def test_no_connection_is_refused_during_restarts(step):
     assert len(set(restart["inode"])) == 1, "the Unix socket's file stayed"
 
 
-def test_what_the_configuration_has_no_more_leaves_the_store(step):
+def test_sockets_removed_from_the_configuration_leave_the_store(step):
     restart = step("restart")
     assert any("no listener wants unix:/run/nbserved/kept.sock" in line for line in restart["said"])
     assert restart["left"] is False
@@ -186,7 +186,7 @@ def test_what_the_configuration_has_no_more_leaves_the_store(step):
     assert restart["after"] == restart["stored"][0] - 1
 
 
-def test_a_stop_closes_what_is_stored(step):
+def test_a_stop_closes_the_stored_sockets(step):
     assert step("restart")["stopped"] == 0
     assert step("restart")["refused"] is True
 
@@ -304,7 +304,7 @@ def test_wrong_configuration_fails_once_with_its_line(step, facts):
     assert any(f"nbserved.ini:{bad['lines']}:" in entry["MESSAGE"] for entry in step("journal"))
 
 
-def test_what_time_cures_is_tried_until_it_serves(step):
+def test_a_start_is_repeated_for_errors_that_time_cures(step):
     assert step("late")["stop"]["status"] == 0
 
 
