@@ -4,7 +4,7 @@
     check.py [--build DIR] [--kept FILE] [--only WORD,...] [--update]
 
 User instructions (single steps of the worker's thread, without those that read the clock) and system
-calls (the daemon's counters) of echo, NBD and HTTP, one client that waits for each answer, or sends
+calls (the daemon's counters) of echo over TCP and UDP, HTTP, NBD and NVMe, one client that waits for each answer, or sends
 several requests in one piece.  Both are counts, not times: they repeat on any machine, busy or not,
 with the same compiler.  What is worse by more than 3 % in each of three attempts fails; who means it
 changes the number in the same commit (--update does).
@@ -25,12 +25,15 @@ import time
 
 from servers import ROOT, SERVER_CPU, Daemon, prepare
 
+import nvme_client  # servers.py knows where it is
+
 TOLERANCE = 0.03
 SLACK = {"instructions": 2, "calls": 0.02}  # of small numbers 3 % is less than what a count varies by
-WARM, STEPPED, COUNTED = 200, 40, 2048  # operations
+WARM, STEPPED, COUNTED = 200, 24, 1024  # operations
 ATTEMPTS = 3  # a worker that lost its CPU between two requests of a piece has made more calls for them
-BLOCK, EXPORT_BYTES = 4096, 1 << 20
+BLOCK, LARGE, EXPORT_BYTES = 4096, 128 * 1024, 1 << 20
 READ, WRITE = 0, 1
+NQN = "nqn.2014-08.org.nvmexpress:bench"
 HTTP = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -39,24 +42,45 @@ def receive(s, size):
         size -= len(s.recv(size, socket.MSG_WAITALL)) or sys.exit("the server has closed the connection")
 
 
+def connect(server):
+    s = socket.create_connection(("127.0.0.1", server.port), 60)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+
+
 class Echo:
     service = "echo"
 
-    def __init__(self, s, _kind):
-        self.socket = s
+    def __init__(self, server, _kind):
+        self.socket = connect(server)
 
     def go(self, depth):
         self.socket.sendall(bytes(512) * depth)
         receive(self.socket, 512 * depth)
 
 
+class Udp:
+    service = "echo"
+
+    def __init__(self, server, _kind):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.settimeout(60)
+        self.socket.connect(("127.0.0.1", server.port))
+
+    def go(self, depth):
+        for _ in range(depth):
+            self.socket.send(bytes(100))
+        for _ in range(depth):
+            self.socket.recv(100)
+
+
 class Http:
     service = "http"
 
-    def __init__(self, s, _kind):
-        self.socket = s
-        s.sendall(HTTP)
-        self.answer = len(s.recv(65536))
+    def __init__(self, server, _kind):
+        self.socket = connect(server)
+        self.socket.sendall(HTTP)
+        self.answer = len(self.socket.recv(65536))
 
     def go(self, depth):
         self.socket.sendall(HTTP * depth)
@@ -68,8 +92,9 @@ class Nbd:
 
     service = "nbd"
 
-    def __init__(self, s, kind):
-        self.socket, self.kind, self.block = s, kind, 0
+    def __init__(self, server, kind):
+        self.socket = s = connect(server)
+        (self.kind, self.bytes), self.block = kind, 0
         receive(s, 18)
         s.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 4) + b"disk")
         receive(s, 10)
@@ -77,24 +102,50 @@ class Nbd:
     def go(self, depth):
         out = b""
         for _ in range(depth):
-            offset = self.block * BLOCK % EXPORT_BYTES
-            out += struct.pack(">IHHQQI", 0x25609513, 0, self.kind, 7, offset, BLOCK)
-            out += bytes(BLOCK) if self.kind == WRITE else b""
+            offset = self.block * self.bytes % EXPORT_BYTES
+            out += struct.pack(">IHHQQI", 0x25609513, 0, self.kind, 7, offset, self.bytes)
+            out += bytes(self.bytes) if self.kind == WRITE else b""
             self.block += 1
         self.socket.sendall(out)
-        receive(self.socket, (16 if self.kind == WRITE else 16 + BLOCK) * depth)
+        receive(self.socket, (16 if self.kind == WRITE else 16 + self.bytes) * depth)
+
+
+class Nvme:
+    """Block after block, as Nbd; 128 KiB of a write are asked for (R2T), 4 KiB come with the command."""
+
+    service = "nvme"
+
+    def __init__(self, server, kind):
+        self.server = server
+        self.host = nvme_client.Host(self, "nvme", NQN)
+        (self.kind, self.bytes), self.block = kind, 0
+
+    def connect(self, _name):
+        return connect(self.server)
+
+    def go(self, depth):
+        for _ in range(depth):
+            block = self.block * self.bytes % EXPORT_BYTES // BLOCK
+            if self.kind == WRITE:
+                self.host.write(block, bytes(self.bytes))
+            else:
+                self.host.read(block, self.bytes // BLOCK)
+            self.block += 1
 
 
 ENGINES = ("epoll", "io_uring", "io_uring-poll")
+WORDS = (("read", READ), ("write", WRITE))
 CASES = {  # name: client, its argument, requests in one piece, keys
     **{f"echo {e}": (Echo, None, 1, {"engine": e}) for e in ENGINES},
+    **{f"udp echo {e}": (Udp, None, 1, {"engine": e, "transport": "udp"}) for e in ENGINES},
     **{f"http {e}": (Http, None, 1, {"engine": e}) for e in ENGINES},
     # `auto` is not here: on a busy machine it may find that a call took long, and change its way.
-    **{f"nbd {word} {e}": (Nbd, kind, 1, {"engine": e, "store": "blocking"})
-       for e in ENGINES for word, kind in (("read", READ), ("write", WRITE))},
-    **{f"nbd {word} {e} x 8": (Nbd, kind, 8, {"engine": e, "store": store})
-       for e, store in (("epoll", "blocking"), ("io_uring", "io_uring"))
-       for word, kind in (("read", READ), ("write", WRITE))},
+    **{f"{make.service} {word} {e}": (make, (kind, BLOCK), 1, {"engine": e, "store": "blocking"})
+       for make, engines in ((Nbd, ENGINES), (Nvme, ENGINES[:2])) for e in engines for word, kind in WORDS},
+    **{f"nbd {word} {e} x 8": (Nbd, (kind, BLOCK), 8, {"engine": e, "store": store})
+       for e, store in (("epoll", "blocking"), ("io_uring", "io_uring")) for word, kind in WORDS},
+    **{f"{make.service} {word} 128K": (make, (kind, LARGE), 1, {"engine": "epoll", "store": "blocking"})
+       for make in (Nbd, Nvme) for word, kind in WORDS},
 }
 
 
@@ -131,12 +182,12 @@ def measure(options, case):
     with tempfile.TemporaryDirectory(dir="/dev/shm" if options.memory else options.build) as directory:
         disk = pathlib.Path(directory) / "disk"
         disk.write_bytes(bytes(EXPORT_BYTES))
-        if make is Nbd:
+        if make in (Nbd, Nvme):
             keys = {**keys, "sections": f"[export disk]\npath = {disk}\n", "exports": "disk"}
-        with Counted("x", options.build / "nbserved", service=make.service, **keys) as server, \
-                socket.create_connection(("127.0.0.1", server.port), 60) as s:
-            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client = make(s, kind)
+        if make is Nvme:
+            keys["nqn"] = NQN
+        with Counted("x", options.build / "nbserved", service=make.service, **keys) as server:
+            client = make(server, kind)
             for _ in range(0, WARM, depth):
                 client.go(depth)
             before = sum(server.syscalls().values())
