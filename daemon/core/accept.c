@@ -1,5 +1,6 @@
 /* A worker's listening sockets: accepting, pausing when descriptors run out, and closing them.  The
- * worker's thread.  See worker.h. */
+ * owner binds them; the worker owns their descriptors from its start to worker_end_accept().
+ * Worker's thread.  See worker.h. */
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -77,7 +78,8 @@ void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *
 	} else if (!a->paused && a->fd >= 0 &&
 		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM ||
 		    fd == -EINVAL)) {
-		a->deaf = fd == -EINVAL; /* listen(2) has failed: the socket would wake us again */
+		/* listen(2) has failed: epoll would report the socket again and again. */
+		a->deaf = fd == -EINVAL;
 		worker_pause_accept(a, -fd);
 	}
 	/* Any other error concerns one connection that ended before it was accepted. */
@@ -116,9 +118,9 @@ void worker_close_acceptors(struct worker *w)
 	}
 }
 
-/* A connectionless worker that drains serves its clients to their end, over its own sockets.  It
- * only stops reading sockets that were handed to another worker; these stay open for the datagrams
- * that are still to be sent. */
+/* Ends accepting of a connectionless worker.  While it drains it serves its clients to their end,
+ * over its own sockets.  It stops reading only sockets that were handed to another worker; these
+ * stay open for the datagrams that are still to be sent. */
 static void worker_end_accept_connectionless(struct worker *w)
 {
 	bool given = true;

@@ -1,7 +1,7 @@
 /* Gathering of requests (`batch-delay`): while a client has more requests in flight than arrive in
  * one turn, its worker delays the turn a little, so that one turn serves several.
  *
- * Only for services that report their requests (SERVICE_COUNTS_REQUESTS), and only on workers that
+ * It applies only to services that report their requests (SERVICE_COUNTS_REQUESTS), on workers that
  * sleep when idle (no busy polling).  Worker's thread. */
 #pragma once
 #include <stdbool.h>
@@ -12,20 +12,22 @@
 enum {
 	BATCH_AUTO_NS = 30 * 1000,  /* the longest that `batch-delay = auto` waits */
 	BATCH_FIRST_NS = 10 * 1000, /* the first delay; doubled each time it proves useful */
-	BATCH_TURNS = 8,            /* between two looks (batch_look()) while requests gather */
-	/* ... while they do not; doubled by each look that finds nothing. */
+	/* Turns between two looks (batch_look()) while requests gather. */
+	BATCH_TURNS = 8,
+	/* Turns between two looks while they do not; each look that finds nothing doubles them. */
 	BATCH_IDLE_TURNS = 64,
 	BATCH_IDLE_TURNS_MAX = 1024,
 	BATCH_COMPLETIONS = 64, /* number of completions that ends a delay early, on a ring */
-	BATCH_ENOUGH = 16,      /* requests that arrived in a turn and make a delay pointless */
-	BATCH_WORK = 4096,      /* a request counts once more for each of these bytes of its data */
+	/* Requests that arrived in a turn: from this number on a delay gains nothing. */
+	BATCH_ENOUGH = 16,
+	BATCH_WORK = 4096, /* a request counts once more for each of these bytes of its data */
 };
 
 /* Called once, when the worker starts. */
 void batch_init(struct worker *w);
 
-/* Called by the engine before the worker sleeps.  True: the engine is to check whether input is
- * there already, and to report it by batch_look(). */
+/* Called by the engine before the worker sleeps.  True: the engine checks whether input has arrived
+ * already, and reports the result by batch_look(). */
 static inline bool batch_must_look(struct worker *w)
 {
 	struct batching *g = &w->batch;
@@ -33,11 +35,12 @@ static inline bool batch_must_look(struct worker *w)
 	return w->io.count == 0 && g->turns-- == 0;
 }
 
-/* pending: input arrived while the previous requests were served. */
+/* Takes the result of a look and adapts the delay.  pending: input arrived while the previous
+ * requests were served. */
 void batch_look(struct worker *w, bool pending);
 
-/* How long this turn waits for more requests, ns; 0: not at all, as while a store has requests in
- * flight: their answers are not delayed. */
+/* How long this turn waits for more requests, ns.  0: not at all; always while a store has requests
+ * in flight, since the wait would delay their answers. */
 static inline uint64_t batch_delay(struct worker *w)
 {
 	uint64_t arrived = w->batch.arrived;

@@ -74,9 +74,13 @@ void pool_grow_views(struct pool *p)
 		block = p->spare;
 		p->spare = block->next;
 		p->spare_count--;
+		/* view_free() does not test for a short pool.  This floor does: each receive has to
+		 * call conn_ration(), which refuses while spare views are in use. */
 		p->floor = UINT32_MAX;
 	}
 	if (!block)
+		/* A view is needed to keep what was received already, so there is nothing that
+		 * could be refused. */
 		abort();
 	block->next = p->blocks;
 	p->blocks = block;

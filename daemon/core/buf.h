@@ -34,30 +34,33 @@ struct bufq {
 };
 
 struct pool {
-	struct chunk **free; /* a stack, since the chunk used last is still in the cache */
+	struct chunk **free; /* a stack: the chunk used last is still in the CPU's cache */
 	uint32_t free_count;
 	uint32_t chunk_size, chunk_count;
-	uint32_t stride;    /* bytes from chunk to chunk: chunk_size and the engine's headroom */
-	uint32_t keep;      /* chunks, a quarter, that engines leave to services for answers */
+	uint32_t stride; /* bytes from chunk to chunk: chunk_size and the engine's headroom */
+	/* A quarter of the chunks, which engines leave to services for their answers. */
+	uint32_t keep;
 	uint32_t floor;     /* a receive that would leave fewer chunks must call conn_ration() */
 	struct view *views; /* free list */
 	struct chunk *chunks;
 	uint8_t *slab; /* chunk_count * stride bytes, page aligned: registered once */
 	struct view_block *blocks;
-	struct view_block *spare; /* for when the host has no memory; spare_count of them */
+	/* Blocks kept for times when the host has no memory; spare_count of them. */
+	struct view_block *spare;
 	uint32_t spare_count;
 };
 
-/* Blocks of 64 KiB; the spare ones are more views than the connections of a worker use while
- * nothing is received. */
+/* Views of a block of 64 KiB, and the number of spare blocks.  The spare views are more than the
+ * connections of a worker use while nothing is received. */
 enum { POOL_BLOCK_VIEWS = 1638, POOL_SPARE = 16 };
 
 /* 0 or -ENOMEM.  Pages of the slab are touched only when used. */
 int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_t headroom);
 void pool_fini(struct pool *p);
 
-/* Adds views to the free list, of the spare ones if the host has no memory: then nothing is
- * received until pool_restore_views() succeeds.  Aborts only when all of these are in use, too. */
+/* Adds views to the free list, from a spare block if the host has no memory.  After that nothing is
+ * received until pool_restore_views() succeeds.  Aborts only when the spare blocks are used up,
+ * too. */
 void pool_grow_views(struct pool *p);
 
 /* True: spare views are in use, so connections should give theirs back. */
@@ -65,7 +68,7 @@ static inline bool pool_lacks_views(const struct pool *p)
 {
 	return p->spare_count < POOL_SPARE;
 }
-/* Allocates the spare views that are in use again.  False: the host still has no memory. */
+/* Allocates spare blocks for those that came into use.  False: the host still has no memory. */
 bool pool_restore_views(struct pool *p);
 
 /* While no more chunks than this are free (`keep` and an eighth of all), receives get rations: see
@@ -94,6 +97,7 @@ static inline struct chunk *chunk_get(struct pool *p)
 	return k;
 }
 
+/* Drops one reference of k, by its view or by the kernel.  The last one returns k to the pool. */
 static inline void chunk_put(struct pool *p, struct chunk *k)
 {
 	assert(k->refs > 0);
@@ -120,6 +124,7 @@ static inline struct view *view_new(struct pool *p, struct chunk *k, uint8_t *da
 	return v;
 }
 
+/* Ends the view and drops its reference of the chunk.  The view must be in no queue. */
 static inline void view_free(struct pool *p, struct view *v)
 {
 	chunk_put(p, v->chunk);

@@ -26,7 +26,8 @@ void bulk_end(struct conn *c)
 		return;
 	c->flags &= ~(uint32_t)CONN_COARSE;
 	bulk_forget(c->worker);
-	bulk_set_mark(c, 1); /* wakes us for what is there */
+	/* A lower mark wakes the worker for the bytes that wait in the socket. */
+	bulk_set_mark(c, 1);
 }
 
 static void bulk_due(struct timer *t, uint64_t now_ns)
@@ -48,7 +49,7 @@ static void bulk_raise(struct conn *c)
 	worker_arm(c->worker, &c->worker->bulk.timer, c->worker->turn.now_ns + BULK_NS);
 }
 
-/* c has brought much in this turn. */
+/* Called when c has brought at least BULK_PIECE in this turn. */
 static void bulk_is_busy(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -79,6 +80,8 @@ void bulk_take(struct conn *c)
 	bufq_clear(&w->pool, &c->rx);
 }
 
+/* Begins the queue of a turn.  The number of receivers of the last turn is the best estimate for
+ * this one; it counts only if the last turn was the one before. */
 static void bulk_begin_turn(struct worker *w, uint64_t turn)
 {
 	struct bulk_queue *q = &w->bulk.queue;

@@ -1,15 +1,16 @@
 /* Bulk receivers: connections whose input is only counted.
  *
- * Nobody waits for an answer to such input, so that it may come in larger pieces: while one bulk
- * receiver alone brings much, its socket's low-water mark (SO_RCVLOWAT, socket(7)) is raised,
- * unless the listener does without (the feature rcvlowat), and the worker wakes for BULK_MARK bytes
- * instead of for each segment.  The kernel wakes it earlier for a FIN, a reset, and when little is
- * left of the receive window (tcp_epollin_ready of Linux 5.12).  When the bulk receiver falls
- * silent the mark is taken back, and what is below it arrives.
+ * No client waits for an answer to such input, so that it may come in larger pieces.  While one
+ * bulk receiver alone brings much, its socket's low-water mark is raised (SO_RCVLOWAT, socket(7)),
+ * unless the listener switches the feature rcvlowat off.  The worker then wakes for BULK_MARK bytes
+ * instead of for each segment.  The kernel wakes it earlier for a FIN, for a reset, and when little
+ * is left of the receive window (tcp_epollin_ready of Linux 5.12).  When the bulk receiver falls
+ * silent the mark is taken back, and the bytes below it are received.
  *
- * Several busy bulk receivers have no mark.  Where the engine receives by itself they pool their
- * shares of a turn: one after another receives as much as the pool has, those that have waited
- * longest first, while the input of the others collects.  Worker's thread only. */
+ * Several busy bulk receivers have no mark.  On engines that receive by calls they pool their
+ * shares of a turn: in each turn one receives as much as the pool has, first the one that has
+ * waited longest, while the input of the others collects in their sockets.  Worker's thread
+ * only. */
 #pragma once
 #include <stdint.h>
 
@@ -25,14 +26,14 @@ enum {
 
 /* Called by a service: drops all input of c. */
 void bulk_take(struct conn *c);
-/* What has arrived at c is wanted now. */
+/* Takes the mark of c back: the input that has arrived is wanted now. */
 void bulk_end(struct conn *c);
-/* There is no busy bulk receiver any more: w->bulk.busy ends, or has no mark any more. */
+/* Ends the state of the busy bulk receiver, w->bulk.busy, which has no mark any more. */
 void bulk_forget(struct worker *w);
 
-/* Called by an engine that is about to receive from c, which has CONN_BULK: the bytes that c may
- * receive in this turn.  0: none; c runs without input, so that it counts among those who share the
- * turn, and may receive in one of the next turns. */
+/* Called by an engine that is about to receive from c, which has CONN_BULK.  Returns the bytes that
+ * c may receive in this turn.  0: none; c then runs without input, so that it counts among the
+ * receivers that share the turn, and may receive in one of the next turns. */
 size_t bulk_share(struct conn *c);
-/* Called after that when `bytes` have been received. */
+/* Called after bulk_share() when `bytes` have been received. */
 void bulk_received(struct conn *c, size_t bytes);

@@ -18,10 +18,10 @@
 
 /* ---- Timer: idle-timeout, and the service's deadline ----
  *
- * No request moves the timer: a deadline that is cleared or postponed leaves it where it is, and
- * conn_due() arms it for what is left. */
+ * Requests do not move the timer.  A deadline that is cleared or postponed leaves the timer armed,
+ * and conn_due() arms it again for the time that is left. */
 
-/* Silence after which a connection is closed; 0: never. */
+/* The silence after which a connection is closed, ns; 0: never. */
 static uint64_t worker_idle_timeout(const struct worker *w)
 {
 	if (w->engine->forgets && !w->options.idle_timeout_ns)
@@ -63,7 +63,8 @@ static void conn_arm_first(struct conn *c)
 	c->due.timer.due = conn_due;
 	if (timeout)
 		worker_arm(w, &c->due.timer, c->active_ns + timeout);
-	if (unlikely(w->drain.on)) /* it came from the queue: the timer may have run out */
+	/* A drain accepts from the kernel's queue, and its timer may not be armed any more. */
+	if (unlikely(w->drain.on))
 		worker_arm(w, &w->drain.timer, 0);
 }
 
@@ -90,7 +91,7 @@ static void conn_unlink(struct conn *c)
 }
 
 /* Logs the end of a connection.  Most ends are logged at log-level debug only, since asking for the
- * peer is a system call; of the others a limited number in a row. */
+ * peer costs a system call.  The number of other ends logged in a row is limited. */
 static void conn_log(const struct conn *c, int level, const char *what)
 {
 	static struct log_limit limit;
@@ -224,6 +225,8 @@ static void conn_free(struct conn *c)
 	free(c);
 }
 
+/* Begins the end of c: from now on no operation starts, and those in flight complete soon.  c is
+ * freed by the conn_ran() that finds nothing in flight. */
 static void conn_stop(struct conn *c, enum conn_end end)
 {
 	c->flags |= CONN_CLOSING;
@@ -287,8 +290,8 @@ void conn_ration_used(struct conn *c, struct view *ration, size_t bytes)
 
 	if (bytes > 0)
 		conn_input(c, k, ration->data, (uint32_t)bytes);
-	if (ration->data + ration->len ==
-	    k->base + k->used) /* the last ration of the chunk: gives its unused end back */
+	/* The last ration of the chunk returns its unused end, for the next one. */
+	if (ration->data + ration->len == k->base + k->used)
 		k->used -= ration->len - (uint32_t)bytes;
 	view_free(&c->worker->pool, ration);
 }
@@ -455,7 +458,8 @@ static void conn_keep_open(struct conn *c)
 	c->worker->engine->keep_open(c);
 }
 
-/* Decides the fate of a connection that has run: it continues, is paused, or is closed further. */
+/* Decides the fate of a connection that has run: it continues, is paused, or its end makes
+ * progress. */
 __attribute__((noinline)) static void conn_ran(struct conn *c)
 {
 	if (unlikely((c->flags & CONN_CLOSING) && c->slices.first))
@@ -472,7 +476,8 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 			conn_keep_open(c);
 		conn_starved_on(c);
 	}
-	/* Not while c is on the ready list: the turn that removes it from there runs it again. */
+	/* Not while c is on the ready list, whose link it holds: the turn that takes it from there
+	 * runs it again. */
 	if ((c->flags & CONN_CLOSING) && !conn_in_flight(c) && !(c->flags & CONN_READY))
 		conn_free(c);
 }

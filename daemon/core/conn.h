@@ -3,9 +3,9 @@
  * Only conn_run() decides its fate.  It is freed when nothing is in flight (conn_in_flight()) and
  * it is on no list; until then every pointer to it stays valid.
  *
- * Calls in core/ go down only, which `make lint` checks: requests.c and thread.c (the owner's
- * side); turn.c; relief.c and accept.c; conn.c; then what only keeps its own data: pressure.c,
- * bulk.c, slices.c, store.c, deadlines.c, buf.c.
+ * A file of core/ calls only files below it, in this order, which `make lint` checks: requests.c
+ * and thread.c (the owner's side); turn.c; relief.c and accept.c; conn.c; then the files that only
+ * keep their own data: pressure.c, bulk.c, slices.c, store.c, deadlines.c, buf.c.
  *
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once
@@ -39,9 +39,9 @@ enum conn_flags {
 	CONN_WATCH_TX = 1 << 7,
 	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
 	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
-	/* It waited for a chunk: its next receive may take the one reserved for it. */
+	/* It waited for a chunk: its next receive may take the chunk reserved for it. */
 	CONN_GRANTED = 1 << 10,
-	/* Set by the service: a drain does not close it just because it is silent. */
+	/* Set by the service: a drain does not close the connection just because it is silent. */
 	CONN_LASTING = 1 << 11,
 	/* datagrams: the client's address is known not to be forged; see engine_clients.verified().
 	 */
@@ -74,33 +74,35 @@ enum conn_end {
 /* How a connection waits for the pool: pressure.c writes it, relief.c `moved` and `stalled`. */
 struct conn_wait {
 	struct conn *next, *prev; /* links in the queue that it is in */
-	/* Among the connections that wait for the pool; 0: it never waited. */
+	/* Its place in the order of all that wait for the pool, lowest first; 0: it never
+	 * waited. */
 	uint64_t place;
 	uint64_t place_in; /* bytes_in when it was given that place */
-	uint64_t moved;    /* conn_moved() at the last look of worker_relieve() */
+	uint64_t moved;    /* conn_moved() when worker_relieve() last looked */
 	uint8_t queue;     /* enum starved_for: the queue that it is in */
-	/* Successive looks of worker_relieve() that found no output taken by the peer. */
+	/* Successive looks of worker_relieve() in which the peer had taken no output. */
 	uint8_t stalled;
 };
 
 struct conn {
 	struct worker *worker;
 	uint32_t flags;
-	uint32_t pending;    /* the engine's operations in flight that name this connection */
-	struct bufq rx;      /* received, not yet consumed by the service */
-	struct bufq tx;      /* to send */
-	struct bufq sending; /* handed to the kernel, not yet taken (completion engines) */
+	uint32_t pending; /* the engine's operations in flight that name this connection */
+	struct bufq rx;   /* received, not yet consumed by the service */
+	struct bufq tx;   /* to send */
+	/* Completion engines: handed to the kernel, whose completion has not arrived yet. */
+	struct bufq sending;
 	struct conn *ready_next;
-	uint64_t op_start_ns; /* when the sampled operation that is being timed began; 0: none is */
+	uint64_t op_start_ns; /* begin of the operation that is being timed; 0: none is */
 	uint64_t active_ns;
 	int fd;
-	uint32_t events; /* epoll.c: those that are armed */
+	uint32_t events; /* epoll.c: the events that are armed */
 	struct op recv_op, send_op;
 	uint64_t bytes_in, bytes_out;
 	void *state;       /* owned by the service */
-	size_t lent_bytes; /* in zero-copy sends whose buffers the kernel still uses */
-	/* The service's I/O in flight, see conn_io_begin(): how many, and the buffers that they
-	 * hold. */
+	size_t lent_bytes; /* bytes in zero-copy sends whose buffers the kernel still uses */
+	/* The service's I/O in flight, see conn_io_begin(): requests, and the bytes and views that
+	 * they hold. */
 	struct {
 		size_t count, bytes, views;
 	} io;
@@ -109,9 +111,10 @@ struct conn {
 	void *engine_state;
 	uint64_t opened_ns;
 	struct {
-		/* Of the service, CLOCK_MONOTONIC: see conn_set_deadline(); 0: none. */
+		/* The service's deadline, CLOCK_MONOTONIC; 0: none.  See conn_set_deadline(). */
 		uint64_t ns;
-		/* Armed for that and idle-timeout, or earlier: see conn_due(). */
+		/* Armed for the earlier of that deadline and idle-timeout, or before both: see
+		 * conn_due(). */
 		struct timer timer;
 		/* conn_await_input(): the value of bytes_in at which the timeout restarts. */
 		uint64_t owed_bytes;
@@ -120,7 +123,8 @@ struct conn {
 	struct conn *next, *prev; /* links in the list of all the worker's connections */
 	struct conn_wait wait;
 	void *ticket; /* from worker_owner.admit(), opaque here; goes back through release() */
-	/* slices.c: its I/O in slices, oldest first, and the next connection that has some. */
+	/* slices.c: the connection's I/O in slices, oldest first, and the next connection with
+	 * any. */
 	struct {
 		struct io *first, *last;
 		struct conn *next;
@@ -153,8 +157,8 @@ static inline bool conn_waits_for_tx(const struct conn *c)
 	return c->rx.head || (c->flags & CONN_WAITS_FOR_TX);
 }
 
-/* The same when q has drained.  c->tx itself drains within flush(), while c runs: all but the
- * service is looked at after that anyway. */
+/* The same when q has drained.  c->tx itself drains only within flush(), while c runs; after that
+ * conn_run() looks at all other reasons anyway. */
 static inline bool conn_waits_for(const struct conn *c, const struct bufq *q)
 {
 	return q == &c->tx ? c->rx.head || (c->flags & CONN_WATCH_TX) : conn_waits_for_tx(c);
@@ -301,18 +305,20 @@ static inline bool conn_is_starved(const struct conn *c)
 	return (c->flags & (CONN_STARVED | CONN_NO_INPUT)) == CONN_STARVED;
 }
 
-/* Bytes of output and of I/O that c has under way. */
+/* Bytes of c's queued output and of its I/O in flight. */
 static inline size_t conn_work_bytes(const struct conn *c)
 {
 	return c->tx.bytes + c->io.bytes;
 }
 
 /* For services that answer several requests in a run, which begins with conn_run_begin(): may the
- * next step begin?  After CONN_RUN_BYTES the others wait for the next turn: what is read and sent
- * first is still in the CPU's cache, the next answers use its chunks again, and the client has
- * something to do.  What is in flight is not limited: the next turn, which follows at once, begins
- * as much again.  A step counts as CONN_STEP_BYTES besides, as one without data costs CPU time as
- * well. */
+ * next step begin?  After CONN_RUN_BYTES the other requests wait for the next turn.  By then the
+ * first answers are sent: their data is still in the CPU's cache, the next answers use their chunks
+ * again, and the client has work.
+ *
+ * The amount in flight is not limited: the next turn follows at once and begins as much again.
+ * Each step counts as CONN_STEP_BYTES more than its data, as a step without data also costs CPU
+ * time. */
 enum { CONN_RUN_BYTES = 512 * 1024, CONN_STEP_BYTES = 2048 };
 static inline int64_t conn_run_begin(const struct conn *c)
 {
@@ -332,7 +338,8 @@ static inline bool conn_goes_on(struct conn *c, int64_t *limit)
 /* Called by a service: runs it again when the pool has chunks. */
 void conn_starved(struct conn *c);
 void conn_starved_input(struct conn *c); /* called by an engine: no chunk to receive into */
-/* If c is starved: its output may have changed, and so whether it waits for its own peer, too. */
+/* To be called when c's output may have changed: a starved c that began or ceased to wait for its
+ * own peer moves to the other queue. */
 void conn_starved_on(struct conn *c);
 /* c does not wait for chunks any more. */
 void conn_unstarve(struct conn *c);
@@ -383,24 +390,27 @@ static inline size_t conn_held_views(const struct conn *c)
 }
 
 /* True: c holds as much as it may, and its receiving is paused when the service returns. */
-bool conn_is_filled(const struct conn *c); /* the long way, of who holds many views */
+bool conn_is_filled(const struct conn *c); /* slow path: the connection holds many views */
 static inline bool conn_is_full(const struct conn *c)
 {
 	return unlikely(conn_held_views(c) >= c->worker->limits.views_few || c->lent_bytes) &&
 	       conn_is_filled(c);
 }
 
-/* For services that fill pool memory at a client's request (reads).  conn_read_must_wait(): must
- * the request wait because chunks are short and the client has not taken its earlier answers?  Or
- * because CONN_RUN_BYTES are in flight, if the data is `in_memory` and no device is kept busy by
- * more: threads, the kernel's as well, make all that is in flight before the first is sent.
+/* For services that fill pool memory at a client's request (reads).
+ *
+ * conn_read_must_wait(): must the request wait?  It must while chunks are short and the client has
+ * not taken its earlier answers.  It also must while CONN_RUN_BYTES are in flight, if the data is
+ * `in_memory`: more in flight keeps no device busy, and threads (the kernel's as well) finish all
+ * of it before the first answer is sent.
+ *
  * conn_read_share(): how many of `bytes` the request may take at a time, a multiple of align if
  * `bytes` is one; 0: it must wait for memory. */
 bool conn_read_must_wait(const struct conn *c, bool in_memory);
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align);
 
 /* Runs the service within some milliseconds after `ns` (CLOCK_MONOTONIC), once; 0: not at all.
- * Until the next is set, conn_deadline_passed() tells that it has passed.  A service compares no
+ * conn_deadline_passed() is true from then until the next deadline is set.  A service compares no
  * clocks: the time of the turn that runs it may be before the deadline. */
 static inline void conn_set_deadline(struct conn *c, uint64_t ns)
 {

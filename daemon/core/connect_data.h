@@ -10,11 +10,11 @@ enum {
 };
 
 struct connect_data {
-	/* The client's data.  NULL: it is refused for a reason that is not the service's (limits,
-	 * no memory), and the service only writes the reply. */
+	/* The client's data.  NULL: the connection is refused for a reason other than the service's
+	 * (limits, no memory), and the service only writes the reply. */
 	const uint8_t *said;
 	size_t said_bytes;
-	unsigned reads; /* RDMA reads of its memory that it allows in flight */
+	unsigned reads; /* RDMA reads of its own memory that the client allows in flight */
 
 	/* Filled in by the service. */
 	/* Messages that the client may send before it receives an answer; 0: the engine decides. */

@@ -3,10 +3,11 @@
 
 #include "util.h"
 
-/* How far a timer may be from the present: half of the highest level, whose slots go round. */
+/* The most that a timer may be away from the present: half of the highest level, since its slots
+ * are used in a circle. */
 #define DEADLINE_FAR (UINT64_C(1) << (DEADLINE_LEVELS * DEADLINE_SLOT_BITS - 1))
 
-/* The first tick in which something is to be done; UINT64_MAX: there are no timers. */
+/* The first tick in which a timer has to run or to move down; UINT64_MAX: there are no timers. */
 static uint64_t deadlines_next(const struct deadlines *d)
 {
 	uint64_t next = UINT64_MAX;
@@ -32,7 +33,7 @@ static void deadlines_set_wake(struct deadlines *d)
 	d->wake_ns = next == UINT64_MAX ? 0 : next << DEADLINE_TICK_BITS;
 }
 
-/* The tick is that after t->ns, so nothing runs early. */
+/* Puts t into its slot.  Its tick is the one after t->ns, so that no timer runs early. */
 static void deadline_link(struct deadlines *d, struct timer *t)
 {
 	uint64_t part = t->ns & ((UINT64_C(1) << DEADLINE_TICK_BITS) - 1);
@@ -68,7 +69,8 @@ void deadline_set(struct deadlines *d, struct timer *t, uint64_t ns, uint64_t no
 {
 	if (t->at)
 		deadline_unlink(d, t);
-	/* The present may move as long as no slot begins in between. */
+	/* The present tick may advance as long as no slot begins in between: none has to be emptied
+	 * then. */
 	if (!d->wake_ns || now_ns < d->wake_ns)
 		d->tick = MAX(d->tick, now_ns >> DEADLINE_TICK_BITS);
 	t->ns = ns;
@@ -82,7 +84,8 @@ void deadline_remove(struct deadlines *d, struct timer *t)
 	deadlines_set_wake(d);
 }
 
-/* Of a slot that has begun: runs what is due, and moves down the rest.  False: *max is used up. */
+/* Empties a slot that the present has reached: runs its due timers and moves the others down.
+ * False: *max is used up. */
 static bool deadlines_run_slot(struct deadlines *d, unsigned slot, uint64_t now_ns, unsigned *max)
 {
 	struct timer *t;

@@ -35,14 +35,15 @@ struct engine_device {
 	_Atomic bool gone;      /* reported as unplugged */
 };
 
-/* One requirement of an engine, as --doctor found it; reason and fix matter when it is not ok. */
+/* One requirement of an engine, as --doctor found it; reason and fix are meaningful only when it is
+ * not ok. */
 struct engine_finding {
 	const char *name, *value, *reason, *fix;
 	bool ok;
 };
 typedef void engine_found(void *context, const struct engine_finding *finding);
 
-/* Of an engine whose connections are not sockets: who is at their other end. */
+/* For an engine whose connections are not sockets: the addresses and devices of its clients. */
 struct engine_clients {
 	/* Fills in the peer's address. */
 	void (*peer)(const struct conn *c, struct sockaddr_storage *ret_peer);
@@ -53,13 +54,13 @@ struct engine_clients {
 	/* The device of the connection, one of w->devices.  Optional: it has none. */
 	const struct engine_device *(*device)(const struct conn *c);
 
-	/* The service knows by other means that c's client did not forge its address: the engine
-	 * keeps its place in the table of peers, and no longer limits what is sent to what was
+	/* The service has verified that c's client did not forge its address.  The engine then
+	 * keeps the client's place in the table of peers, and no longer limits output to the bytes
 	 * received.  Optional. */
 	void (*verified)(struct conn *c);
 };
 
-/* Of an engine that reaches its clients' memory, and lends them some: see remote.h. */
+/* For an engine that reaches its clients' memory, and lends them its own: see remote.h. */
 struct engine_remote {
 	/* The engine uses the request until it calls remote_finish(). */
 	void (*submit)(struct remote *remote);
@@ -82,20 +83,21 @@ struct engine {
 	 * of c->tx is sent as one.  The core neither joins nor splits them. */
 	bool messages;
 
-	/* One turn in this many is sampled; larger where the time of a send costs a system call. */
+	/* One turn in this many is sampled; larger for engines that need a system call to time a
+	 * send. */
 	unsigned sample_turns;
 
 	/* Bits of enum engine_feature that this engine uses on hosts which offer them; without the
 	 * bits that become known only with the first connection. */
 	uint32_t features;
 
-	/* It serves over its listening sockets: no connection is accepted, one begins with the
-	 * first datagram of a client.  The memory of
-	 * its connections needs no limit of its own: receiving stops while sends cannot proceed. */
+	/* It serves over its listening sockets: no connection is accepted, and a client's first
+	 * datagram begins one.  The memory of its connections needs no limit of its own, since
+	 * receiving stops while sends cannot proceed. */
 	bool connectionless;
 
-	/* No event tells that a client has gone: it is forgotten when it was silent for
-	 * `idle-timeout`, or WORKER_FORGET_NS, and beyond `max-connections` a new one takes the
+	/* No event tells that a client has gone.  The engine forgets a client that was silent for
+	 * `idle-timeout`, or WORKER_FORGET_NS; beyond `max-connections` a new client takes the
 	 * place of the oldest (peers.h). */
 	bool forgets;
 
@@ -129,8 +131,9 @@ struct engine {
 	/* A new connection: start receiving.  0 or -errno. */
 	int (*open)(struct conn *c);
 
-	/* It goes on after its first run(): what open() has put off, as many connections bring one
-	 * request and end.  Until then CONN_FRESH is set.  Optional. */
+	/* The connection stays open after its first run().  The engine now does the work that its
+	 * open() put off, because many connections bring one request and end.  Until then
+	 * CONN_FRESH is set.  Optional. */
 	void (*keep_open)(struct conn *c);
 
 	/* Backpressure: stop or resume receiving. */
@@ -142,7 +145,7 @@ struct engine {
 	/* Stop: every operation in flight completes soon; must not free c, nor close c->fd. */
 	void (*close)(struct conn *c);
 
-	/* Nothing is in flight any more: close c->fd and drop what open() made. */
+	/* Nothing is in flight any more: closes c->fd and frees the resources of open(). */
 	void (*release)(struct conn *c);
 
 	/* Updates the counters that only the kernel knows, such as drops.  Optional. */

@@ -27,7 +27,7 @@ struct export
 {
 	const char *name;
 	const struct export_options *options;
-	const struct store *store; /* the one that opened it */
+	const struct store *store; /* the store that opened it */
 	uint64_t size;             /* bytes */
 	/* bytes: required alignment of offsets, lengths and memory; 1: none. */
 	uint32_t align;

@@ -39,7 +39,7 @@ static unsigned peers_probation_max(const struct peers *p)
 	return MAX(MAX(p->max / 8, MIN(p->max / 2, (unsigned)PEERS_PROBATION_MIN)), 1U);
 }
 
-/* Places that are not kept for those on probation. */
+/* Places that are not reserved for peers on probation. */
 static unsigned peers_lasting_max(const struct peers *p)
 {
 	return p->max - MIN(peers_probation_max(p), p->max);
@@ -102,7 +102,7 @@ struct peer *peers_find(const struct peers *p, const struct peer_key *key)
 	return peer;
 }
 
-/* The next to go; NULL: all are pinned. */
+/* The peer to be evicted next; NULL: all are pinned. */
 static struct peer *peers_oldest(const struct peers *p)
 {
 	return p->lists[PEER_PROBATION].oldest ?: p->lists[PEER_ESTABLISHED].oldest;

@@ -27,9 +27,9 @@ struct peer_key {
 enum peer_list { PEER_UNKNOWN, PEER_PROBATION, PEER_ESTABLISHED, PEER_PINNED, PEER_LISTS };
 
 enum {
-	/* Places reserved for probation, if there are twice as many in all. */
+	/* Places reserved for probation, if the table has at least twice as many. */
 	PEERS_PROBATION_MIN = 64,
-	/* After its first datagram, before which another one does not establish a peer. */
+	/* A peer becomes established only by a datagram this long after its first one. */
 	PEERS_PROBATION_NS = 1 * NS_PER_MS,
 	/* An established peer that sent within this time is not evicted. */
 	PEERS_ACTIVE_NS = NS_PER_S,
@@ -42,14 +42,14 @@ struct peer {
 	struct peer *bucket_next, *older, *newer;
 	uint64_t first_ns, heard_ns;
 	uint32_t hash;
-	enum peer_list list; /* peer_move() changes it */
+	enum peer_list list; /* only peer_move() changes it */
 };
 
 struct peers {
 	struct siphash_key secret;
 	struct peer **buckets;
 	uint32_t mask;
-	unsigned max; /* places; may change at any time */
+	unsigned max; /* places in the table; may change at any time */
 	struct {
 		struct peer *oldest, *newest;
 		unsigned count;

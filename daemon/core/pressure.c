@@ -77,8 +77,8 @@ static struct view *worker_ration(struct worker *w)
 		worker_end_rations(w);
 	if (!w->pressure.ration) {
 		w->pressure.ration = chunk_get(p);
-		/* Recomputed at the end of this turn, which drops it if nothing is in it, or chunks
-		 * are not short any more. */
+		/* Makes the end of this turn recompute the limits.  That drops the chunk again if
+		 * it holds no data or chunks are no longer short. */
 		w->limits.held_chunks = UINT32_MAX;
 	}
 	if (!w->pressure.ration)
@@ -105,8 +105,8 @@ struct view *conn_ration(struct conn *c)
 	return v;
 }
 
-/* Gives c a place at the end of the queue.  A connection that was served and received nothing since
- * keeps its place. */
+/* Gives c a place at the end of the queue.  A connection that was served but has received nothing
+ * since keeps its earlier place, so that newcomers do not overtake it. */
 static void conn_take_place(struct conn *c)
 {
 	if (c->wait.place && c->wait.place_in == c->bytes_in)
@@ -115,7 +115,8 @@ static void conn_take_place(struct conn *c)
 	c->wait.place_in = c->bytes_in;
 }
 
-/* The place of the first connection that does not wait for its own peer as well. */
+/* Sets the place of the first connection that waits for the pool alone, not for its own peer as
+ * well. */
 static void worker_set_first(struct worker *w)
 {
 	const struct conn *service = w->pressure.queues[STARVED_SERVICE].first;
@@ -134,7 +135,8 @@ static enum starved_for conn_starved_for(const struct conn *c)
 	return conn_is_behind(c) ? STARVED_SERVICE_BEHIND : STARVED_SERVICE;
 }
 
-/* Most come last or, when they were served and received nothing, first. */
+/* Puts c into its queue, by its place.  Most connections come last; those that were served and
+ * received nothing come first.  So one comparison with the last and a short walk suffice. */
 static void conn_enqueue(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -181,7 +183,8 @@ void conn_unstarve(struct conn *c)
 		return;
 	conn_dequeue(c);
 	c->flags &= ~(uint32_t)(CONN_STARVED | CONN_NO_INPUT);
-	if (!w->pressure.waiting && w->scratch) { /* perhaps only conn_relieve() used it */
+	/* Perhaps only conn_relieve() used the scratch chunk. */
+	if (!w->pressure.waiting && w->scratch) {
 		chunk_put(&w->pool, w->scratch);
 		w->scratch = NULL;
 	}
@@ -256,7 +259,8 @@ void worker_set_held_max(struct worker *w)
 		worker_end_rations(w);
 	chunks = worker_chunks(w);
 	w->limits.held_chunks =
-		w->pressure.ration ? UINT32_MAX : chunks; /* looks again at the end of each turn */
+		/* With a ration in use: recomputed at the end of each turn. */
+		w->pressure.ration ? UINT32_MAX : chunks;
 	worker_count_chunks(w);
 	w->limits.held_max = w->limits.views_max = w->limits.views_few = SIZE_MAX;
 	if (w->engine->connectionless)

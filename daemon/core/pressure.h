@@ -1,16 +1,16 @@
-/* Connections that wait for chunks of the worker's pool, and what each may hold: internal to core/.
- *
- * pressure.c keeps the queues and the limits and calls nothing above it; conn.c joins and leaves
- * the queues; relief.c serves those that wait, and closes those that hold chunks for too long. */
+/* Connections that wait for chunks of the worker's pool, and the limits of each: internal to core/.
+ * pressure.c keeps the queues and the limits and calls no file above it.  conn.c puts connections
+ * into the queues and takes them out.  relief.c serves waiting connections, and closes those that
+ * hold chunks for too long. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "conn.h"
 
-/* Sets the number of free chunks below which receives need conn_ration(): all do while a connection
- * waits, as newcomers must not overtake it, or while chunks are granted, or while they are short.
- */
+/* Sets the number of free chunks below which receives need conn_ration().  All receives need it
+ * while chunks are granted, and while a connection waits, so that newcomers do not overtake it.
+ * Otherwise they need it while chunks are short. */
 void pressure_set_floor(struct worker *w);
 
 /* Chunks that no receive may take: rations leave half of those kept for answers. */
@@ -24,8 +24,8 @@ bool conn_look_unread(struct conn *c);
 void conn_starve(struct conn *c, uint32_t flags);
 
 /* Does c wait for its own peer, before any chunk could help it?  The peer has to take the queued
- * output and, where chunks are short, the output in the socket too: a peer that has not read that
- * would not read more. */
+ * output and, where chunks are short, the output in the socket as well: a peer that left that
+ * unread would not read further output. */
 static inline bool conn_is_behind(const struct conn *c)
 {
 	return conn_has_unsent(c) || (c->flags & CONN_UNREAD);

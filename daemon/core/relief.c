@@ -1,5 +1,5 @@
-/* Relief of connections that wait for the pool: serving them, and having others give back what they
- * hold.  Worker's thread only; see doc/engines.md, "Waiting for memory". */
+/* Relief of connections that wait for the pool: serves them, and makes others release chunks.
+ * Worker's thread only; see doc/engines.md, "Waiting for memory". */
 #include "conn.h"
 #include "engine.h"
 #include "pressure.h"
@@ -7,6 +7,8 @@
 
 /* ---- Serving ---- */
 
+/* Serves c: it leaves its queue and runs in this turn or the next.  A chunk is reserved for a receive
+ * that may come later in the turn, or other connections would take it first. */
 static void conn_feed(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -26,7 +28,7 @@ static void conn_feed(struct conn *c)
 	conn_ready(c);
 }
 
-/* Services need more free chunks than were not enough. */
+/* Serves services, while more chunks are free than when one last found too few. */
 static void worker_feed_services(struct worker *w, enum starved_for queue)
 {
 	struct conn *next;
@@ -38,9 +40,9 @@ static void worker_feed_services(struct worker *w, enum starved_for queue)
 	}
 }
 
-/* Feeds those that wait for a chunk to receive into, in order of their places; some chunks are left
- * to connections without unread output.  One that waits again at once has its place before the
- * next. */
+/* Serves connections that wait for a chunk to receive into, in order of their places.  Some chunks
+ * are left to connections without unread output.  A connection that waits again at once has its
+ * place before `next`, so that the loop does not meet it twice. */
 static void worker_feed_inputs(struct worker *w)
 {
 	const struct pool *p = &w->pool;
@@ -64,7 +66,7 @@ static void worker_feed_inputs(struct worker *w)
 	}
 }
 
-/* The host has no memory for views: closes the connection that has most. */
+/* The host has no memory for views: closes the connection that holds the most. */
 static void worker_shed_views(struct worker *w)
 {
 	struct conn *most = NULL;
@@ -81,7 +83,7 @@ static void worker_shed_views(struct worker *w)
 		conn_close(most, CONN_END_ERROR);
 }
 
-/* Costs as much as it serves, however many wait. */
+/* Its cost follows the number that it serves, not the number that wait. */
 void worker_feed_starved(struct worker *w)
 {
 	uint32_t free = w->pressure.free_lacked;
@@ -96,15 +98,16 @@ void worker_feed_starved(struct worker *w)
 		worker_shed_views(w);
 }
 
-/* Output that the kernel has taken, and zero-copy output that the peer has acknowledged: a peer
- * that takes any changes it. */
+/* A measure of the output that the peer has taken: bytes that the kernel took, and zero-copy bytes
+ * that the peer has acknowledged.  Any progress of the peer changes it. */
 static uint64_t conn_moved(const struct conn *c)
 {
 	return 2 * c->bytes_out - c->lent_bytes;
 }
 
-/* Called while connections wait for chunks that others hold: has the others give back what they
- * can, and closes those whose peers have taken none of their output for some time. */
+/* Called while connections wait for chunks that others hold.  Makes those others release the chunks
+ * that they can do without, and closes connections whose peers have taken no output for some
+ * time. */
 static void worker_relieve(struct worker *w, uint64_t now_ns)
 {
 	bool stuck;
@@ -126,7 +129,8 @@ static void worker_relieve(struct worker *w, uint64_t now_ns)
 		     now_ns - c->active_ns >= WORKER_STALL_NS)) {
 			conn_close(c, CONN_END_ERROR);
 		} else if (c->rx.head) {
-			c->flags |= CONN_FED; /* run by us: does not reset the idle timer */
+			/* Run by us, not by the client: does not reset the idle timer. */
+			c->flags |= CONN_FED;
 			conn_relieve(c);
 		}
 	}

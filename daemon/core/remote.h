@@ -1,5 +1,5 @@
-/* One-sided operations: a service reads and writes its client's memory, or lends it memory to read
- * and write by itself.  Only on engines with engine->remote; worker's thread only.
+/* One-sided operations: a service reads and writes its client's memory, or lends the client memory
+ * to read and write.  Only on engines with engine->remote; worker's thread only.
  *
  * Operations take effect in the order of submission: when a message that was put into c->tx after
  * remote_submit() arrives, the client's memory already holds the data written. */
@@ -15,7 +15,7 @@ struct worker;
 enum remote_kind {
 	REMOTE_READ,
 	REMOTE_WRITE,
-	/* a write that also consumes a receive of the client, to notify it; not over iWARP. */
+	/* a write that also consumes a receive of the client, which notifies it; not over iWARP */
 	REMOTE_WRITE_IMMEDIATE,
 	REMOTE_KIND_COUNT
 };
@@ -53,16 +53,17 @@ struct region {
 	uint32_t key;
 };
 
-/* 0 or -errno; -ENOMEM: so much cannot be allocated or locked. */
+/* 0 or -errno; -ENOMEM: that much memory cannot be allocated or locked. */
 int conn_region(struct conn *c, size_t bytes, struct region *ret_region);
 
-/* For services with message(): memory of options.region_size bytes that all connections of a worker
- * and device share, so that its contents mean nothing.  The part of a message beyond its receive
- * buffer lands there, clients may read and write it, and conn_send_spill() sends from it. */
+/* For services with message(): memory of options.region_size bytes, shared by all connections of a
+ * worker and device, so that its contents have no meaning.  The part of a message beyond its
+ * receive buffer lands there, clients may read and write it, and conn_send_spill() sends from
+ * it. */
 void conn_spill(const struct conn *c, struct region *ret_region);
-/* Sends the first `bytes` of that memory as a message, before those in tx.  Returns how many such
- * messages are not posted yet, this one included; 0: refused, because it is too long or the waiting
- * ones have another length. */
+/* Sends the first `bytes` of that memory as a message, before the messages in tx.  Returns how many
+ * such messages are not posted yet, this one included.  0: refused, because it is too long or the
+ * waiting messages have another length. */
 unsigned conn_send_spill(struct conn *c, uint32_t bytes);
 /* Called by engines: passes a message to service->message(). */
 void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes);

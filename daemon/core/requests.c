@@ -18,8 +18,8 @@ static struct worker *worker_request_take(struct call *call, uint64_t *ret_value
 
 	struct worker *w = r->worker;
 
-	/* From here on it may be posted again.  The value is read after that: a later one is not
-	 * lost. */
+	/* From here on the request may be posted again.  The value is read after that store, so
+	 * that a value set meanwhile is not lost: it posts the request again. */
 	atomic_store(&r->posted, false);
 	*ret_value = atomic_load(&r->value);
 	return w;
@@ -57,9 +57,9 @@ static void worker_do_drain(struct call *call)
 		worker_stop_accepting(w);
 	worker_arm(w, &w->drain.timer, 0);
 	for (struct conn *c = w->conns; c; c = c->next) {
-		/* Lets sources stop and finished connections end.  Counts as activity: even a
-		 * connection that was silent for long has WORKER_QUIET_NS for a request that is on
-		 * its way. */
+		/* Running c lets sources stop and finished connections end.  It counts as activity:
+		 * even a connection that was silent for long has WORKER_QUIET_NS for a request that
+		 * is on its way. */
 		conn_ready(c);
 	}
 }
@@ -71,7 +71,7 @@ static void worker_do_idle_timeout(struct call *call)
 
 	w->options.idle_timeout_ns = timeout_ns;
 	for (struct conn *c = w->conns; c; c = c->next)
-		worker_arm(w, &c->due.timer, 0); /* conn_due() finds out for when */
+		worker_arm(w, &c->due.timer, 0); /* conn_due() arms it for the right time */
 }
 
 static void worker_do_peers_max(struct call *call)
@@ -145,12 +145,12 @@ void worker_set_peers_max(struct worker *w, uint64_t peers_max)
 	worker_request(w, REQUEST_PEERS_MAX, peers_max);
 }
 
-/* ---- Settling ---- */
+/* ---- Flushing counters ---- */
 
 enum { SETTLE_WAIT_NS = 50 * NS_PER_MS };
 
 struct counter_flush {
-	/* One of the caller, and one for each worker that has not answered. */
+	/* one held by the caller, and one by each worker that has not answered */
 	_Atomic unsigned references;
 	unsigned asked;
 	sem_t answered;
@@ -181,7 +181,7 @@ static void counter_flush_put(struct counter_flush *s)
 	free(s);
 }
 
-/* By the time that this runs, the turn has reaped all completions. */
+/* Runs from the mailbox, when this turn has reaped all completions: so every send is counted. */
 static void worker_do_flush_counters(struct call *call)
 {
 	struct flush_call *c = container_of(call, struct flush_call, call);
@@ -314,6 +314,6 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
 		*ret_features = w->features;
 	worker_request_stop(w);
 	if (worker_await_end(w, rc == 0 ? UINT64_MAX : 0))
-		free(w); /* else the thread hangs and still uses w */
+		free(w); /* else the thread hangs and still uses w: its memory is left to it */
 	return rc;
 }

@@ -37,8 +37,8 @@ enum service_flag {
 	/* The connections of a client share state without locks, so all connections from an address
 	 * go to the same worker. */
 	SERVICE_SAME_WORKER = 1 << 8,
-	/* Its open() wants the client's address (w->accept.arrival): asked for while accepting, it
-	 * costs no system call. */
+	/* Its open() wants the client's address (w->accept.arrival), which costs no system call
+	 * while accepting. */
 	SERVICE_WANTS_ADDRESS = 1 << 9,
 	/* It lends clients memory (conn_region()), of `region-size` bytes at most. */
 	SERVICE_LENDS = 1 << 10,
@@ -53,8 +53,8 @@ struct service {
 	/* The kinds of operations that the service counts, NULL-terminated. */
 	const char *operations[SERVICE_OPERATIONS_MAX + 1];
 
-	/* Bit mask of operations[]: these count batches of a byte stream (what one receive or send
-	 * moved, whether it is one request of the client or many). */
+	/* Bit mask of operations[] that count batches of a byte stream.  A batch is the data of one
+	 * receive or send, whatever the number of the client's requests in it. */
 	unsigned batches;
 
 	/* A client's command to try the service with, shown to users. {host}, {port} and
@@ -80,7 +80,8 @@ struct service {
 	void (*shared_free)(void *shared);
 
 	/* The listener with that `shared` now serves over the socket fd, which stays the
-	 * listener's; -1: over none from now on (may be repeated).  Main thread.  Optional. */
+	 * listener's; -1: it serves over no socket from now on (may be repeated).  Main thread.
+	 * Optional. */
 	void (*listens)(void *shared, const struct service *service, int fd);
 
 	/* A client asks to connect over RDMA: see connect_data.h.  0: accept, -errno: refuse; the
@@ -103,8 +104,8 @@ struct service {
 	 * with remote operations.  Optional. */
 	void (*message)(struct conn *c, const uint8_t *head, uint32_t bytes);
 
-	/* Writes the client's description of itself, if it sent one, to text, which is empty
-	 * before.  Optional. */
+	/* Writes the client's description of itself to text, if it sent one; text is empty before.
+	 * Optional. */
 	void (*describe)(const struct conn *c, char *text, size_t size);
 
 	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */

@@ -30,7 +30,7 @@ struct sessions {
 	unsigned references; /* one of the listener, and one for each session_twin_get() */
 	const struct service *service;
 	uint64_t datagram_max;
-	struct sessions *next; /* in the list of those with places */
+	struct sessions *next; /* next in with_places */
 	struct place *places;
 	unsigned place_count;
 };
@@ -112,7 +112,7 @@ static void add_place_locked(struct sessions *all, const struct place *place)
 		return;
 	list = realloc(all->places, (all->place_count + 1) * sizeof(*list));
 	if (!list)
-		return; /* clients get the error that there is no UDP listener */
+		return; /* without this place the clients are told that there is no UDP listener */
 	if (all->place_count == 0) {
 		all->next = with_places;
 		with_places = all;
@@ -147,8 +147,9 @@ void sessions_listen(void *sessions, const struct service *service, int fd)
 	pthread_mutex_unlock(&places_lock);
 }
 
-/* At most one socket of the process does: the kernel lets none be bound to a wildcard where another
- * has one of its addresses, nor the other way round (EADDRINUSE). */
+/* Does a socket at this place receive the datagrams sent to `local`?  At most one socket of the
+ * process does: the kernel refuses a bind to a wildcard beside one of its addresses, and the
+ * reverse (EADDRINUSE). */
 static bool serves_at(const struct place *place, const struct sockaddr_storage *local)
 {
 	return sockaddr_is_same(&place->sa, local) ||
@@ -372,7 +373,7 @@ static void session_called(struct call *call)
 	sessions_unlock(m->sessions);
 	if (!c)
 		free(m);
-	else if (!m->worker->turn.stop) /* the worker is stopping: its connections end anyway */
+	else if (!m->worker->turn.stop) /* a stopping worker closes its connections anyway */
 		conn_ready(c);
 }
 
@@ -385,7 +386,7 @@ void session_call(struct session_member *member)
 	worker_call(member->worker, &member->call);
 }
 
-/* ---- The end ---- */
+/* ---- Teardown ---- */
 
 struct session *session_part(struct session_member *member)
 {
@@ -414,8 +415,8 @@ void session_leave(struct session_member *member, void (*left)(struct session_me
 	last = session_part(member);
 	member->conn = NULL;
 	called = member->called;
-	/* The call may arrive after the twin has been freed; the worker's own table still exists.
-	 */
+	/* The call may arrive after the twin has been freed: session_called() then uses the table
+	 * of the worker's own listener, which still exists, for its lock. */
 	if (called)
 		member->sessions = member->worker->shared;
 	sessions_unlock(all);

@@ -1,10 +1,10 @@
 /* Sessions: the connections that belong to one test of a client (a control connection and data
- * connections), on any workers of a listener.  They find each other by a key, and one can have
- * another run.
+ * connections), on any workers of a listener.  They find each other by a key, and one can make
+ * another run.  A session begins and ends with its control connection; data connections join it by
+ * a key that the service chooses.
  *
- * A session begins and ends with its control connection; data connections join it by a key that the
- * service chooses.  One mutex per listener protects the table and what the members share; it is
- * taken when a session or a member begins, changes its phase or ends, never while data flows. */
+ * One mutex per listener protects the table and the data that members share.  It is taken when a
+ * session or a member begins, changes its phase or ends, never while data flows. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 #include "tally.h"
 
 enum {
-	/* Of one listener at a time.  A client may have as many as are free, no more, so that
-	 * places are left for others, however many it begins. */
+	/* Sessions of one listener at a time.  A client may have as many as are free, no more: so
+	 * each client, however many it begins, leaves places for others. */
 	SESSIONS_MAX = 4096,
 	SESSION_KEY_MAX = 40, /* bytes */
 };
@@ -81,7 +81,8 @@ struct session_twin {
 bool session_twin_get(const struct service *service, const struct sockaddr_storage *local,
 		      struct session_twin *ret_twin);
 void session_twin_put(struct session_twin *twin);
-/* Logs, not too often, that the client of c asks for one and none serves where it has come to. */
+/* Logs, at a limited rate, that the client of c needs a UDP listener at the address that it
+ * connected to, and none serves there. */
 void session_twin_missing(const struct conn *c);
 
 /* A key for sessions: the client's address and the local port at which its data is expected. */
@@ -101,20 +102,20 @@ void session_member_init(struct session_member *member, struct conn *c);
 
 /* NULL: no session with this key can be joined. */
 struct session *session_find(struct sessions *sessions, const void *key, size_t bytes);
-/* The caller has allocated it zeroed and set release().  0, or -EBUSY: as many as the client may
- * have at this time. */
+/* Begins a session.  The caller has allocated it zeroed and set release().  0, or -EBUSY: the
+ * client has as many as it may have now. */
 int session_begin(struct session *session, struct session_member *control, const void *key,
 		  size_t bytes);
 void session_join(struct session *session, struct session_member *member);
 /* Takes the session out of the table: it cannot be joined any more, and its key is free. */
 void session_unlist(struct session *session);
-/* Has the member's connection run soon, on its own worker.  No effect if member is NULL or its
+/* Makes the member's connection run soon, on its own worker.  No effect if member is NULL or its
  * connection has ended. */
 void session_call(struct session_member *member);
 
 /* Removes the member from its session; it may join another one.  Without its control member a
- * session is out of the table.  Returns the session if that was the last member: the caller calls
- * its release() after it has unlocked.  Else NULL. */
+ * session leaves the table.  Returns the session if that was the last member: the caller calls its
+ * release() after it has unlocked.  Otherwise NULL. */
 struct session *session_part(struct session_member *member);
 
 /* ---- Takes the lock ---- */

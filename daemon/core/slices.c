@@ -1,4 +1,4 @@
-/* See slices.h. */
+/* I/O in slices: a queue of connections, each with a queue of requests.  See slices.h. */
 #include "slices.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static bool slices_may_run(struct worker *w)
 	return w->slices.ns < SLICES_TURN_NS;
 }
 
-/* As store->slice(). */
+/* Runs store->slice() and charges its time to the turn. */
 static int slice(struct io *io)
 {
 	uint64_t begin_ns = clock_ns();

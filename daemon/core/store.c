@@ -60,7 +60,7 @@ static bool io_found_zeros(const struct io *io)
 	       memcmp(io->iov[0].iov_base, zeros, MIN(io->iov[0].iov_len, sizeof(zeros))) == 0;
 }
 
-/* A request that the turn's sample has. */
+/* Times a request of a sampled turn. */
 static void io_sample(const struct io *io, int result)
 {
 	struct mount *m = io->mount;
@@ -79,7 +79,8 @@ static void io_account(const struct io *io, int result)
 	if (unlikely(io->start_ns))
 		io_sample(io, result);
 	if (unlikely(result < 0)) {
-		bool given_up = result == -ESHUTDOWN; /* with its client or its worker */
+		/* Abandoned with its client or its worker: no error of the store. */
+		bool given_up = result == -ESHUTDOWN;
 
 		stat_add(operation->errors, !given_up);
 		stat_add(m->errors[io_error(-result)], !given_up);
@@ -143,8 +144,9 @@ static bool sync_is_undone(int result)
 	return result == -ECANCELED || result == -EINTR;
 }
 
-/* A failed flush may have lost acknowledged writes, so the export is marked as failed.  One that
- * was not carried out is repeated, and in the end fails its requests only. */
+/* Takes the result of a flush.  A failed flush may have lost acknowledged writes, so the export is
+ * marked as failed.  A flush that was not carried out is repeated; in the end it fails only its
+ * requests. */
 static void sync_ended(struct mount *m, int result)
 {
 	struct io *covered = m->sync_covers;

@@ -78,7 +78,8 @@ struct io {
 	struct conn *conn; /* its client */
 	uint8_t kind;      /* enum io_kind */
 	uint8_t flags;     /* bits of enum io_flags */
-	bool more;         /* a hint: its client's input goes on, so requests follow in this turn */
+	/* A hint: more input of the client is waiting, so further requests follow in this turn. */
+	bool more;
 	/* Bytes, within the export, aligned to export->align; length > 0 except for flush. */
 	uint64_t offset, length;
 	unsigned iov_count; /* read, write: the memory, `length` bytes in all */
@@ -123,8 +124,8 @@ struct mount {
 	void *store_state; /* owned by the store */
 
 	/* For `store = auto` on a file: attempt() first tries a read or write on the worker itself.
-	 * True: the io has ended; false: the store is to do it.  NULL: the store does every
-	 * request.  The fields around it hold what store/file_auto.c measured. */
+	 * True: the io has ended; false: the store has to do it.  NULL: the store does every
+	 * request.  The fields around it hold the measurements of store/file_auto.c. */
 	bool automatic;
 	uint8_t read_way, write_way;
 	bool (*attempt)(struct io *io);
@@ -141,8 +142,8 @@ struct mount {
 	struct reason
 		reason; /* from attach(): why a requested feature is not in use; "": all are */
 
-	/* Flushes and finished FUA writes share flushes of the store: a request that arrives while
-	 * one is in flight (`syncing`) waits for the next. */
+	/* Flushes and finished FUA writes share flushes of the store.  A request that arrives while
+	 * a flush is in flight (`syncing`) waits for the next one. */
 	struct io sync; /* the flush in flight, if `syncing` */
 	bool syncing;
 	struct io *sync_covers, *sync_waiting;
@@ -165,8 +166,8 @@ struct store {
 	/* It serves files and block devices.  All such stores open an export alike, so that each
 	 * listener may use another of them for the same export. */
 	bool file;
-	/* A turn's reads and writes are submitted by one call, and those that do not block are done
-	 * within it. */
+	/* A turn's reads and writes are submitted by one call; those that do not block are done
+	 * within that call. */
 	bool batches;
 
 	/* Main thread.  Can this host run the store?  0, or -errno with the reason.  NULL: always.
@@ -190,13 +191,13 @@ struct store {
 	void (*submit)(struct io *io);
 
 	/* Worker's thread.  For requests that submit() hands to slices_submit(): does a part of io,
-	 * some 20 us.  0 or -errno: it has ended; 1: more is to do. */
+	 * of some 20 us.  0 or -errno: io has ended; 1: there is more to do. */
 	int (*slice)(struct io *io);
 };
 
-/* Is io a direct write with FUA?  Only then is RWF_DSYNC used: the device reports an error for each
- * write.  Of writes through the page cache that are in flight together, only one is told that
- * write-back failed, so these are followed by a shared flush. */
+/* Is io a direct write with FUA?  Only such a write uses RWF_DSYNC: the device then reports an
+ * error for each write.  Writes through the page cache are followed by a shared flush instead,
+ * since the kernel tells only one of those in flight together that write-back failed. */
 static inline bool io_is_dsync(const struct io *io)
 {
 	return (io->flags & IO_FUA) && io->kind == IO_write && io->mount->export->options->direct;

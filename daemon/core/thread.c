@@ -1,4 +1,6 @@
-/* A worker's thread: its start, its end, and how its owner waits for both.  See worker.h. */
+/* A worker's thread: its start, its end, and how its owner waits for both.  worker_thread() and the
+ * functions that it calls run on the new thread; worker_spawn(), worker_start() and
+ * worker_await_end() run on the owner's.  See worker.h. */
 #include <errno.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -73,7 +75,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 	return rc;
 }
 
-/* Runs after stop, until the last operation in flight has completed or is given up. */
+/* Runs after stop, until the last operation in flight has completed or is abandoned. */
 static void worker_close_all(struct worker *w)
 {
 	uint64_t give_up_ns = clock_ns() + 2 * (uint64_t)NS_PER_S;
@@ -88,8 +90,8 @@ static void worker_close_all(struct worker *w)
 	}
 }
 
-/* Frees the connections whose operations were given up: the engine has ended, so nothing refers to
- * them any more.  Memory that a store may still write to is not freed. */
+/* Frees the connections whose operations were abandoned: the engine has ended, so nothing refers to
+ * them any more.  Memory to which a store may still write is not freed. */
 static void worker_abandon_conns(struct worker *w)
 {
 	while (w->conns) {
@@ -209,7 +211,7 @@ bool worker_await_end(struct worker *w, uint64_t end_ns)
 	if (!sem_wait_until(&w->thread.ended, end_ns))
 		return false;
 	pthread_join(w->thread.id, NULL);
-	mailbox_run(&w->mailbox); /* calls posted too late still free their memory */
+	mailbox_run(&w->mailbox); /* calls posted too late still free their own memory */
 	w->thread.lives = false;
 	worker_free(w);
 	return true;

@@ -17,7 +17,7 @@ struct transport {
 
 	bool unix_addresses; /* `address = unix:PATH` is valid */
 	bool messages;       /* its engines have `messages` */
-	bool datagrams;      /* without connections: needs `datagrams` of the engine */
+	bool datagrams;      /* has no connections: its engines need `datagrams` */
 	/* Bits of enum service_flag: what a service must have, and must not. */
 	uint32_t needs, refuses;
 	bool verbs; /* uses RDMA queue pairs: `qp-type`, devices, work requests apply */

@@ -11,7 +11,8 @@ const char *const engine_feature_names[FEATURE_COUNT] = {
 
 /* ---- A turn ---- */
 
-/* Those that ended in this turn: nothing is received for them nor sent, so they need not wait. */
+/* Ends the connections that were closed in this turn.  The ready list holds them and others; the
+ * others are put on a new list, and run in the next turn. */
 __attribute__((noinline)) static void worker_run_ended(struct worker *w)
 {
 	struct conn *c = w->turn.ready;
@@ -50,8 +51,8 @@ static void worker_run_ready(struct worker *w)
 		worker_run_ended(w);
 }
 
-/* One turn in sample_turns, at random.  Counted in turns: a choice by time would favour the turn
- * that follows a long one. */
+/* Samples one turn in sample_turns, at random.  It counts turns, since a choice by time would
+ * favour the turn that follows a long one. */
 static void worker_set_sampling(struct worker *w)
 {
 	w->turn.sampling = w->turn.timing = false;
@@ -80,8 +81,8 @@ void worker_drop_hook(struct worker *w, struct worker_hook *hook)
 		*at = hook->next;
 }
 
-/* Rare work, kept out of worker_turn(), which does without while no timer is armed: one is while
- * connections are starved or the worker drains. */
+/* Rare work, kept out of worker_turn(), which skips it while no timer is armed.  A timer is armed
+ * while connections are starved and while the worker drains. */
 __attribute__((noinline)) static void worker_chores(struct worker *w)
 {
 	if (w->pressure.waiting)
@@ -98,8 +99,8 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 	}
 }
 
-/* True: a drain may close c, as nothing is left to do for it and either its socket now belongs to
- * another worker or it was silent for WORKER_QUIET_NS. */
+/* True: a drain may close c.  It has no work left, and either its socket now belongs to another
+ * worker or it was silent for WORKER_QUIET_NS. */
 static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 {
 	bool given = c->worker->accept.ended && c->worker->engine->connectionless;
@@ -113,7 +114,7 @@ static void worker_drain_due(struct timer *t, uint64_t now_ns)
 {
 	struct worker *w = container_of(t, struct worker, drain.timer);
 
-	if (!w->drain.on) /* it only woke worker_close_all() */
+	if (!w->drain.on) /* without a drain the timer only wakes worker_close_all() */
 		return;
 	for (struct conn *c = w->conns; c; c = c->next)
 		if (now_ns >= w->drain.deadline_ns || conn_is_quiet(c, now_ns))
@@ -135,7 +136,7 @@ __attribute__((noinline)) static void worker_do_due(struct worker *w)
 				(w->slices.first ? WORKER_DUE_SLICES : 0));
 }
 
-/* Without a canary, as its stack holds no array, only the clock's struct timespec. */
+/* It has no stack canary: its stack holds no array, only the clock's struct timespec. */
 __attribute__((no_stack_protector)) void worker_turn(struct worker *w)
 {
 	bool block = true;

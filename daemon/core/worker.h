@@ -32,8 +32,9 @@ enum {
 	WORKER_DEVICES_MAX = 16,  /* ports of devices that a worker lists */
 	/* Clients of a connectionless engine, whatever the configuration allows. */
 	WORKER_PEERS_MAX = 1000 * 1000,
-	WORKER_QUIET_NS = NS_PER_S, /* drain: a connection silent for that long in it is done */
-	/* Until accepting is tried again after EMFILE, unless a descriptor is closed before. */
+	/* Drain: a connection that was silent for that long is closed. */
+	WORKER_QUIET_NS = NS_PER_S,
+	/* Pause of accepting after EMFILE; it ends earlier when a descriptor is closed. */
 	WORKER_RETRY_NS = 100 * NS_PER_MS,
 };
 
@@ -117,7 +118,7 @@ struct worker_owner {
 
 /* A function that runs at the end of every turn, before the worker may sleep; it may make
  * connections ready.  run() returns true if it has to run again soon: the worker then does not
- * sleep.  Embedded in its owner, which must live until the worker ends. */
+ * sleep.  Embedded in its owner, which must live until the worker ends or drops the hook. */
 struct worker_hook {
 	struct worker_hook *next;
 	bool (*run)(struct worker_hook *hook);
@@ -150,21 +151,24 @@ enum starved_for {
 
 /* See batch.h. */
 struct batching {
-	bool on;           /* this worker's requests may gather */
-	uint32_t turns;    /* until the next look */
+	bool on;           /* requests of this worker may gather */
+	uint32_t turns;    /* turns until the next look */
 	uint32_t patience; /* turns between looks while there is no delay */
 	uint32_t most;     /* requests that one connection brought in a turn since the last look */
-	uint64_t arrived;  /* requests since the last turn that could wait for more: BATCH_WORK */
+	/* Requests since the last turn that could wait for others; large ones count more
+	 * (BATCH_WORK) */
+	uint64_t arrived;
 	uint64_t delay_ns, max_ns; /* the delay in force, and its maximum */
 };
 
 /* See bulk_share(). */
 struct bulk_queue {
-	uint64_t turn;       /* the last turn in which a busy bulk receiver had input: */
-	unsigned count;      /* how many had */
-	size_t left;         /* bytes that they may still receive in it */
-	uint32_t first;      /* turns for which those must have waited who receive in it */
-	uint32_t first_next; /* ... in the next turn */
+	uint64_t turn;  /* the last turn in which a busy bulk receiver had input */
+	unsigned count; /* how many receivers had input in that turn */
+	size_t left;    /* bytes that they may still receive in it */
+	/* A receiver must have waited at least this many turns to receive in it. */
+	uint32_t first;
+	uint32_t first_next; /* the same for the next turn */
 };
 
 struct acceptor {
@@ -189,8 +193,9 @@ struct arrival {
 	uint16_t port;                       /* the local one; 0: not known */
 };
 
-/* What another thread asks of a worker: part of it, as an owner without memory has to reach it,
- * too. A request that has not run yet takes the value of the next of its kind. */
+/* A request of another thread to a worker.  Requests are a part of the worker, as an owner without
+ * memory must be able to make them, too.  A request that has not run yet takes the value of the
+ * next one of its kind. */
 enum worker_requested {
 	REQUEST_STOP,
 	REQUEST_LISTEN,
@@ -207,10 +212,11 @@ struct worker_request {
 	_Atomic bool posted;
 };
 
-/* What a worker tells its owner, each once. */
+/* Messages of a worker to its owner, each sent once. */
 enum worker_told { TOLD_ACCEPT_ENDED, TOLD_DRAINED, TOLD_COUNT };
 
-/* The parts of a worker; each says which file writes it.  Others read. */
+/* The parts of a worker.  Each comment names the file that writes the part; other files only
+ * read. */
 
 /* turn.c; conn_ready() appends to `ready`. */
 struct worker_turn {
@@ -225,7 +231,7 @@ struct worker_turn {
 	/* Timed operations end in this turn: engines take the time of sends. */
 	bool timing;
 	bool stop;
-	/* Bits of enum worker_due: to be done after this turn's completions. */
+	/* Bits of enum worker_due: work to do after this turn's completions. */
 	uint8_t due;
 	struct worker_hook *hooks;
 };
@@ -236,12 +242,12 @@ struct worker_limits {
 	size_t views_max; /* views, as each may pin a chunk */
 	/* A connection with fewer views holds less than both limits, but for what is lent. */
 	size_t views_few;
-	size_t held_limit;    /* the most that held_max may be */
+	size_t held_limit;    /* the upper bound of held_max */
 	uint32_t held_chunks; /* worker_chunks() for which these were computed */
 };
 
-/* slices.c: connections that have I/O in slices, and for how long the turn that last did some did
- * so. */
+/* slices.c: connections that have I/O in slices, and the time that slices took in the turn
+ * `turn`. */
 struct worker_slices {
 	struct conn *first, *last;
 	uint64_t turn, ns;
@@ -256,28 +262,29 @@ struct worker_io {
 
 /* pressure.c and relief.c: connections that wait for the pool. */
 struct worker_pressure {
-	unsigned waiting; /* how many; in queues, each in order of conn.wait.place */
+	unsigned waiting; /* how many; the queues are each in order of conn.wait.place */
 	struct starved_queue {
 		struct conn *first, *last;
 	} queues[STARVED_QUEUES];
 	uint64_t places;      /* the last value given to conn.wait.place */
 	uint32_t free_lacked; /* free chunks when a service last failed to allocate */
 	uint32_t granted;     /* chunks reserved for connections with CONN_GRANTED */
-	/* Lowest place of a connection that does not wait for its own peer as well; 0: none. */
+	/* Lowest place of a connection that waits for the pool alone; 0: none. */
 	uint64_t first;
-	uint64_t look_ns;     /* when to look next at connections that hold chunks */
-	bool moves;           /* since the last such look a connection like `first` was served */
-	unsigned stuck;       /* looks since one was served */
+	uint64_t look_ns; /* time of the next look at connections that hold chunks */
+	/* Since the last look a connection that waited for the pool alone was served. */
+	bool moves;
+	unsigned stuck;       /* successive looks without such a service */
 	struct chunk *ration; /* the chunk of which conn_ration() gives parts; NULL: none */
-	struct timer timer;   /* for that look; armed while connections wait */
+	struct timer timer;   /* for the next look; armed while connections wait */
 };
 
 /* bulk.c */
 struct worker_bulk {
 	struct conn *busy;   /* the bulk receiver that was busy last; NULL: none */
-	uint64_t mark_bytes; /* the mark is raised when its bytes_in has come so far */
+	uint64_t mark_bytes; /* the mark is raised when its bytes_in reaches this */
 	struct bulk_queue queue;
-	struct timer timer; /* to see whether `busy` is silent; armed while it has a mark */
+	struct timer timer; /* to notice that `busy` is silent; armed while it has a mark */
 };
 
 /* turn.c, after worker_drain(). */
@@ -296,7 +303,7 @@ struct worker_accept {
 	bool paused;                   /* owner->paused() was told an error */
 	/* owner->accept_ended() was called: no new connection can arrive any more. */
 	bool ended;
-	struct timer timer; /* to try to accept again; armed while accepting is paused */
+	struct timer timer; /* the end of the pause; armed while accepting is paused */
 	/* For an engine that binds addresses itself (port 0 is replaced by the actual port); owned
 	 * by the owner.  The count is 0 for other engines. */
 	struct sockaddr_storage *endpoints;
@@ -368,11 +375,11 @@ struct worker {
 	struct mailbox mailbox;
 	struct op mailbox_op;
 	struct worker_request requests[REQUEST_COUNT];
-	struct call told[TOLD_COUNT]; /* what it tells its owner, who posts these */
+	struct call told[TOLD_COUNT]; /* messages to the owner's mailbox */
 	uint64_t watched_turns;       /* used by the watchdog on the main thread only */
 	_Atomic uint32_t
 		features; /* bit mask of enum engine_feature; bits may be added while it serves */
-	/* It may sleep with sends whose result it has not reaped: counters lag. */
+	/* It may sleep with sends whose result it has not reaped: its counters then lag. */
 	_Atomic bool counters_lag;
 	_Atomic bool settling; /* it has not answered a worker_flush_counters() yet */
 	_Atomic bool idle;     /* asleep, or about to be: the watchdog expects no turns */
@@ -420,10 +427,10 @@ void worker_call(struct worker *w, struct call *call);
 
 /* Requests: these return at once; the worker carries them out in a later turn. */
 void worker_listen(struct worker *w);
-/* Accept the connections that wait, even if the kernel woke another worker for them: see
- * owner->accept_ended(). */
+/* Accept the connections that wait in the queue, even if the kernel woke another worker for them:
+ * see owner->accept_ended(). */
 void worker_accept_waiting(struct worker *w);
-/* Close the listening sockets; connections may finish until deadline_ns (CLOCK_MONOTONIC), those
+/* Close the listening sockets.  Connections may finish until deadline_ns (CLOCK_MONOTONIC); those
  * that are silent for WORKER_QUIET_NS are closed.  owner->accept_ended() and ->drained() follow. */
 void worker_drain(struct worker *w, uint64_t deadline_ns);
 void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
@@ -510,8 +517,8 @@ static inline void worker_fd_freed(struct worker *w)
 		worker_arm(w, &w->accept.timer, 0);
 }
 
-/* An engine's wait() calls it once, after sleeping and before it runs any done(): from here on the
- * watchdog takes a worker without progress for hung, not for asleep. */
+/* An engine's wait() calls it once, after sleeping and before it runs any done().  From here on the
+ * watchdog regards a worker without progress as hung, not as asleep. */
 static inline void worker_awake(struct worker *w)
 {
 	stat_always_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
