@@ -47,7 +47,8 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t bytes)
 	const uint8_t *at = data;
 
 	crc = ~crc;
-	for (; bytes >= 8; at += 8, bytes -= 8) { /* "slicing by 8" */
+	/* Eight bytes at a time, by eight tables ("slicing by 8") */
+	for (; bytes >= 8; at += 8, bytes -= 8) {
 		uint64_t v;
 
 		memcpy(&v, at, sizeof(v));

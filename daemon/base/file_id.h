@@ -1,5 +1,5 @@
-/* Identity of a file: device and inode.  Valid while the file is open, or a socket is bound to it;
- * afterwards another file may get the same number. */
+/* Identity of a file: device and inode.  It stays valid while the file is open or a socket is bound
+ * to it; afterwards another file may get the same inode number. */
 #pragma once
 #include <stdbool.h>
 #include <sys/stat.h>

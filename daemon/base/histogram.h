@@ -57,8 +57,8 @@ void histogram_add(struct histogram *h, uint64_t value_ns);
 /* sum += h; any thread. */
 void histogram_merge(struct histogram_sum *sum, const struct histogram *h);
 
-/* to -= from, for an interval between two readings; counts that would go negative become 0.
- * min and max become those of the buckets that remain. */
+/* to -= from, for an interval between two readings; counts that would be negative become 0.  min
+ * and max become the bounds of the buckets that remain. */
 void histogram_subtract(struct histogram_sum *to, const struct histogram_sum *from);
 
 /* Upper bound in ns of the bucket where the share `quantile` (0..1) of the values is reached, never

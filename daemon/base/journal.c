@@ -1,4 +1,4 @@
-/* Messages for journald.  State: the socket, how many messages are lost.  See journal.h. */
+/* Messages for journald.  State: the socket, and the number of messages lost.  See journal.h. */
 #include "journal.h"
 
 #include <endian.h>
@@ -16,7 +16,7 @@
 
 #include "util.h"
 
-enum { JOURNAL_WAIT_US = 100 * 1000 }; /* time in which a busy journald still reads */
+enum { JOURNAL_WAIT_US = 100 * 1000 }; /* the longest wait for a busy journald to read */
 
 static int journal_fd = -1;
 static struct sockaddr_un journal_address = { .sun_family = AF_UNIX };

@@ -25,10 +25,10 @@ static _Atomic int log_level = LOG_INFO;
 static enum log_target log_target = LOG_TO_STDERR;
 static int log_fd = STDERR_FILENO;
 
-/* Held while a line is written; protects the state below. */
+/* Held while a line is written; protects log_full and log_lost. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool log_full;     /* the last line could not be written */
-static unsigned log_lost; /* lines lost since the last that was written */
+static unsigned log_lost; /* lines lost since the last line that was written */
 
 static const struct {
 	int level;
@@ -56,8 +56,8 @@ int log_level_parse(const char *name)
 	return -EINVAL;
 }
 
-/* systemd.exec(5): JOURNAL_STREAM holds device:inode of the stream that stderr was connected to at
- * the start. */
+/* Is stderr the journal?  systemd.exec(5): JOURNAL_STREAM holds device:inode of the stream to which
+ * stderr was connected at the start. */
 static int log_stderr_is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -107,8 +107,9 @@ void log_open(int level)
 		log_target = LOG_TO_STDERR;
 }
 
-/* Writes a line.  False: the pipe is full, as its reader does not read.  The first time it waits up
- * to LOG_WAIT_MS, since the reader may only be slow. */
+/* Writes a line.  False: the pipe is full because its reader does not read.  The first write that
+ * finds it full waits up to LOG_WAIT_MS, since the reader may only be slow; later ones do not
+ * wait. */
 static bool log_write_line(const char *line, size_t length)
 {
 	struct pollfd room = { .fd = log_fd, .events = POLLOUT };
@@ -134,7 +135,7 @@ static void log_stderr(int level, const char *text)
 	pthread_mutex_lock(&log_lock);
 	if (log_lost) {
 		int n = snprintf(
-			lost, sizeof(lost), "%s%u messages lost: nobody read stderr\n",
+			lost, sizeof(lost), "%s%u messages lost: stderr was not read\n",
 			log_target == LOG_TO_STDERR_PREFIXED ? "<4>" : "nbserved: ", log_lost);
 
 		if (log_write_line(lost, (size_t)n))
@@ -145,7 +146,7 @@ static void log_stderr(int level, const char *text)
 	pthread_mutex_unlock(&log_lock);
 }
 
-/* Fields that are unknown are NULL. */
+/* Sends a message with fields; a field that is unknown is NULL and is left out. */
 static void log_journal(int level, const char *text, const char *listener, const char *connection,
 			const char *peer)
 {

@@ -11,7 +11,7 @@ void log_open(int level);
 void log_set_level(int level);
 int log_get_level(void);
 
-/* "error", "warning", "info", "debug"; NULL or -EINVAL for anything else. */
+/* Converts to and from "error", "warning", "info", "debug".  NULL or -EINVAL for anything else. */
 const char *log_level_name(int level);
 int log_level_parse(const char *name);
 
@@ -28,7 +28,7 @@ void log_connection(int level, const char *listener, uint64_t connection, const 
 #define log_info(...)    log_write(LOG_INFO, NULL, __VA_ARGS__)
 #define log_debug(...)   log_write(LOG_DEBUG, NULL, __VA_ARGS__)
 
-/* Limits how often a message is logged: some in a row, then one a second.  The caller keeps a
+/* Limits how often a message is logged: several in a row, then one a second.  The caller keeps a
  * zeroed static struct.  True: write the message; *ret_missed were suppressed since the last. */
 struct log_limit {
 	_Atomic uint64_t window_ns;

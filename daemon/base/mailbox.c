@@ -30,14 +30,15 @@ bool mailbox_post(struct mailbox *m, struct call *call)
 		call->next = head;
 	while (!atomic_compare_exchange_weak_explicit(&m->head, &head, call, memory_order_release,
 						      memory_order_relaxed));
-	/* Only the first of a batch has to wake the receiver.  The write cannot fail in a way
-	 * that matters: EAGAIN means that the counter is huge, hence readable. */
+	/* Only the first call of a batch has to wake the receiver.  A failed write does no harm:
+	 * EAGAIN means that the eventfd's counter is at its maximum, hence readable. */
 	if (!head)
 		(void)!write(m->fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 	return !head;
 }
 
-/* Takes all calls posted so far, in order. */
+/* Takes all calls posted so far, in order.  It clears the eventfd first: a call posted after the
+ * exchange finds an empty stack and makes the eventfd readable again. */
 static void mailbox_take(struct mailbox *m)
 {
 	struct call *posted;

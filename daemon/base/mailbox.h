@@ -1,7 +1,8 @@
-/* A mailbox: how threads ask another thread to run functions.  Many senders, one receiver, no lock.
+/* A mailbox: threads ask another thread to run functions.  Many senders, one receiver, no lock.
  *
- * A call is embedded in the object that it is about, and belongs to the receiver from
- * mailbox_post() until fn() is entered.  Calls run in the order in which they were posted. */
+ * A call is embedded in the object that it is about.  It belongs to the receiver from
+ * mailbox_post() until fn() is entered; from then on fn() may free it or post it again.  Calls run
+ * in the order in which they were posted. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* Which characters of UTF-8 text may go to a terminal or a log: names and errors come from clients,
- * from a daemon or from files that somebody else wrote.  Pure. */
+ * from a daemon or from files of other users.  Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

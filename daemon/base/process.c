@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 enum {
-	PROCESS_DEPTH_MAX = 32,      /* of the tree of descendants */
-	PROCESS_CHILDREN_MAX = 1024, /* of one process */
+	PROCESS_DEPTH_MAX = 32,      /* depth of the tree of descendants */
+	PROCESS_CHILDREN_MAX = 1024, /* children of one process */
 };
 
 void process_adopt_orphans(void)
@@ -20,16 +20,17 @@ void process_adopt_orphans(void)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* In the child, which shares our memory until it runs the program: no more than system calls. */
+/* Runs in the child, which shares the parent's memory (vfork) until it runs the program: only
+ * system calls are allowed here. */
 static int become(char *const *argv, int in, int out, int err, int parent_end, pid_t parent)
 {
 	struct sigaction action;
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, parent_end);
-	if (getppid() != parent) /* it ended before the kernel knew of the signal */
+	if (getppid() != parent) /* the parent ended before the kernel knew of the signal */
 		_exit(EXIT_FAILURE);
-	for (int i = 1; i < NSIG; i++) /* no handler may run from here to execvp() */
+	for (int i = 1; i < NSIG; i++) /* no handler of the parent may run from here to execvp() */
 		if (i == SIGPIPE ||
 		    (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_IGN))
 			signal(i, SIG_DFL);
@@ -42,17 +43,18 @@ static int become(char *const *argv, int in, int out, int err, int parent_end, p
 	return errno;
 }
 
-/* posix_spawn() has no signal for the parent's end, and fork() would copy the page tables of a
- * daemon with large exports. */
+/* posix_spawn() can set no signal for the parent's end, and fork() would copy the page tables of a
+ * daemon with large exports.  So the child is made by vfork(). */
 int process_start(char *const *argv, int in, int out, int err, int parent_end, pid_t *ret_pid)
 {
 	pid_t parent = getpid(), pid;
 	int error = 0, ends[2];
 	sigset_t all, before;
 
-	if (pipe2(ends, O_CLOEXEC) < 0) /* tells why the program was not started */
+	/* Carries the errno of a program that could not be started; exec closes it. */
+	if (pipe2(ends, O_CLOEXEC) < 0)
 		return -errno;
-	sigfillset(&all); /* the child may not run our handlers on our memory */
+	sigfillset(&all); /* the child must not run the parent's handlers, on the parent's memory */
 	sigprocmask(SIG_SETMASK, &all, &before);
 	pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
 	if (pid == 0) {
@@ -76,7 +78,7 @@ int process_start(char *const *argv, int in, int out, int err, int parent_end, p
 	return -error;
 }
 
-/* The kernel ends the list where it is asked for more than there is. */
+/* Reads the list of children, up to its end or PROCESS_CHILDREN_MAX. */
 static unsigned children_of(pid_t pid, pid_t *children)
 {
 	char path[64];
@@ -92,7 +94,8 @@ static unsigned children_of(pid_t pid, pid_t *children)
 	return count;
 }
 
-/* Children first: without their parent they would move while they are looked for. */
+/* Kills the children of the children first: without their parent they would get another one while
+ * this looks for them. */
 static unsigned kill_children(pid_t pid, unsigned depth)
 {
 	pid_t *children = malloc(PROCESS_CHILDREN_MAX * sizeof(*children));

@@ -12,7 +12,7 @@
 
 #include "util.h"
 
-/* Is this process itself started by systemd? $SYSTEMD_EXEC_PID (systemd 248) tells it from a
+/* Was this process started by systemd itself?  $SYSTEMD_EXEC_PID (systemd 248) tells it from a
  * process that a service's shell has started. */
 static bool is_service(void)
 {

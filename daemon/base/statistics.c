@@ -82,7 +82,7 @@ const struct statistic listener_about[] = {
 	ROW(GIVEN, "engine_features", "[]string", NULL, NULL),
 	ROW(GIVEN, "service", "string", NULL, NULL),
 	ROW(GIVEN, "batches", "[]string", NULL,
-	    "Operations that are what one receive or send moved, not requests."),
+	    "Operations that count batches (the data of one receive or send), not requests."),
 	ROW(GIVEN, "stores", "[]string", NULL, "How it reaches its exports."),
 	ROW(GIVEN, "addresses", "[]string", NULL, "As bound."),
 	ROW(INFO, "state", "State", "nbserved_listener",

@@ -28,7 +28,7 @@ struct json_t;
 	FOUND(GAUGE, since_ns, since_ns, NULL,                                                     \
 	      "The daemon's uptime when these counters were 0; a reload may make it again.")        \
 	OBJECT(connections, "Connections", NULL,                                                   \
-	       "accepted: all; refused and closed: how they ended; open: what is left.",           \
+	       "accepted: all; refused, closed: by reason; open: those open now.",                 \
 		GAUGE(open, open, "nbserved_connections_open", "Connections open now.")            \
 		COUNTER(accepted, accepted, "nbserved_connections_accepted",                       \
 		        "Connections accepted.")                                                   \
@@ -97,7 +97,7 @@ struct json_t;
 	COUNTER(throttled, throttled, "nbserved_throttled",                                        \
 	        "Times receiving paused because too much was held.")                               \
 	OBJECT(zero_copy, NULL, "nbserved_zero_copy_sends result=*",                               \
-	       "Zero-copy sends, by what the kernel made of them.",                                \
+	       "Zero-copy sends, by their result in the kernel.",                                   \
 		COUNTER(zero_copied, sent, NULL, "Without a copy (SEND_ZC).")                      \
 		COUNTER(zero_copy_copied, copied, NULL, "The kernel copied after all."))           \
 	OPTIONAL(has_rdma, rdma, "?Rdma", "Of transport rdma.",                                    \
@@ -106,7 +106,7 @@ struct json_t;
 			COUNTER(wr_send, send, NULL, NULL) COUNTER(wr_recv, recv, NULL, NULL)      \
 			COUNTER(wr_read, read, NULL, NULL) COUNTER(wr_write, write, NULL, NULL))   \
 		FOUND(COUNTER, rdma_dropped, dropped, "nbserved_rdma_datagrams_dropped",           \
-		      "Datagrams of those who hold too much or may not send.")                     \
+		      "Datagrams of clients that hold too much or may not send.")                  \
 		OBJECT(completed, NULL, "nbserved_rdma_work_requests_completed opcode=*",          \
 		       "RDMA work requests known to be completed.",                                \
 			COUNTER(wc_send, send, NULL, NULL) COUNTER(wc_recv, recv, NULL, NULL)      \
@@ -157,10 +157,11 @@ struct json_t;
 		COUNTER(peers_evicted, evicted, "nbserved_udp_clients_evicted",                    \
 		        "Clients that were forgotten for others.")                                 \
 		COUNTER(datagrams_dropped, dropped, "nbserved_udp_datagrams_dropped",              \
-		        "Datagrams of those who may not send."))
+		        "Datagrams of clients that may not send."))
 /* clang-format on */
 
-/* Arguments for LISTENER_STATISTICS(): skip these rows; expand only the rows of an object. */
+/* Arguments for LISTENER_STATISTICS(): the first skips rows, the second expands only the rows of an
+ * object. */
 #define STATISTICS_NONE(...)
 #define STATISTICS_ROWS(name, varlink, metric, help, ...) __VA_ARGS__
 

@@ -1,4 +1,4 @@
-/* How many of something each client address has.  The caller locks. */
+/* Counts objects (connections, sessions) by client address.  The caller locks. */
 #pragma once
 #include <netinet/in.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@
 
 enum { TALLY_BUCKETS = 4096 };
 
-/* An address that has at least one. */
+/* The count of one address, at least one. */
 struct tally_entry {
 	struct tally_entry *next;
 	struct in6_addr address; /* IPv4 as ::ffff:a.b.c.d */
@@ -23,7 +23,7 @@ struct tally {
 int tally_init(struct tally *t);
 void tally_fini(struct tally *t);
 
-/* One more of this address; NULL: no memory, and nothing was counted. */
+/* Counts one more for this address; NULL: no memory, and nothing was counted. */
 struct tally_entry *tally_add(struct tally *t, const struct in6_addr *address);
-/* One less; frees the entry with the last. */
+/* Counts one less; frees the entry when its count reaches 0. */
 void tally_drop(struct tally *t, struct tally_entry *entry);

@@ -17,8 +17,8 @@ enum {
 	LOCK_PAUSE_US = 10 * 1000,
 };
 
-/* The path of a socket's lock: a file of our own beside it, as whoever may read a directory can
- * lock that for ever. */
+/* The path of a socket's lock, a file of our own beside the socket.  The directory itself is no
+ * good lock: any user who may read it could lock it for ever. */
 struct lock_name {
 	char text[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(".lock")];
 };
@@ -49,7 +49,7 @@ static int lock_try(const char *name)
 		rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
 	id = file_id_of(&ours);
 	if (rc == 0 && (lstat(name, &now) < 0 || !file_id_is(&id, &now)))
-		rc = -EBUSY; /* who had the lock has removed the file */
+		rc = -EBUSY; /* the process that had the lock has removed the file: try again */
 	if (rc < 0)
 		close(fd);
 	return rc < 0 ? rc : fd;
@@ -100,7 +100,8 @@ static int bind_private(const struct unix_socket *s)
 	return rc;
 }
 
-/* 0: no process has the socket at this path open; else -errno with the reason. */
+/* 0: no process has the socket at this path open, so that it may be replaced; else -errno with the
+ * reason. */
 static int check_stale(const struct unix_socket *s, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
@@ -112,8 +113,8 @@ static int check_stale(const struct unix_socket *s, struct reason *reason)
 	if (!S_ISSOCK(st.st_mode))
 		return reason_set(reason, -EEXIST, "%s exists and is not a socket: left alone",
 				  path);
-	/* Connecting a socket of another type fails in a way that tells whether a listener exists,
-	 * without making a connection. */
+	/* connect() of another socket type fails in a way that tells whether a listener exists, and
+	 * makes no connection that the listener would have to accept */
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return reason_set(reason, -errno, "socket: %m");

@@ -15,17 +15,17 @@ struct unix_socket {
 	int fd; /* listening, non-blocking */
 };
 
-/* Binds with mode 0660 and, if permitted, group (-1: leave it), and listens.  A socket that nobody
- * has open is replaced; one that is in use (-EADDRINUSE) and anything that is not a socket
- * (-EEXIST) are left alone.  Meanwhile there is a file PATH.lock.  0, or -errno with the reason. */
+/* Binds with mode 0660 and, if permitted, group (-1: the group stays), and listens.  A socket that
+ * no process has open is replaced.  One that is in use (-EADDRINUSE) and any other file (-EEXIST)
+ * are left alone.  Meanwhile there is a file PATH.lock.  0, or -errno with the reason. */
 int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_socket *ret_socket,
 		     struct reason *reason);
 
 /* Does the path still lead to this socket's file? */
 bool unix_socket_has_file(const struct unix_socket *socket);
-/* Removes the socket's file if it is still ours, so that nobody can connect any more; does nothing
- * the second time.  To be called while the socket is open: only then is the inode number not
- * reused. */
+/* Removes the socket's file if it is still ours, so that no client can connect any more; does
+ * nothing the second time.  To be called while the socket is open: only then is the inode number
+ * not reused. */
 void unix_socket_remove(struct unix_socket *socket);
 /* unix_socket_remove(), then closes the socket. */
 void unix_socket_close(struct unix_socket *socket);

@@ -9,7 +9,7 @@
 
 enum {
 	ROOM_MIN = 4096,
-	ROOM_KEPT = 64 * 1024, /* bytes; a larger buffer is freed when it is empty */
+	ROOM_KEPT = 64 * 1024, /* bytes; a larger buffer is freed when it becomes empty */
 };
 
 int varlink_reader_feed(struct varlink_reader *r, const void *data, size_t bytes)
@@ -72,7 +72,8 @@ void varlink_reader_free(struct varlink_reader *r)
 	*r = (struct varlink_reader){ 0 };
 }
 
-/* Exact for valid JSON; jansson refuses anything else before nesting gets deeper. */
+/* Do brackets nest deeper than VARLINK_DEPTH_MAX?  Exact for valid JSON; jansson refuses invalid
+ * text before its nesting gets deeper. */
 static bool too_deep(const char *text, size_t bytes)
 {
 	unsigned depth = 0;

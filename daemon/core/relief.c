@@ -7,8 +7,8 @@
 
 /* ---- Serving ---- */
 
-/* Serves c: it leaves its queue and runs in this turn or the next.  A chunk is reserved for a receive
- * that may come later in the turn, or other connections would take it first. */
+/* Serves c: it leaves its queue and runs in this turn or the next.  A chunk is reserved for a
+ * receive that comes later, since other connections would take it first. */
 static void conn_feed(struct conn *c)
 {
 	struct worker *w = c->worker;

@@ -1,4 +1,5 @@
-/* Errands.  See detached.h. */
+/* Detached calls.  The thread and its caller settle by one atomic exchange who frees the data: the
+ * first to set is_left leaves it to the other.  See detached.h. */
 #include "detached.h"
 
 #include "watchdog.h"
@@ -32,7 +33,7 @@ bool detached_await(struct detached_call *e, uint64_t end_ns)
 	pthread_t thread = e->thread;
 
 	if (!watchdog_wait(&e->done, end_ns) && !atomic_exchange(&e->is_left, true)) {
-		pthread_detach(thread); /* the thread may have freed e already */
+		pthread_detach(thread); /* e is the thread's now, which may have freed it */
 		return false;
 	}
 	pthread_join(thread, NULL);

@@ -45,7 +45,8 @@ static void message_free(struct notify_message *m)
 	free(m);
 }
 
-/* A copy with duplicated descriptors.  NULL with errno. */
+/* A copy with duplicates of the descriptors, so that it may be sent after the caller has closed its
+ * own.  NULL with errno. */
 static struct notify_message *message_copy(const struct notify_message *from)
 {
 	struct notify_message *m = calloc(1, sizeof(*m));
@@ -154,8 +155,8 @@ static int notify_on_writable(sd_event_source *source, int fd, uint32_t events, 
 	return 0;
 }
 
-/* A message equal to the last one queued is skipped: while the manager does not read, each of the
- * watchdog's pings would be added. */
+/* Is the message equal to the last one queued?  Then it is skipped: while the manager does not
+ * read, each ping of the watchdog would be added. */
 static bool notify_is_said(const struct notify *n, const struct notify_message *m)
 {
 	const struct notify_message *last =
@@ -226,7 +227,9 @@ void notify_barrier(struct notify *n, uint64_t end_ns)
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return;
 	notify_send(n, "BARRIER=1", &ends[1], 1);
-	close(ends[1]); /* the manager has a duplicate of this end and closes it */
+	/* The manager closes its duplicate of this end when it has read the message: then poll()
+	 * reports the other end. */
+	close(ends[1]);
 	while ((now = clock_ns()) < end_ns) {
 		struct pollfd fds[] = { { .fd = ends[0] }, { .fd = n->fd, .events = POLLOUT } };
 		uint64_t left_ms = (end_ns - now) / NS_PER_MS + 1;

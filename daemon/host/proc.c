@@ -68,7 +68,7 @@ static uint64_t proc_status_number(const char *status, const char *key)
 	return line ? strtoull(line + strlen(key), NULL, 10) : 0;
 }
 
-/* Splits total_ns in the ratio user : system, without reducing either since the earlier reading. */
+/* Splits total_ns in the ratio user : system, so that neither falls below the earlier reading. */
 static void proc_split(struct proc_cost *cost, uint64_t total_ns, uint64_t user, uint64_t sys)
 {
 	uint64_t before_ns = cost->cpu_user_ns + cost->cpu_system_ns;

@@ -36,8 +36,8 @@ struct proc_threads {
 	unsigned count;
 };
 
-/* Looks again.  A thread that has ended is handed to retire() with its last known cost, and
- * forgotten. */
+/* Reads the list of threads again.  A thread that has ended is passed to retire() with its last
+ * known cost, and forgotten. */
 void proc_threads_scan(struct proc_threads *t,
 		       void (*retire)(void *context, const struct proc_thread *thread),
 		       void *context);

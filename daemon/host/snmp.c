@@ -26,7 +26,7 @@ static bool is(const char *word, const char *text, size_t length)
 	return strlen(word) == length && memcmp(word, text, length) == 0;
 }
 
-/* Both names as they stand in a line, with their lengths. */
+/* Adds the value of one counter: section and name as they stand in a line, with their lengths. */
 static void add(struct snmp_udp *to, const char *section, size_t section_length, const char *name,
 		size_t name_length, uint64_t value)
 {

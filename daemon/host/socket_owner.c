@@ -28,7 +28,8 @@ static bool is_socket(int folder, const char *name, const void *wanted)
 	return !strcmp(link, wanted);
 }
 
-/* Does the fdinfo of this descriptor have a `lock:` line (proc(5)) other than of flock(2)? */
+/* Does the fdinfo of this descriptor have a `lock:` line (proc(5)) of another kind than
+ * flock(2)'s? */
 static bool has_lock(int folder, const char *name)
 {
 	char path[64], line[256];
@@ -139,7 +140,7 @@ static bool find_port(const char *table, unsigned wanted, unsigned port, unsigne
 	return found;
 }
 
-/* /proc/net/unix does not show the user: taken from the owner of the socket's file. */
+/* /proc/net/unix does not show the user: the owner of the socket's file stands in for it. */
 static bool find_unix(const struct sockaddr_storage *address, unsigned long *ret_inode)
 {
 	char wanted[ADDRESS_TEXT_MAX], line[512], path[ADDRESS_TEXT_MAX];

@@ -12,8 +12,8 @@ enum holding {
 	/* No such socket or file, or its owner may be a process that we cannot see. */
 	HELD_UNKNOWN,
 	HELD_BY_PROCESS,
-	/* Held by our user, but no process has it open: left by a killed process, as io_uring rings
-	 * are torn down for some seconds, or in transit between processes. */
+	/* Held by our user, but no process has it open.  A killed process left it: io_uring rings
+	 * are torn down for some seconds.  Or it is in transit between processes. */
 	HELD_BY_NONE,
 };
 

@@ -44,7 +44,8 @@ static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
 	uint64_t now;
 
 	(void)usec, (void)context;
-	/* A long wait has fed it just now: the workers need time for a turn until the next look. */
+	/* Feeds the watchdog only if it is due: a long wait may have fed it just now, and then the
+	 * workers need time for a turn before they are looked at again. */
 	watchdog_slice(UINT64_MAX);
 	now = clock_ns();
 	sd_event_source_set_time_relative(

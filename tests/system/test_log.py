@@ -37,7 +37,7 @@ def test_an_unread_log_pipe_does_not_stop_the_daemon(start_daemon):
     assert set(read_all(reads)) == {"."}
     daemon.call("Reload")
     said = wait_until(lambda: read_all(reads), "a message")
-    lost = re.match(r"nbserved: (\d+) messages lost: nobody read stderr\n", said)
+    lost = re.match(r"nbserved: (\d+) messages lost: stderr was not read\n", said)
     assert int(lost[1]) >= 3
     fill(writes)
     daemon.process.terminate()
