@@ -21,7 +21,7 @@
 
 #define DEFAULT_CONFIG "/etc/nbserved/nbserved.ini"
 
-/* The exit status of a start that fails with a good configuration, for a reason that may pass. */
+/* The exit status when a start fails for a reason that may pass, with a valid configuration. */
 enum { EXIT_LATER = 3 };
 
 enum action {
@@ -43,7 +43,7 @@ static const char usage[] =
 	"                         --run help lists services and engines\n"
 	"      --check-config     say whether FILE is good, open nothing\n"
 	"      --dump-config      print the effective configuration with its origins\n"
-	"      --doctor           say what this host allows, and what FILE would get\n"
+	"      --doctor           check this host, and each listener and export of FILE\n"
 	"      --json             the output of these two, and of a comparison, as JSON\n"
 	"  -V, --version\n"
 	"  -h, --help\n"
@@ -57,7 +57,8 @@ static const char usage[] =
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
 
-/* The exit status of actions that only print: reports write errors, such as a full disk. */
+/* Flushes stdout; the exit status of actions that only print.  Reports write errors, such as a full
+ * disk. */
 static int finish_output(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -88,7 +89,7 @@ static int check_run(const struct run_mode *run, const char *config, enum action
 	const char *wrong = NULL;
 
 	if (run->count == 0 && (run->command || run->option_count))
-		wrong = "a command, and what is for comparing, need --run";
+		wrong = "a command and the options of comparisons need --run";
 	else if (run->count && (config || action != ACTION_SERVE))
 		wrong = "--run needs no file: not with --config, --check-config and their like";
 	else if (run->command && !run->command[0])
@@ -300,7 +301,9 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	struct daemon *d = context;
 	struct reload_answer answer;
 
-	if (d->run) /* there is no file, and the terminal has gone */
+	/* Without a file there is nothing to reload, and SIGHUP means that the terminal has
+	 * gone. */
+	if (d->run)
 		return on_terminate(source, info, context);
 	log_info("received SIGHUP, reloading");
 	reload_run(&d->server, &(struct reload_request){ 0 }, &answer);
@@ -333,7 +336,7 @@ static int watch_signals(struct daemon *d)
 	sigaddset(&set, SIGCHLD);           /* for sd_event_add_child() of --run */
 	sigprocmask(SIG_BLOCK, &set, NULL); /* before threads are started, which inherit it */
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
-		/* A signalfd gets what is ignored, too; nohup(1) is to be obeyed. */
+		/* A signalfd receives ignored signals as well, but nohup(1) is to be obeyed. */
 		if (d->run && signals[i].number == SIGHUP && is_ignored(SIGHUP))
 			continue;
 		rc = sd_event_add_signal(d->server.event, NULL, signals[i].number,
@@ -401,7 +404,8 @@ static int serve(const char *path, struct config *config, struct run_mode *run)
 	control_stop(&daemon.control);
 	if (!server_stop(s)) {
 		log_error("ended with threads that did not");
-		_exit(EXIT_FAILURE); /* without exit handlers: workers that hang may use anything */
+		/* Without exit handlers: workers that hang may still use any memory. */
+		_exit(EXIT_FAILURE);
 	}
 	sd_event_unref(s->event);
 	if (rc < 0)

@@ -1,4 +1,5 @@
-/* See run.h. */
+/* --run: a configuration made from the command line, a control socket of its own, and nbctl as a
+ * child that measures and shows.  Main thread.  See run.h. */
 #include "run.h"
 
 #include <errno.h>
@@ -37,8 +38,8 @@ static bool is_in_use(const char *path)
 	return used;
 }
 
-/* The path of this user where nbctl looks first, unless another daemon uses it; else in a new
- * directory. */
+/* Chooses the control socket: this user's path, where nbctl looks first, unless another daemon uses
+ * it; else one in a new directory. */
 static int find_control(struct run_mode *run, char *path, size_t bytes)
 {
 	const char *told = getenv("NBSERVED_SOCKET");
@@ -51,7 +52,8 @@ static int find_control(struct run_mode *run, char *path, size_t bytes)
 	runtime_socket(path, bytes);
 	slash = strrchr(path, '/');
 	*slash = '\0';
-	/* The system's is the service's, which could not start beside a run of root's. */
+	/* A run of root's would take the path of the system's service, which could then not
+	 * start. */
 	if (!strncmp(path, RUNTIME_SOCKET, strlen(path)))
 		*path = '\0';
 	else if (mkdir(path, 0755) == 0)
@@ -98,7 +100,8 @@ struct config *run_config(struct run_mode *run)
 	}
 	config_load_text("--run", text, strlen(text), &config, &errors);
 	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++) {
-		/* Behind the number of a line that nobody wrote. */
+		/* The configuration of --run has lines that no user wrote: the text begins behind
+		 * their number. */
 		const char *said = strstr(errors.text[i], ": ");
 
 		log_error("--run: %s", said ? said + 2 : errors.text[i]);
@@ -142,7 +145,7 @@ static int on_nbctl_end(sd_event_source *source, const siginfo_t *info, void *co
 
 	sd_event_source_disable_unref(source);
 	run->child = 0;
-	process_kill_descendants(); /* what a killed nbctl was running */
+	process_kill_descendants(); /* ends the programs that a killed nbctl was running */
 	if (run->command)
 		run->status = info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
 	server_drain(run->server);
@@ -209,8 +212,8 @@ static void print_where(const struct run_mode *run)
 	fflush(stdout);
 }
 
-/* `engine=all` goes on without the engines that this host lacks.  A listener whose engine it has
- * failed for another reason, such as a port that another program uses. */
+/* `engine=all` continues without the engines that this host lacks.  A listener whose engine the
+ * host has failed for another reason, such as a port that another program uses. */
 static int check_serving(const struct server *s)
 {
 	int rc = 0;
@@ -238,8 +241,8 @@ static bool has_text(char *const *words, const char *text)
 	return false;
 }
 
-/* Is the command told where a listener is: by a placeholder (ctl/compare/placeholders.h), or by a
- * port that the user chose? */
+/* Does the command know the address of a listener?  It does by a placeholder
+ * (ctl/compare/placeholders.h), or by a port that the user chose. */
 static bool knows_a_listener(char *const *command, const struct config *config)
 {
 	char port[8];
@@ -307,8 +310,8 @@ bool run_interrupt(struct run_mode *run, const struct signalfd_siginfo *info, un
 	char *stats[] = { "stats", "--active", NULL };
 
 	if (run->child && count <= RUN_SIGNALS_MAX) {
-		/* nbctl shows its results and then ends.  A signal of the terminal has reached it,
-		 * but for SIGHUP, which may be only for the terminal's first process. */
+		/* Lets nbctl show its results and end.  A signal of the terminal has reached nbctl
+		 * as well, except SIGHUP, which may be only for the terminal's first process. */
 		if (info->ssi_code != SI_KERNEL || info->ssi_signo == SIGHUP)
 			kill(run->child, (int)info->ssi_signo);
 		return true;

@@ -1,7 +1,7 @@
 /* ListConnections: asks the workers, one after the other, until the limit is reached.
  *
- * A worker owns the request until it has answered, so the request outlives a client that
- * disconnects and a worker that answers late; it is freed when the answer has arrived. */
+ * A worker owns the request until it has answered.  So the request outlives a client that
+ * disconnects and is freed only when the answer has arrived, however late. */
 #include <stdlib.h>
 #include <string.h>
 

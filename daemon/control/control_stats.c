@@ -1,7 +1,5 @@
-/* GetStats: one document, or a stream of them.
- *
- * A client that does not read, or whose user has used its share of CPU time, misses documents but
- * no counts, as these are sums since the start. */
+/* GetStats: one document, or a stream of them.  A client that does not read, or whose user has used
+ * its share of CPU time, misses documents.  It misses no counts, which are sums since the start. */
 #include <stdlib.h>
 
 #include "control_internal.h"

@@ -1,4 +1,4 @@
-/* The doctor: tries what a worker would do.  See doctor.h. */
+/* The doctor: tries the actions of a worker on this host.  See doctor.h. */
 #include "doctor.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static void check(json_t *checks, const char *name, bool ok, const char *value, 
 	json_array_append_new(checks, item);
 }
 
-/* The fix for an error that came without one. */
+/* A fix for an error whose reason has none. */
 static const char *error_fix(int error, const char *otherwise)
 {
 	switch (-error) {
@@ -122,7 +122,7 @@ static void check_cpus(json_t *checks)
 	      "give the process more CPUs, or read CPU time rather than throughput");
 }
 
-/* Not there in a network namespace of its own, on some kernels. */
+/* The files are missing in a network namespace of its own on some kernels. */
 static void check_buffers(json_t *checks, const struct config *config)
 {
 	static const char *const names[] = { "net.core.rmem_max", "net.core.wmem_max" };
@@ -279,7 +279,7 @@ static bool kernel_lists(const char *release, const char *list, const char *modu
 	return found;
 }
 
-/* Needed only to attach disks on this host. */
+/* Checks a module of the kernel that is needed only to attach disks on this host. */
 static void check_module(json_t *checks, const char *module, const char *loaded)
 {
 	struct utsname kernel;
@@ -318,7 +318,7 @@ static void check_modules(json_t *checks, const struct config *config)
 
 /* ---- The configuration's listeners ---- */
 
-/* The fix of the listener's engine, if that is the cause. */
+/* The fix of the listener's engine, if the engine is the cause; else NULL. */
 static const char *engine_fix(const json_t *checks, const struct engine *engine)
 {
 	const json_t *item;
@@ -385,8 +385,11 @@ static json_t *check_export(struct server_export *x, const struct config *all, u
 				 "features", rc == 0 ? export_features(x, is_new) : json_array(),
 				 "optional", optional, "available", rc == 0);
 
-	set_reason(item, rc == 0 ? "" : x->reason.text,
-		   rc == 0 ? "" : error_fix(rc, "look at what it is on, or choose another `path`"));
+	set_reason(
+		item, rc == 0 ? "" : x->reason.text,
+		rc == 0 ? ""
+			: error_fix(rc,
+				    "look at its file system or device, or choose another `path`"));
 	return item;
 }
 
@@ -407,7 +410,7 @@ static json_t *check_exports(const struct config *config)
 
 /* ---- The whole ---- */
 
-/* Is each available that is not optional? */
+/* Is every item available that is not optional? */
 static bool all_served(const json_t *items)
 {
 	const json_t *item;

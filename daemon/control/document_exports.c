@@ -59,7 +59,8 @@ static json_t *share_operation(const struct share *share, enum io_kind kind)
 
 	n.count = SUM(share, operations[kind].count);
 	n.errors = SUM(share, operations[kind].errors);
-	/* Skips empty histograms, the majority, as merging them would cost noticeable time. */
+	/* Skips empty histograms, which are the majority: merging them would take noticeable
+	 * time. */
 	for (unsigned i = 0; n.count && i < share->count; i++)
 		histogram_merge(&n.latency, &share->mounts[i]->operations[kind].latency);
 	return document_fields(json_object(), request_statistics, &n);
@@ -123,7 +124,8 @@ static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 	json = json_pack("{s:o, s:s, s:o}", "listener", json_text(l->config->name), "store",
 			 m->store->name, "features", features);
 	if (!reason.text[0] && m->export->options->iopoll && m->store == store_find("io_uring") &&
-	    !(mask & 1U << MOUNT_iopoll)) /* polling was given up after the start */
+	    /* Polling was switched off after the start, because the file refused it. */
+	    !(mask & 1U << MOUNT_iopoll))
 		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
 	if (reason.text[0])
 		json_object_set_new(json, "reason", json_text(reason.text));

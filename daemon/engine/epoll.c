@@ -19,7 +19,7 @@
 #include "worker.h"
 
 enum {
-	/* Removed from the epoll set until there is interest again. */
+	/* c's socket was removed from the epoll set until there is interest again. */
 	EPOLL_LEFT = CONN_ENGINE << 0,
 };
 static_assert((int)EPOLL_LEFT < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
@@ -43,7 +43,7 @@ static void epoll_interest(struct conn *c, uint32_t events)
 	if (c->flags & CONN_FRESH)
 		return;
 	rc = epoll_change(c->worker, operation, c->fd, events, &c->recv_op);
-	if (rc < 0) /* outside of the set c would never be told of anything again */
+	if (rc < 0) /* Outside of the set c would never get an event again. */
 		conn_failed(c, -rc);
 	else
 		c->flags &= ~(uint32_t)EPOLL_LEFT;
@@ -74,7 +74,7 @@ static void epoll_gone(struct conn *c)
 	conn_ready(c);
 }
 
-/* Handles every event other than input of an open connection. */
+/* Handles every event except input of an open connection. */
 __attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready)
 {
 	if (c->flags & CONN_CLOSING)
@@ -82,8 +82,8 @@ __attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready
 	if (ready & EPOLLOUT)
 		conn_ready(c);
 	if ((ready & EPOLLIN) && (c->events & EPOLLIN)) {
-		/* After the FIN most connections are closed in this turn: so EPOLLIN is disarmed
-		 * only if the event is reported again. */
+		/* Most connections are closed in the turn of their FIN.  So EPOLLIN is disarmed
+		 * only when the event is reported a second time. */
 		if (c->flags & (CONN_EOF | CONN_STARVED))
 			epoll_interest(c, c->events & ~(uint32_t)EPOLLIN);
 		else
@@ -144,9 +144,9 @@ static void epoll_flush(struct conn *c)
 		epoll_interest(c, sent ? c->events & ~(uint32_t)EPOLLOUT : c->events | EPOLLOUT);
 }
 
-/* Nothing of ours is ever in flight.  While the stores have requests of c its socket stays open,
- * and a reset by the peer, which is level-triggered, would wake the worker again and again: in the
- * set it would cost a CPU until the store answers, on a hung device for ever. */
+/* Nothing of the engine is ever in flight.  While the stores have requests of c its socket stays
+ * open.  A reset by the peer is level-triggered: in the set it would wake the worker again and
+ * again until the store answers, on a hung device for ever. */
 static void epoll_close(struct conn *c)
 {
 	if (c->io.count > 0 && !(c->flags & (EPOLL_LEFT | CONN_FRESH)))
@@ -180,7 +180,8 @@ static void epoll_accept(struct op *op, int ready, uint32_t flags)
 
 	(void)ready, (void)flags;
 	readiness_accept(a);
-	/* Back to the end of the kernel's wait queue. */
+	/* Adding the socket again puts this worker at the end of the kernel's wait queue, so that
+	 * the next connection wakes another one. */
 	if (a->shared && a->fd >= 0 && !a->paused) {
 		epoll_listen(a->worker, a, false);
 		epoll_listen(a->worker, a, true);
@@ -192,8 +193,8 @@ int epoll_watch(struct worker *w, int fd, struct op *op)
 	return epoll_change(w, EPOLL_CTL_ADD, fd, EPOLLIN, op);
 }
 
-/* Sockets inherit the listening socket's value: no system call per connection.  A Unix socket has
- * no device to poll. */
+/* Accepted sockets inherit the listening socket's value, which costs no system call per connection.
+ * A Unix socket has no device to poll. */
 static void epoll_socket_busy_poll(struct worker *w)
 {
 	int us = (int)(w->options.busy_poll_ns / NS_PER_US);

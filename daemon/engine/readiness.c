@@ -11,8 +11,8 @@
 
 /* The number of chunks that the next receive may fill, kept in conn->flags; raised when the last
  * receive filled all its chunks.  A stream that is drained in small pieces keeps its sender's
- * window nearly closed, and each acknowledgement then has the kernel transmit the next piece for a
- * local sender on our CPU time. */
+ * window nearly closed.  Each acknowledgement then makes the kernel transmit the next piece, for a
+ * sender on this host on our CPU time. */
 enum {
 	CONN_WIDE = READINESS_FLAGS << 0,
 	CONN_WIDEST = READINESS_FLAGS << 1,
@@ -70,7 +70,7 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	struct msghdr msg = { .msg_iov = iov };
 	size_t max =
 		c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_WIDE_BYTES / p->chunk_size;
-	/* A bulk receiver that holds nothing now will hold nothing when it has run. */
+	/* A bulk receiver that holds no data now will hold none after its run. */
 	size_t hold =
 		c->worker->limits.held_max * ((c->flags & CONN_BULK) && c->rx.bytes == 0 ? 2 : 1);
 	unsigned count = 0;

@@ -30,8 +30,8 @@ static void uring_take_back(struct worker *w, struct chunk *k)
 }
 
 /* `bytes` were received into k and, for a bundle, into the chunks that were lent after it.  The
- * completions of two receives may come in any order, but for incremental buffers, which are used
- * only where they do not: see uring_keeps_order(). */
+ * completions of two receives may come in any order.  Only for incremental buffers they must not,
+ * so these are used only where the kernel keeps the order: see uring_keeps_order(). */
 static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes)
 {
 	struct worker *w = c->worker;
@@ -114,7 +114,8 @@ static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 	uring_recv_ended(c, res);
 }
 
-/* A connection that waited for a chunk only takes what is in its socket at submission. */
+/* Prepares a receive of a connection that waited for a chunk: it takes only the bytes that are in
+ * the socket at submission. */
 static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
 {
 	const struct uring *u = c->worker->engine_state;
@@ -285,8 +286,8 @@ static bool uring_is_local(const struct conn *c)
 	return socket_is_local(c->fd);
 }
 
-/* A connection's first request has often arrived before it was accepted.  Received and answered by
- * plain calls it takes no longer, and nothing is in flight when it was the only one. */
+/* A connection's first request has often arrived before it was accepted.  Plain calls receive and
+ * answer it in the same time, and nothing is in flight if it was the only one. */
 static int uring_open(struct conn *c)
 {
 	uring_send_init(c);
@@ -301,7 +302,7 @@ static void uring_keep_open(struct conn *c)
 	struct uring *u = c->worker->engine_state;
 	bool paused = c->flags & CONN_RECV_OFF, local;
 
-	if (c->flags & CONN_EOF) /* what is left is to be sent, and nothing more to be heard of */
+	if (c->flags & CONN_EOF) /* Only output is left; the peer will send nothing more. */
 		return;
 	local = u->local && uring_is_local(c);
 	if (!paused) /* conn_resume() arms it */
@@ -310,7 +311,7 @@ static void uring_keep_open(struct conn *c)
 		uring_reset_arm(c, local);
 }
 
-/* shutdown() completes all operations that wait on the socket. */
+/* shutdown() completes all operations that wait on the socket; uring_release() closes it. */
 static void uring_close(struct conn *c)
 {
 	if (!conn_in_flight(c))

@@ -33,7 +33,8 @@ enum uring_conn_flags {
 	URING_END_SEEN = CONN_ENGINE << 5, /* its poll has reported the peer's FIN or reset */
 };
 
-/* A send of several views or without a copy: the data that must live until its last completion. */
+/* A send of several views or without a copy.  It owns the data that must live until the last
+ * completion of the send. */
 struct uring_send {
 	struct op op;
 	struct conn *conn;
@@ -58,17 +59,18 @@ struct uring {
 	uint16_t *after;    /* by a lent chunk's id: the id of the chunk that was lent next */
 	uint16_t last_lent; /* the id of the chunk that was lent last */
 	unsigned lent_max;
-	/* The first ones of those that ring.quiet counts. */
+	/* The first of the sends that ring.quiet counts, up to URING_SILENT_MAX. */
 	struct uring_quiet quiet[URING_SILENT_MAX];
 	/* Bytes of a chunk that several receives share; 0: one receive uses all of it. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
 	/* Multishot receives are of bundles.  The kernel lists as many chunks for each as any
-	 * receive before has needed, and ends one that has listed all that are lent (Linux 6.18);
-	 * so each receive of short requests would have to be armed. */
+	 * receive before it has needed, and ends a receive that has listed all lent chunks (Linux
+	 * 6.18).  So with bundles each receive of short requests would have to be armed again. */
 	bool multishot_bundle;
-	bool eager_io; /* calls, see uring_sends_by_call() and uring_open() */
-	bool local;    /* a listening socket is a Unix socket */
+	/* First requests and outputs by plain calls, see uring_sends_by_call() and uring_open() */
+	bool eager_io;
+	bool local; /* a listening socket is a Unix socket */
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
 	unsigned silent_max;
 	struct uring_send *send_free;
@@ -85,8 +87,8 @@ void uring_wait(struct worker *w, bool block);
 void uring_flush(struct conn *c);
 void uring_send_init(struct conn *c);
 
-/* c's send was queued as a quiet one, but now its completion is needed: the next wait() returns for
- * a single completion instead of for the whole batch. */
+/* c's send was queued as a quiet one, but now its completion is needed.  The next wait() then
+ * returns for a single completion instead of for the whole batch. */
 static inline void uring_need_completion(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;

@@ -111,7 +111,7 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 			return;
 	} else {
 		if (c->flags & URING_COPIED)
-			; /* counted when the send was repeated */
+			; /* already counted when the send was repeated */
 		else if (res & (int)NB_NOTIF_ZC_COPIED)
 			stat_add(w->stats.zero_copy_copied, 1);
 		else
@@ -233,8 +233,8 @@ void uring_wait(struct worker *w, bool block)
 	if (unlikely(ring_ready(&u->ring))) {
 		ring_catch_up(&u->ring);
 	} else {
-		/* Not while connections are starved: they wait for the chunks that each completion
-		 * frees. */
+		/* Not while connections are starved: they wait for the chunks that each single
+		 * completion frees. */
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max &&
 		    !w->pressure.waiting)
 			silent = uring_silence(u);
@@ -257,9 +257,9 @@ void uring_wait(struct worker *w, bool block)
 	}
 }
 
-/* A connection's first output is sent by a call, as nothing is in flight when it is the last; so is
- * much output of a service with exports: a send of the ring would keep its chunks, which what is
- * read next is to use, until it is reaped. */
+/* Is c's output sent by a call?  A connection's first output is, since nothing is in flight when it
+ * is the last.  So is much output of a service with exports: a send by the ring would keep its
+ * chunks until it is reaped, and the next reads are to use them. */
 static bool uring_sends_by_call(const struct conn *c)
 {
 	const struct uring *u = c->worker->engine_state;

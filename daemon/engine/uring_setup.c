@@ -67,11 +67,13 @@ static bool uring_bundles_are_sound(void)
 
 /* ---- The order of completions ----
  *
- * Several receives fill one incremental buffer, each behind the one before, and a completion says
- * which buffer but not where in it: completions have to be in the order of the receives.  A receive
- * that completes while it is submitted is reported when all submissions were looked at, a multishot
- * receive at once, so until "io_uring: ensure deferred completions are flushed for multishot"
- * (Linux 6.15 and some stable kernels before it) the second may overtake the first. */
+ * Several receives fill one incremental buffer, each behind the one before.  A completion says
+ * which buffer was filled but not where, so completions have to come in the order of the receives.
+ *
+ * The kernel reports a receive that completes while it is submitted after it has looked at all
+ * submissions, but a multishot receive at once.  So the second may overtake the first, until
+ * "io_uring: ensure deferred completions are flushed for multishot" (Linux 6.15 and some stable
+ * kernels before it). */
 
 enum { ORDER_SINGLE = 1, ORDER_MULTISHOT };
 

@@ -27,8 +27,8 @@ struct opening {
 	struct file_lock *lock; /* the lock on its file */
 	struct reason reason;
 	int result;
-	bool probe;  /* create nothing, and close it again */
-	bool is_new; /* opening creates the file, or would */
+	bool probe;  /* creates nothing, and closes it again */
+	bool is_new; /* opening makes the file, or would make it */
 };
 
 const struct store *export_pick_store(const struct export_config *config, struct reason *reason)
@@ -44,7 +44,7 @@ const struct store *export_pick_store(const struct export_config *config, struct
 
 /* ---- On the thread ---- */
 
-/* Would opening create the file or set its size: is it missing or empty? */
+/* Would opening create the file or set its size?  It does if the file is missing or empty. */
 static bool export_is_new(const struct export_options *o)
 {
 	struct stat st;
@@ -78,7 +78,7 @@ static int opening_probe_new(struct opening *o)
 	return 0;
 }
 
-/* On a file system without locks (-ENOLCK) continues without one. */
+/* Locks the file.  On a file system without locks (-ENOLCK) it continues without one. */
 static int opening_lock(struct opening *o)
 {
 	struct reason reason = { "" };
@@ -127,14 +127,15 @@ static void opening_left(struct detached_call *detached)
 	free(o);
 }
 
-/* A file that was made for a configuration that is not used is empty again, so that it may be made
- * with another size. */
+/* Runs on the thread and closes the export.  A file that was made for a configuration that is not
+ * used is emptied, so that another start may make it with another size. */
 static void closing_run(struct detached_call *detached)
 {
 	struct opening *o = container_of(detached, struct opening, detached);
 
 	if (o->is_new && o->export.fd >= 0 && ftruncate(o->export.fd, 0) < 0)
-		o->result = -errno; /* it keeps its size, which the next configuration may refuse */
+		/* The file keeps its size, which the next configuration may refuse. */
+		o->result = -errno;
 	opening_close(o);
 }
 
@@ -191,9 +192,10 @@ static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 
 	x->opening = NULL;
 	if (!detached_await(&o->detached, end_ns))
-		return reason_set(&x->reason, -ETIMEDOUT,
-				  "open %s: no answer within %d s; what is it on?",
-				  x->config.options.path, (int)(EXPORT_OPEN_NS / NS_PER_S));
+		return reason_set(
+			&x->reason, -ETIMEDOUT,
+			"open %s: no answer within %d s; look at the device or file system under it",
+			x->config.options.path, (int)(EXPORT_OPEN_NS / NS_PER_S));
 	rc = o->result;
 	*ret_new = o->is_new;
 	x->reason = o->reason;

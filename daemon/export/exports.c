@@ -24,8 +24,8 @@ const char *const export_state_names[] = { "unused", "ok", "failed", "unavailabl
 
 static void export_free_unused(struct server_export *x)
 {
-	/* While failed_call is posted and has not run, x is still needed; it will get here again.
-	 */
+	/* While failed_call is posted and has not run, x is still needed: then this function is
+	 * called again. */
 	if (x->users == 0 && (!atomic_load(&x->export.failed) || x->failure_told))
 		free(x);
 }
@@ -106,7 +106,7 @@ enum export_need export_need(const struct server_export *x, const struct config 
 	return need;
 }
 
-/* Is x a read-only export of a file that another export may create?  Then it is opened after that
+/* Is x a read-only export of a file that another export may create?  Then x is opened after that
  * one. */
 static bool export_follows(const struct exports *e, const struct server_export *x)
 {
@@ -119,7 +119,7 @@ static bool export_follows(const struct exports *e, const struct server_export *
 }
 
 /* Refuses x if another export of the same configuration writes to the same file, under any name.
- * The old and the new export of a reload may do so. */
+ * The old and the new export of a reload may both write to it. */
 static int export_check_file(const struct exports *e, struct server_export *x)
 {
 	struct file_id file = file_lock_id(x->lock), other;
@@ -309,8 +309,9 @@ enum export_state export_state(const struct server_export *x, struct reason *rea
 		return EXPORT_UNUSED;
 	if (!failed)
 		return EXPORT_OK;
-	reason_set(reason, -failed,
-		   "a flush failed: %s; what it covered may be lost, and a restart opens it again",
-		   strerror(failed));
+	reason_set(
+		reason, -failed,
+		"a flush failed: %s; the writes before it may be lost, and a restart opens it again",
+		strerror(failed));
 	return EXPORT_FAILED;
 }

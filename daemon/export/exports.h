@@ -29,17 +29,18 @@ enum export_need {
 
 struct server_export {
 	struct export export;
-	struct export_config config; /* a copy: an export may outlive the configuration */
+	struct export_config config; /* a copy, as an export may outlive the configuration */
 	struct mailbox *mailbox;     /* the main thread's */
 	struct call failed_call;     /* reports a failed flush to the main thread */
 	bool failure_told;           /* failed_call has run */
-	bool fresh;                  /* its file was made, and no listener has served it yet */
-	bool retired;                /* removed by a reload: freed when it has no user */
-	bool held;                   /* held by exports_hold(), one of the users */
-	struct file_lock *lock;      /* lock on its file while it is open; NULL: none */
-	struct opening *opening;     /* while it is being opened: see export_open.h */
-	unsigned users;              /* listeners that serve it, and exports_hold() */
-	int error;                   /* -errno: it could not be opened; reason says why */
+	/* Its file was made for it, and no listener has served it yet. */
+	bool fresh;
+	bool retired;            /* removed by a reload: freed when it has no user */
+	bool held;               /* held by exports_hold(), one of the users */
+	struct file_lock *lock;  /* lock on its file while it is open; NULL: none */
+	struct opening *opening; /* while it is being opened: see export_open.h */
+	unsigned users;          /* listeners that serve it, and exports_hold() */
+	int error;               /* -errno: it could not be opened; reason says why */
 	struct reason reason;
 };
 
@@ -74,15 +75,15 @@ int exports_renew(const struct exports *now, const struct config *config,
 void exports_retire(struct exports *old, const struct exports *kept);
 
 /* For listeners: takes a reference to the open export of that name.  0, or the -errno with which it
- * could not be opened, and a reason that only names it; why is in the export's own reason. */
+ * could not be opened; the reason then only names the export, whose own reason has the cause. */
 int export_get(const struct exports *e, const char *name, struct server_export **ret_export,
 	       struct reason *reason);
 void export_put(struct server_export *x);
 /* For export->on_failed; called on a worker's thread. */
 void export_on_failed(struct export *e);
 
-/* Are all exports of this listener open?  If not, the export's error has been reported already, so
- * the caller reports none for the listener. */
+/* Are all exports of this listener open?  If not, the export's error was reported already, and the
+ * caller reports none for the listener. */
 bool exports_are_there(const struct exports *e, const struct listener_config *config);
 
 /* The export's state, and in *reason why it is not EXPORT_OK, or "". */

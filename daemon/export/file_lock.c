@@ -69,8 +69,8 @@ static int wait_for_lock(const struct file_lock *l, int fd, short type, const ch
 	return rc == 0 ? 0 : reason_set(reason, -ENOLCK, "%s", strerror(-rc));
 }
 
-/* Takes or upgrades the lock; the caller holds l->mutex.  To upgrade, the shared lock of the old
- * open file description is released first, as it would conflict with the new one. */
+/* Takes or upgrades the lock; the caller holds l->mutex.  For an upgrade the shared lock of the old
+ * open file description is released first: it would conflict with the new, exclusive one. */
 static int lock_take(struct file_lock *l, int fd, short type, const char *path,
 		     struct reason *reason)
 {

@@ -18,7 +18,7 @@ char ring_mappings;
 
 /* ---- Set-up ---- */
 
-/* From the best to the least; each needs a newer kernel than the next (6.1, 5.19, 5.6). */
+/* From the best to the least; each needs a newer kernel than the next one (6.1, 5.19, 5.6). */
 static const unsigned ring_setups[] = {
 	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER |
 		IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
@@ -106,9 +106,9 @@ static void ring_fill_array(struct ring *r)
 		r->io.sq.array[i] = i;
 }
 
-/* With SQPOLL the worker looks for completions as long as the kernel's thread looks for
- * submissions, so that neither needs a system call under load; on one CPU the two threads would
- * only delay each other. */
+/* How long the worker looks for completions before it sleeps.  With SQPOLL it does so as long as
+ * the kernel's thread looks for submissions, so that neither needs a system call under load.  On
+ * one CPU the two threads would only delay each other. */
 static uint64_t ring_spin_ns(const struct worker *w)
 {
 	const struct worker_options *o = &w->options;
@@ -284,7 +284,7 @@ void ring_submit(struct ring *r)
 {
 	unsigned submit = ring_publish(r);
 
-	r->quiet = 0; /* their completions are in the queue when this returns */
+	r->quiet = 0; /* The completions of quiet operations are in the queue when this returns. */
 	if (!submit)
 		return;
 	if (!r->sqpoll)
@@ -296,7 +296,8 @@ void ring_submit(struct ring *r)
 void ring_make_room(struct ring *r)
 {
 	while (ring_full(r)) {
-		ring_submit(r); /* without SQPOLL this sleeps if nothing is taken */
+		/* Without SQPOLL the call sleeps if the kernel takes no submission. */
+		ring_submit(r);
 		if (r->sqpoll && ring_full(r))
 			ring_call(r, 0, 0, IORING_ENTER_SQ_WAIT, NULL);
 	}
@@ -338,8 +339,8 @@ bool ring_wait(struct ring *r, bool block)
 		unsigned submit, quiet = r->quiet, want = MAX(quiet, 1U);
 
 		if (batch_must_look(w)) {
-			/* Answers are sent first: only then input shows that a client does not wait
-			 * for answers. */
+			/* Answers are sent first: only input that arrives after them shows a client
+			 * that does not wait for answers. */
 			ring_submit(r);
 			batch_look(w, ring_ready(r) > quiet || ring_has_deferred(r));
 		}
@@ -361,7 +362,7 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 	r->batch_ns = 0;
 
 	if (r->sqpoll) {
-		want = MIN(want, 1U); /* the kernel's thread completes them in its own time */
+		want = MIN(want, 1U); /* the kernel's thread completes them at a time of its own */
 		if (submit && ring_needs_wakeup(r))
 			flags |= IORING_ENTER_SQ_WAKEUP;
 		else if (want == 0 && !(ring_sq_flags(r) & IORING_SQ_CQ_OVERFLOW))
@@ -377,7 +378,9 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 	if (!want || !(deadline_ns || batch_ns))
 		return ring_call(r, submit, want, flags, NULL);
 	now = clock_ns();
-	if (batch_ns) { /* without a total timeout the wait would end with the time for several */
+	/* Without a total timeout the wait would end with the minimum wait for several
+	 * completions. */
+	if (batch_ns) {
 		want = MAX(want, (unsigned)BATCH_COMPLETIONS);
 		arg.min_wait_usec = (uint32_t)(batch_ns / NS_PER_US);
 		deadline_ns = deadline_ns ? deadline_ns : now + RING_BATCH_END_NS;
@@ -413,8 +416,8 @@ void ring_catch_up(struct ring *r)
 {
 	unsigned before;
 
-	/* The kernel's thread runs all work itself, so nothing is deferred; it is to see what is
-	 * queued now, not when a wait finds no completion. */
+	/* With SQPOLL the kernel's thread runs all work, so none is deferred.  It has to see the
+	 * queued submissions now, not only when a wait finds no completion. */
 	if (r->sqpoll)
 		ring_submit(r);
 	if (!ring_has_deferred(r))

@@ -49,13 +49,13 @@ struct ring {
 	unsigned *sq_flags;
 	unsigned long long features; /* IORING_FEAT_* */
 	unsigned enter_flags;        /* flags of each io_uring_enter() */
-	/* Number of queued operations that complete at once and whose completions nothing depends
-	 * on.  ring_enter() waits for this many, so that Linux runs the deferred work in large
-	 * batches (it runs 20 items, or as many as are waited for). */
+	/* Number of queued operations that complete at once and whose completions no code waits
+	 * for. ring_enter() waits for this many, so that Linux runs the deferred work in large
+	 * batches: it runs 20 items, or as many as are waited for. */
 	unsigned quiet;
 	bool waits;       /* ring_wait() does more than ring_enter_plain() */
 	uint64_t spin_ns; /* how long to spin for completions before sleeping */
-	/* How long the next wait is for several completions; after that, for one. */
+	/* How long the next wait is for several completions; after that it is for one. */
 	uint64_t batch_ns;
 	bool sqpoll, deferred;
 	unsigned files; /* registered so far; RING_FILES_MAX at most */
@@ -167,11 +167,11 @@ static inline long ring_syscall(struct ring *r, unsigned submit, unsigned want, 
 			r->enter_flags | flags, (long)arg, arg ? sizeof(*arg) : 0);
 }
 
-/* To be called after a call that submitted fewer operations than asked for: it was interrupted or
- * timed out, or submission stopped early, as it does when the kernel has no memory for a request.
- * In that case the rest stays queued for the next call, and the call has neither waited nor run the
- * deferred work, which would free requests: this function runs it, for up to RING_RETRY_NS if
- * nothing was submitted at all. */
+/* To be called after a call that submitted fewer operations than asked for.  The call was
+ * interrupted or timed out, or submission stopped early, as it does when the kernel has no memory
+ * for a request.  In that case the rest stays queued for the next call, and the call has neither
+ * waited nor run the deferred work, which would free requests.  This function then runs that work,
+ * for up to RING_RETRY_NS if nothing was submitted at all. */
 void ring_stopped_short(struct ring *r, long result);
 
 /* False: ring_stopped_short() was called. */
@@ -233,7 +233,8 @@ static inline struct io_uring_sqe *ring_next_sqe(struct ring *r)
 }
 
 /* Waits until a full queue has room: until the kernel has memory for a request or, with SQPOLL, its
- * thread a CPU.  If that never is, the worker makes no turns, which the main thread reports. */
+ * thread has a CPU.  If that never happens the worker makes no turns, which the main thread
+ * reports. */
 void ring_make_room(struct ring *r);
 
 /* A new submission; never NULL, as a full queue is submitted first.  The caller then calls a prep
@@ -264,8 +265,8 @@ static inline bool ring_has_deferred(const struct ring *r)
 	return __atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
 }
 
-/* For turns that do not sleep: sends, which complete at once, and left-over work could keep the
- * worker busy for ever while received data waits.  Runs the deferred work, for up to
+/* For turns that do not sleep.  Sends complete at once, so they and left-over work could keep the
+ * worker busy for ever while received data waits in deferred work.  Runs that work, for up to
  * WORKER_TURN_MAX completions. */
 void ring_catch_up(struct ring *r);
 

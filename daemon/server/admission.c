@@ -10,7 +10,7 @@
 
 #include "tally.h"
 
-/* The rules for clients, apart from the number of all. */
+/* The rules for clients, except for the limit of all connections. */
 struct admission_rules {
 	uint64_t max_per_address;
 	unsigned allow_count;
@@ -57,8 +57,8 @@ void admission_set(struct admission *a, const struct listener_config *config)
 	a->rules.allow_count = config->allow_count;
 	pthread_mutex_unlock(&a->lock);
 	atomic_store(&a->needs_peer, config->max_connections_per_address || config->allow_count);
-	/* Not for datagrams, where the oldest client is evicted rather than a new one refused: each
-	 * worker's table of peers has its share of the limit. */
+	/* Datagrams have no limit here: each worker's table of peers has its share of the limit,
+	 * and evicts the oldest client rather than refuse a new one. */
 	atomic_store(&a->max, config->max_connections && !options_datagrams(&config->options)
 				      ? config->max_connections
 				      : UINT64_MAX);
@@ -84,8 +84,8 @@ static bool is_loopback(const struct in6_addr *address)
 	       (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == IN_LOOPBACKNET);
 }
 
-/* Is peer an address of this host?  Checked by connecting a UDP socket, which sends nothing: only
- * then is the peer's address also the source address. */
+/* Is peer an address of this host?  Connects a UDP socket to it, which sends nothing: the kernel
+ * chooses the same address as source only if it is local. */
 static bool is_local(const struct sockaddr_storage *peer)
 {
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
@@ -117,7 +117,8 @@ static bool is_allowed(const struct admission_rules *rules, const struct sockadd
 	return rules->allow_count == 0;
 }
 
-/* A copy, as is_local() makes system calls, which no other worker should wait for. */
+/* Copies the rules under the lock.  is_local() makes system calls, for which no other worker should
+ * wait. */
 static void admission_copy_rules(struct admission *a, struct admission_rules *ret_rules)
 {
 	pthread_mutex_lock(&a->lock);

@@ -39,8 +39,8 @@ struct unix_socket fdstore_file(const struct fdstore_socket *k)
 	return file;
 }
 
-/* Does the Unix socket's file still exist and lead to it?  If not, it is removed or belongs to
- * another server.  For a socket unit the file's identity is unknown, so any socket file is
+/* Does the Unix socket's file still exist and lead to it?  If not, the file was removed or belongs
+ * to another server.  For a socket unit the file's identity is unknown, so any socket file is
  * accepted. */
 static bool has_file(const struct fdstore_socket *k)
 {
@@ -55,7 +55,7 @@ static bool has_file(const struct fdstore_socket *k)
 	return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-/* Why no listener can use the socket; NULL: one can. */
+/* The reason why no listener can use the socket; NULL: one can. */
 static const char *fdstore_refuse(struct fdstore_socket *k)
 {
 	socklen_t bytes = sizeof(int);
@@ -101,7 +101,7 @@ static bool fdstore_has_use(const struct fdstore_socket *k, const struct config 
 	return found;
 }
 
-/* Has the service manager drop its duplicates of the sockets with s's name. */
+/* Makes the service manager drop its duplicates of the sockets with s's name. */
 static void fdstore_drop(const struct kept *k, const struct fdstore_socket *s)
 {
 	char text[SOCKET_NAME_TEXT_MAX];
@@ -110,7 +110,7 @@ static void fdstore_drop(const struct kept *k, const struct fdstore_socket *s)
 		notify(k->notify, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(&s->name, text));
 }
 
-/* Closes a socket, and removes its file if we made that. */
+/* Closes a socket, and removes its file if this daemon made it. */
 static void fdstore_close_one(const struct kept *k, struct fdstore_socket *s)
 {
 	struct unix_socket file = fdstore_file(s);
@@ -139,7 +139,7 @@ const struct fdstore_unit *fdstore_conflict(const struct kept *k,
 	return NULL;
 }
 
-/* Adds fd to the list; false: it was closed. */
+/* Takes ownership of fd and adds it to the list; false: it was closed. */
 static bool fdstore_take(struct kept *k, int fd, const char *name, const struct config *config)
 {
 	struct fdstore_socket *s = &k->list[k->count];
@@ -187,7 +187,8 @@ void fdstore_open(struct kept *k, struct notify *notify, const struct config *co
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
-	/* wait: an address cannot be bound while the manager still has the socket open. */
+	/* The wait is needed because an address cannot be bound while the manager has the socket
+	 * open. */
 	if (closed && k->max)
 		notify_barrier(notify, clock_ns() + KEPT_BARRIER_NS);
 }

@@ -13,7 +13,7 @@ struct fdstore_socket {
 	int fd;                  /* -1: taken, or closed */
 	struct socket_name name; /* listener "": from a socket unit */
 	struct sockaddr_storage sa;
-	bool renamed; /* taken for another name than the one that the service manager has */
+	bool renamed; /* taken under another name than the service manager has for it */
 };
 
 /* The file of a socket that we made, for unix_socket_remove(); empty if there is none. */
@@ -45,9 +45,9 @@ void fdstore_open(struct kept *k, struct notify *notify, const struct config *co
 struct fdstore_socket *fdstore_find(struct kept *k, const struct socket_name *wants,
 				    unsigned *position);
 
-/* Closes sockets that no listener took.  serves: those that were taken will be stored by
- * fdstore_store(), so the service manager, which stores no socket twice, has to forget their old
- * names first. */
+/* Closes sockets that no listener took.  serves: the sockets that were taken will be stored by
+ * fdstore_store().  The service manager stores no socket twice, so it first has to forget their old
+ * names. */
 void fdstore_close(struct kept *k, bool serves);
 void fdstore_free(struct kept *k);
 
@@ -58,5 +58,5 @@ const struct fdstore_unit *fdstore_conflict(const struct kept *k,
 /* Stores the sockets of l, which serves, with the service manager; logs those that cannot be
  * stored. */
 void fdstore_store(struct listener *l);
-/* Has the service manager drop its duplicates of l's sockets. */
+/* Makes the service manager drop its duplicates of l's sockets. */
 void fdstore_forget(struct listener *l);

@@ -144,7 +144,7 @@ void listener_request_stop(struct listener *l)
 		worker_request_stop(&l->workers[i]);
 }
 
-/* Logs a worker that has not ended, most likely because a store waits for its device. */
+/* Logs the workers that have not ended, most likely because a store waits for its device. */
 static void listener_log_stuck(const struct listener *l, unsigned index)
 {
 	const struct worker *w = &l->workers[index];
@@ -159,7 +159,7 @@ static void listener_log_stuck(const struct listener *l, unsigned index)
 	}
 	log_write(LOG_ERR, l->name,
 		  "listener '%s': worker %u (thread %d) does not end: %sthe files "
-		  "/proc/%d/task/*/stack tell what its threads wait for",
+		  "/proc/%d/task/*/stack show where its threads wait",
 		  l->name, index, w->thread.tid, why, getpid());
 }
 
@@ -195,7 +195,7 @@ static void listener_free_workers(struct listener *l)
 	l->costs = NULL;
 }
 
-/* Tells the service its sockets, or that it no longer serves. */
+/* Tells the service which sockets it serves, or that it no longer serves. */
 static void listener_announce(const struct listener *l, bool serves)
 {
 	const struct service *s = l->config->service;
@@ -295,7 +295,8 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
 	listener_announce(l, false);
 	if (!l->all->stopping)
-		fdstore_forget(l); /* or clients would wait in the queues of the stored sockets */
+		/* Otherwise clients would wait in the queues of the stored sockets. */
+		fdstore_forget(l);
 	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)
 		if (l->config->transport->datagrams && l->addresses[i].kept[0])
 			listening_give(l, i); /* the next process accepts from the queue */

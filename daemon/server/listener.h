@@ -24,12 +24,11 @@ extern const char *const listener_state_names[];
 struct listener {
 	/* constant, as workers read it; config is for the main thread. */
 	char name[CONFIG_NAME_MAX];
-	/* A copy, as a listener may outlive its configuration (and then its origins' file names).
-	 */
+	/* A copy: a listener may outlive its configuration, and the texts of its origins. */
 	struct listener_config *config;
 	struct listeners *all;
 	struct listener *next; /* in listeners->leaving */
-	uint64_t started_ns;   /* CLOCK_MONOTONIC: since when its counters count */
+	uint64_t started_ns;   /* CLOCK_MONOTONIC: the begin of its counters */
 	enum listener_state state;
 	bool starting;        /* see listener_begin() */
 	int error;            /* -errno: it cannot start */
@@ -46,7 +45,7 @@ struct listener {
 	unsigned drained_count;
 	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
-	unsigned kept; /* how many of its sockets the service manager stores */
+	unsigned kept; /* number of its sockets that the service manager stores */
 	/* Some of its sockets come from another listener, which may still accept from them. */
 	bool inherited;
 	/* Addresses for an engine that binds them itself; NULL: the listener has sockets. */
@@ -77,8 +76,8 @@ void listeners_await_start(struct listener **list, unsigned count, struct listen
 const struct store *listener_store(const struct listener *l, unsigned index);
 
 void listener_serve(struct listener *l); /* start accepting */
-/* To be called when a worker of another listener has stopped accepting from sockets that l shares:
- * the kernel may have woken only that worker for connections that are still in the queue. */
+/* To be called when a worker of another listener has stopped accepting from sockets that l shares.
+ * The kernel may have woken only that worker for connections that are still in the queue. */
 void listener_accept_waiting(struct listener *l);
 void listener_log(const struct listener *l); /* logs a line about a listener that serves */
 /* Logs the listeners that do not serve, a line for each reason. */

@@ -5,14 +5,14 @@
 #include "config.h"
 #include "listener.h"
 
-/* Prints the address without the port, IPv6 in brackets only behind a / or : that belongs to it. */
+/* Prints the address without the port; IPv6 has brackets only in a URI. */
 static void print_host(FILE *to, const char *text, bool in_uri)
 {
 	const char *colon = strrchr(text, ':');
 	size_t bytes = colon ? (size_t)(colon - text) : strlen(text);
 
 	if (!strncmp(text, "0.0.0.0:", 8) || !strncmp(text, "[::]:", 5)) {
-		fputs("ADDRESS", to); /* a wildcard: any address of this host */
+		fputs("ADDRESS", to); /* any address of this host: the user has to choose one */
 		return;
 	}
 	if (text[0] == '[' && !in_uri) {

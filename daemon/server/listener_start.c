@@ -15,7 +15,8 @@
 
 /* ---- Exports ---- */
 
-/* Each worker has counters of its own for each export; calloc(), because few of them are used. */
+/* Makes the listener's mounts.  Each worker has counters of its own for each export; calloc() takes
+ * pages only for those in use, and few of them are. */
 static int listener_mount(struct listener *l)
 {
 	unsigned count = l->exports ? l->config->export_count : 0;
@@ -149,8 +150,8 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 	return l->shared ? 0 : -EINVAL;
 }
 
-/* Must l wait until `old` has ended?  An RDMA address can only be bound by one listener at a time,
- * and cannot be handed over. */
+/* Must l wait until `old` has ended?  Only one listener at a time can bind an RDMA address, and it
+ * cannot be handed over. */
 static bool listener_must_wait(const struct listener *l, const struct listener *old)
 {
 	bool same =
@@ -262,8 +263,8 @@ static void listener_await_start(struct listener *l, uint64_t end_ns)
 		l->error = listener_await_workers(l, 1, end_ns);
 }
 
-/* Makes a listener without workers to replace one that has failed, which may have to stay because a
- * worker hangs. */
+/* Makes a listener without workers to replace one that has failed.  The failed one may have to stay
+ * in memory because a worker hangs. */
 static struct listener *listener_replace(struct listener *failed, uint64_t end_ns)
 {
 	struct listener *l = listener_new(failed->all, failed->config);

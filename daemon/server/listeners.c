@@ -93,7 +93,7 @@ void listeners_accept_ended(struct listeners *all)
 		listener_accept_waiting(all->list[i]);
 }
 
-/* All are requested to stop before any is waited for. */
+/* All are requested to stop before any is waited for, so that they end at the same time. */
 bool listeners_end(struct listeners *all)
 {
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
@@ -137,7 +137,7 @@ void listeners_flush_counters(struct listeners *all)
 	counter_flush_wait(settle);
 }
 
-/* A worker is alive if it sleeps in wait(), or has made a turn since the last call. */
+/* Is the worker alive: does it sleep in wait(), or has it made a turn since the last call? */
 static bool worker_alive(struct worker *w)
 {
 	uint64_t turns = stat_load(w->stats.turns);

@@ -16,7 +16,7 @@
 #include "util.h"
 
 struct listening_socket {
-	struct worker_socket socket; /* fd -1: given to a worker */
+	struct worker_socket socket; /* fd -1: a worker owns it now */
 	unsigned worker;
 	/* The socket shares its port with a listener that serves.  It must not listen before the
 	 * reload is certain, or it would get connections that nobody accepts. */
@@ -48,7 +48,8 @@ void listening_list(const struct listener_config *config, struct sockaddr_storag
 
 /* ---- Taking over ---- */
 
-/* May sockets be taken from l?  It must serve: then its workers close sockets only on request. */
+/* May sockets be taken from l?  It must serve: only then do its workers keep sockets open until
+ * they are asked to close them. */
 static bool may_give(const struct listener *l)
 {
 	return l->state == LISTENER_SERVING;
@@ -72,8 +73,8 @@ static bool is_named(const struct listener_config *config, const struct sockaddr
 	return false;
 }
 
-/* May `wants` not have a socket at sa that it had before?  With port 0 not if a listener names that
- * port, whichever comes first in the file. */
+/* Must `wants` not have a socket at sa, which it had before?  With port 0 it must not if a listener
+ * names that port, whichever comes first in the file. */
 static bool is_left(const struct listeners *all, const struct socket_name *wants,
 		    const struct sockaddr_storage *sa)
 {
@@ -121,7 +122,8 @@ static bool is_port_of(struct listener *const *going, uint16_t port, int type)
 	return false;
 }
 
-/* May a new socket join those of l?  Not beside a socket unit's, as it would get no clients. */
+/* May a new socket share the port of l's sockets?  Not beside a socket unit's socket, which would
+ * get all clients. */
 static bool may_join(const struct listener *l, struct listener *const *going,
 		     const struct sockaddr_storage *wanted)
 {
@@ -180,8 +182,8 @@ int *listening_collect(const struct listener *l, unsigned address, unsigned *ret
 	return fds;
 }
 
-/* Can further sockets join fd (SO_REUSEPORT)?  Not if the service manager made it, as it belongs to
- * root. */
+/* Can further sockets share the port of fd (SO_REUSEPORT)?  The kernel requires the same user, and
+ * a socket of the service manager belongs to root. */
 static bool can_join(int fd, const struct sockaddr_storage *sa)
 {
 	struct stat st;
@@ -189,9 +191,9 @@ static bool can_join(int fd, const struct sockaddr_storage *sa)
 	return sa->ss_family != AF_UNIX && fstat(fd, &st) == 0 && st.st_uid == geteuid();
 }
 
-/* Adds duplicates of all sockets of an address, whatever the number of l's workers, as closing a
- * socket would lose its queue.  Workers share sockets if there are too few, except UDP sockets,
- * where a client's datagrams must all go to one worker. */
+/* Adds duplicates of all sockets of an address, whatever the number of l's workers, since closing a
+ * socket would lose its queue.  Workers share sockets if there are too few.  UDP sockets are not
+ * shared, as all datagrams of a client must go to one worker. */
 static int add_duplicates(struct listening *sockets, const struct listener *l, const int *fds,
 			  unsigned count, bool share)
 {
@@ -213,7 +215,7 @@ static int add_duplicates(struct listening *sockets, const struct listener *l, c
 
 /* ---- All sockets of a listener ---- */
 
-/* `wanted` is in use: adds to the reason the socket unit that has it, if any. */
+/* `wanted` is in use: adds to the reason the socket unit that has the address, if there is one. */
 static void explain_unit(const struct kept *k, const struct sockaddr_storage *wanted, int type,
 			 struct reason *reason)
 {
@@ -230,7 +232,8 @@ static void explain_unit(const struct kept *k, const struct sockaddr_storage *wa
 			   unit->name);
 }
 
-/* One socket for a multicast group, as each socket would get a copy of every datagram. */
+/* The number of sockets for an address.  A multicast group has one, as each socket would get a copy
+ * of every datagram. */
 static unsigned sockets_wanted(const struct listener *l, const struct sockaddr_storage *sa)
 {
 	return sockaddr_is_multicast(sa) ? 1 : l->worker_count;
@@ -295,8 +298,8 @@ static int take_given(struct listening *sockets, struct listener *l, const struc
 	return rc;
 }
 
-/* Takes sockets of the service manager: all that are bound to the same address as the first match.
- * *ret_count 0: none. */
+/* Takes sockets of the service manager: all that are bound to the address of the first match.
+ * *ret_count 0: there is no match. */
 static int take_kept(struct listening *sockets, struct listener *l, const struct socket_name *wants,
 		     unsigned *ret_count, struct reason *reason)
 {

@@ -1,6 +1,6 @@
-/* The listening sockets of a listener, before its workers get them.  They are taken over from a
- * listener that will end or from the service manager, so that clients in their queues are served,
- * or bound.  Main thread. */
+/* The listening sockets of a listener, until its workers own them.  They are bound, or taken over
+ * from a listener that will end or from the service manager, so that clients in their queues are
+ * served.  Main thread. */
 #pragma once
 struct listener;
 struct listener_config;
@@ -25,7 +25,7 @@ void listening_list(const struct listener_config *config, struct sockaddr_storag
 int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
 		   struct reason *reason);
 
-/* Undoes the taking over: l, which was to replace listeners of `going`, will not. */
+/* Undoes the taking over: l was to replace listeners of `going`, and will not. */
 void listening_return(const struct listener *l, struct listener *const *going);
 
 /* Moves the sockets of that worker, and their ownership, to `to`, which has room for

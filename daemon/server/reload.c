@@ -62,7 +62,8 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 	undone = reload_apply(&next, lines);
 	config_diff_free(&next.diff);
 	if (undone) {
-		r->previous = unconfirmed; /* restored, so that it is freed below */
+		/* The configuration that was undone, which is freed below. */
+		r->previous = unconfirmed;
 		json_array_append_new(
 			errors, json_sprintf("not confirmed within %u s: undone", r->confirm_s));
 	} else {
@@ -94,7 +95,7 @@ static void await_confirmation(struct server *s, struct config *previous, unsign
 		log_info("reload: to be confirmed within %u s", seconds);
 }
 
-/* NULL with all errors. */
+/* Reads the configuration; NULL with all errors in lines. */
 static struct config *load(const char *path, json_t *lines)
 {
 	struct config_errors errors = { 0 };

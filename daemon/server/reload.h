@@ -12,7 +12,7 @@
 struct config;
 struct server;
 
-/* How the last reload ended, so far. */
+/* The result of the last reload, so far. */
 enum reload_state {
 	RELOAD_STATE_NONE, /* no reload so far */
 	RELOAD_STATE_DONE,
@@ -41,8 +41,8 @@ struct reload_request {
 
 enum reload_outcome {
 	RELOAD_DONE,
-	RELOAD_REFUSED, /* nothing has changed, as also with: */
-	RELOAD_RESTART, /* a key has changed that needs a restart */
+	RELOAD_REFUSED, /* nothing has changed, because of errors */
+	RELOAD_RESTART, /* nothing has changed, because a changed key needs a restart */
 };
 
 struct reload_answer {

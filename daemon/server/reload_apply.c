@@ -98,13 +98,13 @@ static void add_listener_error(json_t *errors, const struct listener *l)
 						   l->name, l->reason.text));
 }
 
-/* In a resume, an unavailable listener is an error even if it is optional. */
+/* In a resume an unavailable listener is an error, even if it is optional. */
 static bool cannot_resume(const struct reload_next *n, const struct listener *l)
 {
 	return n->resume && l->state == LISTENER_UNAVAILABLE && !is_running(n->server, l);
 }
 
-/* Tries all of them, so that every error is reported at once. */
+/* Prepares all listeners even after an error, so that every error is reported at once. */
 static bool prepare_listeners(struct reload_next *n, json_t *errors)
 {
 	bool good = true;
@@ -223,7 +223,8 @@ static void commit(struct reload_next *n)
 
 		if (!is_running(s, l))
 			listener_log(l);
-		else if (l->state == LISTENER_SERVING) /* in a resume not all serve */
+		/* In a resume listeners of the list may still be drained. */
+		else if (l->state == LISTENER_SERVING)
 			listener_change(l, &n->config->listeners[i]);
 	}
 	if (!n->resume)

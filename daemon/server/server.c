@@ -51,8 +51,8 @@ bool server_may_start_later(int error)
 	return false;
 }
 
-/* Tries all of them, so that every error is reported at once.  Returns one that time does not cure,
- * if there is one. */
+/* Starts all listeners even after an error, so that every error is reported at once.  Returns an
+ * error that time does not cure, if there is one. */
 static int server_prepare(struct server *s)
 {
 	struct listeners *all = &s->listeners;
@@ -169,7 +169,7 @@ void server_notify_status(struct server *s)
 
 /* ---- Drain and stop ---- */
 
-/* A worker that does not respond must not prevent the end of the process. */
+/* Ends the event loop, even if a worker does not respond. */
 static int server_on_drain_timeout(sd_event_source *source, uint64_t usec, void *context)
 {
 	struct server *s = context;

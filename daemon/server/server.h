@@ -14,8 +14,8 @@ struct server {
 	const char *path; /* of the configuration file; NULL: --run */
 	struct config *config;
 	struct listeners listeners;
-	uint64_t generation;  /* of config: 1 after the start, one more with each change */
-	struct reload reload; /* the last one */
+	uint64_t generation;  /* 1 after the start, one more with each change of config */
+	struct reload reload; /* the last reload */
 	struct notify notify; /* the service manager */
 };
 

@@ -14,9 +14,11 @@
 #include "watchdog.h"
 
 enum {
-	BIND_NS = 500 * NS_PER_MS, /* how long an address in use is retried at least */
+	/* The shortest time for which an address in use is tried again. */
+	BIND_NS = 500 * NS_PER_MS,
 	BIND_PAUSE_NS = 10 * NS_PER_MS,
-	BIND_LOOK_NS = 100 * NS_PER_MS, /* interval of later checks which process holds it */
+	/* Interval of later checks which process holds the address. */
+	BIND_LOOK_NS = 100 * NS_PER_MS,
 };
 
 /* ---- An address in use ---- */
@@ -27,7 +29,8 @@ struct address_wait {
 	struct socket_owner owner;
 };
 
-/* Waits before the next attempt, also for a process that is just being killed.  False: give up. */
+/* Waits before the next attempt: a process that is just being killed may hold the address.  False:
+ * give up. */
 static bool wait_for_address(struct address_wait *w, const struct sockaddr_storage *sa)
 {
 	static const struct timespec pause = { .tv_nsec = BIND_PAUSE_NS };

@@ -15,8 +15,8 @@ struct bound {
 	bool activated; /* belongs to a socket unit: neither its sockets nor its file are ours */
 	/* Its name in the service manager's descriptor store; "": not stored. */
 	char kept[SOCKET_NAME_TEXT_MAX];
-	/* Sockets of a running listener that one being prepared has taken over.  The file of a Unix
-	 * socket becomes the new one's when that serves. */
+	/* A running listener's address: the address of a listener being prepared that has taken its
+	 * sockets over.  The file of a Unix socket becomes the new one's when that serves. */
 	struct bound *heir;
 };
 
@@ -25,10 +25,10 @@ struct bound {
  */
 #define SOCKET_WAIT_NS ((uint64_t)10 * NS_PER_S)
 
-/* Binds one address for `count` workers, with sockets of that type, which the caller owns even on
- * failure.  join: sockets of this process may already use the port; UDP sockets are then
- * bound by socket_start() only, as they would take clients of those.  end_ns: end of the wait
- * above, CLOCK_MONOTONIC.  0, or -errno with the reason. */
+/* Binds one address for `count` workers, with sockets of that type; the caller owns them even on
+ * failure.  join: sockets of this process may already use the port.  UDP sockets are then bound
+ * only by socket_start(), since they would take clients of the others at once.  end_ns: end of the
+ * wait above, CLOCK_MONOTONIC.  0, or -errno with the reason. */
 int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_socket *sockets,
 		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
 		struct reason *reason);
@@ -39,9 +39,10 @@ int socket_listen(int fd);
 /* The same, after binding to `late` if that is not NULL: see struct worker_socket. */
 int socket_start(int fd, const struct sockaddr_storage *late);
 
-/* Has the kernel end connections that are accepted from now on, a TCP socket's, if their clients do
- * not answer for that long: neither acknowledge data, nor its probes while nothing is sent, nor
- * open a window that they have closed.  ns: 0: as the kernel does by itself. */
+/* Sets how long the kernel keeps TCP connections whose clients do not answer, for connections
+ * accepted from now on.  Such a client acknowledges neither data nor, while nothing is sent, the
+ * kernel's probes, or it does not open the window that it has closed.  ns 0: the kernel's
+ * default. */
 void socket_set_keepalive(int fd, uint64_t ns);
 
 /* Sets the options of socket_bind() on a socket that another process has made; join: sockets of

@@ -6,8 +6,8 @@
 
 #include "util.h"
 
-/* No data follows `at`: there is a hole up to the end of the file, which may have been truncated
- * meanwhile. */
+/* SEEK_DATA has found no data behind `at`: a hole reaches up to the end of the file.  Returns its
+ * end; -EIO: the file was truncated meanwhile. */
 static int64_t extent_last(struct io *io, int fd, uint64_t at, uint64_t end)
 {
 	off_t size = lseek(fd, 0, SEEK_END);
@@ -47,7 +47,8 @@ int extents_of_file(struct io *io, int fd)
 		struct io_extent *extent = &io->extents[io->extent_count];
 		int64_t next = extent_end(io, fd, at, end, &extent->hole);
 
-		if (next < 0) /* extents found so far are reported first */
+		/* Report the extents found so far; the next request meets the error. */
+		if (next < 0)
 			return io->extent_count > 0 ? 0 : (int)next;
 		if ((uint64_t)next <= at) /* changed by a concurrent write: look again */
 			continue;

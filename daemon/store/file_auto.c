@@ -1,5 +1,6 @@
-/* `store = auto`: the worker itself does reads and writes that will not block; all others go to the
- * mount's store.  The table at the end tells how that is decided.  See file.h. */
+/* `store = auto`: the worker itself does reads and writes that will not block; the mount's store
+ * does all others.  The table at the end has the rules of the choice.  Worker's thread.  See
+ * file.h. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,11 +17,13 @@ enum file_way {
 	WAY_TIMED,  /* the worker, until a call blocks for long: see auto_timed() */
 };
 
-/* A call that takes longer than AUTO_SLOW_NS has either blocked, or other threads had the CPU,
- * which is no reason to use the store, whose threads would wait for the CPU as well.  So during the
- * time, AUTO_SLOW_TIMES as long, the worker looks at its voluntary context switches, which only
- * blocking causes, once a turn and after each long call.  After a call that has blocked, the store
- * does all requests for as long: the worker blocks for 1 % of its time at most. */
+/* A call that takes longer than AUTO_SLOW_NS has either blocked, or other threads had the CPU.  The
+ * latter is no reason to use the store, whose threads would wait for the CPU as well.
+ *
+ * So after a long call, for AUTO_SLOW_TIMES as long as it took, the worker watches its voluntary
+ * context switches, which only blocking causes: once a turn and after each further long call.
+ * After a call that has blocked the store does all requests for that time, so that the worker
+ * blocks for at most 1 % of its time. */
 enum { AUTO_SLOW_NS = NS_PER_MS, AUTO_SLOW_TIMES = 100 };
 
 /* Reads or writes; returns the bytes, or -errno. */
@@ -54,7 +57,7 @@ void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool w
 	m->suspect_until_ns = until_ns + took_ns * AUTO_SLOW_TIMES;
 }
 
-/* Has the worker waited since the last look? */
+/* Has the worker blocked since the last look? */
 static bool auto_look(struct mount *m)
 {
 	long before = m->waits;
@@ -64,9 +67,9 @@ static bool auto_look(struct mount *m)
 	return m->waits != before;
 }
 
-/* The clock is read once for each call of a turn: one begins where the last has ended.  What is
- * between them takes microseconds as a rule; where it takes long, auto_look() tells it from a call
- * that waited. */
+/* Reads or writes and measures the time.  The clock is read once for each call of a turn: a call
+ * begins where the last one has ended.  The work between two calls takes microseconds as a rule;
+ * where it takes long, auto_look() tells it from a call that blocked. */
 static long auto_timed(struct io *io)
 {
 	struct mount *m = io->mount;
@@ -89,7 +92,7 @@ static long auto_timed(struct io *io)
 	return n;
 }
 
-/* Above that the cost of a call is lost in that of the copy. */
+/* Above this size the cost of a call is small beside that of the copy. */
 enum { AUTO_BATCH_BYTES = 32 * 1024 };
 
 /* Is io one of several small ones in this turn?  A ring submits them by one call, and reads and
@@ -117,12 +120,12 @@ static bool auto_attempt(struct io *io)
 	n = *way == WAY_TIMED ? auto_timed(io) : auto_call(io, RWF_NOWAIT);
 	if (likely(n == (long)io->length)) {
 		if (unlikely(*way == WAY_NOWAIT))
-			*way = WAY_BATCH; /* a ring need not hand it to a thread either */
+			*way = WAY_BATCH; /* a ring needs no thread for such requests either */
 		io_finish(io, 0);
 		return true;
 	}
 	if (n > 0)
-		file_advance(io, (size_t)n); /* short: the store does the rest */
+		file_advance(io, (size_t)n); /* a short transfer: the store does the rest */
 	else if (n == -EOPNOTSUPP && *way != WAY_TIMED)
 		*way = WAY_TIMED; /* RWF_NOWAIT is not supported, as for ext4's buffered writes */
 	/* End of file or error: the store repeats the request and reports it. */

@@ -33,8 +33,8 @@ struct queue {
 struct file_threads {
 	struct worker *worker;
 	struct worker_hook hook;
-	struct queue batch; /* this turn's requests; worker's thread only */
-	unsigned users;     /* mounts */
+	struct queue batch; /* requests of this turn; worker's thread only */
+	unsigned users;     /* mounts that use the pool; it ends with the last */
 
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
@@ -85,7 +85,8 @@ static void queue_splice(struct queue *to, struct queue *from)
 	queue_init(from);
 }
 
-/* ---- On the pool's threads; of `blocking` reads and writes on the worker's ---- */
+/* ---- On the pool's threads; with store `blocking`, reads and writes on the worker's thread
+ * ---- */
 
 static int thread_rw(struct io *io)
 {
@@ -108,9 +109,8 @@ static int thread_rw(struct io *io)
 	return 0;
 }
 
-/* Writes zeros where zeroing is not supported, IO_ZEROES_MAX at a time: then others have their
- * turn.
- */
+/* Writes zeros where zeroing is not supported, IO_ZEROES_MAX at a time: then the pool serves other
+ * requests before the next part. */
 static int thread_zero(struct io *io)
 {
 	static uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* aligned for direct I/O */
@@ -193,7 +193,8 @@ static void *thread_main(void *arg)
 	struct io *io;
 	char name[16];
 
-	snprintf(name, sizeof(name), "store-%d", t->worker->thread.tid); /* see host/proc.h */
+	/* host/proc.h finds the worker's threads by this name. */
+	snprintf(name, sizeof(name), "store-%d", t->worker->thread.tid);
 	pthread_setname_np(pthread_self(), name);
 	pthread_mutex_lock(&t->lock);
 	while ((io = thread_next(t)) != NULL) {
@@ -261,7 +262,7 @@ static void blocking_submit(struct io *io)
 	threads_finished(&io->call);
 }
 
-/* Hands this turn's requests over. */
+/* Hands this turn's requests to the pool, and wakes no more threads than there are requests. */
 static bool threads_turn(struct worker_hook *hook)
 {
 	struct file_threads *t = container_of(hook, struct file_threads, hook);

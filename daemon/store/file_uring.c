@@ -113,7 +113,7 @@ static void file_polled_done(struct op *op, int res, uint32_t flags)
 	file_rw(io);
 }
 
-/* ---- Where nothing else zeroes ---- */
+/* ---- Zeroing by writing, where the file system can do it in no other way ---- */
 
 static void file_zero(struct io *io)
 {

@@ -63,7 +63,7 @@ static bool file_ring_turn(struct worker_hook *hook)
 	return false;
 }
 
-/* Polled operations signal no completion: the worker checks for them every turn. */
+/* Runs every turn while polled operations are in flight: they signal no completion. */
 static bool file_ring_poll(struct worker_hook *hook)
 {
 	struct file_ring *f = container_of(hook, struct file_ring, hook);

@@ -11,7 +11,7 @@
 enum {
 	FILL_BYTES = 1 << 20, /* at a time */
 	FILL_PAGE = 4096,
-	/* Less than opening an export may take. */
+	/* less than the time that opening an export may take */
 	FILL_S = 8,
 };
 

@@ -1,5 +1,6 @@
-/* Data for what `create = yes` and `store = memory` make, which else has only holes: a client that
- * reads those measures neither the disk nor the network.  Any thread; may block. */
+/* Fills new storage with data, for `create = yes` and `store = memory`, which otherwise have only
+ * holes: a client that reads holes measures neither the disk nor the network.  Any thread; may
+ * block. */
 #pragma once
 #include "store.h"
 

@@ -103,9 +103,9 @@ static int memory_clear(struct io *io)
 
 /* ---- Holes ---- */
 
-/* How far the data that begins at `at` goes, MEMORY_STATUS_PAGES at most.  The kernel is asked for
- * the pages that are in memory: SEEK_HOLE would look at all of the export's.  One that was swapped
- * out ends this slice, and is data to the next. */
+/* End of the data that begins at `at`, MEMORY_STATUS_PAGES further at most.  The kernel tells which
+ * pages are in memory; SEEK_HOLE would search all of the export.  A page that was swapped out ends
+ * this slice, and the next slice takes it for data. */
 static uint64_t memory_data_end(struct io *io, uint64_t at, uint64_t end)
 {
 	const struct export *e = io->mount->export;

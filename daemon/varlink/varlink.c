@@ -14,10 +14,11 @@
 #include "varlink_internal.h"
 
 enum {
-	ACCEPT_PAUSE_US = 1000 * 1000, /* when the process is out of descriptors */
-	/* After a connection of a user that has used its share: a client that connects repeatedly
-	 * then takes little time, and others still get through the backlog in less than a second.
-	 */
+	/* Pause of accepting when the process is out of descriptors. */
+	ACCEPT_PAUSE_US = 1000 * 1000,
+	/* Pause after accepting a client of a user that has used its share of CPU time.  A client
+	 * that connects again and again then takes little time, and the backlog still passes in
+	 * less than a second. */
 	ACCEPT_SHARE_US = 10 * 1000,
 	ACCURACY_US = 1000,
 	BACKLOG = 64,
@@ -40,7 +41,7 @@ static const struct varlink_method *find_method(const struct varlink_interface *
 	return NULL;
 }
 
-/* Finds call->method and call->userdata, or answers with the reason why not. */
+/* Finds call->method and call->userdata, or answers the call with an error. */
 static bool call_resolve(struct varlink_call *call)
 {
 	static const struct varlink_method unknown = { .name = "" };
@@ -225,7 +226,7 @@ static int welcome(struct varlink *v, int fd, struct varlink_user **ret_user)
 	}
 	while (v->clients[slot])
 		slot++;
-	assert(slot < VARLINK_CLIENTS_MAX); /* there is a slot for each place of a user */
+	assert(slot < VARLINK_CLIENTS_MAX); /* there are as many slots as places of all users */
 	return varlink_client_new(v, fd, &peer, *ret_user, slot);
 }
 
@@ -244,7 +245,7 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
 			return 0;
 		log_warning("%s: accept: %s", v->socket.address.sun_path, strerror(errno));
-		/* Or the loop would spin, as the socket stays readable. */
+		/* Without the pause the loop would spin, as the socket stays readable. */
 		accept_pause(v, ACCEPT_PAUSE_US);
 		return 0;
 	}

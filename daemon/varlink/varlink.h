@@ -29,8 +29,8 @@ enum {
 	VARLINK_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes; the limit of systemd's clients */
 	VARLINK_TIMEOUT_S = 10,
 	VARLINK_SILENCE_S = 30,
-	VARLINK_SHARE_PERCENT = 20, /* of one CPU */
-	VARLINK_AHEAD_MS = 500,     /* CPU time */
+	VARLINK_SHARE_PERCENT = 20, /* the share of one CPU that the calls of a user may take */
+	VARLINK_AHEAD_MS = 500,     /* CPU time that a user may take in advance of its share */
 };
 
 struct varlink;
@@ -101,7 +101,7 @@ void varlink_defer(struct varlink_call *call,
 void varlink_reply(struct varlink_call *call, json_t *parameters);
 void varlink_error(struct varlink_call *call, const char *error, json_t *parameters);
 
-/* org.varlink.service.InvalidParameter, for what the table cannot check. */
+/* org.varlink.service.InvalidParameter, for values that the table cannot check. */
 void varlink_invalid_parameter(struct varlink_call *call, const char *parameter);
 
 /* One part of a stream (continues: true); only if varlink_call_more() and after varlink_defer().

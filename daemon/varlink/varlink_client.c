@@ -119,8 +119,7 @@ static bool waits_for_us(enum varlink_wait wait)
 	return wait == VARLINK_WAIT_NONE || wait == VARLINK_WAIT_TURN;
 }
 
-/* Sets the next step that is expected of the client; its time limit starts when the step changes.
- */
+/* Sets the step that the client has to take next; its time limit starts when the step changes. */
 static void client_await(struct varlink_client *c, enum varlink_wait wait)
 {
 	uint64_t limit_us = wait == VARLINK_WAIT_SHARE ? client_share_wait_us(c)
@@ -200,9 +199,9 @@ static bool client_handle_next(struct varlink_client *c)
 	return true;
 }
 
-/* Handles input until something has to be waited for, which it returns: what stopped it, not what
- * is true a moment later, or nobody would handle a message whose user had no share until just then.
- */
+/* Handles input until something has to be waited for, and returns that.  It returns the cause that
+ * stopped it, even if the cause ends a moment later: client_arm() then waits for that cause.
+ * Otherwise a message that stopped for lack of a share would stay unhandled in the buffer. */
 static enum varlink_wait client_handle(struct varlink_client *c, uint64_t *begin_ns)
 {
 	for (unsigned handled = 0; handled < RUN_MAX; handled++) {
@@ -228,8 +227,8 @@ static bool is_for_input(enum varlink_wait wait)
 /* Tells the event loop what to wait for. */
 static void client_arm(struct varlink_client *c, enum varlink_wait wait)
 {
-	/* Off while the client waits for its share: epoll always reports EPOLLHUP, but the client
-	 * may still have calls to be carried out. */
+	/* The socket is not watched while the client waits for its share: epoll always reports
+	 * EPOLLHUP, although the client's calls may still have to be carried out. */
 	sd_event_source_set_enabled(c->io, wait == VARLINK_WAIT_SHARE ? SD_EVENT_OFF : SD_EVENT_ON);
 	sd_event_source_set_io_events(c->io, is_for_input(wait)          ? EPOLLIN
 					     : wait == VARLINK_WAIT_TAKE ? EPOLLOUT
@@ -326,7 +325,8 @@ int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 	if (rc >= 0)
 		rc = sd_event_add_time(v->event, &c->timer, CLOCK_MONOTONIC, UINT64_MAX,
 				       ACCURACY_US, client_on_timer, c);
-	/* After what a client has done meanwhile, if this thread stood still. */
+	/* Runs after the client's own events: if this thread stood still, the client may have made
+	 * its step in time. */
 	if (rc >= 0)
 		rc = sd_event_source_set_priority(c->timer, SD_EVENT_PRIORITY_NORMAL + 1);
 	if (rc >= 0)

@@ -22,7 +22,7 @@ struct varlink_output {
 struct varlink_user {
 	uid_t uid;
 	unsigned clients;
-	/* CLOCK_MONOTONIC: time at which the CPU time used will equal its share. */
+	/* CLOCK_MONOTONIC: until then the CPU time already used exceeds the user's share. */
 	uint64_t even_us;
 };
 
@@ -33,12 +33,13 @@ struct varlink_users {
 
 /* The step that a client has to take within a time limit, see client_await(). */
 enum varlink_wait {
-	VARLINK_WAIT_NONE,  /* none: it waits for us */
-	VARLINK_WAIT_TURN,  /* none: waits for us, and other clients come first */
-	VARLINK_WAIT_CALL,  /* to begin a call */
-	VARLINK_WAIT_REST,  /* to finish the message that it began */
-	VARLINK_WAIT_TAKE,  /* to read its answers */
-	VARLINK_WAIT_SHARE, /* none: waits until its user has a share of CPU time again */
+	VARLINK_WAIT_NONE, /* no step: the client waits for us */
+	VARLINK_WAIT_TURN, /* no step: the client waits for us, and other clients come first */
+	VARLINK_WAIT_CALL, /* to begin a call */
+	VARLINK_WAIT_REST, /* to finish the message that it began */
+	VARLINK_WAIT_TAKE, /* to read its answers */
+	/* No step: the client waits until its user has a share of CPU time again. */
+	VARLINK_WAIT_SHARE,
 };
 
 struct varlink_client {
@@ -47,7 +48,7 @@ struct varlink_client {
 	unsigned slot; /* in varlink->clients */
 	int fd;
 	struct unix_peer peer;
-	const char *dropped; /* why it is being dropped; NULL: it is not */
+	const char *dropped; /* the reason for which it is being dropped; NULL: it is not */
 	bool eof;            /* it has closed its sending side */
 	bool running;        /* in client_run() */
 	struct varlink_reader reader;
@@ -78,7 +79,7 @@ struct varlink {
 bool varlink_user_is_trusted(const struct varlink_users *users, uid_t uid);
 /* The record of uid, valid while uid has clients or has used more than its share. */
 struct varlink_user *varlink_user_find(struct varlink_users *users, uid_t uid);
-/* Takes a place, which varlink_user_leave() gives back; false: the limit is reached. */
+/* Takes a place, which varlink_user_leave() returns; false: the limit is reached. */
 bool varlink_user_enter(struct varlink_users *users, struct varlink_user *user);
 void varlink_user_leave(struct varlink_user *user);
 /* Charges the user for cpu_ns of this thread's time. */
@@ -99,7 +100,7 @@ void varlink_client_drop(struct varlink_client *c, const char *why);
 /* Takes ownership of message; NULL: no memory.  A failure drops the client. */
 void varlink_client_send(struct varlink_client *c, json_t *message);
 
-/* True: the client has not taken all that was sent to it. */
+/* True: the kernel has not taken all output for the client. */
 static inline bool varlink_client_owed(const struct varlink_client *c)
 {
 	return c->output.start < c->output.bytes;
@@ -110,7 +111,7 @@ static inline bool varlink_client_owed(const struct varlink_client *c)
 uint64_t varlink_client_charge(struct varlink_user *user, uint64_t begin_ns);
 bool varlink_client_has_share(const struct varlink_client *c);
 
-/* To be called when the client's call has ended or there is output: has the event loop run it. */
+/* To be called when the client's call has ended or there is output: the event loop then runs it. */
 void varlink_client_kick(struct varlink_client *c);
 
 /* ---- varlink.c ---- */

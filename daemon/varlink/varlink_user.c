@@ -5,8 +5,8 @@
 #include "util.h"
 #include "varlink_internal.h"
 
-/* CPU time used is charged as the wall time in which it would be the user's share, at most
- * PAY_MAX_US, as a single call may be long. */
+/* CPU time is charged as the wall time in which it would be the user's share.  A user's debt is
+ * bounded by PAY_MAX_US, since a single call may be long. */
 #define AHEAD_US   ((uint64_t)VARLINK_AHEAD_MS * 1000 * 100 / VARLINK_SHARE_PERCENT)
 #define PAY_MAX_US ((uint64_t)1000 * 1000)
 

@@ -10,13 +10,13 @@
 struct reactor {
 	struct udp udp; /* must be first: see udp.h */
 	struct udp_receiver *receiver;
-	/* epoll: sockets outside the set, to be read in the next turn; turns since the last look at
-	 * the set. */
+	/* epoll: number of sockets outside the set, which are read in the next turn; turns since
+	 * the last look at the set */
 	unsigned read_again, unseen;
 };
 static_assert(offsetof(struct reactor, udp) == 0, "udp_of() expects it there");
 
-/* Frees what reactor_init() made. */
+/* Frees the state that reactor_init() made. */
 static void reactor_free(struct worker *w)
 {
 	struct reactor *r = w->engine_state;
@@ -26,7 +26,7 @@ static void reactor_free(struct worker *w)
 	w->engine_state = NULL;
 }
 
-/* start(): sets up what tells of input, r->udp.receive and r->udp.await_room, and calls
+/* start() sets up the source of events, r->udp.receive and r->udp.await_room, and calls
  * udp_init(). */
 static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct reason *reason),
 			struct reason *reason)
@@ -46,7 +46,7 @@ static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct
 	return rc;
 }
 
-/* There is room to send. */
+/* The socket has room to send again. */
 static void reactor_room(struct udp_socket *s)
 {
 	s->blocked = false;
@@ -55,16 +55,17 @@ static void reactor_room(struct udp_socket *s)
 
 /* ---- epoll ----
  *
- * Each socket has one registration, for input and, while it is blocked, for room to send.  For each
- * datagram that it sends, a registered socket has the kernel look whether the set waits for room to
- * send.  So a socket that brings many datagrams leaves the set, and is read in every turn until it
- * brings none. */
+ * Each socket has one registration, for input and, while it is blocked, for room to send.
+ *
+ * A registered socket costs something for each datagram that it sends: the kernel then checks
+ * whether the epoll set waits for room.  So a socket that brings many datagrams leaves the set, and
+ * is read in every turn until it brings none. */
 
 enum {
 	/* Datagrams of a turn: to leave the set and to join it again costs less than it saves. */
 	EPOLL_UDP_MANY = 16,
-	/* Turns: how often the set is looked at while no socket is in it, but for what the worker
-	 * itself watches. */
+	/* Turns between two looks at the set while every socket has left it: the set still has the
+	 * descriptors that the worker itself watches, such as its mailbox. */
 	EPOLL_UDP_LOOK = 4,
 };
 

@@ -110,7 +110,7 @@ static void udp_socket_init(struct udp *u, struct udp_socket *s, struct acceptor
 
 /* ---- Life of a client ---- */
 
-/* Where the client of this key is, if it is among the recent ones. */
+/* Finds the place of this key's client in the cache of recent ones. */
 static struct udp_peer **udp_recent(struct udp *u, const struct peer_key *key)
 {
 	uint64_t mixed = (key->words[1] ^ key->words[4] << 32) * HASH_FACTOR;
@@ -282,9 +282,9 @@ static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_data
 	return peer;
 }
 
-/* ---- What arrives ---- */
+/* ---- Received datagrams ---- */
 
-/* Is c a control message of this level and type with at least this many bytes of data? */
+/* Is c a control message of this level and type, with at least this many bytes of data? */
 static bool control_is(const struct msghdr *msg, const struct cmsghdr *c, int level, int type,
 		       size_t bytes)
 {
@@ -358,7 +358,7 @@ static bool udp_make_key(const struct udp_socket *s, const struct udp_datagram *
 }
 
 /* Copies a small datagram to the shared chunk, so that fewer chunks are touched and held.  Returns
- * the chunk that holds it then, d->chunk if the pool is exhausted. */
+ * the chunk that holds it afterwards: d->chunk if the pool is exhausted. */
 static struct chunk *udp_small(struct udp *u, struct udp_datagram *d)
 {
 	struct pool *p = &u->worker->pool;

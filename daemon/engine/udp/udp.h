@@ -54,15 +54,17 @@ struct udp_socket {
 	uint32_t interface;
 	uint16_t port; /* 0: not counted in udp_ports (any more) */
 	uint16_t index;
-	bool pktinfo;     /* the socket has several local addresses: the one sent to is asked for */
-	bool gso;         /* no device has refused segmentation (GSO) */
-	bool receives;    /* the worker wants to receive here */
-	bool blocked;     /* the kernel takes no more datagrams now */
-	bool starved;     /* there is no chunk to receive into */
-	bool armed;       /* the engine is asked to report input */
-	bool polled;      /* for the engine: its request for input is in flight */
-	bool again;       /* for the engine: look for input in the next turn */
-	struct op out_op; /* for the engine: the event that there is room to send */
+	/* The socket has several local addresses, and reports the one to which a datagram was
+	 * sent. */
+	bool pktinfo;
+	bool gso;            /* no device has refused segmentation (GSO) */
+	bool receives;       /* the worker wants to receive here */
+	bool blocked;        /* the kernel takes no more datagrams now */
+	bool starved;        /* there is no chunk to receive into */
+	bool armed;          /* the engine is asked to report input */
+	bool polled;         /* for the engine: its request for input is in flight */
+	bool again;          /* for the engine: look for input in the next turn */
+	struct op out_op;    /* for the engine: the event that there is room to send */
 	struct op failed_op; /* for io_uring: a datagram of a silent batch could not be sent */
 };
 
@@ -104,7 +106,7 @@ struct udp_batch {
 
 /* Per worker: the state of its engine begins with it. */
 struct udp {
-	union { /* first, as epoll.h and ring.h want: by the engine, one of them */
+	union { /* Must be first, as epoll.h and ring.h require; the engine uses one of them. */
 		struct epoll epoll;
 		struct ring ring;
 	};
@@ -112,8 +114,8 @@ struct udp {
 	struct peers peers;
 	struct udp_socket *sockets;
 	unsigned count;
-	/* A cache of the table of peers, for its hash with a secret is most of a look-up: by a hash
-	 * without one, the last client that had it, or NULL. */
+	/* A cache of the table of peers, whose hash with a secret is most of a look-up's cost.  The
+	 * index is a hash without a secret; an entry is the last client with that hash, or NULL. */
 	struct udp_peer *recent[UDP_RECENT];
 	struct chunk *small; /* the chunk that small datagrams are copied to */
 	bool gro, gso;
