@@ -258,16 +258,13 @@ void uring_wait(struct worker *w, bool block)
 }
 
 /* Is c's output sent by a call?  A connection's first output is, since nothing is in flight when it
- * is the last.  So is much output of a service with exports: a send by the ring would keep its
- * chunks until it is reaped, and the next reads are to use them. */
+ * is the last. */
 static bool uring_sends_by_call(const struct conn *c)
 {
 	const struct uring *u = c->worker->engine_state;
 
-	if (!u->eager_io || u->zero_copy || c->sending.bytes || (c->flags & URING_SEND_WAIT))
-		return false;
-	return (c->flags & CONN_FRESH) ||
-	       (c->tx.bytes >= CONN_RUN_BYTES && (c->worker->service->flags & SERVICE_EXPORTS));
+	return (c->flags & CONN_FRESH) && u->eager_io && !u->zero_copy && !c->sending.bytes &&
+	       !(c->flags & URING_SEND_WAIT);
 }
 
 /* Sends in general: of several views, without a copy, that may wait, or whose completion matters.
