@@ -14,7 +14,8 @@
 enum {
 	CALL_TIMEOUT_MS = 10000,
 	CALL_LONG_MS = 60000,
-	CALL_CONNECT_MS = 120000, /* to another host: somebody may type a password */
+	/* Connecting to another host: the user may have to type a password. */
+	CALL_CONNECT_MS = 120000,
 };
 
 static const char *unreachable_advice(int error)
@@ -57,7 +58,7 @@ static int unreachable_here(const char *where, const char *socket, int error)
 	return CTL_UNREACHABLE;
 }
 
-/* client NULL: it could not be made. */
+/* Prints why the daemon cannot be reached.  client NULL: it could not be made. */
 static int unreachable(const struct ctl *ctl, struct client *client, int error)
 {
 	char text[1024];
@@ -76,7 +77,8 @@ static int unreachable(const struct ctl *ctl, struct client *client, int error)
 	return CTL_UNREACHABLE;
 }
 
-/* nbctl's own errors, which the bridge tells instead of the daemon's. */
+/* Prints an error of nbctl itself on the other host, which the bridge sends in the daemon's
+ * place. */
 static int unreachable_there(const struct ctl *ctl, const json_t *parameters)
 {
 	char where[256];
@@ -86,7 +88,7 @@ static int unreachable_there(const struct ctl *ctl, const json_t *parameters)
 				(int)field_uint(parameters, "errno"));
 }
 
-/* The daemon's reasons: text, or objects with their place. */
+/* Prints the daemon's reasons: texts, or objects with file and line. */
 static void warn_errors(const json_t *parameters)
 {
 	json_t *error;
@@ -110,7 +112,8 @@ struct method {
 
 static const struct method *find_method(const char *name)
 {
-	/* Some start workers and open files, each of which may take the daemon 10 s. */
+	/* Time limits.  Some methods start workers and open files, each of which may take the
+	 * daemon 10 s. */
 	static const struct method methods[] = {
 		{ "Reload", true, CALL_LONG_MS },
 		{ "ConfirmReload", true, CALL_TIMEOUT_MS },
@@ -175,7 +178,7 @@ static bool is_our_version(const char *version)
 	return !strncmp(version, NB_VERSION, same) && (!version[same] || version[same] == '.');
 }
 
-/* The bridge tells its version.  CTL_DONE, or CTL_UNREACHABLE with the error printed. */
+/* Receives the bridge's version.  CTL_DONE, or CTL_UNREACHABLE with the error printed. */
 static int greet(const struct ctl *ctl, struct client *client)
 {
 	json_t *reply, *error;
@@ -209,7 +212,7 @@ int ctl_open(struct ctl *ctl, struct client **ret_client)
 	return rc;
 }
 
-/* The kept connection, which is the caller's now, or a new one. */
+/* The connection that an earlier call kept, which is the caller's now, or a new one. */
 static int take_client(struct ctl *ctl, struct client **ret_client)
 {
 	struct client *kept = ctl->kept;
@@ -243,7 +246,8 @@ static int start(struct ctl *ctl, const char *method, json_t *parameters, bool m
 	return rc;
 }
 
-/* One reply.  CTL_DONE and a new reference, or another exit code with the error printed. */
+/* Receives one reply.  CTL_DONE and a new reference, or another exit code with the error
+ * printed. */
 static int next_reply(struct ctl *ctl, struct client *client, const char *method,
 		      unsigned timeout_ms, json_t **ret_reply, bool *ret_continues)
 {

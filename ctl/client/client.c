@@ -22,8 +22,8 @@ enum {
 struct client {
 	int fd;
 	const struct client_target *target;
-	struct remote remote; /* of another host */
-	char *buffer;         /* received; the first `taken` bytes are consumed */
+	struct remote remote; /* the ssh process of a daemon on another host */
+	char *buffer;         /* bytes received; the first `taken` of them are consumed */
 	size_t used, taken, room;
 };
 
@@ -40,7 +40,7 @@ static int connect_here(const char *path, int *ret_fd)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	/* A full backlog makes connect() wait, for the time limit of sending. */
+	/* While the daemon's backlog is full connect() waits, as long as this limit of sending. */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0 ||
 	    connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
 	    fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {

@@ -15,7 +15,7 @@ struct client_target {
 	bool batch;         /* ssh may not ask for a password */
 };
 
-/* Connects to the socket, or starts ssh, whose failure the first call tells.  0 or -errno. */
+/* Connects to the socket, or starts ssh; the first call reports a failure of ssh.  0 or -errno. */
 int client_open(const struct client_target *target, struct client **ret_client);
 void client_close(struct client *c);
 

@@ -31,7 +31,7 @@ enum {
 enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_OPTIONAL /* --name[=VALUE] */ };
 
 struct option_spec {
-	const char *name; /* NULL ends the list */
+	const char *name; /* a table of options ends with name NULL */
 	enum option_kind kind;
 	const char *argument; /* name of the value in help */
 	const char *help;
@@ -47,8 +47,9 @@ struct command {
 	struct option_spec options[COMMAND_OPTIONS_MAX];
 	unsigned words_min, words_max; /* arguments that are not options */
 	bool runs_command;             /* `-- COMMAND ARG...` may follow */
-	bool here;                     /* reads what is on this host: -H has no meaning */
-	/* The command whose --json to use, as this one has no --json; NULL: it has. */
+	bool here;                     /* works on this host alone, so that -H has no meaning */
+	/* The command whose --json the message recommends, as this one has no --json; NULL: it has
+	 * one. */
 	const char *json_instead;
 	int (*run)(struct ctl *ctl); /* an exit code */
 };
@@ -58,7 +59,7 @@ struct ctl {
 	struct client_target target; /* the daemon */
 	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
 	struct output out;
-	bool quiet; /* does not print lists of errors, which the daemon logs */
+	bool quiet; /* no lists of errors are printed, since the daemon logs them */
 	/* By index in command->options: NULL when not given, "" for a flag and for a bare --name of
 	 * OPTION_OPTIONAL. */
 	const char *values[COMMAND_OPTIONS_MAX];
@@ -99,12 +100,12 @@ int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,
 int ctl_stream(struct ctl *ctl, const char *method, json_t *parameters, unsigned interval_ms,
 	       bool (*reply)(void *context, const json_t *reply), void *context);
 
-/* With which messages begin: nbctl, or nbserved whose --run has started it. */
+/* The name before each message: nbctl, or nbserved if its --run has started this process. */
 extern const char *ctl_program;
 
 /* Prints `nbctl: ...` and how to get help on stderr; returns CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int ctl_try_help(const struct ctl *ctl); /* prints only how to get help */
+int ctl_try_help(const struct ctl *ctl); /* prints only the hint at --help */
 /* Prints `nbctl: ...` on stderr. */
 void ctl_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

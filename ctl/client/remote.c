@@ -20,13 +20,13 @@
 enum {
 	REMOTE_COMMAND_MAX = 4096,
 	REMOTE_LINE_MAX = 256, /* of what ssh printed */
-	REMOTE_END_MS = 1000,  /* for ssh to end after its connection */
+	REMOTE_END_MS = 1000,  /* the time that ssh has to end after its connection */
 	SSH_FAILED = 255,      /* ssh(1), EXIT STATUS */
 	SHELL_NOT_FOUND = 127,
 };
 
-/* The command that the other host's shell reads.  The socket's path is quoted; nbctl's is not, as
- * it may be several words.  False: too long. */
+/* Makes the command that the other host's shell reads.  The socket's path is quoted; nbctl's path
+ * is not, since it may be several words.  False: too long. */
 static bool remote_command(const struct client_target *target, char *text, size_t bytes)
 {
 	int n = snprintf(text, bytes, "exec %s bridge", target->nbctl ? target->nbctl : "nbctl");
@@ -49,8 +49,8 @@ static bool remote_command(const struct client_target *target, char *text, size_
 	return true;
 }
 
-/* Ctrl-C is for nbctl alone, which then ends ssh: a program that is started with SIGINT ignored
- * ignores it, and so does ssh. */
+/* Starts ssh with SIGINT ignored, which programs inherit.  So Ctrl-C reaches nbctl alone, which
+ * then ends ssh. */
 static int start_ssh(char *const *argv, int socket, int errors, pid_t *ret_pid)
 {
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit;

@@ -7,8 +7,9 @@
 #include "client.h"
 
 struct remote {
-	pid_t pid;  /* ssh; 0: it has ended */
-	int errors; /* a file in memory with what ssh and the other host's shell printed */
+	pid_t pid; /* ssh; 0: it has ended */
+	/* A file in memory that receives the messages of ssh and of the other host's shell. */
+	int errors;
 };
 
 /* Starts `ssh HOST nbctl bridge`.  0 and the socket to it, which the caller owns; or -errno. */
@@ -16,6 +17,6 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 /* Ends ssh, and with it the bridge. */
 void remote_close(struct remote *r);
 
-/* See client_explain(); unread: what came and is no message. */
+/* See client_explain().  unread: bytes received that are no message. */
 void remote_explain(struct remote *r, const struct client_target *target, int error,
 		    const char *unread, size_t unread_bytes, char *text, size_t bytes);

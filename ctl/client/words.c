@@ -15,7 +15,8 @@ enum { INTERVAL_MAX_MS = 24 * 3600 * 1000 };
 
 const char *ctl_program = "nbctl";
 
-/* Parts of it may be a daemon's words or a file's. */
+/* Prints a message.  Parts of it may come from a daemon or a file, so control characters are
+ * replaced. */
 static void warn(const char *format, va_list arguments)
 {
 	char *text;

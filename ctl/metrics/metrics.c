@@ -158,7 +158,7 @@ static unsigned reap(unsigned running)
 
 static void on_child(int signal)
 {
-	(void)signal; /* only makes accept() return */
+	(void)signal; /* the signal only has to make accept() return */
 }
 
 /* Serves for ever; returns only on errors. */
@@ -205,9 +205,9 @@ const struct command command_metrics = {
 	.arguments = "",
 	.summary = "an HTTP server for Prometheus, in the foreground",
 	.details =
-		"GET /metrics answers what `nbctl stats --openmetrics` prints, or 503 while the daemon\n"
+		"GET /metrics returns the output of `nbctl stats --openmetrics`, or 503 while the daemon\n"
 		"cannot be reached.  Installed as a service: `systemctl enable --now nbserved-metrics`.\n"
-		"Everybody who can connect may read: keep it on loopback or behind a firewall.\n",
+		"Every client that can connect may read: keep it on loopback or behind a firewall.\n",
 	.example = "nbctl metrics --listen 127.0.0.1:9107",
 	.options = {
 		[VALUE_LISTEN] = { "listen", OPTION_VALUE, "ADDRESS",

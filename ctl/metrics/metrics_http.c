@@ -13,7 +13,7 @@ static size_t line_bytes(const char *data, size_t bytes)
 	return end && length > 0 && data[length - 1] == '\r' ? length - 1 : length;
 }
 
-/* Whether an empty line ends the head. */
+/* Does an empty line end the head? */
 static bool is_complete(const char *data, size_t bytes)
 {
 	const char *end;
@@ -32,7 +32,7 @@ static bool is(const char *text, size_t bytes, const char *what)
 	return bytes == strlen(what) && !memcmp(text, what, bytes);
 }
 
-/* Where the path of `http://HOST/path` begins; of `/path`, too. */
+/* The beginning of the path in `http://HOST/path`, or in `/path`. */
 static const char *path_of(const char *target, const char *end)
 {
 	static const char scheme[] = "http://";

@@ -149,7 +149,7 @@ static const char *suffix_of(const struct metric *m)
 	}
 }
 
-/* Everything up to the value; `bound`: a bucket's le, or NULL. */
+/* Writes a sample up to its value; `bound`: a bucket's le, or NULL. */
 static void put_name(FILE *to, const struct source *s, const char *suffix, const char *bound)
 {
 	const struct metric *m = s->metric;
@@ -222,7 +222,7 @@ static void put_sample(FILE *to, const struct source *s)
 		fprintf(to, "%" PRIu64 "\n", field_uint(s->value, ""));
 }
 
-/* The samples of one object; nothing when the daemon does not have the field. */
+/* Writes the samples of one object; nothing if the daemon does not have the field. */
 static void put_samples(FILE *to, struct source *s, const json_t *object)
 {
 	const char *own = own_label(s->metric), *key;

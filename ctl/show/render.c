@@ -204,7 +204,8 @@ static void put_row(const struct table *t, struct output *out, unsigned indent,
 		pad += first ? 0 : gap_before(t, j);
 		first = false;
 		if (!t->columns[j].left)
-			pad = pad + width - used; /* a title with its mark is wider by one */
+			/* A title with its mark is wider than its text by one. */
+			pad = pad + width - used;
 		if (used) {
 			fprintf(out->file, "%*s", (int)pad, "");
 			output_styled(out, cells[j].style, text);

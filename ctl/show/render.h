@@ -16,7 +16,7 @@ struct output {
 	bool colour;
 	bool json;     /* --json was given */
 	bool markdown; /* prints tables as Markdown */
-	bool terse;    /* does not name the columns that were dropped */
+	bool terse;    /* does not name the dropped columns */
 };
 
 /* Sets colour and width by the terminal, NO_COLOR, TERM and COLUMNS. */
@@ -40,7 +40,7 @@ struct column {
 	const char *unit; /* second line of the header; may be NULL */
 	bool left;        /* adjusted; numbers are right */
 	bool optional;    /* not shown while every cell is empty */
-	bool apart;       /* begins a group: the gap before it shrinks last */
+	bool apart;       /* begins a group of columns: the gap before it shrinks last */
 	unsigned rank;    /* 0: always shown; the highest is dropped first when space is short */
 	unsigned width_min;
 	/* Shown beside the title without making the column wider: in the gap before it, or after

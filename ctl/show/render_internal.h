@@ -1,4 +1,4 @@
-/* What output.c and render.c share. */
+/* Shared by output.c and render.c. */
 #pragma once
 #include <stdarg.h>
 
@@ -9,6 +9,6 @@ unsigned output_width(const struct output *out);
 
 void output_styled(struct output *out, enum style style, const char *text);
 
-/* They end the program when there is no memory. */
+/* render_must() returns `memory`; both functions end the program when there is no memory. */
 void *render_must(void *memory);
 char *render_format(const char *format, va_list arguments);

@@ -12,8 +12,8 @@
 
 /* ---- Text ---- */
 
-/* What is not printable becomes U+FFFD: HTML and XML forbid controls, and others would change how a
- * reader sees the page. */
+/* Characters that are not printable become U+FFFD: HTML and XML forbid controls, and others would
+ * change how a reader sees the page. */
 void svg_escape(FILE *to, const char *text)
 {
 	bool printable;

@@ -44,7 +44,7 @@ struct scale {
 	double start, end; /* where they are drawn; may fall */
 	bool logarithmic;
 };
-/* Where the value is drawn: at an end if it is beyond. */
+/* The position at which the value is drawn: an end of the axis if it lies beyond. */
 double scale_at(const struct scale *s, double value);
 
 enum { TICKS_MAX = 12 };
@@ -52,7 +52,7 @@ struct ticks {
 	double values[TICKS_MAX];
 	unsigned count;
 };
-/* Adds the value unless it is beyond the ends, or nearer than `distance` to one that is there. */
+/* Adds the value, unless it is beyond the ends or nearer than `distance` to a tick that exists. */
 void ticks_add(struct ticks *t, const struct scale *s, double value, double distance);
 /* Round values: 1, 2 or 5 times a power of ten. */
 void ticks_round(struct ticks *t, const struct scale *s, double distance);

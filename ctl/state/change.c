@@ -39,7 +39,7 @@ static int run_drain(struct ctl *ctl)
 const struct command command_drain = {
 	.name = "drain",
 	.arguments = "[LISTENER]",
-	.summary = "stop accepting, finish what is there",
+	.summary = "stop accepting, serve open connections to their end",
 	.details =
 		"Connections may finish for the configured drain-timeout; then they are closed.\n"
 		"Returns at once.  `nbctl resume` has the listener accept again.\n",

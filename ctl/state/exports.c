@@ -28,7 +28,7 @@ static void size_cell(struct table *t, const json_t *export)
 		table_cell(t, STYLE_DIM, "-");
 }
 
-/* Problems, a paragraph for each export that has one. */
+/* Prints a paragraph for each export that has a problem. */
 static void render_reasons(struct output *out, const json_t *exports)
 {
 	json_t *export;
@@ -66,7 +66,7 @@ void exports_render(struct output *out, const json_t *exports)
 	table_free(t);
 }
 
-/* ---- What they did ---- */
+/* ---- Counts and latencies ---- */
 
 static const struct column columns[] = {
 	{ .title = "export", .left = true },
@@ -89,7 +89,8 @@ enum { EXPORT_CELLS = 3, LISTENER_CELLS = 3, OPERATION_CELLS = 7 };
 static void add_latency_cells(struct table *t, const json_t *operation)
 {
 	static const char *const paths[] = { "latency_ns.p50", "latency_ns.p99", "latency_ns.max" };
-	static const unsigned samples_min[] = { 2, 100, 1 }; /* one beyond the percentile */
+	/* The fewest samples that show a percentile: at least one lies beyond it. */
+	static const unsigned samples_min[] = { 2, 100, 1 };
 	uint64_t samples = field_uint(operation, "latency_ns.count");
 
 	for (unsigned i = 0; i < ARRAY_SIZE(paths); i++)
@@ -115,8 +116,8 @@ static void add_operation_cells(struct table *t, const char *name, const json_t 
 	table_cell(t, STYLE_BAD, "%s", errors ? human_short(errors).text : "");
 }
 
-/* Adds a row for each operation with a nonzero count; the first one has the listener's cells, and
- * the first of all the export's, which the caller has added. */
+/* Adds a row for each operation with a nonzero count.  The first row has the listener's cells; the
+ * very first also has the export's, which the caller has added. */
 static void add_listener(struct table *t, const json_t *served)
 {
 	const char *name;
@@ -245,7 +246,7 @@ static int run_exports(struct ctl *ctl)
 const struct command command_exports = {
 	.name = "exports",
 	.arguments = "",
-	.summary = "storage: state and size, and what each listener did with it",
+	.summary = "storage: state, size, and each listener's counts",
 	.details = "Latency is the time that the store took, without the network and the service;\n"
 		   "`nbctl stats` and `nbctl compare` have that of whole requests.\n",
 	.example = "nbctl exports",

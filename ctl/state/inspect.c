@@ -98,7 +98,7 @@ static int run_doctor(struct ctl *ctl)
 const struct command command_doctor = {
 	.name = "doctor",
 	.arguments = "",
-	.summary = "what this host allows, and how to fix each \"no\"",
+	.summary = "check this host, and tell how to fix each \"no\"",
 	.details =
 		"Without a running daemon: `nbserved --doctor`.  The exit status is 1 if a listener that is\n"
 		"not optional, or an export, is unavailable.\n",

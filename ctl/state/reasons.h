@@ -4,8 +4,9 @@
 
 #include "render.h"
 
-/* Of an array of listeners those with a reason: each reason once, with all who have it. */
+/* Of an array of listeners, those with a reason: each reason once, with the names of all listeners
+ * that have it. */
 void reasons_render(struct output *out, const json_t *listeners);
 
-/* Their names alone, in one line, for tables that are looked at again and again. */
+/* The names of those listeners alone, in one line, for tables that are printed again and again. */
 void reasons_render_names(struct output *out, const json_t *listeners);

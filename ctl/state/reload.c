@@ -72,11 +72,11 @@ const struct command command_reload = {
 	.name = "reload",
 	.arguments = "",
 	.summary = "put the changed configuration in force, all of it or nothing",
-	.details = "Prints what changed.  When something is wrong, prints all that is, changes\n"
+	.details = "Prints what changed.  When something is wrong, prints all errors, changes\n"
 		   "nothing and exits 1; when a restart is needed, changes nothing and exits 4.\n",
 	.example = "nbctl reload --dry-run\nnbctl reload --confirm 30 && nbctl confirm",
 	.options = {
-		[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "only say what would change" },
+		[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "print the changes only" },
 		[VALUE_CONFIRM] = { "confirm", OPTION_VALUE, "SECONDS",
 				    "undo it, unless `nbctl confirm` follows in time" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL,
@@ -93,7 +93,7 @@ static int run_confirm(struct ctl *ctl)
 const struct command command_confirm = {
 	.name = "confirm",
 	.arguments = "",
-	.summary = "keep what `nbctl reload --confirm` has changed",
+	.summary = "keep the changes of `nbctl reload --confirm`",
 	.example = "nbctl confirm",
 	.run = run_confirm,
 };

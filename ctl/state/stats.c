@@ -73,7 +73,7 @@ static void add_cost_cells(struct table *t, const struct measure *row, const jso
 		table_cell(t, STYLE_DIM, "-");
 }
 
-/* One row; `first` of its listener: with the listener's own numbers. */
+/* Adds one row; first: it is the listener's first, which has the listener's own numbers. */
 static void add_row(struct table *t, const struct measure *row, bool first)
 {
 	if (first) {
@@ -240,7 +240,7 @@ struct watch {
 	struct table *table;
 	json_t *before; /* NULL before the first document */
 	unsigned lines; /* printed since the last header */
-	bool quiet;     /* the message that nothing happens was printed */
+	bool quiet;     /* the message that no listener is active was printed */
 };
 
 static void add_watch_row(struct table *t, const struct measure *row, const char *time)
@@ -369,7 +369,7 @@ const struct command command_stats = {
 		[VALUE_OPENMETRICS] = { "openmetrics", OPTION_FLAG, NULL,
 					"OpenMetrics text, for Prometheus" },
 		[VALUE_WATCH] = { "watch", OPTION_OPTIONAL, "SECONDS",
-				  "a line per busy listener every second, or so many" },
+				  "a line per busy listener each second, or each SECONDS" },
 	},
 	.words_max = 256,
 	.run = run_stats,

@@ -22,7 +22,7 @@
 enum {
 	INTERVAL_MS = 1000,
 	RETRY_MS = 1000,
-	SILENCE_MS = 3000, /* in addition to the interval: after this a message is shown */
+	SILENCE_MS = 3000, /* silence beyond the interval after which a message is shown */
 	CONNECTIONS_ASKED = 1000,
 	ESCAPE_MS = 25,
 };
@@ -74,7 +74,7 @@ static void connect_again(struct session *s)
 		lost(s, strerror(-rc));
 }
 
-/* Why a call was refused: the message, or else the error's name; NULL: it was not refused. */
+/* The reason for a refusal: the message, or else the error's name; NULL: it was not refused. */
 static const char *refusal(const json_t *error, const json_t *reply)
 {
 	const char *message = field_text(reply, "message");
@@ -133,7 +133,7 @@ static void ask_list(struct session *s)
 		drop_list(s);
 }
 
-/* Whether the selected listener's connections should be asked for now. */
+/* Are the selected listener's connections to be asked for now? */
 static bool list_is_due(const struct session *s)
 {
 	uint64_t age_ns = clock_ns() - s->listed_ns;
@@ -160,11 +160,12 @@ static void on_time(struct session *s)
 
 /* ---- The terminal ---- */
 
-/* Set by a signal: the loop ends and the terminal is restored. */
+/* Set by a signal handler: the loop ends and the terminal is restored. */
 static volatile sig_atomic_t told_to_end;
 
-/* A terminal that does not read, or was stopped by Ctrl-S, blocks curses in write(2), which it
- * repeats: drops what the terminal has not read.  Again each second, as there may be more. */
+/* Drops the output that the terminal has not read, each second.  A terminal that does not read, or
+ * was stopped by Ctrl-S, blocks curses in write(2), which curses repeats after a signal; so the
+ * program could not end. */
 static void on_signal(int number)
 {
 	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
@@ -183,10 +184,10 @@ static const int ending_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM 
 
 static void on_resize(int signal)
 {
-	(void)signal; /* only makes ppoll() return */
+	(void)signal; /* the signal only has to make ppoll() return */
 }
 
-/* A new size of the terminal is told in ppoll() alone, so that none is missed. */
+/* Sets the handlers.  SIGWINCH is blocked except within ppoll(), so that no new size is missed. */
 static void catch_signals(void)
 {
 	struct sigaction action = { .sa_handler = on_signal }, resize = { .sa_handler = on_resize };
@@ -200,7 +201,7 @@ static void catch_signals(void)
 	sigprocmask(SIG_BLOCK, &blocked, NULL);
 }
 
-/* Waits unless a signal has come or comes. */
+/* Waits for an event; returns at once if a signal has come before. */
 static int wait_for_event(struct pollfd *fds, unsigned count)
 {
 	struct timespec limit = { .tv_nsec = 250 * NS_PER_MS };
@@ -330,7 +331,7 @@ static bool read_keys(struct session *s)
 
 /* ---- The loop ---- */
 
-/* Waits for a key, a message or the next second, and takes it in; false: quit. */
+/* One round: waits for a key, a message or the next second, and handles it; false: quit. */
 static bool turn(struct session *s)
 {
 	struct pollfd fds[] = {
@@ -407,7 +408,8 @@ static int run_top(struct ctl *ctl)
 	if (rc == CTL_DONE) {
 		top_add(&s.top, first);
 		json_decref(first);
-		ctl->target.batch = true; /* no question on the screen when it connects again */
+		/* Ssh must not ask for a password on the screen when it connects again. */
+		ctl->target.batch = true;
 		rc = run_screen(&s);
 	}
 	client_close(s.stats);
@@ -419,12 +421,12 @@ static int run_top(struct ctl *ctl)
 const struct command command_top = {
 	.name = "top",
 	.arguments = "[LISTENER...]",
-	.summary = "what `compare` shows, live, on the whole screen",
+	.summary = "the figures of `compare`, live, on the whole screen",
 	.details =
 		"A row for each listener: connections, operations and bytes per second, latency,\n"
 		"CPU time, system calls and turns per operation, and a sparkline of the last minutes.\n"
 		"Enter shows the selected listener's latencies and connections; ? lists the keys.\n"
-		"When the daemon is restarted, top waits for it and goes on.\n",
+		"When the daemon is restarted, top waits for it and continues.\n",
 	.example = "nbctl top\nnbctl top echo-epoll echo-uring --interval 0.5 --sort cpu-op",
 	.options = {
 		[VALUE_INTERVAL] = { "interval", OPTION_VALUE, "SECONDS", "how often (default: 1)" },

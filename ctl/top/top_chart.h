@@ -5,8 +5,8 @@
 
 #include "top_model.h"
 
-/* Ticks that a character stands for, so that `width` of them show all that is known of the last
- * `ticks`. */
+/* The number of ticks per character, so that `width` characters show the last `ticks` as far as
+ * they are known. */
 unsigned top_spark_group(const struct top *top, unsigned width, unsigned ticks);
 
 /* Values (NAN: unknown, shown as a space) as `width` characters between 0 and their maximum, for

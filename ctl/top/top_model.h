@@ -41,30 +41,33 @@ extern const struct top_column_info top_columns[TOP_COLUMNS];
 /* One tick of a listener's history. */
 enum top_series { TOP_SERIES_RATE, TOP_SERIES_P99, TOP_SERIES_CPU, TOP_SERIES };
 
-/* A listener's last minutes; NAN: nothing known of that tick. */
+/* A listener's last minutes; NAN: the value of that tick is not known. */
 struct top_track {
 	char *name;
-	float values[TOP_SERIES][TOP_HISTORY]; /* by tick % TOP_HISTORY */
+	float values[TOP_SERIES][TOP_HISTORY]; /* indexed by tick % TOP_HISTORY */
 };
 
 struct top {
 	unsigned interval_ms;
-	json_t *last;               /* document */
-	json_t *shown, *base;       /* on the screen; where the histogram begins, NULL: its start */
-	json_t *from;               /* where the interval that is shown begins */
-	struct measures rows;       /* that interval, a row for each listener, sorted */
+	json_t *last; /* the last document */
+	/* The document on the screen; the begin of the histogram, NULL: the daemon's start. */
+	json_t *shown, *base;
+	json_t *from;               /* the begin of the interval that is shown */
+	struct measures rows;       /* the rows of that interval, one for each listener, sorted */
 	struct measures operations; /* the same, not added up */
 	json_t *connections;        /* ListConnections' reply for the selected listener, or NULL */
 	struct top_track *tracks;
 	unsigned track_count;
-	uint64_t tick, shown_tick; /* of the next document; after the last one shown */
+	/* The tick of the next document; the tick after the last one shown. */
+	uint64_t tick, shown_tick;
 	enum top_column sort;
 	bool reverse, paused, detail, help;
-	char filter[TOP_TEXT];   /* rows have this in their listener, engine or service */
-	bool typing;             /* ... and it is being typed */
-	char selected[TOP_TEXT]; /* listener; "" while there is none */
-	char trouble[TOP_TEXT];  /* why nothing new comes; "": all is well */
-	char notice[TOP_TEXT];   /* until the next key */
+	/* Only rows with this text in their listener, engine or service are shown. */
+	char filter[TOP_TEXT];
+	bool typing;             /* the user is typing the filter */
+	char selected[TOP_TEXT]; /* name of the selected listener; "" while there is none */
+	char trouble[TOP_TEXT];  /* the reason why no document comes; "": they come */
+	char notice[TOP_TEXT];   /* a message that is shown until the next key */
 };
 
 /* Keys beyond characters. */
@@ -84,13 +87,14 @@ enum { TOP_PAGE = 10 }; /* rows that page up and down move by */
 void top_init(struct top *top, unsigned interval_ms);
 void top_fini(struct top *top);
 
-/* Takes in a GetStats document; whatever the trouble was, it is over. */
+/* Takes in a GetStats document, which ends any trouble. */
 void top_add(struct top *top, const json_t *stats);
 
-/* Takes in the connections of a listener, sorted by bytes; ignored when another is selected now. */
+/* Takes in the connections of a listener, sorted by bytes; ignored if another listener is selected
+ * now. */
 void top_add_connections(struct top *top, const char *listener, json_t *reply);
 
-/* Does what the key says; false: quit. */
+/* Carries out a key; false: quit. */
 bool top_key(struct top *top, int key);
 
 void top_sort(struct top *top, enum top_column column);

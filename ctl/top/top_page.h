@@ -16,26 +16,27 @@ unsigned page_room(const struct page *p);
 void page_put(struct page *p, enum style style, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Takes text over. */
+/* Sets a line; takes ownership of text. */
 void page_set(struct top_screen *screen, unsigned at, enum style style, char *text);
 
-/* Where a renderer of tables prints to, in memory; close out->file, then free *text. */
+/* An output for renderers of tables, into memory; close out->file, then free *text. */
 void page_output(struct output *out, unsigned width, char **text, size_t *bytes);
 
-/* The next line of what was printed; NULL at the end. */
+/* The next line of that text; NULL at the end. */
 char *page_next_line(char **rest);
 
-/* human_number(), and a plain 0. */
+/* human_number(), except that 0 is a plain 0. */
 struct human page_number(double n);
 
 /* The arrow of the sorted column: up when values ascend; without UTF-8 ^ or v. */
 const char *page_sort_mark(const struct top *top, bool utf8);
 
-/* How a row stands out by its listener's state. */
+/* The style of a row, by its listener's state. */
 enum style page_row_style(const struct measure *row);
 void page_value_cell(struct table *t, const struct measure *row, enum top_column column);
 
-/* Titles, then `count` rows from `first` on, with sparklines; `mark`: shows which is selected. */
+/* Titles, then `count` rows from `first` on, with sparklines; `mark`: the selected row is
+ * marked. */
 void page_put_rows(struct page *p, const struct top *top, unsigned first, unsigned count,
 		   bool mark);
 

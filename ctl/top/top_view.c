@@ -80,7 +80,7 @@ static void put_table(struct page *p, const struct top *top)
 
 	if (top->rows.count == 0)
 		return;
-	/* Scrolled so that the selected row is in the middle, if there are that many. */
+	/* Scrolls so that the selected row is in the middle, if enough rows follow. */
 	if (selected > count / 2)
 		first = MIN(selected - count / 2, top->rows.count - count);
 	page_put_rows(p, top, first, count, true);
@@ -96,7 +96,7 @@ static void put_help(struct page *p)
 		{ "Enter, Esc", "its latencies and connections, and back" },
 		{ "p, space", "pause, go on" },
 		{ "z", "reset the latency histogram" },
-		{ "/", "only what has this text in it; Esc: all" },
+		{ "/", "only rows with this text; Esc: all" },
 		{ "r", "reverse the order" },
 		{ "<, >", "sort by the column to the left, to the right" },
 	};

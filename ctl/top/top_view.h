@@ -13,11 +13,11 @@ struct top_line {
 
 struct top_screen {
 	unsigned width, height;
-	bool utf8;              /* else ASCII alone */
+	bool utf8;              /* UTF-8 may be used; else ASCII alone */
 	struct top_line *lines; /* `height` of them */
 };
 
-/* Below these only a line that says so is shown. */
+/* On a smaller screen only a line that says so is shown. */
 enum { TOP_WIDTH_MIN = 40, TOP_HEIGHT_MIN = 8 };
 
 /* Fills in the lines; width, height and utf8 are the caller's. */
