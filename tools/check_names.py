@@ -83,7 +83,7 @@ class Tree:
 
 
 def spans(name, text):
-    """Position and text of what is checked in one file."""
+    """Position and text of each checked name in one file."""
     if name.endswith(".md"):
         text = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), text,
                       flags=re.MULTILINE | re.DOTALL)

@@ -45,7 +45,7 @@ service = {service}
 
 
 class Failed(Exception):
-    """The demo cannot go on; says why."""
+    """The demo cannot continue; says why."""
 
 
 def say(text="", end="\n"):
@@ -326,7 +326,7 @@ class Demo:
         self.daemon = None
         self.running = None  # a generator, with nbctl around it
         self.failures = 0
-        self.conclusion = None  # what nbctl concludes from all of it
+        self.conclusion = None  # nbctl's conclusion from all rows
         self.report = build / "report.html"
         self.server_cpus, self.client_cpus = choose_cpus()
 
@@ -384,7 +384,7 @@ class Demo:
         self.running = None
 
     def stop(self):
-        """Ends what was started; whether the daemon ended well."""
+        """Ends all processes that it started; True: the daemon ended well."""
         self.end_running()
         if not self.daemon:
             return True

@@ -30,7 +30,7 @@ def missing():
 def found(name):
     """The block device of a subsystem; None: it is not there yet."""
     for block in pathlib.Path("/sys/block").glob("nvme*n1"):
-        if "c" in block.name:  # a path to a disk, as nvme0c0n1: nobody can open it
+        if "c" in block.name:  # a path to a disk, as nvme0c0n1: it cannot be opened
             continue
         try:
             is_ours = (block / "device/subsysnqn").read_text().strip() == name

@@ -60,7 +60,7 @@ PRISTINE = { [ ! -e $(CONFDIR)/nbserved.ini ] || \
 	     cmp -s $(CONFDIR)/nbserved.ini $(SHAREDIR)/nbserved.ini; }
 
 .PHONY: uninstall
-uninstall: ## remove what install put there, but not an edited configuration
+uninstall: ## remove the installed files, but not an edited configuration
 	$(Q)if $(PRISTINE); then rm -f $(CONFDIR)/nbserved.ini; else \
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited"; fi
 	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(DESTDIR)$(UNITDIR)/nbserved.service \

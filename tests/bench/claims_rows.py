@@ -1,4 +1,4 @@
-"""The rows that `nbctl compare` has saved, and what of them is beyond chance.
+"""The rows that `nbctl compare` has saved, and which differences are beyond chance.
 
 A round visits each listener once, one right after the other, so what else the host does meets both: the
 ratio of two listeners is taken in each round, and judged by the order of the ratios alone, whatever

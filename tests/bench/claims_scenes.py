@@ -9,7 +9,7 @@ from servers import ALL_CPUS, CLIENT_CPU, ROOT, SERVER_CPU
 FILES, FILE_SIZE = 100, 64 << 10
 ENGINES = ("epoll", "io_uring", "io_uring-poll")
 CONTROL = "epoll-again"
-GRID = [(c, p) for c in (1, 50, 1000) for p in (1, 16)]  # connections, requests under way of each
+GRID = [(c, p) for c in (1, 50, 1000) for p in (1, 16)]  # connections, requests in flight of each
 REQUESTS = {(1, 1): 4000, (1, 16): 40000, (50, 1): 16000, (50, 16): 160000, (1000, 1): 16000,
             (1000, 16): 160000}
 FEATURES = ("registered_ring", "multishot_recv", "buffer_ring",

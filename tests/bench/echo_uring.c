@@ -2,7 +2,7 @@
  *
  * Multishot accept and receive, received bytes are sent from the buffer they came in, and one
  * io_uring_enter per turn submits all sends, takes their results and waits for one completion more.
- * A connection has at most one send in flight; what comes meanwhile waits in its queue.
+ * A connection has at most one send in flight; data that comes meanwhile waits in its queue.
  *
  * Measured and chosen (CPU per request, 512 B): registered files save 1-2 %; incremental
  * buffers of 2 MB in all save 2-5 %, because what is received lies close together in the cache; a

@@ -57,7 +57,7 @@ NBDKIT = "nbdkit -f -p {port} -i 127.0.0.1 file FILE"
 QEMU = ("qemu-storage-daemon --blockdev file,node-name=f,filename=FILE,aio=AIO,locking=off "
         "--nbd-server addr.type=inet,addr.host=127.0.0.1,addr.port={port} "
         "--export nbd,id=e,node-name=f,writable=on,name=disk")
-JOBS = {  # what, bytes, requests under way, connections
+JOBS = {  # what, bytes, requests in flight, connections
     "randread 4k, depth 1": ("randread", "4k", 1, 1),
     "randread 4k, depth 32": ("randread", "4k", 32, 1),
     "randread 4k, 4 x 32": ("randread", "4k", 32, 4),
@@ -67,7 +67,7 @@ JOBS = {  # what, bytes, requests under way, connections
     "read 128k, depth 16": ("read", "128k", 16, 1),
     "write 128k, depth 16": ("write", "128k", 16, 1),
 }
-BARE = {"calls": 16, "splice": 16, "pread": 1, "linked": 1}  # requests under way, of one connection
+BARE = {"calls": 16, "splice": 16, "pread": 1, "linked": 1}  # requests in flight, of one connection
 kept = {}  # title: name: figures
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
@@ -114,7 +114,7 @@ class NbdServer:
 
 
 class Alone:
-    """No server: what fio and the file can do without one."""
+    """No server: the speed of fio and the file without one."""
 
     name = "fio-alone"
     pid = None

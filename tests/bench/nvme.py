@@ -92,7 +92,7 @@ def peer(text):
 
 
 def ours(options):
-    """(what starts the daemon, what is to be visited of it but for its pid): a listener for each, as a
+    """(the daemon's command, the arguments of its visits without its pid): a listener for each, as a
     file belongs to one process.  Those that are not visited sleep."""
     sections, visited = f"[export disk]\npath = {options.file}\n", []
     for i, (name, (service, client, keys)) in enumerate(OURS.items()):

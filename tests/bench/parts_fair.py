@@ -1,4 +1,4 @@
-"""The share that greedy clients, who send and read as fast as goes, take from polite ones."""
+"""The share that greedy clients, which send and read as fast as they can, take from polite ones."""
 
 import contextlib
 import functools

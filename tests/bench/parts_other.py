@@ -159,7 +159,7 @@ def wait_open(server, count):
 
 
 def wait_quiet(pid):
-    """Until what we asked last is over."""
+    """Waits until the last request is complete."""
     before = None
     while (now := process_cpu_ns(pid)) != before:
         before = now

@@ -39,7 +39,7 @@ static bool sleeps(uint64_t number)
 	       number == SYS_epoll_pwait2 || number == SYS_io_uring_enter;
 }
 
-/* Lets the stopped thread go on until its next stop. */
+/* Lets the stopped thread continue until its next stop. */
 static void thread_resume(pid_t tid, int request)
 {
 	int status;

@@ -17,7 +17,7 @@
 #include "util.h"
 #include "worker.h"
 
-/* One file, and the request that is always under way for it. */
+/* One file, and the request that is always in flight for it. */
 struct loop {
 	struct export_options options;
 	struct export export;

@@ -276,14 +276,14 @@ def memory_kib(pid):
 
 
 def first_of_all(pid):
-    """Or what else the host does is what is measured."""
+    """Otherwise other work of the host is measured."""
     for tid in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(int(tid), os.SCHED_FIFO, os.sched_param(1))
 
 
 def polite(options, server, ms):
-    """One who sends a datagram each millisecond, until the end is read from it."""
+    """A client that sends a datagram each millisecond, until the end is read from it."""
     argv = [options.build / "bench/udp_load", "-p", server.port, "-t", ms, "-G", 1000, "echo"]
     process = subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, preexec_fn=prepare((CLIENT_CPU,)))
     first_of_all(process.pid)

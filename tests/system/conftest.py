@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Tests that passed only when .ci/run repeated them: to be mended all the same."""
+    """Tests that passed only when .ci/run repeated them: they have a defect, which is to be fixed."""
     repeated = terminalreporter.stats.get("rerun", [])
     for report in repeated:
         terminalreporter.section(f"failed the first time: {report.nodeid}")
@@ -162,7 +162,7 @@ class Daemon:
         notify_path = str(self.directory / "notify.sock")
         self.notify.bind(notify_path)
         environment = dict(os.environ, NOTIFY_SOCKET=notify_path, **(env or {}))
-        # What the service manager keeps: one that is given to the next process stays the same.
+        # The descriptor store: one that is given to the next process stays the same.
         self.store = inherit if isinstance(inherit, Store) else Store()
         activate = []
         if inherit:  # such pairs, as a service manager gives them
@@ -183,7 +183,7 @@ class Daemon:
             try:
                 self.wait_ready()
             except BaseException:
-                self.process.kill()  # nobody else knows of it
+                self.process.kill()  # no other process knows of it
                 self.process.wait()
                 raise
 
@@ -441,7 +441,7 @@ def loopback_ports():
 
 
 def limit_locked_memory(size):
-    """For preexec: so many bytes at most, for root, too, even where it has inherited CAP_IPC_LOCK (containers)."""
+    """For preexec: that many bytes at most, for root, too, even where it has inherited CAP_IPC_LOCK (containers)."""
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (size, size))
     libc, header, sets = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
     libc.capget(header, sets)

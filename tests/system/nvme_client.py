@@ -174,7 +174,7 @@ class Queue:
         return cid
 
     def answer_r2t(self, cid, ttag, offset, length, last=True):
-        """The data that the controller has asked for, in PDUs of what it takes."""
+        """The data that the controller has asked for, in PDUs of the size that it takes."""
         data = self.writes[cid][0][offset:offset + length]
         for at in range(0, len(data), self.h2c_max):
             piece = data[at:at + self.h2c_max]

@@ -1,4 +1,4 @@
-"""Requests gather while a client has many under way, and not when it waits for each answer."""
+"""Requests gather while a client has many in flight, and not when it waits for each answer."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ def gathered(daemon):
 
 
 class Stream:
-    """Keeps up to 64 reads under way, each sent by itself; another thread takes the answers."""
+    """Keeps up to 64 reads in flight, each sent by itself; another thread takes the answers."""
 
     def __init__(self, client):
         self.client, self.over = client, False

@@ -1,4 +1,4 @@
-"""Starting: what is wrong is said at once and in full, and what this host lacks is said too."""
+"""Starting: all errors are reported at once, and the features that this host lacks as well."""
 
 import json
 import os
@@ -282,7 +282,7 @@ def test_drop_ins_override_key_by_key(tmp_path):
     assert result.stderr.startswith(f"nbserved: error: {tmp_path}/conf.d/30.ini:2: [listener echo]")
 
 
-# ---- What it prints ----
+# ---- Output ----
 
 
 def test_the_dumped_configuration_is_the_same_configuration(tmp_path):
@@ -381,7 +381,7 @@ def test_every_address_that_cannot_be_had_is_said_at_once(start_daemon):
         start_daemon,
         listener("busy", address=f"127.0.0.1:{port}", workers=2)
         + listener("good")
-        + listener("elsewhere", address="192.0.2.1:7007")  # RFC 5737: nobody has it
+        + listener("elsewhere", address="192.0.2.1:7007")  # RFC 5737: no host has it
         + listener("six", address="[2001:db8::1]:7007"),
     )
     errors = [line for line in log.splitlines() if "error:" in line]

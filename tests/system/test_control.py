@@ -83,7 +83,7 @@ def interface(daemon):
     return Interface(described["description"])
 
 
-# ---- What it says about itself ----
+# ---- Introspection ----
 
 def test_info_is_complete(daemon):
     info = call(daemon.control, SERVICE + "GetInfo")
@@ -450,7 +450,7 @@ def test_a_hundred_calls_at_once_are_answered_in_order(daemon, connect):
     assert c.is_ended()
 
 
-# ---- Who may ----
+# ---- Permissions ----
 
 def run_as(uid, gid, groups, function):
     """The result of function() in a process of these ids, through JSON."""

@@ -21,7 +21,7 @@ def partial_message(connection):
 
 
 def flood(connection):
-    """A thousand calls in one piece, whose answers nobody reads."""
+    """A thousand calls in one piece, whose answers are not read."""
     connection.send_bytes(GET_STATS * 1000)
 
 

@@ -94,7 +94,7 @@ CASES = {
 
 
 class Client:
-    """Alone on its worker, which nobody else wakes."""
+    """Alone on its worker, which no other connection wakes."""
 
     def __init__(self, daemon, name, behaviour):
         self.name = name

@@ -43,7 +43,7 @@ def counts(operations):
 
 @pytest.fixture
 def daemon(start_daemon):
-    """Both exports on two listeners, and one that nobody serves."""
+    """Both exports on two listeners, and one that no listener serves."""
     config = listener("first", "nbd", exports="ram, zero")
     config += listener("second", "nbd", engine="io_uring", exports=["zero", "ram"])
     config += listener("echo")

@@ -1,4 +1,4 @@
-"""Clients who take nothing of what they ask for, beside one who behaves: it waits no longer than
+"""Clients that read none of their answers, beside one that behaves: it waits no longer than
 doc/engines.md, "Waiting for memory", says."""
 
 import contextlib
@@ -23,8 +23,8 @@ CROWD = 128
 
 
 class Crowd:
-    """Clients who send a message over and over, as far as they can, or only once, and never read; a
-    thread of their own drives them.  Who is closed comes back if it is to."""
+    """Clients that send a message over and over, as far as they can, or only once, and never read; a
+    thread of their own drives them.  A closed client connects again if asked to."""
 
     def __init__(self, address, count, message, once=False, returns=False):
         self.address, self.message, self.once, self.returns = address, message, once, returns

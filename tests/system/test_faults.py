@@ -1,4 +1,4 @@
-"""Clients that misbehave, hosts that run out, signals: nothing is lost, and nobody else is hurt.
+"""Clients that misbehave, hosts that run out, signals: nothing is lost, and no other client is disturbed.
 
 Each storm ends where it began: the same descriptors, the same memory, all buffers free.
 """
@@ -124,7 +124,7 @@ def vanish(s):
 
 
 def test_clients_that_vanish_or_never_read_are_closed(start_daemon, engine):
-    """`keepalive` holds for those who come after a reload as well."""
+    """`keepalive` applies to connections made after a reload as well."""
 
     def config(keepalive):
         services = ("echo", "chargen")
@@ -151,7 +151,7 @@ def test_erratic_clients_leave_nothing_behind(start_daemon, engine, service, opt
     erratic_clients_leave_nothing(daemon, "any", seed, service == "echo", kept)
 
 
-# ---- Who may connect, and how many ----
+# ---- Admission and limits ----
 
 
 def test_a_flood_beyond_the_limit_does_not_slow_admitted_clients(start_daemon, engine):
@@ -452,7 +452,7 @@ def test_sigkill_in_mid_load_does_not_stop_the_next_start(start_daemon, engine, 
 
 @pytest.mark.parametrize("family", ["tcp", "unix", "abstract"])
 def test_a_socket_that_no_process_has_is_waited_for(start_daemon, family, tmp_path, loopback_ports):
-    """As the rings of a killed daemon keep its sockets: here, a socket that is on its way to nobody."""
+    """As the rings of a killed daemon keep its sockets: here, a socket that is in transit in another socket."""
     address = {
         "tcp": "{}:{}".format(*loopback_ports),
         "unix": f"unix:{tmp_path}/s",
@@ -470,7 +470,7 @@ def test_a_socket_that_no_process_has_is_waited_for(start_daemon, family, tmp_pa
         "the daemon waits",
     )
     for end in ends:
-        end.close()  # and what was on its way is closed
+        end.close()  # and the socket in transit is closed
     daemon.wait_ready()
     assert len(daemon.addresses("echo")) == 1
 
@@ -528,7 +528,7 @@ def test_sigterm_without_connections_ends_at_once(start_daemon, engine):
 
 
 def test_a_drain_ends_at_its_timeout(start_daemon, engine):
-    """A client that goes on for ever is cut off; chargen's ends before, with what was queued."""
+    """A client that never stops is cut off; chargen's ends earlier, with the queued output."""
     daemon = start_daemon(
         "[server]\ndrain-timeout = 300ms\n"
         + listener("echo", engine=engine)
@@ -574,7 +574,7 @@ def is_refused(address):
 
 
 def test_nbctl_drain(start_daemon, engine):
-    """draining, then drained; idle connections are closed; the rest of the daemon goes on."""
+    """draining, then drained; idle connections are closed; the rest of the daemon continues."""
     daemon = start_daemon(
         "[server]\ndrain-timeout = 60s\n"
         + listener("one", engine=engine, workers=2)

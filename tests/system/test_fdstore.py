@@ -258,8 +258,8 @@ def test_the_store_follows_reloads(start_daemon):
 
 @pytest.mark.parametrize("how", ["renamed", "port", "first", "both"])
 def test_a_stored_socket_has_the_name_of_its_listener(start_daemon, how):
-    """Over a restart: systemd keeps a socket that it has already under the name that it has.  Who names a port
-    has it, not who had it for its port 0."""
+    """Over a restart: systemd keeps a socket that it has already under its name.  A listener that names a port
+    has it, not the one that had it for its port 0."""
     count = 2 if how in ("first", "both") else 1
     first = start_keeping(start_daemon, listener("a", address=["127.0.0.1:0"] * count))
     host, port = first.addresses("a")[0 if how == "first" else -1]

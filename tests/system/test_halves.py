@@ -1,5 +1,5 @@
-"""Clients who send the beginning of something and then wait, more of them than a small pool has chunks:
-everybody else is served, and so are they when the rest comes."""
+"""Clients that send the beginning of a message and then wait, more of them than a small pool has chunks:
+all other clients are served, and these as well when they send the rest."""
 
 import itertools
 import json

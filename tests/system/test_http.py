@@ -271,7 +271,7 @@ def test_half_close_answers_everything(daemon):
         assert receive_all(s) == expected
 
 
-# ---- What is refused ----
+# ---- Refusals ----
 
 REFUSED = [
     (b"GET / HTTP/1.1\n", 400),
@@ -411,7 +411,7 @@ def test_slow_heads_are_timed_out_and_slow_bodies_are_not(start_daemon):
 
 
 def quiet(daemon):
-    """The listener's turns have stopped: nobody goes round and round."""
+    """The listener's turns have stopped: no thread spins."""
     state = {}
 
     def is_quiet():
@@ -439,7 +439,7 @@ def test_a_client_that_asks_for_much_and_never_reads_costs_little(daemon):
         assert receive(s, len(ROOT) - 2) == ROOT % b""
     for s in clients[:10]:
         s.close()
-    for s in clients[10:]:  # who reads after all gets all of it
+    for s in clients[10:]:  # a client that reads late gets all of it
         got = receive(s, 3 * MIB)
         assert got.split(b"\r\n\r\n", 1)[1] == pattern(3 * MIB)[: len(got) - got.index(b"\r\n\r\n") - 4]
         s.close()

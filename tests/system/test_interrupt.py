@@ -1,4 +1,4 @@
-"""Ctrl-C in nbctl compare: wherever it comes, what was measured is shown."""
+"""Ctrl-C in nbctl compare: whenever it comes, the measured rows are shown."""
 
 import contextlib
 import os

@@ -188,7 +188,7 @@ def test_reverse_sends_what_was_asked_for(daemon, options, asked, whole):
 
 
 def test_reverse_with_blocks(daemon):
-    """The client takes each receive for a block: it ends the test when it has had so many."""
+    """The client takes each receive for a block: it ends the test after its number of blocks."""
     sent, received = ends(iperf3(daemon, "-R", "-k", "333", "-l", "100K"))
     assert 0 < received <= sent <= 333 * 100 * KIB
 

@@ -1,4 +1,4 @@
-"""Files of exports are locked: no two processes write to one, and who has it is said."""
+"""Files of exports are locked: no two processes write to one, and the error names the process that has it."""
 
 import fcntl
 import os
@@ -107,7 +107,7 @@ def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
 
 def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_daemon, image):
     first = start_daemon(serve(image) + listener("other", service="chargen"))
-    with first.connect("other"):  # who is silent is closed after a second; who has not read is not
+    with first.connect("other"):  # a silent client is closed after a second, one that has not read is not
         with connect(first, "nbd") as client:
             for _ in range(32):
                 client.request(READ, 0, MIB)
@@ -120,7 +120,7 @@ def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_
 
 
 def test_a_lock_that_no_process_has_is_waited_for(start_daemon, image):
-    """As the rings of a killed daemon keep it: here, a file that is on its way to nobody."""
+    """As the rings of a killed daemon keep it: here, a file that is in transit in a socket."""
     whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     ends = socket.socketpair()
     with open(image, "r+b") as file:

@@ -1,4 +1,4 @@
-"""The log on stderr: who does not read it stops nobody."""
+"""The log on stderr: a reader that does not read does not stop the daemon."""
 
 import fcntl
 import os

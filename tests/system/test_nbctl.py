@@ -696,7 +696,7 @@ def test_compare_visits_one_listener_after_the_other(daemon, tmp_path):
         assert row["generator"]["requests"] == 300 and row["generator"]["requests_per_s"] > 0
         assert row["cpu_user_ns"] + row["cpu_system_ns"] == row["cpu_ns"]
         assert row["machine"]["total_ns"] > 0
-    assert '"SET"' not in done.stdout  # what is understood is in the rows
+    assert '"SET"' not in done.stdout  # understood output is in the rows
     assert re.search(r"reqs .*CPU/req", done.stdout)
     loaded = nbctl(daemon, "compare", "--load", rows, "--json")
     for row in json.loads(loaded.stdout)["rows"]:
@@ -715,7 +715,7 @@ def test_each_second_round_goes_backwards(daemon, tmp_path):
     assert sorted(names[:2]) == ["echo-epoll", "echo-io_uring"] and names[2:] == names[1::-1]
     for name, uri in visits:
         assert uri == f"tcp://127.0.0.1:{daemon.port(name)}/"
-        assert f"{name}: said {daemon.port(name)}\n" in done.stdout  # nobody understands it
+        assert f"{name}: said {daemon.port(name)}\n" in done.stdout  # no parser understands it
 
 
 def test_compare_asks_which_listeners_if_they_differ(start_daemon):
@@ -748,7 +748,7 @@ def test_rounds_are_made_until_the_time_is_over(daemon, tmp_path):
 
 
 def write_runs(path, saved, runs, factor):
-    """The saved row, as of so many other runs, with `factor` of its CPU time."""
+    """The saved row, as of several other runs, with `factor` of its CPU time."""
     with path.open("w") as out:
         for run in range(runs):
             row = {**saved, "cpu_ns": int(saved["cpu_ns"] * factor * (1 + run / 1000))}
@@ -812,7 +812,7 @@ def test_a_file_without_valid_rows_exits_2_with_its_line(daemon, tmp_path):
 
 
 def test_compare_counts_a_replaced_listener_from_its_start(daemon):
-    """Its counters began anew: nothing of the listener before it may be subtracted."""
+    """Its counters began at zero: nothing of the listener before it may be subtracted."""
     with daemon.connect("echo-epoll") as s:
         for _ in range(100):
             echo(s, b"x" * 1000)
@@ -852,7 +852,7 @@ def far(start_daemon):
 
 
 def assert_told(text):
-    """No numbers, but what is so; of the other one numbers."""
+    """Its state and no numbers; the other listener has numbers."""
     assert f"far: unavailable: {WHY}" in words(text)
     assert not re.search(r"(?m)^\W*far .*\d", text), text
 

@@ -163,7 +163,7 @@ def test_holes_are_reported_and_read_as_zeros(daemon):
 
 @pytest.mark.parametrize("store", ["io_uring", "threads"])
 def test_the_part_cut_off_a_file_is_no_hole(start_daemon, engine, store, tmp_path):
-    """Reading it fails, so nobody may take it for zeros."""
+    """Reading it fails, so no client may take it for zeros."""
     daemon = start_daemon(
         f"[export disk]\nsize = {SIZE}\nstore = {store}\npath = {tmp_path}/disk\ncreate = yes\n"
         + listener("nbd", service="nbd", engine=engine, exports="disk")

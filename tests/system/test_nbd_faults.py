@@ -286,7 +286,7 @@ def test_a_file_that_was_cut_is_an_error_of_the_request(daemon, tmp_path):
 
 
 def test_acknowledged_writes_survive_a_kill(engine, store, tmp_path):
-    """Blocks hold their number and version; after kill -9 none is older than what was promised."""
+    """Blocks hold their number and version; after kill -9 none is older than the acknowledged version."""
     config = section("disk", f"{tmp_path}/disk", store) + listener(
         "nbd", service="nbd", engine=engine, exports="disk"
     )

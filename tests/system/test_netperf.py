@@ -281,7 +281,7 @@ def test_datagrams_are_counted(both):
 
 
 def test_every_datagram_is_answered(both):
-    """Although it is longer: who asks over TCP is no forger."""
+    """Although it is longer: a client with a TCP connection is no forger."""
     client = Client(both)
     for asks, answers, burst in [(1, 1, 1), (1, 65507, 1), (1472, 7, 5)]:
         result = client.datagram_transactions(40, asks, answers, burst)
@@ -350,7 +350,7 @@ def test_a_reload_takes_the_twin(start_daemon):
     assert "no listener with `transport = udp`" in daemon.log()
 
 
-# ---- What is not served, and who misbehaves ----
+# ---- Unsupported requests and misbehaving clients ----
 
 
 @pytest.mark.parametrize("error, words, keys", [

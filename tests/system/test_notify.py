@@ -1,4 +1,4 @@
-"""A service manager that does not read its socket: it waits for nobody, and hears all in the end."""
+"""A service manager that does not read its socket: the daemon does not wait, and it gets all messages in the end."""
 
 import contextlib
 import os

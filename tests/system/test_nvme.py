@@ -165,7 +165,7 @@ def test_an_invalid_connect_is_refused_with_its_reason(daemon):
         queue.identify(1)
 
 
-# ---- What it tells
+# ---- Identify data and logs
 
 
 def test_discovery(daemon):
@@ -263,7 +263,7 @@ def test_reads_return_the_data_written(daemon, hdgst, ddgst, sqflow, hpda):
 
 
 def test_commands_overlap(daemon):
-    """Each of two queues has 31 at a time; what is there is what one of its bytes says."""
+    """Each of two queues has 31 at a time; each block has the contents of one write."""
     rng = random.Random(5)
     with Host(daemon, "nvme", NQN, queues=2, ddgst=True) as host:
         disk = bytearray(256 * 4096)

@@ -18,7 +18,7 @@ MAXH2CDATA = 512 * KIB  # as long as the pool is large
 
 
 def terminated(queue, pdu):
-    """(fes, fei) of what the controller says to this; then it says nothing more, and closes."""
+    """(fes, fei) of the controller's answer; it then sends nothing more, and closes."""
     queue.send(pdu)
     with pytest.raises(Terminated) as end:
         while True:
@@ -143,7 +143,7 @@ def test_errors_that_end_a_transfer(daemon):
         with host:
             assert terminated(q, make(cid, ttag)) == expected
     host, q, cid, ttag = asked()
-    with host:  # nobody insists on the flag
+    with host:  # the flag is optional
         q.send(data(cid, ttag, 0, 4096) + data(cid, ttag, 4096, 4096))
         q.wait(cid)
 
@@ -176,7 +176,7 @@ def test_data_with_a_command_that_takes_none_is_skipped(daemon):
         assert host.read(0) == bytes(4096)
 
 
-# ---- What is refused, and goes on
+# ---- Errors that keep the connection
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_errors_of_the_device_reach_the_host(faulty_nvme):
         for call in (host.flush, lambda: host.read(0), lambda: host.write(0, bytes(4096))):
             with pytest.raises(Status) as failed:
                 call()
-            assert failed.value.args[0] & DNR  # nothing may be believed until it is opened anew
+            assert failed.value.args[0] & DNR  # the export fails until it is opened again
 
 
 def test_a_host_comes_back_when_its_old_writes_have_ended(faulty_nvme):
@@ -204,7 +204,7 @@ def data_pdu(q, cid, ttag, offset, data, **options):
 
 @pytest.mark.parametrize("bytes_sent", [2048, 4096 + 2048])
 def test_half_of_a_block_is_never_written(daemon, bytes_sent):
-    """A host that answers what it was asked for in PDUs of half a block, and then is gone: AWUPF is one block."""
+    """A host that sends the requested data in PDUs of half a block, and then vanishes: AWUPF is one block."""
     old = b"old!" * 2048
     with Host(daemon, "nvme", NQN) as host:
         host.write(0, old)
@@ -273,7 +273,7 @@ def test_data_in_many_pieces_is_verified_before_it_is_written(daemon, piece):
 
 
 def test_no_queue_joins_a_controller_of_another_configuration(start_daemon, engine, tmp_path):
-    """A namespace's number means another export there: what is written would go to the wrong disk."""
+    """A namespace's number means another export there: writes would go to the wrong disk."""
     def exports(first, second):
         text = "".join(f"[export {name}]\npath = {tmp_path}/{name}\ncreate = yes\nsize = {SIZE}\n" for name in "ab")
         return text + listener("nvme", service="nvme", engine=engine, nqn=NQN, exports=f"{first}, {second}", workers=2)
@@ -308,7 +308,7 @@ def test_a_reload_moves_hosts_at_once(start_daemon, engine, tmp_path):
     daemon.call("Reload")
     daemon.notified()
     assert host.admin.wait(event)[1] == EVENT
-    # As Linux does then: it goes on until it has disabled the controller, and comes again.
+    # As Linux does then: it continues until it has disabled the controller, and comes again.
     host.write(1, b"2" * 4096)
     again = host.admin.submit(AER)
     assert host.admin.get(0x1C) == 1

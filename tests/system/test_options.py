@@ -65,7 +65,7 @@ def test_sqpoll(start_daemon):
 
 
 def test_sqpoll_sleeps_when_nothing_is_to_do(start_daemon):
-    """Neither the kernel's thread nor the worker goes on spinning behind sqpoll-idle."""
+    """Neither the kernel's thread nor the worker spins longer than sqpoll-idle."""
     daemon = start_daemon(listener("echo", **SQPOLL) + listener("other", engine="epoll"))
     with daemon.connect("echo") as s:
         for i in range(200):
@@ -141,7 +141,7 @@ def test_a_feature_that_is_no_more_used_is_seen_in_calls(start_daemon):
 
 
 def test_receives_with_buffers_of_their_own_wait_for_one(start_daemon):
-    """More connections than buffers, and than parts of those that are shared: who has none is served
+    """More connections than buffers, and than parts of those that are shared: a connection without one is served
     when another has ended, and the worker sleeps meanwhile."""
     daemon = start_daemon(listener("echo", engine="io_uring", buffers=16, buffer_size="4K",
                                    features="-buffer_ring") + listener("other", engine="epoll"))
@@ -337,7 +337,7 @@ def test_the_kernels_threads_stay_on_the_workers_cpus(start_daemon, tmp_path, en
         assert affinity_of(daemon, "iou-wrk-") == [{last}]
 
 
-# ---- What is in use ----
+# ---- Features in use ----
 
 
 def test_features_are_those_of_the_engine(start_daemon):

@@ -1,5 +1,5 @@
-"""Reload is a transaction: all of the changed configuration or nothing, and what it does not change
-goes on as if nothing had happened."""
+"""Reload is a transaction: all of the changed configuration or nothing, and listeners that it does not change
+serve without a disturbance."""
 
 import os
 import re
@@ -271,7 +271,7 @@ def test_address_moves(start_daemon, engine, loopback_ports):
 
 
 def test_a_named_port_goes_to_the_listener_that_names_it(start_daemon, engine):
-    """Not who had it for its port 0, whichever comes first in the file."""
+    """Not the listener that had it for its port 0, whichever comes first in the file."""
     daemon = start_daemon(listener("a", engine=engine))
     port = daemon.port("a")
     named = listener("b", engine=engine, address=f"127.0.0.1:{port}")

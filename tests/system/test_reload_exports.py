@@ -1,4 +1,4 @@
-"""Reloads that take an export away while its clients have requests under way."""
+"""Reloads that take an export away while its clients have requests in flight."""
 
 import random
 import threading
@@ -85,7 +85,7 @@ def test_an_export_is_removed_while_clients_use_it(start_daemon, tmp_path, engin
 
 
 def test_a_refused_reload_leaves_no_file_of_its_size(start_daemon, tmp_path):
-    """The next configuration may want another one; what was served keeps its size."""
+    """The next configuration may want another one; a file that was served keeps its size."""
     def disk(name, size):
         return (f"[export {name}]\npath = {tmp_path}/{name}\ncreate = yes\nsize = {size}\n"
                 + listener(name, "nbd", exports=name))

@@ -1,4 +1,4 @@
-"""`nbctl report` and `compare --html`: pages and pictures of what was measured, from outside."""
+"""`nbctl report` and `compare --html`: pages and pictures of measured rows, from outside."""
 
 import json
 import re
@@ -81,7 +81,7 @@ def test_a_page_tells_what_was_measured_and_how(measured):
 
 
 def test_saved_rows_give_the_same_page_elsewhere(measured, tmp_path):
-    """Without the daemon, and with what the rows say of their host, not this one."""
+    """Without the daemon, and with the rows' data about their host, not this one."""
     text, rows = measured
     nowhere = tmp_path / "no.sock"
     assert nbctl("-s", nowhere, "report", rows).stdout == text

@@ -50,7 +50,7 @@ def test_one_command_is_the_answer(tmp_path):
         assert verdict["against"] == rows[0]["listener"] and verdict["figure"] == "cpu_ns_per_request"
         assert verdict["rounds"] == 9 and verdict["is"] in ("less", "more", "same", "undecided")
         assert verdict["low"] <= verdict["change"] <= verdict["high"]
-    assert not list(tmp_path.iterdir())  # what was made for it is gone
+    assert not list(tmp_path.iterdir())  # its directory is removed
 
 
 def test_a_port_that_is_taken_is_an_error(tmp_path):
@@ -200,7 +200,7 @@ def test_it_serves_until_ctrl_c_and_then_shows_the_counts(tmp_path):
         out, err = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 0, err
     assert re.search(r"(?m)^echo-epoll +epoll +", out)
-    assert "http" not in out  # nobody was there
+    assert "http" not in out  # no client came
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_a_client_that_never_reads_holds_bounded_memory(start_daemon, engine):
         assert client.sent < limit / 4  # the kernel's socket buffers, and what the daemon holds
         stats = daemon.stats("echo")
         most = CONN_HELD_MAX + TURN_BYTES_MAX
-        if engine == "io_uring":  # the kernel goes on until a busy worker's turn: all that is lent
+        if engine == "io_uring":  # the kernel receives until a busy worker's turn: all that is lent
             most = stats["pool"]["chunks"] * BUFFER_SIZE * 3 // 4
         assert 0 < held["held_bytes"] <= most
         assert stats["tx_blocked"] > 0 and stats["throttled"] > 0
@@ -179,7 +179,7 @@ def test_a_client_that_reads_late_gets_all(start_daemon, engine):
 
 
 def test_the_pool_recovers_from_many_clients_that_never_read(start_daemon, engine):
-    """256 KiB of buffers, wanted by 20 clients: they stop each other, and nothing else.  Who takes
+    """256 KiB of buffers, wanted by 20 clients: they stop each other, and nothing else.  A client that takes
     nothing for 5 s is closed then, and a slow machine is not always done before that."""
     daemon = start_daemon(
         listener("small", engine=engine, buffers=64, buffer_size="4K")

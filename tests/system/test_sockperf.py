@@ -65,7 +65,7 @@ def test_ping_pong(daemon, size):
     sent = number(r"\[Total Run\].*SentMessages=(\d+)", text)
     received = number(r"\[Total Run\].*ReceivedMessages=(\d+)", text)
     assert number(r"Latency is ([\d.]+)", text.replace("latency", "Latency")) > 0
-    # Messages under way when its time is over are lost; it does not count the last 50 ms as dropped.
+    # Messages in flight when its time is over are lost; it does not count the last 50 ms as dropped.
     assert received > 0 and sent - received <= 1
     assert number(r"dropped messages = (\d+)", text) <= sent - received
     assert number(r"duplicated messages = (\d+)", text) == 0
@@ -87,7 +87,7 @@ def test_under_load(daemon):
         dropped = number(r"dropped messages = (\d+)", text)
         if dropped == 0:
             break
-        # Interrupted, it leaves many replies under way when its time is over.
+        # Interrupted, it leaves many replies in flight when its time is over.
         assert dropped <= sent / 10 + 1 - received
     else:
         pytest.fail(f"{dropped} messages dropped")

@@ -1,4 +1,4 @@
-"""The statistics: exact, never decreasing, and the same to whoever asks."""
+"""The statistics: exact, never decreasing, and the same for every reader."""
 
 import json
 import pathlib
@@ -51,7 +51,7 @@ def counters(value, path=""):
 
 
 def test_counters_are_exact(start_daemon, engine):
-    """One request at a time: what was sent is what is counted, while all is quiet, everywhere."""
+    """One request at a time: the counts are exact in every document while all is idle."""
     daemon = start_daemon(listener("echo", engine=engine))
     with daemon.connect("echo") as s:
         for i in range(REQUESTS):
@@ -188,7 +188,7 @@ def test_histograms_add_up(start_daemon, engine):
         assert below >= share * latency["count"]
 
 
-# ---- Against what the kernel saw ----
+# ---- Compared with the kernel's counts ----
 
 
 SYSTEM_CALLS = {

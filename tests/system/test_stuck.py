@@ -114,7 +114,7 @@ def fed(daemon):
 
 
 def test_file_systems_that_hang_do_not_keep_a_reload(faulty, tmp_path):
-    """Opening takes for ever: refused, or unavailable; and a new start when it is mended.  Three of
+    """Opening takes for ever: refused, or unavailable; and a new start when it works again.  Three of
     them take no longer than one: not the time after which nbctl gives up."""
     disks = [f"disk{i}" for i in range(2, 5)]
     more = "".join(
@@ -136,7 +136,7 @@ def test_file_systems_that_hang_do_not_keep_a_reload(faulty, tmp_path):
         client.request(READ, 0, 4096)
     faulty.nbctl("reload")
     assert faulty.status("more")["state"] == "serving"
-    # An open() that nobody waited for has closed its file.
+    # An open() that was abandoned has closed its file.
     faulty.write_config(grown(faulty, tmp_path).split("[export disk2]")[0])
     faulty.nbctl("reload")
     wait_until(lambda: not has_open(faulty, "disk2"), "the file is closed again")

@@ -235,7 +235,7 @@ def test_pause_stops_the_screen(daemon, terminal):
         top.keys("p")
         top.wait("^paused")
         before = top.screen()
-        # The daemon goes on, and so does the stream: five more documents come.
+        # The daemon continues, and so does the stream: five more documents come.
         paused_at = daemon.call("GetStats")["uptime_ns"]
         wait_until(
             lambda: daemon.call("GetStats")["uptime_ns"] > paused_at + 500_000_000,

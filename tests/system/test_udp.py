@@ -119,7 +119,7 @@ def test_a_wildcard_answers_from_where_it_was_asked(start_daemon, engine):
     )
     port = daemon.addresses("four")[0][1]
     for host in ["127.0.0.1", "127.0.0.2", "127.9.9.9"]:
-        with client((host, port)) as s:  # connected: nobody else's answer would reach it
+        with client((host, port)) as s:  # connected: an answer from another address would not reach it
             s.send(b"where")
             assert s.recv(64) == b"where"
     with client(("::1", daemon.addresses("six")[0][1])) as s:
@@ -366,11 +366,11 @@ def test_the_configuration_refuses_what_udp_lacks(tmp_path):
     assert "expected one for transport udp" in refused(udp("x", engine="rdma"))
 
 
-# ---- Who may have how much ----
+# ---- Limits ----
 
 
 def own_address():
-    """An address of this host that is not loopback: who comes from there is a stranger."""
+    """An address of this host that is not loopback: a client from there is not local."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         try:
             s.connect(("198.51.100.1", 9))  # sends nothing
@@ -451,7 +451,7 @@ def test_messages_other_than_sockperfs_are_counted(start_daemon, engine):
     assert daemon.stats("sockperf")["operations"]["count"]["errors"] == 4
 
 
-# ---- What the kernel merges and cuts ----
+# ---- GRO and GSO ----
 
 UDP_SEGMENT = 103
 

@@ -1,4 +1,4 @@
-"""Transport udp where something is missing: memory, room to send, the one who asked, a feature, a process."""
+"""Transport udp where something is missing: memory, room to send, the client, a feature, a process."""
 
 import contextlib
 import ctypes
@@ -53,7 +53,7 @@ def arrived(daemon, count):
 
 
 def test_sockets_share_a_small_pool(start_daemon, engine):
-    """Who finds no buffer leaves the datagrams in the socket's queue, where the kernel counts what it drops."""
+    """A worker without a buffer leaves datagrams in the socket's queue, where the kernel counts the dropped ones."""
     addresses = [f"127.0.0.{i}:0" for i in range(1, 7)] + ["[::1]:0"]
     daemon = start_daemon(udp("echo", engine=engine, address=addresses, **{"buffers": 16, "buffer-size": "4K"}))
     clients = [client(address) for address in daemon.addresses("echo")]
@@ -115,7 +115,7 @@ def is_answered(s):
 
 
 def test_no_room_to_send(start_daemon, engine):
-    """Answers to one who is not there fill the socket: nothing is read until there is room, for anybody.  A reload
+    """Answers to an absent client fill the socket: nothing is read from any client until there is room.  A reload
     does not wait for it."""
     if os.geteuid() or not os.path.exists("/proc/self/ns/net"):
         pytest.skip("needs root, for a network of its own")
@@ -145,7 +145,7 @@ def test_no_room_to_send(start_daemon, engine):
     assert found["unsent"] <= (2 * 8 if engine == "io_uring" else 0)
 
 
-# ---- Who asked is gone ----
+# ---- The client has gone ----
 
 
 @pytest.mark.parametrize("service", ["echo", "chargen", "sockperf"])
@@ -240,7 +240,7 @@ def test_a_group_stays_joined_over_a_reload(start_daemon, engine):
 
 
 def test_generators_survive_a_restart(start_daemon):
-    """sockperf hears of no end: what it sends between two processes waits in the socket.  iperf3's test ends with
+    """sockperf is not told of an end: its datagrams between two processes wait in the socket.  iperf3's test ends with
     its control connection, and the next one is served."""
     twins = twin_address()
     config = "".join(udp(e, engine=e, service="sockperf", **WHOLE) for e in ENGINES)
@@ -267,7 +267,7 @@ def test_generators_survive_a_restart(start_daemon):
     assert document["end"]["sum"]["lost_packets"] == 0
 
 
-# ---- Who means harm ----
+# ---- Hostile clients ----
 
 
 def forged(seeded):
@@ -284,7 +284,7 @@ def forged(seeded):
 
 
 def test_forged_datagrams_are_not_amplified(start_daemon, engine):
-    """By any service, with all places taken, during reloads and a drain; and nobody else is harmed."""
+    """By any service, with all places taken, during reloads and a drain; and no other client is disturbed."""
     services = ["echo", "discard", "chargen", "sockperf", "iperf3", "netperf"]
     host, seeded, ports = own_address(), random.Random(engine), {}
     for service in services:

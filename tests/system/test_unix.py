@@ -79,7 +79,7 @@ def test_a_drain_removes_the_file_and_serves_open_connections_to_their_end(start
 
 
 def test_a_stale_file_is_replaced_after_a_kill(start_daemon, engine, path):
-    """At once, although the rings of who was killed may hold the socket for a moment."""
+    """At once, although the rings of a killed daemon may hold the socket for a moment."""
     for _ in range(3):
         daemon = start_on(start_daemon, path, engine, workers=2)
         with connect(path) as s:
@@ -99,7 +99,7 @@ def test_a_live_socket_is_in_use(start_daemon, path):
     assert os.lstat(path).st_ino == inode
     with connect(path) as s:
         echo(s)
-    # To ask who is there was no connection.
+    # The check for another server was no connection.
     assert daemon.stats("echo")["connections"]["accepted"] == 1
 
 
@@ -126,7 +126,7 @@ def test_no_directory_no_socket(start_daemon, path):
 
 
 def test_a_lock_on_the_directory_does_not_prevent_a_start(start_daemon, path):
-    """Whoever may read a directory can lock it (flock(2)); ours is a file that only we may open."""
+    """Any user who may read a directory can lock it (flock(2)); ours is a file that only we may open."""
     directory = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
@@ -162,7 +162,7 @@ def test_an_optional_listener_says_why_it_is_not_there(start_daemon, path):
     )
     status = daemon.status("echo")
     assert status["state"] == "unavailable" and "no such directory" in status["reason"]
-    assert not os.path.exists(path)  # what was bound before is gone
+    assert not os.path.exists(path)  # the socket bound before is removed
 
 
 def test_an_abstract_name(start_daemon, engine, path):
@@ -180,7 +180,7 @@ def test_an_abstract_name(start_daemon, engine, path):
         echo(s)
 
 
-# ---- Who may connect ----
+# ---- Permissions ----
 
 
 def test_permissions_decide(start_daemon, path):

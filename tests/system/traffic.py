@@ -85,7 +85,7 @@ def reset(s):
 
 
 def is_ended(s):
-    """The peer ends the connection, with a FIN or a RST; what it had sent is dropped."""
+    """The peer ends the connection, with a FIN or a RST; data that it had sent is dropped."""
     try:
         while s.recv(1 << 16):
             pass
@@ -206,7 +206,7 @@ class Sender(threading.Thread):
 
 
 def visit(address):
-    """Connects, and is answered.  Who takes as long to ask as a drain allows has no claim to that,
+    """Connects, and is answered.  A request that comes later than a drain allows has no claim to an answer,
     and a busy machine may have stopped us."""
     begin = time.monotonic()
     with connect(address) as s:
@@ -267,7 +267,7 @@ class NeverReader:
         self.sent = 0
 
     def push(self, limit=1 << 30):
-        """Sends what is taken without waiting."""
+        """Sends as much as the socket takes without waiting."""
         while self.sent < limit:
             try:
                 self.sent += self.socket.send(self.PIECE)

@@ -58,7 +58,7 @@ static void fake_output(struct fake_peer *peer, const struct view *v, size_t byt
 	peer->out_bytes += bytes;
 }
 
-/* The peer takes what it has room for out of q; returns the bytes. */
+/* The peer takes from q as many bytes as it has room for; returns their number. */
 static size_t fake_transmit(struct fake_peer *peer, const struct bufq *q)
 {
 	size_t max = MIN(q->bytes, peer->room), left;

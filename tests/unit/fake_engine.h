@@ -18,16 +18,17 @@ enum { FAKE_PEERS_MAX = 64, FAKE_TURNS_MAX = 10000 };
 /* One client.  Outlives its connection. */
 struct fake_peer {
 	struct conn *conn; /* NULL: freed */
-	uint8_t *out;      /* what was sent to it; out_bytes of it */
+	uint8_t *out;      /* the bytes sent to it; out_bytes of them */
 	size_t out_bytes, out_max;
-	size_t room;          /* bytes it still takes; SIZE_MAX: any */
-	size_t send_max;      /* bytes one send takes at the most; 0: any */
-	bool receiving;       /* input is not paused by the engine's recv() */
-	unsigned pauses;      /* times it was */
-	unsigned closes;      /* calls of the engine's close() */
-	unsigned service_end; /* what the service's close() left here, for the test's services */
-	bool sending;         /* completion mode: a send is in flight */
-	uint32_t extra;       /* operations in flight that the test started with fake_hold() */
+	size_t room;     /* bytes it still takes; SIZE_MAX: any */
+	size_t send_max; /* bytes one send takes at the most; 0: any */
+	bool receiving;  /* input is not paused by the engine's recv() */
+	unsigned pauses; /* times it was */
+	unsigned closes; /* calls of the engine's close() */
+	/* A value that the service's close() leaves, for the test's services. */
+	unsigned service_end;
+	bool sending;   /* completion mode: a send is in flight */
+	uint32_t extra; /* operations in flight that the test started with fake_hold() */
 };
 
 struct fake {
@@ -37,7 +38,7 @@ struct fake {
 	bool completion; /* sends complete in a later turn, as with io_uring */
 	bool slept;      /* the last wait() would have blocked */
 	size_t room;     /* of the next peers */
-	int admit;       /* what the owner's admit() returns */
+	int admit;       /* the result of the owner's admit() */
 	uint32_t kept;   /* chunks that the service may keep for itself; 0: one for w->constant */
 	unsigned admitted, released, drained;
 	uint64_t open_then, free_then; /* counted when the last one was released */
@@ -50,7 +51,7 @@ struct fake {
 struct fake *fake_start(const struct service *service, uint32_t chunks, uint32_t chunk_size,
 			uint64_t idle_timeout_ns);
 
-/* Ends what is open, checks that no chunk and no view is missing, and stops the worker. */
+/* Ends all connections, checks that no chunk and no view is missing, and stops the worker. */
 void fake_stop(struct fake *f);
 
 /* A new connection, or a peer without one when it was refused. */
@@ -66,11 +67,12 @@ unsigned fake_settle(struct fake *f);
  * paused or the pool is empty (then the connection starves). */
 size_t fake_send(struct fake *f, struct fake_peer *peer, const void *data, size_t bytes);
 
-/* All of it, settling after each piece of at most `piece` bytes; returns what was received. */
+/* Feeds all of it, settling after each piece of at most `piece` bytes; returns the bytes
+ * received. */
 size_t fake_send_all(struct fake *f, struct fake_peer *peer, const void *data, size_t bytes,
 		     size_t piece);
 
-/* The peer takes `bytes` more from now on; tx that was blocked goes on. */
+/* The peer takes `bytes` more from now on; a blocked tx continues. */
 void fake_take(struct fake *f, struct fake_peer *peer, size_t bytes);
 
 void fake_eof(struct fake *f, struct fake_peer *peer);

@@ -18,9 +18,9 @@
 struct service_case {
 	struct worker worker;
 	struct conn *conn; /* NULL: it has ended */
-	uint8_t *out;      /* what the service sent */
+	uint8_t *out;      /* the bytes that the service sent */
 	size_t out_bytes, out_max;
-	size_t room;    /* what the peer still takes; SIZE_MAX: all */
+	size_t room;    /* bytes that the peer still takes; SIZE_MAX: all */
 	bool recv_off;  /* backpressure */
 	size_t closed;  /* calls of engine->close() */
 	size_t ends[6]; /* connections by enum conn_end */
@@ -258,7 +258,7 @@ static inline void case_input_random(struct service_case *t, const void *data, s
 	}
 }
 
-/* The peer takes so many bytes more. */
+/* The peer takes `bytes` more. */
 static inline void case_take(struct service_case *t, size_t bytes)
 {
 	t->room = bytes;

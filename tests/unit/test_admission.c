@@ -200,7 +200,7 @@ static void the_allow_list_lets_only_its_networks_in(void **state)
 	}
 }
 
-/* Asks for a client with that address, whose connection nobody has. */
+/* Asks for a client with that address, without a connection. */
 static int enter_from(struct admission *a, const char *host)
 {
 	struct sockaddr_storage peer = { .ss_family = strchr(host, ':') ? AF_INET6 : AF_INET };

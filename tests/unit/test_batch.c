@@ -57,7 +57,7 @@ static void one_request_at_a_time_does_not_wait(void **unused)
 	assert_int_equal(stat_load(w->stats.gathered), 0);
 }
 
-/* Others' input is always there: that of many who wait for each answer. */
+/* Many clients that wait for each answer: input of other clients is always there. */
 static void many_with_one_request_each_stop_at_the_first_look(void **unused)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);

@@ -1,5 +1,5 @@
-/* core/bulk.c: when a sink's mark is taken back, what the worker does for that, and how busy sinks
- * share a turn. */
+/* core/bulk.c: when a bulk receiver's mark is taken back, at which cost to the worker, and how busy
+ * ones share a turn. */
 #include "bulk.h"
 #include "registry.h"
 #include "service_case.h"

@@ -1,4 +1,4 @@
-/* config/config_dump.c: what is printed says all, and parses back to the same. */
+/* config/config_dump.c: the dump is complete, and parses back to the same configuration. */
 #include "config_case.h"
 #include "config_keys.h"
 

@@ -5,7 +5,7 @@
 #include "service.h"
 #include "store.h"
 
-/* Instead of registry/services.c and stores.c: what the rules are about, and nothing else. */
+/* Stands in for registry/services.c and stores.c: only the properties that the rules look at. */
 static const struct service service_disk = { .name = "disk", .flags = SERVICE_EXPORTS };
 static const struct service service_echo = { .name = "echo" };
 const struct service *const services[] = { &service_disk, &service_echo, NULL };

@@ -313,7 +313,7 @@ static void a_refused_connection_is_not_released(void **state)
 
 /* ---- Backpressure ---- */
 
-/* A pool that is large enough to make held_max what it is at the most. */
+/* A pool that is large enough for the largest held_max. */
 static struct fake *start_large(const struct service *service)
 {
 	return fake_start(service, 1024, 16 * 1024, 0);

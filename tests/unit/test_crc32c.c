@@ -1,4 +1,4 @@
-/* CRC-32C: the values of RFC 3720 B.4, and of every way to cut what is summed. */
+/* CRC-32C: the values of RFC 3720 B.4, and the same sum for every way to cut the bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

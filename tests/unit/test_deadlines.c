@@ -67,7 +67,7 @@ static void due(struct timer *t, uint64_t now_ns)
 	}
 }
 
-/* What must have run by now has, and whoever sleeps until wake_ns misses nothing. */
+/* Every timer that is due has run, and a sleep until wake_ns misses none. */
 static void check(bool all_ran)
 {
 	uint64_t first = UINT64_MAX;

@@ -1,5 +1,4 @@
-/* service/fio*.c: what is lent for which request, what is refused, and that messages are dropped.
- */
+/* service/fio*.c: the memory lent for each request, refusals, and that messages are dropped. */
 #include <endian.h>
 
 #include "fio/proto.h"

@@ -234,7 +234,7 @@ static void programs_are_found_behind_wrappers(void **state)
 
 	(void)state;
 	assert_string_equal(generator_name(pinned), "wrk");
-	assert_null(generator_name(other)); /* a shell prints what it likes */
+	assert_null(generator_name(other)); /* a shell prints any text */
 	assert_null(generator_name(none));
 }
 

@@ -1,4 +1,4 @@
-/* config/ini.c: what is read, and that every trap of inih is an error with its line. */
+/* config/ini.c: the lines that are read, and that every trap of inih is an error with its line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* service/iperf3*.c: what a client may say, what it is told, and that a test leaves nothing. */
+/* service/iperf3*.c: the messages of a client, the server's answers, and that a test leaves nothing
+ * behind. */
 #include <endian.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -123,7 +124,7 @@ static void wrong_parameters_get_the_error_that_says_so(void **state)
 		assert_int_equal(parse(wrong[i].json, &p), wrong[i].error);
 }
 
-/* As iperf3 counts: what is late or comes twice takes one from those that are lost. */
+/* As iperf3 counts: a datagram that is late or comes twice takes one from those that are lost. */
 static void datagrams_are_counted_by_their_numbers(void **state)
 {
 	static const struct {
@@ -323,7 +324,7 @@ static void run(struct scene *s, const char *json, unsigned streams, size_t piec
 	assert_int_equal(s->control->out_bytes, s->seen);
 }
 
-/* Ends it; what the server counted. */
+/* Ends the test and reads the server's results: the bytes of each of `count` streams. */
 static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsigned count)
 {
 	struct iperf3_counted counted[4];

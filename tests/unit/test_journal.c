@@ -1,5 +1,5 @@
-/* base/journal.c: messages as journald takes them, and a journald that has stopped, which is a
- * socket of ours that nobody reads. */
+/* base/journal.c: messages in journald's format, and a journald that has stopped: a socket of ours
+ * that is not read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -56,7 +56,7 @@ static char *rendered(const struct measures *m)
 	return text;
 }
 
-/* { name, operations: {a, b, c} } with so many of each. */
+/* { name, operations: {a, b, c} } with the given number of each. */
 static json_t *service_with(const char *listener, int a, int b, int c)
 {
 	return json_pack("{s:s, s:s, s:{s:{s:i}, s:{s:i}, s:{s:i}}}", "name", listener, "service",
@@ -85,7 +85,7 @@ static void operations_that_never_happened_are_dropped(void **state)
 	measures_free(&m);
 }
 
-/* Whoever is unavailable measured nothing, not zeros. */
+/* An unavailable listener has no figures, rather than zeros. */
 static void unavailable_listeners_have_no_rows(void **state)
 {
 	json_t *far = service_with("far", 0, 0, 0), *unavailable, *document;

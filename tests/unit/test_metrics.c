@@ -1,4 +1,4 @@
-/* ctl/metrics/metrics_http.c: what a scraper may ask for. */
+/* ctl/metrics/metrics_http.c: the requests that a scraper may make. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

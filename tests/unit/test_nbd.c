@@ -1,5 +1,5 @@
-/* Service `nbd` on a memory export, without a kernel: what a client says, at every split, and what
- * it hears. */
+/* Service `nbd` on a memory export, without a kernel: the messages of a client at every split, and
+ * the server's answers. */
 #include "service_case.h"
 
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@ struct disk {
 	struct mount *mount;
 };
 
-/* ---- What a client sends ---- */
+/* ---- Messages of a client ---- */
 
 struct message {
 	uint8_t *data;
@@ -100,7 +100,7 @@ static struct message hello(bool structured)
 	return m;
 }
 
-/* ---- What it hears ---- */
+/* ---- Messages of the server ---- */
 
 struct ear {
 	const struct service_case *t;
@@ -430,7 +430,8 @@ static void a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not(vo
 	free(m.data);
 }
 
-/* The client says m by so many bytes a second; after how many seconds it was ended, 0: never. */
+/* The client sends m at `rate` bytes a second.  Returns the seconds after which it was closed, 0:
+ * it was not. */
 static unsigned drip(const struct message *m, size_t first, size_t rate)
 {
 	struct disk d;

@@ -471,7 +471,7 @@ static void long_extents_are_cut_where_they_must(void **state)
 	assert_bytes(b, nbd_build_block_status(b, NBD_STRUCTURED, &r, extents, 2),
 		     STRUCTURED_STATUS "0000000c00000001"
 				       "ffff000000000003");
-	/* nothing follows what was cut, though more was asked for */
+	/* nothing follows the part that was cut, though the client asked for more */
 	assert_bytes(b, nbd_build_block_status(b, NBD_STRUCTURED, &r, longer, 2),
 		     STRUCTURED_STATUS "0000000c00000001"
 				       "ffff000000000003");

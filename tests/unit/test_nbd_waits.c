@@ -139,7 +139,7 @@ static void the_deadline_for_input_does_not_run_while_input_is_paused(void **sta
 	case_free(l.t);
 }
 
-/* Whoever waits for memory runs again. */
+/* Every connection that waits for memory runs again. */
 static void feed(struct late *l)
 {
 	conn_unstarve(l->t->conn);

@@ -1,5 +1,5 @@
-/* service/netperf/proto.c: requests as netperf 2.7's client says them, what is refused with which
- * error, and where the client looks for each number of an answer. */
+/* service/netperf/proto.c: requests as netperf 2.7's client writes them, the error of each refusal,
+ * and the place where the client looks for each number of an answer. */
 #include <endian.h>
 #include <errno.h>
 

@@ -222,7 +222,8 @@ static void without_a_manager_nothing_is_to_be_told(void **state)
 	assert_int_equal(m->notify.fd, -1);
 }
 
-/* It says so by closing what it was sent; whoever does not is waited for until the limit. */
+/* The manager answers by closing the descriptor that it was sent; without an answer the wait lasts
+ * until the limit. */
 static void a_barrier_has_a_limit(void **state)
 {
 	struct manager *m = *state;

@@ -1,5 +1,5 @@
-/* Service `nvme` on a memory export, without a kernel: what a host says, at every split and in
- * small pools, and what it hears. */
+/* Service `nvme` on a memory export, without a kernel: the commands of a host at every split and in
+ * small pools, and the controller's answers. */
 #include "service_case.h"
 
 #include "bytes.h"
@@ -20,7 +20,7 @@ struct disk {
 	struct service_case *t;
 };
 
-/* ---- What a host sends ---- */
+/* ---- PDUs of a host ---- */
 
 struct message {
 	uint8_t data[256 * 1024];
@@ -62,7 +62,8 @@ static void put_icreq(struct message *m)
 	put(m, ic, sizeof(ic));
 }
 
-/* A command whose data, if it has any, is in its capsule; length: of what it asks for. */
+/* A command whose data, if it has any, is in its capsule; length: bytes of the range that it
+ * names. */
 static void put_command(struct message *m, uint8_t opcode, uint8_t nsid, uint16_t cid,
 			const uint32_t cdw[3], const void *data, size_t bytes, uint32_t length)
 {
@@ -109,7 +110,7 @@ static void fill(uint8_t *data, size_t bytes, unsigned seed)
 		data[i] = (uint8_t)((i * 7 + seed) % 251);
 }
 
-/* ---- What it hears ---- */
+/* ---- PDUs of the controller ---- */
 
 struct heard {
 	uint8_t type, flags;
@@ -365,7 +366,7 @@ static void a_client_that_makes_no_progress_is_closed(void **state)
 	}
 }
 
-/* Each PDU has its own time: a host whose every send ends in some PDU goes on. */
+/* Each PDU has its own time: a host that sends the rest of one and the begin of the next stays. */
 static void a_pdu_has_its_own_time(void **state)
 {
 	struct message m = { 0 };

@@ -1,5 +1,5 @@
-/* Service `nvme` over messages and one-sided operations, without a device: what a queue is promised
- * or refused for, and which memory of the host its commands touch. */
+/* Service `nvme` over messages and one-sided operations, without a device: what a connect gets or
+ * is refused for, and which memory of the host its commands touch. */
 #include "service_case.h"
 
 #include "bytes.h"
@@ -77,7 +77,7 @@ static void disk_close(struct disk *d)
 	store_memory.close(&d->export);
 }
 
-/* ---- What a host sends ---- */
+/* ---- Capsules of a host ---- */
 
 /* Where a command's data is: with it (type NVME_SGL_CAPSULE), or in `host` behind a key. */
 struct where {
@@ -331,7 +331,7 @@ static void a_list_is_counted_before_it_is_fetched(void **state)
 	disk_close(&d);
 }
 
-/* The host refuses its memory, or is gone: what was under way is given back. */
+/* The host refuses its memory, or has gone: the chunks of operations in flight are released. */
 static void a_queue_ends_amid_transfers(void **state)
 {
 	static const uint8_t opcodes[] = { NVME_WRITE, NVME_READ };

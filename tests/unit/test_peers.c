@@ -71,7 +71,7 @@ static void a_peer_that_sends_again_is_established(void **state)
 	assert_int_equal(peers_count(&table), table.max);
 }
 
-/* A forger who sends twice for each address displaces those that are silent, and nobody else. */
+/* A forger that sends twice from each address displaces silent peers and no others. */
 static void active_peers_are_not_evicted(void **state)
 {
 	uint64_t now = NS_PER_S;
@@ -139,7 +139,7 @@ static void pinned_peers_are_bounded(void **state)
 	assert_int_equal(all[MANY - 1].list, PEER_PROBATION);
 	peers_heard(&table, &all[MANY - 1], NS_PER_S); /* there is no place for it */
 	assert_int_equal(all[MANY - 1].list, PEER_PROBATION);
-	table.max = 1; /* then nobody is left who could go */
+	table.max = 1; /* then no peer is left that could be evicted */
 	peers_add(&table, &all[64], NS_PER_S);
 	assert_int_equal(peers_count(&table), 64 + 1);
 }

@@ -1,4 +1,4 @@
-/* host/proc.c: whose kernel thread it is, and what a thread has cost. */
+/* host/proc.c: the owner of a kernel thread, and the cost of a thread. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

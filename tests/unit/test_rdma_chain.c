@@ -11,8 +11,7 @@
 
 enum { OPERATIONS = RDMA_SENDS + 1, VIEWS = 3 };
 
-/* A connection with operations of the client's memory, of so many views each, that are not posted.
- */
+/* A connection with remote operations that are not posted, each of a given number of views. */
 struct operations {
 	struct ibv_mr mr;
 	struct rdma_device device;

@@ -48,7 +48,7 @@ static void held_bytes_count_before_the_next_receive(void **state)
 	close(fds[1]);
 }
 
-/* A sink, which drops what it receives, has the whole turn in one call. */
+/* A bulk receiver, whose service drops its input, has the whole turn in one call. */
 static void a_bulk_receiver_receives_more_than_others_may_hold(void **state)
 {
 	struct service_case *t;
@@ -81,7 +81,8 @@ static void a_bulk_receiver_receives_more_than_others_may_hold(void **state)
 	close(fds[1]);
 }
 
-/* Where chunks are short: a ration, and none for who has not read what is in the socket. */
+/* While chunks are short a connection gets a ration, but none if it has not read its output in the
+ * socket. */
 static void scarce_chunks_are_for_clients_that_have_read(void **state)
 {
 	struct service_case *t = case_new(&service_echo, CHUNKS, CHUNK);

@@ -45,7 +45,7 @@ static unsigned fill(struct fake *f, struct fake_peer *peers[CHUNKS])
 	return count;
 }
 
-/* The time of one look at those who hold chunks passes. */
+/* The time of one look at connections that hold chunks passes. */
 static void look(struct fake *f)
 {
 	deadline_set(&f->worker.deadlines, &f->worker.pressure.timer, 1, f->worker.turn.now_ns);
@@ -136,8 +136,8 @@ static void waiting_connections_are_served_in_order_and_before_newcomers(void **
 	fake_stop(f);
 }
 
-/* Of many who send and never read, and whose sockets take no more, each pins a ration at the most.
- */
+/* Many clients send and never read, and their sockets take no more: each pins at most one
+ * ration. */
 static void scarce_chunks_are_shared_by_many_connections(void **state)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
@@ -206,8 +206,8 @@ static void a_connection_that_waits_soon_after_others_is_served(void **state)
 	fake_stop(f);
 }
 
-/* The bound: half a second, however many hold all and have taken nothing for a second; those who
- * stall for less are not closed. */
+/* The bound: half a second, however many peers hold all chunks and have read nothing for a second.
+ * Peers that stall for less are not closed. */
 static void stalled_peers_are_closed_sooner_while_no_waiter_is_served(void **state)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
@@ -267,7 +267,7 @@ static void a_peer_that_never_acknowledges_a_zero_copy_send_is_closed(void **sta
 	fake_stop(f);
 }
 
-/* Then a chunk is enough for it that those who do not read must leave to others. */
+/* One chunk is then enough for it: the one that peers that do not read must leave to others. */
 static void a_peer_that_reads_again_no_longer_waits_behind_its_output(void **state)
 {
 	(void)state;

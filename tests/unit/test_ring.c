@@ -1,5 +1,6 @@
-/* ring/: the kernel lets a ring do what it is for, and refuses the rest (ring_restrict.c); a worker
- * that does not sleep gets what the kernel has put off; one that gathers requests looks in time. */
+/* ring/: the kernel allows a ring the operations of its purpose and refuses the rest
+ * (ring_restrict.c).  A worker that does not sleep gets the work that the kernel has deferred; one
+ * that gathers requests looks for input in time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,7 @@ static bool open_ring(unsigned uses)
 	return false;
 }
 
-/* The result of what was prepared last. */
+/* The result of the operation that was prepared last. */
 static int result(void)
 {
 	struct io_uring_cqe *cqe;
@@ -180,7 +181,8 @@ static void a_stale_flag_of_deferred_work_does_not_prevent_sleep(void **state)
 	ring_fini(&ring);
 }
 
-/* A client that has no answer yet sends nothing: it may have more under way all the same. */
+/* A client without an answer yet sends nothing; it may have more requests in flight
+ * nevertheless. */
 static void answers_are_sent_before_input_is_looked_for(void **state)
 {
 	int fds[2];

@@ -1,4 +1,4 @@
-/* service/rping*.c: what was read is written back, replies come after both, and no order of events
+/* service/rping*.c: the data read is written back, replies come after both, and no order of events
  * keeps a chunk. */
 #include <endian.h>
 

@@ -13,7 +13,7 @@ struct stream {
 	size_t bytes, expected_bytes, counted, pongs;
 };
 
-/* A message of `length` bytes, and what is to come of it. */
+/* A message of `length` bytes, and the expected answer. */
 static void stream_add(struct stream *s, unsigned flags, uint32_t length)
 {
 	uint64_t sequence = htobe64(s->bytes + 1);

@@ -1,8 +1,8 @@
-/* The stores on real files, in a real worker: what a request hears when the kernel does less than
- * was asked, or fails.
+/* The stores on real files, in a real worker: the results of requests when the kernel does less
+ * than it was asked for, or fails.
  *
  * The file calls of the store `threads` are this program's own, which fail or wait when told to.
- * The kernel's io_uring cannot be told: what is here fails there by itself. */
+ * The kernel's io_uring cannot be told: requests fail there for real reasons. */
 #include "store_case.h"
 
 /* ---- All stores on all engines ---- */
@@ -193,7 +193,7 @@ static void zeroing_of_a_connection_that_ended_is_given_up(void **state)
 	disk_wait(d, IOS_MAX);
 	for (unsigned i = 0; i < IOS_MAX; i++)
 		assert_int_equal(d->results[i], i == 1 ? 0 : -ESHUTDOWN);
-	assert_int_equal(d->mount.operations[IO_write_zeroes].errors, 0); /* nobody was told one */
+	assert_int_equal(d->mount.operations[IO_write_zeroes].errors, 0); /* not reported */
 	disk_free(d);
 }
 
@@ -245,8 +245,8 @@ static void short_transfers_are_continued(void **state)
 	disk_free(d);
 }
 
-/* A flush, or what has FUA, that comes while one is under way waits for the next, with the others.
- */
+/* A flush or a request with FUA that comes while a flush is in flight waits for the next, with the
+ * others. */
 static void flushes_are_shared(void **state)
 {
 	struct disk *d = disk_new("threads", "epoll", -1);
@@ -301,7 +301,7 @@ static void a_flush_that_was_not_carried_out_is_repeated(void **state)
 	}
 }
 
-/* What it returns was perhaps written without a flush. */
+/* The data that it returns may have been written without a flush. */
 static void a_read_with_fua_commits_what_it_read(void **state)
 {
 	struct disk *d = disk_new("threads", "epoll", -1);

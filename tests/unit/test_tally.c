@@ -46,7 +46,7 @@ static void each_address_is_counted_alone(void **state)
 	tally_fini(&table);
 }
 
-/* So nobody can choose addresses that share one. */
+/* So no client can choose addresses that share a bucket. */
 static void buckets_depend_on_a_secret(void **state)
 {
 	unsigned same = 0;

@@ -33,7 +33,7 @@ static void every_column_sorts_and_unknown_goes_last(void **state)
 	}
 	top_sort(top, TOP_P50);
 	assert_string_equal(name_at(top, 0), "b");
-	top_key(top, '5'); /* again: the other way round, but what is not known stays last */
+	top_key(top, '5'); /* again: the other way round, but unknown values stay last */
 	assert_string_equal(name_at(top, 0), "a");
 	assert_string_equal(name_at(top, 2), "c");
 	top_key(top, 'n');
@@ -138,7 +138,7 @@ static void pause_keeps_the_screen_and_not_the_past(void **state)
 	assert_string_equal(before, after);
 	free(before);
 	free(after);
-	top_key(top, 'n'); /* sorting goes on */
+	top_key(top, 'n'); /* sorting continues */
 	assert_string_equal(name_at(top, 0), "a");
 	top_key(top, ' ');
 	feed(top, document(7));

@@ -455,7 +455,7 @@ static void a_stream_holds_one_part_for_a_client_that_does_not_read(void **state
 	assert_int_equal(cancelled, 1);
 }
 
-/* ---- What is not tolerated ---- */
+/* ---- Input that ends a connection ---- */
 
 static void input_other_than_a_call_ends_the_connection(void **state)
 {
@@ -563,7 +563,8 @@ static void a_call_is_answered_whenever_the_share_returns(void **state)
 	close(fd);
 }
 
-/* The server stands still for longer than its clients may, who have done their part. */
+/* The server stands still for longer than its clients may take for a step.  They have made
+ * theirs. */
 static void clients_do_not_pay_for_a_pause_of_the_server(void **state)
 {
 	static const char call[] = "{\"method\":\"org.example.Test.Echo\"}";

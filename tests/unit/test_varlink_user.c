@@ -69,7 +69,8 @@ static void the_place_of_one_other_serves_the_next(void **state)
 	}
 }
 
-/* Calls of 3 ms each, as many as are let through in so many seconds; time passes when it must. */
+/* Makes calls of 3 ms each for some seconds and returns how many were let through; time passes when
+ * the user has to wait. */
 static uint64_t taken_ns(struct varlink_users *users, uint64_t *now_us, unsigned seconds)
 {
 	uint64_t end_us = *now_us + (uint64_t)seconds * 1000 * 1000, taken = 0, wait_us;
@@ -104,7 +105,7 @@ static void a_busy_user_gets_its_share(void **state)
 	assert_in_range(first_ns, ahead_ns + share_ns * 9 / 10, ahead_ns + share_ns * 11 / 10);
 }
 
-/* It is the user's account, whoever connects and leaves meanwhile. */
+/* The account is the user's: it does not depend on the clients that connect and leave meanwhile. */
 static void cpu_time_is_charged_after_the_clients_have_left(void **state)
 {
 	struct varlink_users users = { .own = OWN };

@@ -1,5 +1,5 @@
-/* A worker with each real engine: listening sockets that go from one worker to another, as a
- * reload does it, and what was connected when a worker is told to accept no more. */
+/* A worker with each real engine: listening sockets that go from one worker to another, as in a
+ * reload, and the connections in their queues when a worker is told to accept no more. */
 #include "worker_parts.h"
 #include "worker_stop.h"
 

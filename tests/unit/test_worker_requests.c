@@ -1,5 +1,5 @@
-/* A worker with each real engine over loopback: what its owner asks of it, and what it does
- * for connections that wait. */
+/* A worker with each real engine over loopback: requests of its owner, and service of connections
+ * that wait. */
 #include "registry.h"
 #include "worker_case.h"
 
@@ -277,7 +277,7 @@ static void data_of_remote_operations_counts_as_held(void **state)
 enum { REPLY_CHUNKS = 2 };
 
 /* Leaves the pool with REPLY_CHUNKS for services.  Each request is answered with a byte from each
- * of them; who comes next has to wait until they are back. */
+ * of them; the next connection has to wait until they are free again. */
 static void take_all_chunks(struct conn *c)
 {
 	struct pool *p = &c->worker->pool;

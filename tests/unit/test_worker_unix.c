@@ -139,8 +139,8 @@ static void gated_run(struct conn *c)
 		conn_set_deadline(c, clock_ns() + NS_PER_MS);
 }
 
-/* A TCP peer's close ends one direction, a Unix peer's both: nothing more can be sent, but what had
- * been sent is still to be received, even if nobody receives just then. */
+/* A TCP peer's close ends one direction, a Unix peer's both: nothing more can be sent, but data
+ * sent before is still to be received, even if no receive is armed at that time. */
 static void data_sent_before_the_close_is_received(void **state)
 {
 	static const struct service gated = {
@@ -195,7 +195,7 @@ static void a_close_before_the_answer_was_read_is_a_reset(void **state)
 	}
 }
 
-/* Unix sockets cannot: what was to be sent is sent all the same, and counted as copied. */
+/* Unix sockets have no zero copy: the data is sent nevertheless, and counted as copied. */
 static void zero_copy_falls_back_to_copies(void **state)
 {
 	static char data[64 * 1024];

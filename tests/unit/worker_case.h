@@ -61,7 +61,7 @@ static inline unsigned descriptors(void)
 	return n;
 }
 
-/* The kernel closes what a ring held some time after the ring. */
+/* The kernel closes the files of a ring some time after the ring. */
 static inline void await_descriptors(unsigned count)
 {
 	uint64_t end_ns = clock_ns() + 2ULL * NS_PER_S;

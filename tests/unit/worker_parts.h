@@ -204,7 +204,7 @@ static inline int client_echo(int fd)
 	return in == out;
 }
 
-/* ---- Keeping a worker from its turns until it may go on ---- */
+/* ---- Keeping a worker from its turns until it may continue ---- */
 
 struct stall {
 	struct call call;

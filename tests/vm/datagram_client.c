@@ -138,7 +138,7 @@ static int take_one(struct client *c, uint8_t **ret_data, unsigned wait_ms)
 	while (ibv_poll_cq(c->id->recv_cq, 1, &wc) == 0) {
 		if (now_ms() > end)
 			return -1;
-		sched_yield(); /* who answers may have no other CPU */
+		sched_yield(); /* the server may have no other CPU */
 	}
 	if (wc.status != IBV_WC_SUCCESS)
 		die(ibv_wc_status_str(wc.status));

@@ -84,7 +84,7 @@ def test_perftest(start_daemon, device, clean, service, command, operation, coun
 
 
 def test_perftest_of_every_size(start_daemon):
-    """Over iWARP, where a client's credits begin anew with each size."""
+    """Over iWARP, where a client's credits start again with each size."""
     daemon = far_end(start_daemon, "siw", "perftest")
     perftest(daemon, "siw", "ib_send_bw -n 5 -a")
     assert done_by(daemon, "message") == (1, 5 * 23)
@@ -170,7 +170,7 @@ def queue(number):
 
 @pytest.mark.parametrize("service", ["perftest", "perftest-lat"])
 def test_perftest_ends_a_control_that_goes_wrong(start_daemon, device, clean, service):
-    """Each of these is refused or answered, and harms nobody else."""
+    """Each of these is refused or answered, and disturbs no other client."""
     daemon = far_end(start_daemon, device, service)
 
     def told(*messages):

@@ -136,7 +136,7 @@ def test_listeners_whose_verbs_fail(start_daemon, faults, device):
 
 # The call that fails for a port's queue pair, and whether the listener goes on.
 DATAGRAM_FAULTS = [{"ibv_post_send": 1}, {"ibv_post_recv": 1}, {"ibv_create_ah_from_wc": 1},
-                   {"ibv_post_send": 1, "ibv_modify_qp": 1},  # it cannot be mended: another takes its place
+                   {"ibv_post_send": 1, "ibv_modify_qp": 1},  # it stays broken: another takes its place
                    {"ibv_post_recv": 1, "ibv_modify_qp": 1}]
 
 
@@ -151,7 +151,7 @@ def test_datagrams_whose_verbs_fail(start_daemon, faults):
 
 
 def test_a_slow_address_handle_delays_no_other_client(start_daemon, faults):
-    """The worker goes on, what the client has sent so far is not lost, and the daemon can end meanwhile."""
+    """The worker continues, the client's data so far is not lost, and the daemon can end meanwhile."""
     daemon = start(start_daemon, faults, datagram_section())
     words = [BUILD / "vm/datagram_client", "echo", *daemon.addresses("d")[0], 1, 100, 2]
     with contextlib.ExitStack() as clients:

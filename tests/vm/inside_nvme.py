@@ -231,7 +231,7 @@ def test_a_reload_and_a_restart_under_load(start_daemon, tmp_path, kernel_log):
 # ---- RDMA's own ----
 
 def test_an_rdma_host_comes_back_after_a_restart(start_daemon, tmp_path, kernel_log):
-    """Nobody keeps the address meanwhile: it tries again after its reconnect delay, and nothing fails."""
+    """No process keeps the address meanwhile: it tries again after its reconnect delay, and nothing fails."""
     way = "rxe"
     first = start_daemon(config(tmp_path, way))
     text = config(tmp_path, way, port=first.port("nvme"))

@@ -21,7 +21,7 @@ MIB, BLOCK = 1 << 20, 4096
 DEVICE_SIZE, DISK_SIZE = 384 * MIB, 8 * MIB
 BLOCKS = DISK_SIZE // BLOCK // 2  # of each client
 ROUNDS, DEPTH = 6, 8
-FLUSHES = 10  # a file system, which takes a second or two to mount, is looked at every so many
+FLUSHES = 10  # a file system, which takes a second or two to mount, is looked at once in this many flushes
 # dm-log-writes: <linux>/drivers/md/dm-log-writes.c
 LOG_MAGIC, LOG_FLUSH, LOG_DISCARD, LOG_MARK = 0x6A736677736872, 1, 4, 8
 MKFS_EXT4 = ["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,nodiscard", "-N", 64, "-J", "size=4"]
@@ -83,7 +83,7 @@ def entries_of(log):
             at += size
 
 
-# ---- Clients that remember what they were told ----
+# ---- Clients that remember acknowledgements ----
 
 class Client:
     """Versions of blocks: `issued` may be on the device, `stable` must be."""
@@ -105,7 +105,7 @@ class Client:
             self.flying[self.send_write(first, data, fua)] = (blocks, version, fua)
 
     def flush(self, everybody):
-        """Covers what was acknowledged to any client."""
+        """Covers all writes acknowledged to any client."""
         self.flying[self.send_flush()] = {c: dict(c.acknowledged) for c in everybody}
 
     def wait(self):
@@ -190,7 +190,7 @@ def load(daemon, mark):
     return promises
 
 
-# ---- What is left after a loss of power ----
+# ---- State after a loss of power ----
 
 def check_disk(read, stable, issued, when):
     """Each block is whole, and as new as was promised."""
@@ -281,7 +281,7 @@ def test_flushed_writes_survive_a_loss_of_power(devices, start_daemon, place):
                 done += 1
                 check(image, replay, mkfs, promises[done - 1], f"{place}, {text}")
             continue
-        # A loss of power at a flush: what was promised before, and perhaps what was sent since.
+        # A loss of power at a flush: the writes acknowledged before, and perhaps later ones.
         flushes += bool(flags & LOG_FLUSH)
         if flags & LOG_FLUSH and begun and done < len(promises) and (not mkfs or flushes % FLUSHES == 0):
             stable = promises[done - 1][0] if done else zero

@@ -311,7 +311,7 @@ def test_private_data_before_messages(start_daemon, device):
 
 
 def test_more_messages_than_receives(start_daemon, device):
-    """RoCE makes the client wait; iWARP ends its connection, and nobody else's."""
+    """RoCE makes the client wait; iWARP ends its connection, and no other."""
     daemon = start_daemon(section(device, buffers=16, buffer_size="4K"))
     with holding(daemon, 1) as other:
         out = client(daemon, "echo", 1, 4000, 300, 40, check=False)
@@ -421,7 +421,7 @@ def test_shared_receives_and_a_client_that_takes_no_answers(start_daemon):
 
 
 def test_shared_receives_of_two_devices(start_daemon, device):
-    """Neither takes all buffers, and who only sends much at a time is not taken for greedy."""
+    """Neither takes all buffers, and a client that only sends much at a time is not taken for greedy."""
     daemon = start_daemon(listener("any", "echo", "rdma", transport="rdma", address="0.0.0.0:7479", **SHARED))
     pool = daemon.stats("any")["pool"]
     assert pool["free"] > pool["chunks"] / 4  # which are not for receiving
@@ -432,7 +432,7 @@ def test_shared_receives_of_two_devices(start_daemon, device):
 
 
 def test_more_messages_than_shared_receives(start_daemon):
-    """RoCE makes the clients wait, and nobody is disconnected for what all of them do together."""
+    """RoCE makes the clients wait, and none is disconnected for the load of all together."""
     daemon = start_daemon(section("rxe", **SHARED))
     assert client(daemon, "echo", 14, 4096, 60, 16) == "ok 840\n"
     daemon.wait_closed("r", accepted=14)
@@ -503,7 +503,7 @@ def test_silent_clients_of_datagrams_are_forgotten(start_daemon):
     assert datagrams(daemon, "echo", 3, 200, 5) == "ok 15\n"
     wait_until(lambda: daemon.stats("d")["connections"]["open"] == 0, "nobody is left")
     connections = daemon.stats("d")["connections"]
-    assert connections["closed"]["idle"] == connections["accepted"] >= 3  # who is slow comes again
+    assert connections["closed"]["idle"] == connections["accepted"] >= 3  # slow clients connect again
 
 
 def test_clients_of_datagrams_are_bounded(start_daemon):
@@ -518,7 +518,7 @@ def test_clients_of_datagrams_are_bounded(start_daemon):
 
 
 def test_a_new_client_of_datagrams_takes_the_oldest_place(start_daemon):
-    """Nothing tells that clients have gone: a limit never refuses who comes."""
+    """Nothing tells that clients have gone: a limit never refuses a new client."""
     daemon = start_daemon(datagram_section(max_connections=4))
     for _ in range(3):
         assert datagrams(daemon, "echo", 3, 64, 1) == "ok 3\n"
@@ -844,7 +844,7 @@ def test_reload(start_daemon, device):
     listener("first", "echo", "rdma", transport="rdma", address="0.0.0.0:7491"),
 ])
 def test_a_port_that_a_device_cannot_listen_on_is_said(start_daemon, tmp_path, first):
-    """iWARP takes the ports of TCP, and the kernel listens on all devices or on none: nobody would be served."""
+    """iWARP takes the ports of TCP, and the kernel listens on all devices or on none: no client would be served."""
     second = listener("second", "echo", "rdma", transport="rdma", qp_type="ud" if "rdma" in first else "uc",
                       address="0.0.0.0:7491")
     daemon = start_daemon(first + "optional = yes\n" + second + "optional = yes\n")

@@ -180,7 +180,7 @@ def latency(daemon, device, name, wait, *options):
 
 
 def idle(daemon, device, name, count):
-    """Connections that nobody uses: the memory of each, and the CPU time of all."""
+    """Idle connections: the memory of each, and the CPU time of all."""
     pid = daemon.process.pid
     with inside_rdma.holding(daemon, 4, name):
         before = memory(pid)

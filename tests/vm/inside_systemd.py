@@ -90,7 +90,7 @@ def process(pid):
 
 @contextlib.contextmanager
 def dropin(line):
-    """The service, started anew with one more line in its unit."""
+    """The service, started again with one more line in its unit."""
     DROPIN.parent.mkdir(parents=True, exist_ok=True)
     DROPIN.write_text(f"[Service]\n{line}\n")
     must("systemctl", "daemon-reload")
@@ -105,7 +105,7 @@ def dropin(line):
 # ---- The steps, in this order --------------------------------------------------------------------
 
 def users():
-    """sysusers and tmpfiles have made what the unit needs."""
+    """sysusers and tmpfiles have made the user and the directory of the unit."""
     must("systemd-sysusers")
     must("systemd-tmpfiles", "--create", "nbserved.conf")
     state = Path("/var/lib/nbserved").stat()
@@ -421,7 +421,7 @@ def low_port():
 
 
 def scrape():
-    """The status and body that the exporter answers; None while nobody listens."""
+    """The status and body that the exporter answers; None while no exporter listens."""
     try:
         with urllib.request.urlopen("http://127.0.0.1:9107/metrics", timeout=LIMIT_SECONDS) as reply:
             return reply.status, reply.read().decode()
@@ -528,7 +528,7 @@ def stalled():
 
 
 def silence():
-    """journald has stopped: more is said than its queue takes, and the service goes on."""
+    """journald has stopped: more is logged than its queue takes, and the service continues."""
     begin, old, journald = cursor(), main_pid(), int(must("systemctl", "show", "--value", "-p", "MainPID",
                                                           "systemd-journald.service"))
     os.kill(journald, signal.SIGSTOP)
@@ -578,7 +578,7 @@ def bad_config():
 
 
 def late():
-    """What time cures is tried again: here a directory, as of a file system that is mounted later."""
+    """Errors that time cures are tried again: here a directory, as of a file system that is mounted later."""
     good, missing = CONFIG.read_text(), Path("/var/lib/nbserved/late")
     try:
         CONFIG.write_text(good + f"\n[listener late]\nservice = echo\naddress = unix:{missing}/socket\n")

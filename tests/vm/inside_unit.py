@@ -35,7 +35,7 @@ def start(drop_in, check=True):
 
 
 def rdma_listeners():
-    """[(state, reason), ...]; all others serve, and nobody complains."""
+    """[(state, reason), ...]; all others serve, and no error is logged."""
     status = json.loads(run("nbctl", "status", "--json"))
     listeners = {listener["name"]: listener for listener in status["listeners"]}
     rdma = [listeners.pop(name) for name in RDMA]
@@ -84,7 +84,7 @@ def main():
     said = journal()
     assert said.count(": unavailable: ") == 1 and "librdmacm" not in said and "libibverbs" not in said, said
 
-    # Whoever lets in only half is told of the other.
+    # A host that allows only half is told of the other half.
     start(drop_in.replace("RestrictAddressFamilies=", "#"))
     is_unavailable("RestrictAddressFamilies=AF_NETLINK", "nbserved-rdma.conf")
 

@@ -411,7 +411,7 @@ int main(int argc, char **argv)
 								      : 1);
 	if (!strcmp(argv[1], "hold")) {
 		hold(clients, count);
-		return 0; /* on iWARP who disconnects once more waits for ever */
+		return 0; /* on iWARP a second disconnect waits for ever */
 	}
 	if (!strncmp(argv[1], "echo", 4) && argc == 8)
 		echo(clients, count, argv + 5);

@@ -1,4 +1,5 @@
-/* Clients of the services that read and write their clients' memory, for what rping does not do.
+/* Clients of the services that read and write their clients' memory, for operations that rping does
+ * not do.
  *
  *   remote_client rping ADDRESS PORT FIRST LAST
  *       A ping of each size, each checked.  Prints `ok PINGS`.

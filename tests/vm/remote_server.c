@@ -1,6 +1,6 @@
-/* A server for what no service does yet: a worker with engine rdma and a service that answers the
- * message by which a client names its memory (as rping's) with a write that tells the client: the
- * immediate value is the number of bytes.
+/* A server for operations that no service does yet: a worker with engine rdma and a service that
+ * answers the message by which a client names its memory (as rping's) with a write that tells the
+ * client: the immediate value is the number of bytes.
  *
  *   remote_server ADDRESS
  *       Prints the port, ends with standard input. */
