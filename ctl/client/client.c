@@ -1,4 +1,6 @@
-/* Varlink client: one JSON object and a NUL per message.  See client.h. */
+/* Varlink client: one JSON object and a NUL per message.  Blocking, with a deadline for each step;
+ * one thread.  Owns the socket, the received bytes and, for another host, its ssh.  See
+ * client.h. */
 #include "client.h"
 
 #include <errno.h>
@@ -87,6 +89,7 @@ void client_explain(struct client *c, int error, char *text, size_t bytes)
 		       c->used - c->taken, text, bytes);
 }
 
+/* The daemon sends nothing between two calls: input can only be the end of the connection. */
 bool client_is_open(const struct client *c)
 {
 	struct pollfd p = { .fd = c->fd, .events = POLLIN };
@@ -158,7 +161,8 @@ int client_send(struct client *c, const char *method, json_t *parameters, bool m
 	return rc;
 }
 
-/* Reads some bytes.  0 or -errno. */
+/* Reads some bytes, after making room for them.  0 or -errno; -EMSGSIZE: the message is too
+ * long. */
 static int fill(struct client *c, uint64_t deadline_ns)
 {
 	ssize_t n;
@@ -212,6 +216,7 @@ int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_
 	char *end;
 	int rc;
 
+	/* Drops the message before, whose text the caller no longer uses. */
 	c->used -= c->taken;
 	if (c->taken)
 		memmove(c->buffer, c->buffer + c->taken, c->used);

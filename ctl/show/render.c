@@ -1,4 +1,5 @@
-/* Tables.  See render.h; output.c has the rest. */
+/* Tables: cells are collected as text, measured when printed, and freed then.  See render.h;
+ * output.c has the rest. */
 #include "render.h"
 
 #include <stdarg.h>
@@ -72,6 +73,7 @@ static struct row *table_add_row(struct table *t)
 	return &t->rows[t->row_count++];
 }
 
+/* The next cell in reading order; begins a row when the last one is full. */
 static struct cell *next_cell(struct table *t)
 {
 	if (t->cell_count == t->column_count) {
@@ -120,6 +122,8 @@ bool table_is_empty(const struct table *t)
 	return t->row_count == 0;
 }
 
+/* Widens columns to their texts.  Widths never shrink, so that a table printed again stays
+ * aligned. */
 static void measure_columns(struct table *t)
 {
 	for (unsigned j = 0; j < t->column_count; j++) {
@@ -175,6 +179,7 @@ static int least_important(const struct table *t)
 	return found;
 }
 
+/* Fits the table to the width: first the gaps shrink, then columns are hidden by rank. */
 static void fit(struct table *t, const struct output *out, unsigned indent)
 {
 	int j;
@@ -204,7 +209,8 @@ static void put_row(const struct table *t, struct output *out, unsigned indent,
 		pad += first ? 0 : gap_before(t, j);
 		first = false;
 		if (!t->columns[j].left)
-			/* A title with its mark is wider than its text by one. */
+			/* A right-adjusted title with its mark may be wider than its column: it
+			 * then takes a space of the gap, so pad + width is never less than used. */
 			pad = pad + width - used;
 		if (used) {
 			fprintf(out->file, "%*s", (int)pad, "");
@@ -240,6 +246,7 @@ static void put_header(const struct table *t, struct output *out, unsigned inden
 		put_row(t, out, indent, units);
 }
 
+/* Names the hidden columns under the table, so that a user can widen the terminal. */
 static void put_hidden(const struct table *t, struct output *out)
 {
 	char *names = NULL;

@@ -1,4 +1,5 @@
-/* State of `nbctl top`.  See top_model.h. */
+/* State of `nbctl top`.  Documents are reference-counted JSON that the state shares; all else is
+ * its own.  See top_model.h. */
 #include "top_model.h"
 
 #include <math.h>
@@ -93,7 +94,7 @@ double top_value(const struct measure *row, enum top_column column)
 	}
 }
 
-/* ---- The last minutes ---- */
+/* ---- The last minutes: a ring of values for each listener ---- */
 
 static struct top_track *find_track(const struct top *top, const char *name)
 {
@@ -134,6 +135,7 @@ static void drop_tracks(struct top *top, const json_t *stats)
 	top->track_count = kept;
 }
 
+/* Sets the values of one tick; row NULL: they are unknown. */
 static void set_past(struct top_track *track, uint64_t tick, const struct measure *row)
 {
 	unsigned at = (unsigned)(tick % TOP_HISTORY);
@@ -227,6 +229,8 @@ static void select_row(struct top *top, long index)
 
 /* ---- Documents ---- */
 
+/* The rows of an interval; none if one of the documents is missing or the daemon restarted between
+ * them.  merged: the operations of a listener are added up. */
 static void rows_between(struct measures *m, const json_t *before, const json_t *after, bool merged)
 {
 	uint64_t interval_ns;
@@ -249,7 +253,8 @@ bool top_since_base(const struct top *top, const char *name, struct measures *re
 	return ret_row->count > 0;
 }
 
-/* A document that has one listener's exports in the place of listeners; a new reference. */
+/* Turns one listener's exports into a document of listeners, so that the same code computes their
+ * rows.  Returns a new reference. */
 static json_t *exports_as_listeners(const json_t *stats, const char *name)
 {
 	json_t *list = json_array(), *export, *share;
@@ -415,7 +420,8 @@ static bool sort_key(struct top *top, int key)
 	return true;
 }
 
-/* Enter keeps what was typed, Esc and an empty one show all. */
+/* A key while the filter is typed.  Enter keeps the text; Esc, or erasing an empty text, shows all
+ * rows again. */
 static void filter_key(struct top *top, int key)
 {
 	size_t bytes = strlen(top->filter);

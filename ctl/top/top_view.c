@@ -94,7 +94,7 @@ static void put_help(struct page *p)
 		{ "q, Ctrl-C", "quit" },
 		{ "up, down, PgUp, PgDn, Home, End", "select a listener" },
 		{ "Enter, Esc", "its latencies and connections, and back" },
-		{ "p, space", "pause, go on" },
+		{ "p, space", "pause, continue" },
 		{ "z", "reset the latency histogram" },
 		{ "/", "only rows with this text; Esc: all" },
 		{ "r", "reverse the order" },

@@ -12,6 +12,7 @@
 #include "conn.h"
 #include "worker.h"
 
+/* Begins to carry out a request: returns its worker and its value. */
 static struct worker *worker_request_take(struct call *call, uint64_t *ret_value)
 {
 	struct worker_request *r = container_of(call, struct worker_request, call);
@@ -82,6 +83,7 @@ static void worker_do_peers_max(struct call *call)
 	w->options.peers_max = max;
 }
 
+/* The turn ends first; worker_serve() then sees the flag and tears the worker down. */
 static void worker_do_stop(struct call *call)
 {
 	uint64_t value;
@@ -89,6 +91,8 @@ static void worker_do_stop(struct call *call)
 	worker_request_take(call, &value)->turn.stop = true;
 }
 
+/* Runs on the owner's thread.  The value is stored before `posted` is tested: either this posts the
+ * call, or the call that is posted already reads the new value. */
 static void worker_request(struct worker *w, enum worker_requested which, uint64_t value)
 {
 	static void (*const run[])(struct call *) = {
@@ -194,6 +198,8 @@ static void worker_do_flush_counters(struct call *call)
 	free(c);
 }
 
+/* Asks w to count what it has not reaped.  settling is cleared by the answer only, so that a worker
+ * that hangs is asked once and costs one allocation. */
 void worker_flush_counters(struct worker *w, struct counter_flush *s)
 {
 	struct flush_call *c;
@@ -267,7 +273,8 @@ static void conn_describe(struct conn *c, uint64_t now_ns, struct conn_info *inf
 		c->worker->service->describe(c, info->about, sizeof(info->about));
 }
 
-/* Lists connections, newest first, WORKER_TURN_MAX per turn. */
+/* Lists connections, newest first.  After WORKER_TURN_MAX of them it posts itself again and
+ * continues behind after_id: ids fall along the list, and connections may end in between. */
 static void worker_do_list(struct call *call)
 {
 	struct worker_list *list = container_of(call, struct worker_list, call);

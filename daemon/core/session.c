@@ -1,4 +1,8 @@
-/* Sessions: a table by key, and calls from member to member.  See session.h. */
+/* Sessions: a table by key, and calls from member to member.
+ *
+ * Two kinds of locks: each table's own, for its sessions and their members; and places_lock, for
+ * the list of UDP listeners and the references to tables.  No function takes
+ * a table's lock while it holds places_lock.  See session.h. */
 #include "session.h"
 
 #include <assert.h>
@@ -60,6 +64,7 @@ void *sessions_new(const struct worker_options *options, const char *listener,
 	return all;
 }
 
+/* The last reference frees the table: the listener has gone, and no test uses it as a twin. */
 static void sessions_put(struct sessions *all)
 {
 	unsigned left;
@@ -104,6 +109,7 @@ static bool has_place(const struct sessions *all, const struct sockaddr_storage 
 	return false;
 }
 
+/* Remembers a socket's address.  A listener is in the list while it has a place. */
 static void add_place_locked(struct sessions *all, const struct place *place)
 {
 	struct place *list;
@@ -331,7 +337,8 @@ void session_unlist(struct session *session)
 	session->listed = false;
 }
 
-/* The only function that takes two locks, always the TCP listener's before the UDP listener's. */
+/* Moves a session between two tables.  This is the only function that takes two tables' locks:
+ * always the TCP listener's before the UDP listener's. */
 int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes)
 {
 	struct sessions *from = session->control->sessions;
@@ -360,7 +367,7 @@ int session_move(struct session *session, struct sessions *to, const void *key, 
 	return rc;
 }
 
-/* ---- Calls: on the member's thread ---- */
+/* ---- Calls: run on the member's thread ---- */
 
 static void session_called(struct call *call)
 {
@@ -377,6 +384,8 @@ static void session_called(struct call *call)
 		conn_ready(c);
 }
 
+/* Called under the lock by another member's thread.  The call is a part of the member, so one that
+ * is posted already is not posted again; the member is not freed before it has run. */
 void session_call(struct session_member *member)
 {
 	if (!member || member->called || !member->conn)

@@ -1,5 +1,6 @@
 /* A store: how an export reaches its bytes.  Services ask through io_submit(); a store's functions
- * are called only by core/store.c and main-thread code that opens exports.
+ * are called only by core/store.c, core/slices.c and the code that opens exports
+ * (export/export_open.c).
  *
  * To add one: a file in store/ that defines a `const struct store`, and its line in
  * registry/stores.c. */
@@ -174,9 +175,9 @@ struct store {
 	 */
 	int (*probe)(struct reason *reason);
 
-	/* Main thread.  Opens the files or allocates the memory of e, and fills in e->size and the
-	 * other fields that follow from e->options.  0, or -errno with the reason: what is wrong
-	 * and how to fix it. */
+	/* On a thread of its own, as a file system may hang (host/detached.h).  Opens the files or
+	 * allocates the memory of e, and fills in e->size and the other fields that follow from
+	 * e->options.  0, or -errno with the reason: what is wrong and how to fix it. */
 	int (*open)(struct export *e, struct reason *reason);
 	void (*close)(struct export *e);
 

@@ -15,6 +15,7 @@
 #include "store.h"
 #include "worker.h"
 
+/* The mailbox is readable.  Its calls run after this turn's completions, in worker_do_due(). */
 static void worker_mailbox(struct op *op, int res, uint32_t flags)
 {
 	struct worker *w = container_of(op, struct worker, mailbox_op);
@@ -23,6 +24,8 @@ static void worker_mailbox(struct op *op, int res, uint32_t flags)
 	w->turn.due |= WORKER_DUE_CALLS;
 }
 
+/* Allocates everything that the worker needs on its own thread, once this is bound to its CPUs: the
+ * memory is then on their NUMA node. */
 static int worker_init(struct worker *w, struct reason *reason)
 {
 	int rc;
@@ -75,7 +78,8 @@ static int worker_init(struct worker *w, struct reason *reason)
 	return rc;
 }
 
-/* Runs after stop, until the last operation in flight has completed or is abandoned. */
+/* Runs after stop, until the last operation in flight has completed or is abandoned after two
+ * seconds.  It arms a timer so that each turn returns within a millisecond to look at the clock. */
 static void worker_close_all(struct worker *w)
 {
 	uint64_t give_up_ns = clock_ns() + 2 * (uint64_t)NS_PER_S;
@@ -107,6 +111,8 @@ static void worker_abandon_conns(struct worker *w)
 	}
 }
 
+/* The stores end before the engine, whose ring they may share; the connections end last, when
+ * neither refers to them. */
 static void worker_serve(struct worker *w)
 {
 	while (!w->turn.stop)
@@ -118,6 +124,7 @@ static void worker_serve(struct worker *w)
 	worker_abandon_conns(w);
 }
 
+/* w belongs to this thread between the two semaphores, except for its atomics and its mailbox. */
 static void *worker_thread(void *arg)
 {
 	struct worker *w = arg;
@@ -130,6 +137,7 @@ static void *worker_thread(void *arg)
 	return NULL;
 }
 
+/* To be called when the thread has ended or never existed. */
 static void worker_free(struct worker *w)
 {
 	pool_fini(&w->pool);
@@ -142,6 +150,8 @@ static void worker_free(struct worker *w)
 	sem_destroy(&w->thread.ended);
 }
 
+/* May be called again after -ETIMEDOUT, as the semaphore is posted once at most.  A worker that has
+ * failed is joined here, so that its owner only has to free it. */
 int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason)
 {
 	if (!sem_wait_until(&w->thread.started, end_ns)) {

@@ -1,4 +1,6 @@
-/* Sockets from and for the service manager.  See fdstore.h. */
+/* Sockets from and for the service manager (sd_listen_fds(3), FDSTORE= of sd_notify(3)).  The names
+ * of stored sockets tell the next process their listener and address: socket_name.h.  Owns the
+ * passed descriptors until a listener takes them.  Main thread.  See fdstore.h. */
 #include "fdstore.h"
 
 #include <errno.h>
@@ -29,6 +31,8 @@ static const char *fdstore_text(const struct fdstore_socket *k, char text[static
 	return format_sockaddr(&k->sa, text);
 }
 
+/* The file of a stored Unix socket, if this daemon made it: the name of the socket tells its device
+ * and inode. */
 struct unix_socket fdstore_file(const struct fdstore_socket *k)
 {
 	struct unix_socket file = { .fd = -1 };
@@ -75,6 +79,7 @@ static const char *fdstore_refuse(struct fdstore_socket *k)
 	return has_file(k) ? NULL : "has lost its file";
 }
 
+/* Could a listener of config take the socket?  Otherwise it would block its address for others. */
 static bool fdstore_has_use(const struct fdstore_socket *k, const struct config *config)
 {
 	struct socket_name wants;
@@ -121,6 +126,7 @@ static void fdstore_close_one(const struct kept *k, struct fdstore_socket *s)
 	s->fd = -1;
 }
 
+/* Remembers the address of a socket unit: a wildcard of another listener may conflict with it. */
 static void fdstore_note_unit(struct kept *k, const struct fdstore_socket *s, const char *name)
 {
 	struct fdstore_unit *u = &k->units[k->unit_count++];
@@ -241,6 +247,8 @@ static unsigned kept_total(const struct listeners *all)
 	return total;
 }
 
+/* Sends duplicates of an address's sockets to the service manager, in messages of a limited number
+ * of descriptors.  FDPOLL=0: systemd must not drop a socket because it reports an event. */
 static int fdstore_store_address(const struct listener *l, unsigned address, unsigned room,
 				 unsigned *ret_count)
 {

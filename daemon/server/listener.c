@@ -59,6 +59,8 @@ static void listener_paused(struct worker *w, int error)
 
 /* ---- Messages of workers to the main thread ---- */
 
+/* Posts a call that is a part of w, so it needs no memory and cannot fail.  Each is posted at most
+ * once in the life of w. */
 static void listener_tell(struct worker *w, enum worker_told what, void (*fn)(struct call *))
 {
 	const struct listener *l = w->owner_context;
@@ -75,6 +77,7 @@ static void listener_on_accept_ended(struct call *call)
 	listeners_accept_ended(l->all);
 }
 
+/* One worker has drained.  The listener has when all have; a stop may have come before that. */
 static void listener_on_drained(struct call *call)
 {
 	const struct worker *w = container_of(call, struct worker, told[TOLD_DRAINED]);
@@ -110,6 +113,7 @@ const struct worker_owner listener_owner = {
 
 /* ---- Exports ---- */
 
+/* Gives the references to the exports back; the last user of an export closes it. */
 static void listener_put_exports(struct listener *l)
 {
 	for (unsigned i = 0; l->exports && i < l->config->export_count; i++)
@@ -137,6 +141,7 @@ static void listener_unbind(struct listener *l)
 			socket_unbind(&l->addresses[i]);
 }
 
+/* Stops the workers of l; clients can no longer find its Unix sockets from now on. */
 void listener_request_stop(struct listener *l)
 {
 	listener_unbind(l);
@@ -154,7 +159,7 @@ static void listener_log_stuck(const struct listener *l, unsigned index)
 		unsigned long long count = stat_load(w->mounts[i].in_flight);
 
 		if (count > 0)
-			snprintf(why, sizeof(why), "export '%s' has %llu request%s under way; ",
+			snprintf(why, sizeof(why), "export '%s' has %llu request%s in flight; ",
 				 w->mounts[i].export->name, count, plural(count));
 	}
 	log_write(LOG_ERR, l->name,
@@ -163,6 +168,7 @@ static void listener_log_stuck(const struct listener *l, unsigned index)
 		  l->name, index, w->thread.tid, why, getpid());
 }
 
+/* Waits in slices, each of which feeds the watchdog if it is due. */
 bool listener_await_end(struct listener *l, uint64_t end_ns)
 {
 	bool ended = true;
@@ -209,6 +215,8 @@ static void listener_announce(const struct listener *l, bool serves)
 		s->listens(l->shared, s, -1);
 }
 
+/* The order matters: the service knows its sockets before a client can use them, and the service
+ * manager stores only sockets that listen. */
 void listener_serve(struct listener *l)
 {
 	listening_set_keepalive(l);
@@ -220,6 +228,7 @@ void listener_serve(struct listener *l)
 	fdstore_store(l);
 }
 
+/* Only if l shares queues with another listener: else the kernel wakes a worker of l. */
 void listener_accept_waiting(struct listener *l)
 {
 	for (unsigned i = 0; l->inherited && l->state == LISTENER_SERVING && i < l->worker_count;
@@ -275,6 +284,8 @@ void listener_log(const struct listener *l)
 			  plural(l->worker_count));
 }
 
+/* Applies keys that a reload changes on a running listener.  Workers take them in a later turn;
+ * *l->config is read by the main thread only. */
 void listener_change(struct listener *l, const struct listener_config *config)
 {
 	if (config->options.idle_timeout_ns != l->config->options.idle_timeout_ns)
@@ -311,6 +322,8 @@ void listener_await_accept_ended(struct listener *l, uint64_t end_ns)
 		l->accept_ended_count++;
 }
 
+/* l must be on no list.  The workers end before the objects that they use: exports, the service's
+ * state, admission. */
 void listener_free(struct listener *l)
 {
 	if (!l)

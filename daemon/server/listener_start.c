@@ -56,6 +56,8 @@ static int listener_get_exports(struct listener *l, const struct exports *export
 
 /* ---- Workers ---- */
 
+/* The number of workers: `workers`, else one for each CPU of `cpus`, else for each CPU that the
+ * process may use. */
 static unsigned listener_workers(const struct listener_config *config)
 {
 	cpu_set_t cpus;
@@ -69,6 +71,8 @@ static unsigned listener_workers(const struct listener_config *config)
 	return (unsigned)CPU_COUNT(&cpus);
 }
 
+/* Each worker evicts clients by its own table: the limit of the listener is divided and rounded
+ * up. */
 uint64_t listener_peers_max(const struct listener *l, const struct listener_config *config)
 {
 	return config->max_connections
@@ -134,6 +138,8 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 	return pick;
 }
 
+/* Allocates the parts of l; on an error listener_free() frees those that exist.  Workers are
+ * aligned to cache lines, so that two threads do not write to the same line. */
 static int listener_allocate(struct listener *l, struct reason *reason)
 {
 	l->workers = aligned_alloc(CACHE_LINE, l->worker_count * sizeof(struct worker));
@@ -186,6 +192,8 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 	return listener_begin_workers(l, 1, &none, reason);
 }
 
+/* Binds the addresses and starts the workers' threads, but does not wait for them: all listeners
+ * start at the same time. */
 static int listener_open(struct listener *l, struct listener *const *going, struct reason *reason)
 {
 	struct listening sockets = { 0 };
@@ -248,6 +256,8 @@ static int listener_await_workers(struct listener *l, unsigned first, uint64_t e
 	return rc;
 }
 
+/* Waits for the workers.  With RDMA the first worker has then bound the addresses (port 0 has
+ * become a number), and the others can start. */
 static void listener_await_start(struct listener *l, uint64_t end_ns)
 {
 	struct listening none = { 0 };
@@ -281,6 +291,8 @@ static struct listener *listener_replace(struct listener *failed, uint64_t end_n
 	return l;
 }
 
+/* Three passes, so that the waits overlap: all workers start, then all failed listeners are asked
+ * to stop, then those are waited for. */
 void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going)
 {
 	uint64_t end_ns = clock_ns() + WORKER_START_NS;

@@ -1,4 +1,5 @@
-/* See listeners.h. */
+/* The list of listeners, and those that leave it: their end, their locks on files, and the state of
+ * their workers for the watchdog.  Owns every struct listener.  Main thread.  See listeners.h. */
 #include "listeners.h"
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@ bool listeners_are_busy(const struct listeners *all)
 	return false;
 }
 
+/* May clients of l still write to x?  A listener that drains answers requests until its end. */
 static bool listener_may_write(const struct listener *l, const struct server_export *x)
 {
 	if (!l->exports || (l->state != LISTENER_SERVING && l->state != LISTENER_DRAINING))
@@ -58,6 +60,7 @@ void listeners_unlock(struct listeners *all)
 			export_unlock(all->exports.list[i]);
 }
 
+/* A listener whose worker hangs stays on `leaving` for ever: its memory cannot be freed. */
 void listeners_end_one(struct listener *l, uint64_t end_ns)
 {
 	struct listeners *all = l->all;
@@ -72,6 +75,7 @@ void listeners_end_one(struct listener *l, uint64_t end_ns)
 	all->leaving = l;
 }
 
+/* Runs from the mailbox, never within a reload: l may be freed here. */
 void listeners_drained_one(struct listener *l)
 {
 	struct listeners *all = l->all;
@@ -94,6 +98,7 @@ void listeners_accept_ended(struct listeners *all)
 }
 
 /* All are requested to stop before any is waited for, so that they end at the same time. */
+/* The watchdog is fed while this waits: see listener_await_end(). */
 bool listeners_end(struct listeners *all)
 {
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
@@ -125,7 +130,7 @@ void listeners_free(struct listeners *all)
 	all->count = 0;
 }
 
-/* ---- Workers ---- */
+/* ---- Workers: counters, life, and the threads that work for them ---- */
 
 void listeners_flush_counters(struct listeners *all)
 {
@@ -167,6 +172,8 @@ bool listeners_are_alive(struct listeners *all)
 	return alive;
 }
 
+/* A thread of a store or the kernel has ended: its cost is added to its listener's.  No listener
+ * has it if its worker has ended as well. */
 static void retire_thread(void *context, const struct proc_thread *thread)
 {
 	struct listeners *all = context;

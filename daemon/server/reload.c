@@ -1,4 +1,5 @@
-/* Reload.  See reload.h. */
+/* Reload: reads the file, decides, and remembers the result; reload_apply.c carries it out.  Owns
+ * the previous configuration while the reload is not confirmed.  Main thread.  See reload.h. */
 #include "reload.h"
 
 #include <stdlib.h>
@@ -29,6 +30,8 @@ static void log_lines(int level, const char *what, const json_t *lines)
 
 /* ---- Around the transaction ---- */
 
+/* systemd (Type=notify-reload) requires MONOTONIC_USEC, to tell this reload from an earlier one,
+ * and waits for the READY=1 of reload_remember(). */
 static void notify_reloading(struct server *s)
 {
 	notify(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
@@ -42,6 +45,8 @@ static void forget_previous(struct reload *r)
 	r->previous = NULL;
 }
 
+/* The time for a confirmation has passed: changes back to the previous configuration, by the same
+ * transaction as any reload.  If that fails the unconfirmed one stays in force. */
 static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void *context)
 {
 	struct server *s = context;
@@ -112,7 +117,8 @@ static struct config *load(const char *path, json_t *lines)
 	return config;
 }
 
-/* Changes to config, or only reports the changes.  Frees the configuration that is not used. */
+/* Changes to config, or only reports the changes of a dry run.  Takes ownership of config, and
+ * frees the configuration that is not used.  The previous one is kept until it is confirmed. */
 static enum reload_outcome change_to(struct server *s, struct config *config,
 				     const struct reload_request *request,
 				     struct reload_answer *answer)

@@ -1,4 +1,5 @@
-/* The transaction of a reload.  See reload_apply.h. */
+/* The transaction of a reload: prepare(), then commit() or undo().  Until commit() the server's
+ * lists are not touched, and the old listeners serve undisturbed.  See reload_apply.h. */
 #include "reload_apply.h"
 
 #include <stdlib.h>
@@ -50,6 +51,8 @@ static const struct listener_config *find_config(const struct config *config, co
 	return NULL;
 }
 
+/* Lists the running listeners that the new configuration does not keep.  New ones take their
+ * sockets over; `heir` is set by that, and must not be left from an earlier reload. */
 static void find_removed(struct reload_next *n)
 {
 	struct server *s = n->server;
@@ -65,6 +68,7 @@ static void find_removed(struct reload_next *n)
 	}
 }
 
+/* Opens the exports.  An export that only optional listeners need is no error. */
 static bool prepare_exports(struct reload_next *n, json_t *errors)
 {
 	struct exports *e = &n->exports;
@@ -136,7 +140,8 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 	return good;
 }
 
-/* Undoes prepare(). */
+/* Undoes prepare(): ends the new listeners, which never accepted, and closes their exports.  The
+ * old listeners have noticed nothing. */
 static void undo(struct reload_next *n)
 {
 	unsigned count = n->listeners ? n->listener_count : 0;
@@ -177,6 +182,8 @@ static bool prepare(struct reload_next *n, json_t *errors)
 
 /* ---- Commit: nothing fails from here on ---- */
 
+/* Ends a listener that was replaced or removed.  The file of a Unix socket now belongs to the heir,
+ * so that the drain of l does not remove it. */
 static void retire_listener(struct server *s, struct listener *l, uint64_t deadline_ns,
 			    uint64_t end_ns)
 {
@@ -207,9 +214,9 @@ static bool is_listed(struct listener *const *list, unsigned count, const struct
 	return false;
 }
 
-/* Old listeners stop accepting first, so that after this every new client gets a new listener; the
- * sockets stay open throughout.  A worker that is stuck is not waited for: see
- * listener_accept_waiting(). */
+/* Makes the prepared state the server's.  Old listeners stop accepting first, so that after this
+ * every new client gets a new listener; the sockets stay open throughout.  A worker that is stuck
+ * is waited for only for ACCEPT_END_WAIT_NS: see listener_accept_waiting(). */
 static void commit(struct reload_next *n)
 {
 	struct server *s = n->server;
@@ -233,6 +240,7 @@ static void commit(struct reload_next *n)
 	s->listeners.count = n->listener_count;
 	before = s->listeners.exports;
 	s->listeners.exports = n->exports;
+	/* Listeners that drain still use old exports, which end with their last user. */
 	exports_keep(&s->listeners.exports);
 	exports_retire(&before, &s->listeners.exports);
 	s->config = n->config;

@@ -1,4 +1,5 @@
-/* Start, drain and stop of all listeners and of the process. */
+/* Start, drain and stop of all listeners and of the process.  Owns the configuration in force and
+ * the list of listeners.  Main thread. */
 #include "server.h"
 
 #include <errno.h>
@@ -15,6 +16,8 @@ enum { SERVER_SPARE_FDS = 8 }; /* for some control clients and /proc */
 
 /* ---- Start ---- */
 
+/* Workers have posted calls: listeners that drained, exports that failed, answers of
+ * ListConnections. */
 static int server_on_mailbox(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct server *s = context;
@@ -37,6 +40,7 @@ static void server_on_change(struct listeners *all, bool listed)
 		sd_event_exit(s->event, 0);
 }
 
+/* main.c ends with EXIT_LATER for these errors: the unit restarts the daemon after them alone. */
 bool server_may_start_later(int error)
 {
 	static const int passing[] = {
@@ -90,6 +94,8 @@ static int server_prepare(struct server *s)
 	return result;
 }
 
+/* Spare descriptors are taken first, while there are some.  Sockets of the service manager that no
+ * listener takes are closed only after the listeners have chosen. */
 int server_start(struct server *s, const char *path, struct config *config)
 {
 	struct listeners *all = &s->listeners;
@@ -195,6 +201,8 @@ void server_drain(struct server *s)
 	server_on_change(all, true);
 }
 
+/* Workers end before the mailbox to which they post, and listeners before the exports that they
+ * use. */
 bool server_stop(struct server *s)
 {
 	struct listeners *all = &s->listeners;

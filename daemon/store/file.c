@@ -1,4 +1,5 @@
-/* See file.h. */
+/* Files and block devices: opening them, and their size, alignment and durability.  The export owns
+ * the descriptor; each mount owns a second one for its flushes.  See file.h. */
 #include "file.h"
 
 #include <errno.h>
@@ -180,6 +181,8 @@ static bool file_in_memory(const struct export *e)
 	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
 }
 
+/* Everything after the open, on the thread of a detached call: any step may hang on a file
+ * system. */
 static int file_prepare(struct export *e, struct reason *reason)
 {
 	bool made = false;
@@ -231,6 +234,8 @@ void file_close(struct export *e)
 	e->fd = -1;
 }
 
+/* Worker's thread.  A second open of the file gives the mount an open file description of its own:
+ * the kernel reports a failed write-back once for each of them. */
 int file_attach(struct mount *m, struct reason *reason)
 {
 	const struct export *e = m->export;

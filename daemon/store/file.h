@@ -2,7 +2,7 @@
 #pragma once
 #include "store.h"
 
-/* store->open and store->close of those stores.  Main thread. */
+/* store->open and store->close of those stores, on the thread of a detached call. */
 int file_open(struct export *e, struct reason *reason);
 void file_close(struct export *e);
 

@@ -1,4 +1,5 @@
-/* Varlink server: the socket, the interfaces, and dispatching of calls.  See varlink.h. */
+/* Varlink server: the socket, the interfaces, and dispatching of calls.  Owns the clients, by slot,
+ * and the accounts of their users.  Main thread.  See varlink.h. */
 #include "varlink.h"
 
 #include <assert.h>
@@ -74,6 +75,7 @@ static bool call_resolve(struct varlink_call *call)
 	return false;
 }
 
+/* Checks the call and runs its handler.  Each failed check is an answer, which ends the call. */
 void varlink_call_start(struct varlink_call *call)
 {
 	const char *invalid;
@@ -111,6 +113,8 @@ static void call_send(struct varlink_call *call, json_t *message)
 	varlink_client_kick(call->client);
 }
 
+/* Ends a call with its only or last message.  The client may then handle its next call, from the
+ * event loop and not within this handler. */
 static void call_finish(struct varlink_call *call, json_t *message)
 {
 	assert(call->method);
@@ -136,6 +140,7 @@ bool varlink_call_more(const struct varlink_call *call)
 	return call->request.more && call->method->more != VARLINK_MORE_NEVER;
 }
 
+/* Each deferred call has a cancel(): it also tells a deferred call from one that is not. */
 void varlink_defer(struct varlink_call *call,
 		   void (*cancel)(struct varlink_call *call, void *state), void *state)
 {
@@ -230,6 +235,8 @@ static int welcome(struct varlink *v, int fd, struct varlink_user **ret_user)
 	return varlink_client_new(v, fd, &peer, *ret_user, slot);
 }
 
+/* Accepts one client per event, and charges its user for the cost: else a client that connects
+ * repeatedly would take the main thread's time for nothing. */
 static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, void *userdata)
 {
 	struct varlink *v = userdata;

@@ -84,7 +84,7 @@ def test_a_device_that_stays_hung_does_not_stop_the_daemon_from_ending(faulty):
         assert faulty.process.wait(TIMEOUT) == 1
     (line,) = [line for line in faulty.log().splitlines() if "does not end" in line]
     assert f"listener 'nbd': worker 0 (thread {worker})" in line
-    assert "export 'disk' has 1 request under way" in line
+    assert "export 'disk' has 1 request in flight" in line
     assert not os.path.exists(faulty.control)
 
 
