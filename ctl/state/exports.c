@@ -1,4 +1,5 @@
-/* `nbctl exports`: exports, and each listener's statistics of them. */
+/* `nbctl exports`: exports, and each listener's statistics of them.  Needs no interval: all numbers
+ * are since the daemon's start. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* `nbctl stats`: the counters since the start, or a line per listener and interval. */
+/* `nbctl stats`: the counters since the start, or a line per listener and interval.  The daemon
+ * sends sums since its start; intervals are differences of two documents. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -104,6 +105,7 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 
 /* ---- Errors ---- */
 
+/* Paths of counters in GetStats that a user should know of when they are not 0. */
 static const struct trouble {
 	const char *path, *noun, *text; /* noun: name of the counted things; "": none */
 } troubles[] = {
@@ -299,6 +301,8 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 	measures_free(&m);
 }
 
+/* Keeps the document, as the next interval begins there.  False ends the stream: the output is
+ * closed. */
 static bool watch_reply(void *context, const json_t *stats)
 {
 	struct watch *w = context;

@@ -84,6 +84,7 @@ static int send_fields(const struct journal_field *fields, unsigned count, int f
 	return 0;
 }
 
+/* Reports the number of lost messages, ahead of the next message. */
 static int send_lost(unsigned lost)
 {
 	char text[64], priority[4];
@@ -95,6 +96,8 @@ static int send_lost(unsigned lost)
 	return send_fields(fields, ARRAY_SIZE(fields), MSG_DONTWAIT);
 }
 
+/* Any thread.  Only the first message that finds the queue full waits (SO_SNDTIMEO); while it stays
+ * full each further one costs one call. */
 void journal_send(const struct journal_field *fields, unsigned count)
 {
 	unsigned lost = atomic_exchange(&journal_lost, 0);

@@ -1,5 +1,6 @@
 /* The control socket: its methods, except those that answer later (control_stats.c,
- * control_connections.c).  See control.h. */
+ * control_connections.c).  Main thread: a method that takes long delays signals, timers and the
+ * watchdog, so its time is charged to the client's user.  See control.h. */
 #include "control.h"
 
 #include <errno.h>
@@ -24,6 +25,8 @@
 
 enum { CONFIRM_MAX_S = 86400 };
 
+/* Ends the call with an error of our interface.  listener: the one that the error is about; "":
+ * none. */
 void control_error(struct varlink_call *call, const char *name, const char *listener,
 		   const char *format, ...)
 {
@@ -89,6 +92,8 @@ static void set_text(json_t *reply, const struct config *config, const json_t *r
 	free(text);
 }
 
+/* Handlers own neither the call nor its parameters; varlink_reply() takes ownership of the
+ * reply. */
 static void get_config(struct varlink_call *call, json_t *parameters)
 {
 	const struct server *s = control_server(call);
@@ -99,6 +104,7 @@ static void get_config(struct varlink_call *call, json_t *parameters)
 	varlink_reply(call, reply);
 }
 
+/* Starts and stops workers from the main thread, which may take seconds: see doctor.h. */
 static void doctor(struct varlink_call *call, json_t *parameters)
 {
 	json_t *reply = doctor_check(control_server(call)->config);
@@ -117,6 +123,8 @@ static void log_change(const struct varlink_call *call, const char *what, const 
 		 (int)peer->pid);
 }
 
+/* The configuration in force has the new level as well, so that GetConfig shows it and a reload
+ * with the same file sets it back. */
 static void set_log_level(struct varlink_call *call, json_t *parameters)
 {
 	const char *name = json_string_value(json_object_get(parameters, "level"));
@@ -177,6 +185,8 @@ static void resume(struct varlink_call *call, json_t *parameters)
 			json_pack("{s:s, s:o}", "message", answer.message, "errors", answer.lines));
 }
 
+/* reload_run() returns when the new configuration is in force or refused.  Listeners that it
+ * replaced drain afterwards. */
 static void reload(struct varlink_call *call, json_t *parameters)
 {
 	static const char *const errors[] = { [RELOAD_REFUSED] = INTERFACE ".ReloadRefused",
@@ -280,6 +290,7 @@ static gid_t find_group(const char *name)
 	return (gid_t)-1;
 }
 
+/* The process that has the socket, for the error message. */
 static void find_owner(const char *path, struct socket_owner *ret_owner)
 {
 	struct sockaddr_storage address = { .ss_family = AF_UNIX };
@@ -319,6 +330,7 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 	return 0;
 }
 
+/* Workers may still own requests of ListConnections: c itself must stay valid, see control.h. */
 void control_stop(struct control *c)
 {
 	varlink_free(c->varlink);

@@ -63,7 +63,7 @@ static int listing_on_timeout(sd_event_source *source, uint64_t due_us, void *us
 	return 0;
 }
 
-/* On the worker's thread. */
+/* Runs on the worker's thread.  The request is the main thread's again once `answer` is posted. */
 static void listing_done(struct worker_list *list)
 {
 	struct listing *g = container_of(list, struct listing, list);
@@ -80,7 +80,8 @@ static void listing_ask(struct listing *g, const struct listener *l)
 	worker_list_connections(&l->workers[g->worker], &g->list);
 }
 
-/* Asks the next worker; false: there is none, or the limit is reached. */
+/* Asks the next worker; false: no worker is left, or the limit is reached.  Beyond the limit it
+ * only counts the open connections. */
 static bool listing_ask_next(struct listing *g)
 {
 	const struct server *s = g->control->server;
@@ -101,6 +102,8 @@ static bool listing_ask_next(struct listing *g)
 	return false;
 }
 
+/* Ends the call or asks on.  After a reload the indices of listeners mean others, so the client has
+ * to ask again. */
 static void listing_continue(struct listing *g)
 {
 	if (g->generation != g->control->server->generation) {
@@ -116,6 +119,8 @@ static void listing_continue(struct listing *g)
 	listing_free(g);
 }
 
+/* Runs from the main thread's mailbox.  The call may have ended meanwhile, by its client or by the
+ * time limit: then the request only has to be freed. */
 static void listing_on_answer(struct call *call)
 {
 	struct listing *g = container_of(call, struct listing, answer);

@@ -27,6 +27,8 @@ static void stream_cancel(struct varlink_call *call, void *state)
 	stream_free(state);
 }
 
+/* Sends a document if the client can take one, and sets the next time.  Times that have passed
+ * meanwhile are skipped, not made up for. */
 static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userdata)
 {
 	struct stream *stream = userdata;

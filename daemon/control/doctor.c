@@ -81,7 +81,7 @@ static bool read_line(const char *path, char *text, int size)
 	return ok;
 }
 
-/* ---- The host ---- */
+/* ---- The host: files in /proc and limits of this process ---- */
 
 static void check_kernel(json_t *checks)
 {
@@ -111,6 +111,7 @@ static void check_limit(json_t *checks, const char *name, int resource, rlim_t w
 	check(checks, name, limit.rlim_cur >= wanted, text, reason, fix);
 }
 
+/* With one CPU a load generator on this host takes the server's time, so throughput says little. */
 static void check_cpus(json_t *checks)
 {
 	char text[32];

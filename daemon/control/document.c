@@ -1,4 +1,6 @@
-/* Builds the documents of the control socket.  See document.h. */
+/* Builds the documents of the control socket from the listeners' state and the workers' counters.
+ * It reads counters while workers write them: each is exact, their sums are of slightly different
+ * moments.  See document.h. */
 #include "document.h"
 
 #include <stdio.h>
@@ -101,7 +103,8 @@ static bool is_same_device(const json_t *json, const struct engine_device *d)
 	       json_integer_value(json_object_get(json, "port")) == d->port;
 }
 
-/* The devices that the listener's workers use, each once. */
+/* The devices that the listener's workers use, each once.  A worker appends to its list and then
+ * raises the count, so entries below the count are constant except for `gone`. */
 static json_t *listener_devices(const struct listener *l)
 {
 	json_t *list = json_array(), *known;
@@ -159,6 +162,7 @@ static void add_cost(struct listener *l, struct listener_numbers *n)
 	n->kernel_threads = kernel_threads;
 }
 
+/* Adds a worker's counters.  The macro expands to one line for each row of the schema. */
 static void add_worker(struct listener_numbers *n, const struct worker *w)
 {
 #define KEPT(member, ...) n->member += stat_load(w->stats.member);
@@ -239,6 +243,8 @@ static json_t *host_to_json(const struct server *s)
 			 json_count(n.unreachable));
 }
 
+/* Workers that sleep with unreaped sends count them first; this waits some milliseconds for
+ * them. */
 json_t *document_stats(struct server *s, const json_t *names)
 {
 	json_t *document = document_new(s), *listeners = json_array(), *host;

@@ -25,7 +25,8 @@ uint16_t socket_port(int fd)
 	return getsockname(fd, (struct sockaddr *)&sa, &len) == 0 ? sockaddr_port(&sa) : 0;
 }
 
-/* Resumes accepting after it was paused for lack of descriptors or memory. */
+/* Resumes accepting after it was paused for lack of descriptors or memory, or because listen(2) had
+ * failed. */
 static void worker_resume_accept(struct worker *w)
 {
 	deadline_drop(&w->deadlines, &w->accept.timer);
@@ -47,6 +48,7 @@ static void worker_retry_due(struct timer *t, uint64_t now_ns)
 	worker_resume_accept(container_of(t, struct worker, accept.timer));
 }
 
+/* Called for each error, by each acceptor; the owner is told of the first error of a pause only. */
 void worker_pause_accept(struct acceptor *a, int error)
 {
 	struct worker *w = a->worker;
@@ -61,6 +63,7 @@ void worker_pause_accept(struct acceptor *a, int error)
 	worker_arm(w, &w->accept.timer, clock_ns() + WORKER_RETRY_NS);
 }
 
+/* The arrival lasts for this call: open() of the service may use it in place of system calls. */
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer)
 {
 	struct worker *w = a->worker;
@@ -82,7 +85,8 @@ void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *
 		a->deaf = fd == -EINVAL;
 		worker_pause_accept(a, -fd);
 	}
-	/* Any other error concerns one connection that ended before it was accepted. */
+	/* Any other error concerns one connection, which ended before it was accepted (ECONNABORTED
+	 * and the errors of accept(2)). */
 }
 
 void worker_stop_accepting(struct worker *w)
@@ -95,6 +99,8 @@ void worker_stop_accepting(struct worker *w)
 		w->accept.acceptors[i].paused = true;
 	}
 	deadline_drop(&w->deadlines, &w->accept.timer);
+	/* Accepts until the queue is empty, with a bound: a flood of connections must not keep the
+	 * turn. */
 }
 
 void worker_accept_queued(struct acceptor *a)
@@ -137,6 +143,9 @@ static void worker_end_accept_connectionless(struct worker *w)
 	w->owner->accept_ended(w);
 }
 
+/* Runs in each turn of a drain, until the engine has no request in flight on a listening socket.
+ * Sockets that another worker or process shares are closed with their queues unread: that one
+ * accepts from them. */
 void worker_end_accept(struct worker *w)
 {
 	if (w->engine->connectionless) {

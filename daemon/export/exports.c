@@ -1,4 +1,5 @@
-/* Exports: choice of the store, opening and closing, and error messages.  See exports.h. */
+/* Exports: choice of the store, opening and closing, and error messages.  Owns each server_export
+ * until it is retired; a retired one is freed by its last user.  Main thread.  See exports.h. */
 #include "exports.h"
 
 #include <errno.h>
@@ -42,6 +43,7 @@ static void export_log_failure(struct call *call)
 		export_free_unused(x);
 }
 
+/* Runs on the worker's thread, once: export_fail() calls it only for the first error. */
 void export_on_failed(struct export *e)
 {
 	struct server_export *x = container_of(e, struct server_export, export);
@@ -52,6 +54,7 @@ void export_on_failed(struct export *e)
 
 /* ---- Users ---- */
 
+/* Drops a reference.  The last one closes the file on a detached thread, as close() may hang. */
 void export_put(struct server_export *x)
 {
 	if (--x->users > 0)
@@ -138,6 +141,7 @@ static int export_check_file(const struct exports *e, struct server_export *x)
 	return 0;
 }
 
+/* Opens exports side by side, then waits for all: a hung file system costs its time limit once. */
 static void exports_hold_some(struct exports *e, const struct config *config, bool followers)
 {
 	uint64_t end_ns = clock_ns() + EXPORT_OPEN_NS;
@@ -167,6 +171,7 @@ static void exports_hold_some(struct exports *e, const struct config *config, bo
 	}
 }
 
+/* Read-only exports of a file that another export creates come second, when it exists. */
 void exports_hold(struct exports *e, const struct config *config)
 {
 	exports_hold_some(e, config, false);
@@ -232,6 +237,7 @@ int exports_open(struct exports *e, const struct config *config)
 	return 0;
 }
 
+/* Open exports that do not change are shared by both lists, with their references. */
 int exports_renew(const struct exports *now, const struct config *config,
 		  const struct config_diff *diff, struct exports *ret_next)
 {
@@ -273,6 +279,7 @@ static bool exports_have(const struct exports *e, const struct server_export *x)
 	return false;
 }
 
+/* An export that still has users serves them; the others are freed here. */
 void exports_retire(struct exports *old, const struct exports *kept)
 {
 	for (unsigned i = 0; i < old->count; i++) {

@@ -1,4 +1,6 @@
-/* Datagrams for the service manager.  See notify.h. */
+/* Datagrams for the service manager, and a queue of those that it has not read yet.  The order is
+ * always kept: while the queue is not empty every message goes through it.  Main thread.  See
+ * notify.h. */
 #include "notify.h"
 
 #include <fcntl.h>
@@ -67,6 +69,7 @@ static struct notify_message *message_copy(const struct notify_message *from)
 	return NULL;
 }
 
+/* Sends without waiting; the kernel duplicates the descriptors into the message. */
 static int message_send(int fd, const struct notify_message *m)
 {
 	union {
@@ -120,6 +123,8 @@ static int notify_connect(struct notify *n, const char *name)
 	return -errno;
 }
 
+/* Sends from the queue until it is empty or the manager's socket is full.  A message that fails for
+ * another reason is dropped, or it would block all later ones. */
 static void notify_flush(struct notify *n)
 {
 	unsigned lost = 0;
@@ -188,6 +193,7 @@ static int notify_queue(struct notify *n, const struct notify_message *m)
 	return 0;
 }
 
+/* The socket exists only while messages wait: the manager may be restarted in between. */
 int notify_send(struct notify *n, const char *text, const int *fds, unsigned fd_count)
 {
 	const struct notify_message m = { NULL, (char *)text, (int *)fds, fd_count };
@@ -219,6 +225,8 @@ int notify(struct notify *n, const char *format, ...)
 	return notify_send(n, text, NULL, 0);
 }
 
+/* The manager reads messages in order: when it has closed this pipe's end it has handled all
+ * before. */
 void notify_barrier(struct notify *n, uint64_t end_ns)
 {
 	int ends[2];

@@ -1,4 +1,6 @@
-/* Store `io_uring`: files through the worker's ring.  Requests; see file_uring.h. */
+/* Store `io_uring`: files through the worker's ring.  Worker's thread.  An io is the owner of its
+ * operation: while one is in flight, io->op is the kernel's.  See file_uring.h for the other
+ * files. */
 #include "file_uring.h"
 
 #include <errno.h>
@@ -35,6 +37,8 @@ static uint8_t file_retry_flags(const struct io *io)
 	return io->retries > 0 ? IOSQE_ASYNC : 0;
 }
 
+/* Prepares an operation for the part that is left.  A request of one struct iovec uses the opcodes
+ * for registered memory, where that is set up. */
 static void file_rw_on(struct io *io, const struct file_path *path)
 {
 	struct io_uring_sqe *sqe = ring_sqe(path->ring);
@@ -73,6 +77,7 @@ static void file_rw(struct io *io)
 	}
 }
 
+/* A short transfer is continued behind its end; progress resets the count of retries. */
 static void file_rw_done(struct op *op, int res, uint32_t flags)
 {
 	struct io *io = container_of(op, struct io, op);
@@ -153,6 +158,7 @@ static void file_last_done(struct op *op, int res, uint32_t flags)
 	io_finish(container_of(op, struct io, op), MIN(res, 0));
 }
 
+/* Flushes by the mount's own descriptor, so that the mount sees each failed write-back. */
 static void file_sync(struct io *io)
 {
 	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
@@ -183,6 +189,8 @@ static void file_allocate_done(struct op *op, int res, uint32_t flags)
 	}
 }
 
+/* Punches a hole, or zeroes the range in place if it must stay allocated (IO_NO_HOLE).  KEEP_SIZE:
+ * fallocate() must not make the file longer. */
 static void file_allocate(struct io *io)
 {
 	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));

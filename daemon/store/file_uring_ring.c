@@ -39,6 +39,7 @@ static void file_ring_run(struct file_ring *f)
 	}
 }
 
+/* The eventfd is readable: completions arrived while the worker slept. */
 static void file_ring_readable(struct op *op, int res, uint32_t flags)
 {
 	struct file_ring *f = container_of(op, struct file_ring, op);
@@ -57,6 +58,8 @@ static bool file_ring_turn(struct worker_hook *hook)
 
 	io_uring_cq_eventfd_toggle(&f->ring.io, false);
 	file_ring_run(f);
+	/* The fence orders the flag's store before the look at the queue: the kernel tests the flag
+	 * after it has added a completion, so one of the two sides sees the other. */
 	io_uring_cq_eventfd_toggle(&f->ring.io, true);
 	atomic_thread_fence(memory_order_seq_cst);
 	file_ring_run(f); /* completions that arrived before the eventfd was armed */
@@ -92,6 +95,7 @@ static int file_ring_watch(struct worker *w, struct file_ring *f)
 	return rc;
 }
 
+/* Drops a mount's reference; the last one ends the ring. */
 static void file_ring_put(struct file_ring *f)
 {
 	struct worker *w = f->ring.worker;
@@ -237,6 +241,8 @@ static void file_attach_poll(struct mount *m, struct file_mount *f)
 		m->features |= 1U << MOUNT_iopoll;
 }
 
+/* A mount has one or two rings: `own` or the engine's for all requests, and `poll` for reads and
+ * writes that are polled for. */
 int file_uring_attach(struct mount *m, struct reason *reason)
 {
 	struct file_mount *f = calloc(1, sizeof(*f));
@@ -269,6 +275,7 @@ int file_uring_attach(struct mount *m, struct reason *reason)
 	return 0;
 }
 
+/* The worker has had its last turn: this runs the rings itself until no request is in flight. */
 void file_uring_detach(struct mount *m)
 {
 	struct file_mount *f = m->store_state;

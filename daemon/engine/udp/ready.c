@@ -1,4 +1,5 @@
-/* Transport `udp` on readiness engines: recvmmsg() and sendmmsg().  See udp.h. */
+/* Transport `udp` on readiness engines: recvmmsg() and sendmmsg().  Its chunks stay with the
+ * receiver until a connection keeps data in them.  Worker's thread.  See udp.h. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -60,6 +61,8 @@ static unsigned receiver_prepare(struct udp_receiver *r, const struct udp_socket
 	return r->ready;
 }
 
+/* Passes a datagram on.  If it was consumed at once its chunk is used again, still in the cache;
+ * else the next call gets a new one. */
 static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket *s, uint64_t now_ns)
 {
 	struct pool *p = &s->udp->worker->pool;
@@ -85,6 +88,7 @@ static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket 
 	}
 }
 
+/* Receives by at most UDP_CALLS calls, so that a socket under load does not keep the turn. */
 unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 {
 	struct worker *w = s->udp->worker;

@@ -9,6 +9,8 @@
 #define UDP_SEGMENT 103
 #endif
 
+/* A message of GSO is cut into datagrams of equal length, the last of which may be shorter: so a
+ * shorter view ends the run. */
 unsigned udp_run(const struct view *v, unsigned max, size_t *ret_bytes)
 {
 	uint32_t size = v->len;
