@@ -101,7 +101,7 @@ static int check_run(const struct run_mode *run, const char *config, enum action
 	return wrong ? -EINVAL : 0;
 }
 
-/* --json applies to what is printed; with a comparison it is passed to nbctl. */
+/* --json applies to the output of actions that print; with a comparison it is passed to nbctl. */
 static int parse_options(int argc, char **argv, const char **config, enum action *action,
 			 bool *json, struct run_mode *run)
 {
@@ -180,7 +180,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		case 'h':
 			fputs(usage, stdout);
 			exit(finish_output());
-		default: /* getopt has said what is wrong */
+		default: /* getopt has printed the error */
 			fputs("nbserved: try --help\n", stderr);
 			return -EINVAL;
 		}

@@ -105,7 +105,7 @@ class Source:
             for member in re.findall(rf"\.(\w+) = (?:[^;,]*\? )?{name}\b", text):
                 if f"->{member}(" in body:
                     return f"->{member}()"
-        sys.exit(f"tools/draw_map.py: {caller}() no longer calls {name}(): mend WAY")
+        sys.exit(f"tools/draw_map.py: {caller}() no longer calls {name}(): update WAY")
 
 
 def draw_way():

@@ -19,7 +19,7 @@
 
 enum {
 	REMOTE_COMMAND_MAX = 4096,
-	REMOTE_LINE_MAX = 256, /* of what ssh printed */
+	REMOTE_LINE_MAX = 256, /* bytes of a line that ssh printed */
 	REMOTE_END_MS = 1000,  /* the time that ssh has to end after its connection */
 	SSH_FAILED = 255,      /* ssh(1), EXIT STATUS */
 	SHELL_NOT_FOUND = 127,

@@ -1,6 +1,7 @@
 /* `nbctl top`: the terminal, the daemon, and the loop between them. top_model.c and top_view.c
- * decide what is shown.  Uses two connections to the daemon: for the stream of statistics, and for
- * lists of the selected listener's connections.  If the daemon is gone, reconnects every second. */
+ * decide the contents of the screen.  Uses two connections to the daemon: for the stream of
+ * statistics, and for lists of the selected listener's connections.  If the daemon is gone,
+ * reconnects every second. */
 #include <errno.h>
 #include <langinfo.h>
 #include <ncurses.h>

@@ -199,8 +199,8 @@ const struct statistic *statistic_next(const struct statistic *row);
 /* GetStatus and GetStats begin with this. */
 extern const struct statistic document_about[];
 
-/* A listener: what it is; what only GetStatus tells; and what it has done, from a struct
- * listener_numbers. */
+/* A listener: its properties; further ones that only GetStatus shows; and its counters, from a
+ * struct listener_numbers. */
 extern const struct statistic listener_about[], listener_status[], listener_statistics[];
 
 struct listener_numbers {
@@ -217,8 +217,8 @@ struct listener_numbers {
 #undef FLAG
 };
 
-/* An export: what it is, and its listeners; how one of them reaches it; and what this one, or all
- * of them, had of it, from a struct share_numbers. */
+/* An export: its properties, and its listeners; how one of them reaches it; and the counters of
+ * this one, or of all, from a struct share_numbers. */
 extern const struct statistic export_about[], export_listeners[], share_about[], share_statistics[];
 
 struct share_numbers {

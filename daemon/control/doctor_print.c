@@ -1,5 +1,5 @@
-/* The doctor's report as text: a line for each check, then what is missing, grouped by its fix.
- * See doctor.h. */
+/* The doctor's report as text: a line for each check, then the reasons of failures, grouped by
+ * their fix. See doctor.h. */
 #include <string.h>
 
 #include "doctor.h"

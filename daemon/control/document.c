@@ -147,7 +147,7 @@ static json_t *listener_to_json(const struct listener *l)
 
 /* ---- What it did ---- */
 
-/* Adds what is read from /proc: CPU time, context switches, kernel threads. */
+/* Adds the numbers from /proc: CPU time, context switches, kernel threads. */
 static void add_cost(struct listener *l, struct listener_numbers *n)
 {
 	struct proc_cost cost, kernel;

@@ -79,8 +79,7 @@ void pool_grow_views(struct pool *p)
 		p->floor = UINT32_MAX;
 	}
 	if (!block)
-		/* A view is needed to keep what was received already, so there is nothing that
-		 * could be refused. */
+		/* Received data needs this view, so no caller could be refused instead. */
 		abort();
 	block->next = p->blocks;
 	p->blocks = block;

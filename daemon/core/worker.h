@@ -240,7 +240,7 @@ struct worker_turn {
 struct worker_limits {
 	size_t held_max;  /* bytes, by how full the pool is */
 	size_t views_max; /* views, as each may pin a chunk */
-	/* A connection with fewer views holds less than both limits, but for what is lent. */
+	/* A connection with fewer views holds less than both limits, apart from zero-copy sends. */
 	size_t views_few;
 	size_t held_limit;    /* the upper bound of held_max */
 	uint32_t held_chunks; /* worker_chunks() for which these were computed */

@@ -70,8 +70,8 @@ static void uring_sendmsg_done(struct op *op, int res, uint32_t flags)
 	uring_sent(c, res);
 }
 
-/* A Unix socket has no SEND_ZC, and what it sends is locked memory, of which a user without
- * CAP_IPC_LOCK has little (RLIMIT_MEMLOCK): such a send took nothing. */
+/* A Unix socket has no SEND_ZC.  A zero-copy send on any socket counts as locked memory, of which a
+ * user without CAP_IPC_LOCK has little (RLIMIT_MEMLOCK): such a send took nothing. */
 static bool uring_is_zero_copy_refused(int res)
 {
 	return res == -EOPNOTSUPP || res == -ENOMEM || res == -ENOBUFS;

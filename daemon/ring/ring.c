@@ -121,8 +121,8 @@ static uint64_t ring_spin_ns(const struct worker *w)
 	return CPU_COUNT(&cpus) > 1 ? MAX(o->busy_poll_ns, o->sqpoll_idle_ns) : o->busy_poll_ns;
 }
 
-/* The kernel's threads that do what would block (io-wq) inherit the worker's CPUs since Linux 6.2;
- * before, they run wherever the process may, unless these are registered (Linux 5.14). */
+/* The kernel's threads for blocking work (io-wq) inherit the worker's CPUs since Linux 6.2; before,
+ * they run wherever the process may, unless these are registered (Linux 5.14). */
 static void ring_pin_threads(struct ring *r)
 {
 	cpu_set_t cpus;

@@ -224,7 +224,7 @@ static bool is_for_input(enum varlink_wait wait)
 	return wait == VARLINK_WAIT_CALL || wait == VARLINK_WAIT_REST;
 }
 
-/* Tells the event loop what to wait for. */
+/* Makes the event loop wait for the event that continues the client. */
 static void client_arm(struct varlink_client *c, enum varlink_wait wait)
 {
 	/* The socket is not watched while the client waits for its share: epoll always reports

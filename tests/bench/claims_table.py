@@ -115,7 +115,7 @@ def multishot_accept(rows):
 
 
 def over_threads(title, read, write, unit, others=()):
-    """Published: so many times as fast."""
+    """Published: this many times as fast."""
 
     def decide(rows):
         seen, verdicts, why = [], [], ""

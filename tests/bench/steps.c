@@ -1,6 +1,6 @@
 /* Counts the user instructions of a worker's thread, by single steps.
  *
- *   steps TID TURNS   of so many turns, each apart
+ *   steps TID TURNS   of TURNS turns, each apart
  *   steps TID all     of all that it does from the line "ready" to our SIGTERM, which ends its
  *                     process as well
  *

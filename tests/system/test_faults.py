@@ -492,7 +492,7 @@ def test_sigterm_lets_a_transfer_finish(start_daemon, engine):
     data = noise(24 * MIB)  # more than sockets hold
     with connect(daemon.addresses("echo")[0], receive_buffer=64 * KIB) as s:
         sender = Sender(s, data)
-        wait_until(lambda: daemon.stats("echo")["throttled"] > 0, "the transfer is under way")
+        wait_until(lambda: daemon.stats("echo")["throttled"] > 0, "the transfer is in flight")
         daemon.process.send_signal(signal.SIGTERM)
         wait_until(lambda: daemon.status("echo")["state"] == "draining", "draining")
         assert receive_all(s) == data

@@ -337,7 +337,7 @@ def test_an_error_is_read_before_the_connection_is_reset(daemon):
 
 @pytest.mark.parametrize("drain", [False, True])
 def test_the_last_reply_is_read_before_the_connection_is_reset(start_daemon, engine, drain):
-    """The client sends more than is answered; the reply is followed by the end of the output, whose input goes on."""
+    """The client sends more than is answered; the reply is followed by the end of the output, whose input continues."""
     daemon = start_daemon(listener("http", service="http", engine=engine))
     with daemon.connect("http") as s:
         if drain:

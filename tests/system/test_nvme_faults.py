@@ -159,7 +159,7 @@ def test_a_host_comes_back_when_its_old_writes_have_ended(faulty_nvme):
     faulty_nvme.say("pwrite wait")
     old = Host(faulty_nvme, "nvme", NQN)
     old.rw(WRITE, 0, b"old!" * 1024, capsule=True)
-    wait_until(lambda: faulty_nvme.call("GetStats")["exports"][0]["in_flight"] == 1, "it is under way")
+    wait_until(lambda: faulty_nvme.call("GetStats")["exports"][0]["in_flight"] == 1, "it is in flight")
     old.close()
     other = Host(faulty_nvme, "nvme", NQN, host=("nqn.2014-08.org.nvmexpress:uuid:other", b"o" * 16))
     found = []

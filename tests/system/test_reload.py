@@ -399,7 +399,7 @@ def test_resume_while_it_drains(start_daemon, engine, loopback_ports):
         with socket.create_connection((host, port), timeout=10) as new:
             echo(new)
         rounds = busy.rounds
-        wait_until(lambda: busy.rounds > rounds, "the old connection goes on")
+        wait_until(lambda: busy.rounds > rounds, "the old connection continues")
         assert [one["name"] for one in daemon.call("GetStatus")["leaving"]] == ["a"]
     assert busy.failure is None
     wait_left(daemon)

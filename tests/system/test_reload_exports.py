@@ -68,7 +68,7 @@ def test_an_export_is_removed_while_clients_use_it(start_daemon, tmp_path, engin
     with connect(daemon, "kept") as kept:
         with Clients(daemon, 4):
             for _ in range(5):
-                wait_until(lambda: exports()["disk"]["in_flight"], "requests are under way")
+                wait_until(lambda: exports()["disk"]["in_flight"], "requests are in flight")
                 daemon.write_config(without)
                 daemon.call("Reload")
                 assert "disk" not in exports()
@@ -76,7 +76,7 @@ def test_an_export_is_removed_while_clients_use_it(start_daemon, tmp_path, engin
                 daemon.call("Reload")
                 daemon.notified()
         wait_until(lambda: not daemon.call("GetStatus")["leaving"], "the old listeners have gone")
-        wait_until(lambda: not exports()["disk"]["in_flight"], "nothing is under way")
+        wait_until(lambda: not exports()["disk"]["in_flight"], "nothing is in flight")
         with connect(daemon, "disk") as client:
             client.request(READ, 0, 512)
             assert client.reply(512)[0] == 0

@@ -208,7 +208,7 @@ def test_the_pool_recovers_from_many_clients_that_never_read(start_daemon, engin
 
     wait_until(all_stuck, "all are stopped")
     assert all(c.sent < 64 * MIB for c in clients)
-    wait_until(nothing_is_done, "no round and round for buffers: nothing can go on")
+    wait_until(nothing_is_done, "no round and round for buffers: nothing can continue")
     for c in clients[:10]:
         c.close()
     cut_off = read_all(clients[10:])  # the rest read after all

@@ -67,7 +67,7 @@ def test_connections_that_wait_for_a_hung_device_are_abandoned_at_the_end(faulty
     with connect(faulty, "nbd") as client:
         faulty.say("pread wait")
         client.request(READ, 0, 4096)
-        wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is under way")
+        wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is in flight")
         terminate_twice(faulty)
         threading.Timer(2.5, faulty.say, [""]).start()  # the worker gives up after 2 s, the daemon 5
         faulty.stop()
@@ -77,7 +77,7 @@ def test_a_device_that_stays_hung_does_not_stop_the_daemon_from_ending(faulty):
     with connect(faulty, "nbd") as client:
         faulty.say("pwrite wait")
         client.request(WRITE, 0, 4096, bytes(4096))
-        wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is under way")
+        wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"], "it is in flight")
         worker = thread(faulty, "nbd/0")
         terminate_twice(faulty)
         faulty.may_fail = True

@@ -244,7 +244,7 @@ def test_pause_stops_the_screen(daemon, terminal):
         assert top.screen() == before
         top.keys("p")
         top.wait_gone("^paused")
-        wait_until(lambda: top.screen() != before, "it goes on")
+        wait_until(lambda: top.screen() != before, "it continues")
 
 
 def test_the_keys_fit_80x24(daemon, terminal):

@@ -258,7 +258,7 @@ def test_generators_survive_a_restart(start_daemon):
     first.process.wait(TIMEOUT)
     second = start_daemon(config, env={"FDSTORE": "100"}, inherit=first.store)
     for e, process in zip(ENGINES, generators):
-        wait_until(lambda n=e: stats_of(second, n)["in"] > 100, f"{e} goes on")
+        wait_until(lambda n=e: stats_of(second, n)["in"] > 100, f"{e} continues")
         text = re.sub(r"\x1b\[[0-9;]*m", "", process.communicate(timeout=TIMEOUT)[0])
         assert process.returncode == 0 and "duplicated messages = 0" in text, text
         settled(second, e)

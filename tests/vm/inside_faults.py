@@ -134,7 +134,7 @@ def test_listeners_whose_verbs_fail(start_daemon, faults, device):
     assert len(left) == 1 and serves(daemon, left[0]), left
 
 
-# The call that fails for a port's queue pair, and whether the listener goes on.
+# The call that fails for a port's queue pair, and whether the listener continues.
 DATAGRAM_FAULTS = [{"ibv_post_send": 1}, {"ibv_post_recv": 1}, {"ibv_create_ah_from_wc": 1},
                    {"ibv_post_send": 1, "ibv_modify_qp": 1},  # it stays broken: another takes its place
                    {"ibv_post_recv": 1, "ibv_modify_qp": 1}]

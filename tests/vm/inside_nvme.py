@@ -300,7 +300,7 @@ def test_errors_that_end_or_refuse_an_rdma_queue(start_daemon, tmp_path, way):
         (capsule(sgl=(0, 1024, 0, 0x01)), 1, 0x16),  # data that did not come
         (capsule(sgl=(0, 1020, 0x1234, 0x40)), 1, 0x0F),
         (capsule(opcode=6), 1, 0x0C),  # not connected
-        (capsule(opcode=6), 64, "flood"),  # twice as many as may be under way: over iWARP the transport may end it
+        (capsule(opcode=6), 64, "flood"),  # twice as many as may be in flight: over iWARP the transport may end it
     ]:
         told = must(CLIENT, "greet", *at, private(), 4, message, count).split()
         assert told[0] == "accepted"

@@ -315,7 +315,7 @@ def test_fio_send_that_is_faster_than_the_receives(start_daemon):
 
 def test_fio_send_that_iwarp_ends(start_daemon):
     """Nothing makes fio wait for receives, of which a small pool has few, and it does not look for the end: it waits,
-    for ever.  The server says why it ended, has not a connection left, and goes on."""
+    for ever.  The server says why it ended, has no connection left, and continues."""
     daemon = start_daemon(section("siw", service="fio", buffers=32))
     start = resources()["siw0"]
     with running(*fio_command(daemon, "send", "--bs=1k", "--iodepth=64", "--size=64M")) as process:

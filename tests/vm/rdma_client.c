@@ -1,7 +1,7 @@
 /* A client of the services over RDMA, for the tests in the VM.
  *
  *   rdma_client echo ADDRESS PORT CONNECTIONS BYTES COUNT DEPTH
- *       COUNT messages over each connection, DEPTH of them under way; BYTES 0: of many sizes up to
+ *       COUNT messages over each connection, DEPTH of them in flight; BYTES 0: of many sizes up to
  *       16 KiB.  Each must come back whole, in order, and as one message.  Prints `ok MESSAGES`.
  *   rdma_client echo-uc ...
  *       The same over unreliable connections.
@@ -9,9 +9,9 @@
  *       COUNT messages, one after the other; `spin`: without sleeping until they come back.  Prints
  *       the median of the round trips in nanoseconds.
  *   rdma_client private ADDRESS PORT BYTES
- *       Connects with so many bytes of private data, and has one message echoed.
+ *       Connects with BYTES bytes of private data, and has one message echoed.
  *   rdma_client greet ADDRESS PORT HEX READS [MESSAGE COUNT]
- *       Connects with this private data, and lets so many reads of its memory be under way.  Prints
+ *       Connects with this private data, and allows READS reads of its memory in flight.  Prints
  *       `accepted HEX` or `refused HEX`: the private data of the answer.  Then sends MESSAGE (in
  *       HEX) COUNT times at once, and prints `answered HEX` or `ended`, whichever comes first.
  *   rdma_client talk ADDRESS PORT MESSAGE...

@@ -4,16 +4,16 @@
  *   remote_client rping ADDRESS PORT FIRST LAST
  *       A ping of each size, each checked.  Prints `ok PINGS`.
  *   remote_client wrong ADDRESS PORT WHAT
- *       Half a ping, then one with WHAT wrong: `key`, `size` (beyond what is registered), `sink`
- *       (its key), `length` (17 bytes of message), `none` (connects and is silent).  Prints
+ *       Half a ping, then one whose WHAT is wrong: `key`, `size` (beyond what is registered),
+ * `sink` (its key), `length` (17 bytes of message), `none` (connects and is silent).  Prints
  *       `connected`, and `disconnected` when the server has ended the connection.
  *   remote_client immediate ADDRESS PORT BYTES
- *       Has remote_server write so many bytes here and say so.  Prints `ok BYTES`.
+ *       Has remote_server write BYTES bytes here and report it.  Prints `ok BYTES`.
  *   remote_client private ADDRESS PORT
  *       Connects with private data of every length that can be asked for, 0 to 255 bytes.  Prints
  *       `carries 0 to BYTES`: with more it could not.
  *   remote_client region ADDRESS PORT BYTES BUFFERS
- *       As fio would: asks for that many buffers of so many bytes, fills each with a pattern of its
+ *       As fio would: asks for BUFFERS buffers of BYTES bytes, fills each with a pattern of its
  *       own, all but the first with a write that tells the server (not over iWARP), and reads all
  *       back.
  *       Prints `ok BUFFERS`.
