@@ -16,7 +16,7 @@
 /* A listener without errors; keys may follow. */
 #define GOOD "[listener a]\naddress = 127.0.0.1:7008\nservice = echo\n"
 
-/* The values to choose from, as errors say it. */
+/* The values of a choice, as error messages list them. */
 #define ADDRESS                                                                                    \
 	"IP:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH or "       \
 	"unix:@NAME in ASCII, no white space, up to 107 bytes behind the colon"
@@ -25,7 +25,7 @@
 
 static char joined[65536];
 
-/* The errors, one a line. */
+/* The errors as one text, a line each; the next call frees it. */
 static inline const char *join(const struct config_errors *errors)
 {
 	joined[0] = '\0';
@@ -49,7 +49,7 @@ static inline struct config *load(const char *text)
 	return config;
 }
 
-/* The errors of text, one a line. */
+/* The errors of a configuration's text, a line each. */
 static inline const char *errors_of(const char *text)
 {
 	struct config_errors errors = { 0 };

@@ -222,7 +222,7 @@ static void fake_give_back(struct worker *w, void *ticket)
 	struct fake *f = fake_of(w);
 
 	if (ticket != f)
-		abort(); /* of a connection that was not let in */
+		abort(); /* its connection was refused */
 	f->released++;
 	f->open_then = stat_load(w->stats.open);
 	f->free_then = stat_load(w->stats.chunks_free);

@@ -21,9 +21,9 @@ struct fake_peer {
 	uint8_t *out;      /* the bytes sent to it; out_bytes of them */
 	size_t out_bytes, out_max;
 	size_t room;     /* bytes it still takes; SIZE_MAX: any */
-	size_t send_max; /* bytes one send takes at the most; 0: any */
+	size_t send_max; /* most bytes that one send takes; 0: any number */
 	bool receiving;  /* input is not paused by the engine's recv() */
-	unsigned pauses; /* times it was */
+	unsigned pauses; /* number of times that its input was paused */
 	unsigned closes; /* calls of the engine's close() */
 	/* A value that the service's close() leaves, for the test's services. */
 	unsigned service_end;
@@ -41,7 +41,8 @@ struct fake {
 	int admit;       /* the result of the owner's admit() */
 	uint32_t kept;   /* chunks that the service may keep for itself; 0: one for w->constant */
 	unsigned admitted, released, drained;
-	uint64_t open_then, free_then; /* counted when the last one was released */
+	/* Open connections and free chunks when the last connection was released. */
+	uint64_t open_then, free_then;
 	struct op *watched;
 	struct fake_peer peers[FAKE_PEERS_MAX];
 	unsigned peer_count;
@@ -54,13 +55,13 @@ struct fake *fake_start(const struct service *service, uint32_t chunks, uint32_t
 /* Ends all connections, checks that no chunk and no view is missing, and stops the worker. */
 void fake_stop(struct fake *f);
 
-/* A new connection, or a peer without one when it was refused. */
+/* Connects a peer.  If it was refused the peer has no connection. */
 struct fake_peer *fake_connect(struct fake *f);
 
 /* Lets the worker make one turn. */
 void fake_turn(struct fake *f);
 
-/* Turns until the worker would sleep; returns their number.  Fails if it never does. */
+/* Makes turns until the worker would sleep; returns their number.  Fails if that never happens. */
 unsigned fake_settle(struct fake *f);
 
 /* The peer sends: at most a chunk, in one receive.  Returns the bytes received: 0 when input is

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of an engine or a store; what is not tested is said. */
+/* Does this kernel have the engine or store?  If not, the test is skipped with a message. */
 static inline bool is_here(const char *name)
 {
 	if (strncmp(name, "io_uring", 8) || syscall(SYS_io_uring_setup, 0, NULL) == 0 ||

@@ -17,7 +17,7 @@
 
 struct service_case {
 	struct worker worker;
-	struct conn *conn; /* NULL: it has ended */
+	struct conn *conn; /* NULL: the connection has ended */
 	uint8_t *out;      /* the bytes that the service sent */
 	size_t out_bytes, out_max;
 	size_t room;    /* bytes that the peer still takes; SIZE_MAX: all */
@@ -27,7 +27,7 @@ struct service_case {
 	/* Of services that read and write the peer's memory: what waits for case_remote(). */
 	struct remote *remotes[8];
 	unsigned remote_count;
-	struct region region; /* that the service has lent the peer */
+	struct region region; /* memory that the service has lent the peer */
 };
 
 static inline struct service_case *case_of(struct worker *w)
@@ -139,7 +139,8 @@ static inline void case_ticket(struct worker *w, void *ticket)
 
 static const struct worker_owner case_owner = { .admit = case_admit, .release = case_ticket };
 
-/* Turns until no connection is ready and no slice is left; there may be several connections. */
+/* Makes turns until no connection is ready and no slice is left; there may be several
+ * connections. */
 static inline void case_turns(struct service_case *t)
 {
 	struct worker *w = &t->worker;
@@ -209,7 +210,7 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	return t;
 }
 
-/* The connection receives all of it, `piece` bytes a turn. */
+/* The connection receives all the bytes, `piece` of them in a turn. */
 static inline void case_input(struct service_case *t, const void *data, size_t bytes, size_t piece)
 {
 	struct pool *p = &t->worker.pool;

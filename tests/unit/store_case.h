@@ -92,10 +92,11 @@ struct disk {
 	struct export export;
 	struct mount mount;
 	struct conn conn;
-	unsigned order[IOS_MAX], ended; /* the I/O in the order in which it ended */
+	/* Indices of the I/O in the order in which they ended, and their number. */
+	unsigned order[IOS_MAX], ended;
 	struct io ios[IOS_MAX];
 	int results[IOS_MAX];
-	uint8_t *memory; /* of all of them */
+	uint8_t *memory; /* memory of all I/O */
 	struct call call;
 	unsigned first, count; /* to submit */
 	sem_t submitted, done;

@@ -21,7 +21,8 @@
 
 enum { THREADS = 8, ROUNDS = 2000 };
 
-/* A listening socket on every IPv4 and IPv6 address, and the port that it got. */
+/* Opens a listening socket on every IPv4 and IPv6 address; *ret_port: the port that the kernel
+ * chose. */
 static int listen_any(uint16_t *ret_port)
 {
 	struct sockaddr_in6 sa = { .sin6_family = AF_INET6, .sin6_addr = in6addr_any };
@@ -187,7 +188,7 @@ static void the_allow_list_lets_only_its_networks_in(void **state)
 			int fd = accept_from(cases[i].host, mapped);
 			void *ticket;
 
-			/* Twice: a refusal leaves the room for one that there is. */
+			/* Twice: the first attempt must leave the place free. */
 			for (unsigned again = 0; again < 2; again++) {
 				assert_int_equal(admission_enter(a, fd, NULL, &ticket),
 						 cases[i].result);
@@ -311,9 +312,11 @@ static void a_changed_limit_counts_those_that_are_open(void **state)
 	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
 	admission_set(a, config);
 	assert_int_equal(admission_enter(a, one, NULL, &tickets[2]), 0);
-	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS); /* the total */
+	/* The limit of all connections. */
+	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS);
 	admission_release(a, tickets[0]);
-	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS); /* the address */
+	/* The limit of an address. */
+	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS);
 	admission_release(a, tickets[1]);
 	admission_release(a, tickets[2]);
 	assert_int_equal(admission_enter(a, one, NULL, &ticket), 0);

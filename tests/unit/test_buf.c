@@ -15,7 +15,7 @@
 
 enum { CHUNKS = 64, CHUNK = 256, QUEUES = 3, MODEL_MAX = 64 * 1024 };
 
-/* The queues under test, and what their bytes should be. */
+/* The queues under test, and the bytes that each should hold. */
 struct buf_case {
 	struct pool pool;
 	struct bufq q[QUEUES];
@@ -225,7 +225,8 @@ static void an_exhausted_pool_gives_null_and_recovers(void **state)
 		chunks[i] = chunk_get(&t->pool);
 		assert_non_null(chunks[i]);
 		assert_int_equal(chunks[i]->used, 0);
-		memset(chunks[i]->base, (int)i, CHUNK); /* ASan: all of it is ours */
+		/* AddressSanitizer reports a chunk that is not whole. */
+		memset(chunks[i]->base, (int)i, CHUNK);
 		chunks[i]->used = CHUNK;
 	}
 	assert_null(chunk_get(&t->pool));
@@ -319,8 +320,8 @@ static void more_views_than_a_block_are_made_when_needed(void **state)
 	buf_case_free(t);
 }
 
-/* Of a process whose address space may not grow any more: spare views are lent, then nothing is to
- * be received until there is memory. */
+/* Limits the address space of the process: spare views are used, and then no input may be received
+ * until there is memory again. */
 static void without_memory_there_are_spare_views(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -150,7 +150,7 @@ static void a_new_bulk_receiver_has_not_waited(void **state)
 	case_free(t);
 }
 
-/* The one whose turn it would be has ended, or its input is paused. */
+/* The receiver whose turn it would be has ended, or its input is paused. */
 static void a_client_that_has_left_stops_no_other(void **state)
 {
 	struct service_case *t = case_new(service_find("discard"), 4, PIECE);

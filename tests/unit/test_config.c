@@ -1,4 +1,4 @@
-/* config/config*.c: what values a configuration accepts, and which words refuse the others. */
+/* config/config*.c: the values that a configuration accepts, and the errors for others. */
 #include "config_case.h"
 #include "registry.h"
 
@@ -319,7 +319,7 @@ static void a_listener_has_at_most_256_ports(void **state)
 
 /* ---- Across keys ---- */
 
-/* Two listeners with these addresses; "" when that is fine. */
+/* The error of two listeners with these addresses; "": they may be used together. */
 static const char *overlap(const char *a, const char *b)
 {
 	char text[512];

@@ -9,7 +9,7 @@
 
 static struct config_diff diff;
 
-/* The lines of the difference; `diff` holds it. */
+/* The lines of the difference between two configurations; `diff` owns them. */
 static const char *compare(const char *from, const char *to)
 {
 	struct config *before = load(from), *after = load(to);

@@ -15,7 +15,7 @@ static char *dump(const struct config *config)
 	return text;
 }
 
-/* Takes comments, spaces and empty lines out: a second dump has other origins. */
+/* Removes comments, spaces and empty lines, since a second dump has other origins. */
 static char *without_comments(char *text)
 {
 	char *from = text, *to = text;

@@ -118,7 +118,7 @@ static const char *hear(struct world *w, int fd)
 	return w->answer;
 }
 
-/* The worker looks, and the main thread hears of it. */
+/* The worker runs the calls in its mailbox, and the main thread its answers. */
 static void answer(struct world *w, unsigned worker)
 {
 	mailbox_run(&w->listener.workers[worker].mailbox);
@@ -166,7 +166,7 @@ static void an_answer_for_a_client_that_left_is_dropped(void **state)
 	close(ask(w, LIST));
 	pump(w);
 	answer(w, 0);
-	close(ask(w, LIST)); /* and one that comes after the end: see teardown() */
+	close(ask(w, LIST)); /* A request that is answered after the end: see teardown(). */
 	pump(w);
 }
 

@@ -47,7 +47,7 @@ static void arm(struct plain *p, uint64_t ns)
 		p->ns = ns;
 }
 
-/* Some arm themselves, or others, or drop others. */
+/* Some timers arm themselves or others, or drop others. */
 static void due(struct timer *t, uint64_t now_ns)
 {
 	struct plain *p = (struct plain *)t, *other = &all[random_below(TIMERS)];
@@ -155,7 +155,7 @@ static void nothing(struct timer *t, uint64_t now_ns)
 	all[0].ran++;
 }
 
-/* So that thousands with the same deadline do not hold up a turn. */
+/* Thousands of timers with the same deadline must not delay a turn. */
 static void a_run_ends_after_its_limit_of_timers(void **state)
 {
 	unsigned runs = 0;
@@ -176,7 +176,7 @@ static void a_run_ends_after_its_limit_of_timers(void **state)
 	assert_in_range(runs, TIMERS / 100, 2 * TIMERS / 100);
 }
 
-/* Connections that postpone theirs at each request stay where they are. */
+/* A timer that is postponed at each request stays in its slot. */
 static void a_later_deadline_moves_nothing(void **state)
 {
 	struct timer before;

@@ -1,5 +1,5 @@
-/* ctl/measure/generator.c: the results of real runs, recorded from the programs of Debian 12, are
- * read; what is no result is refused. */
+/* ctl/measure/generator.c: reads the results of real runs, recorded from the programs of Debian 12,
+ * and refuses other text. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -128,7 +128,7 @@ static void recorded_runs_are_read(void **state)
 	}
 }
 
-/* sockperf prints half of the round trip, unless it was asked for all of it. */
+/* sockperf prints half of the round trip, unless its options ask for all of it. */
 static void a_full_round_trip_of_sockperf_is_not_doubled(void **state)
 {
 	char *argv[] = { "sockperf", "ping-pong", "--full-rtt", NULL };
@@ -159,7 +159,7 @@ static void terabytes_are_read(void **state)
 	assert_about(r.bytes, 1.5 * 1099511627776.);
 }
 
-/* fio's two directions have no common percentiles; one that had nearly all requests has. */
+/* fio's two directions have no common percentiles, unless one had nearly all requests. */
 static void percentiles_of_two_directions_are_not_mixed(void **state)
 {
 	struct generator_result mixed = parse("fio-json", "fio"),
@@ -172,7 +172,7 @@ static void percentiles_of_two_directions_are_not_mixed(void **state)
 	assert_true(generator_quantile(&one, 0.999, &ns));
 }
 
-/* ab counts whole milliseconds: 0 is no time, but one too short for it. */
+/* ab counts whole milliseconds: 0 is a time too short for it, not no time. */
 static void times_below_the_resolution_of_ab_are_unknown(void **state)
 {
 	struct generator_result r = parse("ab", "ab");

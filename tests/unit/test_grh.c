@@ -73,7 +73,7 @@ static void anything_else_is_refused(void **state)
 
 	(void)state;
 	assert_int_equal(grh_source(grh, &source), -EINVAL);
-	grh[20] = 0x46; /* with options: nobody lays that out here */
+	grh[20] = 0x46; /* with options, which no sender uses here */
 	assert_int_equal(grh_source(grh, &source), -EINVAL);
 }
 

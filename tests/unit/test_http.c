@@ -28,7 +28,7 @@ static void assert_sent(const struct service_case *t, const char *expected, cons
 			 (const char *)t->out, expected);
 }
 
-/* All the requests in one connection give the reply, however they are cut. */
+/* All requests over one connection give the same reply, wherever they are split. */
 static void assert_reply(const char *request, size_t bytes, const char *expected)
 {
 	for (unsigned split = 0; split < 40; split++) {
@@ -146,7 +146,7 @@ static void expect_continue(void **state)
 	assert_sent(t, "HTTP/1.1 100 Continue\r\n\r\n" BINARY "Content-Length: 2\r\n\r\nab",
 		    "body");
 	case_free(t);
-	/* A client that does not wait for 100 Continue needs no answer to it. */
+	/* A client that sends its body at once needs no 100 Continue. */
 	t = http_new();
 	case_input(t, POST "Content-Length: 1\r\nExpect: 100-continue\r\n\r\nx",
 		   sizeof(POST "Content-Length: 1\r\nExpect: 100-continue\r\n\r\nx") - 1, CHUNK);
@@ -299,7 +299,7 @@ static void smuggling_is_refused(void **state)
 	refused(POST CHUNKED "\r\n0\r\nA : b\r\n\r\n", "400");
 }
 
-/* The reply has begun: only its end can say that something is wrong. */
+/* The reply has begun, so only the end of the connection can show the error. */
 /* Chunks of a byte do not take a piece of memory each. */
 static void an_echo_of_single_bytes_is_bounded(void **state)
 {

@@ -389,7 +389,7 @@ static void reverse_sends_no_more_than_asked(void **state)
 	scene_stop(&s);
 }
 
-/* A client may read a block to its end before it looks at anything else. */
+/* A client may read a whole block before it handles any other event. */
 static void senders_send_whole_blocks(void **state)
 {
 	static const char *const params[] = {
@@ -507,7 +507,8 @@ static void refusals_say_why(void **state)
 	(void)state;
 	set_up(&s, "{\"udp\":true}", 5);
 	expect_error(&s, IPERF3_NO_PROTOCOL);
-	assert_non_null(s.control->conn); /* until the client has read it */
+	/* The connection stays until the client has read the error. */
+	assert_non_null(s.control->conn);
 	fake_eof(s.fake, s.control);
 	settle(&s);
 	assert_null(s.control->conn);
@@ -515,7 +516,7 @@ static void refusals_say_why(void **state)
 	expect_error(&s, IPERF3_BAD_PARAMS);
 	fake_reset(s.fake, s.control);
 	settle(&s);
-	/* An option that this socket does not know. */
+	/* An option that cannot be set on this socket. */
 	set_up(&s, "{\"window\":4096}", 37);
 	expect_state(&s, IPERF3_CREATE_STREAMS);
 	open_stream(&s, 37);
@@ -653,7 +654,7 @@ static void lost_streams_keep_their_count(void **state)
 	settle(&s);
 	finish(&s, "{\"streams\":[]}", bytes, 2);
 	assert_int_equal(bytes[0], 3);
-	/* Before the start there is no test without it. */
+	/* Before the start a test cannot continue without a data connection. */
 	set_up(&s, "{\"parallel\":2}", 37);
 	expect_state(&s, IPERF3_CREATE_STREAMS);
 	fake_reset(s.fake, open_stream(&s, 37));
@@ -662,14 +663,14 @@ static void lost_streams_keep_their_count(void **state)
 	scene_stop(&s);
 }
 
-/* Its number is that of its connection. */
+/* Gives each connection a client address of its own, made from its number. */
 static void address_of_client(const struct conn *c, struct sockaddr_storage *ret)
 {
 	*ret = (struct sockaddr_storage){ .ss_family = AF_INET };
 	((struct sockaddr_in *)ret)->sin_addr.s_addr = htonl(0x0a000000 + (uint32_t)c->id);
 }
 
-/* Tests that `client` can begin before it is refused; they are put into members. */
+/* Begins tests until `client` is refused; returns their number, the members hold them. */
 static unsigned begin_all(struct sessions *r, struct conn *client, struct iperf3_member **members)
 {
 	uint8_t name[IPERF3_COOKIE];
@@ -733,8 +734,8 @@ static void nobody_told(struct session_member *member)
 	(void)member;
 }
 
-/* A call that is on its way to control when it leaves must not name a twin's table any more: its
- * listener may be gone by the time that the call arrives. */
+/* A call that is posted to the control connection when that leaves must not use a twin's table any
+ * more: the twin's listener may have been freed when the call arrives. */
 static void calls_outlive_twins(void **state)
 {
 	static const struct engine_clients no_sockets = { .peer = address_of_client };

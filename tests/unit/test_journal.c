@@ -67,7 +67,7 @@ static char *field(const char *bytes, size_t length, const char *name)
 	return NULL;
 }
 
-/* Of the next message; NULL: there is none. */
+/* The field of the next message; NULL: no message is left. */
 static char *next(const char *name)
 {
 	char bytes[2 * JOURNAL_BYTES_MAX];

@@ -142,7 +142,7 @@ static void delta_subtracts_every_counter(void **state)
 	measures_free(&m);
 }
 
-/* The same document of a listener whose counters began at that uptime. */
+/* The same document, for a listener whose counters began at that uptime. */
 static json_t *since(uint64_t since_ns, json_t *document)
 {
 	json_t *listeners = json_object_get(document, "listeners");
@@ -152,7 +152,7 @@ static json_t *since(uint64_t since_ns, json_t *document)
 	return document;
 }
 
-/* However little or much the one before it had done. */
+/* It does not matter how much the listener before it had done. */
 static void new_or_replaced_listener_counts_from_zero(void **state)
 {
 	struct measures m = {};
@@ -202,7 +202,7 @@ static void restarted_daemon_is_noticed(void **state)
 	assert_int_equal(measures_interval(early, late, &interval_ns), 0);
 	assert_int_equal(interval_ns, 200);
 	assert_int_equal(measures_interval(late, early, &interval_ns), -ESTALE);
-	/* By its process and its start, when it serves longer than the one before did. */
+	/* A later process is told by its pid and start, even if it has served for longer. */
 	json_object_set_new(early, "pid", json_integer(7));
 	json_object_set_new(late, "pid", json_integer(8));
 	assert_int_equal(measures_interval(early, late, &interval_ns), -ESTALE);
@@ -235,7 +235,7 @@ static void json_is_null_where_nothing_can_be_told(void **state)
 	derived = json_object_get(json_array_get(rows, 0), "derived");
 	assert_int_equal(json_integer_value(json_object_get(derived, "p50_ns")), 1023);
 	assert_int_equal(json_integer_value(json_object_get(derived, "p99_ns")), 1023);
-	/* One of 1,000 samples is beyond it; ten are not. */
+	/* of 1,000 samples one lies beyond this percentile, ten do not */
 	assert_true(json_is_null(json_object_get(derived, "p99_9_ns")));
 	assert_true(json_is_real(json_object_get(derived, "cpu_ns_per_operation")));
 	derived = json_object_get(json_array_get(rows, 1), "derived");
@@ -447,7 +447,7 @@ static void softirqs_in_threads_time_are_not_taken_off_twice(void **state)
 	assert_float_equal(other_of(IRQ_TIME_APART, softirq, own), 0.05, 1e-9);
 	assert_true(isnan(other_of(IRQ_TIME_UNKNOWN, softirq, own)));
 	assert_float_equal(other_of(IRQ_TIME_UNKNOWN, 0, own), 0.2, 1e-9);
-	/* Parts that are more than the whole: by the resolution of the clock, by more than that. */
+	/* The parts exceed the whole: by the resolution of the clock, and by more than that. */
 	assert_true(other_of(IRQ_TIME_IN_THREADS, softirq, 940 * NS_PER_MS) == 0);
 	assert_true(isnan(other_of(IRQ_TIME_IN_THREADS, softirq, 1200 * NS_PER_MS)));
 }
@@ -534,7 +534,7 @@ static void all_listeners_that_share_a_cpu_are_named(void **state)
 	measures_free(&m);
 }
 
-/* iperf3 and iperf tell bytes alone: beside those of the listener. */
+/* iperf3 and iperf report bytes alone: they are shown beside those of the listener. */
 static void bytes_of_the_generator_stand_beside_the_listeners(void **state)
 {
 	static const int cost[] = { 1000 };
@@ -754,8 +754,8 @@ static void csv_has_a_field_for_every_title(void **state)
 		line += *at == '\n';
 	}
 	assert_int_equal(line, 3);
-	assert_int_equal(commas[1], commas[0] + 1); /* the one in the name */
-	assert_int_equal(commas[2], commas[0] + 1); /* the one in the reason */
+	assert_int_equal(commas[1], commas[0] + 1); /* the comma in the name */
+	assert_int_equal(commas[2], commas[0] + 1); /* the comma in the reason */
 	assert_non_null(strstr(text, ",reason\r\n"));
 	assert_non_null(strstr(text, "\n,b,,,,,0,"));
 	assert_non_null(strstr(text, ",\"no, not here\"\r\n"));

@@ -44,7 +44,7 @@ static void requests_are_what_they_are(void **state)
 			fail_msg("%s", cases[i].text);
 }
 
-/* It arrives in pieces: nothing is said before the empty line. */
+/* A request arrives in pieces: it is not answered before the empty line. */
 static void an_incomplete_head_waits(void **state)
 {
 	static const char text[] = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";

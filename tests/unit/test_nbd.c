@@ -190,8 +190,8 @@ static void disk_close(struct disk *d)
 	free(d->mount);
 }
 
-/* A client says m, at splits that seed chooses (0: all at once); hears what follows the greeting.
- */
+/* A client sends m at splits that `seed` chooses (0: all at once), and reads the bytes after the
+ * greeting. */
 static struct service_case *serve(struct disk *d, const struct message *m, unsigned seed)
 {
 	struct service_case *t = case_new(&service_nbd, 64, 16384);
@@ -367,7 +367,8 @@ static void extended_headers_carry_64_bit_lengths(void **state)
 	put_pattern(&m, 100, 4);
 	put_extended(&m, 0, NBD_CMD_READ, 2, SIZE / 2, 100);
 	put_extended(&m, 0, NBD_CMD_WRITE_ZEROES, 3, 0, UINT64_MAX);
-	/* The last one, as slices of it may wait for the next turn, and answers have no order. */
+	/* This request comes last: its slices may wait for the next turn, and answers have no
+	 * order. */
 	put_extended(&m, 0, NBD_CMD_BLOCK_STATUS, 4, 0, SIZE);
 	for (unsigned seed = 0; seed < 5; seed++) {
 		struct disk d;

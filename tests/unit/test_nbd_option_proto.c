@@ -1,5 +1,5 @@
-/* service/nbd/option_proto.c: messages as real clients and servers send them (libnbd 1.14 and
- * 1.22, qemu 7.2 and 10.0, nbdkit 1.32), and those that nobody should send. */
+/* service/nbd/option_proto.c: messages as real clients and servers send them (libnbd 1.14 and 1.22,
+ * qemu 7.2 and 10.0, nbdkit 1.32), and invalid ones. */
 #include <errno.h>
 
 #include "hex.h"
@@ -9,10 +9,10 @@
 #define OPT "49484156454f5054"
 #define REP "0003e889045565a9"
 
-/* A whole option; what nbd_parse_option_data() says of its data. */
+/* Parses a whole option; the result of nbd_parse_option_data() for its data. */
 static uint32_t option(const char *hex, enum nbd_mode mode, struct nbd_option *o)
 {
-	static struct bytes b; /* o->name points there */
+	static struct bytes b; /* o->name points into it */
 
 	b = bytes_of(hex);
 	assert_int_equal(nbd_parse_option(b.data, o), 0);
@@ -119,7 +119,7 @@ static void options_that_do_not_add_up_are_invalid(void **state)
 		OPT "00000007000000056400000000",     /* a name beyond the data */
 		OPT "0000000700000006ffffffff0000",   /* and far beyond */
 		OPT "000000070000000400000000",       /* no number of requests */
-		OPT "0000000700000006000000000001",   /* a request that is missing */
+		OPT "0000000700000006000000000001",   /* a request is missing */
 		OPT "000000070000000700000000000000", /* a byte too many */
 		OPT "00000007000000070000000100"
 		    "0000", /* NUL */
@@ -129,7 +129,7 @@ static void options_that_do_not_add_up_are_invalid(void **state)
 		OPT "00000009000000040000000000", /* no number of queries */
 		OPT "0000000900000008"
 		    "00000000"
-		    "00000001", /* a query that is missing */
+		    "00000001", /* a query is missing */
 		OPT "000000090000000c"
 		    "00000000"
 		    "ffffffff"
@@ -234,7 +234,7 @@ static void extended_headers_take_precedence(void **state)
 	assert_int_equal(option(OPT "00000001000000046469736b", NBD_EXTENDED, &o),
 			 NBD_REP_ERR_INVALID);
 	assert_int_equal(option(OPT "0000000b00000000", NBD_EXTENDED, &o), 0);
-	/* what comes with ABORT does not matter */
+	/* the data of ABORT does not matter */
 	assert_int_equal(option(OPT "0000000200000002ffff", NBD_EXTENDED, &o), 0);
 }
 

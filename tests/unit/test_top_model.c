@@ -25,7 +25,7 @@ static void every_column_sorts_and_unknown_goes_last(void **state)
 	feed_seconds(top, 1, 2);
 	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
 		top->reverse = false;
-		top->sort = TOP_COLUMNS; /* another one */
+		top->sort = TOP_COLUMNS; /* a column other than any */
 		assert_true(top_key(top, top_columns[i].key));
 		assert_int_equal(top->sort, i);
 		if (i >= TOP_OPEN)
@@ -107,7 +107,7 @@ static void a_filter_shows_what_has_its_text(void **state)
 	text = shown(top);
 	assert_has(text, "/B_");
 	free(text);
-	type(top, "q"); /* text while it is typed */
+	type(top, "q"); /* the key is text while the filter is typed */
 	assert_int_equal(top->rows.count, 0);
 	free(shown(top));
 	top_key(top, TOP_KEY_ERASE);
@@ -156,7 +156,7 @@ static void a_restart_is_reported_and_leaves_a_gap(void **state)
 	snprintf(top->trouble, sizeof(top->trouble), "unreachable, trying again: no daemon");
 	text = shown(top);
 	assert_has(text, "trying again");
-	assert_has(text, "\n>b "); /* what was known stays */
+	assert_has(text, "\n>b "); /* known rows stay */
 	free(text);
 	feed_seconds(top, 1, 2);
 	text = shown(top);

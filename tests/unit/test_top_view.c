@@ -24,7 +24,7 @@ static void the_table_has_a_row_for_each_listener(void **state)
 	free(text);
 }
 
-/* Whatever the size: screen_of() checks that no line is too wide, the sanitizers the rest. */
+/* At every size screen_of() checks that no line is too wide; the sanitizers check the memory. */
 static void any_size_is_drawn(void **state)
 {
 	struct top *top = *state;
@@ -148,7 +148,7 @@ static void the_column_that_sorts_the_rows_is_marked(void **state)
 	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
 		char said[64], *text;
 
-		top_key(top, top_columns[i].key == 'o' ? 'n' : 'o'); /* another one */
+		top_key(top, top_columns[i].key == 'o' ? 'n' : 'o'); /* a key of another column */
 		top_key(top, top_columns[i].key);
 		text = screen_of(top, 80, 24, true);
 		snprintf(said, sizeof(said), "< > sort: %s %s  r reverse  ? keys",
@@ -341,7 +341,7 @@ static void sparklines_show_means_of_aligned_groups(void **state)
 	assert_int_equal(top_spark_group(top, 2, 4), 2);
 }
 
-/* Time that the kernel accounts to an idle thread is not its load. */
+/* The kernel accounts some time to an idle thread, which is no load. */
 static void an_idle_cpu_is_a_flat_line(void **state)
 {
 	static const int cpu_us[] = { 0, 3000, 100, 5000, 0, 1000, 0, 80000 };

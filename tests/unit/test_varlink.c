@@ -75,7 +75,8 @@ static void a_partial_message_is_pending(void **state)
 	varlink_reader_free(&r);
 }
 
-/* Feeds `bytes` letters, and a NUL if terminated, in pieces; what next() says in the end. */
+/* Feeds `bytes` letters in pieces, and a NUL if terminated; returns the last result of
+ * varlink_reader_next(). */
 static int feed_long(size_t bytes, bool terminated, size_t piece)
 {
 	struct varlink_reader r = { 0 };

@@ -328,7 +328,7 @@ static void oneway_calls_are_never_answered(void **state)
 	close(fd);
 }
 
-/* More of them than one turn handles, and the client does not wait. */
+/* More calls than one turn handles, and the client does not wait for them. */
 static void oneway_calls_of_a_client_that_left_are_done(void **state)
 {
 	static const char text[] = "{\"method\":\"org.example.Test.Once\",\"oneway\":true}";

@@ -11,7 +11,7 @@
 
 enum { OWN = 900, OTHER = 1000 };
 
-/* How many places uid gets until it is refused. */
+/* The number of places that uid gets before it is refused. */
 static unsigned fill(struct varlink_users *users, uid_t uid)
 {
 	unsigned count = 0;

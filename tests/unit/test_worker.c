@@ -193,7 +193,7 @@ static void drain_ends_silent_connections(void **state)
 	}
 }
 
-/* Fails for every other connection. */
+/* Fails for every second connection. */
 static int open_every_other(struct conn *c)
 {
 	return c->id % 2 ? 0 : -ENOMEM;
@@ -354,8 +354,8 @@ static void a_turn_of_a_reactor_receives_once_from_each(void **state)
 
 static _Atomic unsigned given_up_closes;
 
-/* The first client's I/O never ends, as that of a device that hangs; the second one's is the
- * engine's. */
+/* The first client's I/O never ends, like that of a hung device.  The second client's is in flight
+ * in the engine. */
 static void never_ends_run(struct conn *c)
 {
 	if (!c->rx.head)
@@ -374,7 +374,7 @@ static void never_ends_close(struct conn *c)
 	atomic_fetch_add(&given_up_closes, 1);
 }
 
-/* All engines at once: a worker waits two seconds before it gives up. */
+/* All engines at the same time, since a worker waits two seconds before it abandons operations. */
 static void operations_that_never_end_are_abandoned_when_a_worker_stops(void **state)
 {
 	struct service service = *echo();
@@ -405,7 +405,7 @@ static void operations_that_never_end_are_abandoned_when_a_worker_stops(void **s
 		}
 	}
 	assert_int_equal(given_up_closes,
-			 count); /* a store may still write to what the first has */
+			 count); /* a store may still write to the first connection's memory */
 	await_descriptors(before);
 }
 

@@ -84,7 +84,7 @@ static void run_mark(struct call *call)
 	sem_post(&container_of(call, struct stall, call)->there);
 }
 
-/* Has done all that it was asked for, and what its ring had to do for that. */
+/* Waits until the worker has run its requests, and its ring the operations that these queued. */
 static void settle(struct worker *w)
 {
 	for (unsigned i = 0; i < 2; i++) {

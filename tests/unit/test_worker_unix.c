@@ -1,4 +1,4 @@
-/* A worker with each real engine over Unix sockets: what differs there from TCP. */
+/* A worker with each real engine over Unix sockets: the differences from TCP. */
 #include <fcntl.h>
 
 #include "registry.h"
@@ -80,7 +80,7 @@ static uint64_t fewest_accepted(struct bench *b)
 	return fewest;
 }
 
-/* One connection after the other: each finds all workers asleep, as soon as all of them listen. */
+/* One connection after the other: each finds all workers asleep, once all of them listen. */
 static void workers_that_share_a_socket_take_turns(void **state)
 {
 	enum { TURNS = 8 };

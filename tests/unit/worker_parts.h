@@ -37,7 +37,7 @@ static inline const struct service *echo(void)
 	return service_find("echo");
 }
 
-/* Zeroed memory that a worker may begin. */
+/* Zeroed memory for a worker, aligned as it must be. */
 static inline void *bench_alloc(size_t size)
 {
 	void *b;

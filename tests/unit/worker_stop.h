@@ -1,4 +1,4 @@
-/* Ends a worker's thread, however long that takes. */
+/* Ends a worker's thread, and waits for it without a limit. */
 #pragma once
 #include "worker.h"
 
