@@ -7,7 +7,7 @@
 
 struct client;
 
-/* Where a daemon is.  The texts belong to the caller, and outlive the client. */
+/* The place of a daemon.  The texts belong to the caller, and outlive the client. */
 struct client_target {
 	const char *socket; /* path of the control socket; NULL with a host: the usual one there */
 	const char *host;   /* [USER@]HOST as ssh takes it; NULL: this one */

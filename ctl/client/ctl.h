@@ -25,7 +25,7 @@ enum {
 	CTL_TIMED_OUT = 124, /* COMMAND ran longer than --timeout */
 	CTL_CANNOT_RUN = 126,
 	CTL_NOT_FOUND = 127,
-	CTL_SIGNALLED = 128, /* plus the signal's number */
+	CTL_SIGNALLED = 128, /* COMMAND was ended by a signal: this plus the signal's number */
 };
 
 enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_OPTIONAL /* --name[=VALUE] */ };
@@ -60,8 +60,8 @@ struct ctl {
 	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
 	struct output out;
 	bool quiet; /* no lists of errors are printed, since the daemon logs them */
-	/* By index in command->options: NULL when not given, "" for a flag and for a bare --name of
-	 * OPTION_OPTIONAL. */
+	/* Values by index in command->options: NULL when not given, "" for a flag and for a bare
+	 * --name of OPTION_OPTIONAL. */
 	const char *values[COMMAND_OPTIONS_MAX];
 	char **words;
 	unsigned word_count;
@@ -84,7 +84,7 @@ extern const struct command command_bridge;
  * client. CTL_DONE, or CTL_UNREACHABLE with the error printed. */
 int ctl_open(struct ctl *ctl, struct client **ret_client);
 
-/* Where the daemon is, for messages: its socket, or HOST. */
+/* The daemon's place for messages: its socket, or HOST. */
 const char *ctl_place(const struct ctl *ctl);
 
 /* Calls a method of org.nbserved.Control.  Takes ownership of `parameters` (NULL: none).  CTL_DONE

@@ -1,4 +1,5 @@
-/* See remote.h. */
+/* ssh(1) as a child process, with a socket as its stdin and stdout, and what it prints on stderr
+ * kept for an error message.  See remote.h. */
 #include "remote.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* A daemon on another host, by ssh(1): its configuration, keys and jump hosts, and no port of our
- * own.  See client.h. */
+/* A daemon on another host, by ssh(1): so the user's ssh configuration, keys and jump hosts apply,
+ * and the daemon opens no port.  See client.h. */
 #pragma once
 #include <stddef.h>
 #include <sys/types.h>
@@ -7,7 +7,7 @@
 #include "client.h"
 
 struct remote {
-	pid_t pid; /* ssh; 0: it has ended */
+	pid_t pid; /* process of ssh; 0: it has ended */
 	/* A file in memory that receives the messages of ssh and of the other host's shell. */
 	int errors;
 };

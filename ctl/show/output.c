@@ -151,7 +151,7 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 
 void output_json(struct output *out, const json_t *document, bool one_line)
 {
-	/* Not ASCII is escaped: a terminal acts on some of it. */
+	/* Escapes all characters but ASCII: a terminal acts on some of them. */
 	json_dumpf(document, out->file,
 		   JSON_ENSURE_ASCII | (one_line ? JSON_COMPACT : JSON_INDENT(2)));
 	putc('\n', out->file);

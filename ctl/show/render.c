@@ -17,7 +17,7 @@ struct cell {
 };
 
 struct row {
-	struct cell heading; /* with text: the whole row */
+	struct cell heading; /* with text: it takes the whole row */
 	struct cell cells[COLUMNS_MAX];
 };
 

@@ -1,4 +1,4 @@
-/* See svg.h. */
+/* Writes SVG elements as text.  No state but the FILE of the caller.  See svg.h. */
 #include "svg.h"
 
 #include <math.h>

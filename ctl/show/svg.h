@@ -22,12 +22,12 @@ void svg_line(FILE *to, const char *class, double x1, double y1, double x2, doub
 /* Escaped; y is the base line. */
 void svg_text(FILE *to, const char *class, double x, double y, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* The same cut to about `width`, with an ellipsis; the whole of it is its tooltip. */
+/* The text cut to about `width`, with an ellipsis; its tooltip shows all of it. */
 void svg_text_fit(FILE *to, const char *class, double x, double y, double width, const char *text);
 
 /* The mark of the series `index`: shape and colour tell it from its neighbours. */
 void svg_mark(FILE *to, unsigned index, bool filled, double x, double y);
-const char *svg_series_class(unsigned index); /* its colour */
+const char *svg_series_class(unsigned index); /* the class with its colour */
 
 /* A line through points: begin, points, end. */
 struct svg_curve {

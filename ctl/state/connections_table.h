@@ -21,5 +21,5 @@ void connections_sort(json_t *list, const struct connections_key *key, uint64_t 
 /* `rxe0/1 RoCE`; NULL: empty. */
 struct human connections_device(const json_t *device);
 
-/* `listener`: with the column that names it. */
+/* Prints the list; listener: with a column for the listener's name. */
 void connections_render(struct output *out, const json_t *list, bool listener);

@@ -40,5 +40,5 @@ void page_value_cell(struct table *t, const struct measure *row, enum top_column
 void page_put_rows(struct page *p, const struct top *top, unsigned first, unsigned count,
 		   bool mark);
 
-/* All about the selected listener. */
+/* Draws everything about the selected listener. */
 void page_put_detail(struct page *p, const struct top *top);

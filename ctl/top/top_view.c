@@ -108,7 +108,7 @@ static void put_help(struct page *p)
 			 top_columns[i].help);
 }
 
-/* Also names the sort column, which may not be visible. */
+/* The last line: keys, and the column that sorts, which may not be visible. */
 static char *help_line(const struct top *top, bool utf8)
 {
 	char *text;

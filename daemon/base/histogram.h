@@ -14,7 +14,7 @@ enum {
 };
 
 struct histogram {
-	_Atomic uint64_t sum; /* of the values, ns */
+	_Atomic uint64_t sum; /* sum of the values, ns */
 	_Atomic uint64_t min; /* 0 while count is 0 */
 	_Atomic uint64_t max;
 	_Atomic uint64_t buckets[HISTOGRAM_BUCKETS];

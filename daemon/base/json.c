@@ -1,4 +1,4 @@
-/* See json.h. */
+/* The current time as text.  See json.h. */
 #include "json.h"
 
 #include <stdio.h>

@@ -15,7 +15,8 @@ struct call {
 struct mailbox {
 	_Atomic(struct call *) head; /* last in first */
 	int fd;                      /* eventfd, non-blocking: readable when calls are waiting */
-	struct call *taken;          /* the receiver's: in order, not run yet */
+	/* Calls in order, taken and not run yet; receiver's thread only. */
+	struct call *taken;
 };
 
 int mailbox_init(struct mailbox *m); /* 0 or -errno */

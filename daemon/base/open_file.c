@@ -1,4 +1,5 @@
-/* See open_file.h. */
+/* Opening of files that a user has named: the kind is checked on the open descriptor, not on the
+ * path, which may change.  See open_file.h. */
 #include "open_file.h"
 
 #include <errno.h>

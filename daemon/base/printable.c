@@ -1,4 +1,4 @@
-/* See printable.h. */
+/* Decoding of UTF-8 and a table of Unicode's ranges.  Pure.  See printable.h. */
 #include "printable.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* See process.h. */
+/* Child processes: vfork() and exec, and killing of whole trees by /proc.  See process.h. */
 #include "process.h"
 
 #include <errno.h>

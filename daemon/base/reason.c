@@ -1,4 +1,4 @@
-/* See reason.h. */
+/* Formatting of error messages.  Pure.  See reason.h. */
 #include "reason.h"
 
 #include <stdarg.h>

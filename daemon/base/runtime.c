@@ -1,4 +1,4 @@
-/* See runtime.h. */
+/* Paths of control sockets, from the environment.  See runtime.h. */
 #include "runtime.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* See sandbox.h. */
+/* Signs of a systemd sandbox: mounts and permissions as this process sees them.  See sandbox.h. */
 #include "sandbox.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* See sockaddr.h. */
+/* Comparison of socket addresses.  Pure.  See sockaddr.h. */
 #include "sockaddr.h"
 
 #include <netinet/in.h>

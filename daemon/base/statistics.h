@@ -171,12 +171,12 @@ enum statistic_type {
 	STATISTIC_INFO,  /* like GIVEN; a metric of value 1 that carries labels */
 	STATISTIC_COUNTER,
 	STATISTIC_GAUGE,
-	STATISTIC_QUANTILE, /* of a struct histogram_sum */
-	STATISTIC_BUCKETS,  /* likewise */
+	STATISTIC_QUANTILE, /* a percentile of a struct histogram_sum */
+	STATISTIC_BUCKETS,  /* the buckets of a struct histogram_sum */
 	STATISTIC_LATENCY,  /* a struct histogram_sum */
 	STATISTIC_MAP,      /* a json_t: an object whose keys are not fields */
 	STATISTIC_OBJECT,   /* its fields are the rows that follow, up to an END */
-	STATISTIC_OPTIONAL, /* likewise */
+	STATISTIC_OPTIONAL, /* like OBJECT; it is there if its member is not 0 */
 };
 
 /* A field of a document; a table of them ends with END. */
@@ -188,7 +188,7 @@ struct statistic {
 			      * object, the field's name as the label.  In the document a
 			      * NAME_seconds  is in nanoseconds.  NULL: none */
 	const char *help;    /* sentences; NULL: the name says it all */
-	size_t offset;       /* of the value in the struct of which the document is made */
+	size_t offset;       /* offset of the value in the struct of which the document is made */
 	double quantile;
 	const struct statistic *each; /* MAP and LATENCY: the fields of a value, a table */
 };

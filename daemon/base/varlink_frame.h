@@ -9,7 +9,7 @@
 
 enum {
 	VARLINK_MESSAGE_MAX = 1024 * 1024, /* bytes of one message, without its NUL */
-	VARLINK_DEPTH_MAX = 32,            /* of nested objects and arrays */
+	VARLINK_DEPTH_MAX = 32,            /* depth of nested objects and arrays */
 };
 
 /* Cuts a stream at its NUL bytes.  Zeroed at the start. */

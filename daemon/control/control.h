@@ -15,7 +15,7 @@ struct control {
 	struct server *server;
 	struct varlink *varlink;
 	struct varlink_interface interface;
-	char *description;      /* of the interface; owned */
+	char *description;      /* description of the interface; owned */
 	unsigned listing_count; /* ListConnections requests that workers have not answered yet */
 };
 

@@ -151,7 +151,8 @@ struct engine {
 	/* Updates the counters that only the kernel knows, such as drops.  Optional. */
 	void (*flush_counters)(struct worker *w);
 
-	/* NULL: its connections are sockets, which getpeername() and getsockname() know. */
+	/* NULL: its connections are sockets, whose addresses getpeername() and getsockname()
+	 * tell. */
 	const struct engine_clients *clients;
 
 	/* One-sided operations, see remote.h.  NULL: none. */

@@ -33,7 +33,7 @@ struct remote {
 	uint32_t immediate; /* REMOTE_WRITE_IMMEDIATE: the value that the client receives */
 	struct bufq data;   /* local memory, not empty; must not change until done() */
 
-	/* For the engine only. */
+	/* Used by the engine only. */
 	struct remote *next;
 	const struct view *unposted; /* first view of data that is not posted yet; NULL: all are */
 	uint64_t progress;           /* bytes of data posted before it */

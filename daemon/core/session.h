@@ -24,7 +24,7 @@ enum {
 struct conn;
 struct reason;
 struct service;
-struct sessions; /* of one listener */
+struct sessions; /* the sessions of one listener */
 struct worker;
 struct worker_options;
 
@@ -43,9 +43,9 @@ struct session_member {
 struct session {
 	struct session *next; /* next in its bucket */
 	struct session_member *control;
-	struct tally_entry *client; /* its place among those of its client's address */
+	struct tally_entry *client; /* the entry of its client's address */
 	unsigned references;        /* one for each member */
-	bool listed;                /* in the table: session_find() finds it */
+	bool listed;                /* it is in the table, where session_find() finds it */
 	uint8_t key_bytes;
 	uint8_t key[SESSION_KEY_MAX];
 	void (*release)(struct session *session); /* frees it, after the last member has left */
@@ -72,7 +72,7 @@ void sessions_listen(void *sessions, const struct service *service, int fd);
 struct session_twin {
 	struct sessions *sessions;
 	int receive_buffer, send_buffer; /* bytes: SO_RCVBUF, SO_SNDBUF of its socket */
-	/* bytes: its buffer-size, the longest datagram that it receives. */
+	/* bytes: the listener's buffer-size, which is the longest datagram that it receives. */
 	uint64_t datagram_max;
 };
 
@@ -87,7 +87,7 @@ void session_twin_missing(const struct conn *c);
 
 /* A key for sessions: the client's address and the local port at which its data is expected. */
 struct session_address {
-	uint8_t address[16]; /* of the client; IPv4 as ::ffff:a.b.c.d */
+	uint8_t address[16]; /* address of the client; IPv4 as ::ffff:a.b.c.d */
 	uint8_t port[2];     /* local, big-endian */
 };
 

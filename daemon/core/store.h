@@ -54,7 +54,7 @@ extern const char *const io_error_names[IO_ERROR_COUNT]; /* "EIO", ..., "other" 
 
 enum {
 	IO_IOV_MAX = 32,     /* struct iovec of one read or write */
-	IO_EXTENTS_MAX = 64, /* that one block_status reports */
+	IO_EXTENTS_MAX = 64, /* ranges that one block_status reports */
 	/* Bytes written at a time where zeroing is only possible by writing. */
 	IO_ZEROES_MAX = 1 << 20
 };
@@ -76,7 +76,7 @@ struct io {
 	 * result: 0 or -errno. */
 	void (*done)(struct io *io, int result);
 	struct mount *mount;
-	struct conn *conn; /* its client */
+	struct conn *conn; /* the connection of its client */
 	uint8_t kind;      /* enum io_kind */
 	uint8_t flags;     /* bits of enum io_flags */
 	/* A hint: more input of the client is waiting, so further requests follow in this turn. */
@@ -88,11 +88,11 @@ struct io {
 	struct io_extent *extents; /* block_status: room for IO_EXTENTS_MAX */
 	unsigned extent_count;     /* how many were filled in; the first begins at offset */
 
-	/* For io_submit() only, which adds IO_FUA to flags if the export has `sync-writes`. */
+	/* Used by io_submit() only, which adds IO_FUA to flags if the export has `sync-writes`. */
 	uint64_t start_ns; /* 0: not timed */
 	struct io *next;
 
-	/* For the store only. */
+	/* Used by the store only. */
 	struct op op;
 	struct call call;
 	uint64_t progress; /* bytes transferred so far */
@@ -140,8 +140,8 @@ struct mount {
 	const char *choice;
 
 	_Atomic uint32_t features; /* bit mask of enum mount_feature; bits may be cleared later */
-	struct reason
-		reason; /* from attach(): why a requested feature is not in use; "": all are */
+	/* Set by attach(): the reason why a requested feature is not in use; "": all are. */
+	struct reason reason;
 
 	/* Flushes and finished FUA writes share flushes of the store.  A request that arrives while
 	 * a flush is in flight (`syncing`) waits for the next one. */
@@ -153,10 +153,10 @@ struct mount {
 	 * the error could go to another mount. */
 	int sync_fd;
 
-	/* By kind of request.  The latency runs from io_submit() to done(). */
+	/* Counters by kind of request.  The latency runs from io_submit() to done(). */
 	struct operation_stats operations[IO_KIND_COUNT];
 	_Atomic uint64_t bytes_read, bytes_written;
-	_Atomic uint64_t zero_reads; /* of those that were timed: see io_found_zeros() */
+	_Atomic uint64_t zero_reads; /* timed reads that found zeros: see io_found_zeros() */
 	_Atomic uint64_t in_flight;  /* always counted: a store that ends waits for 0 */
 	_Atomic uint64_t errors[IO_ERROR_COUNT];
 };

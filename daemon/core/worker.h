@@ -28,7 +28,7 @@ enum {
 	/* Bytes of that for one connection, even if there are many. */
 	WORKER_SHARE_MIN = 16 * 1024,
 	WORKER_QUEUED_MAX = 4096, /* connections a drain accepts before it stops listening */
-	WORKER_BACKLOG = 4096,    /* of listen(2) */
+	WORKER_BACKLOG = 4096,    /* length of the kernel's queue, for listen(2) */
 	WORKER_DEVICES_MAX = 16,  /* ports of devices that a worker lists */
 	/* Clients of a connectionless engine, whatever the configuration allows. */
 	WORKER_PEERS_MAX = 1000 * 1000,
@@ -299,8 +299,9 @@ struct worker_drain_state {
 struct worker_accept {
 	struct acceptor *acceptors;
 	unsigned count;
-	const struct arrival *arrival; /* of the connection that is being opened; NULL: none is */
-	bool paused;                   /* owner->paused() was told an error */
+	/* Addresses of the connection that is being opened; NULL: none is. */
+	const struct arrival *arrival;
+	bool paused; /* owner->paused() was told an error */
 	/* owner->accept_ended() was called: no new connection can arrive any more. */
 	bool ended;
 	struct timer timer; /* the end of the pause; armed while accepting is paused */

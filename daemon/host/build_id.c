@@ -1,4 +1,4 @@
-/* See build_id.h. */
+/* Reads the note NT_GNU_BUILD_ID of the running program from memory.  See build_id.h. */
 #include "build_id.h"
 
 #include <elf.h>

@@ -1,4 +1,4 @@
-/* See extents.h. */
+/* Data and holes of a file, by lseek(2).  The file may change meanwhile.  See extents.h. */
 #include "extents.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* See fill.h. */
+/* Writing of new storage, for a limited time.  See fill.h. */
 #include "fill.h"
 
 #include <errno.h>
