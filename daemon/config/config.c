@@ -41,8 +41,9 @@ struct loader {
 
 static void set_defaults(enum config_section kind, void *section)
 {
-	for (unsigned i = 0; i < config_key_count; i++) {
-		const struct config_key *key = &config_keys[i];
+	const struct config_key *key;
+
+	for (unsigned i = 0; (key = config_key_at(i)); i++) {
 		int err = 0;
 
 		if (key->section == kind && key->preset)
@@ -166,10 +167,11 @@ static void on_section(void *context, unsigned line, const char *text)
 static void unknown_key(struct loader *l, unsigned line, const char *name)
 {
 	struct suggestion s = { .text = name };
+	const struct config_key *key;
 
-	for (unsigned i = 0; i < config_key_count; i++)
-		if (config_keys[i].section == l->kind)
-			suggest_try(&s, config_keys[i].name);
+	for (unsigned i = 0; (key = config_key_at(i)); i++)
+		if (key->section == l->kind)
+			suggest_try(&s, key->name);
 	if (s.best) /* the key most likely meant is not reported as missing as well */
 		config_key_origin(config_key_find(l->kind, s.best), l->section)->refused = true;
 	config_report(&l->report, here(l, line), l->section_text, name,

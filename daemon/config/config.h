@@ -1,7 +1,8 @@
 /* The configuration: read from INI files, validated, printed back.  Main thread only.
  *
- * One table (config_keys) drives parsing, validation, --dump-config, "did you mean" and the table
- * in nbserved.ini(5): a key is one line there and one field in a struct here. */
+ * One list of keys drives parsing, validation, --dump-config, "did you mean" and the table in
+ * nbserved.ini(5).  It has a line for each key in config_keys.c, with a field in a struct here, and
+ * the keys that services describe (service->keys). */
 #pragma once
 #include <sched.h>
 #include <stdbool.h>
@@ -21,7 +22,8 @@ enum {
 	CONFIG_NETWORKS_MAX = 64,   /* entries of one `allow` */
 	CONFIG_LISTENERS_MAX = 256, /* sections */
 	CONFIG_EXPORTS_MAX = 256,   /* sections, and names in one `exports` */
-	CONFIG_KEYS_MAX = 64,       /* entries of config_keys */
+	CONFIG_KEYS_MAX = 64,       /* of all sections together, those of services too */
+	CONFIG_TABLES_MAX = 8,      /* services with keys of their own */
 	CONFIG_ERRORS_MAX = 200,    /* reported; the rest is counted */
 	CONFIG_FILES_MAX = 256,     /* nbserved.ini and its drop-ins */
 };
@@ -39,7 +41,7 @@ struct config_origin {
 
 /* First members of the struct of every section. */
 #define CONFIG_HEAD                                                                                \
-	struct config_origin origins[CONFIG_KEYS_MAX]; /* of its values, as in config_keys */      \
+	struct config_origin origins[CONFIG_KEYS_MAX]; /* of its values, as config_key_at() */     \
 	struct config_origin section, header;          /* where it began first, last */            \
 	char name[CONFIG_NAME_MAX]                     /* "": [server] */
 struct config_head {
@@ -83,7 +85,10 @@ struct listener_config {
 	unsigned allow_count;                           /* 0: everyone */
 	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default export */
 	unsigned export_count;
-	const struct store *store;     /* for its exports' files; NULL: as each export says */
+	const struct store *store; /* for its exports' files; NULL: as each export says */
+	/* The values of each service's own keys, whichever service the listener has; those of its
+	 * service are copied to options.service. */
+	_Alignas(max_align_t) unsigned char blocks[CONFIG_TABLES_MAX][SERVICE_OPTIONS_MAX];
 	struct worker_options options; /* equal for all workers */
 };
 

@@ -53,8 +53,8 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
 		return true;
 	}
-	if (key->service && l->service && strcmp(key->service, l->service->name) != 0) {
-		snprintf(needs, CHECK_TEXT_MAX, "service = %s", key->service);
+	if (key->service && l->service && key->service != l->service) {
+		snprintf(needs, CHECK_TEXT_MAX, "service = %s", key->service->name);
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
@@ -114,8 +114,9 @@ static void check_key(struct config_report *r, const struct config_key *key,
 
 static void check_keys(struct config_report *r)
 {
-	for (unsigned i = 0; i < config_key_count; i++) {
-		const struct config_key *key = &config_keys[i];
+	const struct config_key *key;
+
+	for (unsigned i = 0; (key = config_key_at(i)); i++) {
 		void *section;
 
 		for (unsigned j = 0;
@@ -320,41 +321,48 @@ static void check_srq(struct config_report *r, struct listener_config *l)
 			      "expected no with service %s, got 'yes'", l->service->name);
 }
 
-/* ---- NVMe ---- */
+/* ---- Services ---- */
 
-/* NQNs must be unique: to a host two subsystems with the same NQN are one, and their namespaces are
- * paths to the same disk. */
-static void check_nqn(struct config_report *r, struct listener_config *l)
+/* No earlier listener with l's service may have the value of a key that is unique. */
+static void check_unique(struct config_report *r, struct listener_config *l,
+			 const struct config_key *key)
 {
 	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
+	char value[CONFIG_TEXT_MAX], taken[CONFIG_TEXT_MAX];
 
-	for (struct listener_config *o = r->config->listeners; o < l && l->options.nqn[0]; o++)
-		if (o->service == l->service && !strcmp(o->options.nqn, l->options.nqn))
+	key->type->format(key, l, 0, value);
+	if (key->word && !strcmp(value, key->word))
+		return;
+	for (struct listener_config *o = r->config->listeners; o < l; o++) {
+		key->type->format(key, o, 0, taken);
+		if (o->service == l->service && !strcmp(value, taken))
 			config_report(
-				r, *config_key_origin(config_key_find(CONFIG_LISTENER, "nqn"), l),
-				config_section_text(CONFIG_LISTENER, l, section), "nqn",
+				r, *config_key_origin(key, l),
+				config_section_text(CONFIG_LISTENER, l, section), key->name,
 				"expected a unique name, got '%s' (%s:%u: already used by [%s])",
-				l->options.nqn, o->section.file, o->section.line,
+				value, o->section.file, o->section.line,
 				config_section_text(CONFIG_LISTENER, o, other));
+	}
 }
 
-/* `idle-timeout` is invalid: I/O queues may be silent for hours, and hosts negotiate a keep-alive
- * timeout. */
-static void check_nvme(struct config_report *r, struct listener_config *l)
+/* The rules that l's service has for its own keys and the core's. */
+static void check_service(struct config_report *r, struct listener_config *l)
 {
-	const struct config_key *key = config_key_find(CONFIG_LISTENER, "idle-timeout");
 	char section[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
+	const struct config_key *key;
 
-	if (!l->service || strcmp(l->service->name, "nvme") != 0)
+	for (unsigned i = 0; l->service && (key = config_key_at(i)); i++)
+		if (key->service == l->service && key->of->unique)
+			check_unique(r, l, key);
+	if (!l->service || !(l->service->flags & SERVICE_KEEPS_ALIVE) ||
+	    l->options.idle_timeout_ns == 0)
 		return;
-	check_nqn(r, l);
-	if (l->options.idle_timeout_ns == 0)
-		return;
+	key = config_key_find(CONFIG_LISTENER, "idle-timeout");
 	key->type->format(key, l, 0, value);
 	config_report(r, *config_key_origin(key, l),
 		      config_section_text(CONFIG_LISTENER, l, section), key->name,
-		      "expected 0 with service nvme, got '%s' (its hosts keep alive by themselves)",
-		      value);
+		      "expected 0 with service %s, got '%s' (its hosts keep alive by themselves)",
+		      l->service->name, value);
 }
 
 /* ---- Exports ---- */
@@ -483,7 +491,8 @@ void config_check(struct config_report *r)
 		config_check_features(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);
-		check_nvme(r, l);
+		check_service(r, l);
+		config_set_service_options(l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0 && !l->allow[0].local)
 			l->allow_count = 0;

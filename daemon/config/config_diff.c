@@ -76,8 +76,9 @@ static struct config_origin key_origin(const struct config_key *key, const void 
 static void compare_keys(struct config_diff *diff, enum config_section kind, const void *from,
 			 const void *to)
 {
-	for (unsigned i = 0; i < config_key_count; i++) {
-		const struct config_key *key = &config_keys[i];
+	const struct config_key *key;
+
+	for (unsigned i = 0; (key = config_key_at(i)); i++) {
 		char *before, *after;
 
 		if (key->section != kind)

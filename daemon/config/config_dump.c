@@ -49,9 +49,9 @@ static void dump_line(FILE *to, const char *line, struct config_origin origin, c
 static void dump_section(FILE *to, enum config_section kind, const void *section)
 {
 	char value[CONFIG_TEXT_MAX], line[CONFIG_TEXT_MAX + CONFIG_NAME_MAX];
+	const struct config_key *key;
 
-	for (unsigned i = 0; i < config_key_count; i++) {
-		const struct config_key *key = &config_keys[i];
+	for (unsigned i = 0; (key = config_key_at(i)); i++) {
 
 		for (unsigned j = 0; key->section == kind && j < config_key_lines(key, section);
 		     j++) {
@@ -104,9 +104,9 @@ static json_t *value_to_json(const struct config_key *key, const void *section)
 static json_t *section_to_json(enum config_section kind, const void *section)
 {
 	json_t *keys = json_object();
+	const struct config_key *key;
 
-	for (unsigned i = 0; i < config_key_count; i++) {
-		const struct config_key *key = &config_keys[i];
+	for (unsigned i = 0; (key = config_key_at(i)); i++) {
 		char *origin;
 
 		if (key->section != kind)
@@ -176,12 +176,14 @@ static void dump_key(FILE *to, const struct config_key *key)
 
 void config_dump_keys(FILE *to)
 {
+	const struct config_key *key;
+
 	for (unsigned kind = CONFIG_SERVER; kind < CONFIG_SECTION_COUNT; kind++) {
 		fprintf(to, ".SS %s\n.TS\nlb lb lb\nl l lx.\n", config_kinds[kind].heading);
 		fputs("Key\tReload\tMeaning, value, default\n", to);
-		for (unsigned i = 0; i < config_key_count; i++)
-			if (config_keys[i].section == kind)
-				dump_key(to, &config_keys[i]);
+		for (unsigned i = 0; (key = config_key_at(i)); i++)
+			if (key->section == kind)
+				dump_key(to, key);
 		fputs(".TE\n", to);
 	}
 }

@@ -1,9 +1,11 @@
-/* The key table.  See config_keys.h for what its columns mean. */
+/* The table of keys, and the list of them and of the services' keys.  See config_keys.h for what
+ * the columns mean. */
 #include "config_keys.h"
 
 #include <assert.h>
 #include <string.h>
 
+#include "registry.h"
 #include "suggest.h"
 #include "util.h"
 
@@ -30,6 +32,11 @@ const char *const config_qp_types[] = { "rc", "ud", "uc", NULL };
 		.preset = preset_, .class = CONFIG_REOPEN, .help = help_,                          \
 		FIELD(struct export_config, options.field_), __VA_ARGS__                           \
 	}
+/* Where the keys that services describe stand. */
+#define SERVICE_KEYS                                                                               \
+	{                                                                                          \
+		.section = CONFIG_LISTENER                                                         \
+	}
 #define RANGE(min_, max_) .min = (min_), .max = (max_)
 #define KIB               1024ULL
 #define MIB               (1024 * KIB)
@@ -38,7 +45,7 @@ const char *const config_qp_types[] = { "rc", "ud", "uc", NULL };
 
 /* name, type, field, default, what a reload does, help, constraints */
 /* clang-format off */
-const struct config_key config_keys[] = {
+static const struct config_key own_keys[] = {
 	SERVER("control", path, control, "/run/nbserved/control.sock", RESTART,
 	       "Unix socket for nbctl"),
 	SERVER("control-group", name, control_group, "nbserved", RESTART,
@@ -105,18 +112,7 @@ const struct config_key config_keys[] = {
 	LISTENER("region-size", size, options.region_size, "4M", REPLACE,
 		 "of memory that a client may write and read by itself, at most", RANGE(4 * KIB, 1024 * MIB),
 		 .of_regions = true),
-	LISTENER("region-total", size, options.region_total, "1G", REPLACE,
-		 "of such memory of all clients together, at most", RANGE(4 * KIB, 1024 * 1024 * MIB),
-		 .service = "fio"),
-	LISTENER("nqn", nqn, options.nqn, "auto", REPLACE,
-		 "the NVMe Qualified Name of what is served; auto: one of this host and listener", .word = "auto",
-		 .service = "nvme"),
-	LISTENER("block-size", uint, options.block_size, "auto", REPLACE,
-		 "of its namespaces, at least; auto: 4096", RANGE(512, 4096), .power_of_two = true,
-		 .word = "auto", .service = "nvme"),
-	LISTENER("in-capsule", size, options.in_capsule, "16K", REPLACE,
-		 "of data that may follow an I/O command without being asked for, at most", RANGE(0, 64 * KIB),
-		 .service = "nvme"),
+	SERVICE_KEYS,
 	LISTENER("exports", exports, exports, NULL, REPLACE,
 		 "what is served, the default one first; a list", .of_exports = true),
 	LISTENER("store", store, store, "export", REPLACE,
@@ -150,9 +146,88 @@ const struct config_key config_keys[] = {
 	       "every write is on stable storage before it is answered", .of_files = true),
 };
 /* clang-format on */
-const unsigned config_key_count = ARRAY_SIZE(config_keys);
 
-static_assert(ARRAY_SIZE(config_keys) <= CONFIG_KEYS_MAX, "origins[] is too short");
+static const struct config_type *const types[] = {
+	[KEY_UINT] = &config_uint, [KEY_SIZE] = &config_size,     [KEY_DURATION] = &config_duration,
+	[KEY_BOOL] = &config_bool, [KEY_CHOICE] = &config_choice, [KEY_TEXT] = &config_text,
+};
+
+static struct {
+	struct config_key keys[CONFIG_KEYS_MAX];
+	unsigned count;
+	const struct service *owners[CONFIG_TABLES_MAX]; /* of listener_config.blocks */
+	unsigned owner_count;
+} list;
+
+static void add_key(struct config_key key)
+{
+	assert(list.count < CONFIG_KEYS_MAX);
+	list.keys[list.count++] = key;
+}
+
+static void add_table(const struct service *service)
+{
+	size_t block = offsetof(struct listener_config, blocks) +
+		       sizeof(((struct listener_config *)0)->blocks[0]) * list.owner_count;
+
+	assert(list.owner_count < CONFIG_TABLES_MAX && service->keys->bytes <= SERVICE_OPTIONS_MAX);
+	list.owners[list.owner_count++] = service;
+	for (unsigned i = 0; i < service->keys->count; i++) {
+		const struct key *k = &service->keys->keys[i];
+
+		add_key((struct config_key){ .section = CONFIG_LISTENER,
+					     .class = CONFIG_REPLACE,
+					     .name = k->name,
+					     .type = types[k->type],
+					     .offset = block + k->offset,
+					     .size = k->size,
+					     .preset = k->preset,
+					     .help = k->help,
+					     .min = k->min,
+					     .max = k->max,
+					     .power_of_two = k->power_of_two,
+					     .word = k->word,
+					     .word_value = k->word_value,
+					     .words = k->words,
+					     .service = service,
+					     .of = k });
+	}
+}
+
+/* The last service's keys come first, which keeps the order that dumps have always had. */
+static void add_services(void)
+{
+	unsigned count = 0;
+
+	while (services[count])
+		count++;
+	while (count-- > 0)
+		if (services[count]->keys)
+			add_table(services[count]);
+}
+
+static void make_list(void)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(own_keys); i++)
+		if (own_keys[i].name)
+			add_key(own_keys[i]);
+		else
+			add_services();
+}
+
+const struct config_key *config_key_at(unsigned index)
+{
+	if (list.count == 0)
+		make_list();
+	return index < list.count ? &list.keys[index] : NULL;
+}
+
+void config_set_service_options(struct listener_config *l)
+{
+	for (unsigned i = 0; i < list.owner_count; i++)
+		if (list.owners[i] == l->service)
+			memcpy(l->options.service, l->blocks[i], sizeof(l->blocks[i]));
+}
 
 const struct config_kind config_kinds[] = {
 	[CONFIG_SERVER] = { .name = "server",
@@ -189,15 +264,17 @@ void *config_section_at(const struct config *config, enum config_section kind, u
 
 const struct config_key *config_key_find(enum config_section section, const char *name)
 {
-	for (unsigned i = 0; i < config_key_count; i++)
-		if (config_keys[i].section == section && !strcmp(config_keys[i].name, name))
-			return &config_keys[i];
-	return NULL;
+	const struct config_key *key;
+
+	for (unsigned i = 0; (key = config_key_at(i)); i++)
+		if (key->section == section && !strcmp(key->name, name))
+			break;
+	return key;
 }
 
 struct config_origin *config_key_origin(const struct config_key *key, void *section)
 {
-	return &((struct config_head *)section)->origins[key - config_keys];
+	return &((struct config_head *)section)->origins[key - list.keys];
 }
 
 unsigned config_key_lines(const struct config_key *key, const void *section)

@@ -1,7 +1,7 @@
-/* The key table: all keys, and how each type of value is parsed and printed.  Private to
- * config/config*.c.  Main thread only; constant.
+/* The list of all keys, and how each type of value is parsed and printed.  Private to
+ * config/config*.c.  Main thread only.
  *
- * To add a key: its field in config.h and its entry in config_keys.c. */
+ * To add a key: its field in config.h and its entry in config_keys.c; of a service, see keys.h. */
 #pragma once
 #include "config.h"
 
@@ -40,7 +40,7 @@ struct config_type {
 
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
 	config_choice, config_log_level, config_transport, config_engine, config_service,
-	config_store, config_path, config_name, config_nqn, config_cpu, config_cpus,
+	config_store, config_path, config_name, config_text, config_cpu, config_cpus,
 	config_addresses, config_networks, config_exports, config_features;
 
 struct config_key {
@@ -57,16 +57,17 @@ struct config_key {
 	uint64_t word_value;
 	const char *const *words; /* of config_choice */
 	const char *engine;       /* the only engine with which it may differ from the default */
-	const char *service;      /* the only service with which it may */
-	bool streams;             /* only transport tcp may, which has byte streams */
-	bool of_files;            /* export key, for files only */
-	bool of_regions;          /* listener key, for services with `lends` only */
-	bool of_exports;          /* listener key, for services with `exports` only */
+	const struct service *service; /* the only service with which it may: the key's owner */
+	const struct key *of;          /* as the owner describes it; NULL: a key of this folder */
+	bool streams;                  /* only transport tcp may, which has byte streams */
+	bool of_files;                 /* export key, for files only */
+	bool of_regions;               /* listener key, for services with `lends` only */
+	bool of_exports;               /* listener key, for services with `exports` only */
 };
 
 extern const char *const config_qp_types[];
-extern const struct config_key config_keys[];
-extern const unsigned config_key_count;
+/* All keys, first those of the server's section; NULL after the last.  The address is constant. */
+const struct config_key *config_key_at(unsigned index);
 extern const char *const config_class_names[]; /* by enum config_class */
 
 /* A kind of section. */
@@ -86,6 +87,9 @@ extern const struct config_kind config_kinds[CONFIG_SECTION_COUNT];
 void *config_section_at(const struct config *config, enum config_section kind, unsigned index);
 
 const struct config_key *config_key_find(enum config_section section, const char *name);
+
+/* Copies the values of l's service to options.service. */
+void config_set_service_options(struct listener_config *l);
 
 /* The origin of key's value in `section`. */
 struct config_origin *config_key_origin(const struct config_key *key, void *section);

@@ -43,23 +43,16 @@ static char *next_key(char *text)
 	return NULL;
 }
 
-static const struct config_key *find_key(const char *name, enum config_section section)
-{
-	for (unsigned i = 0; i < config_key_count; i++)
-		if (config_keys[i].section == section && !strcmp(config_keys[i].name, name))
-			return &config_keys[i];
-	return NULL;
-}
-
 static int unknown_key(const struct run *run, const char *name, struct reason *reason)
 {
 	struct suggestion near = { .text = name };
+	const struct config_key *key;
 
 	suggest_try(&near, "port");
 	suggest_try(&near, "export");
-	for (unsigned i = 0; i < config_key_count; i++)
-		if (config_keys[i].section != CONFIG_SERVER)
-			suggest_try(&near, config_keys[i].name);
+	for (unsigned i = 0; (key = config_key_at(i)); i++)
+		if (key->section != CONFIG_SERVER)
+			suggest_try(&near, key->name);
 	return reason_set(reason, -EINVAL,
 			  "--run %s: unknown key '%s'%s; nbserved.ini(5) lists them",
 			  run->service->name, name, suggest_hint(&near));
@@ -98,7 +91,7 @@ static int run_set(struct run *run, char *text, struct reason *reason)
 			*own[i].to = value;
 			return 0;
 		}
-	if (!find_key(text, CONFIG_LISTENER) && !find_key(text, CONFIG_EXPORT))
+	if (!config_key_find(CONFIG_LISTENER, text) && !config_key_find(CONFIG_EXPORT, text))
 		return unknown_key(run, text, reason);
 	if (run->count == RUN_KEYS_MAX)
 		return reason_set(reason, -EINVAL, "--run %s: too many keys", run->service->name);
@@ -158,7 +151,7 @@ static bool is_of_export(const struct run *run, unsigned i)
 
 	if (!strcmp(run->keys[i].key, "store"))
 		return store && !store->file;
-	return !find_key(run->keys[i].key, CONFIG_LISTENER);
+	return !config_key_find(CONFIG_LISTENER, run->keys[i].key);
 }
 
 /* NULL: not given. */

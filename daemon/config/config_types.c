@@ -331,19 +331,19 @@ static void expect_path(const struct config_key *key, char text[static CONFIG_TE
 		 MIN(key->size - 1, (size_t)CONFIG_VALUE_MAX));
 }
 
-static int parse_nqn(const struct config_key *key, const char *text, UNUSED struct config_origin at,
-		     void *section)
+static int parse_text(const struct config_key *key, const char *text,
+		      UNUSED struct config_origin at, void *section)
 {
-	if (!strcmp(key->word, text))
+	if (key->word && !strcmp(key->word, text))
 		return copy_text(key, "", section);
-	if (strncmp(text, "nqn.", 4) != 0 || text[4] == '\0' || !is_graphic(text))
+	if (!is_graphic(text) || !key->of->valid(text))
 		return -EINVAL;
 	return copy_text(key, text, section);
 }
 
-static void expect_nqn(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+static void expect_text(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
 {
-	snprintf(text, CONFIG_TEXT_MAX, "nqn.YYYY-MM.DOMAIN:NAME in ASCII, up to %zu bytes,",
+	snprintf(text, CONFIG_TEXT_MAX, "%s in ASCII, up to %zu bytes,", key->of->form,
 		 MIN(key->size - 1, (size_t)CONFIG_VALUE_MAX));
 }
 
@@ -374,10 +374,10 @@ const struct config_type config_path = {
 	.expect = expect_path,
 	.word = word_key,
 };
-const struct config_type config_nqn = {
-	.parse = parse_nqn,
+const struct config_type config_text = {
+	.parse = parse_text,
 	.format = format_path,
-	.expect = expect_nqn,
+	.expect = expect_text,
 	.word = word_key,
 };
 const struct config_type config_name = {

@@ -9,6 +9,7 @@
 
 struct conn;
 struct connect_data;
+struct key_table;
 struct reason;
 struct worker;
 struct worker_options;
@@ -44,11 +45,18 @@ enum service_flag {
 	SERVICE_LENDS = 1 << 10,
 	/* It serves the listener's `exports`: w->mounts has one at least. */
 	SERVICE_EXPORTS = 1 << 11,
+	/* Its clients may be silent for hours and have a keep-alive of their own: `idle-timeout` is
+	 * invalid. */
+	SERVICE_KEEPS_ALIVE = 1 << 12,
 };
 
 struct service {
 	const char *name; /* as in `service = NAME` */
 	uint32_t flags;   /* enum service_flag */
+
+	/* Its own keys of the listener's section, whose values are in worker_options.service; see
+	 * keys.h.  Optional. */
+	const struct key_table *keys;
 
 	/* The kinds of operations that the service counts, NULL-terminated. */
 	const char *operations[SERVICE_OPERATIONS_MAX + 1];

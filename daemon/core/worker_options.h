@@ -3,11 +3,11 @@
 #pragma once
 #include <sched.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "engine.h"
-
-enum { NQN_MAX = 224 /* bytes of an NVMe Qualified Name with its NUL */ };
+#include "keys.h"
 
 /* Queue pair types of transport rdma: reliable connections, datagrams, unreliable connections. */
 enum qp_type { QP_RC, QP_UD, QP_UC };
@@ -27,17 +27,14 @@ struct worker_options {
 	uint64_t peers_max;    /* clients of an engine that forgets them; 0: no limit */
 	bool srq;              /* connections share a receive queue (SRQ) */
 	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
-	uint64_t region_total; /* bytes, maximum that a service lends to all of the listener's */
 	/* How long the device may collect completions; 0: not at all. */
 	uint64_t cq_moderation_ns;
-	/* NQN of the subsystem of service nvme; "": derived from names. */
-	char nqn[NQN_MAX];
-	uint64_t block_size; /* of its namespaces, bytes; 0: auto */
-	uint64_t in_capsule; /* bytes of data that a command capsule may carry */
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;
 	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
 	cpu_set_t cpus;      /* empty: wherever the process may run */
+	/* The struct that service->keys describe; zeroes if it has none. */
+	_Alignas(max_align_t) unsigned char service[SERVICE_OPTIONS_MAX];
 };
 
 /* Are the clients told apart by their datagrams, over UDP or RDMA? */

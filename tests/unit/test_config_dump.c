@@ -1,6 +1,7 @@
 /* config/config_dump.c: the dump is complete, and parses back to the same configuration. */
 #include "config_case.h"
 #include "config_keys.h"
+#include "nvme/subsystem.h"
 
 #include <jansson.h>
 
@@ -97,12 +98,40 @@ static void a_dump_parses_back_even_with_long_origins(void **state)
 	config_free(again);
 }
 
+static void no_two_keys_of_a_section_have_the_same_name(void **state)
+{
+	const struct config_key *key;
+
+	(void)state;
+	for (unsigned i = 0; (key = config_key_at(i)); i++)
+		assert_ptr_equal(config_key_find(key->section, key->name), key);
+}
+
+/* The order of the keys in the file, `service` after the service's own, does not matter. */
+static void each_listener_has_the_values_of_its_own_service(void **state)
+{
+	struct config *c =
+		load("[listener a]\naddress = [::1]:1\nin-capsule = 8K\nexports = e\n"
+		     "nqn = nqn.unit\nservice = nvme\n[export e]\nstore = null\nsize = 1M\n"
+		     "[listener b]\naddress = [::1]:2\nservice = nvme\nexports = e\n");
+	const struct nvme_options *a = (const void *)c->listeners[0].options.service;
+	const struct nvme_options *b = (const void *)c->listeners[1].options.service;
+
+	(void)state;
+	assert_string_equal(a->nqn, "nqn.unit");
+	assert_int_equal(a->in_capsule, 8192);
+	assert_string_equal(b->nqn, "");
+	assert_int_equal(b->in_capsule, 16384);
+	config_free(c);
+}
+
 static unsigned count_keys(enum config_section section)
 {
+	const struct config_key *key;
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < config_key_count; i++)
-		count += config_keys[i].section == section;
+	for (unsigned i = 0; (key = config_key_at(i)); i++)
+		count += key->section == section;
 	return count;
 }
 
@@ -161,6 +190,8 @@ int main(void)
 		cmocka_unit_test(a_dump_says_origin_and_class),
 		cmocka_unit_test(a_dump_parses_back_to_the_same),
 		cmocka_unit_test(a_dump_parses_back_even_with_long_origins),
+		cmocka_unit_test(no_two_keys_of_a_section_have_the_same_name),
+		cmocka_unit_test(each_listener_has_the_values_of_its_own_service),
 		cmocka_unit_test(json_has_value_origin_and_class_of_each_key),
 		cmocka_unit_test(the_man_page_table_has_every_key),
 	};

@@ -15,7 +15,7 @@ static struct service_case *start(void)
 	struct service_case *t = case_new(service_find("fio"), CHUNKS, CHUNK);
 
 	t->worker.options.region_size = REGION;
-	t->worker.options.region_total = TOTAL;
+	memcpy(t->worker.options.service, &(uint64_t){ TOTAL }, sizeof(uint64_t));
 	t->worker.shared = shared;
 	return t;
 }

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "proto.h"
 #include "remote.h"
+#include "util.h"
 
 enum { OPERATION_TEST, OPERATION_MESSAGE };
 enum { FIO_PAGE = 4096 };
@@ -28,6 +29,25 @@ struct fio_shared {
 	_Atomic uint64_t lent; /* bytes of its clients' regions, in pages, as these are locked */
 };
 
+/* ---- Keys ---- */
+
+struct fio_options {
+	uint64_t region_total; /* bytes that all clients of the listener have at most */
+};
+
+static const struct key fio_keys[] = {
+	{ "region-total", "1G", "of such memory of all clients together, at most",
+	  KEY_FIELD(struct fio_options, region_total), KEY_SIZE, .min = FIO_PAGE,
+	  .max = 1ULL << 40 },
+};
+static const struct key_table fio_key_table = { fio_keys, ARRAY_SIZE(fio_keys),
+						sizeof(struct fio_options) };
+
+static uint64_t fio_total(const struct worker *w)
+{
+	return ((const struct fio_options *)w->options.service)->region_total;
+}
+
 /* ---- Memory ---- */
 
 static uint64_t fio_pages(uint64_t bytes)
@@ -40,7 +60,7 @@ static uint64_t fio_pages(uint64_t bytes)
 static uint32_t fio_count(struct conn *c, struct fio_conn *s, uint32_t wanted, uint64_t *ret_left)
 {
 	struct fio_shared *shared = c->worker->shared;
-	uint64_t total = c->worker->options.region_total & ~(uint64_t)(FIO_PAGE - 1);
+	uint64_t total = fio_total(c->worker) & ~(uint64_t)(FIO_PAGE - 1);
 	uint64_t lent = atomic_load(&shared->lent), block = s->control.block_bytes;
 	uint32_t blocks;
 
@@ -71,7 +91,7 @@ static void fio_is_short(const struct conn *c, uint32_t block_bytes)
 		log_write(LOG_WARNING, w->listener,
 			  "listener '%s': a client is refused: its clients have all of "
 			  "`region-total`, %llu bytes, and a block of %u does not fit",
-			  w->listener, (unsigned long long)w->options.region_total, block_bytes);
+			  w->listener, (unsigned long long)fio_total(w), block_bytes);
 }
 
 /* Lends as much memory as the client asks for and the limits allow: s->spread blocks.  If that is
@@ -183,6 +203,7 @@ static void *fio_shared_new(const struct worker_options *options, const char *li
 
 const struct service service_fio = {
 	.name = "fio",
+	.keys = &fio_key_table,
 	.example =
 		"fio --name=rdma --thread --ioengine=rdma --hostname={host} --port={port} --verb=write --rw=write --size=1g",
 	.operations = { "test", "message" },

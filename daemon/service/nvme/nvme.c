@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine.h"
+#include "keys.h"
 #include "queue.h"
+#include "util.h"
 
 /* ---- Time ---- */
 
@@ -160,8 +163,31 @@ static void nvme_describe(const struct conn *c, char *text, size_t size)
 			 m->controller->cntlid, m->qid);
 }
 
+static bool nvme_nqn_valid(const char *text)
+{
+	return !strncmp(text, "nqn.", 4) && text[4] != '\0';
+}
+
+/* NQNs must be unique: to a host two subsystems with the same NQN are one, and their namespaces are
+ * paths to the same disk. */
+static const struct key nvme_keys[] = {
+	{ "nqn", "auto",
+	  "the NVMe Qualified Name of what is served; auto: one of this host and listener",
+	  KEY_FIELD(struct nvme_options, nqn), KEY_TEXT, .word = "auto", .unique = true,
+	  .valid = nvme_nqn_valid, .form = "nqn.YYYY-MM.DOMAIN:NAME" },
+	{ "block-size", "auto", "of its namespaces, at least; auto: 4096",
+	  KEY_FIELD(struct nvme_options, block_size), KEY_UINT, .min = 512, .max = 4096,
+	  .power_of_two = true, .word = "auto" },
+	{ "in-capsule", "16K",
+	  "of data that may follow an I/O command without being asked for, at most",
+	  KEY_FIELD(struct nvme_options, in_capsule), KEY_SIZE, .max = 64 * 1024 },
+};
+static const struct key_table nvme_key_table = { nvme_keys, ARRAY_SIZE(nvme_keys),
+						 sizeof(struct nvme_options) };
+
 const struct service service_nvme = {
 	.name = "nvme",
+	.keys = &nvme_key_table,
 	.operations = {
 #define X(name) #name,
 		NVME_OPERATIONS(X)
@@ -171,7 +197,7 @@ const struct service service_nvme = {
 	.example = "nvme connect -t {transport} -a {host} -s {port} -n {name}",
 	.name_of = nvme_target_name,
 	.describe = nvme_describe,
-	.flags = SERVICE_EXPORTS | SERVICE_MESSAGES,
+	.flags = SERVICE_EXPORTS | SERVICE_MESSAGES | SERVICE_KEEPS_ALIVE,
 	.message_max = NVME_SQE,
 	.connect = nvme_rdma_greet,
 	.held_max = NVME_HELD_MAX,

@@ -12,7 +12,6 @@
 #include "conn.h"
 
 enum { CNTLID_MAX = 0xffef };
-static_assert((int)NVME_NQN_MAX == (int)NQN_MAX, "a name of the configuration fits");
 
 struct nvme_subsystem {
 	struct nvme_subsystem *next;
@@ -154,18 +153,19 @@ static uint32_t transfer_max(const struct worker_options *o)
 void *nvme_target_new(const struct worker_options *options, const char *listener,
 		      struct reason *reason)
 {
+	const struct nvme_options *o = (const void *)options->service;
 	struct nvme_target *t = calloc(1, sizeof(*t));
 
 	reason_set(reason, -ENOMEM, "no memory");
-	if (!t || (options->nqn[0] == '\0' && make_nqn(listener, t->nqn, reason) < 0)) {
+	if (!t || (o->nqn[0] == '\0' && make_nqn(listener, t->nqn, reason) < 0)) {
 		free(t);
 		return NULL;
 	}
-	if (options->nqn[0] != '\0')
-		strcpy(t->nqn, options->nqn);
+	if (o->nqn[0] != '\0')
+		strcpy(t->nqn, o->nqn);
 	nvme_id_serial(t->nqn, t->serial);
-	t->block_size = (uint32_t)options->block_size;
-	t->in_capsule = (uint32_t)options->in_capsule / 16 * 16;
+	t->block_size = (uint32_t)o->block_size;
+	t->in_capsule = (uint32_t)o->in_capsule / 16 * 16;
 	t->transfer_max = transfer_max(options);
 	pthread_mutex_lock(&nvme.lock);
 	t->generation = ++nvme.generation;

@@ -42,6 +42,13 @@ struct nvme_member {
 	struct nvme_member *next_waiting;
 };
 
+/* The keys of service nvme, in worker_options.service. */
+struct nvme_options {
+	char nqn[NVME_NQN_MAX]; /* of the subsystem; "": derived from names */
+	uint64_t block_size;    /* of its namespaces, bytes; 0: auto */
+	uint64_t in_capsule;    /* bytes of data that a command capsule may carry */
+};
+
 struct nvme_controller {
 	struct nvme_controller *next; /* of its subsystem */
 	struct nvme_subsystem *subsystem;

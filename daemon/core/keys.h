@@ -1,0 +1,43 @@
+/* Keys of a listener's section that belong to its service: the service describes them, and the
+ * configuration parses, checks, compares and prints them as its own. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The type of the field: uint64_t, but bool for KEY_BOOL and char[] for KEY_TEXT. */
+enum key_type { KEY_UINT, KEY_SIZE, KEY_DURATION, KEY_BOOL, KEY_CHOICE, KEY_TEXT };
+
+/* Bytes of a service's options at most. */
+enum { SERVICE_OPTIONS_MAX = 256 };
+
+struct key {
+	const char *name;   /* in no other table, nor in config_keys.c */
+	const char *preset; /* the default as text */
+	const char *help;   /* one line, no full stop */
+	size_t offset, size;
+	enum key_type type;
+	/* Two listeners with this service may not have the same value, but for `word`. */
+	bool unique;
+	bool power_of_two;
+	uint64_t min, max; /* of numbers; a duration is in nanoseconds */
+	/* A word that is valid instead of a number, and its value; of KEY_TEXT it stands for "". */
+	const char *word;
+	uint64_t word_value;
+	const char *const *words; /* of KEY_CHOICE, NULL-terminated; the value is the index */
+	/* Of KEY_TEXT: is this valid?  The text is ASCII without white space.  `form` describes
+	 * what is. */
+	bool (*valid)(const char *text);
+	const char *form;
+};
+
+/* The keys of one service.  The struct that they describe is in worker_options.service.  A reload
+ * that changes one of them replaces the listener. */
+struct key_table {
+	const struct key *keys;
+	unsigned count;
+	size_t bytes; /* of the struct, at most SERVICE_OPTIONS_MAX */
+};
+
+/* Offset and size of a field, for struct key. */
+#define KEY_FIELD(type, field) offsetof(type, field), sizeof(((type *)0)->field)
