@@ -159,7 +159,7 @@ def test_iperf_full_duplex_to_echo(start_daemon, engine):
 
 
 def test_socat(start_daemon, engine):
-    """It sends its end of file, and waits for ours."""
+    """socat sends its end of file, and waits for the server's."""
     daemon = start_daemon(listener("echo", engine=engine))
     data = noise(3 * MIB)
     output = run(

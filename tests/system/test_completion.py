@@ -136,7 +136,7 @@ def test_fish(start_daemon, shell_files):
 
 
 def test_zsh(start_daemon, shell_files, tmp_path):
-    """As a user would see it: what completes in one way only is on the line."""
+    """As a user would see it: a word that completes in one way only is on the line."""
     daemon = start_daemon("".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)))
     tmux = [requires("tmux"), "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
     shell = (f"env PATH={NBCTL.parent}:$PATH NBSERVED_SOCKET={daemon.control} ZDOTDIR=/nonexistent "

@@ -155,7 +155,7 @@ def test_a_client_that_drips_its_input_is_closed_in_time(clients):
 
 
 def test_a_test_of_netperf_lasts_as_long_as_bytes_come(start_daemon):
-    """By a limit, without a time, behind another test of the same control connection."""
+    """A test with a limit of bytes and no time, behind another one of the same control connection."""
     daemon = start_daemon(listener("np", "netperf"))
     client = Netperf(daemon)
     assert client.stream(1).bytes_in == 1

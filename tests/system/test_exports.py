@@ -228,7 +228,7 @@ def test_the_doctor_tells_what_exports_would_be(daemon):
 
 
 def file_stores():
-    """Those of this build, as its help for `store` lists them."""
+    """The stores for files of this build, as its help for `store` lists them."""
     keys = subprocess.check_output([str(NBSERVED), "--dump-keys"], text=True)
     words = re.search(r"fBstore\\fR\tlistener.*?\\&export(?:,| or) (.*?);", keys, re.S)[1]
     return words.replace(" or ", ", ").split(", ")

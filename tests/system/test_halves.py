@@ -144,7 +144,7 @@ def test_a_client_that_stops_midway_stops_no_other(daemon, service, open_client,
 
 @pytest.mark.parametrize("service, open_client, text, first, end", CASES)
 def test_small_input_of_many_connections_is_packed(daemon, service, open_client, text, first, end):
-    """None follows its client's last one in memory, and few views are as much as one may hold."""
+    """The pieces of a client do not adjoin in memory, and a connection may hold only a few views."""
     clients = [open_client(daemon, "any") for _ in range(4)]
     seen = daemon.stats("any")["bytes_in"]
     for at in range(min(40, len(text))):

@@ -199,7 +199,7 @@ def stream():
 
 
 def exchange_streams(daemon, count):
-    """As many at once, at random splits."""
+    """`count` connections at once, each with the stream at random splits."""
     data, expected = stream()
     address = daemon.addresses("http")[0]
     exchanges = [Exchange(connect(address), data, seed) for seed in range(count)]

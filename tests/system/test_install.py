@@ -12,7 +12,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 
 
 def make(*arguments, tree=ROOT, **how):
-    """Without `all`: these are the programs that the other tests run, whatever their flags were."""
+    """Runs make without building `all`: the programs exist, whatever flags they were built with."""
     done = subprocess.run(["make", "-C", tree, "-o", "all", f"BUILD={BUILD}", *arguments],
                           env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT, **how)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

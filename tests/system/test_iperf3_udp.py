@@ -137,7 +137,7 @@ def test_the_client_counts_what_we_send(daemon):
 
 
 def test_each_of_many_clients_has_its_own_counts(daemon):
-    """One address: their streams come one test after the other, and then at once."""
+    """Clients of one address: their streams come one test after the other, and then at once."""
     counts = [30 + 10 * i for i in range(6)]
     clients = [start(daemon.addresses("iperf3")[0], "-u", "-b", "1M", "-l", "200", "-k", str(count), "-P", "2",
                      "--get-server-output") for count in counts]

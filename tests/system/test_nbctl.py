@@ -727,7 +727,7 @@ def test_compare_asks_which_listeners_if_they_differ(start_daemon):
 
 
 def test_rounds_are_made_until_the_time_is_over(daemon, tmp_path):
-    """Not fewer than can decide anything; what was reached is said, and each visit says its place."""
+    """No fewer rounds than can decide; the output says how many were made, and each visit its number."""
     rows = tmp_path / "rows"
     load = [requires("redis-benchmark"), "-p", "{port}", "-t", "set", "-n", "300", "-q"]
     names = ["echo-epoll", "echo-io_uring"]

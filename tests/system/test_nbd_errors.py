@@ -53,7 +53,7 @@ def failing(start_daemon, engine, store, small, loop_device):
 
 
 def fill(clients, flags=0):
-    """Each writes half of its half MiB, so that no request of the kernel's is in part beyond what
+    """Each client writes half of its half MiB, so that no request of the kernel's is in part beyond what
     the device keeps: of that one the loop driver (seen on Linux 6.18) says that all is well."""
     for i, client in enumerate(clients):
         client.request(WRITE, i * 512 * KIB, 256 * KIB, bytes([i + 1]) * (256 * KIB), flags)

@@ -176,7 +176,7 @@ def test_direct_writes_that_come_in_pieces_need_few_buffers(
 
 @pytest.mark.parametrize("kind, flags", [(TRIM, 0), (WRITE_ZEROES, 0), (WRITE_ZEROES, 2)])
 def test_clearing_much_memory_lets_others_in(start_daemon, engine, kind, flags):
-    """It is done a piece at a time, so a read that comes with it is answered first."""
+    """Memory is cleared a piece at a time, so a read that comes with the request is answered first."""
     daemon = start_daemon(
         "[export ram]\nstore = memory\nsize = 64M\n"
         + listener("nbd", service="nbd", engine=engine, exports="ram")

@@ -300,7 +300,7 @@ def test_datagrams_fit_the_listeners_buffers(start_daemon):
 
 
 def test_the_end_of_datagrams_may_be_lost(start_daemon):
-    """By time, or when nothing comes any more."""
+    """The test ends by its time, or when no more datagrams come."""
     daemon = start_daemon(twins("epoll"))
 
     def run(index):

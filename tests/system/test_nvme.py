@@ -355,7 +355,7 @@ def test_direct_exports_have_their_alignment(start_daemon, engine, tmp_path):
 
 
 def test_nbd_serves_the_same_bytes(start_daemon, tmp_path):
-    """And people see both: the command to paste, who is connected, what the export has done."""
+    """nbctl shows both: the command to paste, the connected hosts, and the counts of the export."""
     from nbd_client import READ as NBD_READ, connect
 
     daemon = start_daemon(config(tmp_path / "disk") + listener("nbd", service="nbd", exports="disk"))

@@ -70,7 +70,7 @@ def test_errors_that_end_a_connection_before_it_is_a_queue(daemon):
 
 
 def test_errors_that_end_a_queue(daemon):
-    """Of the data of a command, and of digests."""
+    """Errors in the data of a command, and in digests."""
 
     def io(hdgst=False, ddgst=False):
         return Host(daemon, "nvme", NQN, hdgst=hdgst, ddgst=ddgst)

@@ -107,7 +107,7 @@ def test_a_host_that_is_silent_is_given_up(start_daemon, tmp_path):
 
 
 def test_any_command_keeps_alive(start_daemon, tmp_path):
-    """So does one on an I/O queue: Traffic Based Keep Alive."""
+    """A command on an I/O queue keeps alive as well (Traffic Based Keep Alive)."""
     daemon = start_daemon(config(tmp_path / "disk"))
     with Host(daemon, "nvme", NQN, kato=2000) as host:
         end = time.monotonic() + 4.5
@@ -155,7 +155,7 @@ def test_errors_of_the_device_reach_the_host(faulty_nvme):
 
 
 def test_a_host_comes_back_when_its_old_writes_have_ended(faulty_nvme):
-    """Or one of them might land after it was repeated, and something newer was written."""
+    """Otherwise an old write might land after it was repeated and newer data was written."""
     faulty_nvme.say("pwrite wait")
     old = Host(faulty_nvme, "nvme", NQN)
     old.rw(WRITE, 0, b"old!" * 1024, capsule=True)
@@ -324,7 +324,7 @@ def test_a_reload_moves_hosts_at_once(start_daemon, engine, tmp_path):
 
 
 def test_a_drain_leaves_quiet_hosts_their_time(start_daemon, tmp_path):
-    """Those that take no part in it stay until drain-timeout, however quiet they are."""
+    """A host that ignores the drain's events stays until drain-timeout, however quiet it is."""
     daemon = start_daemon("[server]\ndrain-timeout = 2s\n" + config(tmp_path / "disk"))
     host = Host(daemon, "nvme", NQN)
     begun = time.monotonic()

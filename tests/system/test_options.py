@@ -127,7 +127,7 @@ def test_each_feature_can_be_left_out(start_daemon):
 
 
 def test_a_feature_that_is_no_more_used_is_seen_in_calls(start_daemon):
-    """Without silent sends a worker that sleeps hears of each: more than one call for an echo."""
+    """Without silent sends each send wakes a sleeping worker: more than one call for an echo."""
     daemon = start_daemon(listener("plain", engine="io_uring")
                           + listener("loud", engine="io_uring", features="-silent_send"))
     calls = {}
@@ -297,7 +297,7 @@ def test_buffers_of_every_size(start_daemon, engine, buffer_size, buffers):
 
 
 def affinity_of(daemon, name):
-    """Of each thread whose name begins so."""
+    """The CPU affinity of each thread whose name begins with `name`."""
     tasks = f"/proc/{daemon.pid}/task"
     found = []
     for tid in os.listdir(tasks):

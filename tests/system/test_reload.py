@@ -98,7 +98,7 @@ def test_wrong_file(start_daemon):
 
 
 def test_quiet_leaves_it_to_the_log(start_daemon):
-    """As the unit's ExecReload does: what systemd journals of nbctl is in the journal already."""
+    """As the unit's ExecReload does: the daemon's log has the lines that nbctl would print."""
     daemon = start_daemon(listener("a"))
     assert reload(daemon, "--quiet", config=listener("a") + listener("b")) == ""
     assert "[listener b]: added" in daemon.log()
@@ -107,7 +107,7 @@ def test_quiet_leaves_it_to_the_log(start_daemon):
     assert reload(daemon, "--quiet", config="[server]\ncontrol-group = x\n" + listener("a"), status=4) == ""
     path = str(daemon.directory / "gone.sock")
     done = daemon.nbctl("-s", path, "reload", "--quiet", check=False)
-    assert done.returncode == 3 and path in done.stdout  # nobody else would say so
+    assert done.returncode == 3 and path in done.stdout  # only nbctl can report this
 
 
 def test_port_in_use(start_daemon, engine):
@@ -304,7 +304,7 @@ def test_unix_address(start_daemon, engine, workers):
 
 
 def test_removed_listener(start_daemon, engine):
-    """It stops listening, its connections finish, then it is gone with its threads."""
+    """The listener stops listening, its connections finish, then it is removed with its threads."""
     both = listener("a", engine=engine) + listener("b", engine=engine)
     daemon = start_daemon(listener("a", engine=engine))
     with daemon.connect("a") as s:
@@ -406,7 +406,7 @@ def test_resume_while_it_drains(start_daemon, engine, loopback_ports):
 
 
 def test_resume_refused(start_daemon, engine, loopback_ports):
-    """It says why, and everything stays as it was."""
+    """The error says the reason, and everything stays as it was."""
     host, port = loopback_ports
     far = listener("far", address="192.0.2.1:7008", optional="yes")
     daemon = start_daemon(listener("a", engine=engine, address=f"{host}:{port}") + far)
@@ -461,7 +461,7 @@ def test_nothing_to_confirm_without_a_change(start_daemon):
 
 
 def test_unconfirmed(start_daemon, engine):
-    """Without the confirmation the configuration before comes back, on the same port."""
+    """Without a confirmation the previous configuration is restored, on the same port."""
     daemon = start_daemon(listener("a", engine=engine) + listener("b", engine=engine))
     port = daemon.port("a")
     reload(daemon, "--confirm", "1", config=listener("a", engine=engine, workers=2))

@@ -33,7 +33,7 @@ def lines(heading, keys):
 
 
 def random_export(rng, name):
-    """Of a file that may exist, or of memory."""
+    """An export of a file that may exist, or of memory."""
     size = rng.choice(["64K", "1M"])
     keys = [("read-only", rng.choice([None, None, "yes"])), ("queue-depth", rng.choice([None, 8]))]
     if rng.random() < 0.5:
@@ -144,7 +144,7 @@ class Place:
         return re.sub(r"{(\d)}", lambda m: str(self.first_port + int(m[1])), text) + "\n"
 
     def neutral(self, document):
-        """As it would be in any other place."""
+        """The document without paths, addresses and ports of this run."""
         text = json.dumps(document).replace(str(self.directory), "DIR").replace(self.host, "HOST")
         first, last = self.first_port, self.first_port + PORTS
 
@@ -170,7 +170,7 @@ def state(daemon, place):
 
 
 def differences(a, b, at=""):
-    """As texts: whole states are too long to be read."""
+    """The differences as texts: whole states are too long to be read."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key in sorted(a.keys() | b.keys()):
             yield from differences(a.get(key), b.get(key), f"{at}.{key}")
@@ -182,7 +182,7 @@ def differences(a, b, at=""):
 
 
 def is_answered(daemon):
-    """Each address that the daemon says it serves, it does serve."""
+    """Checks that the daemon serves each address that it lists."""
     for entry in daemon.call("GetStatus")["listeners"]:
         for address in daemon.addresses(entry["name"]) if entry["state"] == "serving" else []:
             with connect(address) as s:

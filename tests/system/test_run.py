@@ -54,7 +54,7 @@ def test_one_command_is_the_answer(tmp_path):
 
 
 def test_a_port_that_is_taken_is_an_error(tmp_path):
-    """Of any engine: nothing is compared without it in silence."""
+    """For every engine: a comparison must not silently go without one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run(tmp_path, "--run", f"echo,engine=all,port={port - 1}", "--", *redis(), check=1)
@@ -160,7 +160,7 @@ with Host(Place(), "", sys.argv[3]) as host:
 
 
 def test_reads_of_holes_are_told_of_nvme(tmp_path):
-    """By a sample, so that there must be many."""
+    """Zeros are found by a sample, so the test needs many reads."""
     command = [sys.executable, "-c", NVME_READS, os.path.dirname(__file__), "{port}", "nqn.2014-08.org.x:y"]
     for fill, told in (("no", True), ("yes", False)):
         done = run(tmp_path, "--run", f"nvme,nqn={command[-1]},size=8M,fill={fill}", "--repeat", "1", "--", *command)
@@ -168,7 +168,7 @@ def test_reads_of_holes_are_told_of_nvme(tmp_path):
 
 
 def test_datagrams_of_iperf3_need_no_other_key(tmp_path):
-    """Those that it chooses for loopback are longer than 16 KiB."""
+    """The datagrams that iperf3 chooses for loopback are longer than 16 KiB."""
     port = twin_address().split(":")[1]
     done = run(tmp_path, "--run", f"iperf3,port={port}", "--run", f"iperf3,transport=udp,port={port}", "--repeat", "1",
                "--", requires("iperf3"), "-u", "-c", "127.0.0.1", "-p", port, "-t", "1")  # fmt: skip

@@ -70,7 +70,7 @@ def test_a_fin_alone_is_answered_with_a_fin(start_daemon, engine):
 
 
 def test_one_byte_at_a_time(start_daemon, engine):
-    """Neither the answer to each, nor many that wait, may cost a buffer each."""
+    """Neither the answer to a byte nor a byte that waits may cost a whole buffer."""
     daemon = start_daemon(listener("echo", engine=engine, buffers=16, buffer_size="4K"))
     data = noise(3000)
     with daemon.connect("echo") as s:
@@ -85,7 +85,7 @@ def test_one_byte_at_a_time(start_daemon, engine):
 
 
 def test_a_message_comes_back_in_one_piece(start_daemon, engine):
-    """One send for each batch received: some generators expect to receive a message at once."""
+    """Each batch received is answered by one send: some generators expect a message in one receive."""
     daemon = start_daemon(listener("echo", engine=engine))
     sizes = [1, 64, 512, 1460, 4096, 16 * KIB - 1, 16 * KIB, 16 * KIB + 1, 30000]
     with daemon.connect("echo") as s:
@@ -120,7 +120,7 @@ def test_a_slow_reader_gets_every_byte(start_daemon, engine):
 
 
 def connection_of(daemon, client):
-    """As soon as it is accepted."""
+    """The client's connection as the daemon lists it, as soon as it is accepted."""
 
     def find():
         listed = daemon.call("ListConnections")["connections"]

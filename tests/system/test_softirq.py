@@ -38,7 +38,7 @@ def compare(daemon, *arguments, **options):
 
 
 def rows_of(daemon, *arguments):
-    """By listener; skipped where a kernel or a build cannot tell."""
+    """The rows by listener; skips the test where a kernel or a build cannot tell softirq time."""
     done = compare(daemon, "--json", *arguments)
     if done.returncode == 126:
         pytest.skip(done.stderr.strip())

@@ -106,7 +106,7 @@ def has_open(daemon, name):
 
 @contextlib.contextmanager
 def fed(daemon):
-    """It feeds the watchdog (of 3 s, see `faulty`) again and again meanwhile, as it would not if it
+    """The daemon feeds the watchdog (of 3 s, see `faulty`) again and again meanwhile, which it would not if it
     hung."""
     daemon.notified()
     yield
@@ -200,7 +200,7 @@ def test_a_worker_that_hangs_does_not_keep_the_daemon(start_daemon):
 
 
 def test_a_removed_listener_whose_worker_hangs_does_not_keep_the_control_socket(start_daemon):
-    """It stays among those that leave; the others are served, reloaded and ended."""
+    """The hung listener stays among `leaving`; the others are served, reloaded and ended."""
     fine = listener("fine")
     daemon = start_daemon(listener("stuck") + fine)
     daemon.call("Drain", listener="stuck")

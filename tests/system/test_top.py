@@ -84,7 +84,7 @@ class Terminal:
         self.run("resize-window", "-x", width, "-y", height)
 
     def pid(self):
-        """Of nbctl, the child of the shell in there."""
+        """The process of nbctl, which is a child of the terminal's shell."""
         shell = int(self.run("display-message", "-p", "#{pane_pid}"))
         (child,) = open(f"/proc/{shell}/task/{shell}/children").read().split()
         return int(child)

@@ -138,7 +138,7 @@ def test_datagrams_that_are_too_long_are_dropped_and_counted(start_daemon, engin
 
 
 def test_datagrams_dropped_by_the_kernel_are_reported(start_daemon, engine):
-    """Of the socket, and of the host, which may have dropped others as well."""
+    """The counts of the socket and of the host, which may have dropped other datagrams as well."""
     daemon = start_daemon(udp("discard", engine=engine, service="discard"))
     before = daemon.call("GetStats")["host_udp"]
     with client(daemon.addresses("discard")[0]) as s:
@@ -158,7 +158,7 @@ def test_datagrams_dropped_by_the_kernel_are_reported(start_daemon, engine):
 
 
 def test_the_doctor_looks_at_the_room_for_datagrams(start_daemon):
-    """Only where somebody needs it."""
+    """Only if a listener has datagrams."""
     wanted = ["net.core.rmem_max", "net.core.wmem_max"]
     for config, names in [(udp("echo"), wanted), (listener("echo"), [])]:
         checks = start_daemon(config).call("Doctor")["checks"]
@@ -219,7 +219,7 @@ def test_iperf_2_itself(start_daemon, engine):
 
 
 def test_no_reflector_is_answered(start_daemon, engine):
-    """Nor a port that the daemon has itself: two of them would talk for ever."""
+    """Neither is a port of this daemon: two listeners would answer each other for ever."""
     daemon = start_daemon(udp("one", engine=engine) + udp("other", engine=engine))
     one, other = (daemon.addresses(name)[0] for name in ("one", "other"))
     daemon.stop()
@@ -322,7 +322,7 @@ def test_reload_loses_nothing_and_keeps_the_order(start_daemon, engine):
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_a_refused_reload_takes_no_client(start_daemon, engine, moves):
-    """Neither for further workers nor for another address of the port; a reload that is done has them served."""
+    """New sockets, for more workers or another address, receive only after the reload has succeeded."""
     daemon = start_daemon(udp("echo", engine=engine, address="0.0.0.0:0", workers=1, **WHOLE))
     port = daemon.addresses("echo")[0][1]
     address = f"{'127.0.0.1' if moves else '0.0.0.0'}:{port}"

@@ -271,7 +271,7 @@ def test_generators_survive_a_restart(start_daemon):
 
 
 def forged(seeded):
-    """Something like what a service expects, with wrong sizes, numbers and states; or nothing like it."""
+    """Messages almost as a service expects them, with wrong sizes, numbers and states; or random bytes."""
     number = seeded.choice([0, 1, -1, 1 << 31, (1 << 63) - 1, -(1 << 63), seeded.getrandbits(40)])
     low, high = struct.unpack(">II", struct.pack(">Q", number & (1 << 64) - 1))[::-1]
     head = seeded.choice([
@@ -284,7 +284,7 @@ def forged(seeded):
 
 
 def test_forged_datagrams_are_not_amplified(start_daemon, engine):
-    """By any service, with all places taken, during reloads and a drain; and no other client is disturbed."""
+    """For every service, with all places taken, during reloads and a drain; and no other client is disturbed."""
     services = ["echo", "discard", "chargen", "sockperf", "iperf3", "netperf"]
     host, seeded, ports = own_address(), random.Random(engine), {}
     for service in services:

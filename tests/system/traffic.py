@@ -275,7 +275,7 @@ class NeverReader:
                 return
 
     def peer(self):
-        """As ListConnections names it."""
+        """The address of this client as ListConnections shows it."""
         host, port = self.socket.getsockname()[:2]
         return f"{host}:{port}"
 

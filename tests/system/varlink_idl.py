@@ -42,7 +42,7 @@ class Interface:
         return token
 
     def skip_comments(self):
-        """Only where a member or a field may begin: systemd takes none elsewhere."""
+        """Comments stand only where a member or a field may begin: systemd accepts none elsewhere."""
         while self.tokens and self.tokens[0].startswith("#"):
             self.tokens.pop(0)
 

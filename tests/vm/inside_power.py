@@ -193,7 +193,7 @@ def load(daemon, mark):
 # ---- State after a loss of power ----
 
 def check_disk(read, stable, issued, when):
-    """Each block is whole, and as new as was promised."""
+    """Checks that each block is whole, and at least as new as its last stable version."""
     for block in stable:
         data = read(block * BLOCK)
         of, version = struct.unpack_from("<II", data)

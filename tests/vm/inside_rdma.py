@@ -440,7 +440,7 @@ def test_more_messages_than_shared_receives(start_daemon):
 
 
 def test_shared_receives_and_many_clients_that_take_no_answers(start_daemon):
-    """None of them is greedy, but together they take all; the others wait for 5 s or so."""
+    """No client is greedy, but together they take all receives; the others wait for some 5 s."""
     daemon = start_daemon(section("rxe", **SHARED))
     host, port = daemon.addresses("r")[0]
     with contextlib.ExitStack() as silent:
@@ -528,7 +528,7 @@ def test_a_new_client_of_datagrams_takes_the_oldest_place(start_daemon):
 
 
 def test_clients_of_datagrams_per_address(start_daemon):
-    """Those of an earlier run count until they were silent for long enough."""
+    """Clients of an earlier run count until they were silent for long enough."""
     config = datagram_section(max_connections_per_address=3).replace(":0", ":7481")
     daemon = start_daemon(config)
     assert datagrams(daemon, "echo", 3, 64, 2) == "ok 6\n"

@@ -52,7 +52,7 @@ def running(*words, stdin=subprocess.DEVNULL):
 
 
 def rpings(daemon, count, *words):
-    """So many at once; all must end well."""
+    """Runs `count` clients at once; all must succeed."""
     host, port = at(daemon)
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(running("rping", "-c", "-a", host, "-p", port, *words))
@@ -182,7 +182,7 @@ PRIVATE_MAX = {"rxe": 56, "siw": 251}
 
 
 def test_private_data_of_every_length(start_daemon, device):
-    """It says nothing to us; what a device does not carry its client hears from the kernel."""
+    """The daemon gets no event: the kernel tells the client of data that a device cannot carry."""
     daemon = start_daemon(section(device, service="rping"))
     start = resources()[f"{device}0"]
     assert must(CLIENT, "private", *at(daemon)) == f"carries 0 to {PRIVATE_MAX[device]}\n"
@@ -297,7 +297,7 @@ def test_write_beyond_the_region_ends_that_connection_only(start_daemon, device)
 
 
 def test_fio_send(start_daemon, device):
-    """As many as have a receive before fio begins, for on iWARP nothing makes it wait."""
+    """As many messages as have a receive before fio begins: on iWARP fio does not wait for more."""
     daemon = start_daemon(section(device, service="fio"))
     count = 250
     assert fio(daemon, "send", "--bs=4k", "--iodepth=8", f"--size={4 * count}k")["io_bytes"] == count << 12

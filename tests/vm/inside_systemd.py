@@ -168,7 +168,7 @@ def blocks():
 
 
 def storage():
-    """Each listener writes a block, then makes it stable."""
+    """Writes a block by each listener, then flushes it."""
     facts = []
     for i, port in enumerate(NBD):
         with disk(port) as request:
@@ -509,7 +509,7 @@ def reaped(tid):
 
 
 def stalled():
-    """One worker of many makes no turns, all other threads live: that is for the watchdog, too."""
+    """One worker of many makes no turns while all other threads live: the watchdog must notice it."""
     with configured("[listener sink]\naddress = 127.0.0.1:9010\nservice = discard\nengine = epoll\n"), \
             dropin(WATCHDOG):
         old, begin, done = main_pid(), cursor(), threading.Event()

@@ -49,7 +49,7 @@ def is_unavailable(*reasons):
 
 
 def clients():
-    """Of the installed listeners, over both devices."""
+    """Use of the installed listeners, over both devices."""
     for name, address in ADDRESSES.items():
         for words in (("-C", 20), ("-C", 5, "-S", 65535)):
             # Its threads race at its end (inside_remote.py), when all is done.

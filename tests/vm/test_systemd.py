@@ -233,7 +233,7 @@ def test_the_socket_unit_starts_the_service(step):
 
 
 def tcp_sections(config):
-    """Without those of RDMA, which the sandbox as installed does not let in."""
+    """Without the listeners of RDMA, which the installed sandbox does not allow."""
     return "".join(s for s in re.split(r"(?m)^(?=\[)", config) if "\ntransport = rdma\n" not in s)
 
 
