@@ -15,6 +15,14 @@ enum {
 	BUFFER_SIZE_UDP = 64 * 1024,
 };
 
+/* The text lives until the end of the block around the call. */
+#define SECTION_TEXT(kind, section)                                                                \
+	config_section_text(kind, section, (char[CONFIG_SECTION_TEXT_MAX]){ 0 })
+/* Reports an error of a key of listener l, where its value is set. */
+#define REFUSE(r, l, key, ...)                                                                     \
+	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, key), l),             \
+		      SECTION_TEXT(CONFIG_LISTENER, l), key, __VA_ARGS__)
+
 /* Was an error reported for this key?  Then errors that follow from it are not reported. */
 static bool is_refused(enum config_section kind, const char *name, const void *section)
 {
@@ -79,16 +87,15 @@ static bool is_idle(const struct config_key *key, const void *section,
 static void check_idle(struct config_report *r, const struct config_key *key, void *section,
 		       const char *needs, const char *because)
 {
-	char name[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
+	char value[CONFIG_TEXT_MAX];
 
 	if (config_key_lines(key, section) == 0)
 		return;
 	key->type->format(key, section, 0, value);
 	if (key->preset && !strcmp(value, key->preset))
 		return;
-	config_report(r, *config_key_origin(key, section),
-		      config_section_text(key->section, section, name), key->name,
-		      "requires %s (%s)", needs, because);
+	config_report(r, *config_key_origin(key, section), SECTION_TEXT(key->section, section),
+		      key->name, "requires %s (%s)", needs, because);
 }
 
 /* Checks that mandatory keys are given, and that keys without effect are not set.  With `engine =
@@ -96,7 +103,7 @@ static void check_idle(struct config_report *r, const struct config_key *key, vo
 static void check_key(struct config_report *r, const struct config_key *key,
 		      struct config_head *section)
 {
-	char name[CONFIG_SECTION_TEXT_MAX], expected[CONFIG_TEXT_MAX];
+	char expected[CONFIG_TEXT_MAX];
 	char needs[CHECK_TEXT_MAX], because[CHECK_TEXT_MAX];
 
 	if (is_idle(key, section, needs, because)) {
@@ -108,8 +115,8 @@ static void check_key(struct config_report *r, const struct config_key *key,
 	    (key->of_exports && !((struct listener_config *)section)->service))
 		return;
 	config_key_expect(key, expected);
-	config_report(r, section->section, config_section_text(key->section, section, name),
-		      key->name, "expected %s, got nothing", expected);
+	config_report(r, section->section, SECTION_TEXT(key->section, section), key->name,
+		      "expected %s, got nothing", expected);
 }
 
 static void check_keys(struct config_report *r)
@@ -129,7 +136,7 @@ static void check_keys(struct config_report *r)
 
 static void check_sockets(struct config_report *r, struct listener_config *l)
 {
-	char section[CONFIG_SECTION_TEXT_MAX], text[ADDRESS_TEXT_MAX];
+	char text[ADDRESS_TEXT_MAX];
 	unsigned sockets = 0;
 
 	for (unsigned i = 0; i < l->address_count; i++) {
@@ -138,8 +145,7 @@ static void check_sockets(struct config_report *r, struct listener_config *l)
 		sockets += a->port_last - a->port_first + 1U;
 		if (sockets <= CONFIG_SOCKETS_MAX)
 			continue;
-		config_report(r, l->address_origins[i],
-			      config_section_text(CONFIG_LISTENER, l, section), "address",
+		config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l), "address",
 			      "expected at most %u ports in a listener, got '%s'",
 			      CONFIG_SOCKETS_MAX, format_address(a, text));
 		return;
@@ -181,24 +187,22 @@ static bool share_ports(const struct listener_config *a, const struct listener_c
 /* Compares address `index` of `of` with all earlier ones. */
 static void check_address(struct config_report *r, struct listener_config *of, unsigned index)
 {
-	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
 	char text[ADDRESS_TEXT_MAX], taken[ADDRESS_TEXT_MAX];
 	const struct address *a = &of->addresses[index];
 	const struct sockaddr_un *un = (const struct sockaddr_un *)&a->sa;
 
 	if (a->sa.ss_family == AF_UNIX && !strcmp(un->sun_path, r->config->server.control))
-		config_report(r, of->address_origins[index],
-			      config_section_text(CONFIG_LISTENER, of, section), "address",
-			      "'%s' is already used by [server] control", format_address(a, text));
+		config_report(r, of->address_origins[index], SECTION_TEXT(CONFIG_LISTENER, of),
+			      "address", "'%s' is already used by [server] control",
+			      format_address(a, text));
 	for (struct listener_config *l = r->config->listeners; l <= of; l++)
 		for (unsigned i = 0; i < (l == of ? index : l->address_count); i++) {
 			if (!share_ports(l, of) || !overlap(a, &l->addresses[i]))
 				continue;
 			config_report(r, of->address_origins[index],
-				      config_section_text(CONFIG_LISTENER, of, section), "address",
+				      SECTION_TEXT(CONFIG_LISTENER, of), "address",
 				      "'%s' is already used by [%s] (%s:%u: %s)",
-				      format_address(a, text),
-				      config_section_text(CONFIG_LISTENER, l, other),
+				      format_address(a, text), SECTION_TEXT(CONFIG_LISTENER, l),
 				      l->address_origins[i].file, l->address_origins[i].line,
 				      format_address(&l->addresses[i], taken));
 			return;
@@ -220,23 +224,17 @@ const char *config_absent(const struct listener_config *l)
 static void report_transport(struct config_report *r, struct listener_config *l, const char *key,
 			     const char *value, const struct transport *needs)
 {
-	char section[CONFIG_SECTION_TEXT_MAX];
-
-	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, key), l),
-		      config_section_text(CONFIG_LISTENER, l, section), key,
-		      "expected one for transport %s, got '%s' (it needs `transport = %s`)",
-		      l->transport->name, value, needs->name);
+	REFUSE(r, l, key, "expected one for transport %s, got '%s' (it needs `transport = %s`)",
+	       l->transport->name, value, needs->name);
 }
 
 /* Engine, addresses and service must match the listener's transport. */
 static void check_transport(struct config_report *r, struct listener_config *l)
 {
 	const struct transport *const *able = transports;
-	char section[CONFIG_SECTION_TEXT_MAX];
 
 	if (is_refused(CONFIG_LISTENER, "transport", l))
 		return;
-	config_section_text(CONFIG_LISTENER, l, section);
 	l->options.datagrams = l->transport->datagrams;
 	if (l->engine && !engine_carries(l->engine, l->transport))
 		report_transport(r, l, "engine", l->engine->name, l->engine->transport);
@@ -244,8 +242,8 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 		char text[ADDRESS_TEXT_MAX];
 
 		if (l->addresses[i].sa.ss_family == AF_UNIX)
-			config_report(r, l->address_origins[i], section, "address",
-				      "expected IP:PORT for transport %s, got '%s'",
+			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),
+				      "address", "expected IP:PORT for transport %s, got '%s'",
 				      l->transport->name, format_address(&l->addresses[i], text));
 	}
 	if (!l->service || transport_can_serve(l->transport, l->service))
@@ -259,14 +257,12 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 static void check_build(struct config_report *r, struct listener_config *l)
 {
 	const char *absent = config_absent(l);
-	char section[CONFIG_SECTION_TEXT_MAX];
 
 	if (!absent || l->optional)
 		return;
-	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "transport"), l),
-		      config_section_text(CONFIG_LISTENER, l, section), "transport",
-		      "expected one that this build has unless optional is yes, got '%s' (%s)",
-		      l->transport->name, absent);
+	REFUSE(r, l, "transport",
+	       "expected one that this build has unless optional is yes, got '%s' (%s)",
+	       l->transport->name, absent);
 }
 
 /* Replaces `auto` by the size that is used. */
@@ -280,45 +276,35 @@ static void set_buffer_size(struct listener_config *l)
 static void check_messages(struct config_report *r, struct listener_config *l)
 {
 	const struct config_key *key = config_key_find(CONFIG_LISTENER, "buffer-size");
-	char section[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
+	char value[CONFIG_TEXT_MAX];
 
 	if (!l->service || l->options.buffer_size >= l->service->message_max)
 		return;
 	key->type->format(key, l, 0, value);
-	config_report(r, *config_key_origin(key, l),
-		      config_section_text(CONFIG_LISTENER, l, section), key->name,
-		      "expected at least %zu with service %s, got '%s'", l->service->message_max,
-		      l->service->name, value);
+	REFUSE(r, l, key->name, "expected at least %zu with service %s, got '%s'",
+	       l->service->message_max, l->service->name, value);
 }
 
 /* Keys and services that need reliable connections. */
 static void check_qp_type(struct config_report *r, struct listener_config *l)
 {
 	const char *type = config_qp_types[l->options.qp_type];
-	char section[CONFIG_SECTION_TEXT_MAX];
 
 	if (!l->transport->verbs || l->options.qp_type == QP_RC)
 		return;
-	config_section_text(CONFIG_LISTENER, l, section);
 	if (l->service && (l->service->flags & SERVICE_MESSAGES) &&
 	    !(l->service->flags & SERVICE_LOSSY))
-		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "qp-type"), l),
-			      section, "qp-type", "expected rc with service %s, got '%s'",
-			      l->service->name, type);
+		REFUSE(r, l, "qp-type", "expected rc with service %s, got '%s'", l->service->name,
+		       type);
 	if (l->options.srq)
-		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "srq"), l),
-			      section, "srq", "requires qp-type = rc (qp-type is %s)", type);
+		REFUSE(r, l, "srq", "requires qp-type = rc (qp-type is %s)", type);
 }
 
 /* Checks `srq`, whose receives need room for two pieces each, and are promised to no connection. */
 static void check_srq(struct config_report *r, struct listener_config *l)
 {
-	char section[CONFIG_SECTION_TEXT_MAX];
-
 	if (l->options.srq && l->service && (l->service->message || l->service->connect))
-		config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, "srq"), l),
-			      config_section_text(CONFIG_LISTENER, l, section), "srq",
-			      "expected no with service %s, got 'yes'", l->service->name);
+		REFUSE(r, l, "srq", "expected no with service %s, got 'yes'", l->service->name);
 }
 
 /* ---- Services ---- */
@@ -327,7 +313,6 @@ static void check_srq(struct config_report *r, struct listener_config *l)
 static void check_unique(struct config_report *r, struct listener_config *l,
 			 const struct config_key *key)
 {
-	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
 	char value[CONFIG_TEXT_MAX], taken[CONFIG_TEXT_MAX];
 
 	key->type->format(key, l, 0, value);
@@ -337,18 +322,18 @@ static void check_unique(struct config_report *r, struct listener_config *l,
 		key->type->format(key, o, 0, taken);
 		if (o->service == l->service && !strcmp(value, taken))
 			config_report(
-				r, *config_key_origin(key, l),
-				config_section_text(CONFIG_LISTENER, l, section), key->name,
+				r, *config_key_origin(key, l), SECTION_TEXT(CONFIG_LISTENER, l),
+				key->name,
 				"expected a unique name, got '%s' (%s:%u: already used by [%s])",
 				value, o->section.file, o->section.line,
-				config_section_text(CONFIG_LISTENER, o, other));
+				SECTION_TEXT(CONFIG_LISTENER, o));
 	}
 }
 
 /* The rules that l's service has for its own keys and the core's. */
 static void check_service(struct config_report *r, struct listener_config *l)
 {
-	char section[CONFIG_SECTION_TEXT_MAX], value[CONFIG_TEXT_MAX];
+	char value[CONFIG_TEXT_MAX];
 	const struct config_key *key;
 
 	for (unsigned i = 0; l->service && (key = config_key_at(i)); i++)
@@ -359,10 +344,9 @@ static void check_service(struct config_report *r, struct listener_config *l)
 		return;
 	key = config_key_find(CONFIG_LISTENER, "idle-timeout");
 	key->type->format(key, l, 0, value);
-	config_report(r, *config_key_origin(key, l),
-		      config_section_text(CONFIG_LISTENER, l, section), key->name,
-		      "expected 0 with service %s, got '%s' (its hosts keep alive by themselves)",
-		      l->service->name, value);
+	REFUSE(r, l, key->name,
+	       "expected 0 with service %s, got '%s' (its hosts keep alive by themselves)",
+	       l->service->name, value);
 }
 
 /* ---- Exports ---- */
@@ -376,18 +360,20 @@ static struct config_origin place_of(enum config_section kind, const char *name,
 	return origin->file ? *origin : ((struct config_head *)section)->section;
 }
 
+/* Reports an error of a key of export e. */
+#define REFUSE_EXPORT(r, e, key, ...)                                                              \
+	config_report(r, place_of(CONFIG_EXPORT, key, e), SECTION_TEXT(CONFIG_EXPORT, e), key,     \
+		      __VA_ARGS__)
+
 static void check_export_path(struct config_report *r, struct export_config *e)
 {
-	struct config_origin at = place_of(CONFIG_EXPORT, "path", e);
 	const struct store *store = e->options.store;
-	char section[CONFIG_SECTION_TEXT_MAX], other[CONFIG_SECTION_TEXT_MAX];
 
-	config_section_text(CONFIG_EXPORT, e, section);
 	if (is_refused(CONFIG_EXPORT, "path", e) || is_refused(CONFIG_EXPORT, "store", e))
 		return;
 	if (e->options.path[0] == '\0') {
 		if (!store || store->file)
-			config_report(r, at, section, "path",
+			REFUSE_EXPORT(r, e, "path",
 				      "expected an absolute path, got none (store is %s)",
 				      store ? store->name : "auto");
 		return;
@@ -395,45 +381,40 @@ static void check_export_path(struct config_report *r, struct export_config *e)
 	for (struct export_config *o = r->config->exports; o < e; o++)
 		if (!strcmp(o->options.path, e->options.path) && !o->options.read_only &&
 		    !e->options.read_only)
-			config_report(
-				r, at, section, "path",
+			REFUSE_EXPORT(
+				r, e, "path",
 				"expected a unique path, or `read-only = yes`, got '%s' "
 				"(%s:%u: already used by [%s]; listeners may share an export, each with its own `store`)",
 				e->options.path, o->section.file, o->section.line,
-				config_section_text(CONFIG_EXPORT, o, other));
+				SECTION_TEXT(CONFIG_EXPORT, o));
 }
 
 static void check_export(struct config_report *r, struct export_config *e)
 {
 	const struct export_options *o = &e->options;
-	char section[CONFIG_SECTION_TEXT_MAX];
 
 	check_export_path(r, e);
-	config_section_text(CONFIG_EXPORT, e, section);
 	if (o->size == 0 && !is_refused(CONFIG_EXPORT, "size", e) &&
 	    (o->create || (o->store && !o->store->file)))
-		config_report(r, place_of(CONFIG_EXPORT, "size", e), section, "size",
-			      "expected 1 or more with %s%s, got '0'",
+		REFUSE_EXPORT(r, e, "size", "expected 1 or more with %s%s, got '0'",
 			      o->create ? "create" : "store = ", o->create ? "" : o->store->name);
 	if (o->iopoll && !o->direct && !is_refused(CONFIG_EXPORT, "direct", e))
-		config_report(r, place_of(CONFIG_EXPORT, "iopoll", e), section, "iopoll",
-			      "requires direct = yes (direct is no)");
+		REFUSE_EXPORT(r, e, "iopoll", "requires direct = yes (direct is no)");
 	if (o->create && o->read_only)
-		config_report(r, place_of(CONFIG_EXPORT, "create", e), section, "create",
-			      "requires read-only = no (read-only is yes)");
+		REFUSE_EXPORT(r, e, "create", "requires read-only = no (read-only is yes)");
 	if (o->fill && !o->create && !(o->store && !strcmp(o->store->name, "memory")))
-		config_report(r, place_of(CONFIG_EXPORT, "fill", e), section, "fill",
+		REFUSE_EXPORT(r, e, "fill",
 			      "requires create = yes or store = memory (create is no)");
 }
 
-static void unknown_export(struct config_report *r, const struct export_name *name,
-			   const char *section)
+static void unknown_export(struct config_report *r, const struct listener_config *l,
+			   const struct export_name *name)
 {
 	struct suggestion s = { .text = name->name };
 
 	for (unsigned i = 0; i < r->config->export_count; i++)
 		suggest_try(&s, r->config->exports[i].name);
-	config_report(r, name->origin, section, "exports",
+	config_report(r, name->origin, SECTION_TEXT(CONFIG_LISTENER, l), "exports",
 		      "expected the NAME of an [export NAME], got '%s'%s", name->name,
 		      suggest_hint(&s));
 }
@@ -442,30 +423,29 @@ static void unknown_export(struct config_report *r, const struct export_name *na
  * their sections. */
 static void check_listener_exports(struct config_report *r, struct listener_config *l)
 {
-	char section[CONFIG_SECTION_TEXT_MAX];
-
 	if (l->service && !(l->service->flags & SERVICE_EXPORTS)) /* reported already */
 		return;
-	config_section_text(CONFIG_LISTENER, l, section);
 	for (unsigned i = 0; i < l->export_count; i++) {
 		struct export_name *name = &l->exports[i];
 		const struct store *store;
 
 		for (unsigned j = 0; j < i; j++)
 			if (!strcmp(l->exports[j].name, name->name))
-				config_report(r, name->origin, section, "exports",
+				config_report(r, name->origin, SECTION_TEXT(CONFIG_LISTENER, l),
+					      "exports",
 					      "expected each export once, got '%s' as well",
 					      name->name);
 		for (unsigned j = 0; j < r->config->export_count; j++)
 			if (!strcmp(r->config->exports[j].name, name->name))
 				name->config = &r->config->exports[j];
 		if (!name->config) {
-			unknown_export(r, name, section);
+			unknown_export(r, l, name);
 			continue;
 		}
 		store = name->config->options.store;
 		if (l->store && store && !store->file)
-			config_report(r, place_of(CONFIG_LISTENER, "store", l), section, "store",
+			config_report(r, place_of(CONFIG_LISTENER, "store", l),
+				      SECTION_TEXT(CONFIG_LISTENER, l), "store",
 				      "expected export unless all exports are files, got '%s' "
 				      "(store of '%s' is %s)",
 				      l->store->name, name->name, store->name);
