@@ -59,6 +59,13 @@ static const char global_letters[GLOBAL_COUNT] = {
 
 enum { OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX, LETTERS_MAX = 2 * OPTIONS_MAX + 2 };
 
+static int has_argument(const struct option_spec *o)
+{
+	return o->kind == OPTION_FLAG       ? no_argument
+	       : o->kind == OPTION_OPTIONAL ? optional_argument
+					    : required_argument;
+}
+
 /* Makes getopt's tables; `val` is the letter, or else 1000 plus the index in the concatenated
  * lists. */
 static void make_options(const struct command *command, struct option *options,
@@ -74,11 +81,11 @@ static void make_options(const struct command *command, struct option *options,
 
 		if (!spec->name)
 			continue;
-		options[count++] = (struct option){ spec->name, (int)spec->kind, NULL,
+		options[count++] = (struct option){ spec->name, has_argument(spec), NULL,
 						    short_name ? short_name : 1000 + (int)i };
 		if (short_name)
 			letter += sprintf(letter, "%c%s", short_name,
-					  spec->kind == OPTION_VALUE ? ":" : "");
+					  has_argument(spec) == required_argument ? ":" : "");
 	}
 	options[count] = (struct option){};
 }
@@ -146,6 +153,21 @@ static int version(void)
 	return CTL_DONE;
 }
 
+static bool is_many(const struct ctl *ctl, int option)
+{
+	return ctl->command->options[option - 1000 - GLOBAL_COUNT].kind == OPTION_MANY;
+}
+
+/* The texts live as long as nbctl. */
+static const char *join_lines(const char *first, const char *next)
+{
+	char *text;
+
+	if (asprintf(&text, "%s\n%s", first, next) < 0)
+		abort();
+	return text;
+}
+
 /* Reads the options of argv.  Until the command is known, reads up to the first word that is no
  * option.  CTL_DONE with *ret_done set: --help or --version was carried out. */
 static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
@@ -184,6 +206,10 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 			return help(ctl->command);
 		default:
 			value = &ctl->values[option - 1000 - GLOBAL_COUNT];
+			if (*value && optarg && is_many(ctl, option)) {
+				*value = join_lines(*value, optarg);
+				break;
+			}
 			if (*value && optarg)
 				return ctl_usage(ctl, "--%s is given twice",
 						 ctl->command->options[value - ctl->values].name);
@@ -287,6 +313,7 @@ int main(int argc, char **argv)
 
 	if (getenv("NBSERVED_RUN")) { /* not for what the generator starts */
 		ctl_program = "nbserved";
+		ctl_nbserved = strdup(getenv("NBSERVED_RUN"));
 		unsetenv("NBSERVED_RUN");
 	}
 	setlocale(LC_CTYPE, "");

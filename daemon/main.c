@@ -51,8 +51,8 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
-	"--force, --csv, --markdown, --html, --wide, --notes, --quiet, --softirq and --timeout\n"
-	"it takes as well.\n"
+	"--force, --csv, --markdown, --html, --wide, --notes, --quiet, --softirq, --timeout,\n"
+	"--build, --control and --seed it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -128,6 +128,9 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "softirq", no_argument, NULL, 'o' },
 		{ "quiet", no_argument, NULL, 'o' },
 		{ "timeout", required_argument, NULL, 'o' },
+		{ "build", required_argument, NULL, 'o' },
+		{ "control", required_argument, NULL, 'o' },
+		{ "seed", required_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -411,13 +414,16 @@ static int serve(const char *path, struct config *config, struct run_mode *run)
 	if (rc < 0)
 		return !run && server_may_start_later(rc) ? EXIT_LATER : EXIT_FAILURE;
 	log_info("ended");
-	return run ? run->status : EXIT_SUCCESS;
+	return EXIT_SUCCESS;
 }
 
 static int serve_run(struct run_mode *run)
 {
-	struct config *config = run_config(run);
+	struct config *config = run->command ? NULL : run_config(run);
 	int status = EXIT_FAILURE;
+
+	if (run->command)
+		return run_compare(run);
 
 	if (config) {
 		log_set_level(config->server.log_level);

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -115,7 +116,7 @@ struct config *run_config(struct run_mode *run)
 
 void run_end(struct run_mode *run)
 {
-	process_kill_descendants();
+	process_end_descendants();
 	if (run->directory[0])
 		rmdir(run->directory); /* fails if it is not empty */
 	run->directory[0] = '\0';
@@ -123,62 +124,152 @@ void run_end(struct run_mode *run)
 
 /* ---- nbctl ---- */
 
-/* nbctl in our own directory, as in the build tree, or on $PATH. */
-static void nbctl_path(char *path, size_t bytes)
+/* A program in our own directory, as in the build tree, or on $PATH. */
+static void program_path(const char *name, char *path, size_t bytes)
 {
 	ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
 	char *slash;
 
 	path[length > 0 ? length : 0] = '\0';
 	slash = strrchr(path, '/');
-	if (slash && (size_t)(slash + 1 - path) + sizeof("nbctl") <= bytes) {
-		strcpy(slash + 1, "nbctl");
+	if (slash && (size_t)(slash + 1 - path) + strlen(name) < bytes) {
+		strcpy(slash + 1, name);
 		if (access(path, X_OK) == 0)
 			return;
 	}
-	snprintf(path, bytes, "nbctl");
+	snprintf(path, bytes, "%s", name);
 }
 
-static int on_nbctl_end(sd_event_source *source, const siginfo_t *info, void *context)
-{
-	struct run_mode *run = context;
-
-	sd_event_source_disable_unref(source);
-	run->child = 0;
-	process_kill_descendants(); /* ends the programs that a killed nbctl was running */
-	if (run->command)
-		run->status = info->si_code == CLD_EXITED ? info->si_status : 128 + info->si_status;
-	server_drain(run->server);
-	return 0;
-}
+enum { NBCTL_WORDS_MAX = 4 + RUN_OPTIONS_MAX + 2 * RUN_SPECS_MAX + 1024 };
 
 /* argv: nbctl's command and arguments, NULL-terminated. */
-static int start_nbctl(struct run_mode *run, char *const *argv)
+static int start_nbctl(struct run_mode *run, const char *control, char *const *argv)
 {
-	char path[PATH_MAX], *words[4 + RUN_OPTIONS_MAX + RUN_SPECS_MAX + 1024] = { NULL };
+	struct process_how how = { .in = -1, .out = -1, .err = -1, .parent_end = SIGTERM };
+	char path[PATH_MAX], own[PATH_MAX], *words[NBCTL_WORDS_MAX] = { NULL };
+	ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
 	unsigned count = 0;
-	sd_event_source *source;
 	int rc;
 
-	nbctl_path(path, sizeof(path));
+	program_path("nbctl", path, sizeof(path));
 	words[count++] = path;
-	words[count++] = "-s";
-	words[count++] = run->server->config->server.control;
+	words[count++] = (char *)"-s";
+	words[count++] = (char *)control;
 	while (*argv && count < ARRAY_SIZE(words) - 1)
 		words[count++] = *argv++;
-	if (*argv)
+	if (*argv) {
+		log_error("--run: the command has too many words");
 		return -E2BIG;
+	}
+	own[length > 0 ? length : 0] = '\0';
 	process_adopt_orphans();
-	setenv("NBSERVED_RUN", "1", true); /* its messages speak of nbserved */
-	rc = process_start(words, -1, -1, -1, SIGTERM, &run->child);
+	setenv("NBSERVED_RUN", own, true); /* its messages speak of nbserved, which it starts */
+	unsetenv("NBSERVED_SOCKET");       /* COMMAND may start another one */
+	rc = process_start(words, &how, &run->child);
 	if (rc < 0) {
 		run->child = 0;
 		log_error("cannot start %s: %s", path, strerror(-rc));
-		return rc;
 	}
-	rc = sd_event_add_child(run->server->event, &source, run->child, WEXITED, on_nbctl_end,
-				run);
 	return rc;
+}
+
+/* ---- Comparing ---- */
+
+static bool has_text(char *const *words, const char *text)
+{
+	for (; *words; words++)
+		if (strstr(*words, text))
+			return true;
+	return false;
+}
+
+/* Does the command know the address of a listener?  It does by a placeholder
+ * (ctl/compare/placeholders.h), or by a port that the user chose. */
+static bool knows_a_listener(char *const *command, const struct config *config)
+{
+	char port[8];
+
+	for (unsigned i = 0; i < config->listener_count; i++) {
+		const struct address *address = &config->listeners[i].addresses[0];
+
+		snprintf(port, sizeof(port), "%u", address->port_first);
+		if (address->sa.ss_family == AF_UNIX ||
+		    (address->port_first && has_text(command, port)))
+			return true;
+	}
+	return has_text(command, "{port}") || has_text(command, "{uri}") ||
+	       has_text(command, "{host}") || has_text(command, "{listener}");
+}
+
+static int start_compare(struct run_mode *run, const struct config *config)
+{
+	char *argv[NBCTL_WORDS_MAX] = { (char *)"compare" };
+	unsigned count = 1;
+
+	if (!knows_a_listener(run->command, config))
+		log_write(
+			LOG_WARNING, NULL,
+			"--run: the command has no {port}, {uri}, {host} or {listener}: it must know "
+			"by itself where to connect, or it may load another server at its default "
+			"port");
+	for (unsigned i = 0; i < run->option_count; i++)
+		argv[count++] = run->options[i];
+	for (unsigned i = 0; i < run->count; i++) {
+		argv[count++] = (char *)"--serve";
+		argv[count++] = run->specs[i];
+	}
+	argv[count++] = (char *)"--";
+	for (char **word = run->command; *word && count < ARRAY_SIZE(argv) - 1; word++)
+		argv[count++] = *word;
+	return start_nbctl(run, config->server.control, argv);
+}
+
+/* Waits for nbctl, which starts the daemons, and passes signals on. */
+static int await_nbctl(struct run_mode *run, const sigset_t *signals)
+{
+	int status = 0;
+	unsigned count = 0;
+	siginfo_t info;
+
+	for (;;) {
+		if (sigwaitinfo(signals, &info) < 0)
+			continue;
+		if (info.si_signo != SIGCHLD) {
+			if (++count > RUN_SIGNALS_MAX)
+				return 128 + info.si_signo;
+			/* A signal of the terminal has reached nbctl as well, except SIGHUP, which
+			 * may be only for the terminal's first process. */
+			if (info.si_code != SI_KERNEL || info.si_signo == SIGHUP)
+				kill(run->child, info.si_signo);
+			continue;
+		}
+		for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+			if (pid == run->child)
+				return WIFEXITED(status) ? WEXITSTATUS(status)
+							 : 128 + WTERMSIG(status);
+	}
+}
+
+int run_compare(struct run_mode *run)
+{
+	static const int caught[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGCHLD };
+	struct config *config = run_config(run);
+	int status = EXIT_FAILURE;
+	struct sigaction action;
+	sigset_t signals;
+
+	if (!config)
+		return status;
+	sigemptyset(&signals);
+	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
+		if (sigaction(caught[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+			sigaddset(&signals, caught[i]);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	if (start_compare(run, config) == 0)
+		status = await_nbctl(run, &signals);
+	config_free(config);
+	run_end(run);
+	return status;
 }
 
 /* ---- Serving ---- */
@@ -233,59 +324,27 @@ static int check_serving(const struct server *s)
 	return rc;
 }
 
-static bool has_text(char *const *words, const char *text)
+static int on_nbctl_end(sd_event_source *source, const siginfo_t *info, void *context)
 {
-	for (; *words; words++)
-		if (strstr(*words, text))
-			return true;
-	return false;
+	struct run_mode *run = context;
+
+	(void)info;
+	sd_event_source_disable_unref(source);
+	run->child = 0;
+	server_drain(run->server);
+	return 0;
 }
 
-/* Does the command know the address of a listener?  It does by a placeholder
- * (ctl/compare/placeholders.h), or by a port that the user chose. */
-static bool knows_a_listener(char *const *command, const struct config *config)
+/* Shows the counts, and ends the server then. */
+static int start_stats(struct run_mode *run)
 {
-	char port[8];
+	char *stats[] = { (char *)"stats", (char *)"--active", NULL };
+	sd_event_source *source;
+	int rc = start_nbctl(run, run->server->config->server.control, stats);
 
-	for (unsigned i = 0; i < config->listener_count; i++) {
-		const struct address *address = &config->listeners[i].addresses[0];
-
-		snprintf(port, sizeof(port), "%u", address->port_first);
-		if (address->sa.ss_family == AF_UNIX ||
-		    (address->port_first && has_text(command, port)))
-			return true;
-	}
-	return has_text(command, "{port}") || has_text(command, "{uri}") ||
-	       has_text(command, "{host}") || has_text(command, "{listener}");
-}
-
-static int start_compare(struct run_mode *run)
-{
-	const struct server *s = run->server;
-	char *argv[RUN_OPTIONS_MAX + 1024];
-	unsigned count = 0;
-
-	if (!knows_a_listener(run->command, s->config))
-		log_write(
-			LOG_WARNING, NULL,
-			"--run: the command has no {port}, {uri}, {host} or {listener}: it must know "
-			"by itself where to connect, or it may load another server at its default "
-			"port");
-	argv[count++] = "compare";
-	for (unsigned i = 0; i < run->option_count; i++)
-		argv[count++] = run->options[i];
-	for (unsigned i = 0; i < s->listeners.count; i++)
-		argv[count++] = s->listeners.list[i]->name;
-	argv[count++] = "--";
-	for (char **word = run->command; *word; word++) {
-		if (count == ARRAY_SIZE(argv) - 1) {
-			log_error("--run: the command has too many words");
-			return -E2BIG;
-		}
-		argv[count++] = *word;
-	}
-	argv[count] = NULL;
-	return start_nbctl(run, argv);
+	return rc < 0 ? rc
+		      : sd_event_add_child(run->server->event, &source, run->child, WEXITED,
+					   on_nbctl_end, run);
 }
 
 int run_start(struct run_mode *run, struct server *s)
@@ -299,26 +358,19 @@ int run_start(struct run_mode *run, struct server *s)
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
-	if (run->command)
-		return start_compare(run);
 	print_where(run);
 	return 0;
 }
 
 bool run_interrupt(struct run_mode *run, const struct signalfd_siginfo *info, unsigned count)
 {
-	char *stats[] = { "stats", "--active", NULL };
-
 	if (run->child && count <= RUN_SIGNALS_MAX) {
-		/* Lets nbctl show its results and end.  A signal of the terminal has reached nbctl
-		 * as well, except SIGHUP, which may be only for the terminal's first process. */
+		/* Lets nbctl end.  A signal of the terminal has reached nbctl as well, except
+		 * SIGHUP, which may be only for the terminal's first process. */
 		if (info->ssi_code != SI_KERNEL || info->ssi_signo == SIGHUP)
 			kill(run->child, (int)info->ssi_signo);
 		return true;
 	}
-	if (count == 1)
-		return !run->command && start_nbctl(run, stats) == 0;
-	if (run->command && !run->status)
-		run->status = 128 + (int)info->ssi_signo;
-	return false;
+	/* Whoever sends SIGTERM does not look at the output. */
+	return count == 1 && info->ssi_signo == SIGINT && start_stats(run) == 0;
 }

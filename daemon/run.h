@@ -21,14 +21,16 @@ struct run_mode {
 	struct server *server;
 	char directory[PATH_MAX]; /* directory made for the control socket; "": none */
 	pid_t child;              /* nbctl; 0: none */
-	int status;               /* exit status of the command */
 };
 
 /* The configuration for specs, with a usable control socket; NULL: failed, and logged. */
 struct config *run_config(struct run_mode *run);
 
-/* To be called when s serves: prints where, and starts `nbctl compare` with the command, if any.
- * 0, or -errno, logged. */
+/* With a command: runs `nbctl compare`, which starts this program without the command for each
+ * round.  Returns nbctl's exit status. */
+int run_compare(struct run_mode *run);
+
+/* Without a command, to be called when s serves: prints where.  0, or -errno, logged. */
 int run_start(struct run_mode *run, struct server *s);
 
 /* Handles the signal number `count` (1: the first) to end.  True: the server is to continue until

@@ -28,7 +28,12 @@ enum {
 	CTL_SIGNALLED = 128, /* COMMAND was ended by a signal: this plus the signal's number */
 };
 
-enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_OPTIONAL /* --name[=VALUE] */ };
+enum option_kind {
+	OPTION_FLAG,
+	OPTION_VALUE,
+	OPTION_OPTIONAL, /* --name[=VALUE] */
+	OPTION_MANY,     /* may be given again: the values are lines of one text */
+};
 
 struct option_spec {
 	const char *name; /* a table of options ends with name NULL */
@@ -102,6 +107,8 @@ int ctl_stream(struct ctl *ctl, const char *method, json_t *parameters, unsigned
 
 /* The name before each message: nbctl, or nbserved if its --run has started this process. */
 extern const char *ctl_program;
+/* The nbserved whose --run has started it; NULL: none. */
+extern const char *ctl_nbserved;
 
 /* Prints `nbctl: ...` and how to get help on stderr; returns CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -55,11 +55,14 @@ static bool remote_command(const struct client_target *target, char *text, size_
 static int start_ssh(char *const *argv, int socket, int errors, pid_t *ret_pid)
 {
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit;
+	struct process_how how = {
+		.in = socket, .out = socket, .err = errors, .parent_end = SIGTERM
+	};
 	int rc;
 
 	sigaction(SIGINT, &ignore, &interrupt);
 	sigaction(SIGQUIT, &ignore, &quit);
-	rc = process_start(argv, socket, socket, errors, SIGTERM, ret_pid);
+	rc = process_start(argv, &how, ret_pid);
 	sigaction(SIGINT, &interrupt, NULL);
 	sigaction(SIGQUIT, &quit, NULL);
 	return rc;

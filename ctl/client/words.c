@@ -13,7 +13,7 @@
 
 enum { INTERVAL_MAX_MS = 24 * 3600 * 1000 };
 
-const char *ctl_program = "nbctl";
+const char *ctl_program = "nbctl", *ctl_nbserved;
 
 /* Prints a message.  Parts of it may come from a daemon or a file, so control characters are
  * replaced. */

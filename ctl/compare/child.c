@@ -22,7 +22,6 @@ enum {
 	CHILD_SAMPLE_MS = 50,   /* interval of samples of its threads */
 	CHILD_TASKS_MAX = 1024, /* threads and processes examined per sample */
 	CHILD_GRACE_MS = 5000,  /* from a signal to the kill of a command that goes on */
-	CHILD_KILLS_MAX = 100,  /* looks, 10 ms apart, at whether all of it is gone */
 };
 
 static const int caught[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP };
@@ -99,18 +98,6 @@ static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 	else if (forward)
 		kill(pid, forward);
 	forward = 0;
-}
-
-/* Kills what the command has left behind, which would go on loading the listeners. */
-static void kill_rest(void)
-{
-	struct timespec pause = { 0, 10 * NS_PER_MS };
-
-	for (unsigned i = 0; i < CHILD_KILLS_MAX && process_kill_descendants(); i++) {
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			;
-		nanosleep(&pause, NULL);
-	}
 }
 
 /* ---- Its threads ---- */
@@ -369,6 +356,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	bool hold = show == CHILD_SHOW_ON_FAILURE;
 	int out_write = -1, err_write = -1;
 	uint64_t start_ns;
+	struct process_how how = { .in = -1, .parent_end = SIGKILL };
 	pid_t pid;
 
 	*ret = (struct child){ 0 };
@@ -376,9 +364,11 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 		sink_open(&out, &out_write);
 	if (hold)
 		sink_open(&err, &err_write);
+	how.out = out_write;
+	how.err = err_write;
 	start_ns = clock_ns();
 	process_adopt_orphans();
-	ret->status = process_start(argv, -1, out_write, err_write, SIGKILL, &pid);
+	ret->status = process_start(argv, &how, &pid);
 	if (out_write >= 0)
 		close(out_write);
 	if (err_write >= 0)
@@ -388,7 +378,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 		watch(pid, ret, &out, &err, timeout_ms, sampler);
 		running = 0;
 		reap(pid, ret, start_ns);
-		kill_rest();
+		process_end_descendants(); /* they would go on loading the listeners */
 	}
 	drain(&out);
 	drain(&err);

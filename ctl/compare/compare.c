@@ -7,6 +7,7 @@
 
 #include "child.h"
 #include "compare_gate.h"
+#include "compare_group.h"
 #include "compare_options.h"
 #include "compare_table.h"
 #include "conditions.h"
@@ -17,6 +18,7 @@
 #include "reasons.h"
 #include "rows.h"
 #include "sampler.h"
+#include "serve.h"
 #include "softirq.h"
 #include "suggest.h"
 #include "timeline.h"
@@ -148,7 +150,8 @@ static int measure(struct ctl *ctl, const struct compare *c, const struct condit
 		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
 		if (rc == CTL_DONE)
 			rc = delta(ctl, &sampler, m);
-		conditions_set(conditions, m, first, (struct place){ round, 1 }, ctl->rest, &child);
+		conditions_set(conditions, m, first, (struct place){ round, 1, 0 }, ctl->rest,
+			       &child);
 		if (ctl->rest)
 			set_generator(m, first, ctl->rest, &child);
 		sampler_set(&sampler, m, first);
@@ -158,32 +161,64 @@ static int measure(struct ctl *ctl, const struct compare *c, const struct condit
 	return rc;
 }
 
-/* Runs COMMAND --repeat times, or, if it has placeholders, against one listener after the other. */
-static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
+/* Runs COMMAND --repeat times as it is. */
+static int measure_rounds(struct ctl *ctl, struct compare *c, struct conditions *conditions,
+			  struct measures *m, int *ret_status)
 {
-	struct conditions conditions;
+	int rc = c->serve ? serve_start(c->serve, 0) : CTL_DONE;
+
+	if (rc == CTL_DONE)
+		rc = conditions_ask(conditions, ctl);
+	if (rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
+		rc = softirq_open(&c->softirq, ctl);
+	for (unsigned i = 0;
+	     i < c->rounds.repeat && rc == CTL_DONE && *ret_status == 0 && !child_interrupted();
+	     i++)
+		rc = measure(ctl, c, conditions, i + 1, m, ret_status);
+	softirq_close(c->softirq);
+	if (c->serve)
+		serve_stop(c->serve);
+	return rc;
+}
+
+/* With placeholders runs COMMAND against one listener after the other. */
+static int measure_listeners(struct ctl *ctl, const struct compare *c, struct rounds *rounds,
+			     struct conditions *conditions, struct measures *m, int *ret_status)
+{
 	struct visits_options options = { .label = ctl->values[VALUE_LABEL],
 					  .timeout_ms = c->timeout_ms,
 					  .quiet = ctl->values[VALUE_QUIET],
-					  .conditions = &conditions };
-	int rc, status = 0;
+					  .softirq = ctl->values[VALUE_SOFTIRQ],
+					  .conditions = conditions,
+					  .serve = c->serve,
+					  .listeners = { ctl->words, ctl->word_count, c->serve },
+					  .paired = ctl->values[VALUE_PAIR] };
+	int rc = c->serve ? CTL_DONE : conditions_ask(conditions, ctl);
+
+	return rc == CTL_DONE ? visits_run(ctl, &options, rounds, m, ret_status) : rc;
+}
+
+static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
+{
+	struct conditions conditions;
+	struct serve serve;
+	int rc = CTL_DONE, status = 0;
 
 	child_catch_signals();
-	rc = conditions_init(&conditions, ctl);
-	if (rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
-		rc = softirq_open(&c->softirq, ctl);
-	options.softirq = c->softirq;
-	if (rc == CTL_DONE && c->visits)
-		rc = visits_run(ctl, &options, &c->rounds, m, &status);
-	else
-		for (unsigned i = 0;
-		     i < c->rounds.repeat && rc == CTL_DONE && status == 0 && !child_interrupted();
-		     i++)
-			rc = measure(ctl, c, &conditions, i + 1, m, &status);
+	conditions_begin(&conditions, ctl);
+	if (ctl->values[VALUE_SERVE]) {
+		c->serve = &serve;
+		rc = serve_init(&serve, ctl, ctl->values[VALUE_SERVE], ctl->values[VALUE_BUILD]);
+	}
+	if (rc == CTL_DONE)
+		rc = c->visits ? measure_listeners(ctl, c, &c->rounds, &conditions, m, &status)
+			       : measure_rounds(ctl, c, &conditions, m, &status);
 	c->status = measuring_result(ctl, status);
 	child_release_signals();
-	softirq_close(c->softirq);
 	conditions_fini(&conditions);
+	if (c->serve)
+		serve_fini(&serve);
+	c->serve = NULL;
 	return rc;
 }
 
@@ -242,19 +277,20 @@ static int select_named(struct ctl *ctl, const struct compare *c, struct measure
 	return rc;
 }
 
+static const int gate_results[] = { [GATE_PASSED] = CTL_DONE,
+				    [GATE_WORSE] = CTL_WORSE,
+				    [GATE_UNDECIDED] = CTL_UNDECIDED,
+				    [GATE_NOT_COMPARABLE] = CTL_INCOMPARABLE };
+
 /* Compares with the rows of --against; an exit code. */
 static int gate(struct ctl *ctl, const struct measures *now)
 {
-	static const int results[] = { [GATE_PASSED] = CTL_DONE,
-				       [GATE_WORSE] = CTL_WORSE,
-				       [GATE_UNDECIDED] = CTL_UNDECIDED,
-				       [GATE_NOT_COMPARABLE] = CTL_INCOMPARABLE };
 	struct measures before = {};
 	int rc = rows_load(ctl->values[VALUE_AGAINST], &before);
 
 	if (rc == CTL_DONE) {
 		measures_merge(&before);
-		rc = results[compare_gate(&ctl->out, &before, now, ctl->values[VALUE_FORCE])];
+		rc = gate_results[compare_gate(&ctl->out, &before, now, ctl->values[VALUE_FORCE])];
 	}
 	measures_free(&before);
 	return rc;
@@ -295,6 +331,36 @@ static int check_measured(const struct compare *c, const struct measures *m)
 	return (c->visits ? empty != NULL : !any) ? CTL_NOTHING : CTL_DONE;
 }
 
+/* Says what the control tells; an exit code. */
+static int show_control(struct ctl *ctl, const struct measures *m)
+{
+	const char *listener = ctl->values[VALUE_CONTROL];
+	struct output said = ctl->out;
+	struct groups groups;
+	bool alike;
+	char *text;
+	int rc = CTL_DONE;
+
+	if (said.json || ctl->values[VALUE_CSV])
+		said.file = stderr;
+	groups_init(&groups, m);
+	text = groups_control(&groups, listener, &alike);
+	if (!text) {
+		ctl_warn("--control: '%s' is no listener that was compared with the first one",
+			 listener);
+		rc = CTL_USAGE;
+	} else if (!alike) {
+		ctl_warn("--control: the keys of '%s' are not those of the first listener",
+			 listener);
+		rc = CTL_USAGE;
+	} else {
+		output_wrapped(&said, STYLE_PLAIN, 2, "%s", text);
+	}
+	free(text);
+	groups_fini(&groups);
+	return rc;
+}
+
 /* Rows are saved per visit, and shown as sums of visits. */
 static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 {
@@ -311,10 +377,14 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 	measures_merge(m);
 	if (m->count || good)
 		show(ctl, c, m);
+	if (ctl->values[VALUE_CONTROL] && rc == CTL_DONE)
+		rc = show_control(ctl, m);
 	if (c->html && rc == CTL_DONE)
 		rc = rows_report(c->html, ctl->values[VALUE_HTML], m);
 	if (rc == CTL_DONE && ctl->values[VALUE_AGAINST])
 		rc = gate(ctl, m);
+	else if (rc == CTL_DONE && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]))
+		rc = gate_results[compare_pairs(&ctl->out, m)];
 	return rc;
 }
 
@@ -414,6 +484,11 @@ const struct command command_compare = {
 		[VALUE_NOTES] = { "notes", OPTION_FLAG, NULL, "explain the columns below the table" },
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
+		[VALUE_SERVE] = { "serve", OPTION_MANY, "SPEC", "start `nbserved --run SPEC` for each round" },
+		[VALUE_BUILD] = { "build", OPTION_MANY, "NAME=PATH", "... of two nbserved or more, and judge the later ones" },
+		[VALUE_PAIR] = { "pair", OPTION_MANY, "OLD=NEW", "judge listener NEW against OLD, and no others" },
+		[VALUE_CONTROL] = { "control", OPTION_VALUE, "LISTENER", "it is as the first one: how far do these differ?" },
+		[VALUE_SEED] = { "seed", OPTION_VALUE, "N", "of the random order of visits" },
 		[VALUE_TIMEOUT] = { "timeout", OPTION_VALUE, "SECONDS", "longest run (default: 600 with {port}, else any)" },
 	},
 	.words_max = 256,

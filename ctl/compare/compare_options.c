@@ -39,6 +39,64 @@ static int check_time(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
+static int check_seed(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_SEED];
+
+	c->rounds.seeded = text;
+	if (text && parse_uint(text, &c->rounds.seed) < 0)
+		return ctl_usage(ctl, "--seed: expected a number, got '%s'", text);
+	return CTL_DONE;
+}
+
+/* --pair names the listeners, the old one before the new one. */
+static int check_pairs(struct ctl *ctl)
+{
+	char *text = ctl->values[VALUE_PAIR] ? strdup(ctl->values[VALUE_PAIR]) : NULL;
+	char **words = NULL;
+	unsigned count = 0;
+
+	for (char *pair = text ? strtok(text, "\n") : NULL; pair; pair = strtok(NULL, "\n")) {
+		char *equals = strchr(pair, '=');
+
+		if (!equals || equals == pair || !equals[1])
+			return ctl_usage(ctl, "--pair: expected two listeners, OLD=NEW, got '%s'",
+					 pair);
+		*equals = '\0';
+		words = reallocarray(words, count + 2, sizeof(*words));
+		if (!words)
+			abort();
+		words[count++] = pair; /* lives as long as nbctl, as the arguments do */
+		words[count++] = equals + 1;
+	}
+	if (words) {
+		ctl->words = words;
+		ctl->word_count = count;
+	}
+	return CTL_DONE;
+}
+
+static int check_served(struct ctl *ctl, const struct compare *c)
+{
+	if (ctl->values[VALUE_SERVE] && !ctl->rest)
+		return ctl_usage(ctl, "--serve needs a command after `--`");
+	if (ctl->values[VALUE_BUILD] && !(ctl->values[VALUE_SERVE] && c->visits))
+		return ctl_usage(ctl, "--build is for daemons that are started for each round: "
+				      "`nbserved --run SERVICE --build old=PATH --build new=PATH "
+				      "-- COMMAND {port}`");
+	if ((ctl->values[VALUE_PAIR] || ctl->values[VALUE_CONTROL] || ctl->values[VALUE_SEED]) &&
+	    !c->visits)
+		return ctl_usage(ctl, "--pair, --control and --seed are about visits: COMMAND "
+				      "needs {port} or its like");
+	if (ctl->values[VALUE_CONTROL] && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]))
+		return ctl_usage(ctl, "--control is a listener beside the first one: without "
+				      "--build and --pair");
+	if (ctl->values[VALUE_PAIR] && (ctl->values[VALUE_BUILD] || ctl->word_count))
+		return ctl_usage(ctl, "--pair names the listeners: without others, and without "
+				      "--build");
+	return CTL_DONE;
+}
+
 static int check_within(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_WITHIN];
@@ -47,6 +105,7 @@ static int check_within(struct ctl *ctl, struct compare *c)
 	if (!text)
 		return CTL_DONE;
 	c->within = strtod(text, &end) / 100;
+	end += end > text && *end == '%';
 	if (!*text || *end || !(c->within >= 0.001 && c->within <= 1))
 		return ctl_usage(ctl, "--within: expected 0.1 to 100 percent, got '%s'", text);
 	return CTL_DONE;
@@ -98,7 +157,8 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
 	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
 		return ctl_usage(ctl, "--force is about --against");
-	if (check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
+	if (check_served(ctl, c) || check_pairs(ctl) || check_seed(ctl, c) ||
+	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
 		return CTL_USAGE;
 	return check_repeat(ctl, c);
 }

@@ -22,7 +22,12 @@ enum {
 	VALUE_TIME,
 	VALUE_WITHIN,
 	VALUE_FORCE,
-	VALUE_WIDE
+	VALUE_WIDE,
+	VALUE_SERVE,
+	VALUE_BUILD,
+	VALUE_PAIR,
+	VALUE_CONTROL,
+	VALUE_SEED
 };
 
 struct compare {
@@ -32,6 +37,7 @@ struct compare {
 	double within;       /* see struct measures */
 	FILE *save, *html;   /* files of the options; NULL: not given */
 	struct softirq *softirq;
+	struct serve *serve; /* NULL: a daemon runs already */
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
 	int status;  /* exit code of COMMAND, or of what else ended measuring early */
 };

@@ -12,28 +12,41 @@
 #include "siphash.h"
 #include "util.h"
 
-int conditions_init(struct conditions *ret, struct ctl *ctl)
+void conditions_begin(struct conditions *ret, struct ctl *ctl)
 {
 	struct siphash_key random;
-	json_t *status = NULL;
-	int rc;
 
 	*ret = (struct conditions){ .command = ctl->rest };
 	if (siphash_key_init(&random) < 0)
 		abort();
 	snprintf(ret->run, sizeof(ret->run), "%016" PRIx64, random.words[0]);
-	rc = ctl_call(ctl, "GetStatus", NULL, &status);
+}
+
+int conditions_ask(struct conditions *c, struct ctl *ctl)
+{
+	json_t *status = NULL;
+	int rc = ctl_call(ctl, "GetStatus", NULL, &status);
+
+	conditions_fini(c);
+	c->config = NULL;
+	c->common = NULL;
+	c->build = NULL;
 	if (rc == CTL_DONE)
-		rc = ctl_call(ctl, "GetConfig", NULL, &ret->config);
+		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE) {
-		ret->pid = (pid_t)field_uint(status, "pid");
-		ret->build = strdup(field_text(status, "build"));
-		ret->common =
-			json_pack("{s:s, s:s, s:o}", "nbserved", field_text(status, "version"),
-				  "nbctl", NB_VERSION, "host", host_describe());
+		c->pid = (pid_t)field_uint(status, "pid");
+		c->build = strdup(field_text(status, "build"));
+		c->common = json_pack("{s:s, s:s, s:o}", "nbserved", field_text(status, "version"),
+				      "nbctl", NB_VERSION, "host", host_describe());
 	}
 	json_decref(status);
 	return rc;
+}
+
+int conditions_init(struct conditions *ret, struct ctl *ctl)
+{
+	conditions_begin(ret, ctl);
+	return conditions_ask(ret, ctl);
 }
 
 void conditions_fini(struct conditions *c)
@@ -142,8 +155,9 @@ static json_t *visit_of(const struct conditions *c, const json_t *conditions, st
 	char setup[17];
 
 	snprintf(setup, sizeof(setup), "%016" PRIx64, setup_of(c, conditions));
-	return json_pack("{s:s, s:i, s:i, s:s, s:s}", "run", c->run, "round", (int)place.round,
-			 "position", (int)place.position, "setup", setup, "build", c->build);
+	return json_pack("{s:s, s:i, s:i, s:I, s:s, s:s}", "run", c->run, "round", (int)place.round,
+			 "position", (int)place.position, "seed", (json_int_t)place.seed, "setup",
+			 setup, "build", c->build);
 }
 
 void conditions_set(const struct conditions *c, struct measures *m, unsigned first,

@@ -24,6 +24,9 @@ struct conditions {
 /* Gets the conditions from the host and the daemon.  CTL_DONE, or another exit code with the error
  * printed.  The caller calls conditions_fini() in both cases. */
 int conditions_init(struct conditions *ret, struct ctl *ctl);
+/* conditions_init() without a daemon, and what it asks of each daemon that is started. */
+void conditions_begin(struct conditions *ret, struct ctl *ctl);
+int conditions_ask(struct conditions *c, struct ctl *ctl);
 void conditions_fini(struct conditions *c);
 
 /* Sets the conditions of the rows of m from `first` on, which have just been measured, and their
@@ -31,6 +34,7 @@ void conditions_fini(struct conditions *c);
  * result; NULL: none was run. */
 struct place {
 	unsigned round, position;
+	uint64_t seed; /* of the order of visits; 0: none */
 };
 void conditions_set(const struct conditions *c, struct measures *m, unsigned first,
 		    struct place place, char *const *argv, const struct child *child);

@@ -8,7 +8,8 @@
 enum { ROUNDS_MAX = 1000, ROUNDS_TIME_MS = 60 * 1000 };
 
 struct rounds {
-	unsigned repeat;      /* exactly so many; 0: until it is known */
+	unsigned repeat;      /* make exactly this many; 0: until it is known */
+	bool seeded;          /* `seed` is the user's */
 	uint64_t time_ns;     /* after which no further round begins; without repeat */
 	unsigned comparisons; /* listeners less one */
 	/* Set by rounds_begin() and rounds_enough(). */

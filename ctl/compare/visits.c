@@ -14,187 +14,11 @@
 #include "printable.h"
 #include "rounds.h"
 #include "sampler.h"
+#include "serve.h"
+#include "softirq.h"
+#include "targets.h"
 #include "timeline.h"
 #include "util.h"
-
-/* ---- Listeners to visit ---- */
-
-struct target {
-	const char *listener, *service; /* borrowed from the status document */
-	char *host, *port, *uri;        /* "": it has none */
-	bool timed_out;                 /* it is not visited again */
-};
-
-static char *must(char *text)
-{
-	if (!text)
-		abort();
-	return text;
-}
-
-static char *format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static char *format(const char *format, ...)
-{
-	va_list arguments;
-	char *text;
-
-	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		abort();
-	va_end(arguments);
-	return text;
-}
-
-/* How generators name a service in a URI; "tcp" for those that have no name. */
-static const char *scheme_of(const char *service)
-{
-	return !strcmp(service, "nbd") || !strcmp(service, "http") ? service : "tcp";
-}
-
-/* `127.0.0.1:7008`, `[::1]:7008`, `unix:/path`; a wildcard is reached on this host. */
-static void target_set_address(struct target *t, const char *address)
-{
-	const char *colon = strrchr(address, ':'), *scheme = scheme_of(t->service);
-	int bytes = (int)(colon ? colon - address : 0);
-
-	if (!strncmp(address, "unix:", 5)) {
-		t->host = must(strdup(address + 5));
-		t->port = must(strdup(""));
-		t->uri = format("%s+unix:///?socket=%s", scheme, t->host);
-		return;
-	}
-	t->host = format("%.*s", bytes, address);
-	t->port = must(strdup(colon ? colon + 1 : ""));
-	if (!strcmp(t->host, "0.0.0.0") || !strcmp(t->host, "[::]")) {
-		bool is_ipv4 = t->host[0] == '0';
-
-		free(t->host);
-		t->host = must(strdup(is_ipv4 ? "127.0.0.1" : "[::1]"));
-	}
-	t->uri = format("%s://%s:%s/", scheme, t->host, t->port);
-	if (t->host[0] == '[') { /* only a URI needs the brackets */
-		t->host[strlen(t->host) - 1] = '\0';
-		memmove(t->host, t->host + 1, strlen(t->host));
-	}
-}
-
-struct targets {
-	json_t *status;
-	struct target *list;
-	unsigned count;
-	json_t *absent; /* listeners of status that cannot be visited, with the reason why */
-};
-
-static void targets_free(struct targets *t)
-{
-	for (unsigned i = 0; i < t->count; i++) {
-		free(t->list[i].host);
-		free(t->list[i].port);
-		free(t->list[i].uri);
-	}
-	free(t->list);
-	json_decref(t->absent);
-	json_decref(t->status);
-}
-
-static void targets_add(struct targets *t, const json_t *listener)
-{
-	struct target *new;
-
-	t->list = reallocarray(t->list, t->count + 1, sizeof(*t->list));
-	if (!t->list)
-		abort();
-	new = &t->list[t->count++];
-	*new = (struct target){ .listener = field_text(listener, "name"),
-				.service = field_text(listener, "service") };
-	target_set_address(new,
-			   field_text(json_array_get(field_get(listener, "addresses"), 0), ""));
-}
-
-static bool is_serving(const json_t *listener)
-{
-	return !strcmp(field_text(listener, "state"), "serving");
-}
-
-/* The table names it with the reason, which is the daemon's if that has one. */
-static void targets_leave(struct targets *t, const json_t *listener, const char *reason)
-{
-	json_t *copy = json_copy((json_t *)listener);
-
-	if (!*field_text(copy, "reason"))
-		json_object_set_new(copy, "reason", json_string(reason));
-	json_object_set_new(copy, "state", json_string("unavailable"));
-	if (!t->absent)
-		t->absent = json_array();
-	json_array_append_new(t->absent, copy);
-}
-
-static int nothing_to_visit(const struct targets *t)
-{
-	json_t *listener;
-	size_t i;
-
-	ctl_warn("no listener serves: nothing to visit");
-	json_array_foreach(t->absent, i, listener) {
-		char *text = format("%s: %s", field_text(listener, "name"),
-				    field_text(listener, "reason"));
-
-		printable_clean(text);
-		ctl_warn("%s", text);
-		free(text);
-	}
-	return CTL_REFUSED;
-}
-
-static int targets_name(struct ctl *ctl, struct targets *t)
-{
-	for (unsigned i = 0; i < ctl->word_count; i++) {
-		const json_t *listener = field_named(t->status, "listeners", ctl->words[i]);
-
-		if (!listener) {
-			ctl_warn("there is no listener '%s'", ctl->words[i]);
-			return CTL_REFUSED;
-		}
-		if (is_serving(listener))
-			targets_add(t, listener);
-		else
-			targets_leave(t, listener, field_text(listener, "state"));
-	}
-	return t->count ? CTL_DONE : nothing_to_visit(t);
-}
-
-static bool is_visited(const json_t *listener)
-{
-	return is_serving(listener) && !strcmp(field_text(listener, "transport"), "tcp");
-}
-
-/* Selects all listeners that serve, if one command suits them all. */
-static int targets_all(struct targets *t)
-{
-	json_t *listener;
-	size_t i;
-
-	json_array_foreach(field_get(t->status, "listeners"), i, listener)
-		if (is_visited(listener))
-			targets_add(t, listener);
-	for (unsigned j = 1; j < t->count; j++)
-		if (strcmp(t->list[j].service, t->list[0].service) != 0) {
-			ctl_warn(
-				"which listeners?  They serve different things (%s: %s, %s: %s): name "
-				"those that COMMAND is to visit",
-				t->list[0].listener, t->list[0].service, t->list[j].listener,
-				t->list[j].service);
-			return CTL_USAGE;
-		}
-	json_array_foreach(field_get(t->status, "listeners"), i, listener)
-		if (!is_visited(listener) &&
-		    (t->count == 0 || !strcmp(field_text(listener, "service"), t->list[0].service)))
-			targets_leave(t, listener,
-				      is_serving(listener)
-					      ? "not over TCP: it is visited when it is named"
-					      : field_text(listener, "state"));
-	return t->count ? CTL_DONE : nothing_to_visit(t);
-}
 
 /* ---- The command ---- */
 
@@ -249,6 +73,10 @@ struct visit {
 	struct rounds *rounds;
 	struct measures *measures;
 	unsigned round, position; /* from 0 on */
+	json_t *names;            /* of rows, in the order in which they are shown */
+	json_t *absent;           /* see struct targets */
+	struct softirq *softirq;  /* NULL: not requested */
+	int late;                 /* CTL_TIMED_OUT: a visit ran out of time */
 };
 
 static void progress(const struct visit *v, const struct target *t)
@@ -280,9 +108,22 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 		row->generator.sibling_cpus = (uint64_t)CPU_COUNT(&siblings);
 }
 
+/* Of which pair is the listener?  NULL: of none. */
+static const char *pair_of(const struct visit *v, const struct targets *t, const char *listener)
+{
+	const struct targets_of *of = &v->options->listeners;
+
+	if (t->build)
+		return listener;
+	for (unsigned i = 0; v->options->paired && i < of->count; i++)
+		if (!strcmp(of->names[i], listener))
+			return of->names[i - i % 2];
+	return NULL;
+}
+
 /* The rows of one listener. */
-static int visit_rows(struct visit *v, const struct sampler *s, char *const *argv,
-		      const struct child *child)
+static int visit_rows(struct visit *v, const struct targets *t, const struct sampler *s,
+		      char *const *argv, const struct child *child)
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
@@ -301,18 +142,26 @@ static int visit_rows(struct visit *v, const struct sampler *s, char *const *arg
 	}
 	sampler_set(s, m, first);
 	conditions_set(v->options->conditions, m, first,
-		       (struct place){ v->round + 1, v->position + 1 }, argv, child);
+		       (struct place){ v->round + 1, v->position + 1, v->rounds->seed }, argv,
+		       child);
+	for (unsigned i = first; i < m->count; i++) {
+		const char *pair = pair_of(v, t, m->rows[i]->listener);
+
+		if (pair)
+			measure_set_pair(m->rows[i], targets_row(t, m->rows[i]->listener), pair);
+	}
 	return CTL_DONE;
 }
 
-static int visit(struct visit *v, struct target *t, char **argv, int *ret_status)
+static int visit(struct visit *v, const struct targets *all, struct target *t, char **argv,
+		 int *ret_status)
 {
 	struct sampler sampler;
 	struct child child;
 	int rc;
 
 	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener),
-			  v->options->softirq, true);
+			  v->softirq, true);
 	if (rc != CTL_DONE)
 		return rc;
 	if (v->round > 0)
@@ -323,7 +172,7 @@ static int visit(struct visit *v, struct target *t, char **argv, int *ret_status
 	if (child.status == 0 && !child.timed_out) {
 		rc = sampler_end(&sampler, &child.use);
 		if (rc == CTL_DONE)
-			rc = visit_rows(v, &sampler, argv, &child);
+			rc = visit_rows(v, all, &sampler, argv, &child);
 		if (!generator_name(argv) && child.output[0] && !v->options->quiet &&
 		    !v->ctl->out.json) {
 			progress_end();
@@ -355,7 +204,7 @@ static int one_round(struct visit *v, struct targets *t, char *const *argv, int 
 		if (!words)
 			break;
 		progress(v, target);
-		rc = visit(v, target, words, ret_status);
+		rc = visit(v, t, target, words, ret_status);
 		free_words(words);
 		if (rc != CTL_DONE || *ret_status != 0)
 			break;
@@ -364,39 +213,30 @@ static int one_round(struct visit *v, struct targets *t, char *const *argv, int 
 	return rc;
 }
 
+/* ---- Rounds ---- */
+
 /* Rows came in the order of the visits; the listeners' order is the user's, and those that were not
  * visited come last. */
-static void sort_rows(struct measures *m, const struct targets *t)
+static void sort_rows(const struct visit *v)
 {
-	json_t *names = json_array(), *listener;
-	size_t index;
+	json_t *names = json_copy(v->names), *listener;
+	size_t i;
 
-	for (unsigned i = 0; i < t->count; i++)
-		json_array_append_new(names, json_string(t->list[i].listener));
-	json_array_foreach(t->absent, index, listener)
+	json_array_foreach(v->absent, i, listener)
 		json_array_append(names, field_get(listener, "name"));
-	measures_select(m, names);
+	measures_select(v->measures, names);
 	json_decref(names);
 }
 
-static int run_rounds(struct visit *v, struct targets *t, char *const *argv, int *ret_status)
+/* In the first round: the rows that there will be. */
+static void add_names(struct visit *v, const struct targets *t)
 {
-	int rc;
-
-	v->rounds->comparisons = t->count - 1;
-	rounds_begin(v->rounds);
-	do {
-		rc = one_round(v, t, argv, ret_status);
-		sort_rows(v->measures, t);
-		v->round++;
-	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() &&
-		 !rounds_enough(v->rounds, v->measures));
-	progress_end();
-	return rc;
+	for (unsigned i = 0; v->round == 0 && i < t->count; i++)
+		json_array_append_new(v->names, targets_row(t, t->list[i].listener));
 }
 
 /* Names the listeners whose visit ran out of time.  An exit code. */
-static int leave_timed_out(struct targets *t, unsigned timeout_ms)
+static int leave_timed_out(const struct visit *v, struct targets *t)
 {
 	int rc = CTL_DONE;
 
@@ -407,7 +247,9 @@ static int leave_timed_out(struct targets *t, unsigned timeout_ms)
 		if (!t->list[i].timed_out)
 			continue;
 		rc = CTL_TIMED_OUT;
-		reason = format("COMMAND did not end within %g s (--timeout)", timeout_ms / 1e3);
+		if (asprintf(&reason, "COMMAND did not end within %g s (--timeout)",
+			     v->options->timeout_ms / 1e3) < 0)
+			abort();
 		ctl_warn("%s is not compared: %s", name, reason);
 		targets_leave(t, field_named(t->status, "listeners", name), reason);
 		free(reason);
@@ -415,33 +257,115 @@ static int leave_timed_out(struct targets *t, unsigned timeout_ms)
 	return rc;
 }
 
-static void add_absent(struct measures *m, const struct targets *t, const char *label)
+/* A round with the daemon of a build, from its start to its end. */
+static int serve_round(struct visit *v, unsigned build, char *const *argv, int *ret_status)
 {
-	json_t *document = json_pack("{s:O?}", "listeners", t->absent);
+	struct serve *serve = v->options->serve;
+	struct targets t = { .build = serve->builds[build].name, .absent = v->absent };
+	int rc = serve_start(serve, build), late;
 
-	measures_delta(m, NULL, document, 0, label ? label : "");
+	if (rc == CTL_DONE)
+		rc = conditions_ask(v->options->conditions, v->ctl);
+	if (rc == CTL_DONE && v->options->softirq)
+		rc = softirq_open(&v->softirq, v->ctl);
+	if (rc == CTL_DONE)
+		rc = targets_find(&t, v->ctl, &v->options->listeners);
+	if (rc == CTL_DONE) {
+		add_names(v, &t);
+		rc = one_round(v, &t, argv, ret_status);
+		late = leave_timed_out(v, &t);
+		v->late = late != CTL_DONE ? late : v->late;
+	}
+	softirq_close(v->softirq);
+	v->softirq = NULL;
+	targets_free(&t);
+	serve_stop(serve);
+	return rc;
+}
+
+enum { BUILDS_SHUFFLE = 1 << 20 }; /* a part of the random numbers that no round of visits takes */
+
+/* A round with a new daemon of each build. */
+static int serve_rounds(struct visit *v, char *const *argv, int *ret_status)
+{
+	unsigned order[SERVE_BUILDS_MAX], count = v->options->serve->build_count;
+	int rc = CTL_DONE;
+
+	rounds_order(v->rounds, v->round + BUILDS_SHUFFLE, count, order);
+	/* The first round has the user's order, in which the rows are shown. */
+	for (unsigned i = 0; i < count && rc == CTL_DONE && *ret_status == 0; i++)
+		rc = child_interrupted()
+			     ? CTL_DONE
+			     : serve_round(v, v->round ? order[i] : i, argv, ret_status);
+	return rc;
+}
+
+static unsigned count_comparisons(const struct visit *v)
+{
+	const struct visits_options *o = v->options;
+	unsigned names = (unsigned)json_array_size(v->names);
+	unsigned builds = o->serve ? o->serve->build_count : 1;
+
+	if (o->paired)
+		return o->listeners.count / 2;
+	return builds > 1 ? names - names / builds : MAX(names, 1U) - 1;
+}
+
+static int run_rounds(struct visit *v, struct targets *t, char *const *argv, int *ret_status)
+{
+	int rc;
+
+	rounds_begin(v->rounds);
+	do {
+		rc = v->options->serve ? serve_rounds(v, argv, ret_status)
+				       : one_round(v, t, argv, ret_status);
+		v->rounds->comparisons = count_comparisons(v);
+		sort_rows(v);
+		v->round++;
+	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() &&
+		 !rounds_enough(v->rounds, v->measures));
+	progress_end();
+	return rc;
+}
+
+static void add_absent(const struct visit *v)
+{
+	json_t *document = json_pack("{s:O}", "listeners", v->absent);
+
+	measures_delta(v->measures, NULL, document, 0, v->options->label ? v->options->label : "");
 	json_decref(document);
 }
 
 int visits_run(struct ctl *ctl, const struct visits_options *options, struct rounds *rounds,
 	       struct measures *m, int *ret_status)
 {
-	struct visit v = { .ctl = ctl, .options = options, .rounds = rounds, .measures = m };
-	struct targets targets = { 0 };
-	int rc = ctl_call(ctl, "GetStatus", NULL, &targets.status);
+	struct visit v = {
+		.ctl = ctl,
+		.options = options,
+		.rounds = rounds,
+		.measures = m,
+		.names = json_array(),
+		.absent = json_array(),
+	};
+	struct targets t = { .absent = v.absent };
+	int rc = CTL_DONE;
 
-	if (rc != CTL_DONE)
-		return rc;
-	rc = ctl->word_count ? targets_name(ctl, &targets) : targets_all(&targets);
+	if (!options->serve && options->softirq)
+		rc = softirq_open(&v.softirq, ctl);
+	if (!options->serve && rc == CTL_DONE)
+		rc = targets_find(&t, ctl, &options->listeners);
 	if (rc == CTL_DONE) {
-		int late;
-
-		rc = run_rounds(&v, &targets, ctl->rest, ret_status);
-		late = leave_timed_out(&targets, options->timeout_ms);
-		rc = rc == CTL_DONE ? late : rc;
-		add_absent(m, &targets, options->label);
-		sort_rows(m, &targets);
+		add_names(&v, &t);
+		rc = run_rounds(&v, &t, ctl->rest, ret_status);
+		if (!options->serve)
+			v.late = leave_timed_out(&v, &t);
+		rc = rc == CTL_DONE ? v.late : rc;
+		add_absent(&v);
+		sort_rows(&v);
 	}
-	targets_free(&targets);
+	softirq_close(v.softirq);
+	targets_free(&t);
+	json_decref(v.names);
+	json_decref(v.absent);
 	return rc;
 }

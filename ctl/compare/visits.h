@@ -6,18 +6,22 @@
 
 #include "ctl.h"
 #include "measure.h"
+#include "targets.h"
 
 enum { VISITS_TIMEOUT_MS = 600 * 1000 };
 
 struct conditions;
 struct rounds;
-struct softirq;
+struct serve;
 struct visits_options {
 	const char *label;
 	unsigned timeout_ms; /* of a visit */
-	const struct conditions *conditions;
-	struct softirq *softirq; /* NULL: not requested */
-	bool quiet;              /* also hide output of the command that was not recognised */
+	struct conditions *conditions;
+	struct serve *serve; /* starts the daemons; NULL: one runs already */
+	struct targets_of listeners;
+	bool paired;  /* each second listener is compared with the one before it */
+	bool softirq; /* count softirqs by port */
+	bool quiet;   /* also hide output of the command that was not recognised */
 };
 
 /* Runs ctl->rest against the listeners that ctl->words names (none: all that serve), and appends a

@@ -68,6 +68,14 @@ static void runs_add(struct runs *to, const struct measure *row, enum figure cos
 
 /* ---- Judging ---- */
 
+static enum gate gate_of(const struct verdict *v, double within)
+{
+	return v->is == VERDICT_TOO_FEW_ROUNDS ? GATE_NOT_COMPARABLE
+	       : v->high <= within             ? GATE_PASSED
+	       : v->is == VERDICT_MORE         ? GATE_WORSE
+					       : GATE_UNDECIDED;
+}
+
 static bool same_name(const struct measure *a, const struct measure *b)
 {
 	return !strcmp(a->label, b->label) && !strcmp(a->listener, b->listener) &&
@@ -126,10 +134,7 @@ static void judge(struct judging *j, struct measure *now, const struct measure *
 	const char *colon = *now->label ? ", " : "";
 	unsigned before, runs;
 	struct verdict v = verdict_on(j, now, cost, &before, &runs);
-	enum gate is = v.is == VERDICT_TOO_FEW_ROUNDS ? GATE_NOT_COMPARABLE
-		       : v.high <= j->within          ? GATE_PASSED
-		       : v.is == VERDICT_MORE         ? GATE_WORSE
-						      : GATE_UNDECIDED;
+	enum gate is = gate_of(&v, j->within);
 
 	j->counts[is]++;
 	if (is == GATE_NOT_COMPARABLE)
@@ -208,4 +213,36 @@ enum gate compare_gate(struct output *out, const struct measures *before,
 	       : all == 0 || j.counts[GATE_NOT_COMPARABLE] ? GATE_NOT_COMPARABLE
 	       : j.counts[GATE_UNDECIDED]                  ? GATE_UNDECIDED
 							   : GATE_PASSED;
+}
+
+enum gate compare_pairs(struct output *out, const struct measures *m)
+{
+	struct output said = *out;
+	unsigned counts[GATE_NOT_COMPARABLE + 1] = { 0 }, all = 0;
+	struct groups groups;
+	double within = m->within > 0 ? m->within : WITHIN_DEFAULT;
+	enum gate is;
+
+	if (out->json)
+		said.file = stderr;
+	groups_init(&groups, m);
+	for (unsigned i = 0; i < groups.count; i++)
+		for (unsigned j = 1; *groups.list[i].pair && j < groups.list[i].count; j++, all++)
+			counts[gate_of(&groups.list[i].verdicts[j], within)]++;
+	groups_fini(&groups);
+	is = counts[GATE_WORSE]                        ? GATE_WORSE
+	     : all == 0 || counts[GATE_NOT_COMPARABLE] ? GATE_NOT_COMPARABLE
+	     : counts[GATE_UNDECIDED]                  ? GATE_UNDECIDED
+						       : GATE_PASSED;
+	output_wrapped(
+		&said,
+		is == GATE_WORSE    ? STYLE_BAD
+		: is == GATE_PASSED ? STYLE_GOOD
+				    : STYLE_WARN,
+		2,
+		"Against the first of each pair %u of %u are worse, %u not by more than %.3g "
+		"%%, %u undecided, %u with too few rounds.",
+		counts[GATE_WORSE], all, counts[GATE_PASSED], 100 * within, counts[GATE_UNDECIDED],
+		counts[GATE_NOT_COMPARABLE]);
+	return is;
 }

@@ -29,7 +29,7 @@ static struct group *find_group(struct groups *g, const struct measure *row)
 		struct group *group = &g->list[i];
 
 		if (!strcmp(group->service, row->service) && !strcmp(group->label, row->label) &&
-		    !strcmp(group->operation, row->operation))
+		    !strcmp(group->operation, row->operation) && !strcmp(group->pair, row->pair))
 			return group;
 	}
 	g->list = reallocarray(g->list, g->count + 1, sizeof(*g->list));
@@ -39,6 +39,7 @@ static struct group *find_group(struct groups *g, const struct measure *row)
 		.service = row->service,
 		.label = row->label,
 		.operation = row->operation,
+		.pair = row->pair,
 	};
 	return &g->list[g->count++];
 }
@@ -70,6 +71,7 @@ static void add_once(json_t *names, json_t *name)
 void groups_init(struct groups *g, const struct measures *m)
 {
 	json_t *minor = json_array();
+	unsigned paired = 0;
 
 	*g = (struct groups){};
 	for (unsigned i = 0; i < m->count; i++) {
@@ -80,9 +82,12 @@ void groups_init(struct groups *g, const struct measures *m)
 		else if (row->count > 0)
 			group_add(find_group(g, row), row);
 	}
+	for (unsigned i = 0; i < g->count; i++)
+		paired += *g->list[i].pair ? g->list[i].count - 1 : 0;
 	for (unsigned i = 0; i < g->count; i++) {
 		struct group *group = &g->list[i];
 
+		group->comparisons = *group->pair ? paired : group->count - 1;
 		group->cost = compare_cost(group->rows, group->count);
 		group->within = m->within > 0 ? m->within : WITHIN_DEFAULT;
 		group_judge(group);
@@ -175,7 +180,7 @@ static struct verdict judge(const struct group *g, unsigned row)
 		costs[rounds] = figure_value(base, g->cost);
 		costs[visits + rounds++] = figure_value(beside, g->cost);
 	}
-	v = verdict_of(costs, costs + visits, rounds, g->count - 1, g->within);
+	v = verdict_of(costs, costs + visits, rounds, g->comparisons, g->within);
 	free(costs);
 	return v;
 }
@@ -252,10 +257,61 @@ char *group_title(const struct group *g)
 	size_t bytes;
 	FILE *to = open_text(&text, &bytes);
 
-	fprintf(to, "%s%s%s%s%s", g->service, operation ? " " : "", operation ? g->operation : "",
-		*g->label ? ": " : "", g->label);
+	fprintf(to, "%s%s%s%s%s%s%s", g->service, operation ? " " : "",
+		operation ? g->operation : "", *g->pair ? ", " : "", g->pair, *g->label ? ": " : "",
+		g->label);
 	fclose(to);
 	return text;
+}
+
+/* ---- The control ---- */
+
+/* The keys of the row's listener, but for its address. */
+static json_t *keys_of(const struct measure *row)
+{
+	const struct measure *visit = measure_visit_at(row, 0);
+	json_t *keys = json_copy(field_get(visit->conditions, "listener"));
+
+	json_object_del(keys, "address");
+	return keys;
+}
+
+static bool is_alike(const struct measure *a, const struct measure *b)
+{
+	json_t *first = keys_of(a), *second = keys_of(b);
+	bool alike = first && json_equal(first, second);
+
+	json_decref(first);
+	json_decref(second);
+	return alike;
+}
+
+static char *control_text(const struct group *g, unsigned row)
+{
+	const char *name = g->rows[row]->listener, *first = g->rows[0]->listener;
+	struct phrase verdict = group_verdict_text(g, row);
+	enum verdict_is is = g->verdicts[row].is;
+	char *text;
+
+	if (asprintf(&text, "The control %s is configured as %s: %s.%s", name, first, verdict.text,
+		     is == VERDICT_LESS || is == VERDICT_MORE
+			     ? " Differences of that size are between listeners of one daemon, not "
+			       "between what they do."
+			     : "") < 0)
+		abort();
+	return text;
+}
+
+char *groups_control(const struct groups *all, const char *listener, bool *ret_alike)
+{
+	*ret_alike = true;
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 1; j < all->list[i].count; j++)
+			if (!strcmp(all->list[i].rows[j]->listener, listener)) {
+				*ret_alike = is_alike(all->list[i].rows[0], all->list[i].rows[j]);
+				return control_text(&all->list[i], j);
+			}
+	return NULL;
 }
 
 /* ---- Warnings ---- */

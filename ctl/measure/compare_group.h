@@ -10,6 +10,8 @@
 
 struct group {
 	const char *service, *label, *operation;
+	const char *pair;         /* see struct measure; "": none */
+	unsigned comparisons;     /* that hold together: of this group, or of all pairs */
 	struct measure **rows;    /* borrowed; the first is the baseline */
 	struct verdict *verdicts; /* of each row against the first one; [0] is not judged */
 	unsigned count;
@@ -53,6 +55,10 @@ struct phrase group_change_text(const struct group *g, unsigned i);
 
 /* "0.6 to 5.8 % less", "the same within 5 %", "undecided, up to 7.4 %", "too few rounds: 3 of 7" */
 struct phrase group_verdict_text(const struct group *g, unsigned i);
+
+/* What the control tells: a listener of the same keys as the first one.  The caller frees it.  NULL:
+ * no group has the listener behind its first row; *ret_alike: false if their keys differ. */
+char *groups_control(const struct groups *all, const char *listener, bool *ret_alike);
 
 /* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
 void compare_engine_text(const struct measure *row, char *text, size_t bytes);

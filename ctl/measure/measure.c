@@ -23,7 +23,7 @@ struct measure *measures_add(struct measures *m)
 	struct measure *row = calloc(1, sizeof(*row));
 
 	append(m, row);
-	row->generator.name = "";
+	row->generator.name = row->pair = "";
 	measure_set_visit(row, NULL);
 	return row;
 }
@@ -270,10 +270,10 @@ void measures_select(struct measures *m, const json_t *names)
 
 static bool same(const struct measure *a, const struct measure *b)
 {
-	return !strcmp(a->label, b->label) && !strcmp(a->listener, b->listener) &&
-	       !strcmp(a->engine, b->engine) && !strcmp(a->service, b->service) &&
-	       !strcmp(a->operation, b->operation) && !strcmp(a->visit.setup, b->visit.setup) &&
-	       !strcmp(a->visit.build, b->visit.build);
+	return !strcmp(a->label, b->label) && !strcmp(a->pair, b->pair) &&
+	       !strcmp(a->listener, b->listener) && !strcmp(a->engine, b->engine) &&
+	       !strcmp(a->service, b->service) && !strcmp(a->operation, b->operation) &&
+	       !strcmp(a->visit.setup, b->visit.setup) && !strcmp(a->visit.build, b->visit.build);
 }
 
 static void add_histogram(struct histogram_sum *to, const struct histogram_sum *from)
@@ -287,13 +287,26 @@ static void add_histogram(struct histogram_sum *to, const struct histogram_sum *
 		to->buckets[i] += from->buckets[i];
 }
 
+void measure_set_pair(struct measure *row, json_t *name, const char *pair)
+{
+	/* Rows of a listener share their source, and the texts that it owns. */
+	if (!json_object_get(row->source, "row_name"))
+		json_object_set(row->source, "row_name", name);
+	if (!json_object_get(row->source, "pair"))
+		json_object_set_new(row->source, "pair", json_string(pair));
+	json_decref(name);
+	row->listener = field_text(row->source, "row_name");
+	row->pair = field_text(row->source, "pair");
+}
+
 void measure_set_visit(struct measure *row, const json_t *visit)
 {
 	row->visit = (struct measure_visit){ .run = field_text(visit, "run"),
 					     .setup = field_text(visit, "setup"),
 					     .build = field_text(visit, "build"),
 					     .round = field_uint(visit, "round"),
-					     .position = field_uint(visit, "position") };
+					     .position = field_uint(visit, "position"),
+					     .seed = field_uint(visit, "seed") };
 }
 
 void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,

@@ -54,11 +54,15 @@ struct measure_visit {
 	const char *setup; /* a hash of command, host, and the listener's keys; "": unknown */
 	const char *build; /* of the daemon; "": unknown */
 	uint64_t round, position; /* from 1 on; 0: unknown */
+	uint64_t seed;            /* of the order of visits; 0: unknown */
 };
 
 struct measure {
 	const char *label, *listener, *engine, *service, *operation; /* "" when unknown */
-	const json_t *features, *stores;                             /* arrays of names, or NULL */
+	/* Rows of the same pair are compared with each other alone: the listener's name in two
+	 * builds, or the first one's of two listeners.  "": of no pair. */
+	const char *pair;
+	const json_t *features, *stores; /* arrays of names, or NULL */
 	bool batch; /* an operation is a batch (what one receive or send moved), not a request */
 	uint64_t interval_ns;
 	uint64_t count, errors;  /* of this operation */
@@ -118,6 +122,9 @@ void measures_select(struct measures *m, const json_t *names);
 
 /* True: the listener was unavailable, so zeros in its row are not measurements. */
 bool measure_unavailable(const struct measure *row);
+
+/* Names the row, and its pair.  Takes ownership of name, a JSON text. */
+void measure_set_pair(struct measure *row, json_t *name, const char *pair);
 
 /* Takes ownership of conditions and visit (its saved form), and sets them for all rows of the row's
  * listener and interval. */

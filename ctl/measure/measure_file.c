@@ -143,8 +143,9 @@ static json_t *softirq_to_json(const struct measure *row)
 
 static json_t *visit_to_json(const struct measure_visit *v)
 {
-	return json_pack("{s:s, s:I, s:I, s:s, s:s}", "run", v->run, "round", (json_int_t)v->round,
-			 "position", (json_int_t)v->position, "setup", v->setup, "build", v->build);
+	return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s}", "run", v->run, "round",
+			 (json_int_t)v->round, "position", (json_int_t)v->position, "seed",
+			 (json_int_t)v->seed, "setup", v->setup, "build", v->build);
 }
 
 json_t *measure_to_json(const struct measure *row)
@@ -154,6 +155,8 @@ json_t *measure_to_json(const struct measure *row)
 				  "operation", row->operation);
 
 	json_object_set_new(saved, "schema", json_integer(MEASURE_SCHEMA));
+	if (*row->pair)
+		json_object_set_new(saved, "pair", json_string(row->pair));
 	if (measure_unavailable(row)) {
 		json_object_set_new(saved, "state", json_string("unavailable"));
 		json_object_set_new(saved, "reason",
@@ -196,6 +199,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->engine = field_text(source, "engine");
 	row->service = field_text(source, "service");
 	row->operation = field_text(source, "operation");
+	row->pair = field_text(source, "pair");
 	row->batch = field_bool(source, "batch");
 	row->features = field_get(source, "features");
 	row->stores = field_get(source, "stores");

@@ -67,7 +67,7 @@ static void put_rounds(FILE *to, const struct group *g)
 		fprintf(to,
 			"<p class=\"dim\">Not judged: that takes %u rounds in which all listeners "
 			"are visited.</p>\n",
-			verdict_least_rounds(g->count - 1));
+			verdict_least_rounds(g->comparisons));
 }
 
 static void put_group(FILE *to, const struct report *r, const struct group *g)

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
 	PROCESS_DEPTH_MAX = 32,      /* depth of the tree of descendants */
+	PROCESS_KILLS_MAX = 100,     /* rounds, 10 ms each */
 	PROCESS_CHILDREN_MAX = 1024, /* children of one process */
 };
 
@@ -22,12 +24,12 @@ void process_adopt_orphans(void)
 
 /* Runs in the child, which shares the parent's memory (vfork) until it runs the program: only
  * system calls are allowed here. */
-static int become(char *const *argv, int in, int out, int err, int parent_end, pid_t parent)
+static int become(char *const *argv, const struct process_how *how, pid_t parent)
 {
 	struct sigaction action;
 	sigset_t none;
 
-	prctl(PR_SET_PDEATHSIG, parent_end);
+	prctl(PR_SET_PDEATHSIG, how->parent_end);
 	if (getppid() != parent) /* the parent ended before the kernel knew of the signal */
 		_exit(EXIT_FAILURE);
 	for (int i = 1; i < NSIG; i++) /* no handler of the parent may run from here to execvp() */
@@ -35,8 +37,10 @@ static int become(char *const *argv, int in, int out, int err, int parent_end, p
 		    (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_IGN))
 			signal(i, SIG_DFL);
 	sigemptyset(&none);
-	if ((in >= 0 && dup2(in, STDIN_FILENO) < 0) || (out >= 0 && dup2(out, STDOUT_FILENO) < 0) ||
-	    (err >= 0 && dup2(err, STDERR_FILENO) < 0))
+	if ((how->in >= 0 && dup2(how->in, STDIN_FILENO) < 0) ||
+	    (how->out >= 0 && dup2(how->out, STDOUT_FILENO) < 0) ||
+	    (how->err >= 0 && dup2(how->err, STDERR_FILENO) < 0) ||
+	    (how->apart && setpgid(0, 0) < 0))
 		return errno;
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	execvp(argv[0], argv);
@@ -45,7 +49,7 @@ static int become(char *const *argv, int in, int out, int err, int parent_end, p
 
 /* posix_spawn() can set no signal for the parent's end, and fork() would copy the page tables of a
  * daemon with large exports.  So the child is made by vfork(). */
-int process_start(char *const *argv, int in, int out, int err, int parent_end, pid_t *ret_pid)
+int process_start(char *const *argv, const struct process_how *how, pid_t *ret_pid)
 {
 	pid_t parent = getpid(), pid;
 	int error = 0, ends[2];
@@ -60,7 +64,7 @@ int process_start(char *const *argv, int in, int out, int err, int parent_end, p
 	if (pid == 0) {
 		/* become() makes system calls alone, and writes nothing that the parent reads. */
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Vfork) */
-		error = become(argv, in, out, err, parent_end, parent);
+		error = become(argv, how, parent);
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Vfork) */
 		_exit(write(ends[1], &error, sizeof(error)) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	}
@@ -94,6 +98,13 @@ static unsigned children_of(pid_t pid, pid_t *children)
 	return count;
 }
 
+static pid_t spared;
+
+void process_spare(pid_t pid)
+{
+	spared = pid;
+}
+
 /* Kills the children of the children first: without their parent they would get another one while
  * this looks for them. */
 static unsigned kill_children(pid_t pid, unsigned depth)
@@ -102,6 +113,10 @@ static unsigned kill_children(pid_t pid, unsigned depth)
 	unsigned count = children ? children_of(pid, children) : 0;
 
 	for (unsigned i = 0; i < count; i++) {
+		if (children[i] == spared) {
+			children[i--] = children[--count];
+			continue;
+		}
 		if (depth < PROCESS_DEPTH_MAX)
 			kill_children(children[i], depth + 1);
 		kill(children[i], SIGKILL);
@@ -113,4 +128,15 @@ static unsigned kill_children(pid_t pid, unsigned depth)
 unsigned process_kill_descendants(void)
 {
 	return kill_children(getpid(), 0);
+}
+
+void process_end_descendants(void)
+{
+	struct timespec pause = { 0, 10 * 1000 * 1000 };
+
+	for (unsigned i = 0; i < PROCESS_KILLS_MAX && process_kill_descendants(); i++) {
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		nanosleep(&pause, NULL);
+	}
 }

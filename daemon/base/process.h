@@ -1,16 +1,28 @@
 /* Programs that this process starts; none outlives it.  Any thread may start one, which then lives
  * no longer than that thread. */
 #pragma once
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* Makes this process the parent of processes whose own parent has ended (PR_SET_CHILD_SUBREAPER),
  * so that process_kill_descendants() finds all descendants of the programs that it starts. */
 void process_adopt_orphans(void);
 
+struct process_how {
+	int in, out, err; /* its stdin, stdout and stderr; < 0: as ours */
+	int parent_end;   /* the signal that it gets when the calling thread ends */
+	bool apart;       /* in a process group of its own: Ctrl-C does not reach it */
+};
+
 /* Starts argv, found on $PATH, without signals blocked and with SIGPIPE as by default; signals that
- * we ignore stay ignored.  in, out and err: its stdin, stdout and stderr, unless < 0.  parent_end:
- * the signal that it gets when the calling thread ends.  0 or -errno. */
-int process_start(char *const *argv, int in, int out, int err, int parent_end, pid_t *ret_pid);
+ * we ignore stay ignored.  0 or -errno. */
+int process_start(char *const *argv, const struct process_how *how, pid_t *ret_pid);
+
+/* The one child that process_kill_descendants() leaves alone, with what it has started; 0: none. */
+void process_spare(pid_t pid);
+
+/* process_kill_descendants() until none is left, which takes a second at most. */
+void process_end_descendants(void);
 
 /* Kills all descendants of the calling thread's children and of the adopted processes.  Returns the
  * number of children that there were, which the caller waits for.  Processes that the killed ones

@@ -1,0 +1,32 @@
+/* Daemons of `compare --serve`, for which `nbserved --run` is the usual way: a new one for each
+ * round, so that what is constant for one process, such as where its memory lies, is averaged as
+ * noise is.  With builds, one of each in each round.  Main thread. */
+#pragma once
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "ctl.h"
+
+enum { SERVE_SPECS_MAX = 64, SERVE_BUILDS_MAX = 8 };
+
+struct serve {
+	struct ctl *ctl;
+	char *specs[SERVE_SPECS_MAX + 1]; /* each as of nbserved's --run; NULL-terminated */
+	struct serve_build {
+		char *name; /* NULL: there is one build, without a name */
+		char *path; /* of nbserved */
+	} builds[SERVE_BUILDS_MAX];
+	unsigned build_count;
+	pid_t pid; /* of the daemon that serves; 0: none */
+};
+
+/* specs and builds (NULL: the nbserved of this nbctl): values of an OPTION_MANY, builds as
+ * NAME=PATH.  CTL_DONE, or CTL_USAGE with the error printed.  serve_fini() in both cases. */
+int serve_init(struct serve *s, struct ctl *ctl, const char *specs, const char *builds);
+void serve_fini(struct serve *s);
+
+/* Starts the daemon of builds[build], and waits until it serves.  CTL_DONE; or the exit status of
+ * the daemon, which has printed why. */
+int serve_start(struct serve *s, unsigned build);
+/* Ends it, and waits until it has ended: its ports and files are free. */
+void serve_stop(struct serve *s);

@@ -1,0 +1,38 @@
+/* The listeners that `compare` visits, and where they are. */
+#pragma once
+#include <stdbool.h>
+
+#include "ctl.h"
+
+struct target {
+	const char *listener, *service; /* borrowed from the status document */
+	char *host, *port, *uri;        /* "": it has none */
+	bool timed_out;                 /* it is not visited again */
+};
+
+struct targets {
+	json_t *status;
+	struct target *list;
+	unsigned count;
+	const char *build; /* the name of the daemon's build; NULL: it has none */
+	json_t *absent;    /* listeners that cannot be visited, with the reason why; borrowed */
+};
+
+/* Which listeners of a daemon: those of the names, or all. */
+struct targets_of {
+	char *const *names;
+	unsigned count;
+	bool served; /* the daemon serves for this alone, so all of its listeners are meant */
+};
+
+/* Asks the daemon.  *t is zeroed but for `build` and `absent`.  An exit code; targets_free() in any
+ * case. */
+int targets_find(struct targets *t, struct ctl *ctl, const struct targets_of *of);
+void targets_free(struct targets *t);
+
+/* By what a listener's rows are called: NAME, or `NAME (BUILD)`.  A new reference. */
+json_t *targets_row(const struct targets *t, const char *listener);
+
+/* The listener, of t->status, is not visited.  The table names it with the reason, which is the
+ * daemon's if that has one. */
+void targets_leave(struct targets *t, const json_t *listener, const char *reason);

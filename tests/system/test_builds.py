@@ -1,0 +1,135 @@
+"""Comparing builds and pairs: nbserved --run --build, nbctl compare --pair, --control, --seed; and a new
+daemon for each round."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires
+
+WORSE, UNDECIDED, INCOMPARABLE = 5, 6, 7
+
+
+def redis(requests=300):
+    return [requires("redis-benchmark"), "-p", "{port}", "-t", "set", "-n", str(requests), "-q"]
+
+
+def run(tmp_path, *arguments, program=NBSERVED):
+    env = {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")}
+    return subprocess.run([str(program), *map(str, arguments)], env=env, capture_output=True, text=True,
+                          timeout=4 * TIMEOUT, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Another nbserved: a copy elsewhere."""
+    path = tmp_path / "other"
+    path.mkdir()
+    for program in (NBSERVED, NBCTL):
+        shutil.copy(program, path)
+    return path / NBSERVED.name
+
+
+def test_each_round_has_a_new_daemon(tmp_path):
+    """Each visit is of another process; none is left, and no file."""
+    pids = tmp_path / "pids"
+    command = f"{' '.join(redis())} >/dev/null; {NBCTL} -s {tmp_path}/control.sock status --json | grep '\"pid\"' >>{pids}"
+    done = run(tmp_path, "--run", "echo,engine=epoll", "--run", "echo,engine=epoll", "--repeat", 3, "--quiet",
+               "--", "sh", "-c", command + " # {port}")
+    assert done.returncode == 0, done.stderr
+    seen = pids.read_text().split("\n")[:-1]
+    assert len(seen) == 6 and len(set(seen)) == 3 and all(seen[i] == seen[i + 1] for i in (0, 2, 4))
+    for line in set(seen):
+        assert not os.path.exists(f"/proc/{line.split(':')[1].strip(' ,')}")
+    assert [path.name for path in tmp_path.iterdir()] == ["pids"]
+
+
+def test_a_daemon_that_fails_in_a_later_round_ends_the_run(tmp_path):
+    """What was measured is shown, and saved is nothing."""
+    disk, rows = tmp_path / "disk", tmp_path / "rows"
+    command = f"test -e {tmp_path}/ran && rm {disk} && mkdir {disk}; touch {tmp_path}/ran; {{nbdinfo}} {{uri}}"
+    command = command.replace("{nbdinfo}", requires("nbdinfo"))
+    done = run(tmp_path, "--run", f"nbd,engine=epoll,export={disk},size=1M", "--repeat", 9, "--save", rows, "--",
+               "sh", "-c", command)
+    assert done.returncode == 1 and str(disk) in done.stderr
+    assert "nothing saved" in done.stderr and not rows.read_text()
+
+
+def test_builds_are_compared_listener_by_listener(tmp_path, other):
+    rows = tmp_path / "rows"
+    done = run(tmp_path, "--run", "echo,engine=epoll", "--run", "echo,engine=io_uring-poll", "--build", f"old={other}",
+               "--build", f"new={NBSERVED}", "--repeat", 8, "--json", "--save", rows, "--within", "100%", "--",
+               *redis())
+    assert done.returncode in (0, UNDECIDED), done.stderr
+    assert "Against the first of each pair 0 of " in done.stderr
+    document = json.loads(done.stdout)
+    by_name = {row["listener"]: row for row in document["rows"]}
+    names = {"echo-epoll", "echo-io_uring-poll-2"}
+    assert set(by_name) == {f"{name} ({build})" for name in names for build in ("old", "new")}
+    for name in names:
+        assert by_name[f"{name} (old)"]["verdict"] is None
+        verdict = by_name[f"{name} (new)"]["verdict"]
+        assert verdict["against"] == f"{name} (old)" and verdict["comparisons"] == 2
+        assert verdict["rounds"] == 8
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert {row["pair"] for row in saved} == names
+    shown = run(tmp_path, "compare", "--load", rows, "--json", program=NBCTL)
+    again = {row["listener"]: row["verdict"] for row in json.loads(shown.stdout)["rows"]}
+    assert {name: row["verdict"]["p"] for name, row in by_name.items() if row["verdict"]} == \
+        {name: verdict["p"] for name, verdict in again.items() if verdict}
+
+
+def test_too_few_rounds_decide_nothing(tmp_path):
+    done = run(tmp_path, "--run", "echo,engine=epoll", "--build", f"a={NBSERVED}", "--build", f"b={NBSERVED}",
+               "--repeat", 2, "--", *redis())
+    assert done.returncode == INCOMPARABLE and "1 with too few rounds" in " ".join(done.stdout.split())
+
+
+def test_pairs_of_listeners_of_a_running_daemon(start_daemon):
+    names = ["a", "b", "c", "d"]
+    daemon = start_daemon("".join(listener(name) for name in names))
+    done = daemon.nbctl("compare", "--pair", "a=b", "--pair", "d=c", "--repeat", "9", "--json", "--within", "100",
+                        "--", *redis(), check=False)
+    document = json.loads(done.stdout[done.stdout.index("{"):done.stdout.rindex("}") + 1])
+    against = {row["listener"]: (row["verdict"] or {}).get("against") for row in document["rows"]}
+    assert against == {"a": None, "b": "a", "d": None, "c": "d"}
+
+
+def test_a_control_says_how_far_equal_listeners_differ(tmp_path):
+    words = ["--run", "echo,engine=epoll", "--run", "echo,engine=epoll", "--run", "echo,engine=epoll,buffer-size=4K"]
+    done = run(tmp_path, *words, "--control", "echo-epoll-2", "--repeat", 8, "--", *redis())
+    assert done.returncode == 0 and "The control echo-epoll-2 is configured as echo-epoll: " in done.stdout
+    for name, why in (("echo-epoll-3", "keys of 'echo-epoll-3' are not those"), ("echo-epoll", "no listener that was"),
+                      ("nope", "no listener that was")):
+        done = run(tmp_path, *words, "--control", name, "--repeat", 1, "--", *redis())
+        assert done.returncode == 2 and why in done.stderr
+
+
+def test_a_seed_gives_the_same_order(tmp_path):
+    def order(seed):
+        rows = tmp_path / f"rows{seed}"
+        words = [word for _ in range(4) for word in ("--run", "echo,engine=epoll")]
+        assert run(tmp_path, *words, "--repeat", 4, "--seed", seed, "--save", rows, "--", *redis(50)).returncode == 0
+        saved = [json.loads(line) for line in rows.read_text().splitlines()]
+        rows.unlink()
+        assert all(row["visit"]["seed"] == seed for row in saved)
+        return sorted((row["visit"]["round"], row["visit"]["position"], row["listener"]) for row in saved)
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+
+
+@pytest.mark.parametrize("arguments, why", [
+    (["--build", f"a={NBSERVED}"], "expected two"),
+    (["--build", "a", "--build", "b"], "NAME=PATH"),
+    (["--build", "a=/nonexistent/nbserved", "--build", f"b={NBSERVED}"], "/nonexistent/nbserved: No such file"),
+    (["--build", f"a={NBSERVED}", "--build", f"a={NBSERVED}"], "two of the name 'a'"),
+    (["--build", f"a={NBSERVED}", "--build", f"b={NBSERVED}", "--control", "echo"], "without --build"),
+    (["--seed", "x"], "--seed: expected a number"),
+])  # fmt: skip
+def test_wrong_usage_is_refused(tmp_path, arguments, why):
+    done = run(tmp_path, "--run", "echo,engine=epoll", *arguments, "--repeat", 1, "--", *redis())
+    assert done.returncode == 2 and why in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
