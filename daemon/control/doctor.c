@@ -24,11 +24,11 @@
 /* Splits reason into "reason" and "fix"; `fix` is used if it contains none. */
 static void set_reason(json_t *item, const char *reason, const char *fix)
 {
-	const char *semicolon = strstr(reason, "; "), *mend = reason_fix(reason);
+	const char *semicolon = strstr(reason, "; "), *own_fix = reason_fix(reason);
 	size_t length = semicolon ? (size_t)(semicolon - reason) : strlen(reason);
 
 	json_object_set_new(item, "reason", json_stringn(reason, length));
-	json_object_set_new(item, "fix", json_string(mend ? mend : fix));
+	json_object_set_new(item, "fix", json_string(own_fix ? own_fix : fix));
 }
 
 static void check(json_t *checks, const char *name, bool ok, const char *value, const char *reason,

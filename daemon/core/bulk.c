@@ -85,13 +85,13 @@ void bulk_take(struct conn *c)
 static void bulk_begin_turn(struct worker *w, uint64_t turn)
 {
 	struct bulk_queue *q = &w->bulk.queue;
-	bool goes_on = q->turn + 1 == turn;
-	unsigned count = goes_on ? MAX(q->count, 1U) : 1;
+	bool continues = q->turn + 1 == turn;
+	unsigned count = continues ? MAX(q->count, 1U) : 1;
 
 	*q = (struct bulk_queue){
 		.turn = turn,
 		.left = MIN(worker_share(w) * count, (size_t)WORKER_TURN_BYTES),
-		.first = goes_on ? q->first_next : 0,
+		.first = continues ? q->first_next : 0,
 	};
 }
 

@@ -151,7 +151,7 @@ void worker_set_peers_max(struct worker *w, uint64_t peers_max)
 
 /* ---- Flushing counters ---- */
 
-enum { SETTLE_WAIT_NS = 50 * NS_PER_MS };
+enum { FLUSH_WAIT_NS = 50 * NS_PER_MS };
 
 struct counter_flush {
 	/* one held by the caller, and one by each worker that has not answered */
@@ -218,7 +218,7 @@ void worker_flush_counters(struct worker *w, struct counter_flush *s)
 
 void counter_flush_wait(struct counter_flush *s)
 {
-	uint64_t end_ns = clock_ns() + SETTLE_WAIT_NS;
+	uint64_t end_ns = clock_ns() + FLUSH_WAIT_NS;
 
 	if (!s)
 		return;

@@ -213,7 +213,7 @@ static void *thread_main(void *arg)
 static void threads_submit(struct io *io);
 
 /* True: zeros remain to be written. */
-static bool threads_goes_on(const struct io *io)
+static bool threads_has_more(const struct io *io)
 {
 	return io->kind == IO_write_zeroes && io->result == 0 && io->progress > 0 &&
 	       io->progress < io->length;
@@ -234,7 +234,7 @@ static void threads_finished(struct call *call)
 	if (atomic_load_explicit(&t->calls, memory_order_relaxed))
 		stat_add(stats->sys_other,
 			 atomic_exchange_explicit(&t->calls, 0, memory_order_relaxed));
-	if (likely(!threads_goes_on(io))) {
+	if (likely(!threads_has_more(io))) {
 		io_finish(io, io->result);
 	} else if (t->ending || (io->conn->flags & CONN_CLOSING)) {
 		io_finish(io, -ESHUTDOWN);

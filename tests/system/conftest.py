@@ -381,9 +381,9 @@ def engine(request):
 @pytest.fixture(params=[errno.EPERM, errno.ENOSYS], ids=["forbidden", "absent"])
 def no_io_uring(request):
     """preexec for a daemon that may not use io_uring, or whose kernel lacks it."""
-    mends = {errno.EPERM: "kernel.io_uring_disabled=0", errno.ENOSYS: "engine = epoll"}
+    fixes = {errno.EPERM: "kernel.io_uring_disabled=0", errno.ENOSYS: "engine = epoll"}
     function = deny(NR_IO_URING_SETUP, request.param)
-    function.mend = mends[request.param]
+    function.fix = fixes[request.param]
     return function
 
 

@@ -139,7 +139,7 @@ def test_values_are_taken_as_people_write_them(start_daemon):
 
 
 @pytest.mark.parametrize(
-    "keys, mend",
+    "keys, fix",
     [
         ("service = rping\n", "transport = rdma"),
         ("service = fio\n", "transport = rdma"),
@@ -148,10 +148,10 @@ def test_values_are_taken_as_people_write_them(start_daemon):
         ("transport = rdma\noptional = yes\nservice = echo\nengine = io_uring\n", "transport = tcp"),
     ],
 )
-def test_an_error_names_the_setting_that_a_key_needs(check, keys, mend):
+def test_an_error_names_the_setting_that_a_key_needs(check, keys, fix):
     status, errors = check(f"[listener x]\naddress = 127.0.0.1:1\n{keys}")
     assert status == 1 and len(errors) == 1, errors
-    assert f"(it needs `{mend}`)" in errors[0]
+    assert f"(it needs `{fix}`)" in errors[0]
 
 
 def test_only_files_can_be_exports(check, tmp_path):
@@ -491,14 +491,14 @@ def test_without_io_uring_optional_listeners_are_unavailable(start_daemon, no_io
     for name in IO_URING_ENGINES:
         status = daemon.status(name)
         assert status["state"] == "unavailable"
-        assert "io_uring" in status["reason"] and no_io_uring.mend in status["reason"]
+        assert "io_uring" in status["reason"] and no_io_uring.fix in status["reason"]
         assert re.search(rf"listeners? .*'{name}'.*: unavailable: ", daemon.log())
         assert daemon.stats(name)["connections"]["accepted"] == 0
         port = int(daemon.status(name)["addresses"][0].rsplit(":", 1)[1])
         if port:
             with pytest.raises(ConnectionRefusedError):
                 connect(("127.0.0.1", port)).close()
-    assert no_io_uring.mend in daemon.nbctl("status").stdout
+    assert no_io_uring.fix in daemon.nbctl("status").stdout
     with daemon.connect("epoll") as s:
         echo(s, noise(100000))
     daemon.wait_closed("epoll")
@@ -513,7 +513,7 @@ def test_without_io_uring_a_needed_listener_fails_the_start(start_daemon, no_io_
         preexec=no_io_uring,
     )
     (error,) = [line for line in log.splitlines() if "error:" in line]
-    assert "listener 'needed' (" in error and no_io_uring.mend in error
+    assert "listener 'needed' (" in error and no_io_uring.fix in error
 
 
 def test_without_io_uring_auto_is_epoll(start_daemon, no_io_uring):
@@ -533,7 +533,7 @@ def test_without_io_uring_the_doctor_says_so(no_io_uring, tmp_path):
     path = tmp_path / "nbserved.ini"
     path.write_text("".join(listener(name, engine=name) for name in ENGINES))
     result = nbserved("-c", path, "--doctor", preexec_fn=no_io_uring)
-    assert result.stdout.count(no_io_uring.mend) == 1, "each fix is said once"
+    assert result.stdout.count(no_io_uring.fix) == 1, "each fix is said once"
     assert re.search(r"^\d+ things? to fix; a listener that is not optional, or an export, is not served\.$",
                      result.stdout, re.M)
     assert result.returncode == 1, result.stderr

@@ -274,7 +274,7 @@ def test_a_store_that_the_host_lacks_is_said(start_daemon, tmp_path, no_io_uring
     config += listener("has", "nbd", exports="disk", store="threads")
     config += export("disk", "auto", path=tmp_path / "disk.img", size="1M", create="yes")
     daemon = start_daemon(config, preexec=no_io_uring)
-    assert no_io_uring.mend in daemon.status("lacks")["reason"]
+    assert no_io_uring.fix in daemon.status("lacks")["reason"]
     assert daemon.status("has")["state"] == "serving"
 
 

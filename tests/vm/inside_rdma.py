@@ -929,18 +929,18 @@ LACKS = {
 @pytest.mark.parametrize("lack", list(LACKS))
 @pytest.mark.parametrize("address", ["10.9.0.1", "0.0.0.0"])
 def test_lacks_of_the_host_are_reported_with_their_cure(start_daemon, tmp_path, lack, address):
-    scene, preexec, reason, mend, exit_status = LACKS[lack]
+    scene, preexec, reason, fix, exit_status = LACKS[lack]
     config = listener("two", "echo", "rdma", transport="rdma", address=f"{address}:7472", workers=2)
     with scene():
         daemon = start_daemon(config + "optional = yes\n", preexec=preexec)
         status = daemon.status("two")
         assert status["state"] == "unavailable"
-        assert reason in status["reason"] and mend in status["reason"], status["reason"]
+        assert reason in status["reason"] and fix in status["reason"], status["reason"]
         (tmp_path / "ini").write_text(f"[server]\ncontrol = {tmp_path}/socket\n" + config)
         ended = run(BUILD / "nbserved", "-c", tmp_path / "ini", preexec_fn=preexec)
         assert ended.returncode == exit_status, ended
-        assert reason in ended.stdout and mend in ended.stdout, ended
+        assert reason in ended.stdout and fix in ended.stdout, ended
         report = doctor(preexec_fn=preexec)
-        assert re.search(r"^no +rdma", report, re.M) and mend in report, report
+        assert re.search(r"^no +rdma", report, re.M) and fix in report, report
         assert lack != "device" or "rdma link add rxe0 type rxe netdev" in report
     start_daemon(config)

@@ -242,7 +242,7 @@ def paths():
         must("systemctl", "restart", UNIT)
         facts["installed"] = found()
         with dropin(f"ReadWritePaths={FOLDER}\nProtectHome=no"):
-            facts["mended"] = found()
+            facts["fixed"] = found()
     must("systemctl", "restart", UNIT)
     return facts
 

@@ -163,7 +163,7 @@ def test_restrictions_of_the_unit_are_reported_with_their_cure(step, name, reaso
     found = facts["installed"][name]
     assert found["available"] is False
     assert reason in found["reason"] and fix in found["fix"], found
-    assert name == "device" or facts["mended"][name]["available"], facts["mended"]
+    assert name == "device" or facts["fixed"][name]["available"], facts["fixed"]
 
 
 def test_read_only_exports_may_lie_anywhere(step):

@@ -168,14 +168,14 @@ static bool split(struct udp_peer *peer, size_t views, int error)
 bool udp_batch_sent(struct udp_socket *s, struct udp_batch *b, unsigned begin, unsigned end,
 		    int error, uint64_t sent_ns)
 {
-	bool goes_on = true;
+	bool more = true;
 
 	for (unsigned i = begin; i < end; i++) {
 		struct conn *c = b->peers[i]->peer.conn;
 		size_t views = b->messages[i].msg_hdr.msg_iovlen;
 
 		if (unlikely(error) && split(b->peers[i], views, error)) {
-			goes_on = false;
+			more = false;
 			break;
 		}
 		if (views > 1 && !error)
@@ -183,7 +183,7 @@ bool udp_batch_sent(struct udp_socket *s, struct udp_batch *b, unsigned begin, u
 		conn_sent_messages(c, &c->tx, views, !error, sent_ns);
 	}
 	leave_queue(s);
-	return goes_on;
+	return more;
 }
 
 void udp_block(struct udp_socket *s)
