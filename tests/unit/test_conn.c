@@ -90,16 +90,34 @@ static const struct service refusing = {
 	.name = "refuse", .open = refuse, .run = keep, .close = end_service
 };
 
-static struct fake *start(const struct service *service)
+/* The state of a test: before its set-up the service, then the fake engine that runs it. */
+static int start(void **state)
 {
-	return fake_start(service, CHUNKS, CHUNK, 0);
+	*state = fake_start(*state, CHUNKS, CHUNK, 0);
+	return 0;
 }
+
+/* A pool that is large enough for the largest held_max. */
+static int start_large(void **state)
+{
+	*state = fake_start(*state, 1024, 16 * 1024, 0);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	fake_stop(*state);
+	return 0;
+}
+
+#define TEST(name, start, service)                                                                 \
+	cmocka_unit_test_prestate_setup_teardown(name, start, stop, (void *)&(service))
 
 /* ---- Fate ---- */
 
 static void half_close_answers_everything(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 
 	for (unsigned completion = 0; completion < 2; completion++) {
 		struct fake_peer *p = fake_connect(f);
@@ -126,16 +144,13 @@ static void half_close_answers_everything(void **state)
 		assert_int_equal(p->service_end, 1 + CONN_END_PEER);
 	}
 	assert_int_equal(stat_load(f->worker.stats.closed_peer), 2);
-	fake_stop(f);
-	(void)state;
 }
 
 static void half_close_waits_for_operations_in_flight(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_hold(p);
 	fake_eof(f, p);
 	fake_settle(f);
@@ -144,28 +159,24 @@ static void half_close_waits_for_operations_in_flight(void **state)
 	fake_unhold(p);
 	fake_settle(f);
 	assert_null(p->conn);
-	fake_stop(f);
 }
 
 static void eof_of_a_silent_client_ends_it(void **state)
 {
-	struct fake *f = start(&keeping);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_eof(f, p);
 	fake_settle(f);
 	assert_null(p->conn);
 	assert_int_equal(stat_load(f->worker.stats.closed_peer), 1);
-	fake_stop(f);
 }
 
 static void close_is_idempotent_and_the_first_reason_stays(void **state)
 {
-	struct fake *f = start(&hanging);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_hold(p);
 	fake_send(f, p, data, 1);
 	fake_settle(f);
@@ -179,15 +190,13 @@ static void close_is_idempotent_and_the_first_reason_stays(void **state)
 	assert_int_equal(p->service_end, 1 + CONN_END_PROTOCOL);
 	assert_int_equal(stat_load(f->worker.stats.closed_protocol), 1);
 	assert_int_equal(stat_load(f->worker.stats.closed_reset), 0);
-	fake_stop(f);
 }
 
 static void it_is_freed_only_when_nothing_is_pending(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_hold(p);
 	fake_hold(p);
 	fake_reset(f, p);
@@ -203,15 +212,13 @@ static void it_is_freed_only_when_nothing_is_pending(void **state)
 	fake_settle(f);
 	assert_null(p->conn);
 	assert_int_equal(f->released, 1);
-	fake_stop(f);
 }
 
 static void a_reset_while_sending_frees_what_was_queued(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	f->completion = true;
 	p->room = 0;
 	fake_send(f, p, data, CHUNK);
@@ -224,15 +231,13 @@ static void a_reset_while_sending_frees_what_was_queued(void **state)
 	assert_null(p->conn);
 	assert_int_equal(fake_chunks_used(f), 0);
 	assert_int_equal(stat_load(f->worker.stats.closed_reset), 1);
-	fake_stop(f);
 }
 
 static void a_connection_is_uncounted_after_it_released_everything(void **state)
 {
-	struct fake *f = start(&keeping);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_send(f, p, data, CHUNK);
 	fake_settle(f);
 	assert_int_equal(stat_load(f->worker.stats.chunks_free), CHUNKS - 1);
@@ -241,30 +246,26 @@ static void a_connection_is_uncounted_after_it_released_everything(void **state)
 	assert_int_equal(f->open_then, 1);
 	assert_int_equal(f->free_then, CHUNKS);
 	assert_int_equal(stat_load(f->worker.stats.open), 0);
-	fake_stop(f);
 }
 
 static void input_after_the_end_is_counted_and_dropped(void **state)
 {
-	struct fake *f = start(&keeping);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_hold(p);
 	fake_reset(f, p);
 	fake_send(f, p, data, 100);
 	assert_int_equal(p->conn->rx.bytes, 0);
 	assert_int_equal(p->conn->bytes_in, 100);
 	assert_int_equal(fake_chunks_used(f), 0);
-	fake_stop(f);
 }
 
 static void a_closing_connection_that_starves_is_freed_at_once(void **state)
 {
-	struct fake *f = start(&hoarding);
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 
-	(void)state;
 	greedy->room = p->room = 0;
 	fake_send(f, greedy, data, CHUNKS);
 	fake_settle(f);
@@ -275,29 +276,25 @@ static void a_closing_connection_that_starves_is_freed_at_once(void **state)
 	fake_settle(f);
 	assert_null(p->conn);
 	assert_non_null(greedy->conn);
-	fake_stop(f);
 }
 
 static void a_service_that_does_not_open_drops_the_connection(void **state)
 {
-	struct fake *f = start(&refusing);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	assert_null(p->conn);
 	assert_null(f->worker.conns);
 	assert_int_equal(p->service_end, 0); /* close() answers open() */
 	assert_int_equal(f->admitted, 1);
 	assert_int_equal(f->released, 1);
 	assert_int_equal(stat_load(f->worker.stats.closed_error), 1);
-	fake_stop(f);
 }
 
 static void a_refused_connection_is_not_released(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 
-	(void)state;
 	f->admit = -EUSERS;
 	assert_null(fake_connect(f)->conn);
 	f->admit = -EACCES;
@@ -308,24 +305,16 @@ static void a_refused_connection_is_not_released(void **state)
 	assert_int_equal(stat_load(f->worker.stats.accepted), 0);
 	f->admit = 0;
 	assert_non_null(fake_connect(f)->conn);
-	fake_stop(f);
 }
 
 /* ---- Backpressure ---- */
 
-/* A pool that is large enough for the largest held_max. */
-static struct fake *start_large(const struct service *service)
-{
-	return fake_start(service, 1024, 16 * 1024, 0);
-}
-
 static void input_is_paused_at_held_max_and_resumed_at_half(void **state)
 {
-	struct fake *f = start_large(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	size_t sent;
 
-	(void)state;
 	p->room = 0;
 	sent = fake_send_all(f, p, data, sizeof(data), 16 * 1024);
 	assert_int_equal(sent, CONN_HELD_MAX);
@@ -343,16 +332,14 @@ static void input_is_paused_at_held_max_and_resumed_at_half(void **state)
 	fake_settle(f);
 	assert_int_equal(p->out_bytes, sent);
 	assert_memory_equal(p->out, data, sent);
-	fake_stop(f);
 }
 
 static void many_small_views_pause_input_too(void **state)
 {
-	struct fake *f = start_large(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	size_t sent;
 
-	(void)state;
 	p->room = 0;
 	sent = fake_send_all(f, p, data, 10000, 1);
 	assert_in_range(sent, 1, CONN_HELD_MAX / CONN_VIEW_BYTES);
@@ -360,16 +347,14 @@ static void many_small_views_pause_input_too(void **state)
 	fake_take(f, p, SIZE_MAX);
 	fake_settle(f);
 	assert_true(p->receiving);
-	fake_stop(f);
 }
 
 static void a_paused_client_that_ends_is_answered(void **state)
 {
-	struct fake *f = start_large(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	size_t sent;
 
-	(void)state;
 	p->room = 0;
 	sent = fake_send_all(f, p, data, sizeof(data), 16 * 1024);
 	fake_eof(f, p);
@@ -379,31 +364,27 @@ static void a_paused_client_that_ends_is_answered(void **state)
 	fake_settle(f);
 	assert_null(p->conn);
 	assert_int_equal(p->out_bytes, sent);
-	fake_stop(f);
 }
 
 static void single_bytes_that_the_service_keeps_share_chunks(void **state)
 {
-	struct fake *f = start(&keeping);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	assert_int_equal(fake_send_all(f, p, data, CHUNK, 1), CHUNK);
 	assert_int_equal(p->conn->rx.bytes, CHUNK);
 	assert_int_equal(p->conn->rx.views, 1);
 	assert_int_equal(fake_chunks_used(f), 1);
 	assert_memory_equal(p->conn->rx.head->data, data, CHUNK);
 	assert_int_equal(stat_load(f->worker.stats.bytes_copied), CHUNK - 1);
-	fake_stop(f);
 }
 
 static void packing_never_writes_into_a_shared_chunk(void **state)
 {
-	struct fake *f = start(&keeping);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	struct bufq front = { 0 };
 
-	(void)state;
 	fake_send(f, p, data, 100);
 	bufq_take(&f->worker.pool, &front, &p->conn->rx, 40);
 	fake_send(f, p, data + 100, 50);
@@ -411,17 +392,15 @@ static void packing_never_writes_into_a_shared_chunk(void **state)
 	bufq_drop(&f->worker.pool, &front, 40);
 	fake_send(f, p, data + 150, 50);
 	assert_int_equal(p->conn->rx.bytes, 160);
-	fake_stop(f);
 }
 
 /* ---- Starvation ---- */
 
 static void starved_connections_continue_when_the_pool_recovers(void **state)
 {
-	struct fake *f = start(&hoarding);
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 
-	(void)state;
 	greedy->room = 0;
 	fake_send(f, greedy, data, CHUNKS);
 	fake_settle(f);
@@ -436,15 +415,13 @@ static void starved_connections_continue_when_the_pool_recovers(void **state)
 	assert_false(p->conn->flags & CONN_STARVED);
 	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
 	assert_int_equal(p->out_bytes, 100);
-	fake_stop(f);
 }
 
 static void a_starved_service_runs_again_without_new_input(void **state)
 {
-	struct fake *f = start(&hoarding);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	p->room = 0;
 	fake_send(f, p, data, CHUNKS + 20);
 	fake_settle(f);
@@ -456,15 +433,13 @@ static void a_starved_service_runs_again_without_new_input(void **state)
 	assert_int_equal(p->conn->rx.bytes, 0);
 	assert_int_equal(p->out_bytes, CHUNKS + 20);
 	assert_true(stat_load(f->worker.stats.starved) >= 1);
-	fake_stop(f);
 }
 
 static void an_exhausted_pool_lets_the_worker_sleep(void **state)
 {
-	struct fake *f = start(&hoarding);
+	struct fake *f = *state;
 	struct fake_peer *peers[8];
 
-	(void)state;
 	/* Also at exactly the quarter at which connections are fed. */
 	for (unsigned i = 0; i < ARRAY_SIZE(peers); i++) {
 		peers[i] = fake_connect(f);
@@ -477,16 +452,14 @@ static void an_exhausted_pool_lets_the_worker_sleep(void **state)
 		assert_in_range(f->worker.pool.free_count, 0, CHUNKS / 4);
 		fake_take(f, peers[0], 1);
 	}
-	fake_stop(f);
 }
 
 static void chunks_that_the_kernel_holds_feed_no_service(void **state)
 {
-	struct fake *f = start(&hoarding);
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 	struct chunk *lent[CHUNKS / 2];
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(lent); i++)
 		lent[i] = chunk_get(&f->worker.pool);
 	f->worker.pool_lent = ARRAY_SIZE(lent);
@@ -503,43 +476,37 @@ static void chunks_that_the_kernel_holds_feed_no_service(void **state)
 	f->worker.pool_lent = 0;
 	for (unsigned i = 0; i < ARRAY_SIZE(lent); i++)
 		chunk_put(&f->worker.pool, lent[i]);
-	fake_stop(f);
 }
 
 static void one_connection_cannot_hold_the_whole_pool(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 
-	(void)state;
 	greedy->room = 0;
 	fake_send_all(f, greedy, data, sizeof(data), CHUNK);
 	assert_false(greedy->receiving);
 	assert_true(f->worker.pool.free_count >= CHUNKS / 2);
 	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
 	assert_int_equal(p->out_bytes, 100);
-	fake_stop(f);
 }
 
 static void one_byte_messages_cannot_hold_the_whole_pool(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 
-	(void)state;
 	greedy->room = 0;
 	fake_send_all(f, greedy, data, 1000, 1);
 	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
 	assert_int_equal(p->out_bytes, 100);
-	fake_stop(f);
 }
 
 static void slow_readers_leave_room_for_others(void **state)
 {
-	struct fake *f = start_large(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
 		struct fake_peer *slow = fake_connect(f);
 
@@ -548,16 +515,14 @@ static void slow_readers_leave_room_for_others(void **state)
 	}
 	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
 	assert_int_equal(p->out_bytes, 100);
-	fake_stop(f);
 }
 
 /* ---- Sources, drain, time ---- */
 
 static void a_source_runs_again_when_tx_has_drained(void **state)
 {
-	struct fake *f = start(&pouring);
+	struct fake *f = *state;
 
-	(void)state;
 	for (unsigned completion = 0; completion < 2; completion++) {
 		struct fake_peer *p;
 
@@ -572,15 +537,13 @@ static void a_source_runs_again_when_tx_has_drained(void **state)
 		fake_reset(f, p);
 		fake_settle(f);
 	}
-	fake_stop(f);
 }
 
 static void drain_answers_what_was_received(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	p->room = 0;
 	fake_send(f, p, data, 2000);
 	fake_settle(f);
@@ -596,27 +559,23 @@ static void drain_answers_what_was_received(void **state)
 	assert_int_equal(f->drained, 1);
 	fake_settle(f);
 	assert_int_equal(f->drained, 1);
-	fake_stop(f);
 }
 
 static void drain_of_an_idle_worker_is_said_once(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 
-	(void)state;
 	worker_drain(&f->worker, clock_ns());
 	fake_settle(f);
 	fake_settle(f);
 	assert_int_equal(f->drained, 1);
-	fake_stop(f);
 }
 
 static void the_drain_deadline_ends_even_a_busy_connection(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	p->room = 0;
 	fake_send(f, p, data, 2000);
 	fake_settle(f);
@@ -625,7 +584,6 @@ static void the_drain_deadline_ends_even_a_busy_connection(void **state)
 	assert_null(p->conn);
 	assert_int_equal(p->service_end, 1 + CONN_END_DRAIN);
 	assert_int_equal(f->drained, 1);
-	fake_stop(f);
 }
 
 /* Turns until the connection has ended, for ten seconds at the most. */
@@ -656,42 +614,37 @@ static void a_silent_connection_ends_after_its_idle_timeout(void **state)
 
 static void an_idle_timeout_that_is_set_later_counts(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_settle(f);
 	assert_int_equal(f->worker.deadlines.wake_ns, 0);
 	worker_set_idle_timeout(&f->worker, 20 * MS);
 	fake_turn(f);
 	await_end(f, p);
 	assert_int_equal(p->service_end, 1 + CONN_END_IDLE);
-	fake_stop(f);
 }
 
 static void without_timers_the_worker_sleeps_for_ever(void **state)
 {
-	struct fake *f = start(&answering);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_send(f, p, data, 100);
 	fake_settle(f);
 	assert_true(f->slept);
 	assert_int_equal(f->worker.deadlines.wake_ns, 0);
 	assert_int_equal(fake_settle(f), 1);
-	fake_stop(f);
 }
 
 /* ---- conn_write() ---- */
 
 static void writes_are_sent_in_order_and_packed(void **state)
 {
-	struct fake *f = start(&keeping);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	size_t written = 0;
 
-	(void)state;
 	p->room = 0;
 	for (size_t n = 1; written + n < 5 * CHUNK; n = n * 3 % 977 + 1) {
 		assert_int_equal(conn_write(p->conn, data + written, n), 0);
@@ -703,17 +656,15 @@ static void writes_are_sent_in_order_and_packed(void **state)
 	fake_settle(f);
 	assert_int_equal(p->out_bytes, written);
 	assert_memory_equal(p->out, data, written);
-	fake_stop(f);
 }
 
 static void an_exhausted_pool_writes_nothing_rather_than_a_part(void **state)
 {
-	struct fake *f = start(&keeping);
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	struct chunk *taken[CHUNKS];
 	unsigned count = 0;
 
-	(void)state;
 	while (count < CHUNKS - 2 && (taken[count] = chunk_get(&f->worker.pool)) != NULL)
 		count++;
 	assert_int_equal(conn_write(p->conn, data, 4 * CHUNK), -ENOBUFS);
@@ -722,7 +673,6 @@ static void an_exhausted_pool_writes_nothing_rather_than_a_part(void **state)
 		chunk_put(&f->worker.pool, taken[--count]);
 	assert_int_equal(conn_write(p->conn, data, 4 * CHUNK), 0);
 	assert_int_equal(p->conn->tx.bytes, 4 * CHUNK);
-	fake_stop(f);
 }
 
 static int fill_data(void **state)
@@ -736,38 +686,38 @@ static int fill_data(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(half_close_answers_everything),
-		cmocka_unit_test(half_close_waits_for_operations_in_flight),
-		cmocka_unit_test(eof_of_a_silent_client_ends_it),
-		cmocka_unit_test(close_is_idempotent_and_the_first_reason_stays),
-		cmocka_unit_test(it_is_freed_only_when_nothing_is_pending),
-		cmocka_unit_test(a_reset_while_sending_frees_what_was_queued),
-		cmocka_unit_test(a_connection_is_uncounted_after_it_released_everything),
-		cmocka_unit_test(input_after_the_end_is_counted_and_dropped),
-		cmocka_unit_test(a_closing_connection_that_starves_is_freed_at_once),
-		cmocka_unit_test(a_service_that_does_not_open_drops_the_connection),
-		cmocka_unit_test(a_refused_connection_is_not_released),
-		cmocka_unit_test(input_is_paused_at_held_max_and_resumed_at_half),
-		cmocka_unit_test(many_small_views_pause_input_too),
-		cmocka_unit_test(a_paused_client_that_ends_is_answered),
-		cmocka_unit_test(single_bytes_that_the_service_keeps_share_chunks),
-		cmocka_unit_test(packing_never_writes_into_a_shared_chunk),
-		cmocka_unit_test(starved_connections_continue_when_the_pool_recovers),
-		cmocka_unit_test(a_starved_service_runs_again_without_new_input),
-		cmocka_unit_test(an_exhausted_pool_lets_the_worker_sleep),
-		cmocka_unit_test(chunks_that_the_kernel_holds_feed_no_service),
-		cmocka_unit_test(one_connection_cannot_hold_the_whole_pool),
-		cmocka_unit_test(one_byte_messages_cannot_hold_the_whole_pool),
-		cmocka_unit_test(slow_readers_leave_room_for_others),
-		cmocka_unit_test(a_source_runs_again_when_tx_has_drained),
-		cmocka_unit_test(drain_answers_what_was_received),
-		cmocka_unit_test(drain_of_an_idle_worker_is_said_once),
-		cmocka_unit_test(the_drain_deadline_ends_even_a_busy_connection),
+		TEST(half_close_answers_everything, start, answering),
+		TEST(half_close_waits_for_operations_in_flight, start, answering),
+		TEST(eof_of_a_silent_client_ends_it, start, keeping),
+		TEST(close_is_idempotent_and_the_first_reason_stays, start, hanging),
+		TEST(it_is_freed_only_when_nothing_is_pending, start, answering),
+		TEST(a_reset_while_sending_frees_what_was_queued, start, answering),
+		TEST(a_connection_is_uncounted_after_it_released_everything, start, keeping),
+		TEST(input_after_the_end_is_counted_and_dropped, start, keeping),
+		TEST(a_closing_connection_that_starves_is_freed_at_once, start, hoarding),
+		TEST(a_service_that_does_not_open_drops_the_connection, start, refusing),
+		TEST(a_refused_connection_is_not_released, start, answering),
+		TEST(input_is_paused_at_held_max_and_resumed_at_half, start_large, answering),
+		TEST(many_small_views_pause_input_too, start_large, answering),
+		TEST(a_paused_client_that_ends_is_answered, start_large, answering),
+		TEST(single_bytes_that_the_service_keeps_share_chunks, start, keeping),
+		TEST(packing_never_writes_into_a_shared_chunk, start, keeping),
+		TEST(starved_connections_continue_when_the_pool_recovers, start, hoarding),
+		TEST(a_starved_service_runs_again_without_new_input, start, hoarding),
+		TEST(an_exhausted_pool_lets_the_worker_sleep, start, hoarding),
+		TEST(chunks_that_the_kernel_holds_feed_no_service, start, hoarding),
+		TEST(one_connection_cannot_hold_the_whole_pool, start, answering),
+		TEST(one_byte_messages_cannot_hold_the_whole_pool, start, answering),
+		TEST(slow_readers_leave_room_for_others, start_large, answering),
+		TEST(a_source_runs_again_when_tx_has_drained, start, pouring),
+		TEST(drain_answers_what_was_received, start, answering),
+		TEST(drain_of_an_idle_worker_is_said_once, start, answering),
+		TEST(the_drain_deadline_ends_even_a_busy_connection, start, answering),
 		cmocka_unit_test(a_silent_connection_ends_after_its_idle_timeout),
-		cmocka_unit_test(an_idle_timeout_that_is_set_later_counts),
-		cmocka_unit_test(without_timers_the_worker_sleeps_for_ever),
-		cmocka_unit_test(writes_are_sent_in_order_and_packed),
-		cmocka_unit_test(an_exhausted_pool_writes_nothing_rather_than_a_part),
+		TEST(an_idle_timeout_that_is_set_later_counts, start, answering),
+		TEST(without_timers_the_worker_sleeps_for_ever, start, answering),
+		TEST(writes_are_sent_in_order_and_packed, start, keeping),
+		TEST(an_exhausted_pool_writes_nothing_rather_than_a_part, start, keeping),
 	};
 
 	return cmocka_run_group_tests(tests, fill_data, NULL);
