@@ -1,34 +1,35 @@
 """The rows that `nbctl compare` has saved, and which differences are beyond chance.
 
 A round visits each listener once, one right after the other, so what else the host does meets both: the
-ratio of two listeners is taken in each round, and judged by the order of the ratios alone, whatever
-their distribution.  Of nine the second lowest and second highest hold the true median between them with
-96 %; one disturbed round on either side changes nothing."""
+ratio of two listeners is taken in each round, and judged by nbctl's own code (verdict.c, made into a
+program), as `nbctl compare` does."""
 
 import dataclasses
 import json
 import math
-import statistics
+import os
+import pathlib
 import subprocess
 
 BETTER, WORSE, SAME = "better", "worse", "same"
 FIGURES = {"requests_per_s": 1, "cpu_ns_per_request": -1, "cpu_ns_per_operation": -1,
            "round_trip_p50_ns": -1}  # 1: more is better
 CHANCE = 0.05  # that the true ratio is outside of what is told
+BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", "build"))  # claims.py sets it
+judged = []  # comparisons so far
 
 
 class Missing(Exception):
     """A figure that was not measured."""
 
 
-def bounds(ratios):
-    """Between which the true median is, but for CHANCE; 0 and infinity: too few to tell."""
-    ordered, outside, left_out = sorted(ratios), 0, -1
-    for i in range(len(ordered) // 2):
-        outside += 2 * math.comb(len(ordered), i) / 2 ** len(ordered)
-        if outside <= CHANCE:
-            left_out = i
-    return (ordered[left_out], ordered[-1 - left_out]) if left_out >= 0 else (0, math.inf)
+def judge(ratios, comparisons=1):
+    """(estimate, low, high): but for CHANCE the true ratio is between low and high, and those of all `comparisons`
+    are; 0 and infinity: too few rounds to tell."""
+    words = [BUILD / "bench/verdict", str(comparisons), *(f"{ratio:.9f}" for ratio in ratios)]
+    value, low, high = map(float, subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
+    judged.append(comparisons)
+    return (value, 0, math.inf) if math.isnan(low) else (value, low, high)
 
 
 @dataclasses.dataclass
@@ -36,7 +37,7 @@ class Ratio:
     """One listener's part of another's, over the rounds."""
 
     figure: str
-    value: float  # the median
+    value: float  # the estimate
     low: float
     high: float
     rounds: tuple = ()
@@ -53,8 +54,8 @@ class Ratio:
         return max(self.high - 1, 1 - self.low)
 
     @classmethod
-    def of(cls, figure, ratios):
-        return cls(figure, statistics.median(ratios), *bounds(ratios), ratios)
+    def of(cls, figure, ratios, comparisons=1):
+        return cls(figure, *judge(ratios, comparisons), ratios)
 
     def to(self, other):
         """This ratio's part of another one's, round by round."""
@@ -110,7 +111,7 @@ class Rows:
             raise Missing(f"'{label}' on {listener} has no {figure}")
         return found
 
-    def ratio(self, label, listener, other, figure):
-        """listener's part of other's."""
+    def ratio(self, label, listener, other, figure, comparisons=1):
+        """listener's part of other's; comparisons: of the claim that needs it."""
         return Ratio.of(figure, [a / b for a, b in zip(self.of_visits(label, listener, figure),
-                                                       self.of_visits(label, other, figure))])
+                                                       self.of_visits(label, other, figure))], comparisons)

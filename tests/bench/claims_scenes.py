@@ -26,7 +26,6 @@ class Load:
     label: str
     listeners: tuple
     command: tuple
-    rounds: int = 9  # short ones: see claims_rows.py
 
 
 @dataclasses.dataclass

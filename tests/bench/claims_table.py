@@ -34,7 +34,7 @@ def may_hide(hidden):
 
 
 def over_grid(rows, listener, other, grid, wanted):
-    ratios = [rows.ratio(echo_label(*g), listener, other, CPU) for g in grid]
+    ratios = [rows.ratio(echo_label(*g), listener, other, CPU, len(grid)) for g in grid]
     verdict, why = decide_by(ratios, wanted)
     seen = ", ".join(f"{c} x {p}: {r}" for (c, p), r in zip(grid, ratios))
     return verdict, f"{why}CPU per request, {listener} to {other}: {seen}"
@@ -91,7 +91,7 @@ def feature(*names):
         labels = ["features, 50 x 1", "features, 50 x 16"]
         verdicts, seen, why = [], [], ""
         for name in names:
-            ratios = [rows.ratio(x, f"no-{name}", "all", CPU) for x in labels]
+            ratios = [rows.ratio(x, f"no-{name}", "all", CPU, len(labels)) for x in labels]
             found = [r.found for r in ratios]
             if WORSE in found and BETTER not in found:
                 verdicts.append(HOLDS)
@@ -152,7 +152,7 @@ def in_vm(decide):
 
 def unified(rows):
     labels = [f"4 KiB, {job}, 32 at once" for job in ("randread", "randwrite")]
-    ratios = [rows.ratio(x, "unified", "hybrid", CPU) for x in labels]
+    ratios = [rows.ratio(x, "unified", "hybrid", CPU, len(labels)) for x in labels]
     verdict, why = decide_by(ratios, BETTER)
     seen = ", ".join(f"{x.split(',')[1].strip()} {r}" for x, r in zip(labels, ratios))
     calls = ", ".join(f"{rows.get(labels[0], x, 'syscalls_per_operation'):.2f}"
@@ -161,7 +161,7 @@ def unified(rows):
 
 
 def zero_copy(rows):
-    ratios = [rows.ratio(f"sends of {s} KiB", "zero-copy", "copied", CPU) for s in ZC_SIZES]
+    ratios = [rows.ratio(f"sends of {s} KiB", "zero-copy", "copied", CPU, len(ZC_SIZES)) for s in ZC_SIZES]
     seen = ", ".join(f"{s} KiB {r}" for s, r in zip(ZC_SIZES, ratios))
     sent, copied = rows.extra.get("zero-copy", (0, 0))
     text = f"CPU per request: {seen}; {sent} sends without a copy, {copied} copied after all"

@@ -1,20 +1,28 @@
-"""The rule that decides the published claims: the ratios of rounds, by their order alone."""
+"""The rule that decides the published claims: the ratios of rounds, as `nbctl compare` judges them."""
 
 import math
 
 import claims
-from claims_rows import BETTER, SAME, WORSE, Ratio, bounds
+from claims_rows import BETTER, SAME, WORSE, Ratio, judge
 
 
-def test_two_disturbed_rounds_of_nine_change_nothing():
-    quiet = [0.80, 0.81, 0.82, 0.83, 0.84, 0.85, 0.86, 0.87, 0.88]
-    assert bounds(quiet) == (0.81, 0.87)
-    assert bounds([0.1, *quiet[1:8], 9.0]) == (0.81, 0.87)
+def test_the_interval_holds_the_estimate():
+    """Wilcoxon's of nine rounds: of the 45 means of two the 6th from each end, on the logarithms."""
+    value, low, high = judge([0.80, 0.81, 0.82, 0.83, 0.84, 0.85, 0.86, 0.87, 0.88])
+    assert math.isclose(value, 0.84, rel_tol=1e-3)
+    assert math.isclose(low, math.sqrt(0.81 * 0.82), rel_tol=1e-4)
+    assert math.isclose(high, math.sqrt(0.86 * 0.87), rel_tol=1e-3)
+
+
+def test_more_comparisons_need_more():
+    ratios = [0.80 + 0.01 * i for i in range(9)]
+    assert judge(ratios, 6)[1] < judge(ratios)[1] and judge(ratios, 6)[2] > judge(ratios)[2]
 
 
 def test_too_few_rounds_decide_nothing():
-    assert bounds([0.5] * 5) == (0, math.inf)
-    assert bounds([0.5, 0.6, 0.5, 0.7, 0.5, 0.6]) == (0.5, 0.7)  # by chance once in 32
+    assert judge([0.5] * 5)[1:] == (0, math.inf)
+    low, high = judge([0.5, 0.6, 0.5, 0.7, 0.5, 0.6])[1:]  # by chance once in 32
+    assert math.isclose(low, 0.5) and math.isclose(high, 0.7)
 
 
 def test_the_better_direction_depends_on_the_figure():
