@@ -264,56 +264,6 @@ char *group_title(const struct group *g)
 	return text;
 }
 
-/* ---- The control ---- */
-
-/* The keys of the row's listener, but for its address. */
-static json_t *keys_of(const struct measure *row)
-{
-	const struct measure *visit = measure_visit_at(row, 0);
-	json_t *keys = json_copy(field_get(visit->conditions, "listener"));
-
-	json_object_del(keys, "address");
-	return keys;
-}
-
-static bool is_alike(const struct measure *a, const struct measure *b)
-{
-	json_t *first = keys_of(a), *second = keys_of(b);
-	bool alike = first && json_equal(first, second);
-
-	json_decref(first);
-	json_decref(second);
-	return alike;
-}
-
-static char *control_text(const struct group *g, unsigned row)
-{
-	const char *name = g->rows[row]->listener, *first = g->rows[0]->listener;
-	struct phrase verdict = group_verdict_text(g, row);
-	enum verdict_is is = g->verdicts[row].is;
-	char *text;
-
-	if (asprintf(&text, "The control %s is configured as %s: %s.%s", name, first, verdict.text,
-		     is == VERDICT_LESS || is == VERDICT_MORE
-			     ? " Differences of that size are between listeners of one daemon, not "
-			       "between what they do."
-			     : "") < 0)
-		abort();
-	return text;
-}
-
-char *groups_control(const struct groups *all, const char *listener, bool *ret_alike)
-{
-	*ret_alike = true;
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 1; j < all->list[i].count; j++)
-			if (!strcmp(all->list[i].rows[j]->listener, listener)) {
-				*ret_alike = is_alike(all->list[i].rows[0], all->list[i].rows[j]);
-				return control_text(&all->list[i], j);
-			}
-	return NULL;
-}
-
 /* ---- Warnings ---- */
 
 /* Was one thread of the generator always busy while the server was not? */

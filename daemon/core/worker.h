@@ -523,7 +523,7 @@ static inline void worker_fd_freed(struct worker *w)
 static inline void worker_awake(struct worker *w)
 {
 	stat_always_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
-	atomic_store_explicit(&w->idle, false, memory_order_relaxed);
+	atomic_store_explicit(&w->idle, false, memory_order_release);
 }
 
 /* Bytes that one connection may receive, and send, in a turn: WORKER_TURN_BYTES divided by the

@@ -145,8 +145,10 @@ void listeners_flush_counters(struct listeners *all)
 /* Is the worker alive: does it sleep in wait(), or has it made a turn since the last call? */
 static bool worker_alive(struct worker *w)
 {
+	/* `idle` first: a worker that wakes counts the turn before it stops being idle. */
+	bool idle = atomic_load_explicit(&w->idle, memory_order_acquire);
 	uint64_t turns = stat_load(w->stats.turns);
-	bool alive = atomic_load(&w->idle) || turns != w->watched_turns;
+	bool alive = idle || turns != w->watched_turns;
 
 	w->watched_turns = turns;
 	return alive;
