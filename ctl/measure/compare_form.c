@@ -59,8 +59,8 @@ static json_t *verdict_to_json(const struct groups *all, const struct measure *r
 			 real_or_null(v->high), "level",
 			 json_real(1 - VERDICT_ALPHA / g->comparisons), "level_reached",
 			 real_or_null(v->level), "p", real_or_null(v->p), "rounds", (int)v->rounds,
-			 "least_rounds", (int)v->least, "comparisons", (int)g->comparisons, "within",
-			 g->within, "is", verdict_names[v->is]);
+			 "least_rounds", (int)v->least, "comparisons", (int)g->comparisons,
+			 "within", g->within, "is", verdict_names[v->is]);
 }
 
 static json_t *derived_to_json(const struct measure *row)

@@ -75,7 +75,7 @@ void pool_grow_views(struct pool *p)
 		p->spare = block->next;
 		p->spare_count--;
 		/* view_free() does not test for a short pool.  This floor does: each receive has to
-		 * call conn_ration(), which refuses while spare views are in use. */
+		 * call conn_reserve(), which refuses while spare views are in use. */
 		p->floor = UINT32_MAX;
 	}
 	if (!block)

@@ -40,7 +40,7 @@ struct pool {
 	uint32_t stride; /* bytes from chunk to chunk: chunk_size and the engine's headroom */
 	/* A quarter of the chunks, which engines leave to services for their answers. */
 	uint32_t keep;
-	uint32_t floor;     /* a receive that would leave fewer chunks must call conn_ration() */
+	uint32_t floor;     /* a receive that would leave fewer chunks must call conn_reserve() */
 	struct view *views; /* free list */
 	struct chunk *chunks;
 	uint8_t *slab; /* chunk_count * stride bytes, page aligned: registered once */
@@ -71,8 +71,8 @@ static inline bool pool_lacks_views(const struct pool *p)
 /* Allocates spare blocks for those that came into use.  False: the host still has no memory. */
 bool pool_restore_views(struct pool *p);
 
-/* While no more chunks than this are free (`keep` and an eighth of all), receives get rations: see
- * conn_ration(). */
+/* While no more chunks than this are free (`keep` and an eighth of all), receives take views of the
+ * reserve: see conn_reserve(). */
 static inline uint32_t pool_free_for_all(const struct pool *p)
 {
 	return p->keep + p->chunk_count / 8;

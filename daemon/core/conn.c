@@ -232,7 +232,7 @@ static void conn_stop(struct conn *c, enum conn_end end)
 	c->flags |= CONN_CLOSING;
 	c->end = (uint8_t)end;
 	conn_drop_grant(c);
-	conn_unstarve(c);
+	conn_end_wait(c);
 	c->worker->engine->close(c);
 }
 
@@ -284,16 +284,16 @@ void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t le
 	conn_ready(c);
 }
 
-void conn_ration_used(struct conn *c, struct view *ration, size_t bytes)
+void conn_reserve_used(struct conn *c, struct view *reserve, size_t bytes)
 {
-	struct chunk *k = ration->chunk;
+	struct chunk *k = reserve->chunk;
 
 	if (bytes > 0)
-		conn_input(c, k, ration->data, (uint32_t)bytes);
-	/* The last ration of the chunk returns its unused end, for the next one. */
-	if (ration->data + ration->len == k->base + k->used)
-		k->used -= ration->len - (uint32_t)bytes;
-	view_free(&c->worker->pool, ration);
+		conn_input(c, k, reserve->data, (uint32_t)bytes);
+	/* The last view of the chunk returns its unused end, for the next one. */
+	if (reserve->data + reserve->len == k->base + k->used)
+		k->used -= reserve->len - (uint32_t)bytes;
+	view_free(&c->worker->pool, reserve);
 }
 
 void conn_eof(struct conn *c)
@@ -357,7 +357,8 @@ bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes)
 {
 	bool runs = c->due.ns || conn_deadline_passed(c);
 
-	if (runs && c->bytes_in < c->due.owed_bytes && !(c->flags & (CONN_RECV_OFF | CONN_STARVED)))
+	if (runs && c->bytes_in < c->due.owed_bytes &&
+	    !(c->flags & (CONN_RECV_OFF | CONN_NO_MEMORY)))
 		return !conn_deadline_passed(c);
 	c->due.owed_bytes = c->bytes_in + bytes;
 	conn_set_deadline(c, c->worker->turn.now_ns + timeout_ns);
@@ -386,7 +387,7 @@ static bool conn_gather(struct conn *c)
 	return true;
 }
 
-void conn_relieve(struct conn *c)
+void conn_compact(struct conn *c)
 {
 	const struct worker *w = c->worker;
 
@@ -398,10 +399,10 @@ void conn_relieve(struct conn *c)
 	conn_ready(c);
 }
 
-void conn_starved_input(struct conn *c)
+void conn_wait_to_receive(struct conn *c)
 {
-	conn_starve(c, CONN_NO_INPUT);
-	conn_relieve(c);
+	conn_begin_wait(c, CONN_NO_INPUT);
+	conn_compact(c);
 }
 
 /* Joins input that arrived in small pieces into one view: a small pool allows a connection few
@@ -412,7 +413,7 @@ static bool conn_pack(struct conn *c)
 		return false;
 	if (conn_gather(c))
 		return true;
-	conn_starved(c);
+	conn_wait_for_memory(c);
 	return false;
 }
 
@@ -449,7 +450,7 @@ bool conn_is_filled(const struct conn *c)
  */
 static bool conn_finished(const struct conn *c)
 {
-	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_STARVED | CONN_READY));
+	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_NO_MEMORY | CONN_READY));
 }
 
 static void conn_keep_open(struct conn *c)
@@ -474,7 +475,7 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 			conn_stop(c, c->end); /* CONN_END_PEER, or as engine or service have set */
 		else if (c->flags & CONN_FRESH)
 			conn_keep_open(c);
-		conn_starved_on(c);
+		conn_update_wait(c);
 	}
 	/* Not while c is on the ready list, whose link it holds: the turn that takes it from there
 	 * runs it again. */
@@ -498,7 +499,7 @@ void conn_run(struct conn *c)
 	if (c->tx.head && !(c->flags & CONN_CLOSING))
 		w->engine->flush(c);
 	if (unlikely(c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_LAST | CONN_FRESH |
-				 CONN_STARVED)))
+				 CONN_NO_MEMORY)))
 		conn_ran(c);
 	else if (unlikely(conn_is_full(c)))
 		conn_pause(c);

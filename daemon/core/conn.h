@@ -4,8 +4,8 @@
  * it is on no list; until then every pointer to it stays valid.
  *
  * A file of core/ calls only files below it, in this order, which `make lint` checks: requests.c
- * and thread.c (the owner's side); turn.c; relief.c and accept.c; conn.c; then the files that only
- * keep their own data: pressure.c, bulk.c, slices.c, store.c, deadlines.c, buf.c.
+ * and thread.c (the owner's side); turn.c; pressure_check.c and accept.c; conn.c; then the files
+ * that only keep their own data: pressure.c, bulk.c, slices.c, store.c, deadlines.c, buf.c.
  *
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once
@@ -28,16 +28,16 @@ enum {
 };
 
 enum conn_flags {
-	CONN_READY = 1 << 0,    /* on the ready list */
-	CONN_STARVED = 1 << 1,  /* waits for the pool */
-	CONN_EOF = 1 << 2,      /* the peer has sent its FIN */
-	CONN_CLOSING = 1 << 3,  /* engine->close() was called */
-	CONN_RECV_OFF = 1 << 4, /* input is paused by backpressure */
-	CONN_OPEN = 1 << 5,     /* service->open() succeeded */
-	CONN_FED = 1 << 6,      /* run by us, not by the client: does not reset the idle timer */
+	CONN_READY = 1 << 0,     /* on the ready list */
+	CONN_NO_MEMORY = 1 << 1, /* waits for the pool */
+	CONN_EOF = 1 << 2,       /* the peer has sent its FIN */
+	CONN_CLOSING = 1 << 3,   /* engine->close() was called */
+	CONN_RECV_OFF = 1 << 4,  /* input is paused by backpressure */
+	CONN_OPEN = 1 << 5,      /* service->open() succeeded */
+	CONN_FED = 1 << 6,       /* run by us, not by the client: does not reset the idle timer */
 	/* Set by the service: run it when tx has drained; always set for a source. */
 	CONN_WATCH_TX = 1 << 7,
-	CONN_NO_INPUT = 1 << 8, /* starved for chunks to receive into */
+	CONN_NO_INPUT = 1 << 8, /* waits for chunks to receive into */
 	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
 	/* It waited for a chunk: its next receive may take the chunk reserved for it. */
 	CONN_GRANTED = 1 << 10,
@@ -46,13 +46,13 @@ enum conn_flags {
 	/* datagrams: the client's address is known not to be forged; see engine_clients.verified().
 	 */
 	CONN_TRUSTED = 1 << 12,
-	/* starved, and the socket holds output that the peer has not acknowledged. */
+	/* waits for memory, and the socket holds output that the peer has not acknowledged. */
 	CONN_UNREAD = 1 << 13,
 	/* Set by the service: tx is its last output; see conn_close_when_sent(). */
 	CONN_LAST = 1 << 14,
 	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->keep_open() */
-	CONN_WAITS_FOR_TX =
-		CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST | CONN_STARVED,
+	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST |
+			    CONN_NO_MEMORY,
 	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see bulk.h */
 	CONN_BULK =
 		1 << 17, /* a bulk receiver that has brought much in one turn: see bulk_share() */
@@ -71,16 +71,17 @@ enum conn_end {
 	CONN_END_ERROR,
 };
 
-/* How a connection waits for the pool: pressure.c writes it, relief.c `moved` and `stalled`. */
+/* How a connection waits for the pool: pressure.c writes it, pressure_check.c `moved` and
+ * `stalled`. */
 struct conn_wait {
 	struct conn *next, *prev; /* links in the queue that it is in */
 	/* Its place in the order of all that wait for the pool, lowest first; 0: it never
 	 * waited. */
 	uint64_t place;
 	uint64_t place_in; /* bytes_in when it was given that place */
-	uint64_t moved;    /* conn_moved() when worker_relieve() last looked */
-	uint8_t queue;     /* enum starved_for: the queue that it is in */
-	/* Successive looks of worker_relieve() in which the peer had taken no output. */
+	uint64_t moved;    /* conn_moved() when worker_check_pressure() last looked */
+	uint8_t queue;     /* enum wait_kind: the queue that it is in */
+	/* Successive looks of worker_check_pressure() in which the peer had taken no output. */
 	uint8_t stalled;
 };
 
@@ -99,8 +100,8 @@ struct conn {
 	uint32_t events; /* epoll.c: the events that are armed */
 	struct op recv_op, send_op;
 	uint64_t bytes_in, bytes_out;
-	void *state;       /* owned by the service */
-	size_t lent_bytes; /* bytes in zero-copy sends whose buffers the kernel still uses */
+	void *state;         /* owned by the service */
+	size_t pinned_bytes; /* bytes in zero-copy sends whose buffers the kernel still uses */
 	/* The service's I/O in flight, see conn_io_begin(): requests, and the bytes and views that
 	 * they hold. */
 	struct {
@@ -281,28 +282,29 @@ static inline bool conn_has_unsent(const struct conn *c)
 	return c->tx.head || c->sending.head;
 }
 
-/* May an engine take a chunk from the pool to receive into?  If not, it calls conn_ration(),
+/* May an engine take a chunk from the pool to receive into?  If not, it calls conn_reserve(),
  * receives into the view that this returns, and passes the view and the number of bytes received
- * (0: none) to conn_ration_used(), which hands them to c and frees the rest.  The view is a chunk,
- * or, while chunks are short, 1/CONN_RATIONS of one; NULL: c must wait.  Clears CONN_GRANTED. */
-enum { CONN_RATIONS = 16 };
+ * (0: none) to conn_reserve_used(), which hands them to c and frees the rest.  The view is a chunk,
+ * or, while chunks are short, 1/CONN_RESERVE_PARTS of one; NULL: c must wait.  Clears CONN_GRANTED.
+ */
+enum { CONN_RESERVE_PARTS = 16 };
 static inline bool conn_may_receive(const struct conn *c)
 {
 	const struct pool *p = &c->worker->pool;
 
 	return likely(p->free_count > p->floor);
 }
-struct view *conn_ration(struct conn *c);
-void conn_ration_used(struct conn *c, struct view *ration, size_t bytes);
+struct view *conn_reserve(struct conn *c);
+void conn_reserve_used(struct conn *c, struct view *reserve, size_t bytes);
 
 /* c will not receive now: gives up the chunk reserved by CONN_GRANTED. */
 void conn_drop_grant(struct conn *c);
 
-/* Does the service wait for chunks (conn_starved())?  False if only a receive does: such a
+/* Does the service wait for chunks (conn_wait_for_memory())?  False if only a receive does: such a
  * connection can still run. */
-static inline bool conn_is_starved(const struct conn *c)
+static inline bool conn_waits_for_memory(const struct conn *c)
 {
-	return (c->flags & (CONN_STARVED | CONN_NO_INPUT)) == CONN_STARVED;
+	return (c->flags & (CONN_NO_MEMORY | CONN_NO_INPUT)) == CONN_NO_MEMORY;
 }
 
 /* Bytes of c's queued output and of its I/O in flight. */
@@ -332,20 +334,20 @@ static inline bool conn_goes_on(struct conn *c, int64_t *limit)
 		conn_ready(c);
 		return false;
 	}
-	return !(c->flags & CONN_CLOSING) && !conn_is_starved(c);
+	return !(c->flags & CONN_CLOSING) && !conn_waits_for_memory(c);
 }
 
 /* Called by a service: runs it again when the pool has chunks. */
-void conn_starved(struct conn *c);
-void conn_starved_input(struct conn *c); /* called by an engine: no chunk to receive into */
-/* To be called when c's output may have changed: a starved c that began or ceased to wait for its
- * own peer moves to the other queue. */
-void conn_starved_on(struct conn *c);
+void conn_wait_for_memory(struct conn *c);
+void conn_wait_to_receive(struct conn *c); /* called by an engine: no chunk to receive into */
+/* To be called when c's output may have changed: a c that waits for memory and that began or ceased
+ * to wait for its own peer moves to the other queue. */
+void conn_update_wait(struct conn *c);
 /* c does not wait for chunks any more. */
-void conn_unstarve(struct conn *c);
+void conn_end_wait(struct conn *c);
 /* Other connections wait for chunks: c gives back what it can.  A small input is copied into a
  * chunk that it shares with others, and the service runs, as it may be able to consume it now. */
-void conn_relieve(struct conn *c);
+void conn_compact(struct conn *c);
 void conn_close(struct conn *c, enum conn_end end);
 /* Called by a service from run(): conn_close() once the kernel has taken all of tx. */
 static inline void conn_close_when_sent(struct conn *c, enum conn_end end)
@@ -356,7 +358,7 @@ static inline void conn_close_when_sent(struct conn *c, enum conn_end end)
 
 /* Copies bytes behind tx: headers and small replies.  On engines with messages, up to buffer-size
  * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and nothing was written: call
- * conn_starved() to be run again. */
+ * conn_wait_for_memory() to be run again. */
 int conn_write(struct conn *c, const void *data, size_t bytes);
 
 /* A view of `bytes` to fill, aligned to `align` (a power of two) and with room for `head` bytes
@@ -381,7 +383,7 @@ struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint3
 /* Bytes and views of the pool that c holds, in any of its queues. */
 static inline size_t conn_held_bytes(const struct conn *c)
 {
-	return c->rx.bytes + conn_queued_bytes(c) + c->lent_bytes + c->io.bytes;
+	return c->rx.bytes + conn_queued_bytes(c) + c->pinned_bytes + c->io.bytes;
 }
 
 static inline size_t conn_held_views(const struct conn *c)
@@ -393,7 +395,7 @@ static inline size_t conn_held_views(const struct conn *c)
 bool conn_is_filled(const struct conn *c); /* slow path: the connection holds many views */
 static inline bool conn_is_full(const struct conn *c)
 {
-	return unlikely(conn_held_views(c) >= c->worker->limits.views_few || c->lent_bytes) &&
+	return unlikely(conn_held_views(c) >= c->worker->limits.views_few || c->pinned_bytes) &&
 	       conn_is_filled(c);
 }
 

@@ -44,15 +44,15 @@ void conn_drop_grant(struct conn *c)
 	pressure_set_floor(c->worker);
 }
 
-/* Drops the shared chunk: the next ration takes a new one. */
-static void worker_end_rations(struct worker *w)
+/* Drops the shared chunk: the next view of the reserve takes a new one. */
+static void worker_end_reserve(struct worker *w)
 {
-	chunk_put(&w->pool, w->pressure.ration);
-	w->pressure.ration = NULL;
+	chunk_put(&w->pool, w->pressure.reserve);
+	w->pressure.reserve = NULL;
 }
 
-/* May c have a chunk, or a ration, to receive into now?  Rations go only to connections without
- * unread output. */
+/* May c have a chunk, or a view of the reserve, to receive into now?  The reserve is only to
+ * connections without unread output. */
 static bool conn_claim(struct conn *c)
 {
 	const struct worker *w = c->worker;
@@ -67,28 +67,29 @@ static bool conn_claim(struct conn *c)
 	return !pool_is_short(p) || !(conn_has_unsent(c) || conn_look_unread(c));
 }
 
-/* A part of the chunk that rations share, or of a new one; NULL: the pool is exhausted. */
-static struct view *worker_ration(struct worker *w)
+/* A part of the chunk that views of the reserve share, or of a new one; NULL: the pool is
+ * exhausted. */
+static struct view *worker_reserve(struct worker *w)
 {
 	struct pool *p = &w->pool;
-	uint32_t bytes = p->chunk_size / CONN_RATIONS, at;
+	uint32_t bytes = p->chunk_size / CONN_RESERVE_PARTS, at;
 
-	if (w->pressure.ration && w->pressure.ration->used + bytes > p->chunk_size)
-		worker_end_rations(w);
-	if (!w->pressure.ration) {
-		w->pressure.ration = chunk_get(p);
+	if (w->pressure.reserve && w->pressure.reserve->used + bytes > p->chunk_size)
+		worker_end_reserve(w);
+	if (!w->pressure.reserve) {
+		w->pressure.reserve = chunk_get(p);
 		/* Makes the end of this turn recompute the limits.  That drops the chunk again if
 		 * it holds no data or chunks are no longer short. */
 		w->limits.held_chunks = UINT32_MAX;
 	}
-	if (!w->pressure.ration)
+	if (!w->pressure.reserve)
 		return NULL;
-	at = w->pressure.ration->used;
-	w->pressure.ration->used += bytes;
-	return view_new(p, w->pressure.ration, w->pressure.ration->base + at, bytes);
+	at = w->pressure.reserve->used;
+	w->pressure.reserve->used += bytes;
+	return view_new(p, w->pressure.reserve, w->pressure.reserve->base + at, bytes);
 }
 
-struct view *conn_ration(struct conn *c)
+struct view *conn_reserve(struct conn *c)
 {
 	struct worker *w = c->worker;
 	struct pool *p = &w->pool;
@@ -98,7 +99,7 @@ struct view *conn_ration(struct conn *c)
 	if (pool_lacks_views(p) || !conn_claim(c))
 		return NULL;
 	if (pool_is_short(p))
-		return worker_ration(w);
+		return worker_reserve(w);
 	k = chunk_get(p);
 	v = view_new(p, k, k->base, p->chunk_size);
 	chunk_put(p, k); /* the view still holds a reference */
@@ -119,8 +120,8 @@ static void conn_take_place(struct conn *c)
  * well. */
 static void worker_set_first(struct worker *w)
 {
-	const struct conn *service = w->pressure.queues[STARVED_SERVICE].first;
-	const struct conn *input = w->pressure.queues[STARVED_INPUT].first;
+	const struct conn *service = w->pressure.queues[WAIT_SERVICE].first;
+	const struct conn *input = w->pressure.queues[WAIT_INPUT].first;
 
 	w->pressure.first = service ? service->wait.place : 0;
 	if (input && (!w->pressure.first || input->wait.place < w->pressure.first))
@@ -128,11 +129,11 @@ static void worker_set_first(struct worker *w)
 	pressure_set_floor(w);
 }
 
-static enum starved_for conn_starved_for(const struct conn *c)
+static enum wait_kind conn_wait_kind(const struct conn *c)
 {
 	if (c->flags & CONN_NO_INPUT)
-		return conn_is_behind(c) ? STARVED_INPUT_BEHIND : STARVED_INPUT;
-	return conn_is_behind(c) ? STARVED_SERVICE_BEHIND : STARVED_SERVICE;
+		return conn_is_behind(c) ? WAIT_INPUT_BEHIND : WAIT_INPUT;
+	return conn_is_behind(c) ? WAIT_SERVICE_BEHIND : WAIT_SERVICE;
 }
 
 /* Puts c into its queue, by its place.  Most connections come last; those that were served and
@@ -140,10 +141,10 @@ static enum starved_for conn_starved_for(const struct conn *c)
 static void conn_enqueue(struct conn *c)
 {
 	struct worker *w = c->worker;
-	struct starved_queue *q;
+	struct wait_queue *q;
 	struct conn *after;
 
-	c->wait.queue = (uint8_t)conn_starved_for(c);
+	c->wait.queue = (uint8_t)conn_wait_kind(c);
 	q = &w->pressure.queues[c->wait.queue];
 	after = q->last && q->last->wait.place > c->wait.place ? q->first : NULL;
 	while (after && after->wait.place < c->wait.place)
@@ -159,7 +160,7 @@ static void conn_enqueue(struct conn *c)
 static void conn_dequeue(struct conn *c)
 {
 	struct worker *w = c->worker;
-	struct starved_queue *q = &w->pressure.queues[c->wait.queue];
+	struct wait_queue *q = &w->pressure.queues[c->wait.queue];
 
 	*(c->wait.prev ? &c->wait.prev->wait.next : &q->first) = c->wait.next;
 	*(c->wait.next ? &c->wait.next->wait.prev : &q->last) = c->wait.prev;
@@ -167,37 +168,37 @@ static void conn_dequeue(struct conn *c)
 	worker_set_first(w);
 }
 
-void conn_starved_on(struct conn *c)
+void conn_update_wait(struct conn *c)
 {
-	if (!(c->flags & CONN_STARVED) || conn_starved_for(c) == c->wait.queue)
+	if (!(c->flags & CONN_NO_MEMORY) || conn_wait_kind(c) == c->wait.queue)
 		return;
 	conn_dequeue(c);
 	conn_enqueue(c);
 }
 
-void conn_unstarve(struct conn *c)
+void conn_end_wait(struct conn *c)
 {
 	struct worker *w = c->worker;
 
-	if (likely(!(c->flags & CONN_STARVED)))
+	if (likely(!(c->flags & CONN_NO_MEMORY)))
 		return;
 	conn_dequeue(c);
-	c->flags &= ~(uint32_t)(CONN_STARVED | CONN_NO_INPUT);
-	/* Perhaps only conn_relieve() used the scratch chunk. */
+	c->flags &= ~(uint32_t)(CONN_NO_MEMORY | CONN_NO_INPUT);
+	/* Perhaps only conn_compact() used the scratch chunk. */
 	if (!w->pressure.waiting && w->scratch) {
 		chunk_put(&w->pool, w->scratch);
 		w->scratch = NULL;
 	}
 }
 
-void conn_starve(struct conn *c, uint32_t flags)
+void conn_begin_wait(struct conn *c, uint32_t flags)
 {
 	struct worker *w = c->worker;
 
-	if (c->flags & (CONN_STARVED | CONN_CLOSING))
+	if (c->flags & (CONN_NO_MEMORY | CONN_CLOSING))
 		return;
 	stat_add(w->stats.starved, 1);
-	c->flags |= CONN_STARVED | flags;
+	c->flags |= CONN_NO_MEMORY | flags;
 	if (!conn_has_unsent(c))
 		conn_look_unread(c);
 	conn_drop_grant(c);
@@ -207,26 +208,26 @@ void conn_starve(struct conn *c, uint32_t flags)
 		   w->turn.now_ns < w->pressure.look_ns ? w->pressure.look_ns : 0);
 }
 
-void conn_starved(struct conn *c)
+void conn_wait_for_memory(struct conn *c)
 {
 	struct worker *w = c->worker;
 
 	w->pressure.free_lacked = MIN(w->pressure.free_lacked, w->pool.free_count);
-	conn_starve(c, 0);
+	conn_begin_wait(c, 0);
 	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* the service waits as well, not only a receive */
-	conn_starved_on(c);
+	conn_update_wait(c);
 }
 
 /* True: replies to reads must be small, because chunks are short.  Clients that do not take the
  * data that they asked for may tie up all chunks that reads may use; the rest must suffice for the
- * input of other clients, for small replies, and for rations.  Chunks lent to the kernel serve no
- * read, so the bound is the same fraction of those not lent. */
+ * input of other clients, for small replies, and for the reserve.  Chunks posted to the kernel
+ * serve no read, so the bound is the same fraction of those not posted. */
 static bool reads_are_small(const struct worker *w)
 {
 	const struct pool *p = &w->pool;
 
 	return (uint64_t)p->free_count * p->chunk_count <=
-	       (uint64_t)pool_free_for_all(p) * (p->chunk_count - w->pool_lent);
+	       (uint64_t)pool_free_for_all(p) * (p->chunk_count - w->pool_posted);
 }
 
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
@@ -236,7 +237,7 @@ size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
 
 	if (p->free_count <= p->keep / 4)
 		return 0;
-	return MIN(bytes, reads_are_small(w) ? MAX(p->chunk_size / CONN_RATIONS, align)
+	return MIN(bytes, reads_are_small(w) ? MAX(p->chunk_size / CONN_RESERVE_PARTS, align)
 					     : w->limits.held_max);
 }
 
@@ -254,13 +255,13 @@ void worker_set_held_max(struct worker *w)
 	uint32_t chunks, keep = pool_free_for_all(&w->pool);
 	size_t chunk = w->pool.chunk_size, share;
 
-	if (unlikely(w->pressure.ration) &&
-	    (w->pressure.ration->refs == 1 || !pool_is_short(&w->pool)))
-		worker_end_rations(w);
+	if (unlikely(w->pressure.reserve) &&
+	    (w->pressure.reserve->refs == 1 || !pool_is_short(&w->pool)))
+		worker_end_reserve(w);
 	chunks = worker_chunks(w);
 	w->limits.held_chunks =
-		/* With a ration in use: recomputed at the end of each turn. */
-		w->pressure.ration ? UINT32_MAX : chunks;
+		/* With the reserve in use: recomputed at the end of each turn. */
+		w->pressure.reserve ? UINT32_MAX : chunks;
 	worker_count_chunks(w);
 	w->limits.held_max = w->limits.views_max = w->limits.views_few = SIZE_MAX;
 	if (w->engine->connectionless)

@@ -1,19 +1,19 @@
 /* Connections that wait for chunks of the worker's pool, and the limits of each: internal to core/.
  * pressure.c keeps the queues and the limits and calls no file above it.  conn.c puts connections
- * into the queues and takes them out.  relief.c serves waiting connections, and closes those that
- * hold chunks for too long. */
+ * into the queues and takes them out.  pressure_check.c serves waiting connections, and closes
+ * those that hold chunks for too long. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "conn.h"
 
-/* Sets the number of free chunks below which receives need conn_ration().  All receives need it
+/* Sets the number of free chunks below which receives need conn_reserve().  All receives need it
  * while chunks are granted, and while a connection waits, so that newcomers do not overtake it.
  * Otherwise they need it while chunks are short. */
 void pressure_set_floor(struct worker *w);
 
-/* Chunks that no receive may take: rations leave half of those kept for answers. */
+/* Chunks that no receive may take: the reserve leaves half of those kept for answers. */
 uint32_t pressure_kept(const struct worker *w);
 
 /* Does the socket hold output that the peer has not acknowledged (TCP) or read (Unix)?  Sets
@@ -21,7 +21,7 @@ uint32_t pressure_kept(const struct worker *w);
 bool conn_look_unread(struct conn *c);
 
 /* Puts c, if it is in no queue, into one.  flags: CONN_NO_INPUT, if only a receive waits. */
-void conn_starve(struct conn *c, uint32_t flags);
+void conn_begin_wait(struct conn *c, uint32_t flags);
 
 /* Does c wait for its own peer, before any chunk could help it?  The peer has to take the queued
  * output and, where chunks are short, the output in the socket as well: a peer that left that

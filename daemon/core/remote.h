@@ -42,7 +42,7 @@ struct remote {
 void remote_submit(struct remote *remote);
 
 /* Fills q, which is empty, with views of `bytes` to read into.  0, or -ENOBUFS when the pool is
- * exhausted: call conn_starved() to be run again. */
+ * exhausted: call conn_wait_for_memory() to be run again. */
 int remote_room(struct worker *w, struct bufq *q, size_t bytes);
 
 /* Memory that a client may read and write by itself; zeroed at first.  The engine owns it and frees

@@ -233,7 +233,7 @@ static const char *conn_state(const struct conn *c)
 {
 	if (c->flags & CONN_CLOSING)
 		return "closing";
-	if (c->flags & CONN_STARVED)
+	if (c->flags & CONN_NO_MEMORY)
 		return "starved";
 	if (c->flags & CONN_RECV_OFF)
 		return "throttled";

@@ -54,7 +54,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 		w->limits.held_limit = w->service->held_max;
 	worker_set_held_max(w);
 	worker_turn_init(w);
-	relief_init(w);
+	pressure_check_init(w);
 	w->mailbox_op.done = worker_mailbox;
 	batch_init(w);
 	rc = w->engine->init(w, reason);

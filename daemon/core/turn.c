@@ -82,11 +82,11 @@ void worker_drop_hook(struct worker *w, struct worker_hook *hook)
 }
 
 /* Rare work, kept out of worker_turn(), which skips it while no timer is armed.  A timer is armed
- * while connections are starved and while the worker drains. */
+ * while connections wait for memory and while the worker drains. */
 __attribute__((noinline)) static void worker_chores(struct worker *w)
 {
 	if (w->pressure.waiting)
-		worker_feed_starved(w);
+		worker_resume_waiting(w);
 	if (w->turn.now_ns >= w->deadlines.wake_ns) {
 		w->turn.now_ns = clock_ns();
 		deadlines_run(&w->deadlines, w->turn.now_ns, WORKER_TURN_MAX);
@@ -107,7 +107,7 @@ static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
 
 	return (given ||
 		(!(c->flags & CONN_LASTING) && now_ns - c->active_ns >= WORKER_QUIET_NS)) &&
-	       !conn_has_unsent(c) && c->lent_bytes == 0 && c->io.count == 0;
+	       !conn_has_unsent(c) && c->pinned_bytes == 0 && c->io.count == 0;
 }
 
 static void worker_drain_due(struct timer *t, uint64_t now_ns)

@@ -41,13 +41,13 @@ enum {
 /* Silence after which engine->forgets a client, if `idle-timeout` is 0. */
 #define WORKER_FORGET_NS ((uint64_t)60 * NS_PER_S)
 
-/* While connections wait for chunks, the worker looks every WORKER_RELIEF_NS at those that hold
+/* While connections wait for chunks, the worker looks every WORKER_CHECK_NS at those that hold
  * chunks, and has them give back what they can.  It closes a connection whose peer took no output
  * during WORKER_PATIENCE looks.  WORKER_PATIENCE_STUCK looks are enough if meanwhile no connection
  * was served that waits for chunks alone, and if the one to be closed was inactive for
  * WORKER_STALL_NS, as an honest peer may stall for less.  See doc/engines.md, "Waiting for memory".
  */
-#define WORKER_RELIEF_NS ((uint64_t)100 * NS_PER_MS)
+#define WORKER_CHECK_NS ((uint64_t)100 * NS_PER_MS)
 enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 #define WORKER_STALL_NS ((uint64_t)NS_PER_S)
 
@@ -139,15 +139,9 @@ struct worker_socket {
 	const struct sockaddr_storage *late;
 };
 
-/* What a starved connection waits for: chunks for its service, or only one to receive into, and
+/* What a waiting connection waits for: chunks for its service, or only one to receive into, and
  * perhaps for its own peer as well (BEHIND). */
-enum starved_for {
-	STARVED_SERVICE,
-	STARVED_SERVICE_BEHIND,
-	STARVED_INPUT,
-	STARVED_INPUT_BEHIND,
-	STARVED_QUEUES
-};
+enum wait_kind { WAIT_SERVICE, WAIT_SERVICE_BEHIND, WAIT_INPUT, WAIT_INPUT_BEHIND, WAIT_KINDS };
 
 /* See batch.h. */
 struct batching {
@@ -260,12 +254,12 @@ struct worker_io {
 	uint64_t timed_turn, timed_ns;
 };
 
-/* pressure.c and relief.c: connections that wait for the pool. */
+/* pressure.c and pressure_check.c: connections that wait for the pool. */
 struct worker_pressure {
 	unsigned waiting; /* how many; the queues are each in order of conn.wait.place */
-	struct starved_queue {
+	struct wait_queue {
 		struct conn *first, *last;
-	} queues[STARVED_QUEUES];
+	} queues[WAIT_KINDS];
 	uint64_t places;      /* the last value given to conn.wait.place */
 	uint32_t free_lacked; /* free chunks when a service last failed to allocate */
 	uint32_t granted;     /* chunks reserved for connections with CONN_GRANTED */
@@ -274,9 +268,9 @@ struct worker_pressure {
 	uint64_t look_ns; /* time of the next look at connections that hold chunks */
 	/* Since the last look a connection that waited for the pool alone was served. */
 	bool moves;
-	unsigned stuck;       /* successive looks without such a service */
-	struct chunk *ration; /* the chunk of which conn_ration() gives parts; NULL: none */
-	struct timer timer;   /* for the next look; armed while connections wait */
+	unsigned stuck;        /* successive looks without such a service */
+	struct chunk *reserve; /* the chunk of which conn_reserve() gives parts; NULL: none */
+	struct timer timer;    /* for the next look; armed while connections wait */
 };
 
 /* bulk.c */
@@ -347,7 +341,7 @@ struct worker {
 	struct worker_limits limits;
 	struct worker_slices slices;
 	struct pool pool;
-	uint32_t pool_lent; /* by the engine: chunks lent to the kernel to receive into */
+	uint32_t pool_posted; /* by the engine: chunks posted to the kernel to receive into */
 	struct batching batch;
 	struct worker_io io;
 
@@ -539,10 +533,10 @@ static inline unsigned worker_share_chunks(const struct worker *w)
 	return (unsigned)MAX(worker_share(w) / w->pool.chunk_size, 1);
 }
 
-/* Chunks that are free or lent to the kernel. */
+/* Chunks that are free or posted to the kernel. */
 static inline uint32_t worker_chunks(const struct worker *w)
 {
-	return w->pool.free_count + w->pool_lent;
+	return w->pool.free_count + w->pool_posted;
 }
 
 static inline void worker_count_chunks(struct worker *w)
@@ -567,6 +561,6 @@ void worker_turn_init(struct worker *w);
 /* pressure.c: how much a connection may hold; to be called when free chunks have changed. */
 void worker_set_held_max(struct worker *w);
 
-/* relief.c: connections that wait for memory. */
-void relief_init(struct worker *w);
-void worker_feed_starved(struct worker *w);
+/* pressure_check.c: connections that wait for memory. */
+void pressure_check_init(struct worker *w);
+void worker_resume_waiting(struct worker *w);

@@ -45,10 +45,10 @@ __attribute__((always_inline)) static inline ssize_t recv_one(struct conn *c)
 	return n;
 }
 
-/* Receives into a ration, while chunks are short; *ret_room: bytes of the ration. */
-__attribute__((noinline)) static ssize_t recv_ration(struct conn *c, size_t *ret_room)
+/* Receives into the reserve, while chunks are short; *ret_room: bytes of its view. */
+__attribute__((noinline)) static ssize_t recv_reserve(struct conn *c, size_t *ret_room)
 {
-	struct view *v = conn_ration(c);
+	struct view *v = conn_reserve(c);
 	ssize_t n;
 
 	if (!v)
@@ -56,7 +56,7 @@ __attribute__((noinline)) static ssize_t recv_ration(struct conn *c, size_t *ret
 	*ret_room = v->len;
 	stat_add(c->worker->stats.sys_recv, 1);
 	n = recv_now(c->fd, v->data, v->len);
-	conn_ration_used(c, v, (size_t)MAX(n, 0));
+	conn_reserve_used(c, v, (size_t)MAX(n, 0));
 	return n;
 }
 
@@ -112,11 +112,11 @@ static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 		c->flags &= ~(uint32_t)CONN_WIDEST;
 }
 
-/* Receives into one chunk, several, or a ration. */
+/* Receives into one chunk, several, or the reserve. */
 static inline ssize_t recv_next(struct conn *c, size_t max_bytes, size_t *ret_room)
 {
 	if (unlikely(!conn_may_receive(c)))
-		return recv_ration(c, ret_room);
+		return recv_reserve(c, ret_room);
 	if (c->flags & CONN_WIDE)
 		return recv_wide(c, max_bytes, ret_room);
 	*ret_room = c->worker->pool.chunk_size;
@@ -145,7 +145,7 @@ __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool t
 	if (n == 0)
 		conn_eof(c);
 	else if (n == -ENOBUFS)
-		conn_starved_input(c);
+		conn_wait_to_receive(c);
 	else
 		conn_failed(c, (int)-n);
 	return READINESS_ENDED;

@@ -2,7 +2,7 @@
  * buffers, one send in flight per connection, one io_uring_enter per turn that submits the sends,
  * waits, and runs the kernel's deferred work.
  *
- * Only some chunks are lent to the kernel, so that received data goes to memory that is in the
+ * Only some chunks are posted to the kernel, so that received data goes to memory that is in the
  * cache.  With incremental buffers (Linux 6.12) many receives share a chunk, so few are enough. */
 #include <assert.h>
 #include <errno.h>
@@ -22,14 +22,14 @@ static struct chunk *uring_chunk(const struct worker *w, uint32_t completion_fla
 	return &w->pool.chunks[completion_flags >> IORING_CQE_BUFFER_SHIFT];
 }
 
-/* Drops the kernel's reference to a lent chunk, which is full or consumed. */
+/* Drops the kernel's reference to a posted chunk, which is full or consumed. */
 static void uring_take_back(struct worker *w, struct chunk *k)
 {
-	w->pool_lent--;
+	w->pool_posted--;
 	chunk_put(&w->pool, k);
 }
 
-/* `bytes` were received into k and, for a bundle, into the chunks that were lent after it.  The
+/* `bytes` were received into k and, for a bundle, into the chunks that were posted after it.  The
  * completions of two receives may come in any order.  Only for incremental buffers they must not,
  * so these are used only where the kernel keeps the order: see uring_keeps_order(). */
 static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes)
@@ -104,13 +104,13 @@ static void uring_reset_disarm(struct conn *c)
 static void uring_recv_done(struct op *op, int res, uint32_t flags);
 static void uring_recv_ended(struct conn *c, int res);
 
-/* A receive into its own memory, the ration in c->engine_state, has completed. */
+/* A receive into its own memory, the view of the reserve in c->engine_state, has completed. */
 static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);
 
 	(void)flags;
-	conn_ration_used(c, c->engine_state, (size_t)MAX(res, 0));
+	conn_reserve_used(c, c->engine_state, (size_t)MAX(res, 0));
 	uring_recv_ended(c, res);
 }
 
@@ -146,22 +146,22 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 static void uring_recv_arm(struct conn *c, unsigned ioprio)
 {
 	struct uring *u = c->worker->engine_state;
-	struct view *ration = NULL;
+	struct view *reserve = NULL;
 	struct io_uring_sqe *sqe;
 
 	if ((c->flags & URING_RECV_ARMED) || (c->flags & (CONN_CLOSING | CONN_EOF)))
 		return;
 	if (unlikely(!u->buf_ring || (c->flags & CONN_GRANTED))) {
-		ration = conn_ration(c);
-		if (!ration && !u->buf_ring) {
-			conn_starved_input(c);
+		reserve = conn_reserve(c);
+		if (!reserve && !u->buf_ring) {
+			conn_wait_to_receive(c);
 			return;
 		}
 	}
-	c->engine_state = ration;
-	c->recv_op.done = likely(!ration) ? uring_recv_done : uring_own_recv_done;
+	c->engine_state = reserve;
+	c->recv_op.done = likely(!reserve) ? uring_recv_done : uring_own_recv_done;
 	sqe = ring_sqe(&u->ring);
-	if (unlikely(ration))
+	if (unlikely(reserve))
 		uring_own_recv_prep(c, sqe);
 	else
 		uring_recv_prep(c, sqe, ioprio);
@@ -184,11 +184,11 @@ static void uring_recv_ended(struct conn *c, int res)
 		uring_reset_disarm(c);
 		conn_eof(c);
 	} else if (res == -ENOBUFS) {
-		/* More arrived in one turn than was lent: lend more, and continue when chunks are
+		/* More arrived in one turn than was posted: post more, and continue when chunks are
 		 * free. */
-		u->lent_max = MIN(u->lent_max * 2, u->buf_entries);
+		u->posted_max = MIN(u->posted_max * 2, u->buf_entries);
 		u->ring.quiet = 0; /* each completed send frees chunks */
-		conn_starved_input(c);
+		conn_wait_to_receive(c);
 	} else if (res < 0 && res != -ECANCELED && res != -EAGAIN) {
 		conn_failed(c, -res);
 	} else if (!(c->flags & CONN_RECV_OFF)) {
@@ -206,7 +206,7 @@ static void uring_recv_cancel(struct conn *c)
 	c->pending++;
 }
 
-/* A multishot receive may take all lent chunks, one by one unless it is of bundles.  A connection
+/* A multishot receive may take all posted chunks, one by one unless it is of bundles.  A connection
  * that receives more than its share of a turn, or one by one more than URING_MUCH, continues with
  * one receive of its share per turn, a bundle, until it receives much less. */
 static void uring_meter(struct conn *c, size_t bytes, bool multishot)
@@ -324,7 +324,7 @@ static void uring_close(struct conn *c)
 	/* The kernel releases the buffers of zero-copy sends only when the peer has acknowledged
 	 * the data, which may be never; connecting to AF_UNSPEC (tcp(7)) resets the connection and
 	 * releases them. */
-	if (c->lent_bytes && c->end != CONN_END_PEER) {
+	if (c->pinned_bytes && c->end != CONN_END_PEER) {
 		stat_add(c->worker->stats.sys_other, 1);
 		(void)connect(c->fd, &(struct sockaddr){ .sa_family = AF_UNSPEC },
 			      sizeof(sa_family_t));

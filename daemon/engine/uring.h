@@ -16,8 +16,9 @@
 
 enum {
 	URING_BUF_GROUP = 0,
-	URING_LENT_BYTES =
-		1024 * 1024, /* bytes lent at first with incremental buffers; fits into the cache */
+	URING_POSTED_BYTES =
+		1024 *
+		1024, /* bytes posted at first with incremental buffers; fits into the cache */
 	URING_MUCH = 128 * 1024, /* bytes, better received by a bundle than chunk by chunk */
 	URING_IOV = 64,          /* views one send may carry */
 	URING_SILENT_MAX = 8,    /* sends in a small batch: see uring_send.c, "Quiet sends" */
@@ -56,16 +57,16 @@ struct uring {
 	uint64_t sent_ns; /* when the kernel had taken the sends of the last timed turn */
 	struct io_uring_buf_ring *buf_ring; /* NULL: each receive has a chunk of its own */
 	unsigned buf_entries, buf_mask;
-	uint16_t *after;    /* by a lent chunk's id: the id of the chunk that was lent next */
-	uint16_t last_lent; /* the id of the chunk that was lent last */
-	unsigned lent_max;
+	uint16_t *after;      /* by a posted chunk's id: the id of the chunk that was posted next */
+	uint16_t last_posted; /* the id of the chunk that was posted last */
+	unsigned posted_max;
 	/* The first of the sends that ring.quiet counts, up to URING_SILENT_MAX. */
 	struct uring_quiet quiet[URING_SILENT_MAX];
 	/* Bytes of a chunk that several receives share; 0: one receive uses all of it. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
 	/* Multishot receives are of bundles.  The kernel lists as many chunks for each as any
-	 * receive before it has needed, and ends a receive that has listed all lent chunks (Linux
+	 * receive before it has needed, and ends a receive that has listed all posted chunks (Linux
 	 * 6.18).  So with bundles each receive of short requests would have to be armed again. */
 	bool multishot_bundle;
 	/* First requests and outputs by plain calls, see uring_sends_by_call() and uring_open() */

@@ -48,7 +48,7 @@ static void poll_again(struct conn *c)
  * EALREADY while an event of the poll is being delivered.) */
 static void poll_receive(struct conn *c)
 {
-	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_STARVED | POLL_AGAIN))
+	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_NO_MEMORY | POLL_AGAIN))
 		return; /* POLL_READABLE stays set, for when input is on again or c runs */
 	switch (readiness_recv(c, c->flags & POLL_GONE)) {
 	case READINESS_DRAINED:

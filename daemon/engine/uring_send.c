@@ -99,7 +99,7 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 			assert(c->sending.head);
 			for (struct view *v = c->sending.head; v; v = v->next)
 				bufq_push(&s->lent, view_new(&w->pool, v->chunk, v->data, v->len));
-			c->lent_bytes += s->lent.bytes;
+			c->pinned_bytes += s->lent.bytes;
 		}
 		if (flags & IORING_CQE_F_MORE)
 			c->pending++; /* for the notification */
@@ -119,7 +119,7 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 		c->pending--;
 		conn_ready(c);
 	}
-	c->lent_bytes -= s->lent.bytes;
+	c->pinned_bytes -= s->lent.bytes;
 	bufq_drop(&w->pool, &s->lent, s->lent.bytes);
 	uring_send_put(w->engine_state, s);
 }
@@ -226,14 +226,14 @@ void uring_wait(struct worker *w, bool block)
 	bool taken = false, left;
 	unsigned silent = 0;
 
-	if (unlikely(w->pool_lent < u->lent_max))
+	if (unlikely(w->pool_posted < u->posted_max))
 		uring_refill(w);
 	if (unlikely(w->turn.timing) && u->ring.quiet && !u->ring.sqpoll)
 		uring_submit_timed(u);
 	if (unlikely(ring_ready(&u->ring))) {
 		ring_catch_up(&u->ring);
 	} else {
-		/* Not while connections are starved: they wait for the chunks that each single
+		/* Not while connections wait for memory: they wait for the chunks that each single
 		 * completion frees. */
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max &&
 		    !w->pressure.waiting)

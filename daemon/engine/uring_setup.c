@@ -11,21 +11,21 @@
 #include "uring.h"
 #include "uring_compat.h"
 
-/* Lends chunks to the kernel up to lent_max; one release store for the batch.  A quarter of the
- * pool stays for services, and chunks for rations are not lent. */
+/* Lends chunks to the kernel up to posted_max; one release store for the batch.  A quarter of the
+ * pool stays for services, and the chunks of the reserve are not posted. */
 void uring_refill(struct worker *w)
 {
 	struct uring *u = w->engine_state;
 	unsigned n = 0;
 
-	while (w->pool_lent < u->lent_max && !pool_is_short(&w->pool)) {
+	while (w->pool_posted < u->posted_max && !pool_is_short(&w->pool)) {
 		struct chunk *k = chunk_get(&w->pool);
 
 		io_uring_buf_ring_add(u->buf_ring, k->base, w->pool.chunk_size, (uint16_t)k->id,
 				      (int)u->buf_mask, (int)n++);
-		u->after[u->last_lent] = (uint16_t)k->id;
-		u->last_lent = (uint16_t)k->id;
-		w->pool_lent++;
+		u->after[u->last_posted] = (uint16_t)k->id;
+		u->last_posted = (uint16_t)k->id;
+		w->pool_posted++;
 	}
 	if (n > 0)
 		io_uring_buf_ring_advance(u->buf_ring, (int)n);
@@ -159,10 +159,11 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	worker_feature(w, FEATURE_buffer_ring);
 	if (u->incremental)
 		worker_feature(w, FEATURE_incremental_buffers);
-	u->lent_max = u->buf_entries;
+	u->posted_max = u->buf_entries;
 	u->shared_bytes = u->incremental ? w->pool.chunk_size : 0;
 	if (u->incremental)
-		u->lent_max = MIN(MAX(URING_LENT_BYTES / w->pool.chunk_size, 4), u->buf_entries);
+		u->posted_max =
+			MIN(MAX(URING_POSTED_BYTES / w->pool.chunk_size, 4), u->buf_entries);
 	return 0;
 }
 

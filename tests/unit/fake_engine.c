@@ -347,18 +347,18 @@ size_t fake_send(struct fake *f, struct fake_peer *peer, const void *data, size_
 	struct pool *p = &f->worker.pool;
 	struct chunk *k;
 
-	if (!peer->conn || !peer->receiving || (peer->conn->flags & (CONN_STARVED | CONN_EOF)))
+	if (!peer->conn || !peer->receiving || (peer->conn->flags & (CONN_NO_MEMORY | CONN_EOF)))
 		return 0;
 	if (!conn_may_receive(peer->conn)) {
-		struct view *v = conn_ration(peer->conn);
+		struct view *v = conn_reserve(peer->conn);
 
 		if (!v) {
-			conn_starved_input(peer->conn);
+			conn_wait_to_receive(peer->conn);
 			return 0;
 		}
 		bytes = MIN(bytes, v->len);
 		memcpy(v->data, data, bytes);
-		conn_ration_used(peer->conn, v, bytes);
+		conn_reserve_used(peer->conn, v, bytes);
 		return bytes;
 	}
 	k = chunk_get(p);

@@ -204,7 +204,7 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	w->limits.held_max = CONN_HELD_MAX;
 	w->limits.views_max = CONN_HELD_MAX / CONN_VIEW_BYTES;
 	w->turn.now_ns = clock_ns();
-	relief_init(w);
+	pressure_check_init(w);
 	assert_int_equal(pool_init(&w->pool, chunks, chunk_size, 0), 0);
 	case_connect(t);
 	return t;

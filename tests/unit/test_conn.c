@@ -64,7 +64,7 @@ static void hoard(struct conn *c)
 		struct chunk *k = chunk_get(p);
 
 		if (!k) {
-			conn_starved(c);
+			conn_wait_for_memory(c);
 			return;
 		}
 		bufq_drop(p, &c->rx, 1);
@@ -271,7 +271,7 @@ static void a_closing_connection_that_starves_is_freed_at_once(void **state)
 	fake_settle(f);
 	fake_send(f, p, data, 1);
 	fake_settle(f);
-	assert_true(p->conn->flags & CONN_STARVED);
+	assert_true(p->conn->flags & CONN_NO_MEMORY);
 	fake_reset(f, p);
 	fake_settle(f);
 	assert_null(p->conn);
@@ -406,13 +406,13 @@ static void starved_connections_continue_when_the_pool_recovers(void **state)
 	fake_settle(f);
 	assert_int_equal(f->worker.pool.free_count, 0);
 	assert_int_equal(fake_send(f, p, data, 100), 0);
-	assert_true(p->conn->flags & CONN_STARVED);
+	assert_true(p->conn->flags & CONN_NO_MEMORY);
 	assert_int_equal(fake_settle(f), 1); /* does not spin */
-	assert_true(p->conn->flags & CONN_STARVED);
+	assert_true(p->conn->flags & CONN_NO_MEMORY);
 	fake_take(f, greedy, SIZE_MAX);
 	fake_settle(f);
 	assert_int_equal(f->worker.pressure.waiting, 0);
-	assert_false(p->conn->flags & CONN_STARVED);
+	assert_false(p->conn->flags & CONN_NO_MEMORY);
 	assert_int_equal(fake_send_all(f, p, data, 100, 100), 100);
 	assert_int_equal(p->out_bytes, 100);
 }
@@ -425,7 +425,7 @@ static void a_starved_service_runs_again_without_new_input(void **state)
 	p->room = 0;
 	fake_send(f, p, data, CHUNKS + 20);
 	fake_settle(f);
-	assert_true(p->conn->flags & CONN_STARVED);
+	assert_true(p->conn->flags & CONN_NO_MEMORY);
 	assert_true(p->conn->rx.bytes > 0);
 	assert_int_equal(fake_settle(f), 1);
 	fake_take(f, p, SIZE_MAX);
@@ -462,7 +462,7 @@ static void chunks_that_the_kernel_holds_feed_no_service(void **state)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lent); i++)
 		lent[i] = chunk_get(&f->worker.pool);
-	f->worker.pool_lent = ARRAY_SIZE(lent);
+	f->worker.pool_posted = ARRAY_SIZE(lent);
 	greedy->room = 0;
 	fake_send(f, p, data, 1);
 	fake_send(f, greedy, data, CHUNKS);
@@ -473,7 +473,7 @@ static void chunks_that_the_kernel_holds_feed_no_service(void **state)
 	fake_settle(f);
 	assert_int_equal(f->worker.pressure.waiting, 0);
 	assert_int_equal(greedy->out_bytes, CHUNKS);
-	f->worker.pool_lent = 0;
+	f->worker.pool_posted = 0;
 	for (unsigned i = 0; i < ARRAY_SIZE(lent); i++)
 		chunk_put(&f->worker.pool, lent[i]);
 }

@@ -460,7 +460,7 @@ static void an_empty_pool_is_waited_for(void **state)
 			taken[count++] = chunk_get(&w->pool);
 		case_input(t, request, sizeof(request) - 1, CHUNK);
 		while (t->conn && w->pressure.waiting) {
-			conn_unstarve(t->conn);
+			conn_end_wait(t->conn);
 			if (count > 0)
 				chunk_put(&w->pool, taken[--count]);
 			conn_ready(t->conn);

@@ -103,7 +103,7 @@ static void an_answer_without_memory_does_not_delay_those_with_memory(void **sta
 	assert_int_equal(l.t->out[before + REPLY - 1], NBD_CMD_READ);
 	assert_int_equal(w->pressure.waiting, 1);
 	assert_true(w->pool.free_count > 0);
-	conn_unstarve(l.t->conn);
+	conn_end_wait(l.t->conn);
 	conn_ready(l.t->conn);
 	case_turns(l.t);
 	assert_int_equal(l.t->out_bytes - before, REPLY + CHUNK + REPLY);
@@ -142,7 +142,7 @@ static void the_deadline_for_input_does_not_run_while_input_is_paused(void **sta
 /* Every connection that waits for memory runs again. */
 static void feed(struct late *l)
 {
-	conn_unstarve(l->t->conn);
+	conn_end_wait(l->t->conn);
 	conn_ready(l->t->conn);
 	case_turns(l->t);
 }

@@ -81,8 +81,8 @@ static void a_bulk_receiver_receives_more_than_others_may_hold(void **state)
 	close(fds[1]);
 }
 
-/* While chunks are short a connection gets a ration, but none if it has not read its output in the
- * socket. */
+/* While chunks are short a connection gets a view of the reserve, but none if it has not read its
+ * output in the socket. */
 static void scarce_chunks_are_for_clients_that_have_read(void **state)
 {
 	struct service_case *t = case_new(&service_echo, CHUNKS, CHUNK);
@@ -96,17 +96,17 @@ static void scarce_chunks_are_for_clients_that_have_read(void **state)
 		chunk_get(p);
 	peer_sends(fds[1], 3 * CHUNK);
 	assert_int_equal(readiness_recv(t->conn, true), READINESS_MORE);
-	assert_int_equal(t->conn->rx.bytes, CHUNK / CONN_RATIONS);
+	assert_int_equal(t->conn->rx.bytes, CHUNK / CONN_RESERVE_PARTS);
 	assert_int_equal(send(fds[0], "x", 1, 0), 1);
 	assert_int_equal(readiness_recv(t->conn, true), READINESS_ENDED);
-	assert_true(t->conn->flags & CONN_STARVED);
+	assert_true(t->conn->flags & CONN_NO_MEMORY);
 	assert_int_equal(recv(fds[1], &(char){ 0 }, 1, 0), 1);
 	t->worker.pressure.timer.due(&t->worker.pressure.timer,
 				     t->worker.turn.now_ns); /* sees that it was read */
-	worker_feed_starved(&t->worker);
-	assert_false(t->conn->flags & CONN_STARVED);
+	worker_resume_waiting(&t->worker);
+	assert_false(t->conn->flags & CONN_NO_MEMORY);
 	assert_int_equal(readiness_recv(t->conn, true), READINESS_MORE);
-	assert_int_equal(t->conn->rx.bytes, 2 * CHUNK / CONN_RATIONS);
+	assert_int_equal(t->conn->rx.bytes, 2 * CHUNK / CONN_RESERVE_PARTS);
 	case_free(t);
 	close(fds[0]);
 	close(fds[1]);

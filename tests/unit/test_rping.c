@@ -154,10 +154,10 @@ static void empty_pool_delays_a_read(void **state)
 		taken[n++] = chunk_get(pool);
 	advertise(p, p->source, SIZE);
 	assert_int_equal(p->at->remote_count, 0);
-	assert_true(p->at->conn->flags & CONN_STARVED);
+	assert_true(p->at->conn->flags & CONN_NO_MEMORY);
 	while (n > 0)
 		chunk_put(pool, taken[--n]);
-	conn_unstarve(p->at->conn);
+	conn_end_wait(p->at->conn);
 	conn_ready(p->at->conn);
 	case_turns(p->at);
 	case_remote(p->at, 0);

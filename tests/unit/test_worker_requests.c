@@ -288,7 +288,7 @@ static void take_all_chunks(struct conn *c)
 	if (!c->rx.bytes)
 		return;
 	if (p->free_count < REPLY_CHUNKS) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return;
 	}
 	bufq_drop(p, &c->rx, c->rx.bytes);

@@ -55,7 +55,7 @@ static unsigned receiver_prepare(struct udp_receiver *r, const struct udp_socket
 		if (p->free_count <= p->keep)
 			break;
 		r->chunks[n] = chunk_get(p);
-		s->udp->worker->pool_lent++;
+		s->udp->worker->pool_posted++;
 		r->iov[n] = (struct iovec){ r->chunks[n]->base, p->chunk_size };
 	}
 	return r->ready;
@@ -84,7 +84,7 @@ static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket 
 		chunk_put(p, r->chunks[i]);
 		r->chunks[i] = NULL;
 		r->ready = MIN(r->ready, i);
-		s->udp->worker->pool_lent--;
+		s->udp->worker->pool_posted--;
 	}
 }
 
@@ -165,7 +165,7 @@ static void send_all(struct udp_socket *s, struct udp_batch *b)
 	}
 }
 
-/* For a socket that is starved: are there still too few chunks to receive? */
+/* For a socket that waits for memory: are there still too few chunks to receive? */
 static bool udp_is_short(const struct pool *p)
 {
 	return p->free_count <= p->keep + p->chunk_count / 8;

@@ -374,7 +374,7 @@ static struct chunk *udp_small(struct udp *u, struct udp_datagram *d)
 		if (k)
 			chunk_put(p, k);
 		else
-			u->worker->pool_lent++;
+			u->worker->pool_posted++;
 		k = u->small = fresh;
 	}
 	memcpy(k->base + k->used, d->data, d->bytes);

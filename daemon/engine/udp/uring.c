@@ -17,9 +17,9 @@
 
 enum {
 	URING_UDP_GROUP = 0,
-	URING_UDP_LENT = 128, /* chunks lent to the kernel at first */
-	URING_UDP_SILENT = 8, /* messages: larger batches are sent by sendmmsg() */
-	URING_UDP_NAME = 32,  /* bytes for an address; keeps the following data aligned */
+	URING_UDP_POSTED = 128, /* chunks posted to the kernel at first */
+	URING_UDP_SILENT = 8,   /* messages: larger batches are sent by sendmmsg() */
+	URING_UDP_NAME = 32,    /* bytes for an address; keeps the following data aligned */
 	/* Bytes before a datagram in its chunk. */
 	URING_UDP_HEAD = 16 + URING_UDP_NAME + UDP_CONTROL,
 };
@@ -30,7 +30,7 @@ static_assert((int)URING_UDP_HEAD <= (int)UDP_HEADROOM, "as it is for the longes
 struct uring_udp {
 	struct udp udp; /* first: see udp.h */
 	struct io_uring_buf_ring *buf_ring;
-	unsigned buf_entries, lent_max;
+	unsigned buf_entries, posted_max;
 	unsigned added;            /* added to the buffer ring and not published yet */
 	struct msghdr shape;       /* tells the kernel the room before a datagram */
 	struct udp_socket *silent; /* the socket whose udp.batch the next system call submits */
@@ -56,9 +56,9 @@ static void uring_udp_refill(struct uring_udp *u)
 {
 	struct worker *w = u->udp.worker;
 
-	while (w->pool_lent < u->lent_max && w->pool.free_count > w->pool.keep) {
+	while (w->pool_posted < u->posted_max && w->pool.free_count > w->pool.keep) {
 		uring_udp_add(u, chunk_get(&w->pool));
-		w->pool_lent++;
+		w->pool_posted++;
 	}
 	uring_udp_publish(u);
 }
@@ -110,16 +110,16 @@ static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
 
 	s->acceptor->armed--;
 	s->polled = false;
-	if (res == -ENOBUFS) { /* more arrived than was lent: lend more, if available */
-		u->lent_max = MIN(u->lent_max * 2, u->buf_entries);
-		if (w->pool_lent == 0 && w->pool.free_count <= w->pool.keep) {
+	if (res == -ENOBUFS) { /* more arrived than was posted: post more, if available */
+		u->posted_max = MIN(u->posted_max * 2, u->buf_entries);
+		if (w->pool_posted == 0 && w->pool.free_count <= w->pool.keep) {
 			stat_add(w->stats.starved, 1);
 			s->starved = true;
 			udp_set_receiving(s);
 		}
 	}
 	if (s->armed && s->acceptor->fd >= 0)
-		s->again = true; /* retried when chunks were lent */
+		s->again = true; /* retried when chunks were posted */
 }
 
 /* A datagram without a byte ends the receive as well. */
@@ -134,10 +134,10 @@ static void uring_udp_event(struct op *op, int res, uint32_t flags)
 		struct chunk *k = &p->chunks[flags >> IORING_CQE_BUFFER_SHIFT];
 
 		uring_udp_take(u, s, k, res);
-		if (k->refs == 1 && a->worker->pool_lent <= u->lent_max) {
+		if (k->refs == 1 && a->worker->pool_posted <= u->posted_max) {
 			uring_udp_add(u, k); /* no connection holds data in it */
 		} else {
-			a->worker->pool_lent--;
+			a->worker->pool_posted--;
 			chunk_put(p, k);
 		}
 	}
@@ -234,7 +234,7 @@ static bool uring_udp_send(struct worker_hook *hook)
 	for (unsigned i = 0; i < u->udp.count; i++) {
 		struct udp_socket *s = &u->udp.sockets[i];
 
-		if (!s->again || !u->udp.worker->pool_lent)
+		if (!s->again || !u->udp.worker->pool_posted)
 			continue;
 		s->again = false;
 		if (s->armed && !s->polled && s->acceptor->fd >= 0)
@@ -288,7 +288,7 @@ static int uring_udp_init_buffers(struct uring_udp *u, struct worker *w, struct 
 	u->buf_entries = 1;
 	while (u->buf_entries * 2 <= w->pool.chunk_count * 3 / 4)
 		u->buf_entries *= 2;
-	u->lent_max = MIN((unsigned)URING_UDP_LENT, u->buf_entries);
+	u->posted_max = MIN((unsigned)URING_UDP_POSTED, u->buf_entries);
 	u->buf_ring = mmap(NULL, u->buf_entries * sizeof(struct io_uring_buf),
 			   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (u->buf_ring == MAP_FAILED)
@@ -375,7 +375,7 @@ static int uring_udp_init(struct worker *w, struct reason *reason)
 	return rc;
 }
 
-/* Chunks lent to the kernel are freed with the pool. */
+/* Chunks posted to the kernel are freed with the pool. */
 static void uring_udp_fini(struct worker *w)
 {
 	struct uring_udp *u = w->engine_state;

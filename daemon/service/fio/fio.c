@@ -168,7 +168,7 @@ static void fio_run(struct conn *c)
 		return;
 	rc = s->started ? 0 : fio_start(c, s);
 	if (rc == -ENOBUFS)
-		conn_starved(c);
+		conn_wait_for_memory(c);
 	else if (rc == -EPROTO)
 		conn_close(c, CONN_END_PROTOCOL);
 	else if (rc < 0)

@@ -111,7 +111,7 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 	/* Starved only if no output is queued: sending that frees chunks, and runs the service
 	 * again if there is input. */
 	if (!c->rx.bytes || !conn_has_unsent(c))
-		conn_starved(c);
+		conn_wait_for_memory(c);
 	return false;
 }
 
@@ -463,7 +463,7 @@ static void http_run(struct conn *c)
 	struct http_conn *h = c->state;
 
 	if (unlikely(!conn_constant(c->worker, http_fill))) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return;
 	}
 	while (http_step(c))

@@ -39,7 +39,7 @@ static bool control_write(struct conn *c, const void *data, size_t bytes)
 {
 	if (conn_write(c, data, bytes) == 0)
 		return true;
-	conn_starved(c);
+	conn_wait_for_memory(c);
 	return false;
 }
 

@@ -418,7 +418,7 @@ static void stream_send(struct conn *c)
 	store_bytes(i->member.stream, c->bytes_out);
 	wake_held(c);
 	if (!k) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return;
 	}
 	if (conn_queued_bytes(c) >= queue / 2)

@@ -166,7 +166,7 @@ static bool datagram_add(struct conn *c, uint64_t now)
 	struct view *v = conn_room(c->worker, 0, p->len, 8);
 
 	if (!v) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	memset(v->data, '3', p->len); /* do not send other clients' data from pool memory */

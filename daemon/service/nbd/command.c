@@ -250,7 +250,7 @@ static void status_start(struct nbd_command *d)
 	struct view *v = conn_room(d->conn->worker, 0, bytes, NBD_ALIGN);
 
 	if (!v) {
-		conn_starved(d->conn);
+		conn_wait_for_memory(d->conn);
 		nbd_command_set(d, COMMAND_STALLED);
 		return;
 	}
@@ -412,7 +412,7 @@ static void nbd_answer_finished(struct conn *c)
 			waits = d;
 	}
 	if (waits)
-		conn_starved(c);
+		conn_wait_for_memory(c);
 }
 
 /* Is a request incomplete, and are we waiting only for the client to send the rest? */
@@ -421,7 +421,7 @@ static bool nbd_owes_input(const struct conn *c)
 	const struct nbd_conn *n = nbd_of(c);
 
 	if (n->phase != NBD_PHASE_TRANSMISSION || nbd_has(n, COMMAND_STALLED) ||
-	    (c->flags & (CONN_STARVED | CONN_READY)))
+	    (c->flags & (CONN_NO_MEMORY | CONN_READY)))
 		return false;
 	if (n->payload)
 		return n->payload->state == COMMAND_RECEIVING ||

@@ -300,7 +300,7 @@ static bool nbd_next_option(struct conn *c)
 		return false;
 	}
 	if (!nbd_has_room(c, &n->option)) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	nbd_do_option(c, &n->option);
@@ -312,7 +312,7 @@ static bool nbd_greet(struct conn *c)
 	uint8_t greeting[NBD_GREETING];
 
 	if (conn_write(c, greeting, nbd_build_greeting(greeting)) < 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	nbd_of(c)->phase = NBD_PHASE_FLAGS;

@@ -23,7 +23,7 @@ void nbd_read_start(struct nbd_command *d)
 	nbd_part_room(d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX,
 		      conn_read_share(c, (size_t)MIN(left, NBD_PART_MAX), n->mount->export->align));
 	if (d->data.bytes == 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		nbd_command_set(d, COMMAND_STALLED);
 		return;
 	}
@@ -207,7 +207,7 @@ bool nbd_write_go_on(struct nbd_command *d)
 	}
 	bytes = write_take(d, bytes);
 	if (bytes == 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	if (bytes == nbd_command_left(d)) {

@@ -84,7 +84,7 @@ static void send_owed(struct conn *c, struct netperf_conn *n)
 	struct chunk *k = conn_constant(w, fill);
 
 	if (!k) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return;
 	}
 	n->counted.sends++;
@@ -224,7 +224,7 @@ static void datagrams_run(struct conn *c, struct netperf_conn *n)
 	uint64_t count;
 
 	if (answers && !k) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return;
 	}
 	count = datagrams_take(c, n, &last);

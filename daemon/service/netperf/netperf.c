@@ -164,7 +164,7 @@ static bool control_write(struct conn *c, const uint8_t message[static NETPERF_M
 {
 	if (conn_write(c, message, NETPERF_MESSAGE) == 0)
 		return true;
-	conn_starved(c);
+	conn_wait_for_memory(c);
 	return false;
 }
 

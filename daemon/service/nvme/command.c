@@ -319,7 +319,7 @@ bool nvme_command_fill(struct nvme_command *d)
 	}
 	nvme_part_room(d, conn_read_share(c, MIN(left, NVME_PART_MAX), nvme_unit(d)), true);
 	if (d->data.bytes == 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	if (!d->page) {

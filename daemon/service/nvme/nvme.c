@@ -17,7 +17,7 @@ static bool owes_input(const struct nvme_queue *q)
 {
 	const struct conn *c = q->conn;
 
-	if (q->phase == NVME_PHASE_ENDING || nvme_is_held_up(c) || (c->flags & CONN_STARVED))
+	if (q->phase == NVME_PHASE_ENDING || nvme_is_held_up(c) || (c->flags & CONN_NO_MEMORY))
 		return false;
 	if (q->receiving)
 		return q->receiving->step != NVME_IO;

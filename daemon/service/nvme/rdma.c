@@ -67,7 +67,7 @@ static bool rdma_say(struct nvme_command *d)
 
 	nvme_build_cqe(cqe, &completion);
 	if (conn_write(c, cqe, sizeof(cqe)) < 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	if (d->sqe.sgl.invalidate)
@@ -182,7 +182,7 @@ static bool rdma_ask(struct nvme_command *d)
 	}
 	nvme_part_room(d, conn_read_share(c, left, nvme_unit(d)), true);
 	if (d->data.bytes == 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	rdma_submit(d, REMOTE_READ, d->got_bytes, rdma_read);
@@ -234,7 +234,7 @@ static bool rdma_take(struct nvme_queue *q)
 	}
 	capsule = v->len - NVME_SQE;
 	if (capsule > 0 && p->free_count == 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	d = nvme_is_full(c) || nvme_pages_are_short(q) ? NULL : nvme_command_get(q);

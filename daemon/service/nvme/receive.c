@@ -239,7 +239,7 @@ static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
 		return receive_begin(q, bytes);
 	nvme_part_room(d, whole, false);
 	if (d->data.bytes == 0) {
-		conn_starved(q->conn);
+		conn_wait_for_memory(q->conn);
 		return false;
 	}
 	for (struct view *v = d->data.head; v; v = v->next) {

@@ -11,7 +11,7 @@ static bool tcp_write(struct nvme_queue *q, const uint8_t *pdu, size_t bytes)
 {
 	if (conn_write(q->conn, pdu, bytes) == 0)
 		return true;
-	conn_starved(q->conn);
+	conn_wait_for_memory(q->conn);
 	return false;
 }
 
@@ -95,7 +95,7 @@ static struct view *tcp_frame(struct nvme_command *d, size_t tail, struct view *
 		return d->data.head;
 	v = conn_room(w, 0, head + tail, 1);
 	if (!v) {
-		conn_starved(d->queue->conn);
+		conn_wait_for_memory(d->queue->conn);
 		return NULL;
 	}
 	v->data += head;

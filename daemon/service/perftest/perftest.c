@@ -217,7 +217,7 @@ static void credit_give(struct conn *c, struct perftest_conn *p)
 		return;
 	v = conn_room(c->worker, 0, sizeof(p->taken), sizeof(p->taken));
 	if (!v) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return;
 	}
 	memcpy(v->data, &p->taken, sizeof(p->taken));

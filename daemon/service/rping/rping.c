@@ -82,7 +82,7 @@ static bool rping_reply(struct conn *c, struct rping_conn *s)
 	static const uint8_t go_ahead[RPING_MESSAGE]; /* clients check only its size */
 
 	if (conn_write(c, go_ahead, sizeof(go_ahead)) < 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	s->reply = false;
@@ -107,7 +107,7 @@ static bool rping_message(struct conn *c, struct rping_conn *s)
 	if (s->holds) {
 		rping_write(s, &buffer);
 	} else if (rping_read(s, &buffer) < 0) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return false;
 	}
 	bufq_drop(p, &c->rx, RPING_MESSAGE);

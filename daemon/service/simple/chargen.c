@@ -67,7 +67,7 @@ static void chargen_run(struct conn *c)
 	}
 	bufq_drop(&w->pool, &c->rx, c->rx.bytes);
 	if (!k) {
-		conn_starved(c);
+		conn_wait_for_memory(c);
 		return;
 	}
 	if (w->drain.on || conn_queued_bytes(c) >= CHARGEN_QUEUE / 2)

@@ -89,7 +89,7 @@ struct rdma {
 	struct rdma_device *devices;
 	struct op hotplug_op;
 	int hotplug_fd;
-	unsigned lent_max; /* maximum of chunks lent to all devices */
+	unsigned posted_max; /* maximum of chunks lent to all devices */
 	/* Connections that need receives posted, linked by wanting_next. */
 	struct rdma_conn *wanting;
 	struct rdma_conn *ending; /* connections to be torn down, linked by ending_next */

@@ -18,9 +18,9 @@ int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most)
 	lent->is = calloc(p->chunk_count, sizeof(*lent->is));
 	if (!lent->is)
 		return -ENOMEM;
-	room -= MIN(room, e->lent_max);
+	room -= MIN(room, e->posted_max);
 	lent->max = MIN(MAX(room / 2, 1U), most);
-	e->lent_max += lent->max;
+	e->posted_max += lent->max;
 	return 0;
 }
 
@@ -28,7 +28,7 @@ void rdma_lent_limit(struct rdma_lent *lent, struct worker *w, unsigned max)
 {
 	struct rdma *e = w->engine_state;
 
-	e->lent_max -= lent->max - max;
+	e->posted_max -= lent->max - max;
 	lent->max = max;
 }
 
@@ -40,7 +40,7 @@ void rdma_lent_close(struct rdma_lent *lent, struct worker *w)
 		return;
 	rdma_lent_forget(lent, &w->pool);
 	free(lent->is);
-	e->lent_max -= lent->max;
+	e->posted_max -= lent->max;
 	*lent = (struct rdma_lent){ 0 };
 }
 

@@ -270,7 +270,7 @@ void rdma_queue_feed(struct rdma_conn *r)
 	while (r->posted_count < wanted && rdma_conn_is_open(r) && rdma_queue_post(r, wanted) > 0)
 		continue;
 	if (r->posted_count == 0)
-		conn_starved_input(c);
+		conn_wait_to_receive(c);
 }
 
 bool rdma_queue_is_used_up(const struct rdma_conn *r)

@@ -235,8 +235,8 @@ static bool rdma_shared_is_greedy(const struct rdma_shared *s, const struct conn
 	       conn_held_views(c) >= MAX(part, (unsigned)RDMA_HELD);
 }
 
-/* Ends a greedy connection.  If many connections together hold all receives, worker_relieve() finds
- * those whose peers take nothing. */
+/* Ends a greedy connection.  If many connections together hold all receives,
+ * worker_check_pressure() finds those whose peers take nothing. */
 static void rdma_shared_is_taken(const struct rdma_shared *s, struct conn *c)
 {
 	const struct pool *p = &c->worker->pool;
@@ -244,7 +244,7 @@ static void rdma_shared_is_taken(const struct rdma_shared *s, struct conn *c)
 	if (rdma_shared_is_greedy(s, c))
 		conn_close(c, CONN_END_PROTOCOL);
 	else if (rdma_shared_left(s) == 0 && p->free_count <= p->keep)
-		conn_starved_input(c);
+		conn_wait_to_receive(c);
 }
 
 static void rdma_shared_completed(struct rdma_shared *s, const struct chunk *k, struct rdma_conn *r)

@@ -16,7 +16,7 @@ static void conn_feed(struct conn *c)
 	bool input = (c->flags & (CONN_NO_INPUT | CONN_EOF | CONN_RECV_OFF)) == CONN_NO_INPUT;
 
 	w->pressure.moves |= !conn_is_behind(c);
-	conn_unstarve(c);
+	conn_end_wait(c);
 	c->flags |= CONN_FED;
 	if (input && !w->engine->messages && !conn_is_behind(c) &&
 	    p->free_count > pressure_kept(w) + w->pressure.granted) {
@@ -29,7 +29,7 @@ static void conn_feed(struct conn *c)
 }
 
 /* Serves services, while more chunks are free than when one last found too few. */
-static void worker_feed_services(struct worker *w, enum starved_for queue)
+static void worker_feed_services(struct worker *w, enum wait_kind queue)
 {
 	struct conn *next;
 
@@ -48,9 +48,9 @@ static void worker_feed_inputs(struct worker *w)
 	const struct pool *p = &w->pool;
 	uint32_t taken = pressure_kept(w) + w->pressure.granted,
 		 left = pool_free_for_all(p) - pressure_kept(w);
-	uint32_t input = w->pool_lent + (p->free_count > taken ? p->free_count - taken : 0);
-	struct conn *next = w->pressure.queues[STARVED_INPUT].first, *c;
-	struct conn *behind = w->pressure.queues[STARVED_INPUT_BEHIND].first;
+	uint32_t input = w->pool_posted + (p->free_count > taken ? p->free_count - taken : 0);
+	struct conn *next = w->pressure.queues[WAIT_INPUT].first, *c;
+	struct conn *behind = w->pressure.queues[WAIT_INPUT_BEHIND].first;
 
 	for (; input > 0; input--) {
 		if (behind && input > left && (!next || behind->wait.place < next->wait.place)) {
@@ -84,15 +84,15 @@ static void worker_shed_views(struct worker *w)
 }
 
 /* Its cost follows the number that it serves, not the number that wait. */
-void worker_feed_starved(struct worker *w)
+void worker_resume_waiting(struct worker *w)
 {
 	uint32_t free = w->pressure.free_lacked;
 
-	worker_feed_services(w, STARVED_SERVICE);
-	worker_feed_services(w, STARVED_SERVICE_BEHIND);
+	worker_feed_services(w, WAIT_SERVICE);
+	worker_feed_services(w, WAIT_SERVICE_BEHIND);
 	worker_feed_inputs(w);
 	if (w->pool.free_count > free)
-		w->pressure.free_lacked = UINT32_MAX; /* all starved services run again, and report
+		w->pressure.free_lacked = UINT32_MAX; /* all waiting services run again, and report
 						 again if they still lack chunks */
 	if (unlikely(pool_lacks_views(&w->pool)) && w->pressure.waiting)
 		worker_shed_views(w);
@@ -102,13 +102,13 @@ void worker_feed_starved(struct worker *w)
  * that the peer has acknowledged.  Any progress of the peer changes it. */
 static uint64_t conn_moved(const struct conn *c)
 {
-	return 2 * c->bytes_out - c->lent_bytes;
+	return 2 * c->bytes_out - c->pinned_bytes;
 }
 
 /* Called while connections wait for chunks that others hold.  Makes those others release the chunks
  * that they can do without, and closes connections whose peers have taken no output for some
  * time. */
-static void worker_relieve(struct worker *w, uint64_t now_ns)
+static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 {
 	bool stuck;
 
@@ -117,13 +117,13 @@ static void worker_relieve(struct worker *w, uint64_t now_ns)
 	stuck = w->pressure.stuck >= WORKER_PATIENCE_STUCK;
 	for (struct conn *c = w->conns; c; c = c->next) {
 		bool stalls =
-			(conn_has_unsent(c) || c->lent_bytes) && c->wait.moved == conn_moved(c);
+			(conn_has_unsent(c) || c->pinned_bytes) && c->wait.moved == conn_moved(c);
 
 		c->wait.stalled = stalls ? (uint8_t)(c->wait.stalled + 1) : 0;
 		c->wait.moved = conn_moved(c);
 		conn_drop_grant(c); /* it has not used its grant since the last look */
 		if ((c->flags & CONN_UNREAD) && !conn_look_unread(c))
-			conn_starved_on(c);
+			conn_update_wait(c);
 		if (c->wait.stalled >= WORKER_PATIENCE ||
 		    (stuck && c->wait.stalled >= WORKER_PATIENCE_STUCK &&
 		     now_ns - c->active_ns >= WORKER_STALL_NS)) {
@@ -131,25 +131,25 @@ static void worker_relieve(struct worker *w, uint64_t now_ns)
 		} else if (c->rx.head) {
 			/* Run by us, not by the client: does not reset the idle timer. */
 			c->flags |= CONN_FED;
-			conn_relieve(c);
+			conn_compact(c);
 		}
 	}
-	w->pressure.look_ns = now_ns + WORKER_RELIEF_NS;
+	w->pressure.look_ns = now_ns + WORKER_CHECK_NS;
 }
 
-static void relief_due(struct timer *t, uint64_t now_ns)
+static void pressure_check_due(struct timer *t, uint64_t now_ns)
 {
 	struct worker *w = container_of(t, struct worker, pressure.timer);
 
 	if (!w->pressure.waiting)
 		return;
-	worker_relieve(w, now_ns);
+	worker_check_pressure(w, now_ns);
 	worker_arm(w, t, w->pressure.look_ns);
 }
 
-void relief_init(struct worker *w)
+void pressure_check_init(struct worker *w)
 {
-	w->pressure.timer.due = relief_due;
+	w->pressure.timer.due = pressure_check_due;
 	w->pressure.look_ns = w->turn.now_ns;
 	w->pressure.free_lacked = UINT32_MAX;
 }

@@ -137,21 +137,21 @@ static void waiting_connections_are_served_in_order_and_before_newcomers(void **
 }
 
 /* Many clients send and never read, and their sockets take no more: each pins at most one
- * ration. */
+ * view of the reserve. */
 static void scarce_chunks_are_shared_by_many_connections(void **state)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct pool *p = &f->worker.pool;
-	struct fake_peer *peers[CONN_RATIONS];
+	struct fake_peer *peers[CONN_RESERVE_PARTS];
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 2);
 	uint8_t data[CHUNK] = { 0 };
 
 	(void)state;
 	f->room = 0;
-	for (unsigned i = 0; i < CONN_RATIONS; i++) {
+	for (unsigned i = 0; i < CONN_RESERVE_PARTS; i++) {
 		peers[i] = fake_connect(f);
-		assert_int_equal(fake_send(f, peers[i], data, CHUNK), CHUNK / CONN_RATIONS);
+		assert_int_equal(fake_send(f, peers[i], data, CHUNK), CHUNK / CONN_RESERVE_PARTS);
 		fake_settle(f);
 		assert_int_equal(fake_send(f, peers[i], data, CHUNK), 0);
 		assert_int_equal(p->free_count, p->keep / 2 + 1);
@@ -254,10 +254,10 @@ static void a_peer_that_never_acknowledges_a_zero_copy_send_is_closed(void **sta
 	fake_settle(f);
 	assert_int_equal(fake_send(f, waits, "a few", 5), 0);
 	slow->conn->bytes_out = never->conn->bytes_out = CHUNK;
-	slow->conn->lent_bytes = never->conn->lent_bytes = CHUNK;
+	slow->conn->pinned_bytes = never->conn->pinned_bytes = CHUNK;
 	for (unsigned i = 0; i <= WORKER_PATIENCE; i++) {
 		assert_non_null(never->conn);
-		slow->conn->lent_bytes--;
+		slow->conn->pinned_bytes--;
 		look(f);
 	}
 	assert_null(never->conn);
@@ -284,11 +284,11 @@ static void a_peer_that_reads_again_no_longer_waits_behind_its_output(void **sta
 		deadline_set(&f->worker.deadlines, &f->worker.pressure.timer,
 			     clock_ns() + 3600 * (uint64_t)NS_PER_S, f->worker.turn.now_ns);
 		fake_settle(f);
-		assert_true(last->conn->flags & CONN_STARVED);
+		assert_true(last->conn->flags & CONN_NO_MEMORY);
 		assert_int_equal(f->worker.pressure.first, 0);
 		fake_take(f, last, SIZE_MAX);
 		fake_settle(f);
-		assert_false(last->conn->flags & CONN_STARVED);
+		assert_false(last->conn->flags & CONN_NO_MEMORY);
 		while (held_count > 0)
 			chunk_put(&f->worker.pool, held[--held_count]);
 		fake_stop(f);
