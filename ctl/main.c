@@ -307,13 +307,14 @@ static bool output_is_complete(void)
 
 int main(int argc, char **argv)
 {
+	const char *run = getenv("NBSERVED_RUN"); /* not for what the generator starts */
 	struct ctl ctl = { 0 };
 	bool done = false;
 	int rc;
 
-	if (getenv("NBSERVED_RUN")) { /* not for what the generator starts */
+	if (run) {
 		ctl_program = "nbserved";
-		ctl_nbserved = strdup(getenv("NBSERVED_RUN"));
+		ctl_nbserved = strdup(run);
 		unsetenv("NBSERVED_RUN");
 	}
 	setlocale(LC_CTYPE, "");

@@ -172,16 +172,17 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 /* Is the other host's nbctl of our major and minor version? */
 static bool is_our_version(const char *version)
 {
-	size_t same = strcspn(NB_VERSION, ".") + 1;
+	static const char ours[] = NB_VERSION;
+	size_t same = strcspn(ours, ".") + 1;
 
-	same += strcspn(NB_VERSION + same, ".");
-	return !strncmp(version, NB_VERSION, same) && (!version[same] || version[same] == '.');
+	same += strcspn(&ours[same], ".");
+	return !strncmp(version, ours, same) && (!version[same] || version[same] == '.');
 }
 
 /* Receives the bridge's version.  CTL_DONE, or CTL_UNREACHABLE with the error printed. */
 static int greet(const struct ctl *ctl, struct client *client)
 {
-	json_t *reply, *error;
+	json_t *reply = NULL, *error = NULL;
 	bool continues;
 	int rc = client_send(client, "org.nbserved.Host.Describe", NULL, false);
 

@@ -155,6 +155,8 @@ static int measure(struct ctl *ctl, const struct compare *c, const struct condit
 		if (ctl->rest)
 			set_generator(m, first, ctl->rest, &child);
 		sampler_set(&sampler, m, first);
+		for (unsigned i = first; i < m->count; i++)
+			measure_check_requests(m->rows[i]);
 	}
 	child_free(&child);
 	sampler_free(&sampler);

@@ -49,28 +49,26 @@ static int check_seed(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
-/* --pair names the listeners, the old one before the new one. */
+/* --pair names the listeners, the old one before the new one.  The names live as long as nbctl, as
+ * its arguments do. */
 static int check_pairs(struct ctl *ctl)
 {
-	char *text = ctl->values[VALUE_PAIR] ? strdup(ctl->values[VALUE_PAIR]) : NULL;
-	char **words = NULL;
+	const char *pair = ctl->values[VALUE_PAIR], *end;
 	unsigned count = 0;
 
-	for (char *pair = text ? strtok(text, "\n") : NULL; pair; pair = strtok(NULL, "\n")) {
-		char *equals = strchr(pair, '=');
+	for (; pair && *pair; pair = end + (*end != '\0')) {
+		const char *equals = strchr(pair, '=');
 
-		if (!equals || equals == pair || !equals[1])
-			return ctl_usage(ctl, "--pair: expected two listeners, OLD=NEW, got '%s'",
-					 pair);
-		*equals = '\0';
-		words = reallocarray(words, count + 2, sizeof(*words));
-		if (!words)
+		end = strchrnul(pair, '\n');
+		if (!equals || equals == pair || equals >= end - 1)
+			return ctl_usage(ctl, "--pair: expected two listeners, OLD=NEW, got '%.*s'",
+					 (int)(end - pair), pair);
+		ctl->words =
+			reallocarray(count ? ctl->words : NULL, count + 2, sizeof(*ctl->words));
+		if (!ctl->words)
 			abort();
-		words[count++] = pair; /* lives as long as nbctl, as the arguments do */
-		words[count++] = equals + 1;
-	}
-	if (words) {
-		ctl->words = words;
+		ctl->words[count++] = strndup(pair, (size_t)(equals - pair));
+		ctl->words[count++] = strndup(equals + 1, (size_t)(end - equals - 1));
 		ctl->word_count = count;
 	}
 	return CTL_DONE;

@@ -141,6 +141,8 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 		set_shared_cpus(v, m->rows[i], &child->cpus);
 	}
 	sampler_set(s, m, first);
+	for (unsigned i = first; i < m->count; i++)
+		measure_check_requests(m->rows[i]);
 	conditions_set(v->options->conditions, m, first,
 		       (struct place){ v->round + 1, v->position + 1, v->rounds->seed }, argv,
 		       child);

@@ -352,6 +352,21 @@ char *groups_shared_cores(const struct groups *all)
 		"them to different cores (`lscpu -e` lists them).");
 }
 
+static bool has_refused(const struct measure *row)
+{
+	for (unsigned i = 0; i < measure_visits(row); i++)
+		if (measure_visit_at(row, i)->generator.refused_requests)
+			return true;
+	return false;
+}
+
+char *groups_refused_requests(const struct groups *all)
+{
+	return name_rows(all, has_refused, "The generator's count of requests does not fit ",
+			 ": it is more than there was time for at its rate, or than the listener "
+			 "counted. It is not used.");
+}
+
 char *groups_other_programs(const struct groups *all)
 {
 	static const double little = 0.1; /* CPUs; background activity of any machine */

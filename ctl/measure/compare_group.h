@@ -78,5 +78,7 @@ char *groups_shared_cpus(const struct groups *all);
 char *groups_shared_cores(const struct groups *all);
 /* Names listeners whose clients read holes: see compare_holes.c. */
 char *groups_holes(const struct groups *all);
+/* Names listeners for which the generator's count of requests cannot be. */
+char *groups_refused_requests(const struct groups *all);
 /* CPU time of other programs on the machine. */
 char *groups_other_programs(const struct groups *all);

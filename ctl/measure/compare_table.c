@@ -320,6 +320,7 @@ static void render_warnings(struct output *out, const struct groups *all)
 	render_sentence(out, STYLE_WARN, groups_generator_limit(all));
 	render_sentence(out, STYLE_WARN, groups_shared_cpus(all));
 	render_sentence(out, STYLE_WARN, groups_shared_cores(all));
+	render_sentence(out, STYLE_WARN, groups_refused_requests(all));
 	render_sentence(out, STYLE_WARN, groups_other_programs(all));
 	render_steps(out, all);
 	if (*all->minor)

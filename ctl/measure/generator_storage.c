@@ -22,16 +22,28 @@ static void fio_quantiles(const json_t *direction, struct generator_result *r)
 				add_quantile(r, wanted[i], json_number_value(ns));
 }
 
+/* Does fio leave the beginning out of its counts, which the listener's has? */
+static bool has_ramp(const json_t *document, const json_t *job)
+{
+	const char *ramp = field_text(job, "job options.ramp_time");
+
+	if (!*ramp)
+		ramp = field_text(document, "global options.ramp_time");
+	return strtod(ramp, NULL) > 0;
+}
+
 bool parse_fio(char *const *argv, const char *text, struct generator_result *r)
 {
 	static const char *const directions[] = { "read", "write", "trim" };
 	json_t *document = json_document(text), *jobs = field_get(document, "jobs"), *job;
 	const json_t *main = NULL;
+	bool ramp = false, found;
 	double most = 0;
 	size_t index;
 
 	(void)argv;
 	json_array_foreach(jobs, index, job) {
+		ramp |= has_ramp(document, job);
 		for (unsigned i = 0; i < ARRAY_SIZE(directions); i++) {
 			const json_t *d = json_object_get(job, directions[i]);
 			double ios = json_number(d, "total_ios");
@@ -51,7 +63,10 @@ bool parse_fio(char *const *argv, const char *text, struct generator_result *r)
 	if (main && most >= 0.999 * r->requests)
 		fio_quantiles(main, r);
 	json_decref(document);
-	return r->requests > 0;
+	found = r->requests > 0;
+	if (ramp) /* the rates are of the rest, the listener's counts of all */
+		r->requests = 0;
+	return found;
 }
 
 /* ---- qemu-img bench ---- */

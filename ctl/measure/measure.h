@@ -24,6 +24,9 @@ struct measure_generator {
 	/* Its CPUs that are another hardware thread of a core of the listener's; 0 if shared_cpus
 	 * is not. */
 	uint64_t sibling_cpus;
+	/* The requests that it told did not fit its rate or what the listener counted; they are
+	 * unknown (0) now. */
+	uint64_t refused_requests;
 };
 
 /* Is the time of softirqs and interrupts part of the CPU time of the threads that they interrupt?
@@ -177,6 +180,12 @@ bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_
 /* The round-trip time at `quantile` as reported by the generator, the median of the visits.  False:
  * not reported. */
 bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns);
+
+/* Some generators compute requests from their options, and count those that failed.  Where the
+ * number cannot be, it becomes unknown: it would take longer than the run at the rate that the
+ * generator tells, or be more than the listener's operations or bytes.  To be called once, when the
+ * row has its counts and the generator's. */
+void measure_check_requests(struct measure *row);
 
 /* Rates and costs; 0 if there were no operations. */
 double measure_rate(const struct measure *row);       /* operations/s */

@@ -39,6 +39,24 @@ bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_
 	return true;
 }
 
+void measure_check_requests(struct measure *row)
+{
+	struct measure_generator *g = &row->generator;
+	const struct generator_result *r = &g->result;
+	double wall_s = (double)g->wall_ns / NS_PER_S;
+	bool fits = r->requests <= (double)row->bytes_in + (double)row->bytes_out;
+
+	/* The span of load is known to some 20 ms at each end. */
+	if (r->requests_per_s > 0 && g->wall_ns)
+		fits &= r->requests / r->requests_per_s <= 1.1 * wall_s + 0.1;
+	if (!row->batch) /* what is under way at the ends may be counted on one side */
+		fits &= r->requests <= 1.02 * (double)row->listener_count + 10;
+	if (fits || r->requests <= 0)
+		return;
+	g->refused_requests = (uint64_t)r->requests;
+	g->result.requests = 0;
+}
+
 static int compare_ns(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

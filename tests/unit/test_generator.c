@@ -159,6 +159,20 @@ static void terabytes_are_read(void **state)
 	assert_about(r.bytes, 1.5 * 1099511627776.);
 }
 
+/* What fio did in ramp_time is in the listener's counts alone. */
+static void fio_with_a_ramp_has_rates_and_no_count(void **state)
+{
+	char *const argv[] = { (char *)"fio", NULL };
+	struct generator_result r = { 0 };
+
+	(void)state;
+	assert_true(generator_parse(argv,
+				    "{\"global options\": {\"ramp_time\": \"1\"}, \"jobs\": "
+				    "[{\"read\": {\"total_ios\": 9, \"iops\": 3}}]}",
+				    NS_PER_S, &r));
+	assert_true(r.requests == 0 && r.requests_per_s == 3);
+}
+
 /* fio's two directions have no common percentiles, unless one had nearly all requests. */
 static void percentiles_of_two_directions_are_not_mixed(void **state)
 {
@@ -241,6 +255,7 @@ static void programs_are_found_behind_wrappers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fio_with_a_ramp_has_rates_and_no_count),
 		cmocka_unit_test(recorded_runs_are_read),
 		cmocka_unit_test(a_full_round_trip_of_sockperf_is_not_doubled),
 		cmocka_unit_test(terabytes_are_read),

@@ -535,6 +535,39 @@ static void all_listeners_that_share_a_cpu_are_named(void **state)
 }
 
 /* iperf3 and iperf report bytes alone: they are shown beside those of the listener. */
+/* 1,000 requests at 1,000 a second in a second, on a listener that counted as many. */
+static void a_count_of_requests_that_cannot_be_is_unknown(void **state)
+{
+	static const struct {
+		double requests, per_s;
+		uint64_t operations, bytes;
+		bool batch, fits;
+	} cases[] = {
+		{ 1000, 1000, 1000, 5000, false, true },
+		{ 1000, 0, 1000, 5000, false, true },    /* it tells no rate */
+		{ 1000, 1000, 10, 5000, true, true },    /* a batch has many */
+		{ 1000, 1000, 900, 5000, false, false }, /* more than there were */
+		{ 1000, 1000, 900, 999, true, false },   /* less than a byte each */
+		{ 1000, 500, 1000, 5000, false, false }, /* two seconds' work */
+		{ 0, 500, 0, 0, false, true },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct measure row = { .listener_count = cases[i].operations,
+				       .bytes_in = cases[i].bytes,
+				       .batch = cases[i].batch };
+
+		row.generator.wall_ns = NS_PER_S;
+		row.generator.result.requests = cases[i].requests;
+		row.generator.result.requests_per_s = cases[i].per_s;
+		measure_check_requests(&row);
+		assert_true(row.generator.result.requests ==
+			    (cases[i].fits ? cases[i].requests : 0));
+		assert_int_equal(row.generator.refused_requests, cases[i].fits ? 0 : 1000);
+	}
+}
+
 static void bytes_of_the_generator_stand_beside_the_listeners(void **state)
 {
 	static const int cost[] = { 1000 };
@@ -785,6 +818,7 @@ int main(void)
 		cmocka_unit_test(figures_are_medians_with_their_spread),
 		cmocka_unit_test(trips_are_medians_as_other_figures_are),
 		cmocka_unit_test(all_listeners_that_share_a_cpu_are_named),
+		cmocka_unit_test(a_count_of_requests_that_cannot_be_is_unknown),
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
 		cmocka_unit_test(softirqs_are_summed_and_divided),
 		cmocka_unit_test(a_row_is_judged_by_its_ratios_to_the_first),
