@@ -129,7 +129,7 @@ static void set_generator(struct measures *m, unsigned first, char *const *argv,
 			visits_set_generator(m->rows[i], argv, child);
 }
 
-static int measure(struct ctl *ctl, const struct compare *c, const struct conditions *conditions,
+static int measure(struct ctl *ctl, const struct compare *c, struct conditions *conditions,
 		   unsigned round, struct measures *m, int *ret_status)
 {
 	struct child child = { 0 };

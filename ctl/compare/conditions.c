@@ -35,6 +35,7 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE) {
 		c->pid = (pid_t)field_uint(status, "pid");
+		c->throttled = host_throttled(c->pid);
 		c->build = strdup(field_text(status, "build"));
 		c->common = json_pack("{s:s, s:s, s:o}", "nbserved", field_text(status, "version"),
 				      "nbctl", NB_VERSION, "host", host_describe());
@@ -136,6 +137,7 @@ static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 	char *text;
 
 	json_object_del(host, "memory_bytes"); /* the kernel's share of it differs between boots */
+	json_object_del(host, "apart");        /* by the CPUs that nbctl may use */
 	text = json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS);
 	bytes = strlen(text);
 	count = (unsigned)(bytes / sizeof(*words)) + 1;
@@ -160,10 +162,13 @@ static json_t *visit_of(const struct conditions *c, const json_t *conditions, st
 			 setup, "build", c->build);
 }
 
-void conditions_set(const struct conditions *c, struct measures *m, unsigned first,
-		    struct place place, char *const *argv, const struct child *child)
+void conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
+		    char *const *argv, const struct child *child)
 {
+	uint64_t throttled = host_throttled(c->pid);
+
 	for (unsigned i = first; i < m->count; i++) {
+		cpu_set_t cpus;
 		json_t *made;
 
 		if (m->rows[i]->conditions || m->rows[i]->count == 0)
@@ -172,7 +177,14 @@ void conditions_set(const struct conditions *c, struct measures *m, unsigned fir
 		if (argv) {
 			json_object_set_new(made, "command", words_of(argv));
 			set_cpus(made, "generator_cpus", &child->cpus);
+			host_listener_cpus(c->pid, m->rows[i]->listener, &cpus);
+			if (host_other_nodes(&cpus, &child->cpus))
+				json_object_set_new(made, "other_nodes", json_true());
 		}
+		if (throttled > c->throttled)
+			json_object_set_new(made, "throttled",
+					    json_integer((json_int_t)(throttled - c->throttled)));
 		measures_set_conditions(m, m->rows[i], made, visit_of(c, made, place));
 	}
+	c->throttled = throttled;
 }

@@ -4,7 +4,9 @@
  * { "date": "2026-11-22T05:28:03Z", "nbserved": "0.1.0", "nbctl": "0.1.0",
  *   "host": { "kernel": ..., see host_describe() }, "listener": { "engine": "epoll", ... the keys
  *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
- *   "command": ["redis-benchmark", ...], "generator_cpus": "1" } */
+ *   "command": ["redis-benchmark", ...], "generator_cpus": "1",
+ *   "other_nodes": true, if generator and listener were on different NUMA nodes alone,
+ *   "throttled": 3, how often CPUs were meanwhile } */
 #pragma once
 #include <sys/types.h>
 
@@ -19,6 +21,7 @@ struct conditions {
 	char run[17];         /* names this run of nbctl */
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
 	pid_t pid;            /* of the daemon */
+	uint64_t throttled;   /* host_throttled() at the end of the last visit */
 };
 
 /* Gets the conditions from the host and the daemon.  CTL_DONE, or another exit code with the error
@@ -36,5 +39,5 @@ struct place {
 	unsigned round, position;
 	uint64_t seed; /* of the order of visits; 0: none */
 };
-void conditions_set(const struct conditions *c, struct measures *m, unsigned first,
-		    struct place place, char *const *argv, const struct child *child);
+void conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
+		    char *const *argv, const struct child *child);

@@ -235,12 +235,152 @@ static void describe_governor(json_t *to)
 	set_text(to, "governor", all);
 }
 
+/* "always [madvise] never": the word in brackets. */
+static void describe_hugepages(json_t *to)
+{
+	char line[128], *open, *close;
+
+	if (!read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)) ||
+	    !(open = strchr(line, '[')) || !(close = strchr(open, ']')))
+		return;
+	*close = '\0';
+	set_text(to, "transparent_hugepages", open + 1);
+}
+
+/* Intel's driver tells the opposite of what the others tell. */
+static void describe_turbo(json_t *to)
+{
+	char line[16];
+
+	if (read_line("/sys/devices/system/cpu/intel_pstate/no_turbo", line, sizeof(line)))
+		set_text(to, "turbo", *line == '0' ? "on" : "off");
+	else if (read_line("/sys/devices/system/cpu/cpufreq/boost", line, sizeof(line)))
+		set_text(to, "turbo", *line == '1' ? "on" : "off");
+}
+
+static unsigned count_files(const char *pattern)
+{
+	unsigned count = 0;
+	glob_t found;
+
+	if (glob(pattern, 0, NULL, &found) == 0) {
+		count = (unsigned)found.gl_pathc;
+		globfree(&found);
+	}
+	return count;
+}
+
+/* The NUMA node of a CPU; -1: unknown. */
+static int node_of(unsigned cpu)
+{
+	char pattern[80];
+	int node = -1;
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "/sys/devices/system/cpu/cpu%u/node[0-9]*", cpu);
+	if (glob(pattern, 0, NULL, &found) == 0) {
+		node = atoi(strrchr(found.gl_pathv[0], '/') + sizeof("node"));
+		globfree(&found);
+	}
+	return node;
+}
+
+bool host_other_nodes(const cpu_set_t *a, const cpu_set_t *b)
+{
+	for (unsigned i = 0; i < CPU_SETSIZE; i++)
+		for (unsigned j = 0; CPU_ISSET(i, a) && j < CPU_SETSIZE; j++)
+			if (CPU_ISSET(j, b) && (node_of(i) < 0 || node_of(i) == node_of(j)))
+				return false;
+	return CPU_COUNT(a) > 0 && CPU_COUNT(b) > 0;
+}
+
+/* The first CPU that we may use, and the first of another core, on the same node if there is one.
+ */
+static void describe_apart(json_t *to)
+{
+	cpu_set_t ours, first, siblings;
+	int other = -1, start = -1;
+	char text[32] = "";
+
+	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+		return;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET((size_t)cpu, &ours))
+			continue;
+		if (start < 0) {
+			start = cpu;
+			CPU_ZERO(&first);
+			CPU_SET((size_t)cpu, &first);
+			host_siblings(&first, &ours, &siblings);
+		} else if (!CPU_ISSET((size_t)cpu, &siblings) &&
+			   (other < 0 || (node_of((unsigned)other) != node_of((unsigned)start) &&
+					  node_of((unsigned)cpu) == node_of((unsigned)start)))) {
+			other = cpu;
+		}
+	}
+	if (other >= 0)
+		snprintf(text, sizeof(text), "%d %d", start, other);
+	set_text(to, "apart", text);
+}
+
+/* ---- What it suffers ---- */
+
+static uint64_t read_counter(const char *path, const char *name)
+{
+	FILE *from = fopen(path, "re");
+	unsigned long long value = 0;
+	char line[128];
+	size_t length = strlen(name);
+
+	while (from && fgets(line, sizeof(line), from))
+		if (!strncmp(line, name, length))
+			value = strtoull(line + length, NULL, 10);
+	if (from)
+		fclose(from);
+	return value;
+}
+
+/* cgroup v2: `0::/path` in /proc/PID/cgroup; nr_throttled in cpu.stat. */
+static uint64_t cgroup_throttled(pid_t pid)
+{
+	char path[512], line[256];
+	uint64_t count = 0;
+	FILE *from;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	from = fopen(path, "re");
+	while (from && fgets(line, sizeof(line), from)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, "0::", 3) != 0)
+			continue;
+		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.stat", line + 3);
+		count = read_counter(path, "nr_throttled ");
+	}
+	if (from)
+		fclose(from);
+	return count;
+}
+
+uint64_t host_throttled(pid_t pid)
+{
+	uint64_t count = cgroup_throttled(pid) + cgroup_throttled(getpid());
+	glob_t found;
+
+	if (glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count", 0, NULL,
+		 &found) == 0) {
+		for (size_t i = 0; i < found.gl_pathc; i++)
+			count += read_counter(found.gl_pathv[i], "");
+		globfree(&found);
+	}
+	return count;
+}
+
 json_t *host_describe(void)
 {
 	long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
 	json_t *made = json_object();
+	char kernel[160], clock[64];
 	struct utsname name;
-	char kernel[160];
 
 	if (uname(&name) == 0) {
 		snprintf(kernel, sizeof(kernel), "%s %s", name.sysname, name.release);
@@ -252,6 +392,14 @@ json_t *host_describe(void)
 		json_object_set_new(made, "memory_bytes",
 				    json_integer((json_int_t)pages * page_bytes));
 	describe_governor(made);
+	describe_turbo(made);
+	if (read_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", clock,
+		      sizeof(clock)))
+		set_text(made, "clocksource", clock);
+	describe_hugepages(made);
+	json_object_set_new(made, "numa_nodes",
+			    json_integer(count_files("/sys/devices/system/node/node[0-9]*")));
+	describe_apart(made);
 	describe_mitigations(made);
 	return made;
 }

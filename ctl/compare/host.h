@@ -25,7 +25,16 @@ void host_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t
 /* Formats as "0-3,8"; false: the set is empty or does not fit into `bytes`. */
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes);
 
+/* Are all of `b` on other NUMA nodes than `a`?  False if that is not known. */
+bool host_other_nodes(const cpu_set_t *a, const cpu_set_t *b);
+
+/* How often CPUs have been throttled so far: by heat, or in the cgroup of a process because it used
+ * up its time.  The counters that this host has. */
+uint64_t host_throttled(pid_t pid);
+
 /* A new reference: kernel, machine, cpu (its model), cpus (how many are online), memory_bytes,
- * governor (of cpufreq), mitigations ({ name: state } of whatever affects this CPU), hypervisor
- * (true: it is a virtual machine).  Unknown properties are omitted. */
+ * governor (of cpufreq), turbo (on, off), clocksource, transparent_hugepages, numa_nodes, apart
+ * (two CPUs of different cores: "0 2"; "": there are none), mitigations ({ name: state } of
+ * whatever affects this CPU), hypervisor (true: it is a virtual machine).  Unknown properties are
+ * omitted. */
 json_t *host_describe(void);

@@ -339,9 +339,14 @@ static char *name_rows(const struct groups *all, bool (*is)(const struct measure
 
 char *groups_shared_cpus(const struct groups *all)
 {
-	return name_rows(all, shares_cpu, "The generator and ",
-			 " may run on the same CPUs: pin them apart (`cpus = 0` in the listener, "
-			 "taskset -c 1 COMMAND), or they take time from each other.");
+	char *pinning = groups_pinning(all), *after = NULL, *text;
+
+	if (asprintf(&after, " may run on the same CPUs: %s.", pinning) < 0)
+		abort();
+	text = name_rows(all, shares_cpu, "The generator and ", after);
+	free(pinning);
+	free(after);
+	return text;
 }
 
 char *groups_shared_cores(const struct groups *all)

@@ -305,6 +305,15 @@ static void render_steps(struct output *out, const struct groups *all)
 		}
 }
 
+static void render_conditions(struct output *out, const struct groups *all)
+{
+	char *text = groups_conditions(all);
+
+	for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
+		output_wrapped(out, STYLE_WARN, 2, "%s", line);
+	free(text);
+}
+
 /* What the table does not show and a reader must know. */
 static void render_warnings(struct output *out, const struct groups *all)
 {
@@ -366,6 +375,7 @@ void compare_render(struct output *out, const struct measures *m, bool wide, boo
 		out->width = NARROW;
 
 	groups_init(&all, m);
+	render_conditions(out, &all);
 	for (unsigned i = 0; i < all.count; i++) {
 		unsigned first = 0;
 

@@ -165,6 +165,7 @@ static void put_verdict(FILE *to, const struct groups *all)
 			is_compared(all) ? "too few rounds in which all listeners were visited"
 					 : "one listener alone has nothing to be compared with");
 	put_paragraph(to, "lead", conclusion);
+	put_paragraph(to, "warn", groups_conditions(all));
 	put_paragraph(to, "warn", groups_holes(all));
 	put_paragraph(to, "warn", groups_generator_limit(all));
 	put_paragraph(to, "warn", groups_shared_cpus(all));

@@ -535,6 +535,60 @@ static void all_listeners_that_share_a_cpu_are_named(void **state)
 }
 
 /* iperf3 and iperf report bytes alone: they are shown beside those of the listener. */
+/* Two visits, of which one was throttled, on a host that has whatever costs. */
+static void conditions_that_void_figures_are_said(void **state)
+{
+	static const char host[] =
+		"{\"host\": {\"governor\": \"powersave\", \"clocksource\": \"hpet\"%s}%s}";
+	static const char *const expected[] = { "throttled in 1 of 2 visits",
+						"different NUMA nodes in 2 of 2 visits",
+						"governor is powersave", "clock source is hpet",
+						"up to 10 % of a CPU" };
+	struct measures m = { 0 };
+	struct groups all;
+	char *said;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct measure *row = measures_add(&m);
+		char text[256];
+
+		snprintf(text, sizeof(text), host, ", \"apart\": \"0 2\"",
+			 i ? ", \"other_nodes\": true"
+			   : ", \"other_nodes\": true, \"throttled\": 3");
+		row->source = json_loads(text, 0, NULL);
+		row->conditions = row->source;
+		row->label = row->engine = "";
+		row->listener = i ? "b" : "a";
+		row->service = row->operation = "echo";
+		row->count = row->listener_count = 10;
+		row->generator.shared_cpus = 1;
+		row->machine = (struct measure_machine){ .cpus = 1,
+							 .total_ns = NS_PER_S,
+							 .steal_ns = NS_PER_S / 10 };
+	}
+	groups_init(&all, &m);
+	said = groups_conditions(&all);
+	for (unsigned i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+		assert_non_null(strstr(said, expected[i]));
+	free(said);
+	said = groups_shared_cpus(&all);
+	assert_non_null(strstr(said, "`cpus = 0` in the listener, taskset -c 2 COMMAND"));
+	free(said);
+	groups_fini(&all);
+	json_decref(m.rows[0]->source);
+	json_decref(m.rows[1]->source);
+	for (unsigned i = 0; i < 2; i++) { /* a host of which nothing is known */
+		m.rows[i]->source = json_object();
+		m.rows[i]->conditions = m.rows[i]->source;
+		m.rows[i]->machine.steal_ns = 0;
+	}
+	groups_init(&all, &m);
+	assert_null(groups_conditions(&all));
+	groups_fini(&all);
+	measures_free(&m);
+}
+
 /* 1,000 requests at 1,000 a second in a second, on a listener that counted as many. */
 static void a_count_of_requests_that_cannot_be_is_unknown(void **state)
 {
@@ -818,6 +872,7 @@ int main(void)
 		cmocka_unit_test(figures_are_medians_with_their_spread),
 		cmocka_unit_test(trips_are_medians_as_other_figures_are),
 		cmocka_unit_test(all_listeners_that_share_a_cpu_are_named),
+		cmocka_unit_test(conditions_that_void_figures_are_said),
 		cmocka_unit_test(a_count_of_requests_that_cannot_be_is_unknown),
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
 		cmocka_unit_test(softirqs_are_summed_and_divided),

@@ -1,0 +1,148 @@
+/* Conditions under which figures hold less, or not at all: sentences from what each visit saved.
+ * See compare_group.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare_group.h"
+#include "field.h"
+#include "human.h"
+#include "util.h"
+
+/* Visits of all rows of which `is` is true. */
+static unsigned count_visits(const struct groups *all, bool (*is)(const struct measure *visit),
+			     unsigned *ret_all)
+{
+	unsigned count = 0;
+
+	*ret_all = 0;
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++) {
+			const struct measure *row = all->list[i].rows[j];
+
+			for (unsigned k = 0; k < measure_visits(row); k++)
+				count += is(measure_visit_at(row, k));
+			*ret_all += measure_visits(row);
+		}
+	return count;
+}
+
+static const char *host_text(const struct groups *all, const char *name)
+{
+	const struct measure *visit = all->count ? measure_visit_at(all->list[0].rows[0], 0) : NULL;
+	const json_t *host = visit ? field_get(visit->conditions, "host") : NULL;
+
+	return field_text(host, name);
+}
+
+static bool was_throttled(const struct measure *visit)
+{
+	return field_uint(visit->conditions, "throttled") > 0;
+}
+
+static bool was_on_other_nodes(const struct measure *visit)
+{
+	return field_bool(visit->conditions, "other_nodes");
+}
+
+static void tell_throttled(FILE *to, const struct groups *all)
+{
+	unsigned visits, count = count_visits(all, was_throttled, &visits);
+
+	if (count)
+		fprintf(to,
+			"CPUs were throttled in %u of %u visits, by heat or by the CPU limit of a "
+			"cgroup.\n",
+			count, visits);
+}
+
+static void tell_nodes(FILE *to, const struct groups *all)
+{
+	unsigned visits, count = count_visits(all, was_on_other_nodes, &visits);
+
+	if (count)
+		fprintf(to,
+			"The generator and the listener were on different NUMA nodes in %u of %u "
+			"visits: packets cross between them.\n",
+			count, visits);
+}
+
+static void tell_steal(FILE *to, const struct groups *all)
+{
+	static const double little = 0.05; /* of a CPU */
+	double most = 0;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++)
+			most = fmax(most, figure_spread(all->list[i].rows[j], FIGURE_STEAL).median);
+	if (most >= little)
+		fprintf(to, "The hypervisor gave up to %s %% of a CPU to others.\n",
+			human_percent(most).text);
+}
+
+static void tell_clock(FILE *to, const struct groups *all)
+{
+	static const char *const quick[] = { "tsc", "kvm-clock", "arch_sys_counter",
+					     "hyperv_clocksource_tsc_page" };
+	const char *clock = host_text(all, "clocksource");
+	bool is_quick = !*clock;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(quick); i++)
+		is_quick |= !strcmp(clock, quick[i]);
+	if (!is_quick)
+		fprintf(to,
+			"The clock source is %s: each reading of the clock is a system call, which "
+			"sampled turns pay.\n",
+			clock);
+}
+
+static void tell_governor(FILE *to, const struct groups *all)
+{
+	const char *governor = host_text(all, "governor");
+
+	if (*governor && strcmp(governor, "performance") != 0)
+		fprintf(to,
+			"The frequency governor is %s: a CPU that is less busy runs slower, and its "
+			"requests cost more time (`cpupower frequency-set -g performance`).\n",
+			governor);
+}
+
+char *groups_conditions(const struct groups *all)
+{
+	static void (*const tell[])(FILE * to, const struct groups *all) = {
+		tell_throttled, tell_steal, tell_nodes, tell_governor, tell_clock
+	};
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		abort();
+	for (unsigned i = 0; i < ARRAY_SIZE(tell); i++)
+		tell[i](to, all);
+	fclose(to);
+	if (*text)
+		return text;
+	free(text);
+	return NULL;
+}
+
+char *groups_pinning(const struct groups *all)
+{
+	const char *apart = host_text(all, "apart"), *space = strchr(apart, ' ');
+	char *text;
+	int rc;
+
+	if (space)
+		rc = asprintf(&text,
+			      "pin them apart (`cpus = %.*s` in the listener, taskset -c %s "
+			      "COMMAND), or they take time from each other",
+			      (int)(space - apart), apart, space + 1);
+	else
+		rc = asprintf(&text, "they take time from each other, and there is no other core "
+				     "that nbctl may use");
+	if (rc < 0)
+		abort();
+	return text;
+}
