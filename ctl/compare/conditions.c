@@ -11,6 +11,16 @@
 #include "host.h"
 #include "siphash.h"
 #include "util.h"
+#include "version.h"
+
+static void forget_daemon(struct conditions *c)
+{
+	json_decref(c->common);
+	json_decref(c->config);
+	free(c->build);
+	c->common = c->config = NULL;
+	c->build = NULL;
+}
 
 void conditions_begin(struct conditions *ret, struct ctl *ctl)
 {
@@ -20,6 +30,7 @@ void conditions_begin(struct conditions *ret, struct ctl *ctl)
 	if (siphash_key_init(&random) < 0)
 		abort();
 	snprintf(ret->run, sizeof(ret->run), "%016" PRIx64, random.words[0]);
+	ret->generator = ctl->rest ? version_of(ctl->rest) : NULL;
 }
 
 int conditions_ask(struct conditions *c, struct ctl *ctl)
@@ -27,10 +38,7 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	json_t *status = NULL;
 	int rc = ctl_call(ctl, "GetStatus", NULL, &status);
 
-	conditions_fini(c);
-	c->config = NULL;
-	c->common = NULL;
-	c->build = NULL;
+	forget_daemon(c);
 	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE) {
@@ -52,9 +60,8 @@ int conditions_init(struct conditions *ret, struct ctl *ctl)
 
 void conditions_fini(struct conditions *c)
 {
-	json_decref(c->common);
-	json_decref(c->config);
-	free(c->build);
+	forget_daemon(c);
+	free(c->generator);
 }
 
 /* The keys of a section that are not default: { "engine": "epoll", "port": ["1", "2"] }. */
@@ -128,8 +135,9 @@ static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 {
 	static const struct siphash_key no_secret;
 	json_t *host = json_copy(field_get(conditions, "host"));
-	json_t *same = json_pack("{s:o, s:o, s:O, s:O*}", "command", words_of(c->command), "host",
-				 host, "listener", field_get(conditions, "listener"), "exports",
+	json_t *same = json_pack("{s:o, s:s*, s:o, s:O, s:O*}", "command", words_of(c->command),
+				 "generator", c->generator, "host", host, "listener",
+				 field_get(conditions, "listener"), "exports",
 				 field_get(conditions, "exports"));
 	unsigned count;
 	uint64_t *words, hash;
@@ -176,6 +184,7 @@ void conditions_set(struct conditions *c, struct measures *m, unsigned first, st
 		made = conditions_of(c, m->rows[i]);
 		if (argv) {
 			json_object_set_new(made, "command", words_of(argv));
+			json_object_set_new(made, "generator", json_string(c->generator));
 			set_cpus(made, "generator_cpus", &child->cpus);
 			host_listener_cpus(c->pid, m->rows[i]->listener, &cpus);
 			if (host_other_nodes(&cpus, &child->cpus))

@@ -4,8 +4,8 @@
  * { "date": "2026-11-22T05:28:03Z", "nbserved": "0.1.0", "nbctl": "0.1.0",
  *   "host": { "kernel": ..., see host_describe() }, "listener": { "engine": "epoll", ... the keys
  *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
- *   "command": ["redis-benchmark", ...], "generator_cpus": "1",
- *   "other_nodes": true, if generator and listener were on different NUMA nodes alone,
+ *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...], "generator_cpus":
+ * "1", "other_nodes": true, if generator and listener were on different NUMA nodes alone,
  *   "throttled": 3, how often CPUs were meanwhile } */
 #pragma once
 #include <sys/types.h>
@@ -18,6 +18,7 @@ struct conditions {
 	json_t *common;       /* conditions that do not change while nbctl runs */
 	json_t *config;       /* reply of GetConfig */
 	char *build;          /* of the daemon */
+	char *generator;      /* its version; NULL: unknown */
 	char run[17];         /* names this run of nbctl */
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
 	pid_t pid;            /* of the daemon */

@@ -11,21 +11,22 @@
 static const struct generator {
 	const char *program;
 	generator_parser *parse;
-	uint64_t step_ns; /* of the round trips that it prints, if a short one is mostly step */
+	uint64_t step_ns;    /* of the round trips that it prints, if a short one is mostly step */
+	const char *version; /* the option that prints its version; NULL: it has none */
 } generators[] = {
-	{ "redis-benchmark", parse_redis, 0 },
-	{ "valkey-benchmark", parse_redis, 0 },
-	{ "fio", parse_fio, 0 },
-	{ "iperf3", parse_iperf3, 0 },
-	{ "iperf", parse_iperf, 0 },
-	{ "wrk", parse_wrk, 0 },
-	{ "h2load", parse_h2load, 0 },
-	{ "ab", parse_ab, 1000000 },
-	{ "hey", parse_hey, 100000 },
-	{ "sockperf", parse_sockperf, 0 },
-	{ "qemu-img", parse_qemu_img, 0 },
-	{ "memtier_benchmark", parse_memtier, 0 },
-	{ "nbdcopy", parse_whole_run, 0 },
+	{ "redis-benchmark", parse_redis, 0, "--version" },
+	{ "valkey-benchmark", parse_redis, 0, "--version" },
+	{ "fio", parse_fio, 0, "--version" },
+	{ "iperf3", parse_iperf3, 0, "--version" },
+	{ "iperf", parse_iperf, 0, "--version" },
+	{ "wrk", parse_wrk, 0, "-v" },
+	{ "h2load", parse_h2load, 0, "--version" },
+	{ "ab", parse_ab, 1000000, "-V" },
+	{ "hey", parse_hey, 100000, NULL },
+	{ "sockperf", parse_sockperf, 0, "--version" },
+	{ "qemu-img", parse_qemu_img, 0, "--version" },
+	{ "memtier_benchmark", parse_memtier, 0, "--version" },
+	{ "nbdcopy", parse_whole_run, 0, "--version" },
 };
 
 static const struct generator *generator_of(const char *word)
@@ -70,6 +71,14 @@ const char *generator_name(char *const *argv)
 	const struct generator *found = generator_find(&argv);
 
 	return found ? found->program : NULL;
+}
+
+const char *generator_version(char *const *argv, const char **ret_program)
+{
+	const struct generator *found = generator_find(&argv);
+
+	*ret_program = argv[0];
+	return found ? found->version : NULL;
 }
 
 uint64_t generator_step_ns(const char *name)

@@ -26,6 +26,10 @@ struct generator_result {
  * `taskset -c LIST`, `numactl`, `nice`, `env`, `timeout` and the like. */
 const char *generator_name(char *const *argv);
 
+/* The option with which the generator of argv prints its version, and the program, as argv has it;
+ * NULL: not a known one, or it has none. */
+const char *generator_version(char *const *argv, const char **ret_program);
+
 /* The step of the round trips that the generator of this name prints; 0: too small to matter. */
 uint64_t generator_step_ns(const char *name);
 

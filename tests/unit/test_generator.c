@@ -159,6 +159,20 @@ static void terabytes_are_read(void **state)
 	assert_about(r.bytes, 1.5 * 1099511627776.);
 }
 
+static void versions_are_asked_of_the_generator(void **state)
+{
+	char *const wrapped[] = { (char *)"taskset",      (char *)"-c",  (char *)"1",
+				  (char *)"/usr/bin/wrk", (char *)"URL", NULL };
+	char *const hey[] = { (char *)"hey", NULL }, *const other[] = { (char *)"true", NULL };
+	const char *program;
+
+	(void)state;
+	assert_string_equal(generator_version(wrapped, &program), "-v");
+	assert_string_equal(program, "/usr/bin/wrk");
+	assert_null(generator_version(hey, &program));
+	assert_null(generator_version(other, &program));
+}
+
 /* What fio did in ramp_time is in the listener's counts alone. */
 static void fio_with_a_ramp_has_rates_and_no_count(void **state)
 {
@@ -255,6 +269,7 @@ static void programs_are_found_behind_wrappers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(versions_are_asked_of_the_generator),
 		cmocka_unit_test(fio_with_a_ramp_has_rates_and_no_count),
 		cmocka_unit_test(recorded_runs_are_read),
 		cmocka_unit_test(a_full_round_trip_of_sockperf_is_not_doubled),
