@@ -51,7 +51,7 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
-	"--force, --csv, --markdown, --html, --wide, --notes, --quiet, --softirq, --timeout,\n"
+	"--force, --csv, --markdown, --html, --wide, --columns, --notes, --quiet, --softirq, --timeout,\n"
 	"--build, --control and --seed it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
@@ -124,6 +124,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "markdown", no_argument, NULL, 'o' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "wide", no_argument, NULL, 'o' },
+		{ "columns", required_argument, NULL, 'o' },
 		{ "notes", no_argument, NULL, 'o' },
 		{ "softirq", no_argument, NULL, 'o' },
 		{ "quiet", no_argument, NULL, 'o' },

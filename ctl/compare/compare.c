@@ -246,7 +246,8 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 		output_json(&ctl->out, document, false);
 		json_decref(document);
 	} else {
-		compare_render(&ctl->out, m, ctl->values[VALUE_WIDE], ctl->values[VALUE_NOTES]);
+		compare_render(&ctl->out, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns,
+			       ctl->values[VALUE_NOTES]);
 		show_rounds(&ctl->out, &c->rounds, m->within);
 		reasons_render(&ctl->out, m->unavailable);
 	}
@@ -352,8 +353,7 @@ static int show_control(struct ctl *ctl, const struct measures *m)
 			 listener);
 		rc = CTL_USAGE;
 	} else if (!alike) {
-		ctl_warn("--control: the keys of '%s' are not those of the first listener",
-			 listener);
+		ctl_warn("--control: the keys of '%s' are not those of the first one", listener);
 		rc = CTL_USAGE;
 	} else {
 		output_wrapped(&said, STYLE_PLAIN, 2, "%s", text);
@@ -483,6 +483,7 @@ const struct command command_compare = {
 		[VALUE_MARKDOWN] = { "markdown", OPTION_FLAG, NULL, "print tables in Markdown" },
 		[VALUE_HTML] = { "html", OPTION_VALUE, "FILE", "write a report with pictures, see `nbctl report`" },
 		[VALUE_WIDE] = { "wide", OPTION_FLAG, NULL, "show all columns, not only those that answer" },
+		[VALUE_COLUMNS] = { "columns", OPTION_VALUE, "NAME,...", "show these, by their names in JSON" },
 		[VALUE_NOTES] = { "notes", OPTION_FLAG, NULL, "explain the columns below the table" },
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },

@@ -39,6 +39,40 @@ static int check_time(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
+static int unknown_column(struct ctl *ctl, const char *name, size_t bytes)
+{
+	char *all = NULL;
+	size_t size;
+	FILE *to = open_memstream(&all, &size);
+
+	if (!to)
+		abort();
+	for (unsigned i = 0; compare_column_name(i); i++)
+		fprintf(to, "%s%s", i ? ", " : "", compare_column_name(i));
+	fclose(to);
+	ctl_usage(ctl, "--columns: there is no '%.*s'; there are %s", (int)bytes, name, all);
+	free(all);
+	return CTL_USAGE;
+}
+
+static int check_columns(struct ctl *ctl, struct compare *c)
+{
+	const char *name = ctl->values[VALUE_COLUMNS];
+
+	if (name && ctl->values[VALUE_WIDE])
+		return ctl_usage(ctl, "--wide shows all columns: without --columns");
+	if (name && (ctl->values[VALUE_CSV] || ctl->out.json))
+		return ctl_usage(ctl, "--columns is about the table: --csv and --json have all");
+	while (name) {
+		size_t bytes = strcspn(name, ",");
+
+		if (!compare_columns_add(&c->columns, name, bytes))
+			return unknown_column(ctl, name, bytes);
+		name = name[bytes] ? name + bytes + 1 : NULL;
+	}
+	return CTL_DONE;
+}
+
 static int check_seed(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_SEED];
@@ -156,7 +190,8 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
 		return ctl_usage(ctl, "--force is about --against");
 	if (check_served(ctl, c) || check_pairs(ctl) || check_seed(ctl, c) ||
-	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
+	    check_columns(ctl, c) || check_within(ctl, c) || check_timeout(ctl, c) ||
+	    check_time(ctl, c))
 		return CTL_USAGE;
 	return check_repeat(ctl, c);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdio.h>
 
+#include "compare_table.h"
 #include "ctl.h"
 #include "rounds.h"
 
@@ -27,7 +28,8 @@ enum {
 	VALUE_BUILD,
 	VALUE_PAIR,
 	VALUE_CONTROL,
-	VALUE_SEED
+	VALUE_SEED,
+	VALUE_COLUMNS
 };
 
 struct compare {
@@ -38,6 +40,7 @@ struct compare {
 	FILE *save, *html;   /* files of the options; NULL: not given */
 	struct softirq *softirq;
 	struct serve *serve; /* NULL: a daemon runs already */
+	column_set columns;
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
 	int status;  /* exit code of COMMAND, or of what else ended measuring early */
 };

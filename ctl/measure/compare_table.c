@@ -1,6 +1,7 @@
 /* Rendering of rows that measure.c made.  See compare_table.h. */
 #include "compare_table.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,55 @@ static const struct column columns[] = {
 	[COLUMN_AGAINST] = { .title = "vs 1st", .optional = true, .apart = true },
 	[COLUMN_VERDICT] = { .title = "verdict", .optional = true, .left = true },
 };
+
+/* By what --columns chooses them: the names of JSON and CSV, where they have the figure. */
+static const char *const column_names[COLUMN_COUNT] = {
+	[COLUMN_LISTENER] = "listener",
+	[COLUMN_ENGINE] = "engine",
+	[COLUMN_REQUESTS] = "requests_per_s",
+	[COLUMN_RATE] = "operations_per_s",
+	[COLUMN_BANDWIDTH] = "bytes_per_s",
+	[COLUMN_GENERATOR_BANDWIDTH] = "generator_bytes_per_s",
+	[COLUMN_TRIP50] = "trip50_ns",
+	[COLUMN_TRIP99] = "trip99_ns",
+	[COLUMN_P50] = "p50_ns",
+	[COLUMN_P99] = "p99_ns",
+	[COLUMN_P99_9] = "p99_9_ns",
+	[COLUMN_CPU_PER_REQUEST] = "cpu_ns_per_request",
+	[COLUMN_CPU_PER_OP] = "cpu_ns_per_operation",
+	[COLUMN_CPU_PER_GB] = "cpu_ns_per_byte",
+	[COLUMN_USER] = "user",
+	[COLUMN_RECEIVE] = "softirq_receive_ns_per_operation",
+	[COLUMN_TRANSMIT] = "softirq_transmit_ns_per_operation",
+	[COLUMN_PEER] = "softirq_peer_ns_per_operation",
+	[COLUMN_SYSCALLS] = "syscalls_per_operation",
+	[COLUMN_TURN] = "operations_per_turn",
+	[COLUMN_CPU] = "cpu_share",
+	[COLUMN_GENERATOR] = "generator_cpu_share",
+	[COLUMN_SOFTIRQ] = "machine_softirq_share",
+	[COLUMN_IDLE] = "machine_idle_share",
+	[COLUMN_STEAL] = "machine_steal_share",
+	[COLUMN_OTHER] = "machine_other_share",
+	[COLUMN_UNATTRIBUTED] = "machine_softirq_unattributed_share",
+	[COLUMN_AGAINST] = "vs",
+	[COLUMN_VERDICT] = "verdict",
+};
+static_assert(COLUMN_COUNT <= 64, "a bit of a column set each");
+
+const char *compare_column_name(unsigned i)
+{
+	return i < COLUMN_COUNT ? column_names[i] : NULL;
+}
+
+bool compare_columns_add(column_set *set, const char *name, size_t bytes)
+{
+	for (unsigned i = 0; i < COLUMN_COUNT; i++)
+		if (strlen(column_names[i]) == bytes && !strncmp(column_names[i], name, bytes)) {
+			*set |= UINT64_C(1) << i;
+			return true;
+		}
+	return false;
+}
 
 /* ---- Cells ---- */
 
@@ -255,12 +305,22 @@ static void choose_columns(struct table *t, const struct groups *all, const char
 			table_omit(t, i);
 }
 
+static void take_columns(struct table *t, column_set set)
+{
+	set |= UINT64_C(1) << COLUMN_LISTENER;
+	for (unsigned i = 0; i < COLUMN_COUNT; i++)
+		if (!(set >> i & 1))
+			table_omit(t, i);
+}
+
 static void render_service(struct output *out, const struct groups *all, const char *service,
-			   bool wide)
+			   column_set wanted)
 {
 	struct table *t = table_new(columns, COLUMN_COUNT);
 
-	if (!wide)
+	if (wanted != COLUMNS_ANSWER)
+		take_columns(t, wanted);
+	else
 		choose_columns(t, all, service);
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct group *g = &all->list[i];
@@ -366,12 +426,12 @@ static void render_idle(struct output *out, const struct measures *m, bool any)
 	free(names);
 }
 
-void compare_render(struct output *out, const struct measures *m, bool wide, bool notes)
+void compare_render(struct output *out, const struct measures *m, column_set wanted, bool notes)
 {
 	unsigned width = out->width;
 	struct groups all;
 
-	if (!wide && (width == 0 || width > NARROW))
+	if (wanted == COLUMNS_ANSWER && (width == 0 || width > NARROW))
 		out->width = NARROW;
 
 	groups_init(&all, m);
@@ -383,7 +443,7 @@ void compare_render(struct output *out, const struct measures *m, bool wide, boo
 			first++;
 		if (first != i)
 			continue;
-		render_service(out, &all, all.list[i].service, wide);
+		render_service(out, &all, all.list[i].service, wanted);
 		putc('\n', out->file);
 	}
 	render_warnings(out, &all);

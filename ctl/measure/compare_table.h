@@ -4,10 +4,20 @@
 #include "measure.h"
 #include "render.h"
 
+/* Columns of the table; COLUMNS_ANSWER: those that answer the question, within 100 columns. */
+typedef uint64_t column_set;
+#define COLUMNS_ANSWER ((column_set)0)
+#define COLUMNS_ALL    UINT64_MAX
+
+/* Adds the column of that name, which is `bytes` long; false: there is none. */
+bool compare_columns_add(column_set *set, const char *name, size_t bytes);
+/* The names, one after the other; NULL behind the last one. */
+const char *compare_column_name(unsigned i);
+
 /* Rows that did operations, grouped by service, label and operation in the order in which they
  * come; in each group the first row is the baseline.  Also names the listeners without operations.
- * wide: with all columns that have room.  notes: also explain the columns. */
-void compare_render(struct output *out, const struct measures *m, bool wide, bool notes);
+ * Of `columns` those that have room and content.  notes: also explain the columns. */
+void compare_render(struct output *out, const struct measures *m, column_set columns, bool notes);
 
 /* The table as JSON: {"rows":[...]}, each row as saved plus "derived" with the median of its
  * visits, and their spread; and of the listeners that are unavailable {"unavailable":[...]}, their

@@ -107,6 +107,12 @@ def test_a_control_says_how_far_equal_listeners_differ(tmp_path):
         assert done.returncode == 2 and why in done.stderr
 
 
+def test_columns_that_are_named_are_shown(tmp_path):
+    done = run(tmp_path, "--run", "echo,engine=epoll", "--columns", "cpu_share,syscalls_per_operation", "--repeat", 1,
+               "--", *redis())
+    assert done.stdout.splitlines()[0].split() == ["listener", "calls", "CPU"], done.stdout
+
+
 def test_a_seed_gives_the_same_order(tmp_path):
     def order(seed):
         rows = tmp_path / f"rows{seed}"
@@ -128,6 +134,8 @@ def test_a_seed_gives_the_same_order(tmp_path):
     (["--build", f"a={NBSERVED}", "--build", f"a={NBSERVED}"], "two of the name 'a'"),
     (["--build", f"a={NBSERVED}", "--build", f"b={NBSERVED}", "--control", "echo"], "without --build"),
     (["--seed", "x"], "--seed: expected a number"),
+    (["--columns", "p50_ns,nope"], "there is no 'nope'; there are listener, engine, requests_per_s, "),
+    (["--columns", "p50_ns", "--json"], "--columns is about the table"),
 ])  # fmt: skip
 def test_wrong_usage_is_refused(tmp_path, arguments, why):
     done = run(tmp_path, "--run", "echo,engine=epoll", *arguments, "--repeat", 1, "--", *redis())

@@ -51,7 +51,7 @@ static char *rendered(const struct measures *m)
 	size_t bytes;
 
 	out.file = open_memstream(&text, &bytes);
-	compare_render(&out, m, true, true);
+	compare_render(&out, m, COLUMNS_ALL, true);
 	fclose(out.file);
 	return text;
 }
