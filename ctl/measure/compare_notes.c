@@ -86,7 +86,8 @@ static void explain_columns(struct output *out, const struct groups *all)
 	output_wrapped(
 		out, STYLE_DIM, 2,
 		"CPU: user and system time of the listener's threads and of the kernel's that "
-		"work for them; user %%: its part in user space.");
+		"work for them; user %%: its part in user space, which the kernel tells by clock "
+		"ticks: - below a second.");
 	if (compared)
 		output_wrapped(
 			out, STYLE_DIM, 2,

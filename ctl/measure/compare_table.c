@@ -47,6 +47,10 @@ enum {
 
 enum { NARROW = 100 }; /* columns, unless --wide */
 
+/* The kernel splits CPU time by clock ticks, of 1 to 10 ms: of fewer than some 100 the part of user
+ * space is little more than chance. */
+#define USER_LEAST_NS ((uint64_t)NS_PER_S)
+
 static const struct column columns[] = {
 	[COLUMN_LISTENER] = { .title = "listener", .left = true },
 	[COLUMN_ENGINE] = { .title = "engine", .left = true, .rank = 1 },
@@ -234,7 +238,9 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 		figure_cell(t, row, FIGURE_CPU_PER_BYTE, 1e3);
 	else
 		table_skip(t, 1);
-	if (row->cpu_user_ns || row->cpu_system_ns)
+	if ((row->cpu_user_ns || row->cpu_system_ns) && row->cpu_ns < USER_LEAST_NS)
+		table_cell(t, STYLE_DIM, "-");
+	else if (row->cpu_user_ns || row->cpu_system_ns)
 		table_cell(t, STYLE_PLAIN, "%s",
 			   human_percent((double)row->cpu_user_ns / (double)row->cpu_ns).text);
 	else

@@ -141,8 +141,12 @@ static void proc_threads_see(struct proc_threads *t, pid_t tid)
 		if (proc_read(tid, "comm", comm, sizeof(comm)) < 0)
 			return;
 		worker = proc_thread_owner(comm, &kernel);
-		if (!worker || t->count == PROC_THREADS_MAX)
+		if (!worker)
 			return;
+		if (t->count == PROC_THREADS_MAX) {
+			t->dropped++;
+			return;
+		}
 		thread = &t->list[t->count++];
 		*thread = (struct proc_thread){ .tid = tid, .worker = worker, .kernel = kernel };
 	}
@@ -174,6 +178,7 @@ void proc_threads_scan(struct proc_threads *t,
 	while (!dir && reserve_use(errno));
 	if (!dir)
 		return; /* the costs keep their last values */
+	t->dropped = 0;
 	for (unsigned i = 0; i < t->count; i++)
 		t->list[i].seen = false;
 	while ((entry = readdir(dir)) != NULL)

@@ -21,6 +21,7 @@ void proc_cost_add(struct proc_cost *to, const struct proc_cost *from);
  * 0 or -errno (-ENOENT: there is no such thread). */
 int proc_cost_update(pid_t tid, struct proc_cost *cost);
 
+/* Each scan compares each thread with all that are known. */
 enum { PROC_THREADS_MAX = 1024 };
 
 /* A thread that works for a worker, usually a kernel thread, and its cost at the last scan. */
@@ -34,6 +35,7 @@ struct proc_thread {
 struct proc_threads {
 	struct proc_thread list[PROC_THREADS_MAX];
 	unsigned count;
+	unsigned dropped; /* in the last scan: threads beyond the list, whose cost is not counted */
 };
 
 /* Reads the list of threads again.  A thread that has ended is passed to retire() with its last

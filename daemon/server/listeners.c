@@ -190,7 +190,13 @@ struct proc_threads *listeners_scan_threads(struct listeners *all)
 	uint64_t now = clock_ns();
 
 	if (now - all->threads_ns >= NS_PER_MS) {
+		unsigned before = all->threads.dropped;
+
 		proc_threads_scan(&all->threads, retire_thread, all);
+		if (all->threads.dropped && !before)
+			log_warning("%u of more than %d threads of stores and the kernel are not "
+				    "looked at: the CPU time of listeners lacks theirs",
+				    all->threads.dropped, PROC_THREADS_MAX);
 		all->threads_ns = now;
 	}
 	return &all->threads;

@@ -222,6 +222,26 @@ static void a_scan_finds_the_threads_of_rings_and_no_others(void **state)
 	free(t);
 }
 
+static void threads_beyond_the_list_are_counted(void **state)
+{
+	struct proc_threads *t = calloc(1, sizeof(*t));
+	struct actor wq = { 0 };
+	struct retired retired = { 0 };
+
+	(void)state;
+	actor_start(&wq, "iou-wrk-", 4711);
+	for (; t->count < PROC_THREADS_MAX; t->count++) /* of threads that have ended */
+		t->list[t->count].tid = -1 - (pid_t)t->count;
+	proc_threads_scan(t, on_retire, &retired);
+	assert_int_equal(t->dropped, 1);
+	assert_int_equal(retired.count, PROC_THREADS_MAX);
+	proc_threads_scan(t, on_retire, &retired);
+	assert_int_equal(t->dropped, 0);
+	assert_int_equal(t->count, 1);
+	actor_end(&wq);
+	free(t);
+}
+
 static void a_thread_that_ended_is_retired_once_with_its_cost(void **state)
 {
 	struct proc_threads *t = calloc(1, sizeof(*t));
@@ -280,6 +300,7 @@ int main(void)
 		cmocka_unit_test(a_thread_that_is_not_there_is_enoent),
 		cmocka_unit_test(costs_add_up),
 		cmocka_unit_test(a_scan_finds_the_threads_of_rings_and_no_others),
+		cmocka_unit_test(threads_beyond_the_list_are_counted),
 		cmocka_unit_test(a_thread_that_ended_is_retired_once_with_its_cost),
 		cmocka_unit_test(a_helper_of_the_sqpoll_thread_works_for_its_worker),
 	};
