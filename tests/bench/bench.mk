@@ -35,6 +35,12 @@ claims: ## which of the published claims hold on this host (45 minutes at most):
 claims-doc: $(BUILD)/bench/verdict ## put what `make claims` and `make bench-vm` have measured into doc/measurements.md
 	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD) --judge --page doc/measurements.md
 
+.PHONY: bench-equal
+bench-equal: ## how often compare calls two equal listeners different (6 minutes)
+	@tools/deps.sh build bench demo
+	$(AGAIN) $(JOBS) all
+	$(Q)$(PYTHON) -B tests/bench/equal.py --build $(BUILD)
+
 .PHONY: bench bench-programs
 bench-programs: $(BENCH_PROGRAMS)
 bench: ## speed and memory, beside bare servers
