@@ -262,8 +262,10 @@ int run_compare(struct run_mode *run)
 		return status;
 	sigemptyset(&signals);
 	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
-		if (sigaction(caught[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-			sigaddset(&signals, caught[i]);
+		sigaddset(&signals, caught[i]);
+	/* nohup(1) ignores it; a blocked signal would come in spite of that. */
+	if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+		sigdelset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (start_compare(run, config) == 0)
 		status = await_nbctl(run, &signals);

@@ -118,7 +118,8 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     pid = tmp_path / "pid"
     ssh = program(f"echo $$ >{pid}; exec sleep 1000")
     process = subprocess.Popen([NBCTL, "-H", "server1", "status"], env=dict(os.environ, NBCTL_SSH=str(ssh)),
-                               stderr=subprocess.DEVNULL)
+                               stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     wait_until(lambda: pid.exists() and pid.read_text().strip(), "ssh runs")
     process.send_signal(signal.SIGINT)
     assert process.wait(TIMEOUT) == -signal.SIGINT
