@@ -148,14 +148,14 @@ static bool wait_end(pid_t pid, unsigned ms, int *ret_status)
 }
 
 /* The daemon ends by itself, with a message, or did not serve in time. */
-static int failed_start(struct serve *s)
+static int failed_start(struct serve *s, unsigned build)
 {
 	int status = 0;
 
 	if (!wait_end(s->pid, STOP_MS, &status)) {
 		serve_stop(s);
 		if (!child_interrupted())
-			ctl_warn("%s does not serve", s->builds[0].path);
+			ctl_warn("%s does not serve", s->builds[build].path);
 		return CTL_UNREACHABLE;
 	}
 	s->pid = 0;
@@ -191,7 +191,7 @@ int serve_start(struct serve *s, unsigned build)
 	process_spare(s->pid);
 	serves = await_serving(out[0]);
 	close(out[0]);
-	return serves ? CTL_DONE : failed_start(s);
+	return serves ? CTL_DONE : failed_start(s, build);
 }
 
 void serve_stop(struct serve *s)

@@ -246,7 +246,7 @@ static int leave_timed_out(const struct visit *v, struct targets *t)
 		const char *name = t->list[i].listener;
 		char *reason;
 
-		if (!t->list[i].timed_out)
+		if (!t->list[i].timed_out || t->list[i].told)
 			continue;
 		rc = CTL_TIMED_OUT;
 		if (asprintf(&reason, "COMMAND did not end within %g s (--timeout)",

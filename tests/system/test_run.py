@@ -371,6 +371,7 @@ def test_a_visit_has_a_time_limit(tmp_path):
                "--timeout", "2", "--", "sh", "-c", command, check=124)  # fmt: skip
     document = json.loads(done.stdout)
     assert visits.read_text().split().count("echo-epoll") == 1
+    assert done.stderr.count("echo-epoll is not compared") == 1
     assert [(row["listener"], row["derived"]["visits"]) for row in document["rows"]] == [("echo-epoll-2", 2)]
     (absent,) = document["unavailable"]
     assert absent["listener"] == "echo-epoll" and "within 2 s (--timeout)" in absent["reason"]
