@@ -40,7 +40,7 @@ char *version_of(char *const *argv)
 	const char *program, *option = generator_version(argv, &program);
 	const char *const words[] = { program, option, NULL };
 	struct process_how how = { .parent_end = SIGKILL };
-	char text[128];
+	char text[128] = "";
 	int out[2], rc;
 	pid_t pid;
 

@@ -16,8 +16,8 @@ const char *compare_column_name(unsigned i);
 
 /* Rows that did operations, grouped by service, label and operation in the order in which they
  * come; in each group the first row is the baseline.  Also names the listeners without operations.
- * Of `columns` those that have room and content.  notes: also explain the columns. */
-void compare_render(struct output *out, const struct measures *m, column_set columns, bool notes);
+ * Of the `wanted` columns those that have room and content.  notes: also explain the columns. */
+void compare_render(struct output *out, const struct measures *m, column_set wanted, bool notes);
 
 /* The table as JSON: {"rows":[...]}, each row as saved plus "derived" with the median of its
  * visits, and their spread; and of the listeners that are unavailable {"unavailable":[...]}, their
