@@ -158,14 +158,21 @@ static bool is_many(const struct ctl *ctl, int option)
 	return ctl->command->options[option - 1000 - GLOBAL_COUNT].kind == OPTION_MANY;
 }
 
-/* The texts live as long as nbctl. */
-static const char *join_lines(const char *first, const char *next)
+/* The texts of an OPTION_MANY, one behind the other.  The first is an argument of main(), all
+ * others were made here. */
+static void join_lines(const char **value, const char *next)
 {
+	static char *made[OPTIONS_MAX]; /* the last text of each option, until nbctl ends */
 	char *text;
+	unsigned i = 0;
 
-	if (asprintf(&text, "%s\n%s", first, next) < 0)
+	if (asprintf(&text, "%s\n%s", *value, next) < 0)
 		abort();
-	return text;
+	while (made[i] && made[i] != *value)
+		i++;
+	free(made[i]);
+	made[i] = text;
+	*value = text;
 }
 
 /* Reads the options of argv.  Until the command is known, reads up to the first word that is no
@@ -207,7 +214,7 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 		default:
 			value = &ctl->values[option - 1000 - GLOBAL_COUNT];
 			if (*value && optarg && is_many(ctl, option)) {
-				*value = join_lines(*value, optarg);
+				join_lines(value, optarg);
 				break;
 			}
 			if (*value && optarg)
@@ -308,7 +315,7 @@ static bool output_is_complete(void)
 int main(int argc, char **argv)
 {
 	const char *run = getenv("NBSERVED_RUN"); /* not for what the generator starts */
-	struct ctl ctl = { 0 };
+	static struct ctl ctl;
 	bool done = false;
 	int rc;
 
