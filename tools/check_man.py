@@ -18,6 +18,8 @@ TOP = Path(__file__).resolve().parents[1]
 MAN = TOP / "man"
 BEGIN = '.\\" The keys: written by tools/check_man.py --update, checked by make lint.\n'
 END = '.\\" End of the keys.\n'
+COLUMNS_BEGIN = '.\\" The columns: written by tools/check_man.py --update, checked by make lint.\n'
+COLUMNS_END = '.\\" End of the columns.\n'
 CONFIG = """[server]
 control = {socket}
 [listener all]
@@ -48,16 +50,33 @@ def key_table(daemon):
     return "\n".join(lines) + "\n"
 
 
-def update(daemon):
-    page = MAN / "nbserved.ini.5"
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(before + BEGIN + key_table(daemon) + END + rest.split(END)[1])
+def column_list(nbctl):
+    """The columns of `compare` as a list of mdoc."""
+    header, *rows = output(nbctl, "compare", "--columns", "help").splitlines()
+    at = header.index("column"), header.index("meaning")
+    lines = [".Bl -tag -width Ds"]
+    for row in rows:
+        name, heading, meaning = row[:at[0]], row[at[0]:at[1]], row[at[1]:]
+        lines += [f".It Va {name.strip()} Pq {heading.strip()}", f"{meaning[0].upper()}{meaning[1:]}."]
+    return "\n".join(lines + [".El"]) + "\n"
 
 
-def check_keys(daemon):
-    table = (MAN / "nbserved.ini.5").read_text().split(BEGIN)[1].split(END)[0]
-    if table != key_table(daemon):
-        yield "nbserved.ini(5): the keys have changed: run tools/check_man.py BUILD --update"
+def tables(daemon, nbctl):
+    """The parts of the pages that the programs print: page, first line, last line, content."""
+    yield MAN / "nbserved.ini.5", BEGIN, END, key_table(daemon)
+    yield MAN / "nbctl.1", COLUMNS_BEGIN, COLUMNS_END, column_list(nbctl)
+
+
+def update(daemon, nbctl):
+    for page, begin, end, table in tables(daemon, nbctl):
+        before, rest = page.read_text().split(begin)
+        page.write_text(before + begin + table + end + rest.split(end)[1])
+
+
+def check_tables(daemon, nbctl):
+    for page, begin, end, table in tables(daemon, nbctl):
+        if page.read_text().split(begin)[1].split(end)[0] != table:
+            yield f"{page.name}: its table has changed: run tools/check_man.py BUILD --update"
 
 
 def options_in_help(text):
@@ -162,8 +181,8 @@ def main():
     build = Path(sys.argv[1])
     daemon, nbctl = build / "nbserved", build / "nbctl"
     if "--update" in sys.argv:
-        update(daemon)
-    problems = [*check_keys(daemon), *check_daemon(daemon), *check_nbctl(nbctl),
+        update(daemon, nbctl)
+    problems = [*check_tables(daemon, nbctl), *check_daemon(daemon), *check_nbctl(nbctl),
                 *check_control(daemon)]
     print("\n".join(problems), end="\n" if problems else "")
     return 1 if problems else 0

@@ -414,11 +414,34 @@ static int open_option(const char *path, const char *mode, FILE **ret)
 	return CTL_DONE;
 }
 
+static int explain_columns(struct ctl *ctl)
+{
+	static const struct column columns[] = {
+		{ .title = "name", .left = true },
+		{ .title = "column", .left = true },
+		{ .title = "meaning", .left = true },
+	};
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
+
+	for (unsigned i = 0; compare_column_name(i); i++) {
+		table_cell(t, STYLE_BOLD, "%s", compare_column_name(i));
+		table_cell(t, STYLE_PLAIN, "%s", compare_column_heading(i).text);
+		table_cell(t, STYLE_PLAIN, "%s", compare_column_meaning(i));
+	}
+	table_print(t, &ctl->out, 0, true);
+	table_free(t);
+	return CTL_DONE;
+}
+
 static int run(struct ctl *ctl)
 {
+	const char *columns = ctl->values[VALUE_COLUMNS];
 	struct compare c = { 0 };
-	int rc = compare_options(ctl, &c);
+	int rc;
 
+	if (columns && !strcmp(columns, "help"))
+		return explain_columns(ctl);
+	rc = compare_options(ctl, &c);
 	if (rc == CTL_DONE)
 		rc = open_option(ctl->values[VALUE_SAVE], "ae", &c.save);
 	if (rc == CTL_DONE)

@@ -50,7 +50,8 @@ static int unknown_column(struct ctl *ctl, const char *name, size_t bytes)
 	for (unsigned i = 0; compare_column_name(i); i++)
 		fprintf(to, "%s%s", i ? ", " : "", compare_column_name(i));
 	fclose(to);
-	ctl_usage(ctl, "--columns: there is no '%.*s'; there are %s", (int)bytes, name, all);
+	ctl_usage(ctl, "--columns: there is no '%.*s'; there are %s (--columns help explains them)",
+		  (int)bytes, name, all);
 	free(all);
 	return CTL_USAGE;
 }

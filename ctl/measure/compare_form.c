@@ -15,24 +15,6 @@ static json_t *real_or_null(double value)
 	return isnan(value) ? json_null() : json_real(value);
 }
 
-static const struct {
-	const char *name;
-	double quantile;
-	bool (*of)(const struct measure *row, double quantile, uint64_t *ret_ns);
-} quantiles[] = { { "p50_ns", 0.5, measure_quantile },
-		  { "p99_ns", 0.99, measure_quantile },
-		  { "p99_9_ns", 0.999, measure_quantile },
-		  { "trip50_ns", 0.5, measure_trip },
-		  { "trip99_ns", 0.99, measure_trip } };
-
-/* NaN: unknown. */
-static double quantile_ns(const struct measure *row, unsigned i)
-{
-	uint64_t ns;
-
-	return quantiles[i].of(row, quantiles[i].quantile, &ns) ? (double)ns : NAN;
-}
-
 /* NULL: the row is the first of its group, or in none. */
 static const struct verdict *verdict_on(const struct groups *all, const struct measure *row,
 					const struct group **ret_group)
@@ -54,7 +36,7 @@ static json_t *verdict_to_json(const struct groups *all, const struct measure *r
 	if (!v)
 		return json_null();
 	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:f, s:s}",
-			 "against", g->rows[0]->listener, "figure", figure_names[g->cost], "change",
+			 "against", g->rows[0]->listener, "figure", figures[g->cost].name, "change",
 			 real_or_null(v->change), "low", real_or_null(v->low), "high",
 			 real_or_null(v->high), "level",
 			 json_real(1 - VERDICT_ALPHA / g->comparisons), "level_reached",
@@ -70,16 +52,10 @@ static json_t *derived_to_json(const struct measure *row)
 	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
 		struct spread s = figure_spread(row, i);
 
-		json_object_set_new(derived, figure_names[i], real_or_null(s.median));
+		json_object_set_new(derived, figures[i].name, real_or_null(s.median));
 		if (s.count > 1)
-			json_object_set_new(spread, figure_names[i],
+			json_object_set_new(spread, figures[i].name,
 					    json_pack("[f, f]", s.low, s.high));
-	}
-	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++) {
-		double ns = quantile_ns(row, i);
-
-		json_object_set_new(derived, quantiles[i].name,
-				    isnan(ns) ? json_null() : json_integer((json_int_t)ns));
 	}
 	json_object_set_new(derived, "visits", json_integer(measure_visits(row)));
 	json_object_set_new(derived, "spread", spread);
@@ -131,8 +107,6 @@ static void csv_row(FILE *to, const struct measure *row, const struct groups *al
 		csv_number(to, s.low);
 		csv_number(to, s.high);
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
-		csv_number(to, quantile_ns(row, i));
 	csv_number(to, v ? (double)v->rounds : NAN);
 	csv_number(to, v ? v->change : NAN);
 	csv_number(to, v ? v->low : NAN);
@@ -146,7 +120,7 @@ static void csv_absent(FILE *to, const json_t *listener)
 	putc(',', to);
 	csv_text(to, field_text(listener, "name"));
 	fputs(",,,,,0", to);
-	for (unsigned i = 0; i < 3 * FIGURE_COUNT + ARRAY_SIZE(quantiles) + VERDICT_FIELDS; i++)
+	for (unsigned i = 0; i < 3 * FIGURE_COUNT + VERDICT_FIELDS; i++)
 		putc(',', to);
 	putc(',', to);
 	csv_text(to, field_text(listener, "reason"));
@@ -161,10 +135,8 @@ void compare_csv(struct output *out, const struct measures *m)
 
 	fputs("label,listener,engine,service,operation,generator,visits", out->file);
 	for (unsigned i = 0; i < FIGURE_COUNT; i++)
-		fprintf(out->file, ",%s,%s_low,%s_high", figure_names[i], figure_names[i],
-			figure_names[i]);
-	for (unsigned i = 0; i < ARRAY_SIZE(quantiles); i++)
-		fprintf(out->file, ",%s", quantiles[i].name);
+		fprintf(out->file, ",%s,%s_low,%s_high", figures[i].name, figures[i].name,
+			figures[i].name);
 	fputs(",rounds,change,change_low,change_high,verdict,reason\r\n", out->file);
 	groups_init(&groups, m);
 	for (unsigned i = 0; i < m->count; i++)

@@ -148,8 +148,8 @@ static void judge(struct judging *j, struct measure *now, const struct measure *
 			       "%s: %s %s%s%s: %s changed by %+.1f to %+.1f %% (%u runs against %u "
 			       "saved).",
 			       is == GATE_WORSE ? "worse" : "undecided", now->listener,
-			       now->operation, colon, now->label, compare_cost_name(cost),
-			       100 * v.low, 100 * v.high, runs, before);
+			       now->operation, colon, now->label, figures[cost].words, 100 * v.low,
+			       100 * v.high, runs, before);
 }
 
 static unsigned count_pairs(const struct judging *j, const struct measures *now)

@@ -114,14 +114,21 @@ static bool is_one_way(const struct measure *row)
 	return MIN(row->bytes_in, row->bytes_out) < MAX(row->bytes_in, row->bytes_out) / 100;
 }
 
+static double bytes_per_op(const struct measure *row)
+{
+	return row->listener_count
+		       ? (double)(row->bytes_in + row->bytes_out) / (double)row->listener_count
+		       : 0;
+}
+
 static bool differ_in_size(struct measure *const *rows, unsigned count)
 {
-	double low = measure_bytes_per_op(rows[0]), high = low;
+	double low = bytes_per_op(rows[0]), high = low;
 
 	if (rows[0]->batch && is_one_way(rows[0]))
 		return true;
 	for (unsigned i = 1; i < count; i++) {
-		double bytes = measure_bytes_per_op(rows[i]);
+		double bytes = bytes_per_op(rows[i]);
 
 		low = MIN(low, bytes);
 		high = MAX(high, bytes);
@@ -243,13 +250,6 @@ void compare_engine_text(const struct measure *row, char *text, size_t bytes)
 						 index ? ',' : '/', field_text(store, ""));
 }
 
-const char *compare_cost_name(enum figure cost)
-{
-	return cost == FIGURE_CPU_PER_REQUEST ? "CPU per request"
-	       : cost == FIGURE_CPU_PER_BYTE  ? "CPU per GB"
-					      : "CPU per operation";
-}
-
 char *group_title(const struct group *g)
 {
 	bool operation = strcmp(g->operation, g->service) != 0;
@@ -302,7 +302,9 @@ char *groups_generator_limit(const struct groups *all)
 		"a CPU, the server at %s %%): rates there are the generator's, CPU per request is "
 		"still the server's.",
 		count, rows, first->listener,
-		human_percent(figure_spread(first, FIGURE_GENERATOR_SHARE).median).text,
+		figure_text(FIGURE_GENERATOR_SHARE,
+			    figure_spread(first, FIGURE_GENERATOR_SHARE).median)
+			.text,
 		human_percent(figure_spread(first, FIGURE_CPU_SHARE).median).text);
 	fclose(to);
 	return text;

@@ -63,9 +63,6 @@ char *groups_control(const struct groups *all, const char *listener, bool *ret_a
 /* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
 void compare_engine_text(const struct measure *row, char *text, size_t bytes);
 
-/* "CPU per request" */
-const char *compare_cost_name(enum figure cost);
-
 /* Sentences, which the caller frees; NULL: nothing to report.  The title is never NULL. */
 char *group_title(const struct group *g);          /* "nbd read: fio randread" */
 char *group_verdict(const struct group *g);        /* of one group, without its title */

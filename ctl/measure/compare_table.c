@@ -12,134 +12,83 @@
 #include "human.h"
 #include "util.h"
 
+/* The figures, between what names the row and what is known of it. */
 enum {
 	COLUMN_LISTENER,
 	COLUMN_ENGINE,
-	COLUMN_REQUESTS,
-	COLUMN_RATE,
-	COLUMN_BANDWIDTH,
-	COLUMN_GENERATOR_BANDWIDTH,
-	COLUMN_TRIP50,
-	COLUMN_TRIP99,
-	COLUMN_P50,
-	COLUMN_P99,
-	COLUMN_P99_9,
-	COLUMN_CPU_PER_REQUEST,
-	COLUMN_CPU_PER_OP,
-	COLUMN_CPU_PER_GB,
-	COLUMN_USER,
-	COLUMN_RECEIVE,
-	COLUMN_TRANSMIT,
-	COLUMN_PEER,
-	COLUMN_SYSCALLS,
-	COLUMN_TURN,
-	COLUMN_CPU,
-	COLUMN_GENERATOR,
-	COLUMN_SOFTIRQ,
-	COLUMN_IDLE,
-	COLUMN_STEAL,
-	COLUMN_OTHER,
-	COLUMN_UNATTRIBUTED,
-	COLUMN_AGAINST,
+	COLUMN_FIGURES,
+	COLUMN_AGAINST = COLUMN_FIGURES + FIGURE_COUNT,
 	COLUMN_VERDICT,
 	COLUMN_COUNT
 };
+static_assert(COLUMN_COUNT <= 64, "a bit of a column set each");
 
 enum { NARROW = 100 }; /* columns, unless --wide */
 
-/* The kernel splits CPU time by clock ticks, of 1 to 10 ms: of fewer than some 100 the part of user
- * space is little more than chance. */
-#define USER_LEAST_NS ((uint64_t)NS_PER_S)
-
-static const struct column columns[] = {
-	[COLUMN_LISTENER] = { .title = "listener", .left = true },
-	[COLUMN_ENGINE] = { .title = "engine", .left = true, .rank = 1 },
-	[COLUMN_REQUESTS] = { .title = "reqs", .unit = "/s", .apart = true, .optional = true },
-	[COLUMN_RATE] = { .title = "ops", .unit = "/s", .apart = true, .rank = 2 },
-	[COLUMN_BANDWIDTH] = { .title = "MB", .unit = "/s", .rank = 3 },
-	[COLUMN_GENERATOR_BANDWIDTH] = { .title = "genMB",
-					 .unit = "/s",
-					 .optional = true,
-					 .rank = 6 },
-	[COLUMN_TRIP50] = { .title = "trip50",
-			    .unit = "us",
-			    .apart = true,
-			    .optional = true,
-			    .rank = 5 },
-	[COLUMN_TRIP99] = { .title = "trip99", .unit = "us", .optional = true, .rank = 4 },
-	[COLUMN_P50] = { .title = "p50", .unit = "us", .apart = true },
-	[COLUMN_P99] = { .title = "p99", .unit = "us" },
-	[COLUMN_P99_9] = { .title = "p99.9", .unit = "us", .rank = 6 },
-	[COLUMN_CPU_PER_REQUEST] = { .title = "CPU/req",
-				     .unit = "us",
-				     .apart = true,
-				     .optional = true },
-	[COLUMN_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .apart = true },
-	[COLUMN_CPU_PER_GB] = { .title = "CPU/GB", .unit = "ms", .optional = true },
-	[COLUMN_USER] = { .title = "user", .unit = "%", .optional = true, .rank = 7 },
-	[COLUMN_RECEIVE] = { .title = "rx", .unit = "us", .optional = true },
-	[COLUMN_TRANSMIT] = { .title = "tx", .unit = "us", .optional = true },
-	[COLUMN_PEER] = { .title = "peer", .unit = "us", .optional = true, .rank = 7 },
-	[COLUMN_SYSCALLS] = { .title = "calls", .unit = "/op", .apart = true },
-	[COLUMN_TURN] = { .title = "ops", .unit = "/turn", .rank = 9 },
-	[COLUMN_CPU] = { .title = "CPU", .unit = "%", .rank = 8 },
-	[COLUMN_GENERATOR] = { .title = "gen", .unit = "%", .optional = true, .rank = 8 },
-	[COLUMN_SOFTIRQ] = { .title = "irq",
-			     .unit = "%",
-			     .optional = true,
-			     .apart = true,
-			     .rank = 10 },
-	[COLUMN_IDLE] = { .title = "idle", .unit = "%", .optional = true, .rank = 11 },
-	[COLUMN_STEAL] = { .title = "steal", .unit = "%", .optional = true, .rank = 10 },
-	[COLUMN_OTHER] = { .title = "other", .unit = "%", .optional = true, .rank = 12 },
-	[COLUMN_UNATTRIBUTED] = { .title = "unatt", .unit = "%", .optional = true, .rank = 10 },
-	[COLUMN_AGAINST] = { .title = "vs 1st", .optional = true, .apart = true },
-	[COLUMN_VERDICT] = { .title = "verdict", .optional = true, .left = true },
+static const struct text_column {
+	const char *name, *meaning;
+	struct column column;
+} text_columns[COLUMN_COUNT] = {
+	[COLUMN_LISTENER] = { "listener", "the row's name", { .title = "listener", .left = true } },
+	[COLUMN_ENGINE] = { "engine",
+			    "its engine, with the features that the configuration asks for",
+			    { .title = "engine", .left = true, .rank = 1 } },
+	[COLUMN_AGAINST] = { "vs",
+			     "the cost against the first row of the group, by the ratios in the "
+			     "same rounds: the estimate and half of its interval",
+			     { .title = "vs 1st", .optional = true, .apart = true } },
+	[COLUMN_VERDICT] = { "verdict",
+			     "what the interval decides",
+			     { .title = "verdict", .optional = true, .left = true } },
 };
 
-/* By what --columns chooses them: the names of JSON and CSV, where they have the figure. */
-static const char *const column_names[COLUMN_COUNT] = {
-	[COLUMN_LISTENER] = "listener",
-	[COLUMN_ENGINE] = "engine",
-	[COLUMN_REQUESTS] = "requests_per_s",
-	[COLUMN_RATE] = "operations_per_s",
-	[COLUMN_BANDWIDTH] = "bytes_per_s",
-	[COLUMN_GENERATOR_BANDWIDTH] = "generator_bytes_per_s",
-	[COLUMN_TRIP50] = "trip50_ns",
-	[COLUMN_TRIP99] = "trip99_ns",
-	[COLUMN_P50] = "p50_ns",
-	[COLUMN_P99] = "p99_ns",
-	[COLUMN_P99_9] = "p99_9_ns",
-	[COLUMN_CPU_PER_REQUEST] = "cpu_ns_per_request",
-	[COLUMN_CPU_PER_OP] = "cpu_ns_per_operation",
-	[COLUMN_CPU_PER_GB] = "cpu_ns_per_byte",
-	[COLUMN_USER] = "user",
-	[COLUMN_RECEIVE] = "softirq_receive_ns_per_operation",
-	[COLUMN_TRANSMIT] = "softirq_transmit_ns_per_operation",
-	[COLUMN_PEER] = "softirq_peer_ns_per_operation",
-	[COLUMN_SYSCALLS] = "syscalls_per_operation",
-	[COLUMN_TURN] = "operations_per_turn",
-	[COLUMN_CPU] = "cpu_share",
-	[COLUMN_GENERATOR] = "generator_cpu_share",
-	[COLUMN_SOFTIRQ] = "machine_softirq_share",
-	[COLUMN_IDLE] = "machine_idle_share",
-	[COLUMN_STEAL] = "machine_steal_share",
-	[COLUMN_OTHER] = "machine_other_share",
-	[COLUMN_UNATTRIBUTED] = "machine_softirq_unattributed_share",
-	[COLUMN_AGAINST] = "vs",
-	[COLUMN_VERDICT] = "verdict",
-};
-static_assert(COLUMN_COUNT <= 64, "a bit of a column set each");
+static const struct figure_info *figure_of(unsigned column)
+{
+	return column >= COLUMN_FIGURES && column < COLUMN_AGAINST
+		       ? &figures[column - COLUMN_FIGURES]
+		       : NULL;
+}
+
+static struct column column_at(unsigned i)
+{
+	const struct figure_info *f = figure_of(i);
+
+	return f ? (struct column){ .title = f->title,
+				    .unit = f->unit,
+				    .optional = true,
+				    .apart = f->apart,
+				    .rank = f->rank }
+		 : text_columns[i].column;
+}
 
 const char *compare_column_name(unsigned i)
 {
-	return i < COLUMN_COUNT ? column_names[i] : NULL;
+	if (i >= COLUMN_COUNT)
+		return NULL;
+	return figure_of(i) ? figure_of(i)->name : text_columns[i].name;
+}
+
+struct human compare_column_heading(unsigned i)
+{
+	struct column c = column_at(i);
+	struct human text;
+
+	snprintf(text.text, sizeof(text.text), "%s%s%s", c.title,
+		 c.unit && *c.unit != '/' ? " " : "", c.unit ? c.unit : "");
+	return text;
+}
+
+const char *compare_column_meaning(unsigned i)
+{
+	return figure_of(i) ? figure_of(i)->meaning : text_columns[i].meaning;
 }
 
 bool compare_columns_add(column_set *set, const char *name, size_t bytes)
 {
-	for (unsigned i = 0; i < COLUMN_COUNT; i++)
-		if (strlen(column_names[i]) == bytes && !strncmp(column_names[i], name, bytes)) {
+	const char *column;
+
+	for (unsigned i = 0; (column = compare_column_name(i)); i++)
+		if (strlen(column) == bytes && !strncmp(column, name, bytes)) {
 			*set |= UINT64_C(1) << i;
 			return true;
 		}
@@ -148,47 +97,11 @@ bool compare_columns_add(column_set *set, const char *name, size_t bytes)
 
 /* ---- Cells ---- */
 
-void compare_quantile_cell(struct table *t, const struct measure *row, double quantile)
+void compare_figure_cell(struct table *t, const struct measure *row, enum figure figure)
 {
-	uint64_t ns;
+	struct human text = figure_text(figure, figure_spread(row, figure).median);
 
-	if (measure_quantile(row, quantile, &ns))
-		table_cell(t, STYLE_PLAIN, "%s", human_us(ns).text);
-	else
-		table_cell(t, STYLE_DIM, "-");
-}
-
-/* The median of a figure, times scale; empty: cannot be told. */
-static void figure_cell(struct table *t, const struct measure *row, enum figure figure,
-			double scale)
-{
-	double value = figure_spread(row, figure).median;
-
-	if (isnan(value))
-		table_skip(t, 1);
-	else
-		table_cell(t, STYLE_PLAIN, "%s", human_number(value * scale).text);
-}
-
-static void share_cell(struct table *t, const struct measure *row, enum figure figure)
-{
-	double value = figure_spread(row, figure).median;
-
-	if (isnan(value))
-		table_skip(t, 1);
-	else
-		table_cell(t, STYLE_PLAIN, "%s", human_percent(value).text);
-}
-
-/* A cell with the generator's latency, the median over the visits. */
-static void trip_cell(struct table *t, const struct measure *row, double quantile)
-{
-	uint64_t ns;
-
-	if (measure_trip(row, quantile, &ns))
-		table_cell(t, STYLE_PLAIN, "%s", human_us(ns).text);
-	else
-		table_skip(t, 1);
+	table_cell(t, *text.text ? STYLE_PLAIN : STYLE_DIM, "%s", *text.text ? text.text : "-");
 }
 
 static enum style verdict_style(enum verdict_is is)
@@ -220,50 +133,11 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 	compare_engine_text(row, engine, sizeof(engine));
 	table_cell(t, STYLE_PLAIN, "%s", row->listener);
 	table_cell(t, STYLE_PLAIN, "%s", engine);
-	figure_cell(t, row, FIGURE_REQUEST_RATE, 1);
-	figure_cell(t, row, FIGURE_RATE, 1);
-	figure_cell(t, row, FIGURE_BANDWIDTH, 1e-6);
-	if (isnan(figure_spread(row, FIGURE_REQUEST_RATE).median))
-		figure_cell(t, row, FIGURE_GENERATOR_BANDWIDTH, 1e-6);
-	else
-		table_skip(t, 1);
-	trip_cell(t, row, 0.5);
-	trip_cell(t, row, 0.99);
-	compare_quantile_cell(t, row, 0.5);
-	compare_quantile_cell(t, row, 0.99);
-	compare_quantile_cell(t, row, 0.999);
-	figure_cell(t, row, FIGURE_CPU_PER_REQUEST, 1e-3);
-	figure_cell(t, row, FIGURE_CPU_PER_OP, 1e-3);
-	if (g->cost == FIGURE_CPU_PER_BYTE)
-		figure_cell(t, row, FIGURE_CPU_PER_BYTE, 1e3);
-	else
-		table_skip(t, 1);
-	if ((row->cpu_user_ns || row->cpu_system_ns) && row->cpu_ns < USER_LEAST_NS)
-		table_cell(t, STYLE_DIM, "-");
-	else if (row->cpu_user_ns || row->cpu_system_ns)
-		table_cell(t, STYLE_PLAIN, "%s",
-			   human_percent((double)row->cpu_user_ns / (double)row->cpu_ns).text);
-	else
-		table_skip(t, 1);
-	figure_cell(t, row, FIGURE_RECEIVE_PER_OP, 1e-3);
-	figure_cell(t, row, FIGURE_TRANSMIT_PER_OP, 1e-3);
-	figure_cell(t, row, FIGURE_PEER_PER_OP, 1e-3);
-	table_cell(t, STYLE_PLAIN, "%.2f", figure_spread(row, FIGURE_SYSCALLS_PER_OP).median);
-	table_cell(t, STYLE_PLAIN, "%s",
-		   row->turns ? human_number(measure_ops_per_turn(row)).text : "-");
-	share_cell(t, row, FIGURE_CPU_SHARE);
-	share_cell(t, row, FIGURE_GENERATOR_CPU);
-	share_cell(t, row, FIGURE_SOFTIRQ);
-	share_cell(t, row, FIGURE_IDLE);
-	if (figure_spread(row, FIGURE_STEAL).median >= 0.001)
-		share_cell(t, row, FIGURE_STEAL);
-	else
-		table_skip(t, 1);
-	if (row->generator.wall_ns && isnan(figure_spread(row, FIGURE_OTHER).median))
-		table_cell(t, STYLE_DIM, "-");
-	else
-		share_cell(t, row, FIGURE_OTHER);
-	share_cell(t, row, FIGURE_UNATTRIBUTED);
+	for (unsigned j = 0; j < FIGURE_COUNT; j++)
+		if (isnan(figure_spread(row, j).median))
+			table_skip(t, 1);
+		else
+			compare_figure_cell(t, row, j);
 	verdict_cells(t, g, i);
 }
 
@@ -273,42 +147,34 @@ static void add_group_heading(struct table *t, const struct group *g)
 	unsigned rounds = group_rounds(g);
 
 	if (rounds)
-		table_heading(t, STYLE_BOLD, "%s (%s, %u round%s)", title,
-			      compare_cost_name(g->cost), rounds, plural(rounds));
+		table_heading(t, STYLE_BOLD, "%s (%s, %u round%s)", title, figures[g->cost].words,
+			      rounds, plural(rounds));
 	else
 		table_heading(t, STYLE_BOLD, "%s", title);
 	free(title);
 }
 
-/* The columns that answer the question; all others are for --wide. */
-static const bool answers[COLUMN_COUNT] = {
-	[COLUMN_LISTENER] = true, [COLUMN_REQUESTS] = true, [COLUMN_P50] = true,
-	[COLUMN_P99] = true,      [COLUMN_SYSCALLS] = true, [COLUMN_CPU_PER_REQUEST] = true,
-	[COLUMN_RECEIVE] = true,  [COLUMN_TRANSMIT] = true, [COLUMN_CPU_PER_GB] = true,
-	[COLUMN_AGAINST] = true,  [COLUMN_VERDICT] = true,
-};
-
-/* In their place, where there are no requests; and the engine where no name tells it. */
-static void choose_columns(struct table *t, const struct groups *all, const char *service)
+/* The columns that answer the question, and others where these have no content. */
+static column_set answers(const struct groups *all, const char *service)
 {
-	bool shown[COLUMN_COUNT];
+	bool shown[COLUMN_COUNT] = { [COLUMN_AGAINST] = true, [COLUMN_VERDICT] = true };
+	column_set set = 0;
 
-	memcpy(shown, answers, sizeof(shown));
+	for (unsigned i = 0; i < FIGURE_COUNT; i++)
+		shown[COLUMN_FIGURES + i] = figures[i].answer;
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct group *g = &all->list[i];
 
 		for (unsigned j = 0; j < g->count && !strcmp(g->service, service); j++) {
-			const struct measure *row = g->rows[j];
-
-			shown[COLUMN_ENGINE] |= !strstr(row->listener, row->engine);
-			shown[COLUMN_CPU_PER_OP] |= g->cost == FIGURE_CPU_PER_OP;
-			shown[COLUMN_RATE] |= g->cost == FIGURE_CPU_PER_OP;
-			shown[COLUMN_BANDWIDTH] |= g->cost == FIGURE_CPU_PER_BYTE;
+			shown[COLUMN_ENGINE] |= !strstr(g->rows[j]->listener, g->rows[j]->engine);
+			shown[COLUMN_FIGURES + g->cost] = true;
+			shown[COLUMN_FIGURES + FIGURE_RATE] |= g->cost == FIGURE_CPU_PER_OP;
+			shown[COLUMN_FIGURES + FIGURE_BANDWIDTH] |= g->cost == FIGURE_CPU_PER_BYTE;
 		}
 	}
 	for (unsigned i = 0; i < COLUMN_COUNT; i++)
-		if (!shown[i])
-			table_omit(t, i);
+		set |= (column_set)shown[i] << i;
+	return set;
 }
 
 static void take_columns(struct table *t, column_set set)
@@ -322,12 +188,13 @@ static void take_columns(struct table *t, column_set set)
 static void render_service(struct output *out, const struct groups *all, const char *service,
 			   column_set wanted)
 {
-	struct table *t = table_new(columns, COLUMN_COUNT);
+	struct column columns[COLUMN_COUNT];
+	struct table *t;
 
-	if (wanted != COLUMNS_ANSWER)
-		take_columns(t, wanted);
-	else
-		choose_columns(t, all, service);
+	for (unsigned i = 0; i < COLUMN_COUNT; i++)
+		columns[i] = column_at(i);
+	t = table_new(columns, COLUMN_COUNT);
+	take_columns(t, wanted == COLUMNS_ANSWER ? answers(all, service) : wanted);
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct group *g = &all->list[i];
 
@@ -342,6 +209,27 @@ static void render_service(struct output *out, const struct groups *all, const c
 }
 
 /* ---- Footer ---- */
+
+static bool is_known(const struct groups *all, enum figure figure)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++)
+			if (!isnan(figure_spread(all->list[i].rows[j], figure).median))
+				return true;
+	return false;
+}
+
+static void explain_columns(struct output *out, const struct groups *all, column_set wanted)
+{
+	column_set shown = wanted;
+
+	for (unsigned i = 0; i < all->count && wanted == COLUMNS_ANSWER; i++)
+		shown |= answers(all, all->list[i].service);
+	for (unsigned i = COLUMN_FIGURES; i < COLUMN_COUNT; i++)
+		if (shown >> i & 1 && (!figure_of(i) || is_known(all, i - COLUMN_FIGURES)))
+			output_wrapped(out, STYLE_DIM, 2, "%s: %s.", compare_column_heading(i).text,
+				       compare_column_meaning(i));
+}
 
 /* Takes ownership of text; NULL: prints nothing. */
 static void render_sentence(struct output *out, enum style style, char *text)
@@ -421,8 +309,10 @@ static void render_idle(struct output *out, const struct measures *m, bool any)
 			continue;
 		last = row->listener;
 		fprintf(to, "%s%s", ftell(to) ? ", " : "", last);
-		if (measure_cpu_share(row) >= 0.01)
-			fprintf(to, " (CPU %s %%)", human_percent(measure_cpu_share(row)).text);
+		if (figure_value(row, FIGURE_CPU_SHARE) >= 0.01)
+			fprintf(to, " (CPU %s %%)",
+				figure_text(FIGURE_CPU_SHARE, figure_value(row, FIGURE_CPU_SHARE))
+					.text);
 	}
 	fclose(to);
 	if (*names)
@@ -453,8 +343,10 @@ void compare_render(struct output *out, const struct measures *m, column_set wan
 		putc('\n', out->file);
 	}
 	render_warnings(out, &all);
-	if (all.count && notes)
+	if (all.count && notes) {
+		explain_columns(out, &all, wanted);
 		compare_notes(out, &all);
+	}
 	render_idle(out, m, all.count > 0);
 	groups_fini(&all);
 	out->width = width;

@@ -11,8 +11,10 @@ typedef uint64_t column_set;
 
 /* Adds the column of that name, which is `bytes` long; false: there is none. */
 bool compare_columns_add(column_set *set, const char *name, size_t bytes);
-/* The names, one after the other; NULL behind the last one. */
+/* The names, one after the other; NULL behind the last one.  The meaning is a part of a sentence. */
 const char *compare_column_name(unsigned i);
+struct human compare_column_heading(unsigned i); /* "CPU/op us" */
+const char *compare_column_meaning(unsigned i);
 
 /* Rows that did operations, grouped by service, label and operation in the order in which they
  * come; in each group the first row is the baseline.  Also names the listeners without operations.
@@ -29,6 +31,5 @@ json_t *compare_to_json(const struct measures *m);
  * and highest value, in nanoseconds and bytes; empty: unknown. */
 void compare_csv(struct output *out, const struct measures *m);
 
-/* A cell with a row's latency at `quantile` (0 to 1) in microseconds, or `-` if there are too few
- * samples. */
-void compare_quantile_cell(struct table *t, const struct measure *row, double quantile);
+/* A cell with the median of a figure, or `-` if it is unknown. */
+void compare_figure_cell(struct table *t, const struct measure *row, enum figure figure);

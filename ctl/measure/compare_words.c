@@ -101,7 +101,7 @@ char *group_verdict(const struct group *g)
 	if (!group_is_judged(g))
 		return NULL;
 	to = open_text(&text, &bytes);
-	fprintf(to, "%s against %s: ", compare_cost_name(g->cost), row_name(g, 0).text);
+	fprintf(to, "%s against %s: ", figures[g->cost].words, row_name(g, 0).text);
 	for (unsigned i = 1; i < g->count; i++)
 		fprintf(to, "%s%s %s", i > 1 ? "; " : "", row_name(g, i).text,
 			group_verdict_text(g, i).text);
@@ -234,7 +234,7 @@ static void print_largest(FILE *to, const struct largest *l)
 
 	fprintf(to, " The largest difference is %s with %s %s than %s (%s).",
 		row_name(l->group, l->row).text, group_verdict_text(l->group, l->row).text,
-		compare_cost_name(l->group->cost), row_name(l->group, 0).text, title);
+		figures[l->group->cost].words, row_name(l->group, 0).text, title);
 	free(title);
 }
 

@@ -2,45 +2,232 @@
 #include "figure.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "util.h"
 
-const char *const figure_names[FIGURE_COUNT] = {
-	[FIGURE_REQUEST_RATE] = "requests_per_s",
-	[FIGURE_RATE] = "operations_per_s",
-	[FIGURE_BANDWIDTH] = "bytes_per_s",
-	[FIGURE_GENERATOR_BANDWIDTH] = "generator_bytes_per_s",
-	[FIGURE_CPU_PER_REQUEST] = "cpu_ns_per_request",
-	[FIGURE_CPU_PER_OP] = "cpu_ns_per_operation",
-	[FIGURE_USER_PER_OP] = "cpu_user_ns_per_operation",
-	[FIGURE_SYSTEM_PER_OP] = "cpu_system_ns_per_operation",
-	[FIGURE_CPU_PER_BYTE] = "cpu_ns_per_byte",
-	[FIGURE_SYSCALLS_PER_OP] = "syscalls_per_operation",
-	[FIGURE_OPS_PER_TURN] = "operations_per_turn",
-	[FIGURE_CPU_SHARE] = "cpu_share",
-	[FIGURE_GENERATOR_SHARE] = "generator_busiest_share",
-	[FIGURE_GENERATOR_CPU] = "generator_cpu_share",
-	[FIGURE_SOFTIRQ] = "machine_softirq_share",
-	[FIGURE_IDLE] = "machine_idle_share",
-	[FIGURE_STEAL] = "machine_steal_share",
-	[FIGURE_OTHER] = "machine_other_share",
-	[FIGURE_SOFTIRQ_PER_REQUEST] = "softirq_ns_per_request",
-	[FIGURE_RECEIVE_PER_OP] = "softirq_receive_ns_per_operation",
-	[FIGURE_TRANSMIT_PER_OP] = "softirq_transmit_ns_per_operation",
-	[FIGURE_PEER_PER_OP] = "softirq_peer_ns_per_operation",
-	[FIGURE_UNATTRIBUTED] = "machine_softirq_unattributed_share",
-};
+/* The kernel splits CPU time by clock ticks, of 1 to 10 ms: of fewer than some 100 the part of user
+ * space is little more than chance. */
+#define USER_LEAST_NS ((uint64_t)NS_PER_S)
 
 static double ratio(double a, double b)
 {
 	return b > 0 ? a / b : NAN;
 }
 
+/* ---- Rates ---- */
+
+static double known(double value)
+{
+	return value > 0 ? value : NAN;
+}
+
+static double per_s(const struct measure *row, double count)
+{
+	return ratio(count * NS_PER_S, (double)row->interval_ns);
+}
+
+static double request_rate(const struct measure *row)
+{
+	return known(row->generator.result.requests_per_s);
+}
+
+static double operation_rate(const struct measure *row)
+{
+	return per_s(row, (double)row->count);
+}
+
+static double bytes_of(const struct measure *row)
+{
+	return (double)row->bytes_in + (double)row->bytes_out;
+}
+
+static double bandwidth(const struct measure *row)
+{
+	return per_s(row, bytes_of(row));
+}
+
+static double generator_bandwidth(const struct measure *row)
+{
+	return known(row->generator.result.bytes_per_s);
+}
+
+/* ---- Latencies ---- */
+
+static double trip(const struct measure *row, double quantile)
+{
+	uint64_t ns;
+
+	return measure_trip(row, quantile, &ns) ? (double)ns : NAN;
+}
+
+static double latency(const struct measure *row, double quantile)
+{
+	uint64_t ns;
+
+	return measure_quantile(row, quantile, &ns) ? (double)ns : NAN;
+}
+
+static double trip50(const struct measure *row)
+{
+	return trip(row, 0.5);
+}
+
+static double trip99(const struct measure *row)
+{
+	return trip(row, 0.99);
+}
+
+static double p50(const struct measure *row)
+{
+	return latency(row, 0.5);
+}
+
+static double p99(const struct measure *row)
+{
+	return latency(row, 0.99);
+}
+
+static double p99_9(const struct measure *row)
+{
+	return latency(row, 0.999);
+}
+
+static double p99_99(const struct measure *row)
+{
+	return latency(row, 0.9999);
+}
+
+static double samples(const struct measure *row)
+{
+	return (double)row->latency.count;
+}
+
+/* ---- What it costs ---- */
+
+static double per_request(const struct measure *row, double value)
+{
+	return ratio(value, row->generator.result.requests);
+}
+
+static double per_op(const struct measure *row, double value)
+{
+	return ratio(value, (double)row->listener_count);
+}
+
+static double cpu_per_request(const struct measure *row)
+{
+	return per_request(row, (double)row->cpu_ns);
+}
+
+static double cpu_per_op(const struct measure *row)
+{
+	return per_op(row, (double)row->cpu_ns);
+}
+
+static double cpu_per_byte(const struct measure *row)
+{
+	return ratio((double)row->cpu_ns, bytes_of(row));
+}
+
+static bool has_parts(const struct measure *row)
+{
+	return row->cpu_user_ns || row->cpu_system_ns;
+}
+
+static double user_share(const struct measure *row)
+{
+	return has_parts(row) && row->cpu_ns >= USER_LEAST_NS
+		       ? (double)row->cpu_user_ns / (double)row->cpu_ns
+		       : NAN;
+}
+
+static double user_per_op(const struct measure *row)
+{
+	return has_parts(row) ? per_op(row, (double)row->cpu_user_ns) : NAN;
+}
+
+static double system_per_op(const struct measure *row)
+{
+	return has_parts(row) ? per_op(row, (double)row->cpu_system_ns) : NAN;
+}
+
+static double softirq_per_op(const struct measure *row, uint64_t ns)
+{
+	return row->softirq.total_ns ? per_op(row, (double)ns) : NAN;
+}
+
+static double softirq_per_request(const struct measure *row)
+{
+	const struct measure_softirq *s = &row->softirq;
+
+	return s->total_ns ? per_request(row, (double)s->receive_ns + (double)s->transmit_ns) : NAN;
+}
+
+static double receive_per_op(const struct measure *row)
+{
+	return softirq_per_op(row, row->softirq.receive_ns);
+}
+
+static double transmit_per_op(const struct measure *row)
+{
+	return softirq_per_op(row, row->softirq.transmit_ns);
+}
+
+static double peer_per_op(const struct measure *row)
+{
+	return softirq_per_op(row, row->softirq.peer_ns);
+}
+
+static double syscalls_per_op(const struct measure *row)
+{
+	return per_op(row, (double)row->syscalls);
+}
+
+static double ops_per_turn(const struct measure *row)
+{
+	return ratio((double)row->listener_count, (double)row->turns);
+}
+
+/* ---- CPUs ---- */
+
+static double cpu_share(const struct measure *row)
+{
+	return ratio((double)row->cpu_ns, (double)row->interval_ns);
+}
+
+static double generator_share(const struct measure *row)
+{
+	const struct measure_generator *g = &row->generator;
+
+	return g->busiest_ns ? ratio((double)g->busiest_ns, (double)g->wall_ns) : NAN;
+}
+
+static double generator_cpu(const struct measure *row)
+{
+	return ratio((double)row->generator.cpu_ns, (double)row->generator.wall_ns);
+}
+
 /* A time of the whole machine, as a number of CPUs. */
 static double machine_share(const struct measure *row, double part_ns)
 {
 	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);
+}
+
+static double softirq_share(const struct measure *row)
+{
+	return machine_share(row, (double)row->machine.softirq_ns);
+}
+
+static double idle_share(const struct measure *row)
+{
+	return machine_share(row, (double)row->machine.idle_ns);
+}
+
+static double steal_share(const struct measure *row)
+{
+	return machine_share(row, (double)row->machine.steal_ns);
 }
 
 /* CPU time of other programs: the busy time of the machine less that of the listener and of the
@@ -62,72 +249,177 @@ static double other_ns(const struct measure *row)
 	return other < -inexact ? NAN : fmax(other, 0);
 }
 
-static double softirq(const struct measure *row, uint64_t ns, double by)
+static double other_share(const struct measure *row)
 {
-	return row->softirq.total_ns ? ratio((double)ns, by) : NAN;
+	return row->generator.wall_ns ? machine_share(row, other_ns(row)) : NAN;
 }
+
+static double unattributed_share(const struct measure *row)
+{
+	return row->softirq.total_ns ? machine_share(row, (double)row->softirq.unattributed_ns)
+				     : NAN;
+}
+
+/* ---- The table ---- */
+
+/* clang-format off */
+const struct figure_info figures[FIGURE_COUNT] = {
+	[FIGURE_REQUEST_RATE] = {
+		.name = "requests_per_s", .title = "reqs", .unit = "/s", .words = "requests",
+		.meaning = "requests per second, as the generator counted them",
+		.value = request_rate, .scale = 1, .apart = true, .answer = true },
+	[FIGURE_RATE] = {
+		.name = "operations_per_s", .title = "ops", .unit = "/s", .words = "operations",
+		.meaning = "operations per second, as the listener counted them",
+		.value = operation_rate, .scale = 1, .apart = true, .rank = 2 },
+	[FIGURE_BANDWIDTH] = {
+		.name = "bytes_per_s", .title = "MB", .unit = "/s", .words = "bytes",
+		.meaning = "bytes per second that the listener received and sent",
+		.value = bandwidth, .scale = 1e-6, .rank = 3 },
+	[FIGURE_GENERATOR_BANDWIDTH] = {
+		.name = "generator_bytes_per_s", .title = "genMB", .unit = "/s",
+		.words = "bytes by the generator",
+		.meaning = "bytes per second, as the generator counted its payload",
+		.value = generator_bandwidth, .scale = 1e-6, .rank = 6 },
+	[FIGURE_TRIP50] = {
+		.name = "trip50_ns", .title = "trip50", .unit = "us", .words = "round trip p50",
+		.meaning = "the median of the generator's round trips",
+		.value = trip50, .scale = 1e-3, .apart = true, .rank = 5 },
+	[FIGURE_TRIP99] = {
+		.name = "trip99_ns", .title = "trip99", .unit = "us", .words = "round trip p99",
+		.meaning = "the 99th percentile of the generator's round trips",
+		.value = trip99, .scale = 1e-3, .rank = 4 },
+	[FIGURE_P50] = {
+		.name = "p50_ns", .title = "p50", .unit = "us", .words = "p50",
+		.meaning = "the median latency in the server, from the request in the worker's "
+			   "hands to the reply in the kernel's; sampled",
+		.value = p50, .scale = 1e-3, .pooled = true, .apart = true, .answer = true },
+	[FIGURE_P99] = {
+		.name = "p99_ns", .title = "p99", .unit = "us", .words = "p99",
+		.meaning = "its 99th percentile, if ten samples lie beyond it",
+		.value = p99, .scale = 1e-3, .pooled = true, .answer = true },
+	[FIGURE_P99_9] = {
+		.name = "p99_9_ns", .title = "p99.9", .unit = "us", .words = "p99.9",
+		.meaning = "its 99.9th percentile, if ten samples lie beyond it",
+		.value = p99_9, .scale = 1e-3, .pooled = true, .rank = 6 },
+	[FIGURE_P99_99] = {
+		.name = "p99_99_ns", .title = "p99.99", .unit = "us",
+		.words = "p99.99",
+		.meaning = "its 99.99th percentile, if ten samples lie beyond it",
+		.value = p99_99, .scale = 1e-3, .pooled = true, .rank = 13 },
+	[FIGURE_SAMPLES] = {
+		.name = "latency_samples", .title = "samples", .words = "samples",
+		.meaning = "operations whose latency was sampled",
+		.value = samples, .scale = 1, .pooled = true, .rank = 13 },
+	[FIGURE_CPU_PER_REQUEST] = {
+		.name = "cpu_ns_per_request", .title = "CPU/req", .unit = "us",
+		.words = "CPU per request",
+		.meaning = "CPU time of the listener's threads, and of the kernel's that work for "
+			   "them, per request of the generator",
+		.value = cpu_per_request, .scale = 1e-3, .apart = true, .answer = true },
+	[FIGURE_CPU_PER_OP] = {
+		.name = "cpu_ns_per_operation", .title = "CPU/op", .unit = "us",
+		.words = "CPU per operation",
+		.meaning = "the same per operation of the listener",
+		.value = cpu_per_op, .scale = 1e-3, .apart = true },
+	[FIGURE_CPU_PER_BYTE] = {
+		.name = "cpu_ns_per_byte", .title = "CPU/GB", .unit = "ms", .words = "CPU per GB",
+		.meaning = "the same per byte received or sent; the column is per GB",
+		.value = cpu_per_byte, .scale = 1e3 },
+	[FIGURE_USER_SHARE] = {
+		.name = "cpu_user_share", .title = "user", .unit = "%", .words = "in user space",
+		.meaning = "the part of the CPU time in user space; the kernel tells it by clock "
+			   "ticks, so it is unknown below a second of CPU time",
+		.value = user_share, .scale = 1, .form = FORM_PERCENT, .pooled = true, .rank = 7 },
+	[FIGURE_USER_PER_OP] = {
+		.name = "cpu_user_ns_per_operation", .title = "user", .unit = "us",
+		.words = "user CPU per operation",
+		.meaning = "CPU time in user space per operation, by the same ticks",
+		.value = user_per_op, .scale = 1e-3, .rank = 13 },
+	[FIGURE_SYSTEM_PER_OP] = {
+		.name = "cpu_system_ns_per_operation", .title = "system", .unit = "us",
+		.words = "system CPU per operation",
+		.meaning = "CPU time in the kernel per operation, by the same ticks",
+		.value = system_per_op, .scale = 1e-3, .rank = 13 },
+	[FIGURE_SOFTIRQ_PER_REQUEST] = {
+		.name = "softirq_ns_per_request", .title = "irq", .unit = "us/req",
+		.words = "softirq per request",
+		.meaning = "softirq time that receives and transmits for the listener, per request",
+		.value = softirq_per_request, .scale = 1e-3, .rank = 13 },
+	[FIGURE_RECEIVE_PER_OP] = {
+		.name = "softirq_receive_ns_per_operation", .title = "rx", .unit = "us",
+		.words = "softirq rx per operation",
+		.meaning = "softirq time of packets to the listener, per operation, wherever it "
+			   "ran: it may be in the CPU time, too",
+		.value = receive_per_op, .scale = 1e-3, .answer = true },
+	[FIGURE_TRANSMIT_PER_OP] = {
+		.name = "softirq_transmit_ns_per_operation", .title = "tx", .unit = "us",
+		.words = "softirq tx per operation",
+		.meaning = "softirq time of drivers with packets from the listener, per operation",
+		.value = transmit_per_op, .scale = 1e-3, .answer = true },
+	[FIGURE_PEER_PER_OP] = {
+		.name = "softirq_peer_ns_per_operation", .title = "peer", .unit = "us",
+		.words = "softirq of clients per operation",
+		.meaning = "softirq time of the listener's clients on this host, per operation",
+		.value = peer_per_op, .scale = 1e-3, .rank = 7 },
+	[FIGURE_SYSCALLS_PER_OP] = {
+		.name = "syscalls_per_operation", .title = "calls", .unit = "/op",
+		.words = "system calls per operation",
+		.meaning = "system calls of the listener's threads per operation",
+		.value = syscalls_per_op, .scale = 1, .form = FORM_RATIO, .apart = true,
+		.answer = true },
+	[FIGURE_OPS_PER_TURN] = {
+		.name = "operations_per_turn", .title = "ops", .unit = "/turn",
+		.words = "operations per turn",
+		.meaning = "operations that a worker did between two waits",
+		.value = ops_per_turn, .scale = 1, .rank = 9 },
+	[FIGURE_CPU_SHARE] = {
+		.name = "cpu_share", .title = "CPU", .unit = "%", .words = "server's CPU",
+		.meaning = "CPU use of the listener; 1 is one CPU fully busy",
+		.value = cpu_share, .scale = 1, .form = FORM_PERCENT, .rank = 8 },
+	[FIGURE_GENERATOR_SHARE] = {
+		.name = "generator_busiest_share", .title = "busiest", .unit = "%",
+		.words = "generator's busiest thread",
+		.meaning = "CPU use of the generator's busiest thread; 1 is fully busy",
+		.value = generator_share, .scale = 1, .form = FORM_PERCENT, .rank = 13 },
+	[FIGURE_GENERATOR_CPU] = {
+		.name = "generator_cpu_share", .title = "gen", .unit = "%",
+		.words = "generator's CPU",
+		.meaning = "CPU use of the whole generator; 1 is one CPU fully busy",
+		.value = generator_cpu, .scale = 1, .form = FORM_PERCENT, .rank = 8 },
+	[FIGURE_SOFTIRQ] = {
+		.name = "machine_softirq_share", .title = "irq", .unit = "%",
+		.words = "softirqs, machine",
+		.meaning = "softirqs and interrupts of the whole machine, 1 is one CPU; without "
+			   "CONFIG_IRQ_TIME_ACCOUNTING they are in the time of threads, too",
+		.value = softirq_share, .scale = 1, .form = FORM_PERCENT, .apart = true,
+		.rank = 10 },
+	[FIGURE_IDLE] = {
+		.name = "machine_idle_share", .title = "idle", .unit = "%", .words = "idle, machine",
+		.meaning = "idle time of the whole machine; 1 is one CPU always idle",
+		.value = idle_share, .scale = 1, .form = FORM_PERCENT, .rank = 11 },
+	[FIGURE_STEAL] = {
+		.name = "machine_steal_share", .title = "steal", .unit = "%",
+		.words = "steal, machine",
+		.meaning = "time that the hypervisor gave to others; 1 is one CPU",
+		.value = steal_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
+	[FIGURE_OTHER] = {
+		.name = "machine_other_share", .title = "other", .unit = "%",
+		.words = "other programs",
+		.meaning = "CPU use of programs that are neither the server nor the generator, 1 "
+			   "is one CPU; unknown where the parts do not add up",
+		.value = other_share, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
+	[FIGURE_UNATTRIBUTED] = {
+		.name = "machine_softirq_unattributed_share", .title = "unatt", .unit = "%",
+		.words = "softirqs, unattributed",
+		.meaning = "softirqs of the whole machine for no listener's port; 1 is one CPU",
+		.value = unattributed_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
+};
+/* clang-format on */
 
 double figure_value(const struct measure *row, enum figure figure)
 {
-	const struct measure_generator *g = &row->generator;
-	double seconds = (double)row->interval_ns / NS_PER_S, ops = (double)row->listener_count;
-	double bytes = (double)row->bytes_in + (double)row->bytes_out, cpu = (double)row->cpu_ns;
-	bool parts = row->cpu_user_ns || row->cpu_system_ns;
-
-	switch (figure) {
-	case FIGURE_REQUEST_RATE:
-		return g->result.requests_per_s > 0 ? g->result.requests_per_s : NAN;
-	case FIGURE_RATE:
-		return ratio((double)row->count, seconds);
-	case FIGURE_BANDWIDTH:
-		return ratio(bytes, seconds);
-	case FIGURE_GENERATOR_BANDWIDTH:
-		return g->result.bytes_per_s > 0 ? g->result.bytes_per_s : NAN;
-	case FIGURE_CPU_PER_REQUEST:
-		return ratio(cpu, g->result.requests);
-	case FIGURE_CPU_PER_OP:
-		return ratio(cpu, ops);
-	case FIGURE_USER_PER_OP:
-		return parts ? ratio((double)row->cpu_user_ns, ops) : NAN;
-	case FIGURE_SYSTEM_PER_OP:
-		return parts ? ratio((double)row->cpu_system_ns, ops) : NAN;
-	case FIGURE_CPU_PER_BYTE:
-		return ratio(cpu, bytes);
-	case FIGURE_SYSCALLS_PER_OP:
-		return ratio((double)row->syscalls, ops);
-	case FIGURE_OPS_PER_TURN:
-		return ratio(ops, (double)row->turns);
-	case FIGURE_CPU_SHARE:
-		return ratio(cpu, (double)row->interval_ns);
-	case FIGURE_GENERATOR_SHARE:
-		return g->busiest_ns ? ratio((double)g->busiest_ns, (double)g->wall_ns) : NAN;
-	case FIGURE_GENERATOR_CPU:
-		return ratio((double)g->cpu_ns, (double)g->wall_ns);
-	case FIGURE_SOFTIRQ:
-		return machine_share(row, (double)row->machine.softirq_ns);
-	case FIGURE_IDLE:
-		return machine_share(row, (double)row->machine.idle_ns);
-	case FIGURE_STEAL:
-		return machine_share(row, (double)row->machine.steal_ns);
-	case FIGURE_OTHER:
-		return g->wall_ns ? machine_share(row, other_ns(row)) : NAN;
-	case FIGURE_SOFTIRQ_PER_REQUEST:
-		return softirq(row, row->softirq.receive_ns + row->softirq.transmit_ns,
-			       g->result.requests);
-	case FIGURE_RECEIVE_PER_OP:
-		return softirq(row, row->softirq.receive_ns, ops);
-	case FIGURE_TRANSMIT_PER_OP:
-		return softirq(row, row->softirq.transmit_ns, ops);
-	case FIGURE_PEER_PER_OP:
-		return softirq(row, row->softirq.peer_ns, ops);
-	case FIGURE_UNATTRIBUTED:
-		return row->softirq.total_ns
-			       ? machine_share(row, (double)row->softirq.unattributed_ns)
-			       : NAN;
-	case FIGURE_COUNT:
-		break;
-	}
-	return NAN;
+	return figures[figure].value(row);
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -156,6 +448,23 @@ struct spread figure_spread(const struct measure *row, enum figure figure)
 		s = (struct spread){ values[(count - 1) / 2] / 2 + values[count / 2] / 2, values[0],
 				     values[count - 1], count };
 	}
+	if (figures[figure].pooled)
+		s.median = figure_value(row, figure);
 	free(values);
 	return s;
+}
+
+struct human figure_text(enum figure figure, double value)
+{
+	const struct figure_info *info = &figures[figure];
+	struct human out = { "" };
+
+	value *= info->scale;
+	if (isnan(value))
+		return out;
+	if (info->form == FORM_RATIO)
+		snprintf(out.text, sizeof(out.text), "%.2f", value);
+	else
+		out = info->form == FORM_PERCENT ? human_percent(value) : human_number(value);
+	return out;
 }

@@ -1,37 +1,66 @@
-/* The figures that compare shows for a row: each a number with its spread over the visits.  One
- * table for the terminal, JSON, CSV and the report. */
+/* The figures of a row: one table from which the terminal's table, JSON, CSV, the page, `top` and
+ * the manual take names, units and values.  A new figure is a line of it. */
 #pragma once
 #include <stdbool.h>
 
+#include "human.h"
 #include "measure.h"
 
+/* In the order of the terminal's columns. */
 enum figure {
-	FIGURE_REQUEST_RATE,        /* requests/s, as the generator counted them */
-	FIGURE_RATE,                /* operations/s */
-	FIGURE_BANDWIDTH,           /* bytes/s, in and out */
-	FIGURE_GENERATOR_BANDWIDTH, /* bytes/s, as the generator counted its payload */
-	FIGURE_CPU_PER_REQUEST,     /* ns, of the server */
-	FIGURE_CPU_PER_OP,          /* ns */
-	FIGURE_USER_PER_OP,         /* ns, the part in user space */
-	FIGURE_SYSTEM_PER_OP,       /* ns, the part in the kernel */
-	FIGURE_CPU_PER_BYTE,        /* ns, which is s per GB */
+	FIGURE_REQUEST_RATE,
+	FIGURE_RATE,
+	FIGURE_BANDWIDTH,
+	FIGURE_GENERATOR_BANDWIDTH,
+	FIGURE_TRIP50,
+	FIGURE_TRIP99,
+	FIGURE_P50,
+	FIGURE_P99,
+	FIGURE_P99_9,
+	FIGURE_P99_99,
+	FIGURE_SAMPLES,
+	FIGURE_CPU_PER_REQUEST,
+	FIGURE_CPU_PER_OP,
+	FIGURE_CPU_PER_BYTE,
+	FIGURE_USER_SHARE,
+	FIGURE_USER_PER_OP,
+	FIGURE_SYSTEM_PER_OP,
+	FIGURE_SOFTIRQ_PER_REQUEST,
+	FIGURE_RECEIVE_PER_OP,
+	FIGURE_TRANSMIT_PER_OP,
+	FIGURE_PEER_PER_OP,
 	FIGURE_SYSCALLS_PER_OP,
 	FIGURE_OPS_PER_TURN,
-	FIGURE_CPU_SHARE,           /* CPU use of the listener; 1: one CPU fully busy */
-	FIGURE_GENERATOR_SHARE,     /* CPU use of the generator's busiest thread; 1: fully busy */
-	FIGURE_GENERATOR_CPU,       /* CPU use of the whole generator; 1: one CPU fully busy */
-	FIGURE_SOFTIRQ,             /* softirqs and interrupts of the whole machine; 1: one CPU */
-	FIGURE_IDLE,                /* idle time of the whole machine; 1: one CPU always idle */
-	FIGURE_STEAL,               /* time that the hypervisor gave to others; 1: one CPU */
-	FIGURE_OTHER,               /* CPU use of other programs; 1: one CPU */
-	FIGURE_SOFTIRQ_PER_REQUEST, /* ns of softirqs that receive and transmit for the listener */
-	FIGURE_RECEIVE_PER_OP,      /* ns of softirqs: packets to the listener */
-	FIGURE_TRANSMIT_PER_OP,     /* ns of softirqs: a driver, with packets from it */
-	FIGURE_PEER_PER_OP,         /* ns of softirqs: clients on this host */
-	FIGURE_UNATTRIBUTED,        /* softirqs not attributed to a listener; 1: one CPU */
+	FIGURE_CPU_SHARE,
+	FIGURE_GENERATOR_SHARE,
+	FIGURE_GENERATOR_CPU,
+	FIGURE_SOFTIRQ,
+	FIGURE_IDLE,
+	FIGURE_STEAL,
+	FIGURE_OTHER,
+	FIGURE_UNATTRIBUTED,
 	FIGURE_COUNT
 };
-extern const char *const figure_names[FIGURE_COUNT]; /* names in JSON and CSV, with the unit */
+
+/* How a value is written once it has been multiplied by the scale. */
+enum figure_form { FORM_NUMBER, FORM_PERCENT, FORM_RATIO };
+
+struct figure_info {
+	const char *name;         /* in JSON, CSV and --columns, with the unit of the value */
+	const char *title, *unit; /* the two lines of a column's heading */
+	const char *words;        /* its name in a sentence and in the page */
+	const char *meaning;      /* a sentence for the manual */
+	double (*value)(const struct measure *row); /* NaN: unknown */
+	double scale;                               /* from the value to the column's unit */
+	enum figure_form form;
+	/* The value of a merged row is that of the sum of its visits, not their median: a visit
+	 * alone has too few samples. */
+	bool pooled;
+	/* Of the terminal's table, see struct column; answer: without --wide, too. */
+	bool apart, answer;
+	unsigned rank;
+};
+extern const struct figure_info figures[FIGURE_COUNT];
 
 /* NaN: unknown. */
 double figure_value(const struct measure *row, enum figure figure);
@@ -42,3 +71,6 @@ struct spread {
 	unsigned count;           /* visits for which it is known */
 };
 struct spread figure_spread(const struct measure *row, enum figure figure);
+
+/* A value in the unit of the figure's column; "": unknown (NaN). */
+struct human figure_text(enum figure figure, double value);

@@ -186,12 +186,3 @@ bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns);
  * generator tells, or be more than the listener's operations or bytes.  To be called once, when the
  * row has its counts and the generator's. */
 void measure_check_requests(struct measure *row);
-
-/* Rates and costs; 0 if there were no operations. */
-double measure_rate(const struct measure *row);       /* operations/s */
-double measure_bandwidth(const struct measure *row);  /* bytes/s, in and out */
-double measure_cpu_per_op(const struct measure *row); /* ns */
-double measure_bytes_per_op(const struct measure *row);
-double measure_syscalls_per_op(const struct measure *row);
-double measure_ops_per_turn(const struct measure *row);
-double measure_cpu_share(const struct measure *row); /* 1: one CPU fully busy */

@@ -1,4 +1,4 @@
-/* What follows from a row's counts: latencies, rates and costs; its visits.  See measure.h. */
+/* What follows from a row's counts: latencies; its visits.  See measure.h. */
 #include <stdlib.h>
 
 #include "measure.h"
@@ -82,44 +82,4 @@ bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)
 			  (values[(count - 1) / 2] & values[count / 2] & 1);
 	free(values);
 	return count > 0;
-}
-
-static double ratio(uint64_t a, uint64_t b)
-{
-	return b ? (double)a / (double)b : 0;
-}
-
-double measure_rate(const struct measure *row)
-{
-	return ratio(row->count, row->interval_ns) * NS_PER_S;
-}
-
-double measure_bandwidth(const struct measure *row)
-{
-	return ratio(row->bytes_in + row->bytes_out, row->interval_ns) * NS_PER_S;
-}
-
-double measure_cpu_per_op(const struct measure *row)
-{
-	return ratio(row->cpu_ns, row->listener_count);
-}
-
-double measure_bytes_per_op(const struct measure *row)
-{
-	return ratio(row->bytes_in + row->bytes_out, row->listener_count);
-}
-
-double measure_syscalls_per_op(const struct measure *row)
-{
-	return ratio(row->syscalls, row->listener_count);
-}
-
-double measure_ops_per_turn(const struct measure *row)
-{
-	return ratio(row->listener_count, row->turns);
-}
-
-double measure_cpu_share(const struct measure *row)
-{
-	return ratio(row->cpu_ns, row->interval_ns);
 }

@@ -81,7 +81,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	put_paragraph(to, "verdict", group_verdict(g));
 	put_rounds(to, g);
 	fputs("<div class=\"charts\">\n", to);
-	begin_figure(to, compare_cost_name(g->cost));
+	begin_figure(to, figures[g->cost].words);
 	chart_cost(to, r, g, NULL);
 	end_figure(to, "The server's threads; the line is the spread of the visits.");
 	put_optional(to, r, g, chart_latency, "Latency percentiles",

@@ -61,14 +61,11 @@ unsigned report_series(const struct report *r, const struct group *g, unsigned i
 
 /* ---- Units ---- */
 
-double chart_cost_scale(enum figure cost)
+const char *page_unit(enum figure figure)
 {
-	return cost == FIGURE_CPU_PER_BYTE ? 1e3 : 1e-3;
-}
+	const char *unit = figures[figure].unit;
 
-const char *chart_cost_unit(enum figure cost)
-{
-	return cost == FIGURE_CPU_PER_BYTE ? "ms/GB" : "\xc2\xb5s";
+	return !unit ? "" : !strcmp(unit, "us") ? "\xc2\xb5s" : unit;
 }
 
 /* ---- Bars: a row is a line of text with a bar under it ---- */
@@ -79,7 +76,6 @@ struct bars {
 	const struct report *report;
 	const struct group *group;
 	enum figure figure;
-	double factor; /* of the figure's values */
 	const char *unit;
 	bool is_cost; /* with parts and verdicts */
 	struct scale x;
@@ -129,8 +125,10 @@ static void bars_init(struct bars *b)
 		if (b->is_cost)
 			most = fmax(most, s.median + softirq_cost(b->group->rows[i], s.median));
 	}
-	b->x = (struct scale){ 0, most > 0 && isfinite(most) ? most * b->factor * 1.02 : 1, EDGE,
-			       CHART_WIDTH - EDGE, false };
+	b->x = (struct scale){ 0,
+			       most > 0 && isfinite(most) ? most * figures[b->figure].scale * 1.02
+							  : 1,
+			       EDGE, CHART_WIDTH - EDGE, false };
 }
 
 static double bars_bottom(const struct bars *b)
@@ -157,8 +155,8 @@ static void bars_axis(FILE *to, const struct bars *b)
 
 static void bar_spread(FILE *to, const struct bars *b, const struct spread *s, double y)
 {
-	double low = scale_at(&b->x, s->low * b->factor),
-	       high = scale_at(&b->x, s->high * b->factor);
+	double low = scale_at(&b->x, s->low * figures[b->figure].scale),
+	       high = scale_at(&b->x, s->high * figures[b->figure].scale);
 
 	if (s->count < 2)
 		return;
@@ -185,8 +183,8 @@ static void bar_parts(FILE *to, const struct bars *b, unsigned i, double cost, d
 		classes[0] = "user";
 	}
 	for (unsigned part = 0; part < ARRAY_SIZE(parts); part++) {
-		double from = scale_at(&b->x, sum * b->factor),
-		       end = scale_at(&b->x, (sum + parts[part]) * b->factor);
+		double from = scale_at(&b->x, sum * figures[b->figure].scale),
+		       end = scale_at(&b->x, (sum + parts[part]) * figures[b->figure].scale);
 
 		svg_rect(to, classes[part], from, y, end - from, BAR_HEIGHT);
 		sum += parts[part];
@@ -202,7 +200,7 @@ static void bar_value(FILE *to, const struct bars *b, unsigned i, double value, 
 		svg_text(to, "dim end", CHART_WIDTH - EDGE, y, "unknown");
 	else
 		svg_text(to, "end strong", CHART_WIDTH - EDGE, y, "%s%s%s%s%s",
-			 human_number(value * b->factor).text, *b->unit ? " " : "", b->unit,
+			 figure_text(b->figure, value).text, *b->unit ? " " : "", b->unit,
 			 judged ? ", " : "", judged ? group_verdict_text(b->group, i).text : "");
 }
 
@@ -223,7 +221,8 @@ static void bar_row(FILE *to, const struct bars *b, unsigned i)
 
 static void cost_band(FILE *to, const struct bars *b)
 {
-	double base = group_cost(b->group, 0) * b->factor, within = b->group->within, low, high;
+	double base = group_cost(b->group, 0) * figures[b->figure].scale, within = b->group->within,
+	       low, high;
 
 	if (!group_is_judged(b->group) || isnan(base))
 		return;
@@ -281,8 +280,7 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 	struct bars b = { .report = r,
 			  .group = g,
 			  .figure = g->cost,
-			  .factor = chart_cost_scale(g->cost),
-			  .unit = chart_cost_unit(g->cost),
+			  .unit = page_unit(g->cost),
 			  .is_cost = true,
 			  .top = style ? 28 : 4 };
 	const struct key keys[] = {
@@ -307,7 +305,7 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 	if (style)
 		svg_text_fit(drawn, "head", EDGE, 18, CHART_WIDTH - 6 * EDGE, title);
 	fclose(drawn);
-	svg_begin(to, CHART_WIDTH, bottom, compare_cost_name(g->cost), style);
+	svg_begin(to, CHART_WIDTH, bottom, figures[g->cost].words, style);
 	fputs(body, to);
 	svg_end(to);
 	free(body);
@@ -316,12 +314,9 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 
 void chart_calls(FILE *to, const struct report *r, const struct group *g)
 {
-	struct bars b = { .report = r,
-			  .group = g,
-			  .figure = FIGURE_SYSCALLS_PER_OP,
-			  .factor = 1,
-			  .unit = "",
-			  .top = 4 };
+	struct bars b = {
+		.report = r, .group = g, .figure = FIGURE_SYSCALLS_PER_OP, .unit = "", .top = 4
+	};
 
 	bars_init(&b);
 	svg_begin(to, CHART_WIDTH, bars_bottom(&b) + AXIS_HEIGHT, "System calls per operation",

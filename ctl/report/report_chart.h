@@ -21,9 +21,8 @@ unsigned report_engine(const struct report *r, const struct measure *row);
  * an engine twice. */
 unsigned report_series(const struct report *r, const struct group *g, unsigned i);
 
-/* `user`, which is not scaled, for people: "4.17 us". */
-double chart_cost_scale(enum figure cost);
-const char *chart_cost_unit(enum figure cost);
+/* The unit of the figure's column, with its Greek letter; never NULL. */
+const char *page_unit(enum figure figure);
 
 /* Overview of all groups with several rows: the change of each row's cost against the first, with
  * its interval.  style: for a separate file, see svg_begin(). */

@@ -9,7 +9,7 @@
 #include "render_internal.h"
 #include "util.h"
 
-enum { COLUMNS_MAX = 32, GAP = 2 };
+enum { COLUMNS_MAX = 64, GAP = 2 };
 
 struct cell {
 	char *text; /* NULL: empty */

@@ -60,14 +60,8 @@ static void add_cost_cells(struct table *t, const struct measure *row, const jso
 	double used = (double)chunks - (double)field_uint(listener, "pool.free");
 
 	table_cell(t, STYLE_PLAIN, "%s", human_time(row->cpu_ns).text);
-	if (row->listener_count) {
-		table_cell(t, STYLE_PLAIN, "%s",
-			   human_number(measure_cpu_per_op(row) / NS_PER_US).text);
-		table_cell(t, STYLE_PLAIN, "%.2f", measure_syscalls_per_op(row));
-	} else {
-		table_cell(t, STYLE_DIM, "-");
-		table_cell(t, STYLE_DIM, "-");
-	}
+	compare_figure_cell(t, row, FIGURE_CPU_PER_OP);
+	compare_figure_cell(t, row, FIGURE_SYSCALLS_PER_OP);
 	if (chunks)
 		table_cell(t, STYLE_PLAIN, "%.0f", used / (double)chunks * 100);
 	else
@@ -91,8 +85,8 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 	} else {
 		table_skip(t, 2);
 	}
-	compare_quantile_cell(t, row, 0.5);
-	compare_quantile_cell(t, row, 0.99);
+	compare_figure_cell(t, row, FIGURE_P50);
+	compare_figure_cell(t, row, FIGURE_P99);
 	if (row->latency.count)
 		table_cell(t, STYLE_PLAIN, "%s", human_us(row->latency.max).text);
 	else
@@ -255,20 +249,15 @@ static void add_watch_row(struct table *t, const struct measure *row, const char
 	table_cell(t, STYLE_PLAIN, "%s", named ? row->operation : "");
 	table_cell(t, STYLE_PLAIN, "%s",
 		   human_short(field_uint(row->source, "connections.open")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_rate(row)).text);
+	compare_figure_cell(t, row, FIGURE_RATE);
 	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_in / 1e6 / seconds).text);
 	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_out / 1e6 / seconds).text);
-	compare_quantile_cell(t, row, 0.5);
-	compare_quantile_cell(t, row, 0.99);
-	table_cell(t, STYLE_PLAIN, "%s", human_percent(measure_cpu_share(row)).text);
-	if (row->listener_count == 0) {
-		for (unsigned i = 0; i < 3; i++)
-			table_cell(t, STYLE_DIM, "-");
-		return;
-	}
-	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_cpu_per_op(row) / NS_PER_US).text);
-	table_cell(t, STYLE_PLAIN, "%.2f", measure_syscalls_per_op(row));
-	table_cell(t, STYLE_PLAIN, "%s", human_number(measure_ops_per_turn(row)).text);
+	compare_figure_cell(t, row, FIGURE_P50);
+	compare_figure_cell(t, row, FIGURE_P99);
+	compare_figure_cell(t, row, FIGURE_CPU_SHARE);
+	compare_figure_cell(t, row, FIGURE_CPU_PER_OP);
+	compare_figure_cell(t, row, FIGURE_SYSCALLS_PER_OP);
+	compare_figure_cell(t, row, FIGURE_OPS_PER_TURN);
 }
 
 static void print_interval(struct watch *w, const json_t *stats, uint64_t interval_ns)

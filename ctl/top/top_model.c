@@ -11,18 +11,27 @@
 #include "util.h"
 
 const struct top_column_info top_columns[TOP_COLUMNS] = {
-	[TOP_LISTENER] = { "listener", 'n', "name" },
-	[TOP_ENGINE] = { "engine", 'e', "engine" },
-	[TOP_OPEN] = { "open", 'k', "open connections" },
-	[TOP_RATE] = { "ops", 'o', "operations/s" },
-	[TOP_BANDWIDTH] = { "bytes", 'b', "MB/s" },
-	[TOP_P50] = { "p50", '5', "p50" },
-	[TOP_P99] = { "p99", '9', "p99" },
-	[TOP_CPU_PER_OP] = { "cpu-op", 'c', "CPU per operation" },
-	[TOP_SYSCALLS] = { "calls", 's', "system calls per operation" },
-	[TOP_TURN] = { "turn", 't', "operations per turn" },
-	[TOP_CPU] = { "cpu", 'u', "CPU" },
+	[TOP_LISTENER] = { "listener", 'n', FIGURE_COUNT, 12, 0 },
+	[TOP_ENGINE] = { "engine", 'e', FIGURE_COUNT, 13, 1 },
+	[TOP_OPEN] = { "open", 'k', FIGURE_COUNT, 5, 6 },
+	[TOP_RATE] = { "ops", 'o', FIGURE_RATE, 8, 0 },
+	[TOP_BANDWIDTH] = { "bytes", 'b', FIGURE_BANDWIDTH, 5, 3 },
+	[TOP_P50] = { "p50", '5', FIGURE_P50, 5, 2 },
+	[TOP_P99] = { "p99", '9', FIGURE_P99, 6, 4 },
+	[TOP_CPU_PER_OP] = { "cpu-op", 'c', FIGURE_CPU_PER_OP, 6, 0 },
+	[TOP_SYSCALLS] = { "calls", 's', FIGURE_SYSCALLS_PER_OP, 5, 5 },
+	[TOP_TURN] = { "turn", 't', FIGURE_OPS_PER_TURN, 5, 8 },
+	[TOP_CPU] = { "cpu", 'u', FIGURE_CPU_SHARE, 4, 7 },
 };
+
+const char *top_column_help(enum top_column column)
+{
+	enum figure figure = top_columns[column].figure;
+
+	return figure != FIGURE_COUNT ? figures[figure].words
+	       : column == TOP_OPEN   ? "open connections"
+				      : top_columns[column].name;
+}
 
 void top_init(struct top *top, unsigned interval_ms)
 {
@@ -59,39 +68,15 @@ static void keep(json_t **slot, const json_t *document)
 
 /* ---- Values ---- */
 
-static double quantile(const struct measure *row, double share)
-{
-	uint64_t ns;
-
-	return measure_quantile(row, share, &ns) ? (double)ns : NAN;
-}
-
 double top_value(const struct measure *row, enum top_column column)
 {
 	if (measure_unavailable(row))
 		return NAN;
-	switch (column) {
-	case TOP_OPEN:
+	if (column == TOP_OPEN)
 		return (double)field_uint(row->source, "connections.open");
-	case TOP_RATE:
-		return measure_rate(row);
-	case TOP_BANDWIDTH:
-		return measure_bandwidth(row);
-	case TOP_P50:
-		return quantile(row, 0.5);
-	case TOP_P99:
-		return quantile(row, 0.99);
-	case TOP_CPU_PER_OP:
-		return row->listener_count ? measure_cpu_per_op(row) : NAN;
-	case TOP_SYSCALLS:
-		return row->listener_count ? measure_syscalls_per_op(row) : NAN;
-	case TOP_TURN:
-		return row->listener_count && row->turns ? measure_ops_per_turn(row) : NAN;
-	case TOP_CPU:
-		return measure_cpu_share(row);
-	default:
-		return NAN;
-	}
+	return top_columns[column].figure == FIGURE_COUNT
+		       ? NAN
+		       : figure_value(row, top_columns[column].figure);
 }
 
 /* ---- The last minutes: a ring of values for each listener ---- */

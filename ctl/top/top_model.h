@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "measure.h"
+#include "figure.h"
 
 enum {
 	TOP_HISTORY = 600, /* ticks that a sparkline can reach back */
@@ -34,9 +34,13 @@ enum top_column {
 struct top_column_info {
 	const char *name; /* --sort NAME */
 	char key;
-	const char *help;
+	enum figure figure;   /* FIGURE_COUNT: none */
+	unsigned width, rank; /* see struct column */
 };
 extern const struct top_column_info top_columns[TOP_COLUMNS];
+
+/* "CPU per operation" */
+const char *top_column_help(enum top_column column);
 
 /* One tick of a listener's history. */
 enum top_series { TOP_SERIES_RATE, TOP_SERIES_P99, TOP_SERIES_CPU, TOP_SERIES };

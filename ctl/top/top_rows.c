@@ -18,19 +18,23 @@ enum {
 	SPARK_TICKS = 120, /* ticks that a sparkline covers */
 };
 
-static const struct column columns[TOP_COLUMNS] = {
-	[TOP_LISTENER] = { .title = "listener", .left = true, .width_min = 12 },
-	[TOP_ENGINE] = { .title = "engine", .left = true, .width_min = 13, .rank = 1 },
-	[TOP_OPEN] = { .title = "conns", .unit = "open", .width_min = 5, .rank = 6 },
-	[TOP_RATE] = { .title = "ops", .unit = "/s", .width_min = 8 },
-	[TOP_BANDWIDTH] = { .title = "MB", .unit = "/s", .width_min = 5, .rank = 3 },
-	[TOP_P50] = { .title = "p50", .unit = "us", .width_min = 5, .rank = 2 },
-	[TOP_P99] = { .title = "p99", .unit = "us", .width_min = 6, .rank = 4 },
-	[TOP_CPU_PER_OP] = { .title = "CPU/op", .unit = "us", .width_min = 6 },
-	[TOP_SYSCALLS] = { .title = "calls", .unit = "/op", .width_min = 5, .rank = 5 },
-	[TOP_TURN] = { .title = "ops", .unit = "/turn", .width_min = 5, .rank = 8 },
-	[TOP_CPU] = { .title = "CPU", .unit = "%", .width_min = 4, .rank = 7 },
-};
+static struct column column_at(enum top_column i)
+{
+	const struct top_column_info *info = &top_columns[i];
+	struct column c = { .title = info->name,
+			    .left = i < TOP_OPEN,
+			    .width_min = info->width,
+			    .rank = info->rank };
+
+	if (i == TOP_OPEN) {
+		c.title = "conns";
+		c.unit = "open";
+	} else if (info->figure != FIGURE_COUNT) {
+		c.title = figures[info->figure].title;
+		c.unit = figures[info->figure].unit;
+	}
+	return c;
+}
 
 /* The order of rows. */
 const char *page_sort_mark(const struct top *top, bool utf8)
@@ -48,29 +52,27 @@ void page_value_cell(struct table *t, const struct measure *row, enum top_column
 		table_cell(t, STYLE_PLAIN, "-");
 	else if (column == TOP_OPEN)
 		table_cell(t, STYLE_PLAIN, "%s", human_short((uint64_t)value).text);
-	else if (column == TOP_BANDWIDTH)
-		table_cell(t, STYLE_PLAIN, "%s", page_number(value / 1e6).text);
-	else if (column == TOP_P50 || column == TOP_P99 || column == TOP_CPU_PER_OP)
-		table_cell(t, STYLE_PLAIN, "%s", page_number(value / NS_PER_US).text);
 	else if (column == TOP_CPU)
 		table_cell(t, STYLE_PLAIN, "%s", value > 0 ? human_percent(value).text : "0");
 	else
-		table_cell(t, STYLE_PLAIN, "%s", page_number(value).text);
+		table_cell(t, STYLE_PLAIN, "%s",
+			   page_number(value * figures[top_columns[column].figure].scale).text);
 }
 
 /* The table of all rows as text of at most `width` columns.  Includes the rows that are not
  * visible, so that columns do not move when scrolling. */
 static char *table_text(const struct top *top, unsigned width, bool utf8)
 {
-	struct column marked[TOP_COLUMNS];
+	struct column columns[TOP_COLUMNS];
 	char engine[80], *text;
 	struct output out;
 	struct table *t;
 	size_t bytes;
 
-	memcpy(marked, columns, sizeof(columns));
-	marked[top->sort].mark = page_sort_mark(top, utf8);
-	t = table_new(marked, TOP_COLUMNS);
+	for (unsigned i = 0; i < TOP_COLUMNS; i++)
+		columns[i] = column_at(i);
+	columns[top->sort].mark = page_sort_mark(top, utf8);
+	t = table_new(columns, TOP_COLUMNS);
 	for (unsigned i = 0; i < top->rows.count; i++) {
 		const struct measure *row = top->rows.rows[i];
 

@@ -104,8 +104,7 @@ static void put_help(struct page *p)
 	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++)
 		page_put(p, STYLE_PLAIN, "%-33s%s", keys[i][0], keys[i][1]);
 	for (unsigned i = 0; i < TOP_COLUMNS; i++)
-		page_put(p, STYLE_PLAIN, "%-33csort by %s", top_columns[i].key,
-			 top_columns[i].help);
+		page_put(p, STYLE_PLAIN, "%-33csort by %s", top_columns[i].key, top_column_help(i));
 }
 
 /* The last line: keys, and the column that sorts, which may not be visible. */

@@ -795,11 +795,11 @@ def test_compare_in_other_forms(daemon):
     assert (row["listener"], row["visits"]) == ("echo-epoll", "1")
     assert float(row["cpu_ns_per_request"]) > 0
     done = nbctl(daemon, "compare", "--quiet", "--markdown", "--notes", "--", *load)
-    assert "Latency: from the request" in done.stdout
+    assert "p50 us: the median latency in the server" in done.stdout
     done = nbctl(daemon, "compare", "--quiet", "--markdown", "--", *load)
     lines = done.stdout.splitlines()
     assert lines[0] == "**echo**" and lines[2].startswith("| listener | reqs /s |")
-    assert lines[4].startswith("| echo-epoll | ") and "Latency:" not in done.stdout
+    assert lines[4].startswith("| echo-epoll | ") and "p50 us:" not in done.stdout
     done = nbctl(daemon, "compare", "--csv", "--json")
     assert done.returncode == 2 and "one of --csv, --markdown and --json" in done.stderr
 

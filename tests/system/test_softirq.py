@@ -79,7 +79,7 @@ def test_visits_and_saved_rows_have_them(start_daemon, tmp_path):
     shown = subprocess.run(
         [NBCTL, "compare", "--wide", "--notes", "--load", tmp_path / "rows"], capture_output=True, check=True, text=True
     ).stdout
-    assert " peer " in shown and "rx, tx: softirq time an operation" in shown
+    assert " peer " in shown and "rx us: softirq time of packets to the listener" in shown
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give up what root has")

@@ -251,7 +251,7 @@ def test_the_keys_fit_80x24(daemon, terminal):
     top = terminal(daemon, *FAST)
     top.wait("^quiet ")
     top.keys("?")
-    top.wait("^u +sort by CPU$")
+    top.wait("^u +sort by server's CPU$")
     top.wait(r"^q quit  \? back")
     keys = [line.split("  ")[0] for line in top.lines()]
     assert {"q, Ctrl-C", "Enter, Esc", "z", *"rnekob59cstu"} <= {*keys}

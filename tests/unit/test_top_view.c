@@ -174,7 +174,7 @@ static void the_keys_fit_80x24(void **state)
 	narrow = screen_of(top, 80, 24, true);
 	wide = screen_of(top, 200, 24, true);
 	assert_string_equal(narrow, wide);
-	assert_has(narrow, "\nu                                sort by CPU\n\n");
+	assert_has(narrow, "\nu                                sort by server's CPU\n\n");
 	free(narrow);
 	free(wide);
 }
