@@ -23,8 +23,6 @@ CIRCLES = [
     "daemon/server/reload daemon/server/reload_state daemon/server/server",
     "daemon/service/nbd/command daemon/service/nbd/nbd daemon/service/nbd/transfer",
     "daemon/service/netperf/data daemon/service/netperf/netperf",
-    "daemon/service/nvme/admin daemon/service/nvme/command daemon/service/nvme/connect"
-    " daemon/service/nvme/rdma daemon/service/nvme/receive daemon/service/nvme/tcp",
     "daemon/store/file daemon/store/file_auto",
     "daemon/varlink/varlink daemon/varlink/varlink_client daemon/varlink/varlink_service",
 ]

@@ -17,7 +17,7 @@ static struct nvme_controller *controller_of(const struct nvme_command *d)
 
 static bool is_rdma(const struct nvme_command *d)
 {
-	return d->queue->transport == &nvme_rdma;
+	return d->queue->transport->rdma;
 }
 
 /* ---- Common checks ---- */
@@ -73,7 +73,7 @@ static void fill_controller(struct nvme_command *d)
 		.mdts = (uint8_t)(__builtin_ctz(t->transfer_max) - 12),
 		.entries = (uint16_t)nvme_entries(w),
 		.namespaces = w->mount_count,
-		.in_capsule = rdma ? nvme_rdma_in_capsule(w) : t->in_capsule,
+		.in_capsule = d->queue->transport->in_capsule(w),
 		.rdma = rdma,
 	};
 
@@ -304,8 +304,8 @@ static uint16_t set_queues(struct nvme_command *d)
 		return NVME_INVALID_FIELD | NVME_DNR;
 	if (nvme_queue_count(n) > 0)
 		return NVME_SEQUENCE_ERROR | NVME_DNR;
-	if (is_rdma(d)) /* over RDMA a refused I/O queue fails the whole host */
-		asked = MIN(asked, nvme_rdma_queues(d->queue->conn->worker) - 1);
+	if (d->queue->transport->queues) /* a refused I/O queue fails the whole host */
+		asked = MIN(asked, d->queue->transport->queues(d->queue->conn->worker) - 1);
 	nvme_grant(n, MIN(asked + 1, (unsigned)NVME_QUEUES_MAX));
 	d->result = queues_result(n);
 	return NVME_SUCCESS;
@@ -442,7 +442,7 @@ static void keep_alive_start(struct nvme_command *d)
 	nvme_command_end(d, NVME_SUCCESS);
 }
 
-const struct nvme_verb nvme_admin_verbs[] = {
+static const struct nvme_verb admin_verbs[] = {
 	{ NVME_FABRICS, NVME_OP_fabrics, nvme_property_check, nvme_property_start },
 	{ NVME_KEEP_ALIVE, NVME_OP_admin, admin_check, keep_alive_start },
 	{ NVME_GET_LOG, NVME_OP_admin, log_check, log_start },
@@ -452,4 +452,4 @@ const struct nvme_verb nvme_admin_verbs[] = {
 	{ NVME_GET_FEATURES, NVME_OP_admin, get_feature_check, get_feature_start },
 	{ NVME_AER, NVME_OP_admin, admin_check, event_start },
 };
-const unsigned nvme_admin_verb_count = ARRAY_SIZE(nvme_admin_verbs);
+const struct nvme_verbs nvme_admin_verbs = { admin_verbs, ARRAY_SIZE(admin_verbs) };

@@ -148,15 +148,24 @@ void nvme_command_set(struct nvme_command *d, enum nvme_step step)
 		conn_ready(q->conn);
 }
 
+unsigned nvme_entries(const struct worker *w)
+{
+	uint64_t entries = NVME_ADMIN_ENTRIES_MAX;
+
+	for (unsigned i = 0; i < w->mount_count; i++)
+		entries = MIN(entries, w->mounts[i].export->options->queue_depth);
+	return (unsigned)MAX(entries, 2U);
+}
+
 static const struct nvme_verb invalid_verb = { .operation = NVME_OP_invalid };
 
 static const struct nvme_verb *find_verb(const struct nvme_queue *q, uint8_t opcode)
 {
 	if (q->phase == NVME_PHASE_CONNECT)
-		return &nvme_connect_verb;
-	for (unsigned i = 0; i < q->verb_count; i++)
-		if (q->verbs[i].opcode == opcode)
-			return &q->verbs[i];
+		return q->verbs.list; /* it refuses all but Connect */
+	for (unsigned i = 0; i < q->verbs.count; i++)
+		if (q->verbs.list[i].opcode == opcode)
+			return &q->verbs.list[i];
 	return &invalid_verb;
 }
 
@@ -272,6 +281,32 @@ void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed)
 		part_cut(d, d->data.bytes % nvme_unit(d));
 }
 
+/* All data asked for has been received and written: asks for more, or completes the command. */
+void nvme_data_next(struct nvme_command *d)
+{
+	if (d->queue->receiving == d || d->got_bytes < d->asked_bytes)
+		d->step = NVME_RECEIVE;
+	else if (d->status || (d->got_bytes == d->length && !d->verb->start))
+		nvme_command_set(d, NVME_REPLY);
+	else if (d->got_bytes < d->length)
+		nvme_command_set(d, NVME_ASK);
+	else
+		d->verb->start(d);
+}
+
+static void part_written(struct nvme_command *d, int result)
+{
+	struct conn *c = d->queue->conn;
+
+	d->done_bytes += (uint32_t)d->io.length;
+	bufq_drop(&c->worker->pool, &d->data, d->data.bytes);
+	if (result < 0 && !d->status)
+		d->status = nvme_status_of(-result, d->sqe.opcode);
+	nvme_data_next(d);
+	if (!d->queue->running)
+		conn_ready(c);
+}
+
 static void trim_go_on(struct nvme_command *d, int result);
 
 static void part_done(struct io *io, int result)
@@ -281,7 +316,7 @@ static void part_done(struct io *io, int result)
 
 	conn_io_end(c, &d->data);
 	if (io->kind == IO_write)
-		nvme_receive_written(d, result);
+		part_written(d, result);
 	else if (io->kind == IO_trim)
 		trim_go_on(d, result);
 	else if (io->kind == IO_read && result == 0)
@@ -477,11 +512,11 @@ static void io_trim(struct nvme_command *d)
 }
 
 /* The most frequent first. */
-const struct nvme_verb nvme_io_verbs[] = {
+static const struct nvme_verb io_verbs[] = {
 	{ NVME_READ, NVME_OP_read, io_check, io_fill },
 	{ NVME_WRITE, NVME_OP_write, io_check, NULL },
 	{ NVME_FLUSH, NVME_OP_flush, io_check, io_flush },
 	{ NVME_WRITE_ZEROES, NVME_OP_write_zeroes, io_check, io_zero },
 	{ NVME_DSM, NVME_OP_trim, io_check, io_trim },
 };
-const unsigned nvme_io_verb_count = ARRAY_SIZE(nvme_io_verbs);
+const struct nvme_verbs nvme_io_verbs = { io_verbs, ARRAY_SIZE(io_verbs) };

@@ -4,15 +4,6 @@
 
 /* ---- Connect ---- */
 
-unsigned nvme_entries(const struct worker *w)
-{
-	uint64_t entries = NVME_ADMIN_ENTRIES_MAX;
-
-	for (unsigned i = 0; i < w->mount_count; i++)
-		entries = MIN(entries, w->mounts[i].export->options->queue_depth);
-	return (unsigned)MAX(entries, 2U);
-}
-
 static uint16_t connect_check(struct nvme_command *d)
 {
 	if (d->sqe.opcode != NVME_FABRICS || d->sqe.fctype != NVME_CONNECT)
@@ -20,7 +11,7 @@ static uint16_t connect_check(struct nvme_command *d)
 	if (d->sqe.sgl.length != NVME_CONNECT_DATA)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
 	if (d->sqe.sgl.type != NVME_SGL_CAPSULE &&
-	    (d->sqe.sgl.type != NVME_SGL_TRANSPORT || d->queue->transport == &nvme_tcp))
+	    (d->sqe.sgl.type != NVME_SGL_TRANSPORT || !d->queue->transport->rdma))
 		return NVME_SGL_TYPE_INVALID | NVME_DNR;
 	d->length = NVME_CONNECT_DATA;
 	return NVME_SUCCESS;
@@ -53,8 +44,7 @@ static void connect_done(struct nvme_queue *q, const struct nvme_connect *connec
 	q->sqsize = connect->sqsize;
 	q->sqhd = 1; /* Connect was the first command */
 	q->no_flow_control = connect->no_flow_control;
-	q->verbs = connect->qid ? nvme_io_verbs : nvme_admin_verbs;
-	q->verb_count = connect->qid ? nvme_io_verb_count : nvme_admin_verb_count;
+	q->verbs = *q->after_connect[connect->qid > 0];
 	q->kato_ns = (uint64_t)connect->kato_ms * NS_PER_MS;
 	if (connect->qid)
 		q->alive_ns = 0;
@@ -99,8 +89,9 @@ void nvme_connect_go_on(struct nvme_queue *q, bool too_long)
 		connect_start(d);
 }
 
-const struct nvme_verb nvme_connect_verb = { NVME_FABRICS, NVME_OP_fabrics, connect_check,
-					     connect_start };
+static const struct nvme_verb connect_verb = { NVME_FABRICS, NVME_OP_fabrics, connect_check,
+					       connect_start };
+const struct nvme_verbs nvme_connect_verbs = { &connect_verb, 1 };
 
 /* ---- Properties ---- */
 

@@ -70,6 +70,8 @@ static void deadline_passed(struct nvme_queue *q)
 
 /* ---- A connection's life ---- */
 
+static const struct nvme_verbs *const after_connect[] = { &nvme_admin_verbs, &nvme_io_verbs };
+
 static int nvme_open(struct conn *c)
 {
 	struct nvme_queue *q = calloc(1, sizeof(*q));
@@ -86,6 +88,8 @@ static int nvme_open(struct conn *c)
 	q->member = m;
 	q->transport = c->worker->engine->messages ? &nvme_rdma : &nvme_tcp;
 	q->phase = q->transport->phase;
+	q->verbs = nvme_connect_verbs;
+	q->after_connect = after_connect;
 	q->last = &q->todo;
 	q->alive_ns = clock_ns() + NVME_HANDSHAKE_NS;
 	q->due_ns = q->alive_ns;

@@ -86,6 +86,12 @@ struct nvme_verb {
 	void (*start)(struct nvme_command *d);
 };
 
+/* Commands of a type of queue; before Connect only that. */
+struct nvme_verbs {
+	const struct nvme_verb *list;
+	unsigned count;
+};
+
 /* A command that is being served, a part of it at a time. */
 struct nvme_command {
 	struct io io; /* request of the part in flight */
@@ -125,6 +131,11 @@ enum nvme_phase {
 /* Functions and sizes that differ between TCP and RDMA. */
 struct nvme_transport {
 	enum nvme_phase phase; /* the first phase of a connection */
+	bool rdma;             /* data moves by one-sided operations */
+	/* Bytes of data that a command capsule may carry. */
+	uint32_t (*in_capsule)(const struct worker *w);
+	/* I/O queues that the listener has memory for; NULL: as many as there may be. */
+	unsigned (*queues)(const struct worker *w);
 	/* Takes the next PDU or message from the input, or continues with it; false: nothing can be
 	 * done until an operation ends, output is sent, or input arrives. */
 	bool (*take)(struct nvme_queue *q);
@@ -143,11 +154,12 @@ struct nvme_queue {
 	enum nvme_phase phase;
 	uint16_t sqsize, sqhd;
 	bool no_flow_control;
-	bool running;                  /* within nvme_run(), which handles `todo` itself */
-	bool told;                     /* the host was told of a drain */
-	bool waits;                    /* its Connect waits, or did; alive_ns is its time limit */
-	const struct nvme_verb *verbs; /* commands of this type of queue */
-	unsigned verb_count;
+	bool running; /* within nvme_run(), which handles `todo` itself */
+	bool told;    /* the host was told of a drain */
+	bool waits;   /* its Connect waits, or did; alive_ns is its time limit */
+	struct nvme_verbs verbs;
+	/* Its verbs once Connect has said what it is: an admin queue, or one of I/O. */
+	const struct nvme_verbs *const *after_connect;
 
 	struct nvme_command first; /* Connect */
 	struct nvme_command *commands;
@@ -238,8 +250,11 @@ struct nvme_namespace nvme_namespace_of(const struct nvme_target *t, const struc
  * the alignment of the export; 1 without an export. */
 uint32_t nvme_unit(const struct nvme_command *d);
 
-extern const struct nvme_verb nvme_io_verbs[];
-extern const unsigned nvme_io_verb_count;
+extern const struct nvme_verbs nvme_io_verbs;
+/* The data so far has been dealt with: has the command wait for more, ask for it, or start. */
+void nvme_data_next(struct nvme_command *d);
+/* Maximum of entries of a queue: the smallest queue-depth of the worker's exports. */
+unsigned nvme_entries(const struct worker *w);
 
 /* nvme/receive.c */
 
@@ -247,8 +262,6 @@ extern const unsigned nvme_io_verb_count;
 void nvme_receive(struct nvme_command *d, uint32_t bytes);
 /* Takes data that has arrived; false: nothing can be done now. */
 bool nvme_receive_go_on(struct nvme_queue *q);
-/* A part was written, or failed. */
-void nvme_receive_written(struct nvme_command *d, int result);
 /* True: more data cannot arrive before some is written. */
 bool nvme_is_held_up(const struct conn *c);
 
@@ -261,25 +274,21 @@ void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei);
 
 /* service->connect */
 int nvme_rdma_greet(const struct worker *w, struct connect_data *connect_data);
-/* Bytes of data that a command capsule may carry. */
+/* nvme_transport.in_capsule and .queues */
 uint32_t nvme_rdma_in_capsule(const struct worker *w);
-/* I/O queues that the listener has memory for. */
 unsigned nvme_rdma_queues(const struct worker *w);
 
 /* nvme/connect.c */
 
-extern const struct nvme_verb nvme_connect_verb;
+extern const struct nvme_verbs nvme_connect_verbs;
 /* Retries a waiting Connect, or fails it if too_long. */
 void nvme_connect_go_on(struct nvme_queue *q, bool too_long);
-/* Maximum of entries of a queue: the smallest queue-depth of the worker's exports. */
-unsigned nvme_entries(const struct worker *w);
 /* Fabrics commands of an admin queue. */
 uint16_t nvme_property_check(struct nvme_command *d);
 void nvme_property_start(struct nvme_command *d);
 
 /* nvme/admin.c */
 
-extern const struct nvme_verb nvme_admin_verbs[];
-extern const unsigned nvme_admin_verb_count;
+extern const struct nvme_verbs nvme_admin_verbs;
 /* The worker drains: asks the host to reconnect, which leads to another worker. */
 void nvme_admin_drain(struct nvme_queue *q);

@@ -258,6 +258,9 @@ static bool rdma_take(struct nvme_queue *q)
 
 const struct nvme_transport nvme_rdma = {
 	.phase = NVME_PHASE_CONNECT,
+	.rdma = true,
+	.in_capsule = nvme_rdma_in_capsule,
+	.queues = nvme_rdma_queues,
 	.take = rdma_take,
 	.receive = rdma_receive,
 	.steps = { [NVME_ASK] = rdma_ask,

@@ -41,32 +41,6 @@ static void receive_fail(struct nvme_command *d, uint16_t status)
 		bufq_drop(&d->queue->conn->worker->pool, &d->data, d->data.bytes);
 }
 
-/* All data asked for has been received and written: asks for more, or completes the command. */
-static void receive_next(struct nvme_command *d)
-{
-	if (d->queue->receiving == d || d->got_bytes < d->asked_bytes)
-		d->step = NVME_RECEIVE;
-	else if (d->status || (d->got_bytes == d->length && !d->verb->start))
-		nvme_command_set(d, NVME_REPLY);
-	else if (d->got_bytes < d->length)
-		nvme_command_set(d, NVME_ASK);
-	else
-		d->verb->start(d);
-}
-
-void nvme_receive_written(struct nvme_command *d, int result)
-{
-	struct conn *c = d->queue->conn;
-
-	d->done_bytes += (uint32_t)d->io.length;
-	bufq_drop(&c->worker->pool, &d->data, d->data.bytes);
-	if (result < 0 && !d->status)
-		d->status = nvme_status_of(-result, d->sqe.opcode);
-	receive_next(d);
-	if (!d->queue->running)
-		conn_ready(c);
-}
-
 /* ---- A PDU's end ---- */
 
 static bool receive_digest_came(const struct nvme_queue *q)
@@ -110,7 +84,7 @@ static bool receive_end(struct nvme_queue *q)
 	if (d->page && !d->status && d->got_bytes < d->length)
 		receive_split(d);
 	if (d->step != NVME_IO)
-		receive_next(d);
+		nvme_data_next(d);
 	return true;
 }
 

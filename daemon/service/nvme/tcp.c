@@ -335,8 +335,14 @@ static bool tcp_step(struct nvme_queue *q)
 	return q->receiving ? nvme_receive_go_on(q) : tcp_next(q);
 }
 
+static uint32_t tcp_in_capsule(const struct worker *w)
+{
+	return ((const struct nvme_target *)w->shared)->in_capsule;
+}
+
 const struct nvme_transport nvme_tcp = {
 	.phase = NVME_PHASE_ICREQ,
+	.in_capsule = tcp_in_capsule,
 	.take = tcp_step,
 	.receive = nvme_receive,
 	.steps = { [NVME_ASK] = tcp_ask,
