@@ -12,7 +12,6 @@ from pathlib import Path
 
 CIRCLES = [
     "daemon/config/config_features daemon/config/config_keys daemon/config/config_report",
-    "daemon/control/control daemon/control/control_connections daemon/control/control_stats",
     "daemon/engine/rdma/device/rdma_device daemon/engine/rdma/device/rdma_spill",
     "daemon/engine/rdma/rdma_ud daemon/engine/rdma/rdma_ud_handle daemon/engine/rdma/rdma_ud_peer"
     " daemon/engine/rdma/rdma_ud_send",

@@ -4,6 +4,8 @@
 #include "server.h"
 #include "varlink.h"
 
+#define INTERFACE "org.nbserved.Control"
+
 /* The server that a call is about. */
 static inline struct server *control_server(const struct varlink_call *call)
 {
@@ -14,7 +16,7 @@ static inline struct server *control_server(const struct varlink_call *call)
  * memory. */
 char *control_describe(void);
 
-/* Answers org.nbserved.Control.NAME {listener, message}. */
+/* control_errors.c: answers org.nbserved.Control.NAME {listener, message}. */
 void control_error(struct varlink_call *call, const char *name, const char *listener,
 		   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
