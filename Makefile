@@ -72,7 +72,7 @@ endif
 # ---- Sources: a folder may include only what stands before it ------------------------------------
 # tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
 RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
-SERVICES := simple http nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
+SERVICES := simple http block nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
 LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) registry config varlink export server control
 INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, the schema of statistics: knows only libc (and the journal)
 INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
@@ -88,9 +88,10 @@ INC_engine/rdma          := $(INC_engine/rdma/transfer) -Idaemon/engine/rdma/tra
 INC_store   := $(INC_core) -Idaemon/ring ## how an export reaches its bytes: a file each
 INC_service/simple    := $(INC_core) ## echo, discard (a sink of iperf2 as well), chargen
 INC_service/http      := $(INC_core) ## HTTP/1.1: one answer for every request
-INC_service/nbd       := $(INC_core) ## disks for NBD clients: handshake, requests, their I/O
+INC_service/block     := $(INC_core) ## what NBD and NVMe share: where a part of a write may end, memory of a part
+INC_service/nbd       := $(INC_service/block) -Idaemon/service/block ## disks for NBD clients: handshake, requests, their I/O
 INC_service/nvme/wire := $(INC_core) ## NVMe's commands, PDUs and identify data as bytes: pure functions
-INC_service/nvme      := $(INC_core) ## disks for NVMe hosts: controllers, commands, TCP and RDMA
+INC_service/nvme      := $(INC_service/block) -Idaemon/service/block ## disks for NVMe hosts: controllers, commands, TCP and RDMA
 INC_service/iperf     := $(INC_core) ## an iperf3 server
 INC_service/netperf   := $(INC_core) ## a netserver
 INC_service/sockperf  := $(INC_core) ## a sockperf server

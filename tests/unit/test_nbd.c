@@ -495,8 +495,8 @@ static void a_long_payload_has_the_time_that_it_needs_and_no_more(void **state)
 
 		put_request(&m, 0, NBD_CMD_WRITE, 1, refused * SIZE, LENGTH);
 		put_pattern(&m, LENGTH, 1);
-		assert_int_equal(drip(&m, served, NBD_PART_MAX / 25), 0);
-		assert_in_range(drip(&m, served, NBD_PART_MAX / 40), 30, 31);
+		assert_int_equal(drip(&m, served, BLOCK_PART_MAX / 25), 0);
+		assert_in_range(drip(&m, served, BLOCK_PART_MAX / 40), 30, 31);
 		free(m.data);
 	}
 }

@@ -10,14 +10,6 @@
 
 /* ---- Commands ---- */
 
-bool nbd_is_full(const struct conn *c)
-{
-	const struct worker *w = c->worker;
-
-	return conn_held_bytes(c) - c->rx.bytes >= w->limits.held_max ||
-	       conn_held_views(c) - c->rx.views >= w->limits.views_max;
-}
-
 int nbd_commands_init(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
@@ -137,23 +129,11 @@ void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 	io_submit(&d->io);
 }
 
-void nbd_part_cut(struct nbd_command *d, size_t bytes)
-{
-	struct pool *p = &d->conn->worker->pool;
-	struct bufq all = d->data;
-
-	if (likely(bytes == 0))
-		return;
-	d->data = (struct bufq){ 0 };
-	bufq_take(p, &d->data, &all, all.bytes - bytes);
-	bufq_drop(p, &all, bytes);
-}
-
 void nbd_part_room(struct nbd_command *d, size_t head, size_t bytes)
 {
 	struct worker *w = d->conn->worker;
 	struct pool *p = &w->pool;
-	size_t align = MAX(d->io.mount->export->align, NBD_ALIGN);
+	size_t align = MAX(d->io.mount->export->align, BLOCK_ALIGN);
 	size_t skip = (head + align - 1) & ~(align - 1);
 	struct view *v;
 
@@ -165,17 +145,10 @@ void nbd_part_room(struct nbd_command *d, size_t head, size_t bytes)
 	v = bytes > 0 ? conn_room(w, head, bytes, align) : NULL;
 	if (v)
 		bufq_push(&d->data, v);
-	while (d->data.bytes < bytes && d->data.views < IO_IOV_MAX) {
-		struct chunk *k = chunk_get(p);
-		size_t n = MIN(p->chunk_size - skip, bytes - d->data.bytes);
-
-		if (!k)
-			break;
-		bufq_push(&d->data, view_new(p, k, k->base + skip, (uint32_t)n));
-		chunk_put(p, k); /* the view keeps it */
-		skip = 0;
+	if (d->data.bytes < bytes) {
+		block_chunks(w, &d->data, bytes, skip);
+		block_cut(w, &d->data, d->data.bytes & ~((size_t)d->io.mount->export->align - 1));
 	}
-	nbd_part_cut(d, d->data.bytes & (d->io.mount->export->align - 1));
 	if (d->data.bytes == 0)
 		nbd_part_drop(d);
 }
@@ -247,7 +220,7 @@ enum { STATUS_REPLY_MAX = NBD_STATUS_HEADER_MAX + IO_EXTENTS_MAX * NBD_STATUS_EX
 static void status_start(struct nbd_command *d)
 {
 	size_t bytes = MAX(STATUS_REPLY_MAX, IO_EXTENTS_MAX * sizeof(struct io_extent));
-	struct view *v = conn_room(d->conn->worker, 0, bytes, NBD_ALIGN);
+	struct view *v = conn_room(d->conn->worker, 0, bytes, BLOCK_ALIGN);
 
 	if (!v) {
 		conn_wait_for_memory(d->conn);
@@ -353,7 +326,7 @@ static bool nbd_next_request(struct conn *c)
 	uint8_t header[NBD_REQUEST_EXTENDED];
 	struct nbd_command *d;
 
-	if (c->rx.bytes < bytes || nbd_is_full(c))
+	if (c->rx.bytes < bytes || block_is_full(c))
 		return false;
 	d = command_get(c);
 	if (!d)
@@ -426,7 +399,7 @@ static bool nbd_owes_input(const struct conn *c)
 	if (n->payload)
 		return n->payload->state == COMMAND_RECEIVING ||
 		       n->payload->state == COMMAND_DROPPING;
-	return c->rx.bytes > 0 && n->busy == 0 && !nbd_is_full(c);
+	return c->rx.bytes > 0 && n->busy == 0 && !block_is_full(c);
 }
 
 void nbd_commands_run(struct conn *c)

@@ -5,9 +5,6 @@
 
 /* nbd/command.c */
 
-/* True: the commands in flight hold as much memory as the connection may.  No further request is
- * read until one ends, which runs the service again. */
-bool nbd_is_full(const struct conn *c);
 /* To be called when the command's request has arrived, with all of its payload. */
 void nbd_command_arrived(struct nbd_command *d);
 /* The command has failed.  The reply is sent only after the rest of its payload, payload_left
@@ -26,8 +23,6 @@ void nbd_part_iov(struct nbd_command *d);
  * room for a header of `head` bytes before it, or in d->header.  A small part shares a chunk with
  * others, a large one has its own chunks.  Holds nothing if the pool is exhausted. */
 void nbd_part_room(struct nbd_command *d, size_t head, size_t bytes);
-/* Frees bytes at the end of d->data, as a block may span chunks. */
-void nbd_part_cut(struct nbd_command *d, size_t bytes);
 void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes);
 
 static inline uint64_t nbd_command_left(const struct nbd_command *d)

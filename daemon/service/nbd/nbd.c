@@ -53,7 +53,7 @@ void nbd_begun_read(struct conn *c, void *to, size_t bytes)
 
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns)
 {
-	if (!conn_await_input(c, timeout_ns, NBD_PART_MAX))
+	if (!conn_await_input(c, timeout_ns, BLOCK_PART_MAX))
 		conn_close(c, CONN_END_PROTOCOL);
 }
 
@@ -389,7 +389,7 @@ const struct service service_nbd = {
 		NULL,
 	},
 	.flags = SERVICE_EXPORTS | SERVICE_COUNTS_REQUESTS,
-	.held_max = NBD_HELD_MAX,
+	.held_max = BLOCK_HELD_MAX,
 	.open = nbd_open,
 	.run = nbd_run,
 	.close = nbd_close,

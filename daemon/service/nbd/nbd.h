@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "block.h"
 #include "conn.h"
 #include "option_proto.h"
 #include "proto.h"
@@ -15,9 +16,6 @@
 #include "util.h"
 
 enum {
-	NBD_PART_MAX = 512 * 1024,  /* bytes of one read or write of a store */
-	NBD_HELD_MAX = 8192 * 1024, /* bytes a connection may hold */
-	NBD_ALIGN = 64,             /* bytes: minimum alignment of the data of reads in memory */
 	NBD_ANSWER_MAX = 1024,      /* bytes: upper bound of the answer to any option but LIST */
 	NBD_BLOCK_PREFERRED = 4096, /* bytes */
 };
@@ -129,5 +127,5 @@ void nbd_begun_read(struct conn *c, void *to, size_t bytes);
 /* Answers requests in flight, then ends the connection. */
 void nbd_end(struct conn *c, enum conn_end end);
 
-/* Sets the deadline for the rest of a step, or the next NBD_PART_MAX bytes of it. */
+/* Sets the deadline for the rest of a step, or the next BLOCK_PART_MAX bytes of it. */
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns);

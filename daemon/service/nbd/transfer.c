@@ -14,14 +14,13 @@ void nbd_read_start(struct nbd_command *d)
 	struct nbd_conn *n = nbd_of(c);
 	uint64_t left = nbd_command_left(d);
 
-	if (conn_read_must_wait(c, n->mount->export->in_memory) ||
-	    (d->done_bytes > 0 && nbd_is_full(c))) {
-		c->flags |= CONN_WATCH_TX;
+	if (block_read_must_wait(c, n->mount->export, d->done_bytes > 0)) {
 		nbd_command_set(d, COMMAND_STALLED);
 		return;
 	}
-	nbd_part_room(d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX,
-		      conn_read_share(c, (size_t)MIN(left, NBD_PART_MAX), n->mount->export->align));
+	nbd_part_room(
+		d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX,
+		conn_read_share(c, (size_t)MIN(left, BLOCK_PART_MAX), n->mount->export->align));
 	if (d->data.bytes == 0) {
 		conn_wait_for_memory(c);
 		nbd_command_set(d, COMMAND_STALLED);
@@ -119,75 +118,52 @@ bool nbd_read_answer(struct nbd_command *d)
 
 /* ---- Writes ---- */
 
-/* True: more payload cannot arrive before some is written, because c holds as much as it may (or
- * did when its input was paused) or memory is short. */
-static bool write_is_held_up(const struct conn *c)
+/* The rest of the payload.  A logical block of NBD is the preferred block size that it tells. */
+static struct block_rest write_rest(const struct nbd_command *d)
 {
-	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->pressure.waiting;
-}
-
-/* Of the next `bytes` of the payload, those that a part may have: it ends where a block does, or
- * the request, so that a client that is gone leaves each block as it was, or written. */
-static size_t write_whole(const struct nbd_command *d, size_t bytes)
-{
-	uint32_t block = MAX(d->io.mount->export->align, NBD_BLOCK_PREFERRED);
-	size_t beyond = (size_t)((d->request.offset + d->done_bytes + bytes) % block);
-
-	if (bytes == nbd_command_left(d))
-		return bytes;
-	return bytes > beyond ? bytes - beyond : 0;
+	return (struct block_rest){
+		.offset = d->request.offset + d->done_bytes,
+		.bytes = nbd_command_left(d),
+		.unit = MAX(d->io.mount->export->align, NBD_BLOCK_PREFERRED),
+	};
 }
 
 /* The number of payload bytes that may be written now; 0: wait for more. */
-static size_t write_ready(const struct nbd_command *d)
+static size_t write_ready(const struct nbd_command *d, const struct block_rest *rest)
 {
 	const struct conn *c = d->conn;
 	size_t arrived = nbd_of(c)->begun_bytes + c->rx.bytes;
-	size_t want = (size_t)MIN(nbd_command_left(d), NBD_PART_MAX);
+	size_t want = (size_t)MIN(rest->bytes, BLOCK_PART_MAX);
 
-	if (arrived < want && c->rx.views < IO_IOV_MAX && !write_is_held_up(c))
+	if (arrived < want && c->rx.views < IO_IOV_MAX && !block_is_held_up(c))
 		return 0;
-	return write_whole(d, MIN(arrived, want));
+	return block_whole(rest, MIN(arrived, want));
 }
 
 /* Nothing can be written yet.  If memory is short, moves a partial block out of the pool, where it
  * would keep the rest, or other clients' data, from being received. */
-static void write_wait(struct nbd_command *d)
+static void write_wait(struct conn *c, const struct block_rest *rest)
 {
-	struct conn *c = d->conn;
-	uint32_t block = MAX(d->io.mount->export->align, NBD_BLOCK_PREFERRED);
-
-	if (write_is_held_up(c) && nbd_begin(c, block) < 0)
+	if (block_is_held_up(c) && nbd_begin(c, rest->unit) < 0)
 		conn_close(c, CONN_END_ERROR);
-}
-
-/* The bytes, of those, that one request to the store can take as they were received; 0: copy. */
-static size_t write_views(const struct nbd_command *d, size_t bytes)
-{
-	const struct view *v = d->conn->rx.head;
-	size_t have = 0;
-
-	if (d->io.mount->export->align > 1 || nbd_of(d->conn)->begun_bytes)
-		return 0;
-	for (unsigned i = 0; v && i < IO_IOV_MAX && have < bytes; i++, v = v->next)
-		have += v->len;
-	return write_whole(d, MIN(have, bytes));
 }
 
 /* Moves a part of the payload from the input to d->data: its chunks as they are, or a copy where
  * the store needs alignment, or a block is in too many pieces.  Returns its bytes; 0: no memory. */
-static size_t write_take(struct nbd_command *d, size_t bytes)
+static size_t write_take(struct nbd_command *d, const struct block_rest *rest, size_t bytes)
 {
 	struct conn *c = d->conn;
 	struct pool *p = &c->worker->pool;
-	size_t views = write_views(d, bytes);
+	size_t views = 0;
 
+	if (!nbd_of(c)->begun_bytes)
+		views = block_received(c, d->io.mount->export, rest, bytes);
 	if (views) {
 		bufq_take(p, &d->data, &c->rx, views);
 		return views;
 	}
 	nbd_part_room(d, 0, bytes);
-	nbd_part_cut(d, d->data.bytes - write_whole(d, d->data.bytes));
+	block_cut(c->worker, &d->data, block_whole(rest, d->data.bytes));
 	for (struct view *v = d->data.head; v; v = v->next)
 		nbd_begun_read(c, v->data, v->len);
 	stat_add(c->worker->stats.bytes_copied, d->data.bytes);
@@ -198,19 +174,20 @@ bool nbd_write_go_on(struct nbd_command *d)
 {
 	struct conn *c = d->conn;
 	struct nbd_conn *n = nbd_of(c);
+	struct block_rest rest = write_rest(d);
 	size_t bytes;
 
-	bytes = write_ready(d);
+	bytes = write_ready(d, &rest);
 	if (bytes == 0) {
-		write_wait(d);
+		write_wait(c, &rest);
 		return false;
 	}
-	bytes = write_take(d, bytes);
+	bytes = write_take(d, &rest, bytes);
 	if (bytes == 0) {
 		conn_wait_for_memory(c);
 		return false;
 	}
-	if (bytes == nbd_command_left(d)) {
+	if (bytes == rest.bytes) {
 		n->payload = NULL;
 		nbd_command_arrived(d);
 	}

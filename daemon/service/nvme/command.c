@@ -9,14 +9,6 @@
 
 /* ---- Commands ---- */
 
-bool nvme_is_full(const struct conn *c)
-{
-	const struct worker *w = c->worker;
-
-	return conn_held_bytes(c) - c->rx.bytes >= w->limits.held_max ||
-	       conn_held_views(c) - c->rx.views >= w->limits.views_max;
-}
-
 int nvme_commands_init(struct nvme_queue *q, unsigned count)
 {
 	q->commands = calloc(count, sizeof(*q->commands));
@@ -241,23 +233,11 @@ void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset
 	io_submit(&d->io);
 }
 
-/* Frees bytes at the end of d->data: a block may span chunks. */
-static void part_cut(struct nvme_command *d, size_t bytes)
-{
-	struct pool *p = &d->queue->conn->worker->pool;
-	struct bufq all = d->data;
-
-	d->data = (struct bufq){ 0 };
-	bufq_take(p, &d->data, &all, all.bytes - bytes);
-	bufq_drop(p, &all, bytes);
-}
-
 void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed)
 {
 	struct nvme_queue *q = d->queue;
 	struct worker *w = q->conn->worker;
-	struct pool *p = &w->pool;
-	size_t align = d->io.mount ? MAX(d->io.mount->export->align, NVME_ALIGN) : NVME_ALIGN;
+	size_t align = d->io.mount ? MAX(d->io.mount->export->align, BLOCK_ALIGN) : BLOCK_ALIGN;
 	struct view *v = NULL;
 
 	if (framed && bytes)
@@ -268,17 +248,13 @@ void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed)
 		v->len = (uint32_t)bytes;
 		bufq_push(&d->data, v);
 	}
-	while (d->data.bytes < bytes && d->data.views < IO_IOV_MAX) {
-		struct chunk *k = chunk_get(p);
+	if (d->data.bytes < bytes)
+		block_chunks(w, &d->data, bytes, 0);
+	if (unlikely(d->data.bytes < bytes)) {
+		struct block_rest rest = nvme_rest(d);
 
-		if (!k)
-			break;
-		bufq_push(&d->data, view_new(p, k, k->base,
-					     (uint32_t)MIN(p->chunk_size, bytes - d->data.bytes)));
-		chunk_put(p, k); /* the view keeps it */
+		block_cut(w, &d->data, block_whole(&rest, d->data.bytes));
 	}
-	if (unlikely(d->data.bytes < bytes))
-		part_cut(d, d->data.bytes % nvme_unit(d));
 }
 
 /* All data asked for has been received and written: asks for more, or completes the command. */
@@ -347,12 +323,9 @@ bool nvme_command_fill(struct nvme_command *d)
 	uint32_t left = d->length - d->done_bytes;
 	const struct mount *m = d->io.mount;
 
-	if (conn_read_must_wait(c, m && m->export->in_memory) ||
-	    (d->done_bytes > 0 && nvme_is_full(c))) {
-		c->flags |= CONN_WATCH_TX;
+	if (block_read_must_wait(c, m ? m->export : NULL, d->done_bytes > 0))
 		return false;
-	}
-	nvme_part_room(d, conn_read_share(c, MIN(left, NVME_PART_MAX), nvme_unit(d)), true);
+	nvme_part_room(d, conn_read_share(c, MIN(left, BLOCK_PART_MAX), nvme_rest(d).unit), true);
 	if (d->data.bytes == 0) {
 		conn_wait_for_memory(c);
 		return false;
@@ -409,11 +382,15 @@ static uint32_t block_bytes(const struct nvme_target *t, const struct export *e)
 	return MAX(t->block_size ? t->block_size : NVME_BLOCK, e->align);
 }
 
-uint32_t nvme_unit(const struct nvme_command *d)
+struct block_rest nvme_rest(const struct nvme_command *d)
 {
 	const struct mount *m = d->io.mount;
 
-	return m ? block_bytes(d->queue->conn->worker->shared, m->export) : 1;
+	return (struct block_rest){
+		.offset = d->offset + d->done_bytes,
+		.bytes = d->length - d->done_bytes,
+		.unit = m ? block_bytes(d->queue->conn->worker->shared, m->export) : 1,
+	};
 }
 
 struct nvme_namespace nvme_namespace_of(const struct nvme_target *t, const struct export *e)

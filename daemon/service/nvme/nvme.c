@@ -17,7 +17,7 @@ static bool owes_input(const struct nvme_queue *q)
 {
 	const struct conn *c = q->conn;
 
-	if (q->phase == NVME_PHASE_ENDING || nvme_is_held_up(c) || (c->flags & CONN_NO_MEMORY))
+	if (q->phase == NVME_PHASE_ENDING || block_is_held_up(c) || (c->flags & CONN_NO_MEMORY))
 		return false;
 	if (q->receiving)
 		return q->receiving->step != NVME_IO;
@@ -204,7 +204,7 @@ const struct service service_nvme = {
 	.flags = SERVICE_EXPORTS | SERVICE_MESSAGES | SERVICE_KEEPS_ALIVE,
 	.message_max = NVME_SQE,
 	.connect = nvme_rdma_greet,
-	.held_max = NVME_HELD_MAX,
+	.held_max = BLOCK_HELD_MAX,
 	.shared_new = nvme_target_new,
 	.shared_free = nvme_target_free,
 	.open = nvme_open,

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "block.h"
 #include "conn.h"
 #include "remote.h"
 #include "store.h"
@@ -19,9 +20,6 @@
 #include "wire/tcp_proto.h"
 
 enum {
-	NVME_PART_MAX = 512 * 1024,    /* bytes of one read or write of a store */
-	NVME_HELD_MAX = 8192 * 1024,   /* bytes a connection may hold */
-	NVME_ALIGN = 64,               /* bytes: minimum alignment of the data of reads in memory */
 	NVME_BLOCK = 4096,             /* bytes; the default */
 	NVME_ADMIN_ENTRIES_MAX = 1024, /* of an admin queue */
 	NVME_ADMIN_CAPSULE = 8192,     /* bytes of data behind an admin or Fabrics command */
@@ -240,15 +238,12 @@ void nvme_commands_run(struct nvme_queue *q);
 void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed);
 /* Submits d->data, or a range without data, to the store. */
 void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset, uint64_t length);
-/* True: the commands in flight hold as much memory as the connection may.  No further one is read
- * until one ends, which runs the service again. */
-bool nvme_is_full(const struct conn *c);
 
 /* A namespace: an export as the host sees it. */
 struct nvme_namespace nvme_namespace_of(const struct nvme_target *t, const struct export *e);
-/* Bytes of which each part of the command's data is a multiple: a logical block, which is at least
- * the alignment of the export; 1 without an export. */
-uint32_t nvme_unit(const struct nvme_command *d);
+/* The data of the command that no part has taken yet.  Its unit is a logical block of the
+ * namespace; 1 without an export. */
+struct block_rest nvme_rest(const struct nvme_command *d);
 
 extern const struct nvme_verbs nvme_io_verbs;
 /* The data so far has been dealt with: has the command wait for more, ask for it, or start. */
@@ -262,8 +257,6 @@ unsigned nvme_entries(const struct worker *w);
 void nvme_receive(struct nvme_command *d, uint32_t bytes);
 /* Takes data that has arrived; false: nothing can be done now. */
 bool nvme_receive_go_on(struct nvme_queue *q);
-/* True: more data cannot arrive before some is written. */
-bool nvme_is_held_up(const struct conn *c);
 
 /* nvme/tcp.c */
 

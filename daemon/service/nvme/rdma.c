@@ -172,15 +172,15 @@ static void rdma_read(struct remote *remote, int result)
 static bool rdma_ask(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
-	uint32_t left = MIN(d->length - d->got_bytes, (uint32_t)NVME_PART_MAX);
+	uint32_t left = MIN(d->length - d->got_bytes, (uint32_t)BLOCK_PART_MAX);
 
 	if (d->verb->start && !d->page)
 		nvme_page_new(d, d->length);
-	if (nvme_is_full(c)) {
+	if (block_is_full(c)) {
 		c->flags |= CONN_WATCH_TX;
 		return false;
 	}
-	nvme_part_room(d, conn_read_share(c, left, nvme_unit(d)), true);
+	nvme_part_room(d, conn_read_share(c, left, nvme_rest(d).unit), true);
 	if (d->data.bytes == 0) {
 		conn_wait_for_memory(c);
 		return false;
@@ -237,7 +237,7 @@ static bool rdma_take(struct nvme_queue *q)
 		conn_wait_for_memory(c);
 		return false;
 	}
-	d = nvme_is_full(c) || nvme_pages_are_short(q) ? NULL : nvme_command_get(q);
+	d = block_is_full(c) || nvme_pages_are_short(q) ? NULL : nvme_command_get(q);
 	if (!d)
 		return false;
 	nvme_parse_sqe(v->data, &d->sqe);

@@ -3,18 +3,13 @@
  * Data for a store stays in the input until its PDU is complete and the digest has been verified.
  * If memory is too short to receive the whole PDU, whole blocks are written as they arrive: if the
  * digest is wrong then, the command fails, these blocks are undefined, and the host writes them
- * again.  A write never ends within a block, whatever the sizes of PDUs and of what is received. */
+ * again.  A write never ends within a block: see block_whole(). */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "bytes.h"
 #include "crc32c.h"
 #include "queue.h"
-
-bool nvme_is_held_up(const struct conn *c)
-{
-	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->pressure.waiting;
-}
 
 void nvme_receive(struct nvme_command *d, uint32_t bytes)
 {
@@ -140,7 +135,7 @@ static uint32_t receive_ready(const struct nvme_queue *q)
 
 	if (c->rx.bytes >= q->data_left + digest)
 		return q->data_left;
-	return nvme_is_held_up(c) ? (uint32_t)MIN(q->data_left, c->rx.bytes) : 0;
+	return block_is_held_up(c) ? (uint32_t)MIN(q->data_left, c->rx.bytes) : 0;
 }
 
 /* Verifies the digest of the PDU whose rest is in the input, without taking that. */
@@ -161,21 +156,6 @@ static bool receive_is_intact(const struct nvme_queue *q)
 	return get_le32(sent) == digest;
 }
 
-/* The whole blocks among `bytes` of input that one write can take as they are. */
-static uint32_t receive_whole(const struct nvme_queue *q, uint32_t bytes)
-{
-	const struct nvme_command *d = q->receiving;
-	const struct view *v = q->conn->rx.head;
-	uint32_t have = 0;
-
-	if (d->io.mount->export->align > 1 || d->begun_bytes)
-		return 0;
-	for (unsigned i = 0; v && i < IO_IOV_MAX && have < bytes; i++, v = v->next)
-		have += v->len;
-	have = MIN(have, bytes);
-	return have - have % nvme_unit(d);
-}
-
 /* Takes the received chunks without copying. */
 static void receive_views(struct nvme_queue *q, uint32_t bytes)
 {
@@ -193,7 +173,7 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
 
-	if (!d->page && !nvme_page_new(d, nvme_unit(d))) {
+	if (!d->page && !nvme_page_new(d, nvme_rest(d).unit)) {
 		receive_fail(d, NVME_INTERRUPTED);
 		return true;
 	}
@@ -203,11 +183,11 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 }
 
 /* Copies whole blocks into memory that is aligned as the store requires. */
-static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
+static bool receive_blocks(struct nvme_queue *q, const struct block_rest *rest, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
-	uint32_t unit = nvme_unit(d), begun = d->begun_bytes;
-	uint32_t whole = (begun + bytes) / unit * unit;
+	uint32_t begun = d->begun_bytes;
+	uint32_t whole = (uint32_t)block_whole(rest, begun + bytes);
 
 	if (whole == 0)
 		return receive_begin(q, bytes);
@@ -228,11 +208,11 @@ static bool receive_blocks(struct nvme_queue *q, uint32_t bytes)
 	return true;
 }
 
-/* No part ends within a block: a host that is gone leaves a block as it was, or written. */
 static bool receive_part(struct nvme_queue *q)
 {
 	struct nvme_command *d = q->receiving;
-	uint32_t bytes, whole;
+	struct block_rest rest;
+	uint32_t bytes, whole = 0;
 
 	if (d->step == NVME_IO) /* a part is in flight */
 		return false;
@@ -247,10 +227,12 @@ static bool receive_part(struct nvme_queue *q)
 			return true;
 		}
 	}
-	whole = receive_whole(q, bytes);
+	rest = nvme_rest(d);
+	if (!d->begun_bytes)
+		whole = (uint32_t)block_received(q->conn, d->io.mount->export, &rest, bytes);
 	if (whole)
 		receive_views(q, whole);
-	else if (!receive_blocks(q, bytes))
+	else if (!receive_blocks(q, &rest, bytes))
 		return false;
 	if (d->data.bytes)
 		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, d->data.bytes);

@@ -171,7 +171,7 @@ static bool tcp_start(struct nvme_queue *q)
 		nvme_tcp_fail(q, fault.fes, fault.fei);
 		return true;
 	}
-	q->terms.h2c_max = (uint32_t)MIN(MAX(share / NVME_BLOCK, 1U) * NVME_BLOCK, NVME_PART_MAX);
+	q->terms.h2c_max = (uint32_t)MIN(MAX(share / NVME_BLOCK, 1U) * NVME_BLOCK, BLOCK_PART_MAX);
 	if (!tcp_write(q, pdu, nvme_tcp_build_icresp(pdu, &q->terms)))
 		return false;
 	q->phase = NVME_PHASE_CONNECT;
@@ -203,7 +203,7 @@ static bool tcp_command(struct nvme_queue *q)
 {
 	struct nvme_command *d;
 
-	if (nvme_is_full(q->conn) || nvme_pages_are_short(q))
+	if (block_is_full(q->conn) || nvme_pages_are_short(q))
 		return false;
 	d = nvme_command_get(q);
 	if (!d)

@@ -1,0 +1,78 @@
+/* Block commands: rules that the services nbd and nvme share.
+ *
+ * A read or write of a client is served in parts.  How much memory a part gets, when a connection
+ * holds enough, and where a part of a write may end is decided here; the services keep their wire
+ * formats and the states of their commands. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conn.h"
+#include "export.h"
+#include "store.h"
+
+enum {
+	BLOCK_PART_MAX = 512 * 1024,  /* bytes of one read or write of a store */
+	BLOCK_HELD_MAX = 8192 * 1024, /* bytes a connection may hold */
+	BLOCK_ALIGN = 64,             /* bytes: minimum alignment of the data of reads in memory */
+};
+
+/* Data of a request that no part has taken yet. */
+struct block_rest {
+	uint64_t offset; /* bytes, in the export */
+	uint64_t bytes;
+	/* Bytes of a logical block: a power of two, and a multiple of export->align. */
+	uint32_t unit;
+};
+
+/* The rule of whole blocks: of the next `bytes` of the data, those that a part may have.  It ends
+ * where a block ends, or where the client's request does, so that a client that vanishes leaves
+ * each block either as it was or written.  The part of a block that remains when a connection ends
+ * is freed and never written. */
+static inline size_t block_whole(const struct block_rest *rest, size_t bytes)
+{
+	size_t beyond = (size_t)(rest->offset + bytes) & (rest->unit - 1);
+
+	if (bytes == rest->bytes)
+		return bytes;
+	return bytes > beyond ? bytes - beyond : 0;
+}
+
+/* The bytes, of the next `bytes` in the input, that one write can take as they were received;
+ * 0: they must be copied, because the store needs alignment or a block is in too many pieces. */
+size_t block_received(const struct conn *c, const struct export *e, const struct block_rest *rest,
+		      size_t bytes);
+
+/* True: the commands in flight hold as much memory as the connection may.  No further request is
+ * read until one ends, which runs the service again. */
+static inline bool block_is_full(const struct conn *c)
+{
+	const struct worker *w = c->worker;
+
+	return conn_held_bytes(c) - c->rx.bytes >= w->limits.held_max ||
+	       conn_held_views(c) - c->rx.views >= w->limits.views_max;
+}
+
+/* True: more data of the client cannot arrive before some is written, because c holds as much as it
+ * may (or did when its input was paused) or memory is short. */
+static inline bool block_is_held_up(const struct conn *c)
+{
+	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->pressure.waiting;
+}
+
+/* True: a read cannot have memory for its next part now; c runs again when its output was sent.
+ * begun: earlier parts of the same read have been sent.  e: NULL if the data is no export's. */
+static inline bool block_read_must_wait(struct conn *c, const struct export *e, bool begun)
+{
+	if (likely(!conn_read_must_wait(c, e && e->in_memory) && !(begun && block_is_full(c))))
+		return false;
+	c->flags |= CONN_WATCH_TX;
+	return true;
+}
+
+/* Fills `data` up to `bytes` with chunks of its own, as far as the pool has them; the first one is
+ * used from byte `skip` on. */
+void block_chunks(struct worker *w, struct bufq *data, size_t bytes, size_t skip);
+/* Frees the end of `data` beyond its first `bytes`, as a block may span chunks. */
+void block_cut(struct worker *w, struct bufq *data, size_t bytes);
