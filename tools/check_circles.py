@@ -20,7 +20,6 @@ CIRCLES = [
     "daemon/server/listener daemon/server/listener_cost daemon/server/listener_start"
     " daemon/server/listeners",
     "daemon/server/reload daemon/server/reload_state daemon/server/server",
-    "daemon/service/nbd/command daemon/service/nbd/nbd daemon/service/nbd/transfer",
     "daemon/service/netperf/data daemon/service/netperf/netperf",
     "daemon/store/file daemon/store/file_auto",
     "daemon/varlink/varlink daemon/varlink/varlink_client daemon/varlink/varlink_service",

@@ -1,10 +1,12 @@
-/* Service `nbd`: commands, and code shared by all types; nbd/transfer.c implements reads and
+/* Service `nbd`: commands, and code shared by all types; nbd/transfer.c: data of reads and
  * writes. */
 #pragma once
 #include "nbd.h"
 
 /* nbd/command.c */
 
+/* A free command; NULL: queue-depth commands are being served. */
+struct nbd_command *nbd_command_get(struct conn *c);
 /* To be called when the command's request has arrived, with all of its payload. */
 void nbd_command_arrived(struct nbd_command *d);
 /* The command has failed.  The reply is sent only after the rest of its payload, payload_left

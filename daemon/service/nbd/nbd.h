@@ -1,7 +1,9 @@
 /* Service `nbd`: internal interface of its files.
  *
- * nbd.c: a connection's life and the handshake; nbd/command.c: requests, their parts, their
- * replies; nbd/transfer.c: reads and writes; nbd/proto.c: the wire format. */
+ * From the top down, each calls only those after it.  nbd.c: a connection's life and the handshake;
+ * nbd/requests.c: requests, from their header to their reply; nbd/transfer.c: data of reads and
+ * writes; nbd/command.c: a command's states and parts; nbd/input.c: input that is dropped, or is
+ * kept outside the pool.  Pure: nbd/proto.c, nbd/option_proto.c. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -109,10 +111,12 @@ static inline struct nbd_conn *nbd_of(const struct conn *c)
 int nbd_commands_init(struct conn *c);
 void nbd_commands_free(struct conn *c);
 
+/* nbd/requests.c */
+
 /* Answers finished commands and starts requests that have arrived. */
 void nbd_commands_run(struct conn *c);
 
-/* nbd.c */
+/* nbd/input.c */
 
 /* Drops drop_bytes of input; false: more of them are to come. */
 bool nbd_drop(struct conn *c);
