@@ -55,7 +55,8 @@ def rooms_below(folder, rooms):
     """The rooms whose headers a room's files include, itself left out."""
     own = "ctl" if folder.startswith("ctl") else "daemon"  # programs may have headers of one name
     owner = {file.name: room for room, _ in rooms if room.startswith(own) or room == "daemon/base"
-             if not room.startswith("daemon/service/")  # their headers are their own
+             # A service's headers are its own; block/ is for two of them.
+             if not room.startswith("daemon/service/") or room == "daemon/service/block"
              for file in (TOP / room).glob("*.h")}
     below = set()
     for file in (TOP / folder).glob("*.[ch]"):
