@@ -6,13 +6,13 @@
 #define LOAD(p)     atomic_load_explicit(p, memory_order_relaxed)
 #define STORE(p, v) atomic_store_explicit(p, v, memory_order_relaxed)
 
-void histogram_add(struct histogram *h, uint64_t value_ns)
+void histogram_add(struct histogram *h, uint64_t value_ns, unsigned count)
 {
 	_Atomic uint64_t *bucket = &h->buckets[histogram_bucket(value_ns)];
 	uint64_t min = LOAD(&h->min);
 
-	STORE(bucket, LOAD(bucket) + 1);
-	STORE(&h->sum, LOAD(&h->sum) + value_ns);
+	STORE(bucket, LOAD(bucket) + count);
+	STORE(&h->sum, LOAD(&h->sum) + value_ns * count);
 	if (value_ns > LOAD(&h->max))
 		STORE(&h->max, value_ns);
 	if (value_ns < min || min == 0)

@@ -51,8 +51,8 @@ static inline uint64_t histogram_bucket_max(unsigned bucket)
 	return (((1ULL << HISTOGRAM_SUB_BITS) + part + 1) << (shift - 1)) - 1;
 }
 
-/* Writer only. */
-void histogram_add(struct histogram *h, uint64_t value_ns);
+/* Adds the value `count` times.  Writer only. */
+void histogram_add(struct histogram *h, uint64_t value_ns, unsigned count);
 
 /* sum += h; any thread. */
 void histogram_merge(struct histogram_sum *sum, const struct histogram *h);

@@ -131,6 +131,7 @@ struct conn {
 		struct conn *next;
 	} slices;
 	uint8_t op_index, end;
+	uint32_t op_count; /* operations that the clock of op_start_ns runs for */
 	/* CONN_BULK: the turn in which it last received, or became one, modulo 2^32; see
 	 * bulk_share(). */
 	uint32_t bulk_turn;
@@ -434,6 +435,13 @@ static inline bool conn_deadline_passed(const struct conn *c)
  * deadline has passed. */
 bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes);
 
+/* Starts the clock of `count` operations at start_ns, or has it run for them as well: replies that the
+ * kernel takes together are as many samples. */
+void conn_op_sample(struct conn *c, unsigned operation, uint64_t start_ns, unsigned count);
+
+/* Counts further operations that come with one that has begun. */
+void conn_op_begin_more(struct conn *c, unsigned operation, unsigned count);
+
 /* Counts an operation of the service (index in service->operations).  On sampled turns it starts
  * the clock, which conn_sent() stops when all of tx is with the kernel: the latency runs from the
  * moment the worker held the request's bytes to the moment the kernel had taken the reply. */
@@ -442,10 +450,8 @@ static inline void conn_op_begin(struct conn *c, unsigned operation)
 	struct worker *w = c->worker;
 
 	stat_add(w->stats.operations[operation].count, 1);
-	if (w->turn.sampling && !c->op_start_ns) {
-		c->op_start_ns = w->turn.now_ns;
-		c->op_index = (uint8_t)operation;
-	}
+	if (w->turn.sampling)
+		conn_op_sample(c, operation, w->turn.now_ns, 1);
 }
 
 /* For services that do not parse: counts each message in rx as an operation, or all of a byte
@@ -456,7 +462,7 @@ static inline void conn_op_begin_all(struct conn *c, unsigned operation)
 
 	conn_op_begin(c, operation);
 	if (unlikely(c->rx.views > 1) && w->engine->messages)
-		stat_add(w->stats.operations[operation].count, c->rx.views - 1);
+		conn_op_begin_more(c, operation, c->rx.views - 1);
 }
 
 /* conn_op_begin() for services that answer later, called when the reply has been put into tx.
@@ -467,9 +473,8 @@ static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t st
 	struct worker *w = c->worker;
 
 	stat_add(w->stats.operations[operation].count, 1);
-	if (unlikely(start_ns) && !c->op_start_ns) {
-		c->op_start_ns = start_ns;
-		c->op_index = (uint8_t)operation;
+	if (unlikely(start_ns)) {
+		conn_op_sample(c, operation, start_ns, 1);
 		w->turn.timing = true;
 	}
 }

@@ -65,7 +65,7 @@ static void io_sample(const struct io *io, int result)
 {
 	struct mount *m = io->mount;
 
-	histogram_add(&m->operations[io->kind].latency, clock_ns() - io->start_ns);
+	histogram_add(&m->operations[io->kind].latency, clock_ns() - io->start_ns, 1);
 	if (io->kind == IO_read && result >= 0 && io_found_zeros(io))
 		stat_add(m->zero_reads, 1);
 }
