@@ -11,7 +11,8 @@ typedef uint64_t column_set;
 
 /* Adds the column of that name, which is `bytes` long; false: there is none. */
 bool compare_columns_add(column_set *set, const char *name, size_t bytes);
-/* The names, one after the other; NULL behind the last one.  The meaning is a part of a sentence. */
+/* The names, one after the other; NULL behind the last one.  The meaning is a part of a sentence.
+ */
 const char *compare_column_name(unsigned i);
 struct human compare_column_heading(unsigned i); /* "CPU/op us" */
 const char *compare_column_meaning(unsigned i);

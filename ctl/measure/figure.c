@@ -99,6 +99,21 @@ static double p99_99(const struct measure *row)
 	return latency(row, 0.9999);
 }
 
+static double cpu_share(const struct measure *row)
+{
+	return ratio((double)row->cpu_ns, (double)row->interval_ns);
+}
+
+/* Of workers that have time to sleep a turn's length is mostly that sleep, and a request waits for
+ * none of it. */
+static double turn_p99(const struct measure *row)
+{
+	double busy = cpu_share(row) / (double)MAX(row->workers, (uint64_t)1);
+	uint64_t ns;
+
+	return busy >= FIGURE_BUSY && histogram_tail(&row->turn, 0.99, &ns) ? (double)ns : NAN;
+}
+
 static double samples(const struct measure *row)
 {
 	return (double)row->latency.count;
@@ -191,11 +206,6 @@ static double ops_per_turn(const struct measure *row)
 }
 
 /* ---- CPUs ---- */
-
-static double cpu_share(const struct measure *row)
-{
-	return ratio((double)row->cpu_ns, (double)row->interval_ns);
-}
 
 static double generator_share(const struct measure *row)
 {
@@ -311,6 +321,12 @@ const struct figure_info figures[FIGURE_COUNT] = {
 		.name = "latency_samples", .title = "samples", .words = "samples",
 		.meaning = "operations whose latency was sampled",
 		.value = samples, .scale = 1, .pooled = true, .rank = 13 },
+	[FIGURE_TURN_P99] = {
+		.name = "turn_p99_ns", .title = "turn99", .unit = "us", .words = "turn p99",
+		.meaning = "the 99th percentile of the length of a worker's turn, while the "
+			   "workers are busy: so long may a request wait in its socket before "
+			   "p50 and p99 begin to count",
+		.value = turn_p99, .scale = 1e-3, .pooled = true, .rank = 6 },
 	[FIGURE_CPU_PER_REQUEST] = {
 		.name = "cpu_ns_per_request", .title = "CPU/req", .unit = "us",
 		.words = "CPU per request",

@@ -19,6 +19,7 @@ enum figure {
 	FIGURE_P99_9,
 	FIGURE_P99_99,
 	FIGURE_SAMPLES,
+	FIGURE_TURN_P99,
 	FIGURE_CPU_PER_REQUEST,
 	FIGURE_CPU_PER_OP,
 	FIGURE_CPU_PER_BYTE,
@@ -41,6 +42,9 @@ enum figure {
 	FIGURE_UNATTRIBUTED,
 	FIGURE_COUNT
 };
+
+/* Workers that use this share of their CPUs are busy: clients wait for them. */
+#define FIGURE_BUSY 0.9
 
 /* How a value is written once it has been multiplied by the scale. */
 enum figure_form { FORM_NUMBER, FORM_PERCENT, FORM_RATIO };

@@ -132,6 +132,19 @@ static void set_names(struct measure *row, json_t *source)
 	row->stores = field_get(source, "stores");
 }
 
+/* The increase of a histogram; *to is empty. */
+static void set_histogram(struct histogram_sum *to, const json_t *before, const json_t *after)
+{
+	struct histogram_sum *past = calloc(1, sizeof(*past));
+
+	if (!past)
+		abort();
+	measure_add_latency(to, after);
+	measure_add_latency(past, before);
+	histogram_subtract(to, past);
+	free(past);
+}
+
 static void set_cost(struct measure *row, const json_t *before, const json_t *after)
 {
 	row->listener_count = grown(operations_count(before), operations_count(after));
@@ -144,23 +157,19 @@ static void set_cost(struct measure *row, const json_t *before, const json_t *af
 	row->syscalls =
 		grown(field_sum(before, "cost.syscalls"), field_sum(after, "cost.syscalls"));
 	row->turns = delta(before, after, "cost.turns");
+	set_histogram(&row->turn, field_get(before, "cost.turn_ns"),
+		      field_get(after, "cost.turn_ns"));
 }
 
 static void set_operation(struct measure *row, const char *name, const json_t *before,
 			  const json_t *after)
 {
-	struct histogram_sum *past = calloc(1, sizeof(*past));
-
-	if (!past)
-		abort();
 	row->operation = name;
 	row->batch = field_has(row->source, "batches", name);
 	row->count = delta(before, after, "count");
 	row->errors = delta(before, after, "errors");
-	measure_add_latency(&row->latency, field_get(after, "latency_ns"));
-	measure_add_latency(past, field_get(before, "latency_ns"));
-	histogram_subtract(&row->latency, past);
-	free(past);
+	set_histogram(&row->latency, field_get(before, "latency_ns"),
+		      field_get(after, "latency_ns"));
 }
 
 static struct measure *add_delta(struct measures *m, const json_t *before, json_t *after,
@@ -457,6 +466,7 @@ static void add_measure(struct measure *to, const struct measure *from)
 	add_softirq(&to->softirq, &from->softirq);
 	add_generator(&to->generator, &from->generator);
 	add_histogram(&to->latency, &from->latency);
+	add_histogram(&to->turn, &from->turn);
 }
 
 static void add_visit(struct measure *row, struct measure *visit)

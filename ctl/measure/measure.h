@@ -76,6 +76,7 @@ struct measure {
 	uint64_t sampled_reads, zero_reads;  /* likewise; of the sampled ones, those of zeros */
 	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */
 	struct histogram_sum latency;
+	struct histogram_sum turn; /* lengths of sampled turns of the listener's workers */
 	struct measure_generator generator;
 	struct measure_machine machine;
 	struct measure_softirq softirq;
@@ -174,7 +175,9 @@ int measures_load(struct measures *m, FILE *from, unsigned *ret_line);
 /* Adds the buckets of a document's latency_ns object; false: invalid. */
 bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
 
-/* The latency at `quantile`; false: too few samples (ten must lie beyond it). */
+/* The value at `quantile`; false: too few samples (ten must lie beyond it). */
+bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns);
+/* The same of the row's latency. */
 bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns);
 
 /* The round-trip time at `quantile` as reported by the generator, the median of the visits.  False:

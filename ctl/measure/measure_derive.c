@@ -29,14 +29,19 @@ struct measures measures_copy(const struct measures *m)
 	return copy;
 }
 
-bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns)
+bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns)
 {
 	static const double beyond = 10 - 1e-6; /* of fewer the next sample may move it far */
 
-	if ((1 - quantile) * (double)row->latency.count < beyond)
+	if ((1 - quantile) * (double)h->count < beyond)
 		return false;
-	*ret_ns = histogram_quantile(&row->latency, quantile);
+	*ret_ns = histogram_quantile(h, quantile);
 	return true;
+}
+
+bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns)
+{
+	return histogram_tail(&row->latency, quantile, ret_ns);
 }
 
 void measure_check_requests(struct measure *row)
@@ -46,9 +51,10 @@ void measure_check_requests(struct measure *row)
 	double wall_s = (double)g->wall_ns / NS_PER_S;
 	bool fits = r->requests <= (double)row->bytes_in + (double)row->bytes_out;
 
-	/* The span of load is known to some 20 ms at each end. */
+	/* The span of load is known to some 20 ms at each end, and redis-benchmark with --threads
+	 * ends its own at a timer of 250 ms. */
 	if (r->requests_per_s > 0 && g->wall_ns)
-		fits &= r->requests / r->requests_per_s <= 1.1 * wall_s + 0.1;
+		fits &= r->requests / r->requests_per_s <= 1.1 * wall_s + 0.35;
 	if (!row->batch) /* what is under way at the ends may be counted on one side */
 		fits &= r->requests <= 1.02 * (double)row->listener_count + 10;
 	if (fits || r->requests <= 0)

@@ -171,6 +171,8 @@ json_t *measure_to_json(const struct measure *row)
 	json_object_set_new(saved, "stores",
 			    row->stores ? json_deep_copy(row->stores) : json_array());
 	json_object_set_new(saved, "latency_ns", latency_to_json(&row->latency));
+	if (row->turn.count)
+		json_object_set_new(saved, "turn_ns", latency_to_json(&row->turn));
 	if (row->generator.wall_ns)
 		json_object_set_new(saved, "generator", generator_to_json(&row->generator));
 	if (row->machine.total_ns)
@@ -213,7 +215,10 @@ int measures_add_json(struct measures *m, json_t *source)
 			  ARRAY_SIZE(softirq_numbers));
 	generator_from_json(&row->generator, field_get(source, "generator"));
 	machine_from_json(&row->machine, field_get(source, "machine"));
-	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) ? 0 : -EINVAL;
+	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) &&
+			       measure_add_latency(&row->turn, field_get(source, "turn_ns"))
+		       ? 0
+		       : -EINVAL;
 }
 
 int measures_load(struct measures *m, FILE *from, unsigned *ret_line)

@@ -106,12 +106,16 @@ const struct statistic listener_statistics[] = {
 #define GAUGE(member, name, metric, help)   NUMBER(GAUGE, member, name, metric, help)
 #define MAP(member, name, varlink, rows)                                                           \
 	ROW(MAP, #name, varlink, NULL, NULL, AT(listener_numbers, member), .each = (rows)),
+#define SPAN(member, name, metric, help)                                                           \
+	ROW(LATENCY, #name, "Latency", metric, help, AT(listener_numbers, member),                 \
+	    .each = latency_statistics),
 #define OBJECT(name, varlink, metric, help, ...)                                                   \
 	ROW(OBJECT, #name, varlink, metric, help), __VA_ARGS__{ .type = STATISTIC_END },
 #define OPTIONAL(member, name, varlink, help, ...)                                                 \
 	ROW(OPTIONAL, #name, varlink, NULL, help, AT(listener_numbers, member)),                   \
 		__VA_ARGS__{ .type = STATISTIC_END },
-	LISTENER_STATISTICS(COUNTER, GAUGE, NUMBER, MAP, OBJECT, OPTIONAL){ .type = STATISTIC_END },
+	LISTENER_STATISTICS(COUNTER, GAUGE, NUMBER, MAP, SPAN, OBJECT,
+			    OPTIONAL){ .type = STATISTIC_END },
 };
 
 /* ---- Exports ---- */

@@ -17,6 +17,7 @@ struct json_t;
  *	GAUGE(member, name, metric, help)            likewise, and it may fall
  *	FOUND(type, member, name, metric, help)      the main thread finds it out when asked
  *	MAP(member, name, varlink, each)             an object of objects: the json_t in member
+ *	SPAN(member, name, metric, help)             a histogram of nanoseconds, of each worker
  *	OBJECT(name, varlink, metric, help, rows)
  *	OPTIONAL(member, name, varlink, help, rows)  an object that is there if member is not 0
  *
@@ -24,7 +25,7 @@ struct json_t;
  * see struct statistic.  To add a counter: a COUNTER() here, stat_add() where it happens, a line in
  * nbserved-control(7). */
 /* clang-format off */
-#define LISTENER_STATISTICS(COUNTER, GAUGE, FOUND, MAP, OBJECT, OPTIONAL)                          \
+#define LISTENER_STATISTICS(COUNTER, GAUGE, FOUND, MAP, SPAN, OBJECT, OPTIONAL)                    \
 	FOUND(GAUGE, since_ns, since_ns, NULL,                                                     \
 	      "The daemon's uptime when these counters were 0; a reload may make it again.")        \
 	OBJECT(connections, "Connections", NULL,                                                   \
@@ -71,6 +72,9 @@ struct json_t;
 			FOUND(GAUGE, kernel_threads, count, "nbserved_kernel_threads",             \
 			      "Threads of the kernel that serve the listener's rings."))           \
 		COUNTER(turns, turns, "nbserved_turns", "Rounds of the listener's workers.")       \
+		SPAN(turn_ns, turn_ns, "nbserved_turn_seconds",                                    \
+		     "From the end of a wait to the end of the next one, which may have slept, of " \
+		     "a sample of the turns.")                                                     \
 		COUNTER(gathered, gathered, "nbserved_gathered_turns",                             \
 		        "Turns that waited for more requests (batch-delay).")                      \
 		FOUND(GAUGE, batch_delay_ns, batch_delay_ns, "nbserved_batch_delay_seconds",       \
@@ -207,13 +211,15 @@ struct listener_numbers {
 #define NUMBER(member, ...)      uint64_t member;
 #define FOUND(type, member, ...) uint64_t member;
 #define JSON(member, ...)        struct json_t *member;
+#define SUM(member, ...)         struct histogram_sum member;
 #define FLAG(member, name, varlink, help, ...)                                                     \
 	uint64_t member;                                                                           \
 	__VA_ARGS__
-	LISTENER_STATISTICS(NUMBER, NUMBER, FOUND, JSON, STATISTICS_ROWS, FLAG)
+	LISTENER_STATISTICS(NUMBER, NUMBER, FOUND, JSON, SUM, STATISTICS_ROWS, FLAG)
 #undef NUMBER
 #undef FOUND
 #undef JSON
+#undef SUM
 #undef FLAG
 };
 

@@ -166,9 +166,11 @@ static void add_cost(struct listener *l, struct listener_numbers *n)
 static void add_worker(struct listener_numbers *n, const struct worker *w)
 {
 #define KEPT(member, ...) n->member += stat_load(w->stats.member);
-	LISTENER_STATISTICS(KEPT, KEPT, STATISTICS_NONE, STATISTICS_NONE, STATISTICS_ROWS,
+#define SPAN(member, ...) histogram_merge(&n->member, &w->stats.member);
+	LISTENER_STATISTICS(KEPT, KEPT, STATISTICS_NONE, STATISTICS_NONE, SPAN, STATISTICS_ROWS,
 			    STATISTICS_ROWS)
 #undef KEPT
+#undef SPAN
 	n->batch_delay_ns = MAX(n->batch_delay_ns, stat_load(w->stats.batch_delay_ns));
 	if (w->thread.begun)
 		n->chunks += w->pool.chunk_count;

@@ -305,27 +305,6 @@ void conn_eof(struct conn *c)
 
 /* ---- Output ---- */
 
-void conn_op_sample(struct conn *c, unsigned operation, uint64_t start_ns, unsigned count)
-{
-	if (!c->op_start_ns) {
-		c->op_start_ns = start_ns;
-		c->op_index = (uint8_t)operation;
-		c->op_count = 0;
-	}
-	/* Operations of another kind have a histogram of their own. */
-	if (c->op_index == operation)
-		c->op_count += count;
-}
-
-void conn_op_begin_more(struct conn *c, unsigned operation, unsigned count)
-{
-	struct worker *w = c->worker;
-
-	stat_add(w->stats.operations[operation].count, count);
-	if (w->turn.sampling)
-		conn_op_sample(c, operation, w->turn.now_ns, count);
-}
-
 static void conn_op_time(struct conn *c, uint64_t end_ns)
 {
 	struct worker *w = c->worker;

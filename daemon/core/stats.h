@@ -17,9 +17,11 @@ struct operation_stats {
 
 struct stats {
 #define KEPT(member, ...) _Atomic uint64_t member;
-	LISTENER_STATISTICS(KEPT, KEPT, STATISTICS_NONE, STATISTICS_NONE, STATISTICS_ROWS,
+#define SPAN(member, ...) struct histogram member;
+	LISTENER_STATISTICS(KEPT, KEPT, STATISTICS_NONE, STATISTICS_NONE, SPAN, STATISTICS_ROWS,
 			    STATISTICS_ROWS)
 #undef KEPT
+#undef SPAN
 	_Atomic uint64_t batch_delay_ns; /* the batch delay in force (see batch.h); summed up over
 					    workers as the maximum */
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];

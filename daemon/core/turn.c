@@ -51,18 +51,34 @@ static void worker_run_ready(struct worker *w)
 		worker_run_ended(w);
 }
 
+/* Begins a sampled turn, and takes its time.  After one of sixteen the next turn is sampled, too,
+ * and the time between the two is the length of a turn: as long as what a client sends during a
+ * turn waits in its socket. */
+__attribute__((noinline)) static void worker_begin_sample(struct worker *w)
+{
+	struct worker_turn *t = &w->turn;
+	uint64_t now_ns = clock_ns();
+
+	if (t->spanning)
+		histogram_add(&w->stats.turn_ns, now_ns - t->now_ns, 1);
+	t->now_ns = now_ns;
+	t->sampling = t->timing = true;
+	t->sample_random = t->sample_random * 1664525 + 1013904223; /* Numerical Recipes' LCG */
+	t->spanning = !t->spanning && (t->sample_random >> 28) == 0;
+	t->sample_wait =
+		t->spanning ? 0
+			    : (int)((t->sample_random >> 16) % (2 * w->engine->sample_turns - 1));
+}
+
 /* Samples one turn in sample_turns, at random.  It counts turns, since a choice by time would
  * favour the turn that follows a long one. */
-static void worker_set_sampling(struct worker *w)
+static inline void worker_set_sampling(struct worker *w)
 {
 	w->turn.sampling = w->turn.timing = false;
-	if (likely(!NB_STATS || --w->turn.sample_wait >= 0))
-		return;
-	w->turn.sampling = w->turn.timing = true;
-	w->turn.sample_random =
-		w->turn.sample_random * 1664525 + 1013904223; /* Numerical Recipes' LCG */
-	w->turn.sample_wait =
-		(int)((w->turn.sample_random >> 16) % (2 * w->engine->sample_turns - 1));
+	if (unlikely(NB_STATS && --w->turn.sample_wait < 0))
+		worker_begin_sample(w);
+	else
+		w->turn.now_ns = w->deadlines.wake_ns ? clock_ns() : clock_coarse_ns();
 }
 
 void worker_add_hook(struct worker *w, struct worker_hook *hook)
@@ -149,7 +165,6 @@ __attribute__((no_stack_protector)) void worker_turn(struct worker *w)
 	if (unlikely(w->turn.due))
 		worker_do_due(w);
 	worker_set_sampling(w);
-	w->turn.now_ns = w->turn.sampling || w->deadlines.wake_ns ? clock_ns() : clock_coarse_ns();
 	worker_run_ready(w);
 	if (unlikely(w->deadlines.wake_ns))
 		worker_chores(w);

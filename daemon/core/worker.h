@@ -222,6 +222,7 @@ struct worker_turn {
 	uint32_t sample_random;
 	unsigned ran;  /* connections that ran in the last turn */
 	bool sampling; /* the operations that begin in this turn are timed */
+	bool spanning; /* the next turn is sampled, too, and ends the span that began here */
 	/* Timed operations end in this turn: engines take the time of sends. */
 	bool timing;
 	bool stop;

@@ -111,7 +111,7 @@ static void conn_receive(struct run *r, struct conn *c)
 	count = c->received_bytes / r->load->size - c->answered;
 	for (uint64_t i = 0; i < count; i++)
 		histogram_add(&r->server->latency,
-			      now_ns - c->sent_ns[c->answered++ % r->load->depth]);
+			      now_ns - c->sent_ns[c->answered++ % r->load->depth], 1);
 	r->answered += count;
 	if (count && now_ns < r->deadline_ns && r->sent < r->quota)
 		conn_send(r, c, count, now_ns);

@@ -219,7 +219,7 @@ static void finish(struct queue *q, unsigned cid)
 
 	check(cid < options.depth && q->slots[cid].start_ns, "no such command");
 	check(options.writes || q->slots[cid].done == options.bytes, "a read is not complete");
-	histogram_add(&state.latency, now - q->slots[cid].start_ns);
+	histogram_add(&state.latency, now - q->slots[cid].start_ns, 1);
 	q->slots[cid].start_ns = 0;
 	state.ops++;
 	if (now < state.end_ns)

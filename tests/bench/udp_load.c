@@ -149,7 +149,7 @@ static unsigned echo_turn(const struct load *load, int fd, bool again)
 		if (messages[i].msg_len != load->size)
 			errx(1, "received %u bytes of %u", messages[i].msg_len, load->size);
 		memcpy(&sent_ns, buffers[i] + STAMP, sizeof(sent_ns));
-		histogram_add(&latency, now_ns - sent_ns);
+		histogram_add(&latency, now_ns - sent_ns, 1);
 		memcpy(buffers[i] + STAMP, &now_ns, sizeof(now_ns));
 		buffers[i][9] = 3; /* the server's is 2 */
 		iov[i].iov_len = load->size;

@@ -472,3 +472,24 @@ def test_a_drain_ends_kept_connections_with_a_reply(start_daemon, engine):
         got = receive_all(s)
         assert b"\r\n\r\nhello" in got
     assert daemon.process.wait(TIMEOUT) == 0
+
+
+def test_a_latency_sample_stands_for_all_requests_of_its_flush(daemon):
+    """Requests that come together and are answered together waited as long as each other."""
+    with daemon.connect("http") as s:
+        for _ in range(400):
+            s.sendall(GET * 32)
+            receive(s, 32 * len(ROOT % b""))
+    wait_until(lambda: counts(daemon)["get"] == 400 * 32, "all are counted")
+    samples = daemon.stats("http")["operations"]["get"]["latency_ns"]["count"]
+    assert samples > 0 and samples % 32 == 0
+
+
+def test_the_length_of_turns_is_sampled(daemon):
+    with daemon.connect("http") as s:
+        for _ in range(3000):
+            s.sendall(GET)
+            receive(s, len(ROOT % b""))
+    cost = daemon.stats("http")["cost"]
+    assert 0 < cost["turn_ns"]["count"] <= cost["turns"] / 8
+    assert 0 < cost["turn_ns"]["min"] <= cost["turn_ns"]["max"]

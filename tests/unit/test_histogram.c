@@ -91,7 +91,7 @@ static void quantiles_agree_with_a_sorted_array(void **state)
 	for (unsigned i = 0; i < COUNT; i++) {
 		values[i] = random_latency(&seed);
 		sum += values[i];
-		histogram_add(&h, values[i]);
+		histogram_add(&h, values[i], 1);
 	}
 	qsort(values, COUNT, sizeof(*values), compare_u64);
 	histogram_merge(&s, &h);
@@ -135,7 +135,7 @@ static void one_value_is_every_quantile(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(values); i++) {
 		memset(h, 0, sizeof(*h));
 		memset(s, 0, sizeof(*s));
-		histogram_add(h, values[i]);
+		histogram_add(h, values[i], 1);
 		histogram_merge(s, h);
 		assert_int_equal(s->count, 1);
 		assert_int_equal(s->max, values[i]);
@@ -157,8 +157,8 @@ static void merging_is_adding_every_value(void **state)
 	for (unsigned i = 0; i < 3000; i++) {
 		uint64_t value = random_latency(&seed);
 
-		histogram_add(&parts[i % 3], value);
-		histogram_add(whole, value);
+		histogram_add(&parts[i % 3], value, 1);
+		histogram_add(whole, value, 1);
 	}
 	for (unsigned i = 0; i < 3; i++)
 		histogram_merge(&sum[0], &parts[i]);
@@ -175,11 +175,11 @@ static void subtracting_leaves_the_interval(void **state)
 	struct histogram_sum *sum = calloc(2, sizeof(*sum));
 
 	(void)state;
-	histogram_add(h, 200);
-	histogram_add(h, 5000000);
+	histogram_add(h, 200, 1);
+	histogram_add(h, 5000000, 1);
 	histogram_merge(&sum[0], h);
 	for (unsigned i = 0; i < 10; i++)
-		histogram_add(h, 1000 + i);
+		histogram_add(h, 1000 + i, 1);
 	histogram_merge(&sum[1], h);
 	histogram_subtract(&sum[1], &sum[0]);
 	assert_int_equal(sum[1].count, 10);
@@ -197,9 +197,9 @@ static void subtracting_a_later_reading_gives_nothing_not_less(void **state)
 	struct histogram_sum *sum = calloc(2, sizeof(*sum));
 
 	(void)state;
-	histogram_add(h, 1000);
+	histogram_add(h, 1000, 1);
 	histogram_merge(&sum[0], h);
-	histogram_add(h, 1000);
+	histogram_add(h, 1000, 1);
 	histogram_merge(&sum[1], h);
 	histogram_subtract(&sum[0], &sum[1]);
 	assert_int_equal(sum[0].count, 0);
