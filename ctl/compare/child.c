@@ -19,7 +19,8 @@
 #include "util.h"
 
 enum {
-	CHILD_SAMPLE_MS = 50,   /* interval of samples of its threads */
+	CHILD_SAMPLE_MS = 50, /* interval of samples of its threads */
+	CHILD_PEAK_MS = 2 * CHILD_SAMPLE_MS,
 	CHILD_TASKS_MAX = 1024, /* threads and processes examined per sample */
 	CHILD_GRACE_MS = 5000,  /* from a signal to the kill of a command that goes on */
 };
@@ -102,23 +103,53 @@ static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 
 /* ---- Its threads ---- */
 
-/* CPU time of its threads now, and at the last look before the load: what a thread used for the
- * generator's start is no part of its use. */
-struct look {
+/* CPU time of each thread at one moment. */
+struct tasks {
+	uint64_t at_ns; /* 0: never */
+	unsigned count;
 	struct task {
 		long tid;
 		uint64_t ns;
-	} now[CHILD_TASKS_MAX], before[CHILD_TASKS_MAX];
-	unsigned count, before_count;
+	} list[CHILD_TASKS_MAX];
+};
+
+/* The last look before the load, as what a thread used for the generator's start is no part of its
+ * use; the last look of all, and the one before CHILD_PEAK_MS of which peaks are. */
+struct look {
+	struct tasks now, before, peak;
 	struct use use;
 };
 
-static uint64_t used_before(const struct look *look, long tid)
+static uint64_t used_in(const struct tasks *tasks, long tid)
 {
-	for (unsigned i = 0; i < look->before_count; i++)
-		if (look->before[i].tid == tid)
-			return look->before[i].ns;
+	for (unsigned i = 0; i < tasks->count; i++)
+		if (tasks->list[i].tid == tid)
+			return tasks->list[i].ns;
 	return 0;
+}
+
+static void copy_tasks(struct tasks *to, const struct tasks *from)
+{
+	to->at_ns = from->at_ns;
+	to->count = from->count;
+	memcpy(to->list, from->list, from->count * sizeof(from->list[0]));
+}
+
+static void find_peak(struct look *look)
+{
+	uint64_t span_ns = look->now.at_ns - look->peak.at_ns;
+
+	if (look->peak.at_ns && span_ns < CHILD_PEAK_MS * NS_PER_MS)
+		return;
+	for (unsigned i = 0; look->peak.at_ns && i < look->now.count; i++) {
+		const struct task *task = &look->now.list[i];
+		uint64_t past_ns = used_in(&look->peak, task->tid);
+
+		if (task->ns > past_ns)
+			look->use.peak =
+				MAX(look->use.peak, (double)(task->ns - past_ns) / (double)span_ns);
+	}
+	copy_tasks(&look->peak, &look->now);
 }
 
 /* Reads a small file of /proc whole; false: the task has ended, or Linux lacks the file. */
@@ -143,14 +174,14 @@ static void look_at_task(pid_t pid, const char *tid, struct look *look)
 	char path[96], text[4096], *next = text, *end;
 	unsigned long long ns;
 
-	if (look->count == CHILD_TASKS_MAX)
+	if (look->now.count == CHILD_TASKS_MAX)
 		return;
 	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/schedstat", (int)pid, tid);
 	if (read_small(path, text, sizeof(text)) && sscanf(text, "%llu", &ns) == 1) {
 		struct task task = { strtol(tid, NULL, 10), ns };
-		uint64_t past_ns = used_before(look, task.tid);
+		uint64_t past_ns = used_in(&look->before, task.tid);
 
-		look->now[look->count++] = task;
+		look->now.list[look->now.count++] = task;
 		if (ns > past_ns)
 			look->use.busiest_ns = MAX(look->use.busiest_ns, ns - past_ns);
 	}
@@ -187,7 +218,7 @@ static void look_at_process(pid_t pid, struct look *look)
 
 	look->use.cpu_ns += process_cpu_ns(pid);
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	tasks = look->count < CHILD_TASKS_MAX ? opendir(path) : NULL;
+	tasks = look->now.count < CHILD_TASKS_MAX ? opendir(path) : NULL;
 	while (tasks && (entry = readdir(tasks)))
 		if (entry->d_name[0] != '.')
 			look_at_task(pid, entry->d_name, look);
@@ -198,17 +229,20 @@ static void look_at_process(pid_t pid, struct look *look)
 /* Looks at all of its threads.  A thread that has ended keeps what it had used. */
 static void look_at(pid_t pid, struct look *look)
 {
-	look->count = 0;
+	look->now.count = 0;
+	look->now.at_ns = clock_ns();
 	look->use.cpu_ns = 0;
 	look_at_process(pid, look);
+	find_peak(look);
 }
 
 /* There was no load until now. */
 static void look_forget(struct look *look)
 {
-	memcpy(look->before, look->now, look->count * sizeof(look->now[0]));
-	look->before_count = look->count;
+	copy_tasks(&look->before, &look->now);
+	copy_tasks(&look->peak, &look->now);
 	look->use.busiest_ns = 0;
+	look->use.peak = 0;
 }
 
 /* ---- Its output ---- */

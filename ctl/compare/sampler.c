@@ -184,5 +184,6 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 		g->cpu_ns =
 			to->use.cpu_ns > from->use.cpu_ns ? to->use.cpu_ns - from->use.cpu_ns : 0;
 		g->busiest_ns = MIN(to->use.busiest_ns, g->cpu_ns);
+		g->peak = MIN(to->use.peak, 1);
 	}
 }

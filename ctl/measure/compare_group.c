@@ -276,10 +276,23 @@ static bool measures_generator(const struct measure *row)
 	return generator >= 0.9 && server < 0.9 * generator;
 }
 
+/* How far the row's rate is from the first one's; NaN: unknown. */
+static double rate_apart(const struct group *g, unsigned row)
+{
+	enum figure rate = g->cost == FIGURE_CPU_PER_REQUEST ? FIGURE_REQUEST_RATE
+			   : g->cost == FIGURE_CPU_PER_BYTE  ? FIGURE_BANDWIDTH
+							     : FIGURE_RATE;
+
+	return fabs(figure_spread(g->rows[row], rate).median /
+			    figure_spread(g->rows[0], rate).median -
+		    1);
+}
+
 char *groups_generator_limit(const struct groups *all)
 {
 	const struct measure *first = NULL;
 	unsigned count = 0, rows = 0;
+	double apart = 0;
 	char *text;
 	size_t bytes;
 	FILE *to;
@@ -292,6 +305,7 @@ char *groups_generator_limit(const struct groups *all)
 			if (!measures_generator(row))
 				continue;
 			first = first ? first : row;
+			apart = fmax(apart, rate_apart(&all->list[i], j));
 			count++;
 		}
 	if (!first)
@@ -299,13 +313,15 @@ char *groups_generator_limit(const struct groups *all)
 	to = open_text(&text, &bytes);
 	fprintf(to,
 		"The generator was the limit in %u of %u rows (%s: its busiest thread at %s %% of "
-		"a CPU, the server at %s %%): rates there are the generator's, CPU per request is "
-		"still the server's.",
+		"a CPU, the server at %s %%): rates there are the generator's",
 		count, rows, first->listener,
 		figure_text(FIGURE_GENERATOR_SHARE,
 			    figure_spread(first, FIGURE_GENERATOR_SHARE).median)
 			.text,
-		human_percent(figure_spread(first, FIGURE_CPU_SHARE).median).text);
+		figure_text(FIGURE_CPU_SHARE, figure_spread(first, FIGURE_CPU_SHARE).median).text);
+	if (apart > 0)
+		fprintf(to, ", which differ by up to %s %%", human_percent(apart).text);
+	fputs("; CPU per request is still the server's.", to);
 	fclose(to);
 	return text;
 }
@@ -357,6 +373,31 @@ char *groups_shared_cores(const struct groups *all)
 		all, shares_core, "The generator and ",
 		" run on hardware threads of the same core, which slow each other down: pin "
 		"them to different cores (`lscpu -e` lists them).");
+}
+
+static bool is_saturated(const struct measure *row)
+{
+	return !isnan(figure_value(row, FIGURE_TURN_P99));
+}
+
+char *groups_saturated(const struct groups *all)
+{
+	return name_rows(all, is_saturated, "",
+			 " had no time to sleep: requests also waited in their sockets, as long as "
+			 "a turn (turn99), before p50 and p99 began to count.");
+}
+
+static bool does_not_add_up(const struct measure *row)
+{
+	return row->generator.wall_ns && row->machine.total_ns &&
+	       row->machine.irq_time != IRQ_TIME_UNKNOWN && isnan(figure_value(row, FIGURE_OTHER));
+}
+
+char *groups_inexact(const struct groups *all)
+{
+	return name_rows(all, does_not_add_up, "The CPU times of ",
+			 " and of the generator are more than the machine was busy, by more than "
+			 "2 % and its clock ticks: they are not exact.");
 }
 
 static bool has_refused(const struct measure *row)

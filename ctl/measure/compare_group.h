@@ -81,5 +81,9 @@ char *groups_conditions(const struct groups *all);
 char *groups_pinning(const struct groups *all);
 /* Names listeners for which the generator's count of requests cannot be. */
 char *groups_refused_requests(const struct groups *all);
+/* Names listeners whose workers were busy all the time. */
+char *groups_saturated(const struct groups *all);
+/* Names listeners whose CPU time does not fit the machine's. */
+char *groups_inexact(const struct groups *all);
 /* CPU time of other programs on the machine. */
 char *groups_other_programs(const struct groups *all);

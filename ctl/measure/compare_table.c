@@ -284,6 +284,8 @@ static void render_warnings(struct output *out, const struct groups *all)
 	render_sentence(out, STYLE_WARN, groups_shared_cpus(all));
 	render_sentence(out, STYLE_WARN, groups_shared_cores(all));
 	render_sentence(out, STYLE_WARN, groups_refused_requests(all));
+	render_sentence(out, STYLE_WARN, groups_saturated(all));
+	render_sentence(out, STYLE_WARN, groups_inexact(all));
 	render_sentence(out, STYLE_WARN, groups_other_programs(all));
 	render_steps(out, all);
 	if (*all->minor)

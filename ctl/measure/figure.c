@@ -211,6 +211,8 @@ static double generator_share(const struct measure *row)
 {
 	const struct measure_generator *g = &row->generator;
 
+	if (g->peak > 0)
+		return g->peak;
 	return g->busiest_ns ? ratio((double)g->busiest_ns, (double)g->wall_ns) : NAN;
 }
 
@@ -396,7 +398,8 @@ const struct figure_info figures[FIGURE_COUNT] = {
 	[FIGURE_GENERATOR_SHARE] = {
 		.name = "generator_busiest_share", .title = "busiest", .unit = "%",
 		.words = "generator's busiest thread",
-		.meaning = "CPU use of the generator's busiest thread; 1 is fully busy",
+		.meaning = "CPU use of the generator's busiest thread in its busiest 100 ms; 1 is fully "
+			   "busy",
 		.value = generator_share, .scale = 1, .form = FORM_PERCENT, .rank = 13 },
 	[FIGURE_GENERATOR_CPU] = {
 		.name = "generator_cpu_share", .title = "gen", .unit = "%",

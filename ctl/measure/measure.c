@@ -430,6 +430,7 @@ static void add_generator(struct measure_generator *to, const struct measure_gen
 	to->wall_ns += from->wall_ns;
 	to->cpu_ns += from->cpu_ns;
 	to->busiest_ns += from->busiest_ns;
+	to->peak = MAX(to->peak, from->peak);
 }
 
 static void add_softirq(struct measure_softirq *to, const struct measure_softirq *from)

@@ -20,6 +20,7 @@ struct measure_generator {
 	/* Of it and its children; wall_ns 0: no generator was run. */
 	uint64_t wall_ns, cpu_ns;
 	uint64_t busiest_ns;  /* CPU time of its busiest thread, by samples */
+	double peak;          /* the most that a thread used of a CPU in 100 ms; 0: unknown */
 	uint64_t shared_cpus; /* CPUs on which both it and the listener may run */
 	/* Its CPUs that are another hardware thread of a core of the listener's; 0 if shared_cpus
 	 * is not. */

@@ -59,14 +59,14 @@ static json_t *generator_to_json(const struct measure_generator *g)
 	for (unsigned i = 0; i < r->quantile_count; i++)
 		json_array_append_new(quantiles, json_pack("[f, I]", r->quantiles[i].quantile,
 							   (json_int_t)r->quantiles[i].ns));
-	return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:I, s:I, s:I}",
+	return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I}",
 			 "name", g->name, "requests", r->requests, "requests_per_s",
 			 r->requests_per_s, "bytes", r->bytes, "bytes_per_s", r->bytes_per_s,
 			 "errors", r->errors, "latency_ns", quantiles, "wall_ns",
 			 (json_int_t)g->wall_ns, "cpu_ns", (json_int_t)g->cpu_ns, "busiest_ns",
-			 (json_int_t)g->busiest_ns, "shared_cpus", (json_int_t)g->shared_cpus,
-			 "sibling_cpus", (json_int_t)g->sibling_cpus, "refused_requests",
-			 (json_int_t)g->refused_requests);
+			 (json_int_t)g->busiest_ns, "peak", g->peak, "shared_cpus",
+			 (json_int_t)g->shared_cpus, "sibling_cpus", (json_int_t)g->sibling_cpus,
+			 "refused_requests", (json_int_t)g->refused_requests);
 }
 
 static void generator_from_json(struct measure_generator *g, const json_t *json)
@@ -79,6 +79,7 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 	g->wall_ns = field_uint(json, "wall_ns");
 	g->cpu_ns = field_uint(json, "cpu_ns");
 	g->busiest_ns = field_uint(json, "busiest_ns");
+	g->peak = json_number_value(field_get(json, "peak"));
 	g->shared_cpus = field_uint(json, "shared_cpus");
 	g->sibling_cpus = field_uint(json, "sibling_cpus");
 	g->refused_requests = field_uint(json, "refused_requests");
