@@ -11,7 +11,7 @@
 
 /* CPU time of the generator. */
 struct use {
-	uint64_t cpu_ns;     /* of it and its children, since its start */
+	uint64_t cpu_ns; /* of it and its children, since its start */
 	/* Of its busiest thread, since sampler_look() last returned true: its CPU time, and the
 	 * largest part of a CPU that one had in some 100 ms; 0: there were no 100 ms. */
 	uint64_t busiest_ns;
