@@ -243,21 +243,24 @@ static double steal_share(const struct measure *row)
 }
 
 /* CPU time of other programs: the busy time of the machine less that of the listener and of the
- * generator.  Softirqs are taken off only where the kernel does not count them for threads, or they
- * would be taken off twice.  NaN: the sum cannot be made, as the kernel does not tell where
- * softirqs are counted, or as the parts are more than the whole by more than the machine's clock
- * ticks and 2 % explain. */
+ * generator.  The machine's is counted in clock ticks, of which a busy virtual machine loses some:
+ * together they are less than the interval, so each part is scaled up to it.  Softirqs are taken
+ * off only where the kernel does not count them for threads, or they would be taken off twice.
+ * NaN: the sum cannot be made, as the kernel does not tell where softirqs are counted, or as the
+ * parts are more than the whole by more than the machine's clock ticks and 2 % explain. */
 static double other_ns(const struct measure *row)
 {
 	const struct measure_machine *m = &row->machine;
-	double inexact = 0.02 * (double)m->total_ns + (double)m->cpus * 10 * NS_PER_MS;
-	double other = (double)m->total_ns - (double)m->idle_ns - (double)m->steal_ns -
+	double all = (double)row->interval_ns * (double)m->cpus, total = (double)m->total_ns;
+	double scale = total > 0.5 * all && total < all ? all / total : 1;
+	double inexact = 0.02 * total + (double)m->cpus * 10 * NS_PER_MS;
+	double other = scale * (total - (double)m->idle_ns - (double)m->steal_ns) -
 		       (double)row->cpu_ns - (double)row->generator.cpu_ns;
 
 	if (m->irq_time == IRQ_TIME_UNKNOWN && (double)m->softirq_ns > inexact)
 		return NAN;
 	if (m->irq_time == IRQ_TIME_APART)
-		other -= (double)m->softirq_ns;
+		other -= scale * (double)m->softirq_ns;
 	return other < -inexact ? NAN : fmax(other, 0);
 }
 
