@@ -233,6 +233,7 @@ static const char *const chosen_features[][2] = {
 	{ "send_zc", "+zc" },
 	{ "busy_poll", "+busy" },
 	{ "napi_busy_poll", "+napi" },
+	{ "drop", "+drop" },
 };
 
 void compare_engine_text(const struct measure *row, char *text, size_t bytes)

@@ -61,8 +61,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
 		return true;
 	}
-	if (key->service && l->service && key->service != l->service) {
-		snprintf(needs, CHECK_TEXT_MAX, "service = %s", key->service->name);
+	if (key->table && l->service && key->table != l->service->keys) {
+		char owners[CHECK_TEXT_MAX / 2];
+
+		config_table_owners(key->table, owners, sizeof(owners));
+		snprintf(needs, CHECK_TEXT_MAX, "service = %s", owners);
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
@@ -337,7 +340,7 @@ static void check_service(struct config_report *r, struct listener_config *l)
 	const struct config_key *key;
 
 	for (unsigned i = 0; l->service && (key = config_key_at(i)); i++)
-		if (key->service == l->service && key->of->unique)
+		if (key->table && key->table == l->service->keys && key->of->unique)
 			check_unique(r, l, key);
 	if (!l->service || !(l->service->flags & SERVICE_KEEPS_ALIVE) ||
 	    l->options.idle_timeout_ns == 0)

@@ -155,8 +155,8 @@ static const struct config_type *const types[] = {
 static struct {
 	struct config_key keys[CONFIG_KEYS_MAX];
 	unsigned count;
-	const struct service *owners[CONFIG_TABLES_MAX]; /* of listener_config.blocks */
-	unsigned owner_count;
+	const struct key_table *tables[CONFIG_TABLES_MAX]; /* of listener_config.blocks */
+	unsigned table_count;
 } list;
 
 static void add_key(struct config_key key)
@@ -165,15 +165,18 @@ static void add_key(struct config_key key)
 	list.keys[list.count++] = key;
 }
 
-static void add_table(const struct service *service)
+static void add_table(const struct key_table *table)
 {
 	size_t block = offsetof(struct listener_config, blocks) +
-		       sizeof(((struct listener_config *)0)->blocks[0]) * list.owner_count;
+		       sizeof(((struct listener_config *)0)->blocks[0]) * list.table_count;
 
-	assert(list.owner_count < CONFIG_TABLES_MAX && service->keys->bytes <= SERVICE_OPTIONS_MAX);
-	list.owners[list.owner_count++] = service;
-	for (unsigned i = 0; i < service->keys->count; i++) {
-		const struct key *k = &service->keys->keys[i];
+	for (unsigned i = 0; i < list.table_count; i++)
+		if (list.tables[i] == table) /* of another service, too */
+			return;
+	assert(list.table_count < CONFIG_TABLES_MAX && table->bytes <= SERVICE_OPTIONS_MAX);
+	list.tables[list.table_count++] = table;
+	for (unsigned i = 0; i < table->count; i++) {
+		const struct key *k = &table->keys[i];
 
 		add_key((struct config_key){ .section = CONFIG_LISTENER,
 					     .class = CONFIG_REPLACE,
@@ -189,7 +192,8 @@ static void add_table(const struct service *service)
 					     .word = k->word,
 					     .word_value = k->word_value,
 					     .words = k->words,
-					     .service = service,
+					     .streams = k->streams,
+					     .table = table,
 					     .of = k });
 	}
 }
@@ -203,7 +207,7 @@ static void add_services(void)
 		count++;
 	while (count-- > 0)
 		if (services[count]->keys)
-			add_table(services[count]);
+			add_table(services[count]->keys);
 }
 
 static void make_list(void)
@@ -222,10 +226,29 @@ const struct config_key *config_key_at(unsigned index)
 	return index < list.count ? &list.keys[index] : NULL;
 }
 
+void config_table_owners(const struct key_table *table, char *text, size_t bytes)
+{
+	unsigned count = 0, left;
+	size_t used = 0;
+
+	for (unsigned i = 0; services[i]; i++)
+		count += services[i]->keys == table;
+	left = count;
+	*text = '\0';
+	for (unsigned i = 0; services[i] && used < bytes; i++)
+		if (services[i]->keys == table) {
+			const char *before = left == count ? "" : left == 1 ? " or " : ", ";
+
+			used += (size_t)snprintf(text + used, bytes - used, "%s%s", before,
+						 services[i]->name);
+			left--;
+		}
+}
+
 void config_set_service_options(struct listener_config *l)
 {
-	for (unsigned i = 0; i < list.owner_count; i++)
-		if (list.owners[i] == l->service)
+	for (unsigned i = 0; i < list.table_count; i++)
+		if (l->service && list.tables[i] == l->service->keys)
 			memcpy(l->options.service, l->blocks[i], sizeof(l->blocks[i]));
 }
 

@@ -57,7 +57,7 @@ struct config_key {
 	uint64_t word_value;
 	const char *const *words; /* of config_choice */
 	const char *engine;       /* the only engine with which it may differ from the default */
-	const struct service *service; /* the only service with which it may: the key's owner */
+	const struct key_table *table; /* only services with these keys may: the key's owners */
 	const struct key *of;          /* as the owner describes it; NULL: a key of this folder */
 	bool streams;                  /* only transport tcp may, which has byte streams */
 	bool of_files;                 /* export key, for files only */
@@ -87,6 +87,9 @@ extern const struct config_kind config_kinds[CONFIG_SECTION_COUNT];
 void *config_section_at(const struct config *config, enum config_section kind, unsigned index);
 
 const struct config_key *config_key_find(enum config_section section, const char *name);
+
+/* Writes the services with these keys: `discard, iperf3 or netperf`. */
+void config_table_owners(const struct key_table *table, char *text, size_t bytes);
 
 /* Copies the values of l's service to options.service. */
 void config_set_service_options(struct listener_config *l);

@@ -64,10 +64,46 @@ static void bulk_is_busy(struct conn *c)
 	}
 }
 
+struct bulk_options {
+	uint64_t receive; /* index in receive_words */
+};
+enum { RECEIVE_COPY, RECEIVE_DROP };
+static const char *const receive_words[] = { "copy", "drop", NULL };
+
+static const struct key bulk_keys[] = {
+	{ "receive", "copy",
+	  "of bulk input: copy it, as a server that reads it does, or have TCP drop it",
+	  KEY_FIELD(struct bulk_options, receive), KEY_CHOICE, .streams = true,
+	  .words = receive_words },
+};
+const struct key_table bulk_key_table = { bulk_keys, ARRAY_SIZE(bulk_keys),
+					  sizeof(struct bulk_options) };
+
+static bool bulk_wants_drop(const struct worker *w)
+{
+	return ((const struct bulk_options *)w->options.service)->receive == RECEIVE_DROP;
+}
+
+void bulk_drop(struct conn *c)
+{
+	const struct engine *engine = c->worker->engine;
+
+	if (engine->messages || (c->flags & CONN_DROPS))
+		return;
+	c->flags |= CONN_DROPS;
+	worker_feature(c->worker, FEATURE_drop);
+	if (c->flags & (CONN_FRESH | CONN_RECV_OFF | CONN_EOF | CONN_CLOSING))
+		return; /* no receive is armed: the next one takes the flag */
+	engine->recv(c, false);
+	engine->recv(c, true);
+}
+
 void bulk_take(struct conn *c)
 {
 	struct worker *w = c->worker;
 
+	if (unlikely(bulk_wants_drop(w)))
+		bulk_drop(c);
 	if (unlikely(c->rx.bytes >= BULK_PIECE) && !w->engine->messages &&
 	    !(c->flags & (CONN_EOF | CONN_CLOSING))) {
 		if (!(c->flags & CONN_BULK)) {

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "conn.h"
+#include "keys.h"
 
 enum {
 	BULK_MARK = 256 * 1024, /* bytes */
@@ -24,8 +25,15 @@ enum {
 	BULK_MS = 10,           /* milliseconds of silence after which the mark is taken back */
 };
 
-/* Called by a service: drops all input of c. */
+/* The key `receive`, of services with bulk receivers. */
+extern const struct key_table bulk_key_table;
+
+/* Called by a service whose keys are bulk_key_table: drops all input of c. */
 void bulk_take(struct conn *c);
+/* From its next receive on the kernel drops the input of c, a stream over TCP, instead of copying
+ * it (MSG_TRUNC, tcp(7)): the bytes in c->rx are others, and only their number counts.  A Unix
+ * socket copies all the same. */
+void bulk_drop(struct conn *c);
 /* Takes the mark of c back: the input that has arrived is wanted now. */
 void bulk_end(struct conn *c);
 /* Ends the state of the busy bulk receiver, w->bulk.busy, which has no mark any more. */

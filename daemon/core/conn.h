@@ -56,9 +56,10 @@ enum conn_flags {
 	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see bulk.h */
 	CONN_BULK =
 		1 << 17, /* a bulk receiver that has brought much in one turn: see bulk_share() */
-	CONN_ENGINE = 1 << 18, /* this bit and all above belong to the engine */
+	CONN_DROPS = 1 << 18,  /* its input is only counted: the kernel drops it, see bulk_drop() */
+	CONN_ENGINE = 1 << 19, /* this bit and all above belong to the engine */
 };
-static_assert(CONN_BULK < CONN_ENGINE, "an engine's flags overlap those of the core");
+static_assert(CONN_DROPS < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,

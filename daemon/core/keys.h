@@ -20,6 +20,7 @@ struct key {
 	/* Two listeners with this service may not have the same value, but for `word`. */
 	bool unique;
 	bool power_of_two;
+	bool streams;      /* only transport tcp may differ from the default */
 	uint64_t min, max; /* of numbers; a duration is in nanoseconds */
 	/* A word that is valid instead of a number, and its value; of KEY_TEXT it stands for "". */
 	const char *word;
@@ -31,7 +32,7 @@ struct key {
 	const char *form;
 };
 
-/* The keys of one service.  The struct that they describe is in worker_options.service.  A reload
+/* The keys of a service, or of several that have the same.  The struct that they describe is in worker_options.service.  A reload
  * that changes one of them replaces the listener. */
 struct key_table {
 	const struct key *keys;

@@ -66,6 +66,7 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 	X(silent_send)                                                                             \
 	X(eager_io)                                                                                \
 	X(rcvlowat)                                                                                \
+	X(drop)                                                                                    \
 	X(send_zc)                                                                                 \
 	X(sqpoll)                                                                                  \
 	X(busy_poll)                                                                               \

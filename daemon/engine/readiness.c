@@ -85,7 +85,7 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	msg.msg_iovlen = count;
 	*ret_room = (size_t)count * p->chunk_size;
 	stat_add(c->worker->stats.sys_recv, 1);
-	n = recvmsg(c->fd, &msg, MSG_DONTWAIT);
+	n = recvmsg(c->fd, &msg, MSG_DONTWAIT | (c->flags & CONN_DROPS ? MSG_TRUNC : 0));
 	if (n < 0)
 		n = -errno;
 	left = n;
@@ -117,7 +117,7 @@ static inline ssize_t recv_next(struct conn *c, size_t max_bytes, size_t *ret_ro
 {
 	if (unlikely(!conn_may_receive(c)))
 		return recv_reserve(c, ret_room);
-	if (c->flags & CONN_WIDE)
+	if (c->flags & (CONN_WIDE | CONN_DROPS))
 		return recv_wide(c, max_bytes, ret_room);
 	*ret_room = c->worker->pool.chunk_size;
 	return recv_one(c);
@@ -173,7 +173,7 @@ enum readiness readiness_recv(struct conn *c, bool to_eagain)
 	size_t room = c->worker->pool.chunk_size;
 	ssize_t n;
 
-	if (unlikely((c->flags & (CONN_WIDE | CONN_BULK)) || !conn_may_receive(c)))
+	if (unlikely((c->flags & (CONN_WIDE | CONN_BULK | CONN_DROPS)) || !conn_may_receive(c)))
 		return recv_much(c, to_eagain);
 	n = recv_one(c);
 	if (likely(n > 0 && (size_t)n < room && !to_eagain))

@@ -133,10 +133,13 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 		sqe->ioprio |= u->bundle ? NB_RECVSEND_BUNDLE : 0;
 		if (c->flags & CONN_COARSE)
 			sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
+		if (c->flags & CONN_DROPS)
+			sqe->msg_flags |= MSG_TRUNC;
 	} else {
 		if (c->worker->pressure.first) /* connections that wait are served first */
 			ioprio = IORING_RECVSEND_POLL_FIRST;
-		io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
+		io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0,
+					     c->flags & CONN_DROPS ? MSG_TRUNC : 0);
 		sqe->ioprio |= (uint16_t)(ioprio | (u->multishot_bundle ? NB_RECVSEND_BUNDLE : 0));
 	}
 	sqe->flags |= IOSQE_BUFFER_SELECT;

@@ -347,6 +347,25 @@ def test_ids_and_fields(daemon):
         assert field in streams[0]
 
 
+@pytest.mark.parametrize("skip", [0, 1])
+def test_a_client_may_have_its_data_dropped(daemon, skip):
+    """iperf3 --skip-rx-copy, since 3.19."""
+    with Client(daemon.addresses("iperf3")[0], skip_rx_copy=skip) as client:
+        client.run()
+        for _ in range(100):
+            client.streams[0].sendall(bytes(100 * KIB))
+        (stream,) = client.end({1: 100 * 100 * KIB})["streams"]
+    assert stream["bytes"] == 100 * 100 * KIB
+    assert ("drop" in daemon.stats("iperf3")["engine_features"]) == bool(skip)
+
+
+@pytest.mark.parametrize("options", [["-n", "64M"], ["-n", "16M", "-P", "4", "--bidir"], ["-n", "16M", "-R"]])
+def test_a_listener_may_drop_what_it_receives(start_daemon, engine, options):
+    daemon = start_daemon(listener("iperf3", service="iperf3", engine=engine, receive="drop"))
+    sent, received = ends(iperf3(daemon, *options))
+    assert sent == received > 0
+
+
 def test_both_directions_find_each_other(daemon_of_two):
     """A stream's direction is known by the side that sends, not by the order of arrival."""
     with Client(daemon_of_two.addresses("iperf3")[0], parallel=2, bidirectional=True) as client:

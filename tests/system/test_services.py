@@ -262,6 +262,44 @@ def test_discard_drops_and_answers_nothing(start_daemon, engine):
     assert stats["pool"]["free"] == stats["pool"]["chunks"]
 
 
+@pytest.mark.parametrize("unix", [False, True])
+def test_input_that_the_kernel_drops_is_counted(start_daemon, engine, unix, tmp_path):
+    options = {"address": f"unix:{tmp_path}/discard"} if unix else {}
+    daemon = start_daemon(listener("discard", service="discard", engine=engine, receive="drop", **options))
+    address = f"{tmp_path}/discard" if unix else daemon.addresses("discard")[0]
+    for sizes in [[1], [1000] * 50, [1 * MIB] * 20, [3, 64 * KIB, 70001, 1]]:
+        before = daemon.stats("discard")["bytes_in"]
+        with connect(address) as s:
+            for size in sizes:
+                s.sendall(bytes(size))
+            s.shutdown(socket.SHUT_WR)
+            assert s.recv(1) == b""
+        assert daemon.stats("discard")["bytes_in"] - before == sum(sizes)
+    stats = daemon.stats("discard")
+    assert "drop" in stats["engine_features"] and stats["connections"]["closed"]["peer"] == 4
+    daemon.wait_closed("discard")
+    pool = daemon.stats("discard")["pool"]
+    assert pool["free"] == pool["chunks"]
+
+
+def test_clients_of_all_kinds_share_a_listener_that_drops(start_daemon, engine):
+    """Some end in mid-flood, some reset, some pause."""
+    daemon = start_daemon(listener("discard", service="discard", engine=engine, receive="drop"))
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(daemon.connect("discard")) for _ in range(20)]
+        for s in clients * 5:
+            s.sendall(bytes(300 * KIB))
+        for s in clients[:10]:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            s.close()
+        for s in clients[10:]:
+            s.sendall(b"x")
+            s.shutdown(socket.SHUT_WR)
+            assert s.recv(1) == b""
+    daemon.wait_closed("discard")
+    assert daemon.stats("discard")["bytes_in"] >= 10 * (1500 * KIB + 1)
+
+
 def test_a_bulk_sender_is_counted_to_the_last_byte(start_daemon, engine):
     """While one sink brings much its worker wakes for larger pieces; what is less than one arrives, too."""
     daemon = start_daemon(listener("discard", service="discard", engine=engine)

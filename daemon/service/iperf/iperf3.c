@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "bulk.h"
 #include "conn.h"
 #include "iperf3.h"
 
@@ -91,6 +92,7 @@ static void iperf3_close(struct conn *c)
 }
 
 const struct service service_iperf3 = {
+	.keys = &bulk_key_table,
 	.name = "iperf3",
 	.example = "iperf3 -c {host} -p {port}",
 	.example_udp = "iperf3 -u -c {host} -p {port} -b 1G",

@@ -144,6 +144,7 @@ int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *re
 	p.sends = reverse || both;
 	p.receives = !reverse;
 	p.server_output = has_flag(object, "get_server_output");
+	p.skip_copy = has_flag(object, "skip_rx_copy");
 	json_decref(object);
 	if (error == 0)
 		*ret_params = p;

@@ -74,6 +74,7 @@ enum iperf3_error {
 struct iperf3_params {
 	bool sends, receives; /* the server */
 	bool server_output;
+	bool skip_copy;          /* --skip-rx-copy: the receiver need not copy (iperf 3.19) */
 	bool datagrams, wide;    /* UDP; its counters have 64 bits */
 	unsigned parallel;       /* streams of each direction */
 	unsigned time_s, omit_s; /* time_s 0: until the client ends it */

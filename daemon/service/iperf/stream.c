@@ -335,6 +335,8 @@ static void stream_receive(struct conn *c)
 	if (s->held)
 		return;
 	conn_op_begin(c, IPERF3_OP_RECEIVE);
+	if (unlikely(i->member.test->params.skip_copy))
+		bulk_drop(c);
 	bulk_take(c);
 	conn_op_end(c);
 	if (role_of(i) == IPERF3_RECEIVES)

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "bulk.h"
 #include "conn.h"
 #include "netperf.h"
 
@@ -471,6 +472,7 @@ static void netperf_close(struct conn *c)
 }
 
 const struct service service_netperf = {
+	.keys = &bulk_key_table,
 	.name = "netperf",
 	.example = "netperf -H {host} -p {port} -t {transport}_rr",
 	.operations = { "test", "transaction", "receive", "send" },

@@ -47,6 +47,7 @@ static void discard_close(struct conn *c)
 
 const struct service service_discard = {
 	.name = "discard",
+	.keys = &bulk_key_table,
 	.example = "iperf -c {host} -p {port} -t 5",
 	.example_udp = "iperf -u -c {host} -p {port} -t 5",
 	.example_rdma = "rdma_xclient -s {host} -p {port}",
