@@ -162,6 +162,7 @@ static const struct {
 	{ FEATURE_recv_bundle, "Linux 6.10" },
 	{ FEATURE_eager_io, "any Linux" },
 	{ FEATURE_rcvlowat, "any Linux" },
+	{ FEATURE_drop, "any Linux" },
 	{ FEATURE_silent_send, "Linux 5.17, and a short send that says so" },
 	{ FEATURE_send_zc, "Linux 6.1" },
 	{ FEATURE_sqpoll, "Linux 5.11" },

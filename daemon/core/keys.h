@@ -32,8 +32,8 @@ struct key {
 	const char *form;
 };
 
-/* The keys of a service, or of several that have the same.  The struct that they describe is in worker_options.service.  A reload
- * that changes one of them replaces the listener. */
+/* The keys of a service, or of several that have the same.  The struct that they describe is in
+ * worker_options.service.  A reload that changes one of them replaces the listener. */
 struct key_table {
 	const struct key *keys;
 	unsigned count;

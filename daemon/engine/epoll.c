@@ -321,7 +321,8 @@ const struct engine engine_epoll = {
 	.name = "epoll",
 	.transport = &transport_tcp,
 	.sample_turns = 8,
-	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll) | FEATURE_BIT(rcvlowat),
+	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll) | FEATURE_BIT(rcvlowat) |
+		    FEATURE_BIT(drop),
 	.init = epoll_init,
 	.fini = epoll_fini,
 	.listen = epoll_listen,

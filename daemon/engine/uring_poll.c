@@ -222,7 +222,8 @@ const struct engine engine_uring_poll = {
 	.name = "io_uring-poll",
 	.transport = &transport_tcp,
 	.sample_turns = 8,
-	.features = RING_FEATURES | FEATURE_BIT(multishot_poll) | FEATURE_BIT(rcvlowat),
+	.features = RING_FEATURES | FEATURE_BIT(multishot_poll) | FEATURE_BIT(rcvlowat) |
+		    FEATURE_BIT(drop),
 	.init = poll_init,
 	.fini = poll_fini,
 	.listen = ring_listen,
