@@ -28,6 +28,25 @@ static const struct verdict *verdict_on(const struct groups *all, const struct m
 	return NULL;
 }
 
+/* The figures beside the cost that can be judged: { "trip99_ns": {...} }. */
+static json_t *sides_to_json(const struct group *g, unsigned row)
+{
+	json_t *sides = json_object();
+
+	for (unsigned i = 0; i < GROUP_SIDE_FIGURES; i++) {
+		struct verdict v = group_side_verdict(g, row, i);
+
+		if (v.is == VERDICT_TOO_FEW_ROUNDS)
+			continue;
+		json_object_set_new(sides, figures[group_side_figures[i]].name,
+				    json_pack("{s:o, s:o, s:o, s:s}", "change",
+					      real_or_null(v.change), "low", real_or_null(v.low),
+					      "high", real_or_null(v.high), "is",
+					      verdict_names[v.is]));
+	}
+	return sides;
+}
+
 static json_t *verdict_to_json(const struct groups *all, const struct measure *row)
 {
 	const struct group *g;
@@ -35,14 +54,15 @@ static json_t *verdict_to_json(const struct groups *all, const struct measure *r
 
 	if (!v)
 		return json_null();
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:f, s:s}",
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:f, s:s, s:o}",
 			 "against", g->rows[0]->listener, "figure", figures[g->cost].name, "change",
 			 real_or_null(v->change), "low", real_or_null(v->low), "high",
 			 real_or_null(v->high), "level",
 			 json_real(1 - VERDICT_ALPHA / g->comparisons), "level_reached",
 			 real_or_null(v->level), "p", real_or_null(v->p), "rounds", (int)v->rounds,
 			 "least_rounds", (int)v->least, "comparisons", (int)g->comparisons,
-			 "within", g->within, "is", verdict_names[v->is]);
+			 "within", g->within, "is", verdict_names[v->is], "beside",
+			 sides_to_json(g, (unsigned)(v - g->verdicts)));
 }
 
 static json_t *derived_to_json(const struct measure *row)

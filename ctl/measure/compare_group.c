@@ -169,14 +169,15 @@ static const struct measure *visit_beside(const struct measure *row, const struc
 	return NULL;
 }
 
-static struct verdict judge(const struct group *g, unsigned row)
+static struct verdict judge(const struct group *g, unsigned row, enum figure figure,
+			    unsigned comparisons)
 {
 	const struct measure *first = g->rows[0];
 	unsigned visits = measure_visits(first), rounds = 0;
-	double *costs = calloc(2 * (size_t)visits, sizeof(*costs));
+	double *values = calloc(2 * (size_t)visits, sizeof(*values));
 	struct verdict v;
 
-	if (!costs)
+	if (!values)
 		abort();
 	for (unsigned i = 0; i < visits; i++) {
 		const struct measure *base = measure_visit_at(first, i),
@@ -184,11 +185,35 @@ static struct verdict judge(const struct group *g, unsigned row)
 
 		if (!beside)
 			continue;
-		costs[rounds] = figure_value(base, g->cost);
-		costs[visits + rounds++] = figure_value(beside, g->cost);
+		values[rounds] = figure_value(base, figure);
+		values[visits + rounds++] = figure_value(beside, figure);
 	}
-	v = verdict_of(costs, costs + visits, rounds, g->comparisons, g->within);
-	free(costs);
+	v = verdict_of(values, values + visits, rounds, comparisons, g->within);
+	free(values);
+	return v;
+}
+
+/* Was one thread of the generator always busy while the server was not? */
+static bool measures_generator(const struct measure *row)
+{
+	double generator = figure_spread(row, FIGURE_GENERATOR_SHARE).median;
+	double server = figure_spread(row, FIGURE_CPU_SHARE).median /
+			(double)MAX(row->workers, (uint64_t)1);
+
+	return generator >= 0.9 && server < 0.9 * generator;
+}
+
+const enum figure group_side_figures[GROUP_SIDE_FIGURES] = { FIGURE_REQUEST_RATE, FIGURE_TRIP50,
+							     FIGURE_TRIP99 };
+
+struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned side)
+{
+	enum figure figure = group_side_figures[side];
+	struct verdict v = judge(g, row, figure, g->comparisons * GROUP_SIDE_FIGURES);
+
+	if (figure == FIGURE_REQUEST_RATE &&
+	    (measures_generator(g->rows[0]) || measures_generator(g->rows[row])))
+		v.is = VERDICT_TOO_FEW_ROUNDS; /* the rate is not the server's */
 	return v;
 }
 
@@ -198,7 +223,7 @@ static void group_judge(struct group *g)
 	if (!g->verdicts)
 		abort();
 	for (unsigned i = 1; i < g->count; i++)
-		g->verdicts[i] = judge(g, i);
+		g->verdicts[i] = judge(g, i, g->cost, g->comparisons);
 }
 
 double group_change(const struct group *g, unsigned i)
@@ -263,16 +288,6 @@ char *group_title(const struct group *g)
 }
 
 /* ---- Warnings ---- */
-
-/* Was one thread of the generator always busy while the server was not? */
-static bool measures_generator(const struct measure *row)
-{
-	double generator = figure_spread(row, FIGURE_GENERATOR_SHARE).median;
-	double server = figure_spread(row, FIGURE_CPU_SHARE).median /
-			(double)MAX(row->workers, (uint64_t)1);
-
-	return generator >= 0.9 && server < 0.9 * generator;
-}
 
 /* How far the row's rate is from the first one's; NaN: unknown. */
 static double rate_apart(const struct group *g, unsigned row)

@@ -41,6 +41,12 @@ double group_cost(const struct group *g, unsigned i); /* ns; NaN: unknown */
  * in common, or, if there are none, of their medians.  NaN: unknown. */
 double group_change(const struct group *g, unsigned i);
 
+/* Figures that are judged beside the cost, as it is: their intervals hold together. The rate is not
+ * judged where the generator was the limit of a row. */
+enum { GROUP_SIDE_FIGURES = 3 };
+extern const enum figure group_side_figures[GROUP_SIDE_FIGURES];
+struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned side);
+
 /* Is any row judged, if only as undecided? */
 bool group_is_judged(const struct group *g);
 
@@ -64,8 +70,10 @@ char *groups_control(const struct groups *all, const char *listener, bool *ret_a
 void compare_engine_text(const struct measure *row, char *text, size_t bytes);
 
 /* Sentences, which the caller frees; NULL: nothing to report.  The title is never NULL. */
-char *group_title(const struct group *g);          /* "nbd read: fio randread" */
-char *group_verdict(const struct group *g);        /* of one group, without its title */
+char *group_title(const struct group *g);   /* "nbd read: fio randread" */
+char *group_verdict(const struct group *g); /* of one group, without its title */
+/* What differs beside the cost, and what the cost means for a CPU. */
+char *group_side(const struct group *g);
 char *groups_conclusion(const struct groups *all); /* of all groups, two sentences */
 /* Names groups where the generator was the bottleneck. */
 char *groups_generator_limit(const struct groups *all);

@@ -268,6 +268,21 @@ static void render_conditions(struct output *out, const struct groups *all)
 	free(text);
 }
 
+/* What differs beside the cost. */
+static void render_sides(struct output *out, const struct groups *all)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		char *side = group_side(&all->list[i]), *title = group_title(&all->list[i]);
+
+		if (side && all->count > 1)
+			output_wrapped(out, STYLE_PLAIN, 2, "%s: %s", title, side);
+		else if (side)
+			output_wrapped(out, STYLE_PLAIN, 2, "%s", side);
+		free(side);
+		free(title);
+	}
+}
+
 /* What the table does not show and a reader must know. */
 static void render_warnings(struct output *out, const struct groups *all)
 {
@@ -344,6 +359,7 @@ void compare_render(struct output *out, const struct measures *m, column_set wan
 		render_service(out, &all, all.list[i].service, wanted);
 		putc('\n', out->file);
 	}
+	render_sides(out, &all);
 	render_warnings(out, &all);
 	if (all.count && notes) {
 		explain_columns(out, &all, wanted);

@@ -21,11 +21,11 @@ static FILE *open_text(char **text, size_t *bytes)
 /* ---- One row ---- */
 
 /* "5 %", or "2.5 %" */
-static struct human within_text(const struct group *g)
+static struct human within_text(double within)
 {
 	struct human text;
 
-	snprintf(text.text, sizeof(text.text), "%.3g %%", 100 * g->within);
+	snprintf(text.text, sizeof(text.text), "%.3g %%", 100 * within);
 	return text;
 }
 
@@ -46,9 +46,8 @@ struct phrase group_change_text(const struct group *g, unsigned i)
 	return p;
 }
 
-struct phrase group_verdict_text(const struct group *g, unsigned i)
+static struct phrase verdict_text(const struct verdict *v, double within)
 {
-	const struct verdict *v = &g->verdicts[i];
 	double near = fmin(fabs(v->low), fabs(v->high)), far = fmax(fabs(v->low), fabs(v->high));
 	struct human from = human_percent(near), to = human_percent(far);
 	bool wide = strcmp(from.text, to.text) != 0;
@@ -61,7 +60,7 @@ struct phrase group_verdict_text(const struct group *g, unsigned i)
 			 wide ? " to " : "", to.text, v->is == VERDICT_LESS ? "less" : "more");
 		break;
 	case VERDICT_SAME:
-		snprintf(p.text, sizeof(p.text), "the same within %s", within_text(g).text);
+		snprintf(p.text, sizeof(p.text), "the same within %s", within_text(within).text);
 		break;
 	case VERDICT_UNDECIDED:
 		snprintf(p.text, sizeof(p.text), "undecided, up to %s %%", to.text);
@@ -71,6 +70,11 @@ struct phrase group_verdict_text(const struct group *g, unsigned i)
 		break;
 	}
 	return p;
+}
+
+struct phrase group_verdict_text(const struct group *g, unsigned i)
+{
+	return verdict_text(&g->verdicts[i], g->within);
 }
 
 /* ---- One group ---- */
@@ -108,6 +112,61 @@ char *group_verdict(const struct group *g)
 	fprintf(to, " (%u round%s).", rounds, plural(rounds));
 	fclose(to);
 	return text;
+}
+
+static bool is_decided(const struct verdict *v)
+{
+	return v->is == VERDICT_LESS || v->is == VERDICT_MORE;
+}
+
+/* "; io_uring: requests 3 to 7 % more, round trip p99 5 to 9 % less" */
+static void print_side(FILE *to, const struct group *g, unsigned row)
+{
+	const char *before = "";
+
+	for (unsigned i = 0; i < GROUP_SIDE_FIGURES; i++) {
+		struct verdict v = group_side_verdict(g, row, i);
+
+		if (!is_decided(&v))
+			continue;
+		if (!*before)
+			fprintf(to, "%s%s: ", ftell(to) ? "; " : "", row_name(g, row).text);
+		fprintf(to, "%s%s %s", before, figures[group_side_figures[i]].words,
+			verdict_text(&v, g->within).text);
+		before = ", ";
+	}
+}
+
+/* "; io_uring: 0.44 of a CPU for 100,000 requests/s instead of 0.51" */
+static void print_cpus(FILE *to, const struct group *g, unsigned row)
+{
+	static const double rate = 100000;
+	double cpus = group_cost(g, row) * rate / NS_PER_S;
+	double first = group_cost(g, 0) * rate / NS_PER_S;
+
+	if (g->cost == FIGURE_CPU_PER_REQUEST && is_decided(&g->verdicts[row]))
+		fprintf(to, "%s%s: %s of a CPU for %s requests/s instead of %s",
+			ftell(to) ? "; " : "", row_name(g, row).text, human_number(cpus).text,
+			human_count((uint64_t)rate).text, human_number(first).text);
+}
+
+char *group_side(const struct group *g)
+{
+	char *text;
+	size_t bytes;
+	FILE *to = open_text(&text, &bytes);
+
+	for (unsigned i = 1; i < g->count; i++) {
+		print_cpus(to, g, i);
+		print_side(to, g, i);
+	}
+	if (ftell(to))
+		putc('.', to);
+	fclose(to);
+	if (*text)
+		return text;
+	free(text);
+	return NULL;
 }
 
 /* ---- All groups ---- */
@@ -267,7 +326,7 @@ char *groups_conclusion(const struct groups *all)
 		fputs("Against ", to);
 		print_names(to, bases, " or ");
 		fputs(", ", to);
-		print_counts(to, engines, within_text(&all->list[0]).text);
+		print_counts(to, engines, within_text(all->list[0].within).text);
 		if (largest.group)
 			print_largest(to, &largest);
 		fclose(to);

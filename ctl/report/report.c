@@ -79,6 +79,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	fputs("</h2>\n", to);
 	free(title);
 	put_paragraph(to, "verdict", group_verdict(g));
+	put_paragraph(to, "verdict", group_side(g));
 	put_rounds(to, g);
 	fputs("<div class=\"charts\">\n", to);
 	begin_figure(to, figures[g->cost].words);

@@ -693,6 +693,48 @@ static void a_row_is_judged_by_its_ratios_to_the_first(void **state)
 	free(text);
 }
 
+/* Ten rounds in which b's rate is a tenth more than a's, and its round trips are the same.  busy:
+ * of the generator's busiest thread. */
+static char *rates_beside_costs(double busy)
+{
+	static const int cost[] = { 1000, 1100, 1200, 900, 1000, 1050, 980, 1010, 990, 1020 };
+	struct measures m = {};
+	char *text;
+
+	add_visits(&m, "a", 10, cost);
+	add_visits(&m, "b", 10, cost);
+	for (unsigned i = 0; i < m.count; i++) {
+		struct measure_generator *g = &m.rows[i]->generator;
+		double noise = 1 + 0.001 * (i * 7 % 5);
+
+		g->wall_ns = NS_PER_S;
+		g->peak = busy;
+		g->result = (struct generator_result){
+			.requests = 1000,
+			.requests_per_s = (i < 10 ? 1000 : 1100) * noise,
+			.quantile_count = 1,
+			.quantiles = { { 0.5, (uint64_t)(50000 * noise) } },
+		};
+	}
+	measures_merge(&m);
+	text = rendered(&m);
+	measures_free(&m);
+	return text;
+}
+
+static void rates_are_judged_unless_they_are_the_generators(void **state)
+{
+	char *text = rates_beside_costs(0.5);
+
+	(void)state;
+	assert_non_null(strstr(text, "b: requests 10 % more."));
+	assert_null(strstr(text, "round trip p50 "));
+	free(text);
+	text = rates_beside_costs(0.99);
+	assert_null(strstr(text, "b: requests"));
+	free(text);
+}
+
 static void rounds_of_other_runs_are_not_compared(void **state)
 {
 	static const int cost[] = { 1000, 1000, 1000, 1000, 1000, 1000, 1000 };
@@ -872,6 +914,7 @@ int main(void)
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
 		cmocka_unit_test(softirqs_are_summed_and_divided),
 		cmocka_unit_test(a_row_is_judged_by_its_ratios_to_the_first),
+		cmocka_unit_test(rates_are_judged_unless_they_are_the_generators),
 		cmocka_unit_test(rounds_of_other_runs_are_not_compared),
 		cmocka_unit_test(visits_of_another_setup_are_another_row),
 		cmocka_unit_test(the_gate_compares_whole_runs),
