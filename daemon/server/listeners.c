@@ -117,8 +117,10 @@ bool listeners_end(struct listeners *all)
 
 void listeners_free(struct listeners *all)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		listener_free(all->list[i]);
+	/* Freeing may wait for an export to close, which feeds the watchdog, which looks at all
+	 * listeners of the list: so each is taken off the list first. */
+	while (all->count)
+		listener_free(all->list[--all->count]);
 	while (all->leaving) {
 		struct listener *l = all->leaving;
 
@@ -127,7 +129,6 @@ void listeners_free(struct listeners *all)
 	}
 	free(all->list);
 	all->list = NULL;
-	all->count = 0;
 }
 
 /* ---- Workers: counters, life, and the threads that work for them ---- */
