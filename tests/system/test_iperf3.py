@@ -437,6 +437,7 @@ def test_clients_of_another_protocol_are_closed(daemon):
     assert daemon.stats("iperf3")["connections"]["closed"]["protocol"] == 1
 
 
+@pytest.mark.skipif(is_sanitized(), reason="4,200 connections take longer than a test may wait for its parameters")
 def test_cookies_of_one_client_leave_places_for_others(start_daemon):
     raise_nofile(4600)
     daemon = start_daemon(listener("iperf3", service="iperf3"))

@@ -94,9 +94,10 @@ def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
     """Old and new generation have the file open; then the new one only reads."""
     daemon = start_daemon(serve(image))
     with connect(daemon, "nbd") as client:
+        for _ in range(32):  # a silent client is closed after a second, one that has not read is not
+            client.request(READ, 0, MIB)
         daemon.write_config(serve(image, read_only="yes"))
         daemon.nbctl("reload")
-        client.request(WRITE, 0, 4096, bytes(4096))
         assert "is in use" in refused(start_daemon, serve(image, read_only="yes"))
     wait_until(lambda: not daemon.call("GetStatus")["leaving"], "the old one is gone")
     start_daemon(serve(image, read_only="yes")).terminate()
@@ -106,7 +107,8 @@ def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
 
 
 def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_daemon, image):
-    first = start_daemon(serve(image) + listener("other", service="chargen"))
+    drain = "[server]\ndrain-timeout = 10min\n"
+    first = start_daemon(drain + serve(image) + listener("other", service="chargen"))
     with first.connect("other"):  # a silent client is closed after a second, one that has not read is not
         with connect(first, "nbd") as client:
             for _ in range(32):
