@@ -11,7 +11,7 @@ endif
 TEST_INC := $(INC_main) $(sort $(INC_engine/rdma) -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(CTL_ROOMS:%=-Ictl/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
-PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -rs
+PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider -rs
 # The tests wait most of the time: so TEST_JOBS files of them at once, where pytest-xdist is there.
 TEST_JOBS ?= $(shell echo $$((3 * $$(nproc))))
 ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && printf -- '-n %s --dist loadfile' $(TEST_JOBS))
@@ -107,10 +107,14 @@ check-asan check-vm-asan check-vm-many check-tsan: export UBSAN_OPTIONS := print
 check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_on_error=1:second_deadlock_stack=1
 
 .PHONY: check-asan check-vm-asan check-vm-many check-apparmor check-tsan
+# A test over all engines runs over one under each sanitizer: services and core are the same code on each
+# engine.  Left out are tests of scripts, of nbctl's texts, and of load that only takes time there.
+check-asan: TEST_ENGINES := io_uring
+check-asan: TEST_SKIP := builds completion install interrupt notify options reload_load report run softirq verdict
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
-	$(AGAIN) $(ASAN) system
+	$(AGAIN) $(ASAN) TEST_SKIP='$(TEST_SKIP)' TEST_ENGINES='$(TEST_ENGINES)' system
 check-vm-asan: ## as root: RDMA in a VM under AddressSanitizer and UBSan (too long for .ci/run)
 	$(AGAIN) $(ASAN) check-vm
 check-vm-many: ## as root: many RDMA clients in a VM under AddressSanitizer (too long for .ci/run)
@@ -125,12 +129,13 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	@mkdir -p $(BUILD)/vm/apparmor
 	$(Q)tests/vm/vm.sh -S -t 2400 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
-# Of one thread alone: nothing for ThreadSanitizer.
-check-tsan: TEST_SKIP := completion config install report top
+check-tsan: TEST_ENGINES := epoll
+check-tsan: TEST_SKIP := builds completion config install interrupt metrics options reload_random remote report run \
+	softirq top verdict
 check-tsan: ## unit and system tests under ThreadSanitizer
 	@tools/deps.sh build test
 	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) all units
-	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(TSAN) TEST_SKIP='$(TEST_SKIP)' system
+	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(TSAN) TEST_SKIP='$(TEST_SKIP)' TEST_ENGINES='$(TEST_ENGINES)' system
 
 # ---- Fuzzing: clang's libFuzzer, the corpus is kept in $(BUILD)/fuzz/corpus -----------------------
 FUZZ_SECONDS ?= 20
