@@ -82,6 +82,11 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	put_paragraph(to, "verdict", group_side(g));
 	put_rounds(to, g);
 	fputs("<div class=\"charts\">\n", to);
+	if (g->count > 1) {
+		begin_figure(to, "Against the first");
+		chart_against(to, r, g);
+		end_figure(to, "The estimated change of the cost, and its interval.");
+	}
 	begin_figure(to, figures[g->cost].words);
 	chart_cost(to, r, g, NULL);
 	end_figure(to, "The server's threads; the line is the spread of the visits.");
@@ -237,7 +242,7 @@ void report_svg(FILE *to, const struct measures *m)
 	struct report r;
 
 	report_init(&r, m);
-	if (r.groups.count == 1)
+	if (!is_compared(&r.groups) && r.groups.count == 1)
 		chart_cost(to, &r, &r.groups.list[0], report_chart_style);
 	else
 		chart_overview(to, &r, WIDTH, report_chart_style);

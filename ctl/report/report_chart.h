@@ -28,6 +28,9 @@ const char *page_unit(enum figure figure);
  * its interval.  style: for a separate file, see svg_begin(). */
 void chart_overview(FILE *to, const struct report *r, double width, const char *style);
 
+/* The same of one group, whose rows have their own names. */
+void chart_against(FILE *to, const struct report *r, const struct group *g);
+
 /* CPU per request, or what else the rows are compared by, with its parts, spread and verdicts. */
 void chart_cost(FILE *to, const struct report *r, const struct group *g, const char *style);
 void chart_calls(FILE *to, const struct report *r, const struct group *g);

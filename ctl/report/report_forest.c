@@ -1,5 +1,5 @@
-/* The overview, a forest plot: of each load and each of its rows but the first, the estimated
- * change of cost against the first with its interval.  See report_chart.h. */
+/* Forest plots: of each load and each of its rows but the first, the estimated change of cost
+ * against the first with its interval.  See report_chart.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,23 +12,55 @@
 enum { EDGE = 10, STRIP_LINE = 20, STRIP_ROW = 15, STRIP_GAP = 8, AXIS = 20, LEGEND_LINE = 18 };
 enum { VERDICT_WIDTH = 136 }; /* of the words beside an interval */
 
-/* Draws the engines' names and marks; returns the y below them. */
-static double overview_legend(FILE *to, const struct report *r, double width, double y)
+/* The groups that are drawn: all of the report, or one. */
+struct forest {
+	const struct report *report;
+	const struct group *groups;
+	unsigned count;
+};
+
+static unsigned rows_drawn(const struct group *g)
 {
+	return MIN(g->count, (unsigned)CHART_ROWS_MAX);
+}
+
+/* Rows are told apart by their engines, those of a single group by their own names. */
+static unsigned series_of(const struct forest *f, const struct group *g, unsigned row)
+{
+	return f->count == 1 ? report_series(f->report, g, row)
+			     : report_engine(f->report, g->rows[row]);
+}
+
+static const char *name_of(const struct forest *f, const struct group *g, unsigned row)
+{
+	return f->count == 1 ? g->rows[row]->listener
+			     : json_string_value(
+				       json_array_get(f->report->engines, series_of(f, g, row)));
+}
+
+/* Draws the names and marks of rows that are drawn; returns the y below them. */
+static double forest_legend(FILE *to, const struct forest *f, double width, double y)
+{
+	json_t *named = json_object();
 	double x = EDGE;
 
-	for (unsigned i = 0; i < json_array_size(r->engines); i++) {
-		const char *engine = json_string_value(json_array_get(r->engines, i));
-		double room = 14 + 6.7 * text_width(engine) + 14;
+	for (unsigned i = 0; i < f->count; i++)
+		for (unsigned j = 1; j < rows_drawn(&f->groups[i]); j++) {
+			const char *name = name_of(f, &f->groups[i], j);
+			double room = 14 + 6.7 * text_width(name) + 14;
 
-		if (x > EDGE && x + room > width) {
-			x = EDGE;
-			y += LEGEND_LINE;
+			if (json_object_get(named, name))
+				continue;
+			json_object_set_new(named, name, json_true());
+			if (x > EDGE && x + room > width) {
+				x = EDGE;
+				y += LEGEND_LINE;
+			}
+			svg_mark(to, series_of(f, &f->groups[i], j), true, x + 4, y - 4);
+			svg_text(to, "name", x + 14, y, "%s", name);
+			x += room;
 		}
-		svg_mark(to, i, true, x + 4, y - 4);
-		svg_text(to, "name", x + 14, y, "%s", engine);
-		x += room;
-	}
+	json_decref(named);
 	return y + 12;
 }
 
@@ -50,12 +82,12 @@ static double high_of(const struct group *g, unsigned i)
 	return 1 + (isnan(high) ? group_change(g, i) : high);
 }
 
-static struct scale overview_scale(const struct report *r, double width)
+static struct scale forest_scale(const struct forest *f, double width)
 {
 	double low = 0.85, high = 1.15;
 
-	for (unsigned i = 0; i < r->groups.count; i++) {
-		const struct group *g = &r->groups.list[i];
+	for (unsigned i = 0; i < f->count; i++) {
+		const struct group *g = &f->groups[i];
 
 		for (unsigned j = 1; j < g->count; j++) {
 			low = fmin(low, low_of(g, j));
@@ -66,7 +98,8 @@ static struct scale overview_scale(const struct report *r, double width)
 			       width - EDGE - VERDICT_WIDTH, true };
 }
 
-static void overview_axis(FILE *to, const struct scale *x, double top, double bottom)
+static void forest_axis(FILE *to, const struct scale *x, const char *first, double top,
+			double bottom)
 {
 	static const double ratios[] = { 1,   0.5, 2,   0.8,  1.2,  0.2, 5, 0.9, 1.1,
 					 0.7, 1.5, 0.6, 0.95, 1.05, 0.3, 3, 0.1, 10 };
@@ -82,7 +115,7 @@ static void overview_axis(FILE *to, const struct scale *x, double top, double bo
 
 		svg_line(to, i ? "grid" : "axis", at, top, at, bottom);
 		if (i == 0)
-			svg_text(to, class, at, bottom + 14, "the first");
+			svg_text(to, class, at, bottom + 14, "%s", first);
 		else
 			svg_text(to, class, at, bottom + 14, "%s%.0f %%",
 				 percent < 0 ? "\xe2\x88\x92" : "+", fabs(percent));
@@ -91,15 +124,33 @@ static void overview_axis(FILE *to, const struct scale *x, double top, double bo
 
 static double strip_height(const struct group *g)
 {
-	return STRIP_LINE + STRIP_ROW * (MIN(g->count, (unsigned)CHART_ROWS_MAX) - 1) + STRIP_GAP;
+	return STRIP_LINE + STRIP_ROW * (rows_drawn(g) - 1) + STRIP_GAP;
 }
 
-static void overview_row(FILE *to, const struct report *r, const struct group *g, unsigned i,
-			 const struct scale *x, double y)
+static bool is_hollow(enum verdict_is is)
+{
+	return is == VERDICT_UNDECIDED || is == VERDICT_TOO_FEW_ROUNDS;
+}
+
+/* Names what is drawn, and no more. */
+static void forest_caption(FILE *to, const struct forest *f, double y)
+{
+	bool intervals = false, hollow = false;
+
+	for (unsigned i = 0; i < f->count; i++)
+		for (unsigned j = 1; j < rows_drawn(&f->groups[i]); j++) {
+			intervals |= !isnan(f->groups[i].verdicts[j].low);
+			hollow |= is_hollow(f->groups[i].verdicts[j].is);
+		}
+	svg_text(to, "dim", EDGE, y, "left: less CPU%s%s; grey: the same",
+		 intervals ? "; lines: intervals" : "", hollow ? "; hollow: undecided" : "");
+}
+
+static void forest_row(FILE *to, const struct forest *f, const struct group *g, unsigned i,
+		       const struct scale *x, double y)
 {
 	enum verdict_is is = g->verdicts[i].is;
-	unsigned series = report_engine(r, g->rows[i]);
-	bool decided = is != VERDICT_UNDECIDED && is != VERDICT_TOO_FEW_ROUNDS;
+	unsigned series = series_of(f, g, i);
 	char class[16];
 
 	svg_text(to, "dim", x->end + 10, y + 4, "%s", group_verdict_text(g, i).text);
@@ -107,13 +158,13 @@ static void overview_row(FILE *to, const struct report *r, const struct group *g
 		return;
 	snprintf(class, sizeof(class), "interval %s", svg_series_class(series));
 	svg_line(to, class, scale_at(x, low_of(g, i)), y, scale_at(x, high_of(g, i)), y);
-	svg_mark(to, series, decided, scale_at(x, 1 + group_change(g, i)), y);
+	svg_mark(to, series, !is_hollow(is), scale_at(x, 1 + group_change(g, i)), y);
 }
 
-static void overview_group(FILE *to, const struct report *r, const struct group *g,
-			   const struct scale *x, double y)
+static void forest_group(FILE *to, const struct forest *f, const struct group *g,
+			 const struct scale *x, double y)
 {
-	unsigned count = MIN(g->count, (unsigned)CHART_ROWS_MAX);
+	unsigned count = rows_drawn(g);
 	double top = y + STRIP_LINE - 4, same = scale_at(x, 1 / (1 + g->within));
 	char *title = group_title(g);
 
@@ -121,13 +172,13 @@ static void overview_group(FILE *to, const struct report *r, const struct group 
 	free(title);
 	svg_rect(to, "band", same, top, scale_at(x, 1 + g->within) - same, STRIP_ROW * (count - 1));
 	for (unsigned i = 1; i < count; i++)
-		overview_row(to, r, g, i, x, top + (i - 0.5) * STRIP_ROW);
+		forest_row(to, f, g, i, x, top + (i - 0.5) * STRIP_ROW);
 }
 
-void chart_overview(FILE *to, const struct report *r, double width, const char *style)
+static void draw(FILE *to, const struct forest *f, double width, const char *style)
 {
 	static const char title[] = "CPU cost against the first listener of each load";
-	struct scale x = overview_scale(r, width);
+	struct scale x = forest_scale(f, width);
 	char *body;
 	size_t bytes;
 	FILE *drawn = open_memstream(&body, &bytes);
@@ -137,21 +188,34 @@ void chart_overview(FILE *to, const struct report *r, double width, const char *
 		abort();
 	if (style)
 		svg_text(drawn, "head", EDGE, 22, "%s", title);
-	y = top = overview_legend(drawn, r, width, top);
-	for (unsigned i = 0; i < r->groups.count; i++)
-		y += r->groups.list[i].count > 1 ? strip_height(&r->groups.list[i]) : 0;
-	overview_axis(drawn, &x, top, y);
-	for (unsigned i = 0, at = 0; i < r->groups.count; i++) {
-		if (r->groups.list[i].count < 2)
+	y = top = forest_legend(drawn, f, width, top);
+	for (unsigned i = 0; i < f->count; i++)
+		y += f->groups[i].count > 1 ? strip_height(&f->groups[i]) : 0;
+	forest_axis(drawn, &x, f->count == 1 ? f->groups->rows[0]->listener : "the first", top, y);
+	for (unsigned i = 0, at = 0; i < f->count; i++) {
+		if (f->groups[i].count < 2)
 			continue;
-		overview_group(drawn, r, &r->groups.list[i], &x, top + at + 4);
-		at += (unsigned)strip_height(&r->groups.list[i]);
+		forest_group(drawn, f, &f->groups[i], &x, top + at + 4);
+		at += (unsigned)strip_height(&f->groups[i]);
 	}
-	svg_text(drawn, "dim", EDGE, y + AXIS + 14,
-		 "left: less CPU; lines: intervals; hollow: undecided; grey: the same");
+	forest_caption(drawn, f, y + AXIS + 14);
 	fclose(drawn);
 	svg_begin(to, width, y + AXIS + 24, title, style);
 	fputs(body, to);
 	svg_end(to);
 	free(body);
+}
+
+void chart_overview(FILE *to, const struct report *r, double width, const char *style)
+{
+	struct forest f = { r, r->groups.list, r->groups.count };
+
+	draw(to, &f, width, style);
+}
+
+void chart_against(FILE *to, const struct report *r, const struct group *g)
+{
+	struct forest f = { r, g, 1 };
+
+	draw(to, &f, CHART_WIDTH, NULL);
 }

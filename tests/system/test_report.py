@@ -62,7 +62,12 @@ def test_a_page_tells_what_was_measured_and_how(measured):
     headings = [text_of(h) for h in page.iter(f"{HTML}h3")]
     assert len(list(page.iter(f"{SVG}svg"))) == len(headings)
     headings = [h for h in headings if h != "Throughput over time"]  # if it took long enough
-    assert headings == ["CPU per request", "Latency percentiles", "System calls per operation"]
+    assert headings == ["Against the first", "CPU per request", "Latency percentiles", "System calls per operation"]
+    forest = next(page.iter(f"{SVG}svg"))
+    drawn = [text_of(t) for t in forest.iter(f"{SVG}text") if t.get("class") == "name"]
+    assert drawn == [NAMES[1], "echo: it's <5>"]  # the first is the axis, and has no mark
+    assert sum("interval" in line.get("class") for line in forest.iter(f"{SVG}line")) == 1
+    assert any("band" in rect.get("class") for rect in forest.iter(f"{SVG}rect"))
     table = next(page.iter(f"{HTML}tbody"))
     assert [text_of(tr[0]) for tr in table] == NAMES
     saved = [json.loads(line) for line in rows.read_text().splitlines()]

@@ -283,7 +283,9 @@ static void the_verdict_and_all_figures_are_on_the_page(void **state)
 	svg = written(&m, report_svg);
 	assert_sound(svg);
 	assert_ptr_equal(strstr(svg, "<svg xmlns="), svg);
-	assert_non_null(strstr(svg, "2.07 \xc2\xb5s, 50 % less"));
+	assert_non_null(strstr(page, "2.07 \xc2\xb5s, 50 % less"));
+	assert_non_null(strstr(svg, ">50 % less<"));
+	assert_null(strstr(svg, "hollow: undecided")); /* nothing is */
 	free(page);
 	free(svg);
 	measures_free(&m);
