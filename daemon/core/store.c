@@ -206,6 +206,21 @@ void io_submit(struct io *io)
 		m->store->submit(io);
 }
 
+void io_advance(struct io *io, size_t bytes)
+{
+	unsigned done = 0;
+
+	io->progress += bytes;
+	while (done < io->iov_count && bytes >= io->iov[done].iov_len)
+		bytes -= io->iov[done++].iov_len;
+	io->iov_count -= done;
+	memmove(io->iov, io->iov + done, io->iov_count * sizeof(*io->iov));
+	if (io->iov_count > 0) {
+		io->iov->iov_base = (uint8_t *)io->iov->iov_base + bytes;
+		io->iov->iov_len -= bytes;
+	}
+}
+
 void io_finish(struct io *io, int result)
 {
 	if (unlikely(io == &io->mount->sync))

@@ -207,6 +207,9 @@ static inline bool io_is_dsync(const struct io *io)
 /* Called by services: starts io. io->done() follows, possibly before this returns. */
 void io_submit(struct io *io);
 
+/* Called by stores: `bytes` of a read or write are done; advances io->iov past them. */
+void io_advance(struct io *io, size_t bytes);
+
 /* Called by stores: ends io.  result: 0 or -errno. */
 void io_finish(struct io *io, int result);
 

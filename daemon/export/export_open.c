@@ -209,7 +209,7 @@ static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 
 void export_open_begin(struct server_export *x)
 {
-	const struct export blank = { .fd = -1, .on_failed = export_on_failed };
+	const struct export blank = { .fd = -1, .on_failed = x->export.on_failed };
 
 	x->failure_told = false;
 	x->error = opening_begin(x, &blank, false);

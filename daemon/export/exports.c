@@ -44,7 +44,7 @@ static void export_log_failure(struct call *call)
 }
 
 /* Runs on the worker's thread, once: export_fail() calls it only for the first error. */
-void export_on_failed(struct export *e)
+static void export_on_failed(struct export *e)
 {
 	struct server_export *x = container_of(e, struct server_export, export);
 
@@ -214,6 +214,7 @@ static struct server_export *export_new(const struct exports *e, const struct ex
 	if (x) {
 		x->config = *config;
 		x->mailbox = e->mailbox;
+		x->export.on_failed = export_on_failed;
 	}
 	return x;
 }

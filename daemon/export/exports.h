@@ -79,8 +79,6 @@ void exports_retire(struct exports *old, const struct exports *kept);
 int export_get(const struct exports *e, const char *name, struct server_export **ret_export,
 	       struct reason *reason);
 void export_put(struct server_export *x);
-/* For export->on_failed; called on a worker's thread. */
-void export_on_failed(struct export *e);
 
 /* Are all exports of this listener open?  If not, the export's error was reported already, and the
  * caller reports none for the listener. */

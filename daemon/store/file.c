@@ -260,21 +260,6 @@ void file_detach(struct mount *m)
 	m->sync_fd = -1;
 }
 
-void file_advance(struct io *io, size_t bytes)
-{
-	unsigned done = 0;
-
-	io->progress += bytes;
-	while (done < io->iov_count && bytes >= io->iov[done].iov_len)
-		bytes -= io->iov[done++].iov_len;
-	io->iov_count -= done;
-	memmove(io->iov, io->iov + done, io->iov_count * sizeof(*io->iov));
-	if (io->iov_count > 0) {
-		io->iov->iov_base = (uint8_t *)io->iov->iov_base + bytes;
-		io->iov->iov_len -= bytes;
-	}
-}
-
 bool file_cannot_allocate(const struct io *io, int error)
 {
 	return error == EOPNOTSUPP || (error == EINVAL && io->mount->export->block_device);

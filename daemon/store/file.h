@@ -18,9 +18,6 @@ void file_auto_attach(struct mount *m);
  */
 void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited);
 
-/* `bytes` of a read or write are done: advances io->iov past them. */
-void file_advance(struct io *io, size_t bytes);
-
 /* Does this error of fallocate() mean that the operation is not supported for the file, or for this
  * range of the device?  A device zeroes only whole sectors. */
 bool file_cannot_allocate(const struct io *io, int error);

@@ -125,7 +125,7 @@ static bool auto_attempt(struct io *io)
 		return true;
 	}
 	if (n > 0)
-		file_advance(io, (size_t)n); /* a short transfer: the store does the rest */
+		io_advance(io, (size_t)n); /* a short transfer: the store does the rest */
 	else if (n == -EOPNOTSUPP && *way != WAY_TIMED)
 		*way = WAY_TIMED; /* RWF_NOWAIT is not supported, as for ext4's buffered writes */
 	/* End of file or error: the store repeats the request and reports it. */

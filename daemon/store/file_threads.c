@@ -100,7 +100,7 @@ static int thread_rw(struct io *io)
 
 		io->calls++;
 		if (n > 0)
-			file_advance(io, (size_t)n);
+			io_advance(io, (size_t)n);
 		else if (n == 0) /* the file was truncated, or is full */
 			return io->kind == IO_read ? -EIO : -ENOSPC;
 		else if (errno != EINTR)

@@ -88,7 +88,7 @@ static void file_rw_done(struct op *op, int res, uint32_t flags)
 			io_finish(io, 0);
 			return;
 		}
-		file_advance(io, (size_t)res);
+		io_advance(io, (size_t)res);
 		io->retries = 0;
 	} else if (res == 0) {
 		/* The file was truncated, or is full. */

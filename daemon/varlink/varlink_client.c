@@ -195,7 +195,7 @@ static bool client_handle_next(struct varlink_client *c)
 	if (rc < 0)
 		varlink_client_drop(c, rc == -ENOMEM ? "no memory" : "not a Varlink call");
 	else
-		varlink_call_start(&c->call);
+		c->varlink->on_call(&c->call);
 	return true;
 }
 

@@ -1,5 +1,5 @@
-/* Private to varlink.c (server, calls), varlink_client.c (connections), varlink_user.c (accounting
- * by user) and varlink_service.c. */
+/* Private to varlink.c (server), varlink_call.c (answers), varlink_client.c (connections),
+ * varlink_user.c (accounting by user) and varlink_service.c. */
 #pragma once
 #include "varlink.h"
 
@@ -61,6 +61,7 @@ struct varlink_client {
 struct varlink {
 	sd_event *event;
 	const struct varlink_info *info;
+	void (*on_call)(struct varlink_call *call); /* handles call->request */
 	struct {
 		const struct varlink_interface *interface;
 		void *userdata;
@@ -113,11 +114,6 @@ bool varlink_client_has_share(const struct varlink_client *c);
 
 /* To be called when the client's call has ended or there is output: the event loop then runs it. */
 void varlink_client_kick(struct varlink_client *c);
-
-/* ---- varlink.c ---- */
-
-/* Handles call->request. */
-void varlink_call_start(struct varlink_call *call);
 
 /* ---- varlink_service.c ---- */
 

@@ -41,6 +41,11 @@ void varlink_service_error(struct varlink_call *call, const char *name, const ch
 	varlink_error(call, error, key ? json_pack("{s:s}", key, value) : json_object());
 }
 
+void varlink_invalid_parameter(struct varlink_call *call, const char *parameter)
+{
+	varlink_service_error(call, "InvalidParameter", "parameter", parameter);
+}
+
 static void get_info(struct varlink_call *call, json_t *parameters)
 {
 	const struct varlink *v = varlink_call_userdata(call);

@@ -217,7 +217,8 @@ static bool datagrams_are_late(struct conn *c, struct netperf_conn *n)
 	return false;
 }
 
-static void datagrams_run(struct conn *c, struct netperf_conn *n)
+/* true: the test is over, but its data connection stays. */
+static bool datagrams_run(struct conn *c, struct netperf_conn *n)
 {
 	bool answers = n->test->request.kind == NETPERF_RR, last;
 	struct chunk *k = answers ? conn_constant(c->worker, fill) : NULL;
@@ -225,7 +226,7 @@ static void datagrams_run(struct conn *c, struct netperf_conn *n)
 
 	if (answers && !k) {
 		conn_wait_for_memory(c);
-		return;
+		return false;
 	}
 	count = datagrams_take(c, n, &last);
 	if (count > 0 && answers) {
@@ -239,22 +240,19 @@ static void datagrams_run(struct conn *c, struct netperf_conn *n)
 		n->late_ns = PAD_NS;
 		last = true;
 	}
-	if (last)
-		netperf_data_over(c);
+	return last;
 }
 
-void netperf_data_run(struct conn *c)
+bool netperf_data_run(struct conn *c)
 {
 	struct netperf_conn *n = c->state;
 
 	if (atomic_load_explicit(&n->test->dead, memory_order_relaxed)) {
 		conn_close(c, CONN_END_PEER);
-		return;
+		return false;
 	}
-	if (n->test->request.datagrams) {
-		datagrams_run(c, n);
-		return;
-	}
+	if (n->test->request.datagrams)
+		return datagrams_run(c, n);
 	switch (n->test->request.kind) {
 	case NETPERF_STREAM:
 		stream_run(c, n);
@@ -269,6 +267,7 @@ void netperf_data_run(struct conn *c)
 	}
 	if (conn_deadline_passed(c) && !data_goes_on(c, n))
 		conn_close(c, CONN_END_IDLE);
+	return false;
 }
 
 void netperf_data_begin(struct conn *c)

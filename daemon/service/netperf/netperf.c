@@ -124,7 +124,8 @@ static void data_left_locked(struct netperf_conn *n)
 		session_call(t->session.control);
 }
 
-void netperf_data_over(struct conn *c)
+/* The test is over, but its data connection (UDP) stays. */
+static void data_over(struct conn *c)
 {
 	struct netperf_conn *n = c->state;
 	struct session *last;
@@ -139,6 +140,12 @@ void netperf_data_over(struct conn *c)
 	conn_set_deadline(c, clock_ns() + NS_PER_S);
 	if (last)
 		last->release(last);
+}
+
+static void data_run(struct conn *c)
+{
+	if (netperf_data_run(c))
+		data_over(c);
 }
 
 /* ---- Control ---- */
@@ -369,7 +376,7 @@ static void run_unmatched(struct conn *c, struct netperf_conn *n)
 	if (c->rx.bytes > 0 && data_join(n, true)) {
 		conn_peer_verified(c);
 		netperf_data_begin(c);
-		netperf_data_run(c);
+		data_run(c);
 		return;
 	}
 	stat_add(c->worker->stats.datagrams_refused, c->rx.views);
@@ -396,7 +403,7 @@ static void new_run(struct conn *c, struct netperf_conn *n)
 		control_read(c, n);
 	} else if (data_join(n, c->rx.bytes > 0 || ends)) {
 		netperf_data_begin(c);
-		netperf_data_run(c);
+		data_run(c);
 	} else if (!message || ends) {
 		conn_close(c, c->rx.bytes ? CONN_END_PROTOCOL : CONN_END_PEER);
 	} else if (conn_deadline_passed(c)) {
@@ -416,7 +423,7 @@ static void netperf_run(struct conn *c)
 			new_run(c, n);
 		break;
 	case NETPERF_DATA:
-		netperf_data_run(c);
+		data_run(c);
 		break;
 	case NETPERF_OVER:
 		over_run(c);

@@ -85,8 +85,7 @@ int netperf_list(const struct conn *c, struct netperf_conn *n, struct session *s
 
 /* c, a data connection, has joined its test. */
 void netperf_data_begin(struct conn *c);
-void netperf_data_run(struct conn *c);
+/* true: the test is over, but its data connection (UDP) stays. */
+bool netperf_data_run(struct conn *c);
 /* A data connection ends: adds its last counts to the test's. */
 void netperf_data_end(struct conn *c);
-/* The test is over, but its data connection (UDP) stays. */
-void netperf_data_over(struct conn *c);
