@@ -15,10 +15,8 @@ CIRCLES = [
     "daemon/engine/rdma/device/rdma_device daemon/engine/rdma/device/rdma_spill",
     "daemon/engine/rdma/rdma_ud daemon/engine/rdma/rdma_ud_handle daemon/engine/rdma/rdma_ud_peer"
     " daemon/engine/rdma/rdma_ud_send",
-    "daemon/server/fdstore daemon/server/listening",
     "daemon/server/listener daemon/server/listener_cost daemon/server/listener_start"
     " daemon/server/listeners",
-    "daemon/server/reload daemon/server/reload_state daemon/server/server",
 ]
 
 

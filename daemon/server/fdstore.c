@@ -13,8 +13,8 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "listener_sockets.h"
 #include "listeners.h"
-#include "listening.h"
 #include "log.h"
 #include "notify.h"
 #include "util.h"
@@ -87,7 +87,7 @@ static bool fdstore_has_use(const struct fdstore_socket *k, const struct config 
 
 	for (unsigned i = 0; i < config->listener_count && !found; i++) {
 		const struct listener_config *lc = &config->listeners[i];
-		unsigned count = listening_count(lc);
+		unsigned count = listener_address_count(lc);
 		struct sockaddr_storage *list = calloc(count, sizeof(*list));
 
 		if (!list || !lc->transport->socket_type) {
@@ -96,7 +96,7 @@ static bool fdstore_has_use(const struct fdstore_socket *k, const struct config 
 		}
 		strcpy(wants.listener, lc->name);
 		wants.type = lc->transport->socket_type;
-		listening_list(lc, list);
+		listener_address_list(lc, list);
 		for (unsigned j = 0; j < count && !found; j++) {
 			wants.wanted = list[j];
 			found = socket_name_fits(&wants, &k->name, &k->sa);
@@ -256,7 +256,7 @@ static int fdstore_store_address(const struct listener *l, unsigned address, uns
 	struct socket_name name = { .wanted = a->wanted, .file = a->file.file };
 	char text[SOCKET_NAME_TEXT_MAX], message[SOCKET_NAME_TEXT_MAX + 64];
 	unsigned count;
-	int *fds = listening_collect(l, address, &count), rc = 0;
+	int *fds = listener_collect_sockets(l, address, &count), rc = 0;
 
 	if (!fds || count > room) {
 		free(fds);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "listener_internal.h"
+#include "listener_sockets.h"
 #include "listeners.h"
 #include "listening.h"
 #include "registry.h"
@@ -104,7 +105,7 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 		w->team.count = l->worker_count;
 		if (i == 0 && l->endpoints) {
 			w->accept.endpoints = l->endpoints;
-			w->accept.endpoint_count = listening_count(l->config);
+			w->accept.endpoint_count = listener_address_count(l->config);
 		}
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->name, i % 100);
 		rc = worker_spawn(w, taken, socket_count, reason);
@@ -146,7 +147,7 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 	if (l->workers)
 		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	l->costs = calloc(l->worker_count, sizeof(*l->costs));
-	l->addresses = calloc(listening_count(l->config), sizeof(*l->addresses));
+	l->addresses = calloc(listener_address_count(l->config), sizeof(*l->addresses));
 	l->admission = admission_new(l->config);
 	if (!l->workers || !l->costs || !l->addresses || !l->admission || listener_mount(l) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
@@ -162,10 +163,10 @@ static bool listener_must_wait(const struct listener *l, const struct listener *
 {
 	bool same =
 		(old->config->options.qp_type == QP_UD) == (l->config->options.qp_type == QP_UD);
-	unsigned old_count = old->endpoints && same ? listening_count(old->config) : 0;
+	unsigned old_count = old->endpoints && same ? listener_address_count(old->config) : 0;
 
 	for (unsigned i = 0; i < old_count && old->state == LISTENER_SERVING; i++)
-		for (unsigned j = 0; j < listening_count(l->config); j++)
+		for (unsigned j = 0; j < listener_address_count(l->config); j++)
 			if (sockaddr_is_same(&old->endpoints[i], &l->endpoints[j]))
 				return true;
 	return false;
@@ -176,13 +177,13 @@ static bool listener_must_wait(const struct listener *l, const struct listener *
 static int listener_open_endpoints(struct listener *l, struct listener *const *going,
 				   struct reason *reason)
 {
-	unsigned count = listening_count(l->config);
+	unsigned count = listener_address_count(l->config);
 	struct listening none = { 0 };
 
 	l->endpoints = calloc(count, sizeof(*l->endpoints));
 	if (!l->endpoints)
 		return reason_set(reason, -ENOMEM, "no memory");
-	listening_list(l->config, l->endpoints);
+	listener_address_list(l->config, l->endpoints);
 	for (; going && *going; going++)
 		if (listener_must_wait(l, *going))
 			return reason_set(reason, -EADDRINUSE,
@@ -266,7 +267,7 @@ static void listener_await_start(struct listener *l, uint64_t end_ns)
 		l->error = listener_await_workers(l, 0, end_ns);
 	if (l->error || !l->endpoints)
 		return;
-	for (unsigned i = 0; i < listening_count(l->config); i++)
+	for (unsigned i = 0; i < listener_address_count(l->config); i++)
 		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
 	l->error = listener_begin_workers(l, l->worker_count, &none, &l->reason);
 	if (l->error == 0)

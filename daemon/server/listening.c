@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "listener.h"
+#include "listener_sockets.h"
 #include "listeners.h"
 #include "log.h"
 #include "util.h"
@@ -22,29 +23,6 @@ struct listening_socket {
 	 * reload is certain, or it would get connections that nobody accepts. */
 	bool joins;
 };
-
-/* ---- Addresses ---- */
-
-unsigned listening_count(const struct listener_config *config)
-{
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < config->address_count; i++)
-		count += 1U + config->addresses[i].port_last - config->addresses[i].port_first;
-	return count;
-}
-
-void listening_list(const struct listener_config *config, struct sockaddr_storage *list)
-{
-	for (unsigned i = 0; i < config->address_count; i++) {
-		const struct address *a = &config->addresses[i];
-
-		for (unsigned port = a->port_first; port <= a->port_last; port++) {
-			*list = a->sa;
-			sockaddr_set_port(list++, (uint16_t)port);
-		}
-	}
-}
 
 /* ---- Taking over ---- */
 
@@ -152,36 +130,6 @@ static int add_socket(struct listening *sockets, struct worker_socket socket, un
 	return 0;
 }
 
-static bool is_same_socket(int a, int b)
-{
-	struct stat x, y;
-
-	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev &&
-	       x.st_ino == y.st_ino;
-}
-
-int *listening_collect(const struct listener *l, unsigned address, unsigned *ret_count)
-{
-	unsigned count = 0, room = 1;
-	int *fds;
-
-	for (unsigned i = 0; i < l->worker_count; i++)
-		room += l->workers[i].accept.count;
-	fds = calloc(room, sizeof(*fds));
-	for (unsigned i = 0; fds && i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
-			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
-			unsigned k = 0;
-
-			while (a->shared && k < count && !is_same_socket(fds[k], a->fd))
-				k++;
-			if (a->address == address && (!a->shared || k == count))
-				fds[count++] = a->fd;
-		}
-	*ret_count = count;
-	return fds;
-}
-
 /* Can further sockets share the port of fd (SO_REUSEPORT)?  The kernel requires the same user, and
  * a socket of the service manager belongs to root. */
 static bool can_join(int fd, const struct sockaddr_storage *sa)
@@ -287,7 +235,7 @@ static int take_given(struct listening *sockets, struct listener *l, const struc
 {
 	struct bound *bound = &l->addresses[l->address_count];
 	unsigned count;
-	int *fds = listening_collect(giver, (unsigned)(given - giver->addresses), &count);
+	int *fds = listener_collect_sockets(giver, (unsigned)(given - giver->addresses), &count);
 	int rc = fds ? take_over(sockets, l, fds, count, &given->sa, reason)
 		     : reason_set(reason, -ENOMEM, "no memory");
 
@@ -361,13 +309,13 @@ static int open_address(struct listening *sockets, struct listener *l,
 int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
 		   struct reason *reason)
 {
-	unsigned count = listening_count(l->config);
+	unsigned count = listener_address_count(l->config);
 	struct sockaddr_storage *wanted = calloc(count, sizeof(*wanted));
 	int rc = 0;
 
 	if (!wanted)
 		return reason_set(reason, -ENOMEM, "no memory");
-	listening_list(l->config, wanted);
+	listener_address_list(l->config, wanted);
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = open_address(sockets, l, &wanted[i], going, reason);
 	free(wanted);
@@ -385,7 +333,8 @@ void listening_return(const struct listener *l, struct listener *const *going)
 {
 	for (; going && *going; going++)
 		for (unsigned i = 0; i < (*going)->address_count; i++)
-			for (unsigned j = 0; l->addresses && j < listening_count(l->config); j++)
+			for (unsigned j = 0; l->addresses && j < listener_address_count(l->config);
+			     j++)
 				if ((*going)->addresses[i].heir == &l->addresses[j])
 					(*going)->addresses[i].heir = NULL;
 }

@@ -3,9 +3,7 @@
  * served.  Main thread. */
 #pragma once
 struct listener;
-struct listener_config;
 struct reason;
-struct sockaddr_storage;
 struct worker;
 struct worker_socket;
 
@@ -13,10 +11,6 @@ struct listening {
 	struct listening_socket *list;
 	unsigned count, room;
 };
-
-/* The addresses of config, one for each port of a range.  `list` has room for listening_count(). */
-unsigned listening_count(const struct listener_config *config);
-void listening_list(const struct listener_config *config, struct sockaddr_storage *list);
 
 /* Sockets for each of l's addresses, at least one for every worker; fills l->addresses.  If a
  * listener of `going` (NULL-terminated, NULL: none) has the address, duplicates of all of its
@@ -34,10 +28,6 @@ unsigned listening_take(struct listening *sockets, unsigned worker, struct worke
 
 /* Closes sockets that no worker took. */
 void listening_close(struct listening *sockets);
-
-/* The sockets of that address of l, which serves, each once.  The caller frees the array; NULL: no
- * memory. */
-int *listening_collect(const struct listener *l, unsigned address, unsigned *ret_count);
 
 /* Another listener or process now accepts from the queues of that address of l, which will drain.
  */

@@ -30,8 +30,14 @@ static void log_lines(int level, const char *what, const json_t *lines)
 
 /* ---- Around the transaction ---- */
 
+static void remember(struct server *s, enum reload_state state, json_t *errors)
+{
+	reload_remember(s, state, errors);
+	server_notify_ready(s);
+}
+
 /* systemd (Type=notify-reload) requires MONOTONIC_USEC, to tell this reload from an earlier one,
- * and waits for the READY=1 of reload_remember(). */
+ * and waits for the READY=1 of remember(). */
 static void notify_reloading(struct server *s)
 {
 	notify(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
@@ -80,7 +86,7 @@ static int reload_on_unconfirmed(sd_event_source *source, uint64_t due_us, void 
 	json_decref(lines);
 	forget_previous(r);
 	log_lines(LOG_ERR, "reload", errors);
-	reload_remember(s, undone ? RELOAD_STATE_UNDONE : RELOAD_STATE_KEPT, errors);
+	remember(s, undone ? RELOAD_STATE_UNDONE : RELOAD_STATE_KEPT, errors);
 	return 0;
 }
 
@@ -177,12 +183,11 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 	log_lines(outcome == RELOAD_DONE ? LOG_INFO : LOG_ERR, "reload", answer->lines);
 	if (outcome == RELOAD_DONE) {
 		log_info("reload: done, generation %llu", (unsigned long long)s->generation);
-		reload_remember(s,
-				s->reload.previous ? RELOAD_STATE_UNCONFIRMED : RELOAD_STATE_DONE,
-				json_array());
+		remember(s, s->reload.previous ? RELOAD_STATE_UNCONFIRMED : RELOAD_STATE_DONE,
+			 json_array());
 	} else {
 		log_error("reload: %s", answer->message);
-		reload_remember(s, RELOAD_STATE_REFUSED, json_incref(answer->lines));
+		remember(s, RELOAD_STATE_REFUSED, json_incref(answer->lines));
 	}
 	return outcome;
 }

@@ -63,8 +63,7 @@ bool reload_confirm(struct server *s);
  * RELOAD_REFUSED. */
 enum reload_outcome reload_resume(struct server *s, const char *name, struct reload_answer *answer);
 
-/* For reload.c: records the result of a reload, and informs the service manager.  Takes ownership
- * of errors. */
+/* For reload.c: records the result of a reload.  Takes ownership of errors. */
 void reload_remember(struct server *s, enum reload_state state, json_t *errors);
 
 /* The last reload as part of a status line: "; ...", or "". */

@@ -35,7 +35,6 @@ void reload_remember(struct server *s, enum reload_state state, json_t *errors)
 	r->generation = s->generation;
 	r->time = json_time();
 	r->errors = errors;
-	server_notify_ready(s);
 }
 
 json_t *reload_document(const struct server *s)
