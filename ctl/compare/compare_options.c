@@ -156,14 +156,38 @@ static int check_timeout(struct ctl *ctl, struct compare *c)
 	return ctl_interval(ctl, "timeout", text, 1, &c->timeout_ms);
 }
 
+/* A generator is measured as a child of ours: of one on another host nothing would be but the CPU
+ * time of the program that reached it. */
+static int check_command(struct ctl *ctl)
+{
+	static const char *const remote[] = { "ansible", "clush", "mosh", "parallel-ssh",
+					      "pdsh",    "pssh",  "ssh" };
+	const char *name;
+
+	if (!ctl->rest)
+		return CTL_DONE;
+	if (!ctl->rest[0])
+		return ctl_usage(ctl, "there is no command after `--`");
+	name = basename(ctl->rest[0]);
+	for (unsigned i = 0; i < ARRAY_SIZE(remote); i++)
+		if (!strcmp(name, remote[i]))
+			return ctl_usage(
+				ctl,
+				"%s would run the generator on another host, where nbctl sees "
+				"neither its CPU time nor when its load begins: run nbctl "
+				"and the generator on one host",
+				name);
+	return CTL_DONE;
+}
+
 int compare_options(struct ctl *ctl, struct compare *c)
 {
 	const char *interval = ctl->values[VALUE_INTERVAL], *unknown;
 	int bytes;
 
 	c->interval_ms = COMPARE_INTERVAL_MS;
-	if (ctl->rest && !ctl->rest[0])
-		return ctl_usage(ctl, "there is no command after `--`");
+	if (check_command(ctl))
+		return CTL_USAGE;
 	if (ctl->rest && (unknown = placeholders_unknown(ctl->rest, &bytes)))
 		return ctl_usage(ctl,
 				 "COMMAND has %.*s, and there are only {host}, {port}, {uri} and "

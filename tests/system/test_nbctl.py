@@ -163,6 +163,8 @@ def test_a_full_disk_is_an_error(daemon, command):
         (["compare", "--interval", "-1"], "expected seconds"),
         (["compare", "--"], "no command after"),
         (["compare", "--interval", "1", "--", "true"], "run time"),
+        (["compare", "--", "ssh", "c1", "redis-benchmark"], "ssh would run the generator on another host"),
+        (["compare", "--", "/usr/bin/clush", "-w", "c[1-3]", "wrk"], "clush would run"),
         (["compare", "--quiet"], "after `--`"),
         (["compare", "--load", "/nonexistent"], "No such file"),
         (["connections", "--sort", "byte"], "did you mean 'bytes'?"),
