@@ -307,9 +307,9 @@ static bool has_operations(const struct measures *m, const char *listener)
 	return false;
 }
 
-/* A visited listener without an operation is not compared, which is a failure; so is a command that
- * none of the listeners has seen. */
-static int check_measured(const struct compare *c, const struct measures *m)
+/* A visited listener without an operation is not compared, which is a failure; so is a command or
+ * a file of rows in which none of the listeners had any. */
+static int check_measured(const struct ctl *ctl, const struct compare *c, const struct measures *m)
 {
 	const char *empty = NULL;
 	bool any = false;
@@ -327,7 +327,7 @@ static int check_measured(const struct compare *c, const struct measures *m)
 			"nothing was measured on '%s': COMMAND made no operation there; does it speak "
 			"the listener's protocol and transport?",
 			empty);
-	else if (!c->visits && !any)
+	else if (ctl->rest && !c->visits && !any)
 		ctl_warn(
 			"nothing was measured: COMMAND made no operation, and has no {port}: it chose "
 			"itself where to connect");
@@ -370,8 +370,9 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 	int rc = select_named(ctl, c, m);
 	bool good = rc == CTL_DONE;
 
-	if (ctl->rest && good && c->status == 0)
-		rc = check_measured(c, m);
+	if ((ctl->rest || (ctl->values[VALUE_LOAD] && !ctl->values[VALUE_AGAINST])) && good &&
+	    c->status == 0)
+		rc = check_measured(ctl, c, m);
 	if (c->save && rc == CTL_DONE && c->status == 0)
 		rc = rows_save(c->save, path, m);
 	else if (c->save)
@@ -487,7 +488,8 @@ const struct command command_compare = {
 		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
 		"there is no such command, 126 when it cannot be run, 124 when it was ended by\n"
 		"--timeout.  --against: 5 when a row got worse, 6 when one may have, 7 when one cannot\n"
-		"be compared.  8: a listener got no operation, so that nothing was measured there.\n",
+		"be compared.  8: a listener got no operation, so that nothing was measured there, or\n"
+		"the rows of --load have none.\n",
 	.example = "nbctl compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
 		   "nbctl compare --save rows.jsonl --label 50 nbd-uring nbd-epoll -- fio ... {uri}\n"

@@ -27,6 +27,19 @@ static enum measure_irq_time irq_time(void)
 	return IRQ_TIME_UNKNOWN;
 }
 
+/* Pressure stall information: "some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS". */
+static uint64_t pressure_ns(void)
+{
+	FILE *from = fopen("/proc/pressure/cpu", "re");
+	unsigned long long us = 0;
+
+	if (from && fscanf(from, "some %*s %*s %*s total=%llu", &us) != 1)
+		us = 0;
+	if (from)
+		fclose(from);
+	return us * NS_PER_US;
+}
+
 void host_cpu(struct measure_machine *ret)
 {
 	/* user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user. */
@@ -52,6 +65,7 @@ void host_cpu(struct measure_machine *ret)
 	ret->idle_ns = (t[3] + t[4]) * (NS_PER_S / (uint64_t)tick);
 	ret->softirq_ns = (t[5] + t[6]) * (NS_PER_S / (uint64_t)tick);
 	ret->steal_ns = t[7] * (NS_PER_S / (uint64_t)tick);
+	ret->pressure_ns = pressure_ns();
 	ret->irq_time = irq_time();
 }
 
@@ -69,6 +83,7 @@ struct measure_machine host_cpu_delta(const struct measure_machine *before,
 		.idle_ns = grown(before->idle_ns, after->idle_ns),
 		.softirq_ns = grown(before->softirq_ns, after->softirq_ns),
 		.steal_ns = grown(before->steal_ns, after->steal_ns),
+		.pressure_ns = grown(before->pressure_ns, after->pressure_ns),
 		.irq_time = after->irq_time,
 	};
 }

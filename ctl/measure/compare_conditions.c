@@ -68,16 +68,47 @@ static void tell_nodes(FILE *to, const struct groups *all)
 			count, visits);
 }
 
-static void tell_steal(FILE *to, const struct groups *all)
+/* The most that any row has of a figure; 0: none is known. */
+static double most_of(const struct groups *all, enum figure figure)
 {
-	static const double little = 0.05; /* of a CPU */
 	double most = 0;
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i].count; j++)
-			most = fmax(most, figure_spread(all->list[i].rows[j], FIGURE_STEAL).median);
+			most = fmax(most, figure_spread(all->list[i].rows[j], figure).median);
+	return most;
+}
+
+static void tell_steal(FILE *to, const struct groups *all)
+{
+	static const double little = 0.05; /* of a CPU */
+	double most = most_of(all, FIGURE_STEAL);
+
 	if (most >= little)
 		fprintf(to, "The hypervisor gave up to %s %% of a CPU to others.\n",
+			human_percent(most).text);
+}
+
+static void tell_others(FILE *to, const struct groups *all)
+{
+	static const double little = 0.1; /* CPUs; background activity of any machine */
+	double most = most_of(all, FIGURE_OTHER);
+
+	if (most >= little)
+		fprintf(to,
+			"Other programs took up to %s %% of a CPU meanwhile (all CPUs together): on a "
+			"quiet machine intervals are narrower.\n",
+			human_percent(most).text);
+}
+
+/* Also where the generator has more threads than there are CPUs. */
+static void tell_pressure(FILE *to, const struct groups *all)
+{
+	static const double little = 0.25;
+	double most = most_of(all, FIGURE_PRESSURE);
+
+	if (most >= little)
+		fprintf(to, "Threads waited for a CPU in up to %s %% of the time.\n",
 			human_percent(most).text);
 }
 
@@ -108,10 +139,39 @@ static void tell_governor(FILE *to, const struct groups *all)
 			governor);
 }
 
+static void tell_turbo(FILE *to, const struct groups *all)
+{
+	if (!strcmp(host_text(all, "turbo"), "on"))
+		fputs("Turbo is on: a CPU runs faster where others are idle or cool.\n", to);
+}
+
+static void tell_hugepages(FILE *to, const struct groups *all)
+{
+	if (!strcmp(host_text(all, "transparent_hugepages"), "always"))
+		fputs("Transparent huge pages are on for all memory: which buffers have them "
+		      "differs between processes.\n",
+		      to);
+}
+
+/* Takes ownership of text; NULL: nothing is to be said. */
+static void tell_text(FILE *to, char *text)
+{
+	if (text)
+		fprintf(to, "%s\n", text);
+	free(text);
+}
+
+static void tell_shared_cpus(FILE *to, const struct groups *all)
+{
+	tell_text(to, groups_shared_cpus(all));
+	tell_text(to, groups_shared_cores(all));
+}
+
 char *groups_conditions(const struct groups *all)
 {
 	static void (*const tell[])(FILE * to, const struct groups *all) = {
-		tell_throttled, tell_steal, tell_nodes, tell_governor, tell_clock
+		tell_shared_cpus, tell_others,   tell_pressure, tell_throttled, tell_steal,
+		tell_nodes,       tell_governor, tell_turbo,    tell_hugepages, tell_clock
 	};
 	char *text = NULL;
 	size_t bytes;

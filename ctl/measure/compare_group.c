@@ -427,25 +427,3 @@ char *groups_refused_requests(const struct groups *all)
 			 ": it is more than there was time for at its rate, or than the listener "
 			 "counted. It is not used.");
 }
-
-char *groups_other_programs(const struct groups *all)
-{
-	static const double little = 0.1; /* CPUs; background activity of any machine */
-	double most = 0;
-	char *text;
-	size_t bytes;
-	FILE *to;
-
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			most = fmax(most, figure_spread(all->list[i].rows[j], FIGURE_OTHER).median);
-	if (most < little)
-		return NULL;
-	to = open_text(&text, &bytes);
-	fprintf(to,
-		"Other programs took up to %s %% of a CPU meanwhile (all CPUs together): on a quiet "
-		"machine intervals are narrower.",
-		human_percent(most).text);
-	fclose(to);
-	return text;
-}

@@ -93,5 +93,3 @@ char *groups_refused_requests(const struct groups *all);
 char *groups_saturated(const struct groups *all);
 /* Names listeners whose CPU time does not fit the machine's. */
 char *groups_inexact(const struct groups *all);
-/* CPU time of other programs on the machine. */
-char *groups_other_programs(const struct groups *all);

@@ -265,6 +265,8 @@ static void render_conditions(struct output *out, const struct groups *all)
 
 	for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
 		output_wrapped(out, STYLE_WARN, 2, "%s", line);
+	if (text)
+		putc('\n', out->file);
 	free(text);
 }
 
@@ -296,12 +298,9 @@ static void render_warnings(struct output *out, const struct groups *all)
 			       human_count(errors).text, plural(errors));
 	render_sentence(out, STYLE_WARN, groups_holes(all));
 	render_sentence(out, STYLE_WARN, groups_generator_limit(all));
-	render_sentence(out, STYLE_WARN, groups_shared_cpus(all));
-	render_sentence(out, STYLE_WARN, groups_shared_cores(all));
 	render_sentence(out, STYLE_WARN, groups_refused_requests(all));
 	render_sentence(out, STYLE_WARN, groups_saturated(all));
 	render_sentence(out, STYLE_WARN, groups_inexact(all));
-	render_sentence(out, STYLE_WARN, groups_other_programs(all));
 	render_steps(out, all);
 	if (*all->minor)
 		output_wrapped(out, STYLE_DIM, 2,

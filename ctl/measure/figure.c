@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "figure_machine.h"
 #include "util.h"
 
 /* The kernel splits CPU time by clock ticks, of 1 to 10 ms: of fewer than some 100 the part of user
@@ -205,76 +206,6 @@ static double ops_per_turn(const struct measure *row)
 	return ratio((double)row->listener_count, (double)row->turns);
 }
 
-/* ---- CPUs ---- */
-
-static double generator_share(const struct measure *row)
-{
-	const struct measure_generator *g = &row->generator;
-
-	if (g->peak > 0)
-		return g->peak;
-	return g->busiest_ns ? ratio((double)g->busiest_ns, (double)g->wall_ns) : NAN;
-}
-
-static double generator_cpu(const struct measure *row)
-{
-	return ratio((double)row->generator.cpu_ns, (double)row->generator.wall_ns);
-}
-
-/* A time of the whole machine, as a number of CPUs. */
-static double machine_share(const struct measure *row, double part_ns)
-{
-	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);
-}
-
-static double softirq_share(const struct measure *row)
-{
-	return machine_share(row, (double)row->machine.softirq_ns);
-}
-
-static double idle_share(const struct measure *row)
-{
-	return machine_share(row, (double)row->machine.idle_ns);
-}
-
-static double steal_share(const struct measure *row)
-{
-	return machine_share(row, (double)row->machine.steal_ns);
-}
-
-/* CPU time of other programs: the busy time of the machine less that of the listener and of the
- * generator.  The machine's is counted in clock ticks, of which a busy virtual machine loses some:
- * together they are less than the interval, so each part is scaled up to it.  Softirqs are taken
- * off only where the kernel does not count them for threads, or they would be taken off twice.
- * NaN: the sum cannot be made, as the kernel does not tell where softirqs are counted, or as the
- * parts are more than the whole by more than the machine's clock ticks and 2 % explain. */
-static double other_ns(const struct measure *row)
-{
-	const struct measure_machine *m = &row->machine;
-	double all = (double)row->interval_ns * (double)m->cpus, total = (double)m->total_ns;
-	double scale = total > 0.5 * all && total < all ? all / total : 1;
-	double inexact = 0.02 * total + (double)m->cpus * 10 * NS_PER_MS;
-	double other = scale * (total - (double)m->idle_ns - (double)m->steal_ns) -
-		       (double)row->cpu_ns - (double)row->generator.cpu_ns;
-
-	if (m->irq_time == IRQ_TIME_UNKNOWN && (double)m->softirq_ns > inexact)
-		return NAN;
-	if (m->irq_time == IRQ_TIME_APART)
-		other -= scale * (double)m->softirq_ns;
-	return other < -inexact ? NAN : fmax(other, 0);
-}
-
-static double other_share(const struct measure *row)
-{
-	return row->generator.wall_ns ? machine_share(row, other_ns(row)) : NAN;
-}
-
-static double unattributed_share(const struct measure *row)
-{
-	return row->softirq.total_ns ? machine_share(row, (double)row->softirq.unattributed_ns)
-				     : NAN;
-}
-
 /* ---- The table ---- */
 
 /* clang-format off */
@@ -403,39 +334,45 @@ const struct figure_info figures[FIGURE_COUNT] = {
 		.words = "generator's busiest thread",
 		.meaning = "CPU use of the generator's busiest thread in its busiest 100 ms; 1 is fully "
 			   "busy",
-		.value = generator_share, .scale = 1, .form = FORM_PERCENT, .rank = 13 },
+		.value = figure_generator_share, .scale = 1, .form = FORM_PERCENT, .rank = 13 },
 	[FIGURE_GENERATOR_CPU] = {
 		.name = "generator_cpu_share", .title = "gen", .unit = "%",
 		.words = "generator's CPU",
 		.meaning = "CPU use of the whole generator; 1 is one CPU fully busy",
-		.value = generator_cpu, .scale = 1, .form = FORM_PERCENT, .rank = 8 },
+		.value = figure_generator_cpu, .scale = 1, .form = FORM_PERCENT, .rank = 8 },
 	[FIGURE_SOFTIRQ] = {
 		.name = "machine_softirq_share", .title = "irq", .unit = "%",
 		.words = "softirqs, machine",
 		.meaning = "softirqs and interrupts of the whole machine, 1 is one CPU; without "
 			   "CONFIG_IRQ_TIME_ACCOUNTING they are in the time of threads, too",
-		.value = softirq_share, .scale = 1, .form = FORM_PERCENT, .apart = true,
+		.value = figure_softirq_share, .scale = 1, .form = FORM_PERCENT, .apart = true,
 		.rank = 10 },
 	[FIGURE_IDLE] = {
 		.name = "machine_idle_share", .title = "idle", .unit = "%", .words = "idle, machine",
 		.meaning = "idle time of the whole machine; 1 is one CPU always idle",
-		.value = idle_share, .scale = 1, .form = FORM_PERCENT, .rank = 11 },
+		.value = figure_idle_share, .scale = 1, .form = FORM_PERCENT, .rank = 11 },
 	[FIGURE_STEAL] = {
 		.name = "machine_steal_share", .title = "steal", .unit = "%",
 		.words = "steal, machine",
 		.meaning = "time that the hypervisor gave to others; 1 is one CPU",
-		.value = steal_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
+		.value = figure_steal_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
+	[FIGURE_PRESSURE] = {
+		.name = "machine_pressure_share", .title = "waits", .unit = "%",
+		.words = "waits for CPUs, machine",
+		.meaning = "the part of the time in which any thread of the machine waited for a "
+			   "CPU, by /proc/pressure/cpu",
+		.value = figure_pressure_share, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
 	[FIGURE_OTHER] = {
 		.name = "machine_other_share", .title = "other", .unit = "%",
 		.words = "other programs",
 		.meaning = "CPU use of programs that are neither the server nor the generator, 1 "
 			   "is one CPU; unknown where the parts do not add up",
-		.value = other_share, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
+		.value = figure_other_share, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
 	[FIGURE_UNATTRIBUTED] = {
 		.name = "machine_softirq_unattributed_share", .title = "unatt", .unit = "%",
 		.words = "softirqs, unattributed",
 		.meaning = "softirqs of the whole machine for no listener's port; 1 is one CPU",
-		.value = unattributed_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
+		.value = figure_unattributed_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
 };
 /* clang-format on */
 

@@ -464,6 +464,7 @@ static void add_measure(struct measure *to, const struct measure *from)
 	to->machine.idle_ns += from->machine.idle_ns;
 	to->machine.steal_ns += from->machine.steal_ns;
 	to->machine.softirq_ns += from->machine.softirq_ns;
+	to->machine.pressure_ns += from->machine.pressure_ns;
 	add_softirq(&to->softirq, &from->softirq);
 	add_generator(&to->generator, &from->generator);
 	add_histogram(&to->latency, &from->latency);

@@ -99,9 +99,10 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 static json_t *machine_to_json(const struct measure_machine *m)
 {
 	json_t *made =
-		json_pack("{s:I, s:I, s:I, s:I, s:I}", "cpus", (json_int_t)m->cpus, "total_ns",
+		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "cpus", (json_int_t)m->cpus, "total_ns",
 			  (json_int_t)m->total_ns, "idle_ns", (json_int_t)m->idle_ns, "steal_ns",
-			  (json_int_t)m->steal_ns, "softirq_ns", (json_int_t)m->softirq_ns);
+			  (json_int_t)m->steal_ns, "softirq_ns", (json_int_t)m->softirq_ns,
+			  "pressure_ns", (json_int_t)m->pressure_ns);
 
 	if (m->irq_time != IRQ_TIME_UNKNOWN)
 		json_object_set_new(made, "softirq_in_threads",
@@ -116,6 +117,7 @@ static void machine_from_json(struct measure_machine *m, const json_t *json)
 	m->idle_ns = field_uint(json, "idle_ns");
 	m->steal_ns = field_uint(json, "steal_ns");
 	m->softirq_ns = field_uint(json, "softirq_ns");
+	m->pressure_ns = field_uint(json, "pressure_ns");
 	if (field_get(json, "softirq_in_threads"))
 		m->irq_time = field_bool(json, "softirq_in_threads") ? IRQ_TIME_IN_THREADS
 								     : IRQ_TIME_APART;

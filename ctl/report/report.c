@@ -174,12 +174,9 @@ static void put_verdict(FILE *to, const struct groups *all)
 	put_paragraph(to, "warn", groups_conditions(all));
 	put_paragraph(to, "warn", groups_holes(all));
 	put_paragraph(to, "warn", groups_generator_limit(all));
-	put_paragraph(to, "warn", groups_shared_cpus(all));
-	put_paragraph(to, "warn", groups_shared_cores(all));
 	put_paragraph(to, "warn", groups_refused_requests(all));
 	put_paragraph(to, "warn", groups_saturated(all));
 	put_paragraph(to, "warn", groups_inexact(all));
-	put_paragraph(to, "warn", groups_other_programs(all));
 	if (*all->minor) {
 		fputs("<p class=\"dim\">Not shown, as less than 1 % of their listener's "
 		      "operations: ",

@@ -110,7 +110,7 @@ def test_a_control_says_how_far_equal_listeners_differ(tmp_path):
 def test_columns_that_are_named_are_shown(tmp_path):
     done = run(tmp_path, "--run", "echo,engine=epoll", "--columns", "cpu_share,syscalls_per_operation", "--repeat", 1,
                "--", *redis())
-    assert done.stdout.splitlines()[0].split() == ["listener", "calls", "CPU"], done.stdout
+    assert ["listener", "calls", "CPU"] in [line.split() for line in done.stdout.splitlines()], done.stdout
 
 
 def test_a_seed_gives_the_same_order(tmp_path):

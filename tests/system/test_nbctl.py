@@ -787,6 +787,15 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     assert done.returncode == 7  # of itself
 
 
+def test_an_empty_comparison_is_no_success(daemon, tmp_path):
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    done = nbctl(daemon, "compare", "--load", empty)
+    assert done.returncode == 8 and "No operations" in done.stdout
+    assert nbctl(daemon, "compare", "--load", empty, "--json").returncode == 8
+    assert nbctl(daemon, "compare", "--load", empty, "--against", empty).returncode == 7
+
+
 def test_compare_in_other_forms(daemon):
     with daemon.connect("echo-epoll") as s:
         echo(s, b"x")
@@ -799,7 +808,7 @@ def test_compare_in_other_forms(daemon):
     done = nbctl(daemon, "compare", "--quiet", "--markdown", "--notes", "--", *load)
     assert "p50 us: the median latency in the server" in done.stdout
     done = nbctl(daemon, "compare", "--quiet", "--markdown", "--", *load)
-    lines = done.stdout.splitlines()
+    lines = done.stdout[done.stdout.index("**echo**") :].splitlines()  # conditions are above
     assert lines[0] == "**echo**" and lines[2].startswith("| listener | reqs /s |")
     assert lines[4].startswith("| echo-epoll | ") and "p50 us:" not in done.stdout
     done = nbctl(daemon, "compare", "--csv", "--json")
