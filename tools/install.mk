@@ -14,6 +14,7 @@ ZSH_FOLDER  = $(if $(and $(wildcard /etc/debian_version),$(filter /usr,$(PREFIX)
 ZSH         = $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH_FOLDER)/_nbctl
 FISH        = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 SHELL_FILES_INSTALLED = $(COMPLETIONS)/nbctl $(COMPLETIONS)/nbserved $(ZSH) $(FISH)/nbctl.fish $(FISH)/nbserved.fish
+MONITORING  = grafana-nbserved.json prometheus-nbserved.rules.yml
 SYSUSERS    = $(DESTDIR)$(PREFIX)/lib/sysusers.d/nbserved.conf
 TMPFILES    = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nbserved.conf
 
@@ -49,7 +50,7 @@ install: all ## install below DESTDIR; a configuration that was edited stays
 	$(Q)if $(PRISTINE); then $(RELOCATE) conf/nbserved.ini >$(CONFDIR)/nbserved.ini; else \
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited; $(SHAREDIR)/nbserved.ini is new"; fi
 	$(call place,conf/nbserved.ini,$(SHAREDIR)/nbserved.ini)
-	$(call place,conf/grafana-nbserved.json,$(SHAREDIR)/grafana-nbserved.json)
+	$(foreach f,$(MONITORING),$(call place,conf/$(f),$(SHAREDIR)/$(f)))
 	$(call place,systemd/nbserved-rdma.conf,$(SHAREDIR)/nbserved-rdma.conf)
 	$(call place,packaging/apparmor.nbserved,$(SHAREDIR)/apparmor.nbserved)
 	$(if $(DESTDIR),,@echo "next: systemd-sysusers && systemd-tmpfiles --create nbserved.conf \
@@ -66,7 +67,7 @@ uninstall: ## remove the installed files, but not an edited configuration
 	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(DESTDIR)$(UNITDIR)/nbserved.service \
 		$(DESTDIR)$(UNITDIR)/nbserved.socket \
 		$(DESTDIR)$(UNITDIR)/nbserved-metrics.service $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
-		$(SHELL_FILES_INSTALLED) $(SHAREDIR)/nbserved.ini $(SHAREDIR)/grafana-nbserved.json \
+		$(SHELL_FILES_INSTALLED) $(SHAREDIR)/nbserved.ini $(MONITORING:%=$(SHAREDIR)/%) \
 		$(SHAREDIR)/nbserved-rdma.conf $(SHAREDIR)/apparmor.nbserved
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(CONFDIR))

@@ -23,6 +23,7 @@ CONFIG = (
     + "[export ram]\nstore = memory\nsize = 1M\n"
 )
 DASHBOARD = ROOT / "conf/grafana-nbserved.json"
+RULES = ROOT / "conf/prometheus-nbserved.rules.yml"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
@@ -366,6 +367,34 @@ def test_the_dashboard_is_well_formed():
         assert at["x"] + at["w"] <= 24 and not area & cells, panel["title"]
         cells |= area
         assert panel["type"] == "row" or panel["description"]
+
+
+# ---- The alerts ----
+
+
+def test_every_metric_of_the_alerts_exists(start_daemon):
+    lost = listener("lost", address="203.0.113.7:9", optional="yes")  # an address that no host has
+    daemon = start_daemon(CONFIG + listener("udp", transport="udp") + lost)
+    text = openmetrics(daemon)
+    have = set(re.findall(r"(?m)^(nbserved_\w+)", text))
+    used = set(re.findall(r"(?m)^ +expr: .*?(nbserved_\w+)", RULES.read_text()))
+    assert len(used) == 5
+    assert used <= have, used - have
+    assert 'nbserved_listener_info{listener="lost"' in text and 'state="unavailable"' in text
+
+
+def test_alerts_fire_for_the_host_that_is_in_trouble(tmp_path):
+    cases = (ROOT / "tests/system/prometheus_rules.yml").read_text()
+    (tmp_path / "cases.yml").write_text(cases.replace("[RULES]", json.dumps([str(RULES)])))
+    for words in (["check", "rules", str(RULES)], ["test", "rules", str(tmp_path / "cases.yml")]):
+        done = subprocess.run(
+            [requires_prometheus("promtool"), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_histograms_have_few_buckets_and_always_the_same(daemon):
