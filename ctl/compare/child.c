@@ -22,7 +22,7 @@ enum {
 	CHILD_SAMPLE_MS = 50, /* interval of samples of its threads */
 	CHILD_PEAK_MS = 2 * CHILD_SAMPLE_MS,
 	CHILD_TASKS_MAX = 1024, /* threads and processes examined per sample */
-	CHILD_GRACE_MS = 5000,  /* from a signal to the kill of a command that goes on */
+	CHILD_GRACE_MS = 5000,  /* from a signal to the kill of a command that has not ended */
 };
 
 static const int caught[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP };

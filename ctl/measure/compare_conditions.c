@@ -1,4 +1,4 @@
-/* Conditions under which figures hold less, or not at all: sentences from what each visit saved.
+/* Conditions that make figures less reliable, or void: sentences from what each visit saved.
  * See compare_group.h. */
 #include <math.h>
 #include <stdio.h>

@@ -83,7 +83,7 @@ char *groups_shared_cpus(const struct groups *all);
 char *groups_shared_cores(const struct groups *all);
 /* Names listeners whose clients read holes: see compare_holes.c. */
 char *groups_holes(const struct groups *all);
-/* Conditions under which the figures hold less: a line each; NULL: none. */
+/* Conditions that make the figures less reliable: a line each; NULL: none. */
 char *groups_conditions(const struct groups *all);
 /* How to keep generator and server apart on the host of the rows. */
 char *groups_pinning(const struct groups *all);

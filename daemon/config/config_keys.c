@@ -95,7 +95,7 @@ static const struct config_key own_keys[] = {
 	LISTENER("busy-poll", duration, options.busy_poll_ns, "0", REPLACE,
 		 "spin that long before sleeping", RANGE(0, NS_PER_S)),
 	LISTENER("batch-delay", duration, options.batch_delay_ns, "auto", REPLACE,
-		 "let requests gather for so long while a client has many under way; 0: off",
+		 "time that a turn waits for further requests of a client with many in flight; 0: off",
 		 RANGE(0, NS_PER_MS), .word = "auto", .word_value = UINT64_MAX),
 	LISTENER("qp-type", choice, options.qp_type, "rc", REPLACE,
 		 "reliable connections, datagrams or unreliable connections", .words = config_qp_types, .engine = "rdma"),

@@ -22,7 +22,7 @@ enum {
 	RDMA_RETRY = 7,      /* of the client, for lost packets */
 };
 
-/* ---- It begins ---- */
+/* ---- Setup ---- */
 
 /* The core now refers to the connection, even if it is refused. */
 static void rdma_conn_adopt(struct conn *c)
@@ -78,7 +78,7 @@ static int rdma_conn_open(struct conn *c)
 	return r->state == RDMA_OPENING ? rdma_conn_accept(r) : 0;
 }
 
-/* ---- It ends ---- */
+/* ---- Teardown ---- */
 
 /* engine->close(); also called if the service refused the connection before engine->open(). */
 static void rdma_conn_end(struct conn *c)

@@ -324,7 +324,7 @@ static void control_look(struct conn *c, struct netperf_conn *n)
 	}
 	if (n->step == NETPERF_RUN && seen.request.kind == NETPERF_CRR && seen.request.limit &&
 	    seen.ended != n->ended)
-		n->until_ns = clock_ns() + NETPERF_STEP_NS; /* it goes on */
+		n->until_ns = clock_ns() + NETPERF_STEP_NS; /* the transfer continues */
 	n->ended = seen.ended;
 	if (n->step == NETPERF_RUN && test_is_over(n, &seen))
 		control_finish(c, n, &seen);

@@ -155,18 +155,18 @@ void rdma_device_free(struct rdma_device *d)
 	free(d);
 }
 
-int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *mend,
+int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *fix,
 		       struct reason *reason)
 {
 	return reason_set(reason, rc, "%s: %s: %s%s", ibv_get_device_name(d->verbs->device), what,
-			  strerror(-rc), mend);
+			  strerror(-rc), fix);
 }
 
 /* A reason from errno, if the verbs have set it. */
-static int rdma_device_lacks(const struct rdma_device *d, const char *what, const char *mend,
+static int rdma_device_lacks(const struct rdma_device *d, const char *what, const char *fix,
 			     struct reason *reason)
 {
-	return rdma_device_refuse(d, errno ? -errno : -EIO, what, mend, reason);
+	return rdma_device_refuse(d, errno ? -errno : -EIO, what, fix, reason);
 }
 
 /* Delays events until there are several completions or some time has passed, if the device can. */

@@ -166,7 +166,7 @@ void rdma_device_unreserve(struct rdma_device *d, unsigned entries);
 const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
 /* Returns rc (-errno), with a reason that says what could not be allocated on this device, why, and
  * what to do. */
-int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *mend,
+int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *fix,
 		       struct reason *reason);
 
 /* "RoCE", "iWARP", "InfiniBand".  Any thread. */
