@@ -3,226 +3,19 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
-#include "child.h"
 #include "compare_gate.h"
 #include "compare_group.h"
 #include "compare_options.h"
 #include "compare_table.h"
-#include "conditions.h"
 #include "ctl.h"
 #include "field.h"
-#include "generator.h"
 #include "measure.h"
+#include "measuring.h"
 #include "reasons.h"
 #include "rows.h"
-#include "sampler.h"
-#include "serve.h"
-#include "softirq.h"
 #include "suggest.h"
-#include "timeline.h"
 #include "util.h"
-#include "visits.h"
-
-/* ---- The command to be measured ---- */
-
-/* Prints how the command ended; returns the exit code. */
-static int command_result(const char *name, int status)
-{
-	if (status < 0) {
-		ctl_warn("cannot run %s: %s", name, strerror(-status));
-		return status == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;
-	}
-	if (WIFSIGNALED(status)) {
-		ctl_warn("%s was killed by signal %d (%s)", name, WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
-		return CTL_SIGNALLED + WTERMSIG(status);
-	}
-	if (WEXITSTATUS(status))
-		ctl_warn("%s failed with exit status %d", name, WEXITSTATUS(status));
-	return WEXITSTATUS(status);
-}
-
-/* The exit code of all commands.  A signal to nbctl precedes what a command made of it: some end
- * with 0. */
-static int measuring_result(const struct ctl *ctl, int status)
-{
-	int number = child_interrupted();
-	int rc = status ? command_result(ctl->rest[0], status) : CTL_DONE;
-
-	if (number)
-		ctl_warn("interrupted");
-	return number ? CTL_SIGNALLED + number : rc;
-}
-
-/* ---- Measuring ---- */
-
-static void wait_ms(unsigned ms, struct sampler *sampler)
-{
-	uint64_t end_ns = clock_ns() + ms * (uint64_t)NS_PER_MS, now_ns;
-
-	while ((now_ns = clock_ns()) < end_ns && !child_interrupted()) {
-		uint64_t ns = MIN(end_ns - now_ns, 50 * NS_PER_MS);
-		struct timespec left = { 0, (long)ns };
-
-		nanosleep(&left, NULL);
-		if (clock_ns() < end_ns)
-			sampler_look(sampler, NULL);
-	}
-}
-
-/* The parameters of GetStats.  The daemon checks the names. */
-static json_t *parameters(struct ctl *ctl)
-{
-	json_t *names = ctl_words(ctl);
-
-	return names ? json_pack("{s:o}", "listeners", names) : NULL;
-}
-
-static int delta(struct ctl *ctl, const struct sampler *s, struct measures *m)
-{
-	const char *label = ctl->values[VALUE_LABEL];
-	unsigned first = m->count;
-	uint64_t interval_ns;
-
-	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
-		ctl_warn("the daemon was restarted during the interval: nothing to compare");
-		return CTL_REFUSED;
-	}
-	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
-	timeline_set(m, first, s->documents);
-	return CTL_DONE;
-}
-
-/* Runs the command once, unchanged, and watches all listeners.  Its output is shown live. */
-static int run_command(struct ctl *ctl, unsigned timeout_ms, struct sampler *sampler,
-		       struct child *child)
-{
-	bool known = generator_name(ctl->rest);
-
-	fflush(ctl->out.file);
-	child_run(ctl->rest, ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW, known,
-		  timeout_ms, sampler, child);
-	if (child->timed_out)
-		ctl_warn("%s did not end within %g s (--timeout)", ctl->rest[0], timeout_ms / 1e3);
-	return child->timed_out ? CTL_TIMED_OUT : CTL_DONE;
-}
-
-/* Not if several listeners were busy, as the requests cannot be attributed. */
-static void set_generator(struct measures *m, unsigned first, char *const *argv,
-			  const struct child *child)
-{
-	const struct measure *active = NULL;
-	bool several = false;
-
-	for (unsigned i = first; i < m->count; i++) {
-		const struct measure *row = m->rows[i];
-
-		if (row->listener_count == 0)
-			continue;
-		several |= active && strcmp(active->listener, row->listener) != 0;
-		active = row;
-	}
-	for (unsigned i = first; i < m->count && !several; i++)
-		if (m->rows[i]->listener_count)
-			visits_set_generator(m->rows[i], argv, child);
-}
-
-static int measure(struct ctl *ctl, const struct compare *c, struct conditions *conditions,
-		   unsigned round, struct measures *m, int *ret_status)
-{
-	struct child child = { 0 };
-	unsigned first = m->count;
-	struct sampler sampler;
-	int rc;
-
-	rc = sampler_init(&sampler, ctl, parameters(ctl), c->softirq, ctl->rest);
-	if (rc != CTL_DONE)
-		return rc;
-	if (ctl->rest) {
-		rc = run_command(ctl, c->timeout_ms, &sampler, &child);
-		*ret_status = rc == CTL_DONE ? child.status : 0;
-	} else {
-		wait_ms(c->interval_ms, &sampler);
-	}
-	if (child.status >= 0 && rc == CTL_DONE) {
-		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
-		if (rc == CTL_DONE)
-			rc = delta(ctl, &sampler, m);
-		conditions_set(conditions, m, first, (struct place){ round, 1, 0 }, ctl->rest,
-			       &child);
-		if (ctl->rest)
-			set_generator(m, first, ctl->rest, &child);
-		sampler_set(&sampler, m, first);
-		for (unsigned i = first; i < m->count; i++)
-			measure_check_requests(m->rows[i]);
-	}
-	child_free(&child);
-	sampler_free(&sampler);
-	return rc;
-}
-
-/* Runs COMMAND --repeat times as it is. */
-static int measure_rounds(struct ctl *ctl, struct compare *c, struct conditions *conditions,
-			  struct measures *m, int *ret_status)
-{
-	int rc = c->serve ? serve_start(c->serve, 0) : CTL_DONE;
-
-	if (rc == CTL_DONE)
-		rc = conditions_ask(conditions, ctl);
-	if (rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
-		rc = softirq_open(&c->softirq, ctl);
-	for (unsigned i = 0;
-	     i < c->rounds.repeat && rc == CTL_DONE && *ret_status == 0 && !child_interrupted();
-	     i++)
-		rc = measure(ctl, c, conditions, i + 1, m, ret_status);
-	softirq_close(c->softirq);
-	if (c->serve)
-		serve_stop(c->serve);
-	return rc;
-}
-
-/* With placeholders runs COMMAND against one listener after the other. */
-static int measure_listeners(struct ctl *ctl, const struct compare *c, struct rounds *rounds,
-			     struct conditions *conditions, struct measures *m, int *ret_status)
-{
-	struct visits_options options = { .label = ctl->values[VALUE_LABEL],
-					  .timeout_ms = c->timeout_ms,
-					  .quiet = ctl->values[VALUE_QUIET],
-					  .softirq = ctl->values[VALUE_SOFTIRQ],
-					  .conditions = conditions,
-					  .serve = c->serve,
-					  .listeners = { ctl->words, ctl->word_count, c->serve },
-					  .paired = ctl->values[VALUE_PAIR] };
-	int rc = c->serve ? CTL_DONE : conditions_ask(conditions, ctl);
-
-	return rc == CTL_DONE ? visits_run(ctl, &options, rounds, m, ret_status) : rc;
-}
-
-static int measure_all(struct ctl *ctl, struct compare *c, struct measures *m)
-{
-	struct conditions conditions;
-	struct serve serve;
-	int rc = CTL_DONE, status = 0;
-
-	child_catch_signals();
-	conditions_begin(&conditions, ctl);
-	if (ctl->values[VALUE_SERVE]) {
-		c->serve = &serve;
-		rc = serve_init(&serve, ctl, ctl->values[VALUE_SERVE], ctl->values[VALUE_BUILD]);
-	}
-	if (rc == CTL_DONE)
-		rc = c->visits ? measure_listeners(ctl, c, &c->rounds, &conditions, m, &status)
-			       : measure_rounds(ctl, c, &conditions, m, &status);
-	c->status = measuring_result(ctl, status);
-	child_release_signals();
-	conditions_fini(&conditions);
-	if (c->serve)
-		serve_fini(&serve);
-	c->serve = NULL;
-	return rc;
-}
 
 /* ---- The command ---- */
 
@@ -235,14 +28,27 @@ static void show_rounds(struct output *out, const struct rounds *rounds, double 
 	free(text);
 }
 
+/* Where sentences go that are beside the document or table on standard output. */
+static struct output said(const struct ctl *ctl)
+{
+	struct output out = ctl->out;
+
+	if (out.json || ctl->values[VALUE_CSV])
+		out.file = stderr;
+	return out;
+}
+
 static void show(struct ctl *ctl, const struct compare *c, const struct measures *m)
 {
+	struct output beside = said(ctl);
 	json_t *document;
 
 	if (ctl->values[VALUE_CSV]) {
 		compare_csv(&ctl->out, m);
 	} else if (ctl->out.json) {
 		document = compare_to_json(m);
+		if (c->against)
+			json_object_set_new(document, "against", against_to_json(c->against));
 		output_json(&ctl->out, document, false);
 		json_decref(document);
 	} else {
@@ -251,6 +57,8 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 		show_rounds(&ctl->out, &c->rounds, m->within);
 		reasons_render(&ctl->out, m->unavailable);
 	}
+	if (c->against)
+		against_render(&beside, c->against);
 }
 
 static int no_such_listener(const struct measures *m, const char *name)
@@ -277,25 +85,6 @@ static int select_named(struct ctl *ctl, const struct compare *c, struct measure
 	else if (ctl->rest && !c->visits)
 		measures_drop_silent(m);
 	json_decref(names);
-	return rc;
-}
-
-static const int gate_results[] = { [GATE_PASSED] = CTL_DONE,
-				    [GATE_WORSE] = CTL_WORSE,
-				    [GATE_UNDECIDED] = CTL_UNDECIDED,
-				    [GATE_NOT_COMPARABLE] = CTL_INCOMPARABLE };
-
-/* Compares with the rows of --against; an exit code. */
-static int gate(struct ctl *ctl, const struct measures *now)
-{
-	struct measures before = {};
-	int rc = rows_load(ctl->values[VALUE_AGAINST], &before);
-
-	if (rc == CTL_DONE) {
-		measures_merge(&before);
-		rc = gate_results[compare_gate(&ctl->out, &before, now, ctl->values[VALUE_FORCE])];
-	}
-	measures_free(&before);
 	return rc;
 }
 
@@ -338,14 +127,12 @@ static int check_measured(const struct ctl *ctl, const struct compare *c, const 
 static int show_control(struct ctl *ctl, const struct measures *m)
 {
 	const char *listener = ctl->values[VALUE_CONTROL];
-	struct output said = ctl->out;
+	struct output out = said(ctl);
 	struct groups groups;
 	bool alike;
 	char *text;
 	int rc = CTL_DONE;
 
-	if (said.json || ctl->values[VALUE_CSV])
-		said.file = stderr;
 	groups_init(&groups, m);
 	text = groups_control(&groups, listener, &alike);
 	if (!text) {
@@ -356,7 +143,7 @@ static int show_control(struct ctl *ctl, const struct measures *m)
 		ctl_warn("--control: the keys of '%s' are not those of the first one", listener);
 		rc = CTL_USAGE;
 	} else {
-		output_wrapped(&said, STYLE_PLAIN, 2, "%s", text);
+		output_wrapped(&out, STYLE_PLAIN, 2, "%s", text);
 	}
 	free(text);
 	groups_fini(&groups);
@@ -364,9 +151,10 @@ static int show_control(struct ctl *ctl, const struct measures *m)
 }
 
 /* Rows are saved per visit, and shown as sums of visits. */
-static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
+static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	const char *path = ctl->values[VALUE_SAVE];
+	struct against against;
 	int rc = select_named(ctl, c, m);
 	bool good = rc == CTL_DONE;
 
@@ -378,16 +166,23 @@ static int finish(struct ctl *ctl, const struct compare *c, struct measures *m)
 	else if (c->save)
 		ctl_warn("%s: nothing saved", path);
 	measures_merge(m);
+	if (ctl->values[VALUE_AGAINST]) {
+		c->against = &against;
+		against_init(c->against, &c->before, m, ctl->values[VALUE_FORCE]);
+	}
 	if (m->count || good)
 		show(ctl, c, m);
 	if (ctl->values[VALUE_CONTROL] && rc == CTL_DONE)
 		rc = show_control(ctl, m);
 	if (c->html && rc == CTL_DONE)
-		rc = rows_report(c->html, ctl->values[VALUE_HTML], m);
-	if (rc == CTL_DONE && ctl->values[VALUE_AGAINST])
-		rc = gate(ctl, m);
+		rc = rows_report(c->html, ctl->values[VALUE_HTML], m, c->against);
+	if (rc == CTL_DONE && c->against)
+		rc = rows_gate(c->against->gate);
 	else if (rc == CTL_DONE && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]))
-		rc = gate_results[compare_pairs(&ctl->out, m)];
+		rc = rows_gate(compare_pairs(&ctl->out, m));
+	if (c->against)
+		against_fini(c->against);
+	c->against = NULL;
 	return rc;
 }
 
@@ -397,7 +192,7 @@ static int compare(struct ctl *ctl, struct compare *c)
 {
 	const char *from = ctl->values[VALUE_LOAD];
 	struct measures m = { .within = c->within };
-	int rc = from ? rows_load(from, &m) : measure_all(ctl, c, &m);
+	int rc = from ? rows_load(from, &m) : measuring_run(ctl, c, &m);
 
 	if (!from && !c->status)
 		c->status = rc; /* what was measured before a failure is shown, too */
@@ -413,6 +208,14 @@ static int open_option(const char *path, const char *mode, FILE **ret)
 	if (path && !(*ret = fopen(path, mode)))
 		return rows_file_error(path, errno);
 	return CTL_DONE;
+}
+
+static int load_option(const char *path, struct measures *m)
+{
+	int rc = path ? rows_load(path, m) : CTL_DONE;
+
+	measures_merge(m);
+	return rc;
 }
 
 static int explain_columns(struct ctl *ctl)
@@ -444,6 +247,8 @@ static int run(struct ctl *ctl)
 		return explain_columns(ctl);
 	rc = compare_options(ctl, &c);
 	if (rc == CTL_DONE)
+		rc = load_option(ctl->values[VALUE_AGAINST], &c.before);
+	if (rc == CTL_DONE)
 		rc = open_option(ctl->values[VALUE_SAVE], "ae", &c.save);
 	if (rc == CTL_DONE)
 		rc = open_option(ctl->values[VALUE_HTML], "ae", &c.html);
@@ -453,6 +258,7 @@ static int run(struct ctl *ctl)
 		fclose(c.save);
 	if (c.html)
 		fclose(c.html);
+	measures_free(&c.before);
 	return rc;
 }
 
@@ -501,7 +307,7 @@ const struct command command_compare = {
 		[VALUE_LABEL] = { "label", OPTION_VALUE, "TEXT", "names the load in saved rows" },
 		[VALUE_SAVE] = { "save", OPTION_VALUE, "FILE", "append a row per visit to FILE as JSON" },
 		[VALUE_LOAD] = { "load", OPTION_VALUE, "FILE", "show saved rows; asks no daemon" },
-		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "say what got worse than these saved rows" },
+		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "then and now: what got worse or better than these" },
 		[VALUE_FORCE] = { "force", OPTION_FLAG, NULL, "... even if command, host or keys differ" },
 		[VALUE_WITHIN] = { "within", OPTION_VALUE, "PERCENT", "a difference that counts as none (default: 5)" },
 		[VALUE_CSV] = { "csv", OPTION_FLAG, NULL, "print CSV, with the spread of each figure" },

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdio.h>
 
+#include "against.h"
 #include "compare_table.h"
 #include "ctl.h"
 #include "rounds.h"
@@ -41,6 +42,8 @@ struct compare {
 	struct softirq *softirq;
 	struct serve *serve; /* NULL: a daemon runs already */
 	column_set columns;
+	struct measures before;  /* rows of --against, merged */
+	struct against *against; /* NULL: not given */
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
 	int status;  /* exit code of COMMAND, or of what else ended measuring early */
 };

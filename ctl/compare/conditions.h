@@ -4,9 +4,10 @@
  * { "date": "2026-11-22T05:28:03Z", "nbserved": "0.1.0", "nbctl": "0.1.0",
  *   "host": { "kernel": ..., see host_describe() }, "listener": { "engine": "epoll", ... the keys
  *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
- *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...], "generator_cpus":
- * "1", "other_nodes": true, if generator and listener were on different NUMA nodes alone,
- *   "throttled": 3, how often CPUs were meanwhile } */
+ *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...],
+ *   "command_given": the same with its placeholders, "generator_cpus": "1", "other_nodes": true, if
+ * generator and listener were on different NUMA nodes alone, "throttled": 3, how often CPUs were
+ * meanwhile } */
 #pragma once
 #include <sys/types.h>
 

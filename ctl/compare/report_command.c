@@ -1,25 +1,50 @@
 /* `nbctl report`.  See report.h. */
+#include "against.h"
 #include "ctl.h"
 #include "report.h"
 #include "rows.h"
 
-enum { VALUE_SVG };
+enum { VALUE_SVG, VALUE_AGAINST, VALUE_FORCE };
+
+/* Standard output has the page: what the exit status says is on stderr. */
+static int judge(struct ctl *ctl, const struct measures *m, const struct measures *then)
+{
+	struct output beside = ctl->out;
+	struct against against;
+	int rc;
+
+	beside.file = stderr;
+	against_init(&against, then, m, ctl->values[VALUE_FORCE]);
+	if (ctl->values[VALUE_SVG])
+		report_svg(ctl->out.file, m, &against);
+	else
+		report_html(ctl->out.file, m, &against);
+	against_render(&beside, &against);
+	rc = rows_gate(against.gate);
+	against_fini(&against);
+	return rc;
+}
 
 static int run(struct ctl *ctl)
 {
-	struct measures m = {};
-	int rc = CTL_DONE;
+	const char *past = ctl->values[VALUE_AGAINST];
+	struct measures m = {}, then = {};
+	int rc = past ? rows_load(past, &then) : CTL_DONE;
 
+	if (ctl->values[VALUE_FORCE] && !past)
+		return ctl_usage(ctl, "--force is about --against");
 	for (unsigned i = 0; i < ctl->word_count && rc == CTL_DONE; i++)
 		rc = rows_load(ctl->words[i], &m);
-	if (rc == CTL_DONE) {
-		measures_merge(&m);
-		if (ctl->values[VALUE_SVG])
-			report_svg(ctl->out.file, &m);
-		else
-			report_html(ctl->out.file, &m);
-	}
+	measures_merge(&m);
+	measures_merge(&then);
+	if (rc == CTL_DONE && past)
+		rc = judge(ctl, &m, &then);
+	else if (rc == CTL_DONE && ctl->values[VALUE_SVG])
+		report_svg(ctl->out.file, &m, NULL);
+	else if (rc == CTL_DONE)
+		report_html(ctl->out.file, &m, NULL);
 	measures_free(&m);
+	measures_free(&then);
 	return rc;
 }
 
@@ -33,11 +58,17 @@ const struct command command_report = {
 		"standard input; asks no daemon.  The page is one file without script that loads\n"
 		"nothing: the verdict in words, CPU time with its spread and verdicts, latency\n"
 		"percentiles, system calls, every figure in a table, and under what conditions it was\n"
-		"measured.  `nbctl compare --html FILE` writes the same of what it measures.\n",
+		"measured.  `nbctl compare --html FILE` writes the same of what it measures.\n"
+		"\n"
+		"With --against it begins with each row then and now, and what changed between; the\n"
+		"exit status is that of `nbctl compare --load FILE --against FILE`.\n",
 	.example = "nbctl report rows.jsonl >report.html\n"
+		   "nbctl report --against old.jsonl new.jsonl >report.html\n"
 		   "nbctl report --svg rows.jsonl >cost.svg",
 	.options = {
 		[VALUE_SVG] = { "svg", OPTION_FLAG, NULL, "only the picture of the costs, as SVG" },
+		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "then and now: what got worse or better than these" },
+		[VALUE_FORCE] = { "force", OPTION_FLAG, NULL, "... even if command, host or keys differ" },
 	},
 	.words_min = 1,
 	.words_max = 256,

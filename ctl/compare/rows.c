@@ -54,13 +54,23 @@ int rows_load(const char *path, struct measures *m)
 	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
 }
 
-int rows_report(FILE *to, const char *path, const struct measures *m)
+int rows_report(FILE *to, const char *path, const struct measures *m, const struct against *against)
 {
 	/* EINVAL: a pipe, which needs no truncation. */
 	if (ftruncate(fileno(to), 0) < 0 && errno != EINVAL)
 		return rows_file_error(path, errno);
-	report_html(to, m);
+	report_html(to, m, against);
 	if (fflush(to) < 0)
 		return rows_file_error(path, errno);
 	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
+}
+
+int rows_gate(enum gate gate)
+{
+	static const int results[GATES] = { [GATE_PASSED] = CTL_DONE,
+					    [GATE_WORSE] = CTL_WORSE,
+					    [GATE_UNDECIDED] = CTL_UNDECIDED,
+					    [GATE_NOT_COMPARABLE] = CTL_INCOMPARABLE };
+
+	return results[gate];
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdio.h>
 
+#include "against.h"
 #include "measure.h"
 
 /* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */
@@ -16,4 +17,8 @@ int rows_save(FILE *to, const char *path, const struct measures *m);
 
 /* Writes the report of the rows over what the file had; path is used in messages.  Returns an exit
  * code. */
-int rows_report(FILE *to, const char *path, const struct measures *m);
+int rows_report(FILE *to, const char *path, const struct measures *m,
+		const struct against *against);
+
+/* The exit code. */
+int rows_gate(enum gate gate);

@@ -1,22 +1,23 @@
-/* `compare --against`: are rows worse than saved ones?  Both consist of whole runs, made at
- * different times: these are the units, as all visits of a run share its time. */
+/* May a change pass?  The exit status of --against, --build and --pair by their verdicts. */
 #pragma once
 #include "measure.h"
 #include "render.h"
+#include "verdict.h"
 
 enum gate {
 	GATE_PASSED, /* no row costs more by over measures.within */
 	GATE_WORSE,  /* a row costs more, and that may be by more than measures.within */
 	GATE_UNDECIDED,
 	GATE_NOT_COMPARABLE, /* no row to compare with, of another setup, or of too few runs */
+	GATES
 };
+extern const char *const gate_names[GATES]; /* as in JSON */
 
-/* Rows of both are matched by label, listener, service, operation and setup (not by build, which is
- * what is compared); both are merged.  force: the setups may differ.  Runs that are in `now` are no
- * saved ones.  Prints a line for each row that does not pass, and a summary. */
+enum gate gate_of(const struct verdict *v, double within);
+/* Of all rows, by how many there are of each: one that is worse decides, then one that cannot be
+ * compared; so does none at all. */
+enum gate gate_of_all(const unsigned *counts);
+
 /* Are the new rows of pairs worse than the old ones?  GATE_NOT_COMPARABLE: there is no pair.  Says
  * so on out, or with JSON on stderr. */
 enum gate compare_pairs(struct output *out, const struct measures *m);
-
-enum gate compare_gate(struct output *out, const struct measures *before,
-		       const struct measures *now, bool force);

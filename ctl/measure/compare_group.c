@@ -10,8 +10,6 @@
 #include "human.h"
 #include "util.h"
 
-enum { MINOR_PARTS = 100 }; /* an operation of less than this part of its listener's is minor */
-
 static FILE *open_text(char **text, size_t *bytes)
 {
 	FILE *to = open_memstream(text, bytes);
@@ -77,7 +75,7 @@ void groups_init(struct groups *g, const struct measures *m)
 	for (unsigned i = 0; i < m->count; i++) {
 		struct measure *row = m->rows[i];
 
-		if (row->count > 0 && row->count < row->listener_count / MINOR_PARTS)
+		if (measure_is_minor(row))
 			add_once(minor, json_sprintf("%s %s", row->service, row->operation));
 		else if (row->count > 0)
 			group_add(find_group(g, row), row);

@@ -17,6 +17,7 @@ struct group {
 	unsigned count;
 	enum figure cost; /* the figure by which its rows are compared */
 	double within;    /* the relative difference that counts as none */
+	bool of_runs;     /* judged by whole runs, not by rounds; see against.h */
 };
 
 struct groups {

@@ -40,13 +40,13 @@ struct phrase group_change_text(const struct group *g, unsigned i)
 		return p;
 	used = snprintf(p.text, sizeof(p.text), "%s%s %%", change < 0 ? "-" : "+",
 			human_percent(fabs(change)).text);
-	if (v->is != VERDICT_TOO_FEW_ROUNDS && (size_t)used < sizeof(p.text))
+	if (!isnan(v->low) && (size_t)used < sizeof(p.text))
 		snprintf(p.text + used, sizeof(p.text) - (size_t)used, " \xc2\xb1%s",
 			 human_percent((v->high - v->low) / 2).text);
 	return p;
 }
 
-static struct phrase verdict_text(const struct verdict *v, double within)
+static struct phrase verdict_text(const struct verdict *v, double within, bool of_runs)
 {
 	double near = fmin(fabs(v->low), fabs(v->high)), far = fmax(fabs(v->low), fabs(v->high));
 	struct human from = human_percent(near), to = human_percent(far);
@@ -66,7 +66,11 @@ static struct phrase verdict_text(const struct verdict *v, double within)
 		snprintf(p.text, sizeof(p.text), "undecided, up to %s %%", to.text);
 		break;
 	case VERDICT_TOO_FEW_ROUNDS:
-		snprintf(p.text, sizeof(p.text), "too few rounds: %u of %u", v->rounds, v->least);
+		snprintf(p.text, sizeof(p.text), "too few %s: %u of %u",
+			 of_runs ? "runs" : "rounds", v->rounds, v->least);
+		break;
+	case VERDICT_NOT_COMPARABLE:
+		snprintf(p.text, sizeof(p.text), "not comparable");
 		break;
 	}
 	return p;
@@ -74,7 +78,7 @@ static struct phrase verdict_text(const struct verdict *v, double within)
 
 struct phrase group_verdict_text(const struct group *g, unsigned i)
 {
-	return verdict_text(&g->verdicts[i], g->within);
+	return verdict_text(&g->verdicts[i], g->within, g->of_runs);
 }
 
 /* ---- One group ---- */
@@ -132,7 +136,7 @@ static void print_side(FILE *to, const struct group *g, unsigned row)
 		if (!*before)
 			fprintf(to, "%s%s: ", ftell(to) ? "; " : "", row_name(g, row).text);
 		fprintf(to, "%s%s %s", before, figures[group_side_figures[i]].words,
-			verdict_text(&v, g->within).text);
+			verdict_text(&v, g->within, false).text);
 		before = ", ";
 	}
 }

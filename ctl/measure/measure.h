@@ -126,6 +126,9 @@ bool measures_has(const struct measures *m, const char *listener);
 /* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts). */
 void measures_select(struct measures *m, const json_t *names);
 
+/* Has the operation less than 1 % of its listener's operations, but some? */
+bool measure_is_minor(const struct measure *row);
+
 /* True: the listener was unavailable, so zeros in its row are not measurements. */
 bool measure_unavailable(const struct measure *row);
 

@@ -14,6 +14,11 @@ const struct measure *measure_visit_at(const struct measure *row, unsigned i)
 	return row->visit_count ? row->visits[i] : row;
 }
 
+bool measure_is_minor(const struct measure *row)
+{
+	return row->count > 0 && row->count < row->listener_count / 100;
+}
+
 struct measures measures_copy(const struct measures *m)
 {
 	struct measures copy = { .within = m->within };

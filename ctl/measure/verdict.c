@@ -17,6 +17,7 @@ const char *const verdict_names[] = {
 	[VERDICT_MORE] = "more",
 	[VERDICT_SAME] = "same",
 	[VERDICT_UNDECIDED] = "undecided",
+	[VERDICT_NOT_COMPARABLE] = "not_comparable",
 };
 
 static double *numbers(size_t count)

@@ -15,7 +15,8 @@ enum verdict_is {
 	VERDICT_TOO_FEW_ROUNDS, /* no number of them could decide */
 	VERDICT_LESS,
 	VERDICT_MORE,
-	VERDICT_SAME,      /* the whole interval is within the tolerance */
+	VERDICT_SAME,           /* the whole interval is within the tolerance */
+	VERDICT_NOT_COMPARABLE, /* of another setup: decided by who pairs rows */
 	VERDICT_UNDECIDED, /* neither: it may be as far from 0 as the farther end of the interval */
 };
 extern const char *const verdict_names[]; /* as in JSON */

@@ -212,7 +212,7 @@ static void put_notes(FILE *to)
 	      to);
 }
 
-void report_html(FILE *to, const struct measures *m)
+void report_html(FILE *to, const struct measures *m, const struct against *against)
 {
 	struct report r;
 
@@ -223,6 +223,8 @@ void report_html(FILE *to, const struct measures *m)
 	fputs("</header>\n<main>\n", to);
 	put_verdict(to, &r.groups);
 	put_unavailable(to, m->unavailable);
+	if (against)
+		report_against(to, against);
 	put_overview(to, &r);
 	for (unsigned i = 0; i < r.groups.count; i++)
 		put_group(to, &r, &r.groups.list[i]);
@@ -233,11 +235,15 @@ void report_html(FILE *to, const struct measures *m)
 	report_fini(&r);
 }
 
-void report_svg(FILE *to, const struct measures *m)
+void report_svg(FILE *to, const struct measures *m, const struct against *against)
 {
 	enum { WIDTH = 760 };
 	struct report r;
 
+	if (against) {
+		chart_then_now(to, against, WIDTH, report_chart_style);
+		return;
+	}
 	report_init(&r, m);
 	if (!is_compared(&r.groups) && r.groups.count == 1)
 		chart_cost(to, &r, &r.groups.list[0], report_chart_style);

@@ -3,9 +3,11 @@
 #pragma once
 #include <stdio.h>
 
+#include "against.h"
 #include "measure.h"
 
-void report_html(FILE *to, const struct measures *m);
+/* against: the rows beside saved ones; NULL: no section of it. */
+void report_html(FILE *to, const struct measures *m, const struct against *against);
 
-/* The overview, or of a single load its costs: a file of its own. */
-void report_svg(FILE *to, const struct measures *m);
+/* The overview, or of a single load its costs, or then and now: a file of its own. */
+void report_svg(FILE *to, const struct measures *m, const struct against *against);

@@ -35,13 +35,22 @@ static void add_engine(struct report *r, const struct measure *row)
 		json_array_append_new(r->engines, json_stringn_nocheck(engine, strlen(engine)));
 }
 
-void report_init(struct report *r, const struct measures *m)
+void report_init_groups(struct report *r, struct groups groups, const char *title, const char *base)
 {
-	groups_init(&r->groups, m);
-	r->engines = json_array();
+	*r = (struct report){
+		.groups = groups, .base = base, .title = title, .engines = json_array()
+	};
 	for (unsigned i = 0; i < r->groups.count; i++)
 		for (unsigned j = 0; j < r->groups.list[i].count; j++)
 			add_engine(r, r->groups.list[i].rows[j]);
+}
+
+void report_init(struct report *r, const struct measures *m)
+{
+	struct groups groups;
+
+	groups_init(&groups, m);
+	report_init_groups(r, groups, "CPU cost against the first listener of each load", NULL);
 }
 
 void report_fini(struct report *r)

@@ -9,8 +9,13 @@ enum { CHART_ROWS_MAX = 12, CHART_WIDTH = 400 };
 
 struct report {
 	struct groups groups;
+	const char *title,
+		*base;   /* of the overview; base: what rows are compared with; NULL: the first */
 	json_t *engines; /* names, in order of appearance; an engine's index selects its colour */
 };
+/* Of groups; report_fini() frees them.  title and base are borrowed. */
+void report_init_groups(struct report *r, struct groups groups, const char *title,
+			const char *base);
 void report_init(struct report *r, const struct measures *m);
 void report_fini(struct report *r);
 

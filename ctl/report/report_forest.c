@@ -122,6 +122,13 @@ static void forest_axis(FILE *to, const struct scale *x, const char *first, doub
 	}
 }
 
+static const char *base_of(const struct forest *f)
+{
+	if (f->report->base)
+		return f->report->base;
+	return f->count == 1 ? f->groups->rows[0]->listener : "the first";
+}
+
 static double strip_height(const struct group *g)
 {
 	return STRIP_LINE + STRIP_ROW * (rows_drawn(g) - 1) + STRIP_GAP;
@@ -129,7 +136,8 @@ static double strip_height(const struct group *g)
 
 static bool is_hollow(enum verdict_is is)
 {
-	return is == VERDICT_UNDECIDED || is == VERDICT_TOO_FEW_ROUNDS;
+	return is == VERDICT_UNDECIDED || is == VERDICT_TOO_FEW_ROUNDS ||
+	       is == VERDICT_NOT_COMPARABLE;
 }
 
 /* Names what is drawn, and no more. */
@@ -177,7 +185,6 @@ static void forest_group(FILE *to, const struct forest *f, const struct group *g
 
 static void draw(FILE *to, const struct forest *f, double width, const char *style)
 {
-	static const char title[] = "CPU cost against the first listener of each load";
 	struct scale x = forest_scale(f, width);
 	char *body;
 	size_t bytes;
@@ -187,11 +194,11 @@ static void draw(FILE *to, const struct forest *f, double width, const char *sty
 	if (!drawn)
 		abort();
 	if (style)
-		svg_text(drawn, "head", EDGE, 22, "%s", title);
+		svg_text(drawn, "head", EDGE, 22, "%s", f->report->title);
 	y = top = forest_legend(drawn, f, width, top);
 	for (unsigned i = 0; i < f->count; i++)
 		y += f->groups[i].count > 1 ? strip_height(&f->groups[i]) : 0;
-	forest_axis(drawn, &x, f->count == 1 ? f->groups->rows[0]->listener : "the first", top, y);
+	forest_axis(drawn, &x, base_of(f), top, y);
 	for (unsigned i = 0, at = 0; i < f->count; i++) {
 		if (f->groups[i].count < 2)
 			continue;
@@ -200,7 +207,7 @@ static void draw(FILE *to, const struct forest *f, double width, const char *sty
 	}
 	forest_caption(drawn, f, y + AXIS + 14);
 	fclose(drawn);
-	svg_begin(to, width, y + AXIS + 24, title, style);
+	svg_begin(to, width, y + AXIS + 24, f->report->title, style);
 	fputs(body, to);
 	svg_end(to);
 	free(body);

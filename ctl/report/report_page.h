@@ -3,10 +3,16 @@
 #pragma once
 #include <stdio.h>
 
+#include "against.h"
 #include "compare_group.h"
 
 /* All figures of the group's rows. */
 void report_table(FILE *to, const struct group *g);
+
+/* Rows beside saved ones: the summary, a table, the chart, what changed. */
+void report_against(FILE *to, const struct against *a);
+/* The estimates and intervals of the rows that have a saved one.  style: see svg_begin(). */
+void chart_then_now(FILE *to, const struct against *a, double width, const char *style);
 
 /* The exact commands that the group's rows were measured with, if they are known. */
 void report_commands(FILE *to, const struct group *g);

@@ -761,7 +761,8 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     rows, old, new = tmp_path / "rows", tmp_path / "old", tmp_path / "new"
     load = redis_benchmark(daemon, "echo-epoll", requests=500)
     done = nbctl(daemon, "compare", "--quiet", "--save", rows, "--against", "/dev/null", "--", *load)
-    assert done.returncode == 7 and "nothing was compared" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 7 and "no saved row" in said and "1 not comparable" in said and "Nothing that" not in said
     (saved,) = [json.loads(line) for line in rows.read_text().splitlines()]
 
     def gate(*options):
@@ -771,20 +772,32 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     write_runs(old, saved, 5, 1)
     write_runs(new, saved, 5, 1.1)
     code, text = gate()
-    assert code == 5 and "worse: echo-epoll echo: CPU per request changed by" in text
+    assert code == 5 and "1 of 1 are worse, 0 better" in text
+    assert re.search(r"echo-epoll [\d.]+ [\d.]+ \+10 % \S+ [\d.]+ to 1\d % more", text), text
     assert gate("--within", "20")[0] == 0
-    write_runs(new, saved, 5, 0.9)
-    assert gate()[0] == 0
+    write_runs(new, saved, 5, 0.5)
+    code, text = gate()
+    assert code == 0 and "0 of 1 are worse, 1 better" in text and " % less Nothing that both" in text
+    document = json.loads(nbctl(daemon, "compare", "--load", new, "--against", old, "--json").stdout)
+    (row,) = document["against"]["rows"]
+    assert row["now"] / row["then"] - 1 == pytest.approx(row["change"], abs=0.01) == pytest.approx(-0.5, abs=0.01)
+    assert row["low"] < row["change"] < row["high"] < 0 and row["is"] == "less" and row["runs_then"] == 5
+    assert document["against"]["gate"] == row["gate"] == "passed" and document["against"]["changed"] == []
     write_runs(new, saved, 4, 1.1)
     code, text = gate()
-    assert code == 7 and "4 runs against 5 saved" in text
+    assert code == 7 and "too few runs: 4 now, 5 then, of 5" in text
     saved["visit"]["setup"] = "another"
+    saved["conditions"]["host"]["kernel"] = "Linux 99"
     write_runs(new, saved, 5, 1.001)
     code, text = gate()
-    assert code == 7 and "--force compares them" in text
+    assert code == 7 and "--force judges them" in text and re.search(r"Changed: kernel: .* -> Linux 99 ", text)
     assert gate("--force")[0] == 0
     done = nbctl(daemon, "compare", "--load", new, "--against", new)
     assert done.returncode == 7  # of itself
+    saved["listener"] = "renamed"
+    write_runs(new, saved, 5, 1)
+    code, text = gate()
+    assert code == 7 and "renamed" in text and "no saved row" in text
 
 
 def test_an_empty_comparison_is_no_success(daemon, tmp_path):

@@ -165,3 +165,38 @@ def test_throughput_over_time_is_sampled_meanwhile(start_daemon, tmp_path):
     headings = [text_of(h) for h in parse(html.read_text()).iter(f"{HTML}h3")]
     assert "Throughput over time" in headings
     assert "Throughput over time" in nbctl("report", rows).stdout  # saved, it is the same
+
+
+def as_runs(saved, path, factor, kernel):
+    """The saved row, as of five runs, with `factor` of its CPU time, on another kernel."""
+    host = {**saved["conditions"]["host"], "kernel": kernel}
+    with path.open("w") as out:
+        for run in range(5):
+            row = {**saved, "cpu_ns": int(saved["cpu_ns"] * factor * (1 + run / 1000))}
+            row["conditions"] = {**saved["conditions"], "host": host}
+            print(json.dumps({**row, "visit": {**saved["visit"], "run": f"{kernel} {run}"}}), file=out)
+    return path
+
+
+def test_then_and_now_on_the_page(measured, tmp_path):
+    """Each saved row then and now, drawn and judged, and what changed between; the exit status tells, too."""
+    saved = json.loads(measured[1].read_text().splitlines()[0])
+    old = as_runs(saved, tmp_path / "old", 1, "Linux <1>")
+    for factor, status, said in ((0.5, 0, "% less"), (1.5, 5, "% more")):
+        new = as_runs(saved, tmp_path / "new", factor, "Linux 2")
+        done = nbctl("report", "--against", old, new)
+        assert done.returncode == status and "Changed: kernel: Linux <1> -> Linux 2" in done.stderr
+        page = parse(done.stdout)
+        section = next(s for s in page.iter(f"{HTML}section") if text_of(s[0]) == "Then and now")
+        assert said in text_of(next(section.iter(f"{HTML}tbody")))
+        assert said in text_of(next(section.iter(f"{SVG}svg")))
+        assert [text_of(dd) for dd in section.iter(f"{HTML}dd")] == ["Linux <1> \u2192 Linux 2"]
+        picture = nbctl("report", "--svg", "--against", old, new)
+        assert picture.returncode == status and said in text_of(ElementTree.fromstring(picture.stdout))
+    page = tmp_path / "page.html"
+    done = nbctl("compare", "--load", new, "--against", old, "--html", page)
+    assert done.returncode == 5 and "Then and now" in page.read_text()
+    done = nbctl("report", "--against", tmp_path / "none", new)
+    assert done.returncode == 2 and "none: No such file" in done.stderr and not done.stdout
+    done = nbctl("report", "--force", new)
+    assert done.returncode == 2 and "--force is about --against" in done.stderr

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "compare_gate.h"
+#include "against.h"
 #include "compare_group.h"
 #include "compare_table.h"
 #include "measure.h"
@@ -792,14 +792,20 @@ static void add_runs(struct measures *m, const char *prefix, unsigned count, con
 	measures_merge(m);
 }
 
-static enum gate gate_of(struct measures *before, struct measures *now, bool force, char **ret_text)
+/* The gate of all rows, and the table. */
+static enum gate compared(const struct measures *before, const struct measures *now, bool force,
+			  char **ret_text)
 {
 	struct output out = { .width = 200 };
+	struct against a;
 	enum gate gate;
 	size_t bytes;
 
 	out.file = open_memstream(ret_text, &bytes);
-	gate = compare_gate(&out, before, now, force);
+	against_init(&a, before, now, force);
+	against_render(&out, &a);
+	gate = a.gate;
+	against_fini(&a);
 	fclose(out.file);
 	return gate;
 }
@@ -811,7 +817,7 @@ static enum gate gated(const int *before, const int *now, unsigned runs, char **
 
 	add_runs(&a, "old", runs, before);
 	add_runs(&b, "new", runs, now);
-	gate = gate_of(&a, &b, false, ret_text);
+	gate = compared(&a, &b, false, ret_text);
 	measures_free(&a);
 	measures_free(&b);
 	return gate;
@@ -829,14 +835,20 @@ static void the_gate_compares_whole_runs(void **state)
 	assert_non_null(strstr(text, "0 of 1 are worse"));
 	free(text);
 	assert_int_equal(gated(good, bad, 5, &text), GATE_WORSE);
-	assert_non_null(strstr(text, "worse: a echo: CPU per operation changed by +9."));
+	assert_non_null(strstr(text, "echo (CPU per operation, us)\n"));
+	assert_non_null(strstr(text, "  1.00  1.10  +10 % \xc2\xb1"));
+	assert_non_null(strstr(text, " % more\n"));
+	assert_non_null(strstr(text, "1 of 1 are worse, 0 better"));
 	free(text);
 	assert_int_equal(gated(bad, good, 5, &text), GATE_PASSED);
+	assert_non_null(strstr(text, "  1.10  1.00  -9.1 % \xc2\xb1"));
+	assert_non_null(strstr(text, " % less\n"));
+	assert_non_null(strstr(text, "0 of 1 are worse, 1 better"));
 	free(text);
 	assert_int_equal(gated(good, noisy, 5, &text), GATE_UNDECIDED);
 	free(text);
 	assert_int_equal(gated(good, bad, 4, &text), GATE_NOT_COMPARABLE);
-	assert_non_null(strstr(text, "4 runs against 4 saved; it takes 5"));
+	assert_non_null(strstr(text, "+10 %  too few runs: 4 now, 4 then, of 5"));
 	free(text);
 }
 
@@ -849,17 +861,61 @@ static void the_gate_refuses_what_is_not_comparable(void **state)
 	(void)state;
 	add_runs(&before, "old", 5, cost);
 	add_runs(&now, "new", 5, cost);
-	assert_int_equal(gate_of(&none, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(compared(&none, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "no saved row"));
 	free(text);
 	/* A run is not compared with itself. */
-	assert_int_equal(gate_of(&now, &now, false, &text), GATE_NOT_COMPARABLE);
-	assert_non_null(strstr(text, "5 runs against 0 saved"));
+	assert_int_equal(compared(&now, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "too few runs: 5 now, 0 then, of 5"));
 	free(text);
 	before.rows[0]->visit.setup = "other";
-	assert_int_equal(gate_of(&before, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(compared(&before, &now, false, &text), GATE_NOT_COMPARABLE);
 	assert_non_null(strstr(text, "of another command, host, kernel or configuration"));
 	free(text);
-	assert_int_equal(gate_of(&before, &now, true, &text), GATE_PASSED);
+	assert_int_equal(compared(&before, &now, true, &text), GATE_PASSED);
+	free(text);
+	measures_free(&before);
+	measures_free(&now);
+}
+
+/* The conditions of all visits; the rows own them. */
+static void set_conditions(struct measures *m, const char *text)
+{
+	for (unsigned i = 0; i < measure_visits(m->rows[0]); i++) {
+		struct measure *visit = (struct measure *)measure_visit_at(m->rows[0], i);
+		json_t *made = json_loads(text, 0, NULL);
+
+		assert_non_null(made);
+		json_object_set_new(visit->source, "conditions", made);
+		visit->conditions = made;
+	}
+}
+
+static void what_changed_between_is_told(void **state)
+{
+	static const int cost[] = { 990, 1000, 1010, 1005, 995 };
+	struct measures before = {}, now = {};
+	char *text;
+
+	(void)state;
+	add_runs(&before, "old", 5, cost);
+	add_runs(&now, "new", 5, cost);
+	assert_int_equal(compared(&before, &now, false, &text), GATE_PASSED);
+	assert_non_null(strstr(text, "\nNothing that both have saved of host"));
+	free(text);
+	set_conditions(&before,
+		       "{\"host\": {\"kernel\": \"Linux 6\", \"mitigations\": {\"mds\": \"M\"}}, "
+		       "\"listener\": {\"port\": 1, \"batch\": [1, 2]}, \"command\": [\"a\", "
+		       "\"1\"], \"command_given\": [\"a\", \"{port}\"]}");
+	set_conditions(&now, "{\"host\": {\"kernel\": \"Linux 7\", \"governor\": \"powersave\", "
+			     "\"mitigations\": {}}, \"listener\": {\"port\": 1}, \"command\": "
+			     "[\"a\", \"2\"], \"command_given\": [\"a\", \"{port}\"]}");
+	assert_int_equal(compared(&before, &now, false, &text), GATE_PASSED);
+	assert_non_null(strstr(text, "\nChanged: kernel: Linux 6 -> Linux 7\n"));
+	assert_non_null(strstr(text, "\nChanged: CPU mitigation mds: M -> -\n"));
+	assert_non_null(strstr(text, "\nChanged: a: key batch: 1, 2 -> -\n"));
+	assert_null(strstr(text, "governor")); /* not saved then */
+	assert_null(strstr(text, "port"));
 	free(text);
 	measures_free(&before);
 	measures_free(&now);
@@ -928,6 +984,7 @@ int main(void)
 		cmocka_unit_test(visits_of_another_setup_are_another_row),
 		cmocka_unit_test(the_gate_compares_whole_runs),
 		cmocka_unit_test(the_gate_refuses_what_is_not_comparable),
+		cmocka_unit_test(what_changed_between_is_told),
 		cmocka_unit_test(csv_has_a_field_for_every_title),
 	};
 

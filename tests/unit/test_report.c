@@ -23,6 +23,35 @@ static char *written(const struct measures *m, void (*write)(FILE *, const struc
 	return text;
 }
 
+static void page_of(FILE *to, const struct measures *m)
+{
+	report_html(to, m, NULL);
+}
+
+static void picture_of(FILE *to, const struct measures *m)
+{
+	report_svg(to, m, NULL);
+}
+
+/* The rows beside themselves. */
+static void page_against(FILE *to, const struct measures *m)
+{
+	struct against a;
+
+	against_init(&a, m, m, true);
+	report_html(to, m, &a);
+	against_fini(&a);
+}
+
+static void picture_against(FILE *to, const struct measures *m)
+{
+	struct against a;
+
+	against_init(&a, m, m, true);
+	report_svg(to, m, &a);
+	against_fini(&a);
+}
+
 static char *escaped(const char *from)
 {
 	char *text;
@@ -99,6 +128,19 @@ static void add_visits(struct measures *m, const char *listener, unsigned cpu)
 	}
 }
 
+/* The rows of any test beside themselves: sound, too. */
+static void check_against(const struct measures *m)
+{
+	char *page = written(m, page_against), *svg = written(m, picture_against);
+
+	assert_sound(page);
+	assert_sound(svg);
+	assert_non_null(strstr(page, "Then and now"));
+	assert_null(strstr(page, "\" onload"));
+	free(page);
+	free(svg);
+}
+
 static void text_from_clients_is_escaped(void **state)
 {
 	static const char *const cases[][2] = {
@@ -122,7 +164,7 @@ static void text_from_clients_is_escaped(void **state)
 static void no_rows_are_a_page_that_says_so(void **state)
 {
 	struct measures m = {};
-	char *page = written(&m, report_html), *svg = written(&m, report_svg);
+	char *page = written(&m, page_of), *svg = written(&m, picture_of);
 
 	(void)state;
 	assert_sound(page);
@@ -140,14 +182,15 @@ static void a_row_that_has_only_a_name_is_tolerated(void **state)
 	(void)state;
 	add(&m, "alone", "", "");
 	measures_merge(&m);
-	page = written(&m, report_html);
-	svg = written(&m, report_svg);
+	page = written(&m, page_of);
+	svg = written(&m, picture_of);
 	assert_sound(page);
 	assert_sound(svg);
 	assert_non_null(strstr(page, "nothing to be compared with"));
 	assert_non_null(strstr(page, "saved without their conditions"));
 	free(page);
 	free(svg);
+	check_against(&m);
 	measures_free(&m);
 }
 
@@ -176,12 +219,13 @@ static void numbers_at_the_limits_are_tolerated(void **state)
 		add(&m, name, i % 2 ? "one" : "two", odd[i / 2]);
 	}
 	measures_merge(&m);
-	page = written(&m, report_html);
-	svg = written(&m, report_svg);
+	page = written(&m, page_of);
+	svg = written(&m, picture_of);
 	assert_sound(page);
 	assert_sound(svg);
 	free(page);
 	free(svg);
+	check_against(&m);
 	measures_free(&m);
 }
 
@@ -196,7 +240,7 @@ static void every_row_of_256_is_in_the_table(void **state)
 		add(&m, name, "", ", \"listener_count\": 1000, \"cpu_ns\": 5000");
 	}
 	measures_merge(&m);
-	page = written(&m, report_html);
+	page = written(&m, page_of);
 	assert_sound(page);
 	for (unsigned i = 0; i < 256; i++) {
 		snprintf(cell, sizeof(cell), "<td class=\"left\">row%u</td>", i);
@@ -204,6 +248,7 @@ static void every_row_of_256_is_in_the_table(void **state)
 	}
 	assert_non_null(strstr(page, "The charts have the first 12 of 256 rows."));
 	free(page);
+	check_against(&m);
 	measures_free(&m);
 }
 
@@ -216,8 +261,8 @@ static void names_are_escaped(void **state)
 	add(&m, "<script>alert(1)</script>", "\\\" onload=\\\"x", "");
 	add(&m, "&lt;", "\\\" onload=\\\"x", "");
 	measures_merge(&m);
-	page = written(&m, report_html);
-	svg = written(&m, report_svg);
+	page = written(&m, page_of);
+	svg = written(&m, picture_of);
 	assert_sound(page);
 	assert_sound(svg);
 	assert_null(strstr(page, "\" onload"));
@@ -225,6 +270,7 @@ static void names_are_escaped(void **state)
 	assert_non_null(strstr(page, "&amp;lt;"));
 	free(page);
 	free(svg);
+	check_against(&m);
 	measures_free(&m);
 }
 
@@ -239,7 +285,7 @@ static void softirqs_of_the_listener_stand_for_those_of_the_machine(void **state
 	    "\"machine\": {\"cpus\": 2, \"total_ns\": 1000, \"softirq_ns\": 1}, "
 	    "\"softirq\": {\"receive_ns\": 3000000, \"transmit_ns\": 1000000, "
 	    "\"inside_ns\": 2000000, \"total_ns\": 9000000}");
-	page = written(&m, report_html);
+	page = written(&m, page_of);
 	assert_sound(page);
 	assert_non_null(strstr(page, "softirq of its packets"));
 	assert_null(strstr(page, "softirq of the whole machine"));
@@ -275,12 +321,12 @@ static void the_verdict_and_all_figures_are_on_the_page(void **state)
 	add_visits(&m, "fast", 2000);
 	add_visits(&m, "same", 4000);
 	measures_merge(&m);
-	page = written(&m, report_html);
+	page = written(&m, page_of);
 	assert_sound(page);
 	for (unsigned i = 0; i < ARRAY_SIZE(said); i++)
 		if (!strstr(page, said[i]))
 			fail_msg("not on the page: %s", said[i]);
-	svg = written(&m, report_svg);
+	svg = written(&m, picture_of);
 	assert_sound(svg);
 	assert_ptr_equal(strstr(svg, "<svg xmlns="), svg);
 	assert_non_null(strstr(page, "2.07 \xc2\xb5s, 50 % less"));
@@ -300,7 +346,7 @@ static void rows_of_two_hosts_are_said_to_be(void **state)
 	add(&m, "a", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 5\"}}");
 	add(&m, "b", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 6\"}}");
 	measures_merge(&m);
-	page = written(&m, report_html);
+	page = written(&m, page_of);
 	assert_non_null(strstr(page, "The rows are of 2 different hosts"));
 	assert_non_null(strstr(page, "<dd>Linux 5</dd>"));
 	assert_non_null(strstr(page, "<dd>Linux 6</dd>"));

@@ -1,0 +1,215 @@
+/* See measuring.h. */
+#include "measuring.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "child.h"
+#include "conditions.h"
+#include "generator.h"
+#include "sampler.h"
+#include "serve.h"
+#include "softirq.h"
+#include "timeline.h"
+#include "util.h"
+#include "visits.h"
+
+/* ---- The command to be measured ---- */
+
+/* Prints how the command ended; returns the exit code. */
+static int command_result(const char *name, int status)
+{
+	if (status < 0) {
+		ctl_warn("cannot run %s: %s", name, strerror(-status));
+		return status == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;
+	}
+	if (WIFSIGNALED(status)) {
+		ctl_warn("%s was killed by signal %d (%s)", name, WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+		return CTL_SIGNALLED + WTERMSIG(status);
+	}
+	if (WEXITSTATUS(status))
+		ctl_warn("%s failed with exit status %d", name, WEXITSTATUS(status));
+	return WEXITSTATUS(status);
+}
+
+/* The exit code of all commands.  A signal to nbctl precedes what a command made of it: some end
+ * with 0. */
+static int measuring_result(const struct ctl *ctl, int status)
+{
+	int number = child_interrupted();
+	int rc = status ? command_result(ctl->rest[0], status) : CTL_DONE;
+
+	if (number)
+		ctl_warn("interrupted");
+	return number ? CTL_SIGNALLED + number : rc;
+}
+
+/* ---- Measuring ---- */
+
+static void wait_ms(unsigned ms, struct sampler *sampler)
+{
+	uint64_t end_ns = clock_ns() + ms * (uint64_t)NS_PER_MS, now_ns;
+
+	while ((now_ns = clock_ns()) < end_ns && !child_interrupted()) {
+		uint64_t ns = MIN(end_ns - now_ns, 50 * NS_PER_MS);
+		struct timespec left = { 0, (long)ns };
+
+		nanosleep(&left, NULL);
+		if (clock_ns() < end_ns)
+			sampler_look(sampler, NULL);
+	}
+}
+
+/* The parameters of GetStats.  The daemon checks the names. */
+static json_t *parameters(struct ctl *ctl)
+{
+	json_t *names = ctl_words(ctl);
+
+	return names ? json_pack("{s:o}", "listeners", names) : NULL;
+}
+
+static int delta(struct ctl *ctl, const struct sampler *s, struct measures *m)
+{
+	const char *label = ctl->values[VALUE_LABEL];
+	unsigned first = m->count;
+	uint64_t interval_ns;
+
+	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
+		ctl_warn("the daemon was restarted during the interval: nothing to compare");
+		return CTL_REFUSED;
+	}
+	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
+	timeline_set(m, first, s->documents);
+	return CTL_DONE;
+}
+
+/* Runs the command once, unchanged, and watches all listeners.  Its output is shown live. */
+static int run_command(struct ctl *ctl, unsigned timeout_ms, struct sampler *sampler,
+		       struct child *child)
+{
+	bool known = generator_name(ctl->rest);
+
+	fflush(ctl->out.file);
+	child_run(ctl->rest, ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW, known,
+		  timeout_ms, sampler, child);
+	if (child->timed_out)
+		ctl_warn("%s did not end within %g s (--timeout)", ctl->rest[0], timeout_ms / 1e3);
+	return child->timed_out ? CTL_TIMED_OUT : CTL_DONE;
+}
+
+/* Not if several listeners were busy, as the requests cannot be attributed. */
+static void set_generator(struct measures *m, unsigned first, char *const *argv,
+			  const struct child *child)
+{
+	const struct measure *active = NULL;
+	bool several = false;
+
+	for (unsigned i = first; i < m->count; i++) {
+		const struct measure *row = m->rows[i];
+
+		if (row->listener_count == 0)
+			continue;
+		several |= active && strcmp(active->listener, row->listener) != 0;
+		active = row;
+	}
+	for (unsigned i = first; i < m->count && !several; i++)
+		if (m->rows[i]->listener_count)
+			visits_set_generator(m->rows[i], argv, child);
+}
+
+static int measure(struct ctl *ctl, const struct compare *c, struct conditions *conditions,
+		   unsigned round, struct measures *m, int *ret_status)
+{
+	struct child child = { 0 };
+	unsigned first = m->count;
+	struct sampler sampler;
+	int rc;
+
+	rc = sampler_init(&sampler, ctl, parameters(ctl), c->softirq, ctl->rest);
+	if (rc != CTL_DONE)
+		return rc;
+	if (ctl->rest) {
+		rc = run_command(ctl, c->timeout_ms, &sampler, &child);
+		*ret_status = rc == CTL_DONE ? child.status : 0;
+	} else {
+		wait_ms(c->interval_ms, &sampler);
+	}
+	if (child.status >= 0 && rc == CTL_DONE) {
+		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
+		if (rc == CTL_DONE)
+			rc = delta(ctl, &sampler, m);
+		conditions_set(conditions, m, first, (struct place){ round, 1, 0 }, ctl->rest,
+			       &child);
+		if (ctl->rest)
+			set_generator(m, first, ctl->rest, &child);
+		sampler_set(&sampler, m, first);
+		for (unsigned i = first; i < m->count; i++)
+			measure_check_requests(m->rows[i]);
+	}
+	child_free(&child);
+	sampler_free(&sampler);
+	return rc;
+}
+
+/* Runs COMMAND --repeat times as it is. */
+static int measure_rounds(struct ctl *ctl, struct compare *c, struct conditions *conditions,
+			  struct measures *m, int *ret_status)
+{
+	int rc = c->serve ? serve_start(c->serve, 0) : CTL_DONE;
+
+	if (rc == CTL_DONE)
+		rc = conditions_ask(conditions, ctl);
+	if (rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
+		rc = softirq_open(&c->softirq, ctl);
+	for (unsigned i = 0;
+	     i < c->rounds.repeat && rc == CTL_DONE && *ret_status == 0 && !child_interrupted();
+	     i++)
+		rc = measure(ctl, c, conditions, i + 1, m, ret_status);
+	softirq_close(c->softirq);
+	if (c->serve)
+		serve_stop(c->serve);
+	return rc;
+}
+
+/* With placeholders runs COMMAND against one listener after the other. */
+static int measure_listeners(struct ctl *ctl, const struct compare *c, struct rounds *rounds,
+			     struct conditions *conditions, struct measures *m, int *ret_status)
+{
+	struct visits_options options = { .label = ctl->values[VALUE_LABEL],
+					  .timeout_ms = c->timeout_ms,
+					  .quiet = ctl->values[VALUE_QUIET],
+					  .softirq = ctl->values[VALUE_SOFTIRQ],
+					  .conditions = conditions,
+					  .serve = c->serve,
+					  .listeners = { ctl->words, ctl->word_count, c->serve },
+					  .paired = ctl->values[VALUE_PAIR] };
+	int rc = c->serve ? CTL_DONE : conditions_ask(conditions, ctl);
+
+	return rc == CTL_DONE ? visits_run(ctl, &options, rounds, m, ret_status) : rc;
+}
+
+int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
+{
+	struct conditions conditions;
+	struct serve serve;
+	int rc = CTL_DONE, status = 0;
+
+	child_catch_signals();
+	conditions_begin(&conditions, ctl);
+	if (ctl->values[VALUE_SERVE]) {
+		c->serve = &serve;
+		rc = serve_init(&serve, ctl, ctl->values[VALUE_SERVE], ctl->values[VALUE_BUILD]);
+	}
+	if (rc == CTL_DONE)
+		rc = c->visits ? measure_listeners(ctl, c, &c->rounds, &conditions, m, &status)
+			       : measure_rounds(ctl, c, &conditions, m, &status);
+	c->status = measuring_result(ctl, status);
+	child_release_signals();
+	conditions_fini(&conditions);
+	if (c->serve)
+		serve_fini(&serve);
+	c->serve = NULL;
+	return rc;
+}
