@@ -169,6 +169,7 @@ static const struct {
 	{ FEATURE_busy_poll, "nothing" },
 	{ FEATURE_socket_busy_poll, "CAP_NET_ADMIN, or sysctl net.core.busy_read" },
 	{ FEATURE_napi_busy_poll, "Linux 6.9" },
+	{ FEATURE_epoll_busy_poll, "Linux 6.9" },
 	{ FEATURE_multishot_recvmsg, "Linux 6.0" },
 	{ FEATURE_udp_gro, "Linux 5.0" },
 	{ FEATURE_udp_gso, "Linux 4.18" },

@@ -79,7 +79,8 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 	X(udp_gro)                                                                                 \
 	X(udp_gso)                                                                                 \
 	X(socket_busy_poll)                                                                        \
-	X(napi_busy_poll)
+	X(napi_busy_poll)                                                                          \
+	X(epoll_busy_poll)
 enum engine_feature {
 #define X(name) FEATURE_##name,
 	ENGINE_FEATURES(X)
@@ -97,7 +98,7 @@ extern const char *const engine_feature_names[FEATURE_COUNT];
 	 FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |                                  \
 	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) | FEATURE_BIT(silent_send) |  \
 	 FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) | FEATURE_BIT(udp_gro) |                    \
-	 FEATURE_BIT(udp_gso))
+	 FEATURE_BIT(udp_gso) | FEATURE_BIT(epoll_busy_poll))
 
 /* Callbacks to the worker's owner; all run on the worker's thread. */
 struct worker_owner {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +18,16 @@
 #include "readiness.h"
 #include "syscall.h"
 #include "worker.h"
+
+/* include/uapi/linux/eventpoll.h of Linux 6.9, which Debian 12 does not have; epoll(7) of
+ * man-pages 6.8. */
+struct nb_epoll_params {
+	uint32_t busy_poll_usecs;
+	uint16_t busy_poll_budget;
+	uint8_t prefer_busy_poll;
+	uint8_t pad;
+};
+#define NB_EPIOCSPARAMS _IOW(0x8A, 0x01, struct nb_epoll_params)
 
 enum {
 	/* c's socket was removed from the epoll set until there is interest again. */
@@ -106,8 +117,22 @@ static void epoll_event(struct op *op, int ready, uint32_t flags)
 		epoll_rare_event(c, ready);
 }
 
+/* Did c's first packets come through a queue that can be polled?  Not on loopback. */
+static bool epoll_has_queue(struct conn *c)
+{
+	unsigned id = 0;
+	socklen_t len = sizeof(id);
+
+	stat_add(c->worker->stats.sys_other, 1);
+	return getsockopt(c->fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &id, &len) == 0 && id > 0;
+}
+
 static int epoll_open(struct conn *c)
 {
+	struct epoll *e = c->worker->engine_state;
+
+	if (unlikely(e->polls_nic && !e->on_nic))
+		e->on_nic = epoll_has_queue(c);
 	c->recv_op.done = epoll_event;
 	c->events = EPOLLIN;
 	c->flags |= EPOLL_LEFT;
@@ -224,16 +249,38 @@ int epoll_start(struct epoll *e, struct worker *w, struct reason *reason)
 	return 0;
 }
 
+/* Asks the kernel (Linux 6.9) to poll the NIC's queue while a wait of this set would sleep.  A
+ * budget of up to 64 needs no capability, and `prefer` is what lets a NIC's irq_suspend_timeout
+ * act. */
+static void epoll_poll_nic(struct epoll *e, struct worker *w)
+{
+	struct nb_epoll_params params = {
+		.busy_poll_usecs = (uint32_t)MAX(w->options.busy_poll_ns / NS_PER_US, 1),
+		.busy_poll_budget = 64,
+		.prefer_busy_poll = 1,
+	};
+
+	e->polls_nic = w->options.busy_poll_ns && worker_wants(w, FEATURE_epoll_busy_poll) &&
+		       ioctl(e->fd, NB_EPIOCSPARAMS, &params) == 0;
+	if (e->polls_nic)
+		worker_feature(w, FEATURE_epoll_busy_poll);
+}
+
 static int epoll_init(struct worker *w, struct reason *reason)
 {
-	struct epoll *e = malloc(sizeof(*e));
-	int rc = e ? epoll_start(e, w, reason) : reason_set(reason, -ENOMEM, "epoll: no memory");
+	struct epoll *e = calloc(1, sizeof(*e));
+	int rc;
 
-	if (rc < 0)
+	if (!e)
+		return reason_set(reason, -ENOMEM, "epoll: no memory");
+	rc = epoll_start(e, w, reason);
+	if (rc < 0) {
 		free(e);
-	else
-		w->engine_state = e;
-	return rc;
+		return rc;
+	}
+	epoll_poll_nic(e, w);
+	w->engine_state = e;
+	return 0;
 }
 
 static void epoll_fini(struct worker *w)
@@ -267,7 +314,8 @@ static inline int epoll_poll(struct worker *w, int timeout_ms)
 			     timeout_ms, 0, 0);
 }
 
-/* Polls repeatedly for `busy-poll` before it sleeps. */
+/* Polls repeatedly for `busy-poll` before it sleeps: for what does not come through a queue that
+ * the kernel can poll. */
 static int epoll_spin(struct worker *w)
 {
 	uint64_t end_ns = clock_ns() + w->options.busy_poll_ns;
@@ -282,10 +330,11 @@ static int epoll_spin(struct worker *w)
 /* Spins first if `busy-poll` says so, then sleeps until w->deadlines.wake_ns. */
 __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool block)
 {
+	const struct epoll *e = w->engine_state;
 	uint64_t delay_ns;
 	int n = 0;
 
-	if (block && w->options.busy_poll_ns) {
+	if (block && w->options.busy_poll_ns && !e->on_nic) {
 		n = epoll_spin(w);
 	} else if (block && w->batch.on && batch_must_look(w)) {
 		n = epoll_poll(w, 0);
@@ -322,7 +371,7 @@ const struct engine engine_epoll = {
 	.transport = &transport_tcp,
 	.sample_turns = 8,
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll) | FEATURE_BIT(rcvlowat) |
-		    FEATURE_BIT(drop),
+		    FEATURE_BIT(drop) | FEATURE_BIT(epoll_busy_poll),
 	.init = epoll_init,
 	.fini = epoll_fini,
 	.listen = epoll_listen,

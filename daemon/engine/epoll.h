@@ -8,6 +8,8 @@
 
 struct epoll {
 	int fd;
+	bool polls_nic; /* EPIOCSPARAMS is set: a wait that may sleep polls the NIC's queue first */
+	bool on_nic;    /* and a connection has come through such a queue */
 	struct epoll_event events[WORKER_TURN_MAX];
 };
 
