@@ -22,9 +22,35 @@ void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
 		((struct sockaddr_in *)sa)->sin_port = htons(port);
 }
 
+static void *interface_of(const struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		return &((struct sockaddr_in6 *)sa)->sin6_scope_id;
+	return sa->ss_family == AF_INET ? ((struct sockaddr_in *)sa)->sin_zero : NULL;
+}
+
+uint32_t sockaddr_interface(const struct sockaddr_storage *sa)
+{
+	const void *at = interface_of(sa);
+	uint32_t interface = 0;
+
+	if (at)
+		memcpy(&interface, at, sizeof(interface));
+	return interface;
+}
+
+void sockaddr_set_interface(struct sockaddr_storage *sa, uint32_t interface)
+{
+	void *at = interface_of(sa);
+
+	if (at)
+		memcpy(at, &interface, sizeof(interface));
+}
+
 bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
-	if (a->ss_family != b->ss_family || sockaddr_port(a) != sockaddr_port(b))
+	if (a->ss_family != b->ss_family || sockaddr_port(a) != sockaddr_port(b) ||
+	    sockaddr_interface(a) != sockaddr_interface(b))
 		return false;
 	if (a->ss_family == AF_UNIX)
 		return memcmp(((const struct sockaddr_un *)a)->sun_path,
@@ -33,8 +59,7 @@ bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_st
 	if (a->ss_family == AF_INET6) {
 		const struct sockaddr_in6 *x = (const void *)a, *y = (const void *)b;
 
-		return x->sin6_scope_id == y->sin6_scope_id &&
-		       memcmp(&x->sin6_addr, &y->sin6_addr, sizeof(x->sin6_addr)) == 0;
+		return memcmp(&x->sin6_addr, &y->sin6_addr, sizeof(x->sin6_addr)) == 0;
 	}
 	return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
 	       ((const struct sockaddr_in *)b)->sin_addr.s_addr;

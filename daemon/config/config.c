@@ -203,7 +203,8 @@ static void set_value(struct loader *l, const struct config_key *key, unsigned l
 		return;
 	case -EEXIST:
 		config_report(&l->report, here(l, line), l->section_text, key->name,
-			      "expected either 'any' or networks, got '%s' as well", value);
+			      "expected either '%s' or %s, got '%s' as well", key->preset,
+			      key->type->entries, value);
 		return;
 	default:
 		config_key_expect(key, expected);

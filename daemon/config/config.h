@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "export.h"
+#include "group.h"
 #include "parse.h"
 #include "worker.h"
 
@@ -18,7 +19,8 @@ enum {
 	CONFIG_NAME_MAX = 64,       /* bytes of a section's name with the NUL */
 	CONFIG_PATH_MAX = 108,      /* sun_path */
 	CONFIG_ADDRESSES_MAX = 16,  /* `address` lines of one listener */
-	CONFIG_SOCKETS_MAX = 256,   /* ports of all of these together */
+	CONFIG_SOCKETS_MAX = 256,   /* ports of all of these together, again for each group */
+	CONFIG_GROUPS_MAX = 20,     /* entries of one `groups` */
 	CONFIG_NETWORKS_MAX = 64,   /* entries of one `allow` */
 	CONFIG_LISTENERS_MAX = 256, /* sections */
 	CONFIG_EXPORTS_MAX = 256,   /* sections, and names in one `exports` */
@@ -82,6 +84,9 @@ struct listener_config {
 	uint64_t max_connections_per_address;
 	uint64_t keepalive_ns; /* see socket_set_keepalive() */
 	struct network allow[CONFIG_NETWORKS_MAX];
+	struct multicast_group groups[CONFIG_GROUPS_MAX];
+	struct config_origin group_origins[CONFIG_GROUPS_MAX];
+	unsigned group_count;
 	unsigned allow_count;                           /* 0: everyone */
 	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default export */
 	unsigned export_count;

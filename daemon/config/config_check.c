@@ -61,6 +61,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
 		return true;
 	}
+	if (key->datagrams && !l->transport->datagrams) {
+		snprintf(needs, CHECK_TEXT_MAX, "transport = udp");
+		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
+		return true;
+	}
 	if (key->table && l->service && key->table != l->service->keys) {
 		char owners[CHECK_TEXT_MAX / 2];
 
@@ -466,6 +471,7 @@ void config_check(struct config_report *r)
 		check_sockets(r, l);
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
+		config_check_groups(r, l);
 		check_transport(r, l);
 		set_buffer_size(l);
 		check_build(r, l);

@@ -57,6 +57,8 @@ static const struct config_key own_keys[] = {
 
 	LISTENER("address", addresses, addresses, NULL, REPLACE,
 		 "where to listen; a list; port 0: the kernel chooses"),
+	LISTENER("groups", groups, groups, "none", REPLACE,
+		 "multicast groups that are served as well, each on one interface; a list", .datagrams = true),
 	LISTENER("transport", transport, transport, "tcp", REPLACE,
 		 "what carries the bytes"),
 	LISTENER("engine", engine, engine, "auto", REPLACE,

@@ -16,7 +16,7 @@ struct config_key;
  * a server_config, listener_config or export_config. */
 struct config_type {
 	/* Parses text into the field; lists append.  0; -EINVAL, -ERANGE: invalid; lists also
-	 * -E2BIG, and -EEXIST: `any` cannot be combined.  The field is untouched on failure. */
+	 * -E2BIG, and -EEXIST: the word cannot be combined.  The field is untouched on failure. */
 	int (*parse)(const struct config_key *key, const char *text, struct config_origin at,
 		     void *section);
 	/* Writes text that parse() reads back to the same value; index: entry of a list, else 0. */
@@ -35,13 +35,14 @@ struct config_type {
 	unsigned *(*count)(void *section);
 	/* Lists only: the origin of an entry; NULL: origins of entries are not kept. */
 	struct config_origin (*origin)(const void *section, unsigned index);
-	bool of_cpus; /* valid values depend on the CPUs of this host */
+	const char *entries; /* lists with a word: a word for the other entries, `networks` */
+	bool of_cpus;        /* valid values depend on the CPUs of this host */
 };
 
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
 	config_choice, config_log_level, config_transport, config_engine, config_service,
 	config_store, config_path, config_name, config_text, config_cpu, config_cpus,
-	config_addresses, config_networks, config_exports, config_features;
+	config_addresses, config_groups, config_networks, config_exports, config_features;
 
 struct config_key {
 	enum config_section section;
@@ -60,6 +61,7 @@ struct config_key {
 	const struct key_table *table; /* only services with these keys may: the key's owners */
 	const struct key *of;          /* as the owner describes it; NULL: a key of this folder */
 	bool streams;                  /* only transport tcp may, which has byte streams */
+	bool datagrams;                /* only transport udp may */
 	bool of_files;                 /* export key, for files only */
 	bool of_regions;               /* listener key, for services with `lends` only */
 	bool of_exports;               /* listener key, for services with `exports` only */
@@ -113,6 +115,9 @@ unsigned config_key_lines(const struct config_key *key, const void *section);
 /* Reports features that l's key `features` switches off although its engine does not have them. */
 struct config_report;
 void config_check_features(struct config_report *r, const struct listener_config *l);
+
+/* Reports groups of l that it or a listener before it already serves at the same port. */
+void config_check_groups(struct config_report *r, struct listener_config *l);
 
 /* Number of possible CPUs of this host; valid CPU numbers are 0 to one less. */
 unsigned config_host_cpus(void);

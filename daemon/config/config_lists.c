@@ -1,4 +1,4 @@
-/* The types of values that are lists or sets: addresses, networks, exports, CPUs.  See
+/* The types of values that are lists or sets: addresses, networks, groups, exports, CPUs.  See
  * config_keys.h. */
 #include <ctype.h>
 #include <errno.h>
@@ -219,6 +219,76 @@ const struct config_type config_networks = {
 	.expect = expect_networks,
 	.word = word_networks,
 	.count = count_networks,
+	.entries = "networks",
+};
+
+/* ---- Groups ---- */
+
+static const char *word_groups(const struct config_key *key, unsigned index, uint64_t *ret_value)
+{
+	*ret_value = 0;
+	return index == 0 ? key->preset : NULL;
+}
+
+static bool is_none(const struct multicast_group *group)
+{
+	return group->sa.ss_family == AF_UNSPEC;
+}
+
+/* `none` is stored as an entry while the file is read, as `any` of `allow` is;
+ * config_check_groups() removes it. */
+static int parse_groups(const struct config_key *key, const char *text, struct config_origin at,
+			void *section)
+{
+	struct listener_config *l = section;
+	struct multicast_group group = { 0 };
+	int err = !strcmp(text, key->preset) ? 0 : parse_group(text, &group);
+
+	if (err)
+		return err;
+	if (l->group_count > 0 && (is_none(&group) || is_none(&l->groups[0])))
+		return -EEXIST;
+	if (l->group_count == CONFIG_GROUPS_MAX)
+		return -E2BIG;
+	l->group_origins[l->group_count] = at;
+	l->groups[l->group_count++] = group;
+	return 0;
+}
+
+static void format_groups(const struct config_key *key, const void *section, unsigned index,
+			  char text[static CONFIG_TEXT_MAX])
+{
+	const struct listener_config *l = section;
+
+	if (l->group_count == 0 || is_none(&l->groups[index]))
+		strcpy(text, key->preset);
+	else
+		format_group(&l->groups[index], text);
+}
+
+static void expect_groups(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+{
+	strcpy(text, "a multicast group and its interface such as 239.1.2.3%eth0 or ff05::1%eth0");
+}
+
+static unsigned *count_groups(void *section)
+{
+	return &((struct listener_config *)section)->group_count;
+}
+
+static struct config_origin origin_of_group(const void *section, unsigned index)
+{
+	return ((const struct listener_config *)section)->group_origins[index];
+}
+
+const struct config_type config_groups = {
+	.parse = parse_groups,
+	.format = format_groups,
+	.expect = expect_groups,
+	.word = word_groups,
+	.count = count_groups,
+	.origin = origin_of_group,
+	.entries = "groups",
 };
 
 /* ---- Exports ---- */

@@ -13,6 +13,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "groups.h"
 #include "listener_sockets.h"
 #include "listeners.h"
 #include "log.h"
@@ -76,6 +77,8 @@ static const char *fdstore_refuse(struct fdstore_socket *k)
 	    (k->sa.ss_family != AF_INET && k->sa.ss_family != AF_INET6 &&
 	     (k->sa.ss_family != AF_UNIX || type != SOCK_STREAM)))
 		return "is of an unknown family";
+	if (sockaddr_is_multicast(&k->sa)) /* the kernel does not tell the interface */
+		sockaddr_set_interface(&k->sa, sockaddr_interface(&k->name.wanted));
 	return has_file(k) ? NULL : "has lost its file";
 }
 
@@ -101,6 +104,7 @@ static bool fdstore_has_use(const struct fdstore_socket *k, const struct config 
 			wants.wanted = list[j];
 			found = socket_name_fits(&wants, &k->name, &k->sa);
 		}
+		found = found || (wants.type == k->name.type && groups_have(lc, &k->sa));
 		free(list);
 	}
 	return found;

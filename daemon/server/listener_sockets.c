@@ -15,6 +15,11 @@ unsigned listener_address_count(const struct listener_config *config)
 	return count;
 }
 
+unsigned listener_address_max(const struct listener_config *config)
+{
+	return listener_address_count(config) * (1 + config->group_count);
+}
+
 void listener_address_list(const struct listener_config *config, struct sockaddr_storage *list)
 {
 	for (unsigned i = 0; i < config->address_count; i++) {

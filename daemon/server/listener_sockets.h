@@ -8,6 +8,8 @@ struct sockaddr_storage;
 /* The addresses of config, one for each port of a range.  `list` has room for
  * listener_address_count(). */
 unsigned listener_address_count(const struct listener_config *config);
+/* The same with its multicast groups, which are at each port. */
+unsigned listener_address_max(const struct listener_config *config);
 void listener_address_list(const struct listener_config *config, struct sockaddr_storage *list);
 
 /* The sockets of that address of l, which serves, each once.  The caller frees the array; NULL: no

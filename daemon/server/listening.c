@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "groups.h"
 #include "listener.h"
 #include "listener_sockets.h"
 #include "listeners.h"
@@ -216,7 +217,7 @@ static int take_over(struct listening *sockets, struct listener *l, const int *f
 	bool share = !can_join(fds[0], sa);
 	int rc = 0;
 
-	format_sockaddr(sa, bound->text);
+	socket_text(sa, bound->text);
 	bound->sa = *sa;
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = socket_adopt(fds[i], sa->ss_family, !share);
@@ -306,6 +307,34 @@ static int open_address(struct listening *sockets, struct listener *l,
 	return rc;
 }
 
+/* A group that the listener already has on that port is left out: two addresses may share the port,
+ * and a group without an interface may be one that names it. */
+static bool is_open(const struct listener *l, const struct sockaddr_storage *sa)
+{
+	for (unsigned i = 0; i < l->address_count; i++)
+		if (sockaddr_is_same(&l->addresses[i].sa, sa))
+			return true;
+	return false;
+}
+
+/* Opens the groups on the ports of the first `count` addresses, which are bound. */
+static int open_groups(struct listening *sockets, struct listener *l, unsigned count,
+		       struct listener *const *going, struct reason *reason)
+{
+	struct sockaddr_storage sa;
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < l->config->group_count; i++) {
+		rc = group_resolve(&l->config->groups[i], &sa, reason);
+		for (unsigned j = 0; rc == 0 && j < count; j++) {
+			sockaddr_set_port(&sa, sockaddr_port(&l->addresses[j].sa));
+			if (!is_open(l, &sa))
+				rc = open_address(sockets, l, &sa, going, reason);
+		}
+	}
+	return rc;
+}
+
 int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
 		   struct reason *reason)
 {
@@ -319,6 +348,8 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = open_address(sockets, l, &wanted[i], going, reason);
 	free(wanted);
+	if (rc == 0)
+		rc = open_groups(sockets, l, l->address_count, going, reason);
 	/* Listen only after all sockets are bound: an earlier connection could be queued at a
 	 * socket that is closed again on an error. */
 	for (unsigned i = 0; rc == 0 && i < sockets->count; i++) {
@@ -333,7 +364,7 @@ void listening_return(const struct listener *l, struct listener *const *going)
 {
 	for (; going && *going; going++)
 		for (unsigned i = 0; i < (*going)->address_count; i++)
-			for (unsigned j = 0; l->addresses && j < listener_address_count(l->config);
+			for (unsigned j = 0; l->addresses && j < listener_address_max(l->config);
 			     j++)
 				if ((*going)->addresses[i].heir == &l->addresses[j])
 					(*going)->addresses[i].heir = NULL;

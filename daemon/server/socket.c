@@ -3,12 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "group.h"
 #include "log.h"
+#include "sockaddr.h"
 #include "socket_owner.h"
 #include "udp_socket.h"
 #include "watchdog.h"
@@ -54,13 +58,28 @@ static bool wait_for_address(struct address_wait *w, const struct sockaddr_stora
 	return true;
 }
 
+char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX])
+{
+	uint32_t index = sockaddr_is_multicast(sa) ? sockaddr_interface(sa) : 0;
+	struct multicast_group group = { .sa = *sa };
+	char host[GROUP_TEXT_MAX];
+
+	if (!index)
+		return format_sockaddr(sa, text);
+	if (!if_indextoname(index, group.interface))
+		snprintf(group.interface, sizeof(group.interface), "%u", index);
+	snprintf(text, ADDRESS_TEXT_MAX, sa->ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u",
+		 format_group(&group, host), sockaddr_port(sa));
+	return text;
+}
+
 static int refuse_bind(const struct address_wait *w, const struct sockaddr_storage *sa, int error,
 		       const char *advice, struct reason *reason)
 {
 	char text[ADDRESS_TEXT_MAX], who[HOLDER_TEXT_MAX];
 
-	return reason_set(reason, -error, "bind %s: %s%s%s", format_sockaddr(sa, text),
-			  strerror(error), owner_text(&w->owner, who), advice);
+	return reason_set(reason, -error, "bind %s: %s%s%s", socket_text(sa, text), strerror(error),
+			  owner_text(&w->owner, who), advice);
 }
 
 /* ---- IP: a socket for each worker, over which the kernel spreads its clients ---- */
@@ -107,14 +126,13 @@ static int ip_open(const struct sockaddr_storage *sa, int type, bool first, bool
 {
 	if (late)
 		return udp_socket_prepare(sa);
-	return type == SOCK_DGRAM ? udp_socket_open(sa, first) : tcp_open(sa, first);
+	return type == SOCK_DGRAM ? udp_socket_open(sa, first && !sockaddr_interface(sa))
+				  : tcp_open(sa, first);
 }
 
 static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, unsigned count,
-		   bool join, struct address_wait *wait, struct reason *reason)
+		   bool join, bool late, struct address_wait *wait, struct reason *reason)
 {
-	bool late = join && wait->type == SOCK_DGRAM;
-
 	for (unsigned i = 0; i < count; i++) {
 		socklen_t len = sizeof(*sa);
 		int fd;
@@ -124,11 +142,11 @@ static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, u
 		while (fd == -EADDRINUSE && wait_for_address(wait, sa));
 		if (fd < 0)
 			return refuse_bind(wait, sa, -fd,
-					   wait->type == SOCK_DGRAM ? udp_socket_advice(-fd)
+					   wait->type == SOCK_DGRAM ? udp_socket_advice(-fd, sa)
 								    : tcp_advice(-fd),
 					   reason);
 		sockets[i].fd = fd;
-		if (i == 0 && !late)
+		if (i == 0 && !sockaddr_port(sa))
 			getsockname(fd, (struct sockaddr *)sa, &len); /* the actual port, if 0 */
 	}
 	return 0;
@@ -198,18 +216,20 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 {
 	struct address_wait wait = { .type = type, .begin_ns = clock_ns(), .end_ns = end_ns };
 	struct sockaddr_storage sa = *wanted;
+	/* A group's socket takes no clients of others: each socket in a group gets a copy. */
+	bool late = join && type == SOCK_DGRAM && !sockaddr_interface(wanted);
 	int rc;
 
 	if (sa.ss_family == AF_UNIX)
 		rc = unix_bind(&sa, sockets, count, &wait, &ret_bound->file, reason);
 	else
-		rc = ip_bind(&sa, sockets, count, join, &wait, reason);
+		rc = ip_bind(&sa, sockets, count, join, late, &wait, reason);
 	ret_bound->wanted = *wanted;
 	ret_bound->sa = sa;
-	for (unsigned i = 0; join && type == SOCK_DGRAM && i < count; i++)
+	for (unsigned i = 0; late && i < count; i++)
 		sockets[i].late = &ret_bound->sa;
 	if (rc == 0)
-		format_sockaddr(&sa, ret_bound->text);
+		socket_text(&sa, ret_bound->text);
 	return rc;
 }
 
@@ -250,6 +270,7 @@ int socket_adopt(int fd, int family, bool join)
 	if (family == AF_UNIX)
 		return 0;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	udp_socket_refuse_groups(fd, family);
 	if (join && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0)
 		return -errno;
 	return 0;

@@ -33,6 +33,9 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
 		struct reason *reason);
 
+/* format_sockaddr(), for a multicast group with the name of its interface. */
+char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX]);
+
 /* Calls listen(2).  0 or -errno.  No effect on UDP sockets, which receive as soon as they are
  * bound. */
 int socket_listen(int fd);

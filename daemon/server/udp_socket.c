@@ -14,23 +14,33 @@
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
 #endif
+#ifndef IPV6_MULTICAST_ALL
+#define IPV6_MULTICAST_ALL 29
+#endif
 
-/* Joins the group of sa, and refuses datagrams to groups that only other sockets have joined. */
+/* By default a socket bound to a wildcard gets the datagrams of all groups that any socket of the
+ * host has joined: each worker would answer them. */
+void udp_socket_refuse_groups(int fd, int family)
+{
+	int off = 0;
+
+	if (family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &off, sizeof(off));
+	else
+		setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
+}
+
+/* Joins the group of sa on its interface; without one, on that of the route. */
 static int join_group(int fd, const struct sockaddr_storage *sa)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
 	struct ipv6_mreq six = { .ipv6mr_multiaddr = in6->sin6_addr,
 				 .ipv6mr_interface = in6->sin6_scope_id };
-	struct ip_mreqn four = { .imr_multiaddr = ((const struct sockaddr_in *)sa)->sin_addr };
-	int off = 0;
+	struct ip_mreqn four = { .imr_multiaddr = ((const struct sockaddr_in *)sa)->sin_addr,
+				 .imr_ifindex = (int)sockaddr_interface(sa) };
 
-	if (sa->ss_family == AF_INET6) {
-#ifdef IPV6_MULTICAST_ALL
-		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &off, sizeof(off));
-#endif
+	if (sa->ss_family == AF_INET6)
 		return setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &six, sizeof(six));
-	}
-	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 	return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &four, sizeof(four));
 }
 
@@ -43,6 +53,7 @@ static int configure(int fd, int family)
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	udp_socket_refuse_groups(fd, family);
 	if (family == AF_INET)
 		return setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &never, sizeof(never));
 	never = IPV6_PMTUDISC_DONT;
@@ -130,7 +141,7 @@ int udp_socket_prepare(const struct sockaddr_storage *sa)
 	return fd < 0 ? fd : made(fd, share(fd));
 }
 
-const char *udp_socket_advice(int error)
+const char *udp_socket_advice(int error, const struct sockaddr_storage *sa)
 {
 	switch (error) {
 	case EADDRINUSE:
@@ -141,10 +152,15 @@ const char *udp_socket_advice(int error)
 	case EACCES:
 		return "; ports below 1024 need CAP_NET_BIND_SERVICE";
 	case ENODEV:
+		if (sockaddr_interface(sa))
+			return sa->ss_family == AF_INET
+				       ? "; that interface has no IPv4 (ip address add ...)"
+				       : "; that interface has no IPv6";
 		return "; no route says by which device the group is reached (ip route add "
 		       "239.0.0.0/8 dev DEV, or its own network)";
 	case ENOBUFS:
-		return "; too many groups (sysctl net.ipv4.igmp_max_memberships)";
+		return "; the host limits groups (sysctl net.ipv4.igmp_max_memberships for a "
+		       "socket, net.core.optmem_max for all of them)";
 	default:
 		return "";
 	}

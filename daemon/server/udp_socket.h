@@ -20,4 +20,7 @@ int udp_socket_prepare(const struct sockaddr_storage *sa);
 int udp_socket_bind(int fd, const struct sockaddr_storage *sa); /* 0 or -errno */
 
 /* Advice to append to an error of these; "": none. */
-const char *udp_socket_advice(int error);
+const char *udp_socket_advice(int error, const struct sockaddr_storage *sa);
+
+/* Has the kernel give the socket only datagrams of groups that it has joined itself. */
+void udp_socket_refuse_groups(int fd, int family);

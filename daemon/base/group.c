@@ -1,0 +1,67 @@
+/* Multicast groups: how they are written and compared.  See group.h. */
+#include "group.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sockaddr.h"
+
+/* Copies an interface's name as the kernel takes it (dev_valid_name()); only printable ASCII. */
+static bool copy_interface(char to[static IF_NAMESIZE], const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length == 0 || length >= IF_NAMESIZE || !strcmp(name, ".") || !strcmp(name, ".."))
+		return false;
+	for (const char *s = name; *s; s++)
+		if (*s <= ' ' || *s > '~' || strchr("/:%", *s))
+			return false;
+	memcpy(to, name, length + 1);
+	return true;
+}
+
+int parse_group(const char *text, struct multicast_group *ret_group)
+{
+	struct multicast_group group = { 0 };
+	struct sockaddr_in *in = (struct sockaddr_in *)&group.sa;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&group.sa;
+	size_t bytes = strcspn(text, "%");
+	char host[INET6_ADDRSTRLEN];
+
+	if (bytes >= sizeof(host) ||
+	    (text[bytes] && !copy_interface(group.interface, text + bytes + 1)))
+		return -EINVAL;
+	memcpy(host, text, bytes);
+	host[bytes] = '\0';
+	group.sa.ss_family = strchr(host, ':') ? AF_INET6 : AF_INET;
+	if (inet_pton(group.sa.ss_family, host,
+		      group.sa.ss_family == AF_INET6 ? (void *)&in6->sin6_addr
+						     : (void *)&in->sin_addr) != 1 ||
+	    !sockaddr_is_multicast(&group.sa))
+		return -EINVAL;
+	*ret_group = group;
+	return 0;
+}
+
+char *format_group(const struct multicast_group *group, char text[static GROUP_TEXT_MAX])
+{
+	const void *host =
+		group->sa.ss_family == AF_INET6
+			? (const void *)&((const struct sockaddr_in6 *)&group->sa)->sin6_addr
+			: (const void *)&((const struct sockaddr_in *)&group->sa)->sin_addr;
+	size_t length;
+
+	inet_ntop(group->sa.ss_family, host, text, GROUP_TEXT_MAX);
+	length = strlen(text);
+	if (group->interface[0])
+		snprintf(text + length, GROUP_TEXT_MAX - length, "%%%s", group->interface);
+	return text;
+}
+
+bool group_overlaps(const struct multicast_group *a, const struct multicast_group *b)
+{
+	return sockaddr_is_same(&a->sa, &b->sa) &&
+	       (!a->interface[0] || !b->interface[0] || !strcmp(a->interface, b->interface));
+}

@@ -1,0 +1,116 @@
+/* Interfaces of multicast groups.  See groups.h. */
+#include "groups.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+#include "reason.h"
+#include "sockaddr.h"
+#include "util.h"
+
+enum { NAMES_MAX = 8 }; /* interfaces that an error names */
+
+/* The interfaces that are up and take part in multicast, each once, loopback not among them. */
+struct interfaces {
+	unsigned count; /* may exceed NAMES_MAX */
+	char names[NAMES_MAX][IF_NAMESIZE];
+};
+
+static bool is_listed(const struct interfaces *all, const char *name)
+{
+	for (unsigned i = 0; i < MIN(all->count, (unsigned)NAMES_MAX); i++)
+		if (!strcmp(all->names[i], name))
+			return true;
+	return false;
+}
+
+static int list_interfaces(struct interfaces *ret_all)
+{
+	const unsigned wanted = IFF_UP | IFF_MULTICAST;
+	struct ifaddrs *list;
+
+	*ret_all = (struct interfaces){ 0 };
+	if (getifaddrs(&list) < 0)
+		return -errno;
+	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+		if ((i->ifa_flags & (wanted | IFF_LOOPBACK)) != wanted ||
+		    is_listed(ret_all, i->ifa_name))
+			continue;
+		if (ret_all->count < NAMES_MAX)
+			snprintf(ret_all->names[ret_all->count], IF_NAMESIZE, "%s", i->ifa_name);
+		ret_all->count++;
+	}
+	freeifaddrs(list);
+	return 0;
+}
+
+/* Writes the name of the only interface there is. */
+static int choose_interface(const struct multicast_group *group, char ret_name[static IF_NAMESIZE],
+			    struct reason *reason)
+{
+	char text[GROUP_TEXT_MAX], names[NAMES_MAX * (IF_NAMESIZE + 2)] = "";
+	struct interfaces all;
+	size_t used = 0;
+	int rc = list_interfaces(&all);
+
+	format_group(group, text);
+	if (rc < 0)
+		return reason_set(reason, rc, "group %s: interfaces: %s", text, strerror(-rc));
+	if (all.count == 1) {
+		strcpy(ret_name, all.names[0]);
+		return 0;
+	}
+	for (unsigned i = 0; i < MIN(all.count, (unsigned)NAMES_MAX); i++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+					 all.names[i]);
+	if (all.count)
+		return reason_set(reason, -EINVAL,
+				  "group %s: this host has several interfaces with multicast (%s); "
+				  "name one as in '%s%%%s'",
+				  text, names, text, all.names[0]);
+	return reason_set(reason, -ENODEV,
+			  "group %s: no interface of this host is up and takes part in multicast; "
+			  "name one as in '%s%%lo'",
+			  text, text);
+}
+
+int group_resolve(const struct multicast_group *group, struct sockaddr_storage *ret_sa,
+		  struct reason *reason)
+{
+	char name[IF_NAMESIZE], text[GROUP_TEXT_MAX];
+	unsigned index;
+	int rc = 0;
+
+	if (group->interface[0])
+		memcpy(name, group->interface, sizeof(name));
+	else
+		rc = choose_interface(group, name, reason);
+	if (rc < 0)
+		return rc;
+	index = if_nametoindex(name);
+	if (!index)
+		return reason_set(reason, -errno,
+				  "group %s: interface '%s': %s; ip link shows which this host has",
+				  format_group(group, text), name, strerror(errno));
+	*ret_sa = group->sa;
+	sockaddr_set_interface(ret_sa, index);
+	return 0;
+}
+
+bool groups_have(const struct listener_config *config, const struct sockaddr_storage *sa)
+{
+	struct sockaddr_storage named;
+	struct reason unused;
+
+	for (unsigned i = 0; i < config->group_count; i++)
+		if (group_resolve(&config->groups[i], &named, &unused) == 0) {
+			sockaddr_set_port(&named, sockaddr_port(sa));
+			if (sockaddr_is_same(&named, sa))
+				return true;
+		}
+	return false;
+}
