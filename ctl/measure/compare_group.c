@@ -395,7 +395,8 @@ char *groups_saturated(const struct groups *all)
 {
 	return name_rows(all, is_saturated, "",
 			 " had no time to sleep: requests also waited in their sockets, as long as "
-			 "a turn (turn99), before p50 and p99 began to count.");
+			 "a turn (turn99), before p50 and p99 began to count; connections over "
+			 "rate (cycle) has all of it.");
 }
 
 static bool does_not_add_up(const struct measure *row)

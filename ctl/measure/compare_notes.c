@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "figure.h"
 #include "util.h"
 
 /* Omits features that every io_uring listener has. */
@@ -61,7 +62,36 @@ static void render_features(struct output *out, const struct groups *all)
 	json_decref(listeners);
 }
 
+/* "a: p50 5.1 to 7.2 us over 30 visits, p99 98 to 340 us over 12 blocks of them" */
+static void render_percentiles(struct output *out, const struct measure *row)
+{
+	static const enum figure percentiles[] = { FIGURE_P50, FIGURE_P99, FIGURE_P99_9 };
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		abort();
+	for (unsigned i = 0; i < ARRAY_SIZE(percentiles); i++) {
+		enum figure f = percentiles[i];
+		struct spread s = figure_spread(row, f);
+
+		if (s.count > 1)
+			fprintf(to, "%s %s %s to %s %s over %u %s", ftell(to) ? "," : ":",
+				figures[f].words, figure_text(f, s.low).text,
+				figure_text(f, s.high).text, figures[f].unit, s.count,
+				s.count == measure_visits(row) ? "visits" : "blocks of visits");
+	}
+	fclose(to);
+	if (*text)
+		output_wrapped(out, STYLE_DIM, 2, "%s%s.", row->listener, text);
+	free(text);
+}
+
 void compare_notes(struct output *out, const struct groups *all)
 {
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++)
+			render_percentiles(out, all->list[i].rows[j]);
 	render_features(out, all);
 }

@@ -168,6 +168,9 @@ static column_set answers(const struct groups *all, const char *service)
 		for (unsigned j = 0; j < g->count && !strcmp(g->service, service); j++) {
 			shown[COLUMN_ENGINE] |= !strstr(g->rows[j]->listener, g->rows[j]->engine);
 			shown[COLUMN_FIGURES + g->cost] = true;
+			/* Where requests wait before p50 begins. */
+			shown[COLUMN_FIGURES + FIGURE_CYCLE] |=
+				!isnan(figure_value(g->rows[j], FIGURE_TURN_P99));
 			shown[COLUMN_FIGURES + FIGURE_RATE] |= g->cost == FIGURE_CPU_PER_OP;
 			shown[COLUMN_FIGURES + FIGURE_BANDWIDTH] |= g->cost == FIGURE_CPU_PER_BYTE;
 		}

@@ -100,6 +100,16 @@ static double p99_99(const struct measure *row)
 	return latency(row, 0.9999);
 }
 
+/* Little's law: so long is a connection busy with each request, if it has one at a time. */
+static double cycle(const struct measure *row)
+{
+	double rate = request_rate(row);
+
+	if (isnan(rate))
+		rate = operation_rate(row);
+	return known(ratio((double)row->connections * NS_PER_S, rate));
+}
+
 static double cpu_share(const struct measure *row)
 {
 	return ratio((double)row->cpu_ns, (double)row->interval_ns);
@@ -147,26 +157,24 @@ static double cpu_per_byte(const struct measure *row)
 	return ratio((double)row->cpu_ns, bytes_of(row));
 }
 
-static bool has_parts(const struct measure *row)
+static bool has_fine_parts(const struct measure *row)
 {
-	return row->cpu_user_ns || row->cpu_system_ns;
+	return (row->cpu_user_ns || row->cpu_system_ns) && row->cpu_ns >= USER_LEAST_NS;
 }
 
 static double user_share(const struct measure *row)
 {
-	return has_parts(row) && row->cpu_ns >= USER_LEAST_NS
-		       ? (double)row->cpu_user_ns / (double)row->cpu_ns
-		       : NAN;
+	return has_fine_parts(row) ? (double)row->cpu_user_ns / (double)row->cpu_ns : NAN;
 }
 
 static double user_per_op(const struct measure *row)
 {
-	return has_parts(row) ? per_op(row, (double)row->cpu_user_ns) : NAN;
+	return has_fine_parts(row) ? per_op(row, (double)row->cpu_user_ns) : NAN;
 }
 
 static double system_per_op(const struct measure *row)
 {
-	return has_parts(row) ? per_op(row, (double)row->cpu_system_ns) : NAN;
+	return has_fine_parts(row) ? per_op(row, (double)row->cpu_system_ns) : NAN;
 }
 
 static double softirq_per_op(const struct measure *row, uint64_t ns)
@@ -235,6 +243,13 @@ const struct figure_info figures[FIGURE_COUNT] = {
 		.name = "trip99_ns", .title = "trip99", .unit = "us", .words = "round trip p99",
 		.meaning = "the 99th percentile of the generator's round trips",
 		.value = trip99, .scale = 1e-3, .rank = 4 },
+	[FIGURE_CYCLE] = {
+		.name = "connections_over_rate_ns", .title = "cycle", .unit = "us",
+		.words = "connections over rate",
+		.meaning = "open connections over the rate (of requests, else of operations): the "
+			   "time from one request of a connection to its next, so its whole round "
+			   "trip if it has one under way at a time",
+		.value = cycle, .scale = 1e-3, .apart = true, .rank = 5 },
 	[FIGURE_P50] = {
 		.name = "p50_ns", .title = "p50", .unit = "us", .words = "p50",
 		.meaning = "the median latency in the server, from the request in the worker's "
@@ -287,12 +302,12 @@ const struct figure_info figures[FIGURE_COUNT] = {
 		.name = "cpu_user_ns_per_operation", .title = "user", .unit = "us",
 		.words = "user CPU per operation",
 		.meaning = "CPU time in user space per operation, by the same ticks",
-		.value = user_per_op, .scale = 1e-3, .rank = 13 },
+		.value = user_per_op, .scale = 1e-3, .pooled = true, .rank = 13 },
 	[FIGURE_SYSTEM_PER_OP] = {
 		.name = "cpu_system_ns_per_operation", .title = "system", .unit = "us",
 		.words = "system CPU per operation",
 		.meaning = "CPU time in the kernel per operation, by the same ticks",
-		.value = system_per_op, .scale = 1e-3, .rank = 13 },
+		.value = system_per_op, .scale = 1e-3, .pooled = true, .rank = 13 },
 	[FIGURE_SOFTIRQ_PER_REQUEST] = {
 		.name = "softirq_ns_per_request", .title = "irq", .unit = "us/req",
 		.words = "softirq per request",
@@ -388,20 +403,40 @@ static int compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* The values of the visits, or of blocks of them; returns how many are known. */
+static unsigned visit_values(const struct measure *row, enum figure figure, double *values)
+{
+	struct measure *block = malloc(sizeof(*block));
+	unsigned count = 0, joined = 0;
+
+	if (!block)
+		abort();
+	for (unsigned i = 0; i < measure_visits(row); i++) {
+		const struct measure *visit = measure_visit_at(row, i);
+
+		if (joined++ == 0 || !figures[figure].pooled)
+			*block = *visit;
+		else
+			measure_add(block, visit);
+		values[count] = figure_value(block, figure);
+		if (isnan(values[count]))
+			continue;
+		count++;
+		joined = 0;
+	}
+	free(block);
+	return count;
+}
+
 struct spread figure_spread(const struct measure *row, enum figure figure)
 {
-	unsigned visits = measure_visits(row), count = 0;
-	double *values = calloc(visits, sizeof(*values));
+	double *values = calloc(measure_visits(row), sizeof(*values));
 	struct spread s = { NAN, NAN, NAN, 0 };
+	unsigned count;
 
 	if (!values)
 		abort();
-	for (unsigned i = 0; i < visits; i++) {
-		double value = figure_value(measure_visit_at(row, i), figure);
-
-		if (!isnan(value))
-			values[count++] = value;
-	}
+	count = visit_values(row, figure, values);
 	if (count > 0) {
 		qsort(values, count, sizeof(*values), compare_doubles);
 		s = (struct spread){ values[(count - 1) / 2] / 2 + values[count / 2] / 2, values[0],

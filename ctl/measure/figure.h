@@ -14,6 +14,7 @@ enum figure {
 	FIGURE_GENERATOR_BANDWIDTH,
 	FIGURE_TRIP50,
 	FIGURE_TRIP99,
+	FIGURE_CYCLE,
 	FIGURE_P50,
 	FIGURE_P99,
 	FIGURE_P99_9,
@@ -58,8 +59,9 @@ struct figure_info {
 	double (*value)(const struct measure *row); /* NaN: unknown */
 	double scale;                               /* from the value to the column's unit */
 	enum figure_form form;
-	/* The value of a merged row is that of the sum of its visits, not their median: a visit
-	 * alone has too few samples. */
+	/* The value of a merged row is that of the sum of its visits, not their median, and its
+	 * spread is over the smallest blocks of consecutive visits that have a value: a visit alone
+	 * has too few samples. */
 	bool pooled;
 	/* Of the terminal's table, see struct column; answer: without --wide, too. */
 	bool apart, answer;
@@ -73,7 +75,7 @@ double figure_value(const struct measure *row, enum figure figure);
 /* A figure over the visits of a row. */
 struct spread {
 	double median, low, high; /* NaN: unknown */
-	unsigned count;           /* visits for which it is known */
+	unsigned count;           /* visits, or blocks of them, for which it is known */
 };
 struct spread figure_spread(const struct measure *row, enum figure figure);
 

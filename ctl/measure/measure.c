@@ -1,4 +1,5 @@
-/* Rows of `compare`: differences and sums.  measure_file.c saves and loads them.  See measure.h. */
+/* Rows of `compare`: differences, and which are kept.  measure_merge.c adds them up, measure_file.c
+ * saves and loads them.  See measure.h. */
 #include "measure.h"
 
 #include <errno.h>
@@ -28,10 +29,10 @@ struct measure *measures_add(struct measures *m)
 	return row;
 }
 
-static void free_row(struct measure *row)
+void measure_free(struct measure *row)
 {
 	for (unsigned i = 0; i < row->visit_count; i++)
-		free_row(row->visits[i]);
+		measure_free(row->visits[i]);
 	free(row->visits);
 	json_decref(row->source);
 	free(row);
@@ -40,7 +41,7 @@ static void free_row(struct measure *row)
 void measures_free(struct measures *m)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		free_row(m->rows[i]);
+		measure_free(m->rows[i]);
 	free(m->rows);
 	json_decref(m->unavailable);
 	*m = (struct measures){};
@@ -242,7 +243,7 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
 	return 0;
 }
 
-/* ---- Choosing and adding up ---- */
+/* ---- Choosing ---- */
 
 bool measures_has(const struct measures *m, const char *listener)
 {
@@ -272,28 +273,9 @@ void measures_select(struct measures *m, const json_t *names)
 	}
 	for (unsigned j = 0; j < m->count; j++)
 		if (m->rows[j])
-			free_row(m->rows[j]);
+			measure_free(m->rows[j]);
 	free(m->rows);
 	*m = kept;
-}
-
-static bool same(const struct measure *a, const struct measure *b)
-{
-	return !strcmp(a->label, b->label) && !strcmp(a->pair, b->pair) &&
-	       !strcmp(a->listener, b->listener) && !strcmp(a->engine, b->engine) &&
-	       !strcmp(a->service, b->service) && !strcmp(a->operation, b->operation) &&
-	       !strcmp(a->visit.setup, b->visit.setup) && !strcmp(a->visit.build, b->visit.build);
-}
-
-static void add_histogram(struct histogram_sum *to, const struct histogram_sum *from)
-{
-	to->count += from->count;
-	to->sum += from->sum;
-	to->max = MAX(to->max, from->max);
-	if (from->min && (to->min == 0 || from->min < to->min))
-		to->min = from->min;
-	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-		to->buckets[i] += from->buckets[i];
 }
 
 void measure_set_pair(struct measure *row, json_t *name, const char *pair)
@@ -366,7 +348,7 @@ void measures_take_unavailable(struct measures *m)
 					      json_pack("{s:s, s:s}", "name", row->listener,
 							"reason",
 							field_text(row->source, "reason")));
-		free_row(row);
+		measure_free(row);
 	}
 	m->count = kept;
 }
@@ -384,7 +366,7 @@ void measures_drop_idle(struct measures *m)
 		if (row->count || (first && !row->listener_count))
 			m->rows[kept++] = row;
 		else
-			free_row(row);
+			measure_free(row);
 	}
 	m->count = kept;
 }
@@ -397,122 +379,6 @@ void measures_drop_silent(struct measures *m)
 		if (m->rows[i]->listener_count)
 			m->rows[kept++] = m->rows[i];
 		else
-			free_row(m->rows[i]);
-	m->count = kept;
-}
-
-void measures_merge_operations(struct measures *m)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < m->count; i++) {
-		struct measure *row = m->rows[i], *last = kept ? m->rows[kept - 1] : NULL;
-
-		if (!last || last->source != row->source) {
-			m->rows[kept++] = row;
-			continue;
-		}
-		last->operation = "";
-		last->batch |= row->batch;
-		last->count += row->count;
-		last->errors += row->errors;
-		add_histogram(&last->latency, &row->latency);
-		free_row(row);
-	}
-	m->count = kept;
-}
-
-static void add_generator(struct measure_generator *to, const struct measure_generator *from)
-{
-	to->result.requests += from->result.requests;
-	to->result.bytes += from->result.bytes;
-	to->result.errors += from->result.errors;
-	to->wall_ns += from->wall_ns;
-	to->cpu_ns += from->cpu_ns;
-	to->busiest_ns += from->busiest_ns;
-	to->peak = MAX(to->peak, from->peak);
-}
-
-static void add_softirq(struct measure_softirq *to, const struct measure_softirq *from)
-{
-	to->receive_ns += from->receive_ns;
-	to->transmit_ns += from->transmit_ns;
-	to->inside_ns += from->inside_ns;
-	to->peer_ns += from->peer_ns;
-	to->peer_inside_ns += from->peer_inside_ns;
-	to->unattributed_ns += from->unattributed_ns;
-	to->total_ns += from->total_ns;
-}
-
-static void add_measure(struct measure *to, const struct measure *from)
-{
-	to->interval_ns += from->interval_ns;
-	to->count += from->count;
-	to->errors += from->errors;
-	to->listener_count += from->listener_count;
-	to->bytes_in += from->bytes_in;
-	to->bytes_out += from->bytes_out;
-	to->cpu_ns += from->cpu_ns;
-	to->cpu_user_ns += from->cpu_user_ns;
-	to->cpu_system_ns += from->cpu_system_ns;
-	to->syscalls += from->syscalls;
-	to->bytes_read += from->bytes_read;
-	to->sampled_reads += from->sampled_reads;
-	to->zero_reads += from->zero_reads;
-	to->turns += from->turns;
-	to->machine.total_ns += from->machine.total_ns;
-	to->machine.idle_ns += from->machine.idle_ns;
-	to->machine.steal_ns += from->machine.steal_ns;
-	to->machine.softirq_ns += from->machine.softirq_ns;
-	to->machine.pressure_ns += from->machine.pressure_ns;
-	add_softirq(&to->softirq, &from->softirq);
-	add_generator(&to->generator, &from->generator);
-	add_histogram(&to->latency, &from->latency);
-	add_histogram(&to->turn, &from->turn);
-}
-
-static void add_visit(struct measure *row, struct measure *visit)
-{
-	struct measure **visits =
-		reallocarray(row->visits, row->visit_count + 1, sizeof(*row->visits));
-
-	if (!visits)
-		abort();
-	row->visits = visits;
-	row->visits[row->visit_count++] = visit;
-}
-
-/* Takes ownership of `visit`; a row that is a single interval first gets itself as a visit. */
-static void merge_visit(struct measure *row, struct measure *visit)
-{
-	if (row->visit_count == 0) {
-		struct measure *first = malloc(sizeof(*first));
-
-		if (!first)
-			abort();
-		*first = *row;
-		json_incref(first->source);
-		add_visit(row, first);
-	}
-	add_measure(row, visit);
-	add_visit(row, visit);
-}
-
-void measures_merge(struct measures *m)
-{
-	unsigned kept = 0;
-
-	measures_take_unavailable(m);
-	for (unsigned i = 0; i < m->count; i++) {
-		struct measure *row = m->rows[i];
-		unsigned j = 0;
-
-		while (j < kept && !same(m->rows[j], row))
-			j++;
-		if (j < kept)
-			merge_visit(m->rows[j], row);
-		else
-			m->rows[kept++] = row;
-	}
+			measure_free(m->rows[i]);
 	m->count = kept;
 }

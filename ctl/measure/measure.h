@@ -73,6 +73,7 @@ struct measure {
 	uint64_t count, errors;  /* of this operation */
 	uint64_t listener_count; /* of all the listener's operations */
 	uint64_t workers;        /* threads that serve; 0: unknown */
+	uint64_t connections;    /* the most that were open at once, by samples; 0: unknown */
 	uint64_t bytes_in, bytes_out, cpu_ns, syscalls, turns;
 	uint64_t bytes_read; /* of exports; 0 also if the document has several listeners */
 	uint64_t sampled_reads, zero_reads;  /* likewise; of the sampled ones, those of zeros */
@@ -100,6 +101,7 @@ struct measures {
 };
 
 void measures_free(struct measures *m);
+void measure_free(struct measure *row); /* one that has been taken out of its list */
 
 /* An empty row at the end, which m owns. */
 struct measure *measures_add(struct measures *m);
@@ -150,6 +152,9 @@ void measures_drop_silent(struct measures *m);
 
 /* Sums the operations of each listener into its first row, whose operation becomes "" then. */
 void measures_merge_operations(struct measures *m);
+
+/* Adds the counts and histograms of an interval to those of another. */
+void measure_add(struct measure *to, const struct measure *from);
 
 /* Makes each unavailable listener's rows one object {"name","reason"} in m->unavailable. */
 void measures_take_unavailable(struct measures *m);

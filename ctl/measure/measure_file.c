@@ -34,7 +34,7 @@ static const struct number {
 	NUMBER(interval_ns), NUMBER(count),         NUMBER(errors),    NUMBER(listener_count),
 	NUMBER(workers),     NUMBER(bytes_in),      NUMBER(bytes_out), NUMBER(cpu_ns),
 	NUMBER(cpu_user_ns), NUMBER(cpu_system_ns), NUMBER(syscalls),  NUMBER(turns),
-	NUMBER(bytes_read),  NUMBER(sampled_reads), NUMBER(zero_reads),
+	NUMBER(bytes_read),  NUMBER(sampled_reads), NUMBER(zero_reads), NUMBER(connections),
 }, softirq_numbers[] = {
 	{ "receive_ns", offsetof(struct measure, softirq.receive_ns) },
 	{ "transmit_ns", offsetof(struct measure, softirq.transmit_ns) },

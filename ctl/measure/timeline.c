@@ -38,8 +38,22 @@ static void add_points(struct measures *m, unsigned first, const struct measures
 		}
 }
 
+static void set_connections(struct measure *row, const json_t *documents)
+{
+	json_t *document;
+	size_t i;
+
+	json_array_foreach(documents, i, document) {
+		const json_t *listener = field_named(document, "listeners", row->listener);
+
+		row->connections = MAX(row->connections, field_uint(listener, "connections.open"));
+	}
+}
+
 void timeline_set(struct measures *m, unsigned first, const json_t *documents)
 {
+	for (unsigned i = first; i < m->count; i++)
+		set_connections(m->rows[i], documents);
 	for (size_t i = 1; i < json_array_size(documents); i++) {
 		const json_t *before = json_array_get(documents, i - 1);
 		const json_t *after = json_array_get(documents, i);

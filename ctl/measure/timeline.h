@@ -1,8 +1,10 @@
-/* Throughput over the time of an interval, from GetStats documents taken during it.  Pure. */
+/* Throughput and connections over the time of an interval, from GetStats documents taken during it.
+ * Pure. */
 #pragma once
 #include "measure.h"
 
-/* Sets the timeline of each row of m from `first` on; row->source owns it.  documents: array of
+/* Sets the timeline of each row of m from `first` on, which row->source owns, and the most
+ * connections that were open.  documents: array of
  * GetStats replies in order of time, including those at the beginning and end of the rows'
  * interval. */
 void timeline_set(struct measures *m, unsigned first, const json_t *documents);

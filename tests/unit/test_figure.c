@@ -1,0 +1,105 @@
+/* ctl/measure/figure.c: figures of visits, and of blocks of them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "figure.h"
+#include "timeline.h"
+#include "util.h"
+
+/* Visits of `samples` operations each, the i-th with latencies of ns[i]. */
+static void add_visits(struct measures *m, unsigned count, const uint64_t *ns, unsigned samples)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct measure *row = measures_add(m);
+
+		row->label = row->listener = row->engine = row->service = row->operation = "";
+		row->count = row->listener_count = samples;
+		row->latency.buckets[histogram_bucket(ns[i])] = row->latency.count = samples;
+		row->latency.min = row->latency.max = ns[i];
+	}
+	measures_merge(m);
+	assert_int_equal(m->count, 1);
+}
+
+static void percentiles_of_short_visits_have_their_spread_over_blocks(void **state)
+{
+	static const uint64_t ns[] = { 1000, 1000, 1000, 64000, 64000, 64000, 9000 };
+	struct measures m = {};
+	struct spread s;
+
+	(void)state;
+	add_visits(&m, ARRAY_SIZE(ns), ns, 400);
+	s = figure_spread(m.rows[0], FIGURE_P50);
+	assert_int_equal(s.count, 7);
+	s = figure_spread(m.rows[0], FIGURE_P99); /* takes 1,000 samples: three visits */
+	assert_int_equal(s.count, 2);
+	assert_true(s.low < 1100 && s.high > 60000 && s.median > 60000);
+	s = figure_spread(m.rows[0], FIGURE_P99_9);
+	assert_int_equal(s.count, 0);
+	assert_true(isnan(s.median));
+	measures_free(&m);
+}
+
+/* Ticks of 10 ms say nothing of 0.1 s, but of twenty times that. */
+static void parts_of_cpu_time_are_unknown_below_a_second(void **state)
+{
+	struct measures m = {};
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		struct measure *row = measures_add(&m);
+
+		row->label = row->listener = row->engine = row->service = row->operation = "";
+		row->count = row->listener_count = 1000;
+		row->cpu_ns = 100 * NS_PER_MS;
+		row->cpu_user_ns = i % 2 ? 0 : 20 * NS_PER_MS;
+		row->cpu_system_ns = row->cpu_ns - row->cpu_user_ns;
+		assert_true(isnan(figure_value(row, FIGURE_USER_PER_OP)));
+		assert_true(isnan(figure_value(row, FIGURE_SYSTEM_PER_OP)));
+	}
+	measures_merge(&m);
+	assert_float_equal(figure_spread(m.rows[0], FIGURE_USER_PER_OP).median, 10000, 1);
+	assert_float_equal(figure_spread(m.rows[0], FIGURE_SYSTEM_PER_OP).median, 90000, 1);
+	measures_free(&m);
+}
+
+static json_t *document(unsigned open)
+{
+	return json_pack("{s:i, s:[{s:s, s:{s:i}, s:{s:{s:i}}}]}", "uptime_ns", 1, "listeners",
+			 "name", "a", "connections", "open", open, "operations", "echo", "count",
+			 1);
+}
+
+static void connections_over_rate_are_those_that_were_open_meanwhile(void **state)
+{
+	json_t *documents = json_pack("[o, o, o]", document(0), document(50), document(3));
+	struct measures m = {};
+
+	(void)state;
+	measures_delta(&m, NULL, json_array_get(documents, 2), NS_PER_S, "");
+	timeline_set(&m, 0, documents);
+	assert_int_equal(m.rows[0]->connections, 50);
+	m.rows[0]->count = 100;
+	assert_float_equal(figure_value(m.rows[0], FIGURE_CYCLE), 0.5 * NS_PER_S, 1);
+	m.rows[0]->generator.result.requests_per_s = 500; /* stands above the operations */
+	assert_float_equal(figure_value(m.rows[0], FIGURE_CYCLE), 0.1 * NS_PER_S, 1);
+	m.rows[0]->connections = 0; /* saved by an earlier nbctl */
+	assert_true(isnan(figure_value(m.rows[0], FIGURE_CYCLE)));
+	measures_free(&m);
+	json_decref(documents);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(percentiles_of_short_visits_have_their_spread_over_blocks),
+		cmocka_unit_test(parts_of_cpu_time_are_unknown_below_a_second),
+		cmocka_unit_test(connections_over_rate_are_those_that_were_open_meanwhile),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
