@@ -155,6 +155,16 @@ def test_iperf_full_duplex_to_echo(start_daemon, engine):
     assert stats["bytes_in"] > 0 and stats["bytes_out"] > 0
 
 
+def test_iperf_bounceback_on_echo(start_daemon, engine):
+    """A request, and its answer, again and again."""
+    daemon = start_daemon(listener("echo", engine=engine))
+    output = run(requires("iperf"), "-c", "127.0.0.1", "-p", daemon.port("echo"), "--bounceback",
+                 "--bounceback-period", "0", "-l", "512", "-t", "1").decode()
+    assert "BB8-" in output or "BB8(f)" in output, output
+    stats = settled(daemon, "echo")
+    assert stats["operations"]["echo"]["count"] > 1 and stats["bytes_in"] >= stats["bytes_out"] > 512
+
+
 # ---- socat, and a shell ----
 
 
@@ -167,6 +177,16 @@ def test_socat(start_daemon, engine):
     )
     assert output == data
     assert settled(daemon, "echo")["bytes_out"] == len(data)
+
+
+def test_socat_reads_from_chargen(start_daemon, engine):
+    """Until the program behind it has read enough and goes."""
+    daemon = start_daemon(listener("chargen", service="chargen", engine=engine))
+    script = '"$1" -u "TCP:127.0.0.1:$2" - | head -c 300'
+    output = subprocess.run(["bash", "-c", script, "bash", requires("socat"), str(daemon.port("chargen"))],
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT).stdout
+    assert len(output) == 300 and output.startswith(b" !\"#$%&'()*+,-./0123456789")
+    assert settled(daemon, "chargen")["bytes_out"] >= 300
 
 
 def test_a_shell_without_other_completions(start_daemon, engine):

@@ -273,6 +273,9 @@ def test_qemu_reads_what_it_wrote(daemon, tmp_path):
     assert not extents[-1]["data"]
     run("qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", image, uri(daemon))
     run("qemu-img", "compare", "-f", "raw", "-F", "raw", uri(daemon), image)
+    for options in ([], ["-w"]):
+        told = run("qemu-img", "bench", "-f", "raw", "-n", "-d", "32", "-c", "500", *options, uri(daemon))
+        assert "Run completed" in told
 
 
 def test_nbd_client_lists_the_exports(daemon):

@@ -1,0 +1,85 @@
+"""Each row of the table in doc/generators.md has a test that runs its generator, and README's rows are of that table."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+# Words of a row's first command, the generator's name first: the test that runs it, in tests/.
+TESTS = {
+    "redis-benchmark": "system/test_clients.py::test_redis_benchmark",
+    "fio --rw=write --pingpong=1": "system/test_clients.py::test_fio_pingpong_on_echo",
+    "fio --name=in": "system/test_clients.py::test_fio_writes_to_discard",
+    "fio --name=out": "system/test_clients.py::test_fio_reads_from_chargen",
+    "iperf 127.0.0.1 -P": "system/test_clients.py::test_iperf_to_discard",
+    "iperf --full-duplex": "system/test_clients.py::test_iperf_full_duplex_to_echo",
+    "iperf --bounceback": "system/test_clients.py::test_iperf_bounceback_on_echo",
+    "iperf -u": "system/test_udp.py::test_iperf_2_itself",
+    "socat TCP:127.0.0.1:7008": "system/test_clients.py::test_socat",
+    "socat -u": "system/test_clients.py::test_socat_reads_from_chargen",
+    "socat UDP:127.0.0.1:7008": "system/test_clients.py::test_fio_and_socat_with_datagrams",
+    "sockperf --tcp ping-pong -i": "system/test_sockperf.py::test_ping_pong",
+    "sockperf ping-pong 127.0.0.1": "system/test_udp.py::test_sockperf",
+    "sockperf --mc-tx-if ping-pong -i": "system/test_groups.py::test_sockperf_of_a_group",
+    "iperf3 -P": "system/test_iperf3.py::test_many_streams",
+    "iperf3 -u": "system/test_iperf3_udp.py::test_iperf3s_options",
+    "wrk": "system/test_http.py::test_wrk",
+    "h2load": "system/test_http.py::test_h2load",
+    "ab": "system/test_http.py::test_ab",
+    "hey": "system/test_http.py::test_hey",
+    "curl": "system/test_http.py::test_curl",
+    "fio --ioengine=nbd": "system/test_nbd.py::test_fio_verifies_what_it_wrote",
+    "nbdinfo": "system/test_nbd.py::test_nbdinfo_lists_the_abilities_of_the_export",
+    "nbdcopy": "system/test_nbd.py::test_nbdcopy_both_ways_keeps_every_byte",
+    "qemu-img bench": "system/test_nbd.py::test_qemu_reads_what_it_wrote",
+    "netperf TCP_RR": "system/test_netperf.py::test_netperf",
+    "netperf UDP_RR": "system/test_netperf.py::test_netperf_udp",
+    "nvme tcp": "vm/inside_nvme.py::test_data_is_what_was_written",
+    "nvme rdma": "vm/inside_nvme.py::test_data_is_what_was_written",
+    "rping": "vm/inside_remote.py::test_rping_in_all_its_modes",
+    "fio --ioengine=rdma": "vm/inside_remote.py::test_fio_of_some_sizes",
+    "ib_send_bw -R -F": "vm/inside_far.py::test_perftest",
+    "ib_send_lat -R -F": "vm/inside_far.py::test_perftest",
+    "ib_send_lat -c UD -R": "vm/inside_far.py::test_perftest_datagrams",
+    "rdma_client": "vm/inside_rdma.py::test_rdma_core_client",
+    "rdma_xclient": "vm/inside_far.py::test_rdma_xclient_sends_its_message",
+    "ucmatose": "vm/inside_far.py::test_ucmatose_connects_and_waits_for_the_server_to_leave",
+    "cmtime": "vm/inside_far.py::test_cmtime_times_connections",
+}
+
+
+def rows(name):
+    """The rows of the table of generators, whole."""
+    table = (ROOT / name).read_text().split("| generator | service | command |", 1)[1].split("\n\n", 1)[0]
+    return [line for line in table.splitlines()[2:] if line.startswith("|")]
+
+
+def key_of(row):
+    """The entry of TESTS that fits, of several the one with most words."""
+    command = re.split(r"(?<!\\)\|", row)[3]
+    words = re.search("`([^`]+)`", command)[1].split()
+    fit = [key for key in TESTS if set(key.split()) <= set(words)]
+    assert fit, f"no test in TESTS runs: {row}"
+    return max(fit, key=lambda key: len(key.split()))
+
+
+def test_each_row_has_a_test():
+    found = {key_of(row) for row in rows("doc/generators.md")}
+    assert set(TESTS) == found, "no row has some of TESTS any more"
+
+
+@pytest.mark.parametrize("key", TESTS)
+def test_the_test_of_a_row_is_there(key):
+    name, function = TESTS[key].split("::")
+    text = (ROOT / "tests" / name).read_text()
+    assert f"def {function}(" in text
+    assert re.search(rf"(?<![\w-]){re.escape(key.split()[0])}(?![\w-])", text), "it does not name the generator"
+
+
+def test_the_rows_of_the_readme_are_of_the_table():
+    whole = rows("doc/generators.md")
+    readme = rows("README.md")
+    assert readme and not [row for row in readme if row not in whole]
+    others = re.search(r"(\d+) more commands", (ROOT / "README.md").read_text())
+    assert int(others[1]) == len(whole) - len(readme)
