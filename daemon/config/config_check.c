@@ -317,36 +317,12 @@ static void check_srq(struct config_report *r, struct listener_config *l)
 
 /* ---- Services ---- */
 
-/* No earlier listener with l's service may have the value of a key that is unique. */
-static void check_unique(struct config_report *r, struct listener_config *l,
-			 const struct config_key *key)
-{
-	char value[CONFIG_TEXT_MAX], taken[CONFIG_TEXT_MAX];
-
-	key->type->format(key, l, 0, value);
-	if (key->word && !strcmp(value, key->word))
-		return;
-	for (struct listener_config *o = r->config->listeners; o < l; o++) {
-		key->type->format(key, o, 0, taken);
-		if (o->service == l->service && !strcmp(value, taken))
-			config_report(
-				r, *config_key_origin(key, l), SECTION_TEXT(CONFIG_LISTENER, l),
-				key->name,
-				"expected a unique name, got '%s' (%s:%u: already used by [%s])",
-				value, o->section.file, o->section.line,
-				SECTION_TEXT(CONFIG_LISTENER, o));
-	}
-}
-
 /* The rules that l's service has for its own keys and the core's. */
 static void check_service(struct config_report *r, struct listener_config *l)
 {
 	char value[CONFIG_TEXT_MAX];
 	const struct config_key *key;
 
-	for (unsigned i = 0; l->service && (key = config_key_at(i)); i++)
-		if (key->table && key->table == l->service->keys && key->of->unique)
-			check_unique(r, l, key);
 	if (!l->service || !(l->service->flags & SERVICE_KEEPS_ALIVE) ||
 	    l->options.idle_timeout_ns == 0)
 		return;
@@ -481,6 +457,7 @@ void config_check(struct config_report *r)
 		check_messages(r, l);
 		check_listener_exports(r, l);
 		check_service(r, l);
+		config_check_united(r, l);
 		config_set_service_options(l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0 && !l->allow[0].local)

@@ -112,8 +112,11 @@ void config_key_hint(const struct config_key *key, const char *value,
  * word. */
 unsigned config_key_lines(const struct config_key *key, const void *section);
 
-/* Reports features that l's key `features` switches off although its engine does not have them. */
+/* Reports what l has other than an earlier listener that it serves as one with: see key.unites. */
 struct config_report;
+void config_check_united(struct config_report *r, struct listener_config *l);
+
+/* Reports features that l's key `features` switches off although its engine does not have them. */
 void config_check_features(struct config_report *r, const struct listener_config *l);
 
 /* Reports groups of l that it or a listener before it already serves at the same port. */

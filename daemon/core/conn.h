@@ -507,12 +507,9 @@ struct in6_addr conn_client(const struct conn *c);
  * family; AF_UNSPEC: unknown. */
 sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX]);
 
-/* Writes the local address and port of c in numbers.  If c came to `other_port`, the port is the
- * listener's other one, if it has two.  Returns the address family; AF_UNSPEC: unknown, and nothing
- * is written. */
-enum { CONN_HOST_MAX = 64, CONN_PORT_MAX = 8 };
-sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[static CONN_HOST_MAX],
-		       char port[static CONN_PORT_MAX]);
+/* The local address; AF_UNSPEC: unknown, as the client has disconnected.  At most one system
+ * call. */
+struct sockaddr_storage conn_local_address(const struct conn *c);
 
 /* Called by the worker: runs the service, flushes, throttles, decides the fate. */
 void conn_run(struct conn *c);

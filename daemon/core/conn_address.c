@@ -1,5 +1,4 @@
 /* The peer's and the local address of a connection.  Worker's thread only. */
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -54,28 +53,18 @@ sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
 	return AF_UNIX;
 }
 
-sa_family_t conn_local(const struct conn *c, unsigned other_port, char host[static CONN_HOST_MAX],
-		       char port[static CONN_PORT_MAX])
+struct sockaddr_storage conn_local_address(const struct conn *c)
 {
-	struct worker *w = c->worker;
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	const struct engine_clients *clients = conn_clients(c);
 	socklen_t len = sizeof(sa);
-	unsigned number;
 
-	if (!w->engine->clients) {
-		stat_add(w->stats.sys_other, 1);
-		getsockname(c->fd, (struct sockaddr *)&sa, &len);
-	} else if (w->engine->clients->local) {
-		w->engine->clients->local(c, &sa);
+	if (clients && clients->local) {
+		clients->local(c, &sa);
+		return sa;
 	}
-	number = sockaddr_port(&sa);
-	if (!number || getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, CONN_HOST_MAX, NULL, 0,
-				   NI_NUMERICHOST) != 0)
-		return AF_UNSPEC;
-	for (unsigned i = 0; i < w->accept.count && number == other_port; i++) {
-		if (w->accept.acceptors[i].port)
-			number = w->accept.acceptors[i].port;
-	}
-	snprintf(port, CONN_PORT_MAX, "%u", number);
-	return sa.ss_family;
+	stat_add(c->worker->stats.sys_other, 1);
+	if (getsockname(c->fd, (struct sockaddr *)&sa, &len) < 0)
+		sa.ss_family = AF_UNSPEC;
+	return sa;
 }

@@ -17,8 +17,10 @@ struct key {
 	const char *help;   /* one line, no full stop */
 	size_t offset, size;
 	enum key_type type;
-	/* Two listeners with this service may not have the same value, but for `word`. */
-	bool unique;
+	/* Listeners with this service and the same value, other than `word`, serve as one: they
+	 * have the same `exports`, and the same values of the keys that are `common`. */
+	bool unites;
+	bool common;
 	bool power_of_two;
 	bool streams;      /* only transport tcp may differ from the default */
 	uint64_t min, max; /* of numbers; a duration is in nanoseconds */

@@ -6,11 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 struct conn;
 struct connect_data;
 struct key_table;
 struct reason;
+struct transport;
 struct worker;
 struct worker_options;
 
@@ -50,6 +52,13 @@ enum service_flag {
 	SERVICE_KEEPS_ALIVE = 1 << 12,
 };
 
+/* An address at which a listener serves. */
+struct service_place {
+	const struct transport *transport;
+	struct sockaddr_storage sa; /* port 0 resolved */
+	int fd;                     /* its socket, the listener's; -1: the engine has bound it */
+};
+
 struct service {
 	const char *name; /* as in `service = NAME` */
 	uint32_t flags;   /* enum service_flag */
@@ -87,10 +96,11 @@ struct service {
 			    struct reason *reason);
 	void (*shared_free)(void *shared);
 
-	/* The listener with that `shared` now serves over the socket fd, which stays the
-	 * listener's; -1: it serves over no socket from now on (may be repeated).  Main thread.
-	 * Optional. */
-	void (*listens)(void *shared, const struct service *service, int fd);
+	/* The listener with that `shared` now serves at this place, of which it may have several,
+	 * and a socket of each worker for each; NULL: it serves nowhere from now on (may be
+	 * repeated).  Main thread.  Optional. */
+	void (*listens)(void *shared, const struct service *service,
+			const struct service_place *place);
 
 	/* A client asks to connect over RDMA: see connect_data.h.  0: accept, -errno: refuse; the
 	 * reply is sent in both cases.  Optional: without it a refused client gets the reason as

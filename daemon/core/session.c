@@ -15,6 +15,7 @@
 #include "log.h"
 #include "parse.h"
 #include "sockaddr.h"
+#include "transport.h"
 
 enum { BUCKETS = 1024 };
 
@@ -84,7 +85,7 @@ void sessions_free(void *sessions)
 {
 	if (!sessions)
 		return;
-	sessions_listen(sessions, NULL, -1);
+	sessions_listen(sessions, NULL, NULL);
 	sessions_put(sessions);
 }
 
@@ -129,26 +130,25 @@ static void add_place_locked(struct sessions *all, const struct place *place)
 
 static bool look_at_socket(int fd, struct place *place)
 {
-	socklen_t bytes = sizeof(place->sa), one = sizeof(int), two = one, three = one;
-	int type = 0;
+	socklen_t one = sizeof(int), two = one;
 
-	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &one) == 0 && type == SOCK_DGRAM &&
-	       getsockname(fd, (struct sockaddr *)&place->sa, &bytes) == 0 &&
-	       getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &place->receive_buffer, &two) == 0 &&
-	       getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &place->send_buffer, &three) == 0;
+	return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &place->receive_buffer, &one) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &place->send_buffer, &two) == 0;
 }
 
-void sessions_listen(void *sessions, const struct service *service, int fd)
+void sessions_listen(void *sessions, const struct service *service,
+		     const struct service_place *place)
 {
-	struct place place = { .sa.ss_family = AF_UNSPEC };
+	struct place udp = { .sa.ss_family = AF_UNSPEC };
 	struct sessions *all = sessions;
 
 	pthread_mutex_lock(&places_lock);
-	if (fd < 0) {
+	if (!place) {
 		leave_places_locked(all);
-	} else if (look_at_socket(fd, &place)) {
+	} else if (place->transport->datagrams && look_at_socket(place->fd, &udp)) {
+		udp.sa = place->sa;
 		all->service = service;
-		add_place_locked(all, &place);
+		add_place_locked(all, &udp);
 	}
 	pthread_mutex_unlock(&places_lock);
 }
@@ -229,20 +229,6 @@ void session_member_init(struct session_member *member, struct conn *c)
 	member->sessions = c->worker->shared;
 }
 
-struct sockaddr_storage session_local_of(const struct conn *c)
-{
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
-	socklen_t length = sizeof(sa);
-
-	if (conn_clients(c) && conn_clients(c)->local) {
-		conn_clients(c)->local(c, &sa);
-		return sa;
-	}
-	stat_add(c->worker->stats.sys_other, 1);
-	getsockname(c->fd, (struct sockaddr *)&sa, &length);
-	return sa;
-}
-
 void session_address_of(const struct conn *c, struct session_address *ret)
 {
 	const struct arrival *arrival = c->worker->accept.arrival;
@@ -251,7 +237,7 @@ void session_address_of(const struct conn *c, struct session_address *ret)
 	struct in6_addr address;
 
 	if (!port) {
-		sa = session_local_of(c);
+		sa = conn_local_address(c);
 		port = sockaddr_port(&sa);
 	}
 	if (!arrival || !arrival->peer)

@@ -24,6 +24,7 @@ enum {
 struct conn;
 struct reason;
 struct service;
+struct service_place;
 struct sessions; /* the sessions of one listener */
 struct worker;
 struct worker_options;
@@ -67,7 +68,8 @@ void sessions_unlock(struct sessions *sessions);
  * up; its control connection is a connection of the TCP listener. */
 
 /* service->listens() of every service that uses sessions. */
-void sessions_listen(void *sessions, const struct service *service, int fd);
+void sessions_listen(void *sessions, const struct service *service,
+		     const struct service_place *place);
 
 struct session_twin {
 	struct sessions *sessions;
@@ -93,8 +95,6 @@ struct session_address {
 
 /* Fills in the peer's address and the local port of c; in open() with fewer system calls. */
 void session_address_of(const struct conn *c, struct session_address *ret);
-/* The local address of c; AF_UNSPEC: unknown, as the client has disconnected. */
-struct sockaddr_storage session_local_of(const struct conn *c);
 
 void session_member_init(struct session_member *member, struct conn *c);
 

@@ -1,5 +1,10 @@
 /* A turn of a worker, and its drain.  Worker's thread only.  See worker.h. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
 #include "conn.h"
+#include "log.h"
 #include "slices.h"
 #include "worker.h"
 
@@ -150,6 +155,22 @@ __attribute__((noinline)) static void worker_do_due(struct worker *w)
 	slices_run(w);
 	w->turn.due = (uint8_t)((more ? WORKER_DUE_CALLS : 0) |
 				(w->slices.first ? WORKER_DUE_SLICES : 0));
+}
+
+void worker_wait_failed(struct worker *w, const char *call, int error)
+{
+	static struct log_limit limit;
+	const struct timespec pause = { .tv_nsec = WORKER_RETRY_NS };
+	unsigned missed;
+
+	if (error == EINTR)
+		return;
+	if (log_limited(&limit, &missed))
+		log_write(LOG_ERR, w->listener,
+			  "listener '%s': %s: %s; tried again until it succeeds", w->listener, call,
+			  strerror(error));
+	w->turn.due |= WORKER_DUE_CALLS; /* nothing tells of them, and one may stop the worker */
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
 /* It has no stack canary: its stack holds no array, only the clock's struct timespec. */

@@ -34,7 +34,8 @@ enum {
 	WORKER_PEERS_MAX = 1000 * 1000,
 	/* Drain: a connection that was silent for that long is closed. */
 	WORKER_QUIET_NS = NS_PER_S,
-	/* Pause of accepting after EMFILE; it ends earlier when a descriptor is closed. */
+	/* Pause after a failed wait, and of accepting after EMFILE; the latter ends earlier when a
+	 * descriptor is closed. */
 	WORKER_RETRY_NS = 100 * NS_PER_MS,
 };
 
@@ -522,6 +523,10 @@ static inline void worker_awake(struct worker *w)
 	stat_always_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
 	atomic_store_explicit(&w->idle, false, memory_order_release);
 }
+
+/* An engine's wait() calls it before worker_awake() if its system call has failed.  Sleeps for
+ * WORKER_RETRY_NS, unless a signal was all, so that a call that fails every time uses no CPU. */
+void worker_wait_failed(struct worker *w, const char *call, int error);
 
 /* Bytes that one connection may receive, and send, in a turn: WORKER_TURN_BYTES divided by the
  * number of connections that ran in the last one. */

@@ -201,7 +201,17 @@ static void listener_free_workers(struct listener *l)
 	l->costs = NULL;
 }
 
-/* Tells the service which sockets it serves, or that it no longer serves. */
+/* Tells the service of an address; fd: a socket of a worker, or -1. */
+static void listener_announce_one(const struct listener *l, const struct sockaddr_storage *sa,
+				  int fd)
+{
+	const struct service *s = l->config->service;
+	struct service_place place = { .transport = l->config->transport, .sa = *sa, .fd = fd };
+
+	s->listens(l->shared, s, &place);
+}
+
+/* Tells the service where it serves, or that it no longer serves. */
 static void listener_announce(const struct listener *l, bool serves)
 {
 	const struct service *s = l->config->service;
@@ -209,13 +219,18 @@ static void listener_announce(const struct listener *l, bool serves)
 	if (!s->listens || !l->shared)
 		return;
 	for (unsigned i = 0; serves && i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].accept.count; j++)
-			s->listens(l->shared, s, l->workers[i].accept.acceptors[j].fd);
+		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
+			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
+
+			listener_announce_one(l, &l->addresses[a->address].sa, a->fd);
+		}
+	for (unsigned i = 0; serves && l->endpoints && i < l->address_count; i++)
+		listener_announce_one(l, &l->endpoints[i], -1);
 	if (!serves)
-		s->listens(l->shared, s, -1);
+		s->listens(l->shared, s, NULL);
 }
 
-/* The order matters: the service knows its sockets before a client can use them, and the service
+/* The order matters: the service knows its places before a client can use them, and the service
  * manager stores only sockets that listen. */
 void listener_serve(struct listener *l)
 {

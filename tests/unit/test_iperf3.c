@@ -760,7 +760,7 @@ static void calls_outlive_twins(void **state)
 	udp = sessions_new(NULL, NULL, &reason);
 	assert_int_equal(bind(fd, (struct sockaddr *)&local, sizeof(struct sockaddr_in)), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&local, &length), 0);
-	sessions_listen(udp, service, fd);
+	sessions_listen(udp, service, &(struct service_place){ &transport_udp, local, fd });
 	assert_true(session_twin_get(service, &local, &twin));
 	session->release = nothing_freed;
 	session_member_init(control, &c);

@@ -440,7 +440,7 @@ static void logs(void **state)
 {
 	uint8_t page[NVME_PAGE] = { 0 };
 	struct nvme_discovery d = {
-		.generation = 5, .subnqn = "nqn.a", .address = "10.0.0.1", .port = "4420"
+		.id = 1, .subnqn = "nqn.a", .address = "10.0.0.1", .port = "4420"
 	};
 
 	(void)state;
@@ -451,7 +451,8 @@ static void logs(void **state)
 	assert_int_equal(get_le64(page + 64), 2);
 	assert_int_equal(get_le64(page + 80), 3);
 	memset(page, 0, sizeof(page));
-	assert_int_equal(nvme_log_discovery(page, &d), 2048);
+	nvme_discovery_entry(page + 1024, &d);
+	assert_int_equal(nvme_log_discovery(page, 5, 1), 2048);
 	assert_int_equal(get_le64(page), 5);
 	assert_int_equal(get_le64(page + 8), 1);
 	assert_memory_equal(page + 1024, ((uint8_t[]){ 3, 1, 2, 4, 1, 0, 0xff, 0xff, 32, 0 }), 10);
@@ -459,8 +460,7 @@ static void logs(void **state)
 	assert_string_equal((char *)page + 1024 + 256, "nqn.a");
 	assert_memory_equal(page + 1024 + 512, "10.0.0.1  ", 10);
 	memset(page, 0, sizeof(page));
-	d.address = NULL;
-	assert_int_equal(nvme_log_discovery(page, &d), 1024);
+	assert_int_equal(nvme_log_discovery(page, 6, 0), 1024);
 	assert_int_equal(get_le64(page + 8), 0);
 }
 

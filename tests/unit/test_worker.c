@@ -1,4 +1,7 @@
 /* A worker with each real engine over loopback: starting, stopping, draining. */
+#include <fcntl.h>
+
+#include "epoll.h"
 #include "worker_case.h"
 #include "worker_stop.h"
 
@@ -459,6 +462,31 @@ static void a_connection_that_brings_one_request_takes_few_calls(void **state)
 	}
 }
 
+/* The worker sleeps between its attempts, and its owner can still stop it. */
+static void a_wait_that_always_fails_does_not_spin(void **state)
+{
+	enum { TURNS = 4 };
+	struct bench *b = bench_start(engine_find("epoll"), echo());
+	int fd = ((const struct epoll *)b->worker.engine_state)->fd,
+	    none = open("/dev/null", O_RDONLY);
+	struct stall s;
+	uint64_t since_ns, begun;
+
+	(void)state;
+	stall(&b->worker, &s);
+	await(&s.there);
+	assert_int_equal(dup2(none, fd), fd); /* from now on EINVAL */
+	begun = stat_load(b->worker.stats.turns);
+	since_ns = clock_ns();
+	sem_post(&s.go);
+	while (stat_load(b->worker.stats.turns) < begun + TURNS)
+		sched_yield();
+	assert_true(elapsed_ms(since_ns) >= (TURNS - 1) * WORKER_RETRY_NS / NS_PER_MS);
+	bench_stop(b);
+	stall_fini(&s);
+	close(none);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -476,6 +504,7 @@ int main(void)
 		cmocka_unit_test(waiting_for_the_end_has_a_limit),
 		cmocka_unit_test(a_turn_of_a_reactor_receives_once_from_each),
 		cmocka_unit_test(a_connection_that_brings_one_request_takes_few_calls),
+		cmocka_unit_test(a_wait_that_always_fails_does_not_spin),
 		cmocka_unit_test(operations_that_never_end_are_abandoned_when_a_worker_stops),
 	};
 

@@ -1,8 +1,10 @@
 """Run by test_vm_clients.py in a VM: the kernel's NVMe initiator over TCP and RDMA, file systems on
 it, fio; what happens to its I/O when the daemon reloads or restarts."""
+import contextlib
 import hashlib
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -226,6 +228,78 @@ def test_a_reload_and_a_restart_under_load(start_daemon, tmp_path, kernel_log):
     finally:
         disconnect()
         os.sync()
+
+
+# ---- Several ports of one subsystem ----
+
+def ports(tmp_path, addresses):
+    """A listener for each of these ways, all with the same disk and NQN."""
+    return f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 64M\n" + "".join(
+        listener(way, "nvme", "epoll" if WAYS[way][0] == "tcp" else "rdma", transport=WAYS[way][0], address=address,
+                 exports="disk", nqn=NQN) for way, address in addresses.items())
+
+
+def states():
+    """{transport and port: state} of the host's controllers."""
+    found = {}
+    for controller in Path("/sys/class/nvme").glob("nvme*"):
+        with contextlib.suppress(OSError):  # it goes just now
+            address = (controller / "address").read_text()
+            found[re.search(r"trsvcid=(\d+)", address)[1]] = (controller / "state").read_text().strip()
+    return found
+
+
+def test_each_port_goes_and_comes_back_under_a_verifying_load(start_daemon, tmp_path, kernel_log):
+    """The kernel's multipath makes one disk of all ports, and what is written is what is read whichever is gone."""
+    for expected in ("econnect", "rdma_resolve", "connect request failed", "rdma connection", "error recovery",
+                     "failed to connect socket: -111"):
+        kernel_log(expected)
+    port = {way: str(4420 + i) for i, way in enumerate(WAYS)}  # chosen ones would be other ports for a reload
+    at = {way: f"{address}:{port[way]}" for way, (_, address) in WAYS.items()}
+    daemon = start_daemon(ports(tmp_path, at))
+    found = must("nvme", "discover", "-t", "tcp", "-a", WAYS["tcp"][1], "-s", port["tcp"])
+    assert [f"trsvcid: {number}\n" in found for number in port.values()] == [True] * 3, found
+    report = tmp_path / "report"
+    fio = None
+
+    def writes(way):
+        return daemon.stats(way)["operations"]["write"]["count"]
+
+    def reload(gone=None):
+        daemon.write_config(ports(tmp_path, {way: address for way, address in at.items() if way != gone}))
+        daemon.call("Reload")
+        begun = {way: writes(way) for way in WAYS if way != gone}
+        wait_until(lambda: all(writes(way) > count + 20 for way, count in begun.items()) or fio.poll() is not None,
+                   "the other ports serve" if gone else "all serve")
+        assert fio.poll() is None, report.read_text()
+
+    try:
+        for way, (transport, address) in WAYS.items():
+            must("nvme", "connect", "-t", transport, "-a", address, "-s", port[way], "-n", NQN, "-q", HOST, "-i", 2,
+                 "-k", 30, "-c", 1, "-l", 600)
+        wait_until(lambda: list(states().values()) == ["live"] * 3, "all are connected")
+        (disk,) = wait_until(namespaces, "the namespace is there")
+        assert len(list(Path("/sys/block").glob("nvme*c*n*"))) == 3
+        (subsystem,) = Path("/sys/class/nvme-subsystem").glob("nvme-subsys*")
+        (subsystem / "iopolicy").write_text("round-robin")
+        fio = subprocess.Popen([*FIO[:-1], f"--filename=/dev/{disk.name}", "--ioengine=libaio", "--rw=randwrite",
+                                "--size=8m", "--verify_backlog=64", "--time_based", "--runtime=600",
+                                f"--output={report}", "--output-format=json"])
+        for gone in WAYS:
+            reload(gone)
+            wait_until(lambda: states()[port[gone]] != "live", f"{gone} is gone")
+            reload()
+            wait_until(lambda: list(states().values()) == ["live"] * 3, f"{gone} is back")
+        fio.send_signal(signal.SIGINT)
+        assert fio.wait(60) == 128, report.read_text()  # it ended by the signal, and by no error
+        text = report.read_text()
+        job = json.loads(text[text.index("{"):text.rindex("}") + 1])["jobs"][0]
+        assert job["error"] == 0 and job["read"]["total_ios"] > 100, "blocks were verified"
+    finally:
+        if fio:
+            fio.kill()
+            fio.wait()
+        disconnect()
 
 
 # ---- RDMA's own ----

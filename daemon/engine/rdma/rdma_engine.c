@@ -43,6 +43,8 @@ static int rdma_other_events(struct worker *w, int timeout_ms)
 	stat_add(w->stats.sys_epoll_wait, 1);
 	stat_add(w->stats.cq_sleeps, timeout_ms != 0);
 	n = epoll_wait(e->epoll_fd, events, ARRAY_SIZE(events), timeout_ms);
+	if (n < 0)
+		worker_wait_failed(w, "epoll_wait", errno);
 	if (timeout_ms)
 		worker_awake(w); /* on the other paths rdma_wait() does it */
 	for (int i = 0; i < n; i++) {

@@ -18,7 +18,7 @@ enum { AHEAD = 64 }; /* datagrams kept queued */
 int iperf3_place(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
-	struct sockaddr_storage local = session_local_of(c);
+	struct sockaddr_storage local = conn_local_address(c);
 	struct session_address at;
 	int rc;
 

@@ -52,7 +52,7 @@ static uint16_t port_at(struct worker *w, const struct acceptor *a, const uint8_
 static int choose_port(const struct conn *c, const struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
-	struct sockaddr_storage sa = session_local_of(c);
+	struct sockaddr_storage sa = conn_local_address(c);
 	uint16_t own = sockaddr_port(&sa), only = 0;
 	struct session_address key = n->key;
 	bool others = false;
@@ -99,7 +99,7 @@ static bool fit(const struct netperf_request *r, const struct session_twin *twin
 static int list_twin(const struct conn *c, struct netperf_conn *n, struct session *session)
 {
 	struct worker *w = c->worker;
-	struct sockaddr_storage sa = session_local_of(c);
+	struct sockaddr_storage sa = conn_local_address(c);
 	uint8_t local[16];
 	int rc = -EPROTONOSUPPORT;
 

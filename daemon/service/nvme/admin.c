@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "ports.h"
 #include "queue.h"
 
 static const struct nvme_target *target_of(const struct nvme_command *d)
@@ -32,7 +33,7 @@ static uint16_t admin_check(struct nvme_command *d)
 }
 
 /* Check of commands that send a page: allocates it, zeroed. */
-static uint16_t page_check(struct nvme_command *d)
+static uint16_t page_check(struct nvme_command *d, size_t bytes)
 {
 	uint16_t status = admin_check(d);
 
@@ -41,7 +42,7 @@ static uint16_t page_check(struct nvme_command *d)
 	if (d->sqe.sgl.type != NVME_SGL_TRANSPORT)
 		return NVME_SGL_TYPE_INVALID | NVME_DNR;
 	d->length = d->sqe.sgl.length;
-	return nvme_page_new(d, NVME_PAGE) ? NVME_SUCCESS : NVME_INTERRUPTED;
+	return nvme_page_new(d, bytes) ? NVME_SUCCESS : NVME_INTERRUPTED;
 }
 
 static void page_send(struct nvme_command *d, uint32_t bytes)
@@ -56,7 +57,7 @@ static uint16_t identify_check(struct nvme_command *d)
 {
 	if (d->sqe.sgl.length != NVME_PAGE)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	return page_check(d);
+	return page_check(d, NVME_PAGE);
 }
 
 static void fill_controller(struct nvme_command *d)
@@ -74,6 +75,7 @@ static void fill_controller(struct nvme_command *d)
 		.entries = (uint16_t)nvme_entries(w),
 		.namespaces = w->mount_count,
 		.in_capsule = d->queue->transport->in_capsule(w),
+		.ports = nvme_ports_many(t->nqn),
 		.rdma = rdma,
 	};
 
@@ -183,13 +185,18 @@ static uint64_t log_bytes(const struct nvme_command *d)
 	return (((uint64_t)(d->sqe.cdw11 & 0xffff) << 16 | d->sqe.cdw10 >> 16) + 1) * 4;
 }
 
+static enum nvme_log log_asked(const struct nvme_command *d)
+{
+	return d->sqe.cdw10 & 0xff;
+}
+
 static uint16_t log_check(struct nvme_command *d)
 {
 	if (log_bytes(d) > target_of(d)->transfer_max)
 		return NVME_INVALID_FIELD | NVME_DNR;
 	if (log_bytes(d) != d->sqe.sgl.length)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	return page_check(d);
+	return page_check(d, log_asked(d) == NVME_LOG_DISCOVERY ? NVME_DISCOVERY_PAGE : NVME_PAGE);
 }
 
 static void smart_add(struct nvme_smart *smart, const struct worker *w, unsigned mounts)
@@ -216,30 +223,17 @@ static size_t log_smart(struct nvme_command *d)
 	return nvme_log_smart(d->page, &smart);
 }
 
-/* Reports the local address of this connection, as the listener's may be a wildcard, and the
- * listener's port other than the discovery port, if it has one. */
 static size_t log_discovery(struct nvme_command *d)
 {
-	const struct conn *c = d->queue->conn;
-	char host[CONN_HOST_MAX], port[CONN_PORT_MAX];
-	struct nvme_discovery discovery = {
-		.generation = target_of(d)->generation,
-		.subnqn = target_of(d)->nqn,
-		.port = port,
-		.rdma = is_rdma(d),
-	};
-	sa_family_t family = conn_local(c, NVME_TCP_DISCOVERY_PORT, host, port);
+	struct sockaddr_storage local = conn_local_address(d->queue->conn);
 
-	discovery.ipv6 = family == AF_INET6;
-	if (family == AF_INET || family == AF_INET6)
-		discovery.address = host;
-	return nvme_log_discovery(d->page, &discovery);
+	return nvme_ports_log(target_of(d)->nqn, &local, d->page);
 }
 
 /* Fills d->page; returns the bytes of the log page; 0: unknown log page. */
 static size_t log_fill(struct nvme_command *d)
 {
-	enum nvme_log log = d->sqe.cdw10 & 0xff;
+	enum nvme_log log = log_asked(d);
 
 	if (log == NVME_LOG_DISCOVERY && controller_of(d)->discovery)
 		return log_discovery(d);
@@ -378,7 +372,7 @@ static uint16_t get_feature_check(struct nvme_command *d)
 		return admin_check(d);
 	if (d->sqe.sgl.length != NVME_HOSTID)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	return page_check(d);
+	return page_check(d, NVME_PAGE);
 }
 
 static void set_feature_start(struct nvme_command *d)

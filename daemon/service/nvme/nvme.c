@@ -7,6 +7,7 @@
 
 #include "engine.h"
 #include "keys.h"
+#include "ports.h"
 #include "queue.h"
 #include "util.h"
 
@@ -172,16 +173,16 @@ static bool nvme_nqn_valid(const char *text)
 	return !strncmp(text, "nqn.", 4) && text[4] != '\0';
 }
 
-/* NQNs must be unique: to a host two subsystems with the same NQN are one, and their namespaces are
- * paths to the same disk. */
+/* To a host two subsystems with the same NQN are one, and their namespaces are paths to the same
+ * disk, so listeners with one NQN must serve the same. */
 static const struct key nvme_keys[] = {
 	{ "nqn", "auto",
 	  "the NVMe Qualified Name of what is served; auto: one of this host and listener",
-	  KEY_FIELD(struct nvme_options, nqn), KEY_TEXT, .word = "auto", .unique = true,
+	  KEY_FIELD(struct nvme_options, nqn), KEY_TEXT, .word = "auto", .unites = true,
 	  .valid = nvme_nqn_valid, .form = "nqn.YYYY-MM.DOMAIN:NAME" },
 	{ "block-size", "auto", "of its namespaces, at least; auto: 4096",
 	  KEY_FIELD(struct nvme_options, block_size), KEY_UINT, .min = 512, .max = 4096,
-	  .power_of_two = true, .word = "auto" },
+	  .power_of_two = true, .word = "auto", .common = true },
 	{ "in-capsule", "16K",
 	  "of data that may follow an I/O command without being asked for, at most",
 	  KEY_FIELD(struct nvme_options, in_capsule), KEY_SIZE, .max = 64 * 1024 },
@@ -207,6 +208,7 @@ const struct service service_nvme = {
 	.held_max = BLOCK_HELD_MAX,
 	.shared_new = nvme_target_new,
 	.shared_free = nvme_target_free,
+	.listens = nvme_ports_listen,
 	.open = nvme_open,
 	.run = nvme_run,
 	.close = nvme_close,

@@ -16,7 +16,8 @@ static void put_padded(uint8_t *to, size_t bytes, const char *text)
 /* Fields that only a controller with namespaces has. */
 static void put_io_controller(uint8_t *page, const struct nvme_controller_info *i)
 {
-	page[76] = 1 << 1; /* CMIC: several controllers; else Linux accepts only one */
+	/* CMIC: several controllers, else Linux accepts only one; perhaps several ports. */
+	page[76] = (uint8_t)(1 << 1 | (i->ports ? 1 << 0 : 0));
 	put_le32(page + 92, NVME_OAES);
 	page[111] = 1;               /* CNTRLTYPE */
 	page[261] = 1 << 1 | 1 << 2; /* LPA: effects log, offsets */
@@ -155,20 +156,14 @@ size_t nvme_log_effects(uint8_t page[static NVME_PAGE])
 	return NVME_PAGE;
 }
 
-size_t nvme_log_discovery(uint8_t page[static NVME_PAGE], const struct nvme_discovery *d)
+void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
+			  const struct nvme_discovery *d)
 {
-	enum { HEADER = 1024, ENTRY = 1024 };
-	uint8_t *entry = page + HEADER;
-
-	put_le64(page, d->generation);
-	if (!d->address)
-		return HEADER;
-	put_le64(page + 8, 1);      /* NUMREC */
 	entry[0] = d->rdma ? 1 : 3; /* TRTYPE: RDMA, TCP */
 	entry[1] = d->ipv6 ? 2 : 1; /* ADRFAM */
 	entry[2] = 2;               /* SUBTYPE: an NVM subsystem */
 	entry[3] = 1 << 2;          /* TREQ: flow control of queues can be off */
-	put_le16(entry + 4, 1);     /* PORTID */
+	put_le16(entry + 4, d->id); /* PORTID */
 	put_le16(entry + 6, NVME_CNTLID_NEW);
 	put_le16(entry + 8, NVME_ADMIN_ENTRIES_MIN);
 	put_padded(entry + 32, 32, d->port);
@@ -176,5 +171,12 @@ size_t nvme_log_discovery(uint8_t page[static NVME_PAGE], const struct nvme_disc
 	put_padded(entry + 512, 256, d->address);
 	if (d->rdma) /* TSAS: connected, of no particular provider, by RDMA's connection manager */
 		memset(entry + 768, 1, 3);
-	return HEADER + ENTRY;
+}
+
+size_t nvme_log_discovery(uint8_t page[static NVME_DISCOVERY_ENTRY], uint64_t generation,
+			  unsigned ports)
+{
+	put_le64(page, generation);
+	put_le64(page + 8, ports); /* NUMREC */
+	return (size_t)NVME_DISCOVERY_ENTRY * (1 + ports);
 }

@@ -50,6 +50,7 @@ struct nvme_controller_info {
 	uint32_t namespaces;
 	uint32_t in_capsule; /* bytes of data that may follow an I/O command */
 	bool write_cache;    /* there is a volatile write cache */
+	bool ports;          /* the subsystem has several */
 	bool rdma;
 };
 void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_controller_info *i);
@@ -80,11 +81,22 @@ size_t nvme_log_smart(uint8_t page[static NVME_PAGE], const struct nvme_smart *s
 size_t nvme_log_firmware(uint8_t page[static NVME_PAGE], const char *firmware);
 size_t nvme_log_effects(uint8_t page[static NVME_PAGE]);
 
-/* Where a subsystem can be reached over NVMe/TCP. */
+/* The Discovery log: a header, then an entry for each port, at most NVME_DISCOVERY_PORTS. */
+enum {
+	NVME_DISCOVERY_ENTRY = 1024, /* bytes, of the header as well */
+	NVME_DISCOVERY_PORTS = 31,
+	NVME_DISCOVERY_PAGE = NVME_DISCOVERY_ENTRY * (1 + NVME_DISCOVERY_PORTS),
+};
+
+/* A port: where a subsystem can be reached. */
 struct nvme_discovery {
-	uint64_t generation;
-	const char *subnqn, *address, *port; /* numbers; address NULL: nowhere */
+	uint16_t id;
+	const char *subnqn, *address, *port; /* address, port: in numbers */
 	bool ipv6;
 	bool rdma;
 };
-size_t nvme_log_discovery(uint8_t page[static NVME_PAGE], const struct nvme_discovery *d);
+void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
+			  const struct nvme_discovery *d);
+/* The header; returns the bytes of the log. */
+size_t nvme_log_discovery(uint8_t page[static NVME_DISCOVERY_ENTRY], uint64_t generation,
+			  unsigned ports);

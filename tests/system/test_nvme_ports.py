@@ -1,0 +1,212 @@
+"""Listeners with the same NQN are ports of one NVMe subsystem: a host reaches the same disks by each."""
+
+import struct
+import subprocess
+import threading
+
+import pytest
+from conftest import ENGINES, NBSERVED, TIMEOUT, listener, wait_until
+from nvme_client import AER, DISCOVERY, Host, Queue, Status
+
+MIB = 1024 * 1024
+NQN = "nqn.2026-11.example.lab:disks"
+EVENT = 0x010300  # an error, persistent internal error, log page 1
+
+
+def config(path, addresses=None, names=("a", "b"), **keys):
+    """Listeners that differ in the engine, at these addresses or at ports that the kernel chooses."""
+    text = f"[export disk]\npath = {path}\ncreate = yes\nsize = {8 * MIB}\n"
+    for i, name in enumerate(names):
+        if addresses:
+            keys["address"] = addresses[name]
+        text += listener(name, service="nvme", engine=ENGINES[i % len(ENGINES)], nqn=NQN, exports="disk", workers=2,
+                         **keys)
+    return text
+
+
+def addresses_of(daemon, names=("a", "b")):
+    return {name: daemon.status(name)["addresses"] for name in names}
+
+
+def discover(daemon, name):
+    """(generation, [(transport, family, id, port, NQN, address)]), read as nvme-cli does: in pieces of 4 KiB."""
+    with Queue(daemon.connect(name)) as queue:
+        queue.connect(DISCOVERY)
+        queue.enable()
+        generation, count, _ = struct.unpack_from("<QQH", queue.log(0x70, 1024))
+        log = b"".join(queue.log(0x70, 4096, offset) for offset in range(0, 1024 * (1 + count), 4096))
+        found = []
+        for at in range(1024, 1024 * (1 + count), 1024):
+            transport, family, _, _, number = struct.unpack_from("<BBBBH", log, at)
+            texts = [log[at + begin:at + end].rstrip(b" \0").decode() for begin, end in
+                     ((32, 64), (256, 512), (512, 768))]
+            found.append((transport, family, number, *texts))
+        return generation, found
+
+
+def test_each_port_leads_to_the_same_disks(start_daemon, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk"))
+    with Host(daemon, "a", NQN) as a, Host(daemon, "b", NQN) as b:
+        assert a.cntlid != b.cntlid
+        pages = [host.admin.identify(1) for host in (a, b)]
+        assert pages[0][4:24] == pages[1][4:24], "the serial number"
+        assert [page[768:1024].rstrip(b"\0").decode() for page in pages] == [NQN, NQN]
+        assert [page[76] for page in pages] == [3, 3], "CMIC: several ports, several controllers"
+        assert a.admin.identify(3, 1) == b.admin.identify(3, 1), "UUID, NGUID"
+        assert a.admin.identify(0, 1) == b.admin.identify(0, 1)
+        for block in range(8):
+            (a, b)[block % 2].write(block, bytes([block + 1]) * 4096)
+        written = b"".join(bytes([block + 1]) * 4096 for block in range(8))
+        assert a.read(0, 8) == b.read(0, 8) == written
+        b.flush()
+        with Queue(daemon.connect("b")) as stray, pytest.raises(Status) as refused:
+            stray.connect(NQN, 2, a.cntlid)  # a controller is where it was made
+        assert refused.value.args[0] == 0x182
+    assert (tmp_path / "disk").read_bytes()[:8 * 4096] == written
+
+
+def test_a_single_port_says_so(start_daemon, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk", names=("a",)))
+    with Host(daemon, "a", NQN) as host:
+        assert host.admin.identify(1)[76] == 2
+
+
+def test_the_log_of_each_port_lists_all(start_daemon, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk") + listener("other", service="nvme", exports="disk"))
+    found = [discover(daemon, name) for name in ("a", "b")]
+    assert found[0] == found[1]
+    assert found[0][1] == [(3, 1, number, str(daemon.port(name)), NQN, "127.0.0.1")
+                           for number, name in ((1, "a"), (2, "b"))]
+    (other,) = discover(daemon, "other")[1]
+    assert other[3] == str(daemon.port("other")) and other[4] != NQN
+
+
+def test_a_wildcard_is_listed_as_the_address_that_was_asked(start_daemon, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk", {"a": "127.0.0.1:0", "b": "0.0.0.0:0, [::]:0"}))
+    ports = [port for name in ("a", "b") for _, port in daemon.addresses(name)]
+    assert [entry[3:] for entry in discover(daemon, "a")[1]] == [
+        (str(ports[0]), NQN, "127.0.0.1"), (str(ports[1]), NQN, "127.0.0.1")]
+
+
+def test_a_log_has_at_most_31_ports(start_daemon, tmp_path):
+    eleven = ["127.0.0.1:0"] * 11
+    daemon = start_daemon(config(tmp_path / "disk", dict.fromkeys("abc", eleven), "abc"))
+    found = discover(daemon, "c")[1]
+    assert [entry[3] for entry in found] == [str(port) for name in "abc" for _, port in daemon.addresses(name)][:31]
+    with Queue(daemon.connect("a")) as queue:
+        queue.connect(DISCOVERY)
+        queue.enable()
+        assert len(queue.log(0x70, 32 * 1024).rstrip(b"\0")) > 31 * 1024, "at once"
+
+
+def check(tmp_path, text):
+    path = tmp_path / "nbserved.ini"
+    path.write_text(text)
+    done = subprocess.run([NBSERVED, "-c", path, "--check-config"], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT)
+    return done.returncode, done.stdout.replace(f"{path}:", "")
+
+
+def two(first, second):
+    """Listeners with these exports and other keys."""
+    text = "[export x]\nstore = memory\nsize = 1M\n[export y]\nstore = memory\nsize = 1M\n"
+    for i, keys in enumerate((first, second)):
+        text += f"[listener {'ab'[i]}]\naddress = 127.0.0.1:{4420 + i}\nservice = nvme\nnqn = {NQN}\n{keys}"
+    return text
+
+
+@pytest.mark.parametrize("first,second,expected", [
+    ("exports = x\n", "exports = y\n", "16: [listener b] exports: expected 'x' as in [listener a] (11), ! 'y'"),
+    ("exports = x, y\n", "exports = y, x\n", "16: [listener b] exports: expected 'x' as in [listener a] (11), ! 'y'"),
+    ("exports = x, y\n", "exports = x\n", "16: [listener b] exports: expected 'y' as in [listener a] (11), ! nothing"),
+    ("exports = x\n", "exports = x, y\n", "16: [listener b] exports: expected nothing as in [listener a] (11), ! 'y'"),
+    ("exports = x\nblock-size = 512\n", "exports = x\nblock-size = 4096\n",
+     "18: [listener b] block-size: expected '512' as in [listener a] (12), ! '4096'"),
+    ("exports = x\n", "exports = x\nblock-size = 512\n",
+     "17: [listener b] block-size: expected 'auto' as in [listener a] (7), ! '512'"),
+])
+def test_ports_that_differ_in_their_disks_are_refused(tmp_path, first, second, expected):
+    expected = expected.replace("!", "or another `nqn`, got") + ": listeners with the same nqn serve the same"
+    assert check(tmp_path, two(first, second)) == (1, f"nbserved: error: {expected}\n")
+
+
+def test_ports_may_differ_in_all_else(tmp_path):
+    assert check(tmp_path, two("exports = x, y\nin-capsule = 4K\nengine = epoll\n",
+                               "exports = x\nexports = y\nin-capsule = 0\nworkers = 3\n"))[0] == 0
+
+
+def test_a_port_goes_and_comes_back_while_another_serves(start_daemon, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk"))
+    at = addresses_of(daemon)
+    both = config(tmp_path / "disk", {name: text[0] for name, text in at.items()})
+    a, b = Host(daemon, "a", NQN), Host(daemon, "b", NQN)
+    ends = threading.Event()
+    rounds = [0]
+
+    def use_b():
+        while not ends.is_set():
+            data = struct.pack("<I", rounds[0]) * 1024
+            b.write(rounds[0] % 64, data)
+            assert b.read(rounds[0] % 64) == data
+            rounds[0] += 1
+
+    def reload(text):
+        before = rounds[0]
+        daemon.write_config(text)
+        daemon.call("Reload")
+        daemon.notified()
+        wait_until(lambda: rounds[0] > before + 5 or not thread.is_alive(), "the other port serves")
+        assert thread.is_alive()
+
+    thread = threading.Thread(target=use_b)
+    thread.start()
+    try:
+        log = discover(daemon, "b")
+        for _ in range(2):
+            event = a.admin.submit(AER)
+            a.write(100, b"by a" * 1024)
+            reload(both[:both.index("[listener a]")] + both[both.index("[listener b]"):])
+            assert a.admin.wait(event)[1] == EVENT  # upon which Linux takes the other path
+            a.close()
+            gone = discover(daemon, "b")
+            assert gone[0] != log[0] and [entry[3] for entry in gone[1]] == [str(daemon.port("b"))]
+            reload(both)
+            log = discover(daemon, "b")
+            assert sorted(entry[3] for entry in log[1]) == sorted(str(daemon.port(name)) for name in "ab")
+            a = Host(daemon, "a", NQN)
+            assert a.read(100) == b"by a" * 1024
+    finally:
+        ends.set()
+        thread.join()
+    a.close()
+    b.close()
+    for name in "ab":
+        daemon.wait_closed(name)
+
+
+def test_a_host_waits_for_writes_of_a_port_that_it_has_lost(faulty, tmp_path):
+    """A Connect at any port, as what comes by it may be newer than what is still on its way to the disk."""
+    faulty.write_config(config(tmp_path / "disk", store="threads"))
+    faulty.call("Reload")
+    faulty.notified()
+    faulty.say("pwrite wait")
+    old = Host(faulty, "a", NQN)
+    old.rw(1, 0, b"old!" * 1024, capsule=True)
+    wait_until(lambda: faulty.call("GetStats")["exports"][0]["in_flight"] == 1, "it is in flight")
+    old.close()
+    wait_until(lambda: {c["state"] for c in faulty.call("ListConnections", listener="a")["connections"]}
+               == {"closing"}, "it ends")
+    found = []
+
+    def come_back():
+        with Host(faulty, "b", NQN) as new:
+            new.write(0, b"new!" * 1024)
+            found.append(new.read(0))
+
+    thread = threading.Thread(target=come_back)
+    thread.start()
+    wait_until(lambda: faulty.stats("b")["connections"]["open"] == 1, "it has come")
+    assert not found
+    faulty.say("")
+    thread.join()
+    assert found == [b"new!" * 1024]
