@@ -147,6 +147,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
 		$(filter %.o,$^) $(BUILD)/libnbserved.a $(PKG_LIBS) -lm
 
 $(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics/metrics_http.o
+$(BUILD)/fuzz/fuzz_limit: $(filter $(BUILD)/ctl/measure/% $(BUILD)/ctl/show/%,$(CTL_OBJ))
 $(BUILD)/fuzz/fuzz_generator: $(filter $(BUILD)/ctl/measure/generator%,$(CTL_OBJ)) $(BUILD)/ctl/show/field.o
 
 .PHONY: fuzz fuzz-run

@@ -42,7 +42,7 @@ struct option_spec {
 	const char *help;
 };
 
-enum { COMMAND_OPTIONS_MAX = 24 };
+enum { COMMAND_OPTIONS_MAX = 32 };
 
 struct ctl;
 struct command {

@@ -49,6 +49,8 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 		document = compare_to_json(m);
 		if (c->against)
 			json_object_set_new(document, "against", against_to_json(c->against));
+		if (c->limits)
+			json_object_set_new(document, "limits", limits_to_json(c->limits));
 		output_json(&ctl->out, document, false);
 		json_decref(document);
 	} else {
@@ -59,6 +61,8 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 	}
 	if (c->against)
 		against_render(&beside, c->against);
+	if (c->limits)
+		limits_render(&beside, c->limits);
 }
 
 static int no_such_listener(const struct measures *m, const char *name)
@@ -150,13 +154,69 @@ static int show_control(struct ctl *ctl, const struct measures *m)
 	return rc;
 }
 
+/* The exit code by all gates together. */
+static int gate(struct ctl *ctl, const struct compare *c, const struct measures *m)
+{
+	bool pairs = !c->against && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]);
+	unsigned counts[GATES] = { 0 };
+
+	if (c->against)
+		counts[c->against->gate]++;
+	if (pairs)
+		counts[compare_pairs(&ctl->out, m)]++;
+	if (c->limits)
+		counts[c->limits->gate]++;
+	return c->against || pairs || c->limits ? rows_gate(gate_of_all(counts)) : CTL_DONE;
+}
+
+/* status: of what failed before there was anything to judge; m may be NULL then. */
+static int write_junit(struct ctl *ctl, const struct compare *c, const struct measures *m,
+		       int status)
+{
+	bool pairs = ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR];
+	const struct measures none = {};
+	struct groups groups;
+	int rc;
+
+	groups_init(&groups, m ? m : &none);
+	rc = rows_junit(c->junit, ctl->values[VALUE_JUNIT], c->limits, c->against,
+			pairs ? &groups : NULL, status);
+	groups_fini(&groups);
+	return rc;
+}
+
+static void judge(struct ctl *ctl, struct compare *c, const struct measures *m,
+		  struct against *against, struct limits *limits)
+{
+	if (ctl->values[VALUE_AGAINST]) {
+		c->against = against;
+		against_init(against, &c->before, m, ctl->values[VALUE_FORCE]);
+	}
+	if (c->limit_count) {
+		c->limits = limits;
+		limits_judge(limits, c->limit_list, c->limit_count, m);
+	}
+}
+
+static void forget_judgement(struct compare *c)
+{
+	if (c->against)
+		against_fini(c->against);
+	if (c->limits)
+		limits_fini(c->limits);
+	c->against = NULL;
+	c->limits = NULL;
+}
+
 /* Rows are saved per visit, and shown as sums of visits. */
 static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	const char *path = ctl->values[VALUE_SAVE];
 	struct against against;
+	struct limits limits;
 	int rc = select_named(ctl, c, m);
 	bool good = rc == CTL_DONE;
+	int junit;
 
 	if ((ctl->rest || (ctl->values[VALUE_LOAD] && !ctl->values[VALUE_AGAINST])) && good &&
 	    c->status == 0)
@@ -166,23 +226,18 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 	else if (c->save)
 		ctl_warn("%s: nothing saved", path);
 	measures_merge(m);
-	if (ctl->values[VALUE_AGAINST]) {
-		c->against = &against;
-		against_init(c->against, &c->before, m, ctl->values[VALUE_FORCE]);
-	}
+	judge(ctl, c, m, &against, &limits);
 	if (m->count || good)
 		show(ctl, c, m);
 	if (ctl->values[VALUE_CONTROL] && rc == CTL_DONE)
 		rc = show_control(ctl, m);
 	if (c->html && rc == CTL_DONE)
 		rc = rows_report(c->html, ctl->values[VALUE_HTML], m, c->against);
-	if (rc == CTL_DONE && c->against)
-		rc = rows_gate(c->against->gate);
-	else if (rc == CTL_DONE && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]))
-		rc = rows_gate(compare_pairs(&ctl->out, m));
-	if (c->against)
-		against_fini(c->against);
-	c->against = NULL;
+	if (c->junit && (junit = write_junit(ctl, c, m, c->status ? c->status : rc)))
+		rc = junit;
+	if (rc == CTL_DONE)
+		rc = gate(ctl, c, m);
+	forget_judgement(c);
 	return rc;
 }
 
@@ -198,6 +253,8 @@ static int compare(struct ctl *ctl, struct compare *c)
 		c->status = rc; /* what was measured before a failure is shown, too */
 	if (from ? rc == CTL_DONE : m.count || c->status == 0)
 		rc = finish(ctl, c, &m);
+	else if (c->junit)
+		write_junit(ctl, c, NULL, c->status ? c->status : rc);
 	measures_free(&m);
 	return c->status ? c->status : rc;
 }
@@ -253,12 +310,17 @@ static int run(struct ctl *ctl)
 	if (rc == CTL_DONE)
 		rc = open_option(ctl->values[VALUE_HTML], "ae", &c.html);
 	if (rc == CTL_DONE)
+		rc = open_option(ctl->values[VALUE_JUNIT], "ae", &c.junit);
+	if (rc == CTL_DONE)
 		rc = compare(ctl, &c);
 	if (c.save)
 		fclose(c.save);
 	if (c.html)
 		fclose(c.html);
+	if (c.junit)
+		fclose(c.junit);
 	measures_free(&c.before);
+	compare_options_fini(&c);
 	return rc;
 }
 
@@ -293,8 +355,8 @@ const struct command command_compare = {
 		"\n"
 		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
 		"there is no such command, 126 when it cannot be run, 124 when it was ended by\n"
-		"--timeout.  --against: 5 when a row got worse, 6 when one may have, 7 when one cannot\n"
-		"be compared.  8: a listener got no operation, so that nothing was measured there, or\n"
+		"--timeout.  --against, --fail-if: 5 when a row got worse or fails, 6 when one may, 7\n"
+		"when one cannot be compared.  8: a listener got no operation, so that nothing was measured there, or\n"
 		"the rows of --load have none.\n",
 	.example = "nbctl compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
@@ -309,6 +371,8 @@ const struct command command_compare = {
 		[VALUE_LOAD] = { "load", OPTION_VALUE, "FILE", "show saved rows; asks no daemon" },
 		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "then and now: what got worse or better than these" },
 		[VALUE_FORCE] = { "force", OPTION_FLAG, NULL, "... even if command, host or keys differ" },
+		[VALUE_FAIL_IF] = { "fail-if", OPTION_MANY, "LIMIT", "exit with 5 if a row is beyond: p99>200us, cost>1.1*first" },
+		[VALUE_JUNIT] = { "junit", OPTION_VALUE, "FILE", "write what the gates found, for CI systems" },
 		[VALUE_WITHIN] = { "within", OPTION_VALUE, "PERCENT", "a difference that counts as none (default: 5)" },
 		[VALUE_CSV] = { "csv", OPTION_FLAG, NULL, "print CSV, with the spread of each figure" },
 		[VALUE_MARKDOWN] = { "markdown", OPTION_FLAG, NULL, "print tables in Markdown" },

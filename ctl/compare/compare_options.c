@@ -180,6 +180,42 @@ static int check_command(struct ctl *ctl)
 	return CTL_DONE;
 }
 
+/* The values are lines of one text. */
+static int check_limits(struct ctl *ctl, struct compare *c)
+{
+	const char *line = ctl->values[VALUE_FAIL_IF], *end;
+	char error[LIMIT_ERROR_BYTES];
+
+	for (; line; line = *end ? end + 1 : NULL) {
+		char *text = strndup(line, (size_t)((end = strchrnul(line, '\n')) - line));
+		struct limit *list = reallocarray(c->limit_list, c->limit_count + 1, sizeof(*list));
+
+		if (!text || !list)
+			abort();
+		c->limit_list = list;
+		if (!limit_parse(text, &list[c->limit_count], error)) {
+			ctl_usage(ctl, "--fail-if '%s': %s", text, error);
+			free(text);
+			return CTL_USAGE;
+		}
+		list[c->limit_count++].text = text;
+	}
+	return CTL_DONE;
+}
+
+void compare_options_fini(struct compare *c)
+{
+	for (unsigned i = 0; i < c->limit_count; i++)
+		free(c->limit_list[i].text);
+	free(c->limit_list);
+}
+
+static bool has_gate(const struct ctl *ctl)
+{
+	return ctl->values[VALUE_FAIL_IF] || ctl->values[VALUE_AGAINST] ||
+	       ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR];
+}
+
 int compare_options(struct ctl *ctl, struct compare *c)
 {
 	const char *interval = ctl->values[VALUE_INTERVAL], *unknown;
@@ -214,9 +250,11 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
 	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
 		return ctl_usage(ctl, "--force is about --against");
-	if (check_served(ctl, c) || check_pairs(ctl) || check_seed(ctl, c) ||
-	    check_columns(ctl, c) || check_within(ctl, c) || check_timeout(ctl, c) ||
-	    check_time(ctl, c))
+	if (ctl->values[VALUE_JUNIT] && !has_gate(ctl))
+		return ctl_usage(ctl, "--junit is about --fail-if, --against, --build and --pair");
+	if (check_limits(ctl, c) || check_served(ctl, c) || check_pairs(ctl) ||
+	    check_seed(ctl, c) || check_columns(ctl, c) || check_within(ctl, c) ||
+	    check_timeout(ctl, c) || check_time(ctl, c))
 		return CTL_USAGE;
 	return check_repeat(ctl, c);
 }

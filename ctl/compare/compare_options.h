@@ -5,6 +5,7 @@
 #include "against.h"
 #include "compare_table.h"
 #include "ctl.h"
+#include "limit.h"
 #include "rounds.h"
 
 enum {
@@ -30,23 +31,29 @@ enum {
 	VALUE_PAIR,
 	VALUE_CONTROL,
 	VALUE_SEED,
-	VALUE_COLUMNS
+	VALUE_COLUMNS,
+	VALUE_FAIL_IF,
+	VALUE_JUNIT
 };
 
 struct compare {
 	unsigned interval_ms;
 	struct rounds rounds;
-	unsigned timeout_ms; /* of a run of COMMAND; 0: none */
-	double within;       /* see struct measures */
-	FILE *save, *html;   /* files of the options; NULL: not given */
+	unsigned timeout_ms;       /* of a run of COMMAND; 0: none */
+	double within;             /* see struct measures */
+	FILE *save, *html, *junit; /* files of the options; NULL: not given */
 	struct softirq *softirq;
 	struct serve *serve; /* NULL: a daemon runs already */
 	column_set columns;
-	struct measures before;  /* rows of --against, merged */
-	struct against *against; /* NULL: not given */
+	struct measures before;   /* rows of --against, merged */
+	struct against *against;  /* NULL: not given */
+	struct limit *limit_list; /* of --fail-if */
+	unsigned limit_count;
+	struct limits *limits; /* NULL: not judged */
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
 	int status;  /* exit code of COMMAND, or of what else ended measuring early */
 };
 
 /* Reads and checks the options and COMMAND, and sets *c.  An exit code. */
 int compare_options(struct ctl *ctl, struct compare *c);
+void compare_options_fini(struct compare *c);

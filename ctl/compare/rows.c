@@ -6,12 +6,27 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "junit.h"
 #include "report.h"
 
 int rows_file_error(const char *path, int error)
 {
 	ctl_warn("%s: %s", path, strerror(error));
 	return CTL_USAGE;
+}
+
+/* Empties the file; EINVAL: a pipe, which needs no truncation. */
+static int write_begin(FILE *to, const char *path)
+{
+	return ftruncate(fileno(to), 0) < 0 && errno != EINVAL ? rows_file_error(path, errno)
+							       : CTL_DONE;
+}
+
+static int write_end(FILE *to, const char *path)
+{
+	if (fflush(to) < 0)
+		return rows_file_error(path, errno);
+	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
 }
 
 int rows_save(FILE *to, const char *path, const struct measures *m)
@@ -26,9 +41,7 @@ int rows_save(FILE *to, const char *path, const struct measures *m)
 		putc('\n', to);
 		json_decref(row);
 	}
-	if (fflush(to) < 0)
-		return rows_file_error(path, errno);
-	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
+	return write_end(to, path);
 }
 
 int rows_load(const char *path, struct measures *m)
@@ -56,13 +69,23 @@ int rows_load(const char *path, struct measures *m)
 
 int rows_report(FILE *to, const char *path, const struct measures *m, const struct against *against)
 {
-	/* EINVAL: a pipe, which needs no truncation. */
-	if (ftruncate(fileno(to), 0) < 0 && errno != EINVAL)
-		return rows_file_error(path, errno);
+	int rc = write_begin(to, path);
+
+	if (rc != CTL_DONE)
+		return rc;
 	report_html(to, m, against);
-	if (fflush(to) < 0)
-		return rows_file_error(path, errno);
-	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
+	return write_end(to, path);
+}
+
+int rows_junit(FILE *to, const char *path, const struct limits *limits,
+	       const struct against *against, const struct groups *pairs, int status)
+{
+	int rc = write_begin(to, path);
+
+	if (rc != CTL_DONE)
+		return rc;
+	junit_write(to, limits, against, pairs, status);
+	return write_end(to, path);
 }
 
 int rows_gate(enum gate gate)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "against.h"
+#include "limit.h"
 #include "measure.h"
 
 /* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */
@@ -19,6 +20,10 @@ int rows_save(FILE *to, const char *path, const struct measures *m);
  * code. */
 int rows_report(FILE *to, const char *path, const struct measures *m,
 		const struct against *against);
+
+/* The same of JUnit's XML, see junit.h. */
+int rows_junit(FILE *to, const char *path, const struct limits *limits,
+	       const struct against *against, const struct groups *pairs, int status);
 
 /* The exit code. */
 int rows_gate(enum gate gate);

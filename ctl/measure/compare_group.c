@@ -158,8 +158,7 @@ static bool same_round(const struct measure *a, const struct measure *b)
 	       !strcmp(a->visit.run, b->visit.run);
 }
 
-/* The row's visit in the same round of the same run as `like`; NULL: there is none. */
-static const struct measure *visit_beside(const struct measure *row, const struct measure *like)
+const struct measure *visit_beside(const struct measure *row, const struct measure *like)
 {
 	for (unsigned i = 0; i < measure_visits(row); i++)
 		if (same_round(measure_visit_at(row, i), like))

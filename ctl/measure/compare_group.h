@@ -36,6 +36,9 @@ void groups_fini(struct groups *g);
  * receive batch of discard is whatever arrived): then CPU per byte. */
 enum figure compare_cost(struct measure *const *rows, unsigned count);
 
+/* The row's visit in the same round of the same run as `like`; NULL: there is none. */
+const struct measure *visit_beside(const struct measure *row, const struct measure *like);
+
 double group_cost(const struct group *g, unsigned i); /* ns; NaN: unknown */
 
 /* The relative change of row i against the first one: the estimate from the rounds that they have

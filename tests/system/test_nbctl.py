@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, listener, requires, wait_until
@@ -807,6 +808,55 @@ def test_an_empty_comparison_is_no_success(daemon, tmp_path):
     assert done.returncode == 8 and "No operations" in done.stdout
     assert nbctl(daemon, "compare", "--load", empty, "--json").returncode == 8
     assert nbctl(daemon, "compare", "--load", empty, "--against", empty).returncode == 7
+
+
+def test_limits_decide_the_exit_status_and_junit_tells_each(daemon, tmp_path):
+    rows, old, new, junit = (tmp_path / name for name in ("rows", "old", "new", "junit.xml"))
+    load = redis_benchmark(daemon, "echo-epoll", requests=500)
+    options = ["compare", "--quiet", "--repeat", "8", "--save", rows, "--junit", junit, "--fail-if", "cost>1s"]
+    done = nbctl(daemon, *options, "--", *load)
+    assert done.returncode == 0 and "of 1 row and limit 1 passed" in done.stdout, done.stdout
+    (case,) = ElementTree.parse(junit).iter("testcase")
+    assert (case.get("classname"), case.get("name")) == ("echo", "echo-epoll: cost>1s")
+    assert [child.tag for child in case] == ["system-out"] and "from the limit" in case[0].text
+
+    def limited(*limits):
+        more = [word for limit in limits for word in ("--fail-if", limit)]
+        done = nbctl(daemon, "compare", "--load", rows, "--junit", junit, *more)
+        suite = ElementTree.parse(junit).getroot()[0]
+        assert int(suite.get("tests")) == len(list(suite.iter("testcase")))
+        return done.returncode, [child.get("type") for child in suite.findall("*/*")]
+
+    assert limited("cost>1ns") == (5, ["worse"])
+    assert limited("trip99<1ns") in ((0, [None]), (7, ["not_comparable"]))
+    assert limited("p99.99>1ns", "cost>1ns") == (5, ["not_comparable", "worse"])  # worse goes first
+    assert limited("p99.99>1ns", "cost>1s") == (7, ["not_comparable", None])
+    assert limited("cost>1.1*first") == (7, ["not_comparable"])  # there is no other row
+    done = nbctl(daemon, "compare", "--load", rows, "--json", "--fail-if", "rate<1G")
+    assert done.returncode == 5
+    (limit,) = json.loads(done.stdout)["limits"]
+    assert limit["is"] == "failed" and limit["figure"] == "requests_per_s" and limit["high"] < 0
+    saved = json.loads(rows.read_text().splitlines()[0])
+    write_runs(old, saved, 5, 1)
+    write_runs(new, saved, 5, 2)
+    done = nbctl(daemon, "compare", "--load", new, "--against", old, "--junit", junit, "--fail-if", "cost>1s")
+    assert done.returncode == 5 and "passed" in done.stdout
+    limit, against = ElementTree.parse(junit).iter("testcase")
+    assert against[0].tag == "failure" and against.get("name") == "echo-epoll: against the saved rows"
+
+
+def test_junit_of_a_command_that_fails_has_its_status(daemon, tmp_path):
+    junit = tmp_path / "junit.xml"
+    junit.write_text("of the run before")
+    done = nbctl(daemon, "compare", "--junit", junit, "--fail-if", "cost>1s", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    suite = ElementTree.parse(junit).getroot()[0]
+    assert "exit status 3" in [error.get("message") for error in suite.iter("error")]
+    for wrong, said in ((["--fail-if", "p98>1us"], "there is no figure 'p98'; there are cost, rate, p50"),
+                        (["--fail-if", "p99>200"], "comes a time with its unit, such as 200us"),
+                        (["--junit", junit], "--junit is about --fail-if")):  # fmt: skip
+        done = nbctl(daemon, "compare", *wrong)
+        assert done.returncode == 2 and said in done.stderr
 
 
 def test_compare_in_other_forms(daemon):

@@ -13,6 +13,7 @@
 #include "against.h"
 #include "compare_group.h"
 #include "compare_table.h"
+#include "limit.h"
 #include "measure.h"
 #include "util.h"
 
@@ -921,6 +922,116 @@ static void what_changed_between_is_told(void **state)
 	measures_free(&now);
 }
 
+static void a_limit_is_a_figure_a_sign_and_a_value(void **state)
+{
+	static const struct {
+		const char *text;
+		enum figure figure;
+		double value;
+		bool below, of_first;
+	} good[] = {
+		{ "p99>200us", FIGURE_P99, 200000, false, false },
+		{ " p99.9 < 1.5 ms ", FIGURE_P99_9, 1500000, true, false },
+		{ "cost>1.1*first", FIGURE_CPU_PER_OP, 1.1, false, true },
+		{ "rate < first", FIGURE_RATE, 1, true, true },
+		{ "rate<100k", FIGURE_RATE, 100000, true, false },
+		{ "bytes_per_s<2.5G", FIGURE_BANDWIDTH, 2.5e9, true, false },
+		{ "cpu_share>80%", FIGURE_CPU_SHARE, 0.8, false, false },
+		{ "cpu_ns_per_request>800ns", FIGURE_CPU_PER_REQUEST, 800, false, false },
+	};
+	static const char *const bad[][2] = {
+		{ "", "expected FIGURE>LIMIT" },
+		{ "p99", "expected FIGURE>LIMIT" },
+		{ ">1us", "expected FIGURE>LIMIT" },
+		{ "p98>1us", "no figure 'p98'; there are cost, rate, p50" },
+		{ "p99>200", "a time with its unit" },
+		{ "p99>1k", "a time with its unit" },
+		{ "p99>inf", "a time with its unit" },
+		{ "p99>1us 2us", "a time with its unit" },
+		{ "p99>2*", "a factor of the first row" },
+		{ "p99>2*second", "a factor of the first row" },
+		{ "rate<-1", "a number, such as 100k" },
+		{ "rate<0", "a number, such as 100k" },
+		{ "rate<1.2.3", "a number, such as 100k" },
+		{ "rate<1us", "a number, such as 100k" },
+		{ "cpu_share>1k", "a part of a CPU" },
+	};
+	char error[LIMIT_ERROR_BYTES];
+	struct limit l;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(good); i++) {
+		assert_true(limit_parse(good[i].text, &l, error));
+		assert_int_equal(l.figure, good[i].figure);
+		assert_true(fabs(l.value / good[i].value - 1) < 1e-9);
+		assert_int_equal(l.below, good[i].below);
+		assert_int_equal(l.of_first, good[i].of_first);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_false(limit_parse(bad[i][0], &l, error));
+		if (!strstr(error, bad[i][1]))
+			fail_msg("'%s': %s", bad[i][0], error);
+	}
+}
+
+/* Rounds of two listeners, whose costs are 1000 ns and 1200 ns, against the limit. */
+static enum gate limited(const char *text, unsigned rounds, char **ret_said)
+{
+	static const int cost[] = { 990, 1000, 1010, 1005, 995, 1002, 998, 1001 };
+	static const int more[] = { 1190, 1200, 1210, 1205, 1195, 1202, 1198, 1201 };
+	struct output out = { .width = 200 };
+	char error[LIMIT_ERROR_BYTES];
+	struct measures m = {};
+	struct limit limit;
+	struct limits l;
+	enum gate gate;
+	size_t bytes;
+
+	add_visits(&m, "a", rounds, cost);
+	add_visits(&m, "b", rounds, more);
+	measures_merge(&m);
+	assert_true(limit_parse(text, &limit, error));
+	limit.text = (char *)text;
+	limits_judge(&l, &limit, 1, &m);
+	out.file = open_memstream(ret_said, &bytes);
+	limits_render(&out, &l);
+	fclose(out.file);
+	gate = l.gate;
+	limits_fini(&l);
+	measures_free(&m);
+	return gate;
+}
+
+static void a_row_fails_a_limit_if_its_whole_interval_does(void **state)
+{
+	static const struct {
+		const char *limit;
+		enum gate gate;
+		const char *said;
+	} cases[] = {
+		{ "cost>1.1*first", GATE_WORSE, "failed: b (echo): 1.20 us, +9.0 to +9." },
+		{ "cost>1.3*first", GATE_PASSED, "of 1 row and limit 1 passed, 0 failed" },
+		{ "cost<1.3*first", GATE_WORSE, "failed: b" },
+		{ "cost>1.1us", GATE_WORSE, "of 2 rows and limits 1 passed, 1 failed" },
+		{ "cost>1us", GATE_WORSE, "undecided: a (echo): 1.00 us, -0." },
+		{ "cost>2us", GATE_PASSED, "of 2 rows and limits 2 passed" },
+		{ "trip99>2us", GATE_NOT_COMPARABLE, "unknown: a (echo): known in 0 of 8 visits" },
+	};
+	char *text;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(limited(cases[i].limit, 8, &text), cases[i].gate);
+		if (!strstr(text, cases[i].said))
+			fail_msg("%s: %s", cases[i].limit, text);
+		free(text);
+	}
+	/* Beyond by far, but in too few rounds to know. */
+	assert_int_equal(limited("cost>1ns", 5, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "too few rounds: 5 of 7"));
+	free(text);
+}
+
 static void csv_has_a_field_for_every_title(void **state)
 {
 	static const int cost[] = { 990, 1000, 1010 };
@@ -985,6 +1096,8 @@ int main(void)
 		cmocka_unit_test(the_gate_compares_whole_runs),
 		cmocka_unit_test(the_gate_refuses_what_is_not_comparable),
 		cmocka_unit_test(what_changed_between_is_told),
+		cmocka_unit_test(a_limit_is_a_figure_a_sign_and_a_value),
+		cmocka_unit_test(a_row_fails_a_limit_if_its_whole_interval_does),
 		cmocka_unit_test(csv_has_a_field_for_every_title),
 	};
 

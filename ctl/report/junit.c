@@ -1,0 +1,116 @@
+/* See junit.h. */
+#include "junit.h"
+
+#include <stdlib.h>
+
+#include "svg.h"
+#include "util.h"
+
+struct suite {
+	FILE *cases;
+	unsigned counts[GATES], all;
+};
+
+static void put_attribute(FILE *to, const char *name, const char *value)
+{
+	fprintf(to, " %s=\"", name);
+	svg_escape(to, value);
+	putc('"', to);
+}
+
+/* What cannot be compared is an error of the run, no failure of what was measured. */
+static void put_case(struct suite *s, const char *class, const char *row, const char *name,
+		     enum gate gate, const char *text)
+{
+	const char *element = gate == GATE_NOT_COMPARABLE ? "error" : "failure";
+
+	s->counts[gate]++;
+	s->all++;
+	fputs("<testcase", s->cases);
+	put_attribute(s->cases, "classname", class);
+	fputs(" name=\"", s->cases);
+	svg_escape_format(s->cases, "%s: %s", row, name);
+	putc('"', s->cases);
+	if (gate == GATE_PASSED) {
+		fputs("><system-out>", s->cases);
+		svg_escape(s->cases, text);
+		fputs("</system-out></testcase>\n", s->cases);
+		return;
+	}
+	fprintf(s->cases, "><%s type=\"%s\"", element, gate_names[gate]);
+	put_attribute(s->cases, "message", text);
+	fputs("/></testcase>\n", s->cases);
+}
+
+static void put_limits(struct suite *s, const struct limits *l)
+{
+	for (unsigned i = 0; i < l->count; i++) {
+		const struct limit_case *c = &l->cases[i];
+		char *title = group_title(c->group);
+
+		put_case(s, title, c->group->rows[c->row]->listener, c->limit->text, c->gate,
+			 limit_case_text(c).text);
+		free(title);
+	}
+	if (l->count == 0)
+		put_case(s, "nbctl compare", "--fail-if", "rows", GATE_NOT_COMPARABLE,
+			 "there is no row to hold against a limit");
+}
+
+static void put_against(struct suite *s, const struct against *a)
+{
+	for (unsigned i = 0; i < a->groups.count; i++) {
+		const struct group *g = &a->groups.list[i];
+		char *title = group_title(g);
+
+		put_case(s, title, g->rows[g->count - 1]->listener, "against the saved rows",
+			 a->rows[i].gate, against_words(a, i).text);
+		free(title);
+	}
+	if (a->groups.count == 0)
+		put_case(s, "nbctl compare", "--against", "rows", GATE_NOT_COMPARABLE,
+			 "there is no row");
+}
+
+static void put_pairs(struct suite *s, const struct groups *pairs)
+{
+	for (unsigned i = 0; i < pairs->count; i++) {
+		const struct group *g = &pairs->list[i];
+		char *title = group_title(g);
+
+		for (unsigned j = 1; *g->pair && j < g->count; j++)
+			put_case(s, title, g->rows[j]->listener, g->rows[0]->listener,
+				 gate_of(&g->verdicts[j], g->within),
+				 group_verdict_text(g, j).text);
+		free(title);
+	}
+}
+
+void junit_write(FILE *to, const struct limits *limits, const struct against *against,
+		 const struct groups *pairs, int status)
+{
+	struct suite s = { 0 };
+	char *cases, text[40];
+	size_t bytes;
+
+	s.cases = open_memstream(&cases, &bytes);
+	if (!s.cases)
+		abort();
+	if (limits)
+		put_limits(&s, limits);
+	if (against)
+		put_against(&s, against);
+	if (pairs)
+		put_pairs(&s, pairs);
+	snprintf(text, sizeof(text), "exit status %d", status);
+	if (status)
+		put_case(&s, "nbctl compare", "measuring", "exit status", GATE_NOT_COMPARABLE,
+			 text);
+	fclose(s.cases);
+	fprintf(to,
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites><testsuite name=\"nbctl "
+		"compare\" tests=\"%u\" failures=\"%u\" errors=\"%u\">\n%s</testsuite></testsuites>\n",
+		s.all, s.counts[GATE_WORSE] + s.counts[GATE_UNDECIDED],
+		s.counts[GATE_NOT_COMPARABLE], cases);
+	free(cases);
+}

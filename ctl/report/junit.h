@@ -1,0 +1,12 @@
+/* JUnit's XML of what a gate found, for CI systems: a test case for each row and limit, each row
+ * beside a saved one, and each row of a pair.  Pure. */
+#pragma once
+#include <stdio.h>
+
+#include "against.h"
+#include "limit.h"
+
+/* Any of limits, against and pairs may be NULL.  status: the exit status if measuring itself
+ * failed, which is a case of its own; 0: it did not. */
+void junit_write(FILE *to, const struct limits *limits, const struct against *against,
+		 const struct groups *pairs, int status);
