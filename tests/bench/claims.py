@@ -116,7 +116,7 @@ def call_ns():
 def judge(rows):
     for claim, source, measurement, decide in CLAIMS:
         try:
-            verdict, seen = decide(rows)
+            verdict, seen = rows.decide(decide)
         except (Missing, KeyError) as missing:
             verdict, seen = UNMEASURED, f"{missing}"
         yield claim, source, measurement, verdict, seen
@@ -124,12 +124,19 @@ def judge(rows):
 
 def control(rows):
     """The same program against itself: what is found there is chance."""
+    rows.comparisons = len(GRID)
     try:
         ratios = [rows.ratio(echo_label(*g), CONTROL, "epoll", "cpu_ns_per_request") for g in GRID]
     except Missing:
         return "no control was measured"
-    return "control, epoll against itself: " + ", ".join(f"{r} ({r.low:.2f} to {r.high:.2f})"
-                                                         for r in ratios)
+    return "control, epoll against itself: " + ", ".join(map(str, ratios))
+
+
+def chance():
+    """How many of the families of comparisons so far would be called different where nothing is."""
+    families = sum(1 / comparisons for comparisons in claims_rows.judged)
+    return (f"{len(claims_rows.judged)} comparisons in {families:.0f} families: chance alone would call "
+            f"{families * claims_rows.CHANCE:.1f} of the families different where nothing is")
 
 
 def conditions(rows):
@@ -211,10 +218,9 @@ def main():
     judged = list(judge(read))
     for claim, _, _, verdict, seen in judged:
         print(f"\n{verdict}: {claim}\n    {seen}")
-    groups = sum(1 / comparisons for comparisons in claims_rows.judged)
-    print(f"\n{len(claims_rows.judged)} comparisons in {groups:.0f} families: chance alone would call "
-          f"{groups * claims_rows.CHANCE:.1f} of the families different where nothing is")
-    when = conditions(read)
+    expected = chance()
+    print(f"\n{expected}")
+    when = f"{conditions(read)}; {expected}"
     (build / "claims.md").write_text("".join(table(judged, when)))
     write_report(build, rows, judged, when)
     if options.page:

@@ -41,6 +41,7 @@ class Ratio:
     low: float
     high: float
     rounds: tuple = ()
+    comparisons: int = 1  # whose intervals hold together
 
     @property
     def found(self):
@@ -55,14 +56,16 @@ class Ratio:
 
     @classmethod
     def of(cls, figure, ratios, comparisons=1):
-        return cls(figure, *judge(ratios, comparisons), ratios)
+        return cls(figure, *judge(ratios, comparisons), ratios, comparisons)
 
     def to(self, other):
         """This ratio's part of another one's, round by round."""
-        return Ratio.of(self.figure, [a / b for a, b in zip(self.rounds, other.rounds)])
+        return Ratio.of(self.figure, [a / b for a, b in zip(self.rounds, other.rounds)], self.comparisons)
 
     def __str__(self):
-        return f"{self.value:.2f}{'~' if self.found == SAME else ''}"
+        if math.isinf(self.high):
+            return f"{self.value:.2f}~ (too few rounds)"
+        return f"{self.value:.2f}{'~' if self.found == SAME else ''} ({self.low:.2f} to {self.high:.2f})"
 
 
 def figure_of(visit, figure):
@@ -78,6 +81,7 @@ def figure_of(visit, figure):
 class Rows:
     def __init__(self, nbctl, *paths):
         self.rows, self.visits, self.extra = {}, {}, {}
+        self.comparisons = 1  # of the claim that is decided: their intervals hold together
         for path in paths:
             if path.exists():
                 self.read(nbctl, path)
@@ -111,7 +115,17 @@ class Rows:
             raise Missing(f"'{label}' on {listener} has no {figure}")
         return found
 
-    def ratio(self, label, listener, other, figure, comparisons=1):
-        """listener's part of other's; comparisons: of the claim that needs it."""
+    def ratio(self, label, listener, other, figure):
+        """listener's part of other's."""
         return Ratio.of(figure, [a / b for a, b in zip(self.of_visits(label, listener, figure),
-                                                       self.of_visits(label, other, figure))], comparisons)
+                                                       self.of_visits(label, other, figure))], self.comparisons)
+
+    def decide(self, decide):
+        """What a claim's function says.  It is asked twice: the first time counts its comparisons."""
+        before, self.comparisons = len(judged), 1
+        try:
+            decide(self)
+        finally:  # what cannot be decided, as a row is missing, compares nothing
+            self.comparisons = max(1, len(judged) - before)
+            del judged[before:]
+        return decide(self)

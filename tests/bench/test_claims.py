@@ -3,7 +3,9 @@
 import math
 
 import claims
-from claims_rows import BETTER, SAME, WORSE, Ratio, judge
+import claims_rows
+import pytest
+from claims_rows import BETTER, SAME, WORSE, Ratio, Rows, judge
 
 
 def test_the_interval_holds_the_estimate():
@@ -29,7 +31,27 @@ def test_the_better_direction_depends_on_the_figure():
     for figure, found in (("cpu_ns_per_request", BETTER), ("requests_per_s", WORSE)):
         assert Ratio(figure, 0.8, 0.7, 0.9).found == found
         same = Ratio(figure, 0.9, 0.7, 1.05)
-        assert same.found == SAME and str(same) == "0.90~" and abs(same.hidden - 0.3) < 1e-9
+        assert same.found == SAME and str(same) == "0.90~ (0.70 to 1.05)" and abs(same.hidden - 0.3) < 1e-9
+
+
+def test_the_intervals_of_a_claim_hold_together():
+    """However many comparisons it makes: each is as wide as their number asks."""
+    rows = Rows("nbctl")
+    for listener in ("a", "b"):
+        rows.visits["load", listener] = {"echo": [
+            {"cpu_ns": (800 + i if listener == "a" else 1000), "generator": {"requests": 1}} for i in range(9)]}
+
+    def decide(rows):
+        return [rows.ratio("load", "a", "b", "cpu_ns_per_request") for _ in range(3)]
+
+    before = len(claims_rows.judged)
+    assert {ratio.comparisons for ratio in rows.decide(decide)} == {3}
+    assert claims_rows.judged[before:] == [3, 3, 3]
+    assert rows.decide(lambda rows: decide(rows)[:1])[0].comparisons == 3  # made, whether used or not
+    count = len(claims_rows.judged)
+    with pytest.raises(claims_rows.Missing):
+        rows.decide(lambda rows: decide(rows) + [rows.ratio("load", "a", "none", "cpu_ns_per_request")])
+    assert len(claims_rows.judged) == count
 
 
 def test_figures_that_were_not_measured_stay_in_the_page(tmp_path):
