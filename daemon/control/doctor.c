@@ -13,6 +13,7 @@
 #include "config.h"
 #include "document.h"
 #include "export_open.h"
+#include "groups.h"
 #include "listener.h"
 #include "registry.h"
 #include "server.h"
@@ -340,10 +341,13 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 	struct reason reason = { "" };
 	uint32_t features = 0;
 	int rc = worker_probe(engine_of(engine, &lc->options), &lc->options, &features, &reason);
-	json_t *item =
-		json_pack("{s:s, s:s, s:o, s:b, s:b}", "name", lc->name, "engine", engine->name,
-			  "engine_features", document_features(features, lc->options.features_off),
-			  "optional", lc->optional, "available", rc == 0);
+	json_t *item;
+
+	if (rc == 0)
+		rc = groups_probe(lc, &reason);
+	item = json_pack("{s:s, s:s, s:o, s:b, s:b}", "name", lc->name, "engine", engine->name,
+			 "engine_features", document_features(features, lc->options.features_off),
+			 "optional", lc->optional, "available", rc == 0);
 
 	set_reason(item, rc == 0 ? "" : reason.text,
 		   rc == 0 ? "" : error_fix(rc, engine_fix(checks, engine)));

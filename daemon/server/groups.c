@@ -101,6 +101,16 @@ int group_resolve(const struct multicast_group *group, struct sockaddr_storage *
 	return 0;
 }
 
+int groups_probe(const struct listener_config *config, struct reason *reason)
+{
+	struct sockaddr_storage sa;
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < config->group_count; i++)
+		rc = group_resolve(&config->groups[i], &sa, reason);
+	return rc;
+}
+
 bool groups_have(const struct listener_config *config, const struct sockaddr_storage *sa)
 {
 	struct sockaddr_storage named;

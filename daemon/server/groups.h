@@ -17,5 +17,8 @@ struct reason;
 int group_resolve(const struct multicast_group *group, struct sockaddr_storage *ret_sa,
 		  struct reason *reason);
 
+/* 0, or the error of the first group of config whose interface is not there, with the reason. */
+int groups_probe(const struct listener_config *config, struct reason *reason);
+
 /* Is sa, whatever its port, a group of config on this host? */
 bool groups_have(const struct listener_config *config, const struct sockaddr_storage *sa);

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import re
 import signal
@@ -249,6 +250,9 @@ def test_an_interface_that_is_not_there(start_daemon, alone):
     assert status["state"] == "unavailable"
     assert status["reason"] == (f"group {GROUP}%later: interface 'later': No such device; "
                                 "ip link shows which this host has")
+    doctor = json.loads(daemon.nbctl("doctor", "--json", check=False).stdout)
+    (found,) = [item for item in doctor["listeners"] if item["name"] == "echo"]
+    assert not found["available"] and found["fix"] == "ip link shows which this host has"
     ip(daemon, "link set near name later")
     ip(daemon, "link set later up")
     daemon.nbctl("reload")
