@@ -79,6 +79,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
+	if (key->of_delays && l->service && !(l->service->flags & SERVICE_DELAYS)) {
+		snprintf(needs, CHECK_TEXT_MAX, "a service that answers requests");
+		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
+		return true;
+	}
 	if (key->of_exports && l->service && !(l->service->flags & SERVICE_EXPORTS)) {
 		snprintf(needs, CHECK_TEXT_MAX, "a service with exports");
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);

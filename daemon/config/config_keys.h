@@ -42,7 +42,8 @@ struct config_type {
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
 	config_choice, config_log_level, config_transport, config_engine, config_service,
 	config_store, config_path, config_name, config_text, config_cpu, config_cpus,
-	config_addresses, config_groups, config_networks, config_exports, config_features;
+	config_addresses, config_groups, config_networks, config_exports, config_features,
+	config_delay, config_stall;
 
 struct config_key {
 	enum config_section section;
@@ -65,6 +66,7 @@ struct config_key {
 	bool of_files;                 /* export key, for files only */
 	bool of_regions;               /* listener key, for services with `lends` only */
 	bool of_exports;               /* listener key, for services with `exports` only */
+	bool of_delays;                /* listener key, for services with SERVICE_DELAYS only */
 };
 
 extern const char *const config_qp_types[];

@@ -472,7 +472,7 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 		else if (conn_is_full(c))
 			conn_pause(c);
 		if (((c->flags & CONN_EOF) && conn_finished(c)) ||
-		    ((c->flags & CONN_LAST) && !conn_has_unsent(c)))
+		    ((c->flags & CONN_LAST) && !conn_has_unsent(c) && c->io.count == 0))
 			conn_stop(c, c->end); /* CONN_END_PEER, or as engine or service have set */
 		else if (c->flags & CONN_FRESH)
 			conn_keep_open(c);

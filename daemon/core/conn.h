@@ -124,6 +124,7 @@ struct conn {
 	uint64_t id;
 	struct conn *next, *prev; /* links in the list of all the worker's connections */
 	struct conn_wait wait;
+	struct delayed *delayed; /* delay.c: output held back; NULL: there was none yet */
 	void *ticket; /* from worker_owner.admit(), opaque here; goes back through release() */
 	/* slices.c: the connection's I/O in slices, oldest first, and the next connection with
 	 * any. */

@@ -50,6 +50,8 @@ enum service_flag {
 	/* Its clients may be silent for hours and have a keep-alive of their own: `idle-timeout` is
 	 * invalid. */
 	SERVICE_KEEPS_ALIVE = 1 << 12,
+	/* Its answers may be held back: see delay.h. */
+	SERVICE_DELAYS = 1 << 13,
 };
 
 /* An address at which a listener serves. */

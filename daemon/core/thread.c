@@ -10,6 +10,7 @@
 
 #include "batch.h"
 #include "conn.h"
+#include "delay.h"
 #include "slices.h"
 #include "sockaddr.h"
 #include "store.h"
@@ -142,6 +143,7 @@ static void worker_free(struct worker *w)
 {
 	pool_fini(&w->pool);
 	worker_close_acceptors(w);
+	delay_fini(w);
 	free(w->accept.acceptors);
 	w->accept.acceptors = NULL;
 	w->accept.count = 0;
@@ -179,6 +181,8 @@ int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned
 	sem_init(&w->thread.started, 0, 0);
 	sem_init(&w->thread.ended, 0, 0);
 	w->accept.acceptors = calloc(count + 1, sizeof(*w->accept.acceptors));
+	if (rc == 0)
+		rc = delay_init(w);
 	if (rc < 0 || !w->accept.acceptors) {
 		for (unsigned i = 0; i < count; i++)
 			close(sockets[i].fd);

@@ -81,7 +81,9 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 	X(udp_gso)                                                                                 \
 	X(socket_busy_poll)                                                                        \
 	X(napi_busy_poll)                                                                          \
-	X(epoll_busy_poll)
+	X(epoll_busy_poll)                                                                         \
+	X(delay)                                                                                   \
+	X(stall)
 enum engine_feature {
 #define X(name) FEATURE_##name,
 	ENGINE_FEATURES(X)
@@ -369,6 +371,7 @@ struct worker {
 	struct mount *mounts;
 	unsigned mount_count;
 	struct worker_devices devices;
+	struct delay *delay; /* delay.c; NULL: answers are not held back */
 
 	/* Read or written by several threads. */
 	struct mailbox mailbox;

@@ -12,6 +12,18 @@
 /* Queue pair types of transport rdma: reliable connections, datagrams, unreliable connections. */
 enum qp_type { QP_RC, QP_UD, QP_UC };
 
+/* How late answers are sent, see delay.h.  DELAY_UNIFORM has its least and greatest value, the
+ * others have one: the delay, or its mean. */
+enum delay_kind { DELAY_CONSTANT, DELAY_UNIFORM, DELAY_EXPONENTIAL };
+struct delay_options {
+	uint64_t kind; /* enum delay_kind */
+	uint64_t ns[2];
+};
+/* Answers that are due in the first `ns` of each every_ns wait for their end; 0: none do. */
+struct stall_options {
+	uint64_t ns, every_ns;
+};
+
 /* The key table writes into it. */
 struct worker_options {
 	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
@@ -32,7 +44,9 @@ struct worker_options {
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;
 	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
-	cpu_set_t cpus;      /* empty: wherever the process may run */
+	struct delay_options delay;
+	struct stall_options stall;
+	cpu_set_t cpus; /* empty: wherever the process may run */
 	/* The struct that service->keys describe; zeroes if it has none. */
 	_Alignas(max_align_t) unsigned char service[SERVICE_OPTIONS_MAX];
 };

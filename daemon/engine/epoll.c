@@ -4,6 +4,8 @@
  * The epoll set is changed only when the interest really changes; EPOLLOUT is armed only while tx
  * could not be sent.  c->events holds the events that are armed. */
 #include <errno.h>
+#include <linux/time_types.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -292,19 +294,6 @@ static void epoll_fini(struct worker *w)
 	w->engine_state = NULL;
 }
 
-/* Milliseconds until the deadline, rounded up; -1: no deadline. */
-static int epoll_timeout(uint64_t deadline_ns)
-{
-	uint64_t now;
-
-	if (!deadline_ns)
-		return -1;
-	now = clock_ns();
-	if (now >= deadline_ns)
-		return 0;
-	return (int)MIN((deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS, 3600 * 1000);
-}
-
 static inline int epoll_poll(struct worker *w, int timeout_ms)
 {
 	struct epoll *e = w->engine_state;
@@ -314,13 +303,44 @@ static inline int epoll_poll(struct worker *w, int timeout_ms)
 			     timeout_ms, 0, 0);
 }
 
+/* Sleeps until the deadline: to the nanosecond on Linux 5.11 and later, else to the millisecond,
+ * rounded up. */
+static int epoll_sleep(struct worker *w, uint64_t deadline_ns)
+{
+	static _Atomic bool absent; /* epoll_pwait2() */
+	struct epoll *e = w->engine_state;
+	uint64_t now_ns, left_ns;
+	struct __kernel_timespec ts;
+	int n;
+
+	if (!deadline_ns)
+		return epoll_poll(w, -1);
+	now_ns = clock_ns();
+	if (now_ns >= deadline_ns)
+		return epoll_poll(w, 0);
+	left_ns = deadline_ns - now_ns;
+	if (!atomic_load_explicit(&absent, memory_order_relaxed)) {
+		ts = (struct __kernel_timespec){ (long long)(left_ns / NS_PER_S),
+						 (long long)(left_ns % NS_PER_S) };
+		stat_add(w->stats.sys_epoll_wait, 1);
+		n = (int)syscall6(SYS_epoll_pwait2, e->fd, (long)e->events, ARRAY_SIZE(e->events),
+				  (long)&ts, 0, 0);
+		if (n != -ENOSYS && n != -EPERM) /* EPERM: a filter that does not know it */
+			return n;
+		atomic_store_explicit(&absent, true, memory_order_relaxed);
+	}
+	return epoll_poll(w, (int)MIN((left_ns + NS_PER_MS - 1) / NS_PER_MS, 3600 * 1000));
+}
+
 /* Polls repeatedly for `busy-poll` before it sleeps: for what does not come through a queue that
  * the kernel can poll. */
 static int epoll_spin(struct worker *w)
 {
-	uint64_t end_ns = clock_ns() + w->options.busy_poll_ns;
+	uint64_t end_ns = clock_ns() + w->options.busy_poll_ns, wake_ns = w->deadlines.wake_ns;
 	int n;
 
+	if (wake_ns)
+		end_ns = MIN(end_ns, wake_ns);
 	do
 		n = epoll_poll(w, 0);
 	while (n == 0 && clock_ns() < end_ns);
@@ -345,7 +365,7 @@ __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool blo
 			batch_sleep(w, delay_ns);
 	}
 	if (n == 0)
-		n = epoll_poll(w, block ? epoll_timeout(w->deadlines.wake_ns) : 0);
+		n = block ? epoll_sleep(w, w->deadlines.wake_ns) : epoll_poll(w, 0);
 	return n;
 }
 

@@ -399,6 +399,8 @@ bool ring_spin(struct ring *r)
 
 	ring_enter(r, false, 0); /* queued entries are submitted before we wait */
 	end_ns = clock_ns() + r->spin_ns;
+	if (r->worker->deadlines.wake_ns)
+		end_ns = MIN(end_ns, r->worker->deadlines.wake_ns);
 	do {
 		if (ring_ready(r) >= want)
 			return true;

@@ -195,7 +195,7 @@ SYSTEM_CALLS = {
     "accept": ["accept4", "accept"],
     "recv": ["recvfrom", "recvmsg", "read"],
     "send": ["sendto", "sendmsg"],
-    "epoll_wait": ["epoll_wait", "epoll_pwait"],
+    "epoll_wait": ["epoll_wait", "epoll_pwait", "epoll_pwait2"],
     "epoll_ctl": ["epoll_ctl"],
     "io_uring_enter": ["io_uring_enter"],
 }

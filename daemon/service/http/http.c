@@ -497,4 +497,5 @@ const struct service service_http = {
 	.open = http_open,
 	.run = http_run,
 	.close = http_close,
+	.flags = SERVICE_DELAYS,
 };

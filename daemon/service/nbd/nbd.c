@@ -331,7 +331,7 @@ const struct service service_nbd = {
 		"invalid",
 		NULL,
 	},
-	.flags = SERVICE_EXPORTS | SERVICE_COUNTS_REQUESTS,
+	.flags = SERVICE_EXPORTS | SERVICE_COUNTS_REQUESTS | SERVICE_DELAYS,
 	.held_max = BLOCK_HELD_MAX,
 	.open = nbd_open,
 	.run = nbd_run,

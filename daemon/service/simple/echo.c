@@ -18,5 +18,5 @@ const struct service service_echo = {
 	.operations = { "echo" },
 	.batches = 1U << 0,
 	.run = echo_run,
-	.flags = SERVICE_ANSWERS | SERVICE_MESSAGES | SERVICE_LOSSY | SERVICE_UDP,
+	.flags = SERVICE_ANSWERS | SERVICE_MESSAGES | SERVICE_LOSSY | SERVICE_UDP | SERVICE_DELAYS,
 };

@@ -174,5 +174,5 @@ const struct service service_sockperf = {
 	.open = sockperf_open,
 	.run = sockperf_run,
 	.close = sockperf_close,
-	.flags = SERVICE_UDP,
+	.flags = SERVICE_UDP | SERVICE_DELAYS,
 };

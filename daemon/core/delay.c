@@ -1,0 +1,420 @@
+/* Answers that are held back until they are due.  See delay.h. */
+#include "delay.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "conn.h"
+#include "engine.h"
+#include "service.h"
+#include "worker.h"
+
+/* The clock of operations, which is kept with the output that stops it. */
+struct delay_op {
+	uint64_t start_ns; /* 0: none is timed */
+	uint32_t count;
+	uint8_t index;
+};
+
+/* The output of one run(). */
+struct delay_mark {
+	struct delay_mark *next;
+	uint64_t due_ns;
+	size_t bytes;
+	struct delay_op op;
+};
+
+/* What a connection holds back.  conn.delayed; begun by its first run(), ended by its close. */
+struct delayed {
+	struct conn *conn;
+	struct bufq held; /* empty while the service runs */
+	struct delay_mark *first, *last;
+	size_t marked;     /* bytes of all marks */
+	unsigned count;    /* of marks */
+	unsigned place;    /* in the heap, plus 1; 0: not in it */
+	uint64_t released; /* bytes that became due since the connection began */
+};
+
+struct delay {
+	/* The worker uses these instead of the real ones. */
+	struct service service;
+	struct engine engine;
+	const struct service *real_service;
+	const struct engine *real_engine;
+	/* The connections that hold output back, a heap by the time at which the first of it is
+	 * due.  It has room for all connections, so that none needs memory to join. */
+	struct delayed **heap;
+	unsigned count, capacity, conns;
+	uint64_t random;
+};
+
+/* ---- When ---- */
+
+static uint64_t delay_draw(const struct delay_options *o, uint64_t random)
+{
+	/* in (0, 1] */
+	double part = (double)((random >> 11) + 1) * 0x1p-53;
+
+	switch ((enum delay_kind)o->kind) {
+	case DELAY_UNIFORM:
+		return o->ns[0] + (uint64_t)((double)(o->ns[1] - o->ns[0]) * part);
+	case DELAY_EXPONENTIAL:
+		return MIN((uint64_t)(-log(part) * (double)o->ns[0]), DELAY_CUT * o->ns[0]);
+	case DELAY_CONSTANT:
+		break;
+	}
+	return o->ns[0];
+}
+
+uint64_t delay_due_ns(const struct worker_options *options, uint64_t now_ns, uint64_t random)
+{
+	const struct stall_options *stall = &options->stall;
+	uint64_t due_ns = now_ns + delay_draw(&options->delay, random);
+	uint64_t at = stall->ns ? due_ns % stall->every_ns : 0;
+
+	return at < stall->ns ? due_ns + stall->ns - at : due_ns;
+}
+
+/* splitmix64 */
+static uint64_t delay_random(struct delay *s)
+{
+	uint64_t z = s->random += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+/* ---- Connections by the time at which they are due ---- */
+
+static uint64_t heap_ns(const struct delay *s, unsigned place)
+{
+	return s->heap[place - 1]->first->due_ns;
+}
+
+static void heap_put(struct delay *s, unsigned place, struct delayed *d)
+{
+	s->heap[place - 1] = d;
+	d->place = place;
+}
+
+static void heap_swap(struct delay *s, unsigned a, unsigned b)
+{
+	struct delayed *d = s->heap[a - 1];
+
+	heap_put(s, a, s->heap[b - 1]);
+	heap_put(s, b, d);
+}
+
+static void heap_settle(struct delay *s, unsigned place)
+{
+	unsigned least;
+
+	for (; place > 1 && heap_ns(s, place) < heap_ns(s, place / 2); place /= 2)
+		heap_swap(s, place, place / 2);
+	for (;; place = least) {
+		least = place;
+		for (unsigned i = 2 * place; i <= MIN(2 * place + 1, s->count); i++)
+			if (heap_ns(s, i) < heap_ns(s, least))
+				least = i;
+		if (least == place)
+			return;
+		heap_swap(s, place, least);
+	}
+}
+
+static void heap_remove(struct delay *s, struct delayed *d)
+{
+	unsigned place = d->place;
+
+	if (!place)
+		return;
+	d->place = 0;
+	if (place != s->count) {
+		heap_put(s, place, s->heap[s->count - 1]);
+		s->count--;
+		heap_settle(s, place);
+	} else {
+		s->count--;
+	}
+}
+
+static void heap_add(struct delay *s, struct delayed *d)
+{
+	heap_put(s, ++s->count, d);
+	heap_settle(s, s->count);
+}
+
+/* The worker wakes when the first of all marks is due. */
+static void delay_schedule(struct worker *w)
+{
+	const struct delay *s = w->delay;
+
+	deadlines_set_exact(&w->deadlines, s->count ? heap_ns(s, 1) : 0);
+}
+
+/* ---- Operations ---- */
+
+static struct delay_op op_take(struct conn *c)
+{
+	struct delay_op op = { c->op_start_ns, c->op_count, c->op_index };
+
+	c->op_start_ns = 0;
+	return op;
+}
+
+/* Has the sending of tx stop the clock of op.  Only one can run: another that is due at the same
+ * time ends now. */
+static void op_give(struct conn *c, struct delay_op op, uint64_t now_ns)
+{
+	struct worker *w = c->worker;
+
+	if (!op.start_ns)
+		return;
+	w->turn.timing = true;
+	if (c->op_start_ns)
+		histogram_add(&w->stats.operations[op.index].latency, now_ns - op.start_ns,
+			      op.count);
+	else
+		conn_op_sample(c, op.index, op.start_ns, op.count);
+}
+
+/* ---- Output ---- */
+
+/* NULL: no memory. */
+static struct delayed *delayed_new(struct conn *c)
+{
+	struct delay *s = c->worker->delay;
+	struct delayed *d, **heap;
+
+	if (s->conns == s->capacity) {
+		heap = reallocarray(s->heap, 2 * s->capacity + 16, sizeof(struct delayed *));
+		if (!heap)
+			return NULL;
+		s->heap = heap;
+		s->capacity = 2 * s->capacity + 16;
+	}
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return NULL;
+	*d = (struct delayed){ .conn = c, .released = c->bytes_out };
+	s->conns++;
+	return d;
+}
+
+/* The last `bytes` of tx, made at now_ns, are held back until they are due.  0 or -ENOMEM. */
+static int delay_mark(struct delayed *d, size_t bytes, uint64_t now_ns, struct delay_op op)
+{
+	struct worker *w = d->conn->worker;
+	struct delay_mark *m = d->last;
+	uint64_t due_ns = delay_due_ns(&w->options, now_ns, delay_random(w->delay));
+
+	if (!bytes) {
+		op_give(d->conn, op, now_ns);
+		return 0;
+	}
+	d->marked += bytes;
+	if (m)
+		due_ns = MAX(due_ns, m->due_ns);
+	if (m && due_ns == m->due_ns && !op.start_ns) {
+		m->bytes += bytes;
+		return 0;
+	}
+	m = malloc(sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	*m = (struct delay_mark){ .due_ns = due_ns, .bytes = bytes, .op = op };
+	*(d->last ? &d->last->next : &d->first) = m;
+	d->last = m;
+	d->count++;
+	return 0;
+}
+
+/* Removes the marks that are due; returns their bytes. */
+static size_t delay_release(struct delayed *d, uint64_t now_ns)
+{
+	struct delay_mark *m;
+	size_t bytes = 0;
+
+	while ((m = d->first) != NULL && m->due_ns <= now_ns) {
+		op_give(d->conn, m->op, now_ns);
+		bytes += m->bytes;
+		d->first = m->next;
+		d->count--;
+		free(m);
+	}
+	if (!d->first)
+		d->last = NULL;
+	d->marked -= bytes;
+	d->released += bytes;
+	return bytes;
+}
+
+/* Puts what is held back into tx, before output that did not come from run(). */
+static void delay_join(struct conn *c, struct delayed *d, size_t due_bytes)
+{
+	struct bufq due = { 0 };
+
+	if (d->held.head)
+		conn_io_end(c, &d->held);
+	if (c->tx.bytes > due_bytes)
+		bufq_take(&c->worker->pool, &due, &c->tx, due_bytes);
+	else
+		bufq_splice(&due, &c->tx);
+	bufq_splice(&due, &d->held);
+	bufq_prepend(&c->tx, &due);
+}
+
+/* Takes all but the first due_bytes out of tx. */
+static void delay_part(struct conn *c, struct delayed *d, size_t due_bytes)
+{
+	struct bufq due = { 0 };
+
+	if (c->tx.bytes == due_bytes)
+		return;
+	if (due_bytes)
+		bufq_take(&c->worker->pool, &due, &c->tx, due_bytes);
+	bufq_splice(&d->held, &c->tx);
+	bufq_splice(&c->tx, &due);
+	conn_io_begin(c, &d->held);
+}
+
+/* service->run.  Output that is not due yet stays out of the engine's sight. */
+static void delay_run(struct conn *c)
+{
+	struct worker *w = c->worker;
+	struct delay *s = w->delay;
+	struct delayed *d = c->delayed ? c->delayed : (c->delayed = delayed_new(c));
+	struct delay_op sent = { 0 }, op = { 0 };
+	size_t due, bytes;
+
+	if (!d) {
+		conn_failed(c, ENOMEM);
+		return;
+	}
+	heap_remove(s, d); /* until its marks are known */
+	due = (size_t)(d->released - c->bytes_out - c->sending.bytes);
+	if (!due && !c->sending.bytes)
+		op = op_take(c); /* begun outside of run() */
+	delay_join(c, d, due);
+	bytes = due + d->marked;
+	due += delay_release(d, clock_ns());
+	sent = op_take(c);
+	op_give(c, op, clock_ns());
+	/* What is held back is bounded as output that nobody reads is.  Without any the service
+	 * always runs: nothing else would run it again. */
+	if (!d->first || (d->count < DELAY_MARKS_MAX && !conn_is_full(c)))
+		s->real_service->run(c);
+	if (c->flags & CONN_CLOSING)
+		return;
+	op = op_take(c);
+	op_give(c, sent, clock_ns());
+	if (delay_mark(d, c->tx.bytes - bytes, clock_ns(), op) < 0) {
+		conn_failed(c, ENOMEM);
+		return;
+	}
+	due += delay_release(d, clock_ns());
+	delay_part(c, d, due);
+	if (d->first)
+		heap_add(s, d);
+	delay_schedule(w);
+}
+
+/* engine->wait.  Connections whose output has become due run in this turn. */
+static void delay_wait(struct worker *w, bool block)
+{
+	struct delay *s = w->delay;
+	uint64_t now_ns;
+
+	s->real_engine->wait(w, block);
+	if (!s->count)
+		return;
+	now_ns = clock_ns();
+	for (unsigned i = 0; i < WORKER_TURN_MAX && s->count && heap_ns(s, 1) <= now_ns; i++) {
+		conn_ready(s->heap[0]->conn);
+		heap_remove(s, s->heap[0]);
+	}
+	delay_schedule(w);
+}
+
+/* engine->close: what is held back is dropped. */
+static void delay_close(struct conn *c)
+{
+	struct worker *w = c->worker;
+	struct delayed *d = c->delayed;
+	struct delay_mark *m;
+
+	if (d) {
+		if (d->held.head)
+			conn_io_end(c, &d->held);
+		bufq_clear(&w->pool, &d->held);
+		heap_remove(w->delay, d);
+		delay_schedule(w);
+		while ((m = d->first) != NULL) {
+			d->first = m->next;
+			free(m);
+		}
+		w->delay->conns--;
+		c->delayed = NULL;
+		free(d);
+	}
+	w->delay->real_engine->close(c);
+}
+
+/* ---- The worker ---- */
+
+static bool delay_is_set(const struct delay_options *o)
+{
+	return o->ns[0] || o->ns[1];
+}
+
+/* engine->init.  The kernel adds a thread's timer slack, 50 us by default, to each sleep. */
+static int delay_start(struct worker *w, struct reason *reason)
+{
+	prctl(PR_SET_TIMERSLACK, NS_PER_US);
+	if (delay_is_set(&w->options.delay))
+		worker_feature(w, FEATURE_delay);
+	if (w->options.stall.ns)
+		worker_feature(w, FEATURE_stall);
+	return w->delay->real_engine->init(w, reason);
+}
+
+int delay_init(struct worker *w)
+{
+	const struct worker_options *o = &w->options;
+	struct delay *s;
+
+	if (!w->service || !(delay_is_set(&o->delay) || o->stall.ns))
+		return 0;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->random = clock_ns() + w->index;
+	s->real_service = w->service;
+	s->real_engine = w->engine;
+	s->service = *w->service;
+	s->service.run = delay_run;
+	s->engine = *w->engine;
+	s->engine.init = delay_start;
+	s->engine.wait = delay_wait;
+	s->engine.close = delay_close;
+	w->service = &s->service;
+	w->engine = &s->engine;
+	w->delay = s;
+	return 0;
+}
+
+void delay_fini(struct worker *w)
+{
+	struct delay *s = w->delay;
+
+	if (!s)
+		return;
+	w->service = s->real_service;
+	w->engine = s->real_engine;
+	w->delay = NULL;
+	free(s->heap);
+	free(s);
+}
