@@ -119,6 +119,17 @@ def test_the_kernel_finds_out_everything(start_daemon, tmp_path, way):
     wait_until(lambda: daemon.stats("nvme")["connections"]["open"] == 0, "disconnected")
 
 
+def test_connect_all(start_daemon, tmp_path, way):
+    """The command of doc/generators.md: whatever the discovery controller names."""
+    daemon = start_daemon(config(tmp_path, way))
+    must("nvme", "connect-all", *where(daemon, way), "-q", HOST, "-i", 1, "-k", 30)
+    try:
+        wait_until(namespaces, "the namespace is there")
+        assert f"traddr={WAYS[way][1]}" in must("nvme", "list-subsys")
+    finally:
+        disconnect()
+
+
 @pytest.mark.parametrize("way,engine,options", [
     ("tcp", "epoll", []), ("tcp", "io_uring", ["-g", "-G"]), ("tcp", "io_uring-poll", ["--disable-sqflow"]),
     ("rxe", "rdma", []), ("rxe", "rdma", ["--disable-sqflow"]), ("siw", "rdma", [])])
