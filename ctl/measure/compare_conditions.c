@@ -112,6 +112,23 @@ static void tell_pressure(FILE *to, const struct groups *all)
 			human_percent(most).text);
 }
 
+static void tell_missing(FILE *to, const struct groups *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 1; j < all->list[i].count; j++) {
+			const struct group *g = &all->list[i];
+			unsigned rounds = g->verdicts[j].rounds;
+			unsigned visits =
+				MAX(measure_visits(g->rows[0]), measure_visits(g->rows[j]));
+
+			if (rounds > 0 && rounds < 0.9 * visits)
+				fprintf(to,
+					"Only %u of %u visits of %s have a cost beside one of %s in the "
+					"same round: it is judged by these.\n",
+					rounds, visits, g->rows[j]->listener, g->rows[0]->listener);
+		}
+}
+
 static void tell_clock(FILE *to, const struct groups *all)
 {
 	static const char *const quick[] = { "tsc", "kvm-clock", "arch_sys_counter",
@@ -170,8 +187,9 @@ static void tell_shared_cpus(FILE *to, const struct groups *all)
 char *groups_conditions(const struct groups *all)
 {
 	static void (*const tell[])(FILE * to, const struct groups *all) = {
-		tell_shared_cpus, tell_others,   tell_pressure, tell_throttled, tell_steal,
-		tell_nodes,       tell_governor, tell_turbo,    tell_hugepages, tell_clock
+		tell_missing,   tell_shared_cpus, tell_others, tell_pressure,
+		tell_throttled, tell_steal,       tell_nodes,  tell_governor,
+		tell_turbo,     tell_hugepages,   tell_clock
 	};
 	char *text = NULL;
 	size_t bytes;

@@ -286,8 +286,7 @@ char *group_title(const struct group *g)
 
 /* ---- Warnings ---- */
 
-/* How far the row's rate is from the first one's; NaN: unknown. */
-static double rate_apart(const struct group *g, unsigned row)
+double group_rate_apart(const struct group *g, unsigned row)
 {
 	enum figure rate = g->cost == FIGURE_CPU_PER_REQUEST ? FIGURE_REQUEST_RATE
 			   : g->cost == FIGURE_CPU_PER_BYTE  ? FIGURE_BANDWIDTH
@@ -315,7 +314,7 @@ char *groups_generator_limit(const struct groups *all)
 			if (!measures_generator(row))
 				continue;
 			first = first ? first : row;
-			apart = fmax(apart, rate_apart(&all->list[i], j));
+			apart = fmax(apart, group_rate_apart(&all->list[i], j));
 			count++;
 		}
 	if (!first)

@@ -51,6 +51,9 @@ enum { GROUP_SIDE_FIGURES = 3 };
 extern const enum figure group_side_figures[GROUP_SIDE_FIGURES];
 struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned side);
 
+/* How far the row's rate is from the first one's; NaN: unknown. */
+double group_rate_apart(const struct group *g, unsigned row);
+
 /* Is any row judged, if only as undecided? */
 bool group_is_judged(const struct group *g);
 

@@ -145,10 +145,18 @@ static void add_group_heading(struct table *t, const struct group *g)
 {
 	char *title = group_title(g);
 	unsigned rounds = group_rounds(g);
+	char loads[64] = "";
+	double apart = 0;
 
+	/* With more to do at once a turn costs less for each request. */
+	for (unsigned i = 1; i < g->count; i++)
+		apart = fmax(apart, group_rate_apart(g, i));
+	if (apart > g->within && isfinite(apart))
+		snprintf(loads, sizeof(loads), ", rates up to %s %% apart",
+			 human_percent(apart).text);
 	if (rounds)
-		table_heading(t, STYLE_BOLD, "%s (%s, %u round%s)", title, figures[g->cost].words,
-			      rounds, plural(rounds));
+		table_heading(t, STYLE_BOLD, "%s (%s, %u round%s%s)", title, figures[g->cost].words,
+			      rounds, plural(rounds), loads);
 	else
 		table_heading(t, STYLE_BOLD, "%s", title);
 	free(title);

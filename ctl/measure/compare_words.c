@@ -313,15 +313,37 @@ static void print_names(FILE *to, json_t *names, const char *separator)
 	}
 }
 
+/* "io_uring: 12 to 21 % more CPU per request than epoll; io_uring-poll: the same within 5 %." */
+static char *one_conclusion(const struct group *g)
+{
+	char *text;
+	size_t bytes;
+	FILE *to = open_text(&text, &bytes);
+
+	for (unsigned i = 1; i < g->count; i++) {
+		fprintf(to, "%s%s: %s", i > 1 ? "; " : "", row_name(g, i).text,
+			group_verdict_text(g, i).text);
+		if (is_decided(&g->verdicts[i]))
+			fprintf(to, " %s than %s", figures[g->cost].words, row_name(g, 0).text);
+	}
+	putc('.', to);
+	fclose(to);
+	return text;
+}
+
 char *groups_conclusion(const struct groups *all)
 {
-	json_t *bases = json_object(), *engines = json_object();
+	json_t *bases, *engines;
 	struct largest largest = { 0 };
 	double p_max = largest_p(all);
 	char *text = NULL;
 	size_t bytes;
 	FILE *to;
 
+	if (all->count == 1 && group_is_judged(all->list))
+		return one_conclusion(all->list);
+	bases = json_object();
+	engines = json_object();
 	for (unsigned i = 0; i < all->count; i++)
 		if (group_is_judged(&all->list[i]))
 			count_group(&all->list[i], p_max, bases, engines, &largest);

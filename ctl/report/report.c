@@ -78,7 +78,8 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	svg_escape(to, title);
 	fputs("</h2>\n", to);
 	free(title);
-	put_paragraph(to, "verdict", group_verdict(g));
+	if (r->groups.count > 1) /* else the page began with it */
+		put_paragraph(to, "verdict", group_verdict(g));
 	put_paragraph(to, "verdict", group_side(g));
 	put_rounds(to, g);
 	fputs("<div class=\"charts\">\n", to);

@@ -58,7 +58,7 @@ def test_a_page_tells_what_was_measured_and_how(measured):
     text, rows = measured
     page = parse(text)
     lead = next(p for p in page.iter(f"{HTML}p") if p.get("class") == "lead")
-    assert text_of(lead).startswith("Against epoll, io_uring: ")
+    assert text_of(lead).startswith("io_uring: ")
     headings = [text_of(h) for h in page.iter(f"{HTML}h3")]
     assert len(list(page.iter(f"{SVG}svg"))) == len(headings)
     headings = [h for h in headings if h != "Throughput over time"]  # if it took long enough

@@ -745,6 +745,27 @@ static void rates_are_judged_unless_they_are_the_generators(void **state)
 	free(text);
 }
 
+static void rounds_without_a_cost_and_rates_apart_are_said(void **state)
+{
+	static const int cost[10] = { 1000, 1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010 };
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visits(&m, "a", 10, cost);
+	add_visits(&m, "b", 10, cost);
+	for (unsigned i = 10; i < 20; i++)
+		m.rows[i]->interval_ns = 1250000000; /* a rate of four fifths */
+	m.rows[12]->cpu_ns = m.rows[15]->cpu_ns = 0;
+	measures_merge(&m);
+	text = rendered(&m);
+	assert_non_null(strstr(text, "Only 8 of 10 visits of b have a cost beside one of a"));
+	assert_non_null(
+		strstr(text, "echo (CPU per operation, 8 rounds, rates up to 20 % apart)\n"));
+	free(text);
+	measures_free(&m);
+}
+
 static void rounds_of_other_runs_are_not_compared(void **state)
 {
 	static const int cost[] = { 1000, 1000, 1000, 1000, 1000, 1000, 1000 };
@@ -1091,6 +1112,7 @@ int main(void)
 		cmocka_unit_test(softirqs_are_summed_and_divided),
 		cmocka_unit_test(a_row_is_judged_by_its_ratios_to_the_first),
 		cmocka_unit_test(rates_are_judged_unless_they_are_the_generators),
+		cmocka_unit_test(rounds_without_a_cost_and_rates_apart_are_said),
 		cmocka_unit_test(rounds_of_other_runs_are_not_compared),
 		cmocka_unit_test(visits_of_another_setup_are_another_row),
 		cmocka_unit_test(the_gate_compares_whole_runs),

@@ -104,7 +104,7 @@ static void add(struct measures *m, const char *listener, const char *label, con
 }
 
 /* Three visits that cost cpu ns an operation, give or take a part of a hundred. */
-static void add_visits(struct measures *m, const char *listener, unsigned cpu)
+static void add_visits_of(struct measures *m, const char *label, const char *listener, unsigned cpu)
 {
 	for (unsigned i = 0; i < 8; i++) {
 		unsigned total = 1000 * cpu + i * cpu * 10;
@@ -124,8 +124,13 @@ static void add_visits(struct measures *m, const char *listener, unsigned cpu)
 			 "\"<%s>\"}, \"command\": [\"wrk\", \"it's\"]}, \"visit\": "
 			 "{\"run\": \"r\", \"round\": %u}",
 			 total, total / 4, total - total / 4, listener, i + 1);
-		add(m, listener, "load", more);
+		add(m, listener, label, more);
 	}
+}
+
+static void add_visits(struct measures *m, const char *listener, unsigned cpu)
+{
+	add_visits_of(m, "load", listener, cpu);
 }
 
 /* The rows of any test beside themselves: sound, too. */
@@ -297,10 +302,8 @@ static void softirqs_of_the_listener_stand_for_those_of_the_machine(void **state
 static void the_verdict_and_all_figures_are_on_the_page(void **state)
 {
 	static const char *const said[] = {
-		"50 % less",
-		"The largest difference is fast with 50 % less CPU per request than slow",
-		"(http get: load).",
-		"the same within 5 %",
+		"<p class=\"lead\">fast: 50 % less CPU per request than slow; same: the same within "
+		"5 %.</p>",
 		"8 rounds; all intervals",
 		"Linux 9",
 		"Z80",
@@ -334,6 +337,28 @@ static void the_verdict_and_all_figures_are_on_the_page(void **state)
 	assert_null(strstr(svg, "hollow: undecided")); /* nothing is */
 	free(page);
 	free(svg);
+	measures_free(&m);
+}
+
+static void two_loads_are_concluded_together(void **state)
+{
+	struct measures m = {};
+	char *page;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		add_visits_of(&m, i ? "one" : "two", "slow", 4000);
+		add_visits_of(&m, i ? "one" : "two", "fast", i ? 2000 : 4000);
+	}
+	measures_merge(&m);
+	page = written(&m, page_of);
+	assert_sound(page);
+	assert_non_null(strstr(page, "fast: less CPU in 1, the same within 5 % in 1 of 2 loads"));
+	assert_non_null(strstr(page,
+			       "The largest difference is fast with 50 % less CPU per request "
+			       "than slow (http get: one)."));
+	assert_non_null(strstr(page, "CPU per request against slow: fast 50 % less (8 rounds)."));
+	free(page);
 	measures_free(&m);
 }
 
@@ -389,6 +414,7 @@ int main(void)
 		cmocka_unit_test(names_are_escaped),
 		cmocka_unit_test(softirqs_of_the_listener_stand_for_those_of_the_machine),
 		cmocka_unit_test(the_verdict_and_all_figures_are_on_the_page),
+		cmocka_unit_test(two_loads_are_concluded_together),
 		cmocka_unit_test(rows_of_two_hosts_are_said_to_be),
 		cmocka_unit_test(ticks_keep_their_distance),
 	};
