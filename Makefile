@@ -106,15 +106,16 @@ INC_export  := $(INC_config) -Idaemon/config -Idaemon/host ## exports: opened, l
 INC_server  := $(INC_export) -Idaemon/export ## the configuration in force: listeners with their sockets, workers and limits; start, reload, drain
 INC_control := $(INC_server) -Idaemon/server -Idaemon/varlink ## the control socket: methods, documents, the doctor
 INC_main    := $(INC_control) -Idaemon/control ## options, start, signals, the main thread's event loop; run.c: --run
-CTL_ROOMS   := show measure report client bridge metrics state compare top
+CTL_ROOMS   := show measure layers report client bridge metrics state compare top
 INC_ctl/show    := $(INC_base) ## tables, numbers, SVG, fields of JSON documents: knows no daemon
 INC_ctl/measure := $(INC_base) -Ictl/show ## rows: intervals of two documents, generators' results, groups and their verdicts
-INC_ctl/report  := $(INC_ctl/measure) -Ictl/measure ## the HTML page of saved rows
+INC_ctl/layers  := $(INC_ctl/measure) -Ictl/measure ## `nbctl compare --layers`: samples of threads, functions by address, the table of layers
+INC_ctl/report  := $(INC_ctl/layers) -Ictl/layers ## the HTML page of saved rows
 INC_ctl/client  := $(INC_base) -Ictl/show ## ctl.h: what each command sees; the Varlink client, also over ssh
 INC_ctl/bridge  := $(INC_ctl/client) -Ictl/client ## `nbctl bridge`: the far end of -H
 INC_ctl/metrics := $(INC_ctl/client) -Ictl/client -Ictl/measure ## OpenMetrics, and the HTTP server of `nbctl metrics`
 INC_ctl/state   := $(INC_ctl/metrics) -Ictl/metrics ## commands that show or change the daemon's state: a file each
-INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/report -Ictl/state ## `nbctl compare` and `report`: runs generators, visits listeners, saves rows
+INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/layers -Ictl/report -Ictl/state ## `nbctl compare` and `report`: runs generators, visits listeners, saves rows
 INC_ctl/top     := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/state ## `nbctl top`
 INC_ctl_main    := $(INC_ctl/client) -Ictl/client ## nbctl: the command table and the options
 
@@ -173,6 +174,15 @@ $(BUILD)/%.bpf.o: %.bpf.c ctl/compare/softirq_maps.h | packages
 SOFTIRQ_OBJECT := $(BUILD)/ctl/compare/softirq.bpf.o
 $(BUILD)/ctl/compare/softirq.o: $(if $(BPF_FOUND),$(SOFTIRQ_OBJECT))
 $(BUILD)/ctl/compare/softirq.o: private CFLAGS_ALL += -DNB_BPF_OBJECT='"$(SOFTIRQ_OBJECT)"'
+
+# The files of the daemon, by which --layers tells its services from its engines.
+LAYERS_SOURCES := $(BUILD)/ctl/layers/sources.inc
+DAEMON_FILES   := $(sort $(patsubst daemon/%,%,$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c))))
+$(LAYERS_SOURCES): FORCE
+	@mkdir -p $(@D)
+	@printf '"%s",\n' $(DAEMON_FILES) | cmp -s - $@ || printf '"%s",\n' $(DAEMON_FILES) >$@
+$(BUILD)/ctl/layers/layers_table.o: $(LAYERS_SOURCES)
+$(BUILD)/ctl/layers/layers_table.o: private CFLAGS_ALL += -DNB_LAYERS_SOURCES='"sources.inc"' -I$(BUILD)/ctl/layers
 
 # A change of compiler or flags rebuilds everything.
 $(BUILD)/flags: FORCE

@@ -52,7 +52,7 @@ static const char usage[] =
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
 	"--force, --fail-if, --junit, --csv, --markdown, --html, --wide, --columns, --notes, --quiet,\n"
-	"--softirq, --timeout, --build, --control and --seed it takes as well.\n"
+	"--softirq, --layers, --timeout, --build, --control and --seed it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -129,6 +129,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "columns", required_argument, NULL, 'o' },
 		{ "notes", no_argument, NULL, 'o' },
 		{ "softirq", no_argument, NULL, 'o' },
+		{ "layers", no_argument, NULL, 'o' },
 		{ "quiet", no_argument, NULL, 'o' },
 		{ "timeout", required_argument, NULL, 'o' },
 		{ "build", required_argument, NULL, 'o' },

@@ -22,9 +22,9 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
-CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
+CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
 	$(patsubst %,$(BUILD)/ctl/%.o,metrics/metrics_http metrics/openmetrics state/connections_table)
-$(patsubst %,$(BUILD)/unit/test_%,figure generator measure metrics openmetrics render report rounds top_model top_view verdict): $(CTL_TESTED)
+$(patsubst %,$(BUILD)/unit/test_%,figure generator layers measure metrics openmetrics render report rounds top_model top_view verdict): $(CTL_TESTED)
 $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 pressure_check services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
@@ -149,6 +149,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
 $(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics/metrics_http.o
 $(BUILD)/fuzz/fuzz_limit: $(filter $(BUILD)/ctl/measure/% $(BUILD)/ctl/show/%,$(CTL_OBJ))
 $(BUILD)/fuzz/fuzz_generator: $(filter $(BUILD)/ctl/measure/generator%,$(CTL_OBJ)) $(BUILD)/ctl/show/field.o
+$(BUILD)/fuzz/fuzz_symbols: $(patsubst %,$(BUILD)/ctl/layers/%.o,symbols layers_table perf)
 
 .PHONY: fuzz fuzz-run
 fuzz: ## fuzz each of tests/fuzz for FUZZ_SECONDS (20)

@@ -10,6 +10,7 @@
 #include "compare_table.h"
 #include "ctl.h"
 #include "field.h"
+#include "layers_group.h"
 #include "measure.h"
 #include "measuring.h"
 #include "reasons.h"
@@ -47,6 +48,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 		compare_csv(&ctl->out, m);
 	} else if (ctl->out.json) {
 		document = compare_to_json(m);
+		layers_add_json(document, m);
 		if (c->against)
 			json_object_set_new(document, "against", against_to_json(c->against));
 		if (c->limits)
@@ -57,6 +59,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 		compare_render(&ctl->out, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns,
 			       ctl->values[VALUE_NOTES]);
 		show_rounds(&ctl->out, &c->rounds, m->within);
+		layers_render(&ctl->out, m);
 		reasons_render(&ctl->out, m->unavailable);
 	}
 	if (c->against)
@@ -381,6 +384,7 @@ const struct command command_compare = {
 		[VALUE_COLUMNS] = { "columns", OPTION_VALUE, "NAME,...", "show these, by their names in JSON" },
 		[VALUE_NOTES] = { "notes", OPTION_FLAG, NULL, "explain the columns below the table" },
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
+		[VALUE_LAYERS] = { "layers", OPTION_FLAG, NULL, "charge CPU time to layers, by samples" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 		[VALUE_SERVE] = { "serve", OPTION_MANY, "SPEC", "start `nbserved --run SPEC` for each round" },
 		[VALUE_BUILD] = { "build", OPTION_MANY, "NAME=PATH", "... of two nbserved or more, and judge the later ones" },

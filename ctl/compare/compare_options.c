@@ -242,8 +242,9 @@ int compare_options(struct ctl *ctl, struct compare *c)
 		return CTL_USAGE;
 	if (ctl->values[VALUE_QUIET] && !ctl->rest)
 		return ctl_usage(ctl, "--quiet is about the command after `--`");
-	if (ctl->values[VALUE_LOAD] && (ctl->rest || interval || ctl->values[VALUE_SAVE] ||
-					ctl->values[VALUE_REPEAT] || ctl->values[VALUE_SOFTIRQ]))
+	if (ctl->values[VALUE_LOAD] &&
+	    (ctl->rest || interval || ctl->values[VALUE_SAVE] || ctl->values[VALUE_REPEAT] ||
+	     ctl->values[VALUE_SOFTIRQ] || ctl->values[VALUE_LAYERS]))
 		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
 	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
 		return ctl_usage(ctl, "one of --csv, --markdown and --json");

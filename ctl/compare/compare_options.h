@@ -33,7 +33,8 @@ enum {
 	VALUE_SEED,
 	VALUE_COLUMNS,
 	VALUE_FAIL_IF,
-	VALUE_JUNIT
+	VALUE_JUNIT,
+	VALUE_LAYERS
 };
 
 struct compare {
@@ -43,7 +44,8 @@ struct compare {
 	double within;             /* see struct measures */
 	FILE *save, *html, *junit; /* files of the options; NULL: not given */
 	struct softirq *softirq;
-	struct serve *serve; /* NULL: a daemon runs already */
+	struct layers *layers; /* NULL: not requested */
+	struct serve *serve;   /* NULL: a daemon runs already */
 	column_set columns;
 	struct measures before;   /* rows of --against, merged */
 	struct against *against;  /* NULL: not given */

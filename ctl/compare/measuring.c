@@ -8,6 +8,7 @@
 #include "child.h"
 #include "conditions.h"
 #include "generator.h"
+#include "layers.h"
 #include "sampler.h"
 #include "serve.h"
 #include "softirq.h"
@@ -127,7 +128,8 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 	struct sampler sampler;
 	int rc;
 
-	rc = sampler_init(&sampler, ctl, parameters(ctl), c->softirq, ctl->rest);
+	rc = sampler_init(&sampler, ctl, parameters(ctl), c->softirq,
+			  layers_is_sampled(round - 1) ? c->layers : NULL, ctl->rest);
 	if (rc != CTL_DONE)
 		return rc;
 	if (ctl->rest) {
@@ -145,6 +147,7 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 		if (ctl->rest)
 			set_generator(m, first, ctl->rest, &child);
 		sampler_set(&sampler, m, first);
+		layers_end(sampler.layers, m, first);
 		for (unsigned i = first; i < m->count; i++)
 			measure_check_requests(m->rows[i]);
 	}
@@ -181,6 +184,7 @@ static int measure_listeners(struct ctl *ctl, const struct compare *c, struct ro
 					  .timeout_ms = c->timeout_ms,
 					  .quiet = ctl->values[VALUE_QUIET],
 					  .softirq = ctl->values[VALUE_SOFTIRQ],
+					  .layers = c->layers,
 					  .conditions = conditions,
 					  .serve = c->serve,
 					  .listeners = { ctl->words, ctl->word_count, c->serve },
@@ -190,12 +194,25 @@ static int measure_listeners(struct ctl *ctl, const struct compare *c, struct ro
 	return rc == CTL_DONE ? visits_run(ctl, &options, rounds, m, ret_status) : rc;
 }
 
+/* What is missing is said before anything runs. */
+static int open_layers(struct ctl *ctl, struct compare *c)
+{
+	struct reason reason;
+
+	if (!ctl->values[VALUE_LAYERS] || layers_open(&c->layers, &reason) == 0)
+		return CTL_DONE;
+	ctl_warn("--layers: %s", reason.text);
+	return CTL_CANNOT_RUN;
+}
+
 int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	struct conditions conditions;
 	struct serve serve;
-	int rc = CTL_DONE, status = 0;
+	int rc = open_layers(ctl, c), status = 0;
 
+	if (rc != CTL_DONE)
+		return rc;
 	child_catch_signals();
 	conditions_begin(&conditions, ctl);
 	if (ctl->values[VALUE_SERVE]) {
@@ -208,6 +225,8 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	c->status = measuring_result(ctl, status);
 	child_release_signals();
 	conditions_fini(&conditions);
+	layers_close(c->layers);
+	c->layers = NULL;
 	if (c->serve)
 		serve_fini(&serve);
 	c->serve = NULL;

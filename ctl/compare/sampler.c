@@ -29,28 +29,39 @@ static int sampler_take(struct sampler *s, const struct use *use)
 {
 	size_t count = json_array_size(s->documents);
 	struct sample *new = &s->samples[count];
+	uint64_t operations = measures_operations(sampler_last(s));
+	struct reason reason;
 	json_t *document;
 	int rc = ctl_call(s->ctl, "GetStats", json_incref(s->parameters), &document);
 
 	s->next_ns = UINT64_MAX;
 	if (rc != CTL_DONE)
 		return rc;
+	layers_read(s->layers);
+	if (layers_see(s->layers, document, &reason) < 0) {
+		ctl_warn("--layers: %s", reason.text);
+		json_decref(document);
+		return CTL_CANNOT_RUN;
+	}
 	machine_read(&new->machine, s->softirq);
 	new->use = use ? *use : (struct use){ 0 };
 	json_array_append_new(s->documents, document);
 	s->loaded |= measures_operations(document) != measures_operations(sampler_first(s));
+	if (!s->generator || measures_operations(document) != operations)
+		layers_commit(s->layers);
 	s->next_ns =
 		clock_ns() + (s->generator && !s->loaded ? STEP_START_MS * NS_PER_MS : s->step_ns);
 	return rc;
 }
 
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
-		 bool generator)
+		 struct layers *layers, bool generator)
 {
 	int rc;
 
 	*s = (struct sampler){ .ctl = ctl,
 			       .softirq = softirq,
+			       .layers = layers,
 			       .parameters = parameters,
 			       .documents = json_array(),
 			       .samples = calloc(SAMPLES_MAX + 1, sizeof(*s->samples)),
@@ -111,6 +122,7 @@ static void sampler_thin(struct sampler *s)
 
 bool sampler_look(struct sampler *s, const struct use *use)
 {
+	layers_read(s->layers);
 	if (clock_ns() < s->next_ns)
 		return false;
 	if (json_array_size(s->documents) == SAMPLES_MAX)
@@ -121,6 +133,7 @@ bool sampler_look(struct sampler *s, const struct use *use)
 	tell_silence(s);
 	/* The last sample before the load is the first of its span. */
 	samples_remove(s, 0);
+	layers_drop(s->layers);
 	return true;
 }
 
@@ -152,6 +165,7 @@ int sampler_end(struct sampler *s, const struct use *use)
 
 void sampler_free(struct sampler *s)
 {
+	layers_cancel(s->layers);
 	while (json_array_size(s->documents))
 		samples_remove(s, 0);
 	free(s->samples);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "ctl.h"
+#include "layers.h"
 #include "machine.h"
 
 /* CPU time of the generator. */
@@ -26,6 +27,7 @@ struct sample {
 struct sampler {
 	struct ctl *ctl;
 	struct softirq *softirq;
+	struct layers *layers;
 	json_t *parameters;     /* parameters of GetStats; NULL: all listeners */
 	json_t *documents;      /* array of replies in order of time */
 	struct sample *samples; /* one for each document */
@@ -36,10 +38,10 @@ struct sampler {
 	uint64_t silence_ns; /* when to say that no connection has come; 0: not to be said */
 };
 
-/* Takes ownership of parameters, and the first sample.  softirq NULL: not requested.  An exit code;
- * after 0 the caller calls sampler_free(). */
+/* Takes ownership of parameters, and the first sample.  softirq, layers NULL: not requested.  An
+ * exit code; after 0 the caller calls sampler_free(). */
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
-		 bool generator);
+		 struct layers *layers, bool generator);
 /* To be called often: takes a sample if it is due.  True: it did, and there was no load so far. */
 bool sampler_look(struct sampler *s, const struct use *use);
 /* Milliseconds until a sample is due. */

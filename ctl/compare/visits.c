@@ -152,6 +152,7 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 		if (pair)
 			measure_set_pair(m->rows[i], targets_row(t, m->rows[i]->listener), pair);
 	}
+	layers_end(s->layers, m, first);
 	return CTL_DONE;
 }
 
@@ -163,7 +164,8 @@ static int visit(struct visit *v, const struct targets *all, struct target *t, c
 	int rc;
 
 	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener),
-			  v->softirq, true);
+			  v->softirq, layers_is_sampled(v->round) ? v->options->layers : NULL,
+			  true);
 	if (rc != CTL_DONE)
 		return rc;
 	if (v->round > 0)

@@ -19,9 +19,10 @@ struct visits_options {
 	struct conditions *conditions;
 	struct serve *serve; /* starts the daemons; NULL: one runs already */
 	struct targets_of listeners;
-	bool paired;  /* each second listener is compared with the one before it */
-	bool softirq; /* count softirqs by port */
-	bool quiet;   /* also hide output of the command that was not recognised */
+	bool paired;           /* each second listener is compared with the one before it */
+	bool softirq;          /* count softirqs by port */
+	struct layers *layers; /* take samples by layer; NULL: do not */
+	bool quiet;            /* also hide output of the command that was not recognised */
 };
 
 /* Runs ctl->rest against the listeners that ctl->words names (none: all that serve), and appends a

@@ -120,10 +120,8 @@ static double p_value(const double *averages, size_t count, const double *sums)
 	return fmin(1, 2 * sums[count - MAX(more, less)]);
 }
 
-static enum verdict_is decide(double low, double high, double within)
+static enum verdict_is decide(double low, double high, double limit)
 {
-	double limit = log1p(within);
-
 	if (low > tiny)
 		return VERDICT_MORE;
 	if (high < -tiny)
@@ -131,23 +129,29 @@ static enum verdict_is decide(double low, double high, double within)
 	return low >= -limit && high <= limit ? VERDICT_SAME : VERDICT_UNDECIDED;
 }
 
-/* The interval that is left when as many values as `alpha` allows are cut off at each end. */
+/* The interval that is left when as many values as `alpha` allows are cut off at each end, in the
+ * unit of the values; within the limit they are the same. */
 static void set_interval(struct verdict *v, const double *sorted, size_t count, const double *sums,
-			 double alpha, double within)
+			 double alpha, double limit)
 {
 	size_t k = cut(sums, alpha);
-	double low, high;
 
-	v->change = expm1(median(sorted, count));
+	v->change = median(sorted, count);
 	if (k == 0)
 		return;
-	low = sorted[k - 1];
-	high = sorted[count - k];
-	v->is = decide(low, high, within);
-	v->low = expm1(low);
-	v->high = expm1(high);
-	v->half_width = (high - low) / 2;
+	v->low = sorted[k - 1];
+	v->high = sorted[count - k];
+	v->is = decide(v->low, v->high, limit);
+	v->half_width = (v->high - v->low) / 2;
 	v->level = 1 - 2 * sums[k - 1];
+}
+
+/* Relative changes, from logarithms. */
+static void set_relative(struct verdict *v)
+{
+	v->change = expm1(v->change);
+	v->low = expm1(v->low);
+	v->high = expm1(v->high);
 }
 
 static struct verdict unknown(void)
@@ -160,13 +164,13 @@ static struct verdict unknown(void)
 				 .p = NAN };
 }
 
-static void judge(struct verdict *v, const double *logs, double alpha, double within)
+static void judge(struct verdict *v, const double *values, double alpha, double limit)
 {
 	size_t count = average_count(v->rounds);
-	double *averages = averages_of(logs, v->rounds), *sums = rank_sums(v->rounds);
+	double *averages = averages_of(values, v->rounds), *sums = rank_sums(v->rounds);
 
 	v->p = p_value(averages, count, sums);
-	set_interval(v, averages, count, sums, alpha / 2, within);
+	set_interval(v, averages, count, sums, alpha / 2, limit);
 	free(averages);
 	free(sums);
 }
@@ -181,8 +185,22 @@ struct verdict verdict_of(const double *first, const double *row, unsigned round
 	v.least = verdict_least_rounds(comparisons);
 	v.rounds = pair(first + skipped, row + skipped, rounds - skipped, logs);
 	if (v.rounds > 0)
-		judge(&v, logs, VERDICT_ALPHA / comparisons, within);
+		judge(&v, logs, VERDICT_ALPHA / comparisons, log1p(within));
+	set_relative(&v);
 	free(logs);
+	return v;
+}
+
+struct verdict verdict_of_differences(const double *differences, unsigned rounds,
+				      unsigned comparisons, double limit)
+{
+	unsigned skipped = rounds - MIN(rounds, (unsigned)VERDICT_ROUNDS_MAX);
+	struct verdict v = unknown();
+
+	v.least = verdict_least_rounds(comparisons);
+	v.rounds = rounds - skipped;
+	if (v.rounds > 0)
+		judge(&v, differences + skipped, VERDICT_ALPHA / comparisons, limit);
 	return v;
 }
 
@@ -228,7 +246,8 @@ struct verdict verdict_of_runs(const double *before, unsigned before_count, cons
 				log(now[now_count - m + j] / before[before_count - n + i]);
 	qsort(shifts, (size_t)n * m, sizeof(*shifts), compare);
 	counts = pair_counts(n, m);
-	set_interval(&v, shifts, (size_t)n * m, counts, VERDICT_ALPHA / comparisons, within);
+	set_interval(&v, shifts, (size_t)n * m, counts, VERDICT_ALPHA / comparisons, log1p(within));
+	set_relative(&v);
 	free(shifts);
 	free(counts);
 	return v;

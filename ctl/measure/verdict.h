@@ -40,6 +40,11 @@ enum { VERDICT_ROUNDS_MAX = 1000 };
 struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
 			  unsigned comparisons, double within);
 
+/* The same of differences, in their unit: change, low, high and half_width are.  Within +-limit
+ * they are the same. */
+struct verdict verdict_of_differences(const double *differences, unsigned rounds,
+				      unsigned comparisons, double limit);
+
 /* Costs of whole runs made at different times, which cannot be paired: the same of their ratio, now
  * over before, by Hodges and Lehmann's shift of two samples.  Each end of the interval is wrong in
  * VERDICT_ALPHA / comparisons of all cases at most.  All costs are above 0; of more than

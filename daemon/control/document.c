@@ -127,17 +127,33 @@ static json_t *listener_devices(const struct listener *l)
 	return list;
 }
 
+/* The threads whose CPU time listener_cost() charges to the listener. */
+static json_t *listener_threads(const struct listener *l)
+{
+	const struct proc_threads *others = listeners_scan_threads(l->all);
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < l->worker_count; i++)
+		if (l->workers[i].thread.tid)
+			json_array_append_new(list, json_integer(l->workers[i].thread.tid));
+	for (unsigned i = 0; i < others->count; i++)
+		if (listener_owns(l, others->list[i].worker))
+			json_array_append_new(list, json_integer(others->list[i].tid));
+	return list;
+}
+
 /* Fields that are in both GetStatus and GetStats. */
 static json_t *listener_to_json(const struct listener *l)
 {
 	json_t *json;
 
-	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i}", "name",
+	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:o}", "name",
 			 json_text(l->config->name), "transport", l->config->transport->name,
 			 "engine", listener_engine_name(l), "engine_features", listener_features(l),
 			 "service", l->config->service->name, "batches", listener_batches(l),
 			 "stores", listener_stores(l), "addresses", listener_addresses(l), "state",
-			 listener_state_names[l->state], "workers", (int)l->worker_count);
+			 listener_state_names[l->state], "workers", (int)l->worker_count, "threads",
+			 listener_threads(l));
 	if (l->config->transport->verbs)
 		json_object_set_new(json, "devices", listener_devices(l));
 	if (l->state == LISTENER_UNAVAILABLE)

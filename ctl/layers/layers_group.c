@@ -1,0 +1,202 @@
+/* See layers_group.h. */
+#include "layers_group.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "field.h"
+#include "util.h"
+
+/* ---- One interval ---- */
+
+static double layer_ns(const json_t *layers, enum layer layer)
+{
+	return (double)field_uint(field_get(layers, "weights"), layer_infos[layer].name);
+}
+
+static double sum_ns(const json_t *layers)
+{
+	return (double)field_sum(layers, "weights");
+}
+
+/* What a visit costs in a layer; NaN: it was not sampled. */
+static double visit_cost(const struct measure *visit, enum figure cost, enum layer layer)
+{
+	double sum = sum_ns(visit->layers);
+
+	return sum > 0 ? figure_value(visit, cost) * layer_ns(visit->layers, layer) / sum : NAN;
+}
+
+/* ---- A row ---- */
+
+struct sums {
+	double ns[LAYER_COUNT], all_ns, charged_ns;
+	bool clock;    /* the samples' weights are nanoseconds */
+	json_t *other; /* function: ns */
+};
+
+static void add_visit(struct sums *s, struct layers_row *row, const struct measure *visit)
+{
+	const char *name;
+	json_t *ns;
+
+	for (unsigned i = 0; i < LAYER_COUNT; i++)
+		s->ns[i] += layer_ns(visit->layers, i);
+	s->all_ns += sum_ns(visit->layers);
+	s->charged_ns += (double)visit->cpu_ns;
+	s->clock = !strcmp(field_text(visit->layers, "event"), "cpu-clock");
+	row->samples += field_uint(visit->layers, "samples");
+	row->lost += field_uint(visit->layers, "lost");
+	row->stripped |= field_bool(visit->layers, "stripped");
+	json_object_foreach(field_get(visit->layers, "other"), name, ns)
+		json_object_set_new_nocheck(
+			s->other, name,
+			json_integer(json_integer_value(json_object_get(s->other, name)) +
+				     json_integer_value(ns)));
+}
+
+/* Keeps the largest, in order.  Their names live as long as the row's visits. */
+static void keep_function(struct layers_row *row, const char *name, double share)
+{
+	struct layers_function new = { name, share };
+
+	for (unsigned i = 0; i < LAYERS_OTHER_SHOWN; i++) {
+		struct layers_function kept = row->other[i];
+
+		if (kept.name && kept.share >= new.share)
+			continue;
+		row->other[i] = new;
+		new = kept;
+		if (!kept.name)
+			return;
+	}
+}
+
+static const char *lasting_name(const struct measure *row, const char *name)
+{
+	for (unsigned i = 0; i < measure_visits(row); i++) {
+		json_t *other = field_get(measure_visit_at(row, i)->layers, "other");
+		void *at = json_object_iter_at(other, name);
+
+		if (at)
+			return json_object_iter_key(at);
+	}
+	return NULL;
+}
+
+static void set_row(struct layers_row *row, const struct group *g, unsigned index)
+{
+	const struct measure *measured = g->rows[index];
+	struct sums s = { .other = json_object() };
+	const char *name;
+	json_t *ns;
+
+	for (unsigned i = 0; i < measure_visits(measured); i++)
+		if (measure_visit_at(measured, i)->layers)
+			add_visit(&s, row, measure_visit_at(measured, i));
+	row->known = s.all_ns > 0;
+	row->seen = s.charged_ns > 0 && s.clock ? s.all_ns / s.charged_ns : NAN;
+	for (unsigned i = 0; i < LAYER_COUNT && row->known; i++)
+		row->ns[i] = group_cost(g, index) * s.ns[i] / s.all_ns;
+	json_object_foreach(s.other, name, ns)
+		keep_function(row, lasting_name(measured, name),
+			      (double)json_integer_value(ns) / s.all_ns);
+	json_decref(s.other);
+}
+
+/* ---- Judging ---- */
+
+static double *numbers(unsigned count)
+{
+	double *made = calloc(count + 1, sizeof(*made));
+
+	if (!made)
+		abort();
+	return made;
+}
+
+/* The differences of the rounds in which both were sampled. */
+static struct verdict judge(const struct group *g, unsigned row, enum layer layer,
+			    unsigned comparisons)
+{
+	const struct measure *first = g->rows[0];
+	double *differences = numbers(measure_visits(first));
+	unsigned rounds = 0;
+	struct verdict v;
+
+	for (unsigned i = 0; i < measure_visits(first); i++) {
+		const struct measure *base = measure_visit_at(first, i);
+		const struct measure *beside = visit_beside(g->rows[row], base);
+		double difference = beside ? visit_cost(beside, g->cost, layer) -
+						     visit_cost(base, g->cost, layer)
+					   : NAN;
+
+		if (!isnan(difference))
+			differences[rounds++] = difference;
+	}
+	v = verdict_of_differences(differences, rounds, comparisons, g->within * group_cost(g, 0));
+	free(differences);
+	return v;
+}
+
+/* The costs of the visits that were sampled, or of the others. */
+static unsigned costs_of(const struct measure *row, enum figure cost, bool sampled,
+			 double *ret_costs)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < measure_visits(row); i++) {
+		const struct measure *visit = measure_visit_at(row, i);
+		double value = figure_value(visit, cost);
+
+		if ((visit->layers != NULL) == sampled && value > 0)
+			ret_costs[count++] = value;
+	}
+	return count;
+}
+
+static struct verdict judge_overhead(const struct measure *row, const struct group *g)
+{
+	unsigned visits = measure_visits(row);
+	double *with = numbers(visits), *without = numbers(visits);
+	unsigned with_count = costs_of(row, g->cost, true, with);
+	unsigned without_count = costs_of(row, g->cost, false, without);
+	struct verdict v = verdict_of_runs(without, without_count, with, with_count, 1, g->within);
+
+	free(with);
+	free(without);
+	return v;
+}
+
+bool layers_group_init(struct layers_group *ret, const struct group *g)
+{
+	struct layers_group l = { .group = g, .rows = calloc(g->count, sizeof(*l.rows)) };
+	unsigned layers = 0;
+	bool any = false;
+
+	if (!l.rows)
+		abort();
+	for (unsigned i = 0; i < g->count; i++) {
+		set_row(&l.rows[i], g, i);
+		any |= l.rows[i].known;
+		l.rows[i].overhead = judge_overhead(g->rows[i], g);
+		for (unsigned j = 0; j < LAYER_COUNT; j++)
+			l.shown[j] |= l.rows[i].ns[j] > 0;
+	}
+	for (unsigned j = 0; j < LAYER_COUNT; j++)
+		layers += l.shown[j];
+	for (unsigned i = 1; i < g->count && any; i++)
+		for (unsigned j = 0; j < LAYER_COUNT; j++)
+			l.rows[i].verdicts[j] = judge(g, i, j, g->comparisons * layers);
+	if (!any)
+		layers_group_fini(&l);
+	*ret = l;
+	return any;
+}
+
+void layers_group_fini(struct layers_group *l)
+{
+	free(l->rows);
+	l->rows = NULL;
+}

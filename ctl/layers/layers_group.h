@@ -1,0 +1,47 @@
+/* What rows that were sampled cost in each layer, and how that differs from the first row.  Pure.
+ *
+ * A sampled interval has in its row, saved as "layers": { "event": "cpu-clock", "samples": 312,
+ * "lost": 0, "stripped": false, "weights": { "tcp_ip": 123456, ... by the names of
+ * layer_infos }, "other": { FUNCTION: weight of those that no layer names } }; weights are
+ * nanoseconds of cpu-clock, or cycles.  Times are of samples: a layer costs its share of them times
+ * the CPU time that is charged to the listener, so that the layers' sum is the row's cost. */
+#pragma once
+#include "compare_group.h"
+#include "layers_table.h"
+#include "render.h"
+
+enum { LAYERS_OTHER_SHOWN = 5 };
+
+struct layers_row {
+	bool known;             /* it was sampled */
+	double ns[LAYER_COUNT]; /* in the unit of the group's cost */
+	/* Of the differences from the first row, in that unit; together they hold as the cost's do.
+	 * Not of the first row. */
+	struct verdict verdicts[LAYER_COUNT];
+	uint64_t samples, lost;
+	/* Sampled time over charged time, a check, as they are measured apart; NaN: of cycles. */
+	double seen;
+	/* The row's cost in sampled rounds against that in rounds without samples. */
+	struct verdict overhead;
+	bool stripped; /* nbserved has no symbols: its functions are all in its core */
+	struct layers_function {
+		const char *name;    /* borrowed */
+		double share;        /* of all time */
+	} other[LAYERS_OTHER_SHOWN]; /* the largest first; name NULL: no more */
+};
+
+struct layers_group {
+	const struct group *group;
+	bool shown[LAYER_COUNT]; /* a row spends time there */
+	struct layers_row *rows; /* one for each of the group's */
+};
+
+/* False: none of the rows was sampled, and *ret has nothing to free. */
+bool layers_group_init(struct layers_group *ret, const struct group *g);
+void layers_group_fini(struct layers_group *l);
+
+/* Prints a table for each group that was sampled. */
+void layers_render(struct output *out, const struct measures *m);
+
+/* Adds "layers" to the document of compare_to_json(), if a row was sampled. */
+void layers_add_json(json_t *document, const struct measures *m);

@@ -1,0 +1,47 @@
+/* Samples of all CPUs: perf_event_open(2).  On each CPU a timer, or a counter of cycles where the
+ * machine has one, takes some thousand samples a second into a ring that is shared with the kernel.
+ * Events of a CPU, unlike those of a thread, cost nothing when threads take turns, where a timer is
+ * to be started and stopped.  Main thread. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "reason.h"
+
+enum perf_kind { PERF_CLOCK, PERF_CYCLES };
+extern const char *const perf_kind_names[];
+
+enum { PERF_HZ = 999 }; /* not in step with other timers */
+
+struct perf {
+	enum perf_kind kind;
+	struct perf_cpu {
+		int fd;
+		void *ring;
+	} * cpus;
+	unsigned count;
+};
+
+/* Opens the events of all CPUs, which take no samples yet: 0, or -errno with the reason, which says
+ * what to do.  perf_close() in any case. */
+int perf_open(struct perf *ret, struct reason *reason);
+void perf_close(struct perf *p);
+
+/* on: discards what the rings have. */
+void perf_enable(struct perf *p, bool on);
+
+struct perf_sample {
+	pid_t tid;
+	uint64_t weight;       /* nanoseconds of a clock, or cycles */
+	const uint64_t *chain; /* addresses, the innermost first, with PERF_CONTEXT_ markers */
+	unsigned count;
+};
+
+/* The record of a sample, of `bytes` bytes behind its header, aligned as a uint64_t; false: it is
+ * invalid.  Pure. */
+bool perf_sample_parse(const void *body, size_t bytes, struct perf_sample *ret);
+
+/* Calls take() for each sample since the last call; returns how many were lost. */
+uint64_t perf_read(struct perf *p, void (*take)(void *context, const struct perf_sample *sample),
+		   void *context);
