@@ -17,10 +17,11 @@
 #include "util.h"
 
 static const struct command *const commands[] = {
-	&command_status,  &command_stats,   &command_compare,     &command_report,
-	&command_top,     &command_metrics, &command_connections, &command_exports,
-	&command_drain,   &command_resume,  &command_log_level,   &command_reload,
-	&command_confirm, &command_config,  &command_doctor,      &command_bridge,
+	&command_status,  &command_stats,   &command_compare, &command_report,
+	&command_history, &command_top,     &command_metrics, &command_connections,
+	&command_exports, &command_drain,   &command_resume,  &command_log_level,
+	&command_reload,  &command_confirm, &command_config,  &command_doctor,
+	&command_bridge,
 };
 
 /* ---- Options: those of every command first, then the command's own ---- */
@@ -312,6 +313,16 @@ static bool output_is_complete(void)
 	return false;
 }
 
+/* getopt orders argv anew. */
+static char **copy_words(int argc, char **argv)
+{
+	char **words = calloc((size_t)argc + 1, sizeof(*words));
+
+	for (int i = 0; words && i < argc; i++)
+		words[i] = argv[i];
+	return words;
+}
+
 int main(int argc, char **argv)
 {
 	const char *run = getenv("NBSERVED_RUN"); /* not for what the generator starts */
@@ -324,6 +335,7 @@ int main(int argc, char **argv)
 		ctl_nbserved = strdup(run);
 		unsetenv("NBSERVED_RUN");
 	}
+	ctl.argv = copy_words(argc, argv);
 	setlocale(LC_CTYPE, "");
 	output_init(&ctl.out, stdout);
 	rc = read_options(&ctl, argc, argv, &done);

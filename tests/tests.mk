@@ -11,7 +11,7 @@ endif
 TEST_INC := $(INC_main) $(sort $(INC_engine/rdma) -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(CTL_ROOMS:%=-Ictl/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
-PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider -rs
+PYTEST    = XDG_STATE_HOME=$(abspath $(BUILD))/state NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider -rs
 # The tests wait most of the time: so TEST_JOBS files of them at once, where pytest-xdist is there.
 TEST_JOBS ?= $(shell echo $$((3 * $$(nproc))))
 ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && printf -- '-n %s --dist loadfile' $(TEST_JOBS))

@@ -70,13 +70,14 @@ struct ctl {
 	const char *values[COMMAND_OPTIONS_MAX];
 	char **words;
 	unsigned word_count;
+	char **argv; /* all that this process was started with, NULL-terminated */
 	char **rest; /* the arguments after `--`, NULL-terminated; NULL without `--` */
 };
 
 /* The commands, by file. */
 extern const struct command command_status;
 extern const struct command command_stats;
-extern const struct command command_compare, command_report;
+extern const struct command command_compare, command_report, command_history;
 extern const struct command command_top, command_metrics;
 extern const struct command command_exports;
 extern const struct command command_connections;

@@ -33,6 +33,29 @@ void conditions_begin(struct conditions *ret, struct ctl *ctl)
 	ret->generator = ctl->rest ? version_of(ctl->rest) : NULL;
 }
 
+/* What measures the same again.  `nbserved --run` starts `nbctl -s SOCKET compare`, with --serve
+ * for each --run. */
+static json_t *invocation_of(const struct ctl *ctl)
+{
+	json_t *words = json_array();
+	bool command = false;
+	char **word = ctl->argv;
+
+	if (ctl_nbserved) {
+		json_array_append_new(words, json_string(ctl_nbserved));
+		for (unsigned i = 0; *word && i < 4; i++)
+			word++;
+	}
+	for (; word && *word; word++) {
+		bool serve = ctl_nbserved && !command && !strcmp(*word, "--serve");
+		json_t *made = json_string(serve ? "--run" : *word);
+
+		command |= !strcmp(*word, "--");
+		json_array_append_new(words, made ? made : json_string("(no UTF-8)"));
+	}
+	return words;
+}
+
 int conditions_ask(struct conditions *c, struct ctl *ctl)
 {
 	json_t *status = NULL;
@@ -47,6 +70,7 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 		c->build = strdup(field_text(status, "build"));
 		c->common = json_pack("{s:s, s:s, s:o}", "nbserved", field_text(status, "version"),
 				      "nbctl", NB_VERSION, "host", host_describe());
+		json_object_set_new(c->common, "invocation", invocation_of(ctl));
 	}
 	json_decref(status);
 	return rc;

@@ -5,7 +5,8 @@
  *   "host": { "kernel": ..., see host_describe() }, "listener": { "engine": "epoll", ... the keys
  *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
  *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...],
- *   "command_given": the same with its placeholders, "generator_cpus": "1", "other_nodes": true, if
+ *   "command_given": the same with its placeholders, "generator_cpus": "1",
+ *   "invocation": ["nbctl", "compare", ...], "other_nodes": true, if
  * generator and listener were on different NUMA nodes alone, "throttled": 3, how often CPUs were
  * meanwhile } */
 #pragma once

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "history.h"
 #include "junit.h"
 #include "report.h"
 
@@ -29,7 +30,7 @@ static int write_end(FILE *to, const char *path)
 	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
 }
 
-int rows_save(FILE *to, const char *path, const struct measures *m)
+int rows_write(FILE *to, const struct measures *m)
 {
 	for (unsigned i = 0; i < m->count; i++) {
 		json_t *row;
@@ -41,15 +42,36 @@ int rows_save(FILE *to, const char *path, const struct measures *m)
 		putc('\n', to);
 		json_decref(row);
 	}
-	return write_end(to, path);
+	if (fflush(to) < 0)
+		return -errno;
+	return ferror(to) ? -EIO : 0;
+}
+
+int rows_save(FILE *to, const char *path, const struct measures *m)
+{
+	int rc = rows_write(to, m);
+
+	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
+}
+
+/* A file, or a run that was kept. */
+static FILE *open_rows(const char *path)
+{
+	FILE *from = fopen(path, "re");
+
+	if (!from && errno == ENOENT && !strchr(path, '/'))
+		from = history_open(path);
+	return from;
 }
 
 int rows_load(const char *path, struct measures *m)
 {
-	FILE *from = strcmp(path, "-") ? fopen(path, "re") : stdin;
+	FILE *from = strcmp(path, "-") ? open_rows(path) : stdin;
 	unsigned line;
 	int rc;
 
+	if (!from && !strcmp(path, "last"))
+		return ctl_warn("last: no run has been kept yet"), CTL_USAGE;
 	if (!from)
 		return rows_file_error(path, errno);
 	rc = measures_load(m, from, &line);

@@ -9,7 +9,11 @@
 /* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */
 int rows_file_error(const char *path, int error);
 
-/* Appends the rows of the file ("-": stdin) to m.  Returns an exit code. */
+/* Writes the rows with operations, one per line.  0 or -errno. */
+int rows_write(FILE *to, const struct measures *m);
+
+/* Appends the rows of the file to m; "-": stdin; a name without a slash may be that of a kept run,
+ * or `last`.  Returns an exit code. */
 int rows_load(const char *path, struct measures *m);
 
 /* Writes the rows with operations, one per line; path is used in messages.  Returns an exit code.

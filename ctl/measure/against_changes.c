@@ -41,28 +41,9 @@ static json_t *member(json_t *object, const char *name)
 	return json_object_get(object, name);
 }
 
-/* Words as a user would type them, or any other value. */
-static char *show(const json_t *value, const char *path)
-{
-	char *text;
-	size_t bytes, i;
-	json_t *word;
-	FILE *to;
-
-	if (strncmp(path, "command", 7) != 0)
-		return field_show(value);
-	to = open_memstream(&text, &bytes);
-	if (!to)
-		abort();
-	json_array_foreach(value, i, word)
-		fprintf(to, "%s%s", i ? " " : "", field_text(word, ""));
-	fclose(to);
-	return text;
-}
-
 static void add_value(json_t *parts, const char *key, const json_t *value, const char *path)
 {
-	char *text = show(value, path);
+	char *text = strncmp(path, "command", 7) ? field_show(value) : field_show_words(value);
 
 	json_object_set_new(member(parts, key), text, json_true());
 	free(text);

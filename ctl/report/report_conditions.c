@@ -1,4 +1,5 @@
 /* The conditions under which rows were measured.  See conditions.h, report_page.h. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "field.h"
@@ -190,6 +191,30 @@ static void put_listeners(FILE *to, const struct measures *m)
 	json_decref(listeners);
 }
 
+static json_t *make_invocation(const struct measure *visit)
+{
+	return json_incref(field_get(visit->conditions, "invocation"));
+}
+
+/* The commands that measure all of it again: ports that a run chose are gone with it. */
+static void put_invocations(FILE *to, const struct measures *m)
+{
+	json_t *all = distinct(m, make_invocation), *invocation;
+	size_t i;
+
+	fputs(json_array_size(all) ? "<dl><dt>measured by</dt>" : "", to);
+	json_array_foreach(all, i, invocation) {
+		char *words = field_show_words(invocation);
+
+		fputs("<dd><code>", to);
+		svg_escape(to, words);
+		fputs("</code></dd>\n", to);
+		free(words);
+	}
+	fputs(json_array_size(all) ? "</dl>\n" : "", to);
+	json_decref(all);
+}
+
 void report_conditions(FILE *to, const struct measures *m)
 {
 	json_t *hosts = distinct(m, make_host), *host;
@@ -215,6 +240,7 @@ void report_conditions(FILE *to, const struct measures *m)
 		svg_escape_format(to, "%s to %s", first, last);
 		fputs("</dd></dl>\n", to);
 	}
+	put_invocations(to, m);
 	if (json_array_size(hosts))
 		put_listeners(to, m);
 	fputs("</section>\n", to);
@@ -241,43 +267,16 @@ void report_subtitle(FILE *to, const struct measures *m)
 
 /* ---- Commands ---- */
 
-/* Prints a word quoted for a shell. */
-static void put_word(FILE *to, const char *word)
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-				    "_./:=,@%+-";
-
-	if (*word && word[strspn(word, plain)] == '\0') {
-		svg_escape(to, word);
-		return;
-	}
-	putc('\'', to);
-	while (*word) {
-		size_t bytes = strcspn(word, "'");
-
-		svg_escape_format(to, "%.*s", (int)bytes, word);
-		word += bytes;
-		if (*word) {
-			fputs("'\\''", to);
-			word++;
-		}
-	}
-	putc('\'', to);
-}
-
 static void put_command(FILE *to, const char *listener, const json_t *command)
 {
-	json_t *word;
-	size_t i;
+	char *words = field_show_words(command);
 
 	fputs("<li>", to);
 	svg_escape_format(to, "%s: ", listener);
 	fputs("<code>", to);
-	json_array_foreach(command, i, word) {
-		fputs(i ? " " : "", to);
-		put_word(to, field_text(word, ""));
-	}
+	svg_escape(to, words);
 	fputs("</code></li>\n", to);
+	free(words);
 }
 
 void report_commands(FILE *to, const struct group *g)

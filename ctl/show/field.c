@@ -117,6 +117,41 @@ char *field_show(const json_t *value)
 	return text;
 }
 
+static void show_word(FILE *to, const char *word)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "_./:=,@%+-{}";
+
+	if (*word && word[strspn(word, plain)] == '\0') {
+		fputs(word, to);
+		return;
+	}
+	putc('\'', to);
+	for (; *word; word++)
+		if (*word == '\'')
+			fputs("'\\''", to);
+		else
+			putc(*word, to);
+	putc('\'', to);
+}
+
+char *field_show_words(const json_t *words)
+{
+	char *text = NULL;
+	size_t bytes, i;
+	json_t *word;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		abort();
+	json_array_foreach(words, i, word) {
+		fputs(i ? " " : "", to);
+		show_word(to, field_text(word, ""));
+	}
+	fclose(to);
+	return text;
+}
+
 size_t field_engine(const char *engine, const json_t *features, char *text, size_t bytes)
 {
 	size_t used = (size_t)snprintf(text, bytes, "%s", engine), i;

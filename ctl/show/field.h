@@ -32,3 +32,6 @@ size_t field_engine(const char *engine, const json_t *features, char *text, size
 /* Any value as a user would write it: yes/no, numbers, text, lists with ", ".  The caller frees it.
  */
 char *field_show(const json_t *value);
+
+/* The words of a command, quoted for a shell.  The caller frees it. */
+char *field_show_words(const json_t *words);

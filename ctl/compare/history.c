@@ -1,0 +1,262 @@
+/* See history.h; `nbctl history`. */
+#include "history.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "field.h"
+#include "rows.h"
+#include "util.h"
+
+static const char ending[] = ".jsonl";
+
+/* ---- The directory ---- */
+
+/* A relative XDG_STATE_HOME is to be ignored, says the specification.  False: there is no place. */
+static bool directory_path(char *path, size_t bytes)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	int length = -1;
+
+	if (state && *state == '/')
+		length = snprintf(path, bytes, "%s/nbserved", state);
+	else if (home && *home == '/')
+		length = snprintf(path, bytes, "%s/.local/state/nbserved", home);
+	return length > 0 && (size_t)length < bytes;
+}
+
+/* Makes the directory and those above it. */
+static int make_directory(char *path)
+{
+	for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		mkdir(path, 0700); /* if that fails, so does the last one */
+		*slash = '/';
+	}
+	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int is_run(const struct dirent *entry)
+{
+	size_t bytes = strlen(entry->d_name);
+
+	return *entry->d_name != '.' && bytes >= sizeof(ending) &&
+	       !strcmp(entry->d_name + bytes - (sizeof(ending) - 1), ending);
+}
+
+/* The names of all runs, the oldest first: names begin with the time.  They are freed by
+ * free_names(). */
+static int list_names(const char *directory, struct dirent ***ret)
+{
+	return scandir(directory, ret, is_run, alphasort);
+}
+
+static void free_names(struct dirent **names, int count)
+{
+	for (int i = 0; i < count; i++)
+		free(names[i]);
+	if (count >= 0)
+		free(names);
+}
+
+/* ---- Keeping ---- */
+
+static void drop_oldest(const char *directory)
+{
+	struct dirent **names = NULL;
+	int count = list_names(directory, &names);
+	char path[PATH_MAX];
+
+	for (int i = 0; i + HISTORY_MAX < count; i++)
+		if (snprintf(path, sizeof(path), "%s/%s", directory, names[i]->d_name) <
+		    (int)sizeof(path))
+			unlink(path);
+	free_names(names, count);
+}
+
+/* The run's name, or NULL: no row has operations. */
+static const char *run_of(const struct measures *m)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->rows[i]->count && *m->rows[i]->visit.run)
+			return m->rows[i]->visit.run;
+	return NULL;
+}
+
+static int write_rows(const char *path, const struct measures *m)
+{
+	FILE *to = fopen(path, "wxe");
+	int rc;
+
+	if (!to)
+		return -errno;
+	rc = rows_write(to, m);
+	if (fclose(to) < 0 && rc == 0)
+		rc = -errno;
+	return rc;
+}
+
+/* Other runs may be kept at the same time: the file gets its name when it is complete. */
+static int keep(const char *directory, const char *run, const struct measures *m)
+{
+	char path[PATH_MAX], kept[PATH_MAX], date[32];
+	struct timespec now;
+	struct tm utc;
+	int rc;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	strftime(date, sizeof(date), "%Y%m%dT%H%M%S", gmtime_r(&now.tv_sec, &utc));
+	if (snprintf(path, sizeof(path), "%s/.%.16s.tmp", directory, run) >= (int)sizeof(path) ||
+	    snprintf(kept, sizeof(kept), "%s/%s.%03ld-%.16s%s", directory, date,
+		     now.tv_nsec / (long)NS_PER_MS, run, ending) >= (int)sizeof(kept))
+		return -ENAMETOOLONG;
+	rc = write_rows(path, m);
+	if (rc == 0 && rename(path, kept) < 0)
+		rc = -errno;
+	if (rc < 0)
+		unlink(path);
+	return rc;
+}
+
+void history_keep(const struct measures *m)
+{
+	const char *run = run_of(m);
+	char directory[PATH_MAX - 80];
+	int rc;
+
+	if (!run || !directory_path(directory, sizeof(directory)))
+		return;
+	rc = make_directory(directory);
+	if (rc == 0)
+		rc = keep(directory, run, m);
+	if (rc < 0)
+		ctl_warn("%s: %s: this run is not kept for `nbctl history`", directory,
+			 strerror(-rc));
+	else
+		drop_oldest(directory);
+}
+
+/* ---- Reading ---- */
+
+FILE *history_open(const char *name)
+{
+	char directory[PATH_MAX - 80], path[PATH_MAX];
+	struct dirent **names = NULL;
+	FILE *from = NULL;
+	int count = -1;
+
+	errno = ENOENT;
+	if (!directory_path(directory, sizeof(directory)))
+		return NULL;
+	if (!strcmp(name, "last")) {
+		count = list_names(directory, &names);
+		name = count > 0 ? names[count - 1]->d_name : "";
+	}
+	errno = ENOENT;
+	if (*name && snprintf(path, sizeof(path), "%s/%s", directory, name) < (int)sizeof(path))
+		from = fopen(path, "re");
+	free_names(names, count);
+	return from;
+}
+
+/* ---- The command ---- */
+
+/* { "name", "date", "rows", "label", "command": [...] } of a run, by its first row; NULL: it has
+ * none. */
+static json_t *describe(const char *name)
+{
+	json_t *row = NULL, *run;
+	unsigned rows = 0;
+	char *line = NULL;
+	size_t room = 0;
+	FILE *from = history_open(name);
+
+	while (from && getline(&line, &room, from) >= 0)
+		if (rows++ == 0)
+			row = json_loads(line, 0, NULL);
+	if (from)
+		fclose(from);
+	free(line);
+	run = row ? json_pack("{s:s, s:s, s:i, s:s, s:O*}", "name", name, "date",
+			      field_text(row, "conditions.date"), "rows", (int)rows, "label",
+			      field_text(row, "label"), "invocation",
+			      field_get(row, "conditions.invocation"))
+		  : NULL;
+	json_decref(row);
+	return run;
+}
+
+static json_t *describe_all(void)
+{
+	json_t *runs = json_array(), *run;
+	char directory[PATH_MAX - 80];
+	struct dirent **names = NULL;
+	int count = -1;
+
+	if (directory_path(directory, sizeof(directory)))
+		count = list_names(directory, &names);
+	for (int i = 0; i < count; i++)
+		if ((run = describe(names[i]->d_name)))
+			json_array_append_new(runs, run);
+	free_names(names, count);
+	return runs;
+}
+
+static void render(struct output *out, const json_t *runs)
+{
+	static const struct column columns[] = {
+		{ .title = "run", .left = true },
+		{ .title = "rows" },
+		{ .title = "command", .left = true },
+	};
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
+	json_t *run;
+	size_t i;
+
+	json_array_foreach(runs, i, run) {
+		char *words = field_show_words(field_get(run, "invocation"));
+
+		table_cell(t, STYLE_BOLD, "%s", field_text(run, "name"));
+		table_cell(t, STYLE_PLAIN, "%u", (unsigned)field_uint(run, "rows"));
+		table_cell(t, STYLE_PLAIN, "%s", words);
+		free(words);
+	}
+	if (table_is_empty(t))
+		output_text(out, STYLE_PLAIN, "No run of `nbctl compare` has been kept.\n");
+	else
+		table_print(t, out, 0, true);
+	table_free(t);
+}
+
+static int run_history(struct ctl *ctl)
+{
+	json_t *runs = describe_all(), *document = json_pack("{s:o}", "runs", runs);
+
+	if (ctl->out.json)
+		output_json(&ctl->out, document, false);
+	else
+		render(&ctl->out, runs);
+	json_decref(document);
+	return CTL_DONE;
+}
+
+const struct command command_history = {
+	.name = "history",
+	.here = true,
+	.arguments = "",
+	.summary = "the runs of compare that were kept",
+	.details =
+		"Each run of `nbctl compare` that measured something is kept in\n"
+		"$XDG_STATE_HOME/nbserved, or ~/.local/state/nbserved: the newest 200.  `nbctl report`,\n"
+		"`compare --load` and `--against` take their names, and `last` for the newest.\n",
+	.example = "nbctl history\n"
+		   "nbctl report last >report.html",
+	.run = run_history,
+};

@@ -1,0 +1,89 @@
+"""`nbctl history`: runs of compare that are kept, and what takes them by name."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+
+import pytest
+from conftest import NBCTL, TIMEOUT, listener
+from traffic import echo
+
+MAX = 200
+
+
+@pytest.fixture
+def measured(start_daemon, tmp_path):
+    """nbctl with a state of its own; compare() measures what one request costs."""
+    daemon = start_daemon(listener("echo"))
+    state = tmp_path / "state"
+
+    def nbctl(*words, state=state, **options):
+        return subprocess.run([str(NBCTL), "-s", daemon.control, *map(str, words)], capture_output=True, text=True,
+                              timeout=TIMEOUT, env={**os.environ, "XDG_STATE_HOME": str(state)}, check=False, **options)
+
+    def compare(*options, **more):
+        load = f"import socket; s = socket.create_connection(('127.0.0.1', {daemon.port('echo')})); s.send(b'x'); s.recv(1)"
+        return nbctl("compare", *options, "--", "/usr/bin/python3", "-c", load, **more)
+
+    with daemon.connect("echo") as s:
+        echo(s, b"x")
+    nbctl.compare, nbctl.kept = compare, state / "nbserved"
+    return nbctl
+
+
+def test_a_run_is_kept_with_what_made_it(measured):
+    assert "No run" in measured("history").stdout
+    none = measured("report", "last")
+    assert none.returncode == 2 and "no run has been kept yet" in none.stderr
+    done = measured.compare("--label", "it's one")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    (run,) = json.loads(measured("history", "--json").stdout)["runs"]
+    assert run["label"] == "it's one" and run["rows"] == 1 and run["invocation"][3:6] == ["compare", "--label", "it's one"]
+    table = measured("history").stdout
+    assert run["name"] in table and "compare --label 'it'\\''s one' -- /usr/bin/python3 -c " in table
+    rows = (measured.kept / run["name"]).read_text().splitlines()
+    assert json.loads(rows[0])["conditions"]["invocation"] == run["invocation"]
+    assert [path.name for path in measured.kept.iterdir()] == [run["name"]]
+    for name in ("last", run["name"]):
+        assert "it's one" in measured("compare", "--load", name).stdout
+        page = measured("report", name).stdout
+        assert "measured by" in page and "compare --label 'it'\\''s one' -- " in page
+
+
+def test_last_is_the_run_before(measured):
+    """Showing rows keeps no run; a run beside the last one is a run too few to be judged, and shown."""
+    measured.compare()
+    measured("compare", "--load", "last")
+    done = measured.compare("--against", "last")
+    assert done.returncode == 7 and "too few runs: 1 now, 1 then, of 5" in done.stdout
+    assert len(list(measured.kept.iterdir())) == 2
+
+
+def test_the_newest_are_kept(measured):
+    measured.kept.mkdir(parents=True)
+    for i in range(MAX + 3):
+        (measured.kept / f"20000101T000000.{i:03}-0.jsonl").write_text("")
+    (measured.kept / "other").write_text("of the user")
+    measured.compare()
+    names = sorted(path.name for path in measured.kept.iterdir())
+    assert len(names) == MAX + 1 and "other" in names  # what is no run stays
+    assert names[0] == "20000101T000000.004-0.jsonl"
+
+
+def test_what_cannot_be_kept_is_a_warning(measured, tmp_path):
+    """No place, or no room: one line, the status stays, and nothing is left."""
+    file = tmp_path / "file"
+    file.write_text("")
+    done = measured.compare(state=file)
+    assert done.returncode == 0 and "echo" in done.stdout
+    assert done.stderr.count("\n") == 1 and "Not a directory: this run is not kept" in done.stderr
+
+    def no_room():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    done = measured.compare(preexec_fn=no_room, restore_signals=False)
+    assert done.returncode == 0 and done.stderr.count("\n") == 1, done.stderr
+    assert "File too large: this run is not kept" in done.stderr and not list(measured.kept.iterdir())
