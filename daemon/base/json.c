@@ -1,4 +1,4 @@
-/* The current time as text.  See json.h. */
+/* Times as text.  See json.h. */
 #include "json.h"
 
 #include <stdio.h>
@@ -6,14 +6,21 @@
 
 #include "util.h"
 
-json_t *json_time(void)
+json_t *json_time_at(uint64_t ns)
 {
 	char date[32], full[48];
-	struct timespec now;
+	time_t seconds = (time_t)(ns / NS_PER_S);
 	struct tm tm;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &tm));
-	snprintf(full, sizeof(full), "%s.%03ldZ", date, now.tv_nsec / NS_PER_MS);
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &tm));
+	snprintf(full, sizeof(full), "%s.%03uZ", date, (unsigned)(ns % NS_PER_S / NS_PER_MS));
 	return json_string(full);
+}
+
+json_t *json_time(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return json_time_at((uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec);
 }

@@ -204,6 +204,11 @@ static const struct varlink_parameter stats_parameters[] = {
 	  .max = STATS_INTERVAL_MAX_MS },
 	{ 0 },
 };
+static const struct varlink_parameter tests_parameters[] = {
+	{ "listener", VARLINK_STRING, .optional = true },
+	{ "limit", VARLINK_INT, .optional = true, .min = 1, .max = TESTS_LIMIT_MAX },
+	{ 0 },
+};
 static const struct varlink_parameter connections_parameters[] = {
 	{ "listener", VARLINK_STRING, .optional = true },
 	{ "limit", VARLINK_INT, .optional = true, .min = 1, .max = CONNECTIONS_LIMIT_MAX },
@@ -215,6 +220,7 @@ static const struct varlink_method control_methods[] = {
 	{ "GetStats", VARLINK_READ, VARLINK_MORE_ALLOWED, stats_parameters, control_get_stats },
 	{ "ListConnections", VARLINK_READ, VARLINK_MORE_NEVER, connections_parameters,
 	  control_list_connections },
+	{ "ListTests", VARLINK_READ, VARLINK_MORE_NEVER, tests_parameters, control_list_tests },
 	{ "GetConfig", VARLINK_READ, VARLINK_MORE_NEVER, text_parameter, get_config },
 	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, text_parameter, doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, VARLINK_MORE_NEVER, level_parameter, set_log_level },

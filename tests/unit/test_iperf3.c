@@ -202,20 +202,24 @@ static void results_come_back_as_they_went(void **state)
 	};
 	struct iperf3_results r = { .streams = streams, .count = 3, .congestion = "reno" };
 	struct iperf3_counted counted[4];
+	double cpu;
 	size_t length;
 	char *text = iperf3_build_results(&r, &length);
 
 	(void)state;
 	assert_non_null(text);
-	assert_int_equal(iperf3_parse_results(text + 4, length - 4, counted, 4), 0);
+	assert_int_equal(iperf3_parse_results(text + 4, length - 4, counted, 4, &cpu), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(counted[i].bytes, streams[i].bytes);
 		assert_int_equal(counted[i].packets, streams[i].packets);
+		assert_int_equal(counted[i].lost, streams[i].lost);
+		assert_int_equal(counted[i].retransmits, streams[i].retransmits);
+		assert_true(counted[i].seconds == streams[i].seconds);
 	}
 	assert_int_equal(counted[3].bytes, 0);
 	free(text);
-	assert_int_equal(iperf3_parse_results("{}", 2, counted, 4), -EPROTO);
-	assert_int_equal(iperf3_parse_results("{\"streams\":[{}]}", 16, counted, 4), -EPROTO);
+	assert_int_equal(iperf3_parse_results("{}", 2, counted, 4, &cpu), -EPROTO);
+	assert_int_equal(iperf3_parse_results("{\"streams\":[{}]}", 16, counted, 4, &cpu), -EPROTO);
 	assert_int_equal(iperf3_stream_id(0), 1);
 	assert_int_equal(iperf3_stream_id(1), 3);
 	assert_int_equal(iperf3_stream_id(2), 4);
@@ -328,6 +332,7 @@ static void run(struct scene *s, const char *json, unsigned streams, size_t piec
 static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsigned count)
 {
 	struct iperf3_counted counted[4];
+	double cpu;
 	const char *text;
 	int bytes;
 
@@ -338,7 +343,7 @@ static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsig
 	assert_true(s->control->out_bytes > s->seen + IPERF3_LENGTH);
 	bytes = iperf3_parse_length(s->control->out + s->seen, IPERF3_RESULTS_MAX);
 	text = (const char *)s->control->out + s->seen + IPERF3_LENGTH;
-	assert_int_equal(iperf3_parse_results(text, (size_t)bytes, counted, count), 0);
+	assert_int_equal(iperf3_parse_results(text, (size_t)bytes, counted, count, &cpu), 0);
 	for (unsigned i = 0; i < count; i++)
 		ret_bytes[i] = counted[i].bytes;
 	s->seen += IPERF3_LENGTH + (size_t)bytes;

@@ -6,6 +6,7 @@
 
 #include "conn.h"
 #include "iperf3.h"
+#include "test_log.h"
 
 /* Time without progress after which a test without -t is ended. */
 #define STUCK_NS (60 * (uint64_t)NS_PER_S)
@@ -146,6 +147,9 @@ static int control_read_params(struct conn *c)
 	count = i->member.test->stream_count;
 	i->expected = calloc(count, sizeof(*i->expected));
 	i->sorted = calloc(count, sizeof(struct iperf3_stream *));
+	i->record = test_record_new(c);
+	if (i->record)
+		iperf3_write_options(&params, i->record->options, sizeof(i->record->options));
 	return i->expected && i->sorted ? 1 : -IPERF3_NO_TEST;
 }
 
@@ -299,7 +303,7 @@ static bool step_results(struct conn *c)
 		return false;
 	if (rc > 0)
 		rc = iperf3_parse_results(i->text, i->text_bytes, i->expected,
-					  i->member.test->stream_count);
+					  i->member.test->stream_count, &i->client_cpu);
 	control_drop_text(i);
 	if (rc < 0) {
 		control_fail(c, rc == -ENOMEM ? CONN_END_ERROR : CONN_END_PROTOCOL);

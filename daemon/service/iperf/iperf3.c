@@ -9,6 +9,7 @@
 #include "bulk.h"
 #include "conn.h"
 #include "iperf3.h"
+#include "test_log.h"
 
 /* Decides by the cookie what a connection is: a test's control, or one of its streams. */
 static void cookie_read(struct conn *c)
@@ -84,6 +85,7 @@ static void iperf3_close(struct conn *c)
 		iperf3_datagrams_leave(c);
 	else if (i->step == STEP_STREAM)
 		iperf3_stream_leave(c);
+	test_log_add(sessions_tests(c->worker->shared), &i->record); /* it was broken off */
 	free(i->text);
 	free(i->expected);
 	free(i->sorted);
@@ -102,6 +104,7 @@ const struct service service_iperf3 = {
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,
 	.listens = sessions_listen,
+	.tests = sessions_tests,
 	.open = iperf3_open,
 	.run = iperf3_run,
 	.close = iperf3_close,

@@ -151,6 +151,38 @@ int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *re
 	return error;
 }
 
+void iperf3_write_options(const struct iperf3_params *p, char *text, size_t size)
+{
+	const struct {
+		const char *option;
+		uint64_t value; /* 0: not given */
+	} numbers[] = {
+		{ "-P", p->parallel > 1 ? p->parallel : 0 },
+		{ "-n", p->limit_bytes },
+		{ "-t", p->limit_bytes ? 0 : p->time_s },
+		{ "-O", p->omit_s },
+		{ "-l", p->len },
+		{ "-b", p->rate },
+		{ "--fq-rate", p->fq_rate },
+		{ "-w", (unsigned)p->window },
+		{ "-M", (unsigned)p->mss },
+		{ "-S", (unsigned)p->tos },
+	};
+	size_t at = (size_t)snprintf(text, size, "%s%s", p->datagrams ? "-u " : "",
+				     !p->sends      ? ""
+				     : !p->receives ? "-R "
+						    : "--bidir ");
+
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
+		if (numbers[i].value && at < size)
+			at += (size_t)snprintf(text + at, size - at, "%s %" PRIu64 " ",
+					       numbers[i].option, numbers[i].value);
+	if (p->congestion[0] && at < size)
+		at += (size_t)snprintf(text + at, size - at, "-C %s ", p->congestion);
+	if (at > 0 && at < size)
+		text[at - 1] = '\0'; /* the last space */
+}
+
 /* ---- Results ---- */
 
 unsigned iperf3_stream_id(unsigned index)
@@ -158,9 +190,22 @@ unsigned iperf3_stream_id(unsigned index)
 	return index == 0 ? 1 : index + 2;
 }
 
+/* A number that is only shown: 0 if it is none, or not from 0 to COUNT_MAX.  -1: not counted. */
+static double number_of(const json_t *object, const char *key)
+{
+	double number = json_number_value(json_object_get(object, key));
+
+	return number >= 0 && number <= (double)COUNT_MAX ? number : 0;
+}
+
 static int take_stream(const json_t *stream, struct iperf3_counted *ret, unsigned count)
 {
-	struct iperf3_counted counted = { 0 };
+	struct iperf3_counted counted = {
+		.lost = (uint64_t)number_of(stream, "errors"),
+		.retransmits = (uint64_t)number_of(stream, "retransmits"),
+		.jitter_s = number_of(stream, "jitter"),
+		.seconds = number_of(stream, "end_time"),
+	};
 	uint64_t id = 0;
 
 	if (!json_object_get(stream, "id") || !take_number(stream, "id", UINT32_MAX, &id) ||
@@ -174,7 +219,8 @@ static int take_stream(const json_t *stream, struct iperf3_counted *ret, unsigne
 	return 0;
 }
 
-int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret, unsigned count)
+int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret, unsigned count,
+			 double *ret_cpu)
 {
 	json_t *object = json_loadb(json, bytes, JSON_DECODE_INT_AS_REAL, NULL), *stream;
 	json_t *streams = json_object_get(object, "streams");
@@ -184,6 +230,7 @@ int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *
 	memset(ret, 0, count * sizeof(*ret));
 	json_array_foreach(streams, i, stream)
 		rc = rc < 0 ? rc : take_stream(stream, ret, count);
+	*ret_cpu = number_of(object, "cpu_util_total");
 	json_decref(object);
 	return rc;
 }

@@ -15,6 +15,7 @@
 #include "bulk.h"
 #include "conn.h"
 #include "netperf.h"
+#include "test_log.h"
 
 /* So that control connections are not idle while a test runs. */
 #define TICK_NS  (500 * (uint64_t)NS_PER_MS)
@@ -52,6 +53,24 @@ static void data_call_locked(struct netperf_test *t)
 {
 	for (struct netperf_conn *n = t->data; n; n = n->next)
 		session_call(&n->of);
+}
+
+/* Netperf's clients keep their figures to themselves. */
+static void test_record(struct netperf_conn *n, const struct netperf_result *result)
+{
+	if (n->record) {
+		n->record->complete = true;
+		n->record->server = (struct test_figures){
+			.known = true,
+			.sent_bytes = result->bytes_out,
+			.received_bytes = result->bytes_in,
+			.transactions = result->transactions,
+			.retransmits = result->retransmits,
+			.duration_ns = (uint64_t)(result->elapsed_s * NS_PER_S),
+			.cpu_percent = result->cpu_percent * result->cpus,
+		};
+	}
+	test_log_add(sessions_tests(n->own), &n->record);
 }
 
 /* The control connection ends or abandons its test: remaining data connections end. */
@@ -231,6 +250,9 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 		test_end(n);
 		return;
 	}
+	n->record = test_record_new(c);
+	if (n->record)
+		netperf_write_options(&n->request, n->record->options, sizeof(n->record->options));
 	conn_op_begin(c, NETPERF_OP_TEST);
 	n->step = NETPERF_WAIT_DATA;
 	c->flags |= CONN_LASTING; /* each step of a test has a limit of its own */
@@ -293,6 +315,7 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	netperf_format_result(message, &result);
 	if (!control_write(c, message))
 		return;
+	test_record(n, &result);
 	conn_op_end(c);
 	test_end(n);
 	control_ask(c, n);
@@ -474,6 +497,7 @@ static void netperf_close(struct conn *c)
 
 	if (n->step == NETPERF_DATA)
 		netperf_data_end(c);
+	test_log_add(sessions_tests(n->own), &n->record); /* it was broken off */
 	session_leave(&n->of, left_locked);
 	session_twin_put(&twin);
 }
@@ -487,6 +511,7 @@ const struct service service_netperf = {
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,
 	.listens = sessions_listen,
+	.tests = sessions_tests,
 	.open = netperf_open,
 	.run = netperf_run,
 	.close = netperf_close,

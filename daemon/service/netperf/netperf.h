@@ -10,6 +10,7 @@
 #include "util.h"
 
 struct conn;
+struct test_record;
 struct worker;
 
 /* Time limit of each step that waits for the client. */
@@ -56,10 +57,11 @@ struct netperf_conn {
 
 	/* Control. */
 	struct netperf_request request;
-	uint64_t until_ns;        /* deadline of the step; data: when a sender's time is over */
-	unsigned ended;           /* value of test->ended at the last look */
-	struct sessions *own;     /* the sessions of its listener */
-	struct session_twin twin; /* UDP test: the twin in whose sessions the test is */
+	uint64_t until_ns;          /* deadline of the step; data: when a sender's time is over */
+	unsigned ended;             /* value of test->ended at the last look */
+	struct sessions *own;       /* the sessions of its listener */
+	struct session_twin twin;   /* UDP test: the twin in whose sessions the test is */
+	struct test_record *record; /* NULL: no test, or it is recorded */
 
 	/* Data. */
 	struct netperf_test *test;

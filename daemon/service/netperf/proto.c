@@ -3,6 +3,8 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Types of messages. */
@@ -179,6 +181,26 @@ int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_
 	memcpy(r.congestion, message + 8 + 4 * ASKED_CONGESTION, NETPERF_CONGESTION_MAX - 1);
 	*ret = r;
 	return 0;
+}
+
+void netperf_write_options(const struct netperf_request *r, char *text, size_t size)
+{
+	static const char *const kinds[] = { [NETPERF_STREAM] = "STREAM",
+					     [NETPERF_MAERTS] = "MAERTS",
+					     [NETPERF_RR] = "RR",
+					     [NETPERF_CRR] = "CRR" };
+	char pairs[32] = "", buffers[32] = "", congestion[NETPERF_CONGESTION_MAX + 8] = "";
+
+	if (r->kind == NETPERF_RR || r->kind == NETPERF_CRR)
+		snprintf(pairs, sizeof(pairs), " -r %" PRIu32 ",%" PRIu32, r->request_bytes,
+			 r->response_bytes);
+	if (r->send_buffer || r->receive_buffer)
+		snprintf(buffers, sizeof(buffers), " -S %d,%d", r->send_buffer, r->receive_buffer);
+	if (r->congestion[0])
+		snprintf(congestion, sizeof(congestion), " -K %s", r->congestion);
+	snprintf(text, size, "-t %s_%s -l %s%" PRIu64 "%s%s%s%s", r->datagrams ? "UDP" : "TCP",
+		 kinds[r->kind], r->limit ? "-" : "", r->limit ? r->limit : r->time_s,
+		 pairs[0] || buffers[0] || congestion[0] ? " --" : "", pairs, buffers, congestion);
 }
 
 void netperf_format_error(uint8_t message[static NETPERF_MESSAGE], int error)

@@ -59,6 +59,9 @@ bool netperf_is_message(const uint8_t *head, size_t bytes);
 /* 0; -EPROTO: not a message; any other -errno is sent to the client: the test is not supported. */
 int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_request *ret);
 
+/* Writes the request as options of netperf. */
+void netperf_write_options(const struct netperf_request *request, char *text, size_t size);
+
 /* Write whole messages.  error: an errno. */
 void netperf_format_error(uint8_t message[static NETPERF_MESSAGE], int error);
 void netperf_format_response(uint8_t message[static NETPERF_MESSAGE],
