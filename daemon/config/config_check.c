@@ -320,6 +320,13 @@ static void check_srq(struct config_report *r, struct listener_config *l)
 		REFUSE(r, l, "srq", "expected no with service %s, got 'yes'", l->service->name);
 }
 
+/* With sqpoll the kernel's thread takes the submissions, however many there are. */
+static void check_ring_batch(struct config_report *r, struct listener_config *l)
+{
+	if (l->options.ring_batch == RING_BATCH_NO && l->options.sqpoll)
+		REFUSE(r, l, "ring-batch", "requires sqpoll = no (sqpoll is yes)");
+}
+
 /* ---- Services ---- */
 
 /* The rules that l's service has for its own keys and the core's. */
@@ -458,6 +465,7 @@ void config_check(struct config_report *r)
 		check_build(r, l);
 		check_qp_type(r, l);
 		check_srq(r, l);
+		check_ring_batch(r, l);
 		config_check_features(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);

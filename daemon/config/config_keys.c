@@ -13,6 +13,9 @@ const char *const config_class_names[] = { "live", "listener", "export", "restar
 /* By enum qp_type. */
 const char *const config_qp_types[] = { "rc", "ud", "uc", NULL };
 
+/* By enum ring_batch. */
+const char *const config_ring_batch[] = { "yes", "no", NULL };
+
 #define FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define SERVER(name_, type_, field_, preset_, class_, help_, ...)                                  \
 	{                                                                                          \
@@ -94,6 +97,9 @@ static const struct config_key own_keys[] = {
 		 "that thread, and on another CPU the worker, look for work so long before they sleep", RANGE(NS_PER_MS, DAY)),
 	LISTENER("sqpoll-cpu", cpu, options.sqpoll_cpu, "any", REPLACE,
 		 "CPU that this thread is bound to", .word = "any", .word_value = UINT64_MAX),
+	LISTENER("ring-batch", choice, options.ring_batch, "yes", REPLACE,
+		 "no: a system call for each submission, for comparison", .words = config_ring_batch, .engine = "io_uring",
+		 .streams = true),
 	LISTENER("busy-poll", duration, options.busy_poll_ns, "0", REPLACE,
 		 "spin that long before sleeping", RANGE(0, NS_PER_S)),
 	LISTENER("batch-delay", duration, options.batch_delay_ns, "auto", REPLACE,

@@ -83,7 +83,8 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 	X(napi_busy_poll)                                                                          \
 	X(epoll_busy_poll)                                                                         \
 	X(delay)                                                                                   \
-	X(stall)
+	X(stall)                                                                                   \
+	X(unbatched_for_comparison)
 enum engine_feature {
 #define X(name) FEATURE_##name,
 	ENGINE_FEATURES(X)

@@ -12,6 +12,9 @@
 /* Queue pair types of transport rdma: reliable connections, datagrams, unreliable connections. */
 enum qp_type { QP_RC, QP_UD, QP_UC };
 
+/* Does a call of io_uring_enter() submit all that is queued?  RING_BATCH_NO is for comparison. */
+enum ring_batch { RING_BATCH_YES, RING_BATCH_NO };
+
 /* How late answers are sent, see delay.h.  DELAY_UNIFORM has its least and greatest value, the
  * others have one: the delay, or its mean. */
 enum delay_kind { DELAY_CONSTANT, DELAY_UNIFORM, DELAY_EXPONENTIAL };
@@ -41,6 +44,7 @@ struct worker_options {
 	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
 	/* How long the device may collect completions; 0: not at all. */
 	uint64_t cq_moderation_ns;
+	unsigned ring_batch; /* enum ring_batch */
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;
 	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */

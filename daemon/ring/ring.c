@@ -190,7 +190,10 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	if (r->sqpoll)
 		worker_feature(w, FEATURE_sqpoll);
 	r->spin_ns = ring_spin_ns(w);
-	r->waits = r->sqpoll || r->spin_ns || w->batch.on;
+	r->unbatched = w->options.ring_batch == RING_BATCH_NO && !r->sqpoll;
+	if (r->unbatched)
+		worker_feature(w, FEATURE_unbatched_for_comparison);
+	r->waits = r->sqpoll || r->spin_ns || w->batch.on || r->unbatched;
 	return 0;
 }
 
@@ -285,6 +288,9 @@ void ring_submit(struct ring *r)
 	unsigned submit = ring_publish(r);
 
 	r->quiet = 0; /* The completions of quiet operations are in the queue when this returns. */
+	for (; r->unbatched && submit > 1; submit--)
+		if (!ring_call(r, 1, 0, 0, NULL))
+			return;
 	if (!submit)
 		return;
 	if (!r->sqpoll)
@@ -328,6 +334,8 @@ bool ring_wait(struct ring *r, bool block)
 {
 	struct worker *w = r->worker;
 
+	if (unlikely(r->unbatched))
+		ring_submit(r);
 	if (block && r->spin_ns && ring_spin(r))
 		return false;
 	if (ring_ready(r)) {

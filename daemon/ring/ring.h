@@ -58,6 +58,7 @@ struct ring {
 	/* How long the next wait is for several completions; after that it is for one. */
 	uint64_t batch_ns;
 	bool sqpoll, deferred;
+	bool unbatched; /* for comparison: each call submits one entry */
 	unsigned files; /* registered so far; RING_FILES_MAX at most */
 	bool buffers;   /* the pool's slab is registered, as buffer 0 */
 	unsigned watched_count;

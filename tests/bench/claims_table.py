@@ -184,6 +184,18 @@ def no_call(rows):
     return HOLDS if calls < 0.1 else FAILS, f"calls per operation, sqpoll, 50 x 16: {calls:.3f}"
 
 
+def unbatched(rows):
+    """No better than epoll: so it fails where it is."""
+    label = "an entry a call, 50 x 1"
+    to_epoll, to_ring = (rows.ratio(label, "unbatched", other, CPU) for other in ("epoll", "io_uring"))
+    calls = ", ".join(f"{name} {rows.get(label, name, 'syscalls_per_operation'):.2f}"
+                      for name in ("unbatched", "io_uring", "epoll"))
+    verdict, why = decide_by([to_epoll], BETTER)
+    return (verdict if verdict == OPEN else FAILS if verdict == HOLDS else HOLDS,
+            f"{why}CPU per request, one entry a call to epoll: {to_epoll}, to all entries in a call: {to_ring}; "
+            f"calls per operation: {calls}")
+
+
 def stack(rows):
     """Entering and leaving the kernel against all that epoll's worker costs."""
     call_ns = rows.extra["call_ns"]
@@ -281,6 +293,8 @@ CLAIMS = [
     ("io_uring needs one system call per operation, or less",
      "J. Corbet, Ringing in a new asynchronous I/O API, LWN (2019)", f"{SELF}: calls per operation",
      one_call),
+    ("a ring that is entered once for each entry costs no less than epoll", "netty/netty#17432",
+     f"{SELF}: `ring-batch = no`, for comparison, 50 x 1", unbatched),
     ("with submission polling it needs none", "J. Axboe, Efficient IO with io_uring (2019)",
      f"{SELF}: calls per operation with sqpoll, 50 x 16", no_call),
     ("the network stack, not the system calls, is the bottleneck",
