@@ -303,8 +303,8 @@ static inline int epoll_poll(struct worker *w, int timeout_ms)
 			     timeout_ms, 0, 0);
 }
 
-/* Sleeps until the deadline: to the nanosecond on Linux 5.11 and later, else to the millisecond,
- * rounded up. */
+/* Sleeps until the deadline: for less than a second to the nanosecond on Linux 5.11 and later, else
+ * to the millisecond, rounded up. */
 static int epoll_sleep(struct worker *w, uint64_t deadline_ns)
 {
 	static _Atomic bool absent; /* epoll_pwait2() */
@@ -319,9 +319,8 @@ static int epoll_sleep(struct worker *w, uint64_t deadline_ns)
 	if (now_ns >= deadline_ns)
 		return epoll_poll(w, 0);
 	left_ns = deadline_ns - now_ns;
-	if (!atomic_load_explicit(&absent, memory_order_relaxed)) {
-		ts = (struct __kernel_timespec){ (long long)(left_ns / NS_PER_S),
-						 (long long)(left_ns % NS_PER_S) };
+	if (left_ns < NS_PER_S && !atomic_load_explicit(&absent, memory_order_relaxed)) {
+		ts = (struct __kernel_timespec){ .tv_nsec = (long long)left_ns };
 		stat_add(w->stats.sys_epoll_wait, 1);
 		n = (int)syscall6(SYS_epoll_pwait2, e->fd, (long)e->events, ARRAY_SIZE(e->events),
 				  (long)&ts, 0, 0);
