@@ -377,8 +377,12 @@ void epoll_wait_turn(struct worker *w, bool block)
 		n = epoll_poll(w, -1);
 	else
 		n = epoll_poll_timed(w, block);
-	if (unlikely(n < 0))
-		worker_wait_failed(w, "epoll_wait", -n);
+	if (unlikely(n <= 0)) {
+		if (n < 0)
+			worker_wait_failed(w, "epoll_wait", -n);
+		worker_awake(w);
+		return;
+	}
 	worker_awake(w);
 	for (int i = 0; i < n; i++) {
 		struct op *op = e->events[i].data.ptr;
