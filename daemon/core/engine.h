@@ -17,6 +17,7 @@
 
 struct conn;
 struct op;
+struct pair;
 struct region;
 struct remote;
 struct sockaddr_storage;
@@ -69,6 +70,11 @@ struct engine_remote {
 	/* For services that have message(). */
 	void (*spill)(const struct conn *c, struct region *ret_region);
 	unsigned (*send_spill)(struct conn *c, uint32_t bytes);
+
+	/* For services with SERVICE_EXCHANGES: see pair.h. */
+	int (*pair_mtu)(struct conn *c);
+	int (*pair)(struct conn *c, struct pair *pair);
+	bool (*is_pair)(const struct conn *c);
 };
 
 struct engine {

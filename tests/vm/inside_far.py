@@ -36,8 +36,8 @@ def test_cmtime_times_connections(start_daemon, device):
 # ---- perftest ----
 
 
-def perftest(daemon, device, command, name="r", **options):
-    done = run("timeout", LIMIT, command.split()[0], "-F", "-R", "-d", f"{device}0", "-p",
+def perftest(daemon, device, command, name="r", manager=("-R",), **options):
+    done = run("timeout", LIMIT, command.split()[0], "-F", *manager, "-d", f"{device}0", "-p",
                port_of(daemon, name), *command.split()[1:], ADDRESSES[device], **options)
     assert done.returncode == 0, f"{command}\n{done.stdout}{daemon.log()}"
     return done.stdout

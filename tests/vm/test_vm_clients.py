@@ -10,7 +10,7 @@ from virtual import ENVIRONMENT, HERE, TOP, check, files, names_in, results, why
 
 MINUTES = 9
 
-INSIDE = files("far", "nbd", "nvme", "power")
+INSIDE = files("far", "exchange", "nbd", "nvme", "power")
 
 
 @pytest.mark.parametrize("name", names_in(INSIDE))

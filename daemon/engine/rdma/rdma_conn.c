@@ -12,14 +12,13 @@
 #include "conn.h"
 #include "rdma_cm.h"
 #include "rdma_engine.h"
+#include "rdma_exchange.h"
 #include "rdma_queue.h"
 #include "rdma_remote.h"
 #include "rdma_shared.h"
 
 enum {
 	RDMA_RNR_TIMER = 12, /* 0.64 ms: delay after which a client that found no receive retries */
-	RDMA_RNR_RETRY = 7,  /* of the client: without limit */
-	RDMA_RETRY = 7,      /* of the client, for lost packets */
 };
 
 /* ---- Setup ---- */
@@ -41,30 +40,13 @@ static void rdma_conn_feed(struct rdma_conn *r)
 		rdma_queue_feed(r);
 }
 
-static int rdma_conn_accept(struct rdma_conn *r)
-{
-	const struct ibv_device_attr *limits = &r->device->limits;
-	struct rdma_conn_param accept = {
-		.responder_resources = (uint8_t)MIN(r->responder_resources, limits->max_qp_rd_atom),
-		.initiator_depth = (uint8_t)MIN(r->initiator_depth, limits->max_qp_init_rd_atom),
-		.retry_count = RDMA_RETRY,
-		.rnr_retry_count = RDMA_RNR_RETRY,
-		.private_data = r->connect_data.reply,
-		.private_data_len = r->connect_data.reply_bytes,
-	};
-
-	r->reads = r->device->reads && accept.initiator_depth > 0;
-	if (rdma_accept(r->id, &accept) < 0)
-		return -errno;
-	rdma_conn_become(r, RDMA_ACCEPTED);
-	return 0;
-}
-
 static int rdma_conn_open(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
 	int rc;
 
+	if (conn_is_exchange(c))
+		return rdma_exchange_open(c);
 	if (r->state != RDMA_NEW) /* the service has closed it */
 		return 0;
 	rdma_conn_adopt(c);
@@ -75,7 +57,9 @@ static int rdma_conn_open(struct conn *c)
 	if (r->inline_max > 0)
 		worker_feature(c->worker, FEATURE_inline_send);
 	rdma_conn_feed(r);
-	return r->state == RDMA_OPENING ? rdma_conn_accept(r) : 0;
+	if (r->state != RDMA_OPENING)
+		return 0;
+	return r->pair ? rdma_pair_accept(r) : rdma_conn_accept(r);
 }
 
 /* ---- Teardown ---- */
@@ -85,6 +69,10 @@ static void rdma_conn_end(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
 
+	if (conn_is_exchange(c)) {
+		rdma_exchange_close(c);
+		return;
+	}
 	if (r->state == RDMA_NEW)
 		rdma_conn_adopt(c);
 	if (!rdma_conn_is_open(r))
@@ -115,6 +103,19 @@ static void rdma_conn_tear_down(struct rdma_conn *r)
 	rdma_destroy_id(r->id);
 	r->id = NULL;
 	rdma_conn_become(r, RDMA_GONE);
+	if (r->pair)
+		rdma_pair_gone(r->pair);
+}
+
+/* Tells the client that the connection has ended. */
+static void rdma_conn_notify(struct rdma_conn *r)
+{
+	if (r->pair) /* the end of its socket tells it */
+		return;
+	if (r->state == RDMA_ENDED)
+		rdma_disconnect(r->id);
+	else
+		rdma_cm_reject(r->device->worker, r->id, "an error of the server");
 }
 
 static void rdma_conn_drain(const struct rdma *e)
@@ -132,12 +133,8 @@ static void rdma_conn_end_all(struct rdma *e)
 	if (likely(!list))
 		return;
 	e->ending = NULL; /* the polls may add connections: these are for the next call */
-	for (r = list; r; r = r->ending_next) {
-		if (r->state == RDMA_ENDED)
-			rdma_disconnect(r->id);
-		else
-			rdma_cm_reject(e->worker, r->id, "an error of the server");
-	}
+	for (r = list; r; r = r->ending_next)
+		rdma_conn_notify(r);
 	rdma_conn_drain(e);
 	for (r = list; r; r = r->ending_next)
 		if (r->id->qp)
@@ -152,7 +149,15 @@ static void rdma_conn_end_all(struct rdma *e)
 
 static void rdma_conn_release(struct conn *c)
 {
-	rdma_conn_free(c->engine_state);
+	struct rdma_conn *r = c->engine_state;
+
+	if (conn_is_exchange(c)) {
+		rdma_exchange_release(c);
+		return;
+	}
+	if (r->pair)
+		rdma_pair_free(r->pair);
+	rdma_conn_free(r);
 }
 
 static void rdma_conn_tend(struct worker *w)
@@ -164,7 +169,9 @@ static void rdma_conn_tend(struct worker *w)
 
 static void rdma_conn_recv(struct conn *c, bool on)
 {
-	if (on)
+	if (on && conn_is_exchange(c))
+		rdma_exchange_recv(c);
+	else if (on)
 		rdma_queue_want_receives(c->engine_state);
 }
 
@@ -174,6 +181,10 @@ static void rdma_conn_flush(struct conn *c)
 	struct rdma_send_chain chain;
 	bool all;
 
+	if (unlikely(conn_is_exchange(c))) {
+		rdma_exchange_flush(c);
+		return;
+	}
 	if (!rdma_conn_is_open(r) || (c->flags & CONN_EOF)) { /* the client has gone */
 		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
 		return;
@@ -307,6 +318,10 @@ static void rdma_conn_event(struct rdma_conn *r, enum rdma_cm_event_type type)
 	case RDMA_CM_EVENT_ESTABLISHED:
 		rdma_conn_established(r);
 		break;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		rdma_pair_event(r, type);
+		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		rdma_conn_end(r->conn);
@@ -355,7 +370,7 @@ static int rdma_conn_device_serves(struct rdma_device *d, unsigned port, struct 
 static void rdma_conn_device_gone(struct rdma_device *d)
 {
 	for (struct conn *c = d->worker->conns; c; c = c->next)
-		if (((struct rdma_conn *)c->engine_state)->device == d)
+		if (!conn_is_exchange(c) && ((struct rdma_conn *)c->engine_state)->device == d)
 			conn_close(c, CONN_END_ERROR);
 }
 
@@ -380,7 +395,17 @@ static const struct rdma_mode rdma_connections = {
 
 static int rdma_conn_init(struct worker *w, struct reason *reason)
 {
-	return rdma_init(w, &rdma_connections, reason);
+	int rc = rdma_init(w, &rdma_connections, reason);
+
+	if (rc == 0)
+		rdma_exchanges_open(w);
+	return rc;
+}
+
+static void rdma_conn_accept_on(struct worker *w, bool on)
+{
+	rdma_exchanges_accept(w, on);
+	rdma_cm_accept(w, on);
 }
 
 /* Also ends the connections that the core has given up. */
@@ -389,6 +414,7 @@ static void rdma_conn_fini(struct worker *w)
 	rdma_conn_end_all(w->engine_state);
 	for (struct conn *c = w->conns; c; c = c->next)
 		rdma_conn_release(c);
+	rdma_exchanges_close(w);
 	rdma_fini(w);
 }
 
@@ -396,14 +422,22 @@ static void rdma_conn_peer(const struct conn *c, struct sockaddr_storage *ret_pe
 {
 	const struct rdma_conn *r = c->engine_state;
 
-	*ret_peer = r->peer;
+	if (conn_is_exchange(c))
+		rdma_exchange_peer(c, ret_peer);
+	else
+		*ret_peer = r->peer;
 }
 
 static void rdma_conn_local(const struct conn *c, struct sockaddr_storage *ret_local)
 {
 	const struct rdma_conn *r = c->engine_state;
-	struct sockaddr *local = r->id ? rdma_get_local_addr(r->id) : NULL;
+	const struct sockaddr *local;
 
+	if (conn_is_exchange(c)) {
+		rdma_exchange_local(c, ret_local);
+		return;
+	}
+	local = r->id ? rdma_get_local_addr(r->id) : NULL;
 	ret_local->ss_family = AF_UNSPEC;
 	if (local)
 		memcpy(ret_local, local,
@@ -415,7 +449,7 @@ static const struct engine_device *rdma_conn_device(const struct conn *c)
 {
 	const struct rdma_conn *r = c->engine_state;
 
-	return r->port;
+	return conn_is_exchange(c) ? NULL : r->port;
 }
 
 static const struct engine_clients rdma_conn_clients = {
@@ -429,12 +463,16 @@ static const struct engine_remote rdma_conn_remote = {
 	.region = rdma_region,
 	.spill = rdma_spill,
 	.send_spill = rdma_send_spill,
+	.pair_mtu = rdma_pair_mtu,
+	.pair = rdma_pair,
+	.is_pair = rdma_is_pair,
 };
 
 extern const struct engine engine_rdma;
 
 const struct engine engine_rdma = {
 	RDMA_ENGINE,
+	.accept = rdma_conn_accept_on,
 	.init = rdma_conn_init,
 	.fini = rdma_conn_fini,
 	.open = rdma_conn_open,

@@ -8,41 +8,59 @@
 #include "rdma_queue.h"
 #include "rdma_remote.h"
 
-/* Takes request->id over and frees the request. */
-static struct rdma_conn *rdma_conn_new(struct rdma_device *d, struct rdma_request *request,
-				       const struct connect_data *connect_data)
+enum {
+	RDMA_RNR_RETRY = 7, /* of the client: without limit */
+	RDMA_RETRY = 7,     /* of the client, for lost packets */
+};
+
+struct rdma_conn *rdma_conn_new(void)
 {
 	struct rdma_conn *r = calloc(1, sizeof(*r));
+
+	if (r)
+		rdma_remote_open(r);
+	return r;
+}
+
+void rdma_conn_use(struct rdma_conn *r, struct rdma_device *d,
+		   const struct connect_data *connect_data)
+{
+	r->device = d;
+	r->port = rdma_device_port(d, r->id->port_num);
+	r->connect_data = *connect_data;
+	rdma_device_use(d);
+}
+
+/* Takes request->id over. */
+static struct rdma_conn *rdma_conn_of(struct rdma_device *d, struct rdma_request *request,
+				      const struct connect_data *connect_data)
+{
+	struct rdma_conn *r = rdma_conn_new();
 
 	if (!r)
 		return NULL;
 	r->id = request->id;
 	r->id->context = r;
-	r->device = d;
-	r->port = rdma_device_port(d, r->id->port_num);
 	r->peer = request->peer;
 	r->responder_resources = request->responder_resources;
 	r->initiator_depth = request->initiator_depth;
-	r->connect_data = *connect_data;
-	rdma_remote_open(r);
-	rdma_device_use(d);
+	rdma_conn_use(r, d, connect_data);
 	return r;
 }
 
 void rdma_conn_free(struct rdma_conn *r)
 {
-	rdma_device_leave(r->device);
+	if (r->device)
+		rdma_device_leave(r->device);
 	free(r);
 }
 
-/* 0 or -errno.  -EAGAIN: not enough chunks for its receives; -ENOSPC: the completion queue is full.
- */
-static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
-			   const struct rdma_request *request,
-			   const struct connect_data *connect_data, void **ret_ticket)
+/* -EAGAIN: not enough chunks for its receives; -ENOSPC: the completion queue is full. */
+int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
+		    const struct sockaddr_storage *peer, const struct connect_data *connect_data,
+		    void **ret_ticket)
 {
 	const struct pool *p = &w->pool;
-
 	int rc = 0;
 
 	if (!d->shared && p->free_count < p->keep + rdma_queue_chunks(p, connect_data))
@@ -55,10 +73,10 @@ static int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 	}
 	if (w->drain.on || w->turn.stop)
 		return -EUSERS;
-	return conn_admit(w, -1, &request->peer, ret_ticket);
+	return conn_admit(w, -1, peer, ret_ticket);
 }
 
-static const char *rdma_conn_refusal(const struct worker *w, int rc)
+const char *rdma_conn_refusal(const struct worker *w, int rc)
 {
 	switch (rc) {
 	case -EAGAIN:
@@ -91,12 +109,12 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 		rdma_request_refuse_greeting(request, &connect_data);
 		return;
 	}
-	rc = rdma_conn_admit(w, d, request, &connect_data, &ticket);
+	rc = rdma_conn_admit(w, d, &request->peer, &connect_data, &ticket);
 	if (rc < 0) {
 		rdma_request_refuse(request, rdma_conn_refusal(w, rc));
 		return;
 	}
-	r = rdma_conn_new(d, request, &connect_data);
+	r = rdma_conn_of(d, request, &connect_data);
 	if (!r) {
 		w->owner->release(w, ticket);
 		stat_add(w->stats.closed_error, 1);
@@ -107,4 +125,23 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 		rdma_conn_free(r);
 	}
 	rdma_request_refuse(request, "no memory");
+}
+
+int rdma_conn_accept(struct rdma_conn *r)
+{
+	const struct ibv_device_attr *limits = &r->device->limits;
+	struct rdma_conn_param accept = {
+		.responder_resources = (uint8_t)MIN(r->responder_resources, limits->max_qp_rd_atom),
+		.initiator_depth = (uint8_t)MIN(r->initiator_depth, limits->max_qp_init_rd_atom),
+		.retry_count = RDMA_RETRY,
+		.rnr_retry_count = RDMA_RNR_RETRY,
+		.private_data = r->connect_data.reply,
+		.private_data_len = r->connect_data.reply_bytes,
+	};
+
+	r->reads = r->device->reads && accept.initiator_depth > 0;
+	if (rdma_accept(r->id, &accept) < 0)
+		return -errno;
+	rdma_conn_become(r, RDMA_ACCEPTED);
+	return 0;
 }

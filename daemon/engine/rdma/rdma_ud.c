@@ -366,6 +366,7 @@ extern const struct engine engine_rdma_datagrams;
 /* The engine of a listener with `qp-type = ud`. */
 const struct engine engine_rdma_datagrams = {
 	RDMA_ENGINE,
+	.accept = rdma_cm_accept,
 	.forgets = true,
 	.init = rdma_ud_init,
 	.fini = rdma_ud_fini,

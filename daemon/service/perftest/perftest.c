@@ -1,5 +1,6 @@
-/* perftest with -R: what the servers of ib_send_bw, ib_write_bw, ib_read_bw, ib_read_lat and
- * ib_send_lat do, for any number of clients at once.
+/* perftest: what the servers of ib_send_bw, ib_write_bw, ib_read_bw, ib_read_lat and
+ * ib_send_lat do, for any number of clients at once.  exchange.c has the control
+ * connections of clients without -R, which come by TCP; those with -R are here.
  *
  * Control and data connections come to the same port; one that begins with a version message is
  * control.  Clients do not announce the type of test.  So there are two services: `perftest` drops
@@ -19,7 +20,9 @@
 
 #include "conn.h"
 #include "connect_data.h"
+#include "pair.h"
 #include "parse.h"
+#include "perftest.h"
 #include "proto.h"
 #include "remote.h"
 #include "session.h"
@@ -27,11 +30,7 @@
 #define TURN_NS  (5 * (uint64_t)NS_PER_S)  /* time limit for a client's data connections */
 #define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of checks whether it is a client's turn */
 
-enum {
-	RECEIVES_IWARP = 520, /* perftest has up to 512 messages in flight */
-	OPERATION_TEST = 0,
-	OPERATION_MESSAGE = 1,
-};
+enum { RECEIVES_IWARP = 520 }; /* perftest has up to 512 messages in flight */
 
 enum perftest_step {
 	PERFTEST_NEW,     /* not known yet: the first message tells control from data */
@@ -262,13 +261,11 @@ static void queue_answer(struct conn *c, struct perftest_conn *p)
 	perftest_set_memory(p->message, (uintptr_t)spill.base, spill.key);
 }
 
-/* The report to the client; a side that sends no pongs reports zeros for its own direction. */
 static void report_answer(const struct conn *c, struct perftest_conn *p)
 {
-	enum { REPORTS = 5, SIZE_AND_COUNT = 2 };
+	enum { REPORTS = 5 };
 
-	if (!(c->worker->service->flags & SERVICE_ANSWERS) &&
-	    p->reports % REPORTS >= SIZE_AND_COUNT)
+	if (perftest_reports_zero(c, p->reports % REPORTS))
 		memset(p->message, 0, sizeof(p->message));
 	p->reports++;
 }
@@ -380,7 +377,9 @@ static void perftest_run(struct conn *c)
 {
 	struct perftest_conn *p = c->state;
 
-	if (p->message_bytes)
+	if (conn_is_exchange(c))
+		exchange_run(c);
+	else if (p->message_bytes)
 		control_run(c, p);
 	else if (p->step == PERFTEST_CONNECTS && conn_deadline_passed(c))
 		conn_close(c, CONN_END_IDLE);
@@ -391,12 +390,16 @@ static void perftest_run(struct conn *c)
 
 static int perftest_open(struct conn *c)
 {
-	struct perftest_conn *p = calloc(1, sizeof(*p));
 	const struct engine_device *device = conn_device(c);
+	struct perftest_conn *p;
 
+	if (conn_is_exchange(c))
+		return exchange_open(c);
+	p = calloc(1, sizeof(*p));
 	if (!p)
 		return -ENOMEM;
 	session_member_init(&p->of, c);
+	p->step = conn_is_pair(c) ? PERFTEST_DATA : PERFTEST_NEW;
 	p->iwarp = device && !strcmp(device->transport, "iWARP");
 	c->state = p;
 	c->flags |= CONN_LASTING; /* control connections, and data connections with one-sided
@@ -410,7 +413,10 @@ static void perftest_close(struct conn *c)
 {
 	struct perftest_conn *p = c->state;
 
-	session_leave(&p->of, left_locked);
+	if (conn_is_exchange(c))
+		exchange_close(c);
+	else
+		session_leave(&p->of, left_locked);
 }
 
 static int perftest_greet(const struct worker *w, struct connect_data *connect_data)
@@ -421,7 +427,9 @@ static int perftest_greet(const struct worker *w, struct connect_data *connect_d
 	return 0;
 }
 
-#define PERFTEST_FLAGS (SERVICE_MESSAGES | SERVICE_REMOTE | SERVICE_LENDS | SERVICE_SAME_WORKER)
+#define PERFTEST_FLAGS                                                                             \
+	(SERVICE_MESSAGES | SERVICE_REMOTE | SERVICE_LENDS | SERVICE_SAME_WORKER |                 \
+	 SERVICE_EXCHANGES)
 #define PERFTEST                                                                                   \
 	.shared_new = sessions_new, .shared_free = sessions_free, .connect = perftest_greet,       \
 	.open = perftest_open, .run = perftest_run, .message = perftest_message,                   \

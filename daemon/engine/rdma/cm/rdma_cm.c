@@ -5,13 +5,13 @@
 #include "rdma_cm.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "parse.h"
+#include "rdma_channel.h"
 #include "sockaddr.h"
 #include "worker.h"
 
@@ -20,13 +20,6 @@ enum {
 	BACKLOG = 1024,
 	EVENTS_MAX = 16,            /* that one turn handles */
 	RETRY_NS = 500 * NS_PER_MS, /* until an address that was lost is bound again */
-};
-
-/* An event channel.  Counted, as an identifier that is handed over needs the old channel until it
- * is moved, and the worker that made the channel may end before. */
-struct rdma_channel {
-	struct rdma_event_channel *events;
-	_Atomic unsigned refs;
 };
 
 /* The state of a worker. */
@@ -46,36 +39,6 @@ static struct rdma_cm *rdma_cm_of(const struct worker *w)
 	const struct rdma *e = w->engine_state;
 
 	return e->cm;
-}
-
-static struct rdma_channel *rdma_channel_new(void)
-{
-	struct rdma_channel *channel = calloc(1, sizeof(*channel));
-
-	if (!channel)
-		return NULL;
-	channel->events = rdma_create_event_channel();
-	if (!channel->events) {
-		free(channel);
-		return NULL;
-	}
-	atomic_init(&channel->refs, 1);
-	return channel;
-}
-
-static struct rdma_channel *rdma_channel_get(struct rdma_channel *channel)
-{
-	atomic_fetch_add(&channel->refs, 1);
-	return channel;
-}
-
-/* Any thread. */
-static void rdma_channel_put(struct rdma_channel *channel)
-{
-	if (atomic_fetch_sub(&channel->refs, 1) > 1)
-		return;
-	rdma_destroy_event_channel(channel->events);
-	free(channel);
 }
 
 /* ---- Listening ---- */
@@ -331,22 +294,18 @@ static void rdma_request_hand_over(struct worker *to, struct rdma_request *reque
 	mailbox_post(&to->mailbox, &request->call);
 }
 
-/* Index of the worker that takes a connection: round robin, or by address (SERVICE_SAME_WORKER). */
-static unsigned rdma_cm_choose(const struct worker *w, const struct sockaddr *peer)
+/* Round robin, or by address (SERVICE_SAME_WORKER). */
+struct worker *rdma_cm_choose(const struct worker *w, const struct sockaddr_storage *peer)
 {
-	struct sockaddr_storage sa = { 0 };
-	struct in6_addr address;
+	struct in6_addr address = sockaddr_mapped(peer);
 	unsigned hash = 0;
 
 	if (!(w->service->flags & SERVICE_SAME_WORKER))
-		return rdma_cm_of(w)->next_worker++;
-	memcpy(&sa, peer,
-	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-					   : sizeof(struct sockaddr_in));
-	address = sockaddr_mapped(&sa);
-	for (unsigned i = 0; i < sizeof(address); i++)
-		hash = hash * 31 + address.s6_addr[i];
-	return hash;
+		hash = rdma_cm_of(w)->next_worker++;
+	else
+		for (unsigned i = 0; i < sizeof(address); i++)
+			hash = hash * 31 + address.s6_addr[i];
+	return &w->team.workers[hash % w->team.count];
 }
 
 static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rdma_request *request)
@@ -367,7 +326,7 @@ static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rd
 	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 					   : sizeof(struct sockaddr_in));
 	if (w->team.count > 1 && !w->turn.stop)
-		to = &w->team.workers[rdma_cm_choose(w, peer) % w->team.count];
+		to = rdma_cm_choose(w, &request->peer);
 	if (to == w)
 		e->mode->requested(w, request);
 	else
@@ -447,6 +406,20 @@ static void rdma_cm_event(struct op *op, int res, uint32_t flags)
 }
 
 /* ---- Life ---- */
+
+int rdma_cm_identify(const struct worker *w, void *context, struct rdma_cm_id **ret_id)
+{
+	struct rdma_event_channel *events = rdma_cm_of(w)->channel->events;
+
+	return rdma_create_id(events, ret_id, context, RDMA_PS_TCP) < 0 ? -errno : 0;
+}
+
+bool rdma_cm_is_iwarp(const struct worker *w, unsigned index)
+{
+	const struct rdma_cm_id *id = rdma_cm_of(w)->listeners[index];
+
+	return id && id->verbs && id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+}
 
 static int rdma_cm_refuse(struct reason *reason, const char *what, int error)
 {

@@ -21,6 +21,7 @@
 struct rdma_cm;
 struct rdma_conn;
 struct rdma_device;
+struct rdma_exchanges;
 struct rdma_request;
 struct rdma_small;
 struct rdma_spill;
@@ -94,7 +95,8 @@ struct rdma {
 	struct rdma_conn *wanting;
 	struct rdma_conn *ending; /* connections to be torn down, linked by ending_next */
 	unsigned unwatched;       /* turns since events other than completions were handled */
-	struct rdma_ud_handles *handles; /* of datagrams: address handles that are made */
+	struct rdma_ud_handles *handles;  /* of datagrams: address handles that are made */
+	struct rdma_exchanges *exchanges; /* listening sockets; NULL: none */
 };
 
 /* A worker's use of a device.  Made when the worker starts, or with the first connection over a

@@ -13,6 +13,7 @@
 struct chunk;
 struct conn;
 struct pool;
+struct rdma_pair;
 struct rdma_region;
 struct remote;
 struct stats;
@@ -105,6 +106,9 @@ struct rdma_conn {
 	enum rdma_state state; /* rdma_conn_become() changes it */
 	struct conn *conn;     /* NULL: NEW */
 	struct rdma_cm_id *id; /* NULL: GONE */
+	/* Agreed on over a socket: the identifier only knows the route.  NULL: the connection is
+	 * the connection manager's. */
+	struct rdma_pair *pair;
 	struct rdma_device *device;
 	const struct engine_device *port; /* its port; NULL: more ports than a worker lists */
 	struct rdma_conn *wanting_next, *ending_next, *number_next;

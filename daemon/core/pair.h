@@ -1,0 +1,60 @@
+/* Queue pairs that a client and a service agree on over a socket, by messages of the service's own
+ * protocol instead of the connection manager's.
+ *
+ * A service with SERVICE_EXCHANGES gets the sockets that connect to its listener's addresses by TCP
+ * as connections (conn_is_exchange()), byte streams without one-sided operations.  Each queue pair
+ * agreed on over one is a connection of its own; all of them end with the socket, and the socket
+ * with the first of them that ends.  Worker's thread only. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conn.h"
+#include "engine.h"
+
+enum {
+	PAIR_GID = 16,   /* bytes */
+	PAIRS_MAX = 64,  /* queue pairs of one socket */
+	PAIR_MTU_MAX = 5 /* the longest MTU, 4096 bytes, as enum ibv_mtu */
+};
+
+struct pair_end {
+	uint32_t number;   /* of the queue pair (QPN) */
+	uint32_t sequence; /* number of the first packet that it sends (PSN) */
+	unsigned reads;    /* reads of the peer that it allows in flight */
+	uint8_t gid[PAIR_GID];
+};
+
+struct pair {
+	struct pair_end client;
+	unsigned mtu; /* as enum ibv_mtu: what both sides can */
+	/* Filled in by conn_pair(). */
+	struct pair_end own;
+	struct conn *conn; /* the connection over the queue pair */
+};
+
+static inline bool conn_is_exchange(const struct conn *c)
+{
+	return c->fd >= 0;
+}
+
+/* Is c the connection over a queue pair that was agreed on over a socket? */
+static inline bool conn_is_pair(const struct conn *c)
+{
+	return c->worker->engine->remote->is_pair(c);
+}
+
+/* The MTU that queue pairs of this client can have, as enum ibv_mtu; -errno: none can be made, and
+ * the reason was logged. */
+static inline int conn_pair_mtu(struct conn *c)
+{
+	return c->worker->engine->remote->pair_mtu(c);
+}
+
+/* Makes the queue pair for the client's, or finds the one that an earlier call has made.  0, and it
+ * is ready to receive; -EAGAIN: not yet, c runs again; other -errno: it is refused, and the reason
+ * was logged. */
+static inline int conn_pair(struct conn *c, struct pair *pair)
+{
+	return c->worker->engine->remote->pair(c, pair);
+}

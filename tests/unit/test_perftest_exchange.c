@@ -1,0 +1,122 @@
+/* service/perftest/exchange_proto.c: the messages of perftest 4.5's clients over TCP, as they were
+ * captured from ib_send_bw over rxe. */
+#include <errno.h>
+
+#include "hex.h"
+#include "perftest/exchange_proto.h"
+
+#define GID "00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01:"
+
+static const char key[EXCHANGE_KEY] =
+	"0000:0001:000012:3ce8eb:00000394:000055ebbbd19000:" GID "00000000:";
+
+/* After the version, both values and the MTU. */
+static const struct exchange begun = { .step = 4 };
+
+static int parse(struct exchange *x, const char *message, unsigned bytes)
+{
+	struct exchange_key ret;
+
+	assert_int_equal(exchange_bytes(x, (const uint8_t *)message, bytes), bytes);
+	return exchange_parse(x, (const uint8_t *)message, &ret);
+}
+
+static int parse_key(const char *message)
+{
+	struct exchange x = begun;
+
+	return parse(&x, message, EXCHANGE_KEY);
+}
+
+static void a_test_from_its_beginning_to_its_end(void **state)
+{
+	struct exchange x = { 0 };
+	char value[8] = { 0, 0, 1 };
+
+	(void)state;
+	assert_int_equal(parse(&x, "6.06\0\0\0\0\0\0\0\0\0\0\0", 16), EXCHANGE_IS_VERSION);
+	assert_int_equal(parse(&x, "\0\0\x10", 4), EXCHANGE_IS_VALUE);
+	assert_int_equal(parse(&x, "\0\0\0@", 4), EXCHANGE_IS_VALUE);
+	assert_int_equal(parse(&x, "3", 2), EXCHANGE_IS_MTU);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(parse(&x, key, sizeof(key)), EXCHANGE_IS_KEY);
+	for (unsigned i = 0; i < EXCHANGE_REPORTS; i++) {
+		assert_int_equal(parse(&x, value, sizeof(value)), EXCHANGE_IS_REPORT);
+		value[0] = 'd'; /* any number may follow the first */
+	}
+	assert_int_equal(parse(&x, key, sizeof(key)), EXCHANGE_IS_KEY);
+	assert_int_equal(parse(&x, "done", 5), EXCHANGE_IS_END);
+}
+
+static void a_message_is_told_by_its_first_bytes(void **state)
+{
+	(void)state;
+	for (unsigned have = 0; have < EXCHANGE_TELLS_AT; have++)
+		assert_int_equal(exchange_bytes(&begun, (const uint8_t *)key, have),
+				 EXCHANGE_TELLS_AT);
+	assert_int_equal(exchange_bytes(&begun, (const uint8_t *)"done", 5), 5);
+	assert_int_equal(exchange_bytes(&begun, (const uint8_t *)"d0ne:", 5), EXCHANGE_KEY);
+	assert_int_equal(exchange_bytes(&begun, (const uint8_t *)"\0\0\0\0\0", 5), 8);
+}
+
+static void a_key_has_its_fields(void **state)
+{
+	struct exchange x = begun;
+	struct exchange_key k;
+	uint8_t written[EXCHANGE_KEY];
+
+	(void)state;
+	assert_int_equal(exchange_parse(&x, (const uint8_t *)key, &k), EXCHANGE_IS_KEY);
+	assert_int_equal(k.lid, 0);
+	assert_int_equal(k.reads, 1);
+	assert_int_equal(k.number, 0x12);
+	assert_int_equal(k.sequence, 0x3ce8eb);
+	assert_int_equal(k.key, 0x394);
+	assert_int_equal(k.address, UINT64_C(0x55ebbbd19000));
+	assert_bytes(k.gid, sizeof(k.gid), "00000000000000000000ffff0a090001");
+	exchange_write_key(&k, written);
+	assert_memory_equal(written, key, sizeof(key));
+}
+
+static void each_byte_of_a_key_counts(void **state)
+{
+	char wrong[EXCHANGE_KEY];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(key); i++) {
+		memcpy(wrong, key, sizeof(key));
+		wrong[i] = key[i] == ':' ? '0' : 'g';
+		assert_int_equal(parse_key(wrong), -EPROTO);
+	}
+	/* Of InfiniBand, where keys have no GID, and with data validation, where they have more. */
+	memset(wrong, '0', sizeof(wrong));
+	memcpy(wrong, "0001:0001:000012:3ce8eb:00000394:000055ebbbd19000:00000000", 59);
+	assert_int_equal(parse_key(wrong), -EPROTO);
+}
+
+static void the_beginning_is_checked(void **state)
+{
+	static const char *const mtus[] = { "0", "6", "33", "" };
+	struct exchange x = { 0 };
+
+	(void)state;
+	assert_int_equal(parse(&x, key, 16), -EPROTO);
+	for (unsigned i = 0; i < sizeof(mtus) / sizeof(mtus[0]); i++) {
+		x.step = begun.step - 1;
+		assert_int_equal(parse(&x, mtus[i], 2), -EPROTO);
+	}
+	assert_int_equal(exchange_mtu((const uint8_t *)"5"), 5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_test_from_its_beginning_to_its_end),
+		cmocka_unit_test(a_message_is_told_by_its_first_bytes),
+		cmocka_unit_test(a_key_has_its_fields),
+		cmocka_unit_test(each_byte_of_a_key_counts),
+		cmocka_unit_test(the_beginning_is_checked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
