@@ -302,8 +302,8 @@ static void softirqs_of_the_listener_stand_for_those_of_the_machine(void **state
 static void the_verdict_and_all_figures_are_on_the_page(void **state)
 {
 	static const char *const said[] = {
-		"<p class=\"lead\">fast: 50 % less CPU per request than slow; same: the same within "
-		"5 %.</p>",
+		("<p class=\"lead\">fast: 50 % less CPU per request than slow; same: the same within "
+		 "5 %.</p>"),
 		"8 rounds; all intervals",
 		"Linux 9",
 		"Z80",
