@@ -155,7 +155,7 @@ class Place:
         return json.loads(re.sub(r"(HOST(?::| -[a-z] ))(\d+)", port, text))
 
 
-PASSING = {"generation", "uptime_ns", "started_ns", "time", "pid", "reload", "leaving", "connections_open"}
+PASSING = {"generation", "uptime_ns", "started_ns", "time", "pid", "threads", "reload", "leaving", "connections_open"}
 
 
 def without_passing(value):
