@@ -268,13 +268,16 @@ void rdma_exchanges_accept(struct worker *w, bool on)
 
 	for (unsigned i = 0; e->exchanges && i < e->exchanges->count; i++) {
 		struct rdma_listening *s = &e->exchanges->sockets[i];
+		int rc = on && s->fd >= 0 ? rdma_watch(w, s->fd, &s->op) : 0;
 
-		if (on && s->fd >= 0) {
-			rdma_watch(w, s->fd, &s->op);
-		} else if (s->fd >= 0) { /* an event of it may be left in this turn */
-			close(s->fd);
-			s->fd = -1;
-		}
+		if (rc < 0)
+			log_write(LOG_WARNING, w->listener,
+				  "listener '%s': clients without -R are not served: epoll_ctl: %s",
+				  w->listener, strerror(-rc));
+		if ((on && rc == 0) || s->fd < 0)
+			continue;
+		close(s->fd); /* an event of it may be left in this turn */
+		s->fd = -1;
 	}
 	if (!on && e->exchanges)
 		deadline_drop(&w->deadlines, &e->exchanges->retry);

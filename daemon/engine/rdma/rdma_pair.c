@@ -242,7 +242,7 @@ void rdma_pairs_part(struct rdma_exchange *x)
 	}
 }
 
-/* ---- It begins ---- */
+/* ---- Setup ---- */
 
 /* The reason why it cannot, or NULL. */
 static const char *rdma_pair_begin(struct rdma_conn *r, struct reason *reason)
