@@ -54,6 +54,7 @@ table() {
 	test      qemu-utils           qemu-img                  qemu-img
 	test      nbd-client           nbd                       nbd
 	test      mount                util-linux                util-linux
+	test      openssh-server       openssh-server            openssh
 	test      tmux                 tmux                      tmux
 	test      bash-completion      bash-completion           bash-completion
 	test      fish                 fish                      fish
@@ -61,7 +62,6 @@ table() {
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -
-	ci        openssh-server       openssh-server            openssh
 	ci        python3-pytest-rerunfailures  python3-pytest-rerunfailures  -
 	systemd   systemd              systemd                   systemd
 	systemd   systemd-container    systemd-container         -
