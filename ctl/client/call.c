@@ -267,27 +267,59 @@ static int next_reply(struct ctl *ctl, struct client *client, const char *method
 	return rc;
 }
 
-int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply)
+int ctl_send(struct ctl *ctl, const char *method, json_t *parameters)
 {
 	struct client *client;
-	bool continues;
 	int rc = start(ctl, method, parameters, false, &client);
 
 	if (rc != CTL_DONE)
 		return rc;
-	rc = next_reply(ctl, client, method, find_method(method)->timeout_ms, ret_reply,
-			&continues);
+	ctl->kept = client;
+	ctl->sent_ns = clock_ns();
+	return CTL_DONE;
+}
+
+int ctl_fd(const struct ctl *ctl)
+{
+	return client_fd(ctl->kept);
+}
+
+bool ctl_is_ready(const struct ctl *ctl)
+{
+	return client_has_reply(ctl->kept) ||
+	       clock_ns() > ctl->sent_ns + CALL_TIMEOUT_MS * (uint64_t)NS_PER_MS;
+}
+
+int ctl_receive(struct ctl *ctl, const char *method, json_t **ret_reply)
+{
+	uint64_t spent_ms = (clock_ns() - ctl->sent_ns) / NS_PER_MS;
+	unsigned all_ms = find_method(method)->timeout_ms;
+	bool continues;
+	int rc = next_reply(ctl, ctl->kept, method, all_ms - (unsigned)MIN(all_ms, spent_ms),
+			    ret_reply, &continues);
+
 	if (rc == CTL_UNREACHABLE)
-		client_close(client);
-	else
-		ctl->kept = client;
+		ctl_forget(ctl);
 	return rc;
+}
+
+void ctl_forget(struct ctl *ctl)
+{
+	client_close(ctl->kept);
+	ctl->kept = NULL;
+}
+
+int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply)
+{
+	int rc = ctl_send(ctl, method, parameters);
+
+	return rc == CTL_DONE ? ctl_receive(ctl, method, ret_reply) : rc;
 }
 
 int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,
 	     void (*render)(struct output *out, const json_t *reply))
 {
-	json_t *reply;
+	json_t *reply = NULL;
 	int rc = ctl_call(ctl, method, parameters, &reply);
 
 	if (rc != CTL_DONE)

@@ -233,6 +233,16 @@ int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_
 	return 0;
 }
 
+bool client_has_reply(struct client *c)
+{
+	const char *text;
+	size_t bytes;
+	int rc = client_receive_text(c, 0, &text, &bytes);
+
+	c->taken = 0; /* client_receive() finds it again */
+	return rc != -ETIMEDOUT;
+}
+
 int client_receive(struct client *c, unsigned timeout_ms, json_t **ret_parameters,
 		   json_t **ret_error, bool *ret_continues)
 {

@@ -39,6 +39,9 @@ int client_fd(const struct client *c);
 int client_receive(struct client *c, unsigned timeout_ms, json_t **ret_parameters,
 		   json_t **ret_error, bool *ret_continues);
 
+/* Will client_receive() not wait?  Reads what has come. */
+bool client_has_reply(struct client *c);
+
 /* client_send() and client_receive() of a message as it is.  `text` ends with a NUL, which `bytes`
  * does not count.  *ret_text: valid until the next call. */
 int client_send_text(struct client *c, const char *text, size_t bytes);

@@ -6,6 +6,7 @@
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "client.h"
 #include "render.h"
@@ -63,6 +64,7 @@ struct ctl {
 	const struct command *command;
 	struct client_target target; /* the daemon */
 	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
+	uint64_t sent_ns;    /* time of the last ctl_send() */
 	struct output out;
 	bool quiet; /* no lists of errors are printed, since the daemon logs them */
 	/* Values by index in command->options: NULL when not given, "" for a flag and for a bare
@@ -96,6 +98,15 @@ const char *ctl_place(const struct ctl *ctl);
 /* Calls a method of org.nbserved.Control.  Takes ownership of `parameters` (NULL: none).  CTL_DONE
  * with a new reference in *ret_reply, or another exit code, with the error printed. */
 int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply);
+
+/* ctl_call() in two halves, for a caller that does not wait: it polls ctl_fd() for POLLIN until
+ * ctl_is_ready(), which is true at the latest when the time for the call is over, and then calls
+ * ctl_receive().  No other call may be made meanwhile; ctl_forget() gives this one up. */
+int ctl_send(struct ctl *ctl, const char *method, json_t *parameters);
+int ctl_fd(const struct ctl *ctl);
+bool ctl_is_ready(const struct ctl *ctl);
+int ctl_receive(struct ctl *ctl, const char *method, json_t **ret_reply);
+void ctl_forget(struct ctl *ctl);
 
 /* ctl_call(), then prints the reply: as JSON with --json, else with render(). */
 int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,

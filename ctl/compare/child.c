@@ -318,7 +318,8 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 	while (!ended) {
 		struct pollfd fds[] = { { pidfd, POLLIN, 0 },
 					{ out->fd, POLLIN, 0 },
-					{ err->fd, POLLIN, 0 } };
+					{ err->fd, POLLIN, 0 },
+					{ sampler_fd(sampler), POLLIN, 0 } };
 
 		poll(fds, ARRAY_SIZE(fds), MIN(CHILD_SAMPLE_MS, sampler_wait_ms(sampler)));
 		ended = pidfd < 0 ? has_ended(pid) : fds[0].revents != 0;
@@ -329,7 +330,8 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		if (ended)
 			break;
 		pass_signal(pid, &ends, child);
-		look_at(pid, look);
+		if (!fds[3].revents) /* the daemon's answer is no reason to read /proc */
+			look_at(pid, look);
 		if (sampler_look(sampler, &look->use))
 			look_forget(look);
 		child->use = look->use;

@@ -2,6 +2,7 @@
 #include "measuring.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -49,15 +50,17 @@ static int measuring_result(const struct ctl *ctl, int status)
 
 /* ---- Measuring ---- */
 
+enum { WAIT_STEP_MS = 50 }; /* sampler_look() is to be called often */
+
 static void wait_ms(unsigned ms, struct sampler *sampler)
 {
 	uint64_t end_ns = clock_ns() + ms * (uint64_t)NS_PER_MS, now_ns;
 
 	while ((now_ns = clock_ns()) < end_ns && !child_interrupted()) {
-		uint64_t ns = MIN(end_ns - now_ns, 50 * NS_PER_MS);
-		struct timespec left = { 0, (long)ns };
+		struct pollfd answer = { sampler_fd(sampler), POLLIN, 0 };
+		int left_ms = (int)MIN((end_ns - now_ns) / NS_PER_MS + 1, (uint64_t)WAIT_STEP_MS);
 
-		nanosleep(&left, NULL);
+		poll(&answer, 1, MIN(left_ms, sampler_wait_ms(sampler)));
 		if (clock_ns() < end_ns)
 			sampler_look(sampler, NULL);
 	}

@@ -25,16 +25,28 @@ static void samples_remove(struct sampler *s, size_t i)
 	json_array_remove(s->documents, i);
 }
 
-static int sampler_take(struct sampler *s, const struct use *use)
+/* Asks for the next sample. */
+static int sampler_ask(struct sampler *s, const struct use *use)
+{
+	int rc = ctl_send(s->ctl, "GetStats", json_incref(s->parameters));
+
+	s->next_ns = UINT64_MAX;
+	s->asked = rc == CTL_DONE;
+	s->use = use ? *use : (struct use){ 0 };
+	return rc;
+}
+
+/* Waits for the sample that was asked for. */
+static int sampler_receive(struct sampler *s)
 {
 	size_t count = json_array_size(s->documents);
 	struct sample *new = &s->samples[count];
 	uint64_t operations = measures_operations(sampler_last(s));
 	struct reason reason;
 	json_t *document;
-	int rc = ctl_call(s->ctl, "GetStats", json_incref(s->parameters), &document);
+	int rc = ctl_receive(s->ctl, "GetStats", &document);
 
-	s->next_ns = UINT64_MAX;
+	s->asked = false;
 	if (rc != CTL_DONE)
 		return rc;
 	layers_read(s->layers);
@@ -44,7 +56,7 @@ static int sampler_take(struct sampler *s, const struct use *use)
 		return CTL_CANNOT_RUN;
 	}
 	machine_read(&new->machine, s->softirq);
-	new->use = use ? *use : (struct use){ 0 };
+	new->use = s->use;
 	json_array_append_new(s->documents, document);
 	s->loaded |= measures_operations(document) != measures_operations(sampler_first(s));
 	if (!s->generator || measures_operations(document) != operations)
@@ -52,6 +64,13 @@ static int sampler_take(struct sampler *s, const struct use *use)
 	s->next_ns =
 		clock_ns() + (s->generator && !s->loaded ? STEP_START_MS * NS_PER_MS : s->step_ns);
 	return rc;
+}
+
+static int sampler_take(struct sampler *s, const struct use *use)
+{
+	int rc = sampler_ask(s, use);
+
+	return rc == CTL_DONE ? sampler_receive(s) : rc;
 }
 
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
@@ -120,21 +139,40 @@ static void sampler_thin(struct sampler *s)
 	s->step_ns *= 2;
 }
 
-bool sampler_look(struct sampler *s, const struct use *use)
+/* Waits for the sample that was asked for.  *ret_idle: there was no load so far. */
+static int sampler_finish(struct sampler *s, bool *ret_idle)
 {
-	layers_read(s->layers);
-	if (clock_ns() < s->next_ns)
-		return false;
-	if (json_array_size(s->documents) == SAMPLES_MAX)
-		sampler_thin(s);
-	/* An error has been printed; sampler_end() returns it. */
-	if (sampler_take(s, use) != CTL_DONE || !s->generator || s->loaded)
-		return false;
+	int rc = sampler_receive(s);
+
+	*ret_idle = rc == CTL_DONE && s->generator && !s->loaded;
+	if (!*ret_idle)
+		return rc;
 	tell_silence(s);
 	/* The last sample before the load is the first of its span. */
 	samples_remove(s, 0);
 	layers_drop(s->layers);
-	return true;
+	return rc;
+}
+
+bool sampler_look(struct sampler *s, const struct use *use)
+{
+	bool idle = false;
+
+	layers_read(s->layers);
+	if (!s->asked && clock_ns() >= s->next_ns) {
+		if (json_array_size(s->documents) == SAMPLES_MAX)
+			sampler_thin(s);
+		sampler_ask(s, use);
+	}
+	/* An error has been printed; sampler_end() returns it. */
+	if (s->asked && ctl_is_ready(s->ctl))
+		sampler_finish(s, &idle);
+	return idle;
+}
+
+int sampler_fd(const struct sampler *s)
+{
+	return s->asked ? ctl_fd(s->ctl) : -1;
 }
 
 int sampler_wait_ms(const struct sampler *s)
@@ -146,10 +184,15 @@ int sampler_wait_ms(const struct sampler *s)
 
 int sampler_end(struct sampler *s, const struct use *use)
 {
-	bool had_load = s->loaded;
-	int rc = sampler_take(s, use);
-	size_t count = json_array_size(s->documents);
+	bool idle, had_load;
+	int rc = s->asked ? sampler_finish(s, &idle) : CTL_DONE;
+	size_t count;
 
+	if (rc != CTL_DONE)
+		return rc;
+	had_load = s->loaded;
+	rc = sampler_take(s, use);
+	count = json_array_size(s->documents);
 	/* A load shorter than a step, or none. */
 	if (rc != CTL_DONE || !s->generator || !had_load)
 		return rc;
@@ -166,6 +209,8 @@ int sampler_end(struct sampler *s, const struct use *use)
 void sampler_free(struct sampler *s)
 {
 	layers_cancel(s->layers);
+	if (s->asked)
+		ctl_forget(s->ctl);
 	while (json_array_size(s->documents))
 		samples_remove(s, 0);
 	free(s->samples);

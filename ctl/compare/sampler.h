@@ -28,22 +28,27 @@ struct sampler {
 	struct ctl *ctl;
 	struct softirq *softirq;
 	struct layers *layers;
-	json_t *parameters;     /* parameters of GetStats; NULL: all listeners */
-	json_t *documents;      /* array of replies in order of time */
-	struct sample *samples; /* one for each document */
-	uint64_t next_ns, step_ns;
-	bool generator;      /* measure the span of load, not the whole interval */
-	bool loaded;         /* the first operation has been seen */
-	uint64_t traffic;    /* see measures_traffic(): at the start */
-	uint64_t silence_ns; /* when to say that no connection has come; 0: not to be said */
+	json_t *parameters;        /* parameters of GetStats; NULL: all listeners */
+	json_t *documents;         /* array of replies in order of time */
+	struct sample *samples;    /* one for each document */
+	uint64_t next_ns, step_ns; /* next_ns UINT64_MAX: when the reply has come, or never */
+	bool asked;                /* a reply is awaited */
+	struct use use;            /* ... and this was used when it was asked for */
+	bool generator;            /* measure the span of load, not the whole interval */
+	bool loaded;               /* the first operation has been seen */
+	uint64_t traffic;          /* see measures_traffic(): at the start */
+	uint64_t silence_ns;       /* when to say that no connection has come; 0: not to be said */
 };
 
 /* Takes ownership of parameters, and the first sample.  softirq, layers NULL: not requested.  An
  * exit code; after 0 the caller calls sampler_free(). */
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
 		 struct layers *layers, bool generator);
-/* To be called often: takes a sample if it is due.  True: it did, and there was no load so far. */
+/* To be called often, and when there is input at sampler_fd(): asks for a sample if one is due, and
+ * takes it when the daemon has answered; never waits for that.  True: it did, and there was no load
+ * so far. */
 bool sampler_look(struct sampler *s, const struct use *use);
+int sampler_fd(const struct sampler *s); /* -1: no answer is awaited */
 /* Milliseconds until a sample is due. */
 int sampler_wait_ms(const struct sampler *s);
 /* Takes the last sample, and leaves those of the span of load.  An exit code. */

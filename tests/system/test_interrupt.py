@@ -1,11 +1,14 @@
 """Ctrl-C in nbctl compare: whenever it comes, the measured rows are shown."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
+import threading
 
 import pytest
 from conftest import NBCTL, NBSERVED, TIMEOUT, listener, wait_until
@@ -240,3 +243,53 @@ def test_processes_that_a_command_leaves_behind_are_killed(daemon, tmp_path):
     with compare(daemon, "--", "sh", "-c", f"setsid sleep 999 & echo $! >{pids}") as process:
         process.wait(timeout=TIMEOUT)
     wait_gone([int(pids.read_text())])
+
+
+HELD = """
+import os, pathlib, socket
+with socket.create_connection(("127.0.0.1", {port})) as s:
+    s.sendall(b"x"); s.recv(1)
+    pathlib.Path({pid!r} + ".new").write_text(str(os.getpid()))
+    os.rename({pid!r} + ".new", {pid!r})
+    while not os.path.exists({asked!r}):
+        pass
+"""
+
+
+@pytest.fixture
+def slow_link(daemon, tmp_path):
+    """A socket before the daemon's.  As soon as the command runs it holds back the answers, until nbctl has
+    waited for the command's end."""
+    pid, asked = tmp_path / "pid", tmp_path / "asked"
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "slow.sock"))
+    listening.listen()
+    listening.settimeout(TIMEOUT)
+
+    def relay():
+        client, server = listening.accept()[0], socket.socket(socket.AF_UNIX)
+        server.connect(daemon.control)
+        with client, server:
+            while call := client.recv(65536):
+                server.sendall(call)
+                reply = b""
+                while not reply.endswith(b"\0"):
+                    reply += server.recv(65536)
+                if pid.exists():
+                    asked.touch()
+                    wait_until(lambda: not os.path.exists(f"/proc/{pid.read_text()}"), "the command's end is seen")
+                client.sendall(reply)
+
+    thread = threading.Thread(target=relay)
+    thread.start()
+    yield listening.getsockname(), HELD.format(port=daemon.port("echo"), pid=str(pid), asked=str(asked))
+    thread.join()
+    listening.close()
+
+
+def test_the_end_of_a_command_is_seen_while_an_answer_is_awaited(slow_link):
+    address, command = slow_link
+    done = subprocess.run([str(NBCTL), "-s", address, "compare", "--json", "--", PYTHON, "-c", command],
+                          capture_output=True, text=True, timeout=4 * TIMEOUT)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [row["count"] for row in json.loads(done.stdout)["rows"]] == [1]
