@@ -14,31 +14,38 @@ enum { EDGE = 10 }; /* left and right of everything */
 
 /* ---- Colours ---- */
 
-unsigned report_engine(const struct report *r, const struct measure *row)
+static void *engine_of(const struct report *r, const struct measure *row)
 {
 	char engine[80];
-	size_t i = 0;
 
 	compare_engine_text(row, engine, sizeof(engine));
-	while (i < json_array_size(r->engines) &&
-	       strcmp(json_string_value(json_array_get(r->engines, i)), engine) != 0)
-		i++;
-	return (unsigned)i;
+	return json_object_iter_at(r->engines, engine);
+}
+
+unsigned report_engine(const struct report *r, const struct measure *row)
+{
+	return (unsigned)json_integer_value(json_object_iter_value(engine_of(r, row)));
+}
+
+const char *report_engine_name(const struct report *r, const struct measure *row)
+{
+	return json_object_iter_key(engine_of(r, row));
 }
 
 static void add_engine(struct report *r, const struct measure *row)
 {
+	size_t count = json_object_size(r->engines);
 	char engine[80];
 
 	compare_engine_text(row, engine, sizeof(engine));
-	if (report_engine(r, row) == json_array_size(r->engines))
-		json_array_append_new(r->engines, json_stringn_nocheck(engine, strlen(engine)));
+	if (!json_object_get(r->engines, engine))
+		json_object_set_new_nocheck(r->engines, engine, json_integer((json_int_t)count));
 }
 
 void report_init_groups(struct report *r, struct groups groups, const char *title, const char *base)
 {
 	*r = (struct report){
-		.groups = groups, .base = base, .title = title, .engines = json_array()
+		.groups = groups, .base = base, .title = title, .engines = json_object()
 	};
 	for (unsigned i = 0; i < r->groups.count; i++)
 		for (unsigned j = 0; j < r->groups.list[i].count; j++)
@@ -61,11 +68,20 @@ void report_fini(struct report *r)
 
 unsigned report_series(const struct report *r, const struct group *g, unsigned i)
 {
-	for (unsigned j = 0; j < g->count; j++)
-		for (unsigned k = 0; k < j; k++)
-			if (report_engine(r, g->rows[j]) == report_engine(r, g->rows[k]))
-				return i;
-	return report_engine(r, g->rows[i]);
+	bool *seen = calloc(json_object_size(r->engines), sizeof(*seen));
+	unsigned series = report_engine(r, g->rows[i]);
+
+	if (!seen)
+		abort();
+	for (unsigned j = 0; j < g->count; j++) {
+		unsigned engine = report_engine(r, g->rows[j]);
+
+		if (seen[engine])
+			series = i;
+		seen[engine] = true;
+	}
+	free(seen);
+	return series;
 }
 
 /* ---- Units ---- */

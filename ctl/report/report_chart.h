@@ -11,7 +11,7 @@ struct report {
 	struct groups groups;
 	const char *title,
 		*base;   /* of the overview; base: what rows are compared with; NULL: the first */
-	json_t *engines; /* names, in order of appearance; an engine's index selects its colour */
+	json_t *engines; /* {name: index in order of appearance}; the index selects its colour */
 };
 /* Of groups; report_fini() frees them.  title and base are borrowed. */
 void report_init_groups(struct report *r, struct groups groups, const char *title,
@@ -19,8 +19,10 @@ void report_init_groups(struct report *r, struct groups groups, const char *titl
 void report_init(struct report *r, const struct measures *m);
 void report_fini(struct report *r);
 
-/* The index of the row's engine in `engines`. */
+/* The index of the row's engine in `engines`, less than the number of engines. */
 unsigned report_engine(const struct report *r, const struct measure *row);
+/* Valid until report_fini(). */
+const char *report_engine_name(const struct report *r, const struct measure *row);
 
 /* The colour and mark of row i in the charts of its group: that of its engine, unless the group has
  * an engine twice. */

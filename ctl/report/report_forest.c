@@ -33,9 +33,7 @@ static unsigned series_of(const struct forest *f, const struct group *g, unsigne
 
 static const char *name_of(const struct forest *f, const struct group *g, unsigned row)
 {
-	return f->count == 1 ? g->rows[row]->listener
-			     : json_string_value(
-				       json_array_get(f->report->engines, series_of(f, g, row)));
+	return f->count == 1 ? g->rows[row]->listener : report_engine_name(f->report, g->rows[row]);
 }
 
 /* Draws the names and marks of rows that are drawn; returns the y below them. */
