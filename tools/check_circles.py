@@ -12,11 +12,8 @@ from pathlib import Path
 
 CIRCLES = [
     "daemon/config/config_features daemon/config/config_keys daemon/config/config_report",
-    "daemon/engine/rdma/device/rdma_device daemon/engine/rdma/device/rdma_spill",
     "daemon/engine/rdma/rdma_ud daemon/engine/rdma/rdma_ud_handle daemon/engine/rdma/rdma_ud_peer"
     " daemon/engine/rdma/rdma_ud_send",
-    "daemon/server/listener daemon/server/listener_cost daemon/server/listener_start"
-    " daemon/server/listeners",
 ]
 
 

@@ -3,14 +3,6 @@
 #include "listener.h"
 #include "listeners.h"
 
-bool listener_owns(const struct listener *l, pid_t tid)
-{
-	for (unsigned i = 0; i < l->worker_count; i++)
-		if (l->workers[i].thread.tid == tid)
-			return true;
-	return false;
-}
-
 void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_cost *ret_kernel,
 		   unsigned *ret_kernel_threads)
 {

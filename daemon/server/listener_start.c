@@ -72,15 +72,6 @@ static unsigned listener_workers(const struct listener_config *config)
 	return (unsigned)CPU_COUNT(&cpus);
 }
 
-/* Each worker evicts clients by its own table: the limit of the listener is divided and rounded
- * up. */
-uint64_t listener_peers_max(const struct listener *l, const struct listener_config *config)
-{
-	return config->max_connections
-		       ? (config->max_connections + l->worker_count - 1) / l->worker_count
-		       : 0;
-}
-
 /* Begins to start further workers, up to `count` in all, and gives them their sockets. */
 static int listener_begin_workers(struct listener *l, unsigned count, struct listening *sockets,
 				  struct reason *reason)

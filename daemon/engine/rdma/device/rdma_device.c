@@ -230,6 +230,7 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 	struct worker *w = d->worker;
 	const struct rdma *e = w->engine_state;
 	const struct pool *p = &w->pool;
+	int rc = 0;
 
 	if (ibv_query_device(d->verbs, &d->limits) != 0)
 		return rdma_device_lacks(d, "cannot be asked for its limits", "", reason);
@@ -243,8 +244,11 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 		return rdma_device_lacks(d, "cannot register the buffers", "; " RDMA_MEMLOCK_MEND,
 					 reason);
 	stat_add(w->stats.registered_bytes, d->mr->length);
-	if (w->service && w->service->message && rdma_spill_open(d, reason) < 0)
-		return -EIO;
+	if (w->service && w->service->message)
+		rc = rdma_spill_open(d);
+	if (rc < 0)
+		return rdma_device_refuse(d, rc, "cannot register region-size bytes",
+					  "; " RDMA_MEMLOCK_MEND ", or `region-size`", reason);
 	d->channel = ibv_create_comp_channel(d->verbs);
 	if (!d->channel)
 		return rdma_device_lacks(d, "no completion channel", "", reason);

@@ -10,13 +10,13 @@
 
 #include "worker.h"
 
-int rdma_spill_open(struct rdma_device *d, struct reason *reason)
+int rdma_spill_open(struct rdma_device *d)
 {
 	struct worker *w = d->worker;
 	struct rdma_spill *s = calloc(1, sizeof(*s));
 
 	if (!s)
-		return reason_set(reason, -ENOMEM, "rdma: no memory");
+		return -ENOMEM;
 	d->spill = s;
 	s->bytes = (size_t)w->options.region_size;
 	s->base = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -25,9 +25,7 @@ int rdma_spill_open(struct rdma_device *d, struct reason *reason)
 				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 					   IBV_ACCESS_REMOTE_WRITE);
 	if (!s->mr)
-		return rdma_device_refuse(d, errno ? -errno : -ENOMEM,
-					  "cannot register region-size bytes",
-					  "; " RDMA_MEMLOCK_MEND ", or `region-size`", reason);
+		return errno ? -errno : -ENOMEM;
 	stat_add(w->stats.registered_bytes, s->bytes);
 	return 0;
 }

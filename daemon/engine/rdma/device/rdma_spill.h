@@ -15,6 +15,7 @@ static inline struct ibv_sge rdma_spill_sge(const struct rdma_spill *s, size_t b
 	return (struct ibv_sge){ (uintptr_t)s->base, (uint32_t)bytes, s->mr->lkey };
 }
 
-/* 0, or -errno with the reason. */
-int rdma_spill_open(struct rdma_device *d, struct reason *reason);
+/* Maps and registers `region-size` bytes; 0, or -errno.  rdma_spill_close() is called in any case.
+ */
+int rdma_spill_open(struct rdma_device *d);
 void rdma_spill_close(struct rdma_device *d);
