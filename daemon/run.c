@@ -314,7 +314,7 @@ static int check_serving(const struct server *s)
 	for (unsigned i = 0; i < s->listeners.count; i++) {
 		const struct listener *l = s->listeners.list[i];
 		struct reason lacks = { "" };
-		uint32_t features;
+		uint64_t features;
 
 		if (l->state != LISTENER_UNAVAILABLE || !l->config->engine ||
 		    worker_probe(engine_of(l->config->engine, &l->config->options),

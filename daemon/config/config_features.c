@@ -20,33 +20,33 @@ static const char *word_features(const struct config_key *key, unsigned index, u
 	if (index == 0)
 		return key->preset;
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)
-		if ((FEATURES_OPTIONAL & (1U << f)) && --index == 0) {
+		if ((FEATURES_OPTIONAL & FEATURE_MASK(f)) && --index == 0) {
 			snprintf(words[f], sizeof(words[f]), "-%s", engine_feature_names[f]);
-			*ret_value = 1U << f;
+			*ret_value = FEATURE_MASK(f);
 			return words[f];
 		}
 	return NULL;
 }
 
 /* The bit of `-NAME`, or 0. */
-static uint32_t feature_off(const char *name, size_t length)
+static uint64_t feature_off(const char *name, size_t length)
 {
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)
-		if ((FEATURES_OPTIONAL & (1U << f)) && length > 1 && name[0] == '-' &&
+		if ((FEATURES_OPTIONAL & FEATURE_MASK(f)) && length > 1 && name[0] == '-' &&
 		    strlen(engine_feature_names[f]) == length - 1 &&
 		    !strncmp(engine_feature_names[f], name + 1, length - 1))
-			return 1U << f;
+			return FEATURE_MASK(f);
 	return 0;
 }
 
 /* The first part of text that is not a valid feature, or NULL; *ret_mask: the features before it.
  */
-static const char *features_refused(const char *text, uint32_t *ret_mask)
+static const char *features_refused(const char *text, uint64_t *ret_mask)
 {
 	*ret_mask = 0;
 	for (;;) {
 		size_t length = strcspn(text, ", \t");
-		uint32_t bit = feature_off(text, length);
+		uint64_t bit = feature_off(text, length);
 
 		if (!bit)
 			return text;
@@ -63,24 +63,24 @@ static const char *features_refused(const char *text, uint32_t *ret_mask)
 static int parse_features(const struct config_key *key, const char *text,
 			  UNUSED struct config_origin at, void *section)
 {
-	uint32_t mask = 0;
+	uint64_t mask = 0;
 
 	if (strcmp(text, key->preset) != 0 && features_refused(text, &mask))
 		return -EINVAL;
-	*(uint32_t *)((char *)section + key->offset) = mask;
+	*(uint64_t *)((char *)section + key->offset) = mask;
 	return 0;
 }
 
 static void format_features(const struct config_key *key, const void *section,
 			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
 {
-	uint32_t mask = *(const uint32_t *)((const char *)section + key->offset);
+	uint64_t mask = *(const uint64_t *)((const char *)section + key->offset);
 	size_t used = 0;
 
 	if (!mask)
 		strcpy(text, key->preset);
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)
-		if (mask & (1U << f))
+		if (mask & FEATURE_MASK(f))
 			used += (size_t)snprintf(text + used, CONFIG_TEXT_MAX - used, "%s-%s",
 						 used ? ", " : "", engine_feature_names[f]);
 }
@@ -88,7 +88,7 @@ static void format_features(const struct config_key *key, const void *section,
 /* For several values names the invalid one. */
 static void hint_features(const char *value, char text[static CONFIG_TEXT_MAX])
 {
-	uint32_t mask;
+	uint64_t mask;
 	const char *refused = features_refused(value, &mask);
 
 	if (refused && strchr(value, ','))
@@ -104,9 +104,9 @@ const struct config_type config_features = {
 };
 
 /* With `engine = auto` any engine of the transport may be the one in use. */
-static uint32_t features_had(const struct listener_config *l)
+static uint64_t features_had(const struct listener_config *l)
 {
-	uint32_t has = 0;
+	uint64_t has = 0;
 
 	for (unsigned i = 0; engines[i]; i++)
 		if (l->engine ? engines[i] == l->engine : engine_carries(engines[i], l->transport))
@@ -116,11 +116,11 @@ static uint32_t features_had(const struct listener_config *l)
 
 void config_check_features(struct config_report *r, const struct listener_config *l)
 {
-	uint32_t foreign = l->options.features_off & ~features_had(l);
+	uint64_t foreign = l->options.features_off & ~features_had(l);
 	char section[CONFIG_SECTION_TEXT_MAX];
 
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)
-		if (foreign & (1U << f))
+		if (foreign & FEATURE_MASK(f))
 			config_report(
 				r,
 				*config_key_origin(config_key_find(CONFIG_LISTENER, "features"),

@@ -15,6 +15,8 @@ const char *const config_qp_types[] = { "rc", "ud", "uc", NULL };
 
 /* By enum ring_batch. */
 const char *const config_ring_batch[] = { "yes", "no", NULL };
+/* By enum epoll_mode. */
+const char *const config_epoll_modes[] = { "level", "edge", "oneshot", "per-operation", NULL };
 
 #define FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define SERVER(name_, type_, field_, preset_, class_, help_, ...)                                  \
@@ -100,6 +102,9 @@ static const struct config_key own_keys[] = {
 	LISTENER("ring-batch", choice, options.ring_batch, "yes", REPLACE,
 		 "no: a system call for each submission, for comparison", .words = config_ring_batch, .engine = "io_uring",
 		 .streams = true),
+	LISTENER("epoll-mode", choice, options.epoll_mode, "level", REPLACE,
+		 "how it is asked which sockets are ready; all but level are for comparison", .words = config_epoll_modes,
+		 .engine = "epoll", .streams = true),
 	LISTENER("busy-poll", duration, options.busy_poll_ns, "0", REPLACE,
 		 "spin that long before sleeping", RANGE(0, NS_PER_S)),
 	LISTENER("batch-delay", duration, options.batch_delay_ns, "auto", REPLACE,

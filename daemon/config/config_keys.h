@@ -69,7 +69,7 @@ struct config_key {
 	bool of_delays;                /* listener key, for services with SERVICE_DELAYS only */
 };
 
-extern const char *const config_qp_types[], *const config_ring_batch[];
+extern const char *const config_qp_types[], *const config_ring_batch[], *const config_epoll_modes[];
 /* All keys, first those of the server's section; NULL after the last.  The address is constant. */
 const struct config_key *config_key_at(unsigned index);
 extern const char *const config_class_names[]; /* by enum config_class */

@@ -216,7 +216,7 @@ static const char *found_fix(const json_t *found)
 static void check_engine(json_t *checks, const struct engine *engine, const json_t *found)
 {
 	struct reason reason = { "" };
-	uint32_t features = 0, more = 0, known = engine->features;
+	uint64_t features = 0, more = 0, known = engine->features;
 	int rc = worker_probe(engine, &doctor_options[0], &features, &reason);
 
 	check(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable", reason.text,
@@ -232,10 +232,10 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 			features |= more;
 	}
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
-		bool has = features & (1U << f);
+		bool has = features & FEATURE_MASK(f);
 		char name[64], fix[128];
 
-		if (!(known & (1U << f)))
+		if (!(known & FEATURE_MASK(f)))
 			continue;
 		format(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
 		format(fix, sizeof(fix), "needs %s", feature_need(f));
@@ -339,7 +339,7 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 {
 	const struct engine *engine = listener_pick_engine(lc);
 	struct reason reason = { "" };
-	uint32_t features = 0;
+	uint64_t features = 0;
 	int rc = worker_probe(engine_of(engine, &lc->options), &lc->options, &features, &reason);
 	json_t *item;
 

@@ -19,15 +19,16 @@
 
 /* ---- What a listener is ---- */
 
-json_t *document_features(uint32_t mask, uint32_t off)
+json_t *document_features(uint64_t mask, uint64_t off)
 {
 	json_t *features = json_array();
 	char name[64];
 
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
 		snprintf(name, sizeof(name), "-%s", engine_feature_names[f]);
-		if ((mask | off) & (1U << f))
-			json_array_append_new(features, json_string(name + !(off & (1U << f))));
+		if ((mask | off) & FEATURE_MASK(f))
+			json_array_append_new(features,
+					      json_string(name + !(off & FEATURE_MASK(f))));
 	}
 	return features;
 }
@@ -35,7 +36,7 @@ json_t *document_features(uint32_t mask, uint32_t off)
 /* The features that all workers have; on one host they usually agree. */
 static json_t *listener_features(const struct listener *l)
 {
-	uint32_t mask = l->worker_count ? UINT32_MAX : 0;
+	uint64_t mask = l->worker_count ? UINT64_MAX : 0;
 
 	for (unsigned i = 0; i < l->worker_count; i++)
 		mask &= stat_load(l->workers[i].features);

@@ -17,7 +17,7 @@ json_t *document_status(struct server *s);
 
 /* An array of names: features in use (bits of enum engine_feature), and `-NAME` of those in `off`.
  */
-json_t *document_features(uint32_t mask, uint32_t off);
+json_t *document_features(uint64_t mask, uint64_t off);
 
 /* One connection, for ListConnections; worker: its index. */
 json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info);

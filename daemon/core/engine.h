@@ -95,7 +95,7 @@ struct engine {
 
 	/* Bits of enum engine_feature that this engine uses on hosts which offer them; without the
 	 * bits that become known only with the first connection. */
-	uint32_t features;
+	uint64_t features;
 
 	/* It serves over its listening sockets: no connection is accepted, and a client's first
 	 * datagram begins one.  The memory of its connections needs no limit of its own, since

@@ -305,7 +305,7 @@ void worker_list_connections(struct worker *w, struct worker_list *list)
 }
 
 int worker_probe(const struct engine *engine, const struct worker_options *options,
-		 uint32_t *ret_features, struct reason *reason)
+		 uint64_t *ret_features, struct reason *reason)
 {
 	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
 	int rc;

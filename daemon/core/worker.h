@@ -3,6 +3,7 @@
  * The owner (server/listener.c, or a test) runs on another thread and talks to it only through the
  * functions at the end of this file, through worker_call(), and by reading stats. */
 #pragma once
+#include <assert.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -84,7 +85,10 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 	X(epoll_busy_poll)                                                                         \
 	X(delay)                                                                                   \
 	X(stall)                                                                                   \
-	X(unbatched_for_comparison)
+	X(unbatched_for_comparison)                                                                \
+	X(edge_for_comparison)                                                                     \
+	X(oneshot_for_comparison)                                                                  \
+	X(per_operation_for_comparison)
 enum engine_feature {
 #define X(name) FEATURE_##name,
 	ENGINE_FEATURES(X)
@@ -92,7 +96,10 @@ enum engine_feature {
 		FEATURE_COUNT
 };
 extern const char *const engine_feature_names[FEATURE_COUNT];
-#define FEATURE_BIT(name) (1U << FEATURE_##name)
+/* A feature as a bit of a mask. */
+#define FEATURE_MASK(feature) (UINT64_C(1) << (feature))
+#define FEATURE_BIT(name)     FEATURE_MASK(FEATURE_##name)
+static_assert(FEATURE_COUNT <= 64, "a mask has too few bits for all features");
 
 /* Features that the key `features` can switch off: an engine works without them, and they have no
  * key of their own. */
@@ -380,8 +387,8 @@ struct worker {
 	struct worker_request requests[REQUEST_COUNT];
 	struct call told[TOLD_COUNT]; /* messages to the owner's mailbox */
 	uint64_t watched_turns;       /* used by the watchdog on the main thread only */
-	_Atomic uint32_t
-		features; /* bit mask of enum engine_feature; bits may be added while it serves */
+	/* A mask of enum engine_feature; bits may be added while it serves. */
+	_Atomic uint64_t features;
 	/* It may sleep with sends whose result it has not reaped: its counters then lag. */
 	_Atomic bool counters_lag;
 	_Atomic bool settling; /* it has not answered a worker_flush_counters() yet */
@@ -399,12 +406,12 @@ struct worker {
 
 static inline void worker_feature(struct worker *w, enum engine_feature feature)
 {
-	atomic_fetch_or_explicit(&w->features, 1U << feature, memory_order_relaxed);
+	atomic_fetch_or_explicit(&w->features, FEATURE_MASK(feature), memory_order_relaxed);
 }
 
 static inline bool worker_wants(const struct worker *w, enum engine_feature feature)
 {
-	return !(w->options.features_off & (1U << feature));
+	return !(w->options.features_off & FEATURE_MASK(feature));
 }
 
 /* ---- For the owner's thread ---- */
@@ -453,7 +460,7 @@ void counter_flush_wait(
  * stopping a worker without sockets.  0 and a mask of enum engine_feature, or -errno with the
  * reason. */
 int worker_probe(const struct engine *engine, const struct worker_options *options,
-		 uint32_t *ret_features, struct reason *reason);
+		 uint64_t *ret_features, struct reason *reason);
 
 /* End the thread, closing its connections.  worker_request_stop() returns at once.
  * worker_await_end() waits until the thread has ended, joins it and frees all that worker_start()

@@ -15,6 +15,9 @@ enum qp_type { QP_RC, QP_UD, QP_UC };
 /* Does a call of io_uring_enter() submit all that is queued?  RING_BATCH_NO is for comparison. */
 enum ring_batch { RING_BATCH_YES, RING_BATCH_NO };
 
+/* How engine epoll asks for events; all but EPOLL_LEVEL are for comparison, see epoll_modes.c. */
+enum epoll_mode { EPOLL_LEVEL, EPOLL_EDGE, EPOLL_ONESHOT, EPOLL_PER_OPERATION, EPOLL_MODES };
+
 /* How late answers are sent, see delay.h.  DELAY_UNIFORM has its least and greatest value, the
  * others have one: the delay, or its mean. */
 enum delay_kind { DELAY_CONSTANT, DELAY_UNIFORM, DELAY_EXPONENTIAL };
@@ -36,7 +39,7 @@ struct worker_options {
 	uint64_t batch_delay_ns;
 	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
 	uint64_t zero_copy_min;
-	uint32_t features_off; /* bits of enum engine_feature, within FEATURES_OPTIONAL */
+	uint64_t features_off; /* bits of enum engine_feature, within FEATURES_OPTIONAL */
 	bool datagrams;        /* the transport has datagrams only */
 	unsigned qp_type;      /* enum qp_type */
 	uint64_t peers_max;    /* clients of an engine that forgets them; 0: no limit */
@@ -45,6 +48,7 @@ struct worker_options {
 	/* How long the device may collect completions; 0: not at all. */
 	uint64_t cq_moderation_ns;
 	unsigned ring_batch; /* enum ring_batch */
+	unsigned epoll_mode; /* enum epoll_mode */
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;
 	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */

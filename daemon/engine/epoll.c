@@ -31,10 +31,6 @@ struct nb_epoll_params {
 };
 #define NB_EPIOCSPARAMS _IOW(0x8A, 0x01, struct nb_epoll_params)
 
-enum {
-	/* c's socket was removed from the epoll set until there is interest again. */
-	EPOLL_LEFT = CONN_ENGINE << 0,
-};
 static_assert((int)EPOLL_LEFT < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
 
 int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op)
@@ -62,17 +58,16 @@ static void epoll_interest(struct conn *c, uint32_t events)
 		c->flags &= ~(uint32_t)EPOLL_LEFT;
 }
 
-static void epoll_leave(struct conn *c)
+void epoll_leave(struct conn *c)
 {
 	epoll_change(c->worker, EPOLL_CTL_DEL, c->fd, 0, NULL);
 	c->events = 0;
 	c->flags |= EPOLL_LEFT;
 }
 
-/* The peer has disconnected while input is off: epoll reports this until c is closed or leaves the
- * set.  A Unix peer that has closed without an error may have left input to be read later; sends to
- * it fail at once. */
-static void epoll_gone(struct conn *c)
+/* epoll reports the peer's end until c is closed or leaves the set.  A Unix peer that has closed
+ * without an error may have left input to be read later; sends to it fail at once. */
+void epoll_gone(struct conn *c)
 {
 	int error = 0;
 	socklen_t len = sizeof(error);
@@ -83,7 +78,8 @@ static void epoll_gone(struct conn *c)
 		conn_failed(c, error);
 		return;
 	}
-	epoll_leave(c);
+	if (!(c->flags & EPOLL_LEFT))
+		epoll_leave(c);
 	conn_ready(c);
 }
 
@@ -129,7 +125,7 @@ static bool epoll_has_queue(struct conn *c)
 	return getsockopt(c->fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &id, &len) == 0 && id > 0;
 }
 
-static int epoll_open(struct conn *c)
+int epoll_open(struct conn *c)
 {
 	struct epoll *e = c->worker->engine_state;
 
@@ -180,7 +176,7 @@ static void epoll_close(struct conn *c)
 		epoll_leave(c);
 }
 
-static void epoll_release(struct conn *c)
+void epoll_release(struct conn *c)
 {
 	stat_add(c->worker->stats.sys_close, 1);
 	close(c->fd); /* this removes it from the epoll set */
@@ -189,7 +185,7 @@ static void epoll_release(struct conn *c)
 static void epoll_accept(struct op *op, int ready, uint32_t flags);
 
 /* A shared socket is added with EPOLLEXCLUSIVE: the kernel wakes the first worker that sleeps. */
-static void epoll_listen(struct worker *w, struct acceptor *a, bool on)
+void epoll_listen(struct worker *w, struct acceptor *a, bool on)
 {
 	uint32_t events = EPOLLIN | (a->shared ? EPOLLEXCLUSIVE : 0);
 
@@ -268,7 +264,7 @@ static void epoll_poll_nic(struct epoll *e, struct worker *w)
 		worker_feature(w, FEATURE_epoll_busy_poll);
 }
 
-static int epoll_init(struct worker *w, struct reason *reason)
+int epoll_init(struct worker *w, struct reason *reason)
 {
 	struct epoll *e = calloc(1, sizeof(*e));
 	int rc;
@@ -281,11 +277,13 @@ static int epoll_init(struct worker *w, struct reason *reason)
 		return rc;
 	}
 	epoll_poll_nic(e, w);
+	if (w->options.epoll_mode != EPOLL_LEVEL)
+		worker_feature(w, FEATURE_edge_for_comparison + w->options.epoll_mode - EPOLL_EDGE);
 	w->engine_state = e;
 	return 0;
 }
 
-static void epoll_fini(struct worker *w)
+void epoll_fini(struct worker *w)
 {
 	struct epoll *e = w->engine_state;
 
@@ -392,20 +390,8 @@ void epoll_wait_turn(struct worker *w, bool block)
 }
 
 const struct engine engine_epoll = {
-	.name = "epoll",
-	.transport = &transport_tcp,
-	.sample_turns = 8,
-	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll) | FEATURE_BIT(rcvlowat) |
-		    FEATURE_BIT(drop) | FEATURE_BIT(epoll_busy_poll),
-	.init = epoll_init,
-	.fini = epoll_fini,
-	.listen = epoll_listen,
-	.watch = epoll_watch,
-	.wait = epoll_wait_turn,
-	.open = epoll_open,
-	.keep_open = epoll_keep_open,
-	.recv = epoll_recv,
-	.flush = epoll_flush,
+	EPOLL_ENGINE,         .wait = epoll_wait_turn,
+	.open = epoll_open,   .keep_open = epoll_keep_open,
+	.recv = epoll_recv,   .flush = epoll_flush,
 	.close = epoll_close,
-	.release = epoll_release,
 };

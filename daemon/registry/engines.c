@@ -6,6 +6,7 @@
 
 extern const struct engine engine_rdma, engine_no_rdma, engine_epoll, engine_uring_poll,
 	engine_uring;
+extern const struct engine engine_epoll_edge, engine_epoll_oneshot, engine_epoll_per_operation;
 extern const struct engine engine_rdma_datagrams, engine_epoll_udp, engine_uring_poll_udp,
 	engine_uring_udp;
 
@@ -32,6 +33,13 @@ static const struct {
 	{ &engine_uring_poll, &engine_uring_poll_udp },
 	{ &engine_uring, &engine_uring_udp },
 };
+
+static const struct engine *const epoll_modes[EPOLL_MODES] = {
+	[EPOLL_LEVEL] = &engine_epoll,
+	[EPOLL_EDGE] = &engine_epoll_edge,
+	[EPOLL_ONESHOT] = &engine_epoll_oneshot,
+	[EPOLL_PER_OPERATION] = &engine_epoll_per_operation,
+};
 /* clang-format on */
 
 const struct engine *engine_find(const char *name)
@@ -55,7 +63,9 @@ const struct engine *engine_of(const struct engine *engine, const struct worker_
 	const struct engine *datagrams =
 		options_datagrams(options) ? engine_datagrams(engine) : NULL;
 
-	return datagrams ? datagrams : engine;
+	if (datagrams)
+		return datagrams;
+	return engine == &engine_epoll ? epoll_modes[options->epoll_mode] : engine;
 }
 
 bool engine_carries(const struct engine *engine, const struct transport *transport)

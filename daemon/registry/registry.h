@@ -24,7 +24,7 @@ const struct store *store_find(const char *name);
 /* The engine that serves clients which are told apart by their datagrams, over UDP or RDMA, in
  * place of this one; NULL: none does. */
 const struct engine *engine_datagrams(const struct engine *engine);
-/* The one of the two that a worker with these options uses. */
+/* The one of the two, or of engine epoll's modes, that a worker with these options uses. */
 const struct engine *engine_of(const struct engine *engine, const struct worker_options *options);
 /* Does one of the two use that transport? */
 bool engine_carries(const struct engine *engine, const struct transport *transport);

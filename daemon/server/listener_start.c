@@ -111,7 +111,7 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 {
 	struct reason reason;
 	unsigned count = 0;
-	uint32_t features;
+	uint64_t features;
 
 	const struct engine *pick = NULL;
 

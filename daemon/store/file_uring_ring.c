@@ -116,7 +116,7 @@ static struct file_ring *file_ring_new(struct worker *w, unsigned flags, struct 
 {
 	struct file_ring *f = calloc(1, sizeof(*f));
 	/* saved: the worker's features are the engine's ring's, not this one's. */
-	uint32_t features = w->features;
+	uint64_t features = w->features;
 	int rc;
 
 	if (!f) {

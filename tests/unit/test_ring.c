@@ -30,7 +30,7 @@ static bool open_ring(unsigned uses)
 		print_message("skipped: %s\n", reason.text);
 		return false;
 	}
-	if (worker.features & 1U << FEATURE_restricted)
+	if (worker.features & FEATURE_BIT(restricted))
 		return true;
 	print_message("skipped: this kernel does not restrict rings\n");
 	ring_fini(&ring);
@@ -136,7 +136,7 @@ static bool open_deferring_ring(void)
 {
 	if (!open_ring(RING_LISTENS | RING_TRANSFERS))
 		return false;
-	if (worker.features & 1U << FEATURE_defer_taskrun)
+	if (worker.features & FEATURE_BIT(defer_taskrun))
 		return true;
 	print_message("skipped: this kernel does not defer work\n");
 	ring_fini(&ring);

@@ -43,17 +43,17 @@ static void features_say_what_the_engine_uses(void **state)
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
-		uint32_t features = b->worker.features, probed = 0;
+		uint64_t features = b->worker.features, probed = 0;
 		struct reason reason;
 
 		if (!strcmp(engine->name, "epoll"))
 			assert_int_equal(features, FEATURE_BIT(rcvlowat));
 		else
-			assert_true(features & (1U << FEATURE_multishot_accept));
+			assert_true(features & FEATURE_BIT(multishot_accept));
 		if (!strcmp(engine->name, "io_uring"))
-			assert_true(features & (1U << FEATURE_multishot_recv));
+			assert_true(features & FEATURE_BIT(multishot_recv));
 		if (!strcmp(engine->name, "io_uring-poll"))
-			assert_true(features & (1U << FEATURE_multishot_poll));
+			assert_true(features & FEATURE_BIT(multishot_poll));
 		assert_int_equal(worker_probe(engine, &b->worker.options, &probed, &reason), 0);
 		assert_int_equal(probed, features);
 		bench_stop(b);

@@ -209,7 +209,7 @@ static void zero_copy_falls_back_to_copies(void **state)
 	b = bench_start(engine_find("io_uring"), echo(), 1);
 	w = &b->workers[0];
 	fd = client_connect(&b->place);
-	if (!(w->features & (1U << FEATURE_send_zc))) {
+	if (!(w->features & FEATURE_BIT(send_zc))) {
 		close(fd);
 		bench_stop(b);
 		skip();
