@@ -11,7 +11,7 @@
 #include "siphash.h"
 #include "util.h"
 
-/* Looking at the widths earlier makes more than 5 % errors; a listener alone has none. */
+/* Looking at the widths earlier makes more errors; a listener alone has none. */
 enum { FIRST_LOOK = 12, KNOWN_MAX = 100, ALONE = 3 };
 
 void rounds_begin(struct rounds *r)

@@ -58,7 +58,7 @@ static json_t *verdict_to_json(const struct groups *all, const struct measure *r
 			 "against", g->rows[0]->listener, "figure", figures[g->cost].name, "change",
 			 real_or_null(v->change), "low", real_or_null(v->low), "high",
 			 real_or_null(v->high), "level",
-			 json_real(1 - VERDICT_ALPHA / g->comparisons), "level_reached",
+			 json_real(1 - VERDICT_ALPHA_ROUNDS / g->comparisons), "level_reached",
 			 real_or_null(v->level), "p", real_or_null(v->p), "rounds", (int)v->rounds,
 			 "least_rounds", (int)v->least, "comparisons", (int)g->comparisons,
 			 "within", g->within, "is", verdict_names[v->is], "beside",

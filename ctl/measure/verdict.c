@@ -33,7 +33,7 @@ unsigned verdict_least_rounds(unsigned comparisons)
 {
 	unsigned rounds = 1;
 
-	while (2 * ldexp(1, -(int)rounds) > VERDICT_ALPHA / comparisons)
+	while (2 * ldexp(1, -(int)rounds) > VERDICT_ALPHA_ROUNDS / comparisons)
 		rounds++;
 	return rounds;
 }
@@ -185,7 +185,7 @@ struct verdict verdict_of(const double *first, const double *row, unsigned round
 	v.least = verdict_least_rounds(comparisons);
 	v.rounds = pair(first + skipped, row + skipped, rounds - skipped, logs);
 	if (v.rounds > 0)
-		judge(&v, logs, VERDICT_ALPHA / comparisons, log1p(within));
+		judge(&v, logs, VERDICT_ALPHA_ROUNDS / comparisons, log1p(within));
 	set_relative(&v);
 	free(logs);
 	return v;
@@ -200,7 +200,7 @@ struct verdict verdict_of_differences(const double *differences, unsigned rounds
 	v.least = verdict_least_rounds(comparisons);
 	v.rounds = rounds - skipped;
 	if (v.rounds > 0)
-		judge(&v, differences + skipped, VERDICT_ALPHA / comparisons, limit);
+		judge(&v, differences + skipped, VERDICT_ALPHA_ROUNDS / comparisons, limit);
 	return v;
 }
 

@@ -10,6 +10,10 @@
 
 /* The chance that any row of a group is falsely called less or more than the first. */
 #define VERDICT_ALPHA 0.05
+/* The part of it that an interval by rounds uses.  The other part is for the looks at the width
+ * that end the rounds: a width that is narrow by chance is found about a wrong estimate more often.
+ */
+#define VERDICT_ALPHA_ROUNDS 0.04
 
 enum verdict_is {
 	VERDICT_TOO_FEW_ROUNDS, /* no number of them could decide */
@@ -26,7 +30,8 @@ struct verdict {
 	unsigned rounds; /* in which both rows have a cost */
 	unsigned least;  /* fewest rounds that can decide */
 	/* Relative changes against the first row: 0.05 is 5 % more.  NaN: unknown.  low and high
-	 * are the ends of the interval whose level is at least 1 - VERDICT_ALPHA / comparisons. */
+	 * are the ends of the interval whose level is at least 1 - VERDICT_ALPHA_ROUNDS /
+	 * comparisons. */
 	double change, low, high;
 	double half_width; /* of the interval of logarithms; INFINITY: too few rounds */
 	double level, p;   /* the level reached; the two-sided p value; NaN: unknown */
