@@ -51,8 +51,8 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
-	"--force, --fail-if, --junit, --csv, --markdown, --html, --wide, --columns, --notes, --quiet,\n"
-	"--softirq, --layers, --timeout, --build, --control and --seed it takes as well.\n"
+	"--force, --fail-if, --junit, --undecided, --csv, --markdown, --html, --wide, --columns,\n"
+	"--notes, --quiet, --softirq, --layers, --timeout, --build, --control and --seed it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -120,6 +120,7 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "against", required_argument, NULL, 'o' },
 		{ "fail-if", required_argument, NULL, 'o' },
 		{ "junit", required_argument, NULL, 'o' },
+		{ "undecided", required_argument, NULL, 'o' },
 		{ "force", no_argument, NULL, 'o' },
 		{ "html", required_argument, NULL, 'o' },
 		{ "csv", no_argument, NULL, 'o' },

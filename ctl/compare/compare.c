@@ -163,6 +163,7 @@ static int gate(struct ctl *ctl, const struct compare *c, const struct measures 
 {
 	bool pairs = !c->against && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]);
 	unsigned counts[GATES] = { 0 };
+	enum gate is;
 
 	if (c->against)
 		counts[c->against->gate]++;
@@ -170,7 +171,10 @@ static int gate(struct ctl *ctl, const struct compare *c, const struct measures 
 		counts[compare_pairs(&ctl->out, m)]++;
 	if (c->limits)
 		counts[c->limits->gate]++;
-	return c->against || pairs || c->limits ? rows_gate(gate_of_all(counts)) : CTL_DONE;
+	if (!c->against && !pairs && !c->limits)
+		return CTL_DONE;
+	is = gate_of_all(counts);
+	return rows_gate(is == GATE_UNDECIDED && c->undecided_passes ? GATE_PASSED : is);
 }
 
 /* status: of what failed before there was anything to judge; m may be NULL then. */
@@ -180,11 +184,17 @@ static int write_junit(struct ctl *ctl, const struct compare *c, const struct me
 	bool pairs = ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR];
 	const struct measures none = {};
 	struct groups groups;
+	struct junit found = {
+		.limits = c->limits,
+		.against = c->against,
+		.undecided_passes = c->undecided_passes,
+		.status = status,
+	};
 	int rc;
 
 	groups_init(&groups, m ? m : &none);
-	rc = rows_junit(c->junit, ctl->values[VALUE_JUNIT], c->limits, c->against,
-			pairs ? &groups : NULL, status);
+	found.pairs = pairs ? &groups : NULL;
+	rc = rows_junit(c->junit, ctl->values[VALUE_JUNIT], &found);
 	groups_fini(&groups);
 	return rc;
 }
@@ -361,7 +371,7 @@ const struct command command_compare = {
 		"\n"
 		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
 		"there is no such command, 126 when it cannot be run, 124 when it was ended by\n"
-		"--timeout.  --against, --fail-if: 5 when a row got worse or fails, 6 when one may, 7\n"
+		"--timeout.  --against, --fail-if: 5 when a row got worse or fails, 6 when one may (--undecided), 7\n"
 		"when one cannot be compared.  8: a listener got no operation, so that nothing was measured there, or\n"
 		"the rows of --load have none.\n",
 	.example = "nbctl compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
@@ -379,6 +389,7 @@ const struct command command_compare = {
 		[VALUE_FORCE] = { "force", OPTION_FLAG, NULL, "... even if command, host or keys differ" },
 		[VALUE_FAIL_IF] = { "fail-if", OPTION_MANY, "LIMIT", "exit with 5 if a row is beyond: p99>200us, cost>1.1*first" },
 		[VALUE_JUNIT] = { "junit", OPTION_VALUE, "FILE", "write what the gates found, for CI systems" },
+		[VALUE_UNDECIDED] = { "undecided", OPTION_VALUE, "pass|fail", "... whether what may be worse passes (default: fail)" },
 		[VALUE_WITHIN] = { "within", OPTION_VALUE, "PERCENT", "a difference that counts as none (default: 5)" },
 		[VALUE_CSV] = { "csv", OPTION_FLAG, NULL, "print CSV, with the spread of each figure" },
 		[VALUE_MARKDOWN] = { "markdown", OPTION_FLAG, NULL, "print tables in Markdown" },

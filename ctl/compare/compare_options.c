@@ -216,6 +216,21 @@ static bool has_gate(const struct ctl *ctl)
 	       ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR];
 }
 
+static int check_gates(struct ctl *ctl, struct compare *c)
+{
+	const char *undecided = ctl->values[VALUE_UNDECIDED];
+
+	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
+		return ctl_usage(ctl, "--force is about --against");
+	if ((ctl->values[VALUE_JUNIT] || undecided) && !has_gate(ctl))
+		return ctl_usage(ctl, "--%s is about --fail-if, --against, --build and --pair",
+				 undecided ? "undecided" : "junit");
+	c->undecided_passes = undecided && !strcmp(undecided, "pass");
+	if (undecided && !c->undecided_passes && strcmp(undecided, "fail"))
+		return ctl_usage(ctl, "--undecided: expected pass or fail, got '%s'", undecided);
+	return CTL_DONE;
+}
+
 int compare_options(struct ctl *ctl, struct compare *c)
 {
 	const char *interval = ctl->values[VALUE_INTERVAL], *unknown;
@@ -249,13 +264,9 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
 		return ctl_usage(ctl, "one of --csv, --markdown and --json");
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
-	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
-		return ctl_usage(ctl, "--force is about --against");
-	if (ctl->values[VALUE_JUNIT] && !has_gate(ctl))
-		return ctl_usage(ctl, "--junit is about --fail-if, --against, --build and --pair");
-	if (check_limits(ctl, c) || check_served(ctl, c) || check_pairs(ctl) ||
-	    check_seed(ctl, c) || check_columns(ctl, c) || check_within(ctl, c) ||
-	    check_timeout(ctl, c) || check_time(ctl, c))
+	if (check_gates(ctl, c) || check_limits(ctl, c) || check_served(ctl, c) ||
+	    check_pairs(ctl) || check_seed(ctl, c) || check_columns(ctl, c) ||
+	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
 		return CTL_USAGE;
 	return check_repeat(ctl, c);
 }

@@ -34,6 +34,7 @@ enum {
 	VALUE_COLUMNS,
 	VALUE_FAIL_IF,
 	VALUE_JUNIT,
+	VALUE_UNDECIDED,
 	VALUE_LAYERS
 };
 
@@ -53,7 +54,8 @@ struct compare {
 	unsigned limit_count;
 	struct limits *limits; /* NULL: not judged */
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
-	int status;  /* exit code of COMMAND, or of what else ended measuring early */
+	bool undecided_passes;
+	int status; /* exit code of COMMAND, or of what else ended measuring early */
 };
 
 /* Reads and checks the options and COMMAND, and sets *c.  An exit code. */

@@ -7,7 +7,6 @@
 
 #include "ctl.h"
 #include "history.h"
-#include "junit.h"
 #include "report.h"
 
 int rows_file_error(const char *path, int error)
@@ -99,14 +98,13 @@ int rows_report(FILE *to, const char *path, const struct measures *m, const stru
 	return write_end(to, path);
 }
 
-int rows_junit(FILE *to, const char *path, const struct limits *limits,
-	       const struct against *against, const struct groups *pairs, int status)
+int rows_junit(FILE *to, const char *path, const struct junit *found)
 {
 	int rc = write_begin(to, path);
 
 	if (rc != CTL_DONE)
 		return rc;
-	junit_write(to, limits, against, pairs, status);
+	junit_write(to, found);
 	return write_end(to, path);
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "against.h"
+#include "junit.h"
 #include "limit.h"
 #include "measure.h"
 
@@ -26,8 +27,7 @@ int rows_report(FILE *to, const char *path, const struct measures *m,
 		const struct against *against);
 
 /* The same of JUnit's XML, see junit.h. */
-int rows_junit(FILE *to, const char *path, const struct limits *limits,
-	       const struct against *against, const struct groups *pairs, int status);
+int rows_junit(FILE *to, const char *path, const struct junit *found);
 
 /* The exit code. */
 int rows_gate(enum gate gate);

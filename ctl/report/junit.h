@@ -6,7 +6,13 @@
 #include "against.h"
 #include "limit.h"
 
-/* Any of limits, against and pairs may be NULL.  status: the exit status if measuring itself
- * failed, which is a case of its own; 0: it did not. */
-void junit_write(FILE *to, const struct limits *limits, const struct against *against,
-		 const struct groups *pairs, int status);
+/* What the gates found; NULL: there is no such gate. */
+struct junit {
+	const struct limits *limits;
+	const struct against *against;
+	const struct groups *pairs;
+	bool undecided_passes;
+	int status; /* of measuring, if that failed, which is a case of its own; 0: it did not */
+};
+
+void junit_write(FILE *to, const struct junit *found);

@@ -750,11 +750,11 @@ def test_rounds_are_made_until_the_time_is_over(daemon, tmp_path):
     assert done.returncode == 2 and "without --repeat" in done.stderr
 
 
-def write_runs(path, saved, runs, factor):
-    """The saved row, as of several other runs, with `factor` of its CPU time."""
+def write_runs(path, saved, runs, factor, spread=0.001):
+    """The saved row, as of several other runs, with `factor` of its CPU time, each by `spread` more than the last."""
     with path.open("w") as out:
         for run in range(runs):
-            row = {**saved, "cpu_ns": int(saved["cpu_ns"] * factor * (1 + run / 1000))}
+            row = {**saved, "cpu_ns": int(saved["cpu_ns"] * factor * (1 + run * spread))}
             print(json.dumps({**row, "visit": {**saved["visit"], "run": f"{factor} {run}"}}), file=out)
 
 
@@ -784,8 +784,17 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     assert row["now"] / row["then"] - 1 == pytest.approx(row["change"], abs=0.01) == pytest.approx(-0.5, abs=0.01)
     assert row["low"] < row["change"] < row["high"] < 0 and row["is"] == "less" and row["runs_then"] == 5
     assert document["against"]["gate"] == row["gate"] == "passed" and document["against"]["changed"] == []
-    write_runs(new, saved, 4, 1.1)
+    write_runs(new, saved, 5, 0.97, 0.03)
     code, text = gate()
+    assert code == 6 and "1 undecided" in text, text
+    assert gate("--undecided", "fail")[0] == 6
+    junit = tmp_path / "junit.xml"
+    code, text = gate("--undecided=pass", "--junit", junit)
+    assert code == 0 and "1 undecided" in text
+    (case,) = ElementTree.parse(junit).iter("testcase")
+    assert [child.tag for child in case] == ["system-out"]
+    write_runs(new, saved, 4, 1.1)
+    code, text = gate("--undecided=pass")
     assert code == 7 and "too few runs: 4 now, 5 then, of 5" in text
     saved["visit"]["setup"] = "another"
     saved["conditions"]["host"]["kernel"] = "Linux 99"
@@ -854,7 +863,9 @@ def test_junit_of_a_command_that_fails_has_its_status(daemon, tmp_path):
     assert "exit status 3" in [error.get("message") for error in suite.iter("error")]
     for wrong, said in ((["--fail-if", "p98>1us"], "there is no figure 'p98'; there are cost, rate, p50"),
                         (["--fail-if", "p99>200"], "comes a time with its unit, such as 200us"),
-                        (["--junit", junit], "--junit is about --fail-if")):  # fmt: skip
+                        (["--junit", junit], "--junit is about --fail-if"),
+                        (["--undecided", "pass"], "--undecided is about --fail-if"),
+                        (["--fail-if", "cost>1s", "--undecided", "no"], "expected pass or fail, got 'no'")):  # fmt: skip
         done = nbctl(daemon, "compare", *wrong)
         assert done.returncode == 2 and said in done.stderr
 
