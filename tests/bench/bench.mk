@@ -28,7 +28,7 @@ nostats:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/nostats STATS=0 $(BUILD)/nostats/nbserved
 
 .PHONY: claims claims-doc
-claims: ## which of the published claims hold on this host (45 minutes at most): build/claims.md and .html
+claims: ## which of the published claims hold on this host (some 45 minutes): build/claims.md and .html
 	@tools/deps.sh build bench demo
 	$(AGAIN) $(JOBS) all $(BUILD)/bench/verdict
 	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""The published claims, checked on this host: `make claims`; it says at first how long it takes at most.
+"""The published claims, checked on this host: `make claims`; it says at first how long it takes.
 
     claims.py [--build DIR] [--only SCENE,...] [--minutes N] [--seconds N] [--judge] [--page FILE]
 
 Measures each scene by `nbctl compare`, in rounds of random order until the intervals are narrow or the
-load's time is over (--minutes, in all), saves the rows
+load's share of --minutes is over, saves the rows
 in BUILD/claims.jsonl, and says of each claim whether it holds.  Writes BUILD/claims.md and
 BUILD/claims.html.  With --only the other scenes' rows are those of the last time, as are those that are
 not reached in --seconds; --judge measures nothing.  --page (`make claims-doc`: doc/measurements.md) also
@@ -15,6 +15,7 @@ was.
 import argparse
 import html
 import json
+import math
 import os
 import pathlib
 import platform
@@ -113,6 +114,17 @@ def call_ns():
     return best
 
 
+def load_time(minutes, loads):
+    """Seconds for each of so many loads."""
+    return max(1, round(60 * minutes / loads))
+
+
+def plan(loads, seconds):
+    """How long it takes: nbctl begins no round after a load's time, but makes the rounds that a verdict takes."""
+    return (f"{loads} loads, each until it is known or for {seconds} s: {math.ceil(loads * seconds / 60)} minutes, "
+            "less where loads are known before, more where the rounds that a verdict takes are longer")
+
+
 def judge(rows):
     for claim, source, measurement, decide in CLAIMS:
         try:
@@ -190,7 +202,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--only", help="scenes, with commas; the others' rows stay")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="the time of all loads")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="the time of all loads that are measured")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no load begins later")
     parser.add_argument("--judge", action="store_true", help="measure nothing")
     parser.add_argument("--page", type=pathlib.Path, help="a file whose table is updated")
@@ -202,12 +214,10 @@ def main():
         parser.error(f"no scene {', '.join(unknown)}; there are {', '.join(s.name for s in scenes())}")
     rows, extra = build / "claims.jsonl", load_extra(build)
     end = time.monotonic() + options.seconds
-    loads = sum(len(s.loads) for s in scenes())
-    load_seconds = max(1, round(60 * options.minutes / loads))
+    loads = sum(len(s.loads) for s in scenes() if s.name in only)
+    load_seconds = load_time(options.minutes, loads)
     if not options.judge:
-        count = sum(len(s.loads) for s in scenes() if s.name in only)
-        print(f"{count} loads, each until it is known or for {load_seconds} s: "
-              f"{count * load_seconds / 60:.0f} minutes at most", flush=True)
+        print(plan(loads, load_seconds), flush=True)
     for scene in [] if options.judge else [s for s in scenes() if s.name in only]:
         measure(build, scene, rows, extra, end, load_seconds)
         if scene.name == "echo":

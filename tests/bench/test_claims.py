@@ -54,6 +54,13 @@ def test_the_intervals_of_a_claim_hold_together():
     assert len(claims_rows.judged) == count
 
 
+def test_the_time_that_is_told_is_that_of_the_loads_measured():
+    assert claims.load_time(45, 60) == 45 and claims.load_time(10, 4) == 150  # --only
+    assert claims.load_time(0.1, 60) == 1
+    assert claims.plan(4, 150).startswith("4 loads, each until it is known or for 150 s: 10 minutes, ")
+    assert ": 1 minutes, " in claims.plan(60, 1)
+
+
 def test_figures_that_were_not_measured_stay_in_the_page(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n" + claims.MARKS[0] + "old conditions\n\n| claim | source |\n|---|---|\n"
