@@ -52,7 +52,8 @@ static const char usage[] =
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
 	"--force, --fail-if, --junit, --undecided, --csv, --markdown, --html, --wide, --columns,\n"
-	"--notes, --quiet, --softirq, --layers, --timeout, --build, --control and --seed it takes as well.\n"
+	"--notes, --quiet, --softirq, --layers, --timeout, --build, --sweep, --sweep-max, --control and\n"
+	"--seed it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -82,6 +83,17 @@ static int run_option(struct run_mode *run, const char *name, char *value)
 	if (value)
 		run->options[run->option_count++] = value;
 	return 0;
+}
+
+/* nbctl measures it; the checks here need the values, too. */
+static int add_sweep(struct run_mode *run, const char *text)
+{
+	struct reason reason = { "" };
+	int rc = sweeps_add(&run->sweeps, text, &reason);
+
+	if (rc < 0)
+		fprintf(stderr, "nbserved: %s; try --help\n", reason.text);
+	return rc;
 }
 
 static int check_run(const struct run_mode *run, const char *config, enum action action)
@@ -134,6 +146,8 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 		{ "quiet", no_argument, NULL, 'o' },
 		{ "timeout", required_argument, NULL, 'o' },
 		{ "build", required_argument, NULL, 'o' },
+		{ "sweep", required_argument, NULL, 's' },
+		{ "sweep-max", required_argument, NULL, 'o' },
 		{ "control", required_argument, NULL, 'o' },
 		{ "seed", required_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
@@ -159,6 +173,10 @@ static int parse_options(int argc, char **argv, const char **config, enum action
 				exit(finish_output());
 			}
 			run->specs[run->count++] = optarg;
+			break;
+		case 's':
+			if (add_sweep(run, optarg) < 0 || run_option(run, "sweep", optarg) < 0)
+				return -EINVAL;
 			break;
 		case 'o':
 			if (run_option(run, options[index].name, optarg) < 0)

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "brace.h"
 #include "config.h"
 #include "config_run.h"
 #include "log.h"
@@ -250,10 +251,33 @@ static int await_nbctl(struct run_mode *run, const sigset_t *signals)
 	}
 }
 
+/* The configuration with the first values of each sweep, as nbctl starts each combination before it
+ * measures. */
+static struct config *first_config(struct run_mode *run)
+{
+	struct run_mode first = *run;
+	struct brace brace;
+	struct config *config;
+
+	for (unsigned i = 0; i < run->count && run->sweeps.count; i++)
+		first.specs[i] = sweeps_fill(&run->sweeps, 0, run->specs[i], true);
+	config = run_config(&first);
+	for (unsigned i = 0; i < run->count && !config; i++)
+		if (brace_find(first.specs[i], &brace) && !brace.doubled)
+			log_error(
+				"--run: %.*s stands for the values of a --sweep of that name, and "
+				"there is none",
+				(int)brace.bytes, brace.text);
+	memcpy(run->directory, first.directory, sizeof(run->directory));
+	for (unsigned i = 0; i < run->count && run->sweeps.count; i++)
+		free(first.specs[i]);
+	return config;
+}
+
 int run_compare(struct run_mode *run)
 {
 	static const int caught[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGCHLD };
-	struct config *config = run_config(run);
+	struct config *config = first_config(run);
 	int status = EXIT_FAILURE;
 	struct sigaction action;
 	sigset_t signals;

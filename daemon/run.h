@@ -6,6 +6,8 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
+#include "sweep.h"
+
 struct config;
 struct server;
 
@@ -16,7 +18,8 @@ struct run_mode {
 	unsigned count;
 	char *options[RUN_OPTIONS_MAX]; /* for `nbctl compare`, with their values */
 	unsigned option_count;
-	char **command; /* the arguments after `--`, NULL-terminated; NULL: none */
+	struct sweeps sweeps; /* of options */
+	char **command;       /* the arguments after `--`, NULL-terminated; NULL: none */
 	/* The rest is private to run.c. */
 	struct server *server;
 	char directory[PATH_MAX]; /* directory made for the control socket; "": none */

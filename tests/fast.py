@@ -26,7 +26,7 @@ ROWS = [
     (r"daemon/(control|varlink)/", "control stats"),
     (r"daemon/run\.c", "run"),
     (r"ctl/(top|report|metrics)/", r"\1"),
-    (r"ctl/(compare|measure|report)/", "report run"),
+    (r"ctl/(compare|measure|report)/", "report run sweep"),
     (r"ctl/(show|client|state|compare|main)", "nbctl"),
     (r"ctl/nbctl|tools/(install|release)", "install completion"),
     (r"tests/system/test_(\w+)\.py", r"\1"),

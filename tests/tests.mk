@@ -24,7 +24,7 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 
 CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
 	$(patsubst %,$(BUILD)/ctl/%.o,metrics/metrics_http metrics/openmetrics state/connections_table)
-$(patsubst %,$(BUILD)/unit/test_%,figure generator layers measure metrics openmetrics render report rounds top_model top_view verdict): $(CTL_TESTED)
+$(patsubst %,$(BUILD)/unit/test_%,figure generator layers measure metrics openmetrics render report rounds sweep top_model top_view verdict): $(CTL_TESTED)
 $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 pressure_check services): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
@@ -110,7 +110,7 @@ check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_o
 # A test over all engines runs over one under each sanitizer: services and core are the same code on each
 # engine.  Left out are tests of scripts, of nbctl's texts, and of load that only takes time there.
 check-asan: TEST_ENGINES := io_uring
-check-asan: TEST_SKIP := builds completion install interrupt layers notify options reload_load report run softirq verdict
+check-asan: TEST_SKIP := builds completion install interrupt layers notify options reload_load report run softirq sweep verdict
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
@@ -131,7 +131,7 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
 check-tsan: TEST_SKIP := builds completion config install interrupt layers metrics options reload_random remote report run \
-	softirq top verdict
+	softirq sweep top verdict
 check-tsan: ## unit and system tests under ThreadSanitizer
 	@tools/deps.sh build test
 	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) all units

@@ -96,10 +96,11 @@ static int select_named(struct ctl *ctl, const struct compare *c, struct measure
 	return rc;
 }
 
-static bool has_operations(const struct measures *m, const char *listener)
+static bool has_operations(const struct measures *m, const struct measure *like)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		if (m->rows[i]->listener_count && !strcmp(m->rows[i]->listener, listener))
+		if (m->rows[i]->listener_count && !strcmp(m->rows[i]->label, like->label) &&
+		    !strcmp(m->rows[i]->listener, like->listener))
 			return true;
 	return false;
 }
@@ -112,12 +113,12 @@ static int check_measured(const struct ctl *ctl, const struct compare *c, const 
 	bool any = false;
 
 	for (unsigned i = 0; i < m->count; i++) {
-		const char *name = m->rows[i]->listener;
+		const struct measure *row = m->rows[i];
 
-		if (has_operations(m, name))
+		if (has_operations(m, row))
 			any = true;
-		else if (!measure_unavailable(m->rows[i]))
-			empty = name;
+		else if (!measure_unavailable(row))
+			empty = row->listener;
 	}
 	if (c->visits && empty)
 		ctl_warn(
@@ -405,6 +406,8 @@ const struct command command_compare = {
 		[VALUE_PAIR] = { "pair", OPTION_MANY, "OLD=NEW", "judge listener NEW against OLD, and no others" },
 		[VALUE_CONTROL] = { "control", OPTION_VALUE, "LISTENER", "it is as the first one: how far do these differ?" },
 		[VALUE_SEED] = { "seed", OPTION_VALUE, "N", "of the random order of visits" },
+		[VALUE_SWEEP] = { "sweep", OPTION_MANY, "NAME=V1,V2,...", "measure with each of these for {NAME} in COMMAND" },
+		[VALUE_SWEEP_MAX] = { "sweep-max", OPTION_VALUE, "N", "... allow so many combinations (default: 64)" },
 		[VALUE_TIMEOUT] = { "timeout", OPTION_VALUE, "SECONDS", "longest run (default: 600 with {port}, else any)" },
 	},
 	.words_max = 256,

@@ -7,9 +7,10 @@
 #include "parse.h"
 #include "placeholders.h"
 #include "util.h"
+#include "verdict.h"
 #include "visits.h"
 
-enum { COMPARE_INTERVAL_MS = 2000 };
+enum { COMPARE_INTERVAL_MS = 2000, ALONE = 3 };
 
 static int check_repeat(struct ctl *ctl, struct compare *c)
 {
@@ -17,6 +18,8 @@ static int check_repeat(struct ctl *ctl, struct compare *c)
 	uint64_t value;
 
 	c->rounds.repeat = c->visits ? 0 : 1;
+	/* Curves have intervals also if there is nothing to compare. */
+	c->rounds.alone = c->points.sweeps.count ? verdict_least_rounds(1) : ALONE;
 	if (!text)
 		return CTL_DONE;
 	if (parse_uint(text, &value) < 0 || value < 1 || value > ROUNDS_MAX)
@@ -35,7 +38,7 @@ static int check_time(struct ctl *ctl, struct compare *c)
 				      "--repeat");
 	if (text && ctl_interval(ctl, "time", text, 1, &ms))
 		return CTL_USAGE;
-	c->rounds.time_ns = ms * (uint64_t)NS_PER_MS;
+	c->rounds.time_ns = ms * (uint64_t)NS_PER_MS * (text ? 1 : c->points.count);
 	return CTL_DONE;
 }
 
@@ -208,6 +211,7 @@ void compare_options_fini(struct compare *c)
 	for (unsigned i = 0; i < c->limit_count; i++)
 		free(c->limit_list[i].text);
 	free(c->limit_list);
+	points_fini(&c->points);
 }
 
 static bool has_gate(const struct ctl *ctl)
@@ -231,20 +235,35 @@ static int check_gates(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
-int compare_options(struct ctl *ctl, struct compare *c)
+static int check_points(struct ctl *ctl, struct compare *c)
 {
-	const char *interval = ctl->values[VALUE_INTERVAL], *unknown;
+	const struct points_texts texts = { ctl->values[VALUE_SWEEP], ctl->values[VALUE_SWEEP_MAX],
+					    ctl->values[VALUE_LABEL], ctl->values[VALUE_SERVE] };
+	const char *unknown;
 	int bytes;
 
-	c->interval_ms = COMPARE_INTERVAL_MS;
-	if (check_command(ctl))
+	if (points_init(&c->points, ctl, &texts))
 		return CTL_USAGE;
-	if (ctl->rest && (unknown = placeholders_unknown(ctl->rest, &bytes)))
-		return ctl_usage(ctl,
-				 "COMMAND has %.*s, and there are only {host}, {port}, {uri} and "
-				 "{listener}; {%.*s} stands for the text itself",
-				 bytes, unknown, bytes, unknown);
+	if (ctl->rest && (unknown = placeholders_unknown(c->points.list[0].command, &bytes)))
+		return ctl_usage(
+			ctl,
+			"COMMAND has %.*s, and there are only {host}, {port}, {uri}, "
+			"{listener} and those of --sweep NAME=VALUE,...; {%.*s} stands for "
+			"the text itself",
+			bytes, unknown, bytes, unknown);
 	c->visits = ctl->rest && placeholders_used(ctl->rest);
+	if (texts.sweeps && !c->visits)
+		return ctl_usage(ctl, "--sweep is about visits: COMMAND needs {port} or its like");
+	return CTL_DONE;
+}
+
+int compare_options(struct ctl *ctl, struct compare *c)
+{
+	const char *interval = ctl->values[VALUE_INTERVAL];
+
+	c->interval_ms = COMPARE_INTERVAL_MS;
+	if (check_command(ctl) || check_points(ctl, c))
+		return CTL_USAGE;
 	for (char **word = ctl->rest; word && *word && !c->visits; word++) {
 		char *text = placeholders_fill(*word, NULL, NULL);
 

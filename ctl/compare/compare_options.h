@@ -6,6 +6,7 @@
 #include "compare_table.h"
 #include "ctl.h"
 #include "limit.h"
+#include "points.h"
 #include "rounds.h"
 
 enum {
@@ -35,7 +36,9 @@ enum {
 	VALUE_FAIL_IF,
 	VALUE_JUNIT,
 	VALUE_UNDECIDED,
-	VALUE_LAYERS
+	VALUE_LAYERS,
+	VALUE_SWEEP,
+	VALUE_SWEEP_MAX
 };
 
 struct compare {
@@ -53,6 +56,7 @@ struct compare {
 	struct limit *limit_list; /* of --fail-if */
 	unsigned limit_count;
 	struct limits *limits; /* NULL: not judged */
+	struct points points;
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
 	bool undecided_passes;
 	int status; /* exit code of COMMAND, or of what else ended measuring early */

@@ -210,6 +210,8 @@ void conditions_set(struct conditions *c, struct measures *m, unsigned first, st
 			json_object_set_new(made, "command", words_of(argv));
 			if (argv != c->command)
 				json_object_set_new(made, "command_given", words_of(c->command));
+			if (c->sweep)
+				json_object_set(made, "sweep", (json_t *)c->sweep);
 			json_object_set_new(made, "generator", json_string(c->generator));
 			set_cpus(made, "generator_cpus", &child->cpus);
 			host_listener_cpus(c->pid, m->rows[i]->listener, &cpus);

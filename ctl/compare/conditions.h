@@ -6,6 +6,7 @@
  *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
  *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...],
  *   "command_given": the same with its placeholders, "generator_cpus": "1",
+ *   "sweep": { "label": that of --label, "values": { "c": "10" } }, if there was one,
  *   "invocation": ["nbctl", "compare", ...], "other_nodes": true, if
  * generator and listener were on different NUMA nodes alone, "throttled": 3, how often CPUs were
  * meanwhile } */
@@ -22,6 +23,7 @@ struct conditions {
 	char *build;          /* of the daemon */
 	char *generator;      /* its version; NULL: unknown */
 	char run[17];         /* names this run of nbctl */
+	const json_t *sweep;  /* of the point; NULL: none */
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
 	pid_t pid;            /* of the daemon */
 	uint64_t throttled;   /* host_throttled() at the end of the last visit */

@@ -183,7 +183,7 @@ static int measure_rounds(struct ctl *ctl, struct compare *c, struct conditions 
 static int measure_listeners(struct ctl *ctl, const struct compare *c, struct rounds *rounds,
 			     struct conditions *conditions, struct measures *m, int *ret_status)
 {
-	struct visits_options options = { .label = ctl->values[VALUE_LABEL],
+	struct visits_options options = { .points = &c->points,
 					  .timeout_ms = c->timeout_ms,
 					  .quiet = ctl->values[VALUE_QUIET],
 					  .softirq = ctl->values[VALUE_SOFTIRQ],
@@ -221,6 +221,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	if (ctl->values[VALUE_SERVE]) {
 		c->serve = &serve;
 		rc = serve_init(&serve, ctl, ctl->values[VALUE_SERVE], ctl->values[VALUE_BUILD]);
+		serve.sweeps = &c->points.sweeps;
 	}
 	if (rc == CTL_DONE)
 		rc = c->visits ? measure_listeners(ctl, c, &c->rounds, &conditions, m, &status)

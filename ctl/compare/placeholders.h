@@ -1,6 +1,5 @@
-/* Words in braces in the command of `nbctl compare`: `{port}` stands for a listener's port,
- * `{{port}}` for the text `{port}`.  What a shell or a format reads, `${name}` and `%{name}`, is no
- * placeholder, nor is anything but lower-case letters and underscores.  Pure. */
+/* What `{host}` and so on in the command of `nbctl compare` stand for: of the listener that it
+ * visits.  See brace.h.  Pure. */
 #pragma once
 #include <stdbool.h>
 
@@ -12,7 +11,7 @@ enum placeholder {
 	PLACEHOLDER_COUNT
 };
 
-/* `{host}` and so on. */
+/* Without their braces. */
 extern const char *const placeholder_names[PLACEHOLDER_COUNT];
 
 /* Does a word of argv (NULL-terminated) have a placeholder? */

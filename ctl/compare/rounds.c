@@ -11,8 +11,8 @@
 #include "siphash.h"
 #include "util.h"
 
-/* Looking at the widths earlier makes more errors; a listener alone has none. */
-enum { FIRST_LOOK = 12, KNOWN_MAX = 100, ALONE = 3 };
+/* Looking at the widths earlier makes more errors. */
+enum { FIRST_LOOK = 12, KNOWN_MAX = 100 };
 
 void rounds_begin(struct rounds *r)
 {
@@ -84,14 +84,14 @@ static void tell_if_too_long(const struct rounds *r, unsigned least)
 
 bool rounds_enough(struct rounds *r, const struct measures *m)
 {
-	unsigned least = r->comparisons ? verdict_least_rounds(r->comparisons) : ALONE;
+	unsigned least = verdict_least_rounds(MAX(r->comparisons, 1U));
 
 	r->done++;
 	r->took_ns = clock_ns() - r->start_ns;
 	if (r->repeat)
 		return r->done >= r->repeat;
 	if (r->comparisons == 0)
-		return r->done >= ALONE;
+		return r->done >= r->alone;
 	tell_if_too_long(r, least);
 	if (r->done >= FIRST_LOOK && r->done % 2 == 0) {
 		r->half_width = widest(m);

@@ -11,7 +11,8 @@ struct rounds {
 	unsigned repeat;      /* make exactly this many; 0: until it is known */
 	bool seeded;          /* `seed` is the user's */
 	uint64_t time_ns;     /* after which no further round begins; without repeat */
-	unsigned comparisons; /* listeners less one */
+	unsigned alone;       /* rounds of listeners that are compared with none */
+	unsigned comparisons; /* listeners less one, of all points together */
 	/* Set by rounds_begin() and rounds_enough(). */
 	uint64_t seed, start_ns, took_ns;
 	unsigned done;

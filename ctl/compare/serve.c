@@ -13,6 +13,7 @@
 
 #include "child.h"
 #include "process.h"
+#include "sweep.h"
 #include "util.h"
 
 enum {
@@ -162,6 +163,18 @@ static int failed_start(struct serve *s, unsigned build)
 	return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : CTL_UNREACHABLE;
 }
 
+/* To be freed. */
+static char *fill_spec(const struct serve *s, const char *spec)
+{
+	char *text = s->sweeps && s->sweeps->count
+			     ? sweeps_fill(s->sweeps, s->combination, spec, true)
+			     : strdup(spec);
+
+	if (!text)
+		abort();
+	return text;
+}
+
 int serve_start(struct serve *s, unsigned build)
 {
 	char *argv[2 * SERVE_SPECS_MAX + 2] = { s->builds[build].path };
@@ -170,18 +183,20 @@ int serve_start(struct serve *s, unsigned build)
 	int out[2], rc;
 	bool serves;
 
-	for (char **spec = s->specs; *spec; spec++) {
-		argv[count++] = (char *)"--run";
-		argv[count++] = *spec;
-	}
 	if (pipe2(out, O_CLOEXEC) < 0)
 		return CTL_CANNOT_RUN;
+	for (char **spec = s->specs; *spec; spec++) {
+		argv[count++] = (char *)"--run";
+		argv[count++] = fill_spec(s, *spec);
+	}
 	how.out = out[1];
 	/* For the daemon alone: COMMAND may start another one. */
 	setenv("NBSERVED_SOCKET", s->ctl->target.socket, true);
 	rc = process_start(argv, &how, &s->pid);
 	unsetenv("NBSERVED_SOCKET");
 	close(out[1]);
+	for (unsigned i = 2; i < count; i += 2)
+		free(argv[i]);
 	if (rc < 0) {
 		close(out[0]);
 		s->pid = 0;
@@ -192,6 +207,29 @@ int serve_start(struct serve *s, unsigned build)
 	serves = await_serving(out[0]);
 	close(out[0]);
 	return serves ? CTL_DONE : failed_start(s, build);
+}
+
+static bool is_swept(const struct serve *s)
+{
+	bool swept = false;
+
+	for (unsigned i = 0; s->sweeps && i < s->sweeps->count; i++)
+		for (char *const *spec = s->specs; *spec; spec++)
+			swept |= sweeps_names(s->sweeps, i, *spec);
+	return swept;
+}
+
+int serve_try(struct serve *s)
+{
+	unsigned count = is_swept(s) ? sweeps_combinations(s->sweeps) : 0;
+	int rc = CTL_DONE;
+
+	for (s->combination = 0; s->combination < count && rc == CTL_DONE; s->combination++)
+		for (unsigned i = 0; i < s->build_count && rc == CTL_DONE; i++) {
+			rc = serve_start(s, i);
+			serve_stop(s);
+		}
+	return rc;
 }
 
 void serve_stop(struct serve *s)

@@ -17,7 +17,9 @@ struct serve {
 		char *path; /* of nbserved */
 	} builds[SERVE_BUILDS_MAX];
 	unsigned build_count;
-	pid_t pid; /* of the daemon that serves; 0: none */
+	const struct sweeps *sweeps; /* whose values the specs take; NULL: none */
+	unsigned combination;        /* of them */
+	pid_t pid;                   /* of the daemon that serves; 0: none */
 };
 
 /* specs and builds (NULL: the nbserved of this nbctl): values of an OPTION_MANY, builds as
@@ -28,5 +30,8 @@ void serve_fini(struct serve *s);
 /* Starts the daemon of builds[build], and waits until it serves.  CTL_DONE; or the exit status of
  * the daemon, which has printed why. */
 int serve_start(struct serve *s, unsigned build);
+/* Starts and ends the daemons of all combinations, if their specs differ, so that a value that none
+ * accepts is refused before anything is measured.  As serve_start(). */
+int serve_try(struct serve *s);
 /* Ends it, and waits until it has ended: its ports and files are free. */
 void serve_stop(struct serve *s);

@@ -1,6 +1,7 @@
 /* See visits.h. */
 #include "visits.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "field.h"
 #include "host.h"
 #include "placeholders.h"
+#include "points.h"
 #include "printable.h"
 #include "rounds.h"
 #include "sampler.h"
@@ -50,7 +52,7 @@ static char **fill_words(char *const *argv, const struct target *t)
 		words[i] = placeholders_fill(argv[i], values, &missing);
 	if (!missing)
 		return words;
-	ctl_warn("listener '%s' has no %s: its address is a Unix socket", t->listener, missing);
+	ctl_warn("listener '%s' has no {%s}: its address is a Unix socket", t->listener, missing);
 	free_words(words);
 	return NULL;
 }
@@ -73,19 +75,37 @@ struct visit {
 	struct rounds *rounds;
 	struct measures *measures;
 	unsigned round, position; /* from 0 on */
+	unsigned point;           /* which of the points of a sweep */
+	unsigned rows;            /* of this round and point */
 	json_t *names;            /* of rows, in the order in which they are shown */
 	json_t *absent;           /* see struct targets */
 	struct softirq *softirq;  /* NULL: not requested */
 	int late;                 /* CTL_TIMED_OUT: a visit ran out of time */
 };
 
+/* Parts of the random numbers: each order of a round has its own. */
+enum {
+	POINT_SHUFFLE = 1 << 10,  /* more than the rounds */
+	BUILDS_SHUFFLE = 1 << 20, /* more than those of all points */
+	POINTS_SHUFFLE = 1 << 21,
+};
+static_assert((int)POINT_SHUFFLE > ROUNDS_MAX &&
+		      SWEEP_COMBINATIONS_MAX * POINT_SHUFFLE < BUILDS_SHUFFLE,
+	      "no two orders are the same by their numbers");
+
+static const struct point *point_of(const struct visit *v)
+{
+	return &v->options->points->list[v->point];
+}
+
 static void progress(const struct visit *v, const struct target *t)
 {
-	char name[64];
+	char name[128];
 
 	if (!isatty(STDERR_FILENO))
 		return;
-	snprintf(name, sizeof(name), "%s", t->listener);
+	snprintf(name, sizeof(name), "%s%s%s", t->listener, *point_of(v)->label ? " " : "",
+		 point_of(v)->label);
 	printable_clean(name);
 	fprintf(stderr, "\r\033[Kround %u: %s ...", v->round + 1, name);
 }
@@ -133,8 +153,7 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 		ctl_warn("the daemon was restarted during the run: nothing to compare");
 		return CTL_REFUSED;
 	}
-	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns,
-		       v->options->label ? v->options->label : "");
+	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, point_of(v)->label);
 	timeline_set(m, first, s->documents);
 	for (unsigned i = first; i < m->count; i++) {
 		visits_set_generator(m->rows[i], argv, child);
@@ -189,21 +208,21 @@ static int visit(struct visit *v, const struct targets *all, struct target *t, c
 	return rc;
 }
 
-static int one_round(struct visit *v, struct targets *t, char *const *argv, int *ret_status)
+static int one_round(struct visit *v, struct targets *t, int *ret_status)
 {
 	unsigned *order = calloc(t->count, sizeof(*order));
 	int rc = CTL_DONE;
 
 	if (!order)
 		abort();
-	rounds_order(v->rounds, v->round, t->count, order);
+	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE, t->count, order);
 	for (v->position = 0; v->position < t->count && !child_interrupted(); v->position++) {
 		struct target *target = &t->list[order[v->position]];
 		char **words;
 
 		if (target->timed_out)
 			continue;
-		words = fill_words(argv, target);
+		words = fill_words(point_of(v)->command, target);
 		rc = words ? CTL_DONE : CTL_USAGE;
 		if (!words)
 			break;
@@ -232,11 +251,28 @@ static void sort_rows(const struct visit *v)
 	json_decref(names);
 }
 
+static bool has_name(const json_t *names, const json_t *name)
+{
+	json_t *other;
+	size_t i;
+
+	json_array_foreach(names, i, other)
+		if (json_equal(other, name))
+			return true;
+	return false;
+}
+
 /* In the first round: the rows that there will be. */
 static void add_names(struct visit *v, const struct targets *t)
 {
-	for (unsigned i = 0; v->round == 0 && i < t->count; i++)
-		json_array_append_new(v->names, targets_row(t, t->list[i].listener));
+	for (unsigned i = 0; v->round == 0 && i < t->count; i++) {
+		json_t *name = targets_row(t, t->list[i].listener);
+
+		if (!has_name(v->names, name))
+			json_array_append(v->names, name);
+		json_decref(name);
+	}
+	v->rows += t->count;
 }
 
 /* Names the listeners whose visit ran out of time.  An exit code. */
@@ -262,7 +298,7 @@ static int leave_timed_out(const struct visit *v, struct targets *t)
 }
 
 /* A round with the daemon of a build, from its start to its end. */
-static int serve_round(struct visit *v, unsigned build, char *const *argv, int *ret_status)
+static int serve_round(struct visit *v, unsigned build, int *ret_status)
 {
 	struct serve *serve = v->options->serve;
 	struct targets t = { .build = serve->builds[build].name, .absent = v->absent };
@@ -276,7 +312,7 @@ static int serve_round(struct visit *v, unsigned build, char *const *argv, int *
 		rc = targets_find(&t, v->ctl, &v->options->listeners);
 	if (rc == CTL_DONE) {
 		add_names(v, &t);
-		rc = one_round(v, &t, argv, ret_status);
+		rc = one_round(v, &t, ret_status);
 		late = leave_timed_out(v, &t);
 		v->late = late != CTL_DONE ? late : v->late;
 	}
@@ -287,43 +323,74 @@ static int serve_round(struct visit *v, unsigned build, char *const *argv, int *
 	return rc;
 }
 
-enum { BUILDS_SHUFFLE = 1 << 20 }; /* a part of the random numbers that no round of visits takes */
-
 /* A round with a new daemon of each build. */
-static int serve_rounds(struct visit *v, char *const *argv, int *ret_status)
+static int serve_rounds(struct visit *v, int *ret_status)
 {
 	unsigned order[SERVE_BUILDS_MAX], count = v->options->serve->build_count;
 	int rc = CTL_DONE;
 
-	rounds_order(v->rounds, v->round + BUILDS_SHUFFLE, count, order);
+	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE + BUILDS_SHUFFLE, count, order);
 	/* The first round has the user's order, in which the rows are shown. */
 	for (unsigned i = 0; i < count && rc == CTL_DONE && *ret_status == 0; i++)
-		rc = child_interrupted()
-			     ? CTL_DONE
-			     : serve_round(v, v->round ? order[i] : i, argv, ret_status);
+		rc = child_interrupted() ? CTL_DONE
+					 : serve_round(v, v->round ? order[i] : i, ret_status);
 	return rc;
 }
 
+/* Of a point. */
 static unsigned count_comparisons(const struct visit *v)
 {
 	const struct visits_options *o = v->options;
-	unsigned names = (unsigned)json_array_size(v->names);
 	unsigned builds = o->serve ? o->serve->build_count : 1;
 
 	if (o->paired)
 		return o->listeners.count / 2;
-	return builds > 1 ? names - names / builds : MAX(names, 1U) - 1;
+	return builds > 1 ? v->rows - v->rows / builds : MAX(v->rows, 1U) - 1;
 }
 
-static int run_rounds(struct visit *v, struct targets *t, char *const *argv, int *ret_status)
+static int point_round(struct visit *v, struct targets *t, int *ret_status)
+{
+	struct serve *serve = v->options->serve;
+	int rc;
+
+	v->options->conditions->command = point_of(v)->command;
+	v->options->conditions->sweep = point_of(v)->sweep;
+	v->rows = 0;
+	if (serve) {
+		serve->combination = v->point;
+		rc = serve_rounds(v, ret_status);
+	} else {
+		add_names(v, t);
+		rc = one_round(v, t, ret_status);
+	}
+	if (v->round == 0)
+		v->rounds->comparisons += count_comparisons(v);
+	return rc;
+}
+
+/* A round of each point of a sweep: the machine's changes meet all of them alike. */
+static int points_round(struct visit *v, struct targets *t, int *ret_status)
+{
+	unsigned count = v->options->points->count, order[SWEEP_COMBINATIONS_MAX];
+	int rc = CTL_DONE;
+
+	rounds_order(v->rounds, v->round + POINTS_SHUFFLE, count, order);
+	/* The first round has the user's order, in which the rows are shown. */
+	for (unsigned i = 0;
+	     i < count && rc == CTL_DONE && *ret_status == 0 && !child_interrupted(); i++) {
+		v->point = v->round ? order[i] : i;
+		rc = point_round(v, t, ret_status);
+	}
+	return rc;
+}
+
+static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
 {
 	int rc;
 
 	rounds_begin(v->rounds);
 	do {
-		rc = v->options->serve ? serve_rounds(v, argv, ret_status)
-				       : one_round(v, t, argv, ret_status);
-		v->rounds->comparisons = count_comparisons(v);
+		rc = points_round(v, t, ret_status);
 		sort_rows(v);
 		v->round++;
 	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() &&
@@ -336,7 +403,7 @@ static void add_absent(const struct visit *v)
 {
 	json_t *document = json_pack("{s:O}", "listeners", v->absent);
 
-	measures_delta(v->measures, NULL, document, 0, v->options->label ? v->options->label : "");
+	measures_delta(v->measures, NULL, document, 0, point_of(v)->label);
 	json_decref(document);
 }
 
@@ -356,11 +423,12 @@ int visits_run(struct ctl *ctl, const struct visits_options *options, struct rou
 
 	if (!options->serve && options->softirq)
 		rc = softirq_open(&v.softirq, ctl);
-	if (!options->serve && rc == CTL_DONE)
+	if (options->serve)
+		rc = serve_try(options->serve);
+	else if (rc == CTL_DONE)
 		rc = targets_find(&t, ctl, &options->listeners);
 	if (rc == CTL_DONE) {
-		add_names(&v, &t);
-		rc = run_rounds(&v, &t, ctl->rest, ret_status);
+		rc = run_rounds(&v, &t, ret_status);
 		if (!options->serve)
 			v.late = leave_timed_out(&v, &t);
 		rc = rc == CTL_DONE ? v.late : rc;

@@ -11,10 +11,11 @@
 enum { VISITS_TIMEOUT_MS = 600 * 1000 };
 
 struct conditions;
+struct points;
 struct rounds;
 struct serve;
 struct visits_options {
-	const char *label;
+	const struct points *points;
 	unsigned timeout_ms; /* of a visit */
 	struct conditions *conditions;
 	struct serve *serve; /* starts the daemons; NULL: one runs already */
@@ -25,9 +26,9 @@ struct visits_options {
 	bool quiet;            /* also hide output of the command that was not recognised */
 };
 
-/* Runs ctl->rest against the listeners that ctl->words names (none: all that serve), and appends a
- * row per operation and visit to m.  Prints its progress on stderr if that is a terminal.  A
- * listener whose visit runs out of time is not visited again, and named as not compared.  Returns
+/* Runs the points' commands against the listeners that ctl->words names (none: all that serve), and
+ * appends a row per operation and visit to m.  Prints its progress on stderr if that is a terminal.
+ * A listener whose visit runs out of time is not visited again, and named as not compared.  Returns
  * an exit code; *ret_status: the first nonzero status of the command.  After a failure or Ctrl-C, m
  * has the rows measured before. */
 int visits_run(struct ctl *ctl, const struct visits_options *options, struct rounds *rounds,

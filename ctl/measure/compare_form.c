@@ -5,6 +5,7 @@
 
 #include "compare_group.h"
 #include "compare_table.h"
+#include "curve.h"
 #include "field.h"
 #include "printable.h"
 #include "util.h"
@@ -187,9 +188,9 @@ json_t *compare_to_json(const struct measures *m)
 							field_text(listener, "name"), "reason",
 							field_text(listener, "reason")));
 	conclusion = groups_conclusion(&groups);
+	document = json_pack("{s:o, s:o, s:s?, s:o*}", "rows", rows, "unavailable", absent,
+			     "conclusion", conclusion, "sweeps", curves_to_json(&groups));
 	groups_fini(&groups);
-	document = json_pack("{s:o, s:o, s:s?}", "rows", rows, "unavailable", absent, "conclusion",
-			     conclusion);
 	free(conclusion);
 	return document;
 }

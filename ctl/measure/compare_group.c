@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "curve.h"
 #include "field.h"
 #include "human.h"
 #include "util.h"
@@ -66,10 +67,23 @@ static void add_once(json_t *names, json_t *name)
 	json_array_append_new(names, name);
 }
 
+/* All pairs hold together, and all values of a sweep. */
+static unsigned count_comparisons(const struct groups *all, const struct group *g)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct group *other = &all->list[i];
+
+		if (other == g || (*g->pair && *other->pair) || curve_has_both(g, other))
+			count += other->count - 1;
+	}
+	return count;
+}
+
 void groups_init(struct groups *g, const struct measures *m)
 {
 	json_t *minor = json_array();
-	unsigned paired = 0;
 
 	*g = (struct groups){};
 	for (unsigned i = 0; i < m->count; i++) {
@@ -80,12 +94,10 @@ void groups_init(struct groups *g, const struct measures *m)
 		else if (row->count > 0)
 			group_add(find_group(g, row), row);
 	}
-	for (unsigned i = 0; i < g->count; i++)
-		paired += *g->list[i].pair ? g->list[i].count - 1 : 0;
 	for (unsigned i = 0; i < g->count; i++) {
 		struct group *group = &g->list[i];
 
-		group->comparisons = *group->pair ? paired : group->count - 1;
+		group->comparisons = count_comparisons(g, group);
 		group->cost = compare_cost(group->rows, group->count);
 		group->within = m->within > 0 ? m->within : WITHIN_DEFAULT;
 		group_judge(group);

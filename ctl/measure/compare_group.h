@@ -69,6 +69,9 @@ struct phrase group_change_text(const struct group *g, unsigned i);
 /* "0.6 to 5.8 % less", "the same within 5 %", "undecided, up to 7.4 %", "too few rounds: 3 of 7" */
 struct phrase group_verdict_text(const struct group *g, unsigned i);
 
+/* The row's engine, or its own name where another row has the same engine. */
+struct phrase group_row_name(const struct group *g, unsigned i);
+
 /* What the control tells: a listener of the same keys as the first one.  The caller frees it. NULL:
  * no group has the listener behind its first row; *ret_alike: false if their keys differ. */
 char *groups_control(const struct groups *all, const char *listener, bool *ret_alike);

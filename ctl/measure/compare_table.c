@@ -8,6 +8,7 @@
 
 #include "compare_group.h"
 #include "compare_notes.h"
+#include "curve.h"
 #include "field.h"
 #include "human.h"
 #include "util.h"
@@ -296,6 +297,23 @@ static void render_sides(struct output *out, const struct groups *all)
 	}
 }
 
+/* What a sweep tells. */
+static void render_curves(struct output *out, const struct groups *all)
+{
+	struct curves curves;
+
+	curves_init(&curves, all);
+	for (unsigned i = 0; i < curves.count; i++) {
+		char *title = curve_title(&curves.list[i]), *text = curve_text(&curves.list[i]);
+
+		if (text)
+			output_wrapped(out, STYLE_BOLD, 2, "%s: %s", title, text);
+		free(title);
+		free(text);
+	}
+	curves_fini(&curves);
+}
+
 /* What the table does not show and a reader must know. */
 static void render_warnings(struct output *out, const struct groups *all)
 {
@@ -370,6 +388,7 @@ void compare_render(struct output *out, const struct measures *m, column_set wan
 		putc('\n', out->file);
 	}
 	render_sides(out, &all);
+	render_curves(out, &all);
 	render_warnings(out, &all);
 	if (all.count && notes) {
 		explain_columns(out, &all, wanted);

@@ -83,8 +83,7 @@ struct phrase group_verdict_text(const struct group *g, unsigned i)
 
 /* ---- One group ---- */
 
-/* The row's engine, or its own name where another row has the same engine. */
-static struct phrase row_name(const struct group *g, unsigned i)
+struct phrase group_row_name(const struct group *g, unsigned i)
 {
 	struct phrase name = { "" }, other;
 
@@ -109,9 +108,9 @@ char *group_verdict(const struct group *g)
 	if (!group_is_judged(g))
 		return NULL;
 	to = open_text(&text, &bytes);
-	fprintf(to, "%s against %s: ", figures[g->cost].words, row_name(g, 0).text);
+	fprintf(to, "%s against %s: ", figures[g->cost].words, group_row_name(g, 0).text);
 	for (unsigned i = 1; i < g->count; i++)
-		fprintf(to, "%s%s %s", i > 1 ? "; " : "", row_name(g, i).text,
+		fprintf(to, "%s%s %s", i > 1 ? "; " : "", group_row_name(g, i).text,
 			group_verdict_text(g, i).text);
 	fprintf(to, " (%u round%s).", rounds, plural(rounds));
 	fclose(to);
@@ -134,7 +133,7 @@ static void print_side(FILE *to, const struct group *g, unsigned row)
 		if (!is_decided(&v))
 			continue;
 		if (!*before)
-			fprintf(to, "%s%s: ", ftell(to) ? "; " : "", row_name(g, row).text);
+			fprintf(to, "%s%s: ", ftell(to) ? "; " : "", group_row_name(g, row).text);
 		fprintf(to, "%s%s %s", before, figures[group_side_figures[i]].words,
 			verdict_text(&v, g->within, false).text);
 		before = ", ";
@@ -150,7 +149,7 @@ static void print_cpus(FILE *to, const struct group *g, unsigned row)
 
 	if (g->cost == FIGURE_CPU_PER_REQUEST && is_decided(&g->verdicts[row]))
 		fprintf(to, "%s%s: %s of a CPU for %s requests/s instead of %s",
-			ftell(to) ? "; " : "", row_name(g, row).text, human_number(cpus).text,
+			ftell(to) ? "; " : "", group_row_name(g, row).text, human_number(cpus).text,
 			human_count((uint64_t)rate).text, human_number(first).text);
 }
 
@@ -296,8 +295,8 @@ static void print_largest(FILE *to, const struct largest *l)
 	char *title = group_title(l->group);
 
 	fprintf(to, " The largest difference is %s with %s %s than %s (%s).",
-		row_name(l->group, l->row).text, group_verdict_text(l->group, l->row).text,
-		figures[l->group->cost].words, row_name(l->group, 0).text, title);
+		group_row_name(l->group, l->row).text, group_verdict_text(l->group, l->row).text,
+		figures[l->group->cost].words, group_row_name(l->group, 0).text, title);
 	free(title);
 }
 
@@ -321,10 +320,11 @@ static char *one_conclusion(const struct group *g)
 	FILE *to = open_text(&text, &bytes);
 
 	for (unsigned i = 1; i < g->count; i++) {
-		fprintf(to, "%s%s: %s", i > 1 ? "; " : "", row_name(g, i).text,
+		fprintf(to, "%s%s: %s", i > 1 ? "; " : "", group_row_name(g, i).text,
 			group_verdict_text(g, i).text);
 		if (is_decided(&g->verdicts[i]))
-			fprintf(to, " %s than %s", figures[g->cost].words, row_name(g, 0).text);
+			fprintf(to, " %s than %s", figures[g->cost].words,
+				group_row_name(g, 0).text);
 	}
 	putc('.', to);
 	fclose(to);

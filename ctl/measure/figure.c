@@ -403,8 +403,7 @@ static int compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The values of the visits, or of blocks of them; returns how many are known. */
-static unsigned visit_values(const struct measure *row, enum figure figure, double *values)
+unsigned figure_values(const struct measure *row, enum figure figure, double *values)
 {
 	struct measure *block = malloc(sizeof(*block));
 	unsigned count = 0, joined = 0;
@@ -436,7 +435,7 @@ struct spread figure_spread(const struct measure *row, enum figure figure)
 
 	if (!values)
 		abort();
-	count = visit_values(row, figure, values);
+	count = figure_values(row, figure, values);
 	if (count > 0) {
 		qsort(values, count, sizeof(*values), compare_doubles);
 		s = (struct spread){ values[(count - 1) / 2] / 2 + values[count / 2] / 2, values[0],

@@ -72,6 +72,10 @@ extern const struct figure_info figures[FIGURE_COUNT];
 /* NaN: unknown. */
 double figure_value(const struct measure *row, enum figure figure);
 
+/* The values of the visits, or of blocks of them if it is pooled, in `values`, which has room for
+ * each visit; returns how many are known. */
+unsigned figure_values(const struct measure *row, enum figure figure, double *values);
+
 /* A figure over the visits of a row. */
 struct spread {
 	double median, low, high; /* NaN: unknown */

@@ -226,6 +226,7 @@ void report_html(FILE *to, const struct measures *m, const struct against *again
 	put_unavailable(to, m->unavailable);
 	if (against)
 		report_against(to, against);
+	report_curves(to, &r);
 	put_overview(to, &r);
 	for (unsigned i = 0; i < r.groups.count; i++)
 		put_group(to, &r, &r.groups.list[i]);

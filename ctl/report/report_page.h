@@ -5,6 +5,7 @@
 
 #include "against.h"
 #include "compare_group.h"
+#include "report_chart.h"
 
 /* All figures of the group's rows. */
 void report_table(FILE *to, const struct group *g);
@@ -13,6 +14,9 @@ void report_table(FILE *to, const struct group *g);
 void report_against(FILE *to, const struct against *a);
 /* The estimates and intervals of the rows that have a saved one.  style: see svg_begin(). */
 void chart_then_now(FILE *to, const struct against *a, double width, const char *style);
+
+/* A section with the curves of each sweep. */
+void report_curves(FILE *to, const struct report *r);
 
 /* The exact commands that the group's rows were measured with, if they are known. */
 void report_commands(FILE *to, const struct group *g);

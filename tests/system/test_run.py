@@ -19,9 +19,9 @@ def environment(tmp_path):
     return {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")}
 
 
-def run(tmp_path, *arguments, check=0, preexec=None):
+def run(tmp_path, *arguments, check=0, preexec=None, program=NBSERVED):
     done = subprocess.run(
-        [str(NBSERVED), *map(str, arguments)],
+        [str(program), *map(str, arguments)],
         env=environment(tmp_path),
         capture_output=True,
         text=True,

@@ -1,0 +1,25 @@
+/* The points of `compare --sweep`: one for each combination of its values, or a single one without
+ * it.  Each has its command and its label. */
+#pragma once
+#include "ctl.h"
+#include "sweep.h"
+
+struct point {
+	char *label;    /* of its rows: that of --label, and the values */
+	char **command; /* NULL-terminated, with {port} and its like */
+	json_t *sweep;  /* see conditions.h; NULL: there is no --sweep */
+};
+
+struct points {
+	struct sweeps sweeps;
+	struct point *list;
+	unsigned count;
+};
+
+/* texts: the values of --sweep, and of --sweep-max, --label and --serve; NULL: not given. CTL_DONE,
+ * or CTL_USAGE with the error printed.  points_fini() in both cases. */
+struct points_texts {
+	const char *sweeps, *max, *label, *serve;
+};
+int points_init(struct points *p, struct ctl *ctl, const struct points_texts *texts);
+void points_fini(struct points *p);

@@ -1,0 +1,389 @@
+/* See curve.h. */
+#include "curve.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "field.h"
+#include "util.h"
+
+/* ---- Which groups make a curve ---- */
+
+/* { "c": "10", "d": "0" }; NULL: it is of no sweep. */
+static json_t *values_of(const struct group *g)
+{
+	return field_get(g->rows[0]->conditions, "sweep.values");
+}
+
+/* The first; NULL: there is none. */
+static const char *axis_of(json_t *values)
+{
+	return json_object_iter_key(json_object_iter(values));
+}
+
+static const char *text_of(const json_t *value)
+{
+	return json_is_string(value) ? json_string_value(value) : "";
+}
+
+static const char *label_of(const struct group *g)
+{
+	return field_text(g->rows[0]->conditions, "sweep.label");
+}
+
+/* Have both the same names?  And the same values, but for the axis? */
+static bool same_values(json_t *a, json_t *b, bool also_values)
+{
+	const char *axis = axis_of(a), *name;
+	json_t *value;
+
+	if (json_object_size(a) != json_object_size(b) || !json_object_get(b, axis))
+		return false;
+	json_object_foreach(a, name, value) {
+		json_t *other = json_object_get(b, name);
+
+		if (!other || (also_values && strcmp(name, axis) != 0 && !json_equal(value, other)))
+			return false;
+	}
+	return true;
+}
+
+static bool is_beside(const struct group *a, const struct group *b, bool also_values)
+{
+	return json_object_size(values_of(a)) && json_object_size(values_of(b)) &&
+	       !strcmp(a->service, b->service) && !strcmp(a->operation, b->operation) &&
+	       !strcmp(a->pair, b->pair) && !strcmp(label_of(a), label_of(b)) &&
+	       same_values(values_of(a), values_of(b), also_values);
+}
+
+bool curve_has_both(const struct group *a, const struct group *b)
+{
+	return is_beside(a, b, false);
+}
+
+static struct curve *find_curve(struct curves *c, const struct group *g)
+{
+	for (unsigned i = 0; i < c->count; i++)
+		if (is_beside(c->list[i].groups[0], g, true))
+			return &c->list[i];
+	c->list = reallocarray(c->list, c->count + 1, sizeof(*c->list));
+	if (!c->list)
+		abort();
+	c->list[c->count] = (struct curve){ .name = axis_of(values_of(g)) };
+	return &c->list[c->count++];
+}
+
+void curves_init(struct curves *c, const struct groups *all)
+{
+	*c = (struct curves){};
+	for (unsigned i = 0; i < all->count; i++) {
+		struct curve *to;
+
+		if (!json_object_size(values_of(&all->list[i])))
+			continue;
+		to = find_curve(c, &all->list[i]);
+		to->groups = reallocarray(to->groups, to->count + 1, sizeof(*to->groups));
+		if (!to->groups)
+			abort();
+		to->groups[to->count++] = &all->list[i];
+	}
+}
+
+void curves_fini(struct curves *c)
+{
+	for (unsigned i = 0; i < c->count; i++)
+		free(c->list[i].groups);
+	free(c->list);
+}
+
+const char *curve_value(const struct curve *c, unsigned i)
+{
+	return text_of(json_object_get(values_of(c->groups[i]), c->name));
+}
+
+char *curve_title(const struct curve *c)
+{
+	const char *between = *label_of(c->groups[0]) ? ", " : "", *name;
+	struct group first = *c->groups[0];
+	json_t *values = values_of(&first), *value;
+	char *label, *title;
+	size_t bytes;
+	FILE *to = open_memstream(&label, &bytes);
+
+	if (!to)
+		abort();
+	fputs(label_of(&first), to);
+	json_object_foreach(values, name, value)
+		if (strcmp(name, c->name) != 0) {
+			fprintf(to, "%s%s=%s", between, name, text_of(value));
+			between = ", ";
+		}
+	fclose(to);
+	first.label = label;
+	title = group_title(&first);
+	free(label);
+	return title;
+}
+
+int curve_row(const struct curve *c, unsigned i, const char *listener)
+{
+	const struct group *g = c->groups[i];
+
+	for (unsigned row = 0; row < g->count; row++)
+		if (!strcmp(g->rows[row]->listener, listener))
+			return (int)row;
+	return -1;
+}
+
+void curve_for_each(const struct curve *c,
+		    void (*each)(void *context, const char *listener, unsigned place),
+		    void *context)
+{
+	unsigned place = 0;
+
+	for (unsigned i = 0; i < c->count; i++)
+		for (unsigned row = 0; row < c->groups[i]->count; row++) {
+			const char *listener = c->groups[i]->rows[row]->listener;
+			unsigned before = 0;
+
+			while (before < i && curve_row(c, before, listener) < 0)
+				before++;
+			if (before == i && curve_row(c, i, listener) == (int)row)
+				each(context, listener, place++);
+		}
+}
+
+/* ---- Words ---- */
+
+struct words {
+	const struct curve *curve;
+	FILE *to;
+};
+
+static enum verdict_is is_at(const struct curve *c, unsigned i, const char *listener)
+{
+	int row = curve_row(c, i, listener);
+
+	return row > 0 ? c->groups[i]->verdicts[row].is : VERDICT_NOT_COMPARABLE;
+}
+
+static const char *const is_words[] = {
+	[VERDICT_TOO_FEW_ROUNDS] = "too few rounds",
+	[VERDICT_LESS] = "less",
+	[VERDICT_MORE] = "more",
+	[VERDICT_SAME] = "the same",
+	[VERDICT_NOT_COMPARABLE] = "without a figure",
+	[VERDICT_UNDECIDED] = "undecided",
+};
+
+/* "up to c=10", "from c=100 on", "at c=50" */
+static void print_values(FILE *to, const struct curve *c, unsigned from, unsigned end)
+{
+	const char *first = curve_value(c, from), *last = curve_value(c, end - 1);
+
+	if (from == 0 && end == c->count)
+		fputs(c->count > 1 ? "at every value" : "", to);
+	else if (end - from == 1)
+		fprintf(to, "at %s=%s", c->name, first);
+	else if (from == 0)
+		fprintf(to, "up to %s=%s", c->name, last);
+	else if (end == c->count)
+		fprintf(to, "from %s=%s on", c->name, first);
+	else
+		fprintf(to, "from %s=%s to %s", c->name, first, last);
+}
+
+static bool is_decided(enum verdict_is is)
+{
+	return is == VERDICT_LESS || is == VERDICT_MORE;
+}
+
+/* Less on the one side and more on the other, and nothing else decided between: an interval on
+ * either side excludes that they are the same there. */
+static bool find_crossing(const struct curve *c, const char *listener, unsigned *ret_from,
+			  unsigned *ret_to)
+{
+	int last = -1;
+	unsigned crossings = 0;
+
+	for (unsigned i = 0; i < c->count; i++) {
+		enum verdict_is is = is_at(c, i, listener);
+
+		if (!is_decided(is))
+			continue;
+		if (last >= 0 && is != is_at(c, (unsigned)last, listener)) {
+			crossings++;
+			*ret_from = (unsigned)last;
+			*ret_to = i;
+		}
+		last = (int)i;
+	}
+	return crossings == 1;
+}
+
+/* "; io_uring: more up to c=10, undecided at c=50, less from c=100 on: they cross between c=10 and
+ * c=100" */
+static void print_listener(void *context, const char *listener, unsigned place)
+{
+	struct words *w = context;
+	const struct curve *c = w->curve;
+	unsigned from, to;
+
+	if (place == 0)
+		return;
+	for (unsigned i = 0; i < c->count; i++) {
+		int row = curve_row(c, i, listener);
+
+		if (row < 0)
+			continue;
+		fprintf(w->to, "%s%s: ", place > 1 ? "; " : "",
+			group_row_name(c->groups[i], (unsigned)row).text);
+		break;
+	}
+	for (unsigned i = 0, end; i < c->count; i = end) {
+		for (end = i; end < c->count && is_at(c, end, listener) == is_at(c, i, listener);)
+			end++;
+		fprintf(w->to, "%s%s ", i ? ", " : "", is_words[is_at(c, i, listener)]);
+		print_values(w->to, c, i, end);
+	}
+	if (find_crossing(c, listener, &from, &to))
+		fprintf(w->to, " (they cross between %s=%s and %s)", c->name, curve_value(c, from),
+			curve_value(c, to));
+}
+
+char *curve_text(const struct curve *c)
+{
+	const struct group *g = c->groups[0];
+	bool judged = false;
+	struct words w = { .curve = c };
+	size_t bytes;
+	char *text;
+
+	for (unsigned i = 0; i < c->count; i++)
+		judged |= group_is_judged(c->groups[i]);
+	if (!judged)
+		return NULL;
+	w.to = open_memstream(&text, &bytes);
+	if (!w.to)
+		abort();
+	fprintf(w.to, "%s against %s over %s: ", figures[g->cost].words, group_row_name(g, 0).text,
+		c->name);
+	curve_for_each(c, print_listener, &w);
+	putc('.', w.to);
+	fclose(w.to);
+	return text;
+}
+
+/* ---- Numbers ---- */
+
+struct interval curve_interval(const struct measure *row, enum figure figure)
+{
+	unsigned visits = measure_visits(row), count;
+	double *values = calloc(2 * (size_t)visits, sizeof(*values)), *ones;
+	struct verdict v;
+
+	if (!values)
+		abort();
+	ones = values + visits;
+	count = figure_values(row, figure, values);
+	for (unsigned i = 0; i < count; i++)
+		ones[i] = 1;
+	v = verdict_of(ones, values, count, 1, WITHIN_DEFAULT);
+	free(values);
+	return (struct interval){ 1 + v.low, 1 + v.high };
+}
+
+static bool all_know(const struct curve *c, enum figure figure)
+{
+	for (unsigned i = 0; i < c->count; i++)
+		for (unsigned j = 0; j < c->groups[i]->count; j++)
+			if (isnan(figure_spread(c->groups[i]->rows[j], figure).median))
+				return false;
+	return true;
+}
+
+struct curve_figures curve_figures(const struct curve *c)
+{
+	bool trips = all_know(c, FIGURE_TRIP50) && all_know(c, FIGURE_TRIP99);
+
+	return (struct curve_figures){
+		{ c->groups[0]->cost,
+		  all_know(c, FIGURE_REQUEST_RATE) ? FIGURE_REQUEST_RATE : FIGURE_RATE,
+		  trips ? FIGURE_TRIP50 : FIGURE_P50, trips ? FIGURE_TRIP99 : FIGURE_P99 }
+	};
+}
+
+static json_t *number(double value)
+{
+	return isnan(value) ? json_null() : json_real(value);
+}
+
+static json_t *point_to_json(const struct curve *c, unsigned i, const char *listener,
+			     enum figure figure)
+{
+	int row = curve_row(c, i, listener);
+	const struct measure *measure = row < 0 ? NULL : c->groups[i]->rows[row];
+	struct interval interval;
+
+	if (!measure)
+		return json_null();
+	interval = curve_interval(measure, figure);
+	return json_pack("[o, o, o]", number(figure_spread(measure, figure).median),
+			 number(interval.low), number(interval.high));
+}
+
+struct listing {
+	const struct curve *curve;
+	json_t *to;
+};
+
+static void list_listener(void *context, const char *listener, unsigned place)
+{
+	const struct listing *l = context;
+	struct curve_figures drawn = curve_figures(l->curve);
+	json_t *made = json_object();
+
+	(void)place;
+	for (unsigned i = 0; i < CURVE_FIGURES; i++) {
+		json_t *points = json_array();
+
+		for (unsigned j = 0; j < l->curve->count; j++)
+			json_array_append_new(points,
+					      point_to_json(l->curve, j, listener, drawn.list[i]));
+		json_object_set_new(made, figures[drawn.list[i]].name, points);
+	}
+	json_array_append_new(l->to,
+			      json_pack("{s:s, s:o}", "listener", listener, "figures", made));
+}
+
+static json_t *curve_to_json(const struct curve *c)
+{
+	json_t *values = json_array(), *listeners = json_array(), *made;
+	struct listing listing = { c, listeners };
+	char *title = curve_title(c), *text = curve_text(c);
+
+	for (unsigned i = 0; i < c->count; i++)
+		json_array_append_new(values, json_string(curve_value(c, i)));
+	curve_for_each(c, list_listener, &listing);
+	made = json_pack("{s:s, s:s, s:o, s:s?, s:o}", "name", c->name, "title", title, "values",
+			 values, "conclusion", text, "listeners", listeners);
+	free(title);
+	free(text);
+	return made;
+}
+
+json_t *curves_to_json(const struct groups *all)
+{
+	struct curves curves;
+	json_t *made = NULL;
+
+	curves_init(&curves, all);
+	for (unsigned i = 0; i < curves.count; i++) {
+		made = made ? made : json_array();
+		json_array_append_new(made, curve_to_json(&curves.list[i]));
+	}
+	curves_fini(&curves);
+	return made;
+}

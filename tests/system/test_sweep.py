@@ -1,0 +1,100 @@
+"""compare --sweep: rows for each value, their curves, and what is refused before anything runs."""
+
+import csv
+import json
+
+import pytest
+from conftest import NBCTL, listener
+from test_run import redis, run
+
+
+def command(tmp_path, *words):
+    """A generator that leaves a line for each visit."""
+    return ["sh", "-c", f"echo >>{tmp_path}/visits; exec " + " ".join([*redis(), *words])]
+
+
+def visits(tmp_path):
+    path = tmp_path / "visits"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_a_sweep_of_the_command_and_of_a_key(tmp_path):
+    """Rows of every combination, in the order given, in every form, and one curve for each delay."""
+    rows, page = tmp_path / "rows", tmp_path / "page"
+    done = run(tmp_path, "--run", "echo,engine=epoll,batch-delay={d}", "--run", "echo,engine=epoll,batch-delay={d}",
+               "--sweep", "c=1,3", "--sweep", "d=0,20us", "--label", "redis", "--repeat", 2, "--save", rows, "--html", page,
+               "--json", "--", *redis(), "-c", "{c}")  # fmt: skip
+    document = json.loads(done.stdout)
+    labels = [f"redis, c={c}, d={d}" for c in (1, 3) for d in ("0", "20us")]
+    assert sorted({row["label"] for row in document["rows"]}) == sorted(labels)
+    assert len(document["rows"]) == 8
+    for row in document["rows"]:
+        values = row["conditions"]["sweep"]["values"]
+        assert row["label"] == f"redis, c={values['c']}, d={values['d']}"
+        assert row["conditions"]["listener"]["batch-delay"] == values["d"]
+        assert row["conditions"]["command"][-2:] == ["-c", values["c"]]
+        assert row["derived"]["visits"] == 2 and row["generator"]["requests"] == 600
+        if row["verdict"]:
+            assert row["verdict"]["comparisons"] == 4 and row["verdict"]["is"] == "too_few_rounds"
+    assert [sweep["title"] for sweep in document["sweeps"]] == ["echo: redis, d=0", "echo: redis, d=20us"]
+    for sweep in document["sweeps"]:
+        assert sweep["name"] == "c" and sweep["values"] == ["1", "3"]
+        assert [listener["listener"] for listener in sweep["listeners"]] == ["echo-epoll", "echo-epoll-2"]
+        assert all(len(points) == 2 for points in sweep["listeners"][0]["figures"].values())
+    assert "<h2>echo: redis, d=20us over c</h2>" in page.read_text()
+    loaded = run(tmp_path, "compare", "--load", rows, "--csv", program=NBCTL).stdout
+    assert list(dict.fromkeys(row["label"] for row in csv.DictReader(loaded.splitlines()))) == labels
+    assert run(tmp_path, "report", rows, program=NBCTL).stdout.count("/s over c</h3>") == 2
+
+
+def test_one_listener_has_curves_too(tmp_path):
+    done = run(tmp_path, "--run", "echo,engine=epoll", "--sweep", "c=1,2", "--json", "--", *redis(), "-c", "{c}")
+    document = json.loads(done.stdout)
+    assert [row["derived"]["visits"] for row in document["rows"]] == [6, 6]
+    (sweep,) = document["sweeps"]
+    assert sweep["conclusion"] is None
+    for value, low, high in next(iter(sweep["listeners"][0]["figures"].values())):
+        assert 0 < low <= high and value > 0
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--sweep", "c=1,2"], "--sweep c: neither COMMAND nor --run has {c}"),
+        (["--sweep", "d=1,2,1"], "--sweep d: 1 is there twice"),
+        (["--sweep", "d=1", "--sweep", "d=2"], "--sweep d is given twice"),
+        (["--sweep", "d="], "a value is empty"),
+        (["--sweep", "port=1"], "{port} is the listener's"),
+        (["--sweep", "d=" + ",".join(map(str, range(65)))], "more than 64 combinations"),
+        (["--sweep", "d=1,2", "--sweep-max", "1"], "more than 1 combinations"),
+        (["--sweep-max", "5"], "--sweep-max"),
+    ],
+)
+def test_wrong_sweeps(tmp_path, options, message):
+    placeholders = ["{{c}}"] + ["{d}"] * any(option.startswith("d=") for option in options)
+    done = run(tmp_path, "--run", "echo,engine=epoll", *options, "--", *command(tmp_path, *placeholders), check=2)
+    assert message in done.stderr and visits(tmp_path) == 0
+
+
+def test_a_placeholder_without_a_sweep(tmp_path):
+    done = run(tmp_path, "--run", "echo", "--", *command(tmp_path, "-c", "{c}"), check=2)
+    assert "COMMAND has {c}" in done.stderr and "--sweep" in done.stderr
+    done = run(tmp_path, "--run", "echo,batch-delay={d}", "--", *command(tmp_path), check=1)
+    assert "{d} stands for the values of a --sweep of that name, and there is none" in done.stderr
+    assert visits(tmp_path) == 0
+
+
+@pytest.mark.parametrize("key, values", [("batch-delay", "0,never"), ("batch-delay", "never,0"), ("engine", "epoll,epol")])
+def test_a_value_that_no_listener_accepts_is_refused_before_anything_runs(tmp_path, key, values):
+    done = run(tmp_path, "--run", f"echo,{key}={{d}}", "--sweep", f"d={values}", "--", *command(tmp_path), check=1)
+    assert f"{key}: expected" in done.stderr and visits(tmp_path) == 0
+
+
+def test_a_running_daemon_is_swept_as_well(start_daemon, tmp_path):
+    daemon = start_daemon(listener("echo"))
+    done = run(tmp_path, "-s", daemon.control, "compare", "echo", "--sweep", "c=1,2", "--repeat", 1, "--json", "--",
+               *command(tmp_path, "-c", "{c}"), program=NBCTL)  # fmt: skip
+    assert [row["label"] for row in json.loads(done.stdout)["rows"]] == ["c=1", "c=2"]
+    done = run(tmp_path, "-s", daemon.control, "compare", "echo", "--sweep", "c=1,2", "--", "true", "{c}", check=2,
+               program=NBCTL)  # fmt: skip
+    assert "COMMAND needs {port} or its like" in done.stderr

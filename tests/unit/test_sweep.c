@@ -1,0 +1,253 @@
+/* daemon/base/sweep.c and brace.c: values and their texts; ctl/measure/curve.c: what a sweep tells.
+ */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "curve.h"
+#include "report.h"
+#include "sweep.h"
+#include "util.h"
+
+/* ---- Values ---- */
+
+static struct sweeps sweeps_of(const char *first, const char *second)
+{
+	struct sweeps s = { 0 };
+	struct reason reason;
+
+	assert_int_equal(sweeps_add(&s, first, &reason), 0);
+	if (second)
+		assert_int_equal(sweeps_add(&s, second, &reason), 0);
+	return s;
+}
+
+static void assert_filled(const struct sweeps *s, unsigned combination, bool last, const char *text,
+			  const char *expected)
+{
+	char *filled = sweeps_fill(s, combination, text, last);
+
+	assert_string_equal(filled, expected);
+	free(filled);
+}
+
+static void every_combination_has_its_text(void **state)
+{
+	static const char *const expected[] = { "-c 1 -d 0", "-c 1 -d 10us", "-c 1000 -d 0",
+						"-c 1000 -d 10us" };
+	struct sweeps s = sweeps_of("c=1,1000", "some_delay=0,10us");
+
+	(void)state;
+	assert_int_equal(sweeps_combinations(&s), ARRAY_SIZE(expected));
+	for (unsigned i = 0; i < ARRAY_SIZE(expected); i++)
+		assert_filled(&s, i, true, "-c {c} -d {some_delay}", expected[i]);
+	sweeps_fini(&s);
+}
+
+static void other_braces_stay(void **state)
+{
+	struct sweeps s = sweeps_of("c=7", NULL);
+
+	(void)state;
+	assert_filled(&s, 0, false, "{c}{port}{{c}}${c}%{c}{C}{}{c", "7{port}{{c}}${c}%{c}{C}{}{c");
+	assert_filled(&s, 0, true, "{{c}} {c}", "{c} 7");
+	assert_true(sweeps_names(&s, 0, "x {{c}} {c}"));
+	assert_false(sweeps_names(&s, 0, "{{c}} ${c} {cc}"));
+	sweeps_fini(&s);
+}
+
+static void wrong_sweeps_are_refused(void **state)
+{
+	static const char *const texts[][2] = {
+		{ "", "expected NAME=VALUE" },         { "c", "expected NAME=VALUE" },
+		{ "=1", "expected NAME=VALUE" },       { "c=", "a value is empty" },
+		{ "c=1,", "a value is empty" },        { "c=1,,2", "a value is empty" },
+		{ "c=1,2,1", "1 is there twice" },     { "C=1", "lower-case letters" },
+		{ "a b=1", "lower-case letters" },     { "port=1", "is the listener's" },
+		{ "taken=3", "taken is given twice" },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct sweeps s = sweeps_of("taken=1,2", NULL);
+		struct reason reason = { "" };
+
+		assert_int_equal(sweeps_add(&s, texts[i][0], &reason), -EINVAL);
+		if (!strstr(reason.text, texts[i][1]))
+			fail_msg("'%s': %s", texts[i][0], reason.text);
+		sweeps_fini(&s);
+	}
+}
+
+static void there_are_not_endlessly_many(void **state)
+{
+	struct sweeps s = { 0 };
+	struct reason reason;
+	char text[8] = "a=0,1,2";
+
+	(void)state;
+	for (unsigned i = 0; i < SWEEPS_MAX; i++, text[0]++)
+		assert_int_equal(sweeps_add(&s, text, &reason), 0);
+	assert_int_equal(sweeps_add(&s, text, &reason), -EINVAL);
+	assert_true(sweeps_combinations(&s) > SWEEP_COMBINATIONS_MAX);
+	sweeps_fini(&s);
+}
+
+/* ---- Curves ---- */
+
+/* Twelve visits of a listener at c=value, which cost cpu ns an operation, give or take spread. */
+static void add_row(struct measures *m, const char *listener, const char *value, unsigned cpu,
+		    unsigned spread)
+{
+	for (unsigned round = 1; round <= 12; round++) {
+		unsigned cost = cpu + (round % 2 ? spread : 0) + round;
+		json_t *source = json_pack(
+			"{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:{s:s, s:i}, s:{s:{s:s, "
+			"s:{s:s, s:s}}}}",
+			"listener", listener, "label", value, "engine", listener, "service", "echo",
+			"operation", "echo", "count", 1000, "listener_count", 1000, "interval_ns",
+			1000000000, "cpu_ns", 1000 * cost, "visit", "run", "r", "round", round,
+			"conditions", "sweep", "label", "", "values", "c", value, "d", "0");
+
+		assert_non_null(source);
+		assert_int_equal(measures_add_json(m, source), 0);
+		json_decref(source);
+	}
+}
+
+static void assert_text(const struct measures *m, const char *expected)
+{
+	struct curves curves;
+	struct groups groups;
+	char *text;
+
+	groups_init(&groups, m);
+	curves_init(&curves, &groups);
+	assert_int_equal(curves.count, 1);
+	text = curve_text(&curves.list[0]);
+	assert_string_equal(text, expected);
+	free(text);
+	curves_fini(&curves);
+	groups_fini(&groups);
+}
+
+static struct measures rows_of(const unsigned costs[4], const unsigned spreads[4])
+{
+	static const char *const values[] = { "1", "10", "50", "100" };
+	struct measures m = { 0 };
+
+	for (unsigned i = 0; i < 4; i++) {
+		add_row(&m, "epoll", values[i], 1000, 0);
+		add_row(&m, "io_uring", values[i], costs[i], spreads[i]);
+	}
+	measures_merge(&m);
+	return m;
+}
+
+static void a_crossing_has_an_interval_on_either_side(void **state)
+{
+	struct measures m =
+		rows_of((unsigned[]){ 1500, 1200, 900, 700 }, (unsigned[]){ 0, 0, 200, 0 });
+
+	(void)state;
+	assert_text(&m, "CPU per operation against epoll over c: io_uring: more up to c=10, "
+			"undecided at c=50, less at c=100 (they cross between c=10 and 100).");
+	measures_free(&m);
+	m = rows_of((unsigned[]){ 1500, 1000, 800, 700 }, (unsigned[]){ 0, 0, 0, 0 });
+	assert_text(&m,
+		    "CPU per operation against epoll over c: io_uring: more at c=1, the same at "
+		    "c=10, less from c=50 on (they cross between c=1 and 50).");
+	measures_free(&m);
+}
+
+static void without_two_intervals_nothing_crosses(void **state)
+{
+	struct measures m =
+		rows_of((unsigned[]){ 1500, 900, 900, 900 }, (unsigned[]){ 0, 200, 200, 200 });
+
+	(void)state;
+	assert_text(&m, "CPU per operation against epoll over c: io_uring: more at c=1, undecided "
+			"from c=10 on.");
+	measures_free(&m);
+	m = rows_of((unsigned[]){ 700, 700, 700, 700 }, (unsigned[]){ 0, 0, 0, 0 });
+	assert_text(&m, "CPU per operation against epoll over c: io_uring: less at every value.");
+	measures_free(&m);
+	m = rows_of((unsigned[]){ 700, 1500, 700, 1500 }, (unsigned[]){ 0, 0, 0, 0 });
+	assert_text(&m, "CPU per operation against epoll over c: io_uring: less at c=1, more at "
+			"c=10, less at c=50, more at c=100.");
+	measures_free(&m);
+}
+
+static void intervals_of_all_values_hold_together(void **state)
+{
+	struct measures m = rows_of((unsigned[]){ 700, 700, 700, 700 }, (unsigned[]){ 0, 0, 0, 0 });
+	struct groups groups;
+
+	(void)state;
+	groups_init(&groups, &m);
+	assert_int_equal(groups.count, 4);
+	for (unsigned i = 0; i < groups.count; i++)
+		assert_int_equal(groups.list[i].comparisons, 4);
+	groups_fini(&groups);
+	measures_free(&m);
+}
+
+static void an_interval_is_about_its_figure(void **state)
+{
+	struct measures m = { 0 };
+	struct interval i;
+
+	(void)state;
+	add_row(&m, "epoll", "1", 1000, 0);
+	measures_merge(&m);
+	i = curve_interval(m.rows[0], FIGURE_CPU_PER_OP);
+	assert_true(i.low > 1001 && i.low < 1006.5 && i.high > 1006.5 && i.high < 1012);
+	i = curve_interval(m.rows[0], FIGURE_TRIP50);
+	assert_true(isnan(i.low) && isnan(i.high));
+	measures_free(&m);
+}
+
+static void the_page_has_curves(void **state)
+{
+	struct measures m =
+		rows_of((unsigned[]){ 1500, 1200, 900, 700 }, (unsigned[]){ 0, 0, 200, 0 });
+	char *page;
+	size_t bytes;
+	FILE *to = open_memstream(&page, &bytes);
+
+	(void)state;
+	assert_non_null(to);
+	report_html(to, &m, NULL);
+	fclose(to);
+	assert_non_null(strstr(page, "<h2>echo: d=0 over c</h2>"));
+	assert_non_null(strstr(page, "CPU per operation in \xc2\xb5s over c"));
+	assert_non_null(strstr(page, "operations/s over c"));
+	assert_non_null(strstr(page, "they cross between c=10 and 100"));
+	assert_null(strstr(page, "nan"));
+	assert_null(strstr(page, "over requests")); /* no latency is known */
+	free(page);
+	measures_free(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_combination_has_its_text),
+		cmocka_unit_test(other_braces_stay),
+		cmocka_unit_test(wrong_sweeps_are_refused),
+		cmocka_unit_test(there_are_not_endlessly_many),
+		cmocka_unit_test(a_crossing_has_an_interval_on_either_side),
+		cmocka_unit_test(without_two_intervals_nothing_crosses),
+		cmocka_unit_test(intervals_of_all_values_hold_together),
+		cmocka_unit_test(an_interval_is_about_its_figure),
+		cmocka_unit_test(the_page_has_curves),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
