@@ -160,6 +160,7 @@ static const struct {
 	{ FEATURE_multishot_poll, "Linux 5.13" },
 	{ FEATURE_buffer_ring, "Linux 5.19" },
 	{ FEATURE_incremental_buffers, "Linux 6.12" },
+	{ FEATURE_min_left, "Linux 7.1, or 6.12 and 6.18 with fixes of 2026" },
 	{ FEATURE_recv_bundle, "Linux 6.10" },
 	{ FEATURE_eager_io, "any Linux" },
 	{ FEATURE_rcvlowat, "any Linux" },

@@ -64,6 +64,7 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 	X(multishot_poll)                                                                          \
 	X(buffer_ring)                                                                             \
 	X(incremental_buffers)                                                                     \
+	X(min_left)                                                                                \
 	X(recv_bundle)                                                                             \
 	X(silent_send)                                                                             \
 	X(eager_io)                                                                                \
@@ -107,9 +108,9 @@ static_assert(FEATURE_COUNT <= 64, "a mask has too few bits for all features");
 	(FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) | FEATURE_BIT(single_issuer) |     \
 	 FEATURE_BIT(defer_taskrun) | FEATURE_BIT(multishot_accept) |                              \
 	 FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |                                  \
-	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) | FEATURE_BIT(silent_send) |  \
-	 FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) | FEATURE_BIT(udp_gro) |                    \
-	 FEATURE_BIT(udp_gso) | FEATURE_BIT(epoll_busy_poll))
+	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(min_left) | FEATURE_BIT(recv_bundle) |     \
+	 FEATURE_BIT(silent_send) | FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) |                \
+	 FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso) | FEATURE_BIT(epoll_busy_poll))
 
 /* Callbacks to the worker's owner; all run on the worker's thread. */
 struct worker_owner {

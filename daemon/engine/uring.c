@@ -45,7 +45,7 @@ static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes)
 		k->used += n;
 		bytes -= n;
 		conn_input(c, k, data, n);
-		if (!u->incremental || k->used == w->pool.chunk_size)
+		if (k->used >= u->shared_bytes)
 			uring_take_back(w, k);
 		k = after;
 	}
@@ -345,9 +345,9 @@ const struct engine engine_uring = {
 	.transport = &transport_tcp,
 	.sample_turns = 32,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |
-		    FEATURE_BIT(incremental_buffers) | FEATURE_BIT(recv_bundle) |
-		    FEATURE_BIT(silent_send) | FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) |
-		    FEATURE_BIT(drop) | FEATURE_BIT(send_zc),
+		    FEATURE_BIT(incremental_buffers) | FEATURE_BIT(min_left) |
+		    FEATURE_BIT(recv_bundle) | FEATURE_BIT(silent_send) | FEATURE_BIT(eager_io) |
+		    FEATURE_BIT(rcvlowat) | FEATURE_BIT(drop) | FEATURE_BIT(send_zc),
 	.init = uring_init,
 	.fini = uring_fini,
 	.listen = ring_listen,

@@ -19,6 +19,8 @@ enum {
 	URING_POSTED_BYTES =
 		1024 *
 		1024, /* bytes posted at first with incremental buffers; fits into the cache */
+	URING_LEFT =
+		4, /* with min_left: the part of a chunk, a quarter, in which no receive begins */
 	URING_MUCH = 128 * 1024, /* bytes, better received by a bundle than chunk by chunk */
 	URING_IOV = 64,          /* views one send may carry */
 	URING_SILENT_MAX = 8,    /* sends in a small batch: see uring_send.c, "Quiet sends" */
@@ -62,7 +64,8 @@ struct uring {
 	unsigned posted_max;
 	/* The first of the sends that ring.quiet counts, up to URING_SILENT_MAX. */
 	struct uring_quiet quiet[URING_SILENT_MAX];
-	/* Bytes of a chunk that several receives share; 0: one receive uses all of it. */
+	/* A chunk of which so many bytes are filled is used up; 0: by one receive, whatever it
+	 * brings. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
 	/* Multishot receives are of bundles.  The kernel lists as many chunks for each as any

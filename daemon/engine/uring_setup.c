@@ -31,15 +31,17 @@ void uring_refill(struct worker *w)
 		io_uring_buf_ring_advance(u->buf_ring, (int)n);
 }
 
-static int uring_register_buf_ring(struct uring *u, uint16_t flags)
+static int uring_register_buf_ring(struct uring *u, uint16_t flags, uint32_t min_left)
 {
-	/* Initialised by position, as the last member is named `pad` until liburing 2.5, `flags`
-	 * since 2.6. */
-	struct io_uring_buf_reg reg = {
-		(uint64_t)(uintptr_t)u->buf_ring, u->buf_entries, URING_BUF_GROUP, flags, { 0 }
+	struct nb_buf_reg reg = {
+		.ring_addr = (uint64_t)(uintptr_t)u->buf_ring,
+		.ring_entries = u->buf_entries,
+		.bgid = URING_BUF_GROUP,
+		.flags = flags,
+		.min_left = min_left,
 	};
 
-	return io_uring_register_buf_ring(&u->ring.io, &reg, 0);
+	return ring_register(&u->ring, IORING_REGISTER_PBUF_RING, &reg, 1);
 }
 
 static unsigned uring_power_of_two(unsigned n)
@@ -130,6 +132,28 @@ static bool uring_keeps_order(void)
 	return ordered;
 }
 
+/* Registers a ring of buffers that several receives share.  A receive that began at the end of a
+ * buffer would be split, so one with less than URING_LEFT of it left is used up, where the kernel
+ * can do that.  0, or -errno: not on this kernel. */
+static int uring_register_incremental(struct worker *w)
+{
+	struct uring *u = w->engine_state;
+	uint32_t min_left = w->pool.chunk_size / URING_LEFT;
+	int rc = -EINVAL;
+
+	if (worker_wants(w, FEATURE_min_left))
+		rc = uring_register_buf_ring(u, NB_PBUF_RING_INC, min_left);
+	if (rc == 0) {
+		worker_feature(w, FEATURE_min_left);
+	} else {
+		min_left = 1;
+		rc = uring_register_buf_ring(u, NB_PBUF_RING_INC, 0);
+	}
+	if (rc == 0)
+		u->shared_bytes = w->pool.chunk_size - min_left + 1;
+	return rc;
+}
+
 static int uring_init_buffers(struct worker *w, struct reason *reason)
 {
 	struct uring *u = w->engine_state;
@@ -145,12 +169,12 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	if (!u->after || u->buf_ring == MAP_FAILED)
 		return reason_set(reason, -ENOMEM, "no memory for the buffer ring");
 	io_uring_buf_ring_init(u->buf_ring);
-	rc = worker_wants(w, FEATURE_incremental_buffers) && uring_keeps_order()
-		     ? uring_register_buf_ring(u, NB_PBUF_RING_INC)
-		     : -EINVAL;
+	rc = -EINVAL;
+	if (worker_wants(w, FEATURE_incremental_buffers) && uring_keeps_order())
+		rc = uring_register_incremental(w);
 	u->incremental = rc == 0;
 	if (rc < 0)
-		rc = uring_register_buf_ring(u, 0);
+		rc = uring_register_buf_ring(u, 0, 0);
 	if (rc < 0)
 		return reason_set(reason, rc,
 				  "no ring of provided buffers (%s); engine = io_uring needs Linux "
@@ -160,7 +184,6 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	if (u->incremental)
 		worker_feature(w, FEATURE_incremental_buffers);
 	u->posted_max = u->buf_entries;
-	u->shared_bytes = u->incremental ? w->pool.chunk_size : 0;
 	if (u->incremental)
 		u->posted_max =
 			MIN(MAX(URING_POSTED_BYTES / w->pool.chunk_size, 4), u->buf_entries);

@@ -1,6 +1,7 @@
 /* Constants of Linux that liburing 2.3 (Debian 12) does not have yet.  Our own names, since enum
  * members cannot be tested with #ifdef; every use is probed at run time. */
 #pragma once
+#include <assert.h>
 #include <liburing.h>
 
 /* Values from include/uapi/linux/io_uring.h. */
@@ -14,6 +15,18 @@ enum {
 	NB_CQE_F_NOTIF = 1U << 3,
 	NB_REGISTER_NAPI = 27, /* Linux 6.9 */
 };
+
+/* io_uring_buf_reg, whose reserved words have had a meaning since Linux 7.1. */
+struct nb_buf_reg {
+	uint64_t ring_addr;
+	uint32_t ring_entries;
+	uint16_t bgid, flags;
+	/* With NB_PBUF_RING_INC: a buffer with fewer bytes left is used up.  EINVAL before, unless
+	 * it is 0. */
+	uint32_t min_left;
+	uint32_t resv[5];
+};
+static_assert(sizeof(struct nb_buf_reg) == sizeof(struct io_uring_buf_reg), "it is the kernel's");
 
 /* io_uring_getevents_arg, whose padding has had a meaning since Linux 6.12. */
 struct nb_getevents_arg {
