@@ -6,7 +6,7 @@
  *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
  *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...],
  *   "command_given": the same with its placeholders, "generator_cpus": "1",
- *   "sweep": { "label": that of --label, "values": { "c": "10" } }, if there was one,
+ *   "sweep": { "label": that of --label, "place": 2, "values": { "c": "10" } }, if there was one,
  *   "invocation": ["nbctl", "compare", ...], "other_nodes": true, if
  * generator and listener were on different NUMA nodes alone, "throttled": 3, how often CPUs were
  * meanwhile } */

@@ -121,8 +121,8 @@ static void point_init(struct point *point, const struct sweeps *s, unsigned com
 		point->command[i] = sweeps_fill(s, combination, command[i], false);
 	point->label = label_of(s, combination, label);
 	if (s->count)
-		point->sweep = json_pack("{s:s, s:o}", "label", label, "values",
-					 values_of(s, combination));
+		point->sweep = json_pack("{s:s, s:i, s:o}", "label", label, "place",
+					 (int)combination, "values", values_of(s, combination));
 }
 
 int points_init(struct points *p, struct ctl *ctl, const struct points_texts *texts)

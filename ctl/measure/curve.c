@@ -33,6 +33,12 @@ static const char *label_of(const struct group *g)
 	return field_text(g->rows[0]->conditions, "sweep.label");
 }
 
+/* Among the combinations of its sweep. */
+static uint64_t place_of(const struct group *g)
+{
+	return field_uint(g->rows[0]->conditions, "sweep.place");
+}
+
 /* Have both the same names?  And the same values, but for the axis? */
 static bool same_values(json_t *a, json_t *b, bool also_values)
 {
@@ -80,6 +86,7 @@ void curves_init(struct curves *c, const struct groups *all)
 	*c = (struct curves){};
 	for (unsigned i = 0; i < all->count; i++) {
 		struct curve *to;
+		unsigned at;
 
 		if (!json_object_size(values_of(&all->list[i])))
 			continue;
@@ -87,7 +94,12 @@ void curves_init(struct curves *c, const struct groups *all)
 		to->groups = reallocarray(to->groups, to->count + 1, sizeof(*to->groups));
 		if (!to->groups)
 			abort();
-		to->groups[to->count++] = &all->list[i];
+		/* A listener may lack an operation at the first values, so that their groups come
+		 * later. */
+		for (at = to->count++;
+		     at > 0 && place_of(to->groups[at - 1]) > place_of(&all->list[i]); at--)
+			to->groups[at] = to->groups[at - 1];
+		to->groups[at] = &all->list[i];
 	}
 }
 

@@ -4,8 +4,9 @@
 #include "compare_group.h"
 
 struct curve {
-	const char *name;            /* of the placeholder */
-	const struct group **groups; /* one for each value, in the order of the sweep; borrowed */
+	const char *name; /* of the placeholder */
+	const struct group **
+		groups; /* one for each value, in the order of the sweep, by its places; borrowed */
 	unsigned count;
 };
 

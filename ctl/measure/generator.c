@@ -20,6 +20,7 @@ static const struct generator {
 	{ "iperf3", parse_iperf3, 0, "--version" },
 	{ "iperf", parse_iperf, 0, "--version" },
 	{ "wrk", parse_wrk, 0, "-v" },
+	{ "wrk2", parse_wrk, 0, "-v" },
 	{ "h2load", parse_h2load, 0, "--version" },
 	{ "ab", parse_ab, 1000000, "-V" },
 	{ "hey", parse_hey, 100000, NULL },

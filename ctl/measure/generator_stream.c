@@ -95,25 +95,34 @@ bool parse_iperf(char *const *argv, const char *text, struct generator_result *r
 
 /* ---- sockperf: percentiles fall, and are half of the round trip but for --full-rtt ---- */
 
+/* Under load only each hundredth message is answered (--reply-every): those that were sent are the
+ * server's work. */
+static const char *messages_counted(char *const *argv)
+{
+	for (; *argv; argv++)
+		if (!strcmp(*argv, "under-load") || !strcmp(*argv, "ul"))
+			return "SentMessages=";
+	return "ReceivedMessages=";
+}
+
 bool parse_sockperf(char *const *argv, const char *text, struct generator_result *r)
 {
 	const char *valid = strstr(text, "[Valid Duration] RunTime=");
 	struct generator_quantile fall[GENERATOR_QUANTILES_MAX];
 	unsigned count = 0;
 	double seconds, percent, value, trip = strstr(text, "Summary: Round trip") ? 1 : 2;
-	const char *at;
+	const char *counted = messages_counted(argv), *at;
 
-	(void)argv;
 	if (!valid) { /* throughput: nothing is received */
 		number_before(text, " messages sent in", &r->requests);
 		return number_after(text, "Message Rate is", &r->requests_per_s, NULL);
 	}
 	if (!number_after(valid, "RunTime=", &seconds, NULL) || seconds <= 0 ||
-	    !number_after(valid, "ReceivedMessages=", &value, NULL))
+	    !number_after(valid, counted, &value, NULL))
 		return false;
 	r->requests_per_s = value / seconds;
 	/* The requests of the warm-up are added: the server has counted them, too. */
-	number_after(text, "ReceivedMessages=", &r->requests, NULL);
+	number_after(text, counted, &r->requests, NULL);
 	for (at = valid; count < ARRAY_SIZE(fall) && (at = strstr(at, "---> percentile "));) {
 		if (!number_at(at += 16, &percent, &at) || !number_after(at, "=", &value, NULL))
 			break;

@@ -189,9 +189,10 @@ static void put_chart(FILE *to, struct chart *c)
 	curve_for_each(c->curve, draw_listener, c);
 	fclose(c->to);
 	fclose(c->marks);
-	snprintf(heading, sizeof(heading), "%s%s%s over %s", figures[c->y].words,
+	snprintf(heading, sizeof(heading), "%s%s%s over %s%s", figures[c->y].words,
 		 *page_unit(c->y) == '/' ? "" : " in ", page_unit(c->y),
-		 c->over_figure ? figures[c->x].words : c->curve->name);
+		 c->over_figure ? figures[c->x].words : c->curve->name,
+		 c->over_figure ? page_unit(c->x) : "");
 	fputs("<figure><h3>", to);
 	svg_escape(to, heading);
 	fputs("</h3>\n", to);

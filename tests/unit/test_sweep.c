@@ -109,11 +109,12 @@ static void add_row(struct measures *m, const char *listener, const char *value,
 		unsigned cost = cpu + (round % 2 ? spread : 0) + round;
 		json_t *source = json_pack(
 			"{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:{s:s, s:i}, s:{s:{s:s, "
-			"s:{s:s, s:s}}}}",
+			"s:i, s:{s:s, s:s}}}}",
 			"listener", listener, "label", value, "engine", listener, "service", "echo",
 			"operation", "echo", "count", 1000, "listener_count", 1000, "interval_ns",
 			1000000000, "cpu_ns", 1000 * cost, "visit", "run", "r", "round", round,
-			"conditions", "sweep", "label", "", "values", "c", value, "d", "0");
+			"conditions", "sweep", "label", "", "place", atoi(value), "values", "c",
+			value, "d", "0");
 
 		assert_non_null(source);
 		assert_int_equal(measures_add_json(m, source), 0);
@@ -142,7 +143,8 @@ static struct measures rows_of(const unsigned costs[4], const unsigned spreads[4
 	static const char *const values[] = { "1", "10", "50", "100" };
 	struct measures m = { 0 };
 
-	for (unsigned i = 0; i < 4; i++) {
+	/* Their order is that of their places, not that of the rows. */
+	for (unsigned i = 4; i-- > 0;) {
 		add_row(&m, "epoll", values[i], 1000, 0);
 		add_row(&m, "io_uring", values[i], costs[i], spreads[i]);
 	}
@@ -235,6 +237,48 @@ static void the_page_has_curves(void **state)
 	measures_free(&m);
 }
 
+/* A generator of a fixed rate, which is the value, and its round trips. */
+static void add_rated(struct measures *m, const char *listener, const char *rate, unsigned trip_ns)
+{
+	unsigned first = m->count;
+
+	add_row(m, listener, rate, 1000, 0);
+	for (unsigned i = first; i < m->count; i++) {
+		struct measure_generator *g = &m->rows[i]->generator;
+
+		g->name = "wrk2";
+		g->wall_ns = NS_PER_S;
+		g->result.requests = 1000;
+		g->result.requests_per_s = atof(rate);
+		g->result.quantile_count = 2;
+		g->result.quantiles[0] = (struct generator_quantile){ 0.5, trip_ns };
+		g->result.quantiles[1] = (struct generator_quantile){ 0.99, 2 * trip_ns };
+	}
+}
+
+static void latency_is_drawn_over_the_measured_rate(void **state)
+{
+	struct measures m = { 0 };
+	char *page;
+	size_t bytes;
+	FILE *to = open_memstream(&page, &bytes);
+
+	(void)state;
+	assert_non_null(to);
+	add_rated(&m, "epoll", "10000", 50000);
+	add_rated(&m, "epoll", "20000", 70000);
+	measures_merge(&m);
+	report_html(to, &m, NULL);
+	fclose(to);
+	assert_non_null(strstr(page, "<h3>round trip p50 in \xc2\xb5s over requests/s</h3>"));
+	assert_non_null(strstr(page, "<h3>round trip p99 in \xc2\xb5s over requests/s</h3>"));
+	assert_non_null(strstr(page, "vertical lines: intervals"));
+	assert_non_null(strstr(page, ">15,000</text>"));
+	assert_null(strstr(page, "nan"));
+	free(page);
+	measures_free(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,6 +291,7 @@ int main(void)
 		cmocka_unit_test(intervals_of_all_values_hold_together),
 		cmocka_unit_test(an_interval_is_about_its_figure),
 		cmocka_unit_test(the_page_has_curves),
+		cmocka_unit_test(latency_is_drawn_over_the_measured_rate),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
