@@ -1,6 +1,5 @@
-/* nbserved: options, start, the service manager, the event loop of the main thread. */
+/* nbserved: start, the service manager, the event loop of the main thread. */
 #include <errno.h>
-#include <getopt.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,217 +9,17 @@
 #include <unistd.h>
 
 #include "config.h"
-#include "config_run.h"
 #include "control.h"
 #include "doctor.h"
 #include "log.h"
+#include "options.h"
 #include "run.h"
 #include "server.h"
 #include "util.h"
 #include "watchdog.h"
 
-#define DEFAULT_CONFIG "/etc/nbserved/nbserved.ini"
-
 /* The exit status when a start fails for a reason that may pass, with a valid configuration. */
 enum { EXIT_LATER = 3 };
-
-enum action {
-	ACTION_SERVE,
-	ACTION_CHECK,
-	ACTION_DUMP,
-	ACTION_DUMP_KEYS,
-	ACTION_DOCTOR,
-};
-
-static const char usage[] =
-	"usage: nbserved [OPTION]...\n"
-	"A long-running target for network and storage benchmarks over epoll, io_uring and RDMA.\n"
-	"Serves the listeners and exports that FILE configures, see nbserved.ini(5).\n"
-	"\n"
-	"  -c, --config FILE      the configuration (default " DEFAULT_CONFIG ")\n"
-	"      --run SERVICE[,KEY=VALUE]...\n"
-	"                         serve this on 127.0.0.1, without a file; may be repeated;\n"
-	"                         --run help lists services and engines\n"
-	"      --check-config     say whether FILE is good, open nothing\n"
-	"      --dump-config      print the effective configuration with its origins\n"
-	"      --doctor           check this host, and each listener and export of FILE\n"
-	"      --json             the output of these two, and of a comparison, as JSON\n"
-	"  -V, --version\n"
-	"  -h, --help\n"
-	"\n"
-	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
-	"runs a load generator against one listener after the other, compares them, and ends:\n"
-	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
-	"--force, --fail-if, --junit, --undecided, --csv, --markdown, --html, --wide, --columns,\n"
-	"--notes, --quiet, --softirq, --layers, --timeout, --build, --sweep, --sweep-max, --control and\n"
-	"--seed it takes as well.\n"
-	"\n"
-	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
-	"`nbctl reload` does.  nbctl(1) looks inside.\n";
-
-/* Flushes stdout; the exit status of actions that only print.  Reports write errors, such as a full
- * disk. */
-static int finish_output(void)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return EXIT_SUCCESS;
-	fprintf(stderr, "nbserved: cannot write the output: %s\n", strerror(errno));
-	return EXIT_FAILURE;
-}
-
-/* Stores an option for `nbctl compare`, which --run passes on. */
-static int run_option(struct run_mode *run, const char *name, char *value)
-{
-	static char text[RUN_OPTIONS_MAX][32];
-
-	if (run->option_count + 2 > RUN_OPTIONS_MAX) {
-		fprintf(stderr, "nbserved: too many options\n");
-		return -EINVAL;
-	}
-	snprintf(text[run->option_count], sizeof(text[0]), "--%s", name);
-	run->options[run->option_count] = text[run->option_count];
-	run->option_count++;
-	if (value)
-		run->options[run->option_count++] = value;
-	return 0;
-}
-
-/* nbctl measures it; the checks here need the values, too. */
-static int add_sweep(struct run_mode *run, const char *text)
-{
-	struct reason reason = { "" };
-	int rc = sweeps_add(&run->sweeps, text, &reason);
-
-	if (rc < 0)
-		fprintf(stderr, "nbserved: %s; try --help\n", reason.text);
-	return rc;
-}
-
-static int check_run(const struct run_mode *run, const char *config, enum action action)
-{
-	const char *wrong = NULL;
-
-	if (run->count == 0 && (run->command || run->option_count))
-		wrong = "a command and the options of comparisons need --run";
-	else if (run->count && (config || action != ACTION_SERVE))
-		wrong = "--run needs no file: not with --config, --check-config and their like";
-	else if (run->command && !run->command[0])
-		wrong = "there is no command after `--`";
-	else if (run->option_count && !run->command)
-		wrong = "options of comparing need a command: `--run SERVICE -- COMMAND`";
-	if (wrong)
-		fprintf(stderr, "nbserved: %s; try --help\n", wrong);
-	return wrong ? -EINVAL : 0;
-}
-
-/* --json applies to the output of actions that print; with a comparison it is passed to nbctl. */
-static int parse_options(int argc, char **argv, const char **config, enum action *action,
-			 bool *json, struct run_mode *run)
-{
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "check-config", no_argument, NULL, 'k' },
-		{ "dump-config", no_argument, NULL, 'd' },
-		{ "dump-keys", no_argument, NULL, 'K' },
-		{ "doctor", no_argument, NULL, 'D' },
-		{ "run", required_argument, NULL, 'r' },
-		{ "repeat", required_argument, NULL, 'o' },
-		{ "time", required_argument, NULL, 'o' },
-		{ "within", required_argument, NULL, 'o' },
-		{ "label", required_argument, NULL, 'o' },
-		{ "save", required_argument, NULL, 'o' },
-		{ "against", required_argument, NULL, 'o' },
-		{ "fail-if", required_argument, NULL, 'o' },
-		{ "junit", required_argument, NULL, 'o' },
-		{ "undecided", required_argument, NULL, 'o' },
-		{ "force", no_argument, NULL, 'o' },
-		{ "html", required_argument, NULL, 'o' },
-		{ "csv", no_argument, NULL, 'o' },
-		{ "markdown", no_argument, NULL, 'o' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "wide", no_argument, NULL, 'o' },
-		{ "columns", required_argument, NULL, 'o' },
-		{ "notes", no_argument, NULL, 'o' },
-		{ "softirq", no_argument, NULL, 'o' },
-		{ "layers", no_argument, NULL, 'o' },
-		{ "quiet", no_argument, NULL, 'o' },
-		{ "timeout", required_argument, NULL, 'o' },
-		{ "build", required_argument, NULL, 'o' },
-		{ "sweep", required_argument, NULL, 's' },
-		{ "sweep-max", required_argument, NULL, 'o' },
-		{ "control", required_argument, NULL, 'o' },
-		{ "seed", required_argument, NULL, 'o' },
-		{ "version", no_argument, NULL, 'V' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c, index;
-
-	for (int i = 1; i < argc; i++) /* getopt must not permute the command after `--` */
-		if (!strcmp(argv[i], "--")) {
-			run->command = &argv[i + 1];
-			argc = i;
-		}
-	while ((c = getopt_long(argc, argv, "+c:hV", options, &index)) >= 0) {
-		switch (c) {
-		case 'r':
-			if (run->count == RUN_SPECS_MAX) {
-				fprintf(stderr, "nbserved: at most %d --run\n", RUN_SPECS_MAX);
-				return -EINVAL;
-			}
-			if (!strcmp(optarg, "help")) {
-				config_run_help(stdout);
-				exit(finish_output());
-			}
-			run->specs[run->count++] = optarg;
-			break;
-		case 's':
-			if (add_sweep(run, optarg) < 0 || run_option(run, "sweep", optarg) < 0)
-				return -EINVAL;
-			break;
-		case 'o':
-			if (run_option(run, options[index].name, optarg) < 0)
-				return -EINVAL;
-			break;
-		case 'j':
-			*json = true;
-			break;
-		case 'c':
-			*config = optarg;
-			break;
-		case 'k':
-			*action = ACTION_CHECK;
-			break;
-		case 'd':
-			*action = ACTION_DUMP;
-			break;
-		case 'K':
-			*action = ACTION_DUMP_KEYS;
-			break;
-		case 'D':
-			*action = ACTION_DOCTOR;
-			break;
-		case 'V':
-			puts("nbserved " NB_VERSION);
-			exit(finish_output());
-		case 'h':
-			fputs(usage, stdout);
-			exit(finish_output());
-		default: /* getopt has printed the error */
-			fputs("nbserved: try --help\n", stderr);
-			return -EINVAL;
-		}
-	}
-	if (optind < argc) {
-		fprintf(stderr, "nbserved: unexpected argument '%s'%s; try --help\n", argv[optind],
-			run->count ? ": a command comes behind ` -- `" : "");
-		return -EINVAL;
-	}
-	if (*json && *action != ACTION_DUMP && *action != ACTION_DOCTOR &&
-	    run_option(run, "json", NULL) < 0)
-		return -EINVAL;
-	return check_run(run, *config, *action);
-}
 
 /* Prints and frees errors. */
 static void print_errors(struct config_errors *errors)
@@ -477,45 +276,43 @@ static struct config *load_default(enum action action, struct run_mode *run)
 
 int main(int argc, char **argv)
 {
-	static struct run_mode run;
-	const char *path = NULL;
-	enum action action = ACTION_SERVE;
+	static struct options o;
+	const char *path;
 	struct config *config;
-	bool json = false;
 	int rc = 0;
 
 	log_open(LOG_INFO);
-	if (parse_options(argc, argv, &path, &action, &json, &run) < 0)
+	if (options_parse(&o, argc, argv) < 0)
 		return 2;
-	if (run.count)
-		return serve_run(&run);
-	if (action == ACTION_DUMP_KEYS) {
+	if (o.run.count)
+		return serve_run(&o.run);
+	if (o.action == ACTION_DUMP_KEYS) {
 		config_dump_keys(stdout);
-		return finish_output();
+		return options_finish_output();
 	}
-	config = path ? load(path) : load_default(action, &run);
-	path = path ? path : DEFAULT_CONFIG;
+	config = o.config ? load(o.config) : load_default(o.action, &o.run);
+	path = o.config ? o.config : DEFAULT_CONFIG;
 	if (!config)
 		return EXIT_FAILURE;
 	log_set_level(config->server.log_level);
-	switch (action) {
+	switch (o.action) {
 	case ACTION_SERVE:
 		return serve(path, config, NULL);
 	case ACTION_CHECK:
 		rc = check(path, config);
 		break;
 	case ACTION_DUMP:
-		if (json)
+		if (o.json)
 			rc = print_json(config_to_json(config));
 		else
 			config_dump(config, stdout);
 		break;
 	case ACTION_DOCTOR:
-		rc = examine(config, json);
+		rc = examine(config, o.json);
 		break;
 	case ACTION_DUMP_KEYS:
 		break;
 	}
 	config_free(config);
-	return rc < 0 ? (finish_output(), EXIT_FAILURE) : finish_output();
+	return rc < 0 ? (options_finish_output(), EXIT_FAILURE) : options_finish_output();
 }

@@ -9,7 +9,7 @@ TIDY      := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c) $(SRC) $
 	     $(TEST_SRC))
 STAGE      = $(abspath $(BUILD)/lint/stage)
 
-$(BUILD)/lint/daemon/main.tidy $(BUILD)/lint/daemon/run.tidy: INC := $(INC_main)
+$(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c)): INC := $(INC_main)
 $(BUILD)/lint/ctl/main.tidy: INC := $(INC_ctl_main)
 $(foreach r,$(CTL_ROOMS),$(eval $(BUILD)/lint/ctl/$(r)/%.tidy: INC := $(INC_ctl/$(r))))
 $(BUILD)/lint/tests/%.tidy: INC := $(TEST_INC)
