@@ -18,6 +18,9 @@ enum {
 	PAIR_MTU_MAX = 5 /* the longest MTU, 4096 bytes, as enum ibv_mtu */
 };
 
+/* The queue pair's transport: reliable or unreliable connections, or datagrams. */
+enum pair_type { PAIR_RC, PAIR_UC, PAIR_UD };
+
 struct pair_end {
 	uint32_t number;   /* of the queue pair (QPN) */
 	uint32_t sequence; /* number of the first packet that it sends (PSN) */
@@ -27,6 +30,7 @@ struct pair_end {
 
 struct pair {
 	struct pair_end client;
+	enum pair_type type;
 	unsigned mtu; /* as enum ibv_mtu: what both sides can */
 	/* Filled in by conn_pair(). */
 	struct pair_end own;

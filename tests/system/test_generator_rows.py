@@ -41,6 +41,7 @@ TESTS = {
     "fio --ioengine=rdma": "vm/inside_remote.py::test_fio_of_some_sizes",
     "ib_send_bw -F": "vm/inside_exchange.py::test_perftest_over_tcp",
     "ib_send_lat -F": "vm/inside_exchange.py::test_perftest_over_tcp",
+    "ib_send_lat -c UD -F -p 18526": "vm/inside_exchange.py::test_perftest_over_tcp_with_other_queue_pairs",
     "ib_send_lat -c UD -R": "vm/inside_far.py::test_perftest_datagrams",
     "rdma_client": "vm/inside_rdma.py::test_rdma_core_client",
     "rdma_xclient": "vm/inside_far.py::test_rdma_xclient_sends_its_message",

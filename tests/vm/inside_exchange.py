@@ -81,6 +81,26 @@ def test_perftest_over_tcp(start_daemon, clean, service, command, operation, cou
     assert done_by(daemon, operation) == (1, count)
 
 
+@pytest.mark.parametrize("pair_type, service, command, operation, count", [
+    ("ud", "perftest-lat", "ib_send_lat -c UD -n 100", "pong", 100),
+    ("ud", "perftest", "ib_send_bw -c UD -n 300 -s 1024 -q 2", "message", None),
+    ("uc", "perftest", "ib_send_bw -c UC -n 300 -s 4096", "message", None),
+    ("uc", "perftest", "ib_write_bw -c UC -n 100 -s 16384", "message", 0),
+])
+def test_perftest_over_tcp_with_other_queue_pairs(start_daemon, clean, pair_type, service, command, operation, count):
+    """None: messages may be lost, as nothing sends them again."""
+    daemon = far_end(start_daemon, "rxe", service, pair_type=pair_type)
+    over_tcp(daemon, command)
+    tests, done = done_by(daemon, operation)
+    assert tests == 1 and (done > 0 if count is None else done == count), done
+
+
+def test_clients_with_the_manager_are_served_beside_datagrams(start_daemon, clean):
+    daemon = far_end(start_daemon, "rxe", "perftest", pair_type="ud")
+    perftest(daemon, "rxe", "ib_send_bw -n 100 -s 4096")
+    assert done_by(daemon, "message") == (1, 100)
+
+
 def test_perftest_over_tcp_by_time(start_daemon, clean):
     daemon = far_end(start_daemon, "rxe", "perftest")
     over_tcp(daemon, "ib_send_bw -D 1 -s 2048")

@@ -150,6 +150,12 @@ static int rdma_pair_resolve(struct rdma_exchange *x, struct rdma_pair *p)
 
 /* ---- A pair ---- */
 
+static const enum ibv_qp_type rdma_pair_types[] = {
+	[PAIR_RC] = IBV_QPT_RC,
+	[PAIR_UC] = IBV_QPT_UC,
+	[PAIR_UD] = IBV_QPT_UD,
+};
+
 /* On failure the caller closes the socket, which frees what is left. */
 static int rdma_pair_new(struct rdma_exchange *x, const struct pair *pair)
 {
@@ -163,9 +169,11 @@ static int rdma_pair_new(struct rdma_exchange *x, const struct pair *pair)
 	}
 	*p = (struct rdma_pair){ .next = x->pairs, .exchange = x, .r = r, .said = *pair };
 	r->pair = x->pairs = p;
+	r->pair_type = rdma_pair_types[pair->type];
+	r->pair_number = pair->client.number;
 	x->count++;
 	r->peer = conn_peer_address(x->conn);
-	rc = rdma_cm_identify(x->conn->worker, r, &r->id);
+	rc = rdma_cm_identify(x->conn->worker, r, pair->type == PAIR_UD, &r->id);
 	return rc < 0 ? rc : rdma_pair_resolve(x, p);
 }
 
@@ -219,6 +227,9 @@ void rdma_pair_gone(struct rdma_pair *p)
 	const struct rdma_exchange *x = p->exchange;
 
 	rdma_pair_unlink(p);
+	if (p->r->pair_way)
+		ibv_destroy_ah(p->r->pair_way);
+	p->r->pair_way = NULL;
 	if (x)
 		conn_close(x->conn, p->r->conn->end);
 }
@@ -286,9 +297,21 @@ void rdma_pair_event(struct rdma_conn *r, enum rdma_cm_event_type type)
 	conn_ready(c);
 }
 
+static struct ibv_ah_attr rdma_pair_way(const struct rdma_conn *r, const struct ibv_gid_entry *own)
+{
+	struct ibv_ah_attr way = { .is_global = 1,
+				   .port_num = r->id->port_num,
+				   .grh = { .sgid_index = (uint8_t)own->gid_index,
+					    .hop_limit = PAIR_HOPS } };
+
+	memcpy(&way.grh.dgid, r->pair->said.client.gid, PAIR_GID);
+	return way;
+}
+
 static int rdma_pair_to_rtr(struct rdma_conn *r, const struct ibv_gid_entry *own)
 {
 	const struct pair *said = &r->pair->said;
+	int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.qp_access_flags =
@@ -298,17 +321,13 @@ static int rdma_pair_to_rtr(struct rdma_conn *r, const struct ibv_gid_entry *own
 		.rq_psn = said->client.sequence,
 		.max_dest_rd_atomic = (uint8_t)said->own.reads,
 		.min_rnr_timer = PAIR_RNR_TIMER,
-		.ah_attr = { .is_global = 1,
-			     .port_num = r->id->port_num,
-			     .grh = { .sgid_index = (uint8_t)own->gid_index,
-				      .hop_limit = PAIR_HOPS } },
+		.ah_attr = rdma_pair_way(r, own),
 	};
 
-	memcpy(&attr.ah_attr.grh.dgid, said->client.gid, PAIR_GID);
 	return -ibv_modify_qp(r->id->qp, &attr,
 			      IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_AV | IBV_QP_PATH_MTU |
-				      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				      IBV_QP_MIN_RNR_TIMER);
+				      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				      (said->type == PAIR_RC ? reliable : 0));
 }
 
 static int rdma_pair_to_rts(struct rdma_conn *r)
@@ -321,9 +340,24 @@ static int rdma_pair_to_rts(struct rdma_conn *r)
 				    .rnr_retry = PAIR_RETRIES,
 				    .max_rd_atomic = (uint8_t)said->own.reads };
 
+	int reliable =
+		IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+
 	return -ibv_modify_qp(r->id->qp, &attr,
-			      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+			      IBV_QP_STATE | IBV_QP_SQ_PSN |
+				      (said->type == PAIR_RC ? reliable : 0));
+}
+
+/* A queue pair for datagrams is ready when it was made, but for the key that clients expect. */
+static int rdma_pair_to_datagrams(struct rdma_conn *r, const struct ibv_gid_entry *own)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .qkey = RDMA_PAIR_KEY };
+	struct ibv_ah_attr way = rdma_pair_way(r, own);
+
+	r->pair_way = ibv_create_ah(r->device->pd, &way);
+	if (!r->pair_way)
+		return errno ? -errno : -EIO;
+	return -ibv_modify_qp(r->id->qp, &attr, IBV_QP_STATE | IBV_QP_QKEY);
 }
 
 static int rdma_pair_connect(struct rdma_conn *r)
@@ -343,6 +377,8 @@ static int rdma_pair_connect(struct rdma_conn *r)
 	if (getrandom(&own->sequence, sizeof(own->sequence), 0) < 0)
 		return -errno;
 	own->sequence &= PAIR_PSN_MASK;
+	if (r->pair->said.type == PAIR_UD)
+		return rdma_pair_to_datagrams(r, &entry);
 	rc = rdma_pair_to_rtr(r, &entry);
 	return rc < 0 ? rc : rdma_pair_to_rts(r);
 }

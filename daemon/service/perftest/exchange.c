@@ -63,8 +63,10 @@ static int exchange_answer_mtu(struct conn *c, struct exchange_conn *x)
 
 static int exchange_answer_key(struct conn *c, struct exchange_conn *x)
 {
+	const struct perftest_options *options = (const void *)c->worker->options.service;
 	const struct exchange_key *said = &x->key;
-	struct pair pair = { .client = { said->number, said->sequence, said->reads, { 0 } },
+	struct pair pair = { .type = (enum pair_type)options->pair_type,
+			     .client = { said->number, said->sequence, said->reads, { 0 } },
 			     .mtu = x->mtu };
 	struct exchange_key own = { 0 };
 	struct region spill;

@@ -11,6 +11,11 @@ enum {
 	OPERATION_MESSAGE = 1,
 };
 
+/* Of the keys of both services. */
+struct perftest_options {
+	uint64_t pair_type; /* enum pair_type: of the queue pairs of clients without -R */
+};
+
 /* Is the position-th value of a report (from 0) to be zero?  A side that sends no pongs has nothing
  * to report for its own direction. */
 static inline bool perftest_reports_zero(const struct conn *c, unsigned position)

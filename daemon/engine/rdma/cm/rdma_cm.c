@@ -407,11 +407,14 @@ static void rdma_cm_event(struct op *op, int res, uint32_t flags)
 
 /* ---- Life ---- */
 
-int rdma_cm_identify(const struct worker *w, void *context, struct rdma_cm_id **ret_id)
+int rdma_cm_identify(const struct worker *w, void *context, bool datagrams,
+		     struct rdma_cm_id **ret_id)
 {
 	struct rdma_event_channel *events = rdma_cm_of(w)->channel->events;
 
-	return rdma_create_id(events, ret_id, context, RDMA_PS_TCP) < 0 ? -errno : 0;
+	enum rdma_port_space space = datagrams ? RDMA_PS_UDP : RDMA_PS_TCP;
+
+	return rdma_create_id(events, ret_id, context, space) < 0 ? -errno : 0;
 }
 
 bool rdma_cm_is_iwarp(const struct worker *w, unsigned index)

@@ -35,8 +35,10 @@ void rdma_request_refuse_greeting(struct rdma_request *request,
 /* The error rc of conn_admit() as text, for the log. */
 const char *rdma_cm_refusal(const struct worker *w, int rc);
 
-/* Makes an identifier with that context, whose events come to the worker.  0 or -errno. */
-int rdma_cm_identify(const struct worker *w, void *context, struct rdma_cm_id **ret_id);
+/* Makes an identifier with that context, for datagrams or for connections, whose events come to the
+ * worker.  0 or -errno. */
+int rdma_cm_identify(const struct worker *w, void *context, bool datagrams,
+		     struct rdma_cm_id **ret_id);
 /* The worker of w's team that takes a connection of this client. */
 struct worker *rdma_cm_choose(const struct worker *w, const struct sockaddr_storage *peer);
 /* Is w->accept.endpoints[index] an address of an iWARP device, which takes its ports from TCP? */

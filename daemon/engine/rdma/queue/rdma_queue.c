@@ -108,7 +108,9 @@ int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 		.srq = srq,
 		.cap = { .max_send_wr = d->sends_max,
 			 .max_send_sge = MAX(d->read_sges, d->write_sges) },
-		.qp_type = d->worker->options.qp_type == QP_UC ? IBV_QPT_UC : IBV_QPT_RC,
+		.qp_type = r->pair                               ? r->pair_type
+			   : d->worker->options.qp_type == QP_UC ? IBV_QPT_UC
+								 : IBV_QPT_RC,
 	};
 	struct ibv_qp *qp = NULL;
 	int rc;
@@ -287,6 +289,8 @@ void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 {
 	struct conn *c = r->conn;
 	struct rdma_posted slot = r->posted[r->posted_first];
+	uint32_t header = r->pair_way ? sizeof(struct ibv_grh) : 0; /* before each datagram */
+	uint32_t bytes = rdma_wc_is_input(wc) ? wc->byte_len - header : 0;
 
 	assert(r->posted_count > 0);
 	if (wc->status != IBV_WC_SUCCESS) {
@@ -296,10 +300,10 @@ void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 	r->posted_first = (r->posted_first + 1) % r->posted_max;
 	r->posted_count--;
 	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
-	if (rdma_wc_is_input(wc) && r->device->spill)
-		conn_message(c, slot.data, wc->byte_len);
-	else if (rdma_wc_is_input(wc))
-		conn_input(c, slot.chunk, slot.data, wc->byte_len);
+	if (bytes > 0 && r->device->spill)
+		conn_message(c, slot.data + header, bytes);
+	else if (bytes > 0)
+		conn_input(c, slot.chunk, slot.data + header, bytes);
 	chunk_put(&c->worker->pool, slot.chunk);
 	rdma_queue_want_receives(r);
 }

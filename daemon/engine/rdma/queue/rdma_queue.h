@@ -20,6 +20,7 @@ struct stats;
 struct view;
 
 enum {
+	RDMA_PAIR_KEY = 0x11111111, /* Q_Key of a pair with datagrams, as perftest's */
 	RDMA_CREDIT = 16,     /* messages that a client may always send, if the pool has room */
 	RDMA_RECVS = 40,      /* receives posted for an active client; refilled below RDMA_CREDIT */
 	RDMA_RECVS_MIN = 2,   /* a client that cannot get this many is refused */
@@ -109,6 +110,10 @@ struct rdma_conn {
 	/* Agreed on over a socket: the identifier only knows the route.  NULL: the connection is
 	 * the connection manager's. */
 	struct rdma_pair *pair;
+	enum ibv_qp_type pair_type;
+	/* The pair has datagrams (IBV_QPT_UD): the way to the client, and its number; else NULL. */
+	struct ibv_ah *pair_way;
+	uint32_t pair_number;
 	struct rdma_device *device;
 	const struct engine_device *port; /* its port; NULL: more ports than a worker lists */
 	struct rdma_conn *wanting_next, *ending_next, *number_next;

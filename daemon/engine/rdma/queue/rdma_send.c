@@ -42,6 +42,11 @@ struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rd
 		.next = wr + 1,
 		.sg_list = &chain->sges[chain->sge_count],
 	};
+	if (unlikely(r->pair_way != NULL)) {
+		wr->wr.ud.ah = r->pair_way;
+		wr->wr.ud.remote_qpn = r->pair_number;
+		wr->wr.ud.remote_qkey = RDMA_PAIR_KEY;
+	}
 	chain->last[at] = wr;
 	chain->of[kind]++;
 	lane->since.of[kind]++;
