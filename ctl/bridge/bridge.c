@@ -4,6 +4,7 @@
  * daemon's control socket unchanged, one call after the other, and so do its replies come back. The
  * daemon sees the user that ssh has logged in, so its access rules are the same as without ssh. */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 
 #include "client.h"
 #include "ctl.h"
+#include "field.h"
+#include "host.h"
 #include "util.h"
 #include "varlink_frame.h"
 
@@ -53,21 +56,49 @@ static bool put_error(const char *name, json_t *parameters)
 
 /* ---- org.nbserved.Host ---- */
 
-static json_t *describe(const struct bridge *b)
+static json_t *describe(const struct bridge *b, const json_t *parameters)
 {
 	const char *connection = getenv("SSH_CONNECTION");
+	char network[HOST_NETWORK_BYTES];
 	struct utsname name;
 
+	(void)parameters;
 	uname(&name);
-	return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s}", "host", name.nodename, "version",
+	host_network(network);
+	return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s}", "host", name.nodename, "version",
 			 NB_VERSION, "kernel", name.release, "cpus", get_nprocs(), "socket",
-			 b->target->socket, "ssh_connection", connection ? connection : "");
+			 b->target->socket, "network", network, "ssh_connection",
+			 connection ? connection : "");
 }
 
-static bool answer_host(struct bridge *b, const char *method)
+/* For compare: the same that it reads itself of its own host. */
+static json_t *conditions(const struct bridge *b, const json_t *parameters)
 {
-	if (!strcmp(method, "org.nbserved.Host.Describe"))
-		return put(json_pack("{s:o}", "parameters", describe(b)));
+	(void)b, (void)parameters;
+	return host_describe();
+}
+
+static json_t *read_host(const struct bridge *b, const json_t *parameters)
+{
+	uint64_t pid = field_uint(parameters, "pid");
+
+	(void)b;
+	return host_read(pid > INT_MAX ? 0 : (pid_t)pid, field_text(parameters, "listener"));
+}
+
+static bool answer_host(struct bridge *b, const char *method, const json_t *parameters)
+{
+	static const struct {
+		const char *name;
+		json_t *(*answer)(const struct bridge *b, const json_t *parameters);
+	} methods[] = { { "Describe", describe },
+			{ "Conditions", conditions },
+			{ "Read", read_host } };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(methods); i++)
+		if (!strcmp(methods[i].name, method))
+			return put(
+				json_pack("{s:o}", "parameters", methods[i].answer(b, parameters)));
 	return put_error("org.varlink.service.MethodNotFound",
 			 json_pack("{s:s}", "method", method));
 }
@@ -149,7 +180,7 @@ static bool serve(struct bridge *b, const char *text, size_t bytes)
 		return false;
 	}
 	if (!strncmp(call.method, host, strlen(host)))
-		more = answer_host(b, call.method);
+		more = answer_host(b, call.method + strlen(host), call.parameters);
 	else
 		more = relay(b, text, bytes, &call);
 	varlink_request_free(&call);

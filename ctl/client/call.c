@@ -217,14 +217,17 @@ int ctl_open(struct ctl *ctl, struct client **ret_client)
 static int take_client(struct ctl *ctl, struct client **ret_client)
 {
 	struct client *kept = ctl->kept;
+	int rc = CTL_DONE;
 
 	ctl->kept = NULL;
-	if (kept && client_is_open(kept)) {
+	if (kept && (ctl->awaited || client_is_open(kept))) {
 		*ret_client = kept;
 		return CTL_DONE;
 	}
+	if (kept && ctl->steady)
+		rc = unreachable(ctl, kept, ECONNRESET);
 	client_close(kept);
-	return ctl_open(ctl, ret_client);
+	return rc == CTL_DONE ? ctl_open(ctl, ret_client) : rc;
 }
 
 /* Connects and sends; prints an error on failure.  The client is the caller's. */
@@ -238,7 +241,8 @@ static int start(struct ctl *ctl, const char *method, json_t *parameters, bool m
 		json_decref(parameters);
 		return rc;
 	}
-	snprintf(name, sizeof(name), "org.nbserved.Control.%s", method);
+	snprintf(name, sizeof(name), "org.nbserved.%s%s", strchr(method, '.') ? "" : "Control.",
+		 method);
 	rc = client_send(*ret_client, name, parameters, more);
 	if (rc == 0)
 		return CTL_DONE;
@@ -272,9 +276,12 @@ int ctl_send(struct ctl *ctl, const char *method, json_t *parameters)
 	struct client *client;
 	int rc = start(ctl, method, parameters, false, &client);
 
-	if (rc != CTL_DONE)
+	if (rc != CTL_DONE) {
+		ctl->awaited = 0;
 		return rc;
+	}
 	ctl->kept = client;
+	ctl->awaited++;
 	ctl->sent_ns = clock_ns();
 	return CTL_DONE;
 }
@@ -298,6 +305,7 @@ int ctl_receive(struct ctl *ctl, const char *method, json_t **ret_reply)
 	int rc = next_reply(ctl, ctl->kept, method, all_ms - (unsigned)MIN(all_ms, spent_ms),
 			    ret_reply, &continues);
 
+	ctl->awaited--;
 	if (rc == CTL_UNREACHABLE)
 		ctl_forget(ctl);
 	return rc;
@@ -307,6 +315,7 @@ void ctl_forget(struct ctl *ctl)
 {
 	client_close(ctl->kept);
 	ctl->kept = NULL;
+	ctl->awaited = 0;
 }
 
 int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply)

@@ -64,7 +64,9 @@ struct ctl {
 	const struct command *command;
 	struct client_target target; /* the daemon */
 	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
+	bool steady;         /* ... which is not opened again when it is lost: that is an error */
 	uint64_t sent_ns;    /* time of the last ctl_send() */
+	unsigned awaited;    /* replies of ctl_send() that have not come */
 	struct output out;
 	bool quiet; /* no lists of errors are printed, since the daemon logs them */
 	/* Values by index in command->options: NULL when not given, "" for a flag and for a bare
@@ -95,13 +97,15 @@ int ctl_open(struct ctl *ctl, struct client **ret_client);
 /* The daemon's place for messages: its socket, or HOST. */
 const char *ctl_place(const struct ctl *ctl);
 
-/* Calls a method of org.nbserved.Control.  Takes ownership of `parameters` (NULL: none).  CTL_DONE
- * with a new reference in *ret_reply, or another exit code, with the error printed. */
+/* Calls a method of org.nbserved.Control, or with -H one of the bridge, "Host.NAME".  Takes
+ * ownership of `parameters` (NULL: none).  CTL_DONE with a new reference in *ret_reply, or another
+ * exit code, with the error printed. */
 int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply);
 
 /* ctl_call() in two halves, for a caller that does not wait: it polls ctl_fd() for POLLIN until
  * ctl_is_ready(), which is true at the latest when the time for the call is over, and then calls
- * ctl_receive().  No other call may be made meanwhile; ctl_forget() gives this one up. */
+ * ctl_receive().  Several may be sent, and are received in the same order; ctl_forget() gives them
+ * up. */
 int ctl_send(struct ctl *ctl, const char *method, json_t *parameters);
 int ctl_fd(const struct ctl *ctl);
 bool ctl_is_ready(const struct ctl *ctl);

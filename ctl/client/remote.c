@@ -94,6 +94,7 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 	rc = r->errors < 0 ? -errno : start_ssh((char *const *)argv, fds[1], r->errors, &r->pid);
 	close(fds[1]);
 	if (rc == 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0) {
+		process_spare(r->pid); /* compare kills what its command leaves behind */
 		*ret_fd = fds[0];
 		return 0;
 	}
@@ -105,6 +106,7 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 
 void remote_close(struct remote *r)
 {
+	process_spare(0);
 	if (r->pid > 0) {
 		kill(r->pid, SIGTERM);
 		waitpid(r->pid, NULL, 0);

@@ -343,7 +343,6 @@ static int run(struct ctl *ctl)
 
 const struct command command_compare = {
 	.name = "compare",
-	.here = true,
 	.arguments = "[LISTENER...] [-- COMMAND ARG...]",
 	.summary = "what an operation costs on each listener, side by side",
 	.details =
@@ -364,6 +363,8 @@ const struct command command_compare = {
 		"hey, sockperf and qemu-img bench print of their own run is understood and shown:\n"
 		"requests/s and round trips as the client saw them, and CPU time per request.\n"
 		"\n"
+		"With -H the daemon is on another host, and COMMAND runs on this one.\n"
+		"\n"
 		"Operations, bytes, CPU time and system calls are counted; latency is sampled, and\n"
 		"the table says how many samples there were.  It runs from the moment a worker has a\n"
 		"request's bytes to the moment the kernel has taken the reply.  CPU time is that of\n"
@@ -377,6 +378,7 @@ const struct command command_compare = {
 		"the rows of --load have none.\n",
 	.example = "nbctl compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
 		   "nbctl compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
+		   "nbctl -H server1 compare -- redis-benchmark -h {host} -p {port} -t set -q\n"
 		   "nbctl compare --save rows.jsonl --label 50 nbd-uring nbd-epoll -- fio ... {uri}\n"
 		   "nbctl compare --load rows.jsonl --against yesterday.jsonl",
 	.options = {

@@ -133,6 +133,26 @@ static int check_served(struct ctl *ctl, const struct compare *c)
 	return CTL_DONE;
 }
 
+/* With -H the daemon is on another host: its counters, that host's CPUs and its own configuration
+ * are asked for over there, and COMMAND runs here. */
+static int check_host(const struct ctl *ctl)
+{
+	static const struct {
+		unsigned value;
+		const char *name, *why;
+	} here[] = {
+		{ VALUE_LOAD, "load", "asks no daemon" },
+		{ VALUE_SERVE, "serve", "serves on this host" },
+		{ VALUE_SOFTIRQ, "softirq", "sees the packets of this host alone" },
+		{ VALUE_LAYERS, "layers", "samples threads of this host alone" },
+	};
+
+	for (unsigned i = 0; ctl->target.host && i < ARRAY_SIZE(here); i++)
+		if (ctl->values[here[i].value])
+			return ctl_usage(ctl, "--%s %s: without -H", here[i].name, here[i].why);
+	return CTL_DONE;
+}
+
 static int check_within(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_WITHIN];
@@ -177,8 +197,8 @@ static int check_command(struct ctl *ctl)
 			return ctl_usage(
 				ctl,
 				"%s would run the generator on another host, where nbctl sees "
-				"neither its CPU time nor when its load begins: run nbctl "
-				"and the generator on one host",
+				"neither its CPU time nor when its load begins: run nbctl there, "
+				"beside the generator, with -H for the daemon's host",
 				name);
 	return CTL_DONE;
 }
@@ -262,7 +282,7 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	const char *interval = ctl->values[VALUE_INTERVAL];
 
 	c->interval_ms = COMPARE_INTERVAL_MS;
-	if (check_command(ctl) || check_points(ctl, c))
+	if (check_command(ctl) || check_host(ctl) || check_points(ctl, c))
 		return CTL_USAGE;
 	for (char **word = ctl->rest; word && *word && !c->visits; word++) {
 		char *text = placeholders_fill(*word, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "child.h"
+#include "daemon_host.h"
 #include "field.h"
 #include "host.h"
 #include "siphash.h"
@@ -26,7 +27,7 @@ void conditions_begin(struct conditions *ret, struct ctl *ctl)
 {
 	struct siphash_key random;
 
-	*ret = (struct conditions){ .command = ctl->rest };
+	*ret = (struct conditions){ .ctl = ctl, .command = ctl->rest };
 	if (siphash_key_init(&random) < 0)
 		abort();
 	snprintf(ret->run, sizeof(ret->run), "%016" PRIx64, random.words[0]);
@@ -58,20 +59,28 @@ static json_t *invocation_of(const struct ctl *ctl)
 
 int conditions_ask(struct conditions *c, struct ctl *ctl)
 {
-	json_t *status = NULL;
+	json_t *status = NULL, *host = NULL, *now = NULL;
 	int rc = ctl_call(ctl, "GetStatus", NULL, &status);
 
 	forget_daemon(c);
+	c->pid = (pid_t)field_uint(status, "pid");
 	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
+	if (rc == CTL_DONE)
+		rc = daemon_host_describe(ctl, &host);
+	if (rc == CTL_DONE)
+		rc = daemon_host_read(ctl, c->pid, "", &now);
 	if (rc == CTL_DONE) {
-		c->pid = (pid_t)field_uint(status, "pid");
-		c->throttled = host_throttled(c->pid);
+		c->throttled = field_uint(now, "throttled");
 		c->build = strdup(field_text(status, "build"));
-		c->common = json_pack("{s:s, s:s, s:o}", "nbserved", field_text(status, "version"),
-				      "nbctl", NB_VERSION, "host", host_describe());
+		c->common = json_pack("{s:s, s:s, s:O}", "nbserved", field_text(status, "version"),
+				      "nbctl", NB_VERSION, "host", host);
+		if (ctl->target.host && ctl->rest)
+			json_object_set_new(c->common, "generator_host", host_describe());
 		json_object_set_new(c->common, "invocation", invocation_of(ctl));
 	}
+	json_decref(now);
+	json_decref(host);
 	json_decref(status);
 	return rc;
 }
@@ -121,15 +130,17 @@ static void set_cpus(json_t *to, const char *name, const cpu_set_t *cpus)
 		json_object_set_new(to, name, json_string(text));
 }
 
-static json_t *conditions_of(const struct conditions *c, const struct measure *row)
+/* now: daemon_host_read() of the row's listener. */
+static json_t *conditions_of(const struct conditions *c, const struct measure *row,
+			     const json_t *now)
 {
 	json_t *made = json_deep_copy(c->common), *exports;
-	time_t now = time(NULL);
+	uint64_t throttled = field_uint(now, "throttled");
+	time_t time_now = time(NULL);
 	char date[32];
-	cpu_set_t cpus;
 	struct tm utc;
 
-	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&time_now, &utc));
 	json_object_set_new(made, "date", json_string(date));
 	json_object_set_new(made, "listener",
 			    keys_set(field_named(c->config, "listeners", row->listener)));
@@ -137,8 +148,11 @@ static json_t *conditions_of(const struct conditions *c, const struct measure *r
 	if (json_object_size(exports))
 		json_object_set(made, "exports", exports);
 	json_decref(exports);
-	host_listener_cpus(c->pid, row->listener, &cpus);
-	set_cpus(made, "listener_cpus", &cpus);
+	if (field_get(now, "listener_cpus"))
+		json_object_set(made, "listener_cpus", field_get(now, "listener_cpus"));
+	if (throttled > c->throttled)
+		json_object_set_new(made, "throttled",
+				    json_integer((json_int_t)(throttled - c->throttled)));
 	return made;
 }
 
@@ -154,22 +168,50 @@ static json_t *words_of(char *const *argv)
 	return words;
 }
 
+static void add_command(const struct conditions *c, json_t *to, const struct measure *row,
+			char *const *argv, const struct child *child)
+{
+	cpu_set_t cpus;
+
+	json_object_set_new(to, "command", words_of(argv));
+	if (argv != c->command)
+		json_object_set_new(to, "command_given", words_of(c->command));
+	if (c->sweep)
+		json_object_set(to, "sweep", (json_t *)c->sweep);
+	json_object_set_new(to, "generator", json_string(c->generator));
+	set_cpus(to, "generator_cpus", &child->cpus);
+	if (c->ctl->target.host)
+		return;
+	host_listener_cpus(c->pid, row->listener, &cpus);
+	if (host_other_nodes(&cpus, &child->cpus))
+		json_object_set_new(to, "other_nodes", json_true());
+}
+
+/* A host without what differs from run to run: the kernel's share of memory between boots, and the
+ * CPUs that nbctl may use.  NULL: the conditions have none of that name. */
+static json_t *lasting_host(const json_t *conditions, const char *name)
+{
+	json_t *host = json_copy(field_get(conditions, name));
+
+	json_object_del(host, "memory_bytes");
+	json_object_del(host, "apart");
+	return host;
+}
+
 /* A hash of what has to be the same if two intervals are to be visits of one row. */
 static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 {
 	static const struct siphash_key no_secret;
-	json_t *host = json_copy(field_get(conditions, "host"));
-	json_t *same = json_pack("{s:o, s:s*, s:o, s:O, s:O*}", "command", words_of(c->command),
-				 "generator", c->generator, "host", host, "listener",
-				 field_get(conditions, "listener"), "exports",
-				 field_get(conditions, "exports"));
+	json_t *same = json_pack(
+		"{s:o, s:s*, s:o, s:o*, s:O, s:O*}", "command", words_of(c->command), "generator",
+		c->generator, "host", lasting_host(conditions, "host"), "generator_host",
+		lasting_host(conditions, "generator_host"), "listener",
+		field_get(conditions, "listener"), "exports", field_get(conditions, "exports"));
 	unsigned count;
 	uint64_t *words, hash;
 	size_t bytes;
 	char *text;
 
-	json_object_del(host, "memory_bytes"); /* the kernel's share of it differs between boots */
-	json_object_del(host, "apart");        /* by the CPUs that nbctl may use */
 	text = json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS);
 	bytes = strlen(text);
 	count = (unsigned)(bytes / sizeof(*words)) + 1;
@@ -194,34 +236,27 @@ static json_t *visit_of(const struct conditions *c, const json_t *conditions, st
 			 setup, "build", c->build);
 }
 
-void conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
-		    char *const *argv, const struct child *child)
+int conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
+		   char *const *argv, const struct child *child)
 {
-	uint64_t throttled = host_throttled(c->pid);
+	uint64_t throttled = c->throttled;
+	int rc = CTL_DONE;
 
-	for (unsigned i = first; i < m->count; i++) {
-		cpu_set_t cpus;
-		json_t *made;
+	for (unsigned i = first; i < m->count && rc == CTL_DONE; i++) {
+		json_t *now = NULL, *made;
 
 		if (m->rows[i]->conditions || m->rows[i]->count == 0)
 			continue;
-		made = conditions_of(c, m->rows[i]);
-		if (argv) {
-			json_object_set_new(made, "command", words_of(argv));
-			if (argv != c->command)
-				json_object_set_new(made, "command_given", words_of(c->command));
-			if (c->sweep)
-				json_object_set(made, "sweep", (json_t *)c->sweep);
-			json_object_set_new(made, "generator", json_string(c->generator));
-			set_cpus(made, "generator_cpus", &child->cpus);
-			host_listener_cpus(c->pid, m->rows[i]->listener, &cpus);
-			if (host_other_nodes(&cpus, &child->cpus))
-				json_object_set_new(made, "other_nodes", json_true());
-		}
-		if (throttled > c->throttled)
-			json_object_set_new(made, "throttled",
-					    json_integer((json_int_t)(throttled - c->throttled)));
+		rc = daemon_host_read(c->ctl, c->pid, m->rows[i]->listener, &now);
+		if (rc != CTL_DONE)
+			break;
+		made = conditions_of(c, m->rows[i], now);
+		if (argv)
+			add_command(c, made, m->rows[i], argv, child);
+		throttled = MAX(throttled, field_uint(now, "throttled"));
+		json_decref(now);
 		measures_set_conditions(m, m->rows[i], made, visit_of(c, made, place));
 	}
 	c->throttled = throttled;
+	return rc;
 }

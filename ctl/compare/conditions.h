@@ -9,7 +9,8 @@
  *   "sweep": { "label": that of --label, "place": 2, "values": { "c": "10" } }, if there was one,
  *   "invocation": ["nbctl", "compare", ...], "other_nodes": true, if
  * generator and listener were on different NUMA nodes alone, "throttled": 3, how often CPUs were
- * meanwhile } */
+ * meanwhile, "generator_host": as "host", if
+ * it is another one } */
 #pragma once
 #include <sys/types.h>
 
@@ -18,6 +19,7 @@
 
 struct child;
 struct conditions {
+	struct ctl *ctl;
 	json_t *common;       /* conditions that do not change while nbctl runs */
 	json_t *config;       /* reply of GetConfig */
 	char *build;          /* of the daemon */
@@ -26,7 +28,7 @@ struct conditions {
 	const json_t *sweep;  /* of the point; NULL: none */
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
 	pid_t pid;            /* of the daemon */
-	uint64_t throttled;   /* host_throttled() at the end of the last visit */
+	uint64_t throttled;   /* host_throttled() of its host at the end of the last visit */
 };
 
 /* Gets the conditions from the host and the daemon.  CTL_DONE, or another exit code with the error
@@ -39,10 +41,10 @@ void conditions_fini(struct conditions *c);
 
 /* Sets the conditions of the rows of m from `first` on, which have just been measured, and their
  * place: position in round, both from 1 on.  argv: the command, NULL-terminated, and child its
- * result; NULL: none was run. */
+ * result; NULL: none was run.  An exit code: the host of the daemon is asked. */
 struct place {
 	unsigned round, position;
 	uint64_t seed; /* of the order of visits; 0: none */
 };
-void conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
-		    char *const *argv, const struct child *child);
+int conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
+		   char *const *argv, const struct child *child);

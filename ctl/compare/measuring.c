@@ -145,8 +145,9 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
 		if (rc == CTL_DONE)
 			rc = delta(ctl, &sampler, m);
-		conditions_set(conditions, m, first, (struct place){ round, 1, 0 }, ctl->rest,
-			       &child);
+		if (rc == CTL_DONE)
+			rc = conditions_set(conditions, m, first, (struct place){ round, 1, 0 },
+					    ctl->rest, &child);
 		if (ctl->rest)
 			set_generator(m, first, ctl->rest, &child);
 		sampler_set(&sampler, m, first);

@@ -25,41 +25,79 @@ static void samples_remove(struct sampler *s, size_t i)
 	json_array_remove(s->documents, i);
 }
 
+/* Is the daemon on another host?  Then its bridge reads that machine. */
+static bool is_far(const struct sampler *s)
+{
+	return s->ctl->target.host;
+}
+
 /* Asks for the next sample. */
 static int sampler_ask(struct sampler *s, const struct use *use)
 {
 	int rc = ctl_send(s->ctl, "GetStats", json_incref(s->parameters));
 
+	if (rc == CTL_DONE && is_far(s))
+		rc = ctl_send(s->ctl, "Host.Read", NULL);
 	s->next_ns = UINT64_MAX;
 	s->asked = rc == CTL_DONE;
 	s->use = use ? *use : (struct use){ 0 };
 	return rc;
 }
 
+/* Gives up the sample that was asked for. */
+static void sampler_forget(struct sampler *s)
+{
+	if (s->ctl->awaited)
+		ctl_forget(s->ctl);
+	json_decref(s->stats);
+	json_decref(s->machine);
+	s->stats = s->machine = NULL;
+	s->asked = false;
+}
+
+static bool is_whole(const struct sampler *s)
+{
+	return s->stats && (s->machine || !is_far(s));
+}
+
+/* Waits for the next part of the sample that was asked for. */
+static int sampler_part(struct sampler *s)
+{
+	int rc = s->stats ? ctl_receive(s->ctl, "Host.Read", &s->machine)
+			  : ctl_receive(s->ctl, "GetStats", &s->stats);
+
+	if (rc != CTL_DONE)
+		sampler_forget(s);
+	return rc;
+}
+
 /* Waits for the sample that was asked for. */
 static int sampler_receive(struct sampler *s)
 {
-	size_t count = json_array_size(s->documents);
-	struct sample *new = &s->samples[count];
+	struct sample *new = &s->samples[json_array_size(s->documents)];
 	uint64_t operations = measures_operations(sampler_last(s));
 	struct reason reason;
-	json_t *document;
-	int rc = ctl_receive(s->ctl, "GetStats", &document);
+	int rc = CTL_DONE;
 
-	s->asked = false;
+	while (rc == CTL_DONE && !is_whole(s))
+		rc = sampler_part(s);
 	if (rc != CTL_DONE)
 		return rc;
 	layers_read(s->layers);
-	if (layers_see(s->layers, document, &reason) < 0) {
+	if (layers_see(s->layers, s->stats, &reason) < 0) {
 		ctl_warn("--layers: %s", reason.text);
-		json_decref(document);
+		sampler_forget(s);
 		return CTL_CANNOT_RUN;
 	}
-	machine_read(&new->machine, s->softirq);
+	if (is_far(s))
+		measure_machine_from_json(&new->machine.cpu, field_get(s->machine, "machine"));
+	else
+		machine_read(&new->machine, s->softirq);
 	new->use = s->use;
-	json_array_append_new(s->documents, document);
-	s->loaded |= measures_operations(document) != measures_operations(sampler_first(s));
-	if (!s->generator || measures_operations(document) != operations)
+	json_array_append(s->documents, s->stats);
+	sampler_forget(s);
+	s->loaded |= measures_operations(sampler_last(s)) != measures_operations(sampler_first(s));
+	if (!s->generator || measures_operations(sampler_last(s)) != operations)
 		layers_commit(s->layers);
 	s->next_ns =
 		clock_ns() + (s->generator && !s->loaded ? STEP_START_MS * NS_PER_MS : s->step_ns);
@@ -92,6 +130,7 @@ int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct 
 	if (!s->samples)
 		abort();
 	rc = sampler_take(s, NULL);
+	ctl->steady = is_far(s); /* to connect by ssh takes time, perhaps a password */
 	if (rc != CTL_DONE)
 		sampler_free(s);
 	else
@@ -162,11 +201,12 @@ bool sampler_look(struct sampler *s, const struct use *use)
 	if (!s->asked && clock_ns() >= s->next_ns) {
 		if (json_array_size(s->documents) == SAMPLES_MAX)
 			sampler_thin(s);
-		sampler_ask(s, use);
+		s->failed = sampler_ask(s, use);
 	}
-	/* An error has been printed; sampler_end() returns it. */
-	if (s->asked && ctl_is_ready(s->ctl))
-		sampler_finish(s, &idle);
+	while (s->asked && !is_whole(s) && ctl_is_ready(s->ctl))
+		s->failed = sampler_part(s);
+	if (s->asked && is_whole(s))
+		s->failed = sampler_finish(s, &idle);
 	return idle;
 }
 
@@ -185,7 +225,7 @@ int sampler_wait_ms(const struct sampler *s)
 int sampler_end(struct sampler *s, const struct use *use)
 {
 	bool idle, had_load;
-	int rc = s->asked ? sampler_finish(s, &idle) : CTL_DONE;
+	int rc = s->asked ? sampler_finish(s, &idle) : s->failed;
 	size_t count;
 
 	if (rc != CTL_DONE)
@@ -209,8 +249,8 @@ int sampler_end(struct sampler *s, const struct use *use)
 void sampler_free(struct sampler *s)
 {
 	layers_cancel(s->layers);
-	if (s->asked)
-		ctl_forget(s->ctl);
+	sampler_forget(s);
+	s->ctl->steady = false;
 	while (json_array_size(s->documents))
 		samples_remove(s, 0);
 	free(s->samples);
@@ -239,6 +279,7 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 
 		if (!s->generator || !g->wall_ns)
 			continue;
+		g->elsewhere = is_far(s);
 		g->wall_ns = m->rows[i]->interval_ns;
 		g->cpu_ns =
 			to->use.cpu_ns > from->use.cpu_ns ? to->use.cpu_ns - from->use.cpu_ns : 0;

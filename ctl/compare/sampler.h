@@ -32,12 +32,15 @@ struct sampler {
 	json_t *documents;         /* array of replies in order of time */
 	struct sample *samples;    /* one for each document */
 	uint64_t next_ns, step_ns; /* next_ns UINT64_MAX: when the reply has come, or never */
-	bool asked;                /* a reply is awaited */
-	struct use use;            /* ... and this was used when it was asked for */
-	bool generator;            /* measure the span of load, not the whole interval */
-	bool loaded;               /* the first operation has been seen */
-	uint64_t traffic;          /* see measures_traffic(): at the start */
-	uint64_t silence_ns;       /* when to say that no connection has come; 0: not to be said */
+	int failed;                /* an exit code: there will be no more, and why was printed */
+	bool asked;                /* the next sample is awaited */
+	/* ... and what has come of it; NULL: not yet.  machine: with -H, of the other host. */
+	json_t *stats, *machine;
+	struct use use;      /* ... and this was used when it was asked for */
+	bool generator;      /* measure the span of load, not the whole interval */
+	bool loaded;         /* the first operation has been seen */
+	uint64_t traffic;    /* see measures_traffic(): at the start */
+	uint64_t silence_ns; /* when to say that no connection has come; 0: not to be said */
 };
 
 /* Takes ownership of parameters, and the first sample.  softirq, layers NULL: not requested.  An

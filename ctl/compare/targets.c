@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "host.h"
 #include "printable.h"
 
 static char *must(char *text)
@@ -34,31 +35,81 @@ static const char *scheme_of(const char *service)
 	return !strcmp(service, "nbd") || !strcmp(service, "http") ? service : "tcp";
 }
 
-/* `127.0.0.1:7008`, `[::1]:7008`, `unix:/path`; a wildcard is reached on this host. */
-static void target_set_address(struct target *t, const char *address)
+/* Where the daemon's host is, as seen from here. */
+struct way {
+	bool far;         /* in another network: its loopback is not ours */
+	char address[64]; /* of that host, by which ssh came there; "": unknown */
+};
+
+/* "CLIENT PORT SERVER PORT" of ssh(1); with a ProxyCommand instead of a network: UNKNOWN. */
+static int find_way(struct ctl *ctl, struct way *ret)
 {
-	const char *colon = strrchr(address, ':'), *scheme = scheme_of(t->service);
-	int bytes = (int)(colon ? colon - address : 0);
+	char ours[HOST_NETWORK_BYTES];
+	json_t *there = NULL;
+	int rc;
+
+	*ret = (struct way){ 0 };
+	if (!ctl->target.host)
+		return CTL_DONE;
+	rc = ctl_call(ctl, "Host.Describe", NULL, &there);
+	if (rc != CTL_DONE)
+		return rc;
+	host_network(ours);
+	ret->far = !*ours || strcmp(ours, field_text(there, "network")) != 0;
+	if (sscanf(field_text(there, "ssh_connection"), "%*s %*s %63s", ret->address) != 1 ||
+	    !strcmp(ret->address, "UNKNOWN"))
+		*ret->address = '\0';
+	json_decref(there);
+	return CTL_DONE;
+}
+
+/* The address by which a client here reaches a listener at `bound`, without brackets; NULL: none,
+ * and *ret_lacks says why. */
+static const char *reach(const struct way *way, const char *bound, const char **ret_lacks)
+{
+	bool is_ipv6 = strchr(bound, ':');
+	bool wildcard = !strcmp(bound, "0.0.0.0") || !strcmp(bound, "::");
+
+	if (wildcard && !way->far)
+		return is_ipv6 ? "::1" : "127.0.0.1";
+	if (wildcard && *way->address)
+		return way->address;
+	if (wildcard)
+		*ret_lacks = "it listens on every address of that host, and ssh does not tell by "
+			     "which it came there: write one instead";
+	else if (way->far && (!strncmp(bound, "127.", 4) || !strcmp(bound, "::1")))
+		*ret_lacks = "it listens on that host's loopback alone: give it an `address` that "
+			     "this host reaches, and `allow` this host";
+	else
+		return bound;
+	return NULL;
+}
+
+/* `127.0.0.1:7008`, `[::1]:7008`, `unix:/path` */
+static void target_set_address(struct target *t, const struct way *way, const char *address)
+{
+	const char *colon = strrchr(address, ':'), *scheme = scheme_of(t->service), *host;
+	bool bracket = *address == '[';
+	char *bound;
 
 	if (!strncmp(address, "unix:", 5)) {
-		t->host = must(strdup(address + 5));
+		t->lacks = "its address is a Unix socket";
+		t->host = must(strdup(way->far ? "" : address + 5));
 		t->port = must(strdup(""));
-		t->uri = format("%s+unix:///?socket=%s", scheme, t->host);
+		t->uri = way->far ? must(strdup(""))
+				  : format("%s+unix:///?socket=%s", scheme, t->host);
 		return;
 	}
-	t->host = format("%.*s", bytes, address);
+	bound = format("%.*s", (int)(colon ? colon - address : 0) - 2 * bracket, address + bracket);
+	host = reach(way, bound, &t->lacks);
+	t->host = must(strdup(host ? host : ""));
 	t->port = must(strdup(colon ? colon + 1 : ""));
-	if (!strcmp(t->host, "0.0.0.0") || !strcmp(t->host, "[::]")) {
-		bool is_ipv4 = t->host[0] == '0';
-
-		free(t->host);
-		t->host = must(strdup(is_ipv4 ? "127.0.0.1" : "[::1]"));
-	}
-	t->uri = format("%s://%s:%s/", scheme, t->host, t->port);
-	if (t->host[0] == '[') { /* only a URI needs the brackets */
-		t->host[strlen(t->host) - 1] = '\0';
-		memmove(t->host, t->host + 1, strlen(t->host));
-	}
+	if (host) /* only a URI needs brackets */
+		t->uri = format(strchr(host, ':') ? "%s://[%s]:%s/" : "%s://%s:%s/", scheme, host,
+				t->port);
+	else
+		t->uri = must(strdup(""));
+	free(bound);
 }
 
 json_t *targets_row(const struct targets *t, const char *listener)
@@ -77,7 +128,7 @@ void targets_free(struct targets *t)
 	json_decref(t->status);
 }
 
-static void targets_add(struct targets *t, const json_t *listener)
+static void targets_add(struct targets *t, const struct way *way, const json_t *listener)
 {
 	struct target *new;
 
@@ -87,7 +138,7 @@ static void targets_add(struct targets *t, const json_t *listener)
 	new = &t->list[t->count++];
 	*new = (struct target){ .listener = field_text(listener, "name"),
 				.service = field_text(listener, "service") };
-	target_set_address(new,
+	target_set_address(new, way,
 			   field_text(json_array_get(field_get(listener, "addresses"), 0), ""));
 }
 
@@ -139,7 +190,8 @@ static int nothing_to_visit(const struct targets *t)
 	return CTL_REFUSED;
 }
 
-static int targets_name(char *const *names, unsigned count, struct targets *t)
+static int targets_name(char *const *names, unsigned count, struct targets *t,
+			const struct way *way)
 {
 	for (unsigned i = 0; i < count; i++) {
 		const json_t *listener = field_named(t->status, "listeners", names[i]);
@@ -149,7 +201,7 @@ static int targets_name(char *const *names, unsigned count, struct targets *t)
 			return CTL_REFUSED;
 		}
 		if (is_serving(listener))
-			targets_add(t, listener);
+			targets_add(t, way, listener);
 		else
 			targets_leave(t, listener, field_text(listener, "state"));
 	}
@@ -162,14 +214,14 @@ static bool is_visited(const json_t *listener)
 }
 
 /* Selects all listeners that serve, if one command suits them all. */
-static int targets_all(struct targets *t)
+static int targets_all(struct targets *t, const struct way *way)
 {
 	json_t *listener;
 	size_t i;
 
 	json_array_foreach(field_get(t->status, "listeners"), i, listener)
 		if (is_visited(listener))
-			targets_add(t, listener);
+			targets_add(t, way, listener);
 	for (unsigned j = 1; j < t->count; j++)
 		if (strcmp(t->list[j].service, t->list[0].service) != 0) {
 			ctl_warn(
@@ -190,14 +242,14 @@ static int targets_all(struct targets *t)
 }
 
 /* All listeners of a daemon that is served for this alone. */
-static int targets_served(struct targets *t)
+static int targets_served(struct targets *t, const struct way *way)
 {
 	json_t *listener;
 	size_t i;
 
 	json_array_foreach(field_get(t->status, "listeners"), i, listener)
 		if (is_serving(listener))
-			targets_add(t, listener);
+			targets_add(t, way, listener);
 		else
 			targets_leave(t, listener, field_text(listener, "state"));
 	return t->count ? CTL_DONE : nothing_to_visit(t);
@@ -205,14 +257,17 @@ static int targets_served(struct targets *t)
 
 int targets_find(struct targets *t, struct ctl *ctl, const struct targets_of *of)
 {
+	struct way way;
 	int rc = ctl_call(ctl, "GetStatus", NULL, &t->status);
 
+	if (rc == CTL_DONE)
+		rc = find_way(ctl, &way);
 	if (rc != CTL_DONE)
 		return rc;
 	if (of->count)
-		rc = targets_name(of->names, of->count, t);
+		rc = targets_name(of->names, of->count, t, &way);
 	else
-		rc = of->served ? targets_served(t) : targets_all(t);
+		rc = of->served ? targets_served(t, &way) : targets_all(t, &way);
 	for (unsigned i = 0; i < t->count; i++) {
 		json_t *name = targets_row(t, t->list[i].listener);
 

@@ -7,6 +7,7 @@
 struct target {
 	const char *listener, *service; /* borrowed from the status document */
 	char *host, *port, *uri;        /* "": it has none */
+	const char *lacks;              /* ... why not */
 	bool timed_out;                 /* it is not visited again */
 	bool told;                      /* ... for a round before this one, and that was said */
 };

@@ -52,7 +52,7 @@ static char **fill_words(char *const *argv, const struct target *t)
 		words[i] = placeholders_fill(argv[i], values, &missing);
 	if (!missing)
 		return words;
-	ctl_warn("listener '%s' has no {%s}: its address is a Unix socket", t->listener, missing);
+	ctl_warn("listener '%s' has no {%s}: %s", t->listener, missing, t->lacks);
 	free_words(words);
 	return NULL;
 }
@@ -120,6 +120,8 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 {
 	cpu_set_t cpus, both, siblings;
 
+	if (v->ctl->target.host)
+		return; /* those of another host */
 	host_listener_cpus(v->options->conditions->pid, row->listener, &cpus);
 	CPU_AND(&both, &cpus, child);
 	host_siblings(&cpus, child, &siblings);
@@ -148,6 +150,7 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	struct measures *m = v->measures;
 	unsigned first = m->count;
 	uint64_t interval_ns;
+	int rc;
 
 	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
 		ctl_warn("the daemon was restarted during the run: nothing to compare");
@@ -162,9 +165,9 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	sampler_set(s, m, first);
 	for (unsigned i = first; i < m->count; i++)
 		measure_check_requests(m->rows[i]);
-	conditions_set(v->options->conditions, m, first,
-		       (struct place){ v->round + 1, v->position + 1, v->rounds->seed }, argv,
-		       child);
+	rc = conditions_set(v->options->conditions, m, first,
+			    (struct place){ v->round + 1, v->position + 1, v->rounds->seed }, argv,
+			    child);
 	for (unsigned i = first; i < m->count; i++) {
 		const char *pair = pair_of(v, t, m->rows[i]->listener);
 
@@ -172,7 +175,7 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 			measure_set_pair(m->rows[i], targets_row(t, m->rows[i]->listener), pair);
 	}
 	layers_end(s->layers, m, first);
-	return CTL_DONE;
+	return rc;
 }
 
 static int visit(struct visit *v, const struct targets *all, struct target *t, char **argv,

@@ -57,6 +57,21 @@ static void tell_throttled(FILE *to, const struct groups *all)
 			count, visits);
 }
 
+static bool was_elsewhere(const struct measure *visit)
+{
+	return visit->generator.elsewhere;
+}
+
+static void tell_hosts(FILE *to, const struct groups *all)
+{
+	unsigned visits;
+
+	if (count_visits(all, was_elsewhere, &visits))
+		fputs("The generator and the listeners were on different hosts: what is said of the "
+		      "machine, its CPUs and its other programs is of the listeners'.\n",
+		      to);
+}
+
 static void tell_nodes(FILE *to, const struct groups *all)
 {
 	unsigned visits, count = count_visits(all, was_on_other_nodes, &visits);
@@ -187,9 +202,9 @@ static void tell_shared_cpus(FILE *to, const struct groups *all)
 char *groups_conditions(const struct groups *all)
 {
 	static void (*const tell[])(FILE * to, const struct groups *all) = {
-		tell_missing,   tell_shared_cpus, tell_others, tell_pressure,
-		tell_throttled, tell_steal,       tell_nodes,  tell_governor,
-		tell_turbo,     tell_hugepages,   tell_clock
+		tell_missing,  tell_hosts,     tell_shared_cpus, tell_others,
+		tell_pressure, tell_throttled, tell_steal,       tell_nodes,
+		tell_governor, tell_turbo,     tell_hugepages,   tell_clock
 	};
 	char *text = NULL;
 	size_t bytes;

@@ -53,19 +53,21 @@ double figure_pressure_share(const struct measure *row)
 }
 
 /* CPU time of other programs: the busy time of the machine less that of the listener and of the
- * generator.  The machine's is counted in clock ticks, of which a busy virtual machine loses some:
- * together they are less than the interval, so each part is scaled up to it.  Softirqs are taken
- * off only where the kernel does not count them for threads, or they would be taken off twice.
- * NaN: the sum cannot be made, as the kernel does not tell where softirqs are counted, or as the
- * parts are more than the whole by more than the machine's clock ticks and 2 % explain. */
+ * generator, if it is on this machine.  The machine's is counted in clock ticks, of which a busy
+ * virtual machine loses some: together they are less than the interval, so each part is scaled up
+ * to it.  Softirqs are taken off only where the kernel does not count them for threads, or they
+ * would be taken off twice. NaN: the sum cannot be made, as the kernel does not tell where softirqs
+ * are counted, or as the parts are more than the whole by more than the machine's clock ticks and 2
+ * % explain. */
 static double other_ns(const struct measure *row)
 {
 	const struct measure_machine *m = &row->machine;
 	double all = (double)row->interval_ns * (double)m->cpus, total = (double)m->total_ns;
 	double scale = total > 0.5 * all && total < all ? all / total : 1;
 	double inexact = 0.02 * total + (double)m->cpus * 10 * NS_PER_MS;
+	double generator_ns = row->generator.elsewhere ? 0 : (double)row->generator.cpu_ns;
 	double other = scale * (total - (double)m->idle_ns - (double)m->steal_ns) -
-		       (double)row->cpu_ns - (double)row->generator.cpu_ns;
+		       (double)row->cpu_ns - generator_ns;
 
 	if (m->irq_time == IRQ_TIME_UNKNOWN && (double)m->softirq_ns > inexact)
 		return NAN;

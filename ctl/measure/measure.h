@@ -28,6 +28,7 @@ struct measure_generator {
 	/* The requests that it told did not fit its rate or what the listener counted; they are
 	 * unknown (0) now. */
 	uint64_t refused_requests;
+	bool elsewhere; /* on another host than the listener */
 };
 
 /* Is the time of softirqs and interrupts part of the CPU time of the threads that they interrupt?
@@ -178,6 +179,10 @@ enum { MEASURE_SCHEMA = 2 }; /* of saved rows; 1: without visits */
  * -EPROTONOSUPPORT: its schema is newer. */
 json_t *measure_to_json(const struct measure *row);
 int measures_add_json(struct measures *m, json_t *source);
+
+/* The machine in its saved form. */
+json_t *measure_machine_to_json(const struct measure_machine *m);
+void measure_machine_from_json(struct measure_machine *m, const json_t *json);
 
 /* Reads a file of saved rows, one per line.  0, or -errno; with -EINVAL and -EPROTONOSUPPORT
  * *ret_line is the invalid line. */

@@ -59,14 +59,14 @@ static json_t *generator_to_json(const struct measure_generator *g)
 	for (unsigned i = 0; i < r->quantile_count; i++)
 		json_array_append_new(quantiles, json_pack("[f, I]", r->quantiles[i].quantile,
 							   (json_int_t)r->quantiles[i].ns));
-	return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I}",
-			 "name", g->name, "requests", r->requests, "requests_per_s",
-			 r->requests_per_s, "bytes", r->bytes, "bytes_per_s", r->bytes_per_s,
-			 "errors", r->errors, "latency_ns", quantiles, "wall_ns",
-			 (json_int_t)g->wall_ns, "cpu_ns", (json_int_t)g->cpu_ns, "busiest_ns",
-			 (json_int_t)g->busiest_ns, "peak", g->peak, "shared_cpus",
-			 (json_int_t)g->shared_cpus, "sibling_cpus", (json_int_t)g->sibling_cpus,
-			 "refused_requests", (json_int_t)g->refused_requests);
+	return json_pack(
+		"{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:b}",
+		"name", g->name, "requests", r->requests, "requests_per_s", r->requests_per_s,
+		"bytes", r->bytes, "bytes_per_s", r->bytes_per_s, "errors", r->errors, "latency_ns",
+		quantiles, "wall_ns", (json_int_t)g->wall_ns, "cpu_ns", (json_int_t)g->cpu_ns,
+		"busiest_ns", (json_int_t)g->busiest_ns, "peak", g->peak, "shared_cpus",
+		(json_int_t)g->shared_cpus, "sibling_cpus", (json_int_t)g->sibling_cpus,
+		"refused_requests", (json_int_t)g->refused_requests, "elsewhere", g->elsewhere);
 }
 
 static void generator_from_json(struct measure_generator *g, const json_t *json)
@@ -83,6 +83,7 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 	g->shared_cpus = field_uint(json, "shared_cpus");
 	g->sibling_cpus = field_uint(json, "sibling_cpus");
 	g->refused_requests = field_uint(json, "refused_requests");
+	g->elsewhere = field_bool(json, "elsewhere");
 	r->requests = json_number_value(field_get(json, "requests"));
 	r->requests_per_s = json_number_value(field_get(json, "requests_per_s"));
 	r->bytes = json_number_value(field_get(json, "bytes"));
@@ -96,7 +97,7 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 			};
 }
 
-static json_t *machine_to_json(const struct measure_machine *m)
+json_t *measure_machine_to_json(const struct measure_machine *m)
 {
 	json_t *made =
 		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "cpus", (json_int_t)m->cpus, "total_ns",
@@ -110,7 +111,7 @@ static json_t *machine_to_json(const struct measure_machine *m)
 	return made;
 }
 
-static void machine_from_json(struct measure_machine *m, const json_t *json)
+void measure_machine_from_json(struct measure_machine *m, const json_t *json)
 {
 	m->cpus = field_uint(json, "cpus");
 	m->total_ns = field_uint(json, "total_ns");
@@ -179,7 +180,7 @@ json_t *measure_to_json(const struct measure *row)
 	if (row->generator.wall_ns)
 		json_object_set_new(saved, "generator", generator_to_json(&row->generator));
 	if (row->machine.total_ns)
-		json_object_set_new(saved, "machine", machine_to_json(&row->machine));
+		json_object_set_new(saved, "machine", measure_machine_to_json(&row->machine));
 	if (row->softirq.total_ns)
 		json_object_set_new(saved, "softirq", softirq_to_json(row));
 	if (*row->visit.run && !row->visit_count)
@@ -220,7 +221,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	numbers_from_json(row, field_get(source, "softirq"), softirq_numbers,
 			  ARRAY_SIZE(softirq_numbers));
 	generator_from_json(&row->generator, field_get(source, "generator"));
-	machine_from_json(&row->machine, field_get(source, "machine"));
+	measure_machine_from_json(&row->machine, field_get(source, "machine"));
 	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) &&
 			       measure_add_latency(&row->turn, field_get(source, "turn_ns"))
 		       ? 0

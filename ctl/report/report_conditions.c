@@ -55,7 +55,8 @@ static json_t *make_host(const struct measure *visit)
 {
 	const json_t *host = field_get(visit->conditions, "host");
 
-	return json_pack("{s:O?, s:s, s:s}", "host", host, "nbserved",
+	return json_pack("{s:O?, s:O*, s:s, s:s}", "host", host, "generator_host",
+			 field_get(visit->conditions, "generator_host"), "nbserved",
 			 field_text(visit->conditions, "nbserved"), "nbctl",
 			 field_text(visit->conditions, "nbctl"));
 }
@@ -115,16 +116,14 @@ static void put_mitigations(FILE *to, const json_t *mitigations)
 	fputs("</dd>\n", to);
 }
 
-static void put_host(FILE *to, const json_t *of)
+static void put_host(FILE *to, const json_t *host)
 {
-	const json_t *host = field_get(of, "host");
 	const char *governor = field_text(host, "governor");
 	char cpu[200];
 
 	snprintf(cpu, sizeof(cpu), "%s, %llu online%s", field_text(host, "cpu"),
 		 (unsigned long long)field_uint(host, "cpus"),
 		 field_bool(host, "hypervisor") ? ", of a virtual machine" : "");
-	fputs("<dl>\n", to);
 	put_term(to, "kernel", field_text(host, "kernel"));
 	put_term(to, "machine", field_text(host, "machine"));
 	put_term(to, "CPUs", *field_text(host, "cpu") ? cpu : "");
@@ -132,8 +131,21 @@ static void put_host(FILE *to, const json_t *of)
 		put_term(to, "memory", human_bytes(field_uint(host, "memory_bytes")).text);
 	put_term(to, "frequency governor", *governor ? governor : "not visible to this kernel");
 	put_mitigations(to, field_get(host, "mitigations"));
+}
+
+static void put_hosts(FILE *to, const json_t *of)
+{
+	const json_t *generator = field_get(of, "generator_host");
+
+	fputs("<dl>\n", to);
+	put_host(to, field_get(of, "host"));
 	put_term(to, "nbserved", field_text(of, "nbserved"));
 	put_term(to, "nbctl", field_text(of, "nbctl"));
+	fputs("</dl>\n", to);
+	if (!generator)
+		return;
+	fputs("<h3>The generator's host</h3>\n<dl>\n", to);
+	put_host(to, generator);
 	fputs("</dl>\n", to);
 }
 
@@ -234,7 +246,7 @@ void report_conditions(FILE *to, const struct measures *m)
 			"those.</p>\n",
 			json_array_size(hosts));
 	json_array_foreach(hosts, i, host)
-		put_host(to, host);
+		put_hosts(to, host);
 	if (*first) {
 		fputs("<dl><dt>measured</dt><dd>", to);
 		svg_escape_format(to, "%s to %s", first, last);

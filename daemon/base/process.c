@@ -130,13 +130,24 @@ unsigned process_kill_descendants(void)
 	return kill_children(getpid(), 0);
 }
 
+/* Not by waitpid(-1), as the spared child is to be waited for by its owner. */
+static void reap_children(void)
+{
+	pid_t *children = malloc(PROCESS_CHILDREN_MAX * sizeof(*children));
+	unsigned count = children ? children_of(getpid(), children) : 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (children[i] != spared)
+			waitpid(children[i], NULL, WNOHANG);
+	free(children);
+}
+
 void process_end_descendants(void)
 {
 	struct timespec pause = { 0, 10 * 1000 * 1000 };
 
 	for (unsigned i = 0; i < PROCESS_KILLS_MAX && process_kill_descendants(); i++) {
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			;
+		reap_children();
 		nanosleep(&pause, NULL);
 	}
 }

@@ -71,6 +71,17 @@ def test_a_command_prints_the_same_over_ssh(daemon, program):
     wait_until(lambda: not bridges(daemon.control), "no bridge is left")
 
 
+def test_compare_measures_over_one_connection(daemon, program, tmp_path):
+    """Although it kills what its command leaves behind."""
+    made = tmp_path / "made"
+    ssh = program(f'echo >>{made}; exec sh -c "$last"')
+    client = f'exec 3<>/dev/tcp/127.0.0.1/{daemon.port("echo")}; printf x >&3; read -rn1 <&3'
+    ran = remote(ssh, "-s", daemon.control, "compare", "--repeat=3", "--json", "--", "bash", "-c", client, "{port}")
+    (row,) = json.loads(ran.stdout)["rows"]
+    assert row["count"] == 3 and row["generator"]["elsewhere"] and row["conditions"]["generator_host"]
+    assert made.read_text().count("\n") == 1
+
+
 def test_a_stream_ends_with_its_client(daemon, program):
     ssh = program('exec sh -c "$last"')
     process = subprocess.Popen([NBCTL, "-H", "server1", "-s", daemon.control, "stats", "--watch=0.1", "--json"],
@@ -129,7 +140,9 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
 @pytest.mark.parametrize("arguments, expected", [
     (["-H", "-oProxyCommand=x", "status"], "expected [USER@]HOST"),
     (["-H", "", "status"], "expected [USER@]HOST"),
-    (["-H", "server1", "compare"], "compare works on this host"),
+    (["-H", "server1", "compare", "--load", "x"], "--load asks no daemon: without -H"),
+    (["-H", "server1", "compare", "--layers"], "--layers samples threads of this host alone: without -H"),
+    (["-H", "server1", "compare", "--softirq"], "--softirq sees the packets of this host alone: without -H"),
     (["-H", "server1", "report", "x"], "report works on this host"),
     (["--nbctl", "x", "status"], "give -H HOST as well"),
 ])  # fmt: skip

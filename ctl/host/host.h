@@ -1,4 +1,5 @@
-/* This host: CPU time from /proc/stat (proc(5)), and its description. */
+/* This host: CPU time from /proc/stat (proc(5)), and its description.  Of another one `nbctl
+ * bridge` tells the same over there. */
 #pragma once
 #include <sched.h>
 #include <stdbool.h>
@@ -31,6 +32,14 @@ bool host_other_nodes(const cpu_set_t *a, const cpu_set_t *b);
 /* How often CPUs have been throttled so far: by heat, or in the cgroup of a process because it used
  * up its time.  The counters that this host has. */
 uint64_t host_throttled(pid_t pid);
+
+/* Names this host and network namespace: "" if that cannot be read. */
+enum { HOST_NETWORK_BYTES = 96 };
+void host_network(char text[HOST_NETWORK_BYTES]);
+
+/* A new reference: machine (see measure_machine_to_json()), and of a process, if pid is not 0,
+ * throttled (see host_throttled()) and listener_cpus, as "0-3". */
+json_t *host_read(pid_t pid, const char *listener);
 
 /* A new reference: kernel, machine, cpu (its model), cpus (how many are online), memory_bytes,
  * governor (of cpufreq), turbo (on, off), clocksource, transparent_hugepages, numa_nodes, apart

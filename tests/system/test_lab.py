@@ -1,0 +1,203 @@
+"""The generator on one host and the daemon on another: doc/lab.md, in two network namespaces.  Each has a /run and
+processes of its own, so that the daemon is found by nothing but the real sshd between them."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+from conftest import BUILD, ROOT, TIMEOUT, requires, wait_until
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+HOST = """
+set -e
+mount -t proc proc /proc
+mount -t tmpfs none /run
+mkdir /run/nbserved /run/sshd
+ip link set lo up
+echo
+exec cat
+"""
+SSHD_CONFIG = """
+ListenAddress 10.77.0.1
+HostKey {directory}/host
+AuthorizedKeysFile {directory}/key.pub
+PidFile none
+UsePAM no
+StrictModes no
+SetEnv PATH={build}:/usr/bin:/bin
+"""
+SSH_CONFIG = """
+Host server1
+HostName 10.77.0.1
+IdentityFile {directory}/key
+IdentitiesOnly yes
+UserKnownHostsFile {directory}/known
+StrictHostKeyChecking accept-new
+LogLevel ERROR
+"""
+INI = """
+[listener echo-epoll]
+address = 127.0.0.1:7007
+engine = epoll
+service = echo
+
+[listener echo-uring]
+address = 127.0.0.1:7008
+engine = epoll
+service = echo
+"""
+
+
+class Host:
+    """A network namespace, with mounts, a name and processes of its own.  It ends with its first process."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.first = subprocess.Popen(
+            ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "sh", "-c", HOST],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        self.started = []
+        if not self.first.stdout.readline():
+            pytest.skip(f"no namespaces here: {self.first.communicate(timeout=TIMEOUT)[1]}")
+        children = f"/proc/{self.first.pid}/task/{self.first.pid}/children"
+        with open(children) as file:
+            self.pid = int(file.read())
+
+    def within(self, *words):
+        return ["nsenter", "-t", str(self.pid), "--net", "--mount", "--uts", "--pid",
+                f"--wd={self.directory}", "--", *map(str, words)]  # fmt: skip
+
+    def environment(self):
+        return {**os.environ, "PATH": f"{self.directory}:{BUILD}:{os.environ['PATH']}",
+                "XDG_STATE_HOME": str(self.directory), "ASAN_OPTIONS": "detect_leaks=0"}  # fmt: skip
+
+    def run(self, *words, status=0, **options):
+        done = subprocess.run(self.within(*words), capture_output=True, text=True, timeout=4 * TIMEOUT,
+                              env=self.environment(), **options)  # fmt: skip
+        assert status in (done.returncode, None), done.stdout + done.stderr
+        return done
+
+    def start(self, *words, **options):
+        self.started.append(subprocess.Popen(self.within(*words), env=self.environment(), **options))
+        return self.started[-1]
+
+    def close(self):
+        self.first.stdin.close()
+        self.first.wait(TIMEOUT)
+        for process in self.started:
+            process.wait(TIMEOUT)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """(generator's host, server1), on which nbserved runs with INI."""
+    if os.getuid() != 0:
+        pytest.skip("hosts with networks of their own need root")
+    if not os.path.exists(SSHD):
+        pytest.skip("openssh-server is not installed (make deps)")
+    hosts = Host(tmp_path), Host(tmp_path)
+    client, server = hosts
+    try:
+        # Outside the processes of either, where server.pid is known.
+        subprocess.run(["nsenter", "-t", str(client.pid), "--net", "ip", "link", "add", "eth0", "type", "veth",
+                        "peer", "name", "eth0", "netns", str(server.pid)], check=True)  # fmt: skip
+        for host, address in (client, "10.77.0.2/24"), (server, "10.77.0.1/24"):
+            host.run("ip", "address", "add", address, "dev", "eth0")
+            host.run("ip", "link", "set", "eth0", "up")
+        for name in ("host", "key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+        (tmp_path / "sshd_config").write_text(SSHD_CONFIG.format(directory=tmp_path, build=BUILD))
+        (tmp_path / "ssh_config").write_text(SSH_CONFIG.format(directory=tmp_path))
+        (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec {requires("ssh")} -F {tmp_path}/ssh_config "$@"\n')
+        (tmp_path / "ssh").chmod(0o755)
+        (tmp_path / "nbserved.ini").write_text(INI)
+        server.start(SSHD, "-D", "-e", "-f", tmp_path / "sshd_config", stderr=subprocess.DEVNULL)
+        daemon = server.start(BUILD / "nbserved", "-c", tmp_path / "nbserved.ini", stderr=subprocess.DEVNULL)
+        wait_until(lambda: client.run("nbctl", "-H", "server1", "status", status=None).returncode == 0,
+                   "nbserved serves, and sshd")  # fmt: skip
+        pid = json.loads(client.run("nbctl", "-H", "server1", "status", "--json").stdout)["pid"]
+        yield hosts
+        wait_until(lambda: not bridges(server), "no bridge is left")
+        server.run("kill", str(pid))
+        assert daemon.wait(TIMEOUT) == 0
+    finally:
+        for host in hosts:
+            host.close()
+
+
+def bridges(host):
+    """The processes of `nbctl bridge` that run there."""
+    return host.run("sh", "-c", "cd /proc; for p in [0-9]*; do grep -qszx bridge $p/cmdline && echo $p; done; true").stdout.split()
+
+
+def open_listeners(lab, tmp_path, text):
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d/lab.ini").write_text(text)
+    lab[0].run("nbctl", "-H", "server1", "reload")
+
+
+def test_the_commands_of_the_page(lab, tmp_path):
+    """As they are there, but for fewer requests and rounds."""
+    requires("redis-benchmark")
+    page = (ROOT / "doc/lab.md").read_text()
+    (ini,), (commands,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("ini", "sh"))
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d/lab.ini").write_text(ini)
+    said = {}
+    for command in commands.splitlines():
+        shorter = command.replace("-n 100000", "-n 1000").replace(" compare ", " compare --repeat 2 ")
+        said[command.split(" ", 4)[3] if " -H " in command else command.split()[1]] = lab[0].run("sh", "-c", shorter).stdout
+    assert list(said) == ["reload", "doctor", "compare", "connections", "report", "history"]
+    assert "echo-epoll" in said["compare"] and "echo-uring" in said["compare"]
+    assert "on different hosts" in said["compare"]
+    assert "The generator's host" in (tmp_path / "lab.html").read_text()
+    assert "-H server1" in said["history"]
+
+
+def test_rows_are_of_both_hosts(lab, tmp_path):
+    requires("redis-benchmark")
+    open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")
+    done = lab[0].run("nbctl", "-H", "server1", "compare", "echo-epoll", "--repeat", "2", "--json", "--",
+                      "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
+    (row,) = json.loads(done.stdout)["rows"]
+    generator, conditions = row["generator"], row["conditions"]
+    assert generator["requests"] == 2000 and generator["elsewhere"] and generator["shared_cpus"] == 0
+    assert conditions["command"][2:5] == ["10.77.0.1", "-p", "7007"]
+    assert conditions["generator_host"]["kernel"] == conditions["host"]["kernel"]  # one machine after all
+    assert conditions["listener_cpus"] and row["machine"]["cpus"] == os.cpu_count()
+    assert row["bytes_in"] > 0 and row["cpu_ns"] > 0
+
+
+def test_addresses_that_are_not_reached_are_named(lab, tmp_path):
+    open_listeners(lab, tmp_path, "[listener unix]\naddress = unix:/run/nbserved/echo\nengine = epoll\nservice = echo\n")
+    compare = ("nbctl", "-H", "server1", "compare")
+    done = lab[0].run(*compare, "echo-epoll", "--", "true", "{host}", status=2)
+    assert "listener 'echo-epoll' has no {host}: it listens on that host's loopback alone" in done.stderr
+    done = lab[0].run(*compare, "unix", "--", "true", "{uri}", status=2)
+    assert "listener 'unix' has no {uri}: its address is a Unix socket" in done.stderr
+
+
+def test_a_bridge_that_dies_ends_the_measurement(lab, tmp_path):
+    """And the command ends by itself, as it is not the bridge's."""
+    open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")
+    process = lab[0].start("nbctl", "-H", "server1", "compare", "--", "sh", "-c", "echo started >&2; exec cat",
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    assert process.stderr.readline() == "started\n"
+    lab[1].run("kill", "-9", *bridges(lab[1]))
+    assert process.stderr.readline().startswith("nbctl: server1: ")
+    process.stdin.close()
+    assert process.wait(TIMEOUT) == 3
+
+
+def test_ctrl_c_leaves_no_bridge(lab):
+    process = lab[0].start("nbctl", "-H", "server1", "compare", "--interval", "600", stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), start_new_session=True)  # fmt: skip
+    wait_until(lambda: bridges(lab[1]), "the bridge runs")
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(TIMEOUT)
+    wait_until(lambda: not bridges(lab[1]), "no bridge is left")
