@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "boot_id.h"
 #include "child.h"
 #include "daemon_host.h"
 #include "field.h"
@@ -57,6 +58,21 @@ static json_t *invocation_of(const struct ctl *ctl)
 	return words;
 }
 
+/* A socket may be forwarded from another host, as by `ssh -L`: all that is read of the daemon's
+ * process and host would be of another one. */
+static int check_place(const struct ctl *ctl, const json_t *status)
+{
+	const char *there = field_text(status, "boot");
+
+	if (ctl->target.host || !*there || !*boot_id() || !strcmp(there, boot_id()))
+		return CTL_DONE;
+	ctl_warn(
+		"the daemon behind %s is on another host, whose CPUs and addresses are not those of "
+		"this one: `nbctl -H HOST compare`",
+		ctl->target.socket);
+	return CTL_USAGE;
+}
+
 int conditions_ask(struct conditions *c, struct ctl *ctl)
 {
 	json_t *status = NULL, *host = NULL, *now = NULL;
@@ -64,6 +80,8 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 
 	forget_daemon(c);
 	c->pid = (pid_t)field_uint(status, "pid");
+	if (rc == CTL_DONE)
+		rc = check_place(ctl, status);
 	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE)

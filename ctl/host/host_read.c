@@ -1,21 +1,16 @@
 /* What changes on this host while something is measured, as JSON.  See host.h. */
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "boot_id.h"
 #include "host.h"
 
 void host_network(char text[HOST_NETWORK_BYTES])
 {
-	FILE *from = fopen("/proc/sys/kernel/random/boot_id", "re");
-	char boot[40] = "", name[40] = "";
+	char name[40] = "";
 
-	if (from && fgets(boot, sizeof(boot), from))
-		boot[strcspn(boot, "\n")] = '\0';
-	if (from)
-		fclose(from);
-	if (*boot && readlink("/proc/self/ns/net", name, sizeof(name) - 1) > 0)
-		snprintf(text, HOST_NETWORK_BYTES, "%s %s", boot, name);
+	if (*boot_id() && readlink("/proc/self/ns/net", name, sizeof(name) - 1) > 0)
+		snprintf(text, HOST_NETWORK_BYTES, "%s %s", boot_id(), name);
 	else
 		*text = '\0';
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "boot_id.h"
 #include "build_id.h"
 #include "document_internal.h"
 #include "listener.h"
@@ -301,6 +302,7 @@ json_t *document_status(struct server *s)
 	json_t *document = document_new(s), *listeners = json_array(), *leaving = json_array();
 
 	json_object_set_new(document, "build", json_string(build_id()));
+	json_object_set_new(document, "boot", json_string(boot_id()));
 	for (unsigned i = 0; i < s->listeners.count; i++)
 		json_array_append_new(listeners, listener_to_status(s->listeners.list[i]));
 	for (const struct listener *l = s->listeners.leaving; l; l = l->next)

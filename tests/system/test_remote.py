@@ -6,7 +6,9 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 
 import pytest
 from conftest import NBCTL, TIMEOUT, listener, wait_until
@@ -80,6 +82,33 @@ def test_compare_measures_over_one_connection(daemon, program, tmp_path):
     (row,) = json.loads(ran.stdout)["rows"]
     assert row["count"] == 3 and row["generator"]["elsewhere"] and row["conditions"]["generator_host"]
     assert made.read_text().count("\n") == 1
+
+
+def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
+    """Its daemon tells another boot than ours."""
+    ours = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    path = tmp_path / "forwarded"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def forward():
+            with listening.accept()[0] as client, socket.socket(socket.AF_UNIX) as server:
+                server.connect(daemon.control)
+                while call := client.recv(65536):
+                    server.sendall(call)
+                    reply = b""
+                    while not reply.endswith(b"\0"):
+                        reply += server.recv(65536)
+                    client.sendall(reply.replace(ours, ours[::-1]))
+
+        thread = threading.Thread(target=forward)
+        thread.start()
+        ran = subprocess.run([NBCTL, "-s", path, "compare"], capture_output=True, text=True, timeout=TIMEOUT)
+        thread.join()
+    assert ran.returncode == 2 and not ran.stdout
+    assert ran.stderr == (f"nbctl: the daemon behind {path} is on another host, whose CPUs and addresses are not those of "
+                          "this one: `nbctl -H HOST compare`\n")  # fmt: skip
 
 
 def test_a_stream_ends_with_its_client(daemon, program):
