@@ -12,10 +12,11 @@
 #include "openmetrics.h"
 #include "reasons.h"
 #include "util.h"
+#include "workers.h"
 
 enum { WATCH_INTERVAL_MS = 1000, WATCH_HEADER_LINES = 24 };
 
-enum { VALUE_ACTIVE, VALUE_OPENMETRICS, VALUE_WATCH };
+enum { VALUE_ACTIVE, VALUE_OPENMETRICS, VALUE_WATCH, VALUE_BY_WORKER };
 
 /* ---- The table since the start ---- */
 
@@ -170,9 +171,10 @@ static void render_footer(struct output *out, const struct measures *m)
 			       human_count(errors).text, plural(errors));
 }
 
-static void render(struct output *out, const json_t *stats, bool active)
+static void render(struct output *out, const json_t *document, bool active)
 {
 	struct table *t = table_new(stats_columns, ARRAY_SIZE(stats_columns));
+	json_t *stats = workers_named(document);
 	const json_t *last = NULL;
 	struct measures m = {};
 
@@ -196,6 +198,7 @@ static void render(struct output *out, const json_t *stats, bool active)
 	reasons_render_names(out, m.unavailable);
 	measures_free(&m);
 	table_free(t);
+	json_decref(stats);
 }
 
 static void render_stats(struct output *out, const json_t *stats)
@@ -292,19 +295,21 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 
 /* Keeps the document, as the next interval begins there.  False ends the stream: the output is
  * closed. */
-static bool watch_reply(void *context, const json_t *stats)
+static bool watch_reply(void *context, const json_t *document)
 {
 	struct watch *w = context;
 	uint64_t interval_ns;
+	json_t *stats;
 
 	if (w->ctl->out.json) {
-		output_json(&w->ctl->out, stats, true);
+		output_json(&w->ctl->out, document, true);
 		return !ferror(w->ctl->out.file);
 	}
+	stats = workers_named(document);
 	if (w->before && measures_interval(w->before, stats, &interval_ns) == 0)
 		print_interval(w, stats, interval_ns);
 	json_decref(w->before);
-	w->before = json_incref((json_t *)stats);
+	w->before = stats;
 	return !ferror(w->ctl->out.file);
 }
 
@@ -331,12 +336,16 @@ static int run_stats(struct ctl *ctl)
 
 	if (active && (interval || openmetrics || ctl->out.json))
 		return ctl_usage(ctl, "--active is about the table of all listeners");
+	if (openmetrics && ctl->values[VALUE_BY_WORKER])
+		return ctl_usage(ctl, "--openmetrics is by listener: without --by-worker");
 	if (openmetrics && (interval || ctl->out.json))
 		return ctl_usage(ctl, "--openmetrics goes neither with --watch nor with --json");
 	if (interval && *interval &&
 	    ctl_interval(ctl, "watch", interval, CTL_STREAM_MIN_MS, &interval_ms))
 		return CTL_USAGE;
 	parameters = json_pack("{s:o*}", "listeners", ctl_words(ctl));
+	if (ctl->values[VALUE_BY_WORKER])
+		json_object_set_new(parameters, "by_worker", json_true());
 	if (!interval)
 		return ctl_show(ctl, "GetStats", parameters,
 				openmetrics ? render_openmetrics
@@ -358,6 +367,8 @@ const struct command command_stats = {
 		   "nbctl stats echo-uring --watch=5\n"
 		   "nbctl stats --openmetrics | promtool check metrics",
 	.options = {
+		[VALUE_BY_WORKER] = { "by-worker", OPTION_FLAG, NULL,
+				      "a row for each worker: LISTENER/WORKER" },
 		[VALUE_ACTIVE] = { "active", OPTION_FLAG, NULL, "only listeners that did something" },
 		[VALUE_OPENMETRICS] = { "openmetrics", OPTION_FLAG, NULL,
 					"OpenMetrics text, for Prometheus" },

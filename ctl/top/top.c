@@ -19,6 +19,7 @@
 #include "field.h"
 #include "top_view.h"
 #include "util.h"
+#include "workers.h"
 
 enum {
 	INTERVAL_MS = 1000,
@@ -28,12 +29,13 @@ enum {
 	ESCAPE_MS = 25,
 };
 
-enum { VALUE_INTERVAL, VALUE_SORT };
+enum { VALUE_INTERVAL, VALUE_SORT, VALUE_BY_WORKER };
 
 struct session {
 	struct ctl *ctl;
 	struct top top;
 	struct client *stats, *list; /* NULL: not connected */
+	bool by_worker;              /* the stream of statistics is */
 	char asked[TOP_TEXT];        /* listener of the last ListConnections */
 	bool asking;                 /* ListConnections has not been answered yet */
 	uint64_t heard_ns;           /* time of the last document or the last attempt to connect */
@@ -60,14 +62,15 @@ static void lost(struct session *s, const char *why)
 
 static json_t *parameters(const struct session *s)
 {
-	return json_pack("{s:o*, s:i}", "listeners", ctl_words(s->ctl), "interval_ms",
-			 (int)s->top.interval_ms);
+	return json_pack("{s:o*, s:b, s:i}", "listeners", ctl_words(s->ctl), "by_worker",
+			 s->by_worker, "interval_ms", (int)s->top.interval_ms);
 }
 
 static void connect_again(struct session *s)
 {
 	int rc = client_open(&s->ctl->target, &s->stats);
 
+	s->by_worker = s->top.by_worker;
 	s->heard_ns = clock_ns();
 	if (rc == 0)
 		rc = client_send(s->stats, "org.nbserved.Control.GetStats", parameters(s), true);
@@ -99,18 +102,27 @@ static int take(struct client *const *client, struct session *s,
 	return rc == -ETIMEDOUT ? 0 : rc;
 }
 
+static void add(struct top *top, const json_t *reply)
+{
+	json_t *named = workers_named(reply);
+
+	top_add(top, named);
+	json_decref(named);
+}
+
 static void use_stats(struct session *s, const char *refused, json_t *reply)
 {
 	s->heard_ns = clock_ns();
 	if (refused)
 		lost(s, refused);
 	else
-		top_add(&s->top, reply);
+		add(&s->top, reply);
 }
 
 static void use_list(struct session *s, const char *refused, json_t *reply)
 {
 	if (!refused) {
+		top_keep_connections(&s->top, s->asked, reply);
 		connections_sort(field_get(reply, "connections"),
 				 &connections_keys[CONNECTIONS_BY_BYTES], CONNECTIONS_ASKED);
 		top_add_connections(&s->top, s->asked, reply);
@@ -126,10 +138,11 @@ static void ask_list(struct session *s)
 	s->asking = true;
 	s->listed_ns = clock_ns();
 	if (rc == 0)
-		rc = client_send(
-			s->list, "org.nbserved.Control.ListConnections",
-			json_pack("{s:s, s:i}", "listener", s->asked, "limit", CONNECTIONS_ASKED),
-			false);
+		rc = client_send(s->list, "org.nbserved.Control.ListConnections",
+				 json_pack("{s:s, s:i}", "listener",
+					   top_listener(&s->top, s->asked), "limit",
+					   CONNECTIONS_ASKED),
+				 false);
 	if (rc < 0)
 		drop_list(s);
 }
@@ -150,7 +163,11 @@ static void on_time(struct session *s)
 {
 	uint64_t silent_ms = (clock_ns() - s->heard_ns) / NS_PER_MS;
 
-	if (!s->stats && silent_ms >= RETRY_MS)
+	if (s->stats && s->by_worker != s->top.by_worker) {
+		client_close(s->stats);
+		s->stats = NULL;
+		connect_again(s);
+	} else if (!s->stats && silent_ms >= RETRY_MS)
 		connect_again(s);
 	else if (s->stats && silent_ms >= s->top.interval_ms + SILENCE_MS)
 		snprintf(s->top.trouble, sizeof(s->top.trouble), "no answer for %llu s (%s)",
@@ -403,11 +420,11 @@ static int run_top(struct ctl *ctl)
 		return ctl_usage(ctl, "top needs a terminal; elsewhere: `nbctl stats --watch`");
 	top_init(&s.top, interval_ms);
 	rc = sort ? sort_by(ctl, &s.top, sort) : CTL_DONE;
+	s.by_worker = s.top.by_worker = ctl->values[VALUE_BY_WORKER];
 	if (rc == CTL_DONE)
-		rc = ctl_call(ctl, "GetStats", json_pack("{s:o*}", "listeners", ctl_words(ctl)),
-			      &first);
+		rc = ctl_call(ctl, "GetStats", parameters(&s), &first);
 	if (rc == CTL_DONE) {
-		top_add(&s.top, first);
+		add(&s.top, first);
 		json_decref(first);
 		/* Ssh must not ask for a password on the screen when it connects again. */
 		ctl->target.batch = true;
@@ -434,6 +451,8 @@ const struct command command_top = {
 		[VALUE_SORT] = { "sort", OPTION_VALUE, "COLUMN",
 				 "listener, engine, open, ops, bytes, p50, p99, cpu-op, "
 				 "calls, turn, cpu" },
+		[VALUE_BY_WORKER] = { "by-worker", OPTION_FLAG, NULL,
+				      "a row for each worker, as with key w" },
 	},
 	.words_max = 256,
 	.json_instead = "nbctl stats --watch --json",

@@ -171,7 +171,7 @@ static int compare_rows(const void *a, const void *b, void *context)
 	else if (!isnan(m))
 		order = (m < n) - (m > n);
 	if (order == 0)
-		order = strcmp(x->listener, y->listener);
+		order = strverscmp(x->listener, y->listener);
 	return top->reverse ? -order : order;
 }
 
@@ -345,6 +345,34 @@ void top_add(struct top *top, const json_t *stats)
 	keep(&top->last, stats);
 }
 
+const char *top_listener(const struct top *top, const char *row)
+{
+	const char *listener = field_text(field_named(top->shown, "listeners", row), "listener");
+
+	return *listener ? listener : row;
+}
+
+void top_keep_connections(const struct top *top, const char *row, json_t *reply)
+{
+	const json_t *part = field_named(top->shown, "listeners", row);
+	json_t *worker = field_get(part, "worker"), *list = field_get(reply, "connections");
+
+	if (!worker)
+		return;
+	for (size_t i = json_array_size(list); i-- > 0;)
+		if (!json_equal(worker, json_object_get(json_array_get(list, i), "worker")))
+			json_array_remove(list, i);
+	json_object_set(reply, "open", field_get(part, "connections.open"));
+}
+
+/* Rows of the other kind follow: nothing of these can be compared with them. */
+static void turn_by_worker(struct top *top)
+{
+	top->by_worker = !top->by_worker;
+	top->detail = false;
+	keep(&top->last, NULL);
+}
+
 void top_add_connections(struct top *top, const char *listener, json_t *reply)
 {
 	if (!top->paused && !strcmp(listener, top->selected))
@@ -455,6 +483,9 @@ bool top_key(struct top *top, int key)
 	case 'p':
 	case ' ':
 		top->paused = !top->paused;
+		return true;
+	case 'w':
+		turn_by_worker(top);
 		return true;
 	case 'z':
 		keep(&top->base, top->shown ? top->shown : top->last);

@@ -66,6 +66,7 @@ struct top {
 	uint64_t tick, shown_tick;
 	enum top_column sort;
 	bool reverse, paused, detail, help;
+	bool by_worker; /* each row is a worker */
 	/* Only rows with this text in their listener, engine or service are shown. */
 	char filter[TOP_TEXT];
 	bool typing;             /* the user is typing the filter */
@@ -97,6 +98,13 @@ void top_add(struct top *top, const json_t *stats);
 /* Takes in the connections of a listener, sorted by bytes; ignored if another listener is selected
  * now. */
 void top_add_connections(struct top *top, const char *listener, json_t *reply);
+
+/* The listener of a row, which is another name than the row's if that is a worker. */
+const char *top_listener(const struct top *top, const char *row);
+
+/* Takes connections of other workers than the row's out of ListConnections' reply for its
+ * listener. */
+void top_keep_connections(const struct top *top, const char *row, json_t *reply);
 
 /* Carries out a key; false: quit. */
 bool top_key(struct top *top, int key);

@@ -18,10 +18,10 @@ static void put_title(struct page *p, const struct top *top)
 	const json_t *stats = top->shown ? top->shown : top->last;
 	size_t listeners = json_array_size(field_get(stats, "listeners"));
 
-	page_put(p, STYLE_BOLD, "nbserved %s  up %s  generation %llu  %zu listener%s  every %g s",
+	page_put(p, STYLE_BOLD, "nbserved %s  up %s  generation %llu  %zu %s%s  every %g s",
 		 field_text(stats, "version"), human_time(field_uint(stats, "uptime_ns")).text,
-		 (unsigned long long)field_uint(stats, "generation"), listeners, plural(listeners),
-		 top->interval_ms / 1e3);
+		 (unsigned long long)field_uint(stats, "generation"), listeners,
+		 top->by_worker ? "worker" : "listener", plural(listeners), top->interval_ms / 1e3);
 }
 
 static void put_totals(struct page *p, const struct top *top)
@@ -96,6 +96,7 @@ static void put_help(struct page *p)
 		{ "Enter, Esc", "its latencies and connections, and back" },
 		{ "p, space", "pause, continue" },
 		{ "z", "reset the latency histogram" },
+		{ "w", "a row for each worker, for each listener" },
 		{ "/", "only rows with this text; Esc: all" },
 		{ "r", "reverse the order" },
 		{ "<, >", "sort by the column to the left, to the right" },

@@ -200,6 +200,7 @@ static const struct varlink_parameter reload_parameters[] = {
 };
 static const struct varlink_parameter stats_parameters[] = {
 	{ "listeners", VARLINK_STRINGS, .optional = true, .max = CONFIG_LISTENERS_MAX },
+	{ "by_worker", VARLINK_BOOL, .optional = true },
 	{ "interval_ms", VARLINK_INT, .optional = true, .min = STATS_INTERVAL_MIN_MS,
 	  .max = STATS_INTERVAL_MAX_MS },
 	{ 0 },

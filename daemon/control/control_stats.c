@@ -11,6 +11,7 @@ struct stream {
 	struct server *server;
 	struct varlink_call *call;
 	json_t *names; /* owned by the call */
+	bool by_worker;
 	sd_event_source *timer;
 	uint64_t interval_us, next_us; /* CLOCK_MONOTONIC */
 };
@@ -41,7 +42,7 @@ static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userd
 		return 0;
 	}
 	if (varlink_can_notify(stream->call)) {
-		json_t *document = document_stats(stream->server, stream->names);
+		json_t *document = document_stats(stream->server, stream->names, stream->by_worker);
 
 		varlink_charge(stream->call, begin_ns);
 		varlink_notify(stream->call, document);
@@ -54,8 +55,14 @@ static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userd
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-static void stream_start(struct varlink_call *call, json_t *names, json_t *interval_ms)
+static bool by_worker(const json_t *parameters)
 {
+	return json_is_true(json_object_get(parameters, "by_worker"));
+}
+
+static void stream_start(struct varlink_call *call, json_t *names, const json_t *parameters)
+{
+	const json_t *interval_ms = json_object_get(parameters, "interval_ms");
 	json_int_t ms =
 		json_is_integer(interval_ms) ? json_integer_value(interval_ms) : STATS_INTERVAL_MS;
 	struct stream *stream = calloc(1, sizeof(*stream));
@@ -68,6 +75,7 @@ static void stream_start(struct varlink_call *call, json_t *names, json_t *inter
 	stream->server = control_server(call);
 	stream->call = call;
 	stream->names = names;
+	stream->by_worker = by_worker(parameters);
 	stream->interval_us = (uint64_t)ms * US_PER_MS;
 	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &stream->next_us);
 	/* The timer is due at once, for the first document. */
@@ -90,7 +98,7 @@ void control_get_stats(struct varlink_call *call, json_t *parameters)
 	if (unknown)
 		control_no_such_listener(call, unknown);
 	else if (varlink_call_more(call))
-		stream_start(call, names, json_object_get(parameters, "interval_ms"));
+		stream_start(call, names, parameters);
 	else
-		varlink_reply(call, document_stats(s, names));
+		varlink_reply(call, document_stats(s, names, by_worker(parameters)));
 }

@@ -18,6 +18,18 @@
 #include "store.h"
 #include "util.h"
 
+/* Workers of a listener: all, or one of them, of which a document tells as of a listener. */
+struct part {
+	struct listener *listener;
+	unsigned first, count;
+	bool alone; /* one of them */
+};
+
+static struct part all_of(struct listener *l)
+{
+	return (struct part){ l, 0, l->worker_count, false };
+}
+
 /* ---- What a listener is ---- */
 
 json_t *document_features(uint64_t mask, uint64_t off)
@@ -35,11 +47,12 @@ json_t *document_features(uint64_t mask, uint64_t off)
 }
 
 /* The features that all workers have; on one host they usually agree. */
-static json_t *listener_features(const struct listener *l)
+static json_t *part_features(const struct part *p)
 {
-	uint64_t mask = l->worker_count ? UINT64_MAX : 0;
+	const struct listener *l = p->listener;
+	uint64_t mask = p->count ? UINT64_MAX : 0;
 
-	for (unsigned i = 0; i < l->worker_count; i++)
+	for (unsigned i = p->first; i < p->first + p->count; i++)
 		mask &= stat_load(l->workers[i].features);
 	return document_features(mask, l->config->options.features_off);
 }
@@ -105,15 +118,15 @@ static bool is_same_device(const json_t *json, const struct engine_device *d)
 	       json_integer_value(json_object_get(json, "port")) == d->port;
 }
 
-/* The devices that the listener's workers use, each once.  A worker appends to its list and then
+/* The devices that the workers use, each once.  A worker appends to its list and then
  * raises the count, so entries below the count are constant except for `gone`. */
-static json_t *listener_devices(const struct listener *l)
+static json_t *part_devices(const struct part *p)
 {
 	json_t *list = json_array(), *known;
 	size_t i;
 
-	for (unsigned w = 0; w < l->worker_count; w++) {
-		const struct worker *worker = &l->workers[w];
+	for (unsigned w = p->first; w < p->first + p->count; w++) {
+		const struct worker *worker = &p->listener->workers[w];
 		unsigned devices = atomic_load(&worker->devices.count);
 
 		for (unsigned j = 0; j < devices; j++) {
@@ -129,35 +142,42 @@ static json_t *listener_devices(const struct listener *l)
 	return list;
 }
 
-/* The threads whose CPU time listener_cost() charges to the listener. */
-static json_t *listener_threads(const struct listener *l)
+/* The threads whose CPU time listener_cost() charges to the workers. */
+static json_t *part_threads(const struct part *p)
 {
+	const struct listener *l = p->listener;
 	const struct proc_threads *others = listeners_scan_threads(l->all);
 	json_t *list = json_array();
 
-	for (unsigned i = 0; i < l->worker_count; i++)
+	for (unsigned i = p->first; i < p->first + p->count; i++)
 		if (l->workers[i].thread.tid)
 			json_array_append_new(list, json_integer(l->workers[i].thread.tid));
-	for (unsigned i = 0; i < others->count; i++)
-		if (listener_owns(l, others->list[i].worker))
+	for (unsigned i = 0; i < others->count; i++) {
+		unsigned at = listener_worker_of(l, others->list[i].worker);
+
+		if (at >= p->first && at - p->first < p->count)
 			json_array_append_new(list, json_integer(others->list[i].tid));
+	}
 	return list;
 }
 
 /* Fields that are in both GetStatus and GetStats. */
-static json_t *listener_to_json(const struct listener *l)
+static json_t *part_to_json(const struct part *p)
 {
+	const struct listener *l = p->listener;
 	json_t *json;
 
 	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:o}", "name",
 			 json_text(l->config->name), "transport", l->config->transport->name,
-			 "engine", listener_engine_name(l), "engine_features", listener_features(l),
+			 "engine", listener_engine_name(l), "engine_features", part_features(p),
 			 "service", l->config->service->name, "batches", listener_batches(l),
 			 "stores", listener_stores(l), "addresses", listener_addresses(l), "state",
-			 listener_state_names[l->state], "workers", (int)l->worker_count, "threads",
-			 listener_threads(l));
+			 listener_state_names[l->state], "workers", (int)p->count, "threads",
+			 part_threads(p));
+	if (p->alone)
+		json_object_set_new(json, "worker", json_integer(p->first));
 	if (l->config->transport->verbs)
-		json_object_set_new(json, "devices", listener_devices(l));
+		json_object_set_new(json, "devices", part_devices(p));
 	if (l->state == LISTENER_UNAVAILABLE)
 		json_object_set_new(json, "reason", json_text(l->reason.text));
 	return json;
@@ -166,18 +186,17 @@ static json_t *listener_to_json(const struct listener *l)
 /* ---- What it did ---- */
 
 /* Adds the numbers from /proc: CPU time, context switches, kernel threads. */
-static void add_cost(struct listener *l, struct listener_numbers *n)
+static void add_cost(const struct part *p, struct listener_numbers *n)
 {
-	struct proc_cost cost, kernel;
-	unsigned kernel_threads;
+	struct listener_cost cost;
 
-	listener_cost(l, &cost, &kernel, &kernel_threads);
-	n->cpu_user_ns = cost.cpu_user_ns;
-	n->cpu_system_ns = cost.cpu_system_ns;
-	n->switches_voluntary = cost.switches_voluntary;
-	n->switches_involuntary = cost.switches_involuntary;
-	n->kernel_cpu_ns = kernel.cpu_user_ns + kernel.cpu_system_ns;
-	n->kernel_threads = kernel_threads;
+	listener_cost(p->listener, p->first, p->count, &cost);
+	n->cpu_user_ns = cost.all.cpu_user_ns;
+	n->cpu_system_ns = cost.all.cpu_system_ns;
+	n->switches_voluntary = cost.all.switches_voluntary;
+	n->switches_involuntary = cost.all.switches_involuntary;
+	n->kernel_cpu_ns = cost.kernel.cpu_user_ns + cost.kernel.cpu_system_ns;
+	n->kernel_threads = cost.kernel_threads;
 }
 
 /* Adds a worker's counters.  The macro expands to one line for each row of the schema. */
@@ -194,15 +213,16 @@ static void add_worker(struct listener_numbers *n, const struct worker *w)
 		n->chunks += w->pool.chunk_count;
 }
 
-static json_t *operations_to_json(const struct listener *l)
+static json_t *operations_to_json(const struct part *p)
 {
+	const struct listener *l = p->listener;
 	const char *const *names = l->config->service->operations;
 	json_t *operations = json_object();
 
 	for (unsigned i = 0; names[i]; i++) {
 		struct operation_numbers n = { 0 };
 
-		for (unsigned j = 0; j < l->worker_count; j++) {
+		for (unsigned j = p->first; j < p->first + p->count; j++) {
 			const struct operation_stats *o = &l->workers[j].stats.operations[i];
 
 			n.count += stat_load(o->count);
@@ -215,21 +235,35 @@ static json_t *operations_to_json(const struct listener *l)
 	return operations;
 }
 
-static json_t *listener_to_stats(struct listener *l)
+static json_t *part_to_stats(const struct part *p)
 {
+	const struct listener *l = p->listener;
 	const struct transport *transport = l->config->transport;
 	struct listener_numbers n = {
 		.since_ns = l->started_ns - l->all->started_ns,
-		.operations = operations_to_json(l),
+		.operations = operations_to_json(p),
 		.has_rdma = transport->verbs,
 		.has_udp = transport->datagrams,
 	};
 
-	for (unsigned i = 0; i < l->worker_count; i++)
+	for (unsigned i = p->first; i < p->first + p->count; i++)
 		add_worker(&n, &l->workers[i]);
 	n.rdma_dropped = n.datagrams_dropped;
-	add_cost(l, &n);
-	return document_fields(listener_to_json(l), listener_statistics, &n);
+	add_cost(p, &n);
+	return document_fields(part_to_json(p), listener_statistics, &n);
+}
+
+/* A listener without workers is there as it is. */
+static void append_stats(json_t *list, struct listener *l, bool by_worker)
+{
+	struct part part = all_of(l);
+
+	if (!by_worker || l->worker_count == 0)
+		json_array_append_new(list, part_to_stats(&part));
+	for (unsigned i = 0; by_worker && i < l->worker_count; i++) {
+		part = (struct part){ l, i, 1, true };
+		json_array_append_new(list, part_to_stats(&part));
+	}
 }
 
 /* ---- Documents ---- */
@@ -265,14 +299,14 @@ static json_t *host_to_json(const struct server *s)
 
 /* Workers that sleep with unreaped sends count them first; this waits some milliseconds for
  * them. */
-json_t *document_stats(struct server *s, const json_t *names)
+json_t *document_stats(struct server *s, const json_t *names, bool by_worker)
 {
 	json_t *document = document_new(s), *listeners = json_array(), *host;
 
 	listeners_flush_counters(&s->listeners);
 	for (unsigned i = 0; i < s->listeners.count; i++) {
 		if (document_is_wanted(names, s->listeners.list[i]->config->name))
-			json_array_append_new(listeners, listener_to_stats(s->listeners.list[i]));
+			append_stats(listeners, s->listeners.list[i], by_worker);
 	}
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "exports", document_exports_stats(s, names));
@@ -283,9 +317,10 @@ json_t *document_stats(struct server *s, const json_t *names)
 	return document;
 }
 
-static json_t *listener_to_status(const struct listener *l)
+static json_t *listener_to_status(struct listener *l)
 {
-	json_t *json = listener_to_json(l);
+	const struct part all = all_of(l);
+	json_t *json = part_to_json(&all);
 	char example[LISTENER_EXAMPLE_MAX];
 	uint64_t open = 0;
 
@@ -305,7 +340,7 @@ json_t *document_status(struct server *s)
 	json_object_set_new(document, "boot", json_string(boot_id()));
 	for (unsigned i = 0; i < s->listeners.count; i++)
 		json_array_append_new(listeners, listener_to_status(s->listeners.list[i]));
-	for (const struct listener *l = s->listeners.leaving; l; l = l->next)
+	for (struct listener *l = s->listeners.leaving; l; l = l->next)
 		json_array_append_new(leaving, listener_to_status(l));
 	json_object_set_new(document, "log_level", json_string(log_level_name(log_get_level())));
 	json_object_set_new(document, "stopping", json_boolean(s->listeners.stopping));

@@ -4,13 +4,15 @@
  * All functions return a new reference, or NULL: no memory. */
 #pragma once
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct conn_info;
 struct server;
 
-/* GetStats, of the listeners in names (an array of strings; NULL or empty: all). */
-json_t *document_stats(struct server *s, const json_t *names);
+/* GetStats, of the listeners in names (an array of strings; NULL or empty: all); by_worker: an
+ * element for each worker of them. */
+json_t *document_stats(struct server *s, const json_t *names, bool by_worker);
 
 /* GetStatus. */
 json_t *document_status(struct server *s);

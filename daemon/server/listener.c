@@ -36,12 +36,12 @@ const struct store *listener_store(const struct listener *l, unsigned index)
 
 /* ---- Workers ---- */
 
-bool listener_owns(const struct listener *l, pid_t tid)
+unsigned listener_worker_of(const struct listener *l, pid_t tid)
 {
 	for (unsigned i = 0; i < l->worker_count; i++)
 		if (l->workers[i].thread.tid == tid)
-			return true;
-	return false;
+			return i;
+	return LISTENER_NO_WORKER;
 }
 
 /* Each worker evicts clients by its own table: the limit of the listener is divided and rounded

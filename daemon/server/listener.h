@@ -1,6 +1,7 @@
 /* A listener at run time: its sockets, its workers, its state.  Main thread only, except for
  * `admission`, which its workers use. */
 #pragma once
+#include <limits.h>
 #include <semaphore.h>
 
 #include "admission.h"
@@ -21,6 +22,11 @@ enum listener_state {
 };
 extern const char *const listener_state_names[];
 
+/* own: at the last reading; retired: of the kernel's and stores' threads that have ended. */
+struct worker_cost {
+	struct proc_cost own, retired;
+};
+
 struct listener {
 	/* constant, as workers read it; config is for the main thread. */
 	char name[CONFIG_NAME_MAX];
@@ -36,7 +42,7 @@ struct listener {
 	/* The engine in use (chosen if `auto`); NULL when unavailable. */
 	const struct engine *engine;
 	struct worker *workers;             /* worker_count of them; 0 when unavailable */
-	struct proc_cost *costs;            /* cost of each worker at the last reading */
+	struct worker_cost *costs;          /* of each worker */
 	unsigned worker_count, begun_count; /* begun_count: workers whose threads were created */
 	/* Posted once by each worker that has stopped accepting; waited for accept_ended_count
 	 * times. */
@@ -53,7 +59,6 @@ struct listener {
 	struct admission *admission;
 	struct server_export **exports; /* references to config->exports; NULL: not served */
 	void *shared;                   /* state of the service: see service->shared_new() */
-	struct proc_cost retired;       /* cost of kernel threads that have ended */
 };
 
 /* The engine of config, or the one that `auto` selects on this host. */
@@ -96,14 +101,19 @@ void listener_request_stop(struct listener *l);
 bool listener_await_end(struct listener *l, uint64_t end_ns);
 void listener_free(struct listener *l); /* waits for its workers to end */
 
-/* CPU time and context switches since the start.  ret_cost: of its workers and the threads that
- * work for them, of stores and of the kernel (SQPOLL, io-wq).  ret_kernel: of the kernel's threads
- * alone; ret_kernel_threads: how many exist now. */
-void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_cost *ret_kernel,
-		   unsigned *ret_kernel_threads);
+/* CPU time and context switches since the start: of workers and the threads that work for them, of
+ * stores and of the kernel (SQPOLL, io-wq). */
+struct listener_cost {
+	struct proc_cost all, kernel; /* kernel: of the kernel's threads alone */
+	unsigned kernel_threads;      /* how many exist now */
+};
+/* Of `count` workers from `first` on. */
+void listener_cost(struct listener *l, unsigned first, unsigned count,
+		   struct listener_cost *ret_cost);
 
-/* Is tid the thread id of one of l's workers? */
-bool listener_owns(const struct listener *l, pid_t tid);
+/* The index of l's worker whose thread id is tid. */
+enum { LISTENER_NO_WORKER = UINT_MAX };
+unsigned listener_worker_of(const struct listener *l, pid_t tid);
 
 /* Writes a client's command to try the listener with; false: it does not serve, or its service has
  * no example. */

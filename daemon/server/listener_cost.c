@@ -3,26 +3,26 @@
 #include "listener.h"
 #include "listeners.h"
 
-void listener_cost(struct listener *l, struct proc_cost *ret_cost, struct proc_cost *ret_kernel,
-		   unsigned *ret_kernel_threads)
+void listener_cost(struct listener *l, unsigned first, unsigned count,
+		   struct listener_cost *ret_cost)
 {
-	struct proc_threads *threads;
+	const struct proc_threads *threads = listeners_scan_threads(l->all);
 
-	*ret_kernel = l->retired;
-	*ret_kernel_threads = 0;
-	*ret_cost = (struct proc_cost){ 0 };
-	threads = listeners_scan_threads(l->all);
+	*ret_cost = (struct listener_cost){ 0 };
 	for (unsigned i = 0; i < threads->count; i++) {
 		const struct proc_thread *thread = &threads->list[i];
+		unsigned at = listener_worker_of(l, thread->worker);
 
-		if (!listener_owns(l, thread->worker))
+		if (at < first || at - first >= count)
 			continue;
-		proc_cost_add(thread->kernel ? ret_kernel : ret_cost, &thread->cost);
-		*ret_kernel_threads += thread->kernel;
+		proc_cost_add(thread->kernel ? &ret_cost->kernel : &ret_cost->all, &thread->cost);
+		ret_cost->kernel_threads += thread->kernel;
 	}
-	proc_cost_add(ret_cost, ret_kernel);
-	for (unsigned i = 0; i < l->worker_count; i++) {
-		proc_cost_update(l->workers[i].thread.tid, &l->costs[i]);
-		proc_cost_add(ret_cost, &l->costs[i]);
+	for (unsigned i = first; i < first + count; i++)
+		proc_cost_add(&ret_cost->kernel, &l->costs[i].retired);
+	proc_cost_add(&ret_cost->all, &ret_cost->kernel);
+	for (unsigned i = first; i < first + count; i++) {
+		proc_cost_update(l->workers[i].thread.tid, &l->costs[i].own);
+		proc_cost_add(&ret_cost->all, &l->costs[i].own);
 	}
 }

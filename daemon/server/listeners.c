@@ -175,15 +175,18 @@ bool listeners_are_alive(struct listeners *all)
 	return alive;
 }
 
-/* A thread of a store or the kernel has ended: its cost is added to its listener's.  No listener
+/* A thread of a store or the kernel has ended: its cost is added to its worker's.  No listener
  * has it if its worker has ended as well. */
 static void retire_thread(void *context, const struct proc_thread *thread)
 {
 	struct listeners *all = context;
 
-	for (unsigned i = 0; i < all->count; i++)
-		if (listener_owns(all->list[i], thread->worker))
-			proc_cost_add(&all->list[i]->retired, &thread->cost);
+	for (unsigned i = 0; i < all->count; i++) {
+		unsigned at = listener_worker_of(all->list[i], thread->worker);
+
+		if (at != LISTENER_NO_WORKER)
+			proc_cost_add(&all->list[i]->costs[at].retired, &thread->cost);
+	}
 }
 
 struct proc_threads *listeners_scan_threads(struct listeners *all)

@@ -1,5 +1,6 @@
 """The statistics: exact, never decreasing, and the same for every reader."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -96,6 +97,51 @@ def test_counters_of_discard_are_exact(start_daemon, engine):
     assert stats["bytes_in"] == 100 * BYTES
     assert operations(stats)["latency_ns"]["count"] <= 100
     daemon.wait_closed("discard")
+
+
+def sums(documents):
+    """The counters of several documents, added up."""
+    total = {}
+    for document in documents:
+        for path, n in counters(document).items():
+            total[path] = total.get(path, 0) + n
+    return total
+
+
+def test_workers_add_up_to_their_listener(start_daemon, engine):
+    """Counters only grow: what the workers have in between lies between two documents of the listener."""
+    daemon = start_daemon(listener("echo", engine=engine, workers=2) + listener("other", engine=engine))
+    connections = [daemon.connect("echo") for _ in range(16)]  # the kernel spreads them
+    for i, s in enumerate(connections):
+        echo(s, noise(BYTES, i))
+    before = daemon.stats("echo")
+    (document,) = itertools.islice(stream(daemon.control, GET_STATS, {"listeners": ["echo"], "by_worker": True}), 1)
+    after = daemon.stats("echo")
+    workers = document["listeners"]
+    assert [(w["name"], w["worker"], w["workers"]) for w in workers] == [("echo", 0, 1), ("echo", 1, 1)]
+    assert {w.pop("since_ns") for w in workers} == {before["since_ns"]}
+    assert sorted(tid for w in workers for tid in w["threads"]) == sorted(after["threads"])
+    assert sum(w["connections"]["open"] for w in workers) == 16
+    for w in workers:
+        del w["worker"]
+    low, high, seen = counters(before), counters(after), sums(workers)
+    assert seen.keys() == low.keys() - {"/since_ns"} and len(seen) > 30
+    gauges = {"/cost/batch_delay_ns"}  # the longest of all
+    assert not {path: (low[path], n, high[path]) for path, n in seen.items()
+                if path not in gauges and not low[path] <= n <= high[path]}
+    assert seen["/bytes_in"] == 16 * BYTES and seen["/cost/cpu_system_ns"] + seen["/cost/cpu_user_ns"] > 0
+    for s in connections:
+        s.close()
+
+
+def test_nbctl_has_a_row_for_each_worker(start_daemon):
+    daemon = start_daemon(listener("echo", engine="epoll", workers=2) + listener("one", engine="epoll"))
+    table = daemon.nbctl("stats", "--by-worker").stdout
+    assert re.findall(r"^ *(\S+) +epoll ", table, re.M) == ["echo/0", "echo/1", "one/0"]
+    rows = json.loads(daemon.nbctl("stats", "--by-worker", "--json", "one").stdout)["listeners"]
+    assert [(row["name"], row["worker"]) for row in rows] == [("one", 0)]
+    done = daemon.nbctl("stats", "--by-worker", "--openmetrics", check=False)
+    assert done.returncode == 2 and "--openmetrics is by listener" in done.stdout
 
 
 def test_nbctl_prints_the_values_of_the_daemon(start_daemon, engine):

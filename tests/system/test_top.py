@@ -176,6 +176,25 @@ def test_shows_every_listener_under_load(daemon, terminal, width, height):
         top.wait(r"^echo-io_uring .* [▁▂▃▄▅▆▇█]{2,}$")
 
 
+def test_a_key_shows_workers_and_listeners(start_daemon, terminal):
+    daemon = start_daemon(listener("echo", engine="epoll", workers=2) + listener("quiet", engine="epoll"))
+    with load(daemon, "echo", 4):
+        top = terminal(daemon, *FAST)
+        top.wait(r"^echo +epoll ")
+        top.keys("w")
+        top.wait(r"^nbserved .*  3 workers")
+        for name in ("echo/0", "echo/1", "quiet/0"):
+            top.wait(rf"^{name} +epoll ")
+        top.wait_gone(r"^echo +epoll ")
+        top.keys("n")
+        wait_until(lambda: [x for x in top.lines() if "epoll" in x][0].startswith("echo/0"), "the first worker above")
+        top.keys("Home", "Enter")
+        top.wait(r"^echo/0: echo, epoll, serving, 1 worker, ")
+        top.wait(r"^\d connections?")
+        top.keys("w")
+        top.wait(r"^echo +epoll ")
+
+
 def test_below_80x24_columns_give_way_and_tiny_is_said(daemon, terminal):
     top = terminal(daemon, width=50, height=10)
     top.wait("^quiet ")

@@ -217,7 +217,7 @@ static void counters_saturate_and_sum_over_workers(void **state)
 	w->listener.workers[1].stats.sys_recv = 2;
 	histogram_add(&w->listener.workers[0].stats.operations[0].latency, 1000, 1);
 	histogram_add(&w->listener.workers[1].stats.operations[0].latency, 3000, 1);
-	stats = document_stats(&w->server, NULL);
+	stats = document_stats(&w->server, NULL, false);
 	l = json_array_get(json_object_get(stats, "listeners"), 0);
 	assert_int_equal(json_integer_value(json_object_get(l, "bytes_in")), INT64_MAX);
 	l = json_object_get(l, "cost");

@@ -243,9 +243,45 @@ static void connections_of_another_listener_are_not_shown(void **state)
 	json_decref(reply);
 }
 
+static json_t *by_worker(int at)
+{
+	json_t *stats = document(at), *one = json_array_get(json_object_get(stats, "listeners"), 0);
+
+	json_object_set_new(one, "name", json_string("a/1"));
+	json_object_set_new(one, "listener", json_string("a"));
+	json_object_set_new(one, "worker", json_integer(1));
+	return stats;
+}
+
+static void rows_by_worker_begin_with_their_own_documents(void **state)
+{
+	struct top *top = *state;
+	json_t *reply = json_pack("{s:[{s:i}, {s:i}, {s:i}], s:i}", "connections", "worker", 0,
+				  "worker", 1, "worker", 1, "open", 3);
+	json_t *list = json_object_get(reply, "connections");
+
+	feed_seconds(top, 1, 3);
+	top_key(top, 'w');
+	assert_true(top->by_worker);
+	feed(top, by_worker(4));
+	assert_string_equal(name_at(top, 1), "a"); /* until there is an interval */
+	feed(top, by_worker(5));
+	assert_string_equal(name_at(top, 1), "a/1");
+	assert_float_equal(top_value(top->rows.rows[1], TOP_RATE), 1000, 0.01);
+	assert_string_equal(top_listener(top, "a/1"), "a");
+	assert_string_equal(top_listener(top, "b"), "b");
+	top_keep_connections(top, "b", reply);
+	assert_int_equal(json_array_size(list), 3);
+	top_keep_connections(top, "a/1", reply);
+	assert_int_equal(json_array_size(list), 2);
+	assert_int_equal(json_integer_value(json_object_get(reply, "open")), 50);
+	json_decref(reply);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TOP_TEST(rows_by_worker_begin_with_their_own_documents),
 		TOP_TEST(rows_are_those_of_the_last_interval),
 		TOP_TEST(every_column_sorts_and_unknown_goes_last),
 		TOP_TEST(selection_stays_with_its_listener),
