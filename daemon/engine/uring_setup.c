@@ -132,16 +132,27 @@ static bool uring_keeps_order(void)
 	return ordered;
 }
 
+static bool uring_may_bundle(const struct worker *w, bool incremental)
+{
+	const struct uring *u = w->engine_state;
+
+	return worker_wants(w, FEATURE_recv_bundle) &&
+	       (u->ring.features & NB_FEAT_RECVSEND_BUNDLE) &&
+	       (!incremental || uring_bundles_are_sound());
+}
+
 /* Registers a ring of buffers that several receives share.  A receive that began at the end of a
  * buffer would be split, so one with less than URING_LEFT of it left is used up, where the kernel
- * can do that.  0, or -errno: not on this kernel. */
+ * can do that.  Not beside bundles: one completion may be of two receives, the first of which has
+ * used up a buffer that it did not fill, and nothing tells that.  0, or -errno: not on this kernel.
+ */
 static int uring_register_incremental(struct worker *w)
 {
 	struct uring *u = w->engine_state;
 	uint32_t min_left = w->pool.chunk_size / URING_LEFT;
 	int rc = -EINVAL;
 
-	if (worker_wants(w, FEATURE_min_left))
+	if (worker_wants(w, FEATURE_min_left) && !uring_may_bundle(w, true))
 		rc = uring_register_buf_ring(u, NB_PBUF_RING_INC, min_left);
 	if (rc == 0) {
 		worker_feature(w, FEATURE_min_left);
@@ -315,9 +326,7 @@ int uring_init(struct worker *w, struct reason *reason)
 		worker_feature(w, FEATURE_multishot_accept);
 	if (u->multishot)
 		worker_feature(w, FEATURE_multishot_recv);
-	u->bundle = u->buf_ring && worker_wants(w, FEATURE_recv_bundle) &&
-		    (u->ring.features & NB_FEAT_RECVSEND_BUNDLE) &&
-		    (!u->incremental || uring_bundles_are_sound());
+	u->bundle = u->buf_ring && uring_may_bundle(w, u->incremental);
 	if (u->bundle)
 		worker_feature(w, FEATURE_recv_bundle);
 	u->multishot_bundle =

@@ -2,7 +2,9 @@
 really in use."""
 
 import os
+import struct
 import subprocess
+import threading
 
 import nbd_client
 import pytest
@@ -129,13 +131,30 @@ def test_each_feature_can_be_left_out(start_daemon):
 def test_daemon_and_kernel_agree_when_a_buffer_is_used_up(start_daemon):
     """With min_left it is when less than a quarter is left: a byte more or less shows as wrong bytes, or as
     buffers that are missing in the end."""
-    daemon = start_daemon(listener("echo", engine="io_uring", buffer_size="16K", buffers=64, features="-eager_io"))
+    daemon = start_daemon(listener("echo", engine="io_uring", buffer_size="16K", buffers=64,
+                                   features="-eager_io,-recv_bundle"))
     if "min_left" not in daemon.stats("echo")["engine_features"]:
         pytest.skip("this kernel has no min_left")
     with connect(daemon.addresses("echo")[0]) as client:
         for size in (12288, 4096, 12289, 12287, 1, 4096, 12287, 4097) * 40:
             echo(client, noise(size, size))
         assert daemon.stats("echo")["pool"]["starved"] == 0
+
+
+def test_bulk_that_comes_back_is_the_same(start_daemon):
+    """A completion of a bundle may be of two receives, and says nothing of buffers that are not full in between."""
+    daemon = start_daemon(listener("http", "http", engine="io_uring"))
+    body = struct.pack(">1250000I", *range(1250000))
+    head = b"POST /echo HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body)
+    for _ in range(20):
+        with daemon.connect("http") as s:
+            sender = threading.Thread(target=s.sendall, args=[head + body])
+            sender.start()
+            back = bytearray()
+            while part := s.recv(1 << 20):
+                back += part
+            sender.join()
+            assert back.endswith(body)
 
 
 def test_a_feature_that_is_no_more_used_is_seen_in_calls(start_daemon):
