@@ -20,6 +20,7 @@ table() {
 	build     libjansson-dev       jansson-devel             jansson
 	build     libncurses-dev       ncurses-devel             ncurses
 	build     libisal-dev          isa-l-devel               isa-l
+	build     libssl-dev           openssl-devel             openssl
 	rdma      librdmacm-dev        rdma-core-devel           rdma-core
 	rdma      libibverbs-dev       rdma-core-devel           rdma-core
 	bpf       libbpf-dev           libbpf-devel              libbpf
@@ -49,6 +50,7 @@ table() {
 	test      apache2-utils        httpd-tools               apache
 	test      hey                  -                         -
 	test      iproute2             iproute                   iproute2
+	test      openssl              openssl                   openssl
 	test      python3-libnbd       python3-libnbd            libnbd
 	test      libnbd-bin           libnbd                    libnbd
 	test      qemu-utils           qemu-img                  qemu-img

@@ -8,6 +8,7 @@
 #include "field.h"
 #include "host.h"
 #include "printable.h"
+#include "util.h"
 
 static char *must(char *text)
 {
@@ -29,10 +30,18 @@ static char *format(const char *format, ...)
 	return text;
 }
 
-/* How generators name a service in a URI; "tcp" for those that have no name. */
-static const char *scheme_of(const char *service)
+/* How generators name a service in a URI, without and with TLS. */
+static const char *scheme_of(const char *service, bool tls)
 {
-	return !strcmp(service, "nbd") || !strcmp(service, "http") ? service : "tcp";
+	static const char *const schemes[][3] = {
+		{ "nbd", "nbd", "nbds" },
+		{ "http", "http", "https" },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (!strcmp(service, schemes[i][0]))
+			return schemes[i][1 + tls];
+	return tls ? "tls" : "tcp";
 }
 
 /* Where the daemon's host is, as seen from here. */
@@ -86,9 +95,10 @@ static const char *reach(const struct way *way, const char *bound, const char **
 }
 
 /* `127.0.0.1:7008`, `[::1]:7008`, `unix:/path` */
-static void target_set_address(struct target *t, const struct way *way, const char *address)
+static void target_set_address(struct target *t, const struct way *way, const char *address,
+			       const char *scheme)
 {
-	const char *colon = strrchr(address, ':'), *scheme = scheme_of(t->service), *host;
+	const char *colon = strrchr(address, ':'), *host;
 	bool bracket = *address == '[';
 	char *bound;
 
@@ -139,7 +149,8 @@ static void targets_add(struct targets *t, const struct way *way, const json_t *
 	*new = (struct target){ .listener = field_text(listener, "name"),
 				.service = field_text(listener, "service") };
 	target_set_address(new, way,
-			   field_text(json_array_get(field_get(listener, "addresses"), 0), ""));
+			   field_text(json_array_get(field_get(listener, "addresses"), 0), ""),
+			   scheme_of(new->service, field_get(listener, "tls")));
 }
 
 static bool is_serving(const json_t *listener)

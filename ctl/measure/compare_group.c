@@ -276,6 +276,8 @@ void compare_engine_text(const struct measure *row, char *text, size_t bytes)
 		if (field_has(row->features, "", chosen_features[i][0]))
 			used += (size_t)snprintf(text + used, bytes - used, "%s",
 						 chosen_features[i][1]);
+	if (row->tls && used < bytes)
+		used += (size_t)snprintf(text + used, bytes - used, "+tls");
 	json_array_foreach(row->stores, index, store)
 		if (used < bytes)
 			used += (size_t)snprintf(text + used, bytes - used, "%c%s",
@@ -293,6 +295,21 @@ char *group_title(const struct group *g)
 		operation ? g->operation : "", *g->pair ? ", " : "", g->pair, *g->label ? ": " : "",
 		g->label);
 	fclose(to);
+	return text;
+}
+
+char *group_tls(const struct group *g)
+{
+	json_t *ways = json_array();
+	char *text;
+
+	for (unsigned i = 0; i < g->count; i++)
+		if (g->rows[i]->tls)
+			add_once(ways, json_sprintf("tls by %s with %s",
+						    field_text(g->rows[i]->tls, "library"),
+						    field_text(g->rows[i]->tls, "cipher")));
+	text = json_array_size(ways) ? field_show(ways) : NULL;
+	json_decref(ways);
 	return text;
 }
 

@@ -79,8 +79,10 @@ char *groups_control(const struct groups *all, const char *listener, bool *ret_a
 /* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
 void compare_engine_text(const struct measure *row, char *text, size_t bytes);
 
-/* Sentences, which the caller frees; NULL: nothing to report.  The title is never NULL. */
+/* Sentences, which the caller frees; NULL: nothing to report.  The title is never NULL.
+ * group_tls(): which libraries and ciphers its rows use. */
 char *group_title(const struct group *g);   /* "nbd read: fio randread" */
+char *group_tls(const struct group *g);     /* "tls by OpenSSL 3.0.19 with aes-128-gcm" */
 char *group_verdict(const struct group *g); /* of one group, without its title */
 /* What differs beside the cost, and what the cost means for a CPU. */
 char *group_side(const struct group *g);

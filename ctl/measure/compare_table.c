@@ -144,7 +144,7 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 
 static void add_group_heading(struct table *t, const struct group *g)
 {
-	char *title = group_title(g);
+	char *title = group_title(g), *tls = group_tls(g);
 	unsigned rounds = group_rounds(g);
 	char loads[64] = "";
 	double apart = 0;
@@ -156,11 +156,13 @@ static void add_group_heading(struct table *t, const struct group *g)
 		snprintf(loads, sizeof(loads), ", rates up to %s %% apart",
 			 human_percent(apart).text);
 	if (rounds)
-		table_heading(t, STYLE_BOLD, "%s (%s, %u round%s%s)", title, figures[g->cost].words,
-			      rounds, plural(rounds), loads);
+		table_heading(t, STYLE_BOLD, "%s (%s, %u round%s%s%s%s)", title,
+			      figures[g->cost].words, rounds, plural(rounds), loads,
+			      tls ? ", " : "", tls ? tls : "");
 	else
-		table_heading(t, STYLE_BOLD, "%s", title);
+		table_heading(t, STYLE_BOLD, "%s%s%s", title, tls ? ", " : "", tls ? tls : "");
 	free(title);
+	free(tls);
 }
 
 /* The columns that answer the question, and others where these have no content. */

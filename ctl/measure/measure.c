@@ -131,6 +131,7 @@ static void set_names(struct measure *row, json_t *source)
 	row->service = field_text(source, "service");
 	row->features = field_get(source, "engine_features");
 	row->stores = field_get(source, "stores");
+	row->tls = field_get(source, "tls");
 }
 
 /* The increase of a histogram; *to is empty. */
@@ -149,8 +150,8 @@ static void set_histogram(struct histogram_sum *to, const json_t *before, const 
 static void set_cost(struct measure *row, const json_t *before, const json_t *after)
 {
 	row->listener_count = grown(operations_count(before), operations_count(after));
-	row->bytes_in = delta(before, after, "bytes_in");
-	row->bytes_out = delta(before, after, "bytes_out");
+	row->bytes_in = delta(before, after, row->tls ? "sessions.plain_in" : "bytes_in");
+	row->bytes_out = delta(before, after, row->tls ? "sessions.plain_out" : "bytes_out");
 	row->cpu_user_ns = delta(before, after, "cost.cpu_user_ns");
 	row->cpu_system_ns = delta(before, after, "cost.cpu_system_ns");
 	row->cpu_ns = row->cpu_user_ns + row->cpu_system_ns;

@@ -69,13 +69,16 @@ struct measure {
 	 * builds, or the first one's of two listeners.  "": of no pair. */
 	const char *pair;
 	const json_t *features, *stores; /* arrays of names, or NULL */
+	const json_t *tls;               /* its library and cipher; NULL: without tls */
 	bool batch; /* an operation is a batch (what one receive or send moved), not a request */
 	uint64_t interval_ns;
 	uint64_t count, errors;  /* of this operation */
 	uint64_t listener_count; /* of all the listener's operations */
 	uint64_t workers;        /* threads that serve; 0: unknown */
 	uint64_t connections;    /* the most that were open at once, by samples; 0: unknown */
-	uint64_t bytes_in, bytes_out, cpu_ns, syscalls, turns;
+	/* Of the service, without what TLS adds to them. */
+	uint64_t bytes_in, bytes_out;
+	uint64_t cpu_ns, syscalls, turns;
 	uint64_t bytes_read; /* of exports; 0 also if the document has several listeners */
 	uint64_t sampled_reads, zero_reads;  /* likewise; of the sampled ones, those of zeros */
 	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */

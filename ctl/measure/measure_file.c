@@ -174,6 +174,8 @@ json_t *measure_to_json(const struct measure *row)
 			    row->features ? json_deep_copy(row->features) : json_array());
 	json_object_set_new(saved, "stores",
 			    row->stores ? json_deep_copy(row->stores) : json_array());
+	if (row->tls)
+		json_object_set_new(saved, "tls", json_deep_copy(row->tls));
 	json_object_set_new(saved, "latency_ns", latency_to_json(&row->latency));
 	if (row->turn.count)
 		json_object_set_new(saved, "turn_ns", latency_to_json(&row->turn));
@@ -213,6 +215,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->batch = field_bool(source, "batch");
 	row->features = field_get(source, "features");
 	row->stores = field_get(source, "stores");
+	row->tls = field_get(source, "tls");
 	row->timeline = field_get(source, "timeline");
 	row->layers = field_get(source, "layers");
 	row->conditions = field_get(source, "conditions");

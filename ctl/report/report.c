@@ -82,6 +82,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 		put_paragraph(to, "verdict", group_verdict(g));
 	put_paragraph(to, "verdict", group_side(g));
 	put_rounds(to, g);
+	put_paragraph(to, "dim", group_tls(g));
 	fputs("<div class=\"charts\">\n", to);
 	if (g->count > 1) {
 		begin_figure(to, "Against the first");

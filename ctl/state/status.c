@@ -92,6 +92,29 @@ static void render_examples(struct output *out, const json_t *reply)
 				    field_text(listener, "example"));
 }
 
+static void render_certificates(struct output *out, const json_t *reply)
+{
+	json_t *listener;
+	size_t i;
+
+	json_array_foreach(field_get(reply, "listeners"), i, listener) {
+		const json_t *tls = field_get(listener, "tls");
+		const char *warning = field_text(tls, "warning");
+
+		if (!json_is_object(tls))
+			continue;
+		output_text(out, STYLE_PLAIN,
+			    "%s: tls %s, %s, %s; certificate of %s by %s, %lld days left\n",
+			    field_text(listener, "name"), field_text(tls, "mode"),
+			    field_text(tls, "library"), field_text(tls, "cipher"),
+			    field_text(tls, "subject"), field_text(tls, "issuer"),
+			    (long long)json_integer_value(field_get(tls, "days_left")));
+		if (*warning)
+			output_wrapped(out, STYLE_WARN, 2, "%s: %s", field_text(listener, "name"),
+				       warning);
+	}
+}
+
 static void render_leaving(struct output *out, const json_t *reply)
 {
 	json_t *listener;
@@ -141,6 +164,7 @@ static void render_status(struct output *out, const json_t *reply)
 	render_listeners(out, reply);
 	reasons_render(out, field_get(reply, "listeners"));
 	render_examples(out, reply);
+	render_certificates(out, reply);
 	render_leaving(out, reply);
 	if (json_array_size(field_get(reply, "exports"))) {
 		putc('\n', out->file);

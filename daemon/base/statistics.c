@@ -91,6 +91,7 @@ const struct statistic listener_about[] = {
 	ROW(GIVEN, "threads", "[]int", NULL, "Ids of the threads whose CPU time is its cost."),
 	ROW(GIVEN, "worker", "?int", NULL, "Only with by_worker: all of this is of that worker."),
 	ROW(GIVEN, "devices", "?[]Device", NULL, "Those of RDMA that its workers use."),
+	ROW(GIVEN, "tls", "?Tls", NULL, NULL),
 	ROW(GIVEN, "reason", "?string", NULL, "Why it is unavailable."),
 	{ .type = STATISTIC_END },
 };

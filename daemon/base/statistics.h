@@ -139,6 +139,21 @@ struct json_t;
 			COUNTER(wc_err_access, access, NULL,                                       \
 			        "A key or a range that is not valid, here or there.")              \
 			COUNTER(wc_err_other, other, NULL, NULL)))                                 \
+	OPTIONAL(has_tls, sessions, "?Sessions", "Of listeners with tls.",                         \
+		COUNTER(tls_handshakes, handshakes, "nbserved_tls_handshakes",                     \
+		        "Handshakes that were done.")                                              \
+		COUNTER(tls_failed, failed, "nbserved_tls_failures",                               \
+		        "Sessions that ended with an error, in the handshake or later.")           \
+		COUNTER(tls_timeouts, timeouts, "nbserved_tls_timeouts",                           \
+		        "Handshakes that were not done in time.")                                  \
+		COUNTER(tls_evicted, evicted, "nbserved_tls_evicted",                              \
+		        "Handshakes that were ended for newer ones.")                              \
+		COUNTER(tls_truncated, truncated, "nbserved_tls_truncated",                        \
+		        "Clients that ended without close_notify.")                                \
+		COUNTER(tls_plain_in, plain_in, "nbserved_tls_opened_bytes",                       \
+		        "Bytes received, without what TLS adds.")                                  \
+		COUNTER(tls_plain_out, plain_out, "nbserved_tls_sealed_bytes",                     \
+		        "Bytes sent, without what TLS adds."))                                     \
 	OPTIONAL(has_udp, udp, "?Udp", "Of transport udp.",                                        \
 		COUNTER(datagrams_in, in, "nbserved_udp_datagrams_received",                       \
 		        "Datagrams that were received.")                                           \

@@ -13,6 +13,7 @@
 #include "export.h"
 #include "group.h"
 #include "parse.h"
+#include "tls.h"
 #include "worker.h"
 
 enum {
@@ -90,6 +91,7 @@ struct listener_config {
 	unsigned allow_count;                           /* 0: everyone */
 	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default export */
 	unsigned export_count;
+	struct tls_options tls;
 	const struct store *store; /* for its exports' files; NULL: as each export says */
 	/* The values of each service's own keys, whichever service the listener has; those of its
 	 * service are copied to options.service. */

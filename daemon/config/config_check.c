@@ -39,6 +39,14 @@ static bool is_for(const char *name, const struct listener_config *l)
 			 : engine && engine_carries(engine, l->transport);
 }
 
+static const char *service_text(uint32_t flag)
+{
+	return flag == SERVICE_LENDS     ? "a service that lends memory"
+	       : flag == SERVICE_EXPORTS ? "a service with exports"
+	       : flag == SERVICE_DELAYS  ? "a service that answers requests"
+					 : "a service that TLS can serve";
+}
+
 /* True: the key has no effect here, so only its default is valid; also writes under which condition
  * it would have one, and why. */
 static bool is_idle(const struct config_key *key, const void *section,
@@ -74,19 +82,15 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
-	if (key->of_regions && l->service && !(l->service->flags & SERVICE_LENDS)) {
-		snprintf(needs, CHECK_TEXT_MAX, "a service that lends memory");
+	if (key->of_services && l->service && !(l->service->flags & key->of_services)) {
+		snprintf(needs, CHECK_TEXT_MAX, "%s", service_text(key->of_services));
 		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
 		return true;
 	}
-	if (key->of_delays && l->service && !(l->service->flags & SERVICE_DELAYS)) {
-		snprintf(needs, CHECK_TEXT_MAX, "a service that answers requests");
-		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
-		return true;
-	}
-	if (key->of_exports && l->service && !(l->service->flags & SERVICE_EXPORTS)) {
-		snprintf(needs, CHECK_TEXT_MAX, "a service with exports");
-		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
+	if ((key->of_tls && l->tls.mode == TLS_NONE) || (key->plain && l->tls.mode != TLS_NONE)) {
+		snprintf(needs, CHECK_TEXT_MAX, "tls = %s",
+			 tls_modes[key->plain ? TLS_NONE : TLS_USER]);
+		snprintf(because, CHECK_TEXT_MAX, "tls is %s", tls_modes[l->tls.mode]);
 		return true;
 	}
 	if (key->of_files && e->options.store && !e->options.store->file) {
@@ -125,7 +129,7 @@ static void check_key(struct config_report *r, const struct config_key *key,
 	}
 	if (key->preset || config_key_origin(key, section)->file ||
 	    is_refused(key->section, key->name, section) ||
-	    (key->of_exports && !((struct listener_config *)section)->service))
+	    (key->of_services && !((struct listener_config *)section)->service))
 		return;
 	config_key_expect(key, expected);
 	config_report(r, section->section, SECTION_TEXT(key->section, section), key->name,
@@ -227,6 +231,8 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 /* A build has either all engines of a transport or none. */
 const char *config_absent(const struct listener_config *l)
 {
+	if (l->tls.mode != TLS_NONE && tls_absent())
+		return tls_absent();
 	for (unsigned i = 0; engines[i]; i++)
 		if (engine_carries(engines[i], l->transport))
 			return engines[i]->absent;
@@ -270,12 +276,13 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 static void check_build(struct config_report *r, struct listener_config *l)
 {
 	const char *absent = config_absent(l);
+	bool tls = absent && absent == tls_absent();
 
 	if (!absent || l->optional)
 		return;
-	REFUSE(r, l, "transport",
+	REFUSE(r, l, tls ? "tls" : "transport",
 	       "expected one that this build has unless optional is yes, got '%s' (%s)",
-	       l->transport->name, absent);
+	       tls ? tls_modes[l->tls.mode] : l->transport->name, absent);
 }
 
 /* Replaces `auto` by the size that is used. */

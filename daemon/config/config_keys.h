@@ -64,9 +64,9 @@ struct config_key {
 	bool streams;                  /* only transport tcp may, which has byte streams */
 	bool datagrams;                /* only transport udp may */
 	bool of_files;                 /* export key, for files only */
-	bool of_regions;               /* listener key, for services with `lends` only */
-	bool of_exports;               /* listener key, for services with `exports` only */
-	bool of_delays;                /* listener key, for services with SERVICE_DELAYS only */
+	bool plain;                    /* only listeners without `tls` may */
+	bool of_tls;                   /* listener key, with `tls` only */
+	uint32_t of_services;          /* listener key, for services with this flag only */
 };
 
 extern const char *const config_qp_types[], *const config_ring_batch[], *const config_epoll_modes[];

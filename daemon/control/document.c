@@ -161,6 +161,21 @@ static json_t *part_threads(const struct part *p)
 	return list;
 }
 
+static json_t *listener_tls(const struct listener *l)
+{
+	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
+	struct reason warning = { "" };
+	json_t *json = json_pack(
+		"{s:s, s:s, s:s, s:o, s:o, s:I}", "mode", tls_modes[l->config->tls.mode], "library",
+		tls_library_name(), "cipher", tls_ciphers[l->config->tls.cipher], "subject",
+		json_text(certificate->subject), "issuer", json_text(certificate->issuer),
+		"days_left", (json_int_t)tls_days_left(certificate));
+
+	if (tls_certificate_warning(certificate, &warning))
+		json_object_set_new(json, "warning", json_text(warning.text));
+	return json;
+}
+
 /* Fields that are in both GetStatus and GetStats. */
 static json_t *part_to_json(const struct part *p)
 {
@@ -178,6 +193,8 @@ static json_t *part_to_json(const struct part *p)
 		json_object_set_new(json, "worker", json_integer(p->first));
 	if (l->config->transport->verbs)
 		json_object_set_new(json, "devices", part_devices(p));
+	if (l->tls)
+		json_object_set_new(json, "tls", listener_tls(l));
 	if (l->state == LISTENER_UNAVAILABLE)
 		json_object_set_new(json, "reason", json_text(l->reason.text));
 	return json;
@@ -244,6 +261,7 @@ static json_t *part_to_stats(const struct part *p)
 		.operations = operations_to_json(p),
 		.has_rdma = transport->verbs,
 		.has_udp = transport->datagrams,
+		.has_tls = l->config->tls.mode,
 	};
 
 	for (unsigned i = p->first; i < p->first + p->count; i++)

@@ -73,7 +73,7 @@ static const char *const receive_words[] = { "copy", "drop", NULL };
 static const struct key bulk_keys[] = {
 	{ "receive", "copy",
 	  "of bulk input: copy it, as a server that reads it does, or have TCP drop it",
-	  KEY_FIELD(struct bulk_options, receive), KEY_CHOICE, .streams = true,
+	  KEY_FIELD(struct bulk_options, receive), KEY_CHOICE, .streams = true, .plain = true,
 	  .words = receive_words },
 };
 const struct key_table bulk_key_table = { bulk_keys, ARRAY_SIZE(bulk_keys),

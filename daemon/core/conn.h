@@ -125,6 +125,7 @@ struct conn {
 	struct conn *next, *prev; /* links in the list of all the worker's connections */
 	struct conn_wait wait;
 	struct delayed *delayed; /* delay.c: output held back; NULL: there was none yet */
+	void *stage;             /* of a service around the service: see tls/stage.h */
 	void *ticket; /* from worker_owner.admit(), opaque here; goes back through release() */
 	/* slices.c: the connection's I/O in slices, oldest first, and the next connection with
 	 * any. */
@@ -358,6 +359,10 @@ static inline void conn_close_when_sent(struct conn *c, enum conn_end end)
 	c->flags |= CONN_LAST;
 	c->end = (uint8_t)end;
 }
+
+/* Called by a service that has sent its last output and still drops input: the client learns the
+ * end of the output now. */
+void conn_end_output(struct conn *c);
 
 /* Copies bytes behind tx: headers and small replies.  On engines with messages, up to buffer-size
  * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and nothing was written: call

@@ -1,7 +1,8 @@
-/* What services write: copies, room to fill, and constant bytes, in chunks that connections share.
- * Worker's thread only. */
+/* What services write: copies, room to fill, and constant bytes, in chunks that connections share;
+ * and the end of it.  Worker's thread only. */
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "conn.h"
 #include "engine.h"
@@ -74,4 +75,16 @@ int conn_write(struct conn *c, const void *data, size_t bytes)
 		}
 	}
 	return 0;
+}
+
+void conn_end_output(struct conn *c)
+{
+	const struct worker *w = c->worker;
+
+	if (w->service->end_output) {
+		w->service->end_output(c);
+		return;
+	}
+	stat_add(c->worker->stats.sys_shutdown, 1);
+	shutdown(c->fd, SHUT_WR);
 }

@@ -23,6 +23,7 @@ struct key {
 	bool common;
 	bool power_of_two;
 	bool streams;      /* only transport tcp may differ from the default */
+	bool plain;        /* nor may a listener with `tls` */
 	uint64_t min, max; /* of numbers; a duration is in nanoseconds */
 	/* A word that is valid instead of a number, and its value; of KEY_TEXT it stands for "". */
 	const char *word;

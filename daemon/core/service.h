@@ -56,6 +56,9 @@ enum service_flag {
 	/* RDMA: clients may agree on queue pairs over sockets, so the engine accepts them at the
 	 * listener's addresses as well: see pair.h. */
 	SERVICE_EXCHANGES = 1 << 14,
+	/* It reads c->rx and appends to c->tx only within run(), and uses no socket: it may be used
+	 * by listeners with `tls`. */
+	SERVICE_TLS = 1 << 15,
 };
 
 /* An address at which a listener serves. */
@@ -82,7 +85,11 @@ struct service {
 
 	/* A client's command to try the service with, shown to users. {host}, {port} and
 	 * {transport} are replaced by the listener's, {name} by the result of name_of(). */
-	const char *example, *example_udp, *example_rdma; /* the latter NULL: as the first */
+	const char *example, *example_udp, *example_rdma, *example_tls; /* NULL: as the first */
+
+	/* Its protocol's name in TLS' ALPN: clients that offer others are refused.  NULL: any that
+	 * they offer is ignored. */
+	const char *alpn;
 
 	/* The name by which clients address a listener, given its w->shared.  Optional. */
 	const char *(*name_of)(const void *shared);
@@ -134,6 +141,10 @@ struct service {
 	/* Writes the client's description of itself to text, if it sent one; text is empty before.
 	 * Optional. */
 	void (*describe)(const struct conn *c, char *text, size_t size);
+
+	/* Set by a stage around a service, which ends the output in its own way: see
+	 * conn_end_output(). */
+	void (*end_output)(struct conn *c);
 
 	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
 	void (*close)(struct conn *c);

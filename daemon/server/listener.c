@@ -212,8 +212,23 @@ void listeners_log_unavailable(struct listener *const *list, unsigned count)
 	}
 }
 
+static void log_certificate(const struct listener *l, bool changed)
+{
+	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
+	struct reason warning = { "" };
+
+	if (tls_certificate_warning(certificate, &warning))
+		log_write(LOG_WARNING, l->name, "listener '%s': %s", l->name, warning.text);
+	else if (changed)
+		log_write(LOG_INFO, l->name,
+			  "listener '%s': new clients get the certificate of %s, for %lld days",
+			  l->name, certificate->subject, (long long)tls_days_left(certificate));
+}
+
 void listener_log(const struct listener *l)
 {
+	if (l->tls)
+		log_certificate(l, false);
 	for (unsigned i = 0; i < l->address_count; i++)
 		log_write(LOG_INFO, l->name, "listener '%s': %s on %s%s over %s, %u worker%s",
 			  l->name, l->config->service->name,
@@ -224,6 +239,18 @@ void listener_log(const struct listener *l)
 
 /* Applies keys that a reload changes on a running listener.  Workers take them in a later turn;
  * *l->config is read by the main thread only. */
+int listener_prepare(struct listener *l, const struct listener_config *config,
+		     struct reason *reason)
+{
+	return l->tls ? tls_stage_prepare(l->tls, &config->tls, reason) : 0;
+}
+
+void listener_undo(struct listener *l)
+{
+	if (l->tls)
+		tls_stage_undo(l->tls);
+}
+
 void listener_change(struct listener *l, const struct listener_config *config)
 {
 	if (config->options.idle_timeout_ns != l->config->options.idle_timeout_ns)
@@ -231,6 +258,8 @@ void listener_change(struct listener *l, const struct listener_config *config)
 			worker_set_idle_timeout(&l->workers[i], config->options.idle_timeout_ns);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_set_peers_max(&l->workers[i], listener_peers_max(l, config));
+	if (l->tls)
+		log_certificate(l, tls_stage_commit(l->tls));
 	admission_set(l->admission, config);
 	*l->config = *config;
 	listening_set_keepalive(l);
@@ -270,6 +299,7 @@ void listener_free(struct listener *l)
 	listener_put_exports(l);
 	if (l->shared)
 		l->config->service->shared_free(l->shared);
+	tls_stage_free(l->tls);
 	admission_free(l->admission);
 	free(l->addresses);
 	free(l->endpoints);

@@ -57,6 +57,7 @@ struct listener {
 	/* Addresses for an engine that binds them itself; NULL: the listener has sockets. */
 	struct sockaddr_storage *endpoints;
 	struct admission *admission;
+	struct tls_stage *tls;          /* around its service; NULL: none */
 	struct server_export **exports; /* references to config->exports; NULL: not served */
 	void *shared;                   /* state of the service: see service->shared_new() */
 };
@@ -87,6 +88,11 @@ void listener_accept_waiting(struct listener *l);
 void listener_log(const struct listener *l); /* logs a line about a listener that serves */
 /* Logs the listeners that do not serve, a line for each reason. */
 void listeners_log_unavailable(struct listener *const *list, unsigned count);
+/* Reads the files of config that a reload reads again on a running listener: 0, or -errno with the
+ * reason.  They come into use with listener_change(), or are forgotten by listener_undo(). */
+int listener_prepare(struct listener *l, const struct listener_config *config,
+		     struct reason *reason);
+void listener_undo(struct listener *l);
 /* Applies the keys of config that a reload changes on a running listener; the others are equal. */
 void listener_change(struct listener *l, const struct listener_config *config);
 /* Stops accepting; returns at once.  Connections may finish until deadline_ns (CLOCK_MONOTONIC) and

@@ -45,6 +45,7 @@ static const char *example_of(const struct listener_config *c)
 	const struct service *s = c->service;
 	const char *other = c->transport->datagrams ? s->example_udp
 			    : c->transport->verbs   ? s->example_rdma
+			    : c->tls.mode           ? s->example_tls
 						    : NULL;
 
 	return other ? other : s->example;

@@ -83,7 +83,7 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 		struct worker *w = &l->workers[i];
 		unsigned socket_count = listening_take(sockets, i, taken);
 
-		w->service = l->config->service;
+		w->service = l->tls ? tls_stage_service(l->tls) : l->config->service;
 		w->engine = engine_of(l->engine, &l->config->options);
 		w->options = l->config->options;
 		w->options.peers_max = listener_peers_max(l, l->config);
@@ -142,6 +142,12 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 	l->admission = admission_new(l->config);
 	if (!l->workers || !l->costs || !l->addresses || !l->admission || listener_mount(l) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
+	if (l->config->tls.mode != TLS_NONE) {
+		l->tls =
+			tls_stage_new(l->config->service, &l->config->tls, l->worker_count, reason);
+		if (!l->tls)
+			return -EINVAL;
+	}
 	if (!l->config->service->shared_new)
 		return 0;
 	l->shared = l->config->service->shared_new(&l->config->options, l->name, reason);

@@ -102,6 +102,19 @@ static void add_listener_error(json_t *errors, const struct listener *l)
 						   l->name, l->reason.text));
 }
 
+/* Reads the certificate of a running listener again: its files may have changed. */
+static bool prepare_certificate(struct listener *l, const struct listener_config *lc,
+				json_t *errors)
+{
+	struct reason reason;
+
+	if (listener_prepare(l, lc, &reason) == 0)
+		return true;
+	json_array_append_new(errors, json_sprintf("%s:%u: [listener %s]: %s", lc->section.file,
+						   lc->section.line, lc->name, reason.text));
+	return false;
+}
+
 /* In a resume an unavailable listener is an error, even if it is optional. */
 static bool cannot_resume(const struct reload_next *n, const struct listener *l)
 {
@@ -125,6 +138,8 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 			reload_add_line(errors, reason.text);
 			return false;
 		}
+		if (l == find_kept(n, lc))
+			good &= prepare_certificate(l, lc, errors);
 		n->listeners[n->listener_count++] = l;
 	}
 	listeners_await_start(n->listeners, n->listener_count, n->going);
@@ -150,6 +165,8 @@ static void undo(struct reload_next *n)
 	for (unsigned i = 0; i < count; i++)
 		if (!is_running(n->server, n->listeners[i]))
 			listener_request_stop(n->listeners[i]);
+		else
+			listener_undo(n->listeners[i]);
 	for (unsigned i = 0; i < count; i++)
 		if (!is_running(n->server, n->listeners[i]))
 			listeners_end_one(n->listeners[i], end_ns);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "conn.h"
 #include "proto.h"
@@ -425,8 +424,7 @@ static void http_step_close(struct conn *c)
 	} else if (conn_has_unsent(c)) {
 		c->flags |= CONN_WATCH_TX;
 	} else if (!c->due.ns) {
-		stat_add(c->worker->stats.sys_shutdown, 1);
-		shutdown(c->fd, SHUT_WR);
+		conn_end_output(c);
 		conn_set_deadline(c, clock_ns() + HTTP_LINGER_NS);
 	}
 }
@@ -492,10 +490,12 @@ static void http_close(struct conn *c)
 
 const struct service service_http = {
 	.name = "http",
+	.flags = SERVICE_DELAYS | SERVICE_TLS,
+	.alpn = "http/1.1",
 	.example = "wrk -d 5 http://{host}:{port}/",
+	.example_tls = "wrk -d 5 https://{host}:{port}/",
 	.operations = { "get", "bytes", "head", "echo", "discard", "refused" },
 	.open = http_open,
 	.run = http_run,
 	.close = http_close,
-	.flags = SERVICE_DELAYS,
 };

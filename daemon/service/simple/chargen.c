@@ -81,9 +81,11 @@ const struct service service_chargen = {
 	.name = "chargen",
 	.example =
 		"fio --name=in --ioengine=net --protocol=tcp --hostname={host} --port={port} --rw=read --bs=64k --size=1g",
+	.example_tls =
+		"openssl s_client -quiet -connect {host}:{port} </dev/null | head -c 1G >/dev/null",
 	.example_udp = "echo hello | socat -t 1 - UDP:{host}:{port}",
 	.operations = { "chargen" },
 	.batches = 1U << 0,
 	.run = chargen_run,
-	.flags = SERVICE_SENDS_FIRST | SERVICE_ANSWERS | SERVICE_UDP,
+	.flags = SERVICE_SENDS_FIRST | SERVICE_ANSWERS | SERVICE_UDP | SERVICE_TLS,
 };

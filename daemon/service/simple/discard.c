@@ -49,6 +49,8 @@ const struct service service_discard = {
 	.name = "discard",
 	.keys = &bulk_key_table,
 	.example = "iperf -c {host} -p {port} -t 5",
+	.example_tls =
+		"head -c 1G /dev/zero | openssl s_client -quiet -no_ign_eof -connect {host}:{port}",
 	.example_udp = "iperf -u -c {host} -p {port} -t 5",
 	.example_rdma = "rdma_xclient -s {host} -p {port}",
 	.operations = { "discard" },
@@ -56,5 +58,5 @@ const struct service service_discard = {
 	.open = discard_open,
 	.run = discard_run,
 	.close = discard_close,
-	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_LOSSY | SERVICE_UDP,
+	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_LOSSY | SERVICE_UDP | SERVICE_TLS,
 };

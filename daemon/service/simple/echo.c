@@ -13,10 +13,12 @@ static void echo_run(struct conn *c)
 const struct service service_echo = {
 	.name = "echo",
 	.example = "redis-benchmark -h {host} -p {port} -t set -q",
+	.example_tls = "redis-benchmark --tls --insecure -h {host} -p {port} -t set -q",
 	.example_udp = "echo hello | socat -t 1 - UDP:{host}:{port}",
 	.example_rdma = "rdma_client -s {host} -p {port}",
 	.operations = { "echo" },
 	.batches = 1U << 0,
 	.run = echo_run,
-	.flags = SERVICE_ANSWERS | SERVICE_MESSAGES | SERVICE_LOSSY | SERVICE_UDP | SERVICE_DELAYS,
+	.flags = SERVICE_ANSWERS | SERVICE_MESSAGES | SERVICE_LOSSY | SERVICE_UDP | SERVICE_DELAYS |
+		 SERVICE_TLS,
 };

@@ -1,0 +1,138 @@
+/* Handshakes, and what bounds them: the time and the bytes of each, those of a worker at a time,
+ * and the steps of a turn.  Worker's thread.  See stage.h. */
+#include "log.h"
+#include "stage.h"
+
+enum {
+	/* Steps of handshakes, and records without data, of a worker's turn; the others wait for
+	 * the next one, as each may cost 0.3 ms. */
+	STAGE_STEPS = 8,
+	/* Handshakes of a worker that have begun; the next one ends the oldest. */
+	STAGE_HANDSHAKES = 1024,
+	STAGE_FLIGHT = 32 * 1024, /* bytes that a client may send in a handshake */
+};
+
+bool stage_may_step(struct conn *c)
+{
+	struct stage_worker *part = worker_part(c->worker);
+	uint64_t turn = stat_load(c->worker->stats.turns);
+
+	if (part->turn != turn) {
+		part->turn = turn;
+		part->steps = 0;
+	}
+	if (part->steps < STAGE_STEPS) {
+		part->steps++;
+		return true;
+	}
+	conn_ready(c);
+	return false;
+}
+
+void stage_leave_handshake(struct stage_conn *t)
+{
+	struct stage_worker *part = worker_part(t->conn->worker);
+
+	if (!t->shaking)
+		return;
+	t->shaking = false;
+	*(t->prev ? &t->prev->next : &part->first) = t->next;
+	*(t->next ? &t->next->prev : &part->last) = t->prev;
+	part->count--;
+}
+
+static void handshake_enter(struct stage_conn *t)
+{
+	struct worker *w = t->conn->worker;
+	struct stage_worker *part = worker_part(w);
+
+	if (part->count == STAGE_HANDSHAKES) {
+		struct stage_conn *oldest = part->first;
+
+		stat_add(w->stats.tls_evicted, 1);
+		oldest->failed = true;
+		conn_close(oldest->conn, CONN_END_PROTOCOL);
+		stage_leave_handshake(oldest);
+	}
+	t->shaking = true;
+	t->prev = part->last;
+	*(t->prev ? &t->prev->next : &part->first) = t;
+	part->last = t;
+	part->count++;
+}
+
+void stage_log(const struct stage_conn *t, const char *why)
+{
+	static struct log_limit limit;
+	const struct conn *c = t->conn;
+	char peer[ADDRESS_TEXT_MAX];
+	unsigned missed;
+
+	if (likely(log_get_level() < LOG_DEBUG) || !log_limited(&limit, &missed))
+		return;
+	conn_peer(c, peer);
+	log_connection(LOG_DEBUG, c->worker->listener, c->id, peer,
+		       "listener '%s': connection %u.%llu from %s: TLS: %s%s", c->worker->listener,
+		       c->worker->index, (unsigned long long)c->id, peer,
+		       t->established ? "" : "in the handshake: ", why);
+}
+
+void stage_fail(struct stage_conn *t, const char *why)
+{
+	struct conn *c = t->conn;
+	struct pool *p = &c->worker->pool;
+
+	stage_log(t, why);
+	stat_add(c->worker->stats.tls_failed, 1);
+	t->failed = true;
+	stage_leave_handshake(t);
+	bufq_clear(p, &t->in);
+	bufq_clear(p, &t->plain);
+	bufq_clear(p, &c->rx);
+	conn_close_when_sent(c, CONN_END_PROTOCOL);
+}
+
+static bool open_session(struct stage_conn *t)
+{
+	struct tls_stage *stage = stage_of(t->conn->worker);
+
+	pthread_mutex_lock(&stage->lock);
+	t->session = tls_library.session(stage->context, &stage_wire, t);
+	pthread_mutex_unlock(&stage->lock);
+	if (t->session)
+		handshake_enter(t);
+	else
+		conn_close(t->conn, CONN_END_ERROR);
+	return t->session;
+}
+
+bool stage_handshake(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+	int rc;
+
+	if (unlikely(conn_deadline_passed(c))) {
+		stat_add(c->worker->stats.tls_timeouts, 1);
+		conn_close(c, CONN_END_PROTOCOL);
+		return false;
+	}
+	if ((!t->in.head && !t->starved) || !stage_may_step(c) || (!t->session && !open_session(t)))
+		return false;
+	rc = tls_library.handshake(t->session);
+	t->starved = rc == TLS_WANT_MEMORY;
+	if (rc == 0) {
+		stage_leave_handshake(t);
+		conn_set_deadline(c, 0);
+		stat_add(c->worker->stats.tls_handshakes, 1);
+		t->established = true;
+	} else if (t->starved) {
+		conn_wait_for_memory(c);
+	} else if (rc != TLS_WANT_INPUT && rc != TLS_CONTROL) {
+		stage_fail(t, tls_library.why(t->session));
+	} else if (t->flight > STAGE_FLIGHT) {
+		stage_fail(t, "too many bytes");
+	} else if (rc == TLS_CONTROL) {
+		conn_ready(c);
+	}
+	return t->established;
+}

@@ -1,0 +1,61 @@
+/* What a TLS library does for the stage.  The library's own headers appear in its file alone.
+ *
+ * A context is made on the main thread and used by all workers of a listener; sessions keep what
+ * they need of it, so that it may be freed before them.  A session belongs to one worker. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tls.h"
+
+enum {
+	TLS_RECORD_MAX = 16 * 1024, /* bytes of the contents of a record */
+};
+
+/* Results of a step that are not a number of bytes. */
+enum tls_result {
+	TLS_WANT_INPUT = -1,  /* all input was taken: more is needed */
+	TLS_WANT_MEMORY = -2, /* the wire took not all output: repeat the call when it can */
+	TLS_CONTROL = -3,     /* a record without data was handled; there may be more input */
+	TLS_CLOSED = -4,      /* the peer's close_notify */
+	TLS_FAILED = -5,      /* the session is over; an alert may have been written */
+};
+
+/* The transport of a session; both functions never block. */
+struct tls_wire {
+	/* Takes at most `bytes` bytes of the received ones; 0: there are none now. */
+	size_t (*receive)(void *context, void *to, size_t bytes);
+	/* Appends to the output; how many of `bytes` bytes, 0: there is no memory. */
+	size_t (*send)(void *context, const void *data, size_t bytes);
+};
+
+struct tls_context;
+struct tls_session;
+
+struct tls_library {
+	const char *absent; /* why this build lacks it; then nothing else is set.  NULL: it has */
+	const char *(*name)(void);
+	/* alpn: the only protocol that clients may choose by ALPN, a constant; NULL: ALPN is
+	 * ignored.  NULL with the reason. */
+	struct tls_context *(*context)(const struct tls_options *options, const char *alpn,
+				       struct tls_certificate *ret_certificate,
+				       struct reason *reason);
+	void (*forget)(struct tls_context *context); /* NULL is no error */
+	/* NULL: no memory. */
+	struct tls_session *(*session)(struct tls_context *context, const struct tls_wire *wire,
+				       void *wire_context);
+	int (*handshake)(struct tls_session *s); /* 0: done, or enum tls_result */
+	/* Bytes > 0, or enum tls_result. */
+	int (*read)(struct tls_session *s, void *to, size_t bytes);
+	/* Bytes > 0 of at most TLS_RECORD_MAX, which are one record; or enum tls_result, of which
+	 * TLS_WANT_INPUT says that the client has sent a part of a message that comes first.  The
+	 * next call begins with the same bytes. */
+	int (*write)(struct tls_session *s, const void *data, size_t bytes);
+	/* Writes close_notify.  0, or enum tls_result. */
+	int (*close)(struct tls_session *s);
+	/* Why it failed, a static text. */
+	const char *(*why)(const struct tls_session *s);
+	void (*free)(struct tls_session *s); /* wipes its secrets; NULL is no error */
+};
+
+extern const struct tls_library tls_library;

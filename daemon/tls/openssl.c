@@ -1,0 +1,283 @@
+/* The TLS library OpenSSL, with its own records in user space.  See library.h.
+ *
+ * A session reads and writes through a BIO of this file, which knows the stage's queues: no byte is
+ * copied between OpenSSL and a memory BIO, and OpenSSL never takes more input than it needs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "alpn.h"
+#include "certificate.h"
+#include "library.h"
+#include "log.h"
+#include "util.h"
+
+struct tls_context {
+	SSL_CTX *ssl;
+};
+
+struct tls_session {
+	SSL *ssl;
+	const struct tls_wire *wire;
+	void *wire_context;
+	bool dry; /* the wire had no input in this step */
+	const char *why;
+};
+
+static BIO_METHOD *method;
+
+/* ---- The wire as a BIO ---- */
+
+static int wire_read(BIO *bio, char *to, int bytes)
+{
+	struct tls_session *s = BIO_get_data(bio);
+	size_t n = s->wire->receive(s->wire_context, to, (size_t)bytes);
+
+	BIO_clear_retry_flags(bio);
+	if (n > 0)
+		return (int)n;
+	s->dry = true;
+	BIO_set_retry_read(bio);
+	return -1;
+}
+
+static int wire_write(BIO *bio, const char *data, int bytes)
+{
+	struct tls_session *s = BIO_get_data(bio);
+	size_t n = s->wire->send(s->wire_context, data, (size_t)bytes);
+
+	BIO_clear_retry_flags(bio);
+	if (n > 0)
+		return (int)n;
+	BIO_set_retry_write(bio);
+	return -1;
+}
+
+static long wire_ctrl(BIO *bio, int command, long number, void *pointer)
+{
+	(void)bio, (void)number, (void)pointer;
+	return command == BIO_CTRL_FLUSH;
+}
+
+/* ---- Contexts ---- */
+
+/* The memory of a process with TLS has keys, which no core file is to keep.  (The unit's filter of
+ * system calls does not let RLIMIT_CORE be set.) */
+static void forbid_core_memory(void)
+{
+	int fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		log_warning("tls: a core file may contain keys: /proc/self/coredump_filter: %s",
+			    strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+/* No openssl.cnf, so that rows of different hosts are comparable. */
+static bool library_init(void)
+{
+	if (method)
+		return true;
+	if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL))
+		return false;
+	method = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "nbserved");
+	if (!method || !BIO_meth_set_read(method, wire_read) ||
+	    !BIO_meth_set_write(method, wire_write) || !BIO_meth_set_ctrl(method, wire_ctrl))
+		return false;
+	forbid_core_memory();
+	return true;
+}
+
+static const char *openssl_name(void)
+{
+	static char text[64];
+	const char *version = OpenSSL_version(OPENSSL_VERSION);
+
+	/* `OpenSSL 3.0.19 27 Jan 2026` */
+	snprintf(text, sizeof(text), "%.*s",
+		 (int)(strcspn(version, " ") + 1 + strcspn(strchr(version, ' ') + 1, " ")),
+		 version);
+	return text;
+}
+
+/* arg is the service's name of its protocol, a constant: a session may call this after a reload has
+ * freed the context that it began with. */
+static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_bytes,
+		       const unsigned char *in, unsigned in_bytes, void *arg)
+{
+	const unsigned char *name = alpn_find(in, in_bytes, arg);
+
+	(void)ssl;
+	if (!name)
+		return SSL_TLSEXT_ERR_ALERT_FATAL;
+	*out = name;
+	*out_bytes = name[-1];
+	return SSL_TLSEXT_ERR_OK;
+}
+
+/* TLS 1.3 alone, one cipher, no tickets and no cached sessions: each connection costs the same.
+ * Without AUTO_RETRY a call ends at a record without data, so that the stage can count these. */
+static bool set_rules(SSL_CTX *ssl, const struct tls_options *options, const char *alpn)
+{
+	static const char *const suites[] = { "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384",
+					      "TLS_CHACHA20_POLY1305_SHA256" };
+
+	SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_RELEASE_BUFFERS |
+				      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_clear_mode(ssl, SSL_MODE_AUTO_RETRY);
+	SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
+	if (alpn)
+		SSL_CTX_set_alpn_select_cb(ssl, choose_alpn, (void *)alpn);
+	return SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) &&
+	       SSL_CTX_set_num_tickets(ssl, 0) &&
+	       SSL_CTX_set_ciphersuites(ssl, suites[options->cipher]);
+}
+
+static void openssl_forget(struct tls_context *c)
+{
+	if (!c)
+		return;
+	SSL_CTX_free(c->ssl);
+	free(c);
+}
+
+static struct tls_context *openssl_context(const struct tls_options *options, const char *alpn,
+					   struct tls_certificate *ret_certificate,
+					   struct reason *reason)
+{
+	struct tls_context *c;
+
+	ERR_clear_error();
+	if (!library_init()) {
+		reason_set(reason, -EINVAL, "OpenSSL cannot be used: %s", certificate_error());
+		return NULL;
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c || !(c->ssl = SSL_CTX_new(TLS_server_method()))) {
+		reason_set(reason, -ENOMEM, "no memory");
+		free(c);
+		return NULL;
+	}
+	if (!set_rules(c->ssl, options, alpn))
+		reason_set(reason, -EINVAL, "OpenSSL does not offer TLS 1.3 with %s: %s",
+			   tls_ciphers[options->cipher], certificate_error());
+	else if (certificate_load(c->ssl, options, ret_certificate, reason) == 0)
+		return c;
+	openssl_forget(c);
+	return NULL;
+}
+
+/* ---- Sessions ---- */
+
+static void openssl_free(struct tls_session *s)
+{
+	if (!s)
+		return;
+	SSL_free(s->ssl);
+	free(s);
+}
+
+static struct tls_session *openssl_session(struct tls_context *c, const struct tls_wire *wire,
+					   void *wire_context)
+{
+	struct tls_session *s = calloc(1, sizeof(*s));
+	BIO *bio = BIO_new(method);
+
+	if (s)
+		s->ssl = SSL_new(c->ssl);
+	if (!s || !bio || !s->ssl) {
+		BIO_free(bio);
+		openssl_free(s);
+		ERR_clear_error();
+		return NULL;
+	}
+	s->wire = wire;
+	s->wire_context = wire_context;
+	BIO_set_data(bio, s);
+	BIO_set_init(bio, 1);
+	SSL_set_bio(s->ssl, bio, bio);
+	SSL_set_accept_state(s->ssl);
+	return s;
+}
+
+/* A call of OpenSSL looks at the thread's queue of errors, which must be empty before. */
+static inline void begin(struct tls_session *s)
+{
+	ERR_clear_error();
+	s->dry = false;
+}
+
+static int result(struct tls_session *s, int rc)
+{
+	switch (SSL_get_error(s->ssl, rc)) {
+	case SSL_ERROR_WANT_READ:
+		return s->dry ? TLS_WANT_INPUT : TLS_CONTROL;
+	case SSL_ERROR_WANT_WRITE:
+		return TLS_WANT_MEMORY;
+	case SSL_ERROR_ZERO_RETURN:
+		return TLS_CLOSED;
+	default:
+		s->why = certificate_error();
+		return TLS_FAILED;
+	}
+}
+
+static int openssl_handshake(struct tls_session *s)
+{
+	int rc;
+
+	begin(s);
+	rc = SSL_do_handshake(s->ssl);
+	return rc == 1 ? 0 : result(s, rc);
+}
+
+static int openssl_read(struct tls_session *s, void *to, size_t bytes)
+{
+	int rc;
+
+	begin(s);
+	rc = SSL_read(s->ssl, to, (int)bytes);
+	return rc > 0 ? rc : result(s, rc);
+}
+
+static int openssl_write(struct tls_session *s, const void *data, size_t bytes)
+{
+	int rc;
+
+	begin(s);
+	rc = SSL_write(s->ssl, data, (int)MIN(bytes, (size_t)TLS_RECORD_MAX));
+	return rc > 0 ? rc : result(s, rc);
+}
+
+static int openssl_close(struct tls_session *s)
+{
+	int rc;
+
+	begin(s);
+	rc = SSL_shutdown(s->ssl);
+	return rc >= 0 ? 0 : result(s, rc);
+}
+
+static const char *openssl_why(const struct tls_session *s)
+{
+	return s->why;
+}
+
+const struct tls_library tls_library = {
+	.name = openssl_name,
+	.context = openssl_context,
+	.forget = openssl_forget,
+	.session = openssl_session,
+	.handshake = openssl_handshake,
+	.read = openssl_read,
+	.write = openssl_write,
+	.close = openssl_close,
+	.why = openssl_why,
+	.free = openssl_free,
+};

@@ -1,0 +1,284 @@
+/* The service around a service: opens what was received, runs the service, seals what it sends.
+ * Worker's thread.  See stage.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "stage.h"
+
+enum {
+	STAGE_CONTROLS = 32, /* records without data in a row that end a connection */
+	STAGE_ROOM = 4096,   /* bytes of a chunk that are worth a record */
+};
+
+/* ---- Input ---- */
+
+static void stage_closed(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+
+	t->closed = true;
+	bufq_clear(&c->worker->pool, &t->in); /* nothing may follow a close_notify */
+	if (c->flags & CONN_EOF)
+		return;
+	conn_eof(c);
+	c->worker->engine->recv(c, false);
+}
+
+/* Handles a result that is no data; false: nothing more can be opened or sealed in this run. */
+static bool stage_result(struct stage_conn *t, int result)
+{
+	struct conn *c = t->conn;
+
+	switch (result) {
+	case TLS_CONTROL:
+		if (++t->controls > STAGE_CONTROLS)
+			stage_fail(t, "too many records without data");
+		else
+			return stage_may_step(c);
+		break;
+	case TLS_WANT_INPUT:
+		break;
+	case TLS_WANT_MEMORY:
+		conn_wait_for_memory(c);
+		break;
+	case TLS_CLOSED:
+		stage_closed(t);
+		break;
+	default:
+		stage_fail(t, tls_library.why(t->session));
+	}
+	return false;
+}
+
+/* Opens records into c->rx, up to what a connection may hold. */
+static void stage_open_records(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+	struct worker *w = c->worker;
+	struct stage_worker *part = worker_part(w);
+
+	t->more = false;
+	while (!t->closed && !t->failed) {
+		struct chunk *k;
+		int n;
+
+		if (c->rx.bytes >= w->limits.held_max) {
+			t->more = true;
+			return;
+		}
+		k = chunk_with_room(&w->pool, &part->opened, STAGE_ROOM);
+		if (!k) {
+			conn_wait_for_memory(c);
+			return;
+		}
+		n = tls_library.read(t->session, k->base + k->used, w->pool.chunk_size - k->used);
+		if (likely(n > 0)) {
+			stat_add(w->stats.tls_plain_in, (unsigned)n);
+			t->controls = 0;
+			chunk_append(&w->pool, &c->rx, k, (size_t)n);
+		} else if (!stage_result(t, n)) {
+			return;
+		}
+	}
+}
+
+/* ---- Output ---- */
+
+/* The next bytes to seal, at most a record: a part of a view, or small views joined. */
+static const void *next_record(struct stage_conn *t, size_t *ret_bytes)
+{
+	struct worker *w = t->conn->worker;
+	uint8_t *joined = worker_part(w)->joined;
+	const struct view *v = t->plain.head;
+	size_t bytes = MIN(t->plain.bytes, (size_t)TLS_RECORD_MAX), used = 0;
+
+	*ret_bytes = bytes;
+	if (v->len >= bytes)
+		return v->data;
+	for (; used < bytes; v = v->next) {
+		size_t n = MIN(v->len, bytes - used);
+
+		memcpy(joined + used, v->data, n);
+		used += n;
+	}
+	stat_add(w->stats.bytes_copied, bytes);
+	return joined;
+}
+
+/* Seals the service's output; true: all of it. */
+static bool stage_seal(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+	struct worker *w = c->worker;
+
+	while (t->plain.head) {
+		size_t bytes;
+		const void *data = next_record(t, &bytes);
+		int n = tls_library.write(t->session, data, bytes);
+
+		if (likely(n > 0)) {
+			stat_add(w->stats.tls_plain_out, (unsigned)n);
+			bufq_drop(&w->pool, &t->plain, (size_t)n);
+		} else if (!stage_result(t, n)) {
+			return false;
+		}
+	}
+	if (unlikely(t->last))
+		c->flags |= CONN_LAST;
+	return true;
+}
+
+/* ---- The service ---- */
+
+/* Runs the service, and takes what it has appended to c->tx. */
+static void run_service(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+	struct bufq before = c->tx;
+
+	if (t->watching)
+		c->flags &= ~(uint32_t)CONN_WATCH_TX;
+	stage_of(c->worker)->inner->run(c);
+	if (c->tx.bytes == before.bytes)
+		return;
+	t->plain = (struct bufq){
+		.head = before.tail ? before.tail->next : c->tx.head,
+		.tail = c->tx.tail,
+		.bytes = c->tx.bytes - before.bytes,
+		.views = c->tx.views - before.views,
+	};
+	c->tx = before;
+	if (before.tail)
+		before.tail->next = NULL;
+}
+
+/* Sends close_notify if the service has no more output: when it said so, and when it needs no more
+ * input after the client's end. */
+static void stage_end(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+	bool over = (c->flags & CONN_EOF) && !c->rx.head && !t->more && c->io.count == 0 &&
+		    !(c->flags & (CONN_WATCH_TX | CONN_NO_MEMORY));
+
+	if (t->ended || !((c->flags & CONN_LAST) || t->ends || over))
+		return;
+	if (tls_library.close(t->session) == TLS_WANT_MEMORY) {
+		/* The client learns the end from the FIN. */
+		stage_log(t, "no memory for close_notify");
+	}
+	t->ended = true;
+	if (over)
+		conn_close_when_sent(c, CONN_END_PEER);
+}
+
+/* Between runs the core counts as held what the service has left, and what is not sealed yet. */
+static void hold(struct stage_conn *t, int sign)
+{
+	struct conn *c = t->conn;
+
+	c->io.bytes += (size_t)sign * (t->left.bytes + t->plain.bytes);
+	c->io.views += (size_t)sign * (t->left.views + t->plain.views);
+}
+
+static void stage_serve(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+
+	if (!stage_seal(t))
+		return;
+	stage_open_records(t);
+	if (t->failed || (c->flags & CONN_CLOSING))
+		return;
+	if (unlikely((c->flags & CONN_EOF) && !t->closed && !t->truncated)) {
+		t->truncated = true;
+		stat_add(c->worker->stats.tls_truncated, 1);
+	}
+	run_service(t);
+	if (!stage_seal(t)) {
+		/* Sent before it is sealed nothing is: so nor does the connection end. */
+		t->last |= (c->flags & CONN_LAST) && !t->failed;
+		if (!t->failed)
+			c->flags &= ~(uint32_t)CONN_LAST;
+		return;
+	}
+	stage_end(t);
+	t->watching = c->rx.head && !(c->flags & CONN_WATCH_TX);
+	if (t->watching)
+		c->flags |= CONN_WATCH_TX;
+	if (t->more && c->rx.bytes < c->worker->limits.held_max)
+		conn_ready(c);
+}
+
+static void stage_run(struct conn *c)
+{
+	struct stage_conn *t = c->stage;
+
+	if (unlikely(t->failed)) {
+		bufq_clear(&c->worker->pool, &c->rx);
+		return;
+	}
+	hold(t, -1);
+	t->in = c->rx;
+	c->rx = t->left;
+	t->left = (struct bufq){ 0 };
+	if (likely(t->established) || stage_handshake(t))
+		stage_serve(t);
+	t->left = c->rx;
+	c->rx = t->in;
+	t->in = (struct bufq){ 0 };
+	hold(t, 1);
+}
+
+static int stage_open(struct conn *c)
+{
+	const struct service *inner = stage_of(c->worker)->inner;
+	struct stage_conn *t = calloc(1, sizeof(*t));
+	int rc;
+
+	if (!t)
+		return -ENOMEM;
+	t->conn = c;
+	c->stage = t;
+	rc = inner->open ? inner->open(c) : 0;
+	if (rc == 0)
+		conn_set_deadline(c, c->opened_ns + STAGE_HANDSHAKE_NS);
+	else
+		free(t);
+	return rc;
+}
+
+static void stage_close(struct conn *c)
+{
+	const struct service *inner = stage_of(c->worker)->inner;
+	struct stage_conn *t = c->stage;
+	struct pool *p = &c->worker->pool;
+
+	if (inner->close)
+		inner->close(c);
+	stage_leave_handshake(t);
+	hold(t, -1);
+	bufq_clear(p, &t->left);
+	bufq_clear(p, &t->plain);
+	tls_library.free(t->session);
+	free(t);
+}
+
+/* Instead of a FIN, which the rest of the output would follow. */
+static void stage_end_output(struct conn *c)
+{
+	struct stage_conn *t = c->stage;
+
+	t->ends = true;
+}
+
+void stage_wrap(struct tls_stage *s)
+{
+	/* A part of a record is not answered. */
+	s->service.flags &= ~(uint32_t)SERVICE_ANSWERS;
+	s->service.open = stage_open;
+	s->service.run = stage_run;
+	s->service.close = stage_close;
+	s->service.end_output = stage_end_output;
+}

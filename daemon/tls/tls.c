@@ -1,0 +1,135 @@
+/* Stages of listeners, and their certificates.  Main thread.  See tls.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "stage.h"
+
+enum {
+	WARN_DAYS = 14, /* days before the end of a certificate from which on it is warned of */
+	DAY_S = 24 * 3600,
+};
+
+const char *tls_absent(void)
+{
+	return tls_library.absent;
+}
+
+const char *tls_library_name(void)
+{
+	return tls_library.absent ? "none" : tls_library.name();
+}
+
+struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
+				unsigned workers, struct reason *reason)
+{
+	struct tls_stage *s;
+
+	if (tls_library.absent) {
+		reason_set(reason, -ENOTSUP, "%s", tls_library.absent);
+		return NULL;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s || !(s->workers = aligned_alloc(CACHE_LINE, workers * sizeof(*s->workers)))) {
+		free(s);
+		reason_set(reason, -ENOMEM, "no memory");
+		return NULL;
+	}
+	memset(s->workers, 0, workers * sizeof(*s->workers));
+	pthread_mutex_init(&s->lock, NULL);
+	s->inner = service;
+	s->made = options->certificate[0] == '\0';
+	s->service = *service;
+	stage_wrap(s);
+	s->context = tls_library.context(options, service->alpn, &s->certificate, reason);
+	if (!s->context) {
+		tls_stage_free(s);
+		return NULL;
+	}
+	return s;
+}
+
+void tls_stage_free(struct tls_stage *s)
+{
+	if (!s)
+		return;
+	tls_stage_undo(s);
+	if (s->context)
+		tls_library.forget(s->context);
+	pthread_mutex_destroy(&s->lock);
+	free(s->workers);
+	free(s);
+}
+
+const struct service *tls_stage_service(const struct tls_stage *s)
+{
+	return &s->service;
+}
+
+int tls_stage_prepare(struct tls_stage *s, const struct tls_options *options, struct reason *reason)
+{
+	bool makes = options->certificate[0] == '\0';
+
+	tls_stage_undo(s);
+	if (makes && s->made) /* the one that was made at the start is as good */
+		return 0;
+	s->next_made = makes;
+	s->next = tls_library.context(options, s->inner->alpn, &s->next_certificate, reason);
+	return s->next ? 0 : -EINVAL;
+}
+
+bool tls_stage_commit(struct tls_stage *s)
+{
+	struct tls_context *old = s->context;
+	bool changed;
+
+	if (!s->next)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	s->context = s->next;
+	pthread_mutex_unlock(&s->lock);
+	s->next = NULL;
+	tls_library.forget(old);
+	changed = memcmp(s->certificate.digest, s->next_certificate.digest,
+			 sizeof(s->certificate.digest)) != 0;
+	s->made = s->next_made;
+	s->certificate = s->next_certificate;
+	return changed;
+}
+
+void tls_stage_undo(struct tls_stage *s)
+{
+	if (s->next)
+		tls_library.forget(s->next);
+	s->next = NULL;
+}
+
+const struct tls_certificate *tls_stage_certificate(const struct tls_stage *s)
+{
+	return &s->certificate;
+}
+
+int64_t tls_days_left(const struct tls_certificate *certificate)
+{
+	int64_t left_s = certificate->end_s - (int64_t)time(NULL);
+
+	return left_s < 0 ? -1 - (-left_s / DAY_S) : left_s / DAY_S;
+}
+
+bool tls_certificate_warning(const struct tls_certificate *certificate, struct reason *warning)
+{
+	int64_t days = tls_days_left(certificate);
+
+	if (certificate->begin_s > (int64_t)time(NULL))
+		reason_set(warning, 0, "the certificate of %s is not valid yet",
+			   certificate->subject);
+	else if (days < 0)
+		reason_set(warning, 0, "the certificate of %s has expired", certificate->subject);
+	else if (days < WARN_DAYS)
+		reason_set(warning, 0, "the certificate of %s ends in %lld days",
+			   certificate->subject, (long long)days);
+	else
+		return false;
+	return true;
+}

@@ -1,0 +1,67 @@
+/* TLS of a listener: what the server knows of it.
+ *
+ * A stage is a service around the listener's service (stage.c): it opens the records that an engine
+ * received, runs the service on their contents, and seals the service's output.  Neither an engine
+ * nor a service knows of it, and a listener without TLS runs no instruction more.
+ *
+ * Main thread, but for the service of a stage, which runs on the listener's workers. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reason.h"
+#include "service.h"
+
+enum { TLS_PATH_MAX = 256, TLS_NAME_MAX = 256 };
+
+enum tls_mode { TLS_NONE, TLS_USER };
+extern const char *const tls_modes[];   /* by enum tls_mode, NULL-terminated */
+extern const char *const tls_ciphers[]; /* NULL-terminated */
+
+/* Keys of a listener's section. */
+struct tls_options {
+	unsigned mode;   /* enum tls_mode */
+	unsigned cipher; /* index in tls_ciphers */
+	/* PEM files.  "": a certificate is made at the start; the key is in the certificate's
+	 * file. */
+	char certificate[TLS_PATH_MAX], key[TLS_PATH_MAX];
+};
+
+/* The certificate in use. */
+struct tls_certificate {
+	char subject[TLS_NAME_MAX], issuer[TLS_NAME_MAX]; /* printable ASCII */
+	int64_t begin_s, end_s;   /* seconds since 1970 in which it is valid */
+	unsigned char digest[32]; /* SHA-256 */
+};
+
+/* Why this build has no TLS; NULL: it has. */
+const char *tls_absent(void);
+/* `OpenSSL 3.0.19`; static. */
+const char *tls_library_name(void);
+
+struct tls_stage;
+/* Loads the certificate, and makes the stage of a listener with so many workers.  NULL with the
+ * reason. */
+struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
+				unsigned workers, struct reason *reason);
+/* To be called when the listener's workers have ended. */
+void tls_stage_free(struct tls_stage *stage);
+
+/* The service that the listener's workers run; valid as long as the stage. */
+const struct service *tls_stage_service(const struct tls_stage *stage);
+
+/* A reload: prepare() reads the certificate again, and -errno with the reason changes nothing.
+ * Connections that begin after commit() use the new certificate; undo() forgets it.  Without
+ * prepare() both do nothing. */
+int tls_stage_prepare(struct tls_stage *stage, const struct tls_options *options,
+		      struct reason *reason);
+/* True: the certificate has changed. */
+bool tls_stage_commit(struct tls_stage *stage);
+void tls_stage_undo(struct tls_stage *stage);
+
+const struct tls_certificate *tls_stage_certificate(const struct tls_stage *stage);
+/* Whole days until the certificate ends, negative when it has ended. */
+int64_t tls_days_left(const struct tls_certificate *certificate);
+/* Writes a warning about a certificate that is not valid yet or not for long; false: there is
+ * none. */
+bool tls_certificate_warning(const struct tls_certificate *certificate, struct reason *warning);

@@ -1,0 +1,241 @@
+/* tls/stage.c: a client of OpenSSL in memory talks to services through the stage, however its
+ * records are cut, and floods it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <openssl/ssl.h>
+
+#include "fake_engine.h"
+#include "registry.h"
+#include "tls.h"
+#include "util.h"
+
+enum { INPUT = 100000 };
+
+static uint8_t input[INPUT];
+
+struct talk {
+	struct tls_stage *stage;
+	struct fake *fake;
+	struct fake_peer *peer;
+	uint32_t kept; /* chunks that the stage keeps */
+	SSL_CTX *ctx;
+	SSL *ssl;
+	BIO *in, *out; /* of the client, in memory */
+	size_t taken;  /* bytes of peer->out that the client has */
+	size_t piece;  /* bytes that the server receives at a time */
+};
+
+static void talk_start(struct talk *t, const char *service, uint32_t chunks, uint32_t chunk_size)
+{
+	struct tls_options options = { .mode = TLS_USER };
+	struct reason reason = { "" };
+
+	t->stage = tls_stage_new(service_find(service), &options, 1, &reason);
+	assert_string_equal(reason.text, "");
+	t->fake = fake_start(tls_stage_service(t->stage), chunks, chunk_size, 0);
+	t->peer = fake_connect(t->fake);
+	t->ctx = SSL_CTX_new(TLS_client_method());
+	t->ssl = SSL_new(t->ctx);
+	t->in = BIO_new(BIO_s_mem());
+	t->out = BIO_new(BIO_s_mem());
+	SSL_set_bio(t->ssl, t->in, t->out);
+	SSL_set_connect_state(t->ssl);
+	t->taken = 0;
+	t->piece = SIZE_MAX;
+	t->kept = 2; /* to write contents and records to */
+}
+
+static void talk_stop(struct talk *t)
+{
+	SSL_free(t->ssl);
+	SSL_CTX_free(t->ctx);
+	t->fake->kept = t->kept;
+	fake_stop(t->fake);
+	tls_stage_free(t->stage);
+}
+
+/* Carries what the client has written to the server, and what that answers to the client. */
+static void carry(struct talk *t)
+{
+	char *data;
+	size_t bytes = (size_t)BIO_get_mem_data(t->out, &data);
+
+	if (bytes > 0)
+		fake_send_all(t->fake, t->peer, data, bytes, MIN(t->piece, bytes));
+	(void)BIO_reset(t->out);
+	fake_settle(t->fake);
+	BIO_write(t->in, t->peer->out + t->taken, (int)(t->peer->out_bytes - t->taken));
+	t->taken = t->peer->out_bytes;
+}
+
+static void shake_hands(struct talk *t)
+{
+	while (SSL_do_handshake(t->ssl) != 1)
+		carry(t);
+	carry(t);
+}
+
+static void check_echo(struct talk *t, size_t bytes)
+{
+	static uint8_t back[INPUT];
+	size_t got = 0, n;
+
+	assert_true(SSL_write(t->ssl, input, (int)bytes) == (int)bytes);
+	carry(t);
+	while (got < bytes && SSL_read_ex(t->ssl, back + got, bytes - got, &n))
+		got += n;
+	assert_int_equal(got, bytes);
+	assert_memory_equal(back, input, bytes);
+}
+
+static uint64_t failed(const struct talk *t)
+{
+	return stat_load(t->fake->worker.stats.tls_failed);
+}
+
+static void echo_comes_back_however_records_are_cut(void **state)
+{
+	static const size_t pieces[] = { 1, 5, 1000, 4096 };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
+		struct talk t;
+
+		talk_start(&t, "echo", 256, 16384);
+		t.piece = pieces[i];
+		shake_hands(&t);
+		check_echo(&t, i == 0 ? 3000 : INPUT);
+		SSL_shutdown(t.ssl);
+		carry(&t);
+		assert_int_equal(SSL_shutdown(t.ssl), 1); /* the server's close_notify */
+		assert_null(t.peer->conn);
+		assert_int_equal(failed(&t), 0);
+		talk_stop(&t);
+	}
+}
+
+static void a_small_pool_is_enough(void **state)
+{
+	struct talk t;
+
+	(void)state;
+	talk_start(&t, "echo", 16, 4096);
+	shake_hands(&t);
+	for (unsigned i = 0; i < 20; i++)
+		check_echo(&t, 1 + i * 700);
+	assert_int_equal(stat_load(t.fake->worker.stats.tls_plain_in),
+			 stat_load(t.fake->worker.stats.tls_plain_out));
+	talk_stop(&t);
+}
+
+static void all_output_is_sealed_when_the_client_takes_little(void **state)
+{
+	struct talk t;
+
+	(void)state;
+	talk_start(&t, "echo", 256, 16384);
+	shake_hands(&t);
+	t.peer->room = 0;
+	assert_true(SSL_write(t.ssl, input, INPUT) == INPUT);
+	carry(&t);
+	while (t.peer->out_bytes < INPUT) {
+		fake_take(t.fake, t.peer, 1000);
+		fake_settle(t.fake);
+	}
+	fake_take(t.fake, t.peer, SIZE_MAX);
+	fake_settle(t.fake);
+	carry(&t);
+	for (size_t got = 0, n; got < INPUT; got += n) {
+		uint8_t part[5000];
+
+		assert_true(SSL_read_ex(t.ssl, part, sizeof(part), &n));
+		assert_memory_equal(part, input + got, n);
+	}
+	talk_stop(&t);
+}
+
+static void a_flood_of_key_updates_ends_the_connection(void **state)
+{
+	struct talk t;
+
+	(void)state;
+	talk_start(&t, "echo", 256, 16384);
+	shake_hands(&t);
+	/* With data between them any number will do. */
+	for (unsigned i = 0; i < 100; i++) {
+		assert_true(SSL_key_update(t.ssl, SSL_KEY_UPDATE_REQUESTED));
+		check_echo(&t, 10);
+	}
+	assert_non_null(t.peer->conn);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_true(SSL_key_update(t.ssl, SSL_KEY_UPDATE_NOT_REQUESTED));
+		assert_true(SSL_do_handshake(t.ssl));
+	}
+	carry(&t);
+	assert_null(t.peer->conn);
+	assert_int_equal(failed(&t), 1);
+	talk_stop(&t);
+}
+
+static void a_long_hello_ends_the_connection(void **state)
+{
+	static uint8_t hello[5 + 16384] = { 0x16, 3, 1, 0x40, 0, 1, 1, 0, 0 };
+	static const uint8_t next[5] = { 0x16, 3, 1, 0x40, 0 };
+	struct talk t;
+
+	(void)state;
+	talk_start(&t, "echo", 256, 16384);
+	for (unsigned i = 0; i < 4 && t.peer->conn; i++) {
+		fake_send_all(t.fake, t.peer, hello, sizeof(hello), 4096);
+		memcpy(hello, next, sizeof(next));
+		memset(hello + 5, 0, 4);
+	}
+	assert_null(t.peer->conn);
+	assert_int_equal(failed(&t), 1);
+	t.kept = 0; /* nothing was written */
+	talk_stop(&t);
+}
+
+static void a_certificate_that_was_made_survives_a_reload(void **state)
+{
+	struct tls_options options = { .mode = TLS_USER };
+	struct tls_certificate first;
+	struct reason reason;
+	struct talk t;
+
+	(void)state;
+	talk_start(&t, "echo", 256, 16384);
+	first = *tls_stage_certificate(t.stage);
+	assert_int_equal(tls_stage_prepare(t.stage, &options, &reason), 0);
+	assert_false(tls_stage_commit(t.stage));
+	assert_memory_equal(&first, tls_stage_certificate(t.stage), sizeof(first));
+	strcpy(options.certificate, "/nowhere/a.pem");
+	assert_true(tls_stage_prepare(t.stage, &options, &reason) < 0);
+	assert_string_equal(reason.text, "tls-certificate: cannot read '/nowhere/a.pem': "
+					 "No such file or directory; make it, or say "
+					 "`tls-certificate = auto`");
+	shake_hands(&t);
+	check_echo(&t, 100);
+	talk_stop(&t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(echo_comes_back_however_records_are_cut),
+		cmocka_unit_test(a_small_pool_is_enough),
+		cmocka_unit_test(all_output_is_sealed_when_the_client_takes_little),
+		cmocka_unit_test(a_flood_of_key_updates_ends_the_connection),
+		cmocka_unit_test(a_long_hello_ends_the_connection),
+		cmocka_unit_test(a_certificate_that_was_made_survives_a_reload),
+	};
+
+	for (unsigned i = 0; i < INPUT; i++)
+		input[i] = (uint8_t)(i * 2654435761U >> 24);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
