@@ -255,7 +255,8 @@ static int find_target(struct ctl *ctl)
 		return ctl_usage(ctl, "--host: expected [USER@]HOST, got '%s'", host);
 	if (host && ctl->command->here)
 		return ctl_usage(ctl, "%s works on this host: without -H", ctl->command->name);
-	if (!host && ctl->target.nbctl)
+	/* compare --on has another host as well. */
+	if (!host && ctl->target.nbctl && !ctl->command->runs_command)
 		return ctl_usage(ctl, "--nbctl is for another host: give -H HOST as well");
 	if (host || ctl->target.socket)
 		return CTL_DONE;

@@ -12,19 +12,21 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "bridge.h"
 #include "client.h"
 #include "ctl.h"
 #include "field.h"
 #include "host.h"
 #include "util.h"
-#include "varlink_frame.h"
+#include "version.h"
 
 struct bridge {
 	const struct client_target *target;
-	struct client *daemon; /* NULL: not connected */
+	struct client *daemon;        /* NULL: not connected */
+	struct varlink_reader reader; /* of stdin */
 };
 
-/* A message and its NUL.  False: nobody reads. */
+/* A message and its NUL. */
 static bool put_text(const char *text, size_t bytes)
 {
 	for (bytes++; bytes;) {
@@ -38,8 +40,7 @@ static bool put_text(const char *text, size_t bytes)
 	return true;
 }
 
-/* Takes ownership of reply. */
-static bool put(json_t *reply)
+bool bridge_put(json_t *reply)
 {
 	char *text = json_dumps(reply, JSON_COMPACT);
 	bool done = text && put_text(text, strlen(text));
@@ -49,9 +50,9 @@ static bool put(json_t *reply)
 	return done;
 }
 
-static bool put_error(const char *name, json_t *parameters)
+bool bridge_put_error(const char *name, json_t *parameters)
 {
-	return put(json_pack("{s:s, s:o}", "error", name, "parameters", parameters));
+	return bridge_put(json_pack("{s:s, s:o}", "error", name, "parameters", parameters));
 }
 
 /* ---- org.nbserved.Host ---- */
@@ -86,21 +87,52 @@ static json_t *read_host(const struct bridge *b, const json_t *parameters)
 	return host_read(pid > INT_MAX ? 0 : (pid_t)pid, field_text(parameters, "listener"));
 }
 
-static bool answer_host(struct bridge *b, const char *method, const json_t *parameters)
+char **bridge_words(const json_t *parameters)
+{
+	json_t *argv = field_get(parameters, "argv"), *word;
+	char **words = calloc(json_array_size(argv) + 1, sizeof(*words));
+	size_t i;
+
+	if (!words)
+		abort();
+	json_array_foreach(argv, i, word)
+		words[i] = (char *)(json_is_string(word) ? json_string_value(word) : "");
+	return words;
+}
+
+/* The version of the generator of a command. */
+static json_t *version(const struct bridge *b, const json_t *parameters)
+{
+	char **words = bridge_words(parameters);
+	char *text = words[0] ? version_of(words) : NULL;
+	json_t *made = json_pack("{s:s*}", "version", text);
+
+	(void)b;
+	free(text);
+	free(words);
+	return made;
+}
+
+static bool answer_host(struct bridge *b, const struct varlink_request *call, const char *method)
 {
 	static const struct {
 		const char *name;
 		json_t *(*answer)(const struct bridge *b, const json_t *parameters);
 	} methods[] = { { "Describe", describe },
 			{ "Conditions", conditions },
+			{ "Version", version },
 			{ "Read", read_host } };
 
+	if (call->oneway) /* of a command that has ended meanwhile */
+		return true;
+	if (!strcmp(method, "Run"))
+		return bridge_run(&b->reader, call);
 	for (unsigned i = 0; i < ARRAY_SIZE(methods); i++)
 		if (!strcmp(methods[i].name, method))
-			return put(
-				json_pack("{s:o}", "parameters", methods[i].answer(b, parameters)));
-	return put_error("org.varlink.service.MethodNotFound",
-			 json_pack("{s:s}", "method", method));
+			return bridge_put(json_pack("{s:o}", "parameters",
+						    methods[i].answer(b, call->parameters)));
+	return bridge_put_error("org.varlink.service.MethodNotFound",
+				json_pack("{s:s}", "method", method));
 }
 
 /* ---- The daemon ---- */
@@ -109,8 +141,8 @@ static bool unreachable(struct bridge *b, int rc)
 {
 	client_close(b->daemon);
 	b->daemon = NULL;
-	return put_error("org.nbserved.Host.Unreachable",
-			 json_pack("{s:s, s:i}", "socket", b->target->socket, "errno", -rc));
+	return bridge_put_error("org.nbserved.Host.Unreachable",
+				json_pack("{s:s, s:i}", "socket", b->target->socket, "errno", -rc));
 }
 
 /* Waits for the daemon's next message, or for the end of input while a stream of replies runs: 1,
@@ -180,7 +212,7 @@ static bool serve(struct bridge *b, const char *text, size_t bytes)
 		return false;
 	}
 	if (!strncmp(call.method, host, strlen(host)))
-		more = answer_host(b, call.method + strlen(host), call.parameters);
+		more = answer_host(b, &call, call.method + strlen(host));
 	else
 		more = relay(b, text, bytes, &call);
 	varlink_request_free(&call);
@@ -190,7 +222,6 @@ static bool serve(struct bridge *b, const char *text, size_t bytes)
 static int run_bridge(struct ctl *ctl)
 {
 	struct bridge b = { .target = &ctl->target };
-	struct varlink_reader reader = { 0 };
 	char data[16 * 1024];
 	bool more = true;
 	ssize_t n;
@@ -201,12 +232,12 @@ static int run_bridge(struct ctl *ctl)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		more = n > 0 && varlink_reader_feed(&reader, data, (size_t)n) == 0;
-		while (more && varlink_reader_next(&reader, &text, &bytes) == 1)
+		more = n > 0 && varlink_reader_feed(&b.reader, data, (size_t)n) == 0;
+		while (more && varlink_reader_next(&b.reader, &text, &bytes) == 1)
 			more = serve(&b, text, bytes);
-		more = more && varlink_reader_next(&reader, &text, &bytes) == 0;
+		more = more && varlink_reader_next(&b.reader, &text, &bytes) == 0;
 	}
-	varlink_reader_free(&reader);
+	varlink_reader_free(&b.reader);
 	client_close(b.daemon);
 	return CTL_DONE;
 }

@@ -318,6 +318,14 @@ void ctl_forget(struct ctl *ctl)
 	ctl->awaited = 0;
 }
 
+int ctl_lost(struct ctl *ctl, int error)
+{
+	int rc = unreachable(ctl, ctl->kept, error);
+
+	ctl_forget(ctl);
+	return rc;
+}
+
 int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply)
 {
 	int rc = ctl_send(ctl, method, parameters);

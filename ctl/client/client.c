@@ -142,7 +142,8 @@ int client_send_text(struct client *c, const char *text, size_t bytes)
 	return 0;
 }
 
-int client_send(struct client *c, const char *method, json_t *parameters, bool more)
+/* flag: the name of a member that is true; NULL: none.  Takes ownership of parameters. */
+static int send_call(struct client *c, const char *method, json_t *parameters, const char *flag)
 {
 	json_t *call = json_pack("{s:s, s:o*}", "method", method, "parameters", parameters);
 	char *text;
@@ -150,8 +151,8 @@ int client_send(struct client *c, const char *method, json_t *parameters, bool m
 
 	if (!call)
 		return -ENOMEM;
-	if (more)
-		json_object_set_new(call, "more", json_true());
+	if (flag)
+		json_object_set_new(call, flag, json_true());
 	text = json_dumps(call, JSON_COMPACT);
 	json_decref(call);
 	if (!text)
@@ -159,6 +160,16 @@ int client_send(struct client *c, const char *method, json_t *parameters, bool m
 	rc = client_send_text(c, text, strlen(text));
 	free(text);
 	return rc;
+}
+
+int client_send(struct client *c, const char *method, json_t *parameters, bool more)
+{
+	return send_call(c, method, parameters, more ? "more" : NULL);
+}
+
+int client_tell(struct client *c, const char *method, json_t *parameters)
+{
+	return send_call(c, method, parameters, "oneway");
 }
 
 /* Reads some bytes, after making room for them.  0 or -errno; -EMSGSIZE: the message is too

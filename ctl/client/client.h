@@ -23,6 +23,9 @@ void client_close(struct client *c);
  * 0 or -errno: -ETIMEDOUT, -ECONNRESET (the daemon closed the connection), ... */
 int client_send(struct client *c, const char *method, json_t *parameters, bool more);
 
+/* The same, of a call that has no reply. */
+int client_tell(struct client *c, const char *method, json_t *parameters);
+
 /* Says in `text` why a call to another host ended with -error; waits at most a second for ssh to
  * end. */
 void client_explain(struct client *c, int error, char *text, size_t bytes);

@@ -66,6 +66,7 @@ struct ctl {
 	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
 	bool steady;         /* ... which is not opened again when it is lost: that is an error */
 	uint64_t sent_ns;    /* time of the last ctl_send() */
+	struct ctl *on;      /* the bridge of the generator's host; NULL: it runs on this one */
 	unsigned awaited;    /* replies of ctl_send() that have not come */
 	struct output out;
 	bool quiet; /* no lists of errors are printed, since the daemon logs them */
@@ -111,6 +112,8 @@ int ctl_fd(const struct ctl *ctl);
 bool ctl_is_ready(const struct ctl *ctl);
 int ctl_receive(struct ctl *ctl, const char *method, json_t **ret_reply);
 void ctl_forget(struct ctl *ctl);
+/* Prints why the kept connection failed, by an errno, and closes it.  CTL_UNREACHABLE. */
+int ctl_lost(struct ctl *ctl, int error);
 
 /* ctl_call(), then prints the reply: as JSON with --json, else with render(). */
 int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,

@@ -363,7 +363,7 @@ const struct command command_compare = {
 		"hey, sockperf and qemu-img bench print of their own run is understood and shown:\n"
 		"requests/s and round trips as the client saw them, and CPU time per request.\n"
 		"\n"
-		"With -H the daemon is on another host, and COMMAND runs on this one.\n"
+		"With -H the daemon is on another host; with --on COMMAND runs on another host.\n"
 		"\n"
 		"Operations, bytes, CPU time and system calls are counted; latency is sampled, and\n"
 		"the table says how many samples there were.  It runs from the moment a worker has a\n"
@@ -402,6 +402,7 @@ const struct command command_compare = {
 		[VALUE_NOTES] = { "notes", OPTION_FLAG, NULL, "explain the columns below the table" },
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_LAYERS] = { "layers", OPTION_FLAG, NULL, "charge CPU time to layers, by samples" },
+		[VALUE_ON] = { "on", OPTION_VALUE, "HOST", "run COMMAND on that host, over ssh" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 		[VALUE_SERVE] = { "serve", OPTION_MANY, "SPEC", "start `nbserved --run SPEC` for each round" },
 		[VALUE_BUILD] = { "build", OPTION_MANY, "NAME=PATH", "... of two nbserved or more, and judge the later ones" },

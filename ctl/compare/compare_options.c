@@ -153,6 +153,29 @@ static int check_host(const struct ctl *ctl)
 	return CTL_DONE;
 }
 
+static int check_on(const struct ctl *ctl)
+{
+	const char *host = ctl->values[VALUE_ON];
+
+	if (!host)
+		return CTL_DONE;
+	if (!*host || *host == '-')
+		return ctl_usage(ctl, "--on: expected [USER@]HOST, got '%s'", host);
+	if (!ctl->rest)
+		return ctl_usage(ctl, "--on is about the command after `--`");
+	if (ctl->values[VALUE_SERVE])
+		return ctl_usage(ctl, "--on: what --serve serves is on loopback, which that host "
+				      "does not reach");
+	for (char **word = ctl->rest; *word; word++) {
+		json_t *sent = json_string(*word);
+
+		json_decref(sent);
+		if (!sent)
+			return ctl_usage(ctl, "--on: a word of COMMAND is no UTF-8");
+	}
+	return CTL_DONE;
+}
+
 static int check_within(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_WITHIN];
@@ -197,8 +220,7 @@ static int check_command(struct ctl *ctl)
 			return ctl_usage(
 				ctl,
 				"%s would run the generator on another host, where nbctl sees "
-				"neither its CPU time nor when its load begins: run nbctl there, "
-				"beside the generator, with -H for the daemon's host",
+				"neither its CPU time nor when its load begins: use --on HOST",
 				name);
 	return CTL_DONE;
 }
@@ -282,7 +304,7 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	const char *interval = ctl->values[VALUE_INTERVAL];
 
 	c->interval_ms = COMPARE_INTERVAL_MS;
-	if (check_command(ctl) || check_host(ctl) || check_points(ctl, c))
+	if (check_command(ctl) || check_host(ctl) || check_on(ctl) || check_points(ctl, c))
 		return CTL_USAGE;
 	for (char **word = ctl->rest; word && *word && !c->visits; word++) {
 		char *text = placeholders_fill(*word, NULL, NULL);

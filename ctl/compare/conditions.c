@@ -10,10 +10,10 @@
 #include "child.h"
 #include "daemon_host.h"
 #include "field.h"
+#include "generator_host.h"
 #include "host.h"
 #include "siphash.h"
 #include "util.h"
-#include "version.h"
 
 static void forget_daemon(struct conditions *c)
 {
@@ -32,7 +32,7 @@ void conditions_begin(struct conditions *ret, struct ctl *ctl)
 	if (siphash_key_init(&random) < 0)
 		abort();
 	snprintf(ret->run, sizeof(ret->run), "%016" PRIx64, random.words[0]);
-	ret->generator = ctl->rest ? version_of(ctl->rest) : NULL;
+	ret->generator = ctl->rest ? generator_host_version(ctl) : NULL;
 }
 
 /* What measures the same again.  `nbserved --run` starts `nbctl -s SOCKET compare`, with --serve
@@ -75,7 +75,7 @@ static int check_place(const struct ctl *ctl, const json_t *status)
 
 int conditions_ask(struct conditions *c, struct ctl *ctl)
 {
-	json_t *status = NULL, *host = NULL, *now = NULL;
+	json_t *status = NULL, *host = NULL, *now = NULL, *generator = NULL;
 	int rc = ctl_call(ctl, "GetStatus", NULL, &status);
 
 	forget_daemon(c);
@@ -86,6 +86,8 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE)
 		rc = daemon_host_describe(ctl, &host);
+	if (rc == CTL_DONE && ctl->rest && (ctl->target.host || ctl->on))
+		rc = generator_host_describe(ctl, &generator);
 	if (rc == CTL_DONE)
 		rc = daemon_host_read(ctl, c->pid, "", &now);
 	if (rc == CTL_DONE) {
@@ -93,11 +95,12 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 		c->build = strdup(field_text(status, "build"));
 		c->common = json_pack("{s:s, s:s, s:O}", "nbserved", field_text(status, "version"),
 				      "nbctl", NB_VERSION, "host", host);
-		if (ctl->target.host && ctl->rest)
-			json_object_set_new(c->common, "generator_host", host_describe());
+		if (generator)
+			json_object_set(c->common, "generator_host", generator);
 		json_object_set_new(c->common, "invocation", invocation_of(ctl));
 	}
 	json_decref(now);
+	json_decref(generator);
 	json_decref(host);
 	json_decref(status);
 	return rc;
@@ -198,7 +201,7 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 		json_object_set(to, "sweep", (json_t *)c->sweep);
 	json_object_set_new(to, "generator", json_string(c->generator));
 	set_cpus(to, "generator_cpus", &child->cpus);
-	if (c->ctl->target.host)
+	if (c->ctl->target.host || c->ctl->on)
 		return;
 	host_listener_cpus(c->pid, row->listener, &cpus);
 	if (host_other_nodes(&cpus, &child->cpus))

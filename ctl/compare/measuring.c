@@ -9,6 +9,7 @@
 #include "child.h"
 #include "conditions.h"
 #include "generator.h"
+#include "generator_host.h"
 #include "layers.h"
 #include "sampler.h"
 #include "serve.h"
@@ -50,19 +51,19 @@ static int measuring_result(const struct ctl *ctl, int status)
 
 /* ---- Measuring ---- */
 
-enum { WAIT_STEP_MS = 50 }; /* sampler_look() is to be called often */
+enum { WAIT_STEP_MS = 50 }; /* look() is to be called often */
 
-static void wait_ms(unsigned ms, struct sampler *sampler)
+static void wait_ms(unsigned ms, const struct watcher *w)
 {
 	uint64_t end_ns = clock_ns() + ms * (uint64_t)NS_PER_MS, now_ns;
 
 	while ((now_ns = clock_ns()) < end_ns && !child_interrupted()) {
-		struct pollfd answer = { sampler_fd(sampler), POLLIN, 0 };
+		struct pollfd answer = { w->fd(w->context), POLLIN, 0 };
 		int left_ms = (int)MIN((end_ns - now_ns) / NS_PER_MS + 1, (uint64_t)WAIT_STEP_MS);
 
-		poll(&answer, 1, MIN(left_ms, sampler_wait_ms(sampler)));
+		poll(&answer, 1, MIN(left_ms, w->wait_ms(w->context)));
 		if (clock_ns() < end_ns)
-			sampler_look(sampler, NULL);
+			w->look(w->context, NULL);
 	}
 }
 
@@ -95,9 +96,15 @@ static int run_command(struct ctl *ctl, unsigned timeout_ms, struct sampler *sam
 {
 	bool known = generator_name(ctl->rest);
 
+	struct watcher watcher = sampler_watcher(sampler);
+	int rc;
+
 	fflush(ctl->out.file);
-	child_run(ctl->rest, ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW, known,
-		  timeout_ms, sampler, child);
+	rc = generator_host_run(ctl, ctl->rest,
+				ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW,
+				known, timeout_ms, &watcher, child);
+	if (rc != CTL_DONE)
+		return rc;
 	if (child->timed_out)
 		ctl_warn("%s did not end within %g s (--timeout)", ctl->rest[0], timeout_ms / 1e3);
 	return child->timed_out ? CTL_TIMED_OUT : CTL_DONE;
@@ -129,6 +136,7 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 	struct child child = { 0 };
 	unsigned first = m->count;
 	struct sampler sampler;
+	struct watcher watcher = sampler_watcher(&sampler);
 	int rc;
 
 	rc = sampler_init(&sampler, ctl, parameters(ctl), c->softirq,
@@ -139,7 +147,7 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 		rc = run_command(ctl, c->timeout_ms, &sampler, &child);
 		*ret_status = rc == CTL_DONE ? child.status : 0;
 	} else {
-		wait_ms(c->interval_ms, &sampler);
+		wait_ms(c->interval_ms, &watcher);
 	}
 	if (child.status >= 0 && rc == CTL_DONE) {
 		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
@@ -218,8 +226,10 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	if (rc != CTL_DONE)
 		return rc;
 	child_catch_signals();
+	if (ctl->values[VALUE_ON])
+		rc = generator_host_open(ctl, ctl->values[VALUE_ON]);
 	conditions_begin(&conditions, ctl);
-	if (ctl->values[VALUE_SERVE]) {
+	if (ctl->values[VALUE_SERVE] && rc == CTL_DONE) {
 		c->serve = &serve;
 		rc = serve_init(&serve, ctl, ctl->values[VALUE_SERVE], ctl->values[VALUE_BUILD]);
 		serve.sweeps = &c->points.sweeps;
@@ -230,6 +240,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	c->status = measuring_result(ctl, status);
 	child_release_signals();
 	conditions_fini(&conditions);
+	generator_host_close(ctl);
 	layers_close(c->layers);
 	c->layers = NULL;
 	if (c->serve)

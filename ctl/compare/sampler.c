@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "field.h"
+#include "generator_host.h"
 #include "util.h"
 
 enum {
@@ -193,8 +194,9 @@ static int sampler_finish(struct sampler *s, bool *ret_idle)
 	return rc;
 }
 
-bool sampler_look(struct sampler *s, const struct use *use)
+static bool sampler_look(void *context, const struct use *use)
 {
+	struct sampler *s = context;
 	bool idle = false;
 
 	layers_read(s->layers);
@@ -210,16 +212,24 @@ bool sampler_look(struct sampler *s, const struct use *use)
 	return idle;
 }
 
-int sampler_fd(const struct sampler *s)
+static int sampler_fd(const void *context)
 {
+	const struct sampler *s = context;
+
 	return s->asked ? ctl_fd(s->ctl) : -1;
 }
 
-int sampler_wait_ms(const struct sampler *s)
+static int sampler_wait_ms(const void *context)
 {
+	const struct sampler *s = context;
 	uint64_t now_ns = clock_ns();
 
 	return s->next_ns <= now_ns ? 0 : (int)(MIN(s->next_ns - now_ns, NS_PER_S) / NS_PER_MS) + 1;
+}
+
+struct watcher sampler_watcher(struct sampler *s)
+{
+	return (struct watcher){ s, sampler_fd, sampler_wait_ms, sampler_look };
 }
 
 int sampler_end(struct sampler *s, const struct use *use)
@@ -279,7 +289,7 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 
 		if (!s->generator || !g->wall_ns)
 			continue;
-		g->elsewhere = is_far(s);
+		g->elsewhere = generator_is_elsewhere(s->ctl);
 		g->wall_ns = m->rows[i]->interval_ns;
 		g->cpu_ns =
 			to->use.cpu_ns > from->use.cpu_ns ? to->use.cpu_ns - from->use.cpu_ns : 0;

@@ -6,18 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "child.h"
 #include "ctl.h"
 #include "layers.h"
 #include "machine.h"
-
-/* CPU time of the generator. */
-struct use {
-	uint64_t cpu_ns; /* of it and its children, since its start */
-	/* Of its busiest thread, since sampler_look() last returned true: its CPU time, and the
-	 * largest part of a CPU that one had in some 100 ms; 0: there were no 100 ms. */
-	uint64_t busiest_ns;
-	double peak;
-};
 
 struct sample {
 	struct machine machine;
@@ -47,13 +39,9 @@ struct sampler {
  * exit code; after 0 the caller calls sampler_free(). */
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
 		 struct layers *layers, bool generator);
-/* To be called often, and when there is input at sampler_fd(): asks for a sample if one is due, and
- * takes it when the daemon has answered; never waits for that.  True: it did, and there was no load
- * so far. */
-bool sampler_look(struct sampler *s, const struct use *use);
-int sampler_fd(const struct sampler *s); /* -1: no answer is awaited */
-/* Milliseconds until a sample is due. */
-int sampler_wait_ms(const struct sampler *s);
+/* Asks for a sample when one is due, and takes it when the daemon has answered.  See struct
+ * watcher. */
+struct watcher sampler_watcher(struct sampler *s);
 /* Takes the last sample, and leaves those of the span of load.  An exit code. */
 int sampler_end(struct sampler *s, const struct use *use);
 void sampler_free(struct sampler *s);

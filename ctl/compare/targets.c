@@ -44,32 +44,45 @@ static const char *scheme_of(const char *service, bool tls)
 	return tls ? "tls" : "tcp";
 }
 
-/* Where the daemon's host is, as seen from here. */
+/* Where the daemon's host is, as seen from the generator's. */
 struct way {
-	bool far;         /* in another network: its loopback is not ours */
-	char address[64]; /* of that host, by which ssh came there; "": unknown */
+	bool far;         /* in another network: its loopback is not the generator's */
+	char address[64]; /* of that host, by which ssh came there or from there; "": unknown */
 };
 
-/* "CLIENT PORT SERVER PORT" of ssh(1); with a ProxyCommand instead of a network: UNKNOWN. */
+/* Asks a bridge for its network, and for the word of "CLIENT PORT SERVER PORT", of its ssh, that
+ * `form` reads. */
+static int ask_network(struct ctl *ctl, char network[HOST_NETWORK_BYTES], const char *form,
+		       char address[64])
+{
+	json_t *there = NULL;
+	int rc = ctl_call(ctl, "Host.Describe", NULL, &there);
+
+	snprintf(network, HOST_NETWORK_BYTES, "%s", field_text(there, "network"));
+	/* With a ProxyCommand instead of a network: UNKNOWN. */
+	if (sscanf(field_text(there, "ssh_connection"), form, address) != 1 ||
+	    !strcmp(address, "UNKNOWN"))
+		*address = '\0';
+	json_decref(there);
+	return rc;
+}
+
 static int find_way(struct ctl *ctl, struct way *ret)
 {
-	char ours[HOST_NETWORK_BYTES];
-	json_t *there = NULL;
-	int rc;
+	char daemon[HOST_NETWORK_BYTES], generator[HOST_NETWORK_BYTES], address[64];
+	int rc = CTL_DONE;
 
 	*ret = (struct way){ 0 };
-	if (!ctl->target.host)
-		return CTL_DONE;
-	rc = ctl_call(ctl, "Host.Describe", NULL, &there);
-	if (rc != CTL_DONE)
-		return rc;
-	host_network(ours);
-	ret->far = !*ours || strcmp(ours, field_text(there, "network")) != 0;
-	if (sscanf(field_text(there, "ssh_connection"), "%*s %*s %63s", ret->address) != 1 ||
-	    !strcmp(ret->address, "UNKNOWN"))
-		*ret->address = '\0';
-	json_decref(there);
-	return CTL_DONE;
+	host_network(daemon);
+	host_network(generator);
+	if (ctl->on)
+		rc = ask_network(ctl->on, generator, "%63s", ret->address);
+	if (rc == CTL_DONE && ctl->target.host) {
+		rc = ask_network(ctl, daemon, "%*s %*s %63s", address);
+		memcpy(ret->address, address, sizeof(address));
+	}
+	ret->far = (ctl->on || ctl->target.host) && (!*daemon || strcmp(daemon, generator) != 0);
+	return rc;
 }
 
 /* The address by which a client here reaches a listener at `bound`, without brackets; NULL: none,
@@ -84,11 +97,11 @@ static const char *reach(const struct way *way, const char *bound, const char **
 	if (wildcard && *way->address)
 		return way->address;
 	if (wildcard)
-		*ret_lacks = "it listens on every address of that host, and ssh does not tell by "
-			     "which it came there: write one instead";
+		*ret_lacks = "it listens on every address of its host, and ssh does not tell one: "
+			     "write one instead";
 	else if (way->far && (!strncmp(bound, "127.", 4) || !strcmp(bound, "::1")))
-		*ret_lacks = "it listens on that host's loopback alone: give it an `address` that "
-			     "this host reaches, and `allow` this host";
+		*ret_lacks = "it listens on its host's loopback alone: give it an `address` that "
+			     "the generator's host reaches, and `allow` that host";
 	else
 		return bound;
 	return NULL;

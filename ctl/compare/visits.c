@@ -10,6 +10,7 @@
 #include "child.h"
 #include "conditions.h"
 #include "field.h"
+#include "generator_host.h"
 #include "host.h"
 #include "placeholders.h"
 #include "points.h"
@@ -120,7 +121,7 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 {
 	cpu_set_t cpus, both, siblings;
 
-	if (v->ctl->target.host)
+	if (v->ctl->target.host || v->ctl->on)
 		return; /* those of another host */
 	host_listener_cpus(v->options->conditions->pid, row->listener, &cpus);
 	CPU_AND(&both, &cpus, child);
@@ -182,6 +183,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t, c
 		 int *ret_status)
 {
 	struct sampler sampler;
+	struct watcher watcher;
 	struct child child;
 	int rc;
 
@@ -192,10 +194,12 @@ static int visit(struct visit *v, const struct targets *all, struct target *t, c
 		return rc;
 	if (v->round > 0)
 		sampler.silence_ns = 0; /* it was told in the first */
-	child_run(argv, CHILD_SHOW_ON_FAILURE, true, v->options->timeout_ms, &sampler, &child);
+	watcher = sampler_watcher(&sampler);
+	rc = generator_host_run(v->ctl, argv, CHILD_SHOW_ON_FAILURE, true, v->options->timeout_ms,
+				&watcher, &child);
 	t->timed_out = child.timed_out;
 	*ret_status = child.timed_out ? 0 : child.status;
-	if (child.status == 0 && !child.timed_out) {
+	if (rc == CTL_DONE && child.status == 0 && !child.timed_out) {
 		rc = sampler_end(&sampler, &child.use);
 		if (rc == CTL_DONE)
 			rc = visit_rows(v, all, &sampler, argv, &child);

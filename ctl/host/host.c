@@ -145,6 +145,12 @@ static void add_listed(const char *list, cpu_set_t *cpus)
 	}
 }
 
+void host_cpus_parse(const char *text, cpu_set_t *ret)
+{
+	CPU_ZERO(ret);
+	add_listed(text, ret);
+}
+
 void host_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings)
 {
 	char path[80], list[256];

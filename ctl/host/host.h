@@ -26,6 +26,9 @@ void host_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t
 /* Formats as "0-3,8"; false: the set is empty or does not fit into `bytes`. */
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes);
 
+/* The CPUs of such a text, as far as it is one. */
+void host_cpus_parse(const char *text, cpu_set_t *ret);
+
 /* Are all of `b` on other NUMA nodes than `a`?  False if that is not known. */
 bool host_other_nodes(const cpu_set_t *a, const cpu_set_t *b);
 

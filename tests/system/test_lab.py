@@ -172,11 +172,39 @@ def test_rows_are_of_both_hosts(lab, tmp_path):
     assert row["bytes_in"] > 0 and row["cpu_ns"] > 0
 
 
+def test_the_generator_runs_on_the_other_host(lab, tmp_path):
+    """Daemon and nbctl here: `{host}` is the address that ssh came from."""
+    requires("redis-benchmark")
+    client, server = lab
+    (tmp_path / "here.ini").write_text(INI.replace("127.0.0.1:7007", "0.0.0.0:7007\nallow = 10.0.0.0/8"))
+    client.start(BUILD / "nbserved", "-c", tmp_path / "here.ini", stderr=subprocess.DEVNULL)
+    wait_until(lambda: client.run("nbctl", "status", status=None).returncode == 0, "nbserved serves here")
+    done = client.run("nbctl", "compare", "echo-epoll", "--on", "server1", "--repeat", "2", "--json", "--",
+                      "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
+    (row,) = json.loads(done.stdout)["rows"]
+    generator, conditions = row["generator"], row["conditions"]
+    assert generator["requests"] == 2000 and generator["elsewhere"] and generator["cpu_ns"] > 0
+    assert conditions["command"][2:5] == ["10.77.0.2", "-p", "7007"]
+    assert conditions["generator"].startswith("redis-benchmark") and conditions["generator_host"]["name"] == "server1"
+    done = client.run("nbctl", "compare", "--on", "server1", "--", "true", "{uri}", "{listener}", status=2)
+    assert "listener 'echo-uring' has no {uri}: it listens on its host's loopback alone" in done.stderr
+
+
+def test_daemon_and_generator_are_on_the_other_host(lab):
+    """Its loopback is theirs."""
+    requires("redis-benchmark")
+    done = lab[0].run("nbctl", "-H", "server1", "compare", "echo-epoll", "--on", "server1", "--json", "--repeat", "1",
+                      "--", "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["generator"]["requests"] == 1000 and not row["generator"]["elsewhere"]
+    assert row["conditions"]["command"][2:5] == ["127.0.0.1", "-p", "7007"]
+
+
 def test_addresses_that_are_not_reached_are_named(lab, tmp_path):
     open_listeners(lab, tmp_path, "[listener unix]\naddress = unix:/run/nbserved/echo\nengine = epoll\nservice = echo\n")
     compare = ("nbctl", "-H", "server1", "compare")
     done = lab[0].run(*compare, "echo-epoll", "--", "true", "{host}", status=2)
-    assert "listener 'echo-epoll' has no {host}: it listens on that host's loopback alone" in done.stderr
+    assert "listener 'echo-epoll' has no {host}: it listens on its host's loopback alone" in done.stderr
     done = lab[0].run(*compare, "unix", "--", "true", "{uri}", status=2)
     assert "listener 'unix' has no {uri}: its address is a Unix socket" in done.stderr
 

@@ -172,6 +172,10 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     (["-H", "server1", "compare", "--load", "x"], "--load asks no daemon: without -H"),
     (["-H", "server1", "compare", "--layers"], "--layers samples threads of this host alone: without -H"),
     (["-H", "server1", "compare", "--softirq"], "--softirq sees the packets of this host alone: without -H"),
+    (["compare", "--on", "c1"], "--on is about the command after `--`"),
+    (["compare", "--on", "-x", "--", "true"], "--on: expected [USER@]HOST"),
+    (["compare", "--on", "c1", "--", b"\xff"], "--on: a word of COMMAND is no UTF-8"),
+    (["compare", "--", "ssh", "c1", "true"], "use --on HOST"),
     (["-H", "server1", "report", "x"], "report works on this host"),
     (["--nbctl", "x", "status"], "give -H HOST as well"),
 ])  # fmt: skip
@@ -184,6 +188,79 @@ def test_the_bridge_takes_only_calls():
     for data in (b"GET / HTTP/1.1\r\n\0", b"{}\0", b"x" * (1 << 21)):
         ran = subprocess.run([NBCTL, "bridge"], input=data, capture_output=True, timeout=TIMEOUT)
         assert ran.returncode == 0 and not ran.stdout
+
+
+# ---- The command on another host (--on) ----
+
+
+def compare_on(ssh, daemon, *command, options=(), **how):
+    return subprocess.run(
+        [NBCTL, "-s", daemon.control, "compare", "--on", "c1", *options, "--", *command],
+        env=dict(os.environ, NBCTL_SSH=str(ssh)), capture_output=True, text=True, timeout=2 * TIMEOUT, **how)  # fmt: skip
+
+
+CTL_NOTHING = 8
+
+
+@pytest.fixture
+def far(program):
+    return program('exec sh -c "$last"')
+
+
+def test_a_command_on_another_host_is_measured(daemon, far):
+    client = f'exec 3<>/dev/tcp/127.0.0.1/{daemon.port("echo")}; printf x >&3; read -rn1 <&3; echo done'
+    ran = compare_on(far, daemon, "bash", "-c", client, "{port}", options=["--repeat=3", "--json"])
+    (row,) = json.loads(ran.stdout)["rows"]
+    assert row["count"] == 3 and row["generator"]["elsewhere"] and row["generator"]["wall_ns"] > 0
+    assert row["conditions"]["generator_host"]["name"] == "c1" and row["conditions"]["generator_cpus"]
+    once = compare_on(far, daemon, "bash", "-c", client, options=["--nbctl", f"env {NBCTL}"])
+    assert once.returncode == 0 and once.stdout.startswith("done\n")
+
+
+def test_its_end_and_its_output_are_those_of_the_command(daemon, far):
+    ran = compare_on(far, daemon, "sh", "-c", r"printf 'a\377b\n'; echo bad >&2; exit 255")
+    assert ran.returncode == 255 and "a?b\n" in ran.stdout and "bad\n" in ran.stderr
+    assert compare_on(far, daemon, "/nonexistent/x").returncode == 127
+    assert compare_on(far, daemon, "cat").returncode == CTL_NOTHING  # it has no input
+    assert compare_on(far, daemon, "sh", "-c", "kill -9 $$").returncode == 128 + signal.SIGKILL
+    late = compare_on(far, daemon, "sleep", "1000", options=["--timeout=0.1"])
+    assert late.returncode == 124 and "did not end within 0.1 s" in late.stderr
+
+
+def processes(name):
+    return [path for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if name in read_quietly(path)]
+
+
+def read_quietly(path):
+    try:
+        return path.read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_running_there(daemon, far, tmp_path, number):
+    """Neither the command nor what it has started, by a signal, or when nbctl is killed."""
+    name, started = str(tmp_path), tmp_path / "started"
+    script = f"sh -c 'sleep 1000; :' {name} & touch {started}; wait"
+    process = subprocess.Popen(
+        [NBCTL, "-s", daemon.control, "compare", "--on", "c1", "--", "sh", "-c", script, name],
+        env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
+    wait_until(started.exists, "the command runs")
+    assert processes(name)
+    process.send_signal(number)
+    assert process.wait(TIMEOUT) == (-number if number == signal.SIGKILL else 128 + number)
+    wait_until(lambda: not processes(name), "all of it has ended")
+
+
+def test_a_bridge_that_is_silent_is_given_up(daemon, program):
+    ran = compare_on(program("exit 255"), daemon, "true")
+    assert ran.returncode == 3 and "c1: ssh failed; does `ssh c1 true` work?" in ran.stderr
+    older = f"""read -r -d ''; printf '{{"parameters":{{"version":"{VERSION}"}}}}\\0'; read -r -d ''
+                for i in 1 2 3; do printf '{{"error":"org.varlink.service.MethodNotFound"}}\\0'; read -r -d ''; done"""
+    ran = compare_on(program(older), daemon, "true")
+    assert ran.returncode == 1 and "not as new as this nbctl" in ran.stderr
 
 
 # ---- A real sshd ----

@@ -5,16 +5,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sampler.h"
+/* CPU time of a command and all that it starts. */
+struct use {
+	uint64_t cpu_ns; /* since its start */
+	/* Of its busiest thread, since look() last returned true: its CPU time, and the largest
+	 * part of a CPU that one had in some 100 ms; 0: there were no 100 ms. */
+	uint64_t busiest_ns;
+	double peak;
+};
+
+/* What is done while a command runs.  None of its functions may wait. */
+struct watcher {
+	void *context;
+	int (*fd)(const void *context);      /* to be looked at when there is input; -1: none */
+	int (*wait_ms)(const void *context); /* ... or after so long */
+	/* Is called often.  True: there was no load so far. */
+	bool (*look)(void *context, const struct use *use);
+};
 
 enum child_show {
-	CHILD_SHOW,           /* its output goes to our stdout and stderr */
-	CHILD_SHOW_ON_FAILURE /* its output is shown on stderr only if it fails */
+	CHILD_SHOW,            /* its output goes to our stdout and stderr */
+	CHILD_SHOW_ON_FAILURE, /* its output is shown on stderr only if it fails */
+	CHILD_KEEP,            /* its output is not shown, and its stdin is empty */
 };
 
 struct child {
 	int status;       /* as of waitpid(); -errno: it could not be started */
 	char *output;     /* its stdout, if kept; else NULL */
+	char *errors;     /* its stderr, with CHILD_KEEP; else NULL */
 	uint64_t wall_ns; /* from its start to its end */
 	struct use use;   /* at its end; busiest_ns by samples, 0: unknown */
 	cpu_set_t cpus;   /* its CPU affinity when last sampled */
@@ -31,9 +49,9 @@ void child_release_signals(void);
 int child_interrupted(void);
 
 /* Runs argv to its end, and kills what it leaves behind.  keep: *ret->output gets up to
- * CHILD_OUTPUT_MAX bytes of its stdout, also if that is shown.  sampler takes samples meanwhile.
+ * CHILD_OUTPUT_MAX bytes of its stdout, also if that is shown.
  * timeout_ms: it may run that long; 0: for ever. */
 enum { CHILD_OUTPUT_MAX = 4 * 1024 * 1024 };
 void child_run(char *const *argv, enum child_show show, bool keep, unsigned timeout_ms,
-	       struct sampler *sampler, struct child *ret);
+	       const struct watcher *watcher, struct child *ret);
 void child_free(struct child *child);

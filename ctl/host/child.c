@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "process.h"
-#include "sampler.h"
 #include "util.h"
 
 enum {
@@ -304,7 +303,7 @@ static bool has_ended(pid_t pid)
 /* Waits until the command has ended and its pipes are at their end.  Does not wait for output after
  * the command's end, as a grandchild may keep a pipe open. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
-		  unsigned timeout_ms, struct sampler *sampler)
+		  unsigned timeout_ms, const struct watcher *watcher)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct look *look = calloc(1, sizeof(*look));
@@ -319,9 +318,10 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		struct pollfd fds[] = { { pidfd, POLLIN, 0 },
 					{ out->fd, POLLIN, 0 },
 					{ err->fd, POLLIN, 0 },
-					{ sampler_fd(sampler), POLLIN, 0 } };
+					{ watcher->fd(watcher->context), POLLIN, 0 } };
 
-		poll(fds, ARRAY_SIZE(fds), MIN(CHILD_SAMPLE_MS, sampler_wait_ms(sampler)));
+		poll(fds, ARRAY_SIZE(fds),
+		     MIN(CHILD_SAMPLE_MS, watcher->wait_ms(watcher->context)));
 		ended = pidfd < 0 ? has_ended(pid) : fds[0].revents != 0;
 		if (fds[1].revents)
 			sink_read(out);
@@ -330,9 +330,9 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		if (ended)
 			break;
 		pass_signal(pid, &ends, child);
-		if (!fds[3].revents) /* the daemon's answer is no reason to read /proc */
+		if (!fds[3].revents) /* an answer is no reason to read /proc */
 			look_at(pid, look);
-		if (sampler_look(sampler, &look->use))
+		if (watcher->look(watcher->context, &look->use))
 			look_forget(look);
 		child->use = look->use;
 		sched_getaffinity(pid, sizeof(child->cpus), &child->cpus);
@@ -386,10 +386,10 @@ static void reap(pid_t pid, struct child *child, uint64_t start_ns)
 }
 
 void child_run(char *const *argv, enum child_show show, bool keep, unsigned timeout_ms,
-	       struct sampler *sampler, struct child *ret)
+	       const struct watcher *watcher, struct child *ret)
 {
 	struct sink out = { .fd = -1, .show = show == CHILD_SHOW }, err = { .fd = -1 };
-	bool hold = show == CHILD_SHOW_ON_FAILURE;
+	bool hold = show != CHILD_SHOW;
 	int out_write = -1, err_write = -1;
 	uint64_t start_ns;
 	struct process_how how = { .in = -1, .parent_end = SIGKILL };
@@ -403,26 +403,33 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	how.out = out_write;
 	how.err = err_write;
 	start_ns = clock_ns();
+	if (show == CHILD_KEEP)
+		how.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	process_adopt_orphans();
 	ret->status = process_start(argv, &how, &pid);
+	if (how.in >= 0)
+		close(how.in);
 	if (out_write >= 0)
 		close(out_write);
 	if (err_write >= 0)
 		close(err_write);
 	if (ret->status == 0) {
 		running = 1;
-		watch(pid, ret, &out, &err, timeout_ms, sampler);
+		watch(pid, ret, &out, &err, timeout_ms, watcher);
 		running = 0;
 		reap(pid, ret, start_ns);
 		process_end_descendants(); /* they would go on loading the listeners */
 	}
 	drain(&out);
 	drain(&err);
-	if (hold && ret->status > 0 && !interrupted) {
+	if (show == CHILD_SHOW_ON_FAILURE && ret->status > 0 && !interrupted) {
 		fwrite(out.text ? out.text : "", 1, out.bytes, stderr);
 		fwrite(err.text ? err.text : "", 1, err.bytes, stderr);
 	}
-	free(err.text);
+	if (show == CHILD_KEEP)
+		ret->errors = err.text ? err.text : strdup("");
+	else
+		free(err.text);
 	if (keep)
 		ret->output = out.text ? out.text : strdup("");
 	else
@@ -432,5 +439,6 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 void child_free(struct child *child)
 {
 	free(child->output);
-	child->output = NULL;
+	free(child->errors);
+	child->output = child->errors = NULL;
 }

@@ -1,0 +1,16 @@
+/* What the files of the bridge share: replies on stdout.  Each returns false if nobody reads. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "varlink_frame.h"
+
+/* Take ownership of reply, and of parameters. */
+bool bridge_put(json_t *reply);
+bool bridge_put_error(const char *name, json_t *parameters);
+
+/* The texts of the parameter argv, NULL-terminated.  They belong to it, the array to the caller. */
+char **bridge_words(const json_t *parameters);
+
+/* Runs the command of a call of org.nbserved.Host.Run to its end, and reads `reader` meanwhile. */
+bool bridge_run(struct varlink_reader *reader, const struct varlink_request *call);
