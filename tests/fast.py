@@ -29,6 +29,7 @@ ROWS = [
     (r"ctl/(top|report|metrics)/", r"\1"),
     (r"ctl/(compare|measure|report)/", "report run sweep"),
     (r"ctl/(show|client|state|compare|main)", "nbctl"),
+    (r"ctl/(bridge|client|host)/|ctl/compare/(daemon|generator)_host|doc/lab", "remote lab interrupt"),
     (r"ctl/nbctl|tools/(install|release)", "install completion"),
     (r"tests/system/test_(\w+)\.py", r"\1"),
 ]
