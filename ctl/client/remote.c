@@ -50,24 +50,6 @@ static bool remote_command(const struct client_target *target, char *text, size_
 	return true;
 }
 
-/* Starts ssh with SIGINT ignored, which programs inherit.  So Ctrl-C reaches nbctl alone, which
- * then ends ssh. */
-static int start_ssh(char *const *argv, int socket, int errors, pid_t *ret_pid)
-{
-	struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit;
-	struct process_how how = {
-		.in = socket, .out = socket, .err = errors, .parent_end = SIGTERM
-	};
-	int rc;
-
-	sigaction(SIGINT, &ignore, &interrupt);
-	sigaction(SIGQUIT, &ignore, &quit);
-	rc = process_start(argv, &how, ret_pid);
-	sigaction(SIGINT, &interrupt, NULL);
-	sigaction(SIGQUIT, &quit, NULL);
-	return rc;
-}
-
 int remote_open(const struct client_target *target, struct remote *r, int *ret_fd)
 {
 	char command[REMOTE_COMMAND_MAX];
@@ -84,6 +66,7 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 		command,
 		NULL,
 	};
+	struct process_how how = { .parent_end = SIGTERM, .deaf = true };
 	int fds[2], rc;
 
 	if (!remote_command(target, command, sizeof(command)))
@@ -91,7 +74,9 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
 		return -errno;
 	r->errors = memfd_create("ssh", MFD_CLOEXEC);
-	rc = r->errors < 0 ? -errno : start_ssh((char *const *)argv, fds[1], r->errors, &r->pid);
+	how.in = how.out = fds[1];
+	how.err = r->errors;
+	rc = r->errors < 0 ? -errno : process_start((char *const *)argv, &how, &r->pid);
 	close(fds[1]);
 	if (rc == 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0) {
 		process_spare(r->pid); /* compare kills what its command leaves behind */

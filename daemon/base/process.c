@@ -36,6 +36,10 @@ static int become(char *const *argv, const struct process_how *how, pid_t parent
 		if (i == SIGPIPE ||
 		    (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_IGN))
 			signal(i, SIG_DFL);
+	if (how->deaf) {
+		signal(SIGINT, SIG_IGN);
+		signal(SIGQUIT, SIG_IGN);
+	}
 	sigemptyset(&none);
 	if ((how->in >= 0 && dup2(how->in, STDIN_FILENO) < 0) ||
 	    (how->out >= 0 && dup2(how->out, STDOUT_FILENO) < 0) ||
