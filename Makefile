@@ -135,7 +135,8 @@ UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/test_rdma_%) $(if $(TLS_
 UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
 FUZZ_SRC := $(filter-out $(if $(TLS_FOUND),,tests/fuzz/fuzz_tls.c),$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ     := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
-BENCH_SRC := $(wildcard tests/bench/*.c)
+BENCH_BPF := $(wildcard tests/bench/*.bpf.c)
+BENCH_SRC := $(filter-out $(BENCH_BPF) $(if $(BPF_FOUND),,$(BENCH_BPF:%.bpf.c=%.c)),$(wildcard tests/bench/*.c))
 
 include tests/tests.mk
 -include tests/bench/bench.mk

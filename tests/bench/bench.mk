@@ -9,6 +9,11 @@ $(BUILD)/bench/%: tests/bench/%.c $(BASE_OBJ) $(BUILD)/flags | packages
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_base) $(LDFLAGS_ALL) -o $@ $< $(BASE_OBJ) $(PKG_LIBS) -lm
 
+# The half of this one that runs in the kernel is loaded when it starts.
+$(BUILD)/bench/echo_bpf: private PKG_LIBS += -lbpf
+$(BUILD)/bench/echo_bpf: tests/bench/echo_bpf.h | $(BUILD)/tests/bench/echo_bpf.bpf.o
+$(BUILD)/tests/bench/echo_bpf.bpf.o: tests/bench/echo_bpf.h
+
 # This one is nbctl's judging.
 $(BUILD)/bench/verdict: tests/bench/verdict.c $(BUILD)/ctl/measure/verdict.o $(BUILD)/flags | packages
 	@mkdir -p $(@D)
@@ -19,7 +24,7 @@ $(BUILD)/bench/verdict: tests/bench/verdict.c $(BUILD)/ctl/measure/verdict.o $(B
 $(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) $(INC_core) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libnbserved.a \
+	$(Q)$(CC) $(CFLAGS_ALL) $(INC_config) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libnbserved.a \
 		$(PKG_LIBS) -lm
 
 # The daemon without its statistics, to measure the cost of counting.

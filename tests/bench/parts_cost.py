@@ -60,12 +60,29 @@ def bare(bench, name, program):
 # ---- a. CPU per request
 
 
+def kernel_loop(bench):
+    """A maker of the echo that runs in the kernel; nothing, and the reason, where there is none."""
+    argv = [bench.program("echo_bpf"), bench.build / "tests/bench/echo_bpf.bpf.o"]
+    if not argv[0].exists():
+        bench.say("no BPF loop: this build is without libbpf or clang")
+        return []
+    make = functools.partial(Bare, "BPF loop", *argv)
+    try:
+        make().__exit__()
+    except RuntimeError:
+        said = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        bench.say(f"no BPF loop: {said.stderr.strip().splitlines()[-1]}")
+        return []
+    return [make]
+
+
 def echo_servers(bench):
     makers = [
         bare(bench, "bare epoll", "echo_epoll"),
         bare(bench, "bare epoll again", "echo_epoll"),
         bare(bench, "bare io_uring", "echo_uring"),
     ]
+    makers += kernel_loop(bench)
     makers += [daemon(bench, f"nbserved {e}", engine=e) for e in ENGINES]
     return makers + [functools.partial(Foreign, n, command) for n, command in bench.foreign]
 
