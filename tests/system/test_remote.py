@@ -212,7 +212,7 @@ def test_a_command_on_another_host_is_measured(daemon, far):
     ran = compare_on(far, daemon, "bash", "-c", client, "{port}", options=["--repeat=3", "--json"])
     (row,) = json.loads(ran.stdout)["rows"]
     assert row["count"] == 3 and row["generator"]["elsewhere"] and row["generator"]["wall_ns"] > 0
-    assert row["conditions"]["generator_host"]["name"] == "c1" and row["conditions"]["generator_cpus"]
+    assert row["conditions"]["generator_host"]["name"] == "c1"
     once = compare_on(far, daemon, "bash", "-c", client, options=["--nbctl", f"env {NBCTL}"])
     assert once.returncode == 0 and once.stdout.startswith("done\n")
 
