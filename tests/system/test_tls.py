@@ -229,7 +229,7 @@ def test_compare_with_and_without_tls(start_daemon, engine, pem, tmp_path):
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     plain, sealed = ([row for row in saved if row["listener"] == name] for name in ["plain", "sealed"])
     assert all("tls" not in row for row in plain) and all(row["tls"]["cipher"] == "aes-128-gcm" for row in sealed)
-    assert {row["bytes_out"] for row in plain} == {row["bytes_out"] for row in sealed}
+    assert max(row["bytes_out"] for row in saved) < (64 << 10) + 200  # no records and no handshake: these are more
     grouped = json.loads(daemon.nbctl("compare", "--load", rows, "--json").stdout)["rows"]
     assert [row["verdict"] and row["verdict"]["against"] for row in grouped] == [None, "plain"]
 
