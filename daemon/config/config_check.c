@@ -69,8 +69,8 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
 		return true;
 	}
-	if (key->datagrams && !l->transport->datagrams) {
-		snprintf(needs, CHECK_TEXT_MAX, "transport = udp");
+	if (key->datagrams && !config_has_datagrams(l)) {
+		snprintf(needs, CHECK_TEXT_MAX, "transport = udp, or rdma with qp-type = ud");
 		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
 		return true;
 	}

@@ -52,14 +52,16 @@ static void check_group(struct config_report *r, struct listener_config *of, uns
 		const struct listener_config *l = &r->config->listeners[i];
 		unsigned end = l < of ? l->group_count : l == of ? index : 0;
 
-		if (l->transport != of->transport || (l != of && !have_same_port(l, of)) ||
+		if (l->transport != of->transport || !config_has_datagrams(l) ||
+		    (l != of && l->transport->socket_type && !have_same_port(l, of)) ||
 		    !serves(l, &of->groups[index], end))
 			continue;
 		config_report(r, of->group_origins[index],
 			      config_section_text(CONFIG_LISTENER, of, section), "groups",
-			      "'%s' is already served at that port by [%s] (%s:%u), and each "
+			      "'%s' is already served%s by [%s] (%s:%u), and each "
 			      "datagram would be answered twice",
 			      format_group(&of->groups[index], text),
+			      of->transport->socket_type ? " at that port" : "",
 			      config_section_text(CONFIG_LISTENER, l, taken), l->section.file,
 			      l->section.line);
 		return;
@@ -86,9 +88,10 @@ void config_check_groups(struct config_report *r, struct listener_config *l)
 {
 	if (l->group_count == 1 && l->groups[0].sa.ss_family == AF_UNSPEC)
 		l->group_count = 0;
-	if (!l->transport->datagrams) /* reported already */
+	if (!config_has_datagrams(l)) /* reported already */
 		return;
-	check_count(r, l);
+	if (l->transport->socket_type)
+		check_count(r, l);
 	for (unsigned i = 0; i < l->group_count; i++)
 		check_group(r, l, i);
 }

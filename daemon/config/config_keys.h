@@ -62,7 +62,7 @@ struct config_key {
 	const struct key_table *table; /* only services with these keys may: the key's owners */
 	const struct key *of;          /* as the owner describes it; NULL: a key of this folder */
 	bool streams;                  /* only transport tcp may, which has byte streams */
-	bool datagrams;                /* only transport udp may */
+	bool datagrams;                /* only listeners with config_has_datagrams() may */
 	bool of_files;                 /* export key, for files only */
 	bool plain;                    /* only listeners without `tls` may */
 	bool of_tls;                   /* listener key, with `tls` only */
@@ -121,7 +121,13 @@ void config_check_united(struct config_report *r, struct listener_config *l);
 /* Reports features that l's key `features` switches off although its engine does not have them. */
 void config_check_features(struct config_report *r, const struct listener_config *l);
 
-/* Reports groups of l that it or a listener before it already serves at the same port. */
+/* Are the listener's clients told apart by their datagrams? */
+static inline bool config_has_datagrams(const struct listener_config *l)
+{
+	return l->transport->datagrams || (l->transport->verbs && l->options.qp_type == QP_UD);
+}
+/* Reports groups of l that it or a listener before it already serves, at the same port if groups
+ * have one. */
 void config_check_groups(struct config_report *r, struct listener_config *l);
 
 /* Number of possible CPUs of this host; valid CPU numbers are 0 to one less. */

@@ -304,6 +304,11 @@ struct worker_drain_state {
 	struct timer timer; /* armed while the worker drains */
 };
 
+/* A multicast group, with its interface, and the address that this host has there, port 0. */
+struct worker_group {
+	struct sockaddr_storage group, local;
+};
+
 /* accept.c */
 struct worker_accept {
 	struct acceptor *acceptors;
@@ -318,6 +323,9 @@ struct worker_accept {
 	 * by the owner.  The count is 0 for other engines. */
 	struct sockaddr_storage *endpoints;
 	unsigned endpoint_count;
+	/* Likewise, that such an engine joins. */
+	const struct worker_group *groups;
+	unsigned group_count;
 };
 
 /* The listener's workers, among which an engine that binds addresses distributes connections.

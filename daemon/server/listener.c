@@ -303,6 +303,7 @@ void listener_free(struct listener *l)
 	admission_free(l->admission);
 	free(l->addresses);
 	free(l->endpoints);
+	free(l->groups);
 	free(l->config);
 	sem_destroy(&l->accept_ended);
 	free(l);

@@ -56,6 +56,7 @@ struct listener {
 	bool inherited;
 	/* Addresses for an engine that binds them itself; NULL: the listener has sockets. */
 	struct sockaddr_storage *endpoints;
+	struct worker_group *groups; /* likewise, config->group_count of them */
 	struct admission *admission;
 	struct tls_stage *tls;          /* around its service; NULL: none */
 	struct server_export **exports; /* references to config->exports; NULL: not served */

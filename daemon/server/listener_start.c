@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "groups.h"
 #include "listener_internal.h"
 #include "listener_sockets.h"
 #include "listeners.h"
@@ -97,6 +98,8 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 		if (i == 0 && l->endpoints) {
 			w->accept.endpoints = l->endpoints;
 			w->accept.endpoint_count = listener_address_count(l->config);
+			w->accept.groups = l->groups;
+			w->accept.group_count = l->config->group_count;
 		}
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->name, i % 100);
 		rc = worker_spawn(w, taken, socket_count, reason);
@@ -176,10 +179,15 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 {
 	unsigned count = listener_address_count(l->config);
 	struct listening none = { 0 };
+	int rc;
 
 	l->endpoints = calloc(count, sizeof(*l->endpoints));
-	if (!l->endpoints)
+	l->groups = calloc(MAX(l->config->group_count, 1U), sizeof(*l->groups));
+	if (!l->endpoints || !l->groups)
 		return reason_set(reason, -ENOMEM, "no memory");
+	rc = groups_list(l->config, l->groups, reason);
+	if (rc < 0)
+		return rc;
 	listener_address_list(l->config, l->endpoints);
 	for (; going && *going; going++)
 		if (listener_must_wait(l, *going))

@@ -43,6 +43,7 @@ TESTS = {
     "ib_send_lat -F": "vm/inside_exchange.py::test_perftest_over_tcp",
     "ib_send_lat -c UD -F -p 18526": "vm/inside_exchange.py::test_perftest_over_tcp_with_other_queue_pairs",
     "ib_send_lat -c UD -R": "vm/inside_far.py::test_perftest_datagrams",
+    "mckey": "vm/inside_far.py::test_mckey_sends_to_a_group",
     "rdma_client": "vm/inside_rdma.py::test_rdma_core_client",
     "rdma_xclient": "vm/inside_far.py::test_rdma_xclient_sends_its_message",
     "ucmatose": "vm/inside_far.py::test_ucmatose_connects_and_waits_for_the_server_to_leave",

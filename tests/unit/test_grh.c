@@ -77,6 +77,21 @@ static void anything_else_is_refused(void **state)
 	assert_int_equal(grh_source(grh, &source), -EINVAL);
 }
 
+static void groups_are_told_by_the_target(void **state)
+{
+	uint8_t grh[GRH_BYTES] = { 0 };
+
+	(void)state;
+	memcpy(grh + 20, ipv4, sizeof(ipv4));
+	assert_false(grh_is_to_group(grh));
+	grh[36] = 239;
+	assert_true(grh_is_to_group(grh));
+	put_ipv6(grh, "fd09::1");
+	assert_false(grh_is_to_group(grh));
+	assert_int_equal(inet_pton(AF_INET6, "ff05::1", grh + 24), 1);
+	assert_true(grh_is_to_group(grh));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -84,6 +99,7 @@ int main(void)
 		cmocka_unit_test(ipv4_is_behind_whatever_was_there),
 		cmocka_unit_test(addresses_that_look_like_ipv4_are_ipv6),
 		cmocka_unit_test(anything_else_is_refused),
+		cmocka_unit_test(groups_are_told_by_the_target),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

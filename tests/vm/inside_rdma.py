@@ -555,20 +555,21 @@ def mac_of(interface):
     return bytes.fromhex(Path(f"/sys/class/net/{interface}/address").read_text().strip().replace(":", ""))
 
 
-def forged(source, qp):
+def forged(source, qp, target=ADDRESSES["rxe"]):
     """A frame to rxe0 with a datagram for this queue pair, which says that it comes from `source` (RoCE v2)."""
     payload = b"forged!!"
     transport = struct.pack("!BBHIIII", 0x64, 0, 0xffff, qp, 1, RDMA_UDP_QKEY, 4711) + payload
     udp = struct.pack("!HHHH", 49152, 4791, 8 + len(transport) + 4, 0)
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp) + len(transport) + 4, 0, 0x4000, 64, 17, 0,
-                     socket.inet_aton(source), socket.inet_aton(ADDRESSES["rxe"]))
+                     socket.inet_aton(source), socket.inet_aton(target))
     total = sum(struct.unpack("!10H", ip))
     checked = ip[:10] + struct.pack("!H", 0xffff - (total + total // 0x10000) % 0x10000) + ip[12:]
     # What routers change, checksums and a reserved byte count as ones in the packet's own sum.
     masked = (b"\xff" * 8 + ip[:1] + b"\xff" + ip[2:8] + b"\xff" + ip[9:10] + b"\xff\xff" + ip[12:] + udp[:6]
               + b"\xff\xff" + transport[:4] + b"\xff" + transport[5:])
     whole = checked + udp + transport + struct.pack("<I", zlib.crc32(masked))
-    return mac_of("rxe_a") + mac_of("rxe_b") + b"\x08\x00" + whole
+    group = bytes.fromhex("01005e") + bytes([socket.inet_aton(target)[1] & 127]) + socket.inet_aton(target)[2:]
+    return (group if target.startswith("239.") else mac_of("rxe_a")) + mac_of("rxe_b") + b"\x08\x00" + whole
 
 
 def datagram_queue_pair():

@@ -312,8 +312,9 @@ static void rdma_conn_established(const struct rdma_conn *r)
 		ibv_modify_qp(r->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
 }
 
-static void rdma_conn_event(struct rdma_conn *r, enum rdma_cm_event_type type)
+static void rdma_conn_event(void *context, enum rdma_cm_event_type type)
 {
+	struct rdma_conn *r = context;
 	switch (type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
 		rdma_conn_established(r);

@@ -15,10 +15,10 @@
 #include "rdma_cm.h"
 #include "rdma_engine.h"
 #include "rdma_exchange.h"
+#include "rdma_gid.h"
 #include "sockaddr.h"
 
 enum {
-	PAIR_GIDS = 256,      /* entries of a device's table that are looked at */
 	PAIR_ROUTE_MS = 2000, /* time limit for finding the route */
 	PAIR_HOPS = 255,      /* as perftest's clients */
 	PAIR_TIMEOUT = 14,    /* 67 ms until a packet is sent again */
@@ -44,25 +44,7 @@ static int rdma_pair_refuse(const struct conn *c, int rc, const char *why)
 	return rc;
 }
 
-/* ---- GIDs ---- */
-
-/* The device's RoCE v2 entry of that GID, at a port (0: at any); false: there is none. */
-static bool rdma_pair_find_gid(struct ibv_context *verbs, unsigned port, const void *gid,
-			       struct ibv_gid_entry *ret_entry)
-{
-	struct ibv_gid_entry entries[PAIR_GIDS];
-	ssize_t count = ibv_query_gid_table(verbs, entries, ARRAY_SIZE(entries), 0);
-
-	for (ssize_t i = 0; i < count; i++) {
-		if (entries[i].gid_type != IBV_GID_TYPE_ROCE_V2 ||
-		    (port && entries[i].port_num != port) ||
-		    memcmp(&entries[i].gid, gid, PAIR_GID) != 0)
-			continue;
-		*ret_entry = entries[i];
-		return true;
-	}
-	return false;
-}
+/* ---- MTU ---- */
 
 /* The smallest MTU of the device's RoCE ports, as enum ibv_mtu; 0: it has none. */
 static unsigned rdma_pair_mtu_of(struct ibv_context *verbs)
@@ -98,7 +80,7 @@ int rdma_pair_mtu(struct conn *c)
 	for (struct ibv_context **at = list; at && *at && !x->interface; at++) {
 		unsigned mtu = rdma_pair_mtu_of(*at);
 
-		if (mtu && rdma_pair_find_gid(*at, 0, &address, &entry)) {
+		if (mtu && rdma_gid_find(*at, 0, &address, &entry)) {
 			x->interface = entry.ndev_ifindex;
 			least = mtu;
 		} else if (mtu && (!least || mtu < least)) {
@@ -367,8 +349,8 @@ static int rdma_pair_connect(struct rdma_conn *r)
 	struct ibv_gid_entry entry;
 	int rc;
 
-	if (!rdma_pair_find_gid(r->id->verbs, r->id->port_num, &r->id->route.addr.addr.ibaddr.sgid,
-				&entry))
+	if (!rdma_gid_find(r->id->verbs, r->id->port_num, &r->id->route.addr.addr.ibaddr.sgid,
+			   &entry))
 		return -EADDRNOTAVAIL;
 	memcpy(own->gid, &entry.gid, sizeof(own->gid));
 	own->number = r->number;

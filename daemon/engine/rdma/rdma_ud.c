@@ -113,6 +113,7 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 
 static void rdma_ud_free(struct rdma_ud *ud)
 {
+	rdma_ud_groups_leave(ud);
 	if (ud->qp)
 		ibv_destroy_qp(ud->qp);
 	rdma_ud_destroy_handles(ud);
@@ -158,6 +159,7 @@ static struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct 
 	if (ud->inline_max > 0)
 		worker_feature(d->worker, FEATURE_inline_send);
 	rdma_ud_feed(ud);
+	rdma_ud_groups_join(ud);
 	return ud;
 }
 
@@ -195,6 +197,7 @@ static void rdma_ud_forget(struct rdma_ud *ud)
 
 static void rdma_ud_kill(struct rdma_ud *ud)
 {
+	rdma_ud_groups_leave(ud);
 	ibv_destroy_qp(ud->qp);
 	ud->qp = NULL;
 	rdma_ud_forget(ud);
@@ -315,12 +318,6 @@ static void rdma_ud_device_gone(struct rdma_device *d)
 	(void)d;
 }
 
-/* Never called: no identifier has a connection. */
-static void rdma_ud_event(struct rdma_conn *r, enum rdma_cm_event_type type)
-{
-	(void)r, (void)type;
-}
-
 static const struct rdma_mode rdma_datagrams = {
 	.space = RDMA_PS_UDP,
 	.opened = rdma_ud_device_opened,
@@ -330,10 +327,20 @@ static const struct rdma_mode rdma_datagrams = {
 	.completed = { [RDMA_TAG_DATAGRAM] = rdma_ud_received,
 		       [RDMA_TAG_DATAGRAM_SENT] = rdma_ud_sent },
 	.requested = rdma_ud_requested,
-	.event = rdma_ud_event,
+	.event = rdma_ud_group_event,
 	.tend = rdma_ud_tend,
 	.feed = rdma_ud_feed_all,
 };
+
+static void rdma_ud_accept(struct worker *w, bool on)
+{
+	const struct rdma *e = w->engine_state;
+
+	rdma_cm_accept(w, on);
+	for (struct rdma_device *d = on ? NULL : e->devices; d; d = d->next)
+		for (struct rdma_ud *ud = d->uds; ud; ud = ud->next)
+			rdma_ud_groups_leave(ud);
+}
 
 static int rdma_ud_init(struct worker *w, struct reason *reason)
 {
@@ -341,7 +348,9 @@ static int rdma_ud_init(struct worker *w, struct reason *reason)
 
 	if (rc < 0)
 		return rc;
-	rc = rdma_ud_handles_open(w, reason);
+	rc = rdma_ud_groups_check(w, reason);
+	if (rc == 0)
+		rc = rdma_ud_handles_open(w, reason);
 	if (rc < 0)
 		rdma_fini(w);
 	return rc;
@@ -366,7 +375,7 @@ extern const struct engine engine_rdma_datagrams;
 /* The engine of a listener with `qp-type = ud`. */
 const struct engine engine_rdma_datagrams = {
 	RDMA_ENGINE,
-	.accept = rdma_cm_accept,
+	.accept = rdma_ud_accept,
 	.forgets = true,
 	.init = rdma_ud_init,
 	.fini = rdma_ud_fini,

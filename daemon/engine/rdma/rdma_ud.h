@@ -52,6 +52,8 @@ struct rdma_ud {
 	/* Requests in the send queue; those after the last signalled one. */
 	unsigned sends, unsignalled;
 	struct peers peers;
+	struct rdma_ud_group *groups;
+	uint8_t group_gid; /* index of the GID from which datagrams to groups are answered */
 	struct rdma_peer *waiting; /* list of clients that wait for room in the send queue */
 };
 
@@ -77,6 +79,15 @@ struct rdma_peer {
 
 /* rdma_ud.c: a request has failed. */
 void rdma_ud_failed(struct rdma_ud *ud);
+
+/* rdma_ud_group.c: joins the worker's groups that the port's addresses can reach; leaves all, as
+ * long as the queue pair exists.  Failures are logged. */
+void rdma_ud_groups_join(struct rdma_ud *ud);
+void rdma_ud_groups_leave(struct rdma_ud *ud);
+/* 0, or -errno with the reason: a group is joined by no queue pair. */
+int rdma_ud_groups_check(const struct worker *w, struct reason *reason);
+/* rdma_mode.event(): of an identifier that joins. */
+void rdma_ud_group_event(void *context, enum rdma_cm_event_type type);
 
 /* rdma_ud_send.c */
 void rdma_ud_flush(struct conn *c); /* engine->flush */

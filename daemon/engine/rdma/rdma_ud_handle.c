@@ -220,10 +220,16 @@ bool rdma_ud_hold(struct rdma_ud *ud, const struct rdma_ud_client *client, struc
 	struct rdma_ud_job *job = rdma_ud_job_find(h, ud, &client->key);
 	struct rdma_ud_queue *q =
 		rdma_ud_seen(h, &h->askers, &client->address) ? &h->asked : &h->others;
+	unsigned each;
 
 	if (job)
 		q = job->queue;
-	if (q->held >= q->held_max || (job && job->count >= q->each))
+	/* Who sends to a group knows no queue pair that it could have asked for. */
+	if (grh_is_to_group(k->base))
+		each = MIN(q->held_max, (unsigned)RDMA_UD_HELD_EACH);
+	else
+		each = q->each;
+	if (q->held >= q->held_max || (job && job->count >= each))
 		return false;
 	if (!job && (h->worker->drain.on || h->worker->turn.stop ||
 		     rdma_ud_has_failed(h, &client->address)))
@@ -241,6 +247,23 @@ bool rdma_ud_hold(struct rdma_ud *ud, const struct rdma_ud_client *client, struc
 
 /* ---- The helper ---- */
 
+/* The library looks for the address that the datagram was sent to among ours, which a group's is
+ * not. */
+static struct ibv_ah *rdma_ud_handle_make(struct rdma_ud_job *job)
+{
+	const struct rdma_ud *ud = job->ud;
+	struct in6_addr to = sockaddr_mapped(&job->client.address);
+	struct ibv_ah_attr attr = { .is_global = 1,
+				    .port_num = (uint8_t)ud->port,
+				    .grh = { .sgid_index = ud->group_gid, .hop_limit = 255 } };
+
+	if (!(job->wc.wc_flags & IBV_WC_GRH) || !grh_is_to_group((const uint8_t *)&job->grh))
+		return ibv_create_ah_from_wc(ud->device->pd, &job->wc, &job->grh,
+					     (uint8_t)ud->port);
+	memcpy(&attr.grh.dgid, &to, sizeof(to));
+	return ibv_create_ah(ud->device->pd, &attr);
+}
+
 static void *rdma_ud_helper(void *context)
 {
 	struct rdma_ud_handles *h = context;
@@ -255,8 +278,7 @@ static void *rdma_ud_helper(void *context)
 		job = h->job;
 		if (atomic_load(&h->stop))
 			return NULL;
-		job->ah = ibv_create_ah_from_wc(job->ud->device->pd, &job->wc, &job->grh,
-						(uint8_t)job->ud->port);
+		job->ah = rdma_ud_handle_make(job);
 		if (write(h->made_fd, &one, sizeof(one)) < 0)
 			return NULL;
 	}

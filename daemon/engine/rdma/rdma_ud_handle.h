@@ -12,8 +12,10 @@
 enum {
 	RDMA_UD_HELD = 256,     /* datagrams of clients that have asked, or an eighth of the pool */
 	RDMA_UD_HELD_EACH = 64, /* of one of them */
-	RDMA_UD_HELD_OTHERS = 32, /* of other clients, or an eighth of the pool; one of each */
-	RDMA_UD_KNOWN = 256,      /* addresses that a memory has room for */
+	/* Of other clients, or an eighth of the pool; one of each, unless it was sent to a group.
+	 */
+	RDMA_UD_HELD_OTHERS = 32,
+	RDMA_UD_KNOWN = 256, /* addresses that a memory has room for */
 	RDMA_UD_FAILED_NS = NS_PER_S,
 };
 

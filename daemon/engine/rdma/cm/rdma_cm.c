@@ -380,15 +380,15 @@ static void rdma_cm_handle(struct worker *w, struct rdma_cm_event *event)
 	enum rdma_cm_event_type type = event->event;
 	bool wish = type == RDMA_CM_EVENT_CONNECT_REQUEST;
 	struct rdma_request *request = wish ? rdma_cm_read(&event->param.conn) : NULL;
-	struct rdma_conn *r = wish ? NULL : id->context;
+	void *context = wish ? NULL : id->context;
 
 	rdma_ack_cm_event(event);
 	if (wish)
 		rdma_cm_requested(w, id, request);
 	else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		rdma_cm_removed(w, id, verbs);
-	else if (r)
-		e->mode->event(r, type);
+	else if (context)
+		e->mode->event(context, type);
 }
 
 static void rdma_cm_event(struct op *op, int res, uint32_t flags)

@@ -72,8 +72,8 @@ struct rdma_mode {
 	void (*completed[RDMA_TAG_COUNT])(struct rdma_device *d, void *of, const struct ibv_wc *wc);
 	/* A client asks to connect; takes ownership of the request. */
 	void (*requested)(struct worker *w, struct rdma_request *request);
-	/* An event of connection r (the context of the identifier). */
-	void (*event)(struct rdma_conn *r, enum rdma_cm_event_type type);
+	/* An event of an identifier with this context. */
+	void (*event)(void *context, enum rdma_cm_event_type type);
 	/* Runs before each wait, when no completion is being handled: frees what has ended. */
 	void (*tend)(struct worker *w);
 	/* Posts receives; runs before the worker sleeps, and after each poll before the received
