@@ -8,6 +8,7 @@
 
 #include "boot_id.h"
 #include "child.h"
+#include "cpus.h"
 #include "daemon_host.h"
 #include "field.h"
 #include "generator_host.h"
@@ -204,7 +205,7 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 	if (c->ctl->target.host || c->ctl->on)
 		return;
 	host_listener_cpus(c->pid, row->listener, &cpus);
-	if (host_other_nodes(&cpus, &child->cpus))
+	if (cpus_other_nodes(&cpus, &child->cpus))
 		json_object_set_new(to, "other_nodes", json_true());
 }
 

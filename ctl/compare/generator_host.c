@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpus.h"
 #include "field.h"
 #include "host.h"
 #include "util.h"
@@ -186,7 +187,7 @@ static void set_child(struct child *child, const json_t *last, enum child_show s
 	child->timed_out = field_bool(last, "timed_out");
 	child->wall_ns = field_uint(last, "wall_ns");
 	use_from_json(&child->use, field_get(last, "use"));
-	host_cpus_parse(field_text(last, "cpus"), &child->cpus);
+	cpus_parse(field_text(last, "cpus"), &child->cpus);
 	child->errors = strdup(field_text(last, "errors"));
 	show_output(child, field_text(last, "output"), show);
 	if (keep)

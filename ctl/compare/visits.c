@@ -9,6 +9,7 @@
 
 #include "child.h"
 #include "conditions.h"
+#include "cpus.h"
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
@@ -125,7 +126,7 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 		return; /* those of another host */
 	host_listener_cpus(v->options->conditions->pid, row->listener, &cpus);
 	CPU_AND(&both, &cpus, child);
-	host_siblings(&cpus, child, &siblings);
+	cpus_siblings(&cpus, child, &siblings);
 	row->generator.shared_cpus = (uint64_t)CPU_COUNT(&both);
 	if (!row->generator.shared_cpus)
 		row->generator.sibling_cpus = (uint64_t)CPU_COUNT(&siblings);

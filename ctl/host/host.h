@@ -19,18 +19,8 @@ struct measure_machine host_cpu_delta(const struct measure_machine *before,
  */
 void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus);
 
-/* Of `candidates` those that are another hardware thread of a core of one of `cpus`; empty:
- * unknown, too. */
-void host_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings);
-
 /* Formats as "0-3,8"; false: the set is empty or does not fit into `bytes`. */
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes);
-
-/* The CPUs of such a text, as far as it is one. */
-void host_cpus_parse(const char *text, cpu_set_t *ret);
-
-/* Are all of `b` on other NUMA nodes than `a`?  False if that is not known. */
-bool host_other_nodes(const cpu_set_t *a, const cpu_set_t *b);
 
 /* How often CPUs have been throttled so far: by heat, or in the cgroup of a process because it used
  * up its time.  The counters that this host has. */

@@ -1,0 +1,107 @@
+/* See cpus.h. */
+#include "cpus.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Cores ---- */
+
+/* Adds the CPUs of a list such as "0-1,4". */
+static void add_listed(const char *list, cpu_set_t *cpus)
+{
+	char *at = (char *)list;
+
+	while (*at >= '0' && *at <= '9') {
+		unsigned long first = strtoul(at, &at, 10), last = first;
+
+		if (*at == '-')
+			last = strtoul(at + 1, &at, 10);
+		for (; first <= last && first < CPU_SETSIZE; first++)
+			CPU_SET(first, cpus);
+		at += *at == ',';
+	}
+}
+
+void cpus_parse(const char *text, cpu_set_t *ret)
+{
+	CPU_ZERO(ret);
+	add_listed(text, ret);
+}
+
+void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings)
+{
+	char path[80], list[256];
+	FILE *from;
+
+	CPU_ZERO(ret_siblings);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET((size_t)cpu, cpus))
+			continue;
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+		from = fopen(path, "re");
+		if (from && fgets(list, sizeof(list), from))
+			add_listed(list, ret_siblings);
+		if (from)
+			fclose(from);
+	}
+	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, cpus) || !CPU_ISSET(cpu, candidates))
+			CPU_CLR(cpu, ret_siblings);
+}
+
+/* ---- Nodes ---- */
+
+/* The NUMA node of a CPU; -1: unknown. */
+static int node_of(unsigned cpu)
+{
+	char pattern[80];
+	int node = -1;
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "/sys/devices/system/cpu/cpu%u/node[0-9]*", cpu);
+	if (glob(pattern, 0, NULL, &found) == 0) {
+		node = atoi(strrchr(found.gl_pathv[0], '/') + sizeof("node"));
+		globfree(&found);
+	}
+	return node;
+}
+
+bool cpus_other_nodes(const cpu_set_t *a, const cpu_set_t *b)
+{
+	for (unsigned i = 0; i < CPU_SETSIZE; i++)
+		for (unsigned j = 0; CPU_ISSET(i, a) && j < CPU_SETSIZE; j++)
+			if (CPU_ISSET(j, b) && (node_of(i) < 0 || node_of(i) == node_of(j)))
+				return false;
+	return CPU_COUNT(a) > 0 && CPU_COUNT(b) > 0;
+}
+
+/* ---- Two CPUs ---- */
+
+bool cpus_apart(int *ret_first, int *ret_other)
+{
+	cpu_set_t ours, first, siblings;
+	int other = -1, start = -1;
+
+	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+		return false;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET((size_t)cpu, &ours))
+			continue;
+		if (start < 0) {
+			start = cpu;
+			CPU_ZERO(&first);
+			CPU_SET((size_t)cpu, &first);
+			cpus_siblings(&first, &ours, &siblings);
+		} else if (!CPU_ISSET((size_t)cpu, &siblings) &&
+			   (other < 0 || (node_of((unsigned)other) != node_of((unsigned)start) &&
+					  node_of((unsigned)cpu) == node_of((unsigned)start)))) {
+			other = cpu;
+		}
+	}
+	*ret_first = start;
+	*ret_other = other;
+	return other >= 0;
+}

@@ -1,0 +1,18 @@
+/* Which CPUs share a core or a NUMA node, by /sys. */
+#pragma once
+#include <sched.h>
+#include <stdbool.h>
+
+/* The CPUs of a list such as "0-3,8", as far as it is one. */
+void cpus_parse(const char *text, cpu_set_t *ret);
+
+/* Of `candidates` those that are another hardware thread of a core of one of `cpus`; empty:
+ * unknown, too. */
+void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings);
+
+/* Are all of `b` on other NUMA nodes than `a`?  False if that is not known. */
+bool cpus_other_nodes(const cpu_set_t *a, const cpu_set_t *b);
+
+/* The first CPU that we may use, and the first of another core, on the same node if there is one.
+ * False: there are none, and *ret_other is -1. */
+bool cpus_apart(int *ret_first, int *ret_other);
