@@ -8,6 +8,7 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
+#include "bench.h"
 #include "config.h"
 #include "control.h"
 #include "doctor.h"
@@ -255,6 +256,17 @@ static int serve_run(struct run_mode *run)
 	return status;
 }
 
+static int bench(struct run_mode *run, const char *word)
+{
+	int rc = bench_prepare(run, word), status;
+
+	if (rc < 0)
+		return rc == -EINVAL ? 2 : EXIT_FAILURE;
+	status = run_compare(run);
+	bench_end(run, status);
+	return status;
+}
+
 /* Loads the installed file.  Without one the doctor uses the defaults of --run. */
 static struct config *load_default(enum action action, struct run_mode *run)
 {
@@ -284,6 +296,8 @@ int main(int argc, char **argv)
 	log_open(LOG_INFO);
 	if (options_parse(&o, argc, argv) < 0)
 		return 2;
+	if (o.bench)
+		return bench(&o.run, o.bench);
 	if (o.run.count)
 		return serve_run(&o.run);
 	if (o.action == ACTION_DUMP_KEYS) {

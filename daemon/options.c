@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench.h"
 #include "config_run.h"
 
 static const char usage[] =
@@ -18,6 +19,8 @@ static const char usage[] =
 	"      --run SERVICE[,KEY=VALUE]...\n"
 	"                         serve this on 127.0.0.1, without a file; may be repeated;\n"
 	"                         --run help lists services and engines\n"
+	"      --bench WORD       measure echo, http, nbd, ... with a generator that is installed;\n"
+	"                         --bench help lists the words\n"
 	"      --check-config     say whether FILE is good, open nothing\n"
 	"      --dump-config      print the effective configuration with its origins\n"
 	"      --doctor           check this host, and each listener and export of FILE\n"
@@ -76,7 +79,13 @@ static int check_run(const struct options *o)
 	const struct run_mode *run = &o->run;
 	const char *wrong = NULL;
 
-	if (run->count == 0 && (run->command || run->option_count))
+	if (o->bench && (run->count || run->command))
+		wrong = "--bench chooses listeners and command: without --run and without a command";
+	else if (o->bench && (o->config || o->action != ACTION_SERVE))
+		wrong = "--bench needs no file: not with --config, --check-config and their like";
+	else if (o->bench)
+		return 0;
+	else if (run->count == 0 && (run->command || run->option_count))
 		wrong = "a command and the options of comparisons need --run";
 	else if (run->count && (o->config || o->action != ACTION_SERVE))
 		wrong = "--run needs no file: not with --config, --check-config and their like";
@@ -98,6 +107,7 @@ int options_parse(struct options *o, int argc, char **argv)
 		{ "dump-keys", no_argument, NULL, 'K' },
 		{ "doctor", no_argument, NULL, 'D' },
 		{ "run", required_argument, NULL, 'r' },
+		{ "bench", required_argument, NULL, 'b' },
 		{ "repeat", required_argument, NULL, 'o' },
 		{ "time", required_argument, NULL, 'o' },
 		{ "within", required_argument, NULL, 'o' },
@@ -148,6 +158,13 @@ int options_parse(struct options *o, int argc, char **argv)
 				exit(options_finish_output());
 			}
 			run->specs[run->count++] = optarg;
+			break;
+		case 'b':
+			if (!strcmp(optarg, "help")) {
+				bench_help(stdout);
+				exit(options_finish_output());
+			}
+			o->bench = optarg;
 			break;
 		case 's':
 			if (add_sweep(run, optarg) < 0 || run_option(run, "sweep", optarg) < 0)

@@ -16,10 +16,12 @@ enum { RUN_SPECS_MAX = 64, RUN_OPTIONS_MAX = 32 };
 struct run_mode {
 	char *specs[RUN_SPECS_MAX]; /* arguments of --run */
 	unsigned count;
-	char *options[RUN_OPTIONS_MAX]; /* for `nbctl compare`, with their values */
+	/* For `nbctl compare`, with their values; --bench adds one. */
+	char *options[RUN_OPTIONS_MAX + 2];
 	unsigned option_count;
 	struct sweeps sweeps; /* of options */
 	char **command;       /* the arguments after `--`, NULL-terminated; NULL: none */
+	char *page;           /* that --bench has chosen for --html; NULL: none */
 	/* The rest is private to run.c. */
 	struct server *server;
 	char directory[PATH_MAX]; /* directory made for the control socket; "": none */

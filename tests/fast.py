@@ -26,6 +26,7 @@ ROWS = [
     (r"daemon/(server|host)/|daemon/(main|options)", "reload notify"),
     (r"daemon/(control|varlink)/", "control stats"),
     (r"daemon/(run|options)\.", "run"),
+    (r"daemon/(bench|host/generators)\.", "bench"),
     (r"ctl/(top|report|metrics)/", r"\1"),
     (r"ctl/(compare|measure|report)/", "report run sweep"),
     (r"ctl/(show|client|state|compare|main)", "nbctl"),

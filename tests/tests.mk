@@ -111,7 +111,7 @@ check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_o
 # A test over all engines runs over one under each sanitizer: services and core are the same code on each
 # engine.  Left out are tests of scripts, of nbctl's texts, and of load that only takes time there.
 check-asan: TEST_ENGINES := io_uring
-check-asan: TEST_SKIP := builds completion install interrupt layers notify options reload_load report run softirq sweep verdict
+check-asan: TEST_SKIP := bench builds completion install interrupt layers notify options reload_load report run softirq sweep verdict
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
@@ -131,7 +131,7 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	$(Q)tests/vm/vm.sh -S -t 2400 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
-check-tsan: TEST_SKIP := builds completion config install interrupt layers metrics options reload_random remote report run \
+check-tsan: TEST_SKIP := bench builds completion config install interrupt layers metrics options reload_random remote report run \
 	softirq sweep top verdict
 check-tsan: ## unit and system tests under ThreadSanitizer
 	@tools/deps.sh build test

@@ -13,6 +13,7 @@
 #include "config.h"
 #include "document.h"
 #include "export_open.h"
+#include "generators.h"
 #include "groups.h"
 #include "listener.h"
 #include "registry.h"
@@ -431,12 +432,24 @@ static bool all_served(const json_t *items)
 	return true;
 }
 
+/* Those of `nbserved --bench`, on $PATH.  That there are none is no fault of a host that others
+ * load.
+ */
+static void check_generators(json_t *checks)
+{
+	char *found = generators_installed();
+
+	check(checks, "generators", true, *found ? found : "none", "", "");
+	free(found);
+}
+
 json_t *doctor_check(const struct config *config)
 {
 	json_t *checks = json_array(), *listeners = json_array(), *exports;
 
 	check_kernel(checks);
 	check_cpus(checks);
+	check_generators(checks);
 	check_limit(checks, "memlock (bytes)", RLIMIT_MEMLOCK, 64 << 20,
 		    "little memory may be locked for rings and registered buffers",
 		    "LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited");

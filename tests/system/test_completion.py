@@ -98,12 +98,12 @@ def test_every_option_of_every_command(complete):
 
 def test_options_and_listeners_of_nbserved(complete):
     help_text = subprocess.run([NBSERVED, "--help"], capture_output=True, text=True, check=True).stdout
-    options, doctor, services, keys, engines, types = complete.all([
+    options, doctor, benches, services, keys, engines, types = complete.all([
         ("nbserved", *words) for words in (
-            ("--",), ("--do",), ("--run", "ech"), ("--run", "echo,buffer"),
+            ("--",), ("--do",), ("--bench", "ht"), ("--run", "ech"), ("--run", "echo,buffer"),
             ("--run", "echo,port=7,engine=io_"), ("--run", "echo,qp-type="))])
     assert options - {"--"} == set(re.findall(r"--[a-z][a-z-]+", help_text))
-    assert doctor == {"--doctor"}
+    assert doctor == {"--doctor"} and benches == {"http"}
     assert services == {"echo"}
     assert keys == {"echo,buffer-size=", "echo,buffers="}
     assert engines == {"echo,port=7,engine=io_uring", "echo,port=7,engine=io_uring-poll"}

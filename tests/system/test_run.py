@@ -273,6 +273,9 @@ def test_wrong_command_lines(tmp_path):
         ["--repeat", "3"],
         ["--run", "echo", "--"],
         ["--run", "echo", "--frob"],
+        ["--bench", "echo", "--run", "echo"],
+        ["--bench", "echo", "--", "true"],
+        ["--bench", "echo", "--config", "x.ini"],
     ):
         assert "try --help" in run(tmp_path, *arguments, check=2).stderr
     done = run(tmp_path, "--run", "echo", "redis-benchmark", "-p", "{port}", check=2)

@@ -1,0 +1,169 @@
+/* See bench.h. */
+#include "bench.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpus.h"
+#include "generators.h"
+#include "suggest.h"
+#include "util.h"
+
+enum { COMMAND_WORDS_MAX = 32 };
+
+/* "redis-benchmark, valkey-benchmark"; those that are installed, or the others. */
+static void print_generators(FILE *to, const struct bench *b, bool installed)
+{
+	const char *before = "";
+
+	for (const struct generator *g = b->generators; g->program; g++)
+		if (generator_is_installed(g) == installed) {
+			fprintf(to, "%s%s", before, g->program);
+			before = ", ";
+		}
+}
+
+void bench_help(FILE *to)
+{
+	for (const struct bench *b = benches; b->word; b++) {
+		bool installed = bench_generator(b);
+
+		fprintf(to, "%-9s %s: %s", b->word, b->summary, installed ? "" : "not installed: ");
+		print_generators(to, b, installed);
+		putc('\n', to);
+	}
+}
+
+static int unknown_word(const char *word)
+{
+	struct suggestion near = { .text = word };
+
+	for (const struct bench *b = benches; b->word; b++)
+		suggest_try(&near, b->word);
+	fprintf(stderr, "nbserved: --bench: there is no '%s'%s; --bench help lists the words\n",
+		word, suggest_hint(&near));
+	return -EINVAL;
+}
+
+/* How to get each of them. */
+static int not_installed(const struct bench *b)
+{
+	fprintf(stderr, "nbserved: --bench %s: none of its generators is installed; install one:\n",
+		b->word);
+	for (const struct generator *g = b->generators; g->program; g++)
+		fprintf(stderr, "  %s: apt install %s%s%s\n", g->program, g->debian,
+			g->fedora ? "; dnf install " : "", g->fedora ? g->fedora : "");
+	return -ENOENT;
+}
+
+/* Two CPUs that share no core, else any two; false: there is one. */
+static bool choose_cpus(int *ret_server, int *ret_generator)
+{
+	cpu_set_t ours;
+
+	if (cpus_apart(ret_server, ret_generator))
+		return true;
+	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+		return false;
+	CPU_CLR((size_t)*ret_server, &ours);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET((size_t)cpu, &ours)) {
+			*ret_generator = cpu;
+			return true;
+		}
+	return false;
+}
+
+/* The page that the user chose; NULL: none. */
+static char *page_of(const struct run_mode *run)
+{
+	for (unsigned i = 0; i + 1 < run->option_count; i++)
+		if (!strcmp(run->options[i], "--html"))
+			return run->options[i + 1];
+	return NULL;
+}
+
+static char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static char *text_of(const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		abort();
+	va_end(arguments);
+	return text;
+}
+
+static void print_word(const char *word)
+{
+	bool plain = *word && !word[strcspn(word, " \t\n'\"\\$&|;<>()*?[]#~`!")];
+
+	fputs(plain ? " " : " '", stderr);
+	for (; *word; word++)
+		if (*word == '\'')
+			fputs("'\\''", stderr);
+		else
+			putc(*word, stderr);
+	fputs(plain ? "" : "'", stderr);
+}
+
+/* What to type instead, to change something. */
+static void print_command(const struct run_mode *run)
+{
+	fputs("nbserved --run", stderr);
+	print_word(run->specs[0]);
+	for (unsigned i = 0; i < run->option_count; i++)
+		print_word(run->options[i]);
+	fputs(" --", stderr);
+	for (char **word = run->command; *word; word++)
+		print_word(*word);
+	putc('\n', stderr);
+}
+
+int bench_prepare(struct run_mode *run, const char *word)
+{
+	static char *command[COMMAND_WORDS_MAX + 1];
+	const struct bench *b = bench_find(word);
+	const struct generator *g = b ? bench_generator(b) : NULL;
+	int server, generator;
+	unsigned count = 0;
+	bool apart;
+	char *words, *rest;
+
+	if (!b)
+		return unknown_word(word);
+	if (!g)
+		return not_installed(b);
+	apart = choose_cpus(&server, &generator);
+	run->specs[run->count++] =
+		apart ? text_of("%s,cpus=%d", b->spec, server) : text_of("%s", b->spec);
+	words = apart ? text_of("taskset -c %d %s", generator, g->command)
+		      : text_of("%s", g->command);
+	for (char *w = strtok_r(words, " ", &rest); w && count < COMMAND_WORDS_MAX;
+	     w = strtok_r(NULL, " ", &rest))
+		command[count++] = w;
+	run->command = command;
+	run->page = page_of(run);
+	if (!run->page) {
+		run->page = text_of("nbserved-%s.html", b->word);
+		run->options[run->option_count++] = (char *)"--html";
+		run->options[run->option_count++] = run->page;
+	}
+	print_command(run);
+	return 0;
+}
+
+void bench_end(const struct run_mode *run, int status)
+{
+	char *path = run->page && status == 0 ? realpath(run->page, NULL) : NULL;
+
+	if (path)
+		fprintf(stderr, "The page: %s\n", path);
+	free(path);
+}

@@ -1,0 +1,124 @@
+/* See generators.h. */
+#include "generators.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Commands take 0.1 to 0.3 s where the generator can: many short visits tell more. */
+#define REDIS     " -h {host} -p {port} -t set -d 512 -c 50 -P 16 -n 50000 -q"
+#define FIO_TIMED " --time_based --runtime=200ms --output-format=json"
+#define FIO_NET                                                                                    \
+	"fio --name=net --ioengine=net --protocol=tcp --hostname={host} --port={port} --size=1t"
+#define FIO_PACKAGES "fio", "fio"
+
+const struct bench benches[] = {
+	{ "echo",
+	  "requests of 512 bytes, 50 connections, 16 deep",
+	  "echo,engine=all",
+	  { { "redis-benchmark", "redis-tools", "redis", "redis-benchmark" REDIS },
+	    { "valkey-benchmark", "valkey-tools", "valkey", "valkey-benchmark" REDIS },
+	    { "fio", FIO_PACKAGES, FIO_NET " --rw=write --pingpong=1 --bs=4k" FIO_TIMED } } },
+	{ "http",
+	  "GET, 64 connections",
+	  "http,engine=all",
+	  { { "wrk", "wrk", "wrk", "wrk -t1 -c64 -d1 --latency {uri}" },
+	    { "h2load", "nghttp2-client", "nghttp2", "h2load --h1 -n 20000 -c 64 {uri}" },
+	    { "ab", "apache2-utils", "httpd-tools", "ab -k -q -n 20000 -c 64 {uri}" },
+	    { "hey", "hey", NULL, "hey -z 200ms -c 64 {uri}" } } },
+	{ "nbd",
+	  "a disk over NBD, random blocks of 4 KiB, 32 in flight",
+	  "nbd,engine=all",
+	  { { "fio", "fio", "fio fio-engine-nbd",
+	      "fio --name=nbd --ioengine=nbd --uri={uri}disk --rw=randrw --bs=4k --iodepth=32 "
+	      "--size=64m" FIO_TIMED },
+	    { "qemu-img", "qemu-utils qemu-block-extra", "qemu-img",
+	      "qemu-img bench -f raw -n -d 32 -c 10000 {uri}disk" },
+	    { "nbdcopy", "libnbd-bin", "libnbd", "nbdcopy {uri}disk null:" } } },
+	{ "iperf3",
+	  "receiving in bulk, 1 connection",
+	  "iperf3,engine=all",
+	  { { "iperf3", "iperf3", "iperf3", "iperf3 -c {host} -p {port} -n 512M" } } },
+	{ "discard",
+	  "receiving in bulk, blocks of 64 KiB",
+	  "discard,engine=all",
+	  { { "fio", FIO_PACKAGES, FIO_NET " --rw=write --bs=64k" FIO_TIMED },
+	    { "iperf", "iperf", "iperf", "iperf -c {host} -p {port} -t 1" } } },
+	{ "sockperf",
+	  "round trips over TCP, one at a time",
+	  "sockperf,engine=all",
+	  { { "sockperf", "sockperf", "sockperf",
+	      "sockperf ping-pong --tcp -i {host} -p {port} -t 1 --full-rtt" } } },
+	{ "udp",
+	  "round trips over UDP, one at a time",
+	  "sockperf,transport=udp,engine=all",
+	  { { "sockperf", "sockperf", "sockperf",
+	      "sockperf ping-pong -i {host} -p {port} -t 1 --full-rtt" } } },
+	{ .word = NULL },
+};
+
+const struct bench *bench_find(const char *word)
+{
+	for (const struct bench *b = benches; b->word; b++)
+		if (!strcmp(b->word, word))
+			return b;
+	return NULL;
+}
+
+/* access() and no stat(): a sandbox may forbid that of programs. */
+bool generator_is_installed(const struct generator *g)
+{
+	const char *path = getenv("PATH"), *end;
+	char file[PATH_MAX];
+
+	for (; path && *path; path = *end ? end + 1 : end) {
+		int bytes;
+
+		end = strchrnul(path, ':');
+		bytes = snprintf(file, sizeof(file), "%.*s/%s", (int)(end - path), path,
+				 g->program);
+		if (bytes > 0 && (size_t)bytes < sizeof(file) && access(file, X_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+const struct generator *bench_generator(const struct bench *b)
+{
+	for (const struct generator *g = b->generators; g->program; g++)
+		if (generator_is_installed(g))
+			return g;
+	return NULL;
+}
+
+/* Is the program of an earlier word, too? */
+static bool is_listed(const struct bench *b, const struct generator *g)
+{
+	for (const struct bench *before = benches; before < b; before++)
+		for (const struct generator *other = before->generators; other->program; other++)
+			if (!strcmp(other->program, g->program))
+				return true;
+	return false;
+}
+
+char *generators_installed(void)
+{
+	const char *between = "";
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		abort();
+	for (const struct bench *b = benches; b->word; b++)
+		for (const struct generator *g = b->generators; g->program; g++) {
+			if (is_listed(b, g) || !generator_is_installed(g))
+				continue;
+			fprintf(to, "%s%s", between, g->program);
+			between = ", ";
+		}
+	fclose(to);
+	return text;
+}

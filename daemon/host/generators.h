@@ -1,0 +1,31 @@
+/* The words of `nbserved --bench`: what each serves, and the load generators that drive it, the
+ * first that is installed being taken.  Main thread. */
+#pragma once
+#include <stdbool.h>
+
+struct generator {
+	const char *program;
+	const char *debian, *fedora; /* packages; NULL: it is in none */
+	const char *command;         /* its words, with placeholders of `nbctl compare` */
+};
+
+enum { BENCH_GENERATORS_MAX = 5 };
+struct bench {
+	const char *word;
+	const char *summary;                                   /* what is measured */
+	const char *spec;                                      /* as of --run */
+	struct generator generators[BENCH_GENERATORS_MAX + 1]; /* ends with program NULL */
+};
+
+extern const struct bench benches[]; /* ends with word NULL */
+
+/* NULL: there is none of that word. */
+const struct bench *bench_find(const char *word);
+
+/* The first of its generators that is on $PATH; NULL: none is. */
+const struct generator *bench_generator(const struct bench *b);
+
+bool generator_is_installed(const struct generator *g);
+
+/* "redis-benchmark, wrk": all that are installed, each once; to be freed. */
+char *generators_installed(void);

@@ -1,0 +1,97 @@
+"""nbserved --bench: one word to start."""
+
+import errno
+import json
+import os
+import re
+import subprocess
+
+import pytest
+from conftest import NBSERVED, TIMEOUT, requires
+
+WORDS = {"echo", "http", "nbd", "iperf3", "discard", "sockperf", "udp"}
+
+
+def bench(tmp_path, *arguments, path=None, check=0, preexec=None):
+    env = {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")}
+    if path is not None:
+        env["PATH"] = str(path)
+    done = subprocess.run([str(NBSERVED), "--bench", *map(str, arguments)], cwd=tmp_path, env=env, capture_output=True,
+                          text=True, timeout=4 * TIMEOUT, stdin=subprocess.DEVNULL, preexec_fn=preexec)  # fmt: skip
+    assert done.returncode == check, done.stdout + done.stderr
+    return done
+
+
+def only(tmp_path, *programs):
+    """A folder for $PATH with these programs alone."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for program in programs:
+        (folder / program).symlink_to(requires(program))
+    return folder
+
+
+def test_a_word_measures_and_writes_a_page(tmp_path):
+    """Its command, which is told, keeps generator and server apart."""
+    requires("redis-benchmark")
+    done = bench(tmp_path, "echo", "--repeat", 1, "--json")
+    assert f"The page: {os.path.realpath(tmp_path)}/nbserved-echo.html\n" in done.stderr
+    assert "<html" in (tmp_path / "nbserved-echo.html").read_text()
+    rows = json.loads(done.stdout)["rows"]
+    assert rows and all(row["listener_count"] > 0 for row in rows)
+    if len(os.sched_getaffinity(0)) > 1:
+        for row in rows:
+            assert row["generator"]["shared_cpus"] == 0
+            assert row["conditions"]["listener"]["cpus"] != row["conditions"]["generator_cpus"]
+    (command,) = re.findall(r"^nbserved (--run echo,engine=all.*)$", done.stderr, re.M)
+    assert " --html nbserved-echo.html -- " in command and "redis-benchmark -h {host} -p {port}" in command
+
+
+def test_a_page_of_the_users_choice(tmp_path):
+    requires("redis-benchmark")
+    done = bench(tmp_path, "echo", "--repeat", 1, "--html", "my page.html")
+    assert f"The page: {os.path.realpath(tmp_path)}/my page.html\n" in done.stderr
+    assert "--html 'my page.html'" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["my page.html"]
+
+
+@pytest.mark.parametrize("no_io_uring", [errno.ENOSYS], ids=["absent"], indirect=True)
+@pytest.mark.parametrize("word, program", [("echo", "fio"), ("http", "wrk"), ("http", "h2load"), ("http", "ab"),
+                                           ("nbd", "fio"), ("nbd", "qemu-img"), ("nbd", "nbdcopy"), ("iperf3", "iperf3"),
+                                           ("discard", "fio"), ("discard", "iperf"), ("sockperf", "sockperf"),
+                                           ("udp", "sockperf")])  # fmt: skip
+def test_every_generator_measures_its_word(tmp_path, no_io_uring, word, program):
+    """The one that is installed is taken.  One engine is enough."""
+    done = bench(tmp_path, word, "--repeat", 1, "--json", path=only(tmp_path, program, "taskset"), preexec=no_io_uring)
+    assert f" {program} " in done.stderr.split("\n")[0]
+    for row in json.loads(done.stdout)["rows"]:
+        assert row["generator"]["name"] == program and row["listener_count"] > 0
+
+
+def test_without_a_generator_it_says_how_to_get_one(tmp_path):
+    done = bench(tmp_path, "http", path=only(tmp_path), check=1)
+    assert "none of its generators is installed" in done.stderr
+    assert "wrk: apt install wrk; dnf install wrk" in done.stderr and "ab: apt install apache2-utils" in done.stderr
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_help_is_a_line_for_each_word(tmp_path):
+    lines = bench(tmp_path, "help", path=only(tmp_path, "wrk")).stdout.splitlines()
+    assert {line.split()[0] for line in lines} == WORDS
+    assert [line for line in lines if line.startswith("http")][0].endswith(": wrk")
+    assert "not installed: redis-benchmark, valkey-benchmark, fio" in lines[0]
+
+
+def test_an_unknown_word(tmp_path):
+    done = bench(tmp_path, "htp", check=2)
+    assert "there is no 'htp' (did you mean 'http'?); --bench help lists the words" in done.stderr
+
+
+def test_the_doctor_lists_the_generators(tmp_path):
+    for programs, value in ((("wrk", "ab"), "wrk, ab"), ((), "none")):
+        folder = tmp_path / value
+        folder.mkdir()
+        env = {**os.environ, "PATH": str(only(folder, *programs))}
+        done = subprocess.run([str(NBSERVED), "--doctor", "--json"], env=env, capture_output=True, text=True, timeout=TIMEOUT)
+        (check,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "generators"]
+        assert check["value"] == value and check["ok"]
