@@ -85,6 +85,19 @@ bench-vm: ## as root: RDMA beside the servers of rping, fio and perftest, NVMe/T
 	@mkdir -p $(BUILD)/vm/speed
 	$(Q)status=0; $(foreach vm,$(BENCH_VM),$(call bench_vm,$(vm)) || status=1;) exit $$status
 
+# Releases of Debian whose kernels the VM can have: Linux 6.1, 6.12, 7.3.
+BENCH_KERNELS ?= bookworm bookworm-backports trixie-backports
+.PHONY: bench-kernels
+bench-kernels: ## as root: echo, NBD and UDP by instructions and system calls on Linux 6.1, 6.12 and 7.3, in VMs: build/kernels.html
+	@tools/deps.sh build demo test vm
+	$(AGAIN) $(JOBS) all $(BUILD)/bench/udp_load
+	@rm -rf $(BUILD)/vm/kernels && mkdir -p $(BUILD)/vm/kernels
+	$(Q)set -e; for suite in $(BENCH_KERNELS); do \
+		NBSERVED_VM_SUITE=$$suite tests/vm/vm.sh -t 1800 -i $(BUILD)/vm/kernels env NBSERVED_BUILD=$(abspath $(BUILD)) \
+			$(PYTHON) -B -m pytest -p no:cacheprovider -s -q --no-header --tb=short tests/vm/inside_kernels.py; done
+	$(Q)$(BUILD)/nbctl report $(BUILD)/vm/kernels/*.jsonl >$(BUILD)/kernels.html
+	@echo "the rows of all kernels on one page: $(BUILD)/kernels.html"
+
 .PHONY: check check-all
 check: ## unit tests and system tests: some five minutes on two CPUs
 	@tools/deps.sh build test
