@@ -59,6 +59,8 @@ enum service_flag {
 	/* It reads c->rx and appends to c->tx only within run(), and uses no socket: it may be used
 	 * by listeners with `tls`. */
 	SERVICE_TLS = 1 << 15,
+	/* With `tls` its connections begin in clear, and it calls w->service->secure(). */
+	SERVICE_STARTS_TLS = 1 << 16,
 };
 
 /* An address at which a listener serves. */
@@ -145,6 +147,9 @@ struct service {
 	/* Set by a stage around a service, which ends the output in its own way: see
 	 * conn_end_output(). */
 	void (*end_output)(struct conn *c);
+	/* Set by a stage around a service with SERVICE_STARTS_TLS, which calls it within run() with
+	 * all input taken: tx is the last output in clear, and the next run() has TLS' contents. */
+	void (*secure)(struct conn *c);
 
 	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
 	void (*close)(struct conn *c);

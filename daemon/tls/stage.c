@@ -1,5 +1,6 @@
 /* The service around a service: opens what was received, runs the service, seals what it sends.
  * Worker's thread.  See stage.h. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,10 @@ static void stage_run(struct conn *c)
 		bufq_clear(&c->worker->pool, &c->rx);
 		return;
 	}
+	if (unlikely(t->clear)) {
+		stage_of(c->worker)->inner->run(c);
+		return;
+	}
 	hold(t, -1);
 	t->in = c->rx;
 	c->rx = t->left;
@@ -240,12 +245,13 @@ static int stage_open(struct conn *c)
 	if (!t)
 		return -ENOMEM;
 	t->conn = c;
+	t->clear = inner->flags & SERVICE_STARTS_TLS;
 	c->stage = t;
 	rc = inner->open ? inner->open(c) : 0;
-	if (rc == 0)
-		conn_set_deadline(c, c->opened_ns + STAGE_HANDSHAKE_NS);
-	else
+	if (rc < 0)
 		free(t);
+	else if (!t->clear)
+		conn_set_deadline(c, c->opened_ns + STAGE_HANDSHAKE_NS);
 	return rc;
 }
 
@@ -273,6 +279,15 @@ static void stage_end_output(struct conn *c)
 	t->ends = true;
 }
 
+static void stage_secure(struct conn *c)
+{
+	struct stage_conn *t = c->stage;
+
+	assert(t->clear && !c->rx.head);
+	t->clear = false;
+	conn_set_deadline(c, clock_ns() + STAGE_HANDSHAKE_NS);
+}
+
 void stage_wrap(struct tls_stage *s)
 {
 	/* A part of a record is not answered. */
@@ -281,4 +296,5 @@ void stage_wrap(struct tls_stage *s)
 	s->service.run = stage_run;
 	s->service.close = stage_close;
 	s->service.end_output = stage_end_output;
+	s->service.secure = stage_secure;
 }

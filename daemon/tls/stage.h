@@ -52,6 +52,7 @@ struct stage_conn {
 	struct stage_conn *next, *prev;
 	size_t flight;       /* bytes that the handshake has brought */
 	unsigned controls;   /* records without data since the last one with data */
+	bool clear;          /* TLS has not begun */
 	bool shaking;        /* in the worker's list of handshakes */
 	bool established;    /* the handshake is done */
 	bool failed;         /* nothing more is opened or sealed */

@@ -63,10 +63,14 @@ static void check_option(const struct nbd_option *o, const uint8_t *data)
 static int take_option(struct stream *s, struct nbd_terms *terms)
 {
 	const uint8_t *header = next(s, NBD_OPTION), *data;
-	struct nbd_option o;
+	struct nbd_option o, without;
 
-	if (!header || nbd_parse_option(header, &o) < 0)
+	if (!header || nbd_parse_option(header, NBD_TLS_ABSENT, &o) < 0)
 		return -1;
+	/* Where TLS is required nothing but its begin and the end is answered in clear. */
+	if (nbd_parse_option(header, NBD_TLS_REQUIRED, &without) == 0)
+		assert(without.refusal == NBD_REP_ERR_TLS_REQD || o.type == NBD_OPT_STARTTLS ||
+		       o.type == NBD_OPT_ABORT);
 	assert(o.length <= NBD_DRAIN_MAX && (o.refusal || o.length <= NBD_OPTION_MAX));
 	data = next(s, o.length);
 	if (!data)

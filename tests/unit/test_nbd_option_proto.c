@@ -15,7 +15,7 @@ static uint32_t option(const char *hex, enum nbd_mode mode, struct nbd_option *o
 	static struct bytes b; /* o->name points into it */
 
 	b = bytes_of(hex);
-	assert_int_equal(nbd_parse_option(b.data, o), 0);
+	assert_int_equal(nbd_parse_option(b.data, NBD_TLS_ABSENT, o), 0);
 	assert_int_equal(o->refusal, 0);
 	assert_int_equal(b.count, NBD_OPTION + o->length);
 	return nbd_parse_option_data(b.data + NBD_OPTION, mode, o);
@@ -158,7 +158,7 @@ static void options_that_do_not_add_up_are_invalid(void **state)
 		struct bytes b = bytes_of(cases[i]);
 		struct nbd_option was;
 
-		assert_int_equal(nbd_parse_option(b.data, &o), 0);
+		assert_int_equal(nbd_parse_option(b.data, NBD_TLS_ABSENT, &o), 0);
 		o.length = (uint32_t)(b.count - NBD_OPTION);
 		was = o;
 		assert_int_equal(nbd_parse_option_data(b.data + NBD_OPTION, NBD_STRUCTURED, &o),
@@ -219,7 +219,37 @@ static void options_are_refused_by_their_header(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct nbd_option o = { .refusal = 0 };
 
-		assert_int_equal(nbd_parse_option(bytes_of(cases[i].hex).data, &o), cases[i].rc);
+		assert_int_equal(nbd_parse_option(bytes_of(cases[i].hex).data, NBD_TLS_ABSENT, &o),
+				 cases[i].rc);
+		assert_int_equal(o.refusal, cases[i].refusal);
+	}
+}
+
+static void tls_comes_before_all_other_options(void **state)
+{
+	static const struct {
+		const char *hex;
+		enum nbd_tls tls;
+		int rc;
+		uint32_t refusal;
+	} cases[] = {
+		{ OPT "0000000500000000", NBD_TLS_REQUIRED, 0, 0 }, /* STARTTLS */
+		{ OPT "0000000200000000", NBD_TLS_REQUIRED, 0, 0 }, /* ABORT */
+		{ OPT "0000000300000000", NBD_TLS_REQUIRED, 0, NBD_REP_ERR_TLS_REQD }, /* LIST */
+		{ OPT "0000000704000000", NBD_TLS_REQUIRED, 0, NBD_REP_ERR_TLS_REQD }, /* GO */
+		{ OPT "0000000c00000000", NBD_TLS_REQUIRED, 0, NBD_REP_ERR_TLS_REQD },
+		{ OPT "0000000100000000", NBD_TLS_REQUIRED, -EPROTO, 0 }, /* EXPORT_NAME */
+		{ OPT "0000000500000000", NBD_TLS_ON, 0, NBD_REP_ERR_INVALID },
+		{ OPT "0000000300000000", NBD_TLS_ON, 0, 0 },
+		{ OPT "0000000100000000", NBD_TLS_ON, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct nbd_option o = { .refusal = 0 };
+
+		assert_int_equal(nbd_parse_option(bytes_of(cases[i].hex).data, cases[i].tls, &o),
+				 cases[i].rc);
 		assert_int_equal(o.refusal, cases[i].refusal);
 	}
 }
@@ -287,6 +317,7 @@ int main(void)
 		cmocka_unit_test(options_that_do_not_add_up_are_invalid),
 		cmocka_unit_test(names_have_a_limit),
 		cmocka_unit_test(options_are_refused_by_their_header),
+		cmocka_unit_test(tls_comes_before_all_other_options),
 		cmocka_unit_test(extended_headers_take_precedence),
 		cmocka_unit_test(handshake_replies_are_those_of_real_servers),
 	};

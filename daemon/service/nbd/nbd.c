@@ -166,11 +166,28 @@ static void nbd_do_meta_context(struct conn *c, const struct nbd_option *o)
 	nbd_ack(c, o);
 }
 
+/* Input that follows was sent in clear, perhaps by somebody between client and server: read after
+ * the handshake it would pass for the client's.  Options before this one have left nothing behind,
+ * as all are refused (CVE-2021-3716). */
+static void nbd_do_starttls(struct conn *c, const struct nbd_option *o)
+{
+	struct nbd_conn *n = nbd_of(c);
+
+	if (c->rx.bytes > 0) {
+		nbd_end(c, CONN_END_PROTOCOL);
+		return;
+	}
+	nbd_ack(c, o);
+	n->tls = NBD_TLS_ON;
+	c->worker->service->secure(c);
+}
+
 /* By option type; nbd_parse_option_data() has refused all others. */
 static void (*const nbd_options[])(struct conn *c, const struct nbd_option *o) = {
 	[NBD_OPT_EXPORT_NAME] = nbd_do_export_name,
 	[NBD_OPT_ABORT] = nbd_do_abort,
 	[NBD_OPT_LIST] = nbd_do_list,
+	[NBD_OPT_STARTTLS] = nbd_do_starttls,
 	[NBD_OPT_INFO] = nbd_do_info,
 	[NBD_OPT_GO] = nbd_do_info,
 	[NBD_OPT_STRUCTURED_REPLY] = nbd_do_structured_reply,
@@ -220,7 +237,7 @@ static bool nbd_next_option(struct conn *c)
 
 	if (!n->has_option && c->rx.bytes >= sizeof(header)) {
 		bufq_read(&c->worker->pool, &c->rx, header, sizeof(header));
-		if (nbd_parse_option(header, &n->option) < 0) {
+		if (nbd_parse_option(header, n->tls, &n->option) < 0) {
 			nbd_end(c, CONN_END_PROTOCOL);
 			return true;
 		}
@@ -287,6 +304,7 @@ static int nbd_open(struct conn *c)
 
 	if (!n)
 		return -ENOMEM;
+	n->tls = c->worker->service->secure ? NBD_TLS_REQUIRED : NBD_TLS_ABSENT;
 	c->state = n;
 	return 0;
 }
@@ -324,6 +342,7 @@ static void nbd_close(struct conn *c)
 const struct service service_nbd = {
 	.name = "nbd",
 	.example = "nbdinfo nbd://{host}:{port}/",
+	.example_tls = "nbdinfo 'nbds://{host}:{port}/?tls-certificates=FOLDER'",
 	.operations = {
 #define X(name) #name,
 		IO_KINDS(X)
@@ -331,7 +350,8 @@ const struct service service_nbd = {
 		"invalid",
 		NULL,
 	},
-	.flags = SERVICE_EXPORTS | SERVICE_COUNTS_REQUESTS | SERVICE_DELAYS,
+	.flags = SERVICE_EXPORTS | SERVICE_COUNTS_REQUESTS | SERVICE_DELAYS | SERVICE_TLS |
+		 SERVICE_STARTS_TLS,
 	.held_max = BLOCK_HELD_MAX,
 	.open = nbd_open,
 	.run = nbd_run,

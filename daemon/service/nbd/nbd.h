@@ -72,6 +72,7 @@ struct nbd_conn {
 	enum nbd_phase phase;
 	enum conn_end end; /* in NBD_PHASE_ENDING: why */
 	uint32_t client_flags;
+	enum nbd_tls tls;
 	struct nbd_terms terms;
 	struct nbd_option option; /* if has_option: the option whose data is awaited */
 	bool has_option;

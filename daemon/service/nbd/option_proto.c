@@ -123,7 +123,7 @@ static const struct option {
 	[NBD_OPT_EXPORT_NAME] = { "EXPORT_NAME", read_name, false },
 	[NBD_OPT_ABORT] = { "ABORT", read_all, false },
 	[NBD_OPT_LIST] = { "LIST", read_nothing, false },
-	[NBD_OPT_STARTTLS] = { "STARTTLS", NULL, false },
+	[NBD_OPT_STARTTLS] = { "STARTTLS", read_nothing, false },
 	[NBD_OPT_INFO] = { "INFO", read_info, false },
 	[NBD_OPT_GO] = { "GO", read_info, false },
 	[NBD_OPT_STRUCTURED_REPLY] = { "STRUCTURED_REPLY", read_nothing, false },
@@ -148,16 +148,28 @@ int nbd_parse_client_flags(const uint8_t flags[static NBD_CLIENT_FLAGS], uint32_
 	return 0;
 }
 
-int nbd_parse_option(const uint8_t header[static NBD_OPTION], struct nbd_option *ret_option)
+/* "FORCEDTLS mode": the NBD_REP_ERR_* for an option; 0: it may be used. */
+static uint32_t tls_refusal(uint32_t type, enum nbd_tls tls)
+{
+	if (type == NBD_OPT_STARTTLS)
+		return tls == NBD_TLS_REQUIRED ? 0
+		       : tls == NBD_TLS_ON     ? NBD_REP_ERR_INVALID
+					       : NBD_REP_ERR_UNSUP;
+	return tls == NBD_TLS_REQUIRED && type != NBD_OPT_ABORT ? NBD_REP_ERR_TLS_REQD : 0;
+}
+
+int nbd_parse_option(const uint8_t header[static NBD_OPTION], enum nbd_tls tls,
+		     struct nbd_option *ret_option)
 {
 	struct nbd_option o = { .type = get_be32(header + 8), .length = get_be32(header + 12) };
 	const struct option *option = option_find(o.type);
 
 	if (get_be64(header) != MAGIC_OPTION || o.length > NBD_DRAIN_MAX)
 		return -EPROTO;
-	if (!option || !option->read)
+	o.refusal = tls_refusal(o.type, tls);
+	if (!o.refusal && (!option || !option->read))
 		o.refusal = NBD_REP_ERR_UNSUP;
-	else if (o.length > NBD_OPTION_MAX)
+	else if (!o.refusal && o.length > NBD_OPTION_MAX)
 		o.refusal = NBD_REP_ERR_TOO_BIG;
 	if (o.refusal && o.type == NBD_OPT_EXPORT_NAME)
 		return -EPROTO;

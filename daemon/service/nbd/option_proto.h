@@ -86,10 +86,14 @@ struct nbd_option {
 	bool allocation;        /* *_META_CONTEXT finds base:allocation */
 };
 
+/* What a connection has of TLS; where the server has it clients must use it ("FORCEDTLS"). */
+enum nbd_tls { NBD_TLS_ABSENT, NBD_TLS_REQUIRED, NBD_TLS_ON };
+
 /* An option's header.  0, or -EPROTO: the connection must end, because the header is invalid, or
  * the data is too long to skip, or an EXPORT_NAME, for which there is no error reply, is refused.
  * An accepted option has at most NBD_OPTION_MAX bytes of data, for nbd_parse_option_data(). */
-int nbd_parse_option(const uint8_t header[static NBD_OPTION], struct nbd_option *ret_option);
+int nbd_parse_option(const uint8_t header[static NBD_OPTION], enum nbd_tls tls,
+		     struct nbd_option *ret_option);
 
 /* An option's data, all o->length bytes; o->name then points into them.  `mode`: negotiated so far.
  * 0, or the NBD_REP_ERR_* to answer with, except to EXPORT_NAME: the connection must end instead.
