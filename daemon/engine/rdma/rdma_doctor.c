@@ -73,7 +73,7 @@ static void doctor_port(const struct doctor *d, unsigned port)
 
 	snprintf(name, sizeof(name), "rdma: %s/%u", ibv_get_device_name(device), port);
 	if (ibv_query_port(d->verbs, (uint8_t)port, &attr) != 0) {
-		doctor_say(d, name, false, strerror(errno), RDMA_ACCESS_MEND, "cannot be asked");
+		doctor_say(d, name, false, strerror(errno), RDMA_ACCESS_FIX, "cannot be asked");
 		return;
 	}
 	doctor_say(d, name, attr.state == IBV_PORT_ACTIVE,
@@ -100,7 +100,7 @@ static void doctor_memory(const struct doctor *d, const char *name)
 		mr = ibv_reg_mr(pd, memory, DOCTOR_REGISTER_BYTES, IBV_ACCESS_LOCAL_WRITE);
 	snprintf(title, sizeof(title), "%s memory", name);
 	snprintf(reason, sizeof(reason), "16 MiB cannot be registered: %s", strerror(errno));
-	doctor_say(d, title, mr, reason, RDMA_MEMLOCK_MEND, "%s",
+	doctor_say(d, title, mr, reason, RDMA_MEMLOCK_FIX, "%s",
 		   mr ? "16 MiB can be registered" : "too little can be locked");
 	if (mr)
 		ibv_dereg_mr(mr);
@@ -118,7 +118,7 @@ static void doctor_device(struct doctor *d, struct ibv_device *device)
 	snprintf(name, sizeof(name), "rdma: %s", ibv_get_device_name(device));
 	d->verbs = ibv_open_device(device);
 	if (!d->verbs) {
-		doctor_say(d, name, false, strerror(errno), RDMA_ACCESS_MEND, "cannot be opened");
+		doctor_say(d, name, false, strerror(errno), RDMA_ACCESS_FIX, "cannot be opened");
 		return;
 	}
 	if (ibv_query_device_ex(d->verbs, NULL, &attr) == 0) {
@@ -143,7 +143,7 @@ static void doctor_manager(const struct doctor *d)
 	bool ok = access(RDMA_MANAGER, R_OK | W_OK) == 0;
 
 	doctor_say(d, "rdma: connection manager", ok, strerror(errno),
-		   errno == ENOENT ? "modprobe rdma_ucm" : RDMA_ACCESS_MEND, "%s", RDMA_MANAGER);
+		   errno == ENOENT ? "modprobe rdma_ucm" : RDMA_ACCESS_FIX, "%s", RDMA_MANAGER);
 }
 
 void rdma_examine(engine_found *found, void *context)
@@ -157,7 +157,7 @@ void rdma_examine(engine_found *found, void *context)
 	if (count == 0)
 		rc = rdma_no_devices(&why);
 	doctor_say(&d, "rdma: devices", count > 0, why.text,
-		   rc == -ENODEV ? RDMA_BY_HAND : RDMA_ACCESS_MEND, "%d", count);
+		   rc == -ENODEV ? RDMA_BY_HAND : RDMA_ACCESS_FIX, "%d", count);
 	doctor_manager(&d);
 	for (int i = 0; i < count; i++)
 		doctor_device(&d, list[i]);

@@ -428,7 +428,7 @@ static int rdma_cm_refuse(struct reason *reason, const char *what, int error)
 {
 	return reason_set(
 		reason, -error, "%s: %s%s", what, strerror(error),
-		error == EACCES || error == EPERM || error == ENOENT ? "; " RDMA_ACCESS_MEND : "");
+		error == EACCES || error == EPERM || error == ENOENT ? "; " RDMA_ACCESS_FIX : "");
 }
 
 int rdma_cm_open(struct worker *w, struct reason *reason)

@@ -35,10 +35,9 @@ int rdma_no_devices(struct reason *reason)
 
 	globfree(&found);
 	if (hidden)
-		return reason_set(
-			reason, -EACCES,
-			"this host's RDMA devices cannot be opened: %s; " RDMA_ACCESS_MEND,
-			strerror(access("/dev/infiniband", F_OK) < 0 ? errno : EACCES));
+		return reason_set(reason, -EACCES,
+				  "this host's RDMA devices cannot be opened: %s; " RDMA_ACCESS_FIX,
+				  strerror(access("/dev/infiniband", F_OK) < 0 ? errno : EACCES));
 	return reason_set(reason, -ENODEV,
 			  "this host has no RDMA device (nbserved --doctor tells how to make one)");
 }
@@ -241,14 +240,14 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 	d->mr = ibv_reg_mr(d->pd, p->slab, (size_t)p->chunk_count * p->chunk_size,
 			   IBV_ACCESS_LOCAL_WRITE);
 	if (!d->mr)
-		return rdma_device_lacks(d, "cannot register the buffers", "; " RDMA_MEMLOCK_MEND,
+		return rdma_device_lacks(d, "cannot register the buffers", "; " RDMA_MEMLOCK_FIX,
 					 reason);
 	stat_add(w->stats.registered_bytes, d->mr->length);
 	if (w->service && w->service->message)
 		rc = rdma_spill_open(d);
 	if (rc < 0)
 		return rdma_device_refuse(d, rc, "cannot register region-size bytes",
-					  "; " RDMA_MEMLOCK_MEND ", or `region-size`", reason);
+					  "; " RDMA_MEMLOCK_FIX ", or `region-size`", reason);
 	d->channel = ibv_create_comp_channel(d->verbs);
 	if (!d->channel)
 		return rdma_device_lacks(d, "no completion channel", "", reason);

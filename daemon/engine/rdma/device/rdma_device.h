@@ -183,10 +183,10 @@ struct ibv_context **rdma_hold(struct ibv_context *verbs);
 void rdma_let_go(struct ibv_context **held);
 
 #define RDMA_MANAGER "/dev/infiniband/rdma_cm"
-#define RDMA_MEMLOCK_MEND                                                                          \
+#define RDMA_MEMLOCK_FIX                                                                           \
 	"LimitMEMLOCK=infinity in the unit (ulimit -l unlimited), or lower `buffers` or "          \
 	"`buffer-size`"
-#define RDMA_ACCESS_MEND                                                                           \
+#define RDMA_ACCESS_FIX                                                                            \
 	"/dev/infiniband must be there (modprobe -a ib_uverbs rdma_ucm), readable and writable "   \
 	"(in the unit: nbserved-rdma.conf, which has DeviceAllow=; else a udev rule)"
 #define RDMA_BY_HAND                                                                               \
