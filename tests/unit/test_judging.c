@@ -1,0 +1,398 @@
+/* ctl/measure/: rows judged by their rounds, the gate of whole runs, and limits. */
+#include <errno.h>
+#include <math.h>
+
+#include "against.h"
+#include "compare_group.h"
+#include "limit.h"
+#include "measure_case.h"
+#include "util.h"
+
+static void a_row_is_judged_by_its_ratios_to_the_first(void **state)
+{
+	static const int first[] = { 800, 1600, 1200, 1000, 900, 1100 };
+	static const int less[] = { 640, 1300, 955, 800, 715, 890 };
+	static const int apart[] = { 810, 1610, 1190, 1010, 890, 1090 };
+	char *text = two_listeners(first, less, 6);
+
+	(void)state;
+	/* The range of each is three times as large as the difference. */
+	assert_non_null(strstr(text, "-20 % \xc2\xb1"));
+	assert_non_null(strstr(text, "19 to 21 % less"));
+	assert_non_null(strstr(text, "echo (CPU per operation, 6 rounds)\n"));
+	free(text);
+	text = two_listeners(first, apart, 6);
+	assert_non_null(strstr(text, "the same within 5 %"));
+	free(text);
+	text = two_listeners(first, less, 5);
+	assert_non_null(strstr(text, "-20 %  too few rounds: 5 of 6"));
+	free(text);
+}
+
+/* Ten rounds in which b's rate is a tenth more than a's, and its round trips are the same.  busy:
+ * of the generator's busiest thread. */
+static char *rates_beside_costs(double busy)
+{
+	static const int cost[] = { 1000, 1100, 1200, 900, 1000, 1050, 980, 1010, 990, 1020 };
+	struct measures m = {};
+	char *text;
+
+	add_visits(&m, "a", 10, cost);
+	add_visits(&m, "b", 10, cost);
+	for (unsigned i = 0; i < m.count; i++) {
+		struct measure_generator *g = &m.rows[i]->generator;
+		double noise = 1 + 0.001 * (i * 7 % 5);
+
+		g->wall_ns = NS_PER_S;
+		g->peak = busy;
+		g->result = (struct generator_result){
+			.requests = 1000,
+			.requests_per_s = (i < 10 ? 1000 : 1100) * noise,
+			.quantile_count = 1,
+			.quantiles = { { 0.5, (uint64_t)(50000 * noise) } },
+		};
+	}
+	measures_merge(&m);
+	text = rendered(&m);
+	measures_free(&m);
+	return text;
+}
+
+static void rates_are_judged_unless_they_are_the_generators(void **state)
+{
+	char *text = rates_beside_costs(0.5);
+
+	(void)state;
+	assert_non_null(strstr(text, "b: requests 10 % more."));
+	assert_null(strstr(text, "round trip p50 "));
+	free(text);
+	text = rates_beside_costs(0.99);
+	assert_null(strstr(text, "b: requests"));
+	free(text);
+}
+
+static void rounds_without_a_cost_and_rates_apart_are_said(void **state)
+{
+	static const int cost[10] = { 1000, 1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010 };
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visits(&m, "a", 10, cost);
+	add_visits(&m, "b", 10, cost);
+	for (unsigned i = 10; i < 20; i++)
+		m.rows[i]->interval_ns = 1250000000; /* a rate of four fifths */
+	m.rows[12]->cpu_ns = m.rows[15]->cpu_ns = 0;
+	measures_merge(&m);
+	text = rendered(&m);
+	assert_non_null(strstr(text, "Only 8 of 10 visits of b have a cost beside one of a"));
+	assert_non_null(
+		strstr(text, "echo (CPU per operation, 8 rounds, rates up to 20 % apart)\n"));
+	free(text);
+	measures_free(&m);
+}
+
+static void rounds_of_other_runs_are_not_compared(void **state)
+{
+	static const int cost[] = { 1000, 1000, 1000, 1000, 1000, 1000, 1000 };
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visits(&m, "a", 7, cost);
+	add_visits(&m, "b", 7, cost);
+	for (unsigned i = 7; i < 12; i++)
+		m.rows[i]->visit.run = "other";
+	measures_merge(&m);
+	text = rendered(&m);
+	assert_non_null(strstr(text, "too few rounds: 2 of 6"));
+	free(text);
+	measures_free(&m);
+}
+
+static void visits_of_another_setup_are_another_row(void **state)
+{
+	static const int cost[] = { 1000, 1000, 1000 };
+	struct measures m = {};
+
+	(void)state;
+	add_visits(&m, "a", 3, cost);
+	m.rows[1]->visit.setup = "other";
+	m.rows[2]->visit.build = "other";
+	measures_merge(&m);
+	assert_int_equal(m.count, 3);
+	measures_free(&m);
+}
+
+/* A row of several runs, of two rounds each. */
+static void add_runs(struct measures *m, const char *prefix, unsigned count, const int *cost)
+{
+	for (unsigned i = 0; i < 2 * count; i++) {
+		int one[] = { cost[i / 2] + (int)i % 2 };
+		char run[16];
+
+		add_visits(m, "a", 1, one);
+		snprintf(run, sizeof(run), "%s%u", prefix, i / 2);
+		json_object_set_new(m->rows[m->count - 1]->source, "run", json_string(run));
+		m->rows[m->count - 1]->visit.run =
+			json_string_value(json_object_get(m->rows[m->count - 1]->source, "run"));
+	}
+	measures_merge(m);
+}
+
+/* The gate of all rows, and the table. */
+static enum gate compared(const struct measures *before, const struct measures *now, bool force,
+			  char **ret_text)
+{
+	struct output out = { .width = 200 };
+	struct against a;
+	enum gate gate;
+	size_t bytes;
+
+	out.file = open_memstream(ret_text, &bytes);
+	against_init(&a, before, now, force);
+	against_render(&out, &a);
+	gate = a.gate;
+	against_fini(&a);
+	fclose(out.file);
+	return gate;
+}
+
+static enum gate gated(const int *before, const int *now, unsigned runs, char **ret_text)
+{
+	struct measures a = {}, b = {};
+	enum gate gate;
+
+	add_runs(&a, "old", runs, before);
+	add_runs(&b, "new", runs, now);
+	gate = compared(&a, &b, false, ret_text);
+	measures_free(&a);
+	measures_free(&b);
+	return gate;
+}
+
+static void the_gate_compares_whole_runs(void **state)
+{
+	static const int good[] = { 990, 1000, 1010, 1005, 995 };
+	static const int bad[] = { 1090, 1100, 1110, 1105, 1095 };
+	static const int noisy[] = { 900, 1000, 1200, 950, 1100 };
+	char *text;
+
+	(void)state;
+	assert_int_equal(gated(good, good, 5, &text), GATE_PASSED);
+	assert_non_null(strstr(text, "0 of 1 are worse"));
+	free(text);
+	assert_int_equal(gated(good, bad, 5, &text), GATE_WORSE);
+	assert_non_null(strstr(text, "echo (CPU per operation, us)\n"));
+	assert_non_null(strstr(text, "  1.00  1.10  +10 % \xc2\xb1"));
+	assert_non_null(strstr(text, " % more\n"));
+	assert_non_null(strstr(text, "1 of 1 are worse, 0 better"));
+	free(text);
+	assert_int_equal(gated(bad, good, 5, &text), GATE_PASSED);
+	assert_non_null(strstr(text, "  1.10  1.00  -9.1 % \xc2\xb1"));
+	assert_non_null(strstr(text, " % less\n"));
+	assert_non_null(strstr(text, "0 of 1 are worse, 1 better"));
+	free(text);
+	assert_int_equal(gated(good, noisy, 5, &text), GATE_UNDECIDED);
+	free(text);
+	assert_int_equal(gated(good, bad, 4, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "+10 %  too few runs: 4 now, 4 then, of 5"));
+	free(text);
+}
+
+static void the_gate_refuses_what_is_not_comparable(void **state)
+{
+	static const int cost[] = { 990, 1000, 1010, 1005, 995 };
+	struct measures before = {}, now = {}, none = {};
+	char *text;
+
+	(void)state;
+	add_runs(&before, "old", 5, cost);
+	add_runs(&now, "new", 5, cost);
+	assert_int_equal(compared(&none, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "no saved row"));
+	free(text);
+	/* A run is not compared with itself. */
+	assert_int_equal(compared(&now, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "too few runs: 5 now, 0 then, of 5"));
+	free(text);
+	before.rows[0]->visit.setup = "other";
+	assert_int_equal(compared(&before, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "of another command, host, kernel or configuration"));
+	free(text);
+	assert_int_equal(compared(&before, &now, true, &text), GATE_PASSED);
+	free(text);
+	measures_free(&before);
+	measures_free(&now);
+}
+
+/* The conditions of all visits; the rows own them. */
+static void set_conditions(struct measures *m, const char *text)
+{
+	for (unsigned i = 0; i < measure_visits(m->rows[0]); i++) {
+		struct measure *visit = (struct measure *)measure_visit_at(m->rows[0], i);
+		json_t *made = json_loads(text, 0, NULL);
+
+		assert_non_null(made);
+		json_object_set_new(visit->source, "conditions", made);
+		visit->conditions = made;
+	}
+}
+
+static void what_changed_between_is_told(void **state)
+{
+	static const int cost[] = { 990, 1000, 1010, 1005, 995 };
+	struct measures before = {}, now = {};
+	char *text;
+
+	(void)state;
+	add_runs(&before, "old", 5, cost);
+	add_runs(&now, "new", 5, cost);
+	assert_int_equal(compared(&before, &now, false, &text), GATE_PASSED);
+	assert_non_null(strstr(text, "\nNothing that both have saved of host"));
+	free(text);
+	set_conditions(&before,
+		       "{\"host\": {\"kernel\": \"Linux 6\", \"mitigations\": {\"mds\": \"M\"}}, "
+		       "\"listener\": {\"port\": 1, \"batch\": [1, 2]}, \"command\": [\"a\", "
+		       "\"1\"], \"command_given\": [\"a\", \"{port}\"]}");
+	set_conditions(&now, "{\"host\": {\"kernel\": \"Linux 7\", \"governor\": \"powersave\", "
+			     "\"mitigations\": {}}, \"listener\": {\"port\": 1}, \"command\": "
+			     "[\"a\", \"2\"], \"command_given\": [\"a\", \"{port}\"]}");
+	assert_int_equal(compared(&before, &now, false, &text), GATE_PASSED);
+	assert_non_null(strstr(text, "\nChanged: kernel: Linux 6 -> Linux 7\n"));
+	assert_non_null(strstr(text, "\nChanged: CPU mitigation mds: M -> -\n"));
+	assert_non_null(strstr(text, "\nChanged: a: key batch: 1, 2 -> -\n"));
+	assert_null(strstr(text, "governor")); /* not saved then */
+	assert_null(strstr(text, "port"));
+	free(text);
+	measures_free(&before);
+	measures_free(&now);
+}
+
+static void a_limit_is_a_figure_a_sign_and_a_value(void **state)
+{
+	static const struct {
+		const char *text;
+		enum figure figure;
+		double value;
+		bool below, of_first;
+	} good[] = {
+		{ "p99>200us", FIGURE_P99, 200000, false, false },
+		{ " p99.9 < 1.5 ms ", FIGURE_P99_9, 1500000, true, false },
+		{ "cost>1.1*first", FIGURE_CPU_PER_OP, 1.1, false, true },
+		{ "rate < first", FIGURE_RATE, 1, true, true },
+		{ "rate<100k", FIGURE_RATE, 100000, true, false },
+		{ "bytes_per_s<2.5G", FIGURE_BANDWIDTH, 2.5e9, true, false },
+		{ "cpu_share>80%", FIGURE_CPU_SHARE, 0.8, false, false },
+		{ "cpu_ns_per_request>800ns", FIGURE_CPU_PER_REQUEST, 800, false, false },
+	};
+	static const char *const bad[][2] = {
+		{ "", "expected FIGURE>LIMIT" },
+		{ "p99", "expected FIGURE>LIMIT" },
+		{ ">1us", "expected FIGURE>LIMIT" },
+		{ "p98>1us", "no figure 'p98'; there are cost, rate, p50" },
+		{ "p99>200", "a time with its unit" },
+		{ "p99>1k", "a time with its unit" },
+		{ "p99>inf", "a time with its unit" },
+		{ "p99>1us 2us", "a time with its unit" },
+		{ "p99>2*", "a factor of the first row" },
+		{ "p99>2*second", "a factor of the first row" },
+		{ "rate<-1", "a number, such as 100k" },
+		{ "rate<0", "a number, such as 100k" },
+		{ "rate<1.2.3", "a number, such as 100k" },
+		{ "rate<1us", "a number, such as 100k" },
+		{ "cpu_share>1k", "a part of a CPU" },
+	};
+	char error[LIMIT_ERROR_BYTES];
+	struct limit l;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(good); i++) {
+		assert_true(limit_parse(good[i].text, &l, error));
+		assert_int_equal(l.figure, good[i].figure);
+		assert_true(fabs(l.value / good[i].value - 1) < 1e-9);
+		assert_int_equal(l.below, good[i].below);
+		assert_int_equal(l.of_first, good[i].of_first);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_false(limit_parse(bad[i][0], &l, error));
+		if (!strstr(error, bad[i][1]))
+			fail_msg("'%s': %s", bad[i][0], error);
+	}
+}
+
+/* Rounds of two listeners, whose costs are 1000 ns and 1200 ns, against the limit. */
+static enum gate limited(const char *text, unsigned rounds, char **ret_said)
+{
+	static const int cost[] = { 990, 1000, 1010, 1005, 995, 1002, 998, 1001 };
+	static const int more[] = { 1190, 1200, 1210, 1205, 1195, 1202, 1198, 1201 };
+	struct output out = { .width = 200 };
+	char error[LIMIT_ERROR_BYTES];
+	struct measures m = {};
+	struct limit limit;
+	struct limits l;
+	enum gate gate;
+	size_t bytes;
+
+	add_visits(&m, "a", rounds, cost);
+	add_visits(&m, "b", rounds, more);
+	measures_merge(&m);
+	assert_true(limit_parse(text, &limit, error));
+	limit.text = (char *)text;
+	limits_judge(&l, &limit, 1, &m);
+	out.file = open_memstream(ret_said, &bytes);
+	limits_render(&out, &l);
+	fclose(out.file);
+	gate = l.gate;
+	limits_fini(&l);
+	measures_free(&m);
+	return gate;
+}
+
+static void a_row_fails_a_limit_if_its_whole_interval_does(void **state)
+{
+	static const struct {
+		const char *limit;
+		enum gate gate;
+		const char *said;
+	} cases[] = {
+		{ "cost>1.1*first", GATE_WORSE, "failed: b (echo): 1.20 us, +9.0 to +9." },
+		{ "cost>1.3*first", GATE_PASSED, "of 1 row and limit 1 passed, 0 failed" },
+		{ "cost<1.3*first", GATE_WORSE, "failed: b" },
+		{ "cost>1.1us", GATE_WORSE, "of 2 rows and limits 1 passed, 1 failed" },
+		{ "cost>1us", GATE_WORSE, "undecided: a (echo): 1.00 us, -0." },
+		{ "cost>2us", GATE_PASSED, "of 2 rows and limits 2 passed" },
+		{ "trip99>2us", GATE_NOT_COMPARABLE, "unknown: a (echo): known in 0 of 8 visits" },
+	};
+	char *text;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(limited(cases[i].limit, 8, &text), cases[i].gate);
+		if (!strstr(text, cases[i].said))
+			fail_msg("%s: %s", cases[i].limit, text);
+		free(text);
+	}
+	/* Beyond by far, but in too few rounds to know. */
+	assert_int_equal(limited("cost>1ns", 5, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "too few rounds: 5 of 7"));
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_row_is_judged_by_its_ratios_to_the_first),
+		cmocka_unit_test(rates_are_judged_unless_they_are_the_generators),
+		cmocka_unit_test(rounds_without_a_cost_and_rates_apart_are_said),
+		cmocka_unit_test(rounds_of_other_runs_are_not_compared),
+		cmocka_unit_test(visits_of_another_setup_are_another_row),
+		cmocka_unit_test(the_gate_compares_whole_runs),
+		cmocka_unit_test(the_gate_refuses_what_is_not_comparable),
+		cmocka_unit_test(what_changed_between_is_told),
+		cmocka_unit_test(a_limit_is_a_figure_a_sign_and_a_value),
+		cmocka_unit_test(a_row_fails_a_limit_if_its_whole_interval_does),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
