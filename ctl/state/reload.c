@@ -1,4 +1,4 @@
-/* Putting a changed configuration in force: `nbctl reload`, `nbctl confirm`. */
+/* Putting a changed configuration in force: `nbctl reload`, `set`, `add`, `confirm`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,12 +45,14 @@ static void render_nothing(struct output *out, const json_t *reply)
 	(void)reply;
 }
 
-static int run_reload(struct ctl *ctl)
+/* Takes ownership of parameters. */
+static int change(struct ctl *ctl, const char *method, json_t *parameters)
 {
 	bool dry_run = ctl->values[VALUE_DRY_RUN];
 	const char *confirm = ctl->values[VALUE_CONFIRM];
-	json_t *parameters = json_pack("{s:b}", "dry_run", dry_run);
 	uint64_t seconds;
+
+	json_object_set_new(parameters, "dry_run", json_boolean(dry_run));
 
 	if (confirm) {
 		if (parse_uint(confirm, &seconds) < 0 || seconds < 1 || seconds > CONFIRM_MAX_S) {
@@ -62,10 +64,15 @@ static int run_reload(struct ctl *ctl)
 				    json_integer((json_int_t)seconds));
 	}
 	ctl->quiet = ctl->values[VALUE_QUIET];
-	return ctl_show(ctl, "Reload", parameters,
+	return ctl_show(ctl, method, parameters,
 			ctl->quiet ? render_nothing
 			: dry_run  ? render_dry_run
 				   : render_reload);
+}
+
+static int run_reload(struct ctl *ctl)
+{
+	return change(ctl, "Reload", json_object());
 }
 
 const struct command command_reload = {
@@ -83,6 +90,57 @@ const struct command command_reload = {
 				  "print nothing that the daemon's log says" },
 	},
 	.run = run_reload,
+};
+
+static int run_set(struct ctl *ctl)
+{
+	json_t *settings = json_array();
+
+	for (unsigned i = 1; i < ctl->word_count; i++)
+		json_array_append_new(settings, json_string(ctl->words[i]));
+	return change(ctl, "Set",
+		      json_pack("{s:s, s:o}", "listener", ctl->words[0], "settings", settings));
+}
+
+const struct command command_set = {
+	.name = "set",
+	.arguments = "LISTENER KEY=VALUE...",
+	.summary = "change a listener without a file, until the next reload",
+	.details = "By the same transaction as a reload: all keys or nothing.  `nbctl status` says that\n"
+		   "it is in no file, and `nbctl config --diff` prints what to put into one: the next\n"
+		   "reload or start drops it, and says so.\n",
+	.example = "nbctl set echo-epoll max-connections=100 idle-timeout=30s\n"
+		   "nbctl set echo-uring sqpoll=yes --confirm 30",
+	.options = {
+		[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "print the changes only" },
+		[VALUE_CONFIRM] = { "confirm", OPTION_VALUE, "SECONDS",
+				    "undo it, unless `nbctl confirm` follows in time" },
+	},
+	.words_min = 2,
+	.words_max = 65,
+	.run = run_set,
+};
+
+static int run_add(struct ctl *ctl)
+{
+	return change(ctl, "Add", json_pack("{s:s}", "spec", ctl->words[0]));
+}
+
+const struct command command_add = {
+	.name = "add",
+	.arguments = "SERVICE[,KEY=VALUE]...",
+	.summary = "add a listener without a file, until the next reload",
+	.details = "The words are those of `nbserved --run`; the rest is as for `nbctl set`.\n",
+	.example = "nbctl add echo,engine=epoll,port=7100\n"
+		   "nbctl add http,engine=all --dry-run",
+	.options = {
+		[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "print the changes only" },
+		[VALUE_CONFIRM] = { "confirm", OPTION_VALUE, "SECONDS",
+				    "undo it, unless `nbctl confirm` follows in time" },
+	},
+	.words_min = 1,
+	.words_max = 1,
+	.run = run_add,
 };
 
 static int run_confirm(struct ctl *ctl)

@@ -152,6 +152,16 @@ static void render_reload(struct output *out, const json_t *reply)
 	}
 }
 
+static void render_unsaved(struct output *out, uint64_t changes)
+{
+	if (changes)
+		output_wrapped(
+			out, STYLE_WARN, 2,
+			"%llu change%s of `nbctl set` and `add`, in no file: the next reload "
+			"drops %s. `nbctl config --diff` prints what to put into one.",
+			(unsigned long long)changes, plural(changes), changes > 1 ? "them" : "it");
+}
+
 static void render_status(struct output *out, const json_t *reply)
 {
 	output_text(out, STYLE_BOLD, "nbserved %s", field_text(reply, "version"));
@@ -171,6 +181,7 @@ static void render_status(struct output *out, const json_t *reply)
 		exports_render(out, field_get(reply, "exports"));
 	}
 	render_reload(out, reply);
+	render_unsaved(out, field_uint(reply, "unsaved"));
 }
 
 static int run_status(struct ctl *ctl)

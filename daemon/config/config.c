@@ -401,13 +401,50 @@ static int finish(struct loader *l, struct config **ret_config)
 	return 0;
 }
 
+static void load_change(struct loader *l, const char *text)
+{
+	struct config *config = l->config;
+
+	if (config->change_count == CONFIG_CHANGES_MAX) {
+		config_report(&l->report, (struct config_origin){ .file = "nbctl" }, NULL, NULL,
+			      "expected at most %d changes that are in no file: put them into one "
+			      "(`nbctl config --diff`), and reload",
+			      CONFIG_CHANGES_MAX);
+		return;
+	}
+	if (!begin_file(l, "nbctl"))
+		return;
+	config->changes[config->change_count] = strdup(text);
+	if (!config->changes[config->change_count++])
+		abort();
+	ini_read(text, strlen(text), &ini_events, l);
+}
+
+bool config_is_change(const struct config *config, struct config_origin origin)
+{
+	for (unsigned i = config->file_count - config->change_count; i < config->file_count; i++)
+		if (origin.file == config->files[i])
+			return true;
+	return false;
+}
+
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors)
+{
+	return config_load_changed(path, NULL, NULL, ret_config, errors);
+}
+
+int config_load_changed(const char *path, const struct config *of, const char *change,
+			struct config **ret_config, struct config_errors *errors)
 {
 	struct loader l;
 
 	init(&l, errors);
 	load_file(&l, path);
 	load_drop_ins(&l, path);
+	for (unsigned i = 0; of && i < of->change_count; i++)
+		load_change(&l, of->changes[i]);
+	if (change)
+		load_change(&l, change);
 	if (l.config->listener_count == 0 && l.report.errors->count == 0)
 		config_report(
 			&l.report, (struct config_origin){ .file = l.config->files[0] }, NULL, NULL,
@@ -432,6 +469,8 @@ void config_free(struct config *config)
 		return;
 	for (unsigned i = 0; i < config->file_count; i++)
 		free(config->files[i]);
+	for (unsigned i = 0; i < config->change_count; i++)
+		free(config->changes[i]);
 	free(config->listeners);
 	free(config->exports);
 	free(config);

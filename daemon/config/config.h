@@ -29,6 +29,7 @@ enum {
 	CONFIG_TABLES_MAX = 8,      /* services with keys of their own */
 	CONFIG_ERRORS_MAX = 200,    /* reported; the rest is counted */
 	CONFIG_FILES_MAX = 256,     /* nbserved.ini and its drop-ins */
+	CONFIG_CHANGES_MAX = 64,    /* that are in no file */
 };
 
 enum config_section { CONFIG_SERVER, CONFIG_LISTENER, CONFIG_EXPORT, CONFIG_SECTION_COUNT };
@@ -107,6 +108,9 @@ struct config {
 	unsigned export_count;
 	char *files[CONFIG_FILES_MAX]; /* names of the files read, unprintable bytes as \xNN */
 	unsigned file_count;
+	/* Texts of changes that are in no file, see config_change.h: the last ones of `files`. */
+	char *changes[CONFIG_CHANGES_MAX];
+	unsigned change_count;
 };
 
 /* All errors, in the order of files and lines: `file:line: [section] key: expected ..., got '...'`,
@@ -121,6 +125,14 @@ struct config_errors {
  * returns -EINVAL with at least one error. `errors` must be zeroed by the caller and is freed with
  * config_errors_free() in both cases. */
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors);
+
+/* The same with the changes of `of`, which are in no file, and with one more (NULL: without),
+ * behind the files. */
+int config_load_changed(const char *path, const struct config *of, const char *change,
+			struct config **ret_config, struct config_errors *errors);
+
+/* Does a value come from a change that is in no file? */
+bool config_is_change(const struct config *config, struct config_origin origin);
 
 /* config_load() from memory: one file, no drop-ins (tests and fuzzing). */
 int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
@@ -142,6 +154,9 @@ void config_errors_free(struct config_errors *errors);
 /* The effective configuration as an INI file that parses back to the same, each key with a comment
  * that says its origin and what a reload does with it. */
 void config_dump(const struct config *config, FILE *to);
+
+/* What changes have set, as a file that sets the same. */
+void config_dump_changes(const struct config *config, FILE *to);
 
 /* The configuration as JSON:
  * {"server":{KEY:{"value":..,"origin":..,"class":..}},"listeners":[{"name":..,

@@ -73,8 +73,14 @@ static struct config_origin key_origin(const struct config_key *key, const void 
 	return at.file ? at : *config_key_origin(key, (void *)from);
 }
 
-static void compare_keys(struct config_diff *diff, enum config_section kind, const void *from,
-			 const void *to)
+/* Said of what was in force: a reload drops it. */
+static const char *remark(const struct config *config, struct config_origin origin)
+{
+	return config_is_change(config, origin) ? ", which was in no file" : "";
+}
+
+static void compare_keys(struct config_diff *diff, enum config_section kind,
+			 const struct config *in_force, const void *from, const void *to)
 {
 	const struct config_key *key;
 
@@ -86,8 +92,10 @@ static void compare_keys(struct config_diff *diff, enum config_section kind, con
 		before = value_text(key, from);
 		after = value_text(key, to);
 		if (strcmp(before, after) != 0)
-			add(diff, kind, to, key->class, key_origin(key, from, to), " %s: %s -> %s",
-			    key->name, *before ? before : "(none)", *after ? after : "(none)");
+			add(diff, kind, to, key->class, key_origin(key, from, to),
+			    " %s: %s%s -> %s", key->name, *before ? before : "(none)",
+			    remark(in_force, *config_key_origin(key, (void *)from)),
+			    *after ? after : "(none)");
 		free(before);
 		free(after);
 	}
@@ -113,7 +121,7 @@ void config_diff_make(struct config_diff *diff, const struct config *from, const
 		for (unsigned i = 0; (section = config_section_at(to, kind, i)); i++) {
 			other = find(from, kind, section->name);
 			if (other)
-				compare_keys(diff, kind, other, section);
+				compare_keys(diff, kind, from, other, section);
 			else
 				add(diff, kind, section, section_classes[kind], section->section,
 				    ": added");
@@ -121,7 +129,7 @@ void config_diff_make(struct config_diff *diff, const struct config *from, const
 		for (unsigned i = 0; (section = config_section_at(from, kind, i)); i++)
 			if (!find(to, kind, section->name))
 				add(diff, kind, section, section_classes[kind], section->section,
-				    ": removed");
+				    ": removed%s", remark(from, section->section));
 	}
 }
 

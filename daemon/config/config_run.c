@@ -58,8 +58,7 @@ static int unknown_key(const struct run *run, const char *name, struct reason *r
 			  run->service->name, name, suggest_hint(&near));
 }
 
-/* False: value has characters that would end the line or begin a comment in the file. */
-static bool fits_in_file(const char *value)
+bool config_run_fits(const char *value)
 {
 	for (const char *c = value; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f ||
@@ -82,7 +81,7 @@ static int run_set(struct run *run, char *text, struct reason *reason)
 		return reason_set(reason, -EINVAL, "--run %s: expected KEY=VALUE, got '%s'",
 				  run->service->name, text);
 	*value++ = '\0';
-	if (!fits_in_file(value))
+	if (!config_run_fits(value))
 		return reason_set(reason, -EINVAL,
 				  "--run %s: %s: a value has no control characters and no ` ;`",
 				  run->service->name, text);
@@ -237,33 +236,33 @@ static unsigned number_of(const struct run *runs, unsigned index)
 	return number;
 }
 
-static void write_run(FILE *to, const struct run *runs, unsigned index)
+static void write_run(FILE *to, const struct run *runs, unsigned index, unsigned first)
 {
 	const struct run *run = &runs[index];
 	bool all = run->engine && !strcmp(run->engine, "all");
 	char name[CONFIG_NAME_MAX], disk[CONFIG_NAME_MAX];
 	const char *export = (run->service->flags & SERVICE_EXPORTS) ? disk : NULL;
-	unsigned offset = 0;
+	unsigned offset = 0, number = number_of(runs, index) + first - 1;
 
-	write_name(disk, "disk", NULL, index + 1);
+	write_name(disk, "disk", NULL, index + first);
 	if (export)
 		write_export(to, run, disk);
 	if (!all) {
-		write_name(name, run->service->name, run->engine, number_of(runs, index));
+		write_name(name, run->service->name, run->engine, number);
 		write_listener(to, run, name, run->engine, export, 0);
 	}
 	for (unsigned i = 0; all && engines[i]; i++) {
 		if (engines[i]->transport != &transport_tcp)
 			continue;
-		write_name(name, run->service->name, engines[i]->name, number_of(runs, index));
+		write_name(name, run->service->name, engines[i]->name, number);
 		write_listener(to, run, name, engines[i]->name, export, offset++);
 		fputs("optional = yes\n",
 		      to); /* a listener that this host cannot serve is skipped with a message */
 	}
 }
 
-int config_run_text(char *const *specs, unsigned count, const char *server, char **ret_text,
-		    struct reason *reason)
+int config_run_text(char *const *specs, unsigned count, unsigned first, const char *server,
+		    char **ret_text, struct reason *reason)
 {
 	struct run *runs = calloc(count, sizeof(*runs));
 	char *text = NULL;
@@ -278,7 +277,7 @@ int config_run_text(char *const *specs, unsigned count, const char *server, char
 	if (rc == 0) {
 		fprintf(to, "[server]\n%s", server);
 		for (unsigned i = 0; i < count; i++)
-			write_run(to, runs, i);
+			write_run(to, runs, i, first);
 	}
 	if (to)
 		fclose(to);

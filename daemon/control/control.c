@@ -29,14 +29,17 @@ static void get_status(struct varlink_call *call, json_t *parameters)
 	varlink_reply(call, document_status(control_server(call)));
 }
 
-/* Adds "text": the configuration or the doctor's report, as nbserved's options print it. */
-static void set_text(json_t *reply, const struct config *config, const json_t *report)
+/* Adds "text": the configuration, what changes have set in it, or the doctor's report, as
+ * nbserved's options print it. */
+static void set_text(json_t *reply, const struct config *config, const json_t *report, bool diff)
 {
 	char *text = NULL;
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
 
-	if (to && config)
+	if (to && config && diff)
+		config_dump_changes(config, to);
+	else if (to && config)
 		config_dump(config, to);
 	else if (to)
 		doctor_print(report, to);
@@ -51,9 +54,10 @@ static void get_config(struct varlink_call *call, json_t *parameters)
 {
 	const struct server *s = control_server(call);
 	json_t *reply = config_to_json(s->config);
+	bool diff = json_is_true(json_object_get(parameters, "diff"));
 
-	if (json_is_true(json_object_get(parameters, "text")))
-		set_text(reply, s->config, NULL);
+	if (diff || json_is_true(json_object_get(parameters, "text")))
+		set_text(reply, s->config, NULL, diff);
 	varlink_reply(call, reply);
 }
 
@@ -63,17 +67,8 @@ static void doctor(struct varlink_call *call, json_t *parameters)
 	json_t *reply = doctor_check(control_server(call)->config);
 
 	if (json_is_true(json_object_get(parameters, "text")))
-		set_text(reply, NULL, reply);
+		set_text(reply, NULL, reply, false);
 	varlink_reply(call, reply);
-}
-
-/* Logs a change with the user who made it. */
-static void log_change(const struct varlink_call *call, const char *what, const char *object)
-{
-	const struct unix_peer *peer = varlink_call_peer(call);
-
-	log_info("control: %s %s, by uid %u, pid %d", what, object, (unsigned)peer->uid,
-		 (int)peer->pid);
 }
 
 /* The configuration in force has the new level as well, so that GetConfig shows it and a reload
@@ -89,7 +84,7 @@ static void set_log_level(struct varlink_call *call, json_t *parameters)
 	}
 	config_set_log_level(control_server(call)->config, level);
 	log_set_level(level);
-	log_change(call, "log level", name);
+	control_log_change(call, "log level", name);
 	varlink_reply(call, json_object());
 }
 
@@ -104,7 +99,8 @@ static void drain(struct varlink_call *call, json_t *parameters)
 		control_no_such_listener(call, json_string_value(name));
 		return;
 	}
-	log_change(call, "drain", json_is_string(name) ? json_string_value(name) : "everything");
+	control_log_change(call, "drain",
+			   json_is_string(name) ? json_string_value(name) : "everything");
 	draining = json_array();
 	for (unsigned i = 0; i < s->listeners.count; i++) {
 		struct listener *l = s->listeners.list[i];
@@ -129,54 +125,14 @@ static void resume(struct varlink_call *call, json_t *parameters)
 		control_no_such_listener(call, json_string_value(name));
 		return;
 	}
-	log_change(call, "resume", json_is_string(name) ? json_string_value(name) : "everything");
+	control_log_change(call, "resume",
+			   json_is_string(name) ? json_string_value(name) : "everything");
 	if (reload_resume(s, json_string_value(name), &answer) == RELOAD_DONE)
 		varlink_reply(call, json_pack("{s:o}", "resumed", answer.lines));
 	else
 		varlink_error(
 			call, INTERFACE ".ResumeRefused",
 			json_pack("{s:s, s:o}", "message", answer.message, "errors", answer.lines));
-}
-
-/* reload_run() returns when the new configuration is in force or refused.  Listeners that it
- * replaced drain afterwards. */
-static void reload(struct varlink_call *call, json_t *parameters)
-{
-	static const char *const errors[] = { [RELOAD_REFUSED] = INTERFACE ".ReloadRefused",
-					      [RELOAD_RESTART] = INTERFACE ".RestartNeeded" };
-	struct server *s = control_server(call);
-	json_t *seconds = json_object_get(parameters, "confirm_timeout_s");
-	struct reload_request request = {
-		.dry_run = json_is_true(json_object_get(parameters, "dry_run")),
-		.confirm_s = (unsigned)json_integer_value(seconds),
-	};
-	struct reload_answer answer;
-	enum reload_outcome outcome;
-
-	if (!request.dry_run)
-		log_change(call, "reload", s->path ? s->path : "--run");
-	outcome = reload_run(s, &request, &answer);
-	if (outcome == RELOAD_DONE)
-		varlink_reply(call, json_pack("{s:I, s:o}", "generation", (json_int_t)s->generation,
-					      "changes", answer.lines));
-	else
-		varlink_error(
-			call, errors[outcome],
-			json_pack("{s:s, s:o}", "message", answer.message, "errors", answer.lines));
-}
-
-static void confirm_reload(struct varlink_call *call, json_t *parameters)
-{
-	struct server *s = control_server(call);
-
-	(void)parameters;
-	if (!reload_confirm(s)) {
-		varlink_error(call, INTERFACE ".NothingToConfirm",
-			      json_pack("{s:s}", "message", "no reload waits to be confirmed"));
-		return;
-	}
-	log_change(call, "confirm", "the reload");
-	varlink_reply(call, json_pack("{s:I}", "generation", (json_int_t)s->generation));
 }
 
 /* ---- The interface ---- */
@@ -189,8 +145,26 @@ static const struct varlink_parameter text_parameter[] = {
 	{ "text", VARLINK_BOOL, .optional = true },
 	{ 0 },
 };
+static const struct varlink_parameter config_parameters[] = {
+	{ "text", VARLINK_BOOL, .optional = true },
+	{ "diff", VARLINK_BOOL, .optional = true },
+	{ 0 },
+};
 static const struct varlink_parameter level_parameter[] = {
 	{ "level", VARLINK_STRING, .optional = false },
+	{ 0 },
+};
+static const struct varlink_parameter set_parameters[] = {
+	{ "listener", VARLINK_STRING, .optional = false },
+	{ "settings", VARLINK_STRINGS, .optional = false, .max = CHANGE_SETTINGS_MAX },
+	{ "dry_run", VARLINK_BOOL, .optional = true },
+	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
+	{ 0 },
+};
+static const struct varlink_parameter add_parameters[] = {
+	{ "spec", VARLINK_STRING, .optional = false },
+	{ "dry_run", VARLINK_BOOL, .optional = true },
+	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
 	{ 0 },
 };
 static const struct varlink_parameter reload_parameters[] = {
@@ -222,13 +196,15 @@ static const struct varlink_method control_methods[] = {
 	{ "ListConnections", VARLINK_READ, VARLINK_MORE_NEVER, connections_parameters,
 	  control_list_connections },
 	{ "ListTests", VARLINK_READ, VARLINK_MORE_NEVER, tests_parameters, control_list_tests },
-	{ "GetConfig", VARLINK_READ, VARLINK_MORE_NEVER, text_parameter, get_config },
+	{ "GetConfig", VARLINK_READ, VARLINK_MORE_NEVER, config_parameters, get_config },
 	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, text_parameter, doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, VARLINK_MORE_NEVER, level_parameter, set_log_level },
 	{ "Drain", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, drain },
 	{ "Resume", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, resume },
-	{ "Reload", VARLINK_CHANGE, VARLINK_MORE_NEVER, reload_parameters, reload },
-	{ "ConfirmReload", VARLINK_CHANGE, VARLINK_MORE_NEVER, NULL, confirm_reload },
+	{ "Set", VARLINK_CHANGE, VARLINK_MORE_NEVER, set_parameters, control_set },
+	{ "Add", VARLINK_CHANGE, VARLINK_MORE_NEVER, add_parameters, control_add },
+	{ "Reload", VARLINK_CHANGE, VARLINK_MORE_NEVER, reload_parameters, control_reload },
+	{ "ConfirmReload", VARLINK_CHANGE, VARLINK_MORE_NEVER, NULL, control_confirm_reload },
 	{ 0 },
 };
 

@@ -106,13 +106,14 @@ static void await_confirmation(struct server *s, struct config *previous, unsign
 		log_info("reload: to be confirmed within %u s", seconds);
 }
 
-/* Reads the configuration; NULL with all errors in lines. */
-static struct config *load(const char *path, json_t *lines)
+/* Reads the configuration, with the changes of `of` and one more; NULL with all errors in lines. */
+static struct config *load(const char *path, const struct config *of, const char *change,
+			   json_t *lines)
 {
 	struct config_errors errors = { 0 };
 	struct config *config = NULL;
 
-	config_load(path, &config, &errors);
+	config_load_changed(path, of, change, &config, &errors);
 	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
 		reload_add_line(lines, errors.text[i]);
 	if (errors.count > CONFIG_ERRORS_MAX)
@@ -120,6 +121,35 @@ static struct config *load(const char *path, json_t *lines)
 			lines, json_sprintf("and %u more error%s", errors.count - CONFIG_ERRORS_MAX,
 					    plural(errors.count - CONFIG_ERRORS_MAX)));
 	config_errors_free(&errors);
+	return config;
+}
+
+/* The configuration in force with a change; NULL with the reason.  It is read again for that, and
+ * must not have changed in the files: the user has asked for this change alone. */
+static struct config *load_change(struct server *s, const char *change,
+				  struct reload_answer *answer)
+{
+	const struct config *now = s->config;
+	struct config *config = load(s->path, now, NULL, answer->lines);
+	struct config_diff diff = { 0 };
+
+	answer->message = "nothing was changed: the files are wrong by now";
+	if (!config)
+		return NULL;
+	if (config->server.log_level != now->server.log_level)
+		config_set_log_level(config, now->server.log_level);
+	config_diff_make(&diff, now, config);
+	add_changes(answer->lines, &diff, false);
+	config_diff_free(&diff);
+	config_free(config);
+	answer->message = "nothing was changed: the files have changed since they were read: "
+			  "`nbctl reload` first";
+	if (json_array_size(answer->lines))
+		return NULL;
+	config = load(s->path, now, change, answer->lines);
+	answer->message = config ? NULL : "nothing was changed: the change is wrong";
+	if (config && config->server.log_level != now->server.log_level)
+		config_set_log_level(config, now->server.log_level);
 	return config;
 }
 
@@ -173,10 +203,13 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 	}
 	if (!request->dry_run)
 		notify_reloading(s);
-	config = load(s->path, answer->lines);
+	if (request->change)
+		config = load_change(s, request->change, answer);
+	else
+		config = load(s->path, NULL, NULL, answer->lines);
 	if (config)
 		outcome = change_to(s, config, request, answer);
-	else
+	else if (!request->change)
 		answer->message = "nothing was changed: the configuration is wrong";
 	if (request->dry_run)
 		return outcome;

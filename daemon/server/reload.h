@@ -37,6 +37,9 @@ struct reload_request {
 	bool dry_run; /* only report the changes; bind and open nothing */
 	/* Undo the reload unless reload_confirm() is called within this time; 0: never. */
 	unsigned confirm_s;
+	/* A change that is in no file, see config_change.h, to what is in force; NULL: the files
+	 * alone, which drops all such changes. */
+	const char *change;
 };
 
 enum reload_outcome {

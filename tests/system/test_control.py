@@ -131,10 +131,11 @@ def test_descriptions_are_read_as_strictly_as_others_do(what):
 
 def test_every_declared_method_exists_and_takes_only_what_is_declared(daemon, interface):
     assert {"GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor", "SetLogLevel",
-            "Drain", "Resume", "Reload", "ConfirmReload"} <= set(interface.methods)
+            "Drain", "Resume", "Set", "Add", "Reload", "ConfirmReload"} <= set(interface.methods)
     for method, (takes, _) in interface.methods.items():
         # An undeclared parameter: the method exists, and is not run.
-        good = {name: "info" for name, kind in takes[1].items() if kind[0] != "maybe"}
+        good = {name: ["info"] if kind[0] == "array" else "info" for name, kind in takes[1].items()
+                if kind[0] != "maybe"}
         name, parameters = error_of(daemon, CONTROL + method, {**good, "undeclared": 1})
         assert (name, parameters) == (SERVICE + "InvalidParameter", {"parameter": "undeclared"})
         for parameter in takes[1]:
@@ -149,6 +150,9 @@ def test_every_reply_is_as_declared(daemon, interface):
     for method in ("GetConfig", "Doctor"):
         interface.check_reply(method, daemon.call(method, text=True))
     interface.check_reply("SetLogLevel", daemon.call("SetLogLevel", level="debug"))
+    interface.check_reply("Set", daemon.call("Set", listener="first", settings=["idle-timeout=1h"]))
+    interface.check_reply("Add", daemon.call("Add", spec="echo", dry_run=True))
+    interface.check_reply("GetConfig", daemon.call("GetConfig", diff=True))
     interface.check_reply("Reload", daemon.call("Reload"))  # the file's level is back
     interface.check_reply("Drain", daemon.call("Drain"))
     interface.check_reply("Resume", daemon.call("Resume"))

@@ -1,0 +1,83 @@
+/* See config_change.h. */
+#include "config_change.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config_keys.h"
+#include "config_run.h"
+
+/* The text of a setting is a line of a file: nothing in it may begin another one. */
+static int check_setting(const char *setting, struct reason *reason)
+{
+	size_t name = strspn(setting, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+	if (!config_run_fits(setting))
+		return reason_set(reason, -EINVAL, "a value has no control characters and no ` ;`");
+	if (name == 0 || setting[name] != '=')
+		return reason_set(reason, -EINVAL, "expected KEY=VALUE, got '%.200s'", setting);
+	return 0;
+}
+
+int config_change_set(const char *listener, const char *const *settings, unsigned count,
+		      char **ret_text, struct reason *reason)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+	int rc = 0;
+
+	if (!to)
+		abort();
+	fprintf(to, "[listener %s]\n", listener);
+	for (unsigned i = 0; i < count && rc == 0; i++) {
+		rc = check_setting(settings[i], reason);
+		fprintf(to, "%s\n", settings[i]);
+	}
+	fclose(to);
+	if (rc < 0)
+		free(text);
+	else
+		*ret_text = text;
+	return rc;
+}
+
+/* Has `in_force` a section of a name that the text has?  A text with errors has none: they are
+ * reported when it is read for good. */
+static bool is_taken(const struct config *in_force, const char *text)
+{
+	struct config_errors errors = { 0 };
+	const struct config_head *section, *other;
+	struct config *config = NULL;
+	bool taken = false;
+
+	config_load_text("nbctl", text, strlen(text), &config, &errors);
+	config_errors_free(&errors);
+	for (unsigned kind = CONFIG_SERVER + 1; config && kind < CONFIG_SECTION_COUNT; kind++)
+		for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++)
+			for (unsigned j = 0; (other = config_section_at(in_force, kind, j)); j++)
+				taken |= !strcmp(section->name, other->name);
+	config_free(config);
+	return taken;
+}
+
+int config_change_add(const struct config *in_force, char *spec, char **ret_text,
+		      struct reason *reason)
+{
+	for (unsigned first = 1; first <= CONFIG_LISTENERS_MAX; first++) {
+		char *text;
+		int rc = config_run_text(&spec, 1, first, "", &text, reason);
+
+		if (rc < 0)
+			return rc;
+		if (!is_taken(in_force, text)) {
+			*ret_text = text;
+			return 0;
+		}
+		free(text);
+	}
+	return reason_set(reason, -EINVAL, "there are %d such listeners already",
+			  CONFIG_LISTENERS_MAX);
+}

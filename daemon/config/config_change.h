@@ -1,0 +1,15 @@
+/* Changes to a running daemon's configuration that are in no file: each is the text of one, which
+ * is read behind the files (config_load_changed()).  Pure. */
+#pragma once
+#include "config.h"
+#include "reason.h"
+
+/* Sets keys of a listener; settings: KEY=VALUE, `count` of them.  Values are checked when the text
+ * is read.  The caller frees *ret_text.  0, or -EINVAL with the reason. */
+int config_change_set(const char *listener, const char *const *settings, unsigned count,
+		      char **ret_text, struct reason *reason);
+
+/* Adds what `nbserved --run SPEC` would serve, see config_run.h, under names that `in_force` does
+ * not have. */
+int config_change_add(const struct config *in_force, char *spec, char **ret_text,
+		      struct reason *reason);
