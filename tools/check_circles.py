@@ -11,7 +11,6 @@ from collections import defaultdict
 from pathlib import Path
 
 CIRCLES = [
-    "daemon/config/config_features daemon/config/config_keys daemon/config/config_report",
     "daemon/engine/rdma/rdma_ud daemon/engine/rdma/rdma_ud_handle daemon/engine/rdma/rdma_ud_peer"
     " daemon/engine/rdma/rdma_ud_send",
 ]

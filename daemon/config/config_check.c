@@ -15,14 +15,6 @@ enum {
 	BUFFER_SIZE_UDP = 64 * 1024,
 };
 
-/* The text lives until the end of the block around the call. */
-#define SECTION_TEXT(kind, section)                                                                \
-	config_section_text(kind, section, (char[CONFIG_SECTION_TEXT_MAX]){ 0 })
-/* Reports an error of a key of listener l, where its value is set. */
-#define REFUSE(r, l, key, ...)                                                                     \
-	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, key), l),             \
-		      SECTION_TEXT(CONFIG_LISTENER, l), key, __VA_ARGS__)
-
 /* Was an error reported for this key?  Then errors that follow from it are not reported. */
 static bool is_refused(enum config_section kind, const char *name, const void *section)
 {
@@ -305,35 +297,6 @@ static void check_messages(struct config_report *r, struct listener_config *l)
 	       l->service->message_max, l->service->name, value);
 }
 
-/* Keys and services that need reliable connections. */
-static void check_qp_type(struct config_report *r, struct listener_config *l)
-{
-	const char *type = config_qp_types[l->options.qp_type];
-
-	if (!l->transport->verbs || l->options.qp_type == QP_RC)
-		return;
-	if (l->service && (l->service->flags & SERVICE_MESSAGES) &&
-	    !(l->service->flags & SERVICE_LOSSY))
-		REFUSE(r, l, "qp-type", "expected rc with service %s, got '%s'", l->service->name,
-		       type);
-	if (l->options.srq)
-		REFUSE(r, l, "srq", "requires qp-type = rc (qp-type is %s)", type);
-}
-
-/* Checks `srq`, whose receives need room for two pieces each, and are promised to no connection. */
-static void check_srq(struct config_report *r, struct listener_config *l)
-{
-	if (l->options.srq && l->service && (l->service->message || l->service->connect))
-		REFUSE(r, l, "srq", "expected no with service %s, got 'yes'", l->service->name);
-}
-
-/* With sqpoll the kernel's thread takes the submissions, however many there are. */
-static void check_ring_batch(struct config_report *r, struct listener_config *l)
-{
-	if (l->options.ring_batch == RING_BATCH_NO && l->options.sqpoll)
-		REFUSE(r, l, "ring-batch", "requires sqpoll = no (sqpoll is yes)");
-}
-
 /* ---- Services ---- */
 
 /* The rules that l's service has for its own keys and the core's. */
@@ -470,10 +433,7 @@ void config_check(struct config_report *r)
 		check_transport(r, l);
 		set_buffer_size(l);
 		check_build(r, l);
-		check_qp_type(r, l);
-		check_srq(r, l);
-		check_ring_batch(r, l);
-		config_check_features(r, l);
+		config_check_engine(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);
 		check_service(r, l);

@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "config_keys.h"
-#include "config_report.h"
-#include "registry.h"
 #include "worker.h"
 
 #define UNUSED __attribute__((unused))
@@ -102,30 +100,3 @@ const struct config_type config_features = {
 	.hint = hint_features,
 	.word = word_features,
 };
-
-/* With `engine = auto` any engine of the transport may be the one in use. */
-static uint64_t features_had(const struct listener_config *l)
-{
-	uint64_t has = 0;
-
-	for (unsigned i = 0; engines[i]; i++)
-		if (l->engine ? engines[i] == l->engine : engine_carries(engines[i], l->transport))
-			has |= engine_of(engines[i], &l->options)->features;
-	return has;
-}
-
-void config_check_features(struct config_report *r, const struct listener_config *l)
-{
-	uint64_t foreign = l->options.features_off & ~features_had(l);
-	char section[CONFIG_SECTION_TEXT_MAX];
-
-	for (unsigned f = 0; f < FEATURE_COUNT; f++)
-		if (foreign & FEATURE_MASK(f))
-			config_report(
-				r,
-				*config_key_origin(config_key_find(CONFIG_LISTENER, "features"),
-						   (void *)l),
-				config_section_text(CONFIG_LISTENER, l, section), "features",
-				"engine %s has no %s to do without",
-				l->engine ? l->engine->name : "auto", engine_feature_names[f]);
-}

@@ -118,9 +118,6 @@ unsigned config_key_lines(const struct config_key *key, const void *section);
 struct config_report;
 void config_check_united(struct config_report *r, struct listener_config *l);
 
-/* Reports features that l's key `features` switches off although its engine does not have them. */
-void config_check_features(struct config_report *r, const struct listener_config *l);
-
 /* Are the listener's clients told apart by their datagrams? */
 static inline bool config_has_datagrams(const struct listener_config *l)
 {

@@ -17,9 +17,20 @@ enum { CONFIG_SECTION_TEXT_MAX = CONFIG_NAME_MAX + 16 };
 char *config_section_text(enum config_section kind, const void *section,
 			  char text[static CONFIG_SECTION_TEXT_MAX]);
 
+/* The text lives until the end of the block around the call. */
+#define SECTION_TEXT(kind, section)                                                                \
+	config_section_text(kind, section, (char[CONFIG_SECTION_TEXT_MAX]){ 0 })
+/* Reports an error of a key of listener l, where its value is set. */
+#define REFUSE(r, l, key, ...)                                                                     \
+	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, key), l),             \
+		      SECTION_TEXT(CONFIG_LISTENER, l), key, __VA_ARGS__)
+
 /* A copy, owned by the caller, with bytes other than printable ASCII as \xNN, so that no name or
  * value can forge lines of a message, a dump or JSON. */
 char *config_escape(const char *text);
 
 /* Validates conditions between keys, and sets fields that depend on the whole configuration. */
 void config_check(struct config_report *r);
+
+/* The part of it that is about the keys of engines. */
+void config_check_engine(struct config_report *r, struct listener_config *l);
