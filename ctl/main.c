@@ -313,7 +313,7 @@ static bool output_is_complete(void)
 	return false;
 }
 
-/* getopt orders argv anew. */
+/* getopt reorders argv. */
 static char **copy_words(int argc, char **argv)
 {
 	char **words = calloc((size_t)argc + 1, sizeof(*words));

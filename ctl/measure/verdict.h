@@ -20,7 +20,7 @@ enum verdict_is {
 	VERDICT_LESS,
 	VERDICT_MORE,
 	VERDICT_SAME,           /* the whole interval is within the tolerance */
-	VERDICT_NOT_COMPARABLE, /* of another setup: decided by who pairs rows */
+	VERDICT_NOT_COMPARABLE, /* of another setup: decided where rows are paired */
 	VERDICT_UNDECIDED, /* neither: it may be as far from 0 as the farther end of the interval */
 };
 extern const char *const verdict_names[]; /* as in JSON */

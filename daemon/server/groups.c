@@ -60,7 +60,8 @@ static int choose_interface(const struct multicast_group *group, char ret_name[s
 
 	format_group(group, text);
 	if (rc < 0)
-		return reason_set(reason, rc, "group %s: interfaces: %s", text, strerror(-rc));
+		return reason_set(reason, rc, "group %s: interfaces: %s; name one as in '%s%%eth0'",
+				  text, strerror(-rc), text);
 	if (all.count == 1) {
 		strcpy(ret_name, all.names[0]);
 		return 0;

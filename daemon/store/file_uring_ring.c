@@ -4,8 +4,8 @@
  * call per turn.  If it has none (epoll), the store makes one: a turn's operations are submitted at
  * its end, and those that complete at once, such as reads from the page cache, are reaped
  * immediately; later completions are signalled by an eventfd that the engine watches.  (The ring's
- * own descriptor would not do: with DEFER_TASKRUN, Linux 6.18 wakes nobody who polls it when work
- * becomes ready.) */
+ * own descriptor would not do: with DEFER_TASKRUN, Linux 6.18 wakes no thread that polls it when
+ * work becomes ready.) */
 #include "file_uring.h"
 
 #include <errno.h>

@@ -57,7 +57,7 @@ struct rdma_ud {
 	struct rdma_peer *waiting; /* list of clients that wait for room in the send queue */
 };
 
-/* Who has sent a datagram. */
+/* The sender of a datagram. */
 struct rdma_ud_client {
 	struct peer_key key;
 	struct sockaddr_storage address;

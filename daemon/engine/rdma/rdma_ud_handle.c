@@ -224,7 +224,7 @@ bool rdma_ud_hold(struct rdma_ud *ud, const struct rdma_ud_client *client, struc
 
 	if (job)
 		q = job->queue;
-	/* Who sends to a group knows no queue pair that it could have asked for. */
+	/* The sender to a group knows no queue pair that it could have asked for. */
 	if (grh_is_to_group(k->base))
 		each = MIN(q->held_max, (unsigned)RDMA_UD_HELD_EACH);
 	else
