@@ -39,13 +39,22 @@ def test_cmtime_times_connections(start_daemon, device):
 GROUP = "239.1.2.3"
 
 
-def know(address):
-    """The Ethernet address of rxe0's peer is known, so that nobody has to answer for it."""
-    must("ip", "neighbour", "replace", address, "lladdr", mac_of("rxe_b").hex(":"), "dev", "rxe_a")
+@pytest.fixture
+def know():
+    """know(address): the Ethernet address of rxe0's peer is known, so that nobody has to answer for it."""
+    known = []
+
+    def replace(address):
+        must("ip", "neighbour", "replace", address, "lladdr", mac_of("rxe_b").hex(":"), "dev", "rxe_a")
+        known.append(address)
+
+    yield replace
+    for address in known:
+        must("ip", "neighbour", "delete", address, "dev", "rxe_a")
 
 
 @pytest.fixture
-def beside():
+def beside(know):
     """A second RoCE device at the other end of rxe0's cable, as none hears what it sends to a group; its address."""
     address = "10.9.0.2"
     must("ip", "address", "add", f"{address}/24", "dev", "rxe_b")
@@ -74,7 +83,7 @@ def test_mckey_sends_to_a_group(start_daemon, beside):
     assert daemon.terminate() == 0
 
 
-def test_a_datagram_to_a_group_is_answered_to_its_sender_alone(start_daemon):
+def test_a_datagram_to_a_group_is_answered_to_its_sender_alone(start_daemon, know):
     daemon, sender, everybody = in_group(start_daemon, "echo"), "10.9.0.77", 0xffffff
     know(sender)
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as raw:
@@ -96,7 +105,7 @@ def test_a_datagram_to_a_group_is_answered_to_its_sender_alone(start_daemon):
     assert daemon.terminate() == 0
 
 
-def test_a_group_is_joined_again_when_its_device_returns(start_daemon):
+def test_a_group_is_joined_again_when_its_device_returns(start_daemon, know):
     daemon = in_group(start_daemon, "discard")
     must("rdma", "link", "delete", "rxe0")
     add_device("rxe")
