@@ -130,7 +130,7 @@ static const char *together(const char *a, const char *groups_a, const char *b,
 /* Over RDMA a group has no ports. */
 static void no_rdma_datagram_is_answered_twice(void **state)
 {
-	static const char *const RDMA = "rdma\nqp-type = ud";
+	static const char *const RDMA = "rdma\noptional = yes\nqp-type = ud";
 
 	(void)state;
 	assert_string_equal(
