@@ -117,6 +117,13 @@ os.execv(sys.argv[count + 1], sys.argv[count + 1:])
 """
 
 
+def is_ready(s, seconds, output=False):
+    """Does s have input, or with `output` room, in this time?  select() takes no descriptor beyond 1023."""
+    poll = select.poll()
+    poll.register(s, select.POLLIN | (select.POLLOUT if output else 0))
+    return bool(poll.poll(seconds * 1000))
+
+
 def wait_until(condition, what, timeout=TIMEOUT):
     """Polls until condition() is true; its value."""
     end = time.monotonic() + timeout
@@ -207,7 +214,7 @@ class Daemon:
     def wait_ready(self):
         end = time.monotonic() + TIMEOUT
         while time.monotonic() < end:
-            if select.select([self.notify], [], [], 0.05)[0]:
+            if is_ready(self.notify, 0.05):
                 if "READY=1" in self.receive_notification():
                     return
             if self.process.poll() is not None:
@@ -217,7 +224,7 @@ class Daemon:
     def notified(self):
         """Messages to the service manager since the last call."""
         messages = []
-        while select.select([self.notify], [], [], 0)[0]:
+        while is_ready(self.notify, 0):
             messages.append(self.receive_notification())
         return messages
 

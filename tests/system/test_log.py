@@ -3,9 +3,8 @@
 import fcntl
 import os
 import re
-import select
 
-from conftest import TIMEOUT, listener, wait_until
+from conftest import TIMEOUT, is_ready, listener, wait_until
 
 
 def fill(descriptor):
@@ -21,7 +20,7 @@ def fill(descriptor):
 
 def read_all(descriptor):
     text = b""
-    while select.select([descriptor], [], [], 0)[0]:
+    while is_ready(descriptor, 0):
         text += os.read(descriptor, 1 << 16)
     return text.decode()
 

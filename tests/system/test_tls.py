@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import os
-import select
 import shutil
 import socket
 import ssl
@@ -14,7 +13,7 @@ import tempfile
 import threading
 
 import pytest
-from conftest import NBSERVED, TIMEOUT, listener, wait_until
+from conftest import NBSERVED, TIMEOUT, is_ready, listener, wait_until
 
 with tempfile.NamedTemporaryFile("w", suffix=".ini") as _file:
     _file.write("[server]\n" + listener("x", tls="user"))
@@ -97,7 +96,7 @@ def exchange(s, data):
             assert part, f"ended after {len(back)} of {len(data)} bytes"
             back += part
         except ssl.SSLWantReadError:
-            assert any(select.select([s], [s] if left else [], [], TIMEOUT)), "nothing came"
+            assert is_ready(s, TIMEOUT, output=bool(left)), "nothing came"
     s.settimeout(TIMEOUT)
     return bytes(back)
 

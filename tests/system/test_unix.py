@@ -2,14 +2,13 @@
 
 import fcntl
 import os
-import select
 import signal
 import stat
 import subprocess
 import tempfile
 
 import pytest
-from conftest import LATER, listener, requires, wait_until
+from conftest import LATER, is_ready, listener, requires, wait_until
 from test_faults import Before, raise_nofile
 from traffic import (
     Busy,
@@ -298,7 +297,7 @@ def test_a_close_with_unread_answers_is_a_reset(start_daemon, engine, path):
     for i in range(60):
         s = connect(path)
         s.sendall(noise(1 + i * 300))
-        select.select([s], [], [], 60)
+        is_ready(s, 60)
         s.close()
     before.check(accepted=60)
     assert daemon.stats("echo")["connections"]["closed"]["reset"] == 60
