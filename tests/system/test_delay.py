@@ -82,7 +82,7 @@ def test_answers_keep_their_order_and_do_not_come_early(serve, delay, least):
 
 
 def test_stalls_begin_at_the_same_time_for_all_workers(serve):
-    """Whoever asks within a stall has no answer before its end."""
+    """A request within a stall has no answer before its end."""
     length, period = 70, 100  # ms
     daemon = serve(stall=f"{length}ms every {period}ms", workers=4)
     clients = [daemon.connect("echo") for _ in range(8)]
@@ -103,8 +103,7 @@ def test_stalls_begin_at_the_same_time_for_all_workers(serve):
 
 def http(daemon):
     with daemon.connect("http") as s:
-        s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        return lateness(lambda: s.recv(1))
+        return lateness(lambda: (s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), s.recv(1)))
 
 
 def nbd(daemon):
@@ -124,8 +123,7 @@ def nvme(daemon):
 
 def sockperf(daemon):
     with daemon.connect("sockperf") as s:
-        s.sendall(message(1 | PONG_REQUEST, bytes(50)))
-        return lateness(lambda: s.recv(1))
+        return lateness(lambda: (s.sendall(message(1 | PONG_REQUEST, bytes(50))), s.recv(1)))
 
 
 @pytest.mark.parametrize("ask", [http, nbd, nvme, sockperf], ids=lambda f: f.__name__)
