@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "cpus.h"
 #include "generators.h"
 #include "suggest.h"
+#include "text.h"
 #include "util.h"
 
 enum { COMMAND_WORDS_MAX = 32 };
@@ -87,19 +87,6 @@ static char *page_of(const struct run_mode *run)
 	return NULL;
 }
 
-static char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static char *text_of(const char *format, ...)
-{
-	va_list arguments;
-	char *text;
-
-	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		abort();
-	va_end(arguments);
-	return text;
-}
-
 static void print_word(const char *word)
 {
 	bool plain = *word && !word[strcspn(word, " \t\n'\"\\$&|;<>()*?[]#~`!")];
@@ -142,16 +129,16 @@ int bench_prepare(struct run_mode *run, const char *word)
 		return not_installed(b);
 	apart = choose_cpus(&server, &generator);
 	run->specs[run->count++] =
-		apart ? text_of("%s,cpus=%d", b->spec, server) : text_of("%s", b->spec);
-	words = apart ? text_of("taskset -c %d %s", generator, g->command)
-		      : text_of("%s", g->command);
+		apart ? text_new("%s,cpus=%d", b->spec, server) : text_new("%s", b->spec);
+	words = apart ? text_new("taskset -c %d %s", generator, g->command)
+		      : text_new("%s", g->command);
 	for (char *w = strtok_r(words, " ", &rest); w && count < COMMAND_WORDS_MAX;
 	     w = strtok_r(NULL, " ", &rest))
 		command[count++] = w;
 	run->command = command;
 	run->page = page_of(run);
 	if (!run->page) {
-		run->page = text_of("nbserved-%s.html", b->word);
+		run->page = text_new("nbserved-%s.html", b->word);
 		run->options[run->option_count++] = (char *)"--html";
 		run->options[run->option_count++] = run->page;
 	}

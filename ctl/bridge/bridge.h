@@ -1,4 +1,4 @@
-/* What the files of the bridge share: replies on stdout.  Each returns false if nobody reads. */
+/* Shared by the files of the bridge: replies on stdout.  False: nbctl does not read any more. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

@@ -26,10 +26,10 @@ struct run {
 	struct varlink_reader *reader;
 	uint64_t heard_ns, told_ns;
 	bool idle;   /* there was no load so far */
-	bool silent; /* nobody is there, and the command is being ended */
+	bool silent; /* nbctl is gone, and the command is being ended */
 };
 
-static void nobody_is_there(struct run *r)
+static void peer_is_gone(struct run *r)
 {
 	if (!r->silent)
 		raise(SIGTERM);
@@ -52,7 +52,7 @@ static void hear(struct run *r, const char *text, size_t bytes)
 	struct varlink_request call;
 
 	if (varlink_request_parse(text, bytes, &call) < 0) {
-		nobody_is_there(r);
+		peer_is_gone(r);
 		return;
 	}
 	r->heard_ns = clock_ns();
@@ -61,7 +61,7 @@ static void hear(struct run *r, const char *text, size_t bytes)
 	else if (!strcmp(call.method, "org.nbserved.Host.Idle"))
 		r->idle = true;
 	else if (strcmp(call.method, "org.nbserved.Host.Alive") != 0)
-		nobody_is_there(r);
+		peer_is_gone(r);
 	varlink_request_free(&call);
 }
 
@@ -78,13 +78,13 @@ static void listen_to(struct run *r)
 	while ((rc = varlink_reader_next(r->reader, &text, &bytes)) == 1)
 		hear(r, text, bytes);
 	if (rc < 0)
-		nobody_is_there(r);
+		peer_is_gone(r);
 	if (r->silent || poll(&input, 1, 0) <= 0)
 		return;
 	n = read(STDIN_FILENO, data, sizeof(data));
 	if (n == 0 || (n < 0 && errno != EINTR) ||
 	    (n > 0 && varlink_reader_feed(r->reader, data, (size_t)n) < 0))
-		nobody_is_there(r);
+		peer_is_gone(r);
 }
 
 static json_t *use_to_json(const struct use *use)
@@ -115,7 +115,7 @@ static bool run_look(void *context, const struct use *use)
 	if (!r->silent)
 		listen_to(r);
 	if (now_ns > r->heard_ns + RUN_SILENCE_MS * (uint64_t)NS_PER_MS)
-		nobody_is_there(r);
+		peer_is_gone(r);
 	idle = r->idle;
 	r->idle = false;
 	if (r->silent || now_ns < r->told_ns + RUN_REPORT_MS * NS_PER_MS)
@@ -123,7 +123,7 @@ static bool run_look(void *context, const struct use *use)
 	r->told_ns = now_ns;
 	if (!bridge_put(json_pack("{s:{s:o}, s:b}", "parameters", "use", use_to_json(use),
 				  "continues", true)))
-		nobody_is_there(r);
+		peer_is_gone(r);
 	return idle;
 }
 

@@ -82,7 +82,7 @@ char *generator_host_version(struct ctl *ctl)
 	if (!ctl->on)
 		return version_of(ctl->rest);
 	if (!ctl->on->kept)
-		return NULL; /* why not was said */
+		return NULL; /* the reason was printed */
 	if (ctl_call(ctl->on, "Host.Version", json_pack("{s:o}", "argv", words_of(ctl->rest)),
 		     &reply) == CTL_DONE &&
 	    field_get(reply, "version"))
@@ -212,7 +212,7 @@ int generator_host_run(struct ctl *ctl, char *const *argv, enum child_show show,
 	}
 	*ret = (struct child){ 0 };
 	if (!far.on->kept)
-		return CTL_UNREACHABLE; /* that was said */
+		return CTL_UNREACHABLE; /* the reason was printed */
 	rc = client_send(far.on->kept, "org.nbserved.Host.Run",
 			 json_pack("{s:o, s:I}", "argv", words_of(argv), "timeout_ms",
 				   (json_int_t)timeout_ms),

@@ -1,32 +1,19 @@
 /* See targets.h. */
 #include "targets.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "field.h"
 #include "host.h"
 #include "printable.h"
+#include "text.h"
 #include "util.h"
 
 static char *must(char *text)
 {
 	if (!text)
 		abort();
-	return text;
-}
-
-static char *format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static char *format(const char *format, ...)
-{
-	va_list arguments;
-	char *text;
-
-	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		abort();
-	va_end(arguments);
 	return text;
 }
 
@@ -120,16 +107,17 @@ static void target_set_address(struct target *t, const struct way *way, const ch
 		t->host = must(strdup(way->far ? "" : address + 5));
 		t->port = must(strdup(""));
 		t->uri = way->far ? must(strdup(""))
-				  : format("%s+unix:///?socket=%s", scheme, t->host);
+				  : text_new("%s+unix:///?socket=%s", scheme, t->host);
 		return;
 	}
-	bound = format("%.*s", (int)(colon ? colon - address : 0) - 2 * bracket, address + bracket);
+	bound = text_new("%.*s", (int)(colon ? colon - address : 0) - 2 * bracket,
+			 address + bracket);
 	host = reach(way, bound, &t->lacks);
 	t->host = must(strdup(host ? host : ""));
 	t->port = must(strdup(colon ? colon + 1 : ""));
 	if (host) /* only a URI needs brackets */
-		t->uri = format(strchr(host, ':') ? "%s://[%s]:%s/" : "%s://%s:%s/", scheme, host,
-				t->port);
+		t->uri = text_new(strchr(host, ':') ? "%s://[%s]:%s/" : "%s://%s:%s/", scheme, host,
+				  t->port);
 	else
 		t->uri = must(strdup(""));
 	free(bound);
@@ -204,8 +192,8 @@ static int nothing_to_visit(const struct targets *t)
 
 	ctl_warn("no listener serves: nothing to visit");
 	json_array_foreach(t->absent, i, listener) {
-		char *text = format("%s: %s", field_text(listener, "name"),
-				    field_text(listener, "reason"));
+		char *text = text_new("%s: %s", field_text(listener, "name"),
+				      field_text(listener, "reason"));
 
 		printable_clean(text);
 		ctl_warn("%s", text);

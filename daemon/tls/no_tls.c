@@ -2,6 +2,7 @@
 #include "library.h"
 
 const struct tls_library tls_library = {
-	.absent = "this build has no TLS; build nbserved where libssl-dev (OpenSSL 3) is installed, "
-		  "without TLS=no",
+	.absent =
+		"this build has no TLS; build nbserved where libssl-dev (OpenSSL 3) is installed, "
+		"without TLS=no",
 };

@@ -198,7 +198,7 @@ static void stage_serve(struct stage_conn *t)
 	}
 	run_service(t);
 	if (!stage_seal(t)) {
-		/* Sent before it is sealed nothing is: so nor does the connection end. */
+		/* Nothing is sent before it is sealed, so the connection does not end yet. */
 		t->last |= (c->flags & CONN_LAST) && !t->failed;
 		if (!t->failed)
 			c->flags &= ~(uint32_t)CONN_LAST;

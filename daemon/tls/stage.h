@@ -48,7 +48,7 @@ struct stage_conn {
 	struct tls_session *session; /* NULL: the client has sent nothing yet */
 	struct bufq in;              /* while the stage runs: records not opened yet */
 	struct bufq left;            /* between runs: contents that the service has left */
-	struct bufq plain;           /* output that is not sealed yet, for want of memory */
+	struct bufq plain;           /* output that is not sealed yet, as memory was short */
 	struct stage_conn *next, *prev;
 	size_t flight;       /* bytes that the handshake has brought */
 	unsigned controls;   /* records without data since the last one with data */
