@@ -176,7 +176,7 @@ struct json_t;
 		COUNTER(peers_evicted, evicted, "nbserved_udp_clients_evicted",                    \
 		        "Clients that were forgotten for others.")                                 \
 		COUNTER(datagrams_dropped, dropped, "nbserved_udp_datagrams_dropped",              \
-		        "Datagrams of clients that may not send."))
+		        "Datagrams of clients that may not send, or have too many answers delayed."))
 /* clang-format on */
 
 /* Arguments for LISTENER_STATISTICS(): the first skips rows, the second expands only the rows of an

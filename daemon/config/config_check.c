@@ -61,6 +61,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
 		return true;
 	}
+	if (key->sockets && l->transport->verbs) {
+		snprintf(needs, CHECK_TEXT_MAX, "transport = tcp or udp");
+		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
+		return true;
+	}
 	if (key->datagrams && !config_has_datagrams(l)) {
 		snprintf(needs, CHECK_TEXT_MAX, "transport = udp, or rdma with qp-type = ud");
 		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);

@@ -62,6 +62,7 @@ struct config_key {
 	const struct key_table *table; /* only services with these keys may: the key's owners */
 	const struct key *of;          /* as the owner describes it; NULL: a key of this folder */
 	bool streams;                  /* only transport tcp may, which has byte streams */
+	bool sockets;                  /* only transports tcp and udp may */
 	bool datagrams;                /* only listeners with config_has_datagrams() may */
 	bool of_files;                 /* export key, for files only */
 	bool plain;                    /* only listeners without `tls` may */

@@ -22,7 +22,7 @@ struct delay_op {
 struct delay_mark {
 	struct delay_mark *next;
 	uint64_t due_ns;
-	size_t bytes;
+	size_t amount;
 	struct delay_op op;
 };
 
@@ -31,10 +31,10 @@ struct delayed {
 	struct conn *conn;
 	struct bufq held; /* empty while the service runs */
 	struct delay_mark *first, *last;
-	size_t marked;     /* bytes of all marks */
+	size_t marked;     /* the amount of all marks */
 	unsigned count;    /* of marks */
 	unsigned place;    /* in the heap, plus 1; 0: not in it */
-	uint64_t released; /* bytes that became due since the connection began */
+	uint64_t released; /* of a byte stream: bytes that became due since the connection began */
 };
 
 struct delay {
@@ -183,6 +183,32 @@ static void op_give(struct conn *c, struct delay_op op, uint64_t now_ns)
 
 /* ---- Output ---- */
 
+/* Output is measured in bytes or, where they are messages, in views: a datagram may be empty. */
+static size_t amount(const struct conn *c, const struct bufq *q)
+{
+	return c->worker->engine->messages ? q->views : q->bytes;
+}
+
+/* Moves the first part of `from` behind `to`. */
+static void amount_take(struct conn *c, struct bufq *to, struct bufq *from, size_t part)
+{
+	if (!c->worker->engine->messages)
+		bufq_take(&c->worker->pool, to, from, part);
+	else
+		while (part-- > 0)
+			bufq_move_view(to, from);
+}
+
+/* How much of tx was due before this run: of a byte stream the service's I/O may have added output
+ * behind it since; datagrams are made by run() alone, and some that were due may have been dropped.
+ */
+static size_t amount_due(const struct conn *c, const struct delayed *d)
+{
+	return c->worker->engine->messages
+		       ? c->tx.views
+		       : (size_t)(d->released - c->bytes_out - c->sending.bytes);
+}
+
 /* NULL: no memory. */
 static struct delayed *delayed_new(struct conn *c)
 {
@@ -204,81 +230,104 @@ static struct delayed *delayed_new(struct conn *c)
 	return d;
 }
 
-/* The last `bytes` of tx, made at now_ns, are held back until they are due.  0 or -ENOMEM. */
-static int delay_mark(struct delayed *d, size_t bytes, uint64_t now_ns, struct delay_op op)
+/* The last part of tx, made at now_ns, is held back until it is due.  0 or -ENOMEM. */
+static int delay_mark(struct delayed *d, size_t part, uint64_t now_ns, struct delay_op op)
 {
 	struct worker *w = d->conn->worker;
 	struct delay_mark *m = d->last;
 	uint64_t due_ns = delay_due_ns(&w->options, now_ns, delay_random(w->delay));
 
-	if (!bytes) {
+	if (!part) {
 		op_give(d->conn, op, now_ns);
 		return 0;
 	}
-	d->marked += bytes;
+	d->marked += part;
 	if (m)
 		due_ns = MAX(due_ns, m->due_ns);
 	if (m && due_ns == m->due_ns && !op.start_ns) {
-		m->bytes += bytes;
+		m->amount += part;
 		return 0;
 	}
 	m = malloc(sizeof(*m));
 	if (!m)
 		return -ENOMEM;
-	*m = (struct delay_mark){ .due_ns = due_ns, .bytes = bytes, .op = op };
+	*m = (struct delay_mark){ .due_ns = due_ns, .amount = part, .op = op };
 	*(d->last ? &d->last->next : &d->first) = m;
 	d->last = m;
 	d->count++;
 	return 0;
 }
 
-/* Removes the marks that are due; returns their bytes. */
+/* Removes the marks that are due; returns their amount. */
 static size_t delay_release(struct delayed *d, uint64_t now_ns)
 {
 	struct delay_mark *m;
-	size_t bytes = 0;
+	size_t part = 0;
 
 	while ((m = d->first) != NULL && m->due_ns <= now_ns) {
 		op_give(d->conn, m->op, now_ns);
-		bytes += m->bytes;
+		part += m->amount;
 		d->first = m->next;
 		d->count--;
 		free(m);
 	}
 	if (!d->first)
 		d->last = NULL;
-	d->marked -= bytes;
-	d->released += bytes;
-	return bytes;
+	d->marked -= part;
+	d->released += part;
+	return part;
 }
 
 /* Puts what is held back into tx, before output that did not come from run(). */
-static void delay_join(struct conn *c, struct delayed *d, size_t due_bytes)
+static void delay_join(struct conn *c, struct delayed *d, size_t due_amount)
 {
 	struct bufq due = { 0 };
 
 	if (d->held.head)
 		conn_io_end(c, &d->held);
-	if (c->tx.bytes > due_bytes)
-		bufq_take(&c->worker->pool, &due, &c->tx, due_bytes);
+	if (amount(c, &c->tx) > due_amount)
+		amount_take(c, &due, &c->tx, due_amount);
 	else
 		bufq_splice(&due, &c->tx);
 	bufq_splice(&due, &d->held);
 	bufq_prepend(&c->tx, &due);
 }
 
-/* Takes all but the first due_bytes out of tx. */
-static void delay_part(struct conn *c, struct delayed *d, size_t due_bytes)
+/* Takes all but the first due_amount out of tx. */
+static void delay_part(struct conn *c, struct delayed *d, size_t due_amount)
 {
 	struct bufq due = { 0 };
 
-	if (c->tx.bytes == due_bytes)
+	if (amount(c, &c->tx) == due_amount)
 		return;
-	if (due_bytes)
-		bufq_take(&c->worker->pool, &due, &c->tx, due_bytes);
+	if (due_amount)
+		amount_take(c, &due, &c->tx, due_amount);
 	bufq_splice(&d->held, &c->tx);
 	bufq_splice(&c->tx, &due);
 	conn_io_begin(c, &d->held);
+}
+
+/* May the service run?  What is held back is bounded as output that nobody reads is.  A byte stream
+ * without any always runs: nothing else would run it again.  Datagrams leave the worker's socket
+ * enough of the pool to receive those of others. */
+static bool delay_has_room(const struct conn *c, const struct delayed *d)
+{
+	const struct worker *w = c->worker;
+
+	if (w->engine->connectionless ? pool_is_short(&w->pool) : !d->first)
+		return !w->engine->connectionless;
+	return d->count < DELAY_MARKS_MAX && !conn_is_full(c);
+}
+
+/* Drops the requests for which there is no room, where they cannot wait in the client's socket. */
+static void delay_refuse(struct conn *c)
+{
+	struct worker *w = c->worker;
+
+	if (!w->engine->connectionless)
+		return;
+	stat_add(w->stats.datagrams_dropped, c->rx.views);
+	bufq_clear(&w->pool, &c->rx);
 }
 
 /* service->run.  Output that is not due yet stays out of the engine's sight. */
@@ -288,30 +337,30 @@ static void delay_run(struct conn *c)
 	struct delay *s = w->delay;
 	struct delayed *d = c->delayed ? c->delayed : (c->delayed = delayed_new(c));
 	struct delay_op sent = { 0 }, op = { 0 };
-	size_t due, bytes;
+	size_t due, before;
 
 	if (!d) {
 		conn_failed(c, ENOMEM);
 		return;
 	}
 	heap_remove(s, d); /* until its marks are known */
-	due = (size_t)(d->released - c->bytes_out - c->sending.bytes);
+	due = amount_due(c, d);
 	if (!due && !c->sending.bytes)
 		op = op_take(c); /* begun outside of run() */
 	delay_join(c, d, due);
-	bytes = due + d->marked;
+	before = due + d->marked;
 	due += delay_release(d, clock_ns());
 	sent = op_take(c);
 	op_give(c, op, clock_ns());
-	/* What is held back is bounded as output that nobody reads is.  Without any the service
-	 * always runs: nothing else would run it again. */
-	if (!d->first || (d->count < DELAY_MARKS_MAX && !conn_is_full(c)))
+	if (delay_has_room(c, d))
 		s->real_service->run(c);
+	else
+		delay_refuse(c);
 	if (c->flags & CONN_CLOSING)
 		return;
 	op = op_take(c);
 	op_give(c, sent, clock_ns());
-	if (delay_mark(d, c->tx.bytes - bytes, clock_ns(), op) < 0) {
+	if (delay_mark(d, amount(c, &c->tx) - before, clock_ns(), op) < 0) {
 		conn_failed(c, ENOMEM);
 		return;
 	}
@@ -349,6 +398,8 @@ static void delay_close(struct conn *c)
 	if (d) {
 		if (d->held.head)
 			conn_io_end(c, &d->held);
+		if (w->engine->connectionless)
+			stat_add(w->stats.datagrams_unsent, d->held.views);
 		bufq_clear(&w->pool, &d->held);
 		heap_remove(w->delay, d);
 		delay_schedule(w);

@@ -12,6 +12,8 @@ from nvme_client import Host
 from test_config import check  # noqa: F401
 from test_reload import reload
 from test_sockperf import PONG_REQUEST, message
+from test_udp import client as udp_client
+from test_udp import settled
 from traffic import is_ended, noise, receive, receive_all, reset
 
 NS_PER_MS = 1000 * 1000
@@ -268,6 +270,70 @@ def test_many_small_answers_are_bounded(serve):
         assert receive_all(s) == data
 
 
+# ---- Datagrams
+
+
+def held_datagrams(daemon, count, size=100):
+    """A client that has sent `count` datagrams, each of which was answered or dropped."""
+    s = udp_client(daemon.addresses("echo")[0])
+    for i in range(1, count + 1):
+        s.send(bytes(size))
+        if i % 32 == 0 or i == count:  # the socket's queue has room for these
+            wait_until(lambda: daemon.stats("echo")["udp"]["in"] >= i, f"datagram {i} has come")
+    return s
+
+
+def test_datagrams_keep_their_order_and_do_not_come_early(serve):
+    """Empty ones, too, which have no bytes by which they could be told apart."""
+    daemon = serve(transport="udp", delay="uniform 3ms 20ms")
+    with udp_client(daemon.addresses("echo")[0]) as s:
+        sent = []
+        for i in range(60):
+            sent.append(time.monotonic_ns())
+            s.send(b"" if i % 3 else b"%d" % i)
+        for i, at in enumerate(sent):
+            assert s.recv(100) == (b"" if i % 3 else b"%d" % i)
+            assert time.monotonic_ns() - at >= 3 * NS_PER_MS
+    settled(daemon, "echo")
+
+
+def test_sockperf_answers_datagrams_late(serve):
+    daemon = serve("sockperf", transport="udp", stall="70ms every 100ms")
+    stalled = 0
+    with udp_client(daemon.addresses("sockperf")[0]) as s:
+        while stalled < 5:
+            at = time.monotonic_ns()
+            phase = at % (100 * NS_PER_MS)
+            s.send(message(1 | PONG_REQUEST, bytes(50)))
+            assert len(s.recv(1000)) > 50
+            if phase < 70 * NS_PER_MS:
+                stalled += 1
+                assert time.monotonic_ns() >= at - phase + 70 * NS_PER_MS
+
+
+def test_a_drain_gives_out_datagrams_that_are_held_back(serve):
+    daemon = serve(transport="udp", delay="500ms")
+    with held_datagrams(daemon, 3) as s:
+        daemon.nbctl("drain", "echo")
+        assert [s.recv(1000) for _ in range(3)] == [bytes(100)] * 3
+
+
+def test_datagrams_of_a_client_that_are_held_back_are_bounded(serve):
+    """What is beyond is dropped; another client is still answered.  Each takes a chunk of the pool."""
+    daemon = serve(server="drain-timeout = 100ms", transport="udp", delay=NEVER, buffers=64)
+    with held_datagrams(daemon, 200, size=4000), held_datagrams(daemon, 1):
+        counted = daemon.stats("echo")["udp"]
+        answers = answered(daemon)
+        assert counted["in"] == answers + counted["dropped"] == 201
+        assert 2 <= answers <= 48
+        by_client = sorted(c["held_bytes"] for c in daemon.call("ListConnections")["connections"])
+        assert by_client == [100, (answers - 1) * 4000]
+        daemon.nbctl("drain", "echo")
+        settled(daemon, "echo", dropped=counted["dropped"], unsent=answers)
+        pool = daemon.stats("echo")["pool"]
+        assert pool["free"] == pool["chunks"]
+
+
 # ---- Values
 
 DELAY = ("expected a duration up to 10s, `uniform LEAST GREATEST` of such, or `exponential MEAN` up to 1s, got ")
@@ -289,8 +355,8 @@ def test_bad_values_are_explained(check, key, values, error):  # noqa: F811
 
 @pytest.mark.parametrize("key,value", [("delay", "1ms"), ("stall", "1ms every 1s")])
 def test_it_is_refused_where_it_has_no_effect(check, key, value):  # noqa: F811
-    _, errors = check(listener("echo", transport="udp", **{key: value}))
-    assert [e.split(f"{key}: ")[1] for e in errors] == ["requires transport = tcp (transport is udp)"]
+    _, errors = check(listener("echo", transport="rdma", engine="auto", **{key: value}))
+    assert [e.split(f"{key}: ")[1] for e in errors] == ["requires transport = tcp or udp (transport is rdma)"]
     _, errors = check(listener("discard", service="discard", **{key: value}))
     assert [e.split(f"{key}: ")[1] for e in errors] == ["requires a service that answers requests (service is discard)"]
 
