@@ -91,11 +91,11 @@ def peer(text):
     return Visited(name, int(pid), port, "-b", export, stops=True)
 
 
-def ours(options):
+def ours(options, rows=None):
     """(the daemon's command, the arguments of its visits without its pid): a listener for each, as a
     file belongs to one process.  Those that are not visited sleep."""
     sections, visited = f"[export disk]\npath = {options.file}\n", []
-    for i, (name, (service, client, keys)) in enumerate(OURS.items()):
+    for i, (name, (service, client, keys)) in enumerate((rows or OURS).items()):
         export = f"{NQN}:{i}" if service == "nvme" else "disk"
         keys = {"address": f"127.0.0.1:{free_port()}", "engine": options.engine, "store": options.store,
                 "service": service, "exports": "disk", **keys, **({"nqn": export} if service == "nvme" else {})}

@@ -2,11 +2,11 @@
  * one thread, as fast as the server answers: so that both are compared by the same client.
  *
  *   nvme_client [-n] [-q QUEUES] [-d DEPTH] [-s BYTES] [-w] [-t SECONDS] [-c CAPSULE] [-g] [-G]
- * [-f]
- *               [-b] HOST PORT NAME
+ *               [-f] [-b] [-r RATE] HOST PORT NAME
  *
  * -n: NBD; -w: writes, those up to CAPSULE bytes with their command; -g, -G: digests of headers and
- * of data; -f: flow control of the queues; -b: spins instead of sleeping.  Prints operations per
+ * of data; -f: flow control of the queues; -b: spins instead of sleeping; -r: so many
+ * operations a second, one at a time.  Prints operations per
  * second, and the percentiles 50 and 99 of their latency in ns.  Whatever breaks the protocol ends
  * it. */
 #include <assert.h>
@@ -49,12 +49,13 @@ static struct {
 	uint8_t digests;
 	unsigned queues, depth;
 	double seconds;
+	unsigned rate; /* operations per second; 0: as fast as the server answers */
 	uint32_t bytes, capsule;
 	const char *host, *port, *name;
 } options = { .queues = 1, .depth = 1, .seconds = 1, .bytes = 4096, .capsule = 4096 };
 
 static struct {
-	uint64_t blocks, random, end_ns, ops;
+	uint64_t blocks, random, end_ns, next_ns, ops;
 	uint32_t block; /* bytes */
 	uint8_t *payload;
 	uint32_t payload_digest;
@@ -213,6 +214,18 @@ static void start(struct queue *q, unsigned cid)
 	(options.nbd ? start_nbd : start_nvme)(q, cid);
 }
 
+/* Sleeps until the next operation is to begin. */
+static void pace(uint64_t now)
+{
+	struct timespec at;
+
+	state.next_ns = MAX(state.next_ns + NS_PER_S / options.rate, now);
+	at = (struct timespec){ (time_t)(state.next_ns / NS_PER_S),
+				(long)(state.next_ns % NS_PER_S) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+		;
+}
+
 static void finish(struct queue *q, unsigned cid)
 {
 	uint64_t now = clock_ns();
@@ -222,8 +235,11 @@ static void finish(struct queue *q, unsigned cid)
 	histogram_add(&state.latency, now - q->slots[cid].start_ns, 1);
 	q->slots[cid].start_ns = 0;
 	state.ops++;
-	if (now < state.end_ns)
-		start(q, cid);
+	if (now >= state.end_ns)
+		return;
+	if (options.rate)
+		pace(now);
+	start(q, cid);
 }
 
 /* ---- In ---- */
@@ -474,7 +490,7 @@ static bool is_busy(const struct queue *q)
 
 static void parse(int argc, char **argv)
 {
-	for (int c; (c = getopt(argc, argv, "nq:d:s:wt:c:gGfb")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "nq:d:s:wt:c:gGfbr:")) != -1;) {
 		unsigned value = optarg ? (unsigned)strtoul(optarg, NULL, 10) : 0;
 
 		switch (c) {
@@ -511,12 +527,16 @@ static void parse(int argc, char **argv)
 		case 'b':
 			options.spins = true;
 			break;
+		case 'r':
+			options.rate = value;
+			break;
 		default:
 			exit(2);
 		}
 	}
 	if (argc - optind != 3 || !options.queues || options.queues > QUEUES_MAX ||
-	    !options.depth || options.depth > DEPTH_MAX)
+	    !options.depth || options.depth > DEPTH_MAX ||
+	    (options.rate && options.depth * options.queues > 1))
 		exit(2);
 	options.host = argv[optind];
 	options.port = argv[optind + 1];
@@ -546,6 +566,7 @@ int main(int argc, char **argv)
 		state.payload[i] = (uint8_t)(i * 131 + i / 257);
 	state.payload_digest = crc32c(0, state.payload, options.bytes);
 	begun = clock_ns();
+	state.next_ns = begun;
 	state.end_ns = begun + (uint64_t)(options.seconds * NS_PER_S);
 	for (unsigned i = 0; i < options.queues; i++)
 		for (unsigned j = 0; j < options.depth; j++)
