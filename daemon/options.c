@@ -21,7 +21,7 @@ static const char usage[] =
 	"                         --run help lists services and engines\n"
 	"      --bench WORD       measure echo, http, nbd, ... with a generator that is installed;\n"
 	"                         --bench help lists the words\n"
-	"      --check-config     say whether FILE is good, open nothing\n"
+	"      --check-config     say whether FILE is good, serve nothing\n"
 	"      --dump-config      print the effective configuration with its origins\n"
 	"      --doctor           check this host, and each listener and export of FILE\n"
 	"      --json             the output of these two, and of a comparison, as JSON\n"

@@ -320,6 +320,22 @@ static void check_service(struct config_report *r, struct listener_config *l)
 	       l->service->name, value);
 }
 
+/* Keys of a file are of SHA-256 (RFC 8446, 4.2.11), and take the place of a certificate. */
+static void check_psk(struct config_report *r, struct listener_config *l)
+{
+	if (!l->tls.psk_file[0])
+		return;
+	if (strstr(tls_ciphers[l->tls.cipher], "256-gcm"))
+		REFUSE(r, l, "tls-cipher",
+		       "expected one with SHA-256, aes-128-gcm or chacha20-poly1305, with "
+		       "tls-psk-file, got '%s'",
+		       tls_ciphers[l->tls.cipher]);
+	if (l->tls.certificate[0])
+		REFUSE(r, l, "tls-certificate",
+		       "expected none with tls-psk-file, which takes its place, got '%s'",
+		       l->tls.certificate);
+}
+
 /* ---- Exports ---- */
 
 /* Origin of a key if it was given, else of its section. */
@@ -442,6 +458,7 @@ void config_check(struct config_report *r)
 		check_messages(r, l);
 		check_listener_exports(r, l);
 		check_service(r, l);
+		check_psk(r, l);
 		config_check_united(r, l);
 		config_set_service_options(l);
 		/* See parse_networks(). */

@@ -137,6 +137,8 @@ static const struct config_key own_keys[] = {
 		 "PEM file with the certificate and its chain; auto: one is made at the start", .word = "auto", .of_tls = true),
 	LISTENER("tls-key", path, tls.key, "same", LIVE,
 		 "PEM file with the certificate's key; same: in the certificate's file", .word = "same", .of_tls = true),
+	LISTENER("tls-psk-file", path, tls.psk_file, "none", LIVE,
+		 "keys that clients share with it, lines IDENTITY:HEX; they take the place of the certificate", .word = "none", .of_tls = true),
 	LISTENER("tls-cipher", choice, tls.cipher, "aes-128-gcm", REPLACE,
 		 "what records are sealed with", .words = tls_ciphers, .of_tls = true),
 	SERVICE_KEYS,

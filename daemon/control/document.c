@@ -165,12 +165,17 @@ static json_t *listener_tls(const struct listener *l)
 {
 	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
 	struct reason warning = { "" };
-	json_t *json = json_pack(
-		"{s:s, s:s, s:s, s:o, s:o, s:I}", "mode", tls_modes[l->config->tls.mode], "library",
-		tls_library_name(), "cipher", tls_ciphers[l->config->tls.cipher], "subject",
-		json_text(certificate->subject), "issuer", json_text(certificate->issuer),
-		"days_left", (json_int_t)tls_days_left(certificate));
+	json_t *json =
+		json_pack("{s:s, s:s, s:s}", "mode", tls_modes[l->config->tls.mode], "library",
+			  tls_library_name(), "cipher", tls_ciphers[l->config->tls.cipher]);
 
+	if (certificate->shared_keys) {
+		json_object_set_new(json, "shared_keys", json_integer(certificate->shared_keys));
+		return json;
+	}
+	json_object_set_new(json, "subject", json_text(certificate->subject));
+	json_object_set_new(json, "issuer", json_text(certificate->issuer));
+	json_object_set_new(json, "days_left", json_integer(tls_days_left(certificate)));
 	if (tls_certificate_warning(certificate, &warning))
 		json_object_set_new(json, "warning", json_text(warning.text));
 	return json;

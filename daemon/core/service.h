@@ -88,6 +88,7 @@ struct service {
 	/* A client's command to try the service with, shown to users. {host}, {port} and
 	 * {transport} are replaced by the listener's, {name} by the result of name_of(). */
 	const char *example, *example_udp, *example_rdma, *example_tls; /* NULL: as the first */
+	const char *example_psk; /* of TLS with shared keys; NULL: openssl s_client */
 
 	/* Its protocol's name in TLS' ALPN: clients that offer others are refused.  NULL: any that
 	 * they offer is ignored. */

@@ -219,6 +219,10 @@ static void log_certificate(const struct listener *l, bool changed)
 
 	if (tls_certificate_warning(certificate, &warning))
 		log_write(LOG_WARNING, l->name, "listener '%s': %s", l->name, warning.text);
+	else if (changed && certificate->shared_keys)
+		log_write(LOG_INFO, l->name,
+			  "listener '%s': new clients need one of %u shared key%s", l->name,
+			  certificate->shared_keys, plural(certificate->shared_keys));
 	else if (changed)
 		log_write(LOG_INFO, l->name,
 			  "listener '%s': new clients get the certificate of %s, for %lld days",

@@ -40,11 +40,19 @@ static void print_one(FILE *to, const struct listener *l, const char *name, size
 		fprintf(to, "%.*s", (int)bytes, name);
 }
 
+static const char *psk_example(const struct service *s)
+{
+	return s->example_psk
+		       ? s->example_psk
+		       : "openssl s_client -connect {host}:{port} -psk_identity NAME -psk HEX";
+}
+
 static const char *example_of(const struct listener_config *c)
 {
 	const struct service *s = c->service;
 	const char *other = c->transport->datagrams ? s->example_udp
 			    : c->transport->verbs   ? s->example_rdma
+			    : c->tls.psk_file[0]    ? psk_example(s)
 			    : c->tls.mode           ? s->example_tls
 						    : NULL;
 

@@ -1,27 +1,17 @@
-/* Certificates and keys with OpenSSL: read from PEM files, or made.  See certificate.h. */
+/* Certificates and keys with OpenSSL: of PEM files, or made.  See certificate.h. */
 #include "certificate.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "open_file.h"
-#include "sandbox.h"
+#include "files.h"
 #include "util.h"
 
-enum {
-	FILE_MAX = 256 * 1024, /* bytes of a PEM file */
-	CHAIN_MAX = 16,        /* certificates of a file */
-	MADE_DAYS = 3650,      /* for which a certificate that is made here is valid */
-};
+enum { MADE_DAYS = 3650 /* for which a certificate that is made here is valid */ };
 
 const char *certificate_error(void)
 {
@@ -33,181 +23,61 @@ const char *certificate_error(void)
 
 /* ---- Files ---- */
 
-/* A PEM file, and the configuration's key that names it.  Of its contents `bytes` bytes are wiped
- * when it is closed. */
-struct pem {
-	const char *key, *path;
-	bool secret; /* it has the private key */
-	char *text;
-	size_t bytes;
-	BIO *bio; /* reads text */
-};
-
-static void pem_close(struct pem *p)
-{
-	BIO_free(p->bio);
-	if (p->text)
-		OPENSSL_cleanse(p->text, p->bytes);
-	free(p->text);
-	p->text = NULL;
-	p->bio = NULL;
-}
-
-/* A key that others can read is no secret, and of a file that others can write neither is the
- * identity. */
-static int check_mode(struct pem *p, int fd, struct reason *reason)
-{
-	mode_t open_to = S_IWGRP | S_IWOTH | (p->secret ? S_IROTH : 0);
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return reason_set(reason, -errno, "%s: '%s': %s", p->key, p->path, strerror(errno));
-	if (st.st_mode & open_to)
-		return reason_set(reason, -EPERM, "%s: '%s' may be %s by others; `chmod %s %s`",
-				  p->key, p->path,
-				  st.st_mode & (S_IWGRP | S_IWOTH) ? "written" : "read",
-				  p->secret ? "g-w,o-rwx" : "go-w", p->path);
-	if (st.st_size > FILE_MAX)
-		return reason_set(reason, -EFBIG,
-				  "%s: '%s' is larger than %d KiB; expected a PEM file", p->key,
-				  p->path, FILE_MAX / 1024);
-	p->bytes = (size_t)st.st_size;
-	return 0;
-}
-
-static int read_all(int fd, struct pem *p)
-{
-	size_t used = 0;
-
-	while (used < p->bytes) {
-		ssize_t n = read(fd, p->text + used, p->bytes - used);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n == 0)
-			break;
-		used += (size_t)MAX(n, 0);
-	}
-	p->bio = BIO_new_mem_buf(p->text, (int)used);
-	return p->bio ? 0 : -ENOMEM;
-}
-
-static const char *open_advice(const char *path, int error)
-{
-	const char *sandbox = sandbox_advice(path, false, error);
-
-	if (*sandbox)
-		return sandbox;
-	switch (error) {
-	case ENOENT:
-		return "; make it, or say `tls-certificate = auto`";
-	case EACCES:
-		return "; the daemon's user or group must be able to read it";
-	default:
-		return "";
-	}
-}
-
-static int pem_open(struct pem *p, struct reason *reason)
-{
-	const char *why;
-	int fd = open_file(p->path, O_RDONLY, false, &why), rc;
-
-	if (fd < 0)
-		return reason_set(reason, fd, "%s: cannot read '%s': %s%s", p->key, p->path, why,
-				  open_advice(p->path, -fd));
-	rc = check_mode(p, fd, reason);
-	if (rc == 0) {
-		p->text = malloc(p->bytes + 1);
-		rc = p->text ? read_all(fd, p) : -ENOMEM;
-		if (rc < 0)
-			reason_set(reason, rc, "%s: cannot read '%s': %s", p->key, p->path,
-				   strerror(-rc));
-	}
-	close(fd);
-	if (rc < 0)
-		pem_close(p);
-	return rc;
-}
-
 /* The password of encrypted keys: without one OpenSSL would ask at the terminal. */
 static char no_password[] = "";
 
-static int read_certificates(SSL_CTX *ctx, const struct pem *p, struct reason *reason)
+static int use_certificates(SSL_CTX *ctx, BIO *bio, const struct tls_files *f,
+			    struct reason *reason)
 {
-	X509 *x = PEM_read_bio_X509(p->bio, NULL, NULL, no_password);
+	X509 *x = PEM_read_bio_X509(bio, NULL, NULL, no_password);
 	int good;
 
 	if (!x)
-		return reason_set(reason, -EINVAL,
-				  "%s: '%s' has no certificate (%s); expected PEM with a line "
-				  "`-----BEGIN CERTIFICATE-----`",
-				  p->key, p->path, certificate_error());
+		return tls_files_no_certificate(f, certificate_error(), reason);
 	good = SSL_CTX_use_certificate(ctx, x);
 	X509_free(x);
-	for (unsigned i = 1; good && (x = PEM_read_bio_X509(p->bio, NULL, NULL, no_password));
-	     i++) {
-		good = i < CHAIN_MAX && SSL_CTX_add0_chain_cert(ctx, x);
+	for (unsigned i = 1; good && (x = PEM_read_bio_X509(bio, NULL, NULL, no_password)); i++) {
+		good = i < TLS_CHAIN_MAX && SSL_CTX_add0_chain_cert(ctx, x);
 		if (!good)
 			X509_free(x);
 	}
 	if (!good)
-		return reason_set(reason, -EINVAL,
-				  "%s: cannot use the certificates of '%s' (%s); expected the "
-				  "server's and at most %d of its chain",
-				  p->key, p->path, certificate_error(), CHAIN_MAX - 1);
+		return tls_files_bad_chain(f, certificate_error(), reason);
 	ERR_clear_error(); /* the end of the file is an error to OpenSSL */
 	return 0;
 }
 
-static int read_key(SSL_CTX *ctx, const struct pem *p, const char *certificate,
-		    struct reason *reason)
+static int use_key(SSL_CTX *ctx, BIO *bio, const struct tls_files *f, struct reason *reason)
 {
-	EVP_PKEY *key = PEM_read_bio_PrivateKey(p->bio, NULL, NULL, no_password);
+	EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, NULL, no_password);
 	int good;
 
 	if (!key)
-		return reason_set(
-			reason, -EINVAL,
-			"%s: '%s' has no key without a password (%s); expected PEM with a line "
-			"`-----BEGIN PRIVATE KEY-----`, which `openssl pkey -in FILE` makes of "
-			"an encrypted one",
-			p->key, p->path, certificate_error());
+		return tls_files_no_key(f, certificate_error(), reason);
 	good = X509_check_private_key(SSL_CTX_get0_certificate(ctx), key) &&
 	       SSL_CTX_use_PrivateKey(ctx, key);
 	EVP_PKEY_free(key);
 	ERR_clear_error();
-	if (!good)
-		return reason_set(reason, -EINVAL,
-				  "%s: the key of '%s' is not that of the certificate in '%s'; "
-				  "`openssl pkey -pubout` of the one file and `openssl x509 "
-				  "-pubkey -noout` of the other show the same if it is",
-				  p->key, p->path, certificate);
-	return 0;
+	return good ? 0 : tls_files_other_key(f, reason);
 }
 
-static int load_files(SSL_CTX *ctx, const struct tls_options *options, struct reason *reason)
+static int use_files(SSL_CTX *ctx, const struct tls_options *options, struct reason *reason)
 {
-	bool same = options->key[0] == '\0';
-	struct pem certificate = { "tls-certificate", options->certificate, .secret = same };
-	struct pem key = { "tls-key", options->key, .secret = true };
-	int rc = pem_open(&certificate, reason);
+	struct tls_files f;
+	BIO *certificate, *key;
+	int rc = tls_files_read(&f, options, reason);
 
 	if (rc < 0)
 		return rc;
-	rc = read_certificates(ctx, &certificate, reason);
-	if (rc == 0 && same) {
-		(void)BIO_reset(certificate.bio); /* the key may come first */
-		rc = read_key(ctx, &certificate, options->certificate, reason);
-	}
-	pem_close(&certificate);
-	if (rc < 0 || same)
-		return rc;
-	rc = pem_open(&key, reason);
-	if (rc < 0)
-		return rc;
-	rc = read_key(ctx, &key, options->certificate, reason);
-	pem_close(&key);
+	certificate = BIO_new_mem_buf(f.certificate.text, (int)f.certificate.bytes);
+	key = BIO_new_mem_buf(f.key.text, (int)f.key.bytes);
+	rc = certificate && key ? use_certificates(ctx, certificate, &f, reason)
+				: reason_set(reason, -ENOMEM, "no memory");
+	if (rc == 0)
+		rc = use_key(ctx, key, &f, reason);
+	BIO_free(certificate);
+	BIO_free(key);
+	tls_files_wipe(&f);
 	return rc;
 }
 
@@ -283,7 +153,7 @@ static int64_t seconds_of(const ASN1_TIME *at)
 int certificate_load(SSL_CTX *ctx, const struct tls_options *options,
 		     struct tls_certificate *ret_certificate, struct reason *reason)
 {
-	int rc = options->certificate[0] ? load_files(ctx, options, reason)
+	int rc = options->certificate[0] ? use_files(ctx, options, reason)
 					 : make_certificate(ctx, reason);
 	const X509 *x;
 

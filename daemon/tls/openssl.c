@@ -15,6 +15,7 @@
 #include "certificate.h"
 #include "library.h"
 #include "log.h"
+#include "psk.h"
 #include "util.h"
 
 struct tls_context {
@@ -30,6 +31,7 @@ struct tls_session {
 };
 
 static BIO_METHOD *method;
+static int keys_index; /* of a context's struct psk_table, which ends with it */
 
 /* ---- The wire as a BIO ---- */
 
@@ -79,6 +81,13 @@ static void forbid_core_memory(void)
 		close(fd);
 }
 
+static void free_keys(void *context, void *keys, CRYPTO_EX_DATA *data, int index, long argl,
+		      void *argp)
+{
+	(void)context, (void)data, (void)index, (void)argl, (void)argp;
+	psk_free(keys);
+}
+
 /* No openssl.cnf, so that rows of different hosts are comparable. */
 static bool library_init(void)
 {
@@ -89,6 +98,10 @@ static bool library_init(void)
 	method = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "nbserved");
 	if (!method || !BIO_meth_set_read(method, wire_read) ||
 	    !BIO_meth_set_write(method, wire_write) || !BIO_meth_set_ctrl(method, wire_ctrl))
+		return false;
+	keys_index =
+		CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL_CTX, 0, NULL, NULL, NULL, free_keys);
+	if (keys_index < 0)
 		return false;
 	forbid_core_memory();
 	return true;
@@ -139,6 +152,43 @@ static bool set_rules(SSL_CTX *ssl, const struct tls_options *options, const cha
 	       SSL_CTX_set_ciphersuites(ssl, suites[options->cipher]);
 }
 
+/* The session has the context's keys, also after a reload. */
+static unsigned find_key(SSL *ssl, const char *identity, unsigned char *to, unsigned room)
+{
+	const struct psk_table *keys = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), keys_index);
+	const struct psk *k = psk_find(keys, identity, strlen(identity));
+
+	if (!k || k->key_bytes > room)
+		return 0;
+	memcpy(to, k->key, k->key_bytes);
+	return k->key_bytes;
+}
+
+/* Clients without one of the keys are refused, as there is no certificate. */
+static int use_keys(SSL_CTX *ssl, const char *path, struct tls_certificate *ret_certificate,
+		    struct reason *reason)
+{
+	struct psk_table *keys = psk_read(path, reason);
+
+	if (!keys)
+		return -EINVAL;
+	if (!SSL_CTX_set_ex_data(ssl, keys_index, keys)) {
+		psk_free(keys);
+		return reason_set(reason, -ENOMEM, "no memory");
+	}
+	SSL_CTX_set_psk_server_callback(ssl, find_key);
+	ret_certificate->shared_keys = psk_count(keys);
+	return 0;
+}
+
+static int use_secrets(SSL_CTX *ssl, const struct tls_options *options,
+		       struct tls_certificate *ret_certificate, struct reason *reason)
+{
+	*ret_certificate = (struct tls_certificate){ 0 };
+	return options->psk_file[0] ? use_keys(ssl, options->psk_file, ret_certificate, reason)
+				    : certificate_load(ssl, options, ret_certificate, reason);
+}
+
 static void openssl_forget(struct tls_context *c)
 {
 	if (!c)
@@ -155,7 +205,7 @@ static struct tls_context *openssl_context(const struct tls_options *options, co
 
 	ERR_clear_error();
 	if (!library_init()) {
-		reason_set(reason, -EINVAL, "OpenSSL cannot be used: %s", certificate_error());
+		reason_set(reason, -EINVAL, "tls: OpenSSL cannot be used: %s", certificate_error());
 		return NULL;
 	}
 	c = calloc(1, sizeof(*c));
@@ -165,9 +215,10 @@ static struct tls_context *openssl_context(const struct tls_options *options, co
 		return NULL;
 	}
 	if (!set_rules(c->ssl, options, alpn))
-		reason_set(reason, -EINVAL, "OpenSSL does not offer TLS 1.3 with %s: %s",
+		reason_set(reason, -EINVAL,
+			   "tls-cipher: OpenSSL does not offer TLS 1.3 with %s: %s",
 			   tls_ciphers[options->cipher], certificate_error());
-	else if (certificate_load(c->ssl, options, ret_certificate, reason) == 0)
+	else if (use_secrets(c->ssl, options, ret_certificate, reason) == 0)
 		return c;
 	openssl_forget(c);
 	return NULL;

@@ -21,6 +21,12 @@ const char *tls_library_name(void)
 	return tls_library.absent ? "none" : tls_library.name();
 }
 
+/* Is there no file: is the certificate made here? */
+static bool is_made(const struct tls_options *options)
+{
+	return !options->certificate[0] && !options->psk_file[0];
+}
+
 struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
 				unsigned workers, struct reason *reason)
 {
@@ -39,7 +45,7 @@ struct tls_stage *tls_stage_new(const struct service *service, const struct tls_
 	memset(s->workers, 0, workers * sizeof(*s->workers));
 	pthread_mutex_init(&s->lock, NULL);
 	s->inner = service;
-	s->made = options->certificate[0] == '\0';
+	s->made = is_made(options);
 	s->service = *service;
 	stage_wrap(s);
 	s->context = tls_library.context(options, service->alpn, &s->certificate, reason);
@@ -69,12 +75,10 @@ const struct service *tls_stage_service(const struct tls_stage *s)
 
 int tls_stage_prepare(struct tls_stage *s, const struct tls_options *options, struct reason *reason)
 {
-	bool makes = options->certificate[0] == '\0';
-
 	tls_stage_undo(s);
-	if (makes && s->made) /* the one that was made at the start is as good */
+	if (is_made(options) && s->made) /* the one that was made at the start is as good */
 		return 0;
-	s->next_made = makes;
+	s->next_made = is_made(options);
 	s->next = tls_library.context(options, s->inner->alpn, &s->next_certificate, reason);
 	return s->next ? 0 : -EINVAL;
 }
@@ -91,7 +95,8 @@ bool tls_stage_commit(struct tls_stage *s)
 	pthread_mutex_unlock(&s->lock);
 	s->next = NULL;
 	tls_library.forget(old);
-	changed = memcmp(s->certificate.digest, s->next_certificate.digest,
+	changed = s->next_certificate.shared_keys ||
+		  memcmp(s->certificate.digest, s->next_certificate.digest,
 			 sizeof(s->certificate.digest)) != 0;
 	s->made = s->next_made;
 	s->certificate = s->next_certificate;
@@ -110,6 +115,8 @@ const struct tls_certificate *tls_stage_certificate(const struct tls_stage *s)
 	return &s->certificate;
 }
 
+/* ---- Today ---- */
+
 int64_t tls_days_left(const struct tls_certificate *certificate)
 {
 	int64_t left_s = certificate->end_s - (int64_t)time(NULL);
@@ -117,11 +124,18 @@ int64_t tls_days_left(const struct tls_certificate *certificate)
 	return left_s < 0 ? -1 - (-left_s / DAY_S) : left_s / DAY_S;
 }
 
+static bool has_begun(const struct tls_certificate *certificate)
+{
+	return certificate->begin_s <= (int64_t)time(NULL);
+}
+
 bool tls_certificate_warning(const struct tls_certificate *certificate, struct reason *warning)
 {
 	int64_t days = tls_days_left(certificate);
 
-	if (certificate->begin_s > (int64_t)time(NULL))
+	if (certificate->shared_keys)
+		return false;
+	if (!has_begun(certificate))
 		reason_set(warning, 0, "the certificate of %s is not valid yet",
 			   certificate->subject);
 	else if (days < 0)
@@ -132,4 +146,24 @@ bool tls_certificate_warning(const struct tls_certificate *certificate, struct r
 	else
 		return false;
 	return true;
+}
+
+int tls_check(const struct tls_options *options, struct reason *reason)
+{
+	struct tls_certificate certificate = { 0 };
+	struct tls_context *context;
+	struct reason warning;
+
+	if (tls_library.absent || is_made(options))
+		return 0;
+	context = tls_library.context(options, NULL, &certificate, reason);
+	if (!context)
+		return -EINVAL;
+	tls_library.forget(context);
+	if (certificate.shared_keys ||
+	    (has_begun(&certificate) && tls_days_left(&certificate) >= 0))
+		return 0;
+	tls_certificate_warning(&certificate, &warning);
+	return reason_set(reason, -EINVAL, "tls-certificate: '%s': %s", options->certificate,
+			  warning.text);
 }

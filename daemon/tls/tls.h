@@ -25,10 +25,12 @@ struct tls_options {
 	/* PEM files.  "": a certificate is made at the start; the key is in the certificate's
 	 * file. */
 	char certificate[TLS_PATH_MAX], key[TLS_PATH_MAX];
+	char psk_file[TLS_PATH_MAX]; /* keys shared with clients, instead of them; "": none */
 };
 
-/* The certificate in use. */
+/* The certificate in use, or the keys in its place. */
 struct tls_certificate {
+	unsigned shared_keys; /* > 0: so many keys, and nothing else is set */
 	char subject[TLS_NAME_MAX], issuer[TLS_NAME_MAX]; /* printable ASCII */
 	int64_t begin_s, end_s;   /* seconds since 1970 in which it is valid */
 	unsigned char digest[32]; /* SHA-256 */
@@ -38,6 +40,11 @@ struct tls_certificate {
 const char *tls_absent(void);
 /* `OpenSSL 3.0.19`; static. */
 const char *tls_library_name(void);
+
+/* Reads the files that the options name, as a start would, and looks whether the certificate is
+ * valid today.  0, or -errno with a reason that begins with the key that is wrong, if one is.  Not
+ * for the daemon's main thread: reading may take long. */
+int tls_check(const struct tls_options *options, struct reason *reason);
 
 struct tls_stage;
 /* Loads the certificate, and makes the stage of a listener with so many workers.  NULL with the
@@ -55,7 +62,7 @@ const struct service *tls_stage_service(const struct tls_stage *stage);
  * prepare() both do nothing. */
 int tls_stage_prepare(struct tls_stage *stage, const struct tls_options *options,
 		      struct reason *reason);
-/* True: the certificate has changed. */
+/* True: the certificate has changed, or keys were read again. */
 bool tls_stage_commit(struct tls_stage *stage);
 void tls_stage_undo(struct tls_stage *stage);
 

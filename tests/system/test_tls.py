@@ -21,6 +21,7 @@ with tempfile.NamedTemporaryFile("w", suffix=".ini") as _file:
     if b"has no TLS" in subprocess.run([NBSERVED, "--check-config", "-c", _file.name], stdout=-1, stderr=-2).stdout:
         pytest.skip("this build has no TLS", allow_module_level=True)
 
+LIBRARY = {}  # keys that all listeners with TLS have
 RECORD = 16384
 CIPHERS = {
     "aes-128-gcm": "TLS_AES_128_GCM_SHA256",
@@ -105,10 +106,12 @@ def sessions(daemon, name):
     return daemon.stats(name)["sessions"]
 
 
+def secured(name, pem, **keys):
+    return listener(name, tls="user", tls_certificate=pem, **LIBRARY, **keys)
+
+
 def both(engine, pem, **keys):
-    return "".join(
-        listener(s, service=s, engine=engine, tls="user", tls_certificate=pem, **keys) for s in ["http", "echo"]
-    )
+    return "".join(secured(s, pem, service=s, engine=engine, **keys) for s in ["http", "echo"])
 
 
 # ---- The services ----
@@ -154,8 +157,7 @@ def test_echo_of_records_of_all_sizes(start_daemon, engine, pem, buffer_size):
 
 
 def test_discard_and_chargen(start_daemon, engine, pem):
-    keys = {"engine": engine, "tls": "user", "tls_certificate": pem}
-    daemon = start_daemon(listener("discard", service="discard", **keys) + listener("chargen", service="chargen", **keys))
+    daemon = start_daemon("".join(secured(s, pem, service=s, engine=engine) for s in ["discard", "chargen"]))
     with connect(daemon, "discard", pem) as s:
         s.sendall(bytes(5 << 20))
         s.unwrap()
@@ -591,6 +593,14 @@ def refused(start_daemon, text):
     return daemon.log()
 
 
+def check_config(folder, config):
+    """The errors that --check-config tells."""
+    path = write(folder / "check.ini", config.encode())
+    done = subprocess.run([NBSERVED, "-c", path, "--check-config"], stdout=-1, stderr=-1, timeout=TIMEOUT, text=True)
+    assert done.returncode == 1 and not done.stdout
+    return done.stderr
+
+
 def test_keys_that_do_not_fit(start_daemon, pem):
     for keys, said in [
         ({"service": "iperf3", "tls": "user"}, "tls: requires a service that TLS can serve (service is iperf3)"),
@@ -629,8 +639,13 @@ def test_files_that_cannot_be_used(start_daemon, tmp_path, pem):
         (pem, other, f"tls-key: the key of '{other}' is not that of the certificate in '{pem}'"),
         (other.with_suffix(".crt"), encrypted, "has no key without a password"),
     ]:
-        log = refused(start_daemon, listener("x", tls="user", tls_certificate=certificate, tls_key=key))
+        config = secured("x", certificate, tls_key=key)
+        log = refused(start_daemon, config)
         assert said in log and "listener 'x'" in log, (said, log)
+        errors = check_config(tmp_path, config)
+        name = "tls-key" if "tls-key" in log else "tls-certificate"
+        line = config.split("\n").index(f"{name} = {key if name == 'tls-key' else certificate}") + 1
+        assert f"/check.ini:{line}: [listener x] {name}: " in errors and said.removeprefix("tls-certificate: ") in errors
 
 
 def serial_of(daemon, name):
@@ -677,6 +692,8 @@ def test_an_expired_certificate_is_a_warning(start_daemon, tmp_path):
     daemon.nbctl("reload")
     assert "has expired" in daemon.status("echo")["tls"]["warning"] and "has expired" in daemon.log()
     is_polite(daemon, None)
+    # Before a start it is an error: there is time to replace it.
+    assert f"tls-certificate: '{pem}': the certificate of CN=old has expired" in check_config(tmp_path, secured("x", pem))
 
 
 def test_reloads_under_load(start_daemon, engine, tmp_path):

@@ -343,6 +343,7 @@ const struct service service_nbd = {
 	.name = "nbd",
 	.example = "nbdinfo nbd://{host}:{port}/",
 	.example_tls = "nbdinfo 'nbds://{host}:{port}/?tls-certificates=FOLDER'",
+	.example_psk = "nbdinfo 'nbds://NAME@{host}:{port}/?tls-psk-file=FILE'",
 	.operations = {
 #define X(name) #name,
 		IO_KINDS(X)

@@ -1,0 +1,166 @@
+/* Files with certificates and keys.  See files.h. */
+#include "files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "open_file.h"
+#include "sandbox.h"
+#include "util.h"
+
+enum { FILE_MAX = 256 * 1024 /* bytes */ };
+
+void tls_file_wipe(struct tls_file *f)
+{
+	if (f->text)
+		explicit_bzero(f->text, f->bytes);
+	free(f->text);
+	f->text = NULL;
+}
+
+/* A key that others can read is no secret, and of a file that others can write neither is the
+ * identity. */
+static int check_mode(struct tls_file *f, int fd, bool secret, struct reason *reason)
+{
+	mode_t open_to = S_IWGRP | S_IWOTH | (secret ? S_IROTH : 0);
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return reason_set(reason, -errno, "%s: '%s': %s", f->key, f->path, strerror(errno));
+	if (st.st_mode & open_to)
+		return reason_set(reason, -EPERM, "%s: '%s' may be %s by others; `chmod %s %s`",
+				  f->key, f->path,
+				  st.st_mode & (S_IWGRP | S_IWOTH) ? "written" : "read",
+				  secret ? "g-w,o-rwx" : "go-w", f->path);
+	if (st.st_size > FILE_MAX)
+		return reason_set(reason, -EFBIG,
+				  "%s: '%s' is larger than %d KiB; expected a text file", f->key,
+				  f->path, FILE_MAX / 1024);
+	f->bytes = (size_t)st.st_size;
+	return 0;
+}
+
+static int read_all(struct tls_file *f, int fd)
+{
+	size_t used = 0;
+
+	f->text = malloc(f->bytes + 1);
+	if (!f->text)
+		return -ENOMEM;
+	while (used < f->bytes) {
+		ssize_t n = read(fd, f->text + used, f->bytes - used);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			break;
+		used += (size_t)MAX(n, 0);
+	}
+	f->bytes = used;
+	f->text[used] = '\0';
+	return 0;
+}
+
+static const char *open_advice(const char *path, const char *missing, int error)
+{
+	const char *sandbox = sandbox_advice(path, false, error);
+
+	if (*sandbox)
+		return sandbox;
+	switch (error) {
+	case ENOENT:
+		return missing;
+	case EACCES:
+		return "; the daemon's user or group must be able to read it";
+	default:
+		return "";
+	}
+}
+
+int tls_file_read(struct tls_file *f, const char *key, const char *path, bool secret,
+		  const char *advice, struct reason *reason)
+{
+	const char *why;
+	int fd = open_file(path, O_RDONLY, false, &why), rc;
+
+	*f = (struct tls_file){ .key = key, .path = path };
+	if (fd < 0)
+		return reason_set(reason, fd, "%s: cannot read '%s': %s%s", key, path, why,
+				  open_advice(path, advice, -fd));
+	rc = check_mode(f, fd, secret, reason);
+	if (rc == 0) {
+		rc = read_all(f, fd);
+		if (rc < 0)
+			reason_set(reason, rc, "%s: cannot read '%s': %s", key, path,
+				   strerror(-rc));
+	}
+	close(fd);
+	if (rc < 0)
+		tls_file_wipe(f);
+	return rc;
+}
+
+void tls_files_wipe(struct tls_files *f)
+{
+	if (f->key.text == f->certificate.text)
+		f->key.text = NULL;
+	tls_file_wipe(&f->certificate);
+	tls_file_wipe(&f->key);
+}
+
+int tls_files_read(struct tls_files *f, const struct tls_options *options, struct reason *reason)
+{
+	static const char advice[] = "; make it, or say `tls-certificate = auto`";
+	bool same = options->key[0] == '\0';
+	int rc = tls_file_read(&f->certificate, "tls-certificate", options->certificate, same,
+			       advice, reason);
+
+	if (rc < 0)
+		return rc;
+	f->key = f->certificate;
+	if (same)
+		return 0;
+	rc = tls_file_read(&f->key, "tls-key", options->key, true, advice, reason);
+	if (rc < 0)
+		tls_file_wipe(&f->certificate);
+	return rc;
+}
+
+int tls_files_no_certificate(const struct tls_files *f, const char *why, struct reason *reason)
+{
+	return reason_set(reason, -EINVAL,
+			  "%s: '%s' has no certificate (%s); expected PEM with a line "
+			  "`-----BEGIN CERTIFICATE-----`",
+			  f->certificate.key, f->certificate.path, why);
+}
+
+int tls_files_bad_chain(const struct tls_files *f, const char *why, struct reason *reason)
+{
+	return reason_set(reason, -EINVAL,
+			  "%s: cannot use the certificates of '%s' (%s); expected the server's and "
+			  "at most %d of its chain",
+			  f->certificate.key, f->certificate.path, why, TLS_CHAIN_MAX - 1);
+}
+
+int tls_files_no_key(const struct tls_files *f, const char *why, struct reason *reason)
+{
+	return reason_set(
+		reason, -EINVAL,
+		"%s: '%s' has no key without a password (%s); expected PEM with a line "
+		"`-----BEGIN PRIVATE KEY-----`, which `openssl pkey -in FILE` makes of an "
+		"encrypted one",
+		f->key.key, f->key.path, why);
+}
+
+int tls_files_other_key(const struct tls_files *f, struct reason *reason)
+{
+	return reason_set(reason, -EINVAL,
+			  "%s: the key of '%s' is not that of the certificate in '%s'; `openssl "
+			  "pkey -pubout` of the one file and `openssl x509 -pubkey -noout` of the "
+			  "other show the same if it is",
+			  f->key.key, f->key.path, f->certificate.path);
+}

@@ -1,0 +1,35 @@
+/* Keys that a listener with TLS shares with its clients, in a file as psktool makes it: lines
+ * `IDENTITY:HEX`.  A table does not change when it was read, so any thread may look into it. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reason.h"
+
+enum {
+	PSK_KEYS_MAX = 1000, /* of a file */
+	PSK_IDENTITY_MAX = 127,
+	PSK_KEY_MIN = 16, /* bytes */
+	PSK_KEY_MAX = 64,
+};
+
+struct psk {
+	const char *identity; /* without a NUL */
+	const uint8_t *key;
+	uint16_t identity_bytes, key_bytes;
+};
+
+struct psk_table;
+
+/* The keys of a text.  NULL with the number of the line that is wrong, 0 if that is not one line,
+ * and what was expected, static. */
+struct psk_table *psk_parse(const char *text, size_t bytes, unsigned *ret_line,
+			    const char **ret_expected);
+/* The keys of a file, whose copies are wiped; NULL with the reason. */
+struct psk_table *psk_read(const char *path, struct reason *reason);
+/* Wipes the table; NULL is no error. */
+void psk_free(struct psk_table *t);
+
+unsigned psk_count(const struct psk_table *t);
+/* NULL: there is none with that identity. */
+const struct psk *psk_find(const struct psk_table *t, const char *identity, size_t bytes);

@@ -1,0 +1,108 @@
+/* tls/psk.c: lines of keys that clients share, and the lines that are refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "psk.h"
+
+#define KEY16 "000102030405060708090a0B0c0D0e0F"
+
+static struct psk_table *parse(const char *text, unsigned *ret_line)
+{
+	const char *expected = "nothing";
+	struct psk_table *t = psk_parse(text, strlen(text), ret_line, &expected);
+
+	assert_true(t || *expected);
+	return t;
+}
+
+static void keys_are_found_by_their_identity(void **state)
+{
+	static const uint8_t bytes[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+	unsigned line;
+	struct psk_table *t =
+		parse("alice:" KEY16 "\n\nb@lab.example:" KEY16 KEY16 KEY16 KEY16, &line);
+	const struct psk *k;
+
+	(void)state;
+	assert_non_null(t);
+	assert_int_equal(psk_count(t), 2);
+	k = psk_find(t, "alice", 5);
+	assert_non_null(k);
+	assert_int_equal(k->key_bytes, 16);
+	assert_memory_equal(k->key, bytes, 16);
+	k = psk_find(t, "b@lab.example", 13);
+	assert_non_null(k);
+	assert_int_equal(k->key_bytes, 64);
+	assert_memory_equal(k->key + 48, bytes, 16);
+	assert_null(psk_find(t, "alic", 4));
+	assert_null(psk_find(t, "alice2", 6));
+	assert_null(psk_find(t, "", 0));
+	psk_free(t);
+}
+
+static void a_wrong_line_is_named(void **state)
+{
+	static const struct {
+		const char *text;
+		unsigned line;
+	} cases[] = {
+		{ "", 0 },
+		{ "\n\n", 0 },
+		{ "alice", 1 },
+		{ "alice:", 1 },
+		{ ":" KEY16, 1 },
+		{ "#616c696365:" KEY16, 1 },
+		{ "al ice:" KEY16, 1 },
+		{ "alic\xc3\xa9:" KEY16, 1 },
+		{ "a:" KEY16 "\nb:" KEY16 "\r\n", 2 },
+		{ "a:" KEY16 "\n\nb:" KEY16 "0", 3 },
+		{ "a:" KEY16 "\nb:0" KEY16 KEY16 KEY16 KEY16 "0", 2 },
+		{ "a:" KEY16 "\nb:00010203040506070809", 2 },
+		{ "a:" KEY16 "\nb:0001020304050607080910111213141g", 2 },
+		{ "a:" KEY16 "\nb:" KEY16 "\na:" KEY16, 3 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		unsigned line = 99;
+
+		assert_null(parse(cases[i].text, &line));
+		assert_int_equal(line, cases[i].line);
+	}
+}
+
+static void a_thousand_keys_are_the_most(void **state)
+{
+	static char text[(PSK_KEYS_MAX + 1) * 40];
+	unsigned line = 0;
+	size_t used = 0;
+	struct psk_table *t;
+
+	(void)state;
+	for (unsigned i = 0; i < PSK_KEYS_MAX; i++)
+		used += (size_t)sprintf(text + used, "u%u:" KEY16 "\n", i);
+	t = parse(text, &line);
+	assert_non_null(t);
+	assert_int_equal(psk_count(t), PSK_KEYS_MAX);
+	assert_non_null(psk_find(t, "u999", 4));
+	psk_free(t);
+	sprintf(text + used, "one_more:" KEY16 "\n");
+	assert_null(parse(text, &line));
+	assert_int_equal(line, PSK_KEYS_MAX + 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keys_are_found_by_their_identity),
+		cmocka_unit_test(a_wrong_line_is_named),
+		cmocka_unit_test(a_thousand_keys_are_the_most),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
