@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "reserve.h"
@@ -61,6 +62,20 @@ static int proc_ticks(pid_t tid, uint64_t *ret_user, uint64_t *ret_system)
 	return 0;
 }
 
+/* The CPU time of a thread until now.  That in /proc/TID/schedstat is the same, but of a thread
+ * that is running until its last clock tick only.  The clock's id is as the kernel encodes it:
+ * pthread_getcpuclockid() does not know the threads of a ring. */
+static int proc_cpu_ns(pid_t tid, uint64_t *ret_ns)
+{
+	clockid_t clock = (clockid_t)(~(unsigned)tid << 3 | 6);
+	struct timespec used;
+
+	if (clock_gettime(clock, &used) < 0)
+		return -errno;
+	*ret_ns = (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+	return 0;
+}
+
 static uint64_t proc_status_number(const char *status, const char *key)
 {
 	const char *line = strstr(status, key);
@@ -85,16 +100,14 @@ static void proc_split(struct proc_cost *cost, uint64_t total_ns, uint64_t user,
 
 int proc_cost_update(pid_t tid, struct proc_cost *cost)
 {
-	uint64_t user, sys, total_ns;
+	uint64_t user, sys, total_ns = 0;
 	char text[4096];
 	int rc = proc_ticks(tid, &user, &sys);
 
+	if (rc == 0)
+		rc = proc_cpu_ns(tid, &total_ns);
 	if (rc < 0)
 		return rc;
-	if (proc_read(tid, "schedstat", text, sizeof(text)) == 0)
-		total_ns = strtoull(text, NULL, 10);
-	else /* a kernel without schedstat: resolution of 10 ms */
-		total_ns = (user + sys) * NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
 	proc_split(cost, total_ns, user, sys);
 	rc = proc_read(tid, "status", text, sizeof(text));
 	if (rc < 0)

@@ -1,4 +1,4 @@
-/* CPU time of threads of this process, from /proc/self/task.  Main thread only.
+/* CPU time of threads of this process, from their clocks and /proc/self/task.  Main thread only.
  *
  * Covers our own threads and the kernel threads that serve a worker's ring, `iou-sqp-TID` (SQPOLL)
  * and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process.  A store's threads that
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The sum of the CPU times is exact (schedstat); its split into user and system time is sampled by
+/* The sum of the CPU times is exact; its split into user and system time is sampled by
  * Linux. */
 struct proc_cost {
 	uint64_t cpu_user_ns, cpu_system_ns;

@@ -81,6 +81,40 @@ static void the_cost_of_a_thread_that_works_grows(void **state)
 	assert_true(total_ns(&after) <= thread_ns() + 20 * NS_PER_MS);
 }
 
+static void *spin(void *stop)
+{
+	while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED))
+		cpu_relax();
+	return NULL;
+}
+
+/* It cannot have used more CPU time since the cost was read than has passed. */
+static void the_cost_of_a_running_thread_is_that_until_now(void **state)
+{
+	struct proc_cost cost = { 0 };
+	struct timespec used;
+	bool stop = false;
+	clockid_t clock;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, spin, &stop), 0);
+	assert_int_equal(pthread_getcpuclockid(thread, &clock), 0);
+	for (unsigned i = 0; i < 30; i++) {
+		pid_t tid = (pid_t)(~(unsigned)clock >> 3);
+		uint64_t before_ns, now_ns;
+
+		nanosleep(&(struct timespec){ .tv_nsec = 2 * NS_PER_MS + i * 100000 }, NULL);
+		before_ns = clock_ns();
+		assert_int_equal(proc_cost_update(tid, &cost), 0);
+		assert_int_equal(clock_gettime(clock, &used), 0);
+		now_ns = (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+		assert_in_range(now_ns - total_ns(&cost), 0, clock_ns() - before_ns + 100000);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+}
+
 static void waiting_is_a_voluntary_switch(void **state)
 {
 	struct proc_cost before = { 0 }, after;
@@ -295,6 +329,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_owner_is_read_from_the_name),
 		cmocka_unit_test(the_cost_of_a_thread_that_works_grows),
+		cmocka_unit_test(the_cost_of_a_running_thread_is_that_until_now),
 		cmocka_unit_test(waiting_is_a_voluntary_switch),
 		cmocka_unit_test(no_part_of_a_cost_decreases),
 		cmocka_unit_test(a_thread_that_is_not_there_is_enoent),
