@@ -32,8 +32,8 @@ static const char usage[] =
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
 	"--force, --fail-if, --junit, --undecided, --csv, --markdown, --html, --wide, --columns,\n"
-	"--notes, --quiet, --softirq, --layers, --timeout, --build, --sweep, --sweep-max, --control and\n"
-	"--seed it takes as well.\n"
+	"--notes, --quiet, --softirq, --layers, --stacks, --timeout, --build, --sweep, --sweep-max,\n"
+	"--control and --seed it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -127,6 +127,7 @@ int options_parse(struct options *o, int argc, char **argv)
 		{ "notes", no_argument, NULL, 'o' },
 		{ "softirq", no_argument, NULL, 'o' },
 		{ "layers", no_argument, NULL, 'o' },
+		{ "stacks", required_argument, NULL, 'o' },
 		{ "quiet", no_argument, NULL, 'o' },
 		{ "timeout", required_argument, NULL, 'o' },
 		{ "build", required_argument, NULL, 'o' },

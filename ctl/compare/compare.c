@@ -16,6 +16,7 @@
 #include "measuring.h"
 #include "reasons.h"
 #include "rows.h"
+#include "stack_files.h"
 #include "suggest.h"
 #include "util.h"
 
@@ -46,7 +47,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 	json_t *document;
 
 	if (ctl->values[VALUE_CSV]) {
-		compare_csv(&ctl->out, m);
+		layers_csv(&ctl->out, m);
 	} else if (ctl->out.json) {
 		document = compare_to_json(m);
 		layers_add_json(document, m);
@@ -223,6 +224,13 @@ static void forget_judgement(struct compare *c)
 	c->limits = NULL;
 }
 
+static int save_stacks(struct ctl *ctl, const struct measures *m)
+{
+	struct output out = said(ctl);
+
+	return stack_files_save(ctl->values[VALUE_STACKS], m, &out);
+}
+
 /* Rows are saved per visit, and shown as sums of visits. */
 static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 {
@@ -250,6 +258,8 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 		rc = show_control(ctl, m);
 	if (c->html && rc == CTL_DONE)
 		rc = rows_report(c->html, ctl->values[VALUE_HTML], m, c->against);
+	if (ctl->values[VALUE_STACKS] && rc == CTL_DONE)
+		rc = save_stacks(ctl, m);
 	if (c->junit && (junit = write_junit(ctl, c, m, c->status ? c->status : rc)))
 		rc = junit;
 	if (rc == CTL_DONE)
@@ -328,6 +338,8 @@ static int run(struct ctl *ctl)
 		rc = open_option(ctl->values[VALUE_HTML], "ae", &c.html);
 	if (rc == CTL_DONE)
 		rc = open_option(ctl->values[VALUE_JUNIT], "ae", &c.junit);
+	if (rc == CTL_DONE && ctl->values[VALUE_STACKS])
+		rc = stack_files_open(ctl->values[VALUE_STACKS]);
 	if (rc == CTL_DONE)
 		rc = compare(ctl, &c);
 	if (c.save)
@@ -402,6 +414,7 @@ const struct command command_compare = {
 		[VALUE_NOTES] = { "notes", OPTION_FLAG, NULL, "explain the columns below the table" },
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_LAYERS] = { "layers", OPTION_FLAG, NULL, "charge CPU time to layers, by samples" },
+		[VALUE_STACKS] = { "stacks", OPTION_VALUE, "FOLDER", "... save folded stacks and flame graphs there" },
 		[VALUE_ON] = { "on", OPTION_VALUE, "HOST", "run COMMAND on that host, over ssh" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 		[VALUE_SERVE] = { "serve", OPTION_MANY, "SPEC", "start `nbserved --run SPEC` for each round" },

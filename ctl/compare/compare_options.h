@@ -39,7 +39,8 @@ enum {
 	VALUE_LAYERS,
 	VALUE_SWEEP,
 	VALUE_SWEEP_MAX,
-	VALUE_ON
+	VALUE_ON,
+	VALUE_STACKS
 };
 
 struct compare {

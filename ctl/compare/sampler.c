@@ -84,12 +84,12 @@ static int sampler_receive(struct sampler *s)
 		rc = sampler_part(s);
 	if (rc != CTL_DONE)
 		return rc;
-	layers_read(s->layers);
 	if (layers_see(s->layers, s->stats, &reason) < 0) {
 		ctl_warn("--layers: %s", reason.text);
 		sampler_forget(s);
 		return CTL_CANNOT_RUN;
 	}
+	layers_read(s->layers);
 	if (is_far(s))
 		measure_machine_from_json(&new->machine.cpu, field_get(s->machine, "machine"));
 	else
@@ -199,7 +199,9 @@ static bool sampler_look(void *context, const struct use *use)
 	struct sampler *s = context;
 	bool idle = false;
 
-	layers_read(s->layers);
+	/* Else with each document, which names the threads that have begun since the last one. */
+	if (!s->asked && s->step_ns > STEP_MS * (uint64_t)NS_PER_MS)
+		layers_read_all(s->layers);
 	if (!s->asked && clock_ns() >= s->next_ns) {
 		if (json_array_size(s->documents) == SAMPLES_MAX)
 			sampler_thin(s);

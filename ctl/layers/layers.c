@@ -8,6 +8,7 @@
 
 #include "field.h"
 #include "perf.h"
+#include "stack_tree.h"
 #include "stacks.h"
 #include "symbols.h"
 #include "util.h"
@@ -22,9 +23,10 @@ struct sampled {
 struct layers {
 	struct perf perf;
 	struct spaces *spaces;
-	pid_t pid;     /* whose map is read, and whose threads are known; 0: none */
-	bool taking;   /* samples are taken */
-	uint64_t lost; /* in the interval, of all threads of the machine */
+	pid_t pid;        /* whose map is read, and whose threads are known; 0: none */
+	bool taking;      /* samples are taken */
+	uint64_t seen_ns; /* the time of the last document, CLOCK_MONOTONIC */
+	uint64_t lost;    /* in the interval, of all threads of the machine */
 	struct thread {
 		pid_t tid;
 		unsigned listener; /* its index */
@@ -140,6 +142,7 @@ int layers_see(struct layers *l, const json_t *document, struct reason *reason)
 	if (rc < 0)
 		return rc;
 	l->pid = pid;
+	l->seen_ns = field_uint(document, "started_ns") + field_uint(document, "uptime_ns");
 	json_array_foreach(listeners, i, listener) {
 		json_t *threads = field_get(listener, "threads");
 		unsigned at = find(l, field_text(listener, "name"));
@@ -200,10 +203,21 @@ static void take(void *context, const struct perf_sample *sample)
 	l->listeners[thread->listener].waiting++;
 }
 
-void layers_read(struct layers *l)
+static void read_until(struct layers *l, uint64_t until_ns)
 {
 	if (l && l->taking)
-		l->lost += perf_read(&l->perf, take, l);
+		l->lost += perf_read(&l->perf, until_ns, take, l);
+}
+
+void layers_read(struct layers *l)
+{
+	if (l)
+		read_until(l, l->seen_ns);
+}
+
+void layers_read_all(struct layers *l)
+{
+	read_until(l, UINT64_MAX);
 }
 
 void layers_commit(struct layers *l)
@@ -249,16 +263,20 @@ static json_t *to_json(const struct layers *l, const struct sampled *s)
 {
 	uint64_t ns[LAYER_COUNT];
 	json_t *layers = json_object();
+	struct stack_tree tree;
 
 	stacks_layers(&s->stacks, ns);
+	stack_tree_init(&tree);
+	stack_tree_add(&tree, &s->stacks);
 	for (unsigned i = 0; i < LAYER_COUNT; i++)
 		if (ns[i])
 			json_object_set_new(layers, layer_infos[i].name,
 					    json_integer((json_int_t)ns[i]));
-	return json_pack("{s:s, s:i, s:I, s:b, s:o, s:o}", "event", perf_kind_names[l->perf.kind],
-			 "samples", (int)s->samples, "lost", (json_int_t)l->lost, "stripped",
-			 !spaces_has_own(l->spaces), "weights", layers, "other",
-			 unnamed(&s->stacks));
+	return json_pack("{s:s, s:i, s:I, s:b, s:o, s:o, s:o, s:o}", "event",
+			 perf_kind_names[l->perf.kind], "samples", (int)s->samples, "lost",
+			 (json_int_t)l->lost, "stripped", !spaces_has_own(l->spaces), "weights",
+			 layers, "other", unnamed(&s->stacks), "stacks", tree.calls, "functions",
+			 tree.functions);
 }
 
 static void set_row(struct layers *l, struct measure *row)

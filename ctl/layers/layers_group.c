@@ -2,10 +2,12 @@
 #include "layers_group.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "field.h"
+#include "human.h"
 #include "util.h"
 
 /* ---- One interval ---- */
@@ -95,8 +97,9 @@ static void set_row(struct layers_row *row, const struct group *g, unsigned inde
 	for (unsigned i = 0; i < measure_visits(measured); i++)
 		if (measure_visit_at(measured, i)->layers)
 			add_visit(&s, row, measure_visit_at(measured, i));
-	row->known = s.all_ns > 0;
+	row->known = s.all_ns > 0 && !isnan(group_cost(g, index));
 	row->seen = s.charged_ns > 0 && s.clock ? s.all_ns / s.charged_ns : NAN;
+	row->seen_chance = row->samples && s.clock ? 1.96 / sqrt((double)row->samples) : NAN;
 	for (unsigned i = 0; i < LAYER_COUNT && row->known; i++)
 		row->ns[i] = group_cost(g, index) * s.ns[i] / s.all_ns;
 	json_object_foreach(s.other, name, ns)
@@ -199,4 +202,50 @@ void layers_group_fini(struct layers_group *l)
 {
 	free(l->rows);
 	l->rows = NULL;
+}
+
+/* ---- Sentences ---- */
+
+char *layers_warnings(const struct layers_group *l)
+{
+	bool stripped = false, far = false;
+	char *text;
+
+	for (unsigned i = 0; i < l->group->count; i++) {
+		stripped |= l->rows[i].stripped;
+		far |= fabs(l->rows[i].seen - 1) > LAYERS_SEEN_WITHIN + l->rows[i].seen_chance;
+	}
+	if (!stripped && !far)
+		return NULL;
+	if (asprintf(&text, "%s%s%s",
+		     far ? "The samples' time is off from a listener's by more than 2 % and "
+			   "chance: shares may be, too."
+			 : "",
+		     far && stripped ? " " : "",
+		     stripped ? "nbserved has no symbols (it was stripped): service, engine and "
+				"store are part of its core."
+			      : "") < 0)
+		abort();
+	return text;
+}
+
+char *layers_other(const struct layers_group *l, unsigned row)
+{
+	const struct layers_function *other = l->rows[row].other;
+	char *text;
+	size_t bytes;
+	FILE *to;
+
+	if (!other[0].name)
+		return NULL;
+	to = open_memstream(&text, &bytes);
+	if (!to)
+		abort();
+	fprintf(to, "Other, of %s: ", l->group->rows[row]->listener);
+	for (unsigned i = 0; i < LAYERS_OTHER_SHOWN && other[i].name; i++)
+		fprintf(to, "%s%s %s %%", i ? ", " : "", other[i].name,
+			human_percent(other[i].share).text);
+	fputs(".", to);
+	fclose(to);
+	return text;
 }

@@ -11,6 +11,7 @@
 #include "render.h"
 
 enum { LAYERS_OTHER_SHOWN = 5 };
+#define LAYERS_SEEN_WITHIN 0.02 /* of the samples' time and the charged one, but for chance */
 
 struct layers_row {
 	bool known;             /* it was sampled */
@@ -19,8 +20,9 @@ struct layers_row {
 	 * Not of the first row. */
 	struct verdict verdicts[LAYER_COUNT];
 	uint64_t samples, lost;
-	/* Sampled time over charged time, a check, as they are measured apart; NaN: of cycles. */
-	double seen;
+	/* Sampled time over charged time, a check, as they are measured apart, and how far it is
+	 * off by chance in 95 of 100 cases at most; NaN: of cycles. */
+	double seen, seen_chance;
 	/* The row's cost in sampled rounds against that in rounds without samples. */
 	struct verdict overhead;
 	bool stripped; /* nbserved has no symbols: its functions are all in its core */
@@ -40,8 +42,16 @@ struct layers_group {
 bool layers_group_init(struct layers_group *ret, const struct group *g);
 void layers_group_fini(struct layers_group *l);
 
+/* Sentences, which the caller frees; NULL: nothing to report.  layers_other(): the largest
+ * functions of a row that no layer names. */
+char *layers_warnings(const struct layers_group *l);
+char *layers_other(const struct layers_group *l, unsigned row);
+
 /* Prints a table for each group that was sampled. */
 void layers_render(struct output *out, const struct measures *m);
+
+/* compare_csv(), with columns of layers if a row was sampled. */
+void layers_csv(struct output *out, const struct measures *m);
 
 /* Adds "layers" to the document of compare_to_json(), if a row was sampled. */
 void layers_add_json(json_t *document, const struct measures *m);

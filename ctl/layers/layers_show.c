@@ -70,7 +70,8 @@ static struct phrase seen_text(const struct layers_row *row)
 	struct phrase text = { "-" };
 
 	if (!isnan(row->seen))
-		snprintf(text.text, sizeof(text.text), "%.1f %%", row->seen * 100);
+		snprintf(text.text, sizeof(text.text), "%.1f \xc2\xb1%.1f %%", row->seen * 100,
+			 row->seen_chance * 100);
 	return text;
 }
 
@@ -125,47 +126,25 @@ static void sum_line(struct table *t, const struct layers_group *l)
 	}
 }
 
-/* The functions that no layer names, of the listener that spends the most there. */
-static void render_other(struct output *out, const struct layers_group *l)
-{
-	for (unsigned i = 0; i < l->group->count; i++) {
-		const struct layers_row *row = &l->rows[i];
-		char *text;
-		size_t bytes;
-		FILE *to;
-
-		if (!row->other[0].name || !(to = open_memstream(&text, &bytes)))
-			continue;
-		for (unsigned j = 0; j < LAYERS_OTHER_SHOWN && row->other[j].name; j++)
-			fprintf(to, "%s%s %s %%", j ? ", " : "", row->other[j].name,
-				human_percent(row->other[j].share).text);
-		fclose(to);
-		output_wrapped(out, STYLE_DIM, 2, "Other, of %s: %s.", l->group->rows[i]->listener,
-			       text);
-		free(text);
-	}
-}
-
 static void render_notes(struct output *out, const struct layers_group *l)
 {
-	bool stripped = false, far = false;
+	char *warnings = layers_warnings(l);
 
 	for (unsigned i = 0; i < l->group->count; i++) {
-		stripped |= l->rows[i].stripped;
-		far |= fabs(l->rows[i].seen - 1) > 0.02;
+		char *other = layers_other(l, i);
+
+		if (other)
+			output_wrapped(out, STYLE_DIM, 2, "%s", other);
+		free(other);
 	}
-	output_wrapped(out, STYLE_DIM, 2,
-		       "A layer costs its share of the samples times the CPU time charged; sampled "
-		       "is the samples' own time against that. Sampling is the cost in sampled "
-		       "rounds against that in the others, each third.");
-	if (far)
-		output_wrapped(out, STYLE_WARN, 2,
-			       "The samples' time is not that of a listener to 2 %%: shares may be "
-			       "off by as much.");
-	if (stripped)
-		output_wrapped(out, STYLE_WARN, 2,
-			       "nbserved has no symbols (it was stripped): service, engine and "
-			       "store are part of its core.");
+	output_wrapped(
+		out, STYLE_DIM, 2,
+		"A layer costs its share of the samples times the CPU time charged; sampled "
+		"is the samples' own time against that, and how far chance may put it off. Sampling is the cost in sampled "
+		"rounds against that in the others, each third.");
+	if (warnings)
+		output_wrapped(out, STYLE_WARN, 2, "%s", warnings);
+	free(warnings);
 }
 
 static void render_group(struct output *out, const struct layers_group *l)
@@ -187,7 +166,6 @@ static void render_group(struct output *out, const struct layers_group *l)
 	putc('\n', out->file);
 	table_print(t, out, 0, true);
 	table_free(t);
-	render_other(out, l);
 	render_notes(out, l);
 	free(title);
 }
@@ -243,11 +221,12 @@ static json_t *row_to_json(const struct layers_group *l, unsigned i)
 	}
 	for (unsigned j = 0; j < LAYERS_OTHER_SHOWN && row->other[j].name; j++)
 		json_object_set_new(other, row->other[j].name, json_real(row->other[j].share));
-	return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "listener",
+	return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "listener",
 			 l->group->rows[i]->listener, "cost", real_or_null(cost), "layers", layers,
 			 "other_functions", other, "samples", (json_int_t)row->samples, "lost",
 			 (json_int_t)row->lost, "sampled_share", real_or_null(row->seen),
-			 "overhead", verdict_to_json(&row->overhead));
+			 "sampled_chance", real_or_null(row->seen_chance), "overhead",
+			 verdict_to_json(&row->overhead));
 }
 
 static json_t *group_to_json(const struct layers_group *l)

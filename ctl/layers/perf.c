@@ -9,13 +9,14 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "util.h"
 
 const char *const perf_kind_names[] = { [PERF_CLOCK] = "cpu-clock", [PERF_CYCLES] = "cycles" };
 
-enum { RING_BYTES = 256 * 1024 }; /* for half a second of long chains */
+enum { RING_BYTES = 512 * 1024 }; /* for a second of long chains; may be mapped by each user */
 
 static int open_event(int cpu, enum perf_kind kind)
 {
@@ -26,7 +27,10 @@ static int open_event(int cpu, enum perf_kind kind)
 					      : (uint64_t)PERF_COUNT_SW_CPU_CLOCK,
 		.freq = 1,
 		.sample_freq = PERF_HZ,
-		.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN,
+		.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD |
+			       PERF_SAMPLE_CALLCHAIN,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
 		.disabled = 1,
 		.exclude_hv = 1,
 		.exclude_idle = 1,
@@ -142,7 +146,7 @@ static void discard(void *context, const struct perf_sample *sample)
 void perf_enable(struct perf *p, bool on)
 {
 	if (on)
-		perf_read(p, discard, NULL);
+		perf_read(p, UINT64_MAX, discard, NULL);
 	for (unsigned i = 0; i < p->count; i++)
 		ioctl(p->cpus[i].fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
 }
@@ -154,12 +158,13 @@ bool perf_sample_parse(const void *body, size_t bytes, struct perf_sample *ret)
 	/* The fields of sample_type, in the order of perf_event_open(2). */
 	const struct fields {
 		uint32_t pid, tid;
-		uint64_t period, count, chain[];
+		uint64_t time, period, count, chain[];
 	} *f = body;
 
 	if (bytes < sizeof(*f) || f->count > (bytes - sizeof(*f)) / sizeof(f->chain[0]))
 		return false;
-	*ret = (struct perf_sample){ (pid_t)f->tid, f->period, f->chain, (unsigned)f->count };
+	*ret = (struct perf_sample){ (pid_t)f->tid, f->time, f->period, f->chain,
+				     (unsigned)f->count };
 	return true;
 }
 
@@ -172,7 +177,7 @@ static void copy(const unsigned char *data, uint64_t at, void *to, size_t bytes)
 	memcpy((char *)to + part, data, bytes - part);
 }
 
-static uint64_t read_cpu(const struct perf_cpu *c,
+static uint64_t read_cpu(const struct perf_cpu *c, uint64_t until_ns,
 			 void (*take)(void *context, const struct perf_sample *sample),
 			 void *context)
 {
@@ -186,26 +191,31 @@ static uint64_t read_cpu(const struct perf_cpu *c,
 
 	while (head - at >= sizeof(header)) {
 		copy(data, at, &header, sizeof(header));
-		if (header.size < sizeof(header) || header.size > head - at)
+		if (header.size < sizeof(header) || header.size > head - at) {
+			at = head;
 			break;
+		}
 		copy(data, at + sizeof(header), record, header.size - sizeof(header));
-		if (header.type == PERF_RECORD_LOST) /* id, lost */
+		if (header.type == PERF_RECORD_LOST) { /* id, lost */
 			lost += record[1];
-		else if (header.type == PERF_RECORD_SAMPLE &&
-			 perf_sample_parse(record, header.size - sizeof(header), &sample))
+		} else if (header.type == PERF_RECORD_SAMPLE &&
+			   perf_sample_parse(record, header.size - sizeof(header), &sample)) {
+			if (sample.time_ns > until_ns)
+				break;
 			take(context, &sample);
+		}
 		at += header.size;
 	}
-	__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
+	__atomic_store_n(&page->data_tail, at, __ATOMIC_RELEASE);
 	return lost;
 }
 
-uint64_t perf_read(struct perf *p, void (*take)(void *context, const struct perf_sample *sample),
-		   void *context)
+uint64_t perf_read(struct perf *p, uint64_t until_ns,
+		   void (*take)(void *context, const struct perf_sample *sample), void *context)
 {
 	uint64_t lost = 0;
 
 	for (unsigned i = 0; i < p->count; i++)
-		lost += read_cpu(&p->cpus[i], take, context);
+		lost += read_cpu(&p->cpus[i], until_ns, take, context);
 	return lost;
 }

@@ -33,6 +33,7 @@ void perf_enable(struct perf *p, bool on);
 
 struct perf_sample {
 	pid_t tid;
+	uint64_t time_ns;      /* CLOCK_MONOTONIC */
 	uint64_t weight;       /* nanoseconds of a clock, or cycles */
 	const uint64_t *chain; /* addresses, the innermost first, with PERF_CONTEXT_ markers */
 	unsigned count;
@@ -42,6 +43,7 @@ struct perf_sample {
  * invalid.  Pure. */
 bool perf_sample_parse(const void *body, size_t bytes, struct perf_sample *ret);
 
-/* Calls take() for each sample since the last call; returns how many were lost. */
-uint64_t perf_read(struct perf *p, void (*take)(void *context, const struct perf_sample *sample),
-		   void *context);
+/* Calls take() for each sample since the last call that was taken until that time; returns how many
+ * were lost.  Later ones wait in the rings, which hold those of a second. */
+uint64_t perf_read(struct perf *p, uint64_t until_ns,
+		   void (*take)(void *context, const struct perf_sample *sample), void *context);

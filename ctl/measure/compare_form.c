@@ -99,7 +99,7 @@ static void csv_text(FILE *to, const char *text)
 	fputs(quoted ? "\"" : "", to);
 }
 
-static void csv_number(FILE *to, double value)
+void compare_csv_number(FILE *to, double value)
 {
 	putc(',', to);
 	if (!isnan(value))
@@ -108,7 +108,8 @@ static void csv_number(FILE *to, double value)
 
 enum { VERDICT_FIELDS = 5 }; /* in CSV */
 
-static void csv_row(FILE *to, const struct measure *row, const struct groups *all)
+static void csv_row(FILE *to, const struct measure *row, const struct groups *all,
+		    const struct csv_more *more)
 {
 	const struct group *g;
 	const struct verdict *v = verdict_on(all, row, &g);
@@ -120,35 +121,40 @@ static void csv_row(FILE *to, const struct measure *row, const struct groups *al
 			putc(',', to);
 		csv_text(to, texts[i]);
 	}
-	csv_number(to, measure_visits(row));
+	compare_csv_number(to, measure_visits(row));
 	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
 		struct spread s = figure_spread(row, i);
 
-		csv_number(to, s.median);
-		csv_number(to, s.low);
-		csv_number(to, s.high);
+		compare_csv_number(to, s.median);
+		compare_csv_number(to, s.low);
+		compare_csv_number(to, s.high);
 	}
-	csv_number(to, v ? (double)v->rounds : NAN);
-	csv_number(to, v ? v->change : NAN);
-	csv_number(to, v ? v->low : NAN);
-	csv_number(to, v ? v->high : NAN);
-	fprintf(to, ",%s,\r\n", v ? verdict_names[v->is] : "");
+	compare_csv_number(to, v ? (double)v->rounds : NAN);
+	compare_csv_number(to, v ? v->change : NAN);
+	compare_csv_number(to, v ? v->low : NAN);
+	compare_csv_number(to, v ? v->high : NAN);
+	fprintf(to, ",%s", v ? verdict_names[v->is] : "");
+	if (more)
+		more->fields(more, to, row);
+	fputs(",\r\n", to);
 }
 
 /* No figure is known of a listener that was not compared, and the last field says why. */
-static void csv_absent(FILE *to, const json_t *listener)
+static void csv_absent(FILE *to, const json_t *listener, const struct csv_more *more)
 {
 	putc(',', to);
 	csv_text(to, field_text(listener, "name"));
 	fputs(",,,,,0", to);
 	for (unsigned i = 0; i < 3 * FIGURE_COUNT + VERDICT_FIELDS; i++)
 		putc(',', to);
+	if (more)
+		more->fields(more, to, NULL);
 	putc(',', to);
 	csv_text(to, field_text(listener, "reason"));
 	fputs("\r\n", to);
 }
 
-void compare_csv(struct output *out, const struct measures *m)
+void compare_csv(struct output *out, const struct measures *m, const struct csv_more *more)
 {
 	struct groups groups;
 	json_t *listener;
@@ -158,13 +164,16 @@ void compare_csv(struct output *out, const struct measures *m)
 	for (unsigned i = 0; i < FIGURE_COUNT; i++)
 		fprintf(out->file, ",%s,%s_low,%s_high", figures[i].name, figures[i].name,
 			figures[i].name);
-	fputs(",rounds,change,change_low,change_high,verdict,reason\r\n", out->file);
+	fputs(",rounds,change,change_low,change_high,verdict", out->file);
+	if (more)
+		more->titles(more, out->file);
+	fputs(",reason\r\n", out->file);
 	groups_init(&groups, m);
 	for (unsigned i = 0; i < m->count; i++)
-		csv_row(out->file, m->rows[i], &groups);
+		csv_row(out->file, m->rows[i], &groups, more);
 	groups_fini(&groups);
 	json_array_foreach(m->unavailable, index, listener)
-		csv_absent(out->file, listener);
+		csv_absent(out->file, listener, more);
 	fflush(out->file);
 }
 

@@ -30,7 +30,16 @@ json_t *compare_to_json(const struct measures *m);
 
 /* The table as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest
  * and highest value, in nanoseconds and bytes; empty: unknown. */
-void compare_csv(struct output *out, const struct measures *m);
+struct csv_more;
+void compare_csv(struct output *out, const struct measures *m, const struct csv_more *more);
+/* Columns that another room adds, before that of the reason; NULL: none. */
+struct csv_more {
+	void (*titles)(const struct csv_more *more, FILE *to);
+	/* row NULL: of a listener that was not compared */
+	void (*fields)(const struct csv_more *more, FILE *to, const struct measure *row);
+};
+/* A comma and a number; NaN: nothing. */
+void compare_csv_number(FILE *to, double value);
 
 /* A cell with the median of a figure, or `-` if it is unknown. */
 void compare_figure_cell(struct table *t, const struct measure *row, enum figure figure);

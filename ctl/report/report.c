@@ -107,6 +107,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	if (g->count > CHART_ROWS_MAX)
 		fprintf(to, "<p class=\"dim\">The charts have the first %d of %u rows.</p>\n",
 			CHART_ROWS_MAX, g->count);
+	report_layers(to, g);
 	report_table(to, g);
 	report_commands(to, g);
 	fputs("</section>\n", to);

@@ -161,20 +161,20 @@ static double bars_bottom(const struct bars *b)
 	return b->top + b->count * ROW_HEIGHT;
 }
 
-static void bars_axis(FILE *to, const struct bars *b)
+void chart_axis(FILE *to, const struct scale *x, const char *unit, double top, double bottom)
 {
 	struct ticks ticks = { .count = 0 };
 
-	ticks_round(&ticks, &b->x, 60);
+	ticks_round(&ticks, x, 60);
 	for (unsigned i = 0; i < ticks.count; i++) {
-		double x = scale_at(&b->x, ticks.values[i]);
-		const char *class = i == 0                       ? "dim"
-				    : x > CHART_WIDTH - 4 * EDGE ? "dim end"
-								 : "dim middle";
+		double at = scale_at(x, ticks.values[i]);
+		const char *class = i == 0                        ? "dim"
+				    : at > CHART_WIDTH - 4 * EDGE ? "dim end"
+								  : "dim middle";
 
-		svg_line(to, "grid", x, b->top, x, bars_bottom(b));
-		svg_text(to, class, x, bars_bottom(b) + 15, "%.9g%s%s", ticks.values[i],
-			 i + 1 == ticks.count ? " " : "", i + 1 == ticks.count ? b->unit : "");
+		svg_line(to, "grid", at, top, at, bottom);
+		svg_text(to, class, at, bottom + 15, "%.9g%s%s", ticks.values[i],
+			 i + 1 == ticks.count ? " " : "", i + 1 == ticks.count ? unit : "");
 	}
 }
 
@@ -260,34 +260,29 @@ static void cost_band(FILE *to, const struct bars *b)
 
 static void bars_draw(FILE *to, const struct bars *b)
 {
-	bars_axis(to, b);
+	chart_axis(to, &b->x, b->unit, b->top, bars_bottom(b));
 	for (unsigned i = 0; i < b->count; i++)
 		bar_row(to, b, i);
 }
 
 /* ---- The legend of parts ---- */
 
-struct key {
-	const char *class, *text;
-	bool shown;
-};
-
-static double legend(FILE *to, const struct key *keys, unsigned count, double y)
+double chart_legend(FILE *to, const struct chart_key *keys, unsigned count, double width, double y)
 {
 	double x = EDGE;
 
 	for (unsigned i = 0; i < count; i++) {
-		double width = 18 + 6.2 * text_width(keys[i].text) + 12;
+		double room = 18 + 6.2 * text_width(keys[i].text) + 12;
 
 		if (!keys[i].shown)
 			continue;
-		if (x > EDGE && x + width > CHART_WIDTH) {
+		if (x > EDGE && x + room > width) {
 			x = EDGE;
 			y += LEGEND_LINE;
 		}
 		svg_rect(to, keys[i].class, x, y - 10, 12, 12);
 		svg_text(to, "dim", x + 18, y, "%s", keys[i].text);
-		x += width;
+		x += room;
 	}
 	return y + LEGEND_LINE - 10;
 }
@@ -308,7 +303,7 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 			  .unit = page_unit(g->cost),
 			  .is_cost = true,
 			  .top = style ? 28 : 4 };
-	const struct key keys[] = {
+	const struct chart_key keys[] = {
 		{ "user", "user", any_row(g, has_parts) },
 		{ "system", "system", any_row(g, has_parts) },
 		{ "plain", "CPU", !any_row(g, has_parts) },
@@ -326,7 +321,8 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 	bars_init(&b);
 	bars_draw(drawn, &b);
 	cost_band(drawn, &b);
-	bottom = legend(drawn, keys, ARRAY_SIZE(keys), bars_bottom(&b) + AXIS_HEIGHT + 12);
+	bottom = chart_legend(drawn, keys, ARRAY_SIZE(keys), CHART_WIDTH,
+			      bars_bottom(&b) + AXIS_HEIGHT + 12);
 	if (style)
 		svg_text_fit(drawn, "head", EDGE, 18, CHART_WIDTH - 6 * EDGE, title);
 	fclose(drawn);

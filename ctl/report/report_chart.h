@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "compare_group.h"
+#include "svg.h"
 
 /* Further rows appear in the table only. */
 enum { CHART_ROWS_MAX = 12, CHART_WIDTH = 400 };
@@ -30,6 +31,18 @@ unsigned report_series(const struct report *r, const struct group *g, unsigned i
 
 /* The unit of the figure's column, with its Greek letter; never NULL. */
 const char *page_unit(enum figure figure);
+
+/* A line of squares with words, which is wrapped at the width; y: of the first base line.  Returns
+ * where it ends. */
+struct chart_key {
+	const char *class, *text;
+	bool shown;
+};
+double chart_legend(FILE *to, const struct chart_key *keys, unsigned count, double width, double y);
+
+/* The values of an axis below what is drawn from top to bottom, with lines; the last has the unit.
+ */
+void chart_axis(FILE *to, const struct scale *x, const char *unit, double top, double bottom);
 
 /* Overview of all groups with several rows: the change of each row's cost against the first, with
  * its interval.  style: for a separate file, see svg_begin(). */

@@ -30,7 +30,16 @@ const char report_chart_style[] =
 	".s0{--s:var(--s0)}.s1{--s:var(--s1)}.s2{--s:var(--s2)}.s3{--s:var(--s3)}"
 	".s4{--s:var(--s4)}.s5{--s:var(--s5)}\n"
 	".bar{fill:var(--s)}.curve,.interval{stroke:var(--s)}.mark{fill:var(--s)}.interval{stroke-width:2}"
-	".hollow{fill:var(--card);stroke:var(--s);stroke-width:1.5}\n";
+	".hollow{fill:var(--card);stroke:var(--s);stroke-width:1.5}\n"
+	/* Layers, for text that is dark in any scheme. */
+	".layer{stroke:var(--card);stroke-width:.6}svg text.frame{fill:#1b1f24;font-size:11px;"
+	"pointer-events:none}\n"
+	".service{fill:#4c9be8}.engine{fill:#86bff2}.store{fill:#b3d8f7}.core{fill:#d3e5f4}"
+	".system_calls{fill:#f2b134}.io_uring{fill:#ee8247}.epoll{fill:#f6b08c}"
+	".sockets{fill:#a5da9d}.tcp_ip{fill:#5cb96b}.netfilter{fill:#cfe8bd}"
+	".network_device{fill:#3fb8a4}.copying{fill:#e09ac9}.memory{fill:#bd97dd}"
+	".files{fill:#cdab86}.block{fill:#e5d1b0}.rdma{fill:#86d6dd}.scheduler{fill:#ecd858}"
+	".other,.all{fill:#b8bec6}\n";
 
 const char report_page_style[] =
 	"\n:root{color-scheme:light dark}*{box-sizing:border-box}\n"
@@ -67,6 +76,7 @@ const char report_page_style[] =
 	"code{font:12.5px/1.5 ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;"
 	"overflow-wrap:anywhere;white-space:pre-wrap}\n"
 	".commands{margin:8px 0 0;padding-left:0;list-style:none;font-size:13px}\n"
+	"details{margin:8px 0}summary{cursor:pointer}.flame svg{display:block;width:1200px;height:auto}\n"
 	".overview{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));"
 	"gap:24px;align-items:start}.overview figure svg{max-width:520px}\n"
 	"footer{margin-top:40px;font-size:13px;color:var(--dim)}\n"

@@ -86,6 +86,18 @@ void svg_rect(FILE *to, const char *class, double x, double y, double width, dou
 			class, x, y, width, height);
 }
 
+void svg_rect_titled(FILE *to, const char *class, double x, double y, double width, double height,
+		     const char *title)
+{
+	if (!(width > 0 && height > 0))
+		return;
+	fprintf(to,
+		"<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+		class, x, y, width, height);
+	svg_escape(to, title);
+	fputs("</title></rect>\n", to);
+}
+
 void svg_line(FILE *to, const char *class, double x1, double y1, double x2, double y2)
 {
 	fprintf(to, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", class,

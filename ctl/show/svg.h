@@ -18,6 +18,9 @@ void svg_begin(FILE *to, double width, double height, const char *title, const c
 void svg_end(FILE *to);
 
 void svg_rect(FILE *to, const char *class, double x, double y, double width, double height);
+/* The same with a tooltip. */
+void svg_rect_titled(FILE *to, const char *class, double x, double y, double width, double height,
+		     const char *title);
 void svg_line(FILE *to, const char *class, double x1, double y1, double x2, double y2);
 /* Escaped; y is the base line. */
 void svg_text(FILE *to, const char *class, double x, double y, const char *format, ...)

@@ -205,7 +205,7 @@ static void addresses_of_a_process(void **state)
 
 static void a_sample(void **state)
 {
-	uint64_t body[] = { 0, 1001001, 2, 0xffffffff81000000, 0xffffffff82000000 };
+	uint64_t body[] = { 0, 5000, 1001001, 2, 0xffffffff81000000, 0xffffffff82000000 };
 	uint32_t ids[] = { 7, 8 };
 	struct perf_sample sample;
 
@@ -213,12 +213,13 @@ static void a_sample(void **state)
 	memcpy(&body[0], ids, sizeof(ids));
 	assert_true(perf_sample_parse(body, sizeof(body), &sample));
 	assert_int_equal(sample.tid, 8);
+	assert_int_equal(sample.time_ns, 5000);
 	assert_int_equal(sample.weight, 1001001);
 	assert_int_equal(sample.count, 2);
 	assert_int_equal(sample.chain[1], 0xffffffff82000000);
 	assert_false(perf_sample_parse(body, sizeof(body) - 1, &sample));
-	assert_false(perf_sample_parse(body, 23, &sample));
-	body[2] = UINT64_MAX;
+	assert_false(perf_sample_parse(body, 31, &sample));
+	body[3] = UINT64_MAX;
 	assert_false(perf_sample_parse(body, sizeof(body), &sample));
 }
 
