@@ -20,9 +20,9 @@ static void print_generators(FILE *to, const struct bench *b, bool installed)
 {
 	const char *before = "";
 
-	for (const struct generator *g = b->generators; g->program; g++)
+	for (const struct generator *g = b->generators; g->needs; g++)
 		if (generator_is_installed(g) == installed) {
-			fprintf(to, "%s%s", before, g->program);
+			fprintf(to, "%s%s", before, g->needs);
 			before = ", ";
 		}
 }
@@ -32,7 +32,7 @@ void bench_help(FILE *to)
 	for (const struct bench *b = benches; b->word; b++) {
 		bool installed = bench_generator(b);
 
-		fprintf(to, "%-9s %s: %s", b->word, b->summary, installed ? "" : "not installed: ");
+		fprintf(to, "%-9s %s: %s", b->word, b->summary, installed ? "" : "not here: ");
 		print_generators(to, b, installed);
 		putc('\n', to);
 	}
@@ -52,10 +52,9 @@ static int unknown_word(const char *word)
 /* How to get each of them. */
 static int not_installed(const struct bench *b)
 {
-	fprintf(stderr, "nbserved: --bench %s: none of its generators is installed; install one:\n",
-		b->word);
-	for (const struct generator *g = b->generators; g->program; g++)
-		fprintf(stderr, "  %s: apt install %s%s%s\n", g->program, g->debian,
+	fprintf(stderr, "nbserved: --bench %s: it needs one of these generators:\n", b->word);
+	for (const struct generator *g = b->generators; g->needs; g++)
+		fprintf(stderr, "  %s: apt install %s%s%s\n", g->needs, g->debian,
 			g->fedora ? "; dnf install " : "", g->fedora ? g->fedora : "");
 	return -ENOENT;
 }
@@ -78,11 +77,11 @@ static bool choose_cpus(int *ret_server, int *ret_generator)
 	return false;
 }
 
-/* The page that the user chose; NULL: none. */
-static char *page_of(const struct run_mode *run)
+/* The value that the user gave an option; NULL: none. */
+static char *value_of(const struct run_mode *run, const char *option)
 {
 	for (unsigned i = 0; i + 1 < run->option_count; i++)
-		if (!strcmp(run->options[i], "--html"))
+		if (!strcmp(run->options[i], option))
 			return run->options[i + 1];
 	return NULL;
 }
@@ -113,6 +112,28 @@ static void print_command(const struct run_mode *run)
 	putc('\n', stderr);
 }
 
+/* The next word of *rest, which it ends there; NULL: none. */
+static char *next_word(char **rest)
+{
+	char *word = *rest + strspn(*rest, " ");
+	char end = ' ';
+
+	if (*word == '\'')
+		end = *word++;
+	*rest = strchrnul(word, end);
+	if (**rest)
+		*(*rest)++ = '\0';
+	return *word ? word : NULL;
+}
+
+/* Tells nbctl a value that the user did not choose. */
+static char *choose(struct run_mode *run, const char *option, char *value)
+{
+	run->options[run->option_count++] = (char *)option;
+	run->options[run->option_count++] = value;
+	return value;
+}
+
 int bench_prepare(struct run_mode *run, const char *word)
 {
 	static char *command[COMMAND_WORDS_MAX + 1];
@@ -121,7 +142,7 @@ int bench_prepare(struct run_mode *run, const char *word)
 	int server, generator;
 	unsigned count = 0;
 	bool apart;
-	char *words, *rest;
+	char *words;
 
 	if (!b)
 		return unknown_word(word);
@@ -132,16 +153,15 @@ int bench_prepare(struct run_mode *run, const char *word)
 		apart ? text_new("%s,cpus=%d", b->spec, server) : text_new("%s", b->spec);
 	words = apart ? text_new("taskset -c %d %s", generator, g->command)
 		      : text_new("%s", g->command);
-	for (char *w = strtok_r(words, " ", &rest); w && count < COMMAND_WORDS_MAX;
-	     w = strtok_r(NULL, " ", &rest))
+	for (char *w; count < COMMAND_WORDS_MAX && (w = next_word(&words));)
 		command[count++] = w;
 	run->command = command;
-	run->page = page_of(run);
-	if (!run->page) {
-		run->page = text_new("nbserved-%s.html", b->word);
-		run->options[run->option_count++] = (char *)"--html";
-		run->options[run->option_count++] = run->page;
-	}
+	if (!value_of(run, "--label"))
+		choose(run, "--label",
+		       text_new("%.*s, %s", (int)strcspn(g->needs, " "), g->needs, b->summary));
+	run->page = value_of(run, "--html");
+	if (!run->page)
+		run->page = choose(run, "--html", text_new("nbserved-%s.html", b->word));
 	print_command(run);
 	return 0;
 }

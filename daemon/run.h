@@ -16,8 +16,8 @@ enum { RUN_SPECS_MAX = 64, RUN_OPTIONS_MAX = 32 };
 struct run_mode {
 	char *specs[RUN_SPECS_MAX]; /* arguments of --run */
 	unsigned count;
-	/* For `nbctl compare`, with their values; --bench adds one. */
-	char *options[RUN_OPTIONS_MAX + 2];
+	/* For `nbctl compare`, with their values; --bench adds two. */
+	char *options[RUN_OPTIONS_MAX + 4];
 	unsigned option_count;
 	struct sweeps sweeps; /* of options */
 	char **command;       /* the arguments after `--`, NULL-terminated; NULL: none */

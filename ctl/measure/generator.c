@@ -25,6 +25,7 @@ static const struct generator {
 	{ "ab", parse_ab, 1000000, "-V" },
 	{ "hey", parse_hey, 100000, NULL },
 	{ "sockperf", parse_sockperf, 0, "--version" },
+	{ "netperf", parse_netperf, 1000, "-V" },
 	{ "qemu-img", parse_qemu_img, 0, "--version" },
 	{ "memtier_benchmark", parse_memtier, 0, "--version" },
 	{ "nbdcopy", parse_whole_run, 0, "--version" },

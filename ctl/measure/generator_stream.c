@@ -1,4 +1,4 @@
-/* Output of iperf3, iperf and sockperf.  See generator_text.h. */
+/* Output of iperf3, iperf, sockperf and netperf.  See generator_text.h. */
 #include "generator_text.h"
 
 #include <stdio.h>
@@ -133,4 +133,38 @@ bool parse_sockperf(char *const *argv, const char *text, struct generator_result
 	while (count-- > 0)
 		add_quantile(r, fall[count].quantile, (double)fall[count].ns);
 	return true;
+}
+
+/* ---- netperf: what its -k selects, as KEY=VALUE; its tables differ with the test ---- */
+
+static bool netperf_value(const char *text, const char *key, double *ret_value)
+{
+	const char *line = last_line(text, key);
+
+	return line && number_at(line + strlen(key), ret_value, NULL);
+}
+
+bool parse_netperf(char *const *argv, const char *text, struct generator_result *r)
+{
+	static const struct {
+		const char *key;
+		double quantile;
+	} latencies[] = { { "P50_LATENCY=", 0.5 },
+			  { "P90_LATENCY=", 0.9 },
+			  { "P99_LATENCY=", 0.99 } };
+	double rate, us;
+
+	(void)argv;
+	if (!netperf_value(text, "THROUGHPUT=", &rate))
+		return false;
+	if (last_line(text, "THROUGHPUT_UNITS=Trans/s")) {
+		r->requests_per_s = rate;
+		netperf_value(text, "LOCAL_SEND_CALLS=", &r->requests);
+	} else if (last_line(text, "THROUGHPUT_UNITS=10^6bits/s")) {
+		r->bytes_per_s = rate * 1e6 / 8;
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(latencies); i++)
+		if (netperf_value(text, latencies[i].key, &us))
+			add_quantile(r, latencies[i].quantile, us * 1e3);
+	return r->requests_per_s + r->bytes_per_s > 0;
 }

@@ -52,5 +52,6 @@ double json_number(const json_t *object, const char *path);
 typedef bool generator_parser(char *const *argv, const char *text, struct generator_result *r);
 extern generator_parser parse_redis, parse_memtier;                   /* generator_redis.c */
 extern generator_parser parse_iperf3, parse_iperf, parse_sockperf;    /* generator_stream.c */
+extern generator_parser parse_netperf;                                /* generator_stream.c */
 extern generator_parser parse_wrk, parse_h2load, parse_ab, parse_hey; /* generator_http.c */
 extern generator_parser parse_fio, parse_qemu_img, parse_whole_run;   /* generator_storage.c */

@@ -13,10 +13,24 @@
 #define FIO_NET                                                                                    \
 	"fio --name=net --ioengine=net --protocol=tcp --hostname={host} --port={port} --size=1t"
 #define FIO_PACKAGES "fio", "fio"
+#define FIO_DISK     " --rw=randrw --bs=4k --iodepth=32 --size=64m" FIO_TIMED
+/* The kernel is the client: as root, with its module.  Its disk comes after the connection, which a
+ * signal must not leave behind. */
+#define NVME_NAME "nqn.2026-11.local.nbserved:bench"
+#define NVME                                                                                       \
+	"env sh -c 'trap exit INT TERM; trap \"nvme disconnect -n " NVME_NAME " >&2\" EXIT; "      \
+	"nvme connect -t tcp -a {host} -s {port} -n " NVME_NAME " >&2 || exit; "                   \
+	"for try in $(seq 100); do sleep 0.05; disk=$(grep -lxs " NVME_NAME " "                    \
+	"/sys/block/nvme*n*/device/subsysnqn | cut -d/ -f4 | grep -vm1 c) && break; done; "        \
+	"\"$@\" --filename=/dev/$disk' nvme fio --name=nvme --ioengine=libaio --direct=1" FIO_DISK
+/* A negative time is a number of transactions. */
+#define NETPERF                                                                                    \
+	"netperf -H {host} -p {port} -t TCP_RR -l -20000 -j -- -k "                                \
+	"THROUGHPUT,THROUGHPUT_UNITS,LOCAL_SEND_CALLS,P50_LATENCY,P90_LATENCY,P99_LATENCY"
 
 const struct bench benches[] = {
 	{ "echo",
-	  "requests of 512 bytes, 50 connections, 16 deep",
+	  "512 bytes, 50 connections, 16 deep",
 	  "echo,engine=all",
 	  { { "redis-benchmark", "redis-tools", "redis", "redis-benchmark" REDIS },
 	    { "valkey-benchmark", "valkey-tools", "valkey", "valkey-benchmark" REDIS },
@@ -29,18 +43,27 @@ const struct bench benches[] = {
 	    { "ab", "apache2-utils", "httpd-tools", "ab -k -q -n 20000 -c 64 {uri}" },
 	    { "hey", "hey", NULL, "hey -z 200ms -c 64 {uri}" } } },
 	{ "nbd",
-	  "a disk over NBD, random blocks of 4 KiB, 32 in flight",
+	  "random blocks of 4 KiB, 32 in flight",
 	  "nbd,engine=all",
 	  { { "fio", "fio", "fio fio-engine-nbd",
-	      "fio --name=nbd --ioengine=nbd --uri={uri}disk --rw=randrw --bs=4k --iodepth=32 "
-	      "--size=64m" FIO_TIMED },
+	      "fio --name=nbd --ioengine=nbd --uri={uri}disk" FIO_DISK },
 	    { "qemu-img", "qemu-utils qemu-block-extra", "qemu-img",
 	      "qemu-img bench -f raw -n -d 32 -c 10000 {uri}disk" },
 	    { "nbdcopy", "libnbd-bin", "libnbd", "nbdcopy {uri}disk null:" } } },
+	{ "nvme",
+	  "random blocks of 4 KiB over NVMe/TCP, 32 in flight",
+	  "nvme,engine=all,size=64M,nqn=" NVME_NAME,
+	  { { "fio nvme /dev/nvme-fabrics",
+	      "fio nvme-cli, then `modprobe nvme-tcp` as root (the client of NVMe/TCP is the kernel)",
+	      "fio nvme-cli", NVME } } },
 	{ "iperf3",
 	  "receiving in bulk, 1 connection",
 	  "iperf3,engine=all",
 	  { { "iperf3", "iperf3", "iperf3", "iperf3 -c {host} -p {port} -n 512M" } } },
+	{ "netperf",
+	  "round trips of 1 byte, one at a time",
+	  "netperf,engine=all",
+	  { { "netperf", "netperf (in non-free)", NULL, NETPERF } } },
 	{ "discard",
 	  "receiving in bulk, blocks of 64 KiB",
 	  "discard,engine=all",
@@ -67,27 +90,43 @@ const struct bench *bench_find(const char *word)
 	return NULL;
 }
 
-/* access() and no stat(): a sandbox may forbid that of programs. */
-bool generator_is_installed(const struct generator *g)
+/* A device that may be written to, or a program.  access() and no stat(): a sandbox may forbid that
+ * of programs. */
+static bool is_there(const char *what, int length)
 {
 	const char *path = getenv("PATH"), *end;
 	char file[PATH_MAX];
 
+	if (*what == '/')
+		return access(what, W_OK) == 0;
 	for (; path && *path; path = *end ? end + 1 : end) {
 		int bytes;
 
 		end = strchrnul(path, ':');
-		bytes = snprintf(file, sizeof(file), "%.*s/%s", (int)(end - path), path,
-				 g->program);
+		bytes = snprintf(file, sizeof(file), "%.*s/%.*s", (int)(end - path), path, length,
+				 what);
 		if (bytes > 0 && (size_t)bytes < sizeof(file) && access(file, X_OK) == 0)
 			return true;
 	}
 	return false;
 }
 
+bool generator_is_installed(const struct generator *g)
+{
+	const char *what = g->needs;
+	size_t length;
+	bool all = true;
+
+	for (; all && *what; what += length + (what[length] != '\0')) {
+		length = strcspn(what, " ");
+		all = is_there(what, (int)length);
+	}
+	return all;
+}
+
 const struct generator *bench_generator(const struct bench *b)
 {
-	for (const struct generator *g = b->generators; g->program; g++)
+	for (const struct generator *g = b->generators; g->needs; g++)
 		if (generator_is_installed(g))
 			return g;
 	return NULL;
@@ -97,8 +136,8 @@ const struct generator *bench_generator(const struct bench *b)
 static bool is_listed(const struct bench *b, const struct generator *g)
 {
 	for (const struct bench *before = benches; before < b; before++)
-		for (const struct generator *other = before->generators; other->program; other++)
-			if (!strcmp(other->program, g->program))
+		for (const struct generator *other = before->generators; other->needs; other++)
+			if (!strcmp(other->needs, g->needs))
 				return true;
 	return false;
 }
@@ -113,10 +152,10 @@ char *generators_installed(void)
 	if (!to)
 		abort();
 	for (const struct bench *b = benches; b->word; b++)
-		for (const struct generator *g = b->generators; g->program; g++) {
+		for (const struct generator *g = b->generators; g->needs; g++) {
 			if (is_listed(b, g) || !generator_is_installed(g))
 				continue;
-			fprintf(to, "%s%s", between, g->program);
+			fprintf(to, "%s%s", between, g->needs);
 			between = ", ";
 		}
 	fclose(to);

@@ -4,9 +4,11 @@
 #include <stdbool.h>
 
 struct generator {
-	const char *program;
-	const char *debian, *fedora; /* packages; NULL: it is in none */
-	const char *command;         /* its words, with placeholders of `nbctl compare` */
+	const char
+		*needs; /* its program, then others, last a device: "fio nvme /dev/nvme-fabrics" */
+	const char *debian, *fedora; /* packages, and what else to do; NULL: it is in none */
+	/* Its words, with placeholders of `nbctl compare`; one with spaces is in single quotes. */
+	const char *command;
 };
 
 enum { BENCH_GENERATORS_MAX = 5 };
@@ -14,7 +16,7 @@ struct bench {
 	const char *word;
 	const char *summary;                                   /* what is measured */
 	const char *spec;                                      /* as of --run */
-	struct generator generators[BENCH_GENERATORS_MAX + 1]; /* ends with program NULL */
+	struct generator generators[BENCH_GENERATORS_MAX + 1]; /* ends with needs NULL */
 };
 
 extern const struct bench benches[]; /* ends with word NULL */
@@ -22,7 +24,7 @@ extern const struct bench benches[]; /* ends with word NULL */
 /* NULL: there is none of that word. */
 const struct bench *bench_find(const char *word);
 
-/* The first of its generators that is on $PATH; NULL: none is. */
+/* The first of its generators that is installed; NULL: none is. */
 const struct generator *bench_generator(const struct bench *b);
 
 bool generator_is_installed(const struct generator *g);

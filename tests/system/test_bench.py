@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from conftest import NBSERVED, TIMEOUT, requires
 
-WORDS = {"echo", "http", "nbd", "iperf3", "discard", "sockperf", "udp"}
+WORDS = {"echo", "http", "nbd", "nvme", "iperf3", "netperf", "discard", "sockperf", "udp"}
 
 
 def bench(tmp_path, *arguments, path=None, check=0, preexec=None):
@@ -39,6 +39,7 @@ def test_a_word_measures_and_writes_a_page(tmp_path):
     assert "<html" in (tmp_path / "nbserved-echo.html").read_text()
     rows = json.loads(done.stdout)["rows"]
     assert rows and all(row["listener_count"] > 0 for row in rows)
+    assert {row["label"] for row in rows} == {"redis-benchmark, 512 bytes, 50 connections, 16 deep"}
     if len(os.sched_getaffinity(0)) > 1:
         for row in rows:
             assert row["generator"]["shared_cpus"] == 0
@@ -49,9 +50,9 @@ def test_a_word_measures_and_writes_a_page(tmp_path):
 
 def test_a_page_of_the_users_choice(tmp_path):
     requires("redis-benchmark")
-    done = bench(tmp_path, "echo", "--repeat", 1, "--html", "my page.html")
+    done = bench(tmp_path, "echo", "--repeat", 1, "--html", "my page.html", "--label", "mine")
     assert f"The page: {os.path.realpath(tmp_path)}/my page.html\n" in done.stderr
-    assert "--html 'my page.html'" in done.stderr
+    assert "--html 'my page.html' --label mine -- " in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["my page.html"]
 
 
@@ -59,7 +60,7 @@ def test_a_page_of_the_users_choice(tmp_path):
 @pytest.mark.parametrize("word, program", [("echo", "fio"), ("http", "wrk"), ("http", "h2load"), ("http", "ab"),
                                            ("nbd", "fio"), ("nbd", "qemu-img"), ("nbd", "nbdcopy"), ("iperf3", "iperf3"),
                                            ("discard", "fio"), ("discard", "iperf"), ("sockperf", "sockperf"),
-                                           ("udp", "sockperf")])  # fmt: skip
+                                           ("udp", "sockperf"), ("netperf", "netperf")])  # fmt: skip
 def test_every_generator_measures_its_word(tmp_path, no_io_uring, word, program):
     """The one that is installed is taken.  One engine is enough."""
     done = bench(tmp_path, word, "--repeat", 1, "--json", path=only(tmp_path, program, "taskset"), preexec=no_io_uring)
@@ -70,7 +71,7 @@ def test_every_generator_measures_its_word(tmp_path, no_io_uring, word, program)
 
 def test_without_a_generator_it_says_how_to_get_one(tmp_path):
     done = bench(tmp_path, "http", path=only(tmp_path), check=1)
-    assert "none of its generators is installed" in done.stderr
+    assert "--bench http: it needs one of these generators" in done.stderr
     assert "wrk: apt install wrk; dnf install wrk" in done.stderr and "ab: apt install apache2-utils" in done.stderr
     assert not list(tmp_path.glob("*.html"))
 
@@ -79,7 +80,13 @@ def test_help_is_a_line_for_each_word(tmp_path):
     lines = bench(tmp_path, "help", path=only(tmp_path, "wrk")).stdout.splitlines()
     assert {line.split()[0] for line in lines} == WORDS
     assert [line for line in lines if line.startswith("http")][0].endswith(": wrk")
-    assert "not installed: redis-benchmark, valkey-benchmark, fio" in lines[0]
+    assert "not here: redis-benchmark, valkey-benchmark, fio" in lines[0]
+
+
+@pytest.mark.skipif(os.access("/dev/nvme-fabrics", os.W_OK), reason="this kernel can connect")
+def test_nvme_says_that_the_kernel_is_its_client(tmp_path):
+    done = bench(tmp_path, "nvme", path=only(tmp_path, "fio"), check=1)
+    assert "fio nvme /dev/nvme-fabrics: apt install fio nvme-cli, then `modprobe nvme-tcp` as root" in done.stderr
 
 
 def test_an_unknown_word(tmp_path):

@@ -93,6 +93,8 @@ static const struct expected results[] = {
 	{ "sockperf-ul", "sockperf under-load --tcp", 10005, 5201 / 0.524, 0, 0, 2 * 28038,
 	  2 * 2019439 },
 	{ "sockperf-tp", "sockperf throughput --tcp", 641183, 640864, 0, 0, 0, 0 },
+	{ "netperf", "netperf -t TCP_RR -j -- -k all", 2000, 15144.52, 0, 0, 18000, 2250000 },
+	{ "netperf-stream", "netperf -t TCP_STREAM -- -k all", 0, 0, 0, 4579.08e6 / 8, 0, 0 },
 	{ "qemu-img", "qemu-img bench -d 32", 20000, 20000 / 0.434, 20000 * 4096.,
 	  20000 * 4096. / 0.434, 0, 0 },
 	/* Not recorded: Debian 12 has no memtier_benchmark.  Written as its documentation has it.
@@ -223,6 +225,7 @@ static void text_other_than_a_result_is_refused(void **state)
 		{ "ab", NULL },
 		{ "hey", NULL },
 		{ "sockperf", NULL },
+		{ "netperf", NULL },
 		{ "qemu-img", "bench", NULL },
 		{ "memtier_benchmark", NULL },
 		{ "sleep", "1", NULL },
