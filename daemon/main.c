@@ -127,8 +127,7 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	struct daemon *d = context;
 	struct reload_answer answer;
 
-	/* Without a file there is nothing to reload, and SIGHUP means that the terminal has
-	 * gone. */
+	/* Without a file SIGHUP means that the terminal has gone. */
 	if (d->run)
 		return on_terminate(source, info, context);
 	log_info("received SIGHUP, reloading");
@@ -205,7 +204,7 @@ static int serve_until_end(struct daemon *d)
 }
 
 /* run: NULL without --run.  Returns an exit status. */
-static int serve(const char *path, struct config *config, struct run_mode *run)
+static int serve(struct config *config, struct run_mode *run)
 {
 	static struct daemon daemon;
 	struct server *s = &daemon.server;
@@ -224,7 +223,7 @@ static int serve(const char *path, struct config *config, struct run_mode *run)
 	notify_open(&s->notify, s->event);
 	rc = watch_signals(&daemon);
 	if (rc == 0)
-		rc = server_start(s, path, config);
+		rc = server_start(s, config);
 	if (rc == 0)
 		rc = serve_until_end(&daemon);
 	control_stop(&daemon.control);
@@ -250,7 +249,7 @@ static int serve_run(struct run_mode *run)
 
 	if (config) {
 		log_set_level(config->server.log_level);
-		status = serve(NULL, config, run);
+		status = serve(config, run);
 		run_end(run);
 	}
 	return status;
@@ -311,7 +310,7 @@ int main(int argc, char **argv)
 	log_set_level(config->server.log_level);
 	switch (o.action) {
 	case ACTION_SERVE:
-		return serve(path, config, NULL);
+		return serve(config, NULL);
 	case ACTION_CHECK:
 		rc = check(path, config);
 		break;

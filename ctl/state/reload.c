@@ -9,6 +9,12 @@
 enum { VALUE_DRY_RUN, VALUE_CONFIRM, VALUE_QUIET };
 enum { CONFIRM_MAX_S = 86400 };
 
+/* Of every command that changes the configuration. */
+#define CHANGE_OPTIONS                                                                             \
+	[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "print the changes only" },              \
+	[VALUE_CONFIRM] = { "confirm", OPTION_VALUE, "SECONDS",                                    \
+			    "undo it, unless `nbctl confirm` follows in time" }
+
 static void print_changes(struct output *out, const json_t *reply)
 {
 	json_t *change;
@@ -83,9 +89,7 @@ const struct command command_reload = {
 		   "nothing and exits 1; when a restart is needed, changes nothing and exits 4.\n",
 	.example = "nbctl reload --dry-run\nnbctl reload --confirm 30 && nbctl confirm",
 	.options = {
-		[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "print the changes only" },
-		[VALUE_CONFIRM] = { "confirm", OPTION_VALUE, "SECONDS",
-				    "undo it, unless `nbctl confirm` follows in time" },
+		CHANGE_OPTIONS,
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL,
 				  "print nothing that the daemon's log says" },
 	},
@@ -106,16 +110,13 @@ const struct command command_set = {
 	.name = "set",
 	.arguments = "LISTENER KEY=VALUE...",
 	.summary = "change a listener without a file, until the next reload",
-	.details = "By the same transaction as a reload: all keys or nothing.  `nbctl status` says that\n"
-		   "it is in no file, and `nbctl config --diff` prints what to put into one: the next\n"
-		   "reload or start drops it, and says so.\n",
+	.details =
+		"By the same transaction as a reload: all keys or nothing.  `nbctl status` says that\n"
+		"it is in no file, and `nbctl config --diff` prints what to put into one: the next\n"
+		"reload or start drops it, and says so.\n",
 	.example = "nbctl set echo-epoll max-connections=100 idle-timeout=30s\n"
 		   "nbctl set echo-uring sqpoll=yes --confirm 30",
-	.options = {
-		[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "print the changes only" },
-		[VALUE_CONFIRM] = { "confirm", OPTION_VALUE, "SECONDS",
-				    "undo it, unless `nbctl confirm` follows in time" },
-	},
+	.options = { CHANGE_OPTIONS },
 	.words_min = 2,
 	.words_max = 65,
 	.run = run_set,
@@ -133,11 +134,7 @@ const struct command command_add = {
 	.details = "The words are those of `nbserved --run`; the rest is as for `nbctl set`.\n",
 	.example = "nbctl add echo,engine=epoll,port=7100\n"
 		   "nbctl add http,engine=all --dry-run",
-	.options = {
-		[VALUE_DRY_RUN] = { "dry-run", OPTION_FLAG, NULL, "print the changes only" },
-		[VALUE_CONFIRM] = { "confirm", OPTION_VALUE, "SECONDS",
-				    "undo it, unless `nbctl confirm` follows in time" },
-	},
+	.options = { CHANGE_OPTIONS },
 	.words_min = 1,
 	.words_max = 1,
 	.run = run_add,

@@ -162,8 +162,8 @@ static void render_unsaved(struct output *out, uint64_t changes)
 	if (changes)
 		output_wrapped(
 			out, STYLE_WARN, 2,
-			"%llu change%s of `nbctl set` and `add`, in no file: the next reload "
-			"drops %s. `nbctl config --diff` prints what to put into one.",
+			"%llu change%s of `nbctl set` and `add`, not saved in a file: the next "
+			"reload drops %s. `nbctl config --diff` prints what to put into one.",
 			(unsigned long long)changes, plural(changes), changes > 1 ? "them" : "it");
 }
 

@@ -390,8 +390,32 @@ static void init(struct loader *l, struct config_errors *errors)
 	runtime_socket(config->server.control, sizeof(config->server.control));
 }
 
+static void read_files(struct loader *l, const char *path)
+{
+	l->config->path = strdup(path);
+	if (!l->config->path)
+		abort();
+	load_file(l, path);
+	load_drop_ins(l, path);
+}
+
+static void read_text(struct loader *l, const char *name, const char *text, size_t bytes)
+{
+	l->config->text = strndup(text, bytes);
+	if (!l->config->text)
+		abort();
+	if (begin_file(l, name))
+		ini_read(text, bytes, &ini_events, l);
+}
+
 static int finish(struct loader *l, struct config **ret_config)
 {
+	const struct config *config = l->config;
+
+	if (config->path && config->listener_count == 0 && l->report.errors->count == 0)
+		config_report(
+			&l->report, (struct config_origin){ .file = config->files[0] }, NULL, NULL,
+			"expected a [listener NAME] section, there is none: nothing to serve");
 	config_check(&l->report);
 	if (l->report.errors->count > 0) {
 		config_free(l->config);
@@ -420,35 +444,12 @@ static void load_change(struct loader *l, const char *text)
 	ini_read(text, strlen(text), &ini_events, l);
 }
 
-bool config_is_change(const struct config *config, struct config_origin origin)
-{
-	for (unsigned i = config->file_count - config->change_count; i < config->file_count; i++)
-		if (origin.file == config->files[i])
-			return true;
-	return false;
-}
-
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors)
-{
-	return config_load_changed(path, NULL, NULL, ret_config, errors);
-}
-
-int config_load_changed(const char *path, const struct config *of, const char *change,
-			struct config **ret_config, struct config_errors *errors)
 {
 	struct loader l;
 
 	init(&l, errors);
-	load_file(&l, path);
-	load_drop_ins(&l, path);
-	for (unsigned i = 0; of && i < of->change_count; i++)
-		load_change(&l, of->changes[i]);
-	if (change)
-		load_change(&l, change);
-	if (l.config->listener_count == 0 && l.report.errors->count == 0)
-		config_report(
-			&l.report, (struct config_origin){ .file = l.config->files[0] }, NULL, NULL,
-			"expected a [listener NAME] section, there is none: nothing to serve");
+	read_files(&l, path);
 	return finish(&l, ret_config);
 }
 
@@ -458,8 +459,24 @@ int config_load_text(const char *name, const char *text, size_t bytes, struct co
 	struct loader l;
 
 	init(&l, errors);
-	begin_file(&l, name);
-	ini_read(text, bytes, &ini_events, &l);
+	read_text(&l, name, text, bytes);
+	return finish(&l, ret_config);
+}
+
+int config_load_again(const struct config *of, bool changed, const char *change,
+		      struct config **ret_config, struct config_errors *errors)
+{
+	struct loader l;
+
+	init(&l, errors);
+	if (of->path)
+		read_files(&l, of->path);
+	else
+		read_text(&l, of->files[0], of->text, strlen(of->text));
+	for (unsigned i = 0; changed && i < of->change_count; i++)
+		load_change(&l, of->changes[i]);
+	if (change)
+		load_change(&l, change);
 	return finish(&l, ret_config);
 }
 
@@ -471,6 +488,8 @@ void config_free(struct config *config)
 		free(config->files[i]);
 	for (unsigned i = 0; i < config->change_count; i++)
 		free(config->changes[i]);
+	free(config->path);
+	free(config->text);
 	free(config->listeners);
 	free(config->exports);
 	free(config);

@@ -111,6 +111,9 @@ struct config {
 	/* Texts of changes that are in no file, see config_change.h: the last ones of `files`. */
 	char *changes[CONFIG_CHANGES_MAX];
 	unsigned change_count;
+	/* What it was read from: the first file, or a text that is in none, with the name
+	 * `files[0]`. */
+	char *path, *text;
 };
 
 /* All errors, in the order of files and lines: `file:line: [section] key: expected ..., got '...'`,
@@ -126,15 +129,12 @@ struct config_errors {
  * config_errors_free() in both cases. */
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors);
 
-/* The same with the changes of `of`, which are in no file, and with one more (NULL: without),
- * behind the files. */
-int config_load_changed(const char *path, const struct config *of, const char *change,
-			struct config **ret_config, struct config_errors *errors);
+/* Reads again what `of` was read from: alone, or `changed` as it is, by changes that are in no
+ * file; and with one more change (NULL: without). */
+int config_load_again(const struct config *of, bool changed, const char *change,
+		      struct config **ret_config, struct config_errors *errors);
 
-/* Does a value come from a change that is in no file? */
-bool config_is_change(const struct config *config, struct config_origin origin);
-
-/* config_load() from memory: one file, no drop-ins (tests and fuzzing). */
+/* config_load() from memory: one file, no drop-ins (--run, tests, fuzzing). */
 int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
 		     struct config_errors *errors);
 

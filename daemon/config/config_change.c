@@ -81,3 +81,11 @@ int config_change_add(const struct config *in_force, char *spec, char **ret_text
 	return reason_set(reason, -EINVAL, "there are %d such listeners already",
 			  CONFIG_LISTENERS_MAX);
 }
+
+bool config_change_made(const struct config *config, struct config_origin origin)
+{
+	for (unsigned i = config->file_count - config->change_count; i < config->file_count; i++)
+		if (origin.file == config->files[i])
+			return true;
+	return false;
+}

@@ -1,5 +1,5 @@
 /* Changes to a running daemon's configuration that are in no file: each is the text of one, which
- * is read behind the files (config_load_changed()).  Pure. */
+ * is read behind the files (config_load_again()).  Pure. */
 #pragma once
 #include "config.h"
 #include "reason.h"
@@ -13,3 +13,6 @@ int config_change_set(const char *listener, const char *const *settings, unsigne
  * not have. */
 int config_change_add(const struct config *in_force, char *spec, char **ret_text,
 		      struct reason *reason);
+
+/* Is it from such a change that the configuration has a value? */
+bool config_change_made(const struct config *config, struct config_origin origin);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_change.h"
 #include "config_keys.h"
 #include "config_report.h"
 
@@ -76,7 +77,7 @@ static struct config_origin key_origin(const struct config_key *key, const void 
 /* Said of what was in force: a reload drops it. */
 static const char *remark(const struct config *config, struct config_origin origin)
 {
-	return config_is_change(config, origin) ? ", which was in no file" : "";
+	return config_change_made(config, origin) ? ", which was in no file" : "";
 }
 
 static void compare_keys(struct config_diff *diff, enum config_section kind,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config_change.h"
 #include "config_keys.h"
 #include "config_report.h"
 #include "ini.h"
@@ -86,14 +87,14 @@ static void dump_changed(const struct config *config, enum config_section kind,
 			 const struct config_head *section, FILE *to)
 {
 	char value[CONFIG_TEXT_MAX], name[CONFIG_SECTION_TEXT_MAX];
-	bool begun = config_is_change(config, section->section);
+	bool begun = config_change_made(config, section->section);
 	const struct config_key *key;
 
 	if (begun)
 		fprintf(to, "[%s]\n", config_section_text(kind, section, name));
 	for (unsigned i = 0; (key = config_key_at(i)); i++) {
 		if (key->section != kind ||
-		    !config_is_change(config, *config_key_origin(key, (void *)section)))
+		    !config_change_made(config, *config_key_origin(key, (void *)section)))
 			continue;
 		if (!begun)
 			fprintf(to, "[%s]\n", config_section_text(kind, section, name));

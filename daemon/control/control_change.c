@@ -47,9 +47,7 @@ static void change_to(struct varlink_call *call, json_t *parameters, const char 
 
 void control_reload(struct varlink_call *call, json_t *parameters)
 {
-	const char *path = control_server(call)->path;
-
-	change_to(call, parameters, path ? path : "--run", NULL);
+	change_to(call, parameters, control_server(call)->config->files[0], NULL);
 }
 
 void control_confirm_reload(struct varlink_call *call, json_t *parameters)

@@ -106,14 +106,13 @@ static void await_confirmation(struct server *s, struct config *previous, unsign
 		log_info("reload: to be confirmed within %u s", seconds);
 }
 
-/* Reads the configuration, with the changes of `of` and one more; NULL with all errors in lines. */
-static struct config *load(const char *path, const struct config *of, const char *change,
-			   json_t *lines)
+/* config_load_again(); NULL with all errors in lines. */
+static struct config *load(const struct config *of, bool changed, const char *change, json_t *lines)
 {
 	struct config_errors errors = { 0 };
 	struct config *config = NULL;
 
-	config_load_changed(path, of, change, &config, &errors);
+	config_load_again(of, changed, change, &config, &errors);
 	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
 		reload_add_line(lines, errors.text[i]);
 	if (errors.count > CONFIG_ERRORS_MAX)
@@ -130,7 +129,7 @@ static struct config *load_change(struct server *s, const char *change,
 				  struct reload_answer *answer)
 {
 	const struct config *now = s->config;
-	struct config *config = load(s->path, now, NULL, answer->lines);
+	struct config *config = load(now, true, NULL, answer->lines);
 	struct config_diff diff = { 0 };
 
 	answer->message = "nothing was changed: the files are wrong by now";
@@ -146,7 +145,7 @@ static struct config *load_change(struct server *s, const char *change,
 			  "`nbctl reload` first";
 	if (json_array_size(answer->lines))
 		return NULL;
-	config = load(s->path, now, change, answer->lines);
+	config = load(now, true, change, answer->lines);
 	answer->message = config ? NULL : "nothing was changed: the change is wrong";
 	if (config && config->server.log_level != now->server.log_level)
 		config_set_log_level(config, now->server.log_level);
@@ -193,8 +192,6 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 	*answer = (struct reload_answer){ .lines = json_array() };
 	if (s->listeners.stopping)
 		answer->message = "the server is stopping";
-	else if (!s->path)
-		answer->message = "there is no file: the listeners are those of --run";
 	else if (s->reload.previous)
 		answer->message = "the last reload is not confirmed yet: `nbctl confirm`, or wait";
 	if (answer->message) {
@@ -206,7 +203,7 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 	if (request->change)
 		config = load_change(s, request->change, answer);
 	else
-		config = load(s->path, NULL, NULL, answer->lines);
+		config = load(s->config, false, NULL, answer->lines);
 	if (config)
 		outcome = change_to(s, config, request, answer);
 	else if (!request->change)

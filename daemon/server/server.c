@@ -96,12 +96,11 @@ static int server_prepare(struct server *s)
 
 /* Spare descriptors are taken first, while there are some.  Sockets of the service manager that no
  * listener takes are closed only after the listeners have chosen. */
-int server_start(struct server *s, const char *path, struct config *config)
+int server_start(struct server *s, struct config *config)
 {
 	struct listeners *all = &s->listeners;
 	int rc;
 
-	s->path = path;
 	s->config = config;
 	s->generation = 1;
 	all->started_ns = clock_ns();

@@ -11,7 +11,6 @@
 
 struct server {
 	sd_event *event;
-	const char *path; /* of the configuration file; NULL: --run */
 	struct config *config;
 	struct listeners listeners;
 	uint64_t generation;  /* 1 after the start, one more with each change of config */
@@ -19,10 +18,9 @@ struct server {
 	struct notify notify; /* the service manager */
 };
 
-/* server_start() takes ownership of config, which was read from path (NULL: no file), and prepares
- * all listeners or none: 0, or -errno with all reasons logged.  server_serve() then has them
- * accept. */
-int server_start(struct server *s, const char *path, struct config *config);
+/* server_start() takes ownership of config and prepares all listeners or none: 0, or -errno with
+ * all reasons logged.  server_serve() then has them accept. */
+int server_start(struct server *s, struct config *config);
 void server_serve(struct server *s);
 
 /* Is the -errno of a start one that time may cure: a file system that is not mounted yet, an

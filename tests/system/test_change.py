@@ -1,9 +1,13 @@
 """nbctl set and add: a running daemon changes without a file, by the transaction of a reload."""
 
+import json
+import os
 import re
+import socket
+import subprocess
 
 import pytest
-from conftest import listener
+from conftest import NBCTL, NBSERVED, TIMEOUT, listener
 from traffic import echo
 
 
@@ -116,3 +120,39 @@ def test_usage(start_daemon):
     assert "without --json" in change(daemon, "config", "--diff", "--json", status=2)
     assert "LISTENER KEY=VALUE" in change(daemon, "set", "a", status=2)
     assert "--confirm: expected a number" in change(daemon, "add", "echo", "--confirm", "0", status=2)
+
+
+def test_what_run_serves_changes_and_goes_back(tmp_path):
+    """Without a file a reload takes the words of the command line again."""
+    environment = {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")}
+
+    def nbctl(*words, status=0):
+        done = subprocess.run([str(NBCTL), *words], env=environment, timeout=TIMEOUT, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)  # fmt: skip
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    with subprocess.Popen([str(NBSERVED), "--run", "echo,engine=epoll"], env=environment, stdout=subprocess.PIPE,
+                          text=True) as daemon:  # fmt: skip
+        try:
+            assert any(line.startswith("Ctrl-C") for line in daemon.stdout)
+            text = nbctl("set", "echo-epoll", "max-connections=7", "--confirm", "60")
+            assert "nbctl:2: [listener echo-epoll] max-connections: " in text and "generation 2" in text
+            nbctl("confirm")
+            assert "[listener echo-epoll-2]: added" in nbctl("add", "echo,engine=epoll")
+            assert "expected a power of two" in nbctl("set", "echo-epoll-2", "buffer-size=1", status=1)
+            listeners = json.loads(nbctl("status", "--json"))["listeners"]
+            assert [one["name"] for one in listeners] == ["echo-epoll", "echo-epoll-2"]
+            host, _, port = listeners[1]["addresses"][0].rpartition(":")
+            with socket.create_connection((host, int(port)), TIMEOUT) as s:
+                echo(s)
+            assert "2 changes of `nbctl set` and `add`, not saved" in " ".join(nbctl("status").split())
+            saved = nbctl("config", "--diff")
+            assert "[listener echo-epoll]\nmax-connections = 7\n" in saved and "[listener echo-epoll-2]\n" in saved
+            text = nbctl("reload")
+            assert "[listener echo-epoll] max-connections: 7, which was in no file -> " in text
+            assert "[listener echo-epoll-2]: removed, which was in no file" in text
+            assert nbctl("config", "--diff") == "" and nbctl("reload").startswith("no change")
+        finally:
+            daemon.terminate()
+        assert daemon.wait(TIMEOUT) == 0
