@@ -210,13 +210,15 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 }
 
 /* A host without what differs from run to run: the kernel's share of memory between boots, and the
- * CPUs that nbctl may use.  NULL: the conditions have none of that name. */
+ * CPUs that nbctl may use; and without its CPU's flags, which older rows do not have.  NULL: the
+ * conditions have none of that name. */
 static json_t *lasting_host(const json_t *conditions, const char *name)
 {
 	json_t *host = json_copy(field_get(conditions, name));
 
 	json_object_del(host, "memory_bytes");
 	json_object_del(host, "apart");
+	json_object_del(host, "cpu_flags");
 	return host;
 }
 

@@ -158,7 +158,7 @@ static void set_text(json_t *to, const char *name, const char *text)
 		json_object_set_new(to, name, value);
 }
 
-/* x86 has `model name`; other architectures have other fields, or none. */
+/* x86 has `model name` and `flags`; other architectures have other fields, or none. */
 static void describe_cpu(json_t *to)
 {
 	FILE *from = fopen("/proc/cpuinfo", "re");
@@ -174,6 +174,9 @@ static void describe_cpu(json_t *to)
 		if ((!strncmp(line, "model name", 10) || !strncmp(line, "cpu\t", 4)) &&
 		    !json_object_get(to, "cpu"))
 			set_text(to, "cpu", value);
+		if ((!strncmp(line, "flags", 5) || !strncmp(line, "Features", 8)) &&
+		    !json_object_get(to, "cpu_flags"))
+			set_text(to, "cpu_flags", value);
 		if (!strncmp(line, "flags", 5) && strstr(value, " hypervisor"))
 			json_object_set_new(to, "hypervisor", json_true());
 	}

@@ -34,9 +34,9 @@ void host_network(char text[HOST_NETWORK_BYTES]);
  * throttled (see host_throttled()) and listener_cpus, as "0-3". */
 json_t *host_read(pid_t pid, const char *listener);
 
-/* A new reference: kernel, machine, cpu (its model), cpus (how many are online), memory_bytes,
- * governor (of cpufreq), turbo (on, off), clocksource, transparent_hugepages, numa_nodes, apart
- * (two CPUs of different cores: "0 2"; "": there are none), mitigations ({ name: state } of
- * whatever affects this CPU), hypervisor (true: it is a virtual machine).  Unknown properties are
- * omitted. */
+/* A new reference: kernel, machine, cpu (its model), cpu_flags ("fpu vme ..."), cpus (how many are
+ * online), memory_bytes, governor (of cpufreq), turbo (on, off), clocksource,
+ * transparent_hugepages, numa_nodes, apart (two CPUs of different cores: "0 2"; "": there are
+ * none), mitigations ({ name: state } of whatever affects this CPU), hypervisor (true: it is a
+ * virtual machine).  Unknown properties are omitted. */
 json_t *host_describe(void);

@@ -7,33 +7,37 @@
 #include "field.h"
 #include "util.h"
 
-/* In conditions; of a listener: it is named with the fact, as each has its own. */
+/* In conditions; of a listener: it is named with the fact, as each has its own; of words: those are
+ * told that only one side has. */
+enum fact_kind { FACT, FACT_OF_LISTENER, FACT_OF_WORDS };
 static const struct fact {
 	const char *what, *path;
-	bool of_listener;
+	enum fact_kind kind;
 } facts[] = {
-	{ "kernel", "host.kernel", false },
-	{ "machine", "host.machine", false },
-	{ "CPU", "host.cpu", false },
-	{ "CPUs", "host.cpus", false },
-	{ "CPU mitigation", "host.mitigations", false },
-	{ "frequency governor", "host.governor", false },
-	{ "turbo", "host.turbo", false },
-	{ "transparent huge pages", "host.transparent_hugepages", false },
-	{ "clock source", "host.clocksource", false },
-	{ "NUMA nodes", "host.numa_nodes", false },
-	{ "generator's kernel", "generator_host.kernel", false },
-	{ "generator's CPU", "generator_host.cpu", false },
-	{ "generator's frequency governor", "generator_host.governor", false },
-	{ "nbserved", "nbserved", false },
-	{ "nbctl", "nbctl", false },
-	{ "generator", "generator", false },
-	{ "generator's CPUs", "generator_cpus", false },
-	{ "command", "command_given", false },
-	{ "command", "command", false }, /* its ports may differ from run to run */
-	{ "CPUs", "listener_cpus", true },
-	{ "key", "listener", true },
-	{ "export", "exports", true },
+	{ "kernel", "host.kernel", FACT },
+	{ "machine", "host.machine", FACT },
+	{ "CPU", "host.cpu", FACT },
+	{ "CPU flags", "host.cpu_flags", FACT_OF_WORDS },
+	{ "CPUs", "host.cpus", FACT },
+	{ "CPU mitigation", "host.mitigations", FACT },
+	{ "frequency governor", "host.governor", FACT },
+	{ "turbo", "host.turbo", FACT },
+	{ "transparent huge pages", "host.transparent_hugepages", FACT },
+	{ "clock source", "host.clocksource", FACT },
+	{ "NUMA nodes", "host.numa_nodes", FACT },
+	{ "generator's kernel", "generator_host.kernel", FACT },
+	{ "generator's CPU", "generator_host.cpu", FACT },
+	{ "generator's CPU flags", "generator_host.cpu_flags", FACT_OF_WORDS },
+	{ "generator's frequency governor", "generator_host.governor", FACT },
+	{ "nbserved", "nbserved", FACT },
+	{ "nbctl", "nbctl", FACT },
+	{ "generator", "generator", FACT },
+	{ "generator's CPUs", "generator_cpus", FACT },
+	{ "command", "command_given", FACT },
+	{ "command", "command", FACT }, /* its ports may differ from run to run */
+	{ "CPUs", "listener_cpus", FACT_OF_LISTENER },
+	{ "key", "listener", FACT_OF_LISTENER },
+	{ "export", "exports", FACT_OF_LISTENER },
 };
 
 /* The object's member, which is made if it is not there. */
@@ -52,8 +56,20 @@ static void add_value(json_t *parts, const char *key, const json_t *value, const
 	free(text);
 }
 
+static void add_words(json_t *parts, const char *words)
+{
+	for (size_t bytes; *words; words += bytes + strspn(words + bytes, " ")) {
+		char word[64];
+
+		bytes = strcspn(words, " ");
+		snprintf(word, sizeof(word), "%.*s", (int)bytes, words);
+		json_object_set_new(parts, word, json_true());
+	}
+}
+
 /* What was seen of each fact, by the keys of those that are objects, else "":
- * { "CPU mitigation": { "spectre_v2": { "Mitigation: ...": true } }, "build": { "": ... } } */
+ * { "CPU mitigation": { "spectre_v2": { "Mitigation: ...": true } }, "build": { "": ... } },
+ * and each of its words: { "CPU flags": { "avx2": true, "fsrm": true } } */
 static void add_visit(json_t *seen, const struct measure *visit)
 {
 	bool given = field_get(visit->conditions, "command_given");
@@ -66,10 +82,13 @@ static void add_visit(json_t *seen, const struct measure *visit)
 
 		if (!value || (given && !strcmp(f->path, "command")))
 			continue;
-		snprintf(name, sizeof(name), "%s%s%s", f->of_listener ? visit->listener : "",
-			 f->of_listener ? ": " : "", f->what);
+		snprintf(name, sizeof(name), "%s%s%s",
+			 f->kind == FACT_OF_LISTENER ? visit->listener : "",
+			 f->kind == FACT_OF_LISTENER ? ": " : "", f->what);
 		parts = member(seen, name);
-		if (json_is_object(value))
+		if (f->kind == FACT_OF_WORDS)
+			add_words(parts, field_text(value, ""));
+		else if (json_is_object(value))
 			json_object_foreach(value, key, part)
 				add_value(parts, key, part, f->path);
 		else
@@ -119,6 +138,39 @@ static void tell(json_t *changes, const char *what, const char *key, const json_
 					values_text(then, key), "now", values_text(now, key)));
 }
 
+/* "avx2 fsrm", those that `others` do not have; "-": none. */
+static char *words_only_in(json_t *some, const json_t *others)
+{
+	const char *word, *between = "";
+	json_t *unused;
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		abort();
+	json_object_foreach(some, word, unused) {
+		if (json_object_get(others, word))
+			continue;
+		fprintf(to, "%s%s", between, word);
+		between = " ";
+	}
+	fputs(*between ? "" : "-", to);
+	fclose(to);
+	return text;
+}
+
+static void tell_words(json_t *changes, const char *what, json_t *then, json_t *now)
+{
+	char *gone = words_only_in(then, now), *come = words_only_in(now, then);
+
+	if (strcmp(gone, come) != 0)
+		json_array_append_new(changes, json_pack("{s:s, s:s, s:s}", "what", what, "then",
+							 gone, "now", come));
+	free(gone);
+	free(come);
+}
+
 static json_t *differences(json_t *then, json_t *now)
 {
 	json_t *changes = json_array(), *parts, *value;
@@ -129,6 +181,10 @@ static json_t *differences(json_t *then, json_t *now)
 
 		if (!past)
 			continue; /* not saved then */
+		if (json_is_true(json_object_iter_value(json_object_iter(parts)))) {
+			tell_words(changes, what, past, parts);
+			continue;
+		}
 		json_object_foreach(parts, key, value)
 			tell(changes, what, key, past, parts);
 		json_object_foreach(past, key, value)

@@ -116,6 +116,20 @@ static void put_mitigations(FILE *to, const json_t *mitigations)
 	fputs("</dd>\n", to);
 }
 
+/* Many words, which a comparison with other rows tells where they differ. */
+static void put_flags(FILE *to, const char *flags)
+{
+	unsigned count = 1;
+
+	if (!*flags)
+		return;
+	for (const char *at = flags; (at = strchr(at, ' ')); at++)
+		count++;
+	fprintf(to, "<dt>CPU flags</dt><dd><details><summary>%u</summary>", count);
+	svg_escape(to, flags);
+	fputs("</details></dd>\n", to);
+}
+
 static void put_host(FILE *to, const json_t *host)
 {
 	const char *governor = field_text(host, "governor");
@@ -131,6 +145,7 @@ static void put_host(FILE *to, const json_t *host)
 		put_term(to, "memory", human_bytes(field_uint(host, "memory_bytes")).text);
 	put_term(to, "frequency governor", *governor ? governor : "not visible to this kernel");
 	put_mitigations(to, field_get(host, "mitigations"));
+	put_flags(to, field_text(host, "cpu_flags"));
 }
 
 static void put_hosts(FILE *to, const json_t *of)

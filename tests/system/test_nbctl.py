@@ -798,9 +798,11 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     assert code == 7 and "too few runs: 4 now, 5 then, of 5" in text
     saved["visit"]["setup"] = "another"
     saved["conditions"]["host"]["kernel"] = "Linux 99"
+    saved["conditions"]["host"]["cpu_flags"] += " warp"
     write_runs(new, saved, 5, 1.001)
     code, text = gate()
     assert code == 7 and "--force judges them" in text and re.search(r"Changed: kernel: .* -> Linux 99 ", text)
+    assert "Changed: CPU flags: - -> warp " in text
     assert gate("--force")[0] == 0
     done = nbctl(daemon, "compare", "--load", new, "--against", new)
     assert done.returncode == 7  # of itself

@@ -78,6 +78,7 @@ def test_a_page_tells_what_was_measured_and_how(measured):
     for row in saved:
         conditions = row["conditions"]
         assert conditions["host"]["kernel"] in said
+        assert conditions["host"]["cpu_flags"] in said
         assert " ".join(conditions["command"]) in said
         assert conditions["listener"]["engine"] == row["engine"]
         assert f"engine = {row['engine']}" in said

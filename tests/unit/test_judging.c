@@ -252,15 +252,19 @@ static void what_changed_between_is_told(void **state)
 	assert_non_null(strstr(text, "\nNothing that both have saved of host"));
 	free(text);
 	set_conditions(&before,
-		       "{\"host\": {\"kernel\": \"Linux 6\", \"mitigations\": {\"mds\": \"M\"}}, "
+		       "{\"host\": {\"kernel\": \"Linux 6\", \"mitigations\": {\"mds\": \"M\"}, "
+		       "\"cpu_flags\": \"fpu avx2 fsrm pcid\"}, "
 		       "\"listener\": {\"port\": 1, \"batch\": [1, 2]}, \"command\": [\"a\", "
 		       "\"1\"], \"command_given\": [\"a\", \"{port}\"]}");
-	set_conditions(&now, "{\"host\": {\"kernel\": \"Linux 7\", \"governor\": \"powersave\", "
-			     "\"mitigations\": {}}, \"listener\": {\"port\": 1}, \"command\": "
-			     "[\"a\", \"2\"], \"command_given\": [\"a\", \"{port}\"]}");
+	set_conditions(
+		&now,
+		"{\"host\": {\"kernel\": \"Linux 7\", \"governor\": \"powersave\", "
+		"\"cpu_flags\": \"pcid fpu  erms\", \"mitigations\": {}}, \"listener\": {\"port\": 1}, \"command\": "
+		"[\"a\", \"2\"], \"command_given\": [\"a\", \"{port}\"]}");
 	assert_int_equal(compared(&before, &now, false, &text), GATE_PASSED);
 	assert_non_null(strstr(text, "\nChanged: kernel: Linux 6 -> Linux 7\n"));
 	assert_non_null(strstr(text, "\nChanged: CPU mitigation mds: M -> -\n"));
+	assert_non_null(strstr(text, "\nChanged: CPU flags: avx2 fsrm -> erms\n"));
 	assert_non_null(strstr(text, "\nChanged: a: key batch: 1, 2 -> -\n"));
 	assert_null(strstr(text, "governor")); /* not saved then */
 	assert_null(strstr(text, "port"));
