@@ -294,37 +294,32 @@ void report_subtitle(FILE *to, const struct measures *m)
 
 /* ---- Commands ---- */
 
-static void put_command(FILE *to, const char *listener, const json_t *command)
+/* As the user gave it: ports that a run chose are gone with it. */
+static json_t *make_command(const struct measure *visit)
 {
-	char *words = field_show_words(command);
+	json_t *command = field_get(visit->conditions, "command_given");
 
-	fputs("<li>", to);
-	svg_escape_format(to, "%s: ", listener);
-	fputs("<code>", to);
-	svg_escape(to, words);
-	fputs("</code></li>\n", to);
-	free(words);
+	if (!command)
+		command = field_get(visit->conditions, "command");
+	return json_is_array(command) ? json_incref(command) : NULL;
 }
 
 void report_commands(FILE *to, const struct group *g)
 {
-	bool any = false;
+	json_t *all =
+		distinct(&(struct measures){ .rows = g->rows, .count = g->count }, make_command);
+	json_t *command;
+	size_t i;
 
-	for (unsigned i = 0; i < g->count; i++) {
-		json_t *seen = json_array();
+	fputs(json_array_size(all) ? "<ul class=\"commands\">\n" : "", to);
+	json_array_foreach(all, i, command) {
+		char *words = field_show_words(command);
 
-		for (unsigned j = 0; j < visits_of(g->rows[i]); j++) {
-			const struct measure *visit = visit_of(g->rows[i], j);
-			json_t *command = field_get(visit->conditions, "command");
-
-			if (!json_is_array(command) || array_has(seen, command))
-				continue;
-			json_array_append(seen, command);
-			fputs(any ? "" : "<ul class=\"commands\">\n", to);
-			any = true;
-			put_command(to, visit->listener, command);
-		}
-		json_decref(seen);
+		fputs("<li><code>", to);
+		svg_escape(to, words);
+		fputs("</code></li>\n", to);
+		free(words);
 	}
-	fputs(any ? "</ul>\n" : "", to);
+	fputs(json_array_size(all) ? "</ul>\n" : "", to);
+	json_decref(all);
 }

@@ -25,7 +25,7 @@ double report_layers_legend(FILE *to, const bool shown[LAYER_COUNT], double widt
 /* A section with the curves of each sweep. */
 void report_curves(FILE *to, const struct report *r);
 
-/* The exact commands that the group's rows were measured with, if they are known. */
+/* The commands that the group's rows were measured with, with placeholders, if they are known. */
 void report_commands(FILE *to, const struct group *g);
 
 /* Hosts, versions, dates, listeners. */
