@@ -43,7 +43,7 @@ struct option_spec {
 	const char *help;
 };
 
-enum { COMMAND_OPTIONS_MAX = 32 };
+enum { COMMAND_OPTIONS_MAX = 40 };
 
 struct ctl;
 struct command {

@@ -176,6 +176,31 @@ static int check_on(const struct ctl *ctl)
 	return CTL_DONE;
 }
 
+/* Bits per second: 25G, 100M. */
+static int check_link(struct ctl *ctl, struct compare *c)
+{
+	static const struct {
+		char letter;
+		double scale;
+	} units[] = { { 'K', 1e3 }, { 'M', 1e6 }, { 'G', 1e9 } };
+	const char *text = ctl->values[VALUE_LINK];
+	double value, scale = 0;
+	char *end;
+
+	if (!text)
+		return CTL_DONE;
+	value = strtod(text, &end);
+	for (unsigned i = 0; i < ARRAY_SIZE(units); i++)
+		if (*end == units[i].letter && !end[1])
+			scale = units[i].scale;
+	if (end == text || !(value * scale >= 1e3 && value * scale <= 1e13))
+		return ctl_usage(ctl,
+				 "--link: expected bits per second such as 25G or 100M, got '%s'",
+				 text);
+	c->link_bps = (uint64_t)(value * scale);
+	return CTL_DONE;
+}
+
 static int check_within(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_WITHIN];
@@ -319,8 +344,8 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	if (ctl->values[VALUE_QUIET] && !ctl->rest)
 		return ctl_usage(ctl, "--quiet is about the command after `--`");
 	if (ctl->values[VALUE_LOAD] &&
-	    (ctl->rest || interval || ctl->values[VALUE_SAVE] || ctl->values[VALUE_REPEAT] ||
-	     ctl->values[VALUE_SOFTIRQ] || ctl->values[VALUE_LAYERS]))
+	    (ctl->rest || interval || ctl->values[VALUE_LINK] || ctl->values[VALUE_SAVE] ||
+	     ctl->values[VALUE_REPEAT] || ctl->values[VALUE_SOFTIRQ] || ctl->values[VALUE_LAYERS]))
 		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
 	if (ctl->values[VALUE_STACKS] && !ctl->values[VALUE_LAYERS] && !ctl->values[VALUE_LOAD])
 		return ctl_usage(ctl, "--stacks saves what --layers has sampled");
@@ -329,7 +354,8 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
 	if (check_gates(ctl, c) || check_limits(ctl, c) || check_served(ctl, c) ||
 	    check_pairs(ctl) || check_seed(ctl, c) || check_columns(ctl, c) ||
-	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
+	    check_within(ctl, c) || check_link(ctl, c) || check_timeout(ctl, c) ||
+	    check_time(ctl, c))
 		return CTL_USAGE;
 	return check_repeat(ctl, c);
 }

@@ -40,13 +40,15 @@ enum {
 	VALUE_SWEEP,
 	VALUE_SWEEP_MAX,
 	VALUE_ON,
-	VALUE_STACKS
+	VALUE_STACKS,
+	VALUE_LINK
 };
 
 struct compare {
 	unsigned interval_ms;
 	struct rounds rounds;
 	unsigned timeout_ms;       /* of a run of COMMAND; 0: none */
+	uint64_t link_bps;         /* of --link; 0: as drivers tell */
 	double within;             /* see struct measures */
 	FILE *save, *html, *junit; /* files of the options; NULL: not given */
 	struct softirq *softirq;

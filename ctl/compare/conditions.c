@@ -13,6 +13,7 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
+#include "link.h"
 #include "siphash.h"
 #include "util.h"
 
@@ -20,8 +21,9 @@ static void forget_daemon(struct conditions *c)
 {
 	json_decref(c->common);
 	json_decref(c->config);
+	json_decref(c->interfaces);
 	free(c->build);
-	c->common = c->config = NULL;
+	c->common = c->config = c->interfaces = NULL;
 	c->build = NULL;
 }
 
@@ -74,6 +76,31 @@ static int check_place(const struct ctl *ctl, const json_t *status)
 	return CTL_USAGE;
 }
 
+/* The interfaces of listeners, with what their drivers tell.  A daemon that is on loopback alone,
+ * or older than nbctl, names none. */
+static int ask_interfaces(struct conditions *c, struct ctl *ctl, const json_t *status)
+{
+	json_t *reply = NULL;
+	int rc = CTL_DONE;
+
+	if (json_array_size(field_get(status, "interfaces")))
+		rc = ctl_call(ctl, "GetInterfaces", NULL, &reply);
+	c->interfaces = json_incref(field_get(reply, "interfaces"));
+	json_decref(reply);
+	return rc;
+}
+
+json_t *conditions_parameters(const struct conditions *c, const char *listener, json_t *listeners)
+{
+	json_t *names = link_names(c->interfaces, listener);
+	json_t *made = json_pack("{s:o*}", "listeners", listeners);
+
+	if (json_array_size(names))
+		json_object_set(made, "interfaces", names);
+	json_decref(names);
+	return made;
+}
+
 int conditions_ask(struct conditions *c, struct ctl *ctl)
 {
 	json_t *status = NULL, *host = NULL, *now = NULL, *generator = NULL;
@@ -83,6 +110,8 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	c->pid = (pid_t)field_uint(status, "pid");
 	if (rc == CTL_DONE)
 		rc = check_place(ctl, status);
+	if (rc == CTL_DONE)
+		rc = ask_interfaces(c, ctl, status);
 	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE)
@@ -156,6 +185,7 @@ static void set_cpus(json_t *to, const char *name, const cpu_set_t *cpus)
 static json_t *conditions_of(const struct conditions *c, const struct measure *row,
 			     const json_t *now)
 {
+	const json_t *nic = link_nic(c->interfaces, row->link.interface);
 	json_t *made = json_deep_copy(c->common), *exports;
 	uint64_t throttled = field_uint(now, "throttled");
 	time_t time_now = time(NULL);
@@ -172,6 +202,8 @@ static json_t *conditions_of(const struct conditions *c, const struct measure *r
 	json_decref(exports);
 	if (field_get(now, "listener_cpus"))
 		json_object_set(made, "listener_cpus", field_get(now, "listener_cpus"));
+	if (nic)
+		json_object_set(made, "nic", (json_t *)nic);
 	if (throttled > c->throttled)
 		json_object_set_new(made, "throttled",
 				    json_integer((json_int_t)(throttled - c->throttled)));

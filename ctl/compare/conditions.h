@@ -10,7 +10,8 @@
  *   "invocation": ["nbctl", "compare", ...], "other_nodes": true, if
  * generator and listener were on different NUMA nodes alone, "throttled": 3, how often CPUs were
  * meanwhile, "generator_host": as "host", if
- * it is another one } */
+ * it is another one, "nic": what nic_describe() tells of the interface that the listener's
+ * clients came through, but for loopback } */
 #pragma once
 #include <sys/types.h>
 
@@ -22,6 +23,7 @@ struct conditions {
 	struct ctl *ctl;
 	json_t *common;       /* conditions that do not change while nbctl runs */
 	json_t *config;       /* reply of GetConfig */
+	json_t *interfaces;   /* of GetInterfaces; NULL: none */
 	char *build;          /* of the daemon */
 	char *generator;      /* its version; NULL: unknown */
 	char run[17];         /* names this run of nbctl */
@@ -38,6 +40,10 @@ int conditions_init(struct conditions *ret, struct ctl *ctl);
 void conditions_begin(struct conditions *ret, struct ctl *ctl);
 int conditions_ask(struct conditions *c, struct ctl *ctl);
 void conditions_fini(struct conditions *c);
+
+/* The parameters of GetStats, a new reference: the listeners, with the interfaces of one of them or
+ * of all (listener is NULL).  Takes ownership of listeners; NULL: all. */
+json_t *conditions_parameters(const struct conditions *c, const char *listener, json_t *listeners);
 
 /* Sets the conditions of the rows of m from `first` on, which have just been measured, and their
  * place: position in round, both from 1 on.  argv: the command, NULL-terminated, and child its

@@ -11,6 +11,7 @@
 #include "generator.h"
 #include "generator_host.h"
 #include "layers.h"
+#include "link.h"
 #include "sampler.h"
 #include "serve.h"
 #include "softirq.h"
@@ -67,15 +68,8 @@ static void wait_ms(unsigned ms, const struct watcher *w)
 	}
 }
 
-/* The parameters of GetStats.  The daemon checks the names. */
-static json_t *parameters(struct ctl *ctl)
-{
-	json_t *names = ctl_words(ctl);
-
-	return names ? json_pack("{s:o}", "listeners", names) : NULL;
-}
-
-static int delta(struct ctl *ctl, const struct sampler *s, struct measures *m)
+static int delta(struct ctl *ctl, const struct compare *c, const struct conditions *conditions,
+		 const struct sampler *s, struct measures *m)
 {
 	const char *label = ctl->values[VALUE_LABEL];
 	unsigned first = m->count;
@@ -87,6 +81,7 @@ static int delta(struct ctl *ctl, const struct sampler *s, struct measures *m)
 	}
 	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
 	timeline_set(m, first, s->documents);
+	link_set(m, first, s->documents, conditions->interfaces, c->link_bps);
 	return CTL_DONE;
 }
 
@@ -139,8 +134,9 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 	struct watcher watcher = sampler_watcher(&sampler);
 	int rc;
 
-	rc = sampler_init(&sampler, ctl, parameters(ctl), c->softirq,
-			  layers_is_sampled(round - 1) ? c->layers : NULL, ctl->rest);
+	/* The daemon checks the names. */
+	rc = sampler_init(&sampler, ctl, conditions_parameters(conditions, NULL, ctl_words(ctl)),
+			  c->softirq, layers_is_sampled(round - 1) ? c->layers : NULL, ctl->rest);
 	if (rc != CTL_DONE)
 		return rc;
 	if (ctl->rest) {
@@ -152,7 +148,7 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 	if (child.status >= 0 && rc == CTL_DONE) {
 		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
 		if (rc == CTL_DONE)
-			rc = delta(ctl, &sampler, m);
+			rc = delta(ctl, c, conditions, &sampler, m);
 		if (rc == CTL_DONE)
 			rc = conditions_set(conditions, m, first, (struct place){ round, 1, 0 },
 					    ctl->rest, &child);
@@ -197,6 +193,7 @@ static int measure_listeners(struct ctl *ctl, const struct compare *c, struct ro
 					  .quiet = ctl->values[VALUE_QUIET],
 					  .softirq = ctl->values[VALUE_SOFTIRQ],
 					  .layers = c->layers,
+					  .link_bps = c->link_bps,
 					  .conditions = conditions,
 					  .serve = c->serve,
 					  .listeners = { ctl->words, ctl->word_count, c->serve },

@@ -13,6 +13,7 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
+#include "link.h"
 #include "placeholders.h"
 #include "points.h"
 #include "printable.h"
@@ -160,6 +161,7 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	}
 	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, point_of(v)->label);
 	timeline_set(m, first, s->documents);
+	link_set(m, first, s->documents, v->options->conditions->interfaces, v->options->link_bps);
 	for (unsigned i = first; i < m->count; i++) {
 		visits_set_generator(m->rows[i], argv, child);
 		set_shared_cpus(v, m->rows[i], &child->cpus);
@@ -188,7 +190,9 @@ static int visit(struct visit *v, const struct targets *all, struct target *t, c
 	struct child child;
 	int rc;
 
-	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener),
+	rc = sampler_init(&sampler, v->ctl,
+			  conditions_parameters(v->options->conditions, t->listener,
+						json_pack("[s]", t->listener)),
 			  v->softirq, layers_is_sampled(v->round) ? v->options->layers : NULL,
 			  true);
 	if (rc != CTL_DONE)

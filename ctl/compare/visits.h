@@ -23,6 +23,7 @@ struct visits_options {
 	bool paired;           /* each second listener is compared with the one before it */
 	bool softirq;          /* count softirqs by port */
 	struct layers *layers; /* take samples by layer; NULL: do not */
+	uint64_t link_bps;     /* speed of the interfaces; 0: as their drivers tell */
 	bool quiet;            /* also hide output of the command that was not recognised */
 };
 

@@ -25,6 +25,7 @@ static const struct fact {
 	{ "transparent huge pages", "host.transparent_hugepages", FACT },
 	{ "clock source", "host.clocksource", FACT },
 	{ "NUMA nodes", "host.numa_nodes", FACT },
+	{ "network interface", "nic", FACT },
 	{ "generator's kernel", "generator_host.kernel", FACT },
 	{ "generator's CPU", "generator_host.cpu", FACT },
 	{ "generator's CPU flags", "generator_host.cpu_flags", FACT_OF_WORDS },

@@ -57,6 +57,27 @@ static void tell_throttled(FILE *to, const struct groups *all)
 			count, visits);
 }
 
+/* More workers than the card spreads packets over, by receive-side scaling or by RPS. */
+static void tell_queues(FILE *to, const struct groups *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++) {
+			const struct measure *row = all->list[i].rows[j];
+			const json_t *nic = field_get(measure_visit_at(row, 0)->conditions, "nic");
+			uint64_t queues = field_uint(nic, "rx_queues");
+
+			if (field_bool(nic, "card") && queues && queues < row->workers &&
+			    !*field_text(nic, "rps_cpus"))
+				fprintf(to,
+					"%s has %llu workers, and %s %llu receive queue%s: packets of "
+					"several workers wait for the same CPU (`nbctl doctor` says what "
+					"helps).\n",
+					row->listener, (unsigned long long)row->workers,
+					field_text(nic, "name"), (unsigned long long)queues,
+					plural(queues));
+		}
+}
+
 static bool was_elsewhere(const struct measure *visit)
 {
 	return visit->generator.elsewhere;
@@ -113,6 +134,18 @@ static void tell_others(FILE *to, const struct groups *all)
 		fprintf(to,
 			"Other programs took up to %s %% of a CPU meanwhile (all CPUs together): on a "
 			"quiet machine intervals are narrower.\n",
+			human_percent(most).text);
+}
+
+static void tell_retransmits(FILE *to, const struct groups *all)
+{
+	static const double little = 0.001; /* of all segments */
+	double most = most_of(all, FIGURE_RETRANSMITTED);
+
+	if (most >= little)
+		fprintf(to,
+			"The listeners' host sent up to %s %% of its TCP segments again: packets are "
+			"lost on the way, and rates and round trips are those of waiting for them.\n",
 			human_percent(most).text);
 }
 
@@ -202,9 +235,9 @@ static void tell_shared_cpus(FILE *to, const struct groups *all)
 char *groups_conditions(const struct groups *all)
 {
 	static void (*const tell[])(FILE * to, const struct groups *all) = {
-		tell_missing,  tell_hosts,     tell_shared_cpus, tell_others,
-		tell_pressure, tell_throttled, tell_steal,       tell_nodes,
-		tell_governor, tell_turbo,     tell_hugepages,   tell_clock
+		tell_missing,  tell_hosts,    tell_shared_cpus, tell_others, tell_retransmits,
+		tell_queues,   tell_pressure, tell_throttled,   tell_steal,  tell_nodes,
+		tell_governor, tell_turbo,    tell_hugepages,   tell_clock
 	};
 	char *text = NULL;
 	size_t bytes;

@@ -9,6 +9,7 @@
 #include "curve.h"
 #include "field.h"
 #include "human.h"
+#include "link.h"
 #include "util.h"
 
 static FILE *open_text(char **text, size_t *bytes)
@@ -209,7 +210,13 @@ static bool measures_generator(const struct measure *row)
 	double server = figure_spread(row, FIGURE_CPU_SHARE).median /
 			(double)MAX(row->workers, (uint64_t)1);
 
-	return generator >= 0.9 && server < 0.9 * generator;
+	return generator >= 0.9 && server < 0.9 * generator && !link_is_limit(row);
+}
+
+/* Is the rate that of another part than the server? */
+static bool is_limited(const struct measure *row)
+{
+	return link_is_limit(row) || measures_generator(row);
 }
 
 const enum figure group_side_figures[GROUP_SIDE_FIGURES] = { FIGURE_REQUEST_RATE, FIGURE_TRIP50,
@@ -220,9 +227,8 @@ struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned 
 	enum figure figure = group_side_figures[side];
 	struct verdict v = judge(g, row, figure, g->comparisons * GROUP_SIDE_FIGURES);
 
-	if (figure == FIGURE_REQUEST_RATE &&
-	    (measures_generator(g->rows[0]) || measures_generator(g->rows[row])))
-		v.is = VERDICT_TOO_FEW_ROUNDS; /* the rate is not the server's */
+	if (figure == FIGURE_REQUEST_RATE && (is_limited(g->rows[0]) || is_limited(g->rows[row])))
+		v.is = VERDICT_TOO_FEW_ROUNDS;
 	return v;
 }
 

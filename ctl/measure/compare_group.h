@@ -46,7 +46,7 @@ double group_cost(const struct group *g, unsigned i); /* ns; NaN: unknown */
 double group_change(const struct group *g, unsigned i);
 
 /* Figures that are judged beside the cost, as it is: their intervals hold together. The rate is not
- * judged where the generator was the limit of a row. */
+ * judged where the generator or the link was the limit of a row. */
 enum { GROUP_SIDE_FIGURES = 3 };
 extern const enum figure group_side_figures[GROUP_SIDE_FIGURES];
 struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned side);
@@ -87,7 +87,9 @@ char *group_verdict(const struct group *g); /* of one group, without its title *
 /* What differs beside the cost, and what the cost means for a CPU. */
 char *group_side(const struct group *g);
 char *groups_conclusion(const struct groups *all); /* of all groups, two sentences */
-/* Names groups where the generator was the bottleneck. */
+/* Names groups where the network interface was the bottleneck. */
+char *groups_link_limit(const struct groups *all);
+/* Names groups where the generator was the bottleneck, and not the link. */
 char *groups_generator_limit(const struct groups *all);
 /* Names groups where generator and server may share CPUs. */
 char *groups_shared_cpus(const struct groups *all);

@@ -328,6 +328,7 @@ static void render_warnings(struct output *out, const struct groups *all)
 		output_wrapped(out, STYLE_BAD, 2, "%s operation%s failed.",
 			       human_count(errors).text, plural(errors));
 	render_sentence(out, STYLE_WARN, groups_holes(all));
+	render_sentence(out, STYLE_WARN, groups_link_limit(all));
 	render_sentence(out, STYLE_WARN, groups_generator_limit(all));
 	render_sentence(out, STYLE_WARN, groups_refused_requests(all));
 	render_sentence(out, STYLE_WARN, groups_saturated(all));

@@ -388,6 +388,21 @@ const struct figure_info figures[FIGURE_COUNT] = {
 		.words = "softirqs, unattributed",
 		.meaning = "softirqs of the whole machine for no listener's port; 1 is one CPU",
 		.value = figure_unattributed_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
+	[FIGURE_LINK_RECEIVED] = {
+		.name = "link_received_share", .title = "link in", .unit = "%",
+		.words = "link, received",
+		.meaning = "what the listener's network interface received, with framing; 1 is its speed",
+		.value = figure_link_received, .scale = 1, .form = FORM_PERCENT, .apart = true,
+		.rank = 12 },
+	[FIGURE_LINK_SENT] = {
+		.name = "link_sent_share", .title = "link out", .unit = "%", .words = "link, sent",
+		.meaning = "what the listener's network interface sent, with framing; 1 is its speed",
+		.value = figure_link_sent, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
+	[FIGURE_RETRANSMITTED] = {
+		.name = "retransmitted_share", .title = "again", .unit = "%",
+		.words = "TCP segments sent again",
+		.meaning = "of the TCP segments that the listeners' host sent, those that it sent again",
+		.value = figure_retransmitted, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
 };
 /* clang-format on */
 

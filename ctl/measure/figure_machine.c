@@ -86,3 +86,18 @@ double figure_unattributed_share(const struct measure *row)
 	return row->softirq.total_ns ? machine_share(row, (double)row->softirq.unattributed_ns)
 				     : NAN;
 }
+
+double figure_link_received(const struct measure *row)
+{
+	return ratio((double)row->link.received_bps, (double)row->link.speed_bps);
+}
+
+double figure_link_sent(const struct measure *row)
+{
+	return ratio((double)row->link.sent_bps, (double)row->link.speed_bps);
+}
+
+double figure_retransmitted(const struct measure *row)
+{
+	return ratio((double)row->link.retransmitted, (double)row->link.segments);
+}

@@ -11,3 +11,6 @@ double figure_steal_share(const struct measure *row);
 double figure_pressure_share(const struct measure *row);
 double figure_other_share(const struct measure *row);
 double figure_unattributed_share(const struct measure *row);
+double figure_link_received(const struct measure *row);
+double figure_link_sent(const struct measure *row);
+double figure_retransmitted(const struct measure *row);

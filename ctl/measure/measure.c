@@ -26,6 +26,7 @@ struct measure *measures_add(struct measures *m)
 	append(m, row);
 	row->generator.name = row->pair = "";
 	measure_set_visit(row, NULL);
+	measure_set_link(row, NULL);
 	return row;
 }
 

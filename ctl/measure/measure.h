@@ -53,6 +53,14 @@ struct measure_softirq {
 	uint64_t unattributed_ns, total_ns; /* of the whole machine */
 };
 
+/* The network interface of the listener's host through which its clients came. */
+struct measure_link {
+	const char *interface;            /* "": unknown, or loopback */
+	uint64_t speed_bps;               /* bits per second, in each direction; 0: unknown */
+	uint64_t received_bps, sent_bps;  /* bits on the wire, see link.h */
+	uint64_t segments, retransmitted; /* of TCP, of that host */
+};
+
 /* Which visit of a listener an interval is.  Visits of one run and round are compared with each
  * other; intervals are visits of the same row only if their setup and build are the same. */
 struct measure_visit {
@@ -87,6 +95,7 @@ struct measure {
 	struct measure_generator generator;
 	struct measure_machine machine;
 	struct measure_softirq softirq;
+	struct measure_link link;
 	struct measure_visit visit;
 	const json_t *timeline;   /* see timeline.h; NULL: unknown */
 	const json_t *layers;     /* see layers_group.h; NULL: not sampled */
@@ -147,6 +156,7 @@ void measure_set_pair(struct measure *row, json_t *name, const char *pair);
 void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
 			     json_t *visit);
 void measure_set_visit(struct measure *row, const json_t *visit); /* visit is borrowed */
+void measure_set_link(struct measure *row, const json_t *link);   /* likewise */
 
 /* Drops the rows of operations with a count of zero, except the first of a listener without any
  * operations. */

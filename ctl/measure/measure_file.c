@@ -147,6 +147,26 @@ static json_t *softirq_to_json(const struct measure *row)
 	return made;
 }
 
+static json_t *link_to_json(const struct measure_link *l)
+{
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "interface", l->interface, "speed_bps",
+			 (json_int_t)l->speed_bps, "received_bps", (json_int_t)l->received_bps,
+			 "sent_bps", (json_int_t)l->sent_bps, "segments", (json_int_t)l->segments,
+			 "retransmitted", (json_int_t)l->retransmitted);
+}
+
+void measure_set_link(struct measure *row, const json_t *link)
+{
+	row->link = (struct measure_link){
+		.interface = field_text(link, "interface"),
+		.speed_bps = field_uint(link, "speed_bps"),
+		.received_bps = field_uint(link, "received_bps"),
+		.sent_bps = field_uint(link, "sent_bps"),
+		.segments = field_uint(link, "segments"),
+		.retransmitted = field_uint(link, "retransmitted"),
+	};
+}
+
 static json_t *visit_to_json(const struct measure_visit *v)
 {
 	return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s}", "run", v->run, "round",
@@ -185,6 +205,8 @@ json_t *measure_to_json(const struct measure *row)
 		json_object_set_new(saved, "machine", measure_machine_to_json(&row->machine));
 	if (row->softirq.total_ns)
 		json_object_set_new(saved, "softirq", softirq_to_json(row));
+	if (*row->link.interface && !row->visit_count)
+		json_object_set_new(saved, "link", link_to_json(&row->link));
 	if (*row->visit.run && !row->visit_count)
 		json_object_set_new(saved, "visit", visit_to_json(&row->visit));
 	if (row->timeline)
@@ -220,6 +242,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->layers = field_get(source, "layers");
 	row->conditions = field_get(source, "conditions");
 	measure_set_visit(row, field_get(source, "visit"));
+	measure_set_link(row, field_get(source, "link"));
 	numbers_from_json(row, source, numbers, ARRAY_SIZE(numbers));
 	numbers_from_json(row, field_get(source, "softirq"), softirq_numbers,
 			  ARRAY_SIZE(softirq_numbers));

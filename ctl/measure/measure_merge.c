@@ -89,6 +89,8 @@ void measure_add(struct measure *to, const struct measure *from)
 	to->machine.steal_ns += from->machine.steal_ns;
 	to->machine.softirq_ns += from->machine.softirq_ns;
 	to->machine.pressure_ns += from->machine.pressure_ns;
+	to->link.segments += from->link.segments;
+	to->link.retransmitted += from->link.retransmitted;
 	add_softirq(&to->softirq, &from->softirq);
 	add_generator(&to->generator, &from->generator);
 	add_histogram(&to->latency, &from->latency);

@@ -176,6 +176,7 @@ static void put_verdict(FILE *to, const struct groups *all)
 	put_paragraph(to, "lead", conclusion);
 	put_paragraph(to, "warn", groups_conditions(all));
 	put_paragraph(to, "warn", groups_holes(all));
+	put_paragraph(to, "warn", groups_link_limit(all));
 	put_paragraph(to, "warn", groups_generator_limit(all));
 	put_paragraph(to, "warn", groups_refused_requests(all));
 	put_paragraph(to, "warn", groups_saturated(all));

@@ -39,8 +39,7 @@ static void add_distinct(json_t *array, json_t *value)
 	json_decref(value);
 }
 
-/* Calls `make` on the conditions of each visit; a new array of the different results. */
-static json_t *distinct(const struct measures *m, json_t *(*make)(const struct measure *visit))
+json_t *report_distinct(const struct measures *m, json_t *(*make)(const struct measure *visit))
 {
 	json_t *all = json_array();
 
@@ -204,7 +203,7 @@ static void put_listener(FILE *to, const json_t *of)
 
 static void put_listeners(FILE *to, const struct measures *m)
 {
-	json_t *listeners = distinct(m, make_listener), *listener;
+	json_t *listeners = report_distinct(m, make_listener), *listener;
 	size_t i;
 
 	fputs("<div class=\"scroll\"><table>\n<thead><tr><th class=\"left\">listener</th>"
@@ -226,7 +225,7 @@ static json_t *make_invocation(const struct measure *visit)
 /* The commands that measure all of it again: ports that a run chose are gone with it. */
 static void put_invocations(FILE *to, const struct measures *m)
 {
-	json_t *all = distinct(m, make_invocation), *invocation;
+	json_t *all = report_distinct(m, make_invocation), *invocation;
 	size_t i;
 
 	fputs(json_array_size(all) ? "<dl><dt>measured by</dt>" : "", to);
@@ -244,7 +243,7 @@ static void put_invocations(FILE *to, const struct measures *m)
 
 void report_conditions(FILE *to, const struct measures *m)
 {
-	json_t *hosts = distinct(m, make_host), *host;
+	json_t *hosts = report_distinct(m, make_host), *host;
 	const char *first, *last;
 	size_t i;
 
@@ -268,6 +267,7 @@ void report_conditions(FILE *to, const struct measures *m)
 		fputs("</dd></dl>\n", to);
 	}
 	put_invocations(to, m);
+	report_nics(to, m);
 	if (json_array_size(hosts))
 		put_listeners(to, m);
 	fputs("</section>\n", to);
@@ -276,7 +276,7 @@ void report_conditions(FILE *to, const struct measures *m)
 
 void report_subtitle(FILE *to, const struct measures *m)
 {
-	json_t *hosts = distinct(m, make_host);
+	json_t *hosts = report_distinct(m, make_host);
 	const json_t *host = json_array_get(hosts, 0);
 	const char *first, *last;
 
@@ -306,8 +306,8 @@ static json_t *make_command(const struct measure *visit)
 
 void report_commands(FILE *to, const struct group *g)
 {
-	json_t *all =
-		distinct(&(struct measures){ .rows = g->rows, .count = g->count }, make_command);
+	json_t *all = report_distinct(&(struct measures){ .rows = g->rows, .count = g->count },
+				      make_command);
 	json_t *command;
 	size_t i;
 

@@ -15,6 +15,7 @@
 #include "doctor.h"
 #include "document.h"
 #include "log.h"
+#include "nic.h"
 #include "runtime.h"
 #include "socket_owner.h"
 #include "util.h"
@@ -27,6 +28,14 @@ static void get_status(struct varlink_call *call, json_t *parameters)
 {
 	(void)parameters;
 	varlink_reply(call, document_status(control_server(call)));
+}
+
+/* Asks drivers, which may wait for their card. */
+static void get_interfaces(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	varlink_reply(call, json_pack("{s:o}", "interfaces",
+				      document_interfaces(control_server(call), true)));
 }
 
 /* Adds "text": the configuration, what changes have set in it, or the doctor's report, as
@@ -175,6 +184,7 @@ static const struct varlink_parameter reload_parameters[] = {
 static const struct varlink_parameter stats_parameters[] = {
 	{ "listeners", VARLINK_STRINGS, .optional = true, .max = CONFIG_LISTENERS_MAX },
 	{ "by_worker", VARLINK_BOOL, .optional = true },
+	{ "interfaces", VARLINK_STRINGS, .optional = true, .max = NIC_NAMES_MAX },
 	{ "interval_ms", VARLINK_INT, .optional = true, .min = STATS_INTERVAL_MIN_MS,
 	  .max = STATS_INTERVAL_MAX_MS },
 	{ 0 },
@@ -196,6 +206,7 @@ static const struct varlink_method control_methods[] = {
 	{ "ListConnections", VARLINK_READ, VARLINK_MORE_NEVER, connections_parameters,
 	  control_list_connections },
 	{ "ListTests", VARLINK_READ, VARLINK_MORE_NEVER, tests_parameters, control_list_tests },
+	{ "GetInterfaces", VARLINK_READ, VARLINK_MORE_NEVER, NULL, get_interfaces },
 	{ "GetConfig", VARLINK_READ, VARLINK_MORE_NEVER, config_parameters, get_config },
 	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, text_parameter, doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, VARLINK_MORE_NEVER, level_parameter, set_log_level },

@@ -10,11 +10,20 @@ enum { US_PER_MS = 1000 };
 struct stream {
 	struct server *server;
 	struct varlink_call *call;
-	json_t *names; /* owned by the call */
-	bool by_worker;
+	const json_t *parameters; /* owned by the call */
 	sd_event_source *timer;
 	uint64_t interval_us, next_us; /* CLOCK_MONOTONIC */
 };
+
+/* The document that a call with these parameters asks for. */
+static json_t *make_document(struct server *s, const json_t *parameters)
+{
+	json_t *document = document_stats(s, json_object_get(parameters, "listeners"),
+					  json_is_true(json_object_get(parameters, "by_worker")));
+
+	document_add_interfaces(document, json_object_get(parameters, "interfaces"));
+	return document;
+}
 
 static void stream_free(struct stream *stream)
 {
@@ -33,7 +42,8 @@ static void stream_cancel(struct varlink_call *call, void *state)
 static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userdata)
 {
 	struct stream *stream = userdata;
-	const char *unknown = control_unknown_listener(stream->server, stream->names);
+	const char *unknown = control_unknown_listener(
+		stream->server, json_object_get(stream->parameters, "listeners"));
 	uint64_t now_us = due_us, begin_ns = varlink_clock_ns();
 
 	if (unknown) { /* removed by a reload */
@@ -42,7 +52,7 @@ static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userd
 		return 0;
 	}
 	if (varlink_can_notify(stream->call)) {
-		json_t *document = document_stats(stream->server, stream->names, stream->by_worker);
+		json_t *document = make_document(stream->server, stream->parameters);
 
 		varlink_charge(stream->call, begin_ns);
 		varlink_notify(stream->call, document);
@@ -55,12 +65,7 @@ static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userd
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-static bool by_worker(const json_t *parameters)
-{
-	return json_is_true(json_object_get(parameters, "by_worker"));
-}
-
-static void stream_start(struct varlink_call *call, json_t *names, const json_t *parameters)
+static void stream_start(struct varlink_call *call, const json_t *parameters)
 {
 	const json_t *interval_ms = json_object_get(parameters, "interval_ms");
 	json_int_t ms =
@@ -74,8 +79,7 @@ static void stream_start(struct varlink_call *call, json_t *names, const json_t 
 	}
 	stream->server = control_server(call);
 	stream->call = call;
-	stream->names = names;
-	stream->by_worker = by_worker(parameters);
+	stream->parameters = parameters;
 	stream->interval_us = (uint64_t)ms * US_PER_MS;
 	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &stream->next_us);
 	/* The timer is due at once, for the first document. */
@@ -92,13 +96,12 @@ static void stream_start(struct varlink_call *call, json_t *names, const json_t 
 void control_get_stats(struct varlink_call *call, json_t *parameters)
 {
 	struct server *s = control_server(call);
-	json_t *names = json_object_get(parameters, "listeners");
-	const char *unknown = control_unknown_listener(s, names);
+	const char *unknown = control_unknown_listener(s, json_object_get(parameters, "listeners"));
 
 	if (unknown)
 		control_no_such_listener(call, unknown);
 	else if (varlink_call_more(call))
-		stream_start(call, names, parameters);
+		stream_start(call, parameters);
 	else
-		varlink_reply(call, document_stats(s, names, by_worker(parameters)));
+		varlink_reply(call, make_document(s, parameters));
 }

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "doctor_nic.h"
+#include "doctor_report.h"
 #include "document.h"
 #include "export_open.h"
 #include "generators.h"
@@ -22,25 +24,6 @@
 #include "udp_socket.h"
 
 /* ---- The report ---- */
-
-/* Splits reason into "reason" and "fix"; `fix` is used if it contains none. */
-static void set_reason(json_t *item, const char *reason, const char *fix)
-{
-	const char *semicolon = strstr(reason, "; "), *own_fix = reason_fix(reason);
-	size_t length = semicolon ? (size_t)(semicolon - reason) : strlen(reason);
-
-	json_object_set_new(item, "reason", json_stringn(reason, length));
-	json_object_set_new(item, "fix", json_string(own_fix ? own_fix : fix));
-}
-
-static void check(json_t *checks, const char *name, bool ok, const char *value, const char *reason,
-		  const char *fix)
-{
-	json_t *item = json_pack("{s:s, s:b, s:s}", "name", name, "ok", ok, "value", value);
-
-	set_reason(item, ok ? "" : reason, ok ? "" : fix);
-	json_array_append_new(checks, item);
-}
 
 /* A fix for an error whose reason has none. */
 static const char *error_fix(int error, const char *otherwise)
@@ -91,12 +74,12 @@ static void check_kernel(json_t *checks)
 	char text[64];
 
 	uname(&name);
-	check(checks, "kernel", true, name.release, "", "");
+	doctor_add(checks, "kernel", true, name.release, "", "");
 	if (read_line("/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
-		check(checks, "kernel.io_uring_disabled", text[0] == '0', text,
-		      text[0] == '1' ? "only members of kernel.io_uring_group may use io_uring"
-				     : "io_uring is disabled for all processes",
-		      "sysctl kernel.io_uring_disabled=0");
+		doctor_add(checks, "kernel.io_uring_disabled", text[0] == '0', text,
+			   text[0] == '1' ? "only members of kernel.io_uring_group may use io_uring"
+					  : "io_uring is disabled for all processes",
+			   "sysctl kernel.io_uring_disabled=0");
 }
 
 static void check_limit(json_t *checks, const char *name, int resource, rlim_t wanted,
@@ -110,7 +93,7 @@ static void check_limit(json_t *checks, const char *name, int resource, rlim_t w
 		format(text, sizeof(text), "unlimited");
 	else
 		format(text, sizeof(text), "%llu", (unsigned long long)limit.rlim_cur);
-	check(checks, name, limit.rlim_cur >= wanted, text, reason, fix);
+	doctor_add(checks, name, limit.rlim_cur >= wanted, text, reason, fix);
 }
 
 /* With one CPU a load generator on this host takes the server's time, so throughput says little. */
@@ -121,8 +104,9 @@ static void check_cpus(json_t *checks)
 	int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
 
 	format(text, sizeof(text), "%d", count);
-	check(checks, "cpus", count > 1, text, "the load generator and the server share one CPU",
-	      "give the process more CPUs, or read CPU time rather than throughput");
+	doctor_add(checks, "cpus", count > 1, text,
+		   "the load generator and the server share one CPU",
+		   "give the process more CPUs, or read CPU time rather than throughput");
 }
 
 /* The files are missing in a network namespace of its own on some kernels. */
@@ -139,9 +123,11 @@ static void check_buffers(json_t *checks, const struct config *config)
 		format(path, sizeof(path), "/proc/sys/net/core/%s", names[i] + strlen("net.core."));
 		format(fix, sizeof(fix), "sysctl %s=%d", names[i], UDP_SOCKET_BUFFER);
 		if (read_line(path, text, sizeof(text)))
-			check(checks, names[i], strtoll(text, NULL, 10) >= UDP_SOCKET_BUFFER, text,
-			      "a socket for datagrams holds no more bytes than these: bursts are lost",
-			      fix);
+			doctor_add(
+				checks, names[i], strtoll(text, NULL, 10) >= UDP_SOCKET_BUFFER,
+				text,
+				"a socket for datagrams holds no more bytes than these: bursts are lost",
+				fix);
 	}
 }
 
@@ -221,8 +207,8 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 	uint64_t features = 0, more = 0, known = engine->features;
 	int rc = worker_probe(engine, &doctor_options[0], &features, &reason);
 
-	check(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable", reason.text,
-	      error_fix(rc, found_fix(found)));
+	doctor_add(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable",
+		   reason.text, error_fix(rc, found_fix(found)));
 	if (rc < 0)
 		return;
 	if (engine->features & FEATURE_BIT(sqpoll) &&
@@ -241,13 +227,14 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 			continue;
 		format(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
 		format(fix, sizeof(fix), "needs %s", feature_need(f));
-		check(checks, name, has, has ? "yes" : "no", "this host does not grant it", fix);
+		doctor_add(checks, name, has, has ? "yes" : "no", "this host does not grant it",
+			   fix);
 	}
 }
 
 static void check_found(void *checks, const struct engine_finding *f)
 {
-	check(checks, f->name, f->ok, f->value, f->reason, f->fix);
+	doctor_add(checks, f->name, f->ok, f->value, f->reason, f->fix);
 }
 
 /* Adds each engine's own findings. */
@@ -301,8 +288,8 @@ static void check_module(json_t *checks, const char *module, const char *loaded)
 	else if (kernel_lists(kernel.release, "modules.builtin", module) ||
 		 kernel_lists(kernel.release, "modules.dep", module))
 		value = "there: modprobe loads it";
-	check(checks, name, strcmp(value, "no") != 0, value,
-	      "this host's kernel cannot connect to its own listeners of service nvme", fix);
+	doctor_add(checks, name, strcmp(value, "no") != 0, value,
+		   "this host's kernel cannot connect to its own listeners of service nvme", fix);
 }
 
 static void check_modules(json_t *checks, const struct config *config)
@@ -351,8 +338,8 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 			 "engine_features", document_features(features, lc->options.features_off),
 			 "optional", lc->optional, "available", rc == 0);
 
-	set_reason(item, rc == 0 ? "" : reason.text,
-		   rc == 0 ? "" : error_fix(rc, engine_fix(checks, engine)));
+	doctor_set_reason(item, rc == 0 ? "" : reason.text,
+			  rc == 0 ? "" : error_fix(rc, engine_fix(checks, engine)));
 	return item;
 }
 
@@ -394,7 +381,7 @@ static json_t *check_export(struct server_export *x, const struct config *all, u
 				 "features", rc == 0 ? export_features(x, is_new) : json_array(),
 				 "optional", optional, "available", rc == 0);
 
-	set_reason(
+	doctor_set_reason(
 		item, rc == 0 ? "" : x->reason.text,
 		rc == 0 ? ""
 			: error_fix(rc,
@@ -439,7 +426,7 @@ static void check_generators(json_t *checks)
 {
 	char *found = generators_installed();
 
-	check(checks, "generators", true, *found ? found : "none", "", "");
+	doctor_add(checks, "generators", true, *found ? found : "none", "", "");
 	free(found);
 }
 
@@ -458,6 +445,7 @@ json_t *doctor_check(const struct config *config)
 	check_buffers(checks, config);
 	check_engines(checks);
 	check_modules(checks, config);
+	doctor_nic(checks, config);
 	for (unsigned i = 0; i < config->listener_count; i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
 	exports = check_exports(config);

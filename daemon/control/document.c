@@ -305,7 +305,7 @@ static json_t *document_new(const struct server *s)
 /* NULL: no listener has datagrams. */
 static json_t *host_to_json(const struct server *s)
 {
-	struct snmp_udp n;
+	struct snmp_counters n;
 	bool wanted = false;
 
 	for (unsigned i = 0; i < s->listeners.count; i++)
@@ -365,6 +365,7 @@ json_t *document_status(struct server *s)
 		json_array_append_new(listeners, listener_to_status(s->listeners.list[i]));
 	for (struct listener *l = s->listeners.leaving; l; l = l->next)
 		json_array_append_new(leaving, listener_to_status(l));
+	json_object_set_new(document, "interfaces", document_interfaces(s, false));
 	json_object_set_new(document, "log_level", json_string(log_level_name(log_get_level())));
 	json_object_set_new(document, "stopping", json_boolean(s->listeners.stopping));
 	json_object_set_new(document, "listeners", listeners);

@@ -1,4 +1,4 @@
-/* The kernel's counters of UDP.  See snmp.h. */
+/* The kernel's counters of UDP and TCP.  See snmp.h. */
 #include "snmp.h"
 
 #include <stdbool.h>
@@ -13,12 +13,14 @@ static const struct {
 	const char *section, *name;
 	size_t offset;
 } fields[] = {
-	{ "Udp", "NoPorts", offsetof(struct snmp_udp, no_port) },
-	{ "Udp", "InErrors", offsetof(struct snmp_udp, receive_errors) },
-	{ "Udp", "RcvbufErrors", offsetof(struct snmp_udp, receive_buffer) },
-	{ "Udp", "InCsumErrors", offsetof(struct snmp_udp, checksum) },
-	{ "Udp", "SndbufErrors", offsetof(struct snmp_udp, send_buffer) },
-	{ "Icmp", "InDestUnreachs", offsetof(struct snmp_udp, unreachable) },
+	{ "Udp", "NoPorts", offsetof(struct snmp_counters, no_port) },
+	{ "Udp", "InErrors", offsetof(struct snmp_counters, receive_errors) },
+	{ "Udp", "RcvbufErrors", offsetof(struct snmp_counters, receive_buffer) },
+	{ "Udp", "InCsumErrors", offsetof(struct snmp_counters, checksum) },
+	{ "Udp", "SndbufErrors", offsetof(struct snmp_counters, send_buffer) },
+	{ "Icmp", "InDestUnreachs", offsetof(struct snmp_counters, unreachable) },
+	{ "Tcp", "OutSegs", offsetof(struct snmp_counters, segments_sent) },
+	{ "Tcp", "RetransSegs", offsetof(struct snmp_counters, segments_retransmitted) },
 };
 
 static bool is(const char *word, const char *text, size_t length)
@@ -27,8 +29,8 @@ static bool is(const char *word, const char *text, size_t length)
 }
 
 /* Adds the value of one counter: section and name as they stand in a line, with their lengths. */
-static void add(struct snmp_udp *to, const char *section, size_t section_length, const char *name,
-		size_t name_length, uint64_t value)
+static void add(struct snmp_counters *to, const char *section, size_t section_length,
+		const char *name, size_t name_length, uint64_t value)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(fields); i++)
 		if (is(fields[i].section, section, section_length) &&
@@ -44,7 +46,7 @@ static size_t next_word(const char **at)
 }
 
 /* snmp: "Udp: NAME NAME...", and in the next line "Udp: VALUE VALUE...". */
-static void add_pair(struct snmp_udp *to, const char *names, const char *values)
+static void add_pair(struct snmp_counters *to, const char *names, const char *values)
 {
 	const char *section = names;
 	size_t section_length = strcspn(section, ":"), name, value;
@@ -59,7 +61,7 @@ static void add_pair(struct snmp_udp *to, const char *names, const char *values)
 }
 
 /* snmp6: "Udp6NAME VALUE". */
-static void add_one(struct snmp_udp *to, const char *line)
+static void add_one(struct snmp_counters *to, const char *line)
 {
 	size_t section = strcspn(line, "6"), name;
 
@@ -69,7 +71,7 @@ static void add_one(struct snmp_udp *to, const char *line)
 		    strtoull(line + section + name, NULL, 10));
 }
 
-void snmp_add(struct snmp_udp *to, const char *text)
+void snmp_add(struct snmp_counters *to, const char *text)
 {
 	const char *names = NULL;
 
@@ -84,7 +86,7 @@ void snmp_add(struct snmp_udp *to, const char *text)
 	}
 }
 
-static void add_file(struct snmp_udp *to, const char *path)
+static void add_file(struct snmp_counters *to, const char *path)
 {
 	char text[16384];
 	FILE *f = fopen(path, "re");
@@ -98,9 +100,9 @@ static void add_file(struct snmp_udp *to, const char *path)
 	fclose(f);
 }
 
-void snmp_read(struct snmp_udp *ret)
+void snmp_read(struct snmp_counters *ret)
 {
-	*ret = (struct snmp_udp){ 0 };
+	*ret = (struct snmp_counters){ 0 };
 	add_file(ret, "/proc/self/net/snmp");
 	add_file(ret, "/proc/self/net/snmp6");
 }

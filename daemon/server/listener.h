@@ -66,6 +66,10 @@ struct listener {
 /* The engine of config, or the one that `auto` selects on this host. */
 const struct engine *listener_pick_engine(const struct listener_config *config);
 
+/* The number of workers: `workers`, else one for each CPU of `cpus`, else for each CPU that the
+ * process may use. */
+unsigned listener_workers(const struct listener_config *config);
+
 /* Takes those of `exports` that config names, binds the addresses and begins to start the workers;
  * does not accept yet.  going: listeners whose
  * sockets it may take over, see listening_open(); NULL: none.  0, or -ENOMEM with the reason; any

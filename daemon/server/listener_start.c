@@ -58,9 +58,7 @@ static int listener_get_exports(struct listener *l, const struct exports *export
 
 /* ---- Workers ---- */
 
-/* The number of workers: `workers`, else one for each CPU of `cpus`, else for each CPU that the
- * process may use. */
-static unsigned listener_workers(const struct listener_config *config)
+unsigned listener_workers(const struct listener_config *config)
 {
 	cpu_set_t cpus;
 

@@ -144,7 +144,7 @@ def test_the_commands_of_the_page(lab, tmp_path):
     """As they are there, but for fewer requests and rounds."""
     requires("redis-benchmark")
     page = (ROOT / "doc/lab.md").read_text()
-    (ini,), (commands,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("ini", "sh"))
+    (ini,), (commands, days) = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("ini", "sh"))
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d/lab.ini").write_text(ini)
     said = {}
@@ -152,10 +152,18 @@ def test_the_commands_of_the_page(lab, tmp_path):
         shorter = command.replace("-n 100000", "-n 1000").replace(" compare ", " compare --repeat 2 ")
         said[command.split(" ", 4)[3] if " -H " in command else command.split()[1]] = lab[0].run("sh", "-c", shorter).stdout
     assert list(said) == ["reload", "doctor", "compare", "connections", "report", "history"]
+    assert re.search("^ok +eth0 +veth, virtual: there is no card to look at$", said["doctor"], re.M)
     assert "echo-epoll" in said["compare"] and "echo-uring" in said["compare"]
     assert "on different hosts" in said["compare"]
     assert "The generator's host" in (tmp_path / "lab.html").read_text()
     assert "-H server1" in said["history"]
+    load, before, after, report = days.splitlines()
+    words = load[load.index("redis-benchmark"):].replace("server1", "10.77.0.1").split()
+    lab[0].start(*words, stdout=subprocess.DEVNULL)  # until the host ends
+    for command in (before, after):
+        lab[0].run(*command.replace("--interval 60", "--interval 0.3").split())
+    assert lab[0].run("sh", "-c", report, status=None).returncode == 7, "one run a side is too few"
+    assert "echo-uring" in (tmp_path / "change.html").read_text()
 
 
 def test_rows_are_of_both_hosts(lab, tmp_path):
@@ -170,6 +178,26 @@ def test_rows_are_of_both_hosts(lab, tmp_path):
     assert conditions["generator_host"]["kernel"] == conditions["host"]["kernel"]  # one machine after all
     assert conditions["listener_cpus"] and row["machine"]["cpus"] == os.cpu_count()
     assert row["bytes_in"] > 0 and row["cpu_ns"] > 0
+
+
+def test_a_full_link_is_the_limit(lab, tmp_path):
+    """Of 20 Mbit/s: what the kernel has in its queues fills it, however slow this machine is."""
+    requires("socat")
+    text = "[listener chargen]\naddress = 0.0.0.0:7019\nallow = 10.0.0.0/8\nengine = epoll\nservice = chargen\n"
+    open_listeners(lab, tmp_path, text)
+    server, command = lab[1], "socat -u TCP:{host}:{port} - | head -c 3000000 >/dev/null"
+    done = server.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "5kb", "limit", "100kb", status=None)
+    if done.returncode:
+        pytest.skip(f"no tbf here: {done.stderr}")
+    done = lab[0].run("nbctl", "-H", "server1", "compare", "chargen", "--repeat", "1", "--link", "20M", "--save", "rows", "--html",
+                      "link.html", "--json", "--", "sh", "-c", command)  # fmt: skip
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["link"]["interface"] == "eth0" and row["link"]["speed_bps"] == 20e6
+    assert row["derived"]["link_sent_share"] >= 0.95 > row["derived"]["link_received_share"]
+    assert row["conditions"]["nic"]["driver"] == "veth" and row["conditions"]["nic"]["card"] is False
+    assert "Network interfaces of the listeners' host" in (tmp_path / "link.html").read_text()
+    said = " ".join(lab[0].run("nbctl", "compare", "--load", "rows").stdout.split())
+    assert re.search(r"The link was the limit in 1 of 1 rows \(chargen: eth0 sent 0\.0\S+ of 0\.02 Gbit/s,", said)
 
 
 def test_the_generator_runs_on_the_other_host(lab, tmp_path):

@@ -167,6 +167,9 @@ def test_a_full_disk_is_an_error(daemon, command):
         (["compare", "--", "ssh", "c1", "redis-benchmark"], "ssh would run the generator on another host"),
         (["compare", "--", "/usr/bin/clush", "-w", "c[1-3]", "wrk"], "clush would run"),
         (["compare", "--quiet"], "after `--`"),
+        (["compare", "--link", "25", "--", "true"], "--link: expected bits per second such as 25G or 100M, got '25'"),
+        (["compare", "--link", "G"], "--link: expected bits per second"),
+        (["compare", "--link", "1e40G"], "--link: expected bits per second"),
         (["compare", "--load", "/nonexistent"], "No such file"),
         (["connections", "--sort", "byte"], "did you mean 'bytes'?"),
         (["connections", "--limit", "0"], "1 to 10000"),
@@ -326,6 +329,7 @@ def test_doctor_gives_a_verdict_for_each_listener(daemon):
     assert re.search(r"(?m)^ok +kernel ", text)
     for engine in ENGINES:
         assert re.search(rf"(?m)^(ok|no) +listener +echo-{engine} ", text)
+    assert re.search("(?m)^ok +lo +loopback, virtual: there is no card to look at$", text)
 
 
 @pytest.mark.parametrize(("option", "command"), [("--dump-config", "config"), ("--doctor", "doctor")])

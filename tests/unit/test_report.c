@@ -362,6 +362,25 @@ static void two_loads_are_concluded_together(void **state)
 	measures_free(&m);
 }
 
+static void interfaces_stand_side_by_side(void **state)
+{
+	struct measures m = {};
+	char *page;
+
+	(void)state;
+	add(&m, "a", "", ", \"conditions\": {\"nic\": {\"name\": \"eth1\", \"rx_usecs\": 8}}");
+	add(&m, "b", "", ", \"conditions\": {\"nic\": {\"name\": \"eth1\", \"rx_usecs\": 0}}");
+	add(&m, "c", "", ", \"conditions\": {\"nic\": 7}");
+	measures_merge(&m);
+	page = written(&m, page_of);
+	assert_non_null(strstr(page, "<td class=\"left\">name</td><td class=\"left\">eth1</td>"
+				     "<td class=\"left\">eth1</td>"));
+	assert_non_null(strstr(page, "<td class=\"left\">rx_usecs</td><td class=\"left\">8</td>"
+				     "<td class=\"left\"><b>0</b></td>"));
+	free(page);
+	measures_free(&m);
+}
+
 static void rows_of_two_hosts_are_said_to_be(void **state)
 {
 	struct measures m = {};
@@ -415,6 +434,7 @@ int main(void)
 		cmocka_unit_test(softirqs_of_the_listener_stand_for_those_of_the_machine),
 		cmocka_unit_test(the_verdict_and_all_figures_are_on_the_page),
 		cmocka_unit_test(two_loads_are_concluded_together),
+		cmocka_unit_test(interfaces_stand_side_by_side),
 		cmocka_unit_test(rows_of_two_hosts_are_said_to_be),
 		cmocka_unit_test(ticks_keep_their_distance),
 	};

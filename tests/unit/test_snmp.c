@@ -10,10 +10,10 @@
 
 static void both_forms_are_added_up(void **state)
 {
-	struct snmp_udp sum = { 0 };
+	struct snmp_counters sum = { 0 };
 
 	(void)state;
-	snmp_add(&sum, "Tcp: RtoAlgorithm InErrors\nTcp: 1 77\n"
+	snmp_add(&sum, "Tcp: RtoAlgorithm InErrors OutSegs RetransSegs\nTcp: 1 77 5000 6\n"
 		       "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors "
 		       "InCsumErrors IgnoredMulti\nUdp: 9 1 20 9 300 4000 50000 9\n"
 		       "UdpLite: InDatagrams NoPorts\nUdpLite: 8 8\n"
@@ -26,6 +26,8 @@ static void both_forms_are_added_up(void **state)
 	assert_int_equal(sum.receive_buffer, 307);
 	assert_int_equal(sum.send_buffer, 4000);
 	assert_int_equal(sum.checksum, 50000);
+	assert_int_equal(sum.segments_sent, 5000);
+	assert_int_equal(sum.segments_retransmitted, 6);
 }
 
 static void truncated_lines_and_words_add_nothing(void **state)
@@ -41,7 +43,7 @@ static void truncated_lines_and_words_add_nothing(void **state)
 					     "Udp6NoPorts",
 					     "Udp6",
 					     "Udp6\n" };
-	struct snmp_udp sum = { 0 };
+	struct snmp_counters sum = { 0 };
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(texts) / sizeof(*texts); i++)

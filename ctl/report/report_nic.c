@@ -1,0 +1,71 @@
+/* The network interfaces through which clients came, side by side.  See report_page.h. */
+#include <stdlib.h>
+
+#include "field.h"
+#include "report_page.h"
+#include "svg.h"
+#include "util.h"
+
+enum { NICS_MAX = 8 }; /* columns: where interrupts wander each visit has its own */
+
+static json_t *make_nic(const struct measure *visit)
+{
+	return json_incref(field_get(visit->conditions, "nic"));
+}
+
+/* All facts of all columns, in the order in which they come first. */
+static json_t *facts_of(const json_t *nics, size_t count)
+{
+	json_t *facts = json_object(), *value;
+	const char *fact;
+
+	for (size_t i = 0; i < count; i++)
+		json_object_foreach(json_array_get(nics, i), fact, value)
+			json_object_set_new(facts, fact, json_true());
+	return facts;
+}
+
+/* Marked where it is not as in the first column. */
+static void put_fact(FILE *to, const char *fact, const json_t *nics, size_t count)
+{
+	const json_t *first = json_object_get(json_array_get(nics, 0), fact);
+
+	fputs("<tr><td class=\"left\">", to);
+	svg_escape(to, fact);
+	fputs("</td>", to);
+	for (size_t i = 0; i < count; i++) {
+		const json_t *value = json_object_get(json_array_get(nics, i), fact);
+		bool same = value == first || json_equal(value, first);
+		char *text = field_show(value);
+
+		fputs(same ? "<td class=\"left\">" : "<td class=\"left\"><b>", to);
+		svg_escape(to, value ? text : "-");
+		fputs(same ? "</td>" : "</b></td>", to);
+		free(text);
+	}
+	fputs("</tr>\n", to);
+}
+
+void report_nics(FILE *to, const struct measures *m)
+{
+	json_t *nics = report_distinct(m, make_nic), *facts, *unused;
+	size_t all = json_array_size(nics), count = MIN(all, (size_t)NICS_MAX);
+	const char *fact;
+
+	facts = facts_of(nics, count);
+	if (count)
+		fputs("<h3>Network interfaces of the listeners' host</h3>\n"
+		      "<div class=\"scroll\"><table><tbody>\n",
+		      to);
+	json_object_foreach(facts, fact, unused)
+		put_fact(to, fact, nics, count);
+	if (count)
+		fputs("</tbody></table></div>\n", to);
+	if (count > 1)
+		fputs("<p class=\"dim\">Bold: it is not as in the first column.</p>\n", to);
+	if (all > count)
+		fprintf(to, "<p class=\"dim\">%zu more states of them are in the saved rows.</p>\n",
+			all - count);
+	json_decref(facts);
+	json_decref(nics);
+}

@@ -1,0 +1,59 @@
+/* Network interfaces: which one has an address, and what the kernel and its driver tell of it. From
+ * /sys, /proc and SIOCETHTOOL on a socket of AF_INET: no netlink, which the unit forbids, and no
+ * privilege.  Any thread that may wait for a driver. */
+#pragma once
+#include <jansson.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sockaddr_storage;
+
+/* Where facts come from. */
+struct nic_host {
+	const char *root; /* before /sys, /proc and /run */
+	/* SIOCETHTOOL: command is a struct of linux/ethtool.h.  0 or -errno. */
+	int (*tool)(const char *name, void *command);
+	/* Has the interface this hardware address, "02:42:ac:11:00:02"?  /sys shows the interfaces
+	 * of the network namespace in which it was mounted, which may have others of the same
+	 * names. */
+	bool (*has_address)(const char *name, const char *address);
+};
+extern const struct nic_host nic_host; /* this one */
+
+enum { NIC_NAMES_MAX = 16 };
+struct nic_names {
+	unsigned count;
+	char list[NIC_NAMES_MAX][IF_NAMESIZE];
+};
+
+/* Adds each once, as far as there is room: the interface that has the address; of a wildcard all
+ * that are up and have an address, but for loopback.  Of a VLAN, a bond or a bridge the cards below
+ * it. */
+void nic_names_add(const struct nic_host *host, const struct sockaddr_storage *sa,
+		   struct nic_names *to);
+
+/* Adds the interface, or the cards below it. */
+void nic_names_put(const struct nic_host *host, const char *name, struct nic_names *to);
+
+/* A new reference: { "name": "eth1", "card": true, "driver": "mlx5_core", "speed_mbit": 25000, ...
+ * }. card: the interface is of a device, and not made by software alone, as loopback and veth are.
+ * A fact that is not told is not there.  rps_cpus and xps_cpus are empty where no CPUs are set. */
+json_t *nic_describe(const struct nic_host *host, const char *name);
+
+/* Adds what the driver tells to nic_describe()'s object. */
+void nic_tool_describe(const struct nic_host *host, const char *name, json_t *to);
+
+/* A counter of /sys/class/net/NAME/statistics; 0: there is none. */
+uint64_t nic_statistic(const struct nic_host *host, const char *name, const char *statistic);
+
+/* Frames of an interface since it is there, by /proc/net/dev, which is that of this network
+ * namespace: bytes without checksum, preamble and gap; of an interface made by software a packet
+ * may be many frames.  False: there is no such interface. */
+struct nic_counters {
+	uint64_t received_bytes, received_packets, sent_bytes, sent_packets;
+};
+bool nic_count(const struct nic_host *host, const char *name, struct nic_counters *ret);
+
+/* The first line of a file below the host's root, without its end; false: it cannot be read. */
+bool nic_read_line(const struct nic_host *host, const char *path, char *text, int bytes);

@@ -1,0 +1,11 @@
+/* Private to the files of the doctor: items of its report. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Splits reason into "reason" and "fix"; `fix` is used if it contains none. */
+void doctor_set_reason(json_t *item, const char *reason, const char *fix);
+
+/* Adds a check.  reason, fix: why it is not ok, and what helps; unused if it is. */
+void doctor_add(json_t *checks, const char *name, bool ok, const char *value, const char *reason,
+		const char *fix);
