@@ -32,6 +32,7 @@ ROWS = [
     (r"ctl/(show|client|state|compare|main)", "nbctl"),
     (r"ctl/(bridge|client|host)/|ctl/compare/(daemon|generator)_host|doc/lab", "remote lab interrupt"),
     (r"ctl/nbctl|tools/(install|release)", "install completion"),
+    (r"packaging/", "container install"),
     (r"tests/system/test_(\w+)\.py", r"\1"),
 ]
 

@@ -369,7 +369,24 @@ def test_the_dashboard_is_well_formed():
         assert panel["type"] == "row" or panel["description"]
 
 
+def test_lines_of_several_hosts_are_apart():
+    dashboard = json.loads(DASHBOARD.read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    assert targets
+    for target in targets:
+        assert "{{instance}}" in target["legendFormat"], target
+        assert all(labels.startswith("instance, ") for labels in re.findall(r"sum by \((.*?)\)", target["expr"])), target
+
+
 # ---- The alerts ----
+
+
+def test_the_configuration_in_the_page_is_one(tmp_path):
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "doc/lab.md").read_text(), re.S)
+    (tmp_path / "prometheus.yml").write_text(text.replace(f"/usr/share/nbserved/{RULES.name}", str(RULES)))
+    done = subprocess.run([requires_prometheus("promtool"), "check", "config", tmp_path / "prometheus.yml"],
+                          capture_output=True, text=True, timeout=TIMEOUT)  # fmt: skip
+    assert done.returncode == 0 and "6 rules found" in done.stdout, done.stdout + done.stderr
 
 
 def test_every_metric_of_the_alerts_exists(start_daemon):
