@@ -47,6 +47,16 @@ def test_a_sweep_of_the_command_and_of_a_key(tmp_path):
     assert run(tmp_path, "report", rows, program=NBCTL).stdout.count("/s over c</h3>") == 2
 
 
+def test_a_sweep_over_workers(tmp_path):
+    """Each value has a daemon with so many of them, and a curve over it."""
+    done = run(tmp_path, "--run", "echo,engine=epoll,workers={w}", "--sweep", "w=1,2", "--repeat", 2, "--json", "--", *redis(), "-c", "8")
+    document = json.loads(done.stdout)
+    assert [(row["label"], row["workers"]) for row in document["rows"]] == [("w=1", 1), ("w=2", 2)]
+    assert [row["conditions"]["listener"]["workers"] for row in document["rows"]] == ["1", "2"]
+    (sweep,) = document["sweeps"]
+    assert sweep["name"] == "w" and sweep["values"] == ["1", "2"]
+
+
 def test_one_listener_has_curves_too(tmp_path):
     done = run(tmp_path, "--run", "echo,engine=epoll", "--sweep", "c=1,2", "--json", "--", *redis(), "-c", "{c}")
     document = json.loads(done.stdout)
