@@ -129,7 +129,8 @@ def test_stacks_pictures_and_csv(start_daemon, tmp_path):
         assert sum(costs) == pytest.approx(float(table[name][table[name]["layers_figure"]]), rel=0.001)
     root = ElementTree.fromstring(page.read_text().removeprefix("<!DOCTYPE html>\n"))
     summaries = ["".join(summary.itertext()) for summary in root.iter(f"{HTML}summary")]
-    assert [summary.split(":")[0] for summary in summaries] == ["Flame graph of a", "Flame graph of b"]
+    flames = [summary.split(":")[0] for summary in summaries if summary.startswith("Flame")]
+    assert flames == ["Flame graph of a", "Flame graph of b"]
     again = tmp_path / "again"
     done = subprocess.run([NBCTL, "compare", "--load", saved, "--stacks", again], capture_output=True, text=True, check=True)
     for name in names:
